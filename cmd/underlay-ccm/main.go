@@ -1,0 +1,147 @@
+// Command underlay-ccm is the cloud controller manager: upstream's application
+// with upstream's node controllers, and Underlay's controllers for node IPAM,
+// routes and load balancers under upstream's names. This package is wiring:
+// flags to configuration to constructors.
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/app"
+	appconfig "k8s.io/cloud-provider/app/config"
+	"k8s.io/cloud-provider/names"
+	"k8s.io/cloud-provider/options"
+	"k8s.io/component-base/cli"
+	cliflag "k8s.io/component-base/cli/flag"
+	_ "k8s.io/component-base/logs/json/register"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo"
+	_ "k8s.io/component-base/metrics/prometheus/version"
+	"k8s.io/component-base/version"
+
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/hetzner"
+)
+
+const long = `underlay-ccm is the cloud controller manager of Underlay: it initializes the
+Nodes of a cluster on rented machines, hands out their podCIDRs, writes the
+routes of the cloud's network within its limit, and runs load balancers.
+
+Flags are upstream's wherever upstream has them. Everything else stands in the
+file of --cloud-config and in HCLOUD_* variables; a flag outranks the file, the
+file outranks the environment.`
+
+func main() {
+	command, err := newCommand(genericapiserver.SetupSignalContext())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if err := cli.RunNoErrOutput(command); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// ipamFlags are the flags of node IPAM that upstream has in
+// kube-controller-manager.
+type ipamFlags struct {
+	serviceRanges            string
+	mask, maskIPv4, maskIPv6 int
+}
+
+func newCommand(ctx context.Context) (*cobra.Command, error) {
+	opts, err := options.NewCloudControllerManagerOptions()
+	if err != nil {
+		return nil, fmt.Errorf("preparing the options: %w", err)
+	}
+	opts.KubeCloudShared.CloudProvider.Name = "hcloud"
+	opts.KubeCloudShared.RouteReconciliationPeriod.Duration = time.Minute
+
+	var ipam ipamFlags
+	var flags cliflag.NamedFlagSets
+	fs := flags.FlagSet(nodeIPAMController)
+	fs.StringVar(&ipam.serviceRanges, "service-cluster-ip-range", "", "The cluster's Service ranges, one or one of each family. No podCIDR is taken from them.")
+	fs.IntVar(&ipam.mask, "node-cidr-mask-size", 0, "Prefix length of a Node's podCIDR in a single-stack cluster. Default is 24 for IPv4 and 64 for IPv6.")
+	fs.IntVar(&ipam.maskIPv4, "node-cidr-mask-size-ipv4", 0, "Prefix length of a Node's IPv4 podCIDR in a dual-stack cluster. Default is 24.")
+	fs.IntVar(&ipam.maskIPv6, "node-cidr-mask-size-ipv6", 0, "Prefix length of a Node's IPv6 podCIDR in a dual-stack cluster. Default is 64.")
+
+	m := &manager{ctx: ctx}
+	cmd := app.NewCloudControllerManagerCommand(opts, m.start, m.controllers(), aliases(), flags, ctx.Done())
+	cmd.Use = "underlay-ccm"
+	cmd.Long = long
+	cmd.SilenceUsage = true
+	// Before anything listens or connects: a wrong configuration ends here.
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		shared := opts.KubeCloudShared
+		return m.configure(config.Flags{
+			CloudProvider:             shared.CloudProvider.Name,
+			CloudConfig:               shared.CloudProvider.CloudConfigFile,
+			AllocateNodeCIDRs:         shared.AllocateNodeCIDRs,
+			ConfigureCloudRoutes:      shared.ConfigureCloudRoutes,
+			ClusterCIDR:               shared.ClusterCIDR,
+			ServiceClusterIPRange:     ipam.serviceRanges,
+			NodeCIDRMaskSize:          ipam.mask,
+			NodeCIDRMaskSizeIPv4:      ipam.maskIPv4,
+			NodeCIDRMaskSizeIPv6:      ipam.maskIPv6,
+			ClusterName:               shared.ClusterName,
+			RouteReconciliationPeriod: shared.RouteReconciliationPeriod.Duration,
+		})
+	}
+	return cmd, nil
+}
+
+func aliases() map[string]string {
+	all := names.CCMControllerAliases()
+	all["nodeipam"] = nodeIPAMController
+	return all
+}
+
+// manager carries what start-up finds out to the controllers' constructors.
+type manager struct {
+	ctx     context.Context
+	config  config.Config
+	client  *hetzner.Client
+	network *hetzner.Network // nil: none configured
+	servers *hetzner.Servers
+}
+
+func (m *manager) configure(flags config.Flags) error {
+	loaded, warnings, err := config.Load(flags, nil, os.Getenv, os.ReadFile)
+	for _, w := range warnings {
+		fmt.Fprintln(os.Stderr, "warning:", w)
+	}
+	if err != nil {
+		return err
+	}
+	m.config = loaded
+	m.client, err = hetzner.New(hetzner.Options{
+		Endpoint: loaded.Endpoint,
+		Token: func() (string, error) {
+			token, err := loaded.Token.Read()
+			return token.Reveal(), err
+		},
+		Version:   version.Get().GitVersion,
+		Registry:  registry{},
+		Transport: http.DefaultTransport,
+	})
+	return err
+}
+
+// start is upstream's hook between configuration and controllers. It returns
+// when the cloud has been seen and fits the configuration; upstream offers it
+// no error to return, so what can't be mended by waiting ends the process.
+func (m *manager) start(c *appconfig.CompletedConfig) cloudprovider.Interface {
+	provider, err := m.connect(m.ctx, c)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	return provider
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	cloudprovider "k8s.io/cloud-provider"
+	appconfig "k8s.io/cloud-provider/app/config"
+	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/internal/cloud"
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/hetzner"
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+// connect waits until the cloud answers, checks the configuration against what
+// it says, and builds the provider. Meanwhile the secure port answers /healthz
+// with what it waits for, so that this replica isn't ready and says why.
+func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cloudprovider.Interface, error) {
+	// --secure-port=0: nobody asks.
+	wait := (*waitingRoom)(nil)
+	if c.SecureServing != nil {
+		var err error
+		if wait, err = openWaitingRoom(c.SecureServing); err != nil {
+			return nil, err
+		}
+	}
+	err := m.reach(ctx, wait)
+	if closing := wait.close(); err == nil {
+		err = closing
+	}
+	if err != nil {
+		return nil, err
+	}
+	var networkID int64
+	if m.network != nil {
+		networkID = m.network.ID
+	}
+	m.servers = m.client.Servers(networkID)
+	return cloud.Provider{V2: &cloud.Instances{
+		Servers:   m.servers,
+		Nodes:     c.SharedInformers.Core().V1().Nodes().Lister(),
+		Recorder:  c.EventRecorder,
+		Family:    cloud.AddressFamily(m.config.InstancesAddressFamily),
+		InNetwork: m.network != nil,
+		Gated:     m.config.Routes.Enabled,
+	}}, nil
+}
+
+// reach looks at the cloud until it answers: an answer that says the
+// configuration is wrong is final, anything else is tried again.
+func (m *manager) reach(ctx context.Context, room *waitingRoom) error {
+	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 1000, Cap: time.Minute}
+	return wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
+		err := m.look(ctx)
+		var wrong *config.Error
+		switch {
+		case err == nil:
+			return true, nil
+		case errors.As(err, &wrong):
+			return false, err
+		}
+		room.say(fmt.Sprintf("waiting for the cloud at %s: %v", m.config.Endpoint, err))
+		klog.FromContext(ctx).Error(err, "The cloud can't be reached; trying again", "endpoint", m.config.Endpoint)
+		return false, nil
+	})
+}
+
+// look asks for the network, or where there is none for the servers, which
+// proves the token, and compares.
+func (m *manager) look(ctx context.Context) error {
+	if m.config.Network == "" {
+		_, err := m.client.Servers(0).List(ctx, time.Time{})
+		return m.explain(err)
+	}
+	network, err := m.client.Network(ctx, m.config.Network)
+	if err != nil {
+		return m.explain(err)
+	}
+	m.network = network
+	if !m.config.Routes.Enabled {
+		return nil
+	}
+	findings := routes.Check(routes.Layout{
+		Pods:     ranges(m.config),
+		Services: m.config.IPAM.ServiceRanges,
+		Network:  network.IPRange,
+		Subnets:  network.Subnets,
+	})
+	var wrong config.Errors
+	for _, f := range findings {
+		if !f.Fatal {
+			klog.FromContext(ctx).Info("Configuration warning", "prefix", f.Prefix, "problem", f.Problem, "remedy", f.Remedy)
+			continue
+		}
+		wrong = append(wrong, &config.Error{Field: "--cluster-cidr", Value: f.Prefix.String(), Problem: f.Problem, Remedy: f.Remedy})
+	}
+	if len(wrong) > 0 {
+		return wrong
+	}
+	return nil
+}
+
+// explain turns what the configuration is to blame for into its errors.
+func (m *manager) explain(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case hetzner.Unauthorized(err):
+		return &config.Error{
+			Field: m.config.Token.String(), Problem: "the cloud refused the token",
+			Remedy: "put in a valid API token of the project, with permission to read and write", Cause: err,
+		}
+	case errors.Is(err, hetzner.ErrNoNetwork):
+		return &config.Error{
+			Field: "network", Value: m.config.Network, Problem: "the token's project has no such network",
+			Remedy: "give the ID or the name of the network that the servers are attached to", Cause: err,
+		}
+	case hetzner.NotFound(err):
+		return &config.Error{
+			Field: "endpoint", Value: m.config.Endpoint, Problem: "the API is not there",
+			Remedy: "give the API's address with its version path, such as https://api.hetzner.cloud/v1", Cause: err,
+		}
+	default:
+		return err
+	}
+}
+
+// ranges are the pools whose prefixes are routed through the network.
+func ranges(c config.Config) []routes.Range {
+	var out []routes.Range
+	for _, pool := range c.IPAM.Pools {
+		if pool.Prefix.Addr().Is4() {
+			out = append(out, routes.Range{Prefix: pool.Prefix, NodeBits: pool.NodeMask})
+		}
+	}
+	return out
+}
+
+// waitingRoom answers health checks on the secure port until the controllers
+// take it over.
+type waitingRoom struct {
+	serving *genericapiserver.SecureServingInfo
+	stop    context.CancelFunc
+	stopped <-chan struct{}
+	reason  atomic.Value // string
+}
+
+func openWaitingRoom(serving *genericapiserver.SecureServingInfo) (*waitingRoom, error) {
+	ctx, stop := context.WithCancel(context.Background())
+	room := &waitingRoom{serving: serving, stop: stop}
+	room.say("starting")
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, room.reason.Load().(string), http.StatusServiceUnavailable)
+	})
+	stopped, _, err := serving.Serve(mux, time.Second, ctx.Done())
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("answering health checks: %w", err)
+	}
+	room.stopped = stopped
+	return room, nil
+}
+
+func (r *waitingRoom) say(reason string) {
+	if r != nil {
+		r.reason.Store(reason)
+	}
+}
+
+// close gives the port back: the server has closed its listener, so the
+// address is opened again for the next one.
+func (r *waitingRoom) close() error {
+	if r == nil {
+		return nil
+	}
+	address := r.serving.Listener.Addr().String()
+	r.stop()
+	<-r.stopped
+	listener, _, err := genericoptions.CreateListener("tcp", address, net.ListenConfig{})
+	if err != nil {
+		return fmt.Errorf("opening the secure port again: %w", err)
+	}
+	r.serving.Listener = listener
+	return nil
+}

@@ -1,0 +1,216 @@
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/record"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+// AddressFamily chooses the public addresses that Nodes get.
+type AddressFamily string
+
+const (
+	IPv4      AddressFamily = "ipv4"
+	IPv6      AddressFamily = "ipv6"
+	DualStack AddressFamily = "dualstack"
+)
+
+// Instances answers upstream's node controllers.
+type Instances struct {
+	Servers  Servers
+	Nodes    corelisters.NodeLister
+	Recorder record.EventRecorder
+	// Family chooses the external addresses.
+	Family AddressFamily
+	// InNetwork: Nodes are to have an address in the network; one whose server
+	// isn't attached yet is not described yet.
+	InNetwork bool
+	// Gated: a Node is not described before it has the NetworkUnavailable
+	// condition, so that nothing runs on it before its routes stand. Set it
+	// where, and only where, somebody sets that condition.
+	Gated bool
+}
+
+var _ cloudprovider.InstancesV2 = (*Instances)(nil)
+
+// errNotYet: ask again, which upstream does.
+var errNotYet = errors.New("not yet")
+
+// notReadyMaxAge is how old the server list may be when a Node that isn't ready
+// is judged by it: a deleted server's Node is gone within this time.
+const notReadyMaxAge = 55 * time.Second
+
+// InstanceMetadata describes the Node's server.
+func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+	if i.Gated && kube.Condition(node, corev1.NodeNetworkUnavailable) == nil {
+		return nil, fmt.Errorf("node %s: its NetworkUnavailable condition is not set: %w", node.Name, errNotYet)
+	}
+	server, err := i.find(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	return &cloudprovider.InstanceMetadata{
+		ProviderID:       server.ProviderID(),
+		InstanceType:     server.Type,
+		NodeAddresses:    i.addresses(node, server),
+		Zone:             zone(server.Location),
+		Region:           server.Location,
+		AdditionalLabels: map[string]string{"instance.hetzner.cloud/provided-by": "cloud"},
+	}, nil
+}
+
+// find matches a Node in a server list that is at least as new as the Node: the
+// kubelet that made it runs on its server. Attachment may come later.
+func (i *Instances) find(ctx context.Context, node *corev1.Node) (Server, error) {
+	now := time.Now()
+	server, err := i.lookup(ctx, node, earlier(node.CreationTimestamp.Time, now))
+	if err == nil && i.InNetwork && !server.PrivateIP.IsValid() {
+		server, err = i.lookup(ctx, node, now.Add(-5*time.Second))
+		if err == nil && !server.PrivateIP.IsValid() {
+			err = fmt.Errorf("node %s: server %s is not attached to the network: %w", node.Name, server.ProviderID(), errNotYet)
+		}
+	}
+	if errors.Is(err, ErrAmbiguous) {
+		i.Recorder.Event(node, corev1.EventTypeWarning, "ServerAmbiguous", err.Error())
+	}
+	return server, err
+}
+
+func (i *Instances) lookup(ctx context.Context, node *corev1.Node, since time.Time) (Server, error) {
+	servers, err := i.Servers.List(ctx, since)
+	if err != nil {
+		return Server{}, fmt.Errorf("node %s: %w", node.Name, err)
+	}
+	server, err := newIndex(servers).match(node)
+	if err != nil {
+		return Server{}, fmt.Errorf("node %s: %w", node.Name, err)
+	}
+	return server, nil
+}
+
+// InstanceExists is asked about Nodes that aren't ready, and a false answer
+// deletes the Node. It is false only if the provider itself says that it has no
+// server with the Node's ID, while other Nodes' servers are there.
+func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
+	id, err := ParseProviderID(node.Spec.ProviderID)
+	if err != nil {
+		// No provider ID yet, or somebody else's: not ours to declare absent.
+		return true, nil
+	}
+	now := time.Now()
+	since := now.Add(-notReadyMaxAge)
+	if ready := kube.Condition(node, corev1.NodeReady); ready != nil && ready.LastTransitionTime.After(since) {
+		since = earlier(ready.LastTransitionTime.Time, now)
+	}
+	servers, err := i.Servers.List(ctx, since)
+	if err != nil {
+		return true, fmt.Errorf("node %s: %w", node.Name, err)
+	}
+	ix := newIndex(servers)
+	if ix.byID[id] != nil {
+		return true, nil
+	}
+	if err := i.plausible(ix); err != nil {
+		return true, fmt.Errorf("node %s is not declared absent: %w", node.Name, err)
+	}
+	switch _, err := i.Servers.Get(ctx, id); {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, ErrNoServer):
+		return false, nil
+	default:
+		return true, fmt.Errorf("node %s: %w", node.Name, err)
+	}
+}
+
+// plausible doubts a list in which most of the Nodes' servers are missing: a
+// token of another project sees none of them, and its "not found" is true and
+// says nothing. One or two may go as long as another is seen; more than half
+// at once may not.
+func (i *Instances) plausible(ix index) error {
+	nodes, err := i.Nodes.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	var present, absent int
+	for _, node := range nodes {
+		id, err := ParseProviderID(node.Spec.ProviderID)
+		switch {
+		case err != nil:
+		case ix.byID[id] != nil:
+			present++
+		default:
+			absent++
+		}
+	}
+	if present == 0 || absent > 2 && absent > present {
+		return fmt.Errorf("the servers of %d of %d Nodes are missing from the project; check that the token belongs to this cluster's project, and delete the Nodes by hand if they really are gone",
+			absent, absent+present)
+	}
+	return nil
+}
+
+// InstanceShutdown says whether the Node's server is powered off. Upstream asks
+// right behind InstanceExists, so the list is as new as that one's.
+func (i *Instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
+	if _, err := ParseProviderID(node.Spec.ProviderID); errors.Is(err, ErrOtherProvider) {
+		return false, nil
+	}
+	server, err := i.lookup(ctx, node, time.Now().Add(-notReadyMaxAge))
+	return server.Off, err
+}
+
+// addresses lists what the Node is reached by. The host name is the Node's own,
+// so that renaming a server changes nothing.
+func (i *Instances) addresses(node *corev1.Node, s Server) []corev1.NodeAddress {
+	out := []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: node.Name}}
+	add := func(kind corev1.NodeAddressType, a netip.Addr) {
+		if a.IsValid() {
+			out = append(out, corev1.NodeAddress{Type: kind, Address: a.String()})
+		}
+	}
+	if i.Family != IPv6 {
+		add(corev1.NodeExternalIP, s.PublicIPv4)
+	}
+	if i.Family != IPv4 && s.PublicIPv6.IsValid() {
+		// The server's own address is the first of its /64.
+		add(corev1.NodeExternalIP, s.PublicIPv6.Masked().Addr().Next())
+	}
+	add(corev1.NodeInternalIP, s.PrivateIP)
+	return out
+}
+
+// zone keeps the names that zones had while the API still told data centers
+// apart: volumes and affinities of running clusters are bound to them. A
+// location that came later is its own zone.
+func zone(location string) string {
+	switch location {
+	case "nbg1":
+		return "nbg1-dc3"
+	case "fsn1":
+		return "fsn1-dc14"
+	case "hel1":
+		return "hel1-dc2"
+	case "ash", "hil", "sin":
+		return location + "-dc1"
+	default:
+		return location
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,102 @@
+package cloud
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+var (
+	// ErrNoMatch: no server in the list is the Node's.
+	ErrNoMatch = errors.New("no matching server")
+	// ErrAmbiguous: two servers could be the Node's, so none is taken.
+	ErrAmbiguous = errors.New("more than one server matches")
+)
+
+// index finds servers in a list by all that a Node may know of its own.
+type index struct {
+	byID   map[int64]*Server
+	byName map[string][]*Server
+	byAddr map[netip.Addr]*Server
+}
+
+func newIndex(servers []Server) index {
+	ix := index{
+		byID:   make(map[int64]*Server, len(servers)),
+		byName: make(map[string][]*Server, len(servers)),
+		byAddr: make(map[netip.Addr]*Server, len(servers)),
+	}
+	for i := range servers {
+		s := &servers[i]
+		ix.byID[s.ID] = s
+		ix.byName[s.Name] = append(ix.byName[s.Name], s)
+		for _, a := range append([]netip.Addr{s.PrivateIP}, s.AliasIPs...) {
+			if a.IsValid() {
+				ix.byAddr[a] = s
+			}
+		}
+	}
+	return ix
+}
+
+// match finds a Node's server. A provider ID decides alone: names and addresses
+// may change or be taken over by others. Without one it goes by the name, else
+// by the address that the kubelet reported; where those point to
+// different servers, nobody guesses.
+func (ix index) match(node *corev1.Node) (Server, error) {
+	if node.Spec.ProviderID != "" {
+		id, err := ParseProviderID(node.Spec.ProviderID)
+		if err != nil {
+			return Server{}, err
+		}
+		if s, ok := ix.byID[id]; ok {
+			return *s, nil
+		}
+		return Server{}, fmt.Errorf("%w: no server has the ID %d of the provider ID", ErrNoMatch, id)
+	}
+	named := ix.byName[node.Name]
+	if len(named) > 1 {
+		return Server{}, fmt.Errorf("%w: %d servers are named %q", ErrAmbiguous, len(named), node.Name)
+	}
+	reported, err := ix.reported(node)
+	if err != nil {
+		return Server{}, err
+	}
+	switch {
+	case len(named) == 0 && reported == nil:
+		return Server{}, fmt.Errorf("%w: none is named %q or has an address that the kubelet reported", ErrNoMatch, node.Name)
+	case len(named) == 0:
+		return *reported, nil
+	case reported != nil && reported.ID != named[0].ID:
+		return Server{}, fmt.Errorf("%w: server %d has the Node's name %q, server %d the address that the kubelet reported; rename one, or start the kubelet with --provider-id",
+			ErrAmbiguous, named[0].ID, node.Name, reported.ID)
+	default:
+		return *named[0], nil
+	}
+}
+
+// reported is the server that has an address of the Node's in the network, nil
+// if there is none.
+func (ix index) reported(node *corev1.Node) (*Server, error) {
+	addrs := kube.InternalIPs(node)
+	if a, err := netip.ParseAddr(node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr]); err == nil {
+		addrs = append(addrs, a)
+	}
+	var found *Server
+	for _, a := range addrs {
+		s := ix.byAddr[a]
+		if s == nil {
+			continue
+		}
+		if found != nil && found.ID != s.ID {
+			return nil, fmt.Errorf("%w: the addresses that the kubelet reported belong to servers %d and %d", ErrAmbiguous, found.ID, s.ID)
+		}
+		found = s
+	}
+	return found, nil
+}

@@ -1,0 +1,31 @@
+package cloud
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ErrOtherProvider marks a provider ID that isn't ours to judge.
+var ErrOtherProvider = errors.New("machine of another provider")
+
+const scheme = "hcloud://"
+
+// FormatProviderID is the provider ID of a cloud server.
+func FormatProviderID(id int64) string { return scheme + strconv.FormatInt(id, 10) }
+
+// ParseProviderID reads the ID of a cloud server. Dedicated servers
+// (hrobot://<number>, in old clusters hcloud://bm-<number>) and every other
+// scheme are ErrOtherProvider.
+func ParseProviderID(s string) (int64, error) {
+	text, ours := strings.CutPrefix(s, scheme)
+	if !ours || strings.HasPrefix(text, "bm-") {
+		return 0, fmt.Errorf("provider ID %q: %w", s, ErrOtherProvider)
+	}
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || id <= 0 {
+		return 0, fmt.Errorf("provider ID %q: want hcloud://<number>", s)
+	}
+	return id, nil
+}

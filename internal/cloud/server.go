@@ -1,0 +1,51 @@
+// Package cloud joins a cluster's Nodes to the machines of a provider. It is
+// the cloudprovider.Interface that upstream's node controllers call, and the
+// one place that decides which Node is which server.
+//
+// It must never declare a Node's machine absent on anything less than the
+// provider's own word about that very machine, never match a Node to a machine
+// when two could be meant, and never answer for machines of providers that it
+// doesn't speak to.
+package cloud
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"time"
+)
+
+// Server is a machine as its provider describes it.
+type Server struct {
+	// ID is unique among all customers of the provider, and never reused.
+	ID       int64
+	Name     string
+	Type     string
+	Location string
+	// Off: the machine is shut down, as opposed to starting, running, migrating.
+	Off bool
+	// PublicIPv4 is the zero Addr without one. PublicIPv6 is the /64 that the
+	// provider routes to the server; the zero Prefix without one.
+	PublicIPv4 netip.Addr
+	PublicIPv6 netip.Prefix
+	// PrivateIP is the address in the cluster's network, the zero Addr while
+	// the server isn't attached to it; AliasIPs are further ones there.
+	PrivateIP netip.Addr
+	AliasIPs  []netip.Addr
+}
+
+// ProviderID is the server's name in Node.spec.providerID.
+func (s Server) ProviderID() string { return FormatProviderID(s.ID) }
+
+// ErrNoServer is the provider's word that it has no server with an ID.
+var ErrNoServer = errors.New("server does not exist")
+
+// Servers knows the project's servers.
+type Servers interface {
+	// List returns all servers by ascending ID, as they were at since or
+	// later; the zero time leaves it to the cache. All or an error, never a part.
+	List(ctx context.Context, since time.Time) ([]Server, error)
+	// Get asks the provider for one server. The error wraps ErrNoServer only
+	// when the provider says that there is none.
+	Get(ctx context.Context, id int64) (Server, error)
+}

@@ -1,0 +1,174 @@
+package config
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write the generated document instead of comparing it")
+
+const (
+	documentPath  = "../../docs/reference/configuration.md"
+	referencePath = "testdata/reference.yaml"
+)
+
+// TestDocument keeps docs/reference/configuration.md equal to the table. To
+// write it anew: go test ./internal/config -run TestDocument -update.
+func TestDocument(t *testing.T) {
+	want := rendered(t)
+	if *update {
+		if err := os.WriteFile(documentPath, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(documentPath)
+	if err != nil || string(got) != want {
+		t.Errorf("the document differs from the table (%v); run: go test ./internal/config -run TestDocument -update", err)
+	}
+}
+
+func rendered(t *testing.T) string {
+	t.Helper()
+	example, err := os.ReadFile(referencePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys, flags, variables []setting
+	for _, row := range reference(&draft{}) {
+		switch {
+		case row.key != "":
+			keys = append(keys, row)
+		case row.flag != "":
+			flags = append(flags, row)
+		default:
+			variables = append(variables, row)
+		}
+	}
+	var b strings.Builder
+	b.WriteString(intro)
+	b.WriteString("\n## The file\n\n| key | variable | values | default | meaning |\n|---|---|---|---|---|\n")
+	for _, row := range keys {
+		writeRow(&b, code(row.key), code(row.env), row.format.describe, fallback(row), row.meaning)
+	}
+	b.WriteString("\n## Flags\n\n`--cloud-config` names the file. All other flags of the cloud controller manager keep upstream's meaning.\n")
+	b.WriteString("\n| flag | values | default | meaning |\n|---|---|---|---|\n")
+	for _, row := range flags {
+		writeRow(&b, code(row.flag), row.format.describe, fallback(row), row.meaning)
+	}
+	b.WriteString("\n## Variables without a key\n\n| variable | values | default | meaning |\n|---|---|---|---|\n")
+	for _, row := range variables {
+		writeRow(&b, code(row.env), row.format.describe, fallback(row), row.meaning)
+	}
+	b.WriteString("\n## Variables without effect\n\nThe Hetzner cloud controller manager reads these; Underlay warns when they ask for something it does not do.\n")
+	b.WriteString("\n| variable | why |\n|---|---|\n")
+	for _, v := range foreign() {
+		why := v.why
+		if v.quiet != nil {
+			why += fmt.Sprintf("; no warning for `%v`", *v.quiet)
+		}
+		if v.dangerous {
+			why += ", any other value is an error"
+		}
+		writeRow(&b, code(v.name), why)
+	}
+	fmt.Fprintf(&b, "\n## A complete file\n\n```yaml\n%s```\n", example)
+	return b.String()
+}
+
+const intro = `<!-- Generated from the table in internal/config by "go test ./internal/config -run TestDocument -update". Do not edit. -->
+
+# Configuration
+
+Settings come from flags, the YAML file of ` + "`--cloud-config`" + ` and environment variables. A flag outranks the file, the file outranks the environment, and an empty variable counts as absent. The file is decoded strictly: unknown and repeated keys, aliases and further documents are refused.
+
+A wrong configuration ends the program at once with one line for each mistake: where it stands, the value, what is wrong with it and what to do. A change of the file takes effect when the program is restarted; the token file alone is read again while it runs.
+`
+
+func code(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "`" + text + "`"
+}
+
+func fallback(row setting) string {
+	if row.required {
+		return "required"
+	}
+	return code(row.fallback)
+}
+
+func writeRow(b *strings.Builder, cells ...string) {
+	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
+}
+
+// TestReferenceFile loads the file that people copy from: it must hold every
+// key, and every default in it must be the true one.
+func TestReferenceFile(t *testing.T) {
+	content, err := os.ReadFile(referencePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := fakeFiles{"/etc/underlay/token": secret}
+	_, warnings, err := Load(*dualStack(), content, func(string) string { return "" }, files.read)
+	if err != nil || len(warnings) > 0 {
+		t.Errorf("Load: %v, warnings %v", err, warnings)
+	}
+	rows := reference(&draft{})
+	values, problems := decodeFile(content, rows)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	for _, row := range rows {
+		value, has := values[row.key]
+		_, name, _ := cutLast(row.key)
+		switch commented := strings.Contains(string(content), "# "+name+": "); {
+		case row.key == "":
+		case !has && !commented:
+			t.Errorf("%s is missing", row.key)
+		case has && row.fallback != "" && !slices.Equal(value.items, []string{row.fallback}):
+			t.Errorf("%s is %v, the default is %s", row.key, value.items, row.fallback)
+		}
+	}
+}
+
+// TestTable checks the rows by themselves.
+func TestTable(t *testing.T) {
+	seen := map[string]bool{}
+	for _, row := range reference(&draft{}) {
+		for _, name := range []string{row.flag, row.key, row.env} {
+			if name != "" && seen[name] {
+				t.Errorf("%s is in the table twice", name)
+			}
+			seen[name] = true
+		}
+		if row.meaning == "" || row.format.describe == "" {
+			t.Errorf("%s is not explained", row.field())
+		}
+		if row.fallback != "" {
+			if problems := row.format.read([]string{row.fallback}); len(problems) > 0 {
+				t.Errorf("the default of %s: %v", row.field(), problems[0])
+			}
+		}
+	}
+	everyFlag := Flags{
+		CloudProvider: "hcloud", ClusterCIDR: "10.0.0.0/16", ServiceClusterIPRange: "10.1.0.0/16",
+		NodeCIDRMaskSize: 24, NodeCIDRMaskSizeIPv4: 24, NodeCIDRMaskSizeIPv6: 64,
+		ClusterName: "c", RouteReconciliationPeriod: time.Minute,
+	}
+	for _, row := range flagSettings(&draft{}) {
+		if everyFlag.text(row.flag) == "" {
+			t.Errorf("%s is in the table, but never read", row.flag)
+		}
+	}
+	for _, v := range foreign() {
+		if seen[v.name] {
+			t.Errorf("%s both has an effect and has none", v.name)
+		}
+	}
+}

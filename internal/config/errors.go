@@ -1,0 +1,90 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Error is one mistake in the configuration.
+type Error struct {
+	// Field is where the value stands: a flag (--cluster-cidr), a key of the
+	// file (routes.limit) or a variable (HCLOUD_TOKEN).
+	Field string
+	// Line is the line in the file; 0 outside the file.
+	Line int
+	// Value is what was written there; empty when nothing was, [redacted]
+	// when it is or might be a secret.
+	Value   string
+	Problem string
+	Remedy  string
+	// Cause is the underlying error, if there was one.
+	Cause error
+}
+
+// Error is one line.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Field)
+	if e.Line > 0 {
+		fmt.Fprintf(&b, " (line %d)", e.Line)
+	}
+	switch e.Value {
+	case "":
+	case redacted:
+		b.WriteString(" " + redacted)
+	default:
+		b.WriteString(" " + quote(e.Value))
+	}
+	fmt.Fprintf(&b, ": %s; %s", oneLine(e.Problem), oneLine(e.Remedy))
+	return b.String()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Errors is every mistake in the configuration: those of the file's form in
+// the order of its lines, then the others in the order of the reference.
+type Errors []*Error
+
+// Error has one line for each mistake.
+func (e Errors) Error() string {
+	lines := make([]string, len(e))
+	for i, one := range e {
+		lines[i] = one.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap returns the mistakes one by one.
+func (e Errors) Unwrap() []error {
+	all := make([]error, len(e))
+	for i, one := range e {
+		all[i] = one
+	}
+	return all
+}
+
+// Warning is something that works, but hardly as its author expects.
+type Warning struct {
+	Field   string
+	Problem string
+}
+
+// String is one line.
+func (w Warning) String() string { return w.Field + ": " + oneLine(w.Problem) }
+
+// shownRunes bounds what a message repeats of a value.
+const shownRunes = 80
+
+func quote(value string) string {
+	if utf8.RuneCountInString(value) > shownRunes {
+		value = string([]rune(value)[:shownRunes]) + "…"
+	}
+	return strconv.Quote(value)
+}
+
+func oneLine(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), " ")
+}

@@ -1,0 +1,173 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// given is a setting as it was written somewhere.
+type given struct {
+	field string
+	line  int
+	items []string
+	list  bool
+}
+
+// fileFlag stands for the whole file in errors.
+const fileFlag = "--cloud-config"
+
+// fileReader collects the file's values by key. It knows the form of the
+// file, not the meaning of a value.
+type fileReader struct {
+	rows     []setting
+	values   map[string]given
+	problems Errors
+}
+
+// decodeFile decodes the file strictly. It walks the document's nodes, because
+// decoding into a struct stops at the first mistake and loses the lines.
+func decodeFile(content []byte, rows []setting) (map[string]given, Errors) {
+	r := &fileReader{rows: rows, values: map[string]given{}}
+	root, problem := document(content)
+	if problem != nil {
+		return r.values, Errors{problem}
+	}
+	r.mapping(root, "")
+	r.requireKeys()
+	return r.values, r.problems
+}
+
+// document returns the only document's root.
+func document(content []byte) (*yaml.Node, *Error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(content))
+	var first, second yaml.Node
+	if err := decoder.Decode(&first); err != nil {
+		problem := &Error{Field: fileFlag, Cause: err}
+		problem.Problem = fmt.Sprintf("the file is not valid YAML: %v", err)
+		problem.Remedy = "correct the syntax"
+		if errors.Is(err, io.EOF) {
+			problem.Problem = "the file is empty"
+			problem.Remedy = headRemedy()
+		}
+		return nil, problem
+	}
+	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
+		return nil, &Error{
+			Field:   fileFlag,
+			Problem: "the file holds more than one document",
+			Remedy:  "remove everything from the second --- on",
+		}
+	}
+	if len(first.Content) != 1 || first.Content[0].Kind != yaml.MappingNode {
+		return nil, &Error{
+			Field:   fileFlag,
+			Problem: "the file is not a mapping of keys to values",
+			Remedy:  headRemedy(),
+		}
+	}
+	return first.Content[0], nil
+}
+
+func headRemedy() string {
+	return fmt.Sprintf("begin it with the lines apiVersion: %s and kind: %s", apiVersion, kind)
+}
+
+// mapping reads the keys below section; "" is the root.
+func (r *fileReader) mapping(node *yaml.Node, section string) {
+	seen := map[string]int{}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		if key.Kind != yaml.ScalarNode {
+			r.complain(cmp.Or(section, fileFlag), key.Line, "a key is not plain text", "use a documented key")
+			continue
+		}
+		field := fieldIn(section, key.Value)
+		if line, twice := seen[key.Value]; twice {
+			r.complain(field, key.Line, fmt.Sprintf("the key is already on line %d", line), "remove one of the two")
+			continue
+		}
+		seen[key.Value] = key.Line
+		r.value(field, key.Line, value)
+	}
+}
+
+// value reads what stands at field, which may be a section of its own.
+func (r *fileReader) value(field string, line int, node *yaml.Node) {
+	row := slices.IndexFunc(r.rows, func(s setting) bool { return s.key == field })
+	switch {
+	case row >= 0:
+		r.setting(r.rows[row], line, node)
+	case !r.isSection(field):
+		problem, remedy := r.unknown(field)
+		r.complain(field, line, problem, remedy)
+	case node.Kind == yaml.MappingNode:
+		r.mapping(node, field)
+	case !isNull(node):
+		r.complain(field, line, "is not a section of keys", "write its keys below it, indented: "+strings.Join(r.keysIn(field), ", "))
+	}
+}
+
+func (r *fileReader) setting(row setting, line int, node *yaml.Node) {
+	value := given{field: row.key, line: line}
+	items := []*yaml.Node{node}
+	if node.Kind == yaml.SequenceNode {
+		value.list = true
+		items = node.Content
+	}
+	if row.format.list != value.list {
+		wanted := "a single value"
+		if row.format.list {
+			wanted = "a list"
+		}
+		r.complain(row.key, line, "is not "+wanted, "write "+wanted+": "+row.format.describe)
+		return
+	}
+	for _, item := range items {
+		if item.Kind != yaml.ScalarNode || isNull(item) || !strings.HasPrefix(item.ShortTag(), "!!") {
+			r.complain(row.key, item.Line, "has no plain value", "write "+row.format.describe+", or remove the key")
+			return
+		}
+		value.items = append(value.items, item.Value)
+	}
+	r.values[row.key] = value
+}
+
+func (r *fileReader) requireKeys() {
+	for _, row := range r.rows {
+		_, has := r.values[row.key]
+		complained := slices.ContainsFunc(r.problems, func(e *Error) bool { return e.Field == row.key })
+		if row.required && !has && !complained {
+			r.complain(row.key, 0, "the key is missing", "write "+row.key+": "+strings.Trim(row.format.describe, "`"))
+		}
+	}
+}
+
+func (r *fileReader) complain(field string, line int, problem, remedy string) {
+	r.problems = append(r.problems, &Error{Field: field, Line: line, Problem: problem, Remedy: remedy})
+}
+
+func isNull(node *yaml.Node) bool {
+	return node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null"
+}
+
+var plainKey = regexp.MustCompile(`^[A-Za-z0-9_./-]{1,60}$`)
+
+// fieldIn names a key below a section; an odd one is quoted, so that it
+// can't pretend to be something else in a message.
+func fieldIn(section, key string) string {
+	if !plainKey.MatchString(key) {
+		key = quote(key)
+	}
+	if section == "" {
+		return key
+	}
+	return section + "." + key
+}

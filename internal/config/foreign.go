@@ -1,0 +1,56 @@
+package config
+
+import "strconv"
+
+// variable is one that the Hetzner cloud controller manager reads and
+// Underlay does not.
+type variable struct {
+	name, why string
+	// quiet is the boolean that asks for nothing but what Underlay does
+	// anyway; nil: any value is worth a warning.
+	quiet *bool
+	// dangerous: every other value is refused, since going on without the
+	// feature could break traffic.
+	dangerous bool
+}
+
+// foreign lists the variables whose users would otherwise wait in vain for an
+// effect. Values are never repeated: some are secrets.
+func foreign() []variable {
+	yes, no := true, false
+	const robot = "dedicated servers are not in this version"
+	return []variable{
+		{name: "HCLOUD_DEBUG", quiet: &no, why: "there is no dump of API traffic"},
+		{name: "HCLOUD_METRICS_ENABLED", why: "metrics are always served on the secure port"},
+		{name: "HCLOUD_METRICS_ADDRESS", why: "metrics are always served on the secure port"},
+		{name: "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", quiet: &yes, why: "whether the own server is attached to the network is never checked; each Node's attachment is"},
+		{name: "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE", why: "choosing the subnet of load balancers is not in this version"},
+		{name: "ROBOT_ENABLED", quiet: &no, dangerous: true, why: robot},
+		{name: "ROBOT_USER", why: robot},
+		{name: "ROBOT_USER_FILE", why: robot},
+		{name: "ROBOT_PASSWORD", why: robot},
+		{name: "ROBOT_PASSWORD_FILE", why: robot},
+		{name: "ROBOT_CACHE_TIMEOUT", why: robot},
+		{name: "ROBOT_FORWARD_INTERNAL_IPS", quiet: &no, why: robot},
+	}
+}
+
+func (r *resolver) foreignVariables() {
+	for _, v := range foreign() {
+		text := r.getenv(v.name)
+		if text == "" {
+			continue
+		}
+		if on, err := strconv.ParseBool(text); err == nil && v.quiet != nil && on == *v.quiet {
+			continue
+		}
+		if v.dangerous {
+			r.problems = append(r.problems, &Error{
+				Field: v.name, Value: redacted, Problem: v.why,
+				Remedy: "unset it, or set it to " + strconv.FormatBool(*v.quiet),
+			})
+			continue
+		}
+		r.warnings = append(r.warnings, Warning{Field: v.name, Problem: "has no effect: " + v.why})
+	}
+}

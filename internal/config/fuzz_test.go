@@ -1,0 +1,93 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// FuzzLoad: nothing panics, nothing prints the token, an error is always
+// Errors with a line for each, and what is accepted keeps its promises.
+func FuzzLoad(f *testing.F) {
+	example, err := os.ReadFile(referencePath)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(example, "10.244.0.0/16,fd00:10:244::/56", "10.96.0.0/16", 0, 24, 64, "", false)
+	f.Add([]byte(head+"exclude: [10.0.0.0/9, ::/1]\n"), "10.0.0.0/8", "fd00::/112", 30, 0, 0, "https://a/v1", true)
+	f.Add([]byte(head+"a: &a [*a, *a]\n<<: *a\n? [x]\n: y\n"), "::/0", "0.0.0.0/0", -1, 0, 0, "http://%zz/v1", true)
+	f.Add([]byte(head+"tokenFile: /t\nroutes: !!map {limit: !!int 7}\n--- x\n"), ",", " ", 0, 0, 1<<40, "https://u:p@h", false)
+	f.Fuzz(func(t *testing.T, file []byte, clusters, services string, mask, mask4, mask6 int, text string, badToken bool) {
+		token := secret
+		if badToken {
+			token += " " + secret
+		}
+		flags := Flags{
+			AllocateNodeCIDRs: true, ConfigureCloudRoutes: mask%2 == 0, ClusterCIDR: clusters, ServiceClusterIPRange: services,
+			NodeCIDRMaskSize: mask, NodeCIDRMaskSizeIPv4: mask4, NodeCIDRMaskSizeIPv6: mask6, ClusterName: text,
+		}
+		variables := vars{
+			"HCLOUD_TOKEN": token, "HCLOUD_TOKEN_FILE": token, "HCLOUD_ENDPOINT": text, "HCLOUD_NETWORK": text,
+			"HCLOUD_LOAD_BALANCERS_TYPE": text, "ROBOT_PASSWORD": token, "ROBOT_ENABLED": token,
+		}
+		if mask4%2 == 0 {
+			for _, name := range []string{"HCLOUD_TOKEN_FILE", "ROBOT_ENABLED"} {
+				delete(variables, name)
+			}
+		}
+		files := fakeFiles{"/t": token, "/etc/underlay/token": token}
+		config, warnings, err := Load(flags, file, func(name string) string { return variables[name] }, files.read)
+		printed := fmt.Sprintf("%v %+v %#v %v %v", config, config, config, warnings, err)
+		given := string(file) + clusters + services + text
+		if strings.Contains(printed, secret) && !strings.Contains(given, secret) {
+			t.Errorf("the token shows in %s", printed)
+		}
+		if err == nil {
+			checkPromises(t, config)
+			return
+		}
+		var all Errors
+		if !errors.As(err, &all) || strings.Count(err.Error(), "\n") != len(all)-1 {
+			t.Errorf("not one line for each error: %q", err)
+		}
+		for _, one := range all {
+			if one.Field == "" || one.Problem == "" || one.Remedy == "" {
+				t.Errorf("incomplete: %#v", one)
+			}
+		}
+	})
+}
+
+// checkPromises holds a Config against the comments of its type.
+func checkPromises(t *testing.T, c Config) {
+	t.Helper()
+	if c.Routes.Reserve >= c.Routes.Limit || c.Routes.Enabled != (c.Families.IPv4 == ModeCloud) || c.Routes.Enabled && c.Network == "" {
+		t.Errorf("routes %+v, families %v, network %q", c.Routes, c.Families, c.Network)
+	}
+	if c.LoadBalancers.Location != "" && c.LoadBalancers.NetworkZone != "" {
+		t.Errorf("both location and zone: %+v", c.LoadBalancers)
+	}
+	hasIPv6 := false
+	for i, pool := range c.IPAM.Pools {
+		hasIPv6 = hasIPv6 || pool.Prefix.Addr().Is6()
+		if pool.NodeMask < pool.Prefix.Bits() || pool.NodeMask > pool.Prefix.Addr().BitLen()-2 || i > 1 {
+			t.Errorf("pool %v", pool)
+		}
+		for _, service := range c.IPAM.ServiceRanges {
+			if service.Overlaps(pool.Prefix) {
+				t.Errorf("pool %v overlaps %v", pool, service)
+			}
+		}
+		if !roomLeft(pool.Prefix, pool.NodeMask, c.IPAM.Exclude) {
+			t.Errorf("no room in pool %v", pool)
+		}
+	}
+	if len(c.IPAM.Pools) == 0 && c.IPAM.Enabled || hasIPv6 != (c.Families.IPv6 == ModeNode) {
+		t.Errorf("pools %v, families %v", c.IPAM.Pools, c.Families)
+	}
+	if token, err := c.Token.Read(); err != nil || token.Reveal() != secret {
+		t.Errorf("token: %v", err)
+	}
+}

@@ -1,0 +1,253 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+type (
+	vars      map[string]string
+	fakeFiles map[string]string
+)
+
+func (f fakeFiles) read(path string) ([]byte, error) {
+	content, has := f[path]
+	if !has {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+	}
+	return []byte(content), nil
+}
+
+// setup is one way to start the program. Its file gets the two lines that
+// every file begins with; flags are upstream's defaults when nil.
+type setup struct {
+	flags *Flags
+	file  string
+	env   vars
+	files fakeFiles
+}
+
+const head = "apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\n"
+
+func load(t *testing.T, s setup) (Config, []Warning, error) {
+	t.Helper()
+	flags := Flags{ConfigureCloudRoutes: true}
+	if s.flags != nil {
+		flags = *s.flags
+	}
+	var content []byte
+	if s.file != "" {
+		content = []byte(head + s.file)
+	}
+	return Load(flags, content, func(name string) string { return s.env[name] }, s.files.read)
+}
+
+// dualStack are the flags of a cluster with everything on.
+func dualStack(change ...func(*Flags)) *Flags {
+	flags := &Flags{
+		CloudProvider:         "underlay",
+		AllocateNodeCIDRs:     true,
+		ConfigureCloudRoutes:  true,
+		ClusterCIDR:           "10.244.0.0/16,fd00:10:244::/56",
+		ServiceClusterIPRange: "10.96.0.0/16,fd00:10:96::/112",
+	}
+	for _, f := range change {
+		f(flags)
+	}
+	return flags
+}
+
+func env(change vars) vars {
+	all := vars{"HCLOUD_TOKEN": secret, "HCLOUD_NETWORK": "net"}
+	for name, value := range change {
+		all[name] = value
+	}
+	return all
+}
+
+func fields(warnings []Warning) string {
+	names := make([]string, len(warnings))
+	for i, w := range warnings {
+		names[i] = w.Field
+	}
+	return strings.Join(names, " ")
+}
+
+func TestDefaults(t *testing.T) {
+	config, warnings, err := load(t, setup{flags: dualStack(), env: env(nil)})
+	if err != nil || len(warnings) > 0 {
+		t.Fatalf("Load: %v, warnings %v", err, warnings)
+	}
+	want := Config{
+		ClusterName: "kubernetes", Endpoint: "https://api.hetzner.cloud/v1", Network: "net",
+		InstancesAddressFamily: IPv4,
+		Families:               Families{IPv4: ModeCloud, IPv6: ModeNode},
+		IPAM: IPAM{
+			Enabled: true,
+			Pools: []Pool{
+				{netip.MustParsePrefix("10.244.0.0/16"), 24},
+				{netip.MustParsePrefix("fd00:10:244::/56"), 64},
+			},
+			ServiceRanges: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:10:96::/112")},
+			QPS:           100,
+		},
+		Routes: Routes{Enabled: true, Limit: 100, MaxDeletionsPercent: 25, ReconciliationPeriod: time.Minute},
+		LoadBalancers: LoadBalancers{
+			Enabled: true, Type: "lb11", HealthCheck: HealthCheckKubeProxy, Classless: true, Algorithm: RoundRobin,
+			HealthCheckInterval: 10 * time.Second, HealthCheckTimeout: 15 * time.Second, HealthCheckRetries: 3,
+		},
+	}
+	if token, err := config.Token.Read(); err != nil || token.Reveal() != secret {
+		t.Errorf("token: %v", err)
+	}
+	config.Token = TokenSource{}
+	if !reflect.DeepEqual(config, want) {
+		t.Errorf("got  %+v\nwant %+v", config, want)
+	}
+}
+
+// TestEverySettingTakesEffect gives each key and each variable a value that
+// is not the default and looks for it in the Config; the variable again
+// beside the key, which must win.
+func TestEverySettingTakesEffect(t *testing.T) {
+	lb := func(get func(LoadBalancers) any) func(Config) any {
+		return func(c Config) any { return get(c.LoadBalancers) }
+	}
+	for _, c := range []struct {
+		key, env, value, other string
+		want                   any
+		get                    func(Config) any
+	}{
+		{"endpoint", "HCLOUD_ENDPOINT", "https://a.example/v1/", "https://b.example/v1", "https://a.example/v1", func(c Config) any { return c.Endpoint }},
+		{"network", "HCLOUD_NETWORK", "4711", "other", "4711", func(c Config) any { return c.Network }},
+		{"instancesAddressFamily", "HCLOUD_INSTANCES_ADDRESS_FAMILY", "dualstack", "ipv6", DualStack, func(c Config) any { return c.InstancesAddressFamily }},
+		{"exclude", "", "[10.244.9.0/24]", "", []netip.Prefix{netip.MustParsePrefix("10.244.9.0/24")}, func(c Config) any { return c.IPAM.Exclude }},
+		{"ipamQPS", "", "7", "", 7, func(c Config) any { return c.IPAM.QPS }},
+		{"routes.limit", "", "250", "", 250, func(c Config) any { return c.Routes.Limit }},
+		{"routes.reserve", "", "5", "", 5, func(c Config) any { return c.Routes.Reserve }},
+		{"routes.maxDeletions", "", "100%", "", 100, func(c Config) any { return c.Routes.MaxDeletionsPercent }},
+		{"loadBalancers.enabled", "HCLOUD_LOAD_BALANCERS_ENABLED", "false", "true", false, lb(func(l LoadBalancers) any { return l.Enabled })},
+		{"loadBalancers.classless", "", "false", "", false, lb(func(l LoadBalancers) any { return l.Classless })},
+		{"loadBalancers.location", "HCLOUD_LOAD_BALANCERS_LOCATION", "hel1", "fsn1", "hel1", lb(func(l LoadBalancers) any { return l.Location })},
+		{"loadBalancers.networkZone", "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", "us-east", "us-west", "us-east", lb(func(l LoadBalancers) any { return l.NetworkZone })},
+		{"loadBalancers.type", "HCLOUD_LOAD_BALANCERS_TYPE", "lb21", "lb31", "lb21", lb(func(l LoadBalancers) any { return l.Type })},
+		{"loadBalancers.algorithm", "HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE", "least_connections", "round_robin", LeastConnections, lb(func(l LoadBalancers) any { return l.Algorithm })},
+		{"loadBalancers.usePrivateIP", "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP", "true", "false", true, lb(func(l LoadBalancers) any { return l.UsePrivateIP })},
+		{"loadBalancers.disablePublicNetwork", "HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK", "true", "false", true, lb(func(l LoadBalancers) any { return l.DisablePublicNetwork })},
+		{"loadBalancers.disableIPv6", "HCLOUD_LOAD_BALANCERS_DISABLE_IPV6", "true", "false", true, lb(func(l LoadBalancers) any { return l.DisableIPv6 })},
+		{"loadBalancers.disablePrivateIngress", "HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS", "true", "false", true, lb(func(l LoadBalancers) any { return l.DisablePrivateIngress })},
+		{"loadBalancers.usesProxyProtocol", "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL", "true", "false", true, lb(func(l LoadBalancers) any { return l.UsesProxyProtocol })},
+		{"loadBalancers.healthCheck", "", "node-port", "", HealthCheckNodePort, lb(func(l LoadBalancers) any { return l.HealthCheck })},
+		{"loadBalancers.healthCheckInterval", "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL", "1m", "4s", time.Minute, lb(func(l LoadBalancers) any { return l.HealthCheckInterval })},
+		{"loadBalancers.healthCheckTimeout", "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT", "7", "8", 7 * time.Second, lb(func(l LoadBalancers) any { return l.HealthCheckTimeout })},
+		{"loadBalancers.healthCheckRetries", "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES", "5", "1", 5, lb(func(l LoadBalancers) any { return l.HealthCheckRetries })},
+	} {
+		t.Run(c.key, func(t *testing.T) {
+			file := strings.ReplaceAll(c.key, ".", ":\n  ") + ": " + c.value
+			ways := []setup{{file: file, env: env(nil)}}
+			if c.env != "" {
+				ways = append(ways, setup{env: env(vars{c.env: c.value})}, setup{file: file, env: env(vars{c.env: c.other})})
+			}
+			for _, way := range ways {
+				way.flags = dualStack()
+				config, _, err := load(t, way)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := c.get(config); !reflect.DeepEqual(got, c.want) {
+					t.Errorf("file %q, variable %q: got %v, want %v", way.file, way.env[c.env], got, c.want)
+				}
+			}
+		})
+	}
+}
+
+func TestFlagsTakeEffect(t *testing.T) {
+	config, _, err := load(t, setup{env: env(nil), flags: dualStack(func(f *Flags) {
+		f.CloudProvider = "hcloud"
+		f.NodeCIDRMaskSizeIPv4, f.NodeCIDRMaskSizeIPv6 = 26, 72
+		f.ClusterName, f.RouteReconciliationPeriod = "blue", 5*time.Second
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.IPAM.Pools[0].NodeMask != 26 || config.IPAM.Pools[1].NodeMask != 72 {
+		t.Errorf("pools %v, want masks 26 and 72", config.IPAM.Pools)
+	}
+	if config.ClusterName != "blue" || config.Routes.ReconciliationPeriod != 5*time.Second {
+		t.Errorf("name %q, period %v", config.ClusterName, config.Routes.ReconciliationPeriod)
+	}
+}
+
+func TestWhenRoutesAreConfigured(t *testing.T) {
+	off := func(f *Flags) { f.ConfigureCloudRoutes = false }
+	routesOff := env(vars{"HCLOUD_NETWORK_ROUTES_ENABLED": "false"})
+	for name, c := range map[string]struct {
+		setup   setup
+		want    Families
+		warning string
+	}{
+		"pools and network":        {setup{flags: dualStack(), env: env(nil)}, Families{ModeCloud, ModeNode}, ""},
+		"switched off by flag":     {setup{flags: dualStack(off), env: env(nil)}, Families{ModeNone, ModeNode}, ""},
+		"switched off by variable": {setup{flags: dualStack(), env: routesOff}, Families{ModeNone, ModeNode}, ""},
+		"file over variable":       {setup{flags: dualStack(), file: "families: {ipv4: cloud}", env: routesOff}, Families{ModeCloud, ModeNode}, ""},
+		"flag over file":           {setup{flags: dualStack(off), file: "families: {ipv4: cloud}", env: env(nil)}, Families{ModeNone, ModeNode}, "families.ipv4"},
+		"nothing to route":         {setup{env: vars{"HCLOUD_TOKEN": secret}}, Families{ModeNone, ModeNone}, ""},
+		"network, nothing to route": {
+			setup{env: env(nil)}, Families{ModeNone, ModeNone}, "--configure-cloud-routes",
+		},
+		"IPv4 only":          {setup{flags: &Flags{ConfigureCloudRoutes: true, ClusterCIDR: "10.0.0.0/16"}, env: env(nil)}, Families{ModeCloud, ModeNone}, ""},
+		"IPv6 only, without": {setup{flags: &Flags{ClusterCIDR: "fd00::/56"}, env: env(nil)}, Families{ModeNone, ModeNode}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config, warnings, err := load(t, c.setup)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if config.Families != c.want || config.Routes.Enabled != (c.want.IPv4 == ModeCloud) {
+				t.Errorf("families %v, routes %v; want %v", config.Families, config.Routes.Enabled, c.want)
+			}
+			if got := fields(warnings); got != c.warning {
+				t.Errorf("warnings about %q, want %q", got, c.warning)
+			}
+		})
+	}
+}
+
+func TestFileIsReadByName(t *testing.T) {
+	named := &Flags{CloudConfig: "/etc/u.yaml"}
+	config, _, err := load(t, setup{flags: named, env: env(nil), files: fakeFiles{"/etc/u.yaml": head + "ipamQPS: 7"}})
+	if err != nil || config.IPAM.QPS != 7 {
+		t.Errorf("QPS %d, %v; want 7", config.IPAM.QPS, err)
+	}
+	_, _, err = load(t, setup{flags: named, env: env(nil)})
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing file: %v, want ErrNotExist", err)
+	}
+}
+
+func TestAllErrorsAtOnceInOneOrder(t *testing.T) {
+	broken := setup{
+		flags: dualStack(func(f *Flags) { f.CloudProvider, f.ClusterCIDR = "aws", "10.244.0.1/16" }),
+		file:  "routes: {limit: 0}\nipamQPS: many\nbogus: 1",
+		env:   vars{"HCLOUD_ENDPOINT": "nowhere", "ROBOT_ENABLED": "true"},
+	}
+	_, _, first := load(t, broken)
+	var all Errors
+	if !errors.As(first, &all) || len(all) != 9 {
+		t.Fatalf("got %d errors, want 9:\n%v", len(all), first)
+	}
+	if lines := strings.Count(first.Error(), "\n") + 1; lines != len(all) {
+		t.Errorf("%d lines for %d errors", lines, len(all))
+	}
+	for range 20 {
+		if _, _, again := load(t, broken); again.Error() != first.Error() {
+			t.Fatalf("another order:\n%v\nthan\n%v", again, first)
+		}
+	}
+}

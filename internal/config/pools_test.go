@@ -1,0 +1,106 @@
+package config
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+)
+
+func TestMistakesInPrefixes(t *testing.T) {
+	masks := func(list string, one, four, six int) setup {
+		return flagged(func(f *Flags) {
+			f.ClusterCIDR = list
+			f.NodeCIDRMaskSize, f.NodeCIDRMaskSizeIPv4, f.NodeCIDRMaskSizeIPv6 = one, four, six
+		})
+	}
+	const four, both = "10.244.0.0/16", "10.244.0.0/16,fd00:10:244::/56"
+	const six, sixLess = "fd00:10:244::/56", "--configure-cloud-routes"
+	routeless := func(s setup) setup {
+		s.flags.ConfigureCloudRoutes = false
+		return s
+	}
+	checkMistakes(t, []mistake{
+		{"none", clusters(""), clusterFlag, "", "10.244.0.0/16"},
+		{
+			"none, but routes are asked for",
+			setup{flags: &Flags{ConfigureCloudRoutes: true}, file: "families: {ipv4: cloud}"},
+			clusterFlag, "", "10.244.0.0/16",
+		},
+		{"no prefix", clusters("10.244.0.0"), clusterFlag, "10.244.0.0", "address and length"},
+		{"unmasked", clusters("10.244.0.1/16"), clusterFlag, "10.244.0.1/16", "10.244.0.0/16"},
+		{"mapped", clusters("::ffff:10.244.0.0/112"), clusterFlag, "::ffff:10.244.0.0/112", "IPv4 notation"},
+		{"empty item", clusters("10.244.0.0/16,"), clusterFlag, "10.244.0.0/16,", "address and length"},
+		{"three", clusters("10.0.0.0/16,fd00::/56,10.1.0.0/16"), clusterFlag, "10.0.0.0/16,fd00::/56,10.1.0.0/16", "at most 2"},
+		{"same family", clusters("10.1.0.0/16,10.2.0.0/16"), clusterFlag, "10.2.0.0/16", "one IPv4 and one IPv6"},
+		{"public, with routes", clusters("100.64.0.0/16"), clusterFlag, "100.64.0.0/16", "192.168.0.0/16"},
+		{"wider than private", clusters("192.0.0.0/8"), clusterFlag, "192.0.0.0/8", "172.16.0.0/12"},
+		{"IPv6 alone, with routes", clusters(six), clusterFlag, six, sixLess},
+		{"gateway", clusters("172.31.0.0/16"), clusterFlag, "172.31.0.0/16", "exclude"},
+		{"too small", clusters("10.0.0.0/31"), clusterFlag, "10.0.0.0/31", "30 or shorter"},
+		{"too small, IPv6", routeless(clusters("fd00::/127")), clusterFlag, "fd00::/127", "126 or shorter"},
+		{"overlap", clusters("10.0.0.0/8"), clusterFlag, "10.0.0.0/8", "apart"},
+		{"overlap, IPv6", clusters("fd00:10:96::/56,10.244.0.0/16"), clusterFlag, "fd00:10:96::/56", "apart"},
+		{
+			"service range", flagged(func(f *Flags) { f.ServiceClusterIPRange = "10.96.0.1/12" }),
+			serviceFlag, "10.96.0.1/12", "10.96.0.0/12",
+		},
+		{
+			"service ranges of one family", flagged(func(f *Flags) { f.ServiceClusterIPRange = "10.96.0.0/16,10.97.0.0/16" }),
+			serviceFlag, "10.97.0.0/16", "one IPv4 and one IPv6",
+		},
+		{"mask, dual-stack", masks(both, 25, 0, 0), maskFlag, "25", maskFlagIPv4},
+		{"mask and mask", masks(four, 25, 25, 0), maskFlag, "25", "only one"},
+		{"IPv6 mask, IPv4 pool", masks(four, 0, 0, 64), maskFlagIPv6, "64", "remove it"},
+		{"IPv4 mask, IPv6 pool", routeless(masks(six, 0, 24, 0)), maskFlagIPv4, "24", "remove it"},
+		{"shorter than the pool", masks(four, 8, 0, 0), maskFlag, "8", "16 to 30"},
+		{"shorter than the pool, dual-stack", masks(both, 0, 15, 0), maskFlagIPv4, "15", "16 to 30"},
+		{"shorter than the pool, by default", clusters("10.0.0.0/26"), maskFlagIPv4, "24", "26 to 30"},
+		{"too long", masks(four, 31, 0, 0), maskFlag, "31", "16 to 30"},
+		{"too long, dual-stack", masks(both, 0, 31, 0), maskFlagIPv4, "31", "1 to 30"},
+		{"IPv6 too long", masks(both, 0, 0, 127), maskFlagIPv6, "127", "1 to 126"},
+		{"IPv6 too far below", masks(both, 0, 0, 73), maskFlagIPv6, "73", "56 to 72"},
+		{"IPv6 too far below, by default", routeless(clusters("fd00::/32")), maskFlagIPv6, "64", "32 to 48"},
+		{"negative", masks(four, -1, 0, 0), maskFlag, "-1", "1 to 126"},
+		{"everything excluded", inFile("exclude: [10.0.0.0/8]"), "exclude", "10.244.0.0/16", "exclude less"},
+		{
+			"everything excluded by parts", inFile("exclude: [10.244.0.0/17, 10.244.128.0/17]"),
+			"exclude", "10.244.0.0/16", "exclude less",
+		},
+	})
+}
+
+func TestGatewayMayBeExcluded(t *testing.T) {
+	s := clusters("172.16.0.0/12")
+	s.file, s.env = "exclude: [172.31.1.0/24]", env(nil)
+	if _, warnings, err := load(t, s); err != nil || len(warnings) > 0 {
+		t.Errorf("Load: %v, warnings %v", err, warnings)
+	}
+}
+
+// TestRoomLeftAgainstCounting compares with a look at every node prefix.
+func TestRoomLeftAgainstCounting(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	outcomes := map[bool]int{}
+	for range 5000 {
+		pool := netip.MustParsePrefix("10.1.0.0/24")
+		nodeMask := 24 + random.IntN(5)
+		var excluded []netip.Prefix
+		for range random.IntN(12) {
+			address := netip.AddrFrom4([4]byte{10, 1, 0, byte(random.IntN(256))})
+			excluded = append(excluded, netip.PrefixFrom(address, 22+random.IntN(11)).Masked())
+		}
+		want := false
+		for start := 0; start < 256; start += 1 << (32 - nodeMask) {
+			node := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, 0, byte(start)}), nodeMask)
+			want = want || !slices.ContainsFunc(excluded, node.Overlaps)
+		}
+		outcomes[want]++
+		if got := roomLeft(pool, nodeMask, excluded); got != want {
+			t.Fatalf("roomLeft(%v, %d, %v) = %v, want %v", pool, nodeMask, excluded, got, want)
+		}
+	}
+	if outcomes[true] < 100 || outcomes[false] < 100 {
+		t.Errorf("the cases are lopsided: %v", outcomes)
+	}
+}

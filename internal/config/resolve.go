@@ -1,0 +1,149 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// resolver finds each setting's value in the sources by their precedence and
+// remembers where it came from, for the errors that compare values later.
+type resolver struct {
+	flags    Flags
+	file     map[string]given
+	getenv   func(string) string
+	rows     []setting
+	origins  map[string]given
+	problems Errors
+	warnings []Warning
+}
+
+// resolve reads every row into the draft it is bound to.
+func (r *resolver) resolve() {
+	for _, row := range r.rows {
+		value, has := r.lookup(row)
+		if !has {
+			// A default is written by us and correct; a test reads them all.
+			if row.fallback != "" {
+				_ = row.format.read([]string{row.fallback})
+			}
+			continue
+		}
+		r.origins[row.field()] = value
+		for _, problem := range row.format.read(value.items) {
+			problem.Field, problem.Line = value.field, value.line
+			if problem.Value == "" {
+				problem.Value = strings.Join(value.items, ",")
+			}
+			if row.secret {
+				problem.Value = redacted
+			}
+			r.problems = append(r.problems, problem)
+		}
+	}
+}
+
+// lookup returns what the highest source says: flag, file, environment.
+func (r *resolver) lookup(row setting) (given, bool) {
+	if text := r.flags.text(row.flag); text != "" {
+		return given{field: row.flag, items: split(text, row.format.list)}, true
+	}
+	if value, has := r.file[row.key]; has && row.key != "" {
+		return value, true
+	}
+	if row.env != "" {
+		if text := r.getenv(row.env); text != "" {
+			return given{field: row.env, items: split(text, row.format.list)}, true
+		}
+	}
+	return given{}, false
+}
+
+func split(text string, list bool) []string {
+	if list {
+		return strings.Split(text, ",")
+	}
+	return []string{text}
+}
+
+// text returns a flag as it was written, "" if it was not given.
+func (f Flags) text(flag string) string {
+	number := func(n int) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.Itoa(n)
+	}
+	switch flag {
+	case "--cloud-provider":
+		return f.CloudProvider
+	case "--allocate-node-cidrs":
+		return strconv.FormatBool(f.AllocateNodeCIDRs)
+	case "--configure-cloud-routes":
+		return strconv.FormatBool(f.ConfigureCloudRoutes)
+	case "--cluster-cidr":
+		return f.ClusterCIDR
+	case "--service-cluster-ip-range":
+		return f.ServiceClusterIPRange
+	case "--node-cidr-mask-size":
+		return number(f.NodeCIDRMaskSize)
+	case "--node-cidr-mask-size-ipv4":
+		return number(f.NodeCIDRMaskSizeIPv4)
+	case "--node-cidr-mask-size-ipv6":
+		return number(f.NodeCIDRMaskSizeIPv6)
+	case "--cluster-name":
+		return f.ClusterName
+	case "--route-reconciliation-period":
+		if f.RouteReconciliationPeriod == 0 {
+			return ""
+		}
+		return f.RouteReconciliationPeriod.String()
+	}
+	return ""
+}
+
+// isSet says whether any source gives the setting.
+func (r *resolver) isSet(field string) bool {
+	_, set := r.origins[field]
+	return set
+}
+
+// isWrong says whether a setting's value has already been complained about,
+// so that comparing it with others would only add noise.
+func (r *resolver) isWrong(field string) bool {
+	origin := r.origins[field]
+	return slices.ContainsFunc(r.problems, func(e *Error) bool {
+		return e.Field == field || origin.field != "" && e.Field == origin.field
+	})
+}
+
+// isWhole says whether every item of a list was readable, so that something
+// can be missing in it.
+func (r *resolver) isWhole(field string, read []netip.Prefix) bool {
+	return len(r.origins[field].items) == len(read)
+}
+
+// origin is where the setting was given, or where it could be.
+func (r *resolver) origin(field string) given {
+	if origin, set := r.origins[field]; set {
+		return origin
+	}
+	return given{field: field}
+}
+
+// complain adds an error about the setting, at the place where it was given.
+func (r *resolver) complain(field, value, problem, remedy string) {
+	at := r.origin(field)
+	r.problems = append(r.problems, &Error{
+		Field: at.field, Line: at.line, Value: value, Problem: problem, Remedy: remedy,
+	})
+}
+
+func (r *resolver) warn(field, problem string, arguments ...any) {
+	r.warnings = append(r.warnings, Warning{
+		Field:   r.origin(field).field,
+		Problem: fmt.Sprintf(problem, arguments...),
+	})
+}

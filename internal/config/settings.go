@@ -1,0 +1,209 @@
+package config
+
+import "time"
+
+// flagSettings can only be given on the command line, as upstream's flags.
+func flagSettings(d *draft) []setting {
+	return []setting{
+		{
+			flag: "--cloud-provider", format: oneOf(&d.cloudProvider, []string{"underlay", "hcloud"}),
+			fallback: "underlay",
+			meaning:  "Name of this provider. `hcloud` is accepted so that manifests of the Hetzner cloud controller manager keep working.",
+		},
+		{
+			flag: "--allocate-node-cidrs", format: boolean(&d.allocateNodeCIDRs), fallback: "false",
+			meaning: "Give every Node its podCIDRs. Requires `--cluster-cidr`.",
+		},
+		{
+			flag: "--configure-cloud-routes", format: boolean(&d.configureCloudRoutes), fallback: "true",
+			meaning: "Keep one route per Node in the cloud's network. Needs `--cluster-cidr` with an IPv4 prefix, and `network`; without any `--cluster-cidr` there is nothing to route.",
+		},
+		{
+			flag: "--cluster-cidr", format: upTo(2, prefixes(&d.clusterCIDRs)),
+			meaning: "Prefixes from which podCIDRs are taken: one, or one of each family. An IPv4 prefix with routes in the cloud must lie within RFC 1918.",
+		},
+		{
+			flag: "--service-cluster-ip-range", format: upTo(2, prefixes(&d.serviceRanges)),
+			meaning: "The API server's ranges for Service addresses; may not overlap `--cluster-cidr`.",
+		},
+		{
+			flag: "--node-cidr-mask-size", format: whole(&d.nodeMask, 1, longestNodeMask(false)),
+			meaning: "Length of a Node's podCIDR in a single-stack cluster. Excludes the two flags below.",
+		},
+		{
+			flag: "--node-cidr-mask-size-ipv4", format: whole(&d.nodeMask4, 1, longestNodeMask(true)), fallback: "24",
+			meaning: "Length of a Node's IPv4 podCIDR.",
+		},
+		{
+			flag: "--node-cidr-mask-size-ipv6", format: whole(&d.nodeMask6, 1, longestNodeMask(false)), fallback: "64",
+			meaning: "Length of a Node's IPv6 podCIDR, at most 16 bits longer than its pool's.",
+		},
+		{
+			flag: "--cluster-name", format: labelValue(&d.clusterName), fallback: "kubernetes",
+			meaning: "Name of the cluster; labels what is created in the cloud.",
+		},
+		{
+			flag: "--route-reconciliation-period", format: atLeast(&d.reconcilePeriod, time.Second), fallback: "1m0s",
+			meaning: "Time between two passes over the routes that no event has caused; each costs a request of the project's hourly budget.",
+		},
+	}
+}
+
+// cloudSettings say which cloud it is and how to reach it.
+func cloudSettings(d *draft) []setting {
+	return []setting{
+		{
+			key: "apiVersion", format: oneOf(&d.apiVersion, []string{apiVersion}), required: true,
+			meaning: "Version of the file's form.",
+		},
+		{
+			key: "kind", format: oneOf(&d.kind, []string{kind}), required: true,
+			meaning: "Kind of the file.",
+		},
+		{
+			key: "provider", format: oneOf(&d.provider, []string{"hcloud"}, "metal"), fallback: "hcloud",
+			meaning: "The cloud.",
+		},
+		{
+			key: "endpoint", env: "HCLOUD_ENDPOINT", format: baseURL(&d.endpoint), fallback: defaultEndpoint,
+			meaning: "Base of the API; only resource paths are appended.",
+		},
+		{
+			key: "tokenFile", env: "HCLOUD_TOKEN_FILE", format: tokenPath(&d.tokenFile), secret: true,
+			meaning: "File that holds the API token; read again when it changes. `HCLOUD_TOKEN` outranks `HCLOUD_TOKEN_FILE`, the key outranks both.",
+		},
+		{
+			env: "HCLOUD_TOKEN", format: secretToken(&d.token), secret: true,
+			meaning: "The API token, with permission to read and write. The file can't hold it.",
+		},
+		{
+			key: "network", env: "HCLOUD_NETWORK", format: name(&d.network),
+			meaning: "The private network: source of internal addresses, home of the routes. Required with routes.",
+		},
+		{
+			key: "instancesAddressFamily", env: "HCLOUD_INSTANCES_ADDRESS_FAMILY",
+			format: oneOf(&d.addressFamily, []AddressFamily{IPv4, IPv6, DualStack}), fallback: string(IPv4),
+			meaning: "Which external addresses a Node gets.",
+		},
+	}
+}
+
+// podSettings say how pods get addresses and routes.
+func podSettings(d *draft) []setting {
+	return []setting{
+		{
+			key: "families.ipv4", format: oneOf(&d.ipv4, []FamilyMode{ModeCloud}, ModeNode),
+			fallback: string(ModeCloud),
+			meaning:  "How IPv4 pod traffic reaches its node: by routes in the cloud's network.",
+		},
+		{
+			env: "HCLOUD_NETWORK_ROUTES_ENABLED", format: boolean(&d.routesEnabled), fallback: "true",
+			meaning: "`false` switches routes off like `--configure-cloud-routes=false`, unless `families.ipv4` is set.",
+		},
+		{
+			key: "families.ipv6", format: oneOf(&d.ipv6, []FamilyMode{ModeNode, ModeNone}, "native"),
+			meaning: "How IPv6 pod traffic reaches its node: by routes on the nodes (`node`), or no IPv6 pods at all (`none`). Follows from `--cluster-cidr` when absent, and must agree with it.",
+		},
+		{
+			key: "exclude", format: prefixes(&d.exclude),
+			meaning: "Prefixes that no podCIDR may touch.",
+		},
+		{
+			key: "ipamQPS", format: whole(&d.ipamQPS, 1, 10_000), fallback: "100",
+			meaning: "Requests per second that the allocator may send to the API server.",
+		},
+		{
+			key: "routes.limit", format: whole(&d.routeLimit, 1, 1000), fallback: "100",
+			meaning: "Routes that the network takes. The cloud's limit is 100 unless support has raised it.",
+		},
+		{
+			key: "routes.reserve", format: whole(&d.routeReserve, 0, 999), fallback: "0",
+			meaning: "How many of them are left for others; less than `routes.limit`.",
+		},
+		{
+			key: "routes.maxDeletions", format: percentage(&d.maxDeletions), fallback: "25%",
+			meaning: "Share of the cluster's routes that one pass may delete.",
+		},
+	}
+}
+
+// loadBalancerSettings are defaults that a Service's annotations override.
+func loadBalancerSettings(lb *LoadBalancers) []setting {
+	return []setting{
+		{
+			key: "loadBalancers.enabled", env: "HCLOUD_LOAD_BALANCERS_ENABLED", format: boolean(&lb.Enabled),
+			fallback: "true",
+			meaning:  "Serve Services of type LoadBalancer.",
+		},
+		{
+			key: "loadBalancers.classless", format: boolean(&lb.Classless), fallback: "true",
+			meaning: "Serve Services without a loadBalancerClass too.",
+		},
+		{
+			key: "loadBalancers.location", env: "HCLOUD_LOAD_BALANCERS_LOCATION", format: word(&lb.Location, "fsn1"),
+			meaning: "Location of new load balancers. Excludes `loadBalancers.networkZone`.",
+		},
+		{
+			key: "loadBalancers.networkZone", env: "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE",
+			format:  word(&lb.NetworkZone, "eu-central"),
+			meaning: "Network zone of new load balancers. Excludes `loadBalancers.location`.",
+		},
+		{
+			key: "loadBalancers.type", env: "HCLOUD_LOAD_BALANCERS_TYPE", format: word(&lb.Type, "lb11"),
+			fallback: "lb11",
+			meaning:  "Type of new load balancers.",
+		},
+		{
+			key: "loadBalancers.algorithm", env: "HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE",
+			format:   oneOf(&lb.Algorithm, []Algorithm{RoundRobin, LeastConnections}),
+			fallback: string(RoundRobin),
+			meaning:  "How connections are distributed.",
+		},
+		{
+			key: "loadBalancers.usePrivateIP", env: "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP",
+			format: boolean(&lb.UsePrivateIP), fallback: "false",
+			meaning: "Reach nodes through the network. Requires `network`.",
+		},
+		{
+			key: "loadBalancers.disablePublicNetwork", env: "HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK",
+			format: boolean(&lb.DisablePublicNetwork), fallback: "false",
+			meaning: "Load balancers without public addresses. Requires `network`.",
+		},
+		{
+			key: "loadBalancers.disableIPv6", env: "HCLOUD_LOAD_BALANCERS_DISABLE_IPV6",
+			format: boolean(&lb.DisableIPv6), fallback: "false",
+			meaning: "Leave the public IPv6 address out of a Service's status.",
+		},
+		{
+			key: "loadBalancers.disablePrivateIngress", env: "HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS",
+			format: boolean(&lb.DisablePrivateIngress), fallback: "false",
+			meaning: "Leave the private address out of a Service's status.",
+		},
+		{
+			key: "loadBalancers.usesProxyProtocol", env: "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL",
+			format: boolean(&lb.UsesProxyProtocol), fallback: "false",
+			meaning: "Announce clients to targets with the PROXY protocol.",
+		},
+		{
+			key:      "loadBalancers.healthCheck",
+			format:   oneOf(&lb.HealthCheck, []HealthCheck{HealthCheckKubeProxy, HealthCheckNodePort}),
+			fallback: string(HealthCheckKubeProxy),
+			meaning:  "What is checked with externalTrafficPolicy Cluster: kube-proxy's health on port 10256, or a TCP connection to the node port.",
+		},
+		{
+			key: "loadBalancers.healthCheckInterval", env: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL",
+			format: wholeSeconds(&lb.HealthCheckInterval, 3*time.Second, time.Minute), fallback: "10s",
+			meaning: "Time between two health checks.",
+		},
+		{
+			key: "loadBalancers.healthCheckTimeout", env: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT",
+			format: wholeSeconds(&lb.HealthCheckTimeout, time.Second, time.Minute), fallback: "15s",
+			meaning: "Time after which a health check has failed.",
+		},
+		{
+			key: "loadBalancers.healthCheckRetries", env: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES",
+			format: whole(&lb.HealthCheckRetries, 1, 5), fallback: "3",
+			meaning: "Failed checks that make a target unhealthy, and good ones that make it healthy again.",
+		},
+	}
+}

@@ -1,0 +1,113 @@
+package config
+
+import (
+	"slices"
+	"strings"
+)
+
+// refusedKey explains a key that people have reason to try.
+func refusedKey(field string) (problem, remedy string, known bool) {
+	switch strings.ToLower(field) {
+	case "pools", "quarantine":
+		return "the key is not in this version", "remove it; pools come from --cluster-cidr", true
+	case "token", "hcloud_token":
+		return "the token does not belong in this file", "put it into a file of its own and name that in tokenFile", true
+	}
+	return "", "", false
+}
+
+// unknown says what is wrong with a key that no row has. It never repeats
+// the value: whoever mistypes tokenFile may have put the token there.
+func (r *fileReader) unknown(field string) (problem, remedy string) {
+	if problem, remedy, known := refusedKey(field); known {
+		return problem, remedy
+	}
+	if nearest := nearestKey(field, r.allKeys()); nearest != "" {
+		return "unknown key", "did you mean " + nearest + "?"
+	}
+	section, _, nested := cutLast(field)
+	if !nested {
+		section = ""
+	}
+	return "unknown key", "remove it, or use one of " + strings.Join(r.keysIn(section), ", ")
+}
+
+func (r *fileReader) allKeys() []string {
+	var keys []string
+	for _, row := range r.rows {
+		if row.key == "" {
+			continue
+		}
+		keys = append(keys, row.key)
+		if section, _, nested := cutLast(row.key); nested && !slices.Contains(keys, section) {
+			keys = append(keys, section)
+		}
+	}
+	return keys
+}
+
+// keysIn returns the names that may stand directly in a section.
+func (r *fileReader) keysIn(section string) []string {
+	var names []string
+	for _, key := range r.allKeys() {
+		in, last, nested := cutLast(key)
+		if !nested {
+			in, last = "", key
+		}
+		if in == section {
+			names = append(names, last)
+		}
+	}
+	return names
+}
+
+func (r *fileReader) isSection(field string) bool {
+	return slices.ContainsFunc(r.rows, func(s setting) bool { return strings.HasPrefix(s.key, field+".") })
+}
+
+func cutLast(key string) (section, last string, nested bool) {
+	at := strings.LastIndex(key, ".")
+	if at < 0 {
+		return "", key, false
+	}
+	return key[:at], key[at+1:], true
+}
+
+// nearestKey returns the known key that was probably meant: one with the same
+// last part in another section, or one a few letters away; else nothing.
+func nearestKey(field string, known []string) string {
+	_, last, _ := cutLast(field)
+	nearest, best := "", max(1, min(len(last), 30)/3)+1
+	for _, key := range known {
+		_, knownLast, _ := cutLast(key)
+		away := min(
+			distance(strings.ToLower(field), strings.ToLower(key)),
+			distance(strings.ToLower(last), strings.ToLower(knownLast)),
+		)
+		if away < best {
+			nearest, best = key, away
+		}
+	}
+	return nearest
+}
+
+// distance is the Levenshtein distance in bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

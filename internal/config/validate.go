@@ -1,0 +1,195 @@
+package config
+
+import (
+	"net/netip"
+	"net/url"
+)
+
+// validate compares the values with each other and builds the Config, which
+// is of use only if there are no problems.
+func (r *resolver) validate(d *draft, readFile func(string) ([]byte, error)) Config {
+	r.endpoint(d)
+	config := Config{
+		ClusterName:            d.clusterName,
+		Endpoint:               d.endpoint,
+		Network:                d.network,
+		Token:                  r.token(d, readFile),
+		InstancesAddressFamily: d.addressFamily,
+		IPAM: IPAM{
+			Enabled:       d.allocateNodeCIDRs,
+			Pools:         r.pools(d),
+			ServiceRanges: d.serviceRanges,
+			Exclude:       d.exclude,
+			QPS:           d.ipamQPS,
+		},
+		Routes:        r.routes(d),
+		LoadBalancers: r.loadBalancers(d),
+	}
+	config.Families = r.families(d, config.Routes.Enabled)
+	return config
+}
+
+func (r *resolver) endpoint(d *draft) {
+	parsed, err := url.Parse(d.endpoint)
+	if err != nil || parsed.Scheme != "http" {
+		return
+	}
+	address, err := netip.ParseAddr(parsed.Hostname())
+	if parsed.Hostname() == "localhost" || err == nil && address.IsLoopback() {
+		return
+	}
+	r.warn("endpoint", "the token travels unencrypted to %s; use https", parsed.Host)
+}
+
+// token picks the token's source. A file named by tokenFile outranks both
+// variables; of those the token itself outranks the file, as its users know it.
+func (r *resolver) token(d *draft, readFile func(string) ([]byte, error)) TokenSource {
+	const direct, inFile = "HCLOUD_TOKEN", "tokenFile"
+	origin := r.origin(inFile)
+	switch {
+	case r.isSet(direct) && r.isSet(inFile) && origin.line == 0:
+		r.warn(inFile, "is not used, %s outranks it", direct)
+	case r.isSet(inFile):
+		if r.isSet(direct) {
+			r.warn(direct, "is not used, %s outranks it", inFile)
+		}
+		source := TokenSource{File: d.tokenFile, field: origin.field, readFile: readFile}
+		if r.isWrong(inFile) {
+			return source
+		}
+		if _, problem := source.read(); problem != nil {
+			problem.Line = origin.line
+			r.problems = append(r.problems, problem)
+		}
+		return source
+	case !r.isSet(direct) && !r.isWrong(inFile):
+		r.complain(direct, "", "no token is given",
+			"put a token of the project into HCLOUD_TOKEN, or into a file named by tokenFile or HCLOUD_TOKEN_FILE")
+	}
+	return TokenSource{field: direct, fixed: d.token}
+}
+
+func (r *resolver) routes(d *draft) Routes {
+	routes := Routes{
+		Enabled:              r.routesWanted(d),
+		Limit:                d.routeLimit,
+		Reserve:              d.routeReserve,
+		MaxDeletionsPercent:  d.maxDeletions,
+		ReconciliationPeriod: d.reconcilePeriod,
+	}
+	if routes.Reserve >= routes.Limit && !r.isWrong("routes.reserve") && !r.isWrong("routes.limit") {
+		r.complain("routes.reserve", itoa(routes.Reserve),
+			"leaves no route of routes.limit "+itoa(routes.Limit),
+			"give a reserve below the limit")
+	}
+	if routes.Enabled {
+		r.routable(d)
+	}
+	return routes
+}
+
+// routesWanted decides whether there shall be routes in the cloud. Upstream's
+// flag is true by default, also where nothing has been configured that could
+// be routed; that is no mistake.
+func (r *resolver) routesWanted(d *draft) bool {
+	explicit := r.isSet("families.ipv4")
+	switch {
+	case !d.configureCloudRoutes:
+		if explicit {
+			r.warn("families.ipv4", "has no effect with --configure-cloud-routes=false")
+		}
+		return false
+	case explicit:
+		return true
+	case !d.routesEnabled:
+		return false
+	case d.allocateNodeCIDRs || r.isSet(clusterFlag):
+		return true
+	}
+	if d.network != "" {
+		r.warn("--configure-cloud-routes", "there are no routes to configure without --cluster-cidr")
+	}
+	return false
+}
+
+// routable checks what the routes of a network need.
+func (r *resolver) routable(d *draft) {
+	const off = "--configure-cloud-routes=false"
+	if d.network == "" && !r.isWrong("network") {
+		r.complain("network", "", "no network is given to hold the routes",
+			"give the ID or the name of the network, or set "+off)
+	}
+	hasIPv4 := false
+	for _, pool := range d.clusterCIDRs {
+		if !pool.Addr().Is4() {
+			continue
+		}
+		hasIPv4 = true
+		if !within(pool, private) {
+			r.complain(clusterFlag, pool.String(), "lies outside RFC 1918, and the cloud routes nothing else",
+				"choose a prefix within 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16, or set "+off)
+		}
+	}
+	if !hasIPv4 && r.isSet(clusterFlag) && r.isWhole(clusterFlag, d.clusterCIDRs) {
+		r.complain(clusterFlag, r.flags.ClusterCIDR, "has no IPv4 prefix, and the cloud's networks route only IPv4",
+			"add an IPv4 prefix, or set "+off)
+	}
+}
+
+func (r *resolver) families(d *draft, routed bool) Families {
+	families := Families{IPv4: ModeNone, IPv6: ModeNone}
+	if routed {
+		families.IPv4 = ModeCloud
+	}
+	for _, pool := range d.clusterCIDRs {
+		if pool.Addr().Is6() {
+			families.IPv6 = ModeNode
+		}
+	}
+	const key = "families.ipv6"
+	if !r.isSet(key) || r.isWrong(key) || !r.isWhole(clusterFlag, d.clusterCIDRs) {
+		return families
+	}
+	switch {
+	case d.ipv6 == ModeNone && families.IPv6 == ModeNode:
+		r.complain(key, string(d.ipv6), "--cluster-cidr has an IPv6 prefix", "set it to node, or remove that prefix")
+	case d.ipv6 == ModeNode && families.IPv6 == ModeNone:
+		r.complain(key, string(d.ipv6), "--cluster-cidr has no IPv6 prefix", "set it to none, or add such a prefix")
+	}
+	return families
+}
+
+func (r *resolver) loadBalancers(d *draft) LoadBalancers {
+	lb := d.loadBalancers
+	const location, zone = "loadBalancers.location", "loadBalancers.networkZone"
+	if r.isSet(location) && r.isSet(zone) {
+		// The two are one setting in two notations, so the file's outranks
+		// the environment's.
+		switch inFile, zoneInFile := r.origin(location).line > 0, r.origin(zone).line > 0; {
+		case inFile == zoneInFile:
+			r.complain(location, lb.Location, "excludes "+r.origin(zone).field, "give one of the two")
+		case inFile:
+			lb.NetworkZone = ""
+			r.warn(zone, "is not used, %s outranks it", location)
+		default:
+			lb.Location = ""
+			r.warn(location, "is not used, %s outranks it", zone)
+		}
+	}
+	for _, needsNetwork := range []struct {
+		key string
+		on  bool
+	}{
+		{"loadBalancers.usePrivateIP", lb.UsePrivateIP},
+		{"loadBalancers.disablePublicNetwork", lb.DisablePublicNetwork},
+	} {
+		if needsNetwork.on && d.network == "" && !r.isWrong("network") {
+			r.complain(needsNetwork.key, "true", "needs a network", "give the network's ID or name in network, or set it to false")
+		}
+	}
+	if lb.DisablePublicNetwork && !lb.UsePrivateIP {
+		r.warn("loadBalancers.disablePublicNetwork",
+			"a load balancer without public network reaches nothing unless usePrivateIP is true, here or on each Service")
+	}
+	return lb
+}

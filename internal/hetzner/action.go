@@ -1,0 +1,99 @@
+package hetzner
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+)
+
+// waiter waits for actions. Polling costs requests, so it learns how long each
+// kind of action takes and looks for the first time when it should be over.
+type waiter struct {
+	api *hcloud.ActionClient
+
+	mu    sync.Mutex
+	usual map[string]time.Duration // by command
+}
+
+const (
+	firstGuess  = 500 * time.Millisecond
+	shortestGap = 100 * time.Millisecond
+	longestGap  = 5 * time.Second
+)
+
+func newWaiter(api *hcloud.ActionClient) *waiter {
+	return &waiter{api: api, usual: map[string]time.Duration{}}
+}
+
+// wait returns when the actions are over, with an error if one of them failed.
+// An action that the API doesn't know any more is one whose fate is unknown:
+// also an error.
+func (w *waiter) wait(ctx context.Context, actions ...*hcloud.Action) error {
+	for _, a := range actions {
+		if a == nil {
+			continue
+		}
+		if err := w.one(ctx, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *waiter) one(ctx context.Context, a *hcloud.Action) error {
+	start := time.Now()
+	gap := w.guess(a.Command)
+	for a.Status == hcloud.ActionStatusRunning {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for action %d (%s): %w", a.ID, a.Command, ctx.Err())
+		case <-time.After(gap):
+		}
+		err := retry(ctx, read, func(ctx context.Context) error {
+			update, _, err := w.api.GetByID(ctx, a.ID)
+			if err == nil && update == nil {
+				return fmt.Errorf("action %d (%s) is unknown to the API", a.ID, a.Command)
+			}
+			if err == nil {
+				a = update
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("waiting for action %d (%s): %w", a.ID, a.Command, err)
+		}
+		gap = max(gap/4, shortestGap)
+	}
+	w.learn(a, time.Since(start))
+	if a.Status == hcloud.ActionStatusError {
+		return fmt.Errorf("action %d (%s) failed: %w", a.ID, a.Command, a.Error())
+	}
+	return nil
+}
+
+func (w *waiter) guess(command string) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if usual, ok := w.usual[command]; ok {
+		return min(max(usual, shortestGap), longestGap)
+	}
+	return firstGuess
+}
+
+// learn prefers the API's own timestamps; they have a resolution of a second,
+// so short actions are timed by us.
+func (w *waiter) learn(a *hcloud.Action, waited time.Duration) {
+	took := waited
+	if told := a.Finished.Sub(a.Started); told > 2*time.Second {
+		took = told
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if usual, ok := w.usual[a.Command]; ok {
+		took = (3*usual + took) / 4
+	}
+	w.usual[a.Command] = took
+}

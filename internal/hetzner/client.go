@@ -1,0 +1,93 @@
+// Package hetzner speaks to the Hetzner Cloud API for all of Underlay: it is
+// the only importer of hcloud-go, and one Client serves every controller, so
+// that the project's request budget has one owner.
+//
+// It implements the ports that others declare: cloud.Servers over a cached
+// server list, routes.Table over a network's routes, lb.Backend over load
+// balancers. It must never report part of a list as the whole, never repeat a
+// write whose fate is unknown (the caller looks first), and never let the token
+// out.
+//
+// Facts: a project has 3,600 requests an hour; a network and a load balancer
+// take one change at a time and answer `locked` or `conflict` meanwhile; list
+// pages hold at most 50 (Hetzner Cloud API documentation).
+package hetzner
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"k8s.io/component-base/metrics"
+)
+
+// Registry takes metrics; component-base's registries are such.
+type Registry interface {
+	Register(metrics.Registerable) error
+}
+
+// Options are what a Client needs.
+type Options struct {
+	// Endpoint is the API's address including its version path.
+	Endpoint string
+	// Token is asked before every request, so that a rotated token is used
+	// without a restart.
+	Token func() (string, error)
+	// Version goes into the User-Agent.
+	Version  string
+	Registry Registry
+	// Transport is the way to the API; nil means http.DefaultTransport.
+	Transport http.RoundTripper
+}
+
+// Client is the project's one connection to the API.
+type Client struct {
+	api     *hcloud.Client
+	actions *waiter
+}
+
+// requestTimeout bounds one request; the API answers within seconds.
+const requestTimeout = 30 * time.Second
+
+// New prepares a client. It sends nothing.
+func New(o Options) (*Client, error) {
+	if u, err := url.Parse(o.Endpoint); err != nil || u.Scheme == "" || u.Host == "" {
+		return nil, fmt.Errorf("endpoint %q is not a URL such as https://api.hetzner.cloud/v1", o.Endpoint)
+	}
+	requests := metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace: "underlay", Subsystem: "cloud_requests", Name: "total",
+		Help: "Number of requests sent to the cloud's API by method, kind of resource and code (the HTTP status, or `unanswered`).",
+	}, []string{"method", "resource", "code"})
+	remaining := metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace: "underlay", Subsystem: "cloud_requests", Name: "remaining",
+		Help: "Number of requests that the project may still send now, as the API's last answer told; other programs of the project spend from it too.",
+	})
+	for _, m := range []metrics.Registerable{requests, remaining} {
+		if err := o.Registry.Register(m); err != nil {
+			return nil, fmt.Errorf("registering the cloud request metrics: %w", err)
+		}
+	}
+	next := o.Transport
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	api := hcloud.NewClient(
+		hcloud.WithEndpoint(o.Endpoint),
+		hcloud.WithApplication("underlay-ccm", o.Version),
+		hcloud.WithHTTPClient(&http.Client{
+			Timeout:   requestTimeout,
+			Transport: &counted{next: &authorized{next: next, token: o.Token}, requests: requests, remaining: remaining},
+		}),
+		// Retrying is ours: what may be repeated depends on what was asked.
+		hcloud.WithRetryOpts(hcloud.RetryOpts{MaxRetries: 0}),
+	)
+	return &Client{api: api, actions: newWaiter(&api.Action)}, nil
+}
+
+// Unauthorized says whether the API refused the token.
+func Unauthorized(err error) bool { return hcloud.IsError(err, hcloud.ErrorCodeUnauthorized) }
+
+// NotFound says that the API has nothing at the address that was asked.
+func NotFound(err error) bool { return hcloud.IsError(err, hcloud.ErrorCodeNotFound) }

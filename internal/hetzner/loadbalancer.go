@@ -1,0 +1,182 @@
+package hetzner
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+var _ lb.Backend = (*LoadBalancers)(nil)
+
+// LoadBalancers are the project's load balancers, found by their labels.
+type LoadBalancers struct {
+	client *Client
+	// network is the one that load balancers are attached to; nil: none is configured.
+	network *Network
+}
+
+// LoadBalancers returns the load balancers that are attached to the given
+// network, or to none if it is nil.
+func (c *Client) LoadBalancers(network *Network) *LoadBalancers {
+	return &LoadBalancers{client: c, network: network}
+}
+
+// Observe implements lb.Backend, in one request.
+func (l *LoadBalancers) Observe(ctx context.Context, owner lb.Owner) (lb.State, error) {
+	found, err := l.list(ctx, fmt.Sprintf("%s=%s,%s", lb.LabelCluster, owner.Cluster, owner.ServiceLabel()))
+	switch {
+	case err != nil:
+		return lb.State{}, err
+	case len(found) > 1:
+		return lb.State{}, fmt.Errorf("load balancers %d and %d: %w", found[0].ID, found[1].ID, lb.ErrAmbiguous)
+	case len(found) == 0:
+		return lb.State{}, nil
+	}
+	return found[0], nil
+}
+
+// List implements lb.Backend, in one request per 50 load balancers.
+func (l *LoadBalancers) List(ctx context.Context, cluster string) ([]lb.State, error) {
+	return l.list(ctx, fmt.Sprintf("%s=%s", lb.LabelCluster, cluster))
+}
+
+func (l *LoadBalancers) list(ctx context.Context, selector string) ([]lb.State, error) {
+	var found []*hcloud.LoadBalancer
+	err := retry(ctx, read, func(ctx context.Context) error {
+		var err error
+		found, err = l.client.api.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{
+			// Sorted, so that an error about two of them has the same text each time.
+			ListOpts: hcloud.ListOpts{LabelSelector: selector, PerPage: 50}, Sort: []string{"id:asc"},
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing load balancers with labels %s: %w", selector, err)
+	}
+	states := make([]lb.State, len(found))
+	for i, balancer := range found {
+		states[i] = balancerState(balancer)
+	}
+	return states, nil
+}
+
+// Apply implements lb.Backend.
+func (l *LoadBalancers) Apply(ctx context.Context, have lb.State, op lb.Op) error {
+	if create, ok := op.(lb.Create); ok {
+		return l.create(ctx, create.Spec)
+	}
+	do := func(ctx context.Context) error {
+		err := l.send(ctx, have, op)
+		if err == nil || alreadyDone(op, err) {
+			return nil
+		}
+		return l.refusal(op, have.Name, err)
+	}
+	if l.network != nil && locks(op, have, l.network.ID) {
+		return l.network.Exclusive(ctx, do)
+	}
+	return do(ctx)
+}
+
+// locks says whether an op changes what is attached to the network.
+func locks(op lb.Op, have lb.State, network int64) bool {
+	switch op := op.(type) {
+	case lb.AttachNetwork:
+		return op.Network == network
+	case lb.DetachNetwork:
+		return op.Network == network
+	case lb.Delete:
+		return have.Network == network
+	}
+	return false
+}
+
+// create makes a load balancer with everything in it. Names are unique in a
+// project, so a creation that got through without our knowing shows as a name
+// that is taken: then our labels are looked for.
+func (l *LoadBalancers) create(ctx context.Context, spec lb.Spec) error {
+	do := func(ctx context.Context) error {
+		err := l.change(ctx, func(ctx context.Context) (*hcloud.Action, error) {
+			result, _, err := l.client.api.LoadBalancer.Create(ctx, createOpts(spec))
+			return result.Action, err
+		})
+		if !hcloud.IsError(err, hcloud.ErrorCodeUniquenessError) {
+			return err
+		}
+		if mine, lookErr := l.Observe(ctx, spec.Owner); lookErr != nil || mine.Exists() {
+			return lookErr
+		}
+		return err
+	}
+	var err error
+	if l.network != nil && spec.Network == l.network.ID {
+		err = l.network.Exclusive(ctx, do)
+	} else {
+		err = do(ctx)
+	}
+	if err != nil {
+		return l.refusal(lb.Create{Spec: spec}, spec.Name, err)
+	}
+	return nil
+}
+
+// send is one request and the wait for its action.
+func (l *LoadBalancers) send(ctx context.Context, have lb.State, op lb.Op) error {
+	api, ref := &l.client.api.LoadBalancer, &hcloud.LoadBalancer{ID: have.ID}
+	return l.change(ctx, func(ctx context.Context) (action *hcloud.Action, err error) {
+		switch op := op.(type) {
+		case lb.Update:
+			_, _, err = api.Update(ctx, ref, hcloud.LoadBalancerUpdateOpts{Name: op.Name, Labels: op.Labels})
+		case lb.ChangeType:
+			action, _, err = api.ChangeType(ctx, ref, hcloud.LoadBalancerChangeTypeOpts{LoadBalancerType: &hcloud.LoadBalancerType{Name: op.Type}})
+		case lb.ChangeAlgorithm:
+			action, _, err = api.ChangeAlgorithm(ctx, ref, hcloud.LoadBalancerChangeAlgorithmOpts{Type: hcloud.LoadBalancerAlgorithmType(op.Algorithm)})
+		case lb.SetPublicInterface:
+			if op.Enabled {
+				action, _, err = api.EnablePublicInterface(ctx, ref)
+			} else {
+				action, _, err = api.DisablePublicInterface(ctx, ref)
+			}
+		case lb.AttachNetwork:
+			action, _, err = api.AttachToNetwork(ctx, ref, hcloud.LoadBalancerAttachToNetworkOpts{Network: &hcloud.Network{ID: op.Network}})
+		case lb.DetachNetwork:
+			action, _, err = api.DetachFromNetwork(ctx, ref, hcloud.LoadBalancerDetachFromNetworkOpts{Network: &hcloud.Network{ID: op.Network}})
+		case lb.AddListener:
+			action, _, err = api.AddService(ctx, ref, addServiceOpts(op.Listener))
+		case lb.UpdateListener:
+			action, _, err = api.UpdateService(ctx, ref, op.Listener.Port, updateServiceOpts(op.Listener))
+		case lb.DeleteListener:
+			action, _, err = api.DeleteService(ctx, ref, op.Port)
+		case lb.AddTarget:
+			action, _, err = api.AddServerTarget(ctx, ref, hcloud.LoadBalancerAddServerTargetOpts{
+				Server: &hcloud.Server{ID: op.Target.Server}, UsePrivateIP: hcloud.Ptr(op.Target.Private),
+			})
+		case lb.RemoveTarget:
+			action, _, err = api.RemoveServerTarget(ctx, ref, &hcloud.Server{ID: op.Target.Server})
+		case lb.Delete:
+			var result hcloud.LoadBalancerDeleteResult
+			result, _, err = api.DeleteWithResult(ctx, ref)
+			action = result.Action
+		default:
+			err = fmt.Errorf("no request for %s", op)
+		}
+		return action, err
+	})
+}
+
+// change sends a write until it is accepted and waits until it is done.
+func (l *LoadBalancers) change(ctx context.Context, send func(context.Context) (*hcloud.Action, error)) error {
+	var action *hcloud.Action
+	err := retry(ctx, write, func(ctx context.Context) error {
+		var err error
+		action, err = send(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return l.client.actions.wait(ctx, action)
+}

@@ -1,0 +1,139 @@
+package hetzner
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+// balancerState is a load balancer in lb's words.
+func balancerState(b *hcloud.LoadBalancer) lb.State {
+	s := lb.State{
+		ID: b.ID, Name: b.Name, Labels: b.Labels, Algorithm: lb.Algorithm(b.Algorithm.Type),
+		Public: b.PublicNet.Enabled, IPv4: addr(b.PublicNet.IPv4.IP), IPv6: addr(b.PublicNet.IPv6.IP),
+	}
+	if b.LoadBalancerType != nil {
+		s.Type = b.LoadBalancerType.Name
+	}
+	if b.Location != nil {
+		s.Location, s.NetworkZone = b.Location.Name, string(b.Location.NetworkZone)
+	}
+	// A load balancer is in one network at most.
+	if len(b.PrivateNet) > 0 && b.PrivateNet[0].Network != nil {
+		s.Network, s.PrivateIP = b.PrivateNet[0].Network.ID, addr(b.PrivateNet[0].IP)
+	}
+	for _, service := range b.Services {
+		s.Listeners = append(s.Listeners, lb.Listener{
+			Port: service.ListenPort, DestinationPort: service.DestinationPort, Protocol: string(service.Protocol),
+			ProxyProtocol: service.Proxyprotocol, Check: healthCheck(service.HealthCheck),
+		})
+	}
+	slices.SortFunc(s.Listeners, func(a, b lb.Listener) int { return cmp.Compare(a.Port, b.Port) })
+	for _, target := range b.Targets {
+		if target.Type != hcloud.LoadBalancerTargetTypeServer || target.Server == nil || target.Server.Server == nil {
+			s.OtherTargets++
+			continue
+		}
+		s.Targets = append(s.Targets, lb.Target{Server: target.Server.Server.ID, Private: target.UsePrivateIP})
+	}
+	slices.SortFunc(s.Targets, func(a, b lb.Target) int { return cmp.Compare(a.Server, b.Server) })
+	return s
+}
+
+func healthCheck(c hcloud.LoadBalancerServiceHealthCheck) lb.HealthCheck {
+	check := lb.HealthCheck{
+		Protocol: string(c.Protocol), Port: c.Port, Interval: c.Interval, Timeout: c.Timeout, Retries: c.Retries,
+	}
+	// What a TCP check says about HTTP has no effect.
+	if c.Protocol != hcloud.LoadBalancerServiceProtocolTCP && c.HTTP != nil {
+		check.Path, check.StatusCodes = c.HTTP.Path, strings.Join(c.HTTP.StatusCodes, ",")
+		check.Domain, check.Response, check.TLS = c.HTTP.Domain, c.HTTP.Response, c.HTTP.TLS
+	}
+	return check
+}
+
+func createOpts(spec lb.Spec) hcloud.LoadBalancerCreateOpts {
+	opts := hcloud.LoadBalancerCreateOpts{
+		Name: spec.Name, Labels: spec.Owner.Labels(),
+		LoadBalancerType: &hcloud.LoadBalancerType{Name: spec.Type},
+		Algorithm:        &hcloud.LoadBalancerAlgorithm{Type: hcloud.LoadBalancerAlgorithmType(spec.Algorithm)},
+		NetworkZone:      hcloud.NetworkZone(spec.NetworkZone),
+		PublicInterface:  hcloud.Ptr(spec.Public),
+	}
+	if spec.Location != "" {
+		opts.Location = &hcloud.Location{Name: spec.Location}
+	}
+	if spec.Network != 0 {
+		opts.Network = &hcloud.Network{ID: spec.Network}
+	}
+	for _, l := range spec.Listeners {
+		add := addServiceOpts(l)
+		service := hcloud.LoadBalancerCreateOptsService{
+			Protocol: add.Protocol, ListenPort: add.ListenPort, DestinationPort: add.DestinationPort, Proxyprotocol: add.Proxyprotocol,
+			HealthCheck: &hcloud.LoadBalancerCreateOptsServiceHealthCheck{
+				Protocol: add.HealthCheck.Protocol, Port: add.HealthCheck.Port,
+				Interval: add.HealthCheck.Interval, Timeout: add.HealthCheck.Timeout, Retries: add.HealthCheck.Retries,
+			},
+		}
+		if http := add.HealthCheck.HTTP; http != nil {
+			service.HealthCheck.HTTP = &hcloud.LoadBalancerCreateOptsServiceHealthCheckHTTP{Path: http.Path, StatusCodes: http.StatusCodes}
+		}
+		opts.Services = append(opts.Services, service)
+	}
+	for _, t := range spec.Targets {
+		opts.Targets = append(opts.Targets, hcloud.LoadBalancerCreateOptsTarget{
+			Type:         hcloud.LoadBalancerTargetTypeServer,
+			Server:       hcloud.LoadBalancerCreateOptsTargetServer{Server: &hcloud.Server{ID: t.Server}},
+			UsePrivateIP: hcloud.Ptr(t.Private),
+		})
+	}
+	return opts
+}
+
+// addServiceOpts leaves out what no Spec sets: the API's defaults are empty.
+func addServiceOpts(l lb.Listener) hcloud.LoadBalancerAddServiceOpts {
+	opts := hcloud.LoadBalancerAddServiceOpts{
+		Protocol: hcloud.LoadBalancerServiceProtocol(l.Protocol), Proxyprotocol: hcloud.Ptr(l.ProxyProtocol),
+		ListenPort: hcloud.Ptr(l.Port), DestinationPort: hcloud.Ptr(l.DestinationPort),
+		HealthCheck: &hcloud.LoadBalancerAddServiceOptsHealthCheck{
+			Protocol: hcloud.LoadBalancerServiceProtocol(l.Check.Protocol), Port: hcloud.Ptr(l.Check.Port),
+			Interval: hcloud.Ptr(l.Check.Interval), Timeout: hcloud.Ptr(l.Check.Timeout), Retries: hcloud.Ptr(l.Check.Retries),
+		},
+	}
+	if l.Check.Protocol == lb.ProtocolHTTP {
+		opts.HealthCheck.HTTP = &hcloud.LoadBalancerAddServiceOptsHealthCheckHTTP{
+			Path: hcloud.Ptr(l.Check.Path), StatusCodes: statusCodes(l.Check.StatusCodes),
+		}
+	}
+	return opts
+}
+
+// updateServiceOpts says everything: what an update leaves out stays as it is.
+func updateServiceOpts(l lb.Listener) hcloud.LoadBalancerUpdateServiceOpts {
+	opts := hcloud.LoadBalancerUpdateServiceOpts{
+		Protocol: hcloud.LoadBalancerServiceProtocol(l.Protocol), Proxyprotocol: hcloud.Ptr(l.ProxyProtocol),
+		DestinationPort: hcloud.Ptr(l.DestinationPort),
+		HealthCheck: &hcloud.LoadBalancerUpdateServiceOptsHealthCheck{
+			Protocol: hcloud.LoadBalancerServiceProtocol(l.Check.Protocol), Port: hcloud.Ptr(l.Check.Port),
+			Interval: hcloud.Ptr(l.Check.Interval), Timeout: hcloud.Ptr(l.Check.Timeout), Retries: hcloud.Ptr(l.Check.Retries),
+		},
+	}
+	if l.Check.Protocol == lb.ProtocolHTTP {
+		opts.HealthCheck.HTTP = &hcloud.LoadBalancerUpdateServiceOptsHealthCheckHTTP{
+			Path: hcloud.Ptr(l.Check.Path), StatusCodes: statusCodes(l.Check.StatusCodes),
+			Domain: hcloud.Ptr(l.Check.Domain), Response: hcloud.Ptr(l.Check.Response), TLS: hcloud.Ptr(l.Check.TLS),
+		}
+	}
+	return opts
+}
+
+func statusCodes(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}

@@ -1,0 +1,83 @@
+package hetzner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+// ErrNoNetwork: no network has the configured ID or name.
+var ErrNoNetwork = errors.New("no such network")
+
+// Network is one private network. All that changes it, or attaches something to
+// it, goes through its one writer, because it takes one change at a time.
+type Network struct {
+	ID   int64
+	Name string
+	// IPRange, Subnets and Routes are as they were when the network was looked up.
+	IPRange netip.Prefix
+	Subnets []netip.Prefix
+	Routes  []routes.Route
+
+	client *Client
+	writer writer
+}
+
+// Network looks up a network by its ID or its name.
+func (c *Client) Network(ctx context.Context, idOrName string) (*Network, error) {
+	var found *hcloud.Network
+	err := retry(ctx, read, func(ctx context.Context) error {
+		var err error
+		found, _, err = c.api.Network.Get(ctx, idOrName)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("getting network %q: %w", idOrName, err)
+	}
+	if found == nil {
+		return nil, fmt.Errorf("network %q: %w", idOrName, ErrNoNetwork)
+	}
+	n := &Network{
+		ID: found.ID, Name: found.Name, IPRange: prefix(found.IPRange),
+		Routes: convertRoutes(found.Routes),
+		client: c, writer: newWriter(),
+	}
+	for _, subnet := range found.Subnets {
+		n.Subnets = append(n.Subnets, prefix(subnet.IPRange))
+	}
+	return n, nil
+}
+
+// Exclusive runs one change of the network, or of what is attached to it, when
+// no other runs; do returns when the change is over.
+func (n *Network) Exclusive(ctx context.Context, do func(context.Context) error) error {
+	return n.writer.run(ctx, do)
+}
+
+// writer lets one change through at a time.
+type writer chan struct{}
+
+func newWriter() writer { return make(writer, 1) }
+
+func (w writer) run(ctx context.Context, do func(context.Context) error) error {
+	select {
+	case w <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for other changes of the network: %w", ctx.Err())
+	}
+	defer func() { <-w }()
+	return do(ctx)
+}
+
+func convertRoutes(rs []hcloud.NetworkRoute) []routes.Route {
+	out := make([]routes.Route, len(rs))
+	for i, r := range rs {
+		out[i] = routes.Route{Dst: prefix(r.Destination), Via: addr(r.Gateway)}
+	}
+	return out
+}

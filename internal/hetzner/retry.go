@@ -1,0 +1,64 @@
+package hetzner
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// kind says what repeating a request may do.
+type kind int
+
+const (
+	// read may be repeated whatever became of it.
+	read kind = iota
+	// write may be repeated only where the API says that nothing was done.
+	write
+)
+
+// retry sends a request until it is answered, for about half a minute at most.
+// The API's answers fall into three classes: refused for now (somebody else
+// changes the resource, or the budget is spent) is tried again; broken in
+// between (timeouts, 5xx) is tried again for reads only, since a write may have
+// been applied; everything else is the answer.
+func retry(ctx context.Context, k kind, send func(context.Context) error) error {
+	backoff := wait.Backoff{Duration: 150 * time.Millisecond, Factor: 1.6, Jitter: 0.5, Steps: 12, Cap: 5 * time.Second}
+	var last error
+	err := wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
+		last = send(ctx)
+		switch {
+		case last == nil:
+			return true, nil
+		case refusedForNow(last), k == read && broken(last):
+			return false, nil
+		default:
+			return false, last
+		}
+	})
+	if wait.Interrupted(err) && last != nil {
+		return last
+	}
+	return err
+}
+
+// refusedForNow says that the API did nothing, and might in a moment.
+func refusedForNow(err error) bool {
+	return hcloud.IsError(err, hcloud.ErrorCodeLocked, hcloud.ErrorCodeConflict, hcloud.ErrorCodeRateLimitExceeded)
+}
+
+// broken says that nobody knows what the API did.
+func broken(err error) bool {
+	var answered hcloud.Error
+	if !errors.As(err, &answered) {
+		return !errors.Is(err, context.Canceled)
+	}
+	switch answered.Code {
+	case hcloud.ErrorCodeServerError, hcloud.ErrorCodeBadGateway, hcloud.ErrorCodeTimeout,
+		hcloud.ErrorCodeServiceError, hcloud.ErrorCodeUnknownError, "unavailable", "maintenance":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,94 @@
+package hetzner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+var _ routes.Table = (*Network)(nil)
+
+// List implements routes.Table: every route of the network, in one request.
+func (n *Network) List(ctx context.Context) ([]routes.Route, error) {
+	var found *hcloud.Network
+	err := retry(ctx, read, func(ctx context.Context) error {
+		var err error
+		found, _, err = n.client.api.Network.GetByID(ctx, n.ID)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("getting network %d: %w", n.ID, err)
+	}
+	if found == nil {
+		return nil, fmt.Errorf("network %d: %w", n.ID, ErrNoNetwork)
+	}
+	return convertRoutes(found.Routes), nil
+}
+
+// Add implements routes.Table.
+func (n *Network) Add(ctx context.Context, r routes.Route) error {
+	return n.Exclusive(ctx, func(ctx context.Context) error { return n.add(ctx, r) })
+}
+
+// Delete implements routes.Table.
+func (n *Network) Delete(ctx context.Context, r routes.Route) error {
+	return n.Exclusive(ctx, func(ctx context.Context) error { return n.delete(ctx, r) })
+}
+
+// Replace implements routes.Table. The API has no such change, so it is a
+// deletion and an addition with nothing in between.
+func (n *Network) Replace(ctx context.Context, old, to routes.Route) error {
+	return n.Exclusive(ctx, func(ctx context.Context) error {
+		if err := n.delete(ctx, old); err != nil {
+			return err
+		}
+		return n.add(ctx, to)
+	})
+}
+
+func (n *Network) add(ctx context.Context, r routes.Route) error {
+	err := n.change(ctx, func(ctx context.Context) (*hcloud.Action, error) {
+		action, _, err := n.client.api.Network.AddRoute(ctx, n.ref(),
+			hcloud.NetworkAddRouteOpts{Route: hcloud.NetworkRoute{Destination: ipNet(r.Dst), Gateway: r.Via.AsSlice()}})
+		return action, err
+	})
+	if hcloud.IsError(err, hcloud.ErrorCodeResourceLimitExceeded) {
+		err = errors.Join(routes.ErrFull, err)
+	}
+	if err != nil {
+		return fmt.Errorf("adding route %s to network %d: %w", r, n.ID, err)
+	}
+	return nil
+}
+
+func (n *Network) delete(ctx context.Context, r routes.Route) error {
+	err := n.change(ctx, func(ctx context.Context) (*hcloud.Action, error) {
+		action, _, err := n.client.api.Network.DeleteRoute(ctx, n.ref(),
+			hcloud.NetworkDeleteRouteOpts{Route: hcloud.NetworkRoute{Destination: ipNet(r.Dst), Gateway: r.Via.AsSlice()}})
+		return action, err
+	})
+	if err != nil {
+		return fmt.Errorf("deleting route %s from network %d: %w", r, n.ID, err)
+	}
+	return nil
+}
+
+// change sends a write until it is accepted and waits until it is done.
+func (n *Network) change(ctx context.Context, send func(context.Context) (*hcloud.Action, error)) error {
+	var action *hcloud.Action
+	err := retry(ctx, write, func(ctx context.Context) error {
+		var err error
+		action, err = send(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return n.client.actions.wait(ctx, action)
+}
+
+func (n *Network) ref() *hcloud.Network { return &hcloud.Network{ID: n.ID} }

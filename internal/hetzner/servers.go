@@ -1,0 +1,171 @@
+package hetzner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/underlay-ccm/underlay/internal/cloud"
+)
+
+// Servers is the project's server list, cached and shared by all controllers.
+type Servers struct {
+	client  *Client
+	network int64 // 0: none; private addresses are those in this network
+	maxAge  time.Duration
+
+	flight singleflight.Group
+	mu     sync.Mutex
+	list   []cloud.Server
+	asked  time.Time // when the request for list was sent
+}
+
+// serversMaxAge is how old the list may be for those who don't ask for a newer
+// one: 12 lists an hour.
+const serversMaxAge = 5 * time.Minute
+
+// Servers returns a cached view of the project's servers with their addresses
+// in network; 0 means that private addresses don't matter.
+func (c *Client) Servers(network int64) *Servers {
+	return &Servers{client: c, network: network, maxAge: serversMaxAge}
+}
+
+var _ cloud.Servers = (*Servers)(nil)
+
+// List implements cloud.Servers. Callers that need the same refresh share one.
+func (s *Servers) List(ctx context.Context, since time.Time) ([]cloud.Server, error) {
+	// A request may join a flight that set off before since; the second flight
+	// can't have.
+	for range 2 {
+		if list, ok := s.cached(since); ok {
+			return list, nil
+		}
+		_, err, _ := s.flight.Do("list", func() (any, error) { return nil, s.refresh(ctx) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	if list, ok := s.cached(since); ok {
+		return list, nil
+	}
+	// since lies in the future by our clock: this is as new as it gets.
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.list, nil
+}
+
+func (s *Servers) cached(since time.Time) ([]cloud.Server, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fresh := !s.asked.IsZero() && !s.asked.Before(since) && time.Since(s.asked) < s.maxAge
+	return s.list, fresh
+}
+
+func (s *Servers) refresh(ctx context.Context) error {
+	asked := time.Now()
+	var found []*hcloud.Server
+	err := retry(ctx, read, func(ctx context.Context) error {
+		var err error
+		found, err = s.client.allServers(ctx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("listing servers: %w", err)
+	}
+	list := make([]cloud.Server, len(found))
+	for i, server := range found {
+		list[i] = s.convert(server)
+	}
+	slices.SortFunc(list, func(a, b cloud.Server) int { return cmp.Compare(a.ID, b.ID) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list, s.asked = list, asked
+	return nil
+}
+
+// errShifted says that the list changed while its pages were read.
+var errShifted = errors.New("the server list changed between two pages")
+
+// allServers reads every page. Pages are counted from the start of the list, so
+// a server that is deleted meanwhile moves others from a page not yet read to
+// one already read; the totals betray it, and then the list is read again.
+func (c *Client) allServers(ctx context.Context) ([]*hcloud.Server, error) {
+	const pageSize = 50 // the API's maximum
+	var all []*hcloud.Server
+	total := -1
+	for page := 1; page != 0; {
+		servers, resp, err := c.api.Server.List(ctx, hcloud.ServerListOpts{
+			ListOpts: hcloud.ListOpts{Page: page, PerPage: pageSize},
+			Sort:     []string{"id:asc"},
+		})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, servers...)
+		page = 0
+		if p := resp.Meta.Pagination; p != nil {
+			if total >= 0 && p.TotalEntries != total {
+				return nil, errShifted
+			}
+			total, page = p.TotalEntries, p.NextPage
+		}
+	}
+	if total >= 0 && len(all) != total {
+		return nil, errShifted
+	}
+	return all, nil
+}
+
+// Get implements cloud.Servers: one server, from the API itself.
+func (s *Servers) Get(ctx context.Context, id int64) (cloud.Server, error) {
+	var found *hcloud.Server
+	err := retry(ctx, read, func(ctx context.Context) error {
+		var err error
+		found, _, err = s.client.api.Server.GetByID(ctx, id)
+		return err
+	})
+	if err != nil {
+		return cloud.Server{}, fmt.Errorf("getting server %d: %w", id, err)
+	}
+	if found == nil {
+		return cloud.Server{}, fmt.Errorf("getting server %d: %w", id, cloud.ErrNoServer)
+	}
+	return s.convert(found), nil
+}
+
+func (s *Servers) convert(server *hcloud.Server) cloud.Server {
+	out := cloud.Server{
+		ID:   server.ID,
+		Name: server.Name,
+		Off:  server.Status == hcloud.ServerStatusOff,
+	}
+	if server.ServerType != nil {
+		out.Type = server.ServerType.Name
+	}
+	if server.Location != nil {
+		out.Location = server.Location.Name
+	}
+	if !server.PublicNet.IPv4.IsUnspecified() {
+		out.PublicIPv4 = addr(server.PublicNet.IPv4.IP)
+	}
+	if !server.PublicNet.IPv6.IsUnspecified() {
+		out.PublicIPv6 = prefix(server.PublicNet.IPv6.Network)
+	}
+	for _, private := range server.PrivateNet {
+		if private.Network == nil || private.Network.ID != s.network {
+			continue
+		}
+		out.PrivateIP = addr(private.IP)
+		for _, alias := range private.Aliases {
+			out.AliasIPs = append(out.AliasIPs, addr(alias))
+		}
+	}
+	return out
+}

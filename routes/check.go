@@ -1,0 +1,64 @@
+package routes
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// Layout is how a cluster's address ranges lie in a network.
+type Layout struct {
+	Pods     []Range
+	Services []netip.Prefix
+	Network  netip.Prefix
+	Subnets  []netip.Prefix
+}
+
+// Finding is something about a pod range that people should know.
+type Finding struct {
+	Prefix netip.Prefix
+	// Fatal: routes of this range can't work, so nothing should start.
+	Fatal           bool
+	Problem, Remedy string
+}
+
+// Check compares a cluster's ranges with the network that is to route them. A
+// destination may not overlap a subnet, the network's first address is its
+// gateway, and pods outside the network's range need a route on every server.
+func Check(l Layout) []Finding {
+	var out []Finding
+	for _, pods := range l.Pods {
+		out = append(out, l.overlaps(pods.Prefix)...)
+		gateway := l.Network.Masked().Addr().Next()
+		switch {
+		case pods.Prefix.Contains(gateway):
+			out = append(out, Finding{
+				pods.Prefix, true, fmt.Sprintf("holds the network's gateway %s", gateway),
+				"choose a range behind the first addresses of the network " + l.Network.String(),
+			})
+		case !l.Network.Contains(pods.Prefix.Addr()) || l.Network.Bits() > pods.Prefix.Bits():
+			out = append(out, Finding{
+				pods.Prefix, false, fmt.Sprintf("is not inside the network %s, so servers send its packets to their public gateway", l.Network),
+				fmt.Sprintf("give every server a route to %s via %s, or choose a range inside the network", pods.Prefix, gateway),
+			})
+		}
+	}
+	return out
+}
+
+func (l Layout) overlaps(pods netip.Prefix) []Finding {
+	var out []Finding
+	for _, subnet := range l.Subnets {
+		if pods.Overlaps(subnet) {
+			out = append(out, Finding{
+				pods, true, fmt.Sprintf("overlaps the network's subnet %s, so the cloud takes no route into it", subnet),
+				"choose a range outside every subnet, or delete the subnet if nothing uses it",
+			})
+		}
+	}
+	for _, service := range l.Services {
+		if pods.Overlaps(service) {
+			out = append(out, Finding{pods, true, fmt.Sprintf("overlaps the Service range %s", service), "choose ranges that lie apart"})
+		}
+	}
+	return out
+}

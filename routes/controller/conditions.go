@@ -1,0 +1,177 @@
+package controller
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+// entry is what a node is to be told, and whether that may take back an earlier
+// "reachable".
+type entry struct {
+	routes.Verdict
+	settled bool
+}
+
+// board holds the newest verdict of every node, written by passes and read by
+// the workers that tell nodes.
+type board struct {
+	mu       sync.Mutex
+	verdicts map[types.UID]entry
+	newest   *kube.Newest
+	told     map[types.UID]string // the last Event's reason
+}
+
+func newBoard() board {
+	return board{verdicts: map[types.UID]entry{}, newest: kube.NewNewest(), told: map[types.UID]string{}}
+}
+
+func (b *board) post(uid types.UID, e entry) (changed bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	old, known := b.verdicts[uid]
+	b.verdicts[uid] = e
+	return !known || old != e
+}
+
+func (b *board) forget(uid types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.verdicts, uid)
+	delete(b.told, uid)
+	b.newest.Forget(uid)
+}
+
+// look returns the node as new as we know it, and what it is to be told.
+func (b *board) look(cached *corev1.Node) (*corev1.Node, entry, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e, ok := b.verdicts[cached.UID]
+	return b.newest.Of(cached), e, ok
+}
+
+func (b *board) wrote(node *corev1.Node) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.newest.Wrote(node)
+}
+
+// announce says whether an Event with that reason is news for the node.
+func (b *board) announce(uid types.UID, reason string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.told[uid] == reason {
+		return false
+	}
+	b.told[uid] = reason
+	return reason != ""
+}
+
+// publish posts a decision's verdicts. Only the last of a pass is settled:
+// until then a route that is missing may be about to be restored. That a server
+// isn't attached counts only where somebody has just looked.
+func (c *Controller) publish(d decision, failed map[netip.Prefix]error, fresh, settled bool) {
+	for _, n := range d.nodes {
+		v := d.verdicts[n.Name]
+		if v.Reason == routes.NotAttached && !fresh {
+			continue
+		}
+		for _, dst := range n.Dsts {
+			if err := failed[dst]; err != nil && !v.Reachable && v.Reason == routes.NoRouteCreated {
+				v.Message = err.Error()
+			}
+		}
+		if c.board.post(d.uids[n.Name], entry{v, settled}) {
+			c.conditions.Add(n.Name)
+		}
+	}
+	c.metrics.show(d, c.Reserve)
+}
+
+func (c *Controller) tellNodes(ctx context.Context) {
+	for {
+		name, stop := c.conditions.Get()
+		if stop {
+			return
+		}
+		if err := c.tell(ctx, name); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Node not told about its routes; trying again", "node", name)
+			c.conditions.AddRateLimited(name)
+		} else {
+			c.conditions.Forget(name)
+		}
+		c.conditions.Done(name)
+	}
+}
+
+// tell brings one Node's NetworkUnavailable condition to what is known of it. A
+// Node seen for the first time is unavailable until proved otherwise.
+func (c *Controller) tell(ctx context.Context, name string) error {
+	cached, err := c.lister.Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	node, e, known := c.board.look(cached)
+	if !known {
+		e = entry{Verdict: routes.Verdict{Reason: routes.NoRouteCreated, Message: "waiting for a podCIDR and its route"}}
+	}
+	if !c.news(node, e, known) {
+		return nil
+	}
+	patched, err := kube.SetCondition(ctx, c.Client, node, condition(e.Verdict), time.Now())
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		// The Node is gone, or another has its name: their events will follow.
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c.board.wrote(patched)
+	if c.board.announce(node.UID, e.Event) {
+		c.Recorder.Event(node, corev1.EventTypeWarning, e.Event, e.Message)
+	}
+	return nil
+}
+
+// news says whether the Node's condition differs in a way that matters: its
+// status, or why it is unavailable. The words of a message don't, nor does who
+// declared it reachable.
+func (c *Controller) news(node *corev1.Node, e entry, known bool) bool {
+	old := kube.Condition(node, corev1.NodeNetworkUnavailable)
+	if old == nil || old.Status == corev1.ConditionUnknown {
+		return true
+	}
+	if !known {
+		return false
+	}
+	wasReachable := old.Status == corev1.ConditionFalse
+	if wasReachable == e.Reachable {
+		return !e.Reachable && old.Reason != string(e.Reason)
+	}
+	return e.Reachable || e.settled
+}
+
+func condition(v routes.Verdict) corev1.NodeCondition {
+	status := corev1.ConditionTrue
+	if v.Reachable {
+		status = corev1.ConditionFalse
+	}
+	return corev1.NodeCondition{
+		Type:    corev1.NodeNetworkUnavailable,
+		Status:  status,
+		Reason:  string(v.Reason),
+		Message: v.Message,
+	}
+}

@@ -1,0 +1,67 @@
+package controller
+
+import (
+	"fmt"
+
+	"k8s.io/component-base/metrics"
+
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+// Registry takes metrics; component-base's registries are such.
+type Registry interface {
+	Register(metrics.Registerable) error
+}
+
+// tableMetrics shows the table's budget and what is written to it.
+type tableMetrics struct {
+	limit, reserve, wanted, refused, headroom *metrics.Gauge
+	routes                                    *metrics.GaugeVec
+	writes                                    *metrics.CounterVec
+}
+
+func newTableMetrics(r Registry) (*tableMetrics, error) {
+	gauge := func(name, help string) *metrics.Gauge {
+		return metrics.NewGauge(&metrics.GaugeOpts{Namespace: "underlay", Subsystem: "route_table", Name: name, Help: help})
+	}
+	m := &tableMetrics{
+		limit:    gauge("limit", "Number of routes that the network's table takes, as configured or as the cloud said."),
+		reserve:  gauge("reserve", "Number of routes of the limit that are left to others."),
+		wanted:   gauge("wanted", "Number of routes that the Nodes need."),
+		refused:  gauge("refused", "Number of routes that the Nodes need and that the table has no place for."),
+		headroom: gauge("headroom", "Number of routes that still fit into the table."),
+		routes: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Namespace: "underlay", Subsystem: "route_table", Name: "routes",
+			Help: "Number of routes in the network's table by owner: ours, ambiguous (our range, somebody else's server) or foreign.",
+		}, []string{"owner"}),
+		writes: metrics.NewCounterVec(&metrics.CounterOpts{
+			Namespace: "underlay", Subsystem: "routes", Name: "writes_total",
+			Help: "Number of changes sent to the network's table by verb (add, replace, delete) and outcome (ok, error).",
+		}, []string{"verb", "outcome"}),
+	}
+	for _, metric := range []metrics.Registerable{m.limit, m.reserve, m.wanted, m.refused, m.headroom, m.routes, m.writes} {
+		if err := r.Register(metric); err != nil {
+			return nil, fmt.Errorf("registering the route metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+func (m *tableMetrics) show(d decision, reserve int) {
+	m.limit.Set(float64(d.limit))
+	m.reserve.Set(float64(reserve))
+	m.wanted.Set(float64(len(d.wanted.Claims)))
+	m.refused.Set(float64(len(d.plan.Refused)))
+	m.headroom.Set(float64(routes.Budget{Limit: d.limit, Reserve: reserve}.Room(d.census.Total())))
+	m.routes.WithLabelValues("ours").Set(float64(len(d.census.Ours)))
+	m.routes.WithLabelValues("ambiguous").Set(float64(len(d.census.Ambiguous)))
+	m.routes.WithLabelValues("foreign").Set(float64(len(d.census.Foreign)))
+}
+
+func (m *tableMetrics) wrote(s routes.Step, err error) {
+	outcome := "ok"
+	if err != nil {
+		outcome = "error"
+	}
+	m.writes.WithLabelValues(string(s.Verb), outcome).Inc()
+}

@@ -1,0 +1,154 @@
+package routes
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Node is what planning needs to know of a cluster's node.
+type Node struct {
+	Name string
+	// Dsts are the podCIDRs that need an entry in this table, masked. Prefixes
+	// of families that travel another way are not among them.
+	Dsts []netip.Prefix
+	// Allocated says that the node has podCIDRs at all, of whatever family.
+	Allocated bool
+	// Via is the node's address in the network; the zero Addr while its server
+	// is unknown or not attached.
+	Via netip.Addr
+	// Detached says why Via is missing, for people. Empty when it isn't.
+	Detached string
+	// ControlPlane and Ready decide, with Created, who goes first when there is
+	// not room for all.
+	ControlPlane bool
+	Ready        bool
+	Created      time.Time
+}
+
+// Claim is a route and the node that wants it.
+type Claim struct {
+	Route
+	Node string
+	// Outside: no range of ours cuts Dst, so a route for it could never be told
+	// from somebody else's. It is respected where it stands and never added.
+	Outside bool
+}
+
+// Wanted is the desired state of a table.
+type Wanted struct {
+	// Claims in the order in which they are to be met: control plane first,
+	// then nodes that serve, the oldest first. No two overlap.
+	Claims []Claim
+	// Held are destinations of nodes whose gateway is not known now. Nothing
+	// is added for them, and what stands for them stays.
+	Held []netip.Prefix
+	// Duplicates are the claims that lost to an older node's.
+	Duplicates []Duplicate
+}
+
+// Duplicate is a destination that two nodes claim; only the older one is routed.
+type Duplicate struct {
+	Node, Older string
+	Dst         netip.Prefix
+	OlderDst    netip.Prefix
+}
+
+// String tells people what happened and what to do.
+func (d Duplicate) String() string {
+	return fmt.Sprintf("podCIDR %s overlaps %s of the older node %s, so it is not routed; delete this Node and let it join again to get another",
+		d.Dst, d.OlderDst, d.Older)
+}
+
+// Desired says which routes nodes need, in the order of their urgency. Where
+// podCIDRs of two nodes overlap, the older node keeps its own.
+func Desired(nodes []Node, ranges []Range) Wanted {
+	var w Wanted
+	losers := map[claimKey]bool{}
+	for _, d := range duplicates(nodes) {
+		losers[claimKey{d.Node, d.Dst}] = true
+		w.Duplicates = append(w.Duplicates, d)
+	}
+	ranked := slices.Clone(nodes)
+	slices.SortFunc(ranked, byUrgency)
+	for _, n := range ranked {
+		for _, dst := range n.Dsts {
+			switch {
+			case losers[claimKey{n.Name, dst}]:
+			case n.Via.IsValid():
+				w.Claims = append(w.Claims, Claim{Route{Dst: dst, Via: n.Via}, n.Name, !cutsAny(ranges, dst)})
+			default:
+				w.Held = append(w.Held, dst)
+			}
+		}
+	}
+	slices.SortFunc(w.Held, comparePrefixes)
+	return w
+}
+
+type claimKey struct {
+	node string
+	dst  netip.Prefix
+}
+
+// duplicates finds overlapping destinations. Two prefixes overlap only if one
+// contains the other, so in address order everything that overlaps stands in
+// one run behind the prefix that contains it, and only runs need comparing.
+func duplicates(nodes []Node) []Duplicate {
+	type holding struct {
+		node *Node
+		dst  netip.Prefix
+	}
+	var all []holding
+	for i := range nodes {
+		for _, dst := range nodes[i].Dsts {
+			all = append(all, holding{&nodes[i], dst})
+		}
+	}
+	slices.SortFunc(all, func(a, b holding) int {
+		return cmp.Or(comparePrefixes(a.dst, b.dst), byAge(*a.node, *b.node))
+	})
+	var found []Duplicate
+	for start := 0; start < len(all); {
+		end := start + 1
+		for end < len(all) && all[start].dst.Overlaps(all[end].dst) {
+			end++
+		}
+		run := all[start:end]
+		slices.SortFunc(run, func(a, b holding) int {
+			return cmp.Or(byAge(*a.node, *b.node), comparePrefixes(a.dst, b.dst))
+		})
+		var kept []holding
+		for _, h := range run {
+			i := slices.IndexFunc(kept, func(k holding) bool { return k.dst.Overlaps(h.dst) })
+			if i < 0 {
+				kept = append(kept, h)
+				continue
+			}
+			found = append(found, Duplicate{Node: h.node.Name, Older: kept[i].node.Name, Dst: h.dst, OlderDst: kept[i].dst})
+		}
+		start = end
+	}
+	return found
+}
+
+func byAge(a, b Node) int {
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
+}
+
+func byUrgency(a, b Node) int {
+	return cmp.Or(firstIf(a.ControlPlane, b.ControlPlane), firstIf(a.Ready, b.Ready), byAge(a, b))
+}
+
+func firstIf(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	default:
+		return 1
+	}
+}

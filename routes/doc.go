@@ -1,0 +1,77 @@
+// Package routes decides which routes a cluster needs and what to change in a
+// route table to get them. It is pure: values in, values out, no clock, no
+// logging, no Kubernetes.
+//
+// One pass reads as a sentence:
+//
+//	wanted := routes.Desired(nodes, ranges)           // what should stand
+//	census := routes.Owned(have, ranges, whose)       // what of the table is ours
+//	plan   := routes.Diff(wanted, census)             // what differs
+//	plan    = budget.Trim(plan, census)               // what the table has room for
+//	judged := routes.Judge(nodes, have, wanted, plan) // what to tell each node
+//
+// The package must never plan the deletion of a route that it can't prove to
+// be its own, and never plan a write that the table is bound to refuse. A route
+// whose gateway is some other server, or whose node is merely not attached at
+// the moment, is kept and reported.
+//
+// Limits and rules of the cloud's table: a network holds 100 routes by default,
+// destinations may not overlap each other, and one change runs at a time
+// (Hetzner Cloud API, networks).
+package routes
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+)
+
+// Route is one entry of a route table. It is comparable, and canonical when Dst
+// is masked and neither address is an IPv4-mapped IPv6 one; the zero Via means
+// that packets to Dst are refused as unreachable.
+type Route struct {
+	Dst netip.Prefix
+	Via netip.Addr
+}
+
+// String is "10.244.3.0/24 via 10.0.0.5", or "… unreachable" without a gateway.
+func (r Route) String() string {
+	if !r.Via.IsValid() {
+		return r.Dst.String() + " unreachable"
+	}
+	return r.Dst.String() + " via " + r.Via.String()
+}
+
+// ErrFull is what Table.Add wraps when the table itself says that it holds as
+// many routes as it may, whatever limit was configured.
+var ErrFull = errors.New("route table is full")
+
+// Table is a route table somewhere else: the cloud network's, or a kernel's.
+// Every method is safe to repeat, and an error leaves open whether the change
+// was applied: list again before deciding anything.
+type Table interface {
+	// List returns every route of the table, whoever made it, or an error. A
+	// partial answer is an error.
+	List(ctx context.Context) ([]Route, error)
+	// Add returns once the route stands. It wraps ErrFull if there is no room.
+	Add(ctx context.Context, r Route) error
+	// Replace changes the gateway of one destination, touching no other route.
+	Replace(ctx context.Context, old, to Route) error
+	// Delete returns once the route is gone; a route that wasn't there is gone.
+	Delete(ctx context.Context, r Route) error
+}
+
+func compareRoutes(a, b Route) int {
+	return cmp.Or(comparePrefixes(a.Dst, b.Dst), a.Via.Compare(b.Via))
+}
+
+func comparePrefixes(a, b netip.Prefix) int {
+	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+}
+
+func sortRoutes(rs []Route) []Route {
+	slices.SortFunc(rs, compareRoutes)
+	return rs
+}

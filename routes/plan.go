@@ -1,0 +1,175 @@
+package routes
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// Plan is what to change in a table: sorted, complete, and nothing but data.
+// Deletes come first, because they make room and resolve overlaps; then
+// gateway changes; then additions in the order of their urgency.
+type Plan struct {
+	Delete  []Route
+	Replace []Change
+	Add     []Claim
+	// Refused are the claims that can't be met now, each with its reason.
+	Refused []Refusal
+	// Postponed are deletions beyond the cap of one pass.
+	Postponed []Route
+}
+
+// Change is a destination that gets another gateway.
+type Change struct {
+	Old Route
+	New Claim
+}
+
+// Refusal is a claim that the table has no place for.
+type Refusal struct {
+	Claim
+	Cause Cause
+	// By is the route in the way, if Cause is Obstructed.
+	By Route
+}
+
+// Cause says why a claim is refused.
+type Cause int
+
+const (
+	// Full: the table has no room left within its limit and reserve.
+	Full Cause = iota + 1
+	// Obstructed: a route that isn't ours overlaps the destination.
+	Obstructed
+	// Outside: the podCIDR belongs to no range of ours.
+	Outside
+)
+
+// String tells people what stands in the way and what to do.
+func (r Refusal) String() string {
+	switch r.Cause {
+	case Obstructed:
+		return fmt.Sprintf("route %s is not ours and overlaps podCIDR %s; remove that route from the network if nothing needs it", r.By, r.Dst)
+	case Outside:
+		return fmt.Sprintf("podCIDR %s is outside every --cluster-cidr or has another size; delete this Node and let it join again, or add its range", r.Dst)
+	default:
+		return fmt.Sprintf("no room in the network's route table for podCIDR %s; remove routes or nodes, or have the limit raised and set routes.limit", r.Dst)
+	}
+}
+
+// Empty says that there is nothing to write.
+func (p Plan) Empty() bool { return len(p.Delete)+len(p.Replace)+len(p.Add) == 0 }
+
+// Diff compares what should stand with what stands. Destinations that are held
+// keep their routes; claims that a route of somebody else overlaps are refused.
+func Diff(w Wanted, c Census) Plan {
+	have := make(map[netip.Prefix]Route, c.Total())
+	for _, r := range slices.Concat(c.Foreign, c.Ambiguous, c.Ours) {
+		have[r.Dst] = r
+	}
+	others := slices.Concat(c.Ambiguous, c.Foreign)
+
+	var p Plan
+	wanted := make(map[netip.Prefix]bool, len(w.Claims))
+	for _, claim := range w.Claims {
+		wanted[claim.Dst] = true
+		old, found := have[claim.Dst]
+		if found && old == claim.Route {
+			continue
+		}
+		inTheWay := slices.IndexFunc(others, func(r Route) bool { return r.Dst.Overlaps(claim.Dst) })
+		switch {
+		case inTheWay >= 0:
+			p.Refused = append(p.Refused, Refusal{Claim: claim, Cause: Obstructed, By: others[inTheWay]})
+		case claim.Outside:
+			p.Refused = append(p.Refused, Refusal{Claim: claim, Cause: Outside})
+		case found:
+			p.Replace = append(p.Replace, Change{Old: old, New: claim})
+		default:
+			p.Add = append(p.Add, claim)
+		}
+	}
+	for _, r := range c.Ours {
+		held := slices.ContainsFunc(w.Held, r.Dst.Overlaps)
+		if !wanted[r.Dst] && !held {
+			p.Delete = append(p.Delete, r)
+		}
+	}
+	return p
+}
+
+// Budget is how much of a table may be used, and how fast it may be emptied.
+type Budget struct {
+	// Limit is the number of routes that the table takes, all users together.
+	Limit int
+	// Reserve is the number of those to leave to others.
+	Reserve int
+	// Deletions is how many more a pass may make.
+	Deletions int
+}
+
+// DeletionCap is how many of ours one pass may delete, for a share in percent:
+// at least one, so that a small table can be cleaned up at all.
+func DeletionCap(percent, ours int) int { return max(1, ours*percent/100) }
+
+// Room says how many more routes fit into a table that holds total.
+func (b Budget) Room(total int) int { return max(0, b.Limit-b.Reserve-total) }
+
+// Trim cuts the plan to what the table takes: additions beyond its room are
+// refused, so that a request that must fail is never sent, and deletions
+// beyond the cap are postponed.
+func (b Budget) Trim(p Plan, c Census) Plan {
+	if len(p.Delete) > b.Deletions {
+		p.Postponed = slices.Clone(p.Delete[b.Deletions:])
+		p.Delete = slices.Clone(p.Delete[:b.Deletions])
+	}
+	room := b.Room(c.Total() - len(p.Delete))
+	if len(p.Add) > room {
+		for _, claim := range p.Add[room:] {
+			p.Refused = append(p.Refused, Refusal{Claim: claim, Cause: Full})
+		}
+		p.Add = slices.Clone(p.Add[:room])
+	}
+	return p
+}
+
+// Step is one write to a table.
+type Step struct {
+	Verb     Verb
+	Old, New Route
+	// Node wants New; empty for a deletion.
+	Node string
+}
+
+// Verb is what a Step does.
+type Verb string
+
+const (
+	Delete  Verb = "delete"
+	Replace Verb = "replace"
+	Add     Verb = "add"
+)
+
+// Steps are the plan's writes in their order.
+func (p Plan) Steps() []Step {
+	steps := make([]Step, 0, len(p.Delete)+len(p.Replace)+len(p.Add))
+	for _, r := range p.Delete {
+		steps = append(steps, Step{Verb: Delete, Old: r})
+	}
+	for _, c := range p.Replace {
+		steps = append(steps, Step{Verb: Replace, Old: c.Old, New: c.New.Route, Node: c.New.Node})
+	}
+	for _, c := range p.Add {
+		steps = append(steps, Step{Verb: Add, New: c.Route, Node: c.Node})
+	}
+	return steps
+}
+
+// Apply says what a table holds after a step.
+func (s Step) Apply(have []Route) []Route {
+	left := slices.DeleteFunc(slices.Clone(have), func(r Route) bool { return r == s.Old })
+	if s.Verb != Delete {
+		left = append(left, s.New)
+	}
+	return sortRoutes(left)
+}

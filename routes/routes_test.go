@@ -1,0 +1,421 @@
+package routes_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+func pfx(s string) netip.Prefix { return netip.MustParsePrefix(s) }
+func ip(s string) netip.Addr    { return netip.MustParseAddr(s) }
+
+func route(dst, via string) routes.Route { return routes.Route{Dst: pfx(dst), Via: ip(via)} }
+
+func day(n int) time.Time { return time.Unix(int64(n)*86400, 0).UTC() }
+
+// pods is the range that the tests' clusters use.
+func pods() []routes.Range {
+	return []routes.Range{{Prefix: pfx("10.244.0.0/16"), NodeBits: 24}}
+}
+
+func node(name, dst, via string, age int) routes.Node {
+	n := routes.Node{Name: name, Allocated: true, Created: day(age), Ready: true}
+	if dst != "" {
+		n.Dsts = []netip.Prefix{pfx(dst)}
+	}
+	if via != "" {
+		n.Via = ip(via)
+	}
+	return n
+}
+
+func names(claims []routes.Claim) string {
+	var s []string
+	for _, c := range claims {
+		s = append(s, c.Node)
+	}
+	return strings.Join(s, " ")
+}
+
+func TestDesiredOrdersByUrgency(t *testing.T) {
+	old := node("old", "10.244.1.0/24", "10.0.0.2", 1)
+	young := node("young", "10.244.2.0/24", "10.0.0.3", 5)
+	notReady := node("not-ready", "10.244.3.0/24", "10.0.0.4", 0)
+	notReady.Ready = false
+	cp := node("control-plane", "10.244.4.0/24", "10.0.0.5", 9)
+	cp.ControlPlane = true
+
+	got := routes.Desired([]routes.Node{notReady, young, cp, old}, pods())
+	if want := "control-plane old young not-ready"; names(got.Claims) != want {
+		t.Errorf("claims in the order %q, want %q", names(got.Claims), want)
+	}
+}
+
+func TestDesiredHoldsWhatHasNoGateway(t *testing.T) {
+	got := routes.Desired([]routes.Node{node("a", "10.244.1.0/24", "", 1)}, pods())
+	if len(got.Claims) != 0 || !slices.Equal(got.Held, []netip.Prefix{pfx("10.244.1.0/24")}) {
+		t.Errorf("want only a held destination, got %+v", got)
+	}
+}
+
+func TestDesiredGivesOverlapsToTheOlder(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		old, young string
+	}{
+		{"the same prefix", "10.244.1.0/24", "10.244.1.0/24"},
+		{"the older contains the younger", "10.244.0.0/16", "10.244.1.0/24"},
+		{"the younger contains the older", "10.244.1.0/24", "10.244.0.0/16"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := routes.Desired([]routes.Node{
+				node("young", c.young, "10.0.0.3", 2), node("old", c.old, "10.0.0.2", 1),
+			}, pods())
+			if names(got.Claims) != "old" {
+				t.Errorf("claims of %q, want only the older node's", names(got.Claims))
+			}
+			want := []routes.Duplicate{{Node: "young", Older: "old", Dst: pfx(c.young), OlderDst: pfx(c.old)}}
+			if diff := cmp.Diff(want, got.Duplicates, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// whose is a tiny world: two members and one stranger.
+func whose(a netip.Addr) routes.Owner {
+	switch a {
+	case ip("10.0.0.2"), ip("10.0.0.3"):
+		return routes.Member
+	case ip("10.0.0.99"):
+		return routes.Stranger
+	}
+	return routes.Nobody
+}
+
+func TestOwned(t *testing.T) {
+	for _, c := range []struct {
+		route routes.Route
+		want  string
+	}{
+		{route("10.244.1.0/24", "10.0.0.2"), "ours"},
+		{route("10.244.1.0/24", "10.0.0.7"), "ours"},       // nobody has the gateway any more
+		{route("10.244.1.0/24", "10.0.0.99"), "ambiguous"}, // another server has it
+		{route("10.244.0.0/16", "10.0.0.2"), "foreign"},    // the whole range
+		{route("10.244.1.0/25", "10.0.0.2"), "foreign"},    // half a node prefix
+		{route("10.245.1.0/24", "10.0.0.2"), "foreign"},    // another range
+		{route("0.0.0.0/0", "10.0.0.2"), "foreign"},        // a NAT gateway
+		{routes.Route{Dst: pfx("fd00::/24"), Via: ip("fd00::1")}, "foreign"},
+	} {
+		t.Run(c.route.String(), func(t *testing.T) {
+			got := routes.Owned([]routes.Route{c.route}, pods(), whose)
+			is := map[string]int{"ours": len(got.Ours), "ambiguous": len(got.Ambiguous), "foreign": len(got.Foreign)}
+			if is[c.want] != 1 || got.Total() != 1 {
+				t.Errorf("got %+v, want it to be %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestDiff(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		nodes []routes.Node
+		have  []routes.Route
+		want  []string
+	}{
+		{
+			"nothing to do",
+			[]routes.Node{node("a", "10.244.1.0/24", "10.0.0.2", 1)},
+			[]routes.Route{route("10.244.1.0/24", "10.0.0.2")},
+			nil,
+		},
+		{
+			"a new node",
+			[]routes.Node{node("a", "10.244.1.0/24", "10.0.0.2", 1)},
+			nil,
+			[]string{"add 10.244.1.0/24 via 10.0.0.2"},
+		},
+		{
+			"a gateway that moved",
+			[]routes.Node{node("a", "10.244.1.0/24", "10.0.0.2", 1)},
+			[]routes.Route{route("10.244.1.0/24", "10.0.0.3")},
+			[]string{"replace 10.244.1.0/24 via 10.0.0.3 by 10.244.1.0/24 via 10.0.0.2"},
+		},
+		{
+			"a node that is gone, and one that comes: delete first",
+			[]routes.Node{node("b", "10.244.2.0/24", "10.0.0.3", 1)},
+			[]routes.Route{route("10.244.1.0/24", "10.0.0.2")},
+			[]string{"delete 10.244.1.0/24 via 10.0.0.2", "add 10.244.2.0/24 via 10.0.0.3"},
+		},
+		{
+			"a node that is not attached now keeps its route",
+			[]routes.Node{node("a", "10.244.1.0/24", "", 1)},
+			[]routes.Route{route("10.244.1.0/24", "10.0.0.2")},
+			nil,
+		},
+		{
+			"a route of another cluster's server stays, and is not overwritten",
+			[]routes.Node{node("a", "10.244.1.0/24", "10.0.0.2", 1)},
+			[]routes.Route{route("10.244.1.0/24", "10.0.0.99")},
+			[]string{"refuse a: obstructed by 10.244.1.0/24 via 10.0.0.99"},
+		},
+		{
+			"a foreign route in the way stays",
+			[]routes.Node{node("a", "10.244.1.0/24", "10.0.0.2", 1)},
+			[]routes.Route{route("10.244.0.0/16", "10.0.0.3")},
+			[]string{"refuse a: obstructed by 10.244.0.0/16 via 10.0.0.3"},
+		},
+		{
+			"a podCIDR outside the ranges is not added",
+			[]routes.Node{node("a", "10.9.1.0/24", "10.0.0.2", 1)},
+			nil,
+			[]string{"refuse a: outside"},
+		},
+		{
+			"a podCIDR outside the ranges is respected where it stands",
+			[]routes.Node{node("a", "10.9.1.0/24", "10.0.0.2", 1)},
+			[]routes.Route{route("10.9.1.0/24", "10.0.0.2")},
+			nil,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			plan := routes.Diff(routes.Desired(c.nodes, pods()), routes.Owned(c.have, pods(), whose))
+			if diff := cmp.Diff(c.want, show(plan)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func show(p routes.Plan) []string {
+	var out []string
+	for _, s := range p.Steps() {
+		switch s.Verb {
+		case routes.Delete:
+			out = append(out, "delete "+s.Old.String())
+		case routes.Replace:
+			out = append(out, "replace "+s.Old.String()+" by "+s.New.String())
+		case routes.Add:
+			out = append(out, "add "+s.New.String())
+		}
+	}
+	for _, r := range p.Refused {
+		switch r.Cause {
+		case routes.Obstructed:
+			out = append(out, "refuse "+r.Node+": obstructed by "+r.By.String())
+		case routes.Outside:
+			out = append(out, "refuse "+r.Node+": outside")
+		case routes.Full:
+			out = append(out, "refuse "+r.Node+": full")
+		}
+	}
+	return out
+}
+
+func TestBudgetTrims(t *testing.T) {
+	nodes := []routes.Node{
+		node("a", "10.244.1.0/24", "10.0.0.2", 1),
+		node("b", "10.244.2.0/24", "10.0.0.3", 2),
+		node("c", "10.244.3.0/24", "10.0.0.4", 3),
+	}
+	foreign := []routes.Route{route("192.168.1.0/24", "10.0.0.9"), route("192.168.2.0/24", "10.0.0.9")}
+	stale := route("10.244.200.0/24", "10.0.0.200")
+	for _, c := range []struct {
+		name   string
+		have   []routes.Route
+		budget routes.Budget
+		want   []string
+	}{
+		{"room for all", nil, routes.Budget{Limit: 3}, []string{
+			"add 10.244.1.0/24 via 10.0.0.2", "add 10.244.2.0/24 via 10.0.0.3", "add 10.244.3.0/24 via 10.0.0.4",
+		}},
+		{"others' routes and the reserve count", foreign, routes.Budget{Limit: 4, Reserve: 1}, []string{
+			"add 10.244.1.0/24 via 10.0.0.2", "refuse b: full", "refuse c: full",
+		}},
+		{"a table over its limit takes nothing", foreign, routes.Budget{Limit: 1}, []string{
+			"refuse a: full", "refuse b: full", "refuse c: full",
+		}},
+		{"a deletion makes room", []routes.Route{stale}, routes.Budget{Limit: 1, Deletions: 1}, []string{
+			"delete 10.244.200.0/24 via 10.0.0.200", "add 10.244.1.0/24 via 10.0.0.2", "refuse b: full", "refuse c: full",
+		}},
+		{"a postponed deletion makes none", []routes.Route{stale}, routes.Budget{Limit: 1}, []string{
+			"refuse a: full", "refuse b: full", "refuse c: full",
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			census := routes.Owned(c.have, pods(), whose)
+			plan := c.budget.Trim(routes.Diff(routes.Desired(nodes, pods()), census), census)
+			if diff := cmp.Diff(c.want, show(plan)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestDeletionCap(t *testing.T) {
+	for _, c := range []struct{ percent, ours, want int }{{25, 100, 25}, {25, 3, 1}, {25, 0, 1}, {100, 7, 7}} {
+		if got := routes.DeletionCap(c.percent, c.ours); got != c.want {
+			t.Errorf("%d%% of %d routes: %d deletions, want %d", c.percent, c.ours, got, c.want)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	waiting := node("waiting", "", "10.0.0.8", 1)
+	waiting.Allocated = false
+	detached := node("detached", "10.244.7.0/24", "", 1)
+	detached.Detached = "server is not attached to the network"
+	nodes := []routes.Node{
+		node("routed", "10.244.1.0/24", "10.0.0.2", 1),
+		node("next", "10.244.2.0/24", "10.0.0.3", 2),
+		node("full", "10.244.3.0/24", "10.0.0.4", 3),
+		node("twin", "10.244.1.0/24", "10.0.0.5", 4),
+		node("obstructed", "10.244.5.0/24", "10.0.0.6", 5),
+		node("outside", "10.9.9.0/24", "10.0.0.7", 6),
+		node("ipv6-only", "", "10.0.0.10", 7),
+		waiting, detached,
+	}
+	have := []routes.Route{route("10.244.1.0/24", "10.0.0.2"), route("10.244.5.0/25", "10.0.0.9")}
+	wanted := routes.Desired(nodes, pods())
+	census := routes.Owned(have, pods(), whose)
+	plan := routes.Budget{Limit: 3}.Trim(routes.Diff(wanted, census), census)
+	got := routes.Judge(nodes, have, wanted, plan)
+
+	for name, want := range map[string]string{
+		"routed":     "true RouteCreated ",
+		"next":       "false NoRouteCreated ",
+		"full":       "false RouteTableFull RouteTableFull",
+		"twin":       "false NoRouteCreated DuplicatePodCIDR",
+		"obstructed": "false NoRouteCreated RouteAmbiguous",
+		"outside":    "false NoRouteCreated ForeignPodCIDR",
+		"ipv6-only":  "true RouteCreated ",
+		"waiting":    "false NoRouteCreated ",
+		"detached":   "false NotAttached NotAttached",
+	} {
+		v := got[name]
+		if is := fmt.Sprintf("%v %s %s", v.Reachable, v.Reason, v.Event); is != want {
+			t.Errorf("%s: %q, want %q (%s)", name, is, want, v.Message)
+		}
+		if v.Message == "" {
+			t.Errorf("%s: no message", name)
+		}
+	}
+}
+
+// TestPlansConverge: from any state, applying a plan step by step leads to a
+// table where nothing is left to do, which never holds more than its limit
+// allows, and from which nothing that isn't ours has gone.
+func TestPlansConverge(t *testing.T) {
+	for seed := range uint64(2000) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		nodes, have := randomWorld(rng)
+		budget := routes.Budget{Limit: rng.IntN(12), Reserve: rng.IntN(3), Deletions: 100}
+		before := routes.Owned(have, pods(), whose)
+		wanted := routes.Desired(nodes, pods())
+
+		plan := budget.Trim(routes.Diff(wanted, before), before)
+		table := have
+		for _, step := range plan.Steps() {
+			table = step.Apply(table)
+			if step.Verb == routes.Add && len(table) > budget.Limit-budget.Reserve {
+				t.Fatalf("seed %d: %v makes %d routes of at most %d", seed, step, len(table), budget.Limit-budget.Reserve)
+			}
+		}
+		after := routes.Owned(table, pods(), whose)
+		if again := budget.Trim(routes.Diff(wanted, after), after); !again.Empty() {
+			t.Fatalf("seed %d: still to do after the plan: %v\nnodes %+v\nhave %v", seed, show(again), nodes, have)
+		}
+		if !slices.Equal(before.Foreign, after.Foreign) || !slices.Equal(before.Ambiguous, after.Ambiguous) {
+			t.Fatalf("seed %d: routes that aren't ours changed: %+v to %+v", seed, before, after)
+		}
+		if missing := naiveMissing(nodes, table, budget); missing != "" {
+			t.Fatalf("seed %d: %s\nnodes %+v\nhave %v\nplan %v", seed, missing, nodes, have, show(plan))
+		}
+	}
+}
+
+// naiveMissing is the slow reference: a node that isn't routed is only right if
+// the table is full, something overlaps, or an older node has the podCIDR.
+func naiveMissing(nodes []routes.Node, table []routes.Route, b routes.Budget) string {
+	if len(table) >= b.Limit-b.Reserve {
+		return ""
+	}
+	for _, n := range nodes {
+	next:
+		for _, dst := range n.Dsts {
+			if !n.Via.IsValid() || slices.Contains(table, routes.Route{Dst: dst, Via: n.Via}) || !pods()[0].Cuts(dst) {
+				continue
+			}
+			for _, r := range table {
+				if r.Dst.Overlaps(dst) {
+					continue next
+				}
+			}
+			for _, other := range nodes {
+				older := other.Created.Before(n.Created) || other.Created.Equal(n.Created) && other.Name < n.Name
+				if older && slices.ContainsFunc(other.Dsts, dst.Overlaps) {
+					continue next
+				}
+			}
+			return fmt.Sprintf("%s of %s is not routed although there is room", dst, n.Name)
+		}
+	}
+	return ""
+}
+
+func randomWorld(rng *rand.Rand) ([]routes.Node, []routes.Route) {
+	vias := []string{"10.0.0.2", "10.0.0.3", "10.0.0.7", "10.0.0.99"}
+	dsts := []string{
+		"10.244.1.0/24", "10.244.2.0/24", "10.244.3.0/24", "10.244.4.0/24",
+		"10.244.2.0/25", "10.244.0.0/22", "192.168.7.0/24",
+	}
+	var nodes []routes.Node
+	for i := range rng.IntN(7) {
+		n := node(fmt.Sprint("n", i), dsts[rng.IntN(len(dsts))], "", rng.IntN(4))
+		if rng.IntN(4) > 0 {
+			n.Via = ip(vias[rng.IntN(2)])
+		}
+		nodes = append(nodes, n)
+	}
+	var have []routes.Route
+	for range rng.IntN(7) {
+		r := route(dsts[rng.IntN(len(dsts))], vias[rng.IntN(len(vias))])
+		if !slices.ContainsFunc(have, func(h routes.Route) bool { return h.Dst.Overlaps(r.Dst) }) {
+			have = append(have, r)
+		}
+	}
+	return nodes, have
+}
+
+// TestAnyOrderSameEnd: the order in which nodes and routes are listed changes
+// neither the plan nor the verdicts.
+func TestAnyOrderSameEnd(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		nodes, have := randomWorld(rng)
+		decide := func() (routes.Plan, map[string]routes.Verdict) {
+			w, c := routes.Desired(nodes, pods()), routes.Owned(have, pods(), whose)
+			p := routes.Budget{Limit: 5, Deletions: 2}.Trim(routes.Diff(w, c), c)
+			return p, routes.Judge(nodes, have, w, p)
+		}
+		plan, verdicts := decide()
+		rng.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
+		rng.Shuffle(len(have), func(i, j int) { have[i], have[j] = have[j], have[i] })
+		plan2, verdicts2 := decide()
+		if diff := cmp.Diff(show(plan), show(plan2)); diff != "" {
+			t.Fatalf("seed %d: %s", seed, diff)
+		}
+		if diff := cmp.Diff(verdicts, verdicts2); diff != "" {
+			t.Fatalf("seed %d: %s", seed, diff)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package routes
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Reason is the reason of the NetworkUnavailable condition. The first two are
+// those of the route controller that Kubernetes' users know.
+type Reason string
+
+const (
+	RouteCreated   Reason = "RouteCreated"
+	NoRouteCreated Reason = "NoRouteCreated"
+	RouteTableFull Reason = "RouteTableFull"
+	NotAttached    Reason = "NotAttached"
+)
+
+// Verdict is what a node is told about its routes.
+type Verdict struct {
+	// Reachable: all the node's routes stand.
+	Reachable bool
+	Reason    Reason
+	// Event is the reason of the Event that people are to get; empty for none.
+	Event string
+	// Message is for people and never compared.
+	Message string
+}
+
+// Reasons of Events that are no reasons of a condition.
+const (
+	EventRouteAmbiguous   = "RouteAmbiguous"
+	EventDuplicatePodCIDR = "DuplicatePodCIDR"
+	EventForeignPodCIDR   = "ForeignPodCIDR"
+)
+
+// Judge says of every node whether the table, as it stands, makes it reachable,
+// and if not, what it waits for. A node whose podCIDRs all travel another way
+// than through this table is reachable.
+func Judge(nodes []Node, have []Route, w Wanted, p Plan) map[string]Verdict {
+	stands := make(map[Route]bool, len(have))
+	for _, r := range have {
+		stands[r] = true
+	}
+	refused := map[claimKey]Refusal{}
+	for _, r := range p.Refused {
+		refused[claimKey{r.Node, r.Dst}] = r
+	}
+	lost := map[claimKey]Duplicate{}
+	for _, d := range w.Duplicates {
+		lost[claimKey{d.Node, d.Dst}] = d
+	}
+	verdicts := make(map[string]Verdict, len(nodes))
+	for _, n := range nodes {
+		verdicts[n.Name] = judge(n, stands, refused, lost)
+	}
+	return verdicts
+}
+
+func judge(n Node, stands map[Route]bool, refused map[claimKey]Refusal, lost map[claimKey]Duplicate) Verdict {
+	if !n.Allocated {
+		return Verdict{Reason: NoRouteCreated, Message: "waiting for a podCIDR"}
+	}
+	if len(n.Dsts) > 0 && !n.Via.IsValid() {
+		return Verdict{Reason: NotAttached, Event: string(NotAttached), Message: n.Detached}
+	}
+	for _, dst := range n.Dsts {
+		key := claimKey{n.Name, dst}
+		if d, ok := lost[key]; ok {
+			return Verdict{Reason: NoRouteCreated, Event: EventDuplicatePodCIDR, Message: d.String()}
+		}
+		if stands[Route{Dst: dst, Via: n.Via}] {
+			continue
+		}
+		if r, ok := refused[key]; ok {
+			return refusal(r)
+		}
+		return Verdict{Reason: NoRouteCreated, Message: fmt.Sprintf("route %s does not stand yet", Route{Dst: dst, Via: n.Via})}
+	}
+	return Verdict{Reachable: true, Reason: RouteCreated, Message: created(n)}
+}
+
+func refusal(r Refusal) Verdict {
+	switch r.Cause {
+	case Obstructed:
+		return Verdict{Reason: NoRouteCreated, Event: EventRouteAmbiguous, Message: r.String()}
+	case Outside:
+		return Verdict{Reason: NoRouteCreated, Event: EventForeignPodCIDR, Message: r.String()}
+	default:
+		return Verdict{Reason: RouteTableFull, Event: string(RouteTableFull), Message: r.String()}
+	}
+}
+
+func created(n Node) string {
+	if len(n.Dsts) == 0 {
+		return "no podCIDR of this node needs a route of the network"
+	}
+	return fmt.Sprintf("%s routed via %s", join(n.Dsts), n.Via)
+}
+
+func join(ps []netip.Prefix) string {
+	s := make([]string, len(ps))
+	for i, p := range ps {
+		s[i] = p.String()
+	}
+	return strings.Join(s, ", ")
+}
