@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/netip"
+	"slices"
 
+	"k8s.io/client-go/kubernetes"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app"
 	appconfig "k8s.io/cloud-provider/app/config"
@@ -15,6 +18,10 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
+	"github.com/underlay-ccm/underlay/ipam"
+	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
+	"github.com/underlay-ccm/underlay/lb"
+	lbcontroller "github.com/underlay-ccm/underlay/lb/controller"
 	routecontroller "github.com/underlay-ccm/underlay/routes/controller"
 )
 
@@ -30,7 +37,9 @@ func (m *manager) controllers() map[string]app.ControllerInitFuncConstructor {
 	return map[string]app.ControllerInitFuncConstructor{
 		names.CloudNodeController:          upstream[names.CloudNodeController],
 		names.CloudNodeLifecycleController: upstream[names.CloudNodeLifecycleController],
+		nodeIPAMController:                 m.constructor(nodeIPAMController, m.nodeIPAM),
 		names.NodeRouteController:          m.constructor(names.NodeRouteController, m.routes),
+		names.ServiceLBController:          m.constructor(names.ServiceLBController, m.loadBalancers),
 	}
 }
 
@@ -58,6 +67,45 @@ func (m *manager) constructor(name string, make build) app.ControllerInitFuncCon
 	}
 }
 
+func (m *manager) nodeIPAM(c *appconfig.CompletedConfig) (runner, error) {
+	ipamConfig := m.config.IPAM
+	if !ipamConfig.Enabled {
+		return nil, nil
+	}
+	// Its own client, because the rate limit of the others' would be the
+	// ceiling of how fast Nodes get their podCIDRs.
+	rest, err := c.ClientBuilder.Config(nodeIPAMController)
+	if err != nil {
+		return nil, fmt.Errorf("client of the node IPAM controller: %w", err)
+	}
+	rest.QPS, rest.Burst = float32(ipamConfig.QPS), ipamConfig.QPS
+	client, err := kubernetes.NewForConfig(rest)
+	if err != nil {
+		return nil, fmt.Errorf("client of the node IPAM controller: %w", err)
+	}
+	var pools []ipam.PoolConfig
+	for _, p := range ipamConfig.Pools {
+		pools = append(pools, ipam.PoolConfig{Prefix: p.Prefix, NodeMask: p.NodeMask})
+	}
+	return ipamcontroller.New(ipamcontroller.Config{
+		Client:     client,
+		Nodes:      c.SharedInformers.Core().V1().Nodes(),
+		Pools:      pools,
+		Exclusions: m.exclusions(),
+		Recorder:   c.EventRecorder,
+		Registry:   registry{},
+	})
+}
+
+// exclusions are what no podCIDR may lie in.
+func (m *manager) exclusions() []netip.Prefix {
+	out := slices.Concat(m.config.IPAM.ServiceRanges, m.config.IPAM.Exclude)
+	if m.network != nil {
+		out = append(out, m.network.Reserved()...)
+	}
+	return out
+}
+
 func (m *manager) routes(c *appconfig.CompletedConfig) (runner, error) {
 	if !m.config.Routes.Enabled {
 		return nil, nil
@@ -78,6 +126,47 @@ func (m *manager) routes(c *appconfig.CompletedConfig) (runner, error) {
 		Period:       m.config.Routes.ReconciliationPeriod,
 		Recorder:     c.EventRecorder,
 		Registry:     registry{},
+	})
+}
+
+func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
+	d := m.config.LoadBalancers
+	if !d.Enabled {
+		return nil, nil
+	}
+	client, err := c.ClientBuilder.Client(names.ServiceLBController)
+	if err != nil {
+		return nil, fmt.Errorf("client of the load balancer controller: %w", err)
+	}
+	defaults := lb.Defaults{
+		Cluster:               m.config.ClusterName,
+		Location:              d.Location,
+		NetworkZone:           d.NetworkZone,
+		Type:                  d.Type,
+		Algorithm:             lb.Algorithm(d.Algorithm),
+		UsePrivateIP:          d.UsePrivateIP,
+		DisablePrivateIngress: d.DisablePrivateIngress,
+		DisablePublicNetwork:  d.DisablePublicNetwork,
+		UsesProxyProtocol:     d.UsesProxyProtocol,
+		DisableIPv6:           d.DisableIPv6,
+		HealthCheck:           lb.CheckMode(d.HealthCheck),
+		HealthCheckInterval:   d.HealthCheckInterval,
+		HealthCheckTimeout:    d.HealthCheckTimeout,
+		HealthCheckRetries:    d.HealthCheckRetries,
+		Classless:             d.Classless,
+	}
+	if m.network != nil {
+		defaults.Network = m.network.ID
+	}
+	return lbcontroller.New(lbcontroller.Config{
+		Client:   client.CoreV1(),
+		Services: c.SharedInformers.Core().V1().Services(),
+		Nodes:    c.SharedInformers.Core().V1().Nodes(),
+		Backend:  m.client.LoadBalancers(m.network),
+		Defaults: defaults,
+		Recorder: c.EventRecorder,
+		Registry: registry{},
+		Workers:  int(c.ComponentConfig.ServiceController.ConcurrentServiceSyncs),
 	})
 }
 

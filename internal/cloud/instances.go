@@ -163,10 +163,10 @@ func (i *Instances) plausible(ix index) error {
 // InstanceShutdown says whether the Node's server is powered off. Upstream asks
 // right behind InstanceExists, so the list is as new as that one's.
 func (i *Instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
-	if _, err := ParseProviderID(node.Spec.ProviderID); errors.Is(err, ErrOtherProvider) {
+	server, err := i.lookup(ctx, node, time.Now().Add(-notReadyMaxAge))
+	if errors.Is(err, ErrOtherProvider) {
 		return false, nil
 	}
-	server, err := i.lookup(ctx, node, time.Now().Add(-notReadyMaxAge))
 	return server.Off, err
 }
 

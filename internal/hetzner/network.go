@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
@@ -51,6 +52,15 @@ func (c *Client) Network(ctx context.Context, idOrName string) (*Network, error)
 		n.Subnets = append(n.Subnets, prefix(subnet.IPRange))
 	}
 	return n, nil
+}
+
+// Reserved are the addresses that nothing else may have: the subnets, which
+// servers are attached to, the network's gateway, and every server's own one.
+func (n *Network) Reserved() []netip.Prefix {
+	gateway := n.IPRange.Masked().Addr().Next()
+	serverGateway := netip.AddrFrom4([4]byte{172, 31, 1, 1})
+	return append(slices.Clone(n.Subnets),
+		netip.PrefixFrom(gateway, gateway.BitLen()), netip.PrefixFrom(serverGateway, serverGateway.BitLen()))
 }
 
 // Exclusive runs one change of the network, or of what is attached to it, when

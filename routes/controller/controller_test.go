@@ -1,0 +1,308 @@
+package controller_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+func TestANodeBecomesReachableWhenItsRouteStands(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.start()()
+		w.servers.attach("a", "10.0.0.2")
+		w.join("a", "10.244.1.0/24")
+		rest(100 * time.Millisecond) // the write is under way
+		w.expectCondition("a", "True NoRouteCreated")
+		rest(time.Second)
+		w.expectCondition("a", "False RouteCreated")
+		w.expectTable("10.244.1.0/24 via 10.0.0.2")
+		if n := w.conditionWrites(); n != 2 {
+			t.Errorf("%d condition writes, want 2", n)
+		}
+	})
+}
+
+func TestAtRestNothingIsWritten(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.start()()
+		w.servers.attach("a", "10.0.0.2")
+		w.join("a", "10.244.1.0/24")
+		rest(5 * time.Second)
+		writes, lists := len(w.table.writes)+w.conditionWrites(), w.table.lists
+		rest(time.Hour)
+		if now := len(w.table.writes) + w.conditionWrites(); now != writes {
+			t.Errorf("%d writes in an hour at rest", now-writes)
+		}
+		if n := w.table.lists - lists; n > 60 {
+			t.Errorf("%d looks at the table in an hour at rest, want at most 60", n)
+		}
+	})
+}
+
+func TestARestartChangesNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		stop := w.start()
+		for i := range 5 {
+			w.servers.attach(fmt.Sprint("n", i), fmt.Sprintf("10.0.0.%d", i+2))
+			w.join(fmt.Sprint("n", i), fmt.Sprintf("10.244.%d.0/24", i))
+		}
+		rest(10 * time.Second)
+		stop()
+		before := len(w.table.writes) + w.conditionWrites()
+		defer w.start()()
+		rest(5 * time.Minute)
+		if after := len(w.table.writes) + w.conditionWrites(); after != before || len(w.table.routes) != 5 {
+			t.Errorf("%d writes by the second controller, %d routes; want none and 5", after-before, len(w.table.routes))
+		}
+	})
+}
+
+func TestAFullTableRefusesAndLetsTheNextIn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cfg.Limit, w.table.limit = 3, 3
+		defer w.start()()
+		for i := range 5 {
+			w.servers.attach(fmt.Sprint("n", i), fmt.Sprintf("10.0.0.%d", i+2))
+			w.join(fmt.Sprint("n", i), fmt.Sprintf("10.244.%d.0/24", i))
+			rest(2 * time.Second)
+		}
+		for i, want := range []string{"False RouteCreated", "False RouteCreated", "False RouteCreated", "True RouteTableFull", "True RouteTableFull"} {
+			w.expectCondition(fmt.Sprint("n", i), want)
+		}
+		if n := len(w.table.writes); n != 3 {
+			t.Errorf("%d writes, want exactly the 3 that fit: %q", n, w.table.writes)
+		}
+		if got, want := w.drainEvents(), []string{"Warning RouteTableFull", "Warning RouteTableFull"}; !slices.Equal(got, want) {
+			t.Errorf("events %q, want %q", got, want)
+		}
+
+		w.leave("n0")
+		w.servers.detach("n0")
+		rest(3 * time.Second)
+		w.expectCondition("n3", "False RouteCreated") // it has waited longest
+		w.expectCondition("n4", "True RouteTableFull")
+	})
+}
+
+func TestTheTablesOwnLimitIsRemembered(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.table.limit = 2 // less than configured
+		defer w.start()()
+		for i := range 4 {
+			w.servers.attach(fmt.Sprint("n", i), fmt.Sprintf("10.0.0.%d", i+2))
+			w.join(fmt.Sprint("n", i), fmt.Sprintf("10.244.%d.0/24", i))
+			rest(time.Second)
+		}
+		rest(10 * time.Minute)
+		w.expectCondition("n3", "True RouteTableFull")
+		if n := len(w.table.writes); n != 3 {
+			t.Errorf("%d writes, want 2 and the one that taught the limit: %q", n, w.table.writes)
+		}
+	})
+}
+
+func TestWhatIsNotOursStays(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.table.routes = []routes.Route{
+			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.0.0.9")},
+			{Dst: netip.MustParsePrefix("10.244.7.0/24"), Via: netip.MustParseAddr("10.0.0.99")},
+			{Dst: netip.MustParsePrefix("10.244.8.0/24"), Via: netip.MustParseAddr("10.0.0.77")}, // nobody's: stale
+		}
+		w.servers.strangers = []netip.Addr{netip.MustParseAddr("10.0.0.99"), netip.MustParseAddr("10.0.0.9")}
+		w.servers.attach("a", "10.0.0.2")
+		w.join("a", "10.244.7.0/24")
+		defer w.start()()
+		rest(10 * time.Minute)
+		w.expectTable("0.0.0.0/0 via 10.0.0.9", "10.244.7.0/24 via 10.0.0.99")
+		w.expectCondition("a", "True NoRouteCreated")
+		if got, want := w.drainEvents(), []string{"Warning RouteAmbiguous"}; !slices.Equal(got, want) {
+			t.Errorf("events %q, want %q", got, want)
+		}
+	})
+}
+
+func TestADeletedNodesRouteGoesAlthoughItsServerLivesOn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.start()()
+		w.servers.attach("a", "10.0.0.2")
+		w.join("a", "10.244.1.0/24")
+		rest(2 * time.Second)
+		w.leave("a")
+		rest(2 * time.Second)
+		w.expectTable("")
+	})
+}
+
+func TestADetachedNodeKeepsItsRoute(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.start()()
+		w.servers.attach("a", "10.0.0.2")
+		w.join("a", "10.244.1.0/24")
+		rest(2 * time.Second)
+		w.servers.detach("a")
+		rest(10 * time.Minute)
+		w.expectTable("10.244.1.0/24 via 10.0.0.2")
+		w.expectCondition("a", "True NotAttached")
+
+		w.servers.attach("a", "10.0.0.5") // attached again, with another address
+		rest(10 * time.Minute)
+		w.expectTable("10.244.1.0/24 via 10.0.0.5")
+		w.expectCondition("a", "False RouteCreated")
+		if got := w.table.writes[len(w.table.writes)-1]; !strings.HasPrefix(got, "replace") {
+			t.Errorf("the last write was %q, want one that touches only this route", got)
+		}
+	})
+}
+
+func TestANodeWhoseServerIsAttachedLateIsFoundSoon(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.start()()
+		w.join("a", "10.244.1.0/24")
+		rest(3 * time.Second)
+		w.expectCondition("a", "True NotAttached")
+		w.servers.attach("a", "10.0.0.2")
+		rest(10 * time.Second)
+		w.expectCondition("a", "False RouteCreated")
+	})
+}
+
+func TestDeletionsAreCapped(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for i := range 20 { // of nodes and servers that are gone
+			w.table.routes = append(w.table.routes, routes.Route{
+				Dst: netip.MustParsePrefix(fmt.Sprintf("10.244.%d.0/24", i)), Via: netip.MustParseAddr("10.0.0.77"),
+			})
+		}
+		defer w.start()()
+		rest(10 * time.Second)
+		if n := len(w.table.writes); n != 5 {
+			t.Errorf("%d deletions in the first pass, want a quarter of 20", n)
+		}
+		rest(30 * time.Minute)
+		w.expectTable("")
+	})
+}
+
+func TestFailuresAreRetriedWithoutWrongRoutes(t *testing.T) {
+	for name, fail := range map[string]func(n int) (error, bool){
+		"refused":       func(int) (error, bool) { return errBroken, false },
+		"reply lost":    func(int) (error, bool) { return errBroken, true },
+		"half and half": func(n int) (error, bool) { return errBroken, n%2 == 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				writes := 0
+				w.table.fail = func(string) (error, bool) {
+					if writes++; writes%3 != 0 && writes < 30 {
+						return fail(writes)
+					}
+					return nil, false
+				}
+				defer w.start()()
+				for i := range 8 {
+					w.servers.attach(fmt.Sprint("n", i), fmt.Sprintf("10.0.0.%d", i+2))
+					w.join(fmt.Sprint("n", i), fmt.Sprintf("10.244.%d.0/24", i))
+				}
+				rest(15 * time.Minute)
+				for i := range 8 {
+					w.expectCondition(fmt.Sprint("n", i), "False RouteCreated")
+				}
+				if i := slices.IndexFunc(w.table.writes, func(s string) bool { return !strings.HasPrefix(s, "add ") }); i >= 0 {
+					t.Errorf("a needless write: %q", w.table.writes[i])
+				}
+			})
+		})
+	}
+}
+
+func TestNothingIsDecidedOnFailedLooks(t *testing.T) {
+	inWorld(t, func(w *world) {
+		stop := w.start()
+		w.servers.attach("a", "10.0.0.2")
+		w.join("a", "10.244.1.0/24")
+		rest(2 * time.Second)
+		stop()
+		writes := len(w.table.writes) + w.conditionWrites()
+		w.table.listErr = errBroken
+		stop = w.start()
+		rest(5 * time.Minute)
+		w.table.mu.Lock()
+		w.table.listErr = nil
+		w.table.mu.Unlock()
+		w.servers.mu.Lock()
+		w.servers.err = errBroken
+		w.servers.mu.Unlock()
+		rest(5 * time.Minute)
+		stop()
+		w.expectTable("10.244.1.0/24 via 10.0.0.2")
+		if now := len(w.table.writes) + w.conditionWrites(); now != writes {
+			t.Errorf("%d writes without knowledge", now-writes)
+		}
+	})
+}
+
+// A route deleted by hand is restored without telling the Node that it was
+// gone; only if that fails is the Node told.
+func TestAMissingRouteIsRestoredBeforeAnythingIsSaid(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.start()()
+		w.servers.attach("a", "10.0.0.2")
+		w.join("a", "10.244.1.0/24")
+		rest(2 * time.Second)
+		lose := func() {
+			w.table.mu.Lock()
+			defer w.table.mu.Unlock()
+			w.table.routes = nil
+		}
+		told := w.conditionWrites()
+		lose()
+		rest(2 * time.Minute)
+		w.expectTable("10.244.1.0/24 via 10.0.0.2")
+		if n := w.conditionWrites() - told; n != 0 {
+			t.Errorf("%d condition writes for a route that was restored at once", n)
+		}
+
+		w.table.mu.Lock()
+		w.table.fail = func(string) (error, bool) { return errBroken, false }
+		w.table.mu.Unlock()
+		lose()
+		rest(2 * time.Minute)
+		w.expectCondition("a", "True NoRouteCreated")
+	})
+}
+
+func TestIPv6NeitherReachesTheTableNorHoldsTheCondition(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.start()()
+		w.servers.attach("six", "10.0.0.6")
+		w.join("six", "fd00:6::/64")
+		rest(2 * time.Second)
+		w.expectTable("")
+		w.expectCondition("six", "False RouteCreated")
+	})
+}
+
+// An urgent node that comes while others wait overtakes them.
+func TestAControlPlaneNodeOvertakes(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.start()()
+		for i := range 10 {
+			w.servers.attach(fmt.Sprint("n", i), fmt.Sprintf("10.0.0.%d", i+2))
+			w.join(fmt.Sprint("n", i), fmt.Sprintf("10.244.%d.0/24", i))
+		}
+		rest(400 * time.Millisecond)
+		w.servers.attach("cp", "10.0.0.200")
+		w.joinControlPlane("cp", "10.244.200.0/24")
+		rest(10 * time.Second)
+		synctest.Wait()
+		if i := slices.Index(w.table.writes, "add 10.244.200.0/24 via 10.0.0.200"); i < 0 || i > 3 {
+			t.Errorf("the control plane's route was write %d of %q", i, w.table.writes)
+		}
+	})
+}

@@ -1,0 +1,285 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/metrics"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/routes"
+	"github.com/underlay-ccm/underlay/routes/controller"
+)
+
+// table is a route table that keeps what it is told and prints itself.
+type table struct {
+	mu     sync.Mutex
+	routes []routes.Route
+	limit  int
+	lists  int
+	writes []string
+	// fail decides the fate of a write: an error, and whether it is applied all
+	// the same, as when the reply is lost.
+	fail func(write string) (err error, applied bool)
+	// listErr makes looking fail.
+	listErr error
+}
+
+func (t *table) List(context.Context) ([]routes.Route, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lists++
+	return slices.Clone(t.routes), t.listErr
+}
+
+func (t *table) Add(ctx context.Context, r routes.Route) error {
+	return t.change("add "+r.String(), func() error {
+		if len(t.routes) >= t.limit {
+			return fmt.Errorf("adding %s: %w", r, routes.ErrFull)
+		}
+		if slices.ContainsFunc(t.routes, func(h routes.Route) bool { return h.Dst.Overlaps(r.Dst) }) {
+			return fmt.Errorf("adding %s: overlaps", r)
+		}
+		t.routes = append(t.routes, r)
+		return nil
+	})
+}
+
+func (t *table) Delete(ctx context.Context, r routes.Route) error {
+	return t.change("delete "+r.String(), func() error {
+		t.routes = slices.DeleteFunc(t.routes, func(h routes.Route) bool { return h == r })
+		return nil
+	})
+}
+
+func (t *table) Replace(ctx context.Context, old, to routes.Route) error {
+	return t.change("replace "+old.String()+" by "+to.String(), func() error {
+		t.routes = slices.DeleteFunc(t.routes, func(h routes.Route) bool { return h == old })
+		t.routes = append(t.routes, to)
+		return nil
+	})
+}
+
+func (t *table) change(write string, apply func() error) error {
+	time.Sleep(300 * time.Millisecond) // the cloud's pace, on the bubble's clock
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.writes = append(t.writes, write)
+	if t.fail != nil {
+		if err, applied := t.fail(write); err != nil {
+			if applied {
+				_ = apply()
+			}
+			return err
+		}
+	}
+	return apply()
+}
+
+func (t *table) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var s []string
+	for _, r := range t.routes {
+		s = append(s, r.String())
+	}
+	slices.Sort(s)
+	return strings.Join(s, "\n")
+}
+
+// servers is a project: addresses by Node name, and strangers.
+type servers struct {
+	mu        sync.Mutex
+	of        map[string]netip.Addr
+	strangers []netip.Addr
+	err       error
+}
+
+func (s *servers) Gateways(_ context.Context, nodes []*corev1.Node, _ bool) (routes.Gateways, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := routes.Gateways{Of: map[string]netip.Addr{}, IDs: map[string]string{}, Missing: map[string]string{}, Servers: map[netip.Addr]string{}}
+	for name, a := range s.of {
+		g.Servers[a] = "id-" + name
+	}
+	for _, a := range s.strangers {
+		g.Servers[a] = "stranger"
+	}
+	for _, n := range nodes {
+		if a, ok := s.of[n.Name]; ok {
+			g.Of[n.Name], g.IDs[n.Name] = a, "id-"+n.Name
+		} else {
+			g.Missing[n.Name] = "no server"
+		}
+	}
+	return g, s.err
+}
+
+func (s *servers) attach(name, addr string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.of[name] = netip.MustParseAddr(addr)
+}
+
+func (s *servers) detach(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.of, name)
+}
+
+// world is a cluster, a project and the controller between them, inside a
+// synctest bubble.
+type world struct {
+	t       *testing.T
+	client  *fake.Clientset
+	table   *table
+	servers *servers
+	events  *record.FakeRecorder
+	cfg     controller.Config
+}
+
+// inWorld runs a scenario on a clock of its own. The controller runs between
+// start and the returned stop.
+func inWorld(t *testing.T, scenario func(*world)) {
+	synctest.Test(t, func(t *testing.T) {
+		scenario(&world{
+			t:       t,
+			client:  fake.NewClientset(),
+			table:   &table{limit: 100},
+			servers: &servers{of: map[string]netip.Addr{}},
+			events:  record.NewFakeRecorder(1000),
+			cfg: controller.Config{
+				Ranges: []routes.Range{{Prefix: netip.MustParsePrefix("10.244.0.0/16"), NodeBits: 24}},
+				Limit:  100, MaxDeletions: 25, Period: time.Minute,
+			},
+		})
+	})
+}
+
+func (w *world) start() (stop func()) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(w.t.Context())
+	factory := informers.NewSharedInformerFactory(w.client, 0)
+	cfg := w.cfg
+	cfg.Client, cfg.Nodes, cfg.Table, cfg.Gateways = w.client, factory.Core().V1().Nodes(), w.table, w.servers
+	cfg.Recorder, cfg.Registry = w.events, metrics.NewKubeRegistry()
+	c, err := controller.New(cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	factory.Start(ctx.Done())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Errorf("the controller stopped with %v", err)
+		}
+		factory.Shutdown()
+	}
+}
+
+func (w *world) join(name, podCIDR string) {
+	w.t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.Now()}}
+	if podCIDR != "" {
+		node.Spec.PodCIDR, node.Spec.PodCIDRs = podCIDR, []string{podCIDR, "fd00::/64"}
+	}
+	if _, err := w.client.CoreV1().Nodes().Create(w.t.Context(), node, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) leave(name string) {
+	w.t.Helper()
+	if err := w.client.CoreV1().Nodes().Delete(w.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// condition is "status reason" of a Node's NetworkUnavailable, or "none".
+func (w *world) condition(name string) string {
+	w.t.Helper()
+	node, err := w.client.CoreV1().Nodes().Get(w.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	c := kube.Condition(node, corev1.NodeNetworkUnavailable)
+	if c == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%s %s", c.Status, c.Reason)
+}
+
+func (w *world) expectCondition(name, want string) {
+	w.t.Helper()
+	if got := w.condition(name); got != want {
+		w.t.Errorf("node %s: NetworkUnavailable %q, want %q", name, got, want)
+	}
+}
+
+func (w *world) expectTable(want ...string) {
+	w.t.Helper()
+	if got := w.table.String(); got != strings.Join(want, "\n") {
+		w.t.Errorf("the table holds\n%s\nwant\n%s\nwrites: %q", got, strings.Join(want, "\n"), w.table.writes)
+	}
+}
+
+// conditionWrites counts the status patches that the API server got.
+func (w *world) conditionWrites() int {
+	n := 0
+	for _, a := range w.client.Actions() {
+		if a.Matches("patch", "nodes/status") || a.Matches("patch", "nodes") {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) drainEvents() []string {
+	var out []string
+	for {
+		select {
+		case e := <-w.events.Events:
+			out = append(out, strings.Join(strings.Fields(e)[:2], " "))
+		default:
+			slices.Sort(out)
+			return out
+		}
+	}
+}
+
+// rest lets time pass until everything has settled.
+func rest(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+var errBroken = errors.New("connection reset")
+
+func (w *world) joinControlPlane(name, podCIDR string) {
+	w.t.Helper()
+	w.join(name, podCIDR)
+	node, err := w.client.CoreV1().Nodes().Get(w.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	node.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""}
+	if _, err := w.client.CoreV1().Nodes().Update(w.t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}

@@ -1,0 +1,40 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// BuildManager builds underlay-ccm, as it is released, into a folder and
+// returns its path.
+func BuildManager(ctx context.Context, folder string) (string, error) {
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(folder, "underlay-ccm")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./cmd/underlay-ccm")
+	build.Dir = root
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building underlay-ccm: %w\n%s", err, out)
+	}
+	return binary, nil
+}
+
+// moduleRoot is the folder of the main module, wherever in it we were started.
+func moduleRoot(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the module: %w", err)
+	}
+	file := strings.TrimSpace(string(out))
+	if file == "" || file == os.DevNull {
+		return "", fmt.Errorf("finding the module: not inside a module; run this from within the source tree")
+	}
+	return filepath.Dir(file), nil
+}

@@ -1,0 +1,258 @@
+// Package e2e runs Underlay's real binaries against a real control plane and
+// the simulated cloud, and looks at what a user would: Nodes, the cloud, the
+// audit log, exit codes. Each scenario is named after what must hold.
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/test/cluster"
+	"github.com/underlay-ccm/underlay/test/controlplane"
+)
+
+// manager is the path of the binary under test, set once before any test runs.
+var manager string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	folder, err := os.MkdirTemp("", "underlay-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(folder)
+	if manager, err = cluster.BuildManager(context.Background(), folder); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// start starts a cluster without a manager.
+func start(t *testing.T, cloud hcloudsim.Options) *cluster.Cluster {
+	t.Helper()
+	dir := t.TempDir()
+	c, err := cluster.Start(context.WithoutCancel(t.Context()), cluster.Options{
+		Manager: manager, Cloud: cloud, Progress: io.Discard,
+		ControlPlane: controlplane.Options{Dir: dir, Progress: io.Discard},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(logs(c))
+		}
+		c.Stop()
+		expectNoSecret(t, dir)
+	})
+	return c
+}
+
+// logs is what the managers said last.
+func logs(c *cluster.Cluster) string {
+	var out strings.Builder
+	for i := 1; ; i++ {
+		path := fmt.Sprintf("%s/underlay-ccm-%d.log", c.ControlPlane.Dir(), i)
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return out.String()
+		}
+		lines := strings.Split(string(content), "\n")
+		fmt.Fprintf(&out, "--- %s, last lines\n%s\n", path, strings.Join(lines[max(0, len(lines)-60):], "\n"))
+	}
+}
+
+// expectNoSecret looks for the token in everything that was logged.
+func expectNoSecret(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Error(err)
+	}
+	looked := 0
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".log") {
+			continue
+		}
+		content, err := os.ReadFile(dir + "/" + e.Name())
+		if err != nil {
+			t.Error(err)
+		}
+		looked++
+		if strings.Contains(string(content), cluster.Token) {
+			t.Errorf("%s holds the token", e.Name())
+		}
+	}
+	if looked == 0 {
+		t.Errorf("no logs in %s to look for the token in", dir)
+	}
+}
+
+func startManager(t *testing.T, c *cluster.Cluster, o cluster.ManagerOptions) *cluster.Manager {
+	t.Helper()
+	m, err := c.StartManager(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func addMachine(t *testing.T, c *cluster.Cluster, name string) {
+	t.Helper()
+	if err := c.AddMachine(context.WithoutCancel(t.Context()), cluster.Machine{Name: name}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits until a condition holds; describe says what is there if it
+// never does.
+func eventually(t *testing.T, limit time.Duration, what string, holds func(context.Context) (bool, string)) {
+	t.Helper()
+	last := "nothing was seen"
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+		var ok bool
+		ok, last = holds(ctx)
+		return ok, nil
+	})
+	if err != nil {
+		t.Fatalf("%s: not within %s; %s", what, limit, last)
+	}
+}
+
+// nodes lists the Nodes as the API server has them.
+func nodes(ctx context.Context, t *testing.T, c *cluster.Cluster) []corev1.Node {
+	t.Helper()
+	list, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+// network is the status and reason of a Node's NetworkUnavailable condition.
+func network(n *corev1.Node) string {
+	c := kube.Condition(n, corev1.NodeNetworkUnavailable)
+	if c == nil {
+		return "none"
+	}
+	return string(c.Status) + " " + c.Reason
+}
+
+// count counts Nodes by their NetworkUnavailable condition.
+func count(ns []corev1.Node) map[string]int {
+	out := map[string]int{}
+	for i := range ns {
+		out[network(&ns[i])]++
+	}
+	return out
+}
+
+func served(n *corev1.Node) bool {
+	tainted := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key != "node.kubernetes.io/not-ready"
+	})
+	return network(n) == "False RouteCreated" && len(n.Spec.PodCIDRs) == 2 && n.Spec.ProviderID != "" && !tainted
+}
+
+func allServed(t *testing.T, c *cluster.Cluster, want int) func(context.Context) (bool, string) {
+	return func(ctx context.Context) (bool, string) {
+		ns := nodes(ctx, t, c)
+		var missing []string
+		for i := range ns {
+			if !served(&ns[i]) {
+				missing = append(missing, fmt.Sprintf("%s: network %s, podCIDRs %v, provider %q, taints %v",
+					ns[i].Name, network(&ns[i]), ns[i].Spec.PodCIDRs, ns[i].Spec.ProviderID, ns[i].Spec.Taints))
+			}
+		}
+		return len(missing) == 0 && len(ns) == want, fmt.Sprintf("%d of %d Nodes\n%s", len(ns), want, strings.Join(missing, "\n"))
+	}
+}
+
+// expectSound checks what may never be otherwise: no two podCIDRs overlap, and
+// every route leads to the server whose Node has the podCIDR.
+func expectSound(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	owner := map[netip.Prefix]*corev1.Node{}
+	ns := nodes(t.Context(), t, c)
+	for i := range ns {
+		prefixes, err := kube.PodCIDRs(&ns[i])
+		if err != nil {
+			t.Error(err)
+		}
+		for _, p := range prefixes {
+			for q, other := range owner {
+				if p.Overlaps(q) {
+					t.Errorf("podCIDR %s of %s overlaps %s of %s", p, ns[i].Name, q, other.Name)
+				}
+			}
+			owner[p] = &ns[i]
+		}
+	}
+	for dst, via := range routeTable(t, c) {
+		n := owner[dst]
+		if n == nil {
+			t.Errorf("route %s via %s is nobody's", dst, via)
+			continue
+		}
+		if !slices.Contains(kube.InternalIPs(n), via) {
+			t.Errorf("route %s leads to %s, its Node %s has %v", dst, via, n.Name, kube.InternalIPs(n))
+		}
+	}
+}
+
+func routeTable(t *testing.T, c *cluster.Cluster) map[netip.Prefix]netip.Addr {
+	t.Helper()
+	n, ok := c.Cloud.Network(c.Network.ID)
+	if !ok {
+		t.Fatal("the network is gone")
+	}
+	out := map[netip.Prefix]netip.Addr{}
+	for _, r := range n.Routes {
+		dst := netip.MustParsePrefix(r.Destination)
+		if _, twice := out[dst]; twice {
+			t.Errorf("two routes to %s", dst)
+		}
+		out[dst] = netip.MustParseAddr(r.Gateway)
+	}
+	return out
+}
+
+// refused are the cloud's refusals of our writes.
+func refused(c *cluster.Cluster) []string {
+	var out []string
+	for _, r := range c.Cloud.Requests() {
+		if r.Method != http.MethodGet && r.Status >= 400 {
+			out = append(out, fmt.Sprintf("%s %s: %d %s", r.Method, r.Path, r.Status, r.Code))
+		}
+	}
+	return out
+}
+
+// audited are the writes of the manager whose User-Agent holds agent.
+func audited(t *testing.T, c *cluster.Cluster, agent string) []controlplane.AuditEvent {
+	t.Helper()
+	all, err := c.ControlPlane.Audit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(e controlplane.AuditEvent) bool {
+		return e.User != "system:serviceaccount:kube-system:underlay-ccm" || !strings.Contains(e.UserAgent, agent)
+	})
+}

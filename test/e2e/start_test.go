@@ -1,0 +1,107 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/test/cluster"
+)
+
+// A mistake that would break traffic ends the process with one clear message.
+func TestMistakesAreRefusedAtStart(t *testing.T) {
+	c := start(t, hcloudsim.Options{})
+	for _, m := range []struct {
+		name    string
+		options cluster.ManagerOptions
+		want    []string // all in one line
+	}{
+		{"wrong token", cluster.ManagerOptions{Token: "wrong-token"}, []string{"token", "refused", "put in a valid API token"}},
+		{"wrong network", with("network: cluster", "network: nowhere"), []string{"network", "nowhere", "no such network"}},
+		{"unknown key", with("network: cluster", "netwrok: cluster"), []string{"netwrok", "network"}},
+		{"pods in a subnet", cluster.ManagerOptions{Args: []string{"--cluster-cidr=10.0.0.0/16"}}, []string{"--cluster-cidr", "10.0.0.0/16", "subnet"}},
+		{"pods in the service range", cluster.ManagerOptions{Args: []string{"--cluster-cidr=10.96.0.0/16"}}, []string{"--cluster-cidr", "10.96.0.0/16", "service range"}},
+		{"impossible mask", cluster.ManagerOptions{Args: []string{"--node-cidr-mask-size-ipv4=12"}}, []string{"--node-cidr-mask-size-ipv4", "12", "from 16 to"}},
+		{"no such endpoint", with("/v1\n", "/v2\n"), []string{"endpoint", "/v2", "/v1"}},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			options := m.options
+			if edit, ok := strings.CutPrefix(options.Config, "edit:"); ok {
+				from, to, _ := strings.Cut(edit, "=>")
+				options.Config = strings.Replace(c.CloudConfig(), from, to, 1)
+			}
+			p := startManager(t, c, options)
+			select {
+			case <-p.Done():
+			case <-time.After(30 * time.Second):
+				p.Kill()
+				t.Fatal("it keeps running")
+			}
+			if p.ExitCode() != 1 {
+				t.Errorf("exit code %d, want 1", p.ExitCode())
+			}
+			content, err := os.ReadFile(p.Log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !oneLineHolds(string(content), m.want) {
+				t.Errorf("no line holds all of %q:\n%s", m.want, content)
+			}
+			if strings.Contains(string(content), "wrong-token") {
+				t.Error("the wrong token is shown")
+			}
+			if strings.Contains(string(content), "goroutine ") {
+				t.Errorf("it panicked:\n%s", content)
+			}
+		})
+	}
+}
+
+// with is the usual configuration with one piece of text replaced.
+func with(from, to string) cluster.ManagerOptions {
+	return cluster.ManagerOptions{Config: "edit:" + from + "=>" + to}
+}
+
+func oneLineHolds(text string, all []string) bool {
+lines:
+	for line := range strings.Lines(text) {
+		for _, want := range all {
+			if !strings.Contains(line, want) {
+				continue lines
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// While the cloud can't be reached it keeps trying, isn't ready, and says why;
+// it starts to work when the cloud is back.
+func TestAnUnreachableCloudIsWaitedFor(t *testing.T) {
+	c := start(t, hcloudsim.Options{})
+	if err := c.Cloud.Inject(hcloudsim.Fault{Times: -1, Status: 503, Code: "unavailable"}); err != nil {
+		t.Fatal(err)
+	}
+	m := startManager(t, c, cluster.ManagerOptions{})
+	eventually(t, 90*time.Second, "it isn't ready and says why", func(ctx context.Context) (bool, string) {
+		status, says := m.Health(ctx)
+		return status == 503 && strings.Contains(says, "waiting for the cloud") && strings.Contains(says, c.CloudURL), fmt.Sprint(status, " ", says)
+	})
+	if m.Ended() {
+		t.Fatal("it gave up")
+	}
+	c.Cloud.ClearFaults()
+	addMachine(t, c, "node-0")
+	eventually(t, 90*time.Second, "it serves when the cloud is back", allServed(t, c, 1))
+	if status, says := m.Health(t.Context()); status != 200 {
+		t.Errorf("health: %d %s", status, says)
+	}
+	if _, has := routeTable(t, c)[netip.MustParsePrefix("10.244.0.0/24")]; !has {
+		t.Errorf("routes %v, want one to the first podCIDR", routeTable(t, c))
+	}
+}
