@@ -18,7 +18,7 @@ import (
 const tailLines = 15
 
 // Command says what to run. The environment is PATH, HOME and Env, nothing
-// else of the caller's.
+// else of the caller's: etcd, for one, reads every ETCD_* variable as a flag.
 type Command struct {
 	// Name names the program in errors and its log, <Name>.log in Dir.
 	Name string

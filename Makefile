@@ -1,0 +1,74 @@
+# Everything here needs Go and nothing else; `make test` uses a C compiler too,
+# where there is one.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+STEP := .ci/step
+
+# A version has to be a semantic one: Kubernetes' libraries parse it.
+VERSION := $(shell git describe --tags --match 'v*' --dirty 2>/dev/null || echo "v0.0.0-g$$(git describe --always --dirty 2>/dev/null || echo unknown)")
+COMMIT  := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+# The commit's date and not today's: the same commit gives the same binary.
+DATE    := $(shell TZ=UTC git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ 2>/dev/null || echo 1970-01-01T00:00:00Z)
+STAMP   := k8s.io/component-base/version
+LDFLAGS := -s -w -X $(STAMP).gitVersion=$(VERSION) -X $(STAMP).gitCommit=$(COMMIT) -X $(STAMP).buildDate=$(DATE)
+
+# The race detector is written in C.
+RACE := $(shell cc=$$(go env CC); command -v "$${cc%% *}" >/dev/null && echo -race)
+TEST := $(if $(RACE),CGO_ENABLED=1 )go test $(RACE) -vet=off -timeout 20m
+
+.PHONY: build
+build: ## static binaries of every program, in ./bin
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	@ls -lh bin | awk 'NR > 1 {print $$5, "bin/" $$9}'
+
+.PHONY: demo
+demo: kube ## a cluster on the simulated cloud, to watch; ONCE=1 ends by itself
+	go run ./test/demo $(if $(ONCE),-once)
+
+.PHONY: test
+test: lint kube ## everything: lint, unit tests, integration tests; with the race detector if there is a C compiler
+	@$(if $(RACE),,echo; echo "== no C compiler ($$(go env CC)): tests run WITHOUT the race detector")
+	@$(STEP) "unit tests$(if $(RACE), with the race detector)" env $(TEST) $$(go list ./... | grep -v '/underlay/test/')
+	@$(MAKE) --no-print-directory integration
+
+.PHONY: e2e
+e2e: kube integration ## the integration tests alone: a real control plane, the simulated cloud
+
+# One package at a time: each starts control planes of its own.
+.PHONY: integration
+integration:
+	@$(STEP) "integration tests$(if $(RACE), with the race detector)" env $(TEST) -p 1 ./test/...
+
+.PHONY: bench
+bench: ## every benchmark, once
+	@packages=$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -r dirname | sort -u); \
+	if [ -z "$$packages" ]; then echo "no package has a benchmark"; else go test -run '^$$' -bench . -benchmem $$packages; fi
+
+.PHONY: lint
+lint: ## go vet, staticcheck and gofumpt; changes nothing
+	@$(STEP) "go vet" go vet ./...
+	@$(STEP) "staticcheck" go tool staticcheck ./...
+	@$(STEP) "gofumpt" $(SHELL) -c 'unformatted=$$(go tool gofumpt -l .); [ -z "$$unformatted" ] || { echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; }'
+
+.PHONY: fmt
+fmt: ## format every file
+	go tool gofumpt -w .
+
+.PHONY: generate
+generate: ## write docs/reference anew from the tables in the code
+	go test ./internal/config -run TestDocument -count=1 -update
+
+# Before the tests, because go test would hide the minutes that a first build takes.
+.PHONY: kube
+kube:
+	@$(STEP) "control plane's binary" go run ./test/controlplane/kube
+
+.PHONY: clean
+clean: ## remove ./bin; the control plane's binary in ~/.cache/underlay stays
+	rm -rf bin
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -1,0 +1,114 @@
+// Command hcloud-sim serves a simulated Hetzner Cloud project over HTTP, for
+// tests and for a laptop. It is wiring only: what the API does is in
+// internal/hcloudsim. It must never be reachable from outside the machine,
+// because its admin listener asks nobody who they are.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+)
+
+// stopWithin is how long requests may take to end when the program stops.
+const stopWithin = 5 * time.Second
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "hcloud-sim: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// run serves until ctx ends. Help goes to out, the log to diagnostics.
+func run(ctx context.Context, args []string, out, diagnostics io.Writer) error {
+	config, err := parseFlags(args, out)
+	if err != nil {
+		return err
+	}
+	logger := slog.New(slog.NewTextHandler(diagnostics, nil))
+	config.options.OnRequest = func(r hcloudsim.Request) { logRequest(ctx, logger, r) }
+	sim := hcloudsim.New(config.options)
+	if err := config.seed.plant(sim); err != nil {
+		return err
+	}
+	if config.options.Token == "" {
+		logger.Warn("every token is accepted; set --token or --token-file to check it")
+	}
+	return serve(ctx, logger, []listening{
+		{"api", config.listen, sim},
+		{"admin", config.adminListen, sim.Admin()},
+	})
+}
+
+// listening is a handler and the address where it is found; empty: nowhere.
+type listening struct {
+	name, address string
+	handler       http.Handler
+}
+
+// serve runs all servers until ctx ends or one of them fails.
+func serve(ctx context.Context, logger *slog.Logger, all []listening) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	var servers []*http.Server
+	for _, l := range all {
+		if l.address == "" {
+			continue
+		}
+		listener, err := net.Listen("tcp", l.address)
+		if err != nil {
+			return fmt.Errorf("listening for %s on %s: %w", l.name, l.address, err)
+		}
+		server := &http.Server{Handler: l.handler, ReadHeaderTimeout: stopWithin}
+		servers = append(servers, server)
+		defer server.Close()
+		logger.Info("listening", "for", l.name, "address", listener.Addr().String())
+		go func() { fail(fmt.Errorf("serving %s: %w", l.name, server.Serve(listener))) }()
+	}
+	<-ctx.Done()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	logger.Info("stopping")
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	defer cancel()
+	var errs []error
+	for _, server := range servers {
+		errs = append(errs, server.Shutdown(grace))
+	}
+	return errors.Join(errs...)
+}
+
+func logRequest(ctx context.Context, logger *slog.Logger, r hcloudsim.Request) {
+	attributes := []slog.Attr{
+		slog.String("method", r.Method), slog.String("path", r.Path),
+		slog.Int("status", r.Status), slog.String("user_agent", r.UserAgent),
+	}
+	if r.Query != "" {
+		attributes = append(attributes, slog.String("query", r.Query))
+	}
+	if r.Code != "" {
+		attributes = append(attributes, slog.String("code", r.Code))
+	}
+	if r.Dropped {
+		attributes = append(attributes, slog.Bool("dropped", true))
+	}
+	logger.LogAttrs(ctx, slog.LevelInfo, "request", attributes...)
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"github.com/spf13/pflag"
+	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+)
+
+func write(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// helpSeed is the seed file that the help shows.
+func helpSeed(t *testing.T) string {
+	t.Helper()
+	_, rest, found := strings.Cut(help, "<<'EOF'\n")
+	text, _, ended := strings.Cut(rest, "  EOF\n")
+	if !found || !ended {
+		t.Fatal("the help has no seed file any more")
+	}
+	return strings.ReplaceAll("\n"+text, "\n  ", "\n")
+}
+
+// addresses reads where the program listens from its log.
+func addresses(t *testing.T, log io.Reader) (api, admin string) {
+	t.Helper()
+	lines := bufio.NewScanner(log)
+	for (api == "" || admin == "") && lines.Scan() {
+		_, address, listening := strings.Cut(lines.Text(), "address=")
+		if !listening {
+			continue
+		}
+		if strings.Contains(lines.Text(), "for=api") {
+			api = address
+		} else {
+			admin = address
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, log) }()
+	return api, admin
+}
+
+func TestServesUntilStopped(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	log, diagnostics := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := run(ctx, []string{
+			"--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0",
+			"--seed=" + write(t, "seed.yaml", helpSeed(t)), "--token-file=" + write(t, "token", "secret\n"),
+		}, io.Discard, diagnostics)
+		diagnostics.Close()
+		done <- err
+	}()
+	api, admin := addresses(t, log)
+	if api == "" {
+		t.Fatalf("did not start: %v", <-done)
+	}
+
+	client := hcloud.NewClient(hcloud.WithToken("secret"), hcloud.WithEndpoint("http://"+api+"/v1"))
+	servers, err := client.Server.All(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(servers) != 2 || len(servers[1].PrivateNet) != 1 || servers[1].Labels["role"] != "worker" {
+		t.Errorf("servers are %+v, want the two of the seed", servers)
+	}
+	response, err := http.Get("http://" + admin + "/_sim/requests")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if body, _ := io.ReadAll(response.Body); !bytes.Contains(body, []byte(`"/v1/servers"`)) {
+		t.Errorf("request log is %s, want the listing in it", body)
+	}
+
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("stopped with %v", err)
+	}
+}
+
+func TestRefusesWhatItDoesNotUnderstand(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		want []string
+	}{
+		"every error at once": {
+			[]string{"--busy-code=maybe", "--route-limit=0", "now"},
+			[]string{"--busy-code=maybe", "--route-limit=0", `argument "now"`},
+		},
+		"two tokens":          {[]string{"--token=a", "--token-file=b"}, []string{"only one"}},
+		"empty token file":    {[]string{"--token-file=" + write(t, "token", "\n")}, []string{"no token"}},
+		"unknown seed field":  {[]string{"--seed=" + write(t, "s.yaml", "servers: [{name: a, netwrok: b}]")}, []string{"netwrok"}},
+		"unknown network":     {[]string{"--seed=" + write(t, "s.yaml", "servers: [{name: a, network: b}]")}, []string{`network "b"`}},
+		"impossible network":  {[]string{"--seed=" + write(t, "s.yaml", "networks: [{name: net, ip_range: 10.0.0.0/28}]")}, []string{`"net"`, "ip_range"}},
+		"address out of use":  {[]string{"--listen=127.0.0.1:port"}, []string{"listening for api"}},
+		"flag that isn't one": {[]string{"--sed=x"}, []string{"--sed"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := run(t.Context(), test.args, io.Discard, io.Discard)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error %q does not name %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	var out bytes.Buffer
+	err := run(t.Context(), []string{"--help"}, &out, io.Discard)
+	if !errors.Is(err, pflag.ErrHelp) || !strings.Contains(out.String(), "--action-time") {
+		t.Errorf("help is %q, %v", out.String(), err)
+	}
+}
+
+// The page's seed file is one that works.
+func TestHowToPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/how-to/hcloud-sim.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(page), "```yaml\n")
+	text, _, ended := strings.Cut(rest, "```")
+	if !found || !ended {
+		t.Fatal("the page has no seed file any more")
+	}
+	seed, err := parseSeed([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sim := hcloudsim.New(hcloudsim.Options{})
+	if err := seed.plant(sim); err != nil {
+		t.Fatal(err)
+	}
+	if n := sim.Networks(); len(n) != 1 || n[0].ID != 1001 || len(n[0].Servers) != 2 {
+		t.Errorf("networks are %+v, want the one that the page's requests name", n)
+	}
+}

@@ -1,0 +1,106 @@
+package hcloudsim
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+)
+
+// call is a request that has reached its endpoint: the project as of now, and
+// the means to read what was asked.
+type call struct {
+	*project
+	request *http.Request
+}
+
+// reply is what an endpoint answers with.
+type reply struct {
+	status int
+	body   any // nil: none
+	link   string
+}
+
+// endpoint carries out one operation of the API. Its errors are *Error.
+type endpoint func(*call) (reply, error)
+
+// serve makes an endpoint a handler. The exchange holds the lock.
+func (s *Simulator) serve(do endpoint) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		a := w.(*answer) // exchange passes nothing else
+		out, err := do(&call{project: s.project, request: r})
+		if err != nil {
+			a.refuse(err)
+			return
+		}
+		if out.link != "" {
+			a.header.Set("Link", out.link)
+		}
+		a.send(out.status, out.body)
+	}
+}
+
+// pathID reads an ID from the path. What is no ID, nothing is called.
+func (c *call) pathID(name string) (int64, error) {
+	text := c.request.PathValue(name)
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || id <= 0 {
+		return 0, errNoSuchPath()
+	}
+	return id, nil
+}
+
+// found returns the resource that the path names.
+func found[R resource](c *call, t *table[R], kind string) (R, error) {
+	id, err := c.pathID("id")
+	if err != nil {
+		var none R
+		return none, err
+	}
+	return must(t, kind, id)
+}
+
+// must returns the resource with an ID, or not_found.
+func must[R resource](t *table[R], kind string, id int64) (R, error) {
+	r, ok := t.get(id)
+	if !ok {
+		return r, errNotFound(kind, id)
+	}
+	return r, nil
+}
+
+// decode reads the request's body, which must be one JSON object.
+func decode[T any](c *call) (T, error) {
+	var into T
+	body, err := io.ReadAll(c.request.Body)
+	if err != nil || len(body) > maxBody {
+		return into, errJSON()
+	}
+	body = bytes.TrimSpace(body)
+	if len(body) == 0 || body[0] != '{' {
+		return into, errJSON()
+	}
+	err = json.Unmarshal(body, &into)
+	var mismatch *json.UnmarshalTypeError
+	if errors.As(err, &mismatch) {
+		return into, errInvalid(mismatch.Field, "must not be of type %s", mismatch.Value)
+	}
+	if err != nil {
+		return into, errJSON()
+	}
+	return into, nil
+}
+
+// started answers with an action.
+func (c *call) started(a *action) (reply, error) {
+	return reply{status: http.StatusCreated, body: schema.ActionGetResponse{Action: c.renderAction(a)}}, nil
+}
+
+// ok answers with one resource under its key.
+func ok(status int, key string, value any) (reply, error) {
+	return reply{status: status, body: map[string]any{key: value}}, nil
+}

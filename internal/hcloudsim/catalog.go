@@ -1,0 +1,136 @@
+package hcloudsim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+)
+
+// The catalog is what every project can order: the same for all, and never
+// changed. The figures are plausible, not a price list.
+
+type catalog struct {
+	locations         []schema.Location
+	serverTypes       []schema.ServerType
+	loadBalancerTypes []schema.LoadBalancerType
+}
+
+func newCatalog() catalog {
+	where := locations()
+	return catalog{locations: where, serverTypes: serverTypes(where), loadBalancerTypes: loadBalancerTypes(where)}
+}
+
+func locations() []schema.Location {
+	return []schema.Location{
+		{ID: 1, Name: "fsn1", Description: "Falkenstein DC Park 1", Country: "DE", City: "Falkenstein", Latitude: 50.47612, Longitude: 12.370071, NetworkZone: "eu-central"},
+		{ID: 2, Name: "nbg1", Description: "Nuremberg DC Park 1", Country: "DE", City: "Nuremberg", Latitude: 49.452102, Longitude: 11.076665, NetworkZone: "eu-central"},
+		{ID: 3, Name: "hel1", Description: "Helsinki DC Park 1", Country: "FI", City: "Helsinki", Latitude: 60.169855, Longitude: 24.938379, NetworkZone: "eu-central"},
+		{ID: 4, Name: "ash", Description: "Ashburn, VA", Country: "US", City: "Ashburn, VA", Latitude: 39.045821, Longitude: -77.487073, NetworkZone: "us-east"},
+		{ID: 5, Name: "hil", Description: "Hillsboro, OR", Country: "US", City: "Hillsboro, OR", Latitude: 45.54222, Longitude: -122.951924, NetworkZone: "us-west"},
+		{ID: 6, Name: "sin", Description: "Singapore", Country: "SG", City: "Singapore", Latitude: 1.283333, Longitude: 103.833333, NetworkZone: "ap-southeast"},
+	}
+}
+
+func serverTypes(where []schema.Location) []schema.ServerType {
+	type figures struct {
+		id           int64
+		name         string
+		cores        int
+		memory       float32
+		disk         int
+		cpu, arch    string
+		cents        int
+		category     string
+		europeanOnly bool
+	}
+	rows := []figures{
+		{22, "cpx11", 2, 2, 40, "shared", "x86", 499, "Shared vCPU", false},
+		{23, "cpx21", 3, 4, 80, "shared", "x86", 849, "Shared vCPU", false},
+		{24, "cpx31", 4, 8, 160, "shared", "x86", 1559, "Shared vCPU", false},
+		{25, "cpx41", 8, 16, 240, "shared", "x86", 2899, "Shared vCPU", false},
+		{45, "cax11", 2, 4, 40, "shared", "arm", 379, "Shared vCPU", true},
+		{93, "cax21", 4, 8, 80, "shared", "arm", 649, "Shared vCPU", true},
+		{94, "cax31", 8, 16, 160, "shared", "arm", 1249, "Shared vCPU", true},
+		{104, "cx22", 2, 4, 40, "shared", "x86", 379, "Shared vCPU", true},
+		{105, "cx32", 4, 8, 80, "shared", "x86", 680, "Shared vCPU", true},
+		{106, "cx42", 8, 16, 160, "shared", "x86", 1640, "Shared vCPU", true},
+		{96, "ccx13", 2, 8, 80, "dedicated", "x86", 1249, "Dedicated vCPU", false},
+		{97, "ccx23", 4, 16, 160, "dedicated", "x86", 2449, "Dedicated vCPU", false},
+		{98, "ccx33", 8, 32, 240, "dedicated", "x86", 4849, "Dedicated vCPU", false},
+	}
+	types := make([]schema.ServerType, 0, len(rows))
+	for _, row := range rows {
+		t := schema.ServerType{
+			ID: row.id, Name: row.name, Description: row.name, Category: row.category,
+			Cores: row.cores, Memory: row.memory, Disk: row.disk,
+			StorageType: "local", CPUType: row.cpu, Architecture: row.arch,
+		}
+		for _, l := range where {
+			if row.europeanOnly && l.NetworkZone != "eu-central" {
+				continue
+			}
+			t.Locations = append(t.Locations, schema.ServerTypeLocation{ID: l.ID, Name: l.Name, Recommended: true, Available: true})
+			t.Prices = append(t.Prices, schema.PricingServerTypePrice{
+				Location: l.Name, PriceHourly: price(row.cents * 100 / 600), PriceMonthly: price(row.cents * 100),
+				IncludedTraffic: 20 << 40, PricePerTBTraffic: price(1_0000),
+			})
+		}
+		types = append(types, t)
+	}
+	return types
+}
+
+func loadBalancerTypes(where []schema.Location) []schema.LoadBalancerType {
+	rows := []struct {
+		name                                         string
+		services, targets, certificates, connections int
+		cents                                        int
+	}{
+		{"lb11", 5, 25, 10, 20_000, 539},
+		{"lb21", 15, 75, 25, 40_000, 1640},
+		{"lb31", 30, 150, 50, 80_000, 3249},
+	}
+	types := make([]schema.LoadBalancerType, 0, len(rows))
+	for i, row := range rows {
+		t := schema.LoadBalancerType{
+			ID: int64(i + 1), Name: row.name, Description: row.name,
+			MaxServices: row.services, MaxTargets: row.targets,
+			MaxAssignedCertificates: row.certificates, MaxConnections: row.connections,
+		}
+		for _, l := range where {
+			t.Prices = append(t.Prices, schema.PricingLoadBalancerTypePrice{
+				Location: l.Name, PriceHourly: price(row.cents * 100 / 600), PriceMonthly: price(row.cents * 100),
+				IncludedTraffic: 20 << 40, PricePerTBTraffic: price(1_0000),
+			})
+		}
+		types = append(types, t)
+	}
+	return types
+}
+
+// price renders ten-thousandths as the API does: strings, net and with 19 % VAT.
+func price(net int) schema.Price {
+	text := func(n int) string { return fmt.Sprintf("%d.%04d", n/1_0000, n%1_0000) }
+	return schema.Price{Net: text(net), Gross: text(net * 119 / 100)}
+}
+
+// lookup finds an entry of the catalog by ID or name.
+func lookup[T any](entries []T, key schema.IDOrName, identity func(T) (int64, string)) (T, bool) {
+	for _, e := range entries {
+		id, name := identity(e)
+		if (key.ID != 0 && id == key.ID) || (key.ID == 0 && name == key.Name) {
+			return e, true
+		}
+	}
+	var none T
+	return none, false
+}
+
+func locationKey(l schema.Location) (int64, string)                 { return l.ID, l.Name }
+func serverTypeKey(t schema.ServerType) (int64, string)             { return t.ID, t.Name }
+func loadBalancerTypeKey(t schema.LoadBalancerType) (int64, string) { return t.ID, t.Name }
+
+func (c catalog) zoneExists(zone string) bool {
+	return slices.ContainsFunc(c.locations, func(l schema.Location) bool { return l.NetworkZone == zone })
+}

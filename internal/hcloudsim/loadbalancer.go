@@ -1,0 +1,132 @@
+package hcloudsim
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+)
+
+const kindLoadBalancer = "load_balancer"
+
+type loadBalancer struct {
+	base
+	size       schema.LoadBalancerType
+	location   schema.Location
+	algorithm  string
+	public     bool // the public interface is enabled
+	ipv4, ipv6 netip.Addr
+	pointers   map[netip.Addr]string // reverse DNS, where it was changed
+	services   []*service
+	targets    []*target
+	private    *attachment
+	health     map[healthKey]Health // what SetTargetHealth said
+}
+
+func (lb *loadBalancer) ref() ref { return ref{kindLoadBalancer, lb.id} }
+
+// detach leaves a network, and with it loses the targets behind it.
+func (lb *loadBalancer) detach(network int64) {
+	if lb.private == nil || lb.private.network != network {
+		return
+	}
+	lb.private = nil
+	lb.targets = slices.DeleteFunc(lb.targets, (*target).isPrivate)
+}
+
+func (lb *loadBalancer) drop(t *target) {
+	lb.targets = slices.DeleteFunc(lb.targets, func(other *target) bool { return other == t })
+}
+
+func (lb *loadBalancer) dropService(s *service) {
+	lb.services = slices.DeleteFunc(lb.services, func(other *service) bool { return other == s })
+}
+
+func (lb *loadBalancer) dropServer(id int64) {
+	lb.targets = slices.DeleteFunc(lb.targets, func(t *target) bool { return t.kind == targetServer && t.server == id })
+}
+
+func (lb *loadBalancer) serviceOn(port int) *service {
+	for _, s := range lb.services {
+		if s.ListenPort == port {
+			return s
+		}
+	}
+	return nil
+}
+
+// targetedBy lists the load balancers that send traffic to a server.
+func (p *project) targetedBy(s *server) []int64 {
+	ids := []int64{}
+	for _, lb := range p.loadBalancers.rows {
+		if slices.ContainsFunc(lb.targets, func(t *target) bool { return !t.pending && t.reaches(s) }) {
+			ids = append(ids, lb.id)
+		}
+	}
+	return ids
+}
+
+// loadBalancerBody is schema's with targets that leave out what they are not,
+// and services likewise.
+type loadBalancerBody struct {
+	schema.LoadBalancer
+	Services []serviceBody `json:"services"`
+	Targets  []targetBody  `json:"targets"`
+}
+
+func (p *project) renderLoadBalancer(lb *loadBalancer) schema.LoadBalancer {
+	var traffic uint64
+	out := schema.LoadBalancer{
+		ID: lb.id, Name: lb.name,
+		PublicNet: schema.LoadBalancerPublicNet{
+			Enabled: lb.public,
+			IPv4:    schema.LoadBalancerPublicNetIPv4{ID: lb.id, IP: lb.ipv4.String(), DNSPtr: lb.pointer(lb.ipv4)},
+			IPv6:    schema.LoadBalancerPublicNetIPv6{ID: lb.id, IP: lb.ipv6.String(), DNSPtr: lb.pointer(lb.ipv6)},
+		},
+		PrivateNet: []schema.LoadBalancerPrivateNet{}, Location: lb.location, LoadBalancerType: lb.size,
+		Protection: schema.LoadBalancerProtection{Delete: lb.protected},
+		Labels:     cloneLabels(lb.labels), Created: lb.created,
+		Services:        []schema.LoadBalancerService{},
+		Targets:         []schema.LoadBalancerTarget{},
+		Algorithm:       schema.LoadBalancerAlgorithm{Type: lb.algorithm},
+		IncludedTraffic: 20 << 40, OutgoingTraffic: &traffic, IngoingTraffic: &traffic,
+	}
+	if a := lb.private; a != nil && !a.pending {
+		out.PrivateNet = append(out.PrivateNet, schema.LoadBalancerPrivateNet{Network: a.network, IP: a.ip.String()})
+	}
+	for _, s := range lb.services {
+		if !s.pending {
+			out.Services = append(out.Services, s.clone().LoadBalancerService)
+		}
+	}
+	for _, t := range lb.targets {
+		if !t.pending {
+			out.Targets = append(out.Targets, p.targetBody(lb, t).plain())
+		}
+	}
+	return out
+}
+
+func (p *project) loadBalancerBody(lb *loadBalancer) loadBalancerBody {
+	out := loadBalancerBody{LoadBalancer: p.renderLoadBalancer(lb), Services: []serviceBody{}, Targets: []targetBody{}}
+	for _, s := range out.LoadBalancer.Services {
+		out.Services = append(out.Services, newServiceBody(s))
+	}
+	for _, t := range lb.targets {
+		if !t.pending {
+			out.Targets = append(out.Targets, p.targetBody(lb, t))
+		}
+	}
+	return out
+}
+
+// pointer is the reverse DNS of one of the public addresses.
+func (lb *loadBalancer) pointer(ip netip.Addr) string {
+	if name, changed := lb.pointers[ip]; changed {
+		return name
+	}
+	if ip.Is4() {
+		return staticName(ip)
+	}
+	return ""
+}

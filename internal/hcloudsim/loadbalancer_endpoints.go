@@ -1,0 +1,213 @@
+package hcloudsim
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+)
+
+func (c *call) loadBalancer() (*loadBalancer, error) {
+	return found(c, &c.loadBalancers, kindLoadBalancer)
+}
+
+func (c *call) listLoadBalancers() (reply, error) {
+	chosen, err := selected(c, &c.loadBalancers)
+	if err != nil {
+		return reply{}, err
+	}
+	return list(c, "load_balancers", chosen, byBase[*loadBalancer](), c.loadBalancerBody)
+}
+
+func (c *call) getLoadBalancer() (reply, error) {
+	lb, err := c.loadBalancer()
+	if err != nil {
+		return reply{}, err
+	}
+	return ok(http.StatusOK, kindLoadBalancer, c.loadBalancerBody(lb))
+}
+
+// loadBalancerRequest is POST /load_balancers.
+type loadBalancerRequest struct {
+	Name             string                                     `json:"name"`
+	LoadBalancerType schema.IDOrName                            `json:"load_balancer_type"`
+	Algorithm        *schema.LoadBalancerCreateRequestAlgorithm `json:"algorithm"`
+	Location         *string                                    `json:"location"`
+	NetworkZone      *string                                    `json:"network_zone"`
+	Labels           *map[string]string                         `json:"labels"`
+	Targets          []targetRequest                            `json:"targets"`
+	Services         []serviceRequest                           `json:"services"`
+	PublicInterface  *bool                                      `json:"public_interface"`
+	PublicNet        *schema.LoadBalancerCreateRequestPublicNet `json:"public_net"`
+	Network          *int64                                     `json:"network"`
+}
+
+// createLoadBalancer makes everything in one request with one action. All but
+// the attachment to the network shows at once.
+func (c *call) createLoadBalancer() (reply, error) {
+	req, err := decode[loadBalancerRequest](c)
+	if err != nil {
+		return reply{}, err
+	}
+	var networks []*network
+	if req.Network != nil {
+		if networks, err = c.networksOf([]int64{*req.Network}); err != nil {
+			return reply{}, err
+		}
+	}
+	lb, err := c.newLoadBalancer(req)
+	if err != nil {
+		return reply{}, err
+	}
+	for _, n := range networks {
+		if err := c.attachLoadBalancer(lb, n, place{}); err != nil {
+			return reply{}, err
+		}
+	}
+	if err := c.furnish(lb, req); err != nil {
+		return reply{}, err
+	}
+	lb.base = c.newBase(lb.name, lb.labels)
+	c.loadBalancers.add(lb)
+	action := c.beginBalancing(lb, networks)
+	return reply{status: http.StatusCreated, body: map[string]any{
+		kindLoadBalancer: c.loadBalancerBody(lb), "action": c.renderAction(action),
+	}}, nil
+}
+
+// beginBalancing starts the creation, which holds the network too.
+func (c *call) beginBalancing(lb *loadBalancer, networks []*network) *action {
+	creation := change{
+		command: "create_load_balancer",
+		about:   []ref{lb.ref()},
+		holds:   []ref{lb.ref()},
+		finish:  func() {},
+		undo:    func() { c.loadBalancers.remove(lb.id) },
+	}
+	for _, n := range networks {
+		a := lb.private
+		a.pending = true
+		creation.holds = append(creation.holds, n.ref())
+		creation.finish = func() { a.pending = false }
+	}
+	return c.begin(creation)
+}
+
+// newLoadBalancer judges what a load balancer is by itself.
+func (p *project) newLoadBalancer(req loadBalancerRequest) (*loadBalancer, error) {
+	if exceeds(len(p.loadBalancers.rows), p.opts.LoadBalancerLimit) {
+		return nil, errLimit("load_balancer_limit", p.opts.LoadBalancerLimit)
+	}
+	if err := p.checkLoadBalancerName(req.Name, 0); err != nil {
+		return nil, err
+	}
+	size, known := lookup(p.catalog.loadBalancerTypes, req.LoadBalancerType, loadBalancerTypeKey)
+	if !known {
+		return nil, errInvalid("load_balancer_type", "load balancer type does not exist")
+	}
+	location, err := p.loadBalancerLocation(req)
+	if err != nil {
+		return nil, err
+	}
+	labels, err := newLabels(req.Labels)
+	if err != nil {
+		return nil, err
+	}
+	if net := req.PublicNet; net != nil && (net.IPv4 != 0 || net.IPv6 != 0) {
+		return nil, errNotFound("primary_ip", max(net.IPv4, net.IPv6)) // the project can have none
+	}
+	lb := &loadBalancer{
+		base: base{name: req.Name, labels: labels},
+		size: size, location: location, algorithm: algorithmRoundRobin,
+		public: true, health: map[healthKey]Health{},
+	}
+	if req.Algorithm != nil {
+		lb.algorithm = req.Algorithm.Type
+	}
+	ipv4, ipv6 := p.public.next()
+	lb.ipv4, lb.ipv6 = ipv4, ipv6.Addr().Next()
+	return lb, checkAlgorithm(lb.algorithm)
+}
+
+func (p *project) checkLoadBalancerName(name string, self int64) error {
+	if name == "" || len(name) > nameMost || strings.TrimSpace(name) != name {
+		return errInvalid("name", "must have 1 to %d characters, the first and last no spaces", nameMost)
+	}
+	return p.loadBalancers.nameFree(name, self)
+}
+
+// loadBalancerLocation follows the one of location and network_zone that the
+// request has.
+func (p *project) loadBalancerLocation(req loadBalancerRequest) (schema.Location, error) {
+	switch {
+	case (req.Location == nil) == (req.NetworkZone == nil):
+		return schema.Location{}, errInvalid("location", "exactly one of location and network_zone is required")
+	case req.Location != nil:
+		return p.catalog.location(*req.Location)
+	}
+	for _, l := range p.catalog.locations {
+		if l.NetworkZone == *req.NetworkZone {
+			return l, nil
+		}
+	}
+	return schema.Location{}, errInvalid("network_zone", "network zone '%s' does not exist", *req.NetworkZone)
+}
+
+// furnish puts services and targets into a new load balancer.
+func (p *project) furnish(lb *loadBalancer, req loadBalancerRequest) error {
+	if req.PublicInterface != nil && !*req.PublicInterface {
+		if lb.private == nil {
+			return errRefused("load_balancer_not_attached_to_network", "without a public interface, the load balancer needs a network")
+		}
+		lb.public = false
+	}
+	for _, s := range req.Services {
+		if _, err := p.placeService(lb, s); err != nil {
+			return err
+		}
+	}
+	for _, t := range req.Targets {
+		if _, err := p.placeTarget(lb, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *call) updateLoadBalancer() (reply, error) {
+	lb, req, err := balancing[schema.LoadBalancerUpdateRequest](c)
+	if err != nil {
+		return reply{}, err
+	}
+	var name string
+	if req.Name != nil {
+		name = *req.Name
+		if err := c.checkLoadBalancerName(name, lb.id); err != nil {
+			return reply{}, err
+		}
+	}
+	if err := lb.update(name, req.Labels); err != nil {
+		return reply{}, err
+	}
+	return ok(http.StatusOK, kindLoadBalancer, c.loadBalancerBody(lb))
+}
+
+// deleteLoadBalancer answers with an action, at whose end it is gone. The
+// description still has 204, hcloud-go doesn't.
+func (c *call) deleteLoadBalancer() (reply, error) {
+	lb, err := c.loadBalancer()
+	if err != nil {
+		return reply{}, err
+	}
+	if lb.protected {
+		return reply{}, errProtected(kindLoadBalancer)
+	}
+	if err := c.idle(lb.ref()); err != nil {
+		return reply{}, err
+	}
+	return c.started(c.begin(change{
+		command: "delete_load_balancer",
+		about:   []ref{lb.ref()},
+		finish:  func() { c.loadBalancers.remove(lb.id) },
+	}))
+}

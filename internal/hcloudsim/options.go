@@ -1,0 +1,82 @@
+package hcloudsim
+
+import (
+	"cmp"
+	"net/netip"
+	"time"
+)
+
+// Unlimited, as a limit in [Options], takes the limit away.
+const Unlimited = -1
+
+// Busy is the error that a change gets while another runs on the same
+// resource. The description says conflict, clients have seen locked.
+type Busy int
+
+const (
+	BusyConflict Busy = iota // 409 conflict, which hcloud-go tries again
+	BusyLocked               // 423 locked, which it does not
+)
+
+// Options configure a [Simulator]. The zero value is a project with the real
+// API's default limits, whose actions take no time. A limit of 0 means its
+// default, [Unlimited] means none.
+type Options struct {
+	// Token is the only bearer token that is accepted; empty accepts any.
+	Token string
+
+	// ActionTime is how long an action runs; 0 ends it before the reply.
+	ActionTime time.Duration
+	// ActionJitter adds up to this much to each action.
+	ActionJitter time.Duration
+	// EffectsAtOnce shows what an action does from its start. Otherwise it
+	// shows when the action has ended, which is all that the API promises.
+	EffectsAtOnce bool
+	// Busy is the answer to a second change of the same resource.
+	Busy Busy
+	// Latency delays each request before it is looked at.
+	Latency time.Duration
+	// Seed makes the jitter repeatable.
+	Seed uint64
+
+	RateLimit  int     // requests that a full budget holds; default 3600
+	RateRefill float64 // requests per second that come back; default RateLimit in an hour
+
+	RouteLimit         int // routes per network; default 100
+	SubnetLimit        int // subnets per network; default 50
+	AttachmentLimit    int // servers and load balancers per network; default 100
+	ServerNetworkLimit int // networks per server; default 3
+
+	// ServerLimit, NetworkLimit and LoadBalancerLimit are the project's
+	// quotas; default Unlimited, because each account has its own.
+	ServerLimit, NetworkLimit, LoadBalancerLimit int
+
+	// OwnedIPs are the addresses of dedicated servers that the project's
+	// owner has, and so may use as targets of a load balancer.
+	OwnedIPs []netip.Addr
+	// HealthyAfter is how long a target's health is unknown before it turns
+	// healthy, counted from when the target or the service came to be.
+	HealthyAfter time.Duration
+	// Prober, if set, judges targets instead of time. It is called with the
+	// simulator's lock held, and must not call back.
+	Prober Prober
+
+	// RequestLogSize is how many requests are remembered; default 100,000.
+	RequestLogSize int
+	// OnRequest, if set, is told of each request once its answer is known.
+	OnRequest func(Request)
+}
+
+func (o Options) withDefaults() Options {
+	o.RateLimit = cmp.Or(o.RateLimit, 3600)
+	o.RateRefill = cmp.Or(o.RateRefill, float64(o.RateLimit)/time.Hour.Seconds())
+	o.RouteLimit = cmp.Or(o.RouteLimit, 100)
+	o.SubnetLimit = cmp.Or(o.SubnetLimit, 50)
+	o.AttachmentLimit = cmp.Or(o.AttachmentLimit, 100)
+	o.ServerNetworkLimit = cmp.Or(o.ServerNetworkLimit, 3)
+	o.ServerLimit = cmp.Or(o.ServerLimit, Unlimited)
+	o.NetworkLimit = cmp.Or(o.NetworkLimit, Unlimited)
+	o.LoadBalancerLimit = cmp.Or(o.LoadBalancerLimit, Unlimited)
+	o.RequestLogSize = cmp.Or(o.RequestLogSize, 100_000)
+	return o
+}

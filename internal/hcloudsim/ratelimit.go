@@ -1,0 +1,48 @@
+package hcloudsim
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// budget is the project's rate limit: so many requests at once, refilled
+// evenly.
+type budget struct {
+	limit  int // Unlimited: no limit
+	refill float64
+	left   float64
+	since  time.Time
+}
+
+func newBudget(opts Options, now time.Time) budget {
+	return budget{limit: opts.RateLimit, refill: opts.RateRefill, left: float64(opts.RateLimit), since: now}
+}
+
+// take counts one request and says whether it may go on.
+func (b *budget) take(now time.Time) bool {
+	if b.limit == Unlimited {
+		return true
+	}
+	b.left = min(float64(b.limit), b.left+now.Sub(b.since).Seconds()*b.refill)
+	b.since = now
+	if b.left < 1 {
+		return false
+	}
+	b.left--
+	return true
+}
+
+// describe sets the headers. Reset is when the budget is full again, not when
+// the next request is possible.
+func (b *budget) describe(h http.Header) {
+	if b.limit == Unlimited {
+		return
+	}
+	missing := float64(b.limit) - b.left
+	full := b.since.Add(time.Duration(math.Ceil(missing/b.refill)) * time.Second)
+	h.Set("RateLimit-Limit", strconv.Itoa(b.limit))
+	h.Set("RateLimit-Remaining", strconv.Itoa(int(b.left)))
+	h.Set("RateLimit-Reset", strconv.FormatInt(full.Unix(), 10))
+}

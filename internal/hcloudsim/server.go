@@ -1,0 +1,151 @@
+package hcloudsim
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+)
+
+const kindServer = "server"
+
+// The states of a server that the simulator knows.
+const (
+	statusInitializing = "initializing"
+	statusStarting     = "starting"
+	statusRunning      = "running"
+	statusStopping     = "stopping"
+	statusOff          = "off"
+)
+
+type server struct {
+	base
+	status     string
+	serverType schema.ServerType
+	location   schema.Location
+	image      *schema.Image
+	ipv4       netip.Addr   // zero: none
+	ipv6       netip.Prefix // the /64; zero: none
+	private    []*attachment
+}
+
+func (s *server) ref() ref { return ref{kindServer, s.id} }
+
+func (s *server) attachmentTo(network int64) *attachment {
+	for _, a := range s.private {
+		if a.network == network {
+			return a
+		}
+	}
+	return nil
+}
+
+func (s *server) detach(network int64) {
+	s.private = slices.DeleteFunc(s.private, func(a *attachment) bool { return a.network == network })
+}
+
+// publicAddresses hands out addresses of the ranges that are reserved for
+// benchmarks (RFC 2544) and documentation (RFC 3849), so that nothing in a
+// test ever leads to a real machine.
+type publicAddresses struct{ count uint32 }
+
+func (p *publicAddresses) next() (netip.Addr, netip.Prefix) {
+	p.count++
+	n := p.count
+	ipv4 := netip.AddrFrom4([4]byte{198, 18 + byte(n>>16&1), byte(n >> 8), byte(n)})
+	ipv6 := netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
+	return ipv4, netip.PrefixFrom(ipv6, 64)
+}
+
+// newImage describes the image that a server was created from. There is no
+// catalog of images: any name is taken for a system image.
+func newImage(key schema.IDOrName, created time.Time) *schema.Image {
+	image := &schema.Image{
+		ID: key.ID, Type: "system", Status: "available", Description: key.Name, DiskSize: 10,
+		Created: &created, OSFlavor: "unknown", RapidDeploy: true, Architecture: "x86", Labels: map[string]string{},
+	}
+	if key.Name == "" {
+		image.Type, image.Description = "snapshot", fmt.Sprintf("snapshot %d", key.ID)
+		return image
+	}
+	image.ID, image.Name = 1, &key.Name
+	if flavor, version, ok := strings.Cut(key.Name, "-"); ok {
+		image.OSVersion = &version
+		if slices.Contains([]string{"ubuntu", "centos", "debian", "fedora", "rocky", "alma", "opensuse"}, flavor) {
+			image.OSFlavor = flavor
+		}
+	}
+	return image
+}
+
+// serverBody is schema's with public addresses that may be null.
+type serverBody struct {
+	schema.Server
+	PublicNet publicNet `json:"public_net"`
+}
+
+type publicNet struct {
+	IPv4        *schema.ServerPublicNetIPv4 `json:"ipv4"`
+	IPv6        *schema.ServerPublicNetIPv6 `json:"ipv6"`
+	FloatingIPs []int64                     `json:"floating_ips"`
+	Firewalls   []schema.ServerFirewall     `json:"firewalls"`
+}
+
+func (p *project) renderServer(s *server) schema.Server {
+	var traffic uint64
+	out := schema.Server{
+		ID: s.id, Name: s.name, Status: s.status, Created: s.created,
+		PublicNet:  schema.ServerPublicNet{FloatingIPs: []int64{}, Firewalls: []schema.ServerFirewall{}},
+		PrivateNet: []schema.ServerPrivateNet{}, ServerType: s.serverType,
+		IncludedTraffic: 20 << 40, OutgoingTraffic: &traffic, IngoingTraffic: &traffic,
+		Locked: p.busy(s.ref()), Location: s.location, Image: s.image,
+		Protection: schema.ServerProtection{Delete: s.protected, Rebuild: s.protected},
+		Labels:     cloneLabels(s.labels), Volumes: []int64{}, LoadBalancers: p.targetedBy(s),
+		PrimaryDiskSize: s.serverType.Disk,
+	}
+	if s.ipv4.IsValid() {
+		out.PublicNet.IPv4 = schema.ServerPublicNetIPv4{ID: s.id, IP: s.ipv4.String(), DNSPtr: staticName(s.ipv4)}
+	}
+	if s.ipv6.IsValid() {
+		out.PublicNet.IPv6 = schema.ServerPublicNetIPv6{ID: s.id, IP: s.ipv6.String(), DNSPtr: []schema.ServerPublicNetIPv6DNSPtr{}}
+	}
+	for _, a := range s.private {
+		if a.pending {
+			continue
+		}
+		net := schema.ServerPrivateNet{Network: a.network, IP: a.ip.String(), AliasIPs: []string{}, MACAddress: a.mac}
+		for _, alias := range a.aliases {
+			net.AliasIPs = append(net.AliasIPs, alias.String())
+		}
+		out.PrivateNet = append(out.PrivateNet, net)
+	}
+	return out
+}
+
+func (p *project) serverBody(s *server) serverBody {
+	out := serverBody{Server: p.renderServer(s)}
+	net := out.Server.PublicNet
+	out.PublicNet = publicNet{FloatingIPs: net.FloatingIPs, Firewalls: net.Firewalls}
+	if s.ipv4.IsValid() {
+		out.PublicNet.IPv4 = &net.IPv4
+	}
+	if s.ipv6.IsValid() {
+		out.PublicNet.IPv6 = &net.IPv6
+	}
+	return out
+}
+
+// staticName is the reverse DNS that an address has by default.
+func staticName(ip netip.Addr) string {
+	b := ip.As4()
+	return fmt.Sprintf("static.%d.%d.%d.%d.clients.your-server.de", b[3], b[2], b[1], b[0])
+}
+
+// macOf is a locally administered address, as unique in a network as the IP is.
+func macOf(ip netip.Addr) string {
+	b := ip.As4()
+	return fmt.Sprintf("86:00:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3])
+}

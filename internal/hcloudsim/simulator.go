@@ -1,0 +1,49 @@
+package hcloudsim
+
+import (
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Simulator is one simulated project. Its methods may be called from any
+// goroutine. Use [New].
+type Simulator struct {
+	opts Options
+	mux  *http.ServeMux
+
+	mu      sync.Mutex // guards everything below
+	token   string
+	project *project
+	budget  budget
+	faults  []*injected
+	log     requestLog
+}
+
+// New returns an empty project.
+func New(opts Options) *Simulator {
+	opts = opts.withDefaults()
+	s := &Simulator{
+		opts:    opts,
+		token:   opts.Token,
+		project: newProject(opts),
+		budget:  newBudget(opts, time.Now()),
+		log:     requestLog{most: opts.RequestLogSize},
+	}
+	s.mux = s.routes()
+	return s
+}
+
+// SetToken replaces the accepted token, as a revocation or a rotation does.
+func (s *Simulator) SetToken(token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.token = token
+}
+
+// present locks the simulator and returns the project as of now.
+func (s *Simulator) present() (p *project, unlock func()) {
+	s.mu.Lock()
+	s.project.at(time.Now())
+	return s.project, s.mu.Unlock
+}

@@ -1,0 +1,70 @@
+package controlplane
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"time"
+)
+
+// Options say what a control plane is like. The zero value is a good one.
+type Options struct {
+	// Dir holds certificates, kubeconfigs, etcd's data, logs and the audit log.
+	// Empty: a new temporary folder, which Stop removes.
+	Dir string
+
+	// ServiceCIDRs are the ranges of ClusterIPs, one or two, the primary family
+	// first. Empty: 10.96.0.0/16 and fd00:96::/112.
+	ServiceCIDRs []netip.Prefix
+
+	// WithoutControllerManager leaves kube-controller-manager out: no default
+	// ServiceAccounts, no garbage collection, no node lifecycle.
+	WithoutControllerManager bool
+
+	// NodeMonitorGracePeriod is how long a node may be silent before it counts
+	// as unreachable: 8 s by default, against upstream's 50 s. A kubelet has to
+	// be heard at least twice within it.
+	NodeMonitorGracePeriod time.Duration
+
+	// NodeMonitorPeriod is how often node health is looked at: 1 s by default.
+	NodeMonitorPeriod time.Duration
+
+	// Further arguments, after our own: a flag given twice has its last value,
+	// a list such as --controllers is added to.
+	ExtraEtcdArgs              []string
+	ExtraAPIServerArgs         []string
+	ExtraControllerManagerArgs []string
+
+	// Progress hears how the binary is built and when the control plane is
+	// ready. Nil: standard error.
+	Progress io.Writer
+}
+
+// complete fills in the defaults and refuses what cannot work.
+func (o Options) complete() (Options, error) {
+	if len(o.ServiceCIDRs) == 0 {
+		o.ServiceCIDRs = []netip.Prefix{
+			netip.MustParsePrefix("10.96.0.0/16"),
+			netip.MustParsePrefix("fd00:96::/112"),
+		}
+	}
+	if len(o.ServiceCIDRs) > 2 {
+		return o, fmt.Errorf("ServiceCIDRs: %v: give one range, or one of each family", o.ServiceCIDRs)
+	}
+	for _, prefix := range o.ServiceCIDRs {
+		if !prefix.IsValid() || prefix != prefix.Masked() {
+			return o, fmt.Errorf("ServiceCIDRs: %v: give the range's first address, without host bits", prefix)
+		}
+	}
+	if o.NodeMonitorGracePeriod == 0 {
+		o.NodeMonitorGracePeriod = 8 * time.Second
+	}
+	if o.NodeMonitorPeriod == 0 {
+		o.NodeMonitorPeriod = time.Second
+	}
+	if o.Progress == nil {
+		o.Progress = os.Stderr
+	}
+	return o, nil
+}
