@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/underlay-ccm/underlay/test/process"
 )
 
 // progressEvery is how often a build says how far it is.
@@ -99,7 +101,7 @@ func watch(ctx context.Context, cmd *exec.Cmd, what string, progress io.Writer, 
 		}
 	})
 	// go's compilers are its children: end the group, not just go itself.
-	cmd.SysProcAttr = ownGroup()
+	cmd.SysProcAttr = process.OwnGroup()
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
 

@@ -12,6 +12,7 @@ const modulePath = "github.com/underlay-ccm/underlay"
 // Package is what the rules look at.
 type Package struct {
 	Path        string   // import path
+	Program     bool     // package main
 	Doc         string   // first sentence of its documentation
 	Code        int      // number of files that are not tests
 	Imports     []string // of those files
@@ -90,7 +91,8 @@ func checkImports(packages []Package, rules []rule) []string {
 			}
 		}
 		for _, path := range p.Imports {
-			if strings.HasPrefix(path, p.Path+"/") {
+			// A program is wiring: the packages below it are its parts.
+			if !p.Program && strings.HasPrefix(path, p.Path+"/") {
 				found = append(found, violation(p.Path, path, "a folder's root is pure, its subfolders are edges: a parent never imports its children"))
 			}
 		}

@@ -18,7 +18,7 @@ import (
 // that do not compile are listed too: that they don't is for others to say.
 func LoadPackages(ctx context.Context, dir string) ([]Package, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-e",
-		"-json=ImportPath,Doc,GoFiles,CgoFiles,Imports,TestImports,XTestImports", "./...")
+		"-json=ImportPath,Name,Doc,GoFiles,CgoFiles,Imports,TestImports,XTestImports", "./...")
 	cmd.Dir = dir
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
@@ -29,7 +29,7 @@ func LoadPackages(ctx context.Context, dir string) ([]Package, error) {
 	decoder := json.NewDecoder(strings.NewReader(string(out)))
 	for {
 		var listed struct {
-			ImportPath, Doc                    string
+			ImportPath, Name, Doc              string
 			GoFiles, CgoFiles                  []string
 			Imports, TestImports, XTestImports []string
 		}
@@ -42,6 +42,7 @@ func LoadPackages(ctx context.Context, dir string) ([]Package, error) {
 		}
 		packages = append(packages, Package{
 			Path:        listed.ImportPath,
+			Program:     listed.Name == "main",
 			Doc:         listed.Doc,
 			Code:        len(listed.GoFiles) + len(listed.CgoFiles),
 			Imports:     listed.Imports,

@@ -2,10 +2,11 @@ package process
 
 import "syscall"
 
-// ownGroup puts a program into its own process group, so that Ctrl-C reaches it
-// only through us, and lets the kernel kill it when we die without a word. The
-// kernel watches the thread that started it, not the process: the caller locks
-// its goroutine to its thread for as long as the program runs.
-func ownGroup() *syscall.SysProcAttr {
+// OwnGroup, as a command's SysProcAttr, puts a program into its own process
+// group, so that Ctrl-C reaches it only through us, and lets the kernel kill it
+// when we die without a word. The kernel watches the thread that started it,
+// not the process: the caller locks its goroutine to its thread for as long as
+// the program runs.
+func OwnGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

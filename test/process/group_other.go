@@ -4,6 +4,6 @@ package process
 
 import "syscall"
 
-// ownGroup puts a program into its own process group, so that Ctrl-C reaches it
-// only through us.
-func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+// OwnGroup, as a command's SysProcAttr, puts a program into its own process
+// group, so that Ctrl-C reaches it only through us.
+func OwnGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

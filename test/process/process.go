@@ -52,11 +52,11 @@ func Start(c Command) (*Process, error) {
 	p.cmd.Dir = c.Dir
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.Dir}, c.Env...)
-	p.cmd.SysProcAttr = ownGroup()
+	p.cmd.SysProcAttr = OwnGroup()
 
 	started := make(chan error)
 	go func() {
-		runtime.LockOSThread() // see ownGroup
+		runtime.LockOSThread() // see OwnGroup
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
 		started <- err
