@@ -1,0 +1,251 @@
+package hetzner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/internal/hetzner"
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+// A creation whose reply is lost, or whose process dies, is found again: there is never a second one.
+func TestLoadBalancerCreationIsFoundAgain(t *testing.T) {
+	for name, fault := range map[string]hcloudsim.Fault{
+		"reply lost":   {Match: "POST /load_balancers", DropAfterApply: true},
+		"request lost": {Match: "POST /load_balancers", DropBeforeApply: true},
+		"server error": {Match: "POST /load_balancers", Code: "server_error"},
+		"locked":       {Match: "POST /load_balancers", Code: "locked", Times: 2},
+		"poll lost":    {Match: "GET /actions/{id}", DropAfterApply: true, Times: 2},
+		"list lost":    {Match: "GET /load_balancers", DropAfterApply: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLab(t, func(t *testing.T, lab *balancerLab) {
+				spec := lab.spec(t, nil)
+				if err := lab.sim.Inject(fault); err != nil {
+					t.Fatal(err)
+				}
+				for attempt := range 3 {
+					if err := lab.reconcile(t.Context(), spec); err == nil {
+						break
+					} else if attempt == 2 {
+						t.Fatal(err)
+					}
+					time.Sleep(5 * time.Second) // as the controller's queue would
+				}
+				lab.as(t, spec)
+			})
+		})
+	}
+}
+
+// Two processes that both saw nothing: the second creation finds the first.
+func TestLoadBalancerCreatedTwice(t *testing.T) {
+	inLab(t, func(t *testing.T, lab *balancerLab) {
+		spec := lab.spec(t, nil)
+		for range 2 {
+			if err := lab.Apply(t.Context(), lb.State{}, lb.Create{Spec: spec}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lab.as(t, spec)
+	})
+}
+
+func TestLoadBalancersOfOthers(t *testing.T) {
+	inLab(t, func(t *testing.T, lab *balancerLab) {
+		foreign := lab.spec(t, nil)
+		foreign.Owner.UID, foreign.Name = "another", "web"
+		if err := lab.reconcile(t.Context(), foreign); err != nil {
+			t.Fatal(err)
+		}
+		before := lab.sim.LoadBalancers()
+
+		ours := lab.spec(t, nil)
+		ours.Name = "web"
+		if err := lab.reconcile(t.Context(), ours); !errors.Is(err, lb.ErrNotOwned) || !strings.Contains(err.Error(), `"web"`) {
+			t.Errorf("a name that is taken: %v, want ErrNotOwned and the name", err)
+		}
+		if changed := cmp.Diff(before, lab.sim.LoadBalancers()); changed != "" {
+			t.Errorf("the other one changed:\n%s", changed)
+		}
+
+		ours.Name = "ours"
+		if err := lab.reconcile(t.Context(), ours); err != nil {
+			t.Fatal(err)
+		}
+		ours.Name = "web"
+		if err := lab.reconcile(t.Context(), ours); !errors.Is(err, lb.ErrNotOwned) {
+			t.Errorf("renamed to a name that is taken: %v, want ErrNotOwned", err)
+		}
+	})
+}
+
+func TestCopiedLabelsAreAmbiguous(t *testing.T) {
+	inLab(t, func(t *testing.T, lab *balancerLab) {
+		spec, copied := lab.spec(t, nil), lab.spec(t, nil)
+		copied.Owner.UID, copied.Name = "copy", "copy"
+		for _, s := range []lb.Spec{spec, copied} {
+			if err := lab.reconcile(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		have, err := lab.Observe(t.Context(), copied.Owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lab.Apply(t.Context(), have, lb.Update{Name: "copy", Labels: spec.Owner.Labels()}); err != nil {
+			t.Fatal(err)
+		}
+		_, first := lab.Observe(t.Context(), spec.Owner)
+		_, second := lab.Observe(t.Context(), spec.Owner)
+		if !errors.Is(first, lb.ErrAmbiguous) || first.Error() != second.Error() {
+			t.Errorf("%v, then %v, want ErrAmbiguous with one text", first, second)
+		}
+	})
+}
+
+func TestRefusalsOfTheCloud(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault  hcloudsim.Fault
+		change func(*balancerLab, *lb.Spec)
+		want   func(error) bool
+	}{
+		"protected": {
+			fault: hcloudsim.Fault{Match: "DELETE /load_balancers/{id}", Code: "protected"},
+			want:  func(err error) bool { return errors.Is(err, lb.ErrProtected) },
+		},
+		"no such location": {
+			change: func(_ *balancerLab, s *lb.Spec) { s.Location = "moon" },
+			want:   rejected(false, "location"),
+		},
+		"quota": {
+			fault: hcloudsim.Fault{Match: "POST /load_balancers", Code: "resource_limit_exceeded"},
+			want:  rejected(false, "resource_limit_exceeded"),
+		},
+		"a server outside the network": {
+			change: func(lab *balancerLab, s *lb.Spec) { *s = s.WithTargets([]int64{lab.outside}) },
+			want:   rejected(true, ""),
+		},
+		"no such server": {
+			change: func(_ *balancerLab, s *lb.Spec) { *s = s.WithTargets([]int64{999999}) },
+			want:   rejected(true, ""),
+		},
+		"a bad token is nobody's Service": {
+			fault: hcloudsim.Fault{Match: "POST /load_balancers", Code: "unauthorized"},
+			want:  func(err error) bool { return err != nil && !rejected(false, "")(err) && hetzner.Unauthorized(err) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLab(t, func(t *testing.T, lab *balancerLab) {
+				spec := lab.spec(t, nil)
+				if c.change != nil {
+					c.change(lab, &spec)
+				}
+				if c.fault.Match != "" {
+					if err := lab.sim.Inject(c.fault); err != nil {
+						t.Fatal(err)
+					}
+				}
+				err := lab.reconcile(t.Context(), spec)
+				if err == nil {
+					err = lab.Apply(t.Context(), lab.as(t, spec), lb.Delete{})
+				}
+				if !c.want(err) {
+					t.Errorf("got %v", err)
+				}
+			})
+		})
+	}
+}
+
+func rejected(target bool, text string) func(error) bool {
+	return func(err error) bool {
+		var r *lb.RejectedError
+		return errors.As(err, &r) && r.Target == target && strings.Contains(r.Error(), text)
+	}
+}
+
+// Creating an attached load balancer changes the network, so it waits its turn among the network's changes.
+func TestAttachmentGoesThroughTheNetworksWriter(t *testing.T) {
+	inLab(t, func(t *testing.T, lab *balancerLab) {
+		busy, done := make(chan struct{}), make(chan error)
+		go func() {
+			done <- lab.network.Exclusive(t.Context(), func(context.Context) error { <-busy; return nil })
+		}()
+		synctest.Wait()
+		created := make(chan error, 1)
+		go func() { created <- lab.Apply(t.Context(), lb.State{}, lb.Create{Spec: lab.spec(t, nil)}) }()
+		time.Sleep(time.Minute)
+		if _, writes, _ := lab.counted(); writes != 0 {
+			t.Errorf("%d writes while another change of the network runs", writes)
+		}
+		close(busy)
+		if err := errors.Join(<-done, <-created); err != nil {
+			t.Fatal(err)
+		}
+		lab.as(t, lab.spec(t, nil))
+	})
+}
+
+// byHand does something to our load balancer that we would not do.
+func (lab *balancerLab) byHand(t *testing.T, action, body string) {
+	t.Helper()
+	url := fmt.Sprintf("http://cloud.invalid/v1/load_balancers/%d/actions/%s", lab.sim.LoadBalancers()[0].ID, action)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer lab")
+	answer, err := lab.sim.Transport().RoundTrip(request)
+	if err != nil || answer.StatusCode != http.StatusCreated {
+		t.Fatalf("%v %v", answer, err)
+	}
+	time.Sleep(time.Second) // until the action is over
+}
+
+// What others add to a load balancer of ours stays where it is not ours to judge.
+func TestTargetsOfOthersAreKept(t *testing.T) {
+	inLab(t, func(t *testing.T, lab *balancerLab) {
+		spec := lab.spec(t, nil)
+		if err := lab.reconcile(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+		lab.byHand(t, "add_target", `{"type":"label_selector","label_selector":{"selector":"role=edge"}}`)
+		if have := lab.as(t, spec); have.OtherTargets != 1 {
+			t.Errorf("%d targets of others, want 1", have.OtherTargets)
+		}
+	})
+}
+
+// A check that was edited by hand is set back, also where no Spec says anything.
+func TestEditedCheckIsSetBack(t *testing.T) {
+	inLab(t, func(t *testing.T, lab *balancerLab) {
+		spec := lab.spec(t, nil)
+		if err := lab.reconcile(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+		for _, edit := range []string{
+			`"domain":"example.com","path":"/healthz"`, `"response":"ok","path":"/healthz"`, `"tls":true,"path":"/healthz"`,
+			`"status_codes":["204"],"path":"/healthz"`, `"path":"/"`,
+		} {
+			lab.byHand(t, "update_service", fmt.Sprintf(`{"listen_port":80,"health_check":{"protocol":"http","port":10256,"interval":10,"timeout":15,"retries":3,"http":{%s}}}`, edit))
+			lab.counted()
+			if err := lab.reconcile(t.Context(), spec); err != nil {
+				t.Fatal(err)
+			}
+			if _, writes, _ := lab.counted(); writes != 1 {
+				t.Errorf("%s: %d writes, want 1", edit, writes)
+			}
+			lab.as(t, spec)
+		}
+	})
+}

@@ -1,0 +1,257 @@
+package hetzner_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/component-base/metrics"
+
+	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/internal/hetzner"
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+// balancerLab is a project with a network, servers in it, and our view of its load balancers.
+type balancerLab struct {
+	*hetzner.LoadBalancers
+	sim     *hcloudsim.Simulator
+	network *hetzner.Network
+	servers []int64 // in the network
+	outside int64   // a server that is not
+}
+
+var labOwner = lb.Owner{Cluster: "lab", UID: "0a1b2c3d-0000-4000-8000-000000000001"}
+
+// inLab runs a test in a bubble, so that actions take their time without costing any.
+func inLab(t *testing.T, test func(t *testing.T, lab *balancerLab)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		sim := hcloudsim.New(hcloudsim.Options{Token: "lab", ActionTime: 300 * time.Millisecond, Latency: 20 * time.Millisecond, RateLimit: hcloudsim.Unlimited})
+		test(t, newBalancerLab(t, sim))
+	})
+}
+
+func newBalancerLab(t *testing.T, sim *hcloudsim.Simulator) *balancerLab {
+	t.Helper()
+	client, err := hetzner.New(hetzner.Options{
+		Endpoint: "http://cloud.invalid/v1", Version: "test", Registry: metrics.NewKubeRegistry(), Transport: sim.Transport(),
+		Token: func() (string, error) { return "lab", nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lab := &balancerLab{sim: sim}
+	seeded, err := sim.CreateNetwork(hcloudsim.NetworkSeed{Name: "lab", IPRange: netip.MustParsePrefix("10.0.0.0/8")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 6 {
+		seed := hcloudsim.ServerSeed{Name: "node-" + strconv.Itoa(i), Network: seeded.ID}
+		if i == 5 {
+			seed.Network = 0
+		}
+		server, err := sim.CreateServer(seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lab.servers = append(lab.servers, server.ID)
+	}
+	lab.servers, lab.outside = lab.servers[:5], lab.servers[5]
+	if lab.network, err = client.Network(t.Context(), "lab"); err != nil {
+		t.Fatal(err)
+	}
+	lab.LoadBalancers = client.LoadBalancers(lab.network)
+	sim.ResetRequests()
+	return lab
+}
+
+// counted returns the reads and writes since the last call, without polls of actions, and with them.
+func (lab *balancerLab) counted() (reads, writes, all int) {
+	for _, r := range lab.sim.Requests() {
+		all++
+		switch {
+		case r.Method != http.MethodGet:
+			writes++
+		case !strings.Contains(r.Path, "/actions"):
+			reads++
+		}
+	}
+	lab.sim.ResetRequests()
+	return reads, writes, all
+}
+
+func (lab *balancerLab) log() string {
+	var b strings.Builder
+	for _, r := range lab.sim.Requests() {
+		fmt.Fprintf(&b, "%s %s %d %s\n", r.Method, r.Path, r.Status, r.Code)
+	}
+	return b.String()
+}
+
+// service is a Service with two ports, and the load balancer that it asks for.
+func (lab *balancerLab) spec(t *testing.T, change func(*lb.Service)) lb.Spec {
+	t.Helper()
+	svc := lb.Service{
+		UID:         labOwner.UID,
+		Ports:       []lb.Port{{Number: 80, Protocol: "TCP", NodePort: 30080}, {Number: 443, Protocol: "TCP", NodePort: 30443}},
+		Annotations: map[string]string{lb.HetznerPrefix + "use-private-ip": "true"},
+	}
+	if change != nil {
+		change(&svc)
+	}
+	spec, _, err := lb.Parse(svc, lb.Defaults{Cluster: labOwner.Cluster, Network: lab.network.ID, Location: "nbg1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spec.WithTargets(lab.servers)
+}
+
+// reconcile is what the controller does: read, diff, only the differing calls.
+func (lab *balancerLab) reconcile(ctx context.Context, spec lb.Spec) error {
+	have, err := lab.Observe(ctx, spec.Owner)
+	if err != nil {
+		return err
+	}
+	for _, op := range lb.Diff(spec, have) {
+		if err := lab.Apply(ctx, have, op); err != nil {
+			return fmt.Errorf("%s: %w", op, err)
+		}
+	}
+	return nil
+}
+
+// as fails the test unless the cloud holds exactly this one load balancer.
+func (lab *balancerLab) as(t *testing.T, spec lb.Spec) lb.State {
+	t.Helper()
+	have, err := lab.Observe(t.Context(), spec.Owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ops := lb.Diff(spec, have); len(ops) > 0 || len(lab.sim.LoadBalancers()) != 1 {
+		t.Fatalf("%d load balancers, still to do: %v\nrequests:\n%s", len(lab.sim.LoadBalancers()), ops, lab.log())
+	}
+	return have
+}
+
+func TestLoadBalancerRequests(t *testing.T) {
+	inLab(t, func(t *testing.T, lab *balancerLab) {
+		ctx, spec := t.Context(), lab.spec(t, nil)
+		if err := lab.reconcile(ctx, spec); err != nil {
+			t.Fatal(err)
+		}
+		have := lab.as(t, spec) // the controller reads it too, for its addresses
+		if !have.IPv4.Is4() || !have.IPv6.Is6() || have.PrivateIP.String() == "" || !have.PrivateIP.IsPrivate() {
+			t.Errorf("addresses: %s, %s, %s", have.IPv4, have.IPv6, have.PrivateIP)
+		}
+		if _, writes, all := lab.counted(); writes != 1 || all > 5 {
+			t.Errorf("a new load balancer with 5 targets and 2 ports: %d writes, %d requests, want 1 and at most 5", writes, all)
+		}
+
+		if err := lab.reconcile(ctx, spec); err != nil {
+			t.Fatal(err)
+		}
+		if _, writes, all := lab.counted(); writes != 0 || all != 1 {
+			t.Errorf("nothing to do: %d writes, %d requests, want 0 and 1", writes, all)
+		}
+
+		local := lab.spec(t, func(svc *lb.Service) { svc.Local, svc.HealthCheckNodePort = true, 32000 })
+		if err := lab.reconcile(ctx, local); err != nil {
+			t.Fatal(err)
+		}
+		if reads, writes, _ := lab.counted(); writes != 2 || reads != 1 {
+			t.Errorf("policy Cluster to Local on 2 ports: %d reads, %d writes, want 1 and 2", reads, writes)
+		}
+		lab.as(t, local)
+		lab.counted()
+
+		have, err := lab.Observe(ctx, spec.Owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lab.Apply(ctx, have, lb.Delete{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, writes, all := lab.counted(); writes != 1 || all > 3 || len(lab.sim.LoadBalancers()) != 0 {
+			t.Errorf("deletion: %d writes, %d requests, want 1 and at most 3; %d left", writes, all, len(lab.sim.LoadBalancers()))
+		}
+		if err := lab.Apply(ctx, have, lb.Delete{}); err != nil {
+			t.Errorf("deleting what is gone: %v", err)
+		}
+	})
+}
+
+// One list request finds up to 50 load balancers of a cluster, and only those.
+func TestLoadBalancerList(t *testing.T) {
+	inLab(t, func(t *testing.T, lab *balancerLab) {
+		for i := range 51 {
+			spec := lab.spec(t, nil)
+			spec.Owner.UID, spec.Name = strconv.Itoa(i), strconv.Itoa(i)
+			if i == 50 {
+				spec.Owner.Cluster = "another"
+			}
+			if err := lab.Apply(t.Context(), lb.State{}, lb.Create{Spec: spec}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lab.counted()
+		states, err := lab.List(t.Context(), labOwner.Cluster)
+		if _, _, all := lab.counted(); err != nil || len(states) != 50 || all != 1 {
+			t.Errorf("%d load balancers in %d requests, error %v; want 50 in 1", len(states), all, err)
+		}
+	})
+}
+
+// Whatever a load balancer was, Diff and Apply make it what is wanted, through the real requests.
+func TestLoadBalancerFromAnyStateToAnySpec(t *testing.T) {
+	inLab(t, func(t *testing.T, lab *balancerLab) {
+		for seed := range uint64(150) {
+			r := rand.New(rand.NewPCG(seed, 0))
+			spec := lab.randomSpec(t, r)
+			if err := lab.reconcile(t.Context(), spec); err != nil {
+				t.Fatalf("seed %d: %v\n%s", seed, err, lab.log())
+			}
+			lab.as(t, spec)
+			lab.counted()
+		}
+	})
+}
+
+func (lab *balancerLab) randomSpec(t *testing.T, r *rand.Rand) lb.Spec {
+	bools := func() string { return strconv.FormatBool(r.IntN(2) == 0) }
+	spec := lab.spec(t, func(svc *lb.Service) {
+		svc.Annotations = map[string]string{
+			lb.HetznerPrefix + "use-private-ip":        bools(),
+			lb.HetznerPrefix + "uses-proxyprotocol":    bools(),
+			lb.HetznerPrefix + "type":                  fmt.Sprintf("lb%d1", 1+r.IntN(3)),
+			lb.HetznerPrefix + "name":                  fmt.Sprintf("name-%d", r.IntN(2)),
+			lb.HetznerPrefix + "algorithm-type":        []string{"round_robin", "least_connections"}[r.IntN(2)],
+			lb.HetznerPrefix + "health-check-protocol": []string{"", "tcp", "http"}[r.IntN(3)],
+			lb.HetznerPrefix + "health-check-retries":  strconv.Itoa(1 + r.IntN(5)),
+		}
+		if svc.Annotations[lb.HetznerPrefix+"use-private-ip"] == "true" {
+			svc.Annotations[lb.HetznerPrefix+"disable-public-network"] = bools()
+		}
+		svc.Local, svc.HealthCheckNodePort = r.IntN(2) == 0, 32000
+		svc.Ports = nil
+		for port := range 5 {
+			if r.IntN(2) == 0 {
+				svc.Ports = append(svc.Ports, lb.Port{Number: 80 + port, Protocol: "TCP", NodePort: 30000 + r.IntN(3)})
+			}
+		}
+		if len(svc.Ports) == 0 {
+			svc.Ports = []lb.Port{{Number: 1, Protocol: "TCP", NodePort: 30001}}
+		}
+	})
+	servers := slices.Clone(lab.servers)
+	r.Shuffle(len(servers), func(i, j int) { servers[i], servers[j] = servers[j], servers[i] })
+	return spec.WithTargets(servers[:r.IntN(len(servers)+1)])
+}

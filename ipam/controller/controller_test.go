@@ -1,0 +1,285 @@
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
+)
+
+func TestFiftyNodesAtOnceTakeFiftyPatches(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, dualStack(64), nil)
+		defer p.stop()
+		pass(time.Second)
+		for i := range 50 {
+			api.create(fmt.Sprint("node-", i))
+		}
+		pass(10 * time.Second)
+		seen := map[string]string{}
+		for name, node := range api.live() {
+			if len(node.Spec.PodCIDRs) != 2 || node.Spec.PodCIDR != node.Spec.PodCIDRs[0] {
+				t.Errorf("Node %s has %q and %q, want one of each family", name, node.Spec.PodCIDR, node.Spec.PodCIDRs)
+			}
+			for _, text := range node.Spec.PodCIDRs {
+				if other, twice := seen[text]; twice {
+					t.Errorf("%s and %s both have %s", name, other, text)
+				}
+				seen[text] = name
+			}
+		}
+		if api.sent() != 50 {
+			t.Errorf("%d PATCH requests for 50 Nodes", api.sent())
+		}
+	})
+}
+
+// first makes the given faults happen to the first requests of a method, in order.
+func first(method string, faults ...fault) func(string) fault {
+	return func(m string) fault {
+		if m != method || len(faults) == 0 {
+			return fault{}
+		}
+		next := faults[0]
+		faults = faults[1:]
+		return next
+	}
+}
+
+// The failure of others that this package exists to avoid: the reply to an applied PATCH is
+// lost, the watch stands still, and the only prefix goes to the next Node.
+func TestALostReplyDoesNotFreeThePrefix(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, dualStack(1), nil)
+		defer p.stop()
+		pass(time.Second)
+		api.inject(first("PATCH", fault{delay: time.Second, lose: true}))
+		api.create("a")
+		api.create("b")
+		pass(0)
+		api.stall()
+		pass(time.Hour)
+		wantPodCIDRs(t, api, "a", "10.0.0.0/24", "fd00::/64")
+		wantPodCIDRs(t, api, "b")
+		if api.sent() != 1 {
+			t.Errorf("%d PATCH requests, want 1: a GET shows that the first was applied", api.sent())
+		}
+		if got := p.events.of("b Warning PoolExhausted"); len(got) != 1 {
+			t.Errorf("events %q, want one PoolExhausted for b", got)
+		}
+		p.wantMetric(t, "underlay_ipam_allocations_total", "", 1)
+	})
+}
+
+func TestUnknownOutcomesEndWithOneWrite(t *testing.T) {
+	for name, faults := range map[string][]fault{
+		"refused":               {{refuse: true}, {refuse: true}},
+		"lost twice":            {{lose: true}, {lose: true}},
+		"applied much later":    {{late: time.Minute}},
+		"slower than patience":  {{delay: 2 * attemptTimeout}},
+		"late and refused next": {{late: 20 * time.Millisecond}, {refuse: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				api := newFakeAPI()
+				api.inject(first("PATCH", faults...))
+				p := start(t, api, dualStack(2), nil)
+				defer p.stop()
+				pass(time.Second)
+				uid := api.create("a")
+				pass(10 * time.Minute)
+				wantPodCIDRs(t, api, "a", "10.0.0.0/24", "fd00::/64")
+				if api.writes[uid] != 1 {
+					t.Errorf("podCIDRs were written %d times", api.writes[uid])
+				}
+				p.wantMetric(t, "underlay_ipam_ranges", "allocated", 2)
+				p.wantMetric(t, "underlay_ipam_allocations_total", "", 1)
+				p.wantMetric(t, "underlay_ipam_conflicts_total", "", 0)
+			})
+		})
+	}
+}
+
+func TestPodCIDRsThatOthersSetReplaceTheReservation(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, dualStack(2), nil)
+		defer p.stop()
+		pass(time.Second)
+		// Another writer is faster by the time of one slow request, and the watch stands still.
+		api.inject(first("PATCH", fault{delay: 5 * time.Second}))
+		api.create("a")
+		pass(time.Second)
+		api.stall()
+		api.edit("a", setPodCIDRs("192.168.1.0/24"))
+		pass(time.Minute)
+		if api.sent() != 1 {
+			t.Errorf("%d PATCH requests, want 1: podCIDRs never change again", api.sent())
+		}
+		p.wantMetric(t, "underlay_ipam_conflicts_total", "", 1)
+		p.wantMetric(t, "underlay_ipam_ranges", "free", 4)
+		if got := p.events.of("a Warning ForeignPodCIDR"); len(got) != 1 {
+			t.Errorf("events %q, want one ForeignPodCIDR", got)
+		}
+	})
+}
+
+func TestAReplyThatDiffersIsWhatTheNodeHas(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		api.inject(first("PATCH", fault{cutDown: true}))
+		p := start(t, api, dualStack(2), nil)
+		defer p.stop()
+		pass(time.Second)
+		api.create("a")
+		pass(time.Minute)
+		wantPodCIDRs(t, api, "a", "10.0.0.0/24")
+		if api.sent() != 1 {
+			t.Errorf("%d PATCH requests, want 1", api.sent())
+		}
+		p.wantMetric(t, "underlay_ipam_conflicts_total", "", 1)
+		p.wantMetric(t, "underlay_ipam_ranges", "allocated", 1)
+	})
+}
+
+func TestANodeCreatedAnewIsAnotherOwner(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, dualStack(1), nil)
+		defer p.stop()
+		pass(time.Second)
+		api.inject(first("PATCH", fault{delay: 5 * time.Second}))
+		api.create("a")
+		pass(time.Second)
+		api.stall()
+		api.delete("a")
+		api.create("a")
+		pass(time.Minute)
+		wantPodCIDRs(t, api, "a") // the first one's PATCH was refused by its UID
+		p.wantMetric(t, "underlay_ipam_ranges", "free", 2)
+		api.resume()
+		pass(time.Minute)
+		wantPodCIDRs(t, api, "a", "10.0.0.0/24", "fd00::/64")
+		p.wantMetric(t, "underlay_ipam_ranges", "allocated", 2)
+	})
+}
+
+func TestAFullPoolServesWhoWaitsLongestOnceSomethingIsReleased(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, dualStack(2), nil)
+		defer p.stop()
+		pass(time.Second)
+		for _, name := range []string{"a", "b", "c", "d"} {
+			api.create(name)
+			pass(time.Second)
+		}
+		for range 5 {
+			api.heartbeat("c")
+			api.heartbeat("d")
+			pass(time.Minute)
+		}
+		if api.sent() != 2 {
+			t.Errorf("%d PATCH requests, want 2", api.sent())
+		}
+		for _, name := range []string{"c", "d"} {
+			if got := p.events.of(name + " Warning PoolExhausted"); len(got) != 1 {
+				t.Errorf("events %q, want one for %s", got, name)
+			}
+		}
+		api.delete("b")
+		pass(time.Second)
+		wantPodCIDRs(t, api, "c", "10.0.1.0/24", "fd00:0:0:1::/64")
+		wantPodCIDRs(t, api, "d")
+		api.delete("a")
+		pass(time.Second)
+		wantPodCIDRs(t, api, "d", "10.0.0.0/24", "fd00::/64")
+		p.wantMetric(t, "underlay_ipam_releases_total", "", 2)
+	})
+}
+
+func TestWaitingNodesThatGoAreForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, dualStack(1), nil)
+		defer p.stop()
+		pass(time.Second)
+		for _, name := range []string{"a", "b", "c", "d"} {
+			api.create(name)
+			pass(time.Second)
+		}
+		api.delete("b")
+		api.edit("c", beingDeleted)
+		pass(time.Second)
+		api.delete("a")
+		pass(time.Second)
+		wantPodCIDRs(t, api, "c") // on its way out
+		wantPodCIDRs(t, api, "d", "10.0.0.0/24", "fd00::/64")
+	})
+}
+
+// While the outcome of a write is unknown, another Node turns up with the same prefix. Writing
+// it again would make a duplicate with open eyes.
+func TestAReservationThatAnotherNodeTookIsNotWrittenAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		api.inject(first("PATCH", fault{refuse: true}))
+		p := start(t, api, dualStack(2), nil)
+		defer p.stop()
+		pass(time.Second)
+		api.create("a")
+		api.create("b", "10.0.0.0/24", "fd00::/64")
+		pass(time.Minute)
+		wantPodCIDRs(t, api, "a", "10.0.1.0/24", "fd00:0:0:1::/64")
+		p.wantMetric(t, "underlay_ipam_ranges", "allocated", 4)
+
+		api.inject(first("PATCH", fault{refuse: true}))
+		api.delete("a")
+		api.create("c")
+		api.create("d", "10.0.1.0/24", "fd00:0:0:1::/64")
+		pass(time.Minute)
+		wantPodCIDRs(t, api, "c")
+		if got := p.events.of("c Warning PoolExhausted"); len(got) != 1 {
+			t.Errorf("events %q, want one PoolExhausted: c's prefixes are d's", got)
+		}
+	})
+}
+
+func TestNewRejects(t *testing.T) {
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://fake", Transport: newFakeAPI()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{
+		Client: client, Nodes: informers.NewSharedInformerFactory(client, 0).Core().V1().Nodes(),
+		Recorder: &eventLog{}, Registry: metrics.NewKubeRegistry(),
+	}
+	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "no pools") {
+		t.Errorf("New without pools: %v", err)
+	}
+	cfg.Pools = dualStack(4)
+	if _, err := New(cfg); err != nil {
+		t.Errorf("New: %v", err)
+	}
+	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "registering the node IPAM metrics") {
+		t.Errorf("New with metrics that are registered already: %v", err)
+	}
+}
+
+func setPodCIDRs(texts ...string) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.Spec.PodCIDR, n.Spec.PodCIDRs = texts[0], texts }
+}
+
+func beingDeleted(n *corev1.Node) {
+	now := metav1.Now()
+	n.DeletionTimestamp = &now
+}

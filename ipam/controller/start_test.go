@@ -1,0 +1,138 @@
+package controller
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestExistingPodCIDRsAreAdoptedAndNeverWritten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		api.create("oldest", "10.0.2.0/24", "fd00::/64")
+		pass(time.Second)
+		api.create("duplicate", "10.0.2.0/24", "fd00:0:0:1::/64")
+		api.create("elsewhere", "192.168.0.0/24")
+		api.create("half", "10.0.3.128/25")
+		api.edit("half", func(n *corev1.Node) { n.CreationTimestamp = metav1.Now() })
+		api.create("odd", "010.0.1.0/24")
+		api.create("broken", "ten/24")
+		for range 2 {
+			p := start(t, api, dualStack(8), nil, pfx("10.0.0.0/24"))
+			pass(time.Minute)
+			api.heartbeat("duplicate")
+			pass(time.Minute)
+			for _, want := range []string{
+				"duplicate Warning DuplicatePodCIDR Node duplicate has the podCIDR 10.0.2.0/24, but Node oldest had 10.0.2.0/24 before",
+				"elsewhere Warning ForeignPodCIDR Node elsewhere has the podCIDR 192.168.0.0/24",
+				"half Warning ForeignPodCIDR Node half has the podCIDR 10.0.3.128/25",
+				"broken Warning ForeignPodCIDR Node broken has the podCIDR \"ten/24\"",
+			} {
+				if got := p.events.of(want); len(got) != 1 {
+					t.Errorf("events %q, want one %q", got, want)
+				}
+			}
+			if got := p.events.of(""); len(got) != 4 {
+				t.Errorf("%d events, want 4: %q", len(got), got)
+			}
+			p.wantMetric(t, "underlay_ipam_ranges", "excluded", 1)
+			p.wantMetric(t, "underlay_ipam_ranges", "foreign", 1)
+			p.wantMetric(t, "underlay_ipam_allocations_total", "", 0)
+			p.stop()
+		}
+		if api.sent() != 0 {
+			t.Errorf("%d PATCH requests for Nodes that have podCIDRs", api.sent())
+		}
+		p := start(t, api, dualStack(8), nil, pfx("10.0.0.0/24"))
+		defer p.stop()
+		api.create("new")
+		pass(time.Minute)
+		wantPodCIDRs(t, api, "new", "10.0.4.0/24", "fd00:0:0:2::/64")
+	})
+}
+
+func TestNothingIsAssignedBeforeEverythingIsObserved(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		api.create("old", "10.0.0.0/24", "fd00::/64")
+		api.create("new")
+		blocked := true
+		api.inject(func(method string) fault { return fault{refuse: blocked && method == "GET"} })
+		p := start(t, api, dualStack(2), nil)
+		defer p.stop()
+		pass(10 * time.Minute)
+		if p.Synced() || api.sent() != 0 {
+			t.Fatalf("Synced() = %t with %d PATCH requests, before the Nodes could be listed", p.Synced(), api.sent())
+		}
+		api.mu.Lock()
+		blocked = false
+		api.mu.Unlock()
+		pass(10 * time.Minute)
+		if !p.Synced() {
+			t.Error("Synced() = false, though the Nodes could be listed")
+		}
+		wantPodCIDRs(t, api, "new", "10.0.1.0/24", "fd00:0:0:1::/64")
+	})
+}
+
+// A new process may see an older cache than the one before.
+func TestARestartWithAnOldCacheMakesNoDuplicates(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, dualStack(2), nil)
+		pass(time.Second)
+		api.stall()
+		api.create("a")
+		api.create("b")
+		p.stop()
+		api.resume()
+		p = start(t, api, dualStack(2), nil)
+		pass(time.Second)
+		p.stop()
+		api.create("c")
+		a, b := api.podCIDRs("a"), api.podCIDRs("b")
+
+		api.mu.Lock()
+		api.stalled, api.horizon = make(chan struct{}), 2 // a and b without podCIDRs, no c
+		api.mu.Unlock()
+		p = start(t, api, dualStack(2), nil)
+		defer p.stop()
+		pass(time.Minute)
+		p.wantMetric(t, "underlay_ipam_ranges", "free", 0)
+		// b is gone before the cache ever shows its podCIDRs, d before it shows d.
+		api.create("d", "10.9.0.0/24")
+		api.delete("b")
+		api.delete("d")
+		api.resume()
+		pass(time.Minute)
+		if got := api.podCIDRs("a"); !slices.Equal(got, a) || len(a) != 2 {
+			t.Errorf("Node a had %v and has %v now", a, got)
+		}
+		if got := api.podCIDRs("c"); !slices.Equal(got, b) {
+			t.Errorf("Node c has %v, want what b had: %v", got, b)
+		}
+		if api.sent() != 3 {
+			t.Errorf("%d PATCH requests for 3 Nodes", api.sent())
+		}
+	})
+}
+
+// A Node that only the live list showed, and that the cache never will.
+func TestWhoTheCacheNeverShowsIsReleasedWhenGone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		api.create("first")
+		api.stall()
+		api.create("ghost", "10.0.0.0/24", "fd00::/64")
+		p := start(t, api, dualStack(1), nil)
+		defer p.stop()
+		pass(time.Minute)
+		wantPodCIDRs(t, api, "first")
+		api.delete("ghost")
+		pass(20 * time.Minute)
+		wantPodCIDRs(t, api, "first", "10.0.0.0/24", "fd00::/64")
+	})
+}

@@ -1,0 +1,163 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+// Name is the controller's name, upstream's.
+const Name = "service-lb-controller"
+
+const (
+	// Failed Services are retried after this long, doubling; upstream's values.
+	minRetryDelay = 5 * time.Second
+	maxRetryDelay = 5 * time.Minute
+	// A Service that fails this often in a row gets an Event. What passes before is nobody's business.
+	announcedFailure = 3
+
+	defaultWorkers = 4
+)
+
+// Config is what the controller needs. All fields but Workers are required.
+type Config struct {
+	Client   corev1client.CoreV1Interface
+	Services coreinformers.ServiceInformer
+	Nodes    coreinformers.NodeInformer
+	Backend  lb.Backend
+	// Defaults names the cluster too: its name marks what is ours in the cloud.
+	Defaults lb.Defaults
+	Recorder record.EventRecorder
+	Registry Registry
+	// Workers is how many Services are reconciled at a time. 0: 4.
+	Workers int
+}
+
+// Controller reconciles Services of type LoadBalancer.
+type Controller struct {
+	client   corev1client.CoreV1Interface
+	services corelisters.ServiceLister
+	nodes    corelisters.NodeLister
+	synced   []cache.InformerSynced
+	backend  lb.Backend
+	defaults lb.Defaults
+	recorder record.EventRecorder
+	metrics  *controllerMetrics
+	newest   *newest
+	queue    workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	workers  int
+}
+
+// New returns a controller that listens to its informers. Nothing happens before Run.
+func New(cfg Config) (*Controller, error) {
+	if err := cfg.Defaults.Validate(); err != nil {
+		return nil, fmt.Errorf("load balancer defaults: %w", err)
+	}
+	m, err := newMetrics(cfg.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("registering load balancer metrics: %w", err)
+	}
+	c := &Controller{
+		client: cfg.Client, services: cfg.Services.Lister(), nodes: cfg.Nodes.Lister(),
+		backend: cfg.Backend, defaults: cfg.Defaults.Resolved(), recorder: cfg.Recorder, metrics: m, newest: newNewest(), workers: cfg.Workers,
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](minRetryDelay, maxRetryDelay),
+			workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: Name},
+		),
+	}
+	if c.workers <= 0 {
+		c.workers = defaultWorkers
+	}
+	for _, listen := range []struct {
+		informer cache.SharedIndexInformer
+		handler  cache.ResourceEventHandler
+	}{
+		{cfg.Services.Informer(), c.serviceHandler()},
+		{cfg.Nodes.Informer(), c.nodeHandler()},
+	} {
+		registration, err := listen.informer.AddEventHandler(listen.handler)
+		if err != nil {
+			return nil, fmt.Errorf("listening to Services and Nodes: %w", err)
+		}
+		c.synced = append(c.synced, registration.HasSynced)
+	}
+	return c, nil
+}
+
+// Run works until the context ends, and returns when every worker has stopped.
+func (c *Controller) Run(ctx context.Context) error {
+	logger := klog.FromContext(ctx).WithName(Name)
+	ctx = klog.NewContext(ctx, logger)
+	defer c.queue.ShutDown()
+	if !cache.WaitForNamedCacheSyncWithContext(ctx, c.synced...) {
+		return context.Cause(ctx)
+	}
+	logger.Info("Starting", "workers", c.workers)
+	defer logger.Info("Stopped")
+
+	var running sync.WaitGroup
+	for range c.workers {
+		running.Go(func() {
+			for c.next(ctx) {
+			}
+		})
+	}
+	running.Go(func() { c.watchDrift(ctx) })
+	<-ctx.Done()
+	c.queue.ShutDown()
+	running.Wait()
+	return nil
+}
+
+// next reconciles one Service of the queue; false when the queue is shut down.
+func (c *Controller) next(ctx context.Context) bool {
+	key, quit := c.queue.Get()
+	if quit {
+		return false
+	}
+	defer c.queue.Done(key)
+	logger := klog.FromContext(ctx).WithValues("service", key.String())
+	start := time.Now()
+	notes, err := c.sync(klog.NewContext(ctx, logger), key)
+	switch {
+	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return true // stopping is not a failure
+	case err != nil:
+		c.metrics.synced(start, resultFailed)
+		logger.Error(err, "Reconciling Service failed, will retry")
+		c.queue.AddRateLimited(key)
+		if c.queue.NumRequeues(key) == announcedFailure {
+			c.announceFailure(key, err)
+		}
+		return true
+	case len(notes) > 0:
+		c.metrics.synced(start, resultRefused)
+		logger.Info("Service needs attention", "notes", lb.Join(notes))
+	default:
+		c.metrics.synced(start, resultDone)
+	}
+	c.queue.Forget(key)
+	return true
+}
+
+// announceFailure tells of a failure that has not passed by itself so far.
+func (c *Controller) announceFailure(key cache.ObjectName, err error) {
+	svc, getErr := c.services.Services(key.Namespace).Get(key.Name)
+	if getErr != nil {
+		return // nobody is left to tell
+	}
+	c.recorder.Eventf(svc, corev1.EventTypeWarning, "SyncLoadBalancerFailed", "Error syncing load balancer, will retry: %v", err)
+}

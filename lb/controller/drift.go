@@ -1,0 +1,105 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/cloud-provider/service/helpers"
+	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+// driftPeriod is how often the cloud is looked at although nothing happened in the cluster.
+const driftPeriod = 5 * time.Minute
+
+// watchDrift looks at once, so that after a restart Services that are as they should be cost no request of
+// their own, and then regularly.
+func (c *Controller) watchDrift(ctx context.Context) {
+	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
+		retry := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 10, Cap: driftPeriod}
+		// The error is the context's end: everything else is retried.
+		_ = retry.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+			if err := c.drift(ctx); err != nil {
+				klog.FromContext(ctx).Error(err, "Comparing load balancers with Services failed, will retry")
+				return false, nil
+			}
+			return true, nil
+		})
+	}, driftPeriod, 0.1, true)
+}
+
+// drift reads all our load balancers and queues the Services that are not as they should be.
+func (c *Controller) drift(ctx context.Context) error {
+	all, err := c.services.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("listing Services: %w", err)
+	}
+	var involved []*corev1.Service
+	for _, svc := range all {
+		svc = c.newest.of(svc)
+		if c.wants(svc) || c.needsCleanup(svc) {
+			involved = append(involved, svc)
+		}
+	}
+	if len(involved) == 0 {
+		return nil
+	}
+	states, err := c.backend.List(ctx, c.defaults.Cluster)
+	if err != nil {
+		return fmt.Errorf("listing load balancers: %w", err)
+	}
+	for _, svc := range involved {
+		owned := ownedBy(c.owner(svc), states)
+		settled, err := c.settled(svc, owned)
+		if err != nil {
+			return err
+		}
+		if settled {
+			continue
+		}
+		if len(owned) > 0 && c.wants(svc) {
+			c.metrics.drifted.Inc()
+		}
+		c.queue.Add(nameOf(svc))
+	}
+	return nil
+}
+
+func ownedBy(owner lb.Owner, states []lb.State) []lb.State {
+	var owned []lb.State
+	for _, s := range states {
+		if owner.Owns(s.Labels) {
+			owned = append(owned, s)
+		}
+	}
+	return owned
+}
+
+// settled reports whether a reconciliation would find nothing to do.
+func (c *Controller) settled(svc *corev1.Service, owned []lb.State) (bool, error) {
+	if c.needsCleanup(svc) {
+		return false, nil
+	}
+	p, err := c.plan(svc)
+	if err != nil {
+		return false, err
+	}
+	if p.refused {
+		return equality.Semantic.DeepEqual(svc, told(svc, p.notes, svc.Status.LoadBalancer)), nil
+	}
+	if len(owned) != 1 || !helpers.HasLBFinalizer(svc) {
+		return false, nil
+	}
+	have := owned[0]
+	p = p.against(have)
+	if len(lb.Diff(p.spec, have)) > 0 {
+		return false, nil
+	}
+	return equality.Semantic.DeepEqual(svc, told(svc, p.notes, balancerStatus(p.spec, have))), nil
+}

@@ -1,0 +1,112 @@
+package controller
+
+import (
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/cloud-provider/service/helpers"
+
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+// nodeDelay gathers changes of nodes, so that a batch of nodes costs each load balancer one look.
+const nodeDelay = time.Second
+
+func nameOf(svc *corev1.Service) cache.ObjectName {
+	return cache.ObjectName{Namespace: svc.Namespace, Name: svc.Name}
+}
+
+// serviceHandler queues Services that we have something to do with. Those that are there at the start wait
+// for the first look at the cloud, which costs one request for many of them.
+func (c *Controller) serviceHandler() cache.ResourceEventHandler {
+	enqueue := func(svc *corev1.Service) {
+		if c.wants(svc) || c.needsCleanup(svc) {
+			c.queue.Add(nameOf(svc))
+		}
+	}
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
+			if svc, ok := obj.(*corev1.Service); ok && !initial {
+				enqueue(svc)
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			old, ok1 := before.(*corev1.Service)
+			svc, ok2 := after.(*corev1.Service)
+			if ok1 && ok2 && matters(old, svc) {
+				enqueue(svc)
+			}
+		},
+		// A load balancer needs no deletion to be handled: the finalizer makes it an update first.
+		DeleteFunc: func(obj any) {
+			if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
+				c.newest.forget(name)
+			}
+		},
+	}
+}
+
+// matters leaves out what we write ourselves, so that a write does not cause another look at the cloud. A
+// status that somebody else changed is found by the regular look.
+func matters(old, svc *corev1.Service) bool {
+	return old.UID != svc.UID ||
+		old.DeletionTimestamp.IsZero() != svc.DeletionTimestamp.IsZero() ||
+		helpers.HasLBFinalizer(old) && !helpers.HasLBFinalizer(svc) ||
+		!maps.Equal(old.Annotations, svc.Annotations) ||
+		!equality.Semantic.DeepEqual(old.Spec, svc.Spec)
+}
+
+// nodeHandler queues the Services whose targets a node's change may alter. Heartbeats and readiness do not:
+// health checks judge those.
+func (c *Controller) nodeHandler() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
+			if node, ok := obj.(*corev1.Node); ok && !initial {
+				if _, isTarget := target(node); isTarget {
+					c.enqueueServices(func(*corev1.Service) bool { return true })
+				}
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			old, ok1 := before.(*corev1.Node)
+			node, ok2 := after.(*corev1.Node)
+			if !ok1 || !ok2 {
+				return
+			}
+			oldServer, was := target(old)
+			server, is := target(node)
+			switch {
+			case oldServer != server || was != is:
+				c.enqueueServices(func(*corev1.Service) bool { return true })
+			case is && !maps.Equal(old.Labels, node.Labels):
+				c.enqueueServices(func(svc *corev1.Service) bool { return svc.Annotations[lb.AnnotationNodeSelector] != "" })
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			if _, ok := obj.(*corev1.Node); ok {
+				c.enqueueServices(func(*corev1.Service) bool { return true })
+			}
+		},
+	}
+}
+
+func (c *Controller) enqueueServices(matches func(*corev1.Service) bool) {
+	all, err := c.services.List(labels.Everything())
+	if err != nil {
+		runtime.HandleError(err) // a cache in memory does not fail
+		return
+	}
+	for _, svc := range all {
+		if c.wants(svc) && matches(svc) {
+			c.queue.AddAfter(nameOf(svc), nodeDelay)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package controller
+
+import (
+	"errors"
+	"time"
+
+	"k8s.io/component-base/metrics"
+)
+
+// Registry takes the controller's metrics.
+type Registry interface {
+	Register(metrics.Registerable) error
+}
+
+type controllerMetrics struct {
+	syncs    *metrics.CounterVec
+	duration *metrics.Histogram
+	ops      *metrics.CounterVec
+	drifted  *metrics.Counter
+}
+
+func newMetrics(r Registry) (*controllerMetrics, error) {
+	m := &controllerMetrics{
+		syncs: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "underlay_lb_syncs_total", StabilityLevel: metrics.ALPHA,
+			Help: "Reconciliations of Services of type LoadBalancer by result: done, refused (a person must change something), failed (will be retried).",
+		}, []string{"result"}),
+		duration: metrics.NewHistogram(&metrics.HistogramOpts{
+			Name: "underlay_lb_sync_duration_seconds", StabilityLevel: metrics.ALPHA,
+			Help:    "Time of one reconciliation of a Service, with all requests to the cloud and their actions.",
+			Buckets: metrics.ExponentialBuckets(0.01, 3, 9),
+		}),
+		ops: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "underlay_lb_operations_total", StabilityLevel: metrics.ALPHA,
+			Help: "Changes to load balancers by operation and result: done, refused by the cloud, failed.",
+		}, []string{"operation", "result"}),
+		drifted: metrics.NewCounter(&metrics.CounterOpts{
+			Name: "underlay_lb_drifted_total", StabilityLevel: metrics.ALPHA,
+			Help: "Services that the regular look at the cloud found to differ from what they should be.",
+		}),
+	}
+	return m, errors.Join(r.Register(m.syncs), r.Register(m.duration), r.Register(m.ops), r.Register(m.drifted))
+}
+
+// Results, as label values.
+const (
+	resultDone    = "done"
+	resultRefused = "refused"
+	resultFailed  = "failed"
+)
+
+func (m *controllerMetrics) synced(start time.Time, result string) {
+	m.duration.Observe(time.Since(start).Seconds())
+	m.syncs.WithLabelValues(result).Inc()
+}

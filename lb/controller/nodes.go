@@ -1,0 +1,65 @@
+package controller
+
+import (
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// toBeDeletedTaint is set by the cluster autoscaler before it removes a node.
+const toBeDeletedTaint = "ToBeDeletedByClusterAutoscaler"
+
+const providerPrefix = "hcloud://"
+
+// target returns the cloud server behind a node, and whether the node can receive traffic. Readiness is not
+// asked for, as in upstream's controller: health checks judge nodes faster and more finely.
+func target(node *corev1.Node) (server int64, ok bool) {
+	if !node.DeletionTimestamp.IsZero() || excluded(node) || leaving(node) {
+		return 0, false
+	}
+	return serverID(node.Spec.ProviderID)
+}
+
+// serverID reads the provider ID of a cloud server. Dedicated servers have others, and the load balancer
+// cannot take them as server targets.
+func serverID(providerID string) (int64, bool) {
+	text, ok := strings.CutPrefix(providerID, providerPrefix)
+	if !ok {
+		return 0, false
+	}
+	id, err := strconv.ParseInt(text, 10, 64)
+	return id, err == nil && id > 0
+}
+
+// excluded reads the label that keeps a node away from load balancers. Any value excludes but one that says
+// false.
+func excluded(node *corev1.Node) bool {
+	value, set := node.Labels[corev1.LabelNodeExcludeBalancers]
+	if !set {
+		return false
+	}
+	exclude, err := strconv.ParseBool(value)
+	return err != nil || exclude
+}
+
+func leaving(node *corev1.Node) bool {
+	for _, taint := range node.Spec.Taints {
+		if taint.Key == toBeDeletedTaint {
+			return true
+		}
+	}
+	return false
+}
+
+// servers are the targets among the nodes that a selector matches.
+func servers(nodes []*corev1.Node, selector labels.Selector) []int64 {
+	var ids []int64
+	for _, node := range nodes {
+		if id, ok := target(node); ok && selector.Matches(labels.Set(node.Labels)) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}

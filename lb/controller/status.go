@@ -1,0 +1,151 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cloud-provider/service/helpers"
+	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+const (
+	reasonAccepted = "Accepted"
+	reasonPending  = "Pending"
+	// portErrorProtocol is the error of a port in the status; the API wants such names.
+	portErrorProtocol = "underlay.dev/UnsupportedProtocol"
+)
+
+// condition sums up what there is to say about a Service.
+func condition(notes []lb.Note) metav1.Condition {
+	cond := metav1.Condition{
+		Type: ConditionAccepted, Status: metav1.ConditionTrue, Reason: reasonAccepted,
+		Message: "the load balancer is what the Service asks for",
+	}
+	if len(notes) > 0 {
+		cond.Message = lb.Join(notes)
+	}
+	if i := slices.IndexFunc(notes, func(n lb.Note) bool { return n.Grade == lb.Error }); i >= 0 {
+		cond.Status, cond.Reason = metav1.ConditionFalse, notes[i].Reason
+	}
+	return cond
+}
+
+// balancerStatus is the part of the status that tells how to reach the Service.
+func balancerStatus(spec lb.Spec, have lb.State) corev1.LoadBalancerStatus {
+	var status corev1.LoadBalancerStatus
+	for _, point := range lb.Ingress(spec, have) {
+		in := corev1.LoadBalancerIngress{Hostname: point.Hostname, Ports: portStatus(spec)}
+		if point.IP.IsValid() {
+			mode := corev1.LoadBalancerIPModeVIP
+			if point.Proxy {
+				mode = corev1.LoadBalancerIPModeProxy
+			}
+			in.IP, in.IPMode = point.IP.String(), &mode
+		}
+		status.Ingress = append(status.Ingress, in)
+	}
+	return status
+}
+
+// portStatus is empty unless a port is not served; then it holds every port, as the API asks for.
+func portStatus(spec lb.Spec) []corev1.PortStatus {
+	if len(spec.Unserved) == 0 {
+		return nil
+	}
+	var ports []corev1.PortStatus
+	for _, p := range spec.Served {
+		ports = append(ports, corev1.PortStatus{Port: int32(p.Number), Protocol: corev1.Protocol(p.Protocol)})
+	}
+	reason := portErrorProtocol
+	for _, p := range spec.Unserved {
+		ports = append(ports, corev1.PortStatus{Port: int32(p.Number), Protocol: corev1.Protocol(p.Protocol), Error: &reason})
+	}
+	return ports
+}
+
+// told returns the Service with a condition that says these notes, and with the given status.
+func told(svc *corev1.Service, notes []lb.Note, status corev1.LoadBalancerStatus) *corev1.Service {
+	updated := svc.DeepCopy()
+	meta.SetStatusCondition(&updated.Status.Conditions, condition(notes))
+	if !helpers.LoadBalancerStatusEqual(&updated.Status.LoadBalancer, &status) {
+		updated.Status.LoadBalancer = status
+	}
+	return updated
+}
+
+// announce makes an Event of every note that the Service's condition does not hold already. The condition is
+// the memory: it survives a restart, and one cause is announced once.
+func (c *Controller) announce(svc *corev1.Service, notes []lb.Note) {
+	known := ""
+	if cond := meta.FindStatusCondition(svc.Status.Conditions, ConditionAccepted); cond != nil {
+		known = cond.Message
+	}
+	for _, n := range notes {
+		if !strings.Contains(known, n.String()) {
+			c.recorder.Event(svc, corev1.EventTypeWarning, n.Reason, n.String())
+		}
+	}
+}
+
+// claim marks a Service as ours, and makes sure that it cannot go before its load balancer: finalizer and
+// condition in one write, before anything is created.
+func (c *Controller) claim(ctx context.Context, svc *corev1.Service) (*corev1.Service, error) {
+	if helpers.HasLBFinalizer(svc) && marked(svc) {
+		return svc, nil
+	}
+	updated := svc.DeepCopy()
+	if !helpers.HasLBFinalizer(svc) {
+		updated.Finalizers = append(updated.Finalizers, helpers.LoadBalancerCleanupFinalizer)
+	}
+	if !marked(svc) {
+		meta.SetStatusCondition(&updated.Status.Conditions, metav1.Condition{
+			Type: ConditionAccepted, Status: metav1.ConditionUnknown, Reason: reasonPending,
+			Message: "the load balancer is being set up",
+		})
+	}
+	return c.patch(ctx, svc, updated)
+}
+
+// release lets a Service go: no finalizer, no addresses, no condition of ours.
+func (c *Controller) release(ctx context.Context, svc *corev1.Service) error {
+	updated := svc.DeepCopy()
+	updated.Finalizers = slices.DeleteFunc(updated.Finalizers, func(f string) bool {
+		return f == helpers.LoadBalancerCleanupFinalizer
+	})
+	updated.Status.LoadBalancer = corev1.LoadBalancerStatus{}
+	meta.RemoveStatusCondition(&updated.Status.Conditions, ConditionAccepted)
+	_, err := c.patch(ctx, svc, updated)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// patch writes metadata and status of a Service, if they differ.
+func (c *Controller) patch(ctx context.Context, svc, updated *corev1.Service) (*corev1.Service, error) {
+	if equality.Semantic.DeepEqual(svc, updated) {
+		return svc, nil
+	}
+	if err := ctx.Err(); err != nil { // the helper below cannot be canceled
+		return nil, err
+	}
+	patched, err := helpers.PatchService(c.client, svc, updated)
+	if err != nil {
+		return nil, fmt.Errorf("writing status of Service %s: %w", klog.KObj(svc), err)
+	}
+	if patched.UID != svc.UID {
+		// The name was given to another Service in between. Nothing may be created for the one that is gone.
+		return nil, fmt.Errorf("service %s was replaced by another of its name", klog.KObj(svc))
+	}
+	c.newest.wrote(patched)
+	return patched, nil
+}

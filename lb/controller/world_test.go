@@ -1,0 +1,230 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/metrics"
+
+	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/lb/controller"
+	"github.com/underlay-ccm/underlay/lb/lbtest"
+)
+
+const finalizer = "service.kubernetes.io/load-balancer-cleanup"
+
+// world is a cluster and a cloud, with the controller between them.
+type world struct {
+	t        *testing.T
+	api      *fake.Clientset
+	cloud    *lbtest.Cloud
+	events   *record.FakeRecorder
+	registry metrics.KubeRegistry
+	defaults lb.Defaults
+	stop     func()
+}
+
+// inWorld runs a test in a bubble with its own clock, with the controller running.
+func inWorld(t *testing.T, cloud *lbtest.Cloud, objects []runtime.Object, test func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{
+			t: t, api: fake.NewClientset(objects...), cloud: cloud, events: record.NewFakeRecorder(10_000),
+			defaults: lb.Defaults{Cluster: "demo", Network: 7, Location: "fsn1", Classless: true},
+		}
+		w.start()
+		defer func() { w.stop() }()
+		test(w)
+	})
+}
+
+// start runs a controller until stop is called; a second call is a restart.
+func (w *world) start() {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(w.t.Context())
+	factory := informers.NewSharedInformerFactory(w.api, 0)
+	w.registry = metrics.NewKubeRegistry()
+	c, err := controller.New(controller.Config{
+		Client: w.api.CoreV1(), Services: factory.Core().V1().Services(), Nodes: factory.Core().V1().Nodes(),
+		Backend: w.cloud, Defaults: w.defaults, Recorder: w.events, Registry: w.registry,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	factory.Start(ctx.Done())
+	done := make(chan error)
+	go func() { done <- c.Run(ctx) }()
+	w.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Errorf("Run: %v", err)
+		}
+		factory.Shutdown()
+	}
+	w.settle()
+}
+
+func (w *world) restart() {
+	w.t.Helper()
+	w.stop()
+	w.start()
+}
+
+// settle lets everything happen that follows from what has been done, but for retries and regular looks.
+func (w *world) settle() {
+	time.Sleep(2 * time.Second)
+	synctest.Wait()
+}
+
+// later lets retries and the regular look happen too.
+func (w *world) later() {
+	time.Sleep(6 * time.Minute)
+	synctest.Wait()
+}
+
+func (w *world) service(name string) *corev1.Service {
+	w.t.Helper()
+	svc, err := w.api.CoreV1().Services("default").Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return svc
+}
+
+// edit changes a Service as its user would, and waits.
+func (w *world) edit(name string, change func(*corev1.Service)) {
+	w.t.Helper()
+	svc := w.service(name)
+	if svc.Annotations == nil {
+		svc.Annotations = map[string]string{}
+	}
+	change(svc)
+	if _, err := w.api.CoreV1().Services("default").Update(context.Background(), svc, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.settle()
+}
+
+func (w *world) create(svc *corev1.Service) {
+	w.t.Helper()
+	if _, err := w.api.CoreV1().Services("default").Create(context.Background(), svc, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.settle()
+}
+
+// delete is what the API server does to an object with finalizers.
+func (w *world) delete(name string) {
+	w.t.Helper()
+	w.edit(name, func(svc *corev1.Service) { svc.DeletionTimestamp = &metav1.Time{Time: time.Now()} })
+}
+
+func (w *world) editNode(name string, change func(*corev1.Node)) {
+	w.t.Helper()
+	node, err := w.api.CoreV1().Nodes().Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if node.Labels == nil {
+		node.Labels = map[string]string{}
+	}
+	change(node)
+	if _, err := w.api.CoreV1().Nodes().Update(context.Background(), node, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.settle()
+}
+
+// said returns the warnings since the last call.
+func (w *world) said() (warnings []string) {
+	for {
+		select {
+		case e := <-w.events.Events:
+			if strings.HasPrefix(e, corev1.EventTypeWarning) {
+				warnings = append(warnings, e)
+			}
+		default:
+			return warnings
+		}
+	}
+}
+
+// written returns how often the API server was written to since the last call.
+func (w *world) written() (count int) {
+	for _, a := range w.api.Actions() {
+		if a.GetVerb() == "patch" && a.GetResource().Resource == "services" {
+			count++
+		}
+	}
+	w.api.ClearActions()
+	return count
+}
+
+// expect compares what the cloud was told with what it should have been.
+func (w *world) expect(what string, want ...string) {
+	w.t.Helper()
+	_, got := w.cloud.Counts()
+	if !slices.Equal(got, want) {
+		w.t.Errorf("%s: the cloud was told\n  %s\nwant\n  %s", what, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+func accepted(svc *corev1.Service) string {
+	cond := meta.FindStatusCondition(svc.Status.Conditions, controller.ConditionAccepted)
+	if cond == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%s %s", cond.Status, cond.Reason)
+}
+
+func ingress(svc *corev1.Service) string {
+	var parts []string
+	for _, in := range svc.Status.LoadBalancer.Ingress {
+		part := in.Hostname + in.IP
+		if in.IPMode != nil {
+			part += " " + string(*in.IPMode)
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// service returns a Service of type LoadBalancer with one port.
+func service(name string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name + "-uid"), Annotations: map[string]string{}},
+		Spec: corev1.ServiceSpec{
+			Type:                  corev1.ServiceTypeLoadBalancer,
+			ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyCluster,
+			IPFamilies:            []corev1.IPFamily{corev1.IPv4Protocol},
+			Ports:                 []corev1.ServicePort{{Name: "web", Port: 80, Protocol: corev1.ProtocolTCP, NodePort: 30080}},
+		},
+	}
+}
+
+func node(name string, server int) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}},
+		Spec:       corev1.NodeSpec{ProviderID: fmt.Sprintf("hcloud://%d", server)},
+	}
+}
+
+func nodes(n int) (objects []runtime.Object) {
+	for i := range n {
+		objects = append(objects, node(fmt.Sprintf("node-%d", i+1), i+1))
+	}
+	return objects
+}

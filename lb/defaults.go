@@ -1,0 +1,128 @@
+package lb
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// CheckMode says how nodes are judged under externalTrafficPolicy: Cluster, when no annotation says otherwise.
+type CheckMode string
+
+const (
+	// CheckKubeProxy asks kube-proxy's health port (HTTP 10256, /healthz), so that a draining node leaves.
+	CheckKubeProxy CheckMode = "kube-proxy"
+	// CheckNodePort connects to the node port, for clusters whose proxy has no health port.
+	CheckNodePort CheckMode = "node-port"
+)
+
+// Defaults hold for every Service that does not say otherwise. Empty fields mean the built-in default.
+type Defaults struct {
+	// Cluster marks everything that this cluster owns in the cloud. Required; a valid label value.
+	Cluster string
+	// Network is the ID of the network that load balancers are attached to. 0: attachment is left alone.
+	Network int64
+
+	Location    string // at most one of Location and NetworkZone
+	NetworkZone string
+	Type        string    // built in: lb11
+	Algorithm   Algorithm // built in: round_robin
+
+	UsePrivateIP          bool
+	DisablePrivateIngress bool
+	DisablePublicNetwork  bool
+	UsesProxyProtocol     bool
+	DisableIPv6           bool
+
+	HealthCheck         CheckMode     // built in: kube-proxy
+	HealthCheckInterval time.Duration // built in: 10 s
+	HealthCheckTimeout  time.Duration // built in: 15 s
+	HealthCheckRetries  int           // built in: 3
+
+	// Classless makes Services without loadBalancerClass ours.
+	Classless bool
+}
+
+// Limits of health checks, from the cloud's API.
+const (
+	minInterval, maxInterval = 3 * time.Second, 60 * time.Second
+	minTimeout, maxTimeout   = 1 * time.Second, 60 * time.Second
+	minRetries, maxRetries   = 1, 5
+)
+
+// Resolved returns the defaults with every built-in value in its place.
+func (d Defaults) Resolved() Defaults {
+	d.Type = or(d.Type, "lb11")
+	d.Algorithm = or(d.Algorithm, RoundRobin)
+	d.HealthCheck = or(d.HealthCheck, CheckKubeProxy)
+	d.HealthCheckInterval = or(d.HealthCheckInterval, 10*time.Second)
+	d.HealthCheckTimeout = or(d.HealthCheckTimeout, 15*time.Second)
+	d.HealthCheckRetries = or(d.HealthCheckRetries, 3)
+	return d
+}
+
+func or[T comparable](value, builtin T) T {
+	var zero T
+	if value == zero {
+		return builtin
+	}
+	return value
+}
+
+// Validate reports every reason why no Service could be served with these defaults.
+func (d Defaults) Validate() error {
+	var errs []error
+	bad := func(field string, value any, remedy string) {
+		errs = append(errs, fmt.Errorf("loadBalancers.%s=%q: %s", field, fmt.Sprint(value), remedy))
+	}
+	r := d.Resolved()
+	if !labelValue(d.Cluster) {
+		bad("cluster", d.Cluster, "the cluster's name marks load balancers as a label value: set --cluster-name to 1–63 letters, digits, '-', '_' or '.'")
+	}
+	if d.Location != "" && d.NetworkZone != "" {
+		bad("networkZone", d.NetworkZone, "a load balancer has a location or a network zone: remove one of them")
+	}
+	if r.Algorithm != RoundRobin && r.Algorithm != LeastConnections {
+		bad("algorithm", r.Algorithm, "set round_robin or least_connections")
+	}
+	if r.HealthCheck != CheckKubeProxy && r.HealthCheck != CheckNodePort {
+		bad("healthCheck", r.HealthCheck, "set kube-proxy or node-port")
+	}
+	if !wholeSeconds(r.HealthCheckInterval, minInterval, maxInterval) {
+		bad("healthCheckInterval", r.HealthCheckInterval, "set whole seconds from 3s to 60s")
+	}
+	if !wholeSeconds(r.HealthCheckTimeout, minTimeout, maxTimeout) {
+		bad("healthCheckTimeout", r.HealthCheckTimeout, "set whole seconds from 1s to 60s")
+	}
+	if r.HealthCheckRetries < minRetries || r.HealthCheckRetries > maxRetries {
+		bad("healthCheckRetries", r.HealthCheckRetries, "set 1 to 5")
+	}
+	if d.UsePrivateIP && d.Network == 0 {
+		bad("usePrivateIP", d.UsePrivateIP, "private targets need a network: configure network")
+	}
+	if d.DisablePublicNetwork && d.Network == 0 {
+		bad("disablePublicNetwork", d.DisablePublicNetwork, "a load balancer without a public interface needs a network: configure network")
+	}
+	return errors.Join(errs...)
+}
+
+func wholeSeconds(d, low, high time.Duration) bool {
+	return d >= low && d <= high && d%time.Second == 0
+}
+
+// labelValue reports whether s can be a non-empty label value of the cloud and of Kubernetes.
+func labelValue(s string) bool {
+	if s == "" || len(s) > 63 || !alphanumeric(s[0]) || !alphanumeric(s[len(s)-1]) {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; !alphanumeric(c) && c != '-' && c != '_' && c != '.' {
+			return false
+		}
+	}
+	return true
+}
+
+func alphanumeric(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+}

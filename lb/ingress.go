@@ -1,0 +1,32 @@
+package lb
+
+import "net/netip"
+
+// IngressPoint is one entry of a Service's load balancer status: an address, or a host name.
+type IngressPoint struct {
+	IP       netip.Addr // invalid with Hostname
+	Hostname string
+	// Proxy: traffic from inside the cluster must go through the load balancer, because what it adds
+	// (the PROXY protocol's header) is part of what the pods expect. Only with IP.
+	Proxy bool
+}
+
+// Ingress says how a load balancer is reached: IPv4 first, then IPv6, then the address in the network.
+func Ingress(want Spec, have State) []IngressPoint {
+	if !have.Exists() {
+		return nil
+	}
+	if want.Publish.Hostname != "" {
+		return []IngressPoint{{Hostname: want.Publish.Hostname}}
+	}
+	var points []IngressPoint
+	add := func(when bool, ip netip.Addr) {
+		if when && ip.IsValid() {
+			points = append(points, IngressPoint{IP: ip, Proxy: want.Publish.Proxy})
+		}
+	}
+	add(have.Public, have.IPv4)
+	add(have.Public && want.Publish.IPv6, have.IPv6)
+	add(want.Publish.Private && have.Network != 0, have.PrivateIP)
+	return points
+}

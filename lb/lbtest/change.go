@@ -1,0 +1,126 @@
+package lbtest
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+func refuse(code, format string, args ...any) error {
+	return &lb.RejectedError{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+func refuseTarget(code, format string, args ...any) error {
+	return &lb.RejectedError{Code: code, Message: fmt.Sprintf(format, args...), Target: true}
+}
+
+// change executes one op on a load balancer, or refuses it.
+func change(s lb.State, op lb.Op) (lb.State, error) {
+	switch op := op.(type) {
+	case lb.Update:
+		s.Name, s.Labels = op.Name, op.Labels
+	case lb.ChangeAlgorithm:
+		s.Algorithm = op.Algorithm
+	case lb.ChangeType:
+		limits, known := lb.LimitsOf(op.Type)
+		if known && (len(s.Listeners) > limits.Listeners || len(s.Targets)+s.OtherTargets > limits.Targets) {
+			return s, refuse("invalid_load_balancer_type", "%s is too small", op.Type)
+		}
+		s.Type = op.Type
+	case lb.SetPublicInterface:
+		return setPublic(s, op.Enabled)
+	case lb.AttachNetwork:
+		if s.Network != 0 {
+			return s, refuse("load_balancer_already_attached", "attached to network %d", s.Network)
+		}
+		s.Network, s.PrivateIP = op.Network, netip.AddrFrom4([4]byte{10, 0, byte(op.Network), byte(s.ID)})
+	case lb.DetachNetwork:
+		if s.Network != op.Network {
+			return s, refuse("not_found", "not attached to network %d", op.Network)
+		}
+		s.Network, s.PrivateIP = 0, netip.Addr{}
+		s.Targets = slices.DeleteFunc(s.Targets, func(t lb.Target) bool { return t.Private })
+	case lb.AddListener, lb.UpdateListener, lb.DeleteListener:
+		return changeListener(s, op)
+	case lb.AddTarget, lb.RemoveTarget:
+		return changeTarget(s, op)
+	default:
+		return s, fmt.Errorf("an op this cloud has never heard of: %T", op)
+	}
+	return s, nil
+}
+
+func setPublic(s lb.State, on bool) (lb.State, error) {
+	public := func(t lb.Target) bool { return !t.Private }
+	switch {
+	case !on && s.Network == 0:
+		return s, refuse("load_balancer_not_attached_to_network", "nothing would be left")
+	case !on && slices.ContainsFunc(s.Targets, public):
+		return s, refuse("targets_without_use_private_ip", "public targets")
+	}
+	s.Public = on
+	return s, nil
+}
+
+func changeListener(s lb.State, op lb.Op) (lb.State, error) {
+	find := func(port int) int {
+		return slices.IndexFunc(s.Listeners, func(l lb.Listener) bool { return l.Port == port })
+	}
+	switch op := op.(type) {
+	case lb.AddListener:
+		if find(op.Listener.Port) >= 0 {
+			return s, refuse("source_port_already_used", "port %d", op.Listener.Port)
+		}
+		if limits, known := lb.LimitsOf(s.Type); known && len(s.Listeners) >= limits.Listeners {
+			return s, refuse("resource_limit_exceeded", "%s carries %d services", s.Type, limits.Listeners)
+		}
+		s.Listeners = append(s.Listeners, op.Listener)
+		slices.SortFunc(s.Listeners, func(a, b lb.Listener) int { return a.Port - b.Port })
+	case lb.UpdateListener:
+		i := find(op.Listener.Port)
+		if i < 0 {
+			return s, refuse("not_found", "no service on port %d", op.Listener.Port)
+		}
+		s.Listeners[i] = op.Listener
+	case lb.DeleteListener:
+		i := find(op.Port)
+		if i < 0 {
+			return s, refuse("not_found", "no service on port %d", op.Port)
+		}
+		s.Listeners = slices.Delete(s.Listeners, i, i+1)
+	}
+	return s, nil
+}
+
+func changeTarget(s lb.State, op lb.Op) (lb.State, error) {
+	find := func(server int64) int {
+		return slices.IndexFunc(s.Targets, func(t lb.Target) bool { return t.Server == server })
+	}
+	switch op := op.(type) {
+	case lb.AddTarget:
+		t := op.Target
+		limits, known := lb.LimitsOf(s.Type)
+		switch {
+		case find(t.Server) >= 0:
+			return s, refuseTarget("target_already_defined", "%s", t)
+		case t.Private && s.Network == 0:
+			return s, refuseTarget("load_balancer_not_attached_to_network", "%s", t)
+		case !t.Private && !s.Public:
+			return s, refuseTarget("load_balancer_public_interface_disabled", "%s", t)
+		case known && len(s.Targets)+s.OtherTargets >= limits.Targets:
+			return s, refuse("resource_limit_exceeded", "%s holds %d targets", s.Type, limits.Targets)
+		}
+		s.Targets = append(s.Targets, t)
+		slices.SortFunc(s.Targets, func(a, b lb.Target) int { return cmp.Compare(a.Server, b.Server) })
+	case lb.RemoveTarget:
+		i := find(op.Target.Server)
+		if i < 0 {
+			return s, refuse("not_found", "no such target: %s", op.Target)
+		}
+		s.Targets = slices.Delete(s.Targets, i, i+1)
+	}
+	return s, nil
+}

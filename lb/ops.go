@@ -1,0 +1,135 @@
+package lb
+
+import "fmt"
+
+// Op is one change to one load balancer: one request to the cloud. The sum is sealed, so that whoever
+// executes it can be checked for having thought of every kind.
+type Op interface {
+	op()
+	String() string
+}
+
+// The changes.
+type (
+	// Create makes the load balancer with everything in it.
+	Create struct{ Spec Spec }
+	// Update sets name and labels; Labels is the whole set.
+	Update struct {
+		Name   string
+		Labels map[string]string
+	}
+	// ChangeType makes the load balancer larger or smaller.
+	ChangeType struct{ Type string }
+	// ChangeAlgorithm sets how targets are chosen.
+	ChangeAlgorithm struct{ Algorithm Algorithm }
+	// SetPublicInterface switches the public interface.
+	SetPublicInterface struct{ Enabled bool }
+	// AttachNetwork attaches the load balancer to a network.
+	AttachNetwork struct{ Network int64 }
+	// DetachNetwork detaches it; the cloud drops the targets that it reached there.
+	DetachNetwork struct{ Network int64 }
+	// AddListener opens a port.
+	AddListener struct{ Listener Listener }
+	// UpdateListener makes the listener of that port be as given, whatever it was.
+	UpdateListener struct{ Listener Listener }
+	// DeleteListener closes a port.
+	DeleteListener struct{ Port int }
+	// AddTarget lets a server receive traffic.
+	AddTarget struct{ Target Target }
+	// RemoveTarget ends that.
+	RemoveTarget struct{ Target Target }
+	// Delete removes the load balancer.
+	Delete struct{}
+)
+
+func (Create) op()             {}
+func (Update) op()             {}
+func (ChangeType) op()         {}
+func (ChangeAlgorithm) op()    {}
+func (SetPublicInterface) op() {}
+func (AttachNetwork) op()      {}
+func (DetachNetwork) op()      {}
+func (AddListener) op()        {}
+func (UpdateListener) op()     {}
+func (DeleteListener) op()     {}
+func (AddTarget) op()          {}
+func (RemoveTarget) op()       {}
+func (Delete) op()             {}
+
+func (o Create) String() string {
+	return fmt.Sprintf("create %q with %d listeners and %d targets", o.Spec.Name, len(o.Spec.Listeners), len(o.Spec.Targets))
+}
+
+func (o Update) String() string {
+	return fmt.Sprintf("set name %q and %d labels", o.Name, len(o.Labels))
+}
+func (o ChangeType) String() string      { return "change type to " + o.Type }
+func (o ChangeAlgorithm) String() string { return "change algorithm to " + string(o.Algorithm) }
+func (o SetPublicInterface) String() string {
+	return fmt.Sprintf("set public interface %t", o.Enabled)
+}
+func (o AttachNetwork) String() string { return fmt.Sprintf("attach to network %d", o.Network) }
+func (o DetachNetwork) String() string { return fmt.Sprintf("detach from network %d", o.Network) }
+func (o AddListener) String() string {
+	return fmt.Sprintf("add listener %d → %d, %s", o.Listener.Port, o.Listener.DestinationPort, o.Listener.Check)
+}
+
+func (o UpdateListener) String() string {
+	return fmt.Sprintf("update listener %d → %d, %s", o.Listener.Port, o.Listener.DestinationPort, o.Listener.Check)
+}
+func (o DeleteListener) String() string { return fmt.Sprintf("delete listener %d", o.Port) }
+func (o AddTarget) String() string      { return "add " + o.Target.String() }
+func (o RemoveTarget) String() string   { return "remove " + o.Target.String() }
+func (o Delete) String() string         { return "delete" }
+
+// Kind is the op's name for metrics: few values, never a number of anything.
+func Kind(op Op) string {
+	switch op.(type) {
+	case Create:
+		return "create"
+	case Update:
+		return "update"
+	case ChangeType:
+		return "change_type"
+	case ChangeAlgorithm:
+		return "change_algorithm"
+	case SetPublicInterface:
+		return "set_public_interface"
+	case AttachNetwork:
+		return "attach_network"
+	case DetachNetwork:
+		return "detach_network"
+	case AddListener:
+		return "add_listener"
+	case UpdateListener:
+		return "update_listener"
+	case DeleteListener:
+		return "delete_listener"
+	case AddTarget:
+		return "add_target"
+	case RemoveTarget:
+		return "remove_target"
+	case Delete:
+		return "delete"
+	}
+	return "unknown"
+}
+
+// Independent reports whether the ops after this one still make sense when it failed. One target or one
+// listener that the cloud refuses must not keep the others from being served.
+func Independent(op Op) bool {
+	switch op.(type) {
+	case AddListener, UpdateListener, DeleteListener, AddTarget, RemoveTarget, Update, ChangeAlgorithm, ChangeType:
+		return true
+	}
+	return false
+}
+
+// ChangesAddresses reports whether the load balancer must be read again before its addresses are told.
+func ChangesAddresses(op Op) bool {
+	switch op.(type) {
+	case Create, SetPublicInterface, AttachNetwork, DetachNetwork:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,204 @@
+package lb
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Parse resolves a Service and the defaults into the load balancer that it asks for.
+//
+// Notes tell what the user should know although there will be a load balancer. The error is a
+// *[RefusedError] with everything that stands against one; then the Spec is empty, nothing may be
+// created, and an existing load balancer stays as it is.
+func Parse(svc Service, d Defaults) (Spec, []Note, error) {
+	d = d.Resolved()
+	p := &parser{svc: svc, defaults: d}
+	p.set = settings{
+		kind: d.Type, algorithm: d.Algorithm,
+		usePrivateIP: d.UsePrivateIP, privateOff: d.DisablePrivateIngress, publicOff: d.DisablePublicNetwork,
+		proxy: d.UsesProxyProtocol, ipv6Off: d.DisableIPv6,
+		checkMode: d.HealthCheck, interval: d.HealthCheckInterval, timeout: d.HealthCheckTimeout, retries: d.HealthCheckRetries,
+	}
+	p.annotations()
+	p.place()
+	p.network()
+	p.fields()
+	p.ports()
+	p.checks()
+	if len(p.refused) > 0 {
+		return Spec{}, p.notes, &RefusedError{Notes: p.refused}
+	}
+	return p.spec(), p.notes, nil
+}
+
+type parser struct {
+	svc      Service
+	defaults Defaults
+	set      settings
+
+	served, unserved []Port
+	notes            []Note
+	refused          []Note
+}
+
+func (p *parser) refuse(reason, field, value, remedy string) {
+	p.refused = append(p.refused, Note{Grade: Error, Reason: reason, Field: field, Value: value, Text: remedy})
+}
+
+func (p *parser) note(grade Grade, reason, field, value, remedy string) {
+	p.notes = append(p.notes, Note{Grade: grade, Reason: reason, Field: field, Value: value, Text: remedy})
+}
+
+// annotations reads everything below our prefixes, in the table's order, then what the table lacks.
+// An empty value counts as not set: templates write it for "use the default".
+func (p *parser) annotations() {
+	table := Annotations()
+	known := make(map[string]bool, len(table))
+	for _, row := range table {
+		known[row.Name] = true
+		value := p.svc.Annotations[row.Name]
+		if value == "" {
+			continue
+		}
+		if !row.Honored {
+			p.note(Error, ReasonUnsupported, row.Name, value, "not supported yet and without effect: remove the annotation")
+			continue
+		}
+		if err := row.set(&p.set, value); err != nil {
+			p.refuse(ReasonInvalid, row.Name, value, err.Error())
+		}
+	}
+	var unknown []string
+	for name := range p.svc.Annotations {
+		// Below our own prefix live annotations of other parts too; only the foreign one is ours to check.
+		if strings.HasPrefix(name, HetznerPrefix) && !known[name] {
+			unknown = append(unknown, name)
+		}
+	}
+	slices.Sort(unknown)
+	for _, name := range unknown {
+		p.unknown(name, table)
+	}
+}
+
+// unknown answers an annotation that is not in the table. Three names are documented as reserved: other
+// programs may write them, so they are nobody's mistake.
+func (p *parser) unknown(name string, table []Annotation) {
+	if slices.Contains([]string{"id", "ipv4", "ipv6"}, strings.TrimPrefix(name, HetznerPrefix)) {
+		return
+	}
+	names := make([]string, len(table))
+	for i, row := range table {
+		names[i] = row.Name
+	}
+	p.note(Warning, ReasonUnknown, name, p.svc.Annotations[name],
+		fmt.Sprintf("no such annotation, without effect: did you mean %s?", nearest(name, names)))
+}
+
+// place decides between location and network zone; an annotation beats both defaults.
+func (p *parser) place() {
+	switch {
+	case p.set.location != "" && p.set.zone != "":
+		p.refuse(ReasonInvalid, AnnotationLocation, p.set.location, "a load balancer has a location or a network zone: remove this or "+AnnotationNetworkZone)
+	case p.set.location == "" && p.set.zone == "":
+		p.set.location, p.set.zone = p.defaults.Location, p.defaults.NetworkZone
+		if p.set.location == "" && p.set.zone == "" {
+			p.refuse(ReasonInvalid, AnnotationLocation, "", "a load balancer needs a location or a network zone: set this, "+AnnotationNetworkZone+", or a default in the configuration")
+		}
+	}
+}
+
+func (p *parser) network() {
+	attached := p.defaults.Network != 0
+	if p.set.usePrivateIP && !attached {
+		p.refuse(ReasonInvalid, annotationPrivateIP, "true", "no network is configured: set false, or configure the network")
+	}
+	if p.set.publicOff && !attached {
+		p.refuse(ReasonInvalid, annotationPublicOff, "true", "no network is configured, so nothing could reach the load balancer: set false, or configure the network")
+	}
+	if p.set.publicOff && attached && !p.set.usePrivateIP {
+		p.refuse(ReasonInvalid, annotationPublicOff, "true", "without its public interface the load balancer reaches nodes only in the network: set "+annotationPrivateIP+" to true as well")
+	}
+	if p.set.publicOff && p.set.privateOff && p.set.hostname == "" {
+		p.note(Warning, ReasonNoEffect, annotationPublicOff, "true",
+			"with disable-private-ingress there is no address to show, so the Service stays pending: set "+HetznerPrefix+"hostname, or remove one of them")
+	}
+}
+
+// fields answers what a Service can ask for and this cloud cannot give.
+func (p *parser) fields() {
+	if len(p.svc.SourceRanges) > 0 {
+		p.refuse(ReasonUnsupported, "spec.loadBalancerSourceRanges", strings.Join(p.svc.SourceRanges, ","),
+			"the cloud's load balancers cannot filter clients, and one without the filter would be open to all: remove the ranges and filter elsewhere, for example with a NetworkPolicy")
+	}
+	if p.svc.IPv6Only {
+		p.refuse(ReasonUnsupported, "spec.ipFamilies", "IPv6",
+			"load balancers reach nodes over IPv4, so the node ports must answer there: set ipFamilyPolicy to PreferDualStack")
+	}
+	if p.svc.ClientIPAffinity {
+		p.note(Error, ReasonUnsupported, "spec.sessionAffinity", "ClientIP",
+			"the nodes see the load balancer as their only client, so one pod would get everything: set sessionAffinity to None")
+	}
+	if p.svc.LoadBalancerIP != "" {
+		p.note(Error, ReasonUnsupported, "spec.loadBalancerIP", p.svc.LoadBalancerIP,
+			"the cloud chooses the address of a load balancer: remove the field")
+	}
+}
+
+func (p *parser) ports() {
+	for _, port := range p.svc.Ports {
+		switch {
+		case port.Protocol != "TCP":
+			p.unserved = append(p.unserved, port)
+		case port.NodePort == 0:
+			p.refuse(ReasonUnsupported, "spec.ports", port.String(),
+				"load balancers send to node ports and this port has none: set allocateLoadBalancerNodePorts to true, or give it a nodePort")
+		default:
+			p.served = append(p.served, port)
+		}
+	}
+	for _, port := range p.unserved {
+		p.note(Error, ReasonUnsupported, "spec.ports", port.String(),
+			"the cloud's load balancers carry TCP only, so this port is not served: move it to a Service of its own kind, or expose it on the nodes")
+	}
+	if len(p.served) == 0 && len(p.refused) == 0 {
+		p.refuse(ReasonUnsupported, "spec.ports", "", "no TCP port is left to serve: add one, or choose another type of Service")
+	}
+	if limits, known := LimitsOf(p.set.kind); known && len(p.served) > limits.Listeners {
+		p.refuse(ReasonInvalid, AnnotationType, p.set.kind,
+			fmt.Sprintf("the type carries %d ports and the Service has %d: choose a larger type, or split the Service", limits.Listeners, len(p.served)))
+	}
+}
+
+func (p *parser) spec() Spec {
+	s := p.set
+	spec := Spec{
+		Owner: Owner{Cluster: p.defaults.Cluster, UID: p.svc.UID},
+		Name:  or(s.name, defaultName(p.svc.UID)),
+		Type:  s.kind, Location: s.location, NetworkZone: s.zone,
+		Algorithm: s.algorithm, Public: !s.publicOff,
+		Network: p.defaults.Network, UsePrivateIP: s.usePrivateIP,
+		NodeSelector: s.nodeSelector,
+		Publish: Publish{
+			Hostname: s.hostname, IPv6: !s.ipv6Off,
+			Private: p.defaults.Network != 0 && !s.privateOff, Proxy: s.proxy,
+		},
+		Served: p.served, Unserved: p.unserved,
+	}
+	for _, port := range p.served {
+		spec.Listeners = append(spec.Listeners, Listener{
+			Port: port.Number, DestinationPort: port.NodePort, Protocol: ProtocolTCP, ProxyProtocol: s.proxy,
+			Check: p.check(port),
+		})
+	}
+	slices.SortFunc(spec.Listeners, func(a, b Listener) int { return a.Port - b.Port })
+	return spec
+}
+
+// defaultName is what cloud providers have named load balancers from the beginning, so that a cluster that
+// changes its controller meets the names it knows.
+func defaultName(uid string) string {
+	name := "a" + strings.ReplaceAll(uid, "-", "")
+	return name[:min(len(name), 32)]
+}

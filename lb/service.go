@@ -1,0 +1,98 @@
+package lb
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Service is what Parse needs to know of a Kubernetes Service of type LoadBalancer.
+type Service struct {
+	UID         string
+	Annotations map[string]string
+	Ports       []Port
+
+	// Local is externalTrafficPolicy: Local.
+	Local bool
+	// HealthCheckNodePort is where kube-proxy answers for the Service on every node; 0 without policy Local.
+	HealthCheckNodePort int
+	// ClientIPAffinity is sessionAffinity: ClientIP.
+	ClientIPAffinity bool
+	// SourceRanges is loadBalancerSourceRanges, or what the older annotation of that purpose holds.
+	SourceRanges []string
+	// LoadBalancerIP is the deprecated field of that name.
+	LoadBalancerIP string
+	// IPv6Only is true when ipFamilies holds IPv6 and nothing else.
+	IPv6Only bool
+}
+
+// Port is one port of a Service.
+type Port struct {
+	Number   int
+	Protocol string // "TCP", "UDP" or "SCTP"
+	NodePort int    // 0: none was allocated
+}
+
+func (p Port) String() string { return fmt.Sprintf("%d/%s", p.Number, p.Protocol) }
+
+// Reasons of notes. They are reasons of Events and conditions too.
+const (
+	// ReasonInvalid: a value that cannot be what it should be.
+	ReasonInvalid = "InvalidField"
+	// ReasonUnsupported: a valid wish that this version or this cloud cannot fulfill.
+	ReasonUnsupported = "UnsupportedField"
+	// ReasonUnknown: an annotation below a known prefix that nobody reads.
+	ReasonUnknown = "UnknownAnnotation"
+	// ReasonNoEffect: a setting that something else in the same Service makes meaningless.
+	ReasonNoEffect = "FieldWithoutEffect"
+	// ReasonTargetsTruncated: more nodes than the load balancer's type takes as targets.
+	ReasonTargetsTruncated = "TargetsTruncated"
+	// ReasonImmutable: a wish that an existing load balancer cannot follow.
+	ReasonImmutable = "ImmutableField"
+	// ReasonNotOwned: the load balancer that would be needed belongs to somebody else.
+	ReasonNotOwned = "LoadBalancerNotOwned"
+)
+
+// Grade says how much of the wish a note takes away.
+type Grade int
+
+const (
+	// Warning: the load balancer is as asked for, yet somebody should look.
+	Warning Grade = iota
+	// Error: a part of what was asked for is not done.
+	Error
+)
+
+// Note is something a user should know about a Service: what, where, and what to change.
+type Note struct {
+	Grade  Grade
+	Reason string
+	Field  string // annotation, or field of the Service
+	Value  string // as the user wrote it; may be empty
+	Text   string // what is wrong, and the remedy
+}
+
+func (n Note) String() string {
+	switch {
+	case n.Field == "":
+		return n.Text
+	case n.Value == "":
+		return n.Field + ": " + n.Text
+	}
+	return fmt.Sprintf("%s=%q: %s", n.Field, n.Value, n.Text)
+}
+
+// RefusedError says that a Service cannot have a load balancer as it stands, with every reason at once.
+type RefusedError struct{ Notes []Note }
+
+func (e *RefusedError) Error() string {
+	return Join(e.Notes)
+}
+
+// Join writes notes as one line, in their order.
+func Join(notes []Note) string {
+	lines := make([]string, len(notes))
+	for i, n := range notes {
+		lines[i] = n.String()
+	}
+	return strings.Join(lines, "; ")
+}

@@ -1,0 +1,154 @@
+package lb_test
+
+import (
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+func servers(targets []lb.Target) []int64 {
+	var ids []int64
+	for _, t := range targets {
+		ids = append(ids, t.Server)
+	}
+	return ids
+}
+
+func upTo(n int) []int64 {
+	var ids []int64
+	for i := range n {
+		ids = append(ids, int64(i+1))
+	}
+	return ids
+}
+
+func TestFitKeepsWhatIsThere(t *testing.T) {
+	spec := lb.Spec{Type: "lb11"}.WithTargets(upTo(40))
+	first, notes := spec.Fit(lb.State{})
+	if got := servers(first.Targets); !slices.Equal(got, upTo(25)) || len(notes) != 1 || notes[0].Reason != lb.ReasonTargetsTruncated {
+		t.Fatalf("new load balancer: targets %v, notes %v", got, notes)
+	}
+	if text := notes[0].Text; text[:len("25 of 40")] != "25 of 40" {
+		t.Errorf("the note lacks the two numbers: %s", text)
+	}
+
+	present := []lb.Target{{Server: 40}, {Server: 30}}
+	second, _ := spec.Fit(lb.State{Targets: present, OtherTargets: 5})
+	if got, want := servers(second.Targets), append(upTo(18), 30, 40); !slices.Equal(got, want) {
+		t.Errorf("existing load balancer: targets %v, want %v", got, want)
+	}
+	if len(spec.Targets) != 40 {
+		t.Error("Fit changed the spec it was given")
+	}
+
+	for _, c := range []lb.Spec{{Type: "lb99"}, {Type: "lb21"}} {
+		if got, notes := c.WithTargets(upTo(40)).Fit(lb.State{}); len(got.Targets) != 40 || len(notes) != 0 {
+			t.Errorf("%s: %d targets, notes %v", c.Type, len(got.Targets), notes)
+		}
+	}
+	if got, _ := spec.Fit(lb.State{OtherTargets: 99}); len(got.Targets) != 0 {
+		t.Errorf("no room at all: %d targets", len(got.Targets))
+	}
+}
+
+func TestWithTargets(t *testing.T) {
+	got := lb.Spec{UsePrivateIP: true}.WithTargets([]int64{3, 1, 3, 2}).Targets
+	want := []lb.Target{{Server: 1, Private: true}, {Server: 2, Private: true}, {Server: 3, Private: true}}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestIngress(t *testing.T) {
+	v4, v6, private := netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("10.0.0.2")
+	have := lb.State{ID: 1, Public: true, IPv4: v4, IPv6: v6, Network: 7, PrivateIP: private}
+	inside, nowhere := have, have
+	inside.Public = false
+	nowhere.Network, nowhere.PrivateIP, nowhere.IPv6 = 0, netip.Addr{}, netip.Addr{}
+	all := lb.Publish{IPv6: true, Private: true}
+	for _, c := range []struct {
+		name    string
+		publish lb.Publish
+		have    lb.State
+		want    string
+	}{
+		{"everything", all, have, "[203.0.113.1 2001:db8::1 10.0.0.2]"},
+		{"no IPv6", lb.Publish{Private: true}, have, "[203.0.113.1 10.0.0.2]"},
+		{"no private ingress", lb.Publish{IPv6: true}, have, "[203.0.113.1 2001:db8::1]"},
+		{"not public", all, inside, "[10.0.0.2]"},
+		{"not attached", all, nowhere, "[203.0.113.1]"},
+		{"host name", lb.Publish{Hostname: "lb.example.com", IPv6: true}, have, "[lb.example.com]"},
+		{"nothing there", all, lb.State{}, "[]"},
+	} {
+		var got []string
+		for _, p := range lb.Ingress(lb.Spec{Publish: c.publish}, c.have) {
+			if p.Hostname != "" {
+				got = append(got, p.Hostname)
+			} else {
+				got = append(got, p.IP.String())
+			}
+			if p.Proxy {
+				t.Errorf("%s: %+v is a proxy", c.name, p)
+			}
+		}
+		if fmt.Sprint(got) != c.want {
+			t.Errorf("%s: got %v, want %s", c.name, got, c.want)
+		}
+	}
+	all.Proxy = true
+	for _, p := range lb.Ingress(lb.Spec{Publish: all}, have) {
+		if !p.Proxy {
+			t.Errorf("%+v is not a proxy", p)
+		}
+	}
+}
+
+func TestOwns(t *testing.T) {
+	for _, c := range []struct {
+		labels map[string]string
+		want   bool
+	}{
+		{owner.Labels(), true},
+		{map[string]string{"underlay.dev/cluster": "demo", "underlay.dev/svc-u1": "", "team": "web"}, true},
+		{map[string]string{"underlay.dev/cluster": "demo", "underlay.dev/svc-u2": ""}, false},
+		{map[string]string{"underlay.dev/cluster": "other", "underlay.dev/svc-u1": ""}, false},
+		{map[string]string{"underlay.dev/svc-u1": ""}, false},
+		{nil, false},
+	} {
+		if got := owner.Owns(c.labels); got != c.want {
+			t.Errorf("%v: got %t", c.labels, got)
+		}
+	}
+}
+
+func TestEveryOpHasItsKind(t *testing.T) {
+	ops := []lb.Op{
+		lb.Create{},
+		lb.Update{},
+		lb.ChangeType{},
+		lb.ChangeAlgorithm{},
+		lb.SetPublicInterface{},
+		lb.AttachNetwork{},
+		lb.DetachNetwork{},
+		lb.AddListener{},
+		lb.UpdateListener{},
+		lb.DeleteListener{},
+		lb.AddTarget{},
+		lb.RemoveTarget{},
+		lb.Delete{},
+	}
+	kinds := make(map[string]bool)
+	for _, op := range ops {
+		kinds[lb.Kind(op)] = true
+		if op.String() == "" {
+			t.Errorf("%s prints nothing", reflect.TypeOf(op))
+		}
+	}
+	if len(kinds) != len(ops) || kinds["unknown"] {
+		t.Errorf("%d kinds of %d ops: %v", len(kinds), len(ops), kinds)
+	}
+}
