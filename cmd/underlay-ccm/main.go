@@ -24,6 +24,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	"k8s.io/component-base/version"
+	"k8s.io/component-base/version/verflag"
 
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
@@ -63,6 +64,7 @@ func newCommand(ctx context.Context) (*cobra.Command, error) {
 	}
 	opts.KubeCloudShared.CloudProvider.Name = "hcloud"
 	opts.KubeCloudShared.RouteReconciliationPeriod.Duration = time.Minute
+	opts.ServiceController.ConcurrentServiceSyncs = 4
 
 	var ipam ipamFlags
 	var flags cliflag.NamedFlagSets
@@ -79,6 +81,7 @@ func newCommand(ctx context.Context) (*cobra.Command, error) {
 	cmd.SilenceUsage = true
 	// Before anything listens or connects: a wrong configuration ends here.
 	cmd.PreRunE = func(*cobra.Command, []string) error {
+		verflag.PrintAndExitIfRequested()
 		shared := opts.KubeCloudShared
 		return m.configure(config.Flags{
 			CloudProvider:             shared.CloudProvider.Name,

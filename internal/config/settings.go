@@ -7,7 +7,7 @@ func flagSettings(d *draft) []setting {
 	return []setting{
 		{
 			flag: "--cloud-provider", format: oneOf(&d.cloudProvider, []string{"underlay", "hcloud"}),
-			fallback: "underlay",
+			fallback: "hcloud",
 			meaning:  "Name of this provider. `hcloud` is accepted so that manifests of the Hetzner cloud controller manager keep working.",
 		},
 		{

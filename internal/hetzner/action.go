@@ -14,8 +14,9 @@ import (
 type waiter struct {
 	api *hcloud.ActionClient
 
-	mu    sync.Mutex
-	usual map[string]time.Duration // by command
+	mu     sync.Mutex
+	usual  map[string]time.Duration // by command
+	streak map[string]int           // looks in a row that didn't come too early
 }
 
 const (
@@ -25,7 +26,7 @@ const (
 )
 
 func newWaiter(api *hcloud.ActionClient) *waiter {
-	return &waiter{api: api, usual: map[string]time.Duration{}}
+	return &waiter{api: api, usual: map[string]time.Duration{}, streak: map[string]int{}}
 }
 
 // wait returns when the actions are over, with an error if one of them failed.
@@ -45,7 +46,7 @@ func (w *waiter) wait(ctx context.Context, actions ...*hcloud.Action) error {
 
 func (w *waiter) one(ctx context.Context, a *hcloud.Action) error {
 	start := time.Now()
-	gap := w.guess(a.Command)
+	gap, polls := w.guess(a.Command), 0
 	for a.Status == hcloud.ActionStatusRunning {
 		select {
 		case <-ctx.Done():
@@ -66,8 +67,11 @@ func (w *waiter) one(ctx context.Context, a *hcloud.Action) error {
 			return fmt.Errorf("waiting for action %d (%s): %w", a.ID, a.Command, err)
 		}
 		gap = max(gap/4, shortestGap)
+		polls++
 	}
-	w.learn(a, time.Since(start))
+	if polls > 0 {
+		w.learn(a.Command, polls, time.Since(start))
+	}
 	if a.Status == hcloud.ActionStatusError {
 		return fmt.Errorf("action %d (%s) failed: %w", a.ID, a.Command, a.Error())
 	}
@@ -83,17 +87,18 @@ func (w *waiter) guess(command string) time.Duration {
 	return firstGuess
 }
 
-// learn prefers the API's own timestamps; they have a resolution of a second,
-// so short actions are timed by us.
-func (w *waiter) learn(a *hcloud.Action, waited time.Duration) {
-	took := waited
-	if told := a.Finished.Sub(a.Started); told > 2*time.Second {
-		took = told
-	}
+// learn corrects the guess. An action that was over at the first look may have
+// been over for long, which its timestamps don't tell: they are in whole
+// seconds. So the guess shrinks, faster and faster, until a look comes too
+// early, and then goes back to what that action took.
+func (w *waiter) learn(command string, polls int, waited time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if usual, ok := w.usual[a.Command]; ok {
-		took = (3*usual + took) / 4
+	if polls > 1 {
+		w.usual[command], w.streak[command] = waited, 0
+		return
 	}
-	w.usual[a.Command] = took
+	shrink := min(2<<w.streak[command], 30) // percent
+	w.usual[command] = waited * time.Duration(100-shrink) / 100
+	w.streak[command] = min(w.streak[command]+1, 5)
 }

@@ -340,7 +340,7 @@ func TestAnActionThatIsLostIsAnError(t *testing.T) {
 	})
 }
 
-// Waiting learns how long actions take: in the end one poll is enough, mostly.
+// Waiting learns how long actions take, so that mostly one poll is enough.
 func TestPollsBecomeFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c, id := project(t, hcloudsim.Options{ActionTime: 900 * time.Millisecond})
@@ -356,7 +356,7 @@ func TestPollsBecomeFew(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n := asked(sim, "GET /v1/actions"); n > count+10 {
+		if n := asked(sim, "GET /v1/actions"); n > count*3/2 {
 			t.Errorf("%d polls for %d actions", n, count)
 		}
 	})

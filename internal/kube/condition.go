@@ -15,7 +15,7 @@ import (
 // SetCondition writes one condition of a node's status and returns the node as
 // the API server then has it. The patch carries the node's UID, so that a node
 // that was deleted and joined again under its name isn't told the old one's
-// news: that write fails with a conflict. Other conditions are not touched.
+// news: that write is refused. Other conditions are not touched.
 func SetCondition(ctx context.Context, client kubernetes.Interface, node *corev1.Node, c corev1.NodeCondition, now time.Time) (*corev1.Node, error) {
 	c.LastHeartbeatTime = metav1.NewTime(now)
 	c.LastTransitionTime = c.LastHeartbeatTime

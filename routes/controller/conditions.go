@@ -28,11 +28,10 @@ type board struct {
 	mu       sync.Mutex
 	verdicts map[types.UID]entry
 	newest   *kube.Newest
-	told     map[types.UID]string // the last Event's reason
 }
 
 func newBoard() board {
-	return board{verdicts: map[types.UID]entry{}, newest: kube.NewNewest(), told: map[types.UID]string{}}
+	return board{verdicts: map[types.UID]entry{}, newest: kube.NewNewest()}
 }
 
 func (b *board) post(uid types.UID, e entry) (changed bool) {
@@ -47,7 +46,6 @@ func (b *board) forget(uid types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.verdicts, uid)
-	delete(b.told, uid)
 	b.newest.Forget(uid)
 }
 
@@ -63,17 +61,6 @@ func (b *board) wrote(node *corev1.Node) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.newest.Wrote(node)
-}
-
-// announce says whether an Event with that reason is news for the node.
-func (b *board) announce(uid types.UID, reason string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.told[uid] == reason {
-		return false
-	}
-	b.told[uid] = reason
-	return reason != ""
 }
 
 // publish posts a decision's verdicts. Only the last of a pass is settled:
@@ -131,23 +118,23 @@ func (c *Controller) tell(ctx context.Context, name string) error {
 		return nil
 	}
 	patched, err := kube.SetCondition(ctx, c.Client, node, condition(e.Verdict), time.Now())
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		// The Node is gone, or another has its name: their events will follow.
+	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	c.board.wrote(patched)
-	if c.board.announce(node.UID, e.Event) {
+	if e.Event != "" {
 		c.Recorder.Event(node, corev1.EventTypeWarning, e.Event, e.Message)
 	}
 	return nil
 }
 
 // news says whether the Node's condition differs in a way that matters: its
-// status, or why it is unavailable. The words of a message don't, nor does who
-// declared it reachable.
+// status, why it is unavailable, or what people are to do about it. Who
+// declared it reachable doesn't matter. What the condition says is also the
+// memory of the Events that were sent, which outlives this process.
 func (c *Controller) news(node *corev1.Node, e entry, known bool) bool {
 	old := kube.Condition(node, corev1.NodeNetworkUnavailable)
 	if old == nil || old.Status == corev1.ConditionUnknown {
@@ -157,10 +144,16 @@ func (c *Controller) news(node *corev1.Node, e entry, known bool) bool {
 		return false
 	}
 	wasReachable := old.Status == corev1.ConditionFalse
-	if wasReachable == e.Reachable {
-		return !e.Reachable && old.Reason != string(e.Reason)
+	switch {
+	case wasReachable && e.Reachable:
+		return false
+	case wasReachable:
+		return e.settled
+	case e.Reachable:
+		return true
+	default:
+		return old.Reason != string(e.Reason) || e.Event != "" && e.settled && old.Message != e.Message
 	}
-	return e.Reachable || e.settled
 }
 
 func condition(v routes.Verdict) corev1.NodeCondition {

@@ -8,15 +8,18 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics"
 
@@ -152,13 +155,32 @@ type world struct {
 	cfg     controller.Config
 }
 
+// apiServer is client-go's fake, which would otherwise keep no versions of what
+// is patched: the controller tells a lagging cache by them.
+func apiServer() *fake.Clientset {
+	client := fake.NewClientset()
+	patch := clienttesting.ObjectReaction(client.Tracker())
+	var version atomic.Int64
+	version.Store(1000)
+	client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		handled, obj, err := patch(action)
+		if err != nil {
+			return handled, obj, err
+		}
+		node := obj.(*corev1.Node).DeepCopy()
+		node.ResourceVersion = fmt.Sprint(version.Add(1))
+		return true, node, client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), node, "")
+	})
+	return client
+}
+
 // inWorld runs a scenario on a clock of its own. The controller runs between
 // start and the returned stop.
 func inWorld(t *testing.T, scenario func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		scenario(&world{
 			t:       t,
-			client:  fake.NewClientset(),
+			client:  apiServer(),
 			table:   &table{limit: 100},
 			servers: &servers{of: map[string]netip.Addr{}},
 			events:  record.NewFakeRecorder(1000),
@@ -195,7 +217,7 @@ func (w *world) start() (stop func()) {
 
 func (w *world) join(name, podCIDR string) {
 	w.t.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.Now()}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1", CreationTimestamp: metav1.Now()}}
 	if podCIDR != "" {
 		node.Spec.PodCIDR, node.Spec.PodCIDRs = podCIDR, []string{podCIDR, "fd00::/64"}
 	}

@@ -1,0 +1,134 @@
+package deploy
+
+import (
+	"encoding/json"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// instruction is one of a Dockerfile, its continuation lines joined.
+type instruction struct{ name, rest string }
+
+// stage is what stands between two FROMs.
+type stage struct {
+	base, name   string
+	instructions []instruction
+}
+
+func (s stage) all(name string) []string {
+	var found []string
+	for _, i := range s.instructions {
+		if i.name == name {
+			found = append(found, i.rest)
+		}
+	}
+	return found
+}
+
+// readDockerfile reads as much of the language as the Dockerfile uses.
+func readDockerfile(t *testing.T) map[string]stage {
+	t.Helper()
+	content, err := os.ReadFile(repository + "/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stages := map[string]stage{}
+	var last string
+	joined := strings.ReplaceAll(withoutComments(string(content)), "\\\n", " ")
+	for line := range strings.Lines(joined) {
+		name, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch {
+		case name == "":
+		case name == "FROM":
+			words := slices.DeleteFunc(strings.Fields(rest), func(w string) bool { return strings.HasPrefix(w, "--") })
+			if len(words) != 3 || words[1] != "AS" {
+				t.Fatalf("FROM %s: want a base and a name", rest)
+			}
+			last = words[2]
+			stages[last] = stage{base: words[0], name: last}
+		default:
+			s := stages[last]
+			s.instructions = append(s.instructions, instruction{name, strings.TrimSpace(rest)})
+			stages[last] = s
+		}
+	}
+	return stages
+}
+
+func withoutComments(content string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(content) {
+		if !strings.HasPrefix(strings.TrimSpace(line), "#") {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}
+
+// environment is what the build lines find beside the machine's own: ENV and the
+// defaults of ARG, empty where there is none.
+func (s stage) environment(t *testing.T) []string {
+	t.Helper()
+	var env []string
+	for _, line := range s.all("ENV") {
+		for _, pair := range strings.Fields(line) {
+			if !strings.Contains(pair, "=") {
+				t.Fatalf("ENV %s: want the form NAME=value", line)
+			}
+			env = append(env, pair)
+		}
+	}
+	for _, arg := range s.all("ARG") {
+		name, value, _ := strings.Cut(arg, "=")
+		env = append(env, name+"="+value)
+	}
+	return env
+}
+
+// buildLines are the shell lines that compile something.
+func (s stage) buildLines() []string {
+	return slices.DeleteFunc(s.all("RUN"), func(line string) bool { return !strings.Contains(line, "go build") })
+}
+
+func TestImagesHoldNothingElse(t *testing.T) {
+	stages := readDockerfile(t)
+	for name, want := range map[string][]string{
+		"ccm":        {"/underlay-ccm", "/etc/ssl/certs/ca-certificates.crt"},
+		"hcloud-sim": {"/hcloud-sim"},
+	} {
+		image, ok := stages[name]
+		if !ok {
+			t.Errorf("there is no target %s", name)
+			continue
+		}
+		if image.base != "scratch" {
+			t.Errorf("%s: made from %s, not from scratch", name, image.base)
+		}
+		var files []string
+		for _, line := range image.all("COPY") {
+			words := strings.Fields(line)
+			if len(words) != 3 || words[0] != "--from=build" {
+				t.Errorf("%s: COPY %s brings in what the build stage didn't make", name, line)
+				continue
+			}
+			files = append(files, words[2])
+		}
+		slices.Sort(files)
+		slices.Sort(want)
+		if !slices.Equal(files, want) {
+			t.Errorf("%s: holds %v, want %v", name, files, want)
+		}
+		if users := image.all("USER"); !slices.Equal(users, []string{"65532:65532"}) {
+			t.Errorf("%s: USER %v, want the number that runAsNonRoot can check", name, users)
+		}
+		var entrypoint []string
+		if err := json.Unmarshal([]byte(strings.Join(image.all("ENTRYPOINT"), "")), &entrypoint); err != nil {
+			t.Errorf("%s: ENTRYPOINT needs a shell that isn't there: %v", name, err)
+		} else if entrypoint[0] != "/"+path.Base(entrypoint[0]) || !slices.Contains(files, entrypoint[0]) {
+			t.Errorf("%s: ENTRYPOINT %v isn't in the image", name, entrypoint)
+		}
+	}
+}
