@@ -25,7 +25,8 @@ build: ## static binaries of every program, in ./bin
 
 .PHONY: demo
 demo: kube ## a cluster on the simulated cloud, to watch; ONCE=1 ends by itself
-	go run ./test/demo $(if $(ONCE),-once)
+	@go build -o bin/demo ./test/demo
+	@bin/demo $(if $(ONCE),-once)
 
 .PHONY: test
 test: lint kube ## everything: lint, unit tests, integration tests; with the race detector if there is a C compiler

@@ -209,6 +209,12 @@ func TestTheGate(t *testing.T) {
 	if _, err := i.InstanceMetadata(t.Context(), node("a")); err == nil {
 		t.Error("a node without the condition was described")
 	}
+	uninitialized := func(n *corev1.Node) {
+		n.Spec.Taints = []corev1.Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized"}}
+	}
+	if got, err := i.InstanceMetadata(t.Context(), node("a", uninitialized)); got != nil || err != nil {
+		t.Errorf("a new node without the condition: %v, %v; want nothing, which upstream takes for not yet", got, err)
+	}
 	told := withCondition(corev1.NodeNetworkUnavailable, corev1.ConditionTrue)
 	if _, err := i.InstanceMetadata(t.Context(), node("a", told)); err != nil {
 		t.Errorf("a node with the condition was not described: %v", err)

@@ -12,6 +12,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
@@ -53,7 +54,7 @@ const notReadyMaxAge = 55 * time.Second
 // InstanceMetadata describes the Node's server.
 func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	if i.Gated && kube.Condition(node, corev1.NodeNetworkUnavailable) == nil {
-		return nil, fmt.Errorf("node %s: its NetworkUnavailable condition is not set: %w", node.Name, errNotYet)
+		return notYet(node)
 	}
 	server, err := i.find(ctx, node)
 	if err != nil {
@@ -67,6 +68,18 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 		Region:           server.Location,
 		AdditionalLabels: map[string]string{"instance.hetzner.cloud/provided-by": "cloud"},
 	}, nil
+}
+
+// notYet makes upstream wait for the condition. Nothing at all is its word for
+// "skip this Node until it changes", which setting the condition does; but it
+// reads the answer for a Node that was initialized before without looking.
+func notYet(node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+	for _, taint := range node.Spec.Taints {
+		if taint.Key == cloudproviderapi.TaintExternalCloudProvider {
+			return nil, nil
+		}
+	}
+	return nil, fmt.Errorf("node %s: its NetworkUnavailable condition is not set: %w", node.Name, errNotYet)
 }
 
 // find matches a Node in a server list that is at least as new as the Node: the

@@ -210,10 +210,11 @@ tokenFile: %s
 loadBalancers:
   location: fsn1
   usePrivateIP: true
-`, c.Network.Name, c.CloudURL, c.tokenFile())
+`, c.Network.Name, c.CloudURL, c.TokenFile())
 }
 
-func (c *Cluster) tokenFile() string { return filepath.Join(c.ControlPlane.Dir(), "cloud-token") }
+// TokenFile is where the API token lies.
+func (c *Cluster) TokenFile() string { return filepath.Join(c.ControlPlane.Dir(), "cloud-token") }
 
 // StartManager starts underlay-ccm as its Deployment does, with short leases so
 // that another takes over within seconds. It doesn't wait for anything.
@@ -228,7 +229,7 @@ func (c *Cluster) StartManager(ctx context.Context, o ManagerOptions) (*Manager,
 	defer c.mu.Unlock()
 	name := fmt.Sprintf("underlay-ccm-%d", len(c.managers)+1)
 	config := filepath.Join(c.ControlPlane.Dir(), name+".yaml")
-	if err := errors.Join(os.WriteFile(c.tokenFile(), []byte(o.Token), 0o600), os.WriteFile(config, []byte(o.Config), 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(c.TokenFile(), []byte(o.Token), 0o600), os.WriteFile(config, []byte(o.Config), 0o600)); err != nil {
 		return nil, err
 	}
 	port, err := freePort(ctx)

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/underlay-ccm/underlay/test/cluster"
+	"github.com/underlay-ccm/underlay/test/demo/screen"
+	"github.com/underlay-ccm/underlay/test/demo/world"
+)
+
+var errLate = errors.New("not in time")
+
+// demo is a running cluster and what has been seen of it. All of it belongs to
+// one goroutine.
+type demo struct {
+	*terminal
+	cluster  *cluster.Cluster
+	manager  *cluster.Manager
+	observer *observer
+	world    *world.World
+	timeline *world.Timeline
+}
+
+// play runs the steps until one fails, and returns how each ended.
+func (d *demo) play(ctx context.Context, steps []step) []screen.Result {
+	var results []screen.Result
+	for i, s := range steps {
+		r := screen.Result{Name: s.name, Title: s.title, Skipped: true}
+		if failed := i > 0 && (results[i-1].Err != nil || results[i-1].Skipped); !failed {
+			d.print(d.Heading(i+2, len(steps)+1, s.title))
+			r = d.run(ctx, s)
+		}
+		results = append(results, r)
+	}
+	return results
+}
+
+// run does what a step does and waits until the world is as it wants it.
+func (d *demo) run(ctx context.Context, s step) screen.Result {
+	if s.note != "" {
+		d.print(d.Note(s.note))
+	}
+	began := time.Now()
+	d.timeline.Restart(service, began)
+	done := make(chan error, 1)
+	// With ctx, not one that ends with the step: kubelets live on.
+	go func() { done <- s.do(ctx, d.cluster) }()
+
+	waiting, cancel := context.WithTimeoutCause(ctx, s.limit, fmt.Errorf("%w: it may take %s", errLate, s.limit))
+	defer cancel()
+	var missing []string
+	err := d.follow(waiting, done, func(acted bool) (bool, error) {
+		if s.want.Books {
+			if err := d.observer.count(d.world); err != nil {
+				return false, err
+			}
+		}
+		missing = d.world.Missing(d.timeline, s.want)
+		d.wait(d.Status(time.Since(began), missing, d.width))
+		return acted && len(missing) == 0, nil
+	})
+	r := screen.Result{Name: s.name, Title: s.title, Took: time.Since(began), Err: err}
+	if err == nil {
+		d.print(d.Held(r))
+	} else if errors.Is(err, errLate) {
+		r.Missing = missing
+	}
+	return r
+}
+
+// follow shows what happens in the world until enough says so, which is asked
+// after each look and told whether done has come; nil: it comes at once.
+func (d *demo) follow(ctx context.Context, done <-chan error, enough func(acted bool) (bool, error)) error {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	acted := done == nil
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-d.manager.Done():
+			return d.manager.Failure(d.manager.Died())
+		case err := <-done:
+			if err != nil {
+				return err
+			}
+			acted = true
+		case c := <-d.observer.changes:
+			c.apply(d.world)
+			if err := d.tell(c.at); err != nil {
+				return err
+			}
+		case now := <-tick.C:
+			if err := d.tell(now); err != nil {
+				return err
+			}
+			if end, err := enough(acted); end || err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// tell looks at the cloud too and shows what is new.
+func (d *demo) tell(now time.Time) error {
+	if err := d.observer.look(d.world); err != nil {
+		return err
+	}
+	for _, e := range d.timeline.Observe(now, d.world.Facts()) {
+		d.print(d.Event(e))
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/underlay-ccm/underlay/test/cluster"
+	"github.com/underlay-ccm/underlay/test/demo/screen"
+	"github.com/underlay-ccm/underlay/test/demo/world"
+)
+
+// skeleton is what stays the same from run to run: the steps' titles, the
+// tables' titles and heads, and the names in the summary.
+func skeleton(text string) []string {
+	inSummary := regexp.MustCompile(`[✓✗–] ([a-z]+)`)
+	var bones []string
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		switch {
+		case strings.HasPrefix(line, "▸ "):
+			bones = append(bones, line)
+		case strings.HasPrefix(line, "── ") && i+1 < len(lines):
+			bones = append(bones, line+" "+strings.Join(strings.Fields(lines[i+1]), " "))
+		case strings.HasPrefix(line, "✓ "):
+			for _, found := range inSummary.FindAllStringSubmatch(line, -1) {
+				bones = append(bones, "✓ "+found[1])
+			}
+		}
+	}
+	return bones
+}
+
+// promised is the skeleton of a demo whose steps all held.
+func promised() []string {
+	var text strings.Builder
+	var results []screen.Result
+	p := screen.Painter{}
+	steps := append([]step{begin()}, scenario()...)
+	for i, s := range steps {
+		text.WriteString(p.Heading(i+1, len(steps), s.title))
+		results = append(results, screen.Result{Name: s.name})
+	}
+	text.WriteString(p.Tables(world.New(world.Layout{}), world.NewTimeline(), everyMachine(), time.Time{}))
+	text.WriteString(p.Summary(results))
+	return skeleton(text.String())
+}
+
+func TestReadmeShowsWhatTheDemoPrints(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := skeleton(string(readme)), promised(); !slices.Equal(got, want) {
+		t.Errorf("README.md shows another demo: record it again with make demo ONCE=1\n got %q\nwant %q", got, want)
+	}
+}
+
+// TestDemo is the demo itself: every step holds, against the real control plane.
+func TestDemo(t *testing.T) {
+	var out bytes.Buffer
+	folder := t.TempDir()
+	code := show(t.Context(), &terminal{out: &out, width: 80}, folder, true)
+	t.Log(out.String())
+	if code != 0 {
+		t.Fatalf("exit code %d, want 0", code)
+	}
+	if got, want := skeleton(out.String()), promised(); !slices.Equal(got, want) {
+		t.Errorf("\n got %q\nwant %q", got, want)
+	}
+	if strings.Contains(out.String(), "\x1b") {
+		t.Error("escape codes, though this is no terminal")
+	}
+	logs, err := filepath.Glob(filepath.Join(folder, "*.log"))
+	if err != nil || len(logs) == 0 {
+		t.Fatalf("no logs in the demo's folder: %v", err)
+	}
+	for _, path := range logs {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(out.String()+string(content), cluster.Token) {
+			t.Errorf("the token is on the screen or in %s", filepath.Base(path))
+		}
+	}
+}
+
+func TestScenario(t *testing.T) {
+	names := map[string]bool{}
+	for _, s := range append([]step{begin()}, scenario()...) {
+		if s.name == "" || s.title == "" || s.limit <= 0 {
+			t.Errorf("step %+v: every step has a name, a title and a limit", s)
+		}
+		if names[s.name] {
+			t.Errorf("two steps are called %s", s.name)
+		}
+		names[s.name] = true
+	}
+	for _, s := range scenario() {
+		for _, m := range s.want.Machines {
+			if !slices.Contains(everyMachine(), m) {
+				t.Errorf("step %s: %s is not in the table of machines", s.name, m)
+			}
+		}
+		// A step has to change something that it waits for, or it shows nothing.
+		if missing := world.New(world.Layout{}).Missing(world.NewTimeline(), s.want); len(missing) == 0 {
+			t.Errorf("step %s holds in an empty world", s.name)
+		}
+	}
+}
+
+func TestEnd(t *testing.T) {
+	held, late := screen.Result{Name: "a", Title: "First"}, screen.Result{Name: "b", Title: "Second", Err: errLate, Missing: []string{"a thing"}}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	tests := map[string]struct {
+		ctx     context.Context
+		results []screen.Result
+		code    int
+		says    []string
+	}{
+		"all held":               {t.Context(), []screen.Result{held, held}, 0, []string{"✓ a"}},
+		"late":                   {t.Context(), []screen.Result{held, late, {Name: "c", Skipped: true}}, 1, []string{"✗ Second: not in time", "a thing", "logs: /the/logs", "✓ a", "✗ b", "– c"}},
+		"broken":                 {t.Context(), []screen.Result{{Title: "First", Err: errors.New("it broke")}}, 1, []string{"✗ First: it broke"}},
+		"interrupted":            {gone, []screen.Result{held, {Err: context.Canceled}}, interrupted, []string{"interrupted"}},
+		"held, then interrupted": {gone, []screen.Result{held}, 0, []string{"✓ a"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			if code := (&terminal{out: &out}).end(test.ctx, test.results, "/the/logs"); code != test.code {
+				t.Errorf("exit code %d, want %d", code, test.code)
+			}
+			for _, text := range test.says {
+				if !strings.Contains(out.String(), text) {
+					t.Errorf("it doesn't say %q:\n%s", text, out.String())
+				}
+			}
+		})
+	}
+}
+
+func TestTerminal(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if openTerminal(file, func(string) string { return "" }).Color {
+		t.Error("a file gets color")
+	}
+	var out bytes.Buffer
+	plain := &terminal{out: &out}
+	plain.wait("waiting")
+	plain.print("done\n")
+	if out.String() != "done\n" {
+		t.Errorf("without a terminal: %q, want only what is printed", out.String())
+	}
+	out.Reset()
+	live := &terminal{Painter: screen.Painter{Color: true}, out: &out}
+	live.wait("waiting")
+	live.print("done\n")
+	if want := "waiting\r\x1b[2Kdone\n"; out.String() != want {
+		t.Errorf("on a terminal: %q, want %q", out.String(), want)
+	}
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+
+	"github.com/underlay-ccm/underlay/test/controlplane"
+)
+
+// joinEvery is how often the cloud is searched for servers to start or stop a
+// kubelet for.
+const joinEvery = 500 * time.Millisecond
+
+// hold keeps the cluster up and shows what happens in it until ctx ends. A
+// server that somebody rents joins, one that is deleted falls silent.
+func (d *demo) hold(ctx context.Context) error {
+	kube, err := controlplane.Binary(ctx, d.out)
+	if err != nil {
+		return err
+	}
+	d.print(d.playground(kube))
+	tenants := map[int64]string{}
+	for _, s := range d.cluster.Cloud.Servers() {
+		tenants[s.ID] = s.Name
+	}
+	last := time.Now()
+	return d.follow(ctx, nil, func(bool) (bool, error) {
+		if time.Since(last) >= joinEvery {
+			d.settle(ctx, tenants)
+			last = time.Now()
+		}
+		return false, nil
+	})
+}
+
+// settle gives each server in the network a kubelet, and only those.
+func (d *demo) settle(ctx context.Context, tenants map[int64]string) {
+	servers := d.cluster.Cloud.Servers()
+	for id, name := range tenants {
+		if !slices.ContainsFunc(servers, func(s schema.Server) bool { return s.ID == id }) {
+			// It complains that the server is gone, which is why it is called.
+			_ = d.cluster.DeleteServer(name)
+			delete(tenants, id)
+			d.timeline.Restart(service, time.Now())
+		}
+	}
+	for _, s := range servers {
+		if _, known := tenants[s.ID]; known || len(s.PrivateNet) == 0 {
+			continue
+		}
+		tenants[s.ID] = s.Name
+		d.timeline.Restart(service, time.Now())
+		if err := d.cluster.Join(ctx, s); err != nil {
+			d.print(d.Note(err.Error()))
+		}
+	}
+}
+
+// playground says how to get at the cluster.
+func (d *demo) playground(kube string) string {
+	first := d.world.Cloud.Servers[0].ID
+	return fmt.Sprintf(`
+The cluster stays up. In another terminal:
+
+  export KUBECONFIG=%[1]s
+  alias kubectl='%[2]s kubectl'
+  kubectl get nodes -o wide
+
+  cloud() { curl -sS -H "Authorization: Bearer $(cat %[3]s)" -H 'Content-Type: application/json' "$@"; }
+  cloud %[4]s/networks/%[5]d
+  cloud %[4]s/servers -d '{"name":"node-5","server_type":"cx22","location":"fsn1","image":"ubuntu-24.04","networks":[%[5]d]}'
+  cloud -X DELETE %[4]s/servers/%[7]d
+
+Logs: %[6]s/*.log. What happens is shown here. Ctrl-C ends it all.
+
+`, d.cluster.ControlPlane.AdminKubeconfig(), kube, d.cluster.TokenFile(), d.cluster.CloudURL, d.cluster.Network.ID, d.cluster.ControlPlane.Dir(), first)
+}

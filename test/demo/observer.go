@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/underlay-ccm/underlay/test/cluster"
+	"github.com/underlay-ccm/underlay/test/demo/world"
+)
+
+// lookEvery is how often the cloud is looked at, which can't be watched.
+const lookEvery = 50 * time.Millisecond
+
+// change is something that the API server's watch told, and when.
+type change struct {
+	at    time.Time
+	apply func(*world.World)
+}
+
+// observer sees the real state: Nodes and Services by watching the API server,
+// the rest by looking into the simulated cloud, past its API and its books.
+type observer struct {
+	cluster *cluster.Cluster
+	changes chan change
+}
+
+// observe begins to watch, until ctx ends.
+func observe(ctx context.Context, c *cluster.Cluster) (*observer, error) {
+	o := &observer{cluster: c, changes: make(chan change, 256)}
+	factory := informers.NewSharedInformerFactoryWithOptions(c.Client, 0)
+	nodes, services := factory.Core().V1().Nodes().Informer(), factory.Core().V1().Services().Informer()
+	_, err1 := nodes.AddEventHandler(handler(ctx, o,
+		func(n *corev1.Node) func(*world.World) {
+			seen := world.NodeOf(n)
+			return func(w *world.World) { w.SetNode(seen) }
+		},
+		func(n *corev1.Node) func(*world.World) {
+			return func(w *world.World) { w.RemoveNode(n.Name) }
+		}))
+	_, err2 := services.AddEventHandler(handler(ctx, o,
+		func(s *corev1.Service) func(*world.World) {
+			seen := world.ServiceOf(s)
+			if s.Spec.Type != corev1.ServiceTypeLoadBalancer {
+				return func(w *world.World) { w.RemoveService(seen.Name) }
+			}
+			return func(w *world.World) { w.SetService(seen) }
+		},
+		func(s *corev1.Service) func(*world.World) {
+			return func(w *world.World) { w.RemoveService(s.Name) }
+		}))
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, fmt.Errorf("watching the API server: %w", err)
+	}
+	factory.Start(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), nodes.HasSynced, services.HasSynced) {
+		return nil, fmt.Errorf("watching the API server: %w", context.Cause(ctx))
+	}
+	return o, nil
+}
+
+// handler hands on what a watch tells about objects of one kind, in its order.
+func handler[T any](ctx context.Context, o *observer, set, remove func(T) func(*world.World)) cache.ResourceEventHandler {
+	tell := func(obj any, how func(T) func(*world.World)) {
+		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = gone.Obj
+		}
+		object, ok := obj.(T)
+		if !ok {
+			return
+		}
+		select {
+		case o.changes <- change{at: time.Now(), apply: how(object)}:
+		case <-ctx.Done():
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { tell(obj, set) },
+		UpdateFunc: func(_, obj any) { tell(obj, set) },
+		DeleteFunc: func(obj any) { tell(obj, remove) },
+	}
+}
+
+// look notes how the cloud is now.
+func (o *observer) look(w *world.World) error {
+	network, ok := o.cluster.Cloud.Network(o.cluster.Network.ID)
+	if !ok {
+		return fmt.Errorf("the network %s is gone from the cloud", o.cluster.Network.Name)
+	}
+	w.SetCloud(world.CloudOf(o.cluster.Cloud.Servers(), network, o.cluster.Cloud.LoadBalancers()))
+	return nil
+}
+
+// count reads the books: the cloud's log and the API server's.
+func (o *observer) count(w *world.World) error {
+	audit, err := o.cluster.ControlPlane.Audit()
+	if err != nil {
+		return err
+	}
+	w.Requests, w.Writes = world.CountRequests(o.cluster.Cloud.Requests()), world.CountWrites(audit)
+	return nil
+}
