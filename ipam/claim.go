@@ -132,6 +132,13 @@ func (l *Ledger) warnings(h *holding) []Warning {
 			})
 		}
 	}
+	for _, family := range l.families {
+		pool := family[0].Prefix()
+		of := func(p netip.Prefix) bool { return sameFamily(p, pool) }
+		if !slices.ContainsFunc(h.prefixes, of) {
+			found = append(found, Warning{Kind: MissingFamily, Node: h.node, Prefix: h.prefixes[0], Against: pool})
+		}
+	}
 	slices.SortFunc(found, compareWarnings)
 	return found
 }

@@ -22,7 +22,7 @@ func Example() {
 	}
 
 	old := ipam.Node{Name: "old", UID: "4711"}
-	for _, warning := range ledger.Observe(old, []netip.Prefix{netip.MustParsePrefix("10.244.1.0/25")}) {
+	for _, warning := range ledger.Observe(old, []netip.Prefix{netip.MustParsePrefix("10.244.1.0/25"), netip.MustParsePrefix("fd00:10:244::/64")}) {
 		fmt.Println(warning)
 	}
 
@@ -33,8 +33,8 @@ func Example() {
 
 	// Output:
 	// Node old has the podCIDR 10.244.1.0/25, which is no node prefix of the pool 10.244.0.0/16: set the node mask that it was made with, or recreate the Node
-	// [10.244.2.0/24 fd00:10:244::/64] <nil>
-	// [10.244.2.0/24 fd00:10:244::/64]
+	// [10.244.2.0/24 fd00:10:244:1::/64] <nil>
+	// [10.244.2.0/24 fd00:10:244:1::/64]
 }
 
 func ExamplePool() {

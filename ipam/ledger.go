@@ -1,7 +1,6 @@
 package ipam
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -105,7 +104,7 @@ func (l *Ledger) add(config PoolConfig) error {
 			config.Prefix, join(l.exclusions))
 	}
 	l.pools = append(l.pools, pool)
-	i := slices.IndexFunc(l.families, func(f []*Pool) bool { return sameFamily(f[0], pool) })
+	i := slices.IndexFunc(l.families, func(f []*Pool) bool { return sameFamily(f[0].Prefix(), pool.Prefix()) })
 	if i < 0 {
 		l.families = append(l.families, []*Pool{pool})
 	} else {
@@ -194,19 +193,6 @@ func (l *Ledger) Lookup(uid string) (Holding, bool) {
 	return Holding{Node: h.node, Prefixes: slices.Clone(h.prefixes), Observed: h.observed}, true
 }
 
-// Holdings returns what every Node holds, by name and UID.
-func (l *Ledger) Holdings() []Holding {
-	all := make([]Holding, 0, len(l.holdings))
-	for uid := range l.holdings {
-		h, _ := l.Lookup(uid)
-		all = append(all, h)
-	}
-	slices.SortFunc(all, func(a, b Holding) int {
-		return cmp.Or(strings.Compare(a.Node.Name, b.Node.Name), strings.Compare(a.Node.UID, b.Node.UID))
-	})
-	return all
-}
-
 // Counts returns the state of every pool, in the order of the pools.
 func (l *Ledger) Counts() []Counts {
 	counts := make([]Counts, len(l.pools))
@@ -265,8 +251,8 @@ func freeIn(family []*Pool) int {
 	return n
 }
 
-func sameFamily(a, b *Pool) bool {
-	return a.Prefix().Addr().BitLen() == b.Prefix().Addr().BitLen()
+func sameFamily(a, b netip.Prefix) bool {
+	return a.Addr().BitLen() == b.Addr().BitLen()
 }
 
 func join(prefixes []netip.Prefix) string {

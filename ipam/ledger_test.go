@@ -52,6 +52,11 @@ func observe(t *testing.T, l *Ledger, node Node, seen []netip.Prefix, want ...Wa
 	}
 }
 
+// onlyIPv4 is what dualStack says of a Node that has no IPv6 podCIDR.
+func onlyIPv4(node Node, has string) Warning {
+	return Warning{Kind: MissingFamily, Node: node, Prefix: pfx(has), Against: pfx("fd00::/62")}
+}
+
 func TestNewLedgerRejects(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -139,7 +144,8 @@ func TestAssignFallsBackToTheNextPoolOfAFamily(t *testing.T) {
 func TestObserveTakesWhatItSeesOutOfCirculation(t *testing.T) {
 	l := dualStack(t, "10.0.3.0/24", "fd00::/64")
 	observe(t, l, a, prefixes("10.0.0.7/24", "fd00:0:0:1::/64"))
-	observe(t, l, b, prefixes("10.0.1.128/25"), Warning{Kind: WrongSize, Node: b, Prefix: pfx("10.0.1.128/25"), Against: pfx("10.0.0.0/21")})
+	observe(t, l, b, prefixes("10.0.1.128/25"),
+		Warning{Kind: WrongSize, Node: b, Prefix: pfx("10.0.1.128/25"), Against: pfx("10.0.0.0/21")}, onlyIPv4(b, "10.0.1.128/25"))
 	observe(t, l, c, prefixes("172.20.0.0/24", "fd00::/64"),
 		Warning{Kind: OutsidePools, Node: c, Prefix: pfx("172.20.0.0/24")},
 		Warning{Kind: Excluded, Node: c, Prefix: pfx("fd00::/64"), Against: pfx("fd00::/64")})
@@ -159,7 +165,7 @@ func TestObserveTakesWhatItSeesOutOfCirculation(t *testing.T) {
 
 func TestObserveReadsMappedAddressesAsIPv4(t *testing.T) {
 	l := dualStack(t)
-	observe(t, l, a, []netip.Prefix{pfx("::ffff:10.0.0.0/120"), {}, pfx("10.0.0.0/24")})
+	observe(t, l, a, []netip.Prefix{pfx("::ffff:10.0.0.0/120"), {}, pfx("10.0.0.0/24")}, onlyIPv4(a, "10.0.0.0/24"))
 	if h, _ := l.Lookup(a.UID); len(h.Prefixes) != 1 || h.Prefixes[0] != pfx("10.0.0.0/24") || !h.Observed {
 		t.Errorf("Lookup = %+v, want 10.0.0.0/24 observed", h)
 	}
@@ -167,20 +173,20 @@ func TestObserveReadsMappedAddressesAsIPv4(t *testing.T) {
 
 func TestTheFirstHolderKeepsAndTheLastOneFrees(t *testing.T) {
 	l := dualStack(t)
-	observe(t, l, a, prefixes("10.0.0.0/24"))
+	observe(t, l, a, prefixes("10.0.0.0/24"), onlyIPv4(a, "10.0.0.0/24"))
 	duplicate := Warning{Kind: Duplicate, Node: b, Prefix: pfx("10.0.0.0/24"), Against: pfx("10.0.0.0/24"), Holder: a}
-	observe(t, l, b, prefixes("10.0.0.0/24"), duplicate)
-	observe(t, l, b, prefixes("10.0.0.0/24"), duplicate)
-	observe(t, l, a, prefixes("10.0.0.0/24"))
+	observe(t, l, b, prefixes("10.0.0.0/24"), duplicate, onlyIPv4(b, "10.0.0.0/24"))
+	observe(t, l, b, prefixes("10.0.0.0/24"), duplicate, onlyIPv4(b, "10.0.0.0/24"))
+	observe(t, l, a, prefixes("10.0.0.0/24"), onlyIPv4(a, "10.0.0.0/24"))
 	covering := prefixes("10.0.0.0/22")
 	observe(t, l, c, covering,
 		Warning{Kind: WrongSize, Node: c, Prefix: covering[0], Against: pfx("10.0.0.0/21")},
-		Warning{Kind: Duplicate, Node: c, Prefix: covering[0], Against: pfx("10.0.0.0/24"), Holder: a})
+		Warning{Kind: Duplicate, Node: c, Prefix: covering[0], Against: pfx("10.0.0.0/24"), Holder: a}, onlyIPv4(c, "10.0.0.0/22"))
 
 	if diff := cmp.Diff(prefixes("10.0.0.0/24"), l.Release(a.UID), comparePrefixes); diff != "" {
 		t.Errorf("Release(a) (-want +got):\n%s", diff)
 	}
-	observe(t, l, b, prefixes("10.0.0.0/24"))
+	observe(t, l, b, prefixes("10.0.0.0/24"), onlyIPv4(b, "10.0.0.0/24"))
 	if got := l.Counts()[0]; got.Allocated != 1 || got.Foreign != 3 || got.Free != 4 {
 		t.Errorf("b and c still hold theirs, but the counts are %+v", got)
 	}
@@ -196,7 +202,7 @@ func TestTheFirstHolderKeepsAndTheLastOneFrees(t *testing.T) {
 
 func TestReleasingASecondHolderChangesNothingForTheFirst(t *testing.T) {
 	l := dualStack(t)
-	observe(t, l, a, prefixes("10.0.0.0/24"))
+	observe(t, l, a, prefixes("10.0.0.0/24"), onlyIPv4(a, "10.0.0.0/24"))
 	l.Observe(b, prefixes("10.0.0.0/24"))
 	l.Release(b.UID)
 	if l.Release("unknown") != nil {
@@ -208,7 +214,7 @@ func TestReleasingASecondHolderChangesNothingForTheFirst(t *testing.T) {
 func TestObservedReplacesReserved(t *testing.T) {
 	l := dualStack(t)
 	assign(t, l, a, "10.0.0.0/24", "fd00::/64")
-	observe(t, l, a, prefixes("10.0.0.0/24"))
+	observe(t, l, a, prefixes("10.0.0.0/24"), onlyIPv4(a, "10.0.0.0/24"))
 	if got := l.Counts()[1].Free; got != 4 {
 		t.Errorf("%d free in fd00::/62, want 4: the Node was observed without it", got)
 	}
@@ -221,9 +227,13 @@ func TestTwoUIDsOfOneNameAreTwoOwners(t *testing.T) {
 	assign(t, l, Node{"a", "new"}, "10.0.1.0/24", "fd00:0:0:1::/64")
 	l.Release("old")
 	assign(t, l, Node{"a", "new"}, "10.0.1.0/24", "fd00:0:0:1::/64")
-	want := []Holding{{Node: Node{"a", "new"}, Prefixes: prefixes("10.0.1.0/24", "fd00:0:0:1::/64")}}
-	if diff := cmp.Diff(want, l.Holdings(), comparePrefixes); diff != "" {
-		t.Errorf("Holdings (-want +got):\n%s", diff)
+	if h, has := l.Lookup("old"); has {
+		t.Errorf("the old one still holds %v", h.Prefixes)
+	}
+	got, _ := l.Lookup("new")
+	want := Holding{Node: Node{"a", "new"}, Prefixes: prefixes("10.0.1.0/24", "fd00:0:0:1::/64")}
+	if diff := cmp.Diff(want, got, comparePrefixes); diff != "" {
+		t.Errorf("Lookup (-want +got):\n%s", diff)
 	}
 }
 
@@ -231,7 +241,7 @@ func TestAReservationThatAnotherNodeHasIsReplacedButKept(t *testing.T) {
 	l := dualStack(t)
 	assign(t, l, a, "10.0.0.0/24", "fd00::/64")
 	observe(t, l, b, prefixes("10.0.0.0/24"),
-		Warning{Kind: Duplicate, Node: b, Prefix: pfx("10.0.0.0/24"), Against: pfx("10.0.0.0/24"), Holder: a})
+		Warning{Kind: Duplicate, Node: b, Prefix: pfx("10.0.0.0/24"), Against: pfx("10.0.0.0/24"), Holder: a}, onlyIPv4(b, "10.0.0.0/24"))
 	assign(t, l, a, "10.0.1.0/24", "fd00:0:0:1::/64")
 	assign(t, l, a, "10.0.1.0/24", "fd00:0:0:1::/64")
 	assign(t, l, c, "10.0.2.0/24", "fd00:0:0:2::/64")
@@ -272,15 +282,34 @@ func TestADisagreementStopsEverything(t *testing.T) {
 
 func TestWarningsNameNodePrefixAndRemedy(t *testing.T) {
 	for kind, want := range map[WarningKind]string{
-		OutsidePools: "add a pool",
-		WrongSize:    "node mask",
-		Excluded:     "exclusion",
-		Duplicate:    "Node b had 10.0.0.0/16 before",
-		0:            "unknown",
+		OutsidePools:  "add a pool",
+		WrongSize:     "node mask",
+		Excluded:      "exclusion",
+		Duplicate:     "Node b had 10.0.0.0/16 before",
+		MissingFamily: "delete this Node and let it join again",
+		0:             "unknown",
 	} {
 		text := Warning{Kind: kind, Node: a, Prefix: pfx("10.0.1.0/24"), Against: pfx("10.0.0.0/16"), Holder: b}.String()
 		if !strings.Contains(text, "Node a") || !strings.Contains(text, "10.0.1.0/24") || !strings.Contains(text, want) {
 			t.Errorf("warning %d says %q, want Node a, 10.0.1.0/24 and %q", kind, text, want)
 		}
 	}
+}
+
+func TestANodeOfOneFamilyIsPointedOut(t *testing.T) {
+	l := dualStack(t)
+	observe(t, l, a, prefixes("10.0.0.0/24", "fd00::/64"))
+	observe(t, l, b, prefixes("fd00:0:0:1::/64"),
+		Warning{Kind: MissingFamily, Node: b, Prefix: pfx("fd00:0:0:1::/64"), Against: pfx("10.0.0.0/21")})
+	// podCIDRs never change, so nothing is added to it.
+	assign(t, l, b, "fd00:0:0:1::/64")
+
+	single, err := NewLedger([]PoolConfig{{pfx("10.0.0.0/24"), 26}, {pfx("10.0.1.0/24"), 26}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	observe(t, single, a, prefixes("10.0.1.0/26"))
+	observe(t, single, b, prefixes("fd00::/64"),
+		Warning{Kind: OutsidePools, Node: b, Prefix: pfx("fd00::/64")},
+		Warning{Kind: MissingFamily, Node: b, Prefix: pfx("fd00::/64"), Against: pfx("10.0.0.0/24")})
 }

@@ -113,6 +113,14 @@ func (m *model) observe(node Node, prefixes []netip.Prefix) []Warning {
 			warnings = append(warnings, m.judge(i)...)
 		}
 	}
+	for _, pool := range m.pools {
+		is4 := pool.Prefix.Addr().Is4()
+		lacks := !slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Addr().Is4() == is4 })
+		told := slices.ContainsFunc(warnings, func(w Warning) bool { return w.Kind == MissingFamily })
+		if lacks && !told {
+			warnings = append(warnings, Warning{Kind: MissingFamily, Node: node, Prefix: prefixes[0], Against: pool.Prefix})
+		}
+	}
 	slices.SortFunc(warnings, func(a, b Warning) int {
 		return cmp.Or(a.Prefix.Compare(b.Prefix), int(a.Kind)-int(b.Kind))
 	})

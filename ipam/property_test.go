@@ -107,11 +107,10 @@ func checkState(t *testing.T, step int, ledger *Ledger, m *model) {
 	if ledger.Room() != m.room() {
 		t.Fatalf("step %d: Room() = %d, want %d\n%s", step, ledger.Room(), m.room(), m)
 	}
-	holdings := ledger.Holdings()
-	for i, a := range holdings {
-		for _, b := range holdings[i+1:] {
-			if !a.Observed && !b.Observed && overlap(a.Prefixes, b.Prefixes) {
-				t.Fatalf("step %d: two Nodes were assigned overlapping prefixes: %v and %v\n%s", step, a, b, m)
+	for uid, a := range ledger.holdings {
+		for other, b := range ledger.holdings {
+			if uid < other && !a.observed && !b.observed && overlap(a.prefixes, b.prefixes) {
+				t.Fatalf("step %d: two Nodes were assigned overlapping prefixes: %v and %v\n%s", step, a.node, b.node, m)
 			}
 		}
 	}

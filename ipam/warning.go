@@ -18,6 +18,9 @@ const (
 	Excluded
 	// Duplicate is a podCIDR that overlaps one which another Node had first.
 	Duplicate
+	// MissingFamily is a Node that has podCIDRs, but none of an address family that the pools
+	// have: it came before the second family, or others gave it only one.
+	MissingFamily
 )
 
 // A Warning is something that Observe found on a Node and that a person should look at. It
@@ -25,9 +28,10 @@ const (
 type Warning struct {
 	Kind   WarningKind
 	Node   Node
-	Prefix netip.Prefix
+	Prefix netip.Prefix // for MissingFamily the first that the Node has
 	// Against is what the prefix collides with: the pool for WrongSize, the exclusion for
-	// Excluded, the other Node's prefix for Duplicate.
+	// Excluded, the other Node's prefix for Duplicate. For MissingFamily it is the first pool of
+	// the family that the Node lacks.
 	Against netip.Prefix
 	// Holder is the Node that had it first, for Duplicate.
 	Holder Node
@@ -44,6 +48,8 @@ func (w Warning) String() string {
 		return fmt.Sprintf("Node %s has the podCIDR %s, which overlaps the excluded %s: recreate the Node, or correct the exclusion", w.Node.Name, w.Prefix, w.Against)
 	case Duplicate:
 		return fmt.Sprintf("Node %s has the podCIDR %s, but Node %s had %s before: recreate one of them", w.Node.Name, w.Prefix, w.Holder.Name, w.Against)
+	case MissingFamily:
+		return fmt.Sprintf("Node %s has the podCIDR %s, but none of the address family of the pool %s, and podCIDRs can't be added later: delete this Node and let it join again", w.Node.Name, w.Prefix, w.Against)
 	default:
 		return fmt.Sprintf("Node %s has the podCIDR %s: unknown warning %d", w.Node.Name, w.Prefix, w.Kind)
 	}

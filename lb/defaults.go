@@ -50,8 +50,8 @@ const (
 	minRetries, maxRetries   = 1, 5
 )
 
-// Resolved returns the defaults with every built-in value in its place.
-func (d Defaults) Resolved() Defaults {
+// resolved returns the defaults with every built-in value in its place.
+func (d Defaults) resolved() Defaults {
 	d.Type = or(d.Type, "lb11")
 	d.Algorithm = or(d.Algorithm, RoundRobin)
 	d.HealthCheck = or(d.HealthCheck, CheckKubeProxy)
@@ -69,39 +69,23 @@ func or[T comparable](value, builtin T) T {
 	return value
 }
 
-// Validate reports every reason why no Service could be served with these defaults.
+// Validate reports what would go wrong silently: load balancers that are not marked, or that differ from the
+// cloud's for ever because it counts in seconds. What else may be wrong is said where it is used, by Parse or
+// by the cloud. The errors name fields of Defaults.
 func (d Defaults) Validate() error {
 	var errs []error
 	bad := func(field string, value any, remedy string) {
-		errs = append(errs, fmt.Errorf("loadBalancers.%s=%q: %s", field, fmt.Sprint(value), remedy))
+		errs = append(errs, fmt.Errorf("%s=%q: %s", field, fmt.Sprint(value), remedy))
 	}
-	r := d.Resolved()
 	if !labelValue(d.Cluster) {
-		bad("cluster", d.Cluster, "the cluster's name marks load balancers as a label value: set --cluster-name to 1–63 letters, digits, '-', '_' or '.'")
+		bad("Cluster", d.Cluster, "the cluster's name marks load balancers as a label value: set 1 to 63 letters, digits, '-', '_' or '.'")
 	}
-	if d.Location != "" && d.NetworkZone != "" {
-		bad("networkZone", d.NetworkZone, "a load balancer has a location or a network zone: remove one of them")
-	}
-	if r.Algorithm != RoundRobin && r.Algorithm != LeastConnections {
-		bad("algorithm", r.Algorithm, "set round_robin or least_connections")
-	}
-	if r.HealthCheck != CheckKubeProxy && r.HealthCheck != CheckNodePort {
-		bad("healthCheck", r.HealthCheck, "set kube-proxy or node-port")
-	}
+	r := d.resolved()
 	if !wholeSeconds(r.HealthCheckInterval, minInterval, maxInterval) {
-		bad("healthCheckInterval", r.HealthCheckInterval, "set whole seconds from 3s to 60s")
+		bad("HealthCheckInterval", r.HealthCheckInterval, "set whole seconds from 3s to 60s")
 	}
 	if !wholeSeconds(r.HealthCheckTimeout, minTimeout, maxTimeout) {
-		bad("healthCheckTimeout", r.HealthCheckTimeout, "set whole seconds from 1s to 60s")
-	}
-	if r.HealthCheckRetries < minRetries || r.HealthCheckRetries > maxRetries {
-		bad("healthCheckRetries", r.HealthCheckRetries, "set 1 to 5")
-	}
-	if d.UsePrivateIP && d.Network == 0 {
-		bad("usePrivateIP", d.UsePrivateIP, "private targets need a network: configure network")
-	}
-	if d.DisablePublicNetwork && d.Network == 0 {
-		bad("disablePublicNetwork", d.DisablePublicNetwork, "a load balancer without a public interface needs a network: configure network")
+		bad("HealthCheckTimeout", r.HealthCheckTimeout, "set whole seconds from 1s to 60s")
 	}
 	return errors.Join(errs...)
 }

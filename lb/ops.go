@@ -82,6 +82,22 @@ func (o AddTarget) String() string      { return "add " + o.Target.String() }
 func (o RemoveTarget) String() string   { return "remove " + o.Target.String() }
 func (o Delete) String() string         { return "delete" }
 
+// Title names an op for people in words that stay the same while the op is tried again with other contents:
+// one cause must not be announced once for every node that joins.
+func Title(op Op) string {
+	switch op := op.(type) {
+	case Create:
+		return "create"
+	case Update:
+		return "set name and labels"
+	case AddListener:
+		return fmt.Sprintf("add listener %d", op.Listener.Port)
+	case UpdateListener:
+		return fmt.Sprintf("update listener %d", op.Listener.Port)
+	}
+	return op.String()
+}
+
 // Kind is the op's name for metrics: few values, never a number of anything.
 func Kind(op Op) string {
 	switch op.(type) {

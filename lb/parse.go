@@ -2,6 +2,8 @@ package lb
 
 import (
 	"fmt"
+	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -10,9 +12,9 @@ import (
 //
 // Notes tell what the user should know although there will be a load balancer. The error is a
 // *[RefusedError] with everything that stands against one; then the Spec is empty, nothing may be
-// created, and an existing load balancer stays as it is.
+// created, and an existing load balancer stays as it is, but for its targets ([Retarget]).
 func Parse(svc Service, d Defaults) (Spec, []Note, error) {
-	d = d.Resolved()
+	d = d.resolved()
 	p := &parser{svc: svc, defaults: d}
 	p.set = settings{
 		kind: d.Type, algorithm: d.Algorithm,
@@ -128,7 +130,7 @@ func (p *parser) network() {
 
 // fields answers what a Service can ask for and this cloud cannot give.
 func (p *parser) fields() {
-	if len(p.svc.SourceRanges) > 0 {
+	if !openToAll(p.svc.SourceRanges) {
 		p.refuse(ReasonUnsupported, "spec.loadBalancerSourceRanges", strings.Join(p.svc.SourceRanges, ","),
 			"the cloud's load balancers cannot filter clients, and one without the filter would be open to all: remove the ranges and filter elsewhere, for example with a NetworkPolicy")
 	}
@@ -144,6 +146,22 @@ func (p *parser) fields() {
 		p.note(Error, ReasonUnsupported, "spec.loadBalancerIP", p.svc.LoadBalancerIP,
 			"the cloud chooses the address of a load balancer: remove the field")
 	}
+}
+
+// openToAll reports whether ranges keep nobody out: none at all, or everything in each family that they
+// mention, which is how a load balancer is anyway.
+func openToAll(ranges []string) bool {
+	mentioned, open := make(map[bool]bool), make(map[bool]bool) // by whether it is IPv4
+	for _, text := range ranges {
+		prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil {
+			return false // a range that nobody can read is still a wish to keep others out
+		}
+		is4 := prefix.Addr().Is4()
+		mentioned[is4] = true
+		open[is4] = open[is4] || prefix.Bits() == 0
+	}
+	return maps.Equal(mentioned, open)
 }
 
 func (p *parser) ports() {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -207,17 +208,56 @@ func TestDefaultsValidate(t *testing.T) {
 	if err := (lb.Defaults{Cluster: "kubernetes"}).Validate(); err != nil {
 		t.Errorf("built-in defaults: %v", err)
 	}
-	err := lb.Defaults{
-		Cluster: "-", Location: "fsn1", NetworkZone: "eu-central", Algorithm: "best", HealthCheck: "none",
-		HealthCheckInterval: 2 * time.Second, HealthCheckTimeout: 1500 * time.Millisecond, HealthCheckRetries: 6,
-		UsePrivateIP: true, DisablePublicNetwork: true,
-	}.Validate()
-	for _, field := range []string{
-		"cluster", "networkZone", "algorithm", "healthCheck=", "healthCheckInterval", "healthCheckTimeout",
-		"healthCheckRetries", "usePrivateIP", "disablePublicNetwork",
-	} {
-		if err == nil || !strings.Contains(err.Error(), "loadBalancers."+field) {
+	err := lb.Defaults{Cluster: "-", HealthCheckInterval: 2 * time.Second, HealthCheckTimeout: 1500 * time.Millisecond}.Validate()
+	for _, field := range []string{`Cluster="-"`, `HealthCheckInterval="2s"`, `HealthCheckTimeout="1.5s"`} {
+		if err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%v does not name %s", err, field)
 		}
+	}
+}
+
+// Ranges that let everybody in are what a load balancer does anyway.
+func TestSourceRangesForEverybody(t *testing.T) {
+	for _, c := range []struct {
+		ranges []string
+		open   bool
+	}{
+		{nil, true},
+		{[]string{"0.0.0.0/0"}, true},
+		{[]string{"0.0.0.0/0", " ::/0"}, true},
+		{[]string{"192.0.2.0/24", "0.0.0.0/0"}, true},
+		{[]string{"192.0.2.0/24"}, false},
+		{[]string{"0.0.0.0/0", "2001:db8::/32"}, false},
+		{[]string{"0.0.0.0/0", "everybody"}, false},
+		{[]string{"0.0.0.0"}, false},
+	} {
+		svc, d := plain()
+		svc.SourceRanges = c.ranges
+		if _, notes, err := lb.Parse(svc, d); (err == nil) != c.open || len(notes) != 0 {
+			t.Errorf("%q: notes %v, error %v; want open %t", c.ranges, notes, err, c.open)
+		}
+	}
+}
+
+// A condition holds 32,768 bytes, and a condition that cannot be written says nothing at all.
+func TestNotesAreOfReadableLength(t *testing.T) {
+	svc, d := plain()
+	long := strings.Repeat("ß", 100_000)
+	svc.Annotations = map[string]string{hetzner + "type": long}
+	for i := range 500 {
+		svc.Annotations[hetzner+"mistake-"+strconv.Itoa(i)] = long
+	}
+	_, notes, err := lb.Parse(svc, d)
+	if err == nil || len(notes) != 500 {
+		t.Fatalf("%d notes, error %v", len(notes), err)
+	}
+	for _, text := range []string{err.Error(), notes[0].String(), lb.Note{Text: long}.String()} {
+		if len(text) > 1200 || !strings.Contains(text, "ß…") {
+			t.Errorf("%d bytes: %s", len(text), text[:min(len(text), 100)])
+		}
+	}
+	all := lb.Join(notes)
+	if len(all) > 10_000 || !strings.Contains(all, notes[3].String()) || !strings.HasSuffix(all, " more") {
+		t.Errorf("%d bytes for %d notes: …%s", len(all), len(notes), all[len(all)-20:])
 	}
 }

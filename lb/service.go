@@ -48,6 +48,8 @@ const (
 	ReasonTargetsTruncated = "TargetsTruncated"
 	// ReasonImmutable: a wish that an existing load balancer cannot follow.
 	ReasonImmutable = "ImmutableField"
+	// ReasonHeld: a Service that is refused has a load balancer, of which only the targets are kept up to date.
+	ReasonHeld = "LoadBalancerHeld"
 	// ReasonNotOwned: the load balancer that would be needed belongs to somebody else.
 	ReasonNotOwned = "LoadBalancerNotOwned"
 )
@@ -71,14 +73,33 @@ type Note struct {
 	Text   string // what is wrong, and the remedy
 }
 
+// What a user wrote, and what the cloud answered, can be of any length; a condition and an Event cannot.
+const (
+	maxValue = 80   // runes
+	maxText  = 500  // runes
+	maxNotes = 8000 // bytes of all notes together
+)
+
 func (n Note) String() string {
+	text := cut(n.Text, maxText)
 	switch {
 	case n.Field == "":
-		return n.Text
+		return text
 	case n.Value == "":
-		return n.Field + ": " + n.Text
+		return n.Field + ": " + text
 	}
-	return fmt.Sprintf("%s=%q: %s", n.Field, n.Value, n.Text)
+	return fmt.Sprintf("%s=%q: %s", n.Field, cut(n.Value, maxValue), text)
+}
+
+// cut shortens a text to a number of runes, and shows that it did.
+func cut(text string, limit int) string {
+	runes := 0
+	for i := range text {
+		if runes++; runes > limit {
+			return text[:i] + "…"
+		}
+	}
+	return text
 }
 
 // RefusedError says that a Service cannot have a load balancer as it stands, with every reason at once.
@@ -88,11 +109,19 @@ func (e *RefusedError) Error() string {
 	return Join(e.Notes)
 }
 
-// Join writes notes as one line, in their order.
+// Join writes notes as one line, in their order: whole notes, as many as a condition's message has room for.
 func Join(notes []Note) string {
-	lines := make([]string, len(notes))
+	var b strings.Builder
 	for i, n := range notes {
-		lines[i] = n.String()
+		line := n.String()
+		if b.Len()+len(line) > maxNotes {
+			fmt.Fprintf(&b, "; and %d more", len(notes)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		b.WriteString(line)
 	}
-	return strings.Join(lines, "; ")
+	return b.String()
 }

@@ -143,7 +143,6 @@ func (s Spec) Fit(have State) (Spec, []Note) {
 	for _, t := range have.Targets {
 		present[t.Server] = true
 	}
-	wanted := len(s.Targets)
 	s.Targets = slices.Clone(s.Targets)
 	slices.SortStableFunc(s.Targets, func(a, b Target) int {
 		if present[a.Server] != present[b.Server] {
@@ -158,6 +157,26 @@ func (s Spec) Fit(have State) (Spec, []Note) {
 	slices.SortFunc(s.Targets, func(a, b Target) int { return cmp.Compare(a.Server, b.Server) })
 	return s, []Note{{
 		Grade: Error, Reason: ReasonTargetsTruncated, Field: AnnotationType, Value: s.Type,
-		Text: fmt.Sprintf("%d of %d nodes are targets, the type holds no more: choose a larger type, or fewer nodes with %s", room, wanted, AnnotationNodeSelector),
+		// How many nodes there are is left out: it changes, and the cause does not.
+		Text: fmt.Sprintf("only %d nodes are targets, the type holds no more: choose a larger type, or fewer nodes with %s", room, AnnotationNodeSelector),
 	}}
+}
+
+// Retarget returns the load balancer as it is, but for its targets: they become these servers. It is for a
+// Service that says nothing usable: how a server is reached is read off the targets that are there.
+func Retarget(have State, servers []int64) (gone, added []Op, notes []Note) {
+	present := make(map[int64]Target, len(have.Targets))
+	private := !have.Public
+	for _, t := range have.Targets {
+		present[t.Server] = t
+		private = private || t.Private
+	}
+	want, notes := Spec{Type: have.Type, UsePrivateIP: private}.WithTargets(servers).Fit(have)
+	for i, t := range want.Targets {
+		if old, ok := present[t.Server]; ok {
+			want.Targets[i] = old
+		}
+	}
+	gone, added = diffTargets(want.Targets, have.Targets)
+	return gone, added, notes
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/underlay-ccm/underlay/lb"
@@ -32,8 +33,8 @@ func TestFitKeepsWhatIsThere(t *testing.T) {
 	if got := servers(first.Targets); !slices.Equal(got, upTo(25)) || len(notes) != 1 || notes[0].Reason != lb.ReasonTargetsTruncated {
 		t.Fatalf("new load balancer: targets %v, notes %v", got, notes)
 	}
-	if text := notes[0].Text; text[:len("25 of 40")] != "25 of 40" {
-		t.Errorf("the note lacks the two numbers: %s", text)
+	if _, again := (lb.Spec{Type: "lb11"}).WithTargets(upTo(41)).Fit(lb.State{}); again[0] != notes[0] || !strings.Contains(notes[0].Text, "25 nodes") {
+		t.Errorf("the note is %v, and %v with one more node: want one text, with the limit", notes, again)
 	}
 
 	present := []lb.Target{{Server: 40}, {Server: 30}}
@@ -107,6 +108,34 @@ func TestIngress(t *testing.T) {
 	}
 }
 
+func TestRetarget(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		have    lb.State
+		servers []int64
+		want    string
+	}{
+		{"nothing to do", lb.State{Type: "lb11", Public: true, Targets: []lb.Target{{Server: 1}}}, []int64{1}, "[] []"},
+		{"one comes, one goes", lb.State{Type: "lb11", Public: true, Targets: []lb.Target{{Server: 1}, {Server: 2}}}, []int64{3, 2}, "[remove server 1] [add server 3]"},
+		{"private ones", lb.State{Type: "lb11", Public: true, Targets: []lb.Target{{Server: 1, Private: true}}}, []int64{1, 2}, "[] [add server 2 (private)]"},
+		{"what is there keeps its address", lb.State{Type: "lb11", Public: true, Targets: []lb.Target{{Server: 1}, {Server: 2, Private: true}}}, []int64{1, 2}, "[] []"},
+		{"no public interface, no targets", lb.State{Type: "lb11"}, []int64{1}, "[] [add server 1 (private)]"},
+		{"no room", lb.State{Type: "lb11", Public: true, OtherTargets: 24, Targets: []lb.Target{{Server: 9}}}, []int64{1, 9}, "[] []"},
+	} {
+		gone, added, notes := lb.Retarget(c.have, c.servers)
+		if got := fmt.Sprint(gone, added); got != c.want || (len(notes) > 0) != (c.name == "no room") {
+			t.Errorf("%s: got %s, notes %v; want %s", c.name, got, notes, c.want)
+		}
+	}
+}
+
+func TestServicesOfAState(t *testing.T) {
+	s := lb.State{Labels: map[string]string{"underlay.dev/cluster": "demo", "underlay.dev/svc-u2": "", "underlay.dev/svc-u1": "", "team": "web"}}
+	if got := s.Services(); !slices.Equal(got, []string{"u1", "u2"}) {
+		t.Errorf("got %v", got)
+	}
+}
+
 func TestOwns(t *testing.T) {
 	for _, c := range []struct {
 		labels map[string]string
@@ -144,7 +173,7 @@ func TestEveryOpHasItsKind(t *testing.T) {
 	kinds := make(map[string]bool)
 	for _, op := range ops {
 		kinds[lb.Kind(op)] = true
-		if op.String() == "" {
+		if op.String() == "" || lb.Title(op) == "" {
 			t.Errorf("%s prints nothing", reflect.TypeOf(op))
 		}
 	}

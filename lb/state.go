@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
+	"strings"
 )
 
 // Owner is the Service of a cluster that a load balancer belongs to.
@@ -16,13 +18,13 @@ type Owner struct {
 
 // Labels that mark ownership in the cloud.
 const (
-	LabelCluster    = "underlay.dev/cluster"
-	labelServiceFmt = "underlay.dev/svc-%s"
+	LabelCluster       = "underlay.dev/cluster"
+	labelServicePrefix = "underlay.dev/svc-"
 )
 
 // ServiceLabel is the key that names the Service. The UID is in the key, not in the value, so that a
 // load balancer can carry more than one, and a selector finds it by the key alone.
-func (o Owner) ServiceLabel() string { return fmt.Sprintf(labelServiceFmt, o.UID) }
+func (o Owner) ServiceLabel() string { return labelServicePrefix + o.UID }
 
 // Labels are what a load balancer of this owner carries.
 func (o Owner) Labels() map[string]string {
@@ -62,6 +64,18 @@ type State struct {
 // Exists reports whether the cloud has this load balancer.
 func (s State) Exists() bool { return s.ID != 0 }
 
+// Services are the UIDs of the Services whose labels the load balancer carries, sorted.
+func (s State) Services() []string {
+	var uids []string
+	for label := range s.Labels {
+		if uid, ok := strings.CutPrefix(label, labelServicePrefix); ok {
+			uids = append(uids, uid)
+		}
+	}
+	slices.Sort(uids)
+	return uids
+}
+
 // labelsWith is the whole label set after the owner's labels are put into it. The cloud replaces the set
 // as a whole, and labels of others are not ours to drop.
 func (s State) labelsWith(o Owner) map[string]string {
@@ -81,7 +95,8 @@ type Backend interface {
 	// List finds all load balancers of a cluster, in as few requests as the cloud allows.
 	List(ctx context.Context, cluster string) ([]State, error)
 	// Apply does one thing to the load balancer that was observed, and returns when it is done.
-	// Create finds out by itself whether an earlier Create got through after all.
+	// Create finds out by itself whether an earlier Create got through after all. That something is gone
+	// which was observed is no refusal but an ordinary error: whoever looks again does better.
 	Apply(ctx context.Context, have State, op Op) error
 }
 

@@ -19,13 +19,22 @@ type Node struct {
 	// Via is the node's address in the network; the zero Addr while its server
 	// is unknown or not attached.
 	Via netip.Addr
-	// Detached says why Via is missing, for people. Empty when it isn't.
-	Detached string
+	// Missing says why there is no Via.
+	Missing Missing
 	// ControlPlane and Ready decide, with Created, who goes first when there is
 	// not room for all.
 	ControlPlane bool
 	Ready        bool
 	Created      time.Time
+}
+
+// Missing is why a node has no address in the network.
+type Missing struct {
+	// Detached: its server is known, and is not attached to the network. Without
+	// that, nothing is known of the server, which proves nothing.
+	Detached bool
+	// Reason is for people.
+	Reason string
 }
 
 // Claim is a route and the node that wants it.

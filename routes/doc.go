@@ -16,8 +16,9 @@
 // the moment, is kept and reported.
 //
 // Limits and rules of the cloud's table: a network holds 100 routes by default,
-// destinations may not overlap each other, and one change runs at a time
-// (Hetzner Cloud API, networks).
+// destinations may not overlap each other (a default route, which NAT gateways
+// need, stands beside all others), and one change runs at a time (Hetzner Cloud
+// API, networks).
 package routes
 
 import (

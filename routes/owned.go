@@ -77,7 +77,7 @@ type Gateways struct {
 	// Of is the address of each node's server, by the node's name.
 	Of map[string]netip.Addr
 	// Missing says, for nodes without an address, why; by the node's name.
-	Missing map[string]string
+	Missing map[string]Missing
 	// Servers maps every address that any server has in the network, aliases
 	// included, to the server's provider ID.
 	Servers map[netip.Addr]string

@@ -77,7 +77,7 @@ func Diff(w Wanted, c Census) Plan {
 		if found && old == claim.Route {
 			continue
 		}
-		inTheWay := slices.IndexFunc(others, func(r Route) bool { return r.Dst.Overlaps(claim.Dst) })
+		inTheWay := slices.IndexFunc(others, func(r Route) bool { return clash(r.Dst, claim.Dst) })
 		switch {
 		case inTheWay >= 0:
 			p.Refused = append(p.Refused, Refusal{Claim: claim, Cause: Obstructed, By: others[inTheWay]})
@@ -95,6 +95,21 @@ func Diff(w Wanted, c Census) Plan {
 			p.Delete = append(p.Delete, r)
 		}
 	}
+	return p
+}
+
+// clash says whether a table refuses to hold both destinations. A default route
+// stands beside any other: the longer prefix decides.
+func clash(a, b netip.Prefix) bool {
+	return a == b || a.Bits() > 0 && b.Bits() > 0 && a.Overlaps(b)
+}
+
+// Without is the plan less everything about destinations that are to be left
+// alone for now.
+func (p Plan) Without(skip func(netip.Prefix) bool) Plan {
+	p.Delete = slices.DeleteFunc(slices.Clone(p.Delete), func(r Route) bool { return skip(r.Dst) })
+	p.Replace = slices.DeleteFunc(slices.Clone(p.Replace), func(c Change) bool { return skip(c.New.Dst) })
+	p.Add = slices.DeleteFunc(slices.Clone(p.Add), func(c Claim) bool { return skip(c.Dst) })
 	return p
 }
 
@@ -163,6 +178,14 @@ func (p Plan) Steps() []Step {
 		steps = append(steps, Step{Verb: Add, New: c.Route, Node: c.Node})
 	}
 	return steps
+}
+
+// Route is the route that the step is about: the new one, or the one that goes.
+func (s Step) Route() Route {
+	if s.Verb == Delete {
+		return s.Old
+	}
+	return s.New
 }
 
 // Apply says what a table holds after a step.

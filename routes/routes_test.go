@@ -175,6 +175,12 @@ func TestDiff(t *testing.T) {
 			[]string{"refuse a: obstructed by 10.244.0.0/16 via 10.0.0.3"},
 		},
 		{
+			"a default route is in nobody's way",
+			[]routes.Node{node("a", "10.244.1.0/24", "10.0.0.2", 1)},
+			[]routes.Route{route("0.0.0.0/0", "10.0.0.3")},
+			[]string{"add 10.244.1.0/24 via 10.0.0.2"},
+		},
+		{
 			"a podCIDR outside the ranges is not added",
 			[]routes.Node{node("a", "10.9.1.0/24", "10.0.0.2", 1)},
 			nil,
@@ -273,7 +279,7 @@ func TestJudge(t *testing.T) {
 	waiting := node("waiting", "", "10.0.0.8", 1)
 	waiting.Allocated = false
 	detached := node("detached", "10.244.7.0/24", "", 1)
-	detached.Detached = "server is not attached to the network"
+	detached.Missing = routes.Missing{Detached: true, Reason: "server is not attached to the network"}
 	nodes := []routes.Node{
 		node("routed", "10.244.1.0/24", "10.0.0.2", 1),
 		node("next", "10.244.2.0/24", "10.0.0.3", 2),
@@ -308,6 +314,32 @@ func TestJudge(t *testing.T) {
 		if v.Message == "" {
 			t.Errorf("%s: no message", name)
 		}
+	}
+}
+
+// A node whose server isn't seen keeps its good name as long as a route toward
+// it stands; one whose server is seen outside the network doesn't.
+func TestOnlyProofWithdrawsReachability(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		detached bool
+		have     []routes.Route
+		unproved bool
+	}{
+		{"not seen, route stands", false, []routes.Route{route("10.244.1.0/24", "10.0.0.2")}, true},
+		{"not seen, no route", false, nil, false},
+		{"seen outside, route stands", true, []routes.Route{route("10.244.1.0/24", "10.0.0.2")}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := node("a", "10.244.1.0/24", "", 1)
+			n.Missing = routes.Missing{Detached: c.detached, Reason: "why"}
+			nodes := []routes.Node{n}
+			w := routes.Desired(nodes, pods())
+			v := routes.Judge(nodes, c.have, w, routes.Diff(w, routes.Owned(c.have, pods(), whose)))["a"]
+			if v.Reachable || v.Reason != routes.NotAttached || v.Unproved != c.unproved {
+				t.Errorf("got %+v, want NotAttached, unproved %v", v, c.unproved)
+			}
+		})
 	}
 }
 
@@ -356,7 +388,7 @@ func naiveMissing(nodes []routes.Node, table []routes.Route, b routes.Budget) st
 				continue
 			}
 			for _, r := range table {
-				if r.Dst.Overlaps(dst) {
+				if r.Dst == dst || r.Dst.Bits() > 0 && r.Dst.Overlaps(dst) {
 					continue next
 				}
 			}
@@ -376,11 +408,11 @@ func randomWorld(rng *rand.Rand) ([]routes.Node, []routes.Route) {
 	vias := []string{"10.0.0.2", "10.0.0.3", "10.0.0.7", "10.0.0.99"}
 	dsts := []string{
 		"10.244.1.0/24", "10.244.2.0/24", "10.244.3.0/24", "10.244.4.0/24",
-		"10.244.2.0/25", "10.244.0.0/22", "192.168.7.0/24",
+		"10.244.2.0/25", "10.244.0.0/22", "192.168.7.0/24", "0.0.0.0/0",
 	}
 	var nodes []routes.Node
 	for i := range rng.IntN(7) {
-		n := node(fmt.Sprint("n", i), dsts[rng.IntN(len(dsts))], "", rng.IntN(4))
+		n := node(fmt.Sprint("n", i), dsts[rng.IntN(len(dsts)-1)], "", rng.IntN(4)) // no default route
 		if rng.IntN(4) > 0 {
 			n.Via = ip(vias[rng.IntN(2)])
 		}
@@ -389,7 +421,9 @@ func randomWorld(rng *rand.Rand) ([]routes.Node, []routes.Route) {
 	var have []routes.Route
 	for range rng.IntN(7) {
 		r := route(dsts[rng.IntN(len(dsts))], vias[rng.IntN(len(vias))])
-		if !slices.ContainsFunc(have, func(h routes.Route) bool { return h.Dst.Overlaps(r.Dst) }) {
+		if !slices.ContainsFunc(have, func(h routes.Route) bool {
+			return h.Dst.Bits() > 0 && r.Dst.Bits() > 0 && h.Dst.Overlaps(r.Dst) || h.Dst == r.Dst
+		}) {
 			have = append(have, r)
 		}
 	}

@@ -3,6 +3,7 @@ package routes
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -22,6 +23,9 @@ type Verdict struct {
 	// Reachable: all the node's routes stand.
 	Reachable bool
 	Reason    Reason
+	// Unproved: nothing is known against an earlier verdict that the node is
+	// reachable, so that one holds.
+	Unproved bool
 	// Event is the reason of the Event that people are to get; empty for none.
 	Event string
 	// Message is for people and never compared.
@@ -40,8 +44,9 @@ const (
 // than through this table is reachable.
 func Judge(nodes []Node, have []Route, w Wanted, p Plan) map[string]Verdict {
 	stands := make(map[Route]bool, len(have))
+	toward := make(map[netip.Prefix]bool, len(have))
 	for _, r := range have {
-		stands[r] = true
+		stands[r], toward[r.Dst] = true, true
 	}
 	refused := map[claimKey]Refusal{}
 	for _, r := range p.Refused {
@@ -53,17 +58,22 @@ func Judge(nodes []Node, have []Route, w Wanted, p Plan) map[string]Verdict {
 	}
 	verdicts := make(map[string]Verdict, len(nodes))
 	for _, n := range nodes {
-		verdicts[n.Name] = judge(n, stands, refused, lost)
+		verdicts[n.Name] = judge(n, stands, toward, refused, lost)
 	}
 	return verdicts
 }
 
-func judge(n Node, stands map[Route]bool, refused map[claimKey]Refusal, lost map[claimKey]Duplicate) Verdict {
+func judge(n Node, stands map[Route]bool, toward map[netip.Prefix]bool, refused map[claimKey]Refusal, lost map[claimKey]Duplicate) Verdict {
 	if !n.Allocated {
 		return Verdict{Reason: NoRouteCreated, Message: "waiting for a podCIDR"}
 	}
 	if len(n.Dsts) > 0 && !n.Via.IsValid() {
-		return Verdict{Reason: NotAttached, Event: string(NotAttached), Message: n.Detached}
+		// A route toward the node stands, and only its server isn't seen.
+		allToward := !slices.ContainsFunc(n.Dsts, func(dst netip.Prefix) bool { return !toward[dst] })
+		return Verdict{
+			Reason: NotAttached, Event: string(NotAttached), Message: n.Missing.Reason,
+			Unproved: allToward && !n.Missing.Detached,
+		}
 	}
 	for _, dst := range n.Dsts {
 		key := claimKey{n.Name, dst}

@@ -46,12 +46,15 @@ func (m *manager) controllers() map[string]app.ControllerInitFuncConstructor {
 // build makes a controller, or nil if the configuration wants none.
 type build func(*appconfig.CompletedConfig) (runner, error)
 
-func (m *manager) constructor(name string, make build) app.ControllerInitFuncConstructor {
+func (m *manager) constructor(name string, construct build) app.ControllerInitFuncConstructor {
 	return app.ControllerInitFuncConstructor{
 		InitContext: app.ControllerInitContext{ClientName: name},
 		Constructor: func(_ app.ControllerInitContext, c *appconfig.CompletedConfig, _ cloudprovider.Interface) app.InitFunc {
 			return func(ctx context.Context, _ controllermanager.ControllerContext) (controller.Interface, bool, error) {
-				r, err := make(c)
+				if err := m.lookAgain(ctx); err != nil {
+					return nil, false, err
+				}
+				r, err := construct(c)
 				if err != nil || r == nil {
 					return nil, false, err
 				}
@@ -104,6 +107,13 @@ func (m *manager) exclusions() []netip.Prefix {
 		out = append(out, m.network.Reserved()...)
 	}
 	return out
+}
+
+// lookAgain sees the network as it is when this replica leads, which may be long
+// after it started: podCIDRs keep clear of the subnets of that moment.
+func (m *manager) lookAgain(ctx context.Context) error {
+	m.once.Do(func() { m.onceErr = m.reach(ctx, nil) })
+	return m.onceErr
 }
 
 func (m *manager) routes(c *appconfig.CompletedConfig) (runner, error) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -86,6 +87,7 @@ func newCommand(ctx context.Context) (*cobra.Command, error) {
 		return m.configure(config.Flags{
 			CloudProvider:             shared.CloudProvider.Name,
 			CloudConfig:               shared.CloudProvider.CloudConfigFile,
+			CIDRAllocatorType:         shared.CIDRAllocatorType,
 			AllocateNodeCIDRs:         shared.AllocateNodeCIDRs,
 			ConfigureCloudRoutes:      shared.ConfigureCloudRoutes,
 			ClusterCIDR:               shared.ClusterCIDR,
@@ -113,6 +115,10 @@ type manager struct {
 	client  *hetzner.Client
 	network *hetzner.Network // nil: none configured
 	servers *hetzner.Servers
+
+	// The second look at the cloud, see lookAgain.
+	once    sync.Once
+	onceErr error
 }
 
 func (m *manager) configure(flags config.Flags) error {
@@ -142,6 +148,10 @@ func (m *manager) configure(flags config.Flags) error {
 // no error to return, so what can't be mended by waiting ends the process.
 func (m *manager) start(c *appconfig.CompletedConfig) cloudprovider.Interface {
 	provider, err := m.connect(m.ctx, c)
+	if m.ctx.Err() != nil {
+		fmt.Fprintln(os.Stderr, "stopped while waiting for the cloud")
+		os.Exit(0)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
-	genericapiserver "k8s.io/apiserver/pkg/server"
-	genericoptions "k8s.io/apiserver/pkg/server/options"
 	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/app"
 	appconfig "k8s.io/cloud-provider/app/config"
+	"k8s.io/cloud-provider/names"
+	controllermanager "k8s.io/controller-manager/app"
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
@@ -26,19 +24,15 @@ import (
 // it says, and builds the provider. Meanwhile the secure port answers /healthz
 // with what it waits for, so that this replica isn't ready and says why.
 func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cloudprovider.Interface, error) {
-	// --secure-port=0: nobody asks.
-	wait := (*waitingRoom)(nil)
-	if c.SecureServing != nil {
+	var room *waitingRoom
+	if c.SecureServing != nil { // nil: --secure-port=0, nobody asks
 		var err error
-		if wait, err = openWaitingRoom(c.SecureServing); err != nil {
+		if room, err = openWaitingRoom(c.SecureServing); err != nil {
 			return nil, err
 		}
+		defer room.close()
 	}
-	err := m.reach(ctx, wait)
-	if closing := wait.close(); err == nil {
-		err = closing
-	}
-	if err != nil {
+	if err := m.reach(ctx, room); err != nil {
 		return nil, err
 	}
 	var networkID int64
@@ -52,15 +46,20 @@ func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cl
 		Recorder:  c.EventRecorder,
 		Family:    cloud.AddressFamily(m.config.InstancesAddressFamily),
 		InNetwork: m.network != nil,
-		Gated:     m.config.Routes.Enabled,
+		// Only the route controller sets the condition that the gate waits for.
+		Gated: m.config.Routes.Enabled && enabled(c, names.NodeRouteController),
 	}}, nil
+}
+
+func enabled(c *appconfig.CompletedConfig, name string) bool {
+	return controllermanager.IsControllerEnabled(name, app.ControllersDisabledByDefault, c.ComponentConfig.Generic.Controllers)
 }
 
 // reach looks at the cloud until it answers: an answer that says the
 // configuration is wrong is final, anything else is tried again.
 func (m *manager) reach(ctx context.Context, room *waitingRoom) error {
-	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 1000, Cap: time.Minute}
-	return wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
+	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: time.Minute}
+	return backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err := m.look(ctx)
 		var wrong *config.Error
 		switch {
@@ -144,53 +143,4 @@ func ranges(c config.Config) []routes.Range {
 		}
 	}
 	return out
-}
-
-// waitingRoom answers health checks on the secure port until the controllers
-// take it over.
-type waitingRoom struct {
-	serving *genericapiserver.SecureServingInfo
-	stop    context.CancelFunc
-	stopped <-chan struct{}
-	reason  atomic.Value // string
-}
-
-func openWaitingRoom(serving *genericapiserver.SecureServingInfo) (*waitingRoom, error) {
-	ctx, stop := context.WithCancel(context.Background())
-	room := &waitingRoom{serving: serving, stop: stop}
-	room.say("starting")
-	mux := http.NewServeMux()
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, room.reason.Load().(string), http.StatusServiceUnavailable)
-	})
-	stopped, _, err := serving.Serve(mux, time.Second, ctx.Done())
-	if err != nil {
-		stop()
-		return nil, fmt.Errorf("answering health checks: %w", err)
-	}
-	room.stopped = stopped
-	return room, nil
-}
-
-func (r *waitingRoom) say(reason string) {
-	if r != nil {
-		r.reason.Store(reason)
-	}
-}
-
-// close gives the port back: the server has closed its listener, so the
-// address is opened again for the next one.
-func (r *waitingRoom) close() error {
-	if r == nil {
-		return nil
-	}
-	address := r.serving.Listener.Addr().String()
-	r.stop()
-	<-r.stopped
-	listener, _, err := genericoptions.CreateListener("tcp", address, net.ListenConfig{})
-	if err != nil {
-		return fmt.Errorf("opening the secure port again: %w", err)
-	}
-	r.serving.Listener = listener
-	return nil
 }

@@ -82,6 +82,12 @@ func withIP(ip string) nodeOption {
 	}
 }
 
+func withAnnotation(ips string) nodeOption {
+	return func(n *corev1.Node) {
+		n.Annotations = map[string]string{"alpha.kubernetes.io/provided-node-ip": ips}
+	}
+}
+
 func withCondition(kind corev1.NodeConditionType, status corev1.ConditionStatus) nodeOption {
 	return func(n *corev1.Node) {
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: kind, Status: status, LastTransitionTime: metav1.Now()})
@@ -147,6 +153,7 @@ func TestMatching(t *testing.T) {
 		{"by name, the address agrees", node("a", withIP("10.0.0.2")), "hcloud://1"},
 		{"by name, the address is outside the network", node("a", withIP("192.0.2.77")), "hcloud://1"},
 		{"by address", node("x", withIP("10.0.0.4")), "hcloud://3"},
+		{"by the address given to the kubelet", node("x", withAnnotation("10.0.0.4,fd00::4")), "hcloud://3"},
 		{"by alias address", node("x", withIP("10.0.0.40")), "hcloud://3"},
 		{"name and address disagree", node("a", withIP("10.0.0.3")), "more than one server"},
 		{"two addresses of two servers", node("x", withIP("10.0.0.2"), withIP("10.0.0.3")), "more than one server"},
@@ -291,8 +298,12 @@ func TestGateways(t *testing.T) {
 	if len(got.Of) != 1 || got.Of["a"] != netip.MustParseAddr("10.0.0.2") {
 		t.Errorf("gateways %v, want only a's", got.Of)
 	}
-	if got.Missing["b"] == "" || got.Missing["c"] == "" {
-		t.Errorf("missing %v, want reasons for b and c", got.Missing)
+	if b, c := got.Missing["b"], got.Missing["c"]; !b.Detached || b.Reason == "" || c.Detached || c.Reason == "" {
+		t.Errorf("missing %+v, want b detached, c unknown, both with reasons", got.Missing)
+	}
+	if _, err := (cloud.Gateways{Servers: &project{servers: []cloud.Server{stranger}}}).Gateways(t.Context(),
+		[]*corev1.Node{node("a", withID("hcloud://1"))}, true); err == nil {
+		t.Error("a list without any of our servers is no answer")
 	}
 	if got.IDs["b"] != "hcloud://2" {
 		t.Errorf("b's server is %q; a server that isn't attached is a member all the same", got.IDs["b"])

@@ -87,11 +87,13 @@ func notYet(node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 func (i *Instances) find(ctx context.Context, node *corev1.Node) (Server, error) {
 	now := time.Now()
 	server, err := i.lookup(ctx, node, earlier(node.CreationTimestamp.Time, now))
-	if err == nil && i.InNetwork && !server.PrivateIP.IsValid() {
+	detached := func() bool { return err == nil && i.InNetwork && !server.PrivateIP.IsValid() }
+	if detached() || errors.Is(err, ErrNoMatch) {
+		// The API server's clock may be behind ours, and then the list too old.
 		server, err = i.lookup(ctx, node, now.Add(-5*time.Second))
-		if err == nil && !server.PrivateIP.IsValid() {
-			err = fmt.Errorf("node %s: server %s is not attached to the network: %w", node.Name, server.ProviderID(), errNotYet)
-		}
+	}
+	if detached() {
+		err = fmt.Errorf("node %s: server %s is not attached to the network: %w", node.Name, server.ProviderID(), errNotYet)
 	}
 	if errors.Is(err, ErrAmbiguous) {
 		i.Recorder.Event(node, corev1.EventTypeWarning, "ServerAmbiguous", err.Error())
@@ -133,7 +135,11 @@ func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 	if ix.byID[id] != nil {
 		return true, nil
 	}
-	if err := i.plausible(ix); err != nil {
+	nodes, err := i.Nodes.List(labels.Everything())
+	if err != nil {
+		return true, fmt.Errorf("listing Nodes: %w", err)
+	}
+	if err := ix.plausible(nodes); err != nil {
 		return true, fmt.Errorf("node %s is not declared absent: %w", node.Name, err)
 	}
 	switch _, err := i.Servers.Get(ctx, id); {
@@ -144,33 +150,6 @@ func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 	default:
 		return true, fmt.Errorf("node %s: %w", node.Name, err)
 	}
-}
-
-// plausible doubts a list in which most of the Nodes' servers are missing: a
-// token of another project sees none of them, and its "not found" is true and
-// says nothing. One or two may go as long as another is seen; more than half
-// at once may not.
-func (i *Instances) plausible(ix index) error {
-	nodes, err := i.Nodes.List(labels.Everything())
-	if err != nil {
-		return err
-	}
-	var present, absent int
-	for _, node := range nodes {
-		id, err := ParseProviderID(node.Spec.ProviderID)
-		switch {
-		case err != nil:
-		case ix.byID[id] != nil:
-			present++
-		default:
-			absent++
-		}
-	}
-	if present == 0 || absent > 2 && absent > present {
-		return fmt.Errorf("the servers of %d of %d Nodes are missing from the project; check that the token belongs to this cluster's project, and delete the Nodes by hand if they really are gone",
-			absent, absent+present)
-	}
-	return nil
 }
 
 // InstanceShutdown says whether the Node's server is powered off. Upstream asks

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
@@ -84,8 +85,11 @@ func (ix index) match(node *corev1.Node) (Server, error) {
 // if there is none.
 func (ix index) reported(node *corev1.Node) (*Server, error) {
 	addrs := kube.InternalIPs(node)
-	if a, err := netip.ParseAddr(node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr]); err == nil {
-		addrs = append(addrs, a)
+	// One, or one of each family, as in the kubelet's --node-ip.
+	for text := range strings.SplitSeq(node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr], ",") {
+		if a, err := netip.ParseAddr(strings.TrimSpace(text)); err == nil {
+			addrs = append(addrs, a.Unmap())
+		}
 	}
 	var found *Server
 	for _, a := range addrs {
@@ -99,4 +103,27 @@ func (ix index) reported(node *corev1.Node) (*Server, error) {
 		found = s
 	}
 	return found, nil
+}
+
+// plausible doubts a list in which most of the Nodes' servers are missing: a
+// token of another project sees none of them, and that it finds none is true
+// and says nothing. One or two may go as long as another is seen; more than half
+// at once may not.
+func (ix index) plausible(nodes []*corev1.Node) error {
+	var present, absent int
+	for _, node := range nodes {
+		id, err := ParseProviderID(node.Spec.ProviderID)
+		switch {
+		case err != nil:
+		case ix.byID[id] != nil:
+			present++
+		default:
+			absent++
+		}
+	}
+	if absent > 0 && present == 0 || absent > 2 && absent > present {
+		return fmt.Errorf("the servers of %d of %d Nodes are missing from the project; check that the token belongs to this cluster's project, and delete the Nodes by hand if they really are gone",
+			absent, absent+present)
+	}
+	return nil
 }

@@ -17,7 +17,6 @@ type Config struct {
 	Token   TokenSource
 	// InstancesAddressFamily says which external addresses a Node gets.
 	InstancesAddressFamily AddressFamily
-	Families               Families
 	IPAM                   IPAM
 	Routes                 Routes
 	LoadBalancers          LoadBalancers
@@ -32,25 +31,6 @@ const (
 	IPv6      AddressFamily = "ipv6"
 	DualStack AddressFamily = "dualstack"
 )
-
-// FamilyMode says how pod traffic of one address family reaches its node.
-type FamilyMode string
-
-// The ways to route one family of pods.
-const (
-	// ModeCloud: one route per node in the cloud's network.
-	ModeCloud FamilyMode = "cloud"
-	// ModeNode: routes on the nodes themselves, none in the cloud.
-	ModeNode FamilyMode = "node"
-	// ModeNone: no pods of this family, or none that Underlay routes.
-	ModeNone FamilyMode = "none"
-)
-
-// Families holds the mode of each family. IPv4 is ModeCloud exactly when
-// Routes.Enabled, else ModeNone. IPv6 is ModeNode exactly when a pool is IPv6.
-type Families struct {
-	IPv4, IPv6 FamilyMode
-}
 
 // IPAM configures the allocation of podCIDRs.
 type IPAM struct {

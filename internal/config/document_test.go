@@ -55,7 +55,7 @@ func rendered(t *testing.T) string {
 	for _, row := range keys {
 		writeRow(&b, code(row.key), code(row.env), row.format.describe, fallback(row), row.meaning)
 	}
-	b.WriteString("\n## Flags\n\n`--cloud-config` names the file. All other flags of the cloud controller manager keep upstream's meaning.\n")
+	b.WriteString("\n## Flags\n\n`--cloud-config` names the file. All other flags of the cloud controller manager keep upstream's meaning; `--external-cloud-volume-plugin` and `--node-sync-period` have no effect there either.\n")
 	b.WriteString("\n| flag | values | default | meaning |\n|---|---|---|---|\n")
 	for _, row := range flags {
 		writeRow(&b, code(row.flag), row.format.describe, fallback(row), row.meaning)
@@ -115,7 +115,7 @@ func TestReferenceFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := fakeFiles{"/etc/underlay/token": secret}
-	_, warnings, err := Load(*dualStack(), content, func(string) string { return "" }, files.read)
+	_, warnings, err := Load(*ipv4Only(), content, func(string) string { return "" }, files.read)
 	if err != nil || len(warnings) > 0 {
 		t.Errorf("Load: %v, warnings %v", err, warnings)
 	}
@@ -157,7 +157,7 @@ func TestTable(t *testing.T) {
 		}
 	}
 	everyFlag := Flags{
-		CloudProvider: "hcloud", ClusterCIDR: "10.0.0.0/16", ServiceClusterIPRange: "10.1.0.0/16",
+		CloudProvider: "hcloud", CIDRAllocatorType: "RangeAllocator", ClusterCIDR: "10.0.0.0/16", ServiceClusterIPRange: "10.1.0.0/16",
 		NodeCIDRMaskSize: 24, NodeCIDRMaskSizeIPv4: 24, NodeCIDRMaskSizeIPv6: 64,
 		ClusterName: "c", RouteReconciliationPeriod: time.Minute,
 	}

@@ -52,12 +52,13 @@ func clusters(list string) setup {
 func inFile(text string) setup { return setup{flags: dualStack(), file: text} }
 
 func inEnv(name, value string) setup {
-	return setup{flags: dualStack(), env: env(vars{name: value})}
+	return setup{flags: ipv4Only(), env: env(vars{name: value})}
 }
 
 func TestMistakesInValues(t *testing.T) {
 	checkMistakes(t, []mistake{
 		{"provider flag", flagged(func(f *Flags) { f.CloudProvider = "aws" }), "--cloud-provider", "aws", "hcloud"},
+		{"allocator", flagged(func(f *Flags) { f.CIDRAllocatorType = "CloudAllocator" }), "--cidr-allocator-type", "CloudAllocator", "use RangeAllocator"},
 		{"provider", inFile("provider: aws"), "provider", "aws", "use hcloud"},
 		{"provider of another version", inFile("provider: metal"), "provider", "metal", "use hcloud"},
 		{"cluster name", flagged(func(f *Flags) { f.ClusterName = "my cluster" }), "--cluster-name", "my cluster", "63 letters"},
@@ -70,9 +71,6 @@ func TestMistakesInValues(t *testing.T) {
 		{"endpoint, no URL", inEnv("HCLOUD_ENDPOINT", "https://[::1/v1"), "HCLOUD_ENDPOINT", "https://[::1/v1", "https"},
 		{"network", inEnv("HCLOUD_NETWORK", "net\n"), "HCLOUD_NETWORK", "net\n", "alone"},
 		{"address family", inEnv("HCLOUD_INSTANCES_ADDRESS_FAMILY", "both"), "HCLOUD_INSTANCES_ADDRESS_FAMILY", "both", "ipv4 or ipv6 or dualstack"},
-		{"family of another version", inFile("families: {ipv4: node}"), "families.ipv4", "node", "use cloud"},
-		{"IPv6 family of another version", inFile("families: {ipv6: native}"), "families.ipv6", "native", "node or none"},
-		{"IPv6 family unknown", inFile("families: {ipv6: cloud}"), "families.ipv6", "cloud", "node or none"},
 		{"exclude", inFile("exclude: [10.0.0.1]"), "exclude", "10.0.0.1", "address and length"},
 		{"exclude unmasked", inFile("exclude: [10.244.9.9/24]"), "exclude", "10.244.9.9/24", "10.244.9.0/24"},
 		{"number", inFile("ipamQPS: fast"), "ipamQPS", "fast", "1 to 10000"},
@@ -111,12 +109,6 @@ func TestMistakesBetweenValues(t *testing.T) {
 		{"routes without network", setup{flags: dualStack(), env: noNetwork}, "network", "", "--configure-cloud-routes=false"},
 		{"private without network", setup{file: "loadBalancers: {usePrivateIP: true}", env: noNetwork}, "loadBalancers.usePrivateIP", "true", "network"},
 		{"only private without network", setup{file: "loadBalancers: {disablePublicNetwork: true}", env: noNetwork}, "loadBalancers.disablePublicNetwork", "true", "network"},
-		{"IPv6 pool, IPv6 none", inFile("families: {ipv6: none}"), "families.ipv6", "none", "node"},
-		{
-			"no IPv6 pool, IPv6 node",
-			setup{flags: &Flags{ClusterCIDR: "10.244.0.0/16"}, file: "families: {ipv6: node}"},
-			"families.ipv6", "node", "none",
-		},
 		{"dedicated servers", inEnv("ROBOT_ENABLED", "true"), "ROBOT_ENABLED", redacted, "false"},
 		{"dedicated servers, unreadable", inEnv("ROBOT_ENABLED", "maybe"), "ROBOT_ENABLED", redacted, "false"},
 	})
@@ -153,6 +145,7 @@ func TestMistakesInTheFile(t *testing.T) {
 		{"nothing like it in a section", inFile("routes: {zzzzzzzz: 1}"), "routes.zzzzzzzz", "", "use one of limit, reserve, maxDeletions"},
 		{"odd key", inFile("\"a\\nb\": 1"), `"a\nb"`, "", "use one of"},
 		{"key of another version", inFile("pools: []"), "pools", "", "--cluster-cidr"},
+		{"families of another version", inFile("families: {ipv6: node}"), "families", "", "--configure-cloud-routes"},
 		{"token in the file", inFile("token: " + secret), "token", "", "tokenFile"},
 		{"twice", inFile("ipamQPS: 1\nipamQPS: 2"), "ipamQPS", "", "one of the two"},
 		{"section twice", inFile("routes: {limit: 1}\nroutes: {limit: 2}"), "routes", "", "one of the two"},
@@ -162,8 +155,8 @@ func TestMistakesInTheFile(t *testing.T) {
 		{"scalar for a section", inFile("routes: 7"), "routes", "", "limit"},
 		{"no value", inFile("ipamQPS:"), "ipamQPS", "", "remove the key"},
 		{"alias", inFile("routes: {limit: &n 50, reserve: *n}"), "routes.reserve", "", "remove the key"},
-		{"aliased section", inFile("families: &f {}\nroutes: *f"), "routes", "", "limit"},
-		{"merge", inFile("families: &f {}\n<<: *f"), `"<<"`, "", "use one of"},
+		{"aliased section", inFile("loadBalancers: &f {}\nroutes: *f"), "routes", "", "limit"},
+		{"merge", inFile("loadBalancers: &f {}\n<<: *f"), `"<<"`, "", "use one of"},
 		{"own tag", inFile("ipamQPS: !secret 7"), "ipamQPS", "", "remove the key"},
 		{"key that is a list", inFile("[a]: 1"), "--cloud-config", "", "documented key"},
 		{"second document", inFile("ipamQPS: 1\n---\nipamQPS: 2"), "--cloud-config", "", "---"},
@@ -205,20 +198,28 @@ func TestWarnings(t *testing.T) {
 		"unencrypted, loopback": {inEnv("HCLOUD_ENDPOINT", "http://127.0.0.1:8470/v1"), ""},
 		"unencrypted, local":    {inEnv("HCLOUD_ENDPOINT", "http://localhost:8470/v1"), ""},
 		"zone of the file over location of the environment": {
-			setup{flags: dualStack(), file: "loadBalancers: {networkZone: eu-central}", env: env(vars{"HCLOUD_LOAD_BALANCERS_LOCATION": "fsn1"})},
+			setup{flags: ipv4Only(), file: "loadBalancers: {networkZone: eu-central}", env: env(vars{"HCLOUD_LOAD_BALANCERS_LOCATION": "fsn1"})},
 			"HCLOUD_LOAD_BALANCERS_LOCATION",
 		},
 		"location of the file over zone of the environment": {
-			setup{flags: dualStack(), file: "loadBalancers: {location: fsn1}", env: env(vars{"HCLOUD_LOAD_BALANCERS_NETWORK_ZONE": "eu-central"})},
+			setup{flags: ipv4Only(), file: "loadBalancers: {location: fsn1}", env: env(vars{"HCLOUD_LOAD_BALANCERS_NETWORK_ZONE": "eu-central"})},
 			"HCLOUD_LOAD_BALANCERS_NETWORK_ZONE",
 		},
 		"nothing to reach": {
-			setup{flags: dualStack(), file: "loadBalancers: {disablePublicNetwork: true}", env: env(nil)},
+			setup{flags: ipv4Only(), file: "loadBalancers: {disablePublicNetwork: true}", env: env(nil)},
 			"loadBalancers.disablePublicNetwork",
 		},
-		"exclude elsewhere":        {setup{flags: dualStack(), file: "exclude: [10.0.0.0/24]", env: env(nil)}, "exclude"},
-		"masks without pools":      {setup{flags: &Flags{NodeCIDRMaskSize: 24}, env: env(nil)}, "--node-cidr-mask-size"},
-		"pool of one node":         {setup{flags: &Flags{ClusterCIDR: "fd00::/64"}, env: env(nil)}, "--cluster-cidr"},
+		"exclude elsewhere":   {setup{flags: ipv4Only(), file: "exclude: [10.0.0.0/24]", env: env(nil)}, "exclude"},
+		"masks without pools": {setup{flags: &Flags{NodeCIDRMaskSize: 24}, env: env(nil)}, "--node-cidr-mask-size"},
+		"pool of one node":    {setup{flags: &Flags{ClusterCIDR: "10.0.0.0/24"}, env: env(nil)}, "--cluster-cidr"},
+		"IPv6 pool":           {setup{flags: dualStack(), env: env(nil)}, "--cluster-cidr"},
+		"unknown Service ranges": {
+			setup{flags: ipv4Only(func(f *Flags) { f.ServiceClusterIPRange = "" }), env: env(nil)},
+			"--service-cluster-ip-range",
+		},
+		"unknown Service ranges, no podCIDRs": {
+			setup{flags: ipv4Only(func(f *Flags) { f.ServiceClusterIPRange, f.AllocateNodeCIDRs = "", false }), env: env(nil)}, "",
+		},
 		"gateway in service range": {setup{flags: &Flags{ServiceClusterIPRange: "172.31.0.0/16"}, env: env(nil)}, "--service-cluster-ip-range"},
 		"debug":                    {inEnv("HCLOUD_DEBUG", "true"), "HCLOUD_DEBUG"},
 		"no debug":                 {inEnv("HCLOUD_DEBUG", "false"), ""},

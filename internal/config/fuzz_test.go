@@ -17,6 +17,7 @@ func FuzzLoad(f *testing.F) {
 	}
 	f.Add(example, "10.244.0.0/16,fd00:10:244::/56", "10.96.0.0/16", 0, 24, 64, "", false)
 	f.Add([]byte(head+"exclude: [10.0.0.0/9, ::/1]\n"), "10.0.0.0/8", "fd00::/112", 30, 0, 0, "https://a/v1", true)
+	f.Add([]byte(head), "10.0.0.0/8", "", 0, 26, 0, "https://a/v1", false)
 	f.Add([]byte(head+"a: &a [*a, *a]\n<<: *a\n? [x]\n: y\n"), "::/0", "0.0.0.0/0", -1, 0, 0, "http://%zz/v1", true)
 	f.Add([]byte(head+"tokenFile: /t\nroutes: !!map {limit: !!int 7}\n--- x\n"), ",", " ", 0, 0, 1<<40, "https://u:p@h", false)
 	f.Fuzz(func(t *testing.T, file []byte, clusters, services string, mask, mask4, mask6 int, text string, badToken bool) {
@@ -63,15 +64,15 @@ func FuzzLoad(f *testing.F) {
 // checkPromises holds a Config against the comments of its type.
 func checkPromises(t *testing.T, c Config) {
 	t.Helper()
-	if c.Routes.Reserve >= c.Routes.Limit || c.Routes.Enabled != (c.Families.IPv4 == ModeCloud) || c.Routes.Enabled && c.Network == "" {
-		t.Errorf("routes %+v, families %v, network %q", c.Routes, c.Families, c.Network)
+	if c.Routes.Reserve >= c.Routes.Limit || c.Routes.Enabled && c.Network == "" {
+		t.Errorf("routes %+v, network %q", c.Routes, c.Network)
 	}
 	if c.LoadBalancers.Location != "" && c.LoadBalancers.NetworkZone != "" {
 		t.Errorf("both location and zone: %+v", c.LoadBalancers)
 	}
-	hasIPv6 := false
+	hasIPv4 := false
 	for i, pool := range c.IPAM.Pools {
-		hasIPv6 = hasIPv6 || pool.Prefix.Addr().Is6()
+		hasIPv4 = hasIPv4 || pool.Prefix.Addr().Is4()
 		if pool.NodeMask < pool.Prefix.Bits() || pool.NodeMask > pool.Prefix.Addr().BitLen()-2 || i > 1 {
 			t.Errorf("pool %v", pool)
 		}
@@ -84,8 +85,11 @@ func checkPromises(t *testing.T, c Config) {
 			t.Errorf("no room in pool %v", pool)
 		}
 	}
-	if len(c.IPAM.Pools) == 0 && c.IPAM.Enabled || hasIPv6 != (c.Families.IPv6 == ModeNode) {
-		t.Errorf("pools %v, families %v", c.IPAM.Pools, c.Families)
+	if len(c.IPAM.Pools) == 0 && c.IPAM.Enabled || c.Routes.Enabled && !hasIPv4 {
+		t.Errorf("pools %v, IPAM %t, routes %t", c.IPAM.Pools, c.IPAM.Enabled, c.Routes.Enabled)
+	}
+	if err := makesLedger(c); err != nil {
+		t.Error(err)
 	}
 	if token, err := c.Token.Read(); err != nil || token.Reveal() != secret {
 		t.Errorf("token: %v", err)

@@ -13,6 +13,7 @@ type Flags struct {
 	// CloudConfig is the path of the file.
 	CloudConfig                             string
 	AllocateNodeCIDRs, ConfigureCloudRoutes bool
+	CIDRAllocatorType                       string
 	ClusterCIDR, ServiceClusterIPRange      string // comma-separated
 	NodeCIDRMaskSize                        int
 	NodeCIDRMaskSizeIPv4                    int

@@ -62,6 +62,15 @@ func dualStack(change ...func(*Flags)) *Flags {
 	return flags
 }
 
+// ipv4Only are the flags of a cluster with everything on that leaves no wish open.
+func ipv4Only(change ...func(*Flags)) *Flags {
+	flags := dualStack(func(f *Flags) { f.ClusterCIDR, f.ServiceClusterIPRange = "10.244.0.0/16", "10.96.0.0/16" })
+	for _, f := range change {
+		f(flags)
+	}
+	return flags
+}
+
 func env(change vars) vars {
 	all := vars{"HCLOUD_TOKEN": secret, "HCLOUD_NETWORK": "net"}
 	for name, value := range change {
@@ -80,13 +89,12 @@ func fields(warnings []Warning) string {
 
 func TestDefaults(t *testing.T) {
 	config, warnings, err := load(t, setup{flags: dualStack(), env: env(nil)})
-	if err != nil || len(warnings) > 0 {
-		t.Fatalf("Load: %v, warnings %v", err, warnings)
+	if err != nil || fields(warnings) != "--cluster-cidr" {
+		t.Fatalf("Load: %v, warnings %v, want one about the IPv6 pool", err, warnings)
 	}
 	want := Config{
 		ClusterName: "kubernetes", Endpoint: "https://api.hetzner.cloud/v1", Network: "net",
 		InstancesAddressFamily: IPv4,
-		Families:               Families{IPv4: ModeCloud, IPv6: ModeNode},
 		IPAM: IPAM{
 			Enabled: true,
 			Pools: []Pool{
@@ -187,30 +195,29 @@ func TestFlagsTakeEffect(t *testing.T) {
 func TestWhenRoutesAreConfigured(t *testing.T) {
 	off := func(f *Flags) { f.ConfigureCloudRoutes = false }
 	routesOff := env(vars{"HCLOUD_NETWORK_ROUTES_ENABLED": "false"})
+	const clusters = "--cluster-cidr"
 	for name, c := range map[string]struct {
 		setup   setup
-		want    Families
+		want    bool
 		warning string
 	}{
-		"pools and network":        {setup{flags: dualStack(), env: env(nil)}, Families{ModeCloud, ModeNode}, ""},
-		"switched off by flag":     {setup{flags: dualStack(off), env: env(nil)}, Families{ModeNone, ModeNode}, ""},
-		"switched off by variable": {setup{flags: dualStack(), env: routesOff}, Families{ModeNone, ModeNode}, ""},
-		"file over variable":       {setup{flags: dualStack(), file: "families: {ipv4: cloud}", env: routesOff}, Families{ModeCloud, ModeNode}, ""},
-		"flag over file":           {setup{flags: dualStack(off), file: "families: {ipv4: cloud}", env: env(nil)}, Families{ModeNone, ModeNode}, "families.ipv4"},
-		"nothing to route":         {setup{env: vars{"HCLOUD_TOKEN": secret}}, Families{ModeNone, ModeNone}, ""},
+		"pools and network":        {setup{flags: dualStack(), env: env(nil)}, true, clusters},
+		"switched off by flag":     {setup{flags: dualStack(off), env: env(nil)}, false, clusters},
+		"switched off by variable": {setup{flags: ipv4Only(), env: routesOff}, false, ""},
+		"nothing to route":         {setup{env: vars{"HCLOUD_TOKEN": secret}}, false, ""},
 		"network, nothing to route": {
-			setup{env: env(nil)}, Families{ModeNone, ModeNone}, "--configure-cloud-routes",
+			setup{env: env(nil)}, false, "--configure-cloud-routes",
 		},
-		"IPv4 only":          {setup{flags: &Flags{ConfigureCloudRoutes: true, ClusterCIDR: "10.0.0.0/16"}, env: env(nil)}, Families{ModeCloud, ModeNone}, ""},
-		"IPv6 only, without": {setup{flags: &Flags{ClusterCIDR: "fd00::/56"}, env: env(nil)}, Families{ModeNone, ModeNode}, ""},
+		"others' podCIDRs":   {setup{flags: &Flags{ConfigureCloudRoutes: true, ClusterCIDR: "10.0.0.0/16"}, env: env(nil)}, true, ""},
+		"IPv6 only, without": {setup{flags: &Flags{ClusterCIDR: "fd00::/56"}, env: env(nil)}, false, clusters},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config, warnings, err := load(t, c.setup)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if config.Families != c.want || config.Routes.Enabled != (c.want.IPv4 == ModeCloud) {
-				t.Errorf("families %v, routes %v; want %v", config.Families, config.Routes.Enabled, c.want)
+			if config.Routes.Enabled != c.want {
+				t.Errorf("routes %t, want %t", config.Routes.Enabled, c.want)
 			}
 			if got := fields(warnings); got != c.warning {
 				t.Errorf("warnings about %q, want %q", got, c.warning)

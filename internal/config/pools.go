@@ -19,9 +19,9 @@ var private = []netip.Prefix{
 // https://docs.hetzner.cloud/reference/cloud#networks
 var cloudGateway = netip.MustParseAddr("172.31.1.1")
 
-// widestIPv6 is how many bits longer than its pool an IPv6 node prefix may
-// be, as in upstream's allocator: it bounds the allocator's bitmap.
-const widestIPv6 = 16
+// widestPool is how many bits longer than its pool a node prefix may be: it
+// bounds the allocator's bitmap, which package ipam makes no larger.
+const widestPool = 16
 
 // longestNodeMask leaves a node at least two addresses for pods.
 func longestNodeMask(ipv4 bool) int {
@@ -44,8 +44,7 @@ func itoa(n int) string { return strconv.Itoa(n) }
 // pools checks the cluster CIDRs by themselves, with their node masks, and
 // against everything that they may not touch.
 func (r *resolver) pools(d *draft) []Pool {
-	needed := d.allocateNodeCIDRs || d.configureCloudRoutes && r.isSet("families.ipv4")
-	if needed && !r.isSet(clusterFlag) {
+	if d.allocateNodeCIDRs && !r.isSet(clusterFlag) {
 		r.complain(clusterFlag, "", "no prefix is given to take podCIDRs from",
 			"give one, such as 10.244.0.0/16, or one of each family")
 	}
@@ -54,6 +53,9 @@ func (r *resolver) pools(d *draft) []Pool {
 	r.maskFlags(d)
 	var pools []Pool
 	for _, prefix := range d.clusterCIDRs {
+		if prefix.Addr().Is6() {
+			r.warn(clusterFlag, "nothing in this version routes %v: IPv6 between pods on different nodes takes kernel routes of your own on every node", prefix)
+		}
 		r.apart(prefix, d)
 		pool, possible := r.pool(prefix, d)
 		if !possible {
@@ -69,6 +71,9 @@ func (r *resolver) pools(d *draft) []Pool {
 		if !slices.ContainsFunc(d.clusterCIDRs, excluded.Overlaps) {
 			r.warn("exclude", "%v lies in no pool and has no effect", excluded)
 		}
+	}
+	if d.allocateNodeCIDRs && !r.isSet(serviceFlag) {
+		r.warn(serviceFlag, "is not given, so a podCIDR may be taken from the range of the Services, and pods in it could not be reached; give the API server's ranges")
 	}
 	for _, service := range d.serviceRanges {
 		if service.Contains(cloudGateway) {
@@ -114,13 +119,14 @@ func (r *resolver) maskFlags(d *draft) {
 // pool joins a cluster CIDR with the node mask of its family.
 func (r *resolver) pool(prefix netip.Prefix, d *draft) (Pool, bool) {
 	flag, mask := maskFlagIPv6, d.nodeMask6
-	shortest, longest := prefix.Bits(), min(longestNodeMask(false), prefix.Bits()+widestIPv6)
 	if prefix.Addr().Is4() {
-		flag, mask, longest = maskFlagIPv4, d.nodeMask4, longestNodeMask(true)
+		flag, mask = maskFlagIPv4, d.nodeMask4
 	}
 	if len(r.origin(clusterFlag).items) == 1 && r.isSet(maskFlag) {
 		flag, mask = maskFlag, d.nodeMask
 	}
+	roomy := longestNodeMask(prefix.Addr().Is4())
+	shortest, longest := prefix.Bits(), min(roomy, prefix.Bits()+widestPool)
 	if shortest > longest {
 		r.complain(clusterFlag, prefix.String(), "is too small for a node's podCIDR",
 			fmt.Sprintf("give a prefix of length %d or shorter", longest))
@@ -136,8 +142,8 @@ func (r *resolver) pool(prefix netip.Prefix, d *draft) (Pool, bool) {
 	}
 	if mask > longest {
 		problem := "leaves a node too few addresses"
-		if prefix.Addr().Is6() && mask <= longestNodeMask(false) {
-			problem = fmt.Sprintf("is more than %d bits longer than its pool %v", widestIPv6, prefix)
+		if mask <= roomy {
+			problem = fmt.Sprintf("is more than %d bits longer than its pool %v, which makes more podCIDRs than the allocator can manage", widestPool, prefix)
 		}
 		r.complain(flag, itoa(mask), problem, remedy)
 		return Pool{}, false

@@ -1,10 +1,14 @@
 package config
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/underlay-ccm/underlay/ipam"
 )
 
 func TestMistakesInPrefixes(t *testing.T) {
@@ -22,11 +26,6 @@ func TestMistakesInPrefixes(t *testing.T) {
 	}
 	checkMistakes(t, []mistake{
 		{"none", clusters(""), clusterFlag, "", "10.244.0.0/16"},
-		{
-			"none, but routes are asked for",
-			setup{flags: &Flags{ConfigureCloudRoutes: true}, file: "families: {ipv4: cloud}"},
-			clusterFlag, "", "10.244.0.0/16",
-		},
 		{"no prefix", clusters("10.244.0.0"), clusterFlag, "10.244.0.0", "address and length"},
 		{"unmasked", clusters("10.244.0.1/16"), clusterFlag, "10.244.0.1/16", "10.244.0.0/16"},
 		{"mapped", clusters("::ffff:10.244.0.0/112"), clusterFlag, "::ffff:10.244.0.0/112", "IPv4 notation"},
@@ -61,6 +60,8 @@ func TestMistakesInPrefixes(t *testing.T) {
 		{"IPv6 too long", masks(both, 0, 0, 127), maskFlagIPv6, "127", "1 to 126"},
 		{"IPv6 too far below", masks(both, 0, 0, 73), maskFlagIPv6, "73", "56 to 72"},
 		{"IPv6 too far below, by default", routeless(clusters("fd00::/32")), maskFlagIPv6, "64", "32 to 48"},
+		{"IPv4 too far below", routeless(masks("12.0.0.0/8", 0, 26, 0)), maskFlagIPv4, "26", "8 to 24"},
+		{"IPv4 too far below, by default", routeless(masks("12.0.0.0/6", 0, 0, 0)), maskFlagIPv4, "24", "6 to 22"},
 		{"negative", masks(four, -1, 0, 0), maskFlag, "-1", "1 to 126"},
 		{"everything excluded", inFile("exclude: [10.0.0.0/8]"), "exclude", "10.244.0.0/16", "exclude less"},
 		{
@@ -103,4 +104,83 @@ func TestRoomLeftAgainstCounting(t *testing.T) {
 	if outcomes[true] < 100 || outcomes[false] < 100 {
 		t.Errorf("the cases are lopsided: %v", outcomes)
 	}
+}
+
+// makesLedger hands the configuration to the allocator, as the controller manager does once it
+// is elected: too late to find out that it can't work.
+func makesLedger(c Config) error {
+	if !c.IPAM.Enabled {
+		return nil
+	}
+	var pools []ipam.PoolConfig
+	for _, p := range c.IPAM.Pools {
+		pools = append(pools, ipam.PoolConfig{Prefix: p.Prefix, NodeMask: p.NodeMask})
+	}
+	if _, err := ipam.NewLedger(pools, slices.Concat(c.IPAM.ServiceRanges, c.IPAM.Exclude)); err != nil {
+		return fmt.Errorf("Load accepts what the allocator refuses: %w", err)
+	}
+	return nil
+}
+
+func TestWhatIsAcceptedMakesALedger(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	prefix := func(ipv4 bool) string {
+		address, bits := make([]byte, 16), 128
+		if ipv4 {
+			address, bits = make([]byte, 4), 32
+		}
+		for i := range address {
+			address[i] = byte(random.UintN(256))
+		}
+		a, _ := netip.AddrFromSlice(address)
+		return netip.PrefixFrom(a, random.IntN(bits+1)).Masked().String()
+	}
+	list := func(most int) string {
+		var items []string
+		for range random.IntN(most + 1) {
+			items = append(items, prefix(random.IntN(2) == 0))
+		}
+		return strings.Join(items, ",")
+	}
+	mask := func(of string, bits int) int {
+		p, err := netip.ParsePrefix(of)
+		if err != nil || random.IntN(3) == 0 {
+			return 0
+		}
+		return min(bits, max(0, p.Bits()+random.IntN(24)-2))
+	}
+	outcomes := map[bool]int{}
+	for range 4000 {
+		four, six := prefix(true), prefix(false)
+		flags := Flags{AllocateNodeCIDRs: true, ServiceClusterIPRange: list(1)}
+		switch random.IntN(3) {
+		case 0:
+			flags.ClusterCIDR, flags.NodeCIDRMaskSize = four, mask(four, 32)
+		case 1:
+			flags.ClusterCIDR, flags.NodeCIDRMaskSize = six, mask(six, 128)
+		default:
+			flags.ClusterCIDR = six + "," + four
+			flags.NodeCIDRMaskSizeIPv4, flags.NodeCIDRMaskSizeIPv6 = mask(four, 32), mask(six, 128)
+		}
+		s := setup{flags: &flags, file: "exclude: [" + quoted(list(2)) + "]", env: env(nil)}
+		config, _, err := load(t, s)
+		outcomes[err == nil]++
+		if err != nil {
+			continue
+		}
+		if err := makesLedger(config); err != nil {
+			t.Fatalf("flags %+v, %s: %v", flags, s.file, err)
+		}
+	}
+	if outcomes[true] < 500 || outcomes[false] < 500 {
+		t.Errorf("the cases are lopsided: %v", outcomes)
+	}
+}
+
+// quoted puts every item of a list into quotes: IPv6 addresses would be read as mappings.
+func quoted(list string) string {
+	if list == "" {
+		return ""
+	}
+	return `"` + strings.ReplaceAll(list, ",", `", "`) + `"`
 }

@@ -45,6 +45,7 @@ func (s setting) field() string {
 type draft struct {
 	apiVersion, kind        string
 	cloudProvider, provider string
+	cidrAllocatorType       string
 
 	allocateNodeCIDRs, configureCloudRoutes bool
 	clusterCIDRs, serviceRanges, exclude    []netip.Prefix
@@ -55,7 +56,6 @@ type draft struct {
 	tokenFile                      string
 	addressFamily                  AddressFamily
 
-	ipv4, ipv6      FamilyMode
 	routesEnabled   bool
 	ipamQPS         int
 	routeLimit      int

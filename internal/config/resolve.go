@@ -83,6 +83,8 @@ func (f Flags) text(flag string) string {
 		return strconv.FormatBool(f.AllocateNodeCIDRs)
 	case "--configure-cloud-routes":
 		return strconv.FormatBool(f.ConfigureCloudRoutes)
+	case "--cidr-allocator-type":
+		return f.CIDRAllocatorType
 	case "--cluster-cidr":
 		return f.ClusterCIDR
 	case "--service-cluster-ip-range":

@@ -15,24 +15,29 @@ func flagSettings(d *draft) []setting {
 			meaning: "Give every Node its podCIDRs. Requires `--cluster-cidr`.",
 		},
 		{
+			flag: "--cidr-allocator-type", format: oneOf(&d.cidrAllocatorType, []string{"RangeAllocator"}),
+			fallback: "RangeAllocator",
+			meaning:  "How podCIDRs are found: by carving `--cluster-cidr`. Upstream's other types are refused.",
+		},
+		{
 			flag: "--configure-cloud-routes", format: boolean(&d.configureCloudRoutes), fallback: "true",
 			meaning: "Keep one route per Node in the cloud's network. Needs `--cluster-cidr` with an IPv4 prefix, and `network`; without any `--cluster-cidr` there is nothing to route.",
 		},
 		{
 			flag: "--cluster-cidr", format: upTo(2, prefixes(&d.clusterCIDRs)),
-			meaning: "Prefixes from which podCIDRs are taken: one, or one of each family. An IPv4 prefix with routes in the cloud must lie within RFC 1918.",
+			meaning: "Prefixes from which podCIDRs are taken: one, or one of each family. An IPv4 prefix with routes in the cloud must lie within RFC 1918. Nothing in this version routes an IPv6 prefix: that takes kernel routes of your own on every node.",
 		},
 		{
 			flag: "--service-cluster-ip-range", format: upTo(2, prefixes(&d.serviceRanges)),
-			meaning: "The API server's ranges for Service addresses; may not overlap `--cluster-cidr`.",
+			meaning: "The API server's ranges for Service addresses; may not overlap `--cluster-cidr`. Without them nothing keeps podCIDRs out of those ranges.",
 		},
 		{
 			flag: "--node-cidr-mask-size", format: whole(&d.nodeMask, 1, longestNodeMask(false)),
-			meaning: "Length of a Node's podCIDR in a single-stack cluster. Excludes the two flags below.",
+			meaning: "Length of a Node's podCIDR in a single-stack cluster, at most 16 bits longer than its pool's. Excludes the two flags below.",
 		},
 		{
 			flag: "--node-cidr-mask-size-ipv4", format: whole(&d.nodeMask4, 1, longestNodeMask(true)), fallback: "24",
-			meaning: "Length of a Node's IPv4 podCIDR.",
+			meaning: "Length of a Node's IPv4 podCIDR, at most 16 bits longer than its pool's.",
 		},
 		{
 			flag: "--node-cidr-mask-size-ipv6", format: whole(&d.nodeMask6, 1, longestNodeMask(false)), fallback: "64",
@@ -92,17 +97,8 @@ func cloudSettings(d *draft) []setting {
 func podSettings(d *draft) []setting {
 	return []setting{
 		{
-			key: "families.ipv4", format: oneOf(&d.ipv4, []FamilyMode{ModeCloud}, ModeNode),
-			fallback: string(ModeCloud),
-			meaning:  "How IPv4 pod traffic reaches its node: by routes in the cloud's network.",
-		},
-		{
 			env: "HCLOUD_NETWORK_ROUTES_ENABLED", format: boolean(&d.routesEnabled), fallback: "true",
-			meaning: "`false` switches routes off like `--configure-cloud-routes=false`, unless `families.ipv4` is set.",
-		},
-		{
-			key: "families.ipv6", format: oneOf(&d.ipv6, []FamilyMode{ModeNode, ModeNone}, "native"),
-			meaning: "How IPv6 pod traffic reaches its node: by routes on the nodes (`node`), or no IPv6 pods at all (`none`). Follows from `--cluster-cidr` when absent, and must agree with it.",
+			meaning: "`false` switches routes off like `--configure-cloud-routes=false`.",
 		},
 		{
 			key: "exclude", format: prefixes(&d.exclude),

@@ -71,9 +71,6 @@ func (t Token) Reveal() string {
 	return t.reveal()
 }
 
-// Equal says whether both are the same secret.
-func (t Token) Equal(other Token) bool { return t.Reveal() == other.Reveal() }
-
 // Format prints [redacted] for every verb and flag.
 func (Token) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
 

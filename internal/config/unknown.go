@@ -10,6 +10,9 @@ func refusedKey(field string) (problem, remedy string, known bool) {
 	switch strings.ToLower(field) {
 	case "pools", "quarantine":
 		return "the key is not in this version", "remove it; pools come from --cluster-cidr", true
+	case "families":
+		return "the key is not in this version",
+			"remove it; IPv4 is routed in the cloud's network as --configure-cloud-routes says, IPv6 by nothing but kernel routes of your own on every node", true
 	case "token", "hcloud_token":
 		return "the token does not belong in this file", "put it into a file of its own and name that in tokenFile", true
 	}

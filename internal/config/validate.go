@@ -9,7 +9,7 @@ import (
 // is of use only if there are no problems.
 func (r *resolver) validate(d *draft, readFile func(string) ([]byte, error)) Config {
 	r.endpoint(d)
-	config := Config{
+	return Config{
 		ClusterName:            d.clusterName,
 		Endpoint:               d.endpoint,
 		Network:                d.network,
@@ -25,8 +25,6 @@ func (r *resolver) validate(d *draft, readFile func(string) ([]byte, error)) Con
 		Routes:        r.routes(d),
 		LoadBalancers: r.loadBalancers(d),
 	}
-	config.Families = r.families(d, config.Routes.Enabled)
-	return config
 }
 
 func (r *resolver) endpoint(d *draft) {
@@ -92,16 +90,8 @@ func (r *resolver) routes(d *draft) Routes {
 // flag is true by default, also where nothing has been configured that could
 // be routed; that is no mistake.
 func (r *resolver) routesWanted(d *draft) bool {
-	explicit := r.isSet("families.ipv4")
 	switch {
-	case !d.configureCloudRoutes:
-		if explicit {
-			r.warn("families.ipv4", "has no effect with --configure-cloud-routes=false")
-		}
-		return false
-	case explicit:
-		return true
-	case !d.routesEnabled:
+	case !d.configureCloudRoutes, !d.routesEnabled:
 		return false
 	case d.allocateNodeCIDRs || r.isSet(clusterFlag):
 		return true
@@ -134,29 +124,6 @@ func (r *resolver) routable(d *draft) {
 		r.complain(clusterFlag, r.flags.ClusterCIDR, "has no IPv4 prefix, and the cloud's networks route only IPv4",
 			"add an IPv4 prefix, or set "+off)
 	}
-}
-
-func (r *resolver) families(d *draft, routed bool) Families {
-	families := Families{IPv4: ModeNone, IPv6: ModeNone}
-	if routed {
-		families.IPv4 = ModeCloud
-	}
-	for _, pool := range d.clusterCIDRs {
-		if pool.Addr().Is6() {
-			families.IPv6 = ModeNode
-		}
-	}
-	const key = "families.ipv6"
-	if !r.isSet(key) || r.isWrong(key) || !r.isWhole(clusterFlag, d.clusterCIDRs) {
-		return families
-	}
-	switch {
-	case d.ipv6 == ModeNone && families.IPv6 == ModeNode:
-		r.complain(key, string(d.ipv6), "--cluster-cidr has an IPv6 prefix", "set it to node, or remove that prefix")
-	case d.ipv6 == ModeNode && families.IPv6 == ModeNone:
-		r.complain(key, string(d.ipv6), "--cluster-cidr has no IPv6 prefix", "set it to none, or add such a prefix")
-	}
-	return families
 }
 
 func (r *resolver) loadBalancers(d *draft) LoadBalancers {

@@ -2,6 +2,7 @@ package hetzner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -23,6 +24,14 @@ const (
 	firstGuess  = 500 * time.Millisecond
 	shortestGap = 100 * time.Millisecond
 	longestGap  = 5 * time.Second
+	// patience ends the wait for an action that never ends: it holds up all
+	// other changes of its network.
+	patience = 5 * time.Minute
+)
+
+var (
+	errSlow = errors.New("it has been running for too long; looking again at what there is")
+	errLost = errors.New("the API doesn't know it any more")
 )
 
 func newWaiter(api *hcloud.ActionClient) *waiter {
@@ -45,29 +54,28 @@ func (w *waiter) wait(ctx context.Context, actions ...*hcloud.Action) error {
 }
 
 func (w *waiter) one(ctx context.Context, a *hcloud.Action) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSlow)
+	defer cancel()
 	start := time.Now()
 	gap, polls := w.guess(a.Command), 0
 	for a.Status == hcloud.ActionStatusRunning {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for action %d (%s): %w", a.ID, a.Command, ctx.Err())
+			return fmt.Errorf("waiting for action %d (%s): %w", a.ID, a.Command, context.Cause(ctx))
 		case <-time.After(gap):
 		}
-		err := retry(ctx, read, func(ctx context.Context) error {
-			update, _, err := w.api.GetByID(ctx, a.ID)
-			if err == nil && update == nil {
-				return fmt.Errorf("action %d (%s) is unknown to the API", a.ID, a.Command)
-			}
-			if err == nil {
-				a = update
-			}
-			return err
-		})
+		update, err := w.look(ctx, a)
 		if err != nil {
 			return fmt.Errorf("waiting for action %d (%s): %w", a.ID, a.Command, err)
 		}
-		gap = max(gap/4, shortestGap)
-		polls++
+		a, polls = update, polls+1
+		// Soon at first, since it should be over any moment; then seldom, since
+		// nobody knows.
+		if polls == 1 {
+			gap = max(gap/4, shortestGap)
+		} else {
+			gap = min(2*gap, longestGap)
+		}
 	}
 	if polls > 0 {
 		w.learn(a.Command, polls, time.Since(start))
@@ -76,6 +84,19 @@ func (w *waiter) one(ctx context.Context, a *hcloud.Action) error {
 		return fmt.Errorf("action %d (%s) failed: %w", a.ID, a.Command, a.Error())
 	}
 	return nil
+}
+
+func (w *waiter) look(ctx context.Context, a *hcloud.Action) (*hcloud.Action, error) {
+	var update *hcloud.Action
+	err := retry(ctx, read, func(ctx context.Context) error {
+		var err error
+		update, _, err = w.api.GetByID(ctx, a.ID)
+		return err
+	})
+	if err == nil && update == nil {
+		err = errLost
+	}
+	return update, err
 }
 
 func (w *waiter) guess(command string) time.Duration {

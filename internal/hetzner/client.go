@@ -14,6 +14,7 @@
 package hetzner
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -53,7 +54,8 @@ const requestTimeout = 30 * time.Second
 
 // New prepares a client. It sends nothing.
 func New(o Options) (*Client, error) {
-	if u, err := url.Parse(o.Endpoint); err != nil || u.Scheme == "" || u.Host == "" {
+	base, err := url.Parse(o.Endpoint)
+	if err != nil || base.Scheme == "" || base.Host == "" {
 		return nil, fmt.Errorf("endpoint %q is not a URL such as https://api.hetzner.cloud/v1", o.Endpoint)
 	}
 	requests := metrics.NewCounterVec(&metrics.CounterOpts{
@@ -77,8 +79,13 @@ func New(o Options) (*Client, error) {
 		hcloud.WithEndpoint(o.Endpoint),
 		hcloud.WithApplication("underlay-ccm", o.Version),
 		hcloud.WithHTTPClient(&http.Client{
-			Timeout:   requestTimeout,
-			Transport: &counted{next: &authorized{next: next, token: o.Token}, requests: requests, remaining: remaining},
+			Timeout: requestTimeout,
+			// A redirect would carry the token to whoever it names.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			Transport: &counted{
+				next: &authorized{next: next, token: o.Token}, below: base.Path,
+				requests: requests, remaining: remaining,
+			},
 		}),
 		// Retrying is ours: what may be repeated depends on what was asked.
 		hcloud.WithRetryOpts(hcloud.RetryOpts{MaxRetries: 0}),
@@ -87,7 +94,17 @@ func New(o Options) (*Client, error) {
 }
 
 // Unauthorized says whether the API refused the token.
-func Unauthorized(err error) bool { return hcloud.IsError(err, hcloud.ErrorCodeUnauthorized) }
+func Unauthorized(err error) bool {
+	return hcloud.IsError(err, hcloud.ErrorCodeUnauthorized) || answeredBy(err, http.StatusUnauthorized)
+}
 
-// NotFound says that the API has nothing at the address that was asked.
-func NotFound(err error) bool { return hcloud.IsError(err, hcloud.ErrorCodeNotFound) }
+// NotFound says that the API has nothing at the address that was asked, or that
+// what answers there is not the API.
+func NotFound(err error) bool {
+	return hcloud.IsError(err, hcloud.ErrorCodeNotFound) || answeredBy(err, http.StatusNotFound)
+}
+
+func answeredBy(err error, status int) bool {
+	var other *notTheAPI
+	return errors.As(err, &other) && other.status == status
+}

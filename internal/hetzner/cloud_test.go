@@ -51,7 +51,7 @@ func client(t *testing.T, sim *hcloudsim.Simulator, token func() (string, error)
 func seed(t *testing.T, sim *hcloudsim.Simulator, network int64, count int) {
 	t.Helper()
 	for i := range count {
-		if _, err := sim.CreateServer(hcloudsim.ServerSeed{Name: fmt.Sprint("n", i), Network: network}); err != nil {
+		if _, err := sim.CreateServer(hcloudsim.ServerSeed{Name: fmt.Sprintf("n%d-%d", network, i), Network: network}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,6 +72,7 @@ func TestServersAreListedOncePerRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c, network := project(t, hcloudsim.Options{AttachmentLimit: hcloudsim.Unlimited})
 		seed(t, sim, network, 120)
+		time.Sleep(time.Minute) // on the bubble's clock: none was created just now
 		servers := c.Servers(network)
 		for range 10 {
 			list, err := servers.List(t.Context(), time.Time{})
@@ -121,14 +122,24 @@ func TestConcurrentRefreshesShareOneList(t *testing.T) {
 // A list during whose pages a server goes is not the whole: a live server may
 // have slipped from a page not read yet to one already read.
 func TestAListThatChangesBetweenItsPagesIsReadAgain(t *testing.T) {
+	t.Run("one goes", func(t *testing.T) { changeBetweenPages(t, false, 100) })
+	t.Run("one goes, one comes", func(t *testing.T) { changeBetweenPages(t, true, 101) })
+}
+
+func changeBetweenPages(t *testing.T, create bool, want int) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, _, network := project(t, hcloudsim.Options{AttachmentLimit: hcloudsim.Unlimited})
 		seed(t, sim, network, 101)
-		gone := sim.Servers()[0].ID
+		time.Sleep(time.Minute) // on the bubble's clock: none was created just now
+		gone, came := sim.Servers()[0].ID, false
 		meddling := transport(func(r *http.Request) (*http.Response, error) {
 			resp, err := sim.Transport().RoundTrip(r)
 			if r.URL.Query().Get("page") == "1" {
 				_ = sim.DeleteServer(gone) // the second time it is gone already
+				if !came && create {
+					seed(t, sim, 0, 1) // so that the totals tell nothing
+					came = true
+				}
 			}
 			return resp, err
 		})
@@ -140,8 +151,12 @@ func TestAListThatChangesBetweenItsPagesIsReadAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		list, err := c.Servers(network).List(t.Context(), time.Time{})
-		if err != nil || len(list) != 100 {
-			t.Errorf("%d servers, %v; want the 100 that live", len(list), err)
+		ids := map[int64]bool{}
+		for _, s := range list {
+			ids[s.ID] = true
+		}
+		if err != nil || len(ids) != want || ids[gone] {
+			t.Errorf("%d servers, %v; want the %d that live", len(ids), err, want)
 		}
 	})
 }
@@ -155,7 +170,7 @@ func TestGetTellsAbsenceFromFailure(t *testing.T) {
 		sim, c, network := project(t, hcloudsim.Options{})
 		seed(t, sim, network, 1)
 		servers := c.Servers(network)
-		if s, err := servers.Get(t.Context(), sim.Servers()[0].ID); err != nil || s.Name != "n0" || !s.PrivateIP.IsValid() {
+		if s, err := servers.Get(t.Context(), sim.Servers()[0].ID); err != nil || s.Name != fmt.Sprintf("n%d-0", network) || !s.PrivateIP.IsValid() {
 			t.Errorf("got %+v, %v", s, err)
 		}
 		if _, err := servers.Get(t.Context(), 4711); !errors.Is(err, cloud.ErrNoServer) {
@@ -249,6 +264,32 @@ func TestAFullTableSaysSo(t *testing.T) {
 		}
 		if err := table.Add(t.Context(), entry("10.244.2.0/24", "10.0.0.3")); !errors.Is(err, routes.ErrFull) {
 			t.Errorf("got %v, want ErrFull", err)
+		}
+	})
+}
+
+// A route that wasn't there is gone; a network that isn't there is an error.
+func TestDeletingWhatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, c, id := project(t, hcloudsim.Options{})
+		seed(t, sim, id, 1)
+		table, err := c.Network(t.Context(), "cluster")
+		if err != nil {
+			t.Fatal(err)
+		}
+		one, two := entry("10.244.1.0/24", "10.0.0.2"), entry("10.244.1.0/24", "10.0.0.9")
+		if err := table.Delete(t.Context(), one); err != nil {
+			t.Errorf("deleting a route that isn't there: %v", err)
+		}
+		if err := table.Replace(t.Context(), one, two); err != nil {
+			t.Errorf("replacing a route that isn't there: %v", err)
+		}
+		expect(t, table, two)
+		if err := sim.DeleteNetwork(id); err != nil {
+			t.Fatal(err)
+		}
+		if err := table.Delete(t.Context(), two); !errors.Is(err, hetzner.ErrNoNetwork) {
+			t.Errorf("deleting from a network that is gone: %v", err)
 		}
 	})
 }
@@ -377,4 +418,65 @@ func TestARotatedTokenIsUsed(t *testing.T) {
 			t.Errorf("after the rotation: %d servers, %v", len(list), err)
 		}
 	})
+}
+
+// An action that takes long costs few looks, and one that never ends doesn't
+// hold up the network for ever.
+func TestSlowActionsCostFewLooks(t *testing.T) {
+	for _, c := range []struct {
+		takes   time.Duration
+		most    int
+		wantErr bool
+	}{{10 * time.Second, 10, false}, {time.Minute, 25, false}, {time.Hour, 80, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			sim, cl, id := project(t, hcloudsim.Options{ActionTime: c.takes})
+			seed(t, sim, id, 1)
+			table, err := cl.Network(t.Context(), "cluster")
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			err = table.Add(t.Context(), entry("10.244.1.0/24", "10.0.0.2"))
+			if (err != nil) != c.wantErr {
+				t.Errorf("an action of %s: %v, want an error: %v", c.takes, err, c.wantErr)
+			}
+			if n := asked(sim, "GET /v1/actions"); n > c.most {
+				t.Errorf("an action of %s cost %d looks, want at most %d", c.takes, n, c.most)
+			}
+			if waited := time.Since(began); waited > 6*time.Minute {
+				t.Errorf("it was waited for %s", waited)
+			}
+		})
+	}
+}
+
+// The token goes to the API and nowhere else, wherever the API points.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	synctest.Test(t, redirects)
+}
+
+func redirects(t *testing.T) {
+	var hosts []string
+	c, err := hetzner.New(hetzner.Options{
+		Endpoint: "http://cloud.test/v1", Token: func() (string, error) { return "right", nil },
+		Registry: metrics.NewKubeRegistry(),
+		Transport: transport(func(r *http.Request) (*http.Response, error) {
+			hosts = append(hosts, r.URL.Host)
+			return &http.Response{
+				StatusCode: http.StatusTemporaryRedirect, Request: r, Body: http.NoBody,
+				Header: http.Header{"Location": {"http://elsewhere.test/v1/servers"}},
+			}, nil
+		}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Servers(0).List(t.Context(), time.Time{}); err == nil {
+		t.Error("a redirect is no answer")
+	}
+	for _, host := range hosts {
+		if host != "cloud.test" {
+			t.Errorf("the token went to %s", host)
+		}
+	}
 }

@@ -48,6 +48,14 @@ func (l *LoadBalancers) refusal(op lb.Op, name string, err error) error {
 		return fmt.Errorf("load balancer %q %w", name, lb.ErrNotOwned)
 	case hcloud.ErrorCodeProtected:
 		return fmt.Errorf("load balancer %q %w", name, lb.ErrProtected)
+	case hcloud.ErrorCodeNotFound:
+		// The load balancer, or a part of it, was there a moment ago: the next look will see what is
+		// left. A creation and a new target name things that may never have been there.
+		switch op.(type) {
+		case lb.Create, lb.AddTarget:
+		default:
+			return fmt.Errorf("load balancer %q: %w", name, err)
+		}
 	}
 	return &lb.RejectedError{Code: string(said.Code), Message: explained(said), Target: aboutTarget(op, said.Code)}
 }

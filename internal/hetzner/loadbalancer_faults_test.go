@@ -167,6 +167,32 @@ func TestRefusalsOfTheCloud(t *testing.T) {
 	}
 }
 
+// What was there when it was looked at and is gone now is for the next look, not for a person.
+func TestVanishedLoadBalancerIsNoRefusal(t *testing.T) {
+	inLab(t, func(t *testing.T, lab *balancerLab) {
+		spec := lab.spec(t, nil)
+		if err := lab.reconcile(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+		have := lab.as(t, spec)
+		if err := lab.Apply(t.Context(), have, lb.Delete{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, op := range []lb.Op{
+			lb.ChangeType{Type: "lb21"},
+			lb.Update{Name: "other"},
+			lb.ChangeAlgorithm{Algorithm: lb.LeastConnections},
+			lb.UpdateListener{Listener: have.Listeners[0]},
+			lb.AddListener{Listener: have.Listeners[0]},
+			lb.SetPublicInterface{},
+		} {
+			if err := lab.Apply(t.Context(), have, op); err == nil || rejected(false, "")(err) {
+				t.Errorf("%s: got %v, want an error that passes", op, err)
+			}
+		}
+	})
+}
+
 func rejected(target bool, text string) func(error) bool {
 	return func(err error) bool {
 		var r *lb.RejectedError

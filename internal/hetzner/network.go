@@ -20,10 +20,9 @@ var ErrNoNetwork = errors.New("no such network")
 type Network struct {
 	ID   int64
 	Name string
-	// IPRange, Subnets and Routes are as they were when the network was looked up.
+	// IPRange and Subnets are as they were when the network was looked up.
 	IPRange netip.Prefix
 	Subnets []netip.Prefix
-	Routes  []routes.Route
 
 	client *Client
 	writer writer
@@ -45,7 +44,6 @@ func (c *Client) Network(ctx context.Context, idOrName string) (*Network, error)
 	}
 	n := &Network{
 		ID: found.ID, Name: found.Name, IPRange: prefix(found.IPRange),
-		Routes: convertRoutes(found.Routes),
 		client: c, writer: newWriter(),
 	}
 	for _, subnet := range found.Subnets {

@@ -19,15 +19,22 @@ const (
 	write
 )
 
-// retry sends a request until it is answered, for about half a minute at most.
-// The API's answers fall into three classes: refused for now (somebody else
+// enough is how long a request is repeated. Callers have their own, slower
+// ways of trying again.
+const enough = 30 * time.Second
+
+// retry sends a request until it is answered or enough time has passed. The
+// API's answers fall into three classes: refused for now (somebody else
 // changes the resource, or the budget is spent) is tried again; broken in
 // between (timeouts, 5xx) is tried again for reads only, since a write may have
 // been applied; everything else is the answer.
 func retry(ctx context.Context, k kind, send func(context.Context) error) error {
-	backoff := wait.Backoff{Duration: 150 * time.Millisecond, Factor: 1.6, Jitter: 0.5, Steps: 12, Cap: 5 * time.Second}
+	backoff := wait.Backoff{Duration: 150 * time.Millisecond, Factor: 1.6, Jitter: 0.5, Steps: 20, Cap: 5 * time.Second}
+	limited, cancel := context.WithTimeout(ctx, enough)
+	defer cancel()
 	var last error
-	err := wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
+	err := backoff.DelayFunc().Until(limited, true, true, func(context.Context) (bool, error) {
+		// Not the limited context: giving up must not cut a request short.
 		last = send(ctx)
 		switch {
 		case last == nil:
@@ -51,6 +58,10 @@ func refusedForNow(err error) bool {
 
 // broken says that nobody knows what the API did.
 func broken(err error) bool {
+	var other *notTheAPI
+	if errors.As(err, &other) {
+		return false
+	}
 	var answered hcloud.Error
 	if !errors.As(err, &answered) {
 		return !errors.Is(err, context.Canceled)

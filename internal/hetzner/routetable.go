@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
@@ -40,12 +42,15 @@ func (n *Network) Delete(ctx context.Context, r routes.Route) error {
 }
 
 // Replace implements routes.Table. The API has no such change, so it is a
-// deletion and an addition with nothing in between.
+// deletion and an addition with nothing in between: also when the caller is
+// asked to stop there, since the node would be left without a route.
 func (n *Network) Replace(ctx context.Context, old, to routes.Route) error {
 	return n.Exclusive(ctx, func(ctx context.Context) error {
 		if err := n.delete(ctx, old); err != nil {
 			return err
 		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
 		return n.add(ctx, to)
 	})
 }
@@ -71,6 +76,13 @@ func (n *Network) delete(ctx context.Context, r routes.Route) error {
 			hcloud.NetworkDeleteRouteOpts{Route: hcloud.NetworkRoute{Destination: ipNet(r.Dst), Gateway: r.Via.AsSlice()}})
 		return action, err
 	})
+	if NotFound(err) {
+		// The route, or the network?
+		var have []routes.Route
+		if have, err = n.List(ctx); err == nil && slices.Contains(have, r) {
+			err = errors.New("the API doesn't find it, and lists it")
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("deleting route %s from network %d: %w", r, n.ID, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -47,9 +48,19 @@ func (s *Servers) List(ctx context.Context, since time.Time) ([]cloud.Server, er
 		if list, ok := s.cached(since); ok {
 			return list, nil
 		}
-		_, err, _ := s.flight.Do("list", func() (any, error) { return nil, s.refresh(ctx) })
-		if err != nil {
-			return nil, err
+		flight := s.flight.DoChan("list", func() (any, error) {
+			// Others wait for the same list: one caller's end isn't theirs.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+			defer cancel()
+			return nil, s.refresh(ctx)
+		})
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("listing servers: %w", ctx.Err())
+		case landed := <-flight:
+			if landed.Err != nil {
+				return nil, landed.Err
+			}
 		}
 	}
 	if list, ok := s.cached(since); ok {
@@ -95,11 +106,12 @@ var errShifted = errors.New("the server list changed between two pages")
 
 // allServers reads every page. Pages are counted from the start of the list, so
 // a server that is deleted meanwhile moves others from a page not yet read to
-// one already read; the totals betray it, and then the list is read again.
+// one already read. The totals betray that, unless another server was created
+// at the same time, which its age betrays; then the list is read again.
 func (c *Client) allServers(ctx context.Context) ([]*hcloud.Server, error) {
 	const pageSize = 50 // the API's maximum
 	var all []*hcloud.Server
-	total := -1
+	began, total := time.Now(), -1
 	for page := 1; page != 0; {
 		servers, resp, err := c.api.Server.List(ctx, hcloud.ServerListOpts{
 			ListOpts: hcloud.ListOpts{Page: page, PerPage: pageSize},
@@ -107,6 +119,9 @@ func (c *Client) allServers(ctx context.Context) ([]*hcloud.Server, error) {
 		})
 		if err != nil {
 			return nil, err
+		}
+		if told, err := http.ParseTime(resp.Header.Get("Date")); err == nil && len(all) == 0 {
+			began = told // by the clock that servers' ages are told by
 		}
 		all = append(all, servers...)
 		page = 0
@@ -117,10 +132,16 @@ func (c *Client) allServers(ctx context.Context) ([]*hcloud.Server, error) {
 			total, page = p.TotalEntries, p.NextPage
 		}
 	}
-	if total >= 0 && len(all) != total {
+	if total >= 0 && len(all) != total || len(all) > pageSize && newerThan(all, began) {
 		return nil, errShifted
 	}
 	return all, nil
+}
+
+// newerThan says whether a server may have been created since. Times are in
+// whole seconds.
+func newerThan(servers []*hcloud.Server, since time.Time) bool {
+	return slices.ContainsFunc(servers, func(s *hcloud.Server) bool { return !s.Created.Before(since.Add(-time.Second)) })
 }
 
 // Get implements cloud.Servers: one server, from the API itself.

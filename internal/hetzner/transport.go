@@ -25,9 +25,19 @@ func (t *authorized) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(r)
 }
 
-// counted counts requests, and keeps what the API says of the budget.
+// notTheAPI is an answer that the API wouldn't give: it speaks JSON.
+type notTheAPI struct{ status int }
+
+func (e *notTheAPI) Error() string {
+	return fmt.Sprintf("the answer is %d %s and not the API's JSON", e.status, http.StatusText(e.status))
+}
+
+// counted counts requests, and keeps what the API says of the budget. Answers
+// that say the address or the token is wrong, but aren't the API's, are errors
+// that say so.
 type counted struct {
 	next      http.RoundTripper
+	below     string // the endpoint's path
 	requests  *metrics.CounterVec
 	remaining *metrics.Gauge
 }
@@ -41,17 +51,18 @@ func (t *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 			t.remaining.Set(float64(left))
 		}
 	}
-	t.requests.WithLabelValues(r.Method, resource(r.URL.Path), code).Inc()
+	t.requests.WithLabelValues(r.Method, t.resource(r.URL.Path), code).Inc()
+	if err == nil && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusUnauthorized) &&
+		!strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") {
+		_ = resp.Body.Close()
+		return nil, &notTheAPI{resp.StatusCode}
+	}
 	return resp, err
 }
 
-// resource is the kind of thing that a path is about: the first element behind
-// the version. IDs stay out of labels, and there are as many kinds as the API has.
-func resource(path string) string {
-	_, rest, versioned := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	if !versioned {
-		return "unknown"
-	}
-	kind, _, _ := strings.Cut(rest, "/")
+// resource is the kind of thing that a path is about: the first element below
+// the endpoint. IDs stay out of labels, and there are as many kinds as the API has.
+func (t *counted) resource(path string) string {
+	kind, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(path, t.below), "/"), "/")
 	return kind
 }

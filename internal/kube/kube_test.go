@@ -3,11 +3,13 @@ package kube_test
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
@@ -15,25 +17,36 @@ import (
 
 func TestPodCIDRs(t *testing.T) {
 	for _, c := range []struct {
-		name    string
-		spec    corev1.NodeSpec
-		want    []string
-		wantErr bool
+		name       string
+		spec       corev1.NodeSpec
+		want       []string
+		unreadable string // what the error must name; empty: no error
 	}{
-		{"none", corev1.NodeSpec{}, nil, false},
-		{"both families in order", corev1.NodeSpec{PodCIDRs: []string{"10.244.1.0/24", "fd00:1::/64"}}, []string{"10.244.1.0/24", "fd00:1::/64"}, false},
-		{"only the old field", corev1.NodeSpec{PodCIDR: "10.244.1.0/24"}, []string{"10.244.1.0/24"}, false},
-		{"host bits are dropped", corev1.NodeSpec{PodCIDRs: []string{"10.244.1.7/24"}}, []string{"10.244.1.0/24"}, false},
-		{"no prefix", corev1.NodeSpec{PodCIDRs: []string{"10.244.1.0"}}, nil, true},
+		{"none", corev1.NodeSpec{}, nil, ""},
+		{"both families in order", corev1.NodeSpec{PodCIDRs: []string{"10.244.1.0/24", "fd00:1::/64"}}, []string{"10.244.1.0/24", "fd00:1::/64"}, ""},
+		{"only the old field", corev1.NodeSpec{PodCIDR: "10.244.1.0/24"}, []string{"10.244.1.0/24"}, ""},
+		{"host bits are dropped", corev1.NodeSpec{PodCIDRs: []string{"10.244.1.7/24"}}, []string{"10.244.1.0/24"}, ""},
+		{"leading zeros", corev1.NodeSpec{PodCIDRs: []string{"010.244.001.0/24"}}, []string{"10.244.1.0/24"}, ""},
+		{"IPv4 in IPv6 notation", corev1.NodeSpec{PodCIDRs: []string{"::ffff:10.244.1.0/120"}}, []string{"10.244.1.0/24"}, ""},
+		{"wider than IPv4", corev1.NodeSpec{PodCIDRs: []string{"::ffff:0:0/90"}}, []string{"::ffc0:0:0/90"}, ""},
+		{"no prefix", corev1.NodeSpec{PodCIDRs: []string{"10.244.1.0"}}, nil, `("10.244.1.0")`},
+		{"some are none", corev1.NodeSpec{PodCIDRs: []string{"ten/24", "fd00:1::/64", ""}}, []string{"fd00:1::/64"}, `("ten/24", "")`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := kube.PodCIDRs(&corev1.Node{Spec: c.spec})
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Spec: c.spec}
+			got, err := kube.PodCIDRs(node)
 			var want []netip.Prefix
 			for _, s := range c.want {
 				want = append(want, netip.MustParsePrefix(s))
 			}
-			if (err != nil) != c.wantErr || !slices.Equal(got, want) {
-				t.Errorf("got %v, %v; want %v, error %v", got, err, want, c.wantErr)
+			if !slices.Equal(got, want) || (err != nil) != (c.unreadable != "") {
+				t.Errorf("got %v, %v; want %v, unreadable %s", got, err, want, c.unreadable)
+			}
+			if err != nil && (!strings.Contains(err.Error(), c.unreadable) || !strings.Contains(err.Error(), "node-1")) {
+				t.Errorf("error %q does not name node-1 and %s", err, c.unreadable)
+			}
+			if has := kube.HasPodCIDRs(node); has != (c.name != "none") {
+				t.Errorf("HasPodCIDRs() = %t", has)
 			}
 		})
 	}
@@ -88,18 +101,40 @@ func TestSetConditionKeepsTheTransitionTime(t *testing.T) {
 }
 
 func TestNewestBridgesALaggingCache(t *testing.T) {
-	at := func(version string) *corev1.Node {
-		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: version}}
+	at := func(uid, version string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: types.UID(uid), ResourceVersion: version}}
 	}
-	memory := kube.NewNewest()
-	memory.Wrote(at("7"))
-	if got := memory.Of(at("5")); got.ResourceVersion != "7" {
-		t.Errorf("a stale cache gives version %s, want our write's 7", got.ResourceVersion)
+	leaving := at("u", "10")
+	leaving.DeletionTimestamp = &metav1.Time{Time: time.Unix(1000, 0)}
+	held := leaving.DeepCopy()
+	held.Finalizers = []string{"example.com/held"}
+	for _, c := range []struct {
+		name          string
+		wrote, cached *corev1.Node
+		ours          bool // what our write returned is the newer one
+	}{
+		{"the cache lags behind", at("u", "10"), at("u", "9"), true},
+		{"the cache has our write", at("u", "10"), at("u", "10"), false},
+		{"the cache has more", at("u", "9"), at("u", "10"), false},
+		{"another object of the name", at("u", "10"), at("v", "9"), false},
+		{"versions that cannot be compared", at("u", "x"), at("u", "9"), false},
+		{"on its way out, held by a finalizer", held, at("u", "9"), true},
+		{"gone with its last finalizer", leaving, at("u", "9"), false},
+	} {
+		memory := kube.NewNewest[*corev1.Node]()
+		memory.Wrote(c.wrote)
+		if got := memory.Of(c.cached); (got == c.wrote) != c.ours || (got == c.cached) == c.ours {
+			t.Errorf("%s: got version %s of %s", c.name, got.ResourceVersion, got.UID)
+		}
+		memory.Forget(c.wrote.UID)
+		if got := memory.Of(c.cached); got != c.cached {
+			t.Errorf("%s: forgotten, yet got version %s", c.name, got.ResourceVersion)
+		}
 	}
-	if got := memory.Of(at("9")); got.ResourceVersion != "9" {
-		t.Errorf("a newer cache gives version %s, want 9", got.ResourceVersion)
-	}
-	if got := memory.Of(at("5")); got.ResourceVersion != "5" {
+	memory := kube.NewNewest[*corev1.Node]()
+	memory.Wrote(at("u", "7"))
+	memory.Of(at("u", "9"))
+	if got := memory.Of(at("u", "5")); got.ResourceVersion != "5" {
 		t.Errorf("the memory outlived its use: version %s, want 5", got.ResourceVersion)
 	}
 }

@@ -6,27 +6,58 @@ package kube
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	netutils "k8s.io/utils/net"
 )
 
-// PodCIDRs are the node's pod prefixes in their order, masked. The error names
-// the node and the value that is no prefix, which the API server would not have
-// let in.
+// PodCIDRs are the node's pod prefixes in their order, masked, IPv4 as IPv4. It
+// reads what old API servers let in, numbers with leading zeros: such a prefix
+// is in use, however it is written. What can be read is returned also when the
+// error names the node and the values that are no prefixes.
 func PodCIDRs(node *corev1.Node) ([]netip.Prefix, error) {
-	texts := node.Spec.PodCIDRs
-	if len(texts) == 0 && node.Spec.PodCIDR != "" {
-		texts = []string{node.Spec.PodCIDR}
-	}
-	prefixes := make([]netip.Prefix, 0, len(texts))
-	for _, text := range texts {
-		p, err := netip.ParsePrefix(text)
-		if err != nil {
-			return nil, fmt.Errorf("node %s: podCIDR %q: %w", node.Name, text, err)
+	var prefixes []netip.Prefix
+	var unreadable []string
+	for _, text := range podCIDRTexts(node) {
+		if p, ok := readPrefix(text); ok {
+			prefixes = append(prefixes, p)
+		} else {
+			unreadable = append(unreadable, strconv.Quote(text))
 		}
-		prefixes = append(prefixes, p.Masked())
+	}
+	if len(unreadable) > 0 {
+		return prefixes, fmt.Errorf("node %s has a podCIDR that is no prefix (%s): delete this Node and let it join again",
+			node.Name, strings.Join(unreadable, ", "))
 	}
 	return prefixes, nil
+}
+
+// HasPodCIDRs says whether the node has podCIDRs, readable or not.
+func HasPodCIDRs(node *corev1.Node) bool { return len(podCIDRTexts(node)) > 0 }
+
+// podCIDRTexts are the node's podCIDRs as written. Only objects that never went
+// through an API server have podCIDR alone.
+func podCIDRTexts(node *corev1.Node) []string {
+	if len(node.Spec.PodCIDRs) == 0 && node.Spec.PodCIDR != "" {
+		return []string{node.Spec.PodCIDR}
+	}
+	return node.Spec.PodCIDRs
+}
+
+func readPrefix(text string) (netip.Prefix, bool) {
+	_, block, err := netutils.ParseCIDRSloppy(text)
+	if err != nil {
+		return netip.Prefix{}, false
+	}
+	addr, _ := netip.AddrFromSlice(block.IP)
+	bits, _ := block.Mask.Size()
+	// Still mapped after masking, so none of the 96 bits before IPv4 is masked.
+	if addr.Is4In6() {
+		return netip.PrefixFrom(addr.Unmap(), bits-96), true
+	}
+	return netip.PrefixFrom(addr, bits), true
 }
 
 // Condition is the node's condition of that type, or nil if it never had one.

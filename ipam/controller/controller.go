@@ -11,6 +11,8 @@
 //   - take a reservation back because a request failed: whether the write happened is unknown
 //     then, and the prefix would go to a second Node. A reservation ends when the Node's UID is
 //     gone or when the Node turns out to have other podCIDRs;
+//   - take anything but an API server's own word, about that very Node, for its absence: a 404
+//     may come from whatever stands in between;
 //   - read anything but a live Node into a refusal: error texts are not parsed.
 //
 // The facts about the API come from the Node validation and conversion of Kubernetes: podCIDRs
@@ -28,7 +30,6 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -67,7 +68,6 @@ type Controller struct {
 	// attempt does a job by asking the API.
 	attempt func(context.Context, job) finding
 	cached  cache.ResourceEventHandlerRegistration
-	synced  atomic.Bool
 }
 
 // New checks the pools and subscribes to Nodes.
@@ -104,9 +104,6 @@ func New(cfg Config) (*Controller, error) {
 	return c, nil
 }
 
-// Synced tells whether all existing podCIDRs have been observed, so that Nodes are being served.
-func (c *Controller) Synced() bool { return c.synced.Load() }
-
 // Run works until the context ends, and then returns nil once every worker has stopped.
 func (c *Controller) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx).WithName("node-ipam")
@@ -120,7 +117,6 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err := d.observeExisting(ctx); err != nil {
 		return stopped(ctx, err)
 	}
-	c.synced.Store(true)
 	logger.Info("All existing podCIDRs observed", "holders", len(d.nodes), "room", d.ledger.Room())
 
 	names, jobs, findings := make(chan string), make(chan job), make(chan finding)

@@ -83,6 +83,7 @@ func TestALostReplyDoesNotFreeThePrefix(t *testing.T) {
 func TestUnknownOutcomesEndWithOneWrite(t *testing.T) {
 	for name, faults := range map[string][]fault{
 		"refused":               {{refuse: true}, {refuse: true}},
+		"404 by a proxy":        {{page: true}, {page: true}},
 		"lost twice":            {{lose: true}, {lose: true}},
 		"applied much later":    {{late: time.Minute}},
 		"slower than patience":  {{delay: 2 * attemptTimeout}},

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
@@ -99,7 +99,7 @@ func (d *decider) decide(ctx context.Context, name string) {
 	n.cached, n.woken = true, false
 	switch {
 	case n.settled:
-	case len(podCIDRTexts(live)) > 0:
+	case kube.HasPodCIDRs(live):
 		d.observe(ctx, n, live)
 	case live.DeletionTimestamp != nil:
 		d.stopWaiting(n)
@@ -190,7 +190,7 @@ func (d *decider) observe(ctx context.Context, n *node, live *corev1.Node) {
 		return
 	}
 	logger := klog.FromContext(ctx)
-	prefixes, unreadable := podCIDRs(live)
+	prefixes, unreadable := kube.PodCIDRs(live)
 	reserved, known := d.ledger.Lookup(n.UID)
 	warnings := d.ledger.Observe(n.Node, prefixes)
 	n.settled = true
@@ -204,11 +204,11 @@ func (d *decider) observe(ctx context.Context, n *node, live *corev1.Node) {
 		d.metrics.conflicts.Inc()
 		logger.Info("Node has other podCIDRs than those reserved for it", "node", n.Name, "podCIDRs", prefixes, "reserved", reserved.Prefixes)
 	}
-	for _, text := range unreadable {
-		d.tell(n, reasonForeignPodCIDR, text, fmt.Sprintf("Node %s has the podCIDR %q, which is no prefix: recreate the Node", n.Name, text))
+	if unreadable != nil {
+		d.tell(n, reasonForeignPodCIDR, "", unreadable.Error())
 	}
 	for _, w := range warnings {
-		logger.Info("Node has a podCIDR that collides", "node", n.Name, "warning", w.String())
+		logger.Info("Node's podCIDRs are not as they should be", "node", n.Name, "warning", w.String())
 		d.tell(n, reasonOf(w), w.Prefix.String(), w.String())
 	}
 }

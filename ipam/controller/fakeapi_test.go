@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // fakeAPI is an API server that knows Nodes, as an http.RoundTripper. It keeps every version of
@@ -55,6 +57,7 @@ type fault struct {
 	lose    bool          // applied, but the connection breaks
 	late    time.Duration // the connection breaks, applied so much later
 	answer  error         // nothing is applied, this is the reply
+	page    bool          // nothing is applied, something in between answers 404 with a page of its own
 	cutDown bool          // podCIDRs is cut down to its first entry, as if podCIDR had differed
 }
 
@@ -86,13 +89,13 @@ func (f *fakeAPI) put(kind watch.EventType, node *corev1.Node) {
 
 // check notes where podCIDRs that we set overlap others that we set.
 func (f *fakeAPI) check(node *corev1.Node) {
-	mine, _ := podCIDRs(node)
+	mine, _ := kube.PodCIDRs(node)
 	for _, name := range slices.Sorted(maps.Keys(f.nodes)) {
 		other := f.nodes[name]
 		if other.UID == node.UID || !f.byUs[other.UID] || !f.byUs[node.UID] {
 			continue
 		}
-		theirs, _ := podCIDRs(other)
+		theirs, _ := kube.PodCIDRs(other)
 		for _, p := range mine {
 			if slices.ContainsFunc(theirs, p.Overlaps) {
 				f.overlap = append(f.overlap, fmt.Sprintf("%s and %s both have %s", node.Name, name, p))
@@ -183,7 +186,7 @@ func (f *fakeAPI) live() map[string]*corev1.Node {
 }
 
 func (f *fakeAPI) podCIDRs(name string) []netip.Prefix {
-	prefixes, _ := podCIDRs(f.live()[name])
+	prefixes, _ := kube.PodCIDRs(f.live()[name])
 	return prefixes
 }
 

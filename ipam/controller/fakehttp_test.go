@@ -42,6 +42,10 @@ func (f *fakeAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 		return reply(nil, apierrors.NewServiceUnavailable("fake: refused"))
 	case what.answer != nil:
 		return reply(nil, what.answer)
+	case what.page:
+		page := response(http.StatusNotFound, io.NopCloser(strings.NewReader("<h1>404 Not Found</h1>")))
+		page.Header.Set("Content-Type", "text/html")
+		return page, nil
 	}
 	body, err := readBody(req)
 	if err != nil {

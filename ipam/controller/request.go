@@ -3,9 +3,9 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
@@ -70,7 +71,7 @@ func (r requester) attempt(ctx context.Context, j job) finding {
 	switch {
 	case err == nil:
 		return judge(j, live)
-	case apierrors.IsNotFound(err):
+	case absent(err, j.node.Name):
 		return finding{job: j, outcome: gone}
 	}
 	err = fmt.Errorf("setting the podCIDRs of Node %s to %v: %w", j.node.Name, j.write, err)
@@ -90,20 +91,34 @@ func (r requester) look(ctx context.Context, j job) finding {
 	switch {
 	case err == nil:
 		return judge(j, live)
-	case apierrors.IsNotFound(err):
+	case absent(err, j.node.Name):
 		return finding{job: j, outcome: gone}
 	}
 	return finding{job: j, outcome: unknown, err: fmt.Errorf("reading Node %s: %w", j.node.Name, err)}
+}
+
+// absent tells whether an API server said that there is no Node of that name. A 404 alone does
+// not: proxies and load balancers on the way send it too, and client-go makes a NotFound of it
+// that names what was asked for. That one is marked by its cause, and one made by others lacks
+// the name.
+func absent(err error, name string) bool {
+	var answer apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &answer) {
+		return false
+	}
+	about := answer.Status().Details
+	return about != nil && about.Group == "" && about.Kind == "nodes" && about.Name == name &&
+		!apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 func judge(j job, live *corev1.Node) finding {
 	switch {
 	case string(live.UID) != j.node.UID:
 		return finding{job: j, outcome: gone}
-	case len(podCIDRTexts(live)) == 0:
-		return finding{job: j, outcome: empty}
-	default:
+	case kube.HasPodCIDRs(live):
 		return finding{job: j, outcome: holds, live: live}
+	default:
+		return finding{job: j, outcome: empty}
 	}
 }
 
@@ -123,13 +138,4 @@ func podCIDRPatch(j job) ([]byte, error) {
 		return nil, fmt.Errorf("encoding the podCIDRs of Node %s: %w", j.node.Name, err)
 	}
 	return patch, nil
-}
-
-// podCIDRTexts returns a Node's podCIDRs as written. Only objects that never went through an
-// API server have podCIDR alone.
-func podCIDRTexts(node *corev1.Node) []string {
-	if len(node.Spec.PodCIDRs) == 0 && node.Spec.PodCIDR != "" {
-		return []string{node.Spec.PodCIDR}
-	}
-	return slices.Clone(node.Spec.PodCIDRs)
 }

@@ -15,7 +15,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/underlay-ccm/underlay/ipam"
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 var (
@@ -121,6 +121,8 @@ func (s *schedule) fault(method string) fault {
 		if method == "PATCH" {
 			f.late = time.Duration(1+s.luck.IntN(60)) * time.Second
 		}
+	case 6:
+		f.page = true
 	}
 	return f
 }
@@ -146,15 +148,10 @@ func (s *schedule) calm() {
 func (s *schedule) problems() []string {
 	problems := slices.Clone(s.api.overlap)
 	ledger := s.proc.decider.ledger
-	held := map[string]ipam.Holding{}
-	for _, h := range ledger.Holdings() {
-		held[h.Node.UID] = h
-	}
-	without := 0
+	without, inPools := 0, 0
 	for name, node := range s.api.live() {
-		prefixes, _ := podCIDRs(node)
-		h, ok := held[string(node.UID)]
-		delete(held, string(node.UID))
+		prefixes, _ := kube.PodCIDRs(node)
+		h, ok := ledger.Lookup(string(node.UID))
 		switch {
 		case len(prefixes) == 0:
 			without++
@@ -164,12 +161,17 @@ func (s *schedule) problems() []string {
 		case !ok || !h.Observed || !slices.Equal(h.Prefixes, prefixes):
 			problems = append(problems, fmt.Sprintf("%s has %v, the ledger says %v", name, prefixes, h))
 		}
+		if s.api.byUs[node.UID] {
+			inPools++
+		}
 		if s.api.writes[node.UID] > 1 {
 			problems = append(problems, fmt.Sprintf("%s was written %d times", name, s.api.writes[node.UID]))
 		}
 	}
-	for _, h := range held {
-		problems = append(problems, fmt.Sprintf("leaked: %v holds %v", h.Node, h.Prefixes))
+	for _, c := range ledger.Counts() {
+		if c.Allocated != inPools {
+			problems = append(problems, fmt.Sprintf("leaked: %d of %s are held, %d Nodes have one", c.Allocated, c.Pool, inPools))
+		}
 	}
 	if room := ledger.Room(); without > 0 && room > 0 {
 		problems = append(problems, fmt.Sprintf("%d Nodes wait, though there is room for %d", without, room))
@@ -189,25 +191,33 @@ func TestNoScheduleOfFaultsMakesAnOverlap(t *testing.T) {
 	}
 }
 
-// The same schedules must catch a controller that takes an error for "not applied".
+// The same schedules must catch a controller that takes an error for "not applied", or a 404 of
+// anyone for the Node's absence.
 func TestSchedulesCatchAReleaseOnUnknownOutcome(t *testing.T) {
-	broken := func(c *Controller) {
-		attempt := c.attempt
-		c.attempt = func(ctx context.Context, j job) finding {
-			f := attempt(ctx, j)
-			if f.outcome == unknown {
-				f.outcome = gone
+	for name, mistaken := range map[string]func(error) bool{
+		"on any error": func(error) bool { return true },
+		"on any 404":   apierrors.IsNotFound,
+	} {
+		t.Run(name, func(t *testing.T) {
+			broken := func(c *Controller) {
+				attempt := c.attempt
+				c.attempt = func(ctx context.Context, j job) finding {
+					f := attempt(ctx, j)
+					if f.outcome == unknown && mistaken(f.err) {
+						f.outcome = gone
+					}
+					return f
+				}
 			}
-			return f
-		}
-	}
-	for i := range *schedules {
-		for _, problem := range runSchedule(t, *firstSeed+uint64(i), broken) {
-			if strings.Contains(problem, "both have") {
-				t.Logf("caught by schedule %d: %s", i, problem)
-				return
+			for i := range *schedules {
+				for _, problem := range runSchedule(t, *firstSeed+uint64(i), broken) {
+					if strings.Contains(problem, "both have") {
+						t.Logf("caught by schedule %d: %s", i, problem)
+						return
+					}
+				}
 			}
-		}
+			t.Errorf("%d schedules did not notice prefixes released on an unknown outcome", *schedules)
+		})
 	}
-	t.Errorf("%d schedules did not notice prefixes released on an unknown outcome", *schedules)
 }

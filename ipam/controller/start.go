@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/pager"
 	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // listTimeout bounds one try of the live list, over all its pages.
@@ -36,7 +38,7 @@ func (d *decider) observeExisting(ctx context.Context) error {
 	inCache := map[types.UID]bool{}
 	for _, n := range cached {
 		inCache[n.UID] = true
-		if len(podCIDRTexts(n)) > 0 {
+		if kube.HasPodCIDRs(n) {
 			holders[n.UID] = n
 		}
 	}
@@ -77,7 +79,7 @@ func (d *decider) listHolders(ctx context.Context) (map[types.UID]*corev1.Node, 
 			if !ok {
 				return fmt.Errorf("a list of Nodes holds a %T", obj)
 			}
-			if len(podCIDRTexts(live)) > 0 {
+			if kube.HasPodCIDRs(live) {
 				holders[live.UID] = bare(live)
 			}
 			return nil

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/lb"
 )
 
@@ -56,7 +57,7 @@ type Controller struct {
 	defaults lb.Defaults
 	recorder record.EventRecorder
 	metrics  *controllerMetrics
-	newest   *newest
+	newest   *kube.Newest[*corev1.Service]
 	queue    workqueue.TypedRateLimitingInterface[cache.ObjectName]
 	workers  int
 }
@@ -72,7 +73,8 @@ func New(cfg Config) (*Controller, error) {
 	}
 	c := &Controller{
 		client: cfg.Client, services: cfg.Services.Lister(), nodes: cfg.Nodes.Lister(),
-		backend: cfg.Backend, defaults: cfg.Defaults.Resolved(), recorder: cfg.Recorder, metrics: m, newest: newNewest(), workers: cfg.Workers,
+		backend: cfg.Backend, defaults: cfg.Defaults, recorder: cfg.Recorder, metrics: m,
+		newest: kube.NewNewest[*corev1.Service](), workers: cfg.Workers,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](minRetryDelay, maxRetryDelay),
 			workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: Name},

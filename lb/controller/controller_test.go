@@ -9,8 +9,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics"
 
 	"github.com/underlay-ccm/underlay/lb"
@@ -29,8 +31,8 @@ func TestLifeOfALoadBalancer(t *testing.T) {
 			t.Errorf("accepted: %s, finalizers %v", got, svc.Finalizers)
 		}
 		reads, writes := w.cloud.Counts()
-		if reads != 2 || len(writes) != 1 || w.written() != 2 {
-			t.Errorf("%d reads, changes %v, want 2 reads and one creation; and 2 writes to the API server", reads, writes)
+		if reads != 3 || len(writes) != 1 || w.written() != 2 { // the first read is the look at everything
+			t.Errorf("%d reads, changes %v, want 3 reads and one creation; and 2 writes to the API server", reads, writes)
 		}
 
 		w.edit("web", func(svc *corev1.Service) {
@@ -157,8 +159,9 @@ func TestClass(t *testing.T) {
 				if got := w.service("web"); w.written() != 0 || !slices.Equal(got.Finalizers, []string{finalizer}) {
 					t.Errorf("a Service of others was touched: %+v", got)
 				}
-				if reads, _ := w.cloud.Counts(); reads != 0 {
-					t.Errorf("%d reads for Services that are not ours", reads)
+				// Two controllers began with a look at everything, and one looked again.
+				if reads, writes := w.cloud.Counts(); reads != 3 || len(writes) != 0 {
+					t.Errorf("%d reads, changes %v, for a Service that is not ours", reads, writes)
 				}
 			})
 		})
@@ -343,11 +346,18 @@ func TestConfigIsChecked(t *testing.T) {
 // A Service that was replaced by another of its name gets nothing: the load balancer would belong to nobody.
 func TestReplacedServiceGetsNothing(t *testing.T) {
 	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
-		stale := service("web")
-		w.replyToPatches(func(svc *corev1.Service) { svc.UID = types.UID("another") })
-		w.create(stale)
-		if reads, writes := w.cloud.Counts(); reads != 0 || len(writes) != 0 {
-			t.Errorf("%d reads, changes %v for a Service that is gone", reads, writes)
+		refused := 0
+		w.api.PrependReactor("patch", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			// The API server refuses a patch with the UID of another Service; the name is that one's now.
+			if strings.Contains(string(a.(clienttesting.PatchAction).GetPatch()), `"uid":"web-uid"`) {
+				refused++
+				return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Service").GroupKind(), "web", nil)
+			}
+			return false, nil, nil
+		})
+		w.create(service("web"))
+		if reads, writes := w.cloud.Counts(); reads != 1 || len(writes) != 0 || refused == 0 {
+			t.Errorf("%d reads, changes %v for a Service that is gone; %d patches carried its UID", reads, writes, refused)
 		}
 	})
 }

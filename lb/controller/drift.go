@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,7 +35,8 @@ func (c *Controller) watchDrift(ctx context.Context) {
 	}, driftPeriod, 0.1, true)
 }
 
-// drift reads all our load balancers and queues the Services that are not as they should be.
+// drift reads all our load balancers and queues the Services that are not as they should be. It reads them
+// without Services too, for what may have been left behind.
 func (c *Controller) drift(ctx context.Context) error {
 	all, err := c.services.List(labels.Everything())
 	if err != nil {
@@ -42,17 +44,17 @@ func (c *Controller) drift(ctx context.Context) error {
 	}
 	var involved []*corev1.Service
 	for _, svc := range all {
-		svc = c.newest.of(svc)
+		svc = c.newest.Of(svc)
 		if c.wants(svc) || c.needsCleanup(svc) {
 			involved = append(involved, svc)
 		}
 	}
-	if len(involved) == 0 {
-		return nil
-	}
 	states, err := c.backend.List(ctx, c.defaults.Cluster)
 	if err != nil {
 		return fmt.Errorf("listing load balancers: %w", err)
+	}
+	if err := c.reportOrphans(ctx, all, states); err != nil {
+		return err
 	}
 	for _, svc := range involved {
 		owned := ownedBy(c.owner(svc), states)
@@ -68,6 +70,29 @@ func (c *Controller) drift(ctx context.Context) error {
 		}
 		c.queue.Add(nameOf(svc))
 	}
+	return nil
+}
+
+// reportOrphans tells of load balancers that carry our cluster's label and belong to no Service. They stay: a
+// label can be copied, and a cluster be restored from a backup.
+func (c *Controller) reportOrphans(ctx context.Context, before []*corev1.Service, states []lb.State) error {
+	// Services may have come and gone while the cloud answered; those are not meant.
+	after, err := c.services.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("listing Services: %w", err)
+	}
+	known := make(map[string]bool)
+	for _, svc := range slices.Concat(before, after) {
+		known[string(svc.UID)] = true
+	}
+	orphans := 0
+	for _, have := range states {
+		if !slices.ContainsFunc(have.Services(), func(uid string) bool { return known[uid] }) {
+			orphans++
+			klog.FromContext(ctx).Info("Load balancer belongs to no Service and is left alone: delete it if nobody needs it", "loadBalancer", have.ID, "name", have.Name)
+		}
+	}
+	c.metrics.orphaned.Set(float64(orphans))
 	return nil
 }
 
@@ -90,16 +115,19 @@ func (c *Controller) settled(svc *corev1.Service, owned []lb.State) (bool, error
 	if err != nil {
 		return false, err
 	}
-	if p.refused {
+	if p.refused && len(owned) == 0 {
 		return equality.Semantic.DeepEqual(svc, told(svc, p.notes, svc.Status.LoadBalancer)), nil
 	}
 	if len(owned) != 1 || !helpers.HasLBFinalizer(svc) {
 		return false, nil
 	}
 	have := owned[0]
-	p = p.against(have)
-	if len(lb.Diff(p.spec, have)) > 0 {
+	if p = p.against(have); len(p.ops) > 0 {
 		return false, nil
 	}
-	return equality.Semantic.DeepEqual(svc, told(svc, p.notes, balancerStatus(p.spec, have))), nil
+	status := svc.Status.LoadBalancer
+	if !p.refused {
+		status = balancerStatus(p.spec, have)
+	}
+	return equality.Semantic.DeepEqual(svc, told(svc, p.notes, status)), nil
 }

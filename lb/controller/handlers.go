@@ -44,8 +44,11 @@ func (c *Controller) serviceHandler() cache.ResourceEventHandler {
 		},
 		// A load balancer needs no deletion to be handled: the finalizer makes it an update first.
 		DeleteFunc: func(obj any) {
-			if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
-				c.newest.forget(name)
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			if svc, ok := obj.(*corev1.Service); ok {
+				c.newest.Forget(svc.UID)
 			}
 		},
 	}

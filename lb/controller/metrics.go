@@ -17,6 +17,7 @@ type controllerMetrics struct {
 	duration *metrics.Histogram
 	ops      *metrics.CounterVec
 	drifted  *metrics.Counter
+	orphaned *metrics.Gauge
 }
 
 func newMetrics(r Registry) (*controllerMetrics, error) {
@@ -38,8 +39,12 @@ func newMetrics(r Registry) (*controllerMetrics, error) {
 			Name: "underlay_lb_drifted_total", StabilityLevel: metrics.ALPHA,
 			Help: "Services that the regular look at the cloud found to differ from what they should be.",
 		}),
+		orphaned: metrics.NewGauge(&metrics.GaugeOpts{
+			Name: "underlay_lb_orphaned_load_balancers", StabilityLevel: metrics.ALPHA,
+			Help: "Load balancers with this cluster's label whose Service does not exist, at the last regular look at the cloud. They are never deleted.",
+		}),
 	}
-	return m, errors.Join(r.Register(m.syncs), r.Register(m.duration), r.Register(m.ops), r.Register(m.drifted))
+	return m, errors.Join(r.Register(m.syncs), r.Register(m.duration), r.Register(m.ops), r.Register(m.drifted), r.Register(m.orphaned))
 }
 
 // Results, as label values.

@@ -56,6 +56,33 @@ func marked(svc *corev1.Service) bool {
 	return meta.FindStatusCondition(svc.Status.Conditions, ConditionAccepted) != nil
 }
 
+// served reports whether the Service had our load balancer when that was last looked at: nothing else makes
+// the condition true.
+func served(svc *corev1.Service) bool {
+	return meta.IsStatusConditionTrue(svc.Status.Conditions, ConditionAccepted)
+}
+
+// foreign reports whether the Service's name for a load balancer was found to be taken.
+func foreign(svc *corev1.Service) bool {
+	cond := meta.FindStatusCondition(svc.Status.Conditions, ConditionAccepted)
+	return cond != nil && cond.Reason == lb.ReasonNotOwned
+}
+
+// handedOver reports whether a Service of type LoadBalancer is somebody else's now. Finalizer and addresses
+// are theirs then: every implementation writes the same fields.
+func (c *Controller) handedOver(svc *corev1.Service) bool {
+	return svc.DeletionTimestamp.IsZero() && svc.Spec.Type == corev1.ServiceTypeLoadBalancer && !c.ours(svc)
+}
+
+// addresses are those that the status shows.
+func addresses(svc *corev1.Service) string {
+	var all []string
+	for _, in := range svc.Status.LoadBalancer.Ingress {
+		all = append(all, in.IP+in.Hostname)
+	}
+	return strings.Join(all, ", ")
+}
+
 func (c *Controller) owner(svc *corev1.Service) lb.Owner {
 	return lb.Owner{Cluster: c.defaults.Cluster, UID: string(svc.UID)}
 }

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/cloud-provider/service/helpers"
 	"k8s.io/klog/v2"
 
@@ -33,8 +36,14 @@ func condition(notes []lb.Note) metav1.Condition {
 	if len(notes) > 0 {
 		cond.Message = lb.Join(notes)
 	}
-	if i := slices.IndexFunc(notes, func(n lb.Note) bool { return n.Grade == lb.Error }); i >= 0 {
-		cond.Status, cond.Reason = metav1.ConditionFalse, notes[i].Reason
+	// The reason is the first error's, but that there is no load balancer of ours outranks whatever is wrong
+	// with it; it is remembered by this when the Service goes.
+	isError := func(n lb.Note) bool { return n.Grade == lb.Error }
+	notOwned := func(n lb.Note) bool { return n.Reason == lb.ReasonNotOwned }
+	for _, matches := range []func(lb.Note) bool{isError, notOwned} {
+		if i := slices.IndexFunc(notes, matches); i >= 0 {
+			cond.Status, cond.Reason = metav1.ConditionFalse, notes[i].Reason
+		}
 	}
 	return cond
 }
@@ -83,14 +92,15 @@ func told(svc *corev1.Service, notes []lb.Note, status corev1.LoadBalancerStatus
 }
 
 // announce makes an Event of every note that the Service's condition does not hold already. The condition is
-// the memory: it survives a restart, and one cause is announced once.
+// the memory: it survives a restart, and one cause is announced once; what it has no room for is not.
 func (c *Controller) announce(svc *corev1.Service, notes []lb.Note) {
 	known := ""
 	if cond := meta.FindStatusCondition(svc.Status.Conditions, ConditionAccepted); cond != nil {
 		known = cond.Message
 	}
+	remembered := lb.Join(notes) // it may be too short for all of them
 	for _, n := range notes {
-		if !strings.Contains(known, n.String()) {
+		if text := n.String(); !strings.Contains(known, text) && strings.Contains(remembered, text) {
 			c.recorder.Event(svc, corev1.EventTypeWarning, n.Reason, n.String())
 		}
 	}
@@ -115,14 +125,17 @@ func (c *Controller) claim(ctx context.Context, svc *corev1.Service) (*corev1.Se
 	return c.patch(ctx, svc, updated)
 }
 
-// release lets a Service go: no finalizer, no addresses, no condition of ours.
+// release lets a Service go: no finalizer, no addresses, no condition of ours. One that was handed over keeps
+// what its new owner needs.
 func (c *Controller) release(ctx context.Context, svc *corev1.Service) error {
 	updated := svc.DeepCopy()
-	updated.Finalizers = slices.DeleteFunc(updated.Finalizers, func(f string) bool {
-		return f == helpers.LoadBalancerCleanupFinalizer
-	})
-	updated.Status.LoadBalancer = corev1.LoadBalancerStatus{}
 	meta.RemoveStatusCondition(&updated.Status.Conditions, ConditionAccepted)
+	if !c.handedOver(svc) {
+		updated.Finalizers = slices.DeleteFunc(updated.Finalizers, func(f string) bool {
+			return f == helpers.LoadBalancerCleanupFinalizer
+		})
+		updated.Status.LoadBalancer = corev1.LoadBalancerStatus{}
+	}
 	_, err := c.patch(ctx, svc, updated)
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -130,22 +143,38 @@ func (c *Controller) release(ctx context.Context, svc *corev1.Service) error {
 	return err
 }
 
-// patch writes metadata and status of a Service, if they differ.
+// patch writes metadata and status of a Service, if they differ. The patch carries the Service's UID: when the
+// name was given to another Service in between, the API server refuses it, and nothing is created for the one
+// that is gone.
 func (c *Controller) patch(ctx context.Context, svc, updated *corev1.Service) (*corev1.Service, error) {
 	if equality.Semantic.DeepEqual(svc, updated) {
 		return svc, nil
 	}
-	if err := ctx.Err(); err != nil { // the helper below cannot be canceled
-		return nil, err
+	changes, err := difference(svc, updated)
+	if err != nil {
+		return nil, fmt.Errorf("encoding status of Service %s: %w", klog.KObj(svc), err)
 	}
-	patched, err := helpers.PatchService(c.client, svc, updated)
+	// Conditions merge by their type under the strategic merge patch, and finalizers one by one.
+	patched, err := c.client.Services(svc.Namespace).Patch(ctx, svc.Name, types.StrategicMergePatchType, changes, metav1.PatchOptions{}, "status")
 	if err != nil {
 		return nil, fmt.Errorf("writing status of Service %s: %w", klog.KObj(svc), err)
 	}
-	if patched.UID != svc.UID {
-		// The name was given to another Service in between. Nothing may be created for the one that is gone.
-		return nil, fmt.Errorf("service %s was replaced by another of its name", klog.KObj(svc))
-	}
-	c.newest.wrote(patched)
+	c.newest.Wrote(patched)
 	return patched, nil
+}
+
+// difference is the patch from one state of a Service to another. A patch holds what differs, so the UID is
+// taken out of the old state to be in it.
+func difference(svc, updated *corev1.Service) ([]byte, error) {
+	old := svc.DeepCopy()
+	old.UID = ""
+	before, err := json.Marshal(old)
+	if err != nil {
+		return nil, err
+	}
+	after, err := json.Marshal(updated)
+	if err != nil {
+		return nil, err
+	}
+	return strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Service{})
 }

@@ -9,22 +9,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/underlay-ccm/underlay/lb"
 	"github.com/underlay-ccm/underlay/lb/lbtest"
 )
-
-// replyToPatches lets the API server answer each patch of a Service with a changed object, and do nothing.
-func (w *world) replyToPatches(change func(*corev1.Service)) {
-	w.api.PrependReactor("patch", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		svc := service(a.(clienttesting.PatchAction).GetName())
-		change(svc)
-		return true, svc, nil
-	})
-}
 
 func TestRefusedService(t *testing.T) {
 	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
@@ -251,8 +240,8 @@ func TestMoreNodesThanTheTypeHolds(t *testing.T) {
 		if got := accepted(w.service("web")); len(w.cloud.All()[0].Targets) != 25 || got != "False TargetsTruncated" {
 			t.Errorf("%d targets, accepted %s", len(w.cloud.All()[0].Targets), got)
 		}
-		if events := w.said(); len(events) != 1 || !strings.Contains(events[0], "25 of 30") {
-			t.Errorf("got Events %v, want one with both numbers", events)
+		if events := w.said(); len(events) != 1 || !strings.Contains(events[0], "only 25 nodes") {
+			t.Errorf("got Events %v, want one with the limit", events)
 		}
 		w.edit("web", func(svc *corev1.Service) { svc.Annotations[lb.AnnotationType] = "lb21" })
 		if got := accepted(w.service("web")); len(w.cloud.All()[0].Targets) != 30 || got != "True Accepted" {

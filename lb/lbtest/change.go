@@ -39,7 +39,7 @@ func change(s lb.State, op lb.Op) (lb.State, error) {
 		s.Network, s.PrivateIP = op.Network, netip.AddrFrom4([4]byte{10, 0, byte(op.Network), byte(s.ID)})
 	case lb.DetachNetwork:
 		if s.Network != op.Network {
-			return s, refuse("not_found", "not attached to network %d", op.Network)
+			return s, fmt.Errorf("not attached to network %d", op.Network)
 		}
 		s.Network, s.PrivateIP = 0, netip.Addr{}
 		s.Targets = slices.DeleteFunc(s.Targets, func(t lb.Target) bool { return t.Private })
@@ -82,13 +82,13 @@ func changeListener(s lb.State, op lb.Op) (lb.State, error) {
 	case lb.UpdateListener:
 		i := find(op.Listener.Port)
 		if i < 0 {
-			return s, refuse("not_found", "no service on port %d", op.Listener.Port)
+			return s, fmt.Errorf("no service on port %d", op.Listener.Port)
 		}
 		s.Listeners[i] = op.Listener
 	case lb.DeleteListener:
 		i := find(op.Port)
 		if i < 0 {
-			return s, refuse("not_found", "no service on port %d", op.Port)
+			return s, fmt.Errorf("no service on port %d", op.Port)
 		}
 		s.Listeners = slices.Delete(s.Listeners, i, i+1)
 	}
@@ -118,7 +118,7 @@ func changeTarget(s lb.State, op lb.Op) (lb.State, error) {
 	case lb.RemoveTarget:
 		i := find(op.Target.Server)
 		if i < 0 {
-			return s, refuse("not_found", "no such target: %s", op.Target)
+			return s, fmt.Errorf("no such target: %s", op.Target)
 		}
 		s.Targets = slices.Delete(s.Targets, i, i+1)
 	}

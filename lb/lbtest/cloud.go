@@ -175,7 +175,7 @@ func (c *Cloud) Apply(ctx context.Context, have lb.State, op lb.Op) error {
 	}
 	s, ok := c.balancers[have.ID]
 	if !ok {
-		return &lb.RejectedError{Code: "not_found", Message: fmt.Sprintf("load balancer %d not found", have.ID)}
+		return fmt.Errorf("load balancer %d not found", have.ID)
 	}
 	if update, ok := op.(lb.Update); ok {
 		if err := c.nameFree(update.Name, have.ID); err != nil {

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -27,11 +26,11 @@ type entry struct {
 type board struct {
 	mu       sync.Mutex
 	verdicts map[types.UID]entry
-	newest   *kube.Newest
+	newest   *kube.Newest[*corev1.Node]
 }
 
 func newBoard() board {
-	return board{verdicts: map[types.UID]entry{}, newest: kube.NewNewest()}
+	return board{verdicts: map[types.UID]entry{}, newest: kube.NewNewest[*corev1.Node]()}
 }
 
 func (b *board) post(uid types.UID, e entry) (changed bool) {
@@ -63,21 +62,37 @@ func (b *board) wrote(node *corev1.Node) {
 	b.newest.Wrote(node)
 }
 
+// keep forgets Nodes that are not among uids.
+func (b *board) keep(uids map[string]types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	alive := make(map[types.UID]bool, len(uids))
+	for _, uid := range uids {
+		alive[uid] = true
+	}
+	for uid := range b.verdicts {
+		if !alive[uid] {
+			delete(b.verdicts, uid)
+			b.newest.Forget(uid)
+		}
+	}
+}
+
 // publish posts a decision's verdicts. Only the last of a pass is settled:
 // until then a route that is missing may be about to be restored. That a server
-// isn't attached counts only where somebody has just looked.
-func (c *Controller) publish(d decision, failed map[netip.Prefix]error, fresh, settled bool) {
+// isn't attached counts only where somebody has just looked for it.
+func (c *Controller) publish(d decision, a *attempt, settled bool) {
 	for _, n := range d.nodes {
-		v := d.verdicts[n.Name]
-		if v.Reason == routes.NotAttached && !fresh {
+		v, uid := d.verdicts[n.Name], d.uids[n.Name]
+		if v.Reason == routes.NotAttached && !a.looked[uid] {
 			continue
 		}
 		for _, dst := range n.Dsts {
-			if err := failed[dst]; err != nil && !v.Reachable && v.Reason == routes.NoRouteCreated {
+			if err := c.retries.err(dst); err != nil && !v.Reachable && v.Reason == routes.NoRouteCreated && v.Event == "" {
 				v.Message = err.Error()
 			}
 		}
-		if c.board.post(d.uids[n.Name], entry{v, settled}) {
+		if c.board.post(uid, entry{v, settled}) {
 			c.conditions.Add(n.Name)
 		}
 	}
@@ -148,7 +163,7 @@ func (c *Controller) news(node *corev1.Node, e entry, known bool) bool {
 	case wasReachable && e.Reachable:
 		return false
 	case wasReachable:
-		return e.settled
+		return e.settled && !e.Unproved
 	case e.Reachable:
 		return true
 	default:

@@ -15,9 +15,7 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -68,10 +66,12 @@ type Controller struct {
 	metrics    *tableMetrics
 
 	// The rest up to board belongs to the one goroutine that runs passes.
-	table   []routes.Route
+	table   []routes.Route  // as last seen, and changed by us since; nil: not known
 	members map[string]bool // provider IDs of servers that are or were nodes here
 	latched int             // routes that the table said it can't exceed; 0: none seen
 	looks   *lookout
+	retries *retries
+	brake   brake
 
 	board board
 }
@@ -102,6 +102,8 @@ func New(cfg Config) (*Controller, error) {
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "routes_conditions"}),
 		members: map[string]bool{},
 		looks:   newLookout(),
+		retries: newRetries(),
+		brake:   brake{percent: cfg.MaxDeletions, period: cfg.Period},
 		board:   newBoard(),
 	}
 	var err error
@@ -192,150 +194,11 @@ func (c *Controller) runPasses(ctx context.Context) {
 		err := c.pass(ctx, why)
 		switch {
 		case err == nil:
-			c.passes.Forget(resync)
+			c.passes.Forget(why)
 		case ctx.Err() == nil:
 			klog.FromContext(ctx).Error(err, "Routes are not as they should be; trying again")
 			c.passes.AddRateLimited(resync)
 		}
 		c.passes.Done(why)
 	}
-}
-
-// pass brings the table to what the Nodes need, as far as it can.
-func (c *Controller) pass(ctx context.Context, why trigger) error {
-	listed := why == resync || c.table == nil
-	if listed {
-		if err := c.list(ctx); err != nil {
-			return err
-		}
-	}
-	d, err := c.decide(ctx, false, 0)
-	if err != nil {
-		return err
-	}
-	fresh := false
-	if d.detached && c.looks.due(d.missing(), time.Now()) || !d.plan.Empty() || len(d.plan.Postponed) > 0 {
-		if !listed {
-			if err := c.list(ctx); err != nil {
-				return err
-			}
-		}
-		fresh = d.detached || len(d.plan.Delete)+len(d.plan.Postponed) > 0
-		if d, err = c.decide(ctx, fresh, 0); err != nil {
-			return err
-		}
-	}
-	deletions := 0
-	if fresh {
-		deletions = routes.DeletionCap(c.MaxDeletions, len(d.census.Ours))
-	}
-	return c.converge(ctx, fresh, deletions)
-}
-
-// converge writes one step after the other, deciding anew after each. A
-// destination that fails is left for the next pass; the others go on.
-func (c *Controller) converge(ctx context.Context, fresh bool, deletions int) error {
-	log := klog.FromContext(ctx)
-	failed := map[netip.Prefix]error{}
-	for {
-		d, err := c.decide(ctx, false, deletions)
-		if err != nil {
-			return err
-		}
-		step, more := next(d.plan, failed)
-		c.publish(d, failed, fresh, !more)
-		if !more {
-			c.watchFor(d)
-			return joined(failed)
-		}
-		err = c.write(ctx, step)
-		c.metrics.wrote(step, err)
-		if step.Verb == routes.Delete {
-			deletions--
-		}
-		if err == nil {
-			c.table = step.Apply(c.table)
-			log.V(1).Info("Route written", "verb", step.Verb, "route", shown(step), "node", step.Node)
-			continue
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		failed[shown(step).Dst] = fmt.Errorf("%s route %s: %w", step.Verb, shown(step), err)
-		log.Info("Route not written", "verb", step.Verb, "route", shown(step), "node", step.Node, "err", err)
-		if errors.Is(err, routes.ErrFull) {
-			c.latched = len(c.table)
-		}
-		// Whether a failed write was applied is unknown: look.
-		if err := c.list(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-func (c *Controller) write(ctx context.Context, s routes.Step) error {
-	switch s.Verb {
-	case routes.Delete:
-		return c.Table.Delete(ctx, s.Old)
-	case routes.Replace:
-		return c.Table.Replace(ctx, s.Old, s.New)
-	default:
-		return c.Table.Add(ctx, s.New)
-	}
-}
-
-// list looks at the table. Without a successful look there is no table to
-// decide on.
-func (c *Controller) list(ctx context.Context) error {
-	table, err := c.Table.List(ctx)
-	if err != nil {
-		c.table = nil
-		return fmt.Errorf("listing the network's routes: %w", err)
-	}
-	if c.latched > 0 && len(table) < c.latched {
-		c.latched = 0
-	}
-	c.table = slices.Clip(append([]routes.Route{}, table...))
-	return nil
-}
-
-// watchFor asks for another pass where time alone may change the outcome.
-func (c *Controller) watchFor(d decision) {
-	if len(d.plan.Postponed) > 0 {
-		c.passes.AddAfter(resync, c.Period)
-	}
-	if d.detached {
-		c.passes.AddAfter(change, c.looks.wait(time.Now()))
-	}
-}
-
-func next(p routes.Plan, failed map[netip.Prefix]error) (routes.Step, bool) {
-	for _, s := range p.Steps() {
-		if failed[shown(s).Dst] == nil {
-			return s, true
-		}
-	}
-	return routes.Step{}, false
-}
-
-// shown is the route that a step is about.
-func shown(s routes.Step) routes.Route {
-	if s.Verb == routes.Delete {
-		return s.Old
-	}
-	return s.New
-}
-
-func joined(failed map[netip.Prefix]error) error {
-	var errs []error
-	for _, err := range failed {
-		errs = append(errs, err)
-	}
-	slices.SortFunc(errs, func(a, b error) int {
-		if a.Error() < b.Error() {
-			return -1
-		}
-		return 1
-	})
-	return errors.Join(errs...)
 }

@@ -83,7 +83,7 @@ func TestAFullTableRefusesAndLetsTheNextIn(t *testing.T) {
 		}
 
 		w.leave("n0")
-		w.servers.detach("n0")
+		w.servers.vanish("n0")
 		rest(3 * time.Second)
 		w.expectCondition("n3", "False RouteCreated") // it has waited longest
 		w.expectCondition("n4", "True RouteTableFull")
@@ -114,13 +114,16 @@ func TestWhatIsNotOursStays(t *testing.T) {
 			{Dst: netip.MustParsePrefix("10.244.7.0/24"), Via: netip.MustParseAddr("10.0.0.99")},
 			{Dst: netip.MustParsePrefix("10.244.8.0/24"), Via: netip.MustParseAddr("10.0.0.77")}, // nobody's: stale
 		}
-		w.servers.strangers = []netip.Addr{netip.MustParseAddr("10.0.0.99"), netip.MustParseAddr("10.0.0.9")}
+		w.servers.now.strangers = []netip.Addr{netip.MustParseAddr("10.0.0.99"), netip.MustParseAddr("10.0.0.9")}
 		w.servers.attach("a", "10.0.0.2")
 		w.join("a", "10.244.7.0/24")
+		w.servers.attach("b", "10.0.0.3")
+		w.join("b", "10.244.6.0/24")
 		defer w.start()()
 		rest(10 * time.Minute)
-		w.expectTable("0.0.0.0/0 via 10.0.0.9", "10.244.7.0/24 via 10.0.0.99")
+		w.expectTable("0.0.0.0/0 via 10.0.0.9", "10.244.6.0/24 via 10.0.0.3", "10.244.7.0/24 via 10.0.0.99")
 		w.expectCondition("a", "True NoRouteCreated")
+		w.expectCondition("b", "False RouteCreated") // a default route is in nobody's way
 		if got, want := w.drainEvents(), []string{"Warning RouteAmbiguous"}; !slices.Equal(got, want) {
 			t.Errorf("events %q, want %q", got, want)
 		}
@@ -236,7 +239,7 @@ func TestNothingIsDecidedOnFailedLooks(t *testing.T) {
 		w.table.listErr = nil
 		w.table.mu.Unlock()
 		w.servers.mu.Lock()
-		w.servers.err = errBroken
+		w.servers.err, w.servers.asked = errBroken, time.Time{}
 		w.servers.mu.Unlock()
 		rest(5 * time.Minute)
 		stop()

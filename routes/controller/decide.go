@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/routes"
@@ -31,8 +30,9 @@ type decision struct {
 	limit    int
 }
 
-// decide makes up its mind about the table as it was last seen.
-func (c *Controller) decide(ctx context.Context, fresh bool, deletions int) (decision, error) {
+// decide makes up its mind about the table as it was last seen. fresh asks for
+// a new list of servers; without mayDelete there is no room but what is free.
+func (c *Controller) decide(ctx context.Context, fresh, mayDelete bool) (decision, error) {
 	nodes, err := c.lister.List(labels.Everything())
 	if err != nil {
 		return decision{}, fmt.Errorf("listing Nodes: %w", err)
@@ -49,18 +49,20 @@ func (c *Controller) decide(ctx context.Context, fresh bool, deletions int) (dec
 		d.limit = min(d.limit, c.latched)
 	}
 	for _, node := range nodes {
-		n, err := plannable(node, gateways)
-		if err != nil {
-			return decision{}, err
-		}
+		n := plannable(node, gateways)
 		d.nodes = append(d.nodes, n)
 		d.uids[node.Name] = node.UID
 		d.detached = d.detached || len(n.Dsts) > 0 && !n.Via.IsValid()
 	}
 	d.wanted = routes.Desired(d.nodes, c.Ranges)
 	d.census = routes.Owned(c.table, c.Ranges, c.whose(gateways))
-	budget := routes.Budget{Limit: d.limit, Reserve: c.Reserve, Deletions: deletions}
-	d.plan = budget.Trim(routes.Diff(d.wanted, d.census), d.census)
+	plan, now := routes.Diff(d.wanted, d.census), time.Now()
+	c.retries.keep(plan)
+	budget := routes.Budget{Limit: d.limit, Reserve: c.Reserve}
+	if mayDelete {
+		budget.Deletions = c.brake.left(now, len(d.census.Ours))
+	}
+	d.plan = budget.Trim(plan.Without(c.retries.resting(now)), d.census)
 	d.verdicts = routes.Judge(d.nodes, c.table, d.wanted, d.plan)
 	return d, nil
 }
@@ -82,11 +84,10 @@ func (c *Controller) whose(g routes.Gateways) func(netip.Addr) routes.Owner {
 
 // plannable is the node as package routes sees it. Only IPv4 podCIDRs travel
 // through the network's table; networks carry no IPv6.
-func plannable(node *corev1.Node, g routes.Gateways) (routes.Node, error) {
-	prefixes, err := kube.PodCIDRs(node)
-	if err != nil {
-		return routes.Node{}, err
-	}
+func plannable(node *corev1.Node, g routes.Gateways) routes.Node {
+	// What can't be read was let in by an API server of long ago; the rest of
+	// the Node's prefixes, and all other Nodes, are routed all the same.
+	prefixes, _ := kube.PodCIDRs(node)
 	n := routes.Node{
 		Name:         node.Name,
 		Allocated:    len(prefixes) > 0,
@@ -96,14 +97,14 @@ func plannable(node *corev1.Node, g routes.Gateways) (routes.Node, error) {
 		Created:      node.CreationTimestamp.Time,
 	}
 	if !n.Via.IsValid() {
-		n.Detached = g.Missing[node.Name]
+		n.Missing = g.Missing[node.Name]
 	}
 	for _, p := range prefixes {
 		if p.Addr().Is4() {
 			n.Dsts = append(n.Dsts, p)
 		}
 	}
-	return n, nil
+	return n
 }
 
 // missing names the nodes that wait for their server to be attached.
@@ -116,31 +117,3 @@ func (d decision) missing() string {
 	}
 	return strings.Join(slices.Sorted(maps.Keys(waiting)), " ")
 }
-
-// lookout paces looking for servers that aren't attached yet: often at first,
-// then seldom, and often again when other nodes wait.
-type lookout struct {
-	backoff workqueue.TypedRateLimiter[string]
-	waiting string
-	next    time.Time
-}
-
-func newLookout() *lookout {
-	return &lookout{backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](2*time.Second, 5*time.Minute)}
-}
-
-// due says whether to look now for the nodes that wait.
-func (l *lookout) due(waiting string, now time.Time) bool {
-	if waiting != l.waiting {
-		l.backoff.Forget(l.waiting)
-		l.waiting, l.next = waiting, now
-	}
-	if now.Before(l.next) {
-		return false
-	}
-	l.next = now.Add(l.backoff.When(waiting))
-	return true
-}
-
-// wait is the time until the next look.
-func (l *lookout) wait(now time.Time) time.Duration { return max(0, l.next.Sub(now)) }

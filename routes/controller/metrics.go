@@ -15,9 +15,9 @@ type Registry interface {
 
 // tableMetrics shows the table's budget and what is written to it.
 type tableMetrics struct {
-	limit, reserve, wanted, refused, headroom *metrics.Gauge
-	routes                                    *metrics.GaugeVec
-	writes                                    *metrics.CounterVec
+	limit, reserve, wanted, refused, postponed, headroom *metrics.Gauge
+	routes                                               *metrics.GaugeVec
+	writes                                               *metrics.CounterVec
 }
 
 func newTableMetrics(r Registry) (*tableMetrics, error) {
@@ -25,11 +25,12 @@ func newTableMetrics(r Registry) (*tableMetrics, error) {
 		return metrics.NewGauge(&metrics.GaugeOpts{Namespace: "underlay", Subsystem: "route_table", Name: name, Help: help})
 	}
 	m := &tableMetrics{
-		limit:    gauge("limit", "Number of routes that the network's table takes, as configured or as the cloud said."),
-		reserve:  gauge("reserve", "Number of routes of the limit that are left to others."),
-		wanted:   gauge("wanted", "Number of routes that the Nodes need."),
-		refused:  gauge("refused", "Number of routes that the Nodes need and that the table has no place for."),
-		headroom: gauge("headroom", "Number of routes that still fit into the table."),
+		limit:     gauge("limit", "Number of routes that the network's table takes, as configured or as the cloud said."),
+		reserve:   gauge("reserve", "Number of routes of the limit that are left to others."),
+		wanted:    gauge("wanted", "Number of routes that the Nodes need."),
+		refused:   gauge("refused", "Number of routes that the Nodes need and that the table has no place for."),
+		postponed: gauge("postponed_deletions", "Number of our routes that are stale and wait for the cap on deletions."),
+		headroom:  gauge("headroom", "Number of routes that still fit into the table."),
 		routes: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Namespace: "underlay", Subsystem: "route_table", Name: "routes",
 			Help: "Number of routes in the network's table by owner: ours, ambiguous (our range, somebody else's server) or foreign.",
@@ -39,7 +40,7 @@ func newTableMetrics(r Registry) (*tableMetrics, error) {
 			Help: "Number of changes sent to the network's table by verb (add, replace, delete) and outcome (ok, error).",
 		}, []string{"verb", "outcome"}),
 	}
-	for _, metric := range []metrics.Registerable{m.limit, m.reserve, m.wanted, m.refused, m.headroom, m.routes, m.writes} {
+	for _, metric := range []metrics.Registerable{m.limit, m.reserve, m.wanted, m.refused, m.postponed, m.headroom, m.routes, m.writes} {
 		if err := r.Register(metric); err != nil {
 			return nil, fmt.Errorf("registering the route metrics: %w", err)
 		}
@@ -52,6 +53,7 @@ func (m *tableMetrics) show(d decision, reserve int) {
 	m.reserve.Set(float64(reserve))
 	m.wanted.Set(float64(len(d.wanted.Claims)))
 	m.refused.Set(float64(len(d.plan.Refused)))
+	m.postponed.Set(float64(len(d.plan.Postponed)))
 	m.headroom.Set(float64(routes.Budget{Limit: d.limit, Reserve: reserve}.Room(d.census.Total())))
 	m.routes.WithLabelValues("ours").Set(float64(len(d.census.Ours)))
 	m.routes.WithLabelValues("ambiguous").Set(float64(len(d.census.Ambiguous)))

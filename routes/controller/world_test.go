@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -54,7 +55,7 @@ func (t *table) Add(ctx context.Context, r routes.Route) error {
 		if len(t.routes) >= t.limit {
 			return fmt.Errorf("adding %s: %w", r, routes.ErrFull)
 		}
-		if slices.ContainsFunc(t.routes, func(h routes.Route) bool { return h.Dst.Overlaps(r.Dst) }) {
+		if slices.ContainsFunc(t.routes, func(h routes.Route) bool { return h.Dst.Bits() > 0 && h.Dst.Overlaps(r.Dst) }) {
 			return fmt.Errorf("adding %s: overlaps", r)
 		}
 		t.routes = append(t.routes, r)
@@ -104,44 +105,71 @@ func (t *table) String() string {
 	return strings.Join(s, "\n")
 }
 
-// servers is a project: addresses by Node name, and strangers.
+// servers is a project behind a cache: what changes is seen by those who ask
+// for a fresh list, and by all others after five minutes.
 type servers struct {
-	mu        sync.Mutex
-	of        map[string]netip.Addr
-	strangers []netip.Addr
-	err       error
+	mu    sync.Mutex
+	now   project
+	known project
+	asked time.Time
+	lists int
+	err   error
 }
 
-func (s *servers) Gateways(_ context.Context, nodes []*corev1.Node, _ bool) (routes.Gateways, error) {
+type project struct {
+	of        map[string]netip.Addr // attached, by Node name
+	detached  map[string]bool       // there, and not attached
+	strangers []netip.Addr
+}
+
+func (p project) clone() project {
+	return project{maps.Clone(p.of), maps.Clone(p.detached), slices.Clone(p.strangers)}
+}
+
+func (s *servers) Gateways(_ context.Context, nodes []*corev1.Node, fresh bool) (routes.Gateways, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g := routes.Gateways{Of: map[string]netip.Addr{}, IDs: map[string]string{}, Missing: map[string]string{}, Servers: map[netip.Addr]string{}}
-	for name, a := range s.of {
+	if fresh || s.asked.IsZero() || time.Since(s.asked) > 5*time.Minute {
+		if s.err != nil {
+			return routes.Gateways{}, s.err
+		}
+		s.known, s.asked = s.now.clone(), time.Now()
+		s.lists++
+	}
+	g := routes.Gateways{Of: map[string]netip.Addr{}, IDs: map[string]string{}, Missing: map[string]routes.Missing{}, Servers: map[netip.Addr]string{}}
+	for name, a := range s.known.of {
 		g.Servers[a] = "id-" + name
 	}
-	for _, a := range s.strangers {
+	for _, a := range s.known.strangers {
 		g.Servers[a] = "stranger"
 	}
 	for _, n := range nodes {
-		if a, ok := s.of[n.Name]; ok {
+		if a, ok := s.known.of[n.Name]; ok {
 			g.Of[n.Name], g.IDs[n.Name] = a, "id-"+n.Name
 		} else {
-			g.Missing[n.Name] = "no server"
+			g.Missing[n.Name] = routes.Missing{Detached: s.known.detached[n.Name], Reason: "no server in the network"}
 		}
 	}
-	return g, s.err
+	return g, nil
 }
 
 func (s *servers) attach(name, addr string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.of[name] = netip.MustParseAddr(addr)
+	s.change(func(p *project) { p.of[name] = netip.MustParseAddr(addr); delete(p.detached, name) })
 }
 
 func (s *servers) detach(name string) {
+	s.change(func(p *project) { delete(p.of, name); p.detached[name] = true })
+}
+
+// vanish takes a server out of the list, rightly or wrongly.
+func (s *servers) vanish(name string) {
+	s.change(func(p *project) { delete(p.of, name); delete(p.detached, name) })
+}
+
+func (s *servers) change(edit func(*project)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.of, name)
+	edit(&s.now)
 }
 
 // world is a cluster, a project and the controller between them, inside a
@@ -153,16 +181,21 @@ type world struct {
 	servers *servers
 	events  *record.FakeRecorder
 	cfg     controller.Config
+	refuse  int // so many condition patches are refused first
 }
 
 // apiServer is client-go's fake, which would otherwise keep no versions of what
 // is patched: the controller tells a lagging cache by them.
-func apiServer() *fake.Clientset {
+func (w *world) apiServer() *fake.Clientset {
 	client := fake.NewClientset()
 	patch := clienttesting.ObjectReaction(client.Tracker())
 	var version atomic.Int64
 	version.Store(1000)
 	client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if w.refuse > 0 {
+			w.refuse--
+			return true, nil, errBroken
+		}
 		handled, obj, err := patch(action)
 		if err != nil {
 			return handled, obj, err
@@ -178,17 +211,18 @@ func apiServer() *fake.Clientset {
 // start and the returned stop.
 func inWorld(t *testing.T, scenario func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
-		scenario(&world{
+		w := &world{
 			t:       t,
-			client:  apiServer(),
 			table:   &table{limit: 100},
-			servers: &servers{of: map[string]netip.Addr{}},
+			servers: &servers{now: project{of: map[string]netip.Addr{}, detached: map[string]bool{}}},
 			events:  record.NewFakeRecorder(1000),
 			cfg: controller.Config{
 				Ranges: []routes.Range{{Prefix: netip.MustParsePrefix("10.244.0.0/16"), NodeBits: 24}},
 				Limit:  100, MaxDeletions: 25, Period: time.Minute,
 			},
-		})
+		}
+		w.client = w.apiServer()
+		scenario(w)
 	})
 }
 

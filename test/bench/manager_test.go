@@ -42,7 +42,7 @@ func measure(b *testing.B) {
 		b.Fatal(err)
 	}
 	c, err := cluster.Start(ctx, cluster.Options{
-		Manager: binary, Progress: io.Discard,
+		Manager: binary,
 		Cloud: hcloudsim.Options{
 			AttachmentLimit: hcloudsim.Unlimited, RouteLimit: nodeCount, RateLimit: 1_000_000,
 			ActionTime: 5 * time.Millisecond,

@@ -49,8 +49,6 @@ type Options struct {
 	Cloud hcloudsim.Options
 	// ControlPlane configures the control plane.
 	ControlPlane controlplane.Options
-	// Progress hears what is being started; nil: nobody.
-	Progress io.Writer
 }
 
 // Cluster is a control plane and a cloud, with or without a manager between

@@ -40,6 +40,7 @@ func needed() []permission {
 		{verb: "update", resource: "nodes"},
 		{verb: "delete", resource: "nodes"},
 		{verb: "patch", resource: "nodes/status"},
+		{verb: "get", resource: "services"},
 		{verb: "list", resource: "services"},
 		{verb: "watch", resource: "services"},
 		{verb: "patch", resource: "services/status"},

@@ -49,7 +49,7 @@ func start(t *testing.T, cloud hcloudsim.Options) *cluster.Cluster {
 	t.Helper()
 	dir := t.TempDir()
 	c, err := cluster.Start(context.WithoutCancel(t.Context()), cluster.Options{
-		Manager: manager, Cloud: cloud, Progress: io.Discard,
+		Manager: manager, Cloud: cloud,
 		ControlPlane: controlplane.Options{Dir: dir, Progress: io.Discard},
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -117,6 +118,12 @@ func TestAForeignLoadBalancerIsLeftAlone(t *testing.T) {
 	after := balancers(t, c, 1)[0]
 	if after.ID != before.ID || after.Services[0].DestinationPort != before.Services[0].DestinationPort {
 		t.Errorf("the first Service's load balancer changed: %+v, was %+v", after, before)
+	}
+	// What the controller relies on when a name is given to another Service: a UID in a patch must be the Service's.
+	_, err := c.Client.CoreV1().Services("default").Patch(t.Context(), "first", types.StrategicMergePatchType,
+		[]byte(`{"metadata":{"uid":"another"},"status":{"loadBalancer":null}}`), metav1.PatchOptions{}, "status")
+	if !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) {
+		t.Errorf("a patch for another Service of the name: %v, want it refused", err)
 	}
 }
 

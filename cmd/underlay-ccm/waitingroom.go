@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+)
+
+// waitingRoom answers health checks on the secure port until the controllers'
+// server takes it over. It is a server of its own on the same listener, because
+// the other one starts controllers for its certificates, and those run once.
+type waitingRoom struct {
+	server *http.Server
+	door   *door
+	reason atomic.Value // string
+}
+
+func openWaitingRoom(serving *genericapiserver.SecureServingInfo) (*waitingRoom, error) {
+	listener, ok := serving.Listener.(deadliner)
+	if !ok {
+		return nil, fmt.Errorf("answering health checks on %s: can't be interrupted again", serving.Listener.Addr())
+	}
+	certificate, err := tls.X509KeyPair(serving.Cert.CurrentCertKeyContent())
+	if err != nil {
+		return nil, fmt.Errorf("the secure port's certificate: %w", err)
+	}
+	room := &waitingRoom{door: &door{deadliner: listener}}
+	room.say("starting")
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, room.reason.Load().(string), http.StatusServiceUnavailable)
+	})
+	room.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		_ = room.server.Serve(tls.NewListener(room.door, &tls.Config{
+			Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12,
+		}))
+	}()
+	return room, nil
+}
+
+// say sets what is being waited for.
+func (r *waitingRoom) say(reason string) {
+	if r != nil {
+		r.reason.Store(reason)
+	}
+}
+
+// close stops answering. The port stays open: who knocks now is answered by the
+// next server.
+func (r *waitingRoom) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = r.server.Shutdown(ctx)
+	_ = r.door.SetDeadline(time.Time{})
+}
+
+// deadliner is a listener whose Accept can be interrupted, as TCP's can.
+type deadliner interface {
+	net.Listener
+	SetDeadline(time.Time) error
+}
+
+// door is a listener that its server can leave without shutting it.
+type door struct{ deadliner }
+
+// Close interrupts Accept and leaves the port open.
+func (d *door) Close() error { return d.SetDeadline(time.Unix(1, 0)) }

@@ -1,0 +1,288 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/lb/lbtest"
+)
+
+// takenOver is a Service that another controller served until now.
+func takenOver() *corev1.Service {
+	svc := service("web")
+	svc.Finalizers = []string{finalizer}
+	svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "198.51.100.9"}}
+	return svc
+}
+
+// Addresses that somebody else's load balancer answers at are not taken away by a controller that has nothing
+// to put in their place.
+func TestAddressesOfOthersStay(t *testing.T) {
+	quota := &lb.RejectedError{Code: "resource_limit_exceeded", Message: "no more load balancers"}
+	for name, c := range map[string]struct {
+		foreign []lb.State
+		fault   error
+		want    string // the condition
+		left    string // what the Service's end says
+	}{
+		"its name is taken":       {foreign: []lb.State{{ID: 1, Name: "awebuid"}}, want: "False LoadBalancerNotOwned", left: "the load balancer of somebody else was left alone"},
+		"the cloud is silent":     {fault: errors.New("unreachable"), want: "Unknown Pending", left: "198.51.100.9 was left alone"},
+		"the cloud refuses a new": {fault: quota, want: "False Rejected", left: "198.51.100.9 was left alone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, lbtest.NewCloud(c.foreign...), nodes(1), func(w *world) {
+				if c.fault != nil {
+					w.cloud.SetFault(func(lb.Op) error { return c.fault })
+				}
+				w.create(takenOver())
+				w.later()
+				w.restart()
+				w.later()
+				if got := w.service("web"); ingress(got) != "198.51.100.9" || accepted(got) != c.want {
+					t.Errorf("addresses %q, accepted %s", ingress(got), accepted(got))
+				}
+				w.said()
+				w.delete("web")
+				if got := w.service("web"); len(got.Finalizers) != 0 || len(w.cloud.All()) != len(c.foreign) {
+					t.Errorf("finalizers %v, cloud:\n%s", got.Finalizers, w.cloud)
+				}
+				if events := w.said(); len(events) != 1 || !strings.Contains(events[0], c.left) {
+					t.Errorf("the end of the Service was told as %q, want %q", events, c.left)
+				}
+			})
+		})
+	}
+}
+
+func TestAddressesAreReplacedAtTakeover(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+		w.create(takenOver())
+		if got := ingress(w.service("web")); !strings.HasPrefix(got, "203.0.113.1 VIP") {
+			t.Errorf("addresses %q, want those of the new load balancer", got)
+		}
+	})
+}
+
+// With another --cluster-name our own load balancers are somebody else's; they work all the same.
+func TestClusterRenamed(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+		w.create(service("web"))
+		before := ingress(w.service("web"))
+		w.stop()
+		w.defaults.Cluster = "another"
+		w.cloud.SetFault(func(lb.Op) error { return errors.New("unreachable") })
+		w.start()
+		w.later()
+		w.cloud.SetFault(nil)
+		w.later()
+		if got := w.service("web"); ingress(got) != before || accepted(got) != "False LoadBalancerNotOwned" {
+			t.Errorf("addresses %q, accepted %s", ingress(got), accepted(got))
+		}
+	})
+}
+
+// Addresses of a load balancer of ours that is gone are soon another customer's.
+func TestAddressesOfALostLoadBalancerGo(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+		w.create(service("web"))
+		if err := w.cloud.Apply(t.Context(), w.cloud.All()[0], lb.Delete{}); err != nil {
+			t.Fatal(err)
+		}
+		w.cloud.SetFault(func(lb.Op) error { return &lb.RejectedError{Code: "resource_limit_exceeded"} })
+		w.later()
+		if got := w.service("web"); ingress(got) != "" || accepted(got) != "False Rejected" {
+			t.Errorf("addresses %q, accepted %s", ingress(got), accepted(got))
+		}
+	})
+}
+
+// The list of a new leader may be older than the end of a Service.
+func TestNothingIsMadeForAServiceThatIsGone(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+		w.create(service("web"))
+		stale := w.service("web")
+		w.delete("web")
+		w.stop()
+		if err := w.api.CoreV1().Services("default").Delete(context.Background(), "web", metav1.DeleteOptions{}); err != nil {
+			w.t.Fatal(err)
+		}
+		w.api.PrependReactor("list", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, &corev1.ServiceList{Items: []corev1.Service{*stale}}, nil
+		})
+		w.written()
+		w.start()
+		w.later()
+		if n := w.written(); len(w.cloud.All()) != 0 || n != 0 {
+			t.Errorf("%d writes to the API server, cloud:\n%s", n, w.cloud)
+		}
+	})
+}
+
+func TestTheServiceIsAskedForBeforeACreation(t *testing.T) {
+	for name, live := range map[string]func(*corev1.Service){
+		"on its way out":      func(svc *corev1.Service) { svc.DeletionTimestamp = &metav1.Time{Time: time.Now()} },
+		"replaced by another": func(svc *corev1.Service) { svc.UID = "another" },
+		"of another type":     func(svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeNodePort },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+				w.api.PrependReactor("get", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
+					svc := service("web")
+					live(svc)
+					return true, svc, nil
+				})
+				w.create(service("web"))
+				w.expect("a Service that the cache has not caught up with")
+			})
+		})
+	}
+}
+
+func TestOrphansAreCountedAndKept(t *testing.T) {
+	orphan := lb.State{ID: 7, Name: "orphan", Labels: lb.Owner{Cluster: "demo", UID: "gone"}.Labels()}
+	other := lb.State{ID: 8, Name: "other", Labels: lb.Owner{Cluster: "another", UID: "gone"}.Labels()}
+	inWorld(t, lbtest.NewCloud(orphan, other), nodes(1), func(w *world) {
+		w.create(service("web"))
+		w.later()
+		if n := w.gauge("underlay_lb_orphaned_load_balancers"); n != 1 || len(w.cloud.All()) != 3 {
+			t.Errorf("%v orphans counted, want 1; cloud:\n%s", n, w.cloud)
+		}
+		if err := w.cloud.Apply(t.Context(), orphan, lb.Delete{}); err != nil {
+			t.Fatal(err)
+		}
+		w.later()
+		if n := w.gauge("underlay_lb_orphaned_load_balancers"); n != 0 {
+			t.Errorf("%v orphans counted, want none", n)
+		}
+	})
+}
+
+func (w *world) gauge(name string) float64 {
+	w.t.Helper()
+	families, err := w.registry.Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	w.t.Fatalf("no metric %s", name)
+	return 0
+}
+
+// A Service that another implementation took while ours was still to be removed keeps what is theirs.
+func TestHandedOver(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+		w.create(service("web"))
+		id := w.cloud.All()[0].ID
+		w.cloud.Protect(id, true)
+		w.edit("web", func(svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeClusterIP })
+		w.edit("web", func(svc *corev1.Service) {
+			other := "example.com/other"
+			svc.Spec.Type, svc.Spec.LoadBalancerClass = corev1.ServiceTypeLoadBalancer, &other
+			svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.77"}}
+		})
+		w.cloud.Protect(id, false)
+		w.later()
+		got := w.service("web")
+		if len(got.Finalizers) != 1 || ingress(got) != "192.0.2.77" || accepted(got) != "none" || len(w.cloud.All()) != 0 {
+			t.Errorf("finalizers %v, addresses %q, accepted %s, cloud:\n%s", got.Finalizers, ingress(got), accepted(got), w.cloud)
+		}
+	})
+}
+
+// A refused Service has a load balancer that works: its nodes still come and go.
+func TestRefusedServiceKeepsItsTargetsUpToDate(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+		svc := service("web")
+		svc.Annotations[lb.HetznerPrefix+"use-private-ip"] = "true"
+		w.create(svc)
+		w.edit("web", func(svc *corev1.Service) {
+			svc.Annotations = map[string]string{lb.HetznerPrefix + "health-check-retries": "9"}
+			svc.Spec.Ports[0].Port = 81
+		})
+		w.cloud.Counts()
+		if _, err := w.api.CoreV1().Nodes().Create(context.Background(), node("node-2", 2), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.settle()
+		w.expect("a node joins", "add server 2 (private)")
+		if err := w.api.CoreV1().Nodes().Delete(context.Background(), "node-1", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.settle()
+		w.expect("a node leaves", "remove server 1 (private)")
+		got := w.service("web")
+		if message := got.Status.Conditions[0].Message; accepted(got) != "False InvalidField" || ingress(got) == "" || !strings.Contains(message, "only the targets") {
+			t.Errorf("accepted %s, addresses %q: %s", accepted(got), ingress(got), message)
+		}
+		w.said()
+		w.written()
+		w.later()
+		w.restart()
+		if n := w.written(); n != 0 || len(w.said()) != 0 {
+			t.Errorf("%d writes to the API server at rest", n)
+		}
+		// Without a readable selector nobody knows which nodes are meant.
+		w.edit("web", func(svc *corev1.Service) { svc.Annotations[lb.AnnotationNodeSelector] = "===" })
+		if _, err := w.api.CoreV1().Nodes().Create(context.Background(), node("node-3", 3), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.later()
+		w.expect("a selector that says nothing")
+	})
+}
+
+func TestOneCauseIsAnnouncedOnce(t *testing.T) {
+	for _, mistakes := range []int{0, 80} { // 80 are more than a condition has room for
+		inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+			w.cloud.SetFault(func(lb.Op) error {
+				return &lb.RejectedError{Code: "resource_limit_exceeded", Message: "load balancer limit exceeded"}
+			})
+			svc := service("web")
+			for i := range mistakes {
+				svc.Annotations[lb.HetznerPrefix+strings.Repeat("x", i+1)] = "1"
+			}
+			w.create(svc)
+			first := len(w.said())
+			for i := range 5 {
+				if _, err := w.api.CoreV1().Nodes().Create(context.Background(), node(fmt.Sprint("new-", i), 100+i), metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				w.settle()
+			}
+			w.later()
+			if n := len(w.said()); first == 0 || n != 0 {
+				t.Errorf("%d mistakes: %d Events at first, %d more for the same causes", mistakes, first, n)
+			}
+		})
+	}
+}
+
+// The cloud takes the target that could not be removed for the one that is wanted.
+func TestTargetThatCannotBeRemovedIsNotAdded(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+		w.create(service("web"))
+		w.cloud.SetFault(func(op lb.Op) error {
+			if remove, ok := op.(lb.RemoveTarget); ok && remove.Target.Server == 1 {
+				return errors.New("unreachable")
+			}
+			return nil
+		})
+		w.cloud.Counts()
+		w.edit("web", func(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"use-private-ip"] = "true" })
+		w.expect("targets become private", "remove server 1", "remove server 2", "add server 2 (private)")
+	})
+}

@@ -1,0 +1,149 @@
+package controller
+
+import (
+	"net/netip"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+// retries paces the repetition of what failed, whatever makes passes run
+// meanwhile: each destination by itself, seconds at first, minutes later; and
+// all of them where the cause is not the destination.
+type retries struct {
+	backoff  workqueue.TypedRateLimiter[netip.Prefix]
+	failures map[netip.Prefix]failure
+
+	pauses workqueue.TypedRateLimiter[string]
+	paused time.Time // until then nothing is written
+}
+
+type failure struct {
+	err error
+	due time.Time
+}
+
+func newRetries() *retries {
+	return &retries{
+		backoff:  workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Prefix](time.Second, 5*time.Minute),
+		failures: map[netip.Prefix]failure{},
+		pauses:   workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute),
+	}
+}
+
+const everything = "everything"
+
+func (r *retries) failed(dst netip.Prefix, err error, now time.Time) {
+	r.failures[dst] = failure{err, now.Add(r.backoff.When(dst))}
+}
+
+func (r *retries) succeeded(dst netip.Prefix) {
+	r.forget(dst)
+	r.pauses.Forget(everything)
+}
+
+func (r *retries) forget(dst netip.Prefix) {
+	r.backoff.Forget(dst)
+	delete(r.failures, dst)
+}
+
+// pause stops all writing for a while.
+func (r *retries) pause(now time.Time) { r.paused = now.Add(r.pauses.When(everything)) }
+
+// keep forgets the destinations that a plan has nothing to do for any more.
+func (r *retries) keep(p routes.Plan) {
+	open := map[netip.Prefix]bool{}
+	for _, s := range p.Steps() {
+		open[s.Route().Dst] = true
+	}
+	for dst := range r.failures {
+		if !open[dst] {
+			r.forget(dst)
+		}
+	}
+}
+
+// resting says whether a destination is to be left alone for now.
+func (r *retries) resting(now time.Time) func(netip.Prefix) bool {
+	return func(dst netip.Prefix) bool { return r.paused.After(now) || r.failures[dst].due.After(now) }
+}
+
+// err is why a destination failed last, nil if it didn't.
+func (r *retries) err(dst netip.Prefix) error { return r.failures[dst].err }
+
+// wait is the time until something may be tried again that may not be now.
+// What may be and isn't waits for something else.
+func (r *retries) wait(now time.Time) (wait time.Duration, any bool) {
+	if r.paused.After(now) {
+		return r.paused.Sub(now), true
+	}
+	for _, f := range r.failures {
+		if left := f.due.Sub(now); left > 0 && (!any || left < wait) {
+			wait, any = left, true
+		}
+	}
+	return wait, any
+}
+
+// brake caps how many routes are deleted in a period, so that a mistake, ours
+// or somebody's, takes time to do harm.
+type brake struct {
+	percent int
+	period  time.Duration
+
+	since   time.Time
+	deletes int // since then
+}
+
+// left is how many more routes may be deleted now, of which ours are there.
+func (b *brake) left(now time.Time, ours int) int {
+	if now.Sub(b.since) >= b.period {
+		b.since, b.deletes = now, 0
+	}
+	// Those deleted since belonged to the table that the share is taken of.
+	return max(0, routes.DeletionCap(b.percent, ours+b.deletes)-b.deletes)
+}
+
+func (b *brake) spend() { b.deletes++ }
+
+// lookout paces looking for servers that aren't attached yet: often at first,
+// then seldom, and often again when other nodes wait.
+type lookout struct {
+	backoff    workqueue.TypedRateLimiter[string]
+	waiting    string
+	last, next time.Time
+}
+
+// soonest is the time between two looks for different nodes.
+const soonest = time.Second
+
+func newLookout() *lookout {
+	return &lookout{backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](2*time.Second, 5*time.Minute)}
+}
+
+// due says whether to look now for the nodes that wait.
+func (l *lookout) due(waiting string, now time.Time) bool {
+	return l.wait(waiting, now) == 0
+}
+
+// looked notes that it was looked for the nodes that still wait.
+func (l *lookout) looked(waiting string, now time.Time) {
+	if waiting != l.waiting {
+		l.backoff.Forget(l.waiting)
+		l.waiting = waiting
+	}
+	l.last = now
+	if waiting != "" {
+		l.next = now.Add(l.backoff.When(waiting))
+	}
+}
+
+// wait is the time until the next look for the nodes that wait.
+func (l *lookout) wait(waiting string, now time.Time) time.Duration {
+	if waiting != l.waiting {
+		return max(0, l.last.Add(soonest).Sub(now))
+	}
+	return max(0, l.next.Sub(now))
+}

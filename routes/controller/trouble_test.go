@@ -1,0 +1,220 @@
+package controller_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+func stale(i int) routes.Route {
+	return routes.Route{Dst: netip.MustParsePrefix(fmt.Sprintf("10.244.%d.0/24", i)), Via: netip.MustParseAddr("10.0.0.77")}
+}
+
+// A server list that lacks servers, rightly or wrongly, withdraws no condition
+// and no route as long as the routes stand.
+func TestVanishedServersProveNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.start()()
+		for i := range 5 {
+			w.servers.attach(fmt.Sprint("n", i), fmt.Sprintf("10.0.0.%d", i+2))
+			w.join(fmt.Sprint("n", i), fmt.Sprintf("10.244.%d.0/24", i))
+		}
+		rest(5 * time.Second)
+		writes := w.conditionWrites() + len(w.table.writes)
+		for i := range 5 {
+			w.servers.vanish(fmt.Sprint("n", i))
+		}
+		rest(time.Hour)
+		for i := range 5 {
+			w.expectCondition(fmt.Sprint("n", i), "False RouteCreated")
+		}
+		if n := w.conditionWrites() + len(w.table.writes) - writes; n != 0 {
+			t.Errorf("%d writes because servers weren't seen: %q", n, w.table.writes)
+		}
+	})
+}
+
+// A table that refuses every write, as for a read-only token, costs few
+// requests however many nodes wait.
+func TestPermanentFailureIsCheap(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.table.fail = func(string) (error, bool) { return errBroken, false }
+		for i := range 100 {
+			w.servers.attach(fmt.Sprint("n", i), fmt.Sprintf("10.0.%d.2", i))
+			w.join(fmt.Sprint("n", i), fmt.Sprintf("10.244.%d.0/24", i))
+		}
+		defer w.start()()
+		rest(time.Hour)
+		if n := len(w.table.writes); n > 300 {
+			t.Errorf("%d failing writes in an hour", n)
+		}
+		if w.table.lists > 600 {
+			t.Errorf("%d looks at the table in an hour", w.table.lists)
+		}
+		w.table.mu.Lock()
+		w.table.fail = nil
+		w.table.mu.Unlock()
+		rest(10 * time.Minute)
+		for i := range 100 {
+			w.expectCondition(fmt.Sprint("n", i), "False RouteCreated")
+		}
+	})
+}
+
+// A failing route is tried again soon, not with the next look at the table.
+func TestAFailureIsRetriedSoon(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cfg.Period = time.Hour
+		failures := 0
+		w.table.fail = func(string) (error, bool) {
+			if failures++; failures <= 2 {
+				return errBroken, false
+			}
+			return nil, false
+		}
+		defer w.start()()
+		w.servers.attach("a", "10.0.0.2")
+		w.join("a", "10.244.1.0/24")
+		rest(10 * time.Second)
+		w.expectCondition("a", "False RouteCreated")
+	})
+}
+
+// One route that can't be deleted holds up neither the other deletions nor the
+// truth about the room.
+func TestAnUndeletableRouteHoldsNothingUp(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cfg.Limit, w.table.limit = 4, 4
+		for i := range 4 {
+			w.table.routes = append(w.table.routes, stale(i))
+		}
+		w.table.fail = func(write string) (error, bool) {
+			if strings.HasPrefix(write, "delete 10.244.0.0/24") {
+				return errBroken, false
+			}
+			return nil, false
+		}
+		w.servers.attach("a", "10.0.0.2")
+		w.join("a", "10.244.100.0/24")
+		defer w.start()()
+		rest(30 * time.Minute)
+		w.expectTable("10.244.0.0/24 via 10.0.0.77", "10.244.100.0/24 via 10.0.0.2")
+		adds := 0
+		for _, write := range w.table.writes {
+			if strings.HasPrefix(write, "add ") {
+				adds++
+			}
+		}
+		if adds != 1 {
+			t.Errorf("%d additions were sent, want only the one that there was room for: %q", adds, w.table.writes)
+		}
+	})
+}
+
+// The cap on deletions holds over time, however often passes run.
+func TestTheCapIsABrake(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for i := range 40 {
+			w.table.routes = append(w.table.routes, stale(i))
+		}
+		w.servers.attach("a", "10.0.0.2")
+		defer w.start()()
+		for i := range 20 { // Node events keep passes running
+			w.join(fmt.Sprint("n", i), "")
+			rest(2 * time.Second)
+		}
+		if n := len(w.table.writes); n != 10 {
+			t.Errorf("%d deletions within 40 s, want a quarter of 40", n)
+		}
+		rest(time.Hour)
+		w.expectTable("")
+	})
+}
+
+// A limit that the table taught is forgotten as soon as a route disappears,
+// whoever's it was.
+func TestATaughtLimitIsForgottenWithAFreedSlot(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.table.limit = 3
+		defer w.start()()
+		for i := range 3 {
+			w.servers.attach(fmt.Sprint("n", i), fmt.Sprintf("10.0.0.%d", i+2))
+			w.join(fmt.Sprint("n", i), fmt.Sprintf("10.244.%d.0/24", i))
+		}
+		rest(5 * time.Second)
+		w.servers.attach("n3", "10.0.0.9")
+		w.join("n3", "10.244.3.0/24")
+		rest(10 * time.Second)
+		w.expectCondition("n3", "True RouteTableFull")
+		w.table.mu.Lock()
+		w.table.limit = 4 // raised, and by chance somebody frees a slot too
+		w.table.routes = w.table.routes[1:]
+		w.table.mu.Unlock()
+		rest(3 * time.Minute)
+		w.expectCondition("n0", "False RouteCreated")
+		w.expectCondition("n3", "False RouteCreated")
+	})
+}
+
+// A standing route is replaced only on a server list made for the purpose: the
+// cached one may be older than the route.
+func TestAReplacementNeedsAFreshList(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.start()()
+		w.servers.attach("a", "10.0.0.2")
+		w.join("a", "10.244.1.0/24")
+		rest(2 * time.Second)
+		w.servers.attach("a", "10.0.0.5") // and somebody has already moved the route
+		w.table.mu.Lock()
+		w.table.routes = []routes.Route{{Dst: netip.MustParsePrefix("10.244.1.0/24"), Via: netip.MustParseAddr("10.0.0.5")}}
+		w.table.mu.Unlock()
+		rest(3 * time.Minute)
+		w.expectTable("10.244.1.0/24 via 10.0.0.5")
+		if n := len(w.table.writes); n != 1 {
+			t.Errorf("the right route was written over: %q", w.table.writes)
+		}
+	})
+}
+
+// Nodes that join while others' routes are being written are not called
+// detached because the list at hand is older than they.
+func TestJoiningDuringAPassIsNotDetachment(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.start()()
+		for i := range 5 {
+			w.servers.attach(fmt.Sprint("n", i), fmt.Sprintf("10.0.0.%d", i+2))
+			w.join(fmt.Sprint("n", i), fmt.Sprintf("10.244.%d.0/24", i))
+		}
+		rest(400 * time.Millisecond)
+		for i := range 5 {
+			w.servers.attach(fmt.Sprint("m", i), fmt.Sprintf("10.0.1.%d", i+2))
+			w.join(fmt.Sprint("m", i), fmt.Sprintf("10.244.1%d.0/24", i))
+		}
+		rest(time.Minute)
+		for i := range 5 {
+			w.expectCondition(fmt.Sprint("m", i), "False RouteCreated")
+		}
+		if events := w.drainEvents(); len(events) > 0 {
+			t.Errorf("events %q", events)
+		}
+		if n := w.conditionWrites(); n != 20 {
+			t.Errorf("%d condition writes for 10 nodes, want 20", n)
+		}
+	})
+}
+
+// A condition that could not be written is written soon.
+func TestAFailedConditionIsWrittenAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.refuse = 3
+		defer w.start()()
+		w.servers.attach("a", "10.0.0.2")
+		w.join("a", "10.244.1.0/24")
+		rest(5 * time.Second)
+		w.expectCondition("a", "False RouteCreated")
+	})
+}
