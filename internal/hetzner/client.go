@@ -60,16 +60,14 @@ func New(o Options) (*Client, error) {
 	}
 	requests := metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: "underlay", Subsystem: "cloud_requests", Name: "total",
-		Help: "Number of requests sent to the cloud's API by method, kind of resource and code (the HTTP status, or `unanswered`).",
-	}, []string{"method", "resource", "code"})
-	remaining := metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: "underlay", Subsystem: "cloud_requests", Name: "remaining",
-		Help: "Number of requests that the project may still send now, as the API's last answer told; other programs of the project spend from it too.",
-	})
-	for _, m := range []metrics.Registerable{requests, remaining} {
-		if err := o.Registry.Register(m); err != nil {
-			return nil, fmt.Errorf("registering the cloud request metrics: %w", err)
-		}
+		Help: "Number of requests sent to the cloud's API by method, kind of resource, priority and code (the HTTP status, or `unanswered`).",
+	}, []string{"method", "resource", "priority", "code"})
+	if err := o.Registry.Register(requests); err != nil {
+		return nil, fmt.Errorf("registering the cloud request metrics: %w", err)
+	}
+	budget, err := newBudget(o.Registry)
+	if err != nil {
+		return nil, err
 	}
 	next := o.Transport
 	if next == nil {
@@ -79,12 +77,16 @@ func New(o Options) (*Client, error) {
 		hcloud.WithEndpoint(o.Endpoint),
 		hcloud.WithApplication("underlay-ccm", o.Version),
 		hcloud.WithHTTPClient(&http.Client{
-			Timeout: requestTimeout,
 			// A redirect would carry the token to whoever it names.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-			Transport: &counted{
-				next: &authorized{next: next, token: o.Token}, below: base.Path,
-				requests: requests, remaining: remaining,
+			// From the inside out: a request has the token, a time limit, is
+			// counted, and waits for the budget, which no time limit cuts short.
+			Transport: &budgeted{
+				budget: budget,
+				next: &counted{
+					below: base.Path, requests: requests,
+					next: &limited{next: &authorized{next: next, token: o.Token}, limit: requestTimeout},
+				},
 			},
 		}),
 		// Retrying is ours: what may be repeated depends on what was asked.

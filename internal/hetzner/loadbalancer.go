@@ -40,7 +40,7 @@ func (l *LoadBalancers) Observe(ctx context.Context, owner lb.Owner) (lb.State, 
 
 // List implements lb.Backend, in one request per 50 load balancers.
 func (l *LoadBalancers) List(ctx context.Context, cluster string) ([]lb.State, error) {
-	return l.list(ctx, fmt.Sprintf("%s=%s", lb.LabelCluster, cluster))
+	return l.list(withPriority(ctx, background), fmt.Sprintf("%s=%s", lb.LabelCluster, cluster))
 }
 
 func (l *LoadBalancers) list(ctx context.Context, selector string) ([]lb.State, error) {
@@ -65,6 +65,7 @@ func (l *LoadBalancers) list(ctx context.Context, selector string) ([]lb.State, 
 
 // Apply implements lb.Backend.
 func (l *LoadBalancers) Apply(ctx context.Context, have lb.State, op lb.Op) error {
+	ctx = withPriority(ctx, urgent)
 	if create, ok := op.(lb.Create); ok {
 		return l.create(ctx, create.Spec)
 	}

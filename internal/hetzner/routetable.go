@@ -91,6 +91,7 @@ func (n *Network) delete(ctx context.Context, r routes.Route) error {
 
 // change sends a write until it is accepted and waits until it is done.
 func (n *Network) change(ctx context.Context, send func(context.Context) (*hcloud.Action, error)) error {
+	ctx = withPriority(ctx, urgent)
 	var action *hcloud.Action
 	err := retry(ctx, write, func(ctx context.Context) error {
 		var err error

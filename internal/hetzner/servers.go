@@ -50,7 +50,7 @@ func (s *Servers) List(ctx context.Context, since time.Time) ([]cloud.Server, er
 		}
 		flight := s.flight.DoChan("list", func() (any, error) {
 			// Others wait for the same list: one caller's end isn't theirs.
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Minute)
 			defer cancel()
 			return nil, s.refresh(ctx)
 		})

@@ -1,10 +1,13 @@
 package hetzner
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/component-base/metrics"
 )
@@ -32,14 +35,40 @@ func (e *notTheAPI) Error() string {
 	return fmt.Sprintf("the answer is %d %s and not the API's JSON", e.status, http.StatusText(e.status))
 }
 
-// counted counts requests, and keeps what the API says of the budget. Answers
-// that say the address or the token is wrong, but aren't the API's, are errors
-// that say so.
+// limited gives each request, its answer's body included, so much time.
+type limited struct {
+	next  http.RoundTripper
+	limit time.Duration
+}
+
+func (t *limited) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), t.limit)
+	resp, err := t.next.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	resp.Body = &released{resp.Body, cancel}
+	return resp, nil
+}
+
+// released ends a request's time limit with its body.
+type released struct {
+	io.ReadCloser
+	release context.CancelFunc
+}
+
+func (b *released) Close() error {
+	defer b.release()
+	return b.ReadCloser.Close()
+}
+
+// counted counts requests. Answers that say the address or the token is wrong,
+// but aren't the API's, are errors that say so.
 type counted struct {
-	next      http.RoundTripper
-	below     string // the endpoint's path
-	requests  *metrics.CounterVec
-	remaining *metrics.Gauge
+	next     http.RoundTripper
+	below    string // the endpoint's path
+	requests *metrics.CounterVec
 }
 
 func (t *counted) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -47,11 +76,8 @@ func (t *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	code := "unanswered"
 	if err == nil {
 		code = strconv.Itoa(resp.StatusCode)
-		if left, err := strconv.Atoi(resp.Header.Get("RateLimit-Remaining")); err == nil {
-			t.remaining.Set(float64(left))
-		}
 	}
-	t.requests.WithLabelValues(r.Method, t.resource(r.URL.Path), code).Inc()
+	t.requests.WithLabelValues(r.Method, t.resource(r.URL.Path), priorityOf(r.Context()).String(), code).Inc()
 	if err == nil && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusUnauthorized) &&
 		!strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") {
 		_ = resp.Body.Close()
