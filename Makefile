@@ -59,7 +59,7 @@ fmt: ## format every file
 
 .PHONY: generate
 generate: ## write docs/reference anew from the tables in the code
-	go test ./internal/config -run TestDocument -count=1 -update
+	go test ./internal/config ./internal/hcloudsim -run TestDocument -count=1 -update
 
 # Before the tests, because go test would hide the minutes that a first build takes.
 .PHONY: kube

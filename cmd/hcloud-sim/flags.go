@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"strings"
 
@@ -40,6 +41,8 @@ Behind the API, without a token, see what was asked and let things go wrong:
   curl http://127.0.0.1:8471/_sim/requests
   curl -d '{"match": "POST /servers", "times": 2, "code": "unavailable"}' \
     http://127.0.0.1:8471/_sim/faults
+  curl http://127.0.0.1:8471/_sim/state > state.json
+  curl -X PUT -d @state.json http://127.0.0.1:8471/_sim/state
 
 Flags:
 `
@@ -49,11 +52,13 @@ type config struct {
 	listen, adminListen string
 	options             hcloudsim.Options
 	seed                seedFile
+	state               []byte // a snapshot to start from; empty: none
 }
 
 func parseFlags(args []string, out io.Writer) (config, error) {
 	var c config
-	var token, tokenFile, seed, busy string
+	var token, tokenFile, seed, state, busy string
+	var owned []string
 	flags := pflag.NewFlagSet("hcloud-sim", pflag.ContinueOnError)
 	flags.SortFlags = false
 	flags.Usage = func() { fmt.Fprint(out, help, flags.FlagUsages()) }
@@ -62,15 +67,17 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	flags.StringVar(&token, "token", "", "the only bearer token that is accepted; empty: any")
 	flags.StringVar(&tokenFile, "token-file", "", "file with the token")
 	flags.StringVar(&seed, "seed", "", "YAML file with what exists from the start")
+	flags.StringVar(&state, "state", "", "JSON file with a snapshot to start from, see /_sim/state; instead of --seed")
 	flags.DurationVar(&c.options.ActionTime, "action-time", 0, "how long an action runs")
 	flags.DurationVar(&c.options.ActionJitter, "action-jitter", 0, "up to this much is added to it")
 	flags.BoolVar(&c.options.EffectsAtOnce, "effects-at-once", false, "show what an action does from its start, not from its end")
 	flags.DurationVar(&c.options.Latency, "latency", 0, "delay of every request")
 	flags.DurationVar(&c.options.HealthyAfter, "healthy-after", 0, "how long a load balancer's target is unknown before it is healthy")
 	flags.StringVar(&busy, "busy-code", "conflict", "error of a change while another runs on the same resource: conflict or locked")
-	flags.IntVar(&c.options.RateLimit, "rate-limit", 3600, "requests per hour; -1: no limit")
-	flags.IntVar(&c.options.RouteLimit, "route-limit", 100, "routes per network; -1: no limit")
-	flags.IntVar(&c.options.AttachmentLimit, "attachment-limit", 100, "servers and load balancers per network; -1: no limit")
+	flags.StringSliceVar(&owned, "owned-ip", nil, "address of a dedicated server, which may be a load balancer's target; may be given again")
+	for _, limit := range c.limits() {
+		flags.IntVar(limit.value, limit.flag, limit.otherwise, limit.of+"; -1: no limit")
+	}
 	if err := flags.Parse(args); err != nil {
 		return c, err
 	}
@@ -79,13 +86,45 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	if flags.NArg() > 0 {
 		errs = append(errs, fmt.Errorf("argument %q: there are only flags, see --help", flags.Arg(0)))
 	}
-	errs = append(errs,
-		checkLimit("rate-limit", c.options.RateLimit),
-		checkLimit("route-limit", c.options.RouteLimit),
-		checkLimit("attachment-limit", c.options.AttachmentLimit),
-		c.setBusy(busy), c.setToken(token, tokenFile), c.loadSeed(seed),
-	)
+	for _, limit := range c.limits() {
+		errs = append(errs, checkLimit(limit.flag, *limit.value))
+	}
+	errs = append(errs, c.setOwned(owned), c.setBusy(busy), c.setToken(token, tokenFile), c.loadSeed(seed), c.loadState(state, seed))
 	return c, errors.Join(errs...)
+}
+
+// limit is a flag for one of the options' limits.
+type limit struct {
+	flag, of  string
+	value     *int
+	otherwise int
+}
+
+func (c *config) limits() []limit {
+	o := &c.options
+	return []limit{
+		{"rate-limit", "requests per hour", &o.RateLimit, 3600},
+		{"route-limit", "routes per network", &o.RouteLimit, 100},
+		{"subnet-limit", "subnets per network", &o.SubnetLimit, 50},
+		{"attachment-limit", "servers and load balancers per network", &o.AttachmentLimit, 100},
+		{"server-network-limit", "networks per server", &o.ServerNetworkLimit, 3},
+		{"server-limit", "servers", &o.ServerLimit, hcloudsim.Unlimited},
+		{"network-limit", "networks", &o.NetworkLimit, hcloudsim.Unlimited},
+		{"load-balancer-limit", "load balancers", &o.LoadBalancerLimit, hcloudsim.Unlimited},
+		{"certificate-limit", "certificates", &o.CertificateLimit, hcloudsim.Unlimited},
+		{"ssh-key-limit", "SSH keys", &o.SSHKeyLimit, hcloudsim.Unlimited},
+	}
+}
+
+func (c *config) setOwned(texts []string) error {
+	for _, text := range texts {
+		ip, err := netip.ParseAddr(text)
+		if err != nil {
+			return fmt.Errorf("--owned-ip=%s: is no IP address", text)
+		}
+		c.options.OwnedIPs = append(c.options.OwnedIPs, ip)
+	}
+	return nil
 }
 
 func checkLimit(flag string, limit int) error {
@@ -121,6 +160,20 @@ func (c *config) setToken(token, file string) error {
 	}
 	if c.options.Token = strings.TrimSpace(string(content)); c.options.Token == "" {
 		return fmt.Errorf("--token-file=%s: the file has no token in it", file)
+	}
+	return nil
+}
+
+func (c *config) loadState(file, seed string) error {
+	if file == "" {
+		return nil
+	}
+	if seed != "" {
+		return errors.New("--state and --seed: give only one of them")
+	}
+	var err error
+	if c.state, err = os.ReadFile(file); err != nil {
+		return fmt.Errorf("--state: %w", err)
 	}
 	return nil
 }

@@ -48,6 +48,11 @@ func run(ctx context.Context, args []string, out, diagnostics io.Writer) error {
 	if err := config.seed.plant(sim); err != nil {
 		return err
 	}
+	if len(config.state) > 0 {
+		if err := sim.Restore(config.state); err != nil {
+			return fmt.Errorf("--state: %w", err)
+		}
+	}
 	if config.options.Token == "" {
 		logger.Warn("every token is accepted; set --token or --token-file to check it")
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -56,24 +57,28 @@ func addresses(t *testing.T, log io.Reader) (api, admin string) {
 	return api, admin
 }
 
-func TestServesUntilStopped(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
+// start runs the program, until the test is over or stop is called.
+func start(t *testing.T, args ...string) (api, admin string, stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
 	log, diagnostics := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		err := run(ctx, []string{
-			"--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0",
-			"--seed=" + write(t, "seed.yaml", helpSeed(t)), "--token-file=" + write(t, "token", "secret\n"),
-		}, io.Discard, diagnostics)
+		err := run(ctx, append([]string{"--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"}, args...), io.Discard, diagnostics)
 		diagnostics.Close()
 		done <- err
 	}()
-	api, admin := addresses(t, log)
-	if api == "" {
-		t.Fatalf("did not start: %v", <-done)
+	stop = sync.OnceValue(func() error { cancel(); return <-done })
+	t.Cleanup(func() { _ = stop() })
+	if api, admin = addresses(t, log); api == "" {
+		t.Fatalf("did not start: %v", stop())
 	}
+	return api, admin, stop
+}
 
+func TestServesUntilStopped(t *testing.T) {
+	ctx := t.Context()
+	api, admin, stop := start(t, "--seed="+write(t, "seed.yaml", helpSeed(t)), "--token-file="+write(t, "token", "secret\n"))
 	client := hcloud.NewClient(hcloud.WithToken("secret"), hcloud.WithEndpoint("http://"+api+"/v1"))
 	servers, err := client.Server.All(ctx)
 	if err != nil {
@@ -91,9 +96,27 @@ func TestServesUntilStopped(t *testing.T) {
 		t.Errorf("request log is %s, want the listing in it", body)
 	}
 
-	stop()
-	if err := <-done; err != nil {
+	if err := stop(); err != nil {
 		t.Errorf("stopped with %v", err)
+	}
+}
+
+// What one simulator has saved, another starts from.
+func TestStartsFromAState(t *testing.T) {
+	_, admin, _ := start(t, "--seed="+write(t, "seed.yaml", helpSeed(t)))
+	saved, err := http.Get("http://" + admin + "/_sim/state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer saved.Body.Close()
+	state, err := io.ReadAll(saved.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, _, _ := start(t, "--state="+write(t, "state.json", string(state)))
+	servers, err := hcloud.NewClient(hcloud.WithToken("any"), hcloud.WithEndpoint("http://"+api+"/v1")).Server.All(t.Context())
+	if err != nil || len(servers) != 2 {
+		t.Errorf("servers are %+v, %v, want the two that were saved", servers, err)
 	}
 }
 
@@ -103,10 +126,12 @@ func TestRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		want []string
 	}{
 		"every error at once": {
-			[]string{"--busy-code=maybe", "--route-limit=0", "now"},
-			[]string{"--busy-code=maybe", "--route-limit=0", `argument "now"`},
+			[]string{"--busy-code=maybe", "--route-limit=0", "--server-limit=-2", "--owned-ip=x", "now"},
+			[]string{"--busy-code=maybe", "--route-limit=0", "--server-limit=-2", "--owned-ip=x", `argument "now"`},
 		},
 		"two tokens":          {[]string{"--token=a", "--token-file=b"}, []string{"only one"}},
+		"seed and state":      {[]string{"--seed=" + write(t, "s.yaml", ""), "--state=" + write(t, "s.json", "{}")}, []string{"only one"}},
+		"broken state":        {[]string{"--state=" + write(t, "s.json", `{"servers": 7}`)}, []string{"--state", "servers"}},
 		"empty token file":    {[]string{"--token-file=" + write(t, "token", "\n")}, []string{"no token"}},
 		"unknown seed field":  {[]string{"--seed=" + write(t, "s.yaml", "servers: [{name: a, netwrok: b}]")}, []string{"netwrok"}},
 		"unknown network":     {[]string{"--seed=" + write(t, "s.yaml", "servers: [{name: a, network: b}]")}, []string{`network "b"`}},

@@ -8,10 +8,6 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
-// keptActions is how many finished actions are remembered. The API forgets
-// them too; without a bound a long test would only grow.
-const keptActions = 20_000
-
 // change is what an action does. Its caller has checked the rules, knows that
 // everything it holds is idle, and has put what it builds in place as pending.
 type change struct {
@@ -35,7 +31,13 @@ type action struct {
 type actions struct {
 	running []*action
 	all     []*action
-	fails   *schema.ActionError // what the next action will end with, if not nil
+	next    fate
+}
+
+// fate is what an injected fault has in store for the next action.
+type fate struct {
+	fails *schema.ActionError // what it will end with, if not nil
+	lost  bool                // nobody will find it
 }
 
 // begin starts a change.
@@ -44,11 +46,15 @@ func (p *project) begin(c change) *action {
 		c.holds = c.about
 	}
 	a := &action{change: c, id: p.nextID(), started: p.now, ends: p.now.Add(p.duration())}
-	a.failure, p.actions.fails = p.actions.fails, nil
+	next := p.actions.next
+	p.actions.next = fate{}
+	a.failure = next.fails
 	if p.opts.EffectsAtOnce && a.failure == nil {
 		a.apply()
 	}
-	p.actions.remember(a)
+	if !next.lost {
+		p.actions.remember(a, p.opts.ActionLogSize)
+	}
 	at, _ := slices.BinarySearchFunc(p.actions.running, a, byEnd)
 	p.actions.running = slices.Insert(p.actions.running, at, a)
 	p.settle()
@@ -76,6 +82,7 @@ func (p *project) settle() {
 		a := p.actions.running[0]
 		p.actions.running = p.actions.running[1:]
 		a.done = true
+		p.touched = true
 		p.now = a.ends
 		if a.failure == nil {
 			a.apply()
@@ -93,12 +100,14 @@ func (a *action) apply() {
 	}
 }
 
-func (as *actions) remember(a *action) {
+// remember keeps so many actions that have ended. The API forgets them too;
+// without a bound a long test would only grow.
+func (as *actions) remember(a *action, most int) {
 	as.all = append(as.all, a)
-	if len(as.all) < keptActions+keptActions/4 {
+	if most == Unlimited || len(as.all) <= most+most/4 { // a quarter at a time keeps adding cheap
 		return
 	}
-	surplus := len(as.all) - keptActions
+	surplus := len(as.all) - most
 	as.all = slices.DeleteFunc(as.all, func(a *action) bool {
 		surplus--
 		return surplus >= 0 && a.done

@@ -15,6 +15,9 @@ type answer struct {
 	header http.Header
 	body   bytes.Buffer
 	code   string // of the error, for the log
+
+	project *project // that answers
+	fault   Fault    // that hits the request
 }
 
 func (a *answer) Header() http.Header         { return a.header }

@@ -16,6 +16,7 @@ import (
 type call struct {
 	*project
 	request *http.Request
+	fault   Fault
 }
 
 // reply is what an endpoint answers with.
@@ -32,7 +33,7 @@ type endpoint func(*call) (reply, error)
 func (s *Simulator) serve(do endpoint) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		a := w.(*answer) // exchange passes nothing else
-		out, err := do(&call{project: s.project, request: r})
+		out, err := do(&call{project: a.project, request: r, fault: a.fault})
 		if err != nil {
 			a.refuse(err)
 			return

@@ -1,6 +1,7 @@
 package hcloudsim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -16,9 +17,9 @@ type catalog struct {
 	loadBalancerTypes []schema.LoadBalancerType
 }
 
-func newCatalog() catalog {
+func newCatalog(limits map[string]TypeLimits) catalog {
 	where := locations()
-	return catalog{locations: where, serverTypes: serverTypes(where), loadBalancerTypes: loadBalancerTypes(where)}
+	return catalog{locations: where, serverTypes: serverTypes(where), loadBalancerTypes: loadBalancerTypes(where, limits)}
 }
 
 func locations() []schema.Location {
@@ -81,7 +82,7 @@ func serverTypes(where []schema.Location) []schema.ServerType {
 	return types
 }
 
-func loadBalancerTypes(where []schema.Location) []schema.LoadBalancerType {
+func loadBalancerTypes(where []schema.Location, limits map[string]TypeLimits) []schema.LoadBalancerType {
 	rows := []struct {
 		name                                         string
 		services, targets, certificates, connections int
@@ -95,8 +96,10 @@ func loadBalancerTypes(where []schema.Location) []schema.LoadBalancerType {
 	for i, row := range rows {
 		t := schema.LoadBalancerType{
 			ID: int64(i + 1), Name: row.name, Description: row.name,
-			MaxServices: row.services, MaxTargets: row.targets,
-			MaxAssignedCertificates: row.certificates, MaxConnections: row.connections,
+			MaxServices:             cmp.Or(limits[row.name].Services, row.services),
+			MaxTargets:              cmp.Or(limits[row.name].Targets, row.targets),
+			MaxAssignedCertificates: cmp.Or(limits[row.name].Certificates, row.certificates),
+			MaxConnections:          row.connections,
 		}
 		for _, l := range where {
 			t.Prices = append(t.Prices, schema.PricingLoadBalancerTypePrice{

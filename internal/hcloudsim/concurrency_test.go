@@ -119,31 +119,3 @@ func checkInvariants(t *testing.T, sim *hcloudsim.Simulator, id int64) {
 		}
 	}
 }
-
-func BenchmarkListServers(b *testing.B) {
-	sim := newSim(hcloudsim.Options{RateLimit: hcloudsim.Unlimited, AttachmentLimit: hcloudsim.Unlimited, RequestLogSize: 10})
-	n := seedNetwork(b, sim)
-	for i := range 2000 {
-		seedServer(b, sim, hcloudsim.ServerSeed{Name: fmt.Sprintf("node-%d", i), Network: n.ID})
-	}
-	c := client(sim)
-	for b.Loop() {
-		if _, _, err := c.Server.List(b.Context(), hcloud.ServerListOpts{ListOpts: hcloud.ListOpts{Page: 20, PerPage: 50}}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkAddRoute(b *testing.B) {
-	sim := newSim(hcloudsim.Options{RateLimit: hcloudsim.Unlimited, RequestLogSize: 10})
-	c, n := client(sim), seedNetwork(b, sim)
-	r := route("10.244.0.0/24", "10.0.0.2")
-	for b.Loop() {
-		if _, _, err := c.Network.AddRoute(b.Context(), n, hcloud.NetworkAddRouteOpts{Route: r}); err != nil {
-			b.Fatal(err)
-		}
-		if _, _, err := c.Network.DeleteRoute(b.Context(), n, hcloud.NetworkDeleteRouteOpts{Route: r}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -20,6 +20,8 @@ func operations() []operation {
 	all = append(all, actionOperations()...)
 	all = append(all, catalogOperations()...)
 	all = append(all, serverOperations()...)
+	all = append(all, creationOperations()...)
+	all = append(all, certificateOperations()...)
 	all = append(all, networkOperations()...)
 	all = append(all, loadBalancerOperations()...)
 	return all
@@ -57,6 +59,10 @@ func serverOperations() []operation {
 		{"POST", "/servers/{id}/actions/poweron", power("start_server", statusStarting, statusRunning)},
 		{"POST", "/servers/{id}/actions/poweroff", power("stop_server", statusStopping, statusOff)},
 		{"POST", "/servers/{id}/actions/shutdown", power("shutdown_server", statusStopping, statusOff)},
+		{"POST", "/servers/{id}/actions/reboot", (*call).reboot},
+		{"POST", "/servers/{id}/actions/reset", power("reset_server", statusStarting, statusRunning)},
+		{"POST", "/servers/{id}/actions/change_dns_ptr", (*call).changeServerPointer},
+		{"POST", "/servers/{id}/actions/change_protection", (*call).protectServer},
 		{"POST", "/servers/{id}/actions/attach_to_network", (*call).attachServer},
 		{"POST", "/servers/{id}/actions/detach_from_network", (*call).detachServer},
 		{"POST", "/servers/{id}/actions/change_alias_ips", (*call).changeAliasIPs},
@@ -64,6 +70,35 @@ func serverOperations() []operation {
 		{"GET", "/servers/actions/{id}", getAction(kindServer, "id")},
 		{"GET", "/servers/{id}/actions", listResourceActions(kindServer, rows)},
 		{"GET", "/servers/{id}/actions/{action_id}", getAction(kindServer, "action_id")},
+	}
+}
+
+// creationOperations are about what a server is created from.
+func creationOperations() []operation {
+	return []operation{
+		{"GET", "/images", (*call).listImages},
+		{"GET", "/images/{id}", (*call).getImage},
+		{"GET", "/ssh_keys", (*call).listSSHKeys},
+		{"POST", "/ssh_keys", (*call).createSSHKey},
+		{"GET", "/ssh_keys/{id}", (*call).getSSHKey},
+		{"PUT", "/ssh_keys/{id}", (*call).updateSSHKey},
+		{"DELETE", "/ssh_keys/{id}", (*call).deleteSSHKey},
+	}
+}
+
+func certificateOperations() []operation {
+	rows := func(p *project) *table[*certificate] { return &p.certificates }
+	return []operation{
+		{"GET", "/certificates", (*call).listCertificates},
+		{"POST", "/certificates", (*call).createCertificate},
+		{"GET", "/certificates/{id}", (*call).getCertificate},
+		{"PUT", "/certificates/{id}", (*call).updateCertificate},
+		{"DELETE", "/certificates/{id}", (*call).deleteCertificate},
+		{"POST", "/certificates/{id}/actions/retry", (*call).retryCertificate},
+		{"GET", "/certificates/actions", listKindActions(kindCertificate)},
+		{"GET", "/certificates/actions/{id}", getAction(kindCertificate, "id")},
+		{"GET", "/certificates/{id}/actions", listResourceActions(kindCertificate, rows)},
+		{"GET", "/certificates/{id}/actions/{action_id}", getAction(kindCertificate, "action_id")},
 	}
 }
 
@@ -75,6 +110,7 @@ func networkOperations() []operation {
 		{"GET", "/networks/{id}", (*call).getNetwork},
 		{"PUT", "/networks/{id}", (*call).updateNetwork},
 		{"DELETE", "/networks/{id}", (*call).deleteNetwork},
+		{"GET", "/networks/{id}/members", (*call).listMembers},
 		{"POST", "/networks/{id}/actions/add_route", (*call).addRoute},
 		{"POST", "/networks/{id}/actions/delete_route", (*call).deleteRoute},
 		{"POST", "/networks/{id}/actions/add_subnet", (*call).addSubnet},

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -26,9 +27,19 @@ func (s *Simulator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for key, values := range a.header {
 		w.Header()[key] = values
 	}
+	body := a.body.Bytes()
+	if r.Method == http.MethodHead {
+		body = nil
+	}
+	if a.fault.TornBody && len(body) > 0 {
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		body = body[:len(body)/2]
+	}
 	w.WriteHeader(a.status)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(a.body.Bytes()) // the client may be gone; nobody else cares
+	_, _ = w.Write(body) // the client may be gone; nobody else cares
+	if a.fault.TornBody {
+		_ = http.NewResponseController(w).Flush() // half of it has to arrive
+		panic(http.ErrAbortHandler)
 	}
 }
 
@@ -60,9 +71,13 @@ func (s *Simulator) exchange(r *http.Request) (*answer, error) {
 // perform is the part of the exchange that happens at one moment.
 func (s *Simulator) perform(a *answer, r *http.Request, body []byte, fault Fault) Request {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	now := time.Now()
 	s.project.at(now)
+	if r.Method != http.MethodGet {
+		s.project.touched = true
+	}
+	a.fault = fault
 
 	entry := Request{
 		Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery,
@@ -90,22 +105,47 @@ func (s *Simulator) judge(a *answer, r *http.Request, body []byte, fault Fault, 
 		a.refuse(err)
 		return
 	}
-	if fault.Code != "" || fault.Status != 0 {
-		a.refuse(fault.refusal())
+	if fault.refuses() && !fault.Applied {
+		fault.spoil(a)
 		return
 	}
+	s.carryOut(a, r, body, fault)
+	if fault.refuses() {
+		fault.spoil(a)
+	}
+}
+
+// carryOut lets the operation that a request names answer it.
+func (s *Simulator) carryOut(a *answer, r *http.Request, body []byte, fault Fault) {
 	below, ok := strings.CutPrefix(r.URL.Path, "/v1")
 	if !ok || below != path.Clean(below) {
 		a.refuse(errNoSuchPath()) // ServeMux would redirect an unclean path
 		return
 	}
-	s.project.actions.fails = fault.actionError()
-	defer func() { s.project.actions.fails = nil }() // the request may have started none
+	a.project = s.serving(fault)
+	a.project.actions.next = fault.fate()
+	defer func() { a.project.actions.next = fate{} }() // the request may have started none
 	inner := r.Clone(r.Context())
 	inner.URL.Path, inner.URL.RawPath = below, ""
 	inner.Body = io.NopCloser(bytes.NewReader(body))
 	s.mux.ServeHTTP(a, inner)
 }
+
+// serving is the project that a request reaches.
+func (s *Simulator) serving(fault Fault) *project {
+	if !fault.OtherProject {
+		return s.project
+	}
+	if s.stranger == nil {
+		s.stranger = newProject(s.opts)
+		s.stranger.lastID = strangerIDs
+	}
+	s.stranger.at(s.project.now)
+	return s.stranger
+}
+
+// strangerIDs keeps the IDs of the other project apart from ours.
+const strangerIDs = 500_000_000
 
 func (s *Simulator) authenticate(r *http.Request) error {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")

@@ -29,6 +29,21 @@ type Fault struct {
 	Code    string
 	Message string
 
+	// NotJSON refuses with a page of HTML, as a proxy in between does; Status,
+	// or 502.
+	NotJSON bool
+	// Applied lets a refusal come only after the request was carried out.
+	Applied bool
+	// TornBody ends the body halfway, after the headers of a whole one.
+	TornBody bool
+
+	// EmptyList answers a listing as though nothing existed. PartialList
+	// leaves out the second half of the page, which the pagination still counts.
+	EmptyList, PartialList bool
+	// OtherProject serves the request from another project, an empty one, as
+	// the token of another project would.
+	OtherProject bool
+
 	// DropBeforeApply closes the connection instead of looking at the request;
 	// DropAfterApply does what it asks for, and loses the reply.
 	DropBeforeApply bool
@@ -37,6 +52,25 @@ type Fault struct {
 	// FailAction lets the first action that the request starts end with this
 	// error code, without effect.
 	FailAction string
+	// LoseAction lets the first action that the request starts do its work,
+	// but nobody finds it any more.
+	LoseAction bool
+}
+
+// refuses says whether the fault is the answer.
+func (f Fault) refuses() bool { return f.Code != "" || f.Status != 0 || f.NotJSON }
+
+// spoil makes the fault the answer.
+func (f Fault) spoil(a *answer) {
+	a.body.Reset()
+	a.code = ""
+	if !f.NotJSON {
+		a.refuse(f.refusal())
+		return
+	}
+	a.status = cmp.Or(f.Status, http.StatusBadGateway)
+	a.header.Set("Content-Type", "text/html; charset=utf-8")
+	fmt.Fprintf(&a.body, "<html><head><title>%[1]d %[2]s</title></head><body><h1>%[1]d %[2]s</h1></body></html>\n", a.status, http.StatusText(a.status))
 }
 
 // documented lists the API's codes with their status; for a status alone, its
@@ -153,10 +187,11 @@ func matcher(pattern string) (match func(*http.Request) bool, err error) {
 	}, nil
 }
 
-// actionError is what an action ends with; nil if it shall not fail.
-func (f Fault) actionError() *schema.ActionError {
-	if f.FailAction == "" {
-		return nil
+// fate is what becomes of the first action that the request starts.
+func (f Fault) fate() fate {
+	next := fate{lost: f.LoseAction}
+	if f.FailAction != "" {
+		next.fails = &schema.ActionError{Code: f.FailAction, Message: cmp.Or(f.Message, "injected fault")}
 	}
-	return &schema.ActionError{Code: f.FailAction, Message: cmp.Or(f.Message, "injected fault")}
+	return next
 }

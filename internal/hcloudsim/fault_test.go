@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -226,5 +227,27 @@ func TestAdmin(t *testing.T) {
 	expect("DELETE", "/_sim/servers/x", "", 404)
 	if left := sim.Servers(); len(left) != 0 {
 		t.Errorf("servers are %+v", left)
+	}
+}
+
+// The how-to names faults by fields that there are.
+func TestHowToNamesTheFaults(t *testing.T) {
+	page, err := os.ReadFile("../../docs/how-to/hcloud-sim.md")
+	noError(t, err)
+	_, rows, found := strings.Cut(string(page), "| field | meaning |\n|---|---|\n")
+	rows, _, ended := strings.Cut(rows, "\n\n")
+	if !found || !ended {
+		t.Fatal("the page has no table of faults any more")
+	}
+	for row := range strings.SplitSeq(rows, "\n") {
+		cell := strings.Split(row, "|")[1]
+		for field := range strings.SplitSeq(cell, ",") {
+			recorder := httptest.NewRecorder()
+			body := fmt.Sprintf(`{%q: null}`, strings.Trim(field, " `"))
+			newSim(hcloudsim.Options{}).Admin().ServeHTTP(recorder, httptest.NewRequest("POST", "/_sim/faults", strings.NewReader(body)))
+			if recorder.Code != http.StatusNoContent {
+				t.Errorf("%s: %s", body, recorder.Body)
+			}
+		}
 	}
 }

@@ -34,6 +34,21 @@ func FuzzHandler(f *testing.F) {
 		{"POST", "/v1/load_balancers/1003/actions/add_target", `{"type":"ip","ip":{"ip":"10.0.0.5"}}`},
 		{"POST", "/v1/load_balancers/1003/actions/change_dns_ptr", `{"ip":"::1","dns_ptr":null}`},
 		{"POST", "/v1/load_balancers/1003/actions/disable_public_interface", ""},
+		{"POST", "/v1/servers/1002/actions/change_dns_ptr", `{"ip":"2001:db8:0:1::5","dns_ptr":"a.b"}`},
+		{"POST", "/v1/servers/1002/actions/change_protection", `{"delete":true,"rebuild":true}`},
+		{"POST", "/v1/servers/1002/actions/reboot", ""},
+		{"GET", "/v1/networks/1001/members?type=server&status=ok&subnet=10.0.0.0/16&sort=ip", ""},
+		{"GET", "/v1/images?architecture=arm&name=debian-12&sort=created:desc", ""},
+		{"GET", "/v1/images/5", ""},
+		{"POST", "/v1/ssh_keys", `{"name":"k","public_key":"` + publicKey + `"}`},
+		{"GET", "/v1/ssh_keys?fingerprint=" + fingerprint, ""},
+		{"POST", "/v1/certificates", `{"name":"c","type":"managed","domain_names":["*.example.com"]}`},
+		{"POST", "/v1/certificates", `{"name":"c","certificate":"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----","private_key":"-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----"}`},
+		{"PUT", "/v1/certificates/1006", `{"name":"d"}`},
+		{"DELETE", "/v1/certificates/1006", ""},
+		{"POST", "/v1/certificates/1006/actions/retry", ""},
+		{"POST", "/v1/load_balancers/1003/actions/update_service", `{"listen_port":80,"protocol":"https","http":{"certificates":[1006,-1]}}`},
+		{"POST", "/v1/servers", `{"name":"x","server_type":-5,"image":null,"ssh_keys":[{}],"user_data":7}`},
 		{"CONNECT", "/v1/%2e%2e/%2f", "\x00"},
 	} {
 		f.Add(seed[0], seed[1], seed[2])
@@ -53,6 +68,7 @@ func FuzzHandler(f *testing.F) {
 		}); err != nil {
 			t.Fatal(err)
 		}
+		send(t, sim, "POST", "/v1/certificates", `{"name":"c0","type":"managed","domain_names":["example.com"]}`).want(t, http.StatusCreated, "")
 
 		r := httptest.NewRequest(http.MethodGet, "http://sim.test/", strings.NewReader(body))
 		r.Method, r.URL = method, u
@@ -60,8 +76,14 @@ func FuzzHandler(f *testing.F) {
 		recorder := httptest.NewRecorder()
 		sim.ServeHTTP(recorder, r)
 		checkAnswer(t, method, recorder)
-		for _, path := range []string{"/v1/servers", "/v1/networks", "/v1/load_balancers", "/v1/servers/actions"} {
+		for _, path := range []string{
+			"/v1/servers", "/v1/networks", "/v1/load_balancers", "/v1/certificates", "/v1/ssh_keys", "/v1/images",
+			"/v1/servers/actions", "/v1/certificates/actions",
+		} {
 			send(t, sim, "GET", path, "").want(t, http.StatusOK, "") // nothing is broken
+		}
+		if err := newSim(hcloudsim.Options{}).Restore(sim.Snapshot()); err != nil {
+			t.Errorf("what the API allows can't be restored: %v", err)
 		}
 	})
 }
@@ -87,4 +109,21 @@ func checkAnswer(t *testing.T, method string, got *httptest.ResponseRecorder) {
 func validMethod(method string) bool {
 	_, err := http.NewRequest(method, "http://sim.test/", nil)
 	return err == nil && method != ""
+}
+
+// FuzzRestore reads anything as a state. What is taken must be shown again.
+func FuzzRestore(f *testing.F) {
+	f.Add([]byte(`{"servers":[{"id":7,"name":"a","public_net":{"ipv4":null,"ipv6":{"ip":"2001:db8::/64"}},"private_net":[{"network":8,"ip":"10.0.0.2"}]}]}`))
+	f.Add([]byte(`{"networks":[{"id":8,"ip_range":"10.0.0.0/8","subnets":[{"type":"cloud","ip_range":"10.0.0.0/16"}],"routes":[{"destination":"10.1.0.0/24","gateway":"10.0.0.2"}]}]}`))
+	f.Add([]byte(`{"load_balancers":[{"id":9,"public_net":{"ipv4":{"ip":"192.0.2.1"},"ipv6":{"ip":"::1"}},"services":[{}],"targets":[{"type":"server","server":{"id":7}}]}],"actions":[{"id":3}],"target_health":[{"load_balancer":9}]}`))
+	f.Add([]byte(`{"certificates":[{"id":1,"status":{}}],"ssh_keys":[{"id":2}],"images":[{"id":3}]}`))
+	f.Fuzz(func(t *testing.T, snapshot []byte) {
+		sim := newSim(hcloudsim.Options{OnChange: func(hcloudsim.DataPlane) {}})
+		if sim.Restore(snapshot) != nil {
+			return
+		}
+		for _, path := range []string{"/v1/servers", "/v1/networks", "/v1/load_balancers", "/v1/certificates", "/v1/ssh_keys", "/v1/images", "/v1/servers/actions"} {
+			send(t, sim, "GET", path, "").want(t, http.StatusOK, "")
+		}
+	})
 }

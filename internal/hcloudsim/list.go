@@ -23,6 +23,9 @@ func list[T, J any](c *call, key string, items []T, by order[T], render func(T) 
 	if err := sortAsAsked(c, items, by); err != nil {
 		return reply{}, err
 	}
+	if c.fault.EmptyList {
+		items = nil
+	}
 	p, err := pageOf(c.request.URL.Query(), len(items))
 	if err != nil {
 		return reply{}, err
@@ -30,6 +33,9 @@ func list[T, J any](c *call, key string, items []T, by order[T], render func(T) 
 	rendered := make([]J, 0, p.PerPage)
 	for _, item := range items[p.from:p.to] {
 		rendered = append(rendered, render(item))
+	}
+	if c.fault.PartialList {
+		rendered = rendered[:len(rendered)/2]
 	}
 	type meta struct {
 		Pagination page `json:"pagination"`

@@ -1,6 +1,7 @@
 package hcloudsim
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -16,11 +17,12 @@ type loadBalancer struct {
 	algorithm  string
 	public     bool // the public interface is enabled
 	ipv4, ipv6 netip.Addr
-	pointers   map[netip.Addr]string // reverse DNS, where it was changed
+	pointers   pointers
 	services   []*service
 	targets    []*target
 	private    *attachment
 	health     map[healthKey]Health // what SetTargetHealth said
+	checks     map[healthKey]*checks
 }
 
 func (lb *loadBalancer) ref() ref { return ref{kindLoadBalancer, lb.id} }
@@ -39,10 +41,12 @@ func (lb *loadBalancer) drop(t *target) {
 }
 
 func (lb *loadBalancer) dropService(s *service) {
+	maps.DeleteFunc(lb.checks, func(key healthKey, _ *checks) bool { return key.port == s.ListenPort })
 	lb.services = slices.DeleteFunc(lb.services, func(other *service) bool { return other == s })
 }
 
 func (lb *loadBalancer) dropServer(id int64) {
+	maps.DeleteFunc(lb.checks, func(key healthKey, _ *checks) bool { return key.target.Server == id })
 	lb.targets = slices.DeleteFunc(lb.targets, func(t *target) bool { return t.kind == targetServer && t.server == id })
 }
 
@@ -80,8 +84,8 @@ func (p *project) renderLoadBalancer(lb *loadBalancer) schema.LoadBalancer {
 		ID: lb.id, Name: lb.name,
 		PublicNet: schema.LoadBalancerPublicNet{
 			Enabled: lb.public,
-			IPv4:    schema.LoadBalancerPublicNetIPv4{ID: lb.id, IP: lb.ipv4.String(), DNSPtr: lb.pointer(lb.ipv4)},
-			IPv6:    schema.LoadBalancerPublicNetIPv6{ID: lb.id, IP: lb.ipv6.String(), DNSPtr: lb.pointer(lb.ipv6)},
+			IPv4:    schema.LoadBalancerPublicNetIPv4{ID: lb.id, IP: lb.ipv4.String(), DNSPtr: lb.pointers.of(lb.ipv4)},
+			IPv6:    schema.LoadBalancerPublicNetIPv6{ID: lb.id, IP: lb.ipv6.String(), DNSPtr: lb.pointers.of(lb.ipv6)},
 		},
 		PrivateNet: []schema.LoadBalancerPrivateNet{}, Location: lb.location, LoadBalancerType: lb.size,
 		Protection: schema.LoadBalancerProtection{Delete: lb.protected},
@@ -118,15 +122,4 @@ func (p *project) loadBalancerBody(lb *loadBalancer) loadBalancerBody {
 		}
 	}
 	return out
-}
-
-// pointer is the reverse DNS of one of the public addresses.
-func (lb *loadBalancer) pointer(ip netip.Addr) string {
-	if name, changed := lb.pointers[ip]; changed {
-		return name
-	}
-	if ip.Is4() {
-		return staticName(ip)
-	}
-	return ""
 }

@@ -2,7 +2,6 @@ package hcloudsim
 
 import (
 	"net/http"
-	"net/netip"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
@@ -61,6 +60,9 @@ func (p *project) placeService(lb *loadBalancer, req serviceRequest) (*service, 
 	if err := lb.checkPorts(s, nil, http.StatusPreconditionFailed); err != nil {
 		return nil, err
 	}
+	if err := p.checkCertificates(lb, s, nil); err != nil {
+		return nil, err
+	}
 	if exceeds(len(lb.services), lb.size.MaxServices) {
 		return nil, errLimit("load_balancer_service_limit", lb.size.MaxServices)
 	}
@@ -89,6 +91,9 @@ func (c *call) updateService() (reply, error) {
 		return reply{}, err
 	}
 	if err := lb.checkPorts(changed, old, http.StatusUnprocessableEntity); err != nil {
+		return reply{}, err
+	}
+	if err := c.checkCertificates(lb, changed, old); err != nil {
 		return reply{}, err
 	}
 	return c.rebalance(lb, "update_service", func() {
@@ -179,31 +184,10 @@ func (c *call) changeType() (reply, error) {
 	for _, t := range lb.targets {
 		used += c.weight(t)
 	}
-	if len(lb.services) > size.MaxServices || used > size.MaxTargets {
-		return reply{}, errRefused("invalid_load_balancer_type", "the load balancer has more services or targets than %s allows", size.Name)
+	if len(lb.services) > size.MaxServices || used > size.MaxTargets || len(lb.certificates(nil)) > size.MaxAssignedCertificates {
+		return reply{}, errRefused("invalid_load_balancer_type", "the load balancer has more services, targets or certificates than %s allows", size.Name)
 	}
 	return c.rebalance(lb, "change_load_balancer_type", func() { lb.size = size }, nil)
-}
-
-func (c *call) changeLoadBalancerPointer() (reply, error) {
-	lb, req, err := balancing[schema.LoadBalancerActionChangeDNSPtrRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
-	ip, err := netip.ParseAddr(req.IP)
-	if err != nil || (ip != lb.ipv4 && ip != lb.ipv6) {
-		return reply{}, errInvalid("ip", "'%s' is no public IP of the load balancer", req.IP)
-	}
-	return c.rebalance(lb, "change_dns_ptr", func() {
-		if req.DNSPtr == nil {
-			delete(lb.pointers, ip)
-			return
-		}
-		if lb.pointers == nil {
-			lb.pointers = map[netip.Addr]string{}
-		}
-		lb.pointers[ip] = *req.DNSPtr
-	}, nil)
 }
 
 func (c *call) protectLoadBalancer() (reply, error) {

@@ -19,8 +19,8 @@ const (
 // TargetID names a target: a server, also one that a label selector chooses,
 // or an IP.
 type TargetID struct {
-	Server int64
-	IP     netip.Addr
+	Server int64      `json:"server,omitempty"`
+	IP     netip.Addr `json:"ip,omitzero"`
 }
 
 // Probe is one question to a [Prober].
@@ -31,8 +31,8 @@ type Probe struct {
 	Service      schema.LoadBalancerService
 }
 
-// Prober judges the health of a target. An empty answer leaves the judgment to
-// time, see [Options.HealthyAfter].
+// Prober carries out a health check of a target, and says healthy or unhealthy.
+// An empty answer leaves the judgment to time, see [Options.HealthyAfter].
 type Prober func(Probe) Health
 
 type healthKey struct {
@@ -70,15 +70,15 @@ func (p *project) healthOf(lb *loadBalancer, s *service, t *target, id TargetID)
 		}
 	}
 	address := p.addressOf(lb, t, id)
+	since := later(s.since, t.since)
+	known := lb.checksOf(healthKey{id, s.ListenPort}, since)
+	if p.probing > 0 {
+		return known.status
+	}
 	if p.opts.Prober != nil {
-		probe := Probe{LoadBalancer: lb.id, Target: id, Address: address, Service: s.clone().LoadBalancerService}
-		if found := p.opts.Prober(probe); found != "" {
+		if found := known.run(p.now, p.probe(lb, s, t, id), p.opts.Prober); found != "" {
 			return found
 		}
-	}
-	since := s.since
-	if t.since.After(since) {
-		since = t.since
 	}
 	switch {
 	case p.now.Sub(since) < p.opts.HealthyAfter:
@@ -87,6 +87,11 @@ func (p *project) healthOf(lb *loadBalancer, s *service, t *target, id TargetID)
 		return HealthUnhealthy
 	}
 	return HealthHealthy
+}
+
+// probe is what a health check of a target is asked for.
+func (p *project) probe(lb *loadBalancer, s *service, t *target, id TargetID) Probe {
+	return Probe{LoadBalancer: lb.id, Target: id, Address: p.addressOf(lb, t, id), Service: s.clone().LoadBalancerService}
 }
 
 // isUp says whether a target can answer at all. Of dedicated servers nothing
@@ -135,9 +140,22 @@ type targetServerBody struct {
 	IP string `json:"ip"`
 }
 
+// healthBody has, as hcloud-go does, fields that the description lacks yet.
 type healthBody struct {
-	ListenPort int    `json:"listen_port"`
-	Status     Health `json:"status"`
+	ListenPort     int     `json:"listen_port"`
+	Status         Health  `json:"status"`
+	Detail         *string `json:"detail"`
+	HTTPStatusCode *int    `json:"http_status_code"`
+}
+
+// newHealthBody knows no more about why a target is unhealthy than that it is.
+func newHealthBody(port int, status Health) healthBody {
+	out := healthBody{ListenPort: port, Status: status}
+	if status == HealthUnhealthy {
+		unspecified := "unspecified"
+		out.Detail = &unspecified
+	}
+	return out
 }
 
 func (p *project) targetBody(lb *loadBalancer, t *target) targetBody {
@@ -176,7 +194,7 @@ func (p *project) healthBodies(lb *loadBalancer, t *target, id TargetID) []healt
 	out := []healthBody{}
 	for _, s := range lb.services {
 		if !s.pending {
-			out = append(out, healthBody{s.ListenPort, p.healthOf(lb, s, t, id)})
+			out = append(out, newHealthBody(s.ListenPort, p.healthOf(lb, s, t, id)))
 		}
 	}
 	return out
@@ -190,7 +208,7 @@ func (b targetBody) plain() schema.LoadBalancerTarget {
 	}
 	set(&out.UsePrivateIP, b.UsePrivateIP)
 	for _, h := range b.HealthStatus {
-		out.HealthStatus = append(out.HealthStatus, schema.LoadBalancerTargetHealthStatus{ListenPort: h.ListenPort, Status: string(h.Status)})
+		out.HealthStatus = append(out.HealthStatus, schema.LoadBalancerTargetHealthStatus{ListenPort: h.ListenPort, Status: string(h.Status), Detail: h.Detail})
 	}
 	for _, t := range b.Targets {
 		out.Targets = append(out.Targets, t.plain())

@@ -1,7 +1,10 @@
 package hcloudsim_test
 
 import (
+	"context"
 	"net/netip"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,20 +60,106 @@ func TestHealth(t *testing.T) {
 	})
 }
 
+// Real checks take as many intervals as the service has retries, from unknown
+// on, and start over for a service that has changed.
 func TestProber(t *testing.T) {
-	var asked hcloudsim.Probe
-	sim := newSim(hcloudsim.Options{Prober: func(p hcloudsim.Probe) hcloudsim.Health {
-		asked = p
-		return hcloudsim.HealthUnhealthy
-	}})
-	n := seedNetwork(t, sim)
-	s := seedServer(t, sim, hcloudsim.ServerSeed{Name: "a", Network: n.ID})
-	made := createWhole(t, client(sim), n, s).LoadBalancer
-	lb, _ := sim.LoadBalancer(made.ID)
-	if got := lb.Targets[0].HealthStatus[0].Status; got != "unhealthy" {
-		t.Errorf("target is %s, want what the prober says", got)
-	}
-	if asked.Address != netip.MustParseAddr("10.0.0.2") || asked.Target.Server != s.ID || asked.Service.DestinationPort != 30080 {
-		t.Errorf("the prober was asked for %+v", asked)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var asked hcloudsim.Probe
+		questions, answer := 0, hcloudsim.HealthHealthy
+		sim := newSim(hcloudsim.Options{Prober: func(p hcloudsim.Probe) hcloudsim.Health {
+			asked = p
+			questions++
+			return answer
+		}})
+		n := seedNetwork(t, sim)
+		s := seedServer(t, sim, hcloudsim.ServerSeed{Name: "a", Network: n.ID})
+		made := createWhole(t, client(sim), n, s).LoadBalancer
+		lb, _ := sim.LoadBalancer(made.ID)
+		check := lb.Services[0].HealthCheck
+		interval := time.Duration(check.Interval) * time.Second
+		expect := func(want hcloudsim.Health) {
+			t.Helper()
+			now, _ := sim.LoadBalancer(made.ID)
+			if got := now.Targets[0].HealthStatus[0].Status; got != string(want) {
+				t.Errorf("target is %s, want %s", got, want)
+			}
+		}
+		turns := func(from, to hcloudsim.Health) {
+			t.Helper()
+			for range check.Retries - 1 {
+				expect(from)
+				time.Sleep(interval)
+			}
+			expect(to)
+		}
+		turns(hcloudsim.HealthUnknown, hcloudsim.HealthHealthy)
+		if asked.Address != netip.MustParseAddr("10.0.0.2") || asked.Target.Server != s.ID || asked.Service.DestinationPort != 30080 {
+			t.Errorf("the prober was asked for %+v", asked)
+		}
+		before := questions
+		expect(hcloudsim.HealthHealthy)
+		if questions != before {
+			t.Error("looking twice asks the prober twice")
+		}
+		answer = hcloudsim.HealthUnhealthy
+		time.Sleep(interval)
+		turns(hcloudsim.HealthHealthy, hcloudsim.HealthUnhealthy)
+		_, _, err := client(sim).LoadBalancer.UpdateService(t.Context(), made, lb.Services[0].ListenPort, hcloud.LoadBalancerUpdateServiceOpts{Proxyprotocol: hcloud.Ptr(true)})
+		noError(t, err)
+		expect(hcloudsim.HealthUnknown)
+		answer = "" // nobody knows: then time does
+		time.Sleep(interval)
+		expect(hcloudsim.HealthHealthy)
+	})
+}
+
+// Checks that run by themselves don't wait for somebody to look, nor for each
+// other, and hold nobody up.
+func TestRunHealthChecks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := newSim(hcloudsim.Options{})
+		c := client(sim)
+		fast := seedServer(t, sim, hcloudsim.ServerSeed{Name: "fast"})
+		slow := seedServer(t, sim, hcloudsim.ServerSeed{Name: "slow"})
+		lb := createWhole(t, c, nil, fast, slow).LoadBalancer // every 3 s, twice
+		ctx, cancel := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		answer := hcloudsim.HealthHealthy
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			sim.RunHealthChecks(ctx, func(p hcloudsim.Probe) hcloudsim.Health {
+				if p.Target.Server == slow.ID {
+					time.Sleep(2 * time.Second)
+					return hcloudsim.HealthUnhealthy
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				return answer
+			})
+		}()
+		expect := func(after time.Duration, want string) {
+			t.Helper()
+			time.Sleep(after)
+			now, _ := sim.LoadBalancer(lb.ID)
+			var got []string
+			for _, target := range now.Targets {
+				got = append(got, target.HealthStatus[0].Status)
+			}
+			if strings.Join(got, " ") != want {
+				t.Errorf("targets are %v, want %s", got, want)
+			}
+		}
+		expect(time.Second, "unknown unknown")
+		expect(2500*time.Millisecond, "healthy unknown")
+		expect(2*time.Second, "healthy unhealthy")
+		mu.Lock()
+		answer = hcloudsim.HealthUnhealthy
+		mu.Unlock()
+		expect(time.Second, "healthy unhealthy")
+		expect(6*time.Second, "unhealthy unhealthy")
+		cancel()
+		<-done
+		expect(0, "healthy healthy") // time judges again
+	})
 }

@@ -180,8 +180,6 @@ func (s *service) checkHTTP() error {
 		return errInvalid("http", "is only available for the protocols http and https")
 	case s.HTTP.RedirectHTTP && s.Protocol != protocolHTTPS:
 		return errInvalid("http.redirect_http", "is only available for the protocol https")
-	case len(s.HTTP.Certificates) > 0:
-		return errNotFound("certificate", s.HTTP.Certificates[0]) // the project can have none
 	case len(s.HTTP.CookieName) < 1 || len(s.HTTP.CookieName) > 100:
 		return errInvalid("http.cookie_name", "must have 1 to 100 characters")
 	}

@@ -28,14 +28,16 @@ type target struct {
 
 // targetRequest is a target wherever one is named.
 type targetRequest struct {
-	Type   string `json:"type"`
-	Server *struct {
-		ID int64  `json:"id"`
-		IP string `json:"ip"`
-	} `json:"server"`
+	Type          string                                  `json:"type"`
+	Server        *targetServerRequest                    `json:"server"`
 	LabelSelector *schema.LoadBalancerTargetLabelSelector `json:"label_selector"`
 	IP            *schema.LoadBalancerTargetIP            `json:"ip"`
 	UsePrivateIP  *bool                                   `json:"use_private_ip"`
+}
+
+type targetServerRequest struct {
+	ID int64  `json:"id"`
+	IP string `json:"ip"`
 }
 
 // parse reads what a request names, without asking whether it exists.
@@ -160,11 +162,19 @@ func (p *project) checkServerTarget(lb *loadBalancer, t *target) error {
 	return nil
 }
 
+// isCloud says whether a public address belongs to something of the project.
+func (p *project) isCloud(ip netip.Addr) bool {
+	return slices.ContainsFunc(p.servers.rows, func(s *server) bool { return s.ipv4 == ip || s.ipv6.Contains(ip) }) ||
+		slices.ContainsFunc(p.loadBalancers.rows, func(lb *loadBalancer) bool { return lb.ipv4 == ip || lb.ipv6 == ip })
+}
+
 func (p *project) checkIPTarget(lb *loadBalancer, t *target) error {
 	if !t.isPrivate() {
 		switch {
 		case !lb.public:
 			return errRefused("load_balancer_public_interface_disabled", "the load balancer's public interface is disabled")
+		case p.isCloud(t.ip):
+			return errRefused("cloud_resource_ip_not_allowed", "IP %s belongs to a cloud resource, which is no target of type ip", t.ip)
 		case !slices.Contains(p.opts.OwnedIPs, t.ip):
 			return errRefused("ip_not_owned", "IP %s is not owned by the owner of the project", t.ip)
 		}

@@ -63,6 +63,7 @@ func TestTargetRules(t *testing.T) {
 		{lone, `{"type": "label_selector"}`, "invalid_input"},
 		{lone, `{"type": "ip", "ip": {"ip": "203.0.113.7"}}`, ""},
 		{lone, `{"type": "ip", "ip": {"ip": "203.0.113.8"}}`, "ip_not_owned"},
+		{lone, `{"type": "ip", "ip": {"ip": "198.18.0.1"}}`, "cloud_resource_ip_not_allowed"},
 		{lone, `{"type": "ip", "ip": {"ip": "10.1.0.5"}}`, "load_balancer_not_attached_to_network"},
 		{attached, `{"type": "ip", "ip": {"ip": "10.1.0.5"}}`, ""},
 		{attached, `{"type": "ip", "ip": {"ip": "10.0.0.5"}}`, "ip_not_in_vswitch_subnet"},

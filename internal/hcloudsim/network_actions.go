@@ -2,6 +2,7 @@ package hcloudsim
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
@@ -120,6 +121,12 @@ func (p *project) placeSubnet(n *network, req schema.NetworkSubnet) (*subnet, er
 	}
 	if err := n.checkSubnet(s, p.catalog); err != nil {
 		return nil, err
+	}
+	for _, other := range p.networks.rows {
+		used := func(theirs *subnet) bool { return s.vSwitch != 0 && theirs.vSwitch == s.vSwitch }
+		if other != n && slices.ContainsFunc(other.subnets, used) {
+			return nil, errRefused("vswitch_id_already_used", "vSwitch %d is already in network %d", s.vSwitch, other.id)
+		}
 	}
 	n.subnets = append(n.subnets, s)
 	return s, nil

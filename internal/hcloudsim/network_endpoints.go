@@ -41,7 +41,7 @@ func (p *project) createNetwork(req schema.NetworkCreateRequest) (*network, erro
 	if exceeds(len(p.networks.rows), p.opts.NetworkLimit) {
 		return nil, errLimit("network_limit", p.opts.NetworkLimit)
 	}
-	if err := checkNetworkName(req.Name); err != nil {
+	if err := checkName(req.Name); err != nil {
 		return nil, err
 	}
 	if err := p.networks.nameFree(req.Name, 0); err != nil {
@@ -87,7 +87,7 @@ func (c *call) updateNetwork() (reply, error) {
 		return reply{}, err
 	}
 	if req.Name != "" {
-		if err := checkNetworkName(req.Name); err != nil {
+		if err := checkName(req.Name); err != nil {
 			return reply{}, err
 		}
 		if err := c.networks.nameFree(req.Name, n.id); err != nil {

@@ -170,7 +170,7 @@ func (n *network) freeSubnet() (netip.Prefix, error) {
 	return netip.Prefix{}, errInvalid("ip_range", "the network has no /%d left", networkBitsMost)
 }
 
-func checkNetworkName(name string) error {
+func checkName(name string) error {
 	if strings.TrimSpace(name) == "" || len(name) > nameMost {
 		return errInvalid("name", "must have 1 to %d characters", nameMost)
 	}

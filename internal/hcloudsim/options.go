@@ -47,9 +47,12 @@ type Options struct {
 	AttachmentLimit    int // servers and load balancers per network; default 100
 	ServerNetworkLimit int // networks per server; default 3
 
-	// ServerLimit, NetworkLimit and LoadBalancerLimit are the project's
-	// quotas; default Unlimited, because each account has its own.
-	ServerLimit, NetworkLimit, LoadBalancerLimit int
+	// The project's quotas; default Unlimited, because each account has its own.
+	ServerLimit, NetworkLimit, LoadBalancerLimit, CertificateLimit, SSHKeyLimit int
+
+	// LoadBalancerTypes changes what types of load balancers allow, by their
+	// names: lb11, lb21, lb31.
+	LoadBalancerTypes map[string]TypeLimits
 
 	// OwnedIPs are the addresses of dedicated servers that the project's
 	// owner has, and so may use as targets of a load balancer.
@@ -57,15 +60,29 @@ type Options struct {
 	// HealthyAfter is how long a target's health is unknown before it turns
 	// healthy, counted from when the target or the service came to be.
 	HealthyAfter time.Duration
-	// Prober, if set, judges targets instead of time. It is called with the
-	// simulator's lock held, and must not call back.
+	// Prober, if set, judges targets instead of time: it is asked once in each
+	// interval of the health check in which somebody looks, and a status changes
+	// after as many equal answers as the check has retries. It is called with
+	// the simulator's lock held, and must not call back.
 	Prober Prober
 
 	// RequestLogSize is how many requests are remembered; default 100,000.
 	RequestLogSize int
+	// ActionLogSize is how many actions are remembered; default 20,000.
+	ActionLogSize int
 	// OnRequest, if set, is told of each request once its answer is known.
 	OnRequest func(Request)
+	// OnChange, if set, is told of each change of routes, attachments and load
+	// balancers, so that a router and proxies can follow: with the whole state,
+	// in order, one at a time, without the simulator's lock. A change that a
+	// request makes is usually told before its reply; the end of an action when
+	// it comes, by a timer, also if nobody looks.
+	OnChange func(DataPlane)
 }
+
+// TypeLimits is how much a load balancer of a type may have; 0 leaves a limit
+// as it is.
+type TypeLimits struct{ Services, Targets, Certificates int }
 
 func (o Options) withDefaults() Options {
 	o.RateLimit = cmp.Or(o.RateLimit, 3600)
@@ -77,6 +94,9 @@ func (o Options) withDefaults() Options {
 	o.ServerLimit = cmp.Or(o.ServerLimit, Unlimited)
 	o.NetworkLimit = cmp.Or(o.NetworkLimit, Unlimited)
 	o.LoadBalancerLimit = cmp.Or(o.LoadBalancerLimit, Unlimited)
+	o.CertificateLimit = cmp.Or(o.CertificateLimit, Unlimited)
+	o.SSHKeyLimit = cmp.Or(o.SSHKeyLimit, Unlimited)
 	o.RequestLogSize = cmp.Or(o.RequestLogSize, 100_000)
+	o.ActionLogSize = cmp.Or(o.ActionLogSize, 20_000)
 	return o
 }

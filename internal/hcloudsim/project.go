@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
 // project is everything that exists behind one token. It is guarded by the
@@ -20,15 +22,23 @@ type project struct {
 	servers       table[*server]
 	networks      table[*network]
 	loadBalancers table[*loadBalancer]
+	certificates  table[*certificate]
+	sshKeys       table[*sshKey]
+	images        []schema.Image
 	actions       actions
 	public        publicAddresses
+
+	touched bool // since the observer has looked
+	probing int  // how many run health checks
 }
 
 func newProject(opts Options) *project {
+	now := time.Now()
 	return &project{
 		opts:    opts,
-		catalog: newCatalog(),
-		now:     time.Now(),
+		catalog: newCatalog(opts.LoadBalancerTypes),
+		images:  images(now.UTC().Truncate(time.Second)),
+		now:     now,
 		rand:    rand.New(rand.NewPCG(opts.Seed, 0)),
 		lastID:  1000,
 	}

@@ -40,13 +40,16 @@ func (s *Simulator) CreateServer(seed ServerSeed) (schema.Server, error) {
 	return p.renderServer(made), nil
 }
 
+// seededImage is what seeded servers were created from.
+const seededImage = "ubuntu-24.04"
+
 func (p *project) seedServer(seed ServerSeed) (*server, error) {
 	if seed.Type == "" {
 		seed.Type = "cx22"
 	}
 	made, err := p.newServer(serverRequest{
 		Name: seed.Name, ServerType: schema.IDOrName{Name: seed.Type}, Location: seed.Location,
-		Image: &schema.IDOrName{Name: "ubuntu-24.04"}, Labels: &seed.Labels,
+		Image: &schema.IDOrName{Name: seededImage}, Labels: &seed.Labels,
 	})
 	if err != nil {
 		return nil, err

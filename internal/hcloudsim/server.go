@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
@@ -30,6 +28,7 @@ type server struct {
 	ipv4       netip.Addr   // zero: none
 	ipv6       netip.Prefix // the /64; zero: none
 	private    []*attachment
+	pointers   pointers
 }
 
 func (s *server) ref() ref { return ref{kindServer, s.id} }
@@ -60,27 +59,6 @@ func (p *publicAddresses) next() (netip.Addr, netip.Prefix) {
 	return ipv4, netip.PrefixFrom(ipv6, 64)
 }
 
-// newImage describes the image that a server was created from. There is no
-// catalog of images: any name is taken for a system image.
-func newImage(key schema.IDOrName, created time.Time) *schema.Image {
-	image := &schema.Image{
-		ID: key.ID, Type: "system", Status: "available", Description: key.Name, DiskSize: 10,
-		Created: &created, OSFlavor: "unknown", RapidDeploy: true, Architecture: "x86", Labels: map[string]string{},
-	}
-	if key.Name == "" {
-		image.Type, image.Description = "snapshot", fmt.Sprintf("snapshot %d", key.ID)
-		return image
-	}
-	image.ID, image.Name = 1, &key.Name
-	if flavor, version, ok := strings.Cut(key.Name, "-"); ok {
-		image.OSVersion = &version
-		if slices.Contains([]string{"ubuntu", "centos", "debian", "fedora", "rocky", "alma", "opensuse"}, flavor) {
-			image.OSFlavor = flavor
-		}
-	}
-	return image
-}
-
 // serverBody is schema's with public addresses that may be null.
 type serverBody struct {
 	schema.Server
@@ -107,10 +85,10 @@ func (p *project) renderServer(s *server) schema.Server {
 		PrimaryDiskSize: s.serverType.Disk,
 	}
 	if s.ipv4.IsValid() {
-		out.PublicNet.IPv4 = schema.ServerPublicNetIPv4{ID: s.id, IP: s.ipv4.String(), DNSPtr: staticName(s.ipv4)}
+		out.PublicNet.IPv4 = schema.ServerPublicNetIPv4{ID: s.id, IP: s.ipv4.String(), DNSPtr: s.pointers.of(s.ipv4)}
 	}
 	if s.ipv6.IsValid() {
-		out.PublicNet.IPv6 = schema.ServerPublicNetIPv6{ID: s.id, IP: s.ipv6.String(), DNSPtr: []schema.ServerPublicNetIPv6DNSPtr{}}
+		out.PublicNet.IPv6 = schema.ServerPublicNetIPv6{ID: s.id, IP: s.ipv6.String(), DNSPtr: s.pointers.inside(s.ipv6)}
 	}
 	for _, a := range s.private {
 		if a.pending {

@@ -10,21 +10,35 @@ import (
 )
 
 // serverRequest is schema's ServerCreateRequest as far as it is simulated.
-// SSH keys and user data are accepted: nothing of them shows in the API.
+// User data is accepted: nothing of it shows in the API.
 type serverRequest struct {
-	Name             string                        `json:"name"`
-	ServerType       schema.IDOrName               `json:"server_type"`
-	Image            *schema.IDOrName              `json:"image"`
-	Location         string                        `json:"location"`
-	StartAfterCreate *bool                         `json:"start_after_create"`
-	Labels           *map[string]string            `json:"labels"`
-	Networks         []int64                       `json:"networks"`
-	PublicNet        *schema.ServerCreatePublicNet `json:"public_net"`
+	Name             string             `json:"name"`
+	ServerType       schema.IDOrName    `json:"server_type"`
+	Image            *schema.IDOrName   `json:"image"`
+	Location         string             `json:"location"`
+	StartAfterCreate *bool              `json:"start_after_create"`
+	Labels           *map[string]string `json:"labels"`
+	Networks         []int64            `json:"networks"`
+	PublicNet        publicNetRequest   `json:"public_net"`
+	SSHKeys          []schema.IDOrName  `json:"ssh_keys"`
+	UserData         string             `json:"user_data"`
 
 	Volumes        []int64                        `json:"volumes"`
 	Firewalls      []schema.ServerCreateFirewalls `json:"firewalls"`
 	PlacementGroup int64                          `json:"placement_group"`
 }
+
+// publicNetRequest is which public addresses a server gets: both, if nothing
+// is said.
+type publicNetRequest struct {
+	EnableIPv4 *bool `json:"enable_ipv4"`
+	EnableIPv6 *bool `json:"enable_ipv6"`
+	IPv4ID     int64 `json:"ipv4"`
+	IPv6ID     int64 `json:"ipv6"`
+}
+
+// userDataMost is in bytes.
+const userDataMost = 32 << 10
 
 // hostname is RFC 1123's.
 var hostname = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
@@ -46,7 +60,13 @@ func (c *call) createServer() (reply, error) {
 	if req.Image == nil {
 		return reply{}, errInvalid("image", "is required")
 	}
+	if len(req.UserData) > userDataMost {
+		return reply{}, errInvalid("user_data", "must have at most %d bytes", userDataMost)
+	}
 	if err := req.checkReferences(); err != nil {
+		return reply{}, err
+	}
+	if err := c.knowsSSHKeys(req.SSHKeys); err != nil {
 		return reply{}, err
 	}
 	networks, err := c.networksOf(req.Networks)
@@ -65,8 +85,13 @@ func (c *call) createServer() (reply, error) {
 	s.base = c.newBase(s.name, s.labels)
 	c.servers.add(s)
 	action, next := c.beginCreation(s, networks, req.StartAfterCreate == nil || *req.StartAfterCreate)
+	var password *string // a server with SSH keys has none
+	if len(req.SSHKeys) == 0 {
+		simulated := "simulated"
+		password = &simulated
+	}
 	return reply{status: http.StatusCreated, body: map[string]any{
-		kindServer: c.serverBody(s), "action": action, "next_actions": next, "root_password": "simulated",
+		kindServer: c.serverBody(s), "action": action, "next_actions": next, "root_password": password,
 	}}, nil
 }
 
@@ -112,9 +137,9 @@ func (r serverRequest) checkReferences() error {
 		return errNotFound("firewall", r.Firewalls[0].Firewall)
 	case r.PlacementGroup != 0:
 		return errNotFound("placement_group", r.PlacementGroup)
-	case r.PublicNet != nil && r.PublicNet.IPv4ID != 0:
+	case r.PublicNet.IPv4ID != 0:
 		return errNotFound("primary_ip", r.PublicNet.IPv4ID)
-	case r.PublicNet != nil && r.PublicNet.IPv6ID != 0:
+	case r.PublicNet.IPv6ID != 0:
 		return errNotFound("primary_ip", r.PublicNet.IPv6ID)
 	}
 	return nil
@@ -161,17 +186,22 @@ func (p *project) newServer(req serverRequest) (*server, error) {
 	}
 	s := &server{base: base{name: req.Name, labels: labels}, status: statusRunning, serverType: t, location: location}
 	if req.Image != nil {
-		s.image = newImage(*req.Image, p.now.UTC())
+		if s.image, err = p.imageFor(*req.Image, t); err != nil {
+			return nil, err
+		}
 	}
 	s.ipv4, s.ipv6 = p.public.next()
-	if req.PublicNet != nil && !req.PublicNet.EnableIPv4 {
+	if off(req.PublicNet.EnableIPv4) {
 		s.ipv4 = netip.Addr{}
 	}
-	if req.PublicNet != nil && !req.PublicNet.EnableIPv6 {
+	if off(req.PublicNet.EnableIPv6) {
 		s.ipv6 = netip.Prefix{}
 	}
 	return s, nil
 }
+
+// off says whether a switch that is on by default was turned off.
+func off(enable *bool) bool { return enable != nil && !*enable }
 
 func (p *project) serverLocation(t schema.ServerType, text string) (schema.Location, error) {
 	if strings.TrimSpace(text) == "" {

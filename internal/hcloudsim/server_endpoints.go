@@ -14,9 +14,16 @@ func (c *call) listServers() (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	if statuses := c.request.URL.Query()["status"]; len(statuses) > 0 {
-		chosen = slices.DeleteFunc(chosen, func(s *server) bool { return !slices.Contains(statuses, s.status) })
+	statuses := c.request.URL.Query()["status"]
+	for _, status := range statuses {
+		if !slices.Contains([]string{
+			statusInitializing, statusStarting, statusRunning, statusStopping, statusOff,
+			"deleting", "migrating", "rebuilding", "unknown",
+		}, status) {
+			return reply{}, errInvalid("status", "'%s' is no status of a server", status)
+		}
 	}
+	chosen = slices.DeleteFunc(chosen, func(s *server) bool { return !asked(statuses, s.status) })
 	return list(c, "servers", chosen, byBase[*server](), c.serverBody)
 }
 
@@ -97,6 +104,44 @@ func power(command, meanwhile, after string) endpoint {
 			undo:    func() { s.status = before },
 		}))
 	}
+}
+
+// reboot leaves a server that is off as it is: there is nobody to ask.
+func (c *call) reboot() (reply, error) {
+	s, err := c.server()
+	if err != nil {
+		return reply{}, err
+	}
+	if err := c.idle(s.ref()); err != nil {
+		return reply{}, err
+	}
+	return c.started(c.begin(change{command: "reboot_server", about: []ref{s.ref()}}))
+}
+
+// protectServer keeps both protections alike, as the API demands.
+func (c *call) protectServer() (reply, error) {
+	s, err := c.server()
+	if err != nil {
+		return reply{}, err
+	}
+	req, err := decode[schema.ServerActionChangeProtectionRequest](c)
+	if err != nil {
+		return reply{}, err
+	}
+	if err := c.idle(s.ref()); err != nil {
+		return reply{}, err
+	}
+	remove, rebuild := s.protected, s.protected
+	set(&remove, req.Delete)
+	set(&rebuild, req.Rebuild)
+	if remove != rebuild {
+		return reply{}, errInvalid("rebuild", "must have the same value as delete")
+	}
+	return c.started(c.begin(change{
+		command: "change_protection",
+		about:   []ref{s.ref()},
+		finish:  func() { s.protected = remove },
+	}))
 }
 
 // attach judges an attachment and enters it.

@@ -15,9 +15,13 @@ type Simulator struct {
 	mu      sync.Mutex // guards everything below
 	token   string
 	project *project
-	budget  budget
-	faults  []*injected
-	log     requestLog
+	// stranger is the project behind another token, see Fault.OtherProject.
+	stranger *project
+	budget   budget
+	faults   []*injected
+	log      requestLog
+
+	observer observer
 }
 
 // New returns an empty project.
@@ -45,5 +49,6 @@ func (s *Simulator) SetToken(token string) {
 func (s *Simulator) present() (p *project, unlock func()) {
 	s.mu.Lock()
 	s.project.at(time.Now())
-	return s.project, s.mu.Unlock
+	s.project.touched = true // by whoever wants it
+	return s.project, s.unlock
 }

@@ -35,6 +35,10 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodHead {
 		body = nil
 	}
+	var content io.Reader = bytes.NewReader(body)
+	if a.fault.TornBody {
+		content = io.MultiReader(bytes.NewReader(body[:len(body)/2]), torn{})
+	}
 	return &http.Response{
 		Status:        fmt.Sprintf("%d %s", a.status, http.StatusText(a.status)),
 		StatusCode:    a.status,
@@ -42,8 +46,13 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		ProtoMajor:    1,
 		ProtoMinor:    1,
 		Header:        a.header,
-		Body:          io.NopCloser(bytes.NewReader(body)),
+		Body:          io.NopCloser(content),
 		ContentLength: int64(len(body)),
 		Request:       r,
 	}, nil
 }
+
+// torn is where a body ends that should have gone on.
+type torn struct{}
+
+func (torn) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

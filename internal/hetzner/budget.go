@@ -37,8 +37,10 @@ func withPriority(ctx context.Context, p priority) context.Context {
 }
 
 func priorityOf(ctx context.Context) priority {
-	p, _ := ctx.Value(priorityKey{}).(priority)
-	return p
+	if p, marked := ctx.Value(priorityKey{}).(priority); marked {
+		return p
+	}
+	return normal
 }
 
 // floor is the share of the budget that a priority leaves to those above it.

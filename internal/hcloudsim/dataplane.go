@@ -1,0 +1,207 @@
+package hcloudsim
+
+import (
+	"net/netip"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+)
+
+// DataPlane is all that traffic depends on, as of one moment: what a router
+// would forward by, and what a proxy would send where. It is the reader's own.
+type DataPlane struct {
+	Networks      []PlaneNetwork      `json:"networks"`
+	LoadBalancers []PlaneLoadBalancer `json:"load_balancers"`
+}
+
+// PlaneNetwork is a network with who is in it. What an action is still
+// building is not in it yet.
+type PlaneNetwork struct {
+	ID      int64          `json:"id"`
+	IPRange netip.Prefix   `json:"ip_range"`
+	Gateway netip.Addr     `json:"gateway"`
+	Subnets []netip.Prefix `json:"subnets"`
+	Routes  []RouteSeed    `json:"routes"`
+	Members []PlaneMember  `json:"members"`
+}
+
+// PlaneMember is a server or a load balancer in a network.
+type PlaneMember struct {
+	Kind    string       `json:"type"` // server or load_balancer
+	ID      int64        `json:"id"`
+	IP      netip.Addr   `json:"ip"`
+	Aliases []netip.Addr `json:"alias_ips"`
+}
+
+// PlaneLoadBalancer is a load balancer with where it sends traffic.
+type PlaneLoadBalancer struct {
+	ID        int64                        `json:"id"`
+	Algorithm string                       `json:"algorithm"`
+	Public    bool                         `json:"public"` // listens on IPv4 and IPv6
+	IPv4      netip.Addr                   `json:"ipv4"`
+	IPv6      netip.Addr                   `json:"ipv6"`
+	Network   int64                        `json:"network"`    // 0: in none
+	PrivateIP netip.Addr                   `json:"private_ip"` // there
+	Services  []schema.LoadBalancerService `json:"services"`
+	Targets   []PlaneTarget                `json:"targets"`
+}
+
+// PlaneTarget is one address that a load balancer sends traffic to; a label
+// selector is as many as it chooses.
+type PlaneTarget struct {
+	TargetID
+	Address netip.Addr `json:"address"` // zero: can't be reached
+}
+
+// DataPlane returns what traffic depends on now.
+func (s *Simulator) DataPlane() DataPlane {
+	p, unlock := s.present()
+	defer unlock()
+	return p.dataPlane()
+}
+
+func (p *project) dataPlane() DataPlane {
+	return DataPlane{
+		Networks:      rendered(p.networks.rows, p.planeNetwork),
+		LoadBalancers: rendered(p.loadBalancers.rows, p.planeLoadBalancer),
+	}
+}
+
+func (p *project) planeNetwork(n *network) PlaneNetwork {
+	out := PlaneNetwork{ID: n.id, IPRange: n.ipRange, Gateway: n.gateway()}
+	for _, s := range n.subnets {
+		if !s.pending {
+			out.Subnets = append(out.Subnets, s.ipRange)
+		}
+	}
+	for _, r := range n.routes {
+		if !r.pending {
+			out.Routes = append(out.Routes, RouteSeed{Destination: r.destination, Gateway: r.gateway})
+		}
+	}
+	for m := range p.members(n.id) {
+		if !m.attachment.pending {
+			out.Members = append(out.Members, PlaneMember{
+				Kind: m.kind, ID: m.id, IP: m.attachment.ip, Aliases: append([]netip.Addr(nil), m.attachment.aliases...),
+			})
+		}
+	}
+	return out
+}
+
+func (p *project) planeLoadBalancer(lb *loadBalancer) PlaneLoadBalancer {
+	out := PlaneLoadBalancer{ID: lb.id, Algorithm: lb.algorithm, Public: lb.public, IPv4: lb.ipv4, IPv6: lb.ipv6}
+	if a := lb.private; a != nil && !a.pending {
+		out.Network, out.PrivateIP = a.network, a.ip
+	}
+	for _, s := range lb.services {
+		if !s.pending {
+			out.Services = append(out.Services, s.clone().LoadBalancerService)
+		}
+	}
+	for _, t := range lb.targets {
+		if t.pending {
+			continue
+		}
+		for _, id := range p.targetIDs(t) {
+			out.Targets = append(out.Targets, PlaneTarget{id, p.addressOf(lb, t, id)})
+		}
+	}
+	return out
+}
+
+// equal is called for every change: only what holds pointers is left to reflect.
+func (d DataPlane) equal(other DataPlane) bool {
+	return slices.EqualFunc(d.Networks, other.Networks, PlaneNetwork.equal) &&
+		slices.EqualFunc(d.LoadBalancers, other.LoadBalancers, PlaneLoadBalancer.equal)
+}
+
+func (n PlaneNetwork) equal(other PlaneNetwork) bool {
+	return n.ID == other.ID && n.IPRange == other.IPRange &&
+		slices.Equal(n.Subnets, other.Subnets) && slices.Equal(n.Routes, other.Routes) &&
+		slices.EqualFunc(n.Members, other.Members, func(a, b PlaneMember) bool {
+			return a.Kind == b.Kind && a.ID == b.ID && a.IP == b.IP && slices.Equal(a.Aliases, b.Aliases)
+		})
+}
+
+func (lb PlaneLoadBalancer) equal(other PlaneLoadBalancer) bool {
+	return lb.ID == other.ID && lb.Algorithm == other.Algorithm && lb.Public == other.Public &&
+		lb.IPv4 == other.IPv4 && lb.IPv6 == other.IPv6 && lb.Network == other.Network && lb.PrivateIP == other.PrivateIP &&
+		slices.Equal(lb.Targets, other.Targets) && reflect.DeepEqual(lb.Services, other.Services)
+}
+
+// targetIDs are who a target stands for now.
+func (p *project) targetIDs(t *target) []TargetID {
+	switch t.kind {
+	case targetServer:
+		return []TargetID{{Server: t.server}}
+	case targetIP:
+		return []TargetID{{IP: t.ip}}
+	}
+	var ids []TargetID
+	for s := range p.selectedBy(t) {
+		ids = append(ids, TargetID{Server: s.id})
+	}
+	return ids
+}
+
+// observer tells a listener of changes: of each, in order, and never two at
+// the same time. Guarded by the Simulator's mutex.
+type observer struct {
+	last       DataPlane
+	queue      []DataPlane
+	delivering bool
+	alarm      *time.Timer // for what time alone changes
+}
+
+// observe queues the state of the data plane if it has changed.
+func (s *Simulator) observe() {
+	if s.opts.OnChange == nil || !s.project.touched {
+		return
+	}
+	s.project.touched = false
+	if now := s.project.dataPlane(); !now.equal(s.observer.last) {
+		s.observer.last = now
+		s.observer.queue = append(s.observer.queue, now)
+	}
+	if s.observer.alarm != nil {
+		s.observer.alarm.Stop()
+	}
+	if running := s.project.actions.running; len(running) > 0 {
+		// The only thing here that doesn't wait until somebody looks: a router
+		// doesn't look, it is told.
+		s.observer.alarm = time.AfterFunc(time.Until(running[0].ends), func() {
+			_, unlock := s.present()
+			unlock()
+		})
+	}
+}
+
+// tellMost is how many changes one request tells the listener of: under load,
+// others would go on making them for ever while its client waits.
+const tellMost = 64
+
+// unlock gives up the simulator's lock, and then tells the listener what it
+// doesn't know yet. Whoever is telling already goes on with what was queued.
+func (s *Simulator) unlock() {
+	s.observe()
+	if s.observer.delivering || len(s.observer.queue) == 0 {
+		s.mu.Unlock()
+		return
+	}
+	s.observer.delivering = true
+	for told := 0; told < tellMost && len(s.observer.queue) > 0; told++ {
+		next := s.observer.queue[0]
+		s.observer.queue = s.observer.queue[1:]
+		s.mu.Unlock()
+		s.opts.OnChange(next)
+		s.mu.Lock()
+	}
+	s.observer.delivering = false
+	if len(s.observer.queue) > 0 {
+		time.AfterFunc(0, func() { s.mu.Lock(); s.unlock() })
+	}
+	s.mu.Unlock()
+}

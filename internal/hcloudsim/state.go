@@ -1,0 +1,134 @@
+package hcloudsim
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+)
+
+// state is everything that exists, as the API shows it; what the API doesn't
+// show stands at its end.
+type state struct {
+	Servers       []serverBody       `json:"servers"`
+	Networks      []networkBody      `json:"networks"`
+	LoadBalancers []loadBalancerBody `json:"load_balancers"`
+	Certificates  []certificateBody  `json:"certificates"`
+	SSHKeys       []schema.SSHKey    `json:"ssh_keys"`
+	Images        []schema.Image     `json:"images"`
+	Actions       []schema.Action    `json:"actions"`
+
+	TargetHealth []targetHealth `json:"target_health"` // fixed by hand
+	LastID       int64          `json:"last_id"`
+	Addresses    uint32         `json:"addresses"` // public ones given away
+}
+
+// targetHealth is one call of SetTargetHealth.
+type targetHealth struct {
+	LoadBalancer int64      `json:"load_balancer"`
+	Server       int64      `json:"server,omitempty"`
+	IP           netip.Addr `json:"ip,omitzero"`
+	ListenPort   int        `json:"listen_port"` // 0: every one
+	Status       Health     `json:"status"`
+}
+
+func (h targetHealth) key() healthKey {
+	return healthKey{TargetID{Server: h.Server, IP: h.IP}, h.ListenPort}
+}
+
+// Snapshot returns everything that exists, as JSON with the API's own words.
+// What runs at that moment is in it as running, but is lost when the snapshot
+// is restored, as are faults, the request log and what is left of the budget.
+func (s *Simulator) Snapshot() []byte {
+	p, unlock := s.present()
+	defer unlock()
+	text, err := json.Marshal(p.state())
+	if err != nil {
+		panic(fmt.Sprintf("hcloudsim: encoding a snapshot: %v", err)) // structs of ours and of schema
+	}
+	return text
+}
+
+func (p *project) state() state {
+	out := state{
+		Servers:       rendered(p.servers.rows, p.serverBody),
+		Networks:      rendered(p.networks.rows, p.networkBody),
+		LoadBalancers: rendered(p.loadBalancers.rows, p.loadBalancerBody),
+		Certificates:  rendered(p.certificates.rows, p.certificateBody),
+		SSHKeys:       rendered(p.sshKeys.rows, p.renderSSHKey),
+		Images:        p.images,
+		Actions:       rendered(p.actions.all, p.renderAction),
+		TargetHealth:  []targetHealth{},
+		LastID:        p.lastID, Addresses: p.public.count,
+	}
+	for _, lb := range p.loadBalancers.rows {
+		for _, key := range sortedKeys(lb.health, compareHealthKeys) {
+			out.TargetHealth = append(out.TargetHealth, targetHealth{lb.id, key.target.Server, key.target.IP, key.port, lb.health[key]})
+		}
+	}
+	return out
+}
+
+func compareHealthKeys(a, b healthKey) int {
+	return cmp.Or(cmp.Compare(a.target.Server, b.target.Server), a.target.IP.Compare(b.target.IP), cmp.Compare(a.port, b.port))
+}
+
+// Restore makes the project what a snapshot says, one that was edited too: the
+// API's rules are not asked, so that states can be tried which it would refuse.
+// The error is about what can't be read; then nothing has changed.
+func (s *Simulator) Restore(snapshot []byte) error {
+	var wanted state
+	if err := json.Unmarshal(snapshot, &wanted); err != nil {
+		return fmt.Errorf("restoring a snapshot: %w", err)
+	}
+	p, unlock := s.present()
+	defer unlock()
+	made, err := wanted.project(s.opts)
+	if err != nil {
+		return fmt.Errorf("restoring a snapshot: %w", err)
+	}
+	made.now, made.touched, made.probing = p.now, true, p.probing
+	made.public.count = max(wanted.Addresses, p.public.count)
+	s.project = made
+	return nil
+}
+
+// project is what a state describes.
+func (w state) project(opts Options) (*project, error) {
+	p := newProject(opts)
+	p.lastID = w.LastID
+	if len(w.Images) > 0 {
+		p.images = w.Images
+	}
+	if err := read(p, &p.servers, w.Servers, readServer); err != nil {
+		return nil, err
+	}
+	if err := read(p, &p.networks, w.Networks, readNetwork); err != nil {
+		return nil, err
+	}
+	if err := read(p, &p.loadBalancers, w.LoadBalancers, readLoadBalancer(p)); err != nil {
+		return nil, err
+	}
+	if err := read(p, &p.certificates, w.Certificates, readCertificate); err != nil {
+		return nil, err
+	}
+	if err := read(p, &p.sshKeys, w.SSHKeys, readSSHKey); err != nil {
+		return nil, err
+	}
+	for _, a := range w.Actions {
+		if a.Status != "running" {
+			p.actions.all = append(p.actions.all, readAction(a))
+			p.lastID = max(p.lastID, a.ID)
+		}
+	}
+	for _, h := range w.TargetHealth {
+		lb, err := must(&p.loadBalancers, kindLoadBalancer, h.LoadBalancer)
+		if err != nil {
+			return nil, fmt.Errorf("target_health: %w", err)
+		}
+		lb.health[h.key()] = h.Status
+	}
+	return p, nil
+}

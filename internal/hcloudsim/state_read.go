@@ -1,0 +1,211 @@
+package hcloudsim
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+)
+
+// How what the API shows becomes what is behind it, the other way round than
+// everywhere else.
+
+// read fills a table, in the order of IDs that it relies on.
+func read[J any, R resource](p *project, t *table[R], bodies []J, one func(J) (R, error)) error {
+	for _, body := range bodies {
+		r, err := one(body)
+		if err != nil {
+			return err
+		}
+		t.add(r)
+		p.lastID = max(p.lastID, r.common().id)
+	}
+	slices.SortFunc(t.rows, func(a, b R) int { return cmp.Compare(a.common().id, b.common().id) })
+	for i, r := range t.rows {
+		if id := r.common().id; id < 1 || (i > 0 && t.rows[i-1].common().id == id) {
+			return fmt.Errorf("ID %d of %q: IDs are positive, and different within a kind", id, r.common().name)
+		}
+	}
+	return nil
+}
+
+func sortedKeys[K comparable, V any](m map[K]V, compare func(a, b K) int) []K {
+	return slices.SortedFunc(maps.Keys(m), compare)
+}
+
+// reader collects the first address that is none.
+type reader struct{ err error }
+
+func (r *reader) addr(text string) netip.Addr {
+	a, err := netip.ParseAddr(text)
+	r.err = cmp.Or(r.err, err)
+	return a
+}
+
+func (r *reader) addrs(texts []string) []netip.Addr {
+	var out []netip.Addr
+	for _, text := range texts {
+		out = append(out, r.addr(text))
+	}
+	return out
+}
+
+func (r *reader) prefix(text string) netip.Prefix {
+	p, err := netip.ParsePrefix(text)
+	r.err = cmp.Or(r.err, err)
+	return p
+}
+
+func (r *reader) failure(kind string, id int64) error {
+	if r.err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %d: %w", kind, id, r.err)
+}
+
+func readServer(b serverBody) (*server, error) {
+	var r reader
+	s := &server{
+		base:   base{b.ID, b.Name, cloneLabels(b.Labels), b.Created, b.Protection.Delete},
+		status: b.Status, serverType: b.ServerType, location: b.Location, image: b.Image,
+	}
+	if ipv4 := b.PublicNet.IPv4; ipv4 != nil {
+		s.ipv4 = r.addr(ipv4.IP)
+		s.pointers.note(s.ipv4, ipv4.DNSPtr)
+	}
+	if ipv6 := b.PublicNet.IPv6; ipv6 != nil {
+		s.ipv6 = r.prefix(ipv6.IP)
+		for _, entry := range ipv6.DNSPtr {
+			s.pointers.note(r.addr(entry.IP), entry.DNSPtr)
+		}
+	}
+	for _, net := range b.PrivateNet {
+		s.private = append(s.private, &attachment{
+			network: net.Network, ip: r.addr(net.IP), aliases: r.addrs(net.AliasIPs), mac: net.MACAddress,
+		})
+	}
+	return s, r.failure(kindServer, s.id)
+}
+
+// note keeps an entry that differs from the default.
+func (p *pointers) note(ip netip.Addr, name string) {
+	if !ip.IsValid() || p.of(ip) == name {
+		return
+	}
+	if *p == nil {
+		*p = pointers{}
+	}
+	(*p)[ip] = name
+}
+
+func readNetwork(b networkBody) (*network, error) {
+	var r reader
+	n := &network{
+		base:    base{b.ID, b.Name, cloneLabels(b.Labels), b.Created, b.Protection.Delete},
+		ipRange: r.prefix(b.IPRange), exposeRoutes: b.ExposeRoutesToVSwitch,
+	}
+	if !n.ipRange.Addr().Is4() {
+		r.err = cmp.Or(r.err, error(errInvalid("ip_range", "networks are IPv4 only")))
+	}
+	for _, sub := range b.Subnets {
+		s := &subnet{kind: sub.Type, ipRange: r.prefix(sub.IPRange), zone: sub.NetworkZone}
+		set(&s.vSwitch, sub.VSwitchID)
+		n.subnets = append(n.subnets, s)
+	}
+	for _, entry := range b.Routes {
+		n.routes = append(n.routes, &route{destination: r.prefix(entry.Destination), gateway: r.addr(entry.Gateway)})
+	}
+	return n, r.failure(kindNetwork, n.id)
+}
+
+// readLoadBalancer needs the servers, to tell which targets name an address.
+func readLoadBalancer(p *project) func(loadBalancerBody) (*loadBalancer, error) {
+	return func(b loadBalancerBody) (*loadBalancer, error) {
+		var r reader
+		lb := &loadBalancer{
+			base: base{b.ID, b.Name, cloneLabels(b.Labels), b.Created, b.Protection.Delete},
+			size: b.LoadBalancerType, location: b.Location, algorithm: b.Algorithm.Type,
+			public: b.PublicNet.Enabled, ipv4: r.addr(b.PublicNet.IPv4.IP), ipv6: r.addr(b.PublicNet.IPv6.IP),
+			health: map[healthKey]Health{},
+		}
+		lb.pointers.note(lb.ipv4, b.PublicNet.IPv4.DNSPtr)
+		lb.pointers.note(lb.ipv6, b.PublicNet.IPv6.DNSPtr)
+		for _, net := range b.PrivateNet {
+			lb.private = &attachment{network: net.Network, ip: r.addr(net.IP)}
+		}
+		for _, s := range b.Services {
+			lb.services = append(lb.services, s.service())
+		}
+		for _, body := range b.Targets {
+			t, err := body.target()
+			if err != nil {
+				return nil, fmt.Errorf("%s %d: %w", kindLoadBalancer, lb.id, err)
+			}
+			if t.kind == targetServer && body.Server.IP != "" {
+				id := TargetID{Server: t.server}
+				if ip := r.addr(body.Server.IP); ip != p.addressOf(lb, t, id) {
+					t.ip = ip
+				}
+			}
+			lb.targets = append(lb.targets, t)
+		}
+		return lb, r.failure(kindLoadBalancer, lb.id)
+	}
+}
+
+// service is what a body shows, with a health check in any case.
+func (b serviceBody) service() *service {
+	out := &service{LoadBalancerService: b.LoadBalancerService}
+	check := b.HealthCheck.LoadBalancerServiceHealthCheck
+	check.HTTP = b.HealthCheck.HTTP
+	out.HTTP, out.HealthCheck = b.HTTP, &check
+	return out.clone()
+}
+
+func (b targetBody) target() (*target, error) {
+	req := targetRequest{Type: b.Type, LabelSelector: b.LabelSelector, IP: b.IP}
+	if b.Type != targetIP {
+		req.UsePrivateIP = b.UsePrivateIP
+	}
+	if b.Server != nil {
+		req.Server = &targetServerRequest{ID: b.Server.ID}
+	}
+	return req.parse()
+}
+
+func readCertificate(b certificateBody) (*certificate, error) {
+	k := &certificate{
+		base: base{id: b.ID, name: b.Name, labels: cloneLabels(b.Labels), created: b.Created},
+		kind: b.Type, domains: b.DomainNames,
+	}
+	if b.PEM != nil {
+		k.content = &content{chain: *b.PEM}
+		set(&k.content.fingerprint, b.Fingerprint)
+		set(&k.content.notBefore, b.NotValidBefore)
+		set(&k.content.notAfter, b.NotValidAfter)
+	}
+	if b.Status != nil {
+		k.issuance, k.failure = b.Status.Issuance, b.Status.Error
+	}
+	return k, nil
+}
+
+func readSSHKey(b schema.SSHKey) (*sshKey, error) {
+	return &sshKey{
+		base:      base{id: b.ID, name: b.Name, labels: cloneLabels(b.Labels), created: b.Created},
+		publicKey: b.PublicKey, fingerprint: b.Fingerprint,
+	}, nil
+}
+
+// readAction remembers an action that has ended.
+func readAction(b schema.Action) *action {
+	a := &action{change: change{command: b.Command}, id: b.ID, started: b.Started, ends: b.Started, done: true, failure: b.Error}
+	set(&a.ends, b.Finished)
+	for _, r := range b.Resources {
+		a.about = append(a.about, ref{r.Type, r.ID})
+	}
+	return a
+}
