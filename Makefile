@@ -21,7 +21,7 @@ TEST := $(if $(RACE),CGO_ENABLED=1 )go test $(RACE) -vet=off -timeout 20m
 .PHONY: build
 build: ## static binaries of every program, in ./bin
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
-	@ls -lh bin | awk 'NR > 1 {print $$5, "bin/" $$9}'
+	@for program in cmd/*/; do ls -lh "bin/$$(basename "$$program")"; done | awk '{print $$5, $$9}'
 
 .PHONY: demo
 demo: kube ## a cluster on the simulated cloud, to watch; ONCE=1 ends by itself
@@ -72,4 +72,4 @@ clean: ## remove ./bin; the control plane's binary in ~/.cache/underlay stays
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -98,7 +98,7 @@ func (m *manager) look(ctx context.Context) error {
 	var wrong config.Errors
 	for _, f := range findings {
 		if !f.Fatal {
-			klog.FromContext(ctx).Info("Configuration warning", "prefix", f.Prefix, "problem", f.Problem, "remedy", f.Remedy)
+			klog.FromContext(ctx).Error(nil, "Configuration warning", "field", "--cluster-cidr", "value", f.Prefix, "problem", f.Problem, "remedy", f.Remedy)
 			continue
 		}
 		wrong = append(wrong, &config.Error{Field: "--cluster-cidr", Value: f.Prefix.String(), Problem: f.Problem, Remedy: f.Remedy})

@@ -34,12 +34,12 @@ func TestAtRestNothingIsWritten(t *testing.T) {
 		w.servers.attach("a", "10.0.0.2")
 		w.join("a", "10.244.1.0/24")
 		rest(5 * time.Second)
-		writes, lists := len(w.table.writes)+w.conditionWrites(), w.table.lists
+		writes, lists := len(w.table.log())+w.conditionWrites(), w.table.looks()
 		rest(time.Hour)
-		if now := len(w.table.writes) + w.conditionWrites(); now != writes {
+		if now := len(w.table.log()) + w.conditionWrites(); now != writes {
 			t.Errorf("%d writes in an hour at rest", now-writes)
 		}
-		if n := w.table.lists - lists; n > 60 {
+		if n := w.table.looks() - lists; n > 60 {
 			t.Errorf("%d looks at the table in an hour at rest, want at most 60", n)
 		}
 	})
@@ -54,11 +54,11 @@ func TestARestartChangesNothing(t *testing.T) {
 		}
 		rest(10 * time.Second)
 		stop()
-		before := len(w.table.writes) + w.conditionWrites()
+		before := len(w.table.log()) + w.conditionWrites()
 		defer w.start()()
 		rest(5 * time.Minute)
-		if after := len(w.table.writes) + w.conditionWrites(); after != before || len(w.table.routes) != 5 {
-			t.Errorf("%d writes by the second controller, %d routes; want none and 5", after-before, len(w.table.routes))
+		if after := len(w.table.log()) + w.conditionWrites(); after != before || len(w.table.standing()) != 5 {
+			t.Errorf("%d writes by the second controller, %d routes; want none and 5", after-before, len(w.table.standing()))
 		}
 	})
 }
@@ -75,8 +75,8 @@ func TestAFullTableRefusesAndLetsTheNextIn(t *testing.T) {
 		for i, want := range []string{"False RouteCreated", "False RouteCreated", "False RouteCreated", "True RouteTableFull", "True RouteTableFull"} {
 			w.expectCondition(fmt.Sprint("n", i), want)
 		}
-		if n := len(w.table.writes); n != 3 {
-			t.Errorf("%d writes, want exactly the 3 that fit: %q", n, w.table.writes)
+		if n := len(w.table.log()); n != 3 {
+			t.Errorf("%d writes, want exactly the 3 that fit: %q", n, w.table.log())
 		}
 		if got, want := w.drainEvents(), []string{"Warning RouteTableFull", "Warning RouteTableFull"}; !slices.Equal(got, want) {
 			t.Errorf("events %q, want %q", got, want)
@@ -101,8 +101,8 @@ func TestTheTablesOwnLimitIsRemembered(t *testing.T) {
 		}
 		rest(10 * time.Minute)
 		w.expectCondition("n3", "True RouteTableFull")
-		if n := len(w.table.writes); n != 3 {
-			t.Errorf("%d writes, want 2 and the one that taught the limit: %q", n, w.table.writes)
+		if n := len(w.table.log()); n != 3 {
+			t.Errorf("%d writes, want 2 and the one that taught the limit: %q", n, w.table.log())
 		}
 	})
 }
@@ -157,7 +157,7 @@ func TestADetachedNodeKeepsItsRoute(t *testing.T) {
 		rest(10 * time.Minute)
 		w.expectTable("10.244.1.0/24 via 10.0.0.5")
 		w.expectCondition("a", "False RouteCreated")
-		if got := w.table.writes[len(w.table.writes)-1]; !strings.HasPrefix(got, "replace") {
+		if got := w.table.log()[len(w.table.log())-1]; !strings.HasPrefix(got, "replace") {
 			t.Errorf("the last write was %q, want one that touches only this route", got)
 		}
 	})
@@ -184,7 +184,7 @@ func TestDeletionsAreCapped(t *testing.T) {
 		}
 		defer w.start()()
 		rest(10 * time.Second)
-		if n := len(w.table.writes); n != 5 {
+		if n := len(w.table.log()); n != 5 {
 			t.Errorf("%d deletions in the first pass, want a quarter of 20", n)
 		}
 		rest(30 * time.Minute)
@@ -216,8 +216,8 @@ func TestFailuresAreRetriedWithoutWrongRoutes(t *testing.T) {
 				for i := range 8 {
 					w.expectCondition(fmt.Sprint("n", i), "False RouteCreated")
 				}
-				if i := slices.IndexFunc(w.table.writes, func(s string) bool { return !strings.HasPrefix(s, "add ") }); i >= 0 {
-					t.Errorf("a needless write: %q", w.table.writes[i])
+				if i := slices.IndexFunc(w.table.log(), func(s string) bool { return !strings.HasPrefix(s, "add ") }); i >= 0 {
+					t.Errorf("a needless write: %q", w.table.log()[i])
 				}
 			})
 		})
@@ -231,7 +231,7 @@ func TestNothingIsDecidedOnFailedLooks(t *testing.T) {
 		w.join("a", "10.244.1.0/24")
 		rest(2 * time.Second)
 		stop()
-		writes := len(w.table.writes) + w.conditionWrites()
+		writes := len(w.table.log()) + w.conditionWrites()
 		w.table.listErr = errBroken
 		stop = w.start()
 		rest(5 * time.Minute)
@@ -244,7 +244,7 @@ func TestNothingIsDecidedOnFailedLooks(t *testing.T) {
 		rest(5 * time.Minute)
 		stop()
 		w.expectTable("10.244.1.0/24 via 10.0.0.2")
-		if now := len(w.table.writes) + w.conditionWrites(); now != writes {
+		if now := len(w.table.log()) + w.conditionWrites(); now != writes {
 			t.Errorf("%d writes without knowledge", now-writes)
 		}
 	})
@@ -304,8 +304,8 @@ func TestAControlPlaneNodeOvertakes(t *testing.T) {
 		w.joinControlPlane("cp", "10.244.200.0/24")
 		rest(10 * time.Second)
 		synctest.Wait()
-		if i := slices.Index(w.table.writes, "add 10.244.200.0/24 via 10.0.0.200"); i < 0 || i > 3 {
-			t.Errorf("the control plane's route was write %d of %q", i, w.table.writes)
+		if i := slices.Index(w.table.log(), "add 10.244.200.0/24 via 10.0.0.200"); i < 0 || i > 3 {
+			t.Errorf("the control plane's route was write %d of %q", i, w.table.log())
 		}
 	})
 }

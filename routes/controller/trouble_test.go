@@ -24,7 +24,7 @@ func TestVanishedServersProveNothing(t *testing.T) {
 			w.join(fmt.Sprint("n", i), fmt.Sprintf("10.244.%d.0/24", i))
 		}
 		rest(5 * time.Second)
-		writes := w.conditionWrites() + len(w.table.writes)
+		writes := w.conditionWrites() + len(w.table.log())
 		for i := range 5 {
 			w.servers.vanish(fmt.Sprint("n", i))
 		}
@@ -32,8 +32,8 @@ func TestVanishedServersProveNothing(t *testing.T) {
 		for i := range 5 {
 			w.expectCondition(fmt.Sprint("n", i), "False RouteCreated")
 		}
-		if n := w.conditionWrites() + len(w.table.writes) - writes; n != 0 {
-			t.Errorf("%d writes because servers weren't seen: %q", n, w.table.writes)
+		if n := w.conditionWrites() + len(w.table.log()) - writes; n != 0 {
+			t.Errorf("%d writes because servers weren't seen: %q", n, w.table.log())
 		}
 	})
 }
@@ -49,11 +49,11 @@ func TestPermanentFailureIsCheap(t *testing.T) {
 		}
 		defer w.start()()
 		rest(time.Hour)
-		if n := len(w.table.writes); n > 300 {
+		if n := len(w.table.log()); n > 300 {
 			t.Errorf("%d failing writes in an hour", n)
 		}
-		if w.table.lists > 600 {
-			t.Errorf("%d looks at the table in an hour", w.table.lists)
+		if w.table.looks() > 600 {
+			t.Errorf("%d looks at the table in an hour", w.table.looks())
 		}
 		w.table.mu.Lock()
 		w.table.fail = nil
@@ -104,13 +104,13 @@ func TestAnUndeletableRouteHoldsNothingUp(t *testing.T) {
 		rest(30 * time.Minute)
 		w.expectTable("10.244.0.0/24 via 10.0.0.77", "10.244.100.0/24 via 10.0.0.2")
 		adds := 0
-		for _, write := range w.table.writes {
+		for _, write := range w.table.log() {
 			if strings.HasPrefix(write, "add ") {
 				adds++
 			}
 		}
 		if adds != 1 {
-			t.Errorf("%d additions were sent, want only the one that there was room for: %q", adds, w.table.writes)
+			t.Errorf("%d additions were sent, want only the one that there was room for: %q", adds, w.table.log())
 		}
 	})
 }
@@ -127,7 +127,7 @@ func TestTheCapIsABrake(t *testing.T) {
 			w.join(fmt.Sprint("n", i), "")
 			rest(2 * time.Second)
 		}
-		if n := len(w.table.writes); n != 10 {
+		if n := len(w.table.log()); n != 10 {
 			t.Errorf("%d deletions within 40 s, want a quarter of 40", n)
 		}
 		rest(time.Hour)
@@ -174,8 +174,8 @@ func TestAReplacementNeedsAFreshList(t *testing.T) {
 		w.table.mu.Unlock()
 		rest(3 * time.Minute)
 		w.expectTable("10.244.1.0/24 via 10.0.0.5")
-		if n := len(w.table.writes); n != 1 {
-			t.Errorf("the right route was written over: %q", w.table.writes)
+		if n := len(w.table.log()); n != 1 {
+			t.Errorf("the right route was written over: %q", w.table.log())
 		}
 	})
 }

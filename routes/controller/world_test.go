@@ -94,11 +94,29 @@ func (t *table) change(write string, apply func() error) error {
 	return apply()
 }
 
-func (t *table) String() string {
+// log is every write so far, looks how often the table was listed, and standing
+// what it holds.
+func (t *table) log() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return slices.Clone(t.writes)
+}
+
+func (t *table) looks() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lists
+}
+
+func (t *table) standing() []routes.Route {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.routes)
+}
+
+func (t *table) String() string {
 	var s []string
-	for _, r := range t.routes {
+	for _, r := range t.standing() {
 		s = append(s, r.String())
 	}
 	slices.Sort(s)
@@ -291,7 +309,7 @@ func (w *world) expectCondition(name, want string) {
 func (w *world) expectTable(want ...string) {
 	w.t.Helper()
 	if got := w.table.String(); got != strings.Join(want, "\n") {
-		w.t.Errorf("the table holds\n%s\nwant\n%s\nwrites: %q", got, strings.Join(want, "\n"), w.table.writes)
+		w.t.Errorf("the table holds\n%s\nwant\n%s\nwrites: %q", got, strings.Join(want, "\n"), w.table.log())
 	}
 }
 

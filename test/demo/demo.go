@@ -22,6 +22,8 @@ type demo struct {
 	observer *observer
 	world    *world.World
 	timeline *world.Timeline
+	// holding: the scenario is over, and what happens is the user's doing.
+	holding bool
 }
 
 // play runs the steps until one fails, and returns how each ended.
@@ -110,7 +112,11 @@ func (d *demo) tell(now time.Time) error {
 		return err
 	}
 	for _, e := range d.timeline.Observe(now, d.world.Facts()) {
-		d.print(d.Event(e))
+		if d.holding {
+			d.print(d.EventAt(now, e))
+		} else {
+			d.print(d.Event(e))
+		}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 
 	"github.com/underlay-ccm/underlay/test/controlplane"
+	"github.com/underlay-ccm/underlay/test/demo/world"
 )
 
 // joinEvery is how often the cloud is searched for servers to start or stop a
@@ -23,6 +24,7 @@ func (d *demo) hold(ctx context.Context) error {
 		return err
 	}
 	d.print(d.playground(kube))
+	d.holding = true
 	tenants := map[int64]string{}
 	for _, s := range d.cluster.Cloud.Servers() {
 		tenants[s.ID] = s.Name
@@ -45,7 +47,6 @@ func (d *demo) settle(ctx context.Context, tenants map[int64]string) {
 			// It complains that the server is gone, which is why it is called.
 			_ = d.cluster.DeleteServer(name)
 			delete(tenants, id)
-			d.timeline.Restart(service, time.Now())
 		}
 	}
 	for _, s := range servers {
@@ -53,7 +54,6 @@ func (d *demo) settle(ctx context.Context, tenants map[int64]string) {
 			continue
 		}
 		tenants[s.ID] = s.Name
-		d.timeline.Restart(service, time.Now())
 		if err := d.cluster.Join(ctx, s); err != nil {
 			d.print(d.Note(err.Error()))
 		}
@@ -62,7 +62,8 @@ func (d *demo) settle(ctx context.Context, tenants map[int64]string) {
 
 // playground says how to get at the cluster.
 func (d *demo) playground(kube string) string {
-	first := d.world.Cloud.Servers[0].ID
+	servers := d.world.Cloud.Servers
+	first, lasting := servers[0].ID, d.routeTo(servers[len(servers)-1])
 	return fmt.Sprintf(`
 The cluster stays up. In another terminal:
 
@@ -74,8 +75,18 @@ The cluster stays up. In another terminal:
   cloud %[4]s/networks/%[5]d
   cloud %[4]s/servers -d '{"name":"node-5","server_type":"cx22","location":"fsn1","image":"ubuntu-24.04","networks":[%[5]d]}'
   cloud -X DELETE %[4]s/servers/%[7]d
+  cloud %[4]s/networks/%[5]d/actions/delete_route -d '{"destination":"%[8]s","gateway":"%[9]s"}'
 
 Logs: %[6]s/*.log. What happens is shown here. Ctrl-C ends it all.
 
-`, d.cluster.ControlPlane.AdminKubeconfig(), kube, d.cluster.TokenFile(), d.cluster.CloudURL, d.cluster.Network.ID, d.cluster.ControlPlane.Dir(), first)
+`, d.cluster.ControlPlane.AdminKubeconfig(), kube, d.cluster.TokenFile(), d.cluster.CloudURL, d.cluster.Network.ID, d.cluster.ControlPlane.Dir(), first, lasting.Dst, lasting.Via)
+}
+
+// routeTo is the route of a server's Node, the zero Route without one.
+func (d *demo) routeTo(s world.Server) world.Route {
+	i := slices.IndexFunc(d.world.Cloud.Routes, func(r world.Route) bool { return r.Via == s.PrivateIP })
+	if i < 0 {
+		return world.Route{}
+	}
+	return d.world.Cloud.Routes[i]
 }

@@ -57,8 +57,16 @@ func (p Painter) Heading(number, of int, title string) string {
 // Note is a line of explanation.
 func (p Painter) Note(text string) string { return p.paint(dim, "  "+text) + "\n" }
 
-// Event is one line of the timeline.
-func (p Painter) Event(e world.Event) string {
+// Event is one line of the timeline, with the time since its subject's start.
+func (p Painter) Event(e world.Event) string { return p.event(Since(e.Since), e) }
+
+// EventAt is one line of the timeline with the time of day, for where people
+// make things happen that no start was told of.
+func (p Painter) EventAt(at time.Time, e world.Event) string {
+	return p.event(at.Format(time.TimeOnly), e)
+}
+
+func (p Painter) event(when string, e world.Event) string {
 	style := ""
 	switch {
 	case e.Over:
@@ -70,7 +78,7 @@ func (p Painter) Event(e world.Event) string {
 	if style != "" {
 		what = p.paint(style, what)
 	}
-	line := fmt.Sprintf("  %6s  %s  %s", Since(e.Since), p.subject(e.Subject, pad(e.Subject, subjectWidth)), what)
+	line := fmt.Sprintf("  %6s  %s  %s", when, p.subject(e.Subject, pad(e.Subject, subjectWidth)), what)
 	if e.Detail != "" {
 		line += "  " + p.paint(dim, e.Detail)
 	}
