@@ -262,3 +262,20 @@ endpoint "` + strings.Repeat("ü", 80) + `…": is long; shorten it`
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
+
+// What can't be read may hold anything: only that is said, not that keys are
+// missing.
+func TestAnUnreadableFileIsTheOnlyMistake(t *testing.T) {
+	flags := Flags{ClusterCIDR: "10.244.0.0/16", AllocateNodeCIDRs: true, ConfigureCloudRoutes: true, CloudConfig: "/etc/underlay/config.yaml"}
+	for name, content := range map[string]string{
+		"syntax":        "apiVersion: underlay.dev/v1alpha1\n\tkind: CloudConfig\n",
+		"two documents": "apiVersion: underlay.dev/v1alpha1\n---\nkind: CloudConfig\n",
+		"empty":         "",
+	} {
+		_, _, err := Load(flags, []byte(content), func(string) string { return "" }, nil)
+		var all Errors
+		if !errors.As(err, &all) || len(all) != 1 || all[0].Field != "--cloud-config" || all[0].Value != flags.CloudConfig {
+			t.Errorf("%s: %v, want one mistake that names the file", name, err)
+		}
+	}
+}

@@ -53,9 +53,15 @@ func (r *resolver) loadFile(content []byte, readFile func(string) ([]byte, error
 				Remedy:  "name a file that exists and that this process may read",
 				Cause:   err,
 			})
+			r.unread = true
 			return
 		}
 		content = read
 	}
 	r.file, r.problems = decodeFile(content, r.rows)
+	for _, problem := range r.problems {
+		if problem.Field == fileFlag {
+			problem.Value, r.unread = r.flags.CloudConfig, true
+		}
+	}
 }

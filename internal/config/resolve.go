@@ -18,6 +18,9 @@ type resolver struct {
 	origins  map[string]given
 	problems Errors
 	warnings []Warning
+	// unread: there is a file and it can't be read, so that nobody knows what
+	// stands in it, and a key that is missing is no mistake.
+	unread bool
 }
 
 // resolve reads every row into the draft it is bound to.

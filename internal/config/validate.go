@@ -60,7 +60,7 @@ func (r *resolver) token(d *draft, readFile func(string) ([]byte, error)) TokenS
 			r.problems = append(r.problems, problem)
 		}
 		return source
-	case !r.isSet(direct) && !r.isWrong(inFile):
+	case !r.isSet(direct) && !r.isWrong(inFile) && !r.unread:
 		r.complain(direct, "", "no token is given",
 			"put a token of the project into HCLOUD_TOKEN, or into a file named by tokenFile or HCLOUD_TOKEN_FILE")
 	}
@@ -105,7 +105,7 @@ func (r *resolver) routesWanted(d *draft) bool {
 // routable checks what the routes of a network need.
 func (r *resolver) routable(d *draft) {
 	const off = "--configure-cloud-routes=false"
-	if d.network == "" && !r.isWrong("network") {
+	if d.network == "" && !r.isWrong("network") && !r.unread {
 		r.complain("network", "", "no network is given to hold the routes",
 			"give the ID or the name of the network, or set "+off)
 	}
@@ -150,7 +150,7 @@ func (r *resolver) loadBalancers(d *draft) LoadBalancers {
 		{"loadBalancers.usePrivateIP", lb.UsePrivateIP},
 		{"loadBalancers.disablePublicNetwork", lb.DisablePublicNetwork},
 	} {
-		if needsNetwork.on && d.network == "" && !r.isWrong("network") {
+		if needsNetwork.on && d.network == "" && !r.isWrong("network") && !r.unread {
 			r.complain(needsNetwork.key, "true", "needs a network", "give the network's ID or name in network, or set it to false")
 		}
 	}
