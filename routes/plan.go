@@ -15,7 +15,7 @@ type Plan struct {
 	Add     []Claim
 	// Refused are the claims that can't be met now, each with its reason.
 	Refused []Refusal
-	// Postponed are deletions beyond the cap of one pass.
+	// Postponed are deletions beyond the cap.
 	Postponed []Route
 }
 
@@ -119,11 +119,11 @@ type Budget struct {
 	Limit int
 	// Reserve is the number of those to leave to others.
 	Reserve int
-	// Deletions is how many more a pass may make.
+	// Deletions is how many more may be made now.
 	Deletions int
 }
 
-// DeletionCap is how many of ours one pass may delete, for a share in percent:
+// DeletionCap is how many of ours may be deleted at once, for a share in percent:
 // at least one, so that a small table can be cleaned up at all.
 func DeletionCap(percent, ours int) int { return max(1, ours*percent/100) }
 

@@ -61,7 +61,8 @@ type Routes struct {
 	// Limit is the number of routes that the network takes; Reserve, always
 	// less, are left for others.
 	Limit, Reserve int
-	// MaxDeletionsPercent of our routes, 1 to 100, may be deleted in a pass.
+	// MaxDeletionsPercent of our routes, 1 to 100, may be deleted within one
+	// ReconciliationPeriod.
 	MaxDeletionsPercent int
 	// ReconciliationPeriod is the time between passes that no event caused.
 	ReconciliationPeriod time.Duration

@@ -118,7 +118,7 @@ func podSettings(d *draft) []setting {
 		},
 		{
 			key: "routes.maxDeletions", format: percentage(&d.maxDeletions), fallback: "25%",
-			meaning: "Share of the cluster's routes that one pass may delete.",
+			meaning: "Share of the cluster's routes that may be deleted within one `--route-reconciliation-period`.",
 		},
 	}
 }

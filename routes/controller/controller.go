@@ -49,7 +49,7 @@ type Config struct {
 	// Ranges are the pools whose node prefixes are routed through Table.
 	Ranges []routes.Range
 	// Limit and Reserve are numbers of routes, MaxDeletions is in percent of
-	// our routes and pass.
+	// our routes, within one Period.
 	Limit, Reserve, MaxDeletions int
 	// Period is the time between two looks at a table that is at rest.
 	Period   time.Duration
