@@ -4,29 +4,51 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
-// waiter waits for actions. Polling costs requests, so it learns how long each
-// kind of action takes and looks for the first time when it should be over.
+// waiter waits for actions. Looking costs requests, so one look is for all
+// actions that are waited for, and it comes when the first of them should be
+// over.
 type waiter struct {
-	api *hcloud.ActionClient
+	api    *hcloud.ActionClient
+	habits *habits
 
-	mu     sync.Mutex
-	usual  map[string]time.Duration // by command
-	streak map[string]int           // looks in a row that didn't come too early
+	mu      sync.Mutex
+	watches []*watch
+	stop    context.CancelFunc // ends the looking; nil: nobody looks
+	sooner  chan struct{}      // something is due earlier than what was
+}
+
+// watch is one action that somebody waits for.
+type watch struct {
+	id     int64
+	due    time.Time
+	gap    time.Duration
+	early  int           // looks when due that found it running
+	seen   time.Duration // how long it has been seen to run
+	result chan result   // holds one
+	start  time.Time
+}
+
+type result struct {
+	action *hcloud.Action
+	err    error
 }
 
 const (
-	firstGuess  = 500 * time.Millisecond
-	shortestGap = 100 * time.Millisecond
+	shortestGap = 80 * time.Millisecond
 	longestGap  = 5 * time.Second
 	// patience ends the wait for an action that never ends: it holds up all
 	// other changes of its network.
 	patience = 5 * time.Minute
+	// mostAsked is how many actions one look is for: what the API answers on
+	// one page if it isn't asked for more.
+	mostAsked = 25
 )
 
 var (
@@ -35,50 +57,22 @@ var (
 )
 
 func newWaiter(api *hcloud.ActionClient) *waiter {
-	return &waiter{api: api, usual: map[string]time.Duration{}, streak: map[string]int{}}
+	return &waiter{api: api, habits: newHabits(), sooner: make(chan struct{}, 1)}
 }
 
-// wait returns when the actions are over, with an error if one of them failed.
-// An action that the API doesn't know any more is one whose fate is unknown:
-// also an error.
-func (w *waiter) wait(ctx context.Context, actions ...*hcloud.Action) error {
-	for _, a := range actions {
-		if a == nil {
-			continue
-		}
-		if err := w.one(ctx, a); err != nil {
-			return err
-		}
+// wait returns when the action is over, with an error if it failed. An action
+// that the API doesn't know any more is one whose fate is unknown: also an
+// error. No action, nothing to wait for.
+func (w *waiter) wait(ctx context.Context, a *hcloud.Action) error {
+	if a == nil {
+		return nil
 	}
-	return nil
-}
-
-func (w *waiter) one(ctx context.Context, a *hcloud.Action) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSlow)
-	defer cancel()
-	start := time.Now()
-	gap, polls := w.guess(a.Command), 0
-	for a.Status == hcloud.ActionStatusRunning {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for action %d (%s): %w", a.ID, a.Command, context.Cause(ctx))
-		case <-time.After(gap):
-		}
-		update, err := w.look(ctx, a)
+	if a.Status == hcloud.ActionStatusRunning {
+		over, err := w.watch(ctx, a)
 		if err != nil {
 			return fmt.Errorf("waiting for action %d (%s): %w", a.ID, a.Command, err)
 		}
-		a, polls = update, polls+1
-		// Soon at first, since it should be over any moment; then seldom, since
-		// nobody knows.
-		if polls == 1 {
-			gap = max(gap/4, shortestGap)
-		} else {
-			gap = min(2*gap, longestGap)
-		}
-	}
-	if polls > 0 {
-		w.learn(a.Command, polls, time.Since(start))
+		a = over
 	}
 	if a.Status == hcloud.ActionStatusError {
 		return fmt.Errorf("action %d (%s) failed: %w", a.ID, a.Command, a.Error())
@@ -86,40 +80,168 @@ func (w *waiter) one(ctx context.Context, a *hcloud.Action) error {
 	return nil
 }
 
-func (w *waiter) look(ctx context.Context, a *hcloud.Action) (*hcloud.Action, error) {
-	var update *hcloud.Action
-	err := retry(ctx, read, func(ctx context.Context) error {
-		var err error
-		update, _, err = w.api.GetByID(ctx, a.ID)
-		return err
-	})
-	if err == nil && update == nil {
-		err = errLost
+func (w *waiter) watch(ctx context.Context, a *hcloud.Action) (*hcloud.Action, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSlow)
+	defer cancel()
+	now, gap := time.Now(), w.habits.guess(a.Command)
+	it := &watch{id: a.ID, start: now, gap: gap, due: now.Add(gap), result: make(chan result, 1)}
+	w.join(it)
+	defer w.leave(it)
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case r := <-it.result:
+		if r.err == nil {
+			w.habits.learn(a.Command, it.early, it.seen, time.Since(it.start))
+		}
+		return r.action, r.err
 	}
-	return update, err
 }
 
-func (w *waiter) guess(command string) time.Duration {
+// join makes somebody look, if nobody does, or look earlier.
+func (w *waiter) join(it *watch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if usual, ok := w.usual[command]; ok {
-		return min(max(usual, shortestGap), longestGap)
-	}
-	return firstGuess
-}
-
-// learn corrects the guess. An action that was over at the first look may have
-// been over for long, which its timestamps don't tell: they are in whole
-// seconds. So the guess shrinks, faster and faster, until a look comes too
-// early, and then goes back to what that action took.
-func (w *waiter) learn(command string, polls int, waited time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if polls > 1 {
-		w.usual[command], w.streak[command] = waited, 0
+	w.watches = append(w.watches, it)
+	if w.stop == nil {
+		// Not the caller's context: it looks for others, too. A running action
+		// locks what it changes, so that whoever waits for it is in a hurry.
+		ctx, stop := context.WithCancel(withPriority(context.Background(), urgent))
+		w.stop = stop
+		go w.look(ctx)
 		return
 	}
-	shrink := min(2<<w.streak[command], 30) // percent
-	w.usual[command] = waited * time.Duration(100-shrink) / 100
-	w.streak[command] = min(w.streak[command]+1, 5)
+	select {
+	case w.sooner <- struct{}{}:
+	default:
+	}
+}
+
+func (w *waiter) leave(it *watch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.remove(it)
+	if len(w.watches) == 0 && w.stop != nil {
+		w.stop()
+		w.stop = nil
+	}
+}
+
+func (w *waiter) remove(it *watch) {
+	w.watches = slices.DeleteFunc(w.watches, func(other *watch) bool { return other == it })
+}
+
+// look looks whenever an action should be over, until nobody waits.
+func (w *waiter) look(ctx context.Context) {
+	for earliest := time.Now(); ; earliest = time.Now().Add(shortestGap) {
+		if !w.rest(ctx, earliest) {
+			return
+		}
+		var asked []*watch
+		var found []*hcloud.Action
+		err := retry(ctx, read, func(ctx context.Context) error {
+			asked = w.next()
+			var err error
+			found, _, err = w.api.List(ctx, hcloud.ActionListOpts{ID: ids(asked)})
+			return err
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		w.tell(asked, found, err, time.Now())
+	}
+}
+
+// rest waits until an action is due, but at least until earliest: looking for
+// those that are due in the meantime, too, takes no more requests.
+func (w *waiter) rest(ctx context.Context, earliest time.Time) bool {
+	for {
+		due, any := w.due()
+		if !any {
+			due = time.Now().Add(longestGap) // this one is about to be stopped
+		}
+		if due.Before(earliest) {
+			due = earliest
+		}
+		wait := time.Until(due)
+		if wait <= 0 {
+			return ctx.Err() == nil
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-w.sooner:
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return false
+		}
+	}
+}
+
+func (w *waiter) due() (due time.Time, any bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, it := range w.watches {
+		if !any || it.due.Before(due) {
+			due, any = it.due, true
+		}
+	}
+	return due, any
+}
+
+// next are the watches to ask about in one request: those due first.
+func (w *waiter) next() []*watch {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	slices.SortStableFunc(w.watches, func(a, b *watch) int { return a.due.Compare(b.due) })
+	return slices.Clone(w.watches[:min(len(w.watches), mostAsked)])
+}
+
+func ids(watches []*watch) []int64 {
+	out := make([]int64, len(watches))
+	for i, it := range watches {
+		out[i] = it.id
+	}
+	return out
+}
+
+// tell gives those who wait for the actions asked about what was found.
+func (w *waiter) tell(asked []*watch, found []*hcloud.Action, err error, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, it := range asked {
+		over := result{err: err}
+		if err == nil {
+			i := slices.IndexFunc(found, func(a *hcloud.Action) bool { return a.ID == it.id })
+			switch {
+			case i < 0:
+				over.err = errLost
+			case found[i].Status == hcloud.ActionStatusRunning:
+				it.running(now)
+				continue
+			default:
+				over.action = found[i]
+			}
+		}
+		it.result <- over
+		w.remove(it)
+	}
+}
+
+// running puts the next look off: soon at first, since the action should be
+// over any moment; then seldom, since nobody knows.
+func (it *watch) running(now time.Time) {
+	it.seen = now.Sub(it.start)
+	if now.Before(it.due) {
+		return // it was asked about along with others
+	}
+	switch it.early++; {
+	case it.early == 1:
+		it.gap = max(it.gap/5, shortestGap)
+	case it.early > 3:
+		it.gap = min(2*it.gap, longestGap)
+	}
+	it.due = now.Add(it.gap)
 }

@@ -2,8 +2,10 @@ package hetzner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -11,76 +13,76 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// priority says who goes first when the project's request budget runs low.
-type priority int
-
 const (
-	// normal is what an event asks for.
-	normal priority = iota
-	// background is what only time asks for: looking whether something drifted.
-	background
-	// urgent is what somebody's traffic waits for: routes, targets.
-	urgent
+	// longestStretch is how long background work waits for quiet before it
+	// takes its turn among normal work: under a load that never ends, drift is
+	// found late, not never.
+	longestStretch = 15 * time.Minute
+	// manyFailures in a row say that the API is in trouble, not a request.
+	manyFailures = 3
+	// probeGap is the time between two requests while the API is in trouble:
+	// they cost half of what the default budget refills.
+	probeGap = 2 * time.Second
+	// countedOn is the share of the refill that is counted on until an answer
+	// tells what there is: the rest may be what other programs take.
+	countedOn = 0.5
+	// look is the longest time without thinking about who waits for what.
+	look = time.Minute
 )
-
-func (p priority) String() string { return [...]string{"normal", "background", "urgent"}[p] }
-
-type priorityKey struct{}
-
-// withPriority marks what is done under the context, unless it is marked
-// already: what an urgent change needs to know is urgent too.
-func withPriority(ctx context.Context, p priority) context.Context {
-	if _, marked := ctx.Value(priorityKey{}).(priority); marked {
-		return ctx
-	}
-	return context.WithValue(ctx, priorityKey{}, p)
-}
-
-func priorityOf(ctx context.Context) priority {
-	if p, marked := ctx.Value(priorityKey{}).(priority); marked {
-		return p
-	}
-	return normal
-}
-
-// floor is the share of the budget that a priority leaves to those above it.
-func (p priority) floor() float64 {
-	switch p {
-	case urgent:
-		return 0
-	case background:
-		return 0.1
-	default:
-		return 0.01
-	}
-}
 
 // budget keeps the project's requests within what the API allows: so many at
 // once, refilled evenly over an hour, shared with every other program that uses
 // the project (Hetzner Cloud API, rate limiting). What is left is known from the
-// last answer's headers and the time since; a request that would be answered
-// 429 is held back instead, the less urgent ones first.
+// answers' headers and the time since; a request that would be answered 429 is
+// held back instead. Those held back go by priority, then first come, first
+// served.
+//
+// While the API answers nobody (429, 401, 5xx, or nothing) one request now and
+// then finds out when it does again, so that an outage doesn't cost the budget
+// that is needed after it.
 type budget struct {
 	mu       sync.Mutex
+	waiting  [priorities][]*ticket
+	timer    *time.Timer
 	known    bool
 	limit    float64
 	left     float64 // requests that may be sent at the time of asOf
 	asOf     time.Time
 	inFlight int
+	sent     int // requests so far
+	newest   int // of them, the latest that was heard of
+	lastSent time.Time
+	failures int // in a row
 
 	remaining *metrics.Gauge
 	waits     *metrics.HistogramVec
+}
+
+// ticket is one request's place.
+type ticket struct {
+	priority priority
+	since    time.Time
+	ready    chan struct{} // closed when the request may be sent
+	number   int           // among those sent
+}
+
+// rank is the priority that a waiting request has by now.
+func (t *ticket) rank(now time.Time) priority {
+	if t.priority == background && now.Sub(t.since) >= longestStretch {
+		return normal
+	}
+	return t.priority
 }
 
 func newBudget(r Registry) (*budget, error) {
 	b := &budget{
 		remaining: metrics.NewGauge(&metrics.GaugeOpts{
 			Namespace: "underlay", Subsystem: "cloud_requests", Name: "remaining",
-			Help: "Number of requests that the project may still send now, as the API's last answer told; other programs of the project spend from it too.",
+			Help: "Number of requests that the project could still send when the API last told; other programs of the project spend from it too.",
 		}),
 		waits: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Namespace: "underlay", Subsystem: "cloud_requests", Name: "wait_seconds",
-			Help:    "Seconds that requests were held back because the budget was low, by priority (urgent, normal, background).",
+			Help:    "Seconds that requests were held back because the budget was low or the API in trouble, until they were sent or given up, by priority (urgent, normal, background).",
 			Buckets: []float64{0.01, 1, 10, 60, 300, 900},
 		}, []string{"priority"}),
 	}
@@ -92,56 +94,146 @@ func newBudget(r Registry) (*budget, error) {
 	return b, nil
 }
 
-// spend returns when a request may be sent.
-func (b *budget) spend(ctx context.Context) error {
-	p, began := priorityOf(ctx), time.Now()
+// spend returns when a request may be sent. What it returns goes to told.
+func (b *budget) spend(ctx context.Context) (*ticket, error) {
+	t := &ticket{priority: priorityOf(ctx), since: time.Now(), ready: make(chan struct{})}
+	defer func() { b.waits.WithLabelValues(t.priority.String()).Observe(time.Since(t.since).Seconds()) }()
+	b.mu.Lock()
+	b.waiting[t.priority] = append(b.waiting[t.priority], t)
+	b.admit(t.since)
+	b.mu.Unlock()
+	select {
+	case <-t.ready:
+	case <-ctx.Done():
+		if b.leave(t) {
+			return nil, fmt.Errorf("waiting for the project's request budget: %w", ctx.Err())
+		}
+	}
+	return t, nil
+}
+
+// leave gives a place up, if it isn't the request's turn already.
+func (b *budget) leave(t *ticket) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := slices.Index(b.waiting[t.priority], t)
+	if i < 0 {
+		return false
+	}
+	b.waiting[t.priority] = slices.Delete(b.waiting[t.priority], i, i+1)
+	return true
+}
+
+// admit lets through who may go, and comes back when the next one may.
+func (b *budget) admit(now time.Time) {
 	for {
-		wait := b.take(p, time.Now())
-		if wait == 0 {
-			b.waits.WithLabelValues(p.String()).Observe(time.Since(began).Seconds())
-			return nil
+		t := b.first(now)
+		if t == nil {
+			return
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for the project's request budget: %w", ctx.Err())
-		case <-time.After(wait):
+		if wait := b.wait(t.rank(now), now); wait > 0 {
+			b.admitAfter(wait)
+			return
 		}
+		b.waiting[t.priority] = b.waiting[t.priority][1:]
+		b.left--
+		b.inFlight++
+		b.sent++
+		b.lastSent, t.number = now, b.sent
+		close(t.ready)
 	}
 }
 
-// take takes a request out of the budget, or says how long to wait for it.
-func (b *budget) take(p priority, now time.Time) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (b *budget) admitAfter(wait time.Duration) {
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	b.timer = time.AfterFunc(min(max(wait, 10*time.Millisecond), look), func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.admit(time.Now())
+	})
+}
+
+// first is whose turn it is. Nobody passes the first: all others need more of
+// the budget to be left, or came later.
+func (b *budget) first(now time.Time) *ticket {
+	var first *ticket
+	for _, queue := range b.waiting {
+		if len(queue) == 0 {
+			continue
+		}
+		t := queue[0]
+		if first == nil || t.rank(now) > first.rank(now) || t.rank(now) == first.rank(now) && t.since.Before(first.since) {
+			first = t
+		}
+	}
+	return first
+}
+
+// wait is how long a request of a priority has to wait at least.
+func (b *budget) wait(p priority, now time.Time) (wait time.Duration) {
+	if b.failures >= manyFailures {
+		wait = b.lastSent.Add(probeGap).Sub(now)
+	}
 	if b.known {
 		b.refill(now)
-		if short := p.floor()*b.limit + 1 - b.left; short > 0 {
-			return max(time.Duration(short*float64(time.Hour)/b.limit), 10*time.Millisecond)
-		}
-		b.left--
+		short := p.floor()*b.limit + 1 - b.left
+		wait = max(wait, time.Duration(short*float64(time.Hour)/(b.limit*countedOn)))
 	}
-	b.inFlight++
-	return 0
+	return wait
 }
 
 func (b *budget) refill(now time.Time) {
-	b.left = min(b.limit, b.left+b.limit*now.Sub(b.asOf).Hours())
+	b.left = min(b.limit, b.left+b.limit*countedOn*now.Sub(b.asOf).Hours())
 	b.asOf = now
 }
 
-// told takes in an answer; nil means that there was none.
-func (b *budget) told(answer *http.Response, now time.Time) {
+// spare says whether background work could be done now.
+func (b *budget) spare() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.wait(background, time.Now()) <= 0
+}
+
+// told takes in what became of a request.
+func (b *budget) told(t *ticket, answer *http.Response, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
 	b.inFlight--
-	if answer == nil {
-		return
+	b.blame(answer, err)
+	if answer != nil && t.number > b.newest { // else something newer is known
+		b.newest = t.number
+		b.read(answer.Header, now)
 	}
-	limit, err := strconv.Atoi(answer.Header.Get("RateLimit-Limit"))
+	b.admit(now)
+}
+
+// blame counts the failures in a row that concern every request.
+func (b *budget) blame(answer *http.Response, err error) {
+	var other *notTheAPI
+	switch {
+	case errors.Is(err, context.Canceled): // the caller's wish
+	case answer == nil && !errors.As(err, &other):
+		b.failures++
+	case answer == nil && other.status == http.StatusUnauthorized,
+		answer != nil && (answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusTooManyRequests):
+		b.failures = max(b.failures+1, manyFailures)
+	case answer != nil && answer.StatusCode >= http.StatusInternalServerError:
+		b.failures++
+	default:
+		b.failures = 0
+	}
+}
+
+// read takes in what an answer's headers say about the budget.
+func (b *budget) read(h http.Header, now time.Time) {
+	limit, err := strconv.Atoi(h.Get("RateLimit-Limit"))
 	if err != nil || limit <= 0 {
 		return
 	}
-	left, err := strconv.Atoi(answer.Header.Get("RateLimit-Remaining"))
+	left, err := strconv.Atoi(h.Get("RateLimit-Remaining"))
 	if err != nil {
 		return
 	}
@@ -157,10 +249,18 @@ type budgeted struct {
 }
 
 func (t *budgeted) RoundTrip(r *http.Request) (*http.Response, error) {
-	if err := t.budget.spend(r.Context()); err != nil {
+	place, err := t.budget.spend(r.Context())
+	if err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close() // as every RoundTripper must
+		}
 		return nil, err
 	}
 	resp, err := t.next.RoundTrip(r)
-	t.budget.told(resp, time.Now())
+	became := err
+	if r.Context().Err() != nil {
+		became = context.Canceled // or out of the caller's time, which is no fault of the API's either
+	}
+	t.budget.told(place, resp, became)
 	return resp, err
 }

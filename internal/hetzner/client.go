@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -47,6 +48,15 @@ type Options struct {
 type Client struct {
 	api     *hcloud.Client
 	actions *waiter
+	budget  *budget
+	listed  *metrics.Gauge
+	// writers is one for each network, by its ID, however often it is looked up.
+	writers sync.Map
+}
+
+func (c *Client) writerOf(network int64) writer {
+	w, _ := c.writers.LoadOrStore(network, newWriter())
+	return w.(writer)
 }
 
 // requestTimeout bounds one request; the API answers within seconds.
@@ -60,10 +70,16 @@ func New(o Options) (*Client, error) {
 	}
 	requests := metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: "underlay", Subsystem: "cloud_requests", Name: "total",
-		Help: "Number of requests sent to the cloud's API by method, kind of resource, priority and code (the HTTP status, or `unanswered`).",
-	}, []string{"method", "resource", "priority", "code"})
-	if err := o.Registry.Register(requests); err != nil {
-		return nil, fmt.Errorf("registering the cloud request metrics: %w", err)
+		Help: "Number of requests sent to the cloud's API by operation (such as `POST /networks/{id}/actions/add_route`), priority (urgent, normal, background) and code (the HTTP status, or `unanswered`).",
+	}, []string{"operation", "priority", "code"})
+	listed := metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace: "underlay", Subsystem: "cloud_requests", Name: "server_list_timestamp_seconds",
+		Help: "Unix time at which the cached server list was asked for; how long ago that is, is the cache's age. 0 before the first.",
+	})
+	for _, m := range []metrics.Registerable{requests, listed} {
+		if err := o.Registry.Register(m); err != nil {
+			return nil, fmt.Errorf("registering the cloud request metrics: %w", err)
+		}
 	}
 	budget, err := newBudget(o.Registry)
 	if err != nil {
@@ -81,19 +97,25 @@ func New(o Options) (*Client, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			// From the inside out: a request has the token, a time limit, is
 			// counted, and waits for the budget, which no time limit cuts short.
-			Transport: &budgeted{
+			// Only a request whose token was replaced passes twice.
+			Transport: &reauthorized{token: o.Token, next: &budgeted{
 				budget: budget,
 				next: &counted{
 					below: base.Path, requests: requests,
 					next: &limited{next: &authorized{next: next, token: o.Token}, limit: requestTimeout},
 				},
-			},
+			}},
 		}),
 		// Retrying is ours: what may be repeated depends on what was asked.
 		hcloud.WithRetryOpts(hcloud.RetryOpts{MaxRetries: 0}),
 	)
-	return &Client{api: api, actions: newWaiter(&api.Action)}, nil
+	return &Client{api: api, actions: newWaiter(&api.Action), budget: budget, listed: listed}, nil
 }
+
+// Spare says whether the budget has room for work that could as well be done
+// later. Whoever looks only because time has passed may ask, and skip a look;
+// requests that are sent nevertheless are held back by themselves.
+func (c *Client) Spare() bool { return c.budget.spare() }
 
 // Unauthorized says whether the API refused the token.
 func Unauthorized(err error) bool {

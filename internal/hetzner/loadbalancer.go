@@ -3,6 +3,7 @@ package hetzner
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
@@ -43,18 +44,43 @@ func (l *LoadBalancers) List(ctx context.Context, cluster string) ([]lb.State, e
 	return l.list(withPriority(ctx, background), fmt.Sprintf("%s=%s", lb.LabelCluster, cluster))
 }
 
+// Candidates implements lb.Backend, in two requests.
+func (l *LoadBalancers) Candidates(ctx context.Context, owner lb.Owner, name string) ([]lb.State, error) {
+	found, err := l.find(ctx, hcloud.LoadBalancerListOpts{Name: name})
+	if err != nil {
+		return nil, fmt.Errorf("looking for load balancer %q: %w", name, err)
+	}
+	assigned, err := l.list(ctx, fmt.Sprintf("%s=%s", lb.LabelPeer, owner.UID))
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range assigned {
+		if !slices.ContainsFunc(found, func(known lb.State) bool { return known.ID == s.ID }) {
+			found = append(found, s)
+		}
+	}
+	return found, nil
+}
+
 func (l *LoadBalancers) list(ctx context.Context, selector string) ([]lb.State, error) {
+	states, err := l.find(ctx, hcloud.LoadBalancerListOpts{ListOpts: hcloud.ListOpts{LabelSelector: selector}})
+	if err != nil {
+		return nil, fmt.Errorf("listing load balancers with labels %s: %w", selector, err)
+	}
+	return states, nil
+}
+
+func (l *LoadBalancers) find(ctx context.Context, opts hcloud.LoadBalancerListOpts) ([]lb.State, error) {
+	// Sorted, so that an error about two of them has the same text each time.
+	opts.PerPage, opts.Sort = 50, []string{"id:asc"}
 	var found []*hcloud.LoadBalancer
 	err := retry(ctx, read, func(ctx context.Context) error {
 		var err error
-		found, err = l.client.api.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{
-			// Sorted, so that an error about two of them has the same text each time.
-			ListOpts: hcloud.ListOpts{LabelSelector: selector, PerPage: 50}, Sort: []string{"id:asc"},
-		})
+		found, err = l.client.api.LoadBalancer.AllWithOpts(ctx, opts)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("listing load balancers with labels %s: %w", selector, err)
+		return nil, err
 	}
 	states := make([]lb.State, len(found))
 	for i, balancer := range found {
@@ -65,14 +91,25 @@ func (l *LoadBalancers) list(ctx context.Context, selector string) ([]lb.State, 
 
 // Apply implements lb.Backend.
 func (l *LoadBalancers) Apply(ctx context.Context, have lb.State, op lb.Op) error {
+	if _, last := op.(lb.Delete); last {
+		ctx = withPriority(ctx, normal) // nobody's traffic waits for the end of a Service
+	}
 	ctx = withPriority(ctx, urgent)
-	if create, ok := op.(lb.Create); ok {
-		return l.create(ctx, create.Spec)
+	switch op := op.(type) {
+	case lb.Create:
+		return l.create(ctx, op.Spec)
+	case lb.CreateCertificate:
+		return l.createCertificate(ctx, op)
+	case lb.DeleteCertificate:
+		return l.deleteCertificate(ctx, op)
 	}
 	do := func(ctx context.Context) error {
 		err := l.send(ctx, have, op)
-		if err == nil || alreadyDone(op, err) {
+		switch {
+		case err == nil:
 			return nil
+		case alreadyDone(op, err):
+			return l.confirm(ctx, have, op)
 		}
 		return l.refusal(op, have.Name, err)
 	}
@@ -142,7 +179,7 @@ func (l *LoadBalancers) send(ctx context.Context, have lb.State, op lb.Op) error
 				action, _, err = api.DisablePublicInterface(ctx, ref)
 			}
 		case lb.AttachNetwork:
-			action, _, err = api.AttachToNetwork(ctx, ref, hcloud.LoadBalancerAttachToNetworkOpts{Network: &hcloud.Network{ID: op.Network}})
+			action, _, err = api.AttachToNetwork(ctx, ref, attachOpts(op))
 		case lb.DetachNetwork:
 			action, _, err = api.DetachFromNetwork(ctx, ref, hcloud.LoadBalancerDetachFromNetworkOpts{Network: &hcloud.Network{ID: op.Network}})
 		case lb.AddListener:
@@ -157,6 +194,8 @@ func (l *LoadBalancers) send(ctx context.Context, have lb.State, op lb.Op) error
 			})
 		case lb.RemoveTarget:
 			action, _, err = api.RemoveServerTarget(ctx, ref, &hcloud.Server{ID: op.Target.Server})
+		case lb.SetReverseDNS:
+			action, _, err = api.ChangeDNSPtr(ctx, ref, op.IP.String(), pointerName(op.Name))
 		case lb.Delete:
 			var result hcloud.LoadBalancerDeleteResult
 			result, _, err = api.DeleteWithResult(ctx, ref)

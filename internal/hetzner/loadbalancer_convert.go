@@ -3,6 +3,7 @@ package hetzner
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -15,6 +16,7 @@ func balancerState(b *hcloud.LoadBalancer) lb.State {
 	s := lb.State{
 		ID: b.ID, Name: b.Name, Labels: b.Labels, Algorithm: lb.Algorithm(b.Algorithm.Type),
 		Public: b.PublicNet.Enabled, IPv4: addr(b.PublicNet.IPv4.IP), IPv6: addr(b.PublicNet.IPv6.IP),
+		IPv4Name: b.PublicNet.IPv4.DNSPtr, IPv6Name: b.PublicNet.IPv6.DNSPtr,
 	}
 	if b.LoadBalancerType != nil {
 		s.Type = b.LoadBalancerType.Name
@@ -29,19 +31,61 @@ func balancerState(b *hcloud.LoadBalancer) lb.State {
 	for _, service := range b.Services {
 		s.Listeners = append(s.Listeners, lb.Listener{
 			Port: service.ListenPort, DestinationPort: service.DestinationPort, Protocol: string(service.Protocol),
-			ProxyProtocol: service.Proxyprotocol, Check: healthCheck(service.HealthCheck),
+			ProxyProtocol: service.Proxyprotocol, HTTP: listenerHTTP(service), Check: healthCheck(service.HealthCheck),
 		})
 	}
 	slices.SortFunc(s.Listeners, func(a, b lb.Listener) int { return cmp.Compare(a.Port, b.Port) })
 	for _, target := range b.Targets {
 		if target.Type != hcloud.LoadBalancerTargetTypeServer || target.Server == nil || target.Server.Server == nil {
-			s.OtherTargets++
+			s.OtherTargets += max(1, len(target.Targets)) // a selector takes room for each server it finds
 			continue
 		}
 		s.Targets = append(s.Targets, lb.Target{Server: target.Server.Server.ID, Private: target.UsePrivateIP})
+		s.Health = countHealth(s.Health, target.HealthStatus)
 	}
 	slices.SortFunc(s.Targets, func(a, b lb.Target) int { return cmp.Compare(a.Server, b.Server) })
 	return s
+}
+
+// countHealth adds what the listeners say of one target.
+func countHealth(sum map[int]lb.Health, status []hcloud.LoadBalancerTargetHealthStatus) map[int]lb.Health {
+	if sum == nil {
+		sum = make(map[int]lb.Health)
+	}
+	for _, s := range status {
+		h := sum[s.ListenPort]
+		switch s.Status {
+		case hcloud.LoadBalancerTargetHealthStatusStatusHealthy:
+			h.Healthy++
+		case hcloud.LoadBalancerTargetHealthStatusStatusUnhealthy:
+			h.Unhealthy++
+		default:
+			h.Unknown++
+		}
+		sum[s.ListenPort] = h
+	}
+	return sum
+}
+
+func listenerHTTP(s hcloud.LoadBalancerService) lb.HTTP {
+	if s.Protocol == hcloud.LoadBalancerServiceProtocolTCP {
+		return lb.HTTP{}
+	}
+	http := lb.HTTP{
+		Sticky: s.HTTP.StickySessions, CookieName: s.HTTP.CookieName, CookieLifetime: s.HTTP.CookieLifetime,
+		IdleTimeout: s.HTTP.TimeoutIdle, Redirect: s.HTTP.RedirectHTTP,
+	}
+	var ids []int64
+	for _, c := range s.HTTP.Certificates {
+		ids = append(ids, c.ID)
+	}
+	slices.Sort(ids)
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = strconv.FormatInt(id, 10)
+	}
+	http.Certificates = strings.Join(texts, ",")
+	return http
 }
 
 func healthCheck(c hcloud.LoadBalancerServiceHealthCheck) lb.HealthCheck {
@@ -58,7 +102,7 @@ func healthCheck(c hcloud.LoadBalancerServiceHealthCheck) lb.HealthCheck {
 
 func createOpts(spec lb.Spec) hcloud.LoadBalancerCreateOpts {
 	opts := hcloud.LoadBalancerCreateOpts{
-		Name: spec.Name, Labels: spec.Owner.Labels(),
+		Name: spec.Name, Labels: spec.Labels(),
 		LoadBalancerType: &hcloud.LoadBalancerType{Name: spec.Type},
 		Algorithm:        &hcloud.LoadBalancerAlgorithm{Type: hcloud.LoadBalancerAlgorithmType(spec.Algorithm)},
 		NetworkZone:      hcloud.NetworkZone(spec.NetworkZone),
@@ -80,7 +124,15 @@ func createOpts(spec lb.Spec) hcloud.LoadBalancerCreateOpts {
 			},
 		}
 		if http := add.HealthCheck.HTTP; http != nil {
-			service.HealthCheck.HTTP = &hcloud.LoadBalancerCreateOptsServiceHealthCheckHTTP{Path: http.Path, StatusCodes: http.StatusCodes}
+			service.HealthCheck.HTTP = &hcloud.LoadBalancerCreateOptsServiceHealthCheckHTTP{
+				Path: http.Path, StatusCodes: http.StatusCodes, Domain: http.Domain, TLS: http.TLS,
+			}
+		}
+		if http := add.HTTP; http != nil {
+			service.HTTP = &hcloud.LoadBalancerCreateOptsServiceHTTP{
+				CookieName: http.CookieName, CookieLifetime: http.CookieLifetime, Certificates: http.Certificates,
+				RedirectHTTP: http.RedirectHTTP, StickySessions: http.StickySessions, TimeoutIdle: http.TimeoutIdle,
+			}
 		}
 		opts.Services = append(opts.Services, service)
 	}
@@ -94,7 +146,7 @@ func createOpts(spec lb.Spec) hcloud.LoadBalancerCreateOpts {
 	return opts
 }
 
-// addServiceOpts leaves out what no Spec sets: the API's defaults are empty.
+// addServiceOpts leaves out what no Spec sets, and the domain where there is none: the API's defaults are empty.
 func addServiceOpts(l lb.Listener) hcloud.LoadBalancerAddServiceOpts {
 	opts := hcloud.LoadBalancerAddServiceOpts{
 		Protocol: hcloud.LoadBalancerServiceProtocol(l.Protocol), Proxyprotocol: hcloud.Ptr(l.ProxyProtocol),
@@ -106,10 +158,49 @@ func addServiceOpts(l lb.Listener) hcloud.LoadBalancerAddServiceOpts {
 	}
 	if l.Check.Protocol == lb.ProtocolHTTP {
 		opts.HealthCheck.HTTP = &hcloud.LoadBalancerAddServiceOptsHealthCheckHTTP{
-			Path: hcloud.Ptr(l.Check.Path), StatusCodes: statusCodes(l.Check.StatusCodes),
+			Path: hcloud.Ptr(l.Check.Path), StatusCodes: statusCodes(l.Check.StatusCodes), TLS: hcloud.Ptr(l.Check.TLS),
+		}
+		if l.Check.Domain != "" {
+			opts.HealthCheck.HTTP.Domain = hcloud.Ptr(l.Check.Domain)
+		}
+	}
+	if http := l.HTTP; l.Protocol != lb.ProtocolTCP {
+		opts.HTTP = &hcloud.LoadBalancerAddServiceOptsHTTP{
+			CookieName: hcloud.Ptr(http.CookieName), CookieLifetime: hcloud.Ptr(http.CookieLifetime), Certificates: certificateRefs(http.Certificates),
+			RedirectHTTP: hcloud.Ptr(http.Redirect), StickySessions: hcloud.Ptr(http.Sticky), TimeoutIdle: hcloud.Ptr(http.IdleTimeout),
 		}
 	}
 	return opts
+}
+
+// certificateRefs is empty and not nil without certificates: an update leaves alone what is nil.
+func certificateRefs(ids string) []*hcloud.Certificate {
+	refs := []*hcloud.Certificate{}
+	for text := range strings.SplitSeq(ids, ",") {
+		if id, err := strconv.ParseInt(text, 10, 64); err == nil {
+			refs = append(refs, &hcloud.Certificate{ID: id})
+		}
+	}
+	return refs
+}
+
+func attachOpts(op lb.AttachNetwork) hcloud.LoadBalancerAttachToNetworkOpts {
+	opts := hcloud.LoadBalancerAttachToNetworkOpts{Network: &hcloud.Network{ID: op.Network}}
+	if op.IP.IsValid() {
+		opts.IP = op.IP.AsSlice()
+	}
+	if op.Range.IsValid() {
+		opts.IPRange = ipNet(op.Range)
+	}
+	return opts
+}
+
+// pointerName is null for the cloud's default.
+func pointerName(name string) *string {
+	if name == "" {
+		return nil
+	}
+	return &name
 }
 
 // updateServiceOpts says everything: what an update leaves out stays as it is.
@@ -126,6 +217,12 @@ func updateServiceOpts(l lb.Listener) hcloud.LoadBalancerUpdateServiceOpts {
 		opts.HealthCheck.HTTP = &hcloud.LoadBalancerUpdateServiceOptsHealthCheckHTTP{
 			Path: hcloud.Ptr(l.Check.Path), StatusCodes: statusCodes(l.Check.StatusCodes),
 			Domain: hcloud.Ptr(l.Check.Domain), Response: hcloud.Ptr(l.Check.Response), TLS: hcloud.Ptr(l.Check.TLS),
+		}
+	}
+	if http := l.HTTP; l.Protocol != lb.ProtocolTCP {
+		opts.HTTP = &hcloud.LoadBalancerUpdateServiceOptsHTTP{
+			CookieName: hcloud.Ptr(http.CookieName), CookieLifetime: hcloud.Ptr(http.CookieLifetime), Certificates: certificateRefs(http.Certificates),
+			RedirectHTTP: hcloud.Ptr(http.Redirect), StickySessions: hcloud.Ptr(http.Sticky), TimeoutIdle: hcloud.Ptr(http.IdleTimeout),
 		}
 	}
 	return opts

@@ -1,6 +1,7 @@
 package hetzner
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,12 +14,41 @@ import (
 // alreadyDone says whether an error means that somebody else has done the op.
 func alreadyDone(op lb.Op, err error) bool {
 	switch op.(type) {
-	case lb.Delete, lb.DeleteListener, lb.RemoveTarget, lb.DetachNetwork:
+	case lb.Delete, lb.DeleteCertificate, lb.DeleteListener, lb.RemoveTarget, lb.DetachNetwork:
 		return hcloud.IsError(err, hcloud.ErrorCodeNotFound)
 	case lb.AddTarget:
 		return hcloud.IsError(err, hcloud.ErrorCodeTargetAlreadyDefined)
 	}
 	return false
+}
+
+// errStillThere: the API denied that something exists, and has it.
+var errStillThere = errors.New("the API says that it isn't there, but it is")
+
+// confirm looks for what the API says is gone: nobody looks again for what a
+// Service leaves behind. Everything else is seen by the next look anyway.
+func (l *LoadBalancers) confirm(ctx context.Context, have lb.State, op lb.Op) error {
+	there := false
+	err := retry(ctx, read, func(ctx context.Context) error {
+		switch op := op.(type) {
+		case lb.Delete:
+			found, _, err := l.client.api.LoadBalancer.GetByID(ctx, have.ID)
+			there = found != nil
+			return err
+		case lb.DeleteCertificate:
+			found, _, err := l.client.api.Certificate.GetByID(ctx, op.ID)
+			there = found != nil
+			return err
+		}
+		return nil
+	})
+	if err == nil && there {
+		err = errStillThere
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	return nil
 }
 
 // targetCodes are the refusals that concern a target. Some have two names: the
@@ -36,18 +66,20 @@ var targetCodes = []hcloud.ErrorCode{
 func (l *LoadBalancers) refusal(op lb.Op, name string, err error) error {
 	var said hcloud.Error
 	if !errors.As(err, &said) || refusedForNow(err) || broken(err) || Unauthorized(err) {
-		return fmt.Errorf("load balancer %q: %w", name, err)
+		return fmt.Errorf("%s %q: %w", subject(op), name, err)
 	}
 	switch said.Code {
 	case hcloud.ErrorCodeForbidden:
-		return fmt.Errorf("load balancer %q: %w", name, err) // the token, which is nobody's Service
+		return fmt.Errorf("%s %q: %w", subject(op), name, err) // the token, which is nobody's Service
 	case hcloud.ErrorCodeUniquenessError:
 		if update, ok := op.(lb.Update); ok {
 			name = update.Name
 		}
 		return fmt.Errorf("load balancer %q %w", name, lb.ErrNotOwned)
+	case hcloud.ErrorCodeResourceInUse:
+		return fmt.Errorf("%s %q: %w", subject(op), name, err) // it will not be when the listener is gone
 	case hcloud.ErrorCodeProtected:
-		return fmt.Errorf("load balancer %q %w", name, lb.ErrProtected)
+		return fmt.Errorf("%s %q %w", subject(op), name, lb.ErrProtected)
 	case hcloud.ErrorCodeNotFound:
 		// The load balancer, or a part of it, was there a moment ago: the next look will see what is
 		// left. A creation and a new target name things that may never have been there.
@@ -58,6 +90,15 @@ func (l *LoadBalancers) refusal(op lb.Op, name string, err error) error {
 		}
 	}
 	return &lb.RejectedError{Code: string(said.Code), Message: explained(said), Target: aboutTarget(op, said.Code)}
+}
+
+// subject is what an op changes.
+func subject(op lb.Op) string {
+	switch op.(type) {
+	case lb.CreateCertificate, lb.DeleteCertificate:
+		return "certificate"
+	}
+	return "load balancer"
 }
 
 // aboutTarget says whether the op would succeed without a target. In a creation

@@ -44,7 +44,7 @@ func (c *Client) Network(ctx context.Context, idOrName string) (*Network, error)
 	}
 	n := &Network{
 		ID: found.ID, Name: found.Name, IPRange: prefix(found.IPRange),
-		client: c, writer: newWriter(),
+		client: c, writer: c.writerOf(found.ID),
 	}
 	for _, subnet := range found.Subnets {
 		n.Subnets = append(n.Subnets, prefix(subnet.IPRange))

@@ -14,8 +14,10 @@ import (
 
 var _ routes.Table = (*Network)(nil)
 
-// List implements routes.Table: every route of the network, in one request.
+// List implements routes.Table: every route of the network, in one request. It
+// is as urgent as the writes that wait for what it shows.
 func (n *Network) List(ctx context.Context) ([]routes.Route, error) {
+	ctx = withPriority(ctx, urgent)
 	var found *hcloud.Network
 	err := retry(ctx, read, func(ctx context.Context) error {
 		var err error

@@ -28,9 +28,14 @@ type Servers struct {
 	asked  time.Time // when the request for list was sent
 }
 
-// serversMaxAge is how old the list may be for those who don't ask for a newer
-// one: 12 lists an hour.
-const serversMaxAge = 5 * time.Minute
+const (
+	// serversMaxAge is how old the list may be for those who don't ask for a
+	// newer one: 12 lists an hour.
+	serversMaxAge = 5 * time.Minute
+	// serversStretchedAge is how old it may grow while the budget is low.
+	serversStretchedAge = 30 * time.Minute
+	longestFlight       = 30 * time.Minute
+)
 
 // Servers returns a cached view of the project's servers with their addresses
 // in network; 0 means that private addresses don't matter.
@@ -49,8 +54,9 @@ func (s *Servers) List(ctx context.Context, since time.Time) ([]cloud.Server, er
 			return list, nil
 		}
 		flight := s.flight.DoChan("list", func() (any, error) {
-			// Others wait for the same list: one caller's end isn't theirs.
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Minute)
+			// Others wait for the same list: one caller's end isn't theirs. Each
+			// request has its own limit; this is for waiting for the budget.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestFlight)
 			defer cancel()
 			return nil, s.refresh(ctx)
 		})
@@ -75,8 +81,11 @@ func (s *Servers) List(ctx context.Context, since time.Time) ([]cloud.Server, er
 func (s *Servers) cached(since time.Time) ([]cloud.Server, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	fresh := !s.asked.IsZero() && !s.asked.Before(since) && time.Since(s.asked) < s.maxAge
-	return s.list, fresh
+	if s.asked.IsZero() || s.asked.Before(since) {
+		return nil, false
+	}
+	age := time.Since(s.asked)
+	return s.list, age < s.maxAge || age < serversStretchedAge && !s.client.Spare()
 }
 
 func (s *Servers) refresh(ctx context.Context) error {
@@ -98,6 +107,7 @@ func (s *Servers) refresh(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list, s.asked = list, asked
+	s.client.listed.Set(float64(asked.Unix()))
 	return nil
 }
 

@@ -24,8 +24,43 @@ func (t *authorized) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("reading the API token: %w", err)
 	}
 	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+token)
-	return t.next.RoundTrip(r)
+	r.Header.Set("Authorization", bearer(token))
+	resp, err := t.next.RoundTrip(r)
+	if resp != nil {
+		resp.Request = r // it tells reauthorized which token was refused
+	}
+	return resp, err
+}
+
+func bearer(token string) string { return "Bearer " + token }
+
+// reauthorized sends a request again whose token was refused because it was
+// replaced in that moment. Nothing was done for it, whatever it asked.
+type reauthorized struct {
+	next  http.RoundTripper
+	token func() (string, error)
+}
+
+func (t *reauthorized) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(r)
+	if err != nil || resp.StatusCode != http.StatusUnauthorized {
+		return resp, err
+	}
+	token, err := t.token()
+	if err != nil || resp.Request == nil || resp.Request.Header.Get("Authorization") == bearer(token) {
+		return resp, nil // refused it is
+	}
+	again := r.Clone(r.Context())
+	if r.Body != nil && r.Body != http.NoBody {
+		if r.GetBody == nil {
+			return resp, nil
+		}
+		if again.Body, err = r.GetBody(); err != nil {
+			return resp, nil
+		}
+	}
+	_ = resp.Body.Close()
+	return t.next.RoundTrip(again)
 }
 
 // notTheAPI is an answer that the API wouldn't give: it speaks JSON.
@@ -77,7 +112,7 @@ func (t *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err == nil {
 		code = strconv.Itoa(resp.StatusCode)
 	}
-	t.requests.WithLabelValues(r.Method, t.resource(r.URL.Path), priorityOf(r.Context()).String(), code).Inc()
+	t.requests.WithLabelValues(t.operation(r), priorityOf(r.Context()).String(), code).Inc()
 	if err == nil && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusUnauthorized) &&
 		!strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") {
 		_ = resp.Body.Close()
@@ -86,9 +121,14 @@ func (t *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// resource is the kind of thing that a path is about: the first element below
-// the endpoint. IDs stay out of labels, and there are as many kinds as the API has.
-func (t *counted) resource(path string) string {
-	kind, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(path, t.below), "/"), "/")
-	return kind
+// operation is what a request asks for, as the API's description writes it:
+// IDs stay out of labels, so that there are as many as operations in use.
+func (t *counted) operation(r *http.Request) string {
+	elements := strings.Split(strings.TrimPrefix(r.URL.Path, t.below), "/")
+	for i, element := range elements {
+		if _, err := strconv.ParseInt(element, 10, 64); err == nil {
+			elements[i] = "{id}"
+		}
+	}
+	return r.Method + " " + strings.Join(elements, "/")
 }

@@ -1,0 +1,268 @@
+package hetzner
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/component-base/metrics"
+
+	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+)
+
+// door is a budget and what passed it, in order.
+type door struct {
+	sim *hcloudsim.Simulator
+	rt  *budgeted
+
+	mu     sync.Mutex
+	passed []priority
+	lost   bool // the network is down
+}
+
+func (d *door) lose(lost bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lost = lost
+}
+
+func newDoor(t *testing.T, o hcloudsim.Options) *door {
+	t.Helper()
+	b, err := newBudget(metrics.NewKubeRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &door{sim: hcloudsim.New(o)}
+	d.rt = &budgeted{next: d, budget: b}
+	return d
+}
+
+func (d *door) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.passed)
+}
+
+// RoundTrip is what is behind the door.
+func (d *door) RoundTrip(r *http.Request) (*http.Response, error) {
+	d.mu.Lock()
+	d.passed = append(d.passed, priorityOf(r.Context()))
+	lost := d.lost
+	d.mu.Unlock()
+	if lost {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return d.sim.Transport().RoundTrip(r)
+}
+
+// knock sends one request through the door.
+func (d *door) knock(ctx context.Context, p priority) (int, error) {
+	r, err := http.NewRequestWithContext(withPriority(ctx, p), http.MethodGet, "http://cloud.test/v1/locations", nil)
+	if err != nil {
+		return 0, err
+	}
+	r.Header.Set("Authorization", "Bearer any")
+	resp, err := d.rt.RoundTrip(r)
+	if err != nil {
+		return 0, err
+	}
+	return resp.StatusCode, resp.Body.Close()
+}
+
+// drain spends the budget behind the client's back, and lets it know.
+func (d *door) drain(t *testing.T, count int) {
+	t.Helper()
+	for range count {
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://cloud.test/v1/locations", nil)
+		if _, err := d.sim.Transport().RoundTrip(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if status, err := d.knock(t.Context(), urgent); err != nil || status != http.StatusOK {
+		t.Fatalf("%d, %v", status, err)
+	}
+}
+
+// Those held back go by priority, whatever came first.
+func TestWhoGoesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDoor(t, hcloudsim.Options{})
+		d.drain(t, 3598)
+		d.passed = nil
+		var waiting sync.WaitGroup
+		for _, p := range []priority{background, normal, urgent} {
+			for range 4 {
+				waiting.Go(func() {
+					if status, err := d.knock(t.Context(), p); err != nil || status != http.StatusOK {
+						t.Errorf("%s: %d, %v", p, status, err)
+					}
+				})
+			}
+			synctest.Wait()
+		}
+		waiting.Wait()
+		if !slices.IsSortedFunc(d.passed, func(a, b priority) int { return int(b - a) }) || len(d.passed) != 12 {
+			t.Errorf("passed in the order %v", d.passed)
+		}
+	})
+}
+
+// Looking for drift waits while more normal work comes than the budget allows,
+// but not for ever.
+func TestBackgroundIsStretchedNotStarved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDoor(t, hcloudsim.Options{})
+		d.drain(t, 3598)
+		ctx, stop := context.WithCancel(t.Context())
+		var working sync.WaitGroup
+		for range 20 {
+			working.Go(func() {
+				for ctx.Err() == nil {
+					_, _ = d.knock(ctx, normal)
+				}
+			})
+		}
+		began := time.Now()
+		if status, err := d.knock(t.Context(), background); err != nil || status != http.StatusOK {
+			t.Errorf("%d, %v", status, err)
+		}
+		if waited := time.Since(began); waited < 10*time.Minute || waited > 20*time.Minute {
+			t.Errorf("background work waited %s, want about %s", waited, longestStretch)
+		}
+		stop()
+		working.Wait()
+	})
+}
+
+// While the API answers nobody, few requests are spent on it, and the first one
+// that is answered lets all others through.
+func TestAnOutageCostsLittle(t *testing.T) {
+	for name, c := range map[string]struct{ begin, end func(*door) error }{
+		"429": outageOf(http.StatusTooManyRequests),
+		"503": outageOf(http.StatusServiceUnavailable),
+		"401": outageOf(http.StatusUnauthorized),
+		"no answer": {
+			func(d *door) error { d.lose(true); return nil },
+			func(d *door) error { d.lose(false); return nil },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDoor(t, hcloudsim.Options{Latency: 10 * time.Millisecond})
+				if err := c.begin(d); err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				var working sync.WaitGroup
+				for range 50 {
+					working.Go(func() {
+						for ctx.Err() == nil {
+							if status, err := d.knock(ctx, normal); err == nil && status == http.StatusOK {
+								return
+							}
+						}
+					})
+				}
+				time.Sleep(time.Minute)
+				if n := d.count(); n < 25 || n > 50+31 {
+					t.Errorf("%d requests in a minute's outage", n)
+				}
+				if err := c.end(d); err != nil {
+					t.Fatal(err)
+				}
+				ended := time.Now()
+				working.Wait()
+				if took := time.Since(ended); took > probeGap+time.Second {
+					t.Errorf("%s until everybody was served", took)
+				}
+				stop()
+			})
+		})
+	}
+}
+
+func outageOf(status int) struct{ begin, end func(*door) error } {
+	return struct{ begin, end func(*door) error }{
+		func(d *door) error { return d.sim.Inject(hcloudsim.Fault{Times: -1, Status: status}) },
+		func(d *door) error { d.sim.ClearFaults(); return nil },
+	}
+}
+
+// A request that is wrong says nothing about the API.
+func TestRefusalsAreNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDoor(t, hcloudsim.Options{})
+		for _, status := range []int{404, 409, 412, 422, 423} {
+			if err := d.sim.Inject(hcloudsim.Fault{Status: status, Times: 10}); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			for range 10 {
+				if got, err := d.knock(t.Context(), normal); err != nil || got != status {
+					t.Errorf("%d, %v; want %d", got, err, status)
+				}
+			}
+			if waited := time.Since(began); waited > 0 {
+				t.Errorf("after answers of %d, requests were held back for %s", status, waited)
+			}
+		}
+	})
+}
+
+// Who gives up waiting leaves no gap and takes nobody's place.
+func TestGivingUpAPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDoor(t, hcloudsim.Options{})
+		d.drain(t, 3598)
+		d.passed = nil
+		hurried, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			if _, err := d.knock(hurried, urgent); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v, want that waiting was cut short", err)
+			}
+		})
+		waiting.Go(func() {
+			if status, err := d.knock(t.Context(), urgent); err != nil || status != http.StatusOK {
+				t.Errorf("%d, %v", status, err)
+			}
+		})
+		waiting.Wait()
+		if len(d.passed) != 1 {
+			t.Errorf("%d requests passed, want 1", len(d.passed))
+		}
+	})
+}
+
+// Answers can overtake each other; the older ones know less.
+func TestLateAnswersDontRaiseTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newDoor(t, hcloudsim.Options{}).rt.budget
+		says := func(left int) *http.Response {
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{
+				"Ratelimit-Limit": {"3600"}, "Ratelimit-Remaining": {strconv.Itoa(left)},
+			}}
+		}
+		first, err1 := b.spend(t.Context())
+		second, err2 := b.spend(t.Context())
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		b.told(second, says(10), nil)
+		b.told(first, says(11), nil)
+		if b.left > 10 {
+			t.Errorf("%v requests are thought to be left, the newest answer said 10", b.left)
+		}
+		if b.spare() {
+			t.Error("there is room for background work although ten requests are left")
+		}
+	})
+}
