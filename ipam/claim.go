@@ -1,160 +1,161 @@
 package ipam
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 )
 
-// claim records one more holder of a prefix. Only the first stands in the pool.
+// claim is one holder of a prefix. Others may claim the same, by hand or by another allocator:
+// the first to arrive keeps it, and it becomes free only with the last.
+type claim struct {
+	holder  *holding
+	arrival uint64
+}
+
+// seat is a prefix that is claimed.
+type seat struct {
+	claims []claim // in order of arrival
+	// What the pool was told about it, if there is one that counts it.
+	keeper keeper
+	holder string
+	gone   bool
+}
+
+// keeper is the pool that counts a prefix.
+type keeper interface {
+	Claim(prefix netip.Prefix, holder string) error
+	Release(prefix netip.Prefix, holder string) error
+	Pass(prefix netip.Prefix, holder, to string) error
+	Quarantine(prefix netip.Prefix, holder string, gone bool) error
+}
+
+// claim records one more holder of a prefix.
 func (l *Ledger) claim(h *holding, p netip.Prefix) {
-	l.arrivals++
-	l.claims[p] = append(l.claims[p], claim{h, l.arrivals})
-	if len(l.claims[p]) == 1 {
-		l.occupy(h, p)
+	s, taken := l.seats.get(p)
+	if !taken {
+		s = &seat{}
+		l.seats.put(p, s)
+		l.block(p, (*Pool).Block)
 	}
+	l.arrivals++
+	s.claims = append(s.claims, claim{h, l.arrivals})
+	l.settle(p)
 }
 
 // drop ends one holder's claim. The next in order of arrival takes its place; the prefix
 // becomes free only with the last.
 func (l *Ledger) drop(h *holding, p netip.Prefix) {
-	first := l.claims[p][0].holder
-	left := slices.DeleteFunc(l.claims[p], func(c claim) bool { return c.holder == h })
-	if len(left) == 0 {
-		delete(l.claims, p)
-	} else {
-		l.claims[p] = left
-	}
-	if first != h {
+	s, _ := l.seats.get(p)
+	s.claims = slices.DeleteFunc(s.claims, func(c claim) bool { return c.holder == h })
+	if len(s.claims) > 0 {
+		l.settle(p)
 		return
 	}
-	l.vacate(h, p)
-	if len(left) > 0 {
-		l.occupy(left[0].holder, p)
+	l.seats.remove(p)
+	l.block(p, (*Pool).Unblock)
+	if s.keeper != nil {
+		mustAgree(s.keeper.Release(p, s.holder))
 	}
 }
 
-// occupy keeps a prefix, and all that overlaps it, from being handed out.
-func (l *Ledger) occupy(h *holding, p netip.Prefix) {
-	if pool := l.carver(p); pool != nil {
-		mustAgree(pool.Claim(p, h.node.UID))
+// block keeps everything that overlaps the prefix from being handed out, or no more. A node
+// prefix of a pool overlaps nothing else that pools carve.
+func (l *Ledger) block(p netip.Prefix, apply func(*Pool, netip.Prefix)) {
+	if l.carver(p) != nil {
 		return
 	}
-	l.misfits[p] = true
-	for _, pool := range l.pools {
-		pool.Block(p)
+	for _, s := range l.sources {
+		if s.pool != nil {
+			apply(s.pool, p)
+		}
 	}
 }
 
-// vacate undoes occupy.
-func (l *Ledger) vacate(h *holding, p netip.Prefix) {
-	if pool := l.carver(p); pool != nil {
-		mustAgree(pool.Release(p, h.node.UID))
+// settle tells the pool for whom a claimed prefix stands: for the first whose Node is not gone,
+// else for the first.
+func (l *Ledger) settle(p netip.Prefix) {
+	s, _ := l.seats.get(p)
+	h := s.claims[0].holder
+	if i := slices.IndexFunc(s.claims, func(c claim) bool { return !c.holder.gone() }); i > 0 {
+		h = s.claims[i].holder
+	}
+	k := l.keeper(h, p)
+	if s.keeper != nil && s.keeper != k {
+		mustAgree(s.keeper.Release(p, s.holder))
+		s.keeper = nil
+	}
+	if k == nil {
 		return
 	}
-	delete(l.misfits, p)
-	for _, pool := range l.pools {
-		pool.Unblock(p)
+	if s.keeper == nil {
+		mustAgree(k.Claim(p, h.node.UID))
+		s.keeper, s.holder, s.gone = k, h.node.UID, false
+	}
+	if s.holder != h.node.UID {
+		mustAgree(k.Pass(p, s.holder, h.node.UID))
+		s.holder = h.node.UID
+	}
+	if s.gone != h.gone() {
+		mustAgree(k.Quarantine(p, s.holder, h.gone()))
+		s.gone = h.gone()
 	}
 }
 
-// mustAgree stops the program when Ledger and Pool disagree about who holds what: it must not
-// hand out anything any more. Started again, it rebuilds its knowledge from the Nodes.
+// keeper returns the pool that counts a prefix of this holder, or nil.
+func (l *Ledger) keeper(h *holding, p netip.Prefix) keeper {
+	if s := l.carver(p); s != nil {
+		return s.pool
+	}
+	if s := l.ownSource(h.origins[p]); s != nil {
+		return s.own
+	}
+	return nil
+}
+
+// mustAgree stops the program when parts of the bookkeeping disagree about who holds what: it
+// must not hand out anything any more. Started again, it rebuilds its knowledge from what is
+// stored.
 func mustAgree(err error) {
 	if err != nil {
 		panic("ipam: the ledger and its pool disagree: " + err.Error())
 	}
 }
 
-// carver returns the pool that has the prefix among its node prefixes, or nil.
-func (l *Ledger) carver(p netip.Prefix) *Pool {
-	for _, pool := range l.pools {
-		if pool.Carves(p) {
-			return pool
-		}
-	}
-	return nil
-}
-
 // rival is another holder's claim on something that overlaps.
 type rival struct {
 	prefix netip.Prefix
-	claim  claim
+	claim
 }
 
-// rivals returns the claims of others that overlap p, the earliest first.
+// rivals returns the claims of others that overlap p, the earliest first. The holder may be nil.
 func (l *Ledger) rivals(h *holding, p netip.Prefix) []rival {
 	var found []rival
-	collect := func(q netip.Prefix) {
-		for _, c := range l.claims[q] {
+	for q, s := range l.seats.overlapping(p) {
+		for _, c := range s.claims {
 			if c.holder != h {
 				found = append(found, rival{q, c})
 			}
 		}
 	}
-	if l.misfits[p] {
-		for q := range l.claims {
-			if q.Overlaps(p) {
-				collect(q)
-			}
-		}
-	} else {
-		// Node prefixes of the pools never overlap each other without being equal.
-		collect(p)
-		for q := range l.misfits {
-			if q.Overlaps(p) {
-				collect(q)
-			}
-		}
-	}
-	slices.SortFunc(found, func(a, b rival) int { return int(a.claim.arrival) - int(b.claim.arrival) })
+	slices.SortFunc(found, func(a, b rival) int { return cmp.Compare(a.arrival, b.arrival) })
 	return found
 }
 
-// contested tells whether another Node claims something of what is reserved here.
+// arrival is when the holder's claim on a prefix arrived.
+func (l *Ledger) arrival(h *holding, p netip.Prefix) uint64 {
+	s, _ := l.seats.get(p)
+	own := slices.IndexFunc(s.claims, func(c claim) bool { return c.holder == h })
+	return s.claims[own].arrival
+}
+
+// contested tells whether something of what is reserved here may already be at work elsewhere:
+// another Node has it or had it until lately, or was promised it before.
 func (l *Ledger) contested(h *holding) bool {
-	return slices.ContainsFunc(h.prefixes, func(p netip.Prefix) bool { return len(l.rivals(h, p)) > 0 })
-}
-
-// warnings judges what a Node was observed with.
-func (l *Ledger) warnings(h *holding) []Warning {
-	var found []Warning
-	for _, p := range h.prefixes {
-		if w, wrong := l.misplaced(p); wrong {
-			w.Node = h.node
-			found = append(found, w)
-		}
-		own := slices.IndexFunc(l.claims[p], func(c claim) bool { return c.holder == h })
-		rivals := l.rivals(h, p)
-		if len(rivals) > 0 && rivals[0].claim.arrival < l.claims[p][own].arrival {
-			found = append(found, Warning{
-				Kind: Duplicate, Node: h.node, Prefix: p,
-				Against: rivals[0].prefix, Holder: rivals[0].claim.holder.node,
-			})
-		}
-	}
-	for _, family := range l.families {
-		pool := family[0].Prefix()
-		of := func(p netip.Prefix) bool { return sameFamily(p, pool) }
-		if !slices.ContainsFunc(h.prefixes, of) {
-			found = append(found, Warning{Kind: MissingFamily, Node: h.node, Prefix: h.prefixes[0], Against: pool})
-		}
-	}
-	slices.SortFunc(found, compareWarnings)
-	return found
-}
-
-// misplaced tells whether a prefix is one that the pools would never hand out.
-func (l *Ledger) misplaced(p netip.Prefix) (Warning, bool) {
-	overlaps := func(q netip.Prefix) bool { return q.Overlaps(p) }
-	if l.carver(p) == nil {
-		i := slices.IndexFunc(l.pools, func(pool *Pool) bool { return overlaps(pool.Prefix()) })
-		if i < 0 {
-			return Warning{Kind: OutsidePools, Prefix: p}, true
-		}
-		return Warning{Kind: WrongSize, Prefix: p, Against: l.pools[i].Prefix()}, true
-	}
-	if i := slices.IndexFunc(l.exclusions, overlaps); i >= 0 {
-		return Warning{Kind: Excluded, Prefix: p, Against: l.exclusions[i]}, true
-	}
-	return Warning{}, false
+	return slices.ContainsFunc(h.prefixes, func(p netip.Prefix) bool {
+		mine := l.arrival(h, p)
+		return slices.ContainsFunc(l.rivals(h, p), func(r rival) bool {
+			return r.holder.observed || r.holder.gone() || r.arrival < mine
+		})
+	})
 }

@@ -3,6 +3,7 @@ package ipam_test
 import (
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/underlay-ccm/underlay/ipam"
 )
@@ -11,8 +12,8 @@ import (
 func Example() {
 	ledger, err := ipam.NewLedger(
 		[]ipam.PoolConfig{
-			{Prefix: netip.MustParsePrefix("10.244.0.0/16"), NodeMask: 24},
-			{Prefix: netip.MustParsePrefix("fd00:10:244::/48"), NodeMask: 64},
+			{Name: "default", Prefix: netip.MustParsePrefix("10.244.0.0/16"), NodeMask: 24},
+			{Name: "v6", Prefix: netip.MustParsePrefix("fd00:10:244::/48"), NodeMask: 64},
 		},
 		[]netip.Prefix{netip.MustParsePrefix("10.244.0.0/24")}, // the Services
 	)
@@ -27,9 +28,9 @@ func Example() {
 	}
 
 	node := ipam.Node{Name: "new", UID: "4712"}
-	podCIDRs, err := ledger.Assign(node)
+	podCIDRs, err := ledger.Assign(node, ipam.Offer{})
 	fmt.Println(podCIDRs, err)
-	fmt.Println(ledger.Release(node.UID))
+	fmt.Println(ledger.Free(node.UID))
 
 	// Output:
 	// Node old has the podCIDR 10.244.1.0/25, which is no node prefix of the pool 10.244.0.0/16: set the node mask that it was made with, or recreate the Node
@@ -37,8 +38,72 @@ func Example() {
 	// [10.244.2.0/24 fd00:10:244:1::/64]
 }
 
+// What is stored is enough to go on in another process.
+func ExampleLedger_Restore() {
+	pools := []ipam.PoolConfig{{Name: "default", Prefix: netip.MustParsePrefix("10.244.0.0/16"), NodeMask: 24}}
+	ledger, err := ipam.NewLedger(pools, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	worker := ipam.Node{Name: "worker", UID: "4711", ProviderID: "hcloud://1234567"}
+	_, err = ledger.Assign(worker, ipam.Offer{})
+	ledger.Release(worker.UID, time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC))
+	records, _ := ledger.Records("worker")
+	cursor := ledger.Cursor("default").String()
+	fmt.Println(err)
+	fmt.Println(records)
+	fmt.Println(cursor)
+
+	// The next process: the machine comes back while its quarantine lasts.
+	ledger, err = ipam.NewLedger(pools, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	holdings, err := ipam.ParseRecords("worker", records)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, h := range holdings {
+		ledger.Restore(h)
+	}
+	worker.UID = "4712"
+	fmt.Println(ledger.Assign(worker, ipam.Offer{}))
+
+	// Output:
+	// <nil>
+	// uid=4711 id=hcloud://1234567 10.244.0.0/24@default released=2026-11-20T22:00:00Z
+	// next=10.244.1.0/24
+	// [10.244.0.0/24] <nil>
+}
+
+// IPv6 from the server's own prefix, with a pool for those that have none.
+func ExampleOffer() {
+	ledger, err := ipam.NewLedger([]ipam.PoolConfig{
+		{Name: "native", NodeMask: 80, Own: true},
+		{Name: "v6", Prefix: netip.MustParsePrefix("fd00:10:244::/48"), NodeMask: 64},
+	}, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	own := ipam.Offer{Own: netip.MustParsePrefix("2001:db8:7:7::/64")}
+	fmt.Println(ledger.Assign(ipam.Node{Name: "a", UID: "1"}, own))
+	fmt.Println(ledger.Assign(ipam.Node{Name: "b", UID: "2"}, ipam.Offer{}))
+
+	notV6 := ipam.Offer{Pools: func(name string) bool { return name != "v6" }}
+	fmt.Println(ledger.RoomFor(notV6))
+
+	// Output:
+	// [2001:db8:7:7:1::/80] <nil>
+	// [fd00:10:244::/64] <nil>
+	// the server has no usable IPv6 prefix of its own, and pool native (the servers' own prefixes) needs one: give it one, or configure another IPv6 pool
+}
+
 func ExamplePool() {
-	pool, err := ipam.NewPool(ipam.PoolConfig{Prefix: netip.MustParsePrefix("10.244.0.0/22"), NodeMask: 24})
+	pool, err := ipam.NewPool(ipam.PoolConfig{Name: "default", Prefix: netip.MustParsePrefix("10.244.0.0/22"), NodeMask: 24})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -50,5 +115,15 @@ func ExamplePool() {
 	fmt.Println(pool.Release(first, "node-b"))
 	// Output:
 	// 10.244.0.0/24 10.244.1.0/24
-	// pool 10.244.0.0/22: 10.244.0.0/24 is not held by "node-b": nothing to release
+	// pool default (10.244.0.0/22): 10.244.0.0/24 is not held by "node-b": nothing to release
+}
+
+func ExampleCursor() {
+	c, err := ipam.ParseCursor("next=10.244.7.0/24 released=10.244.1.0/24,10.244.2.0/24")
+	fmt.Println(c.Next, c.Released, err)
+	_, err = ipam.ParseCursor("next=10.244.7.1/24")
+	fmt.Println(err)
+	// Output:
+	// 10.244.7.0/24 [10.244.1.0/24 10.244.2.0/24] <nil>
+	// cursor: "10.244.7.1/24" is not the first address of its range: write 10.244.7.0/24
 }

@@ -1,71 +1,49 @@
 package ipam
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"net/netip"
 	"slices"
-	"strings"
 )
-
-// A Node is an owner of prefixes. Two Nodes with one name and different UIDs are two owners:
-// the UID decides, the name is for people.
-type Node struct {
-	Name string
-	UID  string
-}
-
-// A Holding is what one Node has.
-type Holding struct {
-	Node     Node
-	Prefixes []netip.Prefix // in the order of the families, or as observed
-	// Observed tells that these are the Node's podCIDRs. Otherwise they are only reserved.
-	Observed bool
-}
-
-// ErrNoRoom is what Assign fails with when a family has no free node prefix left.
-var ErrNoRoom = errors.New("no free node prefix left")
 
 // A Ledger knows which Node holds which prefixes, over all pools.
 type Ledger struct {
-	pools      []*Pool
-	families   [][]*Pool // the pools by address family, in the order in which families first appear
-	exclusions []netip.Prefix
+	sources    []*source
+	families   [][]*source // by address family, in the order in which families first appear
+	exclusions tree[struct{}]
 
-	holdings map[string]*holding // by UID
-	claims   map[netip.Prefix][]claim
-	misfits  map[netip.Prefix]bool // the claimed prefixes that no pool carves
+	holdings map[string]*holding   // by UID
+	names    map[string][]*holding // by name
+	seats    tree[*seat]           // every prefix that somebody claims
 	arrivals uint64
 }
 
-// holding is what one UID has.
-type holding struct {
-	node     Node
-	prefixes []netip.Prefix
-	observed bool
-	// abandoned are reservations that others collided with and that were therefore replaced.
-	// They stay claimed: the request that writes them may still arrive.
-	abandoned []netip.Prefix
+// source is a pool of the configuration: one that carves a range, or one that cuts from the
+// servers' own prefixes.
+type source struct {
+	PoolConfig
+	pool *Pool
+	own  *ownPool
 }
 
-// claim is one holder of a prefix. Others may claim the same, by hand or by another allocator:
-// the first to arrive keeps it, and it becomes free only with the last.
-type claim struct {
-	holder  *holding
-	arrival uint64
+func (s *source) ipv6() bool { return s.Own || s.Prefix.Addr().Is6() }
+
+func (s *source) counts() Counts {
+	if s.own != nil {
+		return s.own.Counts()
+	}
+	return s.pool.Counts()
 }
 
 // NewLedger returns a Ledger in which everything but the exclusions is free. Pools are used in
 // their order, and so are the families: the first pool's family comes first in every answer. It
-// rejects impossible and overlapping pools, and pools that the exclusions cover, all at once.
+// rejects impossible and overlapping pools, and active pools that the exclusions cover, all at
+// once.
 func NewLedger(pools []PoolConfig, exclusions []netip.Prefix) (*Ledger, error) {
-	l := &Ledger{
-		exclusions: sorted(canonicalAll(exclusions)),
-		holdings:   map[string]*holding{},
-		claims:     map[netip.Prefix][]claim{},
-		misfits:    map[netip.Prefix]bool{},
-	}
+	l := &Ledger{holdings: map[string]*holding{}, names: map[string][]*holding{}}
 	if len(pools) == 0 {
 		return nil, errors.New("no pools: at least one prefix is needed to carve node prefixes from")
 	}
@@ -80,6 +58,13 @@ func NewLedger(pools []PoolConfig, exclusions []netip.Prefix) (*Ledger, error) {
 			errs = append(errs, err)
 		}
 	}
+	l.SetExclusions(exclusions)
+	for _, s := range l.sources {
+		if s.pool != nil && s.State == Active && s.counts().Free == 0 {
+			errs = append(errs, fmt.Errorf("%s: the exclusions leave nothing of it: move the pool or correct the exclusions (%s)",
+				s, join(sorted(canonicalAll(exclusions)), ", ")))
+		}
+	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
@@ -87,101 +72,64 @@ func NewLedger(pools []PoolConfig, exclusions []netip.Prefix) (*Ledger, error) {
 }
 
 func (l *Ledger) add(config PoolConfig) error {
-	pool, err := NewPool(config)
-	if err != nil {
+	s := &source{PoolConfig: config}
+	err := config.check()
+	switch {
+	case err != nil:
 		return err
-	}
-	for _, other := range l.pools {
-		if other.Prefix().Overlaps(config.Prefix) {
-			return fmt.Errorf("pool %s overlaps pool %s: give each its own range", config.Prefix, other.Prefix())
+	case config.Own:
+		s.own = newOwnPool(config)
+	default:
+		s.pool, err = NewPool(config)
+		if err != nil {
+			return err
 		}
 	}
-	for _, e := range l.exclusions {
-		pool.Exclude(e)
+	for _, other := range l.sources {
+		if other.Name == config.Name {
+			return fmt.Errorf("%s: another pool has that name too (%s): give each its own", config, other)
+		}
+		if other.Prefix.Overlaps(config.Prefix) {
+			return fmt.Errorf("%s overlaps %s: give each its own range", config, other)
+		}
 	}
-	if pool.Counts().Free == 0 {
-		return fmt.Errorf("pool %s: the exclusions leave nothing of it: move the pool or correct the exclusions (%s)",
-			config.Prefix, join(l.exclusions))
-	}
-	l.pools = append(l.pools, pool)
-	i := slices.IndexFunc(l.families, func(f []*Pool) bool { return sameFamily(f[0].Prefix(), pool.Prefix()) })
+	l.sources = append(l.sources, s)
+	i := slices.IndexFunc(l.families, func(f []*source) bool { return f[0].ipv6() == s.ipv6() })
 	if i < 0 {
-		l.families = append(l.families, []*Pool{pool})
+		l.families = append(l.families, []*source{s})
 	} else {
-		l.families[i] = append(l.families[i], pool)
+		l.families[i] = append(l.families[i], s)
 	}
 	return nil
 }
 
-// Observe records the podCIDRs that a Node really has, whatever they are. They replace what was
-// reserved for that UID. Where two Nodes have overlapping ones, the one observed or assigned
-// first keeps it and the other is warned about, so observe existing Nodes oldest first.
-// Observing the same again changes nothing and returns the warnings as they are now; observing
-// nothing at all changes nothing.
-func (l *Ledger) Observe(node Node, prefixes []netip.Prefix) []Warning {
-	prefixes = canonicalAll(prefixes)
-	if len(prefixes) == 0 {
-		return nil
+// SetExclusions replaces what must never be handed out. What Nodes have already stays theirs;
+// where such a prefix overlaps an exclusion and overlapped none before, there is a warning.
+// Exclusions that are no prefixes are left out.
+func (l *Ledger) SetExclusions(exclusions []netip.Prefix) []Warning {
+	exclusions = canonicalAll(exclusions)
+	before := l.exclusions
+	l.exclusions = tree[struct{}]{}
+	for _, e := range exclusions {
+		l.exclusions.put(e, struct{}{})
 	}
-	h := l.holding(node)
-	before := h.all()
-	h.prefixes, h.observed, h.abandoned = prefixes, true, nil
-	for _, p := range prefixes {
-		if !slices.Contains(before, p) {
-			l.claim(h, p)
+	for _, s := range l.sources {
+		if s.pool != nil {
+			s.pool.SetExclusions(exclusions)
 		}
 	}
-	for _, p := range before {
-		if !slices.Contains(prefixes, p) {
-			l.drop(h, p)
-		}
-	}
-	return l.warnings(h)
-}
-
-// Assign reserves one node prefix of every family for the Node and returns them in the order of
-// the families. It is idempotent: who has something gets the same again. When a family is full
-// it fails with ErrNoRoom, and nothing of the other is taken.
-//
-// The one exception: when another Node was observed with what is reserved here, the reservation
-// is replaced, because writing it would make a duplicate. The old one stays out of circulation
-// until the Node is observed or released.
-func (l *Ledger) Assign(node Node) ([]netip.Prefix, error) {
-	h, known := l.holdings[node.UID]
-	if known && (h.observed || !l.contested(h)) {
-		return slices.Clone(h.prefixes), nil
-	}
-	if err := l.full(); err != nil {
-		return nil, fmt.Errorf("podCIDRs for Node %s: %w", node.Name, err)
-	}
-	h = l.holding(node)
-	h.abandoned = append(h.abandoned, h.prefixes...)
-	h.prefixes = nil
-	for _, family := range l.families {
-		for _, pool := range family {
-			if p, ok := pool.Take(node.UID); ok {
-				h.prefixes = append(h.prefixes, p)
-				l.claim(h, p)
-				break
+	var found []Warning
+	for _, h := range l.holdings {
+		for _, p := range h.prefixes {
+			w, wrong := l.misplaced(h, p)
+			if _, known := before.first(p); wrong && w.Kind == Excluded && !known && !h.gone() {
+				w.Node = h.node
+				found = append(found, w)
 			}
 		}
 	}
-	return slices.Clone(h.prefixes), nil
-}
-
-// Release ends everything that the Node with this UID holds and returns it, sorted. What other
-// Nodes hold as well stays theirs. Releasing an unknown UID does nothing.
-func (l *Ledger) Release(uid string) []netip.Prefix {
-	h, ok := l.holdings[uid]
-	if !ok {
-		return nil
-	}
-	delete(l.holdings, uid)
-	held := sorted(h.all())
-	for _, p := range held {
-		l.drop(h, p)
-	}
-	return held
+	slices.SortFunc(found, compareWarnings)
+	return found
 }
 
 // Lookup returns what the Node with this UID holds.
@@ -190,75 +138,135 @@ func (l *Ledger) Lookup(uid string) (Holding, bool) {
 	if !ok {
 		return Holding{}, false
 	}
-	return Holding{Node: h.node, Prefixes: slices.Clone(h.prefixes), Observed: h.observed}, true
+	return l.describe(h), true
+}
+
+// Holdings returns everything that is held, also in quarantine, by name and UID.
+func (l *Ledger) Holdings() []Holding {
+	return l.list(func(*holding) bool { return true }, compareNodes)
+}
+
+func (l *Ledger) list(which func(*holding) bool, order func(a, b *holding) int) []Holding {
+	var found []*holding
+	for _, h := range l.holdings {
+		if which(h) {
+			found = append(found, h)
+		}
+	}
+	slices.SortFunc(found, order)
+	var list []Holding
+	for _, h := range found {
+		list = append(list, l.describe(h))
+	}
+	return list
+}
+
+func compareNodes(a, b *holding) int {
+	return cmp.Or(cmp.Compare(a.node.Name, b.node.Name), cmp.Compare(a.node.UID, b.node.UID))
 }
 
 // Counts returns the state of every pool, in the order of the pools.
 func (l *Ledger) Counts() []Counts {
-	counts := make([]Counts, len(l.pools))
-	for i, pool := range l.pools {
-		counts[i] = pool.Counts()
+	counts := make([]Counts, len(l.sources))
+	for i, s := range l.sources {
+		counts[i] = s.counts()
 	}
 	return counts
 }
 
-// Room returns how many more Nodes can be given prefixes of all families.
+// Room returns how many more Nodes can be given prefixes of all families by the active pools,
+// if every pool matches them. A family with a pool of the servers' own prefixes has no limit.
 func (l *Ledger) Room() int {
-	room := math.MaxInt
+	room := uint64(math.MaxInt)
 	for _, family := range l.families {
-		room = min(room, freeIn(family))
+		room = min(room, roomIn(family))
 	}
-	return room
+	return int(room)
 }
 
-// full returns an error that names the pools of every family without a free node prefix.
-func (l *Ledger) full() error {
-	var full []netip.Prefix
-	for _, family := range l.families {
-		if freeIn(family) > 0 {
-			continue
+func roomIn(family []*source) uint64 {
+	var n uint64
+	for _, s := range family {
+		switch {
+		case s.State != Active:
+		case s.Own:
+			return math.MaxInt
+		default:
+			n += s.counts().Free
 		}
-		for _, pool := range family {
-			full = append(full, pool.Prefix())
-		}
-	}
-	if len(full) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w in %s: delete Nodes that are gone, or configure a larger pool", ErrNoRoom, join(full))
-}
-
-func (l *Ledger) holding(node Node) *holding {
-	h, ok := l.holdings[node.UID]
-	if !ok {
-		h = &holding{}
-		l.holdings[node.UID] = h
-	}
-	h.node = node
-	return h
-}
-
-// all returns everything that the holding keeps from being handed out.
-func (h *holding) all() []netip.Prefix {
-	return slices.Concat(h.prefixes, h.abandoned)
-}
-
-func freeIn(family []*Pool) int {
-	n := 0
-	for _, pool := range family {
-		n += pool.Counts().Free
 	}
 	return n
 }
 
-func sameFamily(a, b netip.Prefix) bool {
-	return a.Addr().BitLen() == b.Addr().BitLen()
+// Cursor returns the order in which a pool goes on. A pool of the servers' own prefixes, like
+// one that is not configured, has the zero Cursor.
+func (l *Ledger) Cursor(pool string) Cursor {
+	if s := l.source(pool); s != nil && s.pool != nil {
+		return s.pool.Cursor()
+	}
+	return Cursor{}
 }
 
-func join(prefixes []netip.Prefix) string {
-	text := make([]string, len(prefixes))
-	for i, p := range prefixes {
-		text[i] = p.String()
+// SetCursor makes a pool go on as it did when the Cursor was taken. It fails only for what is
+// not the name of a pool with a range.
+func (l *Ledger) SetCursor(pool string, c Cursor) error {
+	s := l.source(pool)
+	if s == nil || s.pool == nil {
+		return fmt.Errorf("cursor of pool %q: no pool with a range has that name: configure it, or remove the cursor", pool)
 	}
-	return strings.Join(text, ", ")
+	s.pool.SetCursor(c)
+	return nil
+}
+
+// An Orphan is a prefix that is held, and that came from a pool which carves it no more: the
+// pool was removed from the configuration, or changed.
+type Orphan struct {
+	Pool   string
+	Node   Node
+	Prefix netip.Prefix
+}
+
+// Removed names what is held, also in quarantine, of pools that carve it no more, by pool and
+// prefix. A pool may go only when nothing is left of it.
+func (l *Ledger) Removed() []Orphan {
+	var orphans []Orphan
+	for _, h := range l.holdings {
+		for _, p := range h.all() {
+			if pool := h.origins[p]; pool != "" && l.ownSource(pool) == nil {
+				orphans = append(orphans, Orphan{pool, h.node, p})
+			}
+		}
+	}
+	slices.SortFunc(orphans, func(a, b Orphan) int {
+		return cmp.Or(cmp.Compare(a.Pool, b.Pool), a.Prefix.Compare(b.Prefix),
+			cmp.Compare(a.Node.Name, b.Node.Name), cmp.Compare(a.Node.UID, b.Node.UID))
+	})
+	return orphans
+}
+
+// source returns the pool with this name, or nil.
+func (l *Ledger) source(name string) *source {
+	i := slices.IndexFunc(l.sources, func(s *source) bool { return s.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return l.sources[i]
+}
+
+// ownSource returns the pool with this name if it cuts from the servers' own prefixes.
+func (l *Ledger) ownSource(name string) *source {
+	if s := l.source(name); s != nil && s.Own {
+		return s
+	}
+	return nil
+}
+
+// carver returns the pool that has the prefix among its node prefixes, or nil.
+func (l *Ledger) carver(p netip.Prefix) *source {
+	for _, s := range l.sources {
+		if s.pool != nil && s.pool.Carves(p) {
+			return s
+		}
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,27 +17,28 @@ var (
 	c = Node{Name: "c", UID: "uid-c"}
 )
 
-func prefixes(texts ...string) []netip.Prefix {
-	var out []netip.Prefix
-	for _, text := range texts {
-		out = append(out, pfx(text))
-	}
-	return out
+func dualStackPools() []PoolConfig {
+	return []PoolConfig{{Name: "v4", Prefix: pfx("10.0.0.0/21"), NodeMask: 24}, {Name: "v6", Prefix: pfx("fd00::/62"), NodeMask: 64}}
 }
 
-// dualStack has room for 8 Nodes in IPv4 and 4 in IPv6.
-func dualStack(t *testing.T, exclusions ...string) *Ledger {
+func mustLedger(t *testing.T, pools []PoolConfig, exclusions ...string) *Ledger {
 	t.Helper()
-	l, err := NewLedger([]PoolConfig{{pfx("10.0.0.0/21"), 24}, {pfx("fd00::/62"), 64}}, prefixes(exclusions...))
+	l, err := NewLedger(pools, prefixes(exclusions...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
+// dualStack has room for 8 Nodes in IPv4 and 4 in IPv6.
+func dualStack(t *testing.T, exclusions ...string) *Ledger {
+	t.Helper()
+	return mustLedger(t, dualStackPools(), exclusions...)
+}
+
 func assign(t *testing.T, l *Ledger, node Node, want ...string) {
 	t.Helper()
-	got, err := l.Assign(node)
+	got, err := l.Assign(node, Offer{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,16 +69,30 @@ func TestNewLedgerRejects(t *testing.T) {
 		{"no pools", nil, nil, []string{"no pools"}},
 		{
 			"an overlap, naming both",
-			[]PoolConfig{{pfx("10.0.0.0/16"), 24}, {pfx("10.0.128.0/17"), 25}},
+			[]PoolConfig{{Name: "p1", Prefix: pfx("10.0.0.0/16"), NodeMask: 24}, {Name: "p2", Prefix: pfx("10.0.128.0/17"), NodeMask: 25}},
 			nil,
-			[]string{"pool 10.0.128.0/17 overlaps pool 10.0.0.0/16"},
+			[]string{"pool p2 (10.0.128.0/17) overlaps pool p1 (10.0.0.0/16)"},
 		},
 		{
 			"everything wrong at once",
-			[]PoolConfig{{pfx("10.0.0.0/16"), 33}, {pfx("fd00::/32"), 64}, {pfx("10.1.0.0/24"), 26}},
+			[]PoolConfig{{Name: "p3", Prefix: pfx("10.0.0.0/16"), NodeMask: 33}, {Name: "p4", Prefix: pfx("fd00::/15"), NodeMask: 64}, {Name: "p5", Prefix: pfx("10.1.0.0/24"), NodeMask: 26}},
 			[]netip.Prefix{{}, pfx("10.1.0.0/16")},
-			[]string{"node mask /33", "pool of /48 or longer", "exclusion \"invalid Prefix\"", "pool 10.1.0.0/24: the exclusions leave nothing"},
+			[]string{"node mask /33", "pool of /16 or longer", "exclusion \"invalid Prefix\"", "pool p5 (10.1.0.0/24): the exclusions leave nothing"},
 		},
+		{
+			"two pools of one name",
+			[]PoolConfig{{Name: "own", NodeMask: 80, Own: true}, {Name: "own", Prefix: pfx("10.0.0.0/16"), NodeMask: 24}},
+			nil,
+			[]string{"pool own (10.0.0.0/16): another pool has that name too (pool own (the servers' own prefixes))"},
+		},
+		{"a nameless pool", []PoolConfig{{Prefix: pfx("10.0.0.0/16"), NodeMask: 24}}, nil, []string{`pool name "" of 10.0.0.0/16`, "a-z, 0-9"}},
+		{"a name in capitals", []PoolConfig{{Name: "Pods", Prefix: pfx("10.0.0.0/16"), NodeMask: 24}}, nil, []string{`pool name "Pods"`}},
+		{"a name with a space", []PoolConfig{{Name: "my pods", Prefix: pfx("10.0.0.0/16"), NodeMask: 24}}, nil, []string{`pool name "my pods"`}},
+		{"a long name", []PoolConfig{{Name: strings.Repeat("a", 64), Prefix: pfx("10.0.0.0/16"), NodeMask: 24}}, nil, []string{"1 to 63"}},
+		{"an unknown state", []PoolConfig{{Name: "v4", Prefix: pfx("10.0.0.0/16"), NodeMask: 24, State: 2}}, nil, []string{"unknown state 2: use active or draining"}},
+		{"an own pool with a range", []PoolConfig{{Name: "own", Prefix: pfx("fd00::/64"), NodeMask: 80, Own: true}}, nil, []string{"has the prefix fd00::/64 as well"}},
+		{"an own pool of /64", []PoolConfig{{Name: "own", NodeMask: 64, Own: true}}, nil, []string{"node mask /64", "use one between /65 and /126"}},
+		{"an own pool of /127", []PoolConfig{{Name: "own", NodeMask: 127, Own: true}}, nil, []string{"node mask /127"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := NewLedger(c.pools, c.exclusions)
@@ -92,13 +108,19 @@ func TestNewLedgerRejects(t *testing.T) {
 	}
 }
 
+func TestADrainingPoolMayBeExcluded(t *testing.T) {
+	pools := append(dualStackPools(), PoolConfig{Name: "old", Prefix: pfx("10.9.0.0/24"), NodeMask: 25, State: Draining})
+	l := mustLedger(t, pools, "10.9.0.0/16")
+	wantCounts(t, l, "old", Counts{Excluded: 2})
+}
+
 func TestAssignIsIdempotentAndKeepsTheOrderOfFamilies(t *testing.T) {
 	l := dualStack(t)
 	assign(t, l, a, "10.0.0.0/24", "fd00::/64")
 	assign(t, l, b, "10.0.1.0/24", "fd00:0:0:1::/64")
 	assign(t, l, a, "10.0.0.0/24", "fd00::/64")
 
-	sixFirst, err := NewLedger([]PoolConfig{{pfx("fd00::/62"), 64}, {pfx("10.0.0.0/21"), 24}}, nil)
+	sixFirst, err := NewLedger([]PoolConfig{{Name: "p6", Prefix: pfx("fd00::/62"), NodeMask: 64}, {Name: "p7", Prefix: pfx("10.0.0.0/21"), NodeMask: 24}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,13 +130,13 @@ func TestAssignIsIdempotentAndKeepsTheOrderOfFamilies(t *testing.T) {
 func TestAssignTakesAllFamiliesOrNone(t *testing.T) {
 	l := dualStack(t)
 	for i := range 4 {
-		if _, err := l.Assign(Node{UID: fmt.Sprint(i)}); err != nil {
+		if _, err := l.Assign(Node{UID: fmt.Sprint(i)}, Offer{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	before := l.Counts()
 	for range 3 {
-		_, err := l.Assign(a)
+		_, err := l.Assign(a, Offer{})
 		if !errors.Is(err, ErrNoRoom) || !strings.Contains(err.Error(), "fd00::/62") || strings.Contains(err.Error(), "10.0.0.0/21") {
 			t.Fatalf("Assign: error %v, want ErrNoRoom that names fd00::/62 only", err)
 		}
@@ -125,12 +147,12 @@ func TestAssignTakesAllFamiliesOrNone(t *testing.T) {
 	if l.Room() != 0 {
 		t.Errorf("Room() = %d, want 0", l.Room())
 	}
-	l.Release("2")
+	l.Free("2")
 	assign(t, l, a, "10.0.4.0/24", "fd00:0:0:2::/64")
 }
 
 func TestAssignFallsBackToTheNextPoolOfAFamily(t *testing.T) {
-	l, err := NewLedger([]PoolConfig{{pfx("10.0.0.0/24"), 24}, {pfx("fd00::/62"), 64}, {pfx("10.9.0.0/24"), 25}}, nil)
+	l, err := NewLedger([]PoolConfig{{Name: "p8", Prefix: pfx("10.0.0.0/24"), NodeMask: 24}, {Name: "p9", Prefix: pfx("fd00::/62"), NodeMask: 64}, {Name: "p10", Prefix: pfx("10.9.0.0/24"), NodeMask: 25}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,8 +176,8 @@ func TestObserveTakesWhatItSeesOutOfCirculation(t *testing.T) {
 	assign(t, l, Node{UID: "e"}, "10.0.4.0/24", "fd00:0:0:3::/64")
 
 	want := []Counts{
-		{Pool: pfx("10.0.0.0/21"), NodeMask: 24, Free: 3, Allocated: 3, Excluded: 1, Foreign: 1},
-		{Pool: pfx("fd00::/62"), NodeMask: 64, Free: 0, Allocated: 3, Excluded: 1},
+		{Name: "v4", Pool: pfx("10.0.0.0/21"), NodeMask: 24, Free: 3, Allocated: 3, Excluded: 1, Foreign: 1},
+		{Name: "v6", Pool: pfx("fd00::/62"), NodeMask: 64, Free: 0, Allocated: 3, Excluded: 1},
 	}
 	if diff := cmp.Diff(want, l.Counts(), comparePrefixes); diff != "" {
 		t.Errorf("Counts (-want +got):\n%s", diff)
@@ -183,18 +205,18 @@ func TestTheFirstHolderKeepsAndTheLastOneFrees(t *testing.T) {
 		Warning{Kind: WrongSize, Node: c, Prefix: covering[0], Against: pfx("10.0.0.0/21")},
 		Warning{Kind: Duplicate, Node: c, Prefix: covering[0], Against: pfx("10.0.0.0/24"), Holder: a}, onlyIPv4(c, "10.0.0.0/22"))
 
-	if diff := cmp.Diff(prefixes("10.0.0.0/24"), l.Release(a.UID), comparePrefixes); diff != "" {
-		t.Errorf("Release(a) (-want +got):\n%s", diff)
+	if diff := cmp.Diff(prefixes("10.0.0.0/24"), l.Free(a.UID), comparePrefixes); diff != "" {
+		t.Errorf("Free(a) (-want +got):\n%s", diff)
 	}
 	observe(t, l, b, prefixes("10.0.0.0/24"), onlyIPv4(b, "10.0.0.0/24"))
 	if got := l.Counts()[0]; got.Allocated != 1 || got.Foreign != 3 || got.Free != 4 {
 		t.Errorf("b and c still hold theirs, but the counts are %+v", got)
 	}
-	l.Release(b.UID)
+	l.Free(b.UID)
 	if got := l.Counts()[0]; got.Foreign != 4 || got.Free != 4 {
 		t.Errorf("c still holds 10.0.0.0/22, but the counts are %+v", got)
 	}
-	l.Release(c.UID)
+	l.Free(c.UID)
 	if got := l.Counts()[0]; got.Free != 8 {
 		t.Errorf("nobody holds anything, but the counts are %+v", got)
 	}
@@ -204,9 +226,9 @@ func TestReleasingASecondHolderChangesNothingForTheFirst(t *testing.T) {
 	l := dualStack(t)
 	observe(t, l, a, prefixes("10.0.0.0/24"), onlyIPv4(a, "10.0.0.0/24"))
 	l.Observe(b, prefixes("10.0.0.0/24"))
-	l.Release(b.UID)
-	if l.Release("unknown") != nil {
-		t.Error("Release of an unknown UID returned prefixes")
+	l.Free(b.UID)
+	if l.Free("unknown") != nil {
+		t.Error("Free of an unknown UID returned prefixes")
 	}
 	assign(t, l, c, "10.0.1.0/24", "fd00::/64")
 }
@@ -223,15 +245,15 @@ func TestObservedReplacesReserved(t *testing.T) {
 
 func TestTwoUIDsOfOneNameAreTwoOwners(t *testing.T) {
 	l := dualStack(t)
-	assign(t, l, Node{"a", "old"}, "10.0.0.0/24", "fd00::/64")
-	assign(t, l, Node{"a", "new"}, "10.0.1.0/24", "fd00:0:0:1::/64")
-	l.Release("old")
-	assign(t, l, Node{"a", "new"}, "10.0.1.0/24", "fd00:0:0:1::/64")
+	assign(t, l, Node{Name: "a", UID: "old"}, "10.0.0.0/24", "fd00::/64")
+	assign(t, l, Node{Name: "a", UID: "new"}, "10.0.1.0/24", "fd00:0:0:1::/64")
+	l.Free("old")
+	assign(t, l, Node{Name: "a", UID: "new"}, "10.0.1.0/24", "fd00:0:0:1::/64")
 	if h, has := l.Lookup("old"); has {
 		t.Errorf("the old one still holds %v", h.Prefixes)
 	}
 	got, _ := l.Lookup("new")
-	want := Holding{Node: Node{"a", "new"}, Prefixes: prefixes("10.0.1.0/24", "fd00:0:0:1::/64")}
+	want := Holding{Node: Node{Name: "a", UID: "new"}, Prefixes: prefixes("10.0.1.0/24", "fd00:0:0:1::/64"), Pools: map[netip.Prefix]string{pfx("10.0.1.0/24"): "v4", pfx("fd00:0:0:1::/64"): "v6"}}
 	if diff := cmp.Diff(want, got, comparePrefixes); diff != "" {
 		t.Errorf("Lookup (-want +got):\n%s", diff)
 	}
@@ -259,35 +281,36 @@ func TestAContestedReservationWaitsForRoom(t *testing.T) {
 	l := dualStack(t)
 	assign(t, l, a, "10.0.0.0/24", "fd00::/64")
 	l.Observe(b, prefixes("10.0.0.0/16", "fd00::/48"))
-	if _, err := l.Assign(a); !errors.Is(err, ErrNoRoom) {
+	if _, err := l.Assign(a, Offer{}); !errors.Is(err, ErrNoRoom) {
 		t.Fatalf("Assign: %v, want ErrNoRoom", err)
 	}
-	l.Release(b.UID)
+	l.Free(b.UID)
 	assign(t, l, a, "10.0.0.0/24", "fd00::/64")
 }
 
 func TestADisagreementStopsEverything(t *testing.T) {
 	l := dualStack(t)
 	assign(t, l, a, "10.0.0.0/24", "fd00::/64")
-	if err := l.pools[0].Release(pfx("10.0.0.0/24"), a.UID); err != nil {
+	if err := l.sources[0].pool.Release(pfx("10.0.0.0/24"), a.UID); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("Release went on with a pool that disagrees")
+			t.Error("Free went on with a pool that disagrees")
 		}
 	}()
-	l.Release(a.UID)
+	l.Free(a.UID)
 }
 
 func TestWarningsNameNodePrefixAndRemedy(t *testing.T) {
 	for kind, want := range map[WarningKind]string{
-		OutsidePools:  "add a pool",
-		WrongSize:     "node mask",
-		Excluded:      "exclusion",
-		Duplicate:     "Node b had 10.0.0.0/16 before",
-		MissingFamily: "delete this Node and let it join again",
-		0:             "unknown",
+		OutsidePools:    "add a pool",
+		WrongSize:       "node mask",
+		Excluded:        "exclusion",
+		Duplicate:       "Node b had 10.0.0.0/16 before",
+		MissingFamily:   "delete this Node and let it join again",
+		DuplicateRecord: "10.0.0.0/16 for Node b too: recreate one of them, or correct the record",
+		0:               "unknown",
 	} {
 		text := Warning{Kind: kind, Node: a, Prefix: pfx("10.0.1.0/24"), Against: pfx("10.0.0.0/16"), Holder: b}.String()
 		if !strings.Contains(text, "Node a") || !strings.Contains(text, "10.0.1.0/24") || !strings.Contains(text, want) {
@@ -304,7 +327,7 @@ func TestANodeOfOneFamilyIsPointedOut(t *testing.T) {
 	// podCIDRs never change, so nothing is added to it.
 	assign(t, l, b, "fd00:0:0:1::/64")
 
-	single, err := NewLedger([]PoolConfig{{pfx("10.0.0.0/24"), 26}, {pfx("10.0.1.0/24"), 26}}, nil)
+	single, err := NewLedger([]PoolConfig{{Name: "p11", Prefix: pfx("10.0.0.0/24"), NodeMask: 26}, {Name: "p12", Prefix: pfx("10.0.1.0/24"), NodeMask: 26}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,4 +335,77 @@ func TestANodeOfOneFamilyIsPointedOut(t *testing.T) {
 	observe(t, single, b, prefixes("fd00::/64"),
 		Warning{Kind: OutsidePools, Node: b, Prefix: pfx("fd00::/64")},
 		Warning{Kind: MissingFamily, Node: b, Prefix: pfx("fd00::/64"), Against: pfx("10.0.0.0/24")})
+}
+
+func TestPoolsAreForTheNodesThatTheyMatch(t *testing.T) {
+	l := mustLedger(t, []PoolConfig{
+		{Name: "edge", Prefix: pfx("10.1.0.0/24"), NodeMask: 25},
+		{Name: "old", Prefix: pfx("10.2.0.0/24"), NodeMask: 25, State: Draining},
+		{Name: "rest", Prefix: pfx("10.3.0.0/24"), NodeMask: 25},
+	})
+	only := func(names ...string) Offer {
+		return Offer{Pools: func(name string) bool { return slices.Contains(names, name) }}
+	}
+	assignFrom(t, l, Node{UID: "1"}, only("old", "rest"), "10.3.0.0/25")
+	assignFrom(t, l, Node{UID: "2"}, only("edge", "rest"), "10.1.0.0/25")
+	assignFrom(t, l, Node{UID: "3"}, only("edge"), "10.1.0.128/25")
+	for _, refused := range []struct {
+		offer Offer
+		want  error
+		says  string
+	}{
+		{only("edge"), ErrNoRoom, "no free node prefix left in 10.1.0.0/24: delete Nodes"},
+		{only("old"), ErrNoPool, "for IPv4: set another pool active, or give one a selector that this Node has (pools: edge active, old draining, rest active)"},
+		{only(), ErrNoPool, "for IPv4"},
+	} {
+		if _, err := l.Assign(a, refused.offer); !errors.Is(err, refused.want) || !strings.Contains(err.Error(), refused.says) {
+			t.Errorf("Assign: %v, want %v that says %q", err, refused.want, refused.says)
+		}
+		if err := l.RoomFor(refused.offer); !errors.Is(err, refused.want) {
+			t.Errorf("RoomFor: %v, want %v", err, refused.want)
+		}
+	}
+	if err := l.RoomFor(only("rest")); err != nil || l.Room() != 1 {
+		t.Errorf("RoomFor: %v, Room() = %d, want room for one", err, l.Room())
+	}
+	assignFrom(t, l, a, Offer{}, "10.3.0.128/25")
+}
+
+func TestHoldingsComeByNameAndUID(t *testing.T) {
+	l := dualStack(t)
+	for _, n := range []Node{c, {Name: "a", UID: "2"}, b, {Name: "a", UID: "1"}} {
+		if _, err := l.Assign(n, Offer{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var order []string
+	for _, h := range l.Holdings() {
+		order = append(order, h.Node.Name+h.Node.UID)
+	}
+	if diff := cmp.Diff([]string{"a1", "a2", "buid-b", "cuid-c"}, order); diff != "" {
+		t.Errorf("Holdings (-want +got):\n%s", diff)
+	}
+}
+
+// What is returned is the caller's own.
+func TestCallersCanNotChangeTheLedger(t *testing.T) {
+	l := dualStack(t)
+	given, err := l.Assign(a, Offer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	given[0] = netip.Prefix{}
+	seen := prefixes("10.0.7.0/24", "fd00:0:0:3::/64")
+	l.Observe(b, seen)
+	seen[0] = netip.Prefix{}
+	for _, h := range l.Holdings() {
+		h.Prefixes[0] = netip.Prefix{}
+		clear(h.Pools)
+	}
+	if text, _ := l.Record(a.UID); text != "uid=uid-a 10.0.0.0/24@v4 fd00::/64@v6" {
+		t.Errorf("Record(a) = %q", text)
+	}
+	if text, _ := l.Record(b.UID); text != "uid=uid-b 10.0.7.0/24@v4 fd00:0:0:3::/64@v6" {
+		t.Errorf("Record(b) = %q", text)
+	}
 }

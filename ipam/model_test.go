@@ -3,40 +3,61 @@ package ipam
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 )
 
-// model is a Ledger without cleverness: a list of claims, and one queue of free node prefixes
-// per pool that is worked out again from all claims and exclusions after every change.
+// model is a Ledger without cleverness: a list of claims, from which everything else is worked
+// out again whenever it is asked for, one node prefix after the other.
 type model struct {
 	pools      []PoolConfig
 	exclusions []netip.Prefix
 	claims     []modelClaim // in order of arrival
-	queues     [][]netip.Prefix
-	current    map[string][]netip.Prefix // by UID, in the order that was observed or assigned
-	abandoned  map[string][]netip.Prefix
-	observed   map[string]bool
+	nodes      map[string]*modelNode
+	next       map[string]netip.Prefix   // by pool
+	released   map[string][]netip.Prefix // by pool, oldest first
+	cut        map[PoolConfig][]netip.Prefix
 }
 
 type modelClaim struct {
-	node   Node
+	uid    string
 	prefix netip.Prefix
 }
 
+type modelNode struct {
+	node               Node
+	current, abandoned []netip.Prefix
+	observed           bool
+	released           time.Time
+	origin             map[netip.Prefix]string
+}
+
+func (n *modelNode) all() []netip.Prefix { return slices.Concat(n.current, n.abandoned) }
+func (n *modelNode) gone() bool          { return !n.released.IsZero() }
+
 func newModel(pools []PoolConfig, exclusions []netip.Prefix) *model {
 	m := &model{
-		pools: pools, exclusions: exclusions, queues: make([][]netip.Prefix, len(pools)),
-		current: map[string][]netip.Prefix{}, abandoned: map[string][]netip.Prefix{}, observed: map[string]bool{},
+		pools: pools, exclusions: sorted(exclusions), nodes: map[string]*modelNode{},
+		next: map[string]netip.Prefix{}, released: map[string][]netip.Prefix{},
+		cut: map[PoolConfig][]netip.Prefix{},
 	}
-	m.refresh()
+	for _, c := range pools {
+		if !c.Own {
+			m.next[c.Name] = slots(c)[0]
+		}
+	}
 	return m
 }
 
-// slots lists the node prefixes of a pool by counting addresses up.
+// slots lists the node prefixes of a range by counting addresses up.
 func slots(c PoolConfig) []netip.Prefix {
 	var all []netip.Prefix
+	if c.Own {
+		return nil
+	}
 	for p := netip.PrefixFrom(c.Prefix.Addr(), c.NodeMask); c.Prefix.Contains(p.Addr()); {
 		all = append(all, p)
 		b := p.Addr().AsSlice()
@@ -51,6 +72,14 @@ func slots(c PoolConfig) []netip.Prefix {
 	return all
 }
 
+// slots remembers what it has counted. Nobody may change it.
+func (m *model) slots(c PoolConfig) []netip.Prefix {
+	if _, known := m.cut[c]; !known {
+		m.cut[c] = slots(c)
+	}
+	return m.cut[c]
+}
+
 func overlapsAny(p netip.Prefix, list []netip.Prefix) bool {
 	return slices.ContainsFunc(list, p.Overlaps)
 }
@@ -63,193 +92,227 @@ func (m *model) claimed() []netip.Prefix {
 	return all
 }
 
-func (m *model) refresh() {
-	for i, c := range m.pools {
-		free := func(p netip.Prefix) bool {
-			return !overlapsAny(p, m.exclusions) && !overlapsAny(p, m.claimed())
-		}
-		m.queues[i] = slices.DeleteFunc(m.queues[i], func(p netip.Prefix) bool { return !free(p) })
-		for _, p := range slots(c) {
-			if free(p) && !slices.Contains(m.queues[i], p) {
-				m.queues[i] = append(m.queues[i], p)
-			}
+// pool returns the range that has the prefix among its node prefixes.
+func (m *model) pool(p netip.Prefix) (PoolConfig, bool) {
+	for _, c := range m.pools {
+		if slices.Contains(m.slots(c), p) {
+			return c, true
 		}
 	}
+	return PoolConfig{}, false
 }
 
-func (m *model) of(uid string) []netip.Prefix {
-	return slices.Concat(m.current[uid], m.abandoned[uid])
+// poolOf returns the pool that a Node's prefix counts to.
+func (m *model) poolOf(n *modelNode, p netip.Prefix) (PoolConfig, bool) {
+	if c, ok := m.pool(p); ok {
+		return c, true
+	}
+	for _, c := range m.pools {
+		if c.Own && c.Name == n.origin[p] {
+			return c, true
+		}
+	}
+	return PoolConfig{}, false
 }
 
-func (m *model) take(node Node, p netip.Prefix) {
-	m.claims = append(m.claims, modelClaim{node: node, prefix: p})
-	m.refresh()
+func (m *model) meet(node Node) *modelNode {
+	n := m.nodes[node.UID]
+	if n == nil {
+		n = &modelNode{origin: map[netip.Prefix]string{}}
+		m.nodes[node.UID] = n
+	}
+	if node.ProviderID == "" {
+		node.ProviderID = n.node.ProviderID
+	}
+	n.node = node
+	return n
+}
+
+func (m *model) take(uid string, p netip.Prefix) {
+	m.claims = append(m.claims, modelClaim{uid, p})
+	if c, ok := m.pool(p); ok {
+		m.released[c.Name] = slices.DeleteFunc(m.released[c.Name], func(q netip.Prefix) bool { return q == p })
+	}
 }
 
 func (m *model) drop(uid string, p netip.Prefix) {
-	m.claims = slices.DeleteFunc(m.claims, func(c modelClaim) bool { return c.node.UID == uid && c.prefix == p })
-	m.refresh()
+	m.claims = slices.DeleteFunc(m.claims, func(c modelClaim) bool { return c.uid == uid && c.prefix == p })
+	if c, ok := m.pool(p); ok && !slices.Contains(m.claimed(), p) {
+		m.released[c.Name] = append(m.released[c.Name], p)
+		m.released[c.Name] = m.released[c.Name][max(0, len(m.released[c.Name])-maxReleased):]
+	}
 }
 
 func (m *model) observe(node Node, prefixes []netip.Prefix) []Warning {
-	if len(prefixes) == 0 {
-		return nil
-	}
-	old := m.of(node.UID)
-	m.current[node.UID], m.abandoned[node.UID], m.observed[node.UID] = prefixes, nil, true
+	n := m.meet(node)
+	old := n.all()
+	n.current, n.abandoned, n.observed, n.released = prefixes, nil, true, time.Time{}
 	for _, p := range prefixes {
+		if n.origin[p] == "" && p.Addr().Is6() && !p.Addr().IsPrivate() && !m.inRange(p) {
+			for _, c := range slices.Backward(m.pools) {
+				if c.Own && c.NodeMask == p.Bits() {
+					n.origin[p] = c.Name
+				}
+			}
+		}
 		if !slices.Contains(old, p) {
-			m.take(node, p)
+			m.take(node.UID, p)
 		}
 	}
 	for _, p := range old {
 		if !slices.Contains(prefixes, p) {
 			m.drop(node.UID, p)
+			delete(n.origin, p)
 		}
 	}
-	var warnings []Warning
-	for i, c := range m.claims {
-		if c.node.UID == node.UID {
-			warnings = append(warnings, m.judge(i)...)
+	warnings := m.duplicates(n, Duplicate)
+	for _, p := range prefixes {
+		if w := m.judge(n, p); w.Kind != 0 {
+			warnings = append(warnings, w)
 		}
 	}
-	for _, pool := range m.pools {
-		is4 := pool.Prefix.Addr().Is4()
-		lacks := !slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Addr().Is4() == is4 })
-		told := slices.ContainsFunc(warnings, func(w Warning) bool { return w.Kind == MissingFamily })
-		if lacks && !told {
-			warnings = append(warnings, Warning{Kind: MissingFamily, Node: node, Prefix: prefixes[0], Against: pool.Prefix})
+	for _, ipv6 := range m.families() {
+		if !slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Addr().Is6() == ipv6 }) {
+			first := m.pools[slices.IndexFunc(m.pools, func(c PoolConfig) bool { return isIPv6(c) == ipv6 })]
+			warnings = append(warnings, Warning{Kind: MissingFamily, Node: n.node, Prefix: prefixes[0], Against: first.Prefix})
 		}
 	}
-	slices.SortFunc(warnings, func(a, b Warning) int {
-		return cmp.Or(a.Prefix.Compare(b.Prefix), int(a.Kind)-int(b.Kind))
-	})
+	slices.SortFunc(warnings, byPrefixAndKind)
 	return warnings
 }
 
-func (m *model) judge(i int) (warnings []Warning) {
-	c := m.claims[i]
-	w := Warning{Kind: OutsidePools, Node: c.node, Prefix: c.prefix}
-	for _, pool := range slices.Backward(m.pools) {
-		if pool.Prefix.Overlaps(c.prefix) {
-			w.Kind, w.Against = WrongSize, pool.Prefix
-		}
-	}
-	for _, pool := range m.pools {
-		if slices.Contains(slots(pool), c.prefix) {
-			w.Kind, w.Against = 0, netip.Prefix{}
-		}
-	}
-	if w.Kind == 0 {
+func byPrefixAndKind(a, b Warning) int {
+	return cmp.Or(a.Prefix.Compare(b.Prefix), int(a.Kind)-int(b.Kind), strings.Compare(a.Node.Name+" "+a.Node.UID, b.Node.Name+" "+b.Node.UID))
+}
+
+func (m *model) inRange(p netip.Prefix) bool {
+	return slices.ContainsFunc(m.pools, func(c PoolConfig) bool { return !c.Own && c.Prefix.Overlaps(p) })
+}
+
+// judge says what is wrong with a prefix by itself.
+func (m *model) judge(n *modelNode, p netip.Prefix) Warning {
+	w := Warning{Node: n.node, Prefix: p}
+	if _, ok := m.poolOf(n, p); ok {
 		for _, e := range slices.Backward(m.exclusions) {
-			if e.Overlaps(c.prefix) {
+			if e.Overlaps(p) {
 				w.Kind, w.Against = Excluded, e
 			}
 		}
+		return w
 	}
-	if w.Kind != 0 {
-		warnings = append(warnings, w)
-	}
-	for _, earlier := range m.claims[:i] {
-		if earlier.node.UID != c.node.UID && earlier.prefix.Overlaps(c.prefix) {
-			return append(warnings, Warning{
-				Kind: Duplicate, Node: c.node, Prefix: c.prefix, Against: earlier.prefix, Holder: earlier.node,
-			})
+	w.Kind = OutsidePools
+	for _, c := range slices.Backward(m.pools) {
+		if c.Prefix.Overlaps(p) {
+			w.Kind, w.Against = WrongSize, c.Prefix
 		}
 	}
+	return w
+}
+
+// rivals are the claims of others that overlap a prefix, before the own claim and after.
+func (m *model) rivals(uid string, p netip.Prefix) (before, after []modelClaim) {
+	mine := slices.Index(m.claims, modelClaim{uid, p})
+	for i, c := range m.claims {
+		switch {
+		case c.uid == uid || !c.prefix.Overlaps(p):
+		case i < mine:
+			before = append(before, c)
+		default:
+			after = append(after, c)
+		}
+	}
+	return before, after
+}
+
+func (m *model) duplicates(n *modelNode, kind WarningKind) (warnings []Warning) {
+	for _, p := range n.current {
+		before, _ := m.rivals(n.node.UID, p)
+		before = slices.DeleteFunc(before, func(c modelClaim) bool { return m.nodes[c.uid].gone() || n.gone() })
+		if len(before) > 0 {
+			first := before[0]
+			warnings = append(warnings, Warning{Kind: kind, Node: n.node, Prefix: p, Against: first.prefix, Holder: m.nodes[first.uid].node})
+		}
+	}
+	slices.SortFunc(warnings, byPrefixAndKind)
 	return warnings
 }
 
-func (m *model) contested(uid string) bool {
-	return slices.ContainsFunc(m.claims, func(c modelClaim) bool {
-		return c.node.UID != uid && overlapsAny(c.prefix, m.current[uid])
-	})
-}
-
-func (m *model) assign(node Node) ([]netip.Prefix, bool) {
-	uid := node.UID
-	if len(m.current[uid]) > 0 && (m.observed[uid] || !m.contested(uid)) {
-		return m.current[uid], true
-	}
-	if m.room() == 0 {
-		return nil, false
-	}
-	m.current[uid], m.abandoned[uid] = nil, append(m.abandoned[uid], m.current[uid]...)
-	for _, is4 := range m.families() {
-		for i, pool := range m.pools {
-			if pool.Prefix.Addr().Is4() == is4 && len(m.queues[i]) > 0 {
-				p := m.queues[i][0]
-				m.current[uid] = append(m.current[uid], p)
-				m.take(node, p)
-				break
+func (m *model) setExclusions(exclusions []netip.Prefix) (warnings []Warning) {
+	before := m.exclusions
+	m.exclusions = sorted(exclusions)
+	for _, n := range m.nodes {
+		for _, p := range n.current {
+			if w := m.judge(n, p); w.Kind == Excluded && !n.gone() && !overlapsAny(p, before) {
+				warnings = append(warnings, w)
 			}
 		}
 	}
-	return m.current[uid], true
+	slices.SortFunc(warnings, byPrefixAndKind)
+	return warnings
 }
 
-func (m *model) families() []bool {
-	var order []bool
-	for _, pool := range m.pools {
-		if is4 := pool.Prefix.Addr().Is4(); !slices.Contains(order, is4) {
-			order = append(order, is4)
-		}
+func (m *model) release(uid string, now time.Time) bool {
+	n, ok := m.nodes[uid]
+	if ok && !n.gone() {
+		n.released = now
 	}
-	return order
+	return ok
 }
 
-func (m *model) room() int {
-	byFamily := map[bool]int{}
-	for i, pool := range m.pools {
-		byFamily[pool.Prefix.Addr().Is4()] += len(m.queues[i])
+func (m *model) free(uid string) []netip.Prefix {
+	n, ok := m.nodes[uid]
+	if !ok {
+		return nil
 	}
-	room := 1 << 30
-	for _, n := range byFamily {
-		room = min(room, n)
-	}
-	return room
-}
-
-func (m *model) release(uid string) []netip.Prefix {
-	held := slices.SortedFunc(slices.Values(m.of(uid)), netip.Prefix.Compare)
-	delete(m.current, uid)
-	delete(m.abandoned, uid)
-	delete(m.observed, uid)
+	held := sorted(n.all())
 	for _, p := range held {
 		m.drop(uid, p)
 	}
+	delete(m.nodes, uid)
 	return held
 }
 
-func (m *model) counts() []Counts {
-	var all []Counts
-	for _, pool := range m.pools {
-		c := Counts{Pool: pool.Prefix, NodeMask: pool.NodeMask}
-		for _, p := range slots(pool) {
-			switch {
-			case overlapsAny(p, m.exclusions):
-				c.Excluded++
-			case slices.Contains(m.claimed(), p):
-				c.Allocated++
-			case overlapsAny(p, m.claimed()):
-				c.Foreign++
-			default:
-				c.Free++
+// restart is what a new process with these pools knows, from what was stored only.
+func (m *model) restart(pools []PoolConfig) *model {
+	after := newModel(pools, m.exclusions)
+	for _, c := range pools {
+		if next := m.next[c.Name]; slices.Contains(m.slots(c), next) {
+			after.next[c.Name] = next
+		}
+		for _, p := range m.released[c.Name] {
+			if slices.Contains(m.slots(c), p) {
+				after.released[c.Name] = append(after.released[c.Name], p)
 			}
 		}
-		all = append(all, c)
 	}
-	return all
+	order := slices.SortedFunc(maps.Values(m.nodes), func(a, b *modelNode) int {
+		return cmp.Or(cmp.Compare(a.node.Name, b.node.Name), cmp.Compare(a.node.UID, b.node.UID))
+	})
+	for _, n := range order {
+		copied := after.meet(n.node)
+		copied.current, copied.abandoned, copied.released = slices.Clone(n.current), slices.Clone(n.abandoned), n.released
+		for _, p := range n.all() {
+			if c, ok := m.poolOf(n, p); ok {
+				copied.origin[p] = c.Name
+			} else if n.origin[p] != "" {
+				copied.origin[p] = n.origin[p]
+			}
+			if _, ok := after.pool(p); ok {
+				delete(copied.origin, p)
+			}
+			after.take(n.node.UID, p)
+		}
+	}
+	return after
 }
 
 // String prints who claims what, in order of arrival.
 func (m *model) String() string {
 	var b strings.Builder
 	for _, c := range m.claims {
-		fmt.Fprintf(&b, "%s/%s %s\n", c.node.Name, c.node.UID, c.prefix)
+		n := m.nodes[c.uid]
+		fmt.Fprintf(&b, "%s/%s %s observed=%t gone=%t %s\n", n.node.Name, c.uid, c.prefix, n.observed, n.gone(), n.origin[c.prefix])
 	}
-	for i, q := range m.queues {
-		fmt.Fprintf(&b, "free in %s: %v\n", m.pools[i].Prefix, q)
-	}
+	fmt.Fprintf(&b, "excluded: %v\nnext: %v\nreleased: %v\n", m.exclusions, m.next, m.released)
 	return b.String()
 }

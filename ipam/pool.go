@@ -1,67 +1,40 @@
 package ipam
 
 import (
-	"container/list"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/cilium/ipam/cidrset"
 )
 
-// maxPoolBits is how many bits a node mask may lie below its pool: 65,536 node prefixes.
-// cidrset refuses more for IPv6, and its bitmap is slow beyond that for IPv4.
-const maxPoolBits = 16
-
-// A PoolConfig describes a pool before it is checked.
-type PoolConfig struct {
-	// Prefix is the range to carve, written with its host bits zero.
-	Prefix netip.Prefix
-	// NodeMask is the length in bits of each node prefix.
-	NodeMask int
-}
-
-// check rejects every pool that could not work. Each error names the value and a remedy.
-func (c PoolConfig) check() error {
-	p := c.Prefix
-	if !p.IsValid() {
-		return fmt.Errorf("pool %q: not a prefix: write an address and a length, such as 10.244.0.0/16", p)
-	}
-	if p != canonical(p) {
-		return fmt.Errorf("pool %s: not the first address of its range: write %s", p, canonical(p))
-	}
-	// host-local needs a network, a gateway, a pod and a broadcast address.
-	longest := p.Addr().BitLen() - 2
-	switch {
-	case p.Bits() > longest:
-		return fmt.Errorf("pool %s: too small for even one node prefix: a node prefix is at most a /%d", p, longest)
-	case c.NodeMask < p.Bits():
-		return fmt.Errorf("pool %s: node mask /%d is larger than the pool: use one between /%d and /%d",
-			p, c.NodeMask, p.Bits(), min(longest, p.Bits()+maxPoolBits))
-	case c.NodeMask > longest:
-		return fmt.Errorf("pool %s: node mask /%d leaves no addresses for pods: use /%d or shorter", p, c.NodeMask, longest)
-	case c.NodeMask-p.Bits() > maxPoolBits:
-		return fmt.Errorf("pool %s: node mask /%d cuts it into more than %d node prefixes: use a node mask of /%d or shorter, or a pool of /%d or longer",
-			p, c.NodeMask, 1<<maxPoolBits, p.Bits()+maxPoolBits, c.NodeMask-maxPoolBits)
-	}
-	return nil
-}
-
 // A Pool carves one prefix into equal node prefixes and knows the state of each.
 //
-// The map of slots is the truth. The bitmap (a cidrset) is only an index into the node prefixes
-// that were never in use: they go first, in ascending order. Prefixes that became free again
-// follow in the order in which they did, so the one just released is used last, which gives
-// routes and connection tracking the longest time to forget it.
+// The map of slots is the truth about who holds what; exclusions and foreign prefixes are
+// intervals beside it, so that a pool of 2^48 node prefixes costs no more than one of 256. The
+// bitmaps (cidrsets) are only an index for finding a free one, cut and filled where the search
+// comes along, and thrown away when intervals change.
 //
-// Callers name whole node prefixes only, and cidrset is never asked to release anything: there
-// a half or a superset would free what others hold.
+// Node prefixes are handed out in a circle. Those that became free lately wait outside of it
+// and go last, the one just released after all others, which gives routes and connection
+// tracking the longest time to forget it. [Cursor] is the whole of that order.
+//
+// Callers name whole node prefixes only: cidrset would release what others hold together with
+// a half or a superset.
 type Pool struct {
-	config   PoolConfig
-	slots    map[int]slot // those that are not free
-	counts   [states]int
-	unused   *cidrset.CidrSet
-	released *list.List            // of int: slots that are free again, oldest first
-	position map[int]*list.Element // where in released
+	config PoolConfig
+	grid   grid
+
+	slots    map[uint64]slot // those that are held
+	excluded spans
+	foreign  tree[int] // what blocks node prefixes, and how often
+
+	counts  Counts
+	counted bool // else the exclusions changed since
+
+	sets     map[uint64]*cidrset.CidrSet // what is not on offer in the circle, setSize slots each
+	next     uint64                      // where the search in the circle goes on
+	released []uint64                    // those that wait outside of it, oldest first
 }
 
 // NewPool returns a pool whose node prefixes are all free. It rejects impossible sizes with an
@@ -70,19 +43,15 @@ func NewPool(config PoolConfig) (*Pool, error) {
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	unused, err := cidrset.NewCIDRSet(toIPNet(config.Prefix), config.NodeMask)
-	if err != nil {
-		return nil, fmt.Errorf("pool %s with node mask /%d: %w", config.Prefix, config.NodeMask, err)
+	if config.Own {
+		return nil, fmt.Errorf("%s: there is no range to carve: only a Ledger can have it", config)
 	}
-	p := &Pool{
-		config:   config,
-		slots:    map[int]slot{},
-		unused:   unused,
-		released: list.New(),
-		position: map[int]*list.Element{},
-	}
-	p.counts[free] = 1 << (config.NodeMask - config.Prefix.Bits())
-	return p, nil
+	return &Pool{
+		config: config,
+		grid:   grid{config.Prefix, config.NodeMask},
+		slots:  map[uint64]slot{},
+		sets:   map[uint64]*cidrset.CidrSet{},
+	}, nil
 }
 
 // Prefix returns the range that the pool carves.
@@ -92,18 +61,19 @@ func (p *Pool) Prefix() netip.Prefix { return p.config.Prefix }
 func (p *Pool) NodeMask() int { return p.config.NodeMask }
 
 // Carves tells whether the prefix is one of the pool's node prefixes.
-func (p *Pool) Carves(prefix netip.Prefix) bool {
-	return prefix.Bits() == p.config.NodeMask && p.config.Prefix.Overlaps(prefix) && prefix == canonical(prefix)
-}
+func (p *Pool) Carves(prefix netip.Prefix) bool { return p.grid.carves(prefix) }
 
 // Take hands the next free node prefix to the holder. It reports false if none is left.
 func (p *Pool) Take(holder string) (netip.Prefix, bool) {
-	i, ok := p.next()
+	i, circle, ok := p.pick()
 	if !ok {
 		return netip.Prefix{}, false
 	}
-	p.change(i, func(s *slot) { s.held, s.holder = true, holder })
-	return p.prefix(i), true
+	if circle {
+		p.next = (i + 1) % p.grid.size()
+	}
+	p.hold(i, slot{holder: holder})
+	return p.grid.at(i), true
 }
 
 // Claim records that the holder has this node prefix, free or not: exclusions and foreign
@@ -113,53 +83,100 @@ func (p *Pool) Claim(prefix netip.Prefix, holder string) error {
 	if !p.Carves(prefix) {
 		return p.notCarved(prefix)
 	}
-	i := p.index(prefix.Addr())
-	if s := p.slots[i]; s.held && s.holder != holder {
-		return fmt.Errorf("pool %s: %s is held by %q: release it there first", p.config.Prefix, prefix, s.holder)
+	i := p.grid.index(prefix.Addr())
+	s, held := p.slots[i]
+	if held && s.holder != holder {
+		return fmt.Errorf("%s: %s is held by %q: release it there first", p.config, prefix, s.holder)
 	}
-	p.change(i, func(s *slot) { s.held, s.holder = true, holder })
+	if !held {
+		p.hold(i, slot{holder: holder})
+	}
 	return nil
 }
 
 // Release ends the holder's claim on this node prefix. Only its holder can: anything else,
 // also a part or a superset of a node prefix, is refused and changes nothing.
 func (p *Pool) Release(prefix netip.Prefix, holder string) error {
-	if !p.Carves(prefix) {
-		return p.notCarved(prefix)
+	i, err := p.heldBy(prefix, holder)
+	if err != nil {
+		return err
 	}
-	i := p.index(prefix.Addr())
-	if s := p.slots[i]; !s.held || s.holder != holder {
-		return fmt.Errorf("pool %s: %s is not held by %q: nothing to release", p.config.Prefix, prefix, holder)
-	}
-	p.change(i, func(s *slot) { s.held, s.holder = false, "" })
+	p.change(i, func() { delete(p.slots, i) })
+	p.wait(i)
 	return nil
 }
 
-// Exclude keeps every node prefix that overlaps the given one from ever being handed out.
-func (p *Pool) Exclude(prefix netip.Prefix) {
-	p.each(prefix, func(s *slot) { s.excluded = true })
+// Pass gives a node prefix from its holder to another.
+func (p *Pool) Pass(prefix netip.Prefix, holder, to string) error {
+	i, err := p.heldBy(prefix, holder)
+	if err != nil {
+		return err
+	}
+	p.hold(i, slot{to, p.slots[i].quarantined})
+	return nil
+}
+
+// Quarantine says whether the holder of a node prefix is gone and only its quarantine is left.
+func (p *Pool) Quarantine(prefix netip.Prefix, holder string, gone bool) error {
+	i, err := p.heldBy(prefix, holder)
+	if err != nil {
+		return err
+	}
+	p.hold(i, slot{holder, gone})
+	return nil
+}
+
+// SetExclusions keeps every node prefix that overlaps one of these, and of those only, from
+// being handed out.
+func (p *Pool) SetExclusions(exclusions []netip.Prefix) {
+	p.excluded = p.grid.spans(exclusions)
+	clear(p.sets)
+	p.counted = false
 }
 
 // Block keeps every node prefix that overlaps a foreign one from being handed out, until
 // Unblock is called as often as Block was.
-func (p *Pool) Block(foreign netip.Prefix) {
-	p.each(foreign, func(s *slot) { s.foreign++ })
-}
+func (p *Pool) Block(foreign netip.Prefix) { p.block(foreign, 1) }
 
 // Unblock takes one Block back.
-func (p *Pool) Unblock(foreign netip.Prefix) {
-	p.each(foreign, func(s *slot) { s.foreign = max(0, s.foreign-1) })
+func (p *Pool) Unblock(foreign netip.Prefix) { p.block(foreign, -1) }
+
+func (p *Pool) block(foreign netip.Prefix, change int) {
+	foreign = canonical(foreign)
+	over, ok := p.grid.span(foreign)
+	if !ok {
+		return
+	}
+	before, _ := p.foreign.get(foreign)
+	after := max(0, before+change)
+	p.recount(over, func() {
+		if after > 0 {
+			p.foreign.put(foreign, after)
+		} else {
+			p.foreign.remove(foreign)
+		}
+	})
+	p.forget(over)
 }
 
-// Counts returns how many node prefixes are in which state.
-func (p *Pool) Counts() Counts {
-	return Counts{
-		Pool: p.config.Prefix, NodeMask: p.config.NodeMask,
-		Free: p.counts[free], Allocated: p.counts[allocated], Excluded: p.counts[excluded], Foreign: p.counts[foreign],
+func (p *Pool) heldBy(prefix netip.Prefix, holder string) (uint64, error) {
+	if !p.Carves(prefix) {
+		return 0, p.notCarved(prefix)
 	}
+	i := p.grid.index(prefix.Addr())
+	if s, held := p.slots[i]; !held || s.holder != holder {
+		return 0, fmt.Errorf("%s: %s is not held by %q: nothing to release", p.config, prefix, holder)
+	}
+	return i, nil
 }
 
 func (p *Pool) notCarved(prefix netip.Prefix) error {
-	return fmt.Errorf("pool %s: %s is none of its node prefixes: they are /%d, written with host bits zero",
-		p.config.Prefix, prefix, p.config.NodeMask)
+	return fmt.Errorf("%s: %s is none of its node prefixes: they are /%d, written with host bits zero",
+		p.config, prefix, p.config.NodeMask)
+}
+
+// hold is the only place where a slot gets a holder.
+func (p *Pool) hold(i uint64, s slot) {
+	p.released = slices.DeleteFunc(p.released, func(waiting uint64) bool { return waiting == i })
+	p.change(i, func() { p.slots[i] = s })
 }

@@ -1,16 +1,16 @@
 package ipam
 
 import (
+	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 )
 
-func pfx(text string) netip.Prefix { return netip.MustParsePrefix(text) }
-
 func mustPool(t *testing.T, prefix string, nodeMask int) *Pool {
 	t.Helper()
-	pool, err := NewPool(PoolConfig{pfx(prefix), nodeMask})
+	pool, err := NewPool(PoolConfig{Name: "p", Prefix: pfx(prefix), NodeMask: nodeMask})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestNewPoolSizes(t *testing.T) {
 	for _, c := range []struct {
 		prefix   netip.Prefix
 		nodeMask int
-		size     int    // 0: an error
+		size     uint64 // 0: an error
 		err      string // what it must name
 	}{
 		{prefix: pfx("10.244.0.0/16"), nodeMask: 24, size: 256},
@@ -52,10 +52,13 @@ func TestNewPoolSizes(t *testing.T) {
 		{prefix: pfx("10.244.0.0/31"), nodeMask: 31, err: "too small"},
 		{prefix: pfx("2001:db8::/112"), nodeMask: 127, err: "use /126 or shorter"},
 		{prefix: pfx("10.0.0.0/8"), nodeMask: 25, err: "use a node mask of /24 or shorter, or a pool of /9 or longer"},
-		{prefix: pfx("fd00:10::/32"), nodeMask: 64, err: "use a node mask of /48 or shorter, or a pool of /48 or longer"},
-		{prefix: pfx("::/0"), nodeMask: 64, err: "more than 65536"},
+		{prefix: pfx("fd00:10::/32"), nodeMask: 64, size: 1 << 32},
+		{prefix: pfx("fd00::/16"), nodeMask: 64, size: 1 << 48},
+		{prefix: pfx("2001:db8::/64"), nodeMask: 112, size: 1 << 48},
+		{prefix: pfx("fd00::/15"), nodeMask: 64, err: "use a node mask of /63 or shorter, or a pool of /16 or longer"},
+		{prefix: pfx("::/0"), nodeMask: 64, err: "more than 2^48"},
 	} {
-		pool, err := NewPool(PoolConfig{c.prefix, c.nodeMask})
+		pool, err := NewPool(PoolConfig{Name: "p", Prefix: c.prefix, NodeMask: c.nodeMask})
 		switch {
 		case c.err != "":
 			if err == nil || !strings.Contains(err.Error(), c.err) || !strings.Contains(err.Error(), c.prefix.String()) {
@@ -70,6 +73,21 @@ func TestNewPoolSizes(t *testing.T) {
 			if pool.Prefix() != c.prefix || pool.NodeMask() != c.nodeMask {
 				t.Errorf("pool is %s, /%d, want %s, /%d", pool.Prefix(), pool.NodeMask(), c.prefix, c.nodeMask)
 			}
+		}
+	}
+}
+
+func TestNewPoolNeedsARange(t *testing.T) {
+	_, err := NewPool(PoolConfig{Name: "own", NodeMask: 80, Own: true})
+	if err == nil || !strings.Contains(err.Error(), "pool own (the servers' own prefixes)") {
+		t.Errorf("NewPool of the servers' own prefixes: %v, want an error that names it", err)
+	}
+}
+
+func TestStatesAreWrittenAsInTheConfiguration(t *testing.T) {
+	for state, want := range map[State]string{Active: "active", Draining: "draining", 7: "State(7)"} {
+		if got := state.String(); got != want {
+			t.Errorf("State %d is %q, want %q", int(state), got, want)
 		}
 	}
 }
@@ -153,11 +171,11 @@ func TestClaimAndReleaseTakeWholeNodePrefixesOnly(t *testing.T) {
 
 func TestExcludedAndBlockedAreNotHandedOut(t *testing.T) {
 	pool := mustPool(t, "10.0.0.0/24", 26)
-	pool.Exclude(pfx("10.0.0.70/32"))
+	pool.SetExclusions(prefixes("10.0.0.70/32", "172.16.0.0/12"))
 	pool.Block(pfx("10.0.0.128/25"))
 	pool.Block(pfx("10.0.0.200/29"))
 	pool.Block(pfx("192.168.0.0/16"))
-	if want := (Counts{Pool: pfx("10.0.0.0/24"), NodeMask: 26, Free: 1, Excluded: 1, Foreign: 2}); pool.Counts() != want {
+	if want := (Counts{Name: "p", Pool: pfx("10.0.0.0/24"), NodeMask: 26, Free: 1, Excluded: 1, Foreign: 2}); pool.Counts() != want {
 		t.Errorf("Counts() = %+v, want %+v", pool.Counts(), want)
 	}
 	take(t, pool, "a", "10.0.0.0/26")
@@ -181,9 +199,145 @@ func TestTheMapDecidesNotTheBitmap(t *testing.T) {
 	if err := pool.Claim(pfx("10.0.0.0/26"), "a"); err != nil {
 		t.Fatal(err)
 	}
-	// The bitmap forgets.
-	if err := pool.unused.Release(toIPNet(pfx("10.0.0.0/26"))); err != nil {
+	if err := pool.Claim(pfx("10.0.0.64/26"), "a"); err != nil {
 		t.Fatal(err)
 	}
-	take(t, pool, "b", "10.0.0.64/26")
+	// The bitmap is made, and then forgets.
+	if err := pool.set(0).Release(toIPNet(pfx("10.0.0.0/25"))); err != nil {
+		t.Fatal(err)
+	}
+	take(t, pool, "b", "10.0.0.128/26")
+}
+
+func TestExclusionsCanBeTakenBack(t *testing.T) {
+	pool := mustPool(t, "10.0.0.0/22", 24)
+	pool.SetExclusions(prefixes("10.0.0.0/23"))
+	take(t, pool, "a", "10.0.2.0/24")
+	pool.SetExclusions(prefixes("10.0.3.0/24"))
+	if want := (Counts{Name: "p", Pool: pfx("10.0.0.0/22"), NodeMask: 24, Free: 2, Allocated: 1, Excluded: 1}); pool.Counts() != want {
+		t.Errorf("Counts() = %+v, want %+v", pool.Counts(), want)
+	}
+	take(t, pool, "b", "10.0.0.0/24")
+	take(t, pool, "c", "10.0.1.0/24")
+	if got, ok := pool.Take("d"); ok {
+		t.Errorf("Take() = %s from a full pool", got)
+	}
+}
+
+func TestOnlyTheHolderPassesOnAndGoesIntoQuarantine(t *testing.T) {
+	pool := mustPool(t, "10.0.0.0/22", 24)
+	take(t, pool, "a", "10.0.0.0/24")
+	held := pfx("10.0.0.0/24")
+	for _, refused := range []struct {
+		what string
+		err  error
+	}{
+		{"Pass by another", pool.Pass(held, "b", "c")},
+		{"Pass of what is free", pool.Pass(pfx("10.0.1.0/24"), "a", "c")},
+		{"Quarantine of another's", pool.Quarantine(held, "b", true)},
+		{"Quarantine of a part", pool.Quarantine(pfx("10.0.0.0/25"), "a", true)},
+	} {
+		if refused.err == nil {
+			t.Errorf("%s: no error", refused.what)
+		}
+	}
+	if err := pool.Quarantine(held, "a", true); err != nil {
+		t.Fatal(err)
+	}
+	if c := pool.Counts(); c.Quarantined != 1 || c.Allocated != 0 || c.Free != 3 {
+		t.Errorf("in quarantine: %+v", c)
+	}
+	if err := pool.Pass(held, "a", "b"); err != nil {
+		t.Fatal(err)
+	}
+	if c := pool.Counts(); c.Quarantined != 1 {
+		t.Errorf("passing on ended the quarantine: %+v", c)
+	}
+	if err := pool.Quarantine(held, "b", false); err != nil {
+		t.Fatal(err)
+	}
+	if c := pool.Counts(); c.Quarantined != 0 || c.Allocated != 1 {
+		t.Errorf("back from quarantine: %+v", c)
+	}
+	if err := pool.Release(held, "b"); err != nil {
+		t.Errorf("the new holder can't release: %v", err)
+	}
+}
+
+func TestBlockedTwiceIsUnblockedTwice(t *testing.T) {
+	pool := mustPool(t, "10.0.0.0/23", 24)
+	foreign := pfx("10.0.0.0/25")
+	pool.Block(foreign)
+	pool.Block(foreign)
+	pool.Unblock(foreign)
+	take(t, pool, "a", "10.0.1.0/24")
+	if got, ok := pool.Take("a"); ok {
+		t.Errorf("Take() = %s, which is still blocked", got)
+	}
+	pool.Unblock(foreign)
+	take(t, pool, "a", "10.0.0.0/24")
+}
+
+// checkIndex holds the index and the counts against the slots, one after the other.
+func checkIndex(t *testing.T, pool *Pool) {
+	t.Helper()
+	var want Counts
+	for i := range pool.grid.size() {
+		*want.of(pool.state(i))++
+		set, made := pool.sets[pool.setOf(i).first]
+		if !made {
+			continue
+		}
+		marked, err := set.IsAllocated(toIPNet(pool.grid.at(i)))
+		if err != nil || marked == pool.offered(i) {
+			t.Fatalf("%s is marked: %t, and on offer: %t (%v)", pool.grid.at(i), marked, pool.offered(i), err)
+		}
+	}
+	got := pool.Counts()
+	want.Name, want.Pool, want.NodeMask = got.Name, got.Pool, got.NodeMask
+	if got != want {
+		t.Fatalf("counts are %+v, want %+v", got, want)
+	}
+}
+
+func TestTheIndexFollowsTheSlots(t *testing.T) {
+	for seed := range uint64(4) {
+		draw := rand.New(rand.NewPCG(seed, 4))
+		pool := mustPool(t, "fd00::/53", 64) // two sets
+		var held, blocked []netip.Prefix
+		pick := func(longest int) netip.Prefix {
+			return netip.PrefixFrom(pool.grid.at(draw.Uint64N(2048)).Addr(), 54+draw.IntN(longest-53)).Masked()
+		}
+		for range 3000 {
+			switch at := draw.IntN(40); {
+			case at == 0:
+				pool.SetExclusions([]netip.Prefix{pick(66), pick(66)})
+			case at == 1:
+				blocked = append(blocked, pick(66))
+				pool.Block(blocked[len(blocked)-1])
+			case at <= 3 && len(blocked) > 0:
+				i := draw.IntN(len(blocked))
+				pool.Unblock(blocked[i])
+				blocked = slices.Delete(blocked, i, i+1)
+			case at == 4:
+				pool.SetCursor(Cursor{Next: pool.grid.at(draw.Uint64N(2048)), Released: []netip.Prefix{pick(64)}})
+			case at <= 20 && len(held) > 0:
+				i := draw.IntN(len(held))
+				if err := pool.Release(held[i], "a"); err != nil {
+					t.Fatal(err)
+				}
+				held = slices.Delete(held, i, i+1)
+			default:
+				if p, ok := pool.Take("a"); ok {
+					held = append(held, p)
+				} else if pool.Counts().Free > 0 {
+					t.Fatalf("Take() found nothing, though the pool counts %+v", pool.Counts())
+				}
+			}
+			if draw.IntN(25) == 0 {
+				pool.set(draw.Uint64N(2048))
+				checkIndex(t, pool)
+			}
+		}
+	}
 }

@@ -1,9 +1,12 @@
 package ipam
 
 import (
+	"encoding/binary"
+	"math/bits"
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // canonical writes a prefix the one way that comparisons rely on: host bits zero, and IPv4 as
@@ -33,28 +36,74 @@ func sorted(prefixes []netip.Prefix) []netip.Prefix {
 	return slices.SortedFunc(slices.Values(prefixes), netip.Prefix.Compare)
 }
 
+func join(prefixes []netip.Prefix, separator string) string {
+	text := make([]string, len(prefixes))
+	for i, p := range prefixes {
+		text[i] = p.String()
+	}
+	return strings.Join(text, separator)
+}
+
 // toIPNet converts for cidrset. IPv4 must have 4 bytes there: 16 make it read zeros.
 func toIPNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// bitsOf reads the bits from..to (counted from the most significant) of an address as a number.
-func bitsOf(a netip.Addr, from, to int) int {
-	b := a.AsSlice()
-	n := 0
-	for i := from; i < to; i++ {
-		n = n<<1 | int(b[i/8]>>(7-i%8)&1)
+// number is an address as a number of 128 bits. IPv4 fills it from the top, so that bit 0 is
+// the most significant one of either family.
+type number struct{ hi, lo uint64 }
+
+func numberOf(a netip.Addr) number {
+	if a.Is4() {
+		b := a.As4()
+		return number{hi: uint64(binary.BigEndian.Uint32(b[:])) << 32}
 	}
-	return n
+	b := a.As16()
+	return number{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}
 }
 
-// withBits returns the address with n written into the bits from..to, which must be zero before.
-func withBits(a netip.Addr, from, to, n int) netip.Addr {
-	b := a.AsSlice()
-	for i := to - 1; i >= from; i-- {
-		b[i/8] |= byte(n&1) << (7 - i%8)
-		n >>= 1
+// addr turns the number back into an address of 32 or 128 bits.
+func (n number) addr(bitLen int) netip.Addr {
+	if bitLen == 32 {
+		var b [4]byte
+		binary.BigEndian.PutUint32(b[:], uint32(n.hi>>32))
+		return netip.AddrFrom4(b)
 	}
-	out, _ := netip.AddrFromSlice(b)
-	return out
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], n.hi)
+	binary.BigEndian.PutUint64(b[8:], n.lo)
+	return netip.AddrFrom16(b)
+}
+
+// bit returns one bit, counted from the most significant.
+func (n number) bit(i int) int {
+	if i < 64 {
+		return int(n.hi >> (63 - i) & 1)
+	}
+	return int(n.lo >> (127 - i) & 1)
+}
+
+// upTo returns the bits before the i-th as a number, of which the lowest 64 bits are kept.
+func (n number) upTo(i int) uint64 {
+	// Unsigned, because a shift by more than 63 bits makes zero and one by less than 0 a panic.
+	drop := uint(128 - i)
+	return n.lo>>drop | n.hi<<(64-drop) | n.hi>>(drop-64)
+}
+
+// plus adds v, shifted so that its lowest bit is the one before the i-th.
+func (n number) plus(v uint64, i int) number {
+	shift := uint(128 - i)
+	lo, carry := bits.Add64(n.lo, v<<shift, 0)
+	hi, _ := bits.Add64(n.hi, v<<(shift-64)|v>>(64-shift), carry)
+	return number{hi, lo}
+}
+
+// commonBits returns how many leading bits two prefixes of one family share.
+func commonBits(a, b netip.Prefix) int {
+	x, y := numberOf(a.Addr()), numberOf(b.Addr())
+	same := bits.LeadingZeros64(x.hi ^ y.hi)
+	if same == 64 {
+		same += bits.LeadingZeros64(x.lo ^ y.lo)
+	}
+	return min(same, a.Bits(), b.Bits())
 }

@@ -1,131 +1,140 @@
 package ipam
 
-import (
-	"net/netip"
-)
+import "net/netip"
 
 // state says what becomes of a node prefix. Each has exactly one; the order of the tests in
-// slot.state is their precedence.
+// Pool.state is their precedence.
 type state int
 
 const (
-	free      state = iota // can be handed out
-	allocated              // a Node holds it
-	excluded               // overlaps an exclusion, held or not
-	foreign                // overlaps what a Node holds outside the pool's cut
-	states                 // how many there are
+	free        state = iota // can be handed out
+	allocated                // a Node holds it
+	quarantined              // a Node that is gone held it
+	excluded                 // overlaps an exclusion, held or not
+	foreign                  // overlaps what a Node holds outside the pool's cut
+	states                   // how many there are
 )
 
-// Counts tells how many node prefixes of a pool are in which state. Their sum never changes.
+// Counts tells how many node prefixes of a pool are in which state. Their sum never changes,
+// except for a pool of the servers' own prefixes, which counts only what is held.
 type Counts struct {
+	Name     string
 	Pool     netip.Prefix
 	NodeMask int
+	State    State
 
-	Free      int // can be handed out
-	Allocated int // held by a Node
-	Excluded  int // overlaps an exclusion: never handed out
-	Foreign   int // overlaps a prefix of another size or place that a Node holds
+	Free        uint64 // can be handed out, unless the pool is draining
+	Allocated   uint64 // held by a Node, or reserved for it
+	Quarantined uint64 // held by a Node that is gone
+	Excluded    uint64 // overlaps an exclusion: never handed out
+	Foreign     uint64 // overlaps a prefix of another size or place that a Node holds
 }
 
-// slot is what is known of one node prefix. The zero slot is free.
+// of returns the count of one state.
+func (c *Counts) of(s state) *uint64 {
+	return [...]*uint64{free: &c.Free, allocated: &c.Allocated, quarantined: &c.Quarantined, excluded: &c.Excluded, foreign: &c.Foreign}[s]
+}
+
+// slot is what is known of a node prefix that is held.
 type slot struct {
-	held     bool
-	holder   string
-	excluded bool
-	foreign  int // how many foreign prefixes overlap it
+	holder      string
+	quarantined bool
+}
+
+func (p *Pool) state(i uint64) state {
+	if _, is := p.excluded.find(i); is {
+		return excluded
+	}
+	if s, held := p.slots[i]; held {
+		return s.state()
+	}
+	if _, is := p.foreign.first(p.grid.at(i)); is {
+		return foreign
+	}
+	return free
 }
 
 func (s slot) state() state {
-	switch {
-	case s.excluded:
-		return excluded
-	case s.held:
-		return allocated
-	case s.foreign > 0:
-		return foreign
-	default:
-		return free
+	if s.quarantined {
+		return quarantined
 	}
+	return allocated
 }
 
-// change is the only place where a slot changes: counts, bitmap and queue follow from here.
-func (p *Pool) change(i int, edit func(*slot)) {
-	s := p.slots[i]
-	before := s.state()
-	edit(&s)
-	after := s.state()
-	if s == (slot{}) {
-		delete(p.slots, i)
-	} else {
-		p.slots[i] = s
+// change is the only way in which a slot changes: counts and index follow from here.
+func (p *Pool) change(i uint64, edit func()) {
+	before := p.state(i)
+	edit()
+	after := p.state(i)
+	if p.counted {
+		*p.counts.of(before)--
+		*p.counts.of(after)++
 	}
-	if before == after {
+	p.refresh(i)
+}
+
+// Counts returns how many node prefixes are in which state.
+func (p *Pool) Counts() Counts {
+	if !p.counted {
+		p.counts, p.counted = p.count(p.grid.all()), true
+	}
+	return p.counts
+}
+
+// recount edits intervals that change nothing outside of one, and the counts with them.
+func (p *Pool) recount(in span, edit func()) {
+	if !p.counted {
+		edit()
 		return
 	}
-	p.counts[before]--
-	p.counts[after]++
-	switch {
-	case before == free:
-		p.leaveFree(i)
-	case after == free:
-		p.position[i] = p.released.PushBack(i)
+	before := p.count(in)
+	edit()
+	after := p.count(in)
+	for s := free; s < states; s++ {
+		*p.counts.of(s) += *after.of(s) - *before.of(s)
 	}
 }
 
-// leaveFree takes a slot out of whichever of the two indexes offers it.
-func (p *Pool) leaveFree(i int) {
-	if e, ok := p.position[i]; ok {
-		p.released.Remove(e)
-		delete(p.position, i)
-		return
+// count works the numbers of an interval out anew, from the intervals and held slots in it. The
+// interval is a block of the grid.
+func (p *Pool) count(in span) Counts {
+	c := Counts{Name: p.config.Name, Pool: p.config.Prefix, NodeMask: p.config.NodeMask, State: p.config.State}
+	withdrawn := p.excluded.within(in)
+	c.Excluded = withdrawn.total()
+	for q := range p.foreign.overlapping(p.grid.block(in.first, in.width())) {
+		s, _ := p.grid.span(q)
+		withdrawn = append(withdrawn, span{max(s.first, in.first), min(s.last, in.last)})
 	}
-	// It cannot fail for a whole node prefix of this pool; if it did, next would
-	// still skip the slot, because the map decides.
-	_ = p.unused.Occupy(toIPNet(p.prefix(i)))
-}
-
-// next finds the node prefix to hand out: one never used, else the one released longest ago.
-func (p *Pool) next() (int, bool) {
-	for !p.unused.IsFull() {
-		block, err := p.unused.AllocateNext()
-		if err != nil {
-			break
+	withdrawn = union(withdrawn)
+	c.Foreign = withdrawn.total() - c.Excluded
+	c.Free = in.last - in.first + 1 - withdrawn.total()
+	p.eachHeld(in, func(i uint64, s slot) {
+		if _, is := p.excluded.find(i); is {
+			return
 		}
-		if addr, ok := netip.AddrFromSlice(block.IP); ok {
-			if i := p.index(addr); p.slots[i].state() == free {
-				return i, true
+		*c.of(s.state())++
+		if _, is := withdrawn.find(i); is {
+			c.Foreign--
+		} else {
+			c.Free--
+		}
+	})
+	return c
+}
+
+// eachHeld visits the held slots of an interval, in any order, by the shorter way.
+func (p *Pool) eachHeld(in span, visit func(uint64, slot)) {
+	if in.last-in.first >= uint64(len(p.slots)) {
+		for i, s := range p.slots {
+			if i >= in.first && i <= in.last {
+				visit(i, s)
 			}
 		}
-	}
-	if oldest := p.released.Front(); oldest != nil {
-		return oldest.Value.(int), true
-	}
-	return 0, false
-}
-
-// each edits every slot that overlaps the prefix, in ascending order.
-func (p *Pool) each(prefix netip.Prefix, edit func(*slot)) {
-	prefix = canonical(prefix)
-	if !prefix.Overlaps(p.config.Prefix) {
 		return
 	}
-	first, n := 0, 1<<(p.config.NodeMask-p.config.Prefix.Bits())
-	if prefix.Bits() > p.config.Prefix.Bits() {
-		first = p.index(prefix.Addr())
-		n = 1 << max(0, p.config.NodeMask-prefix.Bits())
+	for i := in.first; i <= in.last; i++ {
+		if s, held := p.slots[i]; held {
+			visit(i, s)
+		}
 	}
-	for i := first; i < first+n; i++ {
-		p.change(i, edit)
-	}
-}
-
-// index returns which node prefix of the pool the address lies in.
-func (p *Pool) index(a netip.Addr) int {
-	return bitsOf(a, p.config.Prefix.Bits(), p.config.NodeMask)
-}
-
-// prefix returns the node prefix at an index.
-func (p *Pool) prefix(i int) netip.Prefix {
-	a := withBits(p.config.Prefix.Addr(), p.config.Prefix.Bits(), p.config.NodeMask, i)
-	return netip.PrefixFrom(a, p.config.NodeMask)
 }

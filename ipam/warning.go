@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // WarningKind says what is wrong with a podCIDR that a Node already has.
@@ -21,41 +22,103 @@ const (
 	// MissingFamily is a Node that has podCIDRs, but none of an address family that the pools
 	// have: it came before the second family, or others gave it only one.
 	MissingFamily
+	// DuplicateRecord is a stored prefix that overlaps one which is stored for another Node.
+	DuplicateRecord
 )
 
-// A Warning is something that Observe found on a Node and that a person should look at. It
-// never keeps the Ledger from going on: nothing that overlaps the prefix is handed out.
+// A Warning is something that a person should look at. It never keeps the Ledger from going on:
+// nothing that overlaps the prefix is handed out.
 type Warning struct {
 	Kind   WarningKind
 	Node   Node
 	Prefix netip.Prefix // for MissingFamily the first that the Node has
 	// Against is what the prefix collides with: the pool for WrongSize, the exclusion for
-	// Excluded, the other Node's prefix for Duplicate. For MissingFamily it is the first pool of
-	// the family that the Node lacks.
+	// Excluded, the other Node's prefix for Duplicate and DuplicateRecord. For MissingFamily it
+	// is the first pool of the family that the Node lacks, the zero Prefix if that has no range.
 	Against netip.Prefix
-	// Holder is the Node that had it first, for Duplicate.
+	// Holder is the Node that had it first, for Duplicate and DuplicateRecord.
 	Holder Node
 }
 
 // String names the Node, the prefix and the remedy.
 func (w Warning) String() string {
+	has := fmt.Sprintf("Node %s has the podCIDR %s", w.Node.Name, w.Prefix)
 	switch w.Kind {
 	case OutsidePools:
-		return fmt.Sprintf("Node %s has the podCIDR %s, which lies in no pool: add a pool that covers it, or recreate the Node", w.Node.Name, w.Prefix)
+		return has + ", which lies in no pool: add a pool that covers it, or recreate the Node"
 	case WrongSize:
-		return fmt.Sprintf("Node %s has the podCIDR %s, which is no node prefix of the pool %s: set the node mask that it was made with, or recreate the Node", w.Node.Name, w.Prefix, w.Against)
+		return fmt.Sprintf("%s, which is no node prefix of the pool %s: set the node mask that it was made with, or recreate the Node", has, w.Against)
 	case Excluded:
-		return fmt.Sprintf("Node %s has the podCIDR %s, which overlaps the excluded %s: recreate the Node, or correct the exclusion", w.Node.Name, w.Prefix, w.Against)
+		return fmt.Sprintf("%s, which overlaps the excluded %s: recreate the Node, or correct the exclusion", has, w.Against)
 	case Duplicate:
-		return fmt.Sprintf("Node %s has the podCIDR %s, but Node %s had %s before: recreate one of them", w.Node.Name, w.Prefix, w.Holder.Name, w.Against)
+		return fmt.Sprintf("%s, but Node %s had %s before: recreate one of them", has, w.Holder.Name, w.Against)
 	case MissingFamily:
-		return fmt.Sprintf("Node %s has the podCIDR %s, but none of the address family of the pool %s, and podCIDRs can't be added later: delete this Node and let it join again", w.Node.Name, w.Prefix, w.Against)
+		return fmt.Sprintf("%s, but none of the address family %s of the pools, and podCIDRs can't be added later: delete this Node and let it join again",
+			has, familyName(w.Prefix.Addr().Is4()))
+	case DuplicateRecord:
+		return fmt.Sprintf("the stored ledger has %s for Node %s, but %s for Node %s too: recreate one of them, or correct the record that is wrong",
+			w.Prefix, w.Node.Name, w.Against, w.Holder.Name)
 	default:
-		return fmt.Sprintf("Node %s has the podCIDR %s: unknown warning %d", w.Node.Name, w.Prefix, w.Kind)
+		return fmt.Sprintf("%s: unknown warning %d", has, w.Kind)
 	}
 }
 
-// compareWarnings orders by prefix, then kind.
+// compareWarnings orders by prefix, kind and Node.
 func compareWarnings(a, b Warning) int {
-	return cmp.Or(a.Prefix.Compare(b.Prefix), cmp.Compare(a.Kind, b.Kind))
+	return cmp.Or(a.Prefix.Compare(b.Prefix), cmp.Compare(a.Kind, b.Kind),
+		cmp.Compare(a.Node.Name, b.Node.Name), cmp.Compare(a.Node.UID, b.Node.UID))
+}
+
+// warnings judges what a Node was observed with.
+func (l *Ledger) warnings(h *holding) []Warning {
+	found := l.duplicates(h, Duplicate)
+	for _, p := range h.prefixes {
+		if w, wrong := l.misplaced(h, p); wrong {
+			w.Node = h.node
+			found = append(found, w)
+		}
+	}
+	for _, family := range l.families {
+		of := func(p netip.Prefix) bool { return p.Addr().Is6() == family[0].ipv6() }
+		if !slices.ContainsFunc(h.prefixes, of) {
+			found = append(found, Warning{Kind: MissingFamily, Node: h.node, Prefix: h.prefixes[0], Against: family[0].Prefix})
+		}
+	}
+	slices.SortFunc(found, compareWarnings)
+	return found
+}
+
+// duplicates finds the prefixes that a Node which is not gone had, or was promised, before.
+func (l *Ledger) duplicates(h *holding, kind WarningKind) []Warning {
+	if h.gone() {
+		return nil
+	}
+	var found []Warning
+	for _, p := range h.prefixes {
+		mine := l.arrival(h, p)
+		for _, r := range l.rivals(h, p) {
+			if !r.holder.gone() && r.arrival < mine {
+				found = append(found, Warning{Kind: kind, Node: h.node, Prefix: p, Against: r.prefix, Holder: r.holder.node})
+				break
+			}
+		}
+	}
+	slices.SortFunc(found, compareWarnings)
+	return found
+}
+
+// misplaced tells whether a prefix is one that the pools would never hand out.
+func (l *Ledger) misplaced(h *holding, p netip.Prefix) (Warning, bool) {
+	if l.carver(p) == nil && l.ownSource(h.origins[p]) == nil {
+		for _, s := range l.sources {
+			if s.Prefix.Overlaps(p) {
+				return Warning{Kind: WrongSize, Prefix: p, Against: s.Prefix}, true
+			}
+		}
+		return Warning{Kind: OutsidePools, Prefix: p}, true
+	}
+	if e, is := l.exclusions.first(p); is {
+		return Warning{Kind: Excluded, Prefix: p, Against: e}, true
+	}
+	return Warning{}, false
 }

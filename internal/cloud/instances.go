@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,10 +37,12 @@ type Instances struct {
 	// InNetwork: Nodes are to have an address in the network; one whose server
 	// isn't attached yet is not described yet.
 	InNetwork bool
-	// Gated: a Node is not described before it has the NetworkUnavailable
-	// condition, so that nothing runs on it before its routes stand. Set it
-	// where, and only where, somebody sets that condition.
+	// Gated: a Node is not described before its NetworkUnavailable condition
+	// keeps pods away or says that its routes stand. Set it where, and only
+	// where, somebody sets that condition.
 	Gated bool
+	// Index, if not nil, saves indexing the same server list again.
+	Index *Index
 }
 
 var _ cloudprovider.InstancesV2 = (*Instances)(nil)
@@ -48,13 +51,16 @@ var _ cloudprovider.InstancesV2 = (*Instances)(nil)
 var errNotYet = errors.New("not yet")
 
 // notReadyMaxAge is how old the server list may be when a Node that isn't ready
-// is judged by it: a deleted server's Node is gone within this time.
-const notReadyMaxAge = 55 * time.Second
+// is judged by it, which is asked every few seconds: 60 lists an hour. A Node
+// that has only just stopped being ready is judged by a list made since.
+const notReadyMaxAge = 60 * time.Second
 
 // InstanceMetadata describes the Node's server.
 func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
-	if i.Gated && kube.Condition(node, corev1.NodeNetworkUnavailable) == nil {
-		return notYet(node)
+	if i.Gated {
+		if reason := gate(node); reason != "" {
+			return notYet(node, reason)
+		}
 	}
 	server, err := i.find(ctx, node)
 	if err != nil {
@@ -70,16 +76,36 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 	}, nil
 }
 
-// notYet makes upstream wait for the condition. Nothing at all is its word for
-// "skip this Node until it changes", which setting the condition does; but it
-// reads the answer for a Node that was initialized before without looking.
-func notYet(node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
-	for _, taint := range node.Spec.Taints {
-		if taint.Key == cloudproviderapi.TaintExternalCloudProvider {
-			return nil, nil
-		}
+// gate says why nothing but the taint of a Node that isn't described yet keeps
+// pods away from it; empty: its routes stand, or something else does. The
+// scheduler knows taints and no conditions, and a Node's taints follow its
+// conditions a moment later, by kube-controller-manager.
+func gate(node *corev1.Node) string {
+	c := kube.Condition(node, corev1.NodeNetworkUnavailable)
+	switch {
+	case c == nil:
+		return "its NetworkUnavailable condition is not set"
+	case c.Status == corev1.ConditionFalse || !tainted(node, cloudproviderapi.TaintExternalCloudProvider):
+		return ""
+	case !tainted(node, corev1.TaintNodeNetworkUnavailable):
+		return "its NetworkUnavailable condition has not become a taint"
+	default:
+		return ""
 	}
-	return nil, fmt.Errorf("node %s: its NetworkUnavailable condition is not set: %w", node.Name, errNotYet)
+}
+
+// notYet makes upstream wait. Nothing at all is its word for "skip this Node
+// until it changes", which setting condition and taint does; but it reads the
+// answer for a Node that was initialized before without looking.
+func notYet(node *corev1.Node, reason string) (*cloudprovider.InstanceMetadata, error) {
+	if tainted(node, cloudproviderapi.TaintExternalCloudProvider) {
+		return nil, nil
+	}
+	return nil, fmt.Errorf("node %s: %s: %w", node.Name, reason, errNotYet)
+}
+
+func tainted(node *corev1.Node, key string) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }
 
 // find matches a Node in a server list that is at least as new as the Node: the
@@ -106,7 +132,7 @@ func (i *Instances) lookup(ctx context.Context, node *corev1.Node, since time.Ti
 	if err != nil {
 		return Server{}, fmt.Errorf("node %s: %w", node.Name, err)
 	}
-	server, err := newIndex(servers).match(node)
+	server, err := i.Index.of(servers).match(node)
 	if err != nil {
 		return Server{}, fmt.Errorf("node %s: %w", node.Name, err)
 	}
@@ -131,7 +157,7 @@ func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 	if err != nil {
 		return true, fmt.Errorf("node %s: %w", node.Name, err)
 	}
-	ix := newIndex(servers)
+	ix := i.Index.of(servers)
 	if ix.byID[id] != nil {
 		return true, nil
 	}

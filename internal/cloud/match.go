@@ -3,11 +3,8 @@ package cloud
 import (
 	"errors"
 	"fmt"
-	"net/netip"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
@@ -19,37 +16,11 @@ var (
 	ErrAmbiguous = errors.New("more than one server matches")
 )
 
-// index finds servers in a list by all that a Node may know of its own.
-type index struct {
-	byID   map[int64]*Server
-	byName map[string][]*Server
-	byAddr map[netip.Addr]*Server
-}
-
-func newIndex(servers []Server) index {
-	ix := index{
-		byID:   make(map[int64]*Server, len(servers)),
-		byName: make(map[string][]*Server, len(servers)),
-		byAddr: make(map[netip.Addr]*Server, len(servers)),
-	}
-	for i := range servers {
-		s := &servers[i]
-		ix.byID[s.ID] = s
-		ix.byName[s.Name] = append(ix.byName[s.Name], s)
-		for _, a := range append([]netip.Addr{s.PrivateIP}, s.AliasIPs...) {
-			if a.IsValid() {
-				ix.byAddr[a] = s
-			}
-		}
-	}
-	return ix
-}
-
 // match finds a Node's server. A provider ID decides alone: names and addresses
 // may change or be taken over by others. Without one it goes by the name, else
 // by the address that the kubelet reported; where those point to
 // different servers, nobody guesses.
-func (ix index) match(node *corev1.Node) (Server, error) {
+func (ix *index) match(node *corev1.Node) (Server, error) {
 	if node.Spec.ProviderID != "" {
 		id, err := ParseProviderID(node.Spec.ProviderID)
 		if err != nil {
@@ -83,14 +54,8 @@ func (ix index) match(node *corev1.Node) (Server, error) {
 
 // reported is the server that has an address of the Node's in the network, nil
 // if there is none.
-func (ix index) reported(node *corev1.Node) (*Server, error) {
-	addrs := kube.InternalIPs(node)
-	// One, or one of each family, as in the kubelet's --node-ip.
-	for text := range strings.SplitSeq(node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr], ",") {
-		if a, err := netip.ParseAddr(strings.TrimSpace(text)); err == nil {
-			addrs = append(addrs, a.Unmap())
-		}
-	}
+func (ix *index) reported(node *corev1.Node) (*Server, error) {
+	addrs := append(kube.InternalIPs(node), kube.ProvidedIPs(node)...)
 	var found *Server
 	for _, a := range addrs {
 		s := ix.byAddr[a]
@@ -109,7 +74,7 @@ func (ix index) reported(node *corev1.Node) (*Server, error) {
 // token of another project sees none of them, and that it finds none is true
 // and says nothing. One or two may go as long as another is seen; more than half
 // at once may not.
-func (ix index) plausible(nodes []*corev1.Node) error {
+func (ix *index) plausible(nodes []*corev1.Node) error {
 	var present, absent int
 	for _, node := range nodes {
 		id, err := ParseProviderID(node.Spec.ProviderID)

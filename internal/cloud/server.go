@@ -44,6 +44,8 @@ var ErrNoServer = errors.New("server does not exist")
 type Servers interface {
 	// List returns all servers by ascending ID, as they were at since or
 	// later; the zero time leaves it to the cache. All or an error, never a part.
+	// The slice is everybody's and nobody's to change: another list is another
+	// slice.
 	List(ctx context.Context, since time.Time) ([]Server, error)
 	// Get asks the provider for one server. The error wraps ErrNoServer only
 	// when the provider says that there is none.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 	netutils "k8s.io/utils/net"
 )
 
@@ -82,17 +83,40 @@ func ControlPlane(node *corev1.Node) bool {
 	return ok
 }
 
+// ProvidedIPs are the addresses of the kubelet's --node-ip: one, or one of each
+// family. The node says so before anybody has confirmed it.
+func ProvidedIPs(node *corev1.Node) []netip.Addr {
+	return addrs(strings.Split(node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr], ","))
+}
+
+// Addresses are all addresses that the node says it has, ProvidedIPs first.
+func Addresses(node *corev1.Node) []netip.Addr {
+	texts := make([]string, 0, len(node.Status.Addresses))
+	for _, a := range node.Status.Addresses {
+		texts = append(texts, a.Address)
+	}
+	return append(ProvidedIPs(node), addrs(texts)...)
+}
+
+// addrs reads addresses and leaves out what is none, such as host names.
+func addrs(texts []string) []netip.Addr {
+	var out []netip.Addr
+	for _, text := range texts {
+		if a, err := netip.ParseAddr(strings.TrimSpace(text)); err == nil && !a.IsUnspecified() {
+			out = append(out, a.Unmap().WithZone(""))
+		}
+	}
+	return out
+}
+
 // InternalIPs are the addresses that the node is reported to have inside the
 // cluster, in their order. Text that is no address is left out.
 func InternalIPs(node *corev1.Node) []netip.Addr {
-	var addrs []netip.Addr
+	var texts []string
 	for _, a := range node.Status.Addresses {
-		if a.Type != corev1.NodeInternalIP {
-			continue
-		}
-		if addr, err := netip.ParseAddr(a.Address); err == nil {
-			addrs = append(addrs, addr.Unmap())
+		if a.Type == corev1.NodeInternalIP {
+			texts = append(texts, a.Address)
 		}
 	}
-	return addrs
+	return addrs(texts)
 }

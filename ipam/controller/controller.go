@@ -1,27 +1,33 @@
 // Package controller gives every Node its podCIDRs: Nodes go into an [ipam.Ledger], what it
-// assigns goes into spec.podCIDR and spec.podCIDRs by one PATCH for each Node.
+// assigns is recorded in the stored ledger (one ConfigMap), and only then written into
+// spec.podCIDR and spec.podCIDRs, by one PATCH for each Node.
 //
 // One goroutine decides. It alone touches the Ledger; workers only send requests and report
-// what they learned. Nothing is assigned before every Node's podCIDRs were observed, from the
-// informer's cache and from a live list, because a cache may be older than a write that a former
-// process made.
+// what they learned. Changes of the stored ledger are gathered while the last write is on its
+// way, and go out together.
 //
 // It must never:
+//   - write a prefix into a Node that is not in the stored ledger for that very UID: a process
+//     that lost its leadership without knowing can't record anything any more, because the
+//     ledger has changed since it read it, and so can't hand out what another took;
+//   - send a refused or lost write of the ledger again: it reads the ledger and plans anew;
 //   - write a Node that already has podCIDRs;
 //   - take a reservation back because a request failed: whether the write happened is unknown
 //     then, and the prefix would go to a second Node. A reservation ends when the Node's UID is
 //     gone or when the Node turns out to have other podCIDRs;
 //   - take anything but an API server's own word, about that very Node, for its absence: a 404
 //     may come from whatever stands in between;
-//   - read anything but a live Node into a refusal: error texts are not parsed.
+//   - read anything but a live Node into a refusal: error texts are not parsed;
+//   - hand out what a deleted Node had before its quarantine is over.
+//
+// The one guarantee that rests on time: when the stored ledger is lost it is rebuilt from the
+// Nodes, and nothing is handed out until every process that might still write from the lost one
+// has ended (Config.Fence).
 //
 // The facts about the API come from the Node validation and conversion of Kubernetes: podCIDRs
 // are immutable once set, podCIDRs is cut down to podCIDR silently where its first entry differs,
 // and a patch with another metadata.uid than the Node's is refused (as invalid, or as a conflict
 // if the Node changes at that moment).
-//
-// What it knows lives in memory. A former process whose last request is still on its way can
-// therefore still collide with it.
 package controller
 
 import (
@@ -30,8 +36,13 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	coreinformers "k8s.io/client-go/informers/core/v1"
+	networkinginformers "k8s.io/client-go/informers/networking/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
@@ -41,22 +52,57 @@ import (
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
-// patchWorkers is how many requests are under way at once. More gain nothing: an API server on
-// small machines is saturated by then, and the client's rate limit comes first anyway.
-const patchWorkers = 30
+const (
+	// patchWorkers is how many requests are under way at once. More gain nothing: an API server
+	// on small machines is saturated by then, and the client's rate limit comes first anyway.
+	patchWorkers = 30
+	// firstRetry and lastRetry bound how long a Node waits for another try after a failure.
+	firstRetry, lastRetry = 100 * time.Millisecond, 30 * time.Second
+)
 
-// Config is what a Controller works with. Every field but Exclusions is needed.
+// A Pool is a pool of the ledger and the Nodes that it is for.
+type Pool struct {
+	ipam.PoolConfig
+	// Selector matches labels of Nodes; nil matches every Node.
+	Selector labels.Selector
+}
+
+// OwnPrefixes knows the IPv6 prefixes that the provider routes to each machine.
+type OwnPrefixes interface {
+	// OwnPrefix returns a Node's own prefix and the addresses in it that are taken, the zero
+	// Prefix if its machine has none, or an error while that isn't known.
+	OwnPrefix(ctx context.Context, node *corev1.Node) (own netip.Prefix, avoid []netip.Addr, err error)
+}
+
+// Config is what a Controller works with. Every field is needed that doesn't say otherwise.
 type Config struct {
 	// Client sends the requests. Its rate limit bounds how fast Nodes get their podCIDRs, so it
 	// should be this controller's own.
 	Client kubernetes.Interface
 	// Nodes is the shared informer. Its owner starts it.
 	Nodes coreinformers.NodeInformer
-	// Pools are carved in this order; it is also the order of the families in podCIDRs.
-	Pools []ipam.PoolConfig
+	// ServiceCIDRs are excluded as they come and go; nil: the API server has no such objects.
+	ServiceCIDRs networkinginformers.ServiceCIDRInformer
+	// Pools are used in this order; it is also the order of the families in podCIDRs.
+	Pools []Pool
 	// Exclusions are never handed out: the service ranges and whatever else lies in the pools.
 	Exclusions []netip.Prefix
-	// Recorder takes Warnings about Nodes.
+	// Quarantine is how long at least the prefixes of a deleted Node stay unused.
+	Quarantine time.Duration
+	// Routed tells whether a route toward the prefix stands, and whether that is known: a
+	// quarantine doesn't end before it stands no more. nil: there is nothing to ask.
+	Routed func(netip.Prefix) (routed, known bool)
+	// Own is needed where a pool is cut from the machines' own prefixes.
+	Own OwnPrefixes
+	// Namespace is where the stored ledger is.
+	Namespace string
+	// Fence is how long after the stored ledger was lost nothing is handed out: the longest that
+	// another process may go on without its lease, and its last requests after that.
+	Fence time.Duration
+	// First tells that no other process can ever have handed out anything, so that a ledger that
+	// isn't there was never lost; nil: it is never known.
+	First func(context.Context) (bool, error)
+	// Recorder takes Warnings about Nodes and the ledger.
 	Recorder record.EventRecorder
 	// Registry takes the underlay_ipam metrics.
 	Registry Registry
@@ -67,12 +113,13 @@ type Controller struct {
 	decider *decider
 	// attempt does a job by asking the API.
 	attempt func(context.Context, job) finding
-	cached  cache.ResourceEventHandlerRegistration
+	store   store
+	cached  []cache.ResourceEventHandlerRegistration
 }
 
 // New checks the pools and subscribes to Nodes.
 func New(cfg Config) (*Controller, error) {
-	ledger, err := ipam.NewLedger(cfg.Pools, cfg.Exclusions)
+	ledger, err := ipam.NewLedger(configs(cfg.Pools), cfg.Exclusions)
 	if err != nil {
 		return nil, err
 	}
@@ -81,27 +128,41 @@ func New(cfg Config) (*Controller, error) {
 		return nil, err
 	}
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.DefaultTypedControllerRateLimiter[string](),
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: "node-ipam"})
+	d := newDecider(cfg, ledger, metrics, queue)
 	c := &Controller{
-		decider: newDecider(cfg, ledger, metrics, queue),
-		attempt: requester{cfg.Client}.attempt,
+		decider: d,
+		attempt: requester{cfg.Client, cfg.Own}.attempt,
+		store:   d.store,
 	}
-	enqueue := func(obj any) {
+	nodes, err := cfg.Nodes.Informer().AddEventHandler(handlers(func(obj any) {
 		// The key of a Node is its name.
 		if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
 			queue.Add(name)
 		}
-	}
-	c.cached, err = cfg.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    enqueue,
-		UpdateFunc: func(_, obj any) { enqueue(obj) },
-		DeleteFunc: enqueue,
-	})
+	}))
 	if err != nil {
 		return nil, fmt.Errorf("watching Nodes for the node IPAM controller: %w", err)
 	}
+	c.cached = append(c.cached, nodes)
+	if cfg.ServiceCIDRs != nil {
+		ranges, err := cfg.ServiceCIDRs.Informer().AddEventHandler(handlers(func(any) { queue.Add(serviceRangesKey) }))
+		if err != nil {
+			return nil, fmt.Errorf("watching ServiceCIDRs for the node IPAM controller: %w", err)
+		}
+		c.cached = append(c.cached, ranges)
+	}
 	return c, nil
+}
+
+// handlers treat every kind of event alike: what is there now decides.
+func handlers(handle func(any)) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    handle,
+		UpdateFunc: func(_, obj any) { handle(obj) },
+		DeleteFunc: handle,
+	}
 }
 
 // Run works until the context ends, and then returns nil once every worker has stopped.
@@ -111,25 +172,56 @@ func (c *Controller) Run(ctx context.Context) error {
 	d := c.decider
 	defer d.queue.ShutDown()
 
-	if !cache.WaitForCacheSync(ctx.Done(), c.cached.HasSynced) {
-		return stopped(ctx, errors.New("the cache of Nodes never synced"))
+	for _, r := range c.cached {
+		if !cache.WaitForCacheSync(ctx.Done(), r.HasSynced) {
+			return stopped(ctx, errors.New("the cache of Nodes never synced"))
+		}
 	}
-	if err := d.observeExisting(ctx); err != nil {
+	if err := d.load(ctx); err != nil {
 		return stopped(ctx, err)
 	}
-	logger.Info("All existing podCIDRs observed", "holders", len(d.nodes), "room", d.ledger.Room())
+	logger.Info("The stored ledger is read and all existing podCIDRs are observed", "holders", len(d.nodes), "room", d.ledger.Room())
 
-	names, jobs, findings := make(chan string), make(chan job), make(chan finding)
+	t := traffic{
+		names: make(chan string), jobs: make(chan job), findings: make(chan finding),
+		orders: make(chan order, 1), receipts: make(chan receipt),
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var workers sync.WaitGroup
 	for range patchWorkers {
-		workers.Go(func() { c.work(ctx, jobs, findings) })
+		workers.Go(func() { c.work(ctx, t.jobs, t.findings) })
 	}
-	workers.Go(func() { feed(ctx, d.queue, names) })
-	d.loop(ctx, names, jobs, findings)
+	workers.Go(func() { feed(ctx, d.queue, t.names) })
+	workers.Go(func() { c.store.scribe(ctx, t.orders, t.receipts) })
+	err := d.loop(ctx, t)
+	if err != nil {
+		err = stopped(ctx, err)
+	}
+	cancel()
 	d.queue.ShutDown()
 	workers.Wait()
-	return nil
+	return err
 }
+
+// Departed are the Nodes that are gone and whose prefixes are in quarantine, by name. It isn't
+// known before the API server was asked about every Node of the ledger that the cache doesn't
+// have. It may be called at any time from anywhere.
+func (c *Controller) Departed() (departed []Departed, known bool) {
+	if list := c.decider.departed.Load(); list != nil {
+		return *list, true
+	}
+	return nil, false
+}
+
+// A Departed Node is gone; routes toward its prefixes may still stand.
+type Departed struct {
+	Name, ProviderID string
+	Prefixes         []netip.Prefix
+}
+
+// departures are read by others while the decider goes on.
+type departures = atomic.Pointer[[]Departed]
 
 // stopped makes the orderly end of the context no error.
 func stopped(ctx context.Context, err error) error {

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -17,7 +15,7 @@ import (
 func TestFiftyNodesAtOnceTakeFiftyPatches(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
-		p := start(t, api, dualStack(64), nil)
+		p := start(t, api, dualStack(64))
 		defer p.stop()
 		pass(time.Second)
 		for i := range 50 {
@@ -42,27 +40,15 @@ func TestFiftyNodesAtOnceTakeFiftyPatches(t *testing.T) {
 	})
 }
 
-// first makes the given faults happen to the first requests of a method, in order.
-func first(method string, faults ...fault) func(string) fault {
-	return func(m string) fault {
-		if m != method || len(faults) == 0 {
-			return fault{}
-		}
-		next := faults[0]
-		faults = faults[1:]
-		return next
-	}
-}
-
 // The failure of others that this package exists to avoid: the reply to an applied PATCH is
 // lost, the watch stands still, and the only prefix goes to the next Node.
 func TestALostReplyDoesNotFreeThePrefix(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
-		p := start(t, api, dualStack(1), nil)
+		p := start(t, api, dualStack(1))
 		defer p.stop()
 		pass(time.Second)
-		api.inject(first("PATCH", fault{delay: time.Second, lose: true}))
+		api.inject(first("PATCH nodes", fault{delay: time.Second, lose: true}))
 		api.create("a")
 		api.create("b")
 		pass(0)
@@ -76,7 +62,7 @@ func TestALostReplyDoesNotFreeThePrefix(t *testing.T) {
 		if got := p.events.of("b Warning PoolExhausted"); len(got) != 1 {
 			t.Errorf("events %q, want one PoolExhausted for b", got)
 		}
-		p.wantMetric(t, "underlay_ipam_allocations_total", "", 1)
+		p.wantMetric(t, "underlay_ipam_allocations_total", 1)
 	})
 }
 
@@ -92,8 +78,8 @@ func TestUnknownOutcomesEndWithOneWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				api := newFakeAPI()
-				api.inject(first("PATCH", faults...))
-				p := start(t, api, dualStack(2), nil)
+				api.inject(first("PATCH nodes", faults...))
+				p := start(t, api, dualStack(2))
 				defer p.stop()
 				pass(time.Second)
 				uid := api.create("a")
@@ -102,9 +88,9 @@ func TestUnknownOutcomesEndWithOneWrite(t *testing.T) {
 				if api.writes[uid] != 1 {
 					t.Errorf("podCIDRs were written %d times", api.writes[uid])
 				}
-				p.wantMetric(t, "underlay_ipam_ranges", "allocated", 2)
-				p.wantMetric(t, "underlay_ipam_allocations_total", "", 1)
-				p.wantMetric(t, "underlay_ipam_conflicts_total", "", 0)
+				p.wantMetric(t, rangesMetric, 2, "allocated")
+				p.wantMetric(t, "underlay_ipam_allocations_total", 1)
+				p.wantMetric(t, "underlay_ipam_conflicts_total", 0)
 			})
 		})
 	}
@@ -113,11 +99,11 @@ func TestUnknownOutcomesEndWithOneWrite(t *testing.T) {
 func TestPodCIDRsThatOthersSetReplaceTheReservation(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
-		p := start(t, api, dualStack(2), nil)
+		p := start(t, api, dualStack(2))
 		defer p.stop()
 		pass(time.Second)
 		// Another writer is faster by the time of one slow request, and the watch stands still.
-		api.inject(first("PATCH", fault{delay: 5 * time.Second}))
+		api.inject(first("PATCH nodes", fault{delay: 5 * time.Second}))
 		api.create("a")
 		pass(time.Second)
 		api.stall()
@@ -126,8 +112,8 @@ func TestPodCIDRsThatOthersSetReplaceTheReservation(t *testing.T) {
 		if api.sent() != 1 {
 			t.Errorf("%d PATCH requests, want 1: podCIDRs never change again", api.sent())
 		}
-		p.wantMetric(t, "underlay_ipam_conflicts_total", "", 1)
-		p.wantMetric(t, "underlay_ipam_ranges", "free", 4)
+		p.wantMetric(t, "underlay_ipam_conflicts_total", 1)
+		p.wantMetric(t, rangesMetric, 4, "free")
 		if got := p.events.of("a Warning ForeignPodCIDR"); len(got) != 1 {
 			t.Errorf("events %q, want one ForeignPodCIDR", got)
 		}
@@ -137,8 +123,8 @@ func TestPodCIDRsThatOthersSetReplaceTheReservation(t *testing.T) {
 func TestAReplyThatDiffersIsWhatTheNodeHas(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
-		api.inject(first("PATCH", fault{cutDown: true}))
-		p := start(t, api, dualStack(2), nil)
+		api.inject(first("PATCH nodes", fault{cutDown: true}))
+		p := start(t, api, dualStack(2))
 		defer p.stop()
 		pass(time.Second)
 		api.create("a")
@@ -147,18 +133,18 @@ func TestAReplyThatDiffersIsWhatTheNodeHas(t *testing.T) {
 		if api.sent() != 1 {
 			t.Errorf("%d PATCH requests, want 1", api.sent())
 		}
-		p.wantMetric(t, "underlay_ipam_conflicts_total", "", 1)
-		p.wantMetric(t, "underlay_ipam_ranges", "allocated", 1)
+		p.wantMetric(t, "underlay_ipam_conflicts_total", 1)
+		p.wantMetric(t, rangesMetric, 1, "allocated")
 	})
 }
 
 func TestANodeCreatedAnewIsAnotherOwner(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
-		p := start(t, api, dualStack(1), nil)
+		p := start(t, api, dualStack(1))
 		defer p.stop()
 		pass(time.Second)
-		api.inject(first("PATCH", fault{delay: 5 * time.Second}))
+		api.inject(first("PATCH nodes", fault{delay: 5 * time.Second}))
 		api.create("a")
 		pass(time.Second)
 		api.stall()
@@ -166,18 +152,18 @@ func TestANodeCreatedAnewIsAnotherOwner(t *testing.T) {
 		api.create("a")
 		pass(time.Minute)
 		wantPodCIDRs(t, api, "a") // the first one's PATCH was refused by its UID
-		p.wantMetric(t, "underlay_ipam_ranges", "free", 2)
+		p.wantMetric(t, rangesMetric, 0, "allocated")
 		api.resume()
 		pass(time.Minute)
 		wantPodCIDRs(t, api, "a", "10.0.0.0/24", "fd00::/64")
-		p.wantMetric(t, "underlay_ipam_ranges", "allocated", 2)
+		p.wantMetric(t, rangesMetric, 2, "allocated")
 	})
 }
 
 func TestAFullPoolServesWhoWaitsLongestOnceSomethingIsReleased(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
-		p := start(t, api, dualStack(2), nil)
+		p := start(t, api, dualStack(2))
 		defer p.stop()
 		pass(time.Second)
 		for _, name := range []string{"a", "b", "c", "d"} {
@@ -198,20 +184,20 @@ func TestAFullPoolServesWhoWaitsLongestOnceSomethingIsReleased(t *testing.T) {
 			}
 		}
 		api.delete("b")
-		pass(time.Second)
+		pass(15 * time.Second)
 		wantPodCIDRs(t, api, "c", "10.0.1.0/24", "fd00:0:0:1::/64")
 		wantPodCIDRs(t, api, "d")
 		api.delete("a")
-		pass(time.Second)
+		pass(15 * time.Second)
 		wantPodCIDRs(t, api, "d", "10.0.0.0/24", "fd00::/64")
-		p.wantMetric(t, "underlay_ipam_releases_total", "", 2)
+		p.wantMetric(t, "underlay_ipam_releases_total", 2)
 	})
 }
 
 func TestWaitingNodesThatGoAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
-		p := start(t, api, dualStack(1), nil)
+		p := start(t, api, dualStack(1))
 		defer p.stop()
 		pass(time.Second)
 		for _, name := range []string{"a", "b", "c", "d"} {
@@ -222,7 +208,7 @@ func TestWaitingNodesThatGoAreForgotten(t *testing.T) {
 		api.edit("c", beingDeleted)
 		pass(time.Second)
 		api.delete("a")
-		pass(time.Second)
+		pass(15 * time.Second)
 		wantPodCIDRs(t, api, "c") // on its way out
 		wantPodCIDRs(t, api, "d", "10.0.0.0/24", "fd00::/64")
 	})
@@ -233,17 +219,17 @@ func TestWaitingNodesThatGoAreForgotten(t *testing.T) {
 func TestAReservationThatAnotherNodeTookIsNotWrittenAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
-		api.inject(first("PATCH", fault{refuse: true}))
-		p := start(t, api, dualStack(2), nil)
+		api.inject(first("PATCH nodes", fault{refuse: true}))
+		p := start(t, api, dualStack(2))
 		defer p.stop()
 		pass(time.Second)
 		api.create("a")
 		api.create("b", "10.0.0.0/24", "fd00::/64")
 		pass(time.Minute)
 		wantPodCIDRs(t, api, "a", "10.0.1.0/24", "fd00:0:0:1::/64")
-		p.wantMetric(t, "underlay_ipam_ranges", "allocated", 4)
+		p.wantMetric(t, rangesMetric, 4, "allocated")
 
-		api.inject(first("PATCH", fault{refuse: true}))
+		api.inject(first("PATCH nodes", fault{refuse: true}))
 		api.delete("a")
 		api.create("c")
 		api.create("d", "10.0.1.0/24", "fd00:0:0:1::/64")
@@ -274,13 +260,4 @@ func TestNewRejects(t *testing.T) {
 	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "registering the node IPAM metrics") {
 		t.Errorf("New with metrics that are registered already: %v", err)
 	}
-}
-
-func setPodCIDRs(texts ...string) func(*corev1.Node) {
-	return func(n *corev1.Node) { n.Spec.PodCIDR, n.Spec.PodCIDRs = texts[0], texts }
-}
-
-func beingDeleted(n *corev1.Node) {
-	now := metav1.Now()
-	n.DeletionTimestamp = &now
 }

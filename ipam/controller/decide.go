@@ -2,81 +2,138 @@ package controller
 
 import (
 	"context"
+	"net/netip"
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/util/wait"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
+// comeback is how long a new Node whose name has prefixes in quarantine waits for its provider
+// ID, which tells whether it is the same machine. The node controller sets it within seconds.
+const comeback = 30 * time.Second
+
 // decider owns the Ledger and all that is known about Nodes. Only the goroutine in loop uses it.
 type decider struct {
-	client   kubernetes.Interface
-	lister   corelisters.NodeLister
-	recorder record.EventRecorder
-	metrics  *ipamMetrics
-	queue    workqueue.TypedRateLimitingInterface[string]
+	Config
+	lister  corelisters.NodeLister
+	metrics *ipamMetrics
+	queue   workqueue.TypedRateLimitingInterface[string]
+	store   store
 
 	ledger  *ipam.Ledger
+	book    *book
+	writing bool           // an order is on its way
+	pause   wait.DelayFunc // between writes that fail; nil: the last one didn't
 	nodes   map[types.UID]*node
 	byName  map[string][]*node
 	ready   []*node // have something to be requested, in order
-	waiting []*node // found no room, longest first
-	shown   []ipam.Counts
+	notices []notice
+	waiting []*node // can't be given anything, longest first
+	freed   bool    // something became free since the waiting last tried
+
+	alarm    *time.Timer
+	due      time.Time // when it goes off; zero: never
+	other    otherAllocator
+	loaded   bool // the stored ledger was read once
+	damaged  bool // and could not be understood the last time
+	shown    []ipam.Counts
+	departed departures
+	stale    bool // departed is
 }
 
-// node is what the decider knows about one UID.
+// node is what the decider knows about one UID. Its life:
+//
+//	known from the stored ledger only   !cached          until the API server was asked about it
+//	waiting, or with a reservation      cached           no podCIDRs yet
+//	settled                             settled          has podCIDRs, which never change
+//	gone                                gone, !settled   what it had is in quarantine, until freed
 type node struct {
 	ipam.Node
-	created time.Time
+	created  time.Time
+	labels   map[string]string
+	podCIDRs []netip.Prefix // what it was observed with
+	offer    offer
+
 	cached  bool // the informer has shown it
+	gone    bool // it exists no more; what it had is in quarantine
+	absent  bool // and the API server said so to this process
 	settled bool // its podCIDRs were observed: nothing is left to do
+	sent    bool // a request with its reservation was sent, by this process or maybe another
+	wrote   bool // by this process
 	busy    bool // it is in ready, or a worker has it
 	doubt   bool // an earlier request may have been applied
-	woken   bool // it is in the queue because there is room
 	told    map[string]bool
+	said    string       // the reason of the condition that was last written
+	saying  bool         // that is on its way
+	inside  []netip.Addr // its addresses that lie in pools
+	stopped time.Time    // since when it has waited for another allocator to be gone
+}
+
+// traffic is what the decider's goroutine exchanges with the others.
+type traffic struct {
+	names    chan string
+	jobs     chan job
+	findings chan finding
+	orders   chan order
+	receipts chan receipt
 }
 
 func newDecider(cfg Config, ledger *ipam.Ledger, m *ipamMetrics, queue workqueue.TypedRateLimitingInterface[string]) *decider {
 	return &decider{
-		client: cfg.Client, lister: cfg.Nodes.Lister(), recorder: cfg.Recorder, metrics: m, queue: queue,
-		ledger: ledger, nodes: map[types.UID]*node{}, byName: map[string][]*node{},
+		Config: cfg, lister: cfg.Nodes.Lister(), metrics: m, queue: queue,
+		store: store{cfg.Client, cfg.Namespace}, ledger: ledger,
+		nodes: map[types.UID]*node{}, byName: map[string][]*node{},
 	}
 }
 
-// loop decides until the context ends.
-func (d *decider) loop(ctx context.Context, names <-chan string, jobs chan<- job, findings <-chan finding) {
+// loop decides until the context ends, or until the stored ledger contradicts the configuration.
+func (d *decider) loop(ctx context.Context, t traffic) error {
+	d.alarm = time.NewTimer(time.Second)
+	defer d.alarm.Stop()
 	for {
-		d.wake()
+		d.wake(ctx)
 		d.show()
-		out, next := jobs, job{}
+		jobs, next := t.jobs, job{}
 		if !d.next(ctx, &next) {
-			out = nil
+			jobs = nil
+		}
+		if o, ok := d.order(); ok {
+			d.writing = true
+			t.orders <- o // has room: there is never more than one
 		}
 		select {
 		case <-ctx.Done():
-			return
-		case name := <-names:
+			return nil
+		case name := <-t.names:
 			d.decide(ctx, name)
 			d.queue.Done(name)
-		case f := <-findings:
+		case f := <-t.findings:
 			d.learn(ctx, f)
-		case out <- next:
-			d.ready = d.ready[1:]
+		case jobs <- next:
+			d.started(next)
+		case r := <-t.receipts:
+			if err := d.receive(ctx, r); err != nil {
+				return err
+			}
+		case <-d.alarm.C:
+			d.expire(ctx)
 		}
 	}
 }
 
 // decide compares one name in the cache with what is known, and does what follows.
 func (d *decider) decide(ctx context.Context, name string) {
+	if name == serviceRangesKey {
+		d.exclude(ctx)
+		return
+	}
 	// The lister's only error is that the Node is not in the cache.
 	live, err := d.lister.Get(name)
 	if err != nil {
@@ -84,11 +141,11 @@ func (d *decider) decide(ctx context.Context, name string) {
 	}
 	for _, n := range slices.Clone(d.byName[name]) {
 		switch {
-		case live != nil && string(live.UID) == n.UID:
+		case n.gone, live != nil && string(live.UID) == n.UID:
 		case n.cached:
 			d.forget(ctx, n)
 		default:
-			// Known from the live list only: the cache may simply be older.
+			// Known from elsewhere only: the cache may simply be older.
 			d.request(n)
 		}
 	}
@@ -96,11 +153,18 @@ func (d *decider) decide(ctx context.Context, name string) {
 		return
 	}
 	n := d.track(live)
-	n.cached, n.woken = true, false
+	n.cached = true
+	if d.occupies(n, live) {
+		d.exclude(ctx)
+	}
 	switch {
-	case n.settled:
+	case n.gone:
+		// Declared gone, but here it is: the cache may be older, or the stored
+		// ledger was edited. Only the API server knows.
+		d.request(n)
 	case kube.HasPodCIDRs(live):
 		d.observe(ctx, n, live)
+		d.say(n, live, "")
 	case live.DeletionTimestamp != nil:
 		d.stopWaiting(n)
 	case !n.busy:
@@ -108,23 +172,69 @@ func (d *decider) decide(ctx context.Context, name string) {
 	}
 }
 
-// reserve assigns prefixes to a Node and has them written, or lets it wait for room.
+// reserve assigns prefixes to a Node and has them recorded and written, or lets it wait.
 func (d *decider) reserve(ctx context.Context, n *node) {
-	if _, err := d.ledger.Assign(n.Node); err != nil {
-		d.wait(ctx, n, err)
+	if d.awaitsIdentity(n) {
+		return
+	}
+	if reason, err := d.assign(n); err != nil {
+		d.wait(ctx, n, reason, err)
 		return
 	}
 	d.stopWaiting(n)
 	d.request(n)
 }
 
-// wait keeps a Node's place among those for which the pools have no room.
-func (d *decider) wait(ctx context.Context, n *node, err error) {
-	if !slices.Contains(d.waiting, n) {
-		d.waiting = append(d.waiting, n)
-		klog.FromContext(ctx).Info("Node waits for room in the pools", "node", n.Name, "err", err)
+// assign makes sure that a Node has a reservation, or says why it can't have one.
+func (d *decider) assign(n *node) (reason string, err error) {
+	if left, stop := d.other.stop(n, time.Now()); stop {
+		d.queue.AddAfter(n.Name, max(left, time.Second))
+		return reasonSecondAllocator, errSecondAllocator
 	}
-	d.tell(n, reasonPoolExhausted, "", err.Error())
+	held, known := d.ledger.Lookup(n.UID)
+	if !known && d.book.full() {
+		return reasonLedgerFull, errLedgerFull
+	}
+	if d.asksOwn(n, held) {
+		return "", nil // jobFor has it found out
+	}
+	prefixes, err := d.ledger.Assign(n.Node, d.offered(n))
+	if err != nil {
+		return reasonOfRefusal(err), err
+	}
+	if !known || !slices.Equal(held.Prefixes, prefixes) {
+		d.succeed(n)
+		d.changed(n)
+		d.tellFallback(n, prefixes)
+	}
+	return "", nil
+}
+
+// succeed drops the Nodes of the same name whose prefixes this one took over.
+func (d *decider) succeed(n *node) {
+	for _, same := range slices.Clone(d.byName[n.Name]) {
+		if _, held := d.ledger.Lookup(same.UID); same.gone && !held {
+			d.drop(same)
+			d.stale = true
+		}
+	}
+}
+
+// awaitsIdentity tells whether a Node may be a machine that was here before, which its provider
+// ID will show. It comes back then, or when it has waited long enough.
+func (d *decider) awaitsIdentity(n *node) bool {
+	if slices.ContainsFunc(d.byName[n.Name], func(o *node) bool { return o != n && !o.gone && !o.cached }) {
+		return true // the API server is asked about that one; what it had is in quarantine then
+	}
+	if n.ProviderID != "" {
+		return false
+	}
+	left := comeback - time.Since(n.created)
+	if left <= 0 || !slices.ContainsFunc(d.byName[n.Name], func(o *node) bool { return o.gone && o.ProviderID != "" }) {
+		return false
+	}
+	d.queue.AddAfter(n.Name, max(left, time.Second))
+	return true
 }
 
 // request queues a Node for the workers.
@@ -136,131 +246,70 @@ func (d *decider) request(n *node) {
 }
 
 // next describes the first job that is still of use. Only here, where it goes out, is decided
-// what it writes: another Node may have turned up with the reserved prefix meanwhile.
+// what it writes: another Node may have turned up with the reserved prefix meanwhile, and what
+// isn't recorded doesn't go out.
 func (d *decider) next(ctx context.Context, j *job) bool {
 	for len(d.ready) > 0 {
 		n := d.ready[0]
 		if d.nodes[types.UID(n.UID)] == n {
-			if !n.cached {
+			if !n.cached || n.gone {
 				*j = job{node: n.Node}
 				return true
 			}
-			if !n.settled {
-				prefixes, err := d.ledger.Assign(n.Node)
-				if err == nil {
-					*j = job{node: n.Node, write: prefixes, look: n.doubt}
-					return true
-				}
-				d.wait(ctx, n, err)
+			if !n.settled && d.jobFor(ctx, n, j) {
+				return true
 			}
 		}
 		n.busy = false
 		d.ready = d.ready[1:]
 	}
+	if d.other.ask {
+		*j = job{policy: true}
+		return true
+	}
+	if len(d.notices) > 0 {
+		*j = job{node: d.notices[0].node.Node, notice: &d.notices[0]}
+		return true
+	}
 	return false
 }
 
-// learn takes in what a job found out.
-func (d *decider) learn(ctx context.Context, f finding) {
-	n, ok := d.nodes[types.UID(f.job.node.UID)]
-	if !ok {
-		return // forgotten meanwhile
+// jobFor describes what is to be asked for a Node without podCIDRs, if it is its turn.
+func (d *decider) jobFor(ctx context.Context, n *node, j *job) bool {
+	reason, err := d.assign(n)
+	if err != nil {
+		d.wait(ctx, n, reason, err)
+		return false
 	}
-	n.busy = false
-	switch f.outcome {
-	case holds:
-		d.observe(ctx, n, f.live)
-		if n.cached {
-			return
+	held, _ := d.ledger.Lookup(n.UID)
+	if d.asksOwn(n, held) {
+		live, err := d.lister.Get(n.Name)
+		if err != nil || string(live.UID) != n.UID {
+			return false
 		}
-	case gone:
-		d.forget(ctx, n)
-		return
+		*j = job{node: n.Node, locate: live}
+		return true
 	}
-	if f.err != nil {
-		klog.FromContext(ctx).Error(f.err, "Node's podCIDRs are not known to be set; will look and try again", "node", n.Name)
+	if h, ok := d.book.recorded(n.Node); !ok || !h.Released.IsZero() || !slices.Equal(h.Prefixes, held.Prefixes) {
+		d.changed(n) // receive asks for it again once it is recorded
+		return false
 	}
-	n.doubt = true
-	d.queue.AddRateLimited(n.Name)
+	*j = job{node: n.Node, write: held.Prefixes, look: n.doubt}
+	return true
 }
 
-// observe records podCIDRs that a Node really has. They never change again.
-func (d *decider) observe(ctx context.Context, n *node, live *corev1.Node) {
-	if n.settled {
-		return
-	}
-	logger := klog.FromContext(ctx)
-	prefixes, unreadable := kube.PodCIDRs(live)
-	reserved, known := d.ledger.Lookup(n.UID)
-	warnings := d.ledger.Observe(n.Node, prefixes)
-	n.settled = true
-	d.stopWaiting(n)
-	d.queue.Forget(n.Name)
+// started notes that a worker took the job that next described.
+func (d *decider) started(j job) {
 	switch {
-	case known && slices.Equal(reserved.Prefixes, prefixes):
-		d.metrics.allocated(time.Since(n.created))
-		logger.Info("Node has its podCIDRs", "node", n.Name, "podCIDRs", prefixes)
-	case known:
-		d.metrics.conflicts.Inc()
-		logger.Info("Node has other podCIDRs than those reserved for it", "node", n.Name, "podCIDRs", prefixes, "reserved", reserved.Prefixes)
+	case j.policy:
+		d.other.ask, d.other.asked = false, time.Now()
+		return
+	case j.notice != nil:
+		d.notices = d.notices[1:]
+		return
 	}
-	if unreadable != nil {
-		d.tell(n, reasonForeignPodCIDR, "", unreadable.Error())
+	if len(j.write) > 0 {
+		d.ready[0].sent, d.ready[0].wrote = true, true
 	}
-	for _, w := range warnings {
-		logger.Info("Node's podCIDRs are not as they should be", "node", n.Name, "warning", w.String())
-		d.tell(n, reasonOf(w), w.Prefix.String(), w.String())
-	}
-}
-
-// forget releases what a UID held that is gone.
-func (d *decider) forget(ctx context.Context, n *node) {
-	delete(d.nodes, types.UID(n.UID))
-	d.byName[n.Name] = slices.DeleteFunc(d.byName[n.Name], func(other *node) bool { return other == n })
-	if len(d.byName[n.Name]) == 0 {
-		delete(d.byName, n.Name)
-		d.queue.Forget(n.Name)
-	}
-	d.stopWaiting(n)
-	if released := d.ledger.Release(n.UID); len(released) > 0 {
-		d.metrics.releases.Inc()
-		klog.FromContext(ctx).Info("Node is gone, its podCIDRs are free", "node", n.Name, "uid", n.UID, "podCIDRs", released)
-	}
-}
-
-// track returns what is known about a Node's UID, beginning to know it if need be.
-func (d *decider) track(live *corev1.Node) *node {
-	n, ok := d.nodes[live.UID]
-	if !ok {
-		n = &node{
-			Node:    ipam.Node{Name: live.Name, UID: string(live.UID)},
-			created: live.CreationTimestamp.Time,
-			told:    map[string]bool{},
-		}
-		d.nodes[live.UID] = n
-		d.byName[live.Name] = append(d.byName[live.Name], n)
-	}
-	return n
-}
-
-// wake lets as many of the longest waiting Nodes try again as there is room for.
-func (d *decider) wake() {
-	for _, n := range d.waiting[:min(len(d.waiting), d.ledger.Room())] {
-		if !n.woken {
-			n.woken = true
-			d.queue.Add(n.Name)
-		}
-	}
-}
-
-func (d *decider) stopWaiting(n *node) {
-	d.waiting = slices.DeleteFunc(d.waiting, func(other *node) bool { return other == n })
-}
-
-// show publishes the state of the pools where it has changed.
-func (d *decider) show() {
-	if counts := d.ledger.Counts(); !slices.Equal(counts, d.shown) {
-		d.shown = counts
-		d.metrics.showRanges(counts)
-	}
+	d.ready = d.ready[1:]
 }

@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"errors"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -8,15 +10,37 @@ import (
 )
 
 const (
-	reasonPoolExhausted    = "PoolExhausted"
-	reasonForeignPodCIDR   = "ForeignPodCIDR"
-	reasonDuplicatePodCIDR = "DuplicatePodCIDR"
-	reasonMissingPodCIDR   = "MissingPodCIDR"
+	reasonPodCIDRAllocated  = "PodCIDRAllocated"
+	reasonPoolExhausted     = "PoolExhausted"
+	reasonNoPool            = "NoPool"
+	reasonNoOwnPrefix       = "NoOwnPrefix"
+	reasonOwnPrefixUnknown  = "OwnPrefixUnknown"
+	reasonSharedOwnPrefix   = "SharedOwnPrefix"
+	reasonLedgerFull        = "LedgerFull"
+	reasonLedgerLost        = "LedgerLost"
+	reasonLedgerNotWritable = "LedgerNotWritable"
+	reasonLedgerDamaged     = "LedgerDamaged"
+	reasonSecondAllocator   = "SecondAllocator"
+	reasonForeignPodCIDR    = "ForeignPodCIDR"
+	reasonDuplicatePodCIDR  = "DuplicatePodCIDR"
+	reasonMissingPodCIDR    = "MissingPodCIDR"
 )
+
+// sayings are the messages of the condition. Figures are in the Events: a condition whose text
+// changes with every Node would be written as often.
+var sayings = map[string]string{
+	reasonPoolExhausted:    "No pool has a free prefix for this Node",
+	reasonNoPool:           "No active pool is for this Node: its labels match the selector of none",
+	reasonNoOwnPrefix:      "The machine has no IPv6 prefix of its own, and no pool is there to fall back to",
+	reasonSharedOwnPrefix:  "Another Node has a part of the machine's IPv6 prefix, and no pool is there to fall back to",
+	reasonOwnPrefixUnknown: "Which machine this Node is, and so its IPv6 prefix, is not known yet",
+	reasonLedgerFull:       "The stored ledger can't hold more Nodes",
+	reasonSecondAllocator:  "Another allocator gives podCIDRs to Nodes of this cluster",
+}
 
 func reasonOf(w ipam.Warning) string {
 	switch w.Kind {
-	case ipam.Duplicate:
+	case ipam.Duplicate, ipam.DuplicateRecord:
 		return reasonDuplicatePodCIDR
 	case ipam.MissingFamily:
 		return reasonMissingPodCIDR
@@ -25,13 +49,33 @@ func reasonOf(w ipam.Warning) string {
 	}
 }
 
-// tell warns about a Node, once for each reason and what it is about.
-func (d *decider) tell(n *node, reason, about, message string) {
+func reasonOfRefusal(err error) string {
+	switch {
+	case errors.Is(err, ipam.ErrNoRoom):
+		return reasonPoolExhausted
+	case errors.Is(err, ipam.ErrSharedOwn):
+		return reasonSharedOwnPrefix
+	case errors.Is(err, ipam.ErrNoOwn):
+		return reasonNoOwnPrefix
+	default:
+		return reasonNoPool
+	}
+}
+
+// tell warns about a Node, once for each reason and what it is about, and tells whether it did.
+func (d *decider) tell(n *node, reason, about, message string) bool {
 	cause := reason + " " + about
 	if n.told[cause] {
-		return
+		return false
 	}
 	n.told[cause] = true
 	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: types.UID(n.UID)}
-	d.recorder.Event(ref, corev1.EventTypeWarning, reason, message)
+	d.Recorder.Event(ref, corev1.EventTypeWarning, reason, message)
+	return true
+}
+
+// tellLedger warns about the stored ledger.
+func (d *decider) tellLedger(reason, message string) {
+	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: d.Namespace, Name: LedgerName}
+	d.Recorder.Event(ref, corev1.EventTypeWarning, reason, message)
 }

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -12,135 +11,143 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// fakeAPI is an API server that knows Nodes, as an http.RoundTripper. It keeps every version of
-// every Node, so that watches and cached lists can lag behind honestly: late, but in order and
-// complete. It checks each change for overlapping podCIDRs, and refuses every write that the
-// controller has no business to do.
+// fakeAPI is an API server that knows Nodes, ServiceCIDRs, one ConfigMap and whether an admission
+// policy stands, as an http.RoundTripper. It keeps every version of what can be watched, so that
+// watches and cached lists can lag behind honestly: late, but in order and complete. It holds each
+// change against what must never happen (see judge_test.go), and refuses every request that the
+// controller has no business to send.
 type fakeAPI struct {
-	mu      sync.Mutex
-	uids    int
-	nodes   map[string]*corev1.Node
-	history []version     // index = resource version - 1
-	changed chan struct{} // closed with the next change
+	mu       sync.Mutex
+	uids     int
+	nodes    *collection
+	services *collection
+	ledger   configMap
+	policy   bool // the admission policy and its binding are there
 
-	faults  func(method string) fault // what happens to the next request; nil: nothing
-	lag     func() time.Duration      // how late the next watch event is; nil: not at all
-	stalled chan struct{}             // while not nil: watches and cached lists stay where they are
-	horizon int                       // the resource version at which they stay
-	late    []func()                  // writes that were applied, or will be, after the client gave up
+	faults  func(call) fault     // what happens to the next request; nil: nothing
+	lag     func() time.Duration // how late the next watch event is; nil: not at all
+	stalled chan struct{}        // while not nil: watches and cached lists stay where they are
+	late    []func()             // writes that will be applied after the client gave up
 
-	patches map[string]int // PATCH requests by Node name
-	writes  map[types.UID]int
-	byUs    map[types.UID]bool // whose podCIDRs a PATCH set
-	log     []string
-	overlap []string
+	calls  map[string]int // requests by "VERB resource", answered or not
+	order  []string       // the writes among them, with the name of what they write
+	writes map[types.UID]int
+	byUs   map[types.UID]bool // whose podCIDRs a PATCH set
+	log    []string
+	umpire
 }
-
-// version is a Node as it was from one resource version on.
-type version struct {
-	kind watch.EventType
-	node *corev1.Node
-}
-
-// fault says what goes wrong with a request.
-type fault struct {
-	delay   time.Duration // before anything happens
-	refuse  bool          // nothing is applied, the reply is 503
-	lose    bool          // applied, but the connection breaks
-	late    time.Duration // the connection breaks, applied so much later
-	answer  error         // nothing is applied, this is the reply
-	page    bool          // nothing is applied, something in between answers 404 with a page of its own
-	cutDown bool          // podCIDRs is cut down to its first entry, as if podCIDR had differed
-}
-
-var errConnection = errors.New("fake: connection lost")
-
-var nodeResource = schema.GroupResource{Resource: "nodes"}
 
 func newFakeAPI() *fakeAPI {
-	return &fakeAPI{
-		nodes: map[string]*corev1.Node{}, changed: make(chan struct{}),
-		patches: map[string]int{}, writes: map[types.UID]int{}, byUs: map[types.UID]bool{},
+	f := &fakeAPI{
+		nodes:    newCollection("v1", "Node"),
+		services: newCollection("networking.k8s.io/v1", "ServiceCIDR"),
+		ledger:   configMap{version: 1000, limit: 1 << 20},
+		calls:    map[string]int{}, writes: map[types.UID]int{}, byUs: map[types.UID]bool{},
 	}
+	f.umpire = newUmpire(f)
+	return f
 }
 
-// put makes a new version known. The caller holds the lock.
-func (f *fakeAPI) put(kind watch.EventType, node *corev1.Node) {
-	node.ResourceVersion = strconv.Itoa(len(f.history) + 1)
-	f.history = append(f.history, version{kind, node.DeepCopy()})
+// note adds a line to the history. The caller holds the lock.
+func (f *fakeAPI) note(format string, args ...any) {
+	f.log = append(f.log, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+// putNode makes a new version of a Node known. The caller holds the lock.
+func (f *fakeAPI) putNode(kind watch.EventType, node *corev1.Node) {
+	f.nodes.put(kind, node)
+	f.note("%-8s %s/%s %s %v", kind, node.Name, node.UID, node.Spec.ProviderID, node.Spec.PodCIDRs)
 	if kind == watch.Deleted {
-		delete(f.nodes, node.Name)
-	} else {
-		f.nodes[node.Name] = node
-		f.check(node)
-	}
-	f.log = append(f.log, fmt.Sprintf("%s %-8s %s/%s %v", time.Now().Format("15:04:05"), kind, node.Name, node.UID, node.Spec.PodCIDRs))
-	close(f.changed)
-	f.changed = make(chan struct{})
-}
-
-// check notes where podCIDRs that we set overlap others that we set.
-func (f *fakeAPI) check(node *corev1.Node) {
-	mine, _ := kube.PodCIDRs(node)
-	for _, name := range slices.Sorted(maps.Keys(f.nodes)) {
-		other := f.nodes[name]
-		if other.UID == node.UID || !f.byUs[other.UID] || !f.byUs[node.UID] {
-			continue
-		}
-		theirs, _ := kube.PodCIDRs(other)
-		for _, p := range mine {
-			if slices.ContainsFunc(theirs, p.Overlaps) {
-				f.overlap = append(f.overlap, fmt.Sprintf("%s and %s both have %s", node.Name, name, p))
-			}
-		}
+		f.umpire.departed(node)
 	}
 }
 
-// create adds a Node, with podCIDRs if any are given.
-func (f *fakeAPI) create(name string, podCIDRs ...string) types.UID {
+// node returns the Node as it is now, or nil. The caller holds the lock.
+func (f *fakeAPI) node(name string) *corev1.Node {
+	node, _ := f.nodes.objects[name].(*corev1.Node)
+	return node
+}
+
+// shape is what a Node has from its creation on.
+type shape func(*corev1.Node)
+
+func (f *fakeAPI) newUID() types.UID {
+	f.uids++
+	return types.UID(fmt.Sprintf("uid-%d", f.uids))
+}
+
+// add creates a Node.
+func (f *fakeAPI) add(name string, shapes ...shape) types.UID {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.uids++
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: name, UID: types.UID(fmt.Sprintf("uid-%d", f.uids)), CreationTimestamp: metav1.Now(),
+		Name: name, UID: f.newUID(), CreationTimestamp: metav1.Now(),
 	}}
-	node.Spec.PodCIDRs = podCIDRs
-	if len(podCIDRs) > 0 {
-		node.Spec.PodCIDR = podCIDRs[0]
+	for _, shape := range shapes {
+		shape(node)
 	}
-	f.put(watch.Added, node)
+	f.putNode(watch.Added, node)
 	return node.UID
+}
+
+// create adds a Node, with podCIDRs if any are given: those of a cluster that moved here, with
+// managedFields that tell nothing.
+func (f *fakeAPI) create(name string, podCIDRs ...string) types.UID {
+	return f.add(name, func(node *corev1.Node) {
+		if len(podCIDRs) > 0 {
+			node.Spec.PodCIDR, node.Spec.PodCIDRs = podCIDRs[0], podCIDRs
+		}
+	})
 }
 
 // edit changes a Node, as another client would.
 func (f *fakeAPI) edit(name string, change func(*corev1.Node)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	node := f.nodes[name].DeepCopy()
+	node := f.node(name).DeepCopy()
 	change(node)
-	f.put(watch.Modified, node)
+	f.putNode(watch.Modified, node)
 }
 
 func (f *fakeAPI) heartbeat(name string) {
-	f.edit(name, func(n *corev1.Node) { n.Labels = map[string]string{"beat": time.Now().String()} })
+	f.edit(name, func(n *corev1.Node) { n.Annotations = map[string]string{"beat": time.Now().String()} })
 }
 
 func (f *fakeAPI) delete(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.put(watch.Deleted, f.nodes[name].DeepCopy())
+	f.putNode(watch.Deleted, f.node(name).DeepCopy())
+}
+
+// addServiceCIDR creates a ServiceCIDR object, as an administrator would.
+func (f *fakeAPI) addServiceCIDR(name string, cidrs ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.services.put(watch.Added, &networkingv1.ServiceCIDR{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: f.newUID(), CreationTimestamp: metav1.Now()},
+		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: cidrs},
+	})
+	f.note("ServiceCIDR %s %v", name, cidrs)
+}
+
+// deleteServiceCIDR makes a ServiceCIDR disappear.
+func (f *fakeAPI) deleteServiceCIDR(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.services.put(watch.Deleted, f.services.objects[name].DeepCopyObject().(object))
+	f.note("ServiceCIDR %s deleted", name)
 }
 
 // inject makes faults decide what happens to requests from now on.
-func (f *fakeAPI) inject(faults func(method string) fault) {
+func (f *fakeAPI) inject(faults func(call) fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.faults = faults
@@ -151,7 +158,9 @@ func (f *fakeAPI) stall() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.stalled == nil {
-		f.stalled, f.horizon = make(chan struct{}), len(f.history)
+		f.stalled = make(chan struct{})
+		f.nodes.horizon, f.services.horizon = len(f.nodes.history), len(f.services.history)
+		f.note("watches stall")
 	}
 }
 
@@ -161,17 +170,8 @@ func (f *fakeAPI) resume() {
 	if f.stalled != nil {
 		close(f.stalled)
 		f.stalled = nil
+		f.note("watches go on")
 	}
-}
-
-// settle applies what is still on its way.
-func (f *fakeAPI) settle() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, apply := range f.late {
-		apply()
-	}
-	f.late = nil
 }
 
 // live returns a copy of all Nodes, by name.
@@ -179,31 +179,61 @@ func (f *fakeAPI) live() map[string]*corev1.Node {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := map[string]*corev1.Node{}
-	for name, node := range f.nodes {
-		all[name] = node.DeepCopy()
+	for name := range f.nodes.objects {
+		all[name] = f.node(name).DeepCopy()
 	}
 	return all
 }
 
 func (f *fakeAPI) podCIDRs(name string) []netip.Prefix {
-	prefixes, _ := kube.PodCIDRs(f.live()[name])
+	node, ok := f.live()[name]
+	if !ok {
+		return nil
+	}
+	prefixes, _ := kube.PodCIDRs(node)
 	return prefixes
 }
 
-// sent returns how many PATCH requests arrived.
-func (f *fakeAPI) sent() int {
+// count returns how many requests of that kind ("PATCH nodes") arrived.
+func (f *fakeAPI) count(kinds ...string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := 0
-	for _, count := range f.patches {
-		n += count
+	for _, kind := range kinds {
+		n += f.calls[kind]
 	}
 	return n
+}
+
+// sent returns how many requests to set podCIDRs arrived.
+func (f *fakeAPI) sent() int { return f.count("PATCH nodes") }
+
+// written returns how many requests to write anything arrived.
+func (f *fakeAPI) written() int {
+	return f.count("PATCH nodes", "PATCH nodes/status") + f.ledgerWrites()
+}
+
+// ledgerWrites returns how many requests to change the stored ledger arrived.
+func (f *fakeAPI) ledgerWrites() int { return f.count("PUT configmaps", "POST configmaps") }
+
+// trace returns the requests to write something since the last time, in order.
+func (f *fakeAPI) trace() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	order := f.order
+	f.order = nil
+	return order
 }
 
 // String prints the history.
 func (f *fakeAPI) String() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return strings.Join(f.log, "\n")
+	lines := slices.Clone(f.log)
+	if f.ledger.object != nil {
+		for _, key := range slices.Sorted(maps.Keys(f.ledger.object.Data)) {
+			lines = append(lines, "ledger "+strconv.Quote(key)+": "+strconv.Quote(f.ledger.object.Data[key]))
+		}
+	}
+	return strings.Join(lines, "\n")
 }

@@ -7,32 +7,87 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 )
+
+// A call is one request as the API server sees it.
+type call struct {
+	kind string // its verb and resource: "PATCH nodes", "GET configmaps", "LIST nodes"
+	name string // of the object, if it is about one
+	body string // what is written
+}
+
+// fault says what goes wrong with a request.
+type fault struct {
+	delay   time.Duration // before anything happens
+	refuse  bool          // nothing is applied, the reply is 503
+	lose    bool          // applied, but the connection breaks
+	drop    bool          // not applied, and the connection breaks
+	late    time.Duration // the connection breaks, applied so much later
+	answer  error         // nothing is applied, this is the reply
+	page    bool          // nothing is applied, something in between answers 404 with a page of its own
+	cutDown bool          // podCIDRs is cut down to its first entry, as if podCIDR had differed
+}
+
+var errConnection = errors.New("fake: connection lost")
+
+var nodeResource = schema.GroupResource{Resource: "nodes"}
+
+const (
+	nodesPath    = "/api/v1/nodes"
+	ledgersPath  = "/api/v1/namespaces/" + ledgerNamespace + "/configmaps"
+	servicesPath = "/apis/networking.k8s.io/v1/servicecidrs"
+	policiesPath = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+	bindingsPath = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+)
+
+// identify reads what a request is about.
+func identify(req *http.Request, body []byte) call {
+	path, parts := req.URL.Path, []string{}
+	for _, collection := range []string{nodesPath, ledgersPath, servicesPath, policiesPath, bindingsPath} {
+		if rest, ok := strings.CutPrefix(path, collection); ok && (rest == "" || rest[0] == '/') {
+			path, parts = collection[strings.LastIndex(collection, "/")+1:], strings.Split(rest, "/")
+			break
+		}
+	}
+	c := call{kind: req.Method + " " + path, body: string(body)}
+	if len(parts) > 1 {
+		c.name = parts[1]
+	}
+	if len(parts) > 2 {
+		c.kind += "/" + parts[2]
+	}
+	if req.Method == http.MethodGet && c.name == "" {
+		c.kind = "LIST " + path
+		if watching, _ := strconv.ParseBool(req.URL.Query().Get("watch")); watching {
+			c.kind = "WATCH " + path
+		}
+	}
+	return c
+}
 
 // RoundTrip answers one request.
 func (f *fakeAPI) RoundTrip(req *http.Request) (*http.Response, error) {
-	if watching, _ := strconv.ParseBool(req.URL.Query().Get("watch")); watching {
-		return f.watch(req)
+	body, err := readBody(req)
+	if err != nil {
+		return nil, err
 	}
-	var what fault
-	f.mu.Lock()
-	if f.faults != nil {
-		what = f.faults(req.Method)
+	c := identify(req, body)
+	switch c.kind {
+	case "WATCH nodes":
+		return f.watch(req, f.nodes), nil
+	case "WATCH servicecidrs":
+		return f.watch(req, f.services), nil
 	}
-	f.mu.Unlock()
+	what := f.arrive(c)
 	if !elapse(req.Context(), what.delay) {
 		// It is on its way already.
 		what.lose = true
@@ -42,26 +97,41 @@ func (f *fakeAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 		return reply(nil, apierrors.NewServiceUnavailable("fake: refused"))
 	case what.answer != nil:
 		return reply(nil, what.answer)
+	case what.drop:
+		return nil, errConnection
 	case what.page:
 		page := response(http.StatusNotFound, io.NopCloser(strings.NewReader("<h1>404 Not Found</h1>")))
 		page.Header.Set("Content-Type", "text/html")
 		return page, nil
 	}
-	body, err := readBody(req)
-	if err != nil {
-		return nil, err
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if what.late > 0 {
-		f.deliverLater(req, body, what)
+		f.deliverLater(req, c, what)
 		return nil, errConnection
 	}
-	answer, err := f.handle(req, body, what)
+	answer, err := f.handle(req, c, what)
 	if what.lose {
 		return nil, errConnection
 	}
 	return reply(answer, err)
+}
+
+// arrive counts a request and draws its fate.
+func (f *fakeAPI) arrive(c call) (what fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls[c.kind]++
+	if strings.HasPrefix(c.kind, "P") {
+		f.order = append(f.order, strings.TrimSpace(c.kind+" "+c.name))
+	}
+	if f.faults != nil {
+		what = f.faults(c)
+	}
+	if *logCalls {
+		f.note("%s %s %+v", c.kind, c.name, what)
+	}
+	return what
 }
 
 // elapse waits, or returns false when the context ends first. It makes no timer for no time:
@@ -87,12 +157,16 @@ func readBody(req *http.Request) ([]byte, error) {
 }
 
 // deliverLater applies a request whose sender has been told that the connection broke.
-func (f *fakeAPI) deliverLater(req *http.Request, body []byte, what fault) {
-	done := false
+func (f *fakeAPI) deliverLater(req *http.Request, c call, what fault) {
+	done, sent := false, time.Now()
 	apply := func() {
 		if !done {
 			done = true
-			_, _ = f.handle(req, body, what)
+			if c.kind == "POST configmaps" && sent.Before(f.ledger.lost) {
+				return // see deleteLedger
+			}
+			f.note("a late %s arrives", c.kind)
+			_, _ = f.handle(req, c, what)
 		}
 	}
 	f.late = append(f.late, apply)
@@ -103,87 +177,45 @@ func (f *fakeAPI) deliverLater(req *http.Request, body []byte, what fault) {
 	})
 }
 
-func (f *fakeAPI) handle(req *http.Request, body []byte, what fault) (any, error) {
-	name, single := strings.CutPrefix(req.URL.Path, "/api/v1/nodes/")
-	switch {
-	case req.Method == http.MethodGet && single:
-		if node, ok := f.nodes[name]; ok {
+// handle does what a request asks for. The caller holds the lock.
+func (f *fakeAPI) handle(req *http.Request, c call, what fault) (any, error) {
+	switch c.kind {
+	case "GET nodes":
+		if node := f.node(c.name); node != nil {
 			return node, nil
 		}
-		return nil, apierrors.NewNotFound(nodeResource, name)
-	case req.Method == http.MethodGet && req.URL.Path == "/api/v1/nodes":
-		at := len(f.history)
-		if req.URL.Query().Get("resourceVersion") != "" && f.stalled != nil {
-			at = f.horizon
+		return nil, apierrors.NewNotFound(nodeResource, c.name)
+	case "LIST nodes":
+		return f.list(req, f.nodes), nil
+	case "LIST servicecidrs":
+		return f.list(req, f.services), nil
+	case "PATCH nodes":
+		return f.patchPodCIDRs(req, c, what)
+	case "PATCH nodes/status":
+		return f.patchStatus(c)
+	case "GET configmaps", "PUT configmaps", "POST configmaps":
+		if c.name == ledgerName || c.name == "" && req.Method == http.MethodPost {
+			return f.handleLedger(req, []byte(c.body))
 		}
-		list := &corev1.NodeList{TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}}
-		list.ResourceVersion = strconv.Itoa(at)
-		for _, node := range f.at(at) {
-			list.Items = append(list.Items, *node)
-		}
-		return list, nil
-	case req.Method == http.MethodPatch && single:
-		return f.patch(name, body, what)
+	case "GET validatingadmissionpolicies":
+		return f.admission(&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: c.name}}, c)
+	case "GET validatingadmissionpolicybindings":
+		return f.admission(&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: c.name}}, c)
 	}
-	panic(fmt.Sprintf("fake: the controller must not send %s %s", req.Method, req.URL.Path))
+	panic(fmt.Sprintf("fake: the controller must not send %s %s", req.Method, req.URL))
 }
 
-// at returns the Nodes as they were at a resource version, by name.
-func (f *fakeAPI) at(rv int) []*corev1.Node {
-	then := map[string]*corev1.Node{}
-	for _, v := range f.history[:rv] {
-		if v.kind == watch.Deleted {
-			delete(then, v.node.Name)
-		} else {
-			then[v.node.Name] = v.node
-		}
+// admission answers whether the policy, or its binding, is there.
+func (f *fakeAPI) admission(there any, c call) (any, error) {
+	if !f.policy {
+		resource := schema.GroupResource{Group: admissionv1.GroupName, Resource: strings.Fields(c.kind)[1]}
+		return nil, apierrors.NewNotFound(resource, c.name)
 	}
-	var nodes []*corev1.Node
-	for _, name := range slices.Sorted(maps.Keys(then)) {
-		nodes = append(nodes, then[name])
+	if binding, ok := there.(*admissionv1.ValidatingAdmissionPolicyBinding); ok {
+		binding.Spec.PolicyName = binding.Name
+		binding.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Deny}
 	}
-	return nodes
-}
-
-// patch does what the API server does with the podCIDRs of a Node.
-func (f *fakeAPI) patch(name string, body []byte, what fault) (any, error) {
-	f.patches[name]++
-	var patch struct {
-		Metadata struct {
-			UID types.UID `json:"uid"`
-		} `json:"metadata"`
-		Spec struct {
-			PodCIDR  string   `json:"podCIDR"`
-			PodCIDRs []string `json:"podCIDRs"`
-		} `json:"spec"`
-	}
-	strict := json.NewDecoder(bytes.NewReader(body))
-	strict.DisallowUnknownFields()
-	if err := strict.Decode(&patch); err != nil || patch.Metadata.UID == "" {
-		panic(fmt.Sprintf("fake: the controller must not send this patch: %s", body))
-	}
-	old, ok := f.nodes[name]
-	if !ok {
-		return nil, apierrors.NewNotFound(nodeResource, name)
-	}
-	if old.UID != patch.Metadata.UID {
-		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, name, nil)
-	}
-	if patch.Spec.PodCIDR != patch.Spec.PodCIDRs[0] || what.cutDown {
-		patch.Spec.PodCIDRs = []string{patch.Spec.PodCIDR}
-	}
-	if len(old.Spec.PodCIDRs) > 0 {
-		if !slices.Equal(old.Spec.PodCIDRs, patch.Spec.PodCIDRs) {
-			return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, name, nil)
-		}
-		return old, nil
-	}
-	node := old.DeepCopy()
-	node.Spec.PodCIDR, node.Spec.PodCIDRs = patch.Spec.PodCIDR, patch.Spec.PodCIDRs
-	f.writes[node.UID]++
-	f.byUs[node.UID] = true
-	f.put(watch.Modified, node)
-	return node, nil
+	return there, nil
 }
 
 // reply encodes an answer or an error as the API server would.
@@ -197,11 +229,6 @@ func reply(answer any, err error) (*http.Response, error) {
 		s := status.Status()
 		s.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 		code, answer = int(s.Code), s
-	}
-	if node, ok := answer.(*corev1.Node); ok {
-		node = node.DeepCopy()
-		node.TypeMeta = metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}
-		answer = node
 	}
 	body, err := json.Marshal(answer)
 	if err != nil {

@@ -19,6 +19,7 @@ type ipamMetrics struct {
 	ranges                           *metrics.GaugeVec
 	allocations, releases, conflicts *metrics.Counter
 	latency                          *metrics.Histogram
+	ledgerWrites                     *metrics.CounterVec
 }
 
 func newMetrics(r Registry) (*ipamMetrics, error) {
@@ -28,7 +29,7 @@ func newMetrics(r Registry) (*ipamMetrics, error) {
 	m := &ipamMetrics{
 		ranges: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Namespace: "underlay", Subsystem: "ipam", Name: "ranges",
-			Help: "Number of node prefixes by pool and state: free, allocated (held by or reserved for a Node), excluded, foreign (overlapping a podCIDR that the pool would not hand out).",
+			Help: "Number of node prefixes by pool and state: free, allocated (held by or reserved for a Node), quarantined (its Node is gone), excluded, foreign (overlapping a podCIDR that the pool would not hand out).",
 		}, []string{"pool", "state"}),
 		allocations: counter("allocations_total", "Number of Nodes that were given their podCIDRs, all families counted as one."),
 		releases:    counter("releases_total", "Number of Nodes that are gone and whose prefixes were released."),
@@ -39,7 +40,11 @@ func newMetrics(r Registry) (*ipamMetrics, error) {
 			Buckets: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
 		}),
 	}
-	for _, metric := range []metrics.Registerable{m.ranges, m.allocations, m.releases, m.conflicts, m.latency} {
+	m.ledgerWrites = metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace: "underlay", Subsystem: "ipam", Name: "ledger_writes_total",
+		Help: "Number of writes of the stored ledger by what became of them: written, conflict (another process or a person changed it first), failed (not known to be written).",
+	}, []string{"outcome"})
+	for _, metric := range []metrics.Registerable{m.ledgerWrites, m.ranges, m.allocations, m.releases, m.conflicts, m.latency} {
 		if err := r.Register(metric); err != nil {
 			return nil, fmt.Errorf("registering the node IPAM metrics: %w", err)
 		}
@@ -54,10 +59,10 @@ func (m *ipamMetrics) allocated(after time.Duration) {
 
 func (m *ipamMetrics) showRanges(counts []ipam.Counts) {
 	for _, c := range counts {
-		pool := c.Pool.String()
-		m.ranges.WithLabelValues(pool, "free").Set(float64(c.Free))
-		m.ranges.WithLabelValues(pool, "allocated").Set(float64(c.Allocated))
-		m.ranges.WithLabelValues(pool, "excluded").Set(float64(c.Excluded))
-		m.ranges.WithLabelValues(pool, "foreign").Set(float64(c.Foreign))
+		for state, n := range map[string]uint64{
+			"free": c.Free, "allocated": c.Allocated, "quarantined": c.Quarantined, "excluded": c.Excluded, "foreign": c.Foreign,
+		} {
+			m.ranges.WithLabelValues(c.Name, state).Set(float64(n))
+		}
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,13 +28,20 @@ const (
 	fieldManager = "underlay-node-ipam"
 )
 
-// A job is to write one Node's podCIDRs, or, with nothing to write, to find out what became of it.
+// A job is to write one Node's podCIDRs, or, with nothing to write, to find out what became of it,
+// or one of the rarer questions below.
 type job struct {
 	node  ipam.Node
 	write []netip.Prefix
 	// look says that an earlier request may have been applied: a live GET comes first and
 	// decides whether to write again.
 	look bool
+	// locate is a Node whose machine's own prefix is asked for.
+	locate *corev1.Node
+	// notice is a condition to write.
+	notice *notice
+	// policy asks whether the admission policy is in place.
+	policy bool
 }
 
 // A finding is what a job learned about its Node.
@@ -40,6 +49,8 @@ type finding struct {
 	job     job
 	outcome outcome
 	live    *corev1.Node // for holds
+	offer   *offer       // for located
+	refuses bool         // the admission policy is in place
 	err     error        // what went wrong, for the log
 }
 
@@ -50,14 +61,27 @@ const (
 	empty                  // the Node is there and has no podCIDRs
 	holds                  // the Node is there and has podCIDRs
 	gone                   // no Node with that UID exists any more
+	located                // the machine's own prefix is known
 )
 
 // requester asks the API about single Nodes. It decides nothing.
-type requester struct{ client kubernetes.Interface }
+type requester struct {
+	client kubernetes.Interface
+	own    OwnPrefixes
+}
 
 func (r requester) attempt(ctx context.Context, j job) finding {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
+	switch {
+	case j.policy:
+		return r.policy(ctx, j)
+	case j.notice != nil:
+		_, err := kube.SetCondition(ctx, r.client, j.notice.live, j.notice.condition, time.Now())
+		return finding{job: j, err: err}
+	case j.locate != nil:
+		return r.locate(ctx, j)
+	}
 	if j.look || len(j.write) == 0 {
 		if f := r.look(ctx, j); f.outcome != empty || len(j.write) == 0 {
 			return f
@@ -71,7 +95,7 @@ func (r requester) attempt(ctx context.Context, j job) finding {
 	switch {
 	case err == nil:
 		return judge(j, live)
-	case absent(err, j.node.Name):
+	case absent(err, "nodes", j.node.Name):
 		return finding{job: j, outcome: gone}
 	}
 	err = fmt.Errorf("setting the podCIDRs of Node %s to %v: %w", j.node.Name, j.write, err)
@@ -91,23 +115,60 @@ func (r requester) look(ctx context.Context, j job) finding {
 	switch {
 	case err == nil:
 		return judge(j, live)
-	case absent(err, j.node.Name):
+	case absent(err, "nodes", j.node.Name):
 		return finding{job: j, outcome: gone}
 	}
 	return finding{job: j, outcome: unknown, err: fmt.Errorf("reading Node %s: %w", j.node.Name, err)}
 }
 
-// absent tells whether an API server said that there is no Node of that name. A 404 alone does
+// locate asks for the machine's own prefix.
+func (r requester) locate(ctx context.Context, j job) finding {
+	own, avoid, err := r.own.OwnPrefix(ctx, j.locate)
+	if err != nil {
+		return finding{job: j, err: fmt.Errorf("finding the own IPv6 prefix of the machine of Node %s: %w", j.node.Name, err)}
+	}
+	return finding{job: j, outcome: located, offer: &offer{known: true, own: own, avoid: avoid}}
+}
+
+// policyName is the name of the admission policy that lets nobody else set podCIDRs, and of its
+// binding.
+const policyName = "underlay-podcidrs"
+
+// policy asks whether the admission policy is there and bound. What it says is for whoever wrote
+// it to get right: the one that is shipped is tested.
+func (r requester) policy(ctx context.Context, j job) finding {
+	admission := r.client.AdmissionregistrationV1()
+	if _, err := admission.ValidatingAdmissionPolicies().Get(ctx, policyName, metav1.GetOptions{}); err != nil {
+		return unlessAbsent(j, err)
+	}
+	binding, err := admission.ValidatingAdmissionPolicyBindings().Get(ctx, policyName, metav1.GetOptions{})
+	if err != nil {
+		return unlessAbsent(j, err)
+	}
+	if binding.Spec.PolicyName != policyName || !slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny) {
+		return finding{job: j}
+	}
+	return finding{job: j, refuses: true}
+}
+
+func unlessAbsent(j job, err error) finding {
+	if apierrors.IsNotFound(err) {
+		return finding{job: j}
+	}
+	return finding{job: j, err: fmt.Errorf("looking for the admission policy %s: %w", policyName, err)}
+}
+
+// absent tells whether an API server said that there is no object of that name. A 404 alone does
 // not: proxies and load balancers on the way send it too, and client-go makes a NotFound of it
 // that names what was asked for. That one is marked by its cause, and one made by others lacks
 // the name.
-func absent(err error, name string) bool {
+func absent(err error, resource, name string) bool {
 	var answer apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &answer) {
 		return false
 	}
 	about := answer.Status().Details
-	return about != nil && about.Group == "" && about.Kind == "nodes" && about.Name == name &&
+	return about != nil && about.Group == "" && about.Kind == resource && about.Name == name &&
 		!apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 

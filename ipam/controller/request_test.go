@@ -29,7 +29,7 @@ func TestAbsenceIsOnlyWhatAnAPIServerSaysAboutThatNode(t *testing.T) {
 		{"another status", apierrors.NewForbidden(nodeResource, "a", errConnection), false},
 		{"no answer", errors.Join(errConnection), false},
 	} {
-		if got := absent(c.err, "a"); got != c.want {
+		if got := absent(c.err, "nodes", "a"); got != c.want {
 			t.Errorf("%s: absent(%v) = %t", c.name, c.err, got)
 		}
 	}
@@ -39,16 +39,12 @@ func TestAbsenceIsOnlyWhatAnAPIServerSaysAboutThatNode(t *testing.T) {
 func TestAProxysNotFoundDoesNotFreeThePrefix(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
-		p := start(t, api, dualStack(1), nil)
+		p := start(t, api, dualStack(1))
 		defer p.stop()
 		pass(time.Second)
-		patch, get := first("PATCH", fault{delay: time.Second, lose: true}), first("GET", fault{page: true}, fault{page: true})
-		api.inject(func(method string) fault {
-			if method == "PATCH" {
-				return patch(method)
-			}
-			return get(method)
-		})
+		api.inject(oneOf(
+			first("PATCH nodes", fault{delay: time.Second, lose: true}),
+			first("GET nodes", fault{page: true}, fault{page: true})))
 		api.create("a")
 		api.create("b")
 		pass(0)
@@ -56,6 +52,6 @@ func TestAProxysNotFoundDoesNotFreeThePrefix(t *testing.T) {
 		pass(time.Hour)
 		wantPodCIDRs(t, api, "a", "10.0.0.0/24", "fd00::/64")
 		wantPodCIDRs(t, api, "b")
-		p.wantMetric(t, "underlay_ipam_releases_total", "", 0)
+		p.wantMetric(t, "underlay_ipam_releases_total", 0)
 	})
 }

@@ -21,7 +21,7 @@ func TestExistingPodCIDRsAreAdoptedAndNeverWritten(t *testing.T) {
 		api.create("odd", "010.0.1.0/24")
 		api.create("broken", "ten/24")
 		for range 2 {
-			p := start(t, api, dualStack(8), nil, pfx("10.0.0.0/24"))
+			p := start(t, api, dualStack(8), excluding("10.0.0.0/24"))
 			pass(time.Minute)
 			api.heartbeat("duplicate")
 			pass(time.Minute)
@@ -29,27 +29,27 @@ func TestExistingPodCIDRsAreAdoptedAndNeverWritten(t *testing.T) {
 				"duplicate Warning DuplicatePodCIDR Node duplicate has the podCIDR 10.0.2.0/24, but Node oldest had 10.0.2.0/24 before",
 				"elsewhere Warning ForeignPodCIDR Node elsewhere has the podCIDR 192.168.0.0/24",
 				"half Warning ForeignPodCIDR Node half has the podCIDR 10.0.3.128/25",
-				"half Warning MissingPodCIDR Node half has the podCIDR 10.0.3.128/25, but none of the address family of the pool fd00::/61",
+				"half Warning MissingPodCIDR Node half has the podCIDR 10.0.3.128/25, but none of the address family IPv6 of the pools",
 				"elsewhere Warning MissingPodCIDR Node elsewhere has the podCIDR 192.168.0.0/24",
 				"odd Warning MissingPodCIDR Node odd has the podCIDR 10.0.1.0/24",
 				"broken Warning ForeignPodCIDR node broken has a podCIDR that is no prefix (\"ten/24\")",
 			} {
 				if got := p.events.of(want); len(got) != 1 {
-					t.Errorf("events %q, want one %q", got, want)
+					t.Errorf("events %q, want one %q; all: %q", got, want, p.events.of(""))
 				}
 			}
 			if got := p.events.of(""); len(got) != 7 {
 				t.Errorf("%d events, want 7: %q", len(got), got)
 			}
-			p.wantMetric(t, "underlay_ipam_ranges", "excluded", 1)
-			p.wantMetric(t, "underlay_ipam_ranges", "foreign", 1)
-			p.wantMetric(t, "underlay_ipam_allocations_total", "", 0)
+			p.wantMetric(t, rangesMetric, 1, "excluded")
+			p.wantMetric(t, rangesMetric, 1, "foreign")
+			p.wantMetric(t, "underlay_ipam_allocations_total", 0)
 			p.stop()
 		}
 		if api.sent() != 0 {
 			t.Errorf("%d PATCH requests for Nodes that have podCIDRs", api.sent())
 		}
-		p := start(t, api, dualStack(8), nil, pfx("10.0.0.0/24"))
+		p := start(t, api, dualStack(8), excluding("10.0.0.0/24"))
 		defer p.stop()
 		api.create("new")
 		pass(time.Minute)
@@ -63,8 +63,10 @@ func TestNothingIsAssignedBeforeEverythingIsObserved(t *testing.T) {
 		api.create("old", "10.0.0.0/24", "fd00::/64")
 		api.create("new")
 		blocked := true
-		api.inject(func(method string) fault { return fault{refuse: blocked && method == "GET"} })
-		p := start(t, api, dualStack(2), nil)
+		api.inject(func(c call) fault {
+			return fault{refuse: blocked && (c.kind == "GET configmaps" || c.kind == "LIST nodes")}
+		})
+		p := start(t, api, dualStack(2))
 		defer p.stop()
 		pass(10 * time.Minute)
 		if api.sent() != 0 {
@@ -82,26 +84,26 @@ func TestNothingIsAssignedBeforeEverythingIsObserved(t *testing.T) {
 func TestARestartWithAnOldCacheMakesNoDuplicates(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
-		p := start(t, api, dualStack(2), nil)
+		p := start(t, api, dualStack(2))
 		pass(time.Second)
 		api.stall()
 		api.create("a")
 		api.create("b")
 		p.stop()
 		api.resume()
-		p = start(t, api, dualStack(2), nil)
+		p = start(t, api, dualStack(2))
 		pass(time.Second)
 		p.stop()
 		api.create("c")
 		a, b := api.podCIDRs("a"), api.podCIDRs("b")
 
 		api.mu.Lock()
-		api.stalled, api.horizon = make(chan struct{}), 2 // a and b without podCIDRs, no c
+		api.stalled, api.nodes.horizon = make(chan struct{}), 3 // a and b without podCIDRs, no c
 		api.mu.Unlock()
-		p = start(t, api, dualStack(2), nil)
+		p = start(t, api, dualStack(2))
 		defer p.stop()
 		pass(time.Minute)
-		p.wantMetric(t, "underlay_ipam_ranges", "free", 0)
+		p.wantMetric(t, rangesMetric, 0, "free")
 		// b is gone before the cache ever shows its podCIDRs, d before it shows d.
 		api.create("d", "10.9.0.0/24")
 		api.delete("b")
@@ -127,7 +129,7 @@ func TestWhoTheCacheNeverShowsIsReleasedWhenGone(t *testing.T) {
 		api.create("first")
 		api.stall()
 		api.create("ghost", "10.0.0.0/24", "fd00::/64")
-		p := start(t, api, dualStack(1), nil)
+		p := start(t, api, dualStack(1))
 		defer p.stop()
 		pass(time.Minute)
 		wantPodCIDRs(t, api, "first")

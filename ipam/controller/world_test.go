@@ -2,6 +2,9 @@ package controller
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net/http"
 	"net/netip"
 	"os"
 	"slices"
@@ -32,15 +35,24 @@ func TestMain(m *testing.M) {
 func pfx(text string) netip.Prefix { return netip.MustParsePrefix(text) }
 
 // dualStack has room for as many Nodes as asked, rounded up to a power of two.
-func dualStack(nodes int) []ipam.PoolConfig {
+func dualStack(nodes int) []Pool {
 	bits := 0
 	for 1<<bits < nodes {
 		bits++
 	}
-	return []ipam.PoolConfig{
-		{Prefix: netip.PrefixFrom(netip.MustParseAddr("10.0.0.0"), 24-bits), NodeMask: 24},
-		{Prefix: netip.PrefixFrom(netip.MustParseAddr("fd00::"), 64-bits), NodeMask: 64},
+	return []Pool{
+		pool("v4", netip.PrefixFrom(netip.MustParseAddr("10.0.0.0"), 24-bits).String(), 24),
+		pool("v6", netip.PrefixFrom(netip.MustParseAddr("fd00::"), 64-bits).String(), 64),
 	}
+}
+
+func pool(name, prefix string, mask int) Pool {
+	return Pool{PoolConfig: ipam.PoolConfig{Name: name, Prefix: pfx(prefix), NodeMask: mask}}
+}
+
+func draining(p Pool) Pool {
+	p.State = ipam.Draining
+	return p
 }
 
 // eventLog is an event recorder that remembers.
@@ -55,7 +67,9 @@ func (e *eventLog) Event(obj runtime.Object, kind, reason, message string) {
 	e.events = append(e.events, strings.Join([]string{obj.(*corev1.ObjectReference).Name, kind, reason, message}, " "))
 }
 
-func (e *eventLog) Eventf(runtime.Object, string, string, string, ...any) { panic("not used") }
+func (e *eventLog) Eventf(obj runtime.Object, kind, reason, format string, args ...any) {
+	e.Event(obj, kind, reason, fmt.Sprintf(format, args...))
+}
 
 func (e *eventLog) AnnotatedEventf(runtime.Object, map[string]string, string, string, string, ...any) {
 	panic("not used")
@@ -74,45 +88,104 @@ func (e *eventLog) of(prefix string) []string {
 	return found
 }
 
-// process is one run of the controller with its own informer, as after a restart.
-type process struct {
-	*Controller
-	events   *eventLog
-	registry metrics.KubeRegistry
-	stop     func()
+func (e *eventLog) want(t *testing.T, n int, prefix string) {
+	t.Helper()
+	if got := e.of(prefix); len(got) != n {
+		t.Errorf("%d events %q, want %d; all: %q", len(got), prefix, n, e.of(""))
+	}
 }
 
-// start runs a controller against the API until stop. alter may change it before it runs.
-func start(t *testing.T, api *fakeAPI, pools []ipam.PoolConfig, alter func(*Controller), exclusions ...netip.Prefix) *process {
+// process is one run of the controller with its own informers, as after a restart.
+type process struct {
+	*Controller
+	seat     *seat
+	events   *eventLog
+	registry metrics.KubeRegistry
+	begin    func()
+	stop     func()
+	ended    chan struct{} // closed when Run has returned err
+	err      error
+}
+
+// setting changes how a process is configured.
+type setting func(*Config)
+
+// fence is how long a process waits when the ledger is not there and it is not the first.
+const fence = 30 * time.Second
+
+// start runs a controller against the API until stop. Unless told otherwise it is the first ever,
+// and a quarantine is over at once.
+func start(t *testing.T, api http.RoundTripper, pools []Pool, settings ...setting) *process {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://fake", Transport: api, QPS: -1})
+	p := prepare(t, api, pools, settings...)
+	p.begin()
+	return p
+}
+
+// prepare makes a controller that does not run yet.
+func prepare(t *testing.T, api http.RoundTripper, pools []Pool, settings ...setting) *process {
+	t.Helper()
+	p := &process{
+		seat: newSeat(api), events: &eventLog{}, registry: metrics.NewKubeRegistry(), ended: make(chan struct{}),
+	}
+	client, err := kubernetes.NewForConfig(&rest.Config{
+		Host: "http://fake", Transport: p.seat, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)
-	p := &process{events: &eventLog{}, registry: metrics.NewKubeRegistry()}
-	p.Controller, err = New(Config{
-		Client: client, Nodes: factory.Core().V1().Nodes(), Pools: pools, Exclusions: exclusions,
+	cfg := Config{
+		Client: client, Nodes: factory.Core().V1().Nodes(), ServiceCIDRs: factory.Networking().V1().ServiceCIDRs(), Pools: pools,
+		Quarantine: time.Millisecond, Fence: fence, Namespace: ledgerNamespace,
+		First:    func(context.Context) (bool, error) { return true, nil },
 		Recorder: p.events, Registry: p.registry,
-	})
-	if err != nil {
+	}
+	for _, set := range settings {
+		set(&cfg)
+	}
+	if p.Controller, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
-	if alter != nil {
-		alter(p.Controller)
-	}
 	ctx, cancel := context.WithCancel(t.Context())
-	factory.StartWithContext(ctx)
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
+	p.seat.kill = cancel
 	p.stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
+		p.seat.die()
+		<-p.ended
+		var refused *RemovedPoolError
+		if p.err != nil && !errors.As(p.err, &refused) {
+			t.Errorf("Run: %v", p.err)
 		}
 		factory.Shutdown()
 	})
+	p.begin = func() {
+		factory.StartWithContext(ctx)
+		go func() {
+			p.err = p.Run(ctx)
+			close(p.ended)
+		}()
+	}
 	return p
+}
+
+func excluding(prefixes ...string) setting {
+	return func(c *Config) {
+		for _, text := range prefixes {
+			c.Exclusions = append(c.Exclusions, pfx(text))
+		}
+	}
+}
+
+func quarantine(d time.Duration) setting { return func(c *Config) { c.Quarantine = d } }
+
+func asking(routed func(netip.Prefix) (bool, bool)) setting {
+	return func(c *Config) { c.Routed = routed }
+}
+
+// notFirst is a process that can't know what others did before.
+func notFirst(c *Config) {
+	c.First = func(context.Context) (bool, error) { return false, nil }
 }
 
 // bubble runs a test on virtual time.
@@ -127,41 +200,95 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
+// first makes the given faults happen to the first requests of a kind, in order.
+func first(kind string, faults ...fault) func(call) fault {
+	return func(c call) fault {
+		if c.kind != kind || len(faults) == 0 {
+			return fault{}
+		}
+		next := faults[0]
+		faults = faults[1:]
+		return next
+	}
+}
+
+// always makes a fault happen to every request of a kind.
+func always(kind string, what fault) func(call) fault {
+	return func(c call) fault {
+		if c.kind != kind {
+			return fault{}
+		}
+		return what
+	}
+}
+
+// oneOf asks several in turn, until one of them has a fault.
+func oneOf(sources ...func(call) fault) func(call) fault {
+	return func(c call) fault {
+		for _, source := range sources {
+			if f := source(c); f != (fault{}) {
+				return f
+			}
+		}
+		return fault{}
+	}
+}
+
+func prefixes(texts ...string) []netip.Prefix {
+	var all []netip.Prefix
+	for _, text := range texts {
+		all = append(all, pfx(text))
+	}
+	return all
+}
+
 func wantPodCIDRs(t *testing.T, api *fakeAPI, name string, want ...string) {
 	t.Helper()
-	var prefixes []netip.Prefix
-	for _, text := range want {
-		prefixes = append(prefixes, pfx(text))
-	}
-	if got := api.podCIDRs(name); !slices.Equal(got, prefixes) {
+	if got := api.podCIDRs(name); !slices.Equal(got, prefixes(want...)) {
 		t.Errorf("Node %s has the podCIDRs %v, want %v\n%s", name, got, want, api)
 	}
 }
 
-// wantMetric compares the sum over all label values, or those of one state.
-func (p *process) wantMetric(t *testing.T, name, state string, want float64) {
+// wantSound fails if anything happened that must never happen.
+func wantSound(t *testing.T, api *fakeAPI) {
+	t.Helper()
+	if broken := api.broken(); len(broken) > 0 {
+		t.Errorf("%s\n%s", strings.Join(broken, "\n"), api)
+	}
+}
+
+// metric returns the sum over all series that have all these label values.
+func (p *process) metric(t *testing.T, name string, labels ...string) (sum float64, found bool) {
 	t.Helper()
 	families, err := p.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, found := 0.0, false
 	for _, family := range families {
 		if family.GetName() != name {
 			continue
 		}
 		for _, m := range family.GetMetric() {
-			matches := state == ""
+			var values []string
 			for _, label := range m.GetLabel() {
-				matches = matches || label.GetValue() == state
+				values = append(values, label.GetValue())
 			}
-			if matches {
-				got += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
-				found = true
+			if slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(values, l) }) {
+				continue
 			}
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			found = true
 		}
 	}
-	if !found || got != want {
-		t.Errorf("metric %s{%s} is %v (there: %t), want %v", name, state, got, found, want)
+	return sum, found
+}
+
+// wantMetric compares the sum over all series that have these label values.
+func (p *process) wantMetric(t *testing.T, name string, want float64, labels ...string) {
+	t.Helper()
+	if got, found := p.metric(t, name, labels...); !found || got != want {
+		t.Errorf("metric %s%v is %v (there: %t), want %v", name, labels, got, found, want)
 	}
 }
+
+const rangesMetric = "underlay_ipam_ranges"

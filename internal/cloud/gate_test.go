@@ -1,0 +1,46 @@
+package cloud_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/internal/cloud"
+)
+
+func withTaints(keys ...string) nodeOption {
+	return func(n *corev1.Node) {
+		for _, key := range keys {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
+		}
+	}
+}
+
+// Describing a Node takes its uninitialized taint away, so that another one must
+// keep pods away by then, unless the routes stand.
+func TestTheGateWaitsForTheTaint(t *testing.T) {
+	const uninitialized, unavailable = "node.cloudprovider.kubernetes.io/uninitialized", "node.kubernetes.io/network-unavailable"
+	told := func(s corev1.ConditionStatus) nodeOption { return withCondition(corev1.NodeNetworkUnavailable, s) }
+	for _, c := range []struct {
+		name      string
+		options   []nodeOption
+		described bool
+	}{
+		{"no condition", []nodeOption{withTaints(uninitialized)}, false},
+		{"the condition, not the taint yet", []nodeOption{withTaints(uninitialized), told(corev1.ConditionTrue)}, false},
+		{"another taint is no help", []nodeOption{withTaints(uninitialized, "node.kubernetes.io/not-ready"), told(corev1.ConditionTrue)}, false},
+		{"condition and taint", []nodeOption{withTaints(uninitialized, unavailable), told(corev1.ConditionTrue)}, true},
+		{"the routes stand", []nodeOption{withTaints(uninitialized), told(corev1.ConditionFalse)}, true},
+		{"nobody knows", []nodeOption{withTaints(uninitialized), told(corev1.ConditionUnknown)}, false},
+		{"initialized before, and unavailable", []nodeOption{told(corev1.ConditionTrue)}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			i := instances(&project{servers: []cloud.Server{server(1, "a", "10.0.0.2")}})
+			i.Gated = true
+			got, err := i.InstanceMetadata(t.Context(), node("a", c.options...))
+			if err != nil || (got != nil) != c.described {
+				t.Errorf("described %v, %v; want %v", got != nil, err, c.described)
+			}
+		})
+	}
+}

@@ -1,0 +1,67 @@
+package cloud
+
+import (
+	"net/netip"
+	"slices"
+	"sync/atomic"
+)
+
+// Index remembers the index of a server list: every look at the list needs it,
+// and only another list changes it. The zero Index is ready for use, a nil one
+// remembers nothing. It is safe for concurrent use, and best shared by all that
+// look at one list.
+type Index struct{ last atomic.Pointer[index] }
+
+func (x *Index) of(servers []Server) *index {
+	if x == nil {
+		return newIndex(servers)
+	}
+	if last := x.last.Load(); last != nil && last.isOf(servers) {
+		return last
+	}
+	made := newIndex(servers)
+	x.last.Store(made)
+	return made
+}
+
+// index finds servers in a list by all that a Node may know of its own.
+type index struct {
+	list   []Server
+	byID   map[int64]*Server
+	byName map[string][]*Server
+	byAddr map[netip.Addr]*Server
+	// owners are the provider IDs of the servers that have the addresses.
+	owners map[netip.Addr]string
+	// attached is how many servers have an address in the network.
+	attached int
+}
+
+func newIndex(servers []Server) *index {
+	ix := &index{
+		list:   servers,
+		byID:   make(map[int64]*Server, len(servers)),
+		byName: make(map[string][]*Server, len(servers)),
+		byAddr: make(map[netip.Addr]*Server, len(servers)),
+		owners: make(map[netip.Addr]string, len(servers)),
+	}
+	for i := range servers {
+		s := &servers[i]
+		ix.byID[s.ID] = s
+		ix.byName[s.Name] = append(ix.byName[s.Name], s)
+		if s.PrivateIP.IsValid() {
+			ix.attached++
+		}
+		for _, a := range slices.Concat([]netip.Addr{s.PrivateIP}, s.AliasIPs) {
+			if a.IsValid() {
+				ix.byAddr[a], ix.owners[a] = s, s.ProviderID()
+			}
+		}
+	}
+	return ix
+}
+
+// isOf says whether the index is of this very list: lists don't change, so the
+// same memory is the same list.
+func (ix *index) isOf(servers []Server) bool {
+	return len(ix.list) == len(servers) && (len(servers) == 0 || &ix.list[0] == &servers[0])
+}

@@ -1,0 +1,142 @@
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+// Machine is one of a static inventory.
+type Machine struct {
+	// Name is the Node's.
+	Name string
+	// Addresses are its own; none: those that its kubelet reports.
+	Addresses []netip.Addr
+	// Zone, Region and Type become labels of the Node; empty: none.
+	Zone, Region, Type string
+}
+
+// metalScheme begins the provider IDs of machines that no cloud knows.
+const metalScheme = "underlay://"
+
+// errNoAddress: neither inventory nor kubelet says how the machine is reached.
+var errNoAddress = errors.New("no address of the machine is known")
+
+// errOtherAddress: inventory and kubelet disagree.
+var errOtherAddress = errors.New("the kubelet's --node-ip is not an address of the machine")
+
+// Metal answers upstream's node controllers for machines that no API knows. It
+// has nobody to ask, so it describes every Node, whatever its provider ID, and
+// declares none absent or shut down. It doesn't wait for the network either:
+// here a Node isn't ready before its agent has set that up.
+type Metal struct {
+	machines map[string]Machine
+	recorder record.EventRecorder
+}
+
+var _ cloudprovider.InstancesV2 = (*Metal)(nil)
+
+// NewMetal takes the machines that are known beforehand, each under a name of
+// its own.
+func NewMetal(inventory []Machine, recorder record.EventRecorder) *Metal {
+	m := &Metal{machines: make(map[string]Machine, len(inventory)), recorder: recorder}
+	for _, machine := range inventory {
+		m.machines[machine.Name] = machine
+	}
+	return m
+}
+
+// InstanceExists is always true: that nobody answers for a machine says nothing
+// about it, and a false answer would delete its Node.
+func (m *Metal) InstanceExists(context.Context, *corev1.Node) (bool, error) { return true, nil }
+
+// InstanceShutdown is always false, for want of anybody who would know.
+func (m *Metal) InstanceShutdown(context.Context, *corev1.Node) (bool, error) { return false, nil }
+
+// InstanceMetadata describes the Node by the inventory, else by itself.
+func (m *Metal) InstanceMetadata(_ context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+	machine, listed := m.machines[machineName(node)]
+	addrs, err := machine.addresses(node)
+	if errors.Is(err, errOtherAddress) {
+		m.recorder.Event(node, corev1.EventTypeWarning, "AddressMismatch", err.Error())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", node.Name, err)
+	}
+	metadata := &cloudprovider.InstanceMetadata{
+		ProviderID:    node.Spec.ProviderID,
+		NodeAddresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: node.Name}},
+	}
+	if metadata.ProviderID == "" {
+		metadata.ProviderID = metalScheme + node.Name
+	}
+	if listed {
+		metadata.InstanceType, metadata.Zone, metadata.Region = machine.Type, machine.Zone, machine.Region
+	}
+	for _, a := range addrs {
+		metadata.NodeAddresses = append(metadata.NodeAddresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a.String()})
+	}
+	if len(machine.Addresses) == 0 {
+		for _, a := range node.Status.Addresses {
+			if a.Type != corev1.NodeInternalIP && a.Type != corev1.NodeHostName {
+				metadata.NodeAddresses = append(metadata.NodeAddresses, a)
+			}
+		}
+	}
+	return metadata, nil
+}
+
+// machineName is the name under which a Node's machine may be in the inventory.
+func machineName(node *corev1.Node) string {
+	if name, ours := strings.CutPrefix(node.Spec.ProviderID, metalScheme); ours {
+		return name
+	}
+	return node.Name
+}
+
+// addresses are the Node's internal ones: the machine's, else what the kubelet
+// was told by --node-ip, and what it reported.
+func (m Machine) addresses(node *corev1.Node) ([]netip.Addr, error) {
+	provided := kube.ProvidedIPs(node)
+	if len(m.Addresses) == 0 {
+		all := slices.Clone(provided)
+		for _, a := range kube.InternalIPs(node) {
+			if !slices.Contains(all, a) {
+				all = append(all, a)
+			}
+		}
+		if len(all) == 0 {
+			return nil, fmt.Errorf("%w: start its kubelet with --node-ip, or list the machine with its addresses in inventory", errNoAddress)
+		}
+		return all, nil
+	}
+	for _, a := range provided {
+		if !slices.Contains(m.Addresses, a) {
+			return nil, fmt.Errorf("%w: %s is not among %v of the inventory; correct one of the two", errOtherAddress, a, m.Addresses)
+		}
+	}
+	return m.Addresses, nil
+}
+
+// MetalProvider is the cloudprovider.Interface without a cloud.
+type MetalProvider struct {
+	Provider
+	Metal *Metal
+}
+
+var _ cloudprovider.Interface = MetalProvider{}
+
+// InstancesV2 answers the node controllers.
+func (p MetalProvider) InstancesV2() (cloudprovider.InstancesV2, bool) { return p.Metal, true }
+
+// ProviderName is the scheme of provider IDs.
+func (p MetalProvider) ProviderName() string { return strings.TrimSuffix(metalScheme, "://") }

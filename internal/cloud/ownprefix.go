@@ -1,0 +1,80 @@
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+// ErrOwnUnknown: which prefix is a Node's own is not known yet; ask again.
+var ErrOwnUnknown = errors.New("the server's own IPv6 prefix is not known yet")
+
+// OwnPrefixes knows the IPv6 prefixes that the provider routes to each server.
+type OwnPrefixes struct {
+	Servers Servers
+	// Index, if not nil, saves indexing the same server list again.
+	Index *Index
+}
+
+// freshEnough is how old a server list may be that has to be fresh: many Nodes
+// join at once, and share one list.
+const freshEnough = 5 * time.Second
+
+// OwnPrefix returns the /64 of the Node's server and, sorted, the addresses in
+// it that are taken: the server's own and those that the Node reports. The zero
+// Prefix means that the server has none, or that the machine is another
+// provider's, of which nothing is known. The error wraps ErrOwnUnknown while no
+// server, or more than one, matches.
+func (o OwnPrefixes) OwnPrefix(ctx context.Context, node *corev1.Node) (own netip.Prefix, avoid []netip.Addr, err error) {
+	server, err := o.find(ctx, node)
+	switch {
+	case errors.Is(err, ErrOtherProvider):
+		return netip.Prefix{}, nil, nil
+	case errors.Is(err, ErrNoMatch), errors.Is(err, ErrAmbiguous):
+		return netip.Prefix{}, nil, fmt.Errorf("node %s: %w: %w", node.Name, ErrOwnUnknown, err)
+	case err != nil:
+		return netip.Prefix{}, nil, fmt.Errorf("node %s: %w", node.Name, err)
+	case !server.PublicIPv6.IsValid():
+		return netip.Prefix{}, nil, nil
+	}
+	own = server.PublicIPv6.Masked()
+	// The server's own address is the first of its /64.
+	avoid = []netip.Addr{own.Addr().Next()}
+	for _, a := range kube.Addresses(node) {
+		if own.Contains(a) {
+			avoid = append(avoid, a)
+		}
+	}
+	slices.SortFunc(avoid, netip.Addr.Compare)
+	return own, slices.Compact(avoid), nil
+}
+
+// find matches the Node. What comes of it can't be taken back, since podCIDRs
+// never change. So a match that rests on anything but the provider ID, which is
+// never used again, takes a fresh list: in an older one a server that is gone
+// may stand under the name of the one that replaced it.
+func (o OwnPrefixes) find(ctx context.Context, node *corev1.Node) (Server, error) {
+	now := time.Now()
+	if node.Spec.ProviderID != "" {
+		server, err := o.lookup(ctx, node, earlier(node.CreationTimestamp.Time, now))
+		if !errors.Is(err, ErrNoMatch) {
+			return server, err
+		}
+	}
+	return o.lookup(ctx, node, now.Add(-freshEnough))
+}
+
+func (o OwnPrefixes) lookup(ctx context.Context, node *corev1.Node, since time.Time) (Server, error) {
+	servers, err := o.Servers.List(ctx, since)
+	if err != nil {
+		return Server{}, err
+	}
+	return o.Index.of(servers).match(node)
+}

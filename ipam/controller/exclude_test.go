@@ -1,0 +1,102 @@
+package controller
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// Ranges of Services that arrive at run time are not handed out any more, and again when they go.
+func TestServiceRangesComeAndGo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		api.addServiceCIDR("kubernetes", "10.0.0.0/24", "fd00::/108")
+		p := start(t, api, dualStack(4))
+		defer p.stop()
+		pass(time.Second)
+		api.create("a")
+		pass(time.Second)
+		wantPodCIDRs(t, api, "a", "10.0.1.0/24", "fd00:0:0:1::/64")
+		api.addServiceCIDR("more", "10.0.2.128/25")
+		pass(time.Second)
+		p.wantMetric(t, rangesMetric, 2, "v4", "excluded")
+		api.create("b")
+		pass(time.Second)
+		wantPodCIDRs(t, api, "b", "10.0.3.0/24", "fd00:0:0:2::/64")
+		api.create("c")
+		pass(time.Second)
+		p.events.want(t, 1, "c Warning PoolExhausted")
+		api.deleteServiceCIDR("more")
+		pass(time.Second)
+		wantPodCIDRs(t, api, "c", "10.0.2.0/24", "fd00:0:0:3::/64")
+		wantSound(t, api)
+	})
+}
+
+// A range of Services over a Node's podCIDR is shown; the Node keeps what it has.
+func TestAServiceRangeOverAPodCIDRIsShown(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, dualStack(4))
+		defer p.stop()
+		pass(time.Second)
+		api.create("a")
+		pass(time.Second)
+		api.addServiceCIDR("late", "10.0.0.0/25")
+		pass(time.Second)
+		p.events.want(t, 1, "a Warning ForeignPodCIDR")
+		wantPodCIDRs(t, api, "a", "10.0.0.0/24", "fd00::/64")
+		if got := entry(t, api, "a"); !slices.Equal(got.Prefixes, api.podCIDRs("a")) {
+			t.Errorf("the ledger has %v for a", got)
+		}
+	})
+}
+
+// What is reserved for a waiting write when a range arrives is not written any more.
+func TestAReservationInANewServiceRangeIsReplaced(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, dualStack(4))
+		defer p.stop()
+		pass(time.Second)
+		api.inject(first("PATCH nodes", fault{refuse: true}, fault{refuse: true}, fault{refuse: true}, fault{refuse: true}))
+		api.create("a")
+		pass(200 * time.Millisecond)
+		api.addServiceCIDR("late", "10.0.0.0/24")
+		pass(time.Minute)
+		if got := api.podCIDRs("a"); len(got) != 2 || got[0].Overlaps(pfx("10.0.0.0/24")) {
+			t.Errorf("Node a has %v, which is a range of Services now\n%s", got, api)
+		}
+		wantSound(t, api)
+	})
+}
+
+// Addresses of Nodes that lie in a pool: nobody gets the block around them while they are there.
+func TestNodeAddressesInsideAPool(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, []Pool{pool("v4", "10.0.0.0/23", 24)})
+		defer p.stop()
+		pass(time.Second)
+		api.add("a", withAddress("10.0.0.7", "192.168.0.1", "2001:db8::1"))
+		pass(time.Second)
+		wantPodCIDRs(t, api, "a", "10.0.1.0/24")
+		api.create("b")
+		pass(time.Second)
+		wantPodCIDRs(t, api, "b")
+		p.wantMetric(t, rangesMetric, 1, "excluded")
+		api.delete("a")
+		pass(time.Minute)
+		if got := api.podCIDRs("b"); len(got) != 1 {
+			t.Errorf("Node b has %v, want something: the address in the way is gone\n%s", got, api)
+		}
+		// An address that comes later.
+		api.create("c")
+		api.edit("b", withAddress("10.0.0.9", "10.0.1.9"))
+		pass(time.Minute)
+		if got := api.podCIDRs("c"); len(got) > 1 {
+			t.Errorf("Node c has %v", got)
+		}
+		wantSound(t, api)
+	})
+}

@@ -1,0 +1,98 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+// proof is how long a Node must have waited without anybody serving it to prove that there is no
+// other allocator any more.
+const proof = time.Minute
+
+// errSecondAllocator is said to Nodes that wait because of it.
+var errSecondAllocator = errors.New("another allocator gives podCIDRs to Nodes of this cluster: start kube-controller-manager with --allocate-node-cidrs=false, or apply the admission policy underlay-podcidrs, which refuses all podCIDRs but ours. Allocation goes on when a Node has waited a minute and nobody served it")
+
+// otherAllocator is what is known of somebody else who sets podCIDRs. Two that don't know each
+// other's reservations hand out the same prefixes sooner or later.
+type otherAllocator struct {
+	last    time.Time // the latest sign of it, on the API server's clock
+	ours    time.Time // the latest sign of our own, on that clock
+	seen    time.Time // when its last sign was noticed; zero: it isn't at work
+	ask     bool      // the API server is to be asked for the admission policy
+	asked   time.Time // when it last was
+	refused bool      // the policy keeps the other from doing anything
+}
+
+// stop tells whether allocation must stop, and how long the Node has to wait at least, which
+// proves with its waiting that there is no other any more.
+func (o *otherAllocator) stop(n *node, now time.Time) (wait time.Duration, stop bool) {
+	if o.seen.IsZero() || o.refused {
+		n.stopped = time.Time{}
+		return 0, false
+	}
+	if n.stopped.IsZero() {
+		n.stopped = now
+	}
+	since := n.stopped
+	if o.seen.After(since) {
+		since = o.seen
+	}
+	if wait = proof - now.Sub(since); wait <= 0 {
+		o.seen, n.stopped = time.Time{}, time.Time{}
+		return 0, false
+	}
+	o.ask = o.ask || now.Sub(o.asked) >= proof
+	return wait, true
+}
+
+// settle judges the signs that were there before this process: if the latest is ours, the other
+// has been found to be gone already.
+func (o *otherAllocator) settle() {
+	if !o.ours.Before(o.last) {
+		o.seen = time.Time{}
+	}
+}
+
+// isAllocator tells whether a field manager is a program that hands out podCIDRs. People, and
+// kubelets that bring theirs along, are none: what they set is adopted.
+func isAllocator(manager string) bool {
+	for _, other := range []string{fieldManager, "kubectl", "kubelet", "kubeadm"} {
+		if strings.HasPrefix(manager, other) {
+			return false
+		}
+	}
+	return true
+}
+
+// suspect looks for signs of another allocator on a Node that has podCIDRs. What was set before
+// the ledger existed is the past of a cluster that moved here, and so is what the ledger knew
+// of older Nodes: the time of a manager's entry also moves with other fields that it sets.
+func (d *decider) suspect(ctx context.Context, live *corev1.Node, expected bool) {
+	manager, at, ok := kube.PodCIDRSetter(live)
+	if !ok {
+		return
+	}
+	o := &d.other
+	if manager == fieldManager {
+		if at.After(o.ours) {
+			o.ours = at
+		}
+		return
+	}
+	since := d.book.since(time.Now())
+	if expected && !live.CreationTimestamp.After(since) || !isAllocator(manager) || !at.After(since) || !at.After(o.last) {
+		return
+	}
+	o.last, o.seen, o.refused, o.asked = at, time.Now(), false, time.Time{}
+	klog.FromContext(ctx).Error(errSecondAllocator, "Another allocator is at work", "manager", manager, "node", live.Name, "at", at)
+	if n, ok := d.nodes[live.UID]; ok {
+		d.tell(n, reasonSecondAllocator, "", "the podCIDRs of this Node were set by "+manager+": "+errSecondAllocator.Error())
+	}
+}

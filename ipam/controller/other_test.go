@@ -1,0 +1,136 @@
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+const kcm = "kube-controller-manager"
+
+// Another allocator shows itself in managedFields: allocation stops, until a Node has waited a
+// minute and nobody served it.
+func TestASecondAllocatorStopsAllocation(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, dualStack(8))
+		defer p.stop()
+		pass(time.Minute)
+		api.add("theirs", setBy(kcm, "10.0.0.0/24", "fd00::/64"))
+		pass(time.Second)
+		got := p.events.of("theirs Warning SecondAllocator")
+		if len(got) != 1 || !strings.Contains(got[0], kcm) || !strings.Contains(got[0], "--allocate-node-cidrs=false") {
+			t.Errorf("events %q, want one SecondAllocator that names who and the remedy", got)
+		}
+		api.create("waits")
+		pass(50 * time.Second)
+		wantPodCIDRs(t, api, "waits")
+		p.events.want(t, 1, "waits Warning SecondAllocator")
+		if api.sent() != 0 {
+			t.Errorf("%d PATCH requests beside another allocator", api.sent())
+		}
+		pass(12 * time.Second)
+		wantPodCIDRs(t, api, "waits", "10.0.1.0/24", "fd00:0:0:1::/64")
+		api.create("next")
+		pass(time.Second)
+		wantPodCIDRs(t, api, "next", "10.0.2.0/24", "fd00:0:0:2::/64")
+		wantSound(t, api)
+	})
+}
+
+// It goes on as long as the other serves somebody.
+func TestASecondAllocatorThatGoesOnKeepsAllocationStopped(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, dualStack(64))
+		defer p.stop()
+		pass(time.Minute)
+		api.add("n0", setBy(kcm, "10.0.0.0/24", "fd00::/64"))
+		pass(time.Second)
+		for i := 1; i < 10; i++ {
+			name := fmt.Sprint("n", i)
+			api.create(name)
+			pass(20 * time.Second)
+			api.edit(name, setBy(kcm, fmt.Sprintf("10.0.%d.0/24", i), fmt.Sprintf("fd00:0:0:%x::/64", i)))
+			pass(20 * time.Second)
+		}
+		if n := api.sent(); n > 0 {
+			t.Errorf("%d PATCH requests while another allocator was at work", n)
+		}
+		wantSound(t, api)
+	})
+}
+
+// The admission policy lets nobody else set podCIDRs: whoever tries is no danger.
+func TestTheAdmissionPolicyMakesASecondAllocatorHarmless(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, dualStack(8))
+		defer p.stop()
+		pass(time.Minute)
+		api.add("theirs", setBy(kcm, "10.0.0.0/24", "fd00::/64"))
+		pass(time.Second)
+		api.mu.Lock()
+		api.policy = true
+		api.mu.Unlock()
+		api.create("a")
+		pass(5 * time.Second)
+		wantPodCIDRs(t, api, "a", "10.0.1.0/24", "fd00:0:0:1::/64")
+		if n := api.count("GET validatingadmissionpolicies"); n > 2 {
+			t.Errorf("the policy was asked for %d times", n)
+		}
+	})
+}
+
+// What was set before the ledger existed is the past of a cluster that moved here; what people and
+// kubelets set is theirs to set.
+func TestWhoIsNoSecondAllocator(t *testing.T) {
+	for _, manager := range []string{"kubectl", "kubectl-edit", "kubelet", "kubeadm"} {
+		t.Run(manager, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				api := newFakeAPI()
+				api.add("moved", setBy(kcm, "10.0.0.0/24", "fd00::/64"))
+				pass(time.Minute)
+				p := start(t, api, dualStack(8))
+				defer p.stop()
+				pass(time.Minute)
+				api.add("theirs", setBy(manager, "10.0.1.0/24", "fd00:0:0:1::/64"))
+				pass(time.Second)
+				api.create("a")
+				pass(time.Second)
+				wantPodCIDRs(t, api, "a", "10.0.2.0/24", "fd00:0:0:2::/64")
+				p.events.want(t, 0, "")
+			})
+		})
+	}
+}
+
+// The next process finds what was set while nobody looked. Once the other has been found to be gone,
+// its old traces stop nothing any more.
+func TestSignsOfASecondAllocatorAfterARestart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, dualStack(8))
+		pass(time.Minute)
+		p.stop()
+		api.add("theirs", setBy(kcm, "10.0.0.0/24", "fd00::/64"))
+		pass(time.Second)
+
+		p = start(t, api, dualStack(8), notFirst)
+		pass(time.Second)
+		api.create("a")
+		pass(30 * time.Second)
+		wantPodCIDRs(t, api, "a")
+		pass(time.Minute)
+		wantPodCIDRs(t, api, "a", "10.0.1.0/24", "fd00:0:0:1::/64")
+		p.stop()
+
+		p = start(t, api, dualStack(8), notFirst)
+		defer p.stop()
+		pass(time.Second)
+		api.create("b")
+		pass(time.Second)
+		wantPodCIDRs(t, api, "b", "10.0.2.0/24", "fd00:0:0:2::/64")
+	})
+}

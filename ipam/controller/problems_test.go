@@ -1,0 +1,143 @@
+package controller
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/ipam"
+)
+
+// problems compares, once everything is calm, what the API has with what is stored and shown: no
+// overlap ever happened, nothing leaked, nobody waits in vain, and nothing is written any more.
+func (s *schedule) problems() []string {
+	problems := s.api.broken()
+	pools := schedulePools[s.with[s.leader()]]
+	live := s.api.live()
+	var held []netip.Prefix
+	var waiting []string
+	for _, name := range slices.Sorted(maps.Keys(live)) {
+		node := live[name]
+		prefixes, _ := kube.PodCIDRs(node)
+		if len(prefixes) == 0 {
+			waiting = append(waiting, name)
+			held = append(held, halfReserved(pools, live, name, string(node.UID), s.api.stored()[name])...)
+		}
+		held = append(held, prefixes...)
+		problems = append(problems, compare(pools, live, name, string(node.UID), prefixes, s.api.stored()[name])...)
+		if n := s.api.writes[node.UID]; n > 1 {
+			problems = append(problems, fmt.Sprintf("%s was written %d times", name, n))
+		}
+	}
+	for _, name := range s.api.holders() {
+		if _, ok := live[name]; !ok {
+			problems = append(problems, fmt.Sprintf("leaked: %s is gone, the ledger has %q", name, s.api.stored()[name]))
+		}
+	}
+	free := s.free(pools, held)
+	for _, p := range pools {
+		shown, _ := s.leader().metric(s.t, rangesMetric, p.Name, "free")
+		if want := free[p.Name]; shown != float64(want) {
+			problems = append(problems, fmt.Sprintf("leaked: %d of pool %s should be free, %v are", want, p.Name, shown))
+		}
+	}
+	if len(waiting) > 0 && hasRoom(pools, free) {
+		problems = append(problems, fmt.Sprintf("%v wait, though there is room: %v", waiting, free))
+	}
+	before := s.api.written()
+	pass(time.Hour)
+	if more := s.api.written() - before; more > 0 {
+		problems = append(problems, fmt.Sprintf("%d writes in an hour of rest", more))
+	}
+	return problems
+}
+
+// compare tells how an entry of the stored ledger differs from what the Node has.
+func compare(pools []Pool, live map[string]*corev1.Node, name, uid string, prefixes []netip.Prefix, entry string) []string {
+	if len(prefixes) == 0 {
+		if entry != "" && len(halfReserved(pools, live, name, uid, entry)) == 0 {
+			return []string{fmt.Sprintf("leaked: %s has no podCIDRs, the ledger has %q", name, entry)}
+		}
+		return nil
+	}
+	h, err := ipam.ParseRecord(name, entry)
+	if err != nil {
+		return []string{fmt.Sprintf("%s has %v, the ledger has %q: %v", name, prefixes, entry, err)}
+	}
+	if h.Node.UID != uid || !slices.Equal(h.Prefixes, prefixes) || len(h.Abandoned) > 0 || !h.Released.IsZero() {
+		return []string{fmt.Sprintf("%s/%s has %v, the ledger has %q", name, uid, prefixes, entry)}
+	}
+	return nil
+}
+
+// halfReserved returns what a waiting Node may keep: what was reserved for it when there were pools
+// of fewer families, or when nobody else had turned up with it. A request with it may have been
+// sent, so it stays reserved.
+func halfReserved(pools []Pool, live map[string]*corev1.Node, name, uid, entry string) []netip.Prefix {
+	h, err := ipam.ParseRecord(name, entry)
+	if err != nil || h.Node.UID != uid || !h.Released.IsZero() {
+		return nil
+	}
+	families := map[bool]bool{}
+	for _, p := range pools {
+		families[p.Prefix.Addr().Is4()] = true
+	}
+	if len(h.Prefixes) < len(families) {
+		return h.Prefixes
+	}
+	for _, node := range live {
+		theirs, _ := kube.PodCIDRs(node)
+		for _, p := range h.Prefixes {
+			if slices.ContainsFunc(theirs, p.Overlaps) {
+				return h.Prefixes
+			}
+		}
+	}
+	return nil
+}
+
+// free counts, in the simplest way, what overlaps nothing in each pool.
+func (s *schedule) free(pools []Pool, held []netip.Prefix) map[string]int {
+	taken := append(slices.Clone(held), prefixes(scheduleExclusions...)...)
+	free := map[string]int{}
+	for _, p := range pools {
+		for _, block := range blocks(p.Prefix, p.NodeMask) {
+			if !slices.ContainsFunc(taken, block.Overlaps) {
+				free[p.Name]++
+			}
+		}
+	}
+	return free
+}
+
+// blocks are all node prefixes of a small pool.
+func blocks(p netip.Prefix, mask int) []netip.Prefix {
+	if p.Bits() == mask {
+		return []netip.Prefix{p}
+	}
+	bytes := p.Addr().AsSlice()
+	bytes[p.Bits()/8] |= 0x80 >> (p.Bits() % 8)
+	upper, _ := netip.AddrFromSlice(bytes)
+	return append(blocks(netip.PrefixFrom(p.Addr(), p.Bits()+1), mask), blocks(netip.PrefixFrom(upper, p.Bits()+1), mask)...)
+}
+
+// hasRoom tells whether every family of the configuration has something to hand out.
+func hasRoom(pools []Pool, free map[string]int) bool {
+	room := map[bool]int{}
+	for _, p := range pools {
+		if p.State == ipam.Active {
+			room[p.Prefix.Addr().Is4()] += free[p.Name]
+		}
+	}
+	for _, left := range room {
+		if left == 0 {
+			return false
+		}
+	}
+	return true
+}

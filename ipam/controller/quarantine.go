@@ -1,0 +1,94 @@
+package controller
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/ipam"
+)
+
+// quarantineLook is how often a quarantine is looked at that could be over but for a route.
+const quarantineLook = 10 * time.Second
+
+// expire ends the quarantines that are over, and arranges for the next look.
+func (d *decider) expire(ctx context.Context) {
+	d.due = time.Time{}
+	now := time.Now()
+	for _, h := range d.ledger.Quarantined() {
+		n := d.identify(h.Node)
+		left := h.Released.Add(d.Quarantine).Sub(now)
+		switch {
+		case left > 0:
+			d.expireIn(max(left, time.Second))
+			continue
+		case !n.absent && d.seen(h.Node):
+			// Whoever wrote that it is gone: the API server has the last word.
+			d.request(n)
+		case d.unrouted(h):
+			d.free(ctx, h)
+			continue
+		}
+		d.expireIn(quarantineLook)
+	}
+}
+
+// seen tells whether the cache has the very Node.
+func (d *decider) seen(owner ipam.Node) bool {
+	live, err := d.lister.Get(owner.Name)
+	return err == nil && string(live.UID) == owner.UID
+}
+
+// expireIn arranges for a look at the quarantines no later than that.
+func (d *decider) expireIn(after time.Duration) {
+	due := time.Now().Add(after)
+	if !d.due.IsZero() && !due.Before(d.due) {
+		return
+	}
+	d.due = due
+	if d.alarm != nil {
+		d.alarm.Reset(after)
+	}
+}
+
+// unrouted tells whether no route toward what a Node had stands any more, for sure. What a living
+// Node has as well, set by somebody else, doesn't count: the route is toward that one, and the
+// prefix doesn't become free.
+func (d *decider) unrouted(h ipam.Holding) bool {
+	if d.Routed == nil {
+		return true
+	}
+	return !slices.ContainsFunc(slices.Concat(h.Prefixes, h.Abandoned), func(p netip.Prefix) bool {
+		routed, known := d.Routed(p)
+		return !known || routed && !d.shared(p)
+	})
+}
+
+// shared tells whether a living Node was observed with something that overlaps.
+func (d *decider) shared(p netip.Prefix) bool {
+	for _, n := range d.nodes {
+		if n.settled && slices.ContainsFunc(n.podCIDRs, p.Overlaps) {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *decider) free(ctx context.Context, h ipam.Holding) {
+	freed := d.ledger.Free(h.Node.UID)
+	klog.FromContext(ctx).Info("Quarantine is over, the podCIDRs are free", "node", h.Node.Name, "uid", h.Node.UID, "podCIDRs", freed)
+	d.freed, d.stale = true, true
+	if n, ok := d.nodes[types.UID(h.Node.UID)]; ok {
+		d.changed(n)
+		if n.gone {
+			d.drop(n)
+			if len(n.inside) > 0 {
+				d.exclude(ctx)
+			}
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/ipam"
+)
+
+// PodCIDRsAllocated is the Node condition that is False while a Node can't be given podCIDRs. A
+// Node that never had to wait doesn't have it: that saves a write for each.
+const PodCIDRsAllocated corev1.NodeConditionType = "underlay.dev/PodCIDRsAllocated"
+
+// ownAgain is how often a Node asks that waits for its machine to have an IPv6 prefix of its own.
+const ownAgain = time.Minute
+
+// errLedgerFull is said to Nodes that find no place in the stored ledger.
+var errLedgerFull = errors.New("the stored ledger is as large as one ConfigMap can be: delete Nodes that are gone, or run more and smaller clusters")
+
+// wait keeps a Node's place among those that can't be given anything.
+func (d *decider) wait(ctx context.Context, n *node, reason string, err error) {
+	if !slices.Contains(d.waiting, n) {
+		d.waiting = append(d.waiting, n)
+		klog.FromContext(ctx).Info("Node waits for podCIDRs", "node", n.Name, "reason", reason, "err", err)
+	}
+	d.tell(n, reason, "", err.Error())
+	if n.offer.known && (errors.Is(err, ipam.ErrNoOwn) || errors.Is(err, ipam.ErrSharedOwn)) {
+		// The machine may be given one; nothing would tell.
+		n.offer = offer{}
+		d.queue.AddAfter(n.Name, ownAgain)
+	}
+	if live, gone := d.lister.Get(n.Name); gone == nil && string(live.UID) == n.UID {
+		d.say(n, live, reason)
+	}
+}
+
+// wake lets the waiting Nodes try again when something became free, the longest waiting first.
+func (d *decider) wake(ctx context.Context) {
+	if !d.freed {
+		return
+	}
+	d.freed = false
+	for _, n := range slices.Clone(d.waiting) {
+		if !n.busy && !n.gone && d.nodes[types.UID(n.UID)] == n {
+			d.reserve(ctx, n)
+		}
+	}
+}
+
+func (d *decider) stopWaiting(n *node) {
+	d.waiting = slices.DeleteFunc(d.waiting, func(other *node) bool { return other == n })
+}
+
+// A notice is a condition that a Node is to have.
+type notice struct {
+	node      *node
+	live      *corev1.Node
+	condition corev1.NodeCondition
+}
+
+// say has the Node's condition tell why it waits, or with no reason that it has its podCIDRs,
+// which is only said to a Node that was told otherwise.
+func (d *decider) say(n *node, live *corev1.Node, reason string) {
+	has := kube.Condition(live, PodCIDRsAllocated)
+	want := corev1.NodeCondition{Type: PodCIDRsAllocated, Status: corev1.ConditionFalse, Reason: reason, Message: sayings[reason]}
+	if reason == "" {
+		want.Status, want.Reason, want.Message = corev1.ConditionTrue, reasonPodCIDRAllocated, "The Node has its podCIDRs"
+		if has == nil && n.said == "" {
+			return
+		}
+	}
+	if n.saying || n.said == want.Reason || has != nil && has.Status == want.Status && has.Reason == want.Reason {
+		return
+	}
+	n.said, n.saying = want.Reason, true
+	d.notices = append(d.notices, notice{n, live, want})
+}

@@ -1,0 +1,110 @@
+package ipam
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// A Cursor is the order in which a pool goes on handing out node prefixes, apart from which of
+// them are free. Stored and set again, it keeps a range just released from being the next one
+// after a restart. It is a preference: with none, or a wrong one, nothing is handed out twice.
+type Cursor struct {
+	// Next is where the search for one that was not in use lately goes on.
+	Next netip.Prefix
+	// Released are the latest that became free, at most 64, oldest first. They go last.
+	Released []netip.Prefix
+}
+
+const (
+	nextWord     = "next="
+	releasedWord = "released="
+)
+
+// String is the text form: next=10.244.7.0/24 released=10.244.1.0/24,10.244.2.0/24. The zero
+// Cursor is the empty string.
+func (c Cursor) String() string {
+	if !c.Next.IsValid() {
+		return ""
+	}
+	text := nextWord + c.Next.String()
+	if len(c.Released) > 0 {
+		text += " " + releasedWord + join(c.Released, ",")
+	}
+	return text
+}
+
+// ParseCursor reads the text form of a Cursor.
+func ParseCursor(text string) (Cursor, error) {
+	var c Cursor
+	for _, word := range strings.Fields(text) {
+		if err := c.read(word); err != nil {
+			return Cursor{}, fmt.Errorf("cursor: %w", err)
+		}
+	}
+	if !c.Next.IsValid() {
+		return Cursor{}, fmt.Errorf("cursor %q: no node prefix to go on with: write %s and one, or remove the entry", text, nextWord)
+	}
+	return c, nil
+}
+
+func (c *Cursor) read(word string) error {
+	if value, ok := strings.CutPrefix(word, nextWord); ok {
+		if c.Next.IsValid() {
+			return twice(word, nextWord)
+		}
+		p, err := parsePrefix(value)
+		c.Next = p
+		return err
+	}
+	list, ok := strings.CutPrefix(word, releasedWord)
+	if !ok {
+		return fmt.Errorf("unknown word %q: use %s and %s", word, nextWord, releasedWord)
+	}
+	if c.Released != nil {
+		return twice(word, releasedWord)
+	}
+	for value := range strings.SplitSeq(list, ",") {
+		p, err := parsePrefix(value)
+		if err != nil {
+			return err
+		}
+		if slices.Contains(c.Released, p) {
+			return fmt.Errorf("%q names %s twice: remove one of them", word, p)
+		}
+		c.Released = append(c.Released, p)
+	}
+	if len(c.Released) > maxReleased {
+		return fmt.Errorf("%s has %d node prefixes: leave at most the last %d of them", releasedWord, len(c.Released), maxReleased)
+	}
+	return nil
+}
+
+// Cursor returns the order in which the pool goes on.
+func (p *Pool) Cursor() Cursor {
+	c := Cursor{Next: p.grid.at(p.next)}
+	for _, i := range p.released {
+		c.Released = append(c.Released, p.grid.at(i))
+	}
+	return c
+}
+
+// SetCursor makes the pool go on in this order. What the pool does not carve is left out: it
+// comes from another shape of the pool.
+func (p *Pool) SetCursor(c Cursor) {
+	p.next, p.released = 0, nil
+	if p.Carves(c.Next) {
+		p.next = p.grid.index(c.Next.Addr())
+	}
+	for _, q := range c.Released {
+		if !p.Carves(q) {
+			continue
+		}
+		i := p.grid.index(q.Addr())
+		if _, held := p.slots[i]; !held && !slices.Contains(p.released, i) && len(p.released) < maxReleased {
+			p.released = append(p.released, i)
+		}
+	}
+	clear(p.sets)
+}

@@ -1,0 +1,127 @@
+package ipam
+
+import (
+	"cmp"
+	"math/bits"
+	"net/netip"
+	"slices"
+)
+
+// grid is a prefix that is cut into equal parts, numbered from zero. There are at most 2^63, so
+// everything about them is arithmetic: nothing here counts them one by one.
+type grid struct {
+	prefix netip.Prefix
+	mask   int // the length of each part
+}
+
+// size is the number of parts.
+func (g grid) size() uint64 { return 1 << (g.mask - g.prefix.Bits()) }
+
+// all are all the parts.
+func (g grid) all() span { return span{0, g.size() - 1} }
+
+// carves tells whether the prefix is one of the parts.
+func (g grid) carves(p netip.Prefix) bool {
+	return p.Bits() == g.mask && g.prefix.Overlaps(p) && p == canonical(p)
+}
+
+// index returns which part an address of the prefix lies in.
+func (g grid) index(a netip.Addr) uint64 {
+	return numberOf(a).upTo(g.mask) & (g.size() - 1)
+}
+
+// at returns the part at an index.
+func (g grid) at(i uint64) netip.Prefix { return g.block(i, 0) }
+
+// block returns the 2^width parts that begin at an index, a multiple of their number, as one
+// prefix.
+func (g grid) block(i uint64, width int) netip.Prefix {
+	base := g.prefix.Addr()
+	return netip.PrefixFrom(numberOf(base).plus(i, g.mask).addr(base.BitLen()), g.mask-width)
+}
+
+// span returns the parts that overlap a prefix. It reports false if there are none.
+func (g grid) span(p netip.Prefix) (span, bool) {
+	if p = canonical(p); !p.Overlaps(g.prefix) {
+		return span{}, false
+	}
+	if p.Bits() <= g.prefix.Bits() {
+		return g.all(), true
+	}
+	first := g.index(p.Addr())
+	return span{first, first + 1<<max(0, g.mask-p.Bits()) - 1}, true
+}
+
+// spans returns the parts that overlap any of the prefixes.
+func (g grid) spans(prefixes []netip.Prefix) spans {
+	var all spans
+	for _, p := range prefixes {
+		if s, ok := g.span(p); ok {
+			all = append(all, s)
+		}
+	}
+	return union(all)
+}
+
+// span is an interval of a grid, both ends included.
+type span struct{ first, last uint64 }
+
+// width is the number of bits that count the parts of a block.
+func (s span) width() int { return bits.Len64(s.last - s.first) }
+
+// spans are intervals in ascending order that don't overlap.
+type spans []span
+
+// union merges intervals in any order.
+func union(all spans) spans {
+	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.first, b.first) })
+	var merged spans
+	for _, s := range all {
+		if n := len(merged); n > 0 && s.first <= merged[n-1].last {
+			merged[n-1].last = max(merged[n-1].last, s.last)
+		} else {
+			merged = append(merged, s)
+		}
+	}
+	return merged
+}
+
+// total is how many parts the intervals have together.
+func (s spans) total() uint64 {
+	var n uint64
+	for _, one := range s {
+		n += one.last - one.first + 1
+	}
+	return n
+}
+
+// find returns the interval that holds a part.
+func (s spans) find(i uint64) (span, bool) {
+	at, _ := slices.BinarySearchFunc(s, i, func(one span, i uint64) int { return cmp.Compare(one.last, i) })
+	if at == len(s) || s[at].first > i {
+		return span{}, false
+	}
+	return s[at], true
+}
+
+// within returns what of the intervals lies in one.
+func (s spans) within(in span) spans {
+	var clipped spans
+	at, _ := slices.BinarySearchFunc(s, in.first, func(one span, i uint64) int { return cmp.Compare(one.last, i) })
+	for ; at < len(s) && s[at].first <= in.last; at++ {
+		clipped = append(clipped, span{max(s[at].first, in.first), min(s[at].last, in.last)})
+	}
+	return clipped
+}
+
+// gap returns the first part from zero on that lies in no interval.
+func (s spans) gap() uint64 {
+	var i uint64
+	for _, one := range s {
+		if i < one.first {
+			break
+		}
+		i = one.last + 1
+	}
+	return i
+}

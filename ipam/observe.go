@@ -1,0 +1,127 @@
+package ipam
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Restore puts back what is stored of one Node, before anything is observed or assigned. All of
+// it stays held, also where records collide or the pools have changed since: there the first
+// one restored keeps it, and the other is warned about. A second record of one UID is kept as
+// abandoned. What was in quarantine still is. Without a prefix it is no holding.
+func (l *Ledger) Restore(stored Holding) []Warning {
+	prefixes := canonicalAll(stored.Prefixes)
+	if len(prefixes) == 0 {
+		return nil
+	}
+	h, known := l.holdings[stored.Node.UID]
+	if !known {
+		h = l.meet(stored.Node)
+		h.released = moment(stored.Released)
+		h.observed = stored.Observed
+	}
+	for _, p := range canonicalAll(slices.Concat(prefixes, stored.Abandoned)) {
+		if slices.Contains(h.all(), p) {
+			continue
+		}
+		if pool := stored.Pools[p]; pool != "" && l.carver(p) == nil {
+			h.setOrigin(p, pool)
+		}
+		if known || !slices.Contains(prefixes, p) {
+			h.abandoned = append(h.abandoned, p)
+		} else {
+			h.prefixes = append(h.prefixes, p)
+		}
+		l.claim(h, p)
+	}
+	return l.duplicates(h, DuplicateRecord)
+}
+
+// moment is a time as it is stored: without what only this process knows.
+func moment(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.Round(0).UTC()
+}
+
+// Observe records the podCIDRs that a Node really has, whatever they are. They replace what was
+// reserved for that UID. Where two Nodes have overlapping ones, the one observed or assigned
+// first keeps it and the other is warned about, so observe existing Nodes oldest first.
+// Observing the same again changes nothing and returns the warnings as they are now; observing
+// nothing at all changes nothing. Who is observed is not gone: a quarantine ends.
+func (l *Ledger) Observe(node Node, prefixes []netip.Prefix) []Warning {
+	prefixes = canonicalAll(prefixes)
+	if len(prefixes) == 0 {
+		return nil
+	}
+	h := l.meet(node)
+	before := h.all()
+	h.prefixes, h.observed, h.abandoned, h.released = prefixes, true, nil, time.Time{}
+	for _, p := range prefixes {
+		if own := l.likelyOwn(p); own != nil && h.origins[p] == "" {
+			h.setOrigin(p, own.Name)
+		}
+		if slices.Contains(before, p) {
+			l.settle(p)
+		} else {
+			l.claim(h, p)
+		}
+	}
+	for _, p := range before {
+		if !slices.Contains(prefixes, p) {
+			l.drop(h, p)
+			delete(h.origins, p)
+		}
+	}
+	return l.warnings(h)
+}
+
+// Release says that the Node with this UID is gone. All that it holds goes into quarantine: it
+// stays held until Free, or until the same machine comes back. Releasing again keeps the first
+// time. It reports false if the UID holds nothing.
+func (l *Ledger) Release(uid string, now time.Time) (Holding, bool) {
+	h, ok := l.holdings[uid]
+	if !ok {
+		return Holding{}, false
+	}
+	if !h.gone() {
+		if h.released = moment(now); now.IsZero() {
+			h.released = time.Unix(0, 0).UTC()
+		}
+		l.settleAll(h)
+	}
+	return l.describe(h), true
+}
+
+// Quarantined returns what Nodes that are gone still hold, the longest gone first.
+func (l *Ledger) Quarantined() []Holding {
+	return l.list((*holding).gone, func(a, b *holding) int {
+		if c := a.released.Compare(b.released); c != 0 {
+			return c
+		}
+		return compareNodes(a, b)
+	})
+}
+
+// Free ends everything that the Node with this UID holds, in quarantine or not, and returns it,
+// sorted. What other Nodes hold as well stays theirs. An unknown UID has nothing.
+func (l *Ledger) Free(uid string) []netip.Prefix {
+	h, ok := l.holdings[uid]
+	if !ok {
+		return nil
+	}
+	l.strike(h)
+	held := sorted(h.all())
+	for _, p := range held {
+		l.drop(h, p)
+	}
+	return held
+}
+
+func (l *Ledger) settleAll(h *holding) {
+	for _, p := range h.all() {
+		l.settle(p)
+	}
+}

@@ -1,0 +1,134 @@
+package ipam
+
+import (
+	"iter"
+	"net/netip"
+)
+
+// tree maps prefixes of both families to values and finds those that overlap a prefix without
+// looking at the others. Two prefixes overlap only if one holds the other, so the answer is
+// always a path from the root and one subtree. It is a binary tree in which a branch is only
+// where prefixes part. All prefixes must be canonical.
+type tree[V any] struct {
+	roots [2]*branch[V] // IPv4, IPv6
+}
+
+type branch[V any] struct {
+	prefix netip.Prefix
+	value  V
+	set    bool // else two prefixes only part here
+	child  [2]*branch[V]
+}
+
+func (t *tree[V]) root(p netip.Prefix) **branch[V] {
+	if p.Addr().Is4() {
+		return &t.roots[0]
+	}
+	return &t.roots[1]
+}
+
+// side tells into which child of a branch with this many bits the prefix belongs.
+func side(p netip.Prefix, bits int) int { return numberOf(p.Addr()).bit(bits) }
+
+// get returns the value at exactly this prefix.
+func (t *tree[V]) get(p netip.Prefix) (V, bool) {
+	b := *t.root(p)
+	for b != nil && b.prefix.Bits() < p.Bits() {
+		b = b.child[side(p, b.prefix.Bits())]
+	}
+	if b == nil || b.prefix != p || !b.set {
+		var none V
+		return none, false
+	}
+	return b.value, true
+}
+
+// put sets the value at a prefix.
+func (t *tree[V]) put(p netip.Prefix, value V) {
+	leaf := &branch[V]{prefix: p, value: value, set: true}
+	at := t.root(p)
+	for *at != nil {
+		b := *at
+		common := commonBits(b.prefix, p)
+		switch {
+		case common == b.prefix.Bits() && common == p.Bits():
+			b.value, b.set = value, true
+			return
+		case common == b.prefix.Bits():
+			at = &b.child[side(p, common)]
+			continue
+		case common == p.Bits():
+			leaf.child[side(b.prefix, common)] = b
+			*at = leaf
+		default:
+			fork := &branch[V]{prefix: netip.PrefixFrom(p.Addr(), common).Masked()}
+			fork.child[side(p, common)] = leaf
+			fork.child[side(b.prefix, common)] = b
+			*at = fork
+		}
+		return
+	}
+	*at = leaf
+}
+
+// remove takes a prefix out.
+func (t *tree[V]) remove(p netip.Prefix) {
+	root := t.root(p)
+	*root = (*root).without(p)
+}
+
+func (b *branch[V]) without(p netip.Prefix) *branch[V] {
+	switch {
+	case b == nil || b.prefix.Bits() > p.Bits():
+		return b
+	case b.prefix == p:
+		var none V
+		b.value, b.set = none, false
+	case b.prefix.Bits() == p.Bits():
+		return b
+	default:
+		i := side(p, b.prefix.Bits())
+		b.child[i] = b.child[i].without(p)
+	}
+	switch {
+	case b.set:
+		return b
+	case b.child[0] == nil:
+		return b.child[1]
+	case b.child[1] == nil:
+		return b.child[0]
+	}
+	return b
+}
+
+// overlapping yields what overlaps a prefix, in the order of [netip.Prefix.Compare]. The tree
+// must not change meanwhile.
+func (t *tree[V]) overlapping(p netip.Prefix) iter.Seq2[netip.Prefix, V] {
+	return func(yield func(netip.Prefix, V) bool) {
+		b := *t.root(p)
+		for b != nil && b.prefix.Bits() < p.Bits() {
+			if !b.prefix.Contains(p.Addr()) || b.set && !yield(b.prefix, b.value) {
+				return
+			}
+			b = b.child[side(p, b.prefix.Bits())]
+		}
+		if b != nil && b.prefix.Overlaps(p) {
+			b.walk(yield)
+		}
+	}
+}
+
+func (b *branch[V]) walk(yield func(netip.Prefix, V) bool) bool {
+	if b == nil {
+		return true
+	}
+	return (!b.set || yield(b.prefix, b.value)) && b.child[0].walk(yield) && b.child[1].walk(yield)
+}
+
+// first returns the first that overlaps a prefix.
+func (t *tree[V]) first(p netip.Prefix) (netip.Prefix, bool) {
+	for q := range t.overlapping(p) {
+		return q, true
+	}
+	return netip.Prefix{}, false
+}
