@@ -13,12 +13,22 @@ type Layout struct {
 	Subnets  []netip.Prefix
 }
 
-// Finding is something about a pod range that people should know.
+// Finding is something that people should know before routes are written.
 type Finding struct {
+	// Prefix is the pod range or destination that it is about, the zero Prefix
+	// if it is about the network as a whole.
 	Prefix netip.Prefix
-	// Fatal: routes of this range can't work, so nothing should start.
+	// Fatal: routes can't work or would harm others, so nothing should start.
 	Fatal           bool
 	Problem, Remedy string
+}
+
+// String is the finding as one sentence.
+func (f Finding) String() string {
+	if !f.Prefix.IsValid() {
+		return f.Problem + "; " + f.Remedy
+	}
+	return fmt.Sprintf("%s %s; %s", f.Prefix, f.Problem, f.Remedy)
 }
 
 // Check compares a cluster's ranges with the network that is to route them. A

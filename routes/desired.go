@@ -19,6 +19,9 @@ type Node struct {
 	// Via is the node's address in the network; the zero Addr while its server
 	// is unknown or not attached.
 	Via netip.Addr
+	// Aliases are further addresses of the same server in the network. A route
+	// via one of them reaches the node too, and is left as it is.
+	Aliases []netip.Addr
 	// Missing says why there is no Via.
 	Missing Missing
 	// ControlPlane and Ready decide, with Created, who goes first when there is
@@ -44,6 +47,13 @@ type Claim struct {
 	// Outside: no range of ours cuts Dst, so a route for it could never be told
 	// from somebody else's. It is respected where it stands and never added.
 	Outside bool
+	// Aliases lead to the same node as Via.
+	Aliases []netip.Addr
+}
+
+// MetBy says whether a route that stands is what is claimed.
+func (c Claim) MetBy(r Route) bool {
+	return r == c.Route || r.Dst == c.Dst && slices.Contains(c.Aliases, r.Via)
 }
 
 // Wanted is the desired state of a table.
@@ -51,14 +61,16 @@ type Wanted struct {
 	// Claims in the order in which they are to be met: control plane first,
 	// then nodes that serve, the oldest first. No two overlap.
 	Claims []Claim
-	// Held are destinations of nodes whose gateway is not known now. Nothing
-	// is added for them, and what stands for them stays.
+	// Held are destinations of nodes whose gateway is not known now, or of which
+	// nothing but their podCIDRs is known. Nothing is added for them, and what
+	// stands for them stays.
 	Held []netip.Prefix
 	// Duplicates are the claims that lost to an older node's.
 	Duplicates []Duplicate
 }
 
-// Duplicate is a destination that two nodes claim; only the older one is routed.
+// Duplicate is a destination that two nodes claim; only one is routed, see
+// Desired, and called the older.
 type Duplicate struct {
 	Node, Older string
 	Dst         netip.Prefix
@@ -67,16 +79,17 @@ type Duplicate struct {
 
 // String tells people what happened and what to do.
 func (d Duplicate) String() string {
-	return fmt.Sprintf("podCIDR %s overlaps %s of the older node %s, so it is not routed; delete this Node and let it join again to get another",
+	return fmt.Sprintf("podCIDR %s overlaps %s of node %s, which keeps it, so it is not routed; delete this Node and let it join again to get another",
 		d.Dst, d.OlderDst, d.Older)
 }
 
 // Desired says which routes nodes need, in the order of their urgency. Where
-// podCIDRs of two nodes overlap, the older node keeps its own.
+// podCIDRs of two nodes overlap, the older node keeps its own, unless its is no
+// node prefix of the ranges and so never routed.
 func Desired(nodes []Node, ranges []Range) Wanted {
 	var w Wanted
 	losers := map[claimKey]bool{}
-	for _, d := range duplicates(nodes) {
+	for _, d := range duplicates(nodes, ranges) {
 		losers[claimKey{d.Node, d.Dst}] = true
 		w.Duplicates = append(w.Duplicates, d)
 	}
@@ -87,12 +100,19 @@ func Desired(nodes []Node, ranges []Range) Wanted {
 			switch {
 			case losers[claimKey{n.Name, dst}]:
 			case n.Via.IsValid():
-				w.Claims = append(w.Claims, Claim{Route{Dst: dst, Via: n.Via}, n.Name, !cutsAny(ranges, dst)})
+				w.Claims = append(w.Claims, Claim{Route{Dst: dst, Via: n.Via}, n.Name, !cutsAny(ranges, dst), n.Aliases})
 			default:
 				w.Held = append(w.Held, dst)
 			}
 		}
 	}
+	slices.SortFunc(w.Held, comparePrefixes)
+	return w
+}
+
+// Hold adds destinations that are to keep what stands for them.
+func (w Wanted) Hold(dsts []netip.Prefix) Wanted {
+	w.Held = slices.Concat(w.Held, dsts)
 	slices.SortFunc(w.Held, comparePrefixes)
 	return w
 }
@@ -105,15 +125,22 @@ type claimKey struct {
 // duplicates finds overlapping destinations. Two prefixes overlap only if one
 // contains the other, so in address order everything that overlaps stands in
 // one run behind the prefix that contains it, and only runs need comparing.
-func duplicates(nodes []Node) []Duplicate {
+// What no range cuts is never routed, so it takes nothing from others, however
+// old its node is.
+func duplicates(nodes []Node, ranges []Range) []Duplicate {
 	type holding struct {
 		node *Node
 		dst  netip.Prefix
+		odd  int // 1: no range cuts it
 	}
 	var all []holding
 	for i := range nodes {
 		for _, dst := range nodes[i].Dsts {
-			all = append(all, holding{&nodes[i], dst})
+			h := holding{node: &nodes[i], dst: dst}
+			if !cutsAny(ranges, dst) {
+				h.odd = 1
+			}
+			all = append(all, h)
 		}
 	}
 	slices.SortFunc(all, func(a, b holding) int {
@@ -127,7 +154,7 @@ func duplicates(nodes []Node) []Duplicate {
 		}
 		run := all[start:end]
 		slices.SortFunc(run, func(a, b holding) int {
-			return cmp.Or(byAge(*a.node, *b.node), comparePrefixes(a.dst, b.dst))
+			return cmp.Or(a.odd-b.odd, byAge(*a.node, *b.node), comparePrefixes(a.dst, b.dst))
 		})
 		var kept []holding
 		for _, h := range run {

@@ -10,6 +10,9 @@
 //	plan    = budget.Trim(plan, census)               // what the table has room for
 //	judged := routes.Judge(nodes, have, wanted, plan) // what to tell each node
 //
+// Before the first pass, Preflight looks for what would keep routes from
+// working, each finding with its remedy.
+//
 // The package must never plan the deletion of a route that it can't prove to
 // be its own, and never plan a write that the table is bound to refuse. A route
 // whose gateway is some other server, or whose node is merely not attached at

@@ -33,6 +33,8 @@ type Census struct {
 	// Ours are node prefixes of our ranges through a member or nobody. Only
 	// these may ever be changed.
 	Ours []Route
+	// Proven is how many of Ours lead to a member.
+	Proven int
 	// Ambiguous are node prefixes of our ranges through a stranger: another
 	// cluster with our pod range, or a machine that left this cluster
 	// before we started to look. Kept.
@@ -44,15 +46,25 @@ type Census struct {
 // Total is the number of routes in the table, whoever's they are.
 func (c Census) Total() int { return len(c.Ours) + len(c.Ambiguous) + len(c.Foreign) }
 
-// Owned sorts the routes of a table. whose tells to whom a gateway belongs.
-func Owned(have []Route, ranges []Range, whose func(netip.Addr) Owner) Census {
+// AnotherCluster says that somebody else's servers are routed in our ranges and
+// none of our own: the ranges are another cluster's, and nobody may start here.
+func (c Census) AnotherCluster() bool { return len(c.Ambiguous) > 0 && c.Proven == 0 }
+
+// Owned sorts the routes of a table. whose tells to whom a route's gateway
+// belongs; it is asked about node prefixes of our ranges only.
+func Owned(have []Route, ranges []Range, whose func(Route) Owner) Census {
 	var c Census
 	for _, r := range have {
-		switch {
-		case !cutsAny(ranges, r.Dst):
+		if !cutsAny(ranges, r.Dst) {
 			c.Foreign = append(c.Foreign, r)
-		case whose(r.Via) == Stranger:
+			continue
+		}
+		switch whose(r) {
+		case Stranger:
 			c.Ambiguous = append(c.Ambiguous, r)
+		case Member:
+			c.Proven++
+			c.Ours = append(c.Ours, r)
 		default:
 			c.Ours = append(c.Ours, r)
 		}
@@ -74,8 +86,10 @@ func cutsAny(ranges []Range, p netip.Prefix) bool {
 
 // Gateways tells where servers are attached to the network.
 type Gateways struct {
-	// Of is the address of each node's server, by the node's name.
-	Of map[string]netip.Addr
+	// Of is the address of each node's server, by the node's name, and Aliases
+	// are the further addresses that the server has there.
+	Of      map[string]netip.Addr
+	Aliases map[string][]netip.Addr
 	// Missing says, for nodes without an address, why; by the node's name.
 	Missing map[string]Missing
 	// Servers maps every address that any server has in the network, aliases
@@ -83,4 +97,6 @@ type Gateways struct {
 	Servers map[netip.Addr]string
 	// IDs are the provider IDs of nodes' servers, by the node's name.
 	IDs map[string]string
+	// Attached is how many servers, whoever's, are attached to the network.
+	Attached int
 }

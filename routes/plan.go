@@ -74,7 +74,7 @@ func Diff(w Wanted, c Census) Plan {
 	for _, claim := range w.Claims {
 		wanted[claim.Dst] = true
 		old, found := have[claim.Dst]
-		if found && old == claim.Route {
+		if found && claim.MetBy(old) {
 			continue
 		}
 		inTheWay := slices.IndexFunc(others, func(r Route) bool { return clash(r.Dst, claim.Dst) })

@@ -70,19 +70,25 @@ func TestDesiredGivesOverlapsToTheOlder(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		old, young string
+		keeps      string
 	}{
-		{"the same prefix", "10.244.1.0/24", "10.244.1.0/24"},
-		{"the older contains the younger", "10.244.0.0/16", "10.244.1.0/24"},
-		{"the younger contains the older", "10.244.1.0/24", "10.244.0.0/16"},
+		{"the same prefix", "10.244.1.0/24", "10.244.1.0/24", "old"},
+		{"the younger contains the older", "10.244.1.0/24", "10.244.0.0/16", "old"},
+		// No range cuts the older's, so it is never routed: taking the younger
+		// one's route from it would serve nobody.
+		{"the older contains the younger", "10.244.0.0/16", "10.244.1.0/24", "young"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := routes.Desired([]routes.Node{
 				node("young", c.young, "10.0.0.3", 2), node("old", c.old, "10.0.0.2", 1),
 			}, pods())
-			if names(got.Claims) != "old" {
-				t.Errorf("claims of %q, want only the older node's", names(got.Claims))
+			if names(got.Claims) != c.keeps {
+				t.Errorf("claims of %q, want only that of %q", names(got.Claims), c.keeps)
 			}
 			want := []routes.Duplicate{{Node: "young", Older: "old", Dst: pfx(c.young), OlderDst: pfx(c.old)}}
+			if c.keeps == "young" {
+				want = []routes.Duplicate{{Node: "old", Older: "young", Dst: pfx(c.old), OlderDst: pfx(c.young)}}
+			}
 			if diff := cmp.Diff(want, got.Duplicates, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 				t.Error(diff)
 			}
@@ -91,8 +97,8 @@ func TestDesiredGivesOverlapsToTheOlder(t *testing.T) {
 }
 
 // whose is a tiny world: two members and one stranger.
-func whose(a netip.Addr) routes.Owner {
-	switch a {
+func whose(r routes.Route) routes.Owner {
+	switch r.Via {
 	case ip("10.0.0.2"), ip("10.0.0.3"):
 		return routes.Member
 	case ip("10.0.0.99"):

@@ -43,10 +43,9 @@ const (
 // and if not, what it waits for. A node whose podCIDRs all travel another way
 // than through this table is reachable.
 func Judge(nodes []Node, have []Route, w Wanted, p Plan) map[string]Verdict {
-	stands := make(map[Route]bool, len(have))
-	toward := make(map[netip.Prefix]bool, len(have))
+	stands := make(map[netip.Prefix]Route, len(have))
 	for _, r := range have {
-		stands[r], toward[r.Dst] = true, true
+		stands[r.Dst] = r
 	}
 	refused := map[claimKey]Refusal{}
 	for _, r := range p.Refused {
@@ -58,18 +57,18 @@ func Judge(nodes []Node, have []Route, w Wanted, p Plan) map[string]Verdict {
 	}
 	verdicts := make(map[string]Verdict, len(nodes))
 	for _, n := range nodes {
-		verdicts[n.Name] = judge(n, stands, toward, refused, lost)
+		verdicts[n.Name] = judge(n, stands, refused, lost)
 	}
 	return verdicts
 }
 
-func judge(n Node, stands map[Route]bool, toward map[netip.Prefix]bool, refused map[claimKey]Refusal, lost map[claimKey]Duplicate) Verdict {
+func judge(n Node, stands map[netip.Prefix]Route, refused map[claimKey]Refusal, lost map[claimKey]Duplicate) Verdict {
 	if !n.Allocated {
 		return Verdict{Reason: NoRouteCreated, Message: "waiting for a podCIDR"}
 	}
 	if len(n.Dsts) > 0 && !n.Via.IsValid() {
 		// A route toward the node stands, and only its server isn't seen.
-		allToward := !slices.ContainsFunc(n.Dsts, func(dst netip.Prefix) bool { return !toward[dst] })
+		allToward := !slices.ContainsFunc(n.Dsts, func(dst netip.Prefix) bool { _, stands := stands[dst]; return !stands })
 		return Verdict{
 			Reason: NotAttached, Event: string(NotAttached), Message: n.Missing.Reason,
 			Unproved: allToward && !n.Missing.Detached,
@@ -80,13 +79,14 @@ func judge(n Node, stands map[Route]bool, toward map[netip.Prefix]bool, refused 
 		if d, ok := lost[key]; ok {
 			return Verdict{Reason: NoRouteCreated, Event: EventDuplicatePodCIDR, Message: d.String()}
 		}
-		if stands[Route{Dst: dst, Via: n.Via}] {
+		claim := Claim{Route: Route{Dst: dst, Via: n.Via}, Aliases: n.Aliases}
+		if r, ok := stands[dst]; ok && claim.MetBy(r) {
 			continue
 		}
 		if r, ok := refused[key]; ok {
 			return refusal(r)
 		}
-		return Verdict{Reason: NoRouteCreated, Message: fmt.Sprintf("route %s does not stand yet", Route{Dst: dst, Via: n.Via})}
+		return Verdict{Reason: NoRouteCreated, Message: fmt.Sprintf("route %s does not stand yet", claim.Route)}
 	}
 	return Verdict{Reachable: true, Reason: RouteCreated, Message: created(n)}
 }

@@ -41,13 +41,6 @@ func (b *board) post(uid types.UID, e entry) (changed bool) {
 	return !known || old != e
 }
 
-func (b *board) forget(uid types.UID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.verdicts, uid)
-	b.newest.Forget(uid)
-}
-
 // look returns the node as new as we know it, and what it is to be told.
 func (b *board) look(cached *corev1.Node) (*corev1.Node, entry, bool) {
 	b.mu.Lock()
@@ -56,10 +49,15 @@ func (b *board) look(cached *corev1.Node) (*corev1.Node, entry, bool) {
 	return b.newest.Of(cached), e, ok
 }
 
-func (b *board) wrote(node *corev1.Node) {
+// wrote notes what a Node was told. That is its verdict if no pass has one yet,
+// so that keep knows of every Node that is remembered.
+func (b *board) wrote(node *corev1.Node, e entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.newest.Wrote(node)
+	if _, known := b.verdicts[node.UID]; !known {
+		b.verdicts[node.UID] = e
+	}
 }
 
 // keep forgets Nodes that are not among uids.
@@ -139,7 +137,7 @@ func (c *Controller) tell(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	c.board.wrote(patched)
+	c.board.wrote(patched, e)
 	if e.Event != "" {
 		c.Recorder.Event(node, corev1.EventTypeWarning, e.Event, e.Message)
 	}

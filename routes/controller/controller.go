@@ -6,8 +6,9 @@
 // decision: all nodes, all routes, what package routes makes of them, then one
 // write at a time. After each write it decides anew, so that whatever became
 // urgent meanwhile overtakes what was planned before. It never deletes on
-// incomplete knowledge: a pass that deletes has listed routes and servers
-// itself, and a node that isn't attached at the moment keeps its route.
+// incomplete knowledge: a pass that deletes has listed routes, servers and Nodes
+// itself, in this order, and a node that isn't attached at the moment keeps its
+// route.
 //
 // A condition that says "reachable" is withdrawn only by a pass that listed the
 // table, missed the route there, and could not restore it.
@@ -15,6 +16,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -40,7 +42,7 @@ type Gateways interface {
 	Gateways(ctx context.Context, nodes []*corev1.Node, fresh bool) (routes.Gateways, error)
 }
 
-// Config is all that a Controller needs. Every field is required.
+// Config is all that a Controller needs. Every field but Departed is required.
 type Config struct {
 	Client   kubernetes.Interface
 	Nodes    coreinformers.NodeInformer
@@ -52,7 +54,12 @@ type Config struct {
 	// our routes, within one Period.
 	Limit, Reserve, MaxDeletions int
 	// Period is the time between two looks at a table that is at rest.
-	Period   time.Duration
+	Period time.Duration
+	// Departed tells the Nodes that are gone and whose podCIDRs are not free yet.
+	// Without it, routes of Nodes that left while no manager ran are nobody's as
+	// soon as their servers are gone, and kept until then. It is not known while
+	// nobody has looked yet. It is called by the goroutine that runs passes.
+	Departed func() (departed []Departed, known bool)
 	Recorder record.EventRecorder
 	Registry Registry
 }
@@ -66,14 +73,17 @@ type Controller struct {
 	metrics    *tableMetrics
 
 	// The rest up to board belongs to the one goroutine that runs passes.
-	table   []routes.Route  // as last seen, and changed by us since; nil: not known
-	members map[string]bool // provider IDs of servers that are or were nodes here
-	latched int             // routes that the table said it can't exceed; 0: none seen
-	looks   *lookout
-	retries *retries
-	brake   brake
+	table    []routes.Route // as last seen, and changed by us since; nil: not known
+	members  members
+	latched  int  // routes that the table said it can't exceed; 0: none seen
+	admitted bool // the ranges were found not to be another cluster's
+	looks    *lookout
+	retries  *retries
+	brake    brake
+	notices  *notices
 
-	board board
+	board     board
+	sightings sightings
 }
 
 // trigger is why a pass runs.
@@ -100,10 +110,11 @@ func New(cfg Config) (*Controller, error) {
 		conditions: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.DefaultTypedControllerRateLimiter[string](),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "routes_conditions"}),
-		members: map[string]bool{},
+		members: members{seen: map[string]bool{}},
 		looks:   newLookout(),
 		retries: newRetries(),
 		brake:   brake{percent: cfg.MaxDeletions, period: cfg.Period},
+		notices: newNotices(cfg.Recorder),
 		board:   newBoard(),
 	}
 	var err error
@@ -115,7 +126,8 @@ func New(cfg Config) (*Controller, error) {
 		UpdateFunc: func(old, obj any) {
 			c.changed(old.(*corev1.Node), obj.(*corev1.Node))
 		},
-		DeleteFunc: c.deleted,
+		// The pass that follows forgets what was known of the Node.
+		DeleteFunc: func(any) { c.passes.Add(change) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watching Nodes for the route controller: %w", err)
@@ -130,16 +142,6 @@ func (c *Controller) changed(old, node *corev1.Node) {
 	if old == nil || planningChanged(old, node) {
 		c.passes.Add(change)
 	}
-}
-
-func (c *Controller) deleted(obj any) {
-	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = gone.Obj
-	}
-	if node, ok := obj.(*corev1.Node); ok {
-		c.board.forget(node.UID)
-	}
-	c.passes.Add(change)
 }
 
 // conditionChanged says whether a Node may need to be told something.
@@ -163,10 +165,15 @@ func planningChanged(old, node *corev1.Node) bool {
 		kube.ControlPlane(old) != kube.ControlPlane(node)
 }
 
-// Run works until the context ends. It needs the Node informer to be started by
+// errAnotherCluster ends the controller before its first write.
+var errAnotherCluster = errors.New("the pod range is another cluster's")
+
+// Run works until the context ends, or until it finds at its first look that
+// its ranges are another cluster's. It needs the Node informer to be started by
 // its owner.
 func (c *Controller) Run(ctx context.Context) error {
-	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("routes"))
+	ctx, cancel := context.WithCancelCause(klog.NewContext(ctx, klog.FromContext(ctx).WithName("routes")))
+	defer cancel(nil)
 	defer c.passes.ShutDown()
 	defer c.conditions.ShutDown()
 	if !cache.WaitForCacheSync(ctx.Done(), c.Nodes.Informer().HasSynced) {
@@ -176,16 +183,19 @@ func (c *Controller) Run(ctx context.Context) error {
 	for range conditionWorkers {
 		workers.Go(func() { c.tellNodes(ctx) })
 	}
-	workers.Go(func() { c.runPasses(ctx) })
-	go wait.UntilWithContext(ctx, func(context.Context) { c.passes.Add(resync) }, c.Period)
+	workers.Go(func() { c.runPasses(ctx, cancel) })
+	workers.Go(func() { wait.UntilWithContext(ctx, func(context.Context) { c.passes.Add(resync) }, c.Period) })
 	<-ctx.Done()
 	c.passes.ShutDown()
 	c.conditions.ShutDown()
 	workers.Wait()
+	if err := context.Cause(ctx); errors.Is(err, errAnotherCluster) {
+		return err
+	}
 	return nil
 }
 
-func (c *Controller) runPasses(ctx context.Context) {
+func (c *Controller) runPasses(ctx context.Context, end context.CancelCauseFunc) {
 	for {
 		why, stop := c.passes.Get()
 		if stop {
@@ -195,8 +205,12 @@ func (c *Controller) runPasses(ctx context.Context) {
 		switch {
 		case err == nil:
 			c.passes.Forget(why)
+			c.notices.unreadable(nil)
+		case errors.Is(err, errAnotherCluster):
+			end(err)
 		case ctx.Err() == nil:
 			klog.FromContext(ctx).Error(err, "Routes are not as they should be; trying again")
+			c.notices.unreadable(err)
 			c.passes.AddRateLimited(resync)
 		}
 		c.passes.Done(why)

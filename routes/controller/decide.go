@@ -25,26 +25,36 @@ type decision struct {
 	census   routes.Census
 	plan     routes.Plan
 	verdicts map[string]routes.Verdict
+	usage    routes.Usage
 	// detached: some node with podCIDRs to route has no gateway.
 	detached bool
+	attached int // servers in the network
 	limit    int
 }
 
-// decide makes up its mind about the table as it was last seen. fresh asks for
-// a new list of servers; without mayDelete there is no room but what is free.
-func (c *Controller) decide(ctx context.Context, fresh, mayDelete bool) (decision, error) {
+// question is what a decision may rest on.
+type question struct {
+	// fresh asks for a new list of servers.
+	fresh bool
+	// mayDelete: without it there is no room but what is free.
+	mayDelete bool
+	// claimed are the podCIDRs of all Nodes as the API server had them when it
+	// was asked: no route to them is deleted, whatever the cache says.
+	claimed []netip.Prefix
+}
+
+// decide makes up its mind about the table as it was last seen.
+func (c *Controller) decide(ctx context.Context, q question) (decision, error) {
 	nodes, err := c.lister.List(labels.Everything())
 	if err != nil {
 		return decision{}, fmt.Errorf("listing Nodes: %w", err)
 	}
-	gateways, err := c.Gateways.Gateways(ctx, nodes, fresh)
+	gateways, err := c.Gateways.Gateways(ctx, nodes, q.fresh)
 	if err != nil {
 		return decision{}, fmt.Errorf("finding the Nodes' servers: %w", err)
 	}
-	for _, id := range gateways.IDs {
-		c.members[id] = true
-	}
-	d := decision{uids: make(map[string]types.UID, len(nodes)), limit: c.Limit}
+	c.members.see(gateways)
+	d := decision{uids: make(map[string]types.UID, len(nodes)), limit: c.Limit, attached: gateways.Attached}
 	if c.latched > 0 {
 		d.limit = min(d.limit, c.latched)
 	}
@@ -54,32 +64,29 @@ func (c *Controller) decide(ctx context.Context, fresh, mayDelete bool) (decisio
 		d.uids[node.Name] = node.UID
 		d.detached = d.detached || len(n.Dsts) > 0 && !n.Via.IsValid()
 	}
-	d.wanted = routes.Desired(d.nodes, c.Ranges)
-	d.census = routes.Owned(c.table, c.Ranges, c.whose(gateways))
+	d.wanted = routes.Desired(d.nodes, c.Ranges).Hold(q.claimed)
+	departed, _ := c.departed()
+	d.census = routes.Owned(c.table, c.Ranges, c.members.whose(gateways, departed))
 	plan, now := routes.Diff(d.wanted, d.census), time.Now()
 	c.retries.keep(plan)
 	budget := routes.Budget{Limit: d.limit, Reserve: c.Reserve}
-	if mayDelete {
+	if q.mayDelete {
 		budget.Deletions = c.brake.left(now, len(d.census.Ours))
 	}
 	d.plan = budget.Trim(plan.Without(c.retries.resting(now)), d.census)
+	if untried := budget.Trim(plan.Without(c.retries.untrusted(now)), d.census); c.retries.probing() && !untried.Empty() {
+		d.plan = untried
+	}
+	d.usage = budget.Usage(budget.Trim(plan, d.census), d.census)
 	d.verdicts = routes.Judge(d.nodes, c.table, d.wanted, d.plan)
 	return d, nil
 }
 
-// whose knows servers that are or were nodes of this cluster as members.
-func (c *Controller) whose(g routes.Gateways) func(netip.Addr) routes.Owner {
-	return func(a netip.Addr) routes.Owner {
-		id, attached := g.Servers[a]
-		switch {
-		case !attached:
-			return routes.Nobody
-		case c.members[id]:
-			return routes.Member
-		default:
-			return routes.Stranger
-		}
+func (c *Controller) departed() (departed []Departed, known bool) {
+	if c.Departed == nil {
+		return nil, true
 	}
+	return c.Departed()
 }
 
 // plannable is the node as package routes sees it. Only IPv4 podCIDRs travel
@@ -92,6 +99,7 @@ func plannable(node *corev1.Node, g routes.Gateways) routes.Node {
 		Name:         node.Name,
 		Allocated:    len(prefixes) > 0,
 		Via:          g.Of[node.Name],
+		Aliases:      g.Aliases[node.Name],
 		ControlPlane: kube.ControlPlane(node),
 		Ready:        kube.Ready(node),
 		Created:      node.CreationTimestamp.Time,

@@ -16,7 +16,7 @@ type Registry interface {
 // tableMetrics shows the table's budget and what is written to it.
 type tableMetrics struct {
 	limit, reserve, wanted, refused, postponed, headroom *metrics.Gauge
-	routes                                               *metrics.GaugeVec
+	ours, ambiguous, foreign, attachments, listed        *metrics.Gauge
 	writes                                               *metrics.CounterVec
 }
 
@@ -25,22 +25,26 @@ func newTableMetrics(r Registry) (*tableMetrics, error) {
 		return metrics.NewGauge(&metrics.GaugeOpts{Namespace: "underlay", Subsystem: "route_table", Name: name, Help: help})
 	}
 	m := &tableMetrics{
-		limit:     gauge("limit", "Number of routes that the network's table takes, as configured or as the cloud said."),
-		reserve:   gauge("reserve", "Number of routes of the limit that are left to others."),
-		wanted:    gauge("wanted", "Number of routes that the Nodes need."),
-		refused:   gauge("refused", "Number of routes that the Nodes need and that the table has no place for."),
-		postponed: gauge("postponed_deletions", "Number of our routes that are stale and wait for the cap on deletions."),
-		headroom:  gauge("headroom", "Number of routes that still fit into the table."),
-		routes: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Namespace: "underlay", Subsystem: "route_table", Name: "routes",
-			Help: "Number of routes in the network's table by owner: ours, ambiguous (our range, somebody else's server) or foreign.",
-		}, []string{"owner"}),
+		limit:       gauge("limit", "Number of routes that the network's table takes, as configured or as the cloud said."),
+		reserve:     gauge("reserve", "Number of routes of the limit that are left to others."),
+		wanted:      gauge("wanted", "Number of routes that the Nodes need."),
+		refused:     gauge("refused", "Number of routes that the Nodes need and that the table has no place for."),
+		postponed:   gauge("postponed_deletions", "Number of our routes that are stale and wait for the cap on deletions."),
+		headroom:    gauge("headroom", "Number of routes that still fit into the table."),
+		ours:        gauge("ours", "Number of routes in the table that lead to this cluster's podCIDRs through its own servers, or through none."),
+		ambiguous:   gauge("ambiguous", "Number of routes in the table that lead to podCIDRs of this cluster's ranges through somebody else's servers."),
+		foreign:     gauge("foreign", "Number of routes in the table that are outside this cluster's ranges, or no podCIDRs of theirs."),
+		attachments: gauge("attachments", "Number of servers that are attached to the network, whoever's. Load balancers count toward the cloud's limit too, and are not in this number."),
+		listed:      gauge("listed_timestamp_seconds", "Time at which the last complete list of the table was asked for, in seconds since 1970."),
 		writes: metrics.NewCounterVec(&metrics.CounterOpts{
 			Namespace: "underlay", Subsystem: "routes", Name: "writes_total",
 			Help: "Number of changes sent to the network's table by verb (add, replace, delete) and outcome (ok, error).",
 		}, []string{"verb", "outcome"}),
 	}
-	for _, metric := range []metrics.Registerable{m.limit, m.reserve, m.wanted, m.refused, m.postponed, m.headroom, m.routes, m.writes} {
+	for _, metric := range []metrics.Registerable{
+		m.limit, m.reserve, m.wanted, m.refused, m.postponed, m.headroom,
+		m.ours, m.ambiguous, m.foreign, m.attachments, m.listed, m.writes,
+	} {
 		if err := r.Register(metric); err != nil {
 			return nil, fmt.Errorf("registering the route metrics: %w", err)
 		}
@@ -55,9 +59,10 @@ func (m *tableMetrics) show(d decision, reserve int) {
 	m.refused.Set(float64(len(d.plan.Refused)))
 	m.postponed.Set(float64(len(d.plan.Postponed)))
 	m.headroom.Set(float64(routes.Budget{Limit: d.limit, Reserve: reserve}.Room(d.census.Total())))
-	m.routes.WithLabelValues("ours").Set(float64(len(d.census.Ours)))
-	m.routes.WithLabelValues("ambiguous").Set(float64(len(d.census.Ambiguous)))
-	m.routes.WithLabelValues("foreign").Set(float64(len(d.census.Foreign)))
+	m.ours.Set(float64(len(d.census.Ours)))
+	m.ambiguous.Set(float64(len(d.census.Ambiguous)))
+	m.foreign.Set(float64(len(d.census.Foreign)))
+	m.attachments.Set(float64(d.attached))
 }
 
 func (m *tableMetrics) wrote(s routes.Step, err error) {

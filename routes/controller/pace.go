@@ -17,8 +17,14 @@ type retries struct {
 	failures map[netip.Prefix]failure
 
 	pauses workqueue.TypedRateLimiter[string]
+	inARow int       // failures without a success between them
 	paused time.Time // until then nothing is written
 }
+
+// mostFailures in a row stop all writing for a while: the cause then is not the
+// destination, and going on would spend the request budget on finding that out
+// again. What is tried after the pause is one write.
+const mostFailures = 3
 
 type failure struct {
 	err error
@@ -37,10 +43,14 @@ const everything = "everything"
 
 func (r *retries) failed(dst netip.Prefix, err error, now time.Time) {
 	r.failures[dst] = failure{err, now.Add(r.backoff.When(dst))}
+	if r.inARow++; r.inARow >= mostFailures {
+		r.paused = now.Add(r.pauses.When(everything))
+	}
 }
 
 func (r *retries) succeeded(dst netip.Prefix) {
 	r.forget(dst)
+	r.inARow = 0
 	r.pauses.Forget(everything)
 }
 
@@ -48,9 +58,6 @@ func (r *retries) forget(dst netip.Prefix) {
 	r.backoff.Forget(dst)
 	delete(r.failures, dst)
 }
-
-// pause stops all writing for a while.
-func (r *retries) pause(now time.Time) { r.paused = now.Add(r.pauses.When(everything)) }
 
 // keep forgets the destinations that a plan has nothing to do for any more.
 func (r *retries) keep(p routes.Plan) {
@@ -68,6 +75,17 @@ func (r *retries) keep(p routes.Plan) {
 // resting says whether a destination is to be left alone for now.
 func (r *retries) resting(now time.Time) func(netip.Prefix) bool {
 	return func(dst netip.Prefix) bool { return r.paused.After(now) || r.failures[dst].due.After(now) }
+}
+
+// probing says whether so much failed in a row that one try shows whether
+// anything works again. A destination that failed before shows nothing: a few
+// that always fail would take every try, and nothing else would be written.
+func (r *retries) probing() bool { return r.inARow >= mostFailures }
+
+// untrusted says whether a destination rests or failed before.
+func (r *retries) untrusted(now time.Time) func(netip.Prefix) bool {
+	resting := r.resting(now)
+	return func(dst netip.Prefix) bool { return resting(dst) || r.err(dst) != nil }
 }
 
 // err is why a destination failed last, nil if it didn't.

@@ -4,27 +4,33 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// mostFailures in a row end a pass: the cause then is not the destination, and
-// going on would spend the request budget on finding that out again.
-const mostFailures = 3
-
 // attempt is one pass under way.
 type attempt struct {
-	// fresh: the servers were listed for this pass, so that routes may be
-	// deleted or replaced on what is known of them.
+	// fresh: the servers were listed for this pass, after the routes, so that
+	// routes may be deleted or replaced on what is known of them.
 	fresh bool
 	// looked are the Nodes whose servers were looked for in that list.
 	looked map[types.UID]bool
-	// inARow is the number of failures without a success between them.
-	inARow int
+	// claimed are the podCIDRs of the Nodes that the API server listed for this
+	// pass; nil: it wasn't asked, and nothing is deleted.
+	claimed []netip.Prefix
+}
+
+// asks is what may be decided on what the pass knows.
+func (a *attempt) asks() question {
+	return question{mayDelete: a.fresh && a.claimed != nil, claimed: a.claimed}
 }
 
 // pass brings the table to what the Nodes need, as far as it can. It costs no
@@ -36,8 +42,11 @@ func (c *Controller) pass(ctx context.Context, why trigger) error {
 			return err
 		}
 	}
-	d, err := c.decide(ctx, false, true)
+	d, err := c.decide(ctx, question{mayDelete: true})
 	if err != nil {
+		return err
+	}
+	if err := c.admit(d); err != nil {
 		return err
 	}
 	var a attempt
@@ -48,17 +57,39 @@ func (c *Controller) pass(ctx context.Context, why trigger) error {
 			}
 		}
 		if d.needsServers() {
-			if err := c.lookForServers(ctx, &a); err != nil {
+			if err := c.lookForServers(ctx, &a, len(d.plan.Delete) > 0); err != nil {
 				return err
 			}
 		}
+		if d, err = c.decide(ctx, a.asks()); err != nil {
+			return err
+		}
 	}
-	return c.converge(ctx, &a)
+	return c.converge(ctx, d, &a)
 }
 
-// lookForServers gets a new list of servers for the pass.
-func (c *Controller) lookForServers(ctx context.Context, a *attempt) error {
-	d, err := c.decide(ctx, true, true)
+// admit refuses to begin where another cluster has this one's pod range.
+func (c *Controller) admit(d decision) error {
+	if !c.admitted && d.census.AnotherCluster() {
+		if _, known := c.departed(); !known {
+			return errors.New("routes in the pod range lead to servers that are no Nodes, and the Nodes that left are not known yet")
+		}
+		var ranges []string
+		for _, r := range c.Ranges {
+			ranges = append(ranges, r.Prefix.String())
+		}
+		return fmt.Errorf("--cluster-cidr %s: %w: %d of its routes stand in the network, such as %s, and no server of this cluster is routed; give each cluster on a network a range of its own, or remove those routes if nothing uses them",
+			strings.Join(ranges, ","), errAnotherCluster, len(d.census.Ambiguous), d.census.Ambiguous[0])
+	}
+	c.admitted = true
+	return nil
+}
+
+// lookForServers gets a new list of servers for the pass and, where something
+// is to be deleted, of Nodes: a cache may be older than a Node whose route
+// another manager wrote.
+func (c *Controller) lookForServers(ctx context.Context, a *attempt, deleting bool) error {
+	d, err := c.decide(ctx, question{fresh: true, mayDelete: true})
 	if err != nil {
 		return err
 	}
@@ -66,6 +97,19 @@ func (c *Controller) lookForServers(ctx context.Context, a *attempt) error {
 	a.fresh, a.looked = true, make(map[types.UID]bool, len(d.uids))
 	for _, uid := range d.uids {
 		a.looked[uid] = true
+	}
+	if !deleting {
+		return nil
+	}
+	nodes, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing Nodes before routes are deleted: %w", err)
+	}
+	a.claimed = []netip.Prefix{}
+	for i := range nodes.Items {
+		// What can't be read is nobody's route either: see plannable.
+		prefixes, _ := kube.PodCIDRs(&nodes.Items[i])
+		a.claimed = append(a.claimed, prefixes...)
 	}
 	return nil
 }
@@ -84,27 +128,29 @@ func (d decision) needsServers() bool {
 
 // converge writes one step after the other, deciding anew after each. A
 // destination that fails is left for later; the others go on.
-func (c *Controller) converge(ctx context.Context, a *attempt) error {
+func (c *Controller) converge(ctx context.Context, d decision, a *attempt) error {
 	for {
-		d, err := c.decide(ctx, false, a.fresh)
-		if err != nil {
-			return err
-		}
-		if d.detached && c.looks.due(d.missing(), time.Now()) {
+		for d.detached && c.looks.due(d.missing(), time.Now()) {
 			// Nodes that joined since the pass began.
-			if err := c.lookForServers(ctx, a); err != nil {
+			if err := c.lookForServers(ctx, a, false); err != nil {
 				return err
 			}
-			continue
+			var err error
+			if d, err = c.decide(ctx, a.asks()); err != nil {
+				return err
+			}
 		}
 		step, more := next(d.plan, a.fresh)
-		more = more && a.inARow < mostFailures
 		c.publish(d, a, !more)
 		if !more {
 			c.finish(ctx, d, a)
 			return nil
 		}
 		if err := c.take(ctx, step, a); err != nil {
+			return err
+		}
+		var err error
+		if d, err = c.decide(ctx, a.asks()); err != nil {
 			return err
 		}
 	}
@@ -131,7 +177,6 @@ func (c *Controller) take(ctx context.Context, step routes.Step, a *attempt) err
 	if err == nil {
 		c.table = step.Apply(c.table)
 		c.retries.succeeded(step.Route().Dst)
-		a.inARow = 0
 		log.V(1).Info("Route written")
 		return nil
 	}
@@ -142,41 +187,22 @@ func (c *Controller) take(ctx context.Context, step routes.Step, a *attempt) err
 	full := errors.Is(err, routes.ErrFull)
 	if !full {
 		c.retries.failed(step.Route().Dst, err, time.Now())
-		a.inARow++
 	}
-	// Whether a failed write was applied is unknown: look.
+	// Whether a failed write was applied is unknown: look. Then the list of
+	// servers is older than that of the routes, and a gateway that is nobody's
+	// in it may belong to a server that came in between.
+	a.fresh, a.claimed = false, nil
+	before := len(c.table)
 	if err := c.list(ctx); err != nil {
 		return err
 	}
 	if full {
 		c.latched = len(c.table)
+		if before == 0 && c.latched == 0 {
+			// Full and yet empty: no number to keep to, so only time helps.
+			c.retries.failed(step.Route().Dst, err, time.Now())
+		}
 	}
-	return nil
-}
-
-func (c *Controller) write(ctx context.Context, s routes.Step) error {
-	switch s.Verb {
-	case routes.Delete:
-		return c.Table.Delete(ctx, s.Old)
-	case routes.Replace:
-		return c.Table.Replace(ctx, s.Old, s.New)
-	default:
-		return c.Table.Add(ctx, s.New)
-	}
-}
-
-// list looks at the table. Without a successful look there is no table to
-// decide on.
-func (c *Controller) list(ctx context.Context) error {
-	table, err := c.Table.List(ctx)
-	if err != nil {
-		c.table = nil
-		return fmt.Errorf("listing the network's routes: %w", err)
-	}
-	if c.latched > 0 && len(table) < c.latched {
-		c.latched = 0
-	}
-	c.table = append([]routes.Route{}, table...)
 	return nil
 }
 
@@ -185,20 +211,20 @@ func (c *Controller) list(ctx context.Context) error {
 func (c *Controller) finish(ctx context.Context, d decision, a *attempt) {
 	now := time.Now()
 	c.board.keep(d.uids)
-	if len(d.plan.Postponed) > 0 && a.fresh {
-		klog.FromContext(ctx).Info("Deletions are capped; more will follow", "reason", "RouteDeletionsCapped", "postponed", len(d.plan.Postponed))
+	c.notices.decided(d)
+	if a.asks().mayDelete || len(d.plan.Postponed) == 0 {
+		c.notices.capped(len(d.plan.Postponed), c.MaxDeletions)
 	}
-	if !a.fresh && (len(d.plan.Replace) > 0 || len(d.plan.Postponed) > 0 && c.brake.left(now, len(d.census.Ours)) > 0) {
+	// What was postponed only for want of a look.
+	postponed := len(d.plan.Postponed) > 0 && !a.asks().mayDelete && c.brake.left(now, len(d.census.Ours)) > 0
+	if postponed || !a.fresh && len(d.plan.Replace) > 0 {
 		c.passes.Add(change)
 	}
 	if d.detached {
 		c.passes.AddAfter(change, c.looks.wait(d.missing(), now))
 	}
-	if a.inARow >= mostFailures {
-		c.retries.pause(now)
-		klog.FromContext(ctx).Info("Routes can't be written; pausing", "until", c.retries.paused, "failures", a.inARow)
-	}
 	if wait, any := c.retries.wait(now); any {
+		klog.FromContext(ctx).V(1).Info("Routes that were not written are tried again", "in", wait)
 		c.passes.AddAfter(change, wait)
 	}
 }

@@ -131,6 +131,7 @@ type servers struct {
 	known project
 	asked time.Time
 	lists int
+	calls int
 	err   error
 }
 
@@ -138,15 +139,17 @@ type project struct {
 	of        map[string]netip.Addr // attached, by Node name
 	detached  map[string]bool       // there, and not attached
 	strangers []netip.Addr
+	aliases   map[string][]netip.Addr // further addresses, by Node name
 }
 
 func (p project) clone() project {
-	return project{maps.Clone(p.of), maps.Clone(p.detached), slices.Clone(p.strangers)}
+	return project{maps.Clone(p.of), maps.Clone(p.detached), slices.Clone(p.strangers), maps.Clone(p.aliases)}
 }
 
 func (s *servers) Gateways(_ context.Context, nodes []*corev1.Node, fresh bool) (routes.Gateways, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.calls++
 	if fresh || s.asked.IsZero() || time.Since(s.asked) > 5*time.Minute {
 		if s.err != nil {
 			return routes.Gateways{}, s.err
@@ -161,6 +164,12 @@ func (s *servers) Gateways(_ context.Context, nodes []*corev1.Node, fresh bool) 
 	for _, a := range s.known.strangers {
 		g.Servers[a] = "stranger"
 	}
+	for name, addrs := range s.known.aliases {
+		for _, a := range addrs {
+			g.Servers[a] = "id-" + name
+		}
+	}
+	g.Aliases, g.Attached = s.known.aliases, len(g.Servers)
 	for _, n := range nodes {
 		if a, ok := s.known.of[n.Name]; ok {
 			g.Of[n.Name], g.IDs[n.Name] = a, "id-"+n.Name
@@ -169,6 +178,13 @@ func (s *servers) Gateways(_ context.Context, nodes []*corev1.Node, fresh bool) 
 		}
 	}
 	return g, nil
+}
+
+// asks is how often it was asked, for a list of whatever age.
+func (s *servers) asks() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls
 }
 
 func (s *servers) attach(name, addr string) {
@@ -246,6 +262,37 @@ func inWorld(t *testing.T, scenario func(*world)) {
 
 func (w *world) start() (stop func()) {
 	w.t.Helper()
+	_, stop = w.startController()
+	return stop
+}
+
+func (w *world) startController() (c *controller.Controller, stop func()) {
+	w.t.Helper()
+	c, ended, cancel := w.run()
+	return c, func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.t.Errorf("the controller stopped with %v", err)
+		}
+	}
+}
+
+// runUntilItEnds returns what a controller ends with that nobody stops.
+func (w *world) runUntilItEnds(limit time.Duration) error {
+	w.t.Helper()
+	_, ended, cancel := w.run()
+	defer cancel()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(limit):
+		cancel()
+		return <-ended
+	}
+}
+
+func (w *world) run() (*controller.Controller, <-chan error, context.CancelFunc) {
+	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
 	factory := informers.NewSharedInformerFactory(w.client, 0)
 	cfg := w.cfg
@@ -256,22 +303,30 @@ func (w *world) start() (stop func()) {
 		w.t.Fatal(err)
 	}
 	factory.Start(ctx.Done())
-	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
-	return func() {
+	ended := make(chan error, 1)
+	go func() {
+		err := c.Run(ctx)
 		cancel()
-		if err := <-done; err != nil {
-			w.t.Errorf("the controller stopped with %v", err)
-		}
 		factory.Shutdown()
-	}
+		ended <- err
+	}()
+	return c, ended, cancel
 }
 
 func (w *world) join(name, podCIDR string) {
 	w.t.Helper()
+	if podCIDR == "" {
+		w.joinWith(name)
+	} else {
+		w.joinWith(name, podCIDR, "fd00::/64")
+	}
+}
+
+func (w *world) joinWith(name string, podCIDRs ...string) {
+	w.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1", CreationTimestamp: metav1.Now()}}
-	if podCIDR != "" {
-		node.Spec.PodCIDR, node.Spec.PodCIDRs = podCIDR, []string{podCIDR, "fd00::/64"}
+	if len(podCIDRs) > 0 {
+		node.Spec.PodCIDR, node.Spec.PodCIDRs = podCIDRs[0], podCIDRs
 	}
 	if _, err := w.client.CoreV1().Nodes().Create(w.t.Context(), node, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)

@@ -1,0 +1,226 @@
+package controller_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/underlay-ccm/underlay/routes"
+	"github.com/underlay-ccm/underlay/routes/controller"
+)
+
+func entry(dst, via string) routes.Route {
+	return routes.Route{Dst: netip.MustParsePrefix(dst), Via: netip.MustParseAddr(via)}
+}
+
+// A route of a Node that was deleted while no manager ran, and whose server
+// lives on, is ours only if the ledger says so, and only to that Node's podCIDR.
+func TestTheLedgerKnowsDepartedNodes(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		departed []controller.Departed
+		want     []string
+	}{
+		{"no ledger", nil, []string{"10.244.8.0/24 via 10.0.0.9", "10.244.9.0/24 via 10.0.0.9"}},
+		{"the ledger knows the Node", []controller.Departed{
+			{Name: "left", ProviderID: "id-left", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.244.9.0/24")}},
+		}, []string{"10.244.8.0/24 via 10.0.0.9"}},
+		{"the ledger knows another server", []controller.Departed{
+			{Name: "left", ProviderID: "id-other", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.244.9.0/24")}},
+		}, []string{"10.244.8.0/24 via 10.0.0.9", "10.244.9.0/24 via 10.0.0.9"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.servers.attach("a", "10.0.0.2")
+				w.join("a", "10.244.1.0/24")
+				w.servers.attach("left", "10.0.0.9")
+				w.table.routes = []routes.Route{entry("10.244.1.0/24", "10.0.0.2"), entry("10.244.8.0/24", "10.0.0.9"), entry("10.244.9.0/24", "10.0.0.9")}
+				w.cfg.Departed = func() ([]controller.Departed, bool) { return c.departed, true }
+				defer w.start()()
+				rest(10 * time.Minute)
+				w.expectTable(append([]string{"10.244.1.0/24 via 10.0.0.2"}, c.want...)...)
+			})
+		})
+	}
+}
+
+// A new leader's cache of Nodes, and so its ledger, may be older than a Node:
+// the API server is asked before anything is deleted.
+func TestAnOldCacheDeletesNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.client.PrependReactor("list", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			list, ok := action.(clienttesting.ListActionImpl)
+			if !ok || list.ListOptions.ResourceVersion != "0" {
+				return false, nil, nil
+			}
+			all, err := w.client.Tracker().List(action.GetResource(), list.GetKind(), "")
+			if err != nil {
+				return true, nil, err
+			}
+			nodes := all.(*corev1.NodeList)
+			nodes.Items = slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == "young" })
+			return true, nodes, nil
+		})
+		w.servers.attach("a", "10.0.0.2")
+		w.join("a", "10.244.1.0/24")
+		w.servers.attach("young", "10.0.0.3")
+		w.join("young", "10.244.2.0/24")
+		w.table.routes = []routes.Route{entry("10.244.1.0/24", "10.0.0.2"), entry("10.244.2.0/24", "10.0.0.3")}
+		w.cfg.Departed = func() ([]controller.Departed, bool) {
+			return []controller.Departed{{Name: "young", ProviderID: "id-young", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.244.2.0/24")}}}, true
+		}
+		defer w.start()()
+		rest(10 * time.Minute)
+		w.expectTable("10.244.1.0/24 via 10.0.0.2", "10.244.2.0/24 via 10.0.0.3")
+	})
+}
+
+// After a failed write the table is looked at again, and then the list of
+// servers is the older one: a gateway that it lacks may be another cluster's
+// newest server.
+func TestAnotherClustersNewServerIsNotNobody(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cfg.MaxDeletions = 100
+		w.servers.attach("a", "10.0.0.2")
+		w.join("a", "10.244.1.0/24")
+		w.table.routes = []routes.Route{entry("10.244.1.0/24", "10.0.0.2"), stale(7), stale(8)}
+		failed := false
+		w.table.fail = func(write string) (error, bool) {
+			if failed || !strings.HasPrefix(write, "delete") {
+				return nil, false
+			}
+			failed = true
+			w.servers.change(func(p *project) { p.strangers = append(p.strangers, netip.MustParseAddr("10.0.0.99")) })
+			w.table.routes = append(w.table.routes, entry("10.244.3.0/24", "10.0.0.99"))
+			return errBroken, false
+		}
+		defer w.start()()
+		rest(10 * time.Minute)
+		w.expectTable("10.244.1.0/24 via 10.0.0.2", "10.244.3.0/24 via 10.0.0.99")
+	})
+}
+
+// What Routed says is what the last list showed, and what was added since; what
+// was deleted counts until a list misses it.
+func TestRouted(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, stop := w.startController()
+		defer stop()
+		expect := func(when, prefix string, routed, known bool) {
+			t.Helper()
+			if r, k := c.Routed(netip.MustParsePrefix(prefix)); r != routed || k != known {
+				t.Errorf("%s: %s is routed %v, known %v; want %v, %v", when, prefix, r, k, routed, known)
+			}
+		}
+		w.servers.attach("a", "10.0.0.2")
+		w.join("a", "10.244.1.0/24")
+		rest(100 * time.Millisecond)
+		expect("the write is under way", "10.244.1.0/24", true, true)
+		rest(2 * time.Second)
+		expect("it stands", "10.244.1.0/24", true, true)
+		expect("a part of it", "10.244.1.128/25", true, true)
+		expect("another one", "10.244.2.0/24", false, true)
+		w.leave("a")
+		rest(2 * time.Second)
+		w.expectTable("")
+		expect("deleted, not listed yet", "10.244.1.0/24", true, true)
+		rest(time.Minute)
+		expect("a list misses it", "10.244.1.0/24", false, true)
+		w.table.mu.Lock()
+		w.table.listErr = errBroken
+		w.table.mu.Unlock()
+		rest(90 * time.Second)
+		expect("the last list is 90 s old", "10.244.1.0/24", false, true)
+		rest(time.Minute)
+		expect("the last list is too old", "10.244.1.0/24", false, false)
+	})
+}
+
+// Troubles of the table as a whole are told once, when they begin.
+func TestEventsAboutTheTable(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cfg.Limit, w.table.limit = 20, 20
+		for i := range 16 {
+			w.table.routes = append(w.table.routes, stale(i))
+		}
+		stop := w.start()
+		rest(30 * time.Second)
+		if got, want := w.drainEvents(), []string{"Warning RouteDeletionsCapped"}; !slices.Equal(got, want) {
+			t.Errorf("events %q, want %q", got, want)
+		}
+		rest(time.Hour)
+		w.expectTable("")
+		if got := w.drainEvents(); len(got) > 0 {
+			t.Errorf("events again: %q", got)
+		}
+		stop()
+		if w.cfg.Limit = 5; len(w.drainEvents()) > 0 {
+			t.Error("events at the end")
+		}
+		defer w.start()()
+		for i := range 3 {
+			w.servers.attach(fmt.Sprint("n", i), fmt.Sprintf("10.0.0.%d", i+2))
+			w.join(fmt.Sprint("n", i), fmt.Sprintf("10.244.%d.0/24", i))
+		}
+		rest(time.Minute)
+		if got := w.drainEvents(); len(got) > 0 {
+			t.Errorf("events at 60%%: %q", got)
+		}
+		w.servers.attach("n3", "10.0.0.9")
+		w.join("n3", "10.244.3.0/24")
+		rest(time.Hour)
+		if got, want := w.drainEvents(), []string{"Warning RouteTableNearlyFull"}; !slices.Equal(got, want) {
+			t.Errorf("events at 80%%: %q, want %q", got, want)
+		}
+	})
+}
+
+// Looking at a table at rest takes one decision.
+func TestAnIdlePassDecidesOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.start()()
+		w.servers.attach("a", "10.0.0.2")
+		w.join("a", "10.244.1.0/24")
+		rest(5 * time.Second)
+		before := w.servers.asks()
+		rest(time.Hour)
+		if n := w.servers.asks() - before; n > 60 {
+			t.Errorf("the servers were asked for %d times in 60 passes", n)
+		}
+	})
+}
+
+// A survey knows of a network what the preflight asks for.
+func TestSurvey(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.servers.attach("a", "10.0.0.2")
+		w.join("a", "10.244.1.0/24")
+		w.servers.attach("left", "10.0.0.9")
+		w.servers.change(func(p *project) { p.strangers = []netip.Addr{netip.MustParseAddr("10.0.0.99")} })
+		w.table.routes = []routes.Route{entry("10.244.1.0/24", "10.0.0.2"), entry("10.244.5.0/24", "10.0.0.99"), entry("10.244.9.0/24", "10.0.0.9")}
+		s, err := controller.Survey(w.t.Context(), controller.Sources{
+			Client: w.client, Table: w.table, Gateways: w.servers,
+			Departed: func() []controller.Departed {
+				return []controller.Departed{{Name: "left", ProviderID: "id-left", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.244.9.0/24")}}}
+			},
+		}, routes.Layout{Pods: w.cfg.Ranges, Network: netip.MustParsePrefix("10.0.0.0/8")})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		s.Limit, s.Attachments = 100, 100
+		if found := routes.Preflight(s); s.Nodes != 1 || s.Attached != 3 || len(found) != 1 || found[0].Fatal || found[0].Prefix != netip.MustParsePrefix("10.244.5.0/24") {
+			w.t.Errorf("%d nodes, %d attached, found %v; want the stranger's route alone", s.Nodes, s.Attached, found)
+		}
+		w.table.listErr = errBroken
+		if _, err := controller.Survey(w.t.Context(), controller.Sources{Client: w.client, Table: w.table, Gateways: w.servers}, routes.Layout{}); err == nil {
+			w.t.Error("a table that can't be read is no empty one")
+		}
+	})
+}

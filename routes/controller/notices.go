@@ -1,0 +1,82 @@
+package controller
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+// Reasons of Events about the table as a whole.
+const (
+	eventDeletionsCapped = "RouteDeletionsCapped"
+	eventNearlyFull      = "RouteTableNearlyFull"
+	eventUnreadable      = "RouteTableUnreadable"
+)
+
+// notices tells people about the table as a whole: each trouble once, when it
+// begins. The table is no object of Kubernetes, so the Events are about the
+// lease of whoever may write it.
+type notices struct {
+	recorder record.EventRecorder
+	told     map[string]map[string]bool // by reason, then by what it is about
+}
+
+func newNotices(recorder record.EventRecorder) *notices {
+	return &notices{recorder: recorder, told: map[string]map[string]bool{}}
+}
+
+// tell takes all troubles of a reason that there are now: messages by what they
+// are about. Those that are over are forgotten, and told again if they return.
+func (n *notices) tell(reason string, now map[string]string) {
+	told := make(map[string]bool, len(now))
+	for _, about := range slices.Sorted(maps.Keys(now)) {
+		told[about] = true
+		if !n.told[reason][about] {
+			lease := &corev1.ObjectReference{
+				APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: "kube-system", Name: "cloud-controller-manager",
+			}
+			n.recorder.Event(lease, corev1.EventTypeWarning, reason, now[about])
+		}
+	}
+	n.told[reason] = told
+}
+
+// only is the one trouble that a reason can have, if there is it.
+func only(wrong bool, message string) map[string]string {
+	if !wrong {
+		return nil
+	}
+	return map[string]string{"": message}
+}
+
+// unreadable tells that nothing can be decided; nil that it can again.
+func (n *notices) unreadable(err error) {
+	if err == nil {
+		n.tell(eventUnreadable, nil)
+		return
+	}
+	n.tell(eventUnreadable, only(true, fmt.Sprintf(
+		"routes and conditions stay as they are, and no new Node is routed, until this works again: %v; check that the network is there and that the token is valid", err)))
+}
+
+// decided tells what a decision shows about the table.
+func (n *notices) decided(d decision) {
+	strangers := map[string]string{}
+	for _, r := range d.census.Ambiguous {
+		strangers[r.String()] = fmt.Sprintf(
+			"route %s is in this cluster's pod range and leads to a server that is no Node of it; it is kept: remove it if nothing uses it, and give each cluster on the network a pod range of its own", r)
+	}
+	n.tell(routes.EventRouteAmbiguous, strangers)
+	n.tell(eventNearlyFull, only(d.usage.High(), d.usage.String()))
+}
+
+// capped tells that stale routes wait for the cap on deletions.
+func (n *notices) capped(postponed int, percent int) {
+	n.tell(eventDeletionsCapped, only(postponed > 0, fmt.Sprintf(
+		"%d stale routes are deleted later: at most %d%% of this cluster's routes are deleted per period (routes.maxDeletions), so that a mistake takes time to do harm", postponed, percent)))
+}

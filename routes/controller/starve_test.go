@@ -1,0 +1,60 @@
+package controller_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/underlay-ccm/underlay/routes"
+	"github.com/underlay-ccm/underlay/routes/controller"
+)
+
+// Destinations that always fail, however many and however old, don't keep a
+// healthy Node from its route.
+func TestManyThatAlwaysFailHoldNobodyUp(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.table.fail = func(write string) (error, bool) {
+			if strings.HasPrefix(write, "add 10.244.1") { // 10.244.10.0/24 and on
+				return errBroken, false
+			}
+			return nil, false
+		}
+		for i := range 8 {
+			name := fmt.Sprint("bad", i)
+			w.servers.attach(name, fmt.Sprint("10.0.1.", 2+i))
+			w.join(name, fmt.Sprintf("10.244.1%d.0/24", i))
+		}
+		defer w.start()()
+		rest(time.Hour)
+		w.servers.attach("young", "10.0.0.2")
+		w.join("young", "10.244.2.0/24")
+		rest(3 * time.Minute)
+		w.expectCondition("young", "False RouteCreated")
+		w.expectTable("10.244.2.0/24 via 10.0.0.2")
+	})
+}
+
+// The only route leads to a Node that left while no manager ran. Before the
+// ledger was asked, that looks like another cluster's range, and ends nothing.
+func TestNobodyIsTakenForAnotherClusterBeforeTheLedgerIsKnown(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.servers.attach("left", "10.0.0.9")
+		w.servers.attach("fresh", "10.0.0.2")
+		w.join("fresh", "10.244.2.0/24")
+		w.table.routes = []routes.Route{entry("10.244.9.0/24", "10.0.0.9")}
+		began := time.Now()
+		left := []controller.Departed{{Name: "left", ProviderID: "id-left", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.244.9.0/24")}}}
+		w.cfg.Departed = func() ([]controller.Departed, bool) {
+			if time.Since(began) < 5*time.Second {
+				return nil, false
+			}
+			return left, true
+		}
+		defer w.start()()
+		rest(5 * time.Minute)
+		w.expectTable("10.244.2.0/24 via 10.0.0.2")
+		w.expectCondition("fresh", "False RouteCreated")
+	})
+}

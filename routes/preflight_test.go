@@ -1,0 +1,164 @@
+package routes_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+// sound is a cluster that lies well in its network: nothing to find.
+func sound() routes.Situation {
+	return routes.Situation{
+		Layout: routes.Layout{
+			Pods: pods(), Services: []netip.Prefix{pfx("10.96.0.0/16")},
+			Network: pfx("10.0.0.0/8"), Subnets: []netip.Prefix{pfx("10.0.0.0/16")},
+		},
+		Have:  []routes.Route{route("10.244.1.0/24", "10.0.0.2")},
+		Whose: whose, Limit: 100, Nodes: 10, Attached: 10, Attachments: 100,
+	}
+}
+
+func TestPreflight(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		edit func(*routes.Situation)
+		want []string // "fatal"/"warning", then words of the finding; empty: none
+	}{
+		{"sound", func(*routes.Situation) {}, nil},
+		{"pods overlap a subnet", func(s *routes.Situation) {
+			s.Subnets = append(s.Subnets, pfx("10.244.128.0/24"))
+		}, []string{"fatal 10.244.0.0/16 subnet 10.244.128.0/24"}},
+		{"pods overlap the services", func(s *routes.Situation) {
+			s.Services = append(s.Services, pfx("10.244.0.0/20"))
+		}, []string{"fatal 10.244.0.0/16 Service range 10.244.0.0/20"}},
+		{"pods hold the gateway", func(s *routes.Situation) {
+			s.Network, s.Subnets, s.Have = pfx("10.244.0.0/16"), nil, nil
+		}, []string{"fatal 10.244.0.0/16 gateway 10.244.0.1"}},
+		{"pods outside the network", func(s *routes.Situation) {
+			s.Network = pfx("10.0.0.0/16")
+		}, []string{"warning 10.244.0.0/16 is not inside via 10.0.0.1"}},
+		{"another cluster has the range", func(s *routes.Situation) {
+			s.Have = []routes.Route{route("10.244.9.0/24", "10.0.0.99")}
+		}, []string{"fatal 10.244.9.0/24 leads to 10.0.0.99 pod range of its own"}},
+		{"a stray route of somebody's in a cluster that runs", func(s *routes.Situation) {
+			s.Have = append(s.Have, route("10.244.9.0/24", "10.0.0.99"))
+		}, []string{"warning 10.244.9.0/24 leads to 10.0.0.99"}},
+		{"a stale route is cleaned up, not reported", func(s *routes.Situation) {
+			s.Have = append(s.Have, route("10.244.9.0/24", "10.0.0.77"))
+		}, nil},
+		{"a route of others in the way", func(s *routes.Situation) {
+			s.Have = append(s.Have, route("10.244.64.0/18", "10.0.0.9"))
+		}, []string{"warning 10.244.64.0/18 overlaps the pod range 10.244.0.0/16 exclude"}},
+		{"a default route is in nobody's way", func(s *routes.Situation) {
+			s.Have = append(s.Have, route("0.0.0.0/0", "10.0.0.9"))
+		}, nil},
+		{"more nodes than routes", func(s *routes.Situation) {
+			s.Nodes, s.Reserve = 120, 5
+			s.Have = append(s.Have, route("192.168.1.0/24", "10.0.0.9"))
+		}, []string{"warning 120 nodes room for 94 takes 100, 5 are reserved, 1 are others' 26 nodes routes.limit"}},
+		{"nearly as many nodes as routes", func(s *routes.Situation) { s.Nodes = 80 }, []string{"warning 80 nodes before more nodes join"}},
+		{"not yet nearly", func(s *routes.Situation) { s.Nodes = 79 }, nil},
+		{"all attachments taken", func(s *routes.Situation) { s.Attached = 100 }, []string{"warning 100 servers takes 100 no further node"}},
+		{"nearly all attachments taken", func(s *routes.Situation) { s.Attached = 85 }, []string{"warning 85 servers before more nodes join"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := sound()
+			c.edit(&s)
+			got := routes.Preflight(s)
+			if len(got) != len(c.want) {
+				t.Fatalf("found %v, want %d findings", got, len(c.want))
+			}
+			for i, want := range c.want {
+				kind, words, _ := strings.Cut(want, " ")
+				if got[i].Fatal != (kind == "fatal") {
+					t.Errorf("%q is fatal: %v", got[i], got[i].Fatal)
+				}
+				if got[i].Remedy == "" || got[i].Problem == "" {
+					t.Errorf("%q lacks the problem or the remedy", got[i])
+				}
+				for word := range strings.FieldsSeq(words) {
+					if !strings.Contains(got[i].String(), word) {
+						t.Errorf("%q does not say %q", got[i], word)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Usage counts what stands in the end, and what would if there were room.
+func TestUsage(t *testing.T) {
+	nodes := []routes.Node{
+		node("a", "10.244.1.0/24", "10.0.0.2", 1), node("b", "10.244.2.0/24", "10.0.0.3", 2), node("c", "10.244.3.0/24", "10.0.0.4", 3),
+	}
+	have := []routes.Route{
+		route("10.244.1.0/24", "10.0.0.2"), route("10.244.200.0/24", "10.0.0.200"), route("10.244.201.0/24", "10.0.0.200"), route("192.168.1.0/24", "10.0.0.9"),
+	}
+	census := routes.Owned(have, pods(), whose)
+	for _, c := range []struct {
+		budget routes.Budget
+		used   int
+		high   bool
+	}{
+		{routes.Budget{Limit: 10, Reserve: 1, Deletions: 10}, 5, false},
+		{routes.Budget{Limit: 10, Reserve: 1, Deletions: 1}, 5, false}, // what is postponed goes too
+		{routes.Budget{Limit: 6, Reserve: 1, Deletions: 10}, 5, true},
+		{routes.Budget{Limit: 4, Reserve: 0, Deletions: 10}, 4, true}, // refused, and needed
+	} {
+		usage := c.budget.Usage(c.budget.Trim(routes.Diff(routes.Desired(nodes, pods()), census), census), census)
+		if usage.Used != c.used || usage.High() != c.high || usage.Limit != c.budget.Limit {
+			t.Errorf("%+v: %+v, high %v; want %d, %v", c.budget, usage, usage.High(), c.used, c.high)
+		}
+		if usage.High() && !strings.Contains(usage.String(), "routes.limit") {
+			t.Errorf("%q names no remedy", usage)
+		}
+	}
+}
+
+// A route via another address of the node's server is what is claimed.
+func TestAliasesMeetAClaim(t *testing.T) {
+	n := node("a", "10.244.1.0/24", "10.0.0.2", 1)
+	n.Aliases = []netip.Addr{ip("10.0.0.3")}
+	for _, c := range []struct {
+		via  string
+		want []string
+	}{
+		{"10.0.0.2", nil},
+		{"10.0.0.3", nil},
+		{"10.0.0.7", []string{"replace 10.244.1.0/24 via 10.0.0.7 by 10.244.1.0/24 via 10.0.0.2"}},
+	} {
+		have := []routes.Route{route("10.244.1.0/24", c.via)}
+		w, census := routes.Desired([]routes.Node{n}, pods()), routes.Owned(have, pods(), whose)
+		plan := routes.Diff(w, census)
+		if got := show(plan); strings.Join(got, "\n") != strings.Join(c.want, "\n") {
+			t.Errorf("via %s: %q, want %q", c.via, got, c.want)
+		}
+		if v := routes.Judge([]routes.Node{n}, have, w, plan)["a"]; v.Reachable != (c.want == nil) {
+			t.Errorf("via %s: %+v", c.via, v)
+		}
+	}
+}
+
+// What is held keeps its route although no node of the list wants it.
+func TestHeldDestinationsStay(t *testing.T) {
+	have := []routes.Route{route("10.244.1.0/24", "10.0.0.2"), route("10.244.2.0/24", "10.0.0.3")}
+	w := routes.Desired(nil, pods()).Hold([]netip.Prefix{pfx("10.244.2.0/24")})
+	if got := show(routes.Diff(w, routes.Owned(have, pods(), whose))); len(got) != 1 || got[0] != "delete 10.244.1.0/24 via 10.0.0.2" {
+		t.Errorf("got %q, want only the other one deleted", got)
+	}
+}
+
+// Several pools with node prefixes of their own lengths, draining or not, are
+// ranges alike.
+func TestSeveralRanges(t *testing.T) {
+	both := append(pods(), routes.Range{Prefix: pfx("10.200.0.0/20"), NodeBits: 26})
+	have := []routes.Route{
+		route("10.244.1.0/24", "10.0.0.2"), route("10.200.0.64/26", "10.0.0.3"), route("10.200.1.0/24", "10.0.0.3"), route("10.244.2.64/26", "10.0.0.3"),
+	}
+	c := routes.Owned(have, both, whose)
+	if len(c.Ours) != 2 || c.Proven != 2 || len(c.Foreign) != 2 {
+		t.Errorf("census %+v, want each prefix judged by its own range", c)
+	}
+}
