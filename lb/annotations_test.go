@@ -36,11 +36,16 @@ func parse(t *testing.T, svc lb.Service, d lb.Defaults) lb.Spec {
 // refused. Removing it must give the spec that was there before.
 type annotationCase struct {
 	with    map[string]string // other annotations that the case needs
+	change  func(*lb.Service) // what else the case needs
 	value   string
 	want    func(*lb.Spec)
 	other   string
 	then    func(*lb.Spec)
 	invalid []string
+	// needed is a value that makes a Service possible which is refused without the annotation.
+	needed string
+	// takeover is true if the annotation is about that.
+	takeover bool
 }
 
 func eachCheck(change func(*lb.HealthCheck)) func(*lb.Spec) {
@@ -87,10 +92,6 @@ func generalCases() map[string]annotationCase {
 			value: "least_connections", want: func(s *lb.Spec) { s.Algorithm = lb.LeastConnections },
 			other: "round_robin", then: func(*lb.Spec) {},
 			invalid: []string{"random", "ROUND_ROBIN"},
-		},
-		hetzner + "protocol": {
-			value: "tcp", want: func(*lb.Spec) {}, other: "tcp", then: func(*lb.Spec) {},
-			invalid: []string{"http", "https", "udp"},
 		},
 		hetzner + "uses-proxyprotocol": {
 			value: "true", want: func(s *lb.Spec) {
@@ -141,7 +142,7 @@ func checkCases() map[string]annotationCase {
 		},
 		hetzner + "health-check-protocol": {
 			value: "tcp", want: func(s *lb.Spec) { onNodePort(s, tcp) },
-			other: "http", then: func(s *lb.Spec) { onNodePort(s, http) }, invalid: []string{"https", "icmp"},
+			other: "http", then: func(s *lb.Spec) { onNodePort(s, http) }, invalid: []string{"HTTP", "icmp"},
 		},
 		hetzner + "health-check-port": {
 			value: "8080", want: eachCheck(func(h *lb.HealthCheck) { *h = tcp; h.Port = 8080 }),
@@ -173,14 +174,13 @@ func checkCases() map[string]annotationCase {
 func TestEveryAnnotation(t *testing.T) {
 	cases := generalCases()
 	maps.Copy(cases, checkCases())
+	maps.Copy(cases, protocolCases())
+	maps.Copy(cases, ownCases())
 	for _, row := range lb.Annotations() {
-		if !row.Honored {
-			continue
-		}
 		t.Run(row.Name, func(t *testing.T) {
 			c, ok := cases[row.Name]
 			if !ok {
-				t.Fatal("an honored annotation without a test case")
+				t.Fatal("an annotation without a test case")
 			}
 			if row.Type == "" || row.Range == "" || row.Default == "" || row.Effect == "" {
 				t.Errorf("an incomplete row: %+v", row)
@@ -192,7 +192,18 @@ func TestEveryAnnotation(t *testing.T) {
 
 func checkAnnotation(t *testing.T, name string, c annotationCase) {
 	svc, d := plain()
+	if c.change != nil {
+		c.change(&svc)
+	}
 	svc.Annotations = maps.Clone(c.with)
+	if c.needed != "" {
+		if _, _, err := lb.Parse(svc, d); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("without it: %v, want a refusal that names it", err)
+		}
+		c.with = maps.Clone(c.with)
+		c.with[name] = c.needed
+		svc.Annotations = maps.Clone(c.with)
+	}
 	without := parse(t, svc, d)
 	// try returns the spec with the annotation set, and the one without it, to be changed by the caller.
 	try := func(value string) (got, want lb.Spec) {
@@ -207,15 +218,19 @@ func checkAnnotation(t *testing.T, name string, c annotationCase) {
 
 	set, want := try(c.value)
 	c.want(&want)
+	if !c.takeover { // what matters at a takeover only has its own tests
+		set.Takeover = want.Takeover
+	}
 	if !reflect.DeepEqual(set, want) {
 		t.Errorf("set to %q:\n got %+v\nwant %+v", c.value, set, want)
 	}
 	changed, want := try(c.other)
 	c.then(&want)
+	changed.Takeover = want.Takeover
 	if !reflect.DeepEqual(changed, want) {
 		t.Errorf("changed to %q:\n got %+v\nwant %+v", c.other, changed, want)
 	}
-	if removed, _ := try(""); !reflect.DeepEqual(removed, without) {
+	if removed, _ := try(c.needed); !reflect.DeepEqual(removed, without) {
 		t.Errorf("emptied:\n got %+v\nwant %+v", removed, without)
 	}
 	for _, value := range c.invalid {
@@ -232,29 +247,6 @@ func checkAnnotation(t *testing.T, name string, c annotationCase) {
 		if !reflect.DeepEqual(spec, lb.Spec{}) {
 			t.Errorf("%q: a refused Service has a spec: %+v", value, spec)
 		}
-	}
-}
-
-func TestKnownButNotHonored(t *testing.T) {
-	count := 0
-	for _, row := range lb.Annotations() {
-		if row.Honored {
-			continue
-		}
-		count++
-		svc, d := plain()
-		svc.Annotations = map[string]string{row.Name: "x"}
-		_, notes, err := lb.Parse(svc, d)
-		if err != nil || len(notes) != 1 {
-			t.Errorf("%s: notes %v, error %v, want one note", row.Name, notes, err)
-			continue
-		}
-		if n := notes[0]; n.Grade != lb.Error || n.Reason != lb.ReasonUnsupported || n.Field != row.Name || n.Text == "" {
-			t.Errorf("%s: %+v", row.Name, n)
-		}
-	}
-	if count == 0 {
-		t.Error("the table has no annotation that is not honored; delete this test")
 	}
 }
 
@@ -280,6 +272,10 @@ func TestUnknownAnnotations(t *testing.T) {
 	}
 
 	svc, d := plain()
+	svc.Annotations = map[string]string{"underlay.dev/adpot": "true", lb.AnnotationState: "{}"}
+	if _, notes, err := lb.Parse(svc, d); err != nil || len(notes) != 1 || !strings.Contains(notes[0].Text, "underlay.dev/adopt?") {
+		t.Errorf("a slip below our own prefix: notes %v, error %v", notes, err)
+	}
 	svc.Annotations = map[string]string{
 		hetzner + "id": "1", hetzner + "ipv4": "192.0.2.1", hetzner + "ipv6": "2001:db8::1",
 		"example.com/type": "lb21", "underlay.dev/something": "of another part",

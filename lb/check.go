@@ -1,5 +1,12 @@
 package lb
 
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+)
+
 // kube-proxy's health port answers /healthz with 503 while the node drains or its rules are stale. The
 // port is kube-proxy's default for healthzBindAddress.
 const (
@@ -7,15 +14,24 @@ const (
 	healthPath          = "/healthz"
 )
 
-// explicit reports whether annotations say what to check; then the traffic policy has no say.
-func (s settings) explicit() bool { return s.checkProtocol != "" || s.checkPort != 0 }
+// explicit reports whether annotations say what to check; then the traffic policy has no say. With http and
+// https, saying what to ask for says that it is asked for.
+func (s settings) explicit() bool {
+	asks := s.checkPath != "" || len(s.checkCodes) > 0 || s.checkDomain != "" || s.checkTLS
+	return s.checkProtocol != "" || s.checkPort != 0 || s.protocol != ProtocolTCP && asks
+}
+
+// explicitProtocol is the protocol of a check by annotations.
+func (s settings) explicitProtocol() string {
+	switch {
+	case s.checkProtocol == "" && s.protocol != ProtocolTCP, s.checkProtocol == ProtocolHTTPS:
+		return ProtocolHTTP
+	}
+	return or(s.checkProtocol, ProtocolTCP)
+}
 
 // checks answers combinations of health check settings that cannot mean anything.
 func (p *parser) checks() {
-	if p.set.checkPath != "" && p.set.checkProtocol != ProtocolHTTP {
-		p.note(Warning, ReasonNoEffect, annotationCheckPath, p.set.checkPath,
-			"only an HTTP check asks for a path: set "+HetznerPrefix+"health-check-protocol to http, or remove the annotation")
-	}
 	if p.set.checkModeSet && p.set.explicit() {
 		p.note(Warning, ReasonNoEffect, annotationOwnHealthCheck, string(p.set.checkMode),
 			"health-check-protocol or health-check-port decides: remove one of them")
@@ -43,9 +59,11 @@ func (p *parser) check(port Port) HealthCheck {
 	check := HealthCheck{Interval: s.interval, Timeout: s.timeout, Retries: s.retries}
 	switch {
 	case s.explicit():
-		check.Protocol = or(s.checkProtocol, ProtocolTCP)
+		check.Protocol = s.explicitProtocol()
 		check.Port = or(s.checkPort, port.NodePort)
 		check.Path = or(s.checkPath, "/")
+		check.StatusCodes = strings.Join(s.checkCodes, ",")
+		check.Domain, check.TLS = s.checkDomain, s.checkTLS || s.checkProtocol == ProtocolHTTPS
 	case p.svc.Local:
 		check.Protocol, check.Port, check.Path = ProtocolHTTP, p.svc.HealthCheckNodePort, healthPath
 	case s.checkMode == CheckNodePort:
@@ -54,9 +72,67 @@ func (p *parser) check(port Port) HealthCheck {
 		check.Protocol, check.Port, check.Path = ProtocolHTTP, kubeProxyHealthPort, healthPath
 	}
 	if check.Protocol == ProtocolTCP {
-		check.Path = ""
-		return check
+		return HealthCheck{Protocol: ProtocolTCP, Port: check.Port, Interval: check.Interval, Timeout: check.Timeout, Retries: check.Retries}
 	}
-	check.StatusCodes = DefaultStatusCodes
+	check.StatusCodes = or(check.StatusCodes, DefaultStatusCodes)
 	return check
+}
+
+// Annotated says which figures of the health checks a Service's annotations set.
+type Annotated struct{ Interval, Timeout, Retries bool }
+
+// LabelCheck marks a load balancer whose health checks are not to follow the traffic policy: it was taken
+// over, and its checks stay until the user opts in.
+const LabelCheck = "underlay.dev/health-check"
+
+const checkKept = "kept"
+
+// KeepChecks returns the spec with the health checks that the listeners have. Figures that annotations set are
+// obeyed, and a check of the node port follows it; a listener that there is not yet gets its own check.
+func (s Spec) KeepChecks(have map[int]Listener) Spec {
+	s.Listeners = slices.Clone(s.Listeners)
+	for i := range s.Listeners {
+		want := &s.Listeners[i]
+		old, ok := have[want.Port]
+		if !ok {
+			continue
+		}
+		check := old.Check
+		if check.Port == old.DestinationPort {
+			check.Port = want.DestinationPort
+		}
+		if s.Takeover.Annotated.Interval {
+			check.Interval = want.Check.Interval
+		}
+		if s.Takeover.Annotated.Timeout {
+			check.Timeout = want.Check.Timeout
+		}
+		if s.Takeover.Annotated.Retries {
+			check.Retries = want.Check.Retries
+		}
+		want.Check = check
+	}
+	return s
+}
+
+// ByPort are the listeners by their ports.
+func ByPort(listeners []Listener) map[int]Listener {
+	byPort := make(map[int]Listener, len(listeners))
+	for _, l := range listeners {
+		byPort[l.Port] = l
+	}
+	return byPort
+}
+
+// CheckDigest names what the listeners check, whichever they are, and that somebody decided so: two specs with
+// the same digest ask the nodes the same questions.
+func (s Spec) CheckDigest() string {
+	var checks []string
+	for _, l := range s.Listeners {
+		checks = append(checks, fmt.Sprintf("%#v", l.Check))
+	}
+	slices.Sort(checks)
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%q %t", slices.Compact(checks), s.Takeover.OptedIn)
+	return fmt.Sprintf("%016x", h.Sum64())
 }

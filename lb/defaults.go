@@ -3,6 +3,7 @@ package lb
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 )
 
@@ -27,6 +28,9 @@ type Defaults struct {
 	NetworkZone string
 	Type        string    // built in: lb11
 	Algorithm   Algorithm // built in: round_robin
+
+	// PrivateSubnet is the range of the subnet that load balancers get their address in. Zero: the cloud's choice.
+	PrivateSubnet netip.Prefix
 
 	UsePrivateIP          bool
 	DisablePrivateIngress bool

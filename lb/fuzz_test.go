@@ -51,6 +51,11 @@ func checkSpec(t *testing.T, s lb.Spec) {
 	}
 	for _, l := range s.Listeners {
 		c := l.Check
+		if h := l.HTTP; l.Protocol == "tcp" && h != (lb.HTTP{}) || l.Protocol != "tcp" && (h.CookieName == "" || h.CookieLifetime < 30*time.Second ||
+			h.CookieLifetime > 24*time.Hour || h.IdleTimeout < 30*time.Second || h.IdleTimeout > 5*time.Minute) ||
+			l.Protocol == "https" && h.Certificates == "" && !s.NeedsCertificates() || l.Protocol != "https" && (h.Redirect || h.Certificates != "") {
+			t.Errorf("listener %+v", l)
+		}
 		tcp := lb.HealthCheck{Protocol: "tcp", Port: c.Port, Interval: c.Interval, Timeout: c.Timeout, Retries: c.Retries}
 		if c.Protocol == "tcp" && c != tcp || c.Protocol == "http" && (c.Path == "" || c.StatusCodes == "") || c.Port == 0 ||
 			c.Interval < 3*time.Second || c.Interval > time.Minute || c.Timeout < time.Second || c.Timeout > time.Minute ||

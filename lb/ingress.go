@@ -1,6 +1,9 @@
 package lb
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // IngressPoint is one entry of a Service's load balancer status: an address, or a host name.
 type IngressPoint struct {
@@ -11,7 +14,8 @@ type IngressPoint struct {
 	Proxy bool
 }
 
-// Ingress says how a load balancer is reached: IPv4 first, then IPv6, then the address in the network.
+// Ingress says how a load balancer is reached: the public addresses in the order of the
+// Service's families, then the address in the network.
 func Ingress(want Spec, have State) []IngressPoint {
 	if !have.Exists() {
 		return nil
@@ -27,6 +31,9 @@ func Ingress(want Spec, have State) []IngressPoint {
 	}
 	add(have.Public, have.IPv4)
 	add(have.Public && want.Publish.IPv6, have.IPv6)
+	if want.Publish.IPv6First {
+		slices.Reverse(points)
+	}
 	add(want.Publish.Private && have.Network != 0, have.PrivateIP)
 	return points
 }

@@ -1,6 +1,10 @@
 package lb
 
-import "fmt"
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
 
 // Op is one change to one load balancer: one request to the cloud. The sum is sealed, so that whoever
 // executes it can be checked for having thought of every kind.
@@ -24,8 +28,12 @@ type (
 	ChangeAlgorithm struct{ Algorithm Algorithm }
 	// SetPublicInterface switches the public interface.
 	SetPublicInterface struct{ Enabled bool }
-	// AttachNetwork attaches the load balancer to a network.
-	AttachNetwork struct{ Network int64 }
+	// AttachNetwork attaches the load balancer to a network, at an address or in a subnet, if they are valid.
+	AttachNetwork struct {
+		Network int64
+		IP      netip.Addr
+		Range   netip.Prefix
+	}
 	// DetachNetwork detaches it; the cloud drops the targets that it reached there.
 	DetachNetwork struct{ Network int64 }
 	// AddListener opens a port.
@@ -38,8 +46,24 @@ type (
 	AddTarget struct{ Target Target }
 	// RemoveTarget ends that.
 	RemoveTarget struct{ Target Target }
+	// SetReverseDNS says what reverse DNS answers for an address; nothing is the cloud's default.
+	SetReverseDNS struct {
+		IP   netip.Addr
+		Name string
+	}
 	// Delete removes the load balancer.
 	Delete struct{}
+
+	// CreateCertificate lets the cloud obtain a certificate, and returns when it has it.
+	CreateCertificate struct {
+		Owner       Owner
+		Certificate ManagedCertificate
+	}
+	// DeleteCertificate removes one that nothing uses any more.
+	DeleteCertificate struct {
+		ID   int64
+		Name string
+	}
 )
 
 func (Create) op()             {}
@@ -55,6 +79,9 @@ func (DeleteListener) op()     {}
 func (AddTarget) op()          {}
 func (RemoveTarget) op()       {}
 func (Delete) op()             {}
+func (SetReverseDNS) op()      {}
+func (CreateCertificate) op()  {}
+func (DeleteCertificate) op()  {}
 
 func (o Create) String() string {
 	return fmt.Sprintf("create %q with %d listeners and %d targets", o.Spec.Name, len(o.Spec.Listeners), len(o.Spec.Targets))
@@ -68,7 +95,18 @@ func (o ChangeAlgorithm) String() string { return "change algorithm to " + strin
 func (o SetPublicInterface) String() string {
 	return fmt.Sprintf("set public interface %t", o.Enabled)
 }
-func (o AttachNetwork) String() string { return fmt.Sprintf("attach to network %d", o.Network) }
+
+func (o AttachNetwork) String() string {
+	text := fmt.Sprintf("attach to network %d", o.Network)
+	if o.IP.IsValid() {
+		text += " as " + o.IP.String()
+	}
+	if o.Range.IsValid() {
+		text += " in " + o.Range.String()
+	}
+	return text
+}
+
 func (o DetachNetwork) String() string { return fmt.Sprintf("detach from network %d", o.Network) }
 func (o AddListener) String() string {
 	return fmt.Sprintf("add listener %d → %d, %s", o.Listener.Port, o.Listener.DestinationPort, o.Listener.Check)
@@ -81,6 +119,17 @@ func (o DeleteListener) String() string { return fmt.Sprintf("delete listener %d
 func (o AddTarget) String() string      { return "add " + o.Target.String() }
 func (o RemoveTarget) String() string   { return "remove " + o.Target.String() }
 func (o Delete) String() string         { return "delete" }
+func (o SetReverseDNS) String() string {
+	if o.Name == "" {
+		return fmt.Sprintf("reset reverse DNS of %s", o.IP)
+	}
+	return fmt.Sprintf("set reverse DNS of %s to %s", o.IP, o.Name)
+}
+
+func (o CreateCertificate) String() string {
+	return fmt.Sprintf("obtain certificate %q for %s", o.Certificate.Name, strings.Join(o.Certificate.Domains, ", "))
+}
+func (o DeleteCertificate) String() string { return fmt.Sprintf("delete certificate %q", o.Name) }
 
 // Title names an op for people in words that stay the same while the op is tried again with other contents:
 // one cause must not be announced once for every node that joins.
@@ -127,6 +176,12 @@ func Kind(op Op) string {
 		return "remove_target"
 	case Delete:
 		return "delete"
+	case SetReverseDNS:
+		return "set_reverse_dns"
+	case CreateCertificate:
+		return "create_certificate"
+	case DeleteCertificate:
+		return "delete_certificate"
 	}
 	return "unknown"
 }
@@ -135,16 +190,17 @@ func Kind(op Op) string {
 // listener that the cloud refuses must not keep the others from being served.
 func Independent(op Op) bool {
 	switch op.(type) {
-	case AddListener, UpdateListener, DeleteListener, AddTarget, RemoveTarget, Update, ChangeAlgorithm, ChangeType:
+	case AddListener, UpdateListener, DeleteListener, AddTarget, RemoveTarget, Update, ChangeAlgorithm, ChangeType, SetReverseDNS, DeleteCertificate:
 		return true
 	}
 	return false
 }
 
-// ChangesAddresses reports whether the load balancer must be read again before its addresses are told.
-func ChangesAddresses(op Op) bool {
+// NeedsLook reports whether the load balancer, or the certificates, must be read again before it is known what
+// there is: addresses, targets and IDs are the cloud's to choose.
+func NeedsLook(op Op) bool {
 	switch op.(type) {
-	case Create, SetPublicInterface, AttachNetwork, DetachNetwork:
+	case Create, SetPublicInterface, AttachNetwork, DetachNetwork, CreateCertificate:
 		return true
 	}
 	return false

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -20,6 +21,8 @@ func Parse(svc Service, d Defaults) (Spec, []Note, error) {
 		kind: d.Type, algorithm: d.Algorithm,
 		usePrivateIP: d.UsePrivateIP, privateOff: d.DisablePrivateIngress, publicOff: d.DisablePublicNetwork,
 		proxy: d.UsesProxyProtocol, ipv6Off: d.DisableIPv6,
+		protocol: ProtocolTCP, http: HTTP{CookieName: defaultCookie, CookieLifetime: defaultCookieLifetime, IdleTimeout: defaultIdleTimeout},
+		privateRange: d.PrivateSubnet, attached: d.Network != 0,
 		checkMode: d.HealthCheck, interval: d.HealthCheckInterval, timeout: d.HealthCheckTimeout, retries: d.HealthCheckRetries,
 	}
 	p.annotations()
@@ -27,6 +30,7 @@ func Parse(svc Service, d Defaults) (Spec, []Note, error) {
 	p.network()
 	p.fields()
 	p.ports()
+	p.protocols()
 	p.checks()
 	if len(p.refused) > 0 {
 		return Spec{}, p.notes, &RefusedError{Notes: p.refused}
@@ -63,18 +67,14 @@ func (p *parser) annotations() {
 		if value == "" {
 			continue
 		}
-		if !row.Honored {
-			p.note(Error, ReasonUnsupported, row.Name, value, "not supported yet and without effect: remove the annotation")
-			continue
-		}
 		if err := row.set(&p.set, value); err != nil {
 			p.refuse(ReasonInvalid, row.Name, value, err.Error())
 		}
 	}
+	p.idle(table)
 	var unknown []string
 	for name := range p.svc.Annotations {
-		// Below our own prefix live annotations of other parts too; only the foreign one is ours to check.
-		if strings.HasPrefix(name, HetznerPrefix) && !known[name] {
+		if !known[name] && (strings.HasPrefix(name, HetznerPrefix) || misspelled(name, table)) {
 			unknown = append(unknown, name)
 		}
 	}
@@ -82,6 +82,32 @@ func (p *parser) annotations() {
 	for _, name := range unknown {
 		p.unknown(name, table)
 	}
+}
+
+// idle notes the annotations that others make meaningless. A switch that is off says nothing.
+func (p *parser) idle(table []Annotation) {
+	for _, row := range table {
+		value := p.svc.Annotations[row.Name]
+		if value == "" || row.idle == nil || row.Type == "boolean" && off(value) {
+			continue
+		}
+		if remedy := row.idle(p.set); remedy != "" {
+			p.note(Warning, ReasonNoEffect, row.Name, value, remedy)
+		}
+	}
+}
+
+func off(value string) bool {
+	on, err := strconv.ParseBool(value)
+	return err == nil && !on
+}
+
+// misspelled reports whether a name below our own prefix, where annotations of other parts live too, is all
+// but one of the table's.
+func misspelled(name string, table []Annotation) bool {
+	const slips = 2
+	return strings.HasPrefix(name, OwnPrefix) && name != AnnotationState &&
+		slices.ContainsFunc(table, func(row Annotation) bool { return edits(name, row.Name) <= slips })
 }
 
 // unknown answers an annotation that is not in the table. Three names are documented as reserved: other
@@ -113,6 +139,9 @@ func (p *parser) place() {
 
 func (p *parser) network() {
 	attached := p.defaults.Network != 0
+	if ip, in := p.set.privateIP, p.set.privateRange; ip.IsValid() && in.IsValid() && !in.Contains(ip) {
+		p.refuse(ReasonInvalid, annotationPrivateIPv4, ip.String(), fmt.Sprintf("the address must lie in %s, the range of the subnet: set another, or another %s", in, annotationPrivateRange))
+	}
 	if p.set.usePrivateIP && !attached {
 		p.refuse(ReasonInvalid, annotationPrivateIP, "true", "no network is configured: set false, or configure the network")
 	}
@@ -130,9 +159,9 @@ func (p *parser) network() {
 
 // fields answers what a Service can ask for and this cloud cannot give.
 func (p *parser) fields() {
-	if !openToAll(p.svc.SourceRanges) {
+	if !openToAll(p.svc.SourceRanges) && !p.set.elsewhere {
 		p.refuse(ReasonUnsupported, "spec.loadBalancerSourceRanges", strings.Join(p.svc.SourceRanges, ","),
-			"the cloud's load balancers cannot filter clients, and one without the filter would be open to all: remove the ranges and filter elsewhere, for example with a NetworkPolicy")
+			"the cloud's load balancers cannot filter clients, and one without the filter would be open to all: remove the ranges, or filter elsewhere, for example with a NetworkPolicy, and confirm that by setting "+annotationElsewhere+" to true")
 	}
 	if p.svc.IPv6Only {
 		p.refuse(ReasonUnsupported, "spec.ipFamilies", "IPv6",
@@ -196,22 +225,59 @@ func (p *parser) spec() Spec {
 		Name:  or(s.name, defaultName(p.svc.UID)),
 		Type:  s.kind, Location: s.location, NetworkZone: s.zone,
 		Algorithm: s.algorithm, Public: !s.publicOff,
-		Network: p.defaults.Network, UsePrivateIP: s.usePrivateIP,
+		IPv4Name: s.rdns4, IPv6Name: s.rdns6,
+		PrivateIP: s.privateIP, PrivateRange: s.privateRange,
+		Takeover: Takeover{Adopt: s.adopt, OptedIn: s.checkModeSet || s.explicit(), Annotated: s.annotated, NoIPv6: s.ipv6Off},
+		Network:  p.defaults.Network, UsePrivateIP: s.usePrivateIP,
 		NodeSelector: s.nodeSelector,
 		Publish: Publish{
-			Hostname: s.hostname, IPv6: !s.ipv6Off,
-			Private: p.defaults.Network != 0 && !s.privateOff, Proxy: s.proxy,
+			Hostname: s.hostname, IPv6: !s.ipv6Off && (!p.svc.IPv4Only || s.ipv6Set), IPv6First: p.svc.IPv6First,
+			Private: p.defaults.Network != 0 && !s.privateOff, Proxy: s.behindProxy(),
 		},
 		Served: p.served, Unserved: p.unserved,
 	}
 	for _, port := range p.served {
 		spec.Listeners = append(spec.Listeners, Listener{
-			Port: port.Number, DestinationPort: port.NodePort, Protocol: ProtocolTCP, ProxyProtocol: s.proxy,
-			Check: p.check(port),
+			Port: port.Number, DestinationPort: port.NodePort, Protocol: s.protocol, ProxyProtocol: s.proxy,
+			HTTP: p.listenerHTTP(), Check: p.check(port),
 		})
 	}
 	slices.SortFunc(spec.Listeners, func(a, b Listener) int { return a.Port - b.Port })
+	switch {
+	case s.protocol != ProtocolHTTPS:
+	case s.managed:
+		spec.Managed = &ManagedCertificate{
+			Name:    or(s.managedName, managedPrefix+p.svc.UID),
+			Domains: slices.Compact(slices.Sorted(slices.Values(s.domains))), Staging: s.staging,
+		}
+	default:
+		spec.Certificates = s.certificates
+	}
+	if !spec.NeedsCertificates() {
+		spec, _, _ = spec.Resolve(nil)
+	}
+	if !spec.Public {
+		spec.IPv4Name, spec.IPv6Name = "", ""
+	}
+	if spec.Network == 0 {
+		spec.PrivateIP, spec.PrivateRange = netip.Addr{}, netip.Prefix{}
+	}
 	return spec
+}
+
+// How kube-proxy treats the load balancer's addresses; the values of ipMode.
+const (
+	modeVIP   = "VIP"
+	modeProxy = "Proxy"
+)
+
+// behindProxy reports whether clients inside the cluster must go through the load balancer: it adds the PROXY
+// protocol's header, or ends TLS and HTTP, and what reaches a pod past it lacks that.
+func (s settings) behindProxy() bool {
+	if s.proxyMode != "" {
+		return s.proxyMode == modeProxy
+	}
+	return s.proxy || s.protocol != ProtocolTCP
 }
 
 // defaultName is what cloud providers have named load balancers from the beginning, so that a cluster that

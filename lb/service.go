@@ -21,8 +21,9 @@ type Service struct {
 	SourceRanges []string
 	// LoadBalancerIP is the deprecated field of that name.
 	LoadBalancerIP string
-	// IPv6Only is true when ipFamilies holds IPv6 and nothing else.
-	IPv6Only bool
+	// IPv4Only and IPv6Only are true when ipFamilies holds that family and nothing else, IPv6First when it
+	// begins with IPv6.
+	IPv4Only, IPv6Only, IPv6First bool
 }
 
 // Port is one port of a Service.
@@ -50,6 +51,14 @@ const (
 	ReasonImmutable = "ImmutableField"
 	// ReasonHeld: a Service that is refused has a load balancer, of which only the targets are kept up to date.
 	ReasonHeld = "LoadBalancerHeld"
+	// ReasonCertificate: a certificate that cannot be used.
+	ReasonCertificate = "CertificateUnusable"
+	// ReasonCertificatePending: a certificate that will be usable soon.
+	ReasonCertificatePending = "CertificatePending"
+	// ReasonCheckKept: the health checks are those of the controller that had the load balancer before.
+	ReasonCheckKept = "HealthCheckKept"
+	// ReasonCheckRolledBack: a change of the health check left no healthy node and was taken back.
+	ReasonCheckRolledBack = "HealthCheckRolledBack"
 	// ReasonNotOwned: the load balancer that would be needed belongs to somebody else.
 	ReasonNotOwned = "LoadBalancerNotOwned"
 )
@@ -71,6 +80,8 @@ type Note struct {
 	Field  string // annotation, or field of the Service
 	Value  string // as the user wrote it; may be empty
 	Text   string // what is wrong, and the remedy
+	// Figures are numbers of this moment. They are told with the note, but a change of them is no news.
+	Figures string
 }
 
 // What a user wrote, and what the cloud answered, can be of any length; a condition and an Event cannot.
@@ -100,6 +111,14 @@ func cut(text string, limit int) string {
 		}
 	}
 	return text
+}
+
+// Announcement is the note with its figures.
+func (n Note) Announcement() string {
+	if n.Figures == "" {
+		return n.String()
+	}
+	return n.String() + " (" + n.Figures + ")"
 }
 
 // RefusedError says that a Service cannot have a load balancer as it stands, with every reason at once.

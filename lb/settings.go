@@ -25,17 +25,39 @@ type settings struct {
 	publicOff    bool
 	proxy        bool
 	hostname     string
+	proxyMode    string // empty: by protocol
 	ipv6Off      bool
+	ipv6Set      bool // somebody decided about ipv6Off
 	nodeSelector string
+	adopt        bool
+	elsewhere    bool // source ranges are enforced elsewhere
+	rdns4, rdns6 string
+
+	privateIP    netip.Addr
+	privateRange netip.Prefix
+
+	protocol     string
+	http         HTTP
+	managed      bool
+	certificates []string
+	managedName  string
+	domains      []string
+	staging      bool
 
 	checkMode     CheckMode
 	checkModeSet  bool
 	checkProtocol string // empty: by traffic policy
 	checkPort     int    // 0: by traffic policy
 	checkPath     string
+	checkCodes    []string
+	checkDomain   string
+	checkTLS      bool
 	interval      time.Duration
 	timeout       time.Duration
 	retries       int
+	annotated     Annotated
+
+	attached bool // a network is configured
 }
 
 func text(at func(*settings) *string, valid func(string) error) setter {
@@ -96,6 +118,48 @@ func duration(at func(*settings) *time.Duration, low, high time.Duration) setter
 	}
 }
 
+// list reads texts between commas; spaces around them do not matter.
+func list(at func(*settings) *[]string, most int, valid func(string) error) setter {
+	return func(s *settings, value string) error {
+		var items []string
+		for item := range strings.SplitSeq(value, ",") {
+			item = strings.TrimSpace(item)
+			if item == "" {
+				return errors.New("set values between commas, none of them empty")
+			}
+			if err := valid(item); err != nil {
+				return err
+			}
+			items = append(items, item)
+		}
+		if len(items) > most {
+			return fmt.Errorf("set at most %d values", most)
+		}
+		*at(s) = items
+		return nil
+	}
+}
+
+// privateAddress reads an address that a private network can have.
+func privateAddress(s *settings, value string) error {
+	addr, err := netip.ParseAddr(value)
+	if err != nil || !addr.Is4() || !addr.IsPrivate() {
+		return errors.New("set an IPv4 address of the network, such as 10.0.0.5")
+	}
+	s.privateIP = addr
+	return nil
+}
+
+// privateSubnet reads the range of a private network's subnet.
+func privateSubnet(s *settings, value string) error {
+	prefix, err := netip.ParsePrefix(value)
+	if err != nil || !prefix.Addr().Is4() || prefix != prefix.Masked() {
+		return errors.New("set the IPv4 range of a subnet of the network, such as 10.0.1.0/24")
+	}
+	s.privateRange = prefix
+	return nil
+}
+
 func validName(v string) error {
 	if len(v) > 128 || strings.TrimSpace(v) != v {
 		return errors.New("set 1 to 128 characters without a space at either end")
@@ -116,6 +180,43 @@ func validIdentifier(v string) error {
 func validPath(v string) error {
 	if !strings.HasPrefix(v, "/") || len(v) > 256 || strings.ContainsAny(v, " \t\r\n") {
 		return errors.New("set a path that begins with / and has at most 256 characters and no space")
+	}
+	return nil
+}
+
+// validStatusCode accepts what the cloud does: digits, ? for one character, * for several.
+func validStatusCode(v string) error {
+	if len(v) > 3 || strings.Trim(v, "0123456789?*") != "" {
+		return errors.New("set status codes between commas, ? and * stand for other characters: \"2??,301\"")
+	}
+	return nil
+}
+
+// validCheckDomain accepts what may be a Host header.
+func validCheckDomain(v string) error {
+	if len(v) > 128 || strings.ContainsAny(v, " %\\") {
+		return errors.New("set a host name of at most 128 characters")
+	}
+	return nil
+}
+
+// validCookie follows RFC 6265 in what a cookie's name is made of.
+func validCookie(v string) error {
+	for _, c := range v {
+		if c <= ' ' || c > '~' || strings.ContainsRune(`()<>@,;:\"/[]?={}`, c) {
+			return errors.New("set a cookie's name: letters, digits, '-' and '_'")
+		}
+	}
+	if len(v) > 100 {
+		return errors.New("set at most 100 characters")
+	}
+	return nil
+}
+
+// validDomain accepts the names that certificates are issued for.
+func validDomain(v string) error {
+	if validHostname(strings.TrimPrefix(v, "*.")) != nil || !strings.Contains(v, ".") {
+		return errors.New("set domain names between commas, such as \"example.com,*.example.com\"")
 	}
 	return nil
 }

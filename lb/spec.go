@@ -1,8 +1,8 @@
 package lb
 
 import (
-	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 )
@@ -34,8 +34,22 @@ type Spec struct {
 	// UsePrivateIP makes targets be reached at their address in Network.
 	UsePrivateIP bool
 
+	// PrivateIP and PrivateRange, if valid, say which address it has in Network.
+	PrivateIP    netip.Addr
+	PrivateRange netip.Prefix
+	// IPv4Name and IPv6Name are what reverse DNS says of the public addresses. Empty: what we said is taken back.
+	IPv4Name, IPv6Name string
+
 	Listeners []Listener // sorted by port
-	Targets   []Target   // sorted by server
+	// Certificates are IDs and names of certificates; [Spec.Resolve] puts them into the listeners.
+	Certificates []string
+	// Managed is the certificate to obtain instead.
+	Managed *ManagedCertificate
+	Targets []Target // sorted by server
+
+	Takeover Takeover
+	// ChecksKept is set by Against: the health checks stay as they were at the takeover.
+	ChecksKept bool
 
 	// NodeSelector is a label selector in Kubernetes' syntax; empty selects every node.
 	NodeSelector string
@@ -50,23 +64,27 @@ type Spec struct {
 type Publish struct {
 	Hostname string // instead of addresses
 	IPv6     bool
-	Private  bool // also the address in the network
-	Proxy    bool // clients inside the cluster must go through the load balancer
+	// IPv6First: the Service prefers that family.
+	IPv6First bool
+	Private   bool // also the address in the network
+	Proxy     bool // clients inside the cluster must go through the load balancer
 }
 
 // Listener is a port of the load balancer ("service" in the cloud's API) and where it leads.
 type Listener struct {
 	Port            int
 	DestinationPort int
-	Protocol        string // always ProtocolTCP in a Spec
+	Protocol        string
 	ProxyProtocol   bool
+	HTTP            HTTP
 	Check           HealthCheck
 }
 
-// Protocols of listeners and health checks.
+// Protocols of listeners and health checks; a check is never https, see HealthCheck.TLS.
 const (
-	ProtocolTCP  = "tcp"
-	ProtocolHTTP = "http"
+	ProtocolTCP   = "tcp"
+	ProtocolHTTP  = "http"
+	ProtocolHTTPS = "https"
 )
 
 // DefaultStatusCodes are the answers that an HTTP health check takes as healthy, comma-separated.
@@ -82,10 +100,10 @@ type HealthCheck struct {
 
 	Path        string
 	StatusCodes string // comma-separated
-	// No Spec sets the rest. They are here so that a change made by hand is a difference.
-	Domain   string
+	Domain      string
+	TLS         bool
+	// No Spec sets Response. It is here so that a change made by hand is a difference.
 	Response string
-	TLS      bool
 }
 
 func (h HealthCheck) String() string {
@@ -113,70 +131,4 @@ func (s Spec) WithTargets(servers []int64) Spec {
 		s.Targets[i] = Target{Server: id, Private: s.UsePrivateIP}
 	}
 	return s
-}
-
-// Limits of a load balancer type.
-type Limits struct{ Listeners, Targets int }
-
-// LimitsOf returns what a load balancer type holds, and false for a type that this version does not know.
-func LimitsOf(typ string) (Limits, bool) {
-	switch typ {
-	case "lb11":
-		return Limits{Listeners: 5, Targets: 25}, true
-	case "lb21":
-		return Limits{Listeners: 15, Targets: 75}, true
-	case "lb31":
-		return Limits{Listeners: 30, Targets: 150}, true
-	}
-	return Limits{}, false
-}
-
-// Fit trims the targets to what the type holds. Targets that the load balancer has already stay before
-// new ones come, so that a cluster too large for its type does not shuffle its targets with every change.
-func (s Spec) Fit(have State) (Spec, []Note) {
-	limits, known := LimitsOf(s.Type)
-	room := max(limits.Targets-have.OtherTargets, 0)
-	if !known || len(s.Targets) <= room {
-		return s, nil
-	}
-	present := make(map[int64]bool, len(have.Targets))
-	for _, t := range have.Targets {
-		present[t.Server] = true
-	}
-	s.Targets = slices.Clone(s.Targets)
-	slices.SortStableFunc(s.Targets, func(a, b Target) int {
-		if present[a.Server] != present[b.Server] {
-			if present[a.Server] {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Compare(a.Server, b.Server)
-	})
-	s.Targets = s.Targets[:room]
-	slices.SortFunc(s.Targets, func(a, b Target) int { return cmp.Compare(a.Server, b.Server) })
-	return s, []Note{{
-		Grade: Error, Reason: ReasonTargetsTruncated, Field: AnnotationType, Value: s.Type,
-		// How many nodes there are is left out: it changes, and the cause does not.
-		Text: fmt.Sprintf("only %d nodes are targets, the type holds no more: choose a larger type, or fewer nodes with %s", room, AnnotationNodeSelector),
-	}}
-}
-
-// Retarget returns the load balancer as it is, but for its targets: they become these servers. It is for a
-// Service that says nothing usable: how a server is reached is read off the targets that are there.
-func Retarget(have State, servers []int64) (gone, added []Op, notes []Note) {
-	present := make(map[int64]Target, len(have.Targets))
-	private := !have.Public
-	for _, t := range have.Targets {
-		present[t.Server] = t
-		private = private || t.Private
-	}
-	want, notes := Spec{Type: have.Type, UsePrivateIP: private}.WithTargets(servers).Fit(have)
-	for i, t := range want.Targets {
-		if old, ok := present[t.Server]; ok {
-			want.Targets[i] = old
-		}
-	}
-	gone, added = diffTargets(want.Targets, have.Targets)
-	return gone, added, notes
 }

@@ -29,16 +29,16 @@ func upTo(n int) []int64 {
 
 func TestFitKeepsWhatIsThere(t *testing.T) {
 	spec := lb.Spec{Type: "lb11"}.WithTargets(upTo(40))
-	first, notes := spec.Fit(lb.State{})
+	first, notes := spec.Fit(lb.State{}, nil)
 	if got := servers(first.Targets); !slices.Equal(got, upTo(25)) || len(notes) != 1 || notes[0].Reason != lb.ReasonTargetsTruncated {
 		t.Fatalf("new load balancer: targets %v, notes %v", got, notes)
 	}
-	if _, again := (lb.Spec{Type: "lb11"}).WithTargets(upTo(41)).Fit(lb.State{}); again[0] != notes[0] || !strings.Contains(notes[0].Text, "25 nodes") {
+	if _, again := (lb.Spec{Type: "lb11"}).WithTargets(upTo(41)).Fit(lb.State{}, nil); again[0].String() != notes[0].String() || !strings.Contains(notes[0].Text, "25 nodes") {
 		t.Errorf("the note is %v, and %v with one more node: want one text, with the limit", notes, again)
 	}
 
 	present := []lb.Target{{Server: 40}, {Server: 30}}
-	second, _ := spec.Fit(lb.State{Targets: present, OtherTargets: 5})
+	second, _ := spec.Fit(lb.State{Targets: present, OtherTargets: 5}, nil)
 	if got, want := servers(second.Targets), append(upTo(18), 30, 40); !slices.Equal(got, want) {
 		t.Errorf("existing load balancer: targets %v, want %v", got, want)
 	}
@@ -47,11 +47,11 @@ func TestFitKeepsWhatIsThere(t *testing.T) {
 	}
 
 	for _, c := range []lb.Spec{{Type: "lb99"}, {Type: "lb21"}} {
-		if got, notes := c.WithTargets(upTo(40)).Fit(lb.State{}); len(got.Targets) != 40 || len(notes) != 0 {
+		if got, notes := c.WithTargets(upTo(40)).Fit(lb.State{}, nil); len(got.Targets) != 40 || len(notes) != 0 {
 			t.Errorf("%s: %d targets, notes %v", c.Type, len(got.Targets), notes)
 		}
 	}
-	if got, _ := spec.Fit(lb.State{OtherTargets: 99}); len(got.Targets) != 0 {
+	if got, _ := spec.Fit(lb.State{OtherTargets: 99}, nil); len(got.Targets) != 0 {
 		t.Errorf("no room at all: %d targets", len(got.Targets))
 	}
 }
@@ -122,7 +122,7 @@ func TestRetarget(t *testing.T) {
 		{"no public interface, no targets", lb.State{Type: "lb11"}, []int64{1}, "[] [add server 1 (private)]"},
 		{"no room", lb.State{Type: "lb11", Public: true, OtherTargets: 24, Targets: []lb.Target{{Server: 9}}}, []int64{1, 9}, "[] []"},
 	} {
-		gone, added, notes := lb.Retarget(c.have, c.servers)
+		gone, added, notes := lb.Retarget(c.have, c.servers, nil)
 		if got := fmt.Sprint(gone, added); got != c.want || (len(notes) > 0) != (c.name == "no room") {
 			t.Errorf("%s: got %s, notes %v; want %s", c.name, got, notes, c.want)
 		}

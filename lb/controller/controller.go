@@ -9,8 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
+	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	discoverylisters "k8s.io/client-go/listers/discovery/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/lb/converge"
 )
 
 // Name is the controller's name, upstream's.
@@ -33,12 +36,15 @@ const (
 	defaultWorkers = 4
 )
 
-// Config is what the controller needs. All fields but Workers are required.
+// Config is what the controller needs. All fields but Slices and Workers are required.
 type Config struct {
 	Client   corev1client.CoreV1Interface
 	Services coreinformers.ServiceInformer
 	Nodes    coreinformers.NodeInformer
-	Backend  lb.Backend
+	// Slices tell which nodes have endpoints of a Service with policy Local: those come first where a load
+	// balancer cannot have all nodes. Nil: nobody knows, and the choice is only stable.
+	Slices  discoveryinformers.EndpointSliceInformer
+	Backend lb.Backend
 	// Defaults names the cluster too: its name marks what is ours in the cloud.
 	Defaults lb.Defaults
 	Recorder record.EventRecorder
@@ -49,17 +55,19 @@ type Config struct {
 
 // Controller reconciles Services of type LoadBalancer.
 type Controller struct {
-	client   corev1client.CoreV1Interface
-	services corelisters.ServiceLister
-	nodes    corelisters.NodeLister
-	synced   []cache.InformerSynced
-	backend  lb.Backend
-	defaults lb.Defaults
-	recorder record.EventRecorder
-	metrics  *controllerMetrics
-	newest   *kube.Newest[*corev1.Service]
-	queue    workqueue.TypedRateLimitingInterface[cache.ObjectName]
-	workers  int
+	client    corev1client.CoreV1Interface
+	services  corelisters.ServiceLister
+	nodes     corelisters.NodeLister
+	synced    []cache.InformerSynced
+	slices    discoverylisters.EndpointSliceLister // nil: endpoints are not known
+	backend   lb.Backend
+	converger converge.Converger
+	defaults  lb.Defaults
+	recorder  record.EventRecorder
+	metrics   *controllerMetrics
+	newest    *kube.Newest[*corev1.Service]
+	queue     workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	workers   int
 }
 
 // New returns a controller that listens to its informers. Nothing happens before Run.
@@ -83,20 +91,33 @@ func New(cfg Config) (*Controller, error) {
 	if c.workers <= 0 {
 		c.workers = defaultWorkers
 	}
-	for _, listen := range []struct {
+	c.converger = converge.Converger{Backend: cfg.Backend, Done: m.done}
+	if cfg.Slices != nil {
+		c.slices = cfg.Slices.Lister()
+	}
+	return c, c.listen(cfg)
+}
+
+func (c *Controller) listen(cfg Config) error {
+	type source struct {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
-	}{
+	}
+	sources := []source{
 		{cfg.Services.Informer(), c.serviceHandler()},
 		{cfg.Nodes.Informer(), c.nodeHandler()},
-	} {
-		registration, err := listen.informer.AddEventHandler(listen.handler)
+	}
+	if cfg.Slices != nil {
+		sources = append(sources, source{cfg.Slices.Informer(), c.sliceHandler()})
+	}
+	for _, s := range sources {
+		registration, err := s.informer.AddEventHandler(s.handler)
 		if err != nil {
-			return nil, fmt.Errorf("listening to Services and Nodes: %w", err)
+			return fmt.Errorf("listening to Services, Nodes and EndpointSlices: %w", err)
 		}
 		c.synced = append(c.synced, registration.HasSynced)
 	}
-	return c, nil
+	return nil
 }
 
 // Run works until the context ends, and returns when every worker has stopped.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/lb/converge"
 )
 
 // driftPeriod is how often the cloud is looked at although nothing happened in the cluster.
@@ -56,9 +58,10 @@ func (c *Controller) drift(ctx context.Context) error {
 	if err := c.reportOrphans(ctx, all, states); err != nil {
 		return err
 	}
+	certificates := sync.OnceValues(func() ([]lb.Certificate, error) { return c.backend.Certificates(ctx) })
 	for _, svc := range involved {
 		owned := ownedBy(c.owner(svc), states)
-		settled, err := c.settled(svc, owned)
+		settled, err := c.settled(svc, owned, certificates)
 		if err != nil {
 			return err
 		}
@@ -107,7 +110,7 @@ func ownedBy(owner lb.Owner, states []lb.State) []lb.State {
 }
 
 // settled reports whether a reconciliation would find nothing to do.
-func (c *Controller) settled(svc *corev1.Service, owned []lb.State) (bool, error) {
+func (c *Controller) settled(svc *corev1.Service, owned []lb.State, certificates func() ([]lb.Certificate, error)) (bool, error) {
 	if c.needsCleanup(svc) {
 		return false, nil
 	}
@@ -115,19 +118,26 @@ func (c *Controller) settled(svc *corev1.Service, owned []lb.State) (bool, error
 	if err != nil {
 		return false, err
 	}
-	if p.refused && len(owned) == 0 {
-		return equality.Semantic.DeepEqual(svc, told(svc, p.notes, svc.Status.LoadBalancer)), nil
+	t := telling{notes: p.Notes, status: svc.Status.LoadBalancer, memory: p.Memory, managed: hadManaged(svc)}
+	if p.Refused && len(owned) == 0 {
+		return equality.Semantic.DeepEqual(svc, told(svc, t)), nil
 	}
-	if len(owned) != 1 || !helpers.HasLBFinalizer(svc) {
+	if len(owned) != 1 || !helpers.HasLBFinalizer(svc) || p.Memory.Open() || p.HadManaged && p.Spec.Managed == nil && !p.Refused {
 		return false, nil
+	}
+	var known []lb.Certificate
+	if !p.Refused && p.Spec.NeedsCertificates() {
+		if known, err = certificates(); err != nil {
+			return false, fmt.Errorf("listing certificates: %w", err)
+		}
 	}
 	have := owned[0]
-	if p = p.against(have); len(p.ops) > 0 {
+	if p = p.Against(have, known); len(p.Ops) > 0 {
 		return false, nil
 	}
-	status := svc.Status.LoadBalancer
-	if !p.refused {
-		status = balancerStatus(p.spec, have)
+	t.notes, t.memory = p.Notes, p.Memory
+	if !p.Refused {
+		t.status = converge.Status(p.Spec, have)
 	}
-	return equality.Semantic.DeepEqual(svc, told(svc, p.notes, status)), nil
+	return equality.Semantic.DeepEqual(svc, told(svc, t)), nil
 }

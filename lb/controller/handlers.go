@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/runtime"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/cloud-provider/service/helpers"
 
 	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/lb/converge"
 )
 
 // nodeDelay gathers changes of nodes, so that a batch of nodes costs each load balancer one look.
@@ -60,8 +62,55 @@ func matters(old, svc *corev1.Service) bool {
 	return old.UID != svc.UID ||
 		old.DeletionTimestamp.IsZero() != svc.DeletionTimestamp.IsZero() ||
 		helpers.HasLBFinalizer(old) && !helpers.HasLBFinalizer(svc) ||
-		!maps.Equal(old.Annotations, svc.Annotations) ||
+		!maps.Equal(asked(old), asked(svc)) ||
+		old.Annotations[lb.AnnotationState] != "" && svc.Annotations[lb.AnnotationState] == "" ||
 		!equality.Semantic.DeepEqual(old.Spec, svc.Spec)
+}
+
+// asked are the annotations but for the one that is ours to write. That one matters when a user removes it.
+func asked(svc *corev1.Service) map[string]string {
+	if _, ok := svc.Annotations[lb.AnnotationState]; !ok {
+		return svc.Annotations
+	}
+	others := maps.Clone(svc.Annotations)
+	delete(others, lb.AnnotationState)
+	return others
+}
+
+// sliceHandler queues a Service when other nodes have its endpoints and that decides which nodes are targets:
+// otherwise health checks see to it.
+func (c *Controller) sliceHandler() cache.ResourceEventHandler {
+	enqueue := func(slice *discoveryv1.EndpointSlice) {
+		svc, err := c.services.Services(slice.Namespace).Get(slice.Labels[discoveryv1.LabelServiceName])
+		if err != nil || !c.wants(svc) || svc.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
+			return
+		}
+		if p, err := c.plan(svc); err == nil && p.Crowded() {
+			c.queue.AddAfter(nameOf(svc), nodeDelay)
+		}
+	}
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
+			if slice, ok := obj.(*discoveryv1.EndpointSlice); ok && !initial {
+				enqueue(slice)
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			old, ok1 := before.(*discoveryv1.EndpointSlice)
+			slice, ok2 := after.(*discoveryv1.EndpointSlice)
+			if ok1 && ok2 && !maps.Equal(serving(old), serving(slice)) {
+				enqueue(slice)
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			if slice, ok := obj.(*discoveryv1.EndpointSlice); ok {
+				enqueue(slice)
+			}
+		},
+	}
 }
 
 // nodeHandler queues the Services whose targets a node's change may alter. Heartbeats and readiness do not:
@@ -70,7 +119,7 @@ func (c *Controller) nodeHandler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
 			if node, ok := obj.(*corev1.Node); ok && !initial {
-				if _, isTarget := target(node); isTarget {
+				if _, isTarget := converge.Target(node); isTarget {
 					c.enqueueServices(func(*corev1.Service) bool { return true })
 				}
 			}
@@ -81,8 +130,8 @@ func (c *Controller) nodeHandler() cache.ResourceEventHandler {
 			if !ok1 || !ok2 {
 				return
 			}
-			oldServer, was := target(old)
-			server, is := target(node)
+			oldServer, was := converge.Target(old)
+			server, is := converge.Target(node)
 			switch {
 			case oldServer != server || was != is:
 				c.enqueueServices(func(*corev1.Service) bool { return true })

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"k8s.io/component-base/metrics"
+
+	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/lb/converge"
 )
 
 // Registry takes the controller's metrics.
@@ -53,6 +56,11 @@ const (
 	resultRefused = "refused"
 	resultFailed  = "failed"
 )
+
+func (m *controllerMetrics) done(op lb.Op, result converge.Result) {
+	label := map[converge.Result]string{converge.Applied: resultDone, converge.Refused: resultRefused, converge.Failed: resultFailed}[result]
+	m.ops.WithLabelValues(lb.Kind(op), label).Inc()
+}
 
 func (m *controllerMetrics) synced(start time.Time, result string) {
 	m.duration.Observe(time.Since(start).Seconds())

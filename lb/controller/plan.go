@@ -1,95 +1,72 @@
 package controller
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
 
-	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/lb/converge"
 )
 
-// reasonNoNodes is upstream's name for a load balancer without targets.
-const reasonNoNodes = "UnAvailableLoadBalancer"
-
-// plan is what a Service asks for, before the cloud is looked at, and then what is to be done about it.
-type plan struct {
-	spec    lb.Spec
-	servers []int64 // the nodes that shall be targets
-	notes   []lb.Note
-	refused bool // nothing may be created, and nothing but targets changed; notes say why
-	aimless bool // not even the targets are known
-	ops     []lb.Op
-}
-
-func (c *Controller) plan(svc *corev1.Service) (plan, error) {
-	spec, notes, err := lb.Parse(question(svc), c.defaults)
-	p := plan{spec: spec, notes: notes}
-	var refused *lb.RefusedError
-	if errors.As(err, &refused) {
-		p.refused, p.spec.Owner = true, c.owner(svc)
-		p.notes = slices.Concat(refused.Notes, notes)
-	}
-	// The selector's syntax is Kubernetes', so it is read here; even when the rest is refused, so that
-	// the user learns everything at once.
-	text := svc.Annotations[lb.AnnotationNodeSelector]
-	selector, err := labels.Parse(text)
-	if err != nil {
-		p.refused, p.aimless = true, true
-		p.notes = append(p.notes, lb.Note{
-			Grade: lb.Error, Reason: lb.ReasonInvalid, Field: lb.AnnotationNodeSelector, Value: text,
-			Text: fmt.Sprintf("not a label selector (%v): write it as kubectl's --selector", err),
-		})
-	}
-	if p.aimless {
-		return p, nil
-	}
+// plan reads a Service together with what the caches know of nodes and endpoints.
+func (c *Controller) plan(svc *corev1.Service) (converge.Plan, error) {
 	nodes, err := c.nodes.List(labels.Everything())
 	if err != nil {
-		return plan{}, fmt.Errorf("listing nodes: %w", err)
+		return converge.Plan{}, fmt.Errorf("listing nodes: %w", err)
 	}
-	p.servers = servers(nodes, selector)
-	p.spec = p.spec.WithTargets(p.servers)
-	if len(p.servers) == 0 && !p.refused {
-		p.notes = append(p.notes, lb.Note{
-			Grade: lb.Warning, Reason: reasonNoNodes,
-			Text: "no node can be a target: nodes need a provider ID hcloud://…, no label " + corev1.LabelNodeExcludeBalancers + ", and to match the node selector if there is one",
-		})
+	endpoints, err := c.endpoints(svc)
+	if err != nil {
+		return converge.Plan{}, err
 	}
-	return p, nil
+	return converge.NewPlan(converge.Input{
+		Service: svc, Nodes: nodes, Endpoints: endpoints, Defaults: c.defaults,
+		Memory: converge.Recall(svc), HadManaged: hadManaged(svc), Now: time.Now(),
+	}), nil
 }
 
-// against adjusts the plan to the load balancer that exists, and decides what to do with it.
-func (p plan) against(have lb.State) plan {
-	if p.refused {
-		return p.holding(have)
+// endpoints matter with policy Local only.
+func (c *Controller) endpoints(svc *corev1.Service) (converge.Endpoints, error) {
+	if c.slices == nil || svc.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
+		return converge.Endpoints{}, nil
 	}
-	spec, notes := p.spec.Fit(have)
-	p.spec = spec
-	p.notes = slices.Concat(p.notes, notes, lb.Immovable(spec, have))
-	p.ops = lb.Diff(spec, have)
-	return p
+	slices, err := c.slices.EndpointSlices(svc.Namespace).List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: svc.Name}))
+	if err != nil {
+		return converge.Endpoints{}, fmt.Errorf("listing endpoints of Service %s: %w", klog.KObj(svc), err)
+	}
+	return converge.Endpoints{Known: true, Nodes: serving(slices...)}, nil
 }
 
-// holding keeps a load balancer in service although its Service is refused: nodes come and go meanwhile, and
-// after enough of them nothing would be left of its targets.
-func (p plan) holding(have lb.State) plan {
-	if !have.Exists() {
-		return p
+// serving are the nodes with an endpoint that takes traffic, as kube-proxy's health check node port counts
+// them: ready is unknown means yes.
+func serving(slices ...*discoveryv1.EndpointSlice) map[string]bool {
+	nodes := make(map[string]bool)
+	for _, slice := range slices {
+		for _, e := range slice.Endpoints {
+			if e.NodeName != nil && (e.Conditions.Ready == nil || *e.Conditions.Ready) {
+				nodes[*e.NodeName] = true
+			}
+		}
 	}
-	held := lb.Note{
-		Grade: lb.Warning, Reason: lb.ReasonHeld,
-		Text: "until this is corrected, only the targets of the load balancer follow the nodes, and nothing else of it is changed",
+	return nodes
+}
+
+// stillWanted asks the API server itself, before a creation, whether the Service is still there and ours. A
+// cache can be older than that: a new leader may fill it from an API server that lags behind, and a load
+// balancer for a Service that is gone would be left for good.
+func (c *Controller) stillWanted(ctx context.Context, svc *corev1.Service) (bool, error) {
+	live, err := c.client.Services(svc.Namespace).Get(ctx, svc.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading Service %s before creating its load balancer: %w", klog.KObj(svc), err)
 	}
-	if p.aimless {
-		held.Text = "until this is corrected, nothing of the load balancer is changed, not even its targets"
-		p.notes = slices.Concat(p.notes, []lb.Note{held})
-		return p
-	}
-	gone, added, notes := lb.Retarget(have, p.servers)
-	p.ops = slices.Concat(gone, added)
-	p.notes = slices.Concat(p.notes, []lb.Note{held}, notes)
-	return p
+	return live.UID == svc.UID && c.wants(live), nil
 }

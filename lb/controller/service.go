@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +8,7 @@ import (
 	"k8s.io/cloud-provider/service/helpers"
 
 	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/lb/converge"
 )
 
 // LoadBalancerClass is the class that is always ours.
@@ -17,6 +17,10 @@ const LoadBalancerClass = "underlay.dev/hcloud"
 // ConditionAccepted on a Service says whether its load balancer is all that the Service asks for. It also
 // marks the Service as one that we have dealt with.
 const ConditionAccepted = "underlay.dev/Accepted"
+
+// conditionManaged remembers, before one is asked for, that the Service has a managed certificate: it must not
+// outlive the Service, and looking for one would cost every Service a request.
+const conditionManaged = "underlay.dev/ManagedCertificate"
 
 // ours reports whether a Service of type LoadBalancer is for us to serve.
 func (c *Controller) ours(svc *corev1.Service) bool {
@@ -84,36 +88,10 @@ func addresses(svc *corev1.Service) string {
 }
 
 func (c *Controller) owner(svc *corev1.Service) lb.Owner {
-	return lb.Owner{Cluster: c.defaults.Cluster, UID: string(svc.UID)}
+	return converge.Owner(svc, c.defaults.Cluster)
 }
 
-// question is what package lb needs to know of a Service.
-func question(svc *corev1.Service) lb.Service {
-	q := lb.Service{
-		UID:                 string(svc.UID),
-		Annotations:         svc.Annotations,
-		Local:               svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal,
-		HealthCheckNodePort: int(svc.Spec.HealthCheckNodePort),
-		ClientIPAffinity:    svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP,
-		SourceRanges:        sourceRanges(svc),
-		LoadBalancerIP:      svc.Spec.LoadBalancerIP,
-		IPv6Only:            slices.Equal(svc.Spec.IPFamilies, []corev1.IPFamily{corev1.IPv6Protocol}),
-	}
-	for _, p := range svc.Spec.Ports {
-		q.Ports = append(q.Ports, lb.Port{Number: int(p.Port), Protocol: string(p.Protocol), NodePort: int(p.NodePort)})
-	}
-	return q
-}
-
-// sourceRanges are the field's, or those of the annotation that was there before it. They are not parsed:
-// a range that nobody can read is still a wish to keep others out.
-func sourceRanges(svc *corev1.Service) []string {
-	if len(svc.Spec.LoadBalancerSourceRanges) > 0 {
-		return svc.Spec.LoadBalancerSourceRanges
-	}
-	old := strings.TrimSpace(svc.Annotations[corev1.AnnotationLoadBalancerSourceRangesKey])
-	if old == "" {
-		return nil
-	}
-	return strings.Split(old, ",")
+// hadManaged reports whether a managed certificate was made for the Service, and may still be there.
+func hadManaged(svc *corev1.Service) bool {
+	return meta.FindStatusCondition(svc.Status.Conditions, conditionManaged) != nil
 }

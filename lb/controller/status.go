@@ -18,13 +18,12 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/lb/converge"
 )
 
 const (
 	reasonAccepted = "Accepted"
 	reasonPending  = "Pending"
-	// portErrorProtocol is the error of a port in the status; the API wants such names.
-	portErrorProtocol = "underlay.dev/UnsupportedProtocol"
 )
 
 // condition sums up what there is to say about a Service.
@@ -48,46 +47,39 @@ func condition(notes []lb.Note) metav1.Condition {
 	return cond
 }
 
-// balancerStatus is the part of the status that tells how to reach the Service.
-func balancerStatus(spec lb.Spec, have lb.State) corev1.LoadBalancerStatus {
-	var status corev1.LoadBalancerStatus
-	for _, point := range lb.Ingress(spec, have) {
-		in := corev1.LoadBalancerIngress{Hostname: point.Hostname, Ports: portStatus(spec)}
-		if point.IP.IsValid() {
-			mode := corev1.LoadBalancerIPModeVIP
-			if point.Proxy {
-				mode = corev1.LoadBalancerIPModeProxy
-			}
-			in.IP, in.IPMode = point.IP.String(), &mode
-		}
-		status.Ingress = append(status.Ingress, in)
-	}
-	return status
+// telling is what a Service's status is to say.
+type telling struct {
+	notes   []lb.Note
+	status  corev1.LoadBalancerStatus
+	memory  converge.Memory
+	managed bool // there is, or may be, a managed certificate
 }
 
-// portStatus is empty unless a port is not served; then it holds every port, as the API asks for.
-func portStatus(spec lb.Spec) []corev1.PortStatus {
-	if len(spec.Unserved) == 0 {
-		return nil
+// told returns the Service as it is to be.
+func told(svc *corev1.Service, t telling) *corev1.Service {
+	updated := remembering(svc, t.memory)
+	meta.SetStatusCondition(&updated.Status.Conditions, condition(t.notes))
+	if !t.managed {
+		meta.RemoveStatusCondition(&updated.Status.Conditions, conditionManaged)
 	}
-	var ports []corev1.PortStatus
-	for _, p := range spec.Served {
-		ports = append(ports, corev1.PortStatus{Port: int32(p.Number), Protocol: corev1.Protocol(p.Protocol)})
+	if !helpers.LoadBalancerStatusEqual(&updated.Status.LoadBalancer, &t.status) {
+		updated.Status.LoadBalancer = t.status
 	}
-	reason := portErrorProtocol
-	for _, p := range spec.Unserved {
-		ports = append(ports, corev1.PortStatus{Port: int32(p.Number), Protocol: corev1.Protocol(p.Protocol), Error: &reason})
-	}
-	return ports
+	return updated
 }
 
-// told returns the Service with a condition that says these notes, and with the given status.
-func told(svc *corev1.Service, notes []lb.Note, status corev1.LoadBalancerStatus) *corev1.Service {
+// remembering returns a copy of the Service with this memory.
+func remembering(svc *corev1.Service, m converge.Memory) *corev1.Service {
 	updated := svc.DeepCopy()
-	meta.SetStatusCondition(&updated.Status.Conditions, condition(notes))
-	if !helpers.LoadBalancerStatusEqual(&updated.Status.LoadBalancer, &status) {
-		updated.Status.LoadBalancer = status
+	text := m.Text()
+	if text == "" {
+		delete(updated.Annotations, lb.AnnotationState)
+		return updated
 	}
+	if updated.Annotations == nil {
+		updated.Annotations = make(map[string]string)
+	}
+	updated.Annotations[lb.AnnotationState] = text
 	return updated
 }
 
@@ -101,17 +93,14 @@ func (c *Controller) announce(svc *corev1.Service, notes []lb.Note) {
 	remembered := lb.Join(notes) // it may be too short for all of them
 	for _, n := range notes {
 		if text := n.String(); !strings.Contains(known, text) && strings.Contains(remembered, text) {
-			c.recorder.Event(svc, corev1.EventTypeWarning, n.Reason, n.String())
+			c.recorder.Event(svc, corev1.EventTypeWarning, n.Reason, n.Announcement())
 		}
 	}
 }
 
 // claim marks a Service as ours, and makes sure that it cannot go before its load balancer: finalizer and
 // condition in one write, before anything is created.
-func (c *Controller) claim(ctx context.Context, svc *corev1.Service) (*corev1.Service, error) {
-	if helpers.HasLBFinalizer(svc) && marked(svc) {
-		return svc, nil
-	}
+func (c *Controller) claim(ctx context.Context, svc *corev1.Service, managed bool) (*corev1.Service, error) {
 	updated := svc.DeepCopy()
 	if !helpers.HasLBFinalizer(svc) {
 		updated.Finalizers = append(updated.Finalizers, helpers.LoadBalancerCleanupFinalizer)
@@ -122,6 +111,12 @@ func (c *Controller) claim(ctx context.Context, svc *corev1.Service) (*corev1.Se
 			Message: "the load balancer is being set up",
 		})
 	}
+	if managed {
+		meta.SetStatusCondition(&updated.Status.Conditions, metav1.Condition{
+			Type: conditionManaged, Status: metav1.ConditionTrue, Reason: "Requested",
+			Message: "the cloud obtains and renews a certificate for the Service, which is removed when the Service does not need it any more",
+		})
+	}
 	return c.patch(ctx, svc, updated)
 }
 
@@ -130,6 +125,8 @@ func (c *Controller) claim(ctx context.Context, svc *corev1.Service) (*corev1.Se
 func (c *Controller) release(ctx context.Context, svc *corev1.Service) error {
 	updated := svc.DeepCopy()
 	meta.RemoveStatusCondition(&updated.Status.Conditions, ConditionAccepted)
+	meta.RemoveStatusCondition(&updated.Status.Conditions, conditionManaged)
+	delete(updated.Annotations, lb.AnnotationState)
 	if !c.handedOver(svc) {
 		updated.Finalizers = slices.DeleteFunc(updated.Finalizers, func(f string) bool {
 			return f == helpers.LoadBalancerCleanupFinalizer

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,10 +13,8 @@ import (
 	"k8s.io/cloud-provider/service/helpers"
 
 	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/lb/converge"
 )
-
-// reasonRejected: the cloud refused a request, and says why.
-const reasonRejected = "Rejected"
 
 // sync reconciles one Service. The notes are what a person must look at; the error is what will be retried.
 func (c *Controller) sync(ctx context.Context, key cache.ObjectName) (notes []lb.Note, err error) {
@@ -43,83 +42,103 @@ func (c *Controller) ensure(ctx context.Context, svc *corev1.Service) ([]lb.Note
 	}
 	// Without the finalizer nothing was ever created: a Service that is refused from the beginning costs
 	// no request.
-	if p.refused && !helpers.HasLBFinalizer(svc) {
-		return p.notes, c.tell(ctx, svc, svc, p.notes, svc.Status.LoadBalancer)
+	if p.Refused && !helpers.HasLBFinalizer(svc) {
+		return p.Notes, c.tell(ctx, svc, svc, telling{notes: p.Notes, status: svc.Status.LoadBalancer, memory: p.Memory, managed: hadManaged(svc)})
 	}
 	claimed := svc
-	if !p.refused {
-		if claimed, err = c.claim(ctx, svc); apierrors.IsNotFound(err) {
+	if !p.Refused {
+		if claimed, err = c.claim(ctx, svc, p.Spec.Managed != nil); apierrors.IsNotFound(err) {
 			return nil, nil
 		}
 		if err != nil {
 			return nil, err
 		}
+		p.HadManaged = p.HadManaged || p.Spec.Managed != nil
 	}
-	done := c.converge(ctx, svc, p)
-	if done.unwanted {
+	done := c.converger.Converge(ctx, p, converge.Hooks{
+		Wanted: func(ctx context.Context) (bool, error) { return c.stillWanted(ctx, svc) },
+		Remember: func(ctx context.Context, m converge.Memory) (err error) {
+			claimed, err = c.patch(ctx, claimed, remembering(claimed, m))
+			return err
+		},
+	})
+	if done.Unwanted {
 		return nil, nil // the cache will learn of it
 	}
-	if done.created {
+	if done.Created {
 		c.recorder.Event(svc, corev1.EventTypeNormal, "EnsuredLoadBalancer", "Ensured load balancer")
 	}
-	status := claimed.Status.LoadBalancer
+	if done.Memory.Open() {
+		c.queue.AddAfter(nameOf(svc), max(time.Until(done.Memory.Until), trialLook))
+	}
+	return c.report(ctx, svc, claimed, p, done)
+}
+
+// trialLook is how soon a health check on trial is looked at again when its verdict is due.
+const trialLook = 15 * time.Second
+
+// report writes what became of a plan.
+func (c *Controller) report(ctx context.Context, svc, claimed *corev1.Service, p converge.Plan, done converge.Outcome) ([]lb.Note, error) {
+	told := telling{notes: done.Notes, status: claimed.Status.LoadBalancer, memory: done.Memory}
 	switch {
-	case p.refused: // how the load balancer is to be shown is among what cannot be used
-	case done.seen && done.state.Exists():
-		status = balancerStatus(done.spec, done.state)
-	case done.lost(claimed):
-		status = corev1.LoadBalancerStatus{}
+	case p.Refused: // how the load balancer is to be shown is among what cannot be used
+	case done.Seen && done.State.Exists():
+		told.status = converge.Status(done.Spec, done.State)
+	case lost(claimed, done):
+		told.status = corev1.LoadBalancerStatus{}
 	}
-	if done.transient != nil && len(done.notes) == len(p.notes) {
+	told.managed = hadManaged(claimed) && (p.Refused || p.Spec.Managed != nil || done.Transient != nil || rejected(done.Notes))
+	if done.Transient != nil && len(done.Notes) == len(p.Notes) {
 		// Nothing new to say yet; but addresses that are there can be used.
-		updated := claimed.DeepCopy()
-		updated.Status.LoadBalancer = status
+		updated := remembering(claimed, done.Memory)
+		updated.Status.LoadBalancer = told.status
 		_, err := c.patch(ctx, claimed, updated)
-		return nil, errors.Join(done.transient, err)
+		return nil, errors.Join(done.Transient, err)
 	}
-	return done.notes, errors.Join(done.transient, c.tell(ctx, svc, claimed, done.notes, status))
+	return done.Notes, errors.Join(done.Transient, c.tell(ctx, svc, claimed, told))
 }
 
 // lost reports whether the addresses that the Service shows lead nowhere: its load balancer was ours, is gone,
 // and will not be back soon. Without proof they stay, for they may be those of a load balancer that works:
 // another controller's, before this one takes over, or ours under another cluster's name.
-func (o outcome) lost(svc *corev1.Service) bool {
-	foreign := slices.ContainsFunc(o.notes, func(n lb.Note) bool { return n.Reason == lb.ReasonNotOwned })
-	return o.seen && !o.state.Exists() && o.transient == nil && !foreign && served(svc)
+func lost(svc *corev1.Service, o converge.Outcome) bool {
+	foreign := slices.ContainsFunc(o.Notes, func(n lb.Note) bool { return n.Reason == lb.ReasonNotOwned })
+	return o.Seen && !o.State.Exists() && o.Transient == nil && !foreign && served(svc)
+}
+
+func rejected(notes []lb.Note) bool {
+	return slices.ContainsFunc(notes, func(n lb.Note) bool { return n.Reason == converge.ReasonRejected })
 }
 
 // tell writes condition and status, then announces what is new since the Service was read.
-func (c *Controller) tell(ctx context.Context, read, latest *corev1.Service, notes []lb.Note, status corev1.LoadBalancerStatus) error {
-	_, err := c.patch(ctx, latest, told(latest, notes, status))
+func (c *Controller) tell(ctx context.Context, read, latest *corev1.Service, t telling) error {
+	_, err := c.patch(ctx, latest, told(latest, t))
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err == nil {
-		c.announce(read, notes)
+		c.announce(read, t.notes)
 	}
 	return err
 }
 
 // cleanup removes the load balancer of a Service that wants none of us any more, then lets the Service go.
 func (c *Controller) cleanup(ctx context.Context, svc *corev1.Service) ([]lb.Note, error) {
-	have, err := c.backend.Observe(ctx, c.owner(svc))
-	if err == nil && have.Exists() {
-		_, errs := c.run(ctx, have, []lb.Op{lb.Delete{}})
-		if err = errors.Join(errs...); err == nil {
-			c.recorder.Event(svc, corev1.EventTypeNormal, "DeletedLoadBalancer", "Deleted load balancer")
-		}
+	existed, err := c.converger.Remove(ctx, c.owner(svc), hadManaged(svc))
+	if err == nil && existed {
+		c.recorder.Event(svc, corev1.EventTypeNormal, "DeletedLoadBalancer", "Deleted load balancer")
 	}
 	if err == nil {
 		err := c.release(ctx, svc)
-		if err == nil && !have.Exists() {
+		if err == nil && !existed {
 			c.announceLeft(svc)
 		}
 		return nil, err
 	}
 	err = fmt.Errorf("removing the load balancer: %w", err)
-	if note, known := noteOf(err, lb.Spec{}); known {
+	if note, known := converge.NoteOf(err, lb.Spec{}); known {
 		notes := []lb.Note{note}
-		return notes, c.tell(ctx, svc, svc, notes, svc.Status.LoadBalancer)
+		return notes, c.tell(ctx, svc, svc, telling{notes: notes, status: svc.Status.LoadBalancer, memory: converge.Recall(svc), managed: hadManaged(svc)})
 	}
 	return nil, err
 }

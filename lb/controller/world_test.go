@@ -59,6 +59,7 @@ func (w *world) start() {
 	w.registry = metrics.NewKubeRegistry()
 	c, err := controller.New(controller.Config{
 		Client: w.api.CoreV1(), Services: factory.Core().V1().Services(), Nodes: factory.Core().V1().Nodes(),
+		Slices:  factory.Discovery().V1().EndpointSlices(),
 		Backend: w.cloud, Defaults: w.defaults, Recorder: w.events, Registry: w.registry,
 	})
 	if err != nil {
@@ -209,7 +210,7 @@ func service(name string) *corev1.Service {
 		Spec: corev1.ServiceSpec{
 			Type:                  corev1.ServiceTypeLoadBalancer,
 			ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyCluster,
-			IPFamilies:            []corev1.IPFamily{corev1.IPv4Protocol},
+			IPFamilies:            []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol},
 			Ports:                 []corev1.ServicePort{{Name: "web", Port: 80, Protocol: corev1.ProtocolTCP, NodePort: 30080}},
 		},
 	}

@@ -37,12 +37,20 @@ func change(s lb.State, op lb.Op) (lb.State, error) {
 			return s, refuse("load_balancer_already_attached", "attached to network %d", s.Network)
 		}
 		s.Network, s.PrivateIP = op.Network, netip.AddrFrom4([4]byte{10, 0, byte(op.Network), byte(s.ID)})
+		if op.Range.IsValid() {
+			s.PrivateIP = op.Range.Addr().Next()
+		}
+		if op.IP.IsValid() {
+			s.PrivateIP = op.IP
+		}
 	case lb.DetachNetwork:
 		if s.Network != op.Network {
 			return s, fmt.Errorf("not attached to network %d", op.Network)
 		}
 		s.Network, s.PrivateIP = 0, netip.Addr{}
 		s.Targets = slices.DeleteFunc(s.Targets, func(t lb.Target) bool { return t.Private })
+	case lb.SetReverseDNS:
+		return setReverseDNS(s, op)
 	case lb.AddListener, lb.UpdateListener, lb.DeleteListener:
 		return changeListener(s, op)
 	case lb.AddTarget, lb.RemoveTarget:
@@ -52,6 +60,24 @@ func change(s lb.State, op lb.Op) (lb.State, error) {
 	}
 	return s, nil
 }
+
+func setReverseDNS(s lb.State, op lb.SetReverseDNS) (lb.State, error) {
+	switch op.IP {
+	case s.IPv4:
+		s.IPv4Name = op.Name
+		if op.Name == "" {
+			s.IPv4Name = defaultName(op.IP)
+		}
+	case s.IPv6:
+		s.IPv6Name = op.Name
+	default:
+		return s, refuse("invalid_input", "%s is no public address of it", op.IP)
+	}
+	return s, nil
+}
+
+// defaultName is what reverse DNS says of an IPv4 address that nobody gave a name.
+func defaultName(ip netip.Addr) string { return fmt.Sprintf("static.%s.example.com", ip) }
 
 func setPublic(s lb.State, on bool) (lb.State, error) {
 	public := func(t lb.Target) bool { return !t.Private }

@@ -26,9 +26,11 @@ type Cloud struct {
 	mu        sync.Mutex
 	balancers map[int64]lb.State
 	protected map[int64]bool
-	nextID    int64
-	reads     int
-	writes    []string
+	// certificates are by ID; their users are found out when somebody asks.
+	certificates map[int64]lb.Certificate
+	nextID       int64
+	reads        int
+	writes       []string
 	// fault, if set, may refuse an op before it is executed.
 	fault func(lb.Op) error
 }
@@ -37,7 +39,10 @@ var _ lb.Backend = (*Cloud)(nil)
 
 // NewCloud returns a cloud with these load balancers; their IDs must be set.
 func NewCloud(existing ...lb.State) *Cloud {
-	c := &Cloud{balancers: make(map[int64]lb.State), protected: make(map[int64]bool), nextID: 1}
+	c := &Cloud{
+		balancers: make(map[int64]lb.State), protected: make(map[int64]bool),
+		certificates: make(map[int64]lb.Certificate), nextID: 1,
+	}
 	for _, s := range existing {
 		c.balancers[s.ID] = s
 		c.nextID = max(c.nextID, s.ID+1)
@@ -86,6 +91,7 @@ func (c *Cloud) all() []lb.State {
 func clone(s lb.State) lb.State {
 	s.Labels = maps.Clone(s.Labels)
 	s.Listeners = slices.Clone(s.Listeners)
+	s.Health = maps.Clone(s.Health)
 	s.Targets = slices.Clone(s.Targets)
 	return s
 }
@@ -105,7 +111,11 @@ func (c *Cloud) String() string {
 	for _, s := range c.All() {
 		fmt.Fprintf(&b, "%s %s in %s, %s, public %t, network %d\n", s.Name, s.Type, s.Location, s.Algorithm, s.Public, s.Network)
 		for _, l := range s.Listeners {
-			fmt.Fprintf(&b, "  :%d → :%d %s\n", l.Port, l.DestinationPort, l.Check)
+			fmt.Fprintf(&b, "  %s :%d → :%d %s", l.Protocol, l.Port, l.DestinationPort, l.Check)
+			if l.HTTP != (lb.HTTP{}) {
+				fmt.Fprintf(&b, " %+v", l.HTTP)
+			}
+			fmt.Fprintln(&b)
 		}
 		for _, t := range s.Targets {
 			fmt.Fprintf(&b, "  %s\n", t)
@@ -164,6 +174,10 @@ func (c *Cloud) Apply(ctx context.Context, have lb.State, op lb.Op) error {
 		}
 	}
 	switch op := op.(type) {
+	case lb.CreateCertificate:
+		return c.createCertificate(op)
+	case lb.DeleteCertificate:
+		return c.deleteCertificate(op)
 	case lb.Create:
 		return c.create(op.Spec)
 	case lb.Delete:
@@ -208,10 +222,11 @@ func (c *Cloud) create(want lb.Spec) error {
 	}
 	id := c.nextID
 	s := lb.State{
-		ID: id, Name: want.Name, Labels: want.Owner.Labels(), Type: want.Type,
+		ID: id, Name: want.Name, Labels: want.Labels(), Type: want.Type,
 		Location: want.Location, NetworkZone: Zone, Algorithm: want.Algorithm, Public: true,
 		IPv4: netip.AddrFrom4([4]byte{203, 0, 113, byte(id)}), IPv6: netip.MustParseAddr(fmt.Sprintf("2001:db8::%x", id)),
 	}
+	s.IPv4Name = defaultName(s.IPv4)
 	if s.Location == "" {
 		s.Location = "fsn1"
 	}

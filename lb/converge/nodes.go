@@ -1,4 +1,4 @@
-package controller
+package converge
 
 import (
 	"strconv"
@@ -13,9 +13,9 @@ const toBeDeletedTaint = "ToBeDeletedByClusterAutoscaler"
 
 const providerPrefix = "hcloud://"
 
-// target returns the cloud server behind a node, and whether the node can receive traffic. Readiness is not
+// Target returns the cloud server behind a node, and whether the node can receive traffic. Readiness is not
 // asked for, as in upstream's controller: health checks judge nodes faster and more finely.
-func target(node *corev1.Node) (server int64, ok bool) {
+func Target(node *corev1.Node) (server int64, ok bool) {
 	if !node.DeletionTimestamp.IsZero() || excluded(node) || leaving(node) {
 		return 0, false
 	}
@@ -53,13 +53,24 @@ func leaving(node *corev1.Node) bool {
 	return false
 }
 
-// servers are the targets among the nodes that a selector matches.
-func servers(nodes []*corev1.Node, selector labels.Selector) []int64 {
-	var ids []int64
+// Endpoints are the names of the nodes on which a Service has endpoints that serve.
+type Endpoints struct {
+	// Known is false while nobody has looked.
+	Known bool
+	Nodes map[string]bool
+}
+
+// servers are the targets among the nodes that a selector matches, and which of them have endpoints.
+func servers(nodes []*corev1.Node, selector labels.Selector, endpoints Endpoints) (ids, serving []int64) {
 	for _, node := range nodes {
-		if id, ok := target(node); ok && selector.Matches(labels.Set(node.Labels)) {
-			ids = append(ids, id)
+		id, ok := Target(node)
+		if !ok || !selector.Matches(labels.Set(node.Labels)) {
+			continue
+		}
+		ids = append(ids, id)
+		if endpoints.Nodes[node.Name] {
+			serving = append(serving, id)
 		}
 	}
-	return ids
+	return ids, serving
 }

@@ -1,0 +1,76 @@
+package lb
+
+import "time"
+
+func checkAnnotations() []Annotation {
+	return []Annotation{
+		{
+			Name: annotationOwnHealthCheck, Type: "choice", Range: "kube-proxy, node-port",
+			Default: "kube-proxy", Effect: "How nodes are judged under externalTrafficPolicy: Cluster: by kube-proxy's health port, or by connecting to the node port.",
+			set: choice(func(s *settings, v string) { s.checkMode, s.checkModeSet = CheckMode(v), true }, string(CheckKubeProxy), string(CheckNodePort)),
+		},
+		{
+			Name: annotationCheckProtocol, Type: "choice", Range: "tcp, http, https",
+			Default: "by traffic policy", Effect: "Checks with this protocol, on the node port unless health-check-port is set. https is http over TLS.",
+			set: choice(func(s *settings, v string) { s.checkProtocol = v }, ProtocolTCP, ProtocolHTTP, ProtocolHTTPS),
+		},
+		{
+			Name: HetznerPrefix + "health-check-port", Type: "integer", Range: "1 to 65535",
+			Default: "by traffic policy", Effect: "Checks on this port, with the protocol of health-check-protocol, else HTTP for a Service with http or https, else TCP.",
+			set: integer(func(s *settings) *int { return &s.checkPort }, 1, 65535),
+		},
+		{
+			Name: HetznerPrefix + "health-check-interval", Type: "duration", Range: "3s to 60s, whole seconds",
+			Default: "10s", Effect: "Time between two checks.",
+			set: func(s *settings, value string) error {
+				s.annotated.Interval = true
+				return duration(func(s *settings) *time.Duration { return &s.interval }, minInterval, maxInterval)(s, value)
+			},
+		},
+		{
+			Name: HetznerPrefix + "health-check-timeout", Type: "duration", Range: "1s to 60s, whole seconds",
+			Default: "15s", Effect: "Time after which a check has failed.",
+			set: func(s *settings, value string) error {
+				s.annotated.Timeout = true
+				return duration(func(s *settings) *time.Duration { return &s.timeout }, minTimeout, maxTimeout)(s, value)
+			},
+		},
+		{
+			Name: HetznerPrefix + "health-check-retries", Type: "integer", Range: "1 to 5",
+			Default: "3", Effect: "Failed checks before a node is unhealthy, and good ones before it is healthy again.",
+			set: func(s *settings, value string) error {
+				s.annotated.Retries = true
+				return integer(func(s *settings) *int { return &s.retries }, minRetries, maxRetries)(s, value)
+			},
+		},
+		{
+			Name: annotationCheckPath, Type: "text", Range: "a path, 1 to 256 characters",
+			Default: "/", Effect: "Path that an HTTP check asks for.",
+			set: text(func(s *settings) *string { return &s.checkPath }, validPath), idle: noHTTPCheck,
+		},
+		{
+			Name: HetznerPrefix + "health-check-http-domain", Type: "text", Range: "a host name, at most 128 characters",
+			Default: "none", Effect: "Host header of an HTTP check.",
+			set: text(func(s *settings) *string { return &s.checkDomain }, validCheckDomain), idle: noHTTPCheck,
+		},
+		{
+			Name: HetznerPrefix + "health-check-http-validate-certificate", Type: "boolean", Range: "true, false",
+			Default: "false", Effect: "An HTTP check uses TLS.",
+			set: boolean(func(s *settings) *bool { return &s.checkTLS }), idle: noHTTPCheck,
+		},
+		{
+			Name: HetznerPrefix + "http-status-codes", Type: "list", Range: "1 to 20 status codes between commas; ? and * are wildcards",
+			Default: DefaultStatusCodes, Effect: "Answers that an HTTP check takes as healthy.",
+			set: list(func(s *settings) *[]string { return &s.checkCodes }, 20, validStatusCode), idle: noHTTPCheck,
+		},
+	}
+}
+
+// noHTTPCheck concerns what only a check by annotations has: the checks that follow the traffic policy ask
+// kube-proxy, whose paths and answers are known.
+func noHTTPCheck(s settings) string {
+	if s.explicit() && s.explicitProtocol() != ProtocolTCP {
+		return ""
+	}
+	return "only an HTTP check that annotations ask for has it: set " + annotationCheckProtocol + " to http, or remove the annotation"
+}

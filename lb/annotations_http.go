@@ -1,0 +1,102 @@
+package lb
+
+import "time"
+
+// protocolAnnotations hold for all ports of a Service.
+func protocolAnnotations() []Annotation {
+	return []Annotation{
+		{
+			Name: annotationProtocol, Type: "choice", Range: "tcp, http, https",
+			Default: "tcp", Effect: "Protocol of all ports. https ends TLS at the load balancer and needs a certificate; the nodes are reached with http.",
+			set: choice(func(s *settings, v string) { s.protocol = v }, ProtocolTCP, ProtocolHTTP, ProtocolHTTPS),
+		},
+		{
+			Name: HetznerPrefix + "uses-proxyprotocol", Type: "boolean", Range: "true, false",
+			Default: "false", Effect: "Sends the PROXY protocol's header to the nodes, so that pods learn the client's address.",
+			set: boolean(func(s *settings) *bool { return &s.proxy }),
+		},
+		{
+			Name: HetznerPrefix + "http-sticky-sessions", Type: "boolean", Range: "true, false",
+			Default: "false", Effect: "Keeps a client on one node by a cookie.",
+			set: boolean(func(s *settings) *bool { return &s.http.Sticky }), idle: noHTTP,
+		},
+		{
+			Name: HetznerPrefix + "http-cookie-name", Type: "text", Range: "a cookie's name, 1 to 100 characters",
+			Default: defaultCookie, Effect: "Name of the cookie of sticky sessions.",
+			set: text(func(s *settings) *string { return &s.http.CookieName }, validCookie), idle: noHTTP,
+		},
+		{
+			Name: HetznerPrefix + "http-cookie-lifetime", Type: "duration", Range: "30s to 24h, whole seconds",
+			Default: defaultCookieLifetime.String(), Effect: "Lifetime of the cookie of sticky sessions.",
+			set: duration(func(s *settings) *time.Duration { return &s.http.CookieLifetime }, minCookieLifetime, maxCookieLifetime), idle: noHTTP,
+		},
+		{
+			Name: HetznerPrefix + "http-timeout-idle", Type: "duration", Range: "30s to 5m, whole seconds",
+			Default: defaultIdleTimeout.String(), Effect: "Time after which an idle connection is closed, to clients and to nodes.",
+			set: duration(func(s *settings) *time.Duration { return &s.http.IdleTimeout }, minIdleTimeout, maxIdleTimeout), idle: noHTTP,
+		},
+		{
+			Name: annotationRedirect, Type: "boolean", Range: "true, false",
+			Default: "false", Effect: "Answers HTTP on port 80 with a redirect to this Service's only port, which has https.",
+			set: boolean(func(s *settings) *bool { return &s.http.Redirect }), idle: noHTTPS,
+		},
+	}
+}
+
+func certificateAnnotations() []Annotation {
+	return []Annotation{
+		{
+			Name: annotationCertType, Type: "choice", Range: "uploaded, managed",
+			Default: "uploaded", Effect: "Whether https uses the certificates of http-certificates, or one that the cloud obtains for http-managed-certificate-domains and renews.",
+			set: choice(func(s *settings, v string) { s.managed = v == "managed" }, "uploaded", "managed"), idle: noHTTPS,
+		},
+		{
+			Name: annotationCertificates, Type: "list", Range: "IDs or names of certificates between commas; what is a number is an ID",
+			Default: "none", Effect: "Certificates of https. They are never changed or removed.",
+			set: list(func(s *settings) *[]string { return &s.certificates }, 50, validName), idle: noUploaded,
+		},
+		{
+			Name: annotationManagedName, Type: "text", Range: "1 to 128 characters, no space at either end",
+			Default: managedPrefix + "<UID of the Service>", Effect: "Name of the managed certificate when it is created. While a certificate for other domains has the name, a suffix is added.",
+			set: text(func(s *settings) *string { return &s.managedName }, validName), idle: noManaged,
+		},
+		{
+			Name: annotationDomains, Type: "list", Range: "1 to 100 domain names between commas, *. in front stands for any subdomain",
+			Default: "none", Effect: "Domains of the managed certificate, in a zone of Hetzner DNS. Other domains get a new certificate; the old one is removed when the new one is in use.",
+			set: list(func(s *settings) *[]string { return &s.domains }, 100, validDomain), idle: noManaged,
+		},
+		{
+			Name: HetznerPrefix + "http-managed-certificate-acme-staging", Type: "boolean", Range: "true, false",
+			Default: "false", Effect: "Obtains the managed certificate from the certificate authority's test environment, which browsers do not trust.",
+			set: boolean(func(s *settings) *bool { return &s.staging }), idle: noManaged,
+		},
+	}
+}
+
+func noHTTP(s settings) string {
+	if s.protocol == ProtocolTCP {
+		return "only http and https have it: set " + annotationProtocol + ", or remove the annotation"
+	}
+	return ""
+}
+
+func noHTTPS(s settings) string {
+	if s.protocol != ProtocolHTTPS {
+		return "only https has it: set " + annotationProtocol + " to https, or remove the annotation"
+	}
+	return ""
+}
+
+func noUploaded(s settings) string {
+	if s.managed {
+		return "the managed certificate is used: remove the annotation, or set " + annotationCertType + " to uploaded"
+	}
+	return noHTTPS(s)
+}
+
+func noManaged(s settings) string {
+	if !s.managed {
+		return "only a managed certificate has it: set " + annotationCertType + " to managed, or remove the annotation"
+	}
+	return noHTTPS(s)
+}

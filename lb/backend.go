@@ -1,0 +1,46 @@
+package lb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Backend is the cloud, as the controller needs it.
+type Backend interface {
+	// Observe finds the owner's load balancer by its labels; the zero State when there is none.
+	// More than one is an error that wraps ErrAmbiguous.
+	Observe(ctx context.Context, owner Owner) (State, error)
+	// Candidates are the load balancers that an owner without one might take over: that of the given name,
+	// and those that LabelPeer assigns to the owner.
+	Candidates(ctx context.Context, owner Owner, name string) ([]State, error)
+	// Certificates are all the project has, in as few requests as the cloud allows.
+	Certificates(ctx context.Context) ([]Certificate, error)
+	// List finds all load balancers of a cluster, in as few requests as the cloud allows.
+	List(ctx context.Context, cluster string) ([]State, error)
+	// Apply does one thing to the load balancer that was observed, and returns when it is done.
+	// Create finds out by itself whether an earlier Create got through after all. That something is gone
+	// which was observed is no refusal but an ordinary error: whoever looks again does better.
+	Apply(ctx context.Context, have State, op Op) error
+}
+
+// Errors of a Backend that only a person can mend. Their texts are stable from one attempt to the next.
+var (
+	// ErrNotOwned: the name is taken by a load balancer without our labels.
+	ErrNotOwned = errors.New("belongs to somebody else")
+	// ErrAmbiguous: more than one load balancer carries the labels of one Service.
+	ErrAmbiguous = errors.New("more than one load balancer carries the labels of this Service: remove the underlay.dev labels from the copies")
+	// ErrProtected: the load balancer is protected against deletion.
+	ErrProtected = errors.New("is protected against deletion: remove the protection in the cloud, or keep it by removing its underlay.dev labels")
+)
+
+// RejectedError is a request that the cloud understood and refused. The same request will be refused again
+// until something else changes.
+type RejectedError struct {
+	Code    string // the API's error code
+	Message string
+	// Target is true when the cloud found fault with a target, not with the load balancer.
+	Target bool
+}
+
+func (e *RejectedError) Error() string { return fmt.Sprintf("%s (%s)", e.Message, e.Code) }

@@ -1,0 +1,156 @@
+package lb
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// managedPrefix begins the names that managed certificates get by default, the Hetzner controller's.
+const managedPrefix = "ccm-managed-certificate-"
+
+// labelStaging makes the cloud use the certificate authority's test environment; it is the cloud's own name.
+const labelStaging = "HC-Use-Staging-CA"
+
+// ManagedCertificate is a certificate that the cloud obtains and renews.
+type ManagedCertificate struct {
+	Name    string
+	Domains []string // sorted
+	Staging bool
+}
+
+// Labels are what such a certificate of an owner carries.
+func (m ManagedCertificate) Labels(o Owner) map[string]string {
+	labels := o.Labels()
+	if m.Staging {
+		labels[labelStaging] = "true"
+	}
+	return labels
+}
+
+// Certificate is a certificate as it is.
+type Certificate struct {
+	ID      int64
+	Name    string
+	Labels  map[string]string
+	Managed bool
+	Domains []string
+	// Pending: the cloud is about to obtain it.
+	Pending bool
+	// Failed says why a managed certificate could not be obtained.
+	Failed string
+	// Users are the load balancers that have it.
+	Users []int64
+}
+
+// ownedBy reports whether a certificate was made for this owner: by us, or by the Hetzner controller for the
+// same Service.
+func (c Certificate) ownedBy(o Owner) bool {
+	return c.Managed && (o.Owns(c.Labels) || c.Labels[LabelPeer] == o.UID)
+}
+
+func (c Certificate) is(m ManagedCertificate) bool {
+	return slices.Equal(slices.Sorted(slices.Values(c.Domains)), m.Domains) && (c.Labels[labelStaging] == "true") == m.Staging
+}
+
+// NeedsCertificates reports whether certificates must be looked at to know what the spec means: IDs say all by
+// themselves.
+func (s Spec) NeedsCertificates() bool {
+	return s.Managed != nil || slices.ContainsFunc(s.Certificates, func(ref string) bool { return !isID(ref) })
+}
+
+func isID(ref string) bool {
+	id, err := strconv.ParseInt(ref, 10, 64)
+	return err == nil && id > 0
+}
+
+// Resolve puts the IDs of the wanted certificates into the spec. A managed certificate that there is not yet
+// is an Op; after it, certificates must be looked at again. The notes name certificates that cannot be used:
+// without them nothing of the load balancer may be changed.
+func (s Spec) Resolve(have []Certificate) (Spec, []Op, []Note) {
+	if s.Managed != nil {
+		return s.resolveManaged(have)
+	}
+	var ids []int64
+	var notes []Note
+	for _, ref := range s.Certificates {
+		if isID(ref) {
+			id, _ := strconv.ParseInt(ref, 10, 64)
+			ids = append(ids, id)
+			continue
+		}
+		i := slices.IndexFunc(have, func(c Certificate) bool { return c.Name == ref })
+		if i < 0 {
+			notes = append(notes, Note{
+				Grade: Error, Reason: ReasonInvalid, Field: annotationCertificates, Value: ref,
+				Text: "no certificate has this name: upload it, or correct the name",
+			})
+			continue
+		}
+		ids = append(ids, have[i].ID)
+	}
+	return s.withCertificates(ids), nil, notes
+}
+
+func (s Spec) resolveManaged(have []Certificate) (Spec, []Op, []Note) {
+	var mine []Certificate
+	for _, c := range have {
+		if c.ownedBy(s.Owner) && c.is(*s.Managed) {
+			mine = append(mine, c)
+		}
+	}
+	if len(mine) == 0 {
+		return s, []Op{CreateCertificate{Owner: s.Owner, Certificate: s.Managed.beside(s.Owner, have)}}, nil
+	}
+	// One that was issued, and of several the oldest: a copied label does not move traffic.
+	slices.SortFunc(mine, func(a, b Certificate) int {
+		if (a.Failed == "") != (b.Failed == "") {
+			return strings.Compare(a.Failed, b.Failed)
+		}
+		return cmp.Compare(a.ID, b.ID)
+	})
+	c := mine[0]
+	switch {
+	case c.Pending:
+		return s, nil, []Note{{
+			Grade: Error, Reason: ReasonCertificatePending, Field: annotationDomains, Value: strings.Join(s.Managed.Domains, ","),
+			Text: fmt.Sprintf("certificate %q is being obtained", c.Name),
+		}}
+	case c.Failed != "":
+		return s, nil, []Note{{
+			Grade: Error, Reason: ReasonCertificate, Field: annotationDomains, Value: strings.Join(s.Managed.Domains, ","),
+			Text: fmt.Sprintf("the cloud could not obtain certificate %q (%s): mend what it names and retry it there, or set other domains", c.Name, c.Failed),
+		}}
+	}
+	return s.withCertificates([]int64{c.ID}), nil, nil
+}
+
+// beside returns the certificate under a name that an older one of the same owner does not have.
+func (m ManagedCertificate) beside(o Owner, have []Certificate) ManagedCertificate {
+	if !slices.ContainsFunc(have, func(c Certificate) bool { return c.Name == m.Name && c.ownedBy(o) }) {
+		return m
+	}
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%q %t", m.Domains, m.Staging)
+	m.Name = fmt.Sprintf("%s-%08x", m.Name[:min(len(m.Name), 119)], h.Sum32())
+	return m
+}
+
+// Surplus names the owner's managed certificates that the load balancer does not need any more, as Ops that
+// are done after everything else. What somebody else uses stays.
+func Surplus(want Spec, have []Certificate, balancer int64) []Op {
+	var ops []Op
+	for _, c := range have {
+		used := slices.ContainsFunc(want.Listeners, func(l Listener) bool {
+			return slices.Contains(strings.Split(l.HTTP.Certificates, ","), strconv.FormatInt(c.ID, 10))
+		})
+		others := slices.ContainsFunc(c.Users, func(id int64) bool { return id != balancer })
+		if c.ownedBy(want.Owner) && !used && !others {
+			ops = append(ops, DeleteCertificate{ID: c.ID, Name: c.Name})
+		}
+	}
+	return ops
+}

@@ -1,0 +1,122 @@
+package controller_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/lb/lbtest"
+)
+
+func https(svc *corev1.Service, annotations ...string) {
+	svc.Annotations[lb.HetznerPrefix+"protocol"] = "https"
+	for i := 0; i+1 < len(annotations); i += 2 {
+		svc.Annotations[lb.HetznerPrefix+annotations[i]] = annotations[i+1]
+	}
+}
+
+func (w *world) certificates() (names []string) {
+	w.t.Helper()
+	all, err := w.cloud.Certificates(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, c := range all {
+		names = append(names, strings.Join(c.Domains, "+"))
+	}
+	w.cloud.Counts()
+	return names
+}
+
+// From the first managed certificate to the last trace of it, over a change of domains and a restart.
+func TestManagedCertificate(t *testing.T) {
+	const name = "ccm-managed-certificate-web-uid"
+	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+		svc := service("web")
+		https(svc, "certificate-type", "managed", "http-managed-certificate-domains", "example.com")
+		w.create(svc)
+		w.expect("creation", `obtain certificate "`+name+`" for example.com`, `create "awebuid" with 1 listeners and 1 targets`)
+		if got := w.service("web"); !strings.Contains(ingress(got), "203.0.113.") || !strings.Contains(ingress(got), "Proxy") || accepted(got) != "True Accepted" {
+			t.Errorf("addresses %q, accepted %s", ingress(got), accepted(got))
+		}
+		w.written()
+		w.restart()
+		if reads, writes := w.cloud.Counts(); reads != 2 || len(writes) != 0 || w.written() != 0 {
+			t.Errorf("a restart: %d reads, changes %q, want load balancers and certificates read once", reads, writes)
+		}
+
+		w.edit("web", func(svc *corev1.Service) { https(svc, "http-managed-certificate-domains", "example.com,example.org") })
+		if _, writes := w.cloud.Counts(); len(writes) != 3 || !strings.HasPrefix(writes[0], `obtain certificate "`+name+`-`) ||
+			!strings.HasPrefix(writes[1], "update listener 80") || writes[2] != `delete certificate "`+name+`"` {
+			t.Errorf("other domains: %q", writes)
+		}
+		if got := w.certificates(); len(got) != 1 || got[0] != "example.com+example.org" {
+			t.Errorf("certificates %q", got)
+		}
+
+		w.cloud.AddCertificate(lb.Certificate{Name: "mine", Domains: []string{"example.net"}})
+		w.edit("web", func(svc *corev1.Service) { https(svc, "certificate-type", "uploaded", "http-certificates", "mine") })
+		if got := w.certificates(); len(got) != 1 || got[0] != "example.net" {
+			t.Errorf("an uploaded one instead: certificates %q", got)
+		}
+		w.edit("web", func(svc *corev1.Service) { https(svc, "certificate-type", "managed") })
+		w.delete("web")
+		if got := w.certificates(); len(got) != 1 || len(w.cloud.All()) != 0 || len(w.service("web").Finalizers) != 0 {
+			t.Errorf("after the Service: certificates %q\n%s", got, w.cloud)
+		}
+	})
+}
+
+// A certificate that is not needed any more is removed although it could not be at first, also by the next
+// process; without it nothing asks for certificates.
+func TestManagedCertificateIsNotForgotten(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+		svc := service("web")
+		https(svc, "certificate-type", "managed", "http-managed-certificate-domains", "example.com")
+		w.create(svc)
+		w.cloud.SetFault(func(op lb.Op) error {
+			if _, ok := op.(lb.DeleteCertificate); ok {
+				return errors.New("unreachable")
+			}
+			return nil
+		})
+		w.edit("web", func(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"protocol"] = "tcp" })
+		if got := w.certificates(); len(got) != 1 {
+			t.Errorf("certificates %q", got)
+		}
+		w.stop()
+		w.cloud.SetFault(nil)
+		w.start()
+		w.later()
+		if got := w.certificates(); len(got) != 0 {
+			t.Errorf("certificates %q are left", got)
+		}
+		w.restart()
+		if reads, _ := w.cloud.Counts(); reads != 1 {
+			t.Errorf("%d reads at a restart, want 1", reads)
+		}
+	})
+}
+
+// A certificate that cannot be had changes nothing but is said, and heals.
+func TestCertificateThatIsNotThere(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+		w.create(service("web"))
+		before := w.cloud.String()
+		w.edit("web", func(svc *corev1.Service) { https(svc, "http-certificates", "mine") })
+		if w.cloud.String() != before || accepted(w.service("web")) != "False InvalidField" {
+			t.Errorf("accepted %s:\n%s", accepted(w.service("web")), w.cloud)
+		}
+		if events := strings.Join(w.said(), "\n"); !strings.Contains(events, `http-certificates="mine"`) {
+			t.Errorf("Events:\n%s", events)
+		}
+		w.cloud.AddCertificate(lb.Certificate{Name: "mine"})
+		w.later()
+		if got := w.cloud.All()[0].Listeners[0]; got.Protocol != "https" || got.HTTP.Certificates == "" || accepted(w.service("web")) != "True Accepted" {
+			t.Errorf("uploaded: %+v, accepted %s", got, accepted(w.service("web")))
+		}
+	})
+}

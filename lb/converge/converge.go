@@ -1,0 +1,219 @@
+package converge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+// ReasonRejected: the cloud refused a request, and says why.
+const ReasonRejected = "Rejected"
+
+// maxPasses bounds how often one call looks and acts: a certificate, a creation, what only an existing load
+// balancer can get, and a last look.
+const maxPasses = 4
+
+// Converger carries out plans.
+type Converger struct {
+	Backend lb.Backend
+	// Done is told of every op that was tried.
+	Done func(lb.Op, Result)
+}
+
+// Result says how an op went.
+type Result int
+
+// The results.
+const (
+	Applied Result = iota
+	Refused        // by the cloud; the same again would be refused too
+	Failed
+)
+
+// Hooks are what the caller has a say in. Both may be nil.
+type Hooks struct {
+	// Wanted is asked before a creation whether the Service is still there.
+	Wanted func(context.Context) (bool, error)
+	// Remember stores a memory before what it is about is done.
+	Remember func(context.Context, Memory) error
+}
+
+// Outcome is what became of a plan.
+type Outcome struct {
+	Spec     lb.Spec
+	State    lb.State
+	Seen     bool // State is what the cloud has
+	Created  bool
+	Unwanted bool // the Service that the plan was made for is no more
+	Memory   Memory
+	Notes    []lb.Note
+	// Transient is what will pass, and must be tried again.
+	Transient error
+}
+
+// add sorts an error into what a person must mend and what is worth trying again. A refused target is both:
+// a server that joins the network a moment later is taken.
+func (o *Outcome) add(err error) {
+	note, known := NoteOf(err, o.Spec)
+	if known {
+		o.Notes = append(o.Notes, note)
+	}
+	var rejected *lb.RejectedError
+	if !known || errors.As(err, &rejected) && rejected.Target {
+		o.Transient = errors.Join(o.Transient, err)
+	}
+}
+
+// Converge is read, diff, and only the differing calls.
+func (c Converger) Converge(ctx context.Context, p Plan, hooks Hooks) Outcome {
+	o := Outcome{Spec: p.Spec, Notes: p.Notes, Memory: p.Memory}
+	have, err := c.look(ctx, p)
+	if err != nil {
+		o.add(err)
+		return o
+	}
+	o.State, o.Seen = have, true
+	for range maxPasses {
+		if !c.pass(ctx, p, hooks, &o) {
+			break
+		}
+	}
+	o.Created = !have.Exists() && o.State.Exists()
+	return o
+}
+
+// pass looks at the plan once more and does what is left; true if that may have left something else.
+func (c Converger) pass(ctx context.Context, p Plan, hooks Hooks, o *Outcome) (again bool) {
+	p.Memory = o.Memory // a pass before may have begun a trial
+	certificates, err := c.certificates(ctx, p)
+	if err != nil {
+		o.add(err)
+		return false
+	}
+	now := p.Against(o.State, certificates)
+	o.Spec, o.Notes = now.Spec, now.Notes
+	if pending(now.Notes) {
+		o.Transient = errors.Join(o.Transient, errors.New("the certificate is being obtained"))
+	}
+	if len(now.Ops) == 0 {
+		o.Memory = now.Memory
+		return false
+	}
+	if hooks.Remember != nil && now.Memory.Text() != "" && now.Memory.Text() != o.Memory.Text() {
+		if err := hooks.Remember(ctx, now.Memory); err != nil {
+			o.Transient = errors.Join(o.Transient, err)
+			return false
+		}
+	}
+	o.Memory = now.Memory
+	_, creates := now.Ops[0].(lb.Create)
+	if creates && hooks.Wanted != nil {
+		if wanted, err := hooks.Wanted(ctx); !wanted {
+			if o.Unwanted = err == nil; !o.Unwanted {
+				o.add(err)
+			}
+			return false
+		}
+	}
+	if creates {
+		return c.create(ctx, now.Ops[0].(lb.Create), o)
+	}
+	moved, errs := c.run(ctx, o.State, now.Ops)
+	for _, err := range errs {
+		o.add(err)
+	}
+	if !moved {
+		return false
+	}
+	return c.lookAgain(ctx, o) && len(errs) == 0
+}
+
+func pending(notes []lb.Note) bool {
+	for _, n := range notes {
+		if n.Reason == lb.ReasonCertificatePending {
+			return true
+		}
+	}
+	return false
+}
+
+// look finds the Service's load balancer: its own, or one that may become its own.
+func (c Converger) look(ctx context.Context, p Plan) (lb.State, error) {
+	have, err := c.Backend.Observe(ctx, p.Spec.Owner)
+	if err != nil {
+		return lb.State{}, fmt.Errorf("looking for the load balancer: %w", err)
+	}
+	// Whoever takes over a Service finds addresses in its status, or a name that is taken; asking every
+	// time would cost every new load balancer two requests.
+	if have.Exists() || p.Refused || !p.Spec.Takeover.Adopt && !p.served {
+		return have, nil
+	}
+	return c.claim(ctx, p.Spec)
+}
+
+func (c Converger) claim(ctx context.Context, spec lb.Spec) (lb.State, error) {
+	found, err := c.Backend.Candidates(ctx, spec.Owner, spec.Name)
+	if err != nil {
+		return lb.State{}, fmt.Errorf("looking for the load balancer: %w", err)
+	}
+	have, err := lb.Claim(spec, found)
+	if have.Exists() {
+		klog.FromContext(ctx).Info("Taking over load balancer", "loadBalancer", have.ID, "name", have.Name)
+	}
+	if err != nil {
+		err = fmt.Errorf("create: %w", err)
+	}
+	return have, err
+}
+
+// create makes the load balancer. One bad target fails a creation as a whole, but nothing else, so without
+// targets it is tried again; the next pass adds each by itself.
+func (c Converger) create(ctx context.Context, op lb.Create, o *Outcome) (again bool) {
+	_, errs := c.run(ctx, lb.State{}, []lb.Op{op})
+	if refusedTarget(errs) {
+		op.Spec.Targets = nil
+		_, errs = c.run(ctx, lb.State{}, []lb.Op{op})
+	}
+	if len(errs) > 0 && errors.Is(errs[0], lb.ErrNotOwned) {
+		have, err := c.claim(ctx, o.Spec)
+		if o.State = have; have.Exists() {
+			return true
+		}
+		if err != nil {
+			errs[0] = err
+		}
+	}
+	for _, err := range errs {
+		o.add(err)
+	}
+	return len(errs) == 0 && c.lookAgain(ctx, o)
+}
+
+// lookAgain reads what there is after what may have changed it beyond what was asked for.
+func (c Converger) lookAgain(ctx context.Context, o *Outcome) bool {
+	state, err := c.Backend.Observe(ctx, o.Spec.Owner)
+	switch {
+	case err != nil:
+		o.add(fmt.Errorf("reading the load balancer again: %w", err))
+	case !state.Exists() && o.State.Exists():
+		o.add(fmt.Errorf("load balancer %q is not there after it was changed", o.Spec.Name))
+	}
+	o.State, o.Seen = state, err == nil
+	return err == nil
+}
+
+// certificates are looked at only by who has to do with them.
+func (c Converger) certificates(ctx context.Context, p Plan) ([]lb.Certificate, error) {
+	if p.Refused || !p.Spec.NeedsCertificates() && !p.HadManaged {
+		return nil, nil
+	}
+	all, err := c.Backend.Certificates(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("looking for certificates: %w", err)
+	}
+	return all, nil
+}

@@ -1,0 +1,169 @@
+package converge
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+// Memory is what must outlive the process about a change of health checks. A change that leaves no healthy
+// node is taken back, which takes time to know, and must not be made again by the next process.
+//
+// It is kept in the Service's annotation [lb.AnnotationState]; a user who removes that has the refused checks
+// tried again.
+type Memory struct {
+	// Trial names the checks that are being tried, and Was are the ones they replaced, by the listener's port.
+	Trial string                 `json:"trial,omitempty"`
+	Was   map[int]lb.HealthCheck `json:"was,omitempty"`
+	// Until is when their effect shows.
+	Until time.Time `json:"until,omitzero"`
+	// Refused names the checks that left no healthy node; Was are the ones to keep instead.
+	Refused string `json:"refused,omitempty"`
+}
+
+// Recall reads what was remembered. What nobody can read is forgotten: it costs another try.
+func Recall(svc *corev1.Service) Memory {
+	var m Memory
+	if json.Unmarshal([]byte(svc.Annotations[lb.AnnotationState]), &m) != nil {
+		return Memory{}
+	}
+	return m
+}
+
+// Text is the memory as the annotation holds it; empty if there is nothing to remember.
+func (m Memory) Text() string {
+	if m.Trial == "" && m.Refused == "" {
+		return ""
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		panic(fmt.Sprintf("encoding numbers and texts: %v", err)) // no value of these types can fail
+	}
+	return string(text)
+}
+
+// Open reports whether checks are being tried.
+func (m Memory) Open() bool { return m.Trial != "" }
+
+const (
+	// settling is what a verdict waits for beyond the checks' own time.
+	settling = 5 * time.Second
+	// patience is how long after that targets may be neither healthy nor unhealthy.
+	patience = 5 * time.Minute
+)
+
+// trial is what the memory makes of a spec.
+type trial struct {
+	memory Memory
+	notes  []lb.Note
+}
+
+// tried decides about changes of health checks.
+//
+//	checks wanted           remembered            now
+//	as they are             –                     nothing
+//	other, targets healthy  –                     change them, remember the old ones
+//	being tried             not yet time          nothing
+//	being tried             some healthy          forget
+//	being tried             none healthy          the old ones, remember the refusal
+//	refused                 –                     the ones that are there
+//	others again            whatever              as though nothing was remembered but the oldest checks
+func (p Plan) tried(spec lb.Spec, have lb.State) (lb.Spec, trial) {
+	m := p.Memory
+	digest := spec.CheckDigest()
+	if m.Refused == digest {
+		// Not simply those that are there: putting the old ones back may have failed.
+		return spec.KeepChecks(replaced(have, m.Was)), trial{memory: m, notes: []lb.Note{rolledBack(spec)}}
+	}
+	if m.Refused != "" {
+		m = Memory{}
+	}
+	if m.Trial == digest && !p.now.Before(m.Until) {
+		switch {
+		case !p.silent && anyUnknown(m.Was, have) && p.now.Before(m.Until.Add(patience)):
+			return spec, trial{memory: m}
+		case p.silent || !anyDead(m.Was, have):
+			m = Memory{}
+		default:
+			note := rolledBack(spec)
+			return spec.KeepChecks(replaced(have, m.Was)), trial{memory: Memory{Refused: digest, Was: m.Was}, notes: []lb.Note{note}}
+		}
+	}
+	changed := changedChecks(spec, have)
+	if len(changed) == 0 {
+		if m.Trial != "" && m.Trial != digest {
+			m = Memory{}
+		}
+		return spec, trial{memory: m}
+	}
+	maps.Copy(changed, m.Was) // the oldest are the ones that worked
+	return spec, trial{memory: Memory{Trial: digest, Was: changed, Until: p.now.Add(verdict(spec))}}
+}
+
+// changedChecks are the old checks of listeners that judge by other ones from now on and have healthy targets.
+func changedChecks(spec lb.Spec, have lb.State) map[int]lb.HealthCheck {
+	old := lb.ByPort(have.Listeners)
+	changed := make(map[int]lb.HealthCheck)
+	for _, l := range spec.Listeners {
+		if was, ok := old[l.Port]; ok && was.Check != l.Check && have.Health[l.Port].Healthy > 0 {
+			changed[l.Port] = was.Check
+		}
+	}
+	return changed
+}
+
+// anyDead reports whether some listener that was changed has unhealthy targets and no healthy one. Those that
+// are neither have had their time.
+func anyDead(was map[int]lb.HealthCheck, have lb.State) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(was)), func(port int) bool {
+		h := have.Health[port]
+		return h.Unhealthy > 0 && h.Healthy == 0
+	})
+}
+
+func anyUnknown(was map[int]lb.HealthCheck, have lb.State) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(was)), func(port int) bool {
+		h := have.Health[port]
+		return h.Unknown > 0 && h.Healthy == 0
+	})
+}
+
+// replaced are the listeners as they are, with the checks that they had.
+func replaced(have lb.State, was map[int]lb.HealthCheck) map[int]lb.Listener {
+	byPort := lb.ByPort(have.Listeners)
+	for port, check := range was {
+		if l, ok := byPort[port]; ok {
+			l.Check = check
+			byPort[port] = l
+		}
+	}
+	return byPort
+}
+
+// verdict is how long it takes until every target is judged by the new checks.
+func verdict(spec lb.Spec) time.Duration {
+	longest := time.Duration(0)
+	for _, l := range spec.Listeners {
+		c := l.Check
+		longest = max(longest, time.Duration(c.Retries)*c.Interval+c.Timeout)
+	}
+	return longest + settling
+}
+
+func rolledBack(spec lb.Spec) lb.Note {
+	asked := ""
+	for _, l := range spec.Listeners {
+		asked = l.Check.String()
+		break
+	}
+	return lb.Note{
+		Grade: lb.Error, Reason: lb.ReasonCheckRolledBack,
+		Text: fmt.Sprintf("the new health check (%s) left no healthy node, so the one before it is back: mend what it asks for, then remove the annotation %s to have it tried again", asked, lb.AnnotationState),
+	}
+}

@@ -1,0 +1,140 @@
+package converge
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+// ReasonNoNodes is upstream's name for a load balancer without targets.
+const ReasonNoNodes = "UnAvailableLoadBalancer"
+
+// Input is what a plan is made from.
+type Input struct {
+	Service   *corev1.Service
+	Nodes     []*corev1.Node
+	Endpoints Endpoints
+	Defaults  lb.Defaults
+	// Memory is what the last plan wanted to be remembered.
+	Memory Memory
+	// HadManaged: it was remembered that the Service has, or had, a managed certificate.
+	HadManaged bool
+	Now        time.Time
+}
+
+// Plan is what a Service asks for, before the cloud is looked at, and then what is to be done about it.
+type Plan struct {
+	Spec  lb.Spec
+	Notes []lb.Note
+	// Refused: nothing may be created, and nothing but targets changed; Notes say why.
+	Refused bool
+	Ops     []lb.Op
+	Memory  Memory
+	// HadManaged: the Service may have a managed certificate that it does not need any more.
+	HadManaged bool
+
+	servers   []int64 // the nodes that shall be targets
+	preferred []int64 // those that go first if there is no room for all
+	aimless   bool    // not even the targets are known
+	served    bool    // the Service shows addresses of somebody's load balancer
+	silent    bool    // no node has an endpoint, so that none can be healthy
+	now       time.Time
+}
+
+// NewPlan reads a Service.
+func NewPlan(in Input) Plan {
+	svc := in.Service
+	spec, notes, err := lb.Parse(question(svc), in.Defaults)
+	p := Plan{Spec: spec, Notes: notes, Memory: in.Memory, HadManaged: in.HadManaged, now: in.Now, served: len(svc.Status.LoadBalancer.Ingress) > 0}
+	var refused *lb.RefusedError
+	if errors.As(err, &refused) {
+		p.Refused, p.Spec.Owner = true, Owner(svc, in.Defaults.Cluster)
+		p.Notes = slices.Concat(refused.Notes, notes)
+	}
+	// The selector's syntax is Kubernetes', so it is read here; even when the rest is refused, so that
+	// the user learns everything at once.
+	text := svc.Annotations[lb.AnnotationNodeSelector]
+	selector, err := labels.Parse(text)
+	if err != nil {
+		p.Refused, p.aimless = true, true
+		p.Notes = append(p.Notes, lb.Note{
+			Grade: lb.Error, Reason: lb.ReasonInvalid, Field: lb.AnnotationNodeSelector, Value: text,
+			Text: fmt.Sprintf("not a label selector (%v): write it as kubectl's --selector", err),
+		})
+		return p
+	}
+	p.servers, p.preferred = servers(in.Nodes, selector, in.Endpoints)
+	if !local(svc) {
+		p.preferred = nil
+	}
+	p.silent = local(svc) && in.Endpoints.Known && len(p.preferred) == 0
+	p.Spec = p.Spec.WithTargets(p.servers)
+	if len(p.servers) == 0 && !p.Refused {
+		p.Notes = append(p.Notes, lb.Note{
+			Grade: lb.Warning, Reason: ReasonNoNodes,
+			Text: "no node can be a target: nodes need a provider ID hcloud://…, no label " + corev1.LabelNodeExcludeBalancers + ", and to match the node selector if there is one",
+		})
+	}
+	return p
+}
+
+// Owner is the Service as an owner of things in the cloud.
+func Owner(svc *corev1.Service, cluster string) lb.Owner {
+	return lb.Owner{Cluster: cluster, UID: string(svc.UID)}
+}
+
+// Crowded reports whether there are more nodes than the load balancer can have, so that it matters which.
+func (p Plan) Crowded() bool {
+	limits, known := lb.LimitsOf(p.Spec.Type)
+	return known && len(p.servers) > limits.Targets
+}
+
+// Against adjusts the plan to what the cloud has, and decides what to do. Certificates may be nil unless the
+// spec needs them.
+func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
+	if p.Refused {
+		return p.holding(have)
+	}
+	spec, obtain, unusable := p.Spec.Resolve(certificates)
+	switch {
+	case len(unusable) > 0:
+		p.Refused, p.Notes = true, slices.Concat(unusable, p.Notes)
+		return p.holding(have)
+	case len(obtain) > 0:
+		p.Ops = obtain
+		return p
+	}
+	spec, notes := spec.Against(have, p.preferred)
+	spec, trial := p.tried(spec, have)
+	p.Spec, p.Notes = spec, slices.Concat(p.Notes, notes, trial.notes)
+	p.Memory = trial.memory
+	p.Ops = slices.Concat(lb.Diff(spec, have), lb.Surplus(spec, certificates, have.ID))
+	return p
+}
+
+// holding keeps a load balancer in service although its Service is refused: nodes come and go meanwhile, and
+// after enough of them nothing would be left of its targets.
+func (p Plan) holding(have lb.State) Plan {
+	if !have.Exists() {
+		return p
+	}
+	held := lb.Note{
+		Grade: lb.Warning, Reason: lb.ReasonHeld,
+		Text: "until this is corrected, only the targets of the load balancer follow the nodes, and nothing else of it is changed",
+	}
+	if p.aimless {
+		held.Text = "until this is corrected, nothing of the load balancer is changed, not even its targets"
+		p.Notes = slices.Concat(p.Notes, []lb.Note{held})
+		return p
+	}
+	gone, added, notes := lb.Retarget(have, p.servers, p.preferred)
+	p.Ops = slices.Concat(gone, added)
+	p.Notes = slices.Concat(p.Notes, []lb.Note{held}, notes)
+	return p
+}

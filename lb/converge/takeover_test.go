@@ -1,0 +1,118 @@
+package converge_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/lb/converge"
+)
+
+// relabel gives a load balancer the labels that somebody else's controller, or nobody, would.
+func (l *lab) relabel(svc *corev1.Service, labels map[string]string) {
+	l.t.Helper()
+	have, err := l.Backend.Observe(l.t.Context(), l.plan(svc).Spec.Owner)
+	l.must(err)
+	l.must(l.Backend.Apply(l.t.Context(), have, lb.Update{Name: have.Name, Labels: labels}))
+	l.sim.ResetRequests()
+}
+
+// The Hetzner controller's load balancer is found by its label and by its name, through the real API, and
+// nothing of it but the labels changes; a load balancer of nobody is taken if the user says so.
+func TestTakeoverThroughTheAPI(t *testing.T) {
+	for name, c := range map[string]struct {
+		labels map[string]string
+		change func(*corev1.Service)
+		writes int
+	}{
+		"by label": {
+			labels: map[string]string{lb.LabelPeer: "0a1b2c3d-0000-4000-8000-000000000001"}, writes: 1,
+			change: func(svc *corev1.Service) {
+				svc.Annotations[hetznerPrefix+"name"] = "before"
+				svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}
+			},
+		},
+		"by name": {labels: map[string]string{lb.LabelPeer: "0a1b2c3d-0000-4000-8000-000000000001"}, writes: 2},
+		"adopted": {labels: map[string]string{}, writes: 1, change: func(svc *corev1.Service) { svc.Annotations["underlay.dev/adopt"] = "true" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLab(t, func(l *lab) {
+				svc := l.service("000000000001")
+				before := l.converged(svc, l.nodes...)
+				l.relabel(svc, c.labels)
+				if c.change != nil {
+					c.change(svc)
+				}
+				l.sim.ResetRequests()
+				after := l.converged(svc, l.nodes...)
+				reads, writes, _ := l.requests()
+				if after.ID != before.ID || len(l.sim.LoadBalancers()) != 1 || writes != c.writes || reads > 7 {
+					t.Errorf("load balancer %d, was %d; %d reads, %d writes\n%s", after.ID, before.ID, reads, writes, l.log())
+				}
+				if after.Labels[lb.LabelCheck] != "kept" || after.Labels[lb.LabelCluster] != "lab" || after.PublicNet.IPv4.IP != before.PublicNet.IPv4.IP {
+					t.Errorf("labels %v", after.Labels)
+				}
+			})
+		})
+	}
+}
+
+func TestForeignLoadBalancersThroughTheAPI(t *testing.T) {
+	inLab(t, func(l *lab) {
+		svc := l.service("000000000001")
+		l.converged(svc, l.nodes...)
+		l.relabel(svc, map[string]string{lb.LabelPeer: "another-service"})
+		before, _ := l.sim.LoadBalancer(l.sim.LoadBalancers()[0].ID)
+		svc.Annotations["underlay.dev/adopt"] = "true"
+		o := l.Converge(quiet(l.t.Context()), l.plan(svc, l.nodes...), converge.Hooks{})
+		after, _ := l.sim.LoadBalancer(before.ID)
+		if len(l.sim.LoadBalancers()) != 1 || l.shape(after) != l.shape(before) || o.State.Exists() {
+			t.Errorf("it was touched: %s\nwas %s", l.shape(after), l.shape(before))
+		}
+		if n := len(o.Notes); n != 1 || o.Notes[0].Reason != lb.ReasonNotOwned {
+			t.Errorf("notes %v", o.Notes)
+		}
+	})
+}
+
+// One bad target never stops the rest, and what is left undone is tried again.
+func TestOneBadTargetThroughTheAPI(t *testing.T) {
+	inLab(t, func(l *lab) {
+		svc := l.service("000000000001")
+		bad := l.nodes[2].DeepCopy()
+		bad.Spec.ProviderID = "hcloud://999999"
+		o := l.Converge(quiet(l.t.Context()), l.plan(svc, append(l.nodes[3:], bad, l.nodes[0])...), converge.Hooks{})
+		b := l.sim.LoadBalancers()[0]
+		var rejected *lb.RejectedError
+		if len(b.Targets) != 3 || !errors.As(o.Transient, &rejected) || len(o.Notes) != 1 || !strings.Contains(o.Notes[0].Text, "999999") {
+			t.Errorf("%d targets, %v, notes %v", len(b.Targets), o.Transient, o.Notes)
+		}
+	})
+}
+
+// A dedicated server's address that somebody added stays a target, whatever else changes, and takes its room.
+func TestDedicatedServersStay(t *testing.T) {
+	inLab(t, func(l *lab) {
+		_, svc := l.scenarios()["creation of everything"]()
+		b := l.converged(svc, l.nodes...)
+		l.post(fmt.Sprintf("/load_balancers/%d/actions/add_target", b.ID), `{"type":"ip","ip":{"ip":"`+dedicated+`"}}`)
+		_, svc = l.scenarios()["change of everything"]()
+		o := l.Converge(quiet(l.t.Context()), l.plan(svc, l.nodes[:2]...), converge.Hooks{})
+		b, _ = l.sim.LoadBalancer(b.ID)
+		kinds := map[string]int{}
+		for _, target := range b.Targets {
+			kinds[target.Type]++
+		}
+		if o.Transient != nil || kinds["ip"] != 1 || kinds["server"] != 2 || b.Name != "shop" || b.LoadBalancerType.Name != "lb21" {
+			t.Errorf("targets %v, name %s, type %s, %v\n%s", kinds, b.Name, b.LoadBalancerType.Name, o.Transient, l.log())
+		}
+		// Another address in the network would drop such a target for good, if it lay there: that waits.
+		if b.PrivateNet[0].IP != "10.0.0.9" || len(o.Notes) != 1 || o.Notes[0].Reason != lb.ReasonImmutable {
+			t.Errorf("address %s, notes %v", b.PrivateNet[0].IP, o.Notes)
+		}
+	})
+}

@@ -1,0 +1,71 @@
+package lb
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Limits of a load balancer type.
+type Limits struct{ Listeners, Targets, Certificates int }
+
+// LimitsOf returns what a load balancer type holds, and false for a type that this version does not know.
+func LimitsOf(typ string) (Limits, bool) {
+	switch typ {
+	case "lb11":
+		return Limits{Listeners: 5, Targets: 25, Certificates: 10}, true
+	case "lb21":
+		return Limits{Listeners: 15, Targets: 75, Certificates: 25}, true
+	case "lb31":
+		return Limits{Listeners: 30, Targets: 150, Certificates: 50}, true
+	}
+	return Limits{}, false
+}
+
+// Fit trims the targets to what the type holds. Preferred servers come first, then those that are targets
+// already, so that a cluster too large for its type does not shuffle its targets with every change.
+func (s Spec) Fit(have State, preferred []int64) (Spec, []Note) {
+	limits, known := LimitsOf(s.Type)
+	room := max(limits.Targets-have.OtherTargets, 0)
+	if !known || len(s.Targets) <= room {
+		return s, nil
+	}
+	rank := make(map[int64]int, len(s.Targets)) // the lower, the sooner it goes
+	for _, t := range have.Targets {
+		rank[t.Server]++
+	}
+	for _, id := range preferred {
+		rank[id] += 2
+	}
+	nodes := len(s.Targets)
+	s.Targets = slices.Clone(s.Targets)
+	slices.SortStableFunc(s.Targets, func(a, b Target) int {
+		return cmp.Or(cmp.Compare(rank[b.Server], rank[a.Server]), cmp.Compare(a.Server, b.Server))
+	})
+	s.Targets = s.Targets[:room]
+	slices.SortFunc(s.Targets, func(a, b Target) int { return cmp.Compare(a.Server, b.Server) })
+	return s, []Note{{
+		Grade: Error, Reason: ReasonTargetsTruncated, Field: AnnotationType, Value: s.Type,
+		Figures: fmt.Sprintf("%d of %d nodes", room, nodes),
+		Text:    fmt.Sprintf("only %d nodes are targets, the type holds no more: choose a larger type, or fewer nodes with %s", room, AnnotationNodeSelector),
+	}}
+}
+
+// Retarget returns the load balancer as it is, but for its targets: they become these servers. It is for a
+// Service that says nothing usable: how a server is reached is read off the targets that are there.
+func Retarget(have State, servers, preferred []int64) (gone, added []Op, notes []Note) {
+	present := make(map[int64]Target, len(have.Targets))
+	private := !have.Public
+	for _, t := range have.Targets {
+		present[t.Server] = t
+		private = private || t.Private
+	}
+	want, notes := Spec{Type: have.Type, UsePrivateIP: private}.WithTargets(servers).Fit(have, preferred)
+	for i, t := range want.Targets {
+		if old, ok := present[t.Server]; ok {
+			want.Targets[i] = old
+		}
+	}
+	gone, added = diffTargets(want.Targets, have.Targets)
+	return gone, added, notes
+}

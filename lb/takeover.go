@@ -1,0 +1,118 @@
+package lb
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// LabelPeer is how the Hetzner controller marks a Service's load balancer and certificates: its value is the
+// Service's UID. It stays after a takeover, so that the way back is open.
+const LabelPeer = "hcloud-ccm/service-uid"
+
+// Takeover is what a user says about a load balancer that somebody else made.
+type Takeover struct {
+	// Adopt allows to take over the load balancer of the right name that has no owner.
+	Adopt bool
+	// OptedIn says that the health checks follow the Service; otherwise they stay as they were.
+	OptedIn   bool
+	Annotated Annotated
+	// NoIPv6 keeps its IPv6 address out of the status. Otherwise it is shown, whatever the Service's families:
+	// clients use it already.
+	NoIPv6 bool
+}
+
+// Claim chooses, among the load balancers that were found for an owner who has none, the one that becomes the
+// owner's: what the Hetzner controller made for the same Service, or, if the user wants that, what has the
+// right name and no owner. Everything else belongs to somebody, and is an error that wraps ErrNotOwned or
+// ErrAmbiguous; nothing at all is the zero State.
+func Claim(want Spec, found []State) (State, error) {
+	var peers []State
+	for _, s := range found {
+		if s.Labels[LabelPeer] == want.Owner.UID && want.Owner.UID != "" && !ownedByOthers(s, want.Owner) {
+			peers = append(peers, s)
+		}
+	}
+	switch len(peers) {
+	case 0:
+	case 1:
+		return peers[0], nil
+	default:
+		return State{}, fmt.Errorf("load balancers %d and %d carry the label %s of this Service: %w", peers[0].ID, peers[1].ID, LabelPeer, ErrAmbiguous)
+	}
+	i := slices.IndexFunc(found, func(s State) bool { return s.Name == want.Name })
+	switch {
+	case i < 0:
+		return State{}, nil
+	case !hasOwner(found[i]) && want.Takeover.Adopt:
+		return found[i], nil
+	case !hasOwner(found[i]):
+		return State{}, fmt.Errorf("load balancer %q %w: set %s to true if it shall become this Service's", want.Name, ErrNotOwned, annotationAdopt)
+	}
+	return State{}, fmt.Errorf("load balancer %q %w", want.Name, ErrNotOwned)
+}
+
+// hasOwner reports whether any label says whose a load balancer is.
+func hasOwner(s State) bool {
+	for label := range s.Labels {
+		if label == LabelPeer || label == LabelCluster || strings.HasPrefix(label, labelServicePrefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// ownedByOthers reports whether our own labels name another cluster or Service.
+func ownedByOthers(s State, o Owner) bool {
+	cluster, marked := s.Labels[LabelCluster]
+	others := slices.ContainsFunc(s.Services(), func(uid string) bool { return uid != o.UID })
+	return others || marked && cluster != o.Cluster
+}
+
+// Against fits the spec to the load balancer that exists, or will be taken over: what stays as it is, what
+// there is room for, and what cannot be. The notes say what of the wish is not fulfilled.
+func (s Spec) Against(have State, preferred []int64) (Spec, []Note) {
+	var notes []Note
+	if s.keepsChecks(have) {
+		s.ChecksKept = true
+		kept := s.KeepChecks(ByPort(have.Listeners))
+		if !slices.Equal(kept.Listeners, s.Listeners) {
+			notes = append(notes, Note{
+				Grade: Warning, Reason: ReasonCheckKept, Field: annotationOwnHealthCheck,
+				Text: "the load balancer was taken over and keeps its health checks: set this to kube-proxy, so that they follow the traffic policy, or to node-port",
+			})
+		}
+		s = kept
+	}
+	if have.Labels[LabelPeer] == s.Owner.UID && !s.Takeover.NoIPv6 {
+		s.Publish.IPv6 = true
+	}
+	s, moved := s.stay(have)
+	s, trimmed := s.Fit(have, preferred)
+	return s, slices.Concat(notes, moved, trimmed, Immovable(s, have))
+}
+
+// keepsChecks reports whether the checks are those of before: at the takeover, and after it until the user
+// opts in.
+func (s Spec) keepsChecks(have State) bool {
+	return have.Exists() && !s.Takeover.OptedIn && (have.Labels[LabelCheck] == checkKept || !s.Owner.Owns(have.Labels))
+}
+
+// stay gives up an address in the network where getting it would lose the targets of others: leaving the
+// network drops them, and nobody knows how to bring them back.
+func (s Spec) stay(have State) (Spec, []Note) {
+	if have.OtherTargets == 0 || s.Network == 0 || s.Network != have.Network || s.placed(have) {
+		return s, nil
+	}
+	field, value := annotationPrivateIPv4, s.PrivateIP.String()
+	if !s.PrivateIP.IsValid() {
+		field, value = annotationPrivateRange, s.PrivateRange.String()
+	}
+	note := Note{
+		Grade: Error, Reason: ReasonImmutable, Field: field, Value: value,
+		Text: fmt.Sprintf("the load balancer keeps its address %s, because leaving the network would drop targets that this cluster did not add: remove those, or this", have.PrivateIP),
+	}
+	s.PrivateIP, s.PrivateRange = netip.Addr{}, netip.Prefix{}
+	return s, []Note{note}
+}

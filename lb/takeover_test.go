@@ -1,0 +1,199 @@
+package lb_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+// peer is a load balancer as the Hetzner controller leaves it.
+func peer(id int64, name, uid string) lb.State {
+	return lb.State{
+		ID: id, Name: name, Type: "lb11", Location: "fsn1", Public: true, Labels: map[string]string{lb.LabelPeer: uid},
+		Listeners: []lb.Listener{{Port: 80, DestinationPort: 30080, Protocol: "tcp", Check: lb.HealthCheck{Protocol: "tcp", Port: 30080, Interval: seconds(15), Timeout: seconds(10), Retries: 3}}},
+	}
+}
+
+// A load balancer becomes a Service's only if the peer made it for the same Service, or if nobody has it and
+// the user says so.
+func TestClaim(t *testing.T) {
+	ours, others := lb.Owner{Cluster: "demo", UID: "u1"}, lb.Owner{Cluster: "demo", UID: "u2"}
+	labelled := func(s lb.State, labels map[string]string) lb.State {
+		for k, v := range labels {
+			s.Labels[k] = v
+		}
+		return s
+	}
+	bare := lb.State{ID: 5, Name: "web"}
+	for _, c := range []struct {
+		name  string
+		found []lb.State
+		adopt bool
+		id    int64
+		err   error
+	}{
+		{name: "nothing"},
+		{name: "nothing to adopt", adopt: true},
+		{name: "the peer's for this Service", found: []lb.State{peer(1, "web", "u1")}, id: 1},
+		{name: "the peer's, under another name", found: []lb.State{peer(1, "old", "u1")}, id: 1},
+		{name: "the peer's for another Service", found: []lb.State{peer(1, "web", "u2")}, err: lb.ErrNotOwned},
+		{name: "the peer's for a Service that is gone, to be adopted", found: []lb.State{peer(1, "web", "gone")}, adopt: true, err: lb.ErrNotOwned},
+		{name: "the peer's label copied", found: []lb.State{peer(1, "web", "u1"), peer(2, "copy", "u1")}, err: lb.ErrAmbiguous},
+		{name: "the peer's label on another Service's", found: []lb.State{labelled(peer(1, "web", "u1"), others.Labels())}, err: lb.ErrNotOwned},
+		{name: "the peer's label on another cluster's", found: []lb.State{labelled(peer(1, "web", "u1"), map[string]string{lb.LabelCluster: "other"})}, err: lb.ErrNotOwned},
+		{name: "nobody's", found: []lb.State{bare}, err: lb.ErrNotOwned},
+		{name: "nobody's, to be adopted", found: []lb.State{bare}, adopt: true, id: 5},
+		{name: "another Service's, to be adopted", found: []lb.State{{ID: 6, Name: "web", Labels: others.Labels()}}, adopt: true, err: lb.ErrNotOwned},
+		{name: "another cluster's, to be adopted", found: []lb.State{{ID: 7, Name: "web", Labels: map[string]string{lb.LabelCluster: "other"}}}, adopt: true, err: lb.ErrNotOwned},
+	} {
+		got, err := lb.Claim(lb.Spec{Owner: ours, Name: "web", Takeover: lb.Takeover{Adopt: c.adopt}}, c.found)
+		if got.ID != c.id || !errors.Is(err, c.err) {
+			t.Errorf("%s: got load balancer %d and %v, want %d and %v", c.name, got.ID, err, c.id, c.err)
+		}
+	}
+	_, err := lb.Claim(lb.Spec{Owner: ours, Name: "web"}, []lb.State{bare})
+	if !strings.Contains(err.Error(), "underlay.dev/adopt") {
+		t.Errorf("%v does not name the way to adopt it", err)
+	}
+}
+
+// plans lists what is done when a Service meets a load balancer.
+func plans(t *testing.T, svc lb.Service, d lb.Defaults, have lb.State) (string, []lb.Note) {
+	t.Helper()
+	spec, notes := parse(t, svc, d).Against(have, nil)
+	return fmt.Sprint(lb.Diff(spec, have)), notes
+}
+
+func TestTakeoverKeepsTheChecksUntilOptedIn(t *testing.T) {
+	svc, d := plain()
+	d.Network = 0
+	svc.Ports = svc.Ports[1:]
+	have := peer(1, "a0a1b2c3d00004000800000000000000", svc.UID)
+	have.Algorithm = lb.RoundRobin
+
+	plan, notes := plans(t, svc, d, have)
+	if plan != `[set name "a0a1b2c3d00004000800000000000000" and 4 labels]` || len(notes) != 1 || notes[0].Reason != lb.ReasonCheckKept {
+		t.Errorf("takeover: %s, notes %v, want labels alone and a note", plan, notes)
+	}
+	have.Labels[lb.LabelCheck] = "kept"
+	for k, v := range (lb.Owner{Cluster: d.Cluster, UID: svc.UID}).Labels() {
+		have.Labels[k] = v
+	}
+	if plan, _ := plans(t, svc, d, have); plan != "[]" {
+		t.Errorf("after the takeover: %s, want nothing", plan)
+	}
+
+	moved := svc
+	moved.Ports = []lb.Port{{Number: 80, Protocol: "TCP", NodePort: 30099}}
+	if plan, _ := plans(t, moved, d, have); plan != "[update listener 80 → 30099, tcp :30099 every 15s, timeout 10s, 3 tries]" {
+		t.Errorf("another node port: %s, want the check to follow it", plan)
+	}
+	svc.Annotations = map[string]string{hetzner + "health-check-retries": "5"}
+	if plan, _ := plans(t, svc, d, have); plan != "[update listener 80 → 30080, tcp :30080 every 15s, timeout 10s, 5 tries]" {
+		t.Errorf("a figure by annotation: %s", plan)
+	}
+	svc.Annotations = map[string]string{"underlay.dev/health-check": "kube-proxy"}
+	if plan, notes := plans(t, svc, d, have); len(notes) != 0 ||
+		plan != `[set name "a0a1b2c3d00004000800000000000000" and 3 labels update listener 80 → 30080, http :10256/healthz every 10s, timeout 15s, 3 tries]` {
+		t.Errorf("opted in: %s, notes %v", plan, notes)
+	}
+}
+
+// A Service of IPv4 alone shows no IPv6 address, unless somebody wants it or clients have it already.
+func TestIPv6AddressOfIPv4Services(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		annotation string
+		takenOver  bool
+		want       bool
+	}{
+		{name: "by its families"},
+		{name: "by annotation", annotation: "false", want: true},
+		{name: "taken over", takenOver: true, want: true},
+		{name: "taken over, but unwanted", annotation: "true", takenOver: true},
+	} {
+		svc, d := plain()
+		svc.IPv4Only = true
+		svc.Annotations = map[string]string{hetzner + "ipv6-disabled": c.annotation}
+		have := lb.State{ID: 1}
+		if c.takenOver {
+			have = peer(1, "web", svc.UID)
+		}
+		if spec, _ := parse(t, svc, d).Against(have, nil); spec.Publish.IPv6 != c.want {
+			t.Errorf("%s: IPv6 shown: %t, want %t", c.name, spec.Publish.IPv6, c.want)
+		}
+	}
+}
+
+func TestAddressInTheNetwork(t *testing.T) {
+	svc, d := plain()
+	svc.Annotations = map[string]string{hetzner + "private-ipv4": "10.0.0.9", hetzner + "use-private-ip": "true", hetzner + "disable-public-network": "true"}
+	want := parse(t, svc, d).WithTargets([]int64{1, 2})
+	create := lb.Diff(want, lb.State{})[0].(lb.Create).Spec
+	if create.Network != 0 || !create.Public || len(create.Targets) != 0 {
+		t.Errorf("a creation cannot choose an address: %+v", create)
+	}
+	have, err := apply(lb.State{}, lb.Diff(want, lb.State{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ops := lb.Diff(want, have)
+	if got := fmt.Sprint(ops); got != "[attach to network 7 as 10.0.0.9 add server 1 (private) add server 2 (private) set public interface false]" {
+		t.Errorf("after the creation: %s", got)
+	}
+	if have, err = apply(have, ops); err != nil {
+		t.Fatal(err)
+	}
+
+	svc.Annotations[hetzner+"private-ipv4"] = ""
+	if ops := lb.Diff(parse(t, svc, d).WithTargets([]int64{1, 2}), have); len(ops) != 0 {
+		t.Errorf("no address is wanted any more: %v, want it left alone", ops)
+	}
+	svc.Annotations[hetzner+"private-subnet-ip-range"] = "10.0.8.0/24"
+	want = parse(t, svc, d).WithTargets([]int64{1, 2})
+	if got := fmt.Sprint(lb.Diff(want, have)); got != "[detach from network 7 attach to network 7 in 10.0.8.0/24 add server 1 (private) add server 2 (private)]" {
+		t.Errorf("another subnet: %s", got)
+	}
+	// Leaving the network would drop a dedicated server's address for good.
+	have.OtherTargets = 1
+	kept, notes := want.Against(have, nil)
+	if ops := lb.Diff(kept, have); len(ops) != 0 || len(notes) != 1 || notes[0].Reason != lb.ReasonImmutable {
+		t.Errorf("with targets of others: %v, notes %v", ops, notes)
+	}
+}
+
+// What somebody else said in reverse DNS is not ours to take back.
+func TestReverseDNS(t *testing.T) {
+	svc, d := plain()
+	want := parse(t, svc, d)
+	have, err := apply(lb.State{}, lb.Diff(want, lb.State{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	have.IPv4Name = "by-hand.example.com"
+	if ops := lb.Diff(want, have); len(ops) != 0 {
+		t.Errorf("set by hand: %v", ops)
+	}
+	svc.Annotations = map[string]string{hetzner + "ipv4-rdns": "web.example.com"}
+	named := parse(t, svc, d)
+	ops := lb.Diff(named, have)
+	if got := fmt.Sprint(ops); got != fmt.Sprintf("[set name %q and 3 labels set reverse DNS of %s to web.example.com]", want.Name, have.IPv4) {
+		t.Errorf("annotated: %s", got)
+	}
+	if have, err = apply(have, ops); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(lb.Diff(want, have)); got != fmt.Sprintf("[reset reverse DNS of %s set name %q and 2 labels]", have.IPv4, want.Name) {
+		t.Errorf("annotation removed: %s", got)
+	}
+	// A process that dies between the two does the rest later.
+	if have, err = apply(have, lb.Diff(want, have)[:1]); err != nil {
+		t.Fatal(err)
+	}
+	if have, err = apply(have, lb.Diff(want, have)); err != nil || len(lb.Diff(want, have)) != 0 {
+		t.Errorf("left: %v, %v", lb.Diff(want, have), err)
+	}
+}
