@@ -1,0 +1,137 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
+
+	"github.com/underlay-ccm/underlay/test/controlplane"
+)
+
+const manifests = "../../deploy/agent"
+
+// agentAccount is the ServiceAccount with a token as a pod on the node has it.
+func agentAccount(t *testing.T, cp *controlplane.ControlPlane, admin kubernetes.Interface, node string) (kubeconfig string, client kubernetes.Interface) {
+	t.Helper()
+	object, err := admin.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted, err := admin.CoreV1().ServiceAccounts("kube-system").CreateToken(t.Context(), "underlay-agent", &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{
+			APIVersion: "v1", Kind: "Node", Name: node, UID: object.UID,
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := rest.Config{
+		Host: cp.AdminConfig().Host, BearerToken: granted.Status.Token,
+		TLSClientConfig: rest.TLSClientConfig{CAData: cp.AdminConfig().CAData},
+	}
+	const name = "agent"
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	err = clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: config.Host, CertificateAuthorityData: config.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {Token: config.BearerToken}},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
+		CurrentContext: name,
+	}, kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err = kubernetes.NewForConfig(&config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig, client
+}
+
+// ownStatusOnly asks the API server what an agent on the Node self may write.
+func ownStatusOnly(t *testing.T, account kubernetes.Interface) {
+	patch := func(ctx context.Context, node, text string, subresource ...string) error {
+		_, err := account.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, []byte(text), metav1.PatchOptions{}, subresource...)
+		return err
+	}
+	const condition = `{"status":{"conditions":[{"type":"underlay.dev/Probe","status":"True"}]}}`
+	// A policy is in force some time after it was written.
+	await(t, "the policy refuses another Node", func(ctx context.Context) bool {
+		err := patch(ctx, "b", condition, "status")
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "its own Node alone")
+	})
+	if err := patch(t.Context(), "self", condition, "status"); err != nil {
+		t.Errorf("a condition of its own Node: %v", err)
+	}
+	for what, err := range map[string]error{
+		"addresses of its own Node": patch(t.Context(), "self", `{"status":{"addresses":[{"type":"InternalIP","address":"10.0.0.99"}]}}`, "status"),
+		"labels of its own Node":    patch(t.Context(), "self", `{"metadata":{"labels":{"a":"b"}}}`),
+	} {
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v, want forbidden", what, err)
+		}
+	}
+}
+
+// TestDaemonSet holds the manifest to the program and to what it may do.
+func TestDaemonSet(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(manifests, "daemonset.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var set appsv1.DaemonSet
+	if err := yaml.UnmarshalStrict(content, &set); err != nil {
+		t.Fatal(err)
+	}
+	pod := set.Spec.Template.Spec
+	container := pod.Containers[0]
+	command := newCommand()
+	sub, args, err := command.Find(container.Args)
+	if err != nil || sub.Name() != "run" {
+		t.Fatalf("the arguments are those of %q: %v", sub.Name(), err)
+	}
+	if err := sub.ParseFlags(args); err != nil {
+		t.Errorf("the arguments: %v", err)
+	}
+	security := container.SecurityContext
+	if !slices.Equal(security.Capabilities.Add, []corev1.Capability{"NET_ADMIN"}) || !slices.Equal(security.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+		t.Errorf("capabilities %+v", security.Capabilities)
+	}
+	if !*security.ReadOnlyRootFilesystem || *security.AllowPrivilegeEscalation || security.Privileged != nil || !pod.HostNetwork {
+		t.Errorf("security %+v, host network %t", security, pod.HostNetwork)
+	}
+	mounts := map[string]bool{}
+	for _, m := range container.VolumeMounts {
+		mounts[m.MountPath] = !m.ReadOnly
+	}
+	for flag, writable := range map[string]bool{"cni-conf-dir": true, "cni-bin-dir": false, "sysctls": true, "state-dir": true} {
+		value := strings.Trim(sub.Flags().Lookup(flag).Value.String(), "[]")
+		if flag == "sysctls" {
+			value += "/net"
+		}
+		if got, mounted := mounts[value]; !mounted || got != writable {
+			t.Errorf("--%s %s: mounted %t, writable %t", flag, value, mounted, got)
+		}
+	}
+	for _, v := range pod.Volumes {
+		if v.Secret != nil {
+			t.Errorf("the agent is given the Secret %s", v.Secret.SecretName)
+		}
+	}
+}

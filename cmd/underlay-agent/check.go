@@ -1,0 +1,139 @@
+//go:build linux
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+	"text/tabwriter"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/routes/agent"
+	"github.com/underlay-ccm/underlay/routes/kernel"
+)
+
+// checkWithin is how long everything that check asks for may take.
+const checkWithin = 30 * time.Second
+
+// check prints what run would do now, and why. Its error counts what needs a
+// person.
+func check(ctx context.Context, o *options, out io.Writer) error {
+	s, err := o.settle()
+	if err != nil {
+		return err
+	}
+	parts, err := o.parts()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkWithin)
+	defer cancel()
+	decision, links, err := o.decide(ctx, s)
+	if err != nil {
+		return err
+	}
+	printRoutes(out, decision, links)
+	trouble := len(decision.Faults) + len(decision.Peers)
+	for _, fault := range decision.Faults {
+		fmt.Fprintf(out, "fault: %s\n", fault)
+	}
+	for _, peer := range decision.Peers {
+		fmt.Fprintf(out, "unreachable: %s: %s\n", peer.Node, peer.Problem)
+	}
+	for _, part := range parts.all() {
+		trouble += printPart(ctx, out, part, decision.View)
+	}
+	if trouble > 0 {
+		return fmt.Errorf("%d things need a person", trouble)
+	}
+	return nil
+}
+
+// decide looks at cluster and machine and decides as run does.
+func (o *options) decide(ctx context.Context, s settings) (agent.Decision, []agent.Link, error) {
+	client, err := o.client()
+	if err != nil {
+		return agent.Decision{}, nil, err
+	}
+	network, err := kernel.Open()
+	if err != nil {
+		return agent.Decision{}, nil, err
+	}
+	defer network.Close()
+	situation := agent.Situation{
+		Self: o.nodeName, Modes: s.modes, Pools: s.pools, Gateway: s.gateway, Uplinks: o.uplinks,
+		Unresolved: map[netip.Addr]bool{},
+	}
+	listed, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return agent.Decision{}, nil, fmt.Errorf("listing Nodes: %w", err)
+	}
+	for i := range listed.Items {
+		// What can't be read of a Node shows as a route that isn't there.
+		node, _ := agent.FromKube(&listed.Items[i])
+		situation.Nodes = append(situation.Nodes, node)
+	}
+	if situation.Links, err = network.Links(ctx); err != nil {
+		return agent.Decision{}, nil, err
+	}
+	if situation.Table, err = network.List(ctx); err != nil {
+		return agent.Decision{}, nil, err
+	}
+	for _, link := range situation.Links {
+		neighbors, err := network.Neighbors(ctx, link.Index)
+		if err != nil {
+			return agent.Decision{}, nil, err
+		}
+		for _, n := range neighbors {
+			situation.Unresolved[n.Addr] = n.Silent
+		}
+	}
+	decision, err := agent.Decide(situation)
+	return decision, situation.Links, err
+}
+
+func printRoutes(out io.Writer, d agent.Decision, links []agent.Link) {
+	names := map[int]string{}
+	for _, l := range links {
+		names[l.Index] = l.Name
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ACTION\tDESTINATION\tVIA\tDEVICE\tMETRIC\tNODE\tWHY")
+	for _, line := range agent.Explain(d) {
+		via := "unreachable"
+		if line.Entry.Via.IsValid() {
+			via = line.Entry.Via.String()
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", line.Action, line.Entry.Dst, via,
+			cmp.Or(names[line.Entry.Link], "-"), line.Entry.Metric, cmp.Or(line.Node, "-"), line.Why)
+	}
+	_ = table.Flush()
+}
+
+// printPart returns how much of a part needs a person.
+func printPart(ctx context.Context, out io.Writer, p part, v agent.View) int {
+	if len(v.PodCIDRs) == 0 {
+		fmt.Fprintf(out, "%s: waits for the Node's podCIDRs\n", p.Name())
+		return 0
+	}
+	changes, warnings, err := p.Plan(ctx, v)
+	for _, line := range changes {
+		fmt.Fprintf(out, "%s would change: %s\n", p.Name(), line)
+	}
+	for _, line := range warnings {
+		fmt.Fprintf(out, "%s warns: %s\n", p.Name(), line)
+	}
+	switch {
+	case err != nil:
+		fmt.Fprintf(out, "%s fails: %v\n", p.Name(), err)
+		return 1
+	case len(changes) == 0:
+		fmt.Fprintf(out, "%s: as it should be\n", p.Name())
+	}
+	return 0
+}

@@ -1,0 +1,82 @@
+//go:build linux
+
+// Command underlay-agent makes podCIDRs a pod network on one machine: kernel
+// routes to the other nodes, the CNI configuration, masquerading and the inbound
+// filter, and the kernel settings that forwarding needs. This package is wiring:
+// flags and the configuration file to constructors.
+//
+// It must never take anything away when it stops, so that an upgrade drops no
+// packet; that is what the subcommand cleanup is for.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/component-base/cli"
+	"k8s.io/component-base/version/verflag"
+)
+
+const long = `underlay-agent runs on every node and keeps its network in step with the
+cluster's Nodes: kernel routes, CNI configuration, masquerading, inbound filter
+and kernel settings.
+
+It reads the file that the cloud controller manager reads, and needs no token.`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	command := newCommand()
+	command.SetContext(ctx)
+	if err := cli.RunNoErrOutput(command); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	root := &cobra.Command{Use: "underlay-agent", Long: long, SilenceUsage: true, SilenceErrors: true}
+	root.PersistentPreRun = func(*cobra.Command, []string) { verflag.PrintAndExitIfRequested() }
+	verflag.AddFlags(root.PersistentFlags())
+	root.AddCommand(runCommand(), checkCommand(), cleanupCommand())
+	return root
+}
+
+func runCommand() *cobra.Command {
+	o := defaults()
+	cmd := &cobra.Command{
+		Use: "run", Short: "Keep this node's network as it should be", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o, registry{}) },
+	}
+	o.machineFlags(cmd.Flags())
+	o.clusterFlags(cmd.Flags())
+	o.serviceFlags(cmd.Flags())
+	return cmd
+}
+
+func checkCommand() *cobra.Command {
+	o := defaults()
+	cmd := &cobra.Command{
+		Use: "check", Short: "Show what run would do now, and why; change nothing", Args: cobra.NoArgs,
+		Long: "Check shows every route that this node should have and every change that run\nwould make now. It ends with status 1 if something needs a person.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return check(cmd.Context(), o, cmd.OutOrStdout()) },
+	}
+	o.machineFlags(cmd.Flags())
+	o.clusterFlags(cmd.Flags())
+	return cmd
+}
+
+func cleanupCommand() *cobra.Command {
+	o := defaults()
+	cmd := &cobra.Command{
+		Use: "cleanup", Short: "Take away everything that run has made on this machine", Args: cobra.NoArgs,
+		Long: "Cleanup takes away the routes, packet filter, CNI configuration and kernel\nsettings that run has made, and asks no API server. Stop run first, or it makes\nthem again.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return cleanup(cmd.Context(), o, cmd.OutOrStdout()) },
+	}
+	o.machineFlags(cmd.Flags())
+	return cmd
+}

@@ -1,0 +1,112 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/routes/agent"
+)
+
+// options are the flags as given.
+type options struct {
+	// Of the machine.
+	cniConfDir, stateDir, sysctls string
+	cniBinDirs                    []string
+
+	// Of the cluster.
+	config, clusterCIDR   string
+	nodeName              string
+	kubeconfig, apiServer string
+	uplinks               []string
+	networkGateway        string
+	filterInbound         bool
+
+	// Of the service.
+	bindAddress string
+	port        int
+	period      time.Duration
+}
+
+func defaults() *options {
+	return &options{
+		cniConfDir: "/etc/cni/net.d", cniBinDirs: []string{"/opt/cni/bin"}, stateDir: "/run/underlay", sysctls: "/proc/sys",
+		nodeName: os.Getenv("NODE_NAME"), filterInbound: true,
+		bindAddress: "127.0.0.1", port: 10266, period: time.Minute,
+	}
+}
+
+func (o *options) machineFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.cniConfDir, "cni-conf-dir", o.cniConfDir, "Folder of the CNI configuration.")
+	fs.StringSliceVar(&o.cniBinDirs, "cni-bin-dir", o.cniBinDirs, "Folder of the CNI plugins; may be given several times.")
+	fs.StringVar(&o.stateDir, "state-dir", o.stateDir, "Folder of the host for what has to outlive this program, but not the machine's next start.")
+	fs.StringVar(&o.sysctls, "sysctls", o.sysctls, "Folder where the kernel's settings can be written.")
+}
+
+func (o *options) clusterFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.config, "config", o.config, "The configuration file, the one of the cloud controller manager's --cloud-config.")
+	fs.StringVar(&o.clusterCIDR, "cluster-cidr", o.clusterCIDR, "As given to the cloud controller manager; unused where the file has pools.")
+	fs.StringVar(&o.nodeName, "node-name", o.nodeName, "Name of this machine's Node. Default: the variable NODE_NAME.")
+	fs.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "Kubeconfig file. Without it: the ServiceAccount of the pod, and --api-server.")
+	fs.StringVar(&o.apiServer, "api-server", o.apiServer, "URL of the API server, such as https://10.0.0.2:6443. Never its ClusterIP: that may depend on this program. Outranks the kubeconfig's.")
+	fs.StringArrayVar(&o.uplinks, "uplink", o.uplinks, "Interface over which nodes talk to each other; may be given several times. Default: those with the Node's InternalIPs.")
+	fs.StringVar(&o.networkGateway, "network-gateway", o.networkGateway, "The cloud network's gateway. Default: that of this machine's route to the network.")
+	fs.BoolVar(&o.filterInbound, "filter-inbound", o.filterInbound, "Keep the outside from opening connections to pods' public addresses.")
+}
+
+func (o *options) serviceFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.bindAddress, "bind-address", o.bindAddress, "Address of /healthz, /readyz and /metrics, which are open to whoever reaches them.")
+	fs.IntVar(&o.port, "port", o.port, "Port of /healthz, /readyz and /metrics.")
+	fs.DurationVar(&o.period, "sync-period", o.period, "Time between two looks at everything that no event has caused.")
+}
+
+// settings are the options of the cluster, checked.
+type settings struct {
+	modes   agent.Modes
+	pools   []netip.Prefix
+	gateway netip.Addr
+}
+
+// settle checks everything and returns every mistake at once.
+func (o *options) settle() (settings, error) {
+	var s settings
+	var wrong []error
+	if o.nodeName == "" {
+		wrong = append(wrong, errors.New("--node-name: this machine's Node has no name; give it, or set the variable NODE_NAME to it"))
+	}
+	if o.kubeconfig == "" && o.apiServer == "" {
+		wrong = append(wrong, errors.New("--api-server: no API server is given; give its URL, such as https://10.0.0.2:6443, or --kubeconfig"))
+	}
+	if o.period < time.Second {
+		wrong = append(wrong, fmt.Errorf("--sync-period %s: is less than a second; the default is 1m0s", o.period))
+	}
+	if o.networkGateway != "" {
+		addr, err := netip.ParseAddr(o.networkGateway)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("--network-gateway %q: is no IP address; leave the flag out, or give the network's first address", o.networkGateway))
+		}
+		s.gateway = addr
+	}
+	loaded, err := config.LoadNode(o.config, o.clusterCIDR, os.ReadFile)
+	if err != nil {
+		return s, errors.Join(append(wrong, err)...)
+	}
+	s.modes = agent.Modes{IPv4: agent.Mode(loaded.Families.IPv4), IPv6: agent.Mode(loaded.Families.IPv6)}
+	for _, p := range loaded.Pools {
+		if !p.Own {
+			s.pools = append(s.pools, p.Prefix)
+		}
+	}
+	// Without pools nobody knows what to bring to the gateway.
+	if s.modes.Any(agent.ByCloud) && len(s.pools) == 0 {
+		wrong = append(wrong, errors.New("--cluster-cidr: no pods' range is given; give the flag that the cloud controller manager has, or pools in the file"))
+	}
+	return s, errors.Join(wrong...)
+}

@@ -1,0 +1,126 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo"
+	_ "k8s.io/component-base/metrics/prometheus/version"
+	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/routes/agent"
+	"github.com/underlay-ccm/underlay/routes/kernel"
+)
+
+// stopWithin is how long requests for health may take to end.
+const stopWithin = 5 * time.Second
+
+// collectAt is how much the heap may grow, in percent, before it is collected.
+// This program runs on every machine and is idle nearly always, so memory is
+// dearer than the time to collect it. GOGC outranks it.
+const collectAt = 40
+
+// run works until ctx ends, and leaves everything standing.
+func run(ctx context.Context, o *options, reg agent.Registry) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(collectAt)
+	}
+	s, err := o.settle()
+	if err != nil {
+		return err
+	}
+	parts, err := o.parts()
+	if err != nil {
+		return err
+	}
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	network, err := kernel.Open()
+	if err != nil {
+		return err
+	}
+	defer network.Close()
+
+	events := record.NewBroadcaster(record.WithContext(ctx))
+	defer events.Shutdown()
+	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	nodes := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(agent.Trim))
+	a, err := agent.New(agent.Config{
+		Client: client, Nodes: nodes.Core().V1().Nodes(), Kernel: network,
+		Recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "underlay-agent", Host: o.nodeName}),
+		Registry: reg,
+		Self:     o.nodeName, Modes: s.modes, Pools: s.pools, Gateway: s.gateway, Uplinks: o.uplinks,
+		Before: edges(parts.before), After: edges(parts.after), Period: o.period,
+	})
+	if err != nil {
+		return err
+	}
+	return together(ctx, o, nodes, a)
+}
+
+// together runs the agent and its port until either ends.
+func together(ctx context.Context, o *options, nodes informers.SharedInformerFactory, a *agent.Agent) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	listener, err := net.Listen("tcp", net.JoinHostPort(o.bindAddress, strconv.Itoa(o.port)))
+	if err != nil {
+		return fmt.Errorf("--bind-address, --port: %w", err)
+	}
+	server := &http.Server{Handler: endpoints(a), ReadHeaderTimeout: stopWithin}
+	go func() { fail(fmt.Errorf("serving health and metrics: %w", server.Serve(listener))) }()
+
+	nodes.StartWithContext(ctx)
+	klog.FromContext(ctx).Info("Running", "node", o.nodeName, "address", listener.Addr().String())
+	err = a.Run(ctx)
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	defer cancel()
+	_ = server.Shutdown(grace)
+	nodes.Shutdown()
+	if ctx.Err() != nil {
+		klog.FromContext(ctx).Info("Stopped; everything on this node stays as it is")
+		return nil
+	}
+	return err
+}
+
+// endpoints are what probes and Prometheus ask for.
+func endpoints(a *agent.Agent) http.Handler {
+	mux := http.NewServeMux()
+	answer := func(w http.ResponseWriter, problem error) {
+		if problem != nil {
+			http.Error(w, problem.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = fmt.Fprintln(w, "ok")
+	}
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.Alive(time.Now())) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.Ready()) })
+	mux.Handle("GET /metrics", legacyregistry.Handler())
+	return mux
+}
+
+// registry is what /metrics shows.
+type registry struct{}
+
+func (registry) Register(m metrics.Registerable) error { return legacyregistry.Register(m) }

@@ -1,0 +1,15 @@
+// Package cni keeps the file that makes a node's container runtime give pods
+// their addresses and their way out: 05-underlay.conflist, which uses the
+// plugins ptp, host-local and portmap.
+//
+// The file is replaced as a whole, so that nobody ever reads half of it. The
+// package must never touch a file of anybody else's, and never call a node ready
+// whose runtime would use another file or lacks a plugin. What addresses are
+// taken is host-local's own state, below a folder that a reboot empties; it is
+// never removed while a pod may hold one of them.
+//
+// Where its facts come from: the CNI specification 1.0.0, the plugins' own
+// documentation (https://www.cni.dev/plugins/current/), and libcni, by which
+// runtimes take the first file in the order of names that ends in .conf,
+// .conflist or .json.
+package cni

@@ -1,0 +1,54 @@
+package cni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// Watch calls changed when a file of a network or a plugin comes, goes or
+// changes, until the context ends. A folder of plugins that isn't there yet is
+// not watched.
+func (n *Network) Watch(ctx context.Context, changed func()) error {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return fmt.Errorf("watching CNI configurations: %w", err)
+	}
+	defer watcher.Close()
+	if err := os.MkdirAll(n.options.ConfDir, 0o755); err != nil {
+		return fmt.Errorf("watching CNI configurations: %w", err)
+	}
+	if err := watcher.Add(n.options.ConfDir); err != nil {
+		return fmt.Errorf("watching CNI configurations in %s: %w", n.options.ConfDir, err)
+	}
+	for _, dir := range n.options.BinDirs {
+		if err := watcher.Add(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("watching CNI plugins in %s: %w", dir, err)
+		}
+	}
+	// What happened until now was not seen.
+	changed()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case _, open := <-watcher.Events:
+			if !open {
+				return nil
+			}
+			changed()
+		case err, open := <-watcher.Errors:
+			if !open {
+				return nil
+			}
+			if !errors.Is(err, fsnotify.ErrEventOverflow) {
+				return fmt.Errorf("watching CNI configurations: %w", err)
+			}
+			changed()
+		}
+	}
+}

@@ -1,0 +1,20 @@
+// Package netfilter keeps one nftables table of its own on a node: it lets pods
+// leave under the node's address where their own is not known outside, and keeps
+// strangers from opening connections to pods that have public addresses.
+//
+// It must never rewrite the address of a packet between pods, or between pods
+// and nodes; never touch another table; and never be without its rules while
+// they change: a change is one transaction that leaves the chains hooked, because
+// packets slip through between the end of one hook and the beginning of the
+// next. A drop here is final, so what is let in (replies, the cluster itself,
+// what was redirected to a pod by kube-proxy or a hostPort) is decided before it.
+//
+// What is there is compared with what should be: rules by a fingerprint that
+// each carries as its comment, sets by their elements. A rule whose text somebody
+// replaced under its old comment is not noticed. Nothing is listed at all where
+// nobody has committed anything to nftables since the last look, which the kernel
+// tells by the ruleset's generation, or where Watch saw no commit to this table.
+//
+// Where its facts come from: the nft(8) manual, and the kernel's
+// include/uapi/linux/netfilter/nf_tables.h for generation and notifications.
+package netfilter

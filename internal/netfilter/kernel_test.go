@@ -1,0 +1,328 @@
+//go:build linux
+
+package netfilter
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/knftables"
+
+	"github.com/underlay-ccm/underlay/test/netns"
+)
+
+// node is a network namespace with our table in it.
+type node struct {
+	*netns.Space
+	t     *testing.T
+	table *Table
+	// lists counts the programs that were run to list something.
+	lists *counting
+}
+
+// counting is nft, whose next commits fail as often as refused says.
+type counting struct {
+	knftables.Interface
+	calls, refused int
+}
+
+var errRefused = errors.New("refused")
+
+func (c *counting) Run(ctx context.Context, tx *knftables.Transaction) error {
+	if c.refused > 0 {
+		c.refused--
+		return errRefused
+	}
+	return c.Interface.Run(ctx, tx)
+}
+
+func (c *counting) ListRules(ctx context.Context, chain string) ([]*knftables.Rule, error) {
+	c.calls++
+	return c.Interface.ListRules(ctx, chain)
+}
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	n := &node{Space: netns.New(t), t: t}
+	n.restart()
+	return n
+}
+
+// restart forgets what the process knew.
+func (n *node) restart() {
+	n.t.Helper()
+	var err error
+	n.Do(func() { n.table, err = New(Options{}) })
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.lists = &counting{Interface: n.table.nft}
+	n.table.nft = n.lists
+}
+
+func (n *node) apply(want Desired) []string {
+	n.t.Helper()
+	var planned, changed, warnings []string
+	var planErr, err error
+	n.Do(func() {
+		planned, _, planErr = n.table.Plan(n.t.Context(), want)
+		changed, warnings, err = n.table.Apply(n.t.Context(), want)
+	})
+	if err != nil || planErr != nil || len(warnings) > 0 {
+		n.t.Fatalf("Apply: %v, Plan: %v, warnings %q", err, planErr, warnings)
+	}
+	if !slices.Equal(planned, changed) {
+		n.t.Errorf("planned %q, done %q", planned, changed)
+	}
+	return changed
+}
+
+func (n *node) cleanup() []string {
+	n.t.Helper()
+	var changed []string
+	var err error
+	n.Do(func() { changed, err = n.table.Cleanup(n.t.Context()) })
+	if err != nil {
+		n.t.Fatalf("Cleanup: %v", err)
+	}
+	return changed
+}
+
+// ruleset is everything that nft shows, without the counts of handles.
+func (n *node) ruleset() string { return n.Run("nft", "--stateless", "list", "ruleset") }
+
+func TestTheTableIsMadeOnceAndRestEndsInNothing(t *testing.T) {
+	n := newNode(t)
+	n.Run("nft", "add", "table", "inet", "foreign")
+	n.Run("nft", "add", "chain", "inet", "foreign", "theirs", "{ type filter hook forward priority 0 ; }")
+	before := n.ruleset()
+
+	if changed := n.apply(dualStack()); len(changed) != 1 || !strings.Contains(changed[0], "it was missing") {
+		t.Errorf("the first time: %q", changed)
+	}
+	made := n.ruleset()
+	n.lists.calls = 0
+	if changed := n.apply(dualStack()); len(changed) > 0 {
+		t.Errorf("at rest: %q", changed)
+	}
+	if n.lists.calls > 0 {
+		t.Errorf("at rest nft was run %d times", n.lists.calls)
+	}
+	n.restart()
+	if changed := n.apply(dualStack()); len(changed) > 0 || n.ruleset() != made {
+		t.Errorf("after a restart: %q", changed)
+	}
+	n.restart()
+	if changed := n.cleanup(); len(changed) != 1 {
+		t.Errorf("cleanup: %q", changed)
+	}
+	if after := n.ruleset(); after != before {
+		t.Errorf("left after cleanup:\n%s\nbefore:\n%s", after, before)
+	}
+	if again := n.cleanup(); len(again) > 0 {
+		t.Errorf("a second cleanup: %q", again)
+	}
+}
+
+func TestWhatOthersChangedIsRepaired(t *testing.T) {
+	n := newNode(t)
+	n.apply(dualStack())
+	want := n.ruleset()
+	for _, damage := range []string{
+		"flush ruleset",
+		"delete table inet underlay",
+		"flush table inet underlay",
+		"flush chain inet underlay leaving",
+		"flush set inet underlay inside-4",
+		"delete element inet underlay inside-4 { 10.0.0.2/31 }",
+		"add element inet underlay outer-6 { 2001:db8:ffff::/48 }",
+		"add element inet underlay inside-4 { 203.0.113.1-203.0.113.6 }",
+		"insert rule inet underlay inbound accept",
+		"add rule inet underlay forwarded accept",
+		"add chain inet underlay empty",
+		"add chain inet underlay theirs { type filter hook input priority 0 ; }; add rule inet underlay theirs jump inbound",
+		"delete chain inet underlay leaving",
+	} {
+		n.Run("nft", damage)
+		if changed := n.apply(dualStack()); len(changed) != 1 {
+			t.Errorf("%s: the repair says %q", damage, changed)
+		}
+		if got := n.ruleset(); sorted(got) != sorted(want) {
+			t.Errorf("%s: not repaired:\n%s", damage, got)
+		}
+		if changed := n.apply(dualStack()); len(changed) > 0 {
+			t.Errorf("%s: repaired twice: %q", damage, changed)
+		}
+	}
+}
+
+// sorted is a ruleset whose chains were made in no matter which order.
+func sorted(ruleset string) string {
+	return strings.Join(slices.Sorted(strings.Lines(ruleset)), "")
+}
+
+// Many Nodes, one of which comes and goes: the set is edited, and the rules are
+// not made anew.
+func TestManyNodesComeAndGo(t *testing.T) {
+	n := newNode(t)
+	want := dualStack()
+	for i := range 5000 {
+		b := []byte{byte(i >> 8), byte(i)}
+		want.ClusterPods = append(want.ClusterPods,
+			netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 100 + b[0], b[1], 0}), 25),
+			netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 0xf0, b[0], b[1], 0, 0, 1}), 80))
+		want.InternalIPs = append(want.InternalIPs, netip.AddrFrom4([4]byte{10, 1, b[0], b[1]}))
+	}
+	began := time.Now()
+	n.apply(want)
+	t.Logf("made in %s", time.Since(began))
+	handles := n.Run("nft", "--handle", "--terse", "list", "table", "inet", "underlay")
+
+	n.lists.calls = 0
+	less := want
+	less.ClusterPods = want.ClusterPods[:len(want.ClusterPods)-2]
+	for _, desired := range []Desired{less, want, less} {
+		began = time.Now()
+		if changed := n.apply(desired); len(changed) != 2 {
+			t.Errorf("one Node: %q, want an edit of each family's set", changed)
+		}
+		t.Logf("edited in %s", time.Since(began))
+	}
+	if n.lists.calls > 0 {
+		t.Errorf("nft was asked %d times for what was known", n.lists.calls)
+	}
+	if after := n.Run("nft", "--handle", "--terse", "list", "table", "inet", "underlay"); after != handles {
+		t.Errorf("the rules were made anew:\n%s\nbefore:\n%s", after, handles)
+	}
+	n.restart()
+	began = time.Now()
+	if changed := n.apply(less); len(changed) > 0 {
+		t.Errorf("after a restart: %q", changed)
+	}
+	t.Logf("listed and compared in %s", time.Since(began))
+}
+
+// What lies side by side is one element when it can be, and another process
+// finds it as it should be.
+func TestNeighborsComeAndGo(t *testing.T) {
+	n := newNode(t)
+	two := Desired{PodCIDRs: prefixes("10.244.1.0/24"), ClusterPods: prefixes("10.244.1.0/24", "10.244.2.0/24"), InternalIPs: addrs("10.0.0.1", "10.0.0.2")}
+	three := two
+	three.ClusterPods, three.InternalIPs = append(prefixes("10.244.3.0/24"), two.ClusterPods...), append(addrs("10.0.0.3"), two.InternalIPs...)
+	for i, want := range []Desired{two, three, two} {
+		if changed := n.apply(want); len(changed) != 1 {
+			t.Errorf("step %d: %q", i, changed)
+		}
+	}
+	n.restart()
+	if changed := n.apply(two); len(changed) > 0 {
+		t.Errorf("another process changes %q", changed)
+	}
+}
+
+func TestWhatCanNotBeEditedIsMadeAnew(t *testing.T) {
+	n := newNode(t)
+	n.apply(dualStack())
+	made := n.ruleset()
+	n.Run("nft", "delete chain inet underlay leaving; add chain inet underlay leaving { type filter hook input priority 0 ; }")
+	var changed []string
+	var err error
+	n.Do(func() { changed, _, err = n.table.Apply(t.Context(), dualStack()) })
+	if got := n.ruleset(); err != nil || len(changed) != 1 || got != made {
+		t.Errorf("a chain of another kind: %q, %v\n%s", changed, err, got)
+	}
+	want := dualStack()
+	want.InternalIPs = addrs("10.0.0.2")
+	n.lists.refused = 1
+	n.Do(func() { changed, _, err = n.table.Apply(t.Context(), want) })
+	if err != nil || len(changed) != 1 || !strings.Contains(changed[0], "it could not be changed in place") {
+		t.Errorf("an edit that is refused: %q, %v", changed, err)
+	}
+	if rules := n.ruleset(); strings.Contains(rules, "10.0.0.2/31") || !strings.Contains(rules, "10.0.0.2") {
+		t.Errorf("not as wanted:\n%s", rules)
+	}
+	n.lists.refused = 2
+	n.Do(func() { changed, _, err = n.table.Apply(t.Context(), dualStack()) })
+	if !errors.Is(err, errRefused) || len(changed) > 0 {
+		t.Errorf("everything is refused: %q, %v", changed, err)
+	}
+	if changed := n.apply(dualStack()); len(changed) != 1 {
+		t.Errorf("tried again: %q", changed)
+	}
+}
+
+func TestSettingsFollow(t *testing.T) {
+	n := newNode(t)
+	n.apply(dualStack())
+	off := dualStack()
+	off.FilterInbound = false
+	if changed := n.apply(off); len(changed) != 1 || strings.Contains(n.ruleset(), "drop") {
+		t.Errorf("the filter switched off: %q\n%s", changed, n.ruleset())
+	}
+	off.PodCIDRs = off.PodCIDRs[1:] // public IPv6 alone: there is nothing to do
+	if changed := n.apply(off); len(changed) != 1 || strings.Contains(n.ruleset(), "underlay") {
+		t.Errorf("no use for a table: %q\n%s", changed, n.ruleset())
+	}
+}
+
+// While it watches, what others do to other tables costs nothing.
+func TestWatchTellsOfOurTableOnly(t *testing.T) {
+	n := newNode(t)
+	n.apply(dualStack())
+	ctx, cancel := context.WithCancel(t.Context())
+	told, ended := make(chan struct{}, 1000), make(chan error, 1)
+	go n.Do(func() { ended <- n.table.Watch(ctx, func() { told <- struct{}{} }) })
+	expect := func(what string) {
+		t.Helper()
+		select {
+		case <-told:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("nothing was told of %s", what)
+		}
+	}
+	expect("the beginning")
+	eventually(t, "it watches", n.table.watching.Load)
+	n.apply(dualStack())
+
+	n.lists.calls = 0
+	n.Run("nft", "add table inet foreign; add chain inet foreign c; add rule inet foreign c drop; delete table inet foreign")
+	if changed := n.apply(dualStack()); len(changed) > 0 || n.lists.calls > 0 || len(told) > 0 {
+		t.Errorf("another table: %q changed, %d lists, %d calls", changed, n.lists.calls, len(told))
+	}
+	for _, damage := range []string{"flush table inet underlay", "add element inet underlay inside-4 { 192.0.2.0/24 }", "flush ruleset"} {
+		n.Run("nft", damage)
+		expect(damage)
+		if changed := n.apply(dualStack()); len(changed) != 1 {
+			t.Errorf("%s: the repair says %q", damage, changed)
+		}
+		expect("the repair")
+		eventually(t, "at rest again", func() bool { return len(n.apply(dualStack())) == 0 && n.table.untouched() })
+		for len(told) > 0 {
+			<-told
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("the watch ended with %v", err)
+	}
+	n.Run("nft", "flush ruleset")
+	if changed := n.apply(dualStack()); len(changed) != 1 {
+		t.Errorf("after the watch nothing is trusted but the generation; changed %q", changed)
+	}
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		return holds(), nil
+	})
+	if err != nil {
+		t.Fatalf("%s: never", what)
+	}
+}

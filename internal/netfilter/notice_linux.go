@@ -1,0 +1,152 @@
+package netfilter
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// From include/uapi/linux/netfilter/nf_tables.h and nfnetlink.h.
+const (
+	subsystem       = unix.NFNL_SUBSYS_NFTABLES
+	headerSize      = 4                // struct nfgenmsg
+	attributeFirst  = unix.NFTA_GEN_ID // and the table's name in messages about its parts
+	attributeHeader = 4
+	attributeMask   = 0x3fff
+)
+
+// generation counts the commits to all tables of the network namespace. Asking
+// costs some microseconds.
+func generation() (uint32, error) {
+	id, err := askGeneration()
+	if err != nil {
+		return 0, fmt.Errorf("asking the kernel for nftables' generation: %w", err)
+	}
+	return id, nil
+}
+
+func askGeneration() (uint32, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5}); err != nil {
+		return 0, err
+	}
+	request := make([]byte, unix.NLMSG_HDRLEN+headerSize)
+	binary.NativeEndian.PutUint32(request, uint32(len(request)))
+	binary.NativeEndian.PutUint16(request[4:], subsystem<<8|unix.NFT_MSG_GETGEN)
+	binary.NativeEndian.PutUint16(request[6:], unix.NLM_F_REQUEST)
+	if err := unix.Sendto(fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return 0, err
+	}
+	buffer := make([]byte, os.Getpagesize())
+	n, _, err := unix.Recvfrom(fd, buffer, 0)
+	if err != nil {
+		return 0, err
+	}
+	messages, err := syscall.ParseNetlinkMessage(buffer[:n])
+	if err != nil {
+		return 0, err
+	}
+	for _, m := range messages {
+		if id := firstAttribute(m); m.Header.Type == subsystem<<8|unix.NFT_MSG_NEWGEN && len(id) == 4 {
+			return binary.BigEndian.Uint32(id), nil
+		}
+	}
+	return 0, errors.New("no answer that is one")
+}
+
+// firstAttribute is the value of the attribute with the number 1.
+func firstAttribute(m syscall.NetlinkMessage) []byte {
+	rest := m.Data
+	if len(rest) < headerSize {
+		return nil
+	}
+	for rest = rest[headerSize:]; len(rest) >= attributeHeader; {
+		length, kind := int(binary.NativeEndian.Uint16(rest)), binary.NativeEndian.Uint16(rest[2:])
+		if length < attributeHeader || length > len(rest) {
+			return nil
+		}
+		if kind&attributeMask == attributeFirst {
+			return rest[attributeHeader:length]
+		}
+		rest = rest[min((length+3)&^3, len(rest)):]
+	}
+	return nil
+}
+
+// Watch calls changed when the table may have been altered, by whomever, until
+// the context ends. It is called for our own changes too: looking again then
+// costs nothing. While it watches, commits to other tables cost nothing either.
+func (t *Table) Watch(ctx context.Context, changed func()) error {
+	events, err := subscribe()
+	if err != nil {
+		return fmt.Errorf("watching nftables: %w", err)
+	}
+	defer events.Close()
+	defer context.AfterFunc(ctx, func() { _ = events.SetReadDeadline(time.Unix(1, 0)) })()
+	tell := func() error {
+		now, err := generation()
+		t.touched.Store(now)
+		changed()
+		return err
+	}
+	// What happened until now was not seen.
+	if err := tell(); err != nil {
+		return err
+	}
+	t.watching.Store(true)
+	defer t.watching.Store(false)
+	buffer := make([]byte, 1<<16)
+	for {
+		n, err := events.Read(buffer)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && !errors.Is(err, unix.ENOBUFS): // with it, some are lost
+			return fmt.Errorf("watching nftables: %w", err)
+		case err != nil || concerns(buffer[:n]):
+			if err := tell(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func subscribe() (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), "nftables events")
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1 << (unix.NFNLGRP_NFTABLES - 1)}); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// concerns says whether messages are about our table, or can't be read.
+func concerns(datagram []byte) bool {
+	messages, err := syscall.ParseNetlinkMessage(datagram)
+	if err != nil {
+		return true
+	}
+	for _, m := range messages {
+		if m.Header.Type == subsystem<<8|unix.NFT_MSG_NEWGEN {
+			continue // says only that the others are complete
+		}
+		if string(bytes.TrimRight(firstAttribute(m), "\x00")) == tableName {
+			return true
+		}
+	}
+	return false
+}

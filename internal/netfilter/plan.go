@@ -1,0 +1,212 @@
+package netfilter
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"sigs.k8s.io/knftables"
+)
+
+// mark is a rule as it can be listed: where it is, and its comment.
+type mark struct{ chain, comment string }
+
+// found is what a table holds.
+type found struct {
+	exists bool
+	chains []string
+	marks  []mark
+	// sets by their names; an element that is no prefix is the zero Prefix.
+	sets map[string][]netip.Prefix
+}
+
+// plan is what makes a table as it should be.
+type plan struct {
+	// rebuild, if not empty, is why the table is made anew as a whole. Its chains
+	// are unhooked and hooked again then, and the kernel lets packets pass between
+	// the two: it is for tables that don't work as they are.
+	rebuild string
+	// remove: there is to be no table.
+	remove bool
+	// rules, if not empty, is why the rules are replaced within their chains.
+	rules string
+	// chains and sets are those that go with the old rules.
+	chains, sets []string
+	edits        []edit
+}
+
+// edit changes the elements of a set, which it makes where there is none.
+type edit struct {
+	set set
+	// flush: everything in it goes, for there is something that can't be named.
+	flush       bool
+	gone, added []netip.Prefix
+}
+
+// lines tell what the plan does, one for each change.
+func (p plan) lines() []string {
+	switch {
+	case p.remove:
+		return []string{"nftables table " + tableName + " is removed: this node has no use for it"}
+	case p.rebuild != "":
+		return []string{"nftables table " + tableName + " is made anew: " + p.rebuild}
+	case p.rules != "":
+		return []string{"nftables table " + tableName + " has its rules replaced: " + p.rules}
+	}
+	var out []string
+	for _, e := range p.edits {
+		out = append(out, fmt.Sprintf("nftables set %s of table %s: %d prefixes added, %d removed", e.set.name, tableName, len(e.added), len(e.gone)))
+	}
+	return out
+}
+
+// diff compares what is there with what should be.
+func diff(want ruleset, have found) plan {
+	if len(want.chains) == 0 {
+		return plan{remove: have.exists}
+	}
+	if !have.exists {
+		return plan{rebuild: "it was missing"}
+	}
+	p := plan{rules: compareRules(want, have)}
+	if p.rules != "" {
+		for _, name := range have.chains {
+			if !slices.ContainsFunc(want.chains, func(c chain) bool { return c.name == name }) {
+				p.chains = append(p.chains, name)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(have.sets)) {
+			if !slices.ContainsFunc(want.sets, func(s set) bool { return s.name == name }) {
+				p.sets = append(p.sets, name)
+			}
+		}
+	}
+	for _, s := range want.sets {
+		is := slices.SortedFunc(slices.Values(have.sets[s.name]), netip.Prefix.Compare)
+		e := edit{set: s}
+		if slices.Contains(is, netip.Prefix{}) {
+			e.flush, e.gone, e.added = true, is, s.prefixes
+		} else {
+			e.gone, e.added = compareSorted(is, s.prefixes)
+		}
+		if _, exists := have.sets[s.name]; !exists || len(e.gone)+len(e.added) > 0 {
+			p.edits = append(p.edits, e)
+		}
+	}
+	return p
+}
+
+// compareRules says how the rules differ; empty: not at all.
+func compareRules(want ruleset, have found) string {
+	left := map[string][]string{}
+	for _, m := range have.marks {
+		left[m.chain] = append(left[m.chain], m.comment)
+	}
+	for _, c := range want.chains {
+		var comments []string
+		for _, rule := range c.rules {
+			comments = append(comments, fingerprint(c, rule))
+		}
+		if !slices.Equal(left[c.name], comments) {
+			return fmt.Sprintf("chain %s had %d rules, of which not all were the %d that it should have", c.name, len(left[c.name]), len(comments))
+		}
+	}
+	for _, name := range have.chains {
+		if !slices.ContainsFunc(want.chains, func(c chain) bool { return c.name == name }) {
+			return fmt.Sprintf("its chain %s should not be there", name)
+		}
+	}
+	return ""
+}
+
+// compareSorted returns what is only in a and what is only in b.
+func compareSorted(a, b []netip.Prefix) (onlyA, onlyB []netip.Prefix) {
+	for len(a) > 0 && len(b) > 0 {
+		switch order := a[0].Compare(b[0]); cmp.Compare(order, 0) {
+		case -1:
+			onlyA, a = append(onlyA, a[0]), a[1:]
+		case 1:
+			onlyB, b = append(onlyB, b[0]), b[1:]
+		default:
+			a, b = a[1:], b[1:]
+		}
+	}
+	return append(onlyA, a...), append(onlyB, b...)
+}
+
+// build fills a transaction that makes the table anew, whatever it was.
+func build(tx *knftables.Transaction, want ruleset) {
+	// Adding what may be there makes the deletion possible in either case.
+	tx.Add(&knftables.Table{})
+	tx.Delete(&knftables.Table{})
+	tx.Add(&knftables.Table{Comment: knftables.PtrTo("pod network, kept by underlay-agent")})
+	for _, s := range want.sets {
+		addSet(tx, s)
+		addElements(tx, s.name, s.prefixes)
+	}
+	for _, c := range want.chains {
+		addChain(tx, c)
+	}
+}
+
+// amend fills a transaction that carries out a plan on a table that is there.
+// Packets see the old rules or the new ones, since the chains stay hooked.
+func amend(tx *knftables.Transaction, want ruleset, p plan) {
+	for _, e := range p.edits {
+		// Removals first: what is added may lie where something else was.
+		addSet(tx, e.set)
+		if e.flush {
+			tx.Flush(&knftables.Set{Name: e.set.name})
+		} else {
+			for _, prefix := range e.gone {
+				tx.Delete(&knftables.Element{Set: e.set.name, Key: []string{prefix.String()}})
+			}
+		}
+		addElements(tx, e.set.name, e.added)
+	}
+	if p.rules == "" {
+		return
+	}
+	// Emptied before anything is deleted: rules hold what they name.
+	for _, name := range p.chains {
+		tx.Flush(&knftables.Chain{Name: name})
+	}
+	for _, c := range want.chains {
+		addChain(tx, c)
+	}
+	for _, name := range p.chains {
+		tx.Delete(&knftables.Chain{Name: name})
+	}
+	for _, name := range p.sets {
+		tx.Delete(&knftables.Set{Name: name})
+	}
+}
+
+func addSet(tx *knftables.Transaction, s set) {
+	kind := "ipv4_addr"
+	if s.ipv6 {
+		kind = "ipv6_addr"
+	}
+	tx.Add(&knftables.Set{Name: s.name, Type: kind, Flags: []knftables.SetFlag{knftables.IntervalFlag}})
+}
+
+func addElements(tx *knftables.Transaction, set string, prefixes []netip.Prefix) {
+	for _, p := range prefixes {
+		tx.Add(&knftables.Element{Set: set, Key: []string{p.String()}})
+	}
+}
+
+// addChain adds a chain, or empties the one that is there, and adds its rules.
+func addChain(tx *knftables.Transaction, c chain) {
+	made := &knftables.Chain{Name: c.name}
+	if c.kind != nil {
+		made.Type, made.Hook, made.Priority = &c.kind.kind, &c.kind.hook, &c.kind.priority
+	}
+	tx.Add(made)
+	tx.Flush(&knftables.Chain{Name: c.name})
+	for _, rule := range c.rules {
+		tx.Add(&knftables.Rule{Chain: c.name, Rule: rule, Comment: knftables.PtrTo(fingerprint(c, rule))})
+	}
+}

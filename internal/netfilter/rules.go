@@ -1,0 +1,183 @@
+package netfilter
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"sigs.k8s.io/knftables"
+)
+
+// Desired is what the rules follow from. Prefixes are masked and unmapped.
+type Desired struct {
+	// PodCIDRs are the node's own.
+	PodCIDRs []netip.Prefix
+	// ClusterPods are the podCIDRs of all Nodes. With InternalIPs, the addresses
+	// of all Nodes in the cluster's network, they are the inside: pods reach it
+	// under their own addresses.
+	ClusterPods []netip.Prefix
+	InternalIPs []netip.Addr
+	// ExternalIPs are further addresses of Nodes, from which packets for pods may
+	// come.
+	ExternalIPs []netip.Addr
+	// FilterInbound keeps the outside from opening connections to the node's
+	// pods that have public addresses.
+	FilterInbound bool
+}
+
+// chainKind tells a chain's hook.
+type chainKind struct {
+	kind     knftables.BaseChainType
+	hook     knftables.BaseChainHook
+	priority knftables.BaseChainPriority
+}
+
+// chain is a chain with its rules in order; without a kind it is jumped to.
+type chain struct {
+	name  string
+	kind  *chainKind
+	rules []string
+}
+
+// set is a set of prefixes that don't overlap, in order.
+type set struct {
+	name     string
+	ipv6     bool
+	prefixes []netip.Prefix
+}
+
+// ruleset is the whole table.
+type ruleset struct {
+	chains []chain
+	sets   []set
+}
+
+// rulesFor is the table that a node is to have, whose pods' interfaces begin with
+// podLinks. It holds nothing that the node has no use for.
+func rulesFor(want Desired, podLinks string) ruleset {
+	var out ruleset
+	var masquerade, forward []string
+	var inside, outer [2]bool // the sets in use: of IPv4, of IPv6
+	for _, pods := range want.PodCIDRs {
+		family, f := "ip", 0
+		if pods.Addr().Is6() {
+			family, f = "ip6", 1
+		}
+		if masqueraded(pods) {
+			inside[f] = true
+			masquerade = append(masquerade, fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr != @%[3]s oifname != \"%[4]s*\" masquerade fully-random", family, pods, setName("inside", f), podLinks))
+		}
+		if want.FilterInbound && public(pods) {
+			inside[f], outer[f] = true, true
+			forward = append(forward, fmt.Sprintf("%s daddr %s goto %s", family, pods, inboundChain))
+		}
+	}
+	addresses := [][]netip.Prefix{slices.Concat(want.ClusterPods, hosts(want.InternalIPs)), hosts(want.ExternalIPs)}
+	for i, base := range []string{"inside", "outer"} {
+		byFamily := split(addresses[i])
+		for f, used := range [][2]bool{inside, outer}[i] {
+			if used {
+				out.sets = append(out.sets, set{name: setName(base, f), ipv6: f == 1, prefixes: minimal(byFamily[f])})
+			}
+		}
+	}
+	if len(masquerade) > 0 {
+		out.chains = append(out.chains, chain{"leaving", &chainKind{knftables.NATType, knftables.PostroutingHook, knftables.SNATPriority}, masquerade})
+	}
+	if len(forward) > 0 {
+		out.chains = append(out.chains,
+			chain{inboundChain, nil, inboundRules(outer)},
+			chain{"forwarded", &chainKind{knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority}, forward})
+	}
+	return out
+}
+
+const inboundChain = "inbound"
+
+// inboundRules judge a packet for a pod with a public address. Accepting one
+// here leaves it to the rules of others.
+func inboundRules(families [2]bool) []string {
+	rules := []string{"ct state established,related accept", "ct status dnat accept"}
+	for f, family := range []string{"ip", "ip6"} {
+		if families[f] {
+			rules = append(rules,
+				fmt.Sprintf("%s saddr @%s accept", family, setName("inside", f)),
+				fmt.Sprintf("%s saddr @%s accept", family, setName("outer", f)))
+		}
+	}
+	return append(rules, "drop")
+}
+
+func setName(base string, family int) string { return base + []string{"-4", "-6"}[family] }
+
+// masqueraded says whether pods leave under the node's address: always in IPv4,
+// in IPv6 where their own is a unique local one (RFC 4193).
+func masqueraded(p netip.Prefix) bool { return p.Addr().Is4() || p.Addr().IsPrivate() }
+
+// public says whether the outside may know a way to the addresses: they are
+// neither private (RFC 1918, RFC 4193) nor shared (RFC 6598).
+func public(p netip.Prefix) bool {
+	shared := netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64}), 10)
+	return !p.Addr().IsPrivate() && !shared.Contains(p.Addr())
+}
+
+func hosts(addrs []netip.Addr) []netip.Prefix {
+	out := make([]netip.Prefix, len(addrs))
+	for i, a := range addrs {
+		out[i] = netip.PrefixFrom(a, a.BitLen())
+	}
+	return out
+}
+
+// split returns the prefixes of IPv4 and those of IPv6.
+func split(all []netip.Prefix) (byFamily [2][]netip.Prefix) {
+	for _, p := range all {
+		f := 0
+		if p.Addr().Is6() {
+			f = 1
+		}
+		byFamily[f] = append(byFamily[f], p)
+	}
+	return byFamily
+}
+
+// minimal are the fewest prefixes that hold the same addresses, in order: a set
+// of the kernel takes no overlaps, and few elements are listed faster.
+func minimal(all []netip.Prefix) []netip.Prefix {
+	var out []netip.Prefix
+	for _, p := range slices.SortedFunc(slices.Values(all), netip.Prefix.Compare) {
+		if len(out) > 0 && out[len(out)-1].Overlaps(p) {
+			continue // sorted by address, then by length: the wider one came first
+		}
+		out = append(out, p)
+		for len(out) > 1 {
+			parent, siblings := joined(out[len(out)-2], out[len(out)-1])
+			if !siblings {
+				break
+			}
+			out = append(out[:len(out)-2], parent)
+		}
+	}
+	return out
+}
+
+// joined is the prefix whose two halves a and b are.
+func joined(a, b netip.Prefix) (parent netip.Prefix, siblings bool) {
+	if a.Bits() != b.Bits() || a.Bits() == 0 || a == b {
+		return netip.Prefix{}, false
+	}
+	parent = netip.PrefixFrom(a.Addr(), a.Bits()-1).Masked()
+	return parent, parent.Overlaps(b)
+}
+
+// fingerprint is the comment by which a rule is recognized. It covers what the
+// chain is, and sets' types by their names.
+func fingerprint(c chain, rule string) string {
+	kind := "none"
+	if c.kind != nil {
+		kind = fmt.Sprint(*c.kind)
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s", c.name, kind, rule))
+	return fmt.Sprintf("underlay %x", sum[:8])
+}

@@ -1,0 +1,178 @@
+package netfilter
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/knftables"
+)
+
+func prefixes(texts ...string) []netip.Prefix {
+	var all []netip.Prefix
+	for _, text := range texts {
+		all = append(all, netip.MustParsePrefix(text))
+	}
+	return all
+}
+
+func addrs(texts ...string) []netip.Addr {
+	var all []netip.Addr
+	for _, text := range texts {
+		all = append(all, netip.MustParseAddr(text))
+	}
+	return all
+}
+
+// dualStack is a node with private IPv4 and public IPv6.
+func dualStack() Desired {
+	return Desired{
+		PodCIDRs:      prefixes("10.244.1.0/24", "2001:db8:1:0:1::/80"),
+		ClusterPods:   prefixes("10.244.0.0/24", "10.244.1.0/24", "2001:db8:1:0:1::/80", "2001:db8:2:0:1::/80"),
+		InternalIPs:   addrs("10.0.0.2", "10.0.0.3"),
+		ExternalIPs:   addrs("198.51.100.7", "2001:db8:1::1", "2001:db8:2::1"),
+		FilterInbound: true,
+	}
+}
+
+// text is a ruleset as it would be loaded.
+func text(t *testing.T, rules ruleset) string {
+	t.Helper()
+	tx := knftables.NewFake(knftables.InetFamily, tableName).NewTransaction()
+	build(tx, rules)
+	var lines []string
+	for line := range strings.Lines(tx.String()) {
+		line, _, _ = strings.Cut(line, " comment ")
+		if strings.HasPrefix(line, "flush chain ") {
+			continue
+		}
+		line = strings.TrimSuffix(strings.TrimSpace(line), " {") // of a comment
+		lines = append(lines, strings.ReplaceAll(line, " inet underlay", ""))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestRules(t *testing.T) {
+	const (
+		table  = "add table\ndelete table\nadd table\n"
+		inside = "add set inside-4 { type ipv4_addr ; flags interval ; }\nadd element inside-4 { 10.0.0.2/31 }\nadd element inside-4 { 10.244.0.0/23 }\n"
+		leave  = "add chain leaving { type nat hook postrouting priority 100 ; }\nadd rule leaving "
+		four   = `ip saddr 10.244.1.0/24 ip daddr != @inside-4 oifname != "veth*" masquerade fully-random`
+	)
+	for name, test := range map[string]struct {
+		change func(*Desired)
+		want   string
+	}{
+		"private IPv4, public IPv6": {func(*Desired) {}, table + inside +
+			"add set inside-6 { type ipv6_addr ; flags interval ; }\nadd element inside-6 { 2001:db8:1:0:1::/80 }\nadd element inside-6 { 2001:db8:2:0:1::/80 }\n" +
+			"add set outer-6 { type ipv6_addr ; flags interval ; }\nadd element outer-6 { 2001:db8:1::1/128 }\nadd element outer-6 { 2001:db8:2::1/128 }\n" +
+			leave + four + "\nadd chain inbound\n" +
+			"add rule inbound ct state established,related accept\nadd rule inbound ct status dnat accept\n" +
+			"add rule inbound ip6 saddr @inside-6 accept\nadd rule inbound ip6 saddr @outer-6 accept\nadd rule inbound drop\n" +
+			"add chain forwarded { type filter hook forward priority 0 ; }\nadd rule forwarded ip6 daddr 2001:db8:1:0:1::/80 goto inbound"},
+		"the filter switched off":      {func(d *Desired) { d.FilterInbound = false }, table + inside + leave + four},
+		"public IPv6 alone, no filter": {func(d *Desired) { d.PodCIDRs, d.FilterInbound = d.PodCIDRs[1:], false }, table[:len(table)-1]},
+		"unique local IPv6": {func(d *Desired) {
+			d.PodCIDRs = prefixes("fd00:1::/64")
+			d.ClusterPods = d.PodCIDRs
+			d.InternalIPs = addrs("fd01::1")
+		}, table +
+			"add set inside-6 { type ipv6_addr ; flags interval ; }\nadd element inside-6 { fd00:1::/64 }\nadd element inside-6 { fd01::1/128 }\n" +
+			leave + `ip6 saddr fd00:1::/64 ip6 daddr != @inside-6 oifname != "veth*" masquerade fully-random`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := dualStack()
+			test.change(&want)
+			if diff := cmp.Diff(test.want, text(t, rulesFor(want, "veth"))); diff != "" {
+				t.Errorf("rules (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPublic(t *testing.T) {
+	for text, want := range map[string]struct{ public, masqueraded bool }{
+		"10.244.0.0/16":  {false, true},
+		"172.20.0.0/16":  {false, true},
+		"100.64.0.0/16":  {false, true},
+		"100.128.0.0/16": {true, true},
+		"203.0.113.0/24": {true, true},
+		"fd00::/64":      {false, true},
+		"fc00::/64":      {false, true},
+		"2a01:4f8::/80":  {true, false},
+	} {
+		p := netip.MustParsePrefix(text)
+		if public(p) != want.public || masqueraded(p) != want.masqueraded {
+			t.Errorf("%s: public %t, masqueraded %t, want %+v", text, public(p), masqueraded(p), want)
+		}
+	}
+}
+
+// What is minimal holds the same addresses, overlaps nowhere, and doesn't depend
+// on the order.
+func TestMinimal(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		var all []netip.Prefix
+		for range random.IntN(12) {
+			bits := 24 + random.IntN(9)
+			all = append(all, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(256))}), bits).Masked())
+		}
+		got := minimal(all)
+		for i := range 256 {
+			a := netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})
+			holds := func(p netip.Prefix) bool { return p.Contains(a) }
+			if slices.ContainsFunc(all, holds) != slices.ContainsFunc(got, holds) {
+				t.Fatalf("%v became %v, which differ in %s", all, got, a)
+			}
+		}
+		for i, p := range got {
+			for _, q := range got[:i] {
+				if _, siblings := joined(q, p); siblings || p.Overlaps(q) {
+					t.Fatalf("%v became %v: %s and %s could be one", all, got, q, p)
+				}
+			}
+		}
+		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		if again := minimal(all); !slices.Equal(got, again) {
+			t.Fatalf("%v became %v in one order and %v in another", all, got, again)
+		}
+	}
+}
+
+func TestDiff(t *testing.T) {
+	rules := rulesFor(dualStack(), "veth")
+	for name, test := range map[string]struct {
+		want   ruleset
+		change func(*found)
+		says   string // part of the only line; empty: no change
+	}{
+		"as it should be":         {rules, func(*found) {}, ""},
+		"not there":               {rules, func(f *found) { *f = found{} }, "it was missing"},
+		"not to be there":         {ruleset{}, func(*found) {}, "is removed"},
+		"neither":                 {ruleset{}, func(f *found) { *f = found{} }, ""},
+		"flushed":                 {rules, func(f *found) { f.marks = nil }, "had 0 rules"},
+		"a rule is missing":       {rules, func(f *found) { f.marks = f.marks[1:] }, "chain leaving had 0 rules"},
+		"in another order":        {rules, func(f *found) { f.marks[1], f.marks[2] = f.marks[2], f.marks[1] }, "chain inbound"},
+		"a rule too many":         {rules, func(f *found) { f.marks = append(f.marks, mark{"leaving", ""}) }, "chain leaving had 2 rules"},
+		"a chain too many":        {rules, func(f *found) { f.chains = append(f.chains, "other"); f.marks = append(f.marks, mark{"other", "x"}) }, "chain other should not"},
+		"an empty chain too many": {rules, func(f *found) { f.chains = append(f.chains, "other") }, "chain other should not"},
+		"another rule":            {rules, func(f *found) { f.marks[0].comment = "underlay 00" }, "chain leaving"},
+		"no set":                  {rules, func(f *found) { delete(f.sets, "inside-4") }, "inside-4 of table underlay: 2 prefixes added, 0 removed"},
+		"a range in a set":        {rules, func(f *found) { f.sets["inside-4"] = []netip.Prefix{{}} }, "inside-4 of table underlay: 2 prefixes added, 1 removed"},
+		"an empty set":            {rules, func(f *found) { f.sets["inside-4"] = nil }, "inside-4 of table underlay: 2 prefixes added, 0 removed"},
+		"elements":                {rules, func(f *found) { f.sets["outer-6"] = prefixes("2001:db8:2::1/128", "2001:db8::/32") }, "outer-6 of table underlay: 1 prefixes added, 1 removed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			have := rules.found()
+			test.change(&have)
+			lines := diff(test.want, have).lines()
+			if test.says == "" && len(lines) > 0 || test.says != "" && (len(lines) != 1 || !strings.Contains(lines[0], test.says)) {
+				t.Errorf("got %q, want %q", lines, test.says)
+			}
+		})
+	}
+}

@@ -1,0 +1,220 @@
+package netfilter
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+
+	"sigs.k8s.io/knftables"
+)
+
+// tableName is the name of the table, of the family inet.
+const tableName = "underlay"
+
+// Options say what the table can't know by itself.
+type Options struct {
+	// PodLinks is how the names of pods' interfaces on the node begin; empty:
+	// veth, as the plugin ptp names them.
+	PodLinks string
+}
+
+// Table is our nftables table in the network namespace of the caller. Not safe
+// for concurrent use, but for Watch.
+type Table struct {
+	options Options
+	nft     knftables.Interface
+	// last is what the table held at a generation of all tables together.
+	last       found
+	generation uint32
+	known      bool
+	// What Watch knows, on a goroutine of its own: the generation of the last
+	// commit that may have altered the table.
+	watching atomic.Bool
+	touched  atomic.Uint32
+}
+
+// New finds out whether nft works; it changes nothing.
+func New(o Options) (*Table, error) {
+	o.PodLinks = cmp.Or(o.PodLinks, "veth")
+	nft, err := knftables.New(knftables.InetFamily, tableName)
+	if err != nil {
+		return nil, fmt.Errorf("preparing nftables: %w; the program nft, 1.0.1 or newer, has to be on the PATH, and the capability NET_ADMIN given", err)
+	}
+	return &Table{options: o, nft: nft}, nil
+}
+
+// Plan says what Apply would change, one line each.
+func (t *Table) Plan(ctx context.Context, want Desired) (changes, warnings []string, err error) {
+	have, err := t.observe(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return diff(rulesFor(want, t.options.PodLinks), have).lines(), nil, nil
+}
+
+// Apply makes the table as it should be, in one transaction, and returns a line
+// for each change.
+func (t *Table) Apply(ctx context.Context, want Desired) (changed, warnings []string, err error) {
+	have, err := t.observe(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	rules := rulesFor(want, t.options.PodLinks)
+	p := diff(rules, have)
+	if p.rules != "" || len(p.edits) > 0 {
+		tx := t.nft.NewTransaction()
+		amend(tx, rules, p)
+		if err := t.run(ctx, tx, rules); err == nil {
+			return p.lines(), nil, nil
+		}
+		// A chain that somebody has made another, or a set that has changed since.
+		p = plan{rebuild: "it could not be changed in place"}
+	}
+	switch {
+	case p.remove:
+		if err := t.remove(ctx); err != nil {
+			return nil, nil, err
+		}
+	case p.rebuild != "":
+		tx := t.nft.NewTransaction()
+		build(tx, rules)
+		if err := t.run(ctx, tx, rules); err != nil {
+			return nil, nil, fmt.Errorf("making the nftables table %s: %w", tableName, err)
+		}
+	}
+	return p.lines(), nil, nil
+}
+
+// Cleanup removes the table.
+func (t *Table) Cleanup(ctx context.Context) (changed []string, err error) {
+	t.known = false
+	have, err := t.observe(ctx)
+	if err != nil || !have.exists {
+		return nil, err
+	}
+	if err := t.remove(ctx); err != nil {
+		return nil, err
+	}
+	return []string{"nftables table " + tableName + " is removed"}, nil
+}
+
+func (t *Table) remove(ctx context.Context) error {
+	tx := t.nft.NewTransaction()
+	tx.Add(&knftables.Table{})
+	tx.Delete(&knftables.Table{})
+	if err := t.run(ctx, tx, ruleset{}); err != nil {
+		return fmt.Errorf("removing the nftables table %s: %w", tableName, err)
+	}
+	return nil
+}
+
+// run commits a transaction after which the table is rules.
+func (t *Table) run(ctx context.Context, tx *knftables.Transaction, rules ruleset) error {
+	known := t.known
+	t.known = false
+	if err := t.nft.Run(ctx, tx); err != nil {
+		return err
+	}
+	// One commit further than what is known is our own; any more are somebody
+	// else's too, and then it is listed again.
+	if now, err := generation(); err == nil && known && now == t.generation+1 {
+		t.last, t.generation, t.known = rules.found(), now, true
+	}
+	return nil
+}
+
+// observe lists what the table holds, unless nobody has committed anything since
+// the last time.
+func (t *Table) observe(ctx context.Context) (found, error) {
+	now, err := generation()
+	if err != nil {
+		return found{}, err
+	}
+	if t.known && (now == t.generation || t.untouched()) {
+		return t.last, nil
+	}
+	have, err := t.list(ctx)
+	if err != nil {
+		return found{}, err
+	}
+	t.last, t.generation, t.known = have, now, true
+	return have, nil
+}
+
+// untouched says whether Watch has seen no commit to the table since it was
+// listed. One that it has yet to see will call for another look. Generations
+// wrap around.
+func (t *Table) untouched() bool {
+	return t.watching.Load() && int32(t.touched.Load()-t.generation) <= 0
+}
+
+func (t *Table) list(ctx context.Context) (found, error) {
+	listed, err := t.nft.ListRules(ctx, "")
+	if knftables.IsNotFound(err) {
+		return found{}, nil
+	}
+	if err != nil {
+		return found{}, fmt.Errorf("listing the nftables table %s: %w", tableName, err)
+	}
+	have := found{exists: true, sets: map[string][]netip.Prefix{}}
+	for _, r := range listed {
+		m := mark{chain: r.Chain}
+		if r.Comment != nil {
+			m.comment = *r.Comment
+		}
+		have.marks = append(have.marks, m)
+	}
+	objects, err := t.nft.ListAll(ctx)
+	if err != nil {
+		return found{}, fmt.Errorf("listing what is in the nftables table %s: %w", tableName, err)
+	}
+	have.chains = objects["chain"]
+	for _, name := range objects["set"] {
+		if have.sets[name], err = t.elements(ctx, name); err != nil {
+			return found{}, err
+		}
+	}
+	return have, nil
+}
+
+func (t *Table) elements(ctx context.Context, set string) ([]netip.Prefix, error) {
+	listed, err := t.nft.ListElements(ctx, "set", set)
+	if err != nil {
+		return nil, fmt.Errorf("listing the set %s of nftables table %s: %w", set, tableName, err)
+	}
+	out := []netip.Prefix{}
+	for _, e := range listed {
+		out = append(out, prefix(strings.Join(e.Key, " ")))
+	}
+	return out, nil
+}
+
+// prefix reads an element; the zero Prefix is none that we would have added.
+func prefix(text string) netip.Prefix {
+	if p, err := netip.ParsePrefix(text); err == nil {
+		return p
+	}
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return netip.PrefixFrom(addr, addr.BitLen())
+}
+
+// found is what a table that was just made of the rules holds.
+func (r ruleset) found() found {
+	out := found{exists: len(r.chains) > 0, sets: map[string][]netip.Prefix{}}
+	for _, c := range r.chains {
+		out.chains = append(out.chains, c.name)
+		for _, rule := range c.rules {
+			out.marks = append(out.marks, mark{c.name, fingerprint(c, rule)})
+		}
+	}
+	for _, s := range r.sets {
+		out.sets[s.name] = s.prefixes
+	}
+	return out
+}

@@ -1,0 +1,72 @@
+package sysctl
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// entry is one sysctl that was changed.
+type entry struct {
+	Key string `json:"key"`
+	// Before is what it was before the first change, After what it was set to.
+	Before string `json:"before"`
+	After  string `json:"after"`
+	// Along are the values before of what the kernel changed with it.
+	Along map[string]string `json:"along,omitempty"`
+}
+
+// record lists what was changed, in the order of the changes.
+type record []entry
+
+func (r record) has(key string) bool {
+	return slices.ContainsFunc(r, func(e entry) bool { return e.Key == key })
+}
+
+func (s *Sysctls) recordPath() string { return filepath.Join(s.options.StateDir, "sysctl.json") }
+
+func (s *Sysctls) readRecord() (record, error) {
+	path := s.recordPath()
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading which values sysctls had before: %w", err)
+	}
+	var r record
+	if err := json.Unmarshal(content, &r); err != nil {
+		return nil, fmt.Errorf("%s, which says what values sysctls had before, is damaged: %w; look at it and remove it, cleanup will then leave the sysctls as they are", path, err)
+	}
+	return r, nil
+}
+
+// writeRecord replaces the record as a whole; an empty one is removed.
+func (s *Sysctls) writeRecord(r record) error {
+	path := s.recordPath()
+	if len(r) == 0 {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing the record of sysctls: %w", err)
+		}
+		return nil
+	}
+	content, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("recording which values sysctls had before: %w", err)
+	}
+	if err := os.MkdirAll(s.options.StateDir, 0o755); err != nil {
+		return fmt.Errorf("recording which values sysctls had before: %w", err)
+	}
+	temporary := path + ".tmp"
+	if err := os.WriteFile(temporary, append(content, '\n'), 0o644); err != nil {
+		return fmt.Errorf("recording which values sysctls had before: %w", err)
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		return fmt.Errorf("recording which values sysctls had before: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,225 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+// Situation is everything that a decision rests on.
+type Situation struct {
+	// Self is the name of this machine's Node.
+	Self string
+	// Nodes are all of the cluster's, this machine's among them.
+	Nodes []Node
+	Modes Modes
+	// Pools are the prefixes that podCIDRs are carved from.
+	Pools []netip.Prefix
+	// Gateway is the cloud network's; the zero Addr: found in the table.
+	Gateway netip.Addr
+	// Uplinks are names of interfaces; none: those with the Node's InternalIPs.
+	Uplinks []string
+	// Links and Table are the machine's.
+	Links []Link
+	Table []Entry
+	// Unresolved are the addresses of neighbors that don't answer.
+	Unresolved map[netip.Addr]bool
+}
+
+// Claim is a route that should stand.
+type Claim struct {
+	Entry
+	// Node is the peer that it leads to; empty where it leads to no single one.
+	Node string
+	// Why is for people.
+	Why string
+}
+
+// Decision is what should be done, and what people should know.
+type Decision struct {
+	Want []Claim
+	Plan Plan
+	// Peers are those that can't be reached, each with a reason, sorted.
+	Peers []Peer
+	// Faults keep this node itself from being ready; each with a remedy.
+	Faults []string
+	View   View
+}
+
+// Peer is a node whose pods can't be reached from here.
+type Peer struct{ Node, Problem string }
+
+// View is what the rest of a node's network needs to know.
+type View struct {
+	PodCIDRs []netip.Prefix
+	// ClusterPods, InternalIPs and ExternalIPs are those of all Nodes; sorted.
+	ClusterPods              []netip.Prefix
+	InternalIPs, ExternalIPs []netip.Addr
+	Uplinks                  []string
+	// RouterAdvertised are interfaces with IPv6 routes from router
+	// advertisements.
+	RouterAdvertised []string
+	// MTU is the smallest of the interfaces that packets of pods leave through.
+	MTU int
+}
+
+// ErrNoNode means that nothing may be decided: the machine's Node isn't there,
+// so perhaps this is not the whole cluster, or another.
+var ErrNoNode = errors.New("this machine's Node does not exist")
+
+// Decide says what the kernel's table should hold and what differs. It returns
+// ErrNoNode, and nothing else, as an error.
+func Decide(s Situation) (Decision, error) {
+	at := slices.IndexFunc(s.Nodes, func(n Node) bool { return n.Name == s.Self })
+	if at < 0 {
+		return Decision{}, fmt.Errorf("deciding on routes among %d Nodes: %s: %w", len(s.Nodes), s.Self, ErrNoNode)
+	}
+	d := &decider{Situation: s, self: s.Nodes[at], lookup: newLookup(s.Table), peers: map[string]string{}, held: map[Place]netip.Addr{}}
+	d.uplinks = d.findUplinks()
+	for _, p := range d.self.PodCIDRs {
+		d.want = append(d.want, Claim{refusing(p), "", "own podCIDR: what has no pod is refused here"})
+	}
+	for _, ipv4 := range []bool{true, false} {
+		switch s.Modes.of(ipv4) {
+		case ByNodes:
+			d.peerRoutes(ipv4)
+		case ByCloud:
+			d.aggregates(ipv4)
+		}
+	}
+	plan := Diff(d.want, s.Table, d.held)
+	for _, r := range plan.Refused {
+		if r.Node != "" {
+			d.lost(r.Node, r.String())
+		} else {
+			d.faults = append(d.faults, r.String())
+		}
+	}
+	return Decision{Want: d.want, Plan: plan, Peers: d.sortedPeers(), Faults: d.faults, View: d.view()}, nil
+}
+
+type decider struct {
+	Situation
+	self    Node
+	lookup  lookup
+	uplinks []Link
+	want    []Claim
+	// held are places where a route of ours via that address is left standing.
+	held   map[Place]netip.Addr
+	peers  map[string]string
+	faults []string
+}
+
+// lost notes why a peer can't be reached; the first reason stays.
+func (d *decider) lost(node, problem string) {
+	if _, known := d.peers[node]; !known {
+		d.peers[node] = problem
+	}
+}
+
+func (d *decider) sortedPeers() []Peer {
+	peers := make([]Peer, 0, len(d.peers))
+	for node, problem := range d.peers {
+		peers = append(peers, Peer{node, problem})
+	}
+	slices.SortFunc(peers, func(a, b Peer) int { return cmp.Compare(a.Node, b.Node) })
+	return peers
+}
+
+// peerRoutes wants a route to every peer's podCIDR of a family.
+func (d *decider) peerRoutes(ipv4 bool) {
+	planned := make([]routes.Node, 0, len(d.Nodes))
+	ready := make(map[string]bool, len(d.Nodes))
+	for _, n := range d.Nodes {
+		planned = append(planned, n.planned(ipv4))
+		ready[n.Name] = n.Ready
+	}
+	wanted := routes.Desired(planned, nil)
+	for _, claim := range wanted.Claims {
+		if claim.Node == d.Self {
+			continue
+		}
+		link, problem := d.neighbor(claim.Via)
+		if problem != "" {
+			d.lost(claim.Node, problem)
+			d.held[Place{claim.Dst, MetricPeer}] = claim.Via
+			continue
+		}
+		d.want = append(d.want, Claim{toward(claim.Dst, claim.Via, link.Index), claim.Node, "its InternalIP is a neighbor on " + link.Name})
+		// A machine that is down answers nobody, and everybody knows already.
+		if d.Unresolved[claim.Via] && ready[claim.Node] {
+			d.lost(claim.Node, fmt.Sprintf("InternalIP %s does not answer on %s; check that both machines share that segment", claim.Via, link.Name))
+		}
+	}
+	for _, n := range planned {
+		if n.Name == d.Self || len(n.Dsts) == 0 || n.Via.IsValid() {
+			continue
+		}
+		d.lost(n.Name, fmt.Sprintf("has no %s InternalIP; set the kubelet's --node-ip, or have the cloud controller manager report one", family(ipv4)))
+		for _, dst := range n.Dsts {
+			d.held[Place{dst, MetricPeer}] = netip.Addr{}
+		}
+	}
+	for _, dup := range wanted.Duplicates {
+		if dup.Node != d.Self {
+			d.lost(dup.Node, dup.String())
+		}
+	}
+}
+
+// neighbor returns the uplink on which the address is a neighbor, or why it is
+// not one.
+func (d *decider) neighbor(addr netip.Addr) (Link, string) {
+	e, ok := d.lookup.route(addr, addr.BitLen())
+	if !ok || e.Kind != Unicast {
+		return Link{}, fmt.Sprintf("InternalIP %s has no route; check the uplinks %s", addr, d.uplinkNames())
+	}
+	at := slices.IndexFunc(d.uplinks, func(l Link) bool { return l.Index == e.Link })
+	switch {
+	case e.Via.IsValid():
+		return Link{}, fmt.Sprintf("InternalIP %s is no neighbor, it is reached through %s; kernel routes need a shared segment, use families cloud or native otherwise", addr, e.Via)
+	case at < 0:
+		return Link{}, fmt.Sprintf("InternalIP %s is a neighbor on %s, which is no uplink; add it with --uplink if nodes talk over it", addr, d.linkName(e.Link))
+	}
+	return d.uplinks[at], ""
+}
+
+func (d *decider) linkName(index int) string {
+	for _, l := range d.Links {
+		if l.Index == index {
+			return l.Name
+		}
+	}
+	return fmt.Sprintf("interface %d", index)
+}
+
+func (d *decider) uplinkNames() string {
+	if len(d.uplinks) == 0 {
+		return "(none found)"
+	}
+	names := make([]string, len(d.uplinks))
+	for i, l := range d.uplinks {
+		names[i] = l.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+func family(ipv4 bool) string {
+	if ipv4 {
+		return "IPv4"
+	}
+	return "IPv6"
+}
+
+// nameUnreachable adds a peer unless it is named already.
+func (d *Decision) nameUnreachable(node, problem string) {
+	at, found := slices.BinarySearchFunc(d.Peers, node, func(p Peer, name string) int { return cmp.Compare(p.Node, name) })
+	if !found {
+		d.Peers = slices.Insert(d.Peers, at, Peer{node, problem})
+	}
+}

@@ -1,0 +1,247 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
+func addr(s string) netip.Addr     { return netip.MustParseAddr(s) }
+
+// aNode is a ready node; what is no prefix is an InternalIP.
+func aNode(name string, has ...string) Node {
+	n := Node{Name: name, Ready: true, Created: time.Unix(1000, 0)}
+	for _, text := range has {
+		if strings.Contains(text, "/") {
+			n.PodCIDRs = append(n.PodCIDRs, prefix(text))
+		} else {
+			n.InternalIPs = append(n.InternalIPs, addr(text))
+		}
+	}
+	return n
+}
+
+// foreign is a route of somebody else; an empty via means a neighbor.
+func foreign(dst, via string, link int) Entry {
+	e := Entry{Route: routes.Route{Dst: prefix(dst)}, Kind: Unicast, Link: link, Protocol: 2}
+	if via != "" {
+		e.Via = addr(via)
+	}
+	return e
+}
+
+func ours(dst, via string, link int) Entry { return toward(prefix(dst), addr(via), link) }
+
+// segment is a machine on one segment of both families.
+func segment() Situation {
+	return Situation{
+		Self:  "self",
+		Nodes: []Node{aNode("self", "10.0.0.1", "fd00::1", "10.244.1.0/24", "fd01:1::/64")},
+		Modes: Modes{ByNodes, ByNodes},
+		Links: []Link{
+			{Index: 1, Name: "lo", Up: true, MTU: 65536},
+			{Index: 2, Name: "eth0", Up: true, MTU: 1500, Addrs: []netip.Prefix{prefix("10.0.0.1/24"), prefix("fd00::1/64")}},
+			{Index: 3, Name: "eth1", Up: true, MTU: 1400, Addrs: []netip.Prefix{prefix("192.0.2.9/24")}},
+			{Index: 4, Name: "veth1", Up: true, MTU: 1300},
+		},
+		Table: []Entry{
+			foreign("10.0.0.0/24", "", 2), foreign("fd00::/64", "", 2), foreign("192.0.2.0/24", "", 3),
+			foreign("0.0.0.0/0", "192.0.2.1", 3), foreign("10.244.1.5/32", "", 4),
+		},
+		Pools: []netip.Prefix{prefix("10.244.0.0/16"), prefix("fd01::/48")},
+	}
+}
+
+// cloud is a server in a cloud's network, where all but its own address is
+// behind the gateway.
+func cloud() Situation {
+	s := segment()
+	s.Nodes = []Node{aNode("self", "10.0.0.2", "10.244.1.0/24"), aNode("b", "10.0.0.3", "10.244.2.0/24")}
+	s.Modes = Modes{ByCloud, Natively}
+	s.Links[1].Addrs = []netip.Prefix{prefix("10.0.0.2/32")}
+	s.Links[1].MTU = 1450
+	s.Table = []Entry{foreign("10.0.0.1/32", "", 2), foreign("10.0.0.0/16", "10.0.0.1", 2), foreign("0.0.0.0/0", "192.0.2.1", 3)}
+	return s
+}
+
+// show tells a decision as text.
+func show(d Decision) string {
+	var b strings.Builder
+	for _, line := range Explain(d) {
+		fmt.Fprintf(&b, "%s %s", line.Action, line.Entry.Route)
+		if line.Entry.Link != 0 {
+			fmt.Fprintf(&b, " dev %d", line.Entry.Link)
+		}
+		b.WriteString("\n")
+	}
+	for _, p := range d.Peers {
+		fmt.Fprintf(&b, "%s: %s\n", p.Node, p.Problem)
+	}
+	for _, f := range d.Faults {
+		fmt.Fprintf(&b, "fault: %s\n", f)
+	}
+	return b.String()
+}
+
+const ownRoutes = "add 10.244.1.0/24 unreachable\nadd fd01:1::/64 unreachable\n"
+
+func TestDecide(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		start func() Situation
+		given func(*Situation)
+		want  string // lines; ~ stands for any text
+	}{
+		{"alone", segment, func(*Situation) {}, ownRoutes},
+		{"a peer, both families", segment, func(s *Situation) {
+			s.Nodes = append(s.Nodes, aNode("b", "10.0.0.2", "fd00::2", "10.244.2.0/24", "fd01:2::/64"))
+		}, "add 10.244.1.0/24 unreachable\nadd 10.244.2.0/24 via 10.0.0.2 dev 2\nadd fd01:1::/64 unreachable\nadd fd01:2::/64 via fd00::2 dev 2\n"},
+		{"a peer behind a router is named, not skipped", segment, func(s *Situation) {
+			s.Nodes = append(s.Nodes, aNode("b", "10.9.0.2", "10.244.2.0/24"))
+		}, ownRoutes + "b: InternalIP 10.9.0.2 is no neighbor, it is reached through 192.0.2.1;~\n"},
+		{"a peer on an interface that is no uplink", segment, func(s *Situation) {
+			s.Nodes = append(s.Nodes, aNode("b", "192.0.2.7", "10.244.2.0/24"))
+		}, ownRoutes + "b: InternalIP 192.0.2.7 is a neighbor on eth1, which is no uplink; add it with --uplink~\n"},
+		{"an uplink that was named", segment, func(s *Situation) {
+			s.Uplinks = []string{"eth0", "eth1"}
+			s.Nodes = append(s.Nodes, aNode("b", "192.0.2.7", "10.244.2.0/24"))
+		}, "add 10.244.1.0/24 unreachable\nadd 10.244.2.0/24 via 192.0.2.7 dev 3\nadd fd01:1::/64 unreachable\n"},
+		{"a peer without an address of the family", segment, func(s *Situation) {
+			s.Nodes = append(s.Nodes, aNode("b", "10.0.0.2", "10.244.2.0/24", "fd01:2::/64"))
+		}, "add 10.244.1.0/24 unreachable\nadd 10.244.2.0/24 via 10.0.0.2 dev 2\nadd fd01:1::/64 unreachable\nb: has no IPv6 InternalIP;~\n"},
+		{"a peer whose address vanished keeps its route", segment, func(s *Situation) {
+			s.Nodes = append(s.Nodes, aNode("b", "10.244.2.0/24"))
+			s.Table = append(s.Table, ours("10.244.2.0/24", "10.0.0.2", 2))
+		}, ownRoutes + "b: has no IPv4 InternalIP;~\n"},
+		{"what stands toward the right address stays though it is no neighbor now", segment, func(s *Situation) {
+			s.Nodes = append(s.Nodes, aNode("b", "10.9.0.2", "10.244.2.0/24"), aNode("c", "10.9.0.3", "10.244.3.0/24"))
+			s.Table = append(s.Table, ours("10.244.2.0/24", "10.9.0.2", 2), ours("10.244.3.0/24", "10.0.0.8", 2))
+		}, "add 10.244.1.0/24 unreachable\ndelete 10.244.3.0/24 via 10.0.0.8 dev 2\nadd fd01:1::/64 unreachable\nb: ~\nc: ~\n"},
+		{"a ready peer that doesn't answer keeps its route and is named", segment, func(s *Situation) {
+			s.Nodes = append(s.Nodes, aNode("b", "10.0.0.2", "10.244.2.0/24"))
+			s.Unresolved = map[netip.Addr]bool{addr("10.0.0.2"): true}
+		}, "add 10.244.1.0/24 unreachable\nadd 10.244.2.0/24 via 10.0.0.2 dev 2\nadd fd01:1::/64 unreachable\nb: InternalIP 10.0.0.2 does not answer on eth0;~\n"},
+		{"a machine that is down is no news", segment, func(s *Situation) {
+			down := aNode("b", "10.0.0.2", "10.244.2.0/24")
+			down.Ready = false
+			s.Nodes = append(s.Nodes, down)
+			s.Unresolved = map[netip.Addr]bool{addr("10.0.0.2"): true}
+		}, "add 10.244.1.0/24 unreachable\nadd 10.244.2.0/24 via 10.0.0.2 dev 2\nadd fd01:1::/64 unreachable\n"},
+		{"of two with one podCIDR the older is routed", segment, func(s *Situation) {
+			young := aNode("b", "10.0.0.2", "10.244.2.0/24")
+			young.Created = time.Unix(2000, 0)
+			s.Nodes = append(s.Nodes, young, aNode("c", "10.0.0.3", "10.244.2.0/24"))
+		}, "add 10.244.1.0/24 unreachable\nadd 10.244.2.0/24 via 10.0.0.3 dev 2\nadd fd01:1::/64 unreachable\nb: podCIDR 10.244.2.0/24 overlaps~\n"},
+		{"somebody else's route is kept and named", segment, func(s *Situation) {
+			s.Nodes = append(s.Nodes, aNode("b", "10.0.0.2", "10.244.2.0/24"))
+			s.Table = append(s.Table, foreign("10.244.2.0/24", "10.0.0.9", 2))
+		}, "add 10.244.1.0/24 unreachable\nrefused 10.244.2.0/24 via 10.0.0.2 dev 2\nadd fd01:1::/64 unreachable\nb: route 10.244.2.0/24 of somebody else~leads to 10.0.0.9, and is kept;~\n"},
+		{"somebody else's route that leads the same way is enough", segment, func(s *Situation) {
+			s.Nodes = append(s.Nodes, aNode("b", "10.0.0.2", "10.244.2.0/24"))
+			s.Table = append(s.Table, foreign("10.244.2.0/24", "10.0.0.2", 2))
+		}, "add 10.244.1.0/24 unreachable\nstands 10.244.2.0/24 via 10.0.0.2 dev 2\nadd fd01:1::/64 unreachable\n"},
+		{"no interface has the Node's address", segment, func(s *Situation) {
+			s.Links[1].Addrs = nil
+		}, ownRoutes + "fault: no interface of this machine has an InternalIP of its Node (10.0.0.1, fd00::1);~\n"},
+		{"an uplink that isn't there", segment, func(s *Situation) {
+			s.Uplinks = []string{"eth0", "bond7"}
+		}, ownRoutes + "fault: --uplink bond7: this machine has no such interface\n"},
+
+		{"cloud: pods outside the network, one aggregate", cloud, func(*Situation) {}, "add 10.244.0.0/16 via 10.0.0.1 dev 2\nadd 10.244.1.0/24 unreachable\n"},
+		{"cloud: pods inside the network need nothing", cloud, func(s *Situation) {
+			s.Table[1] = foreign("10.0.0.0/8", "10.0.0.1", 2)
+		}, "add 10.244.1.0/24 unreachable\n"},
+		{"cloud: two pools that touch, one aggregate", cloud, func(s *Situation) {
+			s.Pools = []netip.Prefix{prefix("10.244.128.0/17"), prefix("10.244.0.0/17")}
+		}, "add 10.244.0.0/16 via 10.0.0.1 dev 2\nadd 10.244.1.0/24 unreachable\n"},
+		{"cloud: no gateway", cloud, func(s *Situation) {
+			s.Table = s.Table[2:]
+		}, "add 10.244.1.0/24 unreachable\nfault: pods' 10.244.0.0/16 leads nowhere:~--network-gateway\n"},
+		{"cloud: the gateway is given", cloud, func(s *Situation) {
+			s.Table[1] = foreign("10.0.0.99/32", "", 2)
+			s.Gateway = addr("10.0.0.99")
+		}, "add 10.244.0.0/16 via 10.0.0.99 dev 2\nadd 10.244.1.0/24 unreachable\n"},
+		{"native: nothing but the own prefix", cloud, func(s *Situation) {
+			s.Modes.IPv4 = Natively
+			s.Table = append(s.Table, ours("10.244.0.0/16", "10.0.0.1", 2))
+		}, "delete 10.244.0.0/16 via 10.0.0.1 dev 2\nadd 10.244.1.0/24 unreachable\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := c.start()
+			c.given(&s)
+			d, err := Decide(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := show(d); !fits(got, c.want) {
+				t.Errorf("got\n%swant\n%s", got, c.want)
+			}
+		})
+	}
+}
+
+// fits compares text with a pattern in which ~ stands for anything on a line.
+func fits(text, pattern string) bool {
+	lines, patterns := strings.Split(text, "\n"), strings.Split(pattern, "\n")
+	if len(lines) != len(patterns) {
+		return false
+	}
+	for i, line := range lines {
+		for j, part := range strings.Split(patterns[i], "~") {
+			at := strings.Index(line, part)
+			if at < 0 || j == 0 && at > 0 {
+				return false
+			}
+			line = line[at+len(part):]
+		}
+		if line != "" && !strings.HasSuffix(patterns[i], "~") {
+			return false
+		}
+	}
+	return true
+}
+
+// Without this machine's Node nothing is decided: the list may be another
+// cluster's, or empty.
+func TestWithoutTheOwnNodeNothingIsDecided(t *testing.T) {
+	s := segment()
+	s.Nodes = []Node{aNode("b", "10.0.0.2", "10.244.2.0/24")}
+	s.Table = append(s.Table, ours("10.244.9.0/24", "10.0.0.9", 2))
+	d, err := Decide(s)
+	if !errors.Is(err, ErrNoNode) || !d.Plan.Empty() {
+		t.Errorf("got %s, %v", show(d), err)
+	}
+}
+
+func TestView(t *testing.T) {
+	s := segment()
+	advertised := foreign("2001:db8::/64", "", 2)
+	advertised.Protocol = 9
+	s.Table = append(s.Table, advertised)
+	b := aNode("b", "10.0.0.2", "10.244.2.0/24")
+	b.ExternalIPs = []netip.Addr{addr("203.0.113.5")}
+	s.Nodes = append(s.Nodes, b)
+	d, err := Decide(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := View{
+		PodCIDRs:    []netip.Prefix{prefix("10.244.1.0/24"), prefix("fd01:1::/64")},
+		ClusterPods: []netip.Prefix{prefix("10.244.1.0/24"), prefix("10.244.2.0/24"), prefix("fd01:1::/64")},
+		InternalIPs: []netip.Addr{addr("10.0.0.1"), addr("10.0.0.2"), addr("fd00::1")},
+		ExternalIPs: []netip.Addr{addr("203.0.113.5")},
+		Uplinks:     []string{"eth0"}, RouterAdvertised: []string{"eth0"},
+		MTU: 1400, // eth1's: pods reach the outside through it
+	}
+	if diff := cmp.Diff(want, d.View, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"cmp"
+	"math"
+	"net/netip"
+	"slices"
+
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+// Protocol marks the routes that are ours. Numbers above 200 are assigned to no
+// routing daemon (iproute2, rt_protos).
+const Protocol = 201
+
+// protocolRA marks routes from router advertisements, whoever heard them: the
+// kernel or a program (linux/rtnetlink.h, RTPROT_RA).
+const protocolRA = 9
+
+// Metrics of our routes: of two routes to one destination the kernel takes the
+// one with the smaller number.
+const (
+	// MetricPeer is that of routes toward peers.
+	MetricPeer uint32 = 201
+	// MetricWorst is that of the unreachable routes for our own podCIDRs: whatever
+	// leads to a pod, and whatever a CNI plugin adds, comes before them.
+	MetricWorst uint32 = math.MaxUint32
+)
+
+// Kind is what the kernel does with a packet that a route matches.
+type Kind uint8
+
+// The kinds of routes.
+const (
+	Unicast     Kind = iota + 1 // sends it on, to Via or, without one, to a neighbor
+	Unreachable                 // refuses it and says so to its sender
+	OtherKind                   // anything else, such as several next hops
+)
+
+// Entry is one route of the kernel's main table.
+type Entry struct {
+	// Via of a Unicast entry without a gateway is the zero Addr: everything in
+	// Dst is a neighbor on Link.
+	routes.Route
+	Kind Kind
+	// Link is the index of the interface, 0 where Kind isn't Unicast.
+	Link     int
+	Metric   uint32
+	Protocol uint8
+}
+
+// Ours says whether the entry is marked as ours.
+func (e Entry) Ours() bool { return e.Protocol == Protocol }
+
+// Place is what the kernel tells entries apart by: adding to a place that is
+// taken fails, and replacing overwrites whoever has it.
+type Place struct {
+	Dst    netip.Prefix
+	Metric uint32
+}
+
+// Place is where the entry stands.
+func (e Entry) Place() Place { return Place{e.Dst, e.Metric} }
+
+func compareEntries(a, b Entry) int {
+	return cmp.Or(
+		a.Dst.Addr().Compare(b.Dst.Addr()), cmp.Compare(a.Dst.Bits(), b.Dst.Bits()),
+		cmp.Compare(a.Metric, b.Metric), a.Via.Compare(b.Via),
+		cmp.Compare(a.Link, b.Link), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Protocol, b.Protocol),
+	)
+}
+
+// Link is a network interface.
+type Link struct {
+	Index int
+	Name  string
+	Up    bool
+	MTU   int
+	// Addrs are its addresses with the length of their prefixes.
+	Addrs []netip.Prefix
+}
+
+func (l Link) has(addr netip.Addr) bool {
+	return slices.ContainsFunc(l.Addrs, func(p netip.Prefix) bool { return p.Addr() == addr })
+}
+
+// toward builds our route to dst.
+func toward(dst netip.Prefix, via netip.Addr, link int) Entry {
+	return Entry{Route: routes.Route{Dst: dst, Via: via}, Kind: Unicast, Link: link, Metric: MetricPeer, Protocol: Protocol}
+}
+
+// refusing builds our unreachable route for dst.
+func refusing(dst netip.Prefix) Entry {
+	return Entry{Route: routes.Route{Dst: dst}, Kind: Unreachable, Metric: MetricWorst, Protocol: Protocol}
+}

@@ -1,0 +1,76 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Line says of one route what would be done with it and why.
+type Line struct {
+	Action Action
+	Entry  Entry
+	Node   string
+	Why    string
+}
+
+// Action is what a pass would do with a route.
+type Action string
+
+// The actions.
+const (
+	Stands   Action = "stands"
+	Adds     Action = "add"
+	Replaces Action = "replace"
+	Deletes  Action = "delete"
+	Refuses  Action = "refused"
+)
+
+// Explain tells a decision route by route, sorted by destination.
+func Explain(d Decision) []Line {
+	planned := map[Place]Line{}
+	for _, claim := range d.Plan.Add {
+		planned[claim.Place()] = Line{Action: Adds}
+	}
+	for _, c := range d.Plan.Replace {
+		planned[c.New.Place()] = Line{Action: Replaces, Why: ", now via " + c.Old.Via.String()}
+	}
+	for _, r := range d.Plan.Refused {
+		planned[r.Place()] = Line{Action: Refuses, Why: ": " + r.String()}
+	}
+	var lines []Line
+	for _, claim := range d.Want {
+		line := Line{Action: Stands}
+		if p, differs := planned[claim.Place()]; differs {
+			line = p
+		}
+		lines = append(lines, Line{line.Action, claim.Entry, claim.Node, claim.Why + line.Why})
+	}
+	for _, e := range d.Plan.Delete {
+		lines = append(lines, Line{Deletes, e, "", "ours, and no Node has this podCIDR at this address"})
+	}
+	slices.SortStableFunc(lines, func(a, b Line) int { return compareEntries(a.Entry, b.Entry) })
+	return lines
+}
+
+// Cleanup deletes every route of ours, one line for each.
+func Cleanup(ctx context.Context, k Kernel) ([]string, error) {
+	table, err := k.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var gone []string
+	var failed []error
+	for _, e := range table {
+		if !e.Ours() {
+			continue
+		}
+		if err := k.Delete(ctx, e); err != nil {
+			failed = append(failed, fmt.Errorf("deleting route %s: %w", e.Route, err))
+			continue
+		}
+		gone = append(gone, "route "+e.Route.String()+" deleted")
+	}
+	return gone, errors.Join(failed...)
+}

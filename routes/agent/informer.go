@@ -1,0 +1,86 @@
+package agent
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+// PeersReachable is the condition of a Node that says whether its agent can
+// route to every other Node.
+const PeersReachable corev1.NodeConditionType = "underlay.dev/PeersReachable"
+
+const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
+
+// Trim is the informer's transform: it keeps of a Node only what the agent uses.
+// A cluster's Nodes are nearly all images, labels and annotations, and every
+// machine holds all of them in memory.
+func Trim(obj any) (any, error) {
+	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		return unknown, nil
+	}
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return nil, fmt.Errorf("trimming a Node: it is a %T", obj)
+	}
+	trimmed := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
+			CreationTimestamp: node.CreationTimestamp, DeletionTimestamp: node.DeletionTimestamp,
+		},
+		Spec: corev1.NodeSpec{PodCIDR: node.Spec.PodCIDR, PodCIDRs: node.Spec.PodCIDRs},
+	}
+	if value, ok := node.Labels[controlPlaneLabel]; ok {
+		trimmed.Labels = map[string]string{controlPlaneLabel: value}
+	}
+	for _, a := range node.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP {
+			trimmed.Status.Addresses = append(trimmed.Status.Addresses, a)
+		}
+	}
+	for _, c := range node.Status.Conditions {
+		switch c.Type {
+		case corev1.NodeReady:
+			trimmed.Status.Conditions = append(trimmed.Status.Conditions, corev1.NodeCondition{Type: c.Type, Status: c.Status})
+		case corev1.NodeNetworkUnavailable, PeersReachable:
+			trimmed.Status.Conditions = append(trimmed.Status.Conditions, c)
+		}
+	}
+	return trimmed, nil
+}
+
+// changed says whether anything that a decision rests on differs. Heartbeats
+// don't.
+func changed(old, node *corev1.Node) bool {
+	return old.UID != node.UID ||
+		old.Spec.PodCIDR != node.Spec.PodCIDR ||
+		!slices.Equal(old.Spec.PodCIDRs, node.Spec.PodCIDRs) ||
+		!slices.Equal(old.Status.Addresses, node.Status.Addresses) ||
+		kube.Ready(old) != kube.Ready(node) ||
+		kube.ControlPlane(old) != kube.ControlPlane(node)
+}
+
+// FromKube reads a Node. What can't be read of it is returned as an error beside
+// what can.
+func FromKube(node *corev1.Node) (Node, error) {
+	podCIDRs, err := kube.PodCIDRs(node)
+	read := Node{
+		Name: node.Name, PodCIDRs: podCIDRs, InternalIPs: kube.InternalIPs(node),
+		ControlPlane: kube.ControlPlane(node), Ready: kube.Ready(node), Created: node.CreationTimestamp.Time,
+	}
+	for _, a := range node.Status.Addresses {
+		if a.Type != corev1.NodeExternalIP {
+			continue
+		}
+		if addr, err := netip.ParseAddr(a.Address); err == nil {
+			read.ExternalIPs = append(read.ExternalIPs, addr.Unmap())
+		}
+	}
+	return read, err
+}

@@ -1,0 +1,260 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+)
+
+// Config is all that an Agent needs.
+type Config struct {
+	Client kubernetes.Interface
+	// Nodes may hold Nodes that went through Trim.
+	Nodes    coreinformers.NodeInformer
+	Kernel   Kernel
+	Recorder record.EventRecorder
+	Registry Registry
+	// Self is the name of this machine's Node.
+	Self  string
+	Modes Modes
+	// Pools, Gateway and Uplinks are as in Situation.
+	Pools   []netip.Prefix
+	Gateway netip.Addr
+	Uplinks []string
+	// Before and After are parts of the node's network that are put right before
+	// the routes and after them, in this order. Those after are left alone until
+	// the Node has podCIDRs.
+	Before, After []Edge
+	// Period is the time between two looks at everything that no event caused.
+	Period time.Duration
+}
+
+// Agent is one node's agent. Run it once.
+type Agent struct {
+	Config
+	lister  corelisters.NodeLister
+	queue   workqueue.TypedRateLimitingInterface[task]
+	metrics *agentMetrics
+	pending pending
+	look    atomic.Bool // the next pass takes nothing for granted
+	status  *status
+	health  health
+
+	// interest is what the latest decision wants and looks at; the kernel's
+	// events are judged by it. Nil before the first decision.
+	interest atomic.Pointer[interest]
+
+	// The rest belongs to the one goroutine that works off the queue.
+	doubts     *doubts
+	unresolved map[netip.Addr]bool
+	toldOf     map[string]bool // warnings of edges that have been logged
+}
+
+// task is what the queue holds.
+type task string
+
+const (
+	pass      task = "pass"      // look at everything, decide, put right
+	neighbors task = "neighbors" // find out who answers
+)
+
+// New prepares an agent and subscribes it to Node events.
+func New(cfg Config) (*Agent, error) {
+	a := &Agent{
+		Config: cfg,
+		lister: cfg.Nodes.Lister(),
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[task](20*time.Millisecond, 30*time.Second),
+			workqueue.TypedRateLimitingQueueConfig[task]{Name: "agent"}),
+		status: newStatus(cfg),
+		doubts: newDoubts(),
+		toldOf: map[string]bool{},
+	}
+	var err error
+	if a.metrics, err = newMetrics(cfg.Registry); err != nil {
+		return nil, err
+	}
+	_, err = cfg.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { a.nodeChanged(obj.(*corev1.Node).Name) },
+		UpdateFunc: func(old, obj any) {
+			if node := obj.(*corev1.Node); changed(old.(*corev1.Node), node) {
+				a.nodeChanged(node.Name)
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				a.nodeChanged(unknown.Key)
+				return
+			}
+			a.nodeChanged(obj.(*corev1.Node).Name)
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching Nodes for the agent: %w", err)
+	}
+	return a, nil
+}
+
+func (a *Agent) nodeChanged(name string) {
+	a.pending.note(name, time.Now())
+	a.queue.Add(pass)
+}
+
+// Run works until the context ends, and leaves everything standing then. It
+// needs the Node informer to be started by its owner.
+func (a *Agent) Run(ctx context.Context) error {
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("agent"))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer a.queue.ShutDown()
+	defer a.status.stop()
+	if !cache.WaitForCacheSync(ctx.Done(), a.Nodes.Informer().HasSynced) {
+		return fmt.Errorf("agent: Nodes never synced: %w", ctx.Err())
+	}
+	// Events of the first list say nothing about how long a change takes.
+	a.pending.take()
+
+	var workers sync.WaitGroup
+	workers.Go(func() { a.work(ctx) })
+	workers.Go(func() { a.status.run(ctx, a.lister) })
+	workers.Go(func() {
+		a.watch(ctx, "kernel", func(ctx context.Context) error {
+			return a.Kernel.Watch(ctx, func(e Event) { a.happened(ctx, e) })
+		})
+	})
+	for _, edge := range append(append([]Edge(nil), a.Before...), a.After...) {
+		workers.Go(func() {
+			a.watch(ctx, edge.Name(), func(ctx context.Context) error { return edge.Watch(ctx, func() { a.queue.Add(pass) }) })
+		})
+	}
+	workers.Go(func() {
+		wait.UntilWithContext(ctx, func(context.Context) {
+			a.lookAtAll()
+			a.queue.Add(neighbors)
+		}, a.Period)
+	})
+	<-ctx.Done()
+	a.queue.ShutDown()
+	a.status.stop()
+	workers.Wait()
+	return nil
+}
+
+// watch keeps a subscription; whatever happened while there was none is found by
+// a look at everything.
+func (a *Agent) watch(ctx context.Context, what string, subscribe func(context.Context) error) {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if err := subscribe(ctx); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Events are not coming; subscribing again", "of", what)
+			a.lookAtAll()
+		}
+	}, time.Second)
+}
+
+// lookAtAll schedules a pass that takes nothing for granted.
+func (a *Agent) lookAtAll() {
+	a.look.Store(true)
+	a.queue.Add(pass)
+}
+
+func (a *Agent) work(ctx context.Context) {
+	for {
+		what, stop := a.queue.Get()
+		if stop {
+			return
+		}
+		var err error
+		switch what {
+		case neighbors:
+			err = a.askNeighbors(ctx)
+		default:
+			err = a.pass(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "This node's network is not as it should be; trying again")
+			a.queue.AddRateLimited(what)
+		} else {
+			a.queue.Forget(what)
+		}
+		a.queue.Done(what)
+	}
+}
+
+// situation looks at everything that a decision rests on.
+func (a *Agent) situation(ctx context.Context) (Situation, error) {
+	cached, err := a.lister.List(labels.Everything())
+	if err != nil {
+		return Situation{}, fmt.Errorf("listing Nodes from the cache: %w", err)
+	}
+	s := Situation{
+		Self: a.Self, Modes: a.Modes, Pools: a.Pools, Gateway: a.Gateway, Uplinks: a.Uplinks, Unresolved: a.unresolved,
+		Nodes: make([]Node, 0, len(cached)),
+	}
+	for _, node := range cached {
+		read, err := FromKube(node)
+		if err != nil {
+			a.warn(ctx, err.Error())
+		}
+		s.Nodes = append(s.Nodes, read)
+	}
+	if s.Links, err = a.Kernel.Links(ctx); err != nil {
+		return Situation{}, err
+	}
+	s.Table, err = a.Kernel.List(ctx)
+	return s, err
+}
+
+func (a *Agent) warn(ctx context.Context, warning string) {
+	if !a.toldOf[warning] {
+		a.toldOf[warning] = true
+		klog.FromContext(ctx).Info("Warning", "warning", warning)
+	}
+}
+
+// Ready returns why this node's network is not ready, or nil.
+func (a *Agent) Ready() error { return a.health.ready() }
+
+// Alive returns an error if a pass doesn't come to its end.
+func (a *Agent) Alive(now time.Time) error { return a.health.alive(now) }
+
+// pending are Nodes that changed since the last pass, and when.
+type pending struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+func (p *pending) note(name string, at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.at == nil {
+		p.at = map[string]time.Time{}
+	}
+	if _, earlier := p.at[name]; !earlier {
+		p.at[name] = at
+	}
+}
+
+func (p *pending) take() []time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	times := make([]time.Time, 0, len(p.at))
+	for _, at := range p.at {
+		times = append(times, at)
+	}
+	p.at = nil
+	return times
+}

@@ -1,0 +1,93 @@
+package agent
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/component-base/metrics"
+)
+
+// Registry takes metrics; component-base's registries are such.
+type Registry interface {
+	Register(metrics.Registerable) error
+}
+
+// agentMetrics show one node's routes and what it takes to keep them.
+type agentMetrics struct {
+	routes        *metrics.GaugeVec
+	unreachable   *metrics.Gauge
+	repairs       *metrics.CounterVec
+	writes        *metrics.CounterVec
+	passes        *metrics.CounterVec
+	eventsLost    *metrics.Counter
+	nodeToKernel  *metrics.Histogram
+	repairSeconds *metrics.Histogram
+}
+
+func newMetrics(r Registry) (*agentMetrics, error) {
+	counters := func(name, help string, labels ...string) *metrics.CounterVec {
+		return metrics.NewCounterVec(&metrics.CounterOpts{Namespace: "underlay", Subsystem: "agent", Name: name, Help: help}, labels)
+	}
+	seconds := func(name, help string) *metrics.Histogram {
+		return metrics.NewHistogram(&metrics.HistogramOpts{
+			Namespace: "underlay", Subsystem: "agent", Name: name, Help: help,
+			Buckets: metrics.ExponentialBuckets(0.0001, 2, 18), // to 13 s
+		})
+	}
+	m := &agentMetrics{
+		routes: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Namespace: "underlay", Subsystem: "agent", Name: "routes",
+			Help: "Number of routes that this node should have, by state: standing, missing (could not be written), refused (somebody else's stands there).",
+		}, []string{"state"}),
+		unreachable: metrics.NewGauge(&metrics.GaugeOpts{
+			Namespace: "underlay", Subsystem: "agent", Name: "unreachable_peers",
+			Help: "Number of nodes whose pods can't be reached from this node.",
+		}),
+		repairs: counters("repairs_total", "Number of things that somebody else had changed and that were put right, by part: routes, or the name of another part of the node's network.", "part"),
+		writes:  counters("route_writes_total", "Number of changes to the kernel's table by verb (add, replace, delete) and outcome (ok, error).", "verb", "outcome"),
+		passes:  counters("passes_total", "Number of times that everything was looked at and put right, by outcome (ok, error).", "outcome"),
+		eventsLost: metrics.NewCounter(&metrics.CounterOpts{
+			Namespace: "underlay", Subsystem: "agent", Name: "kernel_events_lost_total",
+			Help: "Number of times that the kernel's events began anew, the start included: each leads to a look at everything.",
+		}),
+		nodeToKernel:  seconds("node_to_kernel_seconds", "Time from the event of a Node that changed to its routes standing in the kernel."),
+		repairSeconds: seconds("route_repair_seconds", "Time from the event of a route of ours that somebody deleted to the route standing again."),
+	}
+	for _, metric := range []metrics.Registerable{
+		m.routes, m.unreachable, m.repairs, m.writes, m.passes, m.eventsLost, m.nodeToKernel, m.repairSeconds,
+	} {
+		if err := r.Register(metric); err != nil {
+			return nil, fmt.Errorf("registering the agent's metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+func (m *agentMetrics) wrote(verb string, err error) {
+	outcome := "ok"
+	if err != nil {
+		outcome = "error"
+	}
+	m.writes.WithLabelValues(verb, outcome).Inc()
+}
+
+func (m *agentMetrics) passed(err error) {
+	outcome := "ok"
+	if err != nil {
+		outcome = "error"
+	}
+	m.passes.WithLabelValues(outcome).Inc()
+}
+
+func (m *agentMetrics) show(d Decision, missing int) {
+	m.routes.WithLabelValues("missing").Set(float64(missing))
+	m.routes.WithLabelValues("refused").Set(float64(len(d.Plan.Refused)))
+	m.routes.WithLabelValues("standing").Set(float64(len(d.Want) - len(d.Plan.Refused) - missing))
+	m.unreachable.Set(float64(len(d.Peers)))
+}
+
+func (m *agentMetrics) reached(events []time.Time, now time.Time) {
+	for _, at := range events {
+		m.nodeToKernel.Observe(now.Sub(at).Seconds())
+	}
+}

@@ -1,0 +1,63 @@
+package agent
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+// Mode is what brings packets of one family to the pods of another node.
+type Mode string
+
+// The modes, named as in the configuration.
+const (
+	ByNodes  Mode = "node"   // kernel routes to every peer
+	ByCloud  Mode = "cloud"  // the cloud network's table, behind an aggregate route
+	Natively Mode = "native" // the provider routes each server's own prefix
+	Unrouted Mode = "none"   // nobody, or somebody else
+)
+
+// Modes are the modes of the families.
+type Modes struct{ IPv4, IPv6 Mode }
+
+func (m Modes) of(ipv4 bool) Mode {
+	if ipv4 {
+		return m.IPv4
+	}
+	return m.IPv6
+}
+
+// Any says whether a family is in the mode.
+func (m Modes) Any(mode Mode) bool { return m.IPv4 == mode || m.IPv6 == mode }
+
+// Node is what routing needs to know of a cluster's node.
+type Node struct {
+	Name         string
+	PodCIDRs     []netip.Prefix
+	InternalIPs  []netip.Addr
+	ExternalIPs  []netip.Addr
+	ControlPlane bool
+	Ready        bool
+	Created      time.Time
+}
+
+// planned is the node as package routes plans one family's routes to it.
+func (n Node) planned(ipv4 bool) routes.Node {
+	planned := routes.Node{
+		Name: n.Name, Allocated: len(n.PodCIDRs) > 0,
+		ControlPlane: n.ControlPlane, Ready: n.Ready, Created: n.Created,
+	}
+	for _, p := range n.PodCIDRs {
+		if p.Addr().Is4() == ipv4 {
+			planned.Dsts = append(planned.Dsts, p)
+		}
+	}
+	for _, a := range n.InternalIPs {
+		if a.Is4() == ipv4 {
+			planned.Via = a
+			break
+		}
+	}
+	return planned
+}

@@ -1,0 +1,144 @@
+package agent
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+)
+
+// applied is what the kernel holds after a plan. An Add to a place that is taken
+// fails the test, like a Replace of what isn't ours.
+func applied(t *testing.T, have []Entry, p Plan) []Entry {
+	t.Helper()
+	table := slices.Clone(have)
+	for _, claim := range p.Add {
+		for _, e := range table {
+			if e.Place() == claim.Place() {
+				t.Errorf("add %s where %+v stands", claim.Route, e)
+			}
+		}
+		table = append(table, claim.Entry)
+	}
+	for _, c := range p.Replace {
+		at := slices.Index(table, c.Old)
+		if at < 0 || !c.Old.Ours() || c.Old.Place() != c.New.Place() {
+			t.Errorf("replace %+v by %+v in %+v", c.Old, c.New, table)
+			continue
+		}
+		table[at] = c.New.Entry
+	}
+	for _, e := range p.Delete {
+		at := slices.Index(table, e)
+		if at < 0 || !e.Ours() {
+			t.Errorf("delete %+v from %+v", e, table)
+			continue
+		}
+		table = slices.Delete(table, at, at+1)
+	}
+	return table
+}
+
+// TestPlansConverge: from any table, a plan leads to one where nothing is left
+// to do; what is somebody else's hasn't changed; and each claim stands unless it
+// is refused.
+func TestPlansConverge(t *testing.T) {
+	for seed := range uint64(5000) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		want, have := randomClaims(rng), randomTable(rng)
+		plan := Diff(want, have, nil)
+		table := applied(t, have, plan)
+		if again := Diff(want, table, nil); !again.Empty() {
+			t.Fatalf("seed %d: still to do: %+v\nwant %+v\nhave %+v", seed, again, want, have)
+		}
+		foreigners := func(table []Entry) []Entry {
+			return slices.SortedFunc(slices.Values(slices.DeleteFunc(slices.Clone(table), Entry.Ours)), compareEntries)
+		}
+		if !slices.Equal(foreigners(have), foreigners(table)) {
+			t.Fatalf("seed %d: somebody else's routes changed: %+v to %+v", seed, have, table)
+		}
+		for _, claim := range want {
+			stands := slices.ContainsFunc(table, func(e Entry) bool {
+				return e.Dst == claim.Dst && e.Via == claim.Via && e.Kind == claim.Kind && e.Link == claim.Link
+			})
+			refused := slices.ContainsFunc(plan.Refused, func(r Refusal) bool { return r.Claim == claim })
+			if !stands && !refused {
+				t.Fatalf("seed %d: %+v neither stands nor is refused in %+v", seed, claim, table)
+			}
+		}
+		for _, e := range table {
+			if e.Ours() && !slices.ContainsFunc(want, func(c Claim) bool { return c.Entry == e }) {
+				t.Fatalf("seed %d: %+v is ours and nobody wants it", seed, e)
+			}
+		}
+		shuffled := slices.Clone(have)
+		rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		if a, b := fmt.Sprint(plan.Delete, plan.Add), fmt.Sprint(Diff(want, shuffled, nil).Delete, Diff(want, shuffled, nil).Add); a != b {
+			t.Fatalf("seed %d: the order of the table matters: %s and %s", seed, a, b)
+		}
+	}
+}
+
+func randomClaims(rng *rand.Rand) []Claim {
+	var claims []Claim
+	for i := range 4 {
+		dst := fmt.Sprintf("10.244.%d.0/24", i)
+		switch rng.IntN(4) {
+		case 0:
+			claims = append(claims, Claim{refusing(prefix(dst)), "", ""})
+		case 1, 2:
+			claims = append(claims, Claim{ours(dst, fmt.Sprintf("10.0.0.%d", rng.IntN(3)), 2), "n", ""})
+		}
+	}
+	return claims
+}
+
+func randomTable(rng *rand.Rand) []Entry {
+	var table []Entry
+	for range rng.IntN(8) {
+		e := ours(fmt.Sprintf("10.244.%d.0/24", rng.IntN(5)), fmt.Sprintf("10.0.0.%d", rng.IntN(3)), 2+rng.IntN(2))
+		switch rng.IntN(5) {
+		case 0:
+			e = refusing(e.Dst)
+		case 1:
+			e.Protocol = 4
+		case 2:
+			e.Protocol, e.Metric = 4, []uint32{0, MetricPeer, 500, MetricWorst}[rng.IntN(4)]
+		case 3:
+			e.Kind, e.Via = OtherKind, netip.Addr{}
+		}
+		if !slices.ContainsFunc(table, func(o Entry) bool { return o.Place() == e.Place() }) {
+			table = append(table, e)
+		}
+	}
+	return table
+}
+
+// TestLookupAgainstAWalk compares the lookup with a walk over all routes.
+func TestLookupAgainstAWalk(t *testing.T) {
+	for seed := range uint64(2000) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		var table []Entry
+		for range rng.IntN(12) {
+			p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(rng.IntN(2)), byte(rng.IntN(3)), byte(rng.IntN(4))}), rng.IntN(33)).Masked()
+			table = append(table, Entry{Route: ours("10.0.0.0/8", "10.0.0.1", 1).Route, Kind: Unicast, Metric: uint32(rng.IntN(3)), Protocol: 4})
+			table[len(table)-1].Dst = p
+		}
+		target, atMost := netip.AddrFrom4([4]byte{10, byte(rng.IntN(2)), byte(rng.IntN(3)), byte(rng.IntN(4))}), rng.IntN(33)
+		var best []Entry
+		for _, e := range table {
+			if e.Dst.Contains(target) && e.Dst.Bits() <= atMost {
+				best = append(best, e)
+			}
+		}
+		slices.SortFunc(best, func(a, b Entry) int {
+			return cmp.Or(cmp.Compare(b.Dst.Bits(), a.Dst.Bits()), cmp.Compare(a.Metric, b.Metric))
+		})
+		got, ok := newLookup(table).route(target, atMost)
+		if ok != (len(best) > 0) || ok && (got.Dst != best[0].Dst || got.Metric != best[0].Metric) {
+			t.Fatalf("seed %d: %s within /%d: got %+v, %t, want %+v of %+v", seed, target, atMost, got, ok, best, table)
+		}
+	}
+}

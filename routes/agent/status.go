@@ -1,0 +1,182 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+// Reasons of the conditions and of the Event.
+const (
+	reasonRouteCreated   = "RouteCreated"
+	reasonNoRouteCreated = "NoRouteCreated"
+	reasonAllReachable   = "AllPeersReachable"
+	reasonUnreachable    = "PeersUnreachable"
+)
+
+// rewording is how long a condition's message may be old while its status is
+// right: a thousand nodes that lose the same ten peers one after the other must
+// not write ten thousand times.
+const rewording = time.Minute
+
+// verdict is what a pass found out about this node.
+type verdict struct {
+	ready       error
+	hasPodCIDRs bool
+	peers       []Peer
+}
+
+// status writes the conditions of the Node, apart from the passes: while the API
+// server is away, the kernel is looked after all the same.
+type status struct {
+	Config
+	queue  workqueue.TypedRateLimitingInterface[struct{}]
+	newest *kube.Newest[*corev1.Node]
+
+	mu     sync.Mutex
+	latest *verdict
+
+	told map[corev1.NodeConditionType]time.Time // when last written; the worker's
+}
+
+func newStatus(cfg Config) *status {
+	return &status{
+		Config: cfg,
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[struct{}](time.Second, time.Minute),
+			workqueue.TypedRateLimitingQueueConfig[struct{}]{Name: "agent_status"}),
+		newest: kube.NewNewest[*corev1.Node](),
+		told:   map[corev1.NodeConditionType]time.Time{},
+	}
+}
+
+func (s *status) tell(v verdict) {
+	s.mu.Lock()
+	s.latest = &v
+	s.mu.Unlock()
+	s.queue.Add(struct{}{})
+}
+
+func (s *status) stop() { s.queue.ShutDown() }
+
+func (s *status) run(ctx context.Context, lister corelisters.NodeLister) {
+	for {
+		item, stop := s.queue.Get()
+		if stop {
+			return
+		}
+		if err := s.write(ctx, lister, time.Now()); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Node's conditions not written; trying again")
+			s.queue.AddRateLimited(item)
+		} else {
+			s.queue.Forget(item)
+		}
+		s.queue.Done(item)
+	}
+}
+
+func (s *status) write(ctx context.Context, lister corelisters.NodeLister, now time.Time) error {
+	s.mu.Lock()
+	v := *s.latest
+	s.mu.Unlock()
+	cached, err := lister.Get(s.Self)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	node := s.newest.Of(cached)
+	for _, c := range s.conditions(v, node) {
+		old := kube.Condition(node, c.Type)
+		known := old != nil && old.Status == c.Status && old.Reason == c.Reason
+		if known && (old.Message == c.Message || c.Type == corev1.NodeNetworkUnavailable) {
+			continue
+		}
+		if wait := s.told[c.Type].Add(rewording).Sub(now); known && wait > 0 {
+			s.queue.AddAfter(struct{}{}, wait)
+			continue
+		}
+		patched, err := kube.SetCondition(ctx, s.Client, node, c, now)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		s.newest.Wrote(patched)
+		node, s.told[c.Type] = patched, now
+		if c.Reason == reasonUnreachable {
+			s.Recorder.Event(node, corev1.EventTypeWarning, reasonUnreachable, c.Message)
+		}
+	}
+	return nil
+}
+
+// conditions are those that the Node should have.
+func (s *status) conditions(v verdict, node *corev1.Node) []corev1.NodeCondition {
+	var wanted []corev1.NodeCondition
+	// Where a family is routed by the cloud, the cloud controller manager knows
+	// whether its route stands.
+	if !s.Modes.Any(ByCloud) {
+		if c, ok := networkUnavailable(v, kube.Condition(node, corev1.NodeNetworkUnavailable)); ok {
+			wanted = append(wanted, c)
+		}
+	}
+	if v.hasPodCIDRs {
+		wanted = append(wanted, peersReachable(v.peers))
+	}
+	return wanted
+}
+
+// networkUnavailable is withdrawn once the node's network stood, and not declared
+// again: what breaks later is being repaired, and the pods that run can be
+// reached meanwhile as far as routes stand.
+func networkUnavailable(v verdict, old *corev1.NodeCondition) (corev1.NodeCondition, bool) {
+	c := corev1.NodeCondition{
+		Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse,
+		Reason: reasonRouteCreated, Message: "routes to all reachable nodes stand on this node",
+	}
+	if v.ready == nil {
+		return c, old == nil || old.Status != corev1.ConditionFalse
+	}
+	if old != nil && old.Status == corev1.ConditionFalse {
+		return c, false
+	}
+	c.Status, c.Reason, c.Message = corev1.ConditionTrue, reasonNoRouteCreated, v.ready.Error()
+	return c, true
+}
+
+// namedPeers is how many peers a message names.
+const namedPeers = 10
+
+func peersReachable(peers []Peer) corev1.NodeCondition {
+	c := corev1.NodeCondition{
+		Type: PeersReachable, Status: corev1.ConditionTrue,
+		Reason: reasonAllReachable, Message: "this node has a route to the pods of every other node that has any",
+	}
+	if len(peers) == 0 {
+		return c
+	}
+	lines := make([]string, 0, namedPeers+1)
+	for i, p := range peers {
+		if i == namedPeers {
+			lines = append(lines, fmt.Sprintf("and %d more", len(peers)-i))
+			break
+		}
+		lines = append(lines, p.Node+": "+p.Problem)
+	}
+	c.Status, c.Reason = corev1.ConditionFalse, reasonUnreachable
+	c.Message = fmt.Sprintf("pods of %d nodes can't be reached from this node: %s", len(peers), strings.Join(lines, "; "))
+	return c
+}

@@ -1,0 +1,58 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestAConditionNamesTenPeersAndCountsTheRest(t *testing.T) {
+	var peers []Peer
+	for i := range 25 {
+		peers = append(peers, Peer{fmt.Sprintf("node-%02d", i), "is far"})
+	}
+	c := peersReachable(peers)
+	if c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "25 nodes") ||
+		!strings.Contains(c.Message, "node-09: is far; and 15 more") || strings.Contains(c.Message, "node-10") {
+		t.Errorf("%+v", c)
+	}
+}
+
+// While peers are lost one after the other, the condition turns at once and is
+// reworded once a minute.
+func TestRewordingIsRare(t *testing.T) {
+	var nodes []*corev1.Node
+	nodes = append(nodes, self())
+	inWorld(t, bothByNodes, nodes, func(w *world) {
+		time.Sleep(2 * time.Minute)
+		w.rest()
+		w.client.ClearActions()
+		patches := func() int {
+			n := 0
+			for _, action := range w.client.Actions() {
+				if action.GetVerb() == "patch" {
+					n++
+				}
+			}
+			return n
+		}
+		for i := range 20 {
+			w.put(kubeNode(fmt.Sprintf("far-%02d", i), fmt.Sprintf("10.9.0.%d", i+1), fmt.Sprintf("10.244.%d.0/24", 100+i)))
+			w.rest()
+		}
+		if n := patches(); n != 1 {
+			t.Errorf("%d writes at once, want the one that turned the condition", n)
+		}
+		time.Sleep(2 * time.Minute)
+		w.rest()
+		if n := patches(); n != 2 {
+			t.Errorf("%d writes in two minutes, want one more with all of them", n)
+		}
+		if c := w.condition(PeersReachable); !strings.Contains(c.Message, "pods of 20 nodes") {
+			t.Errorf("it says %q", c.Message)
+		}
+	})
+}

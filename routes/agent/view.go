@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// findUplinks are the interfaces over which nodes talk to each other.
+func (d *decider) findUplinks() []Link {
+	var found []Link
+	for _, l := range d.Links {
+		named := slices.Contains(d.Uplinks, l.Name)
+		own := len(d.Uplinks) == 0 && slices.ContainsFunc(d.self.InternalIPs, l.has)
+		if named || own {
+			found = append(found, l)
+		}
+	}
+	for _, name := range d.Uplinks {
+		if !slices.ContainsFunc(found, func(l Link) bool { return l.Name == name }) {
+			d.faults = append(d.faults, fmt.Sprintf("--uplink %s: this machine has no such interface", name))
+		}
+	}
+	if len(d.Uplinks) == 0 && len(found) == 0 {
+		addrs := make([]string, len(d.self.InternalIPs))
+		for i, a := range d.self.InternalIPs {
+			addrs[i] = a.String()
+		}
+		d.faults = append(d.faults, fmt.Sprintf(
+			"no interface of this machine has an InternalIP of its Node (%s); correct the kubelet's --node-ip, or name the interfaces with --uplink",
+			cmp.Or(strings.Join(addrs, ", "), "none")))
+	}
+	return found
+}
+
+func (d *decider) view() View {
+	v := View{PodCIDRs: slices.Clone(d.self.PodCIDRs)}
+	for _, n := range d.Nodes {
+		v.ClusterPods = append(v.ClusterPods, n.PodCIDRs...)
+		v.InternalIPs = append(v.InternalIPs, n.InternalIPs...)
+		v.ExternalIPs = append(v.ExternalIPs, n.ExternalIPs...)
+	}
+	byPrefix := func(a, b netip.Prefix) int {
+		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+	}
+	slices.SortFunc(v.ClusterPods, byPrefix)
+	v.ClusterPods = slices.Compact(v.ClusterPods)
+	for _, addrs := range []*[]netip.Addr{&v.InternalIPs, &v.ExternalIPs} {
+		slices.SortFunc(*addrs, netip.Addr.Compare)
+		*addrs = slices.Compact(*addrs)
+	}
+	for _, l := range d.Links {
+		if d.onUplink(l.Index) {
+			v.Uplinks = append(v.Uplinks, l.Name)
+		}
+		if d.advertised(l.Index) {
+			v.RouterAdvertised = append(v.RouterAdvertised, l.Name)
+		}
+		if (d.onUplink(l.Index) || d.outward(l.Index)) && (v.MTU == 0 || l.MTU < v.MTU) {
+			v.MTU = l.MTU
+		}
+	}
+	slices.Sort(v.Uplinks)
+	slices.Sort(v.RouterAdvertised)
+	return v
+}
+
+// outward says whether a default route leaves through the interface.
+func (d *decider) outward(index int) bool {
+	return slices.ContainsFunc(d.Table, func(e Entry) bool {
+		return e.Dst.Bits() == 0 && e.Kind == Unicast && e.Link == index
+	})
+}
+
+// advertised says whether IPv6 routes of the interface come from router
+// advertisements.
+func (d *decider) advertised(index int) bool {
+	return slices.ContainsFunc(d.Table, func(e Entry) bool { return e.Protocol == protocolRA && e.Link == index })
+}

@@ -1,0 +1,70 @@
+//go:build linux
+
+package kernel
+
+import (
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/underlay-ccm/underlay/routes"
+	"github.com/underlay-ccm/underlay/routes/agent"
+)
+
+// entryOf reads a route of the main table; not ok are routes that belong to no
+// table of unicast IP, such as multicast's.
+func entryOf(r netlink.Route) (agent.Entry, bool) {
+	dst, ok := prefixOf(r.Dst)
+	if !ok || r.Table != unix.RT_TABLE_MAIN {
+		return agent.Entry{}, false
+	}
+	e := agent.Entry{
+		Route: routes.Route{Dst: dst}, Kind: agent.OtherKind,
+		Metric: uint32(r.Priority), Protocol: uint8(r.Protocol),
+	}
+	switch {
+	case r.Type == unix.RTN_UNREACHABLE:
+		e.Kind = agent.Unreachable
+	case r.Type == unix.RTN_UNICAST && len(r.MultiPath) == 0 && r.Via == nil && r.Encap == nil && r.Tos == 0:
+		e.Kind, e.Link = agent.Unicast, r.LinkIndex
+		if via, ok := netip.AddrFromSlice(r.Gw); ok {
+			e.Via = via.Unmap()
+		}
+	default:
+		e.Link = r.LinkIndex
+	}
+	return e, true
+}
+
+// routeOf writes an entry as a request.
+func routeOf(e agent.Entry) *netlink.Route {
+	r := &netlink.Route{
+		Dst:      &net.IPNet{IP: e.Dst.Addr().AsSlice(), Mask: net.CIDRMask(e.Dst.Bits(), e.Dst.Addr().BitLen())},
+		Table:    unix.RT_TABLE_MAIN,
+		Priority: int(e.Metric),
+		Protocol: netlink.RouteProtocol(e.Protocol),
+		Type:     unix.RTN_UNICAST,
+	}
+	if e.Kind == agent.Unreachable {
+		r.Type = unix.RTN_UNREACHABLE
+		return r
+	}
+	r.LinkIndex = e.Link
+	if e.Via.IsValid() {
+		r.Gw = e.Via.AsSlice()
+	} else {
+		r.Scope = netlink.SCOPE_LINK
+	}
+	return r
+}
+
+func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
+	if n == nil {
+		return netip.Prefix{}, false
+	}
+	addr, ok := netip.AddrFromSlice(n.IP)
+	bits, _ := n.Mask.Size()
+	return netip.PrefixFrom(addr, bits), ok && bits >= 0
+}

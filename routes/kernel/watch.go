@@ -1,0 +1,154 @@
+//go:build linux
+
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/underlay-ccm/underlay/routes"
+	"github.com/underlay-ccm/underlay/routes/agent"
+)
+
+// eventBuffer holds events that nobody has read yet: some 20,000 routes that go
+// at once with their interface.
+const eventBuffer = 8 << 20
+
+// Watch reports every change of routes, links and addresses until the context
+// ends. It opens its socket in the calling goroutine.
+func (k *Kernel) Watch(ctx context.Context, happened func(agent.Event)) error {
+	for {
+		err := watchOnce(ctx, happened)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case !errors.Is(err, unix.ENOBUFS):
+			return fmt.Errorf("reading the kernel's events: %w", err)
+		}
+	}
+}
+
+// watchOnce reads events from a socket of its own until there is an error.
+func watchOnce(ctx context.Context, happened func(agent.Event)) error {
+	socket, err := nl.Subscribe(unix.NETLINK_ROUTE,
+		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+	defer context.AfterFunc(ctx, socket.Close)()
+	// Beyond the limit for everybody only with CAP_NET_ADMIN. Without it there is
+	// less room, and events are lost sooner.
+	if err := socket.SetReceiveBufferSize(eventBuffer, true); err != nil {
+		_ = socket.SetReceiveBufferSize(eventBuffer, false)
+	}
+	happened(agent.Event{Kind: agent.EventsLost})
+	for {
+		messages, from, err := socket.Receive()
+		if err != nil {
+			return err
+		}
+		if from.Pid != nl.PidKernel {
+			continue
+		}
+		for _, m := range messages {
+			if e, ok := eventOf(m.Header.Type, m.Data); ok {
+				happened(e)
+			}
+		}
+	}
+}
+
+// eventOf reads a message; not ok are those that concern no main table and no
+// interface.
+func eventOf(kind uint16, data []byte) (agent.Event, bool) {
+	switch kind {
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
+		e := agent.Event{Kind: agent.RouteSet}
+		if kind == unix.RTM_DELROUTE {
+			e.Kind = agent.RouteGone
+		}
+		var ok bool
+		e.Route, ok = readRoute(data)
+		return e, ok
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+		link, err := netlink.LinkDeserialize(nil, data)
+		if err != nil {
+			return agent.Event{Kind: agent.EventsLost}, true
+		}
+		return agent.Event{Kind: agent.LinkChanged, Link: link.Attrs().Index, Name: link.Attrs().Name}, true
+	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
+		return readAddress(data)
+	default:
+		return agent.Event{}, false
+	}
+}
+
+// readRoute reads what the library keeps to itself how to read.
+func readRoute(data []byte) (agent.Entry, bool) {
+	if len(data) < unix.SizeofRtMsg {
+		return agent.Entry{}, false
+	}
+	msg := nl.DeserializeRtMsg(data)
+	attrs, err := nl.ParseRouteAttr(data[msg.Len():])
+	if err != nil || msg.Flags&unix.RTM_F_CLONED != 0 || msg.Table != unix.RT_TABLE_MAIN {
+		return agent.Entry{}, false
+	}
+	r := netlink.Route{
+		Table: int(msg.Table), Type: int(msg.Type), Tos: int(msg.Tos), Protocol: netlink.RouteProtocol(msg.Protocol),
+	}
+	var dst netip.Addr
+	switch msg.Family {
+	case unix.AF_INET:
+		dst = netip.IPv4Unspecified()
+	case unix.AF_INET6:
+		dst = netip.IPv6Unspecified()
+	default:
+		return agent.Entry{}, false
+	}
+	for _, attr := range attrs {
+		switch attr.Attr.Type {
+		case unix.RTA_DST:
+			if dst, _ = netip.AddrFromSlice(attr.Value); !dst.IsValid() {
+				return agent.Entry{}, false
+			}
+		case unix.RTA_GATEWAY:
+			r.Gw = attr.Value
+		case unix.RTA_OIF:
+			r.LinkIndex = int(nl.NativeEndian().Uint32(attr.Value))
+		case unix.RTA_PRIORITY:
+			r.Priority = int(nl.NativeEndian().Uint32(attr.Value))
+		case unix.RTA_MULTIPATH, unix.RTA_VIA, unix.RTA_ENCAP:
+			r.MultiPath = []*netlink.NexthopInfo{{}}
+		}
+	}
+	r.Dst = routeOf(agent.Entry{Route: routes.Route{Dst: netip.PrefixFrom(dst, int(msg.Dst_len))}}).Dst
+	return entryOf(r)
+}
+
+func readAddress(data []byte) (agent.Event, bool) {
+	if len(data) < unix.SizeofIfAddrmsg {
+		return agent.Event{}, false
+	}
+	msg := nl.DeserializeIfAddrmsg(data)
+	attrs, err := nl.ParseRouteAttr(data[msg.Len():])
+	if err != nil {
+		return agent.Event{Kind: agent.EventsLost}, true
+	}
+	e := agent.Event{Kind: agent.AddressChanged, Link: int(msg.Index)}
+	for _, attr := range attrs {
+		// IFA_LOCAL is the interface's own where both are given; it comes second.
+		if attr.Attr.Type == unix.IFA_ADDRESS || attr.Attr.Type == unix.IFA_LOCAL {
+			if addr, ok := netip.AddrFromSlice(attr.Value); ok {
+				e.Addr = addr.Unmap()
+			}
+		}
+	}
+	return e, true
+}
