@@ -3,10 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/netip"
-	"slices"
 
-	"k8s.io/client-go/kubernetes"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app"
 	appconfig "k8s.io/cloud-provider/app/config"
@@ -18,8 +15,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
-	"github.com/underlay-ccm/underlay/ipam"
-	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 	"github.com/underlay-ccm/underlay/lb"
 	lbcontroller "github.com/underlay-ccm/underlay/lb/controller"
 	routecontroller "github.com/underlay-ccm/underlay/routes/controller"
@@ -70,45 +65,6 @@ func (m *manager) constructor(name string, construct build) app.ControllerInitFu
 	}
 }
 
-func (m *manager) nodeIPAM(c *appconfig.CompletedConfig) (runner, error) {
-	ipamConfig := m.config.IPAM
-	if !ipamConfig.Enabled {
-		return nil, nil
-	}
-	// Its own client, because the rate limit of the others' would be the
-	// ceiling of how fast Nodes get their podCIDRs.
-	rest, err := c.ClientBuilder.Config(nodeIPAMController)
-	if err != nil {
-		return nil, fmt.Errorf("client of the node IPAM controller: %w", err)
-	}
-	rest.QPS, rest.Burst = float32(ipamConfig.QPS), ipamConfig.QPS
-	client, err := kubernetes.NewForConfig(rest)
-	if err != nil {
-		return nil, fmt.Errorf("client of the node IPAM controller: %w", err)
-	}
-	var pools []ipam.PoolConfig
-	for _, p := range ipamConfig.Pools {
-		pools = append(pools, ipam.PoolConfig{Prefix: p.Prefix, NodeMask: p.NodeMask})
-	}
-	return ipamcontroller.New(ipamcontroller.Config{
-		Client:     client,
-		Nodes:      c.SharedInformers.Core().V1().Nodes(),
-		Pools:      pools,
-		Exclusions: m.exclusions(),
-		Recorder:   c.EventRecorder,
-		Registry:   registry{},
-	})
-}
-
-// exclusions are what no podCIDR may lie in.
-func (m *manager) exclusions() []netip.Prefix {
-	out := slices.Concat(m.config.IPAM.ServiceRanges, m.config.IPAM.Exclude)
-	if m.network != nil {
-		out = append(out, m.network.Reserved()...)
-	}
-	return out
-}
-
 // lookAgain sees the network as it is when this replica leads, which may be long
 // after it started: podCIDRs keep clear of the subnets of that moment.
 func (m *manager) lookAgain(ctx context.Context) error {
@@ -124,11 +80,11 @@ func (m *manager) routes(c *appconfig.CompletedConfig) (runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client of the route controller: %w", err)
 	}
-	return routecontroller.New(routecontroller.Config{
+	cfg := routecontroller.Config{
 		Client:       client,
 		Nodes:        c.SharedInformers.Core().V1().Nodes(),
-		Table:        m.network,
-		Gateways:     cloud.Gateways{Servers: m.servers},
+		Table:        m.table,
+		Gateways:     cloud.Gateways{Servers: m.servers, Index: &m.index},
 		Ranges:       ranges(m.config),
 		Limit:        m.config.Routes.Limit,
 		Reserve:      m.config.Routes.Reserve,
@@ -136,7 +92,16 @@ func (m *manager) routes(c *appconfig.CompletedConfig) (runner, error) {
 		Period:       m.config.Routes.ReconciliationPeriod,
 		Recorder:     c.EventRecorder,
 		Registry:     registry{},
-	})
+	}
+	if m.config.IPAM.Enabled && enabled(c, nodeIPAMController) {
+		cfg.Departed = m.departed
+	}
+	r, err := routecontroller.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	m.routeController.Store(r)
+	return r, nil
 }
 
 func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
@@ -159,6 +124,7 @@ func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
 		DisablePublicNetwork:  d.DisablePublicNetwork,
 		UsesProxyProtocol:     d.UsesProxyProtocol,
 		DisableIPv6:           d.DisableIPv6,
+		PrivateSubnet:         d.PrivateSubnet,
 		HealthCheck:           lb.CheckMode(d.HealthCheck),
 		HealthCheckInterval:   d.HealthCheckInterval,
 		HealthCheckTimeout:    d.HealthCheckTimeout,
@@ -172,6 +138,7 @@ func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
 		Client:   client.CoreV1(),
 		Services: c.SharedInformers.Core().V1().Services(),
 		Nodes:    c.SharedInformers.Core().V1().Nodes(),
+		Slices:   c.SharedInformers.Discovery().V1().EndpointSlices(),
 		Backend:  m.client.LoadBalancers(m.network),
 		Defaults: defaults,
 		Recorder: c.EventRecorder,

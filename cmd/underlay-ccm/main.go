@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,8 +28,12 @@ import (
 	"k8s.io/component-base/version"
 	"k8s.io/component-base/version/verflag"
 
+	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
+	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
+	"github.com/underlay-ccm/underlay/routes"
+	routecontroller "github.com/underlay-ccm/underlay/routes/controller"
 )
 
 const long = `underlay-ccm is the cloud controller manager of Underlay: it initializes the
@@ -112,9 +117,15 @@ func aliases() map[string]string {
 type manager struct {
 	ctx     context.Context
 	config  config.Config
-	client  *hetzner.Client
+	client  *hetzner.Client  // nil: the provider is no cloud
 	network *hetzner.Network // nil: none configured
-	servers *hetzner.Servers
+	table   routes.Table     // of the network
+	servers cloud.Servers
+	index   cloud.Index // of the server list
+
+	// What the controllers know that another asks for; nil before there is one.
+	routeController atomic.Pointer[routecontroller.Controller]
+	ipamController  atomic.Pointer[ipamcontroller.Controller]
 
 	// The second look at the cloud, see lookAgain.
 	once    sync.Once
@@ -130,6 +141,9 @@ func (m *manager) configure(flags config.Flags) error {
 		return err
 	}
 	m.config = loaded
+	if loaded.Provider == config.Metal {
+		return nil
+	}
 	m.client, err = hetzner.New(hetzner.Options{
 		Endpoint: loaded.Endpoint,
 		Token: func() (string, error) {

@@ -35,13 +35,16 @@ func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cl
 	if err := m.reach(ctx, room); err != nil {
 		return nil, err
 	}
-	var networkID int64
-	if m.network != nil {
-		networkID = m.network.ID
+	if err := m.checkPools(ctx, c.Client); err != nil {
+		return nil, err
 	}
-	m.servers = m.client.Servers(networkID)
+	if m.config.Provider == config.Metal {
+		return cloud.MetalProvider{Metal: cloud.NewMetal(machines(m.config), c.EventRecorder)}, nil
+	}
+	m.see()
 	return cloud.Provider{V2: &cloud.Instances{
 		Servers:   m.servers,
+		Index:     &m.index,
 		Nodes:     c.SharedInformers.Core().V1().Nodes().Lister(),
 		Recorder:  c.EventRecorder,
 		Family:    cloud.AddressFamily(m.config.InstancesAddressFamily),
@@ -49,6 +52,34 @@ func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cl
 		// Only the route controller sets the condition that the gate waits for.
 		Gated: m.config.Routes.Enabled && enabled(c, names.NodeRouteController),
 	}}, nil
+}
+
+// see begins to look at the servers and, if there is one, at the network's route
+// table: both follow a network that is deleted and created again under its name.
+func (m *manager) see() {
+	if m.network == nil {
+		m.servers = m.client.Servers(0)
+		return
+	}
+	view := func(n *hetzner.Network) cloud.View {
+		return cloud.View{Table: n, Servers: m.client.Servers(n.ID)}
+	}
+	followed := cloud.NewNetwork(view(m.network), func(ctx context.Context) (cloud.View, error) {
+		again, err := m.client.Network(ctx, m.config.Network)
+		if err != nil {
+			return cloud.View{}, err
+		}
+		return view(again), nil
+	}, func(err error) bool { return errors.Is(err, hetzner.ErrNoNetwork) })
+	m.table, m.servers = followed.Table(), followed.Servers()
+}
+
+func machines(c config.Config) []cloud.Machine {
+	var out []cloud.Machine
+	for _, machine := range c.Inventory {
+		out = append(out, cloud.Machine(machine))
+	}
+	return out
 }
 
 func enabled(c *appconfig.CompletedConfig, name string) bool {
@@ -75,8 +106,11 @@ func (m *manager) reach(ctx context.Context, room *waitingRoom) error {
 }
 
 // look asks for the network, or where there is none for the servers, which
-// proves the token, and compares.
+// proves the token, and compares. Without a cloud there is nothing to look at.
 func (m *manager) look(ctx context.Context) error {
+	if m.client == nil {
+		return nil
+	}
 	if m.config.Network == "" {
 		_, err := m.client.Servers(0).List(ctx, time.Time{})
 		return m.explain(err)
@@ -98,10 +132,10 @@ func (m *manager) look(ctx context.Context) error {
 	var wrong config.Errors
 	for _, f := range findings {
 		if !f.Fatal {
-			klog.FromContext(ctx).Error(nil, "Configuration warning", "field", "--cluster-cidr", "value", f.Prefix, "problem", f.Problem, "remedy", f.Remedy)
+			klog.FromContext(ctx).Error(nil, "Configuration warning", "field", m.fieldOf(f.Prefix), "value", f.Prefix, "problem", f.Problem, "remedy", f.Remedy)
 			continue
 		}
-		wrong = append(wrong, &config.Error{Field: "--cluster-cidr", Value: f.Prefix.String(), Problem: f.Problem, Remedy: f.Remedy})
+		wrong = append(wrong, &config.Error{Field: m.fieldOf(f.Prefix), Value: f.Prefix.String(), Problem: f.Problem, Remedy: f.Remedy})
 	}
 	if len(wrong) > 0 {
 		return wrong

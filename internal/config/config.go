@@ -3,10 +3,13 @@ package config
 import (
 	"net/netip"
 	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // Config is the whole validated configuration.
 type Config struct {
+	Provider Provider
 	// ClusterName tells clusters in one project apart; a valid label value.
 	ClusterName string
 	// Endpoint is the base URL of the Hetzner Cloud API with its version
@@ -18,8 +21,31 @@ type Config struct {
 	// InstancesAddressFamily says which external addresses a Node gets.
 	InstancesAddressFamily AddressFamily
 	IPAM                   IPAM
+	Families               Families
 	Routes                 Routes
 	LoadBalancers          LoadBalancers
+	// Inventory are the machines that are known beforehand; only with Metal.
+	Inventory []Machine
+}
+
+// Provider is where machines come from.
+type Provider string
+
+// The providers. With Metal there is no cloud: Endpoint, Network and Token are
+// of no use, Routes and LoadBalancers are not Enabled, and no pool is Own.
+const (
+	Hcloud Provider = "hcloud"
+	Metal  Provider = "metal"
+)
+
+// Machine is one of the inventory.
+type Machine struct {
+	// Name is the Node's, and unique.
+	Name string
+	// Addresses are its own alone; none: those that its kubelet reports.
+	Addresses []netip.Addr
+	// Zone, Region and Type are label values, or empty.
+	Zone, Region, Type string
 }
 
 // AddressFamily selects IPv4, IPv6 or both.
@@ -37,26 +63,61 @@ type IPAM struct {
 	// Enabled: podCIDRs are allocated (--allocate-node-cidrs). The other
 	// fields are valid either way.
 	Enabled bool
-	// Pools has at most one pool of each family, in the order of
-	// --cluster-cidr. At least one when Enabled or when routes are.
+	// Pools are those of the file, or one for each --cluster-cidr. Their order
+	// is that in which they are used, and of the families in podCIDRs. None
+	// overlaps another. At least one when Enabled or when routes are.
 	Pools []Pool
 	// ServiceRanges overlap no pool; at most one of each family.
 	ServiceRanges []netip.Prefix
-	// Exclude is never handed out; it leaves room in every pool.
+	// Exclude is never handed out; it leaves room in every pool with a Prefix.
 	Exclude []netip.Prefix
+	// Quarantine is how long at least the prefixes of a Node that is gone are
+	// kept from others; a minute or more.
+	Quarantine time.Duration
 	// QPS limits the allocator's requests per second to the API server.
 	QPS int
 }
 
-// Pool is a cluster CIDR and the length of the prefixes carved from it.
+// Pool is what node prefixes are carved from.
 type Pool struct {
-	Prefix   netip.Prefix
+	// Name is unique: at most 63 lower-case letters, digits and dashes.
+	Name string
+	// Prefix is carved into node prefixes: at most 2^16 of them for IPv4, 2^48
+	// for IPv6. The zero Prefix where Own.
+	Prefix netip.Prefix
+	// NodeMask is the length of a node prefix; 65 to 126 where Own.
 	NodeMask int
+	// Own: node prefixes come from each server's own IPv6 /64.
+	Own bool
+	// Draining: nothing new is handed out.
+	Draining bool
+	// Selector picks the Nodes that the pool is for; nil: all.
+	Selector labels.Selector
+}
+
+// Routing says what brings packets to the pods of another node.
+type Routing string
+
+// The ways of routing.
+const (
+	RoutedByCloud  Routing = "cloud"  // routes in the cloud's network
+	RoutedNatively Routing = "native" // the provider routes each server's own prefix
+	RoutedByNodes  Routing = "node"   // kernel routes on every node, by its agent
+	Unrouted       Routing = "none"   // nothing of Underlay's
+)
+
+// Families says how each address family is routed.
+type Families struct {
+	// IPv4 is RoutedByCloud or RoutedByNodes; Routes.Enabled implies the former.
+	IPv4 Routing
+	// IPv6 is RoutedNatively, RoutedByNodes or Unrouted.
+	IPv6 Routing
 }
 
 // Routes configures the routes in the cloud's network.
 type Routes struct {
-	// Enabled implies a Network and an IPv4 pool within RFC 1918.
+	// Enabled implies a Network, an IPv4 pool, and that all of those lie within
+	// RFC 1918.
 	Enabled bool
 	// Limit is the number of routes that the network takes; Reserve, always
 	// less, are left for others.
@@ -98,8 +159,11 @@ type LoadBalancers struct {
 	// Classless: Services without a loadBalancerClass are served too.
 	Classless bool
 	// UsePrivateIP and DisablePublicNetwork imply a Network.
-	UsePrivateIP          bool
-	DisablePublicNetwork  bool
+	UsePrivateIP         bool
+	DisablePublicNetwork bool
+	// PrivateSubnet is the range of the subnet for load balancers; the zero
+	// Prefix: the cloud's choice.
+	PrivateSubnet         netip.Prefix
 	DisableIPv6           bool
 	DisablePrivateIngress bool
 	Algorithm             Algorithm

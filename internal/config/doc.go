@@ -10,7 +10,8 @@
 // All mistakes are reported at once as [Errors]. The package must never
 // print a secret, not even an invalid one; never talk to the cloud or the
 // cluster; and never accept a setting that nothing uses: what belongs to
-// another version is refused by name.
+// another version is refused by name, or warned about where it tells what the
+// user does instead (families).
 //
 // Where its facts come from: flags mean what they mean in the upstream cloud
 // controller manager and in kube-controller-manager's node IPAM

@@ -55,6 +55,16 @@ func rendered(t *testing.T) string {
 	for _, row := range keys {
 		writeRow(&b, code(row.key), code(row.env), row.format.describe, fallback(row), row.meaning)
 	}
+	for _, l := range lists(&draft{}) {
+		writeRow(&b, code(l.key), "", "list of "+l.of+"s", "", l.meaning)
+	}
+	for _, l := range lists(&draft{}) {
+		b.WriteString(map[string]string{poolsKey: poolsText, inventoryKey: inventoryText}[l.key])
+		b.WriteString("\n| key | values | default | meaning |\n|---|---|---|---|\n")
+		for _, row := range l.item(l.key + "[]") {
+			writeRow(&b, code(row.key), row.format.describe, fallback(row), row.meaning)
+		}
+	}
 	b.WriteString("\n## Flags\n\n`--cloud-config` names the file. All other flags of the cloud controller manager keep upstream's meaning; `--external-cloud-volume-plugin` and `--node-sync-period` have no effect there either.\n")
 	b.WriteString("\n| flag | values | default | meaning |\n|---|---|---|---|\n")
 	for _, row := range flags {
@@ -89,6 +99,24 @@ Settings come from flags, the YAML file of ` + "`--cloud-config`" + ` and enviro
 A wrong configuration ends the program at once with one line for each mistake: where it stands, the value, what is wrong with it and what to do. A change of the file takes effect when the program is restarted; the token file alone is read again while it runs.
 `
 
+const poolsText = `
+## Pools
+
+Each item of ` + "`pools`" + ` has these keys. Pools of a family are used in their order: the first one that is active, whose selector matches the Node, and that has room. The families come in podCIDRs in the order in which they first appear in the list.
+
+With pools in the file, ` + "`--cluster-cidr`" + ` makes none. It goes on saying what other programs take for the pods' addresses, and is compared: a prefix of it that no pool has a part of is an error, since podCIDRs taken from it would count as foreign; a pool that lies outside it is a warning. Without the flag nothing is compared, and nothing is missing.
+
+How to [add, drain and remove a pool](../how-to/add-a-pool.md); what [node IPAM guarantees](../explanation/node-ipam.md).
+`
+
+const inventoryText = `
+## Inventory
+
+With provider ` + "`metal`" + ` there is no API that tells of machines, so a Node is described by its machine in ` + "`inventory`" + `, or where it has none there by what its kubelet reports. Its provider ID is ` + "`underlay://`" + ` and its name, unless its kubelet was started with another one. It is never declared absent: who gives a machine back deletes its Node.
+
+Each item of ` + "`inventory`" + ` has these keys.
+`
+
 func code(text string) string {
 	if text == "" {
 		return ""
@@ -120,12 +148,18 @@ func TestReferenceFile(t *testing.T) {
 		t.Errorf("Load: %v, warnings %v", err, warnings)
 	}
 	rows := reference(&draft{})
-	values, problems := decodeFile(content, rows)
+	decoded, problems := decodeFile(content, rows, lists(&draft{}))
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
+	for _, row := range itemReference() {
+		_, name, _ := cutLast(row.key)
+		if !strings.Contains(string(content), " "+name+": ") {
+			t.Errorf("no pool has %s", name)
+		}
+	}
 	for _, row := range rows {
-		value, has := values[row.key]
+		value, has := decoded.values[row.key]
 		_, name, _ := cutLast(row.key)
 		switch commented := strings.Contains(string(content), "# "+name+": "); {
 		case row.key == "":
@@ -140,7 +174,7 @@ func TestReferenceFile(t *testing.T) {
 // TestTable checks the rows by themselves.
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
-	for _, row := range reference(&draft{}) {
+	for _, row := range slices.Concat(reference(&draft{}), itemReference()) {
 		for _, name := range []string{row.flag, row.key, row.env} {
 			if name != "" && seen[name] {
 				t.Errorf("%s is in the table twice", name)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -44,9 +45,23 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Errors is every mistake in the configuration: those of the file's form in
-// the order of its lines, then the others in the order of the reference.
+// Errors is every mistake in the configuration: those in the file in the order
+// of its lines, then the others in the order of the reference.
 type Errors []*Error
+
+func (e Errors) sort() {
+	slices.SortStableFunc(e, func(a, b *Error) int {
+		switch {
+		case a.Line == 0 && b.Line == 0:
+			return 0
+		case a.Line == 0:
+			return 1
+		case b.Line == 0:
+			return -1
+		}
+		return a.Line - b.Line
+	})
+}
 
 // Error has one line for each mistake.
 func (e Errors) Error() string {

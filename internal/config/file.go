@@ -24,25 +24,39 @@ type given struct {
 // fileFlag stands for the whole file in errors.
 const fileFlag = "--cloud-config"
 
+// decoded is what stands in a file.
+type decoded struct {
+	// values by key.
+	values map[string]given
+	// rows are those of the table and, behind them, those of the lists' items.
+	rows []setting
+	// items tells on which line each list of sections, and each item of one,
+	// begins.
+	items map[string]int
+}
+
 // fileReader collects the file's values by key. It knows the form of the
 // file, not the meaning of a value.
 type fileReader struct {
-	rows     []setting
-	values   map[string]given
+	decoded
+	lists    []list
 	problems Errors
 }
 
 // decodeFile decodes the file strictly. It walks the document's nodes, because
 // decoding into a struct stops at the first mistake and loses the lines.
-func decodeFile(content []byte, rows []setting) (map[string]given, Errors) {
-	r := &fileReader{rows: rows, values: map[string]given{}}
+func decodeFile(content []byte, rows []setting, lists []list) (decoded, Errors) {
+	r := &fileReader{
+		decoded: decoded{values: map[string]given{}, rows: slices.Clone(rows), items: map[string]int{}},
+		lists:   lists,
+	}
 	root, problem := document(content)
 	if problem != nil {
-		return r.values, Errors{problem}
+		return r.decoded, Errors{problem}
 	}
 	r.mapping(root, "")
 	r.requireKeys()
-	return r.values, r.problems
+	return r.decoded, r.problems
 }
 
 // document returns the only document's root.
@@ -102,9 +116,12 @@ func (r *fileReader) mapping(node *yaml.Node, section string) {
 // value reads what stands at field, which may be a section of its own.
 func (r *fileReader) value(field string, line int, node *yaml.Node) {
 	row := slices.IndexFunc(r.rows, func(s setting) bool { return s.key == field })
+	list := slices.IndexFunc(r.lists, func(l list) bool { return l.key == field })
 	switch {
 	case row >= 0:
 		r.setting(r.rows[row], line, node)
+	case list >= 0:
+		r.list(r.lists[list], line, node)
 	case !r.isSection(field):
 		problem, remedy := r.unknown(field)
 		r.complain(field, line, problem, remedy)
@@ -112,6 +129,25 @@ func (r *fileReader) value(field string, line int, node *yaml.Node) {
 		r.mapping(node, field)
 	case !isNull(node):
 		r.complain(field, line, "is not a section of keys", "write its keys below it, indented: "+strings.Join(r.keysIn(field), ", "))
+	}
+}
+
+// list reads a list of sections. The rows of each item are added as it comes.
+func (r *fileReader) list(l list, line int, node *yaml.Node) {
+	if node.Kind != yaml.SequenceNode || len(node.Content) == 0 {
+		r.complain(l.key, line, "is not a list of "+l.of+"s", "write at least one "+l.of+", or remove the key")
+		return
+	}
+	r.items[l.key] = line
+	for i, item := range node.Content {
+		section := fmt.Sprintf("%s[%d]", l.key, i)
+		r.rows = append(r.rows, l.item(section)...)
+		r.items[section] = item.Line
+		if item.Kind != yaml.MappingNode {
+			r.complain(section, item.Line, "is not a section of keys", "write the "+l.of+"'s keys: "+strings.Join(r.keysIn(section), ", "))
+			continue
+		}
+		r.mapping(item, section)
 	}
 }
 
@@ -142,10 +178,17 @@ func (r *fileReader) setting(row setting, line int, node *yaml.Node) {
 
 func (r *fileReader) requireKeys() {
 	for _, row := range r.rows {
+		section, _, _ := cutLast(row.key)
 		_, has := r.values[row.key]
-		complained := slices.ContainsFunc(r.problems, func(e *Error) bool { return e.Field == row.key })
+		complained := slices.ContainsFunc(r.problems, func(e *Error) bool {
+			return e.Field == row.key || section != "" && e.Field == section
+		})
 		if row.required && !has && !complained {
-			r.complain(row.key, 0, "the key is missing", "write "+row.key+": "+strings.Trim(row.format.describe, "`"))
+			remedy := "give it: " + row.format.describe
+			if value := strings.Trim(row.format.describe, "`"); !strings.Contains(value, "`") {
+				remedy = "write " + row.key + ": " + value
+			}
+			r.complain(row.key, r.items[section], "the key is missing", remedy)
 		}
 	}
 }

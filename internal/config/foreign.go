@@ -24,7 +24,6 @@ func foreign() []variable {
 		{name: "HCLOUD_METRICS_ENABLED", why: "metrics are always served on the secure port"},
 		{name: "HCLOUD_METRICS_ADDRESS", why: "metrics are always served on the secure port"},
 		{name: "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", quiet: &yes, why: "whether the own server is attached to the network is never checked; each Node's attachment is"},
-		{name: "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE", why: "choosing the subnet of load balancers is not in this version"},
 		{name: "ROBOT_ENABLED", quiet: &no, dangerous: true, why: robot},
 		{name: "ROBOT_USER", why: robot},
 		{name: "ROBOT_USER_FILE", why: robot},

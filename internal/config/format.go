@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // format is how a setting is written: a description for people, and a reader
@@ -163,15 +165,50 @@ func word(into *string, example string) format {
 	})
 }
 
+const longestPoolName = 63
+
+// poolName reads a name that is good for a key of a ConfigMap and for labels.
+func poolName(into *string) format {
+	return scalar("name, such as `edge`", func(text string) *Error {
+		if !wordPattern.MatchString(text) || len(text) > longestPoolName {
+			return &Error{
+				Problem: "is not a name in lower-case letters, digits and dashes",
+				Remedy:  "use at most 63 of them, with a letter or digit at both ends",
+			}
+		}
+		*into = text
+		return nil
+	})
+}
+
+// labelSelector reads what kubectl's --selector takes.
+func labelSelector(into *labels.Selector) format {
+	return scalar("label selector, such as `size in (small, tiny)`", func(text string) *Error {
+		if strings.TrimSpace(text) == "" {
+			return &Error{Problem: "is empty", Remedy: "remove the key if the pool is for all Nodes"}
+		}
+		selector, err := labels.Parse(text)
+		if err != nil {
+			return &Error{
+				Problem: fmt.Sprintf("is not a label selector: %v", err),
+				Remedy:  "write one as for kubectl's --selector, such as size in (small, tiny)",
+				Cause:   err,
+			}
+		}
+		*into = selector
+		return nil
+	})
+}
+
 var labelPattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 
-// labelValue reads what has to be a label's value in the cloud.
-// https://docs.hetzner.cloud/reference/cloud#labels
+// labelValue reads what has to be a label's value, in the cloud or of a Node:
+// the rules are the same. https://docs.hetzner.cloud/reference/cloud#labels
 func labelValue(into *string) format {
 	return scalar("label value", func(text string) *Error {
 		if !labelPattern.MatchString(text) {
 			return &Error{
-				Problem: "can't be a label of the cloud",
+				Problem: "can't be the value of a label",
 				Remedy:  "use at most 63 letters, digits, dashes, underscores and dots, with a letter or digit at both ends",
 			}
 		}
@@ -202,6 +239,15 @@ func baseURL(into *string) format {
 			*into = strings.TrimRight(text, "/")
 			return nil
 		}
+		return problem
+	})
+}
+
+// onePrefix reads a single IP prefix.
+func onePrefix(into *netip.Prefix) format {
+	return scalar("prefix", func(text string) *Error {
+		prefix, problem := readPrefix(text)
+		*into = prefix
 		return problem
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 // FuzzLoad: nothing panics, nothing prints the token, an error is always
@@ -20,6 +21,9 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte(head), "10.0.0.0/8", "", 0, 26, 0, "https://a/v1", false)
 	f.Add([]byte(head+"a: &a [*a, *a]\n<<: *a\n? [x]\n: y\n"), "::/0", "0.0.0.0/0", -1, 0, 0, "http://%zz/v1", true)
 	f.Add([]byte(head+"tokenFile: /t\nroutes: !!map {limit: !!int 7}\n--- x\n"), ",", " ", 0, 0, 1<<40, "https://u:p@h", false)
+	f.Add([]byte(head+"pools: [{name: a, cidr: 10.0.0.0/9}, {name: b, source: node}, {name: c, cidr: 'fd00::/16'}]\n"), "", "", 1, 0, 0, "https://a/v1", false)
+	f.Add([]byte(head+"pools:\n- name: a\n  cidr: 10.0.0.0/9\n  nodeSelector: a in (b,c)\n  state: draining\n- {}\n- 7\nfamilies: {ipv6: native}\nquarantine: 1h\n"), "10.0.0.0/8", "", 1, 25, 0, "https://a/v1", false)
+	f.Add([]byte(head+"provider: metal\ninventory: [{name: a.b, addresses: [192.0.2.7], zone: z}, {name: c, type: t}]\nfamilies: {ipv6: none}\n"), "10.0.0.0/16,fd00::/48", "", 0, 0, 0, "c", false)
 	f.Fuzz(func(t *testing.T, file []byte, clusters, services string, mask, mask4, mask6 int, text string, badToken bool) {
 		token := secret
 		if badToken {
@@ -72,8 +76,22 @@ func checkPromises(t *testing.T, c Config) {
 	}
 	hasIPv4 := false
 	for i, pool := range c.IPAM.Pools {
+		for _, other := range c.IPAM.Pools[:i] {
+			if other.Name == pool.Name || !other.Own && other.Prefix.Overlaps(pool.Prefix) {
+				t.Errorf("pool %v beside %v", pool, other)
+			}
+		}
+		if pool.Own != !pool.Prefix.IsValid() || pool.Name == "" {
+			t.Errorf("pool %v", pool)
+		}
+		if pool.Own {
+			if pool.NodeMask < 65 || pool.NodeMask > 126 {
+				t.Errorf("pool %v", pool)
+			}
+			continue
+		}
 		hasIPv4 = hasIPv4 || pool.Prefix.Addr().Is4()
-		if pool.NodeMask < pool.Prefix.Bits() || pool.NodeMask > pool.Prefix.Addr().BitLen()-2 || i > 1 {
+		if pool.NodeMask < pool.Prefix.Bits() || pool.NodeMask > pool.Prefix.Addr().BitLen()-2 {
 			t.Errorf("pool %v", pool)
 		}
 		for _, service := range c.IPAM.ServiceRanges {
@@ -88,10 +106,57 @@ func checkPromises(t *testing.T, c Config) {
 	if len(c.IPAM.Pools) == 0 && c.IPAM.Enabled || c.Routes.Enabled && !hasIPv4 {
 		t.Errorf("pools %v, IPAM %t, routes %t", c.IPAM.Pools, c.IPAM.Enabled, c.Routes.Enabled)
 	}
+	if c.Routes.Enabled && c.Families.IPv4 != RoutedByCloud || c.IPAM.Quarantine < time.Minute {
+		t.Errorf("families %v, routes %t, quarantine %v", c.Families, c.Routes.Enabled, c.IPAM.Quarantine)
+	}
 	if err := makesLedger(c); err != nil {
 		t.Error(err)
+	}
+	if c.Provider == Metal {
+		checkMetalPromises(t, c)
+		return
 	}
 	if token, err := c.Token.Read(); err != nil || token.Reveal() != secret {
 		t.Errorf("token: %v", err)
 	}
+	if c.Provider != Hcloud || len(c.Inventory) > 0 {
+		t.Errorf("provider %q with inventory %v", c.Provider, c.Inventory)
+	}
+}
+
+// FuzzPools: pools of every shape are refused with a mistake that names one of
+// their keys, or keep the promises of Config.
+func FuzzPools(f *testing.F) {
+	f.Add("a", "10.0.0.0/9", 24, "", "", "b", "fd00::/16", 64, "", "draining", "10.0.0.0/8")
+	f.Add("a", "", 80, "node", "", "a", "", 65, "node", "active", "")
+	f.Add("a", "10.0.0.0/8", 0, "", "a=b", "b", "10.128.0.0/9", 126, "", "", "fd00::/16")
+	f.Fuzz(func(t *testing.T, name, cidr string, mask int, source, selector, name2, cidr2 string, mask2 int, source2, state, clusters string) {
+		pool := func(values ...any) string {
+			var keys []string
+			for i, key := range []string{"name", "cidr", "nodeMask", "source", "nodeSelector", "state"} {
+				if text := fmt.Sprint(values[i]); text != "" && text != "0" {
+					keys = append(keys, fmt.Sprintf("%q: %q", key, text))
+				}
+			}
+			return "- {" + strings.Join(keys, ", ") + "}\n"
+		}
+		file := head + "pools:\n" + pool(name, cidr, mask, source, selector, "") + pool(name2, cidr2, mask2, source2, "", state)
+		variables := vars{"HCLOUD_TOKEN": secret}
+		config, _, err := Load(Flags{AllocateNodeCIDRs: true, ClusterCIDR: clusters}, []byte(file),
+			func(name string) string { return variables[name] }, fakeFiles{}.read)
+		if err == nil {
+			checkPromises(t, config)
+			return
+		}
+		var all Errors
+		if !errors.As(err, &all) {
+			t.Fatalf("%T: %v", err, err)
+		}
+		for _, e := range all {
+			known := e.Field == fileFlag || e.Field == clusterFlag || strings.HasPrefix(e.Field, "pools[")
+			if !known || e.Problem == "" || e.Remedy == "" {
+				t.Errorf("%#v", e)
+			}
+		}
+	})
 }

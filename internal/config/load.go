@@ -28,12 +28,13 @@ type Flags struct {
 // are valid either way.
 func Load(flags Flags, file []byte, getenv func(string) string, readFile func(string) ([]byte, error)) (Config, []Warning, error) {
 	var d draft
-	r := &resolver{flags: flags, getenv: getenv, rows: reference(&d), origins: map[string]given{}}
+	r := &resolver{flags: flags, getenv: getenv, file: decoded{rows: reference(&d)}, lists: lists(&d), origins: map[string]given{}}
 	r.loadFile(file, readFile)
 	r.resolve()
 	r.foreignVariables()
 	config := r.validate(&d, readFile)
 	if len(r.problems) > 0 {
+		r.problems.sort()
 		return Config{}, r.warnings, r.problems
 	}
 	return config, r.warnings, nil
@@ -58,7 +59,7 @@ func (r *resolver) loadFile(content []byte, readFile func(string) ([]byte, error
 		}
 		content = read
 	}
-	r.file, r.problems = decodeFile(content, r.rows)
+	r.file, r.problems = decodeFile(content, r.file.rows, r.lists)
 	for _, problem := range r.problems {
 		if problem.Field == fileFlag {
 			problem.Value, r.unread = r.flags.CloudConfig, true

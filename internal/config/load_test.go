@@ -93,18 +93,20 @@ func TestDefaults(t *testing.T) {
 		t.Fatalf("Load: %v, warnings %v, want one about the IPv6 pool", err, warnings)
 	}
 	want := Config{
-		ClusterName: "kubernetes", Endpoint: "https://api.hetzner.cloud/v1", Network: "net",
+		Provider: Hcloud, ClusterName: "kubernetes", Endpoint: "https://api.hetzner.cloud/v1", Network: "net",
 		InstancesAddressFamily: IPv4,
 		IPAM: IPAM{
 			Enabled: true,
 			Pools: []Pool{
-				{netip.MustParsePrefix("10.244.0.0/16"), 24},
-				{netip.MustParsePrefix("fd00:10:244::/56"), 64},
+				{Name: "default-ipv4", Prefix: netip.MustParsePrefix("10.244.0.0/16"), NodeMask: 24},
+				{Name: "default-ipv6", Prefix: netip.MustParsePrefix("fd00:10:244::/56"), NodeMask: 64},
 			},
 			ServiceRanges: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:10:96::/112")},
+			Quarantine:    5 * time.Minute,
 			QPS:           100,
 		},
-		Routes: Routes{Enabled: true, Limit: 100, MaxDeletionsPercent: 25, ReconciliationPeriod: time.Minute},
+		Families: Families{IPv4: RoutedByCloud, IPv6: Unrouted},
+		Routes:   Routes{Enabled: true, Limit: 100, MaxDeletionsPercent: 25, ReconciliationPeriod: time.Minute},
 		LoadBalancers: LoadBalancers{
 			Enabled: true, Type: "lb11", HealthCheck: HealthCheckKubeProxy, Classless: true, Algorithm: RoundRobin,
 			HealthCheckInterval: 10 * time.Second, HealthCheckTimeout: 15 * time.Second, HealthCheckRetries: 3,
@@ -135,6 +137,9 @@ func TestEverySettingTakesEffect(t *testing.T) {
 		{"network", "HCLOUD_NETWORK", "4711", "other", "4711", func(c Config) any { return c.Network }},
 		{"instancesAddressFamily", "HCLOUD_INSTANCES_ADDRESS_FAMILY", "dualstack", "ipv6", DualStack, func(c Config) any { return c.InstancesAddressFamily }},
 		{"exclude", "", "[10.244.9.0/24]", "", []netip.Prefix{netip.MustParsePrefix("10.244.9.0/24")}, func(c Config) any { return c.IPAM.Exclude }},
+		{"quarantine", "", "90s", "", 90 * time.Second, func(c Config) any { return c.IPAM.Quarantine }},
+		{"families.ipv4", "", "node", "", RoutedByNodes, func(c Config) any { return c.Families.IPv4 }},
+		{"families.ipv6", "", "node", "", RoutedByNodes, func(c Config) any { return c.Families.IPv6 }},
 		{"ipamQPS", "", "7", "", 7, func(c Config) any { return c.IPAM.QPS }},
 		{"routes.limit", "", "250", "", 250, func(c Config) any { return c.Routes.Limit }},
 		{"routes.reserve", "", "5", "", 5, func(c Config) any { return c.Routes.Reserve }},
@@ -147,6 +152,7 @@ func TestEverySettingTakesEffect(t *testing.T) {
 		{"loadBalancers.algorithm", "HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE", "least_connections", "round_robin", LeastConnections, lb(func(l LoadBalancers) any { return l.Algorithm })},
 		{"loadBalancers.usePrivateIP", "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP", "true", "false", true, lb(func(l LoadBalancers) any { return l.UsePrivateIP })},
 		{"loadBalancers.disablePublicNetwork", "HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK", "true", "false", true, lb(func(l LoadBalancers) any { return l.DisablePublicNetwork })},
+		{"loadBalancers.privateSubnetIPRange", "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE", "10.0.1.0/24", "10.0.2.0/24", netip.MustParsePrefix("10.0.1.0/24"), lb(func(l LoadBalancers) any { return l.PrivateSubnet })},
 		{"loadBalancers.disableIPv6", "HCLOUD_LOAD_BALANCERS_DISABLE_IPV6", "true", "false", true, lb(func(l LoadBalancers) any { return l.DisableIPv6 })},
 		{"loadBalancers.disablePrivateIngress", "HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS", "true", "false", true, lb(func(l LoadBalancers) any { return l.DisablePrivateIngress })},
 		{"loadBalancers.usesProxyProtocol", "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL", "true", "false", true, lb(func(l LoadBalancers) any { return l.UsesProxyProtocol })},

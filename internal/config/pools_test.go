@@ -58,15 +58,15 @@ func TestMistakesInPrefixes(t *testing.T) {
 		{"too long", masks(four, 31, 0, 0), maskFlag, "31", "16 to 30"},
 		{"too long, dual-stack", masks(both, 0, 31, 0), maskFlagIPv4, "31", "1 to 30"},
 		{"IPv6 too long", masks(both, 0, 0, 127), maskFlagIPv6, "127", "1 to 126"},
-		{"IPv6 too far below", masks(both, 0, 0, 73), maskFlagIPv6, "73", "56 to 72"},
-		{"IPv6 too far below, by default", routeless(clusters("fd00::/32")), maskFlagIPv6, "64", "32 to 48"},
+		{"IPv6 too far below", masks(both, 0, 0, 105), maskFlagIPv6, "105", "56 to 104"},
+		{"IPv6 too far below, by default", routeless(clusters("2002::/15")), maskFlagIPv6, "64", "15 to 63"},
 		{"IPv4 too far below", routeless(masks("12.0.0.0/8", 0, 26, 0)), maskFlagIPv4, "26", "8 to 24"},
 		{"IPv4 too far below, by default", routeless(masks("12.0.0.0/6", 0, 0, 0)), maskFlagIPv4, "24", "6 to 22"},
 		{"negative", masks(four, -1, 0, 0), maskFlag, "-1", "1 to 126"},
-		{"everything excluded", inFile("exclude: [10.0.0.0/8]"), "exclude", "10.244.0.0/16", "exclude less"},
+		{"everything excluded", inFile("exclude: [10.0.0.0/8]"), "exclude", "10.0.0.0/8", "exclude less"},
 		{
 			"everything excluded by parts", inFile("exclude: [10.244.0.0/17, 10.244.128.0/17]"),
-			"exclude", "10.244.0.0/16", "exclude less",
+			"exclude", "10.244.0.0/17,10.244.128.0/17", "exclude less",
 		},
 	})
 }
@@ -114,7 +114,11 @@ func makesLedger(c Config) error {
 	}
 	var pools []ipam.PoolConfig
 	for _, p := range c.IPAM.Pools {
-		pools = append(pools, ipam.PoolConfig{Prefix: p.Prefix, NodeMask: p.NodeMask})
+		config := ipam.PoolConfig{Name: p.Name, Prefix: p.Prefix, NodeMask: p.NodeMask, Own: p.Own}
+		if p.Draining {
+			config.State = ipam.Draining
+		}
+		pools = append(pools, config)
 	}
 	if _, err := ipam.NewLedger(pools, slices.Concat(c.IPAM.ServiceRanges, c.IPAM.Exclude)); err != nil {
 		return fmt.Errorf("Load accepts what the allocator refuses: %w", err)
@@ -147,22 +151,30 @@ func TestWhatIsAcceptedMakesALedger(t *testing.T) {
 		if err != nil || random.IntN(3) == 0 {
 			return 0
 		}
-		return min(bits, max(0, p.Bits()+random.IntN(24)-2))
+		return min(bits, max(0, p.Bits()+random.IntN(56)-2))
 	}
 	outcomes := map[bool]int{}
 	for range 4000 {
 		four, six := prefix(true), prefix(false)
 		flags := Flags{AllocateNodeCIDRs: true, ServiceClusterIPRange: list(1)}
-		switch random.IntN(3) {
+		pools := ""
+		switch random.IntN(4) {
 		case 0:
 			flags.ClusterCIDR, flags.NodeCIDRMaskSize = four, mask(four, 32)
 		case 1:
 			flags.ClusterCIDR, flags.NodeCIDRMaskSize = six, mask(six, 128)
+		case 2:
+			pools = fmt.Sprintf(`
+pools:
+- {name: four, cidr: %q, nodeMask: %d}
+- {name: own, source: node, nodeMask: %d, state: %s}
+- {name: six, cidr: %q, nodeMask: %d}
+`, four, max(1, mask(four, 32)), 60+random.IntN(70), []string{"active", "draining"}[random.IntN(2)], six, max(1, mask(six, 128)))
 		default:
 			flags.ClusterCIDR = six + "," + four
 			flags.NodeCIDRMaskSizeIPv4, flags.NodeCIDRMaskSizeIPv6 = mask(four, 32), mask(six, 128)
 		}
-		s := setup{flags: &flags, file: "exclude: [" + quoted(list(2)) + "]", env: env(nil)}
+		s := setup{flags: &flags, file: "exclude: [" + quoted(list(2)) + "]" + pools, env: env(nil)}
 		config, _, err := load(t, s)
 		outcomes[err == nil]++
 		if err != nil {

@@ -3,6 +3,8 @@ package config
 import (
 	"net/netip"
 	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // What every file says of itself.
@@ -40,16 +42,30 @@ func (s setting) field() string {
 	return s.env
 }
 
+// list is a key that holds a list of sections, whose rows come into being with
+// its items.
+type list struct {
+	key, of, meaning string
+	// item adds one to the draft and returns its rows, keys beginning with
+	// section: pools[1].name, or in the reference pools[].name.
+	item func(section string) []setting
+}
+
 // draft is the raw configuration: every value well-formed by itself, none
 // compared with another yet.
 type draft struct {
-	apiVersion, kind        string
-	cloudProvider, provider string
-	cidrAllocatorType       string
+	apiVersion, kind  string
+	cloudProvider     string
+	provider          Provider
+	inventory         []*machineDraft
+	cidrAllocatorType string
 
 	allocateNodeCIDRs, configureCloudRoutes bool
 	clusterCIDRs, serviceRanges, exclude    []netip.Prefix
 	nodeMask, nodeMask4, nodeMask6          int
+	pools                                   []*poolDraft
+	families                                Families
+	quarantine                              time.Duration
 
 	clusterName, endpoint, network string
 	token                          Token
@@ -65,10 +81,59 @@ type draft struct {
 	loadBalancers   LoadBalancers
 }
 
-// reference is the table of all settings, each bound to its place in d.
+// poolDraft is an item of pools.
+type poolDraft struct {
+	section             string
+	name, source, state string
+	cidr                netip.Prefix
+	nodeMask            int
+	selector            labels.Selector
+}
+
+// machineDraft is an item of inventory.
+type machineDraft struct {
+	section string
+	Machine
+}
+
+// reference is the table of all settings but those in lists, each bound to its
+// place in d.
 func reference(d *draft) []setting {
 	rows := flagSettings(d)
 	rows = append(rows, cloudSettings(d)...)
 	rows = append(rows, podSettings(d)...)
 	return append(rows, loadBalancerSettings(&d.loadBalancers)...)
+}
+
+// lists is the table of all lists of sections.
+func lists(d *draft) []list {
+	return []list{
+		{
+			key: poolsKey, of: "pool",
+			meaning: "What podCIDRs are carved from, see [Pools](#pools). None: one pool for each `--cluster-cidr`.",
+			item: func(section string) []setting {
+				pool := &poolDraft{section: section}
+				d.pools = append(d.pools, pool)
+				return poolSettings(section, pool)
+			},
+		},
+		{
+			key: inventoryKey, of: "machine",
+			meaning: "The machines of provider `metal` that are known beforehand, see [Inventory](#inventory).",
+			item: func(section string) []setting {
+				machine := &machineDraft{section: section}
+				d.inventory = append(d.inventory, machine)
+				return machineSettings(section, &machine.Machine)
+			},
+		},
+	}
+}
+
+// itemReference is the table of all settings in lists, as in pools[].name.
+func itemReference() []setting {
+	var rows []setting
+	for _, l := range lists(&draft{}) {
+		rows = append(rows, l.item(l.key+"[]")...)
+	}
+	return rows
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -12,20 +13,23 @@ import (
 // remembers where it came from, for the errors that compare values later.
 type resolver struct {
 	flags    Flags
-	file     map[string]given
+	file     decoded
+	lists    []list
 	getenv   func(string) string
-	rows     []setting
 	origins  map[string]given
 	problems Errors
 	warnings []Warning
 	// unread: there is a file and it can't be read, so that nobody knows what
 	// stands in it, and a key that is missing is no mistake.
 	unread bool
+	// onNode: it is the node agent that reads the file. It has neither the token
+	// nor the controller manager's environment, where what is missing may stand.
+	onNode bool
 }
 
 // resolve reads every row into the draft it is bound to.
 func (r *resolver) resolve() {
-	for _, row := range r.rows {
+	for _, row := range r.file.rows {
 		value, has := r.lookup(row)
 		if !has {
 			// A default is written by us and correct; a test reads them all.
@@ -53,7 +57,7 @@ func (r *resolver) lookup(row setting) (given, bool) {
 	if text := r.flags.text(row.flag); text != "" {
 		return given{field: row.flag, items: split(text, row.format.list)}, true
 	}
-	if value, has := r.file[row.key]; has && row.key != "" {
+	if value, has := r.file.values[row.key]; has && row.key != "" {
 		return value, true
 	}
 	if row.env != "" {
@@ -130,12 +134,22 @@ func (r *resolver) isWhole(field string, read []netip.Prefix) bool {
 	return len(r.origins[field].items) == len(read)
 }
 
-// origin is where the setting was given, or where it could be.
+// isWrongIn says whether anything in a list has been complained about, so that
+// nobody knows all of it.
+func (r *resolver) isWrongIn(list string) bool {
+	return slices.ContainsFunc(r.problems, func(e *Error) bool {
+		return e.Field == list || strings.HasPrefix(e.Field, list+"[")
+	})
+}
+
+// origin is where the setting was given, or where it could be: for a key that
+// an item of a list lacks, at the item.
 func (r *resolver) origin(field string) given {
 	if origin, set := r.origins[field]; set {
 		return origin
 	}
-	return given{field: field}
+	section, _, _ := cutLast(field)
+	return given{field: field, line: cmp.Or(r.file.items[field], r.file.items[section])}
 }
 
 // complain adds an error about the setting, at the place where it was given.

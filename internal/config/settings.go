@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // flagSettings can only be given on the command line, as upstream's flags.
 func flagSettings(d *draft) []setting {
@@ -12,36 +15,36 @@ func flagSettings(d *draft) []setting {
 		},
 		{
 			flag: "--allocate-node-cidrs", format: boolean(&d.allocateNodeCIDRs), fallback: "false",
-			meaning: "Give every Node its podCIDRs. Requires `--cluster-cidr`.",
+			meaning: "Give every Node its podCIDRs. Requires `--cluster-cidr` or `pools`.",
 		},
 		{
 			flag: "--cidr-allocator-type", format: oneOf(&d.cidrAllocatorType, []string{"RangeAllocator"}),
 			fallback: "RangeAllocator",
-			meaning:  "How podCIDRs are found: by carving `--cluster-cidr`. Upstream's other types are refused.",
+			meaning:  "How podCIDRs are found: by carving pools. Upstream's other types are refused.",
 		},
 		{
 			flag: "--configure-cloud-routes", format: boolean(&d.configureCloudRoutes), fallback: "true",
-			meaning: "Keep one route per Node in the cloud's network. Needs `--cluster-cidr` with an IPv4 prefix, and `network`; without any `--cluster-cidr` there is nothing to route.",
+			meaning: "Keep one route per Node in the cloud's network. Needs an IPv4 prefix in `--cluster-cidr` or `pools`, and `network`; without any pool there is nothing to route.",
 		},
 		{
 			flag: "--cluster-cidr", format: upTo(2, prefixes(&d.clusterCIDRs)),
-			meaning: "Prefixes from which podCIDRs are taken: one, or one of each family. An IPv4 prefix with routes in the cloud must lie within RFC 1918. Nothing in this version routes an IPv6 prefix: that takes kernel routes of your own on every node.",
+			meaning: "The prefixes of the cluster's pods: one, or one of each family. Without `pools` each is a pool; with them, see [Pools](#pools).",
 		},
 		{
 			flag: "--service-cluster-ip-range", format: upTo(2, prefixes(&d.serviceRanges)),
-			meaning: "The API server's ranges for Service addresses; may not overlap `--cluster-cidr`. Without them nothing keeps podCIDRs out of those ranges.",
+			meaning: "The API server's ranges for Service addresses; may not overlap a pool. Without them nothing keeps podCIDRs out of those ranges.",
 		},
 		{
 			flag: "--node-cidr-mask-size", format: whole(&d.nodeMask, 1, longestNodeMask(false)),
-			meaning: "Length of a Node's podCIDR in a single-stack cluster, at most 16 bits longer than its pool's. Excludes the two flags below.",
+			meaning: "Length of a Node's podCIDR in a single-stack cluster. Excludes the two flags below.",
 		},
 		{
 			flag: "--node-cidr-mask-size-ipv4", format: whole(&d.nodeMask4, 1, longestNodeMask(true)), fallback: "24",
-			meaning: "Length of a Node's IPv4 podCIDR, at most 16 bits longer than its pool's.",
+			meaning: "Length of a Node's IPv4 podCIDR, at most 16 bits longer than its pool's. A pool's `nodeMask` outranks it.",
 		},
 		{
 			flag: "--node-cidr-mask-size-ipv6", format: whole(&d.nodeMask6, 1, longestNodeMask(false)), fallback: "64",
-			meaning: "Length of a Node's IPv6 podCIDR, at most 16 bits longer than its pool's.",
+			meaning: "Length of a Node's IPv6 podCIDR, at most 48 bits longer than its pool's. A pool's `nodeMask` outranks it.",
 		},
 		{
 			flag: "--cluster-name", format: labelValue(&d.clusterName), fallback: "kubernetes",
@@ -66,8 +69,8 @@ func cloudSettings(d *draft) []setting {
 			meaning: "Kind of the file.",
 		},
 		{
-			key: "provider", format: oneOf(&d.provider, []string{"hcloud"}, "metal"), fallback: "hcloud",
-			meaning: "The cloud.",
+			key: "provider", format: oneOf(&d.provider, []Provider{Hcloud, Metal}), fallback: string(Hcloud),
+			meaning: "Where the machines come from. `hcloud`: the Hetzner Cloud. `metal`: from anywhere; nothing is asked about them, see [Inventory](#inventory), there are no routes or load balancers of a cloud, and settings of those are refused.",
 		},
 		{
 			key: "endpoint", env: "HCLOUD_ENDPOINT", format: baseURL(&d.endpoint), fallback: defaultEndpoint,
@@ -101,8 +104,21 @@ func podSettings(d *draft) []setting {
 			meaning: "`false` switches routes off like `--configure-cloud-routes=false`.",
 		},
 		{
+			key: "families.ipv4", format: oneOf(&d.families.IPv4, []Routing{RoutedByCloud, RoutedByNodes}),
+			fallback: string(RoutedByCloud),
+			meaning:  "What routes IPv4 between the pods of different nodes. `cloud`: routes in the cloud's network, unless `--configure-cloud-routes=false`. `node`: kernel routes on every node, and no routes in the cloud; they are the work of `underlay-agent`, which has to run on every node. With provider `metal` it is always `node`.",
+		},
+		{
+			key: "families.ipv6", format: oneOf(&d.families.IPv6, []Routing{RoutedNatively, RoutedByNodes, Unrouted}),
+			meaning: "What routes IPv6, which the cloud's networks don't carry. `native`: the provider, which routes the prefixes of pools with `source: node` to their servers. `node`: as for IPv4. `none`: nothing of Underlay's. Without the key: `native` where every IPv6 pool has `source: node`, else `none`; with provider `metal` `node` where there is an IPv6 pool.",
+		},
+		{
 			key: "exclude", format: prefixes(&d.exclude),
 			meaning: "Prefixes that no podCIDR may touch.",
+		},
+		{
+			key: "quarantine", format: atLeast(&d.quarantine, shortestQuarantine), fallback: "5m0s",
+			meaning: "How long at least the podCIDRs of a Node that is gone are kept from others, beside the time until its route is gone. Kubernetes needs up to a minute to delete the pods of a Node that is gone; until then Services may still send to their addresses.",
 		},
 		{
 			key: "ipamQPS", format: whole(&d.ipamQPS, 1, 10_000), fallback: "100",
@@ -119,6 +135,42 @@ func podSettings(d *draft) []setting {
 		{
 			key: "routes.maxDeletions", format: percentage(&d.maxDeletions), fallback: "25%",
 			meaning: "Share of the cluster's routes that may be deleted within one `--route-reconciliation-period`.",
+		},
+	}
+}
+
+// shortestQuarantine is how long the pods of a Node that is gone can go on
+// being endpoints of Services: pod garbage collection looks every 20 s and waits
+// for 40 s more (k8s.io/kubernetes/pkg/controller/podgc). Another Node's pods
+// with their addresses would get their traffic.
+const shortestQuarantine = time.Minute
+
+// poolSettings are the keys of one pool.
+func poolSettings(section string, p *poolDraft) []setting {
+	return []setting{
+		{
+			key: section + ".name", format: poolName(&p.name), required: true,
+			meaning: "Its name in events, metrics and the stored ledger. The pools that `--cluster-cidr` makes are named `" + defaultPoolIPv4 + "` and `" + defaultPoolIPv6 + "`.",
+		},
+		{
+			key: section + ".cidr", format: onePrefix(&p.cidr),
+			meaning: "The prefix to carve. No two pools overlap. An IPv4 prefix with routes in the cloud must lie within RFC 1918.",
+		},
+		{
+			key: section + ".source", format: oneOf(&p.source, []string{sourceNode}),
+			meaning: "Instead of `cidr`: carve IPv6 prefixes from each server's own /64. Not with provider `metal`, where nobody tells what those are.",
+		},
+		{
+			key: section + ".nodeMask", format: whole(&p.nodeMask, 1, longestNodeMask(false)),
+			meaning: fmt.Sprintf("Length of a Node's prefix. IPv4: at most 16 bits longer than `cidr` and at most 30. IPv6: at most 48 bits longer and at most 126; with `source: node` %d to 126. Default: what `--node-cidr-mask-size-ipv4` and `-ipv6` say, so 24 and 64; with `source: node` %d.", shortestOwnMask, defaultOwnMask),
+		},
+		{
+			key: section + ".nodeSelector", format: labelSelector(&p.selector),
+			meaning: "The Nodes that the pool is for, by their labels. Without it: all.",
+		},
+		{
+			key: section + ".state", format: oneOf(&p.state, []string{stateActive, stateDraining}), fallback: stateActive,
+			meaning: "`draining`: Nodes keep what they have from it, and nothing new is handed out.",
 		},
 	}
 }
@@ -164,6 +216,11 @@ func loadBalancerSettings(lb *LoadBalancers) []setting {
 			key: "loadBalancers.disablePublicNetwork", env: "HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK",
 			format: boolean(&lb.DisablePublicNetwork), fallback: "false",
 			meaning: "Load balancers without public addresses. Requires `network`.",
+		},
+		{
+			key: "loadBalancers.privateSubnetIPRange", env: "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE",
+			format:  onePrefix(&lb.PrivateSubnet),
+			meaning: "Range of the network's subnet in which load balancers get their private address. Without it the cloud chooses.",
 		},
 		{
 			key: "loadBalancers.disableIPv6", env: "HCLOUD_LOAD_BALANCERS_DISABLE_IPV6",

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -8,11 +9,6 @@ import (
 // refusedKey explains a key that people have reason to try.
 func refusedKey(field string) (problem, remedy string, known bool) {
 	switch strings.ToLower(field) {
-	case "pools", "quarantine":
-		return "the key is not in this version", "remove it; pools come from --cluster-cidr", true
-	case "families":
-		return "the key is not in this version",
-			"remove it; IPv4 is routed in the cloud's network as --configure-cloud-routes says, IPv6 by nothing but kernel routes of your own on every node", true
 	case "token", "hcloud_token":
 		return "the token does not belong in this file", "put it into a file of its own and name that in tokenFile", true
 	}
@@ -25,20 +21,30 @@ func (r *fileReader) unknown(field string) (problem, remedy string) {
 	if problem, remedy, known := refusedKey(field); known {
 		return problem, remedy
 	}
-	if nearest := nearestKey(field, r.allKeys()); nearest != "" {
-		return "unknown key", "did you mean " + nearest + "?"
-	}
 	section, _, nested := cutLast(field)
 	if !nested {
 		section = ""
 	}
+	var neighbors []string
+	for _, name := range r.keysIn(section) {
+		neighbors = append(neighbors, fieldIn(section, name))
+	}
+	nearest := nearestKey(field, neighbors)
+	if nearest == "" {
+		nearest = nearestKey(field, r.allKeys())
+	}
+	if nearest != "" {
+		return "unknown key", "did you mean " + nearest + "?"
+	}
 	return "unknown key", "remove it, or use one of " + strings.Join(r.keysIn(section), ", ")
 }
 
+// allKeys are all keys and sections; those in a list's items stand there once,
+// as in pools[].name.
 func (r *fileReader) allKeys() []string {
 	var keys []string
 	for _, row := range r.rows {
-		if row.key == "" {
+		if row.key == "" || strings.Contains(row.key, "[") {
 			continue
 		}
 		keys = append(keys, row.key)
@@ -46,11 +52,20 @@ func (r *fileReader) allKeys() []string {
 			keys = append(keys, section)
 		}
 	}
+	for _, l := range r.lists {
+		keys = append(keys, l.key)
+	}
+	for _, row := range itemReference() {
+		keys = append(keys, row.key)
+	}
 	return keys
 }
 
+var itemNumber = regexp.MustCompile(`\[[0-9]+\]`)
+
 // keysIn returns the names that may stand directly in a section.
 func (r *fileReader) keysIn(section string) []string {
+	section = itemNumber.ReplaceAllString(section, "[]")
 	var names []string
 	for _, key := range r.allKeys() {
 		in, last, nested := cutLast(key)

@@ -8,8 +8,18 @@ import (
 // validate compares the values with each other and builds the Config, which
 // is of use only if there are no problems.
 func (r *resolver) validate(d *draft, readFile func(string) ([]byte, error)) Config {
+	if d.provider == Metal {
+		r.withoutCloud(d)
+	}
 	r.endpoint(d)
+	candidates := r.pools(d)
+	var pools []Pool
+	for _, c := range candidates {
+		pools = append(pools, c.Pool)
+	}
 	return Config{
+		Provider:               d.provider,
+		Inventory:              r.inventory(d),
 		ClusterName:            d.clusterName,
 		Endpoint:               d.endpoint,
 		Network:                d.network,
@@ -17,17 +27,22 @@ func (r *resolver) validate(d *draft, readFile func(string) ([]byte, error)) Con
 		InstancesAddressFamily: d.addressFamily,
 		IPAM: IPAM{
 			Enabled:       d.allocateNodeCIDRs,
-			Pools:         r.pools(d),
+			Pools:         pools,
 			ServiceRanges: d.serviceRanges,
 			Exclude:       d.exclude,
+			Quarantine:    d.quarantine,
 			QPS:           d.ipamQPS,
 		},
-		Routes:        r.routes(d),
+		Families:      r.familiesOf(d, candidates),
+		Routes:        r.routes(d, candidates),
 		LoadBalancers: r.loadBalancers(d),
 	}
 }
 
 func (r *resolver) endpoint(d *draft) {
+	if d.provider == Metal {
+		return
+	}
 	parsed, err := url.Parse(d.endpoint)
 	if err != nil || parsed.Scheme != "http" {
 		return
@@ -45,6 +60,9 @@ func (r *resolver) token(d *draft, readFile func(string) ([]byte, error)) TokenS
 	const direct, inFile = "HCLOUD_TOKEN", "tokenFile"
 	origin := r.origin(inFile)
 	switch {
+	case d.provider == Metal:
+		return TokenSource{}
+	case r.onNode:
 	case r.isSet(direct) && r.isSet(inFile) && origin.line == 0:
 		r.warn(inFile, "is not used, %s outranks it", direct)
 	case r.isSet(inFile):
@@ -67,7 +85,7 @@ func (r *resolver) token(d *draft, readFile func(string) ([]byte, error)) TokenS
 	return TokenSource{field: direct, fixed: d.token}
 }
 
-func (r *resolver) routes(d *draft) Routes {
+func (r *resolver) routes(d *draft, pools []candidate) Routes {
 	routes := Routes{
 		Enabled:              r.routesWanted(d),
 		Limit:                d.routeLimit,
@@ -81,7 +99,7 @@ func (r *resolver) routes(d *draft) Routes {
 			"give a reserve below the limit")
 	}
 	if routes.Enabled {
-		r.routable(d)
+		r.routable(d, pools)
 	}
 	return routes
 }
@@ -91,42 +109,50 @@ func (r *resolver) routes(d *draft) Routes {
 // be routed; that is no mistake.
 func (r *resolver) routesWanted(d *draft) bool {
 	switch {
-	case !d.configureCloudRoutes, !d.routesEnabled:
+	case d.provider == Metal, !r.cloudRoutesOn(d), d.families.IPv4 == RoutedByNodes:
 		return false
-	case d.allocateNodeCIDRs || r.isSet(clusterFlag):
+	case d.allocateNodeCIDRs || r.isSet(clusterFlag) || len(d.pools) > 0:
 		return true
 	}
 	if d.network != "" {
-		r.warn("--configure-cloud-routes", "there are no routes to configure without --cluster-cidr")
+		r.warn("--configure-cloud-routes", "there are no routes to configure without --cluster-cidr or pools")
 	}
 	return false
 }
 
 // routable checks what the routes of a network need.
-func (r *resolver) routable(d *draft) {
+func (r *resolver) routable(d *draft, pools []candidate) {
 	const off = "--configure-cloud-routes=false"
-	if d.network == "" && !r.isWrong("network") && !r.unread {
+	if d.network == "" && !r.isWrong("network") && !r.unread && !r.onNode {
 		r.complain("network", "", "no network is given to hold the routes",
 			"give the ID or the name of the network, or set "+off)
 	}
 	hasIPv4 := false
-	for _, pool := range d.clusterCIDRs {
-		if !pool.Addr().Is4() {
+	for _, c := range pools {
+		if !c.ipv4() {
 			continue
 		}
 		hasIPv4 = true
-		if !within(pool, private) {
-			r.complain(clusterFlag, pool.String(), "lies outside RFC 1918, and the cloud routes nothing else",
+		if !within(c.Prefix, private) {
+			r.complain(c.cidr, c.Prefix.String(), "lies outside RFC 1918, and the cloud routes nothing else",
 				"choose a prefix within 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16, or set "+off)
 		}
 	}
-	if !hasIPv4 && r.isSet(clusterFlag) && r.isWhole(clusterFlag, d.clusterCIDRs) {
+	switch {
+	case hasIPv4 || len(pools) == 0 || r.isWrongIn(poolsKey):
+	case len(d.pools) > 0:
+		r.complain(poolsKey, "", "no pool has an IPv4 prefix, and the cloud's networks route only IPv4",
+			"add an IPv4 pool, or set "+off)
+	case r.isWhole(clusterFlag, d.clusterCIDRs):
 		r.complain(clusterFlag, r.flags.ClusterCIDR, "has no IPv4 prefix, and the cloud's networks route only IPv4",
 			"add an IPv4 prefix, or set "+off)
 	}
 }
 
 func (r *resolver) loadBalancers(d *draft) LoadBalancers {
+	if d.provider == Metal {
+		return LoadBalancers{}
+	}
 	lb := d.loadBalancers
 	const location, zone = "loadBalancers.location", "loadBalancers.networkZone"
 	if r.isSet(location) && r.isSet(zone) {
@@ -150,7 +176,7 @@ func (r *resolver) loadBalancers(d *draft) LoadBalancers {
 		{"loadBalancers.usePrivateIP", lb.UsePrivateIP},
 		{"loadBalancers.disablePublicNetwork", lb.DisablePublicNetwork},
 	} {
-		if needsNetwork.on && d.network == "" && !r.isWrong("network") && !r.unread {
+		if needsNetwork.on && d.network == "" && !r.isWrong("network") && !r.unread && !r.onNode {
 			r.complain(needsNetwork.key, "true", "needs a network", "give the network's ID or name in network, or set it to false")
 		}
 	}

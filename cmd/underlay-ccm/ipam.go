@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	networkinginformers "k8s.io/client-go/informers/networking/v1"
+	"k8s.io/client-go/kubernetes"
+	appconfig "k8s.io/cloud-provider/app/config"
+	"k8s.io/cloud-provider/names"
+
+	"github.com/underlay-ccm/underlay/internal/cloud"
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/ipam"
+	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
+	routecontroller "github.com/underlay-ccm/underlay/routes/controller"
+)
+
+const (
+	// ledgerNamespace is where the stored ledger is.
+	ledgerNamespace = metav1.NamespaceSystem
+	// lastWords is how long a request of the allocator lives on after its process lost the lease.
+	lastWords = 30 * time.Second
+	// usualLease is how long a process may go on without its lease where there is no election
+	// that says so.
+	usualLease = 15 * time.Second
+)
+
+func (m *manager) nodeIPAM(c *appconfig.CompletedConfig) (runner, error) {
+	ipamConfig := m.config.IPAM
+	if !ipamConfig.Enabled {
+		return nil, nil
+	}
+	// Its own client, because the rate limit of the others' would be the
+	// ceiling of how fast Nodes get their podCIDRs.
+	rest, err := c.ClientBuilder.Config(nodeIPAMController)
+	if err != nil {
+		return nil, fmt.Errorf("client of the node IPAM controller: %w", err)
+	}
+	rest.QPS, rest.Burst = float32(ipamConfig.QPS), ipamConfig.QPS
+	client, err := kubernetes.NewForConfig(rest)
+	if err != nil {
+		return nil, fmt.Errorf("client of the node IPAM controller: %w", err)
+	}
+	serviceCIDRs, err := serviceCIDRs(c, client)
+	if err != nil {
+		return nil, err
+	}
+	cfg := ipamcontroller.Config{
+		Client:       client,
+		Nodes:        c.SharedInformers.Core().V1().Nodes(),
+		ServiceCIDRs: serviceCIDRs,
+		Pools:        pools(m.config),
+		Exclusions:   m.exclusions(),
+		Quarantine:   ipamConfig.Quarantine,
+		Own:          cloud.OwnPrefixes{Servers: m.servers, Index: &m.index},
+		Namespace:    ledgerNamespace,
+		Fence:        usualLease + lastWords,
+		Recorder:     c.EventRecorder,
+		Registry:     registry{},
+	}
+	if m.config.Routes.Enabled && enabled(c, names.NodeRouteController) {
+		cfg.Routed = m.routed
+	}
+	if election := c.ComponentConfig.Generic.LeaderElection; election.LeaderElect {
+		cfg.Fence = election.LeaseDuration.Duration + lastWords
+		cfg.First = func(ctx context.Context) (bool, error) {
+			return firstLeader(ctx, client, election.ResourceNamespace, election.ResourceName)
+		}
+	}
+	r, err := ipamcontroller.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	m.ipamController.Store(r)
+	return r, nil
+}
+
+// firstLeader tells that the lease has never changed hands: no other process can have handed out
+// anything.
+func firstLeader(ctx context.Context, client kubernetes.Interface, namespace, name string) (bool, error) {
+	lease, err := client.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return false, fmt.Errorf("reading the lease %s/%s: %w", namespace, name, err)
+	}
+	return lease.Spec.LeaseTransitions == nil || *lease.Spec.LeaseTransitions == 0, nil
+}
+
+// serviceCIDRs is the informer of ServiceCIDR objects, or nil where the API server is too old to
+// have them.
+func serviceCIDRs(c *appconfig.CompletedConfig, client discovery.DiscoveryInterface) (networkinginformers.ServiceCIDRInformer, error) {
+	list, err := client.ServerResourcesForGroupVersion("networking.k8s.io/v1")
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("asking whether the API server has ServiceCIDRs: %w", err)
+	}
+	if list == nil || !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "servicecidrs" }) {
+		return nil, nil
+	}
+	return c.SharedInformers.Networking().V1().ServiceCIDRs(), nil
+}
+
+func pools(c config.Config) []ipamcontroller.Pool {
+	var out []ipamcontroller.Pool
+	for _, p := range c.IPAM.Pools {
+		state := ipam.Active
+		if p.Draining {
+			state = ipam.Draining
+		}
+		out = append(out, ipamcontroller.Pool{
+			PoolConfig: ipam.PoolConfig{Name: p.Name, Prefix: p.Prefix, NodeMask: p.NodeMask, State: state, Own: p.Own},
+			Selector:   p.Selector,
+		})
+	}
+	return out
+}
+
+// exclusions are what no podCIDR may lie in.
+func (m *manager) exclusions() []netip.Prefix {
+	out := slices.Concat(m.config.IPAM.ServiceRanges, m.config.IPAM.Exclude)
+	if m.network != nil {
+		out = append(out, m.network.Reserved()...)
+	}
+	return out
+}
+
+// checkPools refuses at start what the stored ledger or the exclusions leave no place for, so
+// that a process that works goes on instead of this one.
+func (m *manager) checkPools(ctx context.Context, client kubernetes.Interface) error {
+	if !m.config.IPAM.Enabled {
+		return nil
+	}
+	removed, err := ipamcontroller.Check(ctx, client, ledgerNamespace, pools(m.config), m.exclusions())
+	if err != nil {
+		return config.Errors{{Field: "pools", Problem: err.Error(), Remedy: "see the network's subnets, the service ranges and exclude", Cause: err}}
+	}
+	var wrong config.Errors
+	for _, pool := range removed {
+		wrong = append(wrong, &config.Error{Field: "pools", Value: pool.Pool, Problem: pool.Problem(), Remedy: pool.Remedy(), Cause: pool})
+	}
+	if len(wrong) > 0 {
+		return wrong
+	}
+	return nil
+}
+
+// routed is what the route controller knows, once there is one.
+func (m *manager) routed(p netip.Prefix) (routed, known bool) {
+	r := m.routeController.Load()
+	if r == nil {
+		return false, false
+	}
+	return r.Routed(p)
+}
+
+// departed are the Nodes of which the ledger still knows that they were here.
+func (m *manager) departed() (departed []routecontroller.Departed, known bool) {
+	c := m.ipamController.Load()
+	if c == nil {
+		return nil, false
+	}
+	left, known := c.Departed()
+	for _, d := range left {
+		departed = append(departed, routecontroller.Departed(d))
+	}
+	return departed, known
+}
+
+// fieldOf is the setting that a pool's range comes from.
+func (m *manager) fieldOf(p netip.Prefix) string {
+	for i, pool := range m.config.IPAM.Pools {
+		if pool.Prefix == p && !strings.HasPrefix(pool.Name, "default-ipv") {
+			return fmt.Sprintf("pools[%d].cidr", i)
+		}
+	}
+	return "--cluster-cidr"
+}
