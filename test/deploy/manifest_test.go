@@ -66,11 +66,11 @@ func decodeFile(t *testing.T, path string) []runtime.Object {
 	return objects
 }
 
-// shipped are all objects that "kubectl apply -R -f deploy" would apply.
+// shipped are all objects that "kubectl apply -R -f deploy/ccm" would apply.
 func shipped(t *testing.T) []runtime.Object {
 	t.Helper()
 	var objects []runtime.Object
-	err := filepath.WalkDir(repository+"/deploy", func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(ccmFolder, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
 			objects = append(objects, decodeFile(t, path)...)
 		}
@@ -115,7 +115,7 @@ func TestDecodingIsStrict(t *testing.T) {
 }
 
 func TestEveryObjectHasItsPlace(t *testing.T) {
-	clusterWide := []string{"ClusterRole", "ClusterRoleBinding"}
+	clusterWide := []string{"ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 	for _, object := range shipped(t) {
 		kind := object.GetObjectKind().GroupVersionKind().Kind
 		meta := object.(metav1.Object)

@@ -357,8 +357,12 @@ func (in *installation) get(ctx context.Context, path, token string) (int, strin
 // rare are permissions that this test doesn't bring about, each with its reason.
 func rare() map[permission]string {
 	return map[permission]string{
-		{verb: "patch", resource: "events"}:  "only an Event that repeats itself is patched",
-		{verb: "list", resource: "services"}: "a cache begins with a streaming watch, and lists only where the API server doesn't offer that",
+		{verb: "patch", resource: "events"}:                                                                                  "only an Event that repeats itself is patched",
+		{verb: "list", resource: "endpointslices.discovery.k8s.io"}:                                                          "as with services",
+		{verb: "list", resource: "servicecidrs.networking.k8s.io"}:                                                           "as with services",
+		{verb: "get", resource: "validatingadmissionpolicies.admissionregistration.k8s.io", name: "underlay-podcidrs"}:       "only where another allocator is seen at work",
+		{verb: "get", resource: "validatingadmissionpolicybindings.admissionregistration.k8s.io", name: "underlay-podcidrs"}: "only where another allocator is seen at work",
+		{verb: "list", resource: "services"}:                                                                                 "a cache begins with a streaming watch, and lists only where the API server doesn't offer that",
 	}
 }
 

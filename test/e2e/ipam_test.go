@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -90,7 +91,7 @@ func TestLostRepliesToPodCIDRPatches(t *testing.T) {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			resp, err := next.RoundTrip(r)
-			if r.Method == http.MethodPatch && patches.Add(1)%10 == 1 && err == nil {
+			if r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/nodes/") && patches.Add(1)%10 == 1 && err == nil {
 				lost.Add(1)
 				resp.Body.Close()
 				return nil, errors.New("reply lost")
@@ -106,10 +107,11 @@ func TestLostRepliesToPodCIDRPatches(t *testing.T) {
 		factory := informers.NewSharedInformerFactory(c, 0)
 		ctl, err := ipamcontroller.New(ipamcontroller.Config{
 			Client: c, Nodes: factory.Core().V1().Nodes(),
-			Pools: []ipam.PoolConfig{
-				{Prefix: netip.MustParsePrefix("10.0.0.0/16"), NodeMask: 24},
-				{Prefix: netip.MustParsePrefix("fd00::/48"), NodeMask: 64},
+			Pools: []ipamcontroller.Pool{
+				{PoolConfig: ipam.PoolConfig{Name: "v4", Prefix: netip.MustParsePrefix("10.0.0.0/16"), NodeMask: 24}},
+				{PoolConfig: ipam.PoolConfig{Name: "v6", Prefix: netip.MustParsePrefix("fd00::/48"), NodeMask: 64}},
 			},
+			Namespace: metav1.NamespaceSystem, Quarantine: time.Minute, Fence: time.Second,
 			Recorder: record.NewFakeRecorder(1000), Registry: metrics.NewKubeRegistry(),
 		})
 		if err != nil {

@@ -167,6 +167,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 	startManager(t, c, cluster.ManagerOptions{})
 	eventually(t, 90*time.Second, "all 50 Nodes are served", allServed(t, c, 50))
 	expectSound(t, c)
+	expectLedgerAgrees(t, c)
 	if n := len(routeTable(t, c)); n != 50 {
 		t.Errorf("%d routes, want 50", n)
 	}

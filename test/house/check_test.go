@@ -53,8 +53,18 @@ func TestTable(t *testing.T) {
 		{from: "internal/hcloudsim", to: "github.com/hetznercloud/hcloud-go/v2/hcloud", refused: true},
 		{from: "internal/hcloudsim", to: "k8s.io/klog/v2", refused: true},
 
+		{from: "internal/netfilter", to: "sigs.k8s.io/knftables"},
+		{from: "internal/cni", to: "sigs.k8s.io/knftables", refused: true},
+		{from: "internal/cni", to: "k8s.io/api/core/v1", refused: true},
+		{from: "internal/sysctl", to: m + "routes", refused: true},
+		{from: "internal/sysctl", to: m + "test/netns", inTest: true},
+
 		{from: "routes/kernel", to: "github.com/vishvananda/netlink"},
 		{from: "routes/agent", to: "github.com/vishvananda/netlink", refused: true},
+		{from: "routes/agent", to: m + "routes/kernel", refused: true},
+		{from: "routes/agent", to: m + "internal/kube"},
+		{from: "routes/kernel", to: m + "routes/agent"},
+		{from: "routes/kernel", to: "k8s.io/client-go/kubernetes", refused: true},
 		{from: "ipam/controller", to: cidrset, refused: true},
 		{from: "ipam/controller", to: cidrset, inTest: true, refused: true},
 

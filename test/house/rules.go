@@ -79,6 +79,11 @@ func rules() []rule {
 			reason: "only cmd knows the configuration as a whole; everything else is handed what it needs",
 		},
 
+		{
+			who: []pattern{"./internal/cni/...", "./internal/netfilter/...", "./internal/sysctl/..."}, never: []pattern{"./...", "k8s.io/..."},
+			reason: "the agent's edges change the machine as they are told; they know neither Nodes nor each other",
+		},
+
 		// One importer each.
 		{
 			who: []pattern{"./..."}, except: []pattern{"./internal/hetzner/...", "./internal/hcloudsim/...", "./test/..."}, never: []pattern{hcloudGo},
@@ -90,8 +95,23 @@ func rules() []rule {
 			reason: "routes/kernel is the one place that changes the machine's route table",
 		},
 		{
+			who: []pattern{"./routes/agent/..."}, never: []pattern{"./routes/kernel/...", "./routes/controller/...", "github.com/vishvananda/netns/..."}, tests: true,
+			reason: "the agent decides on a port: every schedule can be replayed without root, on a machine that is not this one",
+		},
+		{
+			who:    []pattern{"./routes/kernel/..."},
+			only:   []pattern{"std", "./routes", "./routes/agent", "./routes/kernel/...", "github.com/vishvananda/...", "golang.org/x/sys/..."},
+			reason: "routes/kernel does what it is told and reports what is there: it knows no Kubernetes and decides nothing",
+		},
+		{
 			who: []pattern{"./..."}, except: []pattern{"./ipam"}, never: []pattern{"github.com/cilium/ipam/..."}, tests: true,
 			reason: "cidrset has traps that ipam.Pool closes; nobody else may step into them",
+		},
+
+		{
+			who: []pattern{"./..."}, except: []pattern{"./internal/netfilter/..."},
+			never:  []pattern{"sigs.k8s.io/knftables/...", "github.com/google/nftables/..."},
+			reason: "internal/netfilter is the one place that changes the machine's nftables",
 		},
 
 		// Tests and their tools.

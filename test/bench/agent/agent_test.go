@@ -1,0 +1,210 @@
+//go:build linux
+
+// Package agent_test measures the node agent's routes on a real kernel, in a
+// network namespace of its own: how long a table takes to be complete, beside
+// `ip -batch` and a loop that opens a socket for each route, in the same run; how
+// soon one node's change and one deleted route are in the kernel; and what the
+// program weighs. Counts are asserted, times are printed.
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/metrics"
+
+	"github.com/underlay-ccm/underlay/routes/agent"
+	"github.com/underlay-ccm/underlay/routes/kernel"
+	"github.com/underlay-ccm/underlay/routes/kernel/kerneltest"
+)
+
+func TestMain(m *testing.M) { kerneltest.Main(m) }
+
+const (
+	nodeCount = 1000
+	// own is the machine's Node, whose prefixes it refuses.
+	own = "node-0000"
+	// limit is how long anything may take before it counts as never.
+	limit = time.Minute
+)
+
+// nodeAddress is the address of the i-th node, and podPrefix its podCIDR, of the
+// family.
+func nodeAddress(i int, ipv4 bool) netip.Addr {
+	if ipv4 {
+		return netip.AddrFrom4([4]byte{10, 0, byte((i + 1) >> 8), byte(i + 1)})
+	}
+	return netip.AddrFrom16([16]byte{0: 0xfd, 14: byte((i + 1) >> 8), 15: byte(i + 1)})
+}
+
+func podPrefix(i int, ipv4 bool) netip.Prefix {
+	if ipv4 {
+		return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(64 + i>>8), byte(i), 0}), 24)
+	}
+	return netip.PrefixFrom(netip.AddrFrom16([16]byte{0: 0xfd, 1: 1, 6: byte(i >> 8), 7: byte(i)}), 64)
+}
+
+func node(i int) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%04d", i), UID: types.UID(fmt.Sprint("uid-", i))}}
+	for _, ipv4 := range []bool{true, false} {
+		n.Spec.PodCIDRs = append(n.Spec.PodCIDRs, podPrefix(i, ipv4).String())
+		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: nodeAddress(i, ipv4).String()})
+	}
+	n.Spec.PodCIDR = n.Spec.PodCIDRs[0]
+	return n
+}
+
+// cable is the segment that all nodes are on.
+func cable(b *testing.B) *kerneltest.Segment {
+	return kerneltest.NewSegment(b, "uplink",
+		netip.PrefixFrom(nodeAddress(0, true), 16).String(), netip.PrefixFrom(nodeAddress(0, false), 64).String())
+}
+
+// observer sees the kernel's events with a socket of its own.
+type observer struct {
+	mu    sync.Mutex
+	set   map[agent.Entry]time.Time
+	count int
+	want  int
+	full  chan struct{}
+}
+
+func observe(b *testing.B, k *kernel.Kernel) *observer {
+	o := &observer{set: map[agent.Entry]time.Time{}, full: make(chan struct{})}
+	started := make(chan struct{})
+	ctx, cancel := context.WithCancel(b.Context())
+	var done sync.WaitGroup
+	done.Go(func() {
+		_ = k.Watch(ctx, func(e agent.Event) {
+			switch {
+			case e.Kind == agent.EventsLost:
+				close(started) // twice: an overflow, and the figures are worth nothing
+			case e.Kind == agent.RouteSet && e.Route.Ours():
+				o.note(e.Route)
+			}
+		})
+	})
+	b.Cleanup(func() { cancel(); done.Wait() })
+	<-started
+	return o
+}
+
+func (o *observer) note(e agent.Entry) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.set[e] = time.Now()
+	o.count++
+	if o.count == o.want {
+		close(o.full)
+	}
+}
+
+// expect prepares to wait for so many routes.
+func (o *observer) expect(n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.set, o.count, o.want, o.full = map[agent.Entry]time.Time{}, 0, n, make(chan struct{})
+}
+
+func (o *observer) await(b *testing.B, what string) {
+	b.Helper()
+	o.mu.Lock()
+	full := o.full
+	o.mu.Unlock()
+	select {
+	case <-full:
+	case <-time.After(limit):
+		b.Fatalf("%s: %d of %d routes", what, o.count, o.want)
+	}
+}
+
+// at is when a route was set last.
+func (o *observer) at(e agent.Entry) time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.set[e]
+}
+
+// running is an agent with a fake API server, whose Nodes have arrived.
+type running struct {
+	client *fake.Clientset
+	agent  *agent.Agent
+}
+
+// prepare makes an agent whose cache is filled and that hasn't begun. Its period
+// is so long that nothing but events makes it work.
+func prepare(b *testing.B, k agent.Kernel, count int) *running {
+	b.Helper()
+	var objects []runtime.Object
+	for i := range count {
+		objects = append(objects, node(i))
+	}
+	client := fake.NewClientset(objects...)
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(agent.Trim))
+	a, err := agent.New(agent.Config{
+		Client: client, Nodes: factory.Core().V1().Nodes(), Kernel: k, Recorder: &record.FakeRecorder{},
+		Registry: metrics.NewKubeRegistry(), Self: own, Modes: agent.Modes{IPv4: agent.ByNodes, IPv6: agent.ByNodes}, Period: time.Hour,
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	b.Cleanup(func() { cancel(); factory.Shutdown() })
+	factory.StartWithContext(ctx)
+	factory.WaitForCacheSyncWithContext(ctx)
+	return &running{client: client, agent: a}
+}
+
+// run lets the agent begin, and returns what ends it.
+func (r *running) run() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { _ = r.agent.Run(ctx) })
+	return func() { cancel(); done.Wait() }
+}
+
+// clear takes the routes away that a measurement made; its agent has ended.
+func clear(b *testing.B, k *kernel.Kernel) {
+	b.Helper()
+	if _, err := agent.Cleanup(context.Background(), k); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func open(b *testing.B) *kernel.Kernel {
+	b.Helper()
+	k, err := kernel.Open()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(k.Close)
+	return k
+}
+
+// percentile is the time that so many in a hundred stay below.
+func percentile(times []time.Duration, of int) time.Duration {
+	sorted := slices.Sorted(slices.Values(times))
+	return sorted[min(len(sorted)-1, len(sorted)*of/100)]
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func report(b *testing.B, what string, times []time.Duration) {
+	best, p50, p99, worst := slices.Min(times), percentile(times, 50), percentile(times, 99), slices.Max(times)
+	b.ReportMetric(milliseconds(p50), "p50-ms")
+	b.ReportMetric(milliseconds(p99), "p99-ms")
+	b.ReportMetric(0, "ns/op")
+	fmt.Printf("\n  %-52s best %8.3f   p50 %8.3f   p99 %8.3f   worst %8.3f ms (%d)\n", what, milliseconds(best), milliseconds(p50), milliseconds(p99), milliseconds(worst), len(times))
+}

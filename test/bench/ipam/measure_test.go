@@ -1,0 +1,240 @@
+package ipam_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// ledgerName is the ConfigMap in kube-system that holds our stored ledger.
+const ledgerName = "underlay-node-ipam"
+
+// measurement is what the audit log says about some Nodes.
+type measurement struct {
+	nodes        int
+	seconds      float64 // from the first creation to the last podCIDR
+	writing      float64 // from the first podCIDR to the last
+	median, late float64 // seconds from creation to podCIDR; late is the 99th percentile
+	last         time.Time
+	patched      int // Nodes that were written
+	patches      int // requests that were sent for it, whatever came of them
+	ledgerWrites int // in the same time
+	otherWrites  int // of the same account in the same time: Events, conditions
+}
+
+// measure reads what happened to the Nodes of a prefix.
+func (f *field) measure(b *testing.B, c contender, prefix string, nodes int) measurement {
+	b.Helper()
+	events, err := f.ControlPlane.Audit()
+	if err != nil {
+		b.Fatal(err)
+	}
+	created, written := map[string]time.Time{}, map[string]time.Time{}
+	m := measurement{nodes: nodes}
+	var ledger, other []time.Time
+	var firstCreated, firstWritten time.Time
+	for _, e := range events {
+		switch {
+		case e.Resource == "configmaps" && e.Name == ledgerName && e.User == c.user && e.Code < 300:
+			ledger = append(ledger, e.Time)
+		case e.Verb == "create" && e.Resource == "nodes" && e.Code == 201 && strings.HasPrefix(e.Name, prefix):
+			created[e.Name] = e.Time
+			firstCreated = earlier(firstCreated, e.Time)
+		case e.Verb == "patch" && e.Resource == "nodes" && e.Subresource == "" && e.User == c.user && strings.HasPrefix(e.Name, prefix):
+			m.patches++
+			if e.Code == 200 {
+				written[e.Name] = e.Time
+				firstWritten = earlier(firstWritten, e.Time)
+				m.last = later(m.last, e.Time)
+			}
+		case e.User == c.user:
+			other = append(other, e.Time)
+		}
+	}
+	m.patched = len(written)
+	m.seconds, m.writing = m.last.Sub(firstCreated).Seconds(), m.last.Sub(firstWritten).Seconds()
+	m.median, m.late = latencies(created, written)
+	during := func(t time.Time) bool { return t.After(firstCreated) && !t.After(m.last) }
+	m.ledgerWrites, m.otherWrites = count(ledger, during), count(other, during)
+	return m
+}
+
+func count(times []time.Time, is func(time.Time) bool) int {
+	n := 0
+	for _, t := range times {
+		if is(t) {
+			n++
+		}
+	}
+	return n
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+func latencies(created, written map[string]time.Time) (median, late float64) {
+	var all []float64
+	for name, t := range written {
+		all = append(all, t.Sub(created[name]).Seconds())
+	}
+	if len(all) == 0 {
+		return 0, 0
+	}
+	slices.Sort(all)
+	return all[len(all)/2], all[len(all)*99/100]
+}
+
+// createNodes creates Nodes as kubelets do, many at once.
+func (f *field) createNodes(ctx context.Context, b *testing.B, prefix string, n int, tell chan<- *corev1.Node) {
+	b.Helper()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(16)
+	for i := range n {
+		group.Go(func() error {
+			node, err := f.admin.CoreV1().Nodes().Create(ctx, newNode(fmt.Sprintf("%s%04d", prefix, i)), metav1.CreateOptions{})
+			if err == nil && tell != nil {
+				tell <- node
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// announce tells the Nodes that are there.
+func (f *field) announce(ctx context.Context, b *testing.B, prefix string, tell chan<- *corev1.Node) {
+	b.Helper()
+	list, err := f.admin.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range list.Items {
+		if strings.HasPrefix(list.Items[i].Name, prefix) {
+			tell <- &list.Items[i]
+		}
+	}
+}
+
+func newNode(name string) *corev1.Node {
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
+		}},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{
+			{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule},
+		}},
+	}
+	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady} {
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
+			Type: kind, Status: corev1.ConditionFalse, Reason: "AsReported", Message: "what a kubelet says about itself",
+		})
+	}
+	return n
+}
+
+// await waits until the Nodes of a prefix have podCIDRs. It looks rarely and at
+// the API server's cache: looking must not be what is measured.
+func (f *field) await(ctx context.Context, b *testing.B, prefix string, want int) {
+	b.Helper()
+	got := 0
+	err := wait.PollUntilContextCancel(ctx, 500*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		list, err := f.admin.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		if err != nil {
+			return false, err
+		}
+		got = 0
+		for i := range list.Items {
+			if n := &list.Items[i]; strings.HasPrefix(n.Name, prefix) && len(n.Spec.PodCIDRs) == 2 {
+				got++
+			}
+		}
+		return got == want, nil
+	})
+	if err != nil {
+		b.Fatalf("%d of %d Nodes %s* have podCIDRs: %v", got, want, prefix, context.Cause(ctx))
+	}
+}
+
+// clear removes what a run leaves: all Nodes, and what the stored ledger says
+// about them, which is no concern of the next one. The ledger itself stays: for
+// one that is gone, ours would wait out what a former process may still do.
+func (f *field) clear(ctx context.Context, b *testing.B) {
+	b.Helper()
+	if err := f.admin.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	_, err := f.admin.CoreV1().ConfigMaps(metav1.NamespaceSystem).Patch(ctx, ledgerName, types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// usage is what a process has taken from the machine.
+type usage struct {
+	cpu        float64 // seconds
+	residentMB float64 // at most, so far
+}
+
+func (u usage) since(before usage) usage { u.cpu -= before.cpu; return u }
+
+// usage reads Linux' own account of the run's process; nothing of one that runs
+// in this process.
+func (r *run) usage(b *testing.B) usage {
+	b.Helper()
+	if r.process == nil {
+		return usage{}
+	}
+	stat := read(b, r.process.PID(), "stat")
+	// The name in parentheses may hold spaces; the 12th and 13th fields after it
+	// are user and system time in hundredths of a second, see proc(5).
+	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
+	u := usage{cpu: (parse(b, fields[11]) + parse(b, fields[12])) / 100}
+	for line := range strings.Lines(read(b, r.process.PID(), "status")) {
+		if text, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			u.residentMB = parse(b, strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(text), "kB"))) / 1024
+		}
+	}
+	return u
+}
+
+func read(b *testing.B, pid int, file string) string {
+	b.Helper()
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return string(content)
+}
+
+func parse(b *testing.B, text string) float64 {
+	b.Helper()
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return v
+}

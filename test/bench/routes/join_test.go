@@ -1,0 +1,235 @@
+// Package routes_test shows what the route controller promises, with counts, on
+// the simulated cloud's clock: what joining costs and takes, what a day at rest
+// costs, and that no schedule of faults deletes what is alive. Figures are
+// printed; `make bench-routes` prints them beside upstream's route controller.
+package routes_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/test/bench/routes/lab"
+)
+
+// setUp makes a cluster that runs, of so many Nodes.
+func setUp(t *testing.T, o hcloudsim.Options, nodes int) *lab.Lab {
+	t.Helper()
+	l, err := lab.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range nodes {
+		add(t, l, lab.Machine{Name: fmt.Sprintf("node-%03d", i)})
+	}
+	return l
+}
+
+func add(t *testing.T, l *lab.Lab, m lab.Machine) *corev1.Node {
+	t.Helper()
+	node, err := l.Add(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait() // client-go's fake drops what nobody has taken yet
+	return node
+}
+
+func start(t *testing.T, l *lab.Lab, o lab.Options) *lab.Manager {
+	t.Helper()
+	m, err := l.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// rest lets time pass until everything has settled.
+func rest(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// says counts Nodes by their condition.
+func says(t *testing.T, l *lab.Lab) map[string]int {
+	t.Helper()
+	nodes, err := l.API.Nodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]int{}
+	for i := range nodes {
+		out[lab.Says(&nodes[i])]++
+	}
+	return out
+}
+
+func expectAll(t *testing.T, l *lab.Lab, what string, want int) {
+	t.Helper()
+	if got := says(t, l); got[what] != want || len(got) != 1 {
+		t.Errorf("conditions %v, want %d Nodes to say %q", got, want, what)
+	}
+}
+
+const reachable = "False RouteCreated"
+
+// From its podCIDR to its condition a Node waits for its own route's action and
+// for little else, and no other Node is told anything.
+func TestOneNodeJoinsAClusterOfFifty(t *testing.T) {
+	const joins, most = 100, 500 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		o := lab.Pace()
+		o.RateLimit = 100_000
+		l := setUp(t, o, 50)
+		m := start(t, l, lab.Options{})
+		defer m.Stop()
+		rest(2 * time.Minute)
+		expectAll(t, l, reachable, 50)
+		var beyond []time.Duration
+		for i := range joins {
+			beyond = append(beyond, joinOnce(t, l, fmt.Sprintf("joins-%d", i)))
+		}
+		slices.Sort(beyond)
+		p99 := beyond[len(beyond)*99/100]
+		t.Logf("from podCIDR to reachable, beyond the action's own time: median %s, p99 %s, slowest %s", beyond[len(beyond)/2], p99, beyond[len(beyond)-1])
+		if p99 > most {
+			t.Errorf("p99 is %s beyond the action's time, want at most %s", p99, most)
+		}
+	})
+}
+
+// joinOnce lets a Node join and leave again, and returns how long it took from
+// its podCIDR on, less its action's time.
+func joinOnce(t *testing.T, l *lab.Lab, name string) time.Duration {
+	t.Helper()
+	server, err := l.Rent(lab.Machine{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest(30 * time.Second) // it boots
+	if _, err := l.Register(t.Context(), lab.Machine{Name: name, PodCIDRs: []string{}, Unnamed: true}, server.ID); err != nil {
+		t.Fatal(err)
+	}
+	rest(time.Second)
+	l.API.Told()
+	began := time.Now()
+	cidrs := []string{"10.244.200.0/24", "fd00:10:244:c8::/64"}
+	if err := l.API.Edit(name, func(n *corev1.Node) { n.Spec.PodCIDR, n.Spec.PodCIDRs = cidrs[0], cidrs }); err != nil {
+		t.Fatal(err)
+	}
+	rest(5 * time.Second)
+	took := time.Duration(0)
+	for _, told := range l.API.Told() {
+		if told.Node != name {
+			t.Errorf("%s was told %q because %s joined", told.Node, told.Says, name)
+		}
+		if told.Says == reachable {
+			took = told.At.Sub(began)
+		}
+	}
+	action, count := l.ActionTime(began, "add_route")
+	if took == 0 || count != 1 {
+		t.Errorf("%s: reachable after %s with %d actions, want one action", name, took, count)
+	}
+	if err := l.API.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Sim.DeleteServer(server.ID); err != nil {
+		t.Fatal(err)
+	}
+	rest(2 * time.Minute)
+	if n := len(l.Routes()); n != 50 {
+		t.Errorf("%d routes after %s left, want 50", n, name)
+	}
+	return took - action
+}
+
+// A hundred Nodes join in one moment: few requests, none refused, one action
+// after the other, and each Node is told as soon as its own route stands.
+func TestAHundredNodesJoinAtOnce(t *testing.T) {
+	const count = 100
+	synctest.Test(t, func(t *testing.T) {
+		r := joinAtOnce(t, count, lab.Options{}, nil)
+		t.Logf("%d requests (%d per Node), %d refused, %s for %s of actions, first Node after %s, median after %s",
+			r.spent.All, r.spent.All/count, r.spent.Refused, r.took, r.actions, r.first, r.median)
+		if most := 3*count + 5; r.spent.All > most {
+			t.Errorf("%d requests, want at most %d: %+v", r.spent.All, most, r.spent)
+		}
+		if r.spent.Refused > 0 {
+			t.Errorf("%d requests were refused", r.spent.Refused)
+		}
+		if most := (r.actions + count*lab.Pace().Latency) * 12 / 10; r.took > most {
+			t.Errorf("it took %s, want at most %s", r.took, most)
+		}
+		if r.moments < count*9/10 {
+			t.Errorf("the Nodes were told at %d different moments, want about one each", r.moments)
+		}
+	})
+}
+
+// joined is what it took until all Nodes were reachable.
+type joined struct {
+	spent         lab.Spent
+	took, actions time.Duration
+	first, median time.Duration
+	moments       int
+	reachable     int
+}
+
+// joinAtOnce lets Nodes with podCIDRs join in one moment while a manager with o
+// runs; other, if not nil, makes what writes routes instead of our controller.
+func joinAtOnce(t *testing.T, count int, o lab.Options, other func(*testing.T, *lab.Lab) func(context.Context, *lab.Manager)) joined {
+	t.Helper()
+	pace := lab.Pace()
+	pace.AttachmentLimit, pace.RateLimit = hcloudsim.Unlimited, 1_000_000
+	l := setUp(t, pace, 0)
+	if other != nil {
+		o.Routes = other(t, l)
+	}
+	var servers []int64
+	for i := range count {
+		server, err := l.Rent(lab.Machine{Name: fmt.Sprintf("node-%03d", i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		servers = append(servers, server.ID)
+	}
+	rest(time.Minute) // they boot
+	m := start(t, l, o)
+	defer m.Stop()
+	rest(10 * time.Minute)
+	l.Sim.ResetRequests()
+	l.API.Told()
+	began := time.Now()
+	for i, server := range servers {
+		if _, err := l.Register(t.Context(), lab.Machine{Name: fmt.Sprintf("node-%03d", i)}, server); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+	}
+	var r joined
+	for deadline := began.Add(30 * time.Minute); r.reachable < count && time.Now().Before(deadline); {
+		rest(50 * time.Millisecond)
+		r.reachable = says(t, l)[reachable]
+	}
+	r.spent = l.Spent()
+	r.actions, _ = l.ActionTime(began, "add_route", "delete_route")
+	var at []time.Duration
+	moments := map[time.Time]bool{}
+	for _, told := range l.API.Told() {
+		if told.Says == reachable {
+			at = append(at, told.At.Sub(began))
+			moments[told.At] = true
+		}
+	}
+	if r.moments = len(moments); len(at) > 0 {
+		r.first, r.median, r.took = at[0], at[len(at)/2], at[len(at)-1]
+	}
+	return r
+}

@@ -1,0 +1,224 @@
+package routes_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/test/bench/routes/lab"
+)
+
+// schedule is a cluster's half hour in which much goes wrong, all of it by the
+// numbers of one seed.
+type schedule struct {
+	t       *testing.T
+	l       *lab.Lab
+	rng     *rand.Rand
+	o       lab.Options
+	m       *lab.Manager
+	api     *hcloud.Client // of an administrator
+	members []string       // Nodes that should live, oldest first
+	others  []int64        // servers without Nodes
+	made    int
+	trace   []string
+
+	mu        sync.Mutex
+	vanishing []int64 // go as soon as a first page has been read
+}
+
+// newSchedule makes a cluster at rest. Every fourth project has so many servers
+// that their list takes two pages.
+func newSchedule(t *testing.T, seed uint64, o lab.Options) *schedule {
+	pace := lab.Pace()
+	pace.AttachmentLimit, pace.RateLimit, pace.Seed = hcloudsim.Unlimited, 1_000_000, seed
+	s := &schedule{t: t, l: setUp(t, pace, 0), rng: rand.New(rand.NewPCG(seed, 7)), o: o}
+	s.api = administrator(s.l)
+	s.l.Meddle = s.meddle
+	if seed%4 == 0 {
+		for i := range 47 {
+			server, err := s.l.Rent(lab.Machine{Name: fmt.Sprint("other-", i), Detached: true})
+			s.must(err)
+			s.others = append(s.others, server.ID)
+		}
+	}
+	for range 4 + s.rng.IntN(5) {
+		s.join()
+	}
+	s.lead()
+	rest(30 * time.Second)
+	return s
+}
+
+func (s *schedule) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatalf("%v\n%s", err, strings.Join(s.trace, "\n"))
+	}
+}
+
+func (s *schedule) note(format string, args ...any) {
+	s.trace = append(s.trace, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+// meddle lets a server vanish between two pages of a list.
+func (s *schedule) meddle(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		answer, err := next.RoundTrip(r)
+		if r.URL.Path == "/v1/servers" && r.URL.Query().Get("page") == "1" {
+			s.mu.Lock()
+			gone := s.vanishing
+			s.vanishing = nil
+			s.mu.Unlock()
+			for _, id := range gone {
+				_ = s.l.Sim.DeleteServer(id) // it may have gone otherwise
+			}
+		}
+		return answer, err
+	})
+}
+
+func (s *schedule) join() {
+	name := fmt.Sprint("node-", s.made)
+	s.made++
+	add(s.t, s.l, lab.Machine{Name: name})
+	s.members = append(s.members, name)
+	s.note("%s joins", name)
+}
+
+// lead starts a manager; while the cloud refuses that, again and again, as a
+// Deployment does. In the end somebody mends what is wrong.
+func (s *schedule) lead() {
+	for attempt := range 20 {
+		if attempt == 10 {
+			s.l.Sim.ClearFaults()
+		}
+		m, err := s.l.Start(s.t.Context(), s.o)
+		if err == nil {
+			s.m = m
+			return
+		}
+		s.note("the manager ends at its start: %v", err)
+		rest(10 * time.Second)
+	}
+	s.t.Fatalf("no manager starts\n%s", strings.Join(s.trace, "\n"))
+}
+
+func (s *schedule) member() string { return s.members[s.rng.IntN(len(s.members))] }
+
+// leave takes a Node out of those that should live.
+func (s *schedule) leave(name string) {
+	s.members = slices.DeleteFunc(s.members, func(m string) bool { return m == name })
+}
+
+func (s *schedule) server(name string) int64 {
+	for _, node := range s.nodes() {
+		if node.Name == name {
+			server, _ := s.l.ServerOf(&node)
+			return server.ID
+		}
+	}
+	s.t.Fatalf("node %s is gone: %q\n%s", name, s.l.Harm(), strings.Join(s.trace, "\n"))
+	return 0
+}
+
+func (s *schedule) nodes() []corev1.Node {
+	nodes, err := s.l.API.Nodes(context.WithoutCancel(s.t.Context()))
+	s.must(err)
+	return nodes
+}
+
+// run lets so many things happen, and then the cloud recover.
+func (s *schedule) run(steps int) {
+	for range steps {
+		event := events()[s.rng.IntN(len(events()))]
+		s.note("%s", event.name)
+		event.do(s)
+		rest(time.Duration(s.rng.IntN(60_000)) * time.Millisecond)
+		if len(s.l.Harm()) > 0 {
+			break
+		}
+	}
+	s.note("the cloud recovers")
+	s.l.Sim.ClearFaults()
+	s.ready(true)
+	rest(10 * time.Minute)
+	s.m.Stop()
+	rest(time.Minute) // a list of servers under way outlives its manager
+}
+
+// ready lets the kubelets of all members be heard, or none.
+func (s *schedule) ready(is bool) {
+	for _, name := range s.members {
+		_ = s.l.API.SetReady(name, is) // a Node that is gone is found by verdict
+	}
+}
+
+// verdict says what the schedule brought to light.
+func (s *schedule) verdict() []string {
+	found := s.l.Harm()
+	table := s.l.Routes()
+	there := map[string]bool{}
+	for _, node := range s.nodes() {
+		there[node.Name] = true
+		server, lives := s.l.ServerOf(&node)
+		address := s.l.AddressOf(server)
+		prefixes, err := kube.PodCIDRs(&node)
+		s.must(err)
+		if lives && address.IsValid() && (table[prefixes[0]] != address || lab.Says(&node) != reachable) {
+			found = append(found, fmt.Sprintf("in the end %s at %s has the route %s via %s and says %q", node.Name, address, prefixes[0], table[prefixes[0]], lab.Says(&node)))
+		}
+	}
+	for _, name := range s.members {
+		if !there[name] {
+			found = append(found, fmt.Sprintf("in the end node %s is gone", name))
+		}
+	}
+	return found
+}
+
+// runSchedules runs schedules of seeds and returns what the harmful ones did.
+func runSchedules(t *testing.T, from, to uint64, o func(*lab.Lab) lab.Options) map[uint64]string {
+	harmful := map[uint64]string{}
+	for seed := from; seed < to; seed++ {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSchedule(t, seed, lab.Options{Lifecycle: true})
+			if o != nil {
+				s.m.Stop()
+				s.o = o(s.l)
+				s.lead()
+			}
+			s.run(8)
+			if found := s.verdict(); len(found) > 0 {
+				harmful[seed] = strings.Join(slices.Concat(found, s.trace), "\n")
+			}
+		})
+	}
+	return harmful
+}
+
+// A thousand schedules: no route of a living Node is deleted, no Node whose
+// server lives is deleted, no route leads to the wrong server, and everything is
+// well in the end.
+func TestAThousandSchedules(t *testing.T) {
+	const count, parts = 1000, 4
+	for part := range uint64(parts) {
+		t.Run(fmt.Sprint("part ", part), func(t *testing.T) {
+			t.Parallel()
+			for seed, story := range runSchedules(t, part*count/parts, (part+1)*count/parts, nil) {
+				t.Errorf("seed %d:\n%s", seed, story)
+			}
+		})
+	}
+}

@@ -1,0 +1,136 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/underlay-ccm/underlay/test/cluster"
+)
+
+// ledgerName is the ConfigMap in kube-system that says who has which podCIDRs.
+const ledgerName = "underlay-node-ipam"
+
+// ledgerRecord is one line of the stored ledger, read as a person would: the words of
+// the text form that documentation promises.
+type ledgerRecord struct {
+	node     string
+	prefixes []string
+	released bool
+	line     string
+}
+
+// storedLedger reads the stored ledger, by UID.
+func storedLedger(ctx context.Context, t *testing.T, c *cluster.Cluster) map[types.UID]ledgerRecord {
+	t.Helper()
+	stored, err := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, ledgerName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatalf("the stored ledger: %v", err)
+	}
+	out := map[types.UID]ledgerRecord{}
+	for name, lines := range stored.Data {
+		if strings.HasPrefix(name, "_") { // about pools, not about a Node
+			continue
+		}
+		for line := range strings.SplitSeq(lines, "\n") {
+			uid, r := readRecord(t, name, line)
+			if twice, ok := out[uid]; ok {
+				t.Errorf("two records of UID %s:\n%s: %s\n%s: %s", uid, twice.node, twice.line, name, line)
+			}
+			out[uid] = r
+		}
+	}
+	return out
+}
+
+func readRecord(t *testing.T, name, line string) (types.UID, ledgerRecord) {
+	t.Helper()
+	r := ledgerRecord{node: name, line: line}
+	var uid types.UID
+	for word := range strings.FieldsSeq(line) {
+		key, value, pair := strings.Cut(word, "=")
+		switch {
+		case !pair:
+			prefix, _, _ := strings.Cut(word, "@")
+			r.prefixes = append(r.prefixes, prefix)
+		case key == "uid":
+			uid = types.UID(value)
+		case key == "released":
+			r.released = true
+		}
+	}
+	if uid == "" || len(r.prefixes) == 0 {
+		t.Errorf("the record of %s can't be understood: %q", name, line)
+	}
+	return uid, r
+}
+
+// expectRecorded checks rule number one while anything may be under way: what a
+// Node has stood in the stored ledger before.
+func expectRecorded(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	ns := nodes(t.Context(), t, c) // first: the ledger may only be further
+	stored := storedLedger(t.Context(), t, c)
+	for i := range ns {
+		n := &ns[i]
+		if len(n.Spec.PodCIDRs) == 0 {
+			continue
+		}
+		if r := stored[n.UID]; r.node != n.Name || !slices.Equal(r.prefixes, n.Spec.PodCIDRs) {
+			t.Errorf("Node %s has %v, the ledger says %q", n.Name, n.Spec.PodCIDRs, r.line)
+		}
+	}
+}
+
+// expectLedgerAgrees checks that the stored ledger and the Nodes say the same
+// when all have what they need.
+func expectLedgerAgrees(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	expectRecorded(t, c)
+	alive := map[types.UID]bool{}
+	for _, n := range nodes(t.Context(), t, c) {
+		alive[n.UID] = true
+	}
+	for uid, r := range storedLedger(t.Context(), t, c) {
+		if !alive[uid] && !r.released {
+			t.Errorf("the ledger keeps %s for no Node that there is: %q", r.node, r.line)
+		}
+	}
+}
+
+// createNodes creates Nodes named prefix-0 and so on.
+func createNodes(t *testing.T, c *cluster.Cluster, prefix string, n int) {
+	t.Helper()
+	for i := range n {
+		createNode(t, c.Client, fmt.Sprintf("%s-%02d", prefix, i))
+	}
+}
+
+// awaitPodCIDRs waits until at least so many Nodes have podCIDRs.
+func awaitPodCIDRs(t *testing.T, c *cluster.Cluster, want int, limit time.Duration) {
+	t.Helper()
+	eventually(t, limit, fmt.Sprint(want, " Nodes have podCIDRs"), func(ctx context.Context) (bool, string) {
+		ns := nodes(ctx, t, c)
+		return withPodCIDRs(ns) >= want, fmt.Sprintf("%d of %d have", withPodCIDRs(ns), len(ns))
+	})
+}
+
+// expectNothingLeaked adds Nodes until the pools must be full. A range that got
+// lost would be missing now, and a range too many would be somebody else's.
+func expectNothingLeaked(t *testing.T, c *cluster.Cluster, room int) {
+	t.Helper()
+	createNodes(t, c, "last", room-len(nodes(t.Context(), t, c)))
+	awaitPodCIDRs(t, c, room, 3*time.Minute) // it may find its ledger deleted only now
+	expectNoneShared(t, c)
+	expectLedgerAgrees(t, c)
+	if ns := nodes(t.Context(), t, c); slices.ContainsFunc(ns, func(n corev1.Node) bool { return len(n.Spec.PodCIDRs) != 2 }) {
+		t.Error("not every Node has podCIDRs of both families")
+	}
+}
