@@ -16,7 +16,11 @@ LDFLAGS := -s -w -X $(STAMP).gitVersion=$(VERSION) -X $(STAMP).gitCommit=$(COMMI
 
 # The race detector is written in C.
 RACE := $(shell cc=$$(go env CC); command -v "$${cc%% *}" >/dev/null && echo -race)
-TEST := $(if $(RACE),CGO_ENABLED=1 )go test $(RACE) -vet=off -timeout 20m
+TEST := $(if $(RACE),CGO_ENABLED=1 )go test $(RACE) -vet=off -timeout 40m
+
+# The plugins that the agent's CNI configuration names, for the tests that run them.
+CNI_VERSION := v1.9.1
+export CNI_PATH ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/underlay/cni-$(CNI_VERSION)
 
 .PHONY: build
 build: ## static binaries of every program, in ./bin
@@ -29,7 +33,7 @@ demo: kube ## a cluster on the simulated cloud, to watch; ONCE=1 ends by itself
 	@bin/demo $(if $(ONCE),-once)
 
 .PHONY: test
-test: lint kube ## everything: lint, unit tests, integration tests; with the race detector if there is a C compiler
+test: lint kube cni ## everything: lint, unit tests, integration tests; with the race detector if there is a C compiler
 	@$(if $(RACE),,echo; echo "== no C compiler ($$(go env CC)): tests run WITHOUT the race detector")
 	@$(STEP) "unit tests$(if $(RACE), with the race detector)" env $(TEST) $$(go list ./... | grep -v '/underlay/test/')
 	@$(MAKE) --no-print-directory integration
@@ -47,6 +51,22 @@ bench: ## every benchmark, once
 	@packages=$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -r dirname | sort -u); \
 	if [ -z "$$packages" ]; then echo "no package has a benchmark"; else go test -run '^$$' -bench . -benchmem $$packages; fi
 
+.PHONY: bench-ipam
+bench-ipam: kube ## node IPAM: 5,000 Nodes, beside kube-controller-manager's and a raw loop
+	@go test ./test/bench/ipam -run '^$$' -bench . -benchtime 1x -timeout 25m
+
+.PHONY: bench-routes
+bench-routes: ## routes: joining and resting nodes, beside upstream's controller
+	@go test ./test/bench/routes -run 'Compared|OneNode|AHundred|AnHour' -count=1 -v 2>&1 | grep -v '^[IWE][0-9]\{4\} '
+
+.PHONY: bench-lb
+bench-lb: ## requests of load balancers, beside the peer's
+	@go test ./test/bench/lb -count=1 -v -run 'Requests|Resync' -bench Resync -benchmem
+
+.PHONY: bench-agent
+bench-agent: ## kernel routes of 1,000 Nodes, beside ip -batch and a socket per route; needs root
+	@go test ./test/bench/agent -run '^$$' -bench . -timeout 20m
+
 .PHONY: lint
 lint: ## go vet, staticcheck and gofumpt; changes nothing
 	@$(STEP) "go vet" go vet ./...
@@ -59,12 +79,16 @@ fmt: ## format every file
 
 .PHONY: generate
 generate: ## write docs/reference anew from the tables in the code
-	go test ./internal/config ./internal/hcloudsim -run TestDocument -count=1 -update
+	go test ./internal/config ./internal/hcloudsim ./lb -run TestDocument -count=1 -update
 
 # Before the tests, because go test would hide the minutes that a first build takes.
 .PHONY: kube
 kube:
 	@$(STEP) "control plane's binary" go run ./test/controlplane/kube
+
+.PHONY: cni
+cni:
+	@[ -x "$(CNI_PATH)/portmap" ] || $(STEP) "CNI plugins" env GOBIN="$(CNI_PATH)" CGO_ENABLED=0 go install $(foreach p,main/ptp ipam/host-local meta/portmap,github.com/containernetworking/plugins/plugins/$(p)@$(CNI_VERSION))
 
 .PHONY: clean
 clean: ## remove ./bin; the control plane's binary in ~/.cache/underlay stays
@@ -72,4 +96,4 @@ clean: ## remove ./bin; the control plane's binary in ~/.cache/underlay stays
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
