@@ -41,10 +41,12 @@ test: lint kube cni ## everything: lint, unit tests, integration tests; with the
 .PHONY: e2e
 e2e: kube integration ## the integration tests alone: a real control plane, the simulated cloud
 
-# One package at a time: each starts control planes of its own.
+# One package at a time: each starts control planes of its own. What measures
+# runs without the race detector, or it would measure the detector.
 .PHONY: integration
 integration:
-	@$(STEP) "integration tests$(if $(RACE), with the race detector)" env $(TEST) -p 1 ./test/...
+	@$(STEP) "integration tests$(if $(RACE), with the race detector)" env $(TEST) -p 1 $$(go list ./test/... | grep -v '/test/bench')
+	@$(STEP) "request counts and schedules" go test -vet=off -timeout 40m -p 1 ./test/bench/...
 
 .PHONY: bench
 bench: ## every benchmark, once

@@ -66,6 +66,33 @@ func TestInternalIPs(t *testing.T) {
 	}
 }
 
+func TestAddresses(t *testing.T) {
+	addrs := func(texts ...string) (out []netip.Addr) {
+		for _, text := range texts {
+			out = append(out, netip.MustParseAddr(text))
+		}
+		return out
+	}
+	const annotation = "alpha.kubernetes.io/provided-node-ip"
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{annotation: "10.0.0.2, fd00::2"}},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeHostName, Address: "node-1"},
+			{Type: corev1.NodeInternalIP, Address: "::ffff:10.0.0.3"},
+			{Type: corev1.NodeExternalIP, Address: "0.0.0.0"},
+		}},
+	}
+	if got, want := kube.ProvidedIPs(node), addrs("10.0.0.2", "fd00::2"); !slices.Equal(got, want) {
+		t.Errorf("--node-ip gave %v, want %v", got, want)
+	}
+	if got, want := kube.Addresses(node), addrs("10.0.0.2", "fd00::2", "10.0.0.3"); !slices.Equal(got, want) {
+		t.Errorf("addresses %v, want %v: host names and 0.0.0.0 are none", got, want)
+	}
+	if got := kube.Addresses(&corev1.Node{}); len(got) != 0 {
+		t.Errorf("a bare Node has the addresses %v", got)
+	}
+}
+
 func TestSetConditionKeepsTheTransitionTime(t *testing.T) {
 	then, now := time.Unix(1000, 0), time.Unix(2000, 0)
 	node := &corev1.Node{
