@@ -138,6 +138,7 @@ func TestAPIServerRestartedWhileAllocating(t *testing.T) {
 // write; what is new waits, if there was ever another leader before, until that
 // one can't have anything under way.
 func TestLedgerDeletedWhileAllocating(t *testing.T) {
+	t.Parallel() // it mostly waits for the fence
 	for name, takenOver := range map[string]bool{"by the first leader ever": false, "after a takeover": true} {
 		t.Run(name, func(t *testing.T) {
 			c := startForIPAM(t)
@@ -190,6 +191,7 @@ func createLedger(t *testing.T, c *cluster.Cluster) {
 // While nobody runs, the ledger is deleted. The next one can't know what a
 // former one, dead or only stalled, has under way: it waits.
 func TestLedgerDeletedWhileStopped(t *testing.T) {
+	t.Parallel() // it mostly waits for the fence
 	c := startForIPAM(t)
 	first := startIPAM(t, c, room, slow)
 	beginBatch(t, c)
