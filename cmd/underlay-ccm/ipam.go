@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -174,9 +173,9 @@ func (m *manager) departed() (departed []routecontroller.Departed, known bool) {
 
 // fieldOf is the setting that a pool's range comes from.
 func (m *manager) fieldOf(p netip.Prefix) string {
-	for i, pool := range m.config.IPAM.Pools {
-		if pool.Prefix == p && !strings.HasPrefix(pool.Name, "default-ipv") {
-			return fmt.Sprintf("pools[%d].cidr", i)
+	for _, pool := range m.config.IPAM.Pools {
+		if pool.Prefix == p {
+			return pool.Field
 		}
 	}
 	return "--cluster-cidr"

@@ -93,6 +93,9 @@ type Pool struct {
 	Draining bool
 	// Selector picks the Nodes that the pool is for; nil: all.
 	Selector labels.Selector
+	// Field is the setting that the range stands in, such as pools[1].cidr, for
+	// errors found later.
+	Field string
 }
 
 // Routing says what brings packets to the pods of another node.

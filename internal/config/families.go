@@ -49,7 +49,7 @@ func (r *resolver) familiesOf(d *draft, pools []candidate) Families {
 			families.IPv6 = RoutedNatively
 		}
 		for _, c := range carved {
-			r.warn(c.cidr, "nothing routes %v between nodes; write %s: node into the file and run underlay-agent on every node, or none to say that you know", c.Prefix, familyIPv6)
+			r.warn(c.Field, "nothing routes %v between nodes; write %s: node into the file and run underlay-agent on every node, or none to say that you know", c.Prefix, familyIPv6)
 		}
 	}
 	return families

@@ -98,8 +98,8 @@ func TestDefaults(t *testing.T) {
 		IPAM: IPAM{
 			Enabled: true,
 			Pools: []Pool{
-				{Name: "default-ipv4", Prefix: netip.MustParsePrefix("10.244.0.0/16"), NodeMask: 24},
-				{Name: "default-ipv6", Prefix: netip.MustParsePrefix("fd00:10:244::/56"), NodeMask: 64},
+				{Name: "default-ipv4", Prefix: netip.MustParsePrefix("10.244.0.0/16"), NodeMask: 24, Field: "--cluster-cidr"},
+				{Name: "default-ipv6", Prefix: netip.MustParsePrefix("fd00:10:244::/56"), NodeMask: 64, Field: "--cluster-cidr"},
 			},
 			ServiceRanges: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:10:96::/112")},
 			Quarantine:    5 * time.Minute,

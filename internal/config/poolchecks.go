@@ -33,7 +33,7 @@ func (r *resolver) pools(d *draft) []candidate {
 		if c.Own {
 			r.ownMask(c)
 			if d.provider == Metal {
-				r.complain(c.cidr, sourceNode, "takes a provider that knows each server's own prefix, and metal does not",
+				r.complain(c.Field, sourceNode, "takes a provider that knows each server's own prefix, and metal does not",
 					"give a cidr instead, such as fd00:10:244::/56")
 			}
 			continue
@@ -77,7 +77,7 @@ func (r *resolver) fits(c candidate) bool {
 	roomy, widest := longestNodeMask(c.ipv4()), widestPool(c.ipv4())
 	shortest, longest := c.Prefix.Bits(), min(roomy, c.Prefix.Bits()+widest)
 	if shortest > longest {
-		r.complain(c.cidr, c.Prefix.String(), "is too small for a node's podCIDR",
+		r.complain(c.Field, c.Prefix.String(), "is too small for a node's podCIDR",
 			fmt.Sprintf("give a prefix of length %d or shorter", longest))
 		return false
 	}
@@ -96,7 +96,7 @@ func (r *resolver) fits(c candidate) bool {
 		r.complain(c.mask, itoa(c.NodeMask), fmt.Sprintf("is more than %d bits longer than its pool %v, which makes more podCIDRs than the allocator can manage", widest, c.Prefix), remedy)
 		return false
 	case c.NodeMask == shortest:
-		r.warn(c.cidr, "the pool %v holds a single node's podCIDR of the same length, %d", c.Prefix, c.NodeMask)
+		r.warn(c.Field, "the pool %v holds a single node's podCIDR of the same length, %d", c.Prefix, c.NodeMask)
 	}
 	return true
 }
@@ -104,20 +104,20 @@ func (r *resolver) fits(c candidate) bool {
 // apart checks a pool against those before it and the addresses of others.
 func (r *resolver) apart(c candidate, before []candidate, d *draft) {
 	for _, other := range before {
-		if !other.Own && other.Prefix.Overlaps(c.Prefix) && c.cidr != clusterFlag {
-			r.complain(c.cidr, c.Prefix.String(), "overlaps the "+other.what(),
+		if !other.Own && other.Prefix.Overlaps(c.Prefix) && c.Field != clusterFlag {
+			r.complain(c.Field, c.Prefix.String(), "overlaps the "+other.what(),
 				"choose prefixes that lie apart; for another node mask add a pool elsewhere and let the old one drain")
 		}
 	}
 	for _, service := range d.serviceRanges {
 		if c.Prefix.Overlaps(service) {
-			r.complain(c.cidr, c.Prefix.String(), fmt.Sprintf("overlaps the service range %v of %s", service, serviceFlag),
+			r.complain(c.Field, c.Prefix.String(), fmt.Sprintf("overlaps the service range %v of %s", service, serviceFlag),
 				"choose ranges that lie apart from each other")
 		}
 	}
 	excluded := slices.ContainsFunc(d.exclude, func(p netip.Prefix) bool { return p.Contains(cloudGateway) })
 	if c.Prefix.Contains(cloudGateway) && !excluded && d.provider != Metal {
-		r.complain(c.cidr, c.Prefix.String(), fmt.Sprintf("holds %v, every server's gateway in this cloud", cloudGateway),
+		r.complain(c.Field, c.Prefix.String(), fmt.Sprintf("holds %v, every server's gateway in this cloud", cloudGateway),
 			"choose another prefix, or put 172.31.1.1/32 into exclude")
 	}
 }
@@ -152,11 +152,11 @@ func (r *resolver) likeClusterCIDRs(all []candidate, d *draft) {
 	}
 	for _, c := range all {
 		if !c.Own && r.isWhole(clusterFlag, d.clusterCIDRs) && !within(c.Prefix, d.clusterCIDRs) {
-			r.warn(c.cidr, "the %s lies outside %s: what is told that range, such as kube-proxy with detectLocalMode ClusterCIDR, does not know its addresses for pods'; without the flag this is not checked", c.what(), clusterFlag)
+			r.warn(c.Field, "the %s lies outside %s: what is told that range, such as kube-proxy with detectLocalMode ClusterCIDR, does not know its addresses for pods'; without the flag this is not checked", c.what(), clusterFlag)
 		}
 	}
 	if first := all[0]; first.ipv4() != d.clusterCIDRs[0].Addr().Is4() {
-		r.warn(first.cidr, "%s comes first in pools and not in %s: podCIDRs of new Nodes have the order of the pools", first.family(), clusterFlag)
+		r.warn(first.Field, "%s comes first in pools and not in %s: podCIDRs of new Nodes have the order of the pools", first.family(), clusterFlag)
 	}
 }
 
@@ -167,7 +167,7 @@ func (r *resolver) drained(all []candidate) {
 		same := func(other candidate) bool { return other.ipv4() == c.ipv4() }
 		open := func(other candidate) bool { return same(other) && !other.Draining }
 		if !slices.ContainsFunc(all[:i], same) && !slices.ContainsFunc(all, open) {
-			section, _, _ := cutLast(c.cidr)
+			section, _, _ := cutLast(c.Field)
 			r.warn(section+".state", "every pool of %s is draining: no Node gets podCIDRs of any family until there is an active one, or none of %[1]s", c.family())
 		}
 	}

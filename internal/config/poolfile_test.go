@@ -91,14 +91,14 @@ func TestPoolsOfTheFile(t *testing.T) {
 	}
 	var got []string
 	for _, p := range config.IPAM.Pools {
-		got = append(got, fmt.Sprintf("%s %v/%d own=%t draining=%t %v", p.Name, p.Prefix, p.NodeMask, p.Own, p.Draining, p.Selector))
+		got = append(got, fmt.Sprintf("%s: %s %v/%d own=%t draining=%t %v", p.Field, p.Name, p.Prefix, p.NodeMask, p.Own, p.Draining, p.Selector))
 	}
 	want := []string{
-		"default-ipv4 10.244.0.0/16/24 own=false draining=false <nil>",
-		"own invalid Prefix/80 own=true draining=false <nil>",
-		"big fd00::/32/80 own=false draining=true <nil>",
-		"small 10.245.0.0/16/26 own=false draining=false !gpu,size in (small,tiny)",
-		"own-wide invalid Prefix/72 own=true draining=false edge",
+		"pools[0].cidr: default-ipv4 10.244.0.0/16/24 own=false draining=false <nil>",
+		"pools[1].source: own invalid Prefix/80 own=true draining=false <nil>",
+		"pools[2].cidr: big fd00::/32/80 own=false draining=true <nil>",
+		"pools[3].cidr: small 10.245.0.0/16/26 own=false draining=false !gpu,size in (small,tiny)",
+		"pools[4].source: own-wide invalid Prefix/72 own=true draining=false edge",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

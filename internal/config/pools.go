@@ -57,9 +57,8 @@ func itoa(n int) string { return strconv.Itoa(n) }
 // candidate is a pool that has still to be compared with everything else.
 type candidate struct {
 	Pool
-	// cidr and mask are the settings that the pool's prefix and node mask come
-	// from, for errors.
-	cidr, mask string
+	// mask is the setting that the node mask comes from, for errors.
+	mask string
 }
 
 func (c candidate) ipv4() bool { return !c.Own && c.Prefix.Addr().Is4() }
@@ -75,7 +74,7 @@ func (c candidate) family() string {
 // what is how a message names the pool.
 func (c candidate) what() string {
 	if c.Own {
-		return fmt.Sprintf("pool %s (%s)", c.Name, c.cidr)
+		return fmt.Sprintf("pool %s (%s)", c.Name, c.Field)
 	}
 	return fmt.Sprintf("pool %s (%v)", c.Name, c.Prefix)
 }
@@ -104,7 +103,7 @@ func (r *resolver) candidates(d *draft) []candidate {
 		if prefix.Addr().Is4() {
 			name = defaultPoolIPv4
 		}
-		all = append(all, candidate{Pool: Pool{Name: name, Prefix: prefix}, cidr: clusterFlag})
+		all = append(all, candidate{Pool: Pool{Name: name, Prefix: prefix, Field: clusterFlag}})
 	}
 	r.nodeMasks(all, d)
 	return all
@@ -118,8 +117,8 @@ func (r *resolver) filePool(p *poolDraft) (candidate, bool) {
 		return candidate{}, false
 	}
 	c := candidate{
-		Pool: Pool{Name: p.name, Prefix: p.cidr, NodeMask: p.nodeMask, Draining: p.state == stateDraining, Selector: p.selector},
-		cidr: cidr, mask: mask,
+		Pool: Pool{Name: p.name, Prefix: p.cidr, NodeMask: p.nodeMask, Draining: p.state == stateDraining, Selector: p.selector, Field: cidr},
+		mask: mask,
 	}
 	hasPrefix, hasSource := r.isSet(cidr), r.isSet(source)
 	switch {
@@ -129,7 +128,7 @@ func (r *resolver) filePool(p *poolDraft) (candidate, bool) {
 		r.complain(source, p.source, "excludes "+cidr, "give one of the two")
 		return candidate{}, false
 	case hasSource:
-		c.Own, c.cidr = true, source
+		c.Own, c.Field = true, source
 	case !hasPrefix:
 		r.complain(cidr, "", "the key is missing",
 			"give a prefix, such as 10.245.0.0/16, or source: node for IPv6 from each server's own /64")

@@ -134,7 +134,7 @@ func (r *resolver) routable(d *draft, pools []candidate) {
 		}
 		hasIPv4 = true
 		if !within(c.Prefix, private) {
-			r.complain(c.cidr, c.Prefix.String(), "lies outside RFC 1918, and the cloud routes nothing else",
+			r.complain(c.Field, c.Prefix.String(), "lies outside RFC 1918, and the cloud routes nothing else",
 				"choose a prefix within 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16, or set "+off)
 		}
 	}
