@@ -1,11 +1,13 @@
 # Images of Underlay, one target each:
 #
 #   docker build --target ccm --build-arg VERSION=v0.1.0 --tag …/underlay-ccm:v0.1.0 .
+#   docker build --target agent --build-arg VERSION=v0.1.0 --tag …/underlay-agent:v0.1.0 .
 #   docker build --target hcloud-sim --tag …/hcloud-sim .
 #
 # They hold a static program, and for the controller manager the certificate
 # authorities that it checks the cloud's certificate against: no shell, no
-# package manager, no user but 65532.
+# package manager, no user but 65532. The agent's is another kind: it calls nft,
+# which needs its libraries.
 
 FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 WORKDIR /src
@@ -28,7 +30,21 @@ RUN GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -o /out/ \
       -X k8s.io/component-base/version.gitCommit=$COMMIT \
       -X k8s.io/component-base/version.gitTreeState=$TREE_STATE \
       -X k8s.io/component-base/version.buildDate=$BUILD_DATE" \
-    ./cmd/underlay-ccm ./cmd/hcloud-sim
+    ./cmd/underlay-ccm ./cmd/underlay-agent ./cmd/hcloud-sim
+
+# The plugins that the agent's CNI configuration names, with the versions of
+# libraries that their own module asks for. They are put on a machine only where
+# the chart's agent.installPlugins says so.
+FROM --platform=$BUILDPLATFORM golang:1.26 AS plugins
+WORKDIR /src
+ENV CGO_ENABLED=0 GOTOOLCHAIN=local CNI=github.com/containernetworking/plugins/plugins
+ARG TARGETOS
+ARG TARGETARCH
+ARG CNI_VERSION=v1.9.1
+RUN go mod init plugins && \
+    go get $CNI/main/ptp@$CNI_VERSION $CNI/ipam/host-local@$CNI_VERSION $CNI/meta/portmap@$CNI_VERSION && \
+    GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -o /out/ -ldflags "-s -w" \
+    $CNI/main/ptp $CNI/ipam/host-local $CNI/meta/portmap
 
 FROM scratch AS hcloud-sim
 COPY --from=build /out/hcloud-sim /hcloud-sim
@@ -43,3 +59,17 @@ COPY --from=build /out/underlay-ccm /underlay-ccm
 USER 65532:65532
 EXPOSE 10258
 ENTRYPOINT ["/underlay-ccm"]
+
+# Debian 12 for its nftables 1.0.6, the one that the tests run with. A newer nft
+# writes tables that older ones on the machine may not show.
+FROM debian:12-slim AS agent
+RUN apt-get update && \
+    apt-get install --yes --no-install-recommends nftables && \
+    rm -rf /var/lib/apt/lists/*
+COPY --from=plugins /out/ptp /out/host-local /out/portmap /opt/cni/bin/
+COPY --from=build /out/underlay-agent /underlay-agent
+# Root, because the files that it writes are root's; with NET_ADMIN and no other
+# capability.
+USER 0:0
+EXPOSE 10266
+ENTRYPOINT ["/underlay-agent"]

@@ -39,7 +39,11 @@ func main() {
 }
 
 func newCommand() *cobra.Command {
-	root := &cobra.Command{Use: "underlay-agent", Long: long, SilenceUsage: true, SilenceErrors: true}
+	root := &cobra.Command{
+		Use: "underlay-agent", Long: long, SilenceUsage: true, SilenceErrors: true,
+		// Without anything to run it would never come to --version.
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
 	root.PersistentPreRun = func(*cobra.Command, []string) { verflag.PrintAndExitIfRequested() }
 	verflag.AddFlags(root.PersistentFlags())
 	root.AddCommand(runCommand(), checkCommand(), cleanupCommand())

@@ -12,18 +12,33 @@ import (
 // BuildManager builds underlay-ccm, as it is released, into a folder and
 // returns its path.
 func BuildManager(ctx context.Context, folder string) (string, error) {
+	return build(ctx, folder, "underlay-ccm")
+}
+
+// BuildAgent builds underlay-agent likewise.
+func BuildAgent(ctx context.Context, folder string) (string, error) {
+	return build(ctx, folder, "underlay-agent")
+}
+
+func build(ctx context.Context, folder, program string) (string, error) {
 	root, err := moduleRoot(ctx)
 	if err != nil {
 		return "", err
 	}
-	binary := filepath.Join(folder, "underlay-ccm")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./cmd/underlay-ccm")
+	binary := filepath.Join(folder, program)
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./cmd/"+program)
 	build.Dir = root
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building underlay-ccm: %w\n%s", err, out)
+		return "", fmt.Errorf("building %s: %w\n%s", program, err, out)
 	}
 	return binary, nil
+}
+
+// Manifests is the folder deploy of the source tree.
+func Manifests(ctx context.Context) (string, error) {
+	root, err := moduleRoot(ctx)
+	return filepath.Join(root, "deploy"), err
 }
 
 // moduleRoot is the folder of the main module, wherever in it we were started.

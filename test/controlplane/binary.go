@@ -108,12 +108,13 @@ func (b kubeBuild) arguments() []string {
 	return []string{"build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", strings.Join(flags, " ")}
 }
 
-// hash covers the folder's Go and module files by name and content, and the build's inputs.
+// hash covers the folder's Go and module files by name and content, and the
+// build's inputs. Tests are not part of the binary.
 func (b kubeBuild) hash() (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, b.platform, b.arguments())
 	err := filepath.WalkDir(b.source, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.Type().IsRegular() || !slices.Contains([]string{".go", ".mod", ".sum"}, filepath.Ext(path)) {
+		if err != nil || !entry.Type().IsRegular() || strings.HasSuffix(path, "_test.go") || !slices.Contains([]string{".go", ".mod", ".sum"}, filepath.Ext(path)) {
 			return err
 		}
 		content, err := os.ReadFile(path)

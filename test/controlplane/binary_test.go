@@ -25,6 +25,10 @@ func TestHashCoversWhatTheBinaryIsMadeOf(t *testing.T) {
 	if got := hash(t, build); got != first {
 		t.Error("a file that is no source changed the hash")
 	}
+	write(t, source, "main_test.go", "package main")
+	if got := hash(t, build); got != first {
+		t.Error("a test changed the hash")
+	}
 	for what, other := range map[string]kubeBuild{
 		"version":  {source: source, version: "v1.2.4", platform: build.platform},
 		"platform": {source: source, version: build.version, platform: "go2 linux amd64"},

@@ -77,7 +77,7 @@ func (c *ControlPlane) start(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if c.port, err = reservePort(); err != nil {
+	if c.port, err = reservePort(c.options.Address); err != nil {
 		return err
 	}
 	if err := c.writeFiles(); err != nil {
@@ -215,8 +215,21 @@ func (c *ControlPlane) RestartAPIServer(ctx context.Context) error {
 	return nil
 }
 
+// SignalAPIServer sends the API server a signal: SIGSTOP keeps it silent with its
+// connections open, as a network that swallows everything does, until SIGCONT.
+func (c *ControlPlane) SignalAPIServer(s os.Signal) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.running {
+		if p.Name == apiServer {
+			return p.Signal(s)
+		}
+	}
+	return fmt.Errorf("signal %s: it does not run", apiServer)
+}
+
 // Dir is the folder of all files: the programs' logs are <program>.log there.
 func (c *ControlPlane) Dir() string { return c.dir }
 
-// URL is the API server's address, an https:// one on loopback.
+// URL is the API server's address, an https:// one on loopback or Options.Address.
 func (c *ControlPlane) URL() string { return "https://" + c.port.address().String() }

@@ -14,6 +14,10 @@ type Options struct {
 	// Empty: a new temporary folder, which Stop removes.
 	Dir string
 
+	// Address is where the API server listens, an IPv4 address of this machine.
+	// The zero Addr: 127.0.0.1.
+	Address netip.Addr
+
 	// ServiceCIDRs are the ranges of ClusterIPs, one or two, the primary family
 	// first. Empty: 10.96.0.0/16 and fd00:96::/112.
 	ServiceCIDRs []netip.Prefix
@@ -48,6 +52,12 @@ func (o Options) complete() (Options, error) {
 			netip.MustParsePrefix("10.96.0.0/16"),
 			netip.MustParsePrefix("fd00:96::/112"),
 		}
+	}
+	if !o.Address.IsValid() {
+		o.Address = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	if !o.Address.Is4() {
+		return o, fmt.Errorf("option Address: %v: give an IPv4 address of this machine", o.Address)
 	}
 	if len(o.ServiceCIDRs) > 2 {
 		return o, fmt.Errorf("ServiceCIDRs: %v: give one range, or one of each family", o.ServiceCIDRs)

@@ -7,21 +7,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// port is a TCP port on 127.0.0.1 that stays ours: a socket holds it without
+// port is a TCP port on one IPv4 address that stays ours: a socket holds it without
 // listening, and the API server listens beside it by --permit-port-sharing. So
 // nothing can take the port before the API server has it, nor while it restarts.
 type port struct {
+	addr   netip.Addr
 	number uint16
 	socket int
 }
 
-func reservePort() (*port, error) {
+func reservePort(addr netip.Addr) (*port, error) {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {
 		return nil, fmt.Errorf("reserve a port: %w", err)
 	}
 	unix.CloseOnExec(socket)
-	p := &port{socket: socket}
+	p := &port{addr: addr, socket: socket}
 	if err := p.bind(); err != nil {
 		p.release()
 		return nil, fmt.Errorf("reserve a port: %w", err)
@@ -34,7 +35,7 @@ func (p *port) bind() error {
 		return err
 	}
 	// Port 0: the kernel picks one that nobody has, shared or not.
-	if err := unix.Bind(p.socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+	if err := unix.Bind(p.socket, &unix.SockaddrInet4{Addr: p.addr.As4()}); err != nil {
 		return err
 	}
 	bound, err := unix.Getsockname(p.socket)
@@ -46,7 +47,7 @@ func (p *port) bind() error {
 }
 
 func (p *port) address() netip.AddrPort {
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), p.number)
+	return netip.AddrPortFrom(p.addr, p.number)
 }
 
 func (p *port) release() { _ = unix.Close(p.socket) }

@@ -112,42 +112,92 @@ func TestProbesAskTheSecurePort(t *testing.T) {
 	}
 }
 
-// TestSettingsAreValid loads what the container would see: its arguments, and
+// TestAgentRunsOnEveryNode, also where nothing else may or can.
+func TestAgentRunsOnEveryNode(t *testing.T) {
+	set := only[*appsv1.DaemonSet](t, shippedIn(t, agentFolder)).Spec
+	pod, container := set.Template.Spec, set.Template.Spec.Containers[0]
+	if !pod.HostNetwork || pod.DNSPolicy != corev1.DNSDefault || pod.PriorityClassName != "system-node-critical" {
+		t.Errorf("hostNetwork %t, dnsPolicy %s, priorityClassName %s", pod.HostNetwork, pod.DNSPolicy, pod.PriorityClassName)
+	}
+	everything := corev1.Toleration{Operator: corev1.TolerationOpExists}
+	if !slices.Equal(pod.Tolerations, []corev1.Toleration{everything}) || pod.Affinity != nil || pod.NodeSelector != nil {
+		t.Errorf("some nodes are left out: tolerations %v, affinity %v, nodeSelector %v", pod.Tolerations, pod.Affinity, pod.NodeSelector)
+	}
+	flags, port := flagsOf(t, container.Args[1:]), container.Ports[0]
+	if strconv.Itoa(int(port.ContainerPort)) != flags["--port"] {
+		t.Errorf("the container's port is %d, --port is %s", port.ContainerPort, flags["--port"])
+	}
+	for path, probe := range map[string]*corev1.Probe{"/readyz": container.ReadinessProbe, "/healthz": container.LivenessProbe} {
+		if get := probe.HTTPGet; get.Path != path || get.Port.StrVal != port.Name || get.Host != flags["--bind-address"] {
+			t.Errorf("a probe asks %v, --bind-address is %s", get, flags["--bind-address"])
+		}
+	}
+	if update := set.UpdateStrategy.RollingUpdate; update.MaxSurge != nil || update.MaxUnavailable.String() != "10%" {
+		t.Errorf("an update wants two agents on one port, or all nodes at once: %+v", update)
+	}
+}
+
+// TestSettingsAreValid loads what the containers would see: their arguments, and
 // the files where they are mounted.
 func TestSettingsAreValid(t *testing.T) {
-	objects := shipped(t)
-	flags := flagsOf(t, only[*appsv1.Deployment](t, objects).Spec.Template.Spec.Containers[0].Args)
 	const token = "a-token-of-the-project"
-	files := mounted(t, objects, token)
-	loaded, warnings, err := config.Load(config.Flags{
+	for name, objects := range map[string][]runtime.Object{
+		"cloud": slices.Concat(shipped(t), shippedIn(t, agentFolder)),
+		"metal": shippedIn(t, metalFolder),
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := only[*appsv1.Deployment](t, objects).Spec.Template.Spec
+			loaded, warnings, err := load(t, pod, mounted(t, pod, objects, token))
+			if err != nil || len(warnings) > 0 {
+				t.Fatalf("error %v, warnings %v", err, warnings)
+			}
+			cloud := name == "cloud"
+			if cloud {
+				if read, err := loaded.Token.Read(); err != nil || read.Reveal() != token {
+					t.Errorf("the token isn't found where it is mounted: %v", err)
+				}
+			}
+			if !loaded.IPAM.Enabled || loaded.Routes.Enabled != cloud || loaded.LoadBalancers.Enabled != cloud {
+				t.Errorf("switched on: IPAM %t, routes %t, load balancers %t", loaded.IPAM.Enabled, loaded.Routes.Enabled, loaded.LoadBalancers.Enabled)
+			}
+			agent := only[*appsv1.DaemonSet](t, objects).Spec.Template.Spec
+			flags := flagsOf(t, agent.Containers[0].Args[1:])
+			node, err := config.LoadNode(flags["--config"], flags["--cluster-cidr"], reader(mounted(t, agent, objects, token)))
+			if err != nil || !slices.Equal(node.Pools, loaded.IPAM.Pools) || node.Families != loaded.Families {
+				t.Errorf("the agent sees families %v and pools %v, the controller manager %v and %v: %v", node.Families, node.Pools, loaded.Families, loaded.IPAM.Pools, err)
+			}
+		})
+	}
+}
+
+// load loads the controller manager's configuration.
+func load(t *testing.T, pod corev1.PodSpec, files map[string]string) (config.Config, []config.Warning, error) {
+	t.Helper()
+	flags := flagsOf(t, pod.Containers[0].Args)
+	return config.Load(config.Flags{
 		CloudProvider:         "hcloud",
 		CloudConfig:           flags["--cloud-config"],
 		AllocateNodeCIDRs:     flags["--allocate-node-cidrs"] == "true",
 		ConfigureCloudRoutes:  flags["--configure-cloud-routes"] == "true",
 		ClusterCIDR:           flags["--cluster-cidr"],
 		ServiceClusterIPRange: flags["--service-cluster-ip-range"],
-		ClusterName:           "kubernetes",
-	}, nil, func(string) string { return "" }, func(name string) ([]byte, error) {
+		ClusterName:           flags["--cluster-name"],
+	}, nil, func(string) string { return "" }, reader(files))
+}
+
+// reader reads files that only the test has.
+func reader(files map[string]string) func(string) ([]byte, error) {
+	return func(name string) ([]byte, error) {
 		if content, ok := files[name]; ok {
 			return []byte(content), nil
 		}
 		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("not mounted")}
-	})
-	if err != nil || len(warnings) > 0 {
-		t.Fatalf("error %v, warnings %v", err, warnings)
-	}
-	if read, err := loaded.Token.Read(); err != nil || read.Reveal() != token {
-		t.Errorf("the token isn't found where it is mounted: %v", err)
-	}
-	if !loaded.IPAM.Enabled || !loaded.Routes.Enabled || !loaded.LoadBalancers.Enabled {
-		t.Errorf("switched off: IPAM %t, routes %t, load balancers %t", loaded.IPAM.Enabled, loaded.Routes.Enabled, loaded.LoadBalancers.Enabled)
 	}
 }
 
-// mounted are the files that the container finds, by their paths.
-func mounted(t *testing.T, objects []runtime.Object, token string) map[string]string {
+// mounted are the files that the pod's container finds, by their paths.
+func mounted(t *testing.T, pod corev1.PodSpec, objects []runtime.Object, token string) map[string]string {
 	t.Helper()
-	pod := only[*appsv1.Deployment](t, objects).Spec.Template.Spec
 	settings := only[*corev1.ConfigMap](t, objects)
 	files := map[string]string{}
 	for _, mount := range pod.Containers[0].VolumeMounts {
@@ -164,6 +214,7 @@ func mounted(t *testing.T, objects []runtime.Object, token string) map[string]st
 			for _, item := range source.Secret.Items {
 				files[path.Join(mount.MountPath, item.Path)] = token
 			}
+		case source.HostPath != nil: // the machine's own
 		default:
 			t.Fatalf("volume %s has a source that isn't shipped", mount.Name)
 		}

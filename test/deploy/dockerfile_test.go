@@ -132,3 +132,83 @@ func TestImagesHoldNothingElse(t *testing.T) {
 		}
 	}
 }
+
+// TestAgentImage: the agent calls nft, so its image is more than the program, by
+// as little as can be.
+func TestAgentImage(t *testing.T) {
+	image, ok := readDockerfile(t)["agent"]
+	if !ok {
+		t.Fatal("there is no target agent")
+	}
+	if distribution, version, _ := strings.Cut(image.base, ":"); distribution != "debian" || !strings.HasSuffix(version, "-slim") {
+		t.Errorf("made from %s, want a small Debian of a certain release", image.base)
+	}
+	runs := image.all("RUN")
+	if len(runs) != 1 {
+		t.Fatalf("%d RUN lines, want the one that installs nftables", len(runs))
+	}
+	var installed []string
+	for command := range strings.SplitSeq(runs[0], "&&") {
+		words := strings.Fields(command)
+		switch {
+		case slices.Equal(words, []string{"apt-get", "update"}), slices.Equal(words, []string{"rm", "-rf", "/var/lib/apt/lists/*"}):
+		case len(words) > 2 && words[0] == "apt-get" && words[1] == "install" && slices.Contains(words, "--no-install-recommends"):
+			installed = slices.DeleteFunc(words[2:], func(w string) bool { return strings.HasPrefix(w, "-") })
+		default:
+			t.Errorf("RUN does %q", strings.TrimSpace(command))
+		}
+	}
+	if !slices.Equal(installed, []string{"nftables"}) {
+		t.Errorf("installs %v, want nftables", installed)
+	}
+	want := []string{"--from=build /out/underlay-agent /underlay-agent"}
+	var plugins []string
+	for _, plugin := range cniPlugins(t) {
+		plugins = append(plugins, "/out/"+plugin)
+	}
+	want = append(want, "--from=plugins "+strings.Join(plugins, " ")+" /opt/cni/bin/")
+	got := image.all("COPY")
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("COPY %v, want %v", got, want)
+	}
+	if users, entry := image.all("USER"), image.all("ENTRYPOINT"); !slices.Equal(users, []string{"0:0"}) || !slices.Equal(entry, []string{`["/underlay-agent"]`}) {
+		t.Errorf("USER %v, ENTRYPOINT %v", users, entry)
+	}
+	if makefile, err := os.ReadFile(repository + "/Makefile"); err != nil {
+		t.Error(err)
+	} else if version := slices.DeleteFunc(readDockerfile(t)["plugins"].all("ARG"), func(a string) bool { return !strings.HasPrefix(a, "CNI_VERSION=") }); len(version) != 1 ||
+		!strings.Contains(string(makefile), strings.Replace(version[0], "=", " := ", 1)+"\n") {
+		t.Errorf("the plugins' version is %v, and the tests run another one", version)
+	}
+}
+
+// cniPlugins are those that the agent's CNI configuration names, in its order.
+func cniPlugins(t *testing.T) []string {
+	t.Helper()
+	content, err := os.ReadFile(repository + "/internal/cni/testdata/dualstack.conflist")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list struct {
+		Plugins []struct {
+			Type string
+			IPAM struct{ Type string }
+		}
+	}
+	if err := json.Unmarshal(content, &list); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, plugin := range list.Plugins {
+		names = append(names, plugin.Type)
+		if plugin.IPAM.Type != "" {
+			names = append(names, plugin.IPAM.Type)
+		}
+	}
+	if len(names) < 3 {
+		t.Fatalf("it names only %v", names)
+	}
+	return names
+}

@@ -23,11 +23,17 @@ func TestImages(t *testing.T) {
 	}
 	build := readDockerfile(t)["build"]
 	out := compile(t, build)
-	for _, program := range []string{"underlay-ccm", "hcloud-sim"} {
+	for _, program := range []string{"underlay-ccm", "underlay-agent", "hcloud-sim"} {
 		t.Run(program+" is static", func(t *testing.T) { isStatic(t, filepath.Join(out, program)) })
 	}
+	plugins := compile(t, readDockerfile(t)["plugins"])
+	for _, plugin := range cniPlugins(t) {
+		t.Run(plugin+" is static", func(t *testing.T) { isStatic(t, filepath.Join(plugins, plugin)) })
+	}
 	ccm := filepath.Join(out, "underlay-ccm")
+	agent := filepath.Join(out, "underlay-agent")
 	t.Run("underlay-ccm tells its version", func(t *testing.T) { tellsItsVersion(t, ccm, build) })
+	t.Run("underlay-agent tells its version", func(t *testing.T) { tellsItsVersion(t, agent, build) })
 	t.Run("underlay-ccm has the Deployment's flags", func(t *testing.T) { hasFlags(t, ccm) })
 	t.Run("hcloud-sim starts", func(t *testing.T) {
 		if text := run(t, filepath.Join(out, "hcloud-sim"), "--help"); !strings.Contains(text, "--listen") {
@@ -35,17 +41,20 @@ func TestImages(t *testing.T) {
 		}
 	})
 	t.Run("underlay-ccm works with what it is given", func(t *testing.T) { worksWithWhatItIsGiven(t, ccm) })
+	t.Run("underlay-agent works with what it is given", func(t *testing.T) { agentsWorkWithWhatTheyAreGiven(t, ccm, agent) })
 }
 
-// compile runs the build lines over what .dockerignore lets through, and returns
-// the folder that stands for /out/.
+// compile runs a stage's build lines over what .dockerignore lets through, if the
+// stage takes that, and returns the folder that stands for /out/.
 func compile(t *testing.T, build stage) string {
 	t.Helper()
 	context, out := t.TempDir(), t.TempDir()
-	copyContext(t, context)
+	if slices.Contains(build.all("COPY"), ". .") {
+		copyContext(t, context)
+	}
 	lines := build.buildLines()
 	if len(lines) == 0 {
-		t.Fatal("the Dockerfile builds nothing")
+		t.Fatalf("stage %s builds nothing", build.name)
 	}
 	for _, line := range lines {
 		if strings.Count(line, "-o /out/ ") != 1 {

@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,6 +29,10 @@ import (
 const (
 	repository    = "../.."
 	ccmFolder     = repository + "/deploy/ccm"
+	agentFolder   = repository + "/deploy/agent"
+	metalFolder   = repository + "/deploy/metal"
+	ccmRoles      = ccmFolder + "/rbac.yaml"
+	agentRoles    = agentFolder + "/rbac.yaml"
 	secretExample = ccmFolder + "/secret.yaml.example"
 )
 
@@ -66,11 +71,14 @@ func decodeFile(t *testing.T, path string) []runtime.Object {
 	return objects
 }
 
-// shipped are all objects that "kubectl apply -R -f deploy/ccm" would apply.
-func shipped(t *testing.T) []runtime.Object {
+// shipped are the controller manager's.
+func shipped(t *testing.T) []runtime.Object { return shippedIn(t, ccmFolder) }
+
+// shippedIn are all objects that "kubectl apply -R -f" would apply of a folder.
+func shippedIn(t *testing.T, folder string) []runtime.Object {
 	t.Helper()
 	var objects []runtime.Object
-	err := filepath.WalkDir(ccmFolder, func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
 			objects = append(objects, decodeFile(t, path)...)
 		}
@@ -116,7 +124,7 @@ func TestDecodingIsStrict(t *testing.T) {
 
 func TestEveryObjectHasItsPlace(t *testing.T) {
 	clusterWide := []string{"ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
-	for _, object := range shipped(t) {
+	for _, object := range slices.Concat(shipped(t), shippedIn(t, agentFolder), shippedIn(t, metalFolder)) {
 		kind := object.GetObjectKind().GroupVersionKind().Kind
 		meta := object.(metav1.Object)
 		want := "kube-system"
@@ -132,10 +140,35 @@ func TestEveryObjectHasItsPlace(t *testing.T) {
 	}
 }
 
+// TestRenderingsDifferInSettingsAlone: permissions and policies are the same,
+// whatever the machines are.
+func TestRenderingsDifferInSettingsAlone(t *testing.T) {
+	name := func(object runtime.Object) string {
+		return object.GetObjectKind().GroupVersionKind().Kind + " " + object.(metav1.Object).GetName()
+	}
+	onMetal := map[string]runtime.Object{}
+	for _, object := range shippedIn(t, metalFolder) {
+		onMetal[name(object)] = object
+	}
+	objects := slices.Concat(shipped(t), shippedIn(t, agentFolder))
+	if len(objects) != len(onMetal) {
+		t.Errorf("%d objects on metal, %d on the cloud", len(onMetal), len(objects))
+	}
+	for _, object := range objects {
+		switch object.(type) {
+		case *corev1.ConfigMap, *appsv1.Deployment, *appsv1.DaemonSet:
+			continue
+		}
+		if !equality.Semantic.DeepEqual(object, onMetal[name(object)]) {
+			t.Errorf("%s isn't the same on metal", name(object))
+		}
+	}
+}
+
 // A folder that is applied as a whole must not replace a token by a placeholder,
 // and a placeholder must not be sent to the cloud.
 func TestNoSecretIsShipped(t *testing.T) {
-	for _, object := range shipped(t) {
+	for _, object := range slices.Concat(shipped(t), shippedIn(t, agentFolder), shippedIn(t, metalFolder)) {
 		if secret, ok := object.(*corev1.Secret); ok {
 			t.Errorf("Secret %s would be applied with the folder", secret.Name)
 		}

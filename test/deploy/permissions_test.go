@@ -63,6 +63,18 @@ func needed() []permission {
 	}
 }
 
+// agentNeeds is the same of the agent. Which Node's status it patches is for an
+// admission policy to hold.
+func agentNeeds() []permission {
+	return []permission{
+		{verb: "list", resource: "nodes"},
+		{verb: "watch", resource: "nodes"},
+		{verb: "patch", resource: "nodes/status"},
+		{verb: "create", resource: "events"},
+		{verb: "patch", resource: "events"},
+	}
+}
+
 // borrowed comes with Kubernetes' own Role extension-apiserver-authentication-reader.
 func borrowed() []permission {
 	var all []permission
@@ -122,8 +134,8 @@ func dangerous() []permission {
 	return list
 }
 
-// granted spells out what the shipped roles allow.
-func granted(t *testing.T) []permission {
+// granted spells out what the roles in a file allow.
+func granted(t *testing.T, file string) []permission {
 	t.Helper()
 	var all []permission
 	add := func(namespace string, rules []rbacv1.PolicyRule) {
@@ -146,7 +158,7 @@ func granted(t *testing.T) []permission {
 			}
 		}
 	}
-	for _, object := range decodeFile(t, ccmFolder+"/rbac.yaml") {
+	for _, object := range decodeFile(t, file) {
 		switch role := object.(type) {
 		case *rbacv1.ClusterRole:
 			add("", role.Rules)
@@ -166,30 +178,36 @@ func qualified(resource, group string) string {
 
 func TestRolesGrantExactlyWhatIsNeeded(t *testing.T) {
 	compare := func(a, b permission) int { return cmp.Compare(a.String(), b.String()) }
-	want, got := needed(), granted(t)
-	slices.SortFunc(want, compare)
-	slices.SortFunc(got, compare)
-	if !slices.Equal(want, got) {
-		t.Errorf("granted:\n%v\nneeded:\n%v", got, want)
+	for file, want := range map[string][]permission{ccmRoles: needed(), agentRoles: agentNeeds()} {
+		got := granted(t, file)
+		slices.SortFunc(want, compare)
+		slices.SortFunc(got, compare)
+		if !slices.Equal(want, got) {
+			t.Errorf("%s grants:\n%v\nneeded:\n%v", file, got, want)
+		}
 	}
 }
 
-func TestRolesAreBoundToTheDeploymentsAccount(t *testing.T) {
-	pod := only[*appsv1.Deployment](t, shipped(t)).Spec.Template.Spec
-	account := only[*corev1.ServiceAccount](t, shipped(t))
-	if pod.ServiceAccountName != account.Name || pod.AutomountServiceAccountToken == nil || !*pod.AutomountServiceAccountToken {
-		t.Errorf("the pod runs as %q, the shipped ServiceAccount is %q", pod.ServiceAccountName, account.Name)
-	}
-	want := []rbacv1.Subject{{Kind: "ServiceAccount", Name: account.Name, Namespace: account.Namespace}}
-	for _, object := range shipped(t) {
-		switch binding := object.(type) {
-		case *rbacv1.RoleBinding:
-			if !slices.Equal(binding.Subjects, want) {
-				t.Errorf("RoleBinding %s is for %v", binding.Name, binding.Subjects)
-			}
-		case *rbacv1.ClusterRoleBinding:
-			if !slices.Equal(binding.Subjects, want) {
-				t.Errorf("ClusterRoleBinding %s is for %v", binding.Name, binding.Subjects)
+func TestRolesAreBoundToTheProgramsAccounts(t *testing.T) {
+	for folder, pod := range map[string]corev1.PodSpec{
+		ccmFolder:   only[*appsv1.Deployment](t, shipped(t)).Spec.Template.Spec,
+		agentFolder: only[*appsv1.DaemonSet](t, shippedIn(t, agentFolder)).Spec.Template.Spec,
+	} {
+		account := only[*corev1.ServiceAccount](t, shippedIn(t, folder))
+		if pod.ServiceAccountName != account.Name || pod.AutomountServiceAccountToken == nil || !*pod.AutomountServiceAccountToken {
+			t.Errorf("%s: the pod runs as %q, the shipped ServiceAccount is %q", folder, pod.ServiceAccountName, account.Name)
+		}
+		want := []rbacv1.Subject{{Kind: "ServiceAccount", Name: account.Name, Namespace: account.Namespace}}
+		for _, object := range shippedIn(t, folder) {
+			switch binding := object.(type) {
+			case *rbacv1.RoleBinding:
+				if !slices.Equal(binding.Subjects, want) {
+					t.Errorf("RoleBinding %s is for %v", binding.Name, binding.Subjects)
+				}
+			case *rbacv1.ClusterRoleBinding:
+				if !slices.Equal(binding.Subjects, want) {
+					t.Errorf("ClusterRoleBinding %s is for %v", binding.Name, binding.Subjects)
+				}
 			}
 		}
 	}
@@ -202,38 +220,56 @@ func TestAPIServerTakesTheManifests(t *testing.T) {
 	cp := controlplane.StartT(t, controlplane.Options{})
 	ctx := t.Context()
 	for range 2 { // a second time it must change nothing that can't be changed
-		if err := cp.Apply(ctx, ccmFolder, secretExample); err != nil {
-			t.Fatal(err)
+		for _, rendering := range [][]string{{ccmFolder, agentFolder, secretExample}, {metalFolder}} {
+			if err := cp.Apply(ctx, rendering...); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	admin, err := kubernetes.NewForConfig(cp.AdminConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("a pod of the Deployment is admitted", func(t *testing.T) {
-		template := only[*appsv1.Deployment](t, shipped(t)).Spec.Template
-		pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
-		pod.Name = "underlay-ccm-0"
-		made, err := admin.CoreV1().Pods("kube-system").Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err != nil {
-			t.Fatal(err)
+	for name, expected := range map[string]struct {
+		template corev1.PodTemplateSpec
+		priority int32
+		port     int32
+	}{
+		"underlay-ccm":   {only[*appsv1.Deployment](t, shipped(t)).Spec.Template, 2_000_000_000, 10258},
+		"underlay-agent": {only[*appsv1.DaemonSet](t, shippedIn(t, agentFolder)).Spec.Template, 2_000_001_000, 10266},
+	} {
+		t.Run("a pod of "+name+" is admitted", func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: expected.template.ObjectMeta, Spec: expected.template.Spec}
+			pod.Name = name + "-0"
+			made, err := admin.CoreV1().Pods("kube-system").Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if made.Spec.Priority == nil || *made.Spec.Priority != expected.priority {
+				t.Errorf("its priority is %v, want %d", made.Spec.Priority, expected.priority)
+			}
+			if port := made.Spec.Containers[0].Ports[0].HostPort; port != expected.port {
+				t.Errorf("its port on the node is %d, want %d", port, expected.port)
+			}
+		})
+	}
+	for name, needs := range map[string][]permission{"underlay-ccm": slices.Concat(needed(), borrowed()), "underlay-agent": agentNeeds()} {
+		account := accountConfig(t, cp, "kube-system", name)
+		for _, p := range needs {
+			if !may(ctx, t, account, p) {
+				t.Errorf("%s may not %s", name, p)
+			}
 		}
-		if made.Spec.Priority == nil || *made.Spec.Priority < 2_000_000_000 {
-			t.Errorf("its priority is %v, want that of system-cluster-critical", made.Spec.Priority)
-		}
-		if made.Spec.Containers[0].Ports[0].HostPort != 10258 {
-			t.Errorf("its port isn't the node's: %v", made.Spec.Containers[0].Ports)
-		}
-	})
-	account := accountConfig(t, cp, "kube-system", "underlay-ccm")
-	for _, p := range slices.Concat(needed(), borrowed()) {
-		if !may(ctx, t, account, p) {
-			t.Errorf("may not %s", p)
+		for _, p := range dangerous() {
+			if may(ctx, t, account, p) {
+				t.Errorf("%s may %s", name, p)
+			}
 		}
 	}
-	for _, p := range dangerous() {
-		if may(ctx, t, account, p) {
-			t.Errorf("may %s", p)
+	agent := accountConfig(t, cp, "kube-system", "underlay-agent")
+	for _, p := range needed() {
+		if !slices.Contains(agentNeeds(), p) && may(ctx, t, agent, p) {
+			t.Errorf("the agent may %s, as the controller manager", p)
 		}
 	}
 }

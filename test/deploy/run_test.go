@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
@@ -34,6 +35,7 @@ const (
 	projectToken = "a-token-of-the-project"
 	patience     = 90 * time.Second
 	ccmUser      = "system:serviceaccount:kube-system:underlay-ccm"
+	agentUser    = "system:serviceaccount:kube-system:underlay-agent"
 )
 
 // everyRequest records reads as well as writes, and a watch when it begins.
@@ -42,7 +44,7 @@ kind: Policy
 omitStages: [RequestReceived]
 rules:
 - level: Metadata
-  users: ["` + ccmUser + `"]
+  users: ["` + ccmUser + `", "` + agentUser + `"]
 - level: None
 `
 
@@ -79,8 +81,8 @@ type installation struct {
 // mounted files and the ServiceAccount's token through the life of a node and a
 // Service. The API server then tells which permissions it used.
 func worksWithWhatItIsGiven(t *testing.T, program string) {
-	in := install(t)
-	in.start(t, program)
+	in := install(t, ccmFolder)
+	in.start(t, program, shipped(t))
 	in.await(t, "the health check", func(ctx context.Context) (bool, error) {
 		code, _, err := in.get(ctx, "/healthz", "")
 		return err == nil && code == http.StatusOK, nil
@@ -109,17 +111,22 @@ func worksWithWhatItIsGiven(t *testing.T, program string) {
 		_, err := in.admin.CoreV1().Nodes().Get(ctx, gone.name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), nil
 	})
-	in.usedWhatWasGranted(t)
+	for _, p := range in.unused(t, ccmUser, ccmRoles, borrowed()) {
+		if _, excused := rare()[p]; !excused {
+			t.Errorf("granted and never used: %s", p)
+		}
+	}
 }
 
-func install(t *testing.T) *installation {
+// install applies manifests, for a cloud with a network and no server yet.
+func install(t *testing.T, manifests ...string) *installation {
 	t.Helper()
 	policy := filepath.Join(t.TempDir(), "audit-policy.yaml")
 	write(t, policy, everyRequest)
 	cp := controlplane.StartT(t, controlplane.Options{ExtraAPIServerArgs: []string{"--audit-policy-file=" + policy}})
 	reader := filepath.Join(t.TempDir(), "metrics-reader.yaml")
 	write(t, reader, metricsReader)
-	if err := cp.Apply(t.Context(), ccmFolder, reader); err != nil {
+	if err := cp.Apply(t.Context(), append(manifests, reader)...); err != nil {
 		t.Fatal(err)
 	}
 	admin, err := kubernetes.NewForConfig(cp.AdminConfig())
@@ -142,21 +149,16 @@ func install(t *testing.T) *installation {
 // start runs the container's command. What differs from the container: where
 // files are mounted, the port, and that the API server and the token come from a
 // kubeconfig instead of the files and variables of a pod.
-func (in *installation) start(t *testing.T, program string) {
+func (in *installation) start(t *testing.T, program string, objects []runtime.Object) {
 	t.Helper()
-	objects := shipped(t)
-	container := only[*appsv1.Deployment](t, objects).Spec.Template.Spec.Containers[0]
+	pod := only[*appsv1.Deployment](t, objects).Spec.Template.Spec
 	root := t.TempDir()
-	var moved []string
-	for _, mount := range container.VolumeMounts {
-		moved = append(moved, mount.MountPath+"/", root+mount.MountPath+"/")
-	}
-	rebase := strings.NewReplacer(moved...)
-	for name, content := range mounted(t, objects, projectToken) {
+	rebase := rebased(pod.Containers[0], root)
+	for name, content := range mounted(t, pod, objects, projectToken) {
 		write(t, root+name, rebase.Replace(content))
 	}
 	var args []string
-	for _, arg := range container.Args {
+	for _, arg := range pod.Containers[0].Args {
 		args = append(args, rebase.Replace(arg))
 	}
 	kubeconfig, err := in.cp.Kubeconfig(t.Context(), "kube-system", "underlay-ccm")
@@ -171,7 +173,11 @@ func (in *installation) start(t *testing.T, program string) {
 		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig)
 
 	cmd := exec.Command(program, args...)
-	cmd.Env = []string{"HCLOUD_ENDPOINT=" + in.cloud}
+	if strings.Contains(only[*corev1.ConfigMap](t, objects).Data["config.yaml"], "provider: hcloud") {
+		cmd.Env = []string{"HCLOUD_ENDPOINT=" + in.cloud}
+	} else {
+		cmd.Env = []string{"PATH="} // an empty list would be the test's own
+	}
 	log, err := os.Create(filepath.Join(t.TempDir(), "underlay-ccm.log"))
 	if err != nil {
 		t.Fatal(err)
@@ -193,6 +199,15 @@ func (in *installation) start(t *testing.T, program string) {
 			t.Logf("underlay-ccm %s:\n%s", strings.Join(args, " "), content)
 		}
 	})
+}
+
+// rebased moves the paths where a container finds what is mounted below a root.
+func rebased(container corev1.Container, root string) *strings.Replacer {
+	var moved []string
+	for _, mount := range container.VolumeMounts {
+		moved = append(moved, mount.MountPath, root+mount.MountPath)
+	}
+	return strings.NewReplacer(moved...)
 }
 
 // await polls until the condition holds, or the program has died, or patience is
@@ -252,12 +267,17 @@ func (in *installation) server(t *testing.T, name, address string) machine {
 
 func (in *installation) join(t *testing.T, m machine) *kubelet.Kubelet {
 	t.Helper()
-	identity, err := in.cp.KubeletConfig(t.Context(), m.name)
+	return in.joinWith(t, kubelet.Options{Name: m.name, InternalIPs: []netip.Addr{m.address}})
+}
+
+func (in *installation) joinWith(t *testing.T, o kubelet.Options) *kubelet.Kubelet {
+	t.Helper()
+	identity, err := in.cp.KubeletConfig(t.Context(), o.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Not t.Context(): Stop ends it.
-	joined, err := kubelet.Join(context.WithoutCancel(t.Context()), identity, kubelet.Options{Name: m.name, InternalIPs: []netip.Addr{m.address}})
+	joined, err := kubelet.Join(context.WithoutCancel(t.Context()), identity, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -366,18 +386,19 @@ func rare() map[permission]string {
 	}
 }
 
-// usedWhatWasGranted compares the API server's record with the roles: nothing was
-// refused, nothing was used that isn't granted here, nothing is granted in vain.
-func (in *installation) usedWhatWasGranted(t *testing.T) {
+// unused compares the API server's record of a user with a file of roles, and
+// returns what is granted there and was not used. What was refused, or is granted
+// elsewhere, fails the test.
+func (in *installation) unused(t *testing.T, user, roles string, elsewhere []permission) []permission {
 	t.Helper()
 	events, err := in.cp.Audit()
 	if err != nil {
 		t.Fatal(err)
 	}
-	grants := slices.Concat(granted(t), borrowed())
+	grants := slices.Concat(granted(t, roles), elsewhere)
 	used := map[permission]bool{}
 	for _, e := range events {
-		if e.User != ccmUser || e.Resource == "" {
+		if e.User != user || e.Resource == "" {
 			continue
 		}
 		if e.Code == http.StatusForbidden {
@@ -391,11 +412,10 @@ func (in *installation) usedWhatWasGranted(t *testing.T) {
 		}
 		used[grants[i]] = true
 	}
-	for _, p := range granted(t) {
-		if _, excused := rare()[p]; !used[p] && !excused {
-			t.Errorf("granted and never used: %s", p)
-		}
+	if len(used) == 0 {
+		t.Errorf("%s used nothing at all", user)
 	}
+	return slices.DeleteFunc(granted(t, roles), func(p permission) bool { return used[p] })
 }
 
 // covers says whether p allows what was asked for.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	"k8s.io/utils/ptr"
 )
@@ -88,6 +89,21 @@ func addresses(options Options) []corev1.NodeAddress {
 		all = append(all, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip.String()})
 	}
 	return append(all, corev1.NodeAddress{Type: corev1.NodeHostName, Address: options.Name})
+}
+
+// Report is what a kubelet does that was started again with another --node-ip: it
+// annotates its Node, and leaves the addresses to the cloud controller manager.
+func Report(ctx context.Context, client kubernetes.Interface, node string, ips []netip.Addr) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"annotations": map[string]string{cloudproviderapi.AnnotationAlphaProvidedIPAddr: joinAddresses(ips)},
+	}})
+	if err != nil {
+		return fmt.Errorf("encode the addresses: %w", err)
+	}
+	if _, err := client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("report the addresses of node %s: %w", node, err)
+	}
+	return nil
 }
 
 func joinAddresses(ips []netip.Addr) string {
