@@ -28,12 +28,13 @@ build: ## static binaries of every program, in ./bin
 	@for program in cmd/*/; do ls -lh "bin/$$(basename "$$program")"; done | awk '{print $$5, $$9}'
 
 .PHONY: demo
-demo: kube ## a cluster on the simulated cloud, to watch; ONCE=1 ends by itself
+demo: kube ## a cluster on the simulated cloud, to watch; as root with packets; ONCE=1 ends by itself
+	@[ "$$(id -u)" != 0 ] || $(MAKE) --no-print-directory cni
 	@go build -o bin/demo ./test/demo
 	@bin/demo $(if $(ONCE),-once)
 
 .PHONY: test
-test: lint kube cni ## everything: lint, unit tests, integration tests; with the race detector if there is a C compiler
+test: check kube cni kubeadm ## everything: check, unit tests, integration tests; with the race detector if there is a C compiler
 	@$(if $(RACE),,echo; echo "== no C compiler ($$(go env CC)): tests run WITHOUT the race detector")
 	@$(STEP) "unit tests$(if $(RACE), with the race detector)" env $(TEST) $$(go list ./... | grep -v '/underlay/test/')
 	@$(MAKE) --no-print-directory integration
@@ -69,11 +70,19 @@ bench-lb: ## requests of load balancers, beside the peer's
 bench-agent: ## kernel routes of 1,000 Nodes, beside ip -batch and a socket per route; needs root
 	@go test ./test/bench/agent -run '^$$' -bench . -timeout 20m
 
-.PHONY: lint
-lint: ## go vet, staticcheck and gofumpt; changes nothing
+.PHONY: check
+check: ## go vet, staticcheck and gofumpt; changes nothing
 	@$(STEP) "go vet" go vet ./...
 	@$(STEP) "staticcheck" go tool staticcheck ./...
 	@$(STEP) "gofumpt" $(SHELL) -c 'unformatted=$$(go tool gofumpt -l .); [ -z "$$unformatted" ] || { echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; }'
+
+# Slow to build, so no part of the tests.
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/underlay/golangci-$(GOLANGCI_VERSION)
+.PHONY: lint
+lint: check ## the same and golangci-lint, which is built the first time, in some minutes
+	@[ -x "$(GOLANGCI)/golangci-lint" ] || $(STEP) "golangci-lint's binary" env GOBIN="$(GOLANGCI)" go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	@$(STEP) "golangci-lint" "$(GOLANGCI)/golangci-lint" run ./...
 
 .PHONY: fmt
 fmt: ## format every file
@@ -82,6 +91,16 @@ fmt: ## format every file
 .PHONY: generate
 generate: ## write docs/reference anew from the tables in the code
 	go test ./internal/config ./internal/hcloudsim ./lb -run TestDocument -count=1 -update
+
+.PHONY: manifests
+manifests: ## render deploy/ccm, deploy/agent and deploy/metal anew from deploy/chart
+	go test -C test/chart -vet=off -count=1 -run TestRendered . -update
+
+# A module of its own, whose first build takes minutes. Not cached: the chart lies
+# outside of it.
+.PHONY: chart
+chart: ## the chart through Helm's own engine: values, mistakes, drift
+	@$(STEP) "chart" go test -C test/chart -count=1 .
 
 # Before the tests, because go test would hide the minutes that a first build takes.
 .PHONY: kube
@@ -92,9 +111,18 @@ kube:
 cni:
 	@[ -x "$(CNI_PATH)/portmap" ] || $(STEP) "CNI plugins" env GOBIN="$(CNI_PATH)" CGO_ENABLED=0 go install $(foreach p,main/ptp ipam/host-local meta/portmap,github.com/containernetworking/plugins/plugins/$(p)@$(CNI_VERSION))
 
+# Built as the binary is, so that most of it is compiled already.
+.PHONY: kubeadm
+kubeadm: kube
+	@$(STEP) "kubeadm examples" env -C test/kube GOWORK=off CGO_ENABLED=0 go test -trimpath -buildvcs=false -vet=off ./kubeadm
+
+.PHONY: release
+release: ## static binaries for amd64 and arm64 with checksums, in ./dist; RELEASE=v0.1.0 names the version
+	@.ci/release $(RELEASE)
+
 .PHONY: clean
-clean: ## remove ./bin; the control plane's binary in ~/.cache/underlay stays
-	rm -rf bin
+clean: ## remove ./bin and ./dist; the control plane's binary in ~/.cache/underlay stays
+	rm -rf bin dist
 
 .PHONY: help
 help: ## this list

@@ -63,11 +63,12 @@ type RemovedPoolError struct {
 	Holders string // some of them, for people
 }
 
-// Problem and Remedy are the two halves of the error, for who shows them apart.
+// Problem is the error without what to do about it, for who shows them apart.
 func (e *RemovedPoolError) Problem() string {
 	return "not configured any more as it was, but Nodes hold prefixes of it: " + e.Holders
 }
 
+// Remedy is what to do about it.
 func (e *RemovedPoolError) Remedy() string {
 	return "configure it as before with state: draining, and remove it when these Nodes are gone"
 }
