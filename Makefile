@@ -90,7 +90,7 @@ fmt: ## format every file
 
 .PHONY: generate
 generate: ## write docs/reference anew from the tables in the code
-	go test ./internal/config ./internal/hcloudsim ./lb -run TestDocument -count=1 -update
+	go test ./internal/config ./internal/hcloudsim ./internal/doctor ./lb ./test/docs -run TestDocument -count=1 -update
 
 .PHONY: manifests
 manifests: ## render deploy/ccm, deploy/agent and deploy/metal anew from deploy/chart
@@ -101,6 +101,11 @@ manifests: ## render deploy/ccm, deploy/agent and deploy/metal anew from deploy/
 .PHONY: chart
 chart: ## the chart through Helm's own engine: values, mistakes, drift
 	@$(STEP) "chart" go test -C test/chart -count=1 .
+
+# A module of its own too, with Prometheus in it.
+.PHONY: alerts
+alerts: ## the alerts on Prometheus' rule engine
+	@$(STEP) "alerts" go test -C test/alerts -count=1 ./...
 
 # Before the tests, because go test would hide the minutes that a first build takes.
 .PHONY: kube

@@ -205,6 +205,7 @@ func (d *decider) show() {
 		d.shown = counts
 		d.metrics.showRanges(counts)
 	}
+	d.metrics.showTrouble(len(d.waiting), d.other.stops())
 	if !d.stale || d.queue.Len() > 0 {
 		return // when many go at once, the list is made once
 	}

@@ -272,6 +272,9 @@ func TestADamagedLedgerIsNeverReset(t *testing.T) {
 				if len(got) == 0 || !strings.Contains(got[0], `"worker-9"`) || !strings.Contains(got[0], "kubectl edit") {
 					t.Errorf("events %q, want one that names the key and the remedy", got)
 				}
+				if failures, _ := p.metric(t, "underlay_ipam_ledger_load_failures_total"); failures == 0 {
+					t.Error("no metric shows that the ledger can't be loaded")
+				}
 				if fmt.Sprint(api.stored()) != fmt.Sprint(damaged) {
 					t.Errorf("the damaged ledger was changed: %v", api.stored())
 				}

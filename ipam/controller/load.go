@@ -46,6 +46,7 @@ func (d *decider) load(ctx context.Context) error {
 		default:
 			d.tellUnwritable(err)
 		}
+		d.metrics.unloaded.Inc()
 		pause := again()
 		if broken != nil || !retry {
 			pause = damagedRetry

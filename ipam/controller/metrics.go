@@ -16,8 +16,10 @@ type Registry interface {
 
 // ipamMetrics shows the pools and what became of Nodes.
 type ipamMetrics struct {
-	ranges                           *metrics.GaugeVec
+	ranges, active                   *metrics.GaugeVec
+	waiting, second                  *metrics.Gauge
 	allocations, releases, conflicts *metrics.Counter
+	unloaded                         *metrics.Counter
 	latency                          *metrics.Histogram
 	ledgerWrites                     *metrics.CounterVec
 }
@@ -26,11 +28,21 @@ func newMetrics(r Registry) (*ipamMetrics, error) {
 	counter := func(name, help string) *metrics.Counter {
 		return metrics.NewCounter(&metrics.CounterOpts{Namespace: "underlay", Subsystem: "ipam", Name: name, Help: help})
 	}
+	gauge := func(name, help string) *metrics.Gauge {
+		return metrics.NewGauge(&metrics.GaugeOpts{Namespace: "underlay", Subsystem: "ipam", Name: name, Help: help})
+	}
 	m := &ipamMetrics{
+		waiting: gauge("waiting_nodes", "Number of Nodes that can't be given podCIDRs now; the condition underlay.dev/PodCIDRsAllocated of each says why."),
+		second:  gauge("second_allocator", "1 while nothing is handed out because somebody else was found to set podCIDRs: until the admission policy keeps them from it, or a Node has waited a minute and nobody served it; else 0."),
 		ranges: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Namespace: "underlay", Subsystem: "ipam", Name: "ranges",
-			Help: "Number of node prefixes by pool and state: free, allocated (held by or reserved for a Node), quarantined (its Node is gone), excluded, foreign (overlapping a podCIDR that the pool would not hand out).",
-		}, []string{"pool", "state"}),
+			Help: "Number of node prefixes by pool, family (ipv4, ipv6) and state: free, allocated (held by or reserved for a Node), quarantined (its Node is gone), excluded, foreign (overlapping a podCIDR that the pool would not hand out).",
+		}, []string{"pool", "family", "state"}),
+		active: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Namespace: "underlay", Subsystem: "ipam", Name: "pool_active",
+			Help: "1 while the pool of the labels pool and family hands out prefixes, 0 while it is draining.",
+		}, []string{"pool", "family"}),
+		unloaded:    counter("ledger_load_failures_total", "Number of times that the stored ledger could not be loaded; nothing is handed out until it can."),
 		allocations: counter("allocations_total", "Number of Nodes that were given their podCIDRs, all families counted as one."),
 		releases:    counter("releases_total", "Number of Nodes that are gone and whose prefixes were released."),
 		conflicts:   counter("conflicts_total", "Number of Nodes that turned out to have other podCIDRs than those reserved for them."),
@@ -42,9 +54,9 @@ func newMetrics(r Registry) (*ipamMetrics, error) {
 	}
 	m.ledgerWrites = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: "underlay", Subsystem: "ipam", Name: "ledger_writes_total",
-		Help: "Number of writes of the stored ledger by what became of them: written, conflict (another process or a person changed it first), failed (not known to be written).",
+		Help: "Number of writes of the stored ledger by outcome: written, conflict (another process or a person changed it first), failed (not known to be written).",
 	}, []string{"outcome"})
-	for _, metric := range []metrics.Registerable{m.ledgerWrites, m.ranges, m.allocations, m.releases, m.conflicts, m.latency} {
+	for _, metric := range []metrics.Registerable{m.ledgerWrites, m.unloaded, m.ranges, m.active, m.waiting, m.second, m.allocations, m.releases, m.conflicts, m.latency} {
 		if err := r.Register(metric); err != nil {
 			return nil, fmt.Errorf("registering the node IPAM metrics: %w", err)
 		}
@@ -57,12 +69,20 @@ func (m *ipamMetrics) allocated(after time.Duration) {
 	m.latency.Observe(after.Seconds())
 }
 
+// showTrouble shows what keeps Nodes from being given podCIDRs.
+func (m *ipamMetrics) showTrouble(waiting int, second bool) {
+	m.waiting.Set(float64(waiting))
+	m.second.Set(map[bool]float64{true: 1}[second])
+}
+
 func (m *ipamMetrics) showRanges(counts []ipam.Counts) {
 	for _, c := range counts {
+		family := map[bool]string{true: "ipv4", false: "ipv6"}[c.Pool.Addr().Is4()]
+		m.active.WithLabelValues(c.Name, family).Set(map[bool]float64{true: 1}[c.State == ipam.Active])
 		for state, n := range map[string]uint64{
 			"free": c.Free, "allocated": c.Allocated, "quarantined": c.Quarantined, "excluded": c.Excluded, "foreign": c.Foreign,
 		} {
-			m.ranges.WithLabelValues(c.Name, state).Set(float64(n))
+			m.ranges.WithLabelValues(c.Name, family, state).Set(float64(n))
 		}
 	}
 }

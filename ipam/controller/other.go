@@ -30,10 +30,13 @@ type otherAllocator struct {
 	refused bool      // the policy keeps the other from doing anything
 }
 
+// stops tells whether there is another that nothing keeps from its work.
+func (o *otherAllocator) stops() bool { return !o.seen.IsZero() && !o.refused }
+
 // stop tells whether allocation must stop, and how long the Node has to wait at least, which
 // proves with its waiting that there is no other any more.
 func (o *otherAllocator) stop(n *node, now time.Time) (wait time.Duration, stop bool) {
-	if o.seen.IsZero() || o.refused {
+	if !o.stops() {
 		n.stopped = time.Time{}
 		return 0, false
 	}
@@ -60,9 +63,9 @@ func (o *otherAllocator) settle() {
 	}
 }
 
-// isAllocator tells whether a field manager is a program that hands out podCIDRs. People, and
+// IsAllocator tells whether a field manager is a program that hands out podCIDRs. People, and
 // kubelets that bring theirs along, are none: what they set is adopted.
-func isAllocator(manager string) bool {
+func IsAllocator(manager string) bool {
 	for _, other := range []string{fieldManager, "kubectl", "kubelet", "kubeadm"} {
 		if strings.HasPrefix(manager, other) {
 			return false
@@ -87,7 +90,7 @@ func (d *decider) suspect(ctx context.Context, live *corev1.Node, expected bool)
 		return
 	}
 	since := d.book.since(time.Now())
-	if expected && !live.CreationTimestamp.After(since) || !isAllocator(manager) || !at.After(since) || !at.After(o.last) {
+	if expected && !live.CreationTimestamp.After(since) || !IsAllocator(manager) || !at.After(since) || !at.After(o.last) {
 		return
 	}
 	o.last, o.seen, o.refused, o.asked = at, time.Now(), false, time.Time{}

@@ -27,6 +27,8 @@ func TestASecondAllocatorStopsAllocation(t *testing.T) {
 		pass(50 * time.Second)
 		wantPodCIDRs(t, api, "waits")
 		p.events.want(t, 1, "waits Warning SecondAllocator")
+		p.wantMetric(t, "underlay_ipam_second_allocator", 1)
+		p.wantMetric(t, "underlay_ipam_waiting_nodes", 1)
 		if api.sent() != 0 {
 			t.Errorf("%d PATCH requests beside another allocator", api.sent())
 		}
@@ -35,6 +37,8 @@ func TestASecondAllocatorStopsAllocation(t *testing.T) {
 		api.create("next")
 		pass(time.Second)
 		wantPodCIDRs(t, api, "next", "10.0.2.0/24", "fd00:0:0:2::/64")
+		p.wantMetric(t, "underlay_ipam_second_allocator", 0)
+		p.wantMetric(t, "underlay_ipam_waiting_nodes", 0)
 		wantSound(t, api)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-base/metrics"
 )
 
 var bothByNodes = Modes{ByNodes, ByNodes}
@@ -257,6 +258,7 @@ func TestAPartFails(t *testing.T) {
 		if err := w.agent.Ready(); !errors.Is(err, missing) {
 			t.Errorf("ready: %v", err)
 		}
+		w.wantReady(0)
 		if c := w.condition(corev1.NodeNetworkUnavailable); c.Status != corev1.ConditionFalse {
 			t.Errorf("condition %+v", c)
 		}
@@ -266,7 +268,22 @@ func TestAPartFails(t *testing.T) {
 		if err := w.agent.Ready(); err != nil {
 			t.Errorf("ready: %v", err)
 		}
+		w.wantReady(1)
 	})
+}
+
+func (w *world) wantReady(want float64) {
+	w.t.Helper()
+	families, err := w.agent.Registry.(metrics.KubeRegistry).Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "underlay_agent_ready" && f.GetMetric()[0].GetGauge().GetValue() == want {
+			return
+		}
+	}
+	w.t.Errorf("underlay_agent_ready is not %v", want)
 }
 
 // A peer that answers nobody is asked for, and named once it has been silent for

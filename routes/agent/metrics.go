@@ -16,6 +16,7 @@ type Registry interface {
 type agentMetrics struct {
 	routes        *metrics.GaugeVec
 	unreachable   *metrics.Gauge
+	ready         *metrics.Gauge
 	repairs       *metrics.CounterVec
 	writes        *metrics.CounterVec
 	passes        *metrics.CounterVec
@@ -43,6 +44,10 @@ func newMetrics(r Registry) (*agentMetrics, error) {
 			Namespace: "underlay", Subsystem: "agent", Name: "unreachable_peers",
 			Help: "Number of nodes whose pods can't be reached from this node.",
 		}),
+		ready: metrics.NewGauge(&metrics.GaugeOpts{
+			Namespace: "underlay", Subsystem: "agent", Name: "ready",
+			Help: "1 while this node's network is as it should be, as /readyz says; else 0.",
+		}),
 		repairs: counters("repairs_total", "Number of things that somebody else had changed and that were put right, by part: routes, or the name of another part of the node's network.", "part"),
 		writes:  counters("route_writes_total", "Number of changes to the kernel's table by verb (add, replace, delete) and outcome (ok, error).", "verb", "outcome"),
 		passes:  counters("passes_total", "Number of times that everything was looked at and put right, by outcome (ok, error).", "outcome"),
@@ -54,7 +59,7 @@ func newMetrics(r Registry) (*agentMetrics, error) {
 		repairSeconds: seconds("route_repair_seconds", "Time from the event of a route of ours that somebody deleted to the route standing again."),
 	}
 	for _, metric := range []metrics.Registerable{
-		m.routes, m.unreachable, m.repairs, m.writes, m.passes, m.eventsLost, m.nodeToKernel, m.repairSeconds,
+		m.routes, m.unreachable, m.ready, m.repairs, m.writes, m.passes, m.eventsLost, m.nodeToKernel, m.repairSeconds,
 	} {
 		if err := r.Register(metric); err != nil {
 			return nil, fmt.Errorf("registering the agent's metrics: %w", err)

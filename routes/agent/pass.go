@@ -28,12 +28,12 @@ func (a *Agent) pass(ctx context.Context) error {
 func (a *Agent) putRight(ctx context.Context, look bool, events []time.Time) error {
 	s, err := a.situation(ctx)
 	if err != nil {
-		a.health.report(err)
+		a.report(err)
 		return err
 	}
 	d, err := Decide(s)
 	if err != nil { // and so nothing is touched, least of all deleted
-		a.health.report(err)
+		a.report(err)
 		return err
 	}
 	var failed []error
@@ -59,9 +59,15 @@ func (a *Agent) putRight(ctx context.Context, look bool, events []time.Time) err
 	if len(waiting) > 0 {
 		ready = errors.Join(err, errors.New(strings.Join(waiting, "; ")))
 	}
-	a.health.report(ready)
+	a.report(ready)
 	a.status.tell(verdict{ready: ready, hasPodCIDRs: len(d.View.PodCIDRs) > 0, peers: d.Peers})
 	return err
+}
+
+// report tells probes and metrics what keeps this node from being ready, if anything does.
+func (a *Agent) report(problem error) {
+	a.health.report(problem)
+	a.metrics.ready.Set(map[bool]float64{true: 1}[problem == nil])
 }
 
 func (a *Agent) applyEdges(ctx context.Context, edges []Edge, v View, look bool) []error {

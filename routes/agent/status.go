@@ -46,7 +46,8 @@ type status struct {
 	mu     sync.Mutex
 	latest *verdict
 
-	told map[corev1.NodeConditionType]time.Time // when last written; the worker's
+	told      map[corev1.NodeConditionType]time.Time // when last written; the worker's
+	complaint complaint
 }
 
 func newStatus(cfg Config) *status {
@@ -97,6 +98,7 @@ func (s *status) write(ctx context.Context, lister corelisters.NodeLister, now t
 		return err
 	}
 	node := s.newest.Of(cached)
+	s.complain(node, v, now)
 	for _, c := range s.conditions(v, node) {
 		old := kube.Condition(node, c.Type)
 		known := old != nil && old.Status == c.Status && old.Reason == c.Reason

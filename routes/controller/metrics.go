@@ -15,9 +15,10 @@ type Registry interface {
 
 // tableMetrics shows the table's budget and what is written to it.
 type tableMetrics struct {
-	limit, reserve, wanted, refused, postponed, headroom *metrics.Gauge
-	ours, ambiguous, foreign, attachments, listed        *metrics.Gauge
-	writes                                               *metrics.CounterVec
+	limit, reserve, wanted, postponed, headroom   *metrics.Gauge
+	ours, ambiguous, foreign, attachments, listed *metrics.Gauge
+	refused                                       *metrics.GaugeVec
+	writes                                        *metrics.CounterVec
 }
 
 func newTableMetrics(r Registry) (*tableMetrics, error) {
@@ -28,7 +29,6 @@ func newTableMetrics(r Registry) (*tableMetrics, error) {
 		limit:       gauge("limit", "Number of routes that the network's table takes, as configured or as the cloud said."),
 		reserve:     gauge("reserve", "Number of routes of the limit that are left to others."),
 		wanted:      gauge("wanted", "Number of routes that the Nodes need."),
-		refused:     gauge("refused", "Number of routes that the Nodes need and that the table has no place for."),
 		postponed:   gauge("postponed_deletions", "Number of our routes that are stale and wait for the cap on deletions."),
 		headroom:    gauge("headroom", "Number of routes that still fit into the table."),
 		ours:        gauge("ours", "Number of routes in the table that lead to this cluster's podCIDRs through its own servers, or through none."),
@@ -36,6 +36,10 @@ func newTableMetrics(r Registry) (*tableMetrics, error) {
 		foreign:     gauge("foreign", "Number of routes in the table that are outside this cluster's ranges, or no podCIDRs of theirs."),
 		attachments: gauge("attachments", "Number of servers that are attached to the network, whoever's. Load balancers count toward the cloud's limit too, and are not in this number."),
 		listed:      gauge("listed_timestamp_seconds", "Time at which the last complete list of the table was asked for, in seconds since 1970."),
+		refused: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Namespace: "underlay", Subsystem: "route_table", Name: "refused",
+			Help: "Number of routes that the Nodes need and that are not written, by cause: full (the table has no room), obstructed (somebody else's route is in the way), outside (the podCIDR belongs to no range of this cluster).",
+		}, []string{"cause"}),
 		writes: metrics.NewCounterVec(&metrics.CounterOpts{
 			Namespace: "underlay", Subsystem: "routes", Name: "writes_total",
 			Help: "Number of changes sent to the network's table by verb (add, replace, delete) and outcome (ok, error).",
@@ -56,7 +60,13 @@ func (m *tableMetrics) show(d decision, reserve int) {
 	m.limit.Set(float64(d.limit))
 	m.reserve.Set(float64(reserve))
 	m.wanted.Set(float64(len(d.wanted.Claims)))
-	m.refused.Set(float64(len(d.plan.Refused)))
+	refused := map[routes.Cause]int{}
+	for _, r := range d.plan.Refused {
+		refused[r.Cause]++
+	}
+	for cause, name := range map[routes.Cause]string{routes.Full: "full", routes.Obstructed: "obstructed", routes.Outside: "outside"} {
+		m.refused.WithLabelValues(name).Set(float64(refused[cause]))
+	}
 	m.postponed.Set(float64(len(d.plan.Postponed)))
 	m.headroom.Set(float64(routes.Budget{Limit: d.limit, Reserve: reserve}.Room(d.census.Total())))
 	m.ours.Set(float64(len(d.census.Ours)))

@@ -20,6 +20,17 @@ type Sources struct {
 	Departed func() []Departed
 }
 
+// Whose tells, for routes.Owned, whose servers routes lead to, as far as one look
+// at the servers and the stored ledger can tell.
+func Whose(g routes.Gateways, departed []Departed) func(routes.Route) routes.Owner {
+	known := members{seen: map[string]bool{}}
+	known.see(g)
+	return known.whose(g, departed)
+}
+
+// Plannable is a Node as package routes sees it.
+func Plannable(node *corev1.Node, g routes.Gateways) routes.Node { return plannable(node, g) }
+
 // Survey looks once at the cluster and its network, for routes.Preflight: before
 // a manager starts, or whenever somebody wants to know. What it can't know, the
 // limits, is left to the caller.
@@ -41,14 +52,12 @@ func Survey(ctx context.Context, from Sources, layout routes.Layout) (routes.Sit
 	if err != nil {
 		return routes.Situation{}, fmt.Errorf("finding the Nodes' servers: %w", err)
 	}
-	known := members{seen: map[string]bool{}}
-	known.see(gateways)
 	var departed []Departed
 	if from.Departed != nil {
 		departed = from.Departed()
 	}
 	return routes.Situation{
-		Layout: layout, Have: have, Whose: known.whose(gateways, departed),
+		Layout: layout, Have: have, Whose: Whose(gateways, departed),
 		Nodes: len(nodes), Attached: gateways.Attached,
 	}, nil
 }
