@@ -21,6 +21,7 @@ const (
 	// AnnotationState is written by the controller, not read by Parse; see package lb/controller.
 	AnnotationState = OwnPrefix + "health-check-state"
 
+	annotationAlgorithm      = HetznerPrefix + "algorithm-type"
 	annotationAdopt          = OwnPrefix + "adopt"
 	annotationElsewhere      = OwnPrefix + "source-ranges-enforced-elsewhere"
 	annotationProtocol       = HetznerPrefix + "protocol"
@@ -80,7 +81,7 @@ func generalAnnotations() []Annotation {
 			set: text(func(s *settings) *string { return &s.zone }, validIdentifier),
 		},
 		{
-			Name: HetznerPrefix + "algorithm-type", Type: "choice", Range: "round_robin, least_connections",
+			Name: annotationAlgorithm, Type: "choice", Range: "round_robin, least_connections",
 			Default: "round_robin", Effect: "How a healthy node is chosen for a connection.",
 			set: choice(func(s *settings, v string) { s.algorithm = Algorithm(v) }, string(RoundRobin), string(LeastConnections)),
 		},

@@ -212,7 +212,7 @@ func TestProtocolRefusals(t *testing.T) {
 	} {
 		svc, d := plain()
 		svc.Annotations = c.with
-		_, _, err := lb.Parse(svc, d)
+		_, err := create(svc, d)
 		if err == nil || !strings.Contains(err.Error(), hetzner+c.field) {
 			t.Errorf("%s: %v, want it refused for %s", name, err, c.field)
 		}
@@ -245,15 +245,15 @@ func TestChecksOfHTTPListeners(t *testing.T) {
 func TestSourceRangesEnforcedElsewhere(t *testing.T) {
 	svc, d := plain()
 	svc.SourceRanges = []string{"192.0.2.0/24"}
-	if _, _, err := lb.Parse(svc, d); err == nil || !strings.Contains(err.Error(), "underlay.dev/source-ranges-enforced-elsewhere") {
+	if _, err := create(svc, d); err == nil || !strings.Contains(err.Error(), "underlay.dev/source-ranges-enforced-elsewhere") {
 		t.Errorf("got %v, want a refusal that names the way out", err)
 	}
 	svc.Annotations = map[string]string{"underlay.dev/source-ranges-enforced-elsewhere": "false"}
-	if _, _, err := lb.Parse(svc, d); err == nil {
+	if _, err := create(svc, d); err == nil {
 		t.Error("false is taken for a confirmation")
 	}
 	svc.Annotations["underlay.dev/source-ranges-enforced-elsewhere"] = "true"
-	if _, notes, err := lb.Parse(svc, d); err != nil || len(notes) != 0 {
+	if notes, err := create(svc, d); err != nil || len(notes) != 0 {
 		t.Errorf("confirmed: notes %v, error %v", notes, err)
 	}
 }

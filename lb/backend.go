@@ -12,7 +12,7 @@ type Backend interface {
 	// More than one is an error that wraps ErrAmbiguous.
 	Observe(ctx context.Context, owner Owner) (State, error)
 	// Candidates are the load balancers that an owner without one might take over: that of the given name,
-	// and those that LabelPeer assigns to the owner.
+	// unless it is empty, and those that LabelPeer assigns to the owner.
 	Candidates(ctx context.Context, owner Owner, name string) ([]State, error)
 	// Certificates are all the project has, in as few requests as the cloud allows.
 	Certificates(ctx context.Context) ([]Certificate, error)

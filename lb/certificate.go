@@ -69,7 +69,8 @@ func isID(ref string) bool {
 
 // Resolve puts the IDs of the wanted certificates into the spec. A managed certificate that there is not yet
 // is an Op; after it, certificates must be looked at again. The notes name certificates that cannot be used:
-// without them nothing of the load balancer may be changed.
+// without them nothing of the load balancer may be changed. Notes and an Op mean that the Op may mend what they
+// say, if it is not done all the time.
 func (s Spec) Resolve(have []Certificate) (Spec, []Op, []Note) {
 	if s.Managed != nil {
 		return s.resolveManaged(have)
@@ -120,9 +121,9 @@ func (s Spec) resolveManaged(have []Certificate) (Spec, []Op, []Note) {
 			Text: fmt.Sprintf("certificate %q is being obtained", c.Name),
 		}}
 	case c.Failed != "":
-		return s, nil, []Note{{
+		return s, []Op{RetryCertificate{ID: c.ID, Name: c.Name}}, []Note{{
 			Grade: Error, Reason: ReasonCertificate, Field: annotationDomains, Value: strings.Join(s.Managed.Domains, ","),
-			Text: fmt.Sprintf("the cloud could not obtain certificate %q (%s): mend what it names and retry it there, or set other domains", c.Name, c.Failed),
+			Text: fmt.Sprintf("the cloud could not obtain certificate %q (%s): mend what it names, or set other domains; it is tried again once a day, and at once if you retry it in the cloud", c.Name, c.Failed),
 		}}
 	}
 	return s.withCertificates([]int64{c.ID}), nil, nil

@@ -88,7 +88,7 @@ func TestCertificatesThatCannotBeUsed(t *testing.T) {
 	}
 	failed, pending := mine, mine
 	failed.Failed, pending.Pending = "the zone is not there", true
-	if _, ops, notes := s.Resolve([]lb.Certificate{failed}); len(ops) != 0 || len(notes) != 1 || !strings.Contains(notes[0].Text, "the zone is not there") {
+	if _, ops, notes := s.Resolve([]lb.Certificate{failed}); fmt.Sprint(ops) != `[retry certificate "x"]` || len(notes) != 1 || !strings.Contains(notes[0].Text, "the zone is not there") {
 		t.Errorf("failed: %v, %v", ops, notes)
 	}
 	if _, ops, notes := s.Resolve([]lb.Certificate{pending}); len(ops) != 0 || len(notes) != 1 || notes[0].Reason != lb.ReasonCertificatePending {

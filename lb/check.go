@@ -124,8 +124,19 @@ func ByPort(listeners []Listener) map[int]Listener {
 	return byPort
 }
 
-// CheckDigest names what the listeners check, whichever they are, and that somebody decided so: two specs with
-// the same digest ask the nodes the same questions.
+// Answering returns a health check that somebody answers in place of one that was right under another traffic
+// policy: the port on which kube-proxy answered for policy Local goes with the policy. have is the listener that has
+// or had the check.
+func (s Spec) Answering(check HealthCheck, have Listener) HealthCheck {
+	others := check.Protocol != ProtocolHTTP || check.Path != healthPath || check.TLS
+	if others || check.Port == kubeProxyHealthPort || check.Port == s.HealthCheckNodePort || check.Port == have.DestinationPort {
+		return check
+	}
+	return HealthCheck{Protocol: ProtocolTCP, Port: have.DestinationPort, Interval: check.Interval, Timeout: check.Timeout, Retries: check.Retries}
+}
+
+// CheckDigest names what the listeners check, whichever they are: two specs with the same digest ask the nodes the
+// same questions, whoever wanted that.
 func (s Spec) CheckDigest() string {
 	var checks []string
 	for _, l := range s.Listeners {
@@ -133,6 +144,6 @@ func (s Spec) CheckDigest() string {
 	}
 	slices.Sort(checks)
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%q %t", slices.Compact(checks), s.Takeover.OptedIn)
+	fmt.Fprintf(h, "%q", slices.Compact(checks))
 	return fmt.Sprintf("%016x", h.Sum64())
 }

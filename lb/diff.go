@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // Diff names what must be done to make a load balancer be as wanted; nothing when it is. A load balancer
@@ -12,13 +13,12 @@ import (
 //
 // The order is part of the result, because the cloud refuses some orders and others lose traffic:
 //
-//	name and labels, so that ownership stands first
+//	labels, so that ownership stands first, and the name
 //	public interface on, before targets are reached through it
 //	listeners and targets that go, before those that come need their room
-//	the network it leaves, and with it the targets that were reached there
 //	the type: what is left now fits the old one and the new one
-//	the network it joins, before targets are reached through it
-//	targets: one that changes its address is removed and added before the next one is touched
+//	the network, before targets are reached through it
+//	targets that come, then those that change their address, one after the other
 //	listeners that come or change
 //	reverse DNS
 //	public interface off, when no target is reached through it any more
@@ -34,19 +34,20 @@ func Diff(want Spec, have State) []Op {
 		}
 	}
 	marked, final := diffLabels(want, have)
-	moves := want.Network != 0 && (want.Network != have.Network || !want.placed(have))
-	gone, targets := diffTargets(want.Targets, remaining(have, moves))
+	gone, added, replaced := diffTargets(want.Targets, remaining(want, have))
 	closed, listeners := diffListeners(want.Listeners, have.Listeners)
 
-	add(want.Name != have.Name || !maps.Equal(marked, have.Labels), Update{Name: want.Name, Labels: marked})
+	ops = append(ops, diffMarks(want, have, marked)...)
 	add(want.Algorithm != have.Algorithm, ChangeAlgorithm{Algorithm: want.Algorithm})
 	add(want.Public && !have.Public, SetPublicInterface{Enabled: true})
 	ops = append(ops, closed...)
 	ops = append(ops, gone...)
-	add(moves && have.Network != 0, DetachNetwork{Network: have.Network})
 	add(want.Type != have.Type, ChangeType{Type: want.Type})
-	add(moves, AttachNetwork{Network: want.Network, IP: want.PrivateIP, Range: want.PrivateRange})
-	ops = append(ops, targets...)
+	if want.moves(have) {
+		ops = append(ops, want.move(have))
+	}
+	ops = append(ops, added...)
+	ops = append(ops, replaced...)
 	ops = append(ops, listeners...)
 	ops = append(ops, diffReverseDNS(want, have)...)
 	add(!want.Public && have.Public, SetPublicInterface{Enabled: false})
@@ -54,10 +55,23 @@ func Diff(want Spec, have State) []Op {
 	return ops
 }
 
+// diffMarks makes a load balancer the owner's under the name that it has: one that somebody else has already
+// must not stand in the way of that.
+func diffMarks(want Spec, have State, marked map[string]string) (ops []Op) {
+	if !want.Owner.Owns(have.Labels) {
+		ops = append(ops, TakeOver{Update{Name: have.Name, Labels: marked}})
+		have.Labels = marked
+	}
+	if want.Name != have.Name || !maps.Equal(marked, have.Labels) {
+		ops = append(ops, Update{Name: want.Name, Labels: marked})
+	}
+	return ops
+}
+
 // inOneRequest is the part of the spec that a creation can have. It chooses the address in the network itself,
 // so one that wants a certain address gets into the network afterwards, and with it what is reached there.
 func (s Spec) inOneRequest() Spec {
-	if !s.PrivateIP.IsValid() && !s.PrivateRange.IsValid() {
+	if at := s.attachment(); !at.IP.IsValid() && !at.Range.IsValid() {
 		return s
 	}
 	s.Network, s.Public = 0, true
@@ -65,6 +79,36 @@ func (s Spec) inOneRequest() Spec {
 		s.Targets = nil
 	}
 	return s
+}
+
+// moves reports whether the load balancer is to be attached, or to be attached elsewhere.
+func (s Spec) moves(have State) bool {
+	return s.Network != 0 && (s.Network != have.Network || !s.placed(have))
+}
+
+// move is how it gets to its place in the network.
+func (s Spec) move(have State) Op {
+	if have.Network == 0 {
+		return s.attachment()
+	}
+	wanted := byServer(s.Targets)
+	lost := slices.DeleteFunc(slices.Clone(have.Targets), func(t Target) bool {
+		_, stays := wanted[t.Server]
+		return !t.Private || !stays
+	})
+	return MoveNetwork{
+		Leave: DetachNetwork{Network: have.Network}, Join: s.attachment(),
+		Back: AttachNetwork{Network: have.Network, IP: have.PrivateIP}, Lost: lost,
+	}
+}
+
+// attachment is how it joins the network. The subnet by default must not contradict the address.
+func (s Spec) attachment() AttachNetwork {
+	op := AttachNetwork{Network: s.Network, IP: s.PrivateIP, Range: s.PrivateRange}
+	if !op.IP.IsValid() && !op.Range.IsValid() {
+		op.Range = s.Subnet
+	}
+	return op
 }
 
 // placed reports whether the address in the network is one that is wanted.
@@ -103,6 +147,10 @@ func diffLabels(want Spec, have State) (marked, final map[string]string) {
 	if want.ChecksKept {
 		marked[LabelCheck] = checkKept
 	}
+	delete(marked, LabelKept)
+	if len(want.Kept) > 0 {
+		marked[LabelKept] = strings.Join(want.Kept, ".")
+	}
 	maps.Copy(marked, want.Labels())
 	final = maps.Clone(marked)
 	if want.IPv4Name == "" {
@@ -132,39 +180,35 @@ func diffReverseDNS(want Spec, have State) (ops []Op) {
 	return ops
 }
 
-// remaining are the targets that are left when the load balancer moves to another network.
-func remaining(have State, moves bool) []Target {
-	if !moves || have.Network == 0 {
+// remaining are the targets that are left when the load balancer has moved to another network: those that are
+// reached there are gone, but for the ones that are not wanted, which are removed before.
+func remaining(want Spec, have State) []Target {
+	if have.Network == 0 || !want.moves(have) {
 		return have.Targets
 	}
-	return slices.DeleteFunc(slices.Clone(have.Targets), func(t Target) bool { return t.Private })
+	wanted := byServer(want.Targets)
+	return slices.DeleteFunc(slices.Clone(have.Targets), func(t Target) bool {
+		_, stays := wanted[t.Server]
+		return t.Private && stays
+	})
 }
 
-func diffTargets(want, have []Target) (gone, changed []Op) {
-	wanted := make(map[int64]Target, len(want))
-	for _, t := range want {
-		wanted[t.Server] = t
-	}
-	present := make(map[int64]Target, len(have))
-	for _, t := range have {
-		present[t.Server] = t
-	}
+func diffTargets(want, have []Target) (gone, added, replaced []Op) {
+	wanted, present := byServer(want), byServer(have)
 	for _, id := range slices.Sorted(maps.Keys(present)) {
 		if _, ok := wanted[id]; !ok {
 			gone = append(gone, RemoveTarget{Target: present[id]})
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(wanted)) {
-		old, ok := present[id]
-		if ok && old == wanted[id] {
-			continue
+		switch old, ok := present[id]; {
+		case !ok:
+			added = append(added, AddTarget{Target: wanted[id]})
+		case old != wanted[id]:
+			replaced = append(replaced, ReplaceTarget{Old: old, New: wanted[id]})
 		}
-		if ok {
-			changed = append(changed, RemoveTarget{Target: old})
-		}
-		changed = append(changed, AddTarget{Target: wanted[id]})
 	}
-	return gone, changed
+	return gone, added, replaced
 }
 
 func diffListeners(want, have []Listener) (closed, changed []Op) {

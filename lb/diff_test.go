@@ -22,8 +22,14 @@ func apply(have lb.State, ops []lb.Op) (lb.State, error) {
 		cloud = lbtest.NewCloud(have)
 	}
 	for _, op := range ops {
-		if err := cloud.Apply(context.Background(), have, op); err != nil {
-			return lb.State{}, fmt.Errorf("%s: %w\nplan: %v\non:\n%s", op, err, ops, cloud)
+		steps := []lb.Op{op}
+		if swap, ok := op.(lb.Swap); ok {
+			steps = []lb.Op{swap.Take(), swap.Give()}
+		}
+		for _, step := range steps {
+			if err := cloud.Apply(context.Background(), have, step); err != nil {
+				return lb.State{}, fmt.Errorf("%s: %w\nplan: %v\non:\n%s", op, err, ops, cloud)
+			}
 		}
 	}
 	all := cloud.All()
@@ -208,12 +214,12 @@ func TestDiffCases(t *testing.T) {
 		{name: "nothing", plan: "[]"},
 		{
 			name: "private targets, one after the other", want: func(s *lb.Spec) { s.UsePrivateIP = true; *s = s.WithTargets([]int64{11, 12}) },
-			plan: "[remove server 11 add server 11 (private) remove server 12 add server 12 (private)]",
+			plan: "[replace server 11 by server 11 (private) replace server 12 by server 12 (private)]",
 		},
 		{
 			name: "another network", want: func(s *lb.Spec) { s.Network = 2; s.UsePrivateIP = true; *s = s.WithTargets([]int64{11, 12}) },
 			have: func(s *lb.State) { s.Targets = []lb.Target{{Server: 11, Private: true}, {Server: 12, Private: true}} },
-			plan: "[detach from network 1 attach to network 2 add server 11 (private) add server 12 (private)]",
+			plan: "[move from network 1: attach to network 2 add server 11 (private) add server 12 (private)]",
 		},
 		{
 			name: "no network configured", want: func(s *lb.Spec) { s.Network = 0 }, plan: "[]",

@@ -66,6 +66,6 @@ func Retarget(have State, servers, preferred []int64) (gone, added []Op, notes [
 			want.Targets[i] = old
 		}
 	}
-	gone, added = diffTargets(want.Targets, have.Targets)
+	gone, added, _ = diffTargets(want.Targets, have.Targets) // each is reached as it was, so none is replaced
 	return gone, added, notes
 }

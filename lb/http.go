@@ -45,11 +45,6 @@ func (p *parser) protocols() {
 	case !s.managed && p.svc.Annotations[annotationCertificates] == "":
 		p.refuse(ReasonInvalid, annotationCertificates, "", "https needs a certificate: set this, or "+annotationCertType+" to managed")
 	}
-	distinct := slices.Compact(slices.Sorted(slices.Values(s.certificates)))
-	if limits, known := LimitsOf(s.kind); known && !s.managed && len(distinct) > limits.Certificates {
-		p.refuse(ReasonInvalid, annotationCertificates, p.svc.Annotations[annotationCertificates],
-			fmt.Sprintf("%s carries %d certificates and these are %d: set fewer, or a larger %s", s.kind, limits.Certificates, len(distinct), AnnotationType))
-	}
 	if s.http.Redirect && len(p.served) > 1 {
 		p.refuse(ReasonInvalid, annotationRedirect, "true",
 			fmt.Sprintf("the redirect takes port %d for each port with https, and this Service has %d ports: leave one port, or set false", redirectPort, len(p.served)))

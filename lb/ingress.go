@@ -30,10 +30,17 @@ func Ingress(want Spec, have State) []IngressPoint {
 		}
 	}
 	add(have.Public, have.IPv4)
-	add(have.Public && want.Publish.IPv6, have.IPv6)
+	add(have.Public && (want.Publish.IPv6 || inUse(want, have)), have.IPv6)
 	if want.Publish.IPv6First {
 		slices.Reverse(points)
 	}
 	add(want.Publish.Private && have.Network != 0, have.PrivateIP)
 	return points
+}
+
+// inUse reports whether clients know the IPv6 address from the controller that had the load balancer before: then it
+// is shown, whatever the Service's families, unless the user does not want it.
+func inUse(want Spec, have State) bool {
+	uid, marked := have.Labels[LabelPeer]
+	return marked && uid == want.Owner.UID && !want.Takeover.NoIPv6
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Op is one change to one load balancer: one request to the cloud. The sum is sealed, so that whoever
-// executes it can be checked for having thought of every kind.
+// Op is one change to one load balancer: one request to the cloud, but for a [Swap]. The sum is sealed, so that
+// whoever executes it can be checked for having thought of every kind.
 type Op interface {
 	op()
 	String() string
@@ -22,6 +22,8 @@ type (
 		Name   string
 		Labels map[string]string
 	}
+	// TakeOver is the Update that makes the load balancer the owner's: nothing else may be done to it before.
+	TakeOver struct{ Update }
 	// ChangeType makes the load balancer larger or smaller.
 	ChangeType struct{ Type string }
 	// ChangeAlgorithm sets how targets are chosen.
@@ -59,6 +61,11 @@ type (
 		Owner       Owner
 		Certificate ManagedCertificate
 	}
+	// RetryCertificate lets the cloud try once more to obtain one.
+	RetryCertificate struct {
+		ID   int64
+		Name string
+	}
 	// DeleteCertificate removes one that nothing uses any more.
 	DeleteCertificate struct {
 		ID   int64
@@ -68,6 +75,8 @@ type (
 
 func (Create) op()             {}
 func (Update) op()             {}
+func (ReplaceTarget) op()      {}
+func (MoveNetwork) op()        {}
 func (ChangeType) op()         {}
 func (ChangeAlgorithm) op()    {}
 func (SetPublicInterface) op() {}
@@ -81,6 +90,7 @@ func (RemoveTarget) op()       {}
 func (Delete) op()             {}
 func (SetReverseDNS) op()      {}
 func (CreateCertificate) op()  {}
+func (RetryCertificate) op()   {}
 func (DeleteCertificate) op()  {}
 
 func (o Create) String() string {
@@ -129,6 +139,7 @@ func (o SetReverseDNS) String() string {
 func (o CreateCertificate) String() string {
 	return fmt.Sprintf("obtain certificate %q for %s", o.Certificate.Name, strings.Join(o.Certificate.Domains, ", "))
 }
+func (o RetryCertificate) String() string  { return fmt.Sprintf("retry certificate %q", o.Name) }
 func (o DeleteCertificate) String() string { return fmt.Sprintf("delete certificate %q", o.Name) }
 
 // Title names an op for people in words that stay the same while the op is tried again with other contents:
@@ -137,7 +148,7 @@ func Title(op Op) string {
 	switch op := op.(type) {
 	case Create:
 		return "create"
-	case Update:
+	case Update, TakeOver:
 		return "set name and labels"
 	case AddListener:
 		return fmt.Sprintf("add listener %d", op.Listener.Port)
@@ -152,7 +163,7 @@ func Kind(op Op) string {
 	switch op.(type) {
 	case Create:
 		return "create"
-	case Update:
+	case Update, TakeOver:
 		return "update"
 	case ChangeType:
 		return "change_type"
@@ -174,12 +185,18 @@ func Kind(op Op) string {
 		return "add_target"
 	case RemoveTarget:
 		return "remove_target"
+	case ReplaceTarget:
+		return "replace_target"
+	case MoveNetwork:
+		return "move_network"
 	case Delete:
 		return "delete"
 	case SetReverseDNS:
 		return "set_reverse_dns"
 	case CreateCertificate:
 		return "create_certificate"
+	case RetryCertificate:
+		return "retry_certificate"
 	case DeleteCertificate:
 		return "delete_certificate"
 	}
@@ -187,10 +204,10 @@ func Kind(op Op) string {
 }
 
 // Independent reports whether the ops after this one still make sense when it failed. One target or one
-// listener that the cloud refuses must not keep the others from being served.
+// listener that the cloud refuses must not keep the others from being served. [WaitsForSwaps] has an exception.
 func Independent(op Op) bool {
 	switch op.(type) {
-	case AddListener, UpdateListener, DeleteListener, AddTarget, RemoveTarget, Update, ChangeAlgorithm, ChangeType, SetReverseDNS, DeleteCertificate:
+	case AddListener, UpdateListener, DeleteListener, AddTarget, RemoveTarget, ReplaceTarget, Update, ChangeAlgorithm, ChangeType, SetReverseDNS, RetryCertificate, DeleteCertificate:
 		return true
 	}
 	return false
@@ -200,7 +217,7 @@ func Independent(op Op) bool {
 // there is: addresses, targets and IDs are the cloud's to choose.
 func NeedsLook(op Op) bool {
 	switch op.(type) {
-	case Create, SetPublicInterface, AttachNetwork, DetachNetwork, CreateCertificate:
+	case Create, SetPublicInterface, AttachNetwork, DetachNetwork, MoveNetwork, CreateCertificate, RetryCertificate:
 		return true
 	}
 	return false

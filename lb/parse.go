@@ -12,17 +12,20 @@ import (
 // Parse resolves a Service and the defaults into the load balancer that it asks for.
 //
 // Notes tell what the user should know although there will be a load balancer. The error is a
-// *[RefusedError] with everything that stands against one; then the Spec is empty, nothing may be
-// created, and an existing load balancer stays as it is, but for its targets ([Retarget]).
+// *[RefusedError] with everything that is not to be understood; then the Spec is empty, nothing may be
+// created, and an existing load balancer stays as it is, but for its targets ([Retarget]). What is understood
+// and cannot be had stands in the Spec, because it matters less to a load balancer that there is:
+// [Spec.Hindrances].
 func Parse(svc Service, d Defaults) (Spec, []Note, error) {
+	p := &parser{svc: svc, said: d.said()}
 	d = d.resolved()
-	p := &parser{svc: svc, defaults: d}
+	p.defaults = d
 	p.set = settings{
 		kind: d.Type, algorithm: d.Algorithm,
 		usePrivateIP: d.UsePrivateIP, privateOff: d.DisablePrivateIngress, publicOff: d.DisablePublicNetwork,
 		proxy: d.UsesProxyProtocol, ipv6Off: d.DisableIPv6,
 		protocol: ProtocolTCP, http: HTTP{CookieName: defaultCookie, CookieLifetime: defaultCookieLifetime, IdleTimeout: defaultIdleTimeout},
-		privateRange: d.PrivateSubnet, attached: d.Network != 0,
+		attached:  d.Network != 0,
 		checkMode: d.HealthCheck, interval: d.HealthCheckInterval, timeout: d.HealthCheckTimeout, retries: d.HealthCheckRetries,
 	}
 	p.annotations()
@@ -33,7 +36,7 @@ func Parse(svc Service, d Defaults) (Spec, []Note, error) {
 	p.protocols()
 	p.checks()
 	if len(p.refused) > 0 {
-		return Spec{}, p.notes, &RefusedError{Notes: p.refused}
+		return Spec{}, p.notes, &RefusedError{Notes: slices.Concat(p.refused, p.barred, p.placeless)}
 	}
 	return p.spec(), p.notes, nil
 }
@@ -46,10 +49,21 @@ type parser struct {
 	served, unserved []Port
 	notes            []Note
 	refused          []Note
+	barred           []Note
+	placeless        []Note
+	said             Said
 }
 
 func (p *parser) refuse(reason, field, value, remedy string) {
 	p.refused = append(p.refused, Note{Grade: Error, Reason: reason, Field: field, Value: value, Text: remedy})
+}
+
+func (p *parser) bar(reason, field, value, remedy string) {
+	p.barred = append(p.barred, Note{Grade: Error, Reason: reason, Field: field, Value: value, Text: remedy})
+}
+
+func (p *parser) misplace(value, remedy string) {
+	p.placeless = append(p.placeless, Note{Grade: Error, Reason: ReasonInvalid, Field: AnnotationLocation, Value: value, Text: remedy})
 }
 
 func (p *parser) note(grade Grade, reason, field, value, remedy string) {
@@ -128,11 +142,11 @@ func (p *parser) unknown(name string, table []Annotation) {
 func (p *parser) place() {
 	switch {
 	case p.set.location != "" && p.set.zone != "":
-		p.refuse(ReasonInvalid, AnnotationLocation, p.set.location, "a load balancer has a location or a network zone: remove this or "+AnnotationNetworkZone)
+		p.misplace(p.set.location, "a load balancer has a location or a network zone: remove this or "+AnnotationNetworkZone)
 	case p.set.location == "" && p.set.zone == "":
 		p.set.location, p.set.zone = p.defaults.Location, p.defaults.NetworkZone
 		if p.set.location == "" && p.set.zone == "" {
-			p.refuse(ReasonInvalid, AnnotationLocation, "", "a load balancer needs a location or a network zone: set this, "+AnnotationNetworkZone+", or a default in the configuration")
+			p.misplace("", "a load balancer needs a location or a network zone: set this, "+AnnotationNetworkZone+", or a default in the configuration")
 		}
 	}
 }
@@ -160,11 +174,11 @@ func (p *parser) network() {
 // fields answers what a Service can ask for and this cloud cannot give.
 func (p *parser) fields() {
 	if !openToAll(p.svc.SourceRanges) && !p.set.elsewhere {
-		p.refuse(ReasonUnsupported, "spec.loadBalancerSourceRanges", strings.Join(p.svc.SourceRanges, ","),
+		p.bar(ReasonUnsupported, "spec.loadBalancerSourceRanges", strings.Join(p.svc.SourceRanges, ","),
 			"the cloud's load balancers cannot filter clients, and one without the filter would be open to all: remove the ranges, or filter elsewhere, for example with a NetworkPolicy, and confirm that by setting "+annotationElsewhere+" to true")
 	}
 	if p.svc.IPv6Only {
-		p.refuse(ReasonUnsupported, "spec.ipFamilies", "IPv6",
+		p.bar(ReasonUnsupported, "spec.ipFamilies", "IPv6",
 			"load balancers reach nodes over IPv4, so the node ports must answer there: set ipFamilyPolicy to PreferDualStack")
 	}
 	if p.svc.ClientIPAffinity {
@@ -212,10 +226,6 @@ func (p *parser) ports() {
 	if len(p.served) == 0 && len(p.refused) == 0 {
 		p.refuse(ReasonUnsupported, "spec.ports", "", "no TCP port is left to serve: add one, or choose another type of Service")
 	}
-	if limits, known := LimitsOf(p.set.kind); known && len(p.served) > limits.Listeners {
-		p.refuse(ReasonInvalid, AnnotationType, p.set.kind,
-			fmt.Sprintf("the type carries %d ports and the Service has %d: choose a larger type, or split the Service", limits.Listeners, len(p.served)))
-	}
 }
 
 func (p *parser) spec() Spec {
@@ -226,15 +236,16 @@ func (p *parser) spec() Spec {
 		Type:  s.kind, Location: s.location, NetworkZone: s.zone,
 		Algorithm: s.algorithm, Public: !s.publicOff,
 		IPv4Name: s.rdns4, IPv6Name: s.rdns6,
-		PrivateIP: s.privateIP, PrivateRange: s.privateRange,
-		Takeover: Takeover{Adopt: s.adopt, OptedIn: s.checkModeSet || s.explicit(), Annotated: s.annotated, NoIPv6: s.ipv6Off},
+		PrivateIP: s.privateIP, PrivateRange: s.privateRange, Subnet: p.defaults.PrivateSubnet,
+		Takeover: Takeover{Adopt: s.adopt, OptedIn: s.checkModeSet || s.explicit(), Annotated: s.annotated, NoIPv6: s.ipv6Off, Said: p.decided()},
 		Network:  p.defaults.Network, UsePrivateIP: s.usePrivateIP,
 		NodeSelector: s.nodeSelector,
 		Publish: Publish{
 			Hostname: s.hostname, IPv6: !s.ipv6Off && (!p.svc.IPv4Only || s.ipv6Set), IPv6First: p.svc.IPv6First,
 			Private: p.defaults.Network != 0 && !s.privateOff, Proxy: s.behindProxy(),
 		},
-		Served: p.served, Unserved: p.unserved,
+		HealthCheckNodePort: p.svc.HealthCheckNodePort,
+		Served:              p.served, Unserved: p.unserved, Barred: p.barred, Placeless: p.placeless,
 	}
 	for _, port := range p.served {
 		spec.Listeners = append(spec.Listeners, Listener{
@@ -260,9 +271,18 @@ func (p *parser) spec() Spec {
 		spec.IPv4Name, spec.IPv6Name = "", ""
 	}
 	if spec.Network == 0 {
-		spec.PrivateIP, spec.PrivateRange = netip.Addr{}, netip.Prefix{}
+		spec.PrivateIP, spec.PrivateRange, spec.Subnet = netip.Addr{}, netip.Prefix{}, netip.Prefix{}
 	}
 	return spec
+}
+
+// decided are the settings that the defaults or the annotations decide.
+func (p *parser) decided() Said {
+	annotated := func(name string) bool { return p.svc.Annotations[name] != "" }
+	return Said{
+		Name: annotated(AnnotationName), Type: p.said.Type || annotated(AnnotationType),
+		Algorithm: p.said.Algorithm || annotated(annotationAlgorithm), Public: p.said.Public || annotated(annotationPublicOff),
+	}
 }
 
 // How kube-proxy treats the load balancer's addresses; the values of ipMode.

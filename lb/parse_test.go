@@ -116,6 +116,15 @@ func TestSettingsWithoutEffectAreNoted(t *testing.T) {
 	}
 }
 
+// create says what a Service without a load balancer would get: one, or the reasons why not.
+func create(svc lb.Service, d lb.Defaults) ([]lb.Note, error) {
+	spec, notes, err := lb.Parse(svc, d)
+	if hindrances := spec.Hindrances(); err == nil && len(hindrances) > 0 {
+		err = &lb.RefusedError{Notes: hindrances}
+	}
+	return notes, err
+}
+
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -152,7 +161,7 @@ func TestRefusals(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			svc, d := plain()
 			c.change(&svc, &d)
-			_, _, err := lb.Parse(svc, d)
+			_, err := create(svc, d)
 			var refused *lb.RefusedError
 			if !errors.As(err, &refused) || len(refused.Notes) != 1 {
 				t.Fatalf("got %v, want one reason", err)
@@ -233,7 +242,7 @@ func TestSourceRangesForEverybody(t *testing.T) {
 	} {
 		svc, d := plain()
 		svc.SourceRanges = c.ranges
-		if _, notes, err := lb.Parse(svc, d); (err == nil) != c.open || len(notes) != 0 {
+		if notes, err := create(svc, d); (err == nil) != c.open || len(notes) != 0 {
 			t.Errorf("%q: notes %v, error %v; want open %t", c.ranges, notes, err, c.open)
 		}
 	}

@@ -57,6 +57,8 @@ const (
 	ReasonCertificatePending = "CertificatePending"
 	// ReasonCheckKept: the health checks are those of the controller that had the load balancer before.
 	ReasonCheckKept = "HealthCheckKept"
+	// ReasonSettingsKept: settings are those of whoever had the load balancer before.
+	ReasonSettingsKept = "SettingsKept"
 	// ReasonCheckRolledBack: a change of the health check left no healthy node and was taken back.
 	ReasonCheckRolledBack = "HealthCheckRolledBack"
 	// ReasonNotOwned: the load balancer that would be needed belongs to somebody else.

@@ -37,10 +37,14 @@ type Spec struct {
 	// PrivateIP and PrivateRange, if valid, say which address it has in Network.
 	PrivateIP    netip.Addr
 	PrivateRange netip.Prefix
+	// Subnet, if valid, is where it gets its address when it is attached; it never moves one that is.
+	Subnet netip.Prefix
 	// IPv4Name and IPv6Name are what reverse DNS says of the public addresses. Empty: what we said is taken back.
 	IPv4Name, IPv6Name string
 
 	Listeners []Listener // sorted by port
+	// HealthCheckNodePort is where kube-proxy answers for the Service; 0 without policy Local.
+	HealthCheckNodePort int
 	// Certificates are IDs and names of certificates; [Spec.Resolve] puts them into the listeners.
 	Certificates []string
 	// Managed is the certificate to obtain instead.
@@ -50,6 +54,13 @@ type Spec struct {
 	Takeover Takeover
 	// ChecksKept is set by Against: the health checks stay as they were at the takeover.
 	ChecksKept bool
+	// Kept is set by Against: the settings that stay as they were at the takeover.
+	Kept []string
+
+	// Barred says why there may be no load balancer, and why one that there is must not come to serve more.
+	Barred []Note
+	// Placeless says why none can be created; one that there is has its place.
+	Placeless []Note
 
 	// NodeSelector is a label selector in Kubernetes' syntax; empty selects every node.
 	NodeSelector string

@@ -2,6 +2,7 @@ package lb
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -18,6 +19,8 @@ type Takeover struct {
 	// OptedIn says that the health checks follow the Service; otherwise they stay as they were.
 	OptedIn   bool
 	Annotated Annotated
+	// Said tells which settings do not stay as they were.
+	Said Said
 	// NoIPv6 keeps its IPv6 address out of the status. Otherwise it is shown, whatever the Service's families:
 	// clients use it already.
 	NoIPv6 bool
@@ -85,18 +88,37 @@ func (s Spec) Against(have State, preferred []int64) (Spec, []Note) {
 		}
 		s = kept
 	}
-	if have.Labels[LabelPeer] == s.Owner.UID && !s.Takeover.NoIPv6 {
-		s.Publish.IPv6 = true
+	s, kept := s.keep(have)
+	if have.Exists() {
+		var bounds []Note
+		s, bounds = s.bounded(have)
+		notes = slices.Concat(bounds, notes)
 	}
 	s, moved := s.stay(have)
 	s, trimmed := s.Fit(have, preferred)
-	return s, slices.Concat(notes, moved, trimmed, Immovable(s, have))
+	return s, slices.Concat(notes, kept, moved, trimmed, Immovable(s, have))
+}
+
+// TakeOverAsIs makes a load balancer an owner's whose Service cannot be understood: everything of it is kept.
+func TakeOverAsIs(o Owner, have State) TakeOver {
+	labels := maps.Clone(have.Labels)
+	if labels == nil {
+		labels = make(map[string]string)
+	}
+	labels[LabelCheck], labels[LabelKept] = checkKept, keepAll(have)
+	maps.Copy(labels, o.Labels())
+	return TakeOver{Update{Name: have.Name, Labels: labels}}
 }
 
 // keepsChecks reports whether the checks are those of before: at the takeover, and after it until the user
 // opts in.
 func (s Spec) keepsChecks(have State) bool {
-	return have.Exists() && !s.Takeover.OptedIn && (have.Labels[LabelCheck] == checkKept || !s.Owner.Owns(have.Labels))
+	return !s.Takeover.OptedIn && s.MayKeepChecks(have)
+}
+
+// MayKeepChecks reports whether the load balancer has checks from before the takeover, to which the user can go back.
+func (s Spec) MayKeepChecks(have State) bool {
+	return have.Exists() && (have.Labels[LabelCheck] == checkKept || !s.Owner.Owns(have.Labels))
 }
 
 // stay gives up an address in the network where getting it would lose the targets of others: leaving the

@@ -3,6 +3,7 @@ package lb_test
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -118,12 +119,14 @@ func TestIPv6AddressOfIPv4Services(t *testing.T) {
 		svc, d := plain()
 		svc.IPv4Only = true
 		svc.Annotations = map[string]string{hetzner + "ipv6-disabled": c.annotation}
-		have := lb.State{ID: 1}
+		have := lb.State{ID: 1, Public: true}
 		if c.takenOver {
 			have = peer(1, "web", svc.UID)
 		}
-		if spec, _ := parse(t, svc, d).Against(have, nil); spec.Publish.IPv6 != c.want {
-			t.Errorf("%s: IPv6 shown: %t, want %t", c.name, spec.Publish.IPv6, c.want)
+		have.IPv4, have.IPv6 = netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1")
+		points := lb.Ingress(parse(t, svc, d), have)
+		if shown := len(points) > 1; shown != c.want {
+			t.Errorf("%s: shown %v, want IPv6 among it: %t", c.name, points, c.want)
 		}
 	}
 }
@@ -154,7 +157,7 @@ func TestAddressInTheNetwork(t *testing.T) {
 	}
 	svc.Annotations[hetzner+"private-subnet-ip-range"] = "10.0.8.0/24"
 	want = parse(t, svc, d).WithTargets([]int64{1, 2})
-	if got := fmt.Sprint(lb.Diff(want, have)); got != "[detach from network 7 attach to network 7 in 10.0.8.0/24 add server 1 (private) add server 2 (private)]" {
+	if got := fmt.Sprint(lb.Diff(want, have)); got != "[move from network 7: attach to network 7 in 10.0.8.0/24 add server 1 (private) add server 2 (private)]" {
 		t.Errorf("another subnet: %s", got)
 	}
 	// Leaving the network would drop a dedicated server's address for good.

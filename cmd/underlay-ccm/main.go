@@ -120,8 +120,10 @@ type manager struct {
 	client  *hetzner.Client  // nil: the provider is no cloud
 	network *hetzner.Network // nil: none configured
 	table   routes.Table     // of the network
-	servers cloud.Servers
-	index   cloud.Index // of the server list
+	// networkID is that of the network of this moment; nil: none configured.
+	networkID func() int64
+	servers   cloud.Servers
+	index     cloud.Index // of the server list
 
 	// What the controllers know that another asks for; nil before there is one.
 	routeController atomic.Pointer[routecontroller.Controller]

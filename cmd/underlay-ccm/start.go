@@ -62,7 +62,7 @@ func (m *manager) see() {
 		return
 	}
 	view := func(n *hetzner.Network) cloud.View {
-		return cloud.View{Table: n, Servers: m.client.Servers(n.ID)}
+		return cloud.View{ID: n.ID, Table: n, Servers: m.client.Servers(n.ID)}
 	}
 	followed := cloud.NewNetwork(view(m.network), func(ctx context.Context) (cloud.View, error) {
 		again, err := m.client.Network(ctx, m.config.Network)
@@ -71,7 +71,7 @@ func (m *manager) see() {
 		}
 		return view(again), nil
 	}, func(err error) bool { return errors.Is(err, hetzner.ErrNoNetwork) })
-	m.table, m.servers = followed.Table(), followed.Servers()
+	m.table, m.servers, m.networkID = followed.Table(), followed.Servers(), followed.ID
 }
 
 func machines(c config.Config) []cloud.Machine {

@@ -12,6 +12,7 @@ import (
 // View is a network as controllers see it: its route table, and the servers
 // with their addresses in it.
 type View struct {
+	ID      int64
 	Table   routes.Table
 	Servers Servers
 }
@@ -40,6 +41,9 @@ func (n *Network) Table() routes.Table { return followedTable{n} }
 
 // Servers are the servers with their addresses in the network.
 func (n *Network) Servers() Servers { return followedServers{n} }
+
+// ID is the network's at this moment.
+func (n *Network) ID() int64 { return n.now().ID }
 
 func (n *Network) now() View {
 	n.mu.RLock()

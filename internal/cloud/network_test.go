@@ -37,11 +37,11 @@ func TestANetworkIsFoundAgain(t *testing.T) {
 	first := &shelf{project: &project{servers: []cloud.Server{server(1, "a", "10.0.0.2")}}}
 	second := &shelf{project: &project{servers: []cloud.Server{server(1, "a", "10.0.0.9")}}}
 	looked, there := 0, false
-	n := cloud.NewNetwork(cloud.View{Table: first.table(), Servers: first.project}, func(context.Context) (cloud.View, error) {
+	n := cloud.NewNetwork(cloud.View{ID: 1, Table: first.table(), Servers: first.project}, func(context.Context) (cloud.View, error) {
 		if looked++; !there {
 			return cloud.View{}, errNowhere
 		}
-		return cloud.View{Table: second.table(), Servers: second.project}, nil
+		return cloud.View{ID: 2, Table: second.table(), Servers: second.project}, nil
 	}, func(err error) bool { return errors.Is(err, errGone) })
 	list := func() error { _, err := n.Table().List(t.Context()); return err }
 	address := func() netip.Addr {
@@ -66,6 +66,9 @@ func TestANetworkIsFoundAgain(t *testing.T) {
 	there = true
 	if err := list(); err != nil || looked != 2 {
 		t.Errorf("with another network: %v after %d looks", err, looked)
+	}
+	if n.ID() != 2 {
+		t.Errorf("the network is %d, want the one that was found", n.ID())
 	}
 	if address() != netip.MustParseAddr("10.0.0.9") {
 		t.Error("the servers' addresses are those of the network that is gone")

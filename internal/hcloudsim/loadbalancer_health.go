@@ -61,6 +61,34 @@ func (s *Simulator) SetTargetHealth(loadBalancer int64, target TargetID, listenP
 	return nil
 }
 
+// HealthyTargets are those that a service of a load balancer sends new
+// connections to now: what the API shows as healthy for its listen port, if it
+// can be reached. A service that there isn't has none.
+func (s *Simulator) HealthyTargets(loadBalancer int64, listenPort int) []PlaneTarget {
+	p, unlock := s.present()
+	defer unlock()
+	var out []PlaneTarget
+	lb, ok := p.loadBalancers.get(loadBalancer)
+	if !ok {
+		return nil
+	}
+	service := lb.serviceOn(listenPort)
+	if service == nil || service.pending {
+		return nil
+	}
+	for _, t := range lb.targets {
+		if t.pending {
+			continue
+		}
+		for _, id := range p.targetIDs(t) {
+			if address := p.addressOf(lb, t, id); address.IsValid() && p.healthOf(lb, service, t, id) == HealthHealthy {
+				out = append(out, PlaneTarget{id, address})
+			}
+		}
+	}
+	return out
+}
+
 // healthOf is what a service thinks of a target: what was set, what the prober
 // says, or what time makes of it.
 func (p *project) healthOf(lb *loadBalancer, s *service, t *target, id TargetID) Health {

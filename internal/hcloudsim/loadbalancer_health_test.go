@@ -60,6 +60,43 @@ func TestHealth(t *testing.T) {
 	})
 }
 
+// Where new connections go is what the API shows as healthy and can be reached,
+// service by service.
+func TestHealthyTargets(t *testing.T) {
+	sim := newSim(hcloudsim.Options{})
+	c, n := client(sim), seedNetwork(t, sim)
+	a := seedServer(t, sim, hcloudsim.ServerSeed{Name: "a", Network: n.ID})
+	b := seedServer(t, sim, hcloudsim.ServerSeed{Name: "b", Network: n.ID})
+	seedServer(t, sim, hcloudsim.ServerSeed{Name: "chosen", Network: n.ID, Labels: map[string]string{"x": ""}})
+	seedServer(t, sim, hcloudsim.ServerSeed{Name: "chosen-elsewhere", Labels: map[string]string{"x": ""}})
+	lb := createWhole(t, c, n, a, b).LoadBalancer
+	_, _, err := c.LoadBalancer.AddLabelSelectorTarget(t.Context(), lb, hcloud.LoadBalancerAddLabelSelectorTargetOpts{Selector: "x", UsePrivateIP: hcloud.Ptr(true)})
+	noError(t, err)
+	_, _, err = c.LoadBalancer.AddService(t.Context(), lb, hcloud.LoadBalancerAddServiceOpts{
+		Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(81), DestinationPort: hcloud.Ptr(81),
+	})
+	noError(t, err)
+	noError(t, sim.SetTargetHealth(lb.ID, hcloudsim.TargetID{Server: b.ID}, 80, hcloudsim.HealthUnhealthy))
+	for _, test := range []struct {
+		lb   int64
+		port int
+		want string
+	}{
+		{lb.ID, 80, "10.0.0.2 10.0.0.4"},
+		{lb.ID, 81, "10.0.0.2 10.0.0.3 10.0.0.4"},
+		{lb.ID, 82, ""},
+		{lb.ID + 1000, 80, ""},
+	} {
+		var got []string
+		for _, target := range sim.HealthyTargets(test.lb, test.port) {
+			got = append(got, target.Address.String())
+		}
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("port %d of load balancer %d has the healthy targets %v, want %s", test.port, test.lb, got, test.want)
+		}
+	}
+}
+
 // Real checks take as many intervals as the service has retries, from unknown
 // on, and start over for a service that has changed.
 func TestProber(t *testing.T) {

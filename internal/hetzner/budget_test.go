@@ -63,9 +63,9 @@ func overspend(t *testing.T, others float64) {
 		})
 	}
 	for range 50 { // each would like ten requests a second
-		repeat(100*time.Millisecond, func(ctx context.Context) { _, _ = client.LoadBalancers(table).List(ctx, "kubernetes") })
+		repeat(100*time.Millisecond, func(ctx context.Context) { _, _ = client.LoadBalancers().List(ctx, "kubernetes") })
 		repeat(100*time.Millisecond, func(ctx context.Context) {
-			_, _ = client.LoadBalancers(table).Observe(ctx, lb.Owner{Cluster: "kubernetes", UID: "u"})
+			_, _ = client.LoadBalancers().Observe(ctx, lb.Owner{Cluster: "kubernetes", UID: "u"})
 		})
 	}
 	if others > 0 {

@@ -14,6 +14,7 @@
 package hetzner
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -37,8 +38,10 @@ type Options struct {
 	// Token is asked before every request, so that a rotated token is used
 	// without a restart.
 	Token func() (string, error)
-	// Version goes into the User-Agent.
-	Version  string
+	// Application and Version go into the User-Agent; without the first it is
+	// underlay-ccm.
+	Application, Version string
+
 	Registry Registry
 	// Transport is the way to the API; nil means http.DefaultTransport.
 	Transport http.RoundTripper
@@ -91,7 +94,7 @@ func New(o Options) (*Client, error) {
 	}
 	api := hcloud.NewClient(
 		hcloud.WithEndpoint(o.Endpoint),
-		hcloud.WithApplication("underlay-ccm", o.Version),
+		hcloud.WithApplication(cmp.Or(o.Application, "underlay-ccm"), o.Version),
 		hcloud.WithHTTPClient(&http.Client{
 			// A redirect would carry the token to whoever it names.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

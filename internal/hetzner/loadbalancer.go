@@ -15,15 +15,11 @@ var _ lb.Backend = (*LoadBalancers)(nil)
 // LoadBalancers are the project's load balancers, found by their labels.
 type LoadBalancers struct {
 	client *Client
-	// network is the one that load balancers are attached to; nil: none is configured.
-	network *Network
 }
 
-// LoadBalancers returns the load balancers that are attached to the given
-// network, or to none if it is nil.
-func (c *Client) LoadBalancers(network *Network) *LoadBalancers {
-	return &LoadBalancers{client: c, network: network}
-}
+// LoadBalancers returns the project's load balancers. What is attached to a
+// network goes through that network's one writer.
+func (c *Client) LoadBalancers() *LoadBalancers { return &LoadBalancers{client: c} }
 
 // Observe implements lb.Backend, in one request.
 func (l *LoadBalancers) Observe(ctx context.Context, owner lb.Owner) (lb.State, error) {
@@ -44,11 +40,14 @@ func (l *LoadBalancers) List(ctx context.Context, cluster string) ([]lb.State, e
 	return l.list(withPriority(ctx, background), fmt.Sprintf("%s=%s", lb.LabelCluster, cluster))
 }
 
-// Candidates implements lb.Backend, in two requests.
+// Candidates implements lb.Backend, in two requests, or one without a name.
 func (l *LoadBalancers) Candidates(ctx context.Context, owner lb.Owner, name string) ([]lb.State, error) {
-	found, err := l.find(ctx, hcloud.LoadBalancerListOpts{Name: name})
-	if err != nil {
-		return nil, fmt.Errorf("looking for load balancer %q: %w", name, err)
+	var found []lb.State
+	if name != "" { // the API takes an empty name for any
+		var err error
+		if found, err = l.find(ctx, hcloud.LoadBalancerListOpts{Name: name}); err != nil {
+			return nil, fmt.Errorf("looking for load balancer %q: %w", name, err)
+		}
 	}
 	assigned, err := l.list(ctx, fmt.Sprintf("%s=%s", lb.LabelPeer, owner.UID))
 	if err != nil {
@@ -100,6 +99,8 @@ func (l *LoadBalancers) Apply(ctx context.Context, have lb.State, op lb.Op) erro
 		return l.create(ctx, op.Spec)
 	case lb.CreateCertificate:
 		return l.createCertificate(ctx, op)
+	case lb.RetryCertificate:
+		return l.retryCertificate(ctx, op)
 	case lb.DeleteCertificate:
 		return l.deleteCertificate(ctx, op)
 	}
@@ -113,23 +114,28 @@ func (l *LoadBalancers) Apply(ctx context.Context, have lb.State, op lb.Op) erro
 		}
 		return l.refusal(op, have.Name, err)
 	}
-	if l.network != nil && locks(op, have, l.network.ID) {
-		return l.network.Exclusive(ctx, do)
-	}
-	return do(ctx)
+	return l.exclusive(ctx, locks(op, have), do)
 }
 
-// locks says whether an op changes what is attached to the network.
-func locks(op lb.Op, have lb.State, network int64) bool {
+// exclusive runs a change through the writer of a network, if there is one.
+func (l *LoadBalancers) exclusive(ctx context.Context, network int64, do func(context.Context) error) error {
+	if network == 0 {
+		return do(ctx)
+	}
+	return l.client.writerOf(network).run(ctx, do)
+}
+
+// locks is the network of which an op changes what is attached to it; 0 for none.
+func locks(op lb.Op, have lb.State) int64 {
 	switch op := op.(type) {
 	case lb.AttachNetwork:
-		return op.Network == network
+		return op.Network
 	case lb.DetachNetwork:
-		return op.Network == network
+		return op.Network
 	case lb.Delete:
-		return have.Network == network
+		return have.Network
 	}
-	return false
+	return 0
 }
 
 // create makes a load balancer with everything in it. Names are unique in a
@@ -149,13 +155,7 @@ func (l *LoadBalancers) create(ctx context.Context, spec lb.Spec) error {
 		}
 		return err
 	}
-	var err error
-	if l.network != nil && spec.Network == l.network.ID {
-		err = l.network.Exclusive(ctx, do)
-	} else {
-		err = do(ctx)
-	}
-	if err != nil {
+	if err := l.exclusive(ctx, spec.Network, do); err != nil {
 		return l.refusal(lb.Create{Spec: spec}, spec.Name, err)
 	}
 	return nil
@@ -167,6 +167,8 @@ func (l *LoadBalancers) send(ctx context.Context, have lb.State, op lb.Op) error
 	return l.change(ctx, func(ctx context.Context) (action *hcloud.Action, err error) {
 		switch op := op.(type) {
 		case lb.Update:
+			_, _, err = api.Update(ctx, ref, hcloud.LoadBalancerUpdateOpts{Name: op.Name, Labels: op.Labels})
+		case lb.TakeOver:
 			_, _, err = api.Update(ctx, ref, hcloud.LoadBalancerUpdateOpts{Name: op.Name, Labels: op.Labels})
 		case lb.ChangeType:
 			action, _, err = api.ChangeType(ctx, ref, hcloud.LoadBalancerChangeTypeOpts{LoadBalancerType: &hcloud.LoadBalancerType{Name: op.Type}})

@@ -75,6 +75,19 @@ func (l *LoadBalancers) createCertificate(ctx context.Context, op lb.CreateCerti
 	return l.refusal(op, want.Name, err)
 }
 
+// retryCertificate waits for the outcome; that the authority said no once more
+// is seen by the next look.
+func (l *LoadBalancers) retryCertificate(ctx context.Context, op lb.RetryCertificate) error {
+	err := l.change(ctx, func(ctx context.Context) (*hcloud.Action, error) {
+		action, _, err := l.client.api.Certificate.RetryIssuance(ctx, &hcloud.Certificate{ID: op.ID})
+		return action, err
+	})
+	if err != nil {
+		return l.refusal(op, op.Name, err)
+	}
+	return nil
+}
+
 // deleteCertificate is done at once: there is no action for it.
 func (l *LoadBalancers) deleteCertificate(ctx context.Context, op lb.DeleteCertificate) error {
 	err := l.change(ctx, func(ctx context.Context) (*hcloud.Action, error) {

@@ -95,7 +95,7 @@ func (l *LoadBalancers) refusal(op lb.Op, name string, err error) error {
 // subject is what an op changes.
 func subject(op lb.Op) string {
 	switch op.(type) {
-	case lb.CreateCertificate, lb.DeleteCertificate:
+	case lb.CreateCertificate, lb.RetryCertificate, lb.DeleteCertificate:
 		return "certificate"
 	}
 	return "load balancer"

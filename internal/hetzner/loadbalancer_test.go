@@ -69,7 +69,7 @@ func newBalancerLab(t *testing.T, sim *hcloudsim.Simulator) *balancerLab {
 	if lab.network, err = client.Network(t.Context(), "lab"); err != nil {
 		t.Fatal(err)
 	}
-	lab.LoadBalancers = client.LoadBalancers(lab.network)
+	lab.LoadBalancers = client.LoadBalancers()
 	sim.ResetRequests()
 	return lab
 }
@@ -122,8 +122,14 @@ func (lab *balancerLab) reconcile(ctx context.Context, spec lb.Spec) error {
 		return err
 	}
 	for _, op := range lb.Diff(spec, have) {
-		if err := lab.Apply(ctx, have, op); err != nil {
-			return fmt.Errorf("%s: %w", op, err)
+		steps := []lb.Op{op}
+		if swap, ok := op.(lb.Swap); ok {
+			steps = []lb.Op{swap.Take(), swap.Give()}
+		}
+		for _, step := range steps {
+			if err := lab.Apply(ctx, have, step); err != nil {
+				return fmt.Errorf("%s: %w", op, err)
+			}
 		}
 	}
 	return nil

@@ -42,6 +42,10 @@ func (c *Client) Network(ctx context.Context, idOrName string) (*Network, error)
 	if found == nil {
 		return nil, fmt.Errorf("network %q: %w", idOrName, ErrNoNetwork)
 	}
+	return c.network(found), nil
+}
+
+func (c *Client) network(found *hcloud.Network) *Network {
 	n := &Network{
 		ID: found.ID, Name: found.Name, IPRange: prefix(found.IPRange),
 		client: c, writer: c.writerOf(found.ID),
@@ -49,7 +53,7 @@ func (c *Client) Network(ctx context.Context, idOrName string) (*Network, error)
 	for _, subnet := range found.Subnets {
 		n.Subnets = append(n.Subnets, prefix(subnet.IPRange))
 	}
-	return n, nil
+	return n
 }
 
 // Reserved are the addresses that nothing else may have: the subnets, which

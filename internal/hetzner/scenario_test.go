@@ -197,7 +197,7 @@ func (s *scenario) lookUp(ctx context.Context) error {
 }
 
 func (s *scenario) lookForDrift(ctx context.Context) error {
-	_, err := s.client.LoadBalancers(nil).List(ctx, "drift")
+	_, err := s.client.LoadBalancers().List(ctx, "drift")
 	return err
 }
 
@@ -280,7 +280,7 @@ func routeWriter(table *hetzner.Network) func(context.Context) error {
 
 // balancerWriter creates a load balancer and then changes it again and again.
 func (s *scenario) balancerWriter(uid string) func(context.Context) error {
-	balancers, owner := s.client.LoadBalancers(nil), lb.Owner{Cluster: "scenario", UID: uid}
+	balancers, owner := s.client.LoadBalancers(), lb.Owner{Cluster: "scenario", UID: uid}
 	return func(ctx context.Context) error {
 		have, err := balancers.Observe(ctx, owner)
 		if err != nil {

@@ -2,8 +2,11 @@ package controller_test
 
 import (
 	"errors"
+	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -117,6 +120,90 @@ func TestCertificateThatIsNotThere(t *testing.T) {
 		w.later()
 		if got := w.cloud.All()[0].Listeners[0]; got.Protocol != "https" || got.HTTP.Certificates == "" || accepted(w.service("web")) != "True Accepted" {
 			t.Errorf("uploaded: %+v, accepted %s", got, accepted(w.service("web")))
+		}
+	})
+}
+
+// A certificate that could not be obtained is tried again once a day, not more, also by another process.
+func TestFailedCertificateIsTriedAgain(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+		svc := service("web")
+		https(svc, "certificate-type", "managed", "http-managed-certificate-domains", "example.com")
+		w.create(svc)
+		all, err := w.cloud.Certificates(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.cloud.FailCertificate(all[0].ID, "the name does not lead here")
+		w.cloud.SetFault(func(op lb.Op) error {
+			if _, retry := op.(lb.RetryCertificate); retry {
+				return errors.New("the name does not lead here")
+			}
+			return nil
+		})
+		w.cloud.Counts()
+		for range 6 {
+			time.Sleep(12*time.Hour - 2*time.Second)
+			w.restart()
+		}
+		if _, writes := w.cloud.Counts(); len(writes) < 2 || len(writes) > 3 || writes[0] != `retry certificate "`+all[0].Name+`"` {
+			t.Errorf("in three days: %q", writes)
+		}
+		if got := w.service("web"); accepted(got) != "False CertificateUnusable" {
+			t.Errorf("accepted %s", accepted(got))
+		}
+		w.cloud.SetFault(nil)
+		time.Sleep(25 * time.Hour)
+		w.settle()
+		if got := w.service("web"); accepted(got) != "True Accepted" || got.Annotations[lb.AnnotationState] != "" {
+			t.Errorf("accepted %s, remembered %q", accepted(got), got.Annotations[lb.AnnotationState])
+		}
+	})
+}
+
+// Certificates that cannot be read keep nobody else's load balancer from being looked at.
+func TestCertificatesThatCannotBeReadStopNobodyElse(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+		w.create(service("web"))
+		for i := range 20 {
+			svc := service(fmt.Sprint("tls-", i))
+			w.cloud.AddCertificate(lb.Certificate{Name: svc.Name})
+			https(svc, "http-certificates", svc.Name)
+			w.create(svc)
+		}
+		w.cloud.HideCertificates(errors.New("unreachable"))
+		id := w.cloud.All()[0].ID
+		w.cloud.Edit(id, func(s *lb.State) { s.Algorithm = lb.LeastConnections })
+		w.cloud.Counts()
+		for looked := 0; looked == 0; looked, _ = w.cloud.Counts() {
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(100 * time.Millisecond) // long before anything is tried again
+		if s := w.cloud.All()[0]; s.ID != id || s.Algorithm != lb.RoundRobin {
+			t.Errorf("not repaired:\n%s", w.cloud)
+		}
+	})
+}
+
+// What the status shows of a load balancer that was taken over does not depend on its certificates.
+func TestAddressesStayWhileCertificatesFail(t *testing.T) {
+	found := peers("awebuid")
+	found.IPv4, found.IPv6 = netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1")
+	inWorld(t, lbtest.NewCloud(found), nodes(1), func(w *world) {
+		svc := takenOver()
+		svc.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
+		w.create(svc)
+		before := ingress(w.service("web"))
+		if !strings.Contains(before, "2001:db8::1") {
+			t.Errorf("addresses %q", before)
+		}
+		w.edit("web", func(svc *corev1.Service) {
+			https(svc, "http-certificates", "missing")
+		})
+		w.later()
+		w.restart()
+		if got := w.service("web"); accepted(got) != "False InvalidField" || strings.ReplaceAll(ingress(got), "Proxy", "VIP") != before {
+			t.Errorf("accepted %s, addresses %q, were %q", accepted(got), ingress(got), before)
 		}
 	})
 }

@@ -226,3 +226,53 @@ func TestATargetThatNeverAnswersDoesNotKeepABadCheck(t *testing.T) {
 		w.expect("nobody is healthy", byProxy)
 	})
 }
+
+// The port on which kube-proxy answered for policy Local is gone with it: a roll-back to it would leave nobody.
+func TestRollBackToACheckThatAnswers(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+		w.endpoints("web", "node-1")
+		svc := service("web")
+		toLocal(svc)
+		w.create(svc)
+		w.healthy(1, 1)
+		w.cloud.Counts()
+		w.edit("web", func(svc *corev1.Service) {
+			svc.Spec.ExternalTrafficPolicy, svc.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyCluster, 0
+		})
+		w.expect("policy Cluster", byProxy)
+		w.healthy(0, 2)
+		time.Sleep(2 * time.Minute)
+		w.settle()
+		w.expect("nobody is healthy", "update listener 80 → 30080, tcp :30080 every 10s, timeout 15s, 3 tries")
+		w.healthy(2, 0)
+		w.later()
+		w.restart()
+		w.expect("after that")
+	})
+}
+
+// What the cloud refuses for good is asked for once in a drift period.
+func TestRefusedCheckIsNotAskedForAllTheTime(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+		svc := service("web")
+		svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "tls", Port: 443, Protocol: "TCP", NodePort: 30443})
+		w.create(svc)
+		w.healthy(2, 0)
+		w.cloud.SetFault(func(op lb.Op) error {
+			if update, ok := op.(lb.UpdateListener); ok && update.Listener.Port == 443 {
+				return &lb.RejectedError{Code: "invalid_input", Message: "health_check"}
+			}
+			return nil
+		})
+		w.cloud.Counts()
+		w.edit("web", toLocal)
+		time.Sleep(time.Hour)
+		w.settle()
+		if _, writes := w.cloud.Counts(); len(writes) < 10 || len(writes) > 15 {
+			t.Errorf("%d writes in an hour: %q", len(writes), writes)
+		}
+		if got := w.service("web"); accepted(got) != "False Rejected" || w.cloud.All()[0].Listeners[0].Check.Port != 32000 {
+			t.Errorf("accepted %s, cloud:\n%s", accepted(got), w.cloud)
+		}
+	})
+}

@@ -36,7 +36,7 @@ const (
 	defaultWorkers = 4
 )
 
-// Config is what the controller needs. All fields but Slices and Workers are required.
+// Config is what the controller needs. All fields but Slices, Network and Workers are required.
 type Config struct {
 	Client   corev1client.CoreV1Interface
 	Services coreinformers.ServiceInformer
@@ -47,6 +47,9 @@ type Config struct {
 	Backend lb.Backend
 	// Defaults names the cluster too: its name marks what is ours in the cloud.
 	Defaults lb.Defaults
+	// Network is the ID of the network of this moment: one that is deleted and created again is another one to the
+	// cloud. Nil: Defaults has it.
+	Network  func() int64
 	Recorder record.EventRecorder
 	Registry Registry
 	// Workers is how many Services are reconciled at a time. 0: 4.
@@ -63,6 +66,7 @@ type Controller struct {
 	backend   lb.Backend
 	converger converge.Converger
 	defaults  lb.Defaults
+	network   func() int64
 	recorder  record.EventRecorder
 	metrics   *controllerMetrics
 	newest    *kube.Newest[*corev1.Service]
@@ -92,6 +96,9 @@ func New(cfg Config) (*Controller, error) {
 		c.workers = defaultWorkers
 	}
 	c.converger = converge.Converger{Backend: cfg.Backend, Done: m.done}
+	if c.network = cfg.Network; c.network == nil {
+		c.network = func() int64 { return cfg.Defaults.Network }
+	}
 	if cfg.Slices != nil {
 		c.slices = cfg.Slices.Lister()
 	}

@@ -62,13 +62,13 @@ func (c *Controller) drift(ctx context.Context) error {
 	for _, svc := range involved {
 		owned := ownedBy(c.owner(svc), states)
 		settled, err := c.settled(svc, owned, certificates)
-		if err != nil {
-			return err
-		}
 		if settled {
 			continue
 		}
-		if len(owned) > 0 && c.wants(svc) {
+		if err != nil {
+			// One Service's trouble must not keep the others from being looked at; its own look tells what it is.
+			klog.FromContext(ctx).Error(err, "Comparing a load balancer with its Service failed", "service", klog.KObj(svc))
+		} else if len(owned) > 0 && c.wants(svc) {
 			c.metrics.drifted.Inc()
 		}
 		c.queue.Add(nameOf(svc))
@@ -109,6 +109,11 @@ func ownedBy(owner lb.Owner, states []lb.State) []lb.State {
 	return owned
 }
 
+// takeable reports whether a Service without a load balancer of ours may have one of another controller's.
+func takeable(svc *corev1.Service) bool {
+	return helpers.HasLBFinalizer(svc) && len(svc.Status.LoadBalancer.Ingress) > 0
+}
+
 // settled reports whether a reconciliation would find nothing to do.
 func (c *Controller) settled(svc *corev1.Service, owned []lb.State, certificates func() ([]lb.Certificate, error)) (bool, error) {
 	if c.needsCleanup(svc) {
@@ -119,8 +124,9 @@ func (c *Controller) settled(svc *corev1.Service, owned []lb.State, certificates
 		return false, err
 	}
 	t := telling{notes: p.Notes, status: svc.Status.LoadBalancer, memory: p.Memory, managed: hadManaged(svc)}
-	if p.Refused && len(owned) == 0 {
-		return equality.Semantic.DeepEqual(svc, told(svc, t)), nil
+	if p.Impossible() && len(owned) == 0 {
+		t.notes = p.Against(lb.State{}, nil).Notes
+		return !takeable(svc) && equality.Semantic.DeepEqual(svc, told(svc, t)), nil
 	}
 	if len(owned) != 1 || !helpers.HasLBFinalizer(svc) || p.Memory.Open() || p.HadManaged && p.Spec.Managed == nil && !p.Refused {
 		return false, nil
@@ -131,12 +137,12 @@ func (c *Controller) settled(svc *corev1.Service, owned []lb.State, certificates
 			return false, fmt.Errorf("listing certificates: %w", err)
 		}
 	}
-	have := owned[0]
+	have, readable := owned[0], !p.Refused
 	if p = p.Against(have, known); len(p.Ops) > 0 {
 		return false, nil
 	}
 	t.notes, t.memory = p.Notes, p.Memory
-	if !p.Refused {
+	if readable {
 		t.status = converge.Status(p.Spec, have)
 	}
 	return equality.Semantic.DeepEqual(svc, told(svc, t)), nil

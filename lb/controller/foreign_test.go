@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
@@ -182,23 +183,58 @@ func (w *world) gauge(name string) float64 {
 	return 0
 }
 
-// A Service that another implementation took while ours was still to be removed keeps what is theirs.
+// A Service that another implementation took while ours was still to be removed keeps what is theirs, also when it is
+// deleted before we are done.
 func TestHandedOver(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
-		w.create(service("web"))
-		id := w.cloud.All()[0].ID
-		w.cloud.Protect(id, true)
-		w.edit("web", func(svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeClusterIP })
-		w.edit("web", func(svc *corev1.Service) {
-			other := "example.com/other"
-			svc.Spec.Type, svc.Spec.LoadBalancerClass = corev1.ServiceTypeLoadBalancer, &other
-			svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.77"}}
+	for name, deleted := range map[string]bool{"stays": false, "is deleted": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+				w.create(service("web"))
+				id := w.cloud.All()[0].ID
+				w.cloud.Protect(id, true)
+				w.edit("web", func(svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeClusterIP })
+				w.edit("web", toAnother)
+				if deleted {
+					w.delete("web")
+				}
+				w.cloud.Protect(id, false)
+				w.later()
+				got := w.service("web")
+				if len(got.Finalizers) != 1 || ingress(got) != "192.0.2.77" || accepted(got) != "none" || len(w.cloud.All()) != 0 {
+					t.Errorf("finalizers %v, addresses %q, accepted %s, cloud:\n%s", got.Finalizers, ingress(got), accepted(got), w.cloud)
+				}
+			})
 		})
-		w.cloud.Protect(id, false)
+	}
+}
+
+func toAnother(svc *corev1.Service) {
+	other := "example.com/other"
+	svc.Spec.Type, svc.Spec.LoadBalancerClass = corev1.ServiceTypeLoadBalancer, &other
+	svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.77"}}
+}
+
+// The Service is handed over while its load balancer is being deleted, and the cache does not know yet.
+func TestHandedOverInTheMeantime(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+		svc := service("web")
+		svc.ResourceVersion = "7"
+		w.create(svc)
+		conflicts := 0
+		w.api.PrependReactor("patch", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			// What the API server does with a patch of what somebody changed meanwhile.
+			patch := string(a.(clienttesting.PatchAction).GetPatch())
+			if conflicts > 0 || !strings.Contains(patch, `"resourceVersion":"7"`) {
+				return false, nil, nil
+			}
+			conflicts++
+			return true, nil, apierrors.NewConflict(corev1.Resource("services"), "web", nil)
+		})
+		w.edit("web", func(svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeClusterIP })
+		w.edit("web", toAnother)
 		w.later()
-		got := w.service("web")
-		if len(got.Finalizers) != 1 || ingress(got) != "192.0.2.77" || accepted(got) != "none" || len(w.cloud.All()) != 0 {
-			t.Errorf("finalizers %v, addresses %q, accepted %s, cloud:\n%s", got.Finalizers, ingress(got), accepted(got), w.cloud)
+		if got := w.service("web"); conflicts != 1 || len(got.Finalizers) != 1 || ingress(got) != "192.0.2.77" || accepted(got) != "none" {
+			t.Errorf("%d conflicts, finalizers %v, addresses %q, accepted %s", conflicts, got.Finalizers, ingress(got), accepted(got))
 		}
 	})
 }
@@ -283,6 +319,6 @@ func TestTargetThatCannotBeRemovedIsNotAdded(t *testing.T) {
 		})
 		w.cloud.Counts()
 		w.edit("web", func(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"use-private-ip"] = "true" })
-		w.expect("targets become private", "remove server 1", "remove server 2", "add server 2 (private)")
+		w.expect("targets become private", "remove server 1")
 	})
 }

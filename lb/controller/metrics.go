@@ -27,7 +27,7 @@ func newMetrics(r Registry) (*controllerMetrics, error) {
 	m := &controllerMetrics{
 		syncs: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "underlay_lb_syncs_total", StabilityLevel: metrics.ALPHA,
-			Help: "Reconciliations of Services of type LoadBalancer by result: done, refused (a person must change something), failed (will be retried).",
+			Help: "Reconciliations of Services of type LoadBalancer by result: done, refused (done as far as can be; the condition underlay.dev/Accepted says what a person should change), failed (will be retried).",
 		}, []string{"result"}),
 		duration: metrics.NewHistogram(&metrics.HistogramOpts{
 			Name: "underlay_lb_sync_duration_seconds", StabilityLevel: metrics.ALPHA,

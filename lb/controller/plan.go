@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
+	"github.com/underlay-ccm/underlay/lb"
 	"github.com/underlay-ccm/underlay/lb/converge"
 )
 
@@ -25,10 +26,25 @@ func (c *Controller) plan(svc *corev1.Service) (converge.Plan, error) {
 	if err != nil {
 		return converge.Plan{}, err
 	}
+	defaults := c.defaults
+	defaults.Network = c.network()
 	return converge.NewPlan(converge.Input{
-		Service: svc, Nodes: nodes, Endpoints: endpoints, Defaults: c.defaults,
+		Service: svc, Nodes: nodes, Endpoints: endpoints, Defaults: defaults,
 		Memory: converge.Recall(svc), HadManaged: hadManaged(svc), Now: time.Now(),
 	}), nil
+}
+
+// Survey reads a Service as the controller does, for whoever wants to know what it would do. Slices are those of
+// the Service.
+func Survey(svc *corev1.Service, nodes []*corev1.Node, slices []*discoveryv1.EndpointSlice, defaults lb.Defaults, now time.Time) converge.Plan {
+	in := converge.Input{
+		Service: svc, Nodes: nodes, Defaults: defaults,
+		Memory: converge.Recall(svc), HadManaged: hadManaged(svc), Now: now,
+	}
+	if svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
+		in.Endpoints = converge.Endpoints{Known: true, Nodes: serving(slices...)}
+	}
+	return converge.NewPlan(in)
 }
 
 // endpoints matter with policy Local only.

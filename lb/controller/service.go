@@ -23,14 +23,17 @@ const ConditionAccepted = "underlay.dev/Accepted"
 const conditionManaged = "underlay.dev/ManagedCertificate"
 
 // ours reports whether a Service of type LoadBalancer is for us to serve.
-func (c *Controller) ours(svc *corev1.Service) bool {
+func (c *Controller) ours(svc *corev1.Service) bool { return Ours(svc, c.defaults.Classless) }
+
+// Ours reports the same to others; classless are Services without a loadBalancerClass.
+func Ours(svc *corev1.Service, classless bool) bool {
 	if svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		return false
 	}
 	if class := svc.Spec.LoadBalancerClass; class != nil {
 		return *class == LoadBalancerClass
 	}
-	return c.defaults.Classless
+	return classless
 }
 
 // wants reports whether there should be a load balancer.
@@ -72,10 +75,10 @@ func foreign(svc *corev1.Service) bool {
 	return cond != nil && cond.Reason == lb.ReasonNotOwned
 }
 
-// handedOver reports whether a Service of type LoadBalancer is somebody else's now. Finalizer and addresses
-// are theirs then: every implementation writes the same fields.
+// handedOver reports whether a Service of type LoadBalancer is another implementation's now. Finalizer and
+// addresses are theirs then, also when the Service is about to go: every implementation writes the same fields.
 func (c *Controller) handedOver(svc *corev1.Service) bool {
-	return svc.DeletionTimestamp.IsZero() && svc.Spec.Type == corev1.ServiceTypeLoadBalancer && !c.ours(svc)
+	return svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass != nil && !c.ours(svc)
 }
 
 // addresses are those that the status shows.

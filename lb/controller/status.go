@@ -133,7 +133,11 @@ func (c *Controller) release(ctx context.Context, svc *corev1.Service) error {
 		})
 		updated.Status.LoadBalancer = corev1.LoadBalancerStatus{}
 	}
-	_, err := c.patch(ctx, svc, updated)
+	// Removing the load balancer took time: a Service that changed meanwhile is looked at again, for it may have been
+	// handed over. The resource version makes the API server refuse the patch then.
+	read := svc.DeepCopy()
+	read.ResourceVersion = ""
+	_, err := c.patch(ctx, read, updated)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -42,8 +42,9 @@ func (c *Controller) ensure(ctx context.Context, svc *corev1.Service) ([]lb.Note
 	}
 	// Without the finalizer nothing was ever created: a Service that is refused from the beginning costs
 	// no request.
-	if p.Refused && !helpers.HasLBFinalizer(svc) {
-		return p.Notes, c.tell(ctx, svc, svc, telling{notes: p.Notes, status: svc.Status.LoadBalancer, memory: p.Memory, managed: hadManaged(svc)})
+	if p.Impossible() && !helpers.HasLBFinalizer(svc) {
+		notes := p.Against(lb.State{}, nil).Notes
+		return notes, c.tell(ctx, svc, svc, telling{notes: notes, status: svc.Status.LoadBalancer, memory: p.Memory, managed: hadManaged(svc)})
 	}
 	claimed := svc
 	if !p.Refused {
@@ -124,7 +125,9 @@ func (c *Controller) tell(ctx context.Context, read, latest *corev1.Service, t t
 
 // cleanup removes the load balancer of a Service that wants none of us any more, then lets the Service go.
 func (c *Controller) cleanup(ctx context.Context, svc *corev1.Service) ([]lb.Note, error) {
-	existed, err := c.converger.Remove(ctx, c.owner(svc), hadManaged(svc))
+	// What the Hetzner controller made for a Service that is another implementation's now is theirs.
+	belongings := converge.Belongings{Peers: !c.handedOver(svc), Certificates: hadManaged(svc)}
+	existed, err := c.converger.Remove(ctx, c.owner(svc), belongings)
 	if err == nil && existed {
 		c.recorder.Event(svc, corev1.EventTypeNormal, "DeletedLoadBalancer", "Deleted load balancer")
 	}

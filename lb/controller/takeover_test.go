@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,9 +33,8 @@ func TestTakeoverFromTheHetznerController(t *testing.T) {
 		status   bool // the Service shows its addresses
 		changes  []string
 	}{
-		"the name by default":       {"awebuid", true, []string{`set name "awebuid" and 5 labels`}},
-		"by its name alone":         {"awebuid", false, []string{`create "awebuid" with 1 listeners and 1 targets`, `set name "awebuid" and 5 labels`}},
-		"a name that was different": {"before", true, []string{`set name "awebuid" and 5 labels`}},
+		"the name by default": {"awebuid", true, []string{`set name "awebuid" and 5 labels`}},
+		"by its name alone":   {"awebuid", false, []string{`create "awebuid" with 1 listeners and 1 targets`, `set name "awebuid" and 5 labels`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, lbtest.NewCloud(peers(c.balancer)), nodes(1), func(w *world) {
@@ -148,4 +148,222 @@ func TestTwoServicesOneName(t *testing.T) {
 			t.Errorf("second: %s\n%+v", accepted(w.service("second")), w.cloud.All())
 		}
 	})
+}
+
+// What nobody says anything about stays as it was found, also after a restart; what somebody says once is reset
+// when it is not said any more.
+func TestTakeoverKeepsWhatNobodySays(t *testing.T) {
+	found := peers("before")
+	found.Type, found.Algorithm = "lb21", lb.LeastConnections
+	inWorld(t, lbtest.NewCloud(found), nodes(30), func(w *world) {
+		svc := takenOver()
+		for port := range int32(6) {
+			svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: fmt.Sprint(port), Port: 8000 + port, Protocol: "TCP", NodePort: 31000 + port})
+		}
+		w.create(svc)
+		w.later()
+		w.restart()
+		b := w.cloud.All()[0]
+		if b.Name != "before" || b.Type != "lb21" || b.Algorithm != lb.LeastConnections || len(b.Targets) != 30 || len(b.Listeners) != 7 {
+			t.Errorf("changed: %s %s %s, %d targets, %d listeners", b.Name, b.Type, b.Algorithm, len(b.Targets), len(b.Listeners))
+		}
+		if got := w.service("web"); accepted(got) != "True Accepted" || !strings.Contains(got.Status.Conditions[0].Message, "lb21") {
+			t.Errorf("accepted %s: %s", accepted(got), got.Status.Conditions[0].Message)
+		}
+		w.cloud.Counts()
+		w.edit("web", func(svc *corev1.Service) {
+			svc.Annotations[lb.AnnotationType], svc.Annotations[lb.HetznerPrefix+"algorithm-type"] = "lb31", "least_connections"
+		})
+		w.expect("annotated", `set name "before" and 6 labels`, "change type to lb31")
+		w.edit("web", func(svc *corev1.Service) {
+			svc.Annotations, svc.Spec.Ports = map[string]string{}, svc.Spec.Ports[:5]
+			w.editNode("node-30", func(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "" })
+		})
+		w.later()
+		if b := w.cloud.All()[0]; b.Name != "before" || b.Type != "lb11" || b.Algorithm != lb.RoundRobin {
+			t.Errorf("annotations removed: %s %s %s", b.Name, b.Type, b.Algorithm)
+		}
+	})
+}
+
+// The public interface that somebody switched off stays so, if the nodes are reached in the network.
+func TestTakeoverKeepsThePublicInterfaceOff(t *testing.T) {
+	found := peers("awebuid")
+	found.Public, found.Targets = false, []lb.Target{{Server: 1, Private: true}}
+	inWorld(t, lbtest.NewCloud(found), nodes(1), func(w *world) {
+		svc := takenOver()
+		toPrivate(svc)
+		w.create(svc)
+		w.later()
+		w.restart()
+		w.expect("takeover", `set name "awebuid" and 6 labels`)
+		w.edit("web", func(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"disable-public-network"] = "false" })
+		w.expect("wanted", `set name "awebuid" and 5 labels`, "set public interface true")
+	})
+}
+
+// A Service that we refuse and the Hetzner controller served has a load balancer that works. It is taken over and
+// its targets follow the nodes; it does not come to serve more.
+func TestRefusedServicesAreTakenOver(t *testing.T) {
+	for name, c := range map[string]struct {
+		refused  func(w *world, svc *corev1.Service)
+		accepted string
+		word     string
+		serves   int // listeners in the end
+	}{
+		"source ranges": {func(_ *world, svc *corev1.Service) { svc.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"} }, "False UnsupportedField", "source-ranges-enforced-elsewhere", 1},
+		"IPv6 only":     {func(_ *world, svc *corev1.Service) { svc.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol} }, "False UnsupportedField", "PreferDualStack", 1},
+		"no place for new ones": {func(w *world, _ *corev1.Service) {
+			w.stop()
+			w.defaults.Location = ""
+			w.start()
+		}, "True Accepted", "HealthCheckKept", 2},
+		"more ports than the type carries": {func(_ *world, svc *corev1.Service) {
+			for port := range int32(6) {
+				svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: fmt.Sprint(port), Port: 8000 + port, Protocol: "TCP", NodePort: 31000 + port})
+			}
+		}, "False InvalidField", "choose a larger type", 1},
+		"a value that cannot be": {func(_ *world, svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"health-check-retries"] = "9" }, "False InvalidField", "only the targets", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, lbtest.NewCloud(peers("awebuid")), nodes(1), func(w *world) {
+				svc := takenOver()
+				c.refused(w, svc)
+				svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "more", Port: 81, Protocol: "TCP", NodePort: 30081})
+				w.create(svc)
+				if _, err := w.api.CoreV1().Nodes().Create(context.Background(), node("node-2", 2), metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				w.settle()
+				said := strings.Join(w.said(), "\n")
+				w.later()
+				b := w.cloud.All()[0]
+				if got := accepted(w.service("web")); got != c.accepted || !strings.Contains(said, c.word) || len(w.said()) != 0 {
+					t.Errorf("accepted %s, Events:\n%s", got, said)
+				}
+				if len(w.cloud.All()) != 1 || b.ID != 17 || len(b.Targets) != 2 || len(b.Listeners) != c.serves || b.Listeners[0].Check.Protocol != "tcp" {
+					t.Errorf("%s", w.cloud)
+				}
+				w.cloud.Counts()
+				w.written()
+				w.restart()
+				w.later()
+				if _, writes := w.cloud.Counts(); len(writes) != 0 || w.written() != 0 {
+					t.Errorf("at rest: %q", writes)
+				}
+				// What it serves goes on to lead where it should.
+				w.edit("web", func(svc *corev1.Service) { svc.Spec.Ports[0].NodePort = 30099 })
+				if port := w.cloud.All()[0].Listeners[0].DestinationPort; port != 30099 && c.word != "only the targets" {
+					t.Errorf("port 80 leads to %d", port)
+				}
+				w.delete("web")
+				if len(w.cloud.All()) != 0 || len(w.service("web").Finalizers) != 0 {
+					t.Errorf("left behind:\n%s", w.cloud)
+				}
+			})
+		})
+	}
+}
+
+// Source ranges keep a Service from adopting a load balancer that has served others until now.
+func TestRefusedServicesAdoptNothing(t *testing.T) {
+	bare := peers("awebuid")
+	bare.Labels = nil
+	inWorld(t, lbtest.NewCloud(bare), nodes(1), func(w *world) {
+		svc := takenOver()
+		svc.Annotations["underlay.dev/adopt"] = "true"
+		svc.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"}
+		w.create(svc)
+		w.later()
+		w.expect("source ranges")
+		if got := accepted(w.service("web")); got != "False UnsupportedField" {
+			t.Errorf("accepted %s", got)
+		}
+	})
+}
+
+// A takeover that the cloud refuses changes nothing else, and the Service that goes before it succeeded takes its
+// load balancer with it; one that two carry the label of stays, and the Service too.
+func TestServiceDeletedBeforeItsTakeover(t *testing.T) {
+	twice := peers("second")
+	twice.ID = 18
+	for name, c := range map[string]struct {
+		balancers []lb.State
+		left      int
+	}{"one": {[]lb.State{peers("awebuid")}, 0}, "ambiguous": {[]lb.State{peers("awebuid"), twice}, 2}} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, lbtest.NewCloud(c.balancers...), nodes(3), func(w *world) {
+				before := w.cloud.String()
+				w.cloud.SetFault(func(op lb.Op) error {
+					switch op.(type) {
+					case lb.TakeOver, lb.Update:
+						return &lb.RejectedError{Code: "invalid_input", Message: "labels"}
+					}
+					return nil
+				})
+				w.create(takenOver())
+				w.later()
+				if w.cloud.String() != before {
+					t.Errorf("changed:\n%s\nwas\n%s", w.cloud, before)
+				}
+				w.delete("web")
+				w.later()
+				if got := w.service("web"); len(w.cloud.All()) != c.left || len(got.Finalizers) != min(c.left, 1) {
+					t.Errorf("finalizers %v, cloud:\n%s", got.Finalizers, w.cloud)
+				}
+			})
+		})
+	}
+}
+
+// Undoing the opt-in to our health check brings back the checks of before the takeover, whatever became of ours
+// meanwhile, and not ours a second time.
+func TestOptInUndone(t *testing.T) {
+	const kept = "update listener 80 → 30080, tcp :30080 every 15s, timeout 10s, 3 tries"
+	for name, wait := range map[string]time.Duration{"while it is tried": 10 * time.Second, "when it was taken back": 3 * time.Minute} {
+		for who, before := range map[string]bool{"before the takeover": true, "after it": false} {
+			t.Run(name+", opted in "+who, func(t *testing.T) {
+				found := peers("awebuid")
+				found.Health = map[int]lb.Health{80: {Healthy: 1}}
+				inWorld(t, lbtest.NewCloud(found), nodes(1), func(w *world) {
+					in := func(svc *corev1.Service) { svc.Annotations["underlay.dev/health-check"] = "kube-proxy" }
+					svc := takenOver()
+					if before {
+						in(svc)
+					}
+					w.create(svc)
+					if !before {
+						w.edit("web", in)
+					}
+					w.healthy(0, 1)
+					time.Sleep(wait)
+					w.settle()
+					w.edit("web", func(svc *corev1.Service) { delete(svc.Annotations, "underlay.dev/health-check") })
+					w.healthy(1, 0)
+					w.later()
+					w.restart()
+					w.later()
+					_, writes := w.cloud.Counts()
+					ours := 0
+					for _, op := range writes {
+						if op == byProxy {
+							ours++
+						}
+					}
+					if ours != 1 || !slices.Contains(writes, kept) || w.cloud.All()[0].Listeners[0].Check.Protocol != "tcp" {
+						t.Errorf("ours was tried %d times: %q", ours, writes)
+					}
+					if got := w.service("web"); got.Annotations[lb.AnnotationState] != "" || accepted(got) != "True Accepted" {
+						t.Errorf("remembered %q, accepted %s", got.Annotations[lb.AnnotationState], accepted(got))
+					}
+					// A good one is taken, and then nothing is kept any more.
+					w.edit("web", in)
+					w.later()
+					if b := w.cloud.All()[0]; b.Listeners[0].Check.Port != 10256 || b.Labels[lb.LabelCheck] != "" {
+						t.Errorf("%s, labels %v", w.cloud, b.Labels)
+					}
+				})
+			})
+		}
+	}
 }

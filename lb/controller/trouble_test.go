@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -322,4 +323,23 @@ func randomStep(w *world, r *rand.Rand) {
 		w.later,
 	}
 	steps[r.IntN(len(steps))]()
+}
+
+// A network that is deleted and created again under its name is another one to the cloud, and load balancers join it.
+func TestNetworkCreatedAgain(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+		w.stop()
+		var now atomic.Int64
+		now.Store(7)
+		w.network = now.Load
+		w.start()
+		svc := service("web")
+		toPrivate(svc)
+		w.create(svc)
+		now.Store(8)
+		w.cloud.Edit(w.cloud.All()[0].ID, func(s *lb.State) { s.Network, s.Targets = 0, nil })
+		w.cloud.Counts()
+		w.later()
+		w.expect("created again", "attach to network 8", "add server 1 (private)", "add server 2 (private)")
+	})
 }

@@ -34,6 +34,7 @@ type world struct {
 	events   *record.FakeRecorder
 	registry metrics.KubeRegistry
 	defaults lb.Defaults
+	network  func() int64
 	stop     func()
 }
 
@@ -60,7 +61,7 @@ func (w *world) start() {
 	c, err := controller.New(controller.Config{
 		Client: w.api.CoreV1(), Services: factory.Core().V1().Services(), Nodes: factory.Core().V1().Nodes(),
 		Slices:  factory.Discovery().V1().EndpointSlices(),
-		Backend: w.cloud, Defaults: w.defaults, Recorder: w.events, Registry: w.registry,
+		Network: w.network, Backend: w.cloud, Defaults: w.defaults, Recorder: w.events, Registry: w.registry,
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 const ReasonRejected = "Rejected"
 
 // maxPasses bounds how often one call looks and acts: a certificate, a creation, what only an existing load
-// balancer can get, and a last look.
-const maxPasses = 4
+// balancer can get, what is done instead of a move and of other targets that the cloud refused, and a last look.
+const maxPasses = 6
 
 // Converger carries out plans.
 type Converger struct {
@@ -122,14 +122,18 @@ func (c Converger) pass(ctx context.Context, p Plan, hooks Hooks, o *Outcome) (a
 	if creates {
 		return c.create(ctx, now.Ops[0].(lb.Create), o)
 	}
-	moved, errs := c.run(ctx, o.State, now.Ops)
-	for _, err := range errs {
+	r := c.run(ctx, o.State, now.Ops)
+	for _, err := range r.errs {
 		o.add(err)
 	}
-	if !moved {
+	o.Memory.Checks = o.Memory.without(r.unchanged)
+	for aim, why := range r.refused {
+		o.Memory = o.Memory.giveUp(aim, why, p.now)
+	}
+	if !r.moved && len(r.refused) == 0 {
 		return false
 	}
-	return c.lookAgain(ctx, o) && len(errs) == 0
+	return c.lookAgain(ctx, o) && (len(r.errs) == 0 || len(r.refused) > 0)
 }
 
 func pending(notes []lb.Note) bool {
@@ -149,12 +153,13 @@ func (c Converger) look(ctx context.Context, p Plan) (lb.State, error) {
 	}
 	// Whoever takes over a Service finds addresses in its status, or a name that is taken; asking every
 	// time would cost every new load balancer two requests.
-	if have.Exists() || p.Refused || !p.Spec.Takeover.Adopt && !p.served {
+	if have.Exists() || !p.Spec.Takeover.Adopt && !p.served {
 		return have, nil
 	}
-	return c.claim(ctx, p.Spec)
+	return c.claim(ctx, p.claimable())
 }
 
+// claim finds what may become the owner's: by the peer's label, and by the name if there is one.
 func (c Converger) claim(ctx context.Context, spec lb.Spec) (lb.State, error) {
 	found, err := c.Backend.Candidates(ctx, spec.Owner, spec.Name)
 	if err != nil {
@@ -162,10 +167,10 @@ func (c Converger) claim(ctx context.Context, spec lb.Spec) (lb.State, error) {
 	}
 	have, err := lb.Claim(spec, found)
 	if have.Exists() {
-		klog.FromContext(ctx).Info("Taking over load balancer", "loadBalancer", have.ID, "name", have.Name)
+		klog.FromContext(ctx).Info("Found load balancer of another controller", "loadBalancer", have.ID, "name", have.Name)
 	}
 	if err != nil {
-		err = fmt.Errorf("create: %w", err)
+		err = fmt.Errorf("taking over: %w", err)
 	}
 	return have, err
 }
@@ -173,10 +178,10 @@ func (c Converger) claim(ctx context.Context, spec lb.Spec) (lb.State, error) {
 // create makes the load balancer. One bad target fails a creation as a whole, but nothing else, so without
 // targets it is tried again; the next pass adds each by itself.
 func (c Converger) create(ctx context.Context, op lb.Create, o *Outcome) (again bool) {
-	_, errs := c.run(ctx, lb.State{}, []lb.Op{op})
+	errs := c.run(ctx, lb.State{}, []lb.Op{op}).errs
 	if refusedTarget(errs) {
 		op.Spec.Targets = nil
-		_, errs = c.run(ctx, lb.State{}, []lb.Op{op})
+		errs = c.run(ctx, lb.State{}, []lb.Op{op}).errs
 	}
 	if len(errs) > 0 && errors.Is(errs[0], lb.ErrNotOwned) {
 		have, err := c.claim(ctx, o.Spec)

@@ -74,7 +74,7 @@ func newLab(t *testing.T) *lab {
 	network, err := client.Network(t.Context(), "lab")
 	l.must(err)
 	l.Defaults = lb.Defaults{Cluster: "lab", Network: network.ID, Location: "nbg1"}
-	l.Converger = converge.Converger{Backend: client.LoadBalancers(network), Done: func(lb.Op, converge.Result) {}}
+	l.Converger = converge.Converger{Backend: client.LoadBalancers(), Done: func(lb.Op, converge.Result) {}}
 	sim.ResetRequests()
 	return l
 }

@@ -12,12 +12,22 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// Memory is what must outlive the process about a change of health checks. A change that leaves no healthy
-// node is taken back, which takes time to know, and must not be made again by the next process.
+// Memory is what must outlive the process about changes that the cloud, or the nodes, may refuse: each attempt
+// costs traffic, so the next process must not make it again.
 //
-// It is kept in the Service's annotation [lb.AnnotationState]; a user who removes that has the refused checks
+// It is kept in the Service's annotation [lb.AnnotationState]; a user who removes that has what was refused
 // tried again.
 type Memory struct {
+	Checks
+	// GivenUp are aims that the cloud refused.
+	GivenUp map[string]GivenUp `json:"givenUp,omitempty"`
+	// Reissue is when the cloud is asked to try again to obtain a certificate that it could not obtain.
+	Reissue time.Time `json:"reissue,omitzero"`
+}
+
+// Checks are about a change of health checks. One that leaves no healthy node is taken back, which takes time
+// to know.
+type Checks struct {
 	// Trial names the checks that are being tried, and Was are the ones they replaced, by the listener's port.
 	Trial string                 `json:"trial,omitempty"`
 	Was   map[int]lb.HealthCheck `json:"was,omitempty"`
@@ -25,6 +35,12 @@ type Memory struct {
 	Until time.Time `json:"until,omitzero"`
 	// Refused names the checks that left no healthy node; Was are the ones to keep instead.
 	Refused string `json:"refused,omitempty"`
+}
+
+// GivenUp says why an aim was refused, and when it is tried again.
+type GivenUp struct {
+	Why   string    `json:"why"`
+	Until time.Time `json:"until"`
 }
 
 // Recall reads what was remembered. What nobody can read is forgotten: it costs another try.
@@ -38,7 +54,7 @@ func Recall(svc *corev1.Service) Memory {
 
 // Text is the memory as the annotation holds it; empty if there is nothing to remember.
 func (m Memory) Text() string {
-	if m.Trial == "" && m.Refused == "" {
+	if m.Trial == "" && m.Refused == "" && len(m.GivenUp) == 0 && m.Reissue.IsZero() {
 		return ""
 	}
 	text, err := json.Marshal(m)
@@ -49,7 +65,36 @@ func (m Memory) Text() string {
 }
 
 // Open reports whether checks are being tried.
-func (m Memory) Open() bool { return m.Trial != "" }
+func (c Checks) Open() bool { return c.Trial != "" && len(c.Was) > 0 }
+
+// unsure reports whether new checks have not proved themselves: then the way back to the old ones stays open.
+func (c Checks) unsure() bool { return c.Trial != "" || c.Refused != "" }
+
+// without returns what is left of a trial when the cloud refused to change the checks of some ports. It is not
+// forgotten when that is nothing: a memory that goes away looks like a user's wish to try again.
+func (c Checks) without(ports []int) Checks {
+	if !c.Open() || len(ports) == 0 {
+		return c
+	}
+	c.Was = maps.Clone(c.Was)
+	for _, port := range ports {
+		delete(c.Was, port)
+	}
+	return c
+}
+
+// reissuePeriod is between two attempts to obtain a certificate: the authority counts failed ones.
+const reissuePeriod = 24 * time.Hour
+
+// reissue says whether a certificate that could not be obtained is due for another attempt. The first time, the
+// attempt was just made.
+func (m Memory) reissue(now time.Time) (next Memory, due bool) {
+	due = !m.Reissue.IsZero() && !now.Before(m.Reissue)
+	if due || m.Reissue.IsZero() {
+		m.Reissue = now.Add(reissuePeriod).Truncate(time.Second)
+	}
+	return m, due
+}
 
 const (
 	// settling is what a verdict waits for beyond the checks' own time.
@@ -60,7 +105,7 @@ const (
 
 // trial is what the memory makes of a spec.
 type trial struct {
-	memory Memory
+	memory Checks
 	notes  []lb.Note
 }
 
@@ -72,38 +117,47 @@ type trial struct {
 //	being tried             not yet time          nothing
 //	being tried             some healthy          forget
 //	being tried             none healthy          the old ones, remember the refusal
-//	refused                 –                     the ones that are there
+//	refused                 –                     the old ones
+//	the old ones again      being tried           the old ones
 //	others again            whatever              as though nothing was remembered but the oldest checks
 func (p Plan) tried(spec lb.Spec, have lb.State) (lb.Spec, trial) {
-	m := p.Memory
+	m := p.Memory.Checks
 	digest := spec.CheckDigest()
+	back := func() lb.Spec { return spec.KeepChecks(replaced(spec, have, m.Was)) }
 	if m.Refused == digest {
 		// Not simply those that are there: putting the old ones back may have failed.
-		return spec.KeepChecks(replaced(have, m.Was)), trial{memory: m, notes: []lb.Note{rolledBack(spec)}}
+		return back(), trial{memory: m, notes: []lb.Note{rolledBack(spec)}}
+	}
+	if m.Open() && spec.ChecksKept {
+		// The user does not want them any more: those that are there are not the ones to keep.
+		if spec = back(); slices.Equal(spec.Listeners, have.Listeners) {
+			m = Checks{}
+		}
+		return spec, trial{memory: m}
 	}
 	if m.Refused != "" {
-		m = Memory{}
+		m = Checks{}
 	}
 	if m.Trial == digest && !p.now.Before(m.Until) {
 		switch {
 		case !p.silent && anyUnknown(m.Was, have) && p.now.Before(m.Until.Add(patience)):
 			return spec, trial{memory: m}
 		case p.silent || !anyDead(m.Was, have):
-			m = Memory{}
+			m = Checks{}
 		default:
 			note := rolledBack(spec)
-			return spec.KeepChecks(replaced(have, m.Was)), trial{memory: Memory{Refused: digest, Was: m.Was}, notes: []lb.Note{note}}
+			return back(), trial{memory: Checks{Refused: digest, Was: m.Was}, notes: []lb.Note{note}}
 		}
 	}
 	changed := changedChecks(spec, have)
 	if len(changed) == 0 {
 		if m.Trial != "" && m.Trial != digest {
-			m = Memory{}
+			m = Checks{}
 		}
 		return spec, trial{memory: m}
 	}
 	maps.Copy(changed, m.Was) // the oldest are the ones that worked
-	return spec, trial{memory: Memory{Trial: digest, Was: changed, Until: p.now.Add(verdict(spec))}}
+	return spec, trial{memory: Checks{Trial: digest, Was: changed, Until: p.now.Add(verdict(spec))}}
 }
 
 // changedChecks are the old checks of listeners that judge by other ones from now on and have healthy targets.
@@ -134,12 +188,12 @@ func anyUnknown(was map[int]lb.HealthCheck, have lb.State) bool {
 	})
 }
 
-// replaced are the listeners as they are, with the checks that they had.
-func replaced(have lb.State, was map[int]lb.HealthCheck) map[int]lb.Listener {
+// replaced are the listeners as they are, with the checks that they had, if those can be answered.
+func replaced(spec lb.Spec, have lb.State, was map[int]lb.HealthCheck) map[int]lb.Listener {
 	byPort := lb.ByPort(have.Listeners)
 	for port, check := range was {
 		if l, ok := byPort[port]; ok {
-			l.Check = check
+			l.Check = spec.Answering(check, l)
 			byPort[port] = l
 		}
 	}
@@ -164,6 +218,6 @@ func rolledBack(spec lb.Spec) lb.Note {
 	}
 	return lb.Note{
 		Grade: lb.Error, Reason: lb.ReasonCheckRolledBack,
-		Text: fmt.Sprintf("the new health check (%s) left no healthy node, so the one before it is back: mend what it asks for, then remove the annotation %s to have it tried again", asked, lb.AnnotationState),
+		Text: fmt.Sprintf("the new health check (%s) left no healthy node, so the one before it is back, or a TCP check of the node port if nobody answers that one any more: mend what it asks for, then remove the annotation %s to have it tried again", asked, lb.AnnotationState),
 	}
 }

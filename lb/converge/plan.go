@@ -75,7 +75,7 @@ func NewPlan(in Input) Plan {
 	}
 	p.silent = local(svc) && in.Endpoints.Known && len(p.preferred) == 0
 	p.Spec = p.Spec.WithTargets(p.servers)
-	if len(p.servers) == 0 && !p.Refused {
+	if len(p.servers) == 0 && !p.Impossible() {
 		p.Notes = append(p.Notes, lb.Note{
 			Grade: lb.Warning, Reason: ReasonNoNodes,
 			Text: "no node can be a target: nodes need a provider ID hcloud://…, no label " + corev1.LabelNodeExcludeBalancers + ", and to match the node selector if there is one",
@@ -87,6 +87,19 @@ func NewPlan(in Input) Plan {
 // Owner is the Service as an owner of things in the cloud.
 func Owner(svc *corev1.Service, cluster string) lb.Owner {
 	return lb.Owner{Cluster: cluster, UID: string(svc.UID)}
+}
+
+// Impossible reports whether nothing may be created for the Service. What there is already is maintained.
+func (p Plan) Impossible() bool { return p.Refused || len(p.Spec.Hindrances()) > 0 }
+
+// claimable is the spec under which a load balancer is taken over. One that may not come to serve this Service is
+// only taken if it does already, by whose label it carries.
+func (p Plan) claimable() lb.Spec {
+	spec := p.Spec
+	if p.Refused || len(spec.Barred) > 0 {
+		spec.Name = ""
+	}
+	return spec
 }
 
 // Crowded reports whether there are more nodes than the load balancer can have, so that it matters which.
@@ -101,9 +114,19 @@ func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 	if p.Refused {
 		return p.holding(have)
 	}
+	if hindrances := p.Spec.Hindrances(); !have.Exists() && len(hindrances) > 0 {
+		p.Refused, p.Notes = true, slices.Concat(hindrances, p.Notes)
+		return p
+	}
 	spec, obtain, unusable := p.Spec.Resolve(certificates)
 	switch {
 	case len(unusable) > 0:
+		if len(obtain) > 0 {
+			var due bool
+			if p.Memory, due = p.Memory.reissue(p.now); due {
+				p.Ops = obtain
+			}
+		}
 		p.Refused, p.Notes = true, slices.Concat(unusable, p.Notes)
 		return p.holding(have)
 	case len(obtain) > 0:
@@ -111,9 +134,11 @@ func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 		return p
 	}
 	spec, notes := spec.Against(have, p.preferred)
+	spec, left, refused := p.givenUp(spec, have)
 	spec, trial := p.tried(spec, have)
-	p.Spec, p.Notes = spec, slices.Concat(p.Notes, notes, trial.notes)
-	p.Memory = trial.memory
+	spec.ChecksKept = spec.ChecksKept || trial.memory.unsure() && spec.MayKeepChecks(have)
+	p.Spec, p.Notes = spec, slices.Concat(p.Notes, notes, refused, trial.notes)
+	p.Memory = Memory{Checks: trial.memory, GivenUp: left}
 	p.Ops = slices.Concat(lb.Diff(spec, have), lb.Surplus(spec, certificates, have.ID))
 	return p
 }
@@ -123,6 +148,9 @@ func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 func (p Plan) holding(have lb.State) Plan {
 	if !have.Exists() {
 		return p
+	}
+	if !p.Spec.Owner.Owns(have.Labels) {
+		p.Ops = slices.Concat([]lb.Op{lb.TakeOverAsIs(p.Spec.Owner, have)}, p.Ops)
 	}
 	held := lb.Note{
 		Grade: lb.Warning, Reason: lb.ReasonHeld,
@@ -134,7 +162,7 @@ func (p Plan) holding(have lb.State) Plan {
 		return p
 	}
 	gone, added, notes := lb.Retarget(have, p.servers, p.preferred)
-	p.Ops = slices.Concat(gone, added)
+	p.Ops = slices.Concat(p.Ops, gone, added)
 	p.Notes = slices.Concat(p.Notes, []lb.Note{held}, notes)
 	return p
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/hcloudsim"
 	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/lb/converge"
 )
 
 func pick[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }
@@ -229,7 +230,7 @@ func TestAnyFaultAtTheEnd(t *testing.T) {
 				l.wire.spoil(n, h)
 				var err error
 				for range 10 {
-					if _, err = l.Remove(quiet(ctx), l.plan(svc).Spec.Owner, true); err == nil {
+					if _, err = l.Remove(quiet(ctx), l.plan(svc).Spec.Owner, converge.Belongings{Certificates: true}); err == nil {
 						break
 					}
 					if ctx.Err() != nil {

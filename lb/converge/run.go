@@ -10,58 +10,124 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// run executes ops in their order, past those whose failure concerns nothing but themselves. It reports
-// whether what there is must be read again.
-func (c Converger) run(ctx context.Context, have lb.State, ops []lb.Op) (moved bool, errs []error) {
-	logger := klog.FromContext(ctx)
-	stuck := make(map[int64]bool) // servers that could not be removed
+// ran is what became of a list of ops.
+type ran struct {
+	moved bool // what there is must be read again
+	errs  []error
+	// unchanged are the ports whose listeners the cloud refused to change.
+	unchanged []int
+	// refused are aims that the cloud refused, so that what was there before is back, and why.
+	refused map[string]error
+}
+
+// run executes ops in their order, past those whose failure concerns nothing but themselves.
+func (c Converger) run(ctx context.Context, have lb.State, ops []lb.Op) ran {
+	r := ran{refused: make(map[string]error)}
+	stuck := false // a swap failed
 	for _, op := range ops {
-		// The cloud would say that it has this target, which tells nothing of how the server is reached.
-		if add, ok := op.(lb.AddTarget); ok && stuck[add.Target.Server] {
+		if stuck && lb.WaitsForSwaps(op) {
 			continue
 		}
-		err := c.Backend.Apply(ctx, have, op)
+		err, final := c.carryOut(ctx, have, op)
 		if err == nil {
-			logger.Info("Changed load balancer", "loadBalancer", have.ID, "operation", op.String())
-			c.Done(op, Applied)
-			moved = moved || lb.NeedsLook(op)
+			r.moved = r.moved || lb.NeedsLook(op)
 			continue
 		}
-		result := Failed
-		if _, known := NoteOf(err, lb.Spec{}); known {
-			result = Refused
+		err = fmt.Errorf("%s: %w", lb.Title(op), err)
+		if aim := lb.Aim(op); final && aim != "" {
+			r.refused[aim] = err
+			return r
 		}
-		c.Done(op, result)
-		errs = append(errs, fmt.Errorf("%s: %w", lb.Title(op), err))
+		r.errs = append(r.errs, err)
+		if update, ok := op.(lb.UpdateListener); ok && final {
+			r.unchanged = append(r.unchanged, update.Listener.Port)
+		}
 		if !lb.Independent(op) || ctx.Err() != nil {
-			break
+			return r
 		}
-		if remove, ok := op.(lb.RemoveTarget); ok {
-			stuck[remove.Target.Server] = true
+		_, swap := op.(lb.Swap)
+		stuck = stuck || swap
+	}
+	return r
+}
+
+// carryOut does an op, and a swap as a whole: what it took is put back at once when the other cannot be had.
+// The failure is final if the cloud refused what was to be given.
+func (c Converger) carryOut(ctx context.Context, have lb.State, op lb.Op) (err error, final bool) {
+	swap, ok := op.(lb.Swap)
+	if !ok {
+		err = c.apply(ctx, have, op)
+		return err, refusal(err)
+	}
+	if err := c.apply(ctx, have, swap.Take()); err != nil {
+		return err, false
+	}
+	if err = c.apply(ctx, have, swap.Give()); err == nil {
+		return nil, false
+	}
+	final = refusal(err)
+	for _, undo := range swap.Undo() {
+		if undoErr := c.apply(ctx, have, undo); undoErr != nil {
+			err = fmt.Errorf("%w; putting back what was there: %s: %v", err, lb.Title(undo), undoErr)
 		}
 	}
-	return moved, errs
+	return err, final
+}
+
+func refusal(err error) bool {
+	if err == nil {
+		return false
+	}
+	_, known := NoteOf(err, lb.Spec{})
+	return known
+}
+
+// apply does one thing.
+func (c Converger) apply(ctx context.Context, have lb.State, op lb.Op) error {
+	err := c.Backend.Apply(ctx, have, op)
+	switch {
+	case err == nil:
+		klog.FromContext(ctx).Info("Changed load balancer", "loadBalancer", have.ID, "operation", op.String())
+		c.Done(op, Applied)
+	case refusal(err):
+		c.Done(op, Refused)
+	default:
+		c.Done(op, Failed)
+	}
+	return err
+}
+
+// Belongings are what may have to go with a Service beside the load balancer that carries its labels.
+type Belongings struct {
+	// Peers: the load balancer that the Hetzner controller made for the Service, and that was to be taken over.
+	Peers bool
+	// Certificates: managed ones.
+	Certificates bool
 }
 
 // Remove deletes what an owner has in the cloud; existed is true if that was a load balancer.
-func (c Converger) Remove(ctx context.Context, owner lb.Owner, certificates bool) (existed bool, err error) {
+func (c Converger) Remove(ctx context.Context, owner lb.Owner, and Belongings) (existed bool, err error) {
 	have, err := c.Backend.Observe(ctx, owner)
 	if err != nil {
 		return false, err
+	}
+	if !have.Exists() && and.Peers {
+		if have, err = c.claim(ctx, lb.Spec{Owner: owner}); err != nil {
+			return false, err
+		}
 	}
 	var ops []lb.Op
 	if have.Exists() {
 		ops = append(ops, lb.Delete{})
 	}
-	if certificates {
+	if and.Certificates {
 		all, err := c.Backend.Certificates(ctx)
 		if err != nil {
 			return have.Exists(), err
 		}
 		ops = append(ops, lb.Surplus(lb.Spec{Owner: owner}, all, have.ID)...)
 	}
-	_, errs := c.run(ctx, have, ops)
-	return have.Exists(), errors.Join(errs...)
+	return have.Exists(), errors.Join(c.run(ctx, have, ops).errs...)
 }
 
 func refusedTarget(errs []error) bool {

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/underlay-ccm/underlay/internal/hcloudsim"
 	"github.com/underlay-ccm/underlay/lb"
 	"github.com/underlay-ccm/underlay/lb/converge"
 )
@@ -30,7 +32,7 @@ func TestTakeoverThroughTheAPI(t *testing.T) {
 		writes int
 	}{
 		"by label": {
-			labels: map[string]string{lb.LabelPeer: "0a1b2c3d-0000-4000-8000-000000000001"}, writes: 1,
+			labels: map[string]string{lb.LabelPeer: "0a1b2c3d-0000-4000-8000-000000000001"}, writes: 2, // it gets another name too
 			change: func(svc *corev1.Service) {
 				svc.Annotations[hetznerPrefix+"name"] = "before"
 				svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}
@@ -115,4 +117,40 @@ func TestDedicatedServersStay(t *testing.T) {
 			t.Errorf("address %s, notes %v", b.PrivateNet[0].IP, o.Notes)
 		}
 	})
+}
+
+// A certificate that the cloud could not obtain is tried again when its day has come, and then used.
+func TestFailedCertificateThroughTheAPI(t *testing.T) {
+	inLab(t, func(l *lab) {
+		_, svc := l.scenarios()["creation of everything"]()
+		l.wire.spoil(3, harm{before: func() { l.must(l.sim.Inject(hcloudsim.Fault{FailAction: "dns_zone_not_found"})) }})
+		o := l.remembering(svc, converge.Memory{}, l.nodes...)
+		again := l.remembering(svc, o.Memory, l.nodes...)
+		if len(again.Notes) != 1 || again.Notes[0].Reason != lb.ReasonCertificate || again.Memory.Reissue.IsZero() {
+			t.Fatalf("%v, notes %v, memory %+v\n%s", again.Transient, again.Notes, again.Memory, l.log())
+		}
+		time.Sleep(25 * time.Hour)
+		o = l.remembering(svc, again.Memory, l.nodes...)
+		if o.Transient != nil || len(o.Notes) != 0 || o.Memory.Text() != "" || len(o.State.Listeners) != 2 || len(l.certificates()) != 1 {
+			t.Errorf("%v, notes %v, memory %q\n%s", o.Transient, o.Notes, o.Memory.Text(), l.log())
+		}
+	})
+}
+
+// The load balancer of a Service that goes before it was taken over goes too; another Service's does not.
+func TestRemoveWhatWasNotTakenOver(t *testing.T) {
+	for uid, left := range map[string]int{"0a1b2c3d-0000-4000-8000-000000000001": 0, "another-service": 1} {
+		inLab(t, func(l *lab) {
+			svc := l.service("000000000001")
+			l.converged(svc, l.nodes...)
+			l.relabel(svc, map[string]string{lb.LabelPeer: uid})
+			existed, err := l.Remove(quiet(l.t.Context()), l.plan(svc).Spec.Owner, converge.Belongings{Peers: true})
+			if n := len(l.sim.LoadBalancers()); err != nil || n != left || existed == (left == 1) {
+				t.Errorf("%s: %d left, %v", uid, n, err)
+			}
+			if reads, _, _ := l.requests(); reads > 2 {
+				t.Errorf("%d reads", reads)
+			}
+		})
+	}
 }

@@ -1,6 +1,7 @@
 package lbtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,13 @@ func (c *Cloud) FailCertificate(id int64, reason string) {
 	c.certificates[id] = cert
 }
 
+// HideCertificates lets a look at certificates fail from now on; nil ends that.
+func (c *Cloud) HideCertificates(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.certificateFault = err
+}
+
 // Candidates implements lb.Backend.
 func (c *Cloud) Candidates(ctx context.Context, owner lb.Owner, name string) ([]lb.State, error) {
 	c.mu.Lock()
@@ -53,7 +61,7 @@ func (c *Cloud) Certificates(ctx context.Context) ([]lb.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reads++
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(ctx.Err(), c.certificateFault); err != nil {
 		return nil, err
 	}
 	var all []lb.Certificate
@@ -85,6 +93,16 @@ func (c *Cloud) createCertificate(op lb.CreateCertificate) error {
 	c.addCertificate(lb.Certificate{
 		Name: op.Certificate.Name, Labels: op.Certificate.Labels(op.Owner), Managed: true, Domains: op.Certificate.Domains,
 	})
+	return nil
+}
+
+func (c *Cloud) retryCertificate(op lb.RetryCertificate) error {
+	cert, ok := c.certificates[op.ID]
+	if !ok || cert.Failed == "" {
+		return errors.New("there is nothing to retry")
+	}
+	cert.Failed = ""
+	c.certificates[op.ID] = cert
 	return nil
 }
 

@@ -22,6 +22,8 @@ func change(s lb.State, op lb.Op) (lb.State, error) {
 	switch op := op.(type) {
 	case lb.Update:
 		s.Name, s.Labels = op.Name, op.Labels
+	case lb.TakeOver:
+		return change(s, op.Update)
 	case lb.ChangeAlgorithm:
 		s.Algorithm = op.Algorithm
 	case lb.ChangeType:

@@ -31,6 +31,8 @@ type Cloud struct {
 	nextID       int64
 	reads        int
 	writes       []string
+	// certificateFault, if set, is what a look at certificates gets.
+	certificateFault error
 	// fault, if set, may refuse an op before it is executed.
 	fault func(lb.Op) error
 }
@@ -176,6 +178,8 @@ func (c *Cloud) Apply(ctx context.Context, have lb.State, op lb.Op) error {
 	switch op := op.(type) {
 	case lb.CreateCertificate:
 		return c.createCertificate(op)
+	case lb.RetryCertificate:
+		return c.retryCertificate(op)
 	case lb.DeleteCertificate:
 		return c.deleteCertificate(op)
 	case lb.Create:

@@ -90,7 +90,7 @@ func (p *Provider) UpdateLoadBalancer(ctx context.Context, cluster string, svc *
 // EnsureLoadBalancerDeleted implements cloudprovider.LoadBalancer. Nothing remembers here whether there was
 // a managed certificate, so it looks.
 func (p *Provider) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, svc *corev1.Service) error {
-	if _, err := p.converger.Remove(ctx, converge.Owner(svc, cluster), true); err != nil {
+	if _, err := p.converger.Remove(ctx, converge.Owner(svc, cluster), converge.Belongings{Peers: true, Certificates: true}); err != nil {
 		return fmt.Errorf("removing the load balancer: %w", err)
 	}
 	return nil

@@ -17,7 +17,7 @@ import (
 )
 
 // Who comes from the Hetzner controller touches no Service: its load balancer goes on under the same address,
-// with the checks it had, for one write; a load balancer of a Service that is no more stays alone.
+// with the name and the checks it had, for one write; a load balancer of a Service that is no more stays alone.
 func TestALoadBalancerIsTakenOver(t *testing.T) {
 	c := start(t, hcloudsim.Options{ActionTime: 50 * time.Millisecond})
 	ctx := t.Context()
@@ -54,10 +54,10 @@ func TestALoadBalancerIsTakenOver(t *testing.T) {
 	})
 	after := balancers(t, c, 2)
 	check := after[0].Services[0].HealthCheck
-	if after[0].Name == "of-old-times" || after[0].ID != before[0].ID || check.Protocol != "tcp" || check.Port != int(nodePort) || check.Interval != 15 {
+	if after[0].Name != "of-old-times" || after[0].ID != before[0].ID || check.Protocol != "tcp" || check.Port != int(nodePort) || check.Interval != 15 {
 		t.Errorf("%+v, check %+v", after[0], check)
 	}
-	if after[0].Labels["hcloud-ccm/service-uid"] != string(svc.UID) || after[0].Labels["underlay.dev/svc-"+string(svc.UID)] != "" || len(after[0].Labels) != 4 {
+	if after[0].Labels["hcloud-ccm/service-uid"] != string(svc.UID) || after[0].Labels["underlay.dev/svc-"+string(svc.UID)] != "" || after[0].Labels["underlay.dev/kept"] != "name" || len(after[0].Labels) != 5 {
 		t.Errorf("labels %v", after[0].Labels)
 	}
 	if n := changes(c); !slices.Equal(n, []string{fmt.Sprintf("PUT /v1/load_balancers/%d", before[0].ID)}) {

@@ -76,7 +76,7 @@ func (w *world) start() {
 	factory := informers.NewSharedInformerFactory(w.api, 0)
 	c, err := controller.New(controller.Config{
 		Client: w.api.CoreV1(), Services: factory.Core().V1().Services(), Nodes: factory.Core().V1().Nodes(),
-		Slices: factory.Discovery().V1().EndpointSlices(), Backend: w.client.LoadBalancers(w.network), Defaults: w.defaults,
+		Slices: factory.Discovery().V1().EndpointSlices(), Backend: w.client.LoadBalancers(), Defaults: w.defaults,
 		Recorder: record.NewFakeRecorder(100_000), Registry: metrics.NewKubeRegistry(), Workers: 5,
 	})
 	w.must(err)

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/component-base/version"
+
+	"github.com/underlay-ccm/underlay/internal/doctor"
+	"github.com/underlay-ccm/underlay/internal/survey"
+)
+
+const long = `underlayctl looks at a cluster that Underlay serves, and checks it: who holds
+which podCIDRs, which routes stand and whose they are, how the load balancers'
+targets fare, and what is wrong. It reads only.
+
+The configuration is that of underlay-ccm: its flags from its Deployment, and
+the rest from the ConfigMap that it mounts. The cloud's part needs a token, for
+which read permission is enough; without one, what can't be seen is said.
+
+Exit codes: 0 all is well; doctor: 1 when the worst finding is a warning, 2 when
+it is an error; 3 when the command could not do its work.`
+
+// plugin begins the name under which kubectl finds its plugins.
+const plugin = "kubectl-"
+
+func newCommand(w world) *cobra.Command {
+	o := &options{}
+	root := &cobra.Command{
+		Use: "underlayctl", Short: "Look at a cluster that Underlay serves, and check it", Long: long,
+		SilenceUsage: true, SilenceErrors: true,
+	}
+	if called, is := strings.CutPrefix(w.name, plugin); is {
+		// What follows "kubectl" is how a person called it.
+		root.Use = called
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl " + called}
+	}
+	o.add(root.PersistentFlags())
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "wide", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	root.AddCommand(
+		show(w, o, "pools", "How full the pools of podCIDRs are", survey.PoolsParts, survey.PoolsOf, pools),
+		show(w, o, "nodes", "Every Node's podCIDRs, route and conditions, and what it waits for", survey.NodesParts, survey.NodesOf, nodes),
+		show(w, o, "routes", "The network's route table: whose routes, the budget, the drift", survey.RoutesParts, survey.RoutesOf, routeTables),
+		show(w, o, "lb", "Services, their load balancers, and how the targets fare", survey.LoadBalancersParts, survey.LoadBalancersOf, loadBalancers),
+		doctorCommand(w, o), inspect(w, o), versionCommand(w, o),
+	)
+	return root
+}
+
+// show is a command that looks at some parts and shows a view of them.
+func show[V any](w world, o *options, name, short string, parts survey.Parts, of func(*survey.Snapshot) (V, error), render func(V) page) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Short: short, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := o.look(cmd.Context(), w, survey.Want{Parts: parts})
+			if err != nil {
+				return err
+			}
+			v, err := of(s)
+			if err != nil {
+				return err
+			}
+			return o.print(w, v, func() page { return render(v) })
+		},
+	}
+}
+
+// diagnosis is what doctor prints.
+type diagnosis struct {
+	Findings []doctor.Finding `json:"findings"`
+	NotSeen  []string         `json:"notSeen,omitempty"`
+}
+
+func doctorCommand(w world, o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "Check everything: findings with their severity and remedy", Args: cobra.NoArgs,
+		Long: "Check everything: findings with their severity and remedy.\n\nExit codes: 0 nothing to do, 1 the worst finding is a warning, 2 it is an error,\n3 the check could not be made.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := o.look(cmd.Context(), w, survey.Want{Parts: survey.Everything})
+			if err != nil {
+				return err
+			}
+			d := diagnosis{Findings: doctor.Examine(s), NotSeen: s.NotSeen()}
+			if d.Findings == nil {
+				d.Findings = []doctor.Finding{}
+			}
+			if err := o.print(w, d, func() page { return diagnosed(d) }); err != nil {
+				return err
+			}
+			if code := severityCode(d.Findings); code != 0 {
+				return findings{code}
+			}
+			return nil
+		},
+	}
+}
+
+// severityCode is doctor's exit code.
+func severityCode(all []doctor.Finding) int {
+	code := 0
+	for _, f := range all {
+		switch f.Severity {
+		case doctor.Error:
+			code = max(code, 2)
+		case doctor.Warning:
+			code = max(code, 1)
+		}
+	}
+	return code
+}
+
+func inspect(w world, o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "inspect", Short: "All that is known of one Node or Service, in the order of time",
+		Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+			return fmt.Errorf("say what to inspect: node NAME, or service NAMESPACE/NAME")
+		},
+	}
+	cmd.AddCommand(
+		&cobra.Command{
+			Use: "node NAME", Short: "All that is known of a Node", Args: cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return inspected(cmd.Context(), w, o, survey.Want{Parts: survey.InspectNodeParts, Node: args[0]},
+					func(s *survey.Snapshot) (survey.Inspection, error) { return survey.InspectNode(s, args[0]) })
+			},
+		},
+		&cobra.Command{
+			Use: "service NAMESPACE/NAME", Short: "All that is known of a Service and its load balancer", Args: cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				namespace, name, both := strings.Cut(args[0], "/")
+				if !both || namespace == "" || name == "" {
+					return fmt.Errorf("%q is no Service: write NAMESPACE/NAME, such as default/web", args[0])
+				}
+				n := survey.Name{Namespace: namespace, Name: name}
+				return inspected(cmd.Context(), w, o, survey.Want{Parts: survey.InspectServiceParts, Service: n},
+					func(s *survey.Snapshot) (survey.Inspection, error) { return survey.InspectService(s, n) })
+			},
+		},
+	)
+	return cmd
+}
+
+func inspected(ctx context.Context, w world, o *options, want survey.Want, of func(*survey.Snapshot) (survey.Inspection, error)) error {
+	s, err := o.look(ctx, w, want)
+	if err != nil {
+		return err
+	}
+	v, err := of(s)
+	if err != nil {
+		return err
+	}
+	return o.print(w, v, func() page { return inspection(v) })
+}
+
+func versionCommand(w world, o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "This program's version", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			v := version.Get()
+			return o.print(w, v, func() page {
+				return page{lines: []string{"underlayctl " + v.GitVersion + " " + v.Platform + " " + v.GoVersion}}
+			})
+		},
+	}
+}

@@ -1,0 +1,306 @@
+package main_test
+
+import (
+	"encoding/json"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/test/cluster"
+)
+
+// The whole program against a real control plane, the real underlay-ccm and the
+// simulated cloud: what it shows is what is there, in a healthy cluster and in
+// one that drifted, and it writes nothing anywhere.
+func TestItShowsWhatIsThere(t *testing.T) {
+	l := startLab(t)
+	balancer := l.service(t, "web")
+	t.Run("a healthy cluster", func(t *testing.T) { l.healthy(t, balancer.ID, balancer.Name) })
+	t.Run("other ways to call it", func(t *testing.T) { l.otherWays(t) })
+	t.Run("what it may not see", func(t *testing.T) { l.unseen(t) })
+	l.manager.Kill()
+	t.Run("a cluster that drifted", func(t *testing.T) { l.drifted(t, balancer.ID) })
+	t.Run("it only reads", func(t *testing.T) { l.readsOnly(t) })
+}
+
+// view decodes what a command printed as JSON.
+func view[V any](t *testing.T, l *lab, args ...string) V {
+	t.Helper()
+	out := l.run(t, nil, append(args, "-o", "json")...)
+	var v V
+	if err := json.Unmarshal([]byte(out.stdout), &v); err != nil {
+		t.Fatalf("%s: %v", strings.Join(args, " "), err)
+	}
+	return v
+}
+
+func (l *lab) healthy(t *testing.T, id int64, name string) {
+	p := view[survey.PoolsView](t, l, "pools")
+	if len(p.Pools) != 2 || p.Pools[0].Used != 3 || p.Pools[0].Capacity != 256 || p.Pools[1].Used != 3 || p.Pools[0].Free+3+p.Pools[0].Excluded != 256 {
+		t.Errorf("pools: %+v", p.Pools)
+	}
+	n := view[survey.NodesView](t, l, "nodes")
+	if len(n.Nodes) != 3 || len(n.NotSeen) > 0 {
+		t.Errorf("nodes: %+v", n)
+	}
+	for _, row := range n.Nodes {
+		if row.Route.State != survey.RouteStands || row.Route.Via != l.privateIP(t, row.Name) || row.PodCIDRs[0] != l.podCIDR(t, row.Name) ||
+			len(row.Why) > 0 || row.NetworkUnavailable.Status != "False" {
+			t.Errorf("node %+v", row)
+		}
+	}
+	r := view[survey.RoutesView](t, l, "routes")
+	if len(r.Routes) != 3 || r.Budget.Used != 3 || r.Budget.Limit != 100 || r.Budget.Free != 97 || !r.Drift.Empty() {
+		t.Errorf("routes: %+v", r)
+	}
+	b := view[survey.LoadBalancersView](t, l, "lb")
+	if len(b.Services) != 1 || b.Services[0].ID != id || b.Services[0].Name != name || len(b.Services[0].Plan) > 0 || len(b.Services[0].Listeners[0].Targets) != 3 {
+		t.Errorf("lb: %+v", b)
+	}
+	i := view[survey.Inspection](t, l, "inspect", "node", "worker-1")
+	expectInOrder(t, i, "server created", "Node created", "podCIDRs", "NetworkUnavailable=False RouteCreated")
+	i = view[survey.Inspection](t, l, "inspect", "service", "default/web")
+	expectInOrder(t, i, "Service created", "load balancer created", "condition underlay.dev/Accepted=True")
+	d := l.run(t, nil, "doctor", "-o", "json")
+	if d.code > 2 || strings.Contains(d.stdout, "route/") {
+		t.Errorf("doctor could not do its work, or found trouble with routes: %+v", d)
+	}
+}
+
+// expectInOrder looks for entries of the timeline, each after the one before.
+func expectInOrder(t *testing.T, v survey.Inspection, want ...string) {
+	t.Helper()
+	var lines []string
+	for _, e := range v.Timeline {
+		lines = append(lines, e.Source+" "+e.What)
+	}
+	rest := lines
+	for _, w := range want {
+		i := slices.IndexFunc(rest, func(line string) bool { return strings.Contains(line, w) })
+		if i < 0 {
+			t.Errorf("%s: no %q, or too early, in\n%s", v.Object, w, strings.Join(lines, "\n"))
+			return
+		}
+		rest = rest[i+1:]
+	}
+}
+
+func (l *lab) otherWays(t *testing.T) {
+	plugin := filepath.Join(filepath.Dir(l.binary), "kubectl-underlay")
+	if out := runProgram(t, plugin, nil, "--help"); !strings.Contains(out.stdout, "kubectl underlay [command]") || out.code != 0 {
+		t.Errorf("as a plugin: %+v", out)
+	}
+	if out := runProgram(t, l.binary, nil, "--help"); !strings.Contains(out.stdout, "underlayctl [command]") {
+		t.Errorf("by its own name: %+v", out)
+	}
+	t.Setenv("PATH", filepath.Dir(plugin)+":"+os.Getenv("PATH"))
+	if out, err := l.ControlPlane.Kubectl(t.Context(), "underlay", "nodes"); err != nil || !strings.Contains(out, "worker-2") {
+		t.Errorf("kubectl underlay: %v\n%s", err, out)
+	}
+	if out := runProgram(t, l.binary, nil, "completion", "bash"); !strings.Contains(out.stdout, "underlayctl") || out.code != 0 {
+		t.Errorf("completion: %+v", out)
+	}
+	// The file and flags instead of what the cluster has, a token file.
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	token := filepath.Join(t.TempDir(), "token")
+	for path, content := range map[string]string{file: l.CloudConfig() + "exclude: [10.244.128.0/17]\n", token: cluster.Token + "\n"} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := l.run(t, []string{"HCLOUD_TOKEN_FILE=" + token}, "pools", "-o", "json", "--cloud-config="+file, "--manager-flag=--node-cidr-mask-size-ipv4=25")
+	var v survey.PoolsView
+	if err := json.Unmarshal([]byte(out.stdout), &v); err != nil || v.Pools[0].Mask != 25 || v.Pools[0].Excluded < 256 || len(v.NotSeen) > 0 {
+		t.Errorf("file and flags: %v, %+v", err, v)
+	}
+	admin := runProgram(t, l.binary, []string{"KUBECONFIG=" + l.ControlPlane.AdminKubeconfig()}, "nodes", "--token-secret")
+	if admin.code != 0 || admin.stderr != "" || strings.Count(admin.stdout, "stands") != 3 {
+		t.Errorf("with the cluster's token: %+v", admin)
+	}
+	if out := l.run(t, nil, "nodes"); strings.Contains(out.stdout, "\x1b") || strings.Contains(out.stdout+out.stderr, cluster.Token) {
+		t.Errorf("colors outside a terminal, or the token, in %q", out.stdout)
+	}
+}
+
+func (l *lab) unseen(t *testing.T) {
+	const noToken = "there is no token for the cloud"
+	for _, command := range []string{"nodes", "lb", "pools"} {
+		out := l.run(t, []string{}, command)
+		if out.code != 0 || !strings.Contains(out.stderr, "not seen: ") || !strings.Contains(out.stderr, noToken) {
+			t.Errorf("%s without a token: %+v", command, out)
+		}
+	}
+	for _, c := range []struct {
+		name string
+		env  []string
+		args []string
+		want string
+	}{
+		{"no token at all", []string{}, []string{"routes"}, noToken},
+		{"a wrong token", []string{"HCLOUD_TOKEN=another"}, []string{"routes"}, "the cloud refuses the token"},
+		{"a Secret without the right to read it", []string{}, []string{"nodes", "--token-secret"}, `verb "get" on "secrets"`},
+		{"no such Node", nil, []string{"inspect", "node", "worker-9"}, "Node worker-9"},
+		{"no such Service", nil, []string{"inspect", "service", "default/none"}, "Service default/none"},
+		{"no Service's name", nil, []string{"inspect", "service", "web"}, "NAMESPACE/NAME"},
+		{"no such output", nil, []string{"nodes", "-o", "xml"}, "table, wide, json, yaml"},
+		{"no such context", nil, []string{"nodes", "--context", "other"}, "--context"},
+		{"no such flag of the manager", nil, []string{"nodes", "--manager-flag=--cluster-cidrs=1"}, "--cluster-cidr"},
+	} {
+		out := l.run(t, c.env, c.args...)
+		if out.code != 3 || !strings.HasPrefix(out.stderr, "error: ") || !strings.Contains(out.stderr, c.want) || strings.Count(out.stderr, "\n") != 1 {
+			t.Errorf("%s: %+v, want one line with %q", c.name, out, c.want)
+		}
+	}
+	l.unseenAPI(t)
+}
+
+// unseenAPI is what becomes of API servers that can't be asked.
+func (l *lab) unseenAPI(t *testing.T) {
+	if out := runProgram(t, l.binary, nil, "nodes"); out.code != 3 || !strings.Contains(out.stderr, "there is no kubeconfig") {
+		t.Errorf("no kubeconfig: %+v", out)
+	}
+	content, err := os.ReadFile(l.kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := strings.TrimPrefix(l.ControlPlane.URL(), "https://")
+	for name, c := range map[string]struct{ config, want string }{
+		"nobody listens": {strings.ReplaceAll(string(content), address, "127.0.0.1:1"), "the API server doesn't answer"},
+		"bad token":      {strings.ReplaceAll(string(content), "token: ", "token: x"), "the API server refuses the credentials"},
+	} {
+		path := filepath.Join(t.TempDir(), "kubeconfig")
+		if err := os.WriteFile(path, []byte(c.config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out := runProgram(t, l.binary, nil, "nodes", "--kubeconfig", path)
+		if out.code != 3 || !strings.Contains(out.stderr, c.want) || strings.Count(out.stderr, "\n") != 1 {
+			t.Errorf("%s: %+v, want one line with %q", name, out, c.want)
+		}
+	}
+	deaf, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer deaf.Close()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(content), address, deaf.Addr().String())), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := runProgram(t, l.binary, nil, "nodes", "--kubeconfig", path, "--timeout=1s"); out.code != 3 || !strings.Contains(out.stderr, "no answer within 1s: raise --timeout") {
+		t.Errorf("an API server that says nothing: %+v", out)
+	}
+	// The default ServiceAccount may nothing.
+	nobody, err := l.ControlPlane.Kubeconfig(t.Context(), "default", "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := runProgram(t, l.binary, nil, "nodes", "--kubeconfig", nobody)
+	if out.code != 3 || !strings.Contains(out.stderr, `verb "list" on "nodes"`) {
+		t.Errorf("without rights: %+v", out)
+	}
+}
+
+// drifted changes the cloud behind the back of the CCM, which doesn't run.
+func (l *lab) drifted(t *testing.T, balancer int64) {
+	stranger, err := l.Cloud.CreateServer(hcloudsim.ServerSeed{Name: "stranger", Network: l.Network.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	strangerIP := netip.MustParseAddr(stranger.PrivateNet[0].IP)
+	lost := l.podCIDR(t, "worker-1")
+	if err := l.Cloud.DeleteRoute(l.Network.ID, lost); err != nil {
+		t.Fatal(err)
+	}
+	for dst, via := range map[string]netip.Addr{
+		"10.244.99.0/24": netip.MustParseAddr("10.0.77.77"), // nobody's
+		"10.244.98.0/24": strangerIP,
+		"10.66.0.0/16":   strangerIP,
+	} {
+		if err := l.Cloud.AddRoute(l.Network.ID, hcloudsim.RouteSeed{Destination: netip.MustParsePrefix(dst), Gateway: via}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server := l.serverID(t, "worker-2")
+	if err := l.Cloud.SetTargetHealth(balancer, hcloudsim.TargetID{Server: server}, 0, hcloudsim.HealthUnhealthy); err != nil {
+		t.Fatal(err)
+	}
+	r := view[survey.RoutesView](t, l, "routes")
+	classes := map[string]survey.Class{}
+	for _, row := range r.Routes {
+		classes[row.Destination.String()] = row.Class
+	}
+	want := map[string]survey.Class{
+		"10.244.99.0/24": survey.Stale, "10.244.98.0/24": survey.Ambiguous, "10.66.0.0/16": survey.Foreign,
+		l.podCIDR(t, "control-1").String(): survey.Ours, l.podCIDR(t, "worker-2").String(): survey.Ours,
+	}
+	for dst, class := range want {
+		if classes[dst] != class {
+			t.Errorf("route %s is %q, want %q", dst, classes[dst], class)
+		}
+	}
+	if len(r.Drift.Missing) != 1 || r.Drift.Missing[0].Destination != lost || r.Drift.Missing[0].Node != "worker-1" ||
+		len(r.Drift.Extra) != 1 || r.Drift.Extra[0].Destination.String() != "10.244.99.0/24" || len(classes) != len(want) {
+		t.Errorf("drift: %+v of %v", r.Drift, classes)
+	}
+	for _, row := range view[survey.NodesView](t, l, "nodes").Nodes {
+		missing := row.Route.State == survey.RouteMissing && len(row.Why) > 0
+		if missing != (row.Name == "worker-1") {
+			t.Errorf("node %+v", row)
+		}
+	}
+	for _, target := range view[survey.LoadBalancersView](t, l, "lb").Services[0].Listeners[0].Targets {
+		if (target.Health == "unhealthy") != (target.Node == "worker-2") {
+			t.Errorf("target %+v", target)
+		}
+	}
+	l.run(t, nil, "routes")
+	l.run(t, nil, "lb", "-o", "wide")
+	l.run(t, nil, "inspect", "node", "worker-1")
+	l.run(t, nil, "inspect", "service", "default/web", "-o", "yaml")
+	if out := l.run(t, nil, "doctor"); out.code == 0 || out.code > 2 || !strings.Contains(out.stdout, "route/10.244.99.0/24") || !strings.Contains(out.stdout, "route/10.244.98.0/24") {
+		t.Errorf("doctor found nothing of it: %+v", out)
+	}
+}
+
+func (l *lab) serverID(t *testing.T, name string) int64 {
+	t.Helper()
+	for _, s := range l.Cloud.Servers() {
+		if s.Name == name {
+			return s.ID
+		}
+	}
+	t.Fatalf("no server %s", name)
+	return 0
+}
+
+// readsOnly looks at both logs for all that the program did in this test.
+func (l *lab) readsOnly(t *testing.T) {
+	sent := 0
+	for _, r := range l.Cloud.Requests() {
+		if !strings.HasPrefix(r.UserAgent, "underlayctl/") {
+			continue
+		}
+		sent++
+		if r.Method != "GET" {
+			t.Errorf("the cloud was sent %s %s", r.Method, r.Path)
+		}
+	}
+	if sent == 0 {
+		t.Error("the cloud was sent nothing, so nothing is proved")
+	}
+	events, err := l.ControlPlane.Audit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events {
+		if e.User == reader || strings.HasPrefix(e.UserAgent, "underlayctl/") {
+			t.Errorf("the API server was sent %s", e)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+// Command underlayctl looks at a cluster that Underlay serves, and checks it. It
+// reads only: get and list in Kubernetes, GET in the cloud, and its transports
+// refuse everything else.
+//
+// The same binary under the name kubectl-underlay is a plugin of kubectl.
+//
+// Exit codes: 0 all is well; of doctor 1 when the worst finding is a warning and
+// 2 when it is an error; 3 when a command could not do its work.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/term"
+)
+
+// exitFailed is the exit code of a command that could not do its work. It is none
+// of doctor's.
+const exitFailed = 3
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, world{
+		name: filepath.Base(os.Args[0]), args: os.Args[1:], getenv: os.Getenv, readFile: os.ReadFile,
+		stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal(int(os.Stdout.Fd())),
+	})
+	stop()
+	os.Exit(code)
+}
+
+// findings is the error of a doctor that did its work and found something.
+type findings struct{ code int }
+
+func (findings) Error() string { return "something was found" }
+
+// run is the program without its process.
+func run(ctx context.Context, w world) int {
+	cmd := newCommand(w)
+	cmd.SetArgs(w.args)
+	cmd.SetOut(w.stdout)
+	cmd.SetErr(w.stderr)
+	err := cmd.ExecuteContext(ctx)
+	var found findings
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &found):
+		return found.code
+	}
+	fmt.Fprintln(w.stderr, "error: "+oneLine(err.Error()))
+	return exitFailed
+}
+
+// oneLine keeps an error on one line, whoever wrote it.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

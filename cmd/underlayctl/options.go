@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/version"
+
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/hetzner"
+	"github.com/underlay-ccm/underlay/internal/survey"
+)
+
+// world is what the program knows of its process.
+type world struct {
+	name     string // as it was called, without the folder
+	args     []string
+	getenv   func(string) string
+	readFile func(string) ([]byte, error)
+	stdout   io.Writer
+	stderr   io.Writer
+	terminal bool // stdout is one
+}
+
+// options are the flags of every command.
+type options struct {
+	kubeconfig, context    string
+	cloudConfig            string
+	tokenFile, tokenSecret string
+	managerFlags           []string
+	output                 string
+	timeout                time.Duration
+}
+
+// usualSecret is the Secret that deploy/ names, and its key.
+const usualSecret = "kube-system/hcloud/token"
+
+func (o *options) add(fs *pflag.FlagSet) {
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "Path of the kubeconfig. Default: $KUBECONFIG, then ~/.kube/config.")
+	fs.StringVar(&o.context, "context", "", "Context of the kubeconfig. Default: its current one.")
+	fs.StringVar(&o.cloudConfig, "cloud-config", "", "The configuration file of underlay-ccm. Default: the ConfigMap that its Deployment mounts, which is kube-system/underlay-config.")
+	fs.StringArrayVar(&o.managerFlags, "manager-flag", nil, "A flag of underlay-ccm, such as --manager-flag=--cluster-cidr=10.244.0.0/16, where its Deployment is not in kube-system; outranks the Deployment's. Can be repeated.")
+	fs.StringVar(&o.tokenFile, "token-file", "", "File with an API token of the cloud project; read permission is enough. Default: $HCLOUD_TOKEN, then the file $HCLOUD_TOKEN_FILE.")
+	fs.StringVar(&o.tokenSecret, "token-secret", "", "Take the token from a Secret of the cluster, namespace/name/key. Without a value: "+usualSecret+".")
+	fs.Lookup("token-secret").NoOptDefVal = usualSecret
+	fs.StringVarP(&o.output, "output", "o", "table", "table, wide, json or yaml.")
+	fs.DurationVar(&o.timeout, "timeout", time.Minute, "How long to wait for the API server and the cloud together.")
+}
+
+func (o *options) check() error {
+	switch o.output {
+	case "table", "wide", "json", "yaml":
+	default:
+		return fmt.Errorf("--output %q is none of table, wide, json, yaml", o.output)
+	}
+	if o.tokenFile != "" && o.tokenSecret != "" {
+		return errors.New("--token-file and --token-secret exclude each other: give one")
+	}
+	fs := pflag.NewFlagSet("underlay-ccm", pflag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	survey.ManagerFlags(fs)
+	if err := fs.Parse(o.managerFlags); err != nil {
+		return fmt.Errorf("--manager-flag: %w: give one of %s", err, strings.Join(managerFlagNames(fs), ", "))
+	}
+	if fs.NArg() > 0 {
+		return fmt.Errorf("--manager-flag %q is no flag: write it with its dashes and its value, as in --manager-flag=--cluster-cidr=10.244.0.0/16", fs.Arg(0))
+	}
+	return nil
+}
+
+func managerFlagNames(fs *pflag.FlagSet) []string {
+	var names []string
+	fs.VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+	return names
+}
+
+// look collects what a command wants.
+func (o *options) look(ctx context.Context, w world, want survey.Want) (*survey.Snapshot, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("no answer within %s: raise --timeout, or look why the API server or the cloud is slow", o.timeout))
+	defer cancel()
+	client, err := o.client()
+	if err != nil {
+		return nil, err
+	}
+	from := survey.Sources{Client: client, Configuration: survey.Configuration{Flags: o.managerFlags}}
+	if o.cloudConfig != "" {
+		if from.Configuration.File, err = w.readFile(o.cloudConfig); err != nil {
+			return nil, fmt.Errorf("--cloud-config: %w: name a file that exists, or leave the flag out to read the cluster's ConfigMap", err)
+		}
+		from.Configuration.FileName = o.cloudConfig
+	}
+	if want.Parts&survey.Cloud != 0 {
+		token, missing, err := o.token(ctx, w, client)
+		if err != nil {
+			return nil, err
+		}
+		from.NoCloud = missing
+		if missing == "" {
+			from.Cloud = cloudClient(token)
+		}
+	}
+	return survey.Collect(ctx, from, want)
+}
+
+// client is for the API server, and reads only.
+func (o *options) client() (kubernetes.Interface, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	rules.WarnIfAllMissing = false
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.context}
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, errors.New("there is no kubeconfig: name one with --kubeconfig or KUBECONFIG")
+	case err != nil:
+		return nil, fmt.Errorf("the kubeconfig can't be used: %w: correct it, or choose others with --kubeconfig and --context", err)
+	}
+	cfg.UserAgent = rest.DefaultKubernetesUserAgent()
+	cfg.QPS, cfg.Burst = 50, 100
+	cfg.WarningHandler = rest.NoWarnings{}
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return readOnly{next} })
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig can't be used: %w", err)
+	}
+	return client, nil
+}
+
+// token finds the cloud's. missing says for people why there is none.
+func (o *options) token(ctx context.Context, w world, client kubernetes.Interface) (token config.Token, missing string, err error) {
+	const remedy = "put in an API token of the cluster's project, alone; read permission is enough"
+	file := o.tokenFile
+	if file == "" && w.getenv("HCLOUD_TOKEN") == "" {
+		file = w.getenv("HCLOUD_TOKEN_FILE")
+	}
+	var text, where string
+	switch {
+	case o.tokenSecret != "":
+		where = "the Secret " + o.tokenSecret
+		text, err = secretToken(ctx, client, o.tokenSecret)
+	case file != "":
+		var content []byte
+		where = "the token file " + file
+		if content, err = w.readFile(file); err != nil {
+			err = fmt.Errorf("%s can't be read: %w", where, err)
+		}
+		text = string(content)
+	case w.getenv("HCLOUD_TOKEN") != "":
+		where, text = "HCLOUD_TOKEN", w.getenv("HCLOUD_TOKEN")
+	default:
+		return config.Token{}, "there is no token for the cloud: set HCLOUD_TOKEN, or give --token-file, or --token-secret to use the cluster's own; read permission is enough", nil
+	}
+	if err != nil {
+		return config.Token{}, "", err
+	}
+	if token, err = config.NewToken(text); err != nil {
+		return config.Token{}, "", fmt.Errorf("%s holds no token that can be used: %s", where, remedy)
+	}
+	return token, "", nil
+}
+
+func secretToken(ctx context.Context, client kubernetes.Interface, name string) (string, error) {
+	parts := strings.Split(name, "/")
+	if len(parts) != 3 {
+		return "", fmt.Errorf("--token-secret %q: write namespace/name/key, such as %s", name, usualSecret)
+	}
+	var secret *corev1.Secret
+	secret, err := client.CoreV1().Secrets(parts[0]).Get(ctx, parts[1], metav1.GetOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		return "", fmt.Errorf("not allowed to get the Secret %s/%s: ask for a role with the verb \"get\" on \"secrets\" named %s in namespace %s, or give a token of your own with HCLOUD_TOKEN", parts[0], parts[1], parts[1], parts[0])
+	case err != nil:
+		return "", fmt.Errorf("getting the Secret of --token-secret: %w", err)
+	}
+	text, ok := secret.Data[parts[2]]
+	if !ok {
+		return "", fmt.Errorf("the Secret %s/%s of --token-secret has no key %q: name the one that holds the token", parts[0], parts[1], parts[2])
+	}
+	return string(text), nil
+}
+
+// cloudClient makes a client of the cloud that reads only.
+func cloudClient(token config.Token) func(string) (*hetzner.Client, error) {
+	return func(endpoint string) (*hetzner.Client, error) {
+		return hetzner.New(hetzner.Options{
+			Endpoint: endpoint, Token: func() (string, error) { return token.Reveal(), nil },
+			Application: "underlayctl", Version: version.Get().GitVersion,
+			Registry: nobody{}, Transport: readOnly{http.DefaultTransport},
+		})
+	}
+}
+
+// nobody asks for this program's metrics.
+type nobody struct{}
+
+func (nobody) Register(metrics.Registerable) error { return nil }
+
+// readOnly is the last gate before the network: what is no read doesn't pass.
+type readOnly struct{ next http.RoundTripper }
+
+func (r readOnly) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method != http.MethodGet && request.Method != http.MethodHead {
+		return nil, fmt.Errorf("underlayctl reads only, and does not send %s %s", request.Method, request.URL.Path)
+	}
+	return r.next.RoundTrip(request)
+}

@@ -1,0 +1,169 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/survey"
+)
+
+// recent is how old an Event may be that still says how things are: kubelets and
+// agents repeat theirs at least this often.
+const recent = 15 * time.Minute
+
+// The reason of kubelet's Event when a pod gets no network.
+const noSandbox = "FailedCreatePodSandBox"
+
+func agentChecks() []check {
+	return []check{
+		{
+			name:       "agent",
+			looks:      "whether the agent's DaemonSet is there, and its pod ready on every Node that is older than 5 minutes",
+			severities: []Severity{Error, Warning},
+			remedy:     "kubectl -n kube-system describe pod -l app.kubernetes.io/name=underlay-agent; kubectl -n kube-system logs -l app.kubernetes.io/name=underlay-agent",
+			needs:      survey.PartWorkloads | survey.PartNodes | survey.PartConfig,
+			find:       agentReady,
+		},
+		{
+			name:       "cni-plugins",
+			looks:      "whether the CNI plugins ptp, host-local and portmap are on every node, as agents and kubelets report it (conditions and Events of the last 15 minutes)",
+			severities: []Severity{Error},
+			remedy:     "put the plugins of github.com/containernetworking/plugins into /opt/cni/bin on the node (Debian, Ubuntu: apt-get install kubernetes-cni)",
+			needs:      survey.PartNodes | survey.PartEvents | survey.PartWorkloads,
+			find:       func(x *exam) ([]Finding, string) { return x.complaints(missesPlugin), "" },
+		},
+		{
+			name:       "cni-order",
+			looks:      "whether another CNI configuration in /etc/cni/net.d sorts before `05-underlay.conflist`, as agents report it",
+			severities: []Severity{Error},
+			remedy:     "remove the other file on the node, or rename it to sort behind 05-underlay.conflist",
+			needs:      survey.PartNodes | survey.PartEvents | survey.PartWorkloads,
+			find:       func(x *exam) ([]Finding, string) { return x.complaints(isSecond), "" },
+		},
+	}
+}
+
+// missesPlugin knows the sentences of internal/cni and of libcni.
+func missesPlugin(line string) bool {
+	return strings.Contains(line, "the CNI plugin ") && strings.Contains(line, " is not in ") || strings.Contains(line, "failed to find plugin")
+}
+
+// isSecond knows the sentence of internal/cni.
+func isSecond(line string) bool { return strings.Contains(line, "its name sorts before") }
+
+// agents is the agent's DaemonSet, nil if there is none.
+func (x *exam) agents() *appsv1.DaemonSet {
+	i := slices.IndexFunc(x.DaemonSets, func(d *appsv1.DaemonSet) bool {
+		return d.Name == agentName || d.Labels[nameLabel] == agentName
+	})
+	if i < 0 {
+		return nil
+	}
+	return x.DaemonSets[i]
+}
+
+// agentOn says whether an agent runs on a node and is ready.
+func (x *exam) agentOn(node string) (runs, ready bool) {
+	for _, p := range x.Pods {
+		if p.Spec.NodeName == node && (p.Labels[nameLabel] == agentName || strings.HasPrefix(p.Name, agentName+"-")) {
+			runs = true
+			ready = ready || slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+			})
+		}
+	}
+	return runs, ready
+}
+
+func agentReady(x *exam) ([]Finding, string) {
+	d := x.agents()
+	if d == nil {
+		f := Finding{Severity: Warning, What: "there is no DaemonSet underlay-agent in kube-system: nothing makes the pod network on the nodes, unless another CNI plugin does", Remedy: "kubectl apply -f deploy/agent"}
+		if families := x.Config.Families; families.IPv4 == config.RoutedByNodes || families.IPv6 == config.RoutedByNodes {
+			f.Severity, f.What = Error, "there is no DaemonSet underlay-agent in kube-system, and the nodes are to route pods' packets by themselves"
+		}
+		return []Finding{f}, ""
+	}
+	object := "DaemonSet/kube-system/" + d.Name
+	if d.Status.DesiredNumberScheduled == 0 && len(x.Nodes) > 0 {
+		return []Finding{{Object: object, What: "it is to run on no node: its nodeSelector or affinity fits none"}}, ""
+	}
+	if d.Status.NumberReady >= d.Status.DesiredNumberScheduled {
+		return nil, ""
+	}
+	var absent, unready []string
+	for _, n := range x.Nodes {
+		_, old := x.waiting(n)
+		switch runs, ready := x.agentOn(n.Name); {
+		case ready || !old:
+		case runs:
+			unready = append(unready, n.Name)
+		default:
+			absent = append(absent, n.Name)
+		}
+	}
+	if len(absent)+len(unready) == 0 {
+		return nil, "" // those that joined just now
+	}
+	what := fmt.Sprintf("%d of %d agents are ready", d.Status.NumberReady, d.Status.DesiredNumberScheduled)
+	if len(unready) > 0 {
+		what += "; not ready on " + few(unready)
+	}
+	if len(absent) > 0 {
+		what += "; not running on " + few(absent)
+	}
+	return []Finding{{Object: object, What: what}}, ""
+}
+
+// complaint is what somebody on a node says is wrong with its network.
+type complaint struct{ node, text string }
+
+// heard are the complaints of agents and kubelets. Those of an agent that is
+// ready now are over.
+func (x *exam) heard() []complaint {
+	var out []complaint
+	for _, n := range x.Nodes {
+		if c := kube.Condition(n, corev1.NodeNetworkUnavailable); c != nil && c.Status == corev1.ConditionTrue {
+			out = append(out, complaint{n.Name, c.Message})
+		}
+	}
+	for _, e := range slices.Backward(x.Events) {
+		if e.Type != corev1.EventTypeWarning || x.age(survey.EventTime(e)) > recent {
+			continue
+		}
+		switch {
+		case e.InvolvedObject.Kind == "Node" && (e.Source.Component == agentName || e.ReportingController == agentName):
+			if _, ready := x.agentOn(e.InvolvedObject.Name); !ready {
+				out = append(out, complaint{e.InvolvedObject.Name, e.Message})
+			}
+		case e.Reason == noSandbox && e.Source.Host != "":
+			out = append(out, complaint{e.Source.Host, e.Message})
+		}
+	}
+	return out
+}
+
+// complaints are those of which a line is about one thing; one finding for each
+// node.
+func (x *exam) complaints(about func(line string) bool) []Finding {
+	var found []Finding
+	told := map[string]bool{}
+	for _, c := range x.heard() {
+		for line := range strings.Lines(c.text) {
+			line = strings.TrimSpace(line)
+			if !about(line) || told[c.node] || x.Node(c.node) == nil {
+				continue
+			}
+			told[c.node] = true
+			found = append(found, Finding{Object: "Node/" + c.node, What: line})
+		}
+	}
+	return found
+}

@@ -1,0 +1,157 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/lb/converge"
+)
+
+func balancerChecks() []check {
+	return []check{
+		{
+			name:       "load-balancer-owner",
+			looks:      "whether a Service's load balancer belongs to somebody else, its name is taken, or several carry its labels; and load balancers of this cluster that belong to no Service",
+			severities: []Severity{Error, Warning},
+			remedy:     "choose another name (annotation load-balancer.hetzner.cloud/name), or set the annotation underlay.dev/adopt to true where the load balancer is to become this Service's",
+			given:      survey.PartConfig,
+			concerns:   (*exam).balances,
+			needs:      seesBalancing,
+			find:       balancerOwner,
+		},
+		{
+			name:       "load-balancer-health",
+			looks:      "whether a load balancer finds targets unhealthy although endpoints are ready: all of a port, or those of Nodes that are ready",
+			severities: []Severity{Error, Warning},
+			remedy:     "let load balancers reach the port of the health check on every node",
+			given:      survey.PartConfig,
+			concerns:   (*exam).balances,
+			needs:      seesBalancing,
+			find:       balancerHealth,
+		},
+	}
+}
+
+func balancerOwner(x *exam) ([]Finding, string) {
+	var found []Finding
+	for _, b := range x.balancings {
+		c := accepted(b.Service)
+		f := Finding{Object: serviceObject(b.Service)}
+		switch {
+		case errors.Is(b.Claim, lb.ErrAmbiguous):
+			f.What, f.Remedy = b.Claim.Error(), "remove the underlay.dev labels from all but one: hcloud load-balancer remove-label"
+		case b.Claim != nil:
+			f.What = b.Claim.Error()
+		case c != nil && c.Status == metav1.ConditionFalse && c.Reason == lb.ReasonNotOwned:
+			f.What = c.Message
+		default:
+			continue
+		}
+		found = append(found, f)
+	}
+	for _, b := range x.Orphans() {
+		found = append(found, Finding{
+			Severity: Warning, Object: "load-balancer/" + b.Name,
+			What:   fmt.Sprintf("load balancer %d carries the labels of cluster %s and belongs to none of its Services; it costs money", b.ID, x.Config.ClusterName),
+			Remedy: fmt.Sprintf("delete it if nobody needs it: hcloud load-balancer delete %d", b.ID),
+		})
+	}
+	return found, ""
+}
+
+func balancerHealth(x *exam) ([]Finding, string) {
+	var found []Finding
+	endpoints := endpointsOf(x.EndpointSlices)
+	for _, b := range x.balancings {
+		if b.LoadBalancer == nil || x.age(b.LoadBalancer.Created) < patience {
+			continue // its first checks are under way
+		}
+		ready := servingNodes(endpoints[survey.NameOf(b.Service)])
+		if len(ready) == 0 {
+			continue // nothing is there to send traffic to
+		}
+		for _, l := range b.LoadBalancer.Listeners {
+			if f, sick := x.sick(b, l, ready); sick {
+				f.Object = serviceObject(b.Service)
+				found = append(found, f)
+			}
+		}
+	}
+	return found, ""
+}
+
+// servingNodes are those with a ready endpoint, sorted.
+func servingNodes(all []*discoveryv1.EndpointSlice) []string {
+	nodes := map[string]bool{}
+	for _, s := range all {
+		for _, e := range s.Endpoints {
+			if e.NodeName != nil && (e.Conditions.Ready == nil || *e.Conditions.Ready) {
+				nodes[*e.NodeName] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(nodes))
+}
+
+// sick judges one listener. With policy Local a node without endpoints is to be
+// unhealthy, and one that has just joined may still be.
+func (x *exam) sick(b survey.Balancing, l lb.Listener, ready []string) (Finding, bool) {
+	health := b.LoadBalancer.Health[l.Port]
+	local := b.Service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+	var names []string
+	addr := netip.Addr{}
+	for _, n := range x.Nodes {
+		target, status := judged(b, n, l.Port)
+		_, old := x.waiting(n)
+		if status != "unhealthy" || !old || !kube.Ready(n) || local && !slices.Contains(ready, n.Name) {
+			continue
+		}
+		names = append(names, n.Name)
+		if to := targeted(n, target.Private); !addr.IsValid() && len(to) > 0 {
+			addr = to[0]
+		}
+	}
+	if len(names) == 0 {
+		return Finding{}, false
+	}
+	f := Finding{Severity: Warning, Remedy: open(l.Check, addr)}
+	what := fmt.Sprintf("port %d: %d of %d targets are unhealthy (check %s), although their Nodes are ready and the Service has endpoints on %s; among them %s",
+		l.Port, health.Unhealthy, health.Unhealthy+health.Healthy+health.Unknown, l.Check, few(ready), few(names))
+	if health.Healthy == 0 {
+		f.Severity = Error
+		what += ": no traffic gets through"
+	}
+	f.What = what
+	return f, true
+}
+
+// judged is the target that a Node is, and what the checks say of it; no status
+// if it is none.
+func judged(b survey.Balancing, n *corev1.Node, port int) (lb.Target, string) {
+	server, ok := converge.Target(n)
+	for target, byPort := range b.LoadBalancer.Statuses {
+		if ok && target.Server == server {
+			return target, byPort[port]
+		}
+	}
+	return lb.Target{}, ""
+}
+
+// open says what to open, and how to try it.
+func open(c lb.HealthCheck, node netip.Addr) string {
+	try := fmt.Sprintf("nc -zv %s %d", node, c.Port)
+	if c.Protocol != lb.ProtocolTCP {
+		try = fmt.Sprintf("curl -i http://%s%s", netip.AddrPortFrom(node, uint16(c.Port)), c.Path)
+	}
+	return fmt.Sprintf("open TCP port %d of the nodes to load balancers (firewall of the machine; for public addresses also the cloud's), and see that kube-proxy answers there: %s", c.Port, try)
+}

@@ -1,0 +1,120 @@
+package doctor
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/survey"
+)
+
+func shapes() []shape {
+	return []shape{{}, {dual: true}, {metal: true}, {dual: true, metal: true}}
+}
+
+func TestNothingIsWrongWithAHealthyCluster(t *testing.T) {
+	for _, s := range shapes() {
+		t.Run(s.String(), func(t *testing.T) {
+			for _, f := range Examine(healthy(t, s)) {
+				t.Errorf("%+v", f)
+			}
+		})
+	}
+}
+
+// What can't be seen is said, once for each check, and is never a silent pass.
+func TestWhatCanNotBeSeenIsSaid(t *testing.T) {
+	blind := &survey.Snapshot{Taken: now(), Gaps: []survey.Gap{{Part: survey.PartNodes, Reason: `ask for a role with the verb "list" on "nodes"`}}}
+	told := map[string]int{}
+	for _, f := range Examine(blind) {
+		told[f.Check]++
+		if f.Severity != Info || !strings.HasPrefix(f.What, "not checked: ") {
+			t.Errorf("a finding about what was not seen: %+v", f)
+		}
+	}
+	for _, c := range checks() {
+		if told[c.name] != 1 {
+			t.Errorf("check %s is told %d times, want once", c.name, told[c.name])
+		}
+		if len(told) == 0 {
+			t.Fatal("nothing is told")
+		}
+	}
+}
+
+// Each part is needed by the checks that look at it: without any one of them,
+// some say so, none finds anything, and the others go on.
+func TestWithoutOnePart(t *testing.T) {
+	for part := survey.Part(1); part <= survey.PartLoadBalancers; part <<= 1 {
+		t.Run(part.String(), func(t *testing.T) {
+			snap := healthy(t, shape{dual: true})
+			hide(snap, part)
+			snap.Parts &^= part
+			snap.Gaps = []survey.Gap{{Part: part, Reason: "hidden by the test"}}
+			findings := Examine(snap)
+			if len(findings) == 0 {
+				t.Error("nobody says that it was not seen")
+			}
+			told := map[string]bool{}
+			for _, f := range findings {
+				if f.Severity != Info || !strings.Contains(f.What, "hidden by the test") || told[f.Check] {
+					t.Errorf("%+v", f)
+				}
+				told[f.Check] = true
+			}
+		})
+	}
+}
+
+// hide takes from a Snapshot what a look without a part doesn't have.
+func hide(s *survey.Snapshot, part survey.Part) {
+	switch part {
+	case survey.PartConfig:
+		s.Config, s.ConfigWarnings = config.Config{}, nil
+	case survey.PartNodes:
+		s.Nodes = nil
+	case survey.PartLedger:
+		s.Ledger = nil
+	case survey.PartServiceCIDRs:
+		s.ServiceCIDRs = nil
+	case survey.PartServices:
+		s.Services = nil
+	case survey.PartEndpointSlices:
+		s.EndpointSlices = nil
+	case survey.PartEvents:
+		s.Events = nil
+	case survey.PartWorkloads:
+		s.Deployments, s.DaemonSets, s.Pods = nil, nil, nil
+	case survey.PartSetup:
+		s.ConfigMaps, s.Lease, s.Policies, s.PolicyBindings = nil, nil, nil, nil
+	case survey.PartServers:
+		s.Servers = nil
+	case survey.PartNetwork:
+		s.Network = nil
+	case survey.PartLoadBalancers:
+		s.LoadBalancers, s.Certificates = nil, nil
+	}
+}
+
+func TestOrderOfFindings(t *testing.T) {
+	snap := healthy(t, shape{})
+	snap.PolicyBindings = nil                      // two warnings
+	snap.Lease = nil                               // an error
+	snap.Parts &^= survey.PartEvents               // infos
+	snap.Nodes[2].Spec.PodCIDRs[0] = "10.9.0.0/24" // further ones
+	findings := Examine(snap)
+	var keys []string
+	for _, f := range findings {
+		keys = append(keys, string('a'+rune(f.Severity.rank()))+f.Check+" "+f.Object)
+	}
+	if !slices.IsSorted(keys) || len(keys) < 5 {
+		t.Errorf("not in order: %q", keys)
+	}
+	if worst := Worst(findings); worst != Error {
+		t.Errorf("the worst is %q", worst)
+	}
+	if worst := Worst(nil); worst != "" {
+		t.Errorf("the worst of nothing is %q", worst)
+	}
+}

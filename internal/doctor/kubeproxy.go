@@ -1,0 +1,294 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/survey"
+)
+
+// Where kubeadm keeps kube-proxy's configuration, and how it is made to read it
+// again.
+const (
+	proxyObject     = "ConfigMap/kube-system/kube-proxy"
+	proxyMap        = "kube-proxy"
+	proxyKey        = "config.conf"
+	proxyEdit       = "kubectl -n kube-system edit configmap kube-proxy (key config.conf), then kubectl -n kube-system rollout restart daemonset/kube-proxy"
+	vethPrefix      = "veth" // of the host's ends that the plugin ptp makes
+	proxyHealth     = 10256
+	primaryOnly     = "primary"
+	everyAddress    = "all"
+	loopbackOnly    = "localhost"
+	nftablesMode    = "nftables"
+	byInterfaceName = "InterfaceNamePrefix"
+)
+
+// proxyConfig is what the checks read of kube-proxy's configuration
+// (kubeproxy.config.k8s.io/v1alpha1).
+type proxyConfig struct {
+	Mode               string   `json:"mode"`
+	ClusterCIDR        string   `json:"clusterCIDR"`
+	DetectLocalMode    string   `json:"detectLocalMode"`
+	NodePortAddresses  []string `json:"nodePortAddresses"`
+	BindAddress        string   `json:"bindAddress"`
+	HealthzBindAddress string   `json:"healthzBindAddress"`
+	DetectLocal        struct {
+		InterfaceNamePrefix string `json:"interfaceNamePrefix"`
+	} `json:"detectLocal"`
+}
+
+// proxy reads kube-proxy's configuration, with kube-proxy's own defaults.
+func (x *exam) proxy() (proxyConfig, error) {
+	object := x.ConfigMaps[proxyMap]
+	if object == nil {
+		return proxyConfig{}, errors.New("there is no ConfigMap kube-system/kube-proxy, so kube-proxy was not set up by kubeadm, or there is none")
+	}
+	text, ok := object.Data[proxyKey]
+	if !ok {
+		return proxyConfig{}, fmt.Errorf("the ConfigMap kube-system/kube-proxy has no key %s", proxyKey)
+	}
+	var c proxyConfig
+	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
+		return proxyConfig{}, fmt.Errorf("the key %s of the ConfigMap kube-system/kube-proxy can't be read: %w", proxyKey, err)
+	}
+	if c.Mode == "" {
+		c.Mode = "iptables"
+	}
+	if c.DetectLocalMode == "" {
+		c.DetectLocalMode = "ClusterCIDR"
+	}
+	if len(c.NodePortAddresses) == 0 {
+		c.NodePortAddresses = []string{everyAddress}
+		if c.Mode == nftablesMode {
+			c.NodePortAddresses = []string{primaryOnly}
+		}
+	}
+	return c, nil
+}
+
+func kubeProxyChecks() []check {
+	return []check{
+		{
+			name:       "kube-proxy-local-mode",
+			looks:      "whether kube-proxy tells pods of its node by their interface (`detectLocalMode: InterfaceNamePrefix` with `veth`). With `NodeCIDR` it waits for podCIDRs, which wait for the cloud controller manager, which may wait for kube-proxy",
+			severities: []Severity{Error, Warning},
+			remedy:     "set detectLocalMode: InterfaceNamePrefix and detectLocal.interfaceNamePrefix: veth: " + proxyEdit,
+			needs:      survey.PartSetup,
+			find:       proxyLocalMode,
+		},
+		{
+			name:       "kube-proxy-node-ports",
+			looks:      "whether kube-proxy opens NodePorts (`nodePortAddresses`; in mode nftables the node's primary address alone unless set) on the addresses that load balancers send to",
+			severities: []Severity{Error},
+			remedy:     "set nodePortAddresses to what load balancers send to: " + proxyEdit,
+			given:      survey.PartConfig,
+			concerns:   (*exam).balances,
+			needs:      survey.PartSetup | survey.PartNodes,
+			find:       proxyNodePorts,
+		},
+		{
+			name:       "kube-proxy-health-port",
+			looks:      "whether load balancers can ask kube-proxy's health port, 10256 on every address, where their health checks do",
+			severities: []Severity{Error},
+			remedy:     "set healthzBindAddress: 0.0.0.0:10256, or healthCheck: node-port below loadBalancers in underlay-config: " + proxyEdit,
+			given:      survey.PartConfig,
+			concerns:   func(x *exam) bool { return x.balances() && x.Config.LoadBalancers.HealthCheck != "node-port" },
+			needs:      survey.PartSetup,
+			find:       proxyHealthPort,
+		},
+		{
+			name:       "kube-proxy-cluster-cidr",
+			looks:      "whether kube-proxy's `clusterCIDR`, where it has one, is the range of the pools",
+			severities: []Severity{Warning},
+			remedy:     "set clusterCIDR to the ranges of the pools: " + proxyEdit,
+			needs:      survey.PartSetup | survey.PartConfig,
+			find:       proxyClusterCIDR,
+		},
+	}
+}
+
+func proxyLocalMode(x *exam) ([]Finding, string) {
+	c, err := x.proxy()
+	if err != nil {
+		return nil, err.Error()
+	}
+	f := Finding{Object: proxyObject}
+	switch prefix := c.DetectLocal.InterfaceNamePrefix; {
+	case c.DetectLocalMode == byInterfaceName && prefix != "" && strings.HasPrefix(vethPrefix, prefix):
+		return nil, ""
+	case c.DetectLocalMode == byInterfaceName:
+		f.What = fmt.Sprintf("detectLocal.interfaceNamePrefix is %q, and the interfaces of pods begin with %s: kube-proxy takes no pod for one of its node", prefix, vethPrefix)
+	case c.DetectLocalMode == "NodeCIDR":
+		f.What = "detectLocalMode is NodeCIDR: kube-proxy does not start on a node before that has a podCIDR, and knows no second one of a family"
+	case c.DetectLocalMode == "ClusterCIDR":
+		f.Severity = Warning
+		f.What = fmt.Sprintf("detectLocalMode is ClusterCIDR with clusterCIDR %q: pods outside that range count as strangers, those of other nodes as the node's own", c.ClusterCIDR)
+	default:
+		f.What = fmt.Sprintf("detectLocalMode is %s, which finds no pod of Underlay's network", c.DetectLocalMode)
+	}
+	return []Finding{f}, ""
+}
+
+// proxyNodePorts compares what kube-proxy opens with where load balancers send
+// traffic to, node by node.
+func proxyNodePorts(x *exam) ([]Finding, string) {
+	c, err := x.proxy()
+	if err != nil {
+		return nil, err.Error()
+	}
+	var closed []string
+	for _, private := range x.waysToNodes() {
+		for _, n := range x.Nodes {
+			for _, a := range targeted(n, private) {
+				if !c.opens(n, a) {
+					closed = append(closed, fmt.Sprintf("%s of %s", a, n.Name))
+				}
+			}
+		}
+	}
+	if len(closed) == 0 {
+		return nil, ""
+	}
+	f := Finding{
+		Object: proxyObject,
+		What: fmt.Sprintf("kube-proxy in mode %s opens NodePorts on %s, and load balancers send traffic to %s",
+			c.Mode, strings.Join(c.NodePortAddresses, ", "), few(closed)),
+	}
+	if x.Network != nil && len(x.Network.Subnets) > 0 && slices.Equal(x.waysToNodes(), []bool{true}) {
+		f.Remedy = fmt.Sprintf("set nodePortAddresses: [%s]: %s", join(x.Network.Subnets), proxyEdit)
+	}
+	return []Finding{f}, ""
+}
+
+// waysToNodes says whether load balancers send traffic to nodes' private
+// addresses (true), to public ones (false), or to both: as those that stand do,
+// or where there are none, as the next will.
+func (x *exam) waysToNodes() []bool {
+	var ways []bool
+	for _, b := range x.balancings {
+		if b.LoadBalancer == nil {
+			continue
+		}
+		for _, t := range b.LoadBalancer.Targets {
+			if !slices.Contains(ways, t.Private) {
+				ways = append(ways, t.Private)
+			}
+		}
+	}
+	if len(ways) == 0 {
+		ways = append(ways, x.Config.LoadBalancers.UsePrivateIP)
+	}
+	return ways
+}
+
+// targeted are the node's addresses that a load balancer sends traffic to: the
+// cloud's load balancers reach servers by IPv4.
+func targeted(n *corev1.Node, private bool) []netip.Addr {
+	kind := corev1.NodeExternalIP
+	if private {
+		kind = corev1.NodeInternalIP
+	}
+	var out []netip.Addr
+	for _, a := range nodeAddresses(n, kind) {
+		if a.Is4() {
+			return append(out, a)
+		}
+	}
+	return out
+}
+
+func nodeAddresses(n *corev1.Node, kind corev1.NodeAddressType) []netip.Addr {
+	var out []netip.Addr
+	for _, a := range n.Status.Addresses {
+		if addr, err := netip.ParseAddr(a.Address); err == nil && a.Type == kind {
+			out = append(out, addr.Unmap())
+		}
+	}
+	return out
+}
+
+// opens says whether kube-proxy accepts NodePorts on one of its node's addresses.
+func (c proxyConfig) opens(n *corev1.Node, a netip.Addr) bool {
+	return slices.ContainsFunc(c.NodePortAddresses, func(text string) bool {
+		switch text {
+		case everyAddress:
+			return true
+		case loopbackOnly:
+			return a.IsLoopback()
+		case primaryOnly:
+			return primary(n, a.Is4()) == a
+		}
+		p, err := netip.ParsePrefix(text)
+		return err == nil && p.Contains(a)
+	})
+}
+
+// primary is the node's address of a family as kube-proxy has it: the first
+// internal one, or where there is none the first external one.
+func primary(n *corev1.Node, ipv4 bool) netip.Addr {
+	for _, a := range slices.Concat(kube.InternalIPs(n), nodeAddresses(n, corev1.NodeExternalIP)) {
+		if a.Is4() == ipv4 {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+func proxyHealthPort(x *exam) ([]Finding, string) {
+	c, err := x.proxy()
+	if err != nil {
+		return nil, err.Error()
+	}
+	if c.HealthzBindAddress == "" {
+		return nil, ""
+	}
+	host, port, err := net.SplitHostPort(c.HealthzBindAddress)
+	if err != nil { // no port: kube-proxy adds the usual one
+		host, port = c.HealthzBindAddress, fmt.Sprint(proxyHealth)
+	}
+	if a, err := netip.ParseAddr(host); (err != nil || !a.IsLoopback()) && port == fmt.Sprint(proxyHealth) {
+		return nil, ""
+	}
+	return []Finding{{
+		Object: proxyObject,
+		What:   fmt.Sprintf("healthzBindAddress is %s, and load balancers ask nodes at port %d whether they serve: every target is unhealthy", c.HealthzBindAddress, proxyHealth),
+	}}, ""
+}
+
+func proxyClusterCIDR(x *exam) ([]Finding, string) {
+	c, err := x.proxy()
+	if err != nil {
+		return nil, err.Error()
+	}
+	if c.ClusterCIDR == "" {
+		return nil, ""
+	}
+	var known []netip.Prefix
+	for text := range strings.SplitSeq(c.ClusterCIDR, ",") {
+		if p, err := netip.ParsePrefix(strings.TrimSpace(text)); err == nil {
+			known = append(known, p.Masked())
+		}
+	}
+	var unknown []string
+	for _, p := range x.Pools() {
+		covers := func(k netip.Prefix) bool { return k.Bits() <= p.Prefix.Bits() && k.Contains(p.Prefix.Addr()) }
+		if !p.Own && !slices.ContainsFunc(known, covers) {
+			unknown = append(unknown, p.String())
+		}
+	}
+	if len(unknown) == 0 {
+		return nil, ""
+	}
+	return []Finding{{
+		Object: proxyObject,
+		What:   fmt.Sprintf("clusterCIDR is %s, which does not hold %s", c.ClusterCIDR, few(unknown)),
+	}}, ""
+}

@@ -1,0 +1,111 @@
+package doctor
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/ipam"
+	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
+)
+
+const ledgerObject = "ConfigMap/kube-system/" + ipamcontroller.LedgerName
+
+// overdue is how long after its quarantine a record may still be there.
+const overdue = time.Hour
+
+func ledgerChecks() []check {
+	return []check{
+		{
+			name:       "ledger",
+			looks:      "whether the stored ledger of podCIDRs (ConfigMap `kube-system/underlay-node-ipam`) is there and can be read",
+			severities: []Severity{Error},
+			remedy:     "restore it from a backup, or leave it to the cloud controller manager to rebuild it from the Nodes: see that one leads, and " + managerLogs,
+			given:      survey.PartConfig,
+			concerns:   (*exam).allocates,
+			needs:      survey.PartNodes | survey.PartLedger,
+			find:       ledger,
+		},
+		{
+			name:       "ledger-leftover",
+			looks:      "whether the ledger holds records of Nodes that don't exist any more, or that are long past their quarantine",
+			severities: []Severity{Warning},
+			remedy:     "see that a cloud controller manager leads: it releases what Nodes had that are gone; " + managerLogs,
+			given:      survey.PartConfig,
+			concerns:   (*exam).allocates,
+			needs:      seesBook,
+			find:       ledgerLeftover,
+		},
+	}
+}
+
+func ledger(x *exam) ([]Finding, string) {
+	if x.Ledger == nil {
+		if i := slices.IndexFunc(x.Nodes, kube.HasPodCIDRs); i >= 0 {
+			return []Finding{{
+				Object: ledgerObject,
+				What:   fmt.Sprintf("there is no ledger, although Nodes have podCIDRs (%s): it was lost, and nothing is handed out before it is rebuilt", x.Nodes[i].Name),
+			}}, ""
+		}
+		return nil, ""
+	}
+	_, damage := x.Holdings()
+	if damage == nil {
+		return nil, ""
+	}
+	causes := []error{damage}
+	if several, ok := damage.(interface{ Unwrap() []error }); ok {
+		causes = several.Unwrap()
+	}
+	var found []Finding
+	for _, cause := range causes {
+		found = append(found, Finding{
+			Object: ledgerObject, What: "it can't be read, and nothing is handed out: " + cause.Error(),
+			Remedy: "correct the entry as the text says: kubectl -n kube-system edit configmap " + ipamcontroller.LedgerName,
+		})
+	}
+	return found, ""
+}
+
+func ledgerLeftover(x *exam) ([]Finding, string) {
+	holdings, _ := x.Holdings()
+	var found []Finding
+	for _, h := range holdings {
+		gone := !slices.ContainsFunc(x.Nodes, func(n *corev1.Node) bool { return string(n.UID) == h.Node.UID })
+		switch {
+		case h.Released.IsZero() && gone:
+			found = append(found, leftover(h, "and the Node doesn't exist; nobody has begun its quarantine"))
+		case !h.Released.IsZero() && x.age(h.Released) > x.Config.IPAM.Quarantine+overdue:
+			why := "and its quarantine is not over yet, which takes " + long(x.Config.IPAM.Quarantine)
+			f := leftover(h, fmt.Sprintf("whose Node is gone for %s, %s", long(x.age(h.Released)), why))
+			if r, stands := x.routeInto(h.Prefixes); stands {
+				f.What += "; the route " + r + " still stands"
+				f.Remedy = "see why that route is not deleted (checks foreign-routes and stale-routes); " + managerLogs
+			}
+			found = append(found, f)
+		}
+	}
+	return found, ""
+}
+
+func leftover(h ipam.Holding, why string) Finding {
+	return Finding{Object: ledgerObject, What: fmt.Sprintf("%s (UID %s) has a record for %s, %s", h.Node.Name, h.Node.UID, join(h.Prefixes), why)}
+}
+
+// routeInto finds a route of the network to one of the prefixes.
+func (x *exam) routeInto(prefixes []netip.Prefix) (string, bool) {
+	if x.Network == nil {
+		return "", false
+	}
+	for _, r := range x.Network.Routes {
+		if slices.Contains(prefixes, r.Dst) {
+			return r.String(), true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,189 @@
+package doctor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/hetzner"
+	"github.com/underlay-ccm/underlay/internal/survey"
+)
+
+const (
+	managerName = "underlay-ccm"
+	agentName   = "underlay-agent"
+	nameLabel   = "app.kubernetes.io/name"
+	managerLogs = "kubectl -n kube-system logs deployment/underlay-ccm"
+	leaseObject = "Lease/kube-system/cloud-controller-manager"
+	// skew is how far clocks may lie apart.
+	skew = 30 * time.Second
+	// usualLease is how long a lease lasts that doesn't say.
+	usualLease = 15
+)
+
+// managerChecks are about the cloud controller manager and what it works with.
+func managerChecks() []check {
+	return []check{
+		{
+			name:       "configuration",
+			looks:      "the flags and the file of the cloud controller manager, as it reads them when it starts",
+			severities: []Severity{Error, Warning},
+			remedy:     "correct it, then kubectl -n kube-system rollout restart deployment/underlay-ccm",
+			find:       configuration,
+		},
+		{
+			name:       "cloud-access",
+			looks:      "whether the cloud takes the token, and whether the network and the Nodes' servers are in the token's project",
+			severities: []Severity{Error},
+			remedy:     "give a token of the cluster's project, and the ID or name of its network in underlay-config (key network)",
+			given:      survey.PartConfig,
+			concerns:   (*exam).onCloud,
+			find:       cloudAccess,
+		},
+		{
+			name:       "cloud-controller",
+			looks:      "whether the Deployment of the cloud controller manager has all of its replicas available",
+			severities: []Severity{Error, Warning},
+			remedy:     "kubectl -n kube-system describe pod -l app.kubernetes.io/name=underlay-ccm; " + managerLogs,
+			needs:      survey.PartWorkloads,
+			find:       cloudController,
+		},
+		{
+			name:       "leader",
+			looks:      "whether somebody renews the lease `kube-system/cloud-controller-manager`: without a leader no Node and no Service is served",
+			severities: []Severity{Error},
+			remedy:     "see why the cloud controller manager doesn't run: " + managerLogs,
+			needs:      survey.PartSetup,
+			find:       leader,
+		},
+	}
+}
+
+func configuration(x *exam) ([]Finding, string) {
+	var found []Finding
+	for _, e := range x.ConfigErrors {
+		found = append(found, Finding{Object: e.Field, What: valued(e.Value, e.Problem), Remedy: e.Remedy})
+	}
+	for _, w := range x.ConfigWarnings {
+		if x.remindsOfAgent(w) {
+			continue
+		}
+		found = append(found, Finding{Severity: Warning, Object: w.Field, What: w.Problem})
+	}
+	if reason, blind := x.blind(survey.PartConfig); blind && len(found) == 0 {
+		return nil, reason
+	}
+	return found, ""
+}
+
+// remindsOfAgent says that a warning only reminds of the agent, where nodes are to
+// route a family: whether it runs is a check of its own.
+func (x *exam) remindsOfAgent(w config.Warning) bool {
+	families := x.Config.Families
+	return w.Field == "families.ipv4" && families.IPv4 == config.RoutedByNodes ||
+		w.Field == "families.ipv6" && families.IPv6 == config.RoutedByNodes
+}
+
+func valued(value, problem string) string {
+	if value == "" {
+		return problem
+	}
+	return fmt.Sprintf("%q %s", value, problem)
+}
+
+// cloudAccess looks at what kept the cloud from being seen.
+func cloudAccess(x *exam) ([]Finding, string) {
+	for _, gap := range x.Gaps {
+		switch {
+		case gap.Part&survey.Cloud == 0 || gap.Err == nil:
+		case errors.Is(gap.Err, hetzner.ErrNoNetwork):
+			return []Finding{{What: fmt.Sprintf("the token's project has no network %q", x.Config.Network)}}, ""
+		case hetzner.Unauthorized(gap.Err):
+			return []Finding{{
+				What:   "the cloud refuses the token that underlayctl was given",
+				Remedy: "give a valid one; and see that the Secret kube-system/hcloud (key token) holds a valid one for the cloud controller manager",
+			}}, ""
+		}
+	}
+	if reason, blind := x.blind(survey.PartServers | survey.PartNetwork); blind {
+		return nil, reason
+	}
+	if reason, blind := x.blind(survey.PartNodes); blind {
+		return nil, reason
+	}
+	if _, err := x.Gateways(); err != nil {
+		return []Finding{{What: err.Error()}}, ""
+	}
+	return nil, ""
+}
+
+func cloudController(x *exam) ([]Finding, string) {
+	i := slices.IndexFunc(x.Deployments, func(d *appsv1.Deployment) bool {
+		return d.Name == managerName || d.Labels[nameLabel] == managerName
+	})
+	if i < 0 {
+		return nil, "there is no Deployment underlay-ccm in kube-system; where it runs in another way, see that it does"
+	}
+	d := x.Deployments[i]
+	wanted := int32(1)
+	if d.Spec.Replicas != nil {
+		wanted = *d.Spec.Replicas
+	}
+	f := Finding{Object: "Deployment/kube-system/" + d.Name}
+	switch have := d.Status.AvailableReplicas; {
+	case wanted == 0:
+		f.What, f.Remedy = "0 replicas are wanted: no cloud controller manager runs", "kubectl -n kube-system scale deployment "+d.Name+" --replicas=2"
+	case have == 0:
+		f.What = fmt.Sprintf("none of %d replicas is available", wanted)
+	case have < wanted:
+		f.Severity, f.What = Warning, fmt.Sprintf("%d of %d replicas are available", have, wanted)
+	default:
+		return nil, ""
+	}
+	return []Finding{f}, ""
+}
+
+func leader(x *exam) ([]Finding, string) {
+	if x.Lease == nil {
+		return []Finding{{Object: leaseObject, What: "there is no lease: no cloud controller manager has ever led"}}, ""
+	}
+	spec := x.Lease.Spec
+	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil {
+		return []Finding{{Object: leaseObject, What: "nobody holds the lease: no cloud controller manager leads"}}, ""
+	}
+	lasts := time.Duration(usualLease) * time.Second
+	if spec.LeaseDurationSeconds != nil {
+		lasts = time.Duration(*spec.LeaseDurationSeconds) * time.Second
+	}
+	if since := x.age(spec.RenewTime.Time); since > lasts+skew {
+		return []Finding{{
+			Object: leaseObject,
+			What:   fmt.Sprintf("%s held the lease and has not renewed it for %s; it lasts %s", *spec.HolderIdentity, long(since), long(lasts)),
+		}}, ""
+	}
+	return nil, ""
+}
+
+// leaseWriter is the program that renewed a lease last, as the API server noted.
+func leaseWriter(entries []metav1.ManagedFieldsEntry) string {
+	var manager string
+	var last time.Time
+	for _, e := range entries {
+		var owned struct {
+			Spec map[string]json.RawMessage `json:"f:spec"`
+		}
+		if e.FieldsV1 == nil || e.Time == nil || json.Unmarshal(e.FieldsV1.GetRawBytes(), &owned) != nil {
+			continue
+		}
+		if _, renews := owned.Spec["f:renewTime"]; renews && !e.Time.Time.Before(last) {
+			manager, last = e.Manager, e.Time.Time
+		}
+	}
+	return manager
+}

@@ -1,0 +1,166 @@
+package doctor
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/routes/agent"
+)
+
+// joining is the third Node as it is in its first minute.
+func joining(s *survey.Snapshot) {
+	n := s.Nodes[2]
+	n.CreationTimestamp, n.ManagedFields = ago(time.Minute), nil
+	n.Spec.ProviderID, n.Spec.PodCIDR, n.Spec.PodCIDRs = "", "", nil
+	n.Spec.Taints = []corev1.Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized", Effect: corev1.TaintEffectNoSchedule}}
+	setCondition(n, corev1.NodeReady, corev1.ConditionFalse, "KubeletNotReady", "cni plugin not initialized", time.Minute)
+	setCondition(n, corev1.NodeNetworkUnavailable, corev1.ConditionTrue, "NoRouteCreated", "waiting for a podCIDR and its route", time.Minute)
+	delete(s.Ledger.Data, n.Name)
+	if s.Network != nil {
+		s.Network.Routes = s.Network.Routes[:2]
+	}
+	unready(s, n.Name)
+}
+
+// TestWhatPassesByItself is about states that a healthy cluster is in now and
+// then, and about what others may have as they like: nobody is told of them.
+func TestWhatPassesByItself(t *testing.T) {
+	metal := shape{dual: true, metal: true}
+	cases := []struct {
+		name  string
+		shape shape
+		seed  func(*survey.Snapshot)
+	}{
+		{"a Node joins", shape{}, joining},
+		{"a Node joins on metal", metal, joining},
+		{"a server is not attached yet", shape{}, func(s *survey.Snapshot) {
+			joining(s)
+			s.Servers[2].PrivateIP = netip.Addr{}
+		}},
+		{"a new load balancer", shape{}, func(s *survey.Snapshot) {
+			sicken(s, machines)
+			s.LoadBalancers[0].Created = now().Add(-time.Minute)
+		}},
+		{"no endpoints", shape{}, func(s *survey.Snapshot) {
+			sicken(s, machines)
+			s.EndpointSlices = nil
+		}},
+		{"policy Local: nodes without endpoints are unhealthy", shape{}, func(s *survey.Snapshot) {
+			web(s).Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+			web(s).Spec.HealthCheckNodePort = 31000
+			sicken(s, 1) // of control-1, and the endpoint is on worker-1
+		}},
+		{"a Service of another class", shape{}, func(s *survey.Snapshot) {
+			class := "example.com/other"
+			web(s).Spec.LoadBalancerClass = &class
+			web(s).Status.Conditions = nil
+			s.LoadBalancers = nil
+		}},
+		{"a Node is gone, its podCIDRs in quarantine", shape{}, func(s *survey.Snapshot) {
+			s.Ledger.Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4 released=" + now().Add(-4*time.Minute).Format(time.RFC3339)
+		}},
+		{"a cluster that moved here", shape{}, func(s *survey.Snapshot) {
+			for _, n := range s.Nodes {
+				n.ManagedFields[0] = setBy("kube-controller-manager", 90*24*time.Hour)
+			}
+		}},
+		{"podCIDRs set by hand", shape{}, func(s *survey.Snapshot) { s.Nodes[0].ManagedFields[0] = setBy("kubectl-edit", time.Hour) }},
+		{"another allocator, long stopped", shape{}, func(s *survey.Snapshot) {
+			s.Nodes[0].ManagedFields[0] = setBy("kube-controller-manager", 30*time.Hour)
+		}},
+		{"kube-controller-manager without node IPAM", shape{}, func(s *survey.Snapshot) {
+			kcm(s).Command = []string{"kube-controller-manager", "--allocate-node-cidrs", "--controllers=*,-node-ipam-controller"}
+		}},
+		{"the Hetzner CCM scaled to nothing", shape{}, func(s *survey.Snapshot) {
+			none := int32(0)
+			d := s.Deployments[0].DeepCopy()
+			d.Name, d.Labels, d.Spec.Replicas, d.Status.Replicas = "hcloud-cloud-controller-manager", nil, &none, 0
+			s.Deployments = append(s.Deployments, d)
+		}},
+		{"a NAT gateway's default route", shape{}, func(s *survey.Snapshot) {
+			s.Network.Routes = append(s.Network.Routes, s.Network.Routes[0])
+			s.Network.Routes[machines].Dst = netip.MustParsePrefix("0.0.0.0/0")
+		}},
+		{"NodePorts on the primary address, where load balancers send", shape{}, proxySays("nodePortAddresses:\n- 10.0.0.0/16", "nodePortAddresses: []")},
+		{"NodePorts everywhere in mode iptables", shape{}, func(s *survey.Snapshot) {
+			proxySays("mode: nftables\nnodePortAddresses:\n- 10.0.0.0/16", "mode: iptables\nnodePortAddresses: null")(s)
+			toPublic(s)
+		}},
+		{"kube-proxy's health by its keyless default", shape{}, proxySays("healthzBindAddress: \"\"\n", "")},
+		{"NodePorts matter to no load balancer on metal", metal, proxySays("- 10.0.0.0/16", "- 192.168.0.0/16")},
+		{"what an agent complained of before it became ready", shape{}, func(s *survey.Snapshot) {
+			s.Events = []*corev1.Event{fromAgent("worker-1", cniSays(), time.Minute)}
+		}},
+		{"a complaint of a Node that is gone", shape{}, func(s *survey.Snapshot) {
+			s.Events = []*corev1.Event{fromAgent("worker-9", cniSays(), time.Minute)}
+		}},
+		{"an old complaint of a kubelet", shape{}, func(s *survey.Snapshot) {
+			e := fromAgent("worker-1", `failed to find plugin "ptp" in path [/opt/cni/bin]`, time.Hour)
+			e.Reason, e.InvolvedObject.Kind = "FailedCreatePodSandBox", "Pod"
+			s.Events = []*corev1.Event{e}
+		}},
+		{"a full pool beside one with room", shape{}, func(s *survey.Snapshot) {
+			fill(256)(s)
+			s.Config.IPAM.Pools = append(s.Config.IPAM.Pools, config.Pool{Name: "more", Prefix: netip.MustParsePrefix("10.245.0.0/16"), NodeMask: 24})
+			proxySays("clusterCIDR: 10.244.0.0/16", "clusterCIDR: 10.244.0.0/15")(s)
+		}},
+		{"a dedicated server beside the cloud's", shape{}, func(s *survey.Snapshot) {
+			s.Nodes[2].Spec.ProviderID = "hrobot://4711"
+			s.Servers, s.LoadBalancers[0].Targets = s.Servers[:2], s.LoadBalancers[0].Targets[:2]
+			s.LoadBalancers[0].Health[80] = lb.Health{Healthy: 2}
+			s.Network.Routes = s.Network.Routes[:2]
+		}},
+		{"a load balancer of another cluster", shape{}, func(s *survey.Snapshot) {
+			other := s.LoadBalancers[0]
+			other.ID, other.Name, other.Labels = 901, "other", lb.Owner{Cluster: "another", UID: "u"}.Labels()
+			s.LoadBalancers = append(s.LoadBalancers, other)
+		}},
+		{"a headless Service of both families", shape{}, func(s *survey.Snapshot) {
+			s.Services[0].Spec.ClusterIP = corev1.ClusterIPNone
+			s.Services[0].Spec.IPFamilies = append(s.Services[0].Spec.IPFamilies, corev1.IPv6Protocol)
+		}},
+		{"a kubelet that has just registered", shape{}, func(s *survey.Snapshot) {
+			joining(s)
+			s.Nodes[2].Spec.Taints = nil
+		}},
+		{"a target that has just joined", shape{}, func(s *survey.Snapshot) {
+			s.Nodes[0].CreationTimestamp = ago(time.Minute)
+			sicken(s, 1)
+		}},
+		{"a target whose Node is down", shape{}, func(s *survey.Snapshot) {
+			setCondition(s.Nodes[0], corev1.NodeReady, corev1.ConditionUnknown, "NodeStatusUnknown", "silent", time.Hour)
+			sicken(s, 1)
+		}},
+		{"a peer is silent for a moment", metal, func(s *survey.Snapshot) {
+			setCondition(s.Nodes[2], agent.PeersReachable, corev1.ConditionFalse, "PeersUnreachable", "worker-1 is silent", time.Minute)
+		}},
+		{"a lease that is due", shape{}, func(s *survey.Snapshot) {
+			renewed := metav1.NewMicroTime(now().Add(-20 * time.Second))
+			s.Lease.Spec.RenewTime = &renewed
+		}},
+		{"a Service that was made just now", shape{}, func(s *survey.Snapshot) {
+			web(s).Status.Conditions, web(s).CreationTimestamp = nil, ago(time.Minute)
+			s.LoadBalancers = nil
+		}},
+		{"addresses of nodes that are excluded", shape{}, func(s *survey.Snapshot) {
+			s.Config.IPAM.Exclude = prefixes("10.244.99.0/24")
+			s.Nodes[2].Status.Addresses[2].Address = "10.244.99.4"
+		}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			snap := healthy(t, c.shape)
+			c.seed(snap)
+			for _, f := range Examine(snap) {
+				t.Errorf("%+v", f)
+			}
+		})
+	}
+}

@@ -1,0 +1,201 @@
+package doctor
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/ipam"
+	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+// fullPercent is the share of a pool that is worth a warning: another range takes
+// time to plan.
+const fullPercent = 90
+
+func poolChecks() []check {
+	return []check{
+		{
+			name:       "pool-overlap",
+			looks:      "whether a pool overlaps the Service ranges of the API server (ServiceCIDR objects) or of the flag, a subnet of the network or its gateway, or lies outside the network",
+			severities: []Severity{Error, Warning},
+			remedy:     "choose ranges that lie apart, and let the pool that overlaps drain (state: draining)",
+			needs:      survey.PartConfig | survey.PartServiceCIDRs,
+			find:       poolOverlap,
+		},
+		{
+			name:       "pool-node-address",
+			looks:      "whether Nodes have addresses inside a pool: pods could get the same ones, and the node prefix is lost",
+			severities: []Severity{Warning},
+			remedy:     "keep podCIDRs out of it (key exclude of underlay-config), or move the pool",
+			given:      survey.PartConfig,
+			concerns:   (*exam).allocates,
+			needs:      survey.PartNodes,
+			find:       poolNodeAddress,
+		},
+		{
+			name:       "pool-room",
+			looks:      "how many of an active pool's node prefixes are in use: all, or 90 % and more",
+			severities: []Severity{Error, Warning},
+			remedy:     "add a pool of the same address family (key pools of underlay-config)",
+			given:      survey.PartConfig,
+			concerns:   (*exam).allocates,
+			needs:      seesBook,
+			find:       poolRoom,
+		},
+		{
+			name:       "removed-pool",
+			looks:      "whether the ledger has podCIDRs of pools that are not configured any more: the cloud controller manager refuses to start",
+			severities: []Severity{Error},
+			remedy:     "configure the pool as before with state: draining",
+			given:      survey.PartConfig,
+			concerns:   (*exam).allocates,
+			needs:      seesBook,
+			find:       removedPool,
+		},
+	}
+}
+
+// everywhere is a network in which every range of a family lies, for checks that
+// are not about the network.
+func everywhere(p netip.Prefix) netip.Prefix {
+	if p.Addr().Is4() {
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+}
+
+func poolOverlap(x *exam) ([]Finding, string) {
+	var problems []routes.Finding
+	for _, p := range x.Pools() {
+		if !p.Own {
+			problems = append(problems, routes.Check(routes.Layout{
+				Pods: []routes.Range{{Prefix: p.Prefix, NodeBits: p.NodeMask}}, Services: x.ServiceRanges(), Network: everywhere(p.Prefix),
+			})...)
+		}
+	}
+	unseen := ""
+	if x.routed() {
+		if reason, blind := x.blind(survey.PartNetwork); blind {
+			unseen = "whether pools overlap the network's subnets: " + reason
+		} else if x.Network != nil {
+			problems = append(problems, routes.Check(routes.Layout{Pods: x.Ranges(), Network: x.Network.IPRange, Subnets: x.Network.Subnets})...)
+		}
+	}
+	var found []Finding
+	for _, f := range problems {
+		found = append(found, ofRoutes(f))
+	}
+	if _, err := ipam.NewLedger(x.Pools(), x.Exclusions()); err != nil && len(found) == 0 && x.allocates() {
+		found = append(found, Finding{What: err.Error(), Remedy: "correct pools and exclude in underlay-config"})
+	}
+	return found, unseen
+}
+
+// ofRoutes is a finding of package routes.
+func ofRoutes(f routes.Finding) Finding {
+	out := Finding{Severity: Warning, What: f.Problem, Remedy: f.Remedy}
+	if f.Fatal {
+		out.Severity = Error
+	}
+	if f.Prefix.IsValid() {
+		out.Object, out.What = f.Prefix.String(), f.Prefix.String()+" "+f.Problem
+	}
+	return out
+}
+
+func poolNodeAddress(x *exam) ([]Finding, string) {
+	var found []Finding
+	for _, p := range x.Pools() {
+		var inside []string
+		for _, n := range x.Nodes {
+			for _, a := range kube.Addresses(n) {
+				excluded := func(e netip.Prefix) bool { return e.Contains(a) }
+				text := fmt.Sprintf("%s of %s", a, n.Name)
+				if !p.Own && p.Prefix.Contains(a) && !slices.ContainsFunc(x.Config.IPAM.Exclude, excluded) && !slices.Contains(inside, text) {
+					inside = append(inside, text)
+				}
+			}
+		}
+		if len(inside) > 0 {
+			found = append(found, Finding{Object: "pool/" + p.Name, What: fmt.Sprintf("%s holds addresses of nodes: %s", p, few(inside))})
+		}
+	}
+	return found, ""
+}
+
+func poolRoom(x *exam) ([]Finding, string) {
+	if x.bookErr != nil {
+		return nil, "the pools are impossible together: " + x.bookErr.Error()
+	}
+	var found []Finding
+	for i, c := range x.book.Counts() {
+		all := c.Free + c.Allocated + c.Quarantined + c.Foreign
+		if c.State != ipam.Active || !c.Pool.IsValid() || !nearlyFull(c) || x.relieved(i) {
+			continue
+		}
+		f := Finding{
+			Object: "pool/" + c.Name, Severity: Warning,
+			What: fmt.Sprintf("%d of %d podCIDRs of pool %s (%s, /%d for each Node) are left: %d Nodes have one, %d are in quarantine",
+				c.Free, all, c.Name, c.Pool, c.NodeMask, c.Allocated, c.Quarantined),
+		}
+		if c.Free == 0 {
+			f.Severity = Error
+			f.What += "; the next Node gets none, and no pods"
+		}
+		found = append(found, f)
+	}
+	return found, ""
+}
+
+// nearlyFull says whether a pool is worth a warning by itself.
+func nearlyFull(c ipam.Counts) bool {
+	all := c.Free + c.Allocated + c.Quarantined + c.Foreign
+	return (all-c.Free)*100 >= all*fullPercent
+}
+
+// relieved says whether another active pool with room, of the family, is for the
+// same Nodes as the i-th, or for all.
+func (x *exam) relieved(i int) bool {
+	pools, counts := x.Config.IPAM.Pools, x.book.Counts()
+	for j, other := range pools {
+		ipv6 := other.Own || other.Prefix.Addr().Is6()
+		forSame := other.Selector == nil || pools[i].Selector != nil && other.Selector.String() == pools[i].Selector.String()
+		room := other.Own || !nearlyFull(counts[j])
+		if i != j && !other.Draining && ipv6 == pools[i].Prefix.Addr().Is6() && forSame && room {
+			return true
+		}
+	}
+	return false
+}
+
+func removedPool(x *exam) ([]Finding, string) {
+	if x.bookErr != nil {
+		return nil, "the pools are impossible together: " + x.bookErr.Error()
+	}
+	held := map[string][]string{}
+	var names []string
+	for _, o := range x.book.Removed() {
+		if held[o.Pool] == nil {
+			names = append(names, o.Pool)
+		}
+		held[o.Pool] = append(held[o.Pool], fmt.Sprintf("%s (%s)", o.Node.Name, o.Prefix))
+	}
+	var found []Finding
+	for _, name := range names {
+		// What the controller ends with at its start.
+		e := ipamcontroller.RemovedPoolError{Pool: name, Holders: few(held[name])}
+		found = append(found, Finding{Object: "pool/" + name, What: fmt.Sprintf("pool %s is %s", name, e.Problem()), Remedy: e.Remedy()})
+	}
+	return found, ""
+}
+
+// halves splits a sentence of a warning into what is and what to do.
+func halves(text string) (what, remedy string) {
+	what, remedy, _ = strings.Cut(text, ": ")
+	return what, remedy
+}

@@ -1,0 +1,307 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/hetzner"
+	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+// seeded is a healthy cluster with one thing wrong, and what is to be found.
+type seeded struct {
+	name  string
+	shape shape
+	seed  func(*survey.Snapshot)
+	// check, severity and object are the finding's; says are parts of its text,
+	// and do of its remedy.
+	check    string
+	severity Severity
+	object   string
+	says     []string
+	do       string
+	// also are other checks that find the same from another side.
+	also []string
+}
+
+func TestSeeded(t *testing.T) {
+	cases := slices.Concat(seededProxy(), seededRivals(), seededManager(), seededAgent(), seededPools(), seededNodes(), seededRoutes(), seededServices())
+	reached := map[string]bool{}
+	for _, c := range cases {
+		reached[c.check] = true
+		t.Run(c.name, func(t *testing.T) {
+			snap := healthy(t, c.shape)
+			c.seed(snap)
+			expectFound(t, c, Examine(snap))
+		})
+	}
+	for _, c := range checks() {
+		if !reached[c.name] {
+			t.Errorf("nothing is seeded for check %s", c.name)
+		}
+	}
+}
+
+func expectFound(t *testing.T, c seeded, findings []Finding) {
+	t.Helper()
+	hits := 0
+	for _, f := range findings {
+		if f.What == "" || f.Remedy == "" {
+			t.Errorf("a finding without text or remedy: %+v", f)
+		}
+		if f.Check != c.check {
+			if f.Severity != Info && !slices.Contains(c.also, f.Check) {
+				t.Errorf("found besides: %+v", f)
+			}
+			continue
+		}
+		missing := func(part string) bool { return !strings.Contains(f.What, part) }
+		if f.Severity == c.severity && f.Object == c.object && !slices.ContainsFunc(c.says, missing) && strings.Contains(f.Remedy, c.do) {
+			hits++
+		}
+	}
+	if hits != 1 {
+		t.Errorf("%d findings are the expected one (%s, %s, %s, %q, remedy %q) of %+v", hits, c.check, c.severity, c.object, c.says, c.do, findings)
+	}
+	known := checks()
+	i := slices.IndexFunc(known, func(k check) bool { return k.name == c.check })
+	if i < 0 || c.severity != Info && !slices.Contains(known[i].severities, c.severity) {
+		t.Errorf("the table doesn't know severity %s of check %s", c.severity, c.check)
+	}
+}
+
+// proxySays changes a line of kube-proxy's configuration.
+func proxySays(old, new string) func(*survey.Snapshot) {
+	return func(s *survey.Snapshot) {
+		data := s.ConfigMaps["kube-proxy"].Data
+		changed := strings.Replace(data["config.conf"], old, new, 1)
+		if changed == data["config.conf"] {
+			panic("the fixture has no " + old)
+		}
+		data["config.conf"] = changed
+	}
+}
+
+func seededProxy() []seeded {
+	mode := func(to string) func(*survey.Snapshot) {
+		return proxySays("detectLocalMode: InterfaceNamePrefix", "detectLocalMode: "+to)
+	}
+	const object = "ConfigMap/kube-system/kube-proxy"
+	return []seeded{
+		{name: "kube-proxy waits for podCIDRs", seed: mode("NodeCIDR"), check: "kube-proxy-local-mode", severity: Error, object: object, says: []string{"NodeCIDR"}, do: "InterfaceNamePrefix"},
+		{name: "kube-proxy takes every pod for local", seed: mode("ClusterCIDR"), check: "kube-proxy-local-mode", severity: Warning, object: object, says: []string{"ClusterCIDR", "10.244.0.0/16"}, do: "rollout restart daemonset/kube-proxy"},
+		{name: "kubeadm's own default", seed: mode(`""`), check: "kube-proxy-local-mode", severity: Warning, object: object, says: []string{"ClusterCIDR"}},
+		{name: "kube-proxy looks for a bridge", seed: mode("BridgeInterface"), check: "kube-proxy-local-mode", severity: Error, object: object, says: []string{"BridgeInterface"}},
+		{name: "kube-proxy looks for other interfaces", seed: proxySays("interfaceNamePrefix: veth", "interfaceNamePrefix: cali"), check: "kube-proxy-local-mode", severity: Error, object: object, says: []string{`"cali"`}},
+		{
+			name: "no ConfigMap of kube-proxy", seed: func(s *survey.Snapshot) { delete(s.ConfigMaps, "kube-proxy") },
+			check: "kube-proxy-local-mode", severity: Info, says: []string{"not checked: there is no ConfigMap kube-system/kube-proxy"},
+		},
+		{
+			name: "NodePorts on the primary address, load balancers on the public one",
+			seed: func(s *survey.Snapshot) {
+				proxySays("nodePortAddresses:\n- 10.0.0.0/16", "nodePortAddresses: []")(s)
+				toPublic(s)
+			},
+			check: "kube-proxy-node-ports", severity: Error, object: object, says: []string{"mode nftables", "primary", "203.0.113.2 of control-1"}, do: "nodePortAddresses",
+		},
+		{name: "NodePorts on another range", seed: proxySays("- 10.0.0.0/16", "- 192.168.0.0/16"), check: "kube-proxy-node-ports", severity: Error, object: object, says: []string{"192.168.0.0/16", "10.0.0.2 of control-1", "10.0.0.4 of worker-2"}, do: "nodePortAddresses: [10.0.0.0/16]"},
+		{
+			name: "NodePorts on another range, before the first load balancer",
+			seed: func(s *survey.Snapshot) {
+				proxySays("- 10.0.0.0/16", "- localhost")(s)
+				s.LoadBalancers, s.Services = nil, s.Services[:1]
+			},
+			check: "kube-proxy-node-ports", severity: Error, object: object, says: []string{"localhost", "10.0.0.2 of control-1"},
+		},
+		{name: "kube-proxy's health on loopback", seed: proxySays(`healthzBindAddress: ""`, "healthzBindAddress: 127.0.0.1:10256"), check: "kube-proxy-health-port", severity: Error, object: object, says: []string{"127.0.0.1:10256"}, do: "0.0.0.0:10256"},
+		{name: "kube-proxy's health on another port", seed: proxySays(`healthzBindAddress: ""`, "healthzBindAddress: 0.0.0.0:10999"), check: "kube-proxy-health-port", severity: Error, object: object, says: []string{"10999"}},
+		{name: "kube-proxy has another cluster CIDR", seed: proxySays("clusterCIDR: 10.244.0.0/16", "clusterCIDR: 10.32.0.0/16"), check: "kube-proxy-cluster-cidr", severity: Warning, object: object, says: []string{"10.32.0.0/16", "10.244.0.0/16"}},
+	}
+}
+
+// toPublic makes load balancers send to public addresses.
+func toPublic(s *survey.Snapshot) {
+	s.Config.LoadBalancers.UsePrivateIP = false
+	b := &s.LoadBalancers[0]
+	b.Statuses = map[lb.Target]map[int]string{}
+	for i := range b.Targets {
+		b.Targets[i].Private = false
+		b.Statuses[b.Targets[i]] = map[int]string{80: "healthy"}
+	}
+}
+
+// kcm is the pod of kube-controller-manager.
+func kcm(s *survey.Snapshot) *corev1.Container {
+	return &s.Pods[len(s.Pods)-1].Spec.Containers[0]
+}
+
+func seededRivals() []seeded {
+	const pod = "Pod/kube-system/kube-controller-manager-control-1"
+	arguments := func(args ...string) func(*survey.Snapshot) {
+		return func(s *survey.Snapshot) {
+			kcm(s).Command = append([]string{"kube-controller-manager", "--cluster-cidr=10.244.0.0/16"}, args...)
+			s.PolicyBindings = s.PolicyBindings[1:]
+		}
+	}
+	unguarded := []string{"podcidr-policy"}
+	peer := func(replicas int32) func(*survey.Snapshot) {
+		return func(s *survey.Snapshot) {
+			d := s.Deployments[0].DeepCopy()
+			d.Name, d.Labels, d.Spec.Replicas = "hcloud-cloud-controller-manager", nil, &replicas
+			d.Spec.Template = template("docker.io/hetznercloud/hcloud-cloud-controller-manager:v1.35.0")
+			d.Status = appsv1.DeploymentStatus{Replicas: replicas}
+			s.Deployments = append(s.Deployments, d)
+		}
+	}
+	return []seeded{
+		{name: "a second allocator", seed: arguments("--allocate-node-cidrs=true"), check: "second-allocator", severity: Error, object: pod, says: []string{"--allocate-node-cidrs"}, do: "--allocate-node-cidrs=false", also: unguarded},
+		{name: "a second allocator, flag without value", seed: arguments("--allocate-node-cidrs", "--controllers=*"), check: "second-allocator", severity: Error, object: pod, also: unguarded},
+		{
+			name: "a second allocator that the policy holds off", seed: func(s *survey.Snapshot) { kcm(s).Command = append(kcm(s).Command, "--allocate-node-cidrs=true") },
+			check: "second-allocator", severity: Warning, object: pod,
+		},
+		{
+			name:  "podCIDRs set by another program",
+			seed:  func(s *survey.Snapshot) { s.Nodes[2].ManagedFields[0] = setBy("kube-controller-manager", time.Hour) },
+			check: "second-allocator", severity: Error, object: "Node/worker-2", says: []string{"kube-controller-manager", "60 min ago", "worker-2"},
+		},
+		{
+			name: "arguments of kube-controller-manager unseen", seed: func(s *survey.Snapshot) { s.Pods = s.Pods[:len(s.Pods)-1] },
+			check: "second-allocator", severity: Info, says: []string{"not checked: no pod of kube-controller-manager"},
+		},
+		{name: "no policy", seed: func(s *survey.Snapshot) { s.Policies = s.Policies[1:] }, check: "podcidr-policy", severity: Warning, object: "ValidatingAdmissionPolicy/underlay-podcidrs", do: "podcidr-policy.yaml"},
+		{name: "no binding", seed: func(s *survey.Snapshot) { s.PolicyBindings = s.PolicyBindings[1:] }, check: "podcidr-policy", severity: Warning, object: "ValidatingAdmissionPolicyBinding/underlay-podcidrs"},
+		{
+			name: "a binding that only warns", seed: func(s *survey.Snapshot) {
+				s.PolicyBindings[0].Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Warn}
+			},
+			check: "podcidr-policy", severity: Warning, object: "ValidatingAdmissionPolicyBinding/underlay-podcidrs", says: []string{"Warn"},
+		},
+		{name: "no policy for agents", seed: func(s *survey.Snapshot) { s.Policies = s.Policies[:1] }, check: "agent-policy", severity: Warning, object: "ValidatingAdmissionPolicy/underlay-agent-node-status", do: "node-status-policy.yaml"},
+		{name: "the Hetzner CCM still runs", seed: peer(1), check: "other-cloud-controller", severity: Error, object: "Deployment/kube-system/hcloud-cloud-controller-manager", says: []string{"Hetzner"}, do: "kubectl -n kube-system delete deployment hcloud-cloud-controller-manager"},
+		{
+			name: "the Hetzner CCM as a DaemonSet under another name",
+			seed: func(s *survey.Snapshot) {
+				d := s.DaemonSets[0].DeepCopy()
+				d.Name, d.Labels, d.Spec.Template = "ccm", nil, template("hetznercloud/hcloud-cloud-controller-manager@sha256:00")
+				s.DaemonSets = append(s.DaemonSets, d)
+			},
+			check: "other-cloud-controller", severity: Error, object: "DaemonSet/kube-system/ccm",
+		},
+		{
+			name: "the Hetzner CCM holds the lease", seed: func(s *survey.Snapshot) { s.Lease.ManagedFields[0].Manager = "hcloud-cloud-controller-manager" },
+			check: "other-cloud-controller", severity: Error, object: "Lease/kube-system/cloud-controller-manager", says: []string{"hcloud-cloud-controller-manager"},
+		},
+		{
+			name: "another pod network",
+			seed: func(s *survey.Snapshot) {
+				d := s.DaemonSets[0].DeepCopy()
+				d.Name, d.Spec.Template = "kube-flannel-ds", template("ghcr.io/flannel-io/flannel:v0.27.0")
+				s.DaemonSets = append(s.DaemonSets, d)
+			},
+			check: "other-pod-network", severity: Error, object: "DaemonSet/kube-system/kube-flannel-ds", says: []string{"flannel"},
+		},
+	}
+}
+
+func seededManager() []seeded {
+	const lease = "Lease/kube-system/cloud-controller-manager"
+	unseen := func(err error) func(*survey.Snapshot) {
+		return func(s *survey.Snapshot) {
+			for _, part := range []survey.Part{survey.PartNetwork, survey.PartServers} {
+				s.Gaps = append(s.Gaps, survey.Gap{Part: part, Reason: err.Error(), Err: err})
+			}
+			s.Parts &^= survey.PartNetwork | survey.PartServers
+			s.Network, s.Servers = nil, nil
+		}
+	}
+	return []seeded{
+		{
+			name: "a wrong configuration",
+			seed: func(s *survey.Snapshot) {
+				s.ConfigErrors = config.Errors{{Field: "routes.limit", Value: "0", Problem: "is no number from 1 to 1000", Remedy: "give one"}}
+				s.Parts &^= survey.PartConfig
+				s.Config = config.Config{}
+			},
+			check: "configuration", severity: Error, object: "routes.limit", says: []string{`"0" is no number`}, do: "give one",
+		},
+		{
+			name: "a doubtful configuration", seed: func(s *survey.Snapshot) {
+				s.ConfigWarnings = []config.Warning{{Field: "exclude", Problem: "10.9.0.0/24 lies in no pool"}}
+			},
+			check: "configuration", severity: Warning, object: "exclude", says: []string{"10.9.0.0/24"},
+		},
+		{name: "a token of another project", seed: unseen(fmt.Errorf("network %q: %w", "cluster", hetzner.ErrNoNetwork)), check: "cloud-access", severity: Error, says: []string{`no network "cluster"`}, do: "token"},
+		{
+			name: "a token of a project with a network of that name", seed: func(s *survey.Snapshot) {
+				for i := range s.Servers {
+					s.Servers[i].ID += 5000
+				}
+			},
+			check: "cloud-access", severity: Error, says: []string{"3 of 3 Nodes are missing from the project"},
+		},
+		{name: "the cloud doesn't answer", seed: unseen(errors.New("no route to host")), check: "cloud-access", severity: Info, says: []string{"not checked", "no route to host"}},
+		{name: "no CCM runs", seed: func(s *survey.Snapshot) { s.Deployments[0].Status.AvailableReplicas = 0 }, check: "cloud-controller", severity: Error, object: "Deployment/kube-system/underlay-ccm", says: []string{"none of 2"}, do: "describe pod"},
+		{name: "scaled down", seed: func(s *survey.Snapshot) { *s.Deployments[0].Spec.Replicas = 0 }, check: "cloud-controller", severity: Error, object: "Deployment/kube-system/underlay-ccm", do: "--replicas=2"},
+		{name: "one replica is missing", seed: func(s *survey.Snapshot) { s.Deployments[0].Status.AvailableReplicas = 1 }, check: "cloud-controller", severity: Warning, object: "Deployment/kube-system/underlay-ccm", says: []string{"1 of 2"}},
+		{name: "no lease", seed: func(s *survey.Snapshot) { s.Lease = nil }, check: "leader", severity: Error, object: lease},
+		{
+			name: "the lease is not renewed", seed: func(s *survey.Snapshot) {
+				r := metav1.NewMicroTime(now().Add(-10 * time.Minute))
+				s.Lease.Spec.RenewTime = &r
+			},
+			check: "leader", severity: Error, object: lease, says: []string{"control-1_0f", "10 min"}, do: "logs deployment/underlay-ccm",
+		},
+		{name: "the lease was given up", seed: func(s *survey.Snapshot) { s.Lease.Spec.HolderIdentity = new(string) }, check: "leader", severity: Error, object: lease, says: []string{"nobody"}},
+	}
+}
+
+func seededRoutes() []seeded {
+	add := func(n int, dst func(int) string, via func(int) string) func(*survey.Snapshot) {
+		return func(s *survey.Snapshot) {
+			for i := range n {
+				s.Network.Routes = append(s.Network.Routes, routes.Route{Dst: netip.MustParsePrefix(dst(i)), Via: netip.MustParseAddr(via(i))})
+			}
+		}
+	}
+	always := func(text string) func(int) string { return func(int) string { return text } }
+	stranger := func(s *survey.Snapshot) {
+		other := s.Servers[0]
+		other.ID, other.Name, other.PrivateIP = 999, "somebody", netip.MustParseAddr("10.0.0.99")
+		s.Servers = append(s.Servers, other)
+		add(1, always("10.244.77.0/24"), always("10.0.0.99"))(s)
+	}
+	elsewhere := func(i int) string { return fmt.Sprintf("10.77.%d.0/24", i) }
+	return []seeded{
+		{name: "a route of others inside the pool", seed: add(1, always("10.244.128.0/20"), always("10.0.0.2")), check: "foreign-routes", severity: Warning, object: "route/10.244.128.0/20", says: []string{"10.244.128.0/20", "10.244.0.0/16"}, do: "exclude"},
+		{name: "a route of the pool to a stranger", seed: stranger, check: "foreign-routes", severity: Warning, object: "route/10.244.77.0/24", says: []string{"10.0.0.99", "no Node"}},
+		{
+			name: "another cluster with the same range",
+			seed: func(s *survey.Snapshot) {
+				s.Network.Routes = nil
+				stranger(s)
+			},
+			check: "foreign-routes", severity: Error, object: "route/10.244.77.0/24",
+		},
+		{name: "a stale route", seed: add(1, always("10.244.50.0/24"), always("10.0.0.50")), check: "stale-routes", severity: Warning, object: "route/10.244.50.0/24", says: []string{"10.0.0.50"}, do: "remove-route"},
+		{name: "a full table", seed: add(97, elsewhere, always("10.0.0.2")), check: "route-table", severity: Error, says: []string{"100 of 100 routes stand"}, do: "routes.limit"},
+		{name: "no room for every Node", seed: add(98, elsewhere, always("10.0.0.2")), check: "route-table", severity: Error, says: []string{"3 nodes", "room for 2"}},
+		{name: "a table at 80 %", seed: add(77, elsewhere, always("10.0.0.2")), check: "route-table", severity: Warning, says: []string{"80 of 100 routes stand"}, do: "before more nodes join"},
+		{name: "many attachments", seed: func(s *survey.Snapshot) { s.Network.Servers, s.Network.LoadBalancers = 85, 5 }, check: "attachments", severity: Warning, says: []string{"85 servers and 5 load balancers", "takes 100"}},
+		{name: "no attachment left", seed: func(s *survey.Snapshot) { s.Network.Servers, s.Network.LoadBalancers = 95, 5 }, check: "attachments", severity: Error, do: "until then no further node can join"},
+	}
+}

@@ -1,0 +1,299 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/underlay-ccm/underlay/internal/cni"
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/routes/agent"
+)
+
+// unready takes the readiness from a pod of the agent.
+func unready(s *survey.Snapshot, node string) {
+	for _, p := range s.Pods {
+		if p.Name == "underlay-agent-"+node {
+			p.Status.Conditions[0].Status = corev1.ConditionFalse
+		}
+	}
+	s.DaemonSets[1].Status.NumberReady--
+}
+
+// fromAgent is an Event of the agent about its Node.
+func fromAgent(node, text string, before time.Duration) *corev1.Event {
+	return &corev1.Event{
+		Type: corev1.EventTypeWarning, Reason: "NetworkNotReady", Message: text, LastTimestamp: ago(before),
+		InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: node}, Source: corev1.EventSource{Component: "underlay-agent", Host: node},
+	}
+}
+
+// cniSays is what internal/cni really says of a machine where a file of others
+// comes first, or that has no plugins.
+func cniSays() string {
+	network := cni.New(cni.Options{ConfDir: "testdata/net.d", BinDirs: []string{"testdata/no-plugins"}, DataDir: "testdata/no-state"})
+	_, _, err := network.Plan(context.Background(), cni.Desired{PodCIDRs: prefixes("10.244.1.0/24"), MTU: 1450})
+	return fmt.Sprint("cni: ", err)
+}
+
+func seededAgent() []seeded {
+	const object, node = "DaemonSet/kube-system/underlay-agent", "worker-1"
+	complains := func(before time.Duration) func(*survey.Snapshot) {
+		return func(s *survey.Snapshot) {
+			unready(s, node)
+			s.Events = []*corev1.Event{fromAgent(node, cniSays(), before)}
+		}
+	}
+	onMetal := func(s *survey.Snapshot) {
+		unready(s, node)
+		setCondition(s.Nodes[1], corev1.NodeNetworkUnavailable, corev1.ConditionTrue, "NoRouteCreated", cniSays(), time.Minute)
+	}
+	both := []string{"agent", "cni-plugins", "cni-order"}
+	return []seeded{
+		{name: "an agent is not ready", seed: func(s *survey.Snapshot) { unready(s, node) }, check: "agent", severity: Error, object: object, says: []string{"2 of 3", "not ready on worker-1"}, do: "logs"},
+		{
+			name: "an agent is missing", seed: func(s *survey.Snapshot) {
+				unready(s, node)
+				s.Pods = slices.DeleteFunc(s.Pods, func(p *corev1.Pod) bool { return p.Name == "underlay-agent-worker-1" })
+			},
+			check: "agent", severity: Error, object: object, says: []string{"not running on worker-1"},
+		},
+		{name: "no agents", seed: func(s *survey.Snapshot) { s.DaemonSets = s.DaemonSets[:1] }, check: "agent", severity: Warning, do: "deploy/agent"},
+		{name: "no agents on metal", shape: shape{metal: true}, seed: func(s *survey.Snapshot) { s.DaemonSets = s.DaemonSets[:1] }, check: "agent", severity: Error},
+		{name: "agents fit no node", seed: func(s *survey.Snapshot) { s.DaemonSets[1].Status.DesiredNumberScheduled = 0 }, check: "agent", severity: Error, object: object},
+		{name: "missing plugins", seed: complains(time.Minute), check: "cni-plugins", severity: Error, object: "Node/worker-1", says: []string{"the CNI plugin ptp is not in"}, do: "containernetworking/plugins", also: both},
+		{name: "missing plugins on metal", shape: shape{metal: true}, seed: onMetal, check: "cni-plugins", severity: Error, object: "Node/worker-1", says: []string{"ptp"}, also: both},
+		{
+			name: "missing plugins, as the kubelet says it",
+			seed: func(s *survey.Snapshot) {
+				s.Events = []*corev1.Event{{
+					Type: corev1.EventTypeWarning, Reason: "FailedCreatePodSandBox", LastTimestamp: ago(time.Minute),
+					Message:        `Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for sandbox "2b": plugin type="portmap" failed (add): failed to find plugin "portmap" in path [/opt/cni/bin]`,
+					InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "web-1"}, Source: corev1.EventSource{Component: "kubelet", Host: node},
+				}}
+			},
+			check: "cni-plugins", severity: Error, object: "Node/worker-1", says: []string{"portmap"},
+		},
+		{name: "another CNI configuration comes first", seed: complains(time.Minute), check: "cni-order", severity: Error, object: "Node/worker-1", says: []string{"00-bridge.conf", "sorts before 05-underlay.conflist"}, do: "rename", also: both},
+	}
+}
+
+func setCondition(n *corev1.Node, kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string, before time.Duration) {
+	c := corev1.NodeCondition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: ago(before)}
+	if old := kube.Condition(n, kind); old != nil {
+		*old = c
+		return
+	}
+	n.Status.Conditions = append(n.Status.Conditions, c)
+}
+
+// fill gives the ledger holders of nearly all podCIDRs, as Nodes that exist.
+func fill(n int) func(*survey.Snapshot) {
+	return func(s *survey.Snapshot) {
+		s.Config.Routes.Enabled = false // a table is too small for so many
+		for i := machines; i < n; i++ {
+			node := nodeOf(shape{}, 0)
+			node.Name, node.UID = fmt.Sprintf("x-%03d", i), types.UID(fmt.Sprintf("uid-%d", i))
+			node.Spec.ProviderID, node.Spec.PodCIDRs = "hrobot://1", []string{fmt.Sprintf("10.244.%d.0/24", i)}
+			node.Status.Addresses = node.Status.Addresses[:1]
+			s.Nodes = append(s.Nodes, node)
+			s.Ledger.Data[node.Name] = recordOf(node, time.Time{})
+		}
+	}
+}
+
+func seededPools() []seeded {
+	const stored = "ConfigMap/kube-system/underlay-node-ipam"
+	return []seeded{
+		{name: "Services inside the pool", seed: func(s *survey.Snapshot) { s.ServiceCIDRs = append(s.ServiceCIDRs, prefixes("10.244.240.0/24")...) }, check: "pool-overlap", severity: Error, object: "10.244.0.0/16", says: []string{"Service range 10.244.240.0/24"}, do: "apart"},
+		{name: "Services inside the IPv6 pool", shape: shape{dual: true, metal: true}, seed: func(s *survey.Snapshot) { s.ServiceCIDRs = append(s.ServiceCIDRs, prefixes("fd00:10:244:ff::/112")...) }, check: "pool-overlap", severity: Error, object: "fd00:10:244::/56", says: []string{"fd00:10:244:ff::/112"}},
+		{name: "a subnet inside the pool", seed: func(s *survey.Snapshot) {
+			s.Network.Subnets = append(s.Network.Subnets, prefixes("10.244.200.0/24")...)
+		}, check: "pool-overlap", severity: Error, object: "10.244.0.0/16", says: []string{"subnet 10.244.200.0/24"}},
+		{name: "the pool outside the network", seed: func(s *survey.Snapshot) { s.Network.IPRange = netip.MustParsePrefix("10.0.0.0/16") }, check: "pool-overlap", severity: Warning, object: "10.244.0.0/16", says: []string{"not inside the network 10.0.0.0/16"}},
+		{name: "nodes inside the pool", seed: func(s *survey.Snapshot) { s.Nodes[2].Status.Addresses[2].Address = "10.244.99.4" }, check: "pool-node-address", severity: Warning, object: "pool/default-ipv4", says: []string{"10.244.99.4 of worker-2"}, do: "exclude"},
+		{name: "an exhausted pool", seed: fill(256), check: "pool-room", severity: Error, object: "pool/default-ipv4", says: []string{"0 of 256"}, do: "add a pool"},
+		{name: "a pool at 90 %", seed: fill(231), check: "pool-room", severity: Warning, object: "pool/default-ipv4", says: []string{"25 of 256", "231 Nodes"}},
+		{
+			name: "an exhausted pool beside one for other Nodes",
+			seed: func(s *survey.Snapshot) {
+				fill(256)(s)
+				other := config.Pool{Name: "gpu", Prefix: netip.MustParsePrefix("10.245.0.0/16"), NodeMask: 24, Selector: labels.SelectorFromSet(labels.Set{"gpu": "yes"})}
+				s.Config.IPAM.Pools = append(s.Config.IPAM.Pools, other)
+			},
+			check: "pool-room", severity: Error, object: "pool/default-ipv4", also: []string{"kube-proxy-cluster-cidr"},
+		},
+		{name: "a pool that was removed", seed: func(s *survey.Snapshot) {
+			s.Config.IPAM.Pools[0].Name, s.Config.IPAM.Pools[0].Prefix = "new", netip.MustParsePrefix("10.32.0.0/16")
+		}, check: "removed-pool", severity: Error, object: "pool/default-ipv4", says: []string{"control-1 (10.244.0.0/24)"}, do: "state: draining", also: []string{"foreign-podcidr", "kube-proxy-cluster-cidr"}},
+		{name: "no ledger", seed: func(s *survey.Snapshot) { s.Ledger = nil }, check: "ledger", severity: Error, object: stored, says: []string{"lost"}},
+		{name: "a damaged ledger", seed: func(s *survey.Snapshot) { s.Ledger.Data["worker-1"] = "uid=uid-worker-1 10.244.1.0" }, check: "ledger", severity: Error, object: stored, says: []string{`"worker-1"`, `"10.244.1.0"`}, do: "edit configmap"},
+		{
+			name: "a record without a Node", seed: func(s *survey.Snapshot) {
+				s.Ledger.Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4"
+			},
+			check: "ledger-leftover", severity: Warning, object: stored, says: []string{"gone (UID uid-gone)", "10.244.9.0/24"},
+		},
+		{
+			name: "a quarantine without end",
+			seed: func(s *survey.Snapshot) {
+				s.Ledger.Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4 released=2026-11-21T04:00:00Z"
+				s.Network.Routes = append(s.Network.Routes, s.Network.Routes[0])
+				s.Network.Routes[machines].Dst = netip.MustParsePrefix("10.244.9.0/24")
+			},
+			check: "ledger-leftover", severity: Warning, object: stored, says: []string{"24 h", "5 min", "the route 10.244.9.0/24 via 10.0.0.2 still stands"}, do: "stale-routes",
+		},
+	}
+}
+
+func seededNodes() []seeded {
+	const late = "Node/worker-2"
+	third := func(change func(*corev1.Node)) func(*survey.Snapshot) {
+		return func(s *survey.Snapshot) { change(s.Nodes[2]) }
+	}
+	withoutID := func(n *corev1.Node) { n.Spec.ProviderID = "" }
+	holds := func(podCIDR string) func(*survey.Snapshot) {
+		return func(s *survey.Snapshot) {
+			s.Nodes[2].Spec.PodCIDR, s.Nodes[2].Spec.PodCIDRs[0] = podCIDR, podCIDR
+			s.Network.Routes = s.Network.Routes[:2]
+		}
+	}
+	return []seeded{
+		{name: "a kubelet without a cloud provider", seed: third(withoutID), check: "kubelet-cloud-provider", severity: Error, object: late, says: []string{"24 h ago"}, do: "--cloud-provider=external"},
+		{
+			name: "a Node that stays uninitialized", seed: third(func(n *corev1.Node) {
+				withoutID(n)
+				n.Spec.Taints = []corev1.Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized", Effect: corev1.TaintEffectNoSchedule}}
+			}),
+			check: "node-uninitialized", severity: Error, object: late, do: "--provider-id",
+		},
+		{
+			name: "a server outside the network", seed: func(s *survey.Snapshot) {
+				s.Servers[2].PrivateIP = netip.Addr{}
+				s.Network.Routes = s.Network.Routes[:2]
+			},
+			check: "node-server", severity: Error, object: late, says: []string{"hcloud://103 is not attached"}, do: "attach-to-network",
+		},
+		{
+			name: "a server that is gone", seed: func(s *survey.Snapshot) { s.Servers = s.Servers[:2]; s.Network.Routes = s.Network.Routes[:2] },
+			check: "node-server", severity: Error, object: late, says: []string{"no server has the ID 103"}, do: "kubectl delete node worker-2",
+		},
+		{
+			name: "a Node without podCIDRs", seed: third(func(n *corev1.Node) {
+				n.Spec.PodCIDR, n.Spec.PodCIDRs, n.ManagedFields = "", nil, nil
+				setCondition(n, "underlay.dev/PodCIDRsAllocated", corev1.ConditionFalse, "NoPool", "No active pool is for this Node", time.Hour)
+			}),
+			check: "node-without-podcidr", severity: Error, object: late, says: []string{"24 h ago", "NoPool"}, also: []string{"stale-routes"},
+		},
+		{
+			name: "a Node without a route", seed: third(func(n *corev1.Node) {
+				setCondition(n, corev1.NodeNetworkUnavailable, corev1.ConditionTrue, "RouteTableFull", "no room in the network's route table", 12*time.Minute)
+			}),
+			check: "network-unavailable", severity: Error, object: late, says: []string{"12 min", "RouteTableFull", "no room"}, do: "routes.limit",
+		},
+		{
+			name: "a node that reaches no other", shape: shape{metal: true}, seed: third(func(n *corev1.Node) {
+				setCondition(n, agent.PeersReachable, corev1.ConditionFalse, "PeersUnreachable", "pods of 1 nodes can't be reached from this node: worker-1: silent", 3*time.Minute)
+			}),
+			check: "peers-unreachable", severity: Error, object: late, says: []string{"worker-1: silent"},
+		},
+		{name: "two Nodes with one podCIDR", seed: func(s *survey.Snapshot) { holds("10.244.1.0/24")(s); s.Nodes[2].CreationTimestamp = ago(time.Hour) }, check: "duplicate-podcidr", severity: Error, object: late, says: []string{"10.244.1.0/24", "worker-1"}, do: "recreate"},
+		{
+			name: "two Nodes with one podCIDR, as the ledger has them too", seed: func(s *survey.Snapshot) {
+				holds("10.244.1.0/24")(s)
+				s.Nodes[1].CreationTimestamp = ago(time.Hour)
+				for _, n := range s.Nodes[1:] {
+					s.Ledger.Data[n.Name] = recordOf(n, time.Time{})
+				}
+			},
+			check: "duplicate-podcidr", severity: Error, object: "Node/worker-1", says: []string{"Node worker-2 had 10.244.1.0/24 before"},
+		},
+		{name: "two Nodes with one podCIDR on metal", shape: shape{metal: true}, seed: func(s *survey.Snapshot) {
+			s.Nodes[2].Spec.PodCIDRs[0] = "10.244.1.0/25"
+			s.Nodes[2].CreationTimestamp = ago(time.Hour)
+		}, check: "duplicate-podcidr", severity: Error, object: late, also: []string{"foreign-podcidr"}},
+		{name: "a podCIDR of no pool", seed: holds("10.9.0.0/24"), check: "foreign-podcidr", severity: Warning, object: late, says: []string{"10.9.0.0/24", "no pool"}, do: "add a pool"},
+		{name: "a podCIDR that is none", seed: holds("10.9.0.0"), check: "foreign-podcidr", severity: Warning, object: late, says: []string{`"10.9.0.0"`}},
+		{name: "only one family", shape: shape{dual: true, metal: true}, seed: third(func(n *corev1.Node) { n.Spec.PodCIDRs = n.Spec.PodCIDRs[:1] }), check: "missing-family", severity: Warning, object: late, says: []string{"none of the address family IPv6"}, do: "join again"},
+	}
+}
+
+// web is the Service of type LoadBalancer.
+func web(s *survey.Snapshot) *corev1.Service { return s.Services[1] }
+
+// sicken makes targets unhealthy, the first n.
+func sicken(s *survey.Snapshot, n int) {
+	b := &s.LoadBalancers[0]
+	b.Health[80] = lb.Health{Healthy: machines - n, Unhealthy: n}
+	for _, target := range b.Targets[:n] {
+		b.Statuses[target][80] = "unhealthy"
+	}
+}
+
+func seededServices() []seeded {
+	const object = "Service/shop/web"
+	refused := func(reason, message string) func(*survey.Snapshot) {
+		return func(s *survey.Snapshot) {
+			web(s).Status.Conditions[0] = metav1.Condition{Type: "underlay.dev/Accepted", Status: metav1.ConditionFalse, Reason: reason, Message: message}
+		}
+	}
+	return []seeded{
+		{name: "a Service refused", seed: refused("InvalidField", "load-balancer.hetzner.cloud/type: no such type"), check: "service-refused", severity: Error, object: object, says: []string{"InvalidField", "no such type"}, do: "annotations.md"},
+		{
+			name: "an unsupported ask", seed: func(s *survey.Snapshot) { web(s).Spec.SessionAffinity = corev1.ServiceAffinityClientIP },
+			check: "service-refused", severity: Error, object: object, says: []string{"UnsupportedField", "sessionAffinity"},
+		},
+		{
+			name: "an annotation that nobody reads", seed: func(s *survey.Snapshot) {
+				web(s).Annotations = map[string]string{"load-balancer.hetzner.cloud/tpye": "lb21"}
+			},
+			check: "service-refused", severity: Warning, object: object, says: []string{"UnknownAnnotation", "tpye"},
+		},
+		{
+			name: "a Service that nobody looks at", seed: func(s *survey.Snapshot) { web(s).Status.Conditions = nil; s.LoadBalancers = nil },
+			check: "service-refused", severity: Error, object: object, says: []string{"24 h ago"}, do: "leads",
+		},
+		{name: "IPv6 asked for without a pool", seed: func(s *survey.Snapshot) {
+			s.Services[0].Spec.IPFamilies = append(s.Services[0].Spec.IPFamilies, corev1.IPv6Protocol)
+		}, check: "service-family", severity: Warning, object: "Service/default/kubernetes", says: []string{"IPv6"}, do: "pools"},
+		{name: "a load balancer of somebody else", seed: refused("LoadBalancerNotOwned", `load balancer "web" belongs to somebody else`), check: "load-balancer-owner", severity: Error, object: object, says: []string{"somebody else"}, do: "adopt"},
+		{
+			name: "a name that is taken", seed: func(s *survey.Snapshot) {
+				web(s).Annotations = map[string]string{"load-balancer.hetzner.cloud/name": "web"}
+				s.LoadBalancers[0].Labels = map[string]string{"hcloud-ccm/service-uid": "uid-of-another"}
+			},
+			check: "load-balancer-owner", severity: Error, object: object, says: []string{`"web" belongs to somebody else`},
+		},
+		{
+			name: "two load balancers of one Service", seed: func(s *survey.Snapshot) {
+				other := s.LoadBalancers[0]
+				other.ID, other.Name, other.Labels = 901, "copy", maps.Clone(other.Labels)
+				s.LoadBalancers = append(s.LoadBalancers, other)
+			},
+			check: "load-balancer-owner", severity: Error, object: object, says: []string{"more than one"}, do: "remove-label",
+		},
+		{name: "a load balancer of no Service", seed: func(s *survey.Snapshot) { s.Services = s.Services[:1] }, check: "load-balancer-owner", severity: Warning, object: "load-balancer/web", says: []string{"900", "cluster kubernetes"}, do: "delete 900"},
+		{name: "a firewalled health port", seed: func(s *survey.Snapshot) { sicken(s, machines) }, check: "load-balancer-health", severity: Error, object: object, says: []string{"port 80", "3 of 3", "http :10256/healthz", "worker-1", "no traffic"}, do: "curl -i http://10.0.0.2:10256/healthz"},
+		{name: "one node with a firewalled health port", seed: func(s *survey.Snapshot) { sicken(s, 1) }, check: "load-balancer-health", severity: Warning, object: object, says: []string{"1 of 3", "control-1"}},
+		{
+			name: "the one node with endpoints is unhealthy", seed: func(s *survey.Snapshot) {
+				web(s).Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+				web(s).Spec.HealthCheckNodePort = 31000
+				s.LoadBalancers[0].Listeners[0].Check.Port = 31000
+				sicken(s, machines)
+			},
+			check: "load-balancer-health", severity: Error, object: object, says: []string{"http :31000/healthz", "among them worker-1"}, do: "31000",
+		},
+	}
+}

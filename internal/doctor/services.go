@@ -1,0 +1,113 @@
+package doctor
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/lb"
+	lbcontroller "github.com/underlay-ccm/underlay/lb/controller"
+)
+
+func serviceChecks() []check {
+	return []check{
+		{
+			name:       "service-refused",
+			looks:      "whether Services of type LoadBalancer ask for what can't be done or is invalid (condition `underlay.dev/Accepted`), or for what has no effect",
+			severities: []Severity{Error, Warning},
+			remedy:     "correct the Service as the text says; see docs/reference/annotations.md",
+			given:      survey.PartConfig,
+			concerns:   (*exam).balances,
+			needs:      survey.PartServices | survey.PartNodes | survey.PartEndpointSlices,
+			find:       serviceRefused,
+		},
+		{
+			name:       "service-family",
+			looks:      "whether Services ask for an address family of which no pool hands out podCIDRs",
+			severities: []Severity{Warning},
+			remedy:     "add a pool of that family (key pools of underlay-config), or take it from spec.ipFamilies of the Service",
+			given:      survey.PartConfig,
+			concerns:   (*exam).allocates,
+			needs:      survey.PartServices,
+			find:       serviceFamily,
+		},
+	}
+}
+
+func accepted(svc *corev1.Service) *metav1.Condition {
+	return meta.FindStatusCondition(svc.Status.Conditions, lbcontroller.ConditionAccepted)
+}
+
+func serviceRefused(x *exam) ([]Finding, string) {
+	var found []Finding
+	endpoints := endpointsOf(x.EndpointSlices)
+	unseen, blind := "", false
+	if x.inNetwork() {
+		unseen, blind = x.blind(survey.PartNetwork)
+	}
+	for _, svc := range x.Services {
+		if !svc.DeletionTimestamp.IsZero() || !lbcontroller.Ours(svc, x.Config.LoadBalancers.Classless) {
+			continue
+		}
+		c := accepted(svc)
+		switch {
+		case c != nil && c.Status == metav1.ConditionFalse && c.Reason == lb.ReasonNotOwned:
+			// A check of its own.
+		case c != nil && c.Status == metav1.ConditionFalse:
+			found = append(found, Finding{Object: serviceObject(svc), What: c.Reason + ": " + c.Message})
+		case c == nil && x.age(svc.CreationTimestamp.Time) > patience:
+			found = append(found, Finding{
+				Object: serviceObject(svc), What: fmt.Sprintf("it was created %s ago, and no cloud controller manager has looked at it", long(x.age(svc.CreationTimestamp.Time))),
+				Remedy: "see that the cloud controller manager leads (checks cloud-controller and leader): " + managerLogs,
+			})
+		case !blind:
+			for _, note := range lbcontroller.Survey(svc, x.Nodes, endpoints[survey.NameOf(svc)], x.LBDefaults(), x.Taken).Notes {
+				found = append(found, Finding{Severity: graded(note.Grade), Object: serviceObject(svc), What: note.Reason + ": " + note.String()})
+			}
+		}
+	}
+	return found, unseen
+}
+
+func graded(g lb.Grade) Severity {
+	if g == lb.Error {
+		return Error
+	}
+	return Warning
+}
+
+func endpointsOf(all []*discoveryv1.EndpointSlice) map[survey.Name][]*discoveryv1.EndpointSlice {
+	out := map[survey.Name][]*discoveryv1.EndpointSlice{}
+	for _, s := range all {
+		name := survey.Name{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}
+		out[name] = append(out[name], s)
+	}
+	return out
+}
+
+func serviceFamily(x *exam) ([]Finding, string) {
+	pools := map[corev1.IPFamily]bool{}
+	for _, p := range x.Pools() {
+		if p.Own || p.Prefix.Addr().Is6() {
+			pools[corev1.IPv6Protocol] = true
+		} else {
+			pools[corev1.IPv4Protocol] = true
+		}
+	}
+	var found []Finding
+	for _, svc := range x.Services {
+		for _, family := range svc.Spec.IPFamilies {
+			if !pools[family] && svc.Spec.ClusterIP != corev1.ClusterIPNone {
+				found = append(found, Finding{
+					Object: serviceObject(svc),
+					What:   fmt.Sprintf("it asks for %s (ipFamilies %v), and no pool hands out podCIDRs of that family: it has no endpoints there", family, svc.Spec.IPFamilies),
+				})
+			}
+		}
+	}
+	return found, ""
+}

@@ -1,0 +1,146 @@
+package survey
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/underlay-ccm/underlay/lb"
+	lbcontroller "github.com/underlay-ccm/underlay/lb/controller"
+	"github.com/underlay-ccm/underlay/lb/converge"
+)
+
+// Balancing is a Service with what the load balancer controller would make of
+// it.
+type Balancing struct {
+	Service *corev1.Service
+	// LoadBalancer is the Service's own, or the one that it would take over; nil:
+	// none is seen.
+	LoadBalancer *LoadBalancer
+	// Plan has the Ops that are left to do, and the Notes for people.
+	Plan converge.Plan
+	// Claim is why no load balancer can be the Service's, nil if one can.
+	Claim error
+}
+
+// LBDefaults are the configured ones.
+func (s *Snapshot) LBDefaults() lb.Defaults {
+	d := s.Config.LoadBalancers
+	out := lb.Defaults{
+		Cluster: s.Config.ClusterName, Location: d.Location, NetworkZone: d.NetworkZone, Type: d.Type,
+		Algorithm: lb.Algorithm(d.Algorithm), UsePrivateIP: d.UsePrivateIP, DisablePrivateIngress: d.DisablePrivateIngress,
+		DisablePublicNetwork: d.DisablePublicNetwork, UsesProxyProtocol: d.UsesProxyProtocol, DisableIPv6: d.DisableIPv6,
+		PrivateSubnet: d.PrivateSubnet, HealthCheck: lb.CheckMode(d.HealthCheck), HealthCheckInterval: d.HealthCheckInterval,
+		HealthCheckTimeout: d.HealthCheckTimeout, HealthCheckRetries: d.HealthCheckRetries, Classless: d.Classless,
+	}
+	if s.Network != nil {
+		out.Network = s.Network.ID
+	}
+	return out
+}
+
+// Balancings are the Services that the CCM serves, by namespace and name. It
+// needs PartConfig, PartNodes, PartServices, PartEndpointSlices and
+// PartLoadBalancers, and PartNetwork where one is configured.
+func (s *Snapshot) Balancings() []Balancing {
+	var out []Balancing
+	bySlice := s.slicesByService()
+	for _, svc := range s.Services {
+		if s.Config.LoadBalancers.Enabled && lbcontroller.Ours(svc, s.Config.LoadBalancers.Classless) && svc.DeletionTimestamp.IsZero() {
+			out = append(out, s.balancing(svc, bySlice[NameOf(svc)]))
+		}
+	}
+	return out
+}
+
+func (s *Snapshot) slicesByService() map[Name][]*discoveryv1.EndpointSlice {
+	out := map[Name][]*discoveryv1.EndpointSlice{}
+	for _, slice := range s.EndpointSlices {
+		name := Name{slice.Namespace, slice.Labels[discoveryv1.LabelServiceName]}
+		out[name] = append(out[name], slice)
+	}
+	return out
+}
+
+func (s *Snapshot) balancing(svc *corev1.Service, endpoints []*discoveryv1.EndpointSlice) Balancing {
+	plan := lbcontroller.Survey(svc, s.Nodes, endpoints, s.LBDefaults(), s.Taken)
+	b := Balancing{Service: svc}
+	b.LoadBalancer, b.Claim = s.claimed(svc, plan)
+	var have lb.State
+	if b.LoadBalancer != nil {
+		have = b.LoadBalancer.State
+	}
+	if b.Claim != nil {
+		b.Plan = plan
+		return b
+	}
+	b.Plan = plan.Against(have, s.Certificates)
+	return b
+}
+
+// claimed finds the load balancer as the controller does: by the labels, else
+// what may be taken over.
+func (s *Snapshot) claimed(svc *corev1.Service, plan converge.Plan) (*LoadBalancer, error) {
+	owned := s.ownedBy(converge.Owner(svc, s.Config.ClusterName))
+	switch {
+	case len(owned) > 1:
+		return nil, lb.ErrAmbiguous
+	case len(owned) == 1:
+		return owned[0], nil
+	case plan.Refused:
+		return nil, nil
+	}
+	var candidates []lb.State
+	for _, b := range s.LoadBalancers {
+		if b.Name == plan.Spec.Name || b.Labels[lb.LabelPeer] == string(svc.UID) {
+			candidates = append(candidates, b.State)
+		}
+	}
+	found, err := lb.Claim(plan.Spec, candidates)
+	if err != nil || !found.Exists() {
+		return nil, err
+	}
+	i := slices.IndexFunc(s.LoadBalancers, func(b LoadBalancer) bool { return b.ID == found.ID })
+	return &s.LoadBalancers[i], nil
+}
+
+func (s *Snapshot) ownedBy(owner lb.Owner) []*LoadBalancer {
+	var out []*LoadBalancer
+	for i := range s.LoadBalancers {
+		if owner.Owns(s.LoadBalancers[i].Labels) {
+			out = append(out, &s.LoadBalancers[i])
+		}
+	}
+	return out
+}
+
+// balancerOf is the load balancer that carries the Service's labels.
+func (s *Snapshot) balancerOf(name Name) *LoadBalancer {
+	svc := s.Service(name)
+	if svc == nil {
+		return nil
+	}
+	owned := s.ownedBy(converge.Owner(svc, s.Config.ClusterName))
+	if len(owned) == 0 {
+		return nil
+	}
+	return owned[0]
+}
+
+// Orphans are load balancers that carry this cluster's labels and those of no
+// Service that exists, by ID.
+func (s *Snapshot) Orphans() []*LoadBalancer {
+	alive := map[string]bool{}
+	for _, svc := range s.Services {
+		alive[string(svc.UID)] = true
+	}
+	var out []*LoadBalancer
+	for i := range s.LoadBalancers {
+		b := &s.LoadBalancers[i]
+		if b.Labels[lb.LabelCluster] == s.Config.ClusterName && !slices.ContainsFunc(b.Services(), func(uid string) bool { return alive[uid] }) {
+			out = append(out, b)
+		}
+	}
+	return out
+}

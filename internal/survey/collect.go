@@ -1,0 +1,119 @@
+package survey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/underlay-ccm/underlay/internal/hetzner"
+)
+
+// Sources are where a look goes.
+type Sources struct {
+	// Client is only asked to get and list.
+	Client kubernetes.Interface
+	// Configuration says where the CCM's settings come from.
+	Configuration Configuration
+	// Cloud makes a client for an endpoint; it is called once that is known. Nil:
+	// there is no token, and NoCloud says why.
+	Cloud   func(endpoint string) (*hetzner.Client, error)
+	NoCloud string
+}
+
+// Want is what to look at.
+type Want struct {
+	Parts Parts
+	// Node and Service, if set, limit Events to those about this one object, and
+	// are whose server's or load balancer's Actions are asked for.
+	Node string
+	// Service is namespace and name.
+	Service Name
+}
+
+// Name is the name of an object in a namespace.
+type Name struct{ Namespace, Name string }
+
+// String is namespace/name.
+func (n Name) String() string { return n.Namespace + "/" + n.Name }
+
+// NameOf is a Service's.
+func NameOf(svc *corev1.Service) Name { return Name{svc.Namespace, svc.Name} }
+
+// Collect looks once at all that is wanted. What it may not or can't see becomes
+// a Gap of the Snapshot; the error is for what makes every further look useless:
+// the API server can't be reached, it refuses the credentials, or the context
+// ends.
+func Collect(ctx context.Context, from Sources, want Want) (*Snapshot, error) {
+	s := &Snapshot{Taken: time.Now()}
+	c := &collector{Sources: from, want: want, s: s}
+	for _, look := range []struct {
+		part Part
+		at   func(context.Context) error
+	}{
+		{PartConfig, c.config},
+		{PartNodes, c.nodes},
+		{PartLedger, c.ledger},
+		{PartServiceCIDRs, c.serviceCIDRs},
+		{PartServices, c.services},
+		{PartEndpointSlices, c.endpointSlices},
+		{PartEvents, c.events},
+		{PartWorkloads, c.workloads},
+		{PartSetup, c.setup},
+		{PartNetwork, c.network},
+		{PartServers, c.servers},
+		{PartLoadBalancers, c.loadBalancers},
+		{PartActions, c.actions},
+	} {
+		if want.Parts&look.part == 0 {
+			continue
+		}
+		err := look.at(ctx)
+		switch {
+		case err == nil:
+			s.Parts |= look.part
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("looking at %s: %w", look.part, context.Cause(ctx))
+		case useless(err):
+			return nil, err
+		default:
+			s.Gaps = append(s.Gaps, gap(look.part, err))
+		}
+	}
+	return s, nil
+}
+
+// collector fills one Snapshot.
+type collector struct {
+	Sources
+	want  Want
+	s     *Snapshot
+	cloud *hetzner.Client
+}
+
+// errNotSeen says without any request that a part can't be seen; its text is for
+// people.
+type errNotSeen string
+
+func (e errNotSeen) Error() string { return string(e) }
+
+// useless says that no request to the API server can succeed.
+func useless(err error) bool {
+	var kube *kubeError
+	if !errors.As(err, &kube) {
+		return false
+	}
+	return !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err)
+}
+
+func gap(part Part, err error) Gap {
+	var why errNotSeen
+	if errors.As(err, &why) {
+		return Gap{Part: part, Reason: string(why)}
+	}
+	return Gap{Part: part, Reason: err.Error(), Err: err}
+}

@@ -1,0 +1,240 @@
+package survey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/internal/config"
+)
+
+const (
+	// managerName is the name, the app.kubernetes.io/name label and the container
+	// of the CCM as deploy/ installs it.
+	managerName = "underlay-ccm"
+	nameLabel   = "app.kubernetes.io/name"
+	// configMapName and configKey are where deploy/ keeps the configuration.
+	configMapName = "underlay-config"
+	configKey     = "config.yaml"
+)
+
+// Configuration says where the CCM's settings come from.
+type Configuration struct {
+	// File is the content of a file that a person named; nil: the ConfigMap that
+	// the CCM mounts is read. FileName is for messages.
+	File     []byte
+	FileName string
+	// Flags are flags of the CCM that a person gave, such as
+	// --cluster-cidr=10.244.0.0/16; each outranks that of the Deployment.
+	Flags []string
+}
+
+// ManagerFlags adds the flags of the CCM that bear on what is shown to a flag
+// set, and returns what reads them.
+func ManagerFlags(fs *pflag.FlagSet) func() config.Flags {
+	f := config.Flags{}
+	fs.StringVar(&f.CloudProvider, "cloud-provider", "hcloud", "As given to underlay-ccm.")
+	fs.StringVar(&f.CIDRAllocatorType, "cidr-allocator-type", "", "As given to underlay-ccm.")
+	fs.BoolVar(&f.AllocateNodeCIDRs, "allocate-node-cidrs", false, "As given to underlay-ccm.")
+	fs.BoolVar(&f.ConfigureCloudRoutes, "configure-cloud-routes", true, "As given to underlay-ccm.")
+	fs.StringVar(&f.ClusterCIDR, "cluster-cidr", "", "As given to underlay-ccm: the pods' prefixes.")
+	fs.StringVar(&f.ServiceClusterIPRange, "service-cluster-ip-range", "", "As given to underlay-ccm.")
+	fs.IntVar(&f.NodeCIDRMaskSize, "node-cidr-mask-size", 0, "As given to underlay-ccm.")
+	fs.IntVar(&f.NodeCIDRMaskSizeIPv4, "node-cidr-mask-size-ipv4", 0, "As given to underlay-ccm.")
+	fs.IntVar(&f.NodeCIDRMaskSizeIPv6, "node-cidr-mask-size-ipv6", 0, "As given to underlay-ccm.")
+	fs.StringVar(&f.ClusterName, "cluster-name", "kubernetes", "As given to underlay-ccm: marks what is the cluster's in the cloud.")
+	fs.DurationVar(&f.RouteReconciliationPeriod, "route-reconciliation-period", time.Minute, "As given to underlay-ccm.")
+	return func() config.Flags { return f }
+}
+
+// parseManagerFlags reads a command line of the CCM, and the path of its file.
+func parseManagerFlags(args []string) (flags config.Flags, file string, err error) {
+	fs := pflag.NewFlagSet(managerName, pflag.ContinueOnError)
+	fs.ParseErrorsAllowlist.UnknownFlags = true // upstream's, which mean nothing here
+	fs.SetOutput(io.Discard)
+	fs.StringVar(&file, "cloud-config", "", "")
+	read := ManagerFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		return config.Flags{}, "", fmt.Errorf("flags of %s: %w", managerName, err)
+	}
+	return read(), file, nil
+}
+
+// config reads the settings as the CCM does, and says what it would say.
+func (c *collector) config(ctx context.Context) error {
+	template, err := c.manager(ctx)
+	if err != nil && (useless(err) || c.Configuration.File == nil && len(c.Configuration.Flags) == 0) {
+		return err
+	}
+	var args []string
+	env, from := environment{}, "no Deployment "+managerName+" is seen in "+system
+	if template != nil {
+		container := managerContainer(template)
+		args, from = slices.Concat(container.Command, container.Args), "flags of the Deployment "+system+"/"+managerName
+		env = environmentOf(container)
+	}
+	flags, mounted, err := parseManagerFlags(slices.Concat(args, c.Configuration.Flags))
+	if err != nil {
+		return err
+	}
+	file, fileFrom, err := c.configFile(ctx, template, mounted)
+	if err != nil {
+		return err
+	}
+	if len(c.Configuration.Flags) > 0 {
+		from += ", and " + strings.Join(c.Configuration.Flags, " ")
+	}
+	if len(env.hidden) > 0 {
+		from += "; not the values of " + strings.Join(env.hidden, ", ") + ", which come from elsewhere"
+	}
+	c.s.ConfigFrom = fileFrom + "; " + from
+	return c.load(flags, file, env, template != nil)
+}
+
+// environment is that of the CCM's container.
+type environment struct {
+	values map[string]string
+	hidden []string // set, and from a Secret or a ConfigMap
+}
+
+const tokenVariable = "HCLOUD_TOKEN"
+
+// anyToken stands for the CCM's, which is not looked at.
+const anyToken = "a-token-of-the-manager-that-is-not-read"
+
+func environmentOf(container *corev1.Container) environment {
+	e := environment{values: map[string]string{}}
+	for _, v := range container.Env {
+		switch {
+		case v.Name == tokenVariable:
+			e.values[v.Name] = anyToken
+		case v.ValueFrom == nil:
+			e.values[v.Name] = v.Value
+		case strings.HasPrefix(v.Name, "HCLOUD_") || strings.HasPrefix(v.Name, "ROBOT_"):
+			e.hidden = append(e.hidden, v.Name)
+		}
+	}
+	return e
+}
+
+// load validates what was read. Where the CCM's environment isn't known, its
+// token is taken to be there.
+func (c *collector) load(flags config.Flags, file []byte, env environment, known bool) error {
+	flags.CloudConfig = "" // its content is given
+	try := func() (config.Config, []config.Warning, error) {
+		getenv := func(name string) string { return env.values[name] }
+		return config.Load(flags, file, getenv, func(string) ([]byte, error) { return []byte(anyToken), nil })
+	}
+	loaded, warnings, err := try()
+	if err != nil && !known {
+		env.values = map[string]string{tokenVariable: anyToken}
+		loaded, warnings, err = try()
+	}
+	c.s.ConfigWarnings = warnings
+	if errors.As(err, &c.s.ConfigErrors) {
+		return errNotSeen(fmt.Sprintf("%s: wrong: %v", c.s.ConfigFrom, err))
+	}
+	if err != nil {
+		return err
+	}
+	c.s.Config = loaded
+	return nil
+}
+
+// manager is the CCM's pod template, nil if there is none.
+func (c *collector) manager(ctx context.Context) (*corev1.PodTemplateSpec, error) {
+	found, err := c.Client.AppsV1().Deployments(system).List(ctx, metav1.ListOptions{LabelSelector: nameLabel + "=" + managerName})
+	if err != nil {
+		return nil, &kubeError{"list", "deployments.apps", inNamespace(system, ""), err}
+	}
+	return newest(found.Items), nil
+}
+
+// newest is the template of the Deployment that was made last: there should be
+// one, and while two are exchanged it is the one that stays.
+func newest(deployments []appsv1.Deployment) *corev1.PodTemplateSpec {
+	var last *appsv1.Deployment
+	for i := range deployments {
+		d := &deployments[i]
+		if len(d.Spec.Template.Spec.Containers) == 0 {
+			continue
+		}
+		if last == nil || d.CreationTimestamp.After(last.CreationTimestamp.Time) {
+			last = d
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	return &last.Spec.Template
+}
+
+// managerContainer is the one named as the program, else the first.
+func managerContainer(t *corev1.PodTemplateSpec) *corev1.Container {
+	all := t.Spec.Containers
+	if i := slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == managerName }); i >= 0 {
+		return &all[i]
+	}
+	return &all[0]
+}
+
+// configFile is the file of --cloud-config: a person's, else what the CCM mounts.
+func (c *collector) configFile(ctx context.Context, template *corev1.PodTemplateSpec, mounted string) (content []byte, from string, err error) {
+	if c.Configuration.File != nil {
+		return c.Configuration.File, "file " + c.Configuration.FileName, nil
+	}
+	name, key := configMapName, configKey
+	if template != nil {
+		if mounted == "" {
+			return nil, "no configuration file: the CCM has no --cloud-config", nil
+		}
+		if n, k, ok := mountedMap(template, mounted); ok {
+			name, key = n, k
+		}
+	}
+	found, err := c.Client.CoreV1().ConfigMaps(system).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, "", errNotSeen(fmt.Sprintf("there is no ConfigMap %s/%s: name the CCM's configuration file with --cloud-config", system, name))
+	case err != nil:
+		return nil, "", &kubeError{"get", "configmaps", inNamespace(system, name), err}
+	}
+	text, ok := found.Data[key]
+	if !ok {
+		return nil, "", errNotSeen(fmt.Sprintf("the ConfigMap %s/%s has no key %s: name the CCM's configuration file with --cloud-config", system, name, key))
+	}
+	return []byte(text), fmt.Sprintf("ConfigMap %s/%s (%s)", system, name, key), nil
+}
+
+// mountedMap is the ConfigMap behind a file of the CCM's container, and the key.
+func mountedMap(t *corev1.PodTemplateSpec, file string) (name, key string, ok bool) {
+	for _, mount := range managerContainer(t).VolumeMounts {
+		if path.Dir(file) != path.Clean(mount.MountPath) {
+			continue
+		}
+		for _, v := range t.Spec.Volumes {
+			if v.Name != mount.Name || v.ConfigMap == nil {
+				continue
+			}
+			key := path.Base(file)
+			for _, item := range v.ConfigMap.Items {
+				if item.Path == key {
+					key = item.Key
+				}
+			}
+			return v.ConfigMap.Name, key, true
+		}
+	}
+	return "", "", false
+}

@@ -1,0 +1,216 @@
+package survey
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/pager"
+
+	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
+)
+
+const (
+	system = metav1.NamespaceSystem
+	// leaseName is the CCM's lease, upstream's name.
+	leaseName = "cloud-controller-manager"
+	// policyPrefix is that of the admission policies that come with Underlay.
+	policyPrefix = "underlay-"
+)
+
+// setupMaps are the ConfigMaps of kube-system that kubeadm makes.
+func setupMaps() []string { return []string{"kube-proxy", "kubeadm-config"} }
+
+// kubeError is a request that the API server refused, or did not answer.
+type kubeError struct {
+	verb, resource, where string
+	err                   error
+}
+
+// Error is one line: the verb, the resource, and what to do.
+func (e *kubeError) Error() string {
+	what := e.verb + " " + e.resource + e.where
+	switch {
+	case apierrors.IsForbidden(e.err):
+		return fmt.Sprintf("not allowed to %s: ask for a role with the verb %q on %q%s", what, e.verb, e.resource, e.where)
+	case apierrors.IsUnauthorized(e.err):
+		return fmt.Sprintf("the API server refuses the credentials of the kubeconfig (%s: %v): renew them, or choose others with --context or --kubeconfig", what, e.err)
+	default:
+		return fmt.Sprintf("the API server doesn't answer (%s: %v): check the address in the kubeconfig and that it can be reached from here", what, e.err)
+	}
+}
+
+func (e *kubeError) Unwrap() error { return e.err }
+
+func inNamespace(namespace, name string) string {
+	if name == "" {
+		return " in namespace " + namespace
+	}
+	return fmt.Sprintf(" named %s in namespace %s", name, namespace)
+}
+
+// listed is a list of objects, page by page, whole or an error.
+func listed[T any](ctx context.Context, resource, where string, options metav1.ListOptions, page func(context.Context, metav1.ListOptions) (runtime.Object, error)) ([]*T, error) {
+	var out []*T
+	err := pager.New(page).EachListItem(ctx, options, func(object runtime.Object) error {
+		item, ok := any(object).(*T)
+		if !ok {
+			return fmt.Errorf("a list of %s holds a %T", resource, object)
+		}
+		out = append(out, item)
+		return nil
+	})
+	if err != nil {
+		return nil, &kubeError{"list", resource, where, err}
+	}
+	return out, nil
+}
+
+func (c *collector) nodes(ctx context.Context) (err error) {
+	c.s.Nodes, err = listed[corev1.Node](ctx, "nodes", "", metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return c.Client.CoreV1().Nodes().List(ctx, o)
+	})
+	slices.SortFunc(c.s.Nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	return err
+}
+
+func (c *collector) ledger(ctx context.Context) error {
+	found, err := c.Client.CoreV1().ConfigMaps(system).Get(ctx, ipamcontroller.LedgerName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return &kubeError{"get", "configmaps", inNamespace(system, ipamcontroller.LedgerName), err}
+	}
+	c.s.Ledger = found
+	return nil
+}
+
+// serviceCIDRs are not there on API servers before 1.33.
+func (c *collector) serviceCIDRs(ctx context.Context) error {
+	found, err := listed[networkingv1.ServiceCIDR](ctx, "servicecidrs.networking.k8s.io", "", metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return c.Client.NetworkingV1().ServiceCIDRs().List(ctx, o)
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	for _, r := range found {
+		for _, text := range r.Spec.CIDRs {
+			// The API server lets nothing else in.
+			if p, err := netip.ParsePrefix(text); err == nil {
+				c.s.ServiceCIDRs = append(c.s.ServiceCIDRs, p.Masked())
+			}
+		}
+	}
+	return err
+}
+
+func (c *collector) services(ctx context.Context) (err error) {
+	c.s.Services, err = listed[corev1.Service](ctx, "services", "", metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return c.Client.CoreV1().Services(metav1.NamespaceAll).List(ctx, o)
+	})
+	slices.SortFunc(c.s.Services, func(a, b *corev1.Service) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return err
+}
+
+func (c *collector) endpointSlices(ctx context.Context) (err error) {
+	c.s.EndpointSlices, err = listed[discoveryv1.EndpointSlice](ctx, "endpointslices.discovery.k8s.io", "", metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return c.Client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List(ctx, o)
+	})
+	return err
+}
+
+func (c *collector) events(ctx context.Context) (err error) {
+	namespace, where := metav1.NamespaceAll, ""
+	options := metav1.ListOptions{}
+	switch {
+	case c.want.Node != "":
+		options.FieldSelector = fields.Set{"involvedObject.kind": "Node", "involvedObject.name": c.want.Node}.String()
+	case c.want.Service != Name{}:
+		namespace = c.want.Service.Namespace
+		where = inNamespace(namespace, "")
+		options.FieldSelector = fields.Set{"involvedObject.kind": "Service", "involvedObject.name": c.want.Service.Name}.String()
+	}
+	c.s.Events, err = listed[corev1.Event](ctx, "events", where, options, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return c.Client.CoreV1().Events(namespace).List(ctx, o)
+	})
+	slices.SortStableFunc(c.s.Events, func(a, b *corev1.Event) int { return EventTime(a).Compare(EventTime(b)) })
+	return err
+}
+
+// workloads are those of kube-system.
+func (c *collector) workloads(ctx context.Context) (err error) {
+	where := inNamespace(system, "")
+	c.s.Deployments, err = listed[appsv1.Deployment](ctx, "deployments.apps", where, metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return c.Client.AppsV1().Deployments(system).List(ctx, o)
+	})
+	if err != nil {
+		return err
+	}
+	c.s.DaemonSets, err = listed[appsv1.DaemonSet](ctx, "daemonsets.apps", where, metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return c.Client.AppsV1().DaemonSets(system).List(ctx, o)
+	})
+	if err != nil {
+		return err
+	}
+	c.s.Pods, err = listed[corev1.Pod](ctx, "pods", where, metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return c.Client.CoreV1().Pods(system).List(ctx, o)
+	})
+	return err
+}
+
+func (c *collector) setup(ctx context.Context) error {
+	c.s.ConfigMaps = map[string]*corev1.ConfigMap{}
+	for _, name := range setupMaps() {
+		found, err := c.Client.CoreV1().ConfigMaps(system).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return &kubeError{"get", "configmaps", inNamespace(system, name), err}
+		default:
+			c.s.ConfigMaps[name] = found
+		}
+	}
+	lease, err := c.Client.CoordinationV1().Leases(system).Get(ctx, leaseName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return &kubeError{"get", "leases.coordination.k8s.io", inNamespace(system, leaseName), err}
+	default:
+		c.s.Lease = lease
+	}
+	return c.policies(ctx)
+}
+
+func (c *collector) policies(ctx context.Context) (err error) {
+	c.s.Policies, err = listed[admissionv1.ValidatingAdmissionPolicy](ctx, "validatingadmissionpolicies.admissionregistration.k8s.io", "", metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, o)
+	})
+	if err != nil {
+		return err
+	}
+	c.s.Policies = slices.DeleteFunc(c.s.Policies, func(p *admissionv1.ValidatingAdmissionPolicy) bool {
+		return !strings.HasPrefix(p.Name, policyPrefix)
+	})
+	c.s.PolicyBindings, err = listed[admissionv1.ValidatingAdmissionPolicyBinding](ctx, "validatingadmissionpolicybindings.admissionregistration.k8s.io", "", metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, o)
+	})
+	c.s.PolicyBindings = slices.DeleteFunc(c.s.PolicyBindings, func(p *admissionv1.ValidatingAdmissionPolicyBinding) bool {
+		return !strings.HasPrefix(p.Name, policyPrefix)
+	})
+	return err
+}

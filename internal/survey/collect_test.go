@@ -1,0 +1,330 @@
+package survey_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/component-base/metrics"
+
+	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/internal/hetzner"
+	"github.com/underlay-ccm/underlay/internal/survey"
+)
+
+const token = "the-token-of-the-survey"
+
+type nobody struct{}
+
+func (nobody) Register(metrics.Registerable) error { return nil }
+
+// simulated is a cloud with the network and one server in it.
+func simulated(t *testing.T) (*hcloudsim.Simulator, func(string) (*hetzner.Client, error)) {
+	t.Helper()
+	sim := hcloudsim.New(hcloudsim.Options{Token: token})
+	network, err := sim.CreateNetwork(hcloudsim.NetworkSeed{
+		Name: "cluster", IPRange: netip.MustParsePrefix("10.0.0.0/8"), Subnets: []hcloudsim.SubnetSeed{{IPRange: netip.MustParsePrefix("10.0.0.0/16")}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sim.CreateServer(hcloudsim.ServerSeed{Name: "node-1", Network: network.ID}); err != nil {
+		t.Fatal(err)
+	}
+	return sim, cloudOf(sim, token)
+}
+
+func cloudOf(sim *hcloudsim.Simulator, token string) func(string) (*hetzner.Client, error) {
+	return func(endpoint string) (*hetzner.Client, error) {
+		return hetzner.New(hetzner.Options{
+			Endpoint: endpoint, Token: func() (string, error) { return token, nil }, Application: "survey", Version: "test",
+			Registry: nobody{}, Transport: sim.Transport(),
+		})
+	}
+}
+
+// installed is what deploy/ccm puts into a cluster.
+func installed() []runtime.Object {
+	deployment := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "underlay-ccm", Labels: map[string]string{"app.kubernetes.io/name": "underlay-ccm"}},
+	}
+	deployment.Spec.Template.Spec = corev1.PodSpec{
+		Containers: []corev1.Container{
+			{Name: "beside"},
+			{
+				Name: "underlay-ccm",
+				Args: []string{
+					"--cloud-config=/etc/underlay/config.yaml", "--allocate-node-cidrs=true", "--cluster-cidr=10.244.0.0/20", "--service-cluster-ip-range=10.96.0.0/16",
+					"--secure-port=10258", "--leader-elect", "-v=2", "--cluster-name=mine",
+				},
+				VolumeMounts: []corev1.VolumeMount{{Name: "token", MountPath: "/run/secrets/hcloud"}, {Name: "config", MountPath: "/etc/underlay/"}},
+			},
+		},
+		Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{
+			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}},
+		}}},
+	}
+	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "settings"}, Data: map[string]string{"config.yaml": usualFile + "tokenFile: /run/secrets/hcloud/token\n"}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u1"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.244.1.0/24"}}}
+	return []runtime.Object{
+		deployment, settings, node,
+		&networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16", "fd00:96::/112"}}},
+	}
+}
+
+func TestCollect(t *testing.T) {
+	sim, cloud := simulated(t)
+	sim.ResetRequests()
+	client := fake.NewClientset(installed()...)
+	s, err := survey.Collect(t.Context(), survey.Sources{Client: client, Cloud: cloud}, survey.Want{Parts: survey.Everything | survey.PartActions, Node: "node-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectTexts(t, "not seen", s.NotSeen())
+	if !s.Saw(survey.Everything|survey.PartActions) || s.Config.ClusterName != "mine" || len(s.Config.IPAM.Pools) != 1 || len(s.ServiceCIDRs) != 2 ||
+		len(s.Servers) != 1 || s.Network.Name != "cluster" || s.Network.Servers != 1 || s.Ledger != nil || len(s.ConfigWarnings) > 0 {
+		t.Errorf("%+v", s)
+	}
+	if want := "ConfigMap kube-system/settings (config.yaml); flags of the Deployment kube-system/underlay-ccm"; s.ConfigFrom != want {
+		t.Errorf("configuration from %q, want %q", s.ConfigFrom, want)
+	}
+	if g, err := s.Gateways(); err != nil || !g.Of["node-1"].IsValid() {
+		t.Errorf("the Node's server isn't found: %v, %+v", err, g)
+	}
+	for _, r := range sim.Requests() {
+		if r.Method != http.MethodGet {
+			t.Errorf("sent %s %s", r.Method, r.Path)
+		}
+	}
+	for _, a := range client.Actions() {
+		if v := a.GetVerb(); v != "get" && v != "list" {
+			t.Errorf("asked to %s %s", v, a.GetResource().Resource)
+		}
+	}
+	if len(sim.Requests()) == 0 || len(client.Actions()) == 0 {
+		t.Error("nothing was asked, so nothing is proved")
+	}
+}
+
+// Only what is wanted is asked for.
+func TestCollectAsksForNoMore(t *testing.T) {
+	sim, cloud := simulated(t)
+	sim.ResetRequests()
+	client := fake.NewClientset(installed()...)
+	s, err := survey.Collect(t.Context(), survey.Sources{Client: client, Cloud: cloud}, survey.Want{Parts: survey.PartNodes})
+	if err != nil || s.Parts != survey.PartNodes || len(s.Nodes) != 1 || s.Require(survey.PartServices) == nil {
+		t.Fatalf("%v, %+v", err, s)
+	}
+	if len(client.Actions()) != 1 || len(sim.Requests()) != 0 {
+		t.Errorf("asked for more: %v, %v", client.Actions(), sim.Requests())
+	}
+}
+
+func TestCollectWithoutATokenOrWithAWrongOne(t *testing.T) {
+	sim, _ := simulated(t)
+	for name, c := range map[string]struct {
+		from survey.Sources
+		want string
+	}{
+		"none":  {survey.Sources{NoCloud: "there is no token"}, "servers, network and its routes, load balancers: there is no token"},
+		"wrong": {survey.Sources{Cloud: cloudOf(sim, "another")}, "network and its routes: the cloud refuses the token"},
+	} {
+		c.from.Client = fake.NewClientset(installed()...)
+		s, err := survey.Collect(t.Context(), c.from, survey.Want{Parts: survey.Everything})
+		if err != nil || !s.Saw(survey.Everything&^survey.Cloud) || len(s.NotSeen()) == 0 || !strings.HasPrefix(s.NotSeen()[0], c.want) {
+			t.Errorf("%s: %v, %q", name, err, s.NotSeen())
+		}
+	}
+}
+
+// On metal there is no cloud to see, and no token is missed.
+func TestCollectOnMetal(t *testing.T) {
+	file := "apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\nprovider: metal\n"
+	client := fake.NewClientset(installed()[2:]...)
+	s, err := survey.Collect(t.Context(), survey.Sources{
+		Client: client, NoCloud: "there is no token",
+		Configuration: survey.Configuration{File: []byte(file), Flags: []string{"--cluster-cidr=10.244.0.0/20", "--allocate-node-cidrs"}},
+	}, survey.Want{Parts: survey.NodesParts})
+	if err != nil || s.Saw(survey.PartServers) {
+		t.Fatalf("%v, %s", err, s.Parts)
+	}
+	v, err := survey.NodesOf(s)
+	if err != nil || len(v.Nodes) != 1 || v.Nodes[0].Route.State != survey.RouteNotNeeded || v.Nodes[0].Families["IPv4"] != "node" {
+		t.Errorf("%v, %+v", err, v)
+	}
+	expectTexts(t, "not seen", v.NotSeen)
+}
+
+// Each refusal names the verb and the resource, and the rest is looked at.
+func TestCollectWithoutRights(t *testing.T) {
+	for _, c := range []struct {
+		verb, resource string
+		part           survey.Part
+		want           string
+	}{
+		{"list", "nodes", survey.PartNodes, `the verb "list" on "nodes"`},
+		{"get", "configmaps", survey.PartLedger, `the verb "get" on "configmaps" named underlay-node-ipam in namespace kube-system`},
+		{"list", "services", survey.PartServices, `the verb "list" on "services"`},
+		{"list", "events", survey.PartEvents, `the verb "list" on "events"`},
+		{"list", "endpointslices", survey.PartEndpointSlices, `the verb "list" on "endpointslices.discovery.k8s.io"`},
+		{"list", "servicecidrs", survey.PartServiceCIDRs, `the verb "list" on "servicecidrs.networking.k8s.io"`},
+		{"list", "daemonsets", survey.PartWorkloads, `the verb "list" on "daemonsets.apps" in namespace kube-system`},
+		{"get", "leases", survey.PartSetup, `the verb "get" on "leases.coordination.k8s.io" named cloud-controller-manager in namespace kube-system`},
+		{"list", "deployments", survey.PartConfig, `the verb "list" on "deployments.apps" in namespace kube-system`},
+	} {
+		t.Run(c.resource, func(t *testing.T) {
+			client := fake.NewClientset(installed()...)
+			client.PrependReactor(c.verb, c.resource, func(a clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: c.resource}, "", errors.New("no"))
+			})
+			s, err := survey.Collect(t.Context(), survey.Sources{Client: client, NoCloud: "no token"}, survey.Want{Parts: survey.Everything})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Require(c.part); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %s", err, c.want)
+			}
+			if c.part != survey.PartNodes && !s.Saw(survey.PartNodes) {
+				t.Error("Nodes were not looked at")
+			}
+		})
+	}
+}
+
+func TestCollectGivesUp(t *testing.T) {
+	broken := fake.NewClientset(installed()...)
+	broken.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("connection refused")
+	})
+	_, err := survey.Collect(t.Context(), survey.Sources{Client: broken}, survey.Want{Parts: survey.Everything})
+	if err == nil || !strings.Contains(err.Error(), "the API server doesn't answer (list nodes: connection refused)") {
+		t.Errorf("unreachable: %v", err)
+	}
+	late, cancel := context.WithTimeoutCause(t.Context(), time.Nanosecond, errors.New("it took too long"))
+	defer cancel()
+	<-late.Done()
+	slow := fake.NewClientset()
+	slow.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, late.Err() })
+	if _, err = survey.Collect(late, survey.Sources{Client: slow}, survey.Want{Parts: survey.PartNodes}); err == nil || !strings.Contains(err.Error(), "looking at Nodes: it took too long") {
+		t.Errorf("too late: %v", err)
+	}
+}
+
+func TestConfigurationFromElsewhere(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func([]runtime.Object) []runtime.Object
+		given  survey.Configuration
+		from   string // what ConfigFrom says; empty: it is not seen, and
+		why    string // why
+		pools  string
+	}{
+		{
+			"a file and a flag that a person gave", func(all []runtime.Object) []runtime.Object { return all },
+			survey.Configuration{File: []byte(usualFile + "tokenFile: /token\n"), FileName: "my.yaml", Flags: []string{"--cluster-cidr=10.200.0.0/16"}},
+			"file my.yaml; flags of the Deployment kube-system/underlay-ccm, and --cluster-cidr=10.200.0.0/16", "", "10.200.0.0/16",
+		},
+		{
+			"no Deployment, everything given", func([]runtime.Object) []runtime.Object { return nil },
+			survey.Configuration{File: []byte(usualFile), FileName: "my.yaml", Flags: []string{"--cluster-cidr=10.200.0.0/16"}},
+			"file my.yaml; no Deployment underlay-ccm is seen in kube-system, and --cluster-cidr=10.200.0.0/16", "", "10.200.0.0/16",
+		},
+		{
+			"nothing anywhere", func([]runtime.Object) []runtime.Object { return nil },
+			survey.Configuration{},
+			"", "there is no ConfigMap kube-system/underlay-config: name the CCM's configuration file with --cloud-config", "",
+		},
+		{
+			"a wrong file", func(all []runtime.Object) []runtime.Object { return all },
+			survey.Configuration{File: []byte(usualFile + "netwrok: x\n"), FileName: "my.yaml"},
+			"", "netwrok", "",
+		},
+		{
+			"a mounted file without its key", func(all []runtime.Object) []runtime.Object {
+				all[1].(*corev1.ConfigMap).Data = map[string]string{"other": ""}
+				return all
+			}, survey.Configuration{}, "", "the ConfigMap kube-system/settings has no key config.yaml", "",
+		},
+		{
+			"a key that is mounted under another name", func(all []runtime.Object) []runtime.Object {
+				volume := &all[0].(*appsv1.Deployment).Spec.Template.Spec.Volumes[0]
+				volume.ConfigMap.Items = []corev1.KeyToPath{{Key: "ccm.yaml", Path: "config.yaml"}}
+				data := all[1].(*corev1.ConfigMap).Data
+				data["ccm.yaml"], data["config.yaml"] = data["config.yaml"], "not this"
+				return all
+			},
+			survey.Configuration{},
+			"ConfigMap kube-system/settings (ccm.yaml); flags of the Deployment kube-system/underlay-ccm", "", "10.244.0.0/20",
+		},
+		{
+			"variables, of which one comes from a Secret", func(all []runtime.Object) []runtime.Object {
+				container := &all[0].(*appsv1.Deployment).Spec.Template.Spec.Containers[1]
+				container.Env = []corev1.EnvVar{
+					{Name: "HCLOUD_LOAD_BALANCERS_TYPE", Value: "lb31"},
+					{Name: "HCLOUD_NETWORK", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{}}},
+				}
+				return all
+			},
+			survey.Configuration{},
+			"ConfigMap kube-system/settings (config.yaml); flags of the Deployment kube-system/underlay-ccm; not the values of HCLOUD_NETWORK, which come from elsewhere", "", "10.244.0.0/20",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			client := fake.NewClientset(c.change(installed())...)
+			s, err := survey.Collect(t.Context(), survey.Sources{Client: client, Configuration: c.given}, survey.Want{Parts: survey.PartConfig})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.from == "" {
+				if err := s.Require(survey.PartConfig); err == nil || !strings.Contains(err.Error(), c.why) {
+					t.Errorf("%v, want %s", err, c.why)
+				}
+				return
+			}
+			if s.ConfigFrom != c.from || len(s.Gaps) > 0 {
+				t.Errorf("from %q, want %q; %v", s.ConfigFrom, c.from, s.Gaps)
+			}
+			if pools := s.Pools(); len(pools) != 1 || pools[0].Prefix.String() != c.pools {
+				t.Errorf("pools %v, want %s", pools, c.pools)
+			}
+		})
+	}
+}
+
+// A list of many pages is whole.
+func TestCollectReadsEveryPage(t *testing.T) {
+	client := fake.NewClientset(installed()...)
+	var asked []string
+	client.PrependReactor("list", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		options := a.(clienttesting.ListActionImpl).ListOptions
+		asked = append(asked, options.Continue)
+		page := len(asked)
+		list := &corev1.NodeList{Items: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("node-", page)}}}}
+		if page < 3 {
+			list.Continue = fmt.Sprint("page-", page)
+		}
+		return true, list, nil
+	})
+	s, err := survey.Collect(t.Context(), survey.Sources{Client: client}, survey.Want{Parts: survey.PartNodes})
+	if err != nil || len(s.Nodes) != 3 || s.Node("node-3") == nil {
+		t.Fatalf("%v, %d Nodes", err, len(s.Nodes))
+	}
+	if want := []string{"", "page-1", "page-2"}; !slices.Equal(asked, want) {
+		t.Errorf("asked for the pages %q, want %q", asked, want)
+	}
+}

@@ -1,0 +1,207 @@
+package survey
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/lb"
+	lbcontroller "github.com/underlay-ccm/underlay/lb/controller"
+)
+
+// LoadBalancersView is every Service that the CCM serves, with its load
+// balancer.
+type LoadBalancersView struct {
+	Services []BalancerRow `json:"services"`
+	// Orphans are load balancers of this cluster whose Service is gone.
+	Orphans []BalancerRow `json:"orphans,omitempty"`
+	Notes   []string      `json:"notes,omitempty"`
+	NotSeen []string      `json:"notSeen,omitempty"`
+}
+
+// BalancerRow is a Service and its load balancer.
+type BalancerRow struct {
+	// Service is namespace/name; empty for an orphan.
+	Service string `json:"service,omitempty"`
+	// ID is 0 while there is no load balancer, or none is seen.
+	ID        int64        `json:"id,omitempty"`
+	Name      string       `json:"name,omitempty"`
+	Type      string       `json:"type,omitempty"`
+	Location  string       `json:"location,omitempty"`
+	Addresses []netip.Addr `json:"addresses,omitempty"`
+	// Published are the addresses and names in the Service's status.
+	Published []string `json:"published,omitempty"`
+	// Accepted is the Service's condition underlay.dev/Accepted.
+	Accepted  *ConditionRow `json:"accepted,omitempty"`
+	Listeners []ListenerRow `json:"listeners,omitempty"`
+	// OtherTargets are those that the CCM didn't add and can't judge.
+	OtherTargets int `json:"otherTargets,omitempty"`
+	// Plan is what is left to do; empty: the load balancer is as it should be.
+	Plan  []string `json:"plan,omitempty"`
+	Notes []string `json:"notes,omitempty"`
+}
+
+// ListenerRow is one port of a load balancer.
+type ListenerRow struct {
+	Port            int         `json:"port"`
+	DestinationPort int         `json:"destinationPort"`
+	Protocol        string      `json:"protocol"`
+	Check           string      `json:"check"`
+	Targets         []TargetRow `json:"targets"`
+}
+
+// TargetRow is one server behind a listener.
+type TargetRow struct {
+	// Node is the Node's name, empty if the server is no Node of this cluster.
+	Node   string `json:"node,omitempty"`
+	Server int64  `json:"server"`
+	// Private: reached at its address in the network.
+	Private bool `json:"private"`
+	// Health is healthy, unhealthy or unknown.
+	Health string `json:"health"`
+}
+
+// LoadBalancersParts are what LoadBalancersOf needs; without the cloud it shows
+// what the Services say.
+const LoadBalancersParts = PartConfig | PartNodes | PartServices | PartEndpointSlices | PartNetwork | PartLoadBalancers
+
+// LoadBalancersOf joins Services and load balancers.
+func LoadBalancersOf(s *Snapshot) (LoadBalancersView, error) {
+	v := LoadBalancersView{Services: []BalancerRow{}, NotSeen: s.NotSeen()}
+	if err := s.Require(PartConfig | PartServices); err != nil {
+		return v, err
+	}
+	switch {
+	case s.Config.Provider == config.Metal:
+		v.Notes, v.NotSeen = []string{"the provider is metal: there are no load balancers of a cloud"}, nil
+		return v, nil
+	case !s.Config.LoadBalancers.Enabled:
+		v.Notes, v.NotSeen = []string{"load balancers are switched off: loadBalancers.enabled is false"}, nil
+		return v, nil
+	case !s.Saw(LoadBalancersParts):
+		v.Services = append(v.Services, s.published()...)
+		return v, nil
+	}
+	nodes := s.nodeNames()
+	for _, b := range s.Balancings() {
+		v.Services = append(v.Services, b.row(nodes))
+	}
+	for _, b := range s.Orphans() {
+		row := BalancerRow{Notes: []string{"no Service has it: delete it in the cloud if nothing else uses it, or remove its underlay.dev labels to keep it"}}
+		row.show(b, nodes)
+		v.Orphans = append(v.Orphans, row)
+	}
+	return v, nil
+}
+
+// nodeNames are the Nodes' by their servers.
+func (s *Snapshot) nodeNames() map[int64]string {
+	out := map[int64]string{}
+	for _, n := range s.Nodes {
+		if id, ok := serverID(n); ok {
+			out[id] = n.Name
+		}
+	}
+	return out
+}
+
+// published is what Services say by themselves.
+func (s *Snapshot) published() []BalancerRow {
+	var out []BalancerRow
+	for _, svc := range s.Services {
+		if lbcontroller.Ours(svc, s.Config.LoadBalancers.Classless) {
+			out = append(out, serviceRow(svc))
+		}
+	}
+	return out
+}
+
+func serviceRow(svc *corev1.Service) BalancerRow {
+	row := BalancerRow{Service: NameOf(svc).String()}
+	for _, in := range svc.Status.LoadBalancer.Ingress {
+		row.Published = append(row.Published, in.IP+in.Hostname)
+	}
+	slices.Sort(row.Published)
+	row.Published = slices.Compact(row.Published)
+	if c := meta.FindStatusCondition(svc.Status.Conditions, lbcontroller.ConditionAccepted); c != nil {
+		row.Accepted = &ConditionRow{Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.Time}
+	}
+	return row
+}
+
+func (b Balancing) row(nodes map[int64]string) BalancerRow {
+	row := serviceRow(b.Service)
+	if b.LoadBalancer != nil {
+		row.show(b.LoadBalancer, nodes)
+	}
+	if b.Claim != nil {
+		row.Notes = append(row.Notes, b.Claim.Error())
+	}
+	for _, op := range b.Plan.Ops {
+		row.Plan = append(row.Plan, op.String())
+	}
+	for _, note := range b.Plan.Notes {
+		row.Notes = append(row.Notes, note.String())
+	}
+	return row
+}
+
+// show fills in what the cloud has.
+func (r *BalancerRow) show(b *LoadBalancer, nodes map[int64]string) {
+	r.ID, r.Name, r.Type, r.Location, r.OtherTargets = b.ID, b.Name, b.Type, b.Location, b.OtherTargets
+	for _, a := range []netip.Addr{b.IPv4, b.IPv6, b.PrivateIP} {
+		if a.IsValid() && (a == b.PrivateIP || b.Public) {
+			r.Addresses = append(r.Addresses, a)
+		}
+	}
+	for _, l := range b.Listeners {
+		row := ListenerRow{Port: l.Port, DestinationPort: l.DestinationPort, Protocol: l.Protocol, Check: checkText(l.Check), Targets: []TargetRow{}}
+		for _, t := range b.Targets {
+			health := b.Statuses[t][l.Port]
+			if health == "" {
+				health = "unknown"
+			}
+			row.Targets = append(row.Targets, TargetRow{Node: nodes[t.Server], Server: t.Server, Private: t.Private, Health: health})
+		}
+		slices.SortStableFunc(row.Targets, func(a, b TargetRow) int { return compareTargets(a, b) })
+		r.Listeners = append(r.Listeners, row)
+	}
+}
+
+// compareTargets has Nodes by name, then other servers by ID.
+func compareTargets(a, b TargetRow) int {
+	switch {
+	case (a.Node == "") != (b.Node == ""):
+		if a.Node == "" {
+			return 1
+		}
+		return -1
+	case a.Node != b.Node:
+		if a.Node < b.Node {
+			return -1
+		}
+		return 1
+	}
+	return int(a.Server - b.Server)
+}
+
+func checkText(c lb.HealthCheck) string {
+	text := c.Protocol
+	if c.TLS {
+		text = lb.ProtocolHTTPS
+	}
+	return fmt.Sprintf("%s :%d%s", text, c.Port, c.Path)
+}
+
+// Title is the Node's name, or which server it is.
+func (t TargetRow) Title() string {
+	if t.Node != "" {
+		return t.Node
+	}
+	return "server " + strconv.FormatInt(t.Server, 10)
+}

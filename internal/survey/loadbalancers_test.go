@@ -1,0 +1,193 @@
+package survey_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+// balanced is a healthy cluster with the Service default/web, whose load
+// balancer is as the CCM makes it.
+func balanced(t *testing.T) *survey.Snapshot {
+	t.Helper()
+	s := usual(t, 3)
+	web := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "5f2e", CreationTimestamp: at(-30 * 60e9)},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyCluster,
+			Ports: []corev1.ServicePort{{Port: 80, NodePort: 30080, Protocol: corev1.ProtocolTCP}},
+		},
+		Status: corev1.ServiceStatus{
+			LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.7"}}},
+			Conditions: []metav1.Condition{{
+				Type: "underlay.dev/Accepted", Status: metav1.ConditionTrue, Reason: "Accepted", LastTransitionTime: at(-29 * 60e9),
+			}},
+		},
+	}
+	s.Services = []*corev1.Service{web}
+	spec := s.Balancings()[0].Plan.Spec // what the CCM wants is what is there
+	b := survey.LoadBalancer{
+		State: lb.State{
+			ID: 700, Name: spec.Name, Labels: spec.Labels(), Type: spec.Type, Location: "fsn1", NetworkZone: "eu-central",
+			Algorithm: spec.Algorithm, Public: true, IPv4: addr("192.0.2.7"), Network: 1, PrivateIP: addr("10.0.0.200"),
+			Listeners: spec.Listeners, Targets: spec.Targets, Health: map[int]lb.Health{80: {Healthy: 3}},
+		},
+		Created: now().Add(-30 * 60e9), Statuses: map[lb.Target]map[int]string{},
+	}
+	for _, target := range spec.Targets {
+		b.Statuses[target] = map[int]string{80: "healthy"}
+	}
+	s.LoadBalancers = []survey.LoadBalancer{b}
+	return s
+}
+
+func balancerLines(v survey.LoadBalancersView) []string {
+	var out []string
+	for _, b := range append(v.Services, v.Orphans...) {
+		out = append(out, fmt.Sprintf("%s: %d %v", b.Service, b.ID, b.Addresses))
+		for _, l := range b.Listeners {
+			line := fmt.Sprintf("%d>%d %s", l.Port, l.DestinationPort, l.Check)
+			for _, target := range l.Targets {
+				line += " " + target.Title() + "=" + target.Health
+			}
+			out = append(out, line)
+		}
+		for _, op := range b.Plan {
+			out = append(out, "plan: "+op)
+		}
+	}
+	return out
+}
+
+func TestLoadBalancers(t *testing.T) {
+	const head = "default/web: 700 [192.0.2.7 10.0.0.200]"
+	const all = "80>30080 http :10256/healthz node-0001=healthy node-0002=healthy node-0003=healthy"
+	for _, c := range []struct {
+		name   string
+		change func(*survey.Snapshot)
+		want   []string
+		note   string // what one of the notes says
+	}{
+		{"as it should be", func(*survey.Snapshot) {}, []string{head, all}, ""},
+		{
+			"an unhealthy target, and one not judged yet", func(s *survey.Snapshot) {
+				b := s.LoadBalancers[0]
+				b.Statuses[b.Targets[0]][80] = "unhealthy"
+				delete(b.Statuses, b.Targets[2])
+			},
+			[]string{head, "80>30080 http :10256/healthz node-0001=unhealthy node-0002=healthy node-0003=unknown"},
+			"",
+		},
+		{
+			"changed by hand", func(s *survey.Snapshot) {
+				b := &s.LoadBalancers[0]
+				b.Targets = append(b.Targets[1:], lb.Target{Server: 999, Private: true})
+				b.Type = "lb21"
+			},
+			[]string{
+				head, "80>30080 http :10256/healthz node-0002=healthy node-0003=healthy server 999=unknown",
+				"plan: remove server 999 (private)", "plan: change type to lb11", "plan: add server 101 (private)",
+			},
+			"",
+		},
+		{
+			"none yet", func(s *survey.Snapshot) { s.LoadBalancers = nil },
+			[]string{"default/web: 0 []", `plan: create "a5f2e" with 1 listeners and 3 targets`},
+			"",
+		},
+		{
+			"its name is taken", func(s *survey.Snapshot) { s.LoadBalancers[0].Labels = map[string]string{"owner": "me"} },
+			[]string{"default/web: 0 []"},
+			"belongs to somebody else",
+		},
+		{
+			"two of them", func(s *survey.Snapshot) {
+				twin := s.LoadBalancers[0]
+				twin.ID = 701
+				s.LoadBalancers = append(s.LoadBalancers, twin)
+			},
+			[]string{"default/web: 0 []"},
+			"more than one load balancer carries the labels",
+		},
+		{
+			"its Service is gone", func(s *survey.Snapshot) { s.Services = nil },
+			[]string{": 700 [192.0.2.7 10.0.0.200]", all},
+			"",
+		},
+		{
+			"another class", func(s *survey.Snapshot) { s.Services[0].Spec.LoadBalancerClass = ptr.To("other.example/lb") },
+			nil, "",
+		},
+		{
+			"an annotation that is wrong", func(s *survey.Snapshot) {
+				s.Services[0].Annotations = map[string]string{"load-balancer.hetzner.cloud/algorithm-type": "dice"}
+			},
+			[]string{head, all},
+			"algorithm-type",
+		},
+		{
+			"policy Local, one endpoint", func(s *survey.Snapshot) {
+				s.Services[0].Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+				s.Services[0].Spec.HealthCheckNodePort = 32000
+				s.EndpointSlices = []*discoveryv1.EndpointSlice{{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+					Endpoints:  []discoveryv1.Endpoint{{NodeName: ptr.To("node-0002")}},
+				}}
+			},
+			[]string{head, all, "plan: update listener 80 → 30080, http :32000/healthz every 10s, timeout 15s, 3 tries"},
+			"",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := balanced(t)
+			c.change(s)
+			v, err := survey.LoadBalancersOf(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			expectTexts(t, "load balancers", balancerLines(v), c.want...)
+			var notes []string
+			for _, b := range v.Services {
+				notes = append(notes, b.Notes...)
+			}
+			if c.note == "" != (len(notes) == 0) || !strings.Contains(strings.Join(notes, "\n"), c.note) {
+				t.Errorf("notes %q, want %q", notes, c.note)
+			}
+		})
+	}
+}
+
+// Without the cloud the Services speak for themselves.
+func TestLoadBalancersWithoutSight(t *testing.T) {
+	s := balanced(t)
+	lose(s, survey.Cloud, "there is no token")
+	v, err := survey.LoadBalancersOf(s)
+	if err != nil || len(v.NotSeen) != 1 || len(v.Services) != 1 {
+		t.Fatalf("%v, %+v", err, v)
+	}
+	b := v.Services[0]
+	if b.ID != 0 || len(b.Plan) > 0 || b.Published[0] != "192.0.2.7" || b.Accepted.Status != "True" {
+		t.Errorf("%+v", b)
+	}
+	lose(s, survey.PartServices, "not allowed")
+	if _, err := survey.LoadBalancersOf(s); err == nil || !strings.Contains(err.Error(), "Services can't be seen: not allowed") {
+		t.Errorf("without Services: %v", err)
+	}
+}
+
+func TestLoadBalancersSwitchedOff(t *testing.T) {
+	s := balanced(t)
+	s.Config.LoadBalancers.Enabled = false
+	v, err := survey.LoadBalancersOf(s)
+	if err != nil || len(v.Services) > 0 || len(v.Notes) != 1 || !strings.Contains(v.Notes[0], "loadBalancers.enabled is false") {
+		t.Errorf("%v, %+v", err, v)
+	}
+}

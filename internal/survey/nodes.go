@@ -1,0 +1,241 @@
+package survey
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/kube"
+	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
+	"github.com/underlay-ccm/underlay/routes"
+	"github.com/underlay-ccm/underlay/routes/agent"
+)
+
+// NodesView is every Node's podCIDRs and how they are reached.
+type NodesView struct {
+	Nodes   []NodeRow `json:"nodes"`
+	NotSeen []string  `json:"notSeen,omitempty"`
+}
+
+// NodeRow is one Node.
+type NodeRow struct {
+	Name     string         `json:"name"`
+	PodCIDRs []netip.Prefix `json:"podCIDRs"`
+	Route    RouteState     `json:"route"`
+	// Families says what routes each family that the Node has: cloud, native,
+	// node or none, by IPv4 and IPv6.
+	Families map[string]string `json:"families"`
+	// The conditions; nil: the Node never had it.
+	NetworkUnavailable *ConditionRow `json:"networkUnavailable,omitempty"`
+	PodCIDRsAllocated  *ConditionRow `json:"podCIDRsAllocated,omitempty"`
+	PeersReachable     *ConditionRow `json:"peersReachable,omitempty"`
+	// Why is what keeps the Node from being served, each with its remedy where
+	// there is one; empty: nothing.
+	Why []string `json:"why,omitempty"`
+
+	ProviderID string `json:"providerID,omitempty"`
+	// Server is the server's name and status, empty if none is seen.
+	Server  string        `json:"server,omitempty"`
+	Created time.Time     `json:"created"`
+	Age     time.Duration `json:"-"`
+}
+
+// RouteState is a Node's route in the cloud's network.
+type RouteState struct {
+	Via netip.Addr `json:"via,omitzero"`
+	// State is one of the words below.
+	State string `json:"state"`
+}
+
+// The states of a Node's route.
+const (
+	RouteStands    = "stands"
+	RouteMissing   = "missing"
+	RouteNotNeeded = "not needed"
+	RouteNotSeen   = "not seen"
+	RouteNoPodCIDR = "no podCIDR yet"
+)
+
+// ConditionRow is a condition in short.
+type ConditionRow struct {
+	Status  string    `json:"status"`
+	Reason  string    `json:"reason,omitempty"`
+	Message string    `json:"message,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+}
+
+// String is status and reason.
+func (c *ConditionRow) String() string {
+	if c == nil {
+		return "–"
+	}
+	return strings.TrimSpace(c.Status + " " + c.Reason)
+}
+
+// NodesParts are what NodesOf needs; all but PartNodes is shown as not seen.
+const NodesParts = PartConfig | PartNodes | PartLedger | PartServiceCIDRs | PartNetwork | PartServers
+
+// NodesOf says of every Node what it has and what it waits for.
+func NodesOf(s *Snapshot) (NodesView, error) {
+	if err := s.Require(PartNodes); err != nil {
+		return NodesView{}, err
+	}
+	v := NodesView{Nodes: make([]NodeRow, 0, len(s.Nodes)), NotSeen: s.NotSeen()}
+	k := knowledge{s: s, warnings: map[string][]string{}}
+	if s.Saw(PartConfig) && len(s.Config.IPAM.Pools) > 0 {
+		if book, err := s.Book(); err == nil {
+			for _, w := range book.Warnings {
+				k.warnings[w.Node.UID] = append(k.warnings[w.Node.UID], w.String())
+			}
+		}
+	}
+	k.look()
+	if k.err != nil {
+		v.NotSeen = append(v.NotSeen, "servers of the Nodes: "+k.err.Error())
+	}
+	for _, n := range s.Nodes {
+		v.Nodes = append(v.Nodes, k.row(n))
+	}
+	return v, nil
+}
+
+// knowledge is what is known of all Nodes together.
+type knowledge struct {
+	s        *Snapshot
+	warnings map[string][]string // of the book, by UID
+	routing  *Routing            // nil: not known, or there is nothing to route
+	err      error               // why it isn't known
+	stands   map[netip.Prefix]routes.Route
+	servers  map[string]*Server // by provider ID
+}
+
+func (k *knowledge) look() {
+	s := k.s
+	k.servers = make(map[string]*Server, len(s.Servers))
+	for i := range s.Servers {
+		k.servers[s.Servers[i].ProviderID()] = &s.Servers[i]
+	}
+	if !s.RoutesOn() || !s.Saw(PartNetwork|PartServers) {
+		return
+	}
+	r, err := s.Routing()
+	if err != nil {
+		k.err = err
+		return
+	}
+	k.routing, k.stands = &r, make(map[netip.Prefix]routes.Route, len(s.Network.Routes))
+	for _, route := range s.Network.Routes {
+		k.stands[route.Dst] = route
+	}
+}
+
+func (k *knowledge) row(n *corev1.Node) NodeRow {
+	prefixes, unreadable := kube.PodCIDRs(n)
+	row := NodeRow{
+		Name: n.Name, PodCIDRs: slices.Concat([]netip.Prefix{}, prefixes), Families: k.families(prefixes), Route: k.route(n, prefixes),
+		NetworkUnavailable: condition(n, corev1.NodeNetworkUnavailable),
+		PodCIDRsAllocated:  condition(n, ipamcontroller.PodCIDRsAllocated),
+		PeersReachable:     condition(n, agent.PeersReachable),
+		ProviderID:         n.Spec.ProviderID, Created: n.CreationTimestamp.Time, Age: k.s.Taken.Sub(n.CreationTimestamp.Time),
+	}
+	if server := k.server(n); server != nil {
+		row.Server = server.Name + " (" + server.Status + ")"
+	}
+	if unreadable != nil {
+		row.Why = append(row.Why, unreadable.Error())
+	}
+	row.Why = append(row.Why, k.why(n, row)...)
+	return row
+}
+
+func (k *knowledge) server(n *corev1.Node) *Server {
+	if k.routing != nil {
+		return k.servers[k.routing.Gateways.IDs[n.Name]]
+	}
+	return k.servers[n.Spec.ProviderID]
+}
+
+func condition(n *corev1.Node, kind corev1.NodeConditionType) *ConditionRow {
+	c := kube.Condition(n, kind)
+	if c == nil {
+		return nil
+	}
+	return &ConditionRow{Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.Time}
+}
+
+// families says what routes each of the Node's prefixes.
+func (k *knowledge) families(prefixes []netip.Prefix) map[string]string {
+	out := map[string]string{}
+	if !k.s.Saw(PartConfig) {
+		return out
+	}
+	c := k.s.Config
+	for _, p := range prefixes {
+		if !p.Addr().Is4() {
+			out["IPv6"] = string(c.Families.IPv6)
+			continue
+		}
+		out["IPv4"] = string(c.Families.IPv4)
+		if c.Families.IPv4 == config.RoutedByCloud && !c.Routes.Enabled {
+			out["IPv4"] = string(config.Unrouted)
+		}
+	}
+	return out
+}
+
+// route judges the Node's IPv4 podCIDR; networks carry no IPv6.
+func (k *knowledge) route(n *corev1.Node, prefixes []netip.Prefix) RouteState {
+	s := k.s
+	ipv4 := slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Addr().Is4() })
+	switch {
+	case !s.Saw(PartConfig):
+		return RouteState{State: RouteNotSeen}
+	case !s.Config.Routes.Enabled:
+		return RouteState{State: RouteNotNeeded}
+	case len(prefixes) == 0:
+		return RouteState{State: RouteNoPodCIDR}
+	case !ipv4:
+		return RouteState{State: RouteNotNeeded}
+	case k.routing == nil:
+		return RouteState{State: RouteNotSeen}
+	}
+	via := k.routing.Gateways.Of[n.Name]
+	for _, p := range prefixes {
+		claim := routes.Claim{Route: routes.Route{Dst: p, Via: via}, Aliases: k.routing.Gateways.Aliases[n.Name]}
+		if r, ok := k.stands[p]; ok && claim.MetBy(r) {
+			return RouteState{Via: r.Via, State: RouteStands}
+		}
+	}
+	return RouteState{Via: via, State: RouteMissing}
+}
+
+// why collects what keeps the Node from being served, the first cause first.
+func (k *knowledge) why(n *corev1.Node, row NodeRow) []string {
+	var out []string
+	add := func(text string) {
+		if text != "" && !slices.Contains(out, text) {
+			out = append(out, text)
+		}
+	}
+	if c := row.PodCIDRsAllocated; c != nil && c.Status == string(corev1.ConditionFalse) {
+		add(c.Message)
+	}
+	if k.routing != nil {
+		if v := k.routing.Verdicts[n.Name]; !v.Reachable && !(len(row.PodCIDRs) == 0 && len(out) > 0) {
+			add(v.Message)
+		}
+	} else if c := row.NetworkUnavailable; c != nil && c.Status != string(corev1.ConditionFalse) {
+		add(c.Message)
+	}
+	if c := row.PeersReachable; c != nil && c.Status != string(corev1.ConditionTrue) {
+		add(c.Message)
+	}
+	for _, text := range k.warnings[string(n.UID)] {
+		add(text)
+	}
+	return out
+}

@@ -1,0 +1,141 @@
+package survey_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/survey"
+)
+
+func poolLines(v survey.PoolsView) []string {
+	var out []string
+	for _, p := range v.Pools {
+		out = append(out, fmt.Sprintf("%s %s /%d %s capacity %d free %d used %d quarantined %d foreign %d excluded %d",
+			p.Name, p.CIDR, p.Mask, p.State, p.Capacity, p.Free, p.Used, p.Quarantined, p.Foreign, p.Excluded))
+	}
+	return out
+}
+
+func TestPools(t *testing.T) {
+	const active = "default-ipv4 10.244.0.0/20 /24 active capacity 16 "
+	for _, c := range []struct {
+		name   string
+		change func(*survey.Snapshot)
+		want   string
+		notes  []string // what each must say
+	}{
+		{"three of sixteen", func(*survey.Snapshot) {}, active + "free 13 used 3 quarantined 0 foreign 0 excluded 0", nil},
+		{
+			"one in quarantine", func(s *survey.Snapshot) { release(s, "node-0002", time.Minute) },
+			active + "free 13 used 2 quarantined 1 foreign 0 excluded 0", nil,
+		},
+		{
+			"a Node with a prefix of another size", func(s *survey.Snapshot) {
+				n := join(s, 9)
+				delete(s.Ledger.Data, n.Name)
+				n.Spec.PodCIDRs = []string{"10.244.12.0/22"}
+			},
+			active + "free 9 used 3 quarantined 0 foreign 4 excluded 0",
+			[]string{"node-0009 has the podCIDR 10.244.12.0/22"},
+		},
+		{
+			"an exclusion", func(s *survey.Snapshot) {
+				s.Config = configured(t, usualFile+"exclude: [10.244.8.0/21]\n", usualFlags())
+			},
+			active + "free 5 used 3 quarantined 0 foreign 0 excluded 8", nil,
+		},
+		{
+			"a subnet of the network", func(s *survey.Snapshot) {
+				s.Network.Subnets = append(s.Network.Subnets, prefix("10.244.14.0/23"))
+			},
+			active + "free 11 used 3 quarantined 0 foreign 0 excluded 2", nil,
+		},
+		{
+			"a Service range that only the API server knows", func(s *survey.Snapshot) {
+				s.ServiceCIDRs = append(s.ServiceCIDRs, prefix("10.244.15.0/24"))
+			},
+			active + "free 12 used 3 quarantined 0 foreign 0 excluded 1", nil,
+		},
+		{
+			"two Nodes with one prefix", func(s *survey.Snapshot) {
+				n := join(s, 4)
+				delete(s.Ledger.Data, n.Name)
+				n.Spec.PodCIDRs = []string{podCIDR(1).String()}
+			},
+			active + "free 13 used 3 quarantined 0 foreign 0 excluded 0",
+			[]string{"Node node-0004 has the podCIDR 10.244.1.0/24, but Node node-0001 had 10.244.1.0/24 before"},
+		},
+		{
+			"a damaged ledger", func(s *survey.Snapshot) { s.Ledger.Data["node-0007"] = "uid=x nonsense" },
+			active + "free 13 used 3 quarantined 0 foreign 0 excluded 0",
+			[]string{`key "node-0007"`},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := usual(t, 3)
+			c.change(s)
+			v, err := survey.PoolsOf(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			expectTexts(t, "pools", poolLines(v), c.want)
+			if len(v.Notes) != len(c.notes) {
+				t.Fatalf("notes %q, want %q", v.Notes, c.notes)
+			}
+			for i, want := range c.notes {
+				if !strings.Contains(v.Notes[i], want) {
+					t.Errorf("note %q, want %q", v.Notes[i], want)
+				}
+			}
+			if v.Room == nil || uint64(*v.Room) != v.Pools[0].Free {
+				t.Errorf("room %v, want what is free", v.Room)
+			}
+		})
+	}
+}
+
+func TestPoolsOfServersHaveNoEnd(t *testing.T) {
+	s := usual(t, 0)
+	s.Config = configured(t, usualFile+`pools:
+  - {name: old, cidr: 10.244.0.0/24, nodeMask: 26, state: draining}
+  - {name: new, cidr: 10.245.0.0/24, nodeMask: 26}
+  - {name: own, source: node, nodeMask: 80}
+`, config.Flags{ConfigureCloudRoutes: true})
+	v, err := survey.PoolsOf(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own := v.Pools[2]; !own.Unlimited || own.CIDR.IsValid() || own.Mask != 80 {
+		t.Errorf("own: %+v", own)
+	}
+	if v.Pools[0].State != "draining" || v.Pools[0].Free != 4 || v.Room == nil || *v.Room != 4 {
+		t.Errorf("room %v with %+v: what drains has none", *v.Room, v.Pools)
+	}
+}
+
+func TestPoolsThatWereRemoved(t *testing.T) {
+	s := usual(t, 2)
+	s.Ledger.Data["node-0001"] = strings.ReplaceAll(s.Ledger.Data["node-0001"], "10.244.1.0/24@default-ipv4", "10.50.1.0/24@before")
+	s.Nodes[0].Spec.PodCIDRs = []string{"10.50.1.0/24"}
+	v, err := survey.PoolsOf(s)
+	if err != nil || len(v.Removed) != 1 || !strings.Contains(v.Removed[0], "10.50.1.0/24 of pool before") {
+		t.Errorf("%v, %q", err, v.Removed)
+	}
+}
+
+func TestPoolsWithoutSight(t *testing.T) {
+	s := usual(t, 2)
+	lose(s, survey.PartNetwork|survey.PartServers, "there is no token")
+	v, err := survey.PoolsOf(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectTexts(t, "not seen", v.NotSeen, "servers, network and its routes: there is no token")
+	lose(s, survey.PartConfig, "not allowed")
+	if _, err := survey.PoolsOf(s); err == nil || !strings.Contains(err.Error(), "configuration can't be seen: not allowed") {
+		t.Errorf("without the configuration: %v", err)
+	}
+}

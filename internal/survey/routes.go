@@ -1,0 +1,236 @@
+package survey
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+// RoutesView is the network's route table, what room it has, and how it differs
+// from what should stand.
+type RoutesView struct {
+	Network *NetworkRow `json:"network,omitempty"`
+	Budget  *BudgetRow  `json:"budget,omitempty"`
+	Routes  []RouteRow  `json:"routes"`
+	Drift   Drift       `json:"drift"`
+	Notes   []string    `json:"notes,omitempty"`
+	NotSeen []string    `json:"notSeen,omitempty"`
+}
+
+// NetworkRow is the network in short.
+type NetworkRow struct {
+	ID    int64        `json:"id"`
+	Name  string       `json:"name"`
+	Range netip.Prefix `json:"range"`
+	// Servers and LoadBalancers are how many are attached.
+	Servers       int `json:"servers"`
+	LoadBalancers int `json:"loadBalancers"`
+}
+
+// BudgetRow counts routes.
+type BudgetRow struct {
+	Limit   int `json:"limit"`
+	Reserve int `json:"reserve"`
+	Used    int `json:"used"`
+	// Free is what the cluster may still add.
+	Free int `json:"free"`
+	// Full is how many routes of Nodes found no room.
+	Full int `json:"refused"`
+}
+
+// Class says whose a route is.
+type Class string
+
+// The classes of routes.
+const (
+	Ours      Class = "ours"
+	Stale     Class = "stale"     // ours, and nothing wants it any more
+	Ambiguous Class = "ambiguous" // in our ranges, toward a server that is no Node of this cluster
+	Foreign   Class = "foreign"
+)
+
+// RouteRow is one route that stands.
+type RouteRow struct {
+	Destination netip.Prefix `json:"destination"`
+	Gateway     netip.Addr   `json:"gateway"`
+	// Node is the one whose podCIDR it is, also if that is gone.
+	Node string `json:"node,omitempty"`
+	// Server is the one at the gateway, empty if none is.
+	Server string `json:"server,omitempty"`
+	Class  Class  `json:"class"`
+}
+
+// Drift is how the table differs from what should stand.
+type Drift struct {
+	Missing []DriftRow `json:"missing,omitempty"`
+	Extra   []DriftRow `json:"extra,omitempty"`
+}
+
+// Empty says that the table is as it should be.
+func (d Drift) Empty() bool { return len(d.Missing)+len(d.Extra) == 0 }
+
+// DriftRow is a route that should stand and doesn't, or the other way round.
+type DriftRow struct {
+	Destination netip.Prefix `json:"destination"`
+	Gateway     netip.Addr   `json:"gateway,omitzero"`
+	Node        string       `json:"node,omitempty"`
+	Why         string       `json:"why"`
+}
+
+// RoutesParts are what RoutesOf needs.
+const RoutesParts = PartConfig | PartNodes | PartLedger | PartNetwork | PartServers
+
+// RoutesOf sorts the table by whose routes are, and compares.
+func RoutesOf(s *Snapshot) (RoutesView, error) {
+	v := RoutesView{Routes: []RouteRow{}, NotSeen: s.NotSeen()}
+	if err := s.Require(PartConfig); err != nil {
+		return v, err
+	}
+	if note := noTable(s.Config); note != "" {
+		v.Notes, v.NotSeen = []string{note}, nil
+		return v, nil
+	}
+	if err := s.Require(PartNodes | PartNetwork | PartServers); err != nil {
+		return v, err
+	}
+	r, err := s.Routing()
+	if err != nil {
+		return v, err
+	}
+	n := s.Network
+	v.Network = &NetworkRow{n.ID, n.Name, n.IPRange, n.Servers, n.LoadBalancers}
+	on := s.Config.Routes.Enabled
+	if !on {
+		// Nobody wants a route, and nobody would delete one.
+		r.Plan, r.Wanted = routes.Plan{}, routes.Wanted{}
+		v.Notes = append(v.Notes, "underlay-ccm writes no routes: they are switched off by its flags or configuration")
+	}
+	v.Budget = budget(r)
+	v.Routes = append(v.Routes, s.classes(r)...)
+	if on {
+		v.Drift = drift(r)
+	}
+	if on && r.Usage.High() {
+		v.Notes = append(v.Notes, r.Usage.String())
+	}
+	for _, d := range r.Wanted.Duplicates {
+		v.Notes = append(v.Notes, "Node "+d.Node+": "+d.String())
+	}
+	return v, nil
+}
+
+// noTable says why there is no route table to look at; empty: there is one.
+func noTable(c config.Config) string {
+	switch {
+	case c.Provider == config.Metal:
+		return "the provider is metal: routes are in the nodes' kernels, and there is no table of a cloud"
+	case c.Network == "":
+		return "no network is configured, so there is no route table of a cloud"
+	}
+	return ""
+}
+
+func budget(r Routing) *BudgetRow {
+	b := &BudgetRow{
+		Limit: r.Budget.Limit, Reserve: r.Budget.Reserve, Used: r.Census.Total(), Free: r.Budget.Room(r.Census.Total()),
+	}
+	for _, refused := range r.Plan.Refused {
+		if refused.Cause == routes.Full {
+			b.Full++
+		}
+	}
+	return b
+}
+
+// classes are all routes by destination.
+func (s *Snapshot) classes(r Routing) []RouteRow {
+	stale := map[routes.Route]bool{}
+	for _, gone := range slices.Concat(r.Plan.Delete, r.Plan.Postponed) {
+		stale[gone] = true
+	}
+	for _, c := range r.Plan.Replace {
+		stale[c.Old] = true
+	}
+	names := s.namesOf(r)
+	var out []RouteRow
+	add := func(class Class, list []routes.Route) {
+		for _, route := range list {
+			row := RouteRow{Destination: route.Dst, Gateway: route.Via, Node: names.nodes[route.Dst], Server: names.servers[route.Via], Class: class}
+			if stale[route] {
+				row.Class = Stale
+			}
+			out = append(out, row)
+		}
+	}
+	add(Ours, r.Census.Ours)
+	add(Ambiguous, r.Census.Ambiguous)
+	add(Foreign, r.Census.Foreign)
+	slices.SortStableFunc(out, func(a, b RouteRow) int {
+		return cmp.Or(a.Destination.Compare(b.Destination), a.Gateway.Compare(b.Gateway))
+	})
+	return out
+}
+
+// names are what people call prefixes and gateways.
+type names struct {
+	nodes   map[netip.Prefix]string
+	servers map[netip.Addr]string
+}
+
+func (s *Snapshot) namesOf(r Routing) names {
+	n := names{nodes: map[netip.Prefix]string{}, servers: map[netip.Addr]string{}}
+	for _, d := range r.Departed {
+		for _, p := range d.Prefixes {
+			n.nodes[p] = d.Name + " (gone)"
+		}
+	}
+	for i := len(r.Nodes) - 1; i >= 0; i-- {
+		for _, p := range r.Nodes[i].Dsts {
+			n.nodes[p] = r.Nodes[i].Name
+		}
+	}
+	for _, c := range r.Wanted.Claims {
+		n.nodes[c.Dst] = c.Node // of two that have it, the one that keeps it
+	}
+	for _, server := range s.Servers {
+		for _, a := range slices.Concat([]netip.Addr{server.PrivateIP}, server.AliasIPs) {
+			if a.IsValid() {
+				n.servers[a] = server.Name
+			}
+		}
+	}
+	return n
+}
+
+func drift(r Routing) Drift {
+	var d Drift
+	for _, c := range r.Plan.Replace {
+		d.Missing = append(d.Missing, DriftRow{c.New.Dst, c.New.Via, c.New.Node, fmt.Sprintf("the route leads to %s, an earlier gateway, and will be replaced", c.Old.Via)})
+	}
+	for _, c := range r.Plan.Add {
+		d.Missing = append(d.Missing, DriftRow{c.Dst, c.Via, c.Node, "will be added"})
+	}
+	for _, refused := range r.Plan.Refused {
+		d.Missing = append(d.Missing, DriftRow{refused.Dst, refused.Via, refused.Node, refused.String()})
+	}
+	stands := map[netip.Prefix]bool{}
+	for _, route := range slices.Concat(r.Census.Ours, r.Census.Ambiguous, r.Census.Foreign) {
+		stands[route.Dst] = true
+	}
+	for _, n := range r.Nodes {
+		for _, dst := range n.Dsts {
+			if !n.Via.IsValid() && !stands[dst] {
+				d.Missing = append(d.Missing, DriftRow{Destination: dst, Node: n.Name, Why: n.Missing.Reason})
+			}
+		}
+	}
+	for _, gone := range slices.Concat(r.Plan.Delete, r.Plan.Postponed) {
+		d.Extra = append(d.Extra, DriftRow{Destination: gone.Dst, Gateway: gone.Via, Why: "no Node wants it, and it will be deleted"})
+	}
+	slices.SortStableFunc(d.Missing, func(a, b DriftRow) int { return a.Destination.Compare(b.Destination) })
+	return d
+}

@@ -1,0 +1,159 @@
+package survey_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/underlay-ccm/underlay/internal/cloud"
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+func routeLines(v survey.RoutesView) []string {
+	var out []string
+	for _, r := range v.Routes {
+		out = append(out, fmt.Sprintf("%s via %s %s (%s) %s", r.Destination, r.Gateway, r.Node, r.Server, r.Class))
+	}
+	for _, d := range v.Drift.Missing {
+		out = append(out, fmt.Sprintf("- %s via %v %s: %s", d.Destination, d.Gateway, d.Node, d.Why))
+	}
+	for _, d := range v.Drift.Extra {
+		out = append(out, fmt.Sprintf("+ %s via %s: %s", d.Destination, d.Gateway, d.Why))
+	}
+	return out
+}
+
+func TestRoutes(t *testing.T) {
+	one := "10.244.1.0/24 via 10.0.0.2 node-0001 (node-0001) ours"
+	two := "10.244.2.0/24 via 10.0.0.3 node-0002 (node-0002) ours"
+	add := func(s *survey.Snapshot, dst, via string) {
+		s.Network.Routes = append(s.Network.Routes, routes.Route{Dst: prefix(dst), Via: addr(via)})
+	}
+	for _, c := range []struct {
+		name   string
+		change func(*survey.Snapshot)
+		want   []string
+		budget string // limit, used, reserve, free, refused
+	}{
+		{"healthy", func(*survey.Snapshot) {}, []string{one, two}, "100 2 0 98 0"},
+		{
+			"others' routes", func(s *survey.Snapshot) {
+				add(s, "10.66.0.0/16", "10.0.9.9")
+				add(s, "10.244.9.0/24", "10.0.8.8")
+				s.Servers = append(s.Servers, survey.Server{Server: cloud.Server{ID: 900, Name: "stranger", PrivateIP: addr("10.0.8.8")}})
+			},
+			[]string{"10.66.0.0/16 via 10.0.9.9  () foreign", one, two, "10.244.9.0/24 via 10.0.8.8  (stranger) ambiguous"},
+			"100 4 0 96 0",
+		},
+		{
+			"a Node that is gone, and the route of its server", func(s *survey.Snapshot) { release(s, "node-0002", time.Minute) },
+			[]string{
+				one, "10.244.2.0/24 via 10.0.0.3 node-0002 (gone) (node-0002) stale",
+				"+ 10.244.2.0/24 via 10.0.0.3: no Node wants it, and it will be deleted",
+			},
+			"100 2 0 98 0",
+		},
+		{
+			"an earlier gateway", func(s *survey.Snapshot) { s.Servers[1].PrivateIP = addr("10.0.0.77") },
+			[]string{
+				one, "10.244.2.0/24 via 10.0.0.3 node-0002 () stale",
+				"- 10.244.2.0/24 via 10.0.0.77 node-0002: the route leads to 10.0.0.3, an earlier gateway, and will be replaced",
+			},
+			"100 2 0 98 0",
+		},
+		{
+			"no room", func(s *survey.Snapshot) {
+				s.Config.Routes.Limit, s.Config.Routes.Reserve = 3, 1
+				join(s, 3)
+				s.Network.Routes = s.Network.Routes[:2]
+			},
+			[]string{one, two, "- 10.244.3.0/24 via 10.0.0.4 node-0003: no room in the network's route table for podCIDR 10.244.3.0/24; remove routes or nodes, or have the limit raised and set routes.limit"},
+			"3 2 1 0 1",
+		},
+		{
+			"a server that is not attached keeps its route", func(s *survey.Snapshot) { s.Servers[1].PrivateIP = netip.Addr{} },
+			[]string{one, "10.244.2.0/24 via 10.0.0.3 node-0002 () ours"},
+			"100 2 0 98 0",
+		},
+		{
+			"a server that is not attached and never had one", func(s *survey.Snapshot) {
+				s.Servers[1].PrivateIP = netip.Addr{}
+				s.Network.Routes = s.Network.Routes[:1]
+			},
+			[]string{one, "- 10.244.2.0/24 via invalid IP node-0002: server hcloud://102 is not attached to the network; attach it"},
+			"100 1 0 99 0",
+		},
+		{
+			"routes are switched off", func(s *survey.Snapshot) {
+				flags := usualFlags()
+				flags.ConfigureCloudRoutes = false
+				s.Config = configured(t, usualFile, flags)
+				s.Network.Routes = s.Network.Routes[:1]
+				add(s, "10.244.9.0/24", "10.0.9.9")
+			},
+			[]string{one, "10.244.9.0/24 via 10.0.9.9  () ours"},
+			"100 2 0 98 0",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := usual(t, 2)
+			c.change(s)
+			v, err := survey.RoutesOf(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			expectTexts(t, "routes", routeLines(v), c.want...)
+			b := v.Budget
+			if got := fmt.Sprint(b.Limit, b.Used, b.Reserve, b.Free, b.Full); got != c.budget {
+				t.Errorf("budget %s, want %s", got, c.budget)
+			}
+		})
+	}
+}
+
+func TestRoutesWithoutATable(t *testing.T) {
+	for name, c := range map[string]struct {
+		file, want string
+	}{
+		"metal":      {"apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\nprovider: metal\n", "the provider is metal"},
+		"no network": {"apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\n", "no network is configured"},
+	} {
+		s := usual(t, 1)
+		flags := usualFlags()
+		flags.ConfigureCloudRoutes = false
+		s.Config = configured(t, c.file, flags)
+		lose(s, survey.Cloud, "not asked")
+		v, err := survey.RoutesOf(s)
+		if err != nil || len(v.Notes) != 1 || !strings.Contains(v.Notes[0], c.want) || v.Network != nil {
+			t.Errorf("%s: %v, %+v", name, err, v)
+		}
+	}
+}
+
+func TestRoutesWithoutSight(t *testing.T) {
+	for _, part := range []survey.Part{survey.PartConfig, survey.PartNodes, survey.PartServers, survey.PartNetwork} {
+		s := usual(t, 1)
+		lose(s, part, "because")
+		if part == survey.PartConfig {
+			s.Config = config.Config{}
+		}
+		if _, err := survey.RoutesOf(s); err == nil || !strings.Contains(err.Error(), part.String()+" can't be seen: because") {
+			t.Errorf("without %s: %v", part, err)
+		}
+	}
+	// The ledger helps and isn't needed: a route that it would explain is nobody's.
+	s := usual(t, 2)
+	release(s, "node-0002", time.Minute)
+	s.Servers = slices.Delete(s.Servers, 1, 2)
+	lose(s, survey.PartLedger, "not allowed")
+	v, err := survey.RoutesOf(s)
+	if err != nil || v.Routes[1].Class != survey.Stale || v.Routes[1].Node != "" {
+		t.Errorf("%v, %+v", err, v.Routes)
+	}
+	expectTexts(t, "not seen", v.NotSeen, "ledger of podCIDRs: not allowed")
+}

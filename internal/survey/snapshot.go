@@ -1,0 +1,193 @@
+package survey
+
+import (
+	"net/netip"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/underlay-ccm/underlay/internal/cloud"
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+// Snapshot is all that one look showed. Nothing in it is derived; whoever needs
+// conclusions asks its methods. What was not asked for, or could not be read,
+// is empty: Saw tells emptiness from ignorance.
+type Snapshot struct {
+	// Taken is when the look began. Ages are counted from it.
+	Taken time.Time
+	// Parts are those that were seen completely.
+	Parts Parts
+	// Gaps are those that were asked for and not seen, in the order of Parts.
+	Gaps []Gap
+
+	// Config is the configuration of the cloud controller manager, as far as it
+	// is known: PartConfig. Its Token is never the real one.
+	Config config.Config
+	// ConfigFrom says for people where the configuration was read: the file, or
+	// the ConfigMap, and where the flags come from.
+	ConfigFrom string
+	// ConfigWarnings are what the CCM would say at its start. ConfigErrors are
+	// what it would end with; then Config is the zero Config and PartConfig is
+	// not among Parts.
+	ConfigWarnings []config.Warning
+	ConfigErrors   config.Errors
+
+	// Nodes are all, by name: PartNodes.
+	Nodes []*corev1.Node
+	// Ledger is the ConfigMap kube-system/underlay-node-ipam, nil if there is
+	// none: PartLedger. Holdings reads it.
+	Ledger *corev1.ConfigMap
+	// ServiceCIDRs are the API server's Service ranges: PartServiceCIDRs. Empty
+	// also where the API server is too old to tell.
+	ServiceCIDRs []netip.Prefix
+	// Services are all, by namespace and name: PartServices.
+	Services []*corev1.Service
+	// EndpointSlices are all: PartEndpointSlices.
+	EndpointSlices []*discoveryv1.EndpointSlice
+	// Events are those of every namespace, oldest first: PartEvents.
+	Events []*corev1.Event
+
+	// Deployments, DaemonSets and Pods are those of kube-system, by name:
+	// PartWorkloads. Static pods (kube-controller-manager) are among the Pods.
+	Deployments []*appsv1.Deployment
+	DaemonSets  []*appsv1.DaemonSet
+	Pods        []*corev1.Pod
+	// ConfigMaps are those of kube-system that tell of the cluster's set-up, by
+	// name: kube-proxy and kubeadm-config, those that exist. PartSetup.
+	ConfigMaps map[string]*corev1.ConfigMap
+	// Lease is kube-system/cloud-controller-manager, nil if there is none:
+	// PartSetup.
+	Lease *coordinationv1.Lease
+	// Policies and PolicyBindings are the validating admission policies named
+	// underlay-…, by name: PartSetup.
+	Policies       []*admissionv1.ValidatingAdmissionPolicy
+	PolicyBindings []*admissionv1.ValidatingAdmissionPolicyBinding
+
+	// Servers are all of the project, by ID: PartServers. Their private
+	// addresses are those in Network.
+	Servers []Server
+	// Network is the configured one: PartNetwork. Nil if none is configured; one
+	// that is configured and doesn't exist is a Gap.
+	Network *Network
+	// LoadBalancers are all of the project, whoever's, by ID: PartLoadBalancers.
+	LoadBalancers []LoadBalancer
+	// Certificates are all of the project: PartLoadBalancers.
+	Certificates []lb.Certificate
+	// Actions are the changes of the servers and load balancers that were asked
+	// about in Want.ActionsOf, as long as the cloud remembers them, oldest
+	// first: PartActions.
+	Actions []Action
+}
+
+// Server is a server of the project.
+type Server struct {
+	cloud.Server
+	// Status is the API's word: running, off, initializing, …
+	Status  string
+	Created time.Time
+	Labels  map[string]string
+}
+
+// Network is the private network with its route table.
+type Network struct {
+	ID      int64
+	Name    string
+	IPRange netip.Prefix
+	Subnets []netip.Prefix
+	Created time.Time
+	// Routes are all that stand, whoever's, in the order of the API.
+	Routes []routes.Route
+	// Servers is how many servers are attached, LoadBalancers how many load
+	// balancers.
+	Servers, LoadBalancers int
+}
+
+// LoadBalancer is a load balancer of the project, and how each target fares.
+type LoadBalancer struct {
+	lb.State
+	Created time.Time
+	// Statuses are what the health checks say of each target: healthy, unhealthy
+	// or unknown, by the listener's port.
+	Statuses map[lb.Target]map[int]string
+}
+
+// Action is one change in the cloud.
+type Action struct {
+	ID int64
+	// Kind is server, network or load_balancer; Resource is the ID of that one.
+	Kind     string
+	Resource int64
+	// Command is the API's word, such as attach_to_network.
+	Command string
+	// Status is running, success or error.
+	Status            string
+	Started, Finished time.Time // Finished is zero while it runs
+	// Error is empty unless Status is error.
+	Error string
+}
+
+// Part is something that can be looked at, or that can't be seen.
+type Part uint
+
+// The parts of a Snapshot. Parts is a set of them.
+const (
+	PartConfig Part = 1 << iota
+	PartNodes
+	PartLedger
+	PartServiceCIDRs
+	PartServices
+	PartEndpointSlices
+	PartEvents
+	PartWorkloads
+	PartSetup
+	PartServers
+	PartNetwork
+	PartLoadBalancers
+	PartActions
+)
+
+// Parts is a set of Part, joined by |.
+type Parts = Part
+
+// Cloud are the parts that need the cloud's token.
+const Cloud = PartServers | PartNetwork | PartLoadBalancers | PartActions
+
+// Everything is what doctor looks at: all but the actions of single resources.
+const Everything = PartActions - 1
+
+// String names the parts for people.
+func (p Part) String() string {
+	names := map[Part]string{
+		PartConfig: "configuration", PartNodes: "Nodes", PartLedger: "ledger of podCIDRs", PartServiceCIDRs: "ServiceCIDRs",
+		PartServices: "Services", PartEndpointSlices: "EndpointSlices", PartEvents: "Events", PartWorkloads: "workloads of kube-system",
+		PartSetup: "set-up of the cluster", PartServers: "servers", PartNetwork: "network and its routes",
+		PartLoadBalancers: "load balancers", PartActions: "actions of the cloud",
+	}
+	var texts []string
+	for one := PartConfig; one <= PartActions; one <<= 1 {
+		if p&one != 0 {
+			texts = append(texts, names[one])
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+// Gap is a part that was asked for and not seen.
+type Gap struct {
+	Part Part
+	// Reason is one line for people with the remedy: which verb on which
+	// resource is missing, that there is no token, …
+	Reason string
+	Err    error // the cause, nil if nothing failed, as without a token
+}
+
+// Saw says whether all of the parts were seen completely.
+func (s *Snapshot) Saw(parts Parts) bool { return s.Parts&parts == parts }

@@ -1,0 +1,41 @@
+package survey
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// joinTexts is each value's text.
+func joinTexts[T fmt.Stringer](values []T, between string) string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = v.String()
+	}
+	return strings.Join(texts, between)
+}
+
+func addrText(a netip.Addr) string {
+	if !a.IsValid() {
+		return "none"
+	}
+	return a.String()
+}
+
+func viaText(r RouteState) string {
+	if !r.Via.IsValid() {
+		return ""
+	}
+	return "via " + r.Via.String()
+}
+
+// FamiliesText is such as "IPv4 cloud, IPv6 native".
+func FamiliesText(families map[string]string) string {
+	var texts []string
+	for _, family := range slices.Sorted(maps.Keys(families)) {
+		texts = append(texts, family+" "+families[family])
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,270 @@
+package survey
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/internal/cloud"
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+// Inspection is all that is known of one object: what is, and what happened, in
+// the order of time.
+type Inspection struct {
+	Object   string   `json:"object"`
+	Facts    []Fact   `json:"facts"`
+	Timeline []Entry  `json:"timeline"`
+	NotSeen  []string `json:"notSeen,omitempty"`
+}
+
+// Fact is something that is so now.
+type Fact struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Entry is something that happened.
+type Entry struct {
+	Time time.Time `json:"time"`
+	// Source is where it is known from: Node, condition, Event, ledger, server,
+	// load balancer, Service, podCIDRs.
+	Source string `json:"source"`
+	What   string `json:"what"`
+	// Bad: it is trouble, or was.
+	Bad bool `json:"bad,omitempty"`
+}
+
+// The parts that inspecting needs; all but the object itself is shown as not
+// seen.
+const (
+	InspectNodeParts    = NodesParts | PartEvents | PartActions
+	InspectServiceParts = LoadBalancersParts | PartEvents | PartActions
+)
+
+// ErrNoObject: there is no such Node or Service.
+var ErrNoObject = errors.New("there is none")
+
+// InspectNode tells all of a Node, also of one that is gone and whose podCIDRs
+// the ledger still knows.
+func InspectNode(s *Snapshot, name string) (Inspection, error) {
+	if err := s.Require(PartNodes); err != nil {
+		return Inspection{}, err
+	}
+	v := Inspection{Object: "Node/" + name, Facts: []Fact{}, Timeline: []Entry{}, NotSeen: s.NotSeen()}
+	node := s.Node(name)
+	known := v.ledger(s, name)
+	if node == nil && !known {
+		return Inspection{}, fmt.Errorf("Node %s: %w; underlayctl nodes lists those that there are", name, ErrNoObject)
+	}
+	if node == nil {
+		v.fact("state", "gone; the ledger still holds its podCIDRs")
+	} else if err := v.node(s, node); err != nil {
+		return Inspection{}, err
+	}
+	v.events(s, "Node", name, "")
+	v.sort()
+	return v, nil
+}
+
+func (v *Inspection) fact(name, value string) {
+	if value != "" {
+		v.Facts = append(v.Facts, Fact{name, value})
+	}
+}
+
+func (v *Inspection) happened(at time.Time, source, what string, bad bool) {
+	if !at.IsZero() {
+		v.Timeline = append(v.Timeline, Entry{at, source, what, bad})
+	}
+}
+
+// node tells what the Node's row tells, and when its conditions turned.
+func (v *Inspection) node(s *Snapshot, node *corev1.Node) error {
+	all, err := NodesOf(s)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all.Nodes, func(r NodeRow) bool { return r.Name == node.Name })
+	row := all.Nodes[i]
+	v.fact("podCIDRs", joinTexts(row.PodCIDRs, ", "))
+	v.fact("route", strings.TrimSpace(row.Route.State+" "+viaText(row.Route)))
+	v.fact("families", FamiliesText(row.Families))
+	v.fact("providerID", row.ProviderID)
+	for _, why := range row.Why {
+		v.fact("why", why)
+	}
+	if server := s.ServerOf(node); server != nil {
+		v.fact("server", fmt.Sprintf("%s (%s), %s, %s in %s", server.Name, server.ProviderID(), server.Status, server.Type, server.Location))
+		v.fact("address in the network", addrText(server.PrivateIP))
+		v.happened(server.Created, "server", "created", false)
+	}
+	v.actions(s)
+	v.happened(node.CreationTimestamp.Time, "Node", "created", false)
+	if manager, at, ok := kube.PodCIDRSetter(node); ok {
+		v.happened(at, "podCIDRs", fmt.Sprintf("%s written by %s", joinTexts(row.PodCIDRs, ", "), manager), false)
+	}
+	for _, c := range node.Status.Conditions {
+		good := corev1.ConditionFalse
+		if c.Type == corev1.NodeReady || strings.HasPrefix(string(c.Type), "underlay.dev/") {
+			good = corev1.ConditionTrue
+		}
+		v.happened(c.LastTransitionTime.Time, "condition", conditionText(string(c.Type), string(c.Status), c.Reason, c.Message), c.Status != good)
+	}
+	for _, t := range node.Spec.Taints {
+		if t.TimeAdded != nil {
+			v.happened(t.TimeAdded.Time, "taint", t.ToString(), true)
+		}
+	}
+	if node.DeletionTimestamp != nil {
+		v.happened(node.DeletionTimestamp.Time, "Node", "deletion asked for", true)
+	}
+	return nil
+}
+
+// ledger tells what is recorded under a Node's name, and whether anything is.
+func (v *Inspection) ledger(s *Snapshot, name string) bool {
+	holdings, damage := s.Holdings()
+	if damage != nil {
+		v.NotSeen = append(v.NotSeen, "what the damaged part of the ledger says: "+damage.Error())
+	}
+	found := false
+	for _, h := range holdings {
+		if h.Node.Name != name {
+			continue
+		}
+		found = true
+		v.fact("ledger", h.Record())
+		if !h.Released.IsZero() {
+			v.happened(h.Released, "ledger", fmt.Sprintf("Node with UID %s seen to be gone: %s in quarantine", h.Node.UID, joinTexts(slices.Concat(h.Prefixes, h.Abandoned), ", ")), false)
+		}
+	}
+	return found
+}
+
+// InspectService tells all of a Service and its load balancer.
+func InspectService(s *Snapshot, name Name) (Inspection, error) {
+	if err := s.Require(PartServices); err != nil {
+		return Inspection{}, err
+	}
+	svc := s.Service(name)
+	if svc == nil {
+		return Inspection{}, fmt.Errorf("Service %s: %w; underlayctl lb lists those that Underlay serves", name, ErrNoObject)
+	}
+	v := Inspection{Object: "Service/" + name.String(), Facts: []Fact{}, Timeline: []Entry{}, NotSeen: s.NotSeen()}
+	v.fact("type", string(svc.Spec.Type))
+	v.fact("externalTrafficPolicy", string(svc.Spec.ExternalTrafficPolicy))
+	v.happened(svc.CreationTimestamp.Time, "Service", "created", false)
+	if svc.DeletionTimestamp != nil {
+		v.happened(svc.DeletionTimestamp.Time, "Service", "deletion asked for", true)
+	}
+	if s.Saw(PartConfig) {
+		if err := v.balancing(s, svc); err != nil {
+			return Inspection{}, err
+		}
+	}
+	v.actions(s)
+	for _, c := range svc.Status.Conditions {
+		v.happened(c.LastTransitionTime.Time, "condition", conditionText(c.Type, string(c.Status), c.Reason, c.Message), c.Status == metav1.ConditionFalse)
+	}
+	v.events(s, "Service", name.Name, name.Namespace)
+	v.sort()
+	return v, nil
+}
+
+func (v *Inspection) balancing(s *Snapshot, svc *corev1.Service) error {
+	all, err := LoadBalancersOf(s)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all.Services, func(r BalancerRow) bool { return r.Service == NameOf(svc).String() })
+	if i < 0 {
+		v.fact("served", "not by Underlay: its type, its loadBalancerClass or the configuration say otherwise")
+		return nil
+	}
+	row := all.Services[i]
+	v.fact("published", strings.Join(row.Published, ", "))
+	if row.ID != 0 {
+		v.fact("load balancer", fmt.Sprintf("%s (%d), %s in %s, %s", row.Name, row.ID, row.Type, row.Location, joinTexts(row.Addresses, ", ")))
+	}
+	for _, l := range row.Listeners {
+		var targets []string
+		for _, t := range l.Targets {
+			targets = append(targets, t.Title()+" "+t.Health)
+		}
+		v.fact(fmt.Sprintf("listener %d", l.Port), fmt.Sprintf("→ %d %s, check %s: %s", l.DestinationPort, l.Protocol, l.Check, strings.Join(targets, ", ")))
+	}
+	for _, op := range row.Plan {
+		v.fact("left to do", op)
+	}
+	for _, note := range row.Notes {
+		v.fact("note", note)
+	}
+	if b := s.balancerOf(NameOf(svc)); b != nil {
+		v.happened(b.Created, "load balancer", "created", false)
+	}
+	return nil
+}
+
+// events tells an object's Events by the time at which they were seen last; one
+// that was seen often also by its first.
+func (v *Inspection) events(s *Snapshot, kind, name, namespace string) {
+	for _, e := range s.Events {
+		about := e.InvolvedObject
+		if about.Kind != kind || about.Name != name || namespace != "" && about.Namespace != namespace {
+			continue
+		}
+		text := e.Reason + ": " + strings.TrimSpace(e.Message)
+		if e.Source.Component != "" {
+			text += " (" + e.Source.Component + ")"
+		}
+		last, first, bad := EventTime(e), e.FirstTimestamp.Time, e.Type != corev1.EventTypeNormal
+		if e.Count > 1 && first.Before(last) && !first.IsZero() {
+			text += fmt.Sprintf(" (%d times since %s)", e.Count, first.UTC().Format(time.RFC3339))
+		}
+		v.happened(last, "Event", text, bad)
+	}
+}
+
+func (v *Inspection) actions(s *Snapshot) {
+	for _, a := range s.Actions {
+		source := strings.ReplaceAll(a.Kind, "_", " ")
+		v.happened(a.Started, source, a.Command+" began", false)
+		switch {
+		case a.Error != "":
+			v.happened(a.Finished, source, a.Command+" failed: "+a.Error, true)
+		default:
+			v.happened(a.Finished, source, a.Command+" done", false)
+		}
+	}
+}
+
+// sort orders by time; what is of the same second keeps the order in which it
+// was found: causes before effects.
+func (v *Inspection) sort() {
+	slices.SortStableFunc(v.Timeline, func(a, b Entry) int {
+		return cmp.Compare(a.Time.Unix(), b.Time.Unix())
+	})
+}
+
+func conditionText(kind, status, reason, message string) string {
+	text := kind + "=" + status
+	if reason != "" {
+		text += " " + reason
+	}
+	if message != "" {
+		text += ": " + message
+	}
+	return text
+}
+
+func serverID(n *corev1.Node) (int64, bool) {
+	id, err := cloud.ParseProviderID(n.Spec.ProviderID)
+	return id, err == nil
+}

@@ -1,0 +1,162 @@
+package survey_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/internal/survey"
+)
+
+func event(kind, namespace, name, reason string, ago time.Duration, count int32) *corev1.Event {
+	e := &corev1.Event{
+		InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: namespace, Name: name},
+		Reason:         reason, Message: "said so", Type: corev1.EventTypeWarning, Count: count,
+		LastTimestamp: at(-ago), FirstTimestamp: at(-ago - time.Minute), Source: corev1.EventSource{Component: "underlay-ccm"},
+	}
+	return e
+}
+
+func timeLines(v survey.Inspection) []string {
+	var out []string
+	for _, e := range v.Timeline {
+		mark := ""
+		if e.Bad {
+			mark = "!"
+		}
+		out = append(out, fmt.Sprintf("-%s%s %s: %s", now().Sub(e.Time), mark, e.Source, e.What))
+	}
+	return out
+}
+
+func factOf(v survey.Inspection, name string) string {
+	var values []string
+	for _, f := range v.Facts {
+		if f.Name == name {
+			values = append(values, f.Value)
+		}
+	}
+	return strings.Join(values, " | ")
+}
+
+func TestInspectNode(t *testing.T) {
+	s := usual(t, 2)
+	node := s.Nodes[0]
+	node.Spec.Taints = []corev1.Taint{{Key: "node.kubernetes.io/unreachable", Effect: corev1.TaintEffectNoExecute, TimeAdded: ptrTime(-5 * time.Minute)}}
+	node.Status.Conditions[0].Status, node.Status.Conditions[0].LastTransitionTime = corev1.ConditionUnknown, at(-6*time.Minute)
+	setAt := at(-49 * time.Minute)
+	node.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "underlay-node-ipam", Time: &setAt, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:podCIDRs":{}}}`)}}
+	s.Events = []*corev1.Event{
+		event("Node", "", "node-0001", "RouteTableFull", 20*time.Minute, 3),
+		event("Node", "", "node-0002", "Other", time.Minute, 1),
+		event("Service", "default", "node-0001", "Other", time.Minute, 1),
+	}
+	s.Actions = []survey.Action{
+		{Kind: "server", Command: "create_server", Status: "success", Started: now().Add(-time.Hour), Finished: now().Add(-59 * time.Minute)},
+		{Kind: "server", Command: "reboot_server", Status: "error", Started: now().Add(-7 * time.Minute), Finished: now().Add(-7 * time.Minute), Error: "it would not"},
+	}
+	v, err := survey.InspectNode(s, "node-0001")
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectTexts(t, "timeline", timeLines(v),
+		"-1h0m0s server: created",
+		"-1h0m0s server: create_server began",
+		"-59m0s server: create_server done",
+		"-50m0s Node: created",
+		"-49m0s podCIDRs: 10.244.1.0/24 written by underlay-node-ipam",
+		"-49m0s condition: NetworkUnavailable=False RouteCreated",
+		"-20m0s! Event: RouteTableFull: said so (underlay-ccm) (3 times since 2026-11-22T11:39:00Z)",
+		"-7m0s server: reboot_server began",
+		"-7m0s! server: reboot_server failed: it would not",
+		"-6m0s! condition: Ready=Unknown KubeletReady",
+		"-5m0s! taint: node.kubernetes.io/unreachable:NoExecute",
+	)
+	for name, want := range map[string]string{
+		"podCIDRs": "10.244.1.0/24", "route": "stands via 10.0.0.2", "address in the network": "10.0.0.2",
+		"ledger": "uid=uid-node-0001 id=hcloud://101 10.244.1.0/24@default-ipv4", "server": "node-0001 (hcloud://101), running, cx22 in fsn1",
+	} {
+		if got := factOf(v, name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+func ptrTime(d time.Duration) *metav1.Time {
+	t := at(d)
+	return &t
+}
+
+// A Node that is gone is known as long as the ledger knows it.
+func TestInspectNodeThatIsGone(t *testing.T) {
+	s := usual(t, 2)
+	release(s, "node-0002", 3*time.Minute)
+	v, err := survey.InspectNode(s, "node-0002")
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectTexts(t, "timeline", timeLines(v), "-3m0s ledger: Node with UID uid-node-0002 seen to be gone: 10.244.2.0/24 in quarantine")
+	if !strings.Contains(factOf(v, "state"), "gone") {
+		t.Errorf("facts %+v", v.Facts)
+	}
+	s.Ledger.Data["node-0009"] = "nonsense"
+	if v, err = survey.InspectNode(s, "node-0002"); err != nil || len(v.NotSeen) != 1 || !strings.Contains(v.NotSeen[0], `key "node-0009"`) {
+		t.Errorf("with a damaged ledger: %v, %q", err, v.NotSeen)
+	}
+	delete(s.Ledger.Data, "node-0002")
+	if _, err := survey.InspectNode(s, "node-0002"); !errors.Is(err, survey.ErrNoObject) {
+		t.Errorf("a Node that nobody knows: %v", err)
+	}
+}
+
+func TestInspectService(t *testing.T) {
+	s := balanced(t)
+	s.LoadBalancers[0].Targets = s.LoadBalancers[0].Targets[:2]
+	s.Events = []*corev1.Event{event("Service", "default", "web", "EnsuredLoadBalancer", 10*time.Minute, 1), event("Service", "other", "web", "Other", 0, 1)}
+	s.Actions = []survey.Action{{Kind: "load_balancer", Command: "add_target", Status: "running", Started: now().Add(-time.Minute)}}
+	v, err := survey.InspectService(s, survey.Name{Namespace: "default", Name: "web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectTexts(t, "timeline", timeLines(v),
+		"-30m0s Service: created",
+		"-30m0s load balancer: created",
+		"-29m0s condition: underlay.dev/Accepted=True Accepted",
+		"-10m0s! Event: EnsuredLoadBalancer: said so (underlay-ccm)",
+		"-1m0s load balancer: add_target began",
+	)
+	if got := factOf(v, "left to do"); got != "add server 103 (private)" {
+		t.Errorf("left to do: %q", got)
+	}
+	if got := factOf(v, "listener 80"); got != "→ 30080 tcp, check http :10256/healthz: node-0001 healthy, node-0002 healthy" {
+		t.Errorf("listener: %q", got)
+	}
+	s.Services[0].Spec.Type = corev1.ServiceTypeClusterIP
+	if v, err = survey.InspectService(s, survey.Name{Namespace: "default", Name: "web"}); err != nil || !strings.HasPrefix(factOf(v, "served"), "not by Underlay") {
+		t.Errorf("of another type: %v, %+v", err, v.Facts)
+	}
+	if _, err := survey.InspectService(s, survey.Name{Namespace: "other", Name: "web"}); !errors.Is(err, survey.ErrNoObject) {
+		t.Errorf("none of the name: %v", err)
+	}
+}
+
+// The order of time is kept whatever the order in which things were found.
+func TestTimelineIsInOrder(t *testing.T) {
+	s := usual(t, 1)
+	for i := range 20 {
+		s.Events = append(s.Events, event("Node", "", "node-0001", fmt.Sprint("Event", i), time.Duration(i*7%20)*time.Minute, 1))
+	}
+	v, err := survey.InspectNode(s, "node-0001")
+	if err != nil || len(v.Timeline) < 20 {
+		t.Fatalf("%v, %d entries", err, len(v.Timeline))
+	}
+	if !slices.IsSortedFunc(v.Timeline, func(a, b survey.Entry) int { return a.Time.Compare(b.Time) }) {
+		t.Errorf("not in order: %q", timeLines(v))
+	}
+}

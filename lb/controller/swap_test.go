@@ -1,0 +1,110 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/lb/lbtest"
+)
+
+// noPrivateTargets is a cloud that takes no target at its private address; least is the smallest number of
+// targets that the load balancer ever had since the last call.
+func noPrivateTargets(w *world, n int) (least func() int) {
+	now, low := n, n
+	w.cloud.SetFault(func(op lb.Op) error {
+		switch op := op.(type) {
+		case lb.RemoveTarget:
+			now--
+		case lb.AddTarget:
+			if op.Target.Private {
+				return &lb.RejectedError{Code: "resolve_cloud_private_targets_error", Message: "the server is not in the network", Target: true}
+			}
+			now++
+		}
+		low = min(low, now)
+		return nil
+	})
+	return func() int {
+		was := low
+		low = now
+		return was
+	}
+}
+
+func toPrivate(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"use-private-ip"] = "true" }
+
+// A cloud that refuses private targets costs one target for a moment, whatever happens meanwhile, and the
+// load balancer ends with all of them, a node that joined too.
+func TestRefusedPrivateTargetsLoseNoTraffic(t *testing.T) {
+	for seed := range uint64(30) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 0))
+			n := 1 + r.IntN(6)
+			inWorld(t, lbtest.NewCloud(), nodes(n), func(w *world) {
+				w.create(service("web"))
+				least := noPrivateTargets(w, n)
+				w.edit("web", toPrivate)
+				for range 6 {
+					[]func(){
+						w.restart, w.later, func() { time.Sleep(2 * time.Hour) },
+						func() { w.edit("web", func(svc *corev1.Service) { svc.Annotations["a"] = fmt.Sprint(r.Int()) }) },
+						func() { w.edit("web", func(svc *corev1.Service) { delete(svc.Annotations, lb.AnnotationState) }) },
+					}[r.IntN(5)]()
+				}
+				if low := least(); low < n-1 {
+					t.Errorf("there were only %d targets of %d", low, n)
+				}
+				if _, err := w.api.CoreV1().Nodes().Create(context.Background(), node("late", 99), metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				w.later()
+				targets := w.cloud.All()[0].Targets
+				if len(targets) != n+1 || slices.ContainsFunc(targets, func(t lb.Target) bool { return t.Private }) {
+					t.Errorf("targets %v of %d nodes", targets, n+1)
+				}
+				if got := w.service("web"); accepted(got) != "False Rejected" || !strings.Contains(got.Status.Conditions[0].Message, "the server is not in the network") {
+					t.Errorf("accepted %s: %s", accepted(got), got.Status.Conditions[0].Message)
+				}
+			})
+		})
+	}
+}
+
+// The refusal is told once, the rest of the Service is carried out, and the cloud is asked again after an hour.
+func TestRefusedPrivateTargetsAreTriedAgain(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+		w.create(service("web"))
+		noPrivateTargets(w, 2)
+		w.said()
+		w.cloud.Counts()
+		w.edit("web", func(svc *corev1.Service) {
+			toPrivate(svc)
+			svc.Annotations[lb.HetznerPrefix+"disable-public-network"] = "true"
+			svc.Spec.Ports[0].NodePort = 30081
+		})
+		w.expect("to private addresses", "remove server 1", "add server 1 (private)", "add server 1",
+			"update listener 80 → 30081, http :10256/healthz every 10s, timeout 15s, 3 tries")
+		time.Sleep(30 * time.Minute)
+		w.restart()
+		w.expect("half an hour later")
+		if events := w.said(); len(events) != 1 || !strings.Contains(events[0], "private addresses") {
+			t.Errorf("Events %q, want one", events)
+		}
+		w.cloud.SetFault(nil)
+		time.Sleep(40 * time.Minute)
+		w.settle()
+		w.expect("an hour later", "remove server 1", "add server 1 (private)", "remove server 2", "add server 2 (private)", "set public interface false")
+		if got := w.service("web"); accepted(got) != "True Accepted" || got.Annotations[lb.AnnotationState] != "" {
+			t.Errorf("accepted %s, remembered %q", accepted(got), got.Annotations[lb.AnnotationState])
+		}
+	})
+}

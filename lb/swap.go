@@ -1,0 +1,141 @@
+package lb
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// Swap is an op that must take something away before it can put something else in its place, and that knows
+// how to put back what it took. It is more than one request, so no Backend sees it: whoever executes ops does
+// Take, then Give, and when Give fails Undo, so that nothing is lost that the cloud has no substitute for.
+type Swap interface {
+	Op
+	Take() Op
+	Give() Op
+	Undo() []Op
+}
+
+type (
+	// ReplaceTarget lets a server be reached at its other address: the cloud has a server as a target once.
+	ReplaceTarget struct{ Old, New Target }
+	// MoveNetwork leaves a network and joins another one, or the same one at another address.
+	MoveNetwork struct {
+		Leave DetachNetwork
+		Join  AttachNetwork
+		Back  AttachNetwork // as it was
+		// Lost are the targets that leaving drops and that stay wanted.
+		Lost []Target
+	}
+)
+
+var _, _ Swap = ReplaceTarget{}, MoveNetwork{}
+
+// Take implements Swap.
+func (o ReplaceTarget) Take() Op { return RemoveTarget{Target: o.Old} }
+
+// Give implements Swap.
+func (o ReplaceTarget) Give() Op { return AddTarget{Target: o.New} }
+
+// Undo implements Swap.
+func (o ReplaceTarget) Undo() []Op { return []Op{AddTarget{Target: o.Old}} }
+
+func (o ReplaceTarget) String() string { return fmt.Sprintf("replace %s by %s", o.Old, o.New) }
+
+// Take implements Swap.
+func (o MoveNetwork) Take() Op { return o.Leave }
+
+// Give implements Swap.
+func (o MoveNetwork) Give() Op { return o.Join }
+
+// Undo implements Swap.
+func (o MoveNetwork) Undo() []Op {
+	ops := []Op{o.Back}
+	for _, t := range o.Lost {
+		ops = append(ops, AddTarget{Target: t})
+	}
+	return ops
+}
+
+func (o MoveNetwork) String() string {
+	return fmt.Sprintf("move from network %d: %s", o.Leave.Network, o.Join)
+}
+
+// WaitsForSwaps reports whether an op is left for later when a swap before it failed: what was refused for one
+// target is likely refused for the next, which would be out of service meanwhile.
+func WaitsForSwaps(op Op) bool {
+	switch op := op.(type) {
+	case ReplaceTarget, MoveNetwork:
+		return true
+	case SetPublicInterface:
+		return !op.Enabled
+	}
+	return false
+}
+
+// Aim names what an op is for, in words that [Spec.GiveUp] knows; empty for an op that nothing stands in for
+// when the cloud refuses it.
+func Aim(op Op) string {
+	switch op := op.(type) {
+	case ReplaceTarget:
+		return aimOfTargets(op.New.Private)
+	case MoveNetwork:
+		return op.Join.String()
+	case AttachNetwork:
+		if op.IP.IsValid() || op.Range.IsValid() {
+			return op.String()
+		}
+	}
+	return ""
+}
+
+func aimOfTargets(private bool) string {
+	if private {
+		return "reach targets at their private addresses"
+	}
+	return "reach targets at their public addresses"
+}
+
+// GiveUp returns the spec without the aims that the cloud has refused: targets are reached as they were, and
+// the load balancer stays where it is in the network.
+func (s Spec) GiveUp(have State, refused func(aim string) bool) Spec {
+	if have.Exists() && s.moves(have) && refused(Aim(MoveNetwork{Join: s.attachment()})) {
+		if have.Network != 0 {
+			s.Network = have.Network
+		}
+		s.PrivateIP, s.PrivateRange, s.Subnet = netip.Addr{}, netip.Prefix{}, netip.Prefix{}
+	}
+	if !swapsTargets(s.Targets, have.Targets) || !refused(aimOfTargets(s.UsePrivateIP)) {
+		return s
+	}
+	present := byServer(have.Targets)
+	targets := make([]Target, len(s.Targets))
+	for i, t := range s.Targets {
+		old, ok := present[t.Server]
+		if !ok {
+			old = Target{Server: t.Server, Private: !s.UsePrivateIP}
+		}
+		targets[i] = old
+		s.Public = s.Public || !old.Private
+	}
+	s.Targets = targets
+	return s
+}
+
+// swapsTargets reports whether a target that is there is to be reached at its other address.
+func swapsTargets(want, have []Target) bool {
+	present := byServer(have)
+	for _, t := range want {
+		if old, ok := present[t.Server]; ok && old != t {
+			return true
+		}
+	}
+	return false
+}
+
+func byServer(targets []Target) map[int64]Target {
+	found := make(map[int64]Target, len(targets))
+	for _, t := range targets {
+		found[t.Server] = t
+	}
+	return found
+}
