@@ -26,13 +26,14 @@ type demo struct {
 	holding bool
 }
 
-// play runs the steps until one fails, and returns how each ended.
-func (d *demo) play(ctx context.Context, steps []step) []screen.Result {
+// play runs the steps until one fails, and returns how each ended. They are the
+// second and following of count.
+func (d *demo) play(ctx context.Context, steps []step, count int) []screen.Result {
 	var results []screen.Result
 	for i, s := range steps {
 		r := screen.Result{Name: s.name, Title: s.title, Skipped: true}
 		if failed := i > 0 && (results[i-1].Err != nil || results[i-1].Skipped); !failed {
-			d.print(d.Heading(i+2, len(steps)+1, s.title))
+			d.print(d.Heading(i+2, count, s.title))
 			r = d.run(ctx, s)
 		}
 		results = append(results, r)

@@ -17,6 +17,17 @@ import (
 	"github.com/underlay-ccm/underlay/test/demo/world"
 )
 
+// TestMain: the demo shows packets in a process of its own, which it starts by
+// the path of its own program.
+func TestMain(m *testing.M) {
+	for _, arg := range os.Args[1:] {
+		if folder, ok := strings.CutPrefix(arg, packetsFlag+"="); ok {
+			os.Exit(packetsShown(context.Background(), folder, os.Stdout))
+		}
+	}
+	os.Exit(m.Run())
+}
+
 // skeleton is what stays the same from run to run: the steps' titles, the
 // tables' titles and heads, and the names in the summary.
 func skeleton(text string) []string {
@@ -38,28 +49,48 @@ func skeleton(text string) []string {
 	return bones
 }
 
-// promised is the skeleton of a demo whose steps all held.
-func promised() []string {
+// promised is the skeleton of a demo whose steps all held, with packets or, where
+// there can be none, without.
+func promised(packets bool) []string {
 	var text strings.Builder
 	var results []screen.Result
 	p := screen.Painter{}
 	steps := append([]step{begin()}, scenario()...)
+	if packets {
+		steps = append(steps, packetsStep())
+	}
 	for i, s := range steps {
 		text.WriteString(p.Heading(i+1, len(steps), s.title))
 		results = append(results, screen.Result{Name: s.name})
+	}
+	if packets {
+		text.WriteString(p.Trips(nil))
 	}
 	text.WriteString(p.Tables(world.New(world.Layout{}), world.NewTimeline(), everyMachine(), time.Time{}))
 	text.WriteString(p.Summary(results))
 	return skeleton(text.String())
 }
 
-func TestReadmeShowsWhatTheDemoPrints(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
+func TestDocsShowWhatTheDemoPrints(t *testing.T) {
+	bones := func(path string) []string {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return skeleton(string(text))
 	}
-	if got, want := skeleton(string(readme)), promised(); !slices.Equal(got, want) {
-		t.Errorf("README.md shows another demo: record it again with make demo ONCE=1\n got %q\nwant %q", got, want)
+	want := promised(true)
+	if got := bones("../../docs/tutorial/play.md"); !slices.Equal(got, want) {
+		t.Errorf("docs/tutorial/play.md shows another demo: record it again with make demo ONCE=1\n got %q\nwant %q", got, want)
+	}
+	excerpt := bones("../../README.md")
+	if len(excerpt) == 0 {
+		t.Error("README.md shows nothing of the demo")
+	}
+	for _, bone := range excerpt {
+		if !slices.Contains(want, bone) {
+			t.Errorf("README.md shows %q, which the demo doesn't", bone)
+		}
 	}
 }
 
@@ -72,7 +103,7 @@ func TestDemo(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit code %d, want 0", code)
 	}
-	if got, want := skeleton(out.String()), promised(); !slices.Equal(got, want) {
+	if got, want := skeleton(out.String()), promised(noPackets() == ""); !slices.Equal(got, want) {
 		t.Errorf("\n got %q\nwant %q", got, want)
 	}
 	if strings.Contains(out.String(), "\x1b") {

@@ -1,10 +1,11 @@
 // Command demo shows Underlay at work: a real Kubernetes control plane, the real
 // underlay-ccm, a simulated cloud, and machines that join as kubelets would. What
 // it shows is what it sees, by watching the API server and looking into the
-// cloud; each step has a deadline, and a step that does not hold ends the demo.
+// cloud; each step has a deadline, and a step that does not hold ends the demo. As
+// root it ends with real packets, in a second cluster in network namespaces.
 //
 // Without -once the cluster stays up until Ctrl-C. It needs no root, listens on
-// loopback only, and must never leave a process or a folder behind, except for the
+// loopback and in its own namespaces only, and must never leave a process or a folder behind, except for the
 // folder with the logs of a demo that failed.
 //
 // Exit codes: 0, every step held; 1, one did not; 130, interrupted before the end.
@@ -18,6 +19,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -26,10 +28,14 @@ import (
 	"github.com/underlay-ccm/underlay/test/demo/screen"
 )
 
-const interrupted = 130 // 128 + SIGINT, as shells have it
+const (
+	interrupted = 130 // 128 + SIGINT, as shells have it
+	packetsFlag = "-packets"
+)
 
 func main() {
 	once := flag.Bool("once", false, "end when the last step is done, instead of staying up until Ctrl-C")
+	packets := flag.String(strings.TrimLeft(packetsFlag, "-"), "", "only show packets, with logs in this folder; what the demo starts itself with")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "demo: unexpected argument %q: only flags are understood, see -help\n", flag.Arg(0))
@@ -39,6 +45,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	// A second Ctrl-C ends the demo at once; the kernel ends what it started.
 	context.AfterFunc(ctx, stop)
+	if *packets != "" {
+		os.Exit(packetsShown(ctx, *packets, os.Stdout))
+	}
 	os.Exit(run(ctx, openTerminal(os.Stdout, os.Getenv), *once))
 }
 
@@ -77,10 +86,15 @@ func quiet(path string) error {
 // show runs all steps, then the tables, and without once waits for the end.
 func show(ctx context.Context, t *terminal, folder string, once bool) int {
 	first, steps := begin(), scenario()
-	results := make([]screen.Result, 0, len(steps)+1)
+	count := len(steps) + 1
+	missing := noPackets()
+	if missing == "" {
+		count++
+	}
+	results := make([]screen.Result, 0, count)
 	t.print("Underlay: pod networking and load balancers for rented machines.\n" +
 		"The cloud is simulated, the machines are their kubelets' heartbeats; everything else is real.\n")
-	t.print(t.Heading(1, len(steps)+1, first.title))
+	t.print(t.Heading(1, count, first.title))
 	manager, err := build(ctx, t, folder)
 	if err != nil {
 		return t.end(ctx, append(results, screen.Result{Name: first.name, Title: first.title, Err: err}), folder)
@@ -96,7 +110,12 @@ func show(ctx context.Context, t *terminal, folder string, once bool) int {
 	defer d.cluster.Stop()
 	t.print(t.Held(r))
 
-	results = append(results, d.play(ctx, steps)...)
+	results = append(results, d.play(ctx, steps, count)...)
+	if missing != "" {
+		t.print("\n" + t.Note("no packets are shown: "+missing))
+	} else if t.verdict(ctx, results) == 0 {
+		results = append(results, t.packets(ctx, count, folder, manager))
+	}
 	if code := t.verdict(ctx, results); code == 0 {
 		d.print(d.Tables(d.world, d.timeline, everyMachine(), time.Now()))
 	}
@@ -110,6 +129,22 @@ func show(ctx context.Context, t *terminal, folder string, once bool) int {
 	}
 	t.print("\nstopping\n")
 	return 0
+}
+
+// packets is the last step, in a cluster of its own.
+func (t *terminal) packets(ctx context.Context, number int, folder, manager string) screen.Result {
+	s := packetsStep()
+	t.print(t.Heading(number, number, s.title))
+	t.print(t.Note(s.note))
+	began := time.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, s.limit, fmt.Errorf("%w: it may take %s", errLate, s.limit))
+	defer cancel()
+	r := screen.Result{Name: s.name, Title: s.title, Err: t.sendPackets(ctx, folder, manager)}
+	r.Took = time.Since(began)
+	if r.Err == nil {
+		t.print(t.Held(r))
+	}
+	return r
 }
 
 // verdict is the exit code for these results.

@@ -89,6 +89,16 @@ func scenario() []step {
 	}
 }
 
+// packetsStep comes last where there is root. It has a cluster of its own, whose
+// machines are network namespaces.
+func packetsStep() step {
+	return step{
+		name: "packets", title: "Packets: pods on different machines, and a client through a load balancer",
+		note:  "a second cluster, whose machines are network namespaces with the real agent, kube-proxy and CNI plugins",
+		limit: 3 * time.Minute,
+	}
+}
+
 // everyMachine is who appears in the scenario.
 func everyMachine() []string { return []string{"node-1", "node-2", "node-3", "node-4"} }
 

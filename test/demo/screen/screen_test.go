@@ -3,6 +3,7 @@ package screen_test
 import (
 	"errors"
 	"flag"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,6 +34,10 @@ func everything(p screen.Painter) string {
 		p.Event(world.Event{Subject: "network", What: "route 192.168.178.0/24 removed", Over: true}) +
 		p.Held(held) +
 		p.Tables(w, line, []string{"node-1", "node-2", "node-3"}, worldtest.Epoch().Add(31*time.Second)) +
+		p.Trips([]screen.Trip{
+			{From: "client", To: "web-2", Way: "IPv4", Answered: "web-2", Seen: netip.MustParseAddr("10.244.0.3"), Took: 1234567},
+			{From: "outside", To: "client", Way: "IPv6"},
+		}) +
 		p.Failure(failed, "/tmp/logs") +
 		p.Summary([]screen.Result{held, failed, skipped})
 }

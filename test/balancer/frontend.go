@@ -1,0 +1,153 @@
+package balancer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// connectTimeout is how long a target may take to accept a connection.
+const connectTimeout = 5 * time.Second
+
+// frontend is a listener of a service with the connections that came through it.
+type frontend struct {
+	listener net.Listener
+	cut      context.CancelFunc // its connections
+	service  atomic.Pointer[service]
+}
+
+// open starts to listen.
+func (b *balancer) open(ctx context.Context, at netip.AddrPort, s *service) (*frontend, error) {
+	listener, err := b.Network.Listen(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cut := context.WithCancel(ctx)
+	f := &frontend{listener: listener, cut: cut}
+	f.service.Store(s)
+	b.work.Go(func() { b.accept(ctx, f) })
+	return f, nil
+}
+
+func (f *frontend) close() {
+	f.cut()
+	_ = f.listener.Close()
+}
+
+func (b *balancer) accept(ctx context.Context, f *frontend) {
+	for ctx.Err() == nil {
+		client, err := f.listener.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil: // out of file descriptors, say
+			b.Logger.Warn("a service can't accept a connection", "address", f.listener.Addr(), "err", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(b.Retry):
+			}
+		default:
+			b.work.Go(func() { b.carry(ctx, f.service.Load(), client) })
+		}
+	}
+}
+
+// carry serves one connection as the service was when it came.
+func (b *balancer) carry(ctx context.Context, s *service, client net.Conn) {
+	defer client.Close()
+	targets := b.Cloud.HealthyTargets(s.balancer.ID, s.ListenPort)
+	if len(targets) == 0 {
+		reset(client)
+		return
+	}
+	target, done := s.turns.take(s.balancer.Algorithm, targets)
+	defer done()
+	server, err := b.connect(ctx, s, target.Address, client)
+	if err != nil {
+		b.Logger.Warn("a healthy target can't be reached", "loadBalancer", s.balancer.ID, "port", s.ListenPort, "target", target.Address, "err", err)
+		reset(client)
+		return
+	}
+	defer server.Close()
+	defer atEnd(ctx, func() { reset(client, server) })()
+	join(client, server)
+}
+
+// atEnd calls f when ctx ends before the function that it returns is called;
+// that one waits for f.
+func atEnd(ctx context.Context, f func()) (done func()) {
+	called := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(called)
+		f()
+	})
+	return func() {
+		if !stop() {
+			<-called
+		}
+	}
+}
+
+// connect opens the connection to a target, and announces the client if the
+// service says so.
+func (b *balancer) connect(ctx context.Context, s *service, target netip.Addr, client net.Conn) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	to := netip.AddrPortFrom(target, uint16(s.DestinationPort))
+	server, err := b.Network.Dial(ctx, sourceOf(s.balancer, target), to)
+	if err != nil || !s.Proxyprotocol {
+		return server, err
+	}
+	h := Header{Source: addrPort(client.RemoteAddr()), Destination: addrPort(client.LocalAddr())}
+	if _, err := server.Write(h.Append(nil, b.Header)); err != nil {
+		reset(server)
+		return nil, fmt.Errorf("sending the PROXY header: %w", err)
+	}
+	return server, nil
+}
+
+// addrPort is a TCP address, an IPv4 one never in IPv6's clothes.
+func addrPort(a net.Addr) netip.AddrPort {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	at := tcp.AddrPort()
+	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
+}
+
+// join passes on what either side sends until both have sent everything. A side
+// that is done sending still hears the other. If one breaks off, the other
+// learns that it did, and doesn't take the part it got for the whole.
+func join(a, b net.Conn) {
+	var back sync.WaitGroup
+	back.Go(func() { pass(a, b) })
+	pass(b, a)
+	back.Wait()
+}
+
+func pass(to, from net.Conn) {
+	_, err := io.Copy(to, from)
+	if half, ok := to.(interface{ CloseWrite() error }); ok && err == nil {
+		err = half.CloseWrite()
+	}
+	if err != nil {
+		reset(to, from)
+	}
+}
+
+// reset ends connections so that the peers see an error, not an end.
+func reset(connections ...net.Conn) {
+	for _, c := range connections {
+		if lingering, ok := c.(interface{ SetLinger(seconds int) error }); ok {
+			_ = lingering.SetLinger(0)
+		}
+		_ = c.Close()
+	}
+}

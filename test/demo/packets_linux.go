@@ -1,0 +1,255 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
+
+	"github.com/underlay-ccm/underlay/test/cluster"
+	"github.com/underlay-ccm/underlay/test/demo/screen"
+	"github.com/underlay-ccm/underlay/test/fabric"
+	"github.com/underlay-ccm/underlay/test/netns"
+)
+
+// noPackets is why this machine can't show packets; empty: it can.
+func noPackets() string {
+	if os.Geteuid() != 0 {
+		return "not root, and network namespaces take root"
+	}
+	if os.Getenv("CNI_PATH") == "" {
+		return "CNI_PATH names no folder with the CNI plugins; make demo sets it"
+	}
+	for program, pkg := range map[string]string{"ip": "iproute2", "nft": "nftables"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Sprintf("%s is not installed (Debian's package %s)", program, pkg)
+		}
+	}
+	return ""
+}
+
+// sendPackets shows packets. They take network namespaces, which are a process's
+// own, so it is this program once more that does it: see packetsShown.
+func (t *terminal) sendPackets(ctx context.Context, folder, manager string) error {
+	folder = filepath.Join(folder, "packets")
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		return err
+	}
+	t.wait(t.Status(0, []string{"underlay-agent to be built"}, t.width))
+	agent, err := cluster.BuildAgent(ctx, folder)
+	if err != nil {
+		return err
+	}
+	t.wait(t.Status(0, []string{"a cluster in network namespaces"}, t.width))
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", packetsFlag+"="+folder)
+	cmd.Env = append(os.Environ(), managerVariable+"="+manager, agentVariable+"="+agent)
+	if t.Color {
+		cmd.Env = append(cmd.Env, colorVariable+"=1")
+	}
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 20 * time.Second
+	var complaint strings.Builder
+	cmd.Stderr = &complaint
+	said, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	for lines := bufio.NewScanner(said); lines.Scan(); {
+		t.print(lines.Text() + "\n")
+	}
+	if err := cmd.Wait(); err != nil {
+		return errors.Join(context.Cause(ctx), errors.New(strings.TrimSpace(complaint.String())))
+	}
+	return nil
+}
+
+// How the demo tells the process that shows packets what to work with.
+const (
+	managerVariable = "UNDERLAY_DEMO_MANAGER"
+	agentVariable   = "UNDERLAY_DEMO_AGENT"
+	colorVariable   = "UNDERLAY_DEMO_COLOR"
+)
+
+// packetsShown is that process's life, with its logs in folder. It returns the
+// exit code.
+func packetsShown(ctx context.Context, folder string, out io.Writer) int {
+	err := fabric.Enter()
+	if err == nil {
+		err = quiet(filepath.Join(folder, "demo.log"))
+	}
+	if err == nil {
+		p := packets{out: out, painter: screen.Painter{Color: os.Getenv(colorVariable) != ""}, began: time.Now()}
+		err = p.show(ctx, fabric.Options{
+			Machines: []string{"node-1", "node-2", "node-3"}, Dir: folder,
+			Manager: os.Getenv(managerVariable), Agent: os.Getenv(agentVariable),
+		})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// packets shows who reaches whom in a fabric.
+type packets struct {
+	out     io.Writer
+	painter screen.Painter
+	began   time.Time
+	fabric  *fabric.Fabric
+	rows    []screen.Trip
+}
+
+func (p *packets) note(format string, args ...any) {
+	fmt.Fprint(p.out, p.painter.Note(fmt.Sprintf("%4.1f s  ", time.Since(p.began).Seconds())+fmt.Sprintf(format, args...)))
+}
+
+func (p *packets) show(ctx context.Context, o fabric.Options) (err error) {
+	if p.fabric, err = fabric.Start(ctx, o); err != nil {
+		return err
+	}
+	defer p.fabric.Stop()
+	p.note("%s, each a network namespace with underlay-agent and kube-proxy, at a router that follows the network's routes", strings.Join(o.Machines, ", "))
+	var pods []*fabric.Pod
+	for _, at := range [][2]string{{"client", "node-1"}, {"web-2", "node-2"}, {"web-3", "node-3"}} {
+		app, _, _ := strings.Cut(at[0], "-")
+		pod, err := p.fabric.RunPod(ctx, at[0], at[1], map[string]string{"app": app})
+		if err != nil {
+			return err
+		}
+		p.note("pod %-6s on %s  %s  %s", pod.Name, at[1], pod.IPv4, pod.IPv6)
+		pods = append(pods, pod)
+	}
+	if err := p.betweenPods(ctx, pods[0], pods[1], pods[2]); err != nil {
+		return err
+	}
+	if err := p.outside(ctx, pods[0]); err != nil {
+		return err
+	}
+	if err := p.loadBalancer(ctx); err != nil {
+		return err
+	}
+	fmt.Fprint(p.out, p.painter.Trips(p.rows))
+	return nil
+}
+
+// trip asks over TCP and wants the question to have come from an address.
+func (p *packets) trip(ctx context.Context, from string, ns *netns.Namespace, to, way string, at netip.AddrPort, want netip.Addr) error {
+	began := time.Now()
+	answer, err := fabric.Ask(ctx, ns, "tcp", at)
+	if err != nil {
+		return fmt.Errorf("%s to %s: %w", from, to, err)
+	}
+	if want.IsValid() && answer.Source.Addr() != want {
+		return fmt.Errorf("%s to %s: %s saw it come from %s, want %s", from, to, answer.Name, answer.Source.Addr(), want)
+	}
+	p.rows = append(p.rows, screen.Trip{From: from, To: to, Way: way, Answered: answer.Name, Seen: answer.Source.Addr(), Took: time.Since(began)})
+	return nil
+}
+
+func (p *packets) betweenPods(ctx context.Context, all ...*fabric.Pod) error {
+	for i, from := range all {
+		to := all[(i+1)%len(all)]
+		for _, way := range []struct {
+			name   string
+			at, is netip.Addr
+		}{{"IPv4, by the network's route", to.IPv4, from.IPv4}, {"IPv6, by the server's own /64", to.IPv6, from.IPv6}} {
+			if err := p.trip(ctx, from.Name, from.Namespace, to.Name, way.name, netip.AddrPortFrom(way.at, fabric.EchoPort), way.is); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// outside goes out and comes in: out under the node's IPv4 address and the pod's
+// own IPv6 one, in not at all.
+func (p *packets) outside(ctx context.Context, pod *fabric.Pod) error {
+	const port = 8081
+	if _, err := p.fabric.Serve(ctx, p.fabric.Outside(), "outside", port); err != nil {
+		return err
+	}
+	public := pod.Machine.Public
+	err := errors.Join(
+		p.trip(ctx, pod.Name, pod.Namespace, "outside", "IPv4, under the node's address", netip.AddrPortFrom(fabric.OutsideIPv4, port), public.IPv4),
+		p.trip(ctx, pod.Name, pod.Namespace, "outside", "IPv6, under its own address", netip.AddrPortFrom(fabric.OutsideIPv6, port), pod.IPv6),
+	)
+	if err != nil {
+		return err
+	}
+	if answer, err := fabric.Ask(ctx, p.fabric.Outside(), "tcp", netip.AddrPortFrom(pod.IPv6, fabric.EchoPort)); err == nil {
+		return fmt.Errorf("the outside reaches the pod %s at its public address: the inbound filter should drop that", answer.Name)
+	}
+	p.rows = append(p.rows, screen.Trip{From: "outside", To: pod.Name, Way: "IPv6, its public address"})
+	return nil
+}
+
+// loadBalancer asks the pods on other nodes from outside, through the cloud.
+func (p *packets) loadBalancer(ctx context.Context) error {
+	services := p.fabric.Client.CoreV1().Services(namespace)
+	_, err := services.Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: service, Annotations: map[string]string{
+			// The quickest that the cloud has, for who is watching.
+			"load-balancer.hetzner.cloud/health-check-interval": "3s", "load-balancer.hetzner.cloud/health-check-retries": "1",
+		}},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
+			IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyPreferDualStack), Selector: map[string]string{"app": service},
+			Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(fabric.EchoPort)}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	var last error
+	err = wait.PollUntilContextTimeout(ctx, lookEvery, time.Minute, true, func(ctx context.Context) (bool, error) {
+		svc, err := services.Get(ctx, service, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		addresses := public(svc)
+		if len(addresses) < 2 {
+			last = fmt.Errorf("the load balancer has the public addresses %v", addresses)
+			return false, nil
+		}
+		kept := len(p.rows)
+		for _, a := range addresses {
+			// Who is asked first may not be healthy yet.
+			if last = p.trip(ctx, "outside", p.fabric.Outside(), "load balancer", fmt.Sprintf("%s, to a node with a pod", a), netip.AddrPortFrom(a, 80), netip.Addr{}); last != nil {
+				p.rows = p.rows[:kept]
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return errors.Join(err, last)
+	}
+	return nil
+}
+
+// public are a Service's addresses that the outside knows.
+func public(svc *corev1.Service) (all []netip.Addr) {
+	for _, ingress := range svc.Status.LoadBalancer.Ingress {
+		if a, err := netip.ParseAddr(ingress.IP); err == nil && !a.IsPrivate() {
+			all = append(all, a)
+		}
+	}
+	return all
+}
