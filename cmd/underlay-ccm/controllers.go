@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
-	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/internal/wiring"
 	lbcontroller "github.com/underlay-ccm/underlay/lb/controller"
 	routecontroller "github.com/underlay-ccm/underlay/routes/controller"
 )
@@ -105,34 +105,16 @@ func (m *manager) routes(c *appconfig.CompletedConfig) (runner, error) {
 }
 
 func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
-	d := m.config.LoadBalancers
-	if !d.Enabled {
+	if !m.config.LoadBalancers.Enabled {
 		return nil, nil
 	}
 	client, err := c.ClientBuilder.Client(names.ServiceLBController)
 	if err != nil {
 		return nil, fmt.Errorf("client of the load balancer controller: %w", err)
 	}
-	defaults := lb.Defaults{
-		Cluster:               m.config.ClusterName,
-		Location:              d.Location,
-		NetworkZone:           d.NetworkZone,
-		Type:                  d.Type,
-		Algorithm:             lb.Algorithm(d.Algorithm),
-		UsePrivateIP:          d.UsePrivateIP,
-		DisablePrivateIngress: d.DisablePrivateIngress,
-		DisablePublicNetwork:  d.DisablePublicNetwork,
-		UsesProxyProtocol:     d.UsesProxyProtocol,
-		DisableIPv6:           d.DisableIPv6,
-		PrivateSubnet:         d.PrivateSubnet,
-		HealthCheck:           lb.CheckMode(d.HealthCheck),
-		HealthCheckInterval:   d.HealthCheckInterval,
-		HealthCheckTimeout:    d.HealthCheckTimeout,
-		HealthCheckRetries:    d.HealthCheckRetries,
-		Classless:             d.Classless,
-	}
+	var network int64
 	if m.network != nil {
-		defaults.Network = m.network.ID
+		network = m.network.ID
 	}
 	return lbcontroller.New(lbcontroller.Config{
 		Client:   client.CoreV1(),
@@ -140,7 +122,7 @@ func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
 		Nodes:    c.SharedInformers.Core().V1().Nodes(),
 		Slices:   c.SharedInformers.Discovery().V1().EndpointSlices(),
 		Backend:  m.client.LoadBalancers(),
-		Defaults: defaults,
+		Defaults: wiring.Defaults(m.config, network),
 		Network:  m.networkID,
 		Recorder: c.EventRecorder,
 		Registry: registry{},

@@ -17,7 +17,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
-	"github.com/underlay-ccm/underlay/ipam"
+	"github.com/underlay-ccm/underlay/internal/wiring"
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 	routecontroller "github.com/underlay-ccm/underlay/routes/controller"
 )
@@ -107,15 +107,8 @@ func serviceCIDRs(c *appconfig.CompletedConfig, client discovery.DiscoveryInterf
 
 func pools(c config.Config) []ipamcontroller.Pool {
 	var out []ipamcontroller.Pool
-	for _, p := range c.IPAM.Pools {
-		state := ipam.Active
-		if p.Draining {
-			state = ipam.Draining
-		}
-		out = append(out, ipamcontroller.Pool{
-			PoolConfig: ipam.PoolConfig{Name: p.Name, Prefix: p.Prefix, NodeMask: p.NodeMask, State: state, Own: p.Own},
-			Selector:   p.Selector,
-		})
+	for i, p := range wiring.Pools(c) {
+		out = append(out, ipamcontroller.Pool{PoolConfig: p, Selector: c.IPAM.Pools[i].Selector})
 	}
 	return out
 }

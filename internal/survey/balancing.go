@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/underlay-ccm/underlay/internal/wiring"
 	"github.com/underlay-ccm/underlay/lb"
 	lbcontroller "github.com/underlay-ccm/underlay/lb/controller"
 	"github.com/underlay-ccm/underlay/lb/converge"
@@ -26,18 +27,11 @@ type Balancing struct {
 
 // LBDefaults are the configured ones.
 func (s *Snapshot) LBDefaults() lb.Defaults {
-	d := s.Config.LoadBalancers
-	out := lb.Defaults{
-		Cluster: s.Config.ClusterName, Location: d.Location, NetworkZone: d.NetworkZone, Type: d.Type,
-		Algorithm: lb.Algorithm(d.Algorithm), UsePrivateIP: d.UsePrivateIP, DisablePrivateIngress: d.DisablePrivateIngress,
-		DisablePublicNetwork: d.DisablePublicNetwork, UsesProxyProtocol: d.UsesProxyProtocol, DisableIPv6: d.DisableIPv6,
-		PrivateSubnet: d.PrivateSubnet, HealthCheck: lb.CheckMode(d.HealthCheck), HealthCheckInterval: d.HealthCheckInterval,
-		HealthCheckTimeout: d.HealthCheckTimeout, HealthCheckRetries: d.HealthCheckRetries, Classless: d.Classless,
-	}
+	var network int64
 	if s.Network != nil {
-		out.Network = s.Network.ID
+		network = s.Network.ID
 	}
-	return out
+	return wiring.Defaults(s.Config, network)
 }
 
 // Balancings are the Services that the CCM serves, by namespace and name. It

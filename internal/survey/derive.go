@@ -16,6 +16,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/wiring"
 	"github.com/underlay-ccm/underlay/ipam"
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 	"github.com/underlay-ccm/underlay/routes"
@@ -98,17 +99,7 @@ func (s *Snapshot) ServerOf(node *corev1.Node) *Server {
 }
 
 // Pools are the configured ones as package ipam takes them.
-func (s *Snapshot) Pools() []ipam.PoolConfig {
-	var out []ipam.PoolConfig
-	for _, p := range s.Config.IPAM.Pools {
-		state := ipam.Active
-		if p.Draining {
-			state = ipam.Draining
-		}
-		out = append(out, ipam.PoolConfig{Name: p.Name, Prefix: p.Prefix, NodeMask: p.NodeMask, State: state, Own: p.Own})
-	}
-	return out
-}
+func (s *Snapshot) Pools() []ipam.PoolConfig { return wiring.Pools(s.Config) }
 
 // Ranges are the pools whose prefixes are routed through the network.
 func (s *Snapshot) Ranges() []routes.Range {

@@ -75,7 +75,7 @@ func rules() []rule {
 			reason: "the simulator stands in for the cloud in tests; nothing that ships may know of it",
 		},
 		{
-			who: []pattern{"./..."}, except: []pattern{"./cmd/...", "./test/...", "./internal/config/...", "./internal/survey/...", "./internal/doctor/..."}, never: []pattern{"./internal/config/..."},
+			who: []pattern{"./..."}, except: []pattern{"./cmd/...", "./test/...", "./internal/config/...", "./internal/wiring/...", "./internal/survey/...", "./internal/doctor/..."}, never: []pattern{"./internal/config/..."},
 			reason: "only cmd, and who compares it with the world, knows the configuration as a whole; everything else is handed what it needs",
 		},
 

@@ -1,0 +1,48 @@
+// Package wiring says to the pure packages what the configuration says, in their
+// own words: for the program that works and for the one that looks at it, so that
+// both mean the same. It decides nothing and reads nothing.
+package wiring
+
+import (
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/ipam"
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+// Pools are the pools in their order.
+func Pools(c config.Config) []ipam.PoolConfig {
+	var out []ipam.PoolConfig
+	for _, p := range c.IPAM.Pools {
+		state := ipam.Active
+		if p.Draining {
+			state = ipam.Draining
+		}
+		out = append(out, ipam.PoolConfig{Name: p.Name, Prefix: p.Prefix, NodeMask: p.NodeMask, State: state, Own: p.Own})
+	}
+	return out
+}
+
+// Defaults are what Services get without annotations, in the network with this
+// ID, 0 without one.
+func Defaults(c config.Config, network int64) lb.Defaults {
+	d := c.LoadBalancers
+	return lb.Defaults{
+		Cluster:               c.ClusterName,
+		Network:               network,
+		Location:              d.Location,
+		NetworkZone:           d.NetworkZone,
+		Type:                  d.Type,
+		Algorithm:             lb.Algorithm(d.Algorithm),
+		UsePrivateIP:          d.UsePrivateIP,
+		DisablePrivateIngress: d.DisablePrivateIngress,
+		DisablePublicNetwork:  d.DisablePublicNetwork,
+		UsesProxyProtocol:     d.UsesProxyProtocol,
+		DisableIPv6:           d.DisableIPv6,
+		PrivateSubnet:         d.PrivateSubnet,
+		HealthCheck:           lb.CheckMode(d.HealthCheck),
+		HealthCheckInterval:   d.HealthCheckInterval,
+		HealthCheckTimeout:    d.HealthCheckTimeout,
+		HealthCheckRetries:    d.HealthCheckRetries,
+		Classless:             d.Classless,
+	}
+}

@@ -1,0 +1,46 @@
+package wiring_test
+
+import (
+	"net/netip"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/wiring"
+	"github.com/underlay-ccm/underlay/ipam"
+)
+
+// A field that is added to lb.Defaults and not filled in here would be a setting
+// without effect.
+func TestEveryDefaultComesFromTheConfiguration(t *testing.T) {
+	got := reflect.ValueOf(wiring.Defaults(config.Config{
+		ClusterName: "c",
+		LoadBalancers: config.LoadBalancers{
+			Location: "fsn1", NetworkZone: "eu-central", Type: "lb21", Algorithm: "least_connections", UsePrivateIP: true,
+			DisablePrivateIngress: true, DisablePublicNetwork: true, UsesProxyProtocol: true, DisableIPv6: true,
+			PrivateSubnet: netip.MustParsePrefix("10.0.1.0/24"), HealthCheck: "node-port", HealthCheckInterval: time.Second,
+			HealthCheckTimeout: time.Second, HealthCheckRetries: 1, Classless: true,
+		},
+	}, 7))
+	for i := range got.NumField() {
+		if got.Field(i).IsZero() {
+			t.Errorf("%s is not filled in", got.Type().Field(i).Name)
+		}
+	}
+}
+
+func TestPools(t *testing.T) {
+	var c config.Config
+	c.IPAM.Pools = []config.Pool{
+		{Name: "a", Prefix: netip.MustParsePrefix("10.244.0.0/16"), NodeMask: 24},
+		{Name: "b", Own: true, NodeMask: 80, Draining: true},
+	}
+	want := []ipam.PoolConfig{
+		{Name: "a", Prefix: netip.MustParsePrefix("10.244.0.0/16"), NodeMask: 24, State: ipam.Active},
+		{Name: "b", Own: true, NodeMask: 80, State: ipam.Draining},
+	}
+	if got := wiring.Pools(c); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
