@@ -40,6 +40,8 @@ type follower[D any] struct {
 	edge[D]
 	name    string
 	desired func(agent.View) D
+	// patient: left alone until the Node has podCIDRs.
+	patient bool
 
 	last    *D          // what stands, as far as we know; nil: nothing is known
 	altered atomic.Bool // by somebody else, perhaps
@@ -50,6 +52,9 @@ func (f *follower[D]) Name() string { return f.name }
 // Apply asks the edge to look only when there is a reason to: most passes are
 // about a route or two.
 func (f *follower[D]) Apply(ctx context.Context, v agent.View, look bool) (agent.Report, error) {
+	if f.patient && len(v.PodCIDRs) == 0 {
+		return agent.Report{}, nil
+	}
 	want := f.desired(v)
 	altered := f.altered.Swap(false)
 	same := f.last != nil && reflect.DeepEqual(*f.last, want)
@@ -81,8 +86,10 @@ func (f *follower[D]) Watch(ctx context.Context, changed func()) error {
 	})
 }
 
-// parts are put right in this order: kernel settings, the routes, then the
-// packet filter, and last the CNI configuration, which lets pods start.
+// parts are put right in this order: kernel settings, the packet filter, the
+// routes, and last the CNI configuration, which lets pods start. The filter knows
+// a Node before there is a way to it: else the first packets there would leave
+// under this node's address, and every later one of their connections too.
 type parts struct{ before, after []part }
 
 func (o *options) parts() (parts, error) {
@@ -91,12 +98,14 @@ func (o *options) parts() (parts, error) {
 		return parts{}, fmt.Errorf("preparing the packet filter: %w", err)
 	}
 	return parts{
-		before: []part{&follower[sysctl.Desired]{
-			name: "sysctl", desired: sysctlsFor,
-			edge: sysctl.New(sysctl.Options{Root: o.sysctls, StateDir: o.stateDir}),
-		}},
+		before: []part{
+			&follower[sysctl.Desired]{
+				name: "sysctl", desired: sysctlsFor,
+				edge: sysctl.New(sysctl.Options{Root: o.sysctls, StateDir: o.stateDir}),
+			},
+			&follower[netfilter.Desired]{name: "netfilter", desired: o.filterFor, edge: filter, patient: true},
+		},
 		after: []part{
-			&follower[netfilter.Desired]{name: "netfilter", desired: o.filterFor, edge: filter},
 			&follower[cni.Desired]{
 				name: "cni", desired: cniFor,
 				edge: cni.New(cni.Options{ConfDir: o.cniConfDir, BinDirs: o.cniBinDirs, DataDir: o.stateDir + "/cni"}),

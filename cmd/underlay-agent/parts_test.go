@@ -87,6 +87,40 @@ func TestAFollowerLooksWhenThereIsAReason(t *testing.T) {
 	}
 }
 
+// Packets to a new Node must not find a route while the filter takes its pods for
+// strangers.
+func TestTheFilterKnowsANodeBeforeItsRoute(t *testing.T) {
+	p, err := defaults().parts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before []string
+	for _, part := range p.before {
+		before = append(before, part.Name())
+	}
+	if want := []string{"sysctl", "netfilter"}; !slices.Equal(before, want) {
+		t.Errorf("put right before the routes are %v, want %v", before, want)
+	}
+}
+
+// A Node without podCIDRs says nothing about what its pods need.
+func TestAPatientFollowerWaitsForPodCIDRs(t *testing.T) {
+	s := &shelf{}
+	f := &follower[int]{edge: s, name: "shelf", desired: func(v agent.View) int { return v.MTU }, patient: true}
+	for _, v := range []agent.View{
+		{MTU: 1},
+		{MTU: 2, PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")}},
+		{MTU: 3},
+	} {
+		if _, err := f.Apply(t.Context(), v, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.holds != 2 || s.looked != 1 {
+		t.Errorf("it holds %d, and was looked at %d times", s.holds, s.looked)
+	}
+}
+
 // What is made last goes first, and what fails keeps nothing else from going.
 func TestCleanupGoesBackwards(t *testing.T) {
 	var journal []string

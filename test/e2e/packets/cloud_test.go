@@ -1,0 +1,169 @@
+//go:build linux
+
+package packets
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/underlay-ccm/underlay/test/fabric"
+)
+
+// On the cloud IPv4 goes by the network's routes, and IPv6 by each server's own
+// prefix.
+func TestPodsOnTheCloud(t *testing.T) {
+	f := start(t, fabric.Options{Machines: []string{"one", "two", "three"}})
+	one, two, three := f.Machine("one"), f.Machine("two"), f.Machine("three")
+	answerEverywhere(t, f, one, two, three)
+	pods := runPods(t, f, map[string]string{"app": "client"}, [2]string{"client", "one"}, [2]string{"neighbor", "one"})
+	served := runPods(t, f, map[string]string{"app": "server"}, [2]string{"server-two", "two"}, [2]string{"server-three", "three"})
+	all := append(pods, served...)
+	for _, p := range all {
+		if own := p.Machine.Public.IPv6Prefix; !own.Contains(p.IPv6) {
+			t.Errorf("%s has %s, not of its server's %s", p.Name, p.IPv6, own)
+		}
+	}
+
+	t.Run("every pod reaches every pod", func(t *testing.T) { everyPodReachesEveryPod(t, all) })
+	t.Run("pods and nodes reach each other", func(t *testing.T) {
+		for _, p := range all {
+			for _, m := range []*fabric.Machine{one, two, three} {
+				reaches(t, of(p), ownPort(m.Private), m.Name, p.IPv4, "tcp")
+				reaches(t, of(p), ownPort(m.Public.IPv6), m.Name, p.IPv6, "tcp")
+				if m == p.Machine {
+					continue // answers under an address of the pod's own interface
+				}
+				reaches(t, machine(m), echo(p.IPv4), p.Name, m.Private, both()...)
+				reaches(t, machine(m), echo(p.IPv6), p.Name, m.Public.IPv6, both()...)
+			}
+		}
+	})
+	t.Run("a Service is reached by its ClusterIP", func(t *testing.T) { clusterIPs(t, f, pods, served) })
+	t.Run("pods reach the outside", func(t *testing.T) {
+		for _, p := range all {
+			reaches(t, of(p), ownPort(fabric.OutsideIPv4), "outside", p.Machine.Public.IPv4, both()...)
+			reaches(t, of(p), ownPort(fabric.OutsideIPv6), "outside", p.IPv6, both()...)
+		}
+	})
+	t.Run("the outside reaches no pod", func(t *testing.T) { closedToTheOutside(t, f, served[0]) })
+	t.Run("the cloud drops what is nobody's", func(t *testing.T) { foreignSource(t, f, one, two) })
+	t.Run("a machine joins, and another is given back", func(t *testing.T) { comeAndGo(t, f, pods, served[1]) })
+}
+
+// comeAndGo expects the cloud's routes to follow machines: a new one's pods are
+// reached, though it has the address of one that is gone, whose own pods' route
+// disappears.
+func comeAndGo(t *testing.T, f *fabric.Fabric, stay []*fabric.Pod, leaves *fabric.Pod) {
+	m := leaves.Machine
+	gone := podCIDRs(t, f, m.Name)[0]
+	if err := m.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.AddMachines(t.Context(), "four"); err != nil {
+		t.Fatal(err)
+	}
+	if f.Machine("four").Private != m.Private {
+		t.Fatalf("the new machine has %s, and not %s once more", f.Machine("four").Private, m.Private)
+	}
+	everyPodReachesEveryPod(t, append(stay, runPods(t, f, nil, [2]string{"pod-four", "four"})...))
+	await(t, "the network has no route to the pods of the machine that is gone", func() string {
+		for _, r := range f.Cloud.DataPlane().Networks[0].Routes {
+			if r.Destination == gone {
+				return fmt.Sprintf("there is %s via %s", r.Destination, r.Gateway)
+			}
+		}
+		return ""
+	})
+}
+
+// clusterIPs asks a Service by both of its addresses until every pod behind it
+// has answered.
+func clusterIPs(t *testing.T, f *fabric.Fabric, clients, servers []*fabric.Pod) {
+	service, err := f.Client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "servers"},
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app": "server"}, IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack),
+			Ports: []corev1.ServicePort{{Port: fabric.EchoPort, Protocol: corev1.ProtocolTCP}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ip := range service.Spec.ClusterIPs {
+		addr := netip.MustParseAddr(ip)
+		for _, client := range clients {
+			missing := map[string]bool{}
+			for _, s := range servers {
+				missing[s.Name] = true
+			}
+			await(t, client.Name+" is answered by every pod behind "+ip, func() string {
+				answer, err := fabric.Ask(t.Context(), client.Namespace, "tcp", echo(addr))
+				if err != nil {
+					return err.Error()
+				}
+				if want := family(addr, client.IPv4, client.IPv6); answer.Source.Addr() != want {
+					t.Errorf("%s asked %s: %s saw %s, want %s", client.Name, ip, answer.Name, answer.Source.Addr(), want)
+				}
+				delete(missing, answer.Name)
+				if len(missing) > 0 {
+					return "some have not answered"
+				}
+				return ""
+			})
+		}
+	}
+}
+
+// closedToTheOutside expects a pod's public address to be closed, unless its
+// agent is told otherwise.
+func closedToTheOutside(t *testing.T, f *fabric.Fabric, p *fabric.Pod) {
+	m := p.Machine
+	// There is a way to its machine, and one back from the pod.
+	reaches(t, outside(f), ownPort(m.Public.IPv6), m.Name, fabric.OutsideIPv6, "tcp")
+	refused(t, outside(f), echo(p.IPv6), both()...)
+	restart := func(args ...string) {
+		t.Helper()
+		if err := m.StopAgent(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.StartAgent(t.Context(), args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restart("--filter-inbound=false")
+	reaches(t, outside(f), echo(p.IPv6), p.Name, fabric.OutsideIPv6, both()...)
+	restart()
+	await(t, "it is closed again", func() string {
+		if answer, err := fabric.Ask(t.Context(), f.Outside(), "tcp", echo(p.IPv6)); err == nil {
+			return answer.Name + " answers"
+		}
+		return ""
+	})
+	refused(t, outside(f), echo(p.IPv6), both()...)
+}
+
+// foreignSource shows that the cloud router drops as the real one does: else the
+// tests above would prove less.
+func foreignSource(t *testing.T, f *fabric.Fabric, from, to *fabric.Machine) {
+	before, err := f.Dropped(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The private network knows no way to the address, but that is not what it
+	// goes by: the packet must not get as far as to be answered.
+	if _, err := from.Namespace.Run(t.Context(), "ip", "route", "replace", to.Private.String(), "via", "10.0.0.1", "dev", "private", "src", from.Public.IPv4.String()); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, machine(from), ownPort(to.Private), "tcp")
+	if _, err := from.Namespace.Run(t.Context(), "ip", "route", "del", to.Private.String()); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := f.Dropped(t.Context()); err != nil || after <= before {
+		t.Errorf("dropped %d packets, before %d (%v)", after, before, err)
+	}
+}

@@ -1,0 +1,448 @@
+//go:build linux
+
+package packets
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/test/balancer"
+	"github.com/underlay-ccm/underlay/test/fabric"
+	"github.com/underlay-ccm/underlay/test/netns"
+)
+
+const (
+	webPort  = 9090 // where pods serve what comes through load balancers
+	frontage = 80   // where load balancers listen
+	// retries is how many checks in a row change a target's health.
+	retries = 2
+	// askedWithin is how long a connection may take. Only one that is lost takes
+	// that long.
+	askedWithin = 10 * time.Second
+)
+
+// Load balancers with real health checks in front of real kube-proxies: a
+// connection from outside must find its way, whatever nodes and pods do.
+func TestLoadBalancers(t *testing.T) {
+	f := start(t, fabric.Options{Machines: []string{"one", "two", "three"}})
+	t.Run("targets by private and by public address", func(t *testing.T) { privateAndPublic(t, f) })
+	t.Run("policy Local follows a pod by health checks alone", func(t *testing.T) { podMoves(t, f) })
+	t.Run("policy Cluster loses nothing to a drained node", func(t *testing.T) { nodeDrained(t, f) })
+}
+
+// privateAndPublic reaches one pod through two load balancers, in both families,
+// though its own public address is closed. With policy Local the node changes no
+// source, so the pod sees which address the load balancer used.
+func privateAndPublic(t *testing.T, f *fabric.Fabric) {
+	one := f.Machine("one")
+	pod := runPods(t, f, map[string]string{"app": "twice"}, [2]string{"twice", "one"})[0]
+	serveWeb(t, pod, false)
+	local := corev1.ServiceExternalTrafficPolicyLocal
+	byPrivate := publish(t, f, "by-private", "twice", local, nil)
+	byPublic := publish(t, f, "by-public", "twice", local, map[string]string{"load-balancer.hetzner.cloud/use-private-ip": "false"})
+	for s, source := range map[*published]netip.Addr{byPrivate: byPrivate.private, byPublic: byPublic.ipv4} {
+		s.awaitHealth(t, "one healthy, three unhealthy, two unhealthy")
+		for _, address := range []netip.Addr{s.ipv4, s.ipv6} {
+			got, err := ask(t.Context(), f.Outside(), address, frontage)
+			if want := (visit{pod: "twice", peer: source}); err != nil || got != want {
+				t.Errorf("%s: asking %s gives %v (%v), want %v", s.name, address, got, err, want)
+			}
+		}
+	}
+
+	answerEverywhere(t, f, one)
+	reaches(t, outside(f), ownPort(one.Public.IPv6), "one", fabric.OutsideIPv6, "tcp") // so there is a way
+	refused(t, outside(f), echo(pod.IPv6), "tcp")
+	if got, err := ask(t.Context(), f.Outside(), pod.IPv6, webPort); err == nil {
+		t.Errorf("the outside reaches the pod at its own address: %v", got)
+	}
+
+	if err := f.Client.CoreV1().Services("default").Delete(t.Context(), byPublic.name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "a deleted Service is not reached", func() string {
+		if got, err := ask(t.Context(), f.Outside(), byPublic.ipv4, frontage); err == nil {
+			return got.String()
+		}
+		return ""
+	})
+}
+
+// podMoves sends connections while a pod's successor starts on another node and
+// the pod itself terminates. Nodes without a pod of their own refuse: each
+// connection that is answered went to the right one.
+func podMoves(t *testing.T, f *fabric.Fabric) {
+	labels := map[string]string{"app": "mover"}
+	first := runPods(t, f, labels, [2]string{"first", "one"})[0]
+	serveWeb(t, first, true)
+	s := publish(t, f, "mover", "mover", corev1.ServiceExternalTrafficPolicyLocal, map[string]string{
+		"load-balancer.hetzner.cloud/uses-proxyprotocol": "true",
+	})
+	s.awaitHealth(t, "one healthy, three unhealthy, two unhealthy")
+	s.expectClients(t, "first")
+	f.Cloud.ResetRequests()
+
+	flow := startFlow(f, s.ipv4, s.ipv6)
+	defer flow.stop()
+	second := runPods(t, f, labels, [2]string{"second", "two"})[0]
+	serveWeb(t, second, true)
+	s.awaitHealth(t, "one healthy, three unhealthy, two healthy")
+	// What a kubelet is told first: the pod serves on, but shall get nothing new.
+	err := f.Client.CoreV1().Pods("default").Delete(t.Context(), first.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](120)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.awaitUnhealthy(t, "one")
+	s.awaitHealth(t, "one unhealthy, three unhealthy, two healthy")
+	if err := first.Delete(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	flow.expectMore(t, 20)
+	s.expectClients(t, "second")
+	flow.stop()
+	flow.expectNoFailure(t, "first", "second")
+	for _, r := range f.Cloud.Requests() {
+		if r.Method != http.MethodGet {
+			t.Errorf("the move took the request %s %s, want health checks alone", r.Method, r.Path)
+		}
+	}
+}
+
+// nodeDrained takes a node out as the cluster autoscaler does: marked first,
+// removed later. Health checks alone must stop new connections to it, because
+// the manager may be away; then the manager takes the target out.
+func nodeDrained(t *testing.T, f *fabric.Fabric) {
+	one := f.Machine("one")
+	for _, p := range runPods(t, f, map[string]string{"app": "spread"}, [2]string{"spread-two", "two"}, [2]string{"spread-three", "three"}) {
+		serveWeb(t, p, false)
+	}
+	s := publish(t, f, "spread", "spread", corev1.ServiceExternalTrafficPolicyCluster, nil)
+	s.awaitHealth(t, "one healthy, three healthy, two healthy")
+	f.Manager.Kill()
+	flow := startFlow(f, s.ipv4, s.ipv6)
+	defer flow.stop()
+	flow.expectMore(t, 20)
+
+	taint(t, f, "one", "ToBeDeletedByClusterAutoscaler")
+	s.awaitUnhealthy(t, "one")
+	s.awaitHealth(t, "one unhealthy, three healthy, two healthy")
+	// Whatever goes there from now on is lost.
+	if out, err := one.Namespace.Run(t.Context(), "ip", "link", "set", "private", "down"); err != nil {
+		t.Fatal(err, out)
+	}
+	flow.expectMore(t, 50)
+	if err := f.StartManager(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitHealth(t, "three healthy, two healthy")
+	if err := one.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	flow.expectMore(t, 20)
+	flow.stop()
+	flow.expectNoFailure(t, "spread-two", "spread-three")
+}
+
+func taint(t *testing.T, f *fabric.Fabric, node, key string) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"spec":{"taints":[{"key":%q,"value":"1","effect":"NoSchedule"}]}}`, key)
+	_, err := f.Client.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// visit is a connection as the pod saw it.
+type visit struct {
+	pod    string
+	peer   netip.Addr // whose packets they were
+	client netip.Addr // whom the PROXY header names; zero without
+}
+
+func (v visit) String() string {
+	return fmt.Sprintf("%s, from %s, announced as %s", v.pod, v.peer, v.client)
+}
+
+// unannounced stands for the client in an answer to who sent no PROXY header.
+const unannounced = "-"
+
+// serveWeb lets a pod answer each connection with a line about it.
+func serveWeb(t *testing.T, p *fabric.Pod, announced bool) {
+	t.Helper()
+	l, err := p.Namespace.Listen(context.WithoutCancel(t.Context()), "tcp", fmt.Sprintf(":%d", webPort))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			ended.Go(func() {
+				defer c.Close()
+				answerVisit(c, p.Name, announced)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		ended.Wait()
+	})
+}
+
+func answerVisit(c net.Conn, name string, announced bool) {
+	_ = c.SetDeadline(time.Now().Add(askedWithin)) // the client's too
+	client := unannounced
+	if announced {
+		h, err := balancer.ReadHeader(bufio.NewReader(c))
+		if err != nil {
+			return // the client misses its answer, and that is what the test sees
+		}
+		client = h.Source.Addr().String()
+	}
+	peer := c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+	_, _ = fmt.Fprintf(c, "%s %s %s\n", name, peer, client)
+}
+
+// ask opens a connection and returns what the pod saw.
+func ask(ctx context.Context, from *netns.Namespace, to netip.Addr, port uint16) (visit, error) {
+	ctx, cancel := context.WithTimeout(ctx, askedWithin)
+	defer cancel()
+	c, err := from.Dial(ctx, "tcp", netip.AddrPortFrom(to, port).String())
+	if err != nil {
+		return visit{}, err
+	}
+	defer c.Close()
+	deadline, _ := ctx.Deadline()
+	if err := c.SetDeadline(deadline); err != nil {
+		return visit{}, err
+	}
+	line, err := io.ReadAll(c)
+	if err != nil {
+		return visit{}, fmt.Errorf("asking %s: %w", to, err)
+	}
+	var out visit
+	var peer, client string
+	if _, err := fmt.Sscan(string(line), &out.pod, &peer, &client); err != nil {
+		return visit{}, fmt.Errorf("asking %s: an answer %q: %w", to, line, err)
+	}
+	if out.peer, err = netip.ParseAddr(peer); err == nil && client != unannounced {
+		out.client, err = netip.ParseAddr(client)
+	}
+	return out, err
+}
+
+// published is a Service with its load balancer.
+type published struct {
+	name                string
+	f                   *fabric.Fabric
+	balancer            int64
+	ipv4, ipv6, private netip.Addr
+}
+
+// publish creates a Service for the pods of an app, and waits for its load
+// balancer.
+func publish(t *testing.T, f *fabric.Fabric, name, app string, policy corev1.ServiceExternalTrafficPolicy, annotations map[string]string) *published {
+	t.Helper()
+	all := map[string]string{
+		"load-balancer.hetzner.cloud/health-check-interval": "3s",
+		"load-balancer.hetzner.cloud/health-check-timeout":  "15s", // only who is gone takes long
+		"load-balancer.hetzner.cloud/health-check-retries":  fmt.Sprint(retries),
+	}
+	maps.Copy(all, annotations)
+	services := f.Client.CoreV1().Services("default")
+	_, err := services.Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: all},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: policy, Selector: map[string]string{"app": app},
+			Ports: []corev1.ServicePort{{Port: frontage, TargetPort: intstr.FromInt32(webPort)}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &published{name: name, f: f}
+	await(t, "Service "+name+" has a load balancer", func() string {
+		now, err := services.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil || len(now.Status.LoadBalancer.Ingress) == 0 {
+			return fmt.Sprintf("no address (%v)", err)
+		}
+		for _, lb := range f.Cloud.DataPlane().LoadBalancers {
+			if lb.IPv4.String() == now.Status.LoadBalancer.Ingress[0].IP {
+				s.balancer, s.ipv4, s.ipv6, s.private = lb.ID, lb.IPv4, lb.IPv6, lb.PrivateIP
+				return ""
+			}
+		}
+		return "the cloud has no load balancer with its address"
+	})
+	return s
+}
+
+// health is what the cloud's API says of the load balancer's targets, in the
+// order of their names.
+func (s *published) health() string {
+	var out []string
+	lb, _ := s.f.Cloud.LoadBalancer(s.balancer)
+	for _, target := range lb.Targets {
+		server, _ := s.f.Cloud.Server(target.Server.ID)
+		for _, h := range target.HealthStatus {
+			out = append(out, server.Name+" "+h.Status)
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
+func (s *published) awaitHealth(t *testing.T, want string) {
+	t.Helper()
+	await(t, fmt.Sprintf("the targets of %s are %s", s.name, want), func() string {
+		if got := s.health(); got != want {
+			return got
+		}
+		return ""
+	})
+}
+
+// awaitUnhealthy waits until a node gets no new connections. That must take no
+// more failed checks than the Service allows.
+func (s *published) awaitUnhealthy(t *testing.T, node string) {
+	t.Helper()
+	about := fabric.Checked{LoadBalancer: s.balancer, ListenPort: frontage, Server: s.f.Machine(node).Server}
+	await(t, node+" is unhealthy to "+s.name, func() string {
+		failed := 0
+		for _, found := range slices.Backward(s.f.Checks(about)) {
+			if found != hcloudsim.HealthUnhealthy {
+				break
+			}
+			failed++
+		}
+		health := s.health()
+		if strings.Contains(health, node+" unhealthy") {
+			return ""
+		}
+		if failed > retries { // the last one may not be counted yet
+			t.Fatalf("%s after %d failed checks, want %s unhealthy after %d", health, failed, node, retries)
+		}
+		return health
+	})
+}
+
+// expectClients asks from outside in both families, and from a machine by the
+// load balancer's private address. Each time the pod must learn who asks.
+func (s *published) expectClients(t *testing.T, pod string) {
+	t.Helper()
+	three := s.f.Machine("three")
+	for _, test := range []struct {
+		from    *netns.Namespace
+		to, who netip.Addr
+	}{
+		{s.f.Outside(), s.ipv4, fabric.OutsideIPv4},
+		{s.f.Outside(), s.ipv6, fabric.OutsideIPv6},
+		{three.Namespace, s.private, three.Private},
+	} {
+		for range 5 {
+			got, err := ask(t.Context(), test.from, test.to, frontage)
+			if want := (visit{pod, s.private, test.who}); err != nil || got != want {
+				t.Errorf("asking %s gives %v (%v), want %v", test.to, got, err, want)
+				break
+			}
+		}
+	}
+}
+
+// flow is one connection after the other from outside.
+type flow struct {
+	stop func() // waits for the last
+
+	mu       sync.Mutex
+	asked    int
+	pods     map[string]int
+	failures []error
+}
+
+// startFlow asks addresses in turn until it is stopped.
+func startFlow(f *fabric.Fabric, addresses ...netip.Addr) *flow {
+	ctx, cancel := context.WithCancel(context.Background())
+	out := &flow{pods: map[string]int{}}
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for i := 0; ctx.Err() == nil; i++ {
+			// One that has begun is brought to its end.
+			got, err := ask(context.WithoutCancel(ctx), f.Outside(), addresses[i%len(addresses)], frontage)
+			out.note(got, err)
+			<-tick.C
+		}
+	})
+	out.stop = func() {
+		cancel()
+		ended.Wait()
+	}
+	return out
+}
+
+func (f *flow) note(got visit, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked++
+	f.pods[got.pod]++
+	if err != nil {
+		f.failures = append(f.failures, fmt.Errorf("connection %d: %w", f.asked, err))
+	}
+}
+
+// expectMore waits until so many more connections have ended.
+func (f *flow) expectMore(t *testing.T, n int) {
+	t.Helper()
+	count := func() int {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.asked
+	}
+	before := count()
+	await(t, fmt.Sprintf("%d more connections", n), func() string {
+		if more := count() - before; more < n {
+			return fmt.Sprint(more)
+		}
+		return ""
+	})
+}
+
+// expectNoFailure expects that every connection was answered, and each of these
+// pods answered some.
+func (f *flow) expectNoFailure(t *testing.T, pods ...string) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t.Logf("%d connections, by pod %v", f.asked, f.pods)
+	if len(f.failures) > 0 {
+		t.Errorf("%d of %d connections failed: %v", len(f.failures), f.asked, errors.Join(f.failures[:min(3, len(f.failures))]...))
+	}
+	for _, pod := range pods {
+		if f.pods[pod] == 0 {
+			t.Errorf("%s has answered none", pod)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+//go:build linux
+
+// Package packets sends real packets through whole clusters in network
+// namespaces: pods that the real CNI plugins attached, on machines with the real
+// agent and kube-proxy, with the real manager beside them. Each test is named
+// after what must hold.
+package packets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/underlay-ccm/underlay/test/fabric"
+)
+
+// binaries are the programs under test, set once before any test runs.
+var binaries fabric.Options
+
+func TestMain(m *testing.M) { os.Exit(runTests(m)) }
+
+func runTests(m *testing.M) int {
+	err := fabric.Enter()
+	if err != nil && !errors.Is(err, fabric.ErrNotRoot) {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if !fabric.Entered() || os.Getenv("CNI_PATH") == "" {
+		return m.Run() // where each test says why it is skipped
+	}
+	if dir := os.Getenv(victim); dir != "" {
+		return beVictim(dir)
+	}
+	folder, err := os.MkdirTemp("", "underlay-packets-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(folder)
+	if err := binaries.Binaries(context.Background(), folder); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// needFabric skips a test where there can be no fabric.
+func needFabric(t *testing.T) {
+	t.Helper()
+	if !fabric.Entered() {
+		t.Skip("not root: a fabric is made of network namespaces")
+	}
+	if os.Getenv("CNI_PATH") == "" {
+		t.Skip("CNI_PATH names no folder with the CNI plugins; make cni builds them")
+	}
+}
+
+// start starts a fabric for a test, which is skipped where there can be none. What
+// it leaves behind fails the test.
+func start(t *testing.T, o fabric.Options) *fabric.Fabric {
+	t.Helper()
+	needFabric(t)
+	o.Manager, o.Agent, o.Dir = binaries.Manager, binaries.Agent, t.TempDir()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(fabric.Logs(o.Dir, 40))
+		}
+	})
+	before := held(t)
+	t.Cleanup(func() { expectNothingLeft(t, before) })
+	f, err := fabric.Start(context.WithoutCancel(t.Context()), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Err(); err != nil {
+			t.Error(err)
+		}
+		f.Stop()
+	})
+	return f
+}

@@ -1,0 +1,139 @@
+//go:build linux
+
+package packets
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/underlay-ccm/underlay/test/fabric"
+	"github.com/underlay-ccm/underlay/test/netns"
+)
+
+const (
+	// patience is how long anything may take to come about.
+	patience = 30 * time.Second
+	// hostPort is where machines and the host outside answer.
+	hostPort = 7000
+)
+
+// poll looks until something holds, and tells whether it did in time.
+func poll(ctx context.Context, limit time.Duration, holds func() bool) bool {
+	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, limit, true, func(context.Context) (bool, error) {
+		return holds(), nil
+	}) == nil
+}
+
+// await fails the test unless something comes to hold.
+func await(t *testing.T, what string, missing func() string) {
+	t.Helper()
+	var last string
+	if !poll(t.Context(), patience, func() bool { last = missing(); return last == "" }) {
+		t.Fatalf("%s: not within %s: %s", what, patience, last)
+	}
+}
+
+// party is who asks or answers: a name and a namespace.
+type party struct {
+	name  string
+	space *netns.Namespace
+}
+
+func of(p *fabric.Pod) party              { return party{p.Name, p.Namespace} }
+func machine(m *fabric.Machine) party     { return party{m.Name, m.Namespace} }
+func outside(f *fabric.Fabric) party      { return party{"outside", f.Outside()} }
+func echo(a netip.Addr) netip.AddrPort    { return netip.AddrPortFrom(a, fabric.EchoPort) }
+func ownPort(a netip.Addr) netip.AddrPort { return netip.AddrPortFrom(a, hostPort) }
+
+// reaches expects an answer by somebody, who saw that source, over each of the
+// networks. What has just been set up may take a moment.
+func reaches(t *testing.T, from party, to netip.AddrPort, by string, source netip.Addr, networks ...string) {
+	t.Helper()
+	for _, network := range networks {
+		var answer fabric.Answer
+		var err error
+		poll(t.Context(), patience, func() bool {
+			answer, err = fabric.Ask(t.Context(), from.space, network, to)
+			return err == nil
+		})
+		switch {
+		case err != nil:
+			t.Fatalf("%s does not reach %s at %s: %v", from.name, by, to, err)
+		case answer.Name != by || answer.Source.Addr() != source:
+			t.Errorf("%s asked %s over %s: %s answered, and saw %s; want %s, and %s", from.name, to, network, answer.Name, answer.Source.Addr(), by, source)
+		}
+	}
+}
+
+// refused expects that nobody answers, over any of the networks.
+func refused(t *testing.T, from party, to netip.AddrPort, networks ...string) {
+	t.Helper()
+	var all sync.WaitGroup // each takes as long as may be waited for an answer
+	for _, network := range networks {
+		all.Go(func() {
+			if answer, err := fabric.Ask(t.Context(), from.space, network, to); err == nil {
+				t.Errorf("%s asked %s over %s: %s answered, and saw %s; want nobody", from.name, to, network, answer.Name, answer.Source)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func both() []string { return []string{"tcp", "udp"} }
+
+// family returns the address that a party has of the same family as another.
+func family(like, ipv4, ipv6 netip.Addr) netip.Addr {
+	if like.Is4() {
+		return ipv4
+	}
+	return ipv6
+}
+
+// everyPodReachesEveryPod asks each from each, also itself's neighbors on the
+// same machine, and expects the askers' own addresses to be seen.
+func everyPodReachesEveryPod(t *testing.T, pods []*fabric.Pod) {
+	t.Helper()
+	for _, from := range pods {
+		for _, to := range pods {
+			if from == to {
+				continue
+			}
+			for _, addr := range to.Addrs() {
+				reaches(t, of(from), echo(addr), to.Name, family(addr, from.IPv4, from.IPv6), both()...)
+			}
+		}
+	}
+}
+
+// run starts pods: names with their machines.
+func runPods(t *testing.T, f *fabric.Fabric, labels map[string]string, where ...[2]string) []*fabric.Pod {
+	t.Helper()
+	var pods []*fabric.Pod
+	for _, w := range where {
+		p, err := f.RunPod(t.Context(), w[0], w[1], labels)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods = append(pods, p)
+	}
+	return pods
+}
+
+// answerEverywhere lets machines and the host outside answer on hostPort.
+func answerEverywhere(t *testing.T, f *fabric.Fabric, machines ...*fabric.Machine) {
+	t.Helper()
+	parties := []party{outside(f)}
+	for _, m := range machines {
+		parties = append(parties, machine(m))
+	}
+	for _, p := range parties {
+		if _, err := f.Serve(t.Context(), p.space, p.name, hostPort); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
