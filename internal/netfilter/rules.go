@@ -21,6 +21,9 @@ type Desired struct {
 	// ExternalIPs are further addresses of Nodes, from which packets for pods may
 	// come.
 	ExternalIPs []netip.Addr
+	// ServerPrefixes are routed to machines of Nodes as a whole: packets for pods
+	// may come from any address of them too.
+	ServerPrefixes []netip.Prefix
 	// FilterInbound keeps the outside from opening connections to the node's
 	// pods that have public addresses.
 	FilterInbound bool
@@ -73,7 +76,7 @@ func rulesFor(want Desired, podLinks string) ruleset {
 			forward = append(forward, fmt.Sprintf("%s daddr %s goto %s", family, pods, inboundChain))
 		}
 	}
-	addresses := [][]netip.Prefix{slices.Concat(want.ClusterPods, hosts(want.InternalIPs)), hosts(want.ExternalIPs)}
+	addresses := [][]netip.Prefix{slices.Concat(want.ClusterPods, hosts(want.InternalIPs)), slices.Concat(hosts(want.ExternalIPs), want.ServerPrefixes)}
 	for i, base := range []string{"inside", "outer"} {
 		byFamily := split(addresses[i])
 		for f, used := range [][2]bool{inside, outer}[i] {

@@ -73,6 +73,14 @@ func TestRules(t *testing.T) {
 			"add rule inbound ct state established,related accept\nadd rule inbound ct status dnat accept\n" +
 			"add rule inbound ip6 saddr @inside-6 accept\nadd rule inbound ip6 saddr @outer-6 accept\nadd rule inbound drop\n" +
 			"add chain forwarded { type filter hook forward priority 0 ; }\nadd rule forwarded ip6 daddr 2001:db8:1:0:1::/80 goto inbound"},
+		"a machine that reports no IPv6 address": {func(d *Desired) {
+			d.PodCIDRs, d.ExternalIPs = d.PodCIDRs[1:], nil
+			d.ServerPrefixes = prefixes("2001:db8:1::/64", "2001:db8:2::/64")
+		}, table + "add set inside-6 { type ipv6_addr ; flags interval ; }\nadd element inside-6 { 2001:db8:1:0:1::/80 }\nadd element inside-6 { 2001:db8:2:0:1::/80 }\n" +
+			"add set outer-6 { type ipv6_addr ; flags interval ; }\nadd element outer-6 { 2001:db8:1::/64 }\nadd element outer-6 { 2001:db8:2::/64 }\n" +
+			"add chain inbound\nadd rule inbound ct state established,related accept\nadd rule inbound ct status dnat accept\n" +
+			"add rule inbound ip6 saddr @inside-6 accept\nadd rule inbound ip6 saddr @outer-6 accept\nadd rule inbound drop\n" +
+			"add chain forwarded { type filter hook forward priority 0 ; }\nadd rule forwarded ip6 daddr 2001:db8:1:0:1::/80 goto inbound"},
 		"the filter switched off":      {func(d *Desired) { d.FilterInbound = false }, table + inside + leave + four},
 		"public IPv6 alone, no filter": {func(d *Desired) { d.PodCIDRs, d.FilterInbound = d.PodCIDRs[1:], false }, table[:len(table)-1]},
 		"unique local IPv6": {func(d *Desired) {

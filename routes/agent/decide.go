@@ -60,7 +60,10 @@ type View struct {
 	// ClusterPods, InternalIPs and ExternalIPs are those of all Nodes; sorted.
 	ClusterPods              []netip.Prefix
 	InternalIPs, ExternalIPs []netip.Addr
-	Uplinks                  []string
+	// ServerPrefixes are the /64 that the provider routes to each node's machine,
+	// where pods have a part of it; sorted.
+	ServerPrefixes []netip.Prefix
+	Uplinks        []string
 	// RouterAdvertised are interfaces with IPv6 routes from router
 	// advertisements.
 	RouterAdvertised []string

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -218,6 +219,23 @@ func TestWithoutTheOwnNodeNothingIsDecided(t *testing.T) {
 	d, err := Decide(s)
 	if !errors.Is(err, ErrNoNode) || !d.Plan.Empty() {
 		t.Errorf("got %s, %v", show(d), err)
+	}
+}
+
+// A machine whose Node reports no IPv6 address still has one in the /64 that its
+// pods' prefix was cut from.
+func TestServerPrefixes(t *testing.T) {
+	s := segment()
+	s.Pools = []netip.Prefix{prefix("10.244.0.0/16"), prefix("2001:db8:f::/56")}
+	s.Nodes = append(s.Nodes,
+		aNode("b", "10.0.0.2", "10.244.2.0/24", "2001:db8:2:0:1::/80"),
+		aNode("c", "10.0.0.3", "10.244.3.0/24", "2001:db8:f:1:8000::/65")) // of a pool: nobody's own
+	for mode, want := range map[Mode][]netip.Prefix{Natively: {prefix("2001:db8:2::/64")}, ByNodes: nil} {
+		s.Modes.IPv6 = mode
+		d, err := Decide(s)
+		if err != nil || !slices.Equal(d.View.ServerPrefixes, want) {
+			t.Errorf("%s: %v, %v; want %v", mode, d.View.ServerPrefixes, err, want)
+		}
 	}
 }
 

@@ -41,12 +41,15 @@ func (d *decider) view() View {
 		v.ClusterPods = append(v.ClusterPods, n.PodCIDRs...)
 		v.InternalIPs = append(v.InternalIPs, n.InternalIPs...)
 		v.ExternalIPs = append(v.ExternalIPs, n.ExternalIPs...)
+		v.ServerPrefixes = append(v.ServerPrefixes, d.serverPrefixes(n)...)
 	}
 	byPrefix := func(a, b netip.Prefix) int {
 		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 	}
-	slices.SortFunc(v.ClusterPods, byPrefix)
-	v.ClusterPods = slices.Compact(v.ClusterPods)
+	for _, prefixes := range []*[]netip.Prefix{&v.ClusterPods, &v.ServerPrefixes} {
+		slices.SortFunc(*prefixes, byPrefix)
+		*prefixes = slices.Compact(*prefixes)
+	}
 	for _, addrs := range []*[]netip.Addr{&v.InternalIPs, &v.ExternalIPs} {
 		slices.SortFunc(*addrs, netip.Addr.Compare)
 		*addrs = slices.Compact(*addrs)
@@ -66,6 +69,25 @@ func (d *decider) view() View {
 	slices.Sort(v.RouterAdvertised)
 	return v
 }
+
+// serverPrefixes are those that the node's own podCIDRs are cut from. Its Node may
+// not say which address of it the machine itself has.
+func (d *decider) serverPrefixes(n Node) []netip.Prefix {
+	if d.Modes.IPv6 != Natively {
+		return nil
+	}
+	var found []netip.Prefix
+	for _, p := range n.PodCIDRs {
+		cut := slices.ContainsFunc(d.Pools, func(pool netip.Prefix) bool { return pool.Overlaps(p) })
+		if p.Addr().Is6() && p.Bits() > ownPrefixBits && !cut {
+			found = append(found, netip.PrefixFrom(p.Addr(), ownPrefixBits).Masked())
+		}
+	}
+	return found
+}
+
+// ownPrefixBits is the length of what the provider routes to a server.
+const ownPrefixBits = 64
 
 // outward says whether a default route leaves through the interface.
 func (d *decider) outward(index int) bool {

@@ -222,8 +222,7 @@ func (f *Fabric) config() string {
 	if f.options.Metal {
 		return "apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\nprovider: metal\nfamilies: {ipv4: node, ipv6: node}\n" + f.options.Settings
 	}
-	return f.CloudConfig() + `instancesAddressFamily: dualstack
-families: {ipv4: cloud, ipv6: native}
+	return f.CloudConfig() + `families: {ipv4: cloud, ipv6: native}
 pools:
   - {name: private, cidr: ` + cloudPods + `}
   - {name: own, source: node, nodeMask: 80}
