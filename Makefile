@@ -40,7 +40,7 @@ test: check kube cni kubeadm ## everything: check, unit tests, integration tests
 	@$(MAKE) --no-print-directory integration
 
 .PHONY: e2e
-e2e: kube integration ## the integration tests alone: a real control plane, the simulated cloud
+e2e: kube cni integration ## the integration tests alone: a real control plane, the simulated cloud
 
 # One package at a time: each starts control planes of its own. What measures
 # runs without the race detector, or it would measure the detector.
