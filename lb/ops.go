@@ -204,10 +204,12 @@ func Kind(op Op) string {
 }
 
 // Independent reports whether the ops after this one still make sense when it failed. One target or one
-// listener that the cloud refuses must not keep the others from being served. [WaitsForSwaps] has an exception.
+// listener that the cloud refuses must not keep the others from being served, nor a network targets that are not
+// reached there. [Waits] has exceptions.
 func Independent(op Op) bool {
 	switch op.(type) {
-	case AddListener, UpdateListener, DeleteListener, AddTarget, RemoveTarget, ReplaceTarget, Update, ChangeAlgorithm, ChangeType, SetReverseDNS, RetryCertificate, DeleteCertificate:
+	case AddListener, UpdateListener, DeleteListener, AddTarget, RemoveTarget, ReplaceTarget, Update, ChangeAlgorithm, ChangeType, SetReverseDNS, RetryCertificate, DeleteCertificate,
+		AttachNetwork, MoveNetwork:
 		return true
 	}
 	return false

@@ -60,12 +60,22 @@ func (o MoveNetwork) String() string {
 	return fmt.Sprintf("move from network %d: %s", o.Leave.Network, o.Join)
 }
 
-// WaitsForSwaps reports whether an op is left for later when a swap before it failed: what was refused for one
-// target is likely refused for the next, which would be out of service meanwhile.
-func WaitsForSwaps(op Op) bool {
+// HoldsUp reports whether the ops that wait, see [Waits], are left for later when this one failed.
+func HoldsUp(op Op) bool {
+	_, swap := op.(Swap)
+	_, attach := op.(AttachNetwork)
+	return swap || attach
+}
+
+// Waits reports whether an op is left for later when a swap or an attachment before it failed: what was refused for
+// one target is likely refused for the next, which would be out of service meanwhile, and what cannot be reached
+// in the network needs the public interface.
+func Waits(op Op) bool {
 	switch op := op.(type) {
 	case ReplaceTarget, MoveNetwork:
 		return true
+	case AddTarget:
+		return op.Target.Private
 	case SetPublicInterface:
 		return !op.Enabled
 	}
@@ -104,10 +114,10 @@ func (s Spec) GiveUp(have State, refused func(aim string) bool) Spec {
 		}
 		s.PrivateIP, s.PrivateRange, s.Subnet = netip.Addr{}, netip.Prefix{}, netip.Prefix{}
 	}
-	if !swapsTargets(s.Targets, have.Targets) || !refused(aimOfTargets(s.UsePrivateIP)) {
+	present := byServer(have.Targets)
+	if !s.standsIn(present, have) || !refused(aimOfTargets(s.UsePrivateIP)) {
 		return s
 	}
-	present := byServer(have.Targets)
 	targets := make([]Target, len(s.Targets))
 	for i, t := range s.Targets {
 		old, ok := present[t.Server]
@@ -121,15 +131,18 @@ func (s Spec) GiveUp(have State, refused func(aim string) bool) Spec {
 	return s
 }
 
-// swapsTargets reports whether a target that is there is to be reached at its other address.
-func swapsTargets(want, have []Target) bool {
-	present := byServer(have)
-	for _, t := range want {
-		if old, ok := present[t.Server]; ok && old != t {
+// standsIn reports whether there is something else to do for targets that cannot be reached as is wanted: one that
+// is there is reached at its other address, or none is there and the load balancer can reach the others so.
+func (s Spec) standsIn(present map[int64]Target, have State) bool {
+	known := false
+	for _, t := range s.Targets {
+		old, ok := present[t.Server]
+		if ok && old != t {
 			return true
 		}
+		known = known || ok
 	}
-	return false
+	return !known && (s.UsePrivateIP && have.Public || !s.UsePrivateIP && have.Network != 0)
 }
 
 func byServer(targets []Target) map[int64]Target {

@@ -121,11 +121,19 @@ func (s Spec) MayKeepChecks(have State) bool {
 	return have.Exists() && (have.Labels[LabelCheck] == checkKept || !s.Owner.Owns(have.Labels))
 }
 
-// stay gives up an address in the network where getting it would lose the targets of others: leaving the
+// stay gives up another network, or another address in the network, where getting it would lose the targets of others: leaving the
 // network drops them, and nobody knows how to bring them back.
 func (s Spec) stay(have State) (Spec, []Note) {
-	if have.OtherTargets == 0 || s.Network == 0 || s.Network != have.Network || s.placed(have) {
+	if have.OtherTargets == 0 || have.Network == 0 || !s.moves(have) {
 		return s, nil
+	}
+	if s.Network != have.Network {
+		note := Note{
+			Grade: Error, Reason: ReasonImmutable,
+			Text: fmt.Sprintf("the load balancer stays in network %d and does not join network %d, because leaving would drop targets that this cluster did not add: remove those", have.Network, s.Network),
+		}
+		s.Network, s.PrivateIP, s.PrivateRange, s.Subnet = have.Network, netip.Addr{}, netip.Prefix{}, netip.Prefix{}
+		return s, []Note{note}
 	}
 	field, value := annotationPrivateIPv4, s.PrivateIP.String()
 	if !s.PrivateIP.IsValid() {

@@ -166,6 +166,11 @@ func TestAddressInTheNetwork(t *testing.T) {
 	if ops := lb.Diff(kept, have); len(ops) != 0 || len(notes) != 1 || notes[0].Reason != lb.ReasonImmutable {
 		t.Errorf("with targets of others: %v, notes %v", ops, notes)
 	}
+	want.Network = 8
+	kept, notes = want.Against(have, nil)
+	if ops := lb.Diff(kept, have); len(ops) != 0 || len(notes) != 1 || notes[0].Reason != lb.ReasonImmutable {
+		t.Errorf("another network, with targets of others: %v, notes %v", ops, notes)
+	}
 }
 
 // What somebody else said in reverse DNS is not ours to take back.

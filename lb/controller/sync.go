@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/cloud-provider/service/helpers"
 
@@ -89,8 +90,8 @@ func (c *Controller) report(ctx context.Context, svc, claimed *corev1.Service, p
 		told.status = corev1.LoadBalancerStatus{}
 	}
 	told.managed = hadManaged(claimed) && (p.Refused || p.Spec.Managed != nil || done.Transient != nil || rejected(done.Notes))
-	if done.Transient != nil && len(done.Notes) == len(p.Notes) {
-		// Nothing new to say yet; but addresses that are there can be used.
+	if done.Transient != nil && (len(done.Notes) == len(p.Notes) || condition(done.Notes).Status == metav1.ConditionTrue) {
+		// Nothing new to say yet, and nothing is accepted that is not there; but addresses that are can be used.
 		updated := remembering(claimed, done.Memory)
 		updated.Status.LoadBalancer = told.status
 		_, err := c.patch(ctx, claimed, updated)

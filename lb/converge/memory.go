@@ -29,6 +29,7 @@ type Memory struct {
 // to know.
 type Checks struct {
 	// Trial names the checks that are being tried, and Was are the ones they replaced, by the listener's port.
+	// A check of the node port has port 0, because a listener may get another node port.
 	Trial string                 `json:"trial,omitempty"`
 	Was   map[int]lb.HealthCheck `json:"was,omitempty"`
 	// Until is when their effect shows.
@@ -139,10 +140,10 @@ func (p Plan) tried(spec lb.Spec, have lb.State) (lb.Spec, trial) {
 		m = Checks{}
 	}
 	if m.Trial == digest && !p.now.Before(m.Until) {
-		switch {
-		case !p.silent && anyUnknown(m.Was, have) && p.now.Before(m.Until.Add(patience)):
+		switch good, known := p.judged(have); {
+		case !known:
 			return spec, trial{memory: m}
-		case p.silent || !anyDead(m.Was, have):
+		case good:
 			m = Checks{}
 		default:
 			note := rolledBack(spec)
@@ -160,12 +161,48 @@ func (p Plan) tried(spec lb.Spec, have lb.State) (lb.Spec, trial) {
 	return spec, trial{memory: Checks{Trial: digest, Was: changed, Until: p.now.Add(verdict(spec))}}
 }
 
+// judged says whether the checks on trial leave healthy nodes, when that can be known.
+func (p Plan) judged(have lb.State) (good, known bool) {
+	m := p.Memory.Checks
+	if p.now.Before(m.Until) || !p.silent && anyUnknown(m.Was, have) && p.now.Before(m.Until.Add(patience)) {
+		return false, false
+	}
+	return p.silent || !anyDead(m.Was, have), true
+}
+
+// heldChecks ends the trial of a Service that is refused: whatever it asks for now, checks that leave no healthy
+// node are not to stay until somebody has corrected it.
+func (p Plan) heldChecks(have lb.State) (m Checks, ops []lb.Op, notes []lb.Note) {
+	m = p.Memory.Checks
+	if m.Open() {
+		switch good, known := p.judged(have); {
+		case known && good:
+			m = Checks{}
+		case known:
+			m = Checks{Refused: m.Trial, Was: m.Was}
+		}
+	}
+	if m.Refused == "" {
+		return m, nil, nil
+	}
+	back := replaced(p.Spec, have, m.Was)
+	for _, old := range have.Listeners {
+		if back[old.Port] != old {
+			ops = append(ops, lb.UpdateListener{Listener: back[old.Port]})
+		}
+	}
+	return m, ops, []lb.Note{rolledBack(lb.Spec{})}
+}
+
 // changedChecks are the old checks of listeners that judge by other ones from now on and have healthy targets.
 func changedChecks(spec lb.Spec, have lb.State) map[int]lb.HealthCheck {
 	old := lb.ByPort(have.Listeners)
 	changed := make(map[int]lb.HealthCheck)
 	for _, l := range spec.Listeners {
 		if was, ok := old[l.Port]; ok && was.Check != l.Check && have.Health[l.Port].Healthy > 0 {
+			if was.Check.Port == was.DestinationPort {
+				was.Check.Port = 0
+			}
 			changed[l.Port] = was.Check
 		}
 	}
@@ -193,6 +230,9 @@ func replaced(spec lb.Spec, have lb.State, was map[int]lb.HealthCheck) map[int]l
 	byPort := lb.ByPort(have.Listeners)
 	for port, check := range was {
 		if l, ok := byPort[port]; ok {
+			if check.Port == 0 {
+				check.Port = l.DestinationPort
+			}
 			l.Check = spec.Answering(check, l)
 			byPort[port] = l
 		}
@@ -211,13 +251,12 @@ func verdict(spec lb.Spec) time.Duration {
 }
 
 func rolledBack(spec lb.Spec) lb.Note {
-	asked := ""
-	for _, l := range spec.Listeners {
-		asked = l.Check.String()
-		break
+	asked := "" // unknown of a Service that is refused
+	if len(spec.Listeners) > 0 {
+		asked = fmt.Sprintf(" (%s)", spec.Listeners[0].Check)
 	}
 	return lb.Note{
 		Grade: lb.Error, Reason: lb.ReasonCheckRolledBack,
-		Text: fmt.Sprintf("the new health check (%s) left no healthy node, so the one before it is back, or a TCP check of the node port if nobody answers that one any more: mend what it asks for, then remove the annotation %s to have it tried again", asked, lb.AnnotationState),
+		Text: fmt.Sprintf("the new health check%s left no healthy node, so the one before it is back, or a TCP check of the node port if nobody answers that one any more: mend what it asks for, then remove the annotation %s to have it tried again", asked, lb.AnnotationState),
 	}
 }

@@ -55,6 +55,7 @@ func NewPlan(in Input) Plan {
 	var refused *lb.RefusedError
 	if errors.As(err, &refused) {
 		p.Refused, p.Spec.Owner = true, Owner(svc, in.Defaults.Cluster)
+		p.Spec.HealthCheckNodePort = int(svc.Spec.HealthCheckNodePort)
 		p.Notes = slices.Concat(refused.Notes, notes)
 	}
 	// The selector's syntax is Kubernetes', so it is read here; even when the rest is refused, so that
@@ -130,7 +131,11 @@ func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 		p.Refused, p.Notes = true, slices.Concat(unusable, p.Notes)
 		return p.holding(have)
 	case len(obtain) > 0:
-		p.Ops = obtain
+		if p.Spec.Owner.Owns(have.Labels) { // it may take long to have it, or be refused
+			gone, added, _ := lb.Retarget(have, p.servers, p.preferred)
+			p.Ops = slices.Concat(gone, added)
+		}
+		p.Ops = slices.Concat(p.Ops, obtain)
 		return p
 	}
 	spec, notes := spec.Against(have, p.preferred)
@@ -156,6 +161,8 @@ func (p Plan) holding(have lb.State) Plan {
 		Grade: lb.Warning, Reason: lb.ReasonHeld,
 		Text: "until this is corrected, only the targets of the load balancer follow the nodes, and nothing else of it is changed",
 	}
+	checks, ops, notes := p.heldChecks(have)
+	p.Memory.Checks, p.Ops, p.Notes = checks, slices.Concat(p.Ops, ops), slices.Concat(p.Notes, notes)
 	if p.aimless {
 		held.Text = "until this is corrected, nothing of the load balancer is changed, not even its targets"
 		p.Notes = slices.Concat(p.Notes, []lb.Note{held})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/klog/v2"
 
@@ -23,10 +24,20 @@ type ran struct {
 // run executes ops in their order, past those whose failure concerns nothing but themselves.
 func (c Converger) run(ctx context.Context, have lb.State, ops []lb.Op) ran {
 	r := ran{refused: make(map[string]error)}
-	stuck := false // a swap failed
+	stuck := false // what others wait for failed
+	stopping := ctx
+	longer, cancel := outliving(ctx)
+	defer cancel()
 	for _, op := range ops {
-		if stuck && lb.WaitsForSwaps(op) {
+		if stuck && lb.Waits(op) {
 			continue
+		}
+		if _, swap := op.(lb.Swap); swap {
+			if err := stopping.Err(); err != nil { // what is not begun is not missed
+				r.errs = append(r.errs, fmt.Errorf("%s: %w", lb.Title(op), err))
+				return r
+			}
+			ctx = longer
 		}
 		err, final := c.carryOut(ctx, have, op)
 		if err == nil {
@@ -45,8 +56,7 @@ func (c Converger) run(ctx context.Context, have lb.State, ops []lb.Op) ran {
 		if !lb.Independent(op) || ctx.Err() != nil {
 			return r
 		}
-		_, swap := op.(lb.Swap)
-		stuck = stuck || swap
+		stuck = stuck || lb.HoldsUp(op)
 	}
 	return r
 }
@@ -72,6 +82,23 @@ func (c Converger) carryOut(ctx context.Context, have lb.State, op lb.Op) (err e
 		}
 	}
 	return err, final
+}
+
+// finishing is how long a process that stops takes at most to put something in the place of what it took away: until
+// another one begins, targets would be missing.
+const finishing = 15 * time.Second
+
+// outliving is a context that ends a while after the one it comes from.
+func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-longer.Done():
+		case <-time.After(finishing):
+			cancel()
+		}
+	})
+	return longer, func() { stop(); cancel() }
 }
 
 func refusal(err error) bool {

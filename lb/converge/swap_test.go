@@ -1,6 +1,7 @@
 package converge_test
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -92,6 +93,25 @@ func TestRefusedAddressInTheNetwork(t *testing.T) {
 					t.Errorf("%s\n%s", l.shape(after), l.log())
 				}
 			})
+		})
+	}
+}
+
+// A process that is told to stop, at whatever moment, puts something in the place of what it took away.
+func TestASwapOutlivesItsProcess(t *testing.T) {
+	for n := range 16 {
+		inLab(t, func(l *lab) {
+			svc := l.service("000000000001")
+			before := l.converged(svc, l.nodes...)
+			ctx, stop := context.WithCancel(quiet(l.t.Context()))
+			defer stop()
+			l.wire.spoil(n+1, harm{after: stop})
+			svc.Annotations[hetznerPrefix+"private-ipv4"] = "10.0.0.88"
+			l.Converge(ctx, l.plan(svc, l.nodes...), converge.Hooks{})
+			after, _ := l.sim.LoadBalancer(before.ID)
+			if len(after.PrivateNet) != 1 || len(after.Targets) != 5 || ctx.Err() == nil {
+				t.Errorf("stopped at request %d: %s\n%s", n+1, l.shape(after), l.log())
+			}
 		})
 	}
 }

@@ -1,0 +1,224 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/lb/lbtest"
+)
+
+// servers are the targets of the only load balancer.
+func (w *world) servers() (ids []int64) {
+	for _, target := range w.cloud.All()[0].Targets {
+		ids = append(ids, target.Server)
+	}
+	return ids
+}
+
+// replaceNodes takes all nodes out of the cluster and puts others in.
+func (w *world) replaceNodes(old, fresh int) {
+	w.t.Helper()
+	for i := range old {
+		if err := w.api.CoreV1().Nodes().Delete(context.Background(), fmt.Sprintf("node-%d", i+1), metav1.DeleteOptions{}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	for i := range fresh {
+		if _, err := w.api.CoreV1().Nodes().Create(context.Background(), node(fmt.Sprintf("fresh-%d", i), 100+i), metav1.CreateOptions{}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	w.later()
+}
+
+// Targets at public addresses need no network: one that cannot be joined must not keep them from following the
+// nodes.
+func TestTargetsFollowTheNodesOutsideTheNetwork(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"refused":     &lb.RejectedError{Code: "no_subnet_available", Message: "no subnet"},
+		"unreachable": errors.New("unreachable"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+				w.create(service("web"))
+				w.cloud.Edit(1, func(s *lb.State) { s.Network = 0 })
+				w.cloud.SetFault(func(op lb.Op) error {
+					if _, ok := op.(lb.AttachNetwork); ok {
+						return refusal
+					}
+					return nil
+				})
+				w.edit("web", func(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"algorithm-type"] = "least_connections" })
+				w.replaceNodes(2, 2)
+				if got := w.servers(); !slices.Equal(got, []int64{100, 101}) {
+					t.Errorf("targets %v, want the new nodes", got)
+				}
+				if got := accepted(w.service("web")); name == "refused" && got != "False Rejected" {
+					t.Errorf("accepted %s", got)
+				}
+			})
+		})
+	}
+}
+
+// While the network cannot be joined, the public interface is all there is.
+func TestNetworkThatCannotBeJoinedCostsNoPublicInterface(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+		w.create(service("web"))
+		w.cloud.Edit(1, func(s *lb.State) { s.Network = 0 })
+		w.cloud.SetFault(func(op lb.Op) error {
+			if _, ok := op.(lb.AttachNetwork); ok {
+				return errors.New("unreachable")
+			}
+			return nil
+		})
+		w.cloud.Counts()
+		w.edit("web", func(svc *corev1.Service) {
+			toPrivate(svc)
+			svc.Annotations[lb.HetznerPrefix+"disable-public-network"] = "true"
+			svc.Spec.Ports[0].NodePort = 30081
+		})
+		w.later()
+		_, writes := w.cloud.Counts()
+		for _, op := range []string{"remove server 1", "add server 1 (private)", "set public interface false"} {
+			if slices.Contains(writes, op) {
+				t.Errorf("tried to %s", op)
+			}
+		}
+		if s := w.cloud.All()[0]; !s.Public || len(s.Targets) != 2 || s.Listeners[0].DestinationPort != 30081 {
+			t.Errorf("%s", w.cloud)
+		}
+	})
+}
+
+// A certificate that cannot be had for other domains does not keep the targets from following the nodes.
+func TestTargetsFollowTheNodesWithoutANewCertificate(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+		svc := service("web")
+		https(svc, "certificate-type", "managed", "http-managed-certificate-domains", "example.com")
+		w.create(svc)
+		w.cloud.SetFault(func(op lb.Op) error {
+			if _, ok := op.(lb.CreateCertificate); ok {
+				return &lb.RejectedError{Code: "resource_limit_exceeded", Message: "no more certificates"}
+			}
+			return nil
+		})
+		w.edit("web", func(svc *corev1.Service) { https(svc, "http-managed-certificate-domains", "example.com,example.org") })
+		w.replaceNodes(2, 2)
+		if got := w.servers(); !slices.Equal(got, []int64{100, 101}) {
+			t.Errorf("targets %v, want the new nodes", got)
+		}
+		if got := accepted(w.service("web")); got != "False Rejected" {
+			t.Errorf("accepted %s", got)
+		}
+	})
+}
+
+// A check of the node port that was brought back follows the node port.
+func TestCheckBroughtBackFollowsTheNodePort(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+		svc := service("web")
+		svc.Annotations["underlay.dev/health-check"] = "node-port"
+		w.create(svc)
+		w.healthy(2, 0)
+		w.edit("web", func(svc *corev1.Service) { svc.Annotations["underlay.dev/health-check"] = "kube-proxy" })
+		w.healthy(0, 2)
+		time.Sleep(2 * time.Minute)
+		w.settle()
+		w.healthy(2, 0)
+		w.edit("web", func(svc *corev1.Service) { svc.Spec.Ports[0].NodePort = 30099 })
+		w.later()
+		w.restart()
+		w.later()
+		if l := w.cloud.All()[0].Listeners[0]; l.DestinationPort != 30099 || l.Check.Protocol != "tcp" || l.Check.Port != 30099 {
+			t.Errorf("%+v", l)
+		}
+	})
+}
+
+// A takeover that fails is not one that was accepted.
+func TestTakeoverThatFailsIsNotAccepted(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(peers("awebuid")), nodes(1), func(w *world) {
+		w.cloud.SetFault(func(lb.Op) error { return errors.New("unreachable") })
+		w.create(takenOver())
+		w.later()
+		if got := accepted(w.service("web")); got != "Unknown Pending" {
+			t.Errorf("accepted %s", got)
+		}
+		w.cloud.SetFault(nil)
+		w.later()
+		if got := accepted(w.service("web")); got != "True Accepted" {
+			t.Errorf("accepted %s", got)
+		}
+	})
+}
+
+// What is known to be refused is not asked of nodes that replace all others.
+func TestRefusedPrivateTargetsAreNotAskedOfNewNodes(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+		w.create(service("web"))
+		noPrivateTargets(w, 1)
+		w.edit("web", toPrivate)
+		w.replaceNodes(1, 1)
+		if got := w.servers(); !slices.Equal(got, []int64{100}) {
+			t.Errorf("targets %v, want the new node", got)
+		}
+	})
+}
+
+// The only target comes back although putting it back failed at first.
+func TestTheOnlyTargetComesBack(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+		w.create(service("web"))
+		fails := 1
+		w.cloud.SetFault(func(op lb.Op) error {
+			add, ok := op.(lb.AddTarget)
+			switch {
+			case ok && add.Target.Private:
+				return &lb.RejectedError{Code: "resolve_cloud_private_targets_error", Message: "the server is not in the network", Target: true}
+			case ok && fails > 0:
+				fails--
+				return errors.New("unreachable")
+			}
+			return nil
+		})
+		w.edit("web", toPrivate)
+		w.later()
+		if got := w.servers(); !slices.Equal(got, []int64{1}) {
+			t.Errorf("targets %v", got)
+		}
+	})
+}
+
+// A bad check is taken back although the Service cannot be understood meanwhile.
+func TestBadCheckOfARefusedServiceIsTakenBack(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+		w.endpoints("web", "node-1")
+		w.create(service("web"))
+		w.healthy(2, 0)
+		w.edit("web", toLocal)
+		w.healthy(0, 2)
+		w.edit("web", func(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"algorithm-type"] = "wrong" })
+		w.cloud.Counts()
+		w.later()
+		reads, writes := w.cloud.Counts()
+		if !slices.Equal(writes, []string{byProxy}) || reads > 10 {
+			t.Errorf("%d reads, %q", reads, writes)
+		}
+		w.healthy(2, 0)
+		w.edit("web", func(svc *corev1.Service) { delete(svc.Annotations, lb.HetznerPrefix+"algorithm-type") })
+		w.later()
+		w.expect("corrected")
+		if got := accepted(w.service("web")); got != "False HealthCheckRolledBack" {
+			t.Errorf("accepted %s", got)
+		}
+	})
+}
