@@ -34,6 +34,9 @@ var (
 	ErrProtected = errors.New("is protected against deletion: remove the protection in the cloud, or keep it by removing its underlay.dev labels")
 )
 
+// ErrFailed: the cloud took a change on, and then failed to carry it out. The next attempt may succeed.
+var ErrFailed = errors.New("failed in the cloud")
+
 // RejectedError is a request that the cloud understood and refused. The same request will be refused again
 // until something else changes.
 type RejectedError struct {

@@ -64,6 +64,10 @@ var targetCodes = []hcloud.ErrorCode{
 // pass as it is. Its texts are the same for the same cause, so that a user is
 // told once: the API's own error prints a different correlation ID each time.
 func (l *LoadBalancers) refusal(op lb.Op, name string, err error) error {
+	var failed hcloud.ActionError
+	if errors.As(err, &failed) {
+		return fmt.Errorf("%s %q: %w: %s (%s)", subject(op), name, lb.ErrFailed, failed.Message, failed.Code)
+	}
 	var said hcloud.Error
 	if !errors.As(err, &said) || refusedForNow(err) || broken(err) || Unauthorized(err) {
 		return fmt.Errorf("%s %q: %w", subject(op), name, err)

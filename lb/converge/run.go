@@ -62,7 +62,8 @@ func (c Converger) run(ctx context.Context, have lb.State, ops []lb.Op) ran {
 }
 
 // carryOut does an op, and a swap as a whole: what it took is put back at once when the other cannot be had.
-// The failure is final if the cloud refused what was to be given.
+// The failure is final if the cloud refused what was to be given, or took it on and failed: finding out again takes
+// away again.
 func (c Converger) carryOut(ctx context.Context, have lb.State, op lb.Op) (err error, final bool) {
 	swap, ok := op.(lb.Swap)
 	if !ok {
@@ -75,7 +76,7 @@ func (c Converger) carryOut(ctx context.Context, have lb.State, op lb.Op) (err e
 	if err = c.apply(ctx, have, swap.Give()); err == nil {
 		return nil, false
 	}
-	final = refusal(err)
+	final = refusal(err) || errors.Is(err, lb.ErrFailed)
 	for _, undo := range swap.Undo() {
 		if undoErr := c.apply(ctx, have, undo); undoErr != nil {
 			err = fmt.Errorf("%w; putting back what was there: %s: %v", err, lb.Title(undo), undoErr)

@@ -97,6 +97,34 @@ func TestRefusedAddressInTheNetwork(t *testing.T) {
 	}
 }
 
+// An attachment that the cloud takes on and then fails is not tried again at once: each attempt drops every private
+// target for a moment.
+func TestFailedMoveIsNotRepeatedAtOnce(t *testing.T) {
+	inLab(t, func(l *lab) {
+		svc := l.service("000000000001")
+		before := l.converged(svc, l.nodes...)
+		svc.Annotations[hetznerPrefix+"private-ipv4"] = "10.0.0.88"
+		if err := l.sim.Inject(hcloudsim.Fault{Match: "POST /load_balancers/{id}/actions/attach_to_network", FailAction: "action_failed"}); err != nil {
+			t.Fatal(err)
+		}
+		o := l.remembering(svc, converge.Memory{}, l.nodes...)
+		after, _ := l.sim.LoadBalancer(before.ID)
+		if after.PrivateNet[0].IP != before.PrivateNet[0].IP || len(after.Targets) != len(l.nodes) || len(o.Notes) != 1 {
+			t.Fatalf("%s\nnotes %v\n%s", l.shape(after), o.Notes, l.log())
+		}
+		l.requests()
+		again := l.remembering(svc, o.Memory, l.nodes...)
+		if _, writes, _ := l.requests(); writes != 0 {
+			t.Errorf("%d writes at once after that", writes)
+		}
+		time.Sleep(2 * time.Hour)
+		l.remembering(svc, again.Memory, l.nodes...)
+		if after, _ := l.sim.LoadBalancer(before.ID); after.PrivateNet[0].IP != "10.0.0.88" || len(after.Targets) != len(l.nodes) {
+			t.Errorf("later: %s\n%s", l.shape(after), l.log())
+		}
+	})
+}
+
 // A process that is told to stop, at whatever moment, puts something in the place of what it took away.
 func TestASwapOutlivesItsProcess(t *testing.T) {
 	for n := range 16 {
