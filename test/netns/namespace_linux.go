@@ -21,18 +21,20 @@ const runLimit = 20 * time.Second
 // Namespace is a network namespace without a name. It lives until it is closed
 // and the last process, socket and interface pair in it is gone; and never longer
 // than this process and those that it started in it.
-type Namespace struct{ file *os.File }
+type Namespace struct {
+	file *os.File
+	fd   uintptr // its number, for other programs
+}
 
 // Open makes a namespace with its loopback up. Nobody waits for duplicate IPv6
 // addresses; still only one that is added with nodad is usable at once.
 func Open() (*Namespace, error) {
 	n := &Namespace{}
-	err := onThread(func() (err error) {
+	err := onThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return err
 		}
-		n.file, err = current()
-		return err
+		return n.hold()
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making a network namespace: %w", err)
@@ -51,32 +53,39 @@ func Open() (*Namespace, error) {
 // Current is the namespace that the process is in.
 func Current() (*Namespace, error) {
 	n := &Namespace{}
-	err := onThread(func() (err error) {
-		n.file, err = current()
-		return err
-	})
+	err := onThread(n.hold)
 	if err != nil {
 		return nil, fmt.Errorf("opening the own network namespace: %w", err)
 	}
 	return n, nil
 }
 
-func current() (*os.File, error) {
-	return os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
+// hold takes hold of the namespace that the thread is in.
+func (n *Namespace) hold() (err error) {
+	if n.file, err = os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())); err == nil {
+		n.fd = n.file.Fd()
+	}
+	return err
 }
 
-// Close lets go of the namespace.
+// Close lets go of the namespace. Who is in it may finish; nobody else enters.
 func (n *Namespace) Close() { _ = n.file.Close() }
 
 // Path names the namespace to other programs, until it is closed.
-func (n *Namespace) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.file.Fd()) }
+func (n *Namespace) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.fd) }
 
 // Do calls f on a thread that is in the namespace. What f starts with go is not;
 // sockets that f opens stay in the namespace for good. f must not end a test.
 func (n *Namespace) Do(f func()) error {
 	err := onThread(func() error {
-		if err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
+		// By the file, not by its number: that may be another file's by now.
+		file, err := n.file.SyscallConn()
+		if err != nil {
 			return err
+		}
+		var entered error
+		if err := file.Control(func(fd uintptr) { entered = unix.Setns(int(fd), unix.CLONE_NEWNET) }); err != nil || entered != nil {
+			return errors.Join(err, entered)
 		}
 		f()
 		return nil

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/underlay-ccm/underlay/test/netns"
@@ -41,5 +42,38 @@ func TestSpacesAreApartAndLinked(t *testing.T) {
 	}
 	if after, err := os.Readlink("/proc/self/ns/net"); err != nil || after != before {
 		t.Errorf("the process is in %s, was in %s (%v)", after, before, err)
+	}
+}
+
+// A namespace may be closed while others enter it: they get in, or an error.
+func TestANamespaceIsClosedWhileOthersEnter(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("not root: network namespaces take root")
+	}
+	for range 20 {
+		n, err := netns.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		own, err := os.Readlink("/proc/self/ns/net")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var together sync.WaitGroup
+		for range 4 {
+			together.Go(func() {
+				// Who comes too late gets an error.
+				_ = n.Do(func() {
+					if there, err := os.Readlink("/proc/thread-self/ns/net"); err != nil || there == own {
+						t.Errorf("it was entered, and this is %s (%v)", there, err)
+					}
+				})
+			})
+		}
+		n.Close()
+		together.Wait()
+		if err := n.Do(func() {}); err == nil {
+			t.Error("it was entered after its end")
+		}
 	}
 }
