@@ -84,6 +84,7 @@ func (o *options) settle() (settings, error) {
 	if o.kubeconfig == "" && o.apiServer == "" {
 		wrong = append(wrong, errors.New("--api-server: no API server is given; give its URL, such as https://10.0.0.2:6443, or --kubeconfig"))
 	}
+	wrong = append(wrong, o.places()...)
 	if o.period < time.Second {
 		wrong = append(wrong, fmt.Errorf("--sync-period %s: is less than a second; the default is 1m0s", o.period))
 	}

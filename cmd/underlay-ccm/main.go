@@ -86,7 +86,7 @@ func newCommand(ctx context.Context) (*cobra.Command, error) {
 	cmd.Long = long
 	cmd.SilenceUsage = true
 	// Before anything listens or connects: a wrong configuration ends here.
-	cmd.PreRunE = func(*cobra.Command, []string) error {
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		verflag.PrintAndExitIfRequested()
 		shared := opts.KubeCloudShared
 		return m.configure(config.Flags{
@@ -102,6 +102,8 @@ func newCommand(ctx context.Context) (*cobra.Command, error) {
 			NodeCIDRMaskSizeIPv6:      ipam.maskIPv6,
 			ClusterName:               shared.ClusterName,
 			RouteReconciliationPeriod: shared.RouteReconciliationPeriod.Duration,
+
+			RouteReconciliationPeriodGiven: cmd.Flags().Changed("route-reconciliation-period"),
 		})
 	}
 	return cmd, nil

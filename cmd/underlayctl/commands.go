@@ -21,7 +21,8 @@ the rest from the ConfigMap that it mounts. The cloud's part needs a token, for
 which read permission is enough; without one, what can't be seen is said.
 
 Exit codes: 0 all is well; doctor: 1 when the worst finding is a warning, 2 when
-it is an error; 3 when the command could not do its work.`
+it is an error; 3 when the command could not do its work, and of doctor also
+when the configuration or the Nodes could not be seen.`
 
 // plugin begins the name under which kubectl finds its plugins.
 const plugin = "kubectl-"
@@ -30,8 +31,9 @@ func newCommand(w world) *cobra.Command {
 	o := &options{}
 	root := &cobra.Command{
 		Use: "underlayctl", Short: "Look at a cluster that Underlay serves, and check it", Long: long,
-		SilenceUsage: true, SilenceErrors: true,
+		SilenceUsage: true, SilenceErrors: true, Version: version.Get().GitVersion,
 	}
+	root.SetVersionTemplate(versionLine() + "\n")
 	if called, is := strings.CutPrefix(w.name, plugin); is {
 		// What follows "kubectl" is how a person called it.
 		root.Use = called
@@ -76,7 +78,7 @@ type diagnosis struct {
 func doctorCommand(w world, o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Check everything: findings with their severity and remedy", Args: cobra.NoArgs,
-		Long: "Check everything: findings with their severity and remedy.\n\nExit codes: 0 nothing to do, 1 the worst finding is a warning, 2 it is an error,\n3 the check could not be made.",
+		Long: "Check everything: findings with their severity and remedy.\n\nExit codes: 0 nothing to do, 1 the worst finding is a warning, 2 it is an error,\n3 the check could not be made, or the configuration or the Nodes could not be seen.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := o.look(cmd.Context(), w, survey.Want{Parts: survey.Everything})
 			if err != nil {
@@ -89,12 +91,29 @@ func doctorCommand(w world, o *options) *cobra.Command {
 			if err := o.print(w, d, func() page { return diagnosed(d) }); err != nil {
 				return err
 			}
+			if err := unexamined(s); err != nil {
+				return err
+			}
 			if code := severityCode(d.Findings); code != 0 {
 				return findings{code}
 			}
 			return nil
 		},
 	}
+}
+
+// unexamined is the error of a doctor that could not see what nearly every check
+// needs, so that a script doesn't take the cluster for healthy. A configuration
+// that is wrong was seen: it is a finding.
+func unexamined(s *survey.Snapshot) error {
+	needed := survey.PartConfig | survey.PartNodes
+	if len(s.ConfigErrors) > 0 {
+		needed = survey.PartNodes
+	}
+	if err := s.Require(needed); err != nil {
+		return fmt.Errorf("the cluster was hardly checked: %w", err)
+	}
+	return nil
 }
 
 // severityCode is doctor's exit code.
@@ -163,8 +182,13 @@ func versionCommand(w world, o *options) *cobra.Command {
 			}
 			v := version.Get()
 			return o.print(w, v, func() page {
-				return page{lines: []string{"underlayctl " + v.GitVersion + " " + v.Platform + " " + v.GoVersion}}
+				return page{lines: []string{versionLine()}}
 			})
 		},
 	}
+}
+
+func versionLine() string {
+	v := version.Get()
+	return "underlayctl " + v.GitVersion + " " + v.Platform + " " + v.GoVersion
 }

@@ -5,7 +5,8 @@
 // The same binary under the name kubectl-underlay is a plugin of kubectl.
 //
 // Exit codes: 0 all is well; of doctor 1 when the worst finding is a warning and
-// 2 when it is an error; 3 when a command could not do its work.
+// 2 when it is an error; 3 when a command could not do its work, and of doctor
+// also when the configuration or the Nodes could not be seen.
 package main
 
 import (

@@ -184,7 +184,7 @@ func diagnosed(d diagnosis) page {
 	t := table{columns: []column{{name: "SEVERITY"}, {name: "CHECK"}, {name: "OBJECT"}, {name: "FOUND"}, {name: "REMEDY", wide: true}}}
 	tones := map[doctor.Severity]tone{doctor.Error: bad, doctor.Warning: warn, doctor.Info: faint}
 	blind := len(d.NotSeen) > 0
-	for _, f := range d.Findings {
+	for _, f := range grouped(d.Findings) {
 		blind = blind || f.Severity == doctor.Info
 		t.rows = append(t.rows, []cell{
 			{string(f.Severity), tones[f.Severity]}, text(f.Check), text(orNone(f.Object)), text(oneLine(f.What)), text(oneLine(f.Remedy)),
@@ -200,6 +200,30 @@ func diagnosed(d diagnosis) page {
 		out.lines = []string{"Nothing is wrong with what could be seen."}
 	default:
 		out.lines = []string{"Nothing is wrong."}
+	}
+	return out
+}
+
+// grouped has one row for all checks that were not made for the same cause, at
+// the place of the first. A check of its own keeps its own row.
+func grouped(all []doctor.Finding) []doctor.Finding {
+	checks := map[string][]string{}
+	for _, f := range all {
+		if f.Severity == doctor.Info {
+			checks[f.What] = append(checks[f.What], f.Check)
+		}
+	}
+	var out []doctor.Finding
+	for _, f := range all {
+		same := checks[f.What]
+		if f.Severity == doctor.Info && len(same) > 1 {
+			if f.Check != same[0] {
+				continue
+			}
+			f.Check, f.Object = fmt.Sprintf("%d checks", len(same)), ""
+			f.Remedy = "give underlayctl what it needs to see it; -o json names each check, and how to make it by hand"
+		}
+		out = append(out, f)
 	}
 	return out
 }

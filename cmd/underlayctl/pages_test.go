@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/doctor"
 	"github.com/underlay-ccm/underlay/internal/survey"
 )
@@ -95,6 +96,8 @@ func someFindings() diagnosis {
 		{Check: "second-allocator", Severity: doctor.Error, Object: "Pod/kube-system/kube-controller-manager-a", What: "it allocates\ntoo", Remedy: "stop it"},
 		{Check: "route-budget", Severity: doctor.Warning, What: "81 of 100", Remedy: "have the limit raised"},
 		{Check: "servers", Severity: doctor.Info, What: "not checked", Remedy: "give a token"},
+		{Check: "foreign-routes", Severity: doctor.Info, What: "not checked: no flags", Remedy: "look at the routes"},
+		{Check: "stale-routes", Severity: doctor.Info, What: "not checked: no flags", Remedy: "look at the gateways"},
 	}}
 }
 
@@ -253,6 +256,10 @@ func TestVersion(t *testing.T) {
 	if out, _, code := called(t, "underlayctl", "version"); code != 0 || !strings.HasPrefix(out, "underlayctl v") {
 		t.Errorf("%d, %s", code, out)
 	}
+	word, _, _ := called(t, "underlayctl", "version")
+	if out, _, code := called(t, "underlayctl", "--version"); code != 0 || out != word {
+		t.Errorf("--version: %d %q, want %q", code, out, word)
+	}
 	if out, _, code := called(t, "underlayctl", "version", "-o", "json"); code != 0 || !strings.Contains(out, `"gitVersion"`) {
 		t.Errorf("%d, %s", code, out)
 	}
@@ -274,6 +281,27 @@ func TestMistakesOfTheCommandLine(t *testing.T) {
 		out, errs, code := called(t, "underlayctl", strings.Fields(c.args)...)
 		if code != 3 || out != "" || !strings.HasPrefix(errs, "error: ") || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, c.want) {
 			t.Errorf("%s: %d, %q, %q; want one line with %q", c.args, code, out, errs, c.want)
+		}
+	}
+}
+
+// A look without the configuration or the Nodes is no good news.
+func TestDoctorThatSawTooLittle(t *testing.T) {
+	const both = survey.PartConfig | survey.PartNodes
+	for name, c := range map[string]struct {
+		seen  survey.Snapshot
+		error string // empty: it saw enough
+	}{
+		"both":             {survey.Snapshot{Parts: both}, ""},
+		"no configuration": {survey.Snapshot{Parts: survey.PartNodes, Gaps: []survey.Gap{{Part: survey.PartConfig, Reason: "give flags"}}}, "configuration can't be seen: give flags"},
+		"no Nodes":         {survey.Snapshot{Parts: survey.PartConfig, Gaps: []survey.Gap{{Part: survey.PartNodes, Reason: "no right"}}}, "Nodes can't be seen: no right"},
+		"a wrong configuration": {survey.Snapshot{
+			Parts: survey.PartNodes, Gaps: []survey.Gap{{Part: survey.PartConfig, Reason: "wrong"}}, ConfigErrors: make(config.Errors, 1),
+		}, ""},
+	} {
+		err := unexamined(&c.seen)
+		if (err == nil) != (c.error == "") || err != nil && !strings.Contains(err.Error(), c.error) {
+			t.Errorf("%s: %v, want %q", name, err, c.error)
 		}
 	}
 }

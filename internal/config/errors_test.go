@@ -62,6 +62,7 @@ func TestMistakesInValues(t *testing.T) {
 		{"provider", inFile("provider: aws"), "provider", "aws", "use hcloud"},
 		{"cluster name", flagged(func(f *Flags) { f.ClusterName = "my cluster" }), "--cluster-name", "my cluster", "63 letters"},
 		{"period", flagged(func(f *Flags) { f.RouteReconciliationPeriod = time.Millisecond }), "--route-reconciliation-period", "1ms", "longer"},
+		{"no period", flagged(func(f *Flags) { f.RouteReconciliationPeriod, f.RouteReconciliationPeriodGiven = 0, true }), "--route-reconciliation-period", "0s", "longer"},
 		{"negative period", flagged(func(f *Flags) { f.RouteReconciliationPeriod = -time.Second }), "--route-reconciliation-period", "-1s", "longer"},
 		{"endpoint", inFile("endpoint: api.hetzner.cloud"), "endpoint", "api.hetzner.cloud", defaultEndpoint},
 		{"endpoint without version", inFile("endpoint: https://api.hetzner.cloud/"), "endpoint", "https://api.hetzner.cloud/", "https://api.hetzner.cloud/v1"},

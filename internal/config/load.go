@@ -20,6 +20,8 @@ type Flags struct {
 	NodeCIDRMaskSizeIPv6                    int
 	ClusterName                             string
 	RouteReconciliationPeriod               time.Duration
+	// RouteReconciliationPeriodGiven: a period of zero was asked for too.
+	RouteReconciliationPeriodGiven bool
 }
 
 // Load combines flags, file and environment. The file is the content of the

@@ -7,6 +7,9 @@ type Node struct {
 	Pools []Pool
 }
 
+// nodeFileFlag is what the agent calls the flag that names the file.
+const nodeFileFlag = "--config"
+
 // LoadNode reads the same file as Load, for the agent on a node: without a
 // token, without environment variables, and without wanting settings that may
 // stand in the controller manager's. A file that is wrong is refused as a whole,
@@ -21,6 +24,11 @@ func LoadNode(path, clusterCIDR string, readFile func(string) ([]byte, error)) (
 	r.loadFile(nil, readFile)
 	r.resolve()
 	loaded := r.validate(&d, readFile)
+	for _, problem := range r.problems {
+		if problem.Field == fileFlag {
+			problem.Field = nodeFileFlag
+		}
+	}
 	if len(r.problems) > 0 {
 		r.problems.sort()
 		return Node{}, r.problems

@@ -64,4 +64,7 @@ func TestLoadNode(t *testing.T) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that isn't there: %v", err)
 	}
+	if text := err.Error(); !strings.Contains(text, "--config") || strings.Contains(text, "--cloud-config") {
+		t.Errorf("the agent's flag is --config, and the error says %s", text)
+	}
 }

@@ -105,7 +105,7 @@ func (f Flags) text(flag string) string {
 	case "--cluster-name":
 		return f.ClusterName
 	case "--route-reconciliation-period":
-		if f.RouteReconciliationPeriod == 0 {
+		if f.RouteReconciliationPeriod == 0 && !f.RouteReconciliationPeriodGiven {
 			return ""
 		}
 		return f.RouteReconciliationPeriod.String()

@@ -28,9 +28,9 @@ var (
 	_ slog.LogValuer         = Token{}
 )
 
-// NewToken checks a token as it may come from a variable or a file: one
-// trailing newline is dropped, and what remains must be printable ASCII
-// without spaces, since it becomes part of an HTTP header. The error never
+// NewToken checks a token as it may come from a variable or a file: white
+// space around it is dropped, and what remains must be printable ASCII without
+// spaces, since it becomes part of an HTTP header. The error never
 // holds the token.
 func NewToken(text string) (Token, error) {
 	token, problem := parseToken(text)
@@ -41,7 +41,7 @@ func NewToken(text string) (Token, error) {
 }
 
 func parseToken(text string) (Token, *Error) {
-	text = strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r")
+	text = strings.Trim(text, " \t\r\n")
 	if text == "" {
 		return Token{}, &Error{
 			Field:   "token",

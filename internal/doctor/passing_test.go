@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -162,5 +163,22 @@ func TestWhatPassesByItself(t *testing.T) {
 				t.Errorf("%+v", f)
 			}
 		})
+	}
+}
+
+// The route of a Node whose server is gone goes with the Node; only one that stays
+// is stale.
+func TestRouteOfANodeThatLeaves(t *testing.T) {
+	for _, c := range []struct {
+		since time.Duration // when the Node became silent
+		stale bool
+	}{{time.Minute, false}, {time.Hour, true}} {
+		s := healthy(t, shape{})
+		s.Servers = s.Servers[:2]
+		setCondition(s.Nodes[2], corev1.NodeReady, corev1.ConditionUnknown, "NodeStatusUnknown", "silent", c.since)
+		stale := slices.ContainsFunc(Examine(s), func(f Finding) bool { return f.Check == "stale-routes" })
+		if stale != c.stale {
+			t.Errorf("silent for %s: stale %t, want %t", c.since, stale, c.stale)
+		}
 	}
 }

@@ -5,6 +5,9 @@ import (
 	"net/netip"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/routes"
 )
 
@@ -96,10 +99,23 @@ func foreignRoutes(x *exam) ([]Finding, string) {
 	return found, ""
 }
 
+// leaving: a podCIDR's Node still stands and its server is gone, only just as far
+// as the Node's Ready tells. The Node goes next, and the route with it.
+func (x *exam) leaving(podCIDR netip.Prefix) bool {
+	return slices.ContainsFunc(x.Nodes, func(n *corev1.Node) bool {
+		prefixes, _ := kube.PodCIDRs(n)
+		if !slices.Contains(prefixes, podCIDR) || x.ServerOf(n) != nil {
+			return false
+		}
+		ready := kube.Condition(n, corev1.NodeReady)
+		return ready != nil && (ready.Status == corev1.ConditionTrue || x.age(ready.LastTransitionTime.Time) < patience)
+	})
+}
+
 func staleRoutes(x *exam) ([]Finding, string) {
 	var found []Finding
 	for _, r := range x.routing.Census.Ours {
-		if _, attached := x.routing.Gateways.Servers[r.Via]; !attached {
+		if _, attached := x.routing.Gateways.Servers[r.Via]; !attached && !x.leaving(r.Dst) {
 			found = append(found, Finding{
 				Object: "route/" + r.Dst.String(),
 				What:   fmt.Sprintf("the route %s leads to an address that no server has, and takes one of the table's places", r),

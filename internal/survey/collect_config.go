@@ -71,11 +71,22 @@ func parseManagerFlags(args []string) (flags config.Flags, file string, err erro
 	return read(), file, nil
 }
 
+// giveFlags is the remedy where the CCM's flags can't be seen. The defaults are no
+// substitute: with them a cluster that has pools and routes seems to have none.
+const giveFlags = "give those that it runs with, as in --manager-flag=--cluster-cidr=10.244.0.0/16 --manager-flag=--allocate-node-cidrs " +
+	"--manager-flag=--configure-cloud-routes, and its file with --cloud-config unless it is the ConfigMap " + system + "/" + configMapName
+
 // config reads the settings as the CCM does, and says what it would say.
 func (c *collector) config(ctx context.Context) error {
 	template, err := c.manager(ctx)
-	if err != nil && (useless(err) || c.Configuration.File == nil && len(c.Configuration.Flags) == 0) {
+	blind := template == nil && len(c.Configuration.Flags) == 0
+	switch {
+	case err != nil && useless(err):
 		return err
+	case err != nil && blind:
+		return fmt.Errorf("%w; or %s", err, giveFlags)
+	case blind:
+		return errNotSeen("there is no Deployment " + managerName + " in " + system + ", so its flags are not known: " + giveFlags)
 	}
 	var args []string
 	env, from := environment{}, "no Deployment "+managerName+" is seen in "+system

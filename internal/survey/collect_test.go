@@ -247,6 +247,16 @@ func TestConfigurationFromElsewhere(t *testing.T) {
 		{
 			"nothing anywhere", func([]runtime.Object) []runtime.Object { return nil },
 			survey.Configuration{},
+			"", "there is no Deployment underlay-ccm in kube-system, so its flags are not known: give those that it runs with, as in --manager-flag=--cluster-cidr=", "",
+		},
+		{
+			"a file, and flags that nobody has seen", func([]runtime.Object) []runtime.Object { return nil },
+			survey.Configuration{File: []byte(usualFile), FileName: "my.yaml"},
+			"", "--manager-flag=--allocate-node-cidrs --manager-flag=--configure-cloud-routes", "",
+		},
+		{
+			"a flag and no file", func([]runtime.Object) []runtime.Object { return nil },
+			survey.Configuration{Flags: []string{"--cluster-cidr=10.200.0.0/16"}},
 			"", "there is no ConfigMap kube-system/underlay-config: name the CCM's configuration file with --cloud-config", "",
 		},
 		{
