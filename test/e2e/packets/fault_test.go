@@ -24,7 +24,7 @@ const (
 	aWhile = 50
 	// silence is how long the API server says nothing: longer than anybody waits
 	// for an answer of his, and than nodes may be silent before they count as lost.
-	silence = 10 * time.Second
+	silence = 30 * time.Second
 )
 
 // traffic is a stream in each family between pods of different machines, both
