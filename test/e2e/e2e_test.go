@@ -47,11 +47,15 @@ func run(m *testing.M) int {
 // start starts a cluster without a manager.
 func start(t *testing.T, cloud hcloudsim.Options) *cluster.Cluster {
 	t.Helper()
+	return startWith(t, cluster.Options{Cloud: cloud})
+}
+
+// startWith is start with options of one's own.
+func startWith(t *testing.T, o cluster.Options) *cluster.Cluster {
+	t.Helper()
 	dir := t.TempDir()
-	c, err := cluster.Start(context.WithoutCancel(t.Context()), cluster.Options{
-		Manager: manager, Cloud: cloud,
-		ControlPlane: controlplane.Options{Dir: dir, Progress: io.Discard},
-	})
+	o.Manager, o.ControlPlane.Dir, o.ControlPlane.Progress = manager, dir, io.Discard
+	c, err := cluster.Start(context.WithoutCancel(t.Context()), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"math/bits"
 	"net/http"
 	"path"
@@ -28,22 +27,10 @@ import (
 // writes Nodes.
 func startForIPAM(t *testing.T) *cluster.Cluster {
 	t.Helper()
-	dir := t.TempDir()
-	c, err := cluster.Start(context.WithoutCancel(t.Context()), cluster.Options{
-		Manager: manager, Cloud: hcloudsim.Options{RateLimit: 100_000},
-		ControlPlane: controlplane.Options{Dir: dir, Progress: io.Discard, WithoutControllerManager: true},
+	return startWith(t, cluster.Options{
+		Cloud:        hcloudsim.Options{RateLimit: 100_000},
+		ControlPlane: controlplane.Options{WithoutControllerManager: true},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(logs(c))
-		}
-		c.Stop()
-		expectNoSecret(t, dir)
-	})
-	return c
 }
 
 // poolsFor are pools of both families that hold exactly so many Nodes, a power

@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"slices"
@@ -114,22 +113,7 @@ func TestMetalMachinesJoinAndStay(t *testing.T) {
 // startRack is start with Nodes that are soon missed.
 func startRack(t *testing.T) *cluster.Cluster {
 	t.Helper()
-	dir := t.TempDir()
-	c, err := cluster.Start(context.WithoutCancel(t.Context()), cluster.Options{
-		Manager:      manager,
-		ControlPlane: controlplane.Options{Dir: dir, Progress: io.Discard, NodeMonitorGracePeriod: 6 * time.Second},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(logs(c))
-		}
-		c.Stop()
-		expectNoSecret(t, dir)
-	})
-	return c
+	return startWith(t, cluster.Options{ControlPlane: controlplane.Options{NodeMonitorGracePeriod: 6 * time.Second}})
 }
 
 // expectKept waits until the Nodes aren't ready, and then for as long as it
