@@ -36,7 +36,7 @@ func newMetrics(r Registry) (*ipamMetrics, error) {
 		second:  gauge("second_allocator", "1 while nothing is handed out because somebody else was found to set podCIDRs: until the admission policy keeps them from it, or a Node has waited a minute and nobody served it; else 0."),
 		ranges: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Namespace: "underlay", Subsystem: "ipam", Name: "ranges",
-			Help: "Number of node prefixes by pool, family (ipv4, ipv6) and state: free, allocated (held by or reserved for a Node), quarantined (its Node is gone), excluded, foreign (overlapping a podCIDR that the pool would not hand out).",
+			Help: "Number of node prefixes by pool, family (ipv4, ipv6) and state: free (not in a pool of the servers' own prefixes, where each server brings its own), allocated (held by or reserved for a Node), quarantined (its Node is gone), excluded, foreign (overlapping a podCIDR that the pool would not hand out).",
 		}, []string{"pool", "family", "state"}),
 		active: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Namespace: "underlay", Subsystem: "ipam", Name: "pool_active",
@@ -82,6 +82,9 @@ func (m *ipamMetrics) showRanges(counts []ipam.Counts) {
 		for state, n := range map[string]uint64{
 			"free": c.Free, "allocated": c.Allocated, "quarantined": c.Quarantined, "excluded": c.Excluded, "foreign": c.Foreign,
 		} {
+			if state == "free" && !c.Pool.IsValid() {
+				continue // none would read as exhausted, and each server brings its own
+			}
 			m.ranges.WithLabelValues(c.Name, family, state).Set(float64(n))
 		}
 	}

@@ -94,6 +94,9 @@ func TestAMachineWithoutAPrefixOfItsOwn(t *testing.T) {
 		wantPodCIDRs(t, api, "a")
 		p.events.want(t, 1, "a Warning NoOwnPrefix")
 		p.wantMetric(t, rangesMetric, 4, "v4", "free")
+		if free, shown := p.metric(t, rangesMetric, "own", "free"); shown {
+			t.Errorf("%v prefixes are free in the pool of the machines' own: that reads as exhausted or as limited", free)
+		}
 		if got := api.holders(); len(got) > 0 {
 			t.Errorf("the ledger has %q, want nobody", got)
 		}
