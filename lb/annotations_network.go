@@ -4,7 +4,7 @@ func networkAnnotations() []Annotation {
 	return []Annotation{
 		{
 			Name: annotationPrivateIP, Type: "boolean", Range: "true, false",
-			Default: "false", Effect: "Reaches nodes at their address in the configured network.",
+			Default: "false", Effect: "Reaches nodes at their address in the configured network. A load balancer that was taken over goes on to reach them as it did until this is set.",
 			set: boolean(func(s *settings) *bool { return &s.usePrivateIP }),
 		},
 		{

@@ -39,7 +39,9 @@ func (p *parser) checks() {
 	if p.set.explicit() || !p.svc.Local {
 		return
 	}
-	if p.set.checkModeSet {
+	// The other mode has no effect either, but is how the checks of a load balancer that was taken over are asked
+	// to be truthful, under any policy.
+	if p.set.checkModeSet && p.set.checkMode == CheckNodePort {
 		p.note(Warning, ReasonNoEffect, annotationOwnHealthCheck, string(p.set.checkMode),
 			"externalTrafficPolicy: Local is judged by healthCheckNodePort: remove the annotation")
 	}

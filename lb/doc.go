@@ -3,9 +3,10 @@
 // [Parse] turns a Service and the configured [Defaults] into a fully resolved [Spec], once; nothing
 // after it reads an annotation again. [Diff] compares a Spec with the [State] that was found in the
 // cloud and names the differences as a sorted list of [Op]; a [Backend] executes them one by one, and a [Swap]
-// in its steps. Between the two, [Spec.Resolve] finds the certificates, and [Spec.Against] gives up what an existing load balancer
-// cannot have. [Claim] decides which load balancer of somebody else may become the Service's, [Ingress] which
-// addresses the Service's status shows.
+// in its steps; [InTurns] leaves for later what would take too many targets out of service at once. Between
+// Parse and Diff, [Spec.Resolve] finds the certificates, and [Spec.Against] gives up what an existing load
+// balancer cannot have. [Claim] decides which load balancer of somebody else may become the Service's,
+// [Ingress] which addresses the Service's status shows.
 //
 // The package is pure: no Kubernetes, no cloud client, no clock, no logging, no metrics. It never
 // decides about a load balancer that does not carry the labels of its [Owner].

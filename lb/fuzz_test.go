@@ -43,7 +43,8 @@ func FuzzParse(f *testing.F) {
 
 func checkSpec(t *testing.T, s lb.Spec) {
 	t.Helper()
-	if s.Name == "" || s.Type == "" || (s.Location == "") == (s.NetworkZone == "") || len(s.Listeners) == 0 {
+	placeless := (s.Location == "") == (s.NetworkZone == "")
+	if s.Name == "" || s.Type == "" || placeless != (len(s.Placeless) > 0) || len(s.Listeners) == 0 {
 		t.Errorf("incomplete: %+v", s)
 	}
 	if !s.Public && (s.Network == 0 || !s.UsePrivateIP) {

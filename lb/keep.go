@@ -10,8 +10,15 @@ import (
 // stay as they are, because somebody may have set them by hand. What is said once is not kept any more.
 const LabelKept = "underlay.dev/kept"
 
-// Said tells which settings an annotation decides, or a default that is not the built-in one.
-type Said struct{ Name, Type, Algorithm, Public bool }
+// Words of LabelKept for targets that stay as they are: how those are reached that come later.
+const (
+	keptPrivate = "private-targets"
+	keptPublic  = "public-targets"
+)
+
+// Said tells which settings an annotation decides, or a default that is not the built-in one. How targets are
+// reached is decided by an annotation alone: a default for all would take the targets of all out of service.
+type Said struct{ Name, Type, Algorithm, Public, Targets bool }
 
 // keepable is a setting that a takeover leaves as it is. Their order is that of the label's value.
 type keepable struct {
@@ -44,7 +51,7 @@ func (s Spec) keep(have State) (Spec, []Note) {
 		return s, nil
 	}
 	remembered, found := strings.Split(have.Labels[LabelKept], "."), !s.Owner.Owns(have.Labels)
-	var shown []string
+	s, shown := s.keepTargets(have, remembered, found) // the public interface follows from it
 	for _, k := range s.keepables(have) {
 		if k.said || !slices.Contains(remembered, k.name) && (!found || !k.differs) {
 			continue
@@ -63,9 +70,61 @@ func (s Spec) keep(have State) (Spec, []Note) {
 	}}
 }
 
+// keepTargets leaves each target to be reached as it is: at another address it would be out of service until it is
+// found healthy there. What comes is reached as all that are there, or, where these differ or there are none, as
+// was remembered.
+func (s Spec) keepTargets(have State, remembered []string, found bool) (Spec, []string) {
+	wasPrivate, wasPublic := slices.Contains(remembered, keptPrivate), slices.Contains(remembered, keptPublic)
+	public, private := reached(have.Targets)
+	way, shown := wasPrivate || s.UsePrivateIP && !wasPublic, "targets at the addresses that they have"
+	if public != private {
+		way = private
+	}
+	if !(public && private) {
+		shown = "targets at their " + addressesOf(way)
+	}
+	present, targets := byServer(have.Targets), slices.Clone(s.Targets)
+	for i, t := range targets {
+		targets[i].Private = way
+		if old, ok := present[t.Server]; ok {
+			targets[i] = old
+		}
+	}
+	differs := way != s.UsePrivateIP || !slices.Equal(targets, s.Targets)
+	switch {
+	case s.Takeover.Said.Targets, !wasPrivate && !wasPublic && (!found || !differs):
+		return s, nil
+	case !s.Public, way && s.Network == 0 && have.Network == 0: // so they cannot be reached
+		return s, nil
+	}
+	s.UsePrivateIP, s.Targets, s.Kept = way, targets, append(s.Kept, keptTargets(way))
+	if !differs {
+		return s, nil
+	}
+	return s, []string{shown + " (" + annotationPrivateIP + ")"}
+}
+
+// reached reports whether any target is reached at its public address, and any at its private one.
+func reached(targets []Target) (public, private bool) {
+	for _, t := range targets {
+		public, private = public || !t.Private, private || t.Private
+	}
+	return public, private
+}
+
+func keptTargets(private bool) string {
+	if private {
+		return keptPrivate
+	}
+	return keptPublic
+}
+
 // keepAll is the label for a Service of which nobody knows what it says.
 func keepAll(have State) string {
 	var names []string
+	if public, private := reached(have.Targets); public || private {
+		names = append(names, keptTargets(private)) // as [Retarget] has it
+	}
 	for _, k := range (Spec{}).keepables(have) {
 		names = append(names, k.name)
 	}

@@ -116,6 +116,16 @@ func TestSettingsWithoutEffectAreNoted(t *testing.T) {
 	}
 }
 
+// With policy Local too that is how truthful checks are asked for after a takeover.
+func TestOptingInIsNoMistakeUnderLocal(t *testing.T) {
+	svc, d := plain()
+	svc.Annotations, svc.Local, svc.HealthCheckNodePort = map[string]string{"underlay.dev/health-check": "kube-proxy"}, true, 32000
+	spec, notes, err := lb.Parse(svc, d)
+	if err != nil || len(notes) != 0 || spec.Listeners[0].Check.Port != 32000 {
+		t.Errorf("%+v, notes %v, error %v", spec.Listeners, notes, err)
+	}
+}
+
 // create says what a Service without a load balancer would get: one, or the reasons why not.
 func create(svc lb.Service, d lb.Defaults) ([]lb.Note, error) {
 	spec, notes, err := lb.Parse(svc, d)

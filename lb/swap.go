@@ -82,6 +82,45 @@ func Waits(op Op) bool {
 	return false
 }
 
+// InTurns leaves those replacements of targets for later that would take more than half of the healthy targets out of
+// service: each is until it is found healthy at its other address. The next turn comes when all targets are judged,
+// or when that was waited for long enough.
+func InTurns(ops []Op, have State, waited bool) (now []Op, left bool) {
+	turn := have.turn(waited)
+	for _, op := range ops {
+		switch op := op.(type) {
+		case ReplaceTarget:
+			if turn == 0 {
+				left = true
+				continue
+			}
+			turn--
+		case SetPublicInterface:
+			if left && !op.Enabled { // those that are left are reached through it
+				continue
+			}
+		}
+		now = append(now, op)
+	}
+	return now, left
+}
+
+// turn is how many targets may be out of service at once: half of the healthy ones of the listener that has the
+// fewest, and one of a single one. A listener without any has nothing to lose.
+func (s State) turn(waited bool) int {
+	turn := len(s.Targets)
+	for _, h := range s.Health {
+		switch {
+		case h.Healthy == 0:
+		case !waited && h.Healthy+h.Unhealthy < len(s.Targets):
+			return 0
+		default:
+			turn = min(turn, max(h.Healthy/2, 1))
+		}
+	}
+	return turn
+}
+
 // Aim names what an op is for, in words that [Spec.GiveUp] knows; empty for an op that nothing stands in for
 // when the cloud refuses it.
 func Aim(op Op) string {
@@ -98,11 +137,13 @@ func Aim(op Op) string {
 	return ""
 }
 
-func aimOfTargets(private bool) string {
+func aimOfTargets(private bool) string { return "reach targets at their " + addressesOf(private) }
+
+func addressesOf(private bool) string {
 	if private {
-		return "reach targets at their private addresses"
+		return "private addresses"
 	}
-	return "reach targets at their public addresses"
+	return "public addresses"
 }
 
 // GiveUp returns the spec without the aims that the cloud has refused: targets are reached as they were, and

@@ -108,6 +108,45 @@ func TestCheckThatLeavesNobodyIsRolledBack(t *testing.T) {
 	}
 }
 
+// What is remembered of one Service's checks says nothing of another's that was made from its manifest, nor does what
+// names no Service.
+func TestCopiedMemoryIsNotBelieved(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+		w.endpoints("web", "node-1")
+		w.create(service("web"))
+		w.healthy(2, 0)
+		w.edit("web", toLocal)
+		w.healthy(0, 2)
+		time.Sleep(2 * time.Minute)
+		w.settle()
+		remembered := w.service("web").Annotations[lb.AnnotationState]
+		if !strings.Contains(remembered, `"refused"`) {
+			t.Fatalf("remembered %q", remembered)
+		}
+		for name, text := range map[string]string{"copy": remembered, "nameless": strings.Replace(remembered, `"of":"web-uid",`, "", 1)} {
+			svc := service(name)
+			toLocal(svc)
+			svc.Annotations[lb.AnnotationState] = text
+			w.create(svc)
+		}
+		w.later()
+		w.restart()
+		for _, b := range w.cloud.All() {
+			if ours := b.Services()[0] == "web-uid"; ours != (b.Listeners[0].Check.Port == 10256) {
+				t.Errorf("%s is checked by %s", b.Services()[0], b.Listeners[0].Check)
+			}
+		}
+		for _, name := range []string{"copy", "nameless"} {
+			if svc := w.service(name); svc.Annotations[lb.AnnotationState] != "" || accepted(svc) != "True Accepted" {
+				t.Errorf("%s: remembered %q, accepted %s", name, svc.Annotations[lb.AnnotationState], accepted(svc))
+			}
+		}
+		if again := w.service("web").Annotations[lb.AnnotationState]; again != remembered {
+			t.Errorf("remembered %q, was %q", again, remembered)
+		}
+	})
+}
+
 // Nobody can be healthy where there are no endpoints: the check tells the truth.
 func TestCheckOfAServiceWithoutEndpointsStays(t *testing.T) {
 	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {

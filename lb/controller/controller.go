@@ -32,6 +32,9 @@ const (
 	maxRetryDelay = 5 * time.Minute
 	// A Service that fails this often in a row gets an Event. What passes before is nobody's business.
 	announcedFailure = 3
+	// After so many more failures it is told again: the API server forgets Events after an hour, and the condition
+	// says what was true before.
+	announcedAgain = 10
 
 	defaultWorkers = 4
 )
@@ -169,7 +172,7 @@ func (c *Controller) next(ctx context.Context) bool {
 		c.metrics.synced(start, resultFailed)
 		logger.Error(err, "Reconciling Service failed, will retry")
 		c.queue.AddRateLimited(key)
-		if c.queue.NumRequeues(key) == announcedFailure {
+		if n := c.queue.NumRequeues(key) - announcedFailure; n >= 0 && n%announcedAgain == 0 {
 			c.announceFailure(key, err)
 		}
 		return true

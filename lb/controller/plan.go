@@ -30,7 +30,7 @@ func (c *Controller) plan(svc *corev1.Service) (converge.Plan, error) {
 	defaults.Network = c.network()
 	return converge.NewPlan(converge.Input{
 		Service: svc, Nodes: nodes, Endpoints: endpoints, Defaults: defaults,
-		Memory: converge.Recall(svc), HadManaged: hadManaged(svc), Now: time.Now(),
+		Memory: converge.Recall(svc), HadManaged: hadManaged(svc), Now: time.Now(), Repeats: true,
 	}), nil
 }
 

@@ -71,7 +71,7 @@ func told(svc *corev1.Service, t telling) *corev1.Service {
 // remembering returns a copy of the Service with this memory.
 func remembering(svc *corev1.Service, m converge.Memory) *corev1.Service {
 	updated := svc.DeepCopy()
-	text := m.Text()
+	text := m.Text(svc.UID)
 	if text == "" {
 		delete(updated.Annotations, lb.AnnotationState)
 		return updated

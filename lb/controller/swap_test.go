@@ -108,3 +108,56 @@ func TestRefusedPrivateTargetsAreTriedAgain(t *testing.T) {
 		}
 	})
 }
+
+// Targets whose turn has not come wait for the others' verdict, also over a restart, and what is reached through the
+// public interface keeps it; in the end nothing is remembered.
+func TestTargetsWaitForTheirTurn(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(3), func(w *world) {
+		w.create(service("web"))
+		w.healthy(2, 0) // one has no verdict yet
+		w.cloud.Counts()
+		w.edit("web", func(svc *corev1.Service) {
+			toPrivate(svc)
+			svc.Annotations[lb.HetznerPrefix+"disable-public-network"] = "true"
+			svc.Spec.Ports[0].NodePort = 30081
+		})
+		w.expect("no turn yet", "update listener 80 → 30081, http :10256/healthz every 10s, timeout 15s, 3 tries")
+		time.Sleep(time.Minute)
+		w.restart()
+		time.Sleep(time.Minute)
+		w.settle()
+		w.expect("no verdict yet")
+		if w.service("web").Annotations[lb.AnnotationState] == "" {
+			t.Error("the next process would wait from the beginning")
+		}
+		w.healthy(3, 0)
+		time.Sleep(15 * time.Second)
+		w.settle()
+		w.expect("the verdict", "remove server 1", "add server 1 (private)", "remove server 2", "add server 2 (private)", "remove server 3", "add server 3 (private)", "set public interface false")
+		if got := w.service("web"); accepted(got) != "True Accepted" || got.Annotations[lb.AnnotationState] != "" {
+			t.Errorf("accepted %s, remembered %q", accepted(got), got.Annotations[lb.AnnotationState])
+		}
+		w.later()
+		w.expect("after that")
+	})
+}
+
+// A Service that is refused meanwhile waits for nothing: its targets stay reached as they are.
+func TestARefusedServiceHasNoTurn(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(3), func(w *world) {
+		w.create(service("web"))
+		w.healthy(2, 0)
+		w.edit("web", toPrivate)
+		w.edit("web", func(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"health-check-retries"] = "9" })
+		w.later()
+		w.cloud.Counts()
+		time.Sleep(time.Hour)
+		w.settle()
+		if reads, writes := w.cloud.Counts(); reads > 15 || len(writes) != 0 {
+			t.Errorf("%d reads and %q in an hour", reads, writes)
+		}
+		if text := w.service("web").Annotations[lb.AnnotationState]; text != "" {
+			t.Errorf("remembered %q", text)
+		}
+	})
+}

@@ -76,7 +76,8 @@ func (c *Controller) ensure(ctx context.Context, svc *corev1.Service) ([]lb.Note
 	return c.report(ctx, svc, claimed, p, done)
 }
 
-// trialLook is how soon a health check on trial is looked at again when its verdict is due.
+// trialLook is how soon a health check on trial is looked at again when its verdict is due, and targets whose
+// turn has come.
 const trialLook = 15 * time.Second
 
 // report writes what became of a plan.

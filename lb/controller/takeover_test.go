@@ -202,6 +202,61 @@ func TestTakeoverKeepsThePublicInterfaceOff(t *testing.T) {
 	})
 }
 
+// Targets go on to be reached at their public addresses, whatever is configured for all Services, also those that
+// come later, after a restart, or when there were none for a while; until the Service itself says otherwise.
+func TestTakeoverKeepsHowTargetsAreReached(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(peers("awebuid")), nodes(1), func(w *world) {
+		w.stop()
+		w.defaults.UsePrivateIP = true
+		w.start()
+		w.create(takenOver())
+		w.expect("takeover", `set name "awebuid" and 6 labels`)
+		if got, said := w.service("web"), strings.Join(w.said(), "\n"); accepted(got) != "True Accepted" || !strings.Contains(said, "SettingsKept the load balancer was taken over and keeps its targets at their public addresses") {
+			t.Errorf("accepted %s, Events:\n%s", accepted(got), said)
+		}
+		w.later()
+		w.restart()
+		w.later()
+		w.expect("at rest")
+		if _, err := w.api.CoreV1().Nodes().Create(context.Background(), node("node-2", 2), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.settle()
+		w.expect("a node joins", "add server 2")
+		exclude := func(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "" }
+		w.editNode("node-1", exclude)
+		w.editNode("node-2", exclude)
+		w.restart()
+		w.editNode("node-1", func(n *corev1.Node) { delete(n.Labels, corev1.LabelNodeExcludeBalancers) })
+		w.expect("none is left, and one is back", "remove server 1", "remove server 2", "add server 1")
+		if events := w.said(); len(events) > 1 || len(events) == 1 && !strings.Contains(events[0], "no node can be a target") {
+			t.Errorf("Events %q", events)
+		}
+		w.edit("web", toPrivate)
+		w.expect("annotated", `set name "awebuid" and 5 labels`, "remove server 1", "add server 1 (private)")
+		w.edit("web", func(svc *corev1.Service) { svc.Annotations = map[string]string{} })
+		w.later()
+		w.expect("the annotation is removed")
+	})
+}
+
+// Which way a Service's targets go that cannot be understood at the takeover is kept when it is corrected.
+func TestTakeoverOfARefusedServiceKeepsHowTargetsAreReached(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(peers("awebuid")), nodes(2), func(w *world) {
+		w.stop()
+		w.defaults.UsePrivateIP = true
+		w.start()
+		svc := takenOver()
+		svc.Annotations[lb.HetznerPrefix+"health-check-retries"] = "9"
+		w.create(svc)
+		w.expect("refused", `set name "awebuid" and 6 labels`, "add server 2")
+		w.edit("web", func(svc *corev1.Service) { svc.Annotations = map[string]string{} })
+		w.later()
+		w.restart()
+		w.expect("corrected", `set name "awebuid" and 6 labels`)
+	})
+}
+
 // A Service that we refuse and the Hetzner controller served has a load balancer that works. It is taken over and
 // its targets follow the nodes; it does not come to serve more.
 func TestRefusedServicesAreTakenOver(t *testing.T) {

@@ -166,6 +166,23 @@ func TestFailuresPass(t *testing.T) {
 	})
 }
 
+// A change that fails for hours is told of again before the API server forgets the Event: the condition speaks of what
+// was there before.
+func TestFailuresThatDoNotPassAreToldAgain(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+		w.create(service("web"))
+		w.cloud.SetFault(func(lb.Op) error { return errors.New("the cloud is unreachable") })
+		w.edit("web", func(svc *corev1.Service) { svc.Spec.Ports[0].NodePort = 30081 })
+		for hour := range 6 {
+			time.Sleep(time.Hour)
+			w.settle()
+			if events := w.said(); len(events) == 0 || len(events) > 4 || !strings.Contains(events[0], "SyncLoadBalancerFailed") {
+				t.Errorf("hour %d: Events %q", hour, events)
+			}
+		}
+	})
+}
+
 func (w *world) counter(name, result string) float64 {
 	w.t.Helper()
 	families, err := w.registry.Gather()

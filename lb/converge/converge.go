@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/lb"
@@ -103,7 +104,8 @@ func (c Converger) pass(ctx context.Context, p Plan, hooks Hooks, o *Outcome) (a
 		o.Memory = now.Memory
 		return false
 	}
-	if hooks.Remember != nil && now.Memory.Text() != "" && now.Memory.Text() != o.Memory.Text() {
+	uid := types.UID(p.Spec.Owner.UID)
+	if text := now.Memory.Text(uid); hooks.Remember != nil && text != "" && text != o.Memory.Text(uid) {
 		if err := hooks.Remember(ctx, now.Memory); err != nil {
 			o.Transient = errors.Join(o.Transient, err)
 			return false
@@ -130,7 +132,7 @@ func (c Converger) pass(ctx context.Context, p Plan, hooks Hooks, o *Outcome) (a
 	for aim, why := range r.refused {
 		o.Memory = o.Memory.giveUp(aim, why, p.now)
 	}
-	if !r.moved && len(r.refused) == 0 {
+	if !r.moved && len(r.refused) == 0 && now.Memory.Turn.IsZero() {
 		return false
 	}
 	return c.lookAgain(ctx, o) && (len(r.errs) == 0 || len(r.refused) > 0)

@@ -46,15 +46,21 @@ type lab struct {
 // inLab runs a test in a bubble, so that actions take their time without costing any.
 func inLab(t *testing.T, test func(l *lab)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(newLab(t)) })
+	inLabWith(t, hcloudsim.Options{}, test)
 }
 
-func newLab(t *testing.T) *lab {
+// inLabWith is the same with options of the cloud beside those that every lab has.
+func inLabWith(t *testing.T, options hcloudsim.Options, test func(l *lab)) {
 	t.Helper()
-	sim := hcloudsim.New(hcloudsim.Options{
-		Token: "lab", ActionTime: 300 * time.Millisecond, Latency: 20 * time.Millisecond, RateLimit: hcloudsim.Unlimited,
-		OwnedIPs: []netip.Addr{netip.MustParseAddr(dedicated)},
-	})
+	synctest.Test(t, func(t *testing.T) { test(newLab(t, options)) })
+}
+
+func newLab(t *testing.T, options hcloudsim.Options) *lab {
+	t.Helper()
+	options.Token, options.RateLimit = "lab", hcloudsim.Unlimited
+	options.ActionTime, options.Latency = 300*time.Millisecond, 20*time.Millisecond
+	options.OwnedIPs = []netip.Addr{netip.MustParseAddr(dedicated)}
+	sim := hcloudsim.New(options)
 	l := &lab{t: t, sim: sim, wire: &wire{next: sim.Transport()}}
 	client, err := hetzner.New(hetzner.Options{
 		Endpoint: "http://cloud.invalid/v1", Version: "test", Registry: metrics.NewKubeRegistry(), Transport: l.wire,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/underlay-ccm/underlay/lb"
 )
@@ -23,6 +24,8 @@ type Memory struct {
 	GivenUp map[string]GivenUp `json:"givenUp,omitempty"`
 	// Reissue is when the cloud is asked to try again to obtain a certificate that it could not obtain.
 	Reissue time.Time `json:"reissue,omitzero"`
+	// Turn is until when targets that were replaced are to be found healthy before the others are replaced.
+	Turn time.Time `json:"turn,omitzero"`
 }
 
 // Checks are about a change of health checks. One that leaves no healthy node is taken back, which takes time
@@ -44,26 +47,36 @@ type GivenUp struct {
 	Until time.Time `json:"until"`
 }
 
-// Recall reads what was remembered. What nobody can read is forgotten: it costs another try.
-func Recall(svc *corev1.Service) Memory {
-	var m Memory
-	if json.Unmarshal([]byte(svc.Annotations[lb.AnnotationState]), &m) != nil {
-		return Memory{}
-	}
-	return m
+// stored is a memory as the annotation holds it. It names its Service, because an annotation is copied with a
+// manifest, and what happened to one load balancer says nothing of another.
+type stored struct {
+	Of types.UID `json:"of"`
+	Memory
 }
 
-// Text is the memory as the annotation holds it; empty if there is nothing to remember.
-func (m Memory) Text() string {
-	if m.Trial == "" && m.Refused == "" && len(m.GivenUp) == 0 && m.Reissue.IsZero() {
+// Recall reads what was remembered of this Service. What nobody can read is forgotten: it costs another try.
+func Recall(svc *corev1.Service) Memory {
+	var s stored
+	if json.Unmarshal([]byte(svc.Annotations[lb.AnnotationState]), &s) != nil || s.Of != svc.UID {
+		return Memory{}
+	}
+	return s.Memory
+}
+
+// Text is the memory of a Service as its annotation holds it; empty if there is nothing to remember.
+func (m Memory) Text(of types.UID) string {
+	if m.Trial == "" && m.Refused == "" && len(m.GivenUp) == 0 && m.Reissue.IsZero() && m.Turn.IsZero() {
 		return ""
 	}
-	text, err := json.Marshal(m)
+	text, err := json.Marshal(stored{Of: of, Memory: m})
 	if err != nil {
 		panic(fmt.Sprintf("encoding numbers and texts: %v", err)) // no value of these types can fail
 	}
 	return string(text)
 }
+
+// Open reports whether a verdict is waited for: about checks that are tried, or about targets that were replaced.
+func (m Memory) Open() bool { return m.Checks.Open() || !m.Turn.IsZero() }
 
 // Open reports whether checks are being tried.
 func (c Checks) Open() bool { return c.Trial != "" && len(c.Was) > 0 }

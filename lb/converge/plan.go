@@ -25,7 +25,9 @@ type Input struct {
 	Memory Memory
 	// HadManaged: it was remembered that the Service has, or had, a managed certificate.
 	HadManaged bool
-	Now        time.Time
+	// Repeats: what is left of a plan is planned again, with what is to be remembered.
+	Repeats bool
+	Now     time.Time
 }
 
 // Plan is what a Service asks for, before the cloud is looked at, and then what is to be done about it.
@@ -44,6 +46,7 @@ type Plan struct {
 	aimless   bool    // not even the targets are known
 	served    bool    // the Service shows addresses of somebody's load balancer
 	silent    bool    // no node has an endpoint, so that none can be healthy
+	repeats   bool    // what is left is planned again
 	now       time.Time
 }
 
@@ -51,7 +54,7 @@ type Plan struct {
 func NewPlan(in Input) Plan {
 	svc := in.Service
 	spec, notes, err := lb.Parse(question(svc), in.Defaults)
-	p := Plan{Spec: spec, Notes: notes, Memory: in.Memory, HadManaged: in.HadManaged, now: in.Now, served: len(svc.Status.LoadBalancer.Ingress) > 0}
+	p := Plan{Spec: spec, Notes: notes, Memory: in.Memory, HadManaged: in.HadManaged, repeats: in.Repeats, now: in.Now, served: len(svc.Status.LoadBalancer.Ingress) > 0}
 	var refused *lb.RefusedError
 	if errors.As(err, &refused) {
 		p.Refused, p.Spec.Owner = true, Owner(svc, in.Defaults.Cluster)
@@ -143,8 +146,12 @@ func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 	spec, trial := p.tried(spec, have)
 	spec.ChecksKept = spec.ChecksKept || trial.memory.unsure() && spec.MayKeepChecks(have)
 	p.Spec, p.Notes = spec, slices.Concat(p.Notes, notes, refused, trial.notes)
-	p.Memory = Memory{Checks: trial.memory, GivenUp: left}
-	p.Ops = slices.Concat(lb.Diff(spec, have), lb.Surplus(spec, certificates, have.ID))
+	p.Memory = Memory{Checks: trial.memory, GivenUp: left, Turn: p.Memory.Turn}
+	ops := lb.Diff(spec, have)
+	if p.repeats {
+		ops, p.Memory.Turn = p.inTurns(ops, have)
+	}
+	p.Ops = slices.Concat(ops, lb.Surplus(spec, certificates, have.ID))
 	return p
 }
 
@@ -154,6 +161,7 @@ func (p Plan) holding(have lb.State) Plan {
 	if !have.Exists() {
 		return p
 	}
+	p.Memory.Turn = time.Time{} // each target stays reached as it is
 	if !p.Spec.Owner.Owns(have.Labels) {
 		p.Ops = slices.Concat([]lb.Op{lb.TakeOverAsIs(p.Spec.Owner, have)}, p.Ops)
 	}

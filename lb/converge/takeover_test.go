@@ -131,8 +131,8 @@ func TestFailedCertificateThroughTheAPI(t *testing.T) {
 		}
 		time.Sleep(25 * time.Hour)
 		o = l.remembering(svc, again.Memory, l.nodes...)
-		if o.Transient != nil || len(o.Notes) != 0 || o.Memory.Text() != "" || len(o.State.Listeners) != 2 || len(l.certificates()) != 1 {
-			t.Errorf("%v, notes %v, memory %q\n%s", o.Transient, o.Notes, o.Memory.Text(), l.log())
+		if o.Transient != nil || len(o.Notes) != 0 || o.Memory.Text(svc.UID) != "" || len(o.State.Listeners) != 2 || len(l.certificates()) != 1 {
+			t.Errorf("%v, notes %v, memory %q\n%s", o.Transient, o.Notes, o.Memory.Text(svc.UID), l.log())
 		}
 	})
 }
