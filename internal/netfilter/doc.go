@@ -9,11 +9,13 @@
 // next. A drop here is final, so what is let in (replies, the cluster itself,
 // what was redirected to a pod by kube-proxy or a hostPort) is decided before it.
 //
-// What is there is compared with what should be: rules by a fingerprint that
-// each carries as its comment, sets by their elements. A rule whose text somebody
-// replaced under its old comment is not noticed. Nothing is listed at all where
-// nobody has committed anything to nftables since the last look, which the kernel
-// tells by the ruleset's generation, or where Watch saw no commit to this table.
+// What is there is compared with what should be: the table, its chains and its
+// rules as nft shows them, which for rules is as they are written here, and sets by
+// their elements. An nft that shows a rule in other words leads to no wrong table:
+// rules that were right are replaced in place when a process begins, and when
+// somebody else has committed to the table. Nothing is listed at all where nobody
+// has committed anything to nftables since the last look, which the kernel tells by
+// the ruleset's generation, or where Watch saw no commit to this table.
 //
 // Where its facts come from: the nft(8) manual, and the kernel's
 // include/uapi/linux/netfilter/nf_tables.h for generation and notifications.

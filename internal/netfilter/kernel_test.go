@@ -22,14 +22,14 @@ type node struct {
 	*netns.Space
 	t     *testing.T
 	table *Table
-	// lists counts the programs that were run to list something.
+	// lists counts the programs that were run to list something, and commits.
 	lists *counting
 }
 
 // counting is nft, whose next commits fail as often as refused says.
 type counting struct {
 	knftables.Interface
-	calls, refused int
+	calls, commits, refused int
 }
 
 var errRefused = errors.New("refused")
@@ -39,12 +39,13 @@ func (c *counting) Run(ctx context.Context, tx *knftables.Transaction) error {
 		c.refused--
 		return errRefused
 	}
+	c.commits++
 	return c.Interface.Run(ctx, tx)
 }
 
-func (c *counting) ListRules(ctx context.Context, chain string) ([]*knftables.Rule, error) {
+func (c *counting) ListAll(ctx context.Context) (map[string][]string, error) {
 	c.calls++
-	return c.Interface.ListRules(ctx, chain)
+	return c.Interface.ListAll(ctx)
 }
 
 func newNode(t *testing.T) *node {
@@ -130,6 +131,8 @@ func TestTheTableIsMadeOnceAndRestEndsInNothing(t *testing.T) {
 	}
 }
 
+// What others changed is repaired by one commit, and what is right is not
+// committed again.
 func TestWhatOthersChangedIsRepaired(t *testing.T) {
 	n := newNode(t)
 	n.apply(dualStack())
@@ -148,16 +151,48 @@ func TestWhatOthersChangedIsRepaired(t *testing.T) {
 		"add chain inet underlay empty",
 		"add chain inet underlay theirs { type filter hook input priority 0 ; }; add rule inet underlay theirs jump inbound",
 		"delete chain inet underlay leaving",
+		// As many rules as before, of which one says something else.
+		"flush chain inet underlay leaving; add rule inet underlay leaving ip saddr 10.244.1.0/24 masquerade fully-random",
+		"flush chain inet underlay forwarded; add rule inet underlay forwarded ip6 daddr 2001:db8:1:0:1::/80 accept",
+		// The chains are what they were, and work otherwise or not at all.
+		"add chain inet underlay forwarded { policy drop ; }",
+		"add table inet underlay { flags dormant ; }",
+		// A set with the same elements, which would forget one within a day.
+		"flush chain inet underlay leaving; delete set inet underlay inside-4; add set inet underlay inside-4 { type ipv4_addr ; flags interval,timeout ; }; " +
+			"add element inet underlay inside-4 { 10.0.0.2/31, 10.244.0.0/23 timeout 1d }",
 	} {
 		n.Run("nft", damage)
-		if changed := n.apply(dualStack()); len(changed) != 1 {
-			t.Errorf("%s: the repair says %q", damage, changed)
+		n.lists.commits = 0
+		if changed := n.apply(dualStack()); len(changed) != 1 || n.lists.commits != 1 {
+			t.Errorf("%s: the repair says %q after %d commits", damage, changed, n.lists.commits)
 		}
 		if got := n.ruleset(); sorted(got) != sorted(want) {
 			t.Errorf("%s: not repaired:\n%s", damage, got)
 		}
-		if changed := n.apply(dualStack()); len(changed) > 0 {
-			t.Errorf("%s: repaired twice: %q", damage, changed)
+		n.lists.commits = 0
+		if changed := n.apply(dualStack()); len(changed) > 0 || n.lists.commits > 0 {
+			t.Errorf("%s: repaired twice: %q in %d commits", damage, changed, n.lists.commits)
+		}
+	}
+}
+
+// nft shows every rule in the words in which it is written: no table is taken for
+// altered by a process that has not made it.
+func TestRulesAreShownAsWritten(t *testing.T) {
+	n := newNode(t)
+	for name, want := range map[string]Desired{
+		"private IPv4, public IPv6": dualStack(),
+		"the filter switched off":   {PodCIDRs: prefixes("10.244.1.0/24")},
+		"public IPv4":               {PodCIDRs: prefixes("203.0.113.0/26"), ExternalIPs: addrs("198.51.100.7"), FilterInbound: true},
+		"unique local IPv6":         {PodCIDRs: prefixes("fd00:0:0:1::/64", "fd00:1:0:0:1::/80"), FilterInbound: true},
+		"one address":               {PodCIDRs: prefixes("10.244.1.7/32", "2001:db8::7/128"), FilterInbound: true},
+		"many":                      {PodCIDRs: prefixes("10.244.1.0/24", "10.244.9.0/25", "203.0.113.0/26", "fd00:1::/64", "2001:db8:1:0:1::/80"), FilterInbound: true},
+	} {
+		n.cleanup()
+		n.apply(want)
+		n.restart()
+		if changed := n.apply(want); len(changed) > 0 || n.lists.commits > 0 {
+			t.Errorf("%s: another process changes %q", name, changed)
 		}
 	}
 }
@@ -295,7 +330,10 @@ func TestWatchTellsOfOurTableOnly(t *testing.T) {
 	if changed := n.apply(dualStack()); len(changed) > 0 || n.lists.calls > 0 || len(told) > 0 {
 		t.Errorf("another table: %q changed, %d lists, %d calls", changed, n.lists.calls, len(told))
 	}
-	for _, damage := range []string{"flush table inet underlay", "add element inet underlay inside-4 { 192.0.2.0/24 }", "flush ruleset"} {
+	for _, damage := range []string{
+		"flush table inet underlay", "add element inet underlay inside-4 { 192.0.2.0/24 }", "flush ruleset",
+		"add chain inet underlay forwarded { policy drop ; }", "add table inet underlay { flags dormant ; }",
+	} {
 		n.Run("nft", damage)
 		expect(damage)
 		if changed := n.apply(dualStack()); len(changed) != 1 {

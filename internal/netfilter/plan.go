@@ -6,21 +6,10 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"sigs.k8s.io/knftables"
 )
-
-// mark is a rule as it can be listed: where it is, and its comment.
-type mark struct{ chain, comment string }
-
-// found is what a table holds.
-type found struct {
-	exists bool
-	chains []string
-	marks  []mark
-	// sets by their names; an element that is no prefix is the zero Prefix.
-	sets map[string][]netip.Prefix
-}
 
 // plan is what makes a table as it should be.
 type plan struct {
@@ -70,18 +59,12 @@ func diff(want ruleset, have found) plan {
 	if !have.exists {
 		return plan{rebuild: "it was missing"}
 	}
-	p := plan{rules: compareRules(want, have)}
+	if problem := compareFrame(want, have); problem != "" {
+		return plan{rebuild: problem}
+	}
+	p := plan{rules: compareChains(want, have)}
 	if p.rules != "" {
-		for _, name := range have.chains {
-			if !slices.ContainsFunc(want.chains, func(c chain) bool { return c.name == name }) {
-				p.chains = append(p.chains, name)
-			}
-		}
-		for _, name := range slices.Sorted(maps.Keys(have.sets)) {
-			if !slices.ContainsFunc(want.sets, func(s set) bool { return s.name == name }) {
-				p.sets = append(p.sets, name)
-			}
-		}
+		p.chains, p.sets = surplus(want, have)
 	}
 	for _, s := range want.sets {
 		is := slices.SortedFunc(slices.Values(have.sets[s.name]), netip.Prefix.Compare)
@@ -98,27 +81,64 @@ func diff(want ruleset, have found) plan {
 	return p
 }
 
-// compareRules says how the rules differ; empty: not at all.
-func compareRules(want ruleset, have found) string {
-	left := map[string][]string{}
-	for _, m := range have.marks {
-		left[m.chain] = append(left[m.chain], m.comment)
+// compareFrame says what keeps the table from being amended; empty: nothing. A
+// dormant table is one whose chains are unhooked, and a set stays what it is.
+func compareFrame(want ruleset, have found) string {
+	if flags := have.parts[""]; len(flags) > 0 {
+		return "it had " + strings.Join(flags, ", ")
 	}
-	for _, c := range want.chains {
-		var comments []string
-		for _, rule := range c.rules {
-			comments = append(comments, fingerprint(c, rule))
-		}
-		if !slices.Equal(left[c.name], comments) {
-			return fmt.Sprintf("chain %s had %d rules, of which not all were the %d that it should have", c.name, len(left[c.name]), len(comments))
-		}
-	}
-	for _, name := range have.chains {
-		if !slices.ContainsFunc(want.chains, func(c chain) bool { return c.name == name }) {
-			return fmt.Sprintf("its chain %s should not be there", name)
+	for _, s := range want.sets {
+		is, exists := have.parts[setPart+s.name]
+		for _, line := range s.lines() {
+			if exists && !slices.Contains(is, line) {
+				return fmt.Sprintf("its set %s was another: %s", s.name, strings.Join(is, ", "))
+			}
 		}
 	}
 	return ""
+}
+
+// compareChains says how the chains and their rules differ; empty: not at all.
+func compareChains(want ruleset, have found) string {
+	for _, c := range want.chains {
+		is, exists := have.parts[chainPart+c.name]
+		if !exists {
+			return fmt.Sprintf("its chain %s was missing", c.name)
+		}
+		if should := c.lines(); !slices.Equal(is, should) {
+			return fmt.Sprintf("its chain %s was another: %s", c.name, firstDifference(is, should))
+		}
+	}
+	if chains, _ := surplus(want, have); len(chains) > 0 {
+		return fmt.Sprintf("its chain %s should not be there", chains[0])
+	}
+	return ""
+}
+
+// firstDifference shows people two texts that differ, where they begin to.
+func firstDifference(is, should []string) string {
+	for i, line := range should {
+		switch {
+		case i >= len(is):
+			return fmt.Sprintf("%q was missing", line)
+		case is[i] != line:
+			return fmt.Sprintf("it had %q, not %q", is[i], line)
+		}
+	}
+	return fmt.Sprintf("it had %q too", is[len(should)])
+}
+
+// surplus are the chains and the sets that nobody wants, sorted.
+func surplus(want ruleset, have found) (chains, sets []string) {
+	for _, part := range slices.Sorted(maps.Keys(have.parts)) {
+		if name, ok := strings.CutPrefix(part, chainPart); ok && !slices.ContainsFunc(want.chains, func(c chain) bool { return c.name == name }) {
+			chains = append(chains, name)
+		}
+		if name, ok := strings.CutPrefix(part, setPart); ok && !slices.ContainsFunc(want.sets, func(s set) bool { return s.name == name }) {
+			sets = append(sets, name)
+		}
+	}
+	return chains, sets
 }
 
 // compareSorted returns what is only in a and what is only in b.
@@ -185,11 +205,7 @@ func amend(tx *knftables.Transaction, want ruleset, p plan) {
 }
 
 func addSet(tx *knftables.Transaction, s set) {
-	kind := "ipv4_addr"
-	if s.ipv6 {
-		kind = "ipv6_addr"
-	}
-	tx.Add(&knftables.Set{Name: s.name, Type: kind, Flags: []knftables.SetFlag{knftables.IntervalFlag}})
+	tx.Add(&knftables.Set{Name: s.name, Type: s.kind(), Flags: []knftables.SetFlag{knftables.IntervalFlag}})
 }
 
 func addElements(tx *knftables.Transaction, set string, prefixes []netip.Prefix) {
@@ -202,11 +218,11 @@ func addElements(tx *knftables.Transaction, set string, prefixes []netip.Prefix)
 func addChain(tx *knftables.Transaction, c chain) {
 	made := &knftables.Chain{Name: c.name}
 	if c.kind != nil {
-		made.Type, made.Hook, made.Priority = &c.kind.kind, &c.kind.hook, &c.kind.priority
+		made.Type, made.Hook, made.Priority, made.Policy = &c.kind.kind, &c.kind.hook, &c.kind.priority, knftables.PtrTo(policy)
 	}
 	tx.Add(made)
 	tx.Flush(&knftables.Chain{Name: c.name})
 	for _, rule := range c.rules {
-		tx.Add(&knftables.Rule{Chain: c.name, Rule: rule, Comment: knftables.PtrTo(fingerprint(c, rule))})
+		tx.Add(&knftables.Rule{Chain: c.name, Rule: rule})
 	}
 }

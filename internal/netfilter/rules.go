@@ -1,7 +1,6 @@
 package netfilter
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -13,9 +12,9 @@ import (
 type Desired struct {
 	// PodCIDRs are the node's own.
 	PodCIDRs []netip.Prefix
-	// ClusterPods are the podCIDRs of all Nodes. With InternalIPs, the addresses
-	// of all Nodes in the cluster's network, they are the inside: pods reach it
-	// under their own addresses.
+	// ClusterPods are the podCIDRs of all Nodes, and whatever else holds nothing
+	// but pods. With InternalIPs, the addresses of all Nodes in the cluster's
+	// network, they are the inside: pods reach it under their own addresses.
 	ClusterPods []netip.Prefix
 	InternalIPs []netip.Addr
 	// ExternalIPs are further addresses of Nodes, from which packets for pods may
@@ -36,7 +35,12 @@ type chainKind struct {
 	priority knftables.BaseChainPriority
 }
 
-// chain is a chain with its rules in order; without a kind it is jumped to.
+// policy is that of every chain: what no rule judges is left to the chains of
+// others.
+const policy = knftables.AcceptPolicy
+
+// chain is a chain with its rules in order, each in the words in which nft shows
+// it; without a kind it is jumped to.
 type chain struct {
 	name  string
 	kind  *chainKind
@@ -48,6 +52,14 @@ type set struct {
 	name     string
 	ipv6     bool
 	prefixes []netip.Prefix
+}
+
+// kind is the type of the set's elements.
+func (s set) kind() string {
+	if s.ipv6 {
+		return "ipv6_addr"
+	}
+	return "ipv4_addr"
 }
 
 // ruleset is the whole table.
@@ -69,11 +81,11 @@ func rulesFor(want Desired, podLinks string) ruleset {
 		}
 		if masqueraded(pods) {
 			inside[f] = true
-			masquerade = append(masquerade, fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr != @%[3]s oifname != \"%[4]s*\" masquerade fully-random", family, pods, setName("inside", f), podLinks))
+			masquerade = append(masquerade, fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr != @%[3]s oifname != \"%[4]s*\" masquerade fully-random", family, shown(pods), setName("inside", f), podLinks))
 		}
 		if want.FilterInbound && public(pods) {
 			inside[f], outer[f] = true, true
-			forward = append(forward, fmt.Sprintf("%s daddr %s goto %s", family, pods, inboundChain))
+			forward = append(forward, fmt.Sprintf("%s daddr %s goto %s", family, shown(pods), inboundChain))
 		}
 	}
 	addresses := [][]netip.Prefix{slices.Concat(want.ClusterPods, hosts(want.InternalIPs)), slices.Concat(hosts(want.ExternalIPs), want.ServerPrefixes)}
@@ -172,15 +184,4 @@ func joined(a, b netip.Prefix) (parent netip.Prefix, siblings bool) {
 	}
 	parent = netip.PrefixFrom(a.Addr(), a.Bits()-1).Masked()
 	return parent, parent.Overlaps(b)
-}
-
-// fingerprint is the comment by which a rule is recognized. It covers what the
-// chain is, and sets' types by their names.
-func fingerprint(c chain, rule string) string {
-	kind := "none"
-	if c.kind != nil {
-		kind = fmt.Sprint(*c.kind)
-	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s", c.name, kind, rule))
-	return fmt.Sprintf("underlay %x", sum[:8])
 }

@@ -45,11 +45,11 @@ func text(t *testing.T, rules ruleset) string {
 	build(tx, rules)
 	var lines []string
 	for line := range strings.Lines(tx.String()) {
-		line, _, _ = strings.Cut(line, " comment ")
+		line, _, _ = strings.Cut(line, " { comment ")
 		if strings.HasPrefix(line, "flush chain ") {
 			continue
 		}
-		line = strings.TrimSuffix(strings.TrimSpace(line), " {") // of a comment
+		line = strings.TrimSpace(line)
 		lines = append(lines, strings.ReplaceAll(line, " inet underlay", ""))
 	}
 	return strings.Join(lines, "\n")
@@ -59,7 +59,7 @@ func TestRules(t *testing.T) {
 	const (
 		table  = "add table\ndelete table\nadd table\n"
 		inside = "add set inside-4 { type ipv4_addr ; flags interval ; }\nadd element inside-4 { 10.0.0.2/31 }\nadd element inside-4 { 10.244.0.0/23 }\n"
-		leave  = "add chain leaving { type nat hook postrouting priority 100 ; }\nadd rule leaving "
+		leave  = "add chain leaving { type nat hook postrouting priority 100 ; policy accept ; }\nadd rule leaving "
 		four   = `ip saddr 10.244.1.0/24 ip daddr != @inside-4 oifname != "veth*" masquerade fully-random`
 	)
 	for name, test := range map[string]struct {
@@ -72,7 +72,7 @@ func TestRules(t *testing.T) {
 			leave + four + "\nadd chain inbound\n" +
 			"add rule inbound ct state established,related accept\nadd rule inbound ct status dnat accept\n" +
 			"add rule inbound ip6 saddr @inside-6 accept\nadd rule inbound ip6 saddr @outer-6 accept\nadd rule inbound drop\n" +
-			"add chain forwarded { type filter hook forward priority 0 ; }\nadd rule forwarded ip6 daddr 2001:db8:1:0:1::/80 goto inbound"},
+			"add chain forwarded { type filter hook forward priority 0 ; policy accept ; }\nadd rule forwarded ip6 daddr 2001:db8:1:0:1::/80 goto inbound"},
 		"a machine that reports no IPv6 address": {func(d *Desired) {
 			d.PodCIDRs, d.ExternalIPs = d.PodCIDRs[1:], nil
 			d.ServerPrefixes = prefixes("2001:db8:1::/64", "2001:db8:2::/64")
@@ -80,7 +80,7 @@ func TestRules(t *testing.T) {
 			"add set outer-6 { type ipv6_addr ; flags interval ; }\nadd element outer-6 { 2001:db8:1::/64 }\nadd element outer-6 { 2001:db8:2::/64 }\n" +
 			"add chain inbound\nadd rule inbound ct state established,related accept\nadd rule inbound ct status dnat accept\n" +
 			"add rule inbound ip6 saddr @inside-6 accept\nadd rule inbound ip6 saddr @outer-6 accept\nadd rule inbound drop\n" +
-			"add chain forwarded { type filter hook forward priority 0 ; }\nadd rule forwarded ip6 daddr 2001:db8:1:0:1::/80 goto inbound"},
+			"add chain forwarded { type filter hook forward priority 0 ; policy accept ; }\nadd rule forwarded ip6 daddr 2001:db8:1:0:1::/80 goto inbound"},
 		"the filter switched off":      {func(d *Desired) { d.FilterInbound = false }, table + inside + leave + four},
 		"public IPv6 alone, no filter": {func(d *Desired) { d.PodCIDRs, d.FilterInbound = d.PodCIDRs[1:], false }, table[:len(table)-1]},
 		"unique local IPv6": {func(d *Desired) {
@@ -158,18 +158,24 @@ func TestDiff(t *testing.T) {
 		change func(*found)
 		says   string // part of the only line; empty: no change
 	}{
-		"as it should be":         {rules, func(*found) {}, ""},
-		"not there":               {rules, func(f *found) { *f = found{} }, "it was missing"},
-		"not to be there":         {ruleset{}, func(*found) {}, "is removed"},
-		"neither":                 {ruleset{}, func(f *found) { *f = found{} }, ""},
-		"flushed":                 {rules, func(f *found) { f.marks = nil }, "had 0 rules"},
-		"a rule is missing":       {rules, func(f *found) { f.marks = f.marks[1:] }, "chain leaving had 0 rules"},
-		"in another order":        {rules, func(f *found) { f.marks[1], f.marks[2] = f.marks[2], f.marks[1] }, "chain inbound"},
-		"a rule too many":         {rules, func(f *found) { f.marks = append(f.marks, mark{"leaving", ""}) }, "chain leaving had 2 rules"},
-		"a chain too many":        {rules, func(f *found) { f.chains = append(f.chains, "other"); f.marks = append(f.marks, mark{"other", "x"}) }, "chain other should not"},
-		"an empty chain too many": {rules, func(f *found) { f.chains = append(f.chains, "other") }, "chain other should not"},
-		"another rule":            {rules, func(f *found) { f.marks[0].comment = "underlay 00" }, "chain leaving"},
-		"no set":                  {rules, func(f *found) { delete(f.sets, "inside-4") }, "inside-4 of table underlay: 2 prefixes added, 0 removed"},
+		"as it should be":  {rules, func(*found) {}, ""},
+		"not there":        {rules, func(f *found) { *f = found{} }, "it was missing"},
+		"not to be there":  {ruleset{}, func(*found) {}, "is removed"},
+		"neither":          {ruleset{}, func(f *found) { *f = found{} }, ""},
+		"flushed":          {rules, func(f *found) { f.parts = map[string][]string{} }, "chain leaving was missing"},
+		"a chain is empty": {rules, func(f *found) { f.parts["chain inbound"] = nil }, `chain inbound was another: "ct state established,related accept" was missing`},
+		"in another order": {rules, func(f *found) { is := f.parts["chain inbound"]; is[0], is[1] = is[1], is[0] }, "chain inbound was another"},
+		"a rule too many":  {rules, func(f *found) { f.parts["chain inbound"] = append(f.parts["chain inbound"], "accept") }, `it had "accept" too`},
+		"another rule":     {rules, func(f *found) { f.parts["chain inbound"][4] = "accept" }, `it had "accept", not "drop"`},
+		"another policy": {rules, func(f *found) {
+			f.parts["chain forwarded"][0] = "type filter hook forward priority filter; policy drop;"
+		}, "policy drop"},
+		"a chain too many":        {rules, func(f *found) { f.parts["chain other"] = []string{"drop"} }, "chain other should not"},
+		"an empty chain too many": {rules, func(f *found) { f.parts["chain other"] = nil }, "chain other should not"},
+		"a set more":              {rules, func(f *found) { f.parts["set other"], f.sets["other"] = nil, nil }, ""},
+		"dormant":                 {rules, func(f *found) { f.parts[""] = []string{"flags dormant"} }, "made anew: it had flags dormant"},
+		"a set of another kind":   {rules, func(f *found) { f.parts["set inside-4"][1] = "flags interval,timeout" }, "made anew: its set inside-4 was another"},
+		"no set":                  {rules, func(f *found) { delete(f.sets, "inside-4"); delete(f.parts, "set inside-4") }, "inside-4 of table underlay: 2 prefixes added, 0 removed"},
 		"a range in a set":        {rules, func(f *found) { f.sets["inside-4"] = []netip.Prefix{{}} }, "inside-4 of table underlay: 2 prefixes added, 1 removed"},
 		"an empty set":            {rules, func(f *found) { f.sets["inside-4"] = nil }, "inside-4 of table underlay: 2 prefixes added, 0 removed"},
 		"elements":                {rules, func(f *found) { f.sets["outer-6"] = prefixes("2001:db8:2::1/128", "2001:db8::/32") }, "outer-6 of table underlay: 1 prefixes added, 1 removed"},
@@ -182,5 +188,37 @@ func TestDiff(t *testing.T) {
 				t.Errorf("got %q, want %q", lines, test.says)
 			}
 		})
+	}
+}
+
+func TestPartsOf(t *testing.T) {
+	const shown = `table inet underlay { # progname somebody
+	comment "pod network"
+	flags dormant
+
+	set inside-4 {
+		type ipv4_addr
+		size 65536	# count 2
+		flags interval
+		# count 2
+	}
+
+	chain inbound {
+		ct state established,related accept
+		ip saddr { 10.0.0.1, 10.0.0.2 } drop
+	}
+
+	chain empty {
+	}
+}
+`
+	want := map[string][]string{
+		"":              {"flags dormant"},
+		"set inside-4":  {"type ipv4_addr", "size 65536", "flags interval"},
+		"chain inbound": {"ct state established,related accept", "ip saddr { 10.0.0.1, 10.0.0.2 } drop"},
+		"chain empty":   nil,
+	}
+	if diff := cmp.Diff(want, partsOf(shown)); diff != "" {
+		t.Errorf("parts (-want +got):\n%s", diff)
 	}
 }

@@ -1,10 +1,13 @@
 package netfilter
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
+	"os/exec"
 	"strings"
 	"sync/atomic"
 
@@ -152,32 +155,36 @@ func (t *Table) untouched() bool {
 }
 
 func (t *Table) list(ctx context.Context) (found, error) {
-	listed, err := t.nft.ListRules(ctx, "")
+	objects, err := t.nft.ListAll(ctx)
 	if knftables.IsNotFound(err) {
 		return found{}, nil
 	}
 	if err != nil {
-		return found{}, fmt.Errorf("listing the nftables table %s: %w", tableName, err)
-	}
-	have := found{exists: true, sets: map[string][]netip.Prefix{}}
-	for _, r := range listed {
-		m := mark{chain: r.Chain}
-		if r.Comment != nil {
-			m.comment = *r.Comment
-		}
-		have.marks = append(have.marks, m)
-	}
-	objects, err := t.nft.ListAll(ctx)
-	if err != nil {
 		return found{}, fmt.Errorf("listing what is in the nftables table %s: %w", tableName, err)
 	}
-	have.chains = objects["chain"]
+	text, err := show(ctx)
+	if err != nil {
+		return found{}, fmt.Errorf("listing the rules of the nftables table %s: %w", tableName, err)
+	}
+	have := found{exists: true, parts: partsOf(text), sets: map[string][]netip.Prefix{}}
 	for _, name := range objects["set"] {
 		if have.sets[name], err = t.elements(ctx, name); err != nil {
 			return found{}, err
 		}
 	}
 	return have, nil
+}
+
+// show lets nft show the table without counts and elements. The library lists
+// neither what rules say nor what chains are.
+func show(ctx context.Context) (string, error) {
+	cmd := exec.CommandContext(ctx, "nft", "--stateless", "--terse", "list", "table", string(knftables.InetFamily), tableName)
+	text, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return "", fmt.Errorf("%w: %s", err, bytes.TrimSpace(exit.Stderr))
+	}
+	return string(text), err
 }
 
 func (t *Table) elements(ctx context.Context, set string) ([]netip.Prefix, error) {
@@ -202,19 +209,4 @@ func prefix(text string) netip.Prefix {
 		return netip.Prefix{}
 	}
 	return netip.PrefixFrom(addr, addr.BitLen())
-}
-
-// found is what a table that was just made of the rules holds.
-func (r ruleset) found() found {
-	out := found{exists: len(r.chains) > 0, sets: map[string][]netip.Prefix{}}
-	for _, c := range r.chains {
-		out.chains = append(out.chains, c.name)
-		for _, rule := range c.rules {
-			out.marks = append(out.marks, mark{c.name, fingerprint(c, rule)})
-		}
-	}
-	for _, s := range r.sets {
-		out.sets[s.name] = s.prefixes
-	}
-	return out
 }

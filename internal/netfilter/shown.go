@@ -1,0 +1,78 @@
+package netfilter
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// found is what a table holds.
+type found struct {
+	exists bool
+	// parts are the lines that nft shows of the table, by the part that they are
+	// in, such as "chain leaving"; those of the table itself by "".
+	parts map[string][]string
+	// sets by their names; an element that is no prefix is the zero Prefix.
+	sets map[string][]netip.Prefix
+}
+
+// found is what a table that was just made of the rules holds.
+func (r ruleset) found() found {
+	out := found{exists: len(r.chains) > 0, parts: map[string][]string{}, sets: map[string][]netip.Prefix{}}
+	for _, c := range r.chains {
+		out.parts[chainPart+c.name] = c.lines()
+	}
+	for _, s := range r.sets {
+		out.parts[setPart+s.name], out.sets[s.name] = s.lines(), s.prefixes
+	}
+	return out
+}
+
+// How the names of parts begin.
+const (
+	chainPart = "chain "
+	setPart   = "set "
+)
+
+// lines are the chain as nft shows it.
+func (c chain) lines() []string {
+	var head []string
+	if c.kind != nil {
+		head = []string{fmt.Sprintf("type %s hook %s priority %s; policy %s;", c.kind.kind, c.kind.hook, c.kind.priority, policy)}
+	}
+	return append(head, c.rules...)
+}
+
+// lines are among those in which nft shows the set without its elements.
+func (s set) lines() []string { return []string{"type " + s.kind(), "flags interval"} }
+
+// shown is a prefix as nft shows it in a rule.
+func shown(p netip.Prefix) string {
+	if p.IsSingleIP() {
+		return p.Addr().String()
+	}
+	return p.String()
+}
+
+// partsOf reads a table as nft shows it: a part is indented by one tab, and what
+// is in it by more. What follows a # is for people, like the table's comment.
+func partsOf(text string) map[string][]string {
+	parts, part := map[string][]string{}, ""
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "#")
+		line = strings.TrimRight(line, " \t\n")
+		name, opens := strings.CutSuffix(line, " {")
+		depth := len(line) - len(strings.TrimLeft(line, "\t"))
+		switch {
+		case line == "" || depth == 0:
+		case depth == 1 && opens:
+			part = strings.TrimSpace(name)
+			parts[part] = nil
+		case line == "\t}":
+			part = ""
+		case part != "" || !strings.HasPrefix(line, "\tcomment "):
+			parts[part] = append(parts[part], strings.TrimSpace(line))
+		}
+	}
+	return parts
+}
