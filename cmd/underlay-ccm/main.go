@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -26,7 +27,6 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	"k8s.io/component-base/version"
-	"k8s.io/component-base/version/verflag"
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
@@ -51,7 +51,9 @@ func main() {
 		os.Exit(1)
 	}
 	if err := cli.RunNoErrOutput(command); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		if !errors.As(err, &printed{}) {
+			fmt.Fprintln(os.Stderr, err)
+		}
 		os.Exit(1)
 	}
 }
@@ -85,27 +87,7 @@ func newCommand(ctx context.Context) (*cobra.Command, error) {
 	cmd.Use = "underlay-ccm"
 	cmd.Long = long
 	cmd.SilenceUsage = true
-	// Before anything listens or connects: a wrong configuration ends here.
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		verflag.PrintAndExitIfRequested()
-		shared := opts.KubeCloudShared
-		return m.configure(config.Flags{
-			CloudProvider:             shared.CloudProvider.Name,
-			CloudConfig:               shared.CloudProvider.CloudConfigFile,
-			CIDRAllocatorType:         shared.CIDRAllocatorType,
-			AllocateNodeCIDRs:         shared.AllocateNodeCIDRs,
-			ConfigureCloudRoutes:      shared.ConfigureCloudRoutes,
-			ClusterCIDR:               shared.ClusterCIDR,
-			ServiceClusterIPRange:     ipam.serviceRanges,
-			NodeCIDRMaskSize:          ipam.mask,
-			NodeCIDRMaskSizeIPv4:      ipam.maskIPv4,
-			NodeCIDRMaskSizeIPv6:      ipam.maskIPv6,
-			ClusterName:               shared.ClusterName,
-			RouteReconciliationPeriod: shared.RouteReconciliationPeriod.Duration,
-
-			RouteReconciliationPeriodGiven: cmd.Flags().Changed("route-reconciliation-period"),
-		})
-	}
+	cmd.RunE = m.run(opts, &ipam, cmd.RunE)
 	return cmd, nil
 }
 
@@ -126,6 +108,7 @@ type manager struct {
 	networkID func() int64
 	servers   cloud.Servers
 	index     cloud.Index // of the server list
+	offered   bool        // what load balancers are to be
 
 	// What the controllers know that another asks for; nil before there is one.
 	routeController atomic.Pointer[routecontroller.Controller]
@@ -138,6 +121,7 @@ type manager struct {
 
 func (m *manager) configure(flags config.Flags) error {
 	loaded, warnings, err := config.Load(flags, nil, os.Getenv, os.ReadFile)
+	warnings = append(warnings, config.UnknownVariables(os.Environ())...)
 	for _, w := range warnings {
 		fmt.Fprintln(os.Stderr, "warning:", w)
 	}

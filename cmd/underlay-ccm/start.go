@@ -106,28 +106,47 @@ func (m *manager) reach(ctx context.Context, room *waitingRoom) error {
 }
 
 // look asks for the network, or where there is none for the servers, which
-// proves the token, and compares. Without a cloud there is nothing to look at.
+// proves the token, and for what load balancers can be, and compares. Without a
+// cloud there is nothing to look at.
 func (m *manager) look(ctx context.Context) error {
 	if m.client == nil {
 		return nil
 	}
-	if m.config.Network == "" {
-		_, err := m.client.Servers(0).List(ctx, time.Time{})
+	if err := m.lookAtProject(ctx); err != nil {
 		return m.explain(err)
 	}
-	network, err := m.client.Network(ctx, m.config.Network)
+	wrong, err := m.checkOffer(ctx)
 	if err != nil {
 		return m.explain(err)
 	}
-	m.network = network
-	if !m.config.Routes.Enabled {
+	if wrong = append(wrong, m.checkLayout(ctx)...); len(wrong) > 0 {
+		return wrong
+	}
+	return nil
+}
+
+func (m *manager) lookAtProject(ctx context.Context) (err error) {
+	if m.config.Network == "" {
+		_, err = m.client.Servers(0).List(ctx, time.Time{})
+		return err
+	}
+	network, err := m.client.Network(ctx, m.config.Network)
+	if err == nil {
+		m.network = network
+	}
+	return err
+}
+
+// checkLayout compares the pools with the network that they are routed in.
+func (m *manager) checkLayout(ctx context.Context) config.Errors {
+	if m.network == nil || !m.config.Routes.Enabled {
 		return nil
 	}
 	findings := routes.Check(routes.Layout{
 		Pods:     ranges(m.config),
 		Services: m.config.IPAM.ServiceRanges,
-		Network:  network.IPRange,
-		Subnets:  network.Subnets,
+		Network:  m.network.IPRange,
+		Subnets:  m.network.Subnets,
 	})
 	var wrong config.Errors
 	for _, f := range findings {
@@ -137,10 +156,7 @@ func (m *manager) look(ctx context.Context) error {
 		}
 		wrong = append(wrong, &config.Error{Field: m.fieldOf(f.Prefix), Value: f.Prefix.String(), Problem: f.Problem, Remedy: f.Remedy})
 	}
-	if len(wrong) > 0 {
-		return wrong
-	}
-	return nil
+	return wrong
 }
 
 // explain turns what the configuration is to blame for into its errors.
@@ -154,15 +170,11 @@ func (m *manager) explain(err error) error {
 			Remedy: "put in a valid API token of the project, with permission to read and write", Cause: err,
 		}
 	case errors.Is(err, hetzner.ErrNoNetwork):
-		return &config.Error{
-			Field: "network", Value: m.config.Network, Problem: "the token's project has no such network",
-			Remedy: "give the ID or the name of the network that the servers are attached to", Cause: err,
-		}
+		return m.config.Wrong("network", m.config.Network, "the token's project has no such network",
+			"give the ID or the name of the network that the servers are attached to", err)
 	case hetzner.NotFound(err):
-		return &config.Error{
-			Field: "endpoint", Value: m.config.Endpoint, Problem: "the API is not there",
-			Remedy: "give the API's address with its version path, such as https://api.hetzner.cloud/v1", Cause: err,
-		}
+		return m.config.Wrong("endpoint", m.config.Endpoint, "the API is not there",
+			"give the API's address with its version path, such as https://api.hetzner.cloud/v1", err)
 	default:
 		return err
 	}

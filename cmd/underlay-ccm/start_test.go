@@ -2,6 +2,8 @@ package main
 
 import (
 	"net/netip"
+	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,21 +19,10 @@ import (
 // more seldom.
 func TestALongOutageIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sim := hcloudsim.New(hcloudsim.Options{Token: "right"})
-		if _, err := sim.CreateNetwork(hcloudsim.NetworkSeed{Name: "cluster", IPRange: netip.MustParsePrefix("10.0.0.0/8")}); err != nil {
-			t.Fatal(err)
-		}
-		client, err := hetzner.New(hetzner.Options{
-			Endpoint: "http://cloud.test/v1", Token: func() (string, error) { return "right", nil },
-			Registry: metrics.NewKubeRegistry(), Transport: sim.Transport(),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		sim, m := starting(t, "network: cluster\n")
 		if err := sim.Inject(hcloudsim.Fault{Times: -1, Status: 503}); err != nil {
 			t.Fatal(err)
 		}
-		m := &manager{config: config.Config{Network: "cluster", Endpoint: "http://cloud.test/v1"}, client: client}
 		done := make(chan error, 1)
 		go func() { done <- m.reach(t.Context(), nil) }()
 		time.Sleep(3 * time.Hour) // on the bubble's clock
@@ -48,4 +39,90 @@ func TestALongOutageIsWaitedFor(t *testing.T) {
 			t.Errorf("the cloud is back: %v, network %v", err, m.network)
 		}
 	})
+}
+
+// What load balancers are to be is compared with what the cloud offers, in as few
+// requests as can be, and by nobody while the cloud doesn't answer.
+func TestWhatLoadBalancersAreToBeIsChecked(t *testing.T) {
+	for _, c := range []struct {
+		name, balancers string
+		want            []string // in the error; none: it is right
+		asked           string
+	}{
+		{"defaults", "{}", nil, ""},
+		{"all right", "{location: ash, type: lb21}", nil, "/v1/locations /v1/load_balancer_types"},
+		{"a zone", "{networkZone: eu-central}", nil, "/v1/locations"},
+		{"no such location", "{location: fsn9}", []string{`loadBalancers.location (line 4) "fsn9": the cloud has no such location; use one of fsn1, nbg1, hel1, ash, hil, sin`}, "/v1/locations"},
+		{"no such zone", "{networkZone: eu-west}", []string{`loadBalancers.networkZone (line 4) "eu-west": the cloud has no such network zone; use one of ap-southeast, eu-central, us-east, us-west`}, "/v1/locations"},
+		{"several", "{location: fsn9, type: lb12}", []string{`"fsn9"`, `loadBalancers.type (line 4) "lb12": the cloud has no such load balancer type; use one of lb11, lb21, lb31`}, "/v1/locations /v1/load_balancer_types"},
+		{"none wanted", "{enabled: false, location: fsn9}", nil, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim, m := starting(t, "network: cluster\nloadBalancers: "+c.balancers+"\n")
+				if err := sim.Inject(hcloudsim.Fault{Times: -1, Status: 503, Match: "GET /locations"}); err != nil {
+					t.Fatal(err)
+				}
+				done := make(chan error, 1)
+				go func() { done <- m.reach(t.Context(), nil) }()
+				if strings.Contains(c.asked, "/locations") {
+					time.Sleep(time.Hour) // on the bubble's clock
+					select {
+					case err := <-done:
+						t.Fatalf("it doesn't wait for the cloud: %v", err)
+					default:
+					}
+				}
+				sim.ClearFaults()
+				err := <-done
+				sim.ResetRequests()
+				if again := m.reach(t.Context(), nil); (again == nil) != (err == nil) {
+					t.Errorf("first %v, then %v", err, again)
+				}
+				var asked []string
+				for _, r := range sim.Requests() {
+					asked = append(asked, r.Path)
+				}
+				want := "/v1/networks"
+				if len(c.want) > 0 {
+					want += " " + c.asked
+				}
+				if got := strings.Join(asked, " "); got != want {
+					t.Errorf("the second time it asks for %q, want %q", got, want)
+				}
+				if (err == nil) != (len(c.want) == 0) {
+					t.Fatalf("got %v, want %q", err, c.want)
+				}
+				for _, text := range c.want {
+					if !strings.Contains(err.Error(), text) {
+						t.Errorf("got\n%v\nwant %s", err, text)
+					}
+				}
+			})
+		})
+	}
+}
+
+// starting is a manager with this configuration, that has not looked at its cloud.
+func starting(t *testing.T, file string) (*hcloudsim.Simulator, *manager) {
+	t.Helper()
+	sim := hcloudsim.New(hcloudsim.Options{Token: "right"})
+	if _, err := sim.CreateNetwork(hcloudsim.NetworkSeed{Name: "cluster", IPRange: netip.MustParsePrefix("10.0.0.0/8")}); err != nil {
+		t.Fatal(err)
+	}
+	client, err := hetzner.New(hetzner.Options{
+		Endpoint: "http://cloud.test/v1", Token: func() (string, error) { return "right", nil },
+		Registry: metrics.NewKubeRegistry(), Transport: sim.Transport(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const head = "apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\n"
+	loaded, _, err := config.Load(config.Flags{}, []byte(head+file), func(name string) string {
+		return map[string]string{"HCLOUD_TOKEN": "right-and-long-enough-to-be-a-token"}[name]
+	}, os.ReadFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sim, &manager{config: loaded, client: client}
 }

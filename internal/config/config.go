@@ -26,6 +26,26 @@ type Config struct {
 	LoadBalancers          LoadBalancers
 	// Inventory are the machines that are known beforehand; only with Metal.
 	Inventory []Machine
+
+	// origins are where settings were given, by their fields.
+	origins map[string]place
+}
+
+// Given says whether the setting was given, and is not just its default.
+func (c Config) Given(key string) bool {
+	_, given := c.origins[key]
+	return given
+}
+
+// Wrong is an error about a setting that was well-formed, and that something
+// outside the configuration contradicts. It names the place where the setting was
+// given, so key is that of the file, wherever it was given.
+func (c Config) Wrong(key, value, problem, remedy string, cause error) *Error {
+	at, known := c.origins[key]
+	if !known {
+		at.field = key
+	}
+	return &Error{Field: at.field, Line: at.line, Value: value, Problem: problem, Remedy: remedy, Cause: cause}
 }
 
 // Provider is where machines come from.

@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -13,16 +12,19 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// given is a setting as it was written somewhere.
-type given struct {
+// place is where a setting was given: a flag, a variable, or a key on a line of
+// the file.
+type place struct {
 	field string
 	line  int
+}
+
+// given is a setting as it was written somewhere.
+type given struct {
+	place
 	items []string
 	list  bool
 }
-
-// fileFlag stands for the whole file in errors.
-const fileFlag = "--cloud-config"
 
 // decoded is what stands in a file.
 type decoded struct {
@@ -44,7 +46,8 @@ type fileReader struct {
 }
 
 // decodeFile decodes the file strictly. It walks the document's nodes, because
-// decoding into a struct stops at the first mistake and loses the lines.
+// decoding into a struct stops at the first mistake and loses the lines. A
+// mistake without a field is about the file as a whole.
 func decodeFile(content []byte, rows []setting, lists []list) (decoded, Errors) {
 	r := &fileReader{
 		decoded: decoded{values: map[string]given{}, rows: slices.Clone(rows), items: map[string]int{}},
@@ -64,9 +67,7 @@ func document(content []byte) (*yaml.Node, *Error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	var first, second yaml.Node
 	if err := decoder.Decode(&first); err != nil {
-		problem := &Error{Field: fileFlag, Cause: err}
-		problem.Problem = fmt.Sprintf("the file is not valid YAML: %v", err)
-		problem.Remedy = "correct the syntax"
+		problem := &Error{Problem: fmt.Sprintf("the file is not valid YAML: %v", err), Remedy: "correct the syntax", Cause: err}
 		if errors.Is(err, io.EOF) {
 			problem.Problem = "the file is empty"
 			problem.Remedy = headRemedy()
@@ -75,14 +76,12 @@ func document(content []byte) (*yaml.Node, *Error) {
 	}
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
 		return nil, &Error{
-			Field:   fileFlag,
 			Problem: "the file holds more than one document",
 			Remedy:  "remove everything from the second --- on",
 		}
 	}
 	if len(first.Content) != 1 || first.Content[0].Kind != yaml.MappingNode {
 		return nil, &Error{
-			Field:   fileFlag,
 			Problem: "the file is not a mapping of keys to values",
 			Remedy:  headRemedy(),
 		}
@@ -100,7 +99,7 @@ func (r *fileReader) mapping(node *yaml.Node, section string) {
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		if key.Kind != yaml.ScalarNode {
-			r.complain(cmp.Or(section, fileFlag), key.Line, "a key is not plain text", "use a documented key")
+			r.complain(section, key.Line, "a key is not plain text", "use a documented key")
 			continue
 		}
 		field := fieldIn(section, key.Value)
@@ -152,7 +151,7 @@ func (r *fileReader) list(l list, line int, node *yaml.Node) {
 }
 
 func (r *fileReader) setting(row setting, line int, node *yaml.Node) {
-	value := given{field: row.key, line: line}
+	value := given{place: place{row.key, line}}
 	items := []*yaml.Node{node}
 	if node.Kind == yaml.SequenceNode {
 		value.list = true

@@ -19,17 +19,22 @@ type variable struct {
 func foreign() []variable {
 	yes, no := true, false
 	const robot = "dedicated servers are not in this version"
+	const cache = "one list of the servers serves all controllers, and is read again when it has to be"
 	return []variable{
 		{name: "HCLOUD_DEBUG", quiet: &no, why: "there is no dump of API traffic"},
 		{name: "HCLOUD_METRICS_ENABLED", why: "metrics are always served on the secure port"},
 		{name: "HCLOUD_METRICS_ADDRESS", why: "metrics are always served on the secure port"},
 		{name: "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", quiet: &yes, why: "whether the own server is attached to the network is never checked; each Node's attachment is"},
+		{name: "HCLOUD_INSTANCES_ZONE_LABEL_ENABLED", quiet: &yes, why: "every Node gets the label of its zone"},
+		{name: "HCLOUD_SERVER_CACHE_MODE", why: cache},
+		{name: "HCLOUD_SERVER_CACHE_MAX_AGE", why: cache},
 		{name: "ROBOT_ENABLED", quiet: &no, dangerous: true, why: robot},
 		{name: "ROBOT_USER", why: robot},
 		{name: "ROBOT_USER_FILE", why: robot},
 		{name: "ROBOT_PASSWORD", why: robot},
 		{name: "ROBOT_PASSWORD_FILE", why: robot},
 		{name: "ROBOT_CACHE_TIMEOUT", why: robot},
+		{name: "ROBOT_RATE_LIMIT_WAIT_TIME", why: robot},
 		{name: "ROBOT_FORWARD_INTERNAL_IPS", quiet: &no, why: robot},
 	}
 }

@@ -153,7 +153,7 @@ func FuzzPools(f *testing.F) {
 			t.Fatalf("%T: %v", err, err)
 		}
 		for _, e := range all {
-			known := e.Field == fileFlag || e.Field == clusterFlag || strings.HasPrefix(e.Field, "pools[")
+			known := e.Field == "--cloud-config" || e.Field == clusterFlag || strings.HasPrefix(e.Field, "pools[")
 			if !known || e.Problem == "" || e.Remedy == "" {
 				t.Errorf("%#v", e)
 			}

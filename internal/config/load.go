@@ -30,7 +30,7 @@ type Flags struct {
 // are valid either way.
 func Load(flags Flags, file []byte, getenv func(string) string, readFile func(string) ([]byte, error)) (Config, []Warning, error) {
 	var d draft
-	r := &resolver{flags: flags, getenv: getenv, file: decoded{rows: reference(&d)}, lists: lists(&d), origins: map[string]given{}}
+	r := newResolver(&d, flags, getenv)
 	r.loadFile(file, readFile)
 	r.resolve()
 	r.foreignVariables()
@@ -42,6 +42,13 @@ func Load(flags Flags, file []byte, getenv func(string) string, readFile func(st
 	return config, r.warnings, nil
 }
 
+func newResolver(d *draft, flags Flags, getenv func(string) string) *resolver {
+	return &resolver{
+		flags: flags, fileFlag: "--cloud-config", getenv: getenv,
+		file: decoded{rows: reference(d)}, lists: lists(d), origins: map[string]given{},
+	}
+}
+
 func (r *resolver) loadFile(content []byte, readFile func(string) ([]byte, error)) {
 	if content == nil && r.flags.CloudConfig == "" {
 		return
@@ -50,7 +57,7 @@ func (r *resolver) loadFile(content []byte, readFile func(string) ([]byte, error
 		read, err := readFile(r.flags.CloudConfig)
 		if err != nil {
 			r.problems = append(r.problems, &Error{
-				Field:   fileFlag,
+				Field:   r.fileFlag,
 				Value:   r.flags.CloudConfig,
 				Problem: fmt.Sprintf("the file can't be read: %v", err),
 				Remedy:  "name a file that exists and that this process may read",
@@ -63,8 +70,8 @@ func (r *resolver) loadFile(content []byte, readFile func(string) ([]byte, error
 	}
 	r.file, r.problems = decodeFile(content, r.file.rows, r.lists)
 	for _, problem := range r.problems {
-		if problem.Field == fileFlag {
-			problem.Value, r.unread = r.flags.CloudConfig, true
+		if problem.Field == "" {
+			problem.Field, problem.Value, r.unread = r.fileFlag, r.flags.CloudConfig, true
 		}
 	}
 }

@@ -115,7 +115,7 @@ func TestDefaults(t *testing.T) {
 	if token, err := config.Token.Read(); err != nil || token.Reveal() != secret {
 		t.Errorf("token: %v", err)
 	}
-	config.Token = TokenSource{}
+	config.Token, config.origins = TokenSource{}, nil
 	if !reflect.DeepEqual(config, want) {
 		t.Errorf("got  %+v\nwant %+v", config, want)
 	}

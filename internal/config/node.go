@@ -1,14 +1,15 @@
 package config
 
+import "net/netip"
+
 // Node is what the agent on each node needs of the configuration.
 type Node struct {
 	Families Families
 	// Pools are those of the file, or one for each --cluster-cidr; possibly none.
 	Pools []Pool
+	// Exclude is never handed out of them.
+	Exclude []netip.Prefix
 }
-
-// nodeFileFlag is what the agent calls the flag that names the file.
-const nodeFileFlag = "--config"
 
 // LoadNode reads the same file as Load, for the agent on a node: without a
 // token, without environment variables, and without wanting settings that may
@@ -16,22 +17,15 @@ const nodeFileFlag = "--config"
 // and warnings are left to Load. clusterCIDR is that flag's value.
 func LoadNode(path, clusterCIDR string, readFile func(string) ([]byte, error)) (Node, error) {
 	var d draft
-	r := &resolver{
-		flags:  Flags{CloudConfig: path, ClusterCIDR: clusterCIDR, ConfigureCloudRoutes: true},
-		getenv: func(string) string { return "" },
-		file:   decoded{rows: reference(&d)}, lists: lists(&d), origins: map[string]given{}, onNode: true,
-	}
+	flags := Flags{CloudConfig: path, ClusterCIDR: clusterCIDR, ConfigureCloudRoutes: true}
+	r := newResolver(&d, flags, func(string) string { return "" })
+	r.fileFlag, r.onNode = "--config", true
 	r.loadFile(nil, readFile)
 	r.resolve()
 	loaded := r.validate(&d, readFile)
-	for _, problem := range r.problems {
-		if problem.Field == fileFlag {
-			problem.Field = nodeFileFlag
-		}
-	}
 	if len(r.problems) > 0 {
 		r.problems.sort()
 		return Node{}, r.problems
 	}
-	return Node{Families: loaded.Families, Pools: loaded.IPAM.Pools}, nil
+	return Node{Families: loaded.Families, Pools: loaded.IPAM.Pools, Exclude: loaded.IPAM.Exclude}, nil
 }

@@ -12,7 +12,9 @@ import (
 // resolver finds each setting's value in the sources by their precedence and
 // remembers where it came from, for the errors that compare values later.
 type resolver struct {
-	flags    Flags
+	flags Flags
+	// fileFlag is the program's flag that names the file.
+	fileFlag string
 	file     decoded
 	lists    []list
 	getenv   func(string) string
@@ -55,14 +57,14 @@ func (r *resolver) resolve() {
 // lookup returns what the highest source says: flag, file, environment.
 func (r *resolver) lookup(row setting) (given, bool) {
 	if text := r.flags.text(row.flag); text != "" {
-		return given{field: row.flag, items: split(text, row.format.list)}, true
+		return given{place: place{field: row.flag}, items: split(text, row.format.list)}, true
 	}
 	if value, has := r.file.values[row.key]; has && row.key != "" {
 		return value, true
 	}
 	if row.env != "" {
 		if text := r.getenv(row.env); text != "" {
-			return given{field: row.env, items: split(text, row.format.list)}, true
+			return given{place: place{field: row.env}, items: split(text, row.format.list)}, true
 		}
 	}
 	return given{}, false
@@ -149,7 +151,16 @@ func (r *resolver) origin(field string) given {
 		return origin
 	}
 	section, _, _ := cutLast(field)
-	return given{field: field, line: cmp.Or(r.file.items[field], r.file.items[section])}
+	return given{place: place{field, cmp.Or(r.file.items[field], r.file.items[section])}}
+}
+
+// places are the origins without the values, some of which are secrets.
+func (r *resolver) places() map[string]place {
+	places := make(map[string]place, len(r.origins))
+	for field, origin := range r.origins {
+		places[field] = origin.place
+	}
+	return places
 }
 
 // complain adds an error about the setting, at the place where it was given.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -49,7 +50,7 @@ type SeenAction struct {
 	Resource          int64
 	Command, Status   string
 	Started, Finished time.Time // Finished is zero while it runs
-	Error             string
+	Error             string    // empty unless Status is error
 }
 
 // LookAtServers returns all servers by ID, with their addresses in the network;
@@ -130,38 +131,60 @@ func statuses(b *hcloud.LoadBalancer) map[lb.Target]map[int]string {
 	return out
 }
 
-// LookAtServerActions returns what the API remembers of changes of a server,
-// oldest first.
-func (c *Client) LookAtServerActions(ctx context.Context, id int64) ([]SeenAction, error) {
-	return lookAtActions(ctx, "server", id, func(ctx context.Context, o hcloud.ActionListOpts) ([]*hcloud.Action, error) {
-		return c.api.Server.Action.AllFor(ctx, &hcloud.Server{ID: id}, o)
+// SeenActions are the newest changes of one resource.
+type SeenActions struct {
+	Newest []SeenAction // oldest first
+	// Older is how many more there are, which nobody asked for.
+	Older int
+}
+
+// LookAtServerActions returns what the API remembers of the newest changes of a
+// server. It is one request.
+func (c *Client) LookAtServerActions(ctx context.Context, id int64) (SeenActions, error) {
+	return lookAtActions(ctx, "server", id, func(ctx context.Context, o hcloud.ActionListOpts) ([]*hcloud.Action, *hcloud.Response, error) {
+		return c.api.Server.Action.ListFor(ctx, &hcloud.Server{ID: id}, o)
 	})
 }
 
 // LookAtLoadBalancerActions returns the same of a load balancer.
-func (c *Client) LookAtLoadBalancerActions(ctx context.Context, id int64) ([]SeenAction, error) {
-	return lookAtActions(ctx, "load_balancer", id, func(ctx context.Context, o hcloud.ActionListOpts) ([]*hcloud.Action, error) {
-		return c.api.LoadBalancer.Action.AllFor(ctx, &hcloud.LoadBalancer{ID: id}, o)
+func (c *Client) LookAtLoadBalancerActions(ctx context.Context, id int64) (SeenActions, error) {
+	return lookAtActions(ctx, "load_balancer", id, func(ctx context.Context, o hcloud.ActionListOpts) ([]*hcloud.Action, *hcloud.Response, error) {
+		return c.api.LoadBalancer.Action.ListFor(ctx, &hcloud.LoadBalancer{ID: id}, o)
 	})
 }
 
-func lookAtActions(ctx context.Context, kind string, id int64, all func(context.Context, hcloud.ActionListOpts) ([]*hcloud.Action, error)) ([]SeenAction, error) {
+func lookAtActions(ctx context.Context, kind string, id int64, page func(context.Context, hcloud.ActionListOpts) ([]*hcloud.Action, *hcloud.Response, error)) (SeenActions, error) {
 	var found []*hcloud.Action
+	var total int
 	err := retry(ctx, read, func(ctx context.Context) error {
-		var err error
-		found, err = all(ctx, hcloud.ActionListOpts{ListOpts: hcloud.ListOpts{PerPage: 50}, Sort: []string{"id:asc"}})
-		return err
+		newest, resp, err := page(ctx, hcloud.ActionListOpts{ListOpts: hcloud.ListOpts{PerPage: 50}, Sort: []string{"id:desc"}})
+		if err != nil {
+			return err
+		}
+		found, total = newest, len(newest)
+		if p := resp.Meta.Pagination; p != nil {
+			total = p.TotalEntries
+		}
+		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("listing actions of %s %d: %w", kind, id, err)
+		return SeenActions{}, fmt.Errorf("listing actions of %s %d: %w", strings.ReplaceAll(kind, "_", " "), id, err)
 	}
-	out := make([]SeenAction, len(found))
+	seen := SeenActions{Newest: make([]SeenAction, len(found)), Older: total - len(found)}
 	for i, a := range found {
-		out[i] = SeenAction{
+		seen.Newest[i] = SeenAction{
 			ID: a.ID, Kind: kind, Resource: id, Command: a.Command, Status: string(a.Status),
-			Started: a.Started, Finished: a.Finished, Error: a.ErrorMessage,
+			Started: a.Started, Finished: a.Finished, Error: actionError(a),
 		}
 	}
-	slices.SortFunc(out, func(a, b SeenAction) int { return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.ID, b.ID)) })
-	return out, nil
+	slices.SortFunc(seen.Newest, func(a, b SeenAction) int { return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.ID, b.ID)) })
+	return seen, nil
+}
+
+// actionError is empty for an action that didn't fail.
+func actionError(a *hcloud.Action) string {
+	if a.Status != hcloud.ActionStatusError {
+		return ""
+	}
+	return strings.TrimSpace(a.ErrorMessage + " (" + a.ErrorCode + ")")
 }

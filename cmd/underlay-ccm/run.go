@@ -1,0 +1,87 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/cloud-provider/options"
+	"k8s.io/component-base/version"
+	"k8s.io/component-base/version/verflag"
+
+	"github.com/underlay-ccm/underlay/internal/config"
+)
+
+// runE is what cobra calls.
+type runE func(*cobra.Command, []string) error
+
+// run is upstream's application, before which anything wrong in flags, file and
+// environment ends the program: nothing listens or connects yet.
+func (m *manager) run(opts *options.CloudControllerManagerOptions, ipam *ipamFlags, upstream runE) runE {
+	return func(cmd *cobra.Command, args []string) error {
+		if cmd.Flag("version").Value.String() == string(verflag.VersionTrue) {
+			// verflag would say it in the name of Kubernetes.
+			v := version.Get()
+			fmt.Fprintln(cmd.OutOrStdout(), cmd.Name(), v.GitVersion, v.Platform, v.GoVersion)
+			return nil
+		}
+		verflag.PrintAndExitIfRequested() // --version=raw
+		wrong := errors.Join(
+			m.configure(configFlags(cmd, opts, ipam)),
+			checkKubeconfig(opts.Master, opts.Generic.ClientConnection.Kubeconfig),
+		)
+		if wrong != nil {
+			return wrong
+		}
+		if err := upstream(cmd, args); err != nil {
+			return printed{err}
+		}
+		return nil
+	}
+}
+
+// printed is an error that upstream's application has printed itself, as it does
+// with all of its own.
+type printed struct{ error }
+
+// configFlags are the flags that bear on the configuration.
+func configFlags(cmd *cobra.Command, opts *options.CloudControllerManagerOptions, ipam *ipamFlags) config.Flags {
+	shared := opts.KubeCloudShared
+	return config.Flags{
+		CloudProvider:             shared.CloudProvider.Name,
+		CloudConfig:               shared.CloudProvider.CloudConfigFile,
+		CIDRAllocatorType:         shared.CIDRAllocatorType,
+		AllocateNodeCIDRs:         shared.AllocateNodeCIDRs,
+		ConfigureCloudRoutes:      shared.ConfigureCloudRoutes,
+		ClusterCIDR:               shared.ClusterCIDR,
+		ServiceClusterIPRange:     ipam.serviceRanges,
+		NodeCIDRMaskSize:          ipam.mask,
+		NodeCIDRMaskSizeIPv4:      ipam.maskIPv4,
+		NodeCIDRMaskSizeIPv6:      ipam.maskIPv6,
+		ClusterName:               shared.ClusterName,
+		RouteReconciliationPeriod: shared.RouteReconciliationPeriod.Duration,
+
+		RouteReconciliationPeriodGiven: cmd.Flags().Changed("route-reconciliation-period"),
+	}
+}
+
+// checkKubeconfig looks for the way to the API server as upstream does, whose own
+// errors would name neither the flag nor what to do.
+func checkKubeconfig(master, path string) error {
+	var problem, remedy string
+	var err error
+	switch {
+	case path != "":
+		_, err = clientcmd.BuildConfigFromFlags(master, path)
+		problem, remedy = "can't be used", "name a file that this process may read, whose current context has a server"
+	case master == "":
+		_, err = rest.InClusterConfig()
+		problem, remedy = "none is given, and there is no ServiceAccount of a pod instead", "give one"
+	}
+	if err != nil {
+		return &config.Error{Field: "--kubeconfig", Value: path, Problem: fmt.Sprintf("%s: %v", problem, err), Remedy: remedy, Cause: err}
+	}
+	return nil
+}
