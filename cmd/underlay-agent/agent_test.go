@@ -54,8 +54,8 @@ func await(t *testing.T, what string, done func(context.Context) bool) {
 	}
 }
 
-// machine is one with its flags, in a namespace of the test's own.
-func machine(t *testing.T, kubeconfig string) *options {
+// machineOptions are the flags of a machine, in a namespace of the test's own.
+func machineOptions(t *testing.T, kubeconfig string) *options {
 	t.Helper()
 	dir := t.TempDir()
 	o := defaults()
@@ -151,7 +151,7 @@ func TestLifeOfAnAgent(t *testing.T) {
 	kubeconfig, account := agentAccount(t, cp, admin, "self")
 	t.Run("the policy", func(t *testing.T) { ownStatusOnly(t, account) })
 
-	o := machine(t, kubeconfig)
+	o := machineOptions(t, kubeconfig)
 	forwarding := shell(t, "cat", "/proc/sys/net/ipv4/ip_forward")
 	stop := started(t, o, registry{})
 	await(t, "ready", func(context.Context) bool { code, _ := ask(o, "/readyz"); return code == http.StatusOK })
@@ -220,7 +220,7 @@ func behindAGateway(t *testing.T, kubeconfig string, segment *kerneltest.Segment
 	segment.Address("10.0.0.1/32")
 	shell(t, "ip", "route", "add", "10.0.0.254", "dev", "uplink", "scope", "link")
 	shell(t, "ip", "route", "add", "10.0.0.0/16", "via", "10.0.0.254", "dev", "uplink")
-	o := machine(t, kubeconfig)
+	o := machineOptions(t, kubeconfig)
 	content := "apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\nnetwork: cluster\n"
 	if err := os.WriteFile(o.config, []byte(content), 0o600); err != nil {
 		t.Fatal(err)

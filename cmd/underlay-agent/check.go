@@ -27,13 +27,14 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	parts, err := o.parts()
+	m, err := o.open()
 	if err != nil {
 		return err
 	}
+	defer m.network.Close()
 	ctx, cancel := context.WithTimeout(ctx, checkWithin)
 	defer cancel()
-	decision, links, err := o.decide(ctx, s)
+	decision, links, err := o.decide(ctx, s, m.network)
 	if err != nil {
 		return err
 	}
@@ -45,7 +46,7 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 	for _, peer := range decision.Peers {
 		fmt.Fprintf(out, "unreachable: %s: %s\n", peer.Node, peer.Problem)
 	}
-	for _, part := range parts.all() {
+	for _, part := range m.all() {
 		trouble += printPart(ctx, out, part, decision.View)
 	}
 	if trouble > 0 {
@@ -55,21 +56,12 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 }
 
 // decide looks at cluster and machine and decides as run does.
-func (o *options) decide(ctx context.Context, s settings) (agent.Decision, []agent.Link, error) {
-	client, err := o.client()
-	if err != nil {
-		return agent.Decision{}, nil, err
-	}
-	network, err := kernel.Open()
-	if err != nil {
-		return agent.Decision{}, nil, err
-	}
-	defer network.Close()
+func (o *options) decide(ctx context.Context, s settings, network *kernel.Kernel) (agent.Decision, []agent.Link, error) {
 	situation := agent.Situation{
-		Self: o.nodeName, Modes: s.modes, Pools: s.pools, Gateway: s.gateway, Uplinks: o.uplinks,
+		Self: o.nodeName, Modes: s.modes, Pools: s.pools, PodRanges: s.podRanges, Gateway: s.gateway, Uplinks: o.uplinks,
 		Unresolved: map[netip.Addr]bool{},
 	}
-	listed, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	listed, err := s.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return agent.Decision{}, nil, fmt.Errorf("listing Nodes: %w", err)
 	}

@@ -4,24 +4,23 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/underlay-ccm/underlay/routes/agent"
-	"github.com/underlay-ccm/underlay/routes/kernel"
 )
 
 // cleanup takes away everything of ours and says what.
 func cleanup(ctx context.Context, o *options, out io.Writer) error {
-	parts, err := o.parts()
+	if wrong := o.places(); len(wrong) > 0 {
+		return errors.Join(wrong...)
+	}
+	m, err := o.open()
 	if err != nil {
 		return err
 	}
-	network, err := kernel.Open()
-	if err != nil {
-		return err
-	}
-	defer network.Close()
-	routes := func(ctx context.Context) ([]string, error) { return agent.Cleanup(ctx, network) }
-	return parts.cleanupAll(ctx, routes, func(line string) { fmt.Fprintln(out, line) })
+	defer m.network.Close()
+	routes := func(ctx context.Context) ([]string, error) { return agent.Cleanup(ctx, m.network) }
+	return m.cleanupAll(ctx, routes, func(line string) { fmt.Fprintln(out, line) })
 }

@@ -17,24 +17,28 @@ const (
 	accountCA    = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 )
 
-// client reaches the API server by its real address.
-func (o *options) client() (*kubernetes.Clientset, error) {
-	restConfig := &rest.Config{
-		Host: o.apiServer, BearerTokenFile: accountToken, TLSClientConfig: rest.TLSClientConfig{CAFile: accountCA},
+// restConfig is the way to the API server, by its real address.
+func (o *options) restConfig() (*rest.Config, error) {
+	if o.kubeconfig == "" {
+		return &rest.Config{
+			Host: o.apiServer, BearerTokenFile: accountToken, TLSClientConfig: rest.TLSClientConfig{CAFile: accountCA},
+		}, nil
 	}
-	if o.kubeconfig != "" {
-		var err error
-		if restConfig, err = clientcmd.BuildConfigFromFlags(o.apiServer, o.kubeconfig); err != nil {
-			return nil, fmt.Errorf("--kubeconfig %s: %w", o.kubeconfig, err)
-		}
-	}
-	restConfig.UserAgent = "underlay-agent/" + version.Get().GitVersion
-	// A tenth of the memory and time of JSON, for thousands of Nodes.
-	restConfig.ContentType = "application/vnd.kubernetes.protobuf"
-	restConfig.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	client, err := kubernetes.NewForConfig(restConfig)
+	read, err := clientcmd.BuildConfigFromFlags(o.apiServer, o.kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("preparing the client of the API server: %w", err)
+		return nil, fmt.Errorf("--kubeconfig %q: can't be used: %w; name a file that this process may read, whose current context has a server", o.kubeconfig, err)
+	}
+	return read, nil
+}
+
+func newClient(to *rest.Config) (*kubernetes.Clientset, error) {
+	to.UserAgent = "underlay-agent/" + version.Get().GitVersion
+	// A tenth of the memory and time of JSON, for thousands of Nodes.
+	to.ContentType = "application/vnd.kubernetes.protobuf"
+	to.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	client, err := kubernetes.NewForConfig(to)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the client of the API server: %w; outside of a pod give --kubeconfig", err)
 	}
 	return client, nil
 }

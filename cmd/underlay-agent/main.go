@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/component-base/cli"
+	"k8s.io/component-base/version"
 	"k8s.io/component-base/version/verflag"
 )
 
@@ -44,10 +45,23 @@ func newCommand() *cobra.Command {
 		// Without anything to run it would never come to --version.
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.PersistentPreRun = func(*cobra.Command, []string) { verflag.PrintAndExitIfRequested() }
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		if line, asked := versionLine(cmd); asked {
+			fmt.Fprint(cmd.OutOrStdout(), line)
+			os.Exit(0)
+		}
+		verflag.PrintAndExitIfRequested() // --version=raw
+	}
 	verflag.AddFlags(root.PersistentFlags())
 	root.AddCommand(runCommand(), checkCommand(), cleanupCommand())
 	return root
+}
+
+// versionLine answers --version. verflag would, in the name of Kubernetes.
+func versionLine(cmd *cobra.Command) (line string, asked bool) {
+	v := version.Get()
+	line = fmt.Sprintln(cmd.Root().Name(), v.GitVersion, v.Platform, v.GoVersion)
+	return line, cmd.Flag("version").Value.String() == string(verflag.VersionTrue)
 }
 
 func runCommand() *cobra.Command {

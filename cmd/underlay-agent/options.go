@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/routes/agent"
@@ -69,9 +70,11 @@ func (o *options) serviceFlags(fs *pflag.FlagSet) {
 
 // settings are the options of the cluster, checked.
 type settings struct {
-	modes   agent.Modes
-	pools   []netip.Prefix
-	gateway netip.Addr
+	modes     agent.Modes
+	pools     []netip.Prefix
+	podRanges []netip.Prefix
+	gateway   netip.Addr
+	client    *kubernetes.Clientset
 }
 
 // settle checks everything and returns every mistake at once.
@@ -85,6 +88,10 @@ func (o *options) settle() (settings, error) {
 		wrong = append(wrong, errors.New("--api-server: no API server is given; give its URL, such as https://10.0.0.2:6443, or --kubeconfig"))
 	}
 	wrong = append(wrong, o.places()...)
+	api, err := o.restConfig()
+	if err != nil {
+		wrong = append(wrong, err)
+	}
 	if o.period < time.Second {
 		wrong = append(wrong, fmt.Errorf("--sync-period %s: is less than a second; the default is 1m0s", o.period))
 	}
@@ -105,9 +112,14 @@ func (o *options) settle() (settings, error) {
 			s.pools = append(s.pools, p.Prefix)
 		}
 	}
+	s.podRanges = agent.PodRanges(s.pools, loaded.Exclude)
 	// Without pools nobody knows what to bring to the gateway.
 	if s.modes.Any(agent.ByCloud) && len(s.pools) == 0 {
 		wrong = append(wrong, errors.New("--cluster-cidr: no pods' range is given; give the flag that the cloud controller manager has, or pools in the file"))
 	}
-	return s, errors.Join(wrong...)
+	if len(wrong) > 0 {
+		return s, errors.Join(wrong...)
+	}
+	s.client, err = newClient(api)
+	return s, err
 }

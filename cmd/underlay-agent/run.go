@@ -25,7 +25,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/routes/agent"
-	"github.com/underlay-ccm/underlay/routes/kernel"
 )
 
 // stopWithin is how long requests for health may take to end.
@@ -45,30 +44,22 @@ func run(ctx context.Context, o *options, reg agent.Registry) error {
 	if err != nil {
 		return err
 	}
-	parts, err := o.parts()
+	m, err := o.open()
 	if err != nil {
 		return err
 	}
-	client, err := o.client()
-	if err != nil {
-		return err
-	}
-	network, err := kernel.Open()
-	if err != nil {
-		return err
-	}
-	defer network.Close()
+	defer m.network.Close()
 
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	defer events.Shutdown()
-	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	nodes := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(agent.Trim))
+	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: s.client.CoreV1().Events("")})
+	nodes := informers.NewSharedInformerFactoryWithOptions(s.client, 0, informers.WithTransform(agent.Trim))
 	a, err := agent.New(agent.Config{
-		Client: client, Nodes: nodes.Core().V1().Nodes(), Kernel: network,
+		Client: s.client, Nodes: nodes.Core().V1().Nodes(), Kernel: m.network,
 		Recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "underlay-agent", Host: o.nodeName}),
 		Registry: reg,
-		Self:     o.nodeName, Modes: s.modes, Pools: s.pools, Gateway: s.gateway, Uplinks: o.uplinks,
-		Before: edges(parts.before), After: edges(parts.after), Period: o.period,
+		Self:     o.nodeName, Modes: s.modes, Pools: s.pools, PodRanges: s.podRanges, Gateway: s.gateway, Uplinks: o.uplinks,
+		Before: edges(m.before), After: edges(m.after), Period: o.period,
 	})
 	if err != nil {
 		return err

@@ -10,7 +10,8 @@ import (
 // aggregates wants what brings packets for all pods to the cloud network's
 // gateway: nothing where a route of the machine does so already, because pods
 // have their addresses inside the network's range, and else one route for each
-// stretch of addresses that the pools make up, which is nearly always one.
+// stretch of addresses that the pools make up, which is nearly always one. Where
+// the gateway isn't known now, what stands stays.
 func (d *decider) aggregates(ipv4 bool) {
 	var pools []netip.Prefix
 	for _, p := range d.Pools {
@@ -24,10 +25,13 @@ func (d *decider) aggregates(ipv4 bool) {
 		}
 		gateway, link, ok := d.gateway(ipv4)
 		if !ok {
+			// As while a DHCP client starts anew. Without what stands, packets for
+			// pods would leave through the default route.
+			d.held[Place{pool, MetricPeer}] = d.Gateway
 			d.faults = append(d.faults, fmt.Sprintf(
-				"pods' %s leads nowhere: no interface of the uplinks %s has a route to the cloud's network through its gateway; attach the server to the network, or give its gateway with --network-gateway",
+				"pods' %s has no gateway: no interface of the uplinks %s has a route to the cloud's network through its gateway; attach the server to the network, or give its gateway with --network-gateway",
 				pool, d.uplinkNames()))
-			return
+			continue
 		}
 		d.want = append(d.want, Claim{toward(pool, gateway, link), "", "all pods are behind the cloud network's gateway"})
 	}

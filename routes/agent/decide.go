@@ -20,6 +20,8 @@ type Situation struct {
 	Modes Modes
 	// Pools are the prefixes that podCIDRs are carved from.
 	Pools []netip.Prefix
+	// PodRanges hold nothing but pods: the Pools without what is excluded of them.
+	PodRanges []netip.Prefix
 	// Gateway is the cloud network's; the zero Addr: found in the table.
 	Gateway netip.Addr
 	// Uplinks are names of interfaces; none: those with the Node's InternalIPs.
@@ -57,7 +59,9 @@ type Peer struct{ Node, Problem string }
 // View is what the rest of a node's network needs to know.
 type View struct {
 	PodCIDRs []netip.Prefix
-	// ClusterPods, InternalIPs and ExternalIPs are those of all Nodes; sorted.
+	// ClusterPods are the podCIDRs of all Nodes, and the ranges in which those of
+	// Nodes lie that nobody here has heard of yet, as far as their packets would be
+	// masqueraded. InternalIPs and ExternalIPs are those of all Nodes. Sorted.
 	ClusterPods              []netip.Prefix
 	InternalIPs, ExternalIPs []netip.Addr
 	// ServerPrefixes are the /64 that the provider routes to each node's machine,
@@ -169,9 +173,11 @@ func (d *decider) peerRoutes(ipv4 bool) {
 		}
 	}
 	for _, dup := range wanted.Duplicates {
-		if dup.Node != d.Self {
-			d.lost(dup.Node, dup.String())
+		if dup.Node == d.Self { // and so no other node has a route here
+			d.faults = append(d.faults, dup.String())
+			continue
 		}
+		d.lost(dup.Node, dup.String())
 	}
 }
 

@@ -141,6 +141,11 @@ func TestDecide(t *testing.T) {
 			young.Created = time.Unix(2000, 0)
 			s.Nodes = append(s.Nodes, young, aNode("c", "10.0.0.3", "10.244.2.0/24"))
 		}, "add 10.244.1.0/24 unreachable\nadd 10.244.2.0/24 via 10.0.0.3 dev 2\nadd fd01:1::/64 unreachable\nb: podCIDR 10.244.2.0/24 overlaps~\n"},
+		{"an older Node has this machine's podCIDR: nobody has a route here", segment, func(s *Situation) {
+			old := aNode("b", "10.0.0.2", "10.244.1.0/24")
+			old.Created = time.Unix(500, 0)
+			s.Nodes = append(s.Nodes, old)
+		}, "add 10.244.1.0/24 via 10.0.0.2 dev 2\nadd 10.244.1.0/24 unreachable\nadd fd01:1::/64 unreachable\nfault: podCIDR 10.244.1.0/24 overlaps 10.244.1.0/24 of node b~delete this Node~\n"},
 		{"somebody else's route is kept and named", segment, func(s *Situation) {
 			s.Nodes = append(s.Nodes, aNode("b", "10.0.0.2", "10.244.2.0/24"))
 			s.Table = append(s.Table, foreign("10.244.2.0/24", "10.0.0.9", 2))
@@ -155,6 +160,11 @@ func TestDecide(t *testing.T) {
 		{"an uplink that isn't there", segment, func(s *Situation) {
 			s.Uplinks = []string{"eth0", "bond7"}
 		}, ownRoutes + "fault: --uplink bond7: this machine has no such interface\n"},
+		{"an uplink that was renamed: what stands stays", segment, func(s *Situation) {
+			s.Uplinks = []string{"ens3"}
+			s.Nodes = append(s.Nodes, aNode("b", "10.0.0.2", "10.244.2.0/24"))
+			s.Table = append(s.Table, ours("10.244.2.0/24", "10.0.0.2", 2))
+		}, ownRoutes + "b: InternalIP 10.0.0.2 is a neighbor on eth0, which is no uplink;~\nfault: --uplink ens3: ~\n"},
 
 		{"cloud: pods outside the network, one aggregate", cloud, func(*Situation) {}, "add 10.244.0.0/16 via 10.0.0.1 dev 2\nadd 10.244.1.0/24 unreachable\n"},
 		{"cloud: pods inside the network need nothing", cloud, func(s *Situation) {
@@ -165,7 +175,15 @@ func TestDecide(t *testing.T) {
 		}, "add 10.244.0.0/16 via 10.0.0.1 dev 2\nadd 10.244.1.0/24 unreachable\n"},
 		{"cloud: no gateway", cloud, func(s *Situation) {
 			s.Table = s.Table[2:]
-		}, "add 10.244.1.0/24 unreachable\nfault: pods' 10.244.0.0/16 leads nowhere:~--network-gateway\n"},
+		}, "add 10.244.1.0/24 unreachable\nfault: pods' 10.244.0.0/16 has no gateway:~--network-gateway\n"},
+		{"cloud: while the gateway is not known, what stands stays", cloud, func(s *Situation) {
+			s.Pools = append(s.Pools, prefix("10.8.0.0/16"))
+			s.Table = append(s.Table[2:], ours("10.244.0.0/16", "10.0.0.1", 2), ours("10.8.0.0/16", "10.0.0.1", 2), ours("10.7.0.0/16", "10.0.0.1", 2))
+		}, "delete 10.7.0.0/16 via 10.0.0.1 dev 2\nadd 10.244.1.0/24 unreachable\nfault: pods' 10.8.0.0/16 ~\nfault: pods' 10.244.0.0/16 ~\n"},
+		{"cloud: what stands through another gateway than the one that is given goes", cloud, func(s *Situation) {
+			s.Table = append(s.Table[2:], ours("10.244.0.0/16", "10.0.0.1", 2))
+			s.Gateway = addr("10.0.0.99")
+		}, "delete 10.244.0.0/16 via 10.0.0.1 dev 2\nadd 10.244.1.0/24 unreachable\nfault: ~\n"},
 		{"cloud: the gateway is given", cloud, func(s *Situation) {
 			s.Table[1] = foreign("10.0.0.99/32", "", 2)
 			s.Gateway = addr("10.0.0.99")
@@ -262,4 +280,43 @@ func TestView(t *testing.T) {
 	if diff := cmp.Diff(want, d.View, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// Packets for pods of Nodes that nobody here has heard of are not masqueraded:
+// their connections would keep the wrong address.
+func TestPodRanges(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		pools, excluded []string
+		want            []string
+	}{
+		{"nothing is excluded", []string{"10.244.0.0/16", "fd01::/48"}, nil, []string{"10.244.0.0/16", "fd01::/48"}},
+		{"a part is excluded", []string{"10.244.0.0/16"}, []string{"10.244.64.0/18", "fd01::/48"}, []string{"10.244.0.0/18", "10.244.128.0/17"}},
+		{"two parts, one within the other", []string{"10.244.0.0/16"}, []string{"10.244.0.0/24", "10.244.0.0/17"}, []string{"10.244.128.0/17"}},
+		{"all is excluded", []string{"10.244.0.0/16", "10.8.0.0/16"}, []string{"10.240.0.0/12"}, []string{"10.8.0.0/16"}},
+		{"a single address", []string{"fd01::/125"}, []string{"fd01::6/128"}, []string{"fd01::/126", "fd01::4/127", "fd01::7/128"}},
+	} {
+		var got []string
+		for _, p := range PodRanges(prefixes(c.pools), prefixes(c.excluded)) {
+			got = append(got, p.String())
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+	s := segment()
+	s.PodRanges = prefixes([]string{"10.244.0.0/16", "fd01::/48", "2001:db8:f::/56"})
+	d, err := Decide(s)
+	want := prefixes([]string{"10.244.0.0/16", "10.244.1.0/24", "fd01::/48", "fd01:1::/64"})
+	if err != nil || !slices.Equal(d.View.ClusterPods, want) {
+		t.Errorf("the view has %v, %v; want %v", d.View.ClusterPods, err, want)
+	}
+}
+
+func prefixes(texts []string) []netip.Prefix {
+	all := make([]netip.Prefix, len(texts))
+	for i, text := range texts {
+		all[i] = prefix(text)
+	}
+	return all
 }

@@ -31,10 +31,11 @@ type Config struct {
 	// Self is the name of this machine's Node.
 	Self  string
 	Modes Modes
-	// Pools, Gateway and Uplinks are as in Situation.
-	Pools   []netip.Prefix
-	Gateway netip.Addr
-	Uplinks []string
+	// Pools, PodRanges, Gateway and Uplinks are as in Situation.
+	Pools     []netip.Prefix
+	PodRanges []netip.Prefix
+	Gateway   netip.Addr
+	Uplinks   []string
 	// Before and After are parts of the node's network that are put right before
 	// the routes and after them, in this order. Those after are left alone until
 	// the Node has podCIDRs.
@@ -201,8 +202,8 @@ func (a *Agent) situation(ctx context.Context) (Situation, error) {
 		return Situation{}, fmt.Errorf("listing Nodes from the cache: %w", err)
 	}
 	s := Situation{
-		Self: a.Self, Modes: a.Modes, Pools: a.Pools, Gateway: a.Gateway, Uplinks: a.Uplinks, Unresolved: a.unresolved,
-		Nodes: make([]Node, 0, len(cached)),
+		Self: a.Self, Modes: a.Modes, Pools: a.Pools, PodRanges: a.PodRanges, Gateway: a.Gateway, Uplinks: a.Uplinks,
+		Unresolved: a.unresolved, Nodes: make([]Node, 0, len(cached)),
 	}
 	for _, node := range cached {
 		read, err := FromKube(node)
@@ -211,6 +212,8 @@ func (a *Agent) situation(ctx context.Context) (Situation, error) {
 		}
 		s.Nodes = append(s.Nodes, read)
 	}
+	// Before the table: the kernel tells of an IPv4 address that goes before it
+	// takes the routes that go with it, in silence, and answers this after both.
 	if s.Links, err = a.Kernel.Links(ctx); err != nil {
 		return Situation{}, err
 	}

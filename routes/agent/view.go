@@ -43,6 +43,12 @@ func (d *decider) view() View {
 		v.ExternalIPs = append(v.ExternalIPs, n.ExternalIPs...)
 		v.ServerPrefixes = append(v.ServerPrefixes, d.serverPrefixes(n)...)
 	}
+	for _, p := range d.PodRanges {
+		// Public IPv6 is not masqueraded, and only Nodes' podCIDRs pass the filter.
+		if p.Addr().Is4() || p.Addr().IsPrivate() {
+			v.ClusterPods = append(v.ClusterPods, p)
+		}
+	}
 	byPrefix := func(a, b netip.Prefix) int {
 		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 	}

@@ -59,6 +59,9 @@ func (m *machine) Add(_ context.Context, e Entry) error {
 	if e.Kind == Unicast && !slices.ContainsFunc(m.links, func(l Link) bool { return l.Index == e.Link && l.Up }) {
 		return fmt.Errorf("adding %s: network is down", e.Route)
 	}
+	if e.Via.IsValid() && !slices.ContainsFunc(m.table, func(o Entry) bool { return o.Link == e.Link && !o.Via.IsValid() && o.Dst.Contains(e.Via) }) {
+		return fmt.Errorf("adding %s: the gateway is no neighbor", e.Route)
+	}
 	m.table = append(m.table, e)
 	m.tell(Event{Kind: RouteSet, Route: e})
 	return nil

@@ -5,6 +5,7 @@ package kernel_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -86,6 +87,61 @@ func TestWatch(t *testing.T) {
 	d.await(t, "an interface went down", func(e agent.Event) bool {
 		return e.Kind == agent.LinkChanged && e.Link == segment.Index && e.Name == "uplink"
 	})
+}
+
+// Whatever takes routes away is told: not each route of IPv4, but then the link
+// or the address that it went with. The agent looks at everything then.
+func TestWhatTakesRoutesAwayIsTold(t *testing.T) {
+	link := func(name string) func(agent.Event) bool {
+		return func(e agent.Event) bool { return e.Kind == agent.LinkChanged && e.Name == name }
+	}
+	address := func(text string) func(agent.Event) bool {
+		return func(e agent.Event) bool { return e.Kind == agent.AddressChanged && e.Addr.String() == text }
+	}
+	for _, c := range []struct {
+		name  string
+		cause func(*testing.T, *kerneltest.Segment)
+		told  func(agent.Event) bool
+		left  int // of two routes
+	}{
+		{"link down", func(_ *testing.T, s *kerneltest.Segment) { s.Down() }, link("uplink"), 0},
+		{"the last IPv4 address goes", func(_ *testing.T, s *kerneltest.Segment) { s.Withdraw("10.0.0.1/24") }, address("10.0.0.1"), 1},
+		{"an IPv6 address goes, and the route stays", func(_ *testing.T, s *kerneltest.Segment) { s.Withdraw("fd00::1/64") }, address("fd00::1"), 2},
+		{"IPv6 is switched off", func(t *testing.T, s *kerneltest.Segment) {
+			if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+s.Name+"/disable_ipv6", []byte("1"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}, address("fd00::1"), 1},
+		{"the interface is deleted", func(t *testing.T, s *kerneltest.Segment) { ip(t, "link", "delete", s.Name) }, link("uplink"), 0},
+		{"the interface is renamed", func(t *testing.T, s *kerneltest.Segment) {
+			ip(t, "link", "set", s.Name, "down", "name", "renamed")
+			ip(t, "link", "set", "renamed", "name", s.Name)
+		}, link("renamed"), 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			segment := kerneltest.NewSegment(t, "uplink", "10.0.0.1/24", "fd00::1/64")
+			k := open(t)
+			both := []agent.Entry{toward("10.244.1.0/24", "10.0.0.2", segment.Index), toward("fd01:1::/64", "fd00::2", segment.Index)}
+			for _, e := range both {
+				if err := k.Add(t.Context(), e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var d diary
+			watch(t, k, d.note)
+			d.await(t, "the start", func(e agent.Event) bool { return e.Kind == agent.EventsLost })
+			c.cause(t, segment)
+			d.await(t, c.name, c.told)
+			// An IPv4 address is said to be gone before its routes are; a dump of links
+			// waits until both are.
+			if _, err := k.Links(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if left := slices.DeleteFunc(list(t, k), func(e agent.Entry) bool { return !e.Ours() }); len(left) != c.left {
+				t.Errorf("left are %v, want %d", left, c.left)
+			}
+		})
+	}
 }
 
 // More events than there is room for are said to be lost, and those that come
