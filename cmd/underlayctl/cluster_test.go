@@ -67,8 +67,8 @@ func startLab(t *testing.T) *lab {
 	if l.manager, err = c.StartManager(t.Context(), cluster.ManagerOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for i, name := range []string{"control-1", "worker-1", "worker-2"} {
-		if err := c.AddMachine(ctx, cluster.Machine{Name: name, ControlPlane: i == 0}); err != nil {
+	for _, name := range []string{"control-1", "worker-1", "worker-2"} {
+		if err := c.AddMachine(ctx, cluster.Machine{Name: name}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/underlay-ccm/underlay/internal/doctor"
 	"github.com/underlay-ccm/underlay/internal/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/test/cluster"
@@ -26,6 +27,7 @@ func TestItShowsWhatIsThere(t *testing.T) {
 	t.Run("what it may not see", func(t *testing.T) { l.unseen(t) })
 	l.manager.Kill()
 	t.Run("a cluster that drifted", func(t *testing.T) { l.drifted(t, balancer.ID) })
+	t.Run("a server that is gone", func(t *testing.T) { l.serverGone(t) })
 	t.Run("it only reads", func(t *testing.T) { l.readsOnly(t) })
 }
 
@@ -66,7 +68,7 @@ func (l *lab) healthy(t *testing.T, id int64, name string) {
 	i := view[survey.Inspection](t, l, "inspect", "node", "worker-1")
 	expectInOrder(t, i, "server created", "Node created", "podCIDRs", "NetworkUnavailable=False RouteCreated")
 	i = view[survey.Inspection](t, l, "inspect", "service", "default/web")
-	expectInOrder(t, i, "Service created", "load balancer created", "condition underlay.dev/Accepted=True")
+	expectInOrder(t, i, "Service created", "load balancer created", "load balancer create_load_balancer began", "load balancer create_load_balancer done", "condition underlay.dev/Accepted=True")
 	d := l.run(t, nil, "doctor", "-o", "json")
 	if d.code > 2 || strings.Contains(d.stdout, "route/") {
 		t.Errorf("doctor could not do its work, or found trouble with routes: %+v", d)
@@ -266,6 +268,46 @@ func (l *lab) drifted(t *testing.T, balancer int64) {
 	if out := l.run(t, nil, "doctor"); out.code == 0 || out.code > 2 || !strings.Contains(out.stdout, "route/10.244.99.0/24") || !strings.Contains(out.stdout, "route/10.244.98.0/24") {
 		t.Errorf("doctor found nothing of it: %+v", out)
 	}
+}
+
+// serverGone deletes a server, whose Node nobody deletes: the CCM doesn't run.
+func (l *lab) serverGone(t *testing.T) {
+	const name, why = "worker-2", "no server has the ID "
+	dst := l.podCIDR(t, name)
+	if err := l.DeleteServer(name); err != nil {
+		t.Fatal(err)
+	}
+	// First: in some minutes it would be trouble that the Node is still there.
+	for _, f := range view[struct{ Findings []doctor.Finding }](t, l, "doctor").Findings {
+		if f.Object == "Node/"+name && f.Severity != doctor.Info || f.Object == "route/"+dst.String() {
+			t.Errorf("nobody has to do anything: %+v", f)
+		}
+	}
+	r := view[survey.RoutesView](t, l, "routes")
+	for _, row := range r.Routes {
+		if row.Destination == dst && row.Class != survey.Stale {
+			t.Errorf("its route is %+v", row)
+		}
+	}
+	if !slices.ContainsFunc(r.Drift.Extra, func(d survey.DriftRow) bool {
+		return d.Destination == dst && d.Node == name && strings.Contains(d.Why, "it leads to no server") && strings.Contains(d.Why, why)
+	}) {
+		t.Errorf("drift: %+v", r.Drift)
+	}
+	for _, row := range view[survey.NodesView](t, l, "nodes").Nodes {
+		if row.Name == name && (row.Route.State != survey.RouteStale || row.Server != "does not exist" || len(row.Why) == 0 || !strings.HasPrefix(row.Why[0], why)) {
+			t.Errorf("node %+v", row)
+		}
+	}
+	b := view[survey.LoadBalancersView](t, l, "lb").Services[0]
+	if len(b.Plan) > 0 || len(b.Listeners[0].Targets) != 2 {
+		t.Errorf("load balancer %+v", b)
+	}
+	l.run(t, nil, "nodes")
+	l.run(t, nil, "routes")
+	l.run(t, nil, "lb")
+	l.run(t, nil, "doctor")
+	l.run(t, nil, "inspect", "node", name)
 }
 
 func (l *lab) serverID(t *testing.T, name string) int64 {

@@ -38,6 +38,7 @@ type world struct {
 // options are the flags of every command.
 type options struct {
 	kubeconfig, context    string
+	namespace              string
 	cloudConfig            string
 	tokenFile, tokenSecret string
 	managerFlags           []string
@@ -45,14 +46,19 @@ type options struct {
 	timeout                time.Duration
 }
 
-// usualSecret is the Secret that deploy/ names, and its key.
-const usualSecret = "kube-system/hcloud/token"
+const (
+	// usualNamespace is where deploy/ installs everything.
+	usualNamespace = "kube-system"
+	// usualSecret is the Secret that deploy/ names, and its key.
+	usualSecret = usualNamespace + "/hcloud/token"
+)
 
 func (o *options) add(fs *pflag.FlagSet) {
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "Path of the kubeconfig. Default: $KUBECONFIG, then ~/.kube/config.")
 	fs.StringVar(&o.context, "context", "", "Context of the kubeconfig. Default: its current one.")
-	fs.StringVar(&o.cloudConfig, "cloud-config", "", "The configuration file of underlay-ccm. Default: the ConfigMap that its Deployment mounts, which is kube-system/underlay-config.")
-	fs.StringArrayVar(&o.managerFlags, "manager-flag", nil, "A flag of underlay-ccm, such as --manager-flag=--cluster-cidr=10.244.0.0/16, where its Deployment is not in kube-system; outranks the Deployment's. Can be repeated.")
+	fs.StringVarP(&o.namespace, "namespace", "n", usualNamespace, "Namespace in which underlay-ccm and underlay-agent are installed.")
+	fs.StringVar(&o.cloudConfig, "cloud-config", "", "The configuration file of underlay-ccm. Default: the ConfigMap that its Deployment mounts, which is underlay-config.")
+	fs.StringArrayVar(&o.managerFlags, "manager-flag", nil, "A flag of underlay-ccm, such as --manager-flag=--cluster-cidr=10.244.0.0/16, where it has no Deployment; outranks the Deployment's. Can be repeated.")
 	fs.StringVar(&o.tokenFile, "token-file", "", "File with an API token of the cloud project; read permission is enough. Default: $HCLOUD_TOKEN, then the file $HCLOUD_TOKEN_FILE.")
 	fs.StringVar(&o.tokenSecret, "token-secret", "", "Take the token from a Secret of the cluster, namespace/name/key. Without a value: "+usualSecret+".")
 	fs.Lookup("token-secret").NoOptDefVal = usualSecret
@@ -65,6 +71,9 @@ func (o *options) check() error {
 	case "table", "wide", "json", "yaml":
 	default:
 		return fmt.Errorf("--output %q is none of table, wide, json, yaml", o.output)
+	}
+	if o.namespace == "" {
+		return fmt.Errorf("--namespace is empty: name the one in which underlay-ccm is installed, or leave the flag out for %s", usualNamespace)
 	}
 	if o.tokenFile != "" && o.tokenSecret != "" {
 		return errors.New("--token-file and --token-secret exclude each other: give one")
@@ -98,7 +107,7 @@ func (o *options) look(ctx context.Context, w world, want survey.Want) (*survey.
 	if err != nil {
 		return nil, err
 	}
-	from := survey.Sources{Client: client, Configuration: survey.Configuration{Flags: o.managerFlags}}
+	from := survey.Sources{Client: client, Namespace: o.namespace, Configuration: survey.Configuration{Flags: o.managerFlags}}
 	if o.cloudConfig != "" {
 		if from.Configuration.File, err = w.readFile(o.cloudConfig); err != nil {
 			return nil, fmt.Errorf("--cloud-config: %w: name a file that exists, or leave the flag out to read the cluster's ConfigMap", err)

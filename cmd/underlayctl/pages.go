@@ -107,7 +107,7 @@ func routeCell(r survey.RouteState) cell {
 	switch r.State {
 	case survey.RouteStands:
 		return cell{r.State, good}
-	case survey.RouteMissing, survey.RouteNoPodCIDR:
+	case survey.RouteMissing, survey.RouteStale, survey.RouteNoPodCIDR:
 		return cell{r.State, bad}
 	default:
 		return cell{r.State, faint}

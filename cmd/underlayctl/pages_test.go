@@ -276,6 +276,7 @@ func TestMistakesOfTheCommandLine(t *testing.T) {
 		{"nodes --manager-flag=cluster-cidr=1", "write it with its dashes"},
 		{"nodes --manager-flag=--nonsense=1", "--cluster-cidr"},
 		{"nodes --token-file=a --token-secret", "exclude each other"},
+		{"nodes --namespace=", "--namespace is empty: name the one in which underlay-ccm is installed"},
 		{"nodes --kubeconfig=/nowhere/at/all", "/nowhere/at/all"},
 	} {
 		out, errs, code := called(t, "underlayctl", strings.Fields(c.args)...)

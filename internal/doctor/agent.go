@@ -18,6 +18,8 @@ import (
 // agents repeat theirs at least this often.
 const recent = 15 * time.Minute
 
+const agentLogs = "kubectl -n " + here + " logs -l app.kubernetes.io/name=underlay-agent"
+
 // The reason of kubelet's Event when a pod gets no network.
 const noSandbox = "FailedCreatePodSandBox"
 
@@ -27,7 +29,7 @@ func agentChecks() []check {
 			name:       "agent",
 			looks:      "whether the agent's DaemonSet is there, and its pod ready on every Node that is older than 5 minutes",
 			severities: []Severity{Error, Warning},
-			remedy:     "kubectl -n kube-system describe pod -l app.kubernetes.io/name=underlay-agent; kubectl -n kube-system logs -l app.kubernetes.io/name=underlay-agent",
+			remedy:     "kubectl -n " + here + " describe pod -l app.kubernetes.io/name=underlay-agent; " + agentLogs,
 			needs:      survey.PartWorkloads | survey.PartNodes | survey.PartConfig,
 			find:       agentReady,
 		},
@@ -85,13 +87,13 @@ func (x *exam) agentOn(node string) (runs, ready bool) {
 func agentReady(x *exam) ([]Finding, string) {
 	d := x.agents()
 	if d == nil {
-		f := Finding{Severity: Warning, What: "there is no DaemonSet underlay-agent in kube-system: nothing makes the pod network on the nodes, unless another CNI plugin does", Remedy: "kubectl apply -f deploy/agent"}
+		f := Finding{Severity: Warning, What: "there is no DaemonSet underlay-agent in " + x.Namespace + ": nothing makes the pod network on the nodes, unless another CNI plugin does", Remedy: "kubectl apply -f deploy/agent"}
 		if families := x.Config.Families; families.IPv4 == config.RoutedByNodes || families.IPv6 == config.RoutedByNodes {
-			f.Severity, f.What = Error, "there is no DaemonSet underlay-agent in kube-system, and the nodes are to route pods' packets by themselves"
+			f.Severity, f.What = Error, "there is no DaemonSet underlay-agent in "+x.Namespace+", and the nodes are to route pods' packets by themselves"
 		}
 		return []Finding{f}, ""
 	}
-	object := "DaemonSet/kube-system/" + d.Name
+	object := "DaemonSet/" + d.Namespace + "/" + d.Name
 	if d.Status.DesiredNumberScheduled == 0 && len(x.Nodes) > 0 {
 		return []Finding{{Object: object, What: "it is to run on no node: its nodeSelector or affinity fits none"}}, ""
 	}
@@ -101,8 +103,9 @@ func agentReady(x *exam) ([]Finding, string) {
 	var absent, unready []string
 	for _, n := range x.Nodes {
 		_, old := x.waiting(n)
+		_, serverless := x.absent[n.Name]
 		switch runs, ready := x.agentOn(n.Name); {
-		case ready || !old:
+		case ready || !old || serverless:
 		case runs:
 			unready = append(unready, n.Name)
 		default:

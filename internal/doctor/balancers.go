@@ -113,7 +113,8 @@ func (x *exam) sick(b survey.Balancing, l lb.Listener, ready []string) (Finding,
 	for _, n := range x.Nodes {
 		target, status := judged(b, n, l.Port)
 		_, old := x.waiting(n)
-		if status != "unhealthy" || !old || !kube.Ready(n) || local && !slices.Contains(ready, n.Name) {
+		_, absent := x.absent[n.Name]
+		if status != "unhealthy" || !old || absent || !kube.Ready(n) || local && !slices.Contains(ready, n.Name) {
 			continue
 		}
 		names = append(names, n.Name)

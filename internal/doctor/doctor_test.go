@@ -97,6 +97,48 @@ func hide(s *survey.Snapshot, part survey.Part) {
 	}
 }
 
+// What is installed in another namespace is healthy there, and found sick there,
+// with commands that reach it.
+func TestInAnotherNamespace(t *testing.T) {
+	move := func(s *survey.Snapshot) {
+		s.Namespace, s.LeaseName = "infra", survey.Name{Namespace: "leases", Name: "ccm"}
+		s.Deployments[0].Namespace, s.DaemonSets[1].Namespace = "infra", "infra"
+	}
+	snap := healthy(t, shape{})
+	move(snap)
+	for _, f := range Examine(snap) {
+		t.Errorf("%+v", f)
+	}
+	for _, c := range []struct {
+		name       string
+		seed       func(*survey.Snapshot)
+		object, do string
+	}{
+		{"no CCM runs", func(s *survey.Snapshot) { s.Deployments[0].Status.AvailableReplicas = 0 }, "Deployment/infra/underlay-ccm", "kubectl -n infra describe pod -l app.kubernetes.io/name=underlay-ccm; kubectl -n infra logs deployment/underlay-ccm"},
+		{"scaled down", func(s *survey.Snapshot) { *s.Deployments[0].Spec.Replicas = 0 }, "Deployment/infra/underlay-ccm", "kubectl -n infra scale deployment underlay-ccm --replicas=2"},
+		{"no lease", func(s *survey.Snapshot) { s.Lease = nil }, "Lease/leases/ccm", "kubectl -n infra logs deployment/underlay-ccm"},
+		{"an agent is not ready", func(s *survey.Snapshot) { unready(s, "worker-1") }, "DaemonSet/infra/underlay-agent", "kubectl -n infra logs -l app.kubernetes.io/name=underlay-agent"},
+		{"kube-proxy is where it was", func(s *survey.Snapshot) {
+			proxySays("interfaceNamePrefix: veth", "interfaceNamePrefix: cali")(s)
+		}, "ConfigMap/kube-system/kube-proxy", "kubectl -n kube-system edit configmap kube-proxy"},
+		{"another CCM in kube-system", func(s *survey.Snapshot) {
+			other := s.Deployments[0].DeepCopy()
+			other.Namespace, other.Name, other.Labels = "kube-system", "hcloud-cloud-controller-manager", nil
+			s.Deployments = append(s.Deployments, other)
+		}, "Deployment/kube-system/hcloud-cloud-controller-manager", "kubectl -n kube-system delete deployment hcloud-cloud-controller-manager"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			snap := healthy(t, shape{})
+			move(snap)
+			c.seed(snap)
+			findings := Examine(snap)
+			if len(findings) != 1 || findings[0].Object != c.object || !strings.Contains(findings[0].Remedy, c.do) {
+				t.Errorf("%+v, want %s with %q", findings, c.object, c.do)
+			}
+		})
+	}
+}
+
 func TestOrderOfFindings(t *testing.T) {
 	snap := healthy(t, shape{})
 	snap.PolicyBindings = nil                      // two warnings

@@ -58,9 +58,9 @@ const intro = `<!-- Generated from the table in internal/doctor by "go test ./in
 
 - **error**: something doesn't work, or is about to harm others.
 - **warning**: it works, and will not for long, or not in every case.
-- **info**: "not checked", with what could not be seen and why. Nothing that was not seen counts as healthy.
+- **info**: "not checked", with what could not be seen or told yet, and why. Nothing that was not seen counts as healthy.
 
-States that pass by themselves are not reported: a Node has 5 minutes to get its provider ID, podCIDRs and agent, a condition has to hold for 2 minutes, and a new load balancer has 5 minutes for its first health checks.
+States that pass by themselves are not reported: a Node has 5 minutes to get its provider ID, podCIDRs and agent, a condition has to hold for 2 minutes, a new load balancer has 5 minutes for its first health checks, and a Node whose server was deleted has 5 minutes to be deleted, with its route, from when it isn't Ready any more.
 
 The columns: what a check looks at and for what; the severities that its findings can have, the usual one first; what to do (a finding may say it more exactly); and what has to be seen for it.
 
@@ -81,7 +81,7 @@ func rendered() string {
 				needs = append(needs, p.String())
 			}
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", c.name, cell(c.looks), strings.Join(severities, ", "), cell(c.remedy), strings.Join(needs, ", "))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", c.name, cell(c.looks), strings.Join(severities, ", "), cell(placed(c.remedy, "kube-system")), strings.Join(needs, ", "))
 	}
 	return b.String()
 }

@@ -16,10 +16,9 @@ const (
 	seesBalancing = survey.PartConfig | survey.PartNodes | survey.PartServices | survey.PartEndpointSlices | survey.PartLoadBalancers
 )
 
-// patience is how long a Node may be without what it is to get before that is
-// trouble: a server, a provider ID, podCIDRs, a route. It takes seconds where all
-// is well, and longer where a thousand Nodes join at once.
-const patience = 5 * time.Minute
+// patience is how long a Node may be without a provider ID, podCIDRs, a route, and
+// how long it may outlive its server.
+const patience = survey.Patience
 
 // exam is a Snapshot with what more than one check concludes from it. A field
 // whose parts were not all seen is zero; checks that use it name the parts as
@@ -31,6 +30,9 @@ type exam struct {
 	bookErr    error
 	routing    survey.Routing
 	routingErr error
+	// absent are the Nodes whose servers don't exist, by name. None where nobody can
+	// tell.
+	absent map[string]survey.Absence
 	// balancings are the Services that Underlay serves.
 	balancings []survey.Balancing
 }
@@ -42,6 +44,9 @@ func newExam(s *survey.Snapshot) *exam {
 	}
 	if s.Saw(seesRouting) && x.inNetwork() {
 		x.routing, x.routingErr = s.Routing()
+	}
+	if s.Saw(survey.PartNodes|survey.PartServers) && x.onCloud() {
+		x.absent, _ = s.Absences() // why not is told by those who match servers
 	}
 	if s.Saw(seesBalancing) && x.balances() {
 		x.balancings = s.Balancings()

@@ -43,7 +43,10 @@ func innerOf(i int) string { return fmt.Sprintf("10.0.0.%d", i+2) }
 // healthy is a cluster that nothing is wrong with.
 func healthy(t *testing.T, s shape) *survey.Snapshot {
 	t.Helper()
-	snap := &survey.Snapshot{Taken: now(), Parts: survey.Everything}
+	snap := &survey.Snapshot{
+		Taken: now(), Parts: survey.Everything,
+		Namespace: "kube-system", LeaseName: survey.Name{Namespace: "kube-system", Name: "cloud-controller-manager"},
+	}
 	snap.Config, snap.ConfigWarnings = loaded(t, s)
 	for i := range machines {
 		snap.Nodes = append(snap.Nodes, nodeOf(s, i))

@@ -19,8 +19,9 @@ const (
 	managerName = "underlay-ccm"
 	agentName   = "underlay-agent"
 	nameLabel   = "app.kubernetes.io/name"
-	managerLogs = "kubectl -n kube-system logs deployment/underlay-ccm"
-	leaseObject = "Lease/kube-system/cloud-controller-manager"
+	// here stands in remedies for the namespace of the programs, see placed.
+	here        = "{namespace}"
+	managerLogs = "kubectl -n " + here + " logs deployment/underlay-ccm"
 	// skew is how far clocks may lie apart.
 	skew = 30 * time.Second
 	// usualLease is how long a lease lasts that doesn't say.
@@ -34,7 +35,7 @@ func managerChecks() []check {
 			name:       "configuration",
 			looks:      "the flags and the file of the cloud controller manager, as it reads them when it starts",
 			severities: []Severity{Error, Warning},
-			remedy:     "correct it, then kubectl -n kube-system rollout restart deployment/underlay-ccm",
+			remedy:     "correct it, then kubectl -n " + here + " rollout restart deployment/underlay-ccm",
 			find:       configuration,
 		},
 		{
@@ -50,13 +51,13 @@ func managerChecks() []check {
 			name:       "cloud-controller",
 			looks:      "whether the Deployment of the cloud controller manager has all of its replicas available",
 			severities: []Severity{Error, Warning},
-			remedy:     "kubectl -n kube-system describe pod -l app.kubernetes.io/name=underlay-ccm; " + managerLogs,
+			remedy:     "kubectl -n " + here + " describe pod -l app.kubernetes.io/name=underlay-ccm; " + managerLogs,
 			needs:      survey.PartWorkloads,
 			find:       cloudController,
 		},
 		{
 			name:       "leader",
-			looks:      "whether somebody renews the lease `kube-system/cloud-controller-manager`: without a leader no Node and no Service is served",
+			looks:      "whether somebody renews the cloud controller manager's lease (`kube-system/cloud-controller-manager` unless its flags say otherwise): without a leader no Node and no Service is served",
 			severities: []Severity{Error},
 			remedy:     "see why the cloud controller manager doesn't run: " + managerLogs,
 			needs:      survey.PartSetup,
@@ -107,7 +108,7 @@ func cloudAccess(x *exam) ([]Finding, string) {
 		case hetzner.Unauthorized(gap.Err):
 			return []Finding{{
 				What:   "the cloud refuses the token that underlayctl was given",
-				Remedy: "give a valid one; and see that the Secret kube-system/hcloud (key token) holds a valid one for the cloud controller manager",
+				Remedy: "give a valid one; and see that the Secret " + here + "/hcloud (key token) holds a valid one for the cloud controller manager",
 			}}, ""
 		}
 	}
@@ -128,17 +129,17 @@ func cloudController(x *exam) ([]Finding, string) {
 		return d.Name == managerName || d.Labels[nameLabel] == managerName
 	})
 	if i < 0 {
-		return nil, "there is no Deployment underlay-ccm in kube-system; where it runs in another way, see that it does"
+		return nil, "there is no Deployment underlay-ccm in " + x.Namespace + ": name the namespace that it is in with --namespace; where it runs in another way, see that it does"
 	}
 	d := x.Deployments[i]
 	wanted := int32(1)
 	if d.Spec.Replicas != nil {
 		wanted = *d.Spec.Replicas
 	}
-	f := Finding{Object: "Deployment/kube-system/" + d.Name}
+	f := Finding{Object: "Deployment/" + d.Namespace + "/" + d.Name}
 	switch have := d.Status.AvailableReplicas; {
 	case wanted == 0:
-		f.What, f.Remedy = "0 replicas are wanted: no cloud controller manager runs", "kubectl -n kube-system scale deployment "+d.Name+" --replicas=2"
+		f.What, f.Remedy = "0 replicas are wanted: no cloud controller manager runs", "kubectl -n "+d.Namespace+" scale deployment "+d.Name+" --replicas=2"
 	case have == 0:
 		f.What = fmt.Sprintf("none of %d replicas is available", wanted)
 	case have < wanted:
@@ -149,13 +150,15 @@ func cloudController(x *exam) ([]Finding, string) {
 	return []Finding{f}, ""
 }
 
+func (x *exam) leaseObject() string { return "Lease/" + x.LeaseName.String() }
+
 func leader(x *exam) ([]Finding, string) {
 	if x.Lease == nil {
-		return []Finding{{Object: leaseObject, What: "there is no lease: no cloud controller manager has ever led"}}, ""
+		return []Finding{{Object: x.leaseObject(), What: "there is no lease: no cloud controller manager has ever led"}}, ""
 	}
 	spec := x.Lease.Spec
 	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil {
-		return []Finding{{Object: leaseObject, What: "nobody holds the lease: no cloud controller manager leads"}}, ""
+		return []Finding{{Object: x.leaseObject(), What: "nobody holds the lease: no cloud controller manager leads"}}, ""
 	}
 	lasts := time.Duration(usualLease) * time.Second
 	if spec.LeaseDurationSeconds != nil {
@@ -163,7 +166,7 @@ func leader(x *exam) ([]Finding, string) {
 	}
 	if since := x.age(spec.RenewTime.Time); since > lasts+skew {
 		return []Finding{{
-			Object: leaseObject,
+			Object: x.leaseObject(),
 			What:   fmt.Sprintf("%s held the lease and has not renewed it for %s; it lasts %s", *spec.HolderIdentity, long(since), long(lasts)),
 		}}, ""
 	}

@@ -1,15 +1,12 @@
 package doctor
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/routes"
@@ -28,7 +25,7 @@ func nodeChecks() []check {
 			remedy:     "start the kubelet with --cloud-provider=external (kubeadm: nodeRegistration.kubeletExtraArgs), delete the Node, and restart the kubelet: it joins again",
 			needs:      survey.PartNodes,
 			find: eachNode(func(x *exam, n *corev1.Node) (string, string) {
-				if since, late := x.waiting(n); late && n.Spec.ProviderID == "" && !uninitialized(n) {
+				if since, late := x.waiting(n); late && n.Spec.ProviderID == "" && !survey.Uninitialized(n) {
 					return fmt.Sprintf("it joined %s ago and has neither a provider ID nor the taint %s: its kubelet runs without --cloud-provider=external", long(since), cloudproviderapi.TaintExternalCloudProvider), ""
 				}
 				return "", ""
@@ -41,7 +38,7 @@ func nodeChecks() []check {
 			remedy:     "see why: kubectl describe node, Events ServerAmbiguous; name the server as the Node, or start the kubelet with --provider-id=hcloud://ID; " + managerLogs,
 			needs:      survey.PartNodes,
 			find: eachNode(func(x *exam, n *corev1.Node) (string, string) {
-				if since, late := x.waiting(n); late && uninitialized(n) {
+				if since, late := x.waiting(n); late && survey.Uninitialized(n) {
 					return fmt.Sprintf("it joined %s ago and still has the taint %s; its provider ID is %q", long(since), cloudproviderapi.TaintExternalCloudProvider, n.Spec.ProviderID), ""
 				}
 				return "", ""
@@ -49,12 +46,12 @@ func nodeChecks() []check {
 		},
 		{
 			name:       "node-server",
-			looks:      "whether every Node's server exists in the project and is attached to the network",
+			looks:      "whether every Node's server exists in the project and is attached to the network; the cloud controller manager deletes a Node whose server is gone within a minute",
 			severities: []Severity{Error},
 			remedy:     "attach the server to the network: hcloud server attach-to-network NAME --network NETWORK",
 			given:      survey.PartConfig,
-			concerns:   (*exam).inNetwork,
-			needs:      seesRouting,
+			concerns:   (*exam).onCloud,
+			needs:      survey.PartNodes | survey.PartServers,
 			find:       nodeServer,
 		},
 		{
@@ -69,7 +66,7 @@ func nodeChecks() []check {
 			name:       "peers-unreachable",
 			looks:      "whether a node's agent has no route to other nodes' pods for longer than 2 minutes (condition `underlay.dev/PeersReachable`)",
 			severities: []Severity{Error},
-			remedy:     "put both nodes into one network segment, or see the agent: kubectl -n kube-system logs -l app.kubernetes.io/name=underlay-agent",
+			remedy:     "put both nodes into one network segment, or see the agent: " + agentLogs,
 			needs:      survey.PartNodes,
 			find: eachNode(func(x *exam, n *corev1.Node) (string, string) {
 				if c := kube.Condition(n, agent.PeersReachable); c != nil && c.Status == corev1.ConditionFalse && x.age(c.LastTransitionTime.Time) > settled {
@@ -95,33 +92,64 @@ func eachNode(ask func(*exam, *corev1.Node) (what, remedy string)) func(*exam) (
 	}
 }
 
-func uninitialized(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider })
-}
-
 func nodeServer(x *exam) ([]Finding, string) {
-	if x.routingErr != nil {
-		return nil, x.routingErr.Error()
+	gateways, err := x.Gateways()
+	if err != nil {
+		return nil, err.Error()
 	}
 	var found []Finding
 	for _, n := range x.Nodes {
-		missing, ok := x.routing.Gateways.Missing[n.Name]
+		missing, ok := gateways.Missing[n.Name]
 		_, late := x.waiting(n)
-		_, err := cloud.ParseProviderID(n.Spec.ProviderID)
-		if !ok || !late || errors.Is(err, cloud.ErrOtherProvider) {
+		if !ok || !late || n.Spec.ProviderID == "" || survey.OfOtherProvider(n) || missing.Detached && !x.inNetwork() {
+			continue
+		}
+		if a, absent := x.absent[n.Name]; absent {
+			found = append(found, outlives(n, a)...)
 			continue
 		}
 		f := Finding{Object: nodeObject(n), What: missing.Reason}
 		if !missing.Detached {
-			f.Remedy = "see whether the server still exists; if it doesn't: kubectl delete node " + n.Name
+			f.Remedy = misnamed(n)
 		}
 		found = append(found, f)
 	}
 	return found, ""
 }
 
+// outlives is about a Node whose server doesn't exist. One that goes by itself is
+// no news.
+func outlives(n *corev1.Node, a survey.Absence) []Finding {
+	f := Finding{Object: nodeObject(n), What: a.Text}
+	rejoin := fmt.Sprintf("kubectl delete node %s, and restart the kubelet: it joins again", n.Name)
+	switch a.Outlook {
+	case survey.Leaving:
+		return nil
+	case survey.Unsure:
+		f.Severity, f.What = Info, notChecked+"whether the Node goes by itself: "+a.Text
+		f.Remedy = "look again in a minute; if the Node is still Ready then: " + rejoin + " with its server's provider ID"
+	case survey.Overdue:
+		f.Remedy = "look again in a minute; if the Node is still there, see why the cloud controller manager doesn't delete it: " + managerLogs + "; or by hand: kubectl delete node " + n.Name
+	case survey.Misnamed:
+		f.Remedy = misnamed(n)
+	case survey.Replaced:
+		f.Remedy = rejoin + " with the provider ID of the server that runs now"
+	case survey.Unmissed:
+		f.Remedy = "see why kube-controller-manager doesn't find the Node not Ready: kubectl -n kube-system logs -l component=kube-controller-manager; or by hand: kubectl delete node " + n.Name
+	}
+	return []Finding{f}
+}
+
+// misnamed is what to do about a provider ID that is no server's.
+func misnamed(n *corev1.Node) string {
+	return "kubectl delete node " + n.Name + ", and start the kubelet with --provider-id=hcloud://ID of its server, or without the flag"
+}
+
 func networkUnavailable(x *exam, n *corev1.Node) (what, remedy string) {
 	c := kube.Condition(n, corev1.NodeNetworkUnavailable)
+	if _, absent := x.absent[n.Name]; absent {
+		return "", "" // node-server tells more
+	}
 	if c == nil || c.Status != corev1.ConditionTrue || x.age(c.LastTransitionTime.Time) <= settled {
 		return "", ""
 	}

@@ -57,7 +57,7 @@ func rivalChecks() []check {
 		},
 		{
 			name:       "other-cloud-controller",
-			looks:      "whether another cloud controller manager, such as the Hetzner CCM, is still there or holds the lease `kube-system/cloud-controller-manager`",
+			looks:      "whether another cloud controller manager, such as the Hetzner CCM, is still there or holds the lease of this one",
 			severities: []Severity{Error},
 			remedy:     "delete it: only one cloud controller manager may work in a cluster",
 			needs:      survey.PartWorkloads | survey.PartSetup,
@@ -65,7 +65,7 @@ func rivalChecks() []check {
 		},
 		{
 			name:       "other-pod-network",
-			looks:      "whether another pod network's DaemonSet (flannel, Calico, Cilium, kube-router, …) runs in kube-system beside the agent",
+			looks:      "whether another pod network's DaemonSet (flannel, Calico, Cilium, kube-router, …) runs in kube-system or beside the agent",
 			severities: []Severity{Error},
 			remedy:     "remove one of the two pod networks",
 			needs:      survey.PartWorkloads,
@@ -97,22 +97,23 @@ func (x *exam) policy(name string) []Finding {
 
 // workload is something that runs pods.
 type workload struct {
-	kind, name string
-	wanted     int32
-	images     []string
+	kind, namespace, name string
+	wanted                int32
+	images                []string
 }
 
-func (w workload) object() string { return w.kind + "/kube-system/" + w.name }
+func (w workload) object() string { return w.kind + "/" + w.namespace + "/" + w.name }
 
 func (w workload) remedy() string {
-	return fmt.Sprintf("kubectl -n kube-system delete %s %s", strings.ToLower(w.kind), w.name)
+	return fmt.Sprintf("kubectl -n %s delete %s %s", w.namespace, strings.ToLower(w.kind), w.name)
 }
 
-// workloads are what is to run in kube-system, and pods that nobody owns.
+// workloads are what is to run where Underlay and kubeadm's components are, and
+// pods that nobody owns.
 func (x *exam) workloads() []workload {
 	var out []workload
-	add := func(kind, name string, wanted int32, spec corev1.PodSpec) {
-		w := workload{kind: kind, name: name, wanted: wanted}
+	add := func(kind string, meta metav1.ObjectMeta, wanted int32, spec corev1.PodSpec) {
+		w := workload{kind: kind, namespace: meta.Namespace, name: meta.Name, wanted: wanted}
 		for _, c := range spec.Containers {
 			w.images = append(w.images, c.Image)
 		}
@@ -123,15 +124,15 @@ func (x *exam) workloads() []workload {
 		if d.Spec.Replicas != nil {
 			wanted = *d.Spec.Replicas
 		}
-		add("Deployment", d.Name, max(wanted, d.Status.Replicas), d.Spec.Template.Spec)
+		add("Deployment", d.ObjectMeta, max(wanted, d.Status.Replicas), d.Spec.Template.Spec)
 	}
 	for _, d := range x.DaemonSets {
-		add("DaemonSet", d.Name, max(1, d.Status.DesiredNumberScheduled), d.Spec.Template.Spec)
+		add("DaemonSet", d.ObjectMeta, max(1, d.Status.DesiredNumberScheduled), d.Spec.Template.Spec)
 	}
 	for _, p := range x.Pods {
 		owned := slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "ReplicaSet" || o.Kind == "DaemonSet" })
 		if !owned && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
-			add("Pod", p.Name, 1, p.Spec)
+			add("Pod", p.ObjectMeta, 1, p.Spec)
 		}
 	}
 	return out
@@ -161,7 +162,7 @@ func otherCloudController(x *exam) ([]Finding, string) {
 	}
 	if holder := leaseWriter(x.Lease.ManagedFields); strings.HasSuffix(holder, "cloud-controller-manager") {
 		found = append(found, Finding{
-			Object: "Lease/kube-system/" + x.Lease.Name,
+			Object: x.leaseObject(),
 			What:   fmt.Sprintf("%s wrote the lease last, and Underlay waits for it", holder),
 			Remedy: "stop " + holder + ", wherever it runs",
 		})

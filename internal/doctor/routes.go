@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/ipam"
 	"github.com/underlay-ccm/underlay/routes"
 )
 
@@ -40,7 +42,7 @@ func routeChecks() []check {
 		}),
 		of(check{
 			name:       "stale-routes",
-			looks:      "whether routes in a pool lead to a gateway that no server has",
+			looks:      "whether routes in a pool lead to a gateway that no server has, and are not about to go with their Node (see `node-server`)",
 			severities: []Severity{Warning},
 			remedy:     "see why the cloud controller manager doesn't delete it: " + managerLogs + "; or by hand: hcloud network remove-route NETWORK --destination PREFIX --gateway ADDRESS",
 			find:       staleRoutes,
@@ -99,23 +101,27 @@ func foreignRoutes(x *exam) ([]Finding, string) {
 	return found, ""
 }
 
-// leaving: a podCIDR's Node still stands and its server is gone, only just as far
-// as the Node's Ready tells. The Node goes next, and the route with it.
-func (x *exam) leaving(podCIDR netip.Prefix) bool {
+// accounted: a podCIDR's Node goes by itself, because its server is gone, and the
+// route goes with it; or it has just gone, and the route is next; or it is a machine
+// of another provider, whose addresses in the network the cloud knows nothing of.
+func (x *exam) accounted(podCIDR netip.Prefix) bool {
+	holdings, _ := x.Holdings()
+	if slices.ContainsFunc(holdings, func(h ipam.Holding) bool {
+		return !h.Released.IsZero() && x.age(h.Released) < patience && slices.Contains(h.Prefixes, podCIDR)
+	}) {
+		return true
+	}
 	return slices.ContainsFunc(x.Nodes, func(n *corev1.Node) bool {
 		prefixes, _ := kube.PodCIDRs(n)
-		if !slices.Contains(prefixes, podCIDR) || x.ServerOf(n) != nil {
-			return false
-		}
-		ready := kube.Condition(n, corev1.NodeReady)
-		return ready != nil && (ready.Status == corev1.ConditionTrue || x.age(ready.LastTransitionTime.Time) < patience)
+		a, absent := x.absent[n.Name]
+		return slices.Contains(prefixes, podCIDR) && (absent && a.Passes() || survey.OfOtherProvider(n))
 	})
 }
 
 func staleRoutes(x *exam) ([]Finding, string) {
 	var found []Finding
 	for _, r := range x.routing.Census.Ours {
-		if _, attached := x.routing.Gateways.Servers[r.Via]; !attached && !x.leaving(r.Dst) {
+		if _, attached := x.routing.Gateways.Servers[r.Via]; !attached && !x.accounted(r.Dst) {
 			found = append(found, Finding{
 				Object: "route/" + r.Dst.String(),
 				What:   fmt.Sprintf("the route %s leads to an address that no server has, and takes one of the table's places", r),

@@ -186,8 +186,37 @@ func seededNodes() []seeded {
 			check: "node-server", severity: Error, object: late, says: []string{"hcloud://103 is not attached"}, do: "attach-to-network",
 		},
 		{
-			name: "a server that is gone", seed: func(s *survey.Snapshot) { s.Servers = s.Servers[:2]; s.Network.Routes = s.Network.Routes[:2] },
-			check: "node-server", severity: Error, object: late, says: []string{"no server has the ID 103"}, do: "kubectl delete node worker-2",
+			name: "a server that is gone, and its Node stays", seed: func(s *survey.Snapshot) {
+				s.Servers = s.Servers[:2]
+				setCondition(s.Nodes[2], corev1.NodeReady, corev1.ConditionUnknown, "NodeStatusUnknown", "silent", 6*time.Minute)
+				setCondition(s.Nodes[2], corev1.NodeNetworkUnavailable, corev1.ConditionTrue, "NotAttached", "no matching server", 6*time.Minute)
+				unready(s, "worker-2")
+			},
+			check: "node-server", severity: Error, object: late, says: []string{"no server has the ID 103", "not Ready since 2026-11-22T03:54:00Z"},
+			do: "kubectl -n kube-system logs deployment/underlay-ccm; or by hand: kubectl delete node worker-2", also: []string{"stale-routes"},
+		},
+		{
+			name: "a server that was made anew under the same name", seed: func(s *survey.Snapshot) { s.Servers[2].ID, s.Servers[2].Created = 205, now().Add(-time.Hour) },
+			check: "node-server", severity: Error, object: late, says: []string{"no server has the ID 103", "hcloud://205 has the Node's name"},
+			do: "kubectl delete node worker-2, and restart the kubelet", also: []string{"foreign-routes"},
+		},
+		{
+			name: "nobody notices a silent kubelet", seed: func(s *survey.Snapshot) {
+				s.Servers = s.Servers[:2]
+				s.Nodes[2].Status.Conditions[0].LastHeartbeatTime = ago(20 * time.Minute)
+			},
+			check: "node-server", severity: Error, object: late, says: []string{"heard of last at 2026-11-22T03:40:00Z"}, do: "component=kube-controller-manager", also: []string{"stale-routes"},
+		},
+		{
+			name: "a provider ID of no server", seed: func(s *survey.Snapshot) {
+				s.Nodes[2].Spec.ProviderID = "hcloud://4711"
+				s.Nodes[2].Spec.Taints = []corev1.Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized", Effect: corev1.TaintEffectNoSchedule}}
+			},
+			check: "node-server", severity: Error, object: late, says: []string{"no server has the ID 4711"}, do: "--provider-id=hcloud://ID", also: []string{"node-uninitialized", "foreign-routes"},
+		},
+		{
+			name: "a provider ID that is none", seed: third(func(n *corev1.Node) { n.Spec.ProviderID = "hcloud://worker-2" }),
+			check: "node-server", severity: Error, object: late, says: []string{`"hcloud://worker-2": want hcloud://<number>`}, do: "--provider-id=hcloud://ID", also: []string{"foreign-routes"},
 		},
 		{
 			name: "a Node without podCIDRs", seed: third(func(n *corev1.Node) {

@@ -61,12 +61,16 @@ func (c check) run(x *exam) []Finding {
 		if f.Remedy == "" {
 			f.Remedy = c.remedy
 		}
+		f.Remedy = placed(f.Remedy, x.Namespace)
 	}
 	if unseen != "" {
 		found = append(found, c.unseen(unseen))
 	}
 	return found
 }
+
+// placed puts the namespace of Underlay's programs into a remedy.
+func placed(remedy, namespace string) string { return strings.ReplaceAll(remedy, here, namespace) }
 
 func (c check) unseen(reason string) Finding {
 	return Finding{

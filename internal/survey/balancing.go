@@ -36,13 +36,14 @@ func (s *Snapshot) LBDefaults() lb.Defaults {
 
 // Balancings are the Services that the CCM serves, by namespace and name. It
 // needs PartConfig, PartNodes, PartServices, PartEndpointSlices and
-// PartLoadBalancers, and PartNetwork where one is configured.
+// PartLoadBalancers, and PartNetwork where one is configured; with PartServers it
+// knows Nodes that can't be targets, because their servers don't exist.
 func (s *Snapshot) Balancings() []Balancing {
 	var out []Balancing
-	bySlice := s.slicesByService()
+	bySlice, nodes := s.slicesByService(), s.servedNodes()
 	for _, svc := range s.Services {
 		if s.Config.LoadBalancers.Enabled && lbcontroller.Ours(svc, s.Config.LoadBalancers.Classless) && svc.DeletionTimestamp.IsZero() {
-			out = append(out, s.balancing(svc, bySlice[NameOf(svc)]))
+			out = append(out, s.balancing(svc, nodes, bySlice[NameOf(svc)]))
 		}
 	}
 	return out
@@ -57,8 +58,8 @@ func (s *Snapshot) slicesByService() map[Name][]*discoveryv1.EndpointSlice {
 	return out
 }
 
-func (s *Snapshot) balancing(svc *corev1.Service, endpoints []*discoveryv1.EndpointSlice) Balancing {
-	plan := lbcontroller.Survey(svc, s.Nodes, endpoints, s.LBDefaults(), s.Taken)
+func (s *Snapshot) balancing(svc *corev1.Service, nodes []*corev1.Node, endpoints []*discoveryv1.EndpointSlice) Balancing {
+	plan := lbcontroller.Survey(svc, nodes, endpoints, s.LBDefaults(), s.Taken)
 	b := Balancing{Service: svc}
 	b.LoadBalancer, b.Claim = s.claimed(svc, plan)
 	var have lb.State

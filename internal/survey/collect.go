@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 type Sources struct {
 	// Client is only asked to get and list.
 	Client kubernetes.Interface
+	// Namespace is where the CCM and the agents are installed; empty: kube-system.
+	Namespace string
 	// Configuration says where the CCM's settings come from.
 	Configuration Configuration
 	// Cloud makes a client for an endpoint; it is called once that is known. Nil:
@@ -49,7 +52,7 @@ func NameOf(svc *corev1.Service) Name { return Name{svc.Namespace, svc.Name} }
 // the API server can't be reached, it refuses the credentials, or the context
 // ends.
 func Collect(ctx context.Context, from Sources, want Want) (*Snapshot, error) {
-	s := &Snapshot{Taken: time.Now()}
+	s := &Snapshot{Taken: time.Now(), Namespace: cmp.Or(from.Namespace, system), LeaseName: usualLease()}
 	c := &collector{Sources: from, want: want, s: s}
 	for _, look := range []struct {
 		part Part

@@ -114,7 +114,7 @@ func (c *collector) actions(ctx context.Context) error {
 	if err := c.connect(); err != nil {
 		return err
 	}
-	var found []hetzner.SeenAction
+	var found hetzner.SeenActions
 	var err error
 	switch {
 	case c.want.Node != "":
@@ -130,9 +130,10 @@ func (c *collector) actions(ctx context.Context) error {
 		}
 		found, err = c.cloud.LookAtLoadBalancerActions(ctx, b.ID)
 	}
-	for _, a := range found {
+	for _, a := range found.Newest {
 		c.s.Actions = append(c.s.Actions, Action(a))
 	}
+	c.s.OlderActions = found.Older
 	return told(err)
 }
 

@@ -42,8 +42,8 @@ type Configuration struct {
 
 // ManagerFlags adds the flags of the CCM that bear on what is shown to a flag
 // set, and returns what reads them.
-func ManagerFlags(fs *pflag.FlagSet) func() config.Flags {
-	f := config.Flags{}
+func ManagerFlags(fs *pflag.FlagSet) func() (flags config.Flags, lease Name) {
+	f, lease := config.Flags{}, usualLease()
 	fs.StringVar(&f.CloudProvider, "cloud-provider", "hcloud", "As given to underlay-ccm.")
 	fs.StringVar(&f.CIDRAllocatorType, "cidr-allocator-type", "", "As given to underlay-ccm.")
 	fs.BoolVar(&f.AllocateNodeCIDRs, "allocate-node-cidrs", false, "As given to underlay-ccm.")
@@ -55,26 +55,38 @@ func ManagerFlags(fs *pflag.FlagSet) func() config.Flags {
 	fs.IntVar(&f.NodeCIDRMaskSizeIPv6, "node-cidr-mask-size-ipv6", 0, "As given to underlay-ccm.")
 	fs.StringVar(&f.ClusterName, "cluster-name", "kubernetes", "As given to underlay-ccm: marks what is the cluster's in the cloud.")
 	fs.DurationVar(&f.RouteReconciliationPeriod, "route-reconciliation-period", time.Minute, "As given to underlay-ccm.")
-	return func() config.Flags { return f }
+	fs.StringVar(&lease.Namespace, "leader-elect-resource-namespace", lease.Namespace, "As given to underlay-ccm.")
+	fs.StringVar(&lease.Name, "leader-elect-resource-name", lease.Name, "As given to underlay-ccm.")
+	return func() (config.Flags, Name) { return f, lease }
 }
 
-// parseManagerFlags reads a command line of the CCM, and the path of its file.
-func parseManagerFlags(args []string) (flags config.Flags, file string, err error) {
+// commandLine is what a command line of the CCM says.
+type commandLine struct {
+	flags config.Flags
+	file  string // of --cloud-config
+	lease Name
+}
+
+func parseManagerFlags(args []string) (commandLine, error) {
 	fs := pflag.NewFlagSet(managerName, pflag.ContinueOnError)
 	fs.ParseErrorsAllowlist.UnknownFlags = true // upstream's, which mean nothing here
 	fs.SetOutput(io.Discard)
-	fs.StringVar(&file, "cloud-config", "", "")
+	var c commandLine
+	fs.StringVar(&c.file, "cloud-config", "", "")
 	read := ManagerFlags(fs)
 	if err := fs.Parse(args); err != nil {
-		return config.Flags{}, "", fmt.Errorf("flags of %s: %w", managerName, err)
+		return commandLine{}, fmt.Errorf("flags of %s: %w", managerName, err)
 	}
-	return read(), file, nil
+	c.flags, c.lease = read()
+	return c, nil
 }
 
 // giveFlags is the remedy where the CCM's flags can't be seen. The defaults are no
 // substitute: with them a cluster that has pools and routes seems to have none.
-const giveFlags = "give those that it runs with, as in --manager-flag=--cluster-cidr=10.244.0.0/16 --manager-flag=--allocate-node-cidrs " +
-	"--manager-flag=--configure-cloud-routes, and its file with --cloud-config unless it is the ConfigMap " + system + "/" + configMapName
+func (c *collector) giveFlags() string {
+	return "give those that it runs with, as in --manager-flag=--cluster-cidr=10.244.0.0/16 --manager-flag=--allocate-node-cidrs " +
+		"--manager-flag=--configure-cloud-routes, and its file with --cloud-config unless it is the ConfigMap " + c.s.Namespace + "/" + configMapName
+}
 
 // config reads the settings as the CCM does, and says what it would say.
 func (c *collector) config(ctx context.Context) error {
@@ -84,22 +96,23 @@ func (c *collector) config(ctx context.Context) error {
 	case err != nil && useless(err):
 		return err
 	case err != nil && blind:
-		return fmt.Errorf("%w; or %s", err, giveFlags)
+		return fmt.Errorf("%w; or %s", err, c.giveFlags())
 	case blind:
-		return errNotSeen("there is no Deployment " + managerName + " in " + system + ", so its flags are not known: " + giveFlags)
+		return errNotSeen("there is no Deployment " + managerName + " in " + c.s.Namespace + ", so its flags are not known: name the namespace that it is in with --namespace, or " + c.giveFlags())
 	}
 	var args []string
-	env, from := environment{}, "no Deployment "+managerName+" is seen in "+system
+	env, from := environment{}, "no Deployment "+managerName+" is seen in "+c.s.Namespace
 	if template != nil {
 		container := managerContainer(template)
-		args, from = slices.Concat(container.Command, container.Args), "flags of the Deployment "+system+"/"+managerName
+		args, from = slices.Concat(container.Command, container.Args), "flags of the Deployment "+c.s.Namespace+"/"+managerName
 		env = environmentOf(container)
 	}
-	flags, mounted, err := parseManagerFlags(slices.Concat(args, c.Configuration.Flags))
+	line, err := parseManagerFlags(slices.Concat(args, c.Configuration.Flags))
 	if err != nil {
 		return err
 	}
-	file, fileFrom, err := c.configFile(ctx, template, mounted)
+	c.s.LeaseName = line.lease
+	file, fileFrom, err := c.configFile(ctx, template, line.file)
 	if err != nil {
 		return err
 	}
@@ -110,7 +123,7 @@ func (c *collector) config(ctx context.Context) error {
 		from += "; not the values of " + strings.Join(env.hidden, ", ") + ", which come from elsewhere"
 	}
 	c.s.ConfigFrom = fileFrom + "; " + from
-	return c.load(flags, file, env, template != nil)
+	return c.load(line.flags, file, env, template != nil)
 }
 
 // environment is that of the CCM's container.
@@ -139,6 +152,19 @@ func environmentOf(container *corev1.Container) environment {
 	return e
 }
 
+// variables are all that are set, as os.Environ would list them to the CCM but
+// for the values that are not known here.
+func (e environment) variables() []string {
+	var list []string
+	for name, value := range e.values {
+		list = append(list, name+"="+value)
+	}
+	for _, name := range e.hidden {
+		list = append(list, name+"=hidden")
+	}
+	return list
+}
+
 // load validates what was read. Where the CCM's environment isn't known, its
 // token is taken to be there.
 func (c *collector) load(flags config.Flags, file []byte, env environment, known bool) error {
@@ -152,7 +178,7 @@ func (c *collector) load(flags config.Flags, file []byte, env environment, known
 		env.values = map[string]string{tokenVariable: anyToken}
 		loaded, warnings, err = try()
 	}
-	c.s.ConfigWarnings = warnings
+	c.s.ConfigWarnings = append(warnings, config.UnknownVariables(env.variables())...)
 	if errors.As(err, &c.s.ConfigErrors) {
 		return errNotSeen(fmt.Sprintf("%s: wrong: %v", c.s.ConfigFrom, err))
 	}
@@ -165,9 +191,9 @@ func (c *collector) load(flags config.Flags, file []byte, env environment, known
 
 // manager is the CCM's pod template, nil if there is none.
 func (c *collector) manager(ctx context.Context) (*corev1.PodTemplateSpec, error) {
-	found, err := c.Client.AppsV1().Deployments(system).List(ctx, metav1.ListOptions{LabelSelector: nameLabel + "=" + managerName})
+	found, err := c.Client.AppsV1().Deployments(c.s.Namespace).List(ctx, metav1.ListOptions{LabelSelector: nameLabel + "=" + managerName})
 	if err != nil {
-		return nil, &kubeError{"list", "deployments.apps", inNamespace(system, ""), err}
+		return nil, &kubeError{"list", "deployments.apps", inNamespace(c.s.Namespace, ""), err}
 	}
 	return newest(found.Items), nil
 }
@@ -214,18 +240,18 @@ func (c *collector) configFile(ctx context.Context, template *corev1.PodTemplate
 			name, key = n, k
 		}
 	}
-	found, err := c.Client.CoreV1().ConfigMaps(system).Get(ctx, name, metav1.GetOptions{})
+	found, err := c.Client.CoreV1().ConfigMaps(c.s.Namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, "", errNotSeen(fmt.Sprintf("there is no ConfigMap %s/%s: name the CCM's configuration file with --cloud-config", system, name))
+		return nil, "", errNotSeen(fmt.Sprintf("there is no ConfigMap %s/%s: name the CCM's configuration file with --cloud-config", c.s.Namespace, name))
 	case err != nil:
-		return nil, "", &kubeError{"get", "configmaps", inNamespace(system, name), err}
+		return nil, "", &kubeError{"get", "configmaps", inNamespace(c.s.Namespace, name), err}
 	}
 	text, ok := found.Data[key]
 	if !ok {
-		return nil, "", errNotSeen(fmt.Sprintf("the ConfigMap %s/%s has no key %s: name the CCM's configuration file with --cloud-config", system, name, key))
+		return nil, "", errNotSeen(fmt.Sprintf("the ConfigMap %s/%s has no key %s: name the CCM's configuration file with --cloud-config", c.s.Namespace, name, key))
 	}
-	return []byte(text), fmt.Sprintf("ConfigMap %s/%s (%s)", system, name, key), nil
+	return []byte(text), fmt.Sprintf("ConfigMap %s/%s (%s)", c.s.Namespace, name, key), nil
 }
 
 // mountedMap is the ConfigMap behind a file of the CCM's container, and the key.

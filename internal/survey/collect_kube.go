@@ -24,11 +24,12 @@ import (
 
 const (
 	system = metav1.NamespaceSystem
-	// leaseName is the CCM's lease, upstream's name.
-	leaseName = "cloud-controller-manager"
 	// policyPrefix is that of the admission policies that come with Underlay.
 	policyPrefix = "underlay-"
 )
+
+// usualLease is the CCM's where its flags say nothing else, upstream's default.
+func usualLease() Name { return Name{system, "cloud-controller-manager"} }
 
 // setupMaps are the ConfigMaps of kube-system that kubeadm makes.
 func setupMaps() []string { return []string{"kube-proxy", "kubeadm-config"} }
@@ -152,24 +153,37 @@ func (c *collector) events(ctx context.Context) (err error) {
 	return err
 }
 
-// workloads are those of kube-system.
-func (c *collector) workloads(ctx context.Context) (err error) {
-	where := inNamespace(system, "")
-	c.s.Deployments, err = listed[appsv1.Deployment](ctx, "deployments.apps", where, metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return c.Client.AppsV1().Deployments(system).List(ctx, o)
+// workloads are those of the CCM's namespace, and then those of kube-system, where
+// others that do the same work are, and what kubeadm installs.
+func (c *collector) workloads(ctx context.Context) error {
+	for _, namespace := range slices.Compact([]string{c.s.Namespace, system}) {
+		if err := c.workloadsOf(ctx, namespace); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *collector) workloadsOf(ctx context.Context, namespace string) error {
+	where := inNamespace(namespace, "")
+	deployments, err := listed[appsv1.Deployment](ctx, "deployments.apps", where, metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return c.Client.AppsV1().Deployments(namespace).List(ctx, o)
 	})
 	if err != nil {
 		return err
 	}
-	c.s.DaemonSets, err = listed[appsv1.DaemonSet](ctx, "daemonsets.apps", where, metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return c.Client.AppsV1().DaemonSets(system).List(ctx, o)
+	daemonSets, err := listed[appsv1.DaemonSet](ctx, "daemonsets.apps", where, metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return c.Client.AppsV1().DaemonSets(namespace).List(ctx, o)
 	})
 	if err != nil {
 		return err
 	}
-	c.s.Pods, err = listed[corev1.Pod](ctx, "pods", where, metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return c.Client.CoreV1().Pods(system).List(ctx, o)
+	pods, err := listed[corev1.Pod](ctx, "pods", where, metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return c.Client.CoreV1().Pods(namespace).List(ctx, o)
 	})
+	c.s.Deployments = append(c.s.Deployments, deployments...)
+	c.s.DaemonSets = append(c.s.DaemonSets, daemonSets...)
+	c.s.Pods = append(c.s.Pods, pods...)
 	return err
 }
 
@@ -185,11 +199,12 @@ func (c *collector) setup(ctx context.Context) error {
 			c.s.ConfigMaps[name] = found
 		}
 	}
-	lease, err := c.Client.CoordinationV1().Leases(system).Get(ctx, leaseName, metav1.GetOptions{})
+	name := c.s.LeaseName
+	lease, err := c.Client.CoordinationV1().Leases(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 	case err != nil:
-		return &kubeError{"get", "leases.coordination.k8s.io", inNamespace(system, leaseName), err}
+		return &kubeError{"get", "leases.coordination.k8s.io", inNamespace(name.Namespace, name.Name), err}
 	default:
 		c.s.Lease = lease
 	}

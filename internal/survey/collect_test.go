@@ -12,6 +12,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -121,6 +122,50 @@ func TestCollect(t *testing.T) {
 	}
 }
 
+// The actions of a Node's server are asked for in one request; those of a server
+// that doesn't exist in none.
+func TestCollectActions(t *testing.T) {
+	sim, cloud := simulated(t)
+	server := sim.Servers()[0]
+	reboot := fmt.Sprintf("http://cloud.test/v1/servers/%d/actions/reboot", server.ID)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, reboot, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	answer, err := sim.Transport().RoundTrip(request)
+	if err != nil || answer.StatusCode != http.StatusCreated {
+		t.Fatalf("rebooting: %v, %+v", err, answer)
+	}
+	answer.Body.Close()
+	for _, c := range []struct {
+		id    int64 // of the provider ID
+		asked int
+		want  string
+	}{{server.ID, 1, "reboot_server"}, {server.ID + 999, 0, ""}} {
+		all := installed()
+		all[2].(*corev1.Node).Spec.ProviderID = fmt.Sprintf("hcloud://%d", c.id)
+		sim.ResetRequests()
+		s, err := survey.Collect(t.Context(), survey.Sources{Client: fake.NewClientset(all...), Cloud: cloud}, survey.Want{Parts: survey.InspectNodeParts, Node: "node-1"})
+		if err != nil || !s.Saw(survey.PartActions) {
+			t.Fatalf("%v, %q", err, s.NotSeen())
+		}
+		var commands []string
+		for _, a := range s.Actions {
+			commands = append(commands, a.Command)
+		}
+		asked := 0
+		for _, r := range sim.Requests() {
+			if strings.HasSuffix(r.Path, "/actions") {
+				asked++
+			}
+		}
+		if got := strings.Join(commands, " "); got != c.want || asked != c.asked {
+			t.Errorf("%d: actions %q after %d requests, want %q after %d", c.id, got, asked, c.want, c.asked)
+		}
+	}
+}
+
 // Only what is wanted is asked for.
 func TestCollectAsksForNoMore(t *testing.T) {
 	sim, cloud := simulated(t)
@@ -132,6 +177,45 @@ func TestCollectAsksForNoMore(t *testing.T) {
 	}
 	if len(client.Actions()) != 1 || len(sim.Requests()) != 0 {
 		t.Errorf("asked for more: %v, %v", client.Actions(), sim.Requests())
+	}
+}
+
+// A CCM that is installed elsewhere is found there, and its lease where its flags
+// say; what kubeadm installs is where it always is.
+func TestCollectFromAnotherNamespace(t *testing.T) {
+	const home = "infra"
+	all := installed()
+	deployment, settings := all[0].(*appsv1.Deployment), all[1].(*corev1.ConfigMap)
+	deployment.Namespace, settings.Namespace = home, home
+	args := &deployment.Spec.Template.Spec.Containers[1].Args
+	*args = append(*args, "--leader-elect-resource-namespace="+home, "--leader-elect-resource-name=mine")
+	named := func(namespace, name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name}
+	}
+	all = append(all,
+		&coordinationv1.Lease{ObjectMeta: named(home, "mine")}, &coordinationv1.Lease{ObjectMeta: named("kube-system", "cloud-controller-manager")},
+		&appsv1.DaemonSet{ObjectMeta: named(home, "underlay-agent")}, &appsv1.DaemonSet{ObjectMeta: named("kube-system", "kube-proxy")},
+		&corev1.Pod{ObjectMeta: named("kube-system", "kube-controller-manager-a")}, &corev1.Pod{ObjectMeta: named("default", "web")},
+		&corev1.ConfigMap{ObjectMeta: named("kube-system", "kube-proxy")},
+	)
+	s, err := survey.Collect(t.Context(), survey.Sources{Client: fake.NewClientset(all...), Namespace: home, NoCloud: "no token"}, survey.Want{Parts: survey.Everything &^ survey.Cloud})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectTexts(t, "not seen", s.NotSeen())
+	if want := "ConfigMap infra/settings (config.yaml); flags of the Deployment infra/underlay-ccm"; s.ConfigFrom != want {
+		t.Errorf("configuration from %q, want %q", s.ConfigFrom, want)
+	}
+	if s.Namespace != home || s.LeaseName.String() != "infra/mine" || s.Lease == nil || s.Lease.Namespace != home || s.ConfigMaps["kube-proxy"] == nil {
+		t.Errorf("namespace %q, lease %s: %+v", s.Namespace, s.LeaseName, s.Lease)
+	}
+	if len(s.Deployments) != 1 || len(s.DaemonSets) != 2 || s.DaemonSets[0].Namespace != home || len(s.Pods) != 1 {
+		t.Errorf("workloads: %v, %v, %v", s.Deployments, s.DaemonSets, s.Pods)
+	}
+	// Where nobody says so, it is not looked for there.
+	s, err = survey.Collect(t.Context(), survey.Sources{Client: fake.NewClientset(all...)}, survey.Want{Parts: survey.PartConfig | survey.PartSetup})
+	if err != nil || s.Saw(survey.PartConfig) || s.Lease == nil || s.Lease.Namespace != "kube-system" {
+		t.Errorf("%v, %+v", err, s)
 	}
 }
 
@@ -247,7 +331,7 @@ func TestConfigurationFromElsewhere(t *testing.T) {
 		{
 			"nothing anywhere", func([]runtime.Object) []runtime.Object { return nil },
 			survey.Configuration{},
-			"", "there is no Deployment underlay-ccm in kube-system, so its flags are not known: give those that it runs with, as in --manager-flag=--cluster-cidr=", "",
+			"", "there is no Deployment underlay-ccm in kube-system, so its flags are not known: name the namespace that it is in with --namespace, or give those that it runs with, as in --manager-flag=--cluster-cidr=", "",
 		},
 		{
 			"a file, and flags that nobody has seen", func([]runtime.Object) []runtime.Object { return nil },
@@ -313,6 +397,29 @@ func TestConfigurationFromElsewhere(t *testing.T) {
 				t.Errorf("pools %v, want %s", pools, c.pools)
 			}
 		})
+	}
+}
+
+// The CCM would warn at its start of variables that it doesn't know, wherever
+// their values come from.
+func TestCollectWarnsOfUnknownVariables(t *testing.T) {
+	all := installed()
+	container := &all[0].(*appsv1.Deployment).Spec.Template.Spec.Containers[1]
+	container.Env = []corev1.EnvVar{
+		{Name: "HCLOUD_LOAD_BALANCERS_TYPE", Value: "lb31"},
+		{Name: "HCLOUD_LOAD_BALANCER_LOCATION", Value: "fsn1"},
+		{Name: "HCLOUD_NETWROK", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{}}},
+	}
+	s, err := survey.Collect(t.Context(), survey.Sources{Client: fake.NewClientset(all...)}, survey.Want{Parts: survey.PartConfig})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields []string
+	for _, w := range s.ConfigWarnings {
+		fields = append(fields, w.Field)
+	}
+	if want := []string{"HCLOUD_LOAD_BALANCER_LOCATION", "HCLOUD_NETWROK"}; !slices.Equal(fields, want) {
+		t.Errorf("warned of %v, want %v", fields, want)
 	}
 }
 

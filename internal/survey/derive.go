@@ -98,6 +98,12 @@ func (s *Snapshot) ServerOf(node *corev1.Node) *Server {
 	return &s.Servers[i]
 }
 
+// OfOtherProvider says that a Node's machine is known, and no server of this cloud.
+func OfOtherProvider(n *corev1.Node) bool {
+	_, err := cloud.ParseProviderID(n.Spec.ProviderID)
+	return n.Spec.ProviderID != "" && errors.Is(err, cloud.ErrOtherProvider)
+}
+
 // Pools are the configured ones as package ipam takes them.
 func (s *Snapshot) Pools() []ipam.PoolConfig { return wiring.Pools(s.Config) }
 

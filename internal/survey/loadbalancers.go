@@ -68,7 +68,7 @@ type TargetRow struct {
 
 // LoadBalancersParts are what LoadBalancersOf needs; without the cloud it shows
 // what the Services say.
-const LoadBalancersParts = PartConfig | PartNodes | PartServices | PartEndpointSlices | PartNetwork | PartLoadBalancers
+const LoadBalancersParts = PartConfig | PartNodes | PartServices | PartEndpointSlices | PartNetwork | PartServers | PartLoadBalancers
 
 // LoadBalancersOf joins Services and load balancers.
 func LoadBalancersOf(s *Snapshot) (LoadBalancersView, error) {
@@ -86,6 +86,9 @@ func LoadBalancersOf(s *Snapshot) (LoadBalancersView, error) {
 	case !s.Saw(LoadBalancersParts):
 		v.Services = append(v.Services, s.published()...)
 		return v, nil
+	}
+	if _, err := s.Absences(); err != nil {
+		v.NotSeen = append(v.NotSeen, serversUnknown+err.Error())
 	}
 	nodes := s.nodeNames()
 	for _, b := range s.Balancings() {

@@ -99,6 +99,18 @@ func TestLoadBalancers(t *testing.T) {
 			"",
 		},
 		{
+			"a server that is gone, and with it its target", func(s *survey.Snapshot) {
+				s.Servers, s.LoadBalancers[0].Targets = s.Servers[:2], s.LoadBalancers[0].Targets[:2]
+			},
+			[]string{head, "80>30080 http :10256/healthz node-0001=healthy node-0002=healthy"},
+			"",
+		},
+		{
+			"a server that is gone, and its target not yet", func(s *survey.Snapshot) { s.Servers = s.Servers[:2] },
+			[]string{head, all, "plan: remove server 103 (private)"},
+			"",
+		},
+		{
 			"none yet", func(s *survey.Snapshot) { s.LoadBalancers = nil },
 			[]string{"default/web: 0 []", `plan: create "a5f2e" with 1 listeners and 3 targets`},
 			"",
@@ -162,6 +174,19 @@ func TestLoadBalancers(t *testing.T) {
 				t.Errorf("notes %q, want %q", notes, c.note)
 			}
 		})
+	}
+}
+
+// Where most servers are missing the list is doubted, not the targets.
+func TestLoadBalancersOfAnotherProject(t *testing.T) {
+	s := balanced(t)
+	s.Servers = nil
+	v, err := survey.LoadBalancersOf(s)
+	if err != nil || len(v.Services) != 1 || len(v.Services[0].Plan) > 0 {
+		t.Fatalf("%v, %+v", err, v)
+	}
+	if len(v.NotSeen) != 1 || !strings.Contains(v.NotSeen[0], "check that the token belongs to this cluster's project") {
+		t.Errorf("not seen %q", v.NotSeen)
 	}
 }
 

@@ -38,7 +38,8 @@ type NodeRow struct {
 	Why []string `json:"why,omitempty"`
 
 	ProviderID string `json:"providerID,omitempty"`
-	// Server is the server's name and status, empty if none is seen.
+	// Server is the server's name and status, or that it doesn't exist; empty if
+	// none is seen.
 	Server  string        `json:"server,omitempty"`
 	Created time.Time     `json:"created"`
 	Age     time.Duration `json:"-"`
@@ -55,6 +56,7 @@ type RouteState struct {
 const (
 	RouteStands    = "stands"
 	RouteMissing   = "missing"
+	RouteStale     = "stale" // it leads elsewhere than to the Node, whose server is not there
 	RouteNotNeeded = "not needed"
 	RouteNotSeen   = "not seen"
 	RouteNoPodCIDR = "no podCIDR yet"
@@ -95,13 +97,16 @@ func NodesOf(s *Snapshot) (NodesView, error) {
 	}
 	k.look()
 	if k.err != nil {
-		v.NotSeen = append(v.NotSeen, "servers of the Nodes: "+k.err.Error())
+		v.NotSeen = append(v.NotSeen, serversUnknown+k.err.Error())
 	}
 	for _, n := range s.Nodes {
 		v.Nodes = append(v.Nodes, k.row(n))
 	}
 	return v, nil
 }
+
+// serversUnknown begins what is said where nobody can tell whose servers there are.
+const serversUnknown = "servers of the Nodes: "
 
 // knowledge is what is known of all Nodes together.
 type knowledge struct {
@@ -110,7 +115,9 @@ type knowledge struct {
 	routing  *Routing            // nil: not known, or there is nothing to route
 	err      error               // why it isn't known
 	stands   map[netip.Prefix]routes.Route
-	servers  map[string]*Server // by provider ID
+	stale    map[netip.Prefix]bool // those of them that don't lead to their Node
+	absent   map[string]Absence    // Nodes without a server, by name
+	servers  map[string]*Server    // by provider ID
 }
 
 func (k *knowledge) look() {
@@ -118,6 +125,11 @@ func (k *knowledge) look() {
 	k.servers = make(map[string]*Server, len(s.Servers))
 	for i := range s.Servers {
 		k.servers[s.Servers[i].ProviderID()] = &s.Servers[i]
+	}
+	if s.Saw(PartServers) {
+		if k.absent, k.err = s.Absences(); k.err != nil {
+			return
+		}
 	}
 	if !s.RoutesOn() || !s.Saw(PartNetwork|PartServers) {
 		return
@@ -127,9 +139,12 @@ func (k *knowledge) look() {
 		k.err = err
 		return
 	}
-	k.routing, k.stands = &r, make(map[netip.Prefix]routes.Route, len(s.Network.Routes))
+	k.routing, k.stands, k.stale = &r, make(map[netip.Prefix]routes.Route, len(s.Network.Routes)), map[netip.Prefix]bool{}
 	for _, route := range s.Network.Routes {
 		k.stands[route.Dst] = route
+	}
+	for _, d := range s.astray(r, k.absent) {
+		k.stale[d.Destination] = true
 	}
 }
 
@@ -144,6 +159,8 @@ func (k *knowledge) row(n *corev1.Node) NodeRow {
 	}
 	if server := k.server(n); server != nil {
 		row.Server = server.Name + " (" + server.Status + ")"
+	} else if _, absent := k.absent[n.Name]; absent {
+		row.Server = "does not exist"
 	}
 	if unreadable != nil {
 		row.Why = append(row.Why, unreadable.Error())
@@ -209,6 +226,9 @@ func (k *knowledge) route(n *corev1.Node, prefixes []netip.Prefix) RouteState {
 		if r, ok := k.stands[p]; ok && claim.MetBy(r) {
 			return RouteState{Via: r.Via, State: RouteStands}
 		}
+		if k.stale[p] {
+			return RouteState{Via: k.stands[p].Via, State: RouteStale}
+		}
 	}
 	return RouteState{Via: via, State: RouteMissing}
 }
@@ -224,8 +244,12 @@ func (k *knowledge) why(n *corev1.Node, row NodeRow) []string {
 	if c := row.PodCIDRsAllocated; c != nil && c.Status == string(corev1.ConditionFalse) {
 		add(c.Message)
 	}
+	absence, absent := k.absent[n.Name]
+	if absent {
+		add(absence.Text)
+	}
 	if k.routing != nil {
-		if v := k.routing.Verdicts[n.Name]; !v.Reachable && !(len(row.PodCIDRs) == 0 && len(out) > 0) {
+		if v := k.routing.Verdicts[n.Name]; !absent && !v.Reachable && !(len(row.PodCIDRs) == 0 && len(out) > 0) {
 			add(v.Message)
 		}
 	} else if c := row.NetworkUnavailable; c != nil && c.Status != string(corev1.ConditionFalse) {

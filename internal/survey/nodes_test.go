@@ -67,6 +67,23 @@ func TestNodes(t *testing.T) {
 			"[10.244.2.0/24] IPv4 cloud; missing; server hcloud://102 is not attached to the network; attach it",
 		},
 		{
+			"its server is not attached any more", func(s *survey.Snapshot) { s.Servers[1].PrivateIP = netip.Addr{} },
+			"[10.244.2.0/24] IPv4 cloud; stale 10.0.0.3; server hcloud://102 is not attached to the network; attach it",
+		},
+		{
+			"its server is gone", func(s *survey.Snapshot) { s.Servers = slices.Delete(s.Servers, 1, 2) },
+			"[10.244.2.0/24] IPv4 cloud; stale 10.0.0.3; no server has the ID 102 of its provider ID; " + unsure,
+		},
+		{
+			"its server is gone, and routes are switched off", func(s *survey.Snapshot) {
+				flags := usualFlags()
+				flags.ConfigureCloudRoutes = false
+				s.Config = configured(t, usualFile, flags)
+				s.Servers = slices.Delete(s.Servers, 1, 2)
+			},
+			"[10.244.2.0/24] IPv4 none; not needed; no server has the ID 102 of its provider ID; " + unsure,
+		},
+		{
 			"no podCIDR yet, and why", func(s *survey.Snapshot) {
 				s.Nodes[1].Spec.PodCIDRs = nil
 				condition(s, "underlay.dev/PodCIDRsAllocated", corev1.ConditionFalse, "the pools are exhausted")

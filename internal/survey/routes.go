@@ -48,7 +48,7 @@ type Class string
 // The classes of routes.
 const (
 	Ours      Class = "ours"
-	Stale     Class = "stale"     // ours, and nothing wants it any more
+	Stale     Class = "stale"     // ours, and nothing wants it any more, or it leads to no server of its Node
 	Ambiguous Class = "ambiguous" // in our ranges, toward a server that is no Node of this cluster
 	Foreign   Class = "foreign"
 )
@@ -110,9 +110,12 @@ func RoutesOf(s *Snapshot) (RoutesView, error) {
 		v.Notes = append(v.Notes, "underlay-ccm writes no routes: they are switched off by its flags or configuration")
 	}
 	v.Budget = budget(r)
-	v.Routes = append(v.Routes, s.classes(r)...)
+	absent, _ := s.Absences() // there is no Routing without it
+	astray := s.astray(r, absent)
+	v.Routes = append(v.Routes, s.classes(r, astray)...)
 	if on {
-		v.Drift = drift(r)
+		v.Drift = drift(r, absent)
+		v.Drift.Extra = append(v.Drift.Extra, astray...)
 	}
 	if on && r.Usage.High() {
 		v.Notes = append(v.Notes, r.Usage.String())
@@ -147,8 +150,11 @@ func budget(r Routing) *BudgetRow {
 }
 
 // classes are all routes by destination.
-func (s *Snapshot) classes(r Routing) []RouteRow {
+func (s *Snapshot) classes(r Routing, astray []DriftRow) []RouteRow {
 	stale := map[routes.Route]bool{}
+	for _, d := range astray {
+		stale[routes.Route{Dst: d.Destination, Via: d.Gateway}] = true
+	}
 	for _, gone := range slices.Concat(r.Plan.Delete, r.Plan.Postponed) {
 		stale[gone] = true
 	}
@@ -206,7 +212,41 @@ func (s *Snapshot) namesOf(r Routing) names {
 	return n
 }
 
-func drift(r Routing) Drift {
+// astray are routes that stand for Nodes without a server in the network, by
+// destination; each stays as long as its Node. Machines of other providers may
+// have addresses there that the cloud knows nothing of.
+func (s *Snapshot) astray(r Routing, absent map[string]Absence) []DriftRow {
+	holders := map[netip.Prefix]routes.Node{}
+	for _, n := range r.Nodes {
+		if n.Via.IsValid() || OfOtherProvider(s.Node(n.Name)) {
+			continue
+		}
+		for _, dst := range n.Dsts {
+			if slices.Contains(r.Wanted.Held, dst) {
+				holders[dst] = n
+			}
+		}
+	}
+	var out []DriftRow
+	for _, route := range r.Census.Ours {
+		n, held := holders[route.Dst]
+		if !held {
+			continue
+		}
+		leads := "no server"
+		if id, attached := r.Gateways.Servers[route.Via]; attached {
+			leads = "server " + id + ", which is not the Node's"
+		}
+		reason := n.Missing.Reason
+		if a, gone := absent[n.Name]; gone {
+			reason = a.Text
+		}
+		out = append(out, DriftRow{route.Dst, route.Via, n.Name, "it leads to " + leads + ", and stays as long as the Node: " + reason})
+	}
+	return out
+}
+
+func drift(r Routing, absent map[string]Absence) Drift {
 	var d Drift
 	for _, c := range r.Plan.Replace {
 		d.Missing = append(d.Missing, DriftRow{c.New.Dst, c.New.Via, c.New.Node, fmt.Sprintf("the route leads to %s, an earlier gateway, and will be replaced", c.Old.Via)})
@@ -222,6 +262,9 @@ func drift(r Routing) Drift {
 		stands[route.Dst] = true
 	}
 	for _, n := range r.Nodes {
+		if _, gone := absent[n.Name]; gone {
+			continue // no route can lead to it
+		}
 		for _, dst := range n.Dsts {
 			if !n.Via.IsValid() && !stands[dst] {
 				d.Missing = append(d.Missing, DriftRow{Destination: dst, Node: n.Name, Why: n.Missing.Reason})

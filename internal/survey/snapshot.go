@@ -28,6 +28,9 @@ type Snapshot struct {
 	// Gaps are those that were asked for and not seen, in the order of Parts.
 	Gaps []Gap
 
+	// Namespace is where the CCM and the agents are looked for.
+	Namespace string
+
 	// Config is the configuration of the cloud controller manager, as far as it
 	// is known: PartConfig. Its Token is never the real one.
 	Config config.Config
@@ -55,17 +58,19 @@ type Snapshot struct {
 	// Events are those of every namespace, oldest first: PartEvents.
 	Events []*corev1.Event
 
-	// Deployments, DaemonSets and Pods are those of kube-system, by name:
-	// PartWorkloads. Static pods (kube-controller-manager) are among the Pods.
+	// Deployments, DaemonSets and Pods are those of Namespace, by name, and then
+	// those of kube-system: PartWorkloads. Static pods (kube-controller-manager)
+	// are among the Pods.
 	Deployments []*appsv1.Deployment
 	DaemonSets  []*appsv1.DaemonSet
 	Pods        []*corev1.Pod
 	// ConfigMaps are those of kube-system that tell of the cluster's set-up, by
 	// name: kube-proxy and kubeadm-config, those that exist. PartSetup.
 	ConfigMaps map[string]*corev1.ConfigMap
-	// Lease is kube-system/cloud-controller-manager, nil if there is none:
-	// PartSetup.
-	Lease *coordinationv1.Lease
+	// Lease is the CCM's, nil if there is none: PartSetup. LeaseName is where its
+	// flags say that it is: by default kube-system/cloud-controller-manager.
+	Lease     *coordinationv1.Lease
+	LeaseName Name
 	// Policies and PolicyBindings are the validating admission policies named
 	// underlay-…, by name: PartSetup.
 	Policies       []*admissionv1.ValidatingAdmissionPolicy
@@ -81,10 +86,11 @@ type Snapshot struct {
 	LoadBalancers []LoadBalancer
 	// Certificates are all of the project: PartLoadBalancers.
 	Certificates []lb.Certificate
-	// Actions are the changes of the servers and load balancers that were asked
-	// about in Want.ActionsOf, as long as the cloud remembers them, oldest
-	// first: PartActions.
-	Actions []Action
+	// Actions are the newest changes of Want.Node's server or Want.Service's load
+	// balancer that the cloud remembers, oldest first, and OlderActions how many
+	// more there are: PartActions.
+	Actions      []Action
+	OlderActions int
 }
 
 // Server is a server of the project.
@@ -122,7 +128,7 @@ type LoadBalancer struct {
 // Action is one change in the cloud.
 type Action struct {
 	ID int64
-	// Kind is server, network or load_balancer; Resource is the ID of that one.
+	// Kind is server or load_balancer; Resource is the ID of that one.
 	Kind     string
 	Resource int64
 	// Command is the API's word, such as attach_to_network.
@@ -167,7 +173,7 @@ const Everything = PartActions - 1
 func (p Part) String() string {
 	names := map[Part]string{
 		PartConfig: "configuration", PartNodes: "Nodes", PartLedger: "ledger of podCIDRs", PartServiceCIDRs: "ServiceCIDRs",
-		PartServices: "Services", PartEndpointSlices: "EndpointSlices", PartEvents: "Events", PartWorkloads: "workloads of kube-system",
+		PartServices: "Services", PartEndpointSlices: "EndpointSlices", PartEvents: "Events", PartWorkloads: "workloads",
 		PartSetup: "set-up of the cluster", PartServers: "servers", PartNetwork: "network and its routes",
 		PartLoadBalancers: "load balancers", PartActions: "actions of the cloud",
 	}

@@ -104,6 +104,8 @@ func (v *Inspection) node(s *Snapshot, node *corev1.Node) error {
 		v.fact("server", fmt.Sprintf("%s (%s), %s, %s in %s", server.Name, server.ProviderID(), server.Status, server.Type, server.Location))
 		v.fact("address in the network", addrText(server.PrivateIP))
 		v.happened(server.Created, "server", "created", false)
+	} else {
+		v.fact("server", row.Server)
 	}
 	v.actions(s)
 	v.happened(node.CreationTimestamp.Time, "Node", "created", false)
@@ -235,13 +237,19 @@ func (v *Inspection) events(s *Snapshot, kind, name, namespace string) {
 func (v *Inspection) actions(s *Snapshot) {
 	for _, a := range s.Actions {
 		source := strings.ReplaceAll(a.Kind, "_", " ")
-		v.happened(a.Started, source, a.Command+" began", false)
-		switch {
-		case a.Error != "":
+		began := a.Command + " began"
+		if a.Finished.IsZero() {
+			began += ", and is " + a.Status
+		}
+		v.happened(a.Started, source, began, false)
+		if a.Error != "" {
 			v.happened(a.Finished, source, a.Command+" failed: "+a.Error, true)
-		default:
+		} else {
 			v.happened(a.Finished, source, a.Command+" done", false)
 		}
+	}
+	if s.OlderActions > 0 {
+		v.NotSeen = append(v.NotSeen, fmt.Sprintf("%s: only the newest are asked for, %d more are older", PartActions, s.OlderActions))
 	}
 }
 

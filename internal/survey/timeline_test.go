@@ -120,6 +120,7 @@ func TestInspectService(t *testing.T) {
 	s.LoadBalancers[0].Targets = s.LoadBalancers[0].Targets[:2]
 	s.Events = []*corev1.Event{event("Service", "default", "web", "EnsuredLoadBalancer", 10*time.Minute, 1), event("Service", "other", "web", "Other", 0, 1)}
 	s.Actions = []survey.Action{{Kind: "load_balancer", Command: "add_target", Status: "running", Started: now().Add(-time.Minute)}}
+	s.OlderActions = 7
 	v, err := survey.InspectService(s, survey.Name{Namespace: "default", Name: "web"})
 	if err != nil {
 		t.Fatal(err)
@@ -129,8 +130,9 @@ func TestInspectService(t *testing.T) {
 		"-30m0s load balancer: created",
 		"-29m0s condition: underlay.dev/Accepted=True Accepted",
 		"-10m0s! Event: EnsuredLoadBalancer: said so (underlay-ccm)",
-		"-1m0s load balancer: add_target began",
+		"-1m0s load balancer: add_target began, and is running",
 	)
+	expectTexts(t, "not seen", v.NotSeen, "actions of the cloud: only the newest are asked for, 7 more are older")
 	if got := factOf(v, "left to do"); got != "add server 103 (private)" {
 		t.Errorf("left to do: %q", got)
 	}
