@@ -25,7 +25,7 @@ apiServer: https://api.example:443
 clusterName: blue
 allocateNodeCIDRs: false
 configureCloudRoutes: false
-config: {network: 4711, routes: {limit: 90, maxDeletions: 10%}, families: {ipv6: node}}
+config: {network: 12345678, routes: {limit: 90, maxDeletions: 10%}, families: {ipv6: node}}
 token: {secretName: project, secretKey: api}
 images:
   registry: registry.example/a
@@ -37,7 +37,7 @@ ccm:
   replicas: 3
   apiServerPort: 443
   bindAddress: "::"
-  env: {HTTPS_PROXY: http://proxy.example, NUMBER: 7}
+  env: {HTTPS_PROXY: http://proxy.example, NUMBER: 12345678}
   extraArgs: [--v=4]
   resources: {limits: {memory: 1Gi}}
 agent:
@@ -122,7 +122,7 @@ func TestEveryValueArrives(t *testing.T) {
 		}
 	}
 	for file, says := range map[string][]string{
-		"ccm/configmap.yaml": {"network: 4711\n", "limit: 90\n", "maxDeletions: 10%\n", "Secret kube-system/project"},
+		"ccm/configmap.yaml": {"network: 12345678\n", "limit: 90\n", "maxDeletions: 10%\n", "Secret kube-system/project"},
 	} {
 		for _, text := range says {
 			if !strings.Contains(files[file], text) {
@@ -162,7 +162,7 @@ func managerHasAll(t *testing.T, d *appsv1.Deployment) {
 	for _, v := range container.Env {
 		env[v.Name] = v.Value
 	}
-	if env["HTTPS_PROXY"] != "http://proxy.example" || env["NUMBER"] != "7" || env["KUBERNETES_SERVICE_PORT"] != "443" {
+	if env["HTTPS_PROXY"] != "http://proxy.example" || env["NUMBER"] != "12345678" || env["KUBERNETES_SERVICE_PORT"] != "443" {
 		t.Errorf("variables %v", env)
 	}
 	if *d.Spec.Replicas != 3 || container.Image != "registry.example/a/underlay-ccm:v9.9.9" || container.ImagePullPolicy != corev1.PullAlways {

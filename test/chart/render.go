@@ -7,6 +7,7 @@ import (
 
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
+	helmchart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
 	"sigs.k8s.io/yaml"
@@ -15,9 +16,9 @@ import (
 // namespace is the only one that the chart takes.
 const namespace = "kube-system"
 
-// render returns what each template makes of values in YAML, by its path below
-// templates/; templates that make nothing are left out. Helm checks the values
-// against the schema first.
+// render returns what each template of the chart in a folder makes of values in
+// YAML, by its path below templates/; templates that make nothing are left out.
+// Helm checks the values against the schema first.
 func render(ctx context.Context, folder, namespace, values string) (map[string]string, error) {
 	loaded, err := loader.Load(folder)
 	if err != nil {
@@ -27,12 +28,16 @@ func render(ctx context.Context, folder, namespace, values string) (map[string]s
 	if err := yaml.UnmarshalStrict([]byte(values), &given); err != nil {
 		return nil, fmt.Errorf("reading the values: %w", err)
 	}
+	return renderChart(ctx, loaded, namespace, given)
+}
+
+func renderChart(ctx context.Context, chart *helmchart.Chart, namespace string, values map[string]any) (map[string]string, error) {
 	release := common.ReleaseOptions{Name: "underlay", Namespace: namespace, IsInstall: true}
-	complete, err := util.ToRenderValues(loaded, given, release, common.DefaultCapabilities.Copy())
+	complete, err := util.ToRenderValues(chart, values, release, common.DefaultCapabilities.Copy())
 	if err != nil {
 		return nil, fmt.Errorf("checking the values: %w", err)
 	}
-	rendered, err := engine.Engine{Strict: true}.RenderWithContext(ctx, loaded, complete)
+	rendered, err := engine.Engine{Strict: true}.RenderWithContext(ctx, chart, complete)
 	if err != nil {
 		return nil, err
 	}

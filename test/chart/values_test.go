@@ -2,6 +2,7 @@ package chart
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -67,23 +68,38 @@ func TestThreeValuesMakeWhatIsTried(t *testing.T) {
 	}
 }
 
+// TestMistakesAreTold is about what the programs don't see, or see too late.
 func TestMistakesAreTold(t *testing.T) {
 	for name, test := range map[string]struct {
 		namespace, values string
 		says              []string
 	}{
-		"all missing at once":     {namespace, "{}", []string{"- config.network: ", "- clusterCIDR: ", "- apiServer: "}},
-		"another namespace":       {"default", three, []string{"namespace default", "add --namespace kube-system"}},
-		"misspelled":              {namespace, three + "clusterCidr: 10.0.0.0/8", []string{"clusterCidr", "not allowed"}},
-		"misspelled in config":    {namespace, "config: {netwrok: cluster}", []string{"/config", "netwrok"}},
-		"too many replicas":       {namespace, three + "ccm: {replicas: 4}", []string{"/ccm/replicas"}},
-		"no prefix":               {namespace, "clusterCIDR: 10.244.0.0", []string{"/clusterCIDR"}},
-		"a token in values":       {namespace, three + "token: {token: abc}", []string{"/token", "not allowed"}},
-		"a token in a variable":   {namespace, three + "ccm: {env: {HCLOUD_TOKEN: abc}}", []string{"HCLOUD_TOKEN"}},
-		"a token file":            {namespace, "config: {network: a, tokenFile: /t}", []string{"- config.tokenFile: ", "token.secretName"}},
-		"no Secret":               {namespace, three + "token: {secretName: ''}", []string{"- token.secretName: "}},
-		"metrics nobody reaches":  {namespace, three + "podMonitor: {enabled: true, tokenSecret: {name: a}}", []string{"- ccm.bindAddress: ", "- agent.bindAddress: "}},
-		"metrics without a token": {namespace, three + "podMonitor: {enabled: true}", []string{"- podMonitor.tokenSecret.name: "}},
+		"all missing at once":        {namespace, "{}", []string{"- config.network: ", "- clusterCIDR: ", "- apiServer: "}},
+		"another namespace":          {"default", three, []string{`- namespace "default": `, "add --namespace kube-system"}},
+		"too many replicas":          {namespace, three + "ccm: {replicas: 4}", []string{"/ccm/replicas"}},
+		"no Services":                {namespace, three + "serviceCIDR: ''", []string{"- serviceCIDR: the Services' range is not given", "kubeadm's serviceSubnet"}},
+		"no section":                 {namespace, three + "agent: null", []string{"missing property 'agent'"}},
+		"API server without TLS":     {namespace, strings.Replace(three, "https://10.0.0.2", "http://10.0.0.2", 1), []string{`- apiServer "http://10.0.0.2:6443": `, "https://10.0.0.2:6443"}},
+		"API server with a path":     {namespace, strings.Replace(three, ":6443", ":6443/", 1), []string{`- apiServer "https://10.0.0.2:6443/": `, "without a path"}},
+		"a token in values":          {namespace, three + "token: {token: abc}", []string{"/token", "'secretName', 'secretKey'"}},
+		"a token file":               {namespace, "config: {network: a, tokenFile: /t}", []string{"- config.tokenFile: ", "token.secretName"}},
+		"no Secret":                  {namespace, three + "token: {secretName: ''}", []string{"- token.secretName: "}},
+		"registry with a slash":      {namespace, three + "images: {registry: a/}", []string{`- images.registry "a/": `, "without a slash"}},
+		"tag with the name":          {namespace, three + "images: {tag: 'a:v1'}", []string{`- images.tag "a:v1": `, "v0.1.0"}},
+		"digest without its kind":    {namespace, three + "images: {agentDigest: abc}", []string{`- images.agentDigest "abc": `, "sha256:"}},
+		"pull Secret":                {namespace, three + "images: {pullSecrets: [a, B_]}", []string{`- images.pullSecrets "B_": `, "lower-case"}},
+		"a name to listen on":        {namespace, three + "ccm: {bindAddress: localhost}", []string{`- ccm.bindAddress "localhost": `, "without a length"}},
+		"no address to listen on":    {namespace, three + "agent: {bindAddress: '1.2.3'}", []string{`- agent.bindAddress "1.2.3": `}},
+		"gateway with a length":      {namespace, three + "agent: {networkGateway: 10.0.0.1/16}", []string{`- agent.networkGateway "10.0.0.1/16": `}},
+		"flag in two words":          {namespace, three + "ccm: {extraArgs: [--v=4, --v 4]}", []string{"- ccm.extraArgs[1]: ", "--flag=value"}},
+		"flag with one dash":         {namespace, three + "agent: {extraArgs: [-v=4]}", []string{"- agent.extraArgs[0]: "}},
+		"interface":                  {namespace, three + "agent: {uplinks: [eth1, 'eth 2']}", []string{`- agent.uplinks "eth 2": `}},
+		"relative folder":            {namespace, three + "agent: {cniBinDir: opt/cni}", []string{`- agent.cniBinDir "opt/cni": `}},
+		"API server's variable":      {namespace, three + "ccm: {env: {KUBERNETES_SERVICE_PORT: 443}}", []string{"- ccm.env.KUBERNETES_SERVICE_PORT: ", "ccm.apiServerPort"}},
+		"no name of a variable":      {namespace, three + "ccm: {env: {A B: 1}}", []string{"- ccm.env.A B: "}},
+		"metrics nobody reaches":     {namespace, three + "podMonitor: {enabled: true, tokenSecret: {name: a}}", []string{`- ccm.bindAddress "127.0.0.1": `, `- agent.bindAddress "127.0.0.1": `}},
+		"metrics without a token":    {namespace, three + "podMonitor: {enabled: true}", []string{"- podMonitor.tokenSecret.name: "}},
+		"metrics every now and then": {namespace, three + "podMonitor: {interval: often}", []string{`- podMonitor.interval "often": `, "30s"}},
 	} {
 		_, err := render(t.Context(), source, test.namespace, test.values)
 		if err == nil {
@@ -94,6 +110,56 @@ func TestMistakesAreTold(t *testing.T) {
 			if !strings.Contains(err.Error(), says) {
 				t.Errorf("%s: %v\ndoesn't say %q", name, err, says)
 			}
+		}
+	}
+}
+
+// A key that nobody knows is refused, and those that are known in its place told.
+func TestMisspelledKeysAreTold(t *testing.T) {
+	for values, known := range map[string]string{
+		"clusterCidr: 10.0.0.0/8":                 "'clusterCIDR'",
+		"config: {netwrok: cluster}":              "'network'",
+		"config: {routes: {limits: 4}}":           "'limit', 'reserve', 'maxDeletions'",
+		"config: {loadBalancers: {zone: a}}":      "'networkZone'",
+		"config: {pools: [{name: a, mask: 24}]}":  "'nodeMask'",
+		"config: {inventory: [{name: a, ip: b}]}": "'addresses'",
+		"token: {secret: a}":                      "'secretName', 'secretKey'",
+		"images: {repository: a}":                 "'registry'",
+		"ccm: {replica: 1}":                       "'replicas'",
+		"agent: {uplink: eth0}":                   "'uplinks'",
+		"podMonitor: {tokenSecret: {secret: a}}":  "'name', 'key'",
+	} {
+		_, err := render(t.Context(), source, namespace, values)
+		if err == nil || !strings.Contains(err.Error(), "not allowed") || !strings.Contains(err.Error(), known) {
+			t.Errorf("%s: %v\ndoesn't name %s", values, err, known)
+		}
+	}
+}
+
+// Wherever somebody has put the token, it isn't repeated.
+func TestSecretsAreNotRepeated(t *testing.T) {
+	const secret = "Tok3nTok3nTok3nTok3nTok3nTok3nTok3nTok3n"
+	for values, says := range map[string]string{
+		"ccm: {env: {HCLOUD_TOKEN: %s}}":               "- ccm.env.HCLOUD_TOKEN: the token does not belong into values, which end up in files, histories and Helm's own Secrets; remove it, put the token into a Secret, and name that by token.secretName",
+		"ccm: {env: {HCLOUD_TOKEN_FILE: %s}}":          "- ccm.env.HCLOUD_TOKEN_FILE: ",
+		"ccm: {env: {ROBOT_PASSWORD: %s}}":             "- ccm.env.ROBOT_PASSWORD: ",
+		"ccm: {env: {ROBOT_ENABLED: %s}}":              "- ccm.env.ROBOT_ENABLED: ",
+		"ccm: {extraArgs: [HCLOUD_TOKEN=%s]}":          "- ccm.extraArgs[0]: ",
+		"ccm: {extraArgs: [%s]}":                       "- ccm.extraArgs[0]: ",
+		"token: %s":                                    "/token",
+		"token: {token: %s}":                           "/token",
+		"token: {secretName: %s}":                      "- token.secretName: ",
+		"token: {secretKey: %s/}":                      "- token.secretKey: ",
+		"podMonitor: {tokenSecret: {name: %s}}":        "- podMonitor.tokenSecret.name: ",
+		"podMonitor: {tokenSecret: {key: '%s %[1]s'}}": "- podMonitor.tokenSecret.key: ",
+		"config: {tokenFile: %s}":                      "- config.tokenFile: ",
+		"config: {token: %s}":                          "'token' not allowed",
+		"config: {endpoint: 'https://%s@a/v1'}":        "- config.endpoint: ",
+	} {
+		values := fmt.Sprintf(values, secret)
+		_, err := render(t.Context(), source, namespace, values)
+		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: %v\nwant %q, and not the secret", values, err, says)
 		}
 	}
 }
@@ -121,6 +187,8 @@ type schema struct {
 	Description          string
 	Type                 any
 	Properties           map[string]schema
+	PropertyNames        struct{ Enum []string }
+	Required             []string
 	AdditionalProperties any
 	Items                *schema
 }
@@ -160,6 +228,10 @@ func (s schema) described(t *testing.T, path string) {
 	if s.Properties != nil && s.AdditionalProperties != false {
 		t.Errorf("%s: a misspelled key would be taken", path)
 	}
+	names, told := slices.Sorted(maps.Keys(s.Properties)), slices.Sorted(slices.Values(s.PropertyNames.Enum))
+	if !slices.Equal(names, told) {
+		t.Errorf("%s: who misspells a key is told of %v, and there are %v", path, told, names)
+	}
 	for name, property := range s.Properties {
 		property.described(t, path+"."+name)
 	}
@@ -172,6 +244,12 @@ func (s schema) sameKeys(t *testing.T, path string, values map[string]any) {
 	t.Helper()
 	if inSchema, inFile := slices.Sorted(maps.Keys(s.Properties)), slices.Sorted(maps.Keys(values)); !slices.Equal(inSchema, inFile) {
 		t.Errorf("%s: the schema has %v, values.yaml %v", path, inSchema, inFile)
+	}
+	// By null a default can be taken away, and the templates wouldn't work without.
+	for name := range values {
+		if name != "resources" && !slices.Contains(s.Required, name) {
+			t.Errorf("%s: %s isn't required", path, name)
+		}
 	}
 	for name, value := range values {
 		if below, ok := value.(map[string]any); ok && s.Properties[name].Properties != nil {

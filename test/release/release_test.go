@@ -1,8 +1,13 @@
 package release
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"debug/elf"
+	"errors"
+	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,6 +55,12 @@ func newRepository(t *testing.T) repository {
 	r.write(t, ".gitignore", "/dist/\n")
 	r.write(t, "go.mod", "module example.org/program\n\ngo 1.26.0\n")
 	r.write(t, "cmd/program/main.go", "package main\n\nfunc main() {}\n")
+	about, err := os.ReadFile(underlay + "/deploy/chart/Chart.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.write(t, "deploy/chart/Chart.yaml", string(about))
+	r.write(t, "deploy/chart/templates/object.yaml", "version: 1\n")
 	r.git(t, "init", "--quiet")
 	r.commit(t)
 	return r
@@ -140,7 +151,7 @@ func TestSaysWhatItWouldDo(t *testing.T) {
 	r := newRepository(t)
 	r.git(t, "tag", "v0.2.0")
 	output, err := r.release(t, "-n")
-	if err != nil || !strings.Contains(output, "release v0.2.0 of commit") || !strings.Contains(output, "program for linux/amd64 linux/arm64") {
+	if err != nil || !strings.Contains(output, "release v0.2.0 of commit") || !strings.Contains(output, "program for linux/amd64 linux/arm64, and the chart") {
 		t.Errorf("%v: %s", err, output)
 	}
 	if _, err := os.Stat(filepath.Join(r.folder, "dist")); !os.IsNotExist(err) {
@@ -182,10 +193,13 @@ func TestReleaseIsReproducible(t *testing.T) {
 		}
 		made[i] = r.dist(t)
 	}
-	names := []string{"CHANGELOG.md", "SHA256SUMS", "program-linux-amd64", "program-linux-arm64"}
+	names := []string{"CHANGELOG.md", "SHA256SUMS", "program-linux-amd64", "program-linux-arm64", "underlay-0.2.0.tgz"}
+	if found := slices.Sorted(maps.Keys(made[0])); !slices.Equal(found, names) {
+		t.Errorf("in the release are %v, want %v", found, names)
+	}
 	for name, content := range made[0] {
-		if !slices.Contains(names, name) {
-			t.Errorf("%s is in the release", name)
+		if name != "SHA256SUMS" && !strings.Contains(string(made[0]["SHA256SUMS"]), "  "+name+"\n") {
+			t.Errorf("%s has no checksum", name)
 		}
 		if !bytes.Equal(content, made[1][name]) {
 			t.Errorf("%s differs from one checkout to the other", name)
@@ -201,6 +215,64 @@ func TestReleaseIsReproducible(t *testing.T) {
 	}
 	if notes := string(made[0]["CHANGELOG.md"]); strings.TrimSpace(notes) != "### Fixed\n\n- What was wrong in the first." {
 		t.Errorf("the notes are %q", notes)
+	}
+}
+
+// The chart of a release has its version, and installs images of it.
+func TestReleaseHasItsChart(t *testing.T) {
+	r := newRepository(t)
+	r.git(t, "tag", "v0.2.0")
+	r.write(t, ".git/info/exclude", "*~\n")
+	r.write(t, "deploy/chart/templates/object.yaml~", "an editor's")
+	if output, err := r.release(t); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	files := unpacked(t, r.dist(t)["underlay-0.2.0.tgz"])
+	if names := slices.Sorted(maps.Keys(files)); !slices.Equal(names, []string{"underlay/Chart.yaml", "underlay/templates/object.yaml"}) {
+		t.Errorf("the chart has %v", names)
+	}
+	about := string(files["underlay/Chart.yaml"])
+	for _, line := range []string{"apiVersion: v2", "name: underlay", "version: 0.2.0", "appVersion: v0.2.0"} {
+		if !strings.Contains("\n"+about, "\n"+line+"\n") {
+			t.Errorf("Chart.yaml has no line %q:\n%s", line, about)
+		}
+	}
+	if object := string(files["underlay/templates/object.yaml"]); object != "version: 1\n" {
+		t.Errorf("a template has become %q", object)
+	}
+	status := exec.CommandContext(t.Context(), "git", "status", "--porcelain")
+	status.Dir, status.Env = r.folder, environment()
+	if output, err := status.CombinedOutput(); err != nil || len(output) > 0 {
+		t.Errorf("%v: the tree has changed: %s", err, output)
+	}
+}
+
+// unpacked are an archive's files by name; folders have none of their own.
+func unpacked(t *testing.T, archive []byte) map[string][]byte {
+	t.Helper()
+	content, err := gzip.NewReader(bytes.NewReader(archive))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{}
+	reader := tar.NewReader(content)
+	for {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header.Uid != 0 || header.Gid != 0 || header.Mode&0o022 != 0 {
+			t.Errorf("%s belongs to %d:%d and has mode %o", header.Name, header.Uid, header.Gid, header.Mode)
+		}
+		if header.Typeflag == tar.TypeDir {
+			continue
+		}
+		if files[header.Name], err = io.ReadAll(reader); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
