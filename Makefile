@@ -33,11 +33,18 @@ demo: kube ## a cluster on the simulated cloud, to watch; as root with packets; 
 	@go build -o bin/demo ./test/demo
 	@bin/demo $(if $(ONCE),-once)
 
+# Every control plane of the tests leaves in a fresh folder what our accounts
+# asked of it, for the last step. After a failure the folder stays.
 .PHONY: test
 test: check kube cni kubeadm ## everything: check, unit tests, integration tests; with the race detector if there is a C compiler
 	@$(if $(RACE),,echo; echo "== no C compiler ($$(go env CC)): tests run WITHOUT the race detector")
+	@records=$$(mktemp -d); UNDERLAY_AUDIT_DIR="$$records" $(MAKE) --no-print-directory recorded; rm -rf "$$records"
+
+.PHONY: recorded
+recorded:
 	@$(STEP) "unit tests$(if $(RACE), with the race detector)" env $(TEST) $$(go list ./... | grep -v '/underlay/test/')
 	@$(MAKE) --no-print-directory integration
+	@$(STEP) "permissions, beside what the tests asked for" go run ./test/audit "$$UNDERLAY_AUDIT_DIR"
 
 .PHONY: e2e
 e2e: kube cni integration ## the integration tests alone: a real control plane, the simulated cloud
@@ -122,7 +129,7 @@ kubeadm: kube
 	@$(STEP) "kubeadm examples" env -C test/kube GOWORK=off CGO_ENABLED=0 go test -trimpath -buildvcs=false -vet=off ./kubeadm
 
 .PHONY: release
-release: ## static binaries for amd64 and arm64 with checksums, in ./dist; RELEASE=v0.1.0 names the version
+release: ## static binaries for amd64 and arm64 and the chart with checksums, in ./dist; RELEASE=v0.1.0 names the version
 	@.ci/release $(RELEASE)
 
 .PHONY: clean

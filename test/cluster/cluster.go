@@ -126,10 +126,9 @@ func (c *Cluster) startCloud(ctx context.Context) error {
 
 // Machine describes a machine that joins.
 type Machine struct {
-	Name         string
-	Type         string // server type; empty: the simulator's default
-	Location     string
-	ControlPlane bool
+	Name     string
+	Type     string // server type; empty: the simulator's default
+	Location string
 }
 
 // AddMachine rents a server, attaches it to the network, and lets its kubelet

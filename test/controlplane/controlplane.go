@@ -34,7 +34,9 @@ type ControlPlane struct {
 	options   Options
 	binary    string
 	dir       string
-	temporary bool // dir is ours to remove
+	temporary bool     // dir is ours to remove
+	records   string   // folder for the Record; empty: none is wanted
+	starter   function // who the Record speaks of
 	port      *port
 	ca        *authority
 	admin     *rest.Config
@@ -55,12 +57,16 @@ func Start(ctx context.Context, options Options) (*ControlPlane, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a control plane: %w", err)
 	}
+	records, err := recordsFolder()
+	if err != nil {
+		return nil, fmt.Errorf("start a control plane: %w", err)
+	}
 	binary, err := Binary(ctx, options.Progress)
 	if err != nil {
 		return nil, fmt.Errorf("start a control plane: %w", err)
 	}
 	began := time.Now()
-	c := &ControlPlane{options: options, binary: binary, dir: options.Dir}
+	c := &ControlPlane{options: options, binary: binary, dir: options.Dir, records: records, starter: outermost()}
 	if err := c.start(ctx); err != nil {
 		c.halt()
 		return nil, fmt.Errorf("start a control plane in %s: %w", c.dir, err)
@@ -178,7 +184,7 @@ func (c *ControlPlane) Stop() {
 	}
 }
 
-// halt ends the programs and tells whether this call did it.
+// halt ends the programs, leaves the Record, and tells whether this call did it.
 func (c *ControlPlane) halt() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,6 +200,9 @@ func (c *ControlPlane) halt() bool {
 	}
 	if c.port != nil {
 		c.port.release()
+	}
+	if err := c.record(); err != nil {
+		fmt.Fprintln(c.options.Progress, "kube: record who asked for what:", err)
 	}
 	return true
 }

@@ -258,6 +258,77 @@ func TestTwoAtOnceAreApart(t *testing.T) {
 	}
 }
 
+// TestRecordTellsWhoAskedForWhat reads what a control plane leaves when it stops.
+func TestRecordTellsWhoAskedForWhat(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv(controlplane.RecordsVariable, folder)
+	cp := controlplane.StartT(t, controlplane.Options{WithoutControllerManager: true})
+	roles := filepath.Join(t.TempDir(), "roles.yaml")
+	writeFile(t, roles, watchesNodes)
+	if err := cp.Apply(t.Context(), roles); err != nil {
+		t.Fatal(err)
+	}
+	path, err := cp.Kubeconfig(t.Context(), "kube-system", "underlay-reader")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := kubernetes.NewForConfigOrDie(config)
+	eventually(t, "a granted watch", func(context.Context) (bool, error) {
+		_, err := client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{})
+		return err == nil, nil // a new binding takes a moment to be seen
+	})
+	if _, err := client.CoreV1().Secrets("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("list Secrets, not granted: %v; want forbidden", err)
+	}
+	eventually(t, "the refused read in the audit log", func(context.Context) (bool, error) {
+		content, err := os.ReadFile(filepath.Join(cp.Dir(), "audit.log"))
+		return bytes.Contains(content, []byte(`"resource":"secrets"`)), err
+	})
+	if events, err := cp.Audit(); err != nil || slices.ContainsFunc(events, func(e controlplane.AuditEvent) bool { return e.Verb == "watch" }) {
+		t.Errorf("reads are among the writes: %v, %v", events, err)
+	}
+	cp.Stop() // while the watch goes on
+
+	records, err := controlplane.ReadRecords(folder)
+	if err != nil || len(records) != 1 {
+		t.Fatalf("%d records, %v; want one", len(records), err)
+	}
+	if r := records[0]; r.Package != "test/controlplane" || r.Test != t.Name() {
+		t.Errorf("it is about %s in %s", r.Test, r.Package)
+	}
+	var got []string
+	for _, e := range records[0].Requests {
+		got = append(got, e.UserAgent+": "+e.String())
+	}
+	const reader = "controlplane.test: system:serviceaccount:kube-system:underlay-reader "
+	for _, want := range []string{reader + "watch nodes  200", reader + "list secrets default/ 403, which no role grants"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%q isn't among\n%s", want, strings.Join(got, "\n"))
+		}
+	}
+}
+
+const watchesNodes = `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: underlay-reader, namespace: kube-system}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: watches-nodes}
+rules: [{apiGroups: [""], resources: [nodes], verbs: [watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: watches-nodes}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: watches-nodes}
+subjects: [{kind: ServiceAccount, name: underlay-reader, namespace: kube-system}]
+`
+
 func TestRestartAPIServerKeepsDataAndAddress(t *testing.T) {
 	cp := controlplane.StartT(t, controlplane.Options{WithoutControllerManager: true})
 	client := kubernetes.NewForConfigOrDie(cp.AdminConfig())

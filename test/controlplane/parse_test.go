@@ -19,6 +19,20 @@ func TestParseAudit(t *testing.T) {
 		"the second is still written": {log: whole + `{"verb":"pa`, want: []string{"u patch nodes/status n1 200"}},
 		"damaged":                     {log: whole + "{\n", err: "after 1 events"},
 		"a request without an object": {log: `{"verb":"create","user":{"username":"u"}}` + "\n", want: []string{"u create   0"}},
+		"a path": {
+			log:  `{"verb":"get","requestURI":"/healthz?verbose","user":{"username":"u"},"responseStatus":{"code":200}}` + "\n",
+			want: []string{"u get  /healthz 200"},
+		},
+		"forbidden by roles": {
+			log: `{"verb":"get","objectRef":{"resource":"secrets","namespace":"x","name":"y"},"user":{"username":"u"},"responseStatus":{"code":403},` +
+				`"annotations":{"authorization.k8s.io/decision":"forbid"}}` + "\n",
+			want: []string{"u get secrets x/y 403, which no role grants"},
+		},
+		"forbidden by admission": {
+			log: `{"verb":"patch","objectRef":{"resource":"nodes","name":"y"},"user":{"username":"u"},"responseStatus":{"code":403},` +
+				`"annotations":{"authorization.k8s.io/decision":"allow"}}` + "\n",
+			want: []string{"u patch nodes y 403"},
+		},
 		"in a namespace and a group": {
 			log:  `{"verb":"update","objectRef":{"resource":"leases","apiGroup":"coordination.k8s.io","namespace":"x","name":"y"},"user":{"username":"u"}}` + "\n",
 			want: []string{"u update leases.coordination.k8s.io x/y 0"},

@@ -69,8 +69,6 @@ func serveACloud(t *testing.T, ccm, agent string) {
 		a.hasMadeANetwork(t, "10.244.0.0/16 via 10.0.0.1 dev uplink")
 		in.awaitNode(t, a.name, "able to reach its peers", reaches(corev1.ConditionTrue))
 	}
-	in.unused(t, ccmUser, ccmRoles, borrowed())
-	in.unused(t, agentUser, agentRoles, nil)
 }
 
 // serveARack has machines that are neighbors, and then one that is not.
@@ -117,20 +115,6 @@ func serveARack(t *testing.T, ccm, agent string) {
 		events, err := in.admin.CoreV1().Events("default").List(ctx, metav1.ListOptions{})
 		return err == nil && slices.ContainsFunc(events.Items, func(e corev1.Event) bool { return e.Source.Component == "underlay-agent" }), nil
 	})
-	in.unused(t, ccmUser, ccmRoles, borrowed())
-	for _, p := range in.unused(t, agentUser, agentRoles, nil) {
-		if _, excused := rareOfAgent()[p]; !excused {
-			t.Errorf("granted and never used: %s", p)
-		}
-	}
-}
-
-// rareOfAgent is rare of the agent.
-func rareOfAgent() map[permission]string {
-	return map[permission]string{
-		{verb: "patch", resource: "events"}: "only an Event that repeats itself is patched",
-		{verb: "list", resource: "nodes"}:   "as with services of the controller manager; and underlay-agent check lists them",
-	}
 }
 
 func reaches(want corev1.ConditionStatus) func(*corev1.Node) bool {

@@ -177,8 +177,9 @@ func tellsItsVersion(t *testing.T, program string, build stage) {
 		t.Fatal("the Dockerfile has no build argument VERSION")
 	}
 	version := strings.TrimPrefix(env[i], "VERSION=")
-	if text := run(t, program, "--version"); !strings.Contains(text, version) {
-		t.Errorf("it says %q, want version %s", text, version)
+	want := filepath.Base(program) + " " + version + " "
+	if text := run(t, program, "--version"); !strings.HasPrefix(text, want) {
+		t.Errorf("it says %q, want that to begin with %q", text, want)
 	}
 	if text := run(t, program, "--version=raw"); !strings.Contains(text, "unknown") {
 		t.Errorf("it says %q, want the commit as the Dockerfile's default has it", text)

@@ -3,7 +3,6 @@ package deploy
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -18,168 +17,122 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/underlay-ccm/underlay/test/controlplane"
+	"github.com/underlay-ccm/underlay/test/rbac"
 )
-
-// permission is one verb on one resource, as "nodes/status" or
-// "leases.coordination.k8s.io"; in all namespaces and of all names where these
-// are empty.
-type permission struct{ verb, resource, namespace, name string }
-
-func (p permission) String() string {
-	return strings.TrimSpace(fmt.Sprintf("%s %s %s", p.verb, p.resource, strings.Trim(p.namespace+"/"+p.name, "/")))
-}
 
 // needed is every permission that the controller manager has a use for, in a
 // second place: whoever adds one to rbac.yaml says so here as well.
-func needed() []permission {
-	return []permission{
-		{verb: "get", resource: "nodes"},
-		{verb: "list", resource: "nodes"},
-		{verb: "watch", resource: "nodes"},
-		{verb: "patch", resource: "nodes"},
-		{verb: "update", resource: "nodes"},
-		{verb: "delete", resource: "nodes"},
-		{verb: "patch", resource: "nodes/status"},
-		{verb: "get", resource: "services"},
-		{verb: "list", resource: "services"},
-		{verb: "watch", resource: "services"},
-		{verb: "patch", resource: "services/status"},
-		{verb: "create", resource: "events"},
-		{verb: "patch", resource: "events"},
-		{verb: "list", resource: "endpointslices.discovery.k8s.io"},
-		{verb: "watch", resource: "endpointslices.discovery.k8s.io"},
-		{verb: "list", resource: "servicecidrs.networking.k8s.io"},
-		{verb: "watch", resource: "servicecidrs.networking.k8s.io"},
-		{verb: "get", resource: "validatingadmissionpolicies.admissionregistration.k8s.io", name: "underlay-podcidrs"},
-		{verb: "get", resource: "validatingadmissionpolicybindings.admissionregistration.k8s.io", name: "underlay-podcidrs"},
-		{verb: "create", resource: "configmaps", namespace: "kube-system"},
-		{verb: "get", resource: "configmaps", namespace: "kube-system", name: "underlay-node-ipam"},
-		{verb: "update", resource: "configmaps", namespace: "kube-system", name: "underlay-node-ipam"},
-		{verb: "create", resource: "tokenreviews.authentication.k8s.io"},
-		{verb: "create", resource: "subjectaccessreviews.authorization.k8s.io"},
-		{verb: "create", resource: "leases.coordination.k8s.io", namespace: "kube-system"},
-		{verb: "get", resource: "leases.coordination.k8s.io", namespace: "kube-system", name: "cloud-controller-manager"},
-		{verb: "update", resource: "leases.coordination.k8s.io", namespace: "kube-system", name: "cloud-controller-manager"},
+func needed() []rbac.Permission {
+	return []rbac.Permission{
+		{Verb: "get", Resource: "nodes"},
+		{Verb: "list", Resource: "nodes"},
+		{Verb: "watch", Resource: "nodes"},
+		{Verb: "patch", Resource: "nodes"},
+		{Verb: "update", Resource: "nodes"},
+		{Verb: "delete", Resource: "nodes"},
+		{Verb: "patch", Resource: "nodes/status"},
+		{Verb: "get", Resource: "services"},
+		{Verb: "list", Resource: "services"},
+		{Verb: "watch", Resource: "services"},
+		{Verb: "patch", Resource: "services/status"},
+		{Verb: "create", Resource: "events"},
+		{Verb: "patch", Resource: "events"},
+		{Verb: "list", Resource: "endpointslices.discovery.k8s.io"},
+		{Verb: "watch", Resource: "endpointslices.discovery.k8s.io"},
+		{Verb: "list", Resource: "servicecidrs.networking.k8s.io"},
+		{Verb: "watch", Resource: "servicecidrs.networking.k8s.io"},
+		{Verb: "get", Resource: "validatingadmissionpolicies.admissionregistration.k8s.io", Name: "underlay-podcidrs"},
+		{Verb: "get", Resource: "validatingadmissionpolicybindings.admissionregistration.k8s.io", Name: "underlay-podcidrs"},
+		{Verb: "create", Resource: "configmaps", Namespace: "kube-system"},
+		{Verb: "get", Resource: "configmaps", Namespace: "kube-system", Name: "underlay-node-ipam"},
+		{Verb: "update", Resource: "configmaps", Namespace: "kube-system", Name: "underlay-node-ipam"},
+		{Verb: "create", Resource: "tokenreviews.authentication.k8s.io"},
+		{Verb: "create", Resource: "subjectaccessreviews.authorization.k8s.io"},
+		{Verb: "create", Resource: "leases.coordination.k8s.io", Namespace: "kube-system"},
+		{Verb: "get", Resource: "leases.coordination.k8s.io", Namespace: "kube-system", Name: "cloud-controller-manager"},
+		{Verb: "update", Resource: "leases.coordination.k8s.io", Namespace: "kube-system", Name: "cloud-controller-manager"},
 	}
 }
 
 // agentNeeds is the same of the agent. Which Node's status it patches is for an
 // admission policy to hold.
-func agentNeeds() []permission {
-	return []permission{
-		{verb: "list", resource: "nodes"},
-		{verb: "watch", resource: "nodes"},
-		{verb: "patch", resource: "nodes/status"},
-		{verb: "create", resource: "events"},
-		{verb: "patch", resource: "events"},
+func agentNeeds() []rbac.Permission {
+	return []rbac.Permission{
+		{Verb: "list", Resource: "nodes"},
+		{Verb: "watch", Resource: "nodes"},
+		{Verb: "patch", Resource: "nodes/status"},
+		{Verb: "create", Resource: "events"},
+		{Verb: "patch", Resource: "events"},
 	}
-}
-
-// borrowed comes with Kubernetes' own Role extension-apiserver-authentication-reader.
-func borrowed() []permission {
-	var all []permission
-	for _, verb := range []string{"get", "list", "watch"} {
-		all = append(all, permission{verb, "configmaps", "kube-system", "extension-apiserver-authentication"})
-	}
-	return all
 }
 
 // dangerous lets one take over a node, a secret or the cluster, or do the work
 // of somebody else.
-func dangerous() []permission {
-	list := []permission{
-		{verb: "*", resource: "*"},
-		{verb: "patch", resource: "services"}, // its spec
-		{verb: "update", resource: "services"},
-		{verb: "delete", resource: "services"},
-		{verb: "create", resource: "nodes"},
-		{verb: "deletecollection", resource: "nodes"},
-		{verb: "update", resource: "nodes/status"},
-		{verb: "create", resource: "tokenreviews.authentication.k8s.io/status"},
-		{verb: "get", resource: "leases.coordination.k8s.io", namespace: "kube-system", name: "kube-controller-manager"},
-		{verb: "update", resource: "leases.coordination.k8s.io", namespace: "kube-system", name: "kube-controller-manager"},
-		{verb: "update", resource: "leases.coordination.k8s.io", namespace: "kube-node-lease"},
-		{verb: "delete", resource: "leases.coordination.k8s.io", namespace: "kube-system", name: "cloud-controller-manager"},
-		{verb: "get", resource: "configmaps", namespace: "kube-system", name: "kubeadm-config"},
-		{verb: "update", resource: "configmaps", namespace: "kube-system", name: "extension-apiserver-authentication"},
-		{verb: "create", resource: "validatingadmissionpolicies.admissionregistration.k8s.io"},
-		{verb: "get", resource: "validatingadmissionpolicies.admissionregistration.k8s.io", name: "others"},
-		{verb: "delete", resource: "configmaps", namespace: "kube-system", name: "underlay-node-ipam"},
-		{verb: "patch", resource: "configmaps", namespace: "kube-system", name: "kube-proxy"},
-		{verb: "create", resource: "serviceaccounts/token", namespace: "kube-system"},
-		{verb: "create", resource: "validatingwebhookconfigurations.admissionregistration.k8s.io"},
-		{verb: "create", resource: "mutatingwebhookconfigurations.admissionregistration.k8s.io"},
-		{verb: "approve", resource: "signers.certificates.k8s.io"},
-		{verb: "update", resource: "certificatesigningrequests.certificates.k8s.io/approval"},
+func dangerous() []rbac.Permission {
+	list := []rbac.Permission{
+		{Verb: "*", Resource: "*"},
+		{Verb: "patch", Resource: "services"}, // its spec
+		{Verb: "update", Resource: "services"},
+		{Verb: "delete", Resource: "services"},
+		{Verb: "create", Resource: "nodes"},
+		{Verb: "deletecollection", Resource: "nodes"},
+		{Verb: "update", Resource: "nodes/status"},
+		{Verb: "create", Resource: "tokenreviews.authentication.k8s.io/status"},
+		{Verb: "get", Resource: "leases.coordination.k8s.io", Namespace: "kube-system", Name: "kube-controller-manager"},
+		{Verb: "update", Resource: "leases.coordination.k8s.io", Namespace: "kube-system", Name: "kube-controller-manager"},
+		{Verb: "update", Resource: "leases.coordination.k8s.io", Namespace: "kube-node-lease"},
+		{Verb: "delete", Resource: "leases.coordination.k8s.io", Namespace: "kube-system", Name: "cloud-controller-manager"},
+		{Verb: "get", Resource: "configmaps", Namespace: "kube-system", Name: "kubeadm-config"},
+		{Verb: "update", Resource: "configmaps", Namespace: "kube-system", Name: "extension-apiserver-authentication"},
+		{Verb: "create", Resource: "validatingadmissionpolicies.admissionregistration.k8s.io"},
+		{Verb: "get", Resource: "validatingadmissionpolicies.admissionregistration.k8s.io", Name: "others"},
+		{Verb: "delete", Resource: "configmaps", Namespace: "kube-system", Name: "underlay-node-ipam"},
+		{Verb: "patch", Resource: "configmaps", Namespace: "kube-system", Name: "kube-proxy"},
+		{Verb: "create", Resource: "serviceaccounts/token", Namespace: "kube-system"},
+		{Verb: "create", Resource: "validatingwebhookconfigurations.admissionregistration.k8s.io"},
+		{Verb: "create", Resource: "mutatingwebhookconfigurations.admissionregistration.k8s.io"},
+		{Verb: "approve", Resource: "signers.certificates.k8s.io"},
+		{Verb: "update", Resource: "certificatesigningrequests.certificates.k8s.io/approval"},
 	}
 	for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete"} {
-		list = append(list, permission{verb: verb, resource: "secrets", namespace: "kube-system"})
+		list = append(list, rbac.Permission{Verb: verb, Resource: "secrets", Namespace: "kube-system"})
 	}
 	for _, verb := range []string{"get", "create"} {
 		for _, resource := range []string{"pods", "pods/exec", "pods/ephemeralcontainers", "nodes/proxy", "services/proxy"} {
-			list = append(list, permission{verb: verb, resource: resource, namespace: "kube-system"})
+			list = append(list, rbac.Permission{Verb: verb, Resource: resource, Namespace: "kube-system"})
 		}
 	}
 	for _, verb := range []string{"create", "update", "patch", "bind", "escalate"} {
 		for _, resource := range []string{"clusterroles", "roles", "clusterrolebindings", "rolebindings"} {
-			list = append(list, permission{verb: verb, resource: resource + ".rbac.authorization.k8s.io", namespace: "kube-system"})
+			list = append(list, rbac.Permission{Verb: verb, Resource: resource + ".rbac.authorization.k8s.io", Namespace: "kube-system"})
 		}
 	}
 	for _, resource := range []string{"users", "groups", "serviceaccounts"} {
-		list = append(list, permission{verb: "impersonate", resource: resource})
+		list = append(list, rbac.Permission{Verb: "impersonate", Resource: resource})
 	}
 	for _, resource := range []string{"deployments", "daemonsets"} {
-		list = append(list, permission{verb: "create", resource: resource + ".apps", namespace: "kube-system"})
+		list = append(list, rbac.Permission{Verb: "create", Resource: resource + ".apps", Namespace: "kube-system"})
 	}
 	return list
 }
 
-// granted spells out what the roles in a file allow.
-func granted(t *testing.T, file string) []permission {
+// grantedIn is what a file's roles allow its one account.
+func grantedIn(t *testing.T, file string) rbac.Account {
 	t.Helper()
-	var all []permission
-	add := func(namespace string, rules []rbacv1.PolicyRule) {
-		for _, rule := range rules {
-			if len(rule.NonResourceURLs) > 0 {
-				t.Errorf("paths %v: nothing here needs one", rule.NonResourceURLs)
-			}
-			names := rule.ResourceNames
-			if len(names) == 0 {
-				names = []string{""}
-			}
-			for _, verb := range rule.Verbs {
-				for _, group := range rule.APIGroups {
-					for _, resource := range rule.Resources {
-						for _, name := range names {
-							all = append(all, permission{verb, qualified(resource, group), namespace, name})
-						}
-					}
-				}
-			}
-		}
+	accounts, err := rbac.Read(file)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, object := range decodeFile(t, file) {
-		switch role := object.(type) {
-		case *rbacv1.ClusterRole:
-			add("", role.Rules)
-		case *rbacv1.Role:
-			add(role.Namespace, role.Rules)
-		}
+	if len(accounts) != 1 {
+		t.Fatalf("%s is about %d accounts, want one", file, len(accounts))
 	}
-	return all
-}
-
-// qualified is "nodes/status", or "leases.coordination.k8s.io" outside the core
-// group.
-func qualified(resource, group string) string {
-	resource, sub, _ := strings.Cut(resource, "/")
-	return strings.TrimSuffix(resource+"."+group, ".") + strings.TrimSuffix("/"+sub, "/")
+	return accounts[0]
 }
 
 func TestRolesGrantExactlyWhatIsNeeded(t *testing.T) {
-	compare := func(a, b permission) int { return cmp.Compare(a.String(), b.String()) }
-	for file, want := range map[string][]permission{ccmRoles: needed(), agentRoles: agentNeeds()} {
-		got := granted(t, file)
+	compare := func(a, b rbac.Permission) int { return cmp.Compare(a.String(), b.String()) }
+	for file, want := range map[string][]rbac.Permission{ccmRoles: needed(), agentRoles: agentNeeds()} {
+		got := grantedIn(t, file).Granted
 		slices.SortFunc(want, compare)
 		slices.SortFunc(got, compare)
 		if !slices.Equal(want, got) {
@@ -253,7 +206,7 @@ func TestAPIServerTakesTheManifests(t *testing.T) {
 			}
 		})
 	}
-	for name, needs := range map[string][]permission{"underlay-ccm": slices.Concat(needed(), borrowed()), "underlay-agent": agentNeeds()} {
+	for name, needs := range map[string][]rbac.Permission{"underlay-ccm": slices.Concat(needed(), grantedIn(t, ccmRoles).Borrowed), "underlay-agent": agentNeeds()} {
 		account := accountConfig(t, cp, "kube-system", name)
 		for _, p := range needs {
 			if !may(ctx, t, account, p) {
@@ -290,20 +243,20 @@ func accountConfig(t *testing.T, cp *controlplane.ControlPlane, namespace, name 
 }
 
 // may asks the API server, as the account itself.
-func may(ctx context.Context, t *testing.T, account *rest.Config, p permission) bool {
+func may(ctx context.Context, t *testing.T, account *rest.Config, p rbac.Permission) bool {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(account)
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole, sub, _ := strings.Cut(p.resource, "/")
+	whole, sub, _ := strings.Cut(p.Resource, "/")
 	resource, group, _ := strings.Cut(whole, ".")
 	if resource == "*" {
 		group = "*"
 	}
 	answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: p.verb, Group: group, Resource: resource, Subresource: sub, Namespace: p.namespace, Name: p.name,
+			Verb: p.Verb, Group: group, Resource: resource, Subresource: sub, Namespace: p.Namespace, Name: p.Name,
 		}},
 	}, metav1.CreateOptions{})
 	if err != nil {

@@ -34,19 +34,7 @@ import (
 const (
 	projectToken = "a-token-of-the-project"
 	patience     = 90 * time.Second
-	ccmUser      = "system:serviceaccount:kube-system:underlay-ccm"
-	agentUser    = "system:serviceaccount:kube-system:underlay-agent"
 )
-
-// everyRequest records reads as well as writes, and a watch when it begins.
-const everyRequest = `apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-- level: Metadata
-  users: ["` + ccmUser + `", "` + agentUser + `"]
-- level: None
-`
 
 // metricsReader may read metrics, and nobody else of the test's accounts.
 const metricsReader = `
@@ -79,7 +67,7 @@ type installation struct {
 
 // worksWithWhatItIsGiven runs the program with the Deployment's arguments, the
 // mounted files and the ServiceAccount's token through the life of a node and a
-// Service. The API server then tells which permissions it used.
+// Service.
 func worksWithWhatItIsGiven(t *testing.T, program string) {
 	in := install(t, ccmFolder)
 	in.start(t, program, shipped(t))
@@ -111,19 +99,12 @@ func worksWithWhatItIsGiven(t *testing.T, program string) {
 		_, err := in.admin.CoreV1().Nodes().Get(ctx, gone.name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), nil
 	})
-	for _, p := range in.unused(t, ccmUser, ccmRoles, borrowed()) {
-		if _, excused := rare()[p]; !excused {
-			t.Errorf("granted and never used: %s", p)
-		}
-	}
 }
 
 // install applies manifests, for a cloud with a network and no server yet.
 func install(t *testing.T, manifests ...string) *installation {
 	t.Helper()
-	policy := filepath.Join(t.TempDir(), "audit-policy.yaml")
-	write(t, policy, everyRequest)
-	cp := controlplane.StartT(t, controlplane.Options{ExtraAPIServerArgs: []string{"--audit-policy-file=" + policy}})
+	cp := controlplane.StartT(t, controlplane.Options{})
 	reader := filepath.Join(t.TempDir(), "metrics-reader.yaml")
 	write(t, reader, metricsReader)
 	if err := cp.Apply(t.Context(), append(manifests, reader)...); err != nil {
@@ -372,56 +353,6 @@ func (in *installation) get(ctx context.Context, path, token string) (int, strin
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	return response.StatusCode, string(body), err
-}
-
-// rare are permissions that this test doesn't bring about, each with its reason.
-func rare() map[permission]string {
-	return map[permission]string{
-		{verb: "patch", resource: "events"}:                                                                                  "only an Event that repeats itself is patched",
-		{verb: "list", resource: "endpointslices.discovery.k8s.io"}:                                                          "as with services",
-		{verb: "list", resource: "servicecidrs.networking.k8s.io"}:                                                           "as with services",
-		{verb: "get", resource: "validatingadmissionpolicies.admissionregistration.k8s.io", name: "underlay-podcidrs"}:       "only where another allocator is seen at work",
-		{verb: "get", resource: "validatingadmissionpolicybindings.admissionregistration.k8s.io", name: "underlay-podcidrs"}: "only where another allocator is seen at work",
-		{verb: "list", resource: "services"}:                                                                                 "a cache begins with a streaming watch, and lists only where the API server doesn't offer that",
-	}
-}
-
-// unused compares the API server's record of a user with a file of roles, and
-// returns what is granted there and was not used. What was refused, or is granted
-// elsewhere, fails the test.
-func (in *installation) unused(t *testing.T, user, roles string, elsewhere []permission) []permission {
-	t.Helper()
-	events, err := in.cp.Audit()
-	if err != nil {
-		t.Fatal(err)
-	}
-	grants := slices.Concat(granted(t, roles), elsewhere)
-	used := map[permission]bool{}
-	for _, e := range events {
-		if e.User != user || e.Resource == "" {
-			continue
-		}
-		if e.Code == http.StatusForbidden {
-			t.Errorf("refused: %s", e)
-		}
-		asked := permission{e.Verb, qualified(strings.TrimSuffix(e.Resource+"/"+e.Subresource, "/"), e.Group), e.Namespace, e.Name}
-		i := slices.IndexFunc(grants, func(p permission) bool { return p.covers(asked) })
-		if i < 0 {
-			t.Errorf("not granted by the manifests: %s", e)
-			continue
-		}
-		used[grants[i]] = true
-	}
-	if len(used) == 0 {
-		t.Errorf("%s used nothing at all", user)
-	}
-	return slices.DeleteFunc(granted(t, roles), func(p permission) bool { return used[p] })
-}
-
-// covers says whether p allows what was asked for.
-func (p permission) covers(asked permission) bool {
-	return p.verb == asked.verb && p.resource == asked.resource &&
-		(p.namespace == "" || p.namespace == asked.namespace) && (p.name == "" || p.name == asked.name)
 }
 
 // freeAddress is one of loopback that was free a moment ago.
