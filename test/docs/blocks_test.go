@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
 	strictyaml "sigs.k8s.io/yaml"
+
+	"github.com/underlay-ccm/underlay/test/docs/markdown"
 )
 
 // others are groups whose types this module doesn't have, or that are decoded by
@@ -78,15 +80,15 @@ func problemOfObject(text []byte) error {
 // --cloud-config work is for the tests of internal/config.
 func TestBlocks(t *testing.T) {
 	for _, d := range documents(t) {
-		for _, b := range d.blocks {
-			switch b.language {
+		for _, b := range d.Blocks {
+			switch b.Language {
 			case "yaml", "yml":
-				if err := problemOfYAML(b.content); err != nil {
-					t.Errorf("%s: %v\n%s", d.path, err, b.content)
+				if err := problemOfYAML(b.Content); err != nil {
+					t.Errorf("%s: %v\n%s", d.Path, err, b.Content)
 				}
 			case "json":
-				if !json.Valid([]byte(b.content)) {
-					t.Errorf("%s: this is no JSON:\n%s", d.path, b.content)
+				if !json.Valid([]byte(b.Content)) {
+					t.Errorf("%s: this is no JSON:\n%s", d.Path, b.Content)
 				}
 			}
 		}
@@ -170,14 +172,14 @@ func (c commands) problems(line string) (problems []string) {
 }
 
 // commandsOf reads what there is from the tree.
-func commandsOf(t *testing.T, all map[string]document, makefile string) commands {
+func commandsOf(t *testing.T, all map[string]markdown.Document, makefile string) commands {
 	t.Helper()
 	c := commands{targets: map[string]bool{}, flags: map[string]map[string]bool{}, subcommands: map[string]map[string]bool{}}
 	for _, m := range makeTarget.FindAllStringSubmatch(makefile, -1) {
 		c.targets[m[1]] = true
 	}
 	program := ""
-	for line := range strings.Lines(all["docs/reference/flags.md"].prose) {
+	for line := range strings.Lines(all["docs/reference/flags.md"].Prose) {
 		line = strings.TrimSpace(line)
 		switch words := strings.Fields(line); {
 		case strings.HasPrefix(line, "## "):
@@ -192,7 +194,7 @@ func commandsOf(t *testing.T, all map[string]document, makefile string) commands
 	for _, s := range metricSources() {
 		c.metrics = append(c.metrics, metricsOf(t, s)...)
 	}
-	c.keys = all["docs/reference/configuration.md"].prose
+	c.keys = all["docs/reference/configuration.md"].Prose
 	return c
 }
 
@@ -204,28 +206,24 @@ func TestCommands(t *testing.T) {
 	checked := 0
 	for _, d := range all {
 		var lines []string
-		for _, b := range d.blocks {
-			if slices.Contains([]string{"sh", "bash", "shell", "console"}, b.language) {
-				lines = append(lines, commandLines(b)...)
-			}
+		for _, b := range d.Blocks {
+			lines = append(lines, b.CommandLines()...)
 		}
-		for _, m := range inlineCode.FindAllString(d.prose, -1) {
-			lines = append(lines, strings.Trim(m, "`"))
-		}
+		lines = append(lines, d.InlineCode()...)
 		for _, line := range lines {
 			checked++
 			for _, problem := range c.problems(line) {
-				t.Errorf("%s: %s: %s", d.path, line, problem)
+				t.Errorf("%s: %s: %s", d.Path, line, problem)
 			}
 		}
-		for _, name := range ourMetric.FindAllString(d.prose, -1) {
+		for _, name := range ourMetric.FindAllString(d.Prose, -1) {
 			if !slices.ContainsFunc(c.metrics, func(m metric) bool { return m.provides(name) || m.name == name }) {
-				t.Errorf("%s: there is no metric %s", d.path, name)
+				t.Errorf("%s: there is no metric %s", d.Path, name)
 			}
 		}
-		for _, m := range configKey.FindAllStringSubmatch(d.prose, -1) {
+		for _, m := range configKey.FindAllStringSubmatch(d.Prose, -1) {
 			if !strings.Contains(c.keys, "| `"+m[1]+"` |") {
-				t.Errorf("%s: the configuration has no key %s", d.path, m[1])
+				t.Errorf("%s: the configuration has no key %s", d.Path, m[1])
 			}
 		}
 	}
@@ -234,20 +232,9 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// commandLines are a block's commands: continued lines are one, and in a block
-// that shows output too, only what follows a prompt.
-func commandLines(b block) (lines []string) {
-	for line := range strings.Lines(strings.ReplaceAll(b.content, "\\\n", " ")) {
-		if b.language != "console" || strings.HasPrefix(strings.TrimSpace(line), "$ ") {
-			lines = append(lines, line)
-		}
-	}
-	return lines
-}
-
 func TestCommandsAreJudged(t *testing.T) {
-	all := map[string]document{
-		"docs/reference/flags.md": read("f.md", "## underlay-agent\n\n| `--v` | Level |\n\n### underlay-agent run\n\n| `--port` | int |\n"),
+	all := map[string]markdown.Document{
+		"docs/reference/flags.md": markdown.Read("f.md", "## underlay-agent\n\n| `--v` | Level |\n\n### underlay-agent run\n\n| `--port` | int |\n"),
 	}
 	c := commandsOf(t, all, "test: lint ## everything\n")
 	for line, want := range map[string]int{

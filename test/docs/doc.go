@@ -5,6 +5,6 @@
 //
 //	go test ./test/docs -run TestDocument -update
 //
-// It never starts anything and needs no network: that commands do what the text
-// says is for the tests of those commands.
+// It never starts anything and needs no network: the commands in the documents are
+// run by test/docs/run.
 package docs

@@ -102,7 +102,7 @@ func outcomesOfServices() []told {
 		{"Requested", "", "underlay.dev/ManagedCertificate=True", "A managed certificate was ordered, or is about to be.", nothing},
 		{"EnsuredLoadBalancer", "Normal", "", "The load balancer was created.", nothing},
 		{"DeletedLoadBalancer", "Normal", "", "The load balancer was deleted with its Service.", nothing},
-		{"SyncLoadBalancerFailed", "Warning", "", "Something failed three times in a row, and is tried again.", "See the message; if the cloud is in trouble, wait."},
+		{"SyncLoadBalancerFailed", "Warning", "", "Something failed three times in a row, and is tried again. It is told again while that lasts.", "See the message; if the cloud is in trouble, wait."},
 		{"Rejected", "Warning", unaccepted, "The cloud refused a request, and says why.", "Do what the message says."},
 		{"LoadBalancerHeld", "Warning", "", "The Service is refused, but has a load balancer: only its targets follow the nodes, if anything.", "Correct what the other findings name."},
 		{"LoadBalancerNotOwned", "Warning", unaccepted, "The load balancer that the Service would have belongs to another Service, cluster or controller. It is left alone.", "Choose another name, or hand it over with the annotation `underlay.dev/adopt`."},

@@ -1,0 +1,59 @@
+package markdown
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// shells are what the fence of a block with commands says.
+var shells = []string{"sh", "bash", "shell", "console"}
+
+// program begins a line that is a command, also where the fence says nothing.
+var program = regexp.MustCompile(`^(?:[a-z]+=\$\(|(?:bin/)?(?:kubectl|kubeadm|helm|hcloud|docker|ssh|ip|nft|rm|curl|make|go|underlay[a-z-]*|hcloud-sim)(?: |$))`)
+
+// inlineCommand is a command within prose: of these programs alone, and not
+// where they are only mentioned.
+var inlineCommand = regexp.MustCompile(`^(?:kubectl \S+ \S|(?:bin/)?(?:underlayctl|hcloud-sim|curl) \S)`)
+
+// CommandLines are a block's commands, none if it has something else: continued
+// lines are one, and in a block that shows output too, only what follows a
+// prompt.
+func (b Block) CommandLines() (lines []string) {
+	if !slices.Contains(shells, b.Language) && (b.Language != "" || !program.MatchString(b.Content)) {
+		return nil
+	}
+	for line := range strings.Lines(strings.ReplaceAll(b.Content, "\\\n", " ")) {
+		line = strings.TrimRight(line, "\n")
+		command, prompted := strings.CutPrefix(strings.TrimSpace(line), "$ ")
+		switch {
+		case prompted:
+			lines = append(lines, command)
+		case b.Language != "console":
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// Commands are the commands of a document in the order in which they are read, a
+// list of lines for each place: the lines of a block may belong together.
+func (d Document) Commands() (places [][]string) {
+	blocks := d.Blocks
+	before := func(at int) {
+		for len(blocks) > 0 && blocks[0].at <= at {
+			if lines := blocks[0].CommandLines(); len(lines) > 0 {
+				places = append(places, lines)
+			}
+			blocks = blocks[1:]
+		}
+	}
+	for _, m := range inlineCode.FindAllStringSubmatchIndex(d.Prose, -1) {
+		before(m[0])
+		if code := d.Prose[m[2]:m[3]]; inlineCommand.MatchString(code) {
+			places = append(places, []string{code})
+		}
+	}
+	before(len(d.Prose))
+	return places
+}

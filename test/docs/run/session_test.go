@@ -1,0 +1,156 @@
+package run
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long a command may take before it counts as one that hangs.
+const patience = 2 * time.Minute
+
+// session is a shell in which the commands of one page run one after the other,
+// so that what one sets the next one has.
+type session struct {
+	dir     string
+	shell   *exec.Cmd
+	input   io.WriteCloser
+	answers *bufio.Reader
+	count   int
+}
+
+// outcome is what a command left.
+type outcome struct {
+	status      int
+	out, errors string
+}
+
+func (o outcome) String() string {
+	return fmt.Sprintf("exit status %d\n%s%s", o.status, o.out, o.errors)
+}
+
+// pasted is the file in a session's folder that its commands read, as though
+// somebody had pasted it.
+const pasted = "pasted"
+
+// startSession starts a shell in a folder, with an environment of its own.
+func startSession(t *testing.T, dir string, env []string) *session {
+	t.Helper()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &session{dir: dir, shell: exec.Command(bash, "--norc", "--noprofile", "-o", "pipefail")}
+	s.shell.Dir, s.shell.Env = dir, env
+	s.shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if s.input, err = s.shell.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := s.shell.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.answers = bufio.NewReader(out)
+	if err := s.shell.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.end()
+		_ = s.shell.Wait() // it was killed
+	})
+	return s
+}
+
+// end kills the shell and what it has started.
+func (s *session) end() { _ = syscall.Kill(-s.shell.Process.Pid, syscall.SIGKILL) }
+
+// run runs a command and returns what it left.
+func (s *session) run(ctx context.Context, command string) (outcome, error) {
+	s.count++
+	name := filepath.Join(s.dir, strconv.Itoa(s.count))
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	defer context.AfterFunc(ctx, s.end)()
+	if _, err := fmt.Fprintf(s.input, "{ %s\n} <%s >%s.out 2>%[3]s.err\necho $?\n", command, pasted, name); err != nil {
+		return outcome{}, err
+	}
+	answer, err := s.answers.ReadString('\n')
+	out, err1 := os.ReadFile(name + ".out")
+	problems, err2 := os.ReadFile(name + ".err")
+	o := outcome{out: string(out), errors: string(problems)}
+	if err != nil {
+		return o, fmt.Errorf("the shell ended, or the command did not within %s: %w\n%s", patience, err, o)
+	}
+	var err3 error
+	o.status, err3 = strconv.Atoi(strings.TrimSpace(answer))
+	return o, errors.Join(err1, err2, err3)
+}
+
+// whole joins lines to commands: those that the shell takes for incomplete go on
+// in the next line.
+func whole(ctx context.Context, lines []string) (commands []string, err error) {
+	command := ""
+	for _, line := range lines {
+		if command += line; strings.TrimSpace(command) == "" {
+			command = ""
+			continue
+		}
+		check := exec.CommandContext(ctx, "bash", "-n", "-c", command)
+		if problem, failed := check.CombinedOutput(); failed != nil {
+			if err = fmt.Errorf("the shell can't read\n%s\n%s", command, problem); ctx.Err() != nil {
+				return nil, err
+			}
+			command += "\n"
+			continue
+		}
+		commands, command, err = append(commands, strings.TrimSpace(command)), "", nil
+	}
+	return commands, err
+}
+
+func TestWhole(t *testing.T) {
+	got, err := whole(t.Context(), []string{"for a in b; do", "  echo 'a", "b'", "done", "", "  a |", "b # c", "d"})
+	if want := `["for a in b; do\n  echo 'a\nb'\ndone" "a |\nb # c" "d"]`; err != nil || fmt.Sprintf("%q", got) != want {
+		t.Errorf("%q, %v, want %s", got, err, want)
+	}
+	if _, err := whole(t.Context(), []string{"a", "b | (c"}); err == nil {
+		t.Error("half a command is taken for one")
+	}
+}
+
+func TestSession(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, pasted), "what was pasted\n")
+	s := startSession(t, dir, []string{"PATH="})
+	for _, c := range []struct {
+		command string
+		want    outcome
+	}{
+		{"read -r a; f() { echo \"$a $1\"; }", outcome{}},
+		{"f 1", outcome{out: "what was pasted 1\n"}},
+		{"rm -f nothing 2>/dev/null", outcome{status: 127}},
+		{"false | true", outcome{status: 1}},
+		{"echo oops >&2 # to nobody", outcome{errors: "oops\n"}},
+	} {
+		if got, err := s.run(t.Context(), c.command); err != nil || got != c.want {
+			t.Errorf("%s: %v, %v, want %v", c.command, got, err, c.want)
+		}
+	}
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
