@@ -33,6 +33,11 @@ type Options struct {
 	Manager, Agent string
 	// Plugins is the folder of the CNI plugins; empty: that of CNI_PATH.
 	Plugins string
+	// IPv4Only is a cluster whose pods have no IPv6.
+	IPv4Only bool
+	// WithoutManager leaves it to the caller to start the manager. Machines that
+	// join before that wait for it.
+	WithoutManager bool
 	// Settings are further lines for the configuration file that manager and
 	// agents share.
 	Settings string
@@ -103,7 +108,11 @@ func Start(ctx context.Context, o Options) (_ *Fabric, err error) {
 			f.Stop()
 		}
 	}()
-	for _, step := range []func(context.Context) error{f.startNetwork, f.startCluster, f.startRouter, f.startBalancers, f.StartManager} {
+	steps := []func(context.Context) error{f.startNetwork, f.startCluster, f.startRouter, f.startBalancers}
+	if !o.WithoutManager {
+		steps = append(steps, f.StartManager)
+	}
+	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return nil, fmt.Errorf("start a fabric in %s: %w", o.Dir, err)
 		}
@@ -211,16 +220,30 @@ func (f *Fabric) StartManager(ctx context.Context) error {
 const cloudPods = "10.244.0.0/16"
 
 func (f *Fabric) podRanges() string {
-	if f.options.Metal {
+	if f.options.Metal && !f.options.IPv4Only {
 		return cluster.PodRanges
 	}
 	return cloudPods
 }
 
+// families is how many podCIDRs a Node gets.
+func (f *Fabric) families() int {
+	if f.options.IPv4Only {
+		return 1
+	}
+	return 2
+}
+
 // config is the file that manager and agents share.
 func (f *Fabric) config() string {
-	if f.options.Metal {
-		return "apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\nprovider: metal\nfamilies: {ipv4: node, ipv6: node}\n" + f.options.Settings
+	ipv4Only := f.options.IPv4Only
+	switch {
+	case f.options.Metal && ipv4Only:
+		return metalConfig + "families: {ipv4: node, ipv6: none}\n" + f.options.Settings
+	case f.options.Metal:
+		return metalConfig + "families: {ipv4: node, ipv6: node}\n" + f.options.Settings
+	case ipv4Only:
+		return f.CloudConfig() + "families: {ipv4: cloud, ipv6: none}\n" + f.options.Settings
 	}
 	return f.CloudConfig() + `families: {ipv4: cloud, ipv6: native}
 pools:
@@ -228,6 +251,8 @@ pools:
   - {name: own, source: node, nodeMask: 80}
 ` + f.options.Settings
 }
+
+const metalConfig = "apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\nprovider: metal\n"
 
 // Outside is the namespace of the host outside, at OutsideIPv4 and OutsideIPv6.
 func (f *Fabric) Outside() *netns.Namespace { return f.internet.outside }

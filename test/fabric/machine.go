@@ -35,6 +35,9 @@ type Machine struct {
 	Public Public
 	// Server is the ID in the simulated cloud; 0 on metal.
 	Server int64
+	// DetectLocal are the lines of kube-proxy's configuration, from its next start
+	// on, by which it tells local pods' packets; empty: by their interfaces' names.
+	DetectLocal string
 
 	fabric  *Fabric
 	number  int

@@ -3,6 +3,7 @@
 package fabric
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -159,7 +160,7 @@ func (m *Machine) missing(ctx context.Context) string {
 	}
 	network := kube.Condition(node, corev1.NodeNetworkUnavailable)
 	switch {
-	case len(node.Spec.PodCIDRs) < 2:
+	case len(node.Spec.PodCIDRs) < m.fabric.families():
 		return fmt.Sprintf("its podCIDRs are %v", node.Spec.PodCIDRs)
 	case node.Spec.ProviderID == "":
 		return "no provider ID"
@@ -210,15 +211,14 @@ kind: KubeProxyConfiguration
 mode: nftables
 hostnameOverride: %s
 clientConnection: {kubeconfig: %s}
-detectLocalMode: InterfaceNamePrefix
-detectLocal: {interfaceNamePrefix: veth}
+%s
 nodePortAddresses: ["%s"]
 healthzBindAddress: "0.0.0.0:%d"
 metricsBindAddress: "127.0.0.1:10249"
 nftables: {minSyncPeriod: 100ms}
 # The size of the connection table is not a namespace's to choose.
 conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
-`, m.Name, kubeconfig, strings.Join(addresses, `", "`), ProxyPort)
+`, m.Name, kubeconfig, cmp.Or(m.DetectLocal, "detectLocalMode: InterfaceNamePrefix\ndetectLocal: {interfaceNamePrefix: veth}"), strings.Join(addresses, `", "`), ProxyPort)
 }
 
 // Logs are the last lines of what every program of a fabric in that folder said,

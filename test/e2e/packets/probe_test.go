@@ -4,6 +4,8 @@ package packets
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net/netip"
 	"sync"
 	"testing"
@@ -135,5 +137,40 @@ func answerEverywhere(t *testing.T, f *fabric.Fabric, machines ...*fabric.Machin
 		if _, err := f.Serve(t.Context(), p.space, p.name, hostPort); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// manyBytes sends more than fits into one packet, of the largest size that either
+// pod's interface allows, whatever lies between.
+func manyBytes(t *testing.T, from, to *fabric.Pod) {
+	t.Helper()
+	const sent = 1 << 20
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	l, err := to.Namespace.Listen(ctx, "tcp", ":9000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	got := make(chan int64, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			got <- -1
+			return
+		}
+		defer conn.Close()
+		n, _ := io.Copy(io.Discard, conn)
+		got <- n
+	}()
+	conn, err := from.Namespace.Dial(ctx, "tcp", netip.AddrPortFrom(to.IPv4, 9000).String())
+	if err != nil {
+		t.Errorf("%s to %s: %v", from.Name, to.Name, err)
+		return
+	}
+	deadline, _ := ctx.Deadline()
+	err = errors.Join(conn.SetDeadline(deadline), func() error { _, err := conn.Write(make([]byte, sent)); return err }(), conn.Close())
+	if n := <-got; err != nil || n != sent {
+		t.Errorf("%s to %s: %d bytes of %d arrived (%v)", from.Name, to.Name, n, sent, err)
 	}
 }
