@@ -70,6 +70,14 @@ func TestMovingFromTheHetznerController(t *testing.T) {
 	if after.ID != before.ID || after.Services[0].HealthCheck.Port != before.Services[0].HealthCheck.Port {
 		t.Errorf("the load balancer was %+v, is %+v", before, after)
 	}
+	if n := privateTargets(after); n != 0 || after.Labels["underlay.dev/kept"] != "public-targets" {
+		t.Errorf("%d targets are reached in the network, labels %v", n, after.Labels)
+	}
+	patchService(t, c, "web", annotate("use-private-ip", "true"))
+	eventually(t, 30*time.Second, "all nodes are reached in the network when the Service asks for that", func(context.Context) (bool, string) {
+		b := balancers(t, c, 1)[0]
+		return len(b.Targets) == 4 && privateTargets(b) == 4 && b.Labels["underlay.dev/kept"] == "", fmt.Sprintf("%+v", b)
+	})
 	for i := range 3 {
 		n, err := c.Client.CoreV1().Nodes().Get(t.Context(), fmt.Sprint("node-", i), metav1.GetOptions{})
 		if err != nil || n.Spec.PodCIDR != peerPrefix(i).String() {
@@ -135,15 +143,15 @@ func servedByThePeer(t *testing.T, c *cluster.Cluster, i int) {
 }
 
 // balancerOfThePeer makes a Service that the Hetzner controller served, and its
-// load balancer.
+// load balancer. It reaches nodes at their public addresses, which is the default
+// there and not the one that is configured here.
 func balancerOfThePeer(t *testing.T, c *cluster.Cluster) schema.LoadBalancer {
 	t.Helper()
 	svc := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "web", Finalizers: []string{"service.kubernetes.io/load-balancer-cleanup"},
 			Annotations: map[string]string{
-				"load-balancer.hetzner.cloud/location": "fsn1", "load-balancer.hetzner.cloud/use-private-ip": "true",
-				"load-balancer.hetzner.cloud/name": "shop",
+				"load-balancer.hetzner.cloud/location": "fsn1", "load-balancer.hetzner.cloud/name": "shop",
 			},
 		},
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
@@ -154,7 +162,7 @@ func balancerOfThePeer(t *testing.T, c *cluster.Cluster) schema.LoadBalancer {
 	}
 	var targets []string
 	for _, s := range c.Cloud.Servers() {
-		targets = append(targets, fmt.Sprintf(`{"type":"server","server":{"id":%d},"use_private_ip":true}`, s.ID))
+		targets = append(targets, fmt.Sprintf(`{"type":"server","server":{"id":%d}}`, s.ID))
 	}
 	port := svc.Spec.Ports[0].NodePort
 	request(t, c, "/load_balancers", fmt.Sprintf(`{"name":"shop","load_balancer_type":"lb11","location":"fsn1","network":%d,"labels":{"hcloud-ccm/service-uid":%q},
@@ -170,6 +178,15 @@ func balancerOfThePeer(t *testing.T, c *cluster.Cluster) schema.LoadBalancer {
 		t.Fatal(err)
 	}
 	return made
+}
+
+func privateTargets(b schema.LoadBalancer) (count int) {
+	for _, target := range b.Targets {
+		if target.UsePrivateIP {
+			count++
+		}
+	}
+	return count
 }
 
 // leaseOfThePeer is the lease of a leader that was stopped a minute ago.

@@ -10,12 +10,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/underlay-ccm/underlay/internal/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/test/cluster"
+	"github.com/underlay-ccm/underlay/test/controlplane"
 )
 
 // No pod without tolerations could be scheduled on any of 200 Nodes that join,
@@ -23,9 +22,13 @@ import (
 // stands: as the scheduler sees it, by taints.
 func TestNothingIsScheduledBeforeItsRouteStands(t *testing.T) {
 	const count = 200
-	c := start(t, hcloudsim.Options{
-		ActionTime: 60 * time.Millisecond, ActionJitter: 60 * time.Millisecond,
-		AttachmentLimit: 2 * count, RouteLimit: 2 * count, RateLimit: 1_000_000,
+	c := startWith(t, cluster.Options{
+		Cloud: hcloudsim.Options{
+			ActionTime: 60 * time.Millisecond, ActionJitter: 60 * time.Millisecond,
+			AttachmentLimit: 2 * count, RouteLimit: 2 * count, RateLimit: 1_000_000,
+		},
+		// So many kubelets on one small machine are heard late now and then.
+		ControlPlane: controlplane.Options{NodeMonitorGracePeriod: time.Minute},
 	})
 	seen := watchTaints(t, c)
 	startManager(t, c, cluster.ManagerOptions{
@@ -39,7 +42,7 @@ func TestNothingIsScheduledBeforeItsRouteStands(t *testing.T) {
 	// kube-controller-manager takes the last taints off at its own pace.
 	eventually(t, 3*time.Minute, "all Nodes are open for pods", func(context.Context) (bool, string) {
 		open := seen.everOpen()
-		return open == count, fmt.Sprintf("%d were seen to be", open)
+		return open == count, fmt.Sprintf("%d were seen to be; by their taints there are %v", open, byTaints(nodes(t.Context(), t, c)))
 	})
 	expectSound(t, c)
 	seen.mu.Lock()
@@ -51,6 +54,19 @@ func TestNothingIsScheduledBeforeItsRouteStands(t *testing.T) {
 	for _, what := range seen.wrong {
 		t.Error(what)
 	}
+}
+
+// byTaints counts Nodes by the keys of their taints.
+func byTaints(ns []corev1.Node) map[string]int {
+	out := map[string]int{}
+	for i := range ns {
+		keys := ""
+		for _, taint := range ns[i].Spec.Taints {
+			keys += fmt.Sprintf("%s:%s ", taint.Key, taint.Effect)
+		}
+		out[keys]++
+	}
+	return out
 }
 
 // sights are the states of Nodes as a watch shows them.
@@ -65,20 +81,7 @@ type sights struct {
 func watchTaints(t *testing.T, c *cluster.Cluster) *sights {
 	t.Helper()
 	s := &sights{open: map[string]bool{}, early: map[string]bool{}}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	w, err := c.Client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var done sync.WaitGroup
-	done.Go(func() {
-		for e := range w.ResultChan() {
-			if node, ok := e.Object.(*corev1.Node); ok && e.Type != watch.Deleted {
-				s.look(c, node)
-			}
-		}
-	})
-	t.Cleanup(func() { cancel(); w.Stop(); done.Wait() })
+	watchNodes(t, c, func(node *corev1.Node) { s.look(c, node) })
 	return s
 }
 

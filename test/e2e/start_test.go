@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,8 @@ func TestMistakesAreRefusedAtStart(t *testing.T) {
 	}{
 		{"wrong token", cluster.ManagerOptions{Token: "wrong-token"}, []string{"token", "refused", "put in a valid API token"}},
 		{"wrong network", with("network: cluster", "network: nowhere"), []string{"network", "nowhere", "no such network"}},
+		{"no such location", with("location: fsn1", "location: fsn9"), []string{"loadBalancers.location", "fsn9", "no such location", "use one of fsn1, nbg1"}},
+		{"no such type", with("location: fsn1", "location: fsn1\n  type: lb12"), []string{"loadBalancers.type", "lb12", "use one of lb11, lb21"}},
 		{"unknown key", with("network: cluster", "netwrok: cluster"), []string{"netwrok", "network"}},
 		{"pods in a subnet", cluster.ManagerOptions{Args: []string{"--cluster-cidr=10.0.0.0/16"}}, []string{"--cluster-cidr", "10.0.0.0/16", "subnet"}},
 		{"pods in the service range", cluster.ManagerOptions{Args: []string{"--cluster-cidr=10.96.0.0/16"}}, []string{"--cluster-cidr", "10.96.0.0/16", "service range"}},
@@ -57,6 +60,62 @@ func TestMistakesAreRefusedAtStart(t *testing.T) {
 			}
 			if strings.Contains(string(content), "goroutine ") {
 				t.Errorf("it panicked:\n%s", content)
+			}
+		})
+	}
+}
+
+// What can be known before anything is asked is said at once, each in one line, and
+// no value of a variable with it.
+func TestMistakesOfAnInvocation(t *testing.T) {
+	const secret = "a-value-that-is-nobodys-business"
+	for _, c := range []struct {
+		name string
+		args []string
+		env  string // a variable's name
+		code int
+		want string // the only line with its beginning
+	}{
+		{"its version", []string{"--version"}, "", 0, "underlay-ccm v"},
+		{"no such kubeconfig", []string{"--kubeconfig=/nowhere"}, "", 1, `--kubeconfig "/nowhere": can't be used: stat /nowhere: no such file or directory; name a file`},
+		{"no kubeconfig", nil, "", 1, "--kubeconfig: none is given, and there is no ServiceAccount of a pod instead: "},
+		{"and no token", []string{"--kubeconfig=/nowhere"}, "", 1, "HCLOUD_TOKEN: no token is given; put a token of the project into HCLOUD_TOKEN"},
+		{"a variable mistyped", []string{"--kubeconfig=/nowhere"}, "HCLOUD_LOAD_BALANCER_LOCATION", 1, "warning: HCLOUD_LOAD_BALANCER_LOCATION: is not known and has no effect; did you mean HCLOUD_LOAD_BALANCERS_LOCATION?"},
+		{"another's variable", []string{"--kubeconfig=/nowhere"}, "HCLOUD_SERVER_CACHE_MODE", 1, "warning: HCLOUD_SERVER_CACHE_MODE: has no effect: "},
+		{"what upstream refuses", []string{"--controllers=nonsense", "--kubeconfig=KUBECONFIG"}, "HCLOUD_TOKEN", 1, `"nonsense" is not in the list of known controllers`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			kubeconfig := t.TempDir() + "/kubeconfig"
+			content := `{"current-context": "a", "contexts": [{"name": "a", "context": {"cluster": "a"}}], "clusters": [{"name": "a", "cluster": {"server": "https://192.0.2.1"}}]}`
+			if err := os.WriteFile(kubeconfig, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			program := exec.CommandContext(ctx, manager)
+			for _, arg := range c.args {
+				program.Args = append(program.Args, strings.Replace(arg, "KUBECONFIG", kubeconfig, 1))
+			}
+			program.Env = []string{"NAME=" + secret}
+			if c.env != "" {
+				program.Env = append(program.Env, c.env+"="+secret)
+			}
+			out, err := program.CombinedOutput()
+			if program.ProcessState == nil {
+				t.Fatal(err)
+			}
+			if code := program.ProcessState.ExitCode(); code != c.code {
+				t.Errorf("exit code %d, want %d", code, c.code)
+			}
+			lines := 0
+			for line := range strings.Lines(string(out)) {
+				if strings.HasPrefix(line, c.want) {
+					lines++
+				}
+			}
+			if lines != 1 || strings.Contains(string(out), secret) {
+				t.Errorf("%d lines begin with %q, want 1, and no value:\n%s", lines, c.want, out)
 			}
 		})
 	}
