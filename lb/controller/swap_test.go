@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -158,6 +159,29 @@ func TestARefusedServiceHasNoTurn(t *testing.T) {
 		}
 		if text := w.service("web").Annotations[lb.AnnotationState]; text != "" {
 			t.Errorf("remembered %q", text)
+		}
+	})
+}
+
+// A turn that fails is tried again at the pace of all failures, not at that of verdicts: each try takes a healthy
+// target out of service.
+func TestFailingTurnsAreTriedLessAndLess(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(3), func(w *world) {
+		w.create(service("web"))
+		w.healthy(3, 0)
+		tries := 0
+		w.cloud.SetFault(func(op lb.Op) error {
+			if add, ok := op.(lb.AddTarget); ok && add.Target.Private {
+				tries++
+				return errors.New("the cloud is unreachable")
+			}
+			return nil
+		})
+		w.edit("web", toPrivate)
+		time.Sleep(time.Hour)
+		w.settle()
+		if tries == 0 || tries > 40 {
+			t.Errorf("%d tries in an hour", tries)
 		}
 	})
 }

@@ -70,7 +70,8 @@ func (c *Controller) ensure(ctx context.Context, svc *corev1.Service) ([]lb.Note
 	if done.Created {
 		c.recorder.Event(svc, corev1.EventTypeNormal, "EnsuredLoadBalancer", "Ensured load balancer")
 	}
-	if done.Memory.Open() {
+	// What failed is tried again by the queue, at its pace; only the old checks cannot wait for that.
+	if done.Memory.Open() && (done.Transient == nil || done.Memory.Checks.Open()) {
 		c.queue.AddAfter(nameOf(svc), max(time.Until(done.Memory.Until), trialLook))
 	}
 	return c.report(ctx, svc, claimed, p, done)

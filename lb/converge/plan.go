@@ -119,7 +119,7 @@ func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 		return p.holding(have)
 	}
 	if hindrances := p.Spec.Hindrances(); !have.Exists() && len(hindrances) > 0 {
-		p.Refused, p.Notes = true, slices.Concat(hindrances, p.Notes)
+		p.Refused, p.Notes, p.Memory.Turn = true, slices.Concat(hindrances, p.Notes), time.Time{}
 		return p
 	}
 	spec, obtain, unusable := p.Spec.Resolve(certificates)
@@ -158,10 +158,10 @@ func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 // holding keeps a load balancer in service although its Service is refused: nodes come and go meanwhile, and
 // after enough of them nothing would be left of its targets.
 func (p Plan) holding(have lb.State) Plan {
+	p.Memory.Turn = time.Time{} // each target stays reached as it is
 	if !have.Exists() {
 		return p
 	}
-	p.Memory.Turn = time.Time{} // each target stays reached as it is
 	if !p.Spec.Owner.Owns(have.Labels) {
 		p.Ops = slices.Concat([]lb.Op{lb.TakeOverAsIs(p.Spec.Owner, have)}, p.Ops)
 	}
