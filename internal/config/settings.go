@@ -114,7 +114,7 @@ func podSettings(d *draft) []setting {
 		},
 		{
 			key: "exclude", format: prefixes(&d.exclude),
-			meaning: "Prefixes that no podCIDR may touch.",
+			meaning: "Prefixes that no podCIDR may touch. Pods reach every other address of the pools under their own, and what is excluded under their node's: exclude what is somebody else's, such as a VPN.",
 		},
 		{
 			key: "quarantine", format: atLeast(&d.quarantine, shortestQuarantine), fallback: "5m0s",
