@@ -88,6 +88,16 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// While an API server begins, what is granted may be forbidden; what is not granted is forbidden ever after.
+func TestRestartExcusesWhatIsGranted(t *testing.T) {
+	tables := tables{suites: map[string]int{"test/x": 1}, programs: map[string]string{ccm: "underlay-ccm"}, restarts: map[string]string{"TestX": "restarts"}}
+	accounts := []rbac.Account{{User: ccm, Granted: []rbac.Permission{getNodes}}}
+	record := controlplane.Record{Package: "test/x", Test: "TestX", Requests: []controlplane.AuditEvent{
+		use(getNodes), with(use(getNodes), forbidden), with(use(patchNodes), forbidden),
+	}}
+	expect(t, compare([]controlplane.Record{record}, accounts, tables).complaints(true), []string{"forbidden: underlay-ccm: patch nodes"})
+}
+
 func expect(t *testing.T, got, want []string) {
 	t.Helper()
 	fits := len(got) == len(want)

@@ -23,6 +23,7 @@ type tables struct {
 	suites   map[string]int         // how many control planes a package starts at least, and stops
 	rare     map[grant]string       // permissions that a run may leave unused, with the reason
 	provoked map[provocation]string // what is forbidden on purpose, with the reason
+	restarts map[string]string      // tests in which what is granted may be forbidden for a moment, with the reason
 }
 
 func ourTables() tables {
@@ -50,6 +51,9 @@ func ourTables() tables {
 		provoked: map[provocation]string{
 			{"cmd/underlay-agent", "TestLifeOfAnAgent", agent, rbac.Permission{Verb: "patch", Resource: "nodes"}}:    "an agent's token can't change labels",
 			{"cmd/underlayctl", "TestItShowsWhatIsThere", reader, rbac.Permission{Verb: "get", Resource: "secrets"}}: "who may only look is not shown the cloud's token",
+		},
+		restarts: map[string]string{
+			"TestAPIServerRestartedWhileAllocating": "an API server that has just begun forbids everything until it has read the roles",
 		},
 	}
 }
