@@ -20,19 +20,24 @@ func BuildAgent(ctx context.Context, folder string) (string, error) {
 	return build(ctx, folder, "underlay-agent")
 }
 
+// BuildAll builds every program of cmd likewise.
+func BuildAll(ctx context.Context, folder string) error {
+	_, err := build(ctx, folder, "...")
+	return err
+}
+
 func build(ctx context.Context, folder, program string) (string, error) {
 	root, err := moduleRoot(ctx)
 	if err != nil {
 		return "", err
 	}
-	binary := filepath.Join(folder, program)
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./cmd/"+program)
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", folder+"/", "./cmd/"+program)
 	build.Dir = root
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w\n%s", program, err, out)
 	}
-	return binary, nil
+	return filepath.Join(folder, program), nil
 }
 
 // Manifests is the folder deploy of the source tree.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/underlay-ccm/underlay/test/cluster"
 )
 
 const flagsIntro = `# Flags
@@ -29,7 +31,10 @@ func abouts() map[string]string {
 func TestDocumentFlags(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(generated("the programs' help") + flagsIntro)
-	folder := buildPrograms(t)
+	folder := t.TempDir()
+	if err := cluster.BuildAll(t.Context(), folder); err != nil {
+		t.Fatal(err)
+	}
 	for _, program := range programs(t) {
 		b.WriteString("\n## " + program + "\n")
 		if about := abouts()[program]; about != "" {

@@ -115,20 +115,6 @@ func programs(t *testing.T) (names []string) {
 	return names
 }
 
-// buildPrograms builds all of them as test/cluster does, so that both share what
-// is compiled, and returns the folder.
-func buildPrograms(t *testing.T) string {
-	t.Helper()
-	folder := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", folder+"/", "./cmd/...")
-	build.Dir = root
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the programs: %v\n%s", err, out)
-	}
-	return folder
-}
-
 // helpOf runs a program and one of its subcommands with --help. Nothing of this
 // machine's environment reaches it.
 func helpOf(t *testing.T, program string, subcommand ...string) help {

@@ -44,7 +44,10 @@ func startWorld(t *testing.T) *world {
 	dir := t.TempDir()
 	ctx := context.WithoutCancel(t.Context())
 	w := &world{programs: filepath.Join(dir, "programs"), seen: map[string]bool{}}
-	built := buildPrograms(t)
+	built := t.TempDir()
+	if err := cluster.BuildAll(ctx, built); err != nil {
+		t.Fatal(err)
+	}
 	c, err := cluster.Start(ctx, cluster.Options{
 		Manager: filepath.Join(built, "underlay-ccm"), Cloud: hcloudsim.Options{ActionTime: 20 * time.Millisecond},
 		ControlPlane: controlplane.Options{
@@ -136,20 +139,6 @@ func (w *world) await(t *testing.T, what string, holds wait.ConditionWithContext
 	if err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, holds); err != nil {
 		t.Fatalf("waiting for %s: %v", what, err)
 	}
-}
-
-// buildPrograms builds what is in cmd, as test/cluster does, and returns the
-// folder.
-func buildPrograms(t *testing.T) string {
-	t.Helper()
-	folder := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", folder+"/", "./cmd/...")
-	build.Dir = root
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the programs: %v\n%s", err, out)
-	}
-	return folder
 }
 
 // install fills the folder that is a shell's path. What is not there can't be run.
