@@ -185,3 +185,26 @@ func TestFailingTurnsAreTriedLessAndLess(t *testing.T) {
 		}
 	})
 }
+
+// Whose load balancer is gone, and who is refused another, waits for no turn.
+func TestTurnsEndWithTheLoadBalancer(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(3), func(w *world) {
+		w.create(service("web"))
+		w.healthy(2, 0) // one has no verdict yet
+		w.edit("web", toPrivate)
+		if w.service("web").Annotations[lb.AnnotationState] == "" {
+			t.Fatal("no turn is waited for")
+		}
+		if err := w.cloud.Apply(t.Context(), w.cloud.All()[0], lb.Delete{}); err != nil {
+			t.Fatal(err)
+		}
+		w.edit("web", func(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"health-check-retries"] = "9" })
+		w.later()
+		w.cloud.Counts()
+		time.Sleep(time.Hour)
+		w.settle()
+		if reads, _ := w.cloud.Counts(); reads > 50 || w.service("web").Annotations[lb.AnnotationState] != "" {
+			t.Errorf("%d reads in an hour, remembered %q", reads, w.service("web").Annotations[lb.AnnotationState])
+		}
+	})
+}
