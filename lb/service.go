@@ -61,6 +61,8 @@ const (
 	ReasonSettingsKept = "SettingsKept"
 	// ReasonCheckRolledBack: a change of the health check left no healthy node and was taken back.
 	ReasonCheckRolledBack = "HealthCheckRolledBack"
+	// ReasonTargetsRolledBack: targets that changed their address were not healthy there and changed back.
+	ReasonTargetsRolledBack = "TargetsRolledBack"
 	// ReasonNotOwned: the load balancer that would be needed belongs to somebody else.
 	ReasonNotOwned = "LoadBalancerNotOwned"
 )

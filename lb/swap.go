@@ -2,7 +2,9 @@ package lb
 
 import (
 	"fmt"
+	"iter"
 	"net/netip"
+	"slices"
 )
 
 // Swap is an op that must take something away before it can put something else in its place, and that knows
@@ -82,43 +84,50 @@ func Waits(op Op) bool {
 	return false
 }
 
-// InTurns leaves those replacements of targets for later that would take more than half of the healthy targets out of
-// service: each is until it is found healthy at its other address. The next turn comes when all targets are judged,
-// or when that was waited for long enough.
-func InTurns(ops []Op, have State, waited bool) (now []Op, left bool) {
-	turn := have.turn(waited)
+// InTurns leaves those replacements of targets for later that would take more than so many out of service: each is
+// until it is found healthy at its other address. moved are the servers of those that are not left. What is reached
+// through the public interface may have to come back, so that one stays until all have moved, for good.
+func InTurns(ops []Op, most int) (now []Op, moved []int64, left bool) {
 	for _, op := range ops {
 		switch op := op.(type) {
 		case ReplaceTarget:
-			if turn == 0 {
+			if len(moved) == most {
 				left = true
 				continue
 			}
-			turn--
+			moved = append(moved, op.New.Server)
 		case SetPublicInterface:
-			if left && !op.Enabled { // those that are left are reached through it
+			if !op.Enabled {
 				continue
 			}
 		}
 		now = append(now, op)
 	}
-	return now, left
+	return now, moved, left
 }
 
-// turn is how many targets may be out of service at once: half of the healthy ones of the listener that has the
-// fewest, and one of a single one. A listener without any has nothing to lose.
-func (s State) turn(waited bool) int {
-	turn := len(s.Targets)
-	for _, h := range s.Health {
-		switch {
-		case h.Healthy == 0:
-		case !waited && h.Healthy+h.Unhealthy < len(s.Targets):
-			return 0
-		default:
-			turn = min(turn, max(h.Healthy/2, 1))
+// Stakes is what the listeners that have healthy targets can lose, by their ports.
+func (s State) Stakes() map[int]Health {
+	stakes := make(map[int]Health)
+	for port, h := range s.Health {
+		if h.Healthy > 0 {
+			stakes[port] = h
 		}
 	}
-	return turn
+	return stakes
+}
+
+// Judged reports whether every target was found healthy or unhealthy by the listeners of these ports; one that is
+// there no more has nothing to say.
+func (s State) Judged(ports iter.Seq[int]) bool {
+	for port := range ports {
+		h := s.Health[port]
+		listens := slices.ContainsFunc(s.Listeners, func(l Listener) bool { return l.Port == port })
+		if listens && h.Healthy+h.Unhealthy < len(s.Targets) {
+			return false
+		}
+	}
+	return true
 }
 
 // Aim names what an op is for, in words that [Spec.GiveUp] knows; empty for an op that nothing stands in for
@@ -126,7 +135,7 @@ func (s State) turn(waited bool) int {
 func Aim(op Op) string {
 	switch op := op.(type) {
 	case ReplaceTarget:
-		return aimOfTargets(op.New.Private)
+		return AimOfTargets(op.New.Private)
 	case MoveNetwork:
 		return op.Join.String()
 	case AttachNetwork:
@@ -137,7 +146,8 @@ func Aim(op Op) string {
 	return ""
 }
 
-func aimOfTargets(private bool) string { return "reach targets at their " + addressesOf(private) }
+// AimOfTargets names that targets are reached at their private addresses, or at their public ones.
+func AimOfTargets(private bool) string { return "reach targets at their " + addressesOf(private) }
 
 func addressesOf(private bool) string {
 	if private {
@@ -156,7 +166,7 @@ func (s Spec) GiveUp(have State, refused func(aim string) bool) Spec {
 		s.PrivateIP, s.PrivateRange, s.Subnet = netip.Addr{}, netip.Prefix{}, netip.Prefix{}
 	}
 	present := byServer(have.Targets)
-	if !s.standsIn(present, have) || !refused(aimOfTargets(s.UsePrivateIP)) {
+	if !s.standsIn(present, have) || !refused(AimOfTargets(s.UsePrivateIP)) {
 		return s
 	}
 	targets := make([]Target, len(s.Targets))
@@ -169,6 +179,18 @@ func (s Spec) GiveUp(have State, refused func(aim string) bool) Spec {
 		s.Public = s.Public || !old.Private
 	}
 	s.Targets = targets
+	return s
+}
+
+// PutBack returns the spec with these servers reached at the addresses at which the others are not wanted.
+func (s Spec) PutBack(servers []int64) Spec {
+	s.Targets = slices.Clone(s.Targets)
+	for i, t := range s.Targets {
+		if slices.Contains(servers, t.Server) {
+			s.Targets[i].Private = !s.UsePrivateIP
+			s.Public = s.Public || s.UsePrivateIP
+		}
+	}
 	return s
 }
 

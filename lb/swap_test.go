@@ -1,74 +1,73 @@
 package lb_test
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/underlay-ccm/underlay/lb"
 )
 
+// Only replacements wait for their turn, and the public interface, which a replaced target may need again.
 func TestInTurns(t *testing.T) {
-	const all = "replace server 1 by server 1 (private) replace server 2 by server 2 (private) replace server 3 by server 3 (private)"
-	const first = "replace server 1 by server 1 (private)"
+	have := lb.State{ID: 1, Type: "lb11", Public: true, Network: 7, Targets: lb.Spec{}.WithTargets(upTo(3)).Targets}
+	ops := lb.Diff(lb.Spec{Type: "lb21", Network: 7, UsePrivateIP: true}.WithTargets(upTo(4)), have)
+	for most, want := range [][]int64{{}, {1}, {1, 2}, {1, 2, 3}, {1, 2, 3}} {
+		now, moved, left := lb.InTurns(ops, most)
+		var replaced []int64
+		others := 0
+		for _, op := range now {
+			switch op := op.(type) {
+			case lb.ReplaceTarget:
+				replaced = append(replaced, op.New.Server)
+			case lb.SetPublicInterface:
+				t.Errorf("%d at most: %s", most, op)
+			default:
+				others++
+			}
+		}
+		if !slices.Equal(replaced, want) || !slices.Equal(moved, want) || left != (len(want) < 3) {
+			t.Errorf("%d at most: replaced %v, told %v, left %t; want %v", most, replaced, moved, left, want)
+		}
+		if len(ops) != others+4 { // three replacements and the interface
+			t.Errorf("%d at most: of %v only %v", most, ops, now)
+		}
+	}
+	on := []lb.Op{lb.SetPublicInterface{Enabled: true}}
+	if now, _, _ := lb.InTurns(on, 0); len(now) != 1 {
+		t.Error("the public interface is not switched on")
+	}
+}
+
+// What has no healthy target has nothing to lose, and is not waited for.
+func TestStakes(t *testing.T) {
 	judged := func(healthy, unhealthy, unknown int) lb.Health {
 		return lb.Health{Healthy: healthy, Unhealthy: unhealthy, Unknown: unknown}
 	}
 	for _, c := range []struct {
 		name   string
 		health map[int]lb.Health
-		waited bool
-		want   string // of the replacements and what depends on them
+		stakes []int // ports
+		judged bool
 	}{
-		{"nobody knows", nil, false, all + " off"},
-		{"all are healthy", map[int]lb.Health{80: judged(3, 0, 0)}, false, first},
-		{"two are healthy", map[int]lb.Health{80: judged(2, 1, 0)}, false, first},
-		{"one is healthy", map[int]lb.Health{80: judged(1, 2, 0)}, false, first},
-		{"none is healthy", map[int]lb.Health{80: judged(0, 3, 0)}, false, all + " off"},
-		{"none is judged", map[int]lb.Health{80: judged(0, 0, 3)}, false, all + " off"},
-		{"one is not judged", map[int]lb.Health{80: judged(2, 0, 1)}, false, ""},
-		{"of one nobody knows", map[int]lb.Health{80: judged(2, 0, 0)}, false, ""},
-		{"one is not judged for long", map[int]lb.Health{80: judged(2, 0, 1)}, true, first},
-		{"one is healthy, the others are not judged for long", map[int]lb.Health{80: judged(1, 0, 2)}, true, first},
-		{"another listener has nothing to lose", map[int]lb.Health{80: judged(3, 0, 0), 443: judged(0, 1, 2)}, false, first},
-		{"another listener waits", map[int]lb.Health{80: judged(3, 0, 0), 443: judged(1, 0, 2)}, false, ""},
+		{"nobody knows", nil, nil, true},
+		{"all are healthy", map[int]lb.Health{80: judged(3, 0, 0)}, []int{80}, true},
+		{"one is healthy", map[int]lb.Health{80: judged(1, 2, 0)}, []int{80}, true},
+		{"none is healthy", map[int]lb.Health{80: judged(0, 3, 0)}, nil, true},
+		{"none is judged", map[int]lb.Health{80: judged(0, 0, 3)}, nil, true},
+		{"one is not judged", map[int]lb.Health{80: judged(2, 0, 1)}, []int{80}, false},
+		{"of one nobody knows", map[int]lb.Health{80: judged(2, 0, 0)}, []int{80}, false},
+		{"another listener has nothing to lose", map[int]lb.Health{80: judged(3, 0, 0), 443: judged(0, 1, 2)}, []int{80}, true},
+		{"another listener waits", map[int]lb.Health{80: judged(3, 0, 0), 443: judged(1, 0, 2)}, []int{80, 443}, false},
+		{"a listener that is gone", map[int]lb.Health{80: judged(3, 0, 0), 81: judged(1, 0, 2)}, []int{80, 81}, true},
 	} {
-		have := lb.State{ID: 1, Type: "lb11", Public: true, Network: 7, Health: c.health, Targets: lb.Spec{}.WithTargets(upTo(3)).Targets}
-		want := lb.Spec{Type: "lb21", Network: 7, UsePrivateIP: true}.WithTargets(upTo(4))
-		ops := lb.Diff(want, have)
-		now, left := lb.InTurns(ops, have, c.waited)
-		got, others := "", 0
-		for _, op := range now {
-			switch op.(type) {
-			case lb.ReplaceTarget:
-				got += " " + op.String()
-			case lb.SetPublicInterface:
-				got += " off"
-			default:
-				others++
-			}
+		have := lb.State{ID: 1, Health: c.health, Targets: lb.Spec{}.WithTargets(upTo(3)).Targets, Listeners: []lb.Listener{{Port: 80}, {Port: 443}}}
+		stakes := have.Stakes()
+		if got := slices.Sorted(maps.Keys(stakes)); !slices.Equal(got, c.stakes) {
+			t.Errorf("%s: ports %v can lose something, want %v", c.name, got, c.stakes)
 		}
-		if got != "" {
-			got = got[1:]
+		if got := have.Judged(maps.Keys(stakes)); got != c.judged {
+			t.Errorf("%s: judged %t", c.name, got)
 		}
-		if got != c.want || left != (c.want != all+" off") {
-			t.Errorf("%s: %q, left %t; want %q", c.name, got, left, c.want)
-		}
-		if len(ops) != others+4 { // three replacements and the interface
-			t.Errorf("%s: of %v only %v", c.name, ops, now)
-		}
-	}
-}
-
-// Of many targets half are replaced at once: one by one it would take an hour.
-func TestATurnIsHalfOfTheHealthyTargets(t *testing.T) {
-	have := lb.State{ID: 1, Health: map[int]lb.Health{80: {Healthy: 20, Unhealthy: 5}}, Targets: lb.Spec{}.WithTargets(upTo(25)).Targets}
-	now, left := lb.InTurns(lb.Diff(lb.Spec{UsePrivateIP: true, Network: 7}.WithTargets(upTo(25)), have), have, false)
-	replaced := 0
-	for _, op := range now {
-		if _, ok := op.(lb.ReplaceTarget); ok {
-			replaced++
-		}
-	}
-	if replaced != 10 || !left {
-		t.Errorf("%d of 20 healthy targets in one turn, left %t", replaced, left)
 	}
 }

@@ -132,7 +132,7 @@ func (c Converger) pass(ctx context.Context, p Plan, hooks Hooks, o *Outcome) (a
 	for aim, why := range r.refused {
 		o.Memory = o.Memory.giveUp(aim, why, p.now)
 	}
-	if !r.moved && len(r.refused) == 0 && now.Memory.Turn.IsZero() {
+	if !r.moved && len(r.refused) == 0 && !now.Memory.Turn.Open() {
 		return false
 	}
 	return c.lookAgain(ctx, o) && (len(r.errs) == 0 || len(r.refused) > 0)

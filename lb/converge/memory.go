@@ -20,12 +20,11 @@ import (
 // tried again.
 type Memory struct {
 	Checks
-	// GivenUp are aims that the cloud refused.
+	// GivenUp are aims that the cloud, or the nodes, refused.
 	GivenUp map[string]GivenUp `json:"givenUp,omitempty"`
 	// Reissue is when the cloud is asked to try again to obtain a certificate that it could not obtain.
 	Reissue time.Time `json:"reissue,omitzero"`
-	// Turn is until when targets that were replaced are to be found healthy before the others are replaced.
-	Turn time.Time `json:"turn,omitzero"`
+	Turn    Turn      `json:"turn,omitzero"`
 }
 
 // Checks are about a change of health checks. One that leaves no healthy node is taken back, which takes time
@@ -45,6 +44,9 @@ type Checks struct {
 type GivenUp struct {
 	Why   string    `json:"why"`
 	Until time.Time `json:"until"`
+	// Back are the servers whose targets are reached as before, because it was the nodes that refused: they were not
+	// healthy so.
+	Back []int64 `json:"back,omitempty"`
 }
 
 // stored is a memory as the annotation holds it. It names its Service, because an annotation is copied with a
@@ -65,7 +67,7 @@ func Recall(svc *corev1.Service) Memory {
 
 // Text is the memory of a Service as its annotation holds it; empty if there is nothing to remember.
 func (m Memory) Text(of types.UID) string {
-	if m.Trial == "" && m.Refused == "" && len(m.GivenUp) == 0 && m.Reissue.IsZero() && m.Turn.IsZero() {
+	if m.Trial == "" && m.Refused == "" && len(m.GivenUp) == 0 && m.Reissue.IsZero() && !m.Turn.Open() {
 		return ""
 	}
 	text, err := json.Marshal(stored{Of: of, Memory: m})
@@ -76,7 +78,7 @@ func (m Memory) Text(of types.UID) string {
 }
 
 // Open reports whether a verdict is waited for: about checks that are tried, or about targets that were replaced.
-func (m Memory) Open() bool { return m.Checks.Open() || !m.Turn.IsZero() }
+func (m Memory) Open() bool { return m.Checks.Open() || m.Turn.Open() }
 
 // Open reports whether checks are being tried.
 func (c Checks) Open() bool { return c.Trial != "" && len(c.Was) > 0 }

@@ -119,7 +119,7 @@ func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 		return p.holding(have)
 	}
 	if hindrances := p.Spec.Hindrances(); !have.Exists() && len(hindrances) > 0 {
-		p.Refused, p.Notes, p.Memory.Turn = true, slices.Concat(hindrances, p.Notes), time.Time{}
+		p.Refused, p.Notes, p.Memory.Turn = true, slices.Concat(hindrances, p.Notes), Turn{}
 		return p
 	}
 	spec, obtain, unusable := p.Spec.Resolve(certificates)
@@ -142,14 +142,16 @@ func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 		return p
 	}
 	spec, notes := spec.Against(have, p.preferred)
+	memory, waits := p.Memory.settled(spec, have, p.now)
+	p.Memory = memory
 	spec, left, refused := p.givenUp(spec, have)
 	spec, trial := p.tried(spec, have)
 	spec.ChecksKept = spec.ChecksKept || trial.memory.unsure() && spec.MayKeepChecks(have)
 	p.Spec, p.Notes = spec, slices.Concat(p.Notes, notes, refused, trial.notes)
 	p.Memory = Memory{Checks: trial.memory, GivenUp: left, Turn: p.Memory.Turn}
 	ops := lb.Diff(spec, have)
-	if p.repeats {
-		ops, p.Memory.Turn = p.inTurns(ops, have)
+	if p.repeats && len(left[lb.AimOfTargets(spec.UsePrivateIP)].Back) == 0 { // else they are back at once
+		ops, p.Memory.Turn = p.inTurns(ops, have, waits)
 	}
 	p.Ops = slices.Concat(ops, lb.Surplus(spec, certificates, have.ID))
 	return p
@@ -158,7 +160,7 @@ func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 // holding keeps a load balancer in service although its Service is refused: nodes come and go meanwhile, and
 // after enough of them nothing would be left of its targets.
 func (p Plan) holding(have lb.State) Plan {
-	p.Memory.Turn = time.Time{} // each target stays reached as it is
+	p.Memory.Turn = Turn{} // each target stays reached as it is
 	if !have.Exists() {
 		return p
 	}

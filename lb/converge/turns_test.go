@@ -2,7 +2,8 @@ package converge_test
 
 import (
 	"context"
-	"slices"
+	"fmt"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -27,87 +28,237 @@ func (w watched) Apply(ctx context.Context, have lb.State, op lb.Op) error {
 	return err
 }
 
-// turns carries a Service out as the controller does, each time like a process that has just begun, until all its
-// targets are reached in the network. It returns how long that took, and the fewest targets that were healthy.
-func (l *lab) turns(svc *corev1.Service, nodes []*corev1.Node, spoil func(b schema.LoadBalancer)) (took time.Duration, fewest int) {
+// changes is what became of targets that changed their addresses in turns.
+type changes struct {
+	converge.Outcome
+	took   time.Duration
+	fewest int // targets that were healthy, after any change
+}
+
+// turns carries a Service out as the controller does, each time like a process that has just begun, until no verdict
+// is waited for. What is asked for may change from look to look.
+func (l *lab) turns(m converge.Memory, asked func(look int) (*corev1.Service, []*corev1.Node)) changes {
 	l.t.Helper()
-	id, start := l.sim.LoadBalancers()[0].ID, time.Now()
-	fewest = len(nodes)
+	b, start := l.sim.LoadBalancers()[0], time.Now()
+	id, c := b.ID, changes{fewest: len(b.Targets)}
 	backend := l.Backend
-	l.Backend = watched{backend, func() {
-		b, _ := l.sim.LoadBalancer(id)
-		spoil(b)
-		fewest = min(fewest, len(l.sim.HealthyTargets(id, 80)))
-	}}
+	l.Backend = watched{backend, func() { c.fewest = min(c.fewest, len(l.sim.HealthyTargets(id, 80))) }}
 	defer func() { l.Backend = backend }()
-	memory := converge.Memory{}
-	for range 200 {
-		p := converge.NewPlan(converge.Input{Service: svc, Nodes: nodes, Defaults: l.Defaults, Memory: memory, Now: time.Now(), Repeats: true})
-		o := l.Converge(quiet(l.t.Context()), p, converge.Hooks{})
-		if o.Transient != nil || len(o.Notes) > 0 {
-			l.t.Fatalf("%v, notes %v", o.Transient, o.Notes)
+	for look := range 200 {
+		svc, nodes := asked(look)
+		p := converge.NewPlan(converge.Input{Service: svc, Nodes: nodes, Defaults: l.Defaults, Memory: m, Now: time.Now(), Repeats: true})
+		if c.Outcome = l.Converge(quiet(l.t.Context()), p, converge.Hooks{}); c.Transient != nil {
+			l.t.Fatal(c.Transient)
 		}
-		if memory = o.Memory; !memory.Open() {
-			return time.Since(start), fewest
+		if m = converge.Recall(remembering(svc, c.Memory)); !m.Open() {
+			c.took = time.Since(start)
+			return c
 		}
 		time.Sleep(15 * time.Second)
 	}
 	l.t.Fatalf("not done after %s\n%s", time.Since(start), l.log())
-	return 0, 0
+	return c
 }
 
-// Targets change their addresses in turns, so that half of those that were healthy stay so; the public interface
-// goes with the last. A health that nobody learns is waited for, and not for ever.
+// always asks for the same.
+func always(svc *corev1.Service, nodes []*corev1.Node) func(int) (*corev1.Service, []*corev1.Node) {
+	return func(int) (*corev1.Service, []*corev1.Node) { return svc, nodes }
+}
+
+// remembering is the Service as it is stored with a memory.
+func remembering(svc *corev1.Service, m converge.Memory) *corev1.Service {
+	svc = svc.DeepCopy()
+	svc.Annotations[lb.AnnotationState] = m.Text(svc.UID)
+	return svc
+}
+
+// public are the servers that are reached at their public addresses.
+func public(b schema.LoadBalancer) (servers []int64) {
+	for _, t := range b.Targets {
+		if !t.UsePrivateIP {
+			servers = append(servers, t.Server.ID)
+		}
+	}
+	return servers
+}
+
+// inTheNetwork asks for targets at their private addresses, and for nothing else to be reachable.
+func inTheNetwork(svc *corev1.Service, yes bool) {
+	svc.Annotations[hetznerPrefix+"use-private-ip"] = fmt.Sprint(yes)
+	svc.Annotations[hetznerPrefix+"disable-public-network"] = fmt.Sprint(yes)
+}
+
+// Targets change their addresses in turns, first one, so that half of those that were healthy stay so; the public
+// interface goes when the last are healthy.
 func TestTargetsAreReplacedInTurns(t *testing.T) {
-	healthy := func(schema.LoadBalancer) {}
 	for name, c := range map[string]struct {
-		nodes  int
-		spoil  func(l *lab) func(schema.LoadBalancer)
-		fewest int
-		// It takes at least and at most this long.
+		nodes   int
+		dead    bool
+		fewest  int
+		longest time.Duration
+	}{
+		"five":            {nodes: 5, fewest: 3, longest: 2 * time.Minute},
+		"three":           {nodes: 3, fewest: 2, longest: 2 * time.Minute},
+		"two":             {nodes: 2, fewest: 1, longest: 2 * time.Minute},
+		"one":             {nodes: 1, fewest: 0, longest: time.Minute},
+		"none is healthy": {nodes: 5, dead: true, fewest: 0, longest: 30 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			prober := func(hcloudsim.Probe) hcloudsim.Health { return "" } // time tells
+			if c.dead {
+				prober = func(hcloudsim.Probe) hcloudsim.Health { return hcloudsim.HealthUnhealthy }
+			}
+			inLabWith(t, hcloudsim.Options{HealthyAfter: 12 * time.Second, Prober: prober}, func(l *lab) {
+				svc, nodes := l.service("000000000001"), l.nodes[:c.nodes]
+				inTheNetwork(svc, false)
+				l.converged(svc, nodes...)
+				time.Sleep(time.Minute)
+				inTheNetwork(svc, true)
+				got := l.turns(converge.Memory{}, always(svc, nodes))
+				b := l.sim.LoadBalancers()[0]
+				if len(b.Targets) != c.nodes || len(public(b)) > 0 || b.PublicNet.Enabled || len(got.Notes) > 0 {
+					t.Errorf("%s\nnotes %v\n%s", l.shape(b), got.Notes, l.log())
+				}
+				if got.fewest < c.fewest || got.took > c.longest {
+					t.Errorf("%d targets were healthy, want %d; it took %s, want at most %s", got.fewest, c.fewest, got.took, c.longest)
+				}
+			})
+		})
+	}
+}
+
+// Targets that are not healthy at their other address are put back after the time that a verdict takes, which costs
+// one of them, or those of a turn; what is reached as before stays so. It is tried again after a day.
+func TestTargetsThatAreNotHealthyArePutBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		nodes int
+		from  bool // they are reached in the network before
+		// Whom the load balancer finds how at the other address, of the servers in their order.
+		health            func(server int) hcloudsim.Health
+		moved             int // servers that change nevertheless
+		fewest            int
 		shortest, longest time.Duration
 	}{
-		"five":  {nodes: 5, fewest: 3, longest: 2 * time.Minute},
-		"three": {nodes: 3, fewest: 2, longest: 2 * time.Minute},
-		"two":   {nodes: 2, fewest: 1, longest: 2 * time.Minute},
-		"one":   {nodes: 1, fewest: 0, longest: 10 * time.Second},
-		"no verdict": {nodes: 3, fewest: 0, shortest: 10 * time.Minute, longest: 20 * time.Minute, spoil: func(l *lab) func(schema.LoadBalancer) {
-			return func(b schema.LoadBalancer) {
-				for _, target := range b.Targets {
-					if target.UsePrivateIP {
-						l.must(l.sim.SetTargetHealth(b.ID, hcloudsim.TargetID{Server: target.Server.ID}, 0, hcloudsim.HealthUnknown))
-					}
-				}
-			}
+		"all of five": {nodes: 5, fewest: 4, shortest: 40 * time.Second, longest: 2 * time.Minute, health: func(int) hcloudsim.Health { return hcloudsim.HealthUnhealthy }},
+		"one of one":  {nodes: 1, fewest: 0, shortest: 40 * time.Second, longest: 2 * time.Minute, health: func(int) hcloudsim.Health { return hcloudsim.HealthUnhealthy }},
+		"out of the network": {nodes: 3, from: true, fewest: 2, shortest: 40 * time.Second, longest: 2 * time.Minute, health: func(int) hcloudsim.Health {
+			return hcloudsim.HealthUnhealthy
 		}},
-		"none is healthy": {nodes: 5, fewest: 0, longest: 30 * time.Second, spoil: func(l *lab) func(schema.LoadBalancer) {
-			b := l.sim.LoadBalancers()[0]
-			for _, target := range b.Targets {
-				l.must(l.sim.SetTargetHealth(b.ID, hcloudsim.TargetID{Server: target.Server.ID}, 0, hcloudsim.HealthUnhealthy))
+		"no verdict": {nodes: 3, fewest: 2, shortest: 5 * time.Minute, longest: 10 * time.Minute, health: func(int) hcloudsim.Health { return hcloudsim.HealthUnknown }},
+		"all but the first": {nodes: 5, moved: 1, fewest: 3, shortest: time.Minute, longest: 3 * time.Minute, health: func(server int) hcloudsim.Health {
+			if server == 0 {
+				return hcloudsim.HealthHealthy
 			}
-			return healthy
+			return hcloudsim.HealthUnhealthy
+		}},
+		"only the last": {nodes: 2, moved: 1, fewest: 1, shortest: time.Minute, longest: 3 * time.Minute, health: func(server int) hcloudsim.Health {
+			if server == 0 {
+				return hcloudsim.HealthHealthy
+			}
+			return hcloudsim.HealthUnhealthy
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inLabWith(t, hcloudsim.Options{HealthyAfter: 12 * time.Second}, func(l *lab) {
-				svc, nodes := l.service("000000000001"), l.nodes[:c.nodes]
-				svc.Annotations[hetznerPrefix+"use-private-ip"] = "false"
-				l.converged(svc, nodes...)
-				time.Sleep(time.Minute)
-				svc.Annotations[hetznerPrefix+"use-private-ip"] = "true"
-				svc.Annotations[hetznerPrefix+"disable-public-network"] = "true"
-				spoil := healthy
-				if c.spoil != nil {
-					spoil = c.spoil(l)
+			var first int64
+			private := netip.MustParsePrefix("10.0.0.0/8")
+			mended := false
+			prober := func(p hcloudsim.Probe) hcloudsim.Health {
+				if mended || private.Contains(p.Address) == c.from {
+					return hcloudsim.HealthHealthy
 				}
-				took, fewest := l.turns(svc, nodes, spoil)
+				return c.health(int(p.Target.Server - first))
+			}
+			inLabWith(t, hcloudsim.Options{Prober: prober}, func(l *lab) {
+				svc, nodes := l.service("000000000001"), l.nodes[:c.nodes]
+				first = serverOf(t, l.nodes[0])
+				inTheNetwork(svc, c.from)
+				l.converged(svc, nodes...)
+				before := len(public(l.sim.LoadBalancers()[0]))
+				time.Sleep(time.Minute)
+				inTheNetwork(svc, !c.from)
+				got := l.turns(converge.Memory{}, always(svc, nodes))
 				b := l.sim.LoadBalancers()[0]
-				public := slices.ContainsFunc(b.Targets, func(t schema.LoadBalancerTarget) bool { return !t.UsePrivateIP })
-				if len(b.Targets) != c.nodes || public || b.PublicNet.Enabled {
+				changed := len(public(b)) - before
+				if len(b.Targets) != c.nodes || max(changed, -changed) != c.moved || !c.from && !b.PublicNet.Enabled {
 					t.Errorf("%s\n%s", l.shape(b), l.log())
 				}
-				if fewest < c.fewest || took < c.shortest || took > c.longest {
-					t.Errorf("%d targets were healthy, want %d; it took %s, want %s to %s", fewest, c.fewest, took, c.shortest, c.longest)
+				time.Sleep(time.Minute)
+				if len(l.sim.HealthyTargets(b.ID, 80)) != c.nodes {
+					t.Errorf("healthy are %v", l.sim.HealthyTargets(b.ID, 80))
+				}
+				if got.fewest < c.fewest || got.took < c.shortest || got.took > c.longest {
+					t.Errorf("%d targets were healthy, want %d; it took %s, want %s to %s", got.fewest, c.fewest, got.took, c.shortest, c.longest)
+				}
+				if len(got.Notes) != 1 || got.Notes[0].Reason != lb.ReasonTargetsRolledBack || got.Notes[0].Grade != lb.Error {
+					t.Errorf("notes %v", got.Notes)
+				}
+				l.requests()
+				time.Sleep(23 * time.Hour)
+				later := l.turns(got.Memory, always(svc, nodes))
+				if _, writes, _ := l.requests(); writes > 0 || len(later.Notes) != 1 {
+					t.Errorf("%d writes within a day, notes %v", writes, later.Notes)
+				}
+				mended = true
+				time.Sleep(time.Hour)
+				if late := l.turns(later.Memory, always(svc, nodes)); len(late.Notes) > 0 || late.Memory.Text(svc.UID) != "" {
+					t.Errorf("a day later: notes %v, remembered %s", late.Notes, late.Memory.Text(svc.UID))
+				}
+				b = l.sim.LoadBalancers()[0]
+				if want := map[bool]int{true: c.nodes}[c.from]; len(b.Targets) != c.nodes || len(public(b)) != want || b.PublicNet.Enabled != c.from {
+					t.Errorf("a day later: %s\n%s", l.shape(b), l.log())
+				}
+			})
+		})
+	}
+}
+
+// Whoever takes the wish back while a verdict is waited for has it at once, and nothing is remembered. Nodes that
+// leave or join meanwhile say nothing of addresses.
+func TestTurnsAmongOtherChanges(t *testing.T) {
+	for name, c := range map[string]struct {
+		nodes   int // of five there are four in the beginning, and so many after the first look
+		changed bool
+		health  func(private bool, server int) hcloudsim.Health
+	}{
+		"the wish is taken back": {nodes: 4, changed: true, health: func(private bool, _ int) hcloudsim.Health {
+			if private {
+				return hcloudsim.HealthUnhealthy
+			}
+			return ""
+		}},
+		"a node leaves": {nodes: 3, health: func(bool, int) hcloudsim.Health { return "" }},
+		"a node joins that is not healthy": {nodes: 5, health: func(_ bool, server int) hcloudsim.Health {
+			if server == 4 {
+				return hcloudsim.HealthUnhealthy
+			}
+			return ""
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var first int64
+			prober := func(p hcloudsim.Probe) hcloudsim.Health {
+				return c.health(netip.MustParsePrefix("10.0.0.0/8").Contains(p.Address), int(p.Target.Server-first))
+			}
+			inLabWith(t, hcloudsim.Options{HealthyAfter: 20 * time.Second, Prober: prober}, func(l *lab) {
+				svc := l.service("000000000001")
+				first = serverOf(t, l.nodes[0])
+				inTheNetwork(svc, false)
+				l.converged(svc, l.nodes[:4]...)
+				time.Sleep(time.Minute)
+				inTheNetwork(svc, true)
+				got := l.turns(converge.Memory{}, func(look int) (*corev1.Service, []*corev1.Node) {
+					if look == 0 {
+						return svc, l.nodes[:4]
+					}
+					inTheNetwork(svc, !c.changed)
+					return svc, l.nodes[:c.nodes]
+				})
+				b, want := l.sim.LoadBalancers()[0], map[bool]int{true: c.nodes}[c.changed]
+				if len(b.Targets) != c.nodes || len(public(b)) != want || len(got.Notes) > 0 || got.Memory.Text(svc.UID) != "" {
+					t.Errorf("%s\nnotes %v, remembered %s\n%s", l.shape(b), got.Notes, got.Memory.Text(svc.UID), l.log())
+				}
+				if got.fewest < 2 {
+					t.Errorf("%d targets were healthy", got.fewest)
 				}
 			})
 		})
