@@ -32,7 +32,7 @@ import (
 func TestMain(m *testing.M) { kerneltest.Main(m) }
 
 // patience is how long anything may take.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // shell runs a program and returns what it prints.
 func shell(t *testing.T, words ...string) string {

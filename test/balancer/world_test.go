@@ -22,7 +22,7 @@ import (
 )
 
 // patience bounds every wait. A check's shortest interval is 3 s.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // loopback stands for a network with any addresses: each listener gets a port
 // of 127.0.0.1 or ::1, and who dials its address is led there.

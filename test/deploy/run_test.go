@@ -33,7 +33,7 @@ import (
 
 const (
 	projectToken = "a-token-of-the-project"
-	patience     = 90 * time.Second
+	patience     = 3 * time.Minute
 )
 
 // metricsReader may read metrics, and nobody else of the test's accounts.

@@ -32,7 +32,7 @@ const (
 )
 
 // readyWithin is how long a machine may take to be ready for pods.
-const readyWithin = 60 * time.Second
+const readyWithin = 3 * time.Minute
 
 // within runs a program in the machine's namespace. It is the program itself
 // that signals reach: nsenter becomes it.

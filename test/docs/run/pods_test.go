@@ -56,16 +56,21 @@ func tend(ctx context.Context, client kubernetes.Interface) error {
 func step(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, nodes []corev1.Node) error {
 	pods := client.CoreV1().Pods(pod.Namespace)
 	at := slices.IndexFunc(nodes, func(n corev1.Node) bool { return n.Name == pod.Spec.NodeName })
+	gone := func() error {
+		return pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+	}
 	switch {
 	case pod.DeletionTimestamp != nil:
-		return pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+		return gone()
 	case pod.Spec.NodeName == "":
 		name := placeOf(pod, nodes)
 		if name == "" {
 			return nil
 		}
 		return pods.Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: name}}, metav1.CreateOptions{})
-	case pod.Status.Phase != corev1.PodRunning && at >= 0:
+	case at < 0: // as the pod garbage collector does, which takes its time
+		return gone()
+	case pod.Status.Phase != corev1.PodRunning:
 		ready := pod.DeepCopy()
 		ready.Status = readyStatus(&nodes[at])
 		_, err := pods.UpdateStatus(ctx, ready, metav1.UpdateOptions{})

@@ -65,7 +65,7 @@ func children() []string {
 func expectNothingLeft(t *testing.T, before string) {
 	t.Helper()
 	var now string
-	if !poll(context.WithoutCancel(t.Context()), 10*time.Second, func() bool { now = held(t); return now == before }) {
+	if !poll(context.WithoutCancel(t.Context()), patience, func() bool { now = held(t); return now == before }) {
 		t.Errorf("left behind: %s\nbefore there were %s", now, before)
 	}
 }
@@ -114,7 +114,7 @@ func TestNothingIsLeftOfAKilledProcess(t *testing.T) {
 		t.Error(err)
 	}
 	_ = cmd.Wait()
-	if !poll(t.Context(), 10*time.Second, func() bool { return len(runningIn(dir)) == 0 }) {
+	if !poll(t.Context(), patience, func() bool { return len(runningIn(dir)) == 0 }) {
 		t.Errorf("still running: %q", runningIn(dir))
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 const (
 	// patience is how long anything may take to come about.
-	patience = 30 * time.Second
+	patience = 2 * time.Minute
 	// hostPort is where machines and the host outside answer.
 	hostPort = 7000
 )
