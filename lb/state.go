@@ -57,12 +57,77 @@ type State struct {
 	// OtherTargets counts what label selectors find and addresses of dedicated servers. We did not add them
 	// and cannot judge them, so they stay; they take room all the same.
 	OtherTargets int
-	// Health is what the checks say of the targets, by the listener's port. Targets of others are not in it.
-	Health map[int]Health
+	// Verdicts are what the checks say of the targets, by the listener's port and the server. Targets of others are
+	// not in it.
+	Verdicts map[int]map[int64]Verdict
 }
+
+// Verdict is what the checks of one listener say of a target.
+type Verdict int
+
+// The verdicts.
+const (
+	Unknown Verdict = iota // not yet judged
+	Healthy
+	Unhealthy
+)
 
 // Health counts targets by what the checks of one listener say of them.
 type Health struct{ Healthy, Unhealthy, Unknown int }
+
+// Health is that of the targets as the listener of a port sees them.
+func (s State) Health(port int) Health {
+	var h Health
+	for _, v := range s.Verdicts[port] {
+		switch v {
+		case Healthy:
+			h.Healthy++
+		case Unhealthy:
+			h.Unhealthy++
+		default:
+			h.Unknown++
+		}
+	}
+	return h
+}
+
+// HealthyAt are the ports of the listeners that find a server's target healthy, sorted.
+func (s State) HealthyAt(server int64) []int {
+	var ports []int
+	for port, verdicts := range s.Verdicts {
+		if verdicts[server] == Healthy {
+			ports = append(ports, port)
+		}
+	}
+	slices.Sort(ports)
+	return ports
+}
+
+// Dead reports whether no listener that says something finds any target healthy.
+func (s State) Dead() bool {
+	said := false
+	for port := range s.Verdicts {
+		h := s.Health(port)
+		if said = said || h != (Health{}); h.Healthy > 0 {
+			return false
+		}
+	}
+	return said
+}
+
+// Judged reports whether every listener has found every target healthy or unhealthy. One that says nothing of any is
+// not waited for.
+func (s State) Judged() bool {
+	for _, l := range s.Listeners {
+		verdicts := s.Verdicts[l.Port]
+		for _, t := range s.Targets {
+			if len(verdicts) > 0 && verdicts[t.Server] == Unknown {
+				return false
+			}
+		}
+	}
+	return true
+}
 
 // Exists reports whether the cloud has this load balancer.
 func (s State) Exists() bool { return s.ID != 0 }

@@ -2,7 +2,6 @@ package lb
 
 import (
 	"fmt"
-	"iter"
 	"net/netip"
 	"slices"
 )
@@ -84,50 +83,28 @@ func Waits(op Op) bool {
 	return false
 }
 
-// InTurns leaves those replacements of targets for later that would take more than so many out of service: each is
-// until it is found healthy at its other address. moved are the servers of those that are not left. What is reached
-// through the public interface may have to come back, so that one stays until all have moved, for good.
-func InTurns(ops []Op, most int) (now []Op, moved []int64, left bool) {
-	for _, op := range ops {
+// InTurns leaves the replacements of targets for later whose servers are not among these. What is reached through the
+// public interface may have to come back, so that is not switched off.
+func InTurns(ops []Op, servers []int64) []Op {
+	return slices.DeleteFunc(slices.Clone(ops), func(op Op) bool {
 		switch op := op.(type) {
 		case ReplaceTarget:
-			if len(moved) == most {
-				left = true
-				continue
-			}
-			moved = append(moved, op.New.Server)
+			return !slices.Contains(servers, op.New.Server)
 		case SetPublicInterface:
-			if !op.Enabled {
-				continue
-			}
+			return !op.Enabled
 		}
-		now = append(now, op)
-	}
-	return now, moved, left
+		return false
+	})
 }
 
-// Stakes is what the listeners that have healthy targets can lose, by their ports.
-func (s State) Stakes() map[int]Health {
-	stakes := make(map[int]Health)
-	for port, h := range s.Health {
-		if h.Healthy > 0 {
-			stakes[port] = h
+// Replaced are the servers whose targets some ops replace, in their order.
+func Replaced(ops []Op) (servers []int64) {
+	for _, op := range ops {
+		if replace, ok := op.(ReplaceTarget); ok {
+			servers = append(servers, replace.New.Server)
 		}
 	}
-	return stakes
-}
-
-// Judged reports whether every target was found healthy or unhealthy by the listeners of these ports; one that is
-// there no more has nothing to say.
-func (s State) Judged(ports iter.Seq[int]) bool {
-	for port := range ports {
-		h := s.Health[port]
-		listens := slices.ContainsFunc(s.Listeners, func(l Listener) bool { return l.Port == port })
-		if listens && h.Healthy+h.Unhealthy < len(s.Targets) {
-			return false
-		}
-	}
-	return true
+	return servers
 }
 
 // Aim names what an op is for, in words that [Spec.GiveUp] knows; empty for an op that nothing stands in for
@@ -169,20 +146,25 @@ func (s Spec) GiveUp(have State, refused func(aim string) bool) Spec {
 	if !s.standsIn(present, have) || !refused(AimOfTargets(s.UsePrivateIP)) {
 		return s
 	}
-	targets := make([]Target, len(s.Targets))
+	return s.Stay(have)
+}
+
+// Stay returns the spec with every target reached as it is, and those that come not as is wanted.
+func (s Spec) Stay(have State) Spec {
+	present := byServer(have.Targets)
+	s.Targets = slices.Clone(s.Targets)
 	for i, t := range s.Targets {
 		old, ok := present[t.Server]
 		if !ok {
 			old = Target{Server: t.Server, Private: !s.UsePrivateIP}
 		}
-		targets[i] = old
+		s.Targets[i] = old
 		s.Public = s.Public || !old.Private
 	}
-	s.Targets = targets
 	return s
 }
 
-// PutBack returns the spec with these servers reached at the addresses at which the others are not wanted.
+// PutBack returns the spec with these servers reached at the addresses that are not wanted.
 func (s Spec) PutBack(servers []int64) Spec {
 	s.Targets = slices.Clone(s.Targets)
 	for i, t := range s.Targets {

@@ -1,7 +1,6 @@
 package lb_test
 
 import (
-	"maps"
 	"slices"
 	"testing"
 
@@ -12,62 +11,66 @@ import (
 func TestInTurns(t *testing.T) {
 	have := lb.State{ID: 1, Type: "lb11", Public: true, Network: 7, Targets: lb.Spec{}.WithTargets(upTo(3)).Targets}
 	ops := lb.Diff(lb.Spec{Type: "lb21", Network: 7, UsePrivateIP: true}.WithTargets(upTo(4)), have)
-	for most, want := range [][]int64{{}, {1}, {1, 2}, {1, 2, 3}, {1, 2, 3}} {
-		now, moved, left := lb.InTurns(ops, most)
-		var replaced []int64
-		others := 0
+	if all := lb.Replaced(ops); !slices.Equal(all, []int64{1, 2, 3}) {
+		t.Fatalf("replaced are %v", all)
+	}
+	for _, servers := range [][]int64{nil, {2}, {1, 3}, {1, 2, 3}} {
+		now, others := lb.InTurns(ops, servers), 0
 		for _, op := range now {
 			switch op := op.(type) {
 			case lb.ReplaceTarget:
-				replaced = append(replaced, op.New.Server)
 			case lb.SetPublicInterface:
-				t.Errorf("%d at most: %s", most, op)
+				t.Errorf("of %v: %s", servers, op)
 			default:
 				others++
 			}
 		}
-		if !slices.Equal(replaced, want) || !slices.Equal(moved, want) || left != (len(want) < 3) {
-			t.Errorf("%d at most: replaced %v, told %v, left %t; want %v", most, replaced, moved, left, want)
+		if got := lb.Replaced(now); !slices.Equal(got, servers) {
+			t.Errorf("replaced are %v, want %v", got, servers)
 		}
 		if len(ops) != others+4 { // three replacements and the interface
-			t.Errorf("%d at most: of %v only %v", most, ops, now)
+			t.Errorf("of %v only %v", ops, now)
 		}
 	}
 	on := []lb.Op{lb.SetPublicInterface{Enabled: true}}
-	if now, _, _ := lb.InTurns(on, 0); len(now) != 1 {
+	if now := lb.InTurns(on, nil); len(now) != 1 {
 		t.Error("the public interface is not switched on")
 	}
 }
 
-// What has no healthy target has nothing to lose, and is not waited for.
-func TestStakes(t *testing.T) {
-	judged := func(healthy, unhealthy, unknown int) lb.Health {
-		return lb.Health{Healthy: healthy, Unhealthy: unhealthy, Unknown: unknown}
-	}
-	for _, c := range []struct {
-		name   string
-		health map[int]lb.Health
-		stakes []int // ports
-		judged bool
-	}{
-		{"nobody knows", nil, nil, true},
-		{"all are healthy", map[int]lb.Health{80: judged(3, 0, 0)}, []int{80}, true},
-		{"one is healthy", map[int]lb.Health{80: judged(1, 2, 0)}, []int{80}, true},
-		{"none is healthy", map[int]lb.Health{80: judged(0, 3, 0)}, nil, true},
-		{"none is judged", map[int]lb.Health{80: judged(0, 0, 3)}, nil, true},
-		{"one is not judged", map[int]lb.Health{80: judged(2, 0, 1)}, []int{80}, false},
-		{"of one nobody knows", map[int]lb.Health{80: judged(2, 0, 0)}, []int{80}, false},
-		{"another listener has nothing to lose", map[int]lb.Health{80: judged(3, 0, 0), 443: judged(0, 1, 2)}, []int{80}, true},
-		{"another listener waits", map[int]lb.Health{80: judged(3, 0, 0), 443: judged(1, 0, 2)}, []int{80, 443}, false},
-		{"a listener that is gone", map[int]lb.Health{80: judged(3, 0, 0), 81: judged(1, 0, 2)}, []int{80, 81}, true},
-	} {
-		have := lb.State{ID: 1, Health: c.health, Targets: lb.Spec{}.WithTargets(upTo(3)).Targets, Listeners: []lb.Listener{{Port: 80}, {Port: 443}}}
-		stakes := have.Stakes()
-		if got := slices.Sorted(maps.Keys(stakes)); !slices.Equal(got, c.stakes) {
-			t.Errorf("%s: ports %v can lose something, want %v", c.name, got, c.stakes)
+// What listeners say of targets, counted and by target. A listener that says nothing of any has none to wait for.
+func TestVerdicts(t *testing.T) {
+	with := func(http, https map[int64]lb.Verdict) lb.State {
+		return lb.State{
+			ID: 1, Targets: lb.Spec{}.WithTargets(upTo(3)).Targets, Listeners: []lb.Listener{{Port: 443}, {Port: 80}},
+			Verdicts: map[int]map[int64]lb.Verdict{80: http, 443: https, 81: {1: lb.Healthy, 2: lb.Unknown}}, // which is gone
 		}
-		if got := have.Judged(maps.Keys(stakes)); got != c.judged {
-			t.Errorf("%s: judged %t", c.name, got)
+	}
+	all := map[int64]lb.Verdict{1: lb.Healthy, 2: lb.Healthy, 3: lb.Unhealthy}
+	for name, c := range map[string]struct {
+		have   lb.State
+		judged bool
+		first  []int // ports at which the first is healthy
+		http   lb.Health
+	}{
+		"nobody knows":        {with(nil, nil), true, []int{81}, lb.Health{}},
+		"all are judged":      {with(all, all), true, []int{80, 81, 443}, lb.Health{Healthy: 2, Unhealthy: 1}},
+		"by one listener":     {with(all, nil), true, []int{80, 81}, lb.Health{Healthy: 2, Unhealthy: 1}},
+		"one is not judged":   {with(map[int64]lb.Verdict{1: lb.Unhealthy, 2: lb.Unhealthy, 3: lb.Unknown}, nil), false, []int{81}, lb.Health{Unhealthy: 2, Unknown: 1}},
+		"of one nobody knows": {with(map[int64]lb.Verdict{1: lb.Healthy, 2: lb.Healthy}, nil), false, []int{80, 81}, lb.Health{Healthy: 2}},
+	} {
+		if got := c.have.Judged(); got != c.judged {
+			t.Errorf("%s: judged %t", name, got)
+		}
+		if got := c.have.HealthyAt(1); !slices.Equal(got, c.first) {
+			t.Errorf("%s: the first is healthy at %v, want %v", name, got, c.first)
+		}
+		c.have.Verdicts[81] = nil
+		if got, want := c.have.Dead(), c.http.Healthy == 0 && c.http != (lb.Health{}); got != want {
+			t.Errorf("%s: dead %t", name, got)
+		}
+		if got := c.have.Health(80); got != c.http {
+			t.Errorf("%s: %+v, want %+v", name, got, c.http)
 		}
 	}
 }

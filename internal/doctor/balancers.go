@@ -106,7 +106,7 @@ func servingNodes(all []*discoveryv1.EndpointSlice) []string {
 // sick judges one listener. With policy Local a node without endpoints is to be
 // unhealthy, and one that has just joined may still be.
 func (x *exam) sick(b survey.Balancing, l lb.Listener, ready []string) (Finding, bool) {
-	health := b.LoadBalancer.Health[l.Port]
+	health := b.LoadBalancer.Health(l.Port)
 	local := b.Service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 	var names []string
 	addr := netip.Addr{}

@@ -19,6 +19,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/ipam"
 	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/lb/lbtest"
 	"github.com/underlay-ccm/underlay/routes"
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
@@ -273,7 +274,6 @@ func balanced(snap *survey.Snapshot) {
 				Port: 80, DestinationPort: 30080, Protocol: lb.ProtocolTCP,
 				Check: lb.HealthCheck{Protocol: lb.ProtocolHTTP, Port: 10256, Path: "/healthz", Interval: 10 * time.Second, Timeout: 15 * time.Second, Retries: 3, StatusCodes: "2??,3??"},
 			}},
-			Health: map[int]lb.Health{80: {Healthy: machines}},
 		},
 	}
 	for i := range machines {
@@ -281,5 +281,6 @@ func balanced(snap *survey.Snapshot) {
 		b.Targets = append(b.Targets, target)
 		b.Statuses[target] = map[int]string{80: "healthy"}
 	}
+	b.Verdicts = map[int]map[int64]lb.Verdict{80: lbtest.Verdicts(b.Targets, machines, 0)}
 	snap.LoadBalancers = []survey.LoadBalancer{b}
 }

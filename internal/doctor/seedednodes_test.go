@@ -264,9 +264,8 @@ func web(s *survey.Snapshot) *corev1.Service { return s.Services[1] }
 // sicken makes targets unhealthy, the first n.
 func sicken(s *survey.Snapshot, n int) {
 	b := &s.LoadBalancers[0]
-	b.Health[80] = lb.Health{Healthy: machines - n, Unhealthy: n}
 	for _, target := range b.Targets[:n] {
-		b.Statuses[target][80] = "unhealthy"
+		b.Statuses[target][80], b.Verdicts[80][target.Server] = "unhealthy", lb.Unhealthy
 	}
 }
 

@@ -41,30 +41,31 @@ func balancerState(b *hcloud.LoadBalancer) lb.State {
 			continue
 		}
 		s.Targets = append(s.Targets, lb.Target{Server: target.Server.Server.ID, Private: target.UsePrivateIP})
-		s.Health = countHealth(s.Health, target.HealthStatus)
+		s.Verdicts = verdicts(s.Verdicts, target.Server.Server.ID, target.HealthStatus)
 	}
 	slices.SortFunc(s.Targets, func(a, b lb.Target) int { return cmp.Compare(a.Server, b.Server) })
 	return s
 }
 
-// countHealth adds what the listeners say of one target.
-func countHealth(sum map[int]lb.Health, status []hcloud.LoadBalancerTargetHealthStatus) map[int]lb.Health {
-	if sum == nil {
-		sum = make(map[int]lb.Health)
+// verdicts adds what the listeners say of one target.
+func verdicts(all map[int]map[int64]lb.Verdict, server int64, status []hcloud.LoadBalancerTargetHealthStatus) map[int]map[int64]lb.Verdict {
+	if all == nil {
+		all = make(map[int]map[int64]lb.Verdict)
 	}
 	for _, s := range status {
-		h := sum[s.ListenPort]
+		if all[s.ListenPort] == nil {
+			all[s.ListenPort] = make(map[int64]lb.Verdict)
+		}
+		verdict := lb.Unknown
 		switch s.Status {
 		case hcloud.LoadBalancerTargetHealthStatusStatusHealthy:
-			h.Healthy++
+			verdict = lb.Healthy
 		case hcloud.LoadBalancerTargetHealthStatusStatusUnhealthy:
-			h.Unhealthy++
-		default:
-			h.Unknown++
+			verdict = lb.Unhealthy
 		}
-		sum[s.ListenPort] = h
+		all[s.ListenPort][server] = verdict
 	}
-	return sum
+	return all
 }
 
 func listenerHTTP(s hcloud.LoadBalancerService) lb.HTTP {

@@ -44,9 +44,9 @@ func (w *world) endpoints(service string, nodes ...string) {
 func (w *world) healthy(healthy, unhealthy int) {
 	for _, s := range w.cloud.All() {
 		w.cloud.Edit(s.ID, func(s *lb.State) {
-			s.Health = map[int]lb.Health{}
+			s.Verdicts = map[int]map[int64]lb.Verdict{}
 			for _, l := range s.Listeners {
-				s.Health[l.Port] = lb.Health{Healthy: healthy, Unhealthy: unhealthy}
+				s.Verdicts[l.Port] = lbtest.Verdicts(s.Targets, healthy, unhealthy)
 			}
 		})
 	}
@@ -254,8 +254,8 @@ func TestATargetThatNeverAnswersDoesNotKeepABadCheck(t *testing.T) {
 		w.edit("web", toLocal)
 		for _, s := range w.cloud.All() {
 			w.cloud.Edit(s.ID, func(s *lb.State) {
-				for port := range s.Health {
-					s.Health[port] = lb.Health{Unhealthy: 1, Unknown: 1}
+				for port := range s.Verdicts {
+					s.Verdicts[port] = lbtest.Verdicts(s.Targets, 0, 1)
 				}
 			})
 		}

@@ -143,6 +143,22 @@ func TestTargetsWaitForTheirTurn(t *testing.T) {
 	})
 }
 
+// Targets that are all unhealthy have nothing to lose, when they had time to become healthy.
+func TestUnhealthyTargetsHaveOneTurn(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(3), func(w *world) {
+		w.create(service("web"))
+		w.healthy(0, 3)
+		w.cloud.Counts()
+		w.edit("web", toPrivate)
+		time.Sleep(30 * time.Second)
+		w.settle()
+		w.expect("no turn yet")
+		time.Sleep(time.Minute)
+		w.settle()
+		w.expect("all at once", "remove server 1", "add server 1 (private)", "remove server 2", "add server 2 (private)", "remove server 3", "add server 3 (private)")
+	})
+}
+
 // A Service that is refused meanwhile waits for nothing: its targets stay reached as they are.
 func TestARefusedServiceHasNoTurn(t *testing.T) {
 	inWorld(t, lbtest.NewCloud(), nodes(3), func(w *world) {

@@ -20,11 +20,12 @@ import (
 // tried again.
 type Memory struct {
 	Checks
-	// GivenUp are aims that the cloud, or the nodes, refused.
+	// GivenUp are aims that the cloud refused.
 	GivenUp map[string]GivenUp `json:"givenUp,omitempty"`
 	// Reissue is when the cloud is asked to try again to obtain a certificate that it could not obtain.
 	Reissue time.Time `json:"reissue,omitzero"`
-	Turn    Turn      `json:"turn,omitzero"`
+	// Turn is about targets that change their address.
+	Turn Turn `json:"turn,omitzero"`
 }
 
 // Checks are about a change of health checks. One that leaves no healthy node is taken back, which takes time
@@ -44,9 +45,6 @@ type Checks struct {
 type GivenUp struct {
 	Why   string    `json:"why"`
 	Until time.Time `json:"until"`
-	// Back are the servers whose targets are reached as before, because it was the nodes that refused: they were not
-	// healthy so.
-	Back []int64 `json:"back,omitempty"`
 }
 
 // stored is a memory as the annotation holds it. It names its Service, because an annotation is copied with a
@@ -67,7 +65,7 @@ func Recall(svc *corev1.Service) Memory {
 
 // Text is the memory of a Service as its annotation holds it; empty if there is nothing to remember.
 func (m Memory) Text(of types.UID) string {
-	if m.Trial == "" && m.Refused == "" && len(m.GivenUp) == 0 && m.Reissue.IsZero() && !m.Turn.Open() {
+	if m.Trial == "" && m.Refused == "" && len(m.GivenUp) == 0 && m.Reissue.IsZero() && !m.Turn.Open() && m.Turn.Refused == "" {
 		return ""
 	}
 	text, err := json.Marshal(stored{Of: of, Memory: m})
@@ -179,10 +177,11 @@ func (p Plan) tried(spec lb.Spec, have lb.State) (lb.Spec, trial) {
 // judged says whether the checks on trial leave healthy nodes, when that can be known.
 func (p Plan) judged(have lb.State) (good, known bool) {
 	m := p.Memory.Checks
-	if p.now.Before(m.Until) || !p.silent && anyUnknown(m.Was, have) && p.now.Before(m.Until.Add(patience)) {
+	silent := p.follows && len(p.preferred) == 0 // so that none can be healthy
+	if p.now.Before(m.Until) || !silent && anyUnknown(m.Was, have) && p.now.Before(m.Until.Add(patience)) {
 		return false, false
 	}
-	return p.silent || !anyDead(m.Was, have), true
+	return silent || !anyDead(m.Was, have), true
 }
 
 // heldChecks ends the trial of a Service that is refused: whatever it asks for now, checks that leave no healthy
@@ -214,7 +213,7 @@ func changedChecks(spec lb.Spec, have lb.State) map[int]lb.HealthCheck {
 	old := lb.ByPort(have.Listeners)
 	changed := make(map[int]lb.HealthCheck)
 	for _, l := range spec.Listeners {
-		if was, ok := old[l.Port]; ok && was.Check != l.Check && have.Health[l.Port].Healthy > 0 {
+		if was, ok := old[l.Port]; ok && was.Check != l.Check && have.Health(l.Port).Healthy > 0 {
 			if was.Check.Port == was.DestinationPort {
 				was.Check.Port = 0
 			}
@@ -228,14 +227,14 @@ func changedChecks(spec lb.Spec, have lb.State) map[int]lb.HealthCheck {
 // are neither have had their time.
 func anyDead(was map[int]lb.HealthCheck, have lb.State) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Keys(was)), func(port int) bool {
-		h := have.Health[port]
+		h := have.Health(port)
 		return h.Unhealthy > 0 && h.Healthy == 0
 	})
 }
 
 func anyUnknown(was map[int]lb.HealthCheck, have lb.State) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Keys(was)), func(port int) bool {
-		h := have.Health[port]
+		h := have.Health(port)
 		return h.Unknown > 0 && h.Healthy == 0
 	})
 }

@@ -45,7 +45,7 @@ type Plan struct {
 	preferred []int64 // those that go first if there is no room for all
 	aimless   bool    // not even the targets are known
 	served    bool    // the Service shows addresses of somebody's load balancer
-	silent    bool    // no node has an endpoint, so that none can be healthy
+	follows   bool    // only those can be healthy
 	repeats   bool    // what is left is planned again
 	now       time.Time
 }
@@ -77,7 +77,7 @@ func NewPlan(in Input) Plan {
 	if !local(svc) {
 		p.preferred = nil
 	}
-	p.silent = local(svc) && in.Endpoints.Known && len(p.preferred) == 0
+	p.follows = local(svc) && in.Endpoints.Known
 	p.Spec = p.Spec.WithTargets(p.servers)
 	if len(p.servers) == 0 && !p.Impossible() {
 		p.Notes = append(p.Notes, lb.Note{
@@ -142,17 +142,16 @@ func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 		return p
 	}
 	spec, notes := spec.Against(have, p.preferred)
-	memory, waits := p.Memory.settled(spec, have, p.now)
-	p.Memory = memory
-	spec, left, refused := p.givenUp(spec, have)
 	spec, trial := p.tried(spec, have)
+	turn, waits := p.settled(p.Memory.Turn.wished(spec), spec, have, trial.memory)
+	spec, left, refused := p.givenUp(spec, have, turn)
 	spec.ChecksKept = spec.ChecksKept || trial.memory.unsure() && spec.MayKeepChecks(have)
 	p.Spec, p.Notes = spec, slices.Concat(p.Notes, notes, refused, trial.notes)
-	p.Memory = Memory{Checks: trial.memory, GivenUp: left, Turn: p.Memory.Turn}
 	ops := lb.Diff(spec, have)
-	if p.repeats && len(left[lb.AimOfTargets(spec.UsePrivateIP)].Back) == 0 { // else they are back at once
-		ops, p.Memory.Turn = p.inTurns(ops, have, waits)
+	if p.repeats && turn.Refused == "" { // what is put back goes at once
+		ops, turn = p.inTurns(ops, have, turn, waits)
 	}
+	p.Memory = Memory{Checks: trial.memory, GivenUp: left, Turn: turn}
 	p.Ops = slices.Concat(ops, lb.Surplus(spec, certificates, have.ID))
 	return p
 }
@@ -160,8 +159,8 @@ func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 // holding keeps a load balancer in service although its Service is refused: nodes come and go meanwhile, and
 // after enough of them nothing would be left of its targets.
 func (p Plan) holding(have lb.State) Plan {
-	p.Memory.Turn = Turn{} // each target stays reached as it is
 	if !have.Exists() {
+		p.Memory.Turn = Turn{}
 		return p
 	}
 	if !p.Spec.Owner.Owns(have.Labels) {
@@ -172,7 +171,9 @@ func (p Plan) holding(have lb.State) Plan {
 		Text: "until this is corrected, only the targets of the load balancer follow the nodes, and nothing else of it is changed",
 	}
 	checks, ops, notes := p.heldChecks(have)
-	p.Memory.Checks, p.Ops, p.Notes = checks, slices.Concat(p.Ops, ops), slices.Concat(p.Notes, notes)
+	turn, back, lost := p.heldTurn(have, checks)
+	p.Memory.Checks, p.Memory.Turn = checks, turn
+	p.Ops, p.Notes = slices.Concat(p.Ops, ops, back), slices.Concat(p.Notes, notes, lost)
 	if p.aimless {
 		held.Text = "until this is corrected, nothing of the load balancer is changed, not even its targets"
 		p.Notes = slices.Concat(p.Notes, []lb.Note{held})

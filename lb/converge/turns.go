@@ -2,96 +2,194 @@ package converge
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// Turn is about targets that are to be reached at their other address: what becomes of those that have moved decides
-// about the others. The zero Turn is none.
+// Turn is about targets that are to be reached at their other address, some after the others: what becomes of those
+// that have moved decides about the rest. The zero Turn is none.
 type Turn struct {
 	// Private: they move to their private addresses.
 	Private bool `json:"private,omitempty"`
-	// Moved are the servers of those that have; none while the first waits until all targets are judged.
-	Moved []int64 `json:"moved,omitempty"`
-	// Was is what there was to lose before that, by the listener's port.
-	Was map[int]lb.Health `json:"was,omitempty"`
-	// Until is when their health shows.
+	// Moved are the servers that are looked at, with the ports of the listeners that found them healthy before; none
+	// while the first waits until all targets are judged, or, if all are unhealthy, had time to become healthy.
+	Moved map[int64][]int `json:"moved,omitempty"`
+	// Proved: one that moved was found healthy.
+	Proved bool `json:"proved,omitempty"`
+	// Until is when the health of those that moved shows.
 	Until time.Time `json:"until,omitzero"`
+	// Refused says why no other moves any more, until somebody has that tried again; Back are the servers that
+	// are reached as before. Then all else is zero but Private.
+	Refused string  `json:"refused,omitempty"`
+	Back    []int64 `json:"back,omitempty"`
 }
 
 // Open reports whether a verdict is waited for.
 func (t Turn) Open() bool { return !t.Until.IsZero() }
 
-// judged says what those that moved have cost, nil for nothing, when that can be known. A new target may be
-// unhealthy before it is healthy, so only what is good is believed at once.
-func (t Turn) judged(have lb.State, now time.Time) (cost error, known bool) {
-	cost = t.cost(have)
-	all := have.Judged(maps.Keys(t.Was))
-	switch {
-	case all && cost == nil:
-		return nil, true
-	case now.Before(t.Until), !all && now.Before(t.Until.Add(patience)):
-		return nil, false
+// briefly is what targets have at least to become healthy, however short their checks.
+const briefly = 30 * time.Second
+
+// wished is the turn that is about what a spec asks for.
+func (t Turn) wished(spec lb.Spec) Turn {
+	if t.Private != spec.UsePrivateIP {
+		return Turn{}
 	}
-	return cost, true
+	return t
 }
 
-// cost names a listener that has lost more than half of those that moved: it has that many healthy targets less, and
-// that many others more. Nodes that come or go change one of the two.
-func (t Turn) cost(have lb.State) error {
-	listeners, some := lb.ByPort(have.Listeners), len(t.Moved)/2
-	for _, port := range slices.Sorted(maps.Keys(t.Was)) {
-		was, is := t.Was[port], have.Health[port]
-		others := len(have.Targets) - is.Healthy
-		if _, ok := listeners[port]; ok && is.Healthy < was.Healthy-some && others > was.Unhealthy+was.Unknown+some {
-			return fmt.Errorf("port %d had %d healthy targets, and %d after %d had changed", port, was.Healthy, is.Healthy, len(t.Moved))
+// settled is a turn after a look at those that have moved, and whether a verdict is still waited for.
+func (p Plan) settled(t Turn, spec lb.Spec, have lb.State, trial Checks) (next Turn, waits bool) {
+	if !t.Open() {
+		return t, trial.Open()
+	}
+	if trial.Open() { // the checks are what is looked at now
+		if until := trial.Until.Add(untilHealthy(spec)); until.After(t.Until) {
+			t.Until = until
+		}
+		return t, true
+	}
+	t.Moved = p.looked(t, have)
+	lost, unknown := t.lost(have)
+	late := !p.now.Before(t.Until.Add(patience))
+	switch {
+	case len(t.Moved) > 0, t.Proved:
+	case !late && !have.Judged(), p.now.Before(t.Until) && have.Dead():
+		return t, true
+	}
+	switch {
+	case len(lost) == 0:
+		t.Proved = t.Proved || len(t.Moved) > 0
+		return t, false
+	case p.now.Before(t.Until), unknown && !late:
+		return t, true
+	}
+	return t.refused(have, lost), false
+}
+
+// untilHealthy is what it takes targets that have moved to be found healthy.
+func untilHealthy(spec lb.Spec) time.Duration { return max(verdict(spec), briefly) }
+
+// looked are those of the servers that moved which say something: they did move, and are still to answer.
+func (p Plan) looked(t Turn, have lb.State) map[int64][]int {
+	looked := make(map[int64][]int)
+	for _, target := range have.Targets {
+		ports, ok := t.Moved[target.Server]
+		if ok && target.Private == t.Private && (!p.follows || slices.Contains(p.preferred, target.Server)) {
+			looked[target.Server] = ports
 		}
 	}
-	return nil
+	return looked
 }
 
-// settled ends a turn whose verdict is known, or that nobody wants any more. Targets that fared badly are put back.
-func (m Memory) settled(spec lb.Spec, have lb.State, now time.Time) (next Memory, waits bool) {
-	if m.Turn.Private != spec.UsePrivateIP {
-		m.Turn = Turn{}
+// lost are the servers, sorted, that a listener found healthy before they moved and does not now, and whether that is
+// only because one is not judged yet. A target may be unhealthy before it is healthy.
+func (t Turn) lost(have lb.State) (servers []int64, unknown bool) {
+	listeners := lb.ByPort(have.Listeners)
+	for server, ports := range t.Moved {
+		for _, port := range ports {
+			verdict := have.Verdicts[port][server]
+			if _, ok := listeners[port]; !ok || verdict == lb.Healthy {
+				continue
+			}
+			servers, unknown = append(servers, server), unknown || verdict == lb.Unknown
+			break
+		}
 	}
-	if !m.Turn.Open() {
-		return m, false
+	slices.Sort(servers)
+	return servers, unknown
+}
+
+// refused is the end of turns: those that were lost go back, and with them all that nobody finds healthy where they are
+// wanted. Others that have moved are as good as before.
+func (t Turn) refused(have lb.State, lost []int64) Turn {
+	why := fmt.Sprintf("server %d was healthy before, and is not there", lost[0])
+	if others := len(lost) - 1; others > 0 {
+		why = fmt.Sprintf("server %d and %d more were healthy before, and are not there", lost[0], others)
 	}
-	cost, known := m.Turn.judged(have, now)
-	if known && cost != nil && len(m.Turn.Moved) > 0 {
-		m = m.putBack(lb.AimOfTargets(spec.UsePrivateIP), m.Turn.Moved, cost, now)
+	back := lost
+	for _, target := range have.Targets {
+		if target.Private == t.Private && len(have.HealthyAt(target.Server)) == 0 {
+			back = append(back, target.Server)
+		}
 	}
-	return m, !known
+	slices.Sort(back)
+	return Turn{Private: t.Private, Refused: why, Back: slices.Compact(back)}
+}
+
+func (t Turn) note() lb.Note {
+	return lb.Note{
+		Grade: lb.Error, Reason: lb.ReasonTargetsRolledBack,
+		Text: fmt.Sprintf("cannot %s (%s): targets that are not healthy there are reached as before, and no other changes; let nodes answer there, at their node ports and health checks, then remove the annotation %s to have it tried again", lb.AimOfTargets(t.Private), t.Refused, lb.AnnotationState),
+	}
 }
 
 // inTurns is what of the ops is done now, so that at most half of the healthy targets are out of service, and what is
-// then to be judged before the rest is done. The first is alone, to find out whether targets are healthy at their
-// other address at all.
-func (p Plan) inTurns(ops []lb.Op, have lb.State, waits bool) ([]lb.Op, Turn) {
-	turn, stakes := p.Memory.Turn, have.Stakes()
-	replaces := slices.ContainsFunc(ops, func(op lb.Op) bool { _, ok := op.(lb.ReplaceTarget); return ok })
-	if !waits && (!replaces || len(stakes) == 0) {
+// then looked at. The first to move is alone, to find out whether targets are healthy at their other address at all;
+// those that nobody finds healthy have nothing to lose, and nothing to prove, and go with the next.
+func (p Plan) inTurns(ops []lb.Op, have lb.State, t Turn, waits bool) ([]lb.Op, Turn) {
+	replaced := lb.Replaced(ops)
+	next := Turn{Private: p.Spec.UsePrivateIP, Proved: t.Proved, Until: p.now.Add(untilHealthy(p.Spec)).Truncate(time.Second)}
+	switch {
+	case waits && (t.Open() || len(replaced) > 0):
+		return lb.InTurns(ops, nil), t
+	case len(replaced) == 0:
+		return ops, Turn{}
+	case !t.Open() && (!have.Judged() || have.Dead()): // they may yet be healthy
+		return lb.InTurns(ops, nil), next
+	}
+	next.Moved = make(map[int64][]int)
+	var moving []int64
+	for most := p.most(t, have); len(replaced) > 0; replaced = replaced[1:] {
+		ports := have.HealthyAt(replaced[0])
+		switch {
+		case len(ports) > 0 && len(next.Moved) < most:
+			next.Moved[replaced[0]] = ports
+		case len(ports) > 0 || !t.Proved:
+			continue
+		}
+		moving = append(moving, replaced[0])
+	}
+	if len(next.Moved) == 0 {
 		return ops, Turn{}
 	}
-	most := 0
-	switch {
-	case waits, !turn.Open() && !have.Judged(maps.Keys(stakes)):
-	case len(turn.Moved) == 0:
-		most = 1
-	default:
+	return lb.InTurns(ops, moving), next
+}
+
+// most is how many healthy targets a turn takes out of service: half of those of the listener that has the fewest.
+func (p Plan) most(t Turn, have lb.State) int {
+	most := 1
+	if t.Proved {
 		most = len(have.Targets)
-		for _, h := range stakes {
-			most = min(most, max(h.Healthy/2, 1))
+		for port := range have.Verdicts {
+			if healthy := have.Health(port).Healthy; healthy > 0 {
+				most = min(most, max(healthy/2, 1))
+			}
 		}
 	}
-	now, moved, _ := lb.InTurns(ops, most)
-	if waits {
-		return now, turn
+	return most
+}
+
+// heldTurn ends a turn of a Service that is refused: whatever it asks for now, targets that were lost are not to stay so
+// until somebody has corrected it.
+func (p Plan) heldTurn(have lb.State, trial Checks) (t Turn, ops []lb.Op, notes []lb.Note) {
+	if t = p.Memory.Turn; len(t.Moved) > 0 {
+		var waits bool
+		if t, waits = p.settled(t, p.Spec, have, trial); waits {
+			return t, nil, nil
+		}
 	}
-	until := p.now.Add(verdict(p.Spec)).Truncate(time.Second)
-	return now, Turn{Private: p.Spec.UsePrivateIP, Moved: moved, Was: stakes, Until: until}
+	if t.Refused == "" {
+		return Turn{}, nil, nil
+	}
+	back := lb.AimOfTargets(!t.Private)
+	for _, target := range have.Targets {
+		lost := target.Private == t.Private && slices.Contains(t.Back, target.Server)
+		if lost && slices.Contains(p.servers, target.Server) && !p.now.Before(p.Memory.GivenUp[back].Until) {
+			ops = append(ops, lb.ReplaceTarget{Old: target, New: lb.Target{Server: target.Server, Private: !t.Private}})
+		}
+	}
+	return t, ops, []lb.Note{t.note()}
 }

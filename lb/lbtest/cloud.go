@@ -93,9 +93,28 @@ func (c *Cloud) all() []lb.State {
 func clone(s lb.State) lb.State {
 	s.Labels = maps.Clone(s.Labels)
 	s.Listeners = slices.Clone(s.Listeners)
-	s.Health = maps.Clone(s.Health)
+	s.Verdicts = maps.Clone(s.Verdicts)
+	for port, verdicts := range s.Verdicts {
+		s.Verdicts[port] = maps.Clone(verdicts)
+	}
 	s.Targets = slices.Clone(s.Targets)
 	return s
+}
+
+// Verdicts finds so many of the targets healthy, so many of the next unhealthy, and has not judged the others.
+func Verdicts(targets []lb.Target, healthy, unhealthy int) map[int64]lb.Verdict {
+	verdicts := make(map[int64]lb.Verdict, len(targets))
+	for i, t := range targets {
+		switch {
+		case i < healthy:
+			verdicts[t.Server] = lb.Healthy
+		case i < healthy+unhealthy:
+			verdicts[t.Server] = lb.Unhealthy
+		default:
+			verdicts[t.Server] = lb.Unknown
+		}
+	}
+	return verdicts
 }
 
 // Counts returns how often the cloud was read, and what it was told to change, since the last call.

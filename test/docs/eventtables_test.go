@@ -109,7 +109,7 @@ func outcomesOfServices() []told {
 		{"HealthCheckKept", "Warning", "", "The load balancer was taken over from another controller, and keeps that one's health checks.", "Set the annotation `underlay.dev/health-check` to get truthful ones."},
 		{"SettingsKept", "Warning", "", "The load balancer was taken over from another controller, and keeps settings that the Service doesn't name.", "Set the annotations that the message names to decide otherwise."},
 		{"HealthCheckRolledBack", "Warning", unaccepted, "A change of the health check left no healthy target, and was taken back.", "Let the load balancer reach the port of the check on the nodes, then change the annotation again."},
-		{"TargetsRolledBack", "Warning", unaccepted, "Nodes were to be reached at their other addresses, and those that changed first were not healthy there. They changed back, and the others stay as they are.", "Let the load balancer reach the node ports and health checks there, then remove the annotation `underlay.dev/health-check-state`; without that it is tried again after a day."},
+		{"TargetsRolledBack", "Warning", unaccepted, "Nodes were to be reached at their other addresses, and one that had changed was not healthy there. Those that nobody found healthy there changed back, and no other changes.", "Let the load balancer reach the node ports and health checks there, then remove the annotation `underlay.dev/health-check-state` to have it tried again."},
 		{"UnAvailableLoadBalancer", "Warning", "", "No node can be a target.", "See that nodes are initialized, and which the node selector matches."},
 	}
 }
