@@ -12,6 +12,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/lb/lbtest"
 )
 
 // balanced is a healthy cluster with the Service default/web, whose load
@@ -38,7 +39,7 @@ func balanced(t *testing.T) *survey.Snapshot {
 		State: lb.State{
 			ID: 700, Name: spec.Name, Labels: spec.Labels(), Type: spec.Type, Location: "fsn1", NetworkZone: "eu-central",
 			Algorithm: spec.Algorithm, Public: true, IPv4: addr("192.0.2.7"), Network: 1, PrivateIP: addr("10.0.0.200"),
-			Listeners: spec.Listeners, Targets: spec.Targets, Health: map[int]lb.Health{80: {Healthy: 3}},
+			Listeners: spec.Listeners, Targets: spec.Targets, Verdicts: map[int]map[int64]lb.Verdict{80: lbtest.Verdicts(spec.Targets, 3, 0)},
 		},
 		Created: now().Add(-30 * 60e9), Statuses: map[lb.Target]map[int]string{},
 	}

@@ -125,10 +125,9 @@ func (c Converger) pass(ctx context.Context, p Plan, hooks Hooks, o *Outcome) (a
 	if creates {
 		return c.create(ctx, now.Ops[0].(lb.Create), o)
 	}
-	began := time.Now()
 	r := c.run(ctx, o.State, now.Ops)
 	if turn := &o.Memory.Turn; turn.Open() && !turn.Until.Equal(p.Memory.Turn.Until) { // one that has just moved
-		turn.Until = turn.Until.Add(time.Since(began).Truncate(time.Second))
+		turn.Until = turn.Until.Add(time.Since(p.now).Truncate(time.Second))
 	}
 	for _, err := range r.errs {
 		o.add(err)

@@ -38,6 +38,7 @@ func (p Plan) givenUp(spec lb.Spec, have lb.State, turn Turn) (lb.Spec, map[stri
 	fit := spec.GiveUp(have, refused)
 	if turn.Refused != "" {
 		fit, notes = fit.Stay(have), append(notes, turn.note())
+		fit.Public = fit.Public || turn.Private && have.Public // for what is to be put back
 		if !refused(lb.AimOfTargets(!turn.Private)) {
 			fit = fit.PutBack(turn.Back)
 		}

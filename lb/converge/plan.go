@@ -135,7 +135,7 @@ func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 		return p.holding(have)
 	case len(obtain) > 0:
 		if p.Spec.Owner.Owns(have.Labels) { // it may take long to have it, or be refused
-			gone, added, _ := lb.Retarget(have, p.servers, p.preferred)
+			gone, added, _ := p.retarget(have, p.Memory.Turn)
 			p.Ops = slices.Concat(gone, added)
 		}
 		p.Ops = slices.Concat(p.Ops, obtain)
@@ -143,8 +143,14 @@ func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 	}
 	spec, notes := spec.Against(have, p.preferred)
 	spec, trial := p.tried(spec, have)
-	turn, waits := p.settled(p.Memory.Turn.wished(spec), spec, have, trial.memory)
+	turn, waits := Turn{}, false
+	if p.repeats {
+		turn, waits = p.settled(p.Memory.Turn.wished(spec), spec, have, trial.memory)
+	}
 	spec, left, refused := p.givenUp(spec, have, turn)
+	if !have.Exists() && turn.Open() && !turn.Proved { // somebody deleted it: targets come where they were healthy
+		spec, turn = spec.Stay(have), Turn{}
+	}
 	spec.ChecksKept = spec.ChecksKept || trial.memory.unsure() && spec.MayKeepChecks(have)
 	p.Spec, p.Notes = spec, slices.Concat(p.Notes, notes, refused, trial.notes)
 	ops := lb.Diff(spec, have)
@@ -154,6 +160,18 @@ func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 	p.Memory = Memory{Checks: trial.memory, GivenUp: left, Turn: turn}
 	p.Ops = slices.Concat(ops, lb.Surplus(spec, certificates, have.ID))
 	return p
+}
+
+// retarget lets the targets follow the nodes; those that come where targets are healthy.
+func (p Plan) retarget(have lb.State, turn Turn) (gone, added []lb.Op, notes []lb.Note) {
+	gone, added, notes = lb.Retarget(have, p.servers, p.preferred)
+	for i, op := range added {
+		if add, ok := op.(lb.AddTarget); ok && turn.Refused != "" {
+			add.Target.Private = !turn.Private
+			added[i] = add
+		}
+	}
+	return gone, added, notes
 }
 
 // holding keeps a load balancer in service although its Service is refused: nodes come and go meanwhile, and
@@ -179,7 +197,7 @@ func (p Plan) holding(have lb.State) Plan {
 		p.Notes = slices.Concat(p.Notes, []lb.Note{held})
 		return p
 	}
-	gone, added, notes := lb.Retarget(have, p.servers, p.preferred)
+	gone, added, notes := p.retarget(have, turn)
 	p.Ops = slices.Concat(p.Ops, gone, added)
 	p.Notes = slices.Concat(p.Notes, []lb.Note{held}, notes)
 	return p

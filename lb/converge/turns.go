@@ -42,64 +42,75 @@ func (t Turn) wished(spec lb.Spec) Turn {
 
 // settled is a turn after a look at those that have moved, and whether a verdict is still waited for.
 func (p Plan) settled(t Turn, spec lb.Spec, have lb.State, trial Checks) (next Turn, waits bool) {
-	if !t.Open() {
-		return t, trial.Open()
+	if t.Refused != "" {
+		return t, false
 	}
 	if trial.Open() { // the checks are what is looked at now
-		if until := trial.Until.Add(untilHealthy(spec)); until.After(t.Until) {
-			t.Until = until
+		if until := trial.Until.Add(untilHealthy(spec)); !t.Open() || trial.Trial != p.Memory.Trial && until.After(t.Until) {
+			t.Private, t.Until = spec.UsePrivateIP, until
 		}
-		return t, true
+		if p.now.Before(t.Until.Add(patience)) {
+			return t, true
+		}
 	}
-	t.Moved = p.looked(t, have)
-	lost, unknown := t.lost(have)
-	late := !p.now.Before(t.Until.Add(patience))
-	switch {
-	case len(t.Moved) > 0, t.Proved:
-	case !late && !have.Judged(), p.now.Before(t.Until) && have.Dead():
-		return t, true
-	}
-	switch {
-	case len(lost) == 0:
-		t.Proved = t.Proved || len(t.Moved) > 0
+	if !t.Open() {
 		return t, false
-	case p.now.Before(t.Until), unknown && !late:
-		return t, true
 	}
-	return t.refused(have, lost), false
+	moved := p.looked(t, spec, have)
+	if len(moved) == 0 && len(t.Moved) > 0 && !t.Proved { // nobody has answered yet
+		t.Until = p.now.Add(untilHealthy(spec)).Truncate(time.Second)
+	}
+	t.Moved = moved
+	lost, sure := t.lost(have)
+	early, late := p.now.Before(t.Until), !p.now.Before(t.Until.Add(patience))
+	switch {
+	case len(lost) > 0 && (early || !sure && !late):
+		return t, true
+	case len(lost) > 0:
+		return t.refused(have, lost), false
+	case len(t.Moved) > 0:
+		t.Proved = true
+		return t, false
+	case t.Proved:
+		return t, early && !have.Judged()
+	}
+	return t, !late && !have.Judged() || early && have.Dead()
 }
 
 // untilHealthy is what it takes targets that have moved to be found healthy.
 func untilHealthy(spec lb.Spec) time.Duration { return max(verdict(spec), briefly) }
 
-// looked are those of the servers that moved which say something: they did move, and are still to answer.
-func (p Plan) looked(t Turn, have lb.State) map[int64][]int {
-	looked := make(map[int64][]int)
-	for _, target := range have.Targets {
-		ports, ok := t.Moved[target.Server]
-		if ok && target.Private == t.Private && (!p.follows || slices.Contains(p.preferred, target.Server)) {
-			looked[target.Server] = ports
+// looked are those of the servers that moved which say something: they are not where they were, and still to answer, and
+// not everybody that asked them is gone.
+func (p Plan) looked(t Turn, spec lb.Spec, have lb.State) map[int64][]int {
+	looked, listeners := make(map[int64][]int), lb.ByPort(have.Listeners)
+	for server, ports := range t.Moved {
+		ports = slices.DeleteFunc(slices.Clone(ports), func(port int) bool { return listeners[port] == (lb.Listener{}) })
+		stays := p.aimless || slices.ContainsFunc(spec.Targets, func(w lb.Target) bool { return w.Server == server })
+		back := slices.Contains(have.Targets, lb.Target{Server: server, Private: !t.Private})
+		if len(ports) > 0 && stays && !back && (!p.follows || slices.Contains(p.preferred, server)) {
+			looked[server] = ports
 		}
 	}
 	return looked
 }
 
-// lost are the servers, sorted, that a listener found healthy before they moved and does not now, and whether that is
-// only because one is not judged yet. A target may be unhealthy before it is healthy.
-func (t Turn) lost(have lb.State) (servers []int64, unknown bool) {
-	listeners := lb.ByPort(have.Listeners)
+// lost are the servers, sorted, that a listener found healthy before they moved and does not now. That is not sure while
+// none is found unhealthy, or those that have not moved are so too.
+func (t Turn) lost(have lb.State) (servers []int64, sure bool) {
 	for server, ports := range t.Moved {
+		lost := false
 		for _, port := range ports {
 			verdict := have.Verdicts[port][server]
-			if _, ok := listeners[port]; !ok || verdict == lb.Healthy {
-				continue
-			}
-			servers, unknown = append(servers, server), unknown || verdict == lb.Unknown
-			break
+			lost = lost || verdict != lb.Healthy
+			sure = sure || verdict == lb.Unhealthy && (have.Health(port).Healthy > 0 || len(t.Moved) >= len(have.Targets))
+		}
+		if lost {
+			servers = append(servers, server)
 		}
 	}
 	slices.Sort(servers)
-	return servers, unknown
+	return servers, sure
 }
 
 // refused is the end of turns: those that were lost go back, and with them all that nobody finds healthy where they are
@@ -133,10 +144,10 @@ func (p Plan) inTurns(ops []lb.Op, have lb.State, t Turn, waits bool) ([]lb.Op, 
 	replaced := lb.Replaced(ops)
 	next := Turn{Private: p.Spec.UsePrivateIP, Proved: t.Proved, Until: p.now.Add(untilHealthy(p.Spec)).Truncate(time.Second)}
 	switch {
-	case waits && (t.Open() || len(replaced) > 0):
-		return lb.InTurns(ops, nil), t
-	case len(replaced) == 0:
+	case len(replaced) == 0 && (!waits || len(t.Moved) == 0 && !t.Proved):
 		return ops, Turn{}
+	case waits:
+		return lb.InTurns(ops, nil), t
 	case !t.Open() && (!have.Judged() || have.Dead()): // they may yet be healthy
 		return lb.InTurns(ops, nil), next
 	}

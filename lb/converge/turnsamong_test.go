@@ -168,29 +168,43 @@ func (b breaking) Apply(ctx context.Context, have lb.State, op lb.Op) error {
 	return b.Backend.Apply(ctx, have, op)
 }
 
-// What fails on the way did not move, so nothing is proved by it: those that follow are still tried one by one.
+// What fails on the way has not moved, or is nowhere, so nothing is proved by it.
 func TestTurnsThatFailProveNothing(t *testing.T) {
-	moving(t, time.Minute, deadLAN, func(l *lab, svc *corev1.Service) {
-		fails := true
-		l.Backend = breaking{l.Backend, func(op lb.Op) error {
-			if add, ok := op.(lb.AddTarget); ok && add.Target.Private && fails {
-				fails = false
-				return errCut
+	for name, c := range map[string]struct {
+		fails int // additions
+		from  int // counted so
+		// The servers, in their order, that answer in the network.
+		answering int
+		public    int
+		fewest    int
+	}{
+		"the first, which comes back":          {fails: 1, public: 4, fewest: 3},
+		"the first, which does not":            {fails: 2, public: 4, fewest: 3},
+		"the second, when the first is proved": {from: 1, fails: 1, answering: 1, public: 3, fewest: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			health := func(server int, private bool) hcloudsim.Health {
+				return map[bool]hcloudsim.Health{true: hcloudsim.HealthUnhealthy}[private && server >= c.answering]
 			}
-			return nil
-		}}
-		p := converge.NewPlan(converge.Input{Service: svc, Nodes: l.nodes[:4], Defaults: l.Defaults, Now: time.Now(), Repeats: true})
-		o := l.Converge(quiet(l.t.Context()), p, converge.Hooks{})
-		if o.Transient == nil || fails {
-			t.Fatalf("%v, notes %v", o.Transient, o.Notes)
-		}
-		time.Sleep(time.Minute)
-		got := l.turns(o.Memory, always(svc, l.nodes[:4]))
-		l.expect(got, 4, 4, lb.ReasonTargetsRolledBack)
-		if got.fewest < 3 {
-			t.Errorf("%d targets were healthy", got.fewest)
-		}
-	})
+			moving(t, time.Minute, health, func(l *lab, svc *corev1.Service) {
+				adds := 0
+				l.Backend = breaking{l.Backend, func(op lb.Op) error {
+					if _, ok := op.(lb.AddTarget); !ok {
+						return nil
+					}
+					if adds++; adds > c.from && adds <= c.from+c.fails {
+						return errCut
+					}
+					return nil
+				}}
+				got := l.turns(converge.Memory{}, always(svc, l.nodes[:4]))
+				l.expect(got, 4, c.public, lb.ReasonTargetsRolledBack)
+				if adds <= c.from+c.fails || got.fewest < c.fewest {
+					t.Errorf("%d additions; %d targets were healthy", adds, got.fewest)
+				}
+			})
+		})
+	}
 }
 
 // A turn that takes the cloud long is judged as long after it as others are.
@@ -328,10 +342,53 @@ func TestTurnsOfARefusedService(t *testing.T) {
 	}
 }
 
-// A load balancer that somebody deleted is made again as its targets were healthy.
+// Nodes that join while the Service is refused come where targets are healthy.
+func TestNodesThatJoinARefusedServiceAfterTurns(t *testing.T) {
+	first := func(server int, private bool) hcloudsim.Health { // all but the first are unhealthy in the network
+		return map[bool]hcloudsim.Health{true: hcloudsim.HealthUnhealthy}[private && server > 0]
+	}
+	moving(t, time.Minute, first, func(l *lab, svc *corev1.Service) {
+		got := l.turns(converge.Memory{}, always(svc, l.nodes[:4]))
+		l.expect(got, 4, 3, lb.ReasonTargetsRolledBack)
+		svc.Annotations[hetznerPrefix+"health-check-retries"] = "9"
+		got = l.turns(got.Memory, always(svc, l.nodes))
+		l.expect(got, 5, 4, lb.ReasonInvalid, lb.ReasonTargetsRolledBack, lb.ReasonHeld)
+	})
+}
+
+// Checks that the cloud refuses to change hold nothing up for ever.
+func TestTurnsAmongRefusedChecks(t *testing.T) {
+	moving(t, time.Minute, fine, func(l *lab, svc *corev1.Service) {
+		l.Backend = breaking{l.Backend, func(op lb.Op) error {
+			if _, ok := op.(lb.UpdateListener); ok {
+				return &lb.RejectedError{Code: "invalid_input", Message: "no such check"}
+			}
+			return nil
+		}}
+		svc.Annotations[hetznerPrefix+"health-check-interval"] = "20s"
+		var memory converge.Memory
+		for range 200 {
+			p := converge.NewPlan(converge.Input{Service: svc, Nodes: l.nodes[:4], Defaults: l.Defaults, Memory: memory, Now: time.Now(), Repeats: true})
+			memory = l.Converge(quiet(l.t.Context()), p, converge.Hooks{}).Memory
+			time.Sleep(15 * time.Second)
+		}
+		if b := l.sim.LoadBalancers()[0]; len(public(b)) > 0 || b.PublicNet.Enabled {
+			t.Errorf("%s\nremembered %s", l.shape(b), memory.Text(svc.UID))
+		}
+	})
+}
+
+// A load balancer that somebody deleted is made again as its targets were healthy, whatever was known of others.
 func TestTurnsOfALostLoadBalancer(t *testing.T) {
 	moving(t, time.Minute, deadLAN, func(l *lab, svc *corev1.Service) {
-		got := l.turns(converge.Memory{}, always(svc, l.nodes[:4]))
+		input := converge.Input{Service: svc, Nodes: l.nodes[:4], Defaults: l.Defaults, Now: time.Now(), Repeats: true}
+		begun := l.Converge(quiet(l.t.Context()), converge.NewPlan(input), converge.Hooks{})
+		l.must(l.Backend.Apply(quiet(l.t.Context()), begun.State, lb.Delete{}))
+		input.Memory, input.Now = begun.Memory, time.Now()
+		made := l.Converge(quiet(l.t.Context()), converge.NewPlan(input), converge.Hooks{})
+		l.expect(changes{Outcome: made}, 4, 4)
+		got := l.turns(made.Memory, always(svc, l.nodes[:4]))
+		l.expect(got, 4, 4, lb.ReasonTargetsRolledBack)
 		l.must(l.Backend.Apply(quiet(l.t.Context()), got.State, lb.Delete{}))
 		if len(l.sim.LoadBalancers()) > 0 {
 			t.Fatal("it is still there")
