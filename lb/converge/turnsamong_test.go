@@ -121,6 +121,19 @@ func TestTurnsWaitForTheFirstVerdict(t *testing.T) {
 	})
 }
 
+// What is down everywhere for a while says nothing of addresses.
+func TestTurnsAmongOutages(t *testing.T) {
+	var began time.Time
+	health := func(int, bool) hcloudsim.Health {
+		since := time.Since(began)
+		return map[bool]hcloudsim.Health{true: hcloudsim.HealthUnhealthy, false: hcloudsim.HealthHealthy}[since > time.Second && since < 3*time.Minute]
+	}
+	moving(t, time.Minute, health, func(l *lab, svc *corev1.Service) {
+		began = time.Now()
+		l.expect(l.turns(converge.Memory{}, always(svc, l.nodes[:4])), 4, 0)
+	})
+}
+
 // With policy Local, a target whose pods have gone elsewhere does not blame its address.
 func TestTurnsAmongMovingPods(t *testing.T) {
 	at := 0 // the server that has the pod
@@ -174,17 +187,18 @@ func TestTurnsThatFailProveNothing(t *testing.T) {
 		fails int // additions
 		from  int // counted so
 		// The servers, in their order, that answer in the network.
-		answering int
+		answering []int
 		public    int
 		fewest    int
 	}{
 		"the first, which comes back":          {fails: 1, public: 4, fewest: 3},
 		"the first, which does not":            {fails: 2, public: 4, fewest: 3},
-		"the second, when the first is proved": {from: 1, fails: 1, answering: 1, public: 3, fewest: 2},
+		"the second, when the first is proved": {from: 1, fails: 1, answering: []int{0}, public: 3, fewest: 2},
+		"the only one that doesn't answer":     {from: 1, fails: 1, answering: []int{0, 2, 3}, public: 2, fewest: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			health := func(server int, private bool) hcloudsim.Health {
-				return map[bool]hcloudsim.Health{true: hcloudsim.HealthUnhealthy}[private && server >= c.answering]
+				return map[bool]hcloudsim.Health{true: hcloudsim.HealthUnhealthy}[private && !slices.Contains(c.answering, server)]
 			}
 			moving(t, time.Minute, health, func(l *lab, svc *corev1.Service) {
 				adds := 0
