@@ -143,9 +143,9 @@ func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 	}
 	spec, notes := spec.Against(have, p.preferred)
 	spec, trial := p.tried(spec, have)
-	turn, waits := Turn{}, false
+	turn, waits := p.Memory.Turn.wished(spec), false
 	if p.repeats {
-		turn, waits = p.settled(p.Memory.Turn.wished(spec), spec, have, trial.memory)
+		turn, waits = p.settled(turn, spec, have, trial.memory)
 	}
 	spec, left, refused := p.givenUp(spec, have, turn)
 	if !have.Exists() && turn.Open() && !turn.Proved { // somebody deleted it: targets come where they were healthy

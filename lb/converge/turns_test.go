@@ -69,6 +69,16 @@ func remembering(svc *corev1.Service, m converge.Memory) *corev1.Service {
 	return svc
 }
 
+// remembered is what is still to do of a Service, for one who only looks.
+func (l *lab) remembered(svc *corev1.Service, m converge.Memory, nodes ...*corev1.Node) converge.Plan {
+	l.t.Helper()
+	p := l.plan(svc, nodes...)
+	p.Memory = m
+	have, err := l.Backend.Observe(l.t.Context(), p.Spec.Owner)
+	l.must(err)
+	return p.Against(have, nil)
+}
+
 // public are the servers that are reached at their public addresses.
 func public(b schema.LoadBalancer) (servers []int64) {
 	for _, t := range b.Targets {
@@ -193,6 +203,9 @@ func TestTargetsThatAreNotHealthyArePutBack(t *testing.T) {
 				}
 				if len(got.Notes) != 1 || got.Notes[0].Reason != lb.ReasonTargetsRolledBack || got.Notes[0].Grade != lb.Error {
 					t.Errorf("notes %v", got.Notes)
+				}
+				if p := l.remembered(svc, got.Memory, nodes...); len(p.Ops) > 0 {
+					t.Errorf("who only looks finds %v", p.Ops)
 				}
 				mended = true
 				l.requests()
