@@ -135,8 +135,9 @@ func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 		return p.holding(have)
 	case len(obtain) > 0:
 		if p.Spec.Owner.Owns(have.Labels) { // it may take long to have it, or be refused
-			gone, added, _ := p.retarget(have, p.Memory.Turn)
-			p.Ops = slices.Concat(gone, added)
+			turn, back, lost := p.heldTurn(have, p.Memory.Checks)
+			gone, added, _ := p.retarget(have, turn)
+			p.Memory.Turn, p.Ops, p.Notes = turn, slices.Concat(back, gone, added), slices.Concat(p.Notes, lost)
 		}
 		p.Ops = slices.Concat(p.Ops, obtain)
 		return p

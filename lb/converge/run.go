@@ -71,7 +71,7 @@ func (c Converger) carryOut(ctx context.Context, have lb.State, op lb.Op) (err e
 		return err, refusal(err)
 	}
 	if err := c.apply(ctx, have, swap.Take()); err != nil {
-		return err, false
+		return err, refusal(err)
 	}
 	if err = c.apply(ctx, have, swap.Give()); err == nil {
 		return nil, false

@@ -45,7 +45,7 @@ func (p Plan) settled(t Turn, spec lb.Spec, have lb.State, trial Checks) (next T
 	if t.Refused != "" {
 		return t, false
 	}
-	if trial.Open() { // the checks are what is looked at now
+	if trial.Open() && have.Exists() { // the checks are what is looked at now
 		if until := trial.Until.Add(untilHealthy(spec)); !t.Open() || trial.Trial != p.Memory.Trial && until.After(t.Until) {
 			t.Private, t.Until = spec.UsePrivateIP, until
 		}
@@ -148,6 +148,8 @@ func (p Plan) inTurns(ops []lb.Op, have lb.State, t Turn, waits bool) ([]lb.Op, 
 		return ops, Turn{}
 	case waits:
 		return lb.InTurns(ops, nil), t
+	case slices.ContainsFunc(lb.InTurns(ops, nil), lb.NeedsLook): // what has to be there first may be refused
+		return lb.InTurns(ops, nil), Turn{}
 	case !t.Open() && (!have.Judged() || have.Dead()): // they may yet be healthy
 		return lb.InTurns(ops, nil), next
 	}

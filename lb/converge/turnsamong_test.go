@@ -411,3 +411,102 @@ func TestTurnsOfALostLoadBalancer(t *testing.T) {
 		l.expect(changes{Outcome: again}, 4, 4, lb.ReasonTargetsRolledBack)
 	})
 }
+
+// What targets need before they can move may be refused for good: that is found out once, and no turn begins.
+func TestNoTurnBeginsBehindARefusal(t *testing.T) {
+	refused := &lb.RejectedError{Code: "invalid_input", Message: "no"}
+	for name, c := range map[string]struct {
+		private bool // before
+		fault   func(lb.Op) error
+	}{
+		"to be attached": {fault: func(op lb.Op) error {
+			if _, ok := op.(lb.AttachNetwork); ok {
+				return refused
+			}
+			return nil
+		}},
+		"a public interface": {private: true, fault: func(op lb.Op) error {
+			if _, ok := op.(lb.SetPublicInterface); ok {
+				return refused
+			}
+			return nil
+		}},
+		"to be removed": {fault: func(op lb.Op) error {
+			if _, ok := op.(lb.RemoveTarget); ok {
+				return refused
+			}
+			return nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLab(t, func(l *lab) {
+				svc, network := l.service("000000000001"), l.Network
+				if name == "to be attached" {
+					l.Network = 0
+				}
+				inTheNetwork(svc, c.private)
+				l.converged(svc, l.nodes[:4]...)
+				time.Sleep(time.Minute)
+				inTheNetwork(svc, !c.private)
+				l.Network = network
+				tries := 0
+				l.Backend = breaking{l.Backend, func(op lb.Op) error {
+					err := c.fault(op)
+					if err != nil {
+						tries++
+					}
+					return err
+				}}
+				got := l.turns(converge.Memory{}, always(svc, l.nodes[:4]))
+				l.expect(got, 4, map[bool]int{false: 4}[c.private], converge.ReasonRejected)
+				if tries == 0 || tries > 2 || got.took > time.Minute {
+					t.Errorf("tried %d times in %s", tries, got.took)
+				}
+			})
+		})
+	}
+}
+
+// A load balancer that is deleted while only its checks change is made again as it was.
+func TestNoTurnBeginsWithChecks(t *testing.T) {
+	inLab(t, func(l *lab) {
+		svc := l.service("000000000001")
+		inTheNetwork(svc, true)
+		l.converged(svc, l.nodes...)
+		time.Sleep(time.Minute)
+		svc.Annotations[hetznerPrefix+"health-check-interval"] = "20s"
+		input := converge.Input{Service: svc, Nodes: l.nodes, Defaults: l.Defaults, Now: time.Now(), Repeats: true}
+		begun := l.Converge(quiet(l.t.Context()), converge.NewPlan(input), converge.Hooks{})
+		if !begun.Memory.Open() {
+			t.Fatal("the checks are not on trial")
+		}
+		l.must(l.Backend.Apply(quiet(l.t.Context()), begun.State, lb.Delete{}))
+		input.Memory, input.Now = begun.Memory, time.Now()
+		made := l.Converge(quiet(l.t.Context()), converge.NewPlan(input), converge.Hooks{})
+		l.expect(changes{Outcome: made}, 5, 0)
+		if b := l.sim.LoadBalancers()[0]; b.PublicNet.Enabled {
+			t.Errorf("it is public\n%s", l.shape(b))
+		}
+	})
+}
+
+// A certificate that cannot be had leaves no target where it is lost.
+func TestTurnsAmongRefusedCertificates(t *testing.T) {
+	moving(t, time.Minute, deadLAN, func(l *lab, svc *corev1.Service) {
+		l.Backend = breaking{l.Backend, func(op lb.Op) error {
+			if _, ok := op.(lb.CreateCertificate); ok {
+				return &lb.RejectedError{Code: "invalid_input", Message: "no"}
+			}
+			return nil
+		}}
+		got := l.turns(converge.Memory{}, func(look int) (*corev1.Service, []*corev1.Node) {
+			if look > 0 {
+				svc.Annotations[hetznerPrefix+"protocol"] = "https"
+				svc.Annotations[hetznerPrefix+"certificate-type"] = "managed"
+				svc.Annotations[hetznerPrefix+"http-managed-certificate-domains"] = "example.com"
+			}
+			return svc, l.nodes[:4]
+		})
+		l.expect(got, 4, 4, lb.ReasonTargetsRolledBack, converge.ReasonRejected)
+	})
+}
