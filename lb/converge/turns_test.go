@@ -45,8 +45,7 @@ func (l *lab) turns(m converge.Memory, asked func(look int) (*corev1.Service, []
 	defer func() { l.Backend = backend }()
 	for look := range 200 {
 		svc, nodes := asked(look)
-		p := converge.NewPlan(converge.Input{Service: svc, Nodes: nodes, Defaults: l.Defaults, Memory: m, Now: time.Now(), Repeats: true})
-		c.Outcome = l.Converge(quiet(l.t.Context()), p, converge.Hooks{})
+		c.Outcome = l.repeated(m, converge.Endpoints{}, svc, nodes)
 		if m = converge.Recall(remembering(svc, c.Memory)); !m.Open() && c.Transient == nil {
 			c.took = time.Since(start)
 			return c
@@ -55,6 +54,12 @@ func (l *lab) turns(m converge.Memory, asked func(look int) (*corev1.Service, []
 	}
 	l.t.Fatalf("not done after %s\n%s", time.Since(start), l.log())
 	return c
+}
+
+// repeated carries a Service out once, as the controller does, which comes again.
+func (l *lab) repeated(m converge.Memory, endpoints converge.Endpoints, svc *corev1.Service, nodes []*corev1.Node) converge.Outcome {
+	p := converge.NewPlan(converge.Input{Service: svc, Nodes: nodes, Endpoints: endpoints, Defaults: l.Defaults, Memory: m, Now: time.Now(), Repeats: true})
+	return l.Converge(quiet(l.t.Context()), p, converge.Hooks{})
 }
 
 // always asks for the same.

@@ -150,8 +150,7 @@ func TestTurnsAmongMovingPods(t *testing.T) {
 		for look := range 60 {
 			at = min(look, 3) // it never stays until a verdict
 			endpoints := converge.Endpoints{Known: true, Nodes: map[string]bool{l.nodes[at].Name: true}}
-			p := converge.NewPlan(converge.Input{Service: svc, Nodes: l.nodes[:4], Endpoints: endpoints, Defaults: l.Defaults, Memory: memory, Now: time.Now(), Repeats: true})
-			o := l.Converge(quiet(l.t.Context()), p, converge.Hooks{})
+			o := l.repeated(memory, endpoints, svc, l.nodes[:4])
 			if o.Transient != nil || len(o.Notes) > 0 {
 				t.Fatalf("%v, notes %v", o.Transient, o.Notes)
 			}
@@ -281,11 +280,9 @@ func TestChecksBeforeTurns(t *testing.T) {
 // A load balancer that somebody deleted is made again as its targets were healthy, whatever was known of others.
 func TestTurnsOfALostLoadBalancer(t *testing.T) {
 	moving(t, time.Minute, deadLAN, func(l *lab, svc *corev1.Service) {
-		input := converge.Input{Service: svc, Nodes: l.nodes[:4], Defaults: l.Defaults, Now: time.Now(), Repeats: true}
-		begun := l.Converge(quiet(l.t.Context()), converge.NewPlan(input), converge.Hooks{})
+		begun := l.repeated(converge.Memory{}, converge.Endpoints{}, svc, l.nodes[:4])
 		l.must(l.Backend.Apply(quiet(l.t.Context()), begun.State, lb.Delete{}))
-		input.Memory, input.Now = begun.Memory, time.Now()
-		made := l.Converge(quiet(l.t.Context()), converge.NewPlan(input), converge.Hooks{})
+		made := l.repeated(begun.Memory, converge.Endpoints{}, svc, l.nodes[:4])
 		l.expect(changes{Outcome: made}, 4, 4)
 		got := l.turns(made.Memory, always(svc, l.nodes[:4]))
 		l.expect(got, 4, 4, lb.ReasonTargetsRolledBack)
@@ -293,7 +290,7 @@ func TestTurnsOfALostLoadBalancer(t *testing.T) {
 		if len(l.sim.LoadBalancers()) > 0 {
 			t.Fatal("it is still there")
 		}
-		again := l.Converge(quiet(l.t.Context()), converge.NewPlan(converge.Input{Service: svc, Nodes: l.nodes[:4], Defaults: l.Defaults, Memory: got.Memory, Now: time.Now(), Repeats: true}), converge.Hooks{})
+		again := l.repeated(got.Memory, converge.Endpoints{}, svc, l.nodes[:4])
 		l.expect(changes{Outcome: again}, 4, 4, lb.ReasonTargetsRolledBack)
 	})
 }
@@ -306,14 +303,12 @@ func TestNoTurnBeginsWithChecks(t *testing.T) {
 		l.converged(svc, l.nodes...)
 		time.Sleep(time.Minute)
 		svc.Annotations[hetznerPrefix+"health-check-interval"] = "20s"
-		input := converge.Input{Service: svc, Nodes: l.nodes, Defaults: l.Defaults, Now: time.Now(), Repeats: true}
-		begun := l.Converge(quiet(l.t.Context()), converge.NewPlan(input), converge.Hooks{})
+		begun := l.repeated(converge.Memory{}, converge.Endpoints{}, svc, l.nodes)
 		if !begun.Memory.Open() {
 			t.Fatal("the checks are not on trial")
 		}
 		l.must(l.Backend.Apply(quiet(l.t.Context()), begun.State, lb.Delete{}))
-		input.Memory, input.Now = begun.Memory, time.Now()
-		made := l.Converge(quiet(l.t.Context()), converge.NewPlan(input), converge.Hooks{})
+		made := l.repeated(begun.Memory, converge.Endpoints{}, svc, l.nodes)
 		l.expect(changes{Outcome: made}, 5, 0)
 		if b := l.sim.LoadBalancers()[0]; b.PublicNet.Enabled {
 			t.Errorf("it is public\n%s", l.shape(b))

@@ -42,8 +42,7 @@ func TestTargetsThatAreNotTakenBack(t *testing.T) {
 				var memory converge.Memory
 				told := converge.Outcome{}
 				for range 8 { // every ten minutes
-					p := converge.NewPlan(converge.Input{Service: svc, Nodes: l.nodes[:4], Defaults: l.Defaults, Memory: memory, Now: time.Now(), Repeats: true})
-					told = l.Converge(quiet(l.t.Context()), p, converge.Hooks{})
+					told = l.repeated(memory, converge.Endpoints{}, svc, l.nodes[:4])
 					memory = told.Memory
 					time.Sleep(10 * time.Minute)
 					c.after(svc)
@@ -116,8 +115,7 @@ func TestTurnsAmongRefusedChecks(t *testing.T) {
 		svc.Annotations[hetznerPrefix+"health-check-interval"] = "20s"
 		var memory converge.Memory
 		for range 200 {
-			p := converge.NewPlan(converge.Input{Service: svc, Nodes: l.nodes[:4], Defaults: l.Defaults, Memory: memory, Now: time.Now(), Repeats: true})
-			memory = l.Converge(quiet(l.t.Context()), p, converge.Hooks{}).Memory
+			memory = l.repeated(memory, converge.Endpoints{}, svc, l.nodes[:4]).Memory
 			time.Sleep(15 * time.Second)
 		}
 		if b := l.sim.LoadBalancers()[0]; len(public(b)) > 0 || b.PublicNet.Enabled {
