@@ -241,8 +241,9 @@ func diffListeners(want, have []Listener) (closed, changed []Op) {
 }
 
 // Immovable notes the differences that no Op can mend: a load balancer stays where it was created.
+// A default says only where new ones are created, so it contradicts nothing.
 func Immovable(want Spec, have State) []Note {
-	if !have.Exists() {
+	if !have.Exists() || !want.Takeover.Said.Place {
 		return nil
 	}
 	const text = "the load balancer %q is in %s and cannot move: set it back, or delete the Service and create it again (its addresses change)"

@@ -275,6 +275,10 @@ func TestImmovable(t *testing.T) {
 		{spec: lb.Spec{Location: "nbg1"}, field: lb.AnnotationLocation},
 		{spec: lb.Spec{NetworkZone: "us-east"}, field: lb.AnnotationNetworkZone},
 	} {
+		if notes := lb.Immovable(c.spec, have); len(notes) != 0 {
+			t.Errorf("%+v by default: got %v, want nothing", c.spec, notes)
+		}
+		c.spec.Takeover.Said.Place = true
 		notes := lb.Immovable(c.spec, have)
 		if c.field == "" && len(notes) != 0 || c.field != "" && (len(notes) != 1 || notes[0].Field != c.field) {
 			t.Errorf("%+v: got %v, want a note about %q", c.spec, notes, c.field)

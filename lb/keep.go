@@ -18,7 +18,9 @@ const (
 
 // Said tells which settings an annotation decides, or a default that is not the built-in one. How targets are
 // reached is decided by an annotation alone: a default for all would take the targets of all out of service.
-type Said struct{ Name, Type, Algorithm, Public, Targets bool }
+// Place is the location or the network zone. An annotation alone decides it too: a default says
+// where load balancers are created, and nothing about those that exist.
+type Said struct{ Name, Type, Algorithm, Public, Targets, Place bool }
 
 // keepable is a setting that a takeover leaves as it is. Their order is that of the label's value.
 type keepable struct {

@@ -282,7 +282,7 @@ func (p *parser) decided() Said {
 	return Said{
 		Name: annotated(AnnotationName), Type: p.said.Type || annotated(AnnotationType),
 		Algorithm: p.said.Algorithm || annotated(annotationAlgorithm), Public: p.said.Public || annotated(annotationPublicOff),
-		Targets: annotated(annotationPrivateIP),
+		Targets: annotated(annotationPrivateIP), Place: annotated(AnnotationLocation) || annotated(AnnotationNetworkZone),
 	}
 }
 
