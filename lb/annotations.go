@@ -115,7 +115,7 @@ func generalAnnotations() []Annotation {
 		},
 		{
 			Name: annotationAdopt, Type: "boolean", Range: "true, false",
-			Default: "false", Effect: "Takes over the load balancer with this name, if it carries no owner's label. Its health checks stay until health-check says otherwise.",
+			Default: "false", Effect: "Takes over the load balancer with this name, if it carries no owner's label and the project's side agrees: by labels in the cloud, or by loadBalancers.adoptable in the configuration. It is deleted with the Service from then on. Its health checks stay until health-check says otherwise.",
 			set: boolean(func(s *settings) *bool { return &s.adopt }),
 		},
 		{

@@ -56,10 +56,11 @@ func (c Certificate) is(m ManagedCertificate) bool {
 	return slices.Equal(slices.Sorted(slices.Values(c.Domains)), m.Domains) && (c.Labels[labelStaging] == "true") == m.Staging
 }
 
-// NeedsCertificates reports whether certificates must be looked at to know what the spec means: IDs say all by
-// themselves.
+// NeedsCertificates reports whether certificates must be looked at to know what the spec means: IDs
+// say all by themselves, unless the certificates' labels have a say.
 func (s Spec) NeedsCertificates() bool {
-	return s.Managed != nil || slices.ContainsFunc(s.Certificates, func(ref string) bool { return !isID(ref) })
+	looksUp := func(ref string) bool { return s.LabelledCertificates || !isID(ref) }
+	return s.Managed != nil || slices.ContainsFunc(s.Certificates, looksUp)
 }
 
 func isID(ref string) bool {
@@ -78,22 +79,41 @@ func (s Spec) Resolve(have []Certificate) (Spec, []Op, []Note) {
 	var ids []int64
 	var notes []Note
 	for _, ref := range s.Certificates {
-		if isID(ref) {
-			id, _ := strconv.ParseInt(ref, 10, 64)
-			ids = append(ids, id)
+		id, note := s.resolveReference(ref, have)
+		if note != nil {
+			notes = append(notes, *note)
 			continue
 		}
-		i := slices.IndexFunc(have, func(c Certificate) bool { return c.Name == ref })
-		if i < 0 {
-			notes = append(notes, Note{
-				Grade: Error, Reason: ReasonInvalid, Field: annotationCertificates, Value: ref,
-				Text: "no certificate has this name: upload it, or correct the name",
-			})
-			continue
-		}
-		ids = append(ids, have[i].ID)
+		ids = append(ids, id)
 	}
 	return s.withCertificates(ids), nil, notes
+}
+
+// resolveReference finds the certificate that an ID or a name means, or says why there is none.
+func (s Spec) resolveReference(ref string, have []Certificate) (int64, *Note) {
+	what, means := "name", func(c Certificate) bool { return c.Name == ref }
+	if isID(ref) {
+		id, _ := strconv.ParseInt(ref, 10, 64)
+		if !s.LabelledCertificates {
+			return id, nil
+		}
+		what, means = "ID", func(c Certificate) bool { return c.ID == id }
+	}
+	i := slices.IndexFunc(have, means)
+	switch {
+	case i < 0:
+		return 0, &Note{
+			Grade: Error, Reason: ReasonInvalid, Field: annotationCertificates, Value: ref,
+			Text: fmt.Sprintf("no certificate has this %s: upload it, or correct the %[1]s", what),
+		}
+	case !s.mayUse(have[i]):
+		return 0, &Note{
+			Grade: Error, Reason: ReasonCertificate, Field: annotationCertificates, Value: ref,
+			Text: fmt.Sprintf(`the certificate is not labelled for namespace %s: run "hcloud certificate add-label %d %s=%[1]s" (several namespaces with dots between them), or use another one`,
+				s.Namespace, have[i].ID, labelNamespaces),
+		}
+	}
+	return have[i].ID, nil
 }
 
 func (s Spec) resolveManaged(have []Certificate) (Spec, []Op, []Note) {

@@ -45,6 +45,11 @@ type Defaults struct {
 
 	// Classless makes Services without loadBalancerClass ours.
 	Classless bool
+
+	// Adoptable are load balancers of others that Services may take over without a label in the cloud.
+	Adoptable []Adoptable
+	// Certificates says which certificates Services may name. Built in: any.
+	Certificates CertificateUse
 }
 
 // Limits of health checks, from the cloud's API.
@@ -74,6 +79,7 @@ func (d Defaults) resolved() Defaults {
 	d.HealthCheckInterval = or(d.HealthCheckInterval, 10*time.Second)
 	d.HealthCheckTimeout = or(d.HealthCheckTimeout, 15*time.Second)
 	d.HealthCheckRetries = or(d.HealthCheckRetries, 3)
+	d.Certificates = or(d.Certificates, CertificatesAny)
 	return d
 }
 

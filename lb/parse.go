@@ -231,9 +231,10 @@ func (p *parser) ports() {
 func (p *parser) spec() Spec {
 	s := p.set
 	spec := Spec{
-		Owner: Owner{Cluster: p.defaults.Cluster, UID: p.svc.UID},
-		Name:  or(s.name, defaultName(p.svc.UID)),
-		Type:  s.kind, Location: s.location, NetworkZone: s.zone,
+		Owner:     Owner{Cluster: p.defaults.Cluster, UID: p.svc.UID},
+		Namespace: p.svc.Namespace, Service: p.svc.Name,
+		Name: or(s.name, defaultName(p.svc.UID)),
+		Type: s.kind, Location: s.location, NetworkZone: s.zone,
 		Algorithm: s.algorithm, Public: !s.publicOff,
 		IPv4Name: s.rdns4, IPv6Name: s.rdns6,
 		PrivateIP: s.privateIP, PrivateRange: s.privateRange, Subnet: p.defaults.PrivateSubnet,
@@ -246,7 +247,11 @@ func (p *parser) spec() Spec {
 		},
 		HealthCheckNodePort: p.svc.HealthCheckNodePort,
 		Served:              p.served, Unserved: p.unserved, Barred: p.barred, Placeless: p.placeless,
+
+		LabelledCertificates: p.defaults.Certificates == CertificatesLabelled,
 	}
+	listed := Adoptable{Name: spec.Name, Namespace: spec.Namespace, Service: spec.Service}
+	spec.Takeover.Listed = slices.Contains(p.defaults.Adoptable, listed)
 	for _, port := range p.served {
 		spec.Listeners = append(spec.Listeners, Listener{
 			Port: port.Number, DestinationPort: port.NodePort, Protocol: s.protocol, ProxyProtocol: s.proxy,

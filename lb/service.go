@@ -7,6 +7,8 @@ import (
 
 // Service is what Parse needs to know of a Kubernetes Service of type LoadBalancer.
 type Service struct {
+	Namespace   string
+	Name        string
 	UID         string
 	Annotations map[string]string
 	Ports       []Port

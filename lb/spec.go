@@ -19,8 +19,11 @@ const (
 // Spec is a load balancer as it should be: every value resolved, nothing left to default.
 type Spec struct {
 	Owner Owner
-	Name  string
-	Type  string
+	// Namespace and Service are the Service's names, by which others refer to it.
+	Namespace, Service string
+
+	Name string
+	Type string
 
 	// Exactly one of Location and NetworkZone is set. They matter at creation; see [Immovable].
 	Location    string
@@ -47,6 +50,8 @@ type Spec struct {
 	HealthCheckNodePort int
 	// Certificates are IDs and names of certificates; [Spec.Resolve] puts them into the listeners.
 	Certificates []string
+	// LabelledCertificates: only those whose label names the namespace may be used.
+	LabelledCertificates bool
 	// Managed is the certificate to obtain instead.
 	Managed *ManagedCertificate
 	Targets []Target // sorted by server

@@ -14,8 +14,11 @@ const LabelPeer = "hcloud-ccm/service-uid"
 
 // Takeover is what a user says about a load balancer that somebody else made.
 type Takeover struct {
-	// Adopt allows to take over the load balancer of the right name that has no owner.
+	// Adopt allows to take over the load balancer of the right name that has no owner, if the
+	// project's side agrees.
 	Adopt bool
+	// Listed: the configuration gives the load balancer of this name to the Service.
+	Listed bool
 	// OptedIn says that the health checks follow the Service; otherwise they stay as they were.
 	OptedIn   bool
 	Annotated Annotated
@@ -27,9 +30,9 @@ type Takeover struct {
 }
 
 // Claim chooses, among the load balancers that were found for an owner who has none, the one that becomes the
-// owner's: what the Hetzner controller made for the same Service, or, if the user wants that, what has the
-// right name and no owner. Everything else belongs to somebody, and is an error that wraps ErrNotOwned or
-// ErrAmbiguous; nothing at all is the zero State.
+// owner's: what the Hetzner controller made for the same Service, or what has the right name and no
+// owner, if both the user and the project's side say so. Everything else belongs to somebody, and is
+// an error that wraps ErrNotOwned or ErrAmbiguous; nothing at all is the zero State.
 func Claim(want Spec, found []State) (State, error) {
 	var peers []State
 	for _, s := range found {
@@ -45,25 +48,27 @@ func Claim(want Spec, found []State) (State, error) {
 		return State{}, fmt.Errorf("load balancers %d and %d carry the label %s of this Service: %w", peers[0].ID, peers[1].ID, LabelPeer, ErrAmbiguous)
 	}
 	i := slices.IndexFunc(found, func(s State) bool { return s.Name == want.Name })
-	switch {
-	case i < 0:
+	if i < 0 {
 		return State{}, nil
-	case !hasOwner(found[i]) && want.Takeover.Adopt:
-		return found[i], nil
-	case !hasOwner(found[i]):
-		return State{}, fmt.Errorf("load balancer %q %w: set %s to true if it shall become this Service's", want.Name, ErrNotOwned, annotationAdopt)
 	}
-	return State{}, fmt.Errorf("load balancer %q %w", want.Name, ErrNotOwned)
+	have := found[i]
+	switch label := ownersLabel(have); {
+	case label != "":
+		return State{}, fmt.Errorf("load balancer %q %w: its label %s says so", want.Name, ErrNotOwned, label)
+	case want.Takeover.Adopt && want.given(have):
+		return have, nil
+	}
+	return State{}, fmt.Errorf("load balancer %d %w: %s", have.ID, ErrNotOwned, want.adoption(have))
 }
 
-// hasOwner reports whether any label says whose a load balancer is.
-func hasOwner(s State) bool {
-	for label := range s.Labels {
+// ownersLabel is a label that says whose a load balancer is, or nothing.
+func ownersLabel(s State) string {
+	for _, label := range slices.Sorted(maps.Keys(s.Labels)) {
 		if label == LabelPeer || label == LabelCluster || strings.HasPrefix(label, labelServicePrefix) {
-			return true
+			return label
 		}
 	}
-	return false
+	return ""
 }
 
 // ownedByOthers reports whether our own labels name another cluster or Service.

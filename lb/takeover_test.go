@@ -29,6 +29,7 @@ func TestClaim(t *testing.T) {
 		return s
 	}
 	bare := lb.State{ID: 5, Name: "web"}
+	given := lb.State{ID: 5, Name: "web", Labels: handed()}
 	for _, c := range []struct {
 		name  string
 		found []lb.State
@@ -46,11 +47,13 @@ func TestClaim(t *testing.T) {
 		{name: "the peer's label on another Service's", found: []lb.State{labelled(peer(1, "web", "u1"), others.Labels())}, err: lb.ErrNotOwned},
 		{name: "the peer's label on another cluster's", found: []lb.State{labelled(peer(1, "web", "u1"), map[string]string{lb.LabelCluster: "other"})}, err: lb.ErrNotOwned},
 		{name: "nobody's", found: []lb.State{bare}, err: lb.ErrNotOwned},
-		{name: "nobody's, to be adopted", found: []lb.State{bare}, adopt: true, id: 5},
+		{name: "nobody's, to be adopted", found: []lb.State{bare}, adopt: true, err: lb.ErrNotOwned},
+		{name: "given to the Service", found: []lb.State{given}, err: lb.ErrNotOwned},
+		{name: "given to the Service, to be adopted", found: []lb.State{given}, adopt: true, id: 5},
 		{name: "another Service's, to be adopted", found: []lb.State{{ID: 6, Name: "web", Labels: others.Labels()}}, adopt: true, err: lb.ErrNotOwned},
 		{name: "another cluster's, to be adopted", found: []lb.State{{ID: 7, Name: "web", Labels: map[string]string{lb.LabelCluster: "other"}}}, adopt: true, err: lb.ErrNotOwned},
 	} {
-		got, err := lb.Claim(lb.Spec{Owner: ours, Name: "web", Takeover: lb.Takeover{Adopt: c.adopt}}, c.found)
+		got, err := lb.Claim(lb.Spec{Owner: ours, Namespace: "shop", Service: "web", Name: "web", Takeover: lb.Takeover{Adopt: c.adopt}}, c.found)
 		if got.ID != c.id || !errors.Is(err, c.err) {
 			t.Errorf("%s: got load balancer %d and %v, want %d and %v", c.name, got.ID, err, c.id, c.err)
 		}

@@ -195,4 +195,20 @@ type LoadBalancers struct {
 	// whole seconds.
 	HealthCheckInterval, HealthCheckTimeout time.Duration
 	HealthCheckRetries                      int
+	// Certificates says which certificates of the project a Service may name.
+	Certificates CertificateUse
+	// Adoptable are load balancers made by others that a Service may take over.
+	Adoptable []Adoptable
 }
+
+// CertificateUse says which certificates of the project a Service may name.
+type CertificateUse string
+
+// The uses of certificates.
+const (
+	CertificatesAny      CertificateUse = "any"
+	CertificatesLabelled CertificateUse = "labelled"
+)
+
+// Adoptable is a load balancer, by its name in the cloud, and the Service that may take it over.
+type Adoptable struct{ Name, Namespace, Service string }

@@ -59,7 +59,7 @@ func rendered(t *testing.T) string {
 		writeRow(&b, code(l.key), "", "list of "+l.of+"s", "", l.meaning)
 	}
 	for _, l := range lists(&draft{}) {
-		b.WriteString(map[string]string{poolsKey: poolsText, inventoryKey: inventoryText}[l.key])
+		b.WriteString(map[string]string{poolsKey: poolsText, inventoryKey: inventoryText, adoptableKey: adoptableText}[l.key])
 		b.WriteString("\n| key | values | default | meaning |\n|---|---|---|---|\n")
 		for _, row := range l.item(l.key + "[]") {
 			writeRow(&b, code(row.key), row.format.describe, fallback(row), row.meaning)
@@ -115,6 +115,14 @@ const inventoryText = `
 With provider ` + "`metal`" + ` there is no API that tells of machines, so a Node is described by its machine in ` + "`inventory`" + `, or where it has none there by what its kubelet reports. Its provider ID is ` + "`underlay://`" + ` and its name, unless its kubelet was started with another one. It is never declared absent: who gives a machine back deletes its Node.
 
 Each item of ` + "`inventory`" + ` has these keys.
+`
+
+const adoptableText = `
+## Adoptable load balancers
+
+A Service takes over a load balancer that somebody else made only if both sides say so: the Service by its annotations ` + "`load-balancer.hetzner.cloud/name`" + ` and ` + "`underlay.dev/adopt`" + `, and whoever owns the project by labels of the load balancer or by an item of ` + "`loadBalancers.adoptable`" + `. How to [hand a load balancer over](../how-to/hand-over-a-load-balancer.md).
+
+Each item of ` + "`loadBalancers.adoptable`" + ` has these keys.
 `
 
 func code(text string) string {

@@ -168,8 +168,11 @@ func word(into *string, example string) format {
 const longestPoolName = 63
 
 // poolName reads a name that is good for a key of a ConfigMap and for labels.
-func poolName(into *string) format {
-	return scalar("name, such as `edge`", func(text string) *Error {
+func poolName(into *string) format { return dnsLabel(into, "edge") }
+
+// dnsLabel reads what Kubernetes takes as the name of a namespace or a Service.
+func dnsLabel(into *string, example string) format {
+	return scalar("name, such as `"+example+"`", func(text string) *Error {
 		if !wordPattern.MatchString(text) || len(text) > longestPoolName {
 			return &Error{
 				Problem: "is not a name in lower-case letters, digits and dashes",

@@ -109,7 +109,7 @@ func TestDefaults(t *testing.T) {
 		Routes:   Routes{Enabled: true, Limit: 100, MaxDeletionsPercent: 25, ReconciliationPeriod: time.Minute},
 		LoadBalancers: LoadBalancers{
 			Enabled: true, Type: "lb11", HealthCheck: HealthCheckKubeProxy, Classless: true, Algorithm: RoundRobin,
-			HealthCheckInterval: 10 * time.Second, HealthCheckTimeout: 15 * time.Second, HealthCheckRetries: 3,
+			HealthCheckInterval: 10 * time.Second, HealthCheckTimeout: 15 * time.Second, HealthCheckRetries: 3, Certificates: CertificatesAny,
 		},
 	}
 	if token, err := config.Token.Read(); err != nil || token.Reveal() != secret {

@@ -79,6 +79,7 @@ type draft struct {
 	maxDeletions    int
 	reconcilePeriod time.Duration
 	loadBalancers   LoadBalancers
+	adoptable       []*Adoptable
 }
 
 // poolDraft is an item of pools.
@@ -124,6 +125,15 @@ func lists(d *draft) []list {
 				machine := &machineDraft{section: section}
 				d.inventory = append(d.inventory, machine)
 				return machineSettings(section, &machine.Machine)
+			},
+		},
+		{
+			key: adoptableKey, of: "load balancer",
+			meaning: "Load balancers made by others that Services may take over, see [Adoptable load balancers](#adoptable-load-balancers). None: only those whose labels in the cloud say so.",
+			item: func(section string) []setting {
+				one := &Adoptable{}
+				d.adoptable = append(d.adoptable, one)
+				return adoptableSettings(section, one)
 			},
 		},
 	}

@@ -258,5 +258,31 @@ func loadBalancerSettings(lb *LoadBalancers) []setting {
 			format: whole(&lb.HealthCheckRetries, 1, 5), fallback: "3",
 			meaning: "Failed checks that make a target unhealthy, and good ones that make it healthy again.",
 		},
+		{
+			key:      "loadBalancers.certificates",
+			format:   oneOf(&lb.Certificates, []CertificateUse{CertificatesAny, CertificatesLabelled}),
+			fallback: string(CertificatesAny),
+			meaning:  "Which certificates of the project a Service may name. `labelled`: those whose label `underlay.dev/namespaces` in the cloud holds the Service's namespace, several of them with dots between.",
+		},
+	}
+}
+
+const adoptableKey = "loadBalancers.adoptable"
+
+// adoptableSettings are the keys of one load balancer that a Service may take over.
+func adoptableSettings(section string, one *Adoptable) []setting {
+	return []setting{
+		{
+			key: section + ".name", format: name(&one.Name), required: true,
+			meaning: "Its name in the cloud, which the Service's annotation `load-balancer.hetzner.cloud/name` gives.",
+		},
+		{
+			key: section + ".namespace", format: dnsLabel(&one.Namespace, "shop"), required: true,
+			meaning: "The Service's namespace.",
+		},
+		{
+			key: section + ".service", format: dnsLabel(&one.Service, "web"), required: true,
+			meaning: "The Service's name.",
+		},
 	}
 }

@@ -155,6 +155,9 @@ func (r *resolver) loadBalancers(d *draft) LoadBalancers {
 		return LoadBalancers{}
 	}
 	lb := d.loadBalancers
+	for _, one := range d.adoptable {
+		lb.Adoptable = append(lb.Adoptable, *one)
+	}
 	const location, zone = "loadBalancers.location", "loadBalancers.networkZone"
 	if r.isSet(location) && r.isSet(zone) {
 		// The two are one setting in two notations, so the file's outranks

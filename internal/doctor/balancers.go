@@ -23,7 +23,7 @@ func balancerChecks() []check {
 			name:       "load-balancer-owner",
 			looks:      "whether a Service's load balancer belongs to somebody else, its name is taken, or several carry its labels; and load balancers of this cluster that belong to no Service",
 			severities: []Severity{Error, Warning},
-			remedy:     "choose another name (annotation load-balancer.hetzner.cloud/name), or set the annotation underlay.dev/adopt to true where the load balancer is to become this Service's",
+			remedy:     "choose another name (annotation load-balancer.hetzner.cloud/name), or where the load balancer is to become this Service's, do what the Service's Event says: label it in the cloud, and set the annotation underlay.dev/adopt to true",
 			given:      survey.PartConfig,
 			concerns:   (*exam).balances,
 			needs:      seesBalancing,

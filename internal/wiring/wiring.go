@@ -26,6 +26,10 @@ func Pools(c config.Config) []ipam.PoolConfig {
 // ID, 0 without one.
 func Defaults(c config.Config, network int64) lb.Defaults {
 	d := c.LoadBalancers
+	var adoptable []lb.Adoptable
+	for _, one := range d.Adoptable {
+		adoptable = append(adoptable, lb.Adoptable(one))
+	}
 	return lb.Defaults{
 		Cluster:               c.ClusterName,
 		Network:               network,
@@ -44,5 +48,7 @@ func Defaults(c config.Config, network int64) lb.Defaults {
 		HealthCheckTimeout:    d.HealthCheckTimeout,
 		HealthCheckRetries:    d.HealthCheckRetries,
 		Classless:             d.Classless,
+		Adoptable:             adoptable,
+		Certificates:          lb.CertificateUse(d.Certificates),
 	}
 }

@@ -117,13 +117,53 @@ func TestAdoption(t *testing.T) {
 		if events := w.said(); accepted(w.service("web")) != "False LoadBalancerNotOwned" || len(events) != 1 || !strings.Contains(events[0], "underlay.dev/adopt") {
 			t.Errorf("without being asked: accepted %s, Events %q", accepted(w.service("web")), events)
 		}
-		w.cloud.Counts()
 		w.edit("web", func(svc *corev1.Service) { svc.Annotations["underlay.dev/adopt"] = "true" })
-		w.expect("adopted", `set name "web" and 4 labels`)
+		command := "hcloud load-balancer add-label 17 underlay.dev/adopt-cluster=demo underlay.dev/adopt-namespace=default underlay.dev/adopt-service=web"
+		if events := w.said(); accepted(w.service("web")) != "False LoadBalancerNotOwned" || len(events) != 1 || !strings.Contains(events[0], command) {
+			t.Errorf("without consent: accepted %s, Events %q", accepted(w.service("web")), events)
+		}
+		w.cloud.Counts()
+		w.later()
+		w.expect("still without consent")
+		w.cloud.Edit(17, func(s *lb.State) {
+			s.Labels["underlay.dev/adopt-cluster"] = "demo"
+			s.Labels["underlay.dev/adopt-namespace"] = "default"
+			s.Labels["underlay.dev/adopt-service"] = "web"
+		})
+		w.later()
+		w.expect("adopted", `set name "web" and 7 labels`)
 		if got := w.service("web"); accepted(got) != "True Accepted" || len(w.cloud.All()) != 1 || w.cloud.All()[0].ID != 17 {
 			t.Errorf("accepted %s:\n%s", accepted(got), w.cloud)
 		}
 	})
+}
+
+// A Service that was refused a load balancer takes nothing of it along when it goes, or when it
+// asks for no load balancer any more.
+func TestWhatWasNotAdoptedIsNotDeleted(t *testing.T) {
+	for name, end := range map[string]func(w *world){
+		"deleted": func(w *world) { w.delete("web") },
+		"of ClusterIP": func(w *world) {
+			w.edit("web", func(svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeClusterIP })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			capi := peers("web")
+			capi.Labels = map[string]string{"caph-cluster-prod": "owned"}
+			inWorld(t, lbtest.NewCloud(capi), nodes(1), func(w *world) {
+				before := fmt.Sprintf("%+v", w.cloud.All())
+				svc := service("web")
+				svc.Annotations[lb.AnnotationName], svc.Annotations["underlay.dev/adopt"] = "web", "true"
+				w.create(svc)
+				w.later()
+				end(w)
+				w.later()
+				if after := fmt.Sprintf("%+v", w.cloud.All()); after != before || len(w.service("web").Finalizers) != 0 {
+					t.Errorf("finalizers %v, load balancers\n%s\nwere\n%s", w.service("web").Finalizers, after, before)
+				}
+			})
+		})
+	}
 }
 
 // Two Services that claim one name: the first has it, the second is told, and gets it when the first goes.

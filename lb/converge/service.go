@@ -13,6 +13,8 @@ import (
 func question(svc *corev1.Service) lb.Service {
 	families := svc.Spec.IPFamilies
 	q := lb.Service{
+		Namespace:           svc.Namespace,
+		Name:                svc.Name,
 		UID:                 string(svc.UID),
 		Annotations:         svc.Annotations,
 		Local:               local(svc),

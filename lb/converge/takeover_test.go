@@ -39,7 +39,12 @@ func TestTakeoverThroughTheAPI(t *testing.T) {
 			},
 		},
 		"by name": {labels: map[string]string{lb.LabelPeer: "0a1b2c3d-0000-4000-8000-000000000001"}, writes: 2},
-		"adopted": {labels: map[string]string{}, writes: 1, change: func(svc *corev1.Service) { svc.Annotations["underlay.dev/adopt"] = "true" }},
+		"adopted": {
+			labels: map[string]string{
+				"underlay.dev/adopt-cluster": "lab", "underlay.dev/adopt-namespace": "default", "underlay.dev/adopt-service": "000000000001",
+			},
+			writes: 1, change: func(svc *corev1.Service) { svc.Annotations["underlay.dev/adopt"] = "true" },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLab(t, func(l *lab) {
@@ -63,22 +68,36 @@ func TestTakeoverThroughTheAPI(t *testing.T) {
 	}
 }
 
+// Load balancers of others stay as they are, whatever says so and whatever a Service's author asks
+// for, and when the Service goes.
 func TestForeignLoadBalancersThroughTheAPI(t *testing.T) {
-	inLab(t, func(l *lab) {
-		svc := l.service("000000000001")
-		l.converged(svc, l.nodes...)
-		l.relabel(svc, map[string]string{lb.LabelPeer: "another-service"})
-		before, _ := l.sim.LoadBalancer(l.sim.LoadBalancers()[0].ID)
-		svc.Annotations["underlay.dev/adopt"] = "true"
-		o := l.Converge(quiet(l.t.Context()), l.plan(svc, l.nodes...), converge.Hooks{})
-		after, _ := l.sim.LoadBalancer(before.ID)
-		if len(l.sim.LoadBalancers()) != 1 || l.shape(after) != l.shape(before) || o.State.Exists() {
-			t.Errorf("it was touched: %s\nwas %s", l.shape(after), l.shape(before))
-		}
-		if n := len(o.Notes); n != 1 || o.Notes[0].Reason != lb.ReasonNotOwned {
-			t.Errorf("notes %v", o.Notes)
-		}
-	})
+	for name, labels := range map[string]map[string]string{
+		"the Hetzner controller's for another Service": {lb.LabelPeer: "another-service"},
+		"Cluster API's":          {"caph-cluster-prod": "owned"},
+		"Terraform's":            {"managed-by": "terraform"},
+		"made by hand":           {},
+		"given to somebody else": {"underlay.dev/adopt-cluster": "lab", "underlay.dev/adopt-namespace": "other", "underlay.dev/adopt-service": "000000000001"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLab(t, func(l *lab) {
+				svc := l.service("000000000001")
+				l.converged(svc, l.nodes...)
+				l.relabel(svc, labels)
+				before, _ := l.sim.LoadBalancer(l.sim.LoadBalancers()[0].ID)
+				svc.Annotations["underlay.dev/adopt"] = "true"
+				o := l.Converge(quiet(l.t.Context()), l.plan(svc, l.nodes...), converge.Hooks{})
+				if n := len(o.Notes); n != 1 || o.Notes[0].Reason != lb.ReasonNotOwned || o.State.Exists() {
+					t.Errorf("notes %v", o.Notes)
+				}
+				_, err := l.Remove(quiet(l.t.Context()), l.plan(svc).Spec.Owner, converge.Belongings{Peers: true, Certificates: true})
+				l.must(err)
+				after, _ := l.sim.LoadBalancer(before.ID)
+				if len(l.sim.LoadBalancers()) != 1 || l.shape(after) != l.shape(before) {
+					t.Errorf("it was touched: %s\nwas %s", l.shape(after), l.shape(before))
+				}
+			})
+		})
+	}
 }
 
 // One bad target never stops the rest, and what is left undone is tried again.

@@ -83,6 +83,16 @@ The ranges that kubeadm knows too, and other prefixes.
 {{- if hasKey $balancers "privateSubnetIPRange" }}
   {{- include "underlay.mistakes.prefix" (list "config.loadBalancers.privateSubnetIPRange" $balancers.privateSubnetIPRange) }}
 {{- end }}
+{{- if and (hasKey $balancers "adoptable") (not $balancers.adoptable) }}
+  {{- include "underlay.mistake" (list "config.loadBalancers.adoptable" nil "has no load balancer" "write at least one, or remove it") }}
+{{- end }}
+{{- range $i, $one := get $balancers "adoptable" | default list }}
+  {{- range list "namespace" "service" }}
+    {{- if not (regexMatch "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$" (get $one .)) }}
+      {{- include "underlay.mistake" (list (printf "config.loadBalancers.adoptable[%d].%s" $i .) (get $one .) "is not a name in lower-case letters, digits and dashes" "use at most 63 of them, with a letter or digit at both ends") }}
+    {{- end }}
+  {{- end }}
+{{- end }}
 {{- end }}
 
 {{/*
