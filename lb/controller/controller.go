@@ -73,6 +73,7 @@ type Controller struct {
 	recorder  record.EventRecorder
 	metrics   *controllerMetrics
 	newest    *kube.Newest[*corev1.Service]
+	targets   targets
 	queue     workqueue.TypedRateLimitingInterface[cache.ObjectName]
 	workers   int
 }

@@ -237,7 +237,7 @@ func TestNodes(t *testing.T) {
 			t.Errorf("without targets: accepted %s, want True and an Event", got)
 		}
 
-		for _, n := range []*corev1.Node{node("node-3", 3), {ObjectMeta: metav1.ObjectMeta{Name: "metal"}, Spec: corev1.NodeSpec{ProviderID: "hrobot://7"}}, {ObjectMeta: metav1.ObjectMeta{Name: "new"}}} {
+		for _, n := range []*corev1.Node{node("node-3", 3), {ObjectMeta: metav1.ObjectMeta{Name: "metal"}, Spec: corev1.NodeSpec{ProviderID: "hrobot://7"}}, node("new", 0)} {
 			if _, err := w.api.CoreV1().Nodes().Create(context.Background(), n, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -254,10 +254,6 @@ func TestNodes(t *testing.T) {
 		w.expect("the exclude label", "remove server 1")
 		w.editNode("node-1", func(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "false" })
 		w.expect("the exclude label that says false", "add server 1")
-		w.editNode("node-2", func(n *corev1.Node) {
-			n.Spec.Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler", Effect: corev1.TaintEffectNoSchedule}}
-		})
-		w.expect("the autoscaler's taint", "remove server 2")
 		w.editNode("node-3", func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: time.Now()} })
 		w.expect("a node about to go", "remove server 3")
 		if err := w.api.CoreV1().Nodes().Delete(context.Background(), "node-1", metav1.DeleteOptions{}); err != nil {

@@ -141,6 +141,7 @@ func (c *Controller) settled(svc *corev1.Service, owned []lb.State, certificates
 	if p = p.Against(have, known); len(p.Ops) > 0 {
 		return false, nil
 	}
+	c.targets.set(nameOf(svc), p.Servers())
 	t.notes, t.memory = p.Notes, p.Memory
 	if readable {
 		t.status = converge.Status(p.Spec, have)

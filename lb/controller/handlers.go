@@ -51,6 +51,7 @@ func (c *Controller) serviceHandler() cache.ResourceEventHandler {
 			}
 			if svc, ok := obj.(*corev1.Service); ok {
 				c.newest.Forget(svc.UID)
+				c.targets.forget(nameOf(svc))
 			}
 		},
 	}
@@ -113,13 +114,13 @@ func (c *Controller) sliceHandler() cache.ResourceEventHandler {
 	}
 }
 
-// nodeHandler queues the Services whose targets a node's change may alter. Heartbeats and readiness do not:
-// health checks judge those.
+// nodeHandler queues the Services whose targets a node's change may alter. Heartbeats do not, and
+// readiness only where the node is no target yet: health checks judge those that are.
 func (c *Controller) nodeHandler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
 			if node, ok := obj.(*corev1.Node); ok && !initial {
-				if _, isTarget := converge.Target(node); isTarget {
+				if converge.Joins(node) {
 					c.enqueueServices(func(*corev1.Service) bool { return true })
 				}
 			}
@@ -132,11 +133,19 @@ func (c *Controller) nodeHandler() cache.ResourceEventHandler {
 			}
 			oldServer, was := converge.Target(old)
 			server, is := converge.Target(node)
+			joined := converge.Joins(old)
+			joins := converge.Joins(node)
 			switch {
-			case oldServer != server || was != is:
+			case (oldServer != server || was != is) && (was || joins):
 				c.enqueueServices(func(*corev1.Service) bool { return true })
 			case is && !maps.Equal(old.Labels, node.Labels):
-				c.enqueueServices(func(svc *corev1.Service) bool { return svc.Annotations[lb.AnnotationNodeSelector] != "" })
+				c.enqueueServices(func(svc *corev1.Service) bool {
+					return svc.Annotations[lb.AnnotationNodeSelector] != "" || joins && !joined && !c.targets.has(nameOf(svc), server)
+				})
+			case joins && !joined:
+				c.enqueueServices(func(svc *corev1.Service) bool {
+					return !c.targets.has(nameOf(svc), server) && converge.Selects(svc, node)
+				})
 			}
 		},
 		DeleteFunc: func(obj any) {

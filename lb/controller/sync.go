@@ -64,6 +64,7 @@ func (c *Controller) ensure(ctx context.Context, svc *corev1.Service) ([]lb.Note
 			return err
 		},
 	})
+	c.targets.set(nameOf(svc), done.Servers)
 	if done.Unwanted {
 		return nil, nil // the cache will learn of it
 	}

@@ -51,8 +51,10 @@ type Outcome struct {
 	Seen     bool // State is what the cloud has
 	Created  bool
 	Unwanted bool // the Service that the plan was made for is no more
-	Memory   Memory
-	Notes    []lb.Note
+	// Servers are the nodes that shall be targets.
+	Servers []int64
+	Memory  Memory
+	Notes   []lb.Note
 	// Transient is what will pass, and must be tried again.
 	Transient error
 }
@@ -97,7 +99,7 @@ func (c Converger) pass(ctx context.Context, p Plan, hooks Hooks, o *Outcome) (a
 		return false
 	}
 	now := p.Against(o.State, certificates)
-	o.Spec, o.Notes = now.Spec, now.Notes
+	o.Spec, o.Notes, o.Servers = now.Spec, now.Notes, now.servers
 	if pending(now.Notes) {
 		o.Transient = errors.Join(o.Transient, errors.New("the certificate is being obtained"))
 	}

@@ -75,6 +75,7 @@ func newLab(t *testing.T, options hcloudsim.Options) *lab {
 		l.nodes = append(l.nodes, &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: server.Name},
 			Spec:       corev1.NodeSpec{ProviderID: fmt.Sprint("hcloud://", server.ID)},
+			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 		})
 	}
 	network, err := client.Network(t.Context(), "lab")

@@ -1,11 +1,14 @@
 package converge
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/underlay-ccm/underlay/lb"
 )
 
 // toBeDeletedTaint is set by the cluster autoscaler before it removes a node.
@@ -13,13 +16,36 @@ const toBeDeletedTaint = "ToBeDeletedByClusterAutoscaler"
 
 const providerPrefix = "hcloud://"
 
-// Target returns the cloud server behind a node, and whether the node can receive traffic. Readiness is not
-// asked for, as in upstream's controller: health checks judge nodes faster and more finely.
+// Target returns the cloud server behind a node, and whether it may be a target. Readiness is not
+// asked for, as in upstream's controller: health checks judge nodes faster and more finely. It
+// matters to a node that is no target yet, see [Joins].
 func Target(node *corev1.Node) (server int64, ok bool) {
-	if !node.DeletionTimestamp.IsZero() || excluded(node) || leaving(node) {
+	if !node.DeletionTimestamp.IsZero() || excluded(node) {
 		return 0, false
 	}
 	return serverID(node.Spec.ProviderID)
+}
+
+// Joins reports whether a node may become a target. A new node waits until it is Ready, because the
+// cloud may send traffic to targets that it has not judged yet; one that the autoscaler is about to
+// remove is not worth it. Either stays if it is a target: its health check takes new connections
+// away from it, and removing the target would cut those that are being drained.
+func Joins(node *corev1.Node) bool {
+	if _, ok := Target(node); !ok || leaving(node) {
+		return false
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// Selects reports whether a Service's node selector, if it can be read, matches a node.
+func Selects(svc *corev1.Service, node *corev1.Node) bool {
+	selector, err := labels.Parse(svc.Annotations[lb.AnnotationNodeSelector])
+	return err == nil && selector.Matches(labels.Set(node.Labels))
 }
 
 // serverID reads the provider ID of a cloud server. Dedicated servers have others, and the load balancer
@@ -60,17 +86,56 @@ type Endpoints struct {
 	Nodes map[string]bool
 }
 
-// servers are the targets among the nodes that a selector matches, and which of them have endpoints.
-func servers(nodes []*corev1.Node, selector labels.Selector, endpoints Endpoints) (ids, serving []int64) {
+// candidates are the servers of the nodes that a selector matches.
+type candidates struct {
+	joining []int64 // may become targets
+	staying []int64 // stay targets if they are
+	serving []int64 // have endpoints
+}
+
+// candidatesAmong sorts the nodes. Whoever has chosen them lets all of them join.
+func candidatesAmong(nodes []*corev1.Node, selector labels.Selector, endpoints Endpoints, chosen bool) (c candidates) {
 	for _, node := range nodes {
 		id, ok := Target(node)
 		if !ok || !selector.Matches(labels.Set(node.Labels)) {
 			continue
 		}
-		ids = append(ids, id)
+		if chosen || Joins(node) {
+			c.joining = append(c.joining, id)
+		} else {
+			c.staying = append(c.staying, id)
+		}
 		if endpoints.Nodes[node.Name] {
-			serving = append(serving, id)
+			c.serving = append(c.serving, id)
 		}
 	}
-	return ids, serving
+	return c
+}
+
+// withStaying returns the plan with the targets that stay although they could not be added now.
+func (p Plan) withStaying(have lb.State) Plan {
+	if len(p.staying) == 0 {
+		return p
+	}
+	p.servers = slices.Clone(p.servers)
+	for _, t := range have.Targets {
+		if slices.Contains(p.staying, t.Server) {
+			p.servers = append(p.servers, t.Server)
+		}
+	}
+	p.staying, p.Spec = nil, p.Spec.WithTargets(p.servers)
+	if len(p.servers) == 0 && !p.Impossible() {
+		p.Notes = slices.Concat(p.Notes, []lb.Note{noNodes()})
+	}
+	return p
+}
+
+// ReasonNoNodes is upstream's name for a load balancer without targets.
+const ReasonNoNodes = "UnAvailableLoadBalancer"
+
+func noNodes() lb.Note {
+	return lb.Note{
+		Grade: lb.Warning, Reason: ReasonNoNodes,
+		Text: "no node can be a target: nodes need a provider ID hcloud://…, to be Ready when they join, no label " + corev1.LabelNodeExcludeBalancers + ", and to match the node selector if there is one",
+	}
 }

@@ -12,13 +12,12 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// ReasonNoNodes is upstream's name for a load balancer without targets.
-const ReasonNoNodes = "UnAvailableLoadBalancer"
-
 // Input is what a plan is made from.
 type Input struct {
-	Service   *corev1.Service
-	Nodes     []*corev1.Node
+	Service *corev1.Service
+	Nodes   []*corev1.Node
+	// Chosen: the caller has decided that all Nodes can be targets, and does not say when another can.
+	Chosen    bool
 	Endpoints Endpoints
 	Defaults  lb.Defaults
 	// Memory is what the last plan wanted to be remembered.
@@ -42,6 +41,7 @@ type Plan struct {
 	HadManaged bool
 
 	servers   []int64 // the nodes that shall be targets
+	staying   []int64 // those that shall be if they are
 	preferred []int64 // those that go first if there is no room for all
 	aimless   bool    // not even the targets are known
 	served    bool    // the Service shows addresses of somebody's load balancer
@@ -73,17 +73,15 @@ func NewPlan(in Input) Plan {
 		})
 		return p
 	}
-	p.servers, p.preferred = servers(in.Nodes, selector, in.Endpoints)
-	if !local(svc) {
-		p.preferred = nil
+	found := candidatesAmong(in.Nodes, selector, in.Endpoints, in.Chosen)
+	p.servers, p.staying = found.joining, found.staying
+	if local(svc) {
+		p.preferred = found.serving
 	}
 	p.follows = local(svc) && in.Endpoints.Known
 	p.Spec = p.Spec.WithTargets(p.servers)
-	if len(p.servers) == 0 && !p.Impossible() {
-		p.Notes = append(p.Notes, lb.Note{
-			Grade: lb.Warning, Reason: ReasonNoNodes,
-			Text: "no node can be a target: nodes need a provider ID hcloud://…, no label " + corev1.LabelNodeExcludeBalancers + ", and to match the node selector if there is one",
-		})
+	if len(p.servers)+len(p.staying) == 0 && !p.Impossible() {
+		p.Notes = append(p.Notes, noNodes())
 	}
 	return p
 }
@@ -109,12 +107,16 @@ func (p Plan) claimable() lb.Spec {
 // Crowded reports whether there are more nodes than the load balancer can have, so that it matters which.
 func (p Plan) Crowded() bool {
 	limits, known := lb.LimitsOf(p.Spec.Type)
-	return known && len(p.servers) > limits.Targets
+	return known && len(p.servers)+len(p.staying) > limits.Targets
 }
+
+// Servers are the nodes that shall be targets, whether or not the load balancer has room for all.
+func (p Plan) Servers() []int64 { return p.servers }
 
 // Against adjusts the plan to what the cloud has, and decides what to do. Certificates may be nil unless the
 // spec needs them.
 func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
+	p = p.withStaying(have)
 	if p.Refused {
 		return p.holding(have)
 	}

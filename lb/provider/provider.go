@@ -99,7 +99,7 @@ func (p *Provider) EnsureLoadBalancerDeleted(ctx context.Context, cluster string
 func (p *Provider) plan(cluster string, svc *corev1.Service, nodes []*corev1.Node) converge.Plan {
 	defaults := p.defaults
 	defaults.Cluster = cluster
-	return converge.NewPlan(converge.Input{Service: svc, Nodes: nodes, Defaults: defaults, Now: time.Now()})
+	return converge.NewPlan(converge.Input{Service: svc, Nodes: nodes, Chosen: true, Defaults: defaults, Now: time.Now()})
 }
 
 // converge carries out a plan. Events tell what is not as asked for; an error, that the Service has no load

@@ -97,6 +97,7 @@ func (w *world) addNode(name string) {
 	w.must(err)
 	_, err = w.api.CoreV1().Nodes().Create(w.ctx, &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: fmt.Sprint("hcloud://", server.ID)},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 	}, metav1.CreateOptions{})
 	w.must(err)
 }

@@ -130,7 +130,8 @@ func podMoves(t *testing.T, f *fabric.Fabric) {
 
 // nodeDrained takes a node out as the cluster autoscaler does: marked first,
 // removed later. Health checks alone must stop new connections to it, because
-// the manager may be away; then the manager takes the target out.
+// the manager may be away. A manager that comes back leaves the target alone:
+// connections to it may still be drained. It goes with the server.
 func nodeDrained(t *testing.T, f *fabric.Fabric) {
 	one := f.Machine("one")
 	for _, p := range runPods(t, f, map[string]string{"app": "spread"}, [2]string{"spread-two", "two"}, [2]string{"spread-three", "three"}) {
@@ -154,10 +155,12 @@ func nodeDrained(t *testing.T, f *fabric.Fabric) {
 	if err := f.StartManager(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	s.awaitHealth(t, "three healthy, two healthy")
+	flow.expectMore(t, 50)
+	s.awaitHealth(t, "one unhealthy, three healthy, two healthy")
 	if err := one.Remove(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	s.awaitHealth(t, "three healthy, two healthy")
 	flow.expectMore(t, 20)
 	flow.stop()
 	flow.expectNoFailure(t, "spread-two", "spread-three")
