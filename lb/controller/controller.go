@@ -74,8 +74,10 @@ type Controller struct {
 	metrics   *controllerMetrics
 	newest    *kube.Newest[*corev1.Service]
 	targets   targets
-	queue     workqueue.TypedRateLimitingInterface[cache.ObjectName]
-	workers   int
+	// unexplained are Services whose finalizer is not known to be ours.
+	unexplained uids
+	queue       workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	workers     int
 }
 
 // New returns a controller that listens to its informers. Nothing happens before Run.

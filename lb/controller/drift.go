@@ -58,6 +58,11 @@ func (c *Controller) drift(ctx context.Context) error {
 	if err := c.reportOrphans(ctx, all, states); err != nil {
 		return err
 	}
+	for _, svc := range all {
+		if svc = c.newest.Of(svc); c.leftover(svc, ownedBy(c.owner(svc), states)) {
+			c.queue.Add(nameOf(svc))
+		}
+	}
 	certificates := sync.OnceValues(func() ([]lb.Certificate, error) { return c.backend.Certificates(ctx) })
 	for _, svc := range involved {
 		owned := ownedBy(c.owner(svc), states)

@@ -52,6 +52,7 @@ func (c *Controller) serviceHandler() cache.ResourceEventHandler {
 			if svc, ok := obj.(*corev1.Service); ok {
 				c.newest.Forget(svc.UID)
 				c.targets.forget(nameOf(svc))
+				c.unexplained.forget(svc.UID)
 			}
 		},
 	}

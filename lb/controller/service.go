@@ -44,8 +44,7 @@ func (c *Controller) wants(svc *corev1.Service) bool {
 // needsCleanup reports whether we may have left something behind for a Service that wants nothing of us any
 // more. The finalizer alone proves nothing: every implementation uses the same one.
 //
-// A Service without a class that we served until the configuration said otherwise keeps its load balancer: a
-// changed setting must not take traffic down. It is removed with the Service.
+// A Service of which none of this is true can have left something all the same: see leftover.
 func (c *Controller) needsCleanup(svc *corev1.Service) bool {
 	deleted := !svc.DeletionTimestamp.IsZero()
 	switch {
@@ -53,10 +52,17 @@ func (c *Controller) needsCleanup(svc *corev1.Service) bool {
 		return false
 	case deleted && helpers.HasLBFinalizer(svc) && c.ours(svc):
 		return true
-	case !deleted && svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass == nil:
+	case keeps(svc):
 		return false
 	}
 	return marked(svc)
+}
+
+// keeps reports whether a Service that is not ours keeps its load balancer: one without a class that
+// we served until the configuration said otherwise. A changed setting must not take traffic down. It
+// is removed with the Service.
+func keeps(svc *corev1.Service) bool {
+	return svc.DeletionTimestamp.IsZero() && svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass == nil
 }
 
 func marked(svc *corev1.Service) bool {

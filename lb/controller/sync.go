@@ -31,6 +31,8 @@ func (c *Controller) sync(ctx context.Context, key cache.ObjectName) (notes []lb
 		return c.ensure(ctx, svc)
 	case c.needsCleanup(svc):
 		return c.cleanup(ctx, svc)
+	case c.mayBeLeftover(svc):
+		return c.cleanLeftover(ctx, svc)
 	}
 	return nil, nil
 }

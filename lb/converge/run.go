@@ -133,16 +133,21 @@ type Belongings struct {
 	Certificates bool
 }
 
+// Find returns the load balancer that exact labels assign to an owner: ours, or else the Hetzner
+// controller's.
+func (c Converger) Find(ctx context.Context, owner lb.Owner, peers bool) (lb.State, error) {
+	have, err := c.Backend.Observe(ctx, owner)
+	if err != nil || have.Exists() || !peers {
+		return have, err
+	}
+	return c.claim(ctx, lb.Spec{Owner: owner})
+}
+
 // Remove deletes what an owner has in the cloud; existed is true if that was a load balancer.
 func (c Converger) Remove(ctx context.Context, owner lb.Owner, and Belongings) (existed bool, err error) {
-	have, err := c.Backend.Observe(ctx, owner)
+	have, err := c.Find(ctx, owner, and.Peers)
 	if err != nil {
 		return false, err
-	}
-	if !have.Exists() && and.Peers {
-		if have, err = c.claim(ctx, lb.Spec{Owner: owner}); err != nil {
-			return false, err
-		}
 	}
 	var ops []lb.Op
 	if have.Exists() {
