@@ -34,7 +34,7 @@ type answer struct {
 	found []cloud.Server
 }
 
-func asksFor(q cloud.Question) one {
+func aboutOne(q cloud.Question) one {
 	if q.ID != 0 {
 		return one{id: q.ID}
 	}
@@ -45,7 +45,7 @@ func asksFor(q cloud.Question) one {
 // new a whole list must be to answer them all.
 func (k *knowledge) unanswered(questions []cloud.Question) (open []cloud.Question, since time.Time) {
 	for _, q := range questions {
-		if k.asked.Before(q.Since) && k.alone[asksFor(q)].asked.Before(q.Since) {
+		if k.asked.Before(q.Since) && k.alone[aboutOne(q)].asked.Before(q.Since) {
 			open = append(open, q)
 			if q.Since.After(since) {
 				since = q.Since
@@ -81,20 +81,21 @@ func (k *knowledge) listed(whole []cloud.Server, asked time.Time) {
 	}
 }
 
-// told takes in an answer about a single server. One that contradicts what the
-// list says of other servers is not taken in: only a new list tells what became
-// of those.
-func (k *knowledge) told(q cloud.Question, found []cloud.Server, asked time.Time) {
+// told takes in an answer about a single server and reports whether it agrees
+// with what the list says of other servers. One that doesn't is not taken in: only
+// a new list tells what became of those.
+func (k *knowledge) told(q cloud.Question, found []cloud.Server, asked time.Time) bool {
 	k.burst++
 	k.lastAlone = asked
-	if !k.asked.IsZero() && asked.After(k.asked) {
-		k.take(asksFor(q), answer{asked, found})
+	if k.asked.IsZero() || !asked.After(k.asked) {
+		return true
 	}
+	return k.take(aboutOne(q), answer{asked, found})
 }
 
-func (k *knowledge) take(s one, a answer) {
+func (k *knowledge) take(s one, a answer) bool {
 	if slices.ContainsFunc(k.list, func(listed cloud.Server) bool { return contradicts(s, a.found, listed) }) {
-		return
+		return false
 	}
 	k.alone[s] = a
 	for _, server := range a.found {
@@ -107,10 +108,11 @@ func (k *knowledge) take(s one, a answer) {
 		}
 		k.list = list
 	}
+	return true
 }
 
-// contradicts reports whether a listed server can't be, or can't be as the list
-// says, if that is what was found: names and private addresses are unique.
+// contradicts reports whether a server can't be as the list says if that is what
+// was found: names and private addresses are unique.
 func contradicts(s one, found []cloud.Server, listed cloud.Server) bool {
 	for _, f := range found {
 		if f.ID == listed.ID {

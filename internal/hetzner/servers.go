@@ -2,6 +2,7 @@ package hetzner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -67,12 +68,11 @@ func (s *Servers) Look(ctx context.Context, questions []cloud.Question) ([]cloud
 	for _, q := range open {
 		done := func() bool { return s.answered(q) }
 		err := s.share(ctx, fmt.Sprintf("%d %q", q.ID, q.Name), done, func(ctx context.Context) error { return s.ask(ctx, q) })
-		if err != nil {
-			return nil, err
-		}
-		if !done() {
-			// The answer contradicts the list, or time went by: read the whole.
+		switch {
+		case errors.Is(err, errContradiction):
 			return s.List(ctx, time.Now())
+		case err != nil:
+			return nil, err
 		}
 	}
 	return s.List(ctx, time.Time{})
@@ -160,9 +160,15 @@ func (s *Servers) ask(ctx context.Context, q cloud.Question) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known.told(q, s.convertAll(found), asked)
+	if !s.known.told(q, s.convertAll(found), asked) {
+		return errContradiction
+	}
 	return nil
 }
+
+// errContradiction means that an answer about one server contradicts the list,
+// which so is out of date.
+var errContradiction = errors.New("the server list is out of date")
 
 // Get implements cloud.Servers: one server, from the API itself.
 func (s *Servers) Get(ctx context.Context, id int64) (cloud.Server, error) {
