@@ -99,4 +99,7 @@ type Gateways struct {
 	IDs map[string]string
 	// Attached is how many servers, whoever's, are attached to the network.
 	Attached int
+	// Doubt says why the servers may be those of another project; nil: they are
+	// the cluster's. In doubt nothing may be deleted or replaced.
+	Doubt error
 }

@@ -113,6 +113,13 @@ func (p Plan) Without(skip func(netip.Prefix) bool) Plan {
 	return p
 }
 
+// Additions is the plan less everything that takes a route away: all that may be
+// done in doubt about what the routes are for.
+func (p Plan) Additions() Plan {
+	p.Delete, p.Replace, p.Postponed = nil, nil, nil
+	return p
+}
+
 // Budget is how much of a table may be used, and how fast it may be emptied.
 type Budget struct {
 	// Limit is the number of routes that the table takes, all users together.

@@ -19,25 +19,17 @@ type Gateways struct {
 }
 
 // Gateways matches every Node against the server list; fresh asks for a list
-// that is not from before the call. It fails as a whole where the list does, or
-// where most of the Nodes' servers are missing from it at once.
+// that is not from before the call. It fails as a whole where the list does.
 func (g Gateways) Gateways(ctx context.Context, nodes []*corev1.Node, fresh bool) (routes.Gateways, error) {
-	var since time.Time
-	for _, node := range nodes {
-		// Only its name and address tell which server it is, and an older list
-		// may have one of that name that is gone.
-		if born := node.CreationTimestamp.Time; node.Spec.ProviderID == "" && born.After(since) {
-			since = born
+	if fresh {
+		if _, err := g.Servers.List(ctx, time.Now()); err != nil {
+			return routes.Gateways{}, err
 		}
 	}
-	if now := time.Now(); fresh || since.After(now) {
-		since = now
-	}
-	servers, err := g.Servers.List(ctx, since)
+	ix, err := g.Index.look(ctx, g.Servers, time.Time{}, nodes...)
 	if err != nil {
 		return routes.Gateways{}, err
 	}
-	ix := g.Index.of(servers)
 	out := routes.Gateways{
 		Of:       make(map[string]netip.Addr, len(nodes)),
 		Aliases:  map[string][]netip.Addr{},
@@ -45,9 +37,7 @@ func (g Gateways) Gateways(ctx context.Context, nodes []*corev1.Node, fresh bool
 		Missing:  map[string]routes.Missing{},
 		Servers:  ix.owners,
 		Attached: ix.attached,
-	}
-	if err := ix.plausible(nodes); err != nil {
-		return routes.Gateways{}, err
+		Doubt:    ix.doubt(nodes),
 	}
 	for _, node := range nodes {
 		s, err := ix.match(node)
@@ -56,7 +46,9 @@ func (g Gateways) Gateways(ctx context.Context, nodes []*corev1.Node, fresh bool
 			out.Missing[node.Name] = routes.Missing{Reason: err.Error()}
 			continue
 		case !s.PrivateIP.IsValid():
-			out.Missing[node.Name] = routes.Missing{Detached: true, Reason: "server " + s.ProviderID() + " is not attached to the network; attach it"}
+			out.Missing[node.Name] = routes.Missing{
+				Detached: true, Reason: "server " + s.ProviderID() + " is not attached to the network; attach it",
+			}
 		default:
 			out.Of[node.Name] = s.PrivateIP
 			if len(s.AliasIPs) > 0 {

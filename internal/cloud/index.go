@@ -3,14 +3,21 @@ package cloud
 import (
 	"net/netip"
 	"slices"
+	"sync"
 	"sync/atomic"
+	"time"
 )
 
-// Index remembers the index of a server list: every look at the list needs it,
-// and only another list changes it. The zero Index is ready for use, a nil one
-// remembers nothing. It is safe for concurrent use, and best shared by all that
-// look at one list.
-type Index struct{ last atomic.Pointer[index] }
+// Index remembers the index of a server list, which every look at the list needs
+// and only another list changes, and when Nodes' claims were first seen. The zero
+// Index is ready for use, a nil one remembers nothing. It is safe for concurrent
+// use, and best shared by all that look at one list.
+type Index struct {
+	last atomic.Pointer[index]
+
+	mu     sync.Mutex
+	claims map[claim]time.Time
+}
 
 func (x *Index) of(servers []Server) *index {
 	if x == nil {
@@ -60,7 +67,7 @@ func newIndex(servers []Server) *index {
 	return ix
 }
 
-// isOf says whether the index is of this very list: lists don't change, so the
+// isOf reports whether the index is of this very list: lists don't change, so the
 // same memory is the same list.
 func (ix *index) isOf(servers []Server) bool {
 	return len(ix.list) == len(servers) && (len(servers) == 0 || &ix.list[0] == &servers[0])

@@ -108,15 +108,13 @@ func tainted(node *corev1.Node, key string) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }
 
-// find matches a Node in a server list that is at least as new as the Node: the
-// kubelet that made it runs on its server. Attachment may come later.
+// find matches a Node with a server. Attachment may come later.
 func (i *Instances) find(ctx context.Context, node *corev1.Node) (Server, error) {
-	now := time.Now()
-	server, err := i.lookup(ctx, node, earlier(node.CreationTimestamp.Time, now))
+	server, err := i.lookup(ctx, node, time.Time{})
 	detached := func() bool { return err == nil && i.InNetwork && !server.PrivateIP.IsValid() }
 	if detached() || errors.Is(err, ErrNoMatch) {
 		// The API server's clock may be behind ours, and then the list too old.
-		server, err = i.lookup(ctx, node, now.Add(-5*time.Second))
+		server, err = i.lookup(ctx, node, time.Now().Add(-freshEnough))
 	}
 	if detached() {
 		err = fmt.Errorf("node %s: server %s is not attached to the network: %w", node.Name, server.ProviderID(), errNotYet)
@@ -128,11 +126,11 @@ func (i *Instances) find(ctx context.Context, node *corev1.Node) (Server, error)
 }
 
 func (i *Instances) lookup(ctx context.Context, node *corev1.Node, since time.Time) (Server, error) {
-	servers, err := i.Servers.List(ctx, since)
+	ix, err := i.Index.look(ctx, i.Servers, since, node)
 	if err != nil {
 		return Server{}, fmt.Errorf("node %s: %w", node.Name, err)
 	}
-	server, err := i.Index.of(servers).match(node)
+	server, err := ix.match(node)
 	if err != nil {
 		return Server{}, fmt.Errorf("node %s: %w", node.Name, err)
 	}
@@ -140,8 +138,8 @@ func (i *Instances) lookup(ctx context.Context, node *corev1.Node, since time.Ti
 }
 
 // InstanceExists is asked about Nodes that aren't ready, and a false answer
-// deletes the Node. It is false only if the provider itself says that it has no
-// server with the Node's ID, while other Nodes' servers are there.
+// deletes the Node. It is false only if a list that shows another Node's server
+// lacks this Node's, and the provider, asked for this one alone, has none.
 func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
 	id, err := ParseProviderID(node.Spec.ProviderID)
 	if err != nil {
@@ -165,7 +163,7 @@ func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 	if err != nil {
 		return true, fmt.Errorf("listing Nodes: %w", err)
 	}
-	if err := ix.plausible(nodes); err != nil {
+	if err := ix.doubt(nodes); err != nil {
 		return true, fmt.Errorf("node %s is not declared absent: %w", node.Name, err)
 	}
 	switch _, err := i.Servers.Get(ctx, id); {
@@ -178,7 +176,7 @@ func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 	}
 }
 
-// InstanceShutdown says whether the Node's server is powered off. Upstream asks
+// InstanceShutdown reports whether the Node's server is powered off. Upstream asks
 // right behind InstanceExists, so the list is as new as that one's.
 func (i *Instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
 	server, err := i.lookup(ctx, node, time.Now().Add(-notReadyMaxAge))

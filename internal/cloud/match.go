@@ -70,25 +70,26 @@ func (ix *index) reported(node *corev1.Node) (*Server, error) {
 	return found, nil
 }
 
-// plausible doubts a list in which most of the Nodes' servers are missing: a
-// token of another project sees none of them, and that it finds none is true
-// and says nothing. One or two may go as long as another is seen; more than half
-// at once may not.
-func (ix *index) plausible(nodes []*corev1.Node) error {
-	var present, absent int
+// doubt returns an error unless the list is of the cluster's own project. A token
+// of another project sees none of the Nodes' servers, and that it sees none is
+// true and proves nothing. IDs are unique among all customers of the provider, so
+// a single server of a Node proves the project.
+func (ix *index) doubt(nodes []*corev1.Node) error {
+	absent := 0
 	for _, node := range nodes {
 		id, err := ParseProviderID(node.Spec.ProviderID)
 		switch {
 		case err != nil:
 		case ix.byID[id] != nil:
-			present++
+			return nil
 		default:
 			absent++
 		}
 	}
-	if absent > 0 && present == 0 || absent > 2 && absent > present {
-		return fmt.Errorf("the servers of %d of %d Nodes are missing from the project; check that the token belongs to this cluster's project, and delete the Nodes by hand if they really are gone",
-			absent, absent+present)
+	if absent == 0 {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("the servers of %d of %d Nodes are missing from the project; "+
+		"check that the token belongs to this cluster's project, and delete the Nodes by hand if they really are gone",
+		absent, absent)
 }

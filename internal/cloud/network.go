@@ -90,6 +90,10 @@ func (s followedServers) List(ctx context.Context, since time.Time) ([]Server, e
 	return s.network.now().Servers.List(ctx, since)
 }
 
+func (s followedServers) Look(ctx context.Context, questions []Question) ([]Server, error) {
+	return s.network.now().Servers.Look(ctx, questions)
+}
+
 func (s followedServers) Get(ctx context.Context, id int64) (Server, error) {
 	return s.network.now().Servers.Get(ctx, id)
 }

@@ -23,8 +23,8 @@ type OwnPrefixes struct {
 	Index *Index
 }
 
-// freshEnough is how old a server list may be that has to be fresh: many Nodes
-// join at once, and share one list.
+// freshEnough is how old may be what is known of a server and has to be fresh:
+// many Nodes join at once, and share one list.
 const freshEnough = 5 * time.Second
 
 // OwnPrefix returns the /64 of the Node's server and, sorted, the addresses in
@@ -58,23 +58,22 @@ func (o OwnPrefixes) OwnPrefix(ctx context.Context, node *corev1.Node) (own neti
 
 // find matches the Node. What comes of it can't be taken back, since podCIDRs
 // never change. So a match that rests on anything but the provider ID, which is
-// never used again, takes a fresh list: in an older one a server that is gone
+// never used again, looks the server up: in an older list a server that is gone
 // may stand under the name of the one that replaced it.
 func (o OwnPrefixes) find(ctx context.Context, node *corev1.Node) (Server, error) {
-	now := time.Now()
 	if node.Spec.ProviderID != "" {
-		server, err := o.lookup(ctx, node, earlier(node.CreationTimestamp.Time, now))
+		server, err := o.lookup(ctx, node, time.Time{})
 		if !errors.Is(err, ErrNoMatch) {
 			return server, err
 		}
 	}
-	return o.lookup(ctx, node, now.Add(-freshEnough))
+	return o.lookup(ctx, node, time.Now().Add(-freshEnough))
 }
 
 func (o OwnPrefixes) lookup(ctx context.Context, node *corev1.Node, since time.Time) (Server, error) {
-	servers, err := o.Servers.List(ctx, since)
+	ix, err := o.Index.look(ctx, o.Servers, since, node)
 	if err != nil {
 		return Server{}, err
 	}
-	return o.Index.of(servers).match(node)
+	return ix.match(node)
 }

@@ -88,6 +88,10 @@ func (h *history) List(ctx context.Context, since time.Time) ([]cloud.Server, er
 	return h.project.List(ctx, since)
 }
 
+func (h *history) Look(ctx context.Context, questions []cloud.Question) ([]cloud.Server, error) {
+	return h.List(ctx, questions[0].Since)
+}
+
 // A server was replaced by another of the same name, and the Node of the new one
 // is, by the API server's clock, older than the cached list. podCIDRs can't be
 // taken back, so the list that still has the old server must not be believed.

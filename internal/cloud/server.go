@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strconv"
 	"time"
 )
 
@@ -40,6 +41,23 @@ func (s Server) ProviderID() string { return FormatProviderID(s.ID) }
 // ErrNoServer is the provider's word that it has no server with an ID.
 var ErrNoServer = errors.New("server does not exist")
 
+// Question is about one server: that with the ID, or if that is 0, that with the
+// name.
+type Question struct {
+	ID   int64
+	Name string
+	// Since is how old the answer may be.
+	Since time.Time
+}
+
+// String names the server.
+func (q Question) String() string {
+	if q.ID != 0 {
+		return strconv.FormatInt(q.ID, 10)
+	}
+	return strconv.Quote(q.Name)
+}
+
 // Servers knows the project's servers.
 type Servers interface {
 	// List returns all servers by ascending ID, as they were at since or
@@ -47,6 +65,11 @@ type Servers interface {
 	// The slice is everybody's and nobody's to change: another list is another
 	// slice.
 	List(ctx context.Context, since time.Time) ([]Server, error)
+	// Look returns what List returns for the zero time, except that it answers the
+	// questions: what the list says of those servers, also that there is none, is
+	// as it was at the question's Since or later. It asks for single servers where
+	// that takes fewer requests than the list.
+	Look(ctx context.Context, questions []Question) ([]Server, error)
 	// Get asks the provider for one server. The error wraps ErrNoServer only
 	// when the provider says that there is none.
 	Get(ctx context.Context, id int64) (Server, error)

@@ -9,7 +9,10 @@ import (
 )
 
 // The catalog is what every project can order: the same for all, and never
-// changed. The figures are plausible, not a price list.
+// changed. Names and sizes are those of the real API in autumn 2026; of types that
+// can no longer be ordered (cx22, cx32, cx42, and in Europe cpx11 to cpx51) those
+// are kept that running clusters still have. Prices are plausible, not a price
+// list.
 
 type catalog struct {
 	locations         []schema.Location
@@ -50,15 +53,30 @@ func serverTypes(where []schema.Location) []schema.ServerType {
 		{23, "cpx21", 3, 4, 80, "shared", "x86", 849, "Shared vCPU", false},
 		{24, "cpx31", 4, 8, 160, "shared", "x86", 1559, "Shared vCPU", false},
 		{25, "cpx41", 8, 16, 240, "shared", "x86", 2899, "Shared vCPU", false},
+		{26, "cpx51", 16, 32, 360, "shared", "x86", 6349, "Shared vCPU", false},
+		{108, "cpx12", 1, 2, 40, "shared", "x86", 449, "Shared vCPU", false},
+		{109, "cpx22", 2, 4, 80, "shared", "x86", 699, "Shared vCPU", false},
+		{110, "cpx32", 4, 8, 160, "shared", "x86", 1199, "Shared vCPU", false},
+		{111, "cpx42", 8, 16, 320, "shared", "x86", 2199, "Shared vCPU", false},
+		{112, "cpx52", 12, 24, 480, "shared", "x86", 3149, "Shared vCPU", false},
+		{113, "cpx62", 16, 32, 640, "shared", "x86", 4299, "Shared vCPU", false},
 		{45, "cax11", 2, 4, 40, "shared", "arm", 379, "Shared vCPU", true},
 		{93, "cax21", 4, 8, 80, "shared", "arm", 649, "Shared vCPU", true},
 		{94, "cax31", 8, 16, 160, "shared", "arm", 1249, "Shared vCPU", true},
+		{95, "cax41", 16, 32, 320, "shared", "arm", 2699, "Shared vCPU", true},
 		{104, "cx22", 2, 4, 40, "shared", "x86", 379, "Shared vCPU", true},
 		{105, "cx32", 4, 8, 80, "shared", "x86", 680, "Shared vCPU", true},
 		{106, "cx42", 8, 16, 160, "shared", "x86", 1640, "Shared vCPU", true},
+		{114, "cx23", 2, 4, 40, "shared", "x86", 349, "Shared vCPU", true},
+		{115, "cx33", 4, 8, 80, "shared", "x86", 599, "Shared vCPU", true},
+		{116, "cx43", 8, 16, 160, "shared", "x86", 999, "Shared vCPU", true},
+		{117, "cx53", 16, 32, 320, "shared", "x86", 1899, "Shared vCPU", true},
 		{96, "ccx13", 2, 8, 80, "dedicated", "x86", 1249, "Dedicated vCPU", false},
 		{97, "ccx23", 4, 16, 160, "dedicated", "x86", 2449, "Dedicated vCPU", false},
 		{98, "ccx33", 8, 32, 240, "dedicated", "x86", 4849, "Dedicated vCPU", false},
+		{99, "ccx43", 16, 64, 360, "dedicated", "x86", 9649, "Dedicated vCPU", false},
+		{100, "ccx53", 32, 128, 600, "dedicated", "x86", 19249, "Dedicated vCPU", false},
+		{101, "ccx63", 48, 192, 960, "dedicated", "x86", 28849, "Dedicated vCPU", false},
 	}
 	types := make([]schema.ServerType, 0, len(rows))
 	for _, row := range rows {

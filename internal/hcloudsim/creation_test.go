@@ -15,6 +15,32 @@ const (
 	fingerprint = "0f:a2:0a:d7:38:3e:65:45:08:6b:63:84:1c:ff:dc:ba"
 )
 
+// The types that can be ordered today, and those of running clusters.
+func TestServerTypes(t *testing.T) {
+	sim := newSim(hcloudsim.Options{})
+	c := client(sim)
+	all, err := c.ServerType.All(t.Context())
+	noError(t, err)
+	ids := map[int64]string{}
+	for _, s := range all {
+		if other, twice := ids[s.ID]; twice {
+			t.Errorf("%s and %s have the ID %d", s.Name, other, s.ID)
+		}
+		ids[s.ID] = s.Name
+	}
+	for _, name := range []string{
+		"cx22", "cx23", "cx33", "cx43", "cx53", "cax11", "cax21", "cax31", "cax41",
+		"cpx11", "cpx51", "cpx12", "cpx22", "cpx32", "cpx42", "cpx52", "cpx62",
+		"ccx13", "ccx23", "ccx33", "ccx43", "ccx53", "ccx63",
+	} {
+		body := fmt.Sprintf(`{"name": "of-%s", "server_type": %q, "image": "ubuntu-24.04", "location": "hel1"}`, name, name)
+		if got := send(t, sim, "POST", "/v1/servers", body); got.status != 201 {
+			t.Errorf("%s: answer is %d %s", name, got.status, got.body)
+		}
+	}
+	send(t, sim, "POST", "/v1/servers", `{"name": "odd", "server_type": "cpx99", "image": "ubuntu-24.04"}`).want(t, 422, "invalid_input")
+}
+
 func TestImages(t *testing.T) {
 	sim := newSim(hcloudsim.Options{})
 	c := client(sim)

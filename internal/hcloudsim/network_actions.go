@@ -145,6 +145,10 @@ func (c *call) deleteSubnet() (reply, error) {
 		if s.ipRange != ipRange {
 			continue
 		}
+		// "Subnets containing attached resources can not be deleted, they must be
+		// detached beforehand" (DELETE of a subnet in the API's description). Load
+		// balancers are such resources: users report subnets that can't be deleted
+		// until the load balancer is detached. The code is known for servers only.
 		for m := range c.members(n.id) {
 			if m.attachment.isIn(s.ipRange) {
 				return reply{}, errRefused("service_error", "cannot remove subnet %s because %s %d is attached to it", s.ipRange, m.kind, m.id)

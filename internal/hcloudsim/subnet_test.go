@@ -92,5 +92,9 @@ func TestDeleteSubnet(t *testing.T) {
 	wantCode(t, remove("10.0.0.0/16"), "service_error")
 	_, _, err := c.Server.DetachFromNetwork(t.Context(), s, hcloud.ServerDetachFromNetworkOpts{Network: n})
 	noError(t, err)
+	lb := createWhole(t, c, n).LoadBalancer
+	wantCode(t, remove("10.0.0.0/16"), "service_error")
+	_, _, err = c.LoadBalancer.DetachFromNetwork(t.Context(), lb, hcloud.LoadBalancerDetachFromNetworkOpts{Network: n})
+	noError(t, err)
 	noError(t, remove("10.0.0.0/16"))
 }

@@ -70,7 +70,6 @@ func (c *Client) LookAtServers(ctx context.Context, network int64) ([]SeenServer
 	for i, s := range found {
 		all[i] = SeenServer{Server: view.convert(s), Status: string(s.Status), Created: s.Created, Labels: s.Labels}
 	}
-	slices.SortFunc(all, func(a, b SeenServer) int { return cmp.Compare(a.ID, b.ID) })
 	return all, nil
 }
 

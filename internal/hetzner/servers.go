@@ -1,12 +1,9 @@
 package hetzner
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -24,8 +21,7 @@ type Servers struct {
 
 	flight singleflight.Group
 	mu     sync.Mutex
-	list   []cloud.Server
-	asked  time.Time // when the request for list was sent
+	known  knowledge
 }
 
 const (
@@ -47,27 +43,9 @@ var _ cloud.Servers = (*Servers)(nil)
 
 // List implements cloud.Servers. Callers that need the same refresh share one.
 func (s *Servers) List(ctx context.Context, since time.Time) ([]cloud.Server, error) {
-	// A request may join a flight that set off before since; the second flight
-	// can't have.
-	for range 2 {
-		if list, ok := s.cached(since); ok {
-			return list, nil
-		}
-		flight := s.flight.DoChan("list", func() (any, error) {
-			// Others wait for the same list: one caller's end isn't theirs. Each
-			// request has its own limit; this is for waiting for the budget.
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestFlight)
-			defer cancel()
-			return nil, s.refresh(ctx)
-		})
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("listing servers: %w", ctx.Err())
-		case landed := <-flight:
-			if landed.Err != nil {
-				return nil, landed.Err
-			}
-		}
+	done := func() bool { _, ok := s.cached(since); return ok }
+	if err := s.share(ctx, "list", done, s.refresh); err != nil {
+		return nil, err
 	}
 	if list, ok := s.cached(since); ok {
 		return list, nil
@@ -75,17 +53,72 @@ func (s *Servers) List(ctx context.Context, since time.Time) ([]cloud.Server, er
 	// since lies in the future by our clock: this is as new as it gets.
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.list, nil
+	return s.known.list, nil
+}
+
+// Look implements cloud.Servers.
+func (s *Servers) Look(ctx context.Context, questions []cloud.Question) ([]cloud.Server, error) {
+	s.mu.Lock()
+	open, since := s.known.unanswered(questions)
+	alone := s.known.cheaperAlone(len(open), time.Now())
+	s.mu.Unlock()
+	if _, ok := s.cached(time.Time{}); !ok || !alone {
+		return s.List(ctx, since)
+	}
+	for _, q := range open {
+		done := func() bool { return s.answered(q) }
+		err := s.share(ctx, fmt.Sprintf("%d %q", q.ID, q.Name), done, func(ctx context.Context) error { return s.ask(ctx, q) })
+		switch {
+		case errors.Is(err, errContradiction):
+			return s.List(ctx, time.Now())
+		case err != nil:
+			return nil, err
+		}
+	}
+	return s.List(ctx, time.Time{})
+}
+
+// share runs fly until done, where callers with the same key share one run. A
+// caller may join a run that began too early to be enough; the second can't have.
+func (s *Servers) share(ctx context.Context, key string, done func() bool, fly func(context.Context) error) error {
+	for range 2 {
+		if done() {
+			return nil
+		}
+		flight := s.flight.DoChan(key, func() (any, error) {
+			// Others wait for the same answer: one caller's end isn't theirs. Each
+			// request has its own limit; this is for waiting for the budget.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestFlight)
+			defer cancel()
+			return nil, fly(ctx)
+		})
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("listing servers: %w", ctx.Err())
+		case landed := <-flight:
+			if landed.Err != nil {
+				return landed.Err
+			}
+		}
+	}
+	return nil
 }
 
 func (s *Servers) cached(since time.Time) ([]cloud.Server, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.asked.IsZero() || s.asked.Before(since) {
+	if s.known.asked.IsZero() || s.known.asked.Before(since) {
 		return nil, false
 	}
-	age := time.Since(s.asked)
-	return s.list, age < s.maxAge || age < serversStretchedAge && !s.client.Spare()
+	age := time.Since(s.known.asked)
+	return s.known.list, age < s.maxAge || age < serversStretchedAge && !s.client.Spare()
+}
+
+func (s *Servers) answered(q cloud.Question) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	open, _ := s.known.unanswered([]cloud.Question{q})
+	return len(open) == 0
 }
 
 func (s *Servers) refresh(ctx context.Context) error {
@@ -99,63 +132,47 @@ func (s *Servers) refresh(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listing servers: %w", err)
 	}
-	list := make([]cloud.Server, len(found))
-	for i, server := range found {
-		list[i] = s.convert(server)
-	}
-	slices.SortFunc(list, func(a, b cloud.Server) int { return cmp.Compare(a.ID, b.ID) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.list, s.asked = list, asked
+	s.known.listed(s.convertAll(found), asked)
 	s.client.listed.Set(float64(asked.Unix()))
 	return nil
 }
 
-// errShifted says that the list changed while its pages were read.
-var errShifted = errors.New("the server list changed between two pages")
-
-// allServers reads every page. Pages are counted from the start of the list, so
-// a server that is deleted meanwhile moves others from a page not yet read to
-// one already read. The totals betray that, unless another server was created
-// at the same time, which its age betrays; then the list is read again.
-func (c *Client) allServers(ctx context.Context) ([]*hcloud.Server, error) {
-	const pageSize = 50 // the API's maximum
-	var all []*hcloud.Server
-	began, total := time.Now(), -1
-	for page := 1; page != 0; {
-		servers, resp, err := c.api.Server.List(ctx, hcloud.ServerListOpts{
-			ListOpts: hcloud.ListOpts{Page: page, PerPage: pageSize},
-			Sort:     []string{"id:asc"},
-		})
-		if err != nil {
-			return nil, err
+// ask asks about one server alone.
+func (s *Servers) ask(ctx context.Context, q cloud.Question) error {
+	asked := time.Now()
+	var found []*hcloud.Server
+	err := retry(ctx, read, func(ctx context.Context) error {
+		if q.ID == 0 {
+			var err error
+			found, _, err = s.client.api.Server.List(ctx, hcloud.ServerListOpts{Name: q.Name})
+			return err
 		}
-		if told, err := http.ParseTime(resp.Header.Get("Date")); err == nil && len(all) == 0 {
-			began = told // by the clock that servers' ages are told by
+		one, _, err := s.client.api.Server.GetByID(ctx, q.ID)
+		if found = nil; one != nil {
+			found = []*hcloud.Server{one}
 		}
-		all = append(all, servers...)
-		page = 0
-		if p := resp.Meta.Pagination; p != nil {
-			if total >= 0 && p.TotalEntries != total {
-				return nil, errShifted
-			}
-			total, page = p.TotalEntries, p.NextPage
-		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("getting server %s: %w", q, err)
 	}
-	if total >= 0 && len(all) != total || len(all) > pageSize && newerThan(all, began) {
-		return nil, errShifted
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.known.told(q, s.convertAll(found), asked) {
+		return errContradiction
 	}
-	return all, nil
+	return nil
 }
 
-// newerThan says whether a server may have been created since. Times are in
-// whole seconds.
-func newerThan(servers []*hcloud.Server, since time.Time) bool {
-	return slices.ContainsFunc(servers, func(s *hcloud.Server) bool { return !s.Created.Before(since.Add(-time.Second)) })
-}
+// errContradiction means that an answer about one server contradicts the list,
+// which so is out of date.
+var errContradiction = errors.New("the server list is out of date")
 
 // Get implements cloud.Servers: one server, from the API itself.
 func (s *Servers) Get(ctx context.Context, id int64) (cloud.Server, error) {
+	asked := time.Now()
 	var found *hcloud.Server
 	err := retry(ctx, read, func(ctx context.Context) error {
 		var err error
@@ -168,7 +185,19 @@ func (s *Servers) Get(ctx context.Context, id int64) (cloud.Server, error) {
 	if found == nil {
 		return cloud.Server{}, fmt.Errorf("getting server %d: %w", id, cloud.ErrNoServer)
 	}
-	return s.convert(found), nil
+	server := s.convert(found)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known.told(cloud.Question{ID: id}, []cloud.Server{server}, asked)
+	return server, nil
+}
+
+func (s *Servers) convertAll(servers []*hcloud.Server) []cloud.Server {
+	list := make([]cloud.Server, len(servers))
+	for i, server := range servers {
+		list[i] = s.convert(server)
+	}
+	return list
 }
 
 func (s *Servers) convert(server *hcloud.Server) cloud.Server {

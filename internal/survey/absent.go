@@ -59,8 +59,8 @@ func (a Absence) Passes() bool { return a.Outlook == Leaving || a.Outlook == Uns
 
 // Absences are the Nodes whose servers don't exist, by the Node's name: those with
 // the provider ID of a server of this cloud that the project doesn't have. It
-// needs PartNodes and PartServers, and fails where most of the servers are missing
-// at once: that says more about the list than about them.
+// needs PartNodes and PartServers, and fails where no server of any Node is seen:
+// that says more about the token than about them.
 func (s *Snapshot) Absences() (map[string]Absence, error) {
 	g, err := s.Gateways()
 	if err != nil {

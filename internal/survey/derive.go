@@ -68,6 +68,10 @@ func (s seenServers) List(context.Context, time.Time) ([]cloud.Server, error) {
 	return list, nil
 }
 
+func (s seenServers) Look(ctx context.Context, _ []cloud.Question) ([]cloud.Server, error) {
+	return s.List(ctx, time.Time{})
+}
+
 func (s seenServers) Get(_ context.Context, id int64) (cloud.Server, error) {
 	for i := range s {
 		if s[i].ID == id {
@@ -78,9 +82,13 @@ func (s seenServers) Get(_ context.Context, id int64) (cloud.Server, error) {
 }
 
 // Gateways matches Nodes and servers as the CCM does. It needs PartNodes and
-// PartServers, and fails where most of the Nodes' servers are missing.
+// PartServers, and fails where no server of any Node is seen.
 func (s *Snapshot) Gateways() (routes.Gateways, error) {
-	return cloud.Gateways{Servers: seenServers(s.Servers)}.Gateways(context.Background(), s.Nodes, false)
+	g, err := cloud.Gateways{Servers: seenServers(s.Servers)}.Gateways(context.Background(), s.Nodes, false)
+	if err == nil {
+		err = g.Doubt
+	}
+	return g, err
 }
 
 // ServerOf is the Node's server, nil if none is seen.
@@ -98,7 +106,7 @@ func (s *Snapshot) ServerOf(node *corev1.Node) *Server {
 	return &s.Servers[i]
 }
 
-// OfOtherProvider says that a Node's machine is known, and no server of this cloud.
+// OfOtherProvider reports whether a Node's machine is known, and no server of this cloud.
 func OfOtherProvider(n *corev1.Node) bool {
 	_, err := cloud.ParseProviderID(n.Spec.ProviderID)
 	return n.Spec.ProviderID != "" && errors.Is(err, cloud.ErrOtherProvider)

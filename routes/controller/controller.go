@@ -153,7 +153,7 @@ func conditionChanged(old, node *corev1.Node) bool {
 	return old.UID != node.UID || a.Status != b.Status || a.Reason != b.Reason
 }
 
-// planningChanged says whether anything that routes depend on differs.
+// planningChanged reports whether anything that routes depend on differs.
 // Heartbeats don't.
 func planningChanged(old, node *corev1.Node) bool {
 	return old.UID != node.UID ||
@@ -161,6 +161,7 @@ func planningChanged(old, node *corev1.Node) bool {
 		old.Spec.PodCIDR != node.Spec.PodCIDR ||
 		!slices.Equal(old.Spec.PodCIDRs, node.Spec.PodCIDRs) ||
 		!slices.Equal(kube.InternalIPs(old), kube.InternalIPs(node)) ||
+		!slices.Equal(kube.ProvidedIPs(old), kube.ProvidedIPs(node)) ||
 		kube.Ready(old) != kube.Ready(node) ||
 		kube.ControlPlane(old) != kube.ControlPlane(node)
 }

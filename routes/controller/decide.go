@@ -30,6 +30,8 @@ type decision struct {
 	detached bool
 	attached int // servers in the network
 	limit    int
+	// doubt forbids deletions and replacements, see routes.Gateways.
+	doubt error
 }
 
 // question is what a decision may rest on.
@@ -68,6 +70,9 @@ func (c *Controller) decide(ctx context.Context, q question) (decision, error) {
 	departed, _ := c.departed()
 	d.census = routes.Owned(c.table, c.Ranges, c.members.whose(gateways, departed))
 	plan, now := routes.Diff(d.wanted, d.census), time.Now()
+	if d.doubt = gateways.Doubt; d.doubt != nil {
+		plan = plan.Additions()
+	}
 	c.retries.keep(plan)
 	budget := routes.Budget{Limit: d.limit, Reserve: c.Reserve}
 	if q.mayDelete {

@@ -61,7 +61,7 @@ func (n *notices) unreadable(err error) {
 		return
 	}
 	n.tell(eventUnreadable, only(true, fmt.Sprintf(
-		"routes and conditions stay as they are, and no new Node is routed, until this works again: %v; check that the network is there and that the token is valid", err)))
+		"nothing is deleted or replaced, and new Nodes may not be routed, until this works again: %v; check that the network is there and that the token is valid", err)))
 }
 
 // decided tells what a decision shows about the table.

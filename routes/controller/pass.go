@@ -144,7 +144,7 @@ func (c *Controller) converge(ctx context.Context, d decision, a *attempt) error
 		c.publish(d, a, !more)
 		if !more {
 			c.finish(ctx, d, a)
-			return nil
+			return d.doubt
 		}
 		if err := c.take(ctx, step, a); err != nil {
 			return err

@@ -52,6 +52,9 @@ func Survey(ctx context.Context, from Sources, layout routes.Layout) (routes.Sit
 	if err != nil {
 		return routes.Situation{}, fmt.Errorf("finding the Nodes' servers: %w", err)
 	}
+	if gateways.Doubt != nil {
+		return routes.Situation{}, gateways.Doubt
+	}
 	var departed []Departed
 	if from.Departed != nil {
 		departed = from.Departed()

@@ -73,6 +73,9 @@ func (p *Routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 			return routes.Stranger
 		}
 	})
+	if g.Doubt != nil {
+		return nil, g.Doubt // upstream would delete what is listed
+	}
 	unsure, err := p.unsure(g)
 	if err != nil {
 		return nil, err

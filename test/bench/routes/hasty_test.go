@@ -49,6 +49,10 @@ func (h *hasty) List(ctx context.Context, _ time.Time) ([]cloud.Server, error) {
 	return list, nil
 }
 
+func (h *hasty) Look(ctx context.Context, _ []cloud.Question) ([]cloud.Server, error) {
+	return h.List(ctx, time.Time{})
+}
+
 func (h *hasty) Get(_ context.Context, id int64) (cloud.Server, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -35,7 +35,7 @@ type schedule struct {
 	trace   []string
 
 	mu        sync.Mutex
-	vanishing []int64 // go as soon as a first page has been read
+	vanishing []int64 // go as soon as a page of servers has been read
 }
 
 // newSchedule makes a cluster at rest. Every fourth project has so many servers
@@ -76,7 +76,7 @@ func (s *schedule) note(format string, args ...any) {
 func (s *schedule) meddle(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		answer, err := next.RoundTrip(r)
-		if r.URL.Path == "/v1/servers" && r.URL.Query().Get("page") == "1" {
+		if r.URL.Path == "/v1/servers" {
 			s.mu.Lock()
 			gone := s.vanishing
 			s.vanishing = nil

@@ -1,0 +1,118 @@
+package cloud_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/internal/cloud"
+)
+
+// lagging is a project whose list stays what it was until it is asked for anew,
+// as a whole or about single servers.
+type lagging struct {
+	list, servers []cloud.Server
+	asked         time.Time
+	looks         int
+}
+
+func (l *lagging) List(_ context.Context, since time.Time) ([]cloud.Server, error) {
+	if l.asked.Before(since) {
+		l.looks++
+		l.list, l.asked = l.servers, time.Now()
+	}
+	return l.list, nil
+}
+
+func (l *lagging) Look(ctx context.Context, questions []cloud.Question) ([]cloud.Server, error) {
+	var since time.Time
+	for _, q := range questions {
+		if q.Since.After(since) {
+			since = q.Since
+		}
+	}
+	return l.List(ctx, since)
+}
+
+func (l *lagging) Get(context.Context, int64) (cloud.Server, error) {
+	return cloud.Server{}, cloud.ErrNoServer
+}
+
+// A kubelet reports an address that isn't its server's by the list: the server is
+// looked up at once, and once for this address.
+func TestAnAddressThatContradictsTheListIsLookedUp(t *testing.T) {
+	for name, reported := range map[string]nodeOption{"InternalIP": withIP("10.0.0.9"), "--node-ip": withAnnotation("10.0.0.9")} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				before := []cloud.Server{server(1, "a", "10.0.0.2"), server(2, "b", "10.0.0.3")}
+				l := &lagging{list: before, asked: time.Now(), servers: []cloud.Server{server(1, "a", "10.0.0.9"), before[1]}}
+				g := cloud.Gateways{Servers: l, Index: &cloud.Index{}}
+				i := instances(&project{})
+				i.Servers, i.Index = l, g.Index
+				is := func(n *corev1.Node, want string, looks int) {
+					t.Helper()
+					got, err := g.Gateways(t.Context(), []*corev1.Node{n}, false)
+					if err != nil || got.Of["a"] != netip.MustParseAddr(want) || l.looks != looks {
+						t.Errorf("a is at %s after %d looks, %v; want %s after %d", got.Of["a"], l.looks, err, want, looks)
+					}
+					if m, err := i.InstanceMetadata(t.Context(), n); err != nil || m.NodeAddresses[2].Address != want {
+						t.Errorf("a is described as %+v, %v; want %s", m, err, want)
+					}
+					time.Sleep(time.Second) // on the bubble's clock
+				}
+				time.Sleep(time.Second) // on the bubble's clock
+				is(node("a", withID("hcloud://1"), withIP("10.0.0.2")), "10.0.0.2", 0)
+				for range 10 {
+					is(node("a", withID("hcloud://1"), reported), "10.0.0.9", 1)
+				}
+				// An address that is nobody's is looked up once, not for ever.
+				for range 10 {
+					is(node("a", withID("hcloud://1"), withIP("10.99.0.1")), "10.0.0.9", 2)
+				}
+			})
+		})
+	}
+}
+
+// A kubelet that reports ever new addresses costs few looks.
+func TestAKubeletThatReportsManyAddressesCostsLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lagging{servers: []cloud.Server{server(1, "a", "10.0.0.2"), server(2, "b", "10.0.0.3")}}
+		g := cloud.Gateways{Servers: l, Index: &cloud.Index{}}
+		for i := range 3600 {
+			n := node("a", withID("hcloud://1"), withIP(fmt.Sprintf("10.%d.%d.7", 100+i/200, i%200)))
+			if _, err := g.Gateways(t.Context(), []*corev1.Node{n, node("b", withID("hcloud://2"))}, false); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second) // on the bubble's clock
+		}
+		if l.looks > 10 {
+			t.Errorf("%d looks in an hour", l.looks)
+		}
+	})
+}
+
+// The API server's clock is ahead: a Node that seems to come from the future is
+// looked up once, not until its time has come.
+func TestANodeFromTheFutureIsLookedUpOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lagging{servers: []cloud.Server{server(1, "a", "10.0.0.2")}}
+		g := cloud.Gateways{Servers: l, Index: &cloud.Index{}}
+		n := node("a")
+		n.CreationTimestamp.Time = time.Now().Add(3 * time.Minute)
+		for range 180 {
+			if _, err := g.Gateways(t.Context(), []*corev1.Node{n}, false); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second) // on the bubble's clock
+		}
+		if l.looks != 1 {
+			t.Errorf("%d looks in three minutes, want 1", l.looks)
+		}
+	})
+}
