@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/cilium/ipam v0.0.0-20230509084518-fd66eae7909b
+	github.com/containernetworking/cni v1.3.0
 	github.com/fsnotify/fsnotify v1.9.0
 	github.com/getkin/kin-openapi v0.152.0
 	github.com/go-logr/logr v1.4.3

@@ -129,6 +129,12 @@ func TestDaemonSet(t *testing.T) {
 			t.Errorf("--%s %s: mounted %t, writable %t", flag, value, mounted, got)
 		}
 	}
+	state := sub.Flags().Lookup("state-dir").Value.String()
+	at := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.HostPath != nil && v.HostPath.Path == state })
+	mount := slices.IndexFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == state })
+	if at < 0 || mount < 0 || container.VolumeMounts[mount].Name != pod.Volumes[at].Name {
+		t.Errorf("--state-dir %s is another folder on the host, where the link of the CNI configuration leads", state)
+	}
 	for _, v := range pod.Volumes {
 		if v.Secret != nil {
 			t.Errorf("the agent is given the Secret %s", v.Secret.SecretName)

@@ -47,7 +47,7 @@ func defaults() *options {
 func (o *options) machineFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.cniConfDir, "cni-conf-dir", o.cniConfDir, "Folder of the CNI configuration.")
 	fs.StringSliceVar(&o.cniBinDirs, "cni-bin-dir", o.cniBinDirs, "Folder of the CNI plugins; may be given several times.")
-	fs.StringVar(&o.stateDir, "state-dir", o.stateDir, "Folder of the host for what has to outlive this program, but not the machine's next start.")
+	fs.StringVar(&o.stateDir, "state-dir", o.stateDir, "Folder for what has to outlive this program, but not the machine's next start, at the same path as on the host: a link in --cni-conf-dir leads into it.")
 	fs.StringVar(&o.sysctls, "sysctls", o.sysctls, "Folder where the kernel's settings can be written.")
 }
 

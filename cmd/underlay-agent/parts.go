@@ -42,6 +42,8 @@ type follower[D any] struct {
 	desired func(agent.View) D
 	// patient: left alone until the Node has podCIDRs.
 	patient bool
+	// down, if not nil, is the edge's own agent.ErrDown.
+	down error
 
 	last    *D          // what stands, as far as we know; nil: nothing is known
 	altered atomic.Bool // by somebody else, perhaps
@@ -63,8 +65,11 @@ func (f *follower[D]) Apply(ctx context.Context, v agent.View, look bool) (agent
 	}
 	f.last = nil
 	changed, warnings, err := f.edge.Apply(ctx, want)
-	if err == nil {
+	switch {
+	case err == nil:
 		f.last = &want
+	case f.down != nil && errors.Is(err, f.down):
+		err = fmt.Errorf("%w: %w", agent.ErrDown, err)
 	}
 	return agent.Report{Changed: changed, Warnings: warnings, Repaired: same && len(changed) > 0}, err
 }
@@ -86,10 +91,12 @@ func (f *follower[D]) Watch(ctx context.Context, changed func()) error {
 	})
 }
 
-// parts are put right in this order: kernel settings, the packet filter, the
-// routes, and last the CNI configuration, which lets pods start. The filter knows
-// a Node before there is a way to it: else the first packets there would leave
-// under this node's address, and every later one of their connections too.
+// parts are put right in this order, and each waits while one before it fails: the
+// packet filter, the kernel settings, the routes, and last the CNI configuration,
+// which lets pods start. The filter comes before forwarding, which opens the way to
+// pods, and it knows a Node before there is a route to it: else the first packets
+// there would leave under this node's address, and every later one of their
+// connections too.
 type parts struct{ before, after []part }
 
 func (o *options) parts() (parts, error) {
@@ -99,16 +106,18 @@ func (o *options) parts() (parts, error) {
 	}
 	return parts{
 		before: []part{
+			&follower[netfilter.Desired]{
+				name: "netfilter", desired: o.filterFor, edge: filter, patient: true, down: netfilter.ErrDown,
+			},
 			&follower[sysctl.Desired]{
 				name: "sysctl", desired: sysctlsFor,
 				edge: sysctl.New(sysctl.Options{Root: o.sysctls, StateDir: o.stateDir}),
 			},
-			&follower[netfilter.Desired]{name: "netfilter", desired: o.filterFor, edge: filter, patient: true},
 		},
 		after: []part{
 			&follower[cni.Desired]{
 				name: "cni", desired: cniFor,
-				edge: cni.New(cni.Options{ConfDir: o.cniConfDir, BinDirs: o.cniBinDirs, DataDir: o.stateDir + "/cni"}),
+				edge: cni.New(cni.Options{ConfDir: o.cniConfDir, BinDirs: o.cniBinDirs, StateDir: o.stateDir}),
 			},
 		},
 	}, nil

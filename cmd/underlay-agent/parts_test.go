@@ -87,9 +87,9 @@ func TestAFollowerLooksWhenThereIsAReason(t *testing.T) {
 	}
 }
 
-// Packets to a new Node must not find a route while the filter takes its pods for
-// strangers.
-func TestTheFilterKnowsANodeBeforeItsRoute(t *testing.T) {
+// Nothing is forwarded before the filter stands, and packets to a new Node must not
+// find a route while the filter takes its pods for strangers.
+func TestTheFilterComesFirst(t *testing.T) {
 	p, err := defaults().parts()
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestTheFilterKnowsANodeBeforeItsRoute(t *testing.T) {
 	for _, part := range p.before {
 		before = append(before, part.Name())
 	}
-	if want := []string{"sysctl", "netfilter"}; !slices.Equal(before, want) {
+	if want := []string{"netfilter", "sysctl"}; !slices.Equal(before, want) {
 		t.Errorf("put right before the routes are %v, want %v", before, want)
 	}
 }

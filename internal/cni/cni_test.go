@@ -74,14 +74,15 @@ func TestRenderRefuses(t *testing.T) {
 // machine is a node's folders, with the plugins installed.
 type machine struct {
 	*Network
-	conf, bin, data string
+	conf, bin, state, data string
 }
 
 func newMachine(t *testing.T) machine {
 	t.Helper()
 	root := t.TempDir()
-	m := machine{conf: filepath.Join(root, "etc", "net.d"), bin: filepath.Join(root, "bin"), data: filepath.Join(root, "run", "cni")}
-	m.Network = New(Options{ConfDir: m.conf, BinDirs: []string{filepath.Join(root, "nowhere"), m.bin}, DataDir: m.data})
+	m := machine{conf: filepath.Join(root, "etc", "net.d"), bin: filepath.Join(root, "bin"), state: filepath.Join(root, "run")}
+	m.data = filepath.Join(m.state, "cni")
+	m.Network = New(Options{ConfDir: m.conf, BinDirs: []string{filepath.Join(root, "nowhere"), m.bin}, StateDir: m.state})
 	for _, name := range plugins() {
 		put(t, filepath.Join(m.bin, name), "")
 		if err := os.Chmod(filepath.Join(m.bin, name), 0o755); err != nil {

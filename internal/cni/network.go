@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// FileName is the file's name. Others sort behind it unless somebody means them
-// not to.
+// FileName is the name of the link, and of the file that it leads to. Others sort
+// behind it unless somebody means them not to.
 const FileName = "05-underlay.conflist"
 
 // temporaryName ends in nothing that runtimes read.
@@ -26,9 +26,9 @@ type Options struct {
 	ConfDir string
 	// BinDirs hold the plugins; none: /opt/cni/bin.
 	BinDirs []string
-	// DataDir is for host-local's state; empty: /run/underlay/cni. A reboot must
-	// empty it, since no pod outlives one.
-	DataDir string
+	// StateDir holds the file that the link leads to, and in its folder cni the
+	// state of host-local; empty: /run/underlay. A reboot must empty it.
+	StateDir string
 }
 
 // Network is this node's part of the pod network. Not safe for concurrent use,
@@ -38,7 +38,7 @@ type Network struct{ options Options }
 // New changes nothing yet.
 func New(o Options) *Network {
 	o.ConfDir = cmp.Or(o.ConfDir, "/etc/cni/net.d")
-	o.DataDir = cmp.Or(o.DataDir, "/run/underlay/cni")
+	o.StateDir = cmp.Or(o.StateDir, "/run/underlay")
 	if len(o.BinDirs) == 0 {
 		o.BinDirs = []string{"/opt/cni/bin"}
 	}
@@ -57,7 +57,10 @@ func (n *Network) Plan(_ context.Context, want Desired) (changes, warnings []str
 // pending is the file's content as it should be, and the change that makes it
 // so; none where it is.
 func (n *Network) pending(want Desired) (content []byte, change []string, err error) {
-	if content, err = render(want, n.options.DataDir); err != nil {
+	if len(want.PodCIDRs) == 0 {
+		return nil, n.withdrawable(), nil
+	}
+	if content, err = render(want, n.dataDir()); err != nil {
 		return nil, nil, err
 	}
 	same, err := n.holds(content)
@@ -67,16 +70,17 @@ func (n *Network) pending(want Desired) (content []byte, change []string, err er
 	return content, []string{n.written(want)}, nil
 }
 
-// Apply writes the file where it is missing or another. It does so also when the
-// error says that the runtime can't use it yet.
-func (n *Network) Apply(ctx context.Context, want Desired) (changed, warnings []string, err error) {
+// Apply writes the file where it is missing or another, and withdraws it where
+// there are to be no pods. It writes also when the error says that the runtime
+// can't use it yet.
+func (n *Network) Apply(_ context.Context, want Desired) (changed, warnings []string, err error) {
 	content, changed, err := n.pending(want)
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(changed) > 0 {
 		if err := n.write(content); err != nil {
-			return nil, nil, err
+			return nil, nil, fmt.Errorf("writing the CNI configuration: %w", err)
 		}
 	}
 	return changed, nil, n.usable()
@@ -86,8 +90,7 @@ func (n *Network) Apply(ctx context.Context, want Desired) (changed, warnings []
 // address: with the state gone, the next pod would get an address that is taken.
 func (n *Network) Cleanup(_ context.Context) (changed []string, err error) {
 	var problems []error
-	for _, name := range []string{FileName, temporaryName} {
-		path := n.path(name)
+	for _, path := range []string{n.link(), n.temporaryLink(), n.file(), n.temporaryFile()} {
 		switch err := os.Remove(path); {
 		case err == nil:
 			changed = append(changed, path+" is removed")
@@ -99,14 +102,36 @@ func (n *Network) Cleanup(_ context.Context) (changed []string, err error) {
 	return append(changed, removed...), errors.Join(append(problems, err)...)
 }
 
-func (n *Network) path(name string) string { return filepath.Join(n.options.ConfDir, name) }
+func (n *Network) link() string          { return filepath.Join(n.options.ConfDir, FileName) }
+func (n *Network) temporaryLink() string { return filepath.Join(n.options.ConfDir, temporaryName) }
+func (n *Network) file() string          { return filepath.Join(n.options.StateDir, FileName) }
+func (n *Network) temporaryFile() string { return filepath.Join(n.options.StateDir, temporaryName) }
+func (n *Network) dataDir() string       { return filepath.Join(n.options.StateDir, "cni") }
 
 func (n *Network) written(want Desired) string {
-	return fmt.Sprintf("%s is written: pods' addresses from %s, MTU %d", n.path(FileName), join(want.PodCIDRs), want.MTU)
+	return fmt.Sprintf("%s is written: pods' addresses from %s, MTU %d", n.link(), join(want.PodCIDRs), want.MTU)
 }
 
+// withdrawable is the change that leaves the runtime without a configuration.
+// Where none of ours is, there is none: a link that leads nowhere would keep the
+// runtime from another network that it has.
+func (n *Network) withdrawable() []string {
+	if _, err := os.Stat(n.link()); err != nil {
+		return nil
+	}
+	return []string{n.link() + " is withdrawn: no pod can start until it is written again"}
+}
+
+// holds reports whether the runtime has been shown this content.
 func (n *Network) holds(content []byte) (bool, error) {
-	is, err := os.ReadFile(n.path(FileName))
+	// Left by a process that ended before the runtime was shown the file.
+	if _, err := os.Lstat(n.temporaryLink()); err == nil {
+		return false, nil
+	}
+	if target, err := os.Readlink(n.link()); err != nil || target != n.file() {
+		return false, nil // missing, somebody's file, or an earlier version's
+	}
+	is, err := os.ReadFile(n.file())
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -116,30 +141,54 @@ func (n *Network) holds(content []byte) (bool, error) {
 	return bytes.Equal(is, content), nil
 }
 
-// write replaces the file in one step: a runtime may look at any moment.
+// write replaces the file in one step, because a runtime may look at any moment,
+// or removes it if there is no content; then the runtime is shown what there is.
+// containerd reads its folder again when a name in it is written, removed or
+// renamed, but not when one is created, and sees nothing of what happens behind a
+// link. So the link is made anew under another name and renamed each time.
 func (n *Network) write(content []byte) error {
-	if err := os.MkdirAll(n.options.ConfDir, 0o755); err != nil {
-		return fmt.Errorf("making the folder of CNI configurations: %w", err)
+	for _, dir := range []string{n.options.ConfDir, n.options.StateDir} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
 	}
-	temporary := n.path(temporaryName)
-	if err := writeSynced(temporary, content); err != nil {
-		return fmt.Errorf("writing the CNI configuration: %w", err)
+	if err := os.Remove(n.temporaryLink()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	if err := os.Rename(temporary, n.path(FileName)); err != nil {
-		return fmt.Errorf("writing the CNI configuration: %w", err)
+	if err := os.Symlink(n.file(), n.temporaryLink()); err != nil {
+		return err
 	}
-	return nil
+	if err := n.writeFile(content); err != nil {
+		return err
+	}
+	if err := os.Rename(n.temporaryLink(), n.link()); err != nil {
+		return err
+	}
+	return syncDir(n.options.ConfDir)
 }
 
-// writeSynced writes through to the disk: a rename that outlives a power cut
-// which the content doesn't would leave an empty file.
-func writeSynced(path string, content []byte) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+func (n *Network) writeFile(content []byte) error {
+	if len(content) == 0 {
+		err := os.Remove(n.file())
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	if err := os.WriteFile(n.temporaryFile(), content, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(n.temporaryFile(), n.file())
+}
+
+// syncDir writes a folder through to the disk: after a power cut the runtime must
+// not find the file that an earlier version has left where the link is now.
+func syncDir(path string) error {
+	dir, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(content)
-	return errors.Join(err, file.Sync(), file.Close())
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // usable says what keeps the container runtime from using the file.
@@ -171,7 +220,7 @@ func (n *Network) earlier() ([]string, error) {
 	var found []string
 	for _, e := range entries {
 		if e.Name() < FileName && !e.IsDir() && isConfiguration(e.Name()) {
-			found = append(found, n.path(e.Name()))
+			found = append(found, filepath.Join(n.options.ConfDir, e.Name()))
 		}
 	}
 	return found, nil
@@ -190,7 +239,7 @@ func (n *Network) installed(plugin string) bool {
 
 // forgetAddresses removes host-local's state if it holds no pod's address.
 func (n *Network) forgetAddresses() (changed []string, err error) {
-	dir := filepath.Join(n.options.DataDir, networkName)
+	dir := filepath.Join(n.dataDir(), networkName)
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -207,7 +256,7 @@ func (n *Network) forgetAddresses() (changed []string, err error) {
 		return nil, fmt.Errorf("removing the state of host-local: %w", err)
 	}
 	// Fails if anything else is in it.
-	_ = os.Remove(n.options.DataDir)
+	_ = os.Remove(n.dataDir())
 	return []string{dir + " is removed: no pod has an address"}, nil
 }
 

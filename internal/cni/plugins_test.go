@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,7 +78,7 @@ func TestTheRealPluginsTakeTheFile(t *testing.T) {
 	node.Sysctl("net/ipv6/conf/all/forwarding", "1")
 
 	root := t.TempDir()
-	network := New(Options{ConfDir: filepath.Join(root, "net.d"), BinDirs: []string{bin}, DataDir: filepath.Join(root, "state")})
+	network := New(Options{ConfDir: filepath.Join(root, "net.d"), BinDirs: []string{bin}, StateDir: root})
 	want := Desired{PodCIDRs: prefixes("10.244.1.0/24", "fd00:10:244:1::/64"), MTU: 1400}
 	if _, _, err := network.Apply(t.Context(), want); err != nil {
 		t.Fatal(err)
@@ -110,14 +111,14 @@ func TestTheRealPluginsTakeTheFile(t *testing.T) {
 	reach(t, node, pod, "[fd00:10:244:1::2]:80")
 	reach(t, outside, pod, "198.51.100.1:8080")
 
-	if got := names(t, filepath.Join(root, "state", networkName)); len(got) < 3 {
+	if got := names(t, filepath.Join(root, "cni", networkName)); len(got) < 3 {
 		t.Errorf("host-local's state is %q", got)
 	}
-	if changed, err := network.Cleanup(t.Context()); err != nil || len(changed) != 1 {
+	if changed, err := network.Cleanup(t.Context()); err != nil || len(changed) != 2 {
 		t.Errorf("cleanup under a pod: %q, %v", changed, err)
 	}
 	r.call("DEL", "pod-1", pod)
-	if changed, err := network.Cleanup(t.Context()); err != nil || len(changed) != 1 || len(names(t, filepath.Join(root, "state"))) > 0 {
+	if changed, err := network.Cleanup(t.Context()); err != nil || len(changed) != 1 || !slices.Equal(names(t, root), []string{"net.d"}) {
 		t.Errorf("cleanup behind the last pod: %q, %v", changed, err)
 	}
 }

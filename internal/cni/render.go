@@ -9,7 +9,8 @@ import (
 
 // Desired is what the pods of this node need.
 type Desired struct {
-	// PodCIDRs are the node's own: one, or one of each family.
+	// PodCIDRs are the node's own: one, or one of each family. None: no pod may
+	// start.
 	PodCIDRs []netip.Prefix
 	// MTU is the smallest of its uplinks.
 	MTU int

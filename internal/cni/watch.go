@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/fsnotify/fsnotify"
 )
@@ -19,11 +20,13 @@ func (n *Network) Watch(ctx context.Context, changed func()) error {
 		return fmt.Errorf("watching CNI configurations: %w", err)
 	}
 	defer watcher.Close()
-	if err := os.MkdirAll(n.options.ConfDir, 0o755); err != nil {
-		return fmt.Errorf("watching CNI configurations: %w", err)
-	}
-	if err := watcher.Add(n.options.ConfDir); err != nil {
-		return fmt.Errorf("watching CNI configurations in %s: %w", n.options.ConfDir, err)
+	for _, dir := range []string{n.options.ConfDir, n.options.StateDir} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("watching CNI configurations: %w", err)
+		}
+		if err := watcher.Add(dir); err != nil {
+			return fmt.Errorf("watching CNI configurations in %s: %w", dir, err)
+		}
 	}
 	for _, dir := range n.options.BinDirs {
 		if err := watcher.Add(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -36,11 +39,14 @@ func (n *Network) Watch(ctx context.Context, changed func()) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case _, open := <-watcher.Events:
+		case event, open := <-watcher.Events:
 			if !open {
 				return nil
 			}
-			changed()
+			// What else is in the folder of state is of other packages.
+			if filepath.Dir(event.Name) != filepath.Clean(n.options.StateDir) || event.Name == n.file() {
+				changed()
+			}
 		case err, open := <-watcher.Errors:
 			if !open {
 				return nil

@@ -64,7 +64,7 @@ func nodeChecks() []check {
 		},
 		{
 			name:       "peers-unreachable",
-			looks:      "whether a node's agent has no route to other nodes' pods for longer than 2 minutes (condition `underlay.dev/PeersReachable`)",
+			looks:      "whether a node's agent has no route to other nodes' pods, or its own network isn't ready, for longer than 2 minutes (condition `underlay.dev/PeersReachable`)",
 			severities: []Severity{Error},
 			remedy:     "put both nodes into one network segment, or see the agent: " + agentLogs,
 			needs:      survey.PartNodes,

@@ -42,7 +42,7 @@ func fromAgent(node, text string, before time.Duration) *corev1.Event {
 // cniSays is what internal/cni really says of a machine where a file of others
 // comes first, or that has no plugins.
 func cniSays() string {
-	network := cni.New(cni.Options{ConfDir: "testdata/net.d", BinDirs: []string{"testdata/no-plugins"}, DataDir: "testdata/no-state"})
+	network := cni.New(cni.Options{ConfDir: "testdata/net.d", BinDirs: []string{"testdata/no-plugins"}, StateDir: "testdata/no-state"})
 	_, _, err := network.Plan(context.Background(), cni.Desired{PodCIDRs: prefixes("10.244.1.0/24"), MTU: 1450})
 	return fmt.Sprint("cni: ", err)
 }

@@ -17,6 +17,11 @@
 // has committed anything to nftables since the last look, which the kernel tells by
 // the ruleset's generation, or where Watch saw no commit to this table.
 //
-// Where its facts come from: the nft(8) manual, and the kernel's
-// include/uapi/linux/netfilter/nf_tables.h for generation and notifications.
+// Rules judge the first packet of a connection. When they stand anew, the kernel is
+// made to forget the connections that began without them and that they would have
+// treated otherwise, and no others.
+//
+// Where its facts come from: the nft(8) manual, the kernel's
+// include/uapi/linux/netfilter/nf_tables.h for generation and notifications, and
+// net/netfilter/nf_nat_core.c for when NAT is decided on.
 package netfilter

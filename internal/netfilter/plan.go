@@ -98,6 +98,22 @@ func compareFrame(want ruleset, have found) string {
 	return ""
 }
 
+// stands reports whether a table filters as far as one can tell without judging its
+// rules, which may be an earlier version's: it isn't dormant, and every chain is
+// there and has rules.
+func stands(want ruleset, have found) bool {
+	if !have.exists || len(have.parts[""]) > 0 {
+		return false
+	}
+	for _, c := range want.chains {
+		heads := len(c.lines()) - len(c.rules)
+		if len(have.parts[chainPart+c.name]) <= heads {
+			return false
+		}
+	}
+	return true
+}
+
 // compareChains says how the chains and their rules differ; empty: not at all.
 func compareChains(want ruleset, have found) string {
 	for _, c := range want.chains {

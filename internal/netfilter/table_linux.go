@@ -17,6 +17,10 @@ import (
 // tableName is the name of the table, of the family inet.
 const tableName = "underlay"
 
+// ErrDown is what Apply wraps if it failed and the node's pods have no packet
+// filter now. Any other error leaves one that was right some time ago.
+var ErrDown = errors.New("no packet filter stands")
+
 // Options say what the table can't know by itself.
 type Options struct {
 	// PodLinks is how the names of pods' interfaces on the node begin; empty:
@@ -33,6 +37,8 @@ type Table struct {
 	last       found
 	generation uint32
 	known      bool
+	// unjudged: connections may have begun while the rules did not stand.
+	unjudged bool
 	// What Watch knows, on a goroutine of its own: the generation of the last
 	// commit that may have altered the table.
 	watching atomic.Bool
@@ -59,36 +65,61 @@ func (t *Table) Plan(ctx context.Context, want Desired) (changes, warnings []str
 }
 
 // Apply makes the table as it should be, in one transaction, and returns a line
-// for each change.
+// for each change. Where the rules did not stand, it makes the kernel forget the
+// connections that began without them.
 func (t *Table) Apply(ctx context.Context, want Desired) (changed, warnings []string, err error) {
-	have, err := t.observe(ctx)
+	rules := rulesFor(want, t.options.PodLinks)
+	p, err := t.put(ctx, rules)
 	if err != nil {
 		return nil, nil, err
 	}
-	rules := rulesFor(want, t.options.PodLinks)
+	changed = p.lines()
+	t.unjudged = t.unjudged || p.rebuild != "" || p.rules != ""
+	if !t.unjudged {
+		return changed, nil, nil
+	}
+	n, err := forget(ctx, want)
+	if n > 0 {
+		changed = append(changed, fmt.Sprintf("%d connections that began without the packet filter are forgotten", n))
+	}
+	if err != nil { // the next look tries again
+		return changed, []string{err.Error() + "; until they end they keep the way that they have"}, nil
+	}
+	t.unjudged = false
+	return changed, nil, nil
+}
+
+// put makes the table what the rules say and returns what that took.
+func (t *Table) put(ctx context.Context, rules ruleset) (plan, error) {
+	have, err := t.observe(ctx)
+	if err != nil {
+		return plan{}, err
+	}
 	p := diff(rules, have)
 	if p.rules != "" || len(p.edits) > 0 {
 		tx := t.nft.NewTransaction()
 		amend(tx, rules, p)
 		if err := t.run(ctx, tx, rules); err == nil {
-			return p.lines(), nil, nil
+			return p, nil
 		}
 		// A chain that somebody has made another, or a set that has changed since.
 		p = plan{rebuild: "it could not be changed in place"}
 	}
 	switch {
 	case p.remove:
-		if err := t.remove(ctx); err != nil {
-			return nil, nil, err
-		}
+		return p, t.remove(ctx)
 	case p.rebuild != "":
 		tx := t.nft.NewTransaction()
 		build(tx, rules)
 		if err := t.run(ctx, tx, rules); err != nil {
-			return nil, nil, fmt.Errorf("making the nftables table %s: %w", tableName, err)
+			err = fmt.Errorf("making the nftables table %s: %w", tableName, err)
+			if !stands(rules, have) {
+				err = fmt.Errorf("%w: %w", ErrDown, err)
+			}
+			return plan{}, err
 		}
 	}
-	return p.lines(), nil, nil
+	return p, nil
 }
 
 // Cleanup removes the table.

@@ -37,8 +37,9 @@ type Config struct {
 	Gateway   netip.Addr
 	Uplinks   []string
 	// Before and After are parts of the node's network that are put right before
-	// the routes and after them, in this order. Those after are left alone until
-	// the Node has podCIDRs.
+	// the routes and after them, in this order. A part is left alone while one
+	// before it fails. Those after are also left alone while a route fails that the
+	// node itself needs, and until the Node has podCIDRs.
 	Before, After []Edge
 	// Period is the time between two looks at everything that no event caused.
 	Period time.Duration

@@ -5,14 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
 )
 
-// pass looks at everything, decides, and puts right what differs. What can be
-// done is done though something else fails.
+// pass looks at everything, decides, and puts right what differs. Routes are
+// written though something else fails; of the other parts none is changed while
+// one that comes before it fails.
 func (a *Agent) pass(ctx context.Context) error {
 	a.health.began(time.Now())
 	look, events := a.look.Swap(false), a.pending.take()
@@ -36,25 +38,30 @@ func (a *Agent) putRight(ctx context.Context, look bool, events []time.Time) err
 		a.report(err)
 		return err
 	}
-	var failed []error
-	failed = append(failed, a.applyEdges(ctx, a.Before, d.View, look)...)
+	before := a.applyEdges(ctx, a.Before, d.View, look)
 
-	before := a.interest.Load()
+	wanted := a.interest.Load()
 	a.interest.Store(newInterest(d, s))
-	missing, err := a.write(ctx, before, &d)
-	if err != nil {
-		failed = append(failed, err)
-	}
+	missing, failed := a.write(ctx, wanted, &d)
 	a.metrics.reached(events, time.Now())
 	a.metrics.show(d, missing)
 
 	waiting := d.Faults
-	if len(d.View.PodCIDRs) > 0 {
-		failed = append(failed, a.applyEdges(ctx, a.After, d.View, look)...)
-	} else {
+	var after error
+	switch {
+	case len(d.View.PodCIDRs) == 0:
 		waiting = append(waiting, "the Node has no podCIDR yet; the cloud controller manager or kube-controller-manager hands them out")
+	case errors.Is(before, ErrDown):
+		waiting = append(waiting, "no pod can start until then")
+		none := d.View
+		none.PodCIDRs = nil
+		after = a.applyEdges(ctx, a.After, none, look)
+	case before != nil || len(d.Faults) > 0 || len(failed.own) > 0:
+		waiting = append(waiting, "until then "+names(a.After)+" stays as it is")
+	default:
+		after = a.applyEdges(ctx, a.After, d.View, look)
 	}
-	err = errors.Join(failed...)
+	err = errors.Join(before, failed.err(), after)
 	ready := err
 	if len(waiting) > 0 {
 		ready = errors.Join(err, errors.New(strings.Join(waiting, "; ")))
@@ -70,9 +77,10 @@ func (a *Agent) report(problem error) {
 	a.metrics.ready.Set(map[bool]float64{true: 1}[problem == nil])
 }
 
-func (a *Agent) applyEdges(ctx context.Context, edges []Edge, v View, look bool) []error {
-	var failed []error
-	for _, edge := range edges {
+// applyEdges brings edges in step with the view, in their order, and stops at the
+// first that fails: what comes later relies on what comes earlier.
+func (a *Agent) applyEdges(ctx context.Context, edges []Edge, v View, look bool) error {
+	for i, edge := range edges {
 		report, err := edge.Apply(ctx, v, look)
 		for _, line := range report.Changed {
 			klog.FromContext(ctx).Info("Changed", "part", edge.Name(), "what", line)
@@ -83,19 +91,29 @@ func (a *Agent) applyEdges(ctx context.Context, edges []Edge, v View, look bool)
 		if report.Repaired {
 			a.metrics.repairs.WithLabelValues(edge.Name()).Add(float64(len(report.Changed)))
 		}
-		if err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", edge.Name(), err))
+		switch later := edges[i+1:]; {
+		case err != nil && len(later) > 0:
+			return fmt.Errorf("%s: %w; until then %s stays as it is", edge.Name(), err, names(later))
+		case err != nil:
+			return fmt.Errorf("%s: %w", edge.Name(), err)
 		}
 	}
-	return failed
+	return nil
+}
+
+func names(edges []Edge) string {
+	all := make([]string, len(edges))
+	for i, e := range edges {
+		all[i] = e.Name()
+	}
+	return strings.Join(all, ", ")
 }
 
 // write carries a plan out: what brings packets somewhere first, deletions last,
 // so that at no time fewer peers can be reached than before. A peer whose route
 // the kernel refuses is named in the decision.
-func (a *Agent) write(ctx context.Context, before *interest, d *Decision) (missing int, err error) {
+func (a *Agent) write(ctx context.Context, before *interest, d *Decision) (missing int, failed failures) {
 	logger := klog.FromContext(ctx)
-	var failed failures
 	for _, claim := range d.Plan.Add {
 		err := a.Kernel.Add(ctx, claim.Entry)
 		a.metrics.wrote("add", err)
@@ -120,37 +138,44 @@ func (a *Agent) write(ctx context.Context, before *interest, d *Decision) (missi
 		}
 		logger.V(2).Info("Route changed", "route", change.New.Route, "was", change.Old.Route, "node", change.New.Node)
 	}
-	missing = len(failed.all)
+	missing = len(failed.own) + len(failed.peers)
 	for _, e := range d.Plan.Delete {
 		err := a.Kernel.Delete(ctx, e)
 		a.metrics.wrote("delete", err)
 		if err != nil {
-			failed.all = append(failed.all, fmt.Errorf("deleting route %s: %w", e.Route, err))
+			failed.peers = append(failed.peers, fmt.Errorf("deleting route %s: %w", e.Route, err))
 			continue
 		}
 		logger.V(2).Info("Route deleted", "route", e.Route)
 	}
-	return missing, failed.err()
+	return missing, failed
 }
 
 // failures are of one kind mostly: an interface went down under a thousand
 // routes.
-type failures struct{ all []error }
+type failures struct {
+	// own are those of routes that the node itself needs, whatever peers there are;
+	// peers are all others. One peer must not keep pods of this node from starting.
+	own, peers []error
+}
 
 func (f *failures) add(d *Decision, claim Claim, err error) {
 	err = fmt.Errorf("writing route %s: %w", claim.Route, err)
-	f.all = append(f.all, err)
-	if claim.Node != "" {
-		d.nameUnreachable(claim.Node, err.Error())
+	if claim.Node == "" {
+		f.own = append(f.own, err)
+		return
 	}
+	f.peers = append(f.peers, err)
+	d.nameUnreachable(claim.Node, err.Error())
 }
 
 func (f *failures) err() error {
 	const shown = 3
-	if len(f.all) <= shown {
-		return errors.Join(f.all...)
+	all := slices.Concat(f.own, f.peers)
+	if len(all) <= shown {
+		return errors.Join(all...)
 	}
-	return fmt.Errorf("%d routes could not be written, among them: %w", len(f.all), errors.Join(f.all[:shown]...))
+	return fmt.Errorf("%d routes could not be written, among them: %w", len(all), errors.Join(all[:shown]...))
 }
 
 // askNeighbors finds out which peers answer, and has the decision made anew if

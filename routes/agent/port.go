@@ -37,6 +37,10 @@ type Kernel interface {
 // ErrTaken is what Kernel.Add wraps if the place is taken.
 var ErrTaken = errors.New("a route with this destination and metric exists")
 
+// ErrDown is what Edge.Apply wraps if it failed and what it keeps is known not to
+// work at all, rather than to be out of date: no pod may start that relies on it.
+var ErrDown = errors.New("is down")
+
 // Neighbor is a machine on the same segment.
 type Neighbor struct {
 	Addr netip.Addr
@@ -73,7 +77,8 @@ const (
 type Edge interface {
 	Name() string
 	// Apply brings it in step with the view. Unless look is set it may take for
-	// granted that nobody else changed anything since it last succeeded.
+	// granted that nobody else changed anything since it last succeeded. A view
+	// without podCIDRs tells an Edge of Config.After to keep pods from starting.
 	Apply(ctx context.Context, v View, look bool) (Report, error)
 	// Watch calls changed when somebody else may have altered it, until the
 	// context ends. The next Apply then looks, whatever it is told.

@@ -136,7 +136,7 @@ func (s *status) conditions(v verdict, node *corev1.Node) []corev1.NodeCondition
 		}
 	}
 	if v.hasPodCIDRs {
-		wanted = append(wanted, peersReachable(v.peers))
+		wanted = append(wanted, peersReachable(v))
 	}
 	return wanted
 }
@@ -162,14 +162,31 @@ func networkUnavailable(v verdict, old *corev1.NodeCondition) (corev1.NodeCondit
 // namedPeers is how many peers a message names.
 const namedPeers = 10
 
-func peersReachable(peers []Peer) corev1.NodeCondition {
+// peersReachable also says what keeps the node's network from being ready: where
+// the cloud controller manager decides on NetworkUnavailable, no other condition
+// does.
+func peersReachable(v verdict) corev1.NodeCondition {
 	c := corev1.NodeCondition{
 		Type: PeersReachable, Status: corev1.ConditionTrue,
 		Reason: reasonAllReachable, Message: "this node has a route to the pods of every other node that has any",
 	}
-	if len(peers) == 0 {
-		return c
+	var message []string
+	if v.ready != nil {
+		c.Status, c.Reason = corev1.ConditionFalse, reasonNotReady
+		message = append(message, "this node's network is not ready: "+strings.ReplaceAll(v.ready.Error(), "\n", "; "))
 	}
+	if len(v.peers) > 0 {
+		c.Status, c.Reason = corev1.ConditionFalse, reasonUnreachable
+		message = append(message, fmt.Sprintf("pods of %d nodes can't be reached from this node: %s", len(v.peers), named(v.peers)))
+	}
+	if len(message) > 0 {
+		c.Message = strings.Join(message, "; ")
+	}
+	return c
+}
+
+// named tells of peers, at most namedPeers one by one.
+func named(peers []Peer) string {
 	lines := make([]string, 0, namedPeers+1)
 	for i, p := range peers {
 		if i == namedPeers {
@@ -178,7 +195,5 @@ func peersReachable(peers []Peer) corev1.NodeCondition {
 		}
 		lines = append(lines, p.Node+": "+p.Problem)
 	}
-	c.Status, c.Reason = corev1.ConditionFalse, reasonUnreachable
-	c.Message = fmt.Sprintf("pods of %d nodes can't be reached from this node: %s", len(peers), strings.Join(lines, "; "))
-	return c
+	return strings.Join(lines, "; ")
 }

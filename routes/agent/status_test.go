@@ -14,7 +14,7 @@ func TestAConditionNamesTenPeersAndCountsTheRest(t *testing.T) {
 	for i := range 25 {
 		peers = append(peers, Peer{fmt.Sprintf("node-%02d", i), "is far"})
 	}
-	c := peersReachable(peers)
+	c := peersReachable(verdict{peers: peers})
 	if c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "25 nodes") ||
 		!strings.Contains(c.Message, "node-09: is far; and 15 more") || strings.Contains(c.Message, "node-10") {
 		t.Errorf("%+v", c)

@@ -222,7 +222,7 @@ func (w *world) start(modes Modes) {
 	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0, informers.WithTransform(Trim))
 	a, err := New(Config{
 		Client: w.client, Nodes: factory.Core().V1().Nodes(), Kernel: w.machine, Recorder: w.events,
-		Registry: metrics.NewKubeRegistry(), Self: "self", Modes: modes, Pools: segment().Pools,
+		Registry: metrics.NewKubeRegistry(), Self: "self", Modes: modes, Pools: segment().Pools, Gateway: addr("10.0.0.254"),
 		Before: []Edge{w.before}, After: []Edge{w.after}, Period: time.Minute,
 	})
 	if err != nil {

@@ -90,9 +90,9 @@ func rules() []rule {
 			reason: "internal/hetzner is the one place that speaks to the cloud: one budget, one cache, one writer per network",
 		},
 		{
-			who: []pattern{"./..."}, except: []pattern{"./routes/kernel/..."},
+			who: []pattern{"./..."}, except: []pattern{"./routes/kernel/...", "./internal/netfilter"},
 			never:  []pattern{"github.com/vishvananda/netlink/...", "github.com/mdlayher/netlink/...", "github.com/jsimonetti/rtnetlink/..."},
-			reason: "routes/kernel is the one place that changes the machine's route table",
+			reason: "routes/kernel is the one place that changes the machine's route table; internal/netfilter asks for tracked connections",
 		},
 		{
 			who: []pattern{"./routes/agent/..."}, never: []pattern{"./routes/kernel/...", "./routes/controller/...", "github.com/vishvananda/netns/..."}, tests: true,

@@ -1,0 +1,132 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/metrics"
+
+	"github.com/underlay-ccm/underlay/internal/cni"
+	"github.com/underlay-ccm/underlay/routes/agent"
+	"github.com/underlay-ccm/underlay/routes/kernel/kerneltest"
+)
+
+// breakableNft puts an nft on the PATH that commits nothing while the returned file
+// exists, and else is the real one.
+func breakableNft(t *testing.T) (broken string) {
+	t.Helper()
+	dir := t.TempDir()
+	broken = filepath.Join(dir, "broken")
+	script := fmt.Sprintf("#!/bin/sh\ncase \"$*\" in *--check*) ;; *-f*) [ -e %s ] && { echo no room >&2; exit 1; } ;; esac\nexec %s \"$@\"\n",
+		broken, strings.TrimSpace(shell(t, "which", "nft")))
+	if err := os.WriteFile(filepath.Join(dir, "nft"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	return broken
+}
+
+// runsOn runs the agent with the parts of the program on this kernel. There is no
+// API server but in memory.
+func runsOn(t *testing.T, o *options) *fake.Clientset {
+	t.Helper()
+	m, err := o.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.network.Close)
+	client := fake.NewClientset()
+	nodes := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(agent.Trim))
+	a, err := agent.New(agent.Config{
+		Client: client, Nodes: nodes.Core().V1().Nodes(), Kernel: m.network, Recorder: record.NewFakeRecorder(100),
+		Registry: metrics.NewKubeRegistry(), Self: "self", Modes: agent.Modes{IPv4: agent.ByNodes, IPv6: agent.ByNodes},
+		Pools:  []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
+		Before: edges(m.before), After: edges(m.after), Period: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	nodes.StartWithContext(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the agent ended: %v", err)
+		}
+		nodes.Shutdown()
+	})
+	return client
+}
+
+// Without a packet filter nothing is forwarded and no pod can start; one that is
+// lost later, and can't be made again, lets no further pod start.
+func TestNothingOpensBeforeTheFilter(t *testing.T) {
+	kerneltest.NewSegment(t, "uplink", "10.0.0.1/24", "fd00::1/64")
+	broken := breakableNft(t)
+	breaks := func() {
+		t.Helper()
+		if err := os.WriteFile(broken, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := machineOptions(t, "")
+	forwarding := func() string {
+		return shell(t, "cat", "/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding")
+	}
+	usable := func() bool {
+		_, err := os.ReadFile(filepath.Join(o.cniConfDir, cni.FileName))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+		return err == nil
+	}
+	for _, key := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
+		if err := os.WriteFile("/proc/sys/net/"+key, []byte("0"), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	breaks()
+	client := runsOn(t, o)
+	join(t, client, "self", []string{"10.244.1.0/24", "fd01:1::/64"}, "10.0.0.1", "fd00::1")
+	awaitCondition(t, client, agent.PeersReachable, corev1.ConditionFalse)
+	awaitCondition(t, client, corev1.NodeNetworkUnavailable, corev1.ConditionTrue)
+	if now := forwarding(); now != "0\n0\n" || usable() {
+		t.Errorf("without a filter forwarding is %q, and the CNI configuration usable: %t", now, usable())
+	}
+	if err := os.Remove(broken); err != nil {
+		t.Fatal(err)
+	}
+	awaitCondition(t, client, corev1.NodeNetworkUnavailable, corev1.ConditionFalse)
+	if now := forwarding(); now != "1\n1\n" || !usable() {
+		t.Errorf("with a filter forwarding is %q, and the CNI configuration usable: %t", now, usable())
+	}
+
+	breaks()
+	shell(t, "nft", "delete", "table", "inet", "underlay")
+	await(t, "no pod can start", func(context.Context) bool { return !usable() })
+	awaitCondition(t, client, agent.PeersReachable, corev1.ConditionFalse)
+	if now := forwarding(); now != "1\n1\n" {
+		t.Errorf("pods that run are cut off: forwarding is %q", now)
+	}
+	if err := os.Remove(broken); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "pods can start again", func(context.Context) bool { return usable() })
+	awaitCondition(t, client, agent.PeersReachable, corev1.ConditionTrue)
+}

@@ -1,0 +1,50 @@
+package netfilter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// MatchConntrackFlow makes a staleness a filter of netlink's.
+func (s staleness) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
+	return s.stale(connection{
+		from: addrOf(flow.Forward.SrcIP), to: addrOf(flow.Forward.DstIP),
+		replyFrom: addrOf(flow.Reverse.SrcIP), replyTo: addrOf(flow.Reverse.DstIP),
+	})
+}
+
+func addrOf(ip net.IP) netip.Addr {
+	addr, _ := netip.AddrFromSlice(ip)
+	return addr.Unmap()
+}
+
+// forget makes the kernel forget connections that began without the rules, so that
+// their next packet is judged as a first one. It returns how many.
+func forget(ctx context.Context, want Desired) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	s := stalenessOf(want)
+	forgotten := 0
+	var failed []error
+	for f, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
+		if len(split(want.PodCIDRs)[f]) == 0 {
+			continue
+		}
+		n, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, s)
+		forgotten += int(n)
+		if err != nil {
+			failed = append(failed, err)
+		}
+	}
+	if err := errors.Join(failed...); err != nil {
+		return forgotten, fmt.Errorf("forgetting connections that began without the packet filter: %w", err)
+	}
+	return forgotten, nil
+}

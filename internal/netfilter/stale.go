@@ -1,0 +1,50 @@
+package netfilter
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// connection is one that the kernel tracks, by the addresses of its first packet
+// and of the replies to it as they arrive: they differ by what NAT does.
+type connection struct{ from, to, replyFrom, replyTo netip.Addr }
+
+// staleness judges connections that may have begun before the rules stood. The
+// kernel decides on NAT and lets in what is established for as long as a
+// connection lasts, so the rules never see those again.
+type staleness struct {
+	masqueraded, filtered []netip.Prefix
+	inside, outer         []netip.Prefix
+}
+
+func stalenessOf(want Desired) staleness {
+	s := staleness{
+		inside: minimal(slices.Concat(want.ClusterPods, hosts(want.InternalIPs))),
+		outer:  minimal(slices.Concat(hosts(want.ExternalIPs), want.ServerPrefixes)),
+	}
+	for _, p := range want.PodCIDRs {
+		if masqueraded(p) {
+			s.masqueraded = append(s.masqueraded, p)
+		}
+		if want.FilterInbound && public(p) {
+			s.filtered = append(s.filtered, p)
+		}
+	}
+	return s
+}
+
+// stale reports whether the rules would have treated the connection otherwise. It
+// is narrow because whatever is forgotten may be cut: one that somebody else's NAT
+// or kube-proxy has redirected goes on.
+func (s staleness) stale(c connection) bool {
+	leaves := within(s.masqueraded, c.from) && c.replyTo == c.from && !within(s.inside, c.replyFrom)
+	enters := within(s.filtered, c.to) && c.replyFrom == c.to && !within(s.inside, c.from) && !within(s.outer, c.from)
+	return leaves || enters
+}
+
+// within reports whether one of the prefixes, which are sorted and don't overlap,
+// holds the address.
+func within(sorted []netip.Prefix, addr netip.Addr) bool {
+	at, found := slices.BinarySearchFunc(sorted, addr, func(p netip.Prefix, a netip.Addr) int { return p.Addr().Compare(a) })
+	return found || at > 0 && sorted[at-1].Contains(addr)
+}
