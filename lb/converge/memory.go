@@ -155,7 +155,7 @@ func (p Plan) tried(spec lb.Spec, have lb.State) (lb.Spec, trial) {
 	if m.Trial == digest && !p.now.Before(m.Until) {
 		switch good, known := p.judged(have); {
 		case !known:
-			return spec, trial{memory: m}
+			return spec.NewOnNodePort(have), trial{memory: m}
 		case good:
 			m = Checks{}
 		default:
@@ -168,10 +168,13 @@ func (p Plan) tried(spec lb.Spec, have lb.State) (lb.Spec, trial) {
 		if m.Trial != "" && m.Trial != digest {
 			m = Checks{}
 		}
+		if m.Open() {
+			spec = spec.NewOnNodePort(have)
+		}
 		return spec, trial{memory: m}
 	}
 	maps.Copy(changed, m.Was) // the oldest are the ones that worked
-	return spec, trial{memory: Checks{Trial: digest, Was: changed, Until: p.now.Add(verdict(spec))}}
+	return spec.NewOnNodePort(have), trial{memory: Checks{Trial: digest, Was: changed, Until: p.now.Add(verdict(spec))}}
 }
 
 // judged says whether the checks on trial leave healthy nodes, when that can be known.
