@@ -73,6 +73,7 @@ type Controller struct {
 	recorder  record.EventRecorder
 	metrics   *controllerMetrics
 	newest    *kube.Newest[*corev1.Service]
+	unserved  *unserved
 	queue     workqueue.TypedRateLimitingInterface[cache.ObjectName]
 	workers   int
 }
@@ -89,7 +90,7 @@ func New(cfg Config) (*Controller, error) {
 	c := &Controller{
 		client: cfg.Client, services: cfg.Services.Lister(), nodes: cfg.Nodes.Lister(),
 		backend: cfg.Backend, defaults: cfg.Defaults, recorder: cfg.Recorder, metrics: m,
-		newest: kube.NewNewest[*corev1.Service](), workers: cfg.Workers,
+		newest: kube.NewNewest[*corev1.Service](), unserved: newUnserved(), workers: cfg.Workers,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](minRetryDelay, maxRetryDelay),
 			workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: Name},

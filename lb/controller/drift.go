@@ -141,7 +141,7 @@ func (c *Controller) settled(svc *corev1.Service, owned []lb.State, certificates
 	if p = p.Against(have, known); len(p.Ops) > 0 {
 		return false, nil
 	}
-	t.notes, t.memory = p.Notes, p.Memory
+	t.notes, t.memory = slices.Concat(p.Notes, c.targetsHealth(svc, p.Spec, have, p.Idle())), p.Memory
 	if readable {
 		t.status = converge.Status(p.Spec, have)
 	}

@@ -51,6 +51,7 @@ func (c *Controller) serviceHandler() cache.ResourceEventHandler {
 			}
 			if svc, ok := obj.(*corev1.Service); ok {
 				c.newest.Forget(svc.UID)
+				c.unserved.forget(svc.UID)
 			}
 		},
 	}

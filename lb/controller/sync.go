@@ -83,6 +83,9 @@ const trialLook = 15 * time.Second
 
 // report writes what became of a plan.
 func (c *Controller) report(ctx context.Context, svc, claimed *corev1.Service, p converge.Plan, done converge.Outcome) ([]lb.Note, error) {
+	if done.Seen && done.State.Exists() && !done.Memory.Open() {
+		done.Notes = slices.Concat(done.Notes, c.targetsHealth(svc, done.Spec, done.State, p.Idle()))
+	}
 	told := telling{notes: done.Notes, status: claimed.Status.LoadBalancer, memory: done.Memory}
 	switch {
 	case p.Refused: // how the load balancer is to be shown is among what cannot be used
@@ -99,7 +102,11 @@ func (c *Controller) report(ctx context.Context, svc, claimed *corev1.Service, p
 		_, err := c.patch(ctx, claimed, updated)
 		return nil, errors.Join(done.Transient, err)
 	}
-	return done.Notes, errors.Join(done.Transient, c.tell(ctx, svc, claimed, told))
+	err := c.tell(ctx, svc, claimed, told)
+	if err == nil {
+		c.announceHealed(svc, done.State)
+	}
+	return done.Notes, errors.Join(done.Transient, err)
 }
 
 // lost reports whether the addresses that the Service shows lead nowhere: its load balancer was ours, is gone,

@@ -110,12 +110,8 @@ func (m Memory) reissue(now time.Time) (next Memory, due bool) {
 	return m, due
 }
 
-const (
-	// settling is what a verdict waits for beyond the checks' own time.
-	settling = 5 * time.Second
-	// patience is how long after that targets may be neither healthy nor unhealthy.
-	patience = 5 * time.Minute
-)
+// patience is how long after the time of a verdict targets may be neither healthy nor unhealthy.
+const patience = 5 * time.Minute
 
 // trial is what the memory makes of a spec.
 type trial struct {
@@ -180,11 +176,11 @@ func (p Plan) tried(spec lb.Spec, have lb.State) (lb.Spec, trial) {
 // judged says whether the checks on trial leave healthy nodes, when that can be known.
 func (p Plan) judged(have lb.State) (good, known bool) {
 	m := p.Memory.Checks
-	silent := p.follows && len(p.preferred) == 0 // so that none can be healthy
-	if p.now.Before(m.Until) || !silent && anyUnknown(m.Was, have) && p.now.Before(m.Until.Add(patience)) {
+	idle := p.Idle()
+	if p.now.Before(m.Until) || !idle && anyUnknown(m.Was, have) && p.now.Before(m.Until.Add(patience)) {
 		return false, false
 	}
-	return silent || !anyDead(m.Was, have), true
+	return idle || !anyDead(m.Was, have), true
 }
 
 // heldChecks ends the trial of a Service that is refused: whatever it asks for now, checks that leave no healthy
@@ -261,10 +257,9 @@ func replaced(spec lb.Spec, have lb.State, was map[int]lb.HealthCheck) map[int]l
 func verdict(spec lb.Spec) time.Duration {
 	longest := time.Duration(0)
 	for _, l := range spec.Listeners {
-		c := l.Check
-		longest = max(longest, time.Duration(c.Retries)*c.Interval+c.Timeout)
+		longest = max(longest, l.Check.Verdict())
 	}
-	return longest + settling
+	return longest
 }
 
 func rolledBack(spec lb.Spec) lb.Note {

@@ -96,6 +96,9 @@ func Owner(svc *corev1.Service, cluster string) lb.Owner {
 // Impossible reports whether nothing may be created for the Service. What there is already is maintained.
 func (p Plan) Impossible() bool { return p.Refused || len(p.Spec.Hindrances()) > 0 }
 
+// Idle reports whether no target can be healthy, because the Service has no ready endpoint.
+func (p Plan) Idle() bool { return p.follows && len(p.preferred) == 0 }
+
 // claimable is the spec under which a load balancer is taken over. One that may not come to serve this Service is
 // only taken if it does already, by whose label it carries.
 func (p Plan) claimable() lb.Spec {
