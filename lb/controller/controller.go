@@ -52,9 +52,12 @@ type Config struct {
 	Defaults lb.Defaults
 	// Network is the ID of the network of this moment: one that is deleted and created again is another one to the
 	// cloud. Nil: Defaults has it.
-	Network  func() int64
-	Recorder record.EventRecorder
-	Registry Registry
+	Network func() int64
+	// Reachable tells from a list of servers, which may be some minutes old, how targets can be reached: a target
+	// that the cloud refused is asked for again when the list shows that. Nil: nobody knows.
+	Reachable func(context.Context) (map[lb.Target]bool, error)
+	Recorder  record.EventRecorder
+	Registry  Registry
 	// Workers is how many Services are reconciled at a time. 0: 4.
 	Workers int
 }
@@ -70,6 +73,7 @@ type Controller struct {
 	converger converge.Converger
 	defaults  lb.Defaults
 	network   func() int64
+	reachable func(context.Context) (map[lb.Target]bool, error)
 	recorder  record.EventRecorder
 	metrics   *controllerMetrics
 	newest    *kube.Newest[*corev1.Service]
@@ -99,7 +103,8 @@ func New(cfg Config) (*Controller, error) {
 	if c.workers <= 0 {
 		c.workers = defaultWorkers
 	}
-	c.converger = converge.Converger{Backend: cfg.Backend, Done: m.done}
+	c.converger = converge.Converger{Backend: cfg.Backend, Done: m.done, Refusals: converge.NewRefusals()}
+	c.reachable = cfg.Reachable
 	if c.network = cfg.Network; c.network == nil {
 		c.network = func() int64 { return cfg.Defaults.Network }
 	}
@@ -150,6 +155,9 @@ func (c *Controller) Run(ctx context.Context) error {
 		})
 	}
 	running.Go(func() { c.watchDrift(ctx) })
+	if c.reachable != nil {
+		running.Go(func() { c.watchRefused(ctx) })
+	}
 	<-ctx.Done()
 	c.queue.ShutDown()
 	running.Wait()

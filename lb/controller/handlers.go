@@ -134,7 +134,7 @@ func (c *Controller) nodeHandler() cache.ResourceEventHandler {
 			oldServer, was := converge.Target(old)
 			server, is := converge.Target(node)
 			switch {
-			case oldServer != server || was != is:
+			case oldServer != server || was != is || c.nodeChanged(old, node):
 				c.enqueueServices(func(*corev1.Service) bool { return true })
 			case is && !maps.Equal(old.Labels, node.Labels):
 				c.enqueueServices(func(svc *corev1.Service) bool { return svc.Annotations[lb.AnnotationNodeSelector] != "" })
@@ -144,7 +144,8 @@ func (c *Controller) nodeHandler() cache.ResourceEventHandler {
 			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = gone.Obj
 			}
-			if _, ok := obj.(*corev1.Node); ok {
+			if node, ok := obj.(*corev1.Node); ok {
+				c.converger.Refusals.Gone(node)
 				c.enqueueServices(func(*corev1.Service) bool { return true })
 			}
 		},

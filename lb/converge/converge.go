@@ -24,6 +24,8 @@ type Converger struct {
 	Backend lb.Backend
 	// Done is told of every op that was tried.
 	Done func(lb.Op, Result)
+	// Refusals, if not nil, are remembered from one Service to the next.
+	Refusals *Refusals
 }
 
 // Result says how an op went.
@@ -55,6 +57,8 @@ type Outcome struct {
 	Notes    []lb.Note
 	// Transient is what will pass, and must be tried again.
 	Transient error
+	// RetryTargets is after how long a target that was refused is to be asked for again; 0: none is.
+	RetryTargets time.Duration
 }
 
 // add sorts an error into what a person must mend and what is worth trying again. A refused target is both:
@@ -131,6 +135,13 @@ func (c Converger) pass(ctx context.Context, p Plan, hooks Hooks, o *Outcome) (a
 	}
 	for _, err := range r.errs {
 		o.add(err)
+	}
+	for _, err := range r.held {
+		note, _ := NoteOf(err, o.Spec)
+		o.Notes = append(o.Notes, note)
+	}
+	if r.retry > 0 {
+		o.RetryTargets = r.retry
 	}
 	o.Memory.Checks = o.Memory.without(r.unchanged)
 	for aim, why := range r.refused {

@@ -28,6 +28,8 @@ type Input struct {
 	// Repeats: what is left of a plan is planned again, with what is to be remembered.
 	Repeats bool
 	Now     time.Time
+	// Refusals are targets that the cloud refused not long ago; nil: none are known.
+	Refusals *Refusals
 }
 
 // Plan is what a Service asks for, before the cloud is looked at, and then what is to be done about it.
@@ -48,13 +50,14 @@ type Plan struct {
 	follows   bool    // only those can be healthy
 	repeats   bool    // what is left is planned again
 	now       time.Time
+	refusals  *Refusals
 }
 
 // NewPlan reads a Service.
 func NewPlan(in Input) Plan {
 	svc := in.Service
 	spec, notes, err := lb.Parse(question(svc), in.Defaults)
-	p := Plan{Spec: spec, Notes: notes, Memory: in.Memory, HadManaged: in.HadManaged, repeats: in.Repeats, now: in.Now, served: len(svc.Status.LoadBalancer.Ingress) > 0}
+	p := Plan{Spec: spec, Notes: notes, Memory: in.Memory, HadManaged: in.HadManaged, repeats: in.Repeats, now: in.Now, refusals: in.Refusals, served: len(svc.Status.LoadBalancer.Ingress) > 0}
 	var refused *lb.RefusedError
 	if errors.As(err, &refused) {
 		p.Refused, p.Spec.Owner = true, Owner(svc, in.Defaults.Cluster)
@@ -156,7 +159,8 @@ func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 		spec, turn = spec.Stay(have), Turn{}
 	}
 	spec.ChecksKept = spec.ChecksKept || trial.memory.unsure() && spec.MayKeepChecks(have)
-	p.Spec, p.Notes = spec, slices.Concat(p.Notes, notes, refused, trial.notes)
+	spec, held := p.refusals.withoutRefused(spec, have)
+	p.Spec, p.Notes = spec, slices.Concat(p.Notes, notes, refused, trial.notes, held)
 	ops := lb.Diff(spec, have)
 	if p.repeats && turn.Refused == "" { // what is put back goes at once
 		ops, turn = p.inTurns(ops, have, turn, waits)
@@ -175,7 +179,8 @@ func (p Plan) retarget(have lb.State, turn Turn) (gone, added []lb.Op, notes []l
 			added[i] = add
 		}
 	}
-	return gone, added, notes
+	added, held := p.refusals.withoutRefusedOps(added)
+	return gone, added, slices.Concat(notes, held)
 }
 
 // holding keeps a load balancer in service although its Service is refused: nodes come and go meanwhile, and
