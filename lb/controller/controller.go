@@ -77,9 +77,11 @@ type Controller struct {
 	recorder  record.EventRecorder
 	metrics   *controllerMetrics
 	newest    *kube.Newest[*corev1.Service]
-	unserved  *unserved
-	queue     workqueue.TypedRateLimitingInterface[cache.ObjectName]
-	workers   int
+	// unserved remembers listeners without a healthy target, by their ports. Another process begins anew, but for what
+	// the Service's condition says.
+	unserved *converge.Since[int]
+	queue    workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	workers  int
 }
 
 // New returns a controller that listens to its informers. Nothing happens before Run.
@@ -94,7 +96,7 @@ func New(cfg Config) (*Controller, error) {
 	c := &Controller{
 		client: cfg.Client, services: cfg.Services.Lister(), nodes: cfg.Nodes.Lister(),
 		backend: cfg.Backend, defaults: cfg.Defaults, recorder: cfg.Recorder, metrics: m,
-		newest: kube.NewNewest[*corev1.Service](), unserved: newUnserved(), workers: cfg.Workers,
+		newest: kube.NewNewest[*corev1.Service](), unserved: converge.NewSince[int](), workers: cfg.Workers,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](minRetryDelay, maxRetryDelay),
 			workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: Name},
@@ -103,7 +105,7 @@ func New(cfg Config) (*Controller, error) {
 	if c.workers <= 0 {
 		c.workers = defaultWorkers
 	}
-	c.converger = converge.Converger{Backend: cfg.Backend, Done: m.done, Refusals: converge.NewRefusals()}
+	c.converger = converge.Converger{Backend: cfg.Backend, Done: m.done, Refusals: converge.NewRefusals(), Unhealthy: converge.NewSince[lb.Target]()}
 	c.reachable = cfg.Reachable
 	if c.network = cfg.Network; c.network == nil {
 		c.network = func() int64 { return cfg.Defaults.Network }

@@ -138,7 +138,7 @@ func (c *Controller) settled(svc *corev1.Service, owned []lb.State, certificates
 		}
 	}
 	have, readable := owned[0], !p.Refused
-	if p = p.Against(have, known); len(p.Ops) > 0 {
+	if p = p.Against(have, known); len(p.Ops) > 0 || p.Waits {
 		return false, nil
 	}
 	t.notes, t.memory = slices.Concat(p.Notes, c.targetsHealth(svc, p.Spec, have, p.Idle())), p.Memory

@@ -51,7 +51,8 @@ func (c *Controller) serviceHandler() cache.ResourceEventHandler {
 			}
 			if svc, ok := obj.(*corev1.Service); ok {
 				c.newest.Forget(svc.UID)
-				c.unserved.forget(svc.UID)
+				c.unserved.Look(string(svc.UID), nil, time.Now())
+				c.converger.Unhealthy.Look(string(svc.UID), nil, time.Now())
 			}
 		},
 	}

@@ -73,6 +73,9 @@ func (c *Controller) ensure(ctx context.Context, svc *corev1.Service) ([]lb.Note
 	if done.RetryTargets > 0 && done.RetryTargets < driftPeriod { // later ones are found by the regular look
 		c.queue.AddAfter(nameOf(svc), done.RetryTargets)
 	}
+	if done.Waits && done.Transient == nil {
+		c.queue.AddAfter(nameOf(svc), trialLook)
+	}
 	// What failed is tried again by the queue, at its pace; only the old checks cannot wait for that.
 	if done.Memory.Open() && (done.Transient == nil || done.Memory.Checks.Open()) {
 		c.queue.AddAfter(nameOf(svc), max(time.Until(done.Memory.Until), trialLook))

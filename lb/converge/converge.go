@@ -26,6 +26,8 @@ type Converger struct {
 	Done func(lb.Op, Result)
 	// Refusals, if not nil, are remembered from one Service to the next.
 	Refusals *Refusals
+	// Unhealthy remembers since when targets are not healthy.
+	Unhealthy *Since[lb.Target]
 }
 
 // Result says how an op went.
@@ -57,6 +59,8 @@ type Outcome struct {
 	Notes    []lb.Note
 	// Transient is what will pass, and must be tried again.
 	Transient error
+	// Waits: more is to be done when the checks have judged what was done now.
+	Waits bool
 	// RetryTargets is after how long a target that was refused is to be asked for again; 0: none is.
 	RetryTargets time.Duration
 }
@@ -101,7 +105,7 @@ func (c Converger) pass(ctx context.Context, p Plan, hooks Hooks, o *Outcome) (a
 		return false
 	}
 	now := p.Against(o.State, certificates)
-	o.Spec, o.Notes = now.Spec, now.Notes
+	o.Spec, o.Notes, o.Waits = now.Spec, now.Notes, now.Waits
 	if pending(now.Notes) {
 		o.Transient = errors.Join(o.Transient, errors.New("the certificate is being obtained"))
 	}

@@ -190,18 +190,3 @@ func (r *Refusals) withoutRefused(spec lb.Spec, have lb.State) (lb.Spec, []lb.No
 	}
 	return spec, notes
 }
-
-// withoutRefusedOps is the same for a load balancer whose Service is refused.
-func (r *Refusals) withoutRefusedOps(added []lb.Op) (ops []lb.Op, notes []lb.Note) {
-	for _, op := range added {
-		if add, ok := op.(lb.AddTarget); ok {
-			if why := r.of(add.Target); why != nil {
-				note, _ := NoteOf(why, lb.Spec{})
-				notes = append(notes, note)
-				continue
-			}
-		}
-		ops = append(ops, op)
-	}
-	return ops, notes
-}
