@@ -98,7 +98,7 @@ func (s Spec) KeepChecks(have map[int]Listener) Spec {
 		want := &s.Listeners[i]
 		old, ok := have[want.Port]
 		if !ok {
-			want.Check = want.nodePortCheck()
+			want.Check = want.NodePortCheck()
 			continue
 		}
 		check := old.Check
@@ -119,21 +119,8 @@ func (s Spec) KeepChecks(have map[int]Listener) Spec {
 	return s
 }
 
-// NewOnNodePort returns the spec with a check of the node port for each listener that an existing load
-// balancer does not have yet: while other checks are on trial, there is no check to take back for those.
-func (s Spec) NewOnNodePort(have State) Spec {
-	present := ByPort(have.Listeners)
-	s.Listeners = slices.Clone(s.Listeners)
-	for i, l := range s.Listeners {
-		if _, ok := present[l.Port]; !ok && have.Exists() {
-			s.Listeners[i].Check = l.nodePortCheck()
-		}
-	}
-	return s
-}
-
-// nodePortCheck connects to the listener's node port, at the pace of the check that it has.
-func (l Listener) nodePortCheck() HealthCheck {
+// NodePortCheck connects to the listener's node port, at the pace of the check that it has.
+func (l Listener) NodePortCheck() HealthCheck {
 	return HealthCheck{
 		Protocol: ProtocolTCP, Port: l.DestinationPort,
 		Interval: l.Check.Interval, Timeout: l.Check.Timeout, Retries: l.Check.Retries,
@@ -158,7 +145,7 @@ func (s Spec) Answering(check HealthCheck, have Listener) HealthCheck {
 		return check
 	}
 	have.Check = check
-	return have.nodePortCheck()
+	return have.NodePortCheck()
 }
 
 // CheckDigest names what the listeners check, whichever they are: two specs with the same digest ask the

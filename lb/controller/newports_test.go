@@ -11,8 +11,8 @@ import (
 )
 
 // A port that is opened while the health checks are those of the controller before, or while the wanted
-// ones are refused or on trial, connects to its own node port: nobody knows whether the nodes answer the
-// wanted check.
+// ones are refused, connects to its own node port: nobody knows whether the nodes answer the wanted check.
+// One that is opened while they are on trial does so when they are taken back.
 func TestNewPortsWhileChecksAreKept(t *testing.T) {
 	other := func(svc *corev1.Service) {
 		svc.Spec.Ports = []corev1.ServicePort{{Name: "web", Port: 8080, Protocol: "TCP", NodePort: 30088}}
@@ -71,11 +71,13 @@ func TestNewPortsWhileChecksAreKept(t *testing.T) {
 			w.healthy(2, 0)
 			w.cloud.Counts()
 			w.edit("web", func(svc *corev1.Service) { toLocal(svc); second(svc) })
-			w.expect("policy and port", byPolicy, tlsByPort)
-			w.healthy(1, 1)
+			w.expect("policy and port", byPolicy, "add listener 443 → 30443, http :32000/healthz every 10s, timeout 15s, 3 tries")
+			w.healthy(0, 2)
 			time.Sleep(2 * time.Minute)
 			w.settle()
-			w.expect("the check is good", "update listener 443 → 30443, http :32000/healthz every 10s, timeout 15s, 3 tries")
+			w.expect("nobody is healthy", byProxy, "update listener 443 → 30443, tcp :30443 every 10s, timeout 15s, 3 tries")
+			w.later()
+			w.expect("after that")
 		})
 	})
 }

@@ -151,7 +151,7 @@ func (p Plan) tried(spec lb.Spec, have lb.State) (lb.Spec, trial) {
 	if m.Trial == digest && !p.now.Before(m.Until) {
 		switch good, known := p.judged(have); {
 		case !known:
-			return spec.NewOnNodePort(have), trial{memory: m}
+			return spec, trial{memory: m.joined(spec, have)}
 		case good:
 			m = Checks{}
 		default:
@@ -165,12 +165,28 @@ func (p Plan) tried(spec lb.Spec, have lb.State) (lb.Spec, trial) {
 			m = Checks{}
 		}
 		if m.Open() {
-			spec = spec.NewOnNodePort(have)
+			m = m.joined(spec, have)
 		}
 		return spec, trial{memory: m}
 	}
 	maps.Copy(changed, m.Was) // the oldest are the ones that worked
-	return spec.NewOnNodePort(have), trial{memory: Checks{Trial: digest, Was: changed, Until: p.now.Add(verdict(spec))}}
+	m = Checks{Trial: digest, Was: changed, Until: p.now.Add(verdict(spec))}
+	return spec, trial{memory: m.joined(spec, have)}
+}
+
+// joined returns the trial with the listeners that are opened while it lasts: when the checks are taken back,
+// those connect to their node ports.
+func (c Checks) joined(spec lb.Spec, have lb.State) Checks {
+	present := lb.ByPort(have.Listeners)
+	c.Was = maps.Clone(c.Was)
+	for _, l := range spec.Listeners {
+		if _, open := present[l.Port]; !open && have.Exists() {
+			check := l.NodePortCheck()
+			check.Port = 0
+			c.Was[l.Port] = check
+		}
+	}
+	return c
 }
 
 // judged says whether the checks on trial leave healthy nodes, when that can be known.
