@@ -89,14 +89,16 @@ const LabelCheck = "underlay.dev/health-check"
 
 const checkKept = "kept"
 
-// KeepChecks returns the spec with the health checks that the listeners have. Figures that annotations set are
-// obeyed, and a check of the node port follows it; a listener that there is not yet gets its own check.
+// KeepChecks returns the spec with the health checks that the listeners have. Figures that annotations
+// set are obeyed, and a check of the node port follows it. A listener that does not exist yet connects to
+// its own node port: nobody knows whether the nodes answer the check that the Service asks for.
 func (s Spec) KeepChecks(have map[int]Listener) Spec {
 	s.Listeners = slices.Clone(s.Listeners)
 	for i := range s.Listeners {
 		want := &s.Listeners[i]
 		old, ok := have[want.Port]
 		if !ok {
+			want.Check = want.NodePortCheck()
 			continue
 		}
 		check := old.Check
@@ -117,6 +119,14 @@ func (s Spec) KeepChecks(have map[int]Listener) Spec {
 	return s
 }
 
+// NodePortCheck connects to the listener's node port, at the pace of the check that it has.
+func (l Listener) NodePortCheck() HealthCheck {
+	return HealthCheck{
+		Protocol: ProtocolTCP, Port: l.DestinationPort,
+		Interval: l.Check.Interval, Timeout: l.Check.Timeout, Retries: l.Check.Retries,
+	}
+}
+
 // ByPort are the listeners by their ports.
 func ByPort(listeners []Listener) map[int]Listener {
 	byPort := make(map[int]Listener, len(listeners))
@@ -134,14 +144,18 @@ func (s Spec) Answering(check HealthCheck, have Listener) HealthCheck {
 	if others || check.Port == kubeProxyHealthPort || check.Port == s.HealthCheckNodePort || check.Port == have.DestinationPort {
 		return check
 	}
-	return HealthCheck{Protocol: ProtocolTCP, Port: have.DestinationPort, Interval: check.Interval, Timeout: check.Timeout, Retries: check.Retries}
+	have.Check = check
+	return have.NodePortCheck()
 }
 
-// CheckDigest names what the listeners check, whichever they are: two specs with the same digest ask the nodes the
-// same questions, whoever wanted that.
+// CheckDigest names what the listeners check, whichever they are: two specs with the same digest ask the
+// nodes the same questions. A check of the node port is the same question for each port of the Service.
 func (s Spec) CheckDigest() string {
 	var checks []string
 	for _, l := range s.Listeners {
+		if l.Check.Port == l.DestinationPort {
+			l.Check.Port = 0
+		}
 		checks = append(checks, fmt.Sprintf("%#v", l.Check))
 	}
 	slices.Sort(checks)

@@ -51,21 +51,26 @@ func (s Spec) Fit(have State, preferred []int64) (Spec, []Note) {
 	}}
 }
 
-// Retarget returns the load balancer as it is, but for its targets: they become these servers. It is for a
+// Retarget returns a load balancer's type and targets, with these servers as its targets. It is for a
 // Service that says nothing usable: how a server is reached is read off the targets that are there.
-func Retarget(have State, servers, preferred []int64) (gone, added []Op, notes []Note) {
+func Retarget(have State, servers, preferred []int64) (Spec, []Note) {
 	present := make(map[int64]Target, len(have.Targets))
 	private := !have.Public
 	for _, t := range have.Targets {
 		present[t.Server] = t
 		private = private || t.Private
 	}
-	want, notes := Spec{Type: have.Type, UsePrivateIP: private}.WithTargets(servers).Fit(have, preferred)
+	want, notes := Spec{Type: have.Type, Public: have.Public, UsePrivateIP: private}.WithTargets(servers).Fit(have, preferred)
 	for i, t := range want.Targets {
 		if old, ok := present[t.Server]; ok {
 			want.Targets[i] = old
 		}
 	}
-	gone, added, _ = diffTargets(want.Targets, have.Targets) // each is reached as it was, so none is replaced
-	return gone, added, notes
+	return want, notes
+}
+
+// DiffTargets is the part of [Diff] that concerns targets.
+func DiffTargets(want Spec, have State) []Op {
+	gone, added, replaced := diffTargets(want.Targets, have.Targets)
+	return slices.Concat(gone, added, replaced)
 }

@@ -65,6 +65,10 @@ const (
 	ReasonCheckRolledBack = "HealthCheckRolledBack"
 	// ReasonTargetsRolledBack: targets that changed their address were not healthy there and changed back.
 	ReasonTargetsRolledBack = "TargetsRolledBack"
+	// ReasonNoHealthyTarget: a listener has found no target healthy for longer than a verdict takes.
+	ReasonNoHealthyTarget = "NoHealthyTarget"
+	// ReasonTargetsHealthy: it finds one healthy again.
+	ReasonTargetsHealthy = "TargetsHealthy"
 	// ReasonNotOwned: the load balancer that would be needed belongs to somebody else.
 	ReasonNotOwned = "LoadBalancerNotOwned"
 )

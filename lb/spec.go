@@ -126,6 +126,14 @@ func (h HealthCheck) String() string {
 	return fmt.Sprintf("%s :%d%s every %s, timeout %s, %d tries", h.Protocol, h.Port, h.Path, h.Interval, h.Timeout, h.Retries)
 }
 
+// settling is what a verdict takes beyond the checks' own time.
+const settling = 5 * time.Second
+
+// Verdict is how long it takes at most until the check has found a target healthy or unhealthy.
+func (h HealthCheck) Verdict() time.Duration {
+	return time.Duration(h.Retries)*h.Interval + h.Timeout + settling
+}
+
 // Target is a cloud server that receives traffic.
 type Target struct {
 	Server  int64

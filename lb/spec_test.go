@@ -115,15 +115,15 @@ func TestRetarget(t *testing.T) {
 		servers []int64
 		want    string
 	}{
-		{"nothing to do", lb.State{Type: "lb11", Public: true, Targets: []lb.Target{{Server: 1}}}, []int64{1}, "[] []"},
-		{"one comes, one goes", lb.State{Type: "lb11", Public: true, Targets: []lb.Target{{Server: 1}, {Server: 2}}}, []int64{3, 2}, "[remove server 1] [add server 3]"},
-		{"private ones", lb.State{Type: "lb11", Public: true, Targets: []lb.Target{{Server: 1, Private: true}}}, []int64{1, 2}, "[] [add server 2 (private)]"},
-		{"what is there keeps its address", lb.State{Type: "lb11", Public: true, Targets: []lb.Target{{Server: 1}, {Server: 2, Private: true}}}, []int64{1, 2}, "[] []"},
-		{"no public interface, no targets", lb.State{Type: "lb11"}, []int64{1}, "[] [add server 1 (private)]"},
-		{"no room", lb.State{Type: "lb11", Public: true, OtherTargets: 24, Targets: []lb.Target{{Server: 9}}}, []int64{1, 9}, "[] []"},
+		{"nothing to do", lb.State{Type: "lb11", Public: true, Targets: []lb.Target{{Server: 1}}}, []int64{1}, "[]"},
+		{"one comes, one goes", lb.State{Type: "lb11", Public: true, Targets: []lb.Target{{Server: 1}, {Server: 2}}}, []int64{3, 2}, "[remove server 1 add server 3]"},
+		{"private ones", lb.State{Type: "lb11", Public: true, Targets: []lb.Target{{Server: 1, Private: true}}}, []int64{1, 2}, "[add server 2 (private)]"},
+		{"what is there keeps its address", lb.State{Type: "lb11", Public: true, Targets: []lb.Target{{Server: 1}, {Server: 2, Private: true}}}, []int64{1, 2}, "[]"},
+		{"no public interface, no targets", lb.State{Type: "lb11"}, []int64{1}, "[add server 1 (private)]"},
+		{"no room", lb.State{Type: "lb11", Public: true, OtherTargets: 24, Targets: []lb.Target{{Server: 9}}}, []int64{1, 9}, "[]"},
 	} {
-		gone, added, notes := lb.Retarget(c.have, c.servers, nil)
-		if got := fmt.Sprint(gone, added); got != c.want || (len(notes) > 0) != (c.name == "no room") {
+		want, notes := lb.Retarget(c.have, c.servers, nil)
+		if got := fmt.Sprint(lb.DiffTargets(want, c.have)); got != c.want || (len(notes) > 0) != (c.name == "no room") {
 			t.Errorf("%s: got %s, notes %v; want %s", c.name, got, notes, c.want)
 		}
 	}

@@ -1,6 +1,7 @@
 package lb
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -89,6 +90,38 @@ func (s State) Health(port int) Health {
 		}
 	}
 	return h
+}
+
+// Unserved returns the listeners that find no target healthy, judged or not. A listener that says nothing
+// of any target is not among them, and nobody knows of targets that others added.
+func (s State) Unserved() (listeners []Listener) {
+	for _, l := range s.Listeners {
+		if h := s.Health(l.Port); h != (Health{}) && h.Healthy == 0 && s.OtherTargets == 0 {
+			listeners = append(listeners, l)
+		}
+	}
+	return listeners
+}
+
+// NoHealthyTarget is the note about a listener that has found no target healthy for the time of a verdict.
+// idle: the Service has no endpoint that could be healthy.
+func (l Listener) NoHealthyTarget(idle bool) Note {
+	note := Note{
+		Grade: Error, Reason: ReasonNoHealthyTarget,
+		Text: fmt.Sprintf("%s by its check (%s): let the load balancer reach that port on the nodes, and the pods of the Service be ready", l.withoutHealthy(), l.Check),
+	}
+	if idle {
+		note.Grade, note.Text = Warning, l.withoutHealthy()+", because the Service has no ready endpoint"
+	}
+	return note
+}
+
+// SaidUnserved reports whether a text, such as a condition's message, says that the listener has no healthy
+// target.
+func (l Listener) SaidUnserved(text string) bool { return strings.Contains(text, l.withoutHealthy()) }
+
+func (l Listener) withoutHealthy() string {
+	return fmt.Sprintf("port %d: no target is healthy", l.Port)
 }
 
 // HealthyAt are the ports of the listeners that find a server's target healthy, sorted.

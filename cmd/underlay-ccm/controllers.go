@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/wiring"
+	"github.com/underlay-ccm/underlay/lb"
 	lbcontroller "github.com/underlay-ccm/underlay/lb/controller"
 	routecontroller "github.com/underlay-ccm/underlay/routes/controller"
 )
@@ -117,17 +119,33 @@ func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
 		network = m.network.ID
 	}
 	return lbcontroller.New(lbcontroller.Config{
-		Client:   client.CoreV1(),
-		Services: c.SharedInformers.Core().V1().Services(),
-		Nodes:    c.SharedInformers.Core().V1().Nodes(),
-		Slices:   c.SharedInformers.Discovery().V1().EndpointSlices(),
-		Backend:  m.client.LoadBalancers(),
-		Defaults: wiring.Defaults(m.config, network),
-		Network:  m.networkID,
-		Recorder: c.EventRecorder,
-		Registry: registry{},
-		Workers:  int(c.ComponentConfig.ServiceController.ConcurrentServiceSyncs),
+		Client:    client.CoreV1(),
+		Services:  c.SharedInformers.Core().V1().Services(),
+		Nodes:     c.SharedInformers.Core().V1().Nodes(),
+		Slices:    c.SharedInformers.Discovery().V1().EndpointSlices(),
+		Backend:   m.client.LoadBalancers(),
+		Defaults:  wiring.Defaults(m.config, network),
+		Network:   m.networkID,
+		Reachable: m.reachableTargets,
+		Recorder:  c.EventRecorder,
+		Registry:  registry{},
+		Workers:   int(c.ComponentConfig.ServiceController.ConcurrentServiceSyncs),
 	})
+}
+
+// reachableTargets tells from the cached server list which servers have addresses in the network, and which
+// public ones.
+func (m *manager) reachableTargets(ctx context.Context) (map[lb.Target]bool, error) {
+	servers, err := m.servers.List(ctx, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	reachable := make(map[lb.Target]bool)
+	for _, s := range servers {
+		reachable[lb.Target{Server: s.ID, Private: true}] = s.PrivateIP.IsValid()
+		reachable[lb.Target{Server: s.ID}] = s.PublicIPv4.IsValid()
+	}
+	return reachable, nil
 }
 
 // registry is where upstream's /metrics looks.

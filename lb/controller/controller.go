@@ -52,9 +52,12 @@ type Config struct {
 	Defaults lb.Defaults
 	// Network is the ID of the network of this moment: one that is deleted and created again is another one to the
 	// cloud. Nil: Defaults has it.
-	Network  func() int64
-	Recorder record.EventRecorder
-	Registry Registry
+	Network func() int64
+	// Reachable tells from a list of servers, which may be some minutes old, how targets can be reached: a target
+	// that the cloud refused is asked for again when the list shows that. Nil: nobody knows.
+	Reachable func(context.Context) (map[lb.Target]bool, error)
+	Recorder  record.EventRecorder
+	Registry  Registry
 	// Workers is how many Services are reconciled at a time. 0: 4.
 	Workers int
 }
@@ -70,14 +73,18 @@ type Controller struct {
 	converger converge.Converger
 	defaults  lb.Defaults
 	network   func() int64
+	reachable func(context.Context) (map[lb.Target]bool, error)
 	recorder  record.EventRecorder
 	metrics   *controllerMetrics
 	newest    *kube.Newest[*corev1.Service]
 	targets   targets
 	// unexplained are Services whose finalizer is not known to be ours.
 	unexplained uids
-	queue       workqueue.TypedRateLimitingInterface[cache.ObjectName]
-	workers     int
+	// unserved remembers listeners without a healthy target, by their ports. Another process
+	// begins anew, but for what the Service's condition says.
+	unserved *converge.Since[int]
+	queue    workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	workers  int
 }
 
 // New returns a controller that listens to its informers. Nothing happens before Run.
@@ -92,7 +99,7 @@ func New(cfg Config) (*Controller, error) {
 	c := &Controller{
 		client: cfg.Client, services: cfg.Services.Lister(), nodes: cfg.Nodes.Lister(),
 		backend: cfg.Backend, defaults: cfg.Defaults, recorder: cfg.Recorder, metrics: m,
-		newest: kube.NewNewest[*corev1.Service](), workers: cfg.Workers,
+		newest: kube.NewNewest[*corev1.Service](), unserved: converge.NewSince[int](), workers: cfg.Workers,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](minRetryDelay, maxRetryDelay),
 			workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: Name},
@@ -101,7 +108,8 @@ func New(cfg Config) (*Controller, error) {
 	if c.workers <= 0 {
 		c.workers = defaultWorkers
 	}
-	c.converger = converge.Converger{Backend: cfg.Backend, Done: m.done}
+	c.converger = converge.Converger{Backend: cfg.Backend, Done: m.done, Refusals: converge.NewRefusals(), Unhealthy: converge.NewSince[lb.Target]()}
+	c.reachable = cfg.Reachable
 	if c.network = cfg.Network; c.network == nil {
 		c.network = func() int64 { return cfg.Defaults.Network }
 	}
@@ -152,6 +160,9 @@ func (c *Controller) Run(ctx context.Context) error {
 		})
 	}
 	running.Go(func() { c.watchDrift(ctx) })
+	if c.reachable != nil {
+		running.Go(func() { c.watchRefused(ctx) })
+	}
 	<-ctx.Done()
 	c.queue.ShutDown()
 	running.Wait()

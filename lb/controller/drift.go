@@ -143,11 +143,11 @@ func (c *Controller) settled(svc *corev1.Service, owned []lb.State, certificates
 		}
 	}
 	have, readable := owned[0], !p.Refused
-	if p = p.Against(have, known); len(p.Ops) > 0 {
+	if p = p.Against(have, known); len(p.Ops) > 0 || p.Waits {
 		return false, nil
 	}
 	c.targets.set(nameOf(svc), p.Servers())
-	t.notes, t.memory = p.Notes, p.Memory
+	t.notes, t.memory = slices.Concat(p.Notes, c.targetsHealth(svc, p.Spec, have, p.Idle())), p.Memory
 	if readable {
 		t.status = converge.Status(p.Spec, have)
 	}

@@ -53,6 +53,8 @@ func (c *Controller) serviceHandler() cache.ResourceEventHandler {
 				c.newest.Forget(svc.UID)
 				c.targets.forget(nameOf(svc))
 				c.unexplained.forget(svc.UID)
+				c.unserved.Look(string(svc.UID), nil, time.Now())
+				c.converger.Unhealthy.Look(string(svc.UID), nil, time.Now())
 			}
 		},
 	}
@@ -137,7 +139,7 @@ func (c *Controller) nodeHandler() cache.ResourceEventHandler {
 			joined := converge.Joins(old)
 			joins := converge.Joins(node)
 			switch {
-			case (oldServer != server || was != is) && (was || joins):
+			case (oldServer != server || was != is) && (was || joins) || c.nodeChanged(old, node):
 				c.enqueueServices(func(*corev1.Service) bool { return true })
 			case is && !maps.Equal(old.Labels, node.Labels):
 				c.enqueueServices(func(svc *corev1.Service) bool {
@@ -153,7 +155,8 @@ func (c *Controller) nodeHandler() cache.ResourceEventHandler {
 			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = gone.Obj
 			}
-			if _, ok := obj.(*corev1.Node); ok {
+			if node, ok := obj.(*corev1.Node); ok {
+				c.converger.Refusals.Gone(node)
 				c.enqueueServices(func(*corev1.Service) bool { return true })
 			}
 		},

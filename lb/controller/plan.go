@@ -31,6 +31,7 @@ func (c *Controller) plan(svc *corev1.Service) (converge.Plan, error) {
 	return converge.NewPlan(converge.Input{
 		Service: svc, Nodes: nodes, Endpoints: endpoints, Defaults: defaults,
 		Memory: converge.Recall(svc), HadManaged: hadManaged(svc), Now: time.Now(), Repeats: true,
+		Refusals: c.converger.Refusals, Unhealthy: c.converger.Unhealthy,
 	}), nil
 }
 

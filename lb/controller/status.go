@@ -86,10 +86,7 @@ func remembering(svc *corev1.Service, m converge.Memory) *corev1.Service {
 // announce makes an Event of every note that the Service's condition does not hold already. The condition is
 // the memory: it survives a restart, and one cause is announced once; what it has no room for is not.
 func (c *Controller) announce(svc *corev1.Service, notes []lb.Note) {
-	known := ""
-	if cond := meta.FindStatusCondition(svc.Status.Conditions, ConditionAccepted); cond != nil {
-		known = cond.Message
-	}
+	known := saidOf(svc)
 	remembered := lb.Join(notes) // it may be too short for all of them
 	for _, n := range notes {
 		if text := n.String(); !strings.Contains(known, text) && strings.Contains(remembered, text) {

@@ -73,6 +73,12 @@ func (c *Controller) ensure(ctx context.Context, svc *corev1.Service) ([]lb.Note
 	if done.Created {
 		c.recorder.Event(svc, corev1.EventTypeNormal, "EnsuredLoadBalancer", "Ensured load balancer")
 	}
+	if done.RetryTargets > 0 && done.RetryTargets < driftPeriod { // later ones are found by the regular look
+		c.queue.AddAfter(nameOf(svc), done.RetryTargets)
+	}
+	if done.Waits && done.Transient == nil {
+		c.queue.AddAfter(nameOf(svc), trialLook)
+	}
 	// What failed is tried again by the queue, at its pace; only the old checks cannot wait for that.
 	if done.Memory.Open() && (done.Transient == nil || done.Memory.Checks.Open()) {
 		c.queue.AddAfter(nameOf(svc), max(time.Until(done.Memory.Until), trialLook))
@@ -86,6 +92,9 @@ const trialLook = 15 * time.Second
 
 // report writes what became of a plan.
 func (c *Controller) report(ctx context.Context, svc, claimed *corev1.Service, p converge.Plan, done converge.Outcome) ([]lb.Note, error) {
+	if done.Seen && done.State.Exists() && !done.Memory.Open() {
+		done.Notes = slices.Concat(done.Notes, c.targetsHealth(svc, done.Spec, done.State, p.Idle()))
+	}
 	told := telling{notes: done.Notes, status: claimed.Status.LoadBalancer, memory: done.Memory}
 	switch {
 	case p.Refused: // how the load balancer is to be shown is among what cannot be used
@@ -102,7 +111,11 @@ func (c *Controller) report(ctx context.Context, svc, claimed *corev1.Service, p
 		_, err := c.patch(ctx, claimed, updated)
 		return nil, errors.Join(done.Transient, err)
 	}
-	return done.Notes, errors.Join(done.Transient, c.tell(ctx, svc, claimed, told))
+	err := c.tell(ctx, svc, claimed, told)
+	if err == nil {
+		c.announceHealed(svc, done.State)
+	}
+	return done.Notes, errors.Join(done.Transient, err)
 }
 
 // lost reports whether the addresses that the Service shows lead nowhere: its load balancer was ours, is gone,

@@ -24,6 +24,10 @@ type Converger struct {
 	Backend lb.Backend
 	// Done is told of every op that was tried.
 	Done func(lb.Op, Result)
+	// Refusals, if not nil, are remembered from one Service to the next.
+	Refusals *Refusals
+	// Unhealthy remembers since when targets are not healthy.
+	Unhealthy *Since[lb.Target]
 }
 
 // Result says how an op went.
@@ -57,6 +61,10 @@ type Outcome struct {
 	Notes   []lb.Note
 	// Transient is what will pass, and must be tried again.
 	Transient error
+	// Waits: more is to be done when the checks have judged what was done now.
+	Waits bool
+	// RetryTargets is after how long a target that was refused is to be asked for again; 0: none is.
+	RetryTargets time.Duration
 }
 
 // add sorts an error into what a person must mend and what is worth trying again. A refused target is both:
@@ -99,7 +107,7 @@ func (c Converger) pass(ctx context.Context, p Plan, hooks Hooks, o *Outcome) (a
 		return false
 	}
 	now := p.Against(o.State, certificates)
-	o.Spec, o.Notes, o.Servers = now.Spec, now.Notes, now.servers
+	o.Spec, o.Notes, o.Servers, o.Waits = now.Spec, now.Notes, now.servers, now.Waits
 	if pending(now.Notes) {
 		o.Transient = errors.Join(o.Transient, errors.New("the certificate is being obtained"))
 	}
@@ -133,6 +141,13 @@ func (c Converger) pass(ctx context.Context, p Plan, hooks Hooks, o *Outcome) (a
 	}
 	for _, err := range r.errs {
 		o.add(err)
+	}
+	for _, err := range r.held {
+		note, _ := NoteOf(err, o.Spec)
+		o.Notes = append(o.Notes, note)
+	}
+	if r.retry > 0 {
+		o.RetryTargets = r.retry
 	}
 	o.Memory.Checks = o.Memory.without(r.unchanged)
 	for aim, why := range r.refused {

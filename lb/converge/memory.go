@@ -110,12 +110,8 @@ func (m Memory) reissue(now time.Time) (next Memory, due bool) {
 	return m, due
 }
 
-const (
-	// settling is what a verdict waits for beyond the checks' own time.
-	settling = 5 * time.Second
-	// patience is how long after that targets may be neither healthy nor unhealthy.
-	patience = 5 * time.Minute
-)
+// patience is how long after the time of a verdict targets may be neither healthy nor unhealthy.
+const patience = 5 * time.Minute
 
 // trial is what the memory makes of a spec.
 type trial struct {
@@ -155,7 +151,7 @@ func (p Plan) tried(spec lb.Spec, have lb.State) (lb.Spec, trial) {
 	if m.Trial == digest && !p.now.Before(m.Until) {
 		switch good, known := p.judged(have); {
 		case !known:
-			return spec, trial{memory: m}
+			return spec, trial{memory: m.joined(spec, have)}
 		case good:
 			m = Checks{}
 		default:
@@ -168,20 +164,39 @@ func (p Plan) tried(spec lb.Spec, have lb.State) (lb.Spec, trial) {
 		if m.Trial != "" && m.Trial != digest {
 			m = Checks{}
 		}
+		if m.Open() {
+			m = m.joined(spec, have)
+		}
 		return spec, trial{memory: m}
 	}
 	maps.Copy(changed, m.Was) // the oldest are the ones that worked
-	return spec, trial{memory: Checks{Trial: digest, Was: changed, Until: p.now.Add(verdict(spec))}}
+	m = Checks{Trial: digest, Was: changed, Until: p.now.Add(verdict(spec))}
+	return spec, trial{memory: m.joined(spec, have)}
+}
+
+// joined returns the trial with the listeners that are opened while it lasts: when the checks are taken back,
+// those connect to their node ports.
+func (c Checks) joined(spec lb.Spec, have lb.State) Checks {
+	present := lb.ByPort(have.Listeners)
+	c.Was = maps.Clone(c.Was)
+	for _, l := range spec.Listeners {
+		if _, open := present[l.Port]; !open && have.Exists() {
+			check := l.NodePortCheck()
+			check.Port = 0
+			c.Was[l.Port] = check
+		}
+	}
+	return c
 }
 
 // judged says whether the checks on trial leave healthy nodes, when that can be known.
 func (p Plan) judged(have lb.State) (good, known bool) {
 	m := p.Memory.Checks
-	silent := p.follows && len(p.preferred) == 0 // so that none can be healthy
-	if p.now.Before(m.Until) || !silent && anyUnknown(m.Was, have) && p.now.Before(m.Until.Add(patience)) {
+	idle := p.Idle()
+	if p.now.Before(m.Until) || !idle && anyUnknown(m.Was, have) && p.now.Before(m.Until.Add(patience)) {
 		return false, false
 	}
-	return silent || !anyDead(m.Was, have), true
+	return idle || !anyDead(m.Was, have), true
 }
 
 // heldChecks ends the trial of a Service that is refused: whatever it asks for now, checks that leave no healthy
@@ -258,10 +273,9 @@ func replaced(spec lb.Spec, have lb.State, was map[int]lb.HealthCheck) map[int]l
 func verdict(spec lb.Spec) time.Duration {
 	longest := time.Duration(0)
 	for _, l := range spec.Listeners {
-		c := l.Check
-		longest = max(longest, time.Duration(c.Retries)*c.Interval+c.Timeout)
+		longest = max(longest, l.Check.Verdict())
 	}
-	return longest + settling
+	return longest
 }
 
 func rolledBack(spec lb.Spec) lb.Note {

@@ -27,6 +27,10 @@ type Input struct {
 	// Repeats: what is left of a plan is planned again, with what is to be remembered.
 	Repeats bool
 	Now     time.Time
+	// Refusals are targets that the cloud refused not long ago; nil: none are known.
+	Refusals *Refusals
+	// Unhealthy remembers since when targets are not healthy; nil: nobody knows.
+	Unhealthy *Since[lb.Target]
 }
 
 // Plan is what a Service asks for, before the cloud is looked at, and then what is to be done about it.
@@ -39,6 +43,8 @@ type Plan struct {
 	Memory  Memory
 	// HadManaged: the Service may have a managed certificate that it does not need any more.
 	HadManaged bool
+	// Waits: more is to be done when the checks have judged what is done now.
+	Waits bool
 
 	servers   []int64 // the nodes that shall be targets
 	staying   []int64 // those that shall be if they are
@@ -48,13 +54,15 @@ type Plan struct {
 	follows   bool    // only those can be healthy
 	repeats   bool    // what is left is planned again
 	now       time.Time
+	refusals  *Refusals
+	unhealthy *Since[lb.Target]
 }
 
 // NewPlan reads a Service.
 func NewPlan(in Input) Plan {
 	svc := in.Service
 	spec, notes, err := lb.Parse(question(svc), in.Defaults)
-	p := Plan{Spec: spec, Notes: notes, Memory: in.Memory, HadManaged: in.HadManaged, repeats: in.Repeats, now: in.Now, served: len(svc.Status.LoadBalancer.Ingress) > 0}
+	p := Plan{Spec: spec, Notes: notes, Memory: in.Memory, HadManaged: in.HadManaged, repeats: in.Repeats, now: in.Now, refusals: in.Refusals, unhealthy: in.Unhealthy, served: len(svc.Status.LoadBalancer.Ingress) > 0}
 	var refused *lb.RefusedError
 	if errors.As(err, &refused) {
 		p.Refused, p.Spec.Owner = true, Owner(svc, in.Defaults.Cluster)
@@ -93,6 +101,9 @@ func Owner(svc *corev1.Service, cluster string) lb.Owner {
 
 // Impossible reports whether nothing may be created for the Service. What there is already is maintained.
 func (p Plan) Impossible() bool { return p.Refused || len(p.Spec.Hindrances()) > 0 }
+
+// Idle reports whether no target can be healthy, because the Service has no ready endpoint.
+func (p Plan) Idle() bool { return p.follows && len(p.preferred) == 0 }
 
 // claimable is the spec under which a load balancer is taken over. One that may not come to serve this Service is
 // only taken if it does already, by whose label it carries.
@@ -138,8 +149,8 @@ func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 	case len(obtain) > 0:
 		if p.Spec.Owner.Owns(have.Labels) { // it may take long to have it, or be refused
 			turn, back, lost := p.heldTurn(have, p.Memory.Checks)
-			gone, added, _ := p.retarget(have, turn)
-			p.Memory.Turn, p.Ops, p.Notes = turn, slices.Concat(back, gone, added), slices.Concat(p.Notes, lost)
+			targets, _ := p.retarget(have, turn)
+			p.Memory.Turn, p.Ops, p.Notes = turn, slices.Concat(back, targets), slices.Concat(p.Notes, lost)
 		}
 		p.Ops = slices.Concat(p.Ops, obtain)
 		return p
@@ -155,7 +166,11 @@ func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 		spec, turn = spec.Stay(have), Turn{}
 	}
 	spec.ChecksKept = spec.ChecksKept || trial.memory.unsure() && spec.MayKeepChecks(have)
-	p.Spec, p.Notes = spec, slices.Concat(p.Notes, notes, refused, trial.notes)
+	spec, held := p.refusals.withoutRefused(spec, have)
+	if p.repeats {
+		spec, p.Waits = p.rollout(have).Next(spec, have)
+	}
+	p.Spec, p.Notes = spec, slices.Concat(p.Notes, notes, refused, trial.notes, held)
 	ops := lb.Diff(spec, have)
 	if p.repeats && turn.Refused == "" { // what is put back goes at once
 		ops, turn = p.inTurns(ops, have, turn, waits)
@@ -165,16 +180,35 @@ func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 	return p
 }
 
+// rollout says how targets change.
+func (p Plan) rollout(have lb.State) lb.Rollout {
+	longest := time.Duration(0)
+	for _, l := range have.Listeners {
+		longest = max(longest, l.Check.Verdict())
+	}
+	overdue := make(map[lb.Target]bool)
+	for t, since := range p.unhealthy.Look(p.Spec.Owner.UID, have.Waiting(), p.now) {
+		overdue[t] = !p.now.Before(since.Add(longest))
+	}
+	expected := func(server int64) bool { return !p.follows || slices.Contains(p.preferred, server) }
+	return lb.Rollout{Expected: expected, Overdue: overdue}
+}
+
 // retarget lets the targets follow the nodes; those that come where targets are healthy.
-func (p Plan) retarget(have lb.State, turn Turn) (gone, added []lb.Op, notes []lb.Note) {
-	gone, added, notes = lb.Retarget(have, p.servers, p.preferred)
-	for i, op := range added {
+func (p *Plan) retarget(have lb.State, turn Turn) (ops []lb.Op, notes []lb.Note) {
+	want, notes := lb.Retarget(have, p.servers, p.preferred)
+	want, held := p.refusals.withoutRefused(want, have)
+	if p.repeats {
+		want, p.Waits = p.rollout(have).Next(want, have)
+	}
+	ops = lb.DiffTargets(want, have)
+	for i, op := range ops {
 		if add, ok := op.(lb.AddTarget); ok && turn.Refused != "" {
 			add.Target.Private = !turn.Private
-			added[i] = add
+			ops[i] = add
 		}
 	}
-	return gone, added, notes
+	return ops, slices.Concat(notes, held)
 }
 
 // holding keeps a load balancer in service although its Service is refused: nodes come and go meanwhile, and
@@ -200,8 +234,8 @@ func (p Plan) holding(have lb.State) Plan {
 		p.Notes = slices.Concat(p.Notes, []lb.Note{held})
 		return p
 	}
-	gone, added, notes := p.retarget(have, turn)
-	p.Ops = slices.Concat(p.Ops, gone, added)
+	targets, notes := p.retarget(have, turn)
+	p.Ops = slices.Concat(p.Ops, targets)
 	p.Notes = slices.Concat(p.Notes, []lb.Note{held}, notes)
 	return p
 }

@@ -15,6 +15,10 @@ import (
 type ran struct {
 	moved bool // what there is must be read again
 	errs  []error
+	// held are refusals that are remembered, so that trying again is not left to the caller; retry is the
+	// shortest time after which one is tried.
+	held  []error
+	retry time.Duration
 	// unchanged are the ports whose listeners the cloud refused to change.
 	unchanged []int
 	// refused are aims that the cloud refused, so that what was there before is back, and why.
@@ -39,7 +43,16 @@ func (c Converger) run(ctx context.Context, have lb.State, ops []lb.Op) ran {
 			}
 			ctx = longer
 		}
+		if add, ok := op.(lb.AddTarget); ok {
+			if why := c.Refusals.begin(ctx, add.Target); why != nil {
+				r.held = append(r.held, why)
+				continue
+			}
+		}
 		err, final := c.carryOut(ctx, have, op)
+		if r.remember(c.Refusals, op, err) {
+			continue
+		}
 		if err == nil {
 			r.moved = r.moved || lb.NeedsLook(op)
 			continue
@@ -59,6 +72,26 @@ func (c Converger) run(ctx context.Context, have lb.State, ops []lb.Op) ran {
 		stuck = stuck || lb.HoldsUp(op)
 	}
 	return r
+}
+
+// remember keeps what the cloud said to the addition of a target, and reports whether that is a refusal
+// which is remembered.
+func (r *ran) remember(refusals *Refusals, op lb.Op, err error) bool {
+	add, ok := op.(lb.AddTarget)
+	if !ok {
+		return false
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", lb.Title(op), err)
+	}
+	retry, held := refusals.record(add.Target, err)
+	if held {
+		r.held = append(r.held, err)
+		if r.retry == 0 || retry < r.retry {
+			r.retry = retry
+		}
+	}
+	return held
 }
 
 // carryOut does an op, and a swap as a whole: what it took is put back at once when the other cannot be had.

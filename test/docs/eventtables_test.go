@@ -110,6 +110,8 @@ func outcomesOfServices() []told {
 		{"SettingsKept", "Warning", "", "The load balancer was taken over from another controller, and keeps settings that the Service doesn't name.", "Set the annotations that the message names to decide otherwise."},
 		{"HealthCheckRolledBack", "Warning", unaccepted, "A change of the health check left no healthy target, and was taken back.", "Let the load balancer reach the port of the check on the nodes, then change the annotation again."},
 		{"TargetsRolledBack", "Warning", unaccepted, "Nodes were to be reached at their other addresses, and one that had changed was not healthy there. Those that nobody found healthy there changed back, and no other changes.", "Let the load balancer reach the node ports and health checks there, then remove the annotation `underlay.dev/health-check-state` to have it tried again."},
+		{"NoHealthyTarget", "Warning", unaccepted, "A port of the load balancer has found no target healthy for longer than its check takes. Where the Service has no ready endpoint, the Service stays accepted.", "Let the load balancer reach the port of the check on the nodes, and see that pods are ready."},
+		{"TargetsHealthy", "Normal", "", "A port that had no healthy target has one again.", nothing},
 		{"UnAvailableLoadBalancer", "Warning", "", "No node can be a target.", "See that nodes are initialized and Ready, and which the node selector matches."},
 	}
 }

@@ -36,6 +36,7 @@ type world struct {
 	api      *fake.Clientset
 	client   *hetzner.Client
 	network  *hetzner.Network
+	servers  *hetzner.Servers
 	seeded   int64 // the network's ID
 	defaults lb.Defaults
 	stop     func()
@@ -58,6 +59,7 @@ func newWorld(t testing.TB, options hcloudsim.Options) *world {
 	w.must(err)
 	w.network, err = w.client.Network(w.ctx, "bench")
 	w.must(err)
+	w.servers = w.client.Servers(seeded.ID)
 	w.defaults = lb.Defaults{Cluster: "bench", Network: seeded.ID, Location: "nbg1", Type: "lb21", UsePrivateIP: true, Classless: true}
 	return w
 }
@@ -78,6 +80,7 @@ func (w *world) start() {
 		Client: w.api.CoreV1(), Services: factory.Core().V1().Services(), Nodes: factory.Core().V1().Nodes(),
 		Slices: factory.Discovery().V1().EndpointSlices(), Backend: w.client.LoadBalancers(), Defaults: w.defaults,
 		Recorder: record.NewFakeRecorder(100_000), Registry: metrics.NewKubeRegistry(), Workers: 5,
+		Reachable: w.reachable,
 	})
 	w.must(err)
 	factory.Start(ctx.Done())
@@ -88,6 +91,16 @@ func (w *world) start() {
 		w.must(<-done)
 		factory.Shutdown()
 	}
+}
+
+// reachable is what the server list says, from the cache that all controllers share.
+func (w *world) reachable(ctx context.Context) (map[lb.Target]bool, error) {
+	servers, err := w.servers.List(ctx, time.Time{})
+	reachable := map[lb.Target]bool{}
+	for _, s := range servers {
+		reachable[lb.Target{Server: s.ID, Private: true}] = s.PrivateIP.IsValid()
+	}
+	return reachable, err
 }
 
 // addNode rents a server and lets it join.

@@ -1,0 +1,117 @@
+package controller_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/lb/lbtest"
+)
+
+// told returns all Events since the last call.
+func (w *world) told() (events []string) {
+	for {
+		select {
+		case e := <-w.events.Events:
+			events = append(events, e)
+		default:
+			return events
+		}
+	}
+}
+
+func countOf(events []string, text string) (n int) {
+	for _, e := range events {
+		if strings.Contains(e, text) {
+			n++
+		}
+	}
+	return n
+}
+
+// A listener that finds no target healthy for the time of a verdict is told of at the Service, once, over a
+// restart too, and again when it heals.
+func TestAListenerWithoutHealthyTargetsIsTold(t *testing.T) {
+	for name, unhealthy := range map[string]int{"unhealthy": 2, "never judged": 0} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+				w.create(service("web"))
+				w.healthy(0, unhealthy)
+				w.restart() // it looks at once
+				if got := accepted(w.service("web")); got != "True Accepted" {
+					t.Errorf("before the time of a verdict: accepted %s", got)
+				}
+				w.told()
+				time.Sleep(time.Minute)
+				w.settle()
+				if got := w.service("web"); accepted(got) != "False NoHealthyTarget" || ingress(got) == "" {
+					t.Errorf("accepted %s, addresses %q", accepted(got), ingress(got))
+				}
+				if events := w.told(); countOf(events, "NoHealthyTarget port 80: no target is healthy") != 1 || len(events) != 1 {
+					t.Errorf("Events %q", events)
+				}
+				w.written()
+				w.restart()
+				w.later()
+				if events, writes := w.told(), w.written(); len(events) != 0 || writes != 0 {
+					t.Errorf("after a restart: Events %q, %d writes", events, writes)
+				}
+				w.healthy(1, 1)
+				w.later()
+				if got := accepted(w.service("web")); got != "True Accepted" {
+					t.Errorf("healed: accepted %s", got)
+				}
+				w.later()
+				if events := w.told(); countOf(events, "Normal TargetsHealthy port 80") != 1 || len(events) != 1 {
+					t.Errorf("healed: Events %q", events)
+				}
+			})
+		})
+	}
+}
+
+// A Service without ready endpoints has no healthy target under policy Local, and that is no fault of its
+// load balancer.
+func TestAServiceWithoutEndpointsIsAccepted(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+		svc := service("web")
+		toLocal(svc)
+		w.create(svc)
+		w.healthy(0, 2)
+		w.told()
+		w.later()
+		time.Sleep(time.Minute)
+		w.settle()
+		if got := accepted(w.service("web")); got != "True Accepted" {
+			t.Errorf("accepted %s", got)
+		}
+		if events := w.told(); countOf(events, "no ready endpoint") != 1 || len(events) != 1 {
+			t.Errorf("Events %q", events)
+		}
+	})
+}
+
+// The verdict on a listener that is added is waited for, and not until the next regular look.
+func TestANewListenerIsLookedAt(t *testing.T) {
+	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+		w.create(service("web"))
+		w.healthy(2, 0)
+		w.later()
+		w.edit("web", func(svc *corev1.Service) {
+			svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "tls", Port: 443, Protocol: "TCP", NodePort: 30443})
+		})
+		w.told()
+		for _, s := range w.cloud.All() {
+			s.Verdicts[443] = lbtest.Verdicts(s.Targets, 0, 2)
+			w.cloud.Edit(s.ID, func(have *lb.State) { *have = s })
+		}
+		time.Sleep(2 * time.Minute)
+		w.settle()
+		if events := w.told(); countOf(events, "NoHealthyTarget port 443") != 1 || countOf(events, "port 80") != 0 {
+			t.Errorf("Events %q", events)
+		}
+	})
+}

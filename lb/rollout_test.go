@@ -1,0 +1,172 @@
+package lb_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/lb/lbtest"
+)
+
+// roller lets targets change look by look, against a cloud in which servers have a fixed health at each
+// address, once they were targets for one look.
+type roller struct {
+	t      *testing.T
+	have   lb.State
+	health map[lb.Target]lb.Verdict
+	old    map[lb.Target]int // for how many looks they have been targets
+	fewest int               // healthy targets, after any op
+}
+
+func newRoller(t *testing.T, have lb.State, health map[lb.Target]lb.Verdict) *roller {
+	have.ID, have.Type, have.Network, have.Public = 1, "lb11", 7, true
+	have.Listeners = []lb.Listener{{Port: 80, DestinationPort: 30080}}
+	r := &roller{t: t, have: have, health: health, old: map[lb.Target]int{}, fewest: len(have.Targets)}
+	for _, target := range have.Targets {
+		r.old[target] = 1
+	}
+	r.judge()
+	return r
+}
+
+// verdict is what the checks say: nothing of a target that has just come.
+func (r *roller) verdict(t lb.Target) lb.Verdict {
+	if r.old[t] == 0 {
+		return lb.Unknown
+	}
+	return r.health[t]
+}
+
+func (r *roller) judge() {
+	verdicts, healthy := map[int64]lb.Verdict{}, 0
+	for _, t := range r.have.Targets {
+		verdicts[t.Server] = r.verdict(t)
+		if verdicts[t.Server] == lb.Healthy {
+			healthy++
+		}
+	}
+	r.have.Verdicts, r.fewest = map[int]map[int64]lb.Verdict{80: verdicts}, min(r.fewest, healthy)
+}
+
+// run looks until nothing changes any more. After three looks a target had its time.
+func (r *roller) run(want lb.Spec, expected func(int64) bool) (looks int, last []lb.Op) {
+	r.t.Helper()
+	for looks = 1; looks < 200; looks++ {
+		overdue := map[lb.Target]bool{}
+		for _, t := range r.have.Waiting() {
+			overdue[t] = r.old[t] > 3
+		}
+		now, waits := lb.Rollout{Expected: expected, Overdue: overdue}.Next(want, r.have)
+		last = lb.Diff(now, r.have)
+		for _, op := range last {
+			r.do(op)
+			r.judge()
+		}
+		if len(last) == 0 && !waits {
+			return looks, nil
+		}
+		for _, t := range r.have.Targets {
+			r.old[t]++
+		}
+		r.judge()
+	}
+	r.t.Fatalf("not done: %v", r.have.Targets)
+	return looks, last
+}
+
+func (r *roller) do(op lb.Op) {
+	r.t.Helper()
+	ops := []lb.Op{op}
+	if swap, ok := op.(lb.Swap); ok {
+		ops = []lb.Op{swap.Take(), swap.Give()}
+	}
+	for _, op := range ops {
+		if remove, ok := op.(lb.RemoveTarget); ok {
+			delete(r.old, remove.Target)
+		}
+		cloud := lbtest.NewCloud(r.have)
+		if err := cloud.Apply(r.t.Context(), r.have, op); err != nil {
+			r.t.Fatal(err)
+		}
+		r.have = cloud.All()[0]
+	}
+}
+
+func everyServer(int64) bool { return true }
+
+func targetsOf(private bool, servers ...int64) []lb.Target {
+	return lb.Spec{UsePrivateIP: private}.WithTargets(servers).Targets
+}
+
+func healthOf(v lb.Verdict, targets ...lb.Target) map[lb.Target]lb.Verdict {
+	health := map[lb.Target]lb.Verdict{}
+	for _, t := range targets {
+		health[t] = v
+	}
+	return health
+}
+
+// All nodes of a pool are replaced at once: there is a healthy target all the time, if one could be had.
+func TestAllTargetsAreReplacedByOthers(t *testing.T) {
+	from := func(first, n int64) (servers []int64) {
+		for i := range n {
+			servers = append(servers, first+i)
+		}
+		return servers
+	}
+	for _, c := range []struct {
+		name    string
+		old, by []int64
+		health  lb.Verdict // of those that come
+		others  int        // targets that somebody else added
+		fewest  int
+	}{
+		{"with room", from(1, 5), from(101, 5), lb.Healthy, 0, 5},
+		{"one by one", from(1, 1), from(101, 1), lb.Healthy, 0, 1},
+		{"without room", from(1, 25), from(101, 25), lb.Healthy, 0, 1},
+		{"with little room", from(1, 5), from(101, 5), lb.Healthy, 18, 2},
+		{"the new ones are unhealthy", from(1, 5), from(101, 5), lb.Unhealthy, 0, 0},
+		{"the new ones are never judged", from(1, 5), from(101, 5), lb.Unknown, 0, 0},
+		{"nobody comes", from(1, 5), nil, lb.Unknown, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			health := healthOf(lb.Healthy, targetsOf(false, c.old...)...)
+			for _, target := range targetsOf(false, c.by...) {
+				health[target] = c.health
+			}
+			r := newRoller(t, lb.State{Targets: targetsOf(false, c.old...), OtherTargets: c.others}, health)
+			looks, _ := r.run(lb.Spec{Type: "lb11", Network: 7, Public: true, Listeners: r.have.Listeners}.WithTargets(c.by), everyServer)
+			if fmt.Sprint(r.have.Targets) != fmt.Sprint(targetsOf(false, c.by...)) || looks > 10 {
+				t.Errorf("after %d looks: %v", looks, r.have.Targets)
+			}
+			if r.fewest < c.fewest {
+				t.Errorf("there were only %d healthy targets, want %d", r.fewest, c.fewest)
+			}
+		})
+	}
+}
+
+// What nobody finds healthy, and what others stand in for, goes at once; and so does everything where only
+// servers come that cannot be healthy.
+func TestTargetsThatAreNotNeededGoAtOnce(t *testing.T) {
+	all := targetsOf(false, 1, 2, 3)
+	for _, c := range []struct {
+		name     string
+		health   map[lb.Target]lb.Verdict
+		want     []int64
+		expected func(int64) bool
+	}{
+		{"others are healthy", healthOf(lb.Healthy, all...), []int64{1, 2}, everyServer},
+		{"it is unhealthy", healthOf(lb.Healthy, all[:2]...), []int64{1, 2, 4}, everyServer},
+		{"nobody can be healthy", healthOf(lb.Healthy, all...), []int64{4}, func(int64) bool { return false }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRoller(t, lb.State{Targets: all}, c.health)
+			want := lb.Spec{Type: "lb11", Network: 7, Public: true}.WithTargets(c.want)
+			now, waits := lb.Rollout{Expected: c.expected}.Next(want, r.have)
+			if fmt.Sprint(now.Targets) != fmt.Sprint(want.Targets) || waits {
+				t.Errorf("%v, waits %t", now.Targets, waits)
+			}
+		})
+	}
+}
