@@ -27,6 +27,7 @@ import (
 // and then each thing that is really done wrong, one after the other, through the
 // API server and the cloud alone.
 func TestDoctorFindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 20 * time.Millisecond, RateLimit: 100_000})
 	p := &patient{Cluster: c, config: c.CloudConfig() + "families: {ipv6: none}\n"}
 	p.setUp(t)
