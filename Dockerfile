@@ -8,8 +8,11 @@
 # authorities that it checks the cloud's certificate against: no shell, no
 # package manager, no user but 65532. The agent's is another kind: it calls nft,
 # which needs its libraries.
+#
+# Every base is pinned by the digest of its index, which covers all platforms; the
+# tag beside it is for people. ".ci/bases" asks the registry for newer ones.
 
-FROM --platform=$BUILDPLATFORM golang:1.26 AS build
+FROM --platform=$BUILDPLATFORM golang:1.26.8@sha256:0f063af2d465d8dcae54cce04278ada488b96f77b42449c8d071e47d016cc65a AS build
 WORKDIR /src
 ENV CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS=-mod=readonly
 
@@ -35,7 +38,7 @@ RUN GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -o /out/ \
 # The plugins that the agent's CNI configuration names, with the versions of
 # libraries that their own module asks for. They are put on a machine only where
 # the chart's agent.installPlugins says so.
-FROM --platform=$BUILDPLATFORM golang:1.26 AS plugins
+FROM --platform=$BUILDPLATFORM golang:1.26.8@sha256:0f063af2d465d8dcae54cce04278ada488b96f77b42449c8d071e47d016cc65a AS plugins
 WORKDIR /src
 ENV CGO_ENABLED=0 GOTOOLCHAIN=local CNI=github.com/containernetworking/plugins/plugins
 ARG TARGETOS
@@ -62,7 +65,7 @@ ENTRYPOINT ["/underlay-ccm"]
 
 # Debian 12 for its nftables 1.0.6, the one that the tests run with. A newer nft
 # writes tables that older ones on the machine may not show.
-FROM debian:12-slim AS agent
+FROM debian:12-slim@sha256:88200866dfff7ea7f5cbcb6ec7c8a701889efe6fe859fe64d6990e4b07ea4171 AS agent
 RUN apt-get update && \
     apt-get install --yes --no-install-recommends nftables && \
     rm -rf /var/lib/apt/lists/*

@@ -49,11 +49,12 @@ recorded:
 .PHONY: e2e
 e2e: kube cni integration ## the integration tests alone: a real control plane, the simulated cloud
 
-# One package at a time: each starts control planes of its own. What measures
-# runs without the race detector, or it would measure the detector.
+# Two packages at a time, and two tests of one that are parallel: each starts control
+# planes of its own, on ports and in networks of its own, and mostly waits. What
+# measures runs alone, and without the race detector, or it would measure others.
 .PHONY: integration
 integration:
-	@$(STEP) "integration tests$(if $(RACE), with the race detector)" env $(TEST) -p 1 $$(go list ./test/... | grep -v '/test/bench')
+	@$(STEP) "integration tests$(if $(RACE), with the race detector)" env $(TEST) -p 2 -parallel 2 $$(go list ./test/... | grep -v '/test/bench')
 	@$(STEP) "request counts and schedules" go test -vet=off -timeout 40m -p 1 ./test/bench/...
 
 .PHONY: bench

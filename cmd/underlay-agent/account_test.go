@@ -70,7 +70,7 @@ func ownStatusOnly(t *testing.T, account kubernetes.Interface) {
 		_, err := account.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, []byte(text), metav1.PatchOptions{}, subresource...)
 		return err
 	}
-	const condition = `{"status":{"conditions":[{"type":"underlay.dev/Probe","status":"True"}]}}`
+	const condition = `{"status":{"conditions":[{"type":"underlay.dev/PeersReachable","status":"Unknown"}]}}`
 	// A policy is in force some time after it was written.
 	await(t, "the policy refuses another Node", func(ctx context.Context) bool {
 		err := patch(ctx, "b", condition, "status")
@@ -82,6 +82,7 @@ func ownStatusOnly(t *testing.T, account kubernetes.Interface) {
 	for what, err := range map[string]error{
 		"addresses of its own Node": patch(t.Context(), "self", `{"status":{"addresses":[{"type":"InternalIP","address":"10.0.0.99"}]}}`, "status"),
 		"labels of its own Node":    patch(t.Context(), "self", `{"metadata":{"labels":{"a":"b"}}}`),
+		"the same through status":   patch(t.Context(), "self", `{"metadata":{"labels":{"a":"b"}}}`, "status"),
 	} {
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("%s: %v, want forbidden", what, err)

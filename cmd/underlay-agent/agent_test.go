@@ -137,7 +137,7 @@ func TestLifeOfAnAgent(t *testing.T) {
 	segment := kerneltest.NewSegment(t, "uplink", "10.0.0.1/24", "fd00::1/64")
 	segment.Far("10.0.0.2/24")
 	cp := controlplane.StartT(t, controlplane.Options{WithoutControllerManager: true})
-	for _, file := range []string{"rbac.yaml", "node-status-policy.yaml"} {
+	for _, file := range []string{"rbac.yaml", "node-status-policy.yaml", "events-policy.yaml"} {
 		if err := cp.Apply(t.Context(), filepath.Join(manifests, file)); err != nil {
 			t.Fatal(err)
 		}

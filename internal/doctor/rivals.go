@@ -15,6 +15,7 @@ import (
 const (
 	policyName      = "underlay-podcidrs"
 	agentPolicyName = "underlay-agent-node-status"
+	agentEventsName = "underlay-agent-events"
 	// ownManagers begins the names under which our programs write.
 	ownManagers = "underlay-"
 	peerName    = "hcloud-cloud-controller-manager"
@@ -47,13 +48,15 @@ func rivalChecks() []check {
 		},
 		{
 			name:       "agent-policy",
-			looks:      "whether the admission policy `underlay-agent-node-status` and its binding are in place, which let an agent change its own Node alone",
+			looks:      "whether the admission policies `underlay-agent-node-status` and `underlay-agent-events` and their bindings are in place, which let an agent change its own Node's conditions alone and write Events about that Node alone",
 			severities: []Severity{Warning},
-			remedy:     "kubectl apply -f deploy/agent/node-status-policy.yaml",
+			remedy:     "kubectl apply -f deploy/agent/node-status-policy.yaml -f deploy/agent/events-policy.yaml",
 			given:      survey.PartWorkloads,
 			concerns:   func(x *exam) bool { return x.agents() != nil },
 			needs:      survey.PartSetup,
-			find:       func(x *exam) ([]Finding, string) { return x.policy(agentPolicyName), "" },
+			find: func(x *exam) ([]Finding, string) {
+				return append(x.policy(agentPolicyName), x.policy(agentEventsName)...), ""
+			},
 		},
 		{
 			name:       "other-cloud-controller",

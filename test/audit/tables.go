@@ -46,7 +46,7 @@ func ourTables() tables {
 			{ccm, rbac.Permission{Verb: "patch", Resource: "events"}}:                                                                                  "only an Event that repeats itself is patched",
 			{ccm, rbac.Permission{Verb: "get", Resource: "validatingadmissionpolicies.admissionregistration.k8s.io", Name: "underlay-podcidrs"}}:       "only where another allocator is seen at work",
 			{ccm, rbac.Permission{Verb: "get", Resource: "validatingadmissionpolicybindings.admissionregistration.k8s.io", Name: "underlay-podcidrs"}}: "only where another allocator is seen at work",
-			{agent, rbac.Permission{Verb: "patch", Resource: "events"}}:                                                                                "only an Event that repeats itself is patched",
+			{agent, rbac.Permission{Verb: "patch", Resource: "events", Namespace: "default"}}:                                                          "only an Event that repeats itself is patched",
 		},
 		provoked: map[provocation]string{
 			{"cmd/underlay-agent", "TestLifeOfAnAgent", agent, rbac.Permission{Verb: "patch", Resource: "nodes"}}:    "an agent's token can't change labels",

@@ -12,11 +12,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -300,12 +302,19 @@ func (c *Cluster) Stop() {
 	}
 }
 
-// freePort finds a port that nobody has now.
+// freePort finds a port that nobody has now, and that nobody is given who asks for any: those of
+// outgoing connections begin at 32768. So it is still free a moment later, while other tests run.
 func freePort(ctx context.Context) (int, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("finding a free port: %w", err)
+	const tries = 100
+	var last error
+	for range tries {
+		port := 20_000 + rand.N(10_000)
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+		if err == nil {
+			return port, listener.Close()
+		}
+		last = err
 	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
+	return 0, fmt.Errorf("finding a free port: %w", last)
 }

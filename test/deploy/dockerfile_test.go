@@ -3,7 +3,9 @@ package deploy
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -93,6 +95,73 @@ func (s stage) buildLines() []string {
 	return slices.DeleteFunc(s.all("RUN"), func(line string) bool { return !strings.Contains(line, "go build") })
 }
 
+// TestBasesArePinned: a tag may lead to something else tomorrow.
+func TestBasesArePinned(t *testing.T) {
+	pinned := regexp.MustCompile(`^[a-z]+:[0-9][a-z0-9.-]*@sha256:[0-9a-f]{64}$`)
+	digests := map[string]string{}
+	for name, s := range readDockerfile(t) {
+		if s.base == "scratch" {
+			continue
+		}
+		if !pinned.MatchString(s.base) {
+			t.Errorf("%s: made from %s, want a tag and a digest", name, s.base)
+		}
+		tag, digest, _ := strings.Cut(s.base, "@")
+		if other, ok := digests[tag]; ok && other != digest {
+			t.Errorf("%s: %s is %s here and %s elsewhere", name, tag, digest, other)
+		}
+		digests[tag] = digest
+	}
+	if len(digests) != 2 {
+		t.Errorf("bases are %v, want a Go and a Debian", digests)
+	}
+}
+
+// TestBasesAreRefreshed runs the script with a docker that knows newer digests.
+func TestBasesAreRefreshed(t *testing.T) {
+	content, err := os.ReadFile(repository + "/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, bin := t.TempDir(), t.TempDir()
+	script, err := os.ReadFile(repository + "/.ci/bases")
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := "sha256:" + strings.Repeat("e", 64)
+	for name, text := range map[string]string{
+		folder + "/Dockerfile": string(content), folder + "/.ci/bases": string(script),
+		bin + "/docker": "#!/bin/sh\necho \"$@\" >>" + bin + "/asked\necho " + newer + "\n",
+	} {
+		write(t, name, text)
+		if err := os.Chmod(name, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), folder+"/.ci/bases")
+	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+	if output, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	refreshed, err := os.ReadFile(folder + "/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := regexp.MustCompile(`sha256:[0-9a-f]{64}`).ReplaceAllString(string(content), newer)
+	if string(refreshed) != want {
+		t.Errorf("the Dockerfile has become\n%s", refreshed)
+	}
+	asked, err := os.ReadFile(bin + "/asked")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tag := range []string{"golang:1.26.8", "debian:12-slim"} {
+		if strings.Count(string(asked), " "+tag+"\n") != 1 {
+			t.Errorf("%s is not asked for once:\n%s", tag, asked)
+		}
+	}
+}
+
 func TestImagesHoldNothingElse(t *testing.T) {
 	stages := readDockerfile(t)
 	for name, want := range map[string][]string{
@@ -140,7 +209,8 @@ func TestAgentImage(t *testing.T) {
 	if !ok {
 		t.Fatal("there is no target agent")
 	}
-	if distribution, version, _ := strings.Cut(image.base, ":"); distribution != "debian" || !strings.HasSuffix(version, "-slim") {
+	name, _, _ := strings.Cut(image.base, "@")
+	if distribution, version, _ := strings.Cut(name, ":"); distribution != "debian" || !strings.HasSuffix(version, "-slim") {
 		t.Errorf("made from %s, want a small Debian of a certain release", image.base)
 	}
 	runs := image.all("RUN")

@@ -54,15 +54,15 @@ func needed() []rbac.Permission {
 	}
 }
 
-// agentNeeds is the same of the agent. Which Node's status it patches is for an
-// admission policy to hold.
+// agentNeeds is the same of the agent. Admission policies keep it to its own Node
+// and to Events about that.
 func agentNeeds() []rbac.Permission {
 	return []rbac.Permission{
 		{Verb: "list", Resource: "nodes"},
 		{Verb: "watch", Resource: "nodes"},
 		{Verb: "patch", Resource: "nodes/status"},
-		{Verb: "create", Resource: "events"},
-		{Verb: "patch", Resource: "events"},
+		{Verb: "create", Resource: "events", Namespace: "default"},
+		{Verb: "patch", Resource: "events", Namespace: "default"},
 	}
 }
 

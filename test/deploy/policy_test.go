@@ -73,18 +73,18 @@ func TestOnlyWeSetPodCIDRs(t *testing.T) {
 	t.Run("we are not", func(t *testing.T) { weAreNot(t, cp, admin) })
 	t.Run("all else goes on", func(t *testing.T) { allElseGoesOn(t, cp, admin) })
 	t.Run("the peer's allocator is refused", func(t *testing.T) { peerIsRefused(t, cp, admin) })
-	t.Run("its expressions fit the kind", func(t *testing.T) { expressionsFit(t, cp) })
+	t.Run("its expressions fit the kind", func(t *testing.T) { expressionsFit(t, cp, policyName) })
 }
 
 // expressionsFit reads what kube-controller-manager found when it checked the
 // expressions against the Node's schema.
-func expressionsFit(t *testing.T, cp *controlplane.ControlPlane) {
+func expressionsFit(t *testing.T, cp *controlplane.ControlPlane, name string) {
 	client, err := kubernetes.NewForConfig(cp.AdminConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		policy, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, policyName, metav1.GetOptions{})
+		policy, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
 		if err != nil || policy.Status.TypeChecking == nil {
 			return false, err
 		}

@@ -27,6 +27,7 @@ import (
 // and then each thing that is really done wrong, one after the other, through the
 // API server and the cloud alone.
 func TestDoctorFindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 20 * time.Millisecond, RateLimit: 100_000})
 	p := &patient{Cluster: c, config: c.CloudConfig() + "families: {ipv6: none}\n"}
 	p.setUp(t)
@@ -139,7 +140,7 @@ func describe(all []doctor.Finding, err error) string {
 // whole control plane add to it.
 func (p *patient) setUp(t *testing.T) {
 	t.Helper()
-	for _, path := range []string{"ccm/podcidr-policy.yaml", "ccm/deployment.yaml", "agent/rbac.yaml", "agent/node-status-policy.yaml", "agent/daemonset.yaml"} {
+	for _, path := range []string{"ccm/podcidr-policy.yaml", "ccm/deployment.yaml", "agent/rbac.yaml", "agent/node-status-policy.yaml", "agent/events-policy.yaml", "agent/daemonset.yaml"} {
 		if err := p.ControlPlane.Apply(t.Context(), "../../deploy/"+path); err != nil {
 			t.Fatal(err)
 		}

@@ -53,6 +53,7 @@ func createNode(t *testing.T, c kubernetes.Interface, name string) *corev1.Node 
 
 // What the node IPAM controller rests on, said by the API server itself.
 func TestFactsAboutPodCIDRs(t *testing.T) {
+	t.Parallel()
 	cp := controlplane.StartT(t, controlplane.Options{WithoutControllerManager: true, Progress: io.Discard})
 	c := unlimited(t, cp.AdminConfig())
 	patch := func(name, body string) (*corev1.Node, error) {
@@ -84,6 +85,7 @@ func TestFactsAboutPodCIDRs(t *testing.T) {
 // Every tenth reply to a PATCH is lost after it was applied: no podCIDR is
 // handed out twice, and no Node is written twice.
 func TestLostRepliesToPodCIDRPatches(t *testing.T) {
+	t.Parallel()
 	cp := controlplane.StartT(t, controlplane.Options{WithoutControllerManager: true, Progress: io.Discard})
 	admin := unlimited(t, cp.AdminConfig())
 	var patches, lost atomic.Int64

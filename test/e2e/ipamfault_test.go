@@ -105,6 +105,7 @@ type lossRound struct {
 // takes the lost reply for a failure gives the range to two Nodes. The same is
 // done to kube-controller-manager's allocator, whose figures are only shown.
 func TestLostReplyWithAFullPoolAndAStalledWatch(t *testing.T) {
+	t.Parallel()
 	const rounds = 2
 	var table strings.Builder
 	rows := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)

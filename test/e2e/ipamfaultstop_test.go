@@ -46,6 +46,7 @@ func expectInTheMiddle(t *testing.T, c *cluster.Cluster) {
 // about to be sent. With leader election it ends itself, after what it had begun
 // to send; without any, it goes on beside the other.
 func TestStoppedLeaderWakesUp(t *testing.T) {
+	t.Parallel()
 	for name, election := range map[string]bool{"with leader election": true, "without leader election": false} {
 		t.Run(name, func(t *testing.T) {
 			var args []string
@@ -98,6 +99,7 @@ func awaitEnd(t *testing.T, m *cluster.Manager) {
 // Killed in the middle: what stood in the ledger, written to a Node or not, is
 // what its Node gets from the next one.
 func TestKilledWhileAllocating(t *testing.T) {
+	t.Parallel()
 	c := startForIPAM(t)
 	first := startIPAM(t, c, room, slow)
 	beginBatch(t, c)
@@ -118,6 +120,7 @@ func TestKilledWhileAllocating(t *testing.T) {
 // The API server is killed in the middle and comes back with the same data:
 // requests under way end in every possible way.
 func TestAPIServerRestartedWhileAllocating(t *testing.T) {
+	t.Parallel()
 	c := startForIPAM(t)
 	// Longer than the API server is away, so that the same process goes on.
 	m := startIPAM(t, c, room, slow,
@@ -138,7 +141,7 @@ func TestAPIServerRestartedWhileAllocating(t *testing.T) {
 // write; what is new waits, if there was ever another leader before, until that
 // one can't have anything under way.
 func TestLedgerDeletedWhileAllocating(t *testing.T) {
-	t.Parallel() // it mostly waits for the fence
+	t.Parallel()
 	for name, takenOver := range map[string]bool{"by the first leader ever": false, "after a takeover": true} {
 		t.Run(name, func(t *testing.T) {
 			c := startForIPAM(t)
@@ -191,7 +194,7 @@ func createLedger(t *testing.T, c *cluster.Cluster) {
 // While nobody runs, the ledger is deleted. The next one can't know what a
 // former one, dead or only stalled, has under way: it waits.
 func TestLedgerDeletedWhileStopped(t *testing.T) {
-	t.Parallel() // it mostly waits for the fence
+	t.Parallel()
 	c := startForIPAM(t)
 	first := startIPAM(t, c, room, slow)
 	beginBatch(t, c)

@@ -17,6 +17,7 @@ import (
 // A change of health checks after which no node is healthy is taken back, and what must be remembered about it
 // is on the Service, whoever writes its status next.
 func TestACheckThatLeavesNobodyIsTakenBack(t *testing.T) {
+	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 50 * time.Millisecond})
 	m := startManager(t, c, cluster.ManagerOptions{})
 	addMachine(t, c, "node-0")

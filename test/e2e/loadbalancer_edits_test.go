@@ -127,6 +127,7 @@ func followed(t *testing.T, c *cluster.Cluster, e edit) {
 // Every field of a Service is followed, also what changes while nobody runs, and in the end nothing of it is
 // left. The API server is the real one: finalizers, status and conditions are as it keeps them.
 func TestEveryFieldOfAServiceIsFollowed(t *testing.T) {
+	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 50 * time.Millisecond})
 	m := startManager(t, c, cluster.ManagerOptions{})
 	for i := range 2 {
@@ -239,6 +240,7 @@ func deletion(t *testing.T, c *cluster.Cluster, id int64) {
 // Our class is served, another's is not touched, and a Service can hand itself over to neither by mistake: the
 // class cannot change while the type is LoadBalancer.
 func TestOnlyOurClassIsServed(t *testing.T) {
+	t.Parallel()
 	c := start(t, hcloudsim.Options{})
 	startManager(t, c, cluster.ManagerOptions{Config: c.CloudConfig() + "  classless: false\n"})
 	for name, class := range map[string]string{"ours": "underlay.dev/hcloud", "theirs": "example.com/other", "classless": ""} {

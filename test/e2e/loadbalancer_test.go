@@ -22,6 +22,7 @@ import (
 // A Service's life: created, checked by its traffic policy, changed, followed
 // by nodes that come and go, deleted.
 func TestAServiceGetsALoadBalancer(t *testing.T) {
+	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 100 * time.Millisecond})
 	startManager(t, c, cluster.ManagerOptions{})
 	for i := range 3 {
@@ -76,6 +77,7 @@ func TestAServiceGetsALoadBalancer(t *testing.T) {
 // Killed between the load balancer's creation and the Service's status, it is
 // found again; there is never a second one.
 func TestALoadBalancerIsNeverMadeTwice(t *testing.T) {
+	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 2 * time.Second})
 	first := startManager(t, c, cluster.ManagerOptions{})
 	addMachine(t, c, "node-0")
@@ -98,6 +100,7 @@ func TestALoadBalancerIsNeverMadeTwice(t *testing.T) {
 // A load balancer of somebody else with our name is left alone, and the Service
 // says so.
 func TestAForeignLoadBalancerIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	c := start(t, hcloudsim.Options{})
 	startManager(t, c, cluster.ManagerOptions{})
 	createService(t, c, "first", corev1.ServiceExternalTrafficPolicyCluster)

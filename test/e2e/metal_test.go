@@ -57,6 +57,7 @@ func joinRack(t *testing.T, c *cluster.Cluster, o kubelet.Options) *kubelet.Kube
 // Machines that no API knows are initialized, get podCIDRs, and keep their Nodes
 // when they fall silent. No cloud is asked anything.
 func TestMetalMachinesJoinAndStay(t *testing.T) {
+	t.Parallel()
 	c := startRack(t)
 	m := startManager(t, c, rack(c))
 	addrs := func(texts ...string) (all []netip.Addr) {

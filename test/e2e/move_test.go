@@ -29,7 +29,7 @@ func peerPrefix(i int) netip.Prefix {
 // IDs, labels and podCIDRs, its routes, its load balancer, its lease. Nothing of
 // it is deleted or judged anew; the next machine joins as one of them.
 func TestMovingFromTheHetznerController(t *testing.T) {
-	t.Parallel() // it mostly waits for the fence
+	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 50 * time.Millisecond})
 	for i := range 3 {
 		addMachine(t, c, fmt.Sprint("node-", i))

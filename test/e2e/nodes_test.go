@@ -19,6 +19,7 @@ import (
 )
 
 func TestThreeMachinesJoin(t *testing.T) {
+	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 300 * time.Millisecond, ActionJitter: 200 * time.Millisecond, Latency: 20 * time.Millisecond})
 	startManager(t, c, cluster.ManagerOptions{})
 	for i := range 3 {
@@ -93,6 +94,7 @@ func expectNodeDescribed(t *testing.T, c *cluster.Cluster, name string) {
 // A hundred routes, a hundred and twenty nodes: the room is used to the last
 // route, nothing is asked for that must fail, and who waits is told why.
 func TestMoreNodesThanRoutes(t *testing.T) {
+	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 20 * time.Millisecond, AttachmentLimit: 200, RateLimit: 100_000})
 	startManager(t, c, cluster.ManagerOptions{Args: []string{"--kube-api-qps=200", "--kube-api-burst=300"}})
 	for i := range 120 {
@@ -151,6 +153,7 @@ func eventsPerNode(ctx context.Context, t *testing.T, c *cluster.Cluster, reason
 
 // Killed without a word while 50 nodes join, and started again.
 func TestKilledInTheMiddle(t *testing.T) {
+	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 100 * time.Millisecond, RateLimit: 100_000})
 	first := startManager(t, c, cluster.ManagerOptions{})
 	for i := range 50 {
@@ -175,6 +178,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 
 // A second manager takes over without touching anything that stands.
 func TestATakeoverChangesNothing(t *testing.T) {
+	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 50 * time.Millisecond})
 	first := startManager(t, c, cluster.ManagerOptions{})
 	for i := range 3 {
@@ -222,6 +226,7 @@ func nodeWrites(t *testing.T, c *cluster.Cluster) []string {
 // A server that is given back takes its Node and its route with it; nothing
 // else goes.
 func TestADeletedServerTakesItsNodeAndRoute(t *testing.T) {
+	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 50 * time.Millisecond})
 	startManager(t, c, cluster.ManagerOptions{})
 	for i := range 3 {
@@ -241,6 +246,7 @@ func TestADeletedServerTakesItsNodeAndRoute(t *testing.T) {
 // Routes and podCIDRs that were there before are respected: a foreign route
 // stays, an existing podCIDR is never given to another.
 func TestWhatWasThereBefore(t *testing.T) {
+	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 50 * time.Millisecond})
 	foreign := hcloudsim.RouteSeed{Destination: netip.MustParsePrefix("192.168.7.0/24"), Gateway: netip.MustParseAddr("10.0.255.1")}
 	if err := c.Cloud.AddRoute(c.Network.ID, foreign); err != nil {

@@ -21,6 +21,7 @@ import (
 // in any of the states that the API server shows, before the Node's own route
 // stands: as the scheduler sees it, by taints.
 func TestNothingIsScheduledBeforeItsRouteStands(t *testing.T) {
+	t.Parallel()
 	const count = 200
 	c := startWith(t, cluster.Options{
 		Cloud: hcloudsim.Options{

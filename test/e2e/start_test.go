@@ -16,6 +16,7 @@ import (
 
 // A mistake that would break traffic ends the process with one clear message.
 func TestMistakesAreRefusedAtStart(t *testing.T) {
+	t.Parallel()
 	c := start(t, hcloudsim.Options{})
 	for _, m := range []struct {
 		name    string
@@ -68,6 +69,7 @@ func TestMistakesAreRefusedAtStart(t *testing.T) {
 // What can be known before anything is asked is said at once, each in one line, and
 // no value of a variable with it.
 func TestMistakesOfAnInvocation(t *testing.T) {
+	t.Parallel()
 	const secret = "a-value-that-is-nobodys-business"
 	for _, c := range []struct {
 		name string
@@ -142,6 +144,7 @@ lines:
 // While the cloud can't be reached it keeps trying, isn't ready, and says why;
 // it starts to work when the cloud is back.
 func TestAnUnreachableCloudIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	c := start(t, hcloudsim.Options{})
 	if err := c.Cloud.Inject(hcloudsim.Fault{Times: -1, Status: 503, Code: "unavailable"}); err != nil {
 		t.Fatal(err)

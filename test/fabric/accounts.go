@@ -32,7 +32,8 @@ func (f *Fabric) accounts(ctx context.Context) error {
 		return err
 	}
 	agent := filepath.Join(manifests, "agent")
-	if err := f.ControlPlane.Apply(ctx, filepath.Join(agent, "rbac.yaml"), filepath.Join(agent, "node-status-policy.yaml")); err != nil {
+	err = f.ControlPlane.Apply(ctx, filepath.Join(agent, "rbac.yaml"), filepath.Join(agent, "node-status-policy.yaml"), filepath.Join(agent, "events-policy.yaml"))
+	if err != nil {
 		return fmt.Errorf("permissions of the agents: %w", err)
 	}
 	meta := metav1.ObjectMeta{Name: proxyAccount, Namespace: system}

@@ -51,10 +51,15 @@ func newRepository(t *testing.T) repository {
 		t.Fatal(err)
 	}
 	r.write(t, ".ci/release", string(script))
+	if err := os.CopyFS(filepath.Join(r.folder, ".ci/attest"), os.DirFS(underlay+"/.ci/attest")); err != nil {
+		t.Fatal(err)
+	}
 	r.write(t, "CHANGELOG.md", changelog)
 	r.write(t, ".gitignore", "/dist/\n")
-	r.write(t, "go.mod", "module example.org/program\n\ngo 1.26.0\n")
-	r.write(t, "cmd/program/main.go", "package main\n\nfunc main() {}\n")
+	mod, sum := dependency(t)
+	r.write(t, "go.mod", "module example.org/program\n\ngo 1.26.0\n\n"+mod)
+	r.write(t, "go.sum", sum)
+	r.write(t, "cmd/program/main.go", "package main\n\nimport \"golang.org/x/sys/unix\"\n\nfunc main() { unix.Getpid() }\n")
 	about, err := os.ReadFile(underlay + "/deploy/chart/Chart.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -98,6 +103,18 @@ func (r repository) git(t *testing.T, args ...string) {
 	if output, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("git %v: %v\n%s", args, err, output)
 	}
+}
+
+// head is the commit that is checked out.
+func (r repository) head(t *testing.T) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD")
+	cmd.Dir, cmd.Env = r.folder, environment()
+	output, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(output))
 }
 
 func (r repository) release(t *testing.T, args ...string) (output string, err error) {
@@ -193,7 +210,10 @@ func TestReleaseIsReproducible(t *testing.T) {
 		}
 		made[i] = r.dist(t)
 	}
-	names := []string{"CHANGELOG.md", "SHA256SUMS", "program-linux-amd64", "program-linux-arm64", "underlay-0.2.0.tgz"}
+	names := []string{
+		"CHANGELOG.md", "SHA256SUMS", "program-linux-amd64", "program-linux-amd64.cdx.json",
+		"program-linux-arm64", "program-linux-arm64.cdx.json", "provenance.intoto.json", "underlay-0.2.0.tgz",
+	}
 	if found := slices.Sorted(maps.Keys(made[0])); !slices.Equal(found, names) {
 		t.Errorf("in the release are %v, want %v", found, names)
 	}
