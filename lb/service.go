@@ -65,6 +65,8 @@ const (
 	ReasonCheckRolledBack = "HealthCheckRolledBack"
 	// ReasonTargetsRolledBack: targets that changed their address were not healthy there and changed back.
 	ReasonTargetsRolledBack = "TargetsRolledBack"
+	// ReasonCheckUnanswered: no node answers a health check that a PROXY header would break.
+	ReasonCheckUnanswered = "HealthCheckUnanswered"
 	// ReasonNotOwned: the load balancer that would be needed belongs to somebody else.
 	ReasonNotOwned = "LoadBalancerNotOwned"
 )
