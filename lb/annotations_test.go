@@ -98,6 +98,9 @@ func generalCases() map[string]annotationCase {
 				s.Publish.Proxy = true
 				for i := range s.Listeners {
 					s.Listeners[i].ProxyProtocol = true
+					s.Listeners[i].Check = lb.HealthCheck{
+						Protocol: "tcp", Port: s.Listeners[i].DestinationPort, Interval: seconds(10), Timeout: seconds(15), Retries: 3,
+					}
 				}
 			},
 			other: "false", then: func(*lb.Spec) {}, invalid: []string{"yes", "2"},

@@ -41,7 +41,7 @@ func (p *parser) checks() {
 	}
 	// The other mode has no effect either, but is how the checks of a load balancer that was taken over are asked
 	// to be truthful, under any policy.
-	if p.set.checkModeSet && p.set.checkMode == CheckNodePort {
+	if p.set.checkModeSet && p.set.checkMode == CheckNodePort && !p.set.proxy {
 		p.note(Warning, ReasonNoEffect, annotationOwnHealthCheck, string(p.set.checkMode),
 			"externalTrafficPolicy: Local is judged by healthCheckNodePort: remove the annotation")
 	}
@@ -66,9 +66,9 @@ func (p *parser) check(port Port) HealthCheck {
 		check.Path = or(s.checkPath, "/")
 		check.StatusCodes = strings.Join(s.checkCodes, ",")
 		check.Domain, check.TLS = s.checkDomain, s.checkTLS || s.checkProtocol == ProtocolHTTPS
-	case p.svc.Local:
+	case p.svc.Local && !s.connects():
 		check.Protocol, check.Port, check.Path = ProtocolHTTP, p.svc.HealthCheckNodePort, healthPath
-	case s.checkMode == CheckNodePort:
+	case s.checkMode == CheckNodePort, s.proxy && !s.checkModeSet:
 		check.Protocol, check.Port = ProtocolTCP, port.NodePort
 	default:
 		check.Protocol, check.Port, check.Path = ProtocolHTTP, kubeProxyHealthPort, healthPath

@@ -59,12 +59,14 @@ func TestDefaultsReachTheSpec(t *testing.T) {
 //	policy    mode         annotations           check
 //	Cluster   kube-proxy   –                     http :10256/healthz
 //	Cluster   node-port    –                     tcp  :nodePort
+//	Cluster   either       uses-proxyprotocol    tcp  :nodePort
 //	Local     either       –                     http :healthCheckNodePort/healthz
 //	either    either       protocol and/or port  as written
 func TestHealthCheckByTrafficPolicy(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		local       bool
+		proxy       bool
 		mode        lb.CheckMode
 		annotations map[string]string
 		want        string
@@ -74,6 +76,11 @@ func TestHealthCheckByTrafficPolicy(t *testing.T) {
 		{name: "Cluster by annotation", annotations: map[string]string{"underlay.dev/health-check": "node-port"}, want: "tcp :30080"},
 		{name: "Cluster, annotation beats configuration", mode: lb.CheckNodePort, annotations: map[string]string{"underlay.dev/health-check": "kube-proxy"}, want: "http :10256/healthz"},
 		{name: "Local", local: true, want: "http :32000/healthz"},
+		{name: "Cluster, PROXY protocol", proxy: true, want: "tcp :30080"},
+		{name: "Cluster, PROXY protocol, by annotation", proxy: true, annotations: map[string]string{"underlay.dev/health-check": "kube-proxy"}, want: "http :10256/healthz"},
+		{name: "Local, PROXY protocol", proxy: true, local: true, want: "http :32000/healthz"},
+		{name: "Local, PROXY protocol, node-port by configuration", proxy: true, local: true, mode: lb.CheckNodePort, want: "http :32000/healthz"},
+		{name: "Local, PROXY protocol, by annotation", proxy: true, local: true, annotations: map[string]string{"underlay.dev/health-check": "node-port"}, want: "tcp :30080"},
 		{name: "Local is never node-port", local: true, mode: lb.CheckNodePort, want: "http :32000/healthz"},
 		{name: "Local, explicit protocol", local: true, annotations: map[string]string{hetzner + "health-check-protocol": "tcp"}, want: "tcp :30080"},
 		{name: "Local, explicit port", local: true, annotations: map[string]string{hetzner + "health-check-port": "81"}, want: "tcp :81"},
@@ -81,7 +88,7 @@ func TestHealthCheckByTrafficPolicy(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			svc, d := plain()
-			svc.Annotations, d.HealthCheck = c.annotations, c.mode
+			svc.Annotations, d.HealthCheck, d.UsesProxyProtocol = c.annotations, c.mode, c.proxy
 			if svc.Local = c.local; c.local {
 				svc.HealthCheckNodePort = 32000
 			}

@@ -69,6 +69,8 @@ const (
 	ReasonNoHealthyTarget = "NoHealthyTarget"
 	// ReasonTargetsHealthy: it finds one healthy again.
 	ReasonTargetsHealthy = "TargetsHealthy"
+	// ReasonCheckUnanswered: no node answers a health check that a PROXY header would break.
+	ReasonCheckUnanswered = "HealthCheckUnanswered"
 	// ReasonNotOwned: the load balancer that would be needed belongs to somebody else.
 	ReasonNotOwned = "LoadBalancerNotOwned"
 )

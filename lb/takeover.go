@@ -101,7 +101,7 @@ func (s Spec) Against(have State, preferred []int64) (Spec, []Note) {
 	}
 	s, moved := s.stay(have)
 	s, trimmed := s.Fit(have, preferred)
-	return s, slices.Concat(notes, kept, moved, trimmed, Immovable(s, have))
+	return s, slices.Concat(notes, kept, moved, trimmed, Immovable(s, have), s.unanswered(have, preferred))
 }
 
 // TakeOverAsIs makes a load balancer an owner's whose Service cannot be understood: everything of it is kept.

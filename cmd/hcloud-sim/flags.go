@@ -73,6 +73,7 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	flags.BoolVar(&c.options.EffectsAtOnce, "effects-at-once", false, "show what an action does from its start, not from its end")
 	flags.DurationVar(&c.options.Latency, "latency", 0, "delay of every request")
 	flags.DurationVar(&c.options.HealthyAfter, "healthy-after", 0, "how long a load balancer's target is unknown before it is healthy")
+	flags.BoolVar(&c.options.ProxyHeaderInChecks, "proxy-header-in-checks", false, "health checks of services with the PROXY protocol begin with its header")
 	flags.StringVar(&busy, "busy-code", "conflict", "error of a change while another runs on the same resource: conflict or locked")
 	flags.StringSliceVar(&owned, "owned-ip", nil, "address of a dedicated server, which may be a load balancer's target; may be given again")
 	for _, limit := range c.limits() {

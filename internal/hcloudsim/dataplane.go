@@ -14,6 +14,8 @@ import (
 type DataPlane struct {
 	Networks      []PlaneNetwork      `json:"networks"`
 	LoadBalancers []PlaneLoadBalancer `json:"load_balancers"`
+	// ProxyHeaderInChecks never changes, see [Options.ProxyHeaderInChecks].
+	ProxyHeaderInChecks bool `json:"proxy_header_in_checks"`
 }
 
 // PlaneNetwork is a network with who is in it. What an action is still
@@ -66,6 +68,8 @@ func (p *project) dataPlane() DataPlane {
 	return DataPlane{
 		Networks:      rendered(p.networks.rows, p.planeNetwork),
 		LoadBalancers: rendered(p.loadBalancers.rows, p.planeLoadBalancer),
+
+		ProxyHeaderInChecks: p.opts.ProxyHeaderInChecks,
 	}
 }
 

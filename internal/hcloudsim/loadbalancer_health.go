@@ -29,6 +29,9 @@ type Probe struct {
 	Target       TargetID
 	Address      netip.Addr // where the load balancer reaches the target
 	Service      schema.LoadBalancerService
+	// ProxyHeader: the check begins with a header of the PROXY protocol, see
+	// [Options.ProxyHeaderInChecks].
+	ProxyHeader bool
 }
 
 // Prober carries out a health check of a target, and says healthy or unhealthy.
@@ -119,7 +122,10 @@ func (p *project) healthOf(lb *loadBalancer, s *service, t *target, id TargetID)
 
 // probe is what a health check of a target is asked for.
 func (p *project) probe(lb *loadBalancer, s *service, t *target, id TargetID) Probe {
-	return Probe{LoadBalancer: lb.id, Target: id, Address: p.addressOf(lb, t, id), Service: s.clone().LoadBalancerService}
+	return Probe{
+		LoadBalancer: lb.id, Target: id, Address: p.addressOf(lb, t, id), Service: s.clone().LoadBalancerService,
+		ProxyHeader: s.Proxyprotocol && p.opts.ProxyHeaderInChecks,
+	}
 }
 
 // isUp says whether a target can answer at all. Of dedicated servers nothing

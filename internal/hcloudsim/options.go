@@ -60,6 +60,10 @@ type Options struct {
 	// HealthyAfter is how long a target's health is unknown before it turns
 	// healthy, counted from when the target or the service came to be.
 	HealthyAfter time.Duration
+	// ProxyHeaderInChecks lets health checks of services with the PROXY protocol
+	// begin with its header, as connections of clients do. Whether the real
+	// cloud's do is not documented.
+	ProxyHeaderInChecks bool
 	// Prober, if set, judges targets instead of time: it is asked once in each
 	// interval of the health check in which somebody looks, and a status changes
 	// after as many equal answers as the check has retries. It is called with

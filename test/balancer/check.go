@@ -48,8 +48,8 @@ func (b *balancer) probe(ctx context.Context, p hcloudsim.Probe) hcloudsim.Healt
 	return found
 }
 
-// check tells why a target is not healthy. It never sends a PROXY header: what
-// answers health checks need not be what serves.
+// check tells why a target is not healthy. It begins with a PROXY header where
+// the cloud's checks do; whoever answers may not understand it.
 func (b *balancer) check(ctx context.Context, lb hcloudsim.PlaneLoadBalancer, p hcloudsim.Probe) error {
 	check := p.Service.HealthCheck
 	if !p.Address.IsValid() {
@@ -64,11 +64,26 @@ func (b *balancer) check(ctx context.Context, lb hcloudsim.PlaneLoadBalancer, p 
 		return err
 	}
 	defer conn.Close()
+	if p.ProxyHeader {
+		header := Header{Source: netip.AddrPortFrom(sourceOf(lb, p.Address), portOf(conn.LocalAddr())), Destination: to}
+		if _, err := conn.Write(header.Append(nil, b.Header)); err != nil {
+			return fmt.Errorf("sending a PROXY header: %w", err)
+		}
+	}
 	if check.Protocol != "http" || check.HTTP == nil {
 		return nil
 	}
 	defer atEnd(ctx, func() { _ = conn.Close() })()
 	return ask(ctx, conn, to, check.HTTP)
+}
+
+// portOf is the port of a TCP address.
+func portOf(a net.Addr) uint16 {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return 0
+	}
+	return uint16(tcp.Port)
 }
 
 // ask sends the request of an HTTP check, and judges the answer. Redirects are

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/test/balancer"
 )
 
 // httpServer answers one request of a connection.
@@ -40,37 +43,43 @@ func TestChecks(t *testing.T) {
 		answer func(net.Conn) // nil: refuses
 		http   *check         // nil: TCP
 		want   string
+		proxy  bool // with the PROXY protocol
 	}{
-		{"tcp", mute, nil, "healthy"},
-		{"tcp, refused", nil, nil, "unhealthy"},
-		{"200", always(200), &check{}, "healthy"},
-		{"302, not followed", always(302), &check{}, "healthy"},
-		{"503", always(503), &check{}, "unhealthy"},
-		{"404", always(404), &check{}, "unhealthy"},
-		{"503 is wanted", always(503), &check{StatusCodes: []string{"204", "5?3"}}, "healthy"},
-		{"200 is not wanted", always(200), &check{StatusCodes: []string{"204", "5?3"}}, "unhealthy"},
-		{"anything is wanted", always(418), &check{StatusCodes: []string{"*"}}, "healthy"},
-		{"http, refused", nil, &check{}, "unhealthy"},
-		{"no HTTP", says("hello"), &check{}, "unhealthy"},
-		{"no answer in time", mute, &check{}, "unhealthy"},
+		{name: "tcp behind a header", answer: expectsHeader(always(200)), want: "healthy", proxy: true},
+		{name: "tcp behind a header that nobody expects", answer: mute, want: "healthy", proxy: true},
+		{name: "http behind a header", answer: expectsHeader(always(200)), http: &check{}, want: "healthy", proxy: true},
+		{name: "http behind a header that nobody expects", answer: always(200), http: &check{}, want: "unhealthy", proxy: true},
+		{name: "http without the PROXY protocol", answer: expectsHeader(always(200)), http: &check{}, want: "unhealthy"},
+		{"tcp", mute, nil, "healthy", false},
+		{"tcp, refused", nil, nil, "unhealthy", false},
+		{"200", always(200), &check{}, "healthy", false},
+		{"302, not followed", always(302), &check{}, "healthy", false},
+		{"503", always(503), &check{}, "unhealthy", false},
+		{"404", always(404), &check{}, "unhealthy", false},
+		{"503 is wanted", always(503), &check{StatusCodes: []string{"204", "5?3"}}, "healthy", false},
+		{"200 is not wanted", always(200), &check{StatusCodes: []string{"204", "5?3"}}, "unhealthy", false},
+		{"anything is wanted", always(418), &check{StatusCodes: []string{"*"}}, "healthy", false},
+		{"http, refused", nil, &check{}, "unhealthy", false},
+		{"no HTTP", says("hello"), &check{}, "unhealthy", false},
+		{"no answer in time", mute, &check{}, "unhealthy", false},
 		{"path and domain", httpServer(func(r *http.Request) (int, string) {
 			if r.Method == "GET" && r.URL.Path == "/healthz" && r.URL.RawQuery == "full=1" && r.Host == "web.example.com" {
 				return 200, ""
 			}
 			return 500, ""
-		}), &check{Path: hcloud.Ptr("/healthz?full=1"), Domain: hcloud.Ptr("web.example.com")}, "healthy"},
+		}), &check{Path: hcloud.Ptr("/healthz?full=1"), Domain: hcloud.Ptr("web.example.com")}, "healthy", false},
 		{"other domain", httpServer(func(r *http.Request) (int, string) {
 			if r.Host == "web.example.com" {
 				return 200, ""
 			}
 			return 500, ""
-		}), &check{}, "unhealthy"},
-		{"response", always(200), &check{Response: hcloud.Ptr("od")}, "healthy"},
-		{"other response", always(200), &check{Response: hcloud.Ptr("x")}, "unhealthy"},
-		{"tls", encrypted(t, always(200)), &check{TLS: hcloud.Ptr(true)}, "healthy"},
-		{"tls is missing", always(200), &check{TLS: hcloud.Ptr(true)}, "unhealthy"},
+		}), &check{}, "unhealthy", false},
+		{"response", always(200), &check{Response: hcloud.Ptr("od")}, "healthy", false},
+		{"other response", always(200), &check{Response: hcloud.Ptr("x")}, "unhealthy", false},
+		{"tls", encrypted(t, always(200)), &check{TLS: hcloud.Ptr(true)}, "healthy", false},
+		{"tls is missing", always(200), &check{TLS: hcloud.Ptr(true)}, "unhealthy", false},
 	}
-	w := newWorld(t, 0)
+	w := newWorld(t, 0, func(o *hcloudsim.Options) { o.ProxyHeaderInChecks = true })
 	a := w.server("a")
 	var opts hcloud.LoadBalancerCreateOpts
 	for i, test := range tests {
@@ -80,7 +89,7 @@ func TestChecks(t *testing.T) {
 		}
 		service := tcp(i+1, 30080)
 		service.HealthCheck.Port, service.HealthCheck.HTTP = &port, test.http
-		service.HealthCheck.Timeout = hcloud.Ptr(time.Second)
+		service.HealthCheck.Timeout, service.Proxyprotocol = hcloud.Ptr(time.Second), &test.proxy
 		if test.http != nil {
 			service.HealthCheck.Protocol = hcloud.LoadBalancerServiceProtocolHTTP
 		}
@@ -95,6 +104,24 @@ func TestChecks(t *testing.T) {
 		}
 	}
 }
+
+// expectsHeader is an answer to whoever begins with a PROXY header.
+func expectsHeader(answer func(net.Conn)) func(net.Conn) {
+	return func(c net.Conn) {
+		r := bufio.NewReader(c)
+		if _, err := balancer.ReadHeader(r); err == nil {
+			answer(behind{c, r})
+		}
+	}
+}
+
+// behind is a connection of which a part has been read.
+type behind struct {
+	net.Conn
+	r io.Reader
+}
+
+func (b behind) Read(p []byte) (int, error) { return b.r.Read(p) }
 
 // encrypted is an answer behind a certificate that nobody knows.
 func encrypted(t *testing.T, answer func(net.Conn)) func(net.Conn) {

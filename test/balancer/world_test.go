@@ -128,13 +128,17 @@ type world struct {
 	stop  func() // ends the balancer and waits
 }
 
-func newWorld(t *testing.T, header balancer.Version) *world {
+func newWorld(t *testing.T, header balancer.Version, change ...func(*hcloudsim.Options)) *world {
 	t.Helper()
 	bell := balancer.NewBell()
-	sim := hcloudsim.New(hcloudsim.Options{
+	options := hcloudsim.Options{
 		HealthyAfter: time.Hour, // only checks make anything healthy
 		OnChange:     func(hcloudsim.DataPlane) { bell.Ring() },
-	})
+	}
+	for _, c := range change {
+		c(&options)
+	}
+	sim := hcloudsim.New(options)
 	n, err := sim.CreateNetwork(hcloudsim.NetworkSeed{
 		Name: "cluster", IPRange: netip.MustParsePrefix("10.0.0.0/8"),
 		Subnets: []hcloudsim.SubnetSeed{{IPRange: netip.MustParsePrefix("10.0.0.0/16")}},

@@ -1,0 +1,67 @@
+package converge_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/lb/converge"
+)
+
+// kubeProxy answers checks as a node with an endpoint does: it does not understand a PROXY header,
+// and whoever serves at the node port does.
+func kubeProxy(p hcloudsim.Probe) hcloudsim.Health {
+	if p.ProxyHeader && p.Service.HealthCheck.Protocol == "http" {
+		return hcloudsim.HealthUnhealthy
+	}
+	return hcloudsim.HealthHealthy
+}
+
+// Nobody says whether the cloud's health checks carry a PROXY header. The check by default of a
+// Service with the PROXY protocol works either way under policy Cluster; under policy Local it works
+// without, and with it the Service says what to set.
+func TestChecksOfTheProxyProtocol(t *testing.T) {
+	for _, c := range []struct {
+		policy  corev1.ServiceExternalTrafficPolicy
+		header  bool
+		asks    string // the annotation
+		healthy bool
+	}{
+		{policy: corev1.ServiceExternalTrafficPolicyCluster, healthy: true},
+		{policy: corev1.ServiceExternalTrafficPolicyCluster, header: true, healthy: true},
+		{policy: corev1.ServiceExternalTrafficPolicyCluster, asks: "kube-proxy", healthy: true},
+		{policy: corev1.ServiceExternalTrafficPolicyCluster, header: true, asks: "kube-proxy"},
+		{policy: corev1.ServiceExternalTrafficPolicyLocal, healthy: true},
+		{policy: corev1.ServiceExternalTrafficPolicyLocal, header: true},
+		{policy: corev1.ServiceExternalTrafficPolicyLocal, header: true, asks: "node-port", healthy: true},
+	} {
+		t.Run(fmt.Sprintf("%s, header %t, %q", c.policy, c.header, c.asks), func(t *testing.T) {
+			inLabWith(t, hcloudsim.Options{Prober: kubeProxy, ProxyHeaderInChecks: c.header}, func(l *lab) {
+				svc := l.service("000000000001")
+				svc.Annotations[hetznerPrefix+"uses-proxyprotocol"], svc.Annotations["underlay.dev/health-check"] = "true", c.asks
+				svc.Spec.ExternalTrafficPolicy, svc.Spec.HealthCheckNodePort = c.policy, 32000
+				nodes := map[string]bool{l.nodes[0].Name: true}
+				var o converge.Outcome
+				for range 5 { // somebody has to look for the checks to be carried out
+					p := converge.NewPlan(converge.Input{
+						Service: svc, Nodes: l.nodes[:1], Defaults: l.Defaults, Now: time.Now(),
+						Endpoints: converge.Endpoints{Known: true, Nodes: nodes},
+					})
+					o = l.Converge(quiet(l.t.Context()), p, converge.Hooks{})
+					time.Sleep(20 * time.Second)
+				}
+				h := o.State.Health(80)
+				if (h.Healthy == 1) != c.healthy || h.Unknown != 0 {
+					t.Errorf("health %+v, checks %v", h, o.State.Listeners)
+				}
+				if c.healthy != (len(o.Notes) == 0) || !c.healthy && o.Notes[0].Reason != lb.ReasonCheckUnanswered {
+					t.Errorf("notes %v", o.Notes)
+				}
+			})
+		})
+	}
+}
