@@ -30,8 +30,8 @@ func (g Gateways) Gateways(ctx context.Context, nodes []*corev1.Node, fresh bool
 			since = born
 		}
 	}
-	if now := time.Now(); fresh || since.After(now) {
-		since = now
+	if fresh {
+		since = time.Now()
 	}
 	servers, err := g.Servers.List(ctx, since)
 	if err != nil {

@@ -112,7 +112,7 @@ func tainted(node *corev1.Node, key string) bool {
 // kubelet that made it runs on its server. Attachment may come later.
 func (i *Instances) find(ctx context.Context, node *corev1.Node) (Server, error) {
 	now := time.Now()
-	server, err := i.lookup(ctx, node, earlier(node.CreationTimestamp.Time, now))
+	server, err := i.lookup(ctx, node, node.CreationTimestamp.Time)
 	detached := func() bool { return err == nil && i.InNetwork && !server.PrivateIP.IsValid() }
 	if detached() || errors.Is(err, ErrNoMatch) {
 		// The API server's clock may be behind ours, and then the list too old.
@@ -151,7 +151,7 @@ func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 	now := time.Now()
 	since := now.Add(-notReadyMaxAge)
 	if ready := kube.Condition(node, corev1.NodeReady); ready != nil && ready.LastTransitionTime.After(since) {
-		since = earlier(ready.LastTransitionTime.Time, now)
+		since = ready.LastTransitionTime.Time
 	}
 	servers, err := i.Servers.List(ctx, since)
 	if err != nil {
@@ -224,11 +224,4 @@ func zone(location string) string {
 	default:
 		return location
 	}
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

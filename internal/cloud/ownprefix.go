@@ -63,7 +63,7 @@ func (o OwnPrefixes) OwnPrefix(ctx context.Context, node *corev1.Node) (own neti
 func (o OwnPrefixes) find(ctx context.Context, node *corev1.Node) (Server, error) {
 	now := time.Now()
 	if node.Spec.ProviderID != "" {
-		server, err := o.lookup(ctx, node, earlier(node.CreationTimestamp.Time, now))
+		server, err := o.lookup(ctx, node, node.CreationTimestamp.Time)
 		if !errors.Is(err, ErrNoMatch) {
 			return server, err
 		}
