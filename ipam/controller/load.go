@@ -255,7 +255,7 @@ func (d *decider) observeAll(ctx context.Context, holders []*corev1.Node) {
 
 // observeAgain tells a new Ledger what a Node was observed with before.
 func (d *decider) observeAgain(ctx context.Context, n *node) {
-	d.warn(ctx, d.ledger.Observe(n.Node, n.podCIDRs))
+	d.warn(ctx, d.look(n, n.podCIDRs))
 }
 
 // backoff returns growing pauses between tries.
