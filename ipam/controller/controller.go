@@ -4,7 +4,8 @@
 //
 // One goroutine decides. It alone touches the Ledger; workers only send requests and report
 // what they learned. Changes of the stored ledger are gathered while the last write is on its
-// way, and go out together.
+// way, and go out together. Only a reservation is worth a write of its own: what another process
+// would find out by itself goes along with the next, or out a little later.
 //
 // It must never:
 //   - write a prefix into a Node that is not in the stored ledger for that very UID: a process
@@ -20,9 +21,9 @@
 //   - read anything but a live Node into a refusal: error texts are not parsed;
 //   - hand out what a deleted Node had before its quarantine is over.
 //
-// The one guarantee that rests on time: when the stored ledger is lost it is rebuilt from the
-// Nodes, and nothing is handed out until every process that might still write from the lost one
-// has ended (Config.Fence).
+// The one guarantee that rests on time: when the stored ledger is lost, deleted or emptied, it is
+// rebuilt from the Nodes, and nothing is handed out until every process that might still write
+// from the lost one has ended (Config.Fence).
 //
 // The facts about the API come from the Node validation and conversion of Kubernetes: podCIDRs
 // are immutable once set, podCIDRs is cut down to podCIDR silently where its first entry differs,

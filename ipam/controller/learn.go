@@ -43,7 +43,7 @@ func (d *decider) learn(ctx context.Context, f finding) {
 		return
 	}
 	n.busy = false
-	if f.job.locate != nil && f.err != nil && !n.gone && time.Since(n.created) > comeback {
+	if f.job.locate != nil && f.err != nil && !n.gone && n.age() > comeback {
 		d.wait(ctx, n, reasonOwnPrefixUnknown, f.err)
 	}
 	switch f.outcome {
@@ -90,7 +90,7 @@ func (d *decider) observe(ctx context.Context, n *node, live *corev1.Node) {
 	reserved, known := d.ledger.Lookup(n.UID)
 	warnings := d.look(n, prefixes)
 	n.settled, n.podCIDRs, n.doubt = true, prefixes, false
-	d.changed(n)
+	d.noted(n)
 	d.stopWaiting(n)
 	d.queue.Forget(n.Name)
 	d.suspect(ctx, live, known && slices.Equal(reserved.Prefixes, prefixes))
@@ -152,7 +152,7 @@ func (d *decider) forget(ctx context.Context, n *node) {
 		return
 	}
 	d.metrics.releases.Inc()
-	d.changed(n)
+	d.noted(n)
 	d.stale = true
 	klog.FromContext(ctx).Info("Node is gone, its podCIDRs are in quarantine", "node", n.Name, "uid", n.UID, "podCIDRs", held.Prefixes)
 	d.expireIn(max(d.Quarantine, time.Second))
@@ -205,16 +205,20 @@ func (d *decider) track(live *corev1.Node) *node {
 	if held, ok := d.ledger.Lookup(n.UID); ok && n.settled {
 		// So that the record tells which machine it was, when it is gone.
 		d.look(n, held.Prefixes)
-		d.changed(n)
+		d.noted(n)
 	}
 	return n
 }
+
+// age is how long a Node exists, as far as both clocks agree: a creation that lies in the future
+// was told by a clock that is ahead of ours.
+func (n *node) age() time.Duration { return max(time.Since(n.created), time.Since(n.met)) }
 
 // identify returns what is known about a UID, beginning to know it if need be.
 func (d *decider) identify(owner ipam.Node) *node {
 	n, ok := d.nodes[types.UID(owner.UID)]
 	if !ok {
-		n = &node{Node: owner, told: map[string]bool{}}
+		n = &node{Node: owner, met: time.Now(), told: map[string]bool{}}
 		d.nodes[types.UID(owner.UID)] = n
 		d.byName[owner.Name] = append(d.byName[owner.Name], n)
 	}
@@ -227,7 +231,7 @@ func (d *decider) show() {
 		d.shown = counts
 		d.metrics.showRanges(counts)
 	}
-	d.metrics.showTrouble(len(d.waiting), d.other.stops())
+	d.metrics.showTrouble(len(d.waiting), d.other.stops(), d.oversized)
 	if !d.stale || d.queue.Len() > 0 {
 		return // when many go at once, the list is made once
 	}

@@ -83,7 +83,7 @@ func (d *decider) free(ctx context.Context, h ipam.Holding) {
 	klog.FromContext(ctx).Info("Quarantine is over, the podCIDRs are free", "node", h.Node.Name, "uid", h.Node.UID, "podCIDRs", freed)
 	d.freed, d.stale = true, true
 	if n, ok := d.nodes[types.UID(h.Node.UID)]; ok {
-		d.changed(n)
+		d.noted(n)
 		if n.gone {
 			d.drop(n)
 			if len(n.inside) > 0 {
