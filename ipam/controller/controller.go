@@ -93,6 +93,9 @@ type Config struct {
 	// Routed tells whether a route toward the prefix stands, and whether that is known: a
 	// quarantine doesn't end before it stands no more. nil: there is nothing to ask.
 	Routed func(netip.Prefix) (routed, known bool)
+	// Routes are the destinations of the network's routes, as they were listed last, and whether
+	// that is known. Nothing new is handed out that overlaps one. nil: there is nothing to ask.
+	Routes func() (standing []netip.Prefix, known bool)
 	// Own is needed where a pool is cut from the machines' own prefixes.
 	Own OwnPrefixes
 	// Namespace is where the stored ledger is.

@@ -44,6 +44,7 @@ type decider struct {
 	other   otherAllocator
 	loaded  bool // the stored ledger was read once
 	damaged bool // and could not be understood the last time
+	routes  routesSeen
 	// oversized: what is held doesn't fit into the stored ledger.
 	oversized bool
 	shown     []ipam.Counts
@@ -188,7 +189,7 @@ func (d *decider) decide(ctx context.Context, name string) {
 
 // reserve assigns prefixes to a Node and has them recorded and written, or lets it wait.
 func (d *decider) reserve(ctx context.Context, n *node) {
-	if d.awaitsIdentity(n) {
+	if d.awaitsIdentity(n) || d.awaitsRoutes(ctx, n) {
 		return
 	}
 	if reason, err := d.assign(n); err != nil {

@@ -165,6 +165,7 @@ func (d *decider) rebuild(ctx context.Context, s stored, holders []*corev1.Node)
 	}
 	d.remember(fresh, s.lost())
 	d.ledger, d.book = fresh, newBook(s)
+	d.blockRoutes(ctx)
 	for _, h := range fresh.Holdings() {
 		n := d.identify(h.Node)
 		if n.gone = !h.Released.IsZero(); n.gone {

@@ -37,7 +37,7 @@ func newMetrics(r Registry) (*ipamMetrics, error) {
 		oversized: gauge("ledger_oversized", "1 while the podCIDRs of this cluster's Nodes don't fit into the stored ledger: those Nodes are served, and no other is given any; else 0."),
 		ranges: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Namespace: "underlay", Subsystem: "ipam", Name: "ranges",
-			Help: "Number of node prefixes by pool, family (ipv4, ipv6) and state: free (not in a pool of the servers' own prefixes, where each server brings its own), allocated (held by or reserved for a Node), quarantined (its Node is gone), excluded, foreign (overlapping a podCIDR that the pool would not hand out).",
+			Help: "Number of node prefixes by pool, family (ipv4, ipv6) and state: free (not in a pool of the servers' own prefixes, where each server brings its own), allocated (held by or reserved for a Node), quarantined (its Node is gone), excluded, foreign (overlapping a podCIDR that the pool would not hand out, or a route of the network that is no Node's).",
 		}, []string{"pool", "family", "state"}),
 		active: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Namespace: "underlay", Subsystem: "ipam", Name: "pool_active",

@@ -18,6 +18,10 @@ const quarantineLook = 10 * time.Second
 // expire ends the quarantines that are over, and arranges for the next look.
 func (d *decider) expire(ctx context.Context) {
 	d.due = time.Time{}
+	d.lookAtRoutes(ctx)
+	if len(d.routes.told) > 0 && len(d.waiting) > 0 {
+		d.expireIn(quarantineLook) // the routes may go, and nothing else would tell
+	}
 	now := time.Now()
 	for _, h := range d.ledger.Quarantined() {
 		n := d.identify(h.Node)
