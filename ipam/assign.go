@@ -43,7 +43,7 @@ func (o Offer) matches(s *source) bool { return o.Pools == nil || o.Pools(s.Name
 // The one exception to the first: a reservation that the Node was not observed with is replaced
 // when writing it would be wrong, because another Node turned up with it, because it overlaps
 // an exclusion, or because the pools no longer have it or have one more family. The old one
-// stays out of circulation until the Node is observed or freed.
+// stays held until the Node is observed, when it goes into quarantine, or until the Node is freed.
 func (l *Ledger) Assign(node Node, offer Offer) ([]netip.Prefix, error) {
 	h, known := l.holdings[node.UID]
 	if known {

@@ -108,7 +108,7 @@ func BenchmarkSearch(b *testing.B) {
 func foreigners(l *ipam.Ledger) {
 	for i := range 5000 {
 		half := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 128 + byte(i>>8), byte(i), 128}), 25)
-		l.Observe(ipam.Node{UID: fmt.Sprint("foreign-", i)}, []netip.Prefix{half})
+		l.Observe(ipam.Node{UID: fmt.Sprint("foreign-", i)}, []netip.Prefix{half}, time.Time{})
 	}
 }
 
@@ -138,7 +138,7 @@ func BenchmarkRestart(b *testing.B) {
 				b.Fatal(err)
 			}
 			l.Restore(stored)
-			if w := l.Observe(h.Node, h.Prefixes); w != nil {
+			if w := l.Observe(h.Node, h.Prefixes, time.Time{}); w != nil {
 				b.Fatal(w)
 			}
 		}
@@ -154,7 +154,7 @@ func BenchmarkObserveMisfit(b *testing.B) {
 			fillLedger(b, l, 5000)
 			node, seen := ipam.Node{UID: "misfit"}, []netip.Prefix{netip.MustParsePrefix(prefix)}
 			for b.Loop() {
-				if len(l.Observe(node, seen)) == 0 || l.Counts()[0].Allocated != 5000 {
+				if len(l.Observe(node, seen, time.Time{})) == 0 || l.Counts()[0].Allocated != 5000 {
 					b.Fatal("no warning, or wrong counts")
 				}
 				l.Free(node.UID)

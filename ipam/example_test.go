@@ -23,7 +23,7 @@ func Example() {
 	}
 
 	old := ipam.Node{Name: "old", UID: "4711"}
-	for _, warning := range ledger.Observe(old, []netip.Prefix{netip.MustParsePrefix("10.244.1.0/25"), netip.MustParsePrefix("fd00:10:244::/64")}) {
+	for _, warning := range ledger.Observe(old, []netip.Prefix{netip.MustParsePrefix("10.244.1.0/25"), netip.MustParsePrefix("fd00:10:244::/64")}, time.Now()) {
 		fmt.Println(warning)
 	}
 

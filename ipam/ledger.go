@@ -14,6 +14,7 @@ type Ledger struct {
 	sources    []*source
 	families   [][]*source // by address family, in the order in which families first appear
 	exclusions tree[struct{}]
+	routes     []netip.Prefix
 
 	holdings map[string]*holding   // by UID
 	names    map[string][]*holding // by name
@@ -130,6 +131,32 @@ func (l *Ledger) SetExclusions(exclusions []netip.Prefix) []Warning {
 	}
 	slices.SortFunc(found, compareWarnings)
 	return found
+}
+
+// SetRoutes replaces the destinations of the routes that stand. What overlaps one is not handed
+// out; what Nodes hold stays theirs, since the route is most likely their own. It returns, sorted,
+// the destinations that lie in the pools' ranges, or cover them, and that nobody holds.
+func (l *Ledger) SetRoutes(destinations []netip.Prefix) (strange []netip.Prefix) {
+	before := l.routes
+	l.routes = sorted(canonicalAll(destinations))
+	for _, s := range l.sources {
+		if s.pool == nil {
+			continue
+		}
+		for _, p := range l.routes {
+			s.pool.Block(p)
+		}
+		for _, p := range before {
+			s.pool.Unblock(p)
+		}
+	}
+	for _, p := range l.routes {
+		inRange := slices.ContainsFunc(l.sources, func(s *source) bool { return s.pool != nil && s.Prefix.Overlaps(p) })
+		if _, held := l.seats.get(p); inRange && !held {
+			strange = append(strange, p)
+		}
+	}
+	return strange
 }
 
 // Lookup returns what the Node with this UID holds.

@@ -49,7 +49,7 @@ func assign(t *testing.T, l *Ledger, node Node, want ...string) {
 
 func observe(t *testing.T, l *Ledger, node Node, seen []netip.Prefix, want ...Warning) {
 	t.Helper()
-	if diff := cmp.Diff(want, l.Observe(node, seen), comparePrefixes); diff != "" {
+	if diff := cmp.Diff(want, l.Observe(node, seen, noon), comparePrefixes); diff != "" {
 		t.Fatalf("Observe(%s, %v) (-want +got):\n%s", node.Name, seen, diff)
 	}
 }
@@ -225,7 +225,7 @@ func TestTheFirstHolderKeepsAndTheLastOneFrees(t *testing.T) {
 func TestReleasingASecondHolderChangesNothingForTheFirst(t *testing.T) {
 	l := dualStack(t)
 	observe(t, l, a, prefixes("10.0.0.0/24"), onlyIPv4(a, "10.0.0.0/24"))
-	l.Observe(b, prefixes("10.0.0.0/24"))
+	l.Observe(b, prefixes("10.0.0.0/24"), noon)
 	l.Free(b.UID)
 	if l.Free("unknown") != nil {
 		t.Error("Free of an unknown UID returned prefixes")
@@ -237,8 +237,12 @@ func TestObservedReplacesReserved(t *testing.T) {
 	l := dualStack(t)
 	assign(t, l, a, "10.0.0.0/24", "fd00::/64")
 	observe(t, l, a, prefixes("10.0.0.0/24"), onlyIPv4(a, "10.0.0.0/24"))
+	if got := l.Counts()[1]; got.Free != 3 || got.Quarantined != 1 {
+		t.Errorf("fd00::/62 is %+v, want what the Node was observed without in quarantine", got)
+	}
+	l.Free(a.UID + RetiredSuffix)
 	if got := l.Counts()[1].Free; got != 4 {
-		t.Errorf("%d free in fd00::/62, want 4: the Node was observed without it", got)
+		t.Errorf("%d free in fd00::/62 after the quarantine, want 4", got)
 	}
 	assign(t, l, a, "10.0.0.0/24")
 }
@@ -269,9 +273,9 @@ func TestAReservationThatAnotherNodeHasIsReplacedButKept(t *testing.T) {
 	assign(t, l, c, "10.0.2.0/24", "fd00:0:0:2::/64")
 
 	// The first request arrived after all: that is what the Node has now.
-	l.Observe(a, prefixes("10.0.0.0/24", "fd00::/64"))
-	if got := l.Counts(); got[0].Free != 6 || got[1].Free != 2 {
-		t.Errorf("the second reservation was not given back: %+v", got)
+	l.Observe(a, prefixes("10.0.0.0/24", "fd00::/64"), noon)
+	if got := l.Counts(); got[0].Quarantined != 1 || got[1].Quarantined != 1 {
+		t.Errorf("the second reservation is not in quarantine: %+v", got)
 	}
 	// A Node that holds what it was observed with never gets anything else.
 	assign(t, l, a, "10.0.0.0/24", "fd00::/64")
@@ -280,7 +284,7 @@ func TestAReservationThatAnotherNodeHasIsReplacedButKept(t *testing.T) {
 func TestAContestedReservationWaitsForRoom(t *testing.T) {
 	l := dualStack(t)
 	assign(t, l, a, "10.0.0.0/24", "fd00::/64")
-	l.Observe(b, prefixes("10.0.0.0/16", "fd00::/48"))
+	l.Observe(b, prefixes("10.0.0.0/16", "fd00::/48"), noon)
 	if _, err := l.Assign(a, Offer{}); !errors.Is(err, ErrNoRoom) {
 		t.Fatalf("Assign: %v, want ErrNoRoom", err)
 	}
@@ -396,7 +400,7 @@ func TestCallersCanNotChangeTheLedger(t *testing.T) {
 	}
 	given[0] = netip.Prefix{}
 	seen := prefixes("10.0.7.0/24", "fd00:0:0:3::/64")
-	l.Observe(b, seen)
+	l.Observe(b, seen, noon)
 	seen[0] = netip.Prefix{}
 	for _, h := range l.Holdings() {
 		h.Prefixes[0] = netip.Prefix{}

@@ -15,6 +15,7 @@ import (
 type model struct {
 	pools      []PoolConfig
 	exclusions []netip.Prefix
+	routes     []netip.Prefix
 	claims     []modelClaim // in order of arrival
 	nodes      map[string]*modelNode
 	next       map[string]netip.Prefix   // by pool
@@ -143,7 +144,7 @@ func (m *model) drop(uid string, p netip.Prefix) {
 	}
 }
 
-func (m *model) observe(node Node, prefixes []netip.Prefix) []Warning {
+func (m *model) observe(node Node, prefixes []netip.Prefix, now time.Time) []Warning {
 	n := m.meet(node)
 	old := n.all()
 	n.current, n.abandoned, n.observed, n.released = prefixes, nil, true, time.Time{}
@@ -161,8 +162,7 @@ func (m *model) observe(node Node, prefixes []netip.Prefix) []Warning {
 	}
 	for _, p := range old {
 		if !slices.Contains(prefixes, p) {
-			m.drop(node.UID, p)
-			delete(n.origin, p)
+			m.retire(n, p, now)
 		}
 	}
 	warnings := m.duplicates(n, Duplicate)
@@ -179,6 +179,23 @@ func (m *model) observe(node Node, prefixes []netip.Prefix) []Warning {
 	}
 	slices.SortFunc(warnings, byPrefixAndKind)
 	return warnings
+}
+
+// retire puts one prefix into the quarantine of what the Node had reserved and never got.
+func (m *model) retire(n *modelNode, p netip.Prefix, now time.Time) {
+	owner := n.node
+	owner.UID += RetiredSuffix
+	retired := m.meet(owner)
+	retired.released = now
+	if n.origin[p] != "" {
+		retired.origin[p] = n.origin[p]
+	}
+	if !slices.Contains(retired.all(), p) {
+		retired.current = append(retired.current, p)
+		m.take(owner.UID, p)
+	}
+	m.drop(n.node.UID, p)
+	delete(n.origin, p)
 }
 
 func byPrefixAndKind(a, b Warning) int {
@@ -249,6 +266,16 @@ func (m *model) setExclusions(exclusions []netip.Prefix) (warnings []Warning) {
 	}
 	slices.SortFunc(warnings, byPrefixAndKind)
 	return warnings
+}
+
+func (m *model) setRoutes(routes []netip.Prefix) (strange []netip.Prefix) {
+	m.routes = slices.Compact(sorted(routes))
+	for _, p := range m.routes {
+		if m.inRange(p) && !slices.Contains(m.claimed(), p) {
+			strange = append(strange, p)
+		}
+	}
+	return strange
 }
 
 func (m *model) release(uid string, now time.Time) bool {

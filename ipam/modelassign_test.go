@@ -30,7 +30,7 @@ func (m *model) queue(c PoolConfig) []netip.Prefix {
 	circle = slices.DeleteFunc(circle, func(p netip.Prefix) bool { return slices.Contains(m.released[c.Name], p) })
 	waiting = m.released[c.Name]
 	return slices.DeleteFunc(slices.Concat(circle, waiting), func(p netip.Prefix) bool {
-		return overlapsAny(p, m.exclusions) || overlapsAny(p, m.claimed())
+		return overlapsAny(p, m.exclusions) || overlapsAny(p, m.claimed()) || overlapsAny(p, m.routes)
 	})
 }
 
@@ -199,7 +199,7 @@ func (m *model) counts() []Counts {
 				n.Excluded++
 			case slices.Contains(m.claimed(), p):
 				*m.live(p, &n)++
-			case overlapsAny(p, m.claimed()):
+			case overlapsAny(p, m.claimed()), overlapsAny(p, m.routes):
 				n.Foreign++
 			default:
 				n.Free++

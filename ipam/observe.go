@@ -46,12 +46,23 @@ func moment(t time.Time) time.Time {
 	return t.Round(0).UTC()
 }
 
+// quarantineStart is the time as it is stored of a quarantine, where the zero time means none.
+func quarantineStart(now time.Time) time.Time {
+	if now.IsZero() {
+		return time.Unix(0, 0).UTC()
+	}
+	return moment(now)
+}
+
 // Observe records the podCIDRs that a Node really has, whatever they are. They replace what was
 // reserved for that UID. Where two Nodes have overlapping ones, the one observed or assigned
 // first keeps it and the other is warned about, so observe existing Nodes oldest first.
 // Observing the same again changes nothing and returns the warnings as they are now; observing
-// nothing at all changes nothing. Who is observed is not gone: a quarantine ends.
-func (l *Ledger) Observe(node Node, prefixes []netip.Prefix) []Warning {
+// nothing at all changes nothing. A Node that is observed is not gone: a quarantine ends.
+//
+// A reservation that turns out not to be the Node's goes into quarantine, from now on: it may be
+// what the same machine had before its Node was created again, and a route to it may stand.
+func (l *Ledger) Observe(node Node, prefixes []netip.Prefix, now time.Time) []Warning {
 	prefixes = canonicalAll(prefixes)
 	if len(prefixes) == 0 {
 		return nil
@@ -69,13 +80,36 @@ func (l *Ledger) Observe(node Node, prefixes []netip.Prefix) []Warning {
 			l.claim(h, p)
 		}
 	}
-	for _, p := range before {
-		if !slices.Contains(prefixes, p) {
-			l.drop(h, p)
+	l.retire(h, slices.DeleteFunc(before, func(p netip.Prefix) bool { return slices.Contains(prefixes, p) }), now)
+	return l.warnings(h)
+}
+
+// RetiredSuffix ends the UID under which the ledger has what was reserved for a Node that was
+// observed with other podCIDRs. No UID of a Node ends so.
+const RetiredSuffix = "/retired"
+
+// retire moves prefixes of a holding to one of their own, which is in quarantine. It has the
+// Node's name and machine, by which a route to them is known to be this cluster's.
+func (l *Ledger) retire(h *holding, prefixes []netip.Prefix, now time.Time) {
+	if len(prefixes) == 0 {
+		return
+	}
+	owner := h.node
+	owner.UID += RetiredSuffix
+	retired := l.meet(owner)
+	retired.released = quarantineStart(now)
+	for _, p := range prefixes {
+		if pool := h.origins[p]; pool != "" {
+			retired.setOrigin(p, pool)
 			delete(h.origins, p)
 		}
+		if !slices.Contains(retired.all(), p) {
+			retired.prefixes = append(retired.prefixes, p)
+			l.claim(retired, p)
+		}
+		l.drop(h, p)
 	}
-	return l.warnings(h)
+	l.settleAll(retired)
 }
 
 // Release says that the Node with this UID is gone. All that it holds goes into quarantine: it
@@ -87,9 +121,7 @@ func (l *Ledger) Release(uid string, now time.Time) (Holding, bool) {
 		return Holding{}, false
 	}
 	if !h.gone() {
-		if h.released = moment(now); now.IsZero() {
-			h.released = time.Unix(0, 0).UTC()
-		}
+		h.released = quarantineStart(now)
 		l.settleAll(h)
 	}
 	return l.describe(h), true

@@ -100,19 +100,21 @@ func (r *run) offer() Offer {
 	return o
 }
 
+// now moves on every third step.
+func (r *run) now() time.Time { return time.Unix(int64(r.step/3+1), 0).UTC() }
+
 func (r *run) observe() {
 	node := r.node()
 	seen := canonicalAll([]netip.Prefix{r.prefix(), r.prefix(), r.prefix()}[:1+r.draw(3)])
-	want := r.model.observe(node, seen)
-	r.same(fmt.Sprintf("Observe(%v, %v)", node, seen), want, r.ledger.Observe(node, seen))
+	want := r.model.observe(node, seen, r.now())
+	r.same(fmt.Sprintf("Observe(%v, %v)", node, seen), want, r.ledger.Observe(node, seen, r.now()))
 	delete(r.promised, node.UID)
 }
 
 func (r *run) release() {
 	node := r.node()
-	now := time.Unix(int64(r.step/3+1), 0).UTC()
-	want := r.model.release(node.UID, now)
-	got, ok := r.ledger.Release(node.UID, now)
+	want := r.model.release(node.UID, r.now())
+	got, ok := r.ledger.Release(node.UID, r.now())
 	if want != ok || ok && got.Released.IsZero() {
 		r.Fatalf("step %d: Release(%v) = %+v, %t, want %t", r.step, node, got, ok, want)
 	}
@@ -120,6 +122,9 @@ func (r *run) release() {
 
 func (r *run) free() {
 	uid := r.node().UID
+	if r.draw(3) == 0 {
+		uid += RetiredSuffix
+	}
 	want := r.model.free(uid)
 	r.same("Free "+uid, want, r.ledger.Free(uid))
 	delete(r.promised, uid)
@@ -129,6 +134,14 @@ func (r *run) exclude() {
 	exclusions := smallExclusions[r.draw(len(smallExclusions))]
 	want := r.model.setExclusions(exclusions)
 	r.same("SetExclusions", want, r.ledger.SetExclusions(exclusions))
+}
+
+func (r *run) route() {
+	var routes []netip.Prefix
+	for range r.draw(4) {
+		routes = append(routes, r.prefix())
+	}
+	r.same("SetRoutes", r.model.setRoutes(routes), r.ledger.SetRoutes(routes))
 }
 
 func (r *run) assign() {
@@ -214,7 +227,7 @@ func (r *run) restart() {
 	// What Nodes have is not stored: it is seen again.
 	for _, h := range before {
 		if h.Observed && h.Released.IsZero() {
-			r.same("Observe after a restart", r.model.observe(h.Node, h.Prefixes), r.ledger.Observe(h.Node, h.Prefixes))
+			r.same("Observe after a restart", r.model.observe(h.Node, h.Prefixes, r.now()), r.ledger.Observe(h.Node, h.Prefixes, r.now()))
 		}
 	}
 }
@@ -293,6 +306,8 @@ func drive(t *testing.T, steps int, draw func(n int) int) {
 			r.exclude()
 		case 10:
 			r.restart()
+		case 11:
+			r.route()
 		default:
 			r.assign()
 		}

@@ -155,7 +155,7 @@ func TestAMachineThatComesBackGetsTheSame(t *testing.T) {
 		},
 		{
 			name: "taken by another meanwhile", back: machine("a", "new", "1"),
-			before: func(_ *testing.T, l *Ledger) { l.Observe(b, prefixes("10.0.0.0/25", "fd00:0:0:3::/64")) },
+			before: func(_ *testing.T, l *Ledger) { l.Observe(b, prefixes("10.0.0.0/25", "fd00:0:0:3::/64"), noon) },
 			want:   []string{"10.0.1.0/24", "fd00:0:0:1::/64"},
 		},
 		{
@@ -166,7 +166,7 @@ func TestAMachineThatComesBackGetsTheSame(t *testing.T) {
 				if _, err := l.Assign(second, Offer{}); err != nil {
 					t.Fatal(err)
 				}
-				l.Observe(machine("a", "second", "1"), prefixes("10.0.1.0/24", "fd00:0:0:1::/64"))
+				l.Observe(machine("a", "second", "1"), prefixes("10.0.1.0/24", "fd00:0:0:1::/64"), noon)
 				release(t, l, "second", noon.Add(time.Second))
 			},
 			want: []string{"10.0.1.0/24", "fd00:0:0:1::/64"},
@@ -230,7 +230,7 @@ func TestAMachineComesBackToADrainingPool(t *testing.T) {
 
 func TestThePrefixesOfAMachineThatComesBackAreInTheOrderOfTheFamilies(t *testing.T) {
 	l := mustLedger(t, []PoolConfig{dualStackPools()[1], dualStackPools()[0]})
-	l.Observe(machine("a", "old", "1"), prefixes("10.0.3.0/24", "fd00:0:0:2::/64"))
+	l.Observe(machine("a", "old", "1"), prefixes("10.0.3.0/24", "fd00:0:0:2::/64"), noon)
 	release(t, l, "old", noon)
 	assign(t, l, machine("a", "new", "1"), "fd00:0:0:2::/64", "10.0.3.0/24")
 }

@@ -39,7 +39,7 @@ func TestRestoredReservationsAreKept(t *testing.T) {
 	}
 	// What is really there wins over the abandoned.
 	observe(t, l, a, prefixes("10.0.1.0/24", "fd00::/64"))
-	wantCounts(t, l, "v4", Counts{Free: 5, Allocated: 2, Quarantined: 1})
+	wantCounts(t, l, "v4", Counts{Free: 4, Allocated: 2, Quarantined: 2})
 }
 
 func TestRestoringCollisionsTheFirstWins(t *testing.T) {
@@ -128,11 +128,12 @@ func TestRemovedNamesWhatIsLeftOfPools(t *testing.T) {
 	if h, _ := l.Lookup(c.UID); h.Pools[pfx("10.0.1.0/24")] != "v4" || !h.Foreign {
 		t.Errorf("Lookup(c) = %+v, want 10.0.1.0/24 in v4, and foreign because of the other", h)
 	}
-	l.Observe(a, prefixes("10.9.0.0/24", "2001:db8:1:2:1::/80"))
+	l.Observe(a, prefixes("10.9.0.0/24", "2001:db8:1:2:1::/80"), noon)
 	if got := l.Removed(); len(got) != 4 || got[1].Prefix != pfx("10.9.0.0/24") {
 		t.Errorf("seeing it made Removed %+v", got)
 	}
-	l.Observe(a, prefixes("10.0.3.0/24"))
+	l.Observe(a, prefixes("10.0.3.0/24"), noon)
+	l.Free(a.UID + RetiredSuffix)
 	l.Free(b.UID)
 	l.Free(c.UID)
 	if got := l.Removed(); got != nil {
@@ -237,7 +238,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 			has := []netip.Prefix{l.sources[0].pool.grid.at(uint64(i)), misfits[5+i]}
 			switch i % 3 {
 			case 0:
-				l.Observe(n, has)
+				l.Observe(n, has, noon)
 			case 1:
 				l.Restore(Holding{Node: n, Prefixes: has, Abandoned: prefixes("10.0.1.8/29"), Pools: map[netip.Prefix]string{has[0]: "v4"}})
 			case 2:

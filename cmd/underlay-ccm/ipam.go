@@ -66,7 +66,7 @@ func (m *manager) nodeIPAM(c *appconfig.CompletedConfig) (runner, error) {
 		Registry:     registry{},
 	}
 	if m.config.Routes.Enabled && enabled(c, names.NodeRouteController) {
-		cfg.Routed = m.routed
+		cfg.Routed, cfg.Routes = m.routed, m.destinations
 	}
 	if election := c.ComponentConfig.Generic.LeaderElection; election.LeaderElect {
 		cfg.Fence = election.LeaseDuration.Duration + lastWords
@@ -149,6 +149,16 @@ func (m *manager) routed(p netip.Prefix) (routed, known bool) {
 		return false, false
 	}
 	return r.Routed(p)
+}
+
+// destinations are those of the network's routes, as far as the route controller
+// knows them.
+func (m *manager) destinations() (standing []netip.Prefix, known bool) {
+	r := m.routeController.Load()
+	if r == nil {
+		return nil, false
+	}
+	return r.Destinations()
 }
 
 // departed are the Nodes of which the ledger still knows that they were here.

@@ -149,7 +149,7 @@ func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 	now := time.Now()
 	since := now.Add(-notReadyMaxAge)
 	if ready := kube.Condition(node, corev1.NodeReady); ready != nil && ready.LastTransitionTime.After(since) {
-		since = earlier(ready.LastTransitionTime.Time, now)
+		since = ready.LastTransitionTime.Time
 	}
 	servers, err := i.Servers.List(ctx, since)
 	if err != nil {

@@ -62,6 +62,8 @@ func (q Question) String() string {
 type Servers interface {
 	// List returns all servers by ascending ID, as they were at since or
 	// later; the zero time leaves it to the cache. All or an error, never a part.
+	// since may be told by a clock that is ahead of ours, such as the API server's
+	// in a Node's creation: then it is taken for the time of the first call with it.
 	// The slice is everybody's and nobody's to change: another list is another
 	// slice.
 	List(ctx context.Context, since time.Time) ([]Server, error)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -22,6 +23,9 @@ type Servers struct {
 	flight singleflight.Group
 	mu     sync.Mutex
 	known  knowledge
+	// ahead are the moments that callers named and that lay in the future then,
+	// with the time at which they were first named.
+	ahead map[time.Time]time.Time
 }
 
 const (
@@ -43,6 +47,7 @@ var _ cloud.Servers = (*Servers)(nil)
 
 // List implements cloud.Servers. Callers that need the same refresh share one.
 func (s *Servers) List(ctx context.Context, since time.Time) ([]cloud.Server, error) {
+	since = s.past(since, time.Now())
 	done := func() bool { _, ok := s.cached(since); return ok }
 	if err := s.share(ctx, "list", done, s.refresh); err != nil {
 		return nil, err
@@ -50,7 +55,7 @@ func (s *Servers) List(ctx context.Context, since time.Time) ([]cloud.Server, er
 	if list, ok := s.cached(since); ok {
 		return list, nil
 	}
-	// since lies in the future by our clock: this is as new as it gets.
+	// Our clock was set back meanwhile: this is as new as it gets.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known.list, nil
@@ -102,6 +107,29 @@ func (s *Servers) share(ctx context.Context, key string, done func() bool, fly f
 		}
 	}
 	return nil
+}
+
+// past returns since, or where it lies in the future the time at which it was
+// named first. Another clock told it, one that is ahead of ours, and what it told
+// of had happened by then. Without that memory, every call would take a new list
+// until our clock has caught up.
+func (s *Servers) past(since, now time.Time) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since = since.Round(0).UTC()
+	if first, ok := s.ahead[since]; ok {
+		return first
+	}
+	if !since.After(now) {
+		return since
+	}
+	// Kept until nobody cares how new a list is that old.
+	maps.DeleteFunc(s.ahead, func(named, _ time.Time) bool { return named.Before(now.Add(-serversStretchedAge)) })
+	if s.ahead == nil {
+		s.ahead = map[time.Time]time.Time{}
+	}
+	s.ahead[since] = now
+	return now
 }
 
 func (s *Servers) cached(since time.Time) ([]cloud.Server, bool) {

@@ -214,7 +214,7 @@ func (s *Snapshot) Book() (Book, error) {
 	})
 	for _, n := range nodes {
 		prefixes, _ := kube.PodCIDRs(n) // what can't be read is in nobody's way
-		b.Warnings = append(b.Warnings, ledger.Observe(ipam.Node{Name: n.Name, UID: string(n.UID), ProviderID: n.Spec.ProviderID}, prefixes)...)
+		b.Warnings = append(b.Warnings, ledger.Observe(ipam.Node{Name: n.Name, UID: string(n.UID), ProviderID: n.Spec.ProviderID}, prefixes, s.Taken)...)
 	}
 	return b, nil
 }

@@ -14,6 +14,8 @@ const (
 	// bookLimit is how many bytes of keys and values the stored ledger may have.
 	// The API server refuses a ConfigMap with more than 1 MiB.
 	bookLimit = 1_000_000
+	// storeLimit is how many bytes of values the API server lets a ConfigMap have.
+	storeLimit = 1 << 20
 	// bookMargin is more than any one Node adds to it.
 	bookMargin = 1_000
 	// farewell is what the end of a Node adds to its entry: all may end at once.
@@ -27,6 +29,7 @@ type book struct {
 	stored  stored
 	desired map[string]string
 	dirty   map[string]bool // the keys that may differ
+	due     time.Time       // when those are to be written; zero: none may differ
 	size    int             // of desired, in bytes
 }
 
@@ -41,20 +44,46 @@ func newBook(s stored) *book {
 	return b
 }
 
-// set says what a key should hold; nothing means that it should not be there.
-func (b *book) set(key, value string) {
-	if before, ok := b.desired[key]; ok {
-		b.size -= len(key) + len(before)
-		delete(b.desired, key)
+// set says what a key should hold, and by when that is to be written; nothing means that the key
+// should not be there.
+func (b *book) set(key, value string, by time.Time) {
+	before, there := b.desired[key]
+	if before != value || there != (value != "") {
+		if there {
+			b.size -= len(key) + len(before)
+			delete(b.desired, key)
+		}
+		if value != "" {
+			b.size += len(key) + len(value)
+			b.desired[key] = value
+		}
+		b.dirty[key] = true
 	}
-	if value != "" {
-		b.size += len(key) + len(value)
-		b.desired[key] = value
+	if b.dirty[key] && (b.due.IsZero() || by.Before(b.due)) {
+		b.due = by
 	}
-	b.dirty[key] = true
 }
 
-// full tells whether one more Node might not fit.
+// holders is the number of names under which something is held.
+func (b *book) holders() (n int) {
+	for key := range b.desired {
+		if !strings.HasPrefix(key, cursorPrefix) {
+			n++
+		}
+	}
+	return n
+}
+
+// fits reports whether the API server would store what should be stored.
+func (b *book) fits() bool {
+	bytes := 0
+	for _, value := range b.desired {
+		bytes += len(value)
+	}
+	return bytes <= storeLimit
+}
+
+// full reports whether one more Node might not fit.
 func (b *book) full() bool { return b.size+farewell*len(b.desired)+bookMargin > bookLimit }
 
 // differences are the keys of which something else is stored than should be.
@@ -67,7 +96,7 @@ func (b *book) differences() []string {
 			keys = append(keys, key)
 		}
 	}
-	clear(b.dirty)
+	b.clean()
 	return keys
 }
 
@@ -78,8 +107,13 @@ func (b *book) order(keys []string) order {
 		object.ManagedFields = untracked()
 	}
 	object.Data = maps.Clone(b.desired)
-	clear(b.dirty)
+	b.clean()
 	return order{object, keys}
+}
+
+func (b *book) clean() {
+	clear(b.dirty)
+	b.due = time.Time{}
 }
 
 // wrote records that an order was carried out.
@@ -147,12 +181,4 @@ func (c contents) restore(l *ipam.Ledger) {
 		// It fails for pools that are not configured any more: nothing to go on with.
 		_ = l.SetCursor(pool, cursor)
 	}
-}
-
-// since is when the ledger was first stored.
-func (b *book) since(now time.Time) time.Time {
-	if !b.stored.exists() {
-		return now
-	}
-	return b.stored.object.CreationTimestamp.Time
 }

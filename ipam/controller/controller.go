@@ -4,7 +4,8 @@
 //
 // One goroutine decides. It alone touches the Ledger; workers only send requests and report
 // what they learned. Changes of the stored ledger are gathered while the last write is on its
-// way, and go out together.
+// way, and go out together. Only a reservation is worth a write of its own: what another process
+// would find out by itself goes along with the next, or out a little later.
 //
 // It must never:
 //   - write a prefix into a Node that is not in the stored ledger for that very UID: a process
@@ -20,9 +21,9 @@
 //   - read anything but a live Node into a refusal: error texts are not parsed;
 //   - hand out what a deleted Node had before its quarantine is over.
 //
-// The one guarantee that rests on time: when the stored ledger is lost it is rebuilt from the
-// Nodes, and nothing is handed out until every process that might still write from the lost one
-// has ended (Config.Fence).
+// The one guarantee that rests on time: when the stored ledger is lost, deleted or emptied, it is
+// rebuilt from the Nodes, and nothing is handed out until every process that might still write
+// from the lost one has ended (Config.Fence).
 //
 // The facts about the API come from the Node validation and conversion of Kubernetes: podCIDRs
 // are immutable once set, podCIDRs is cut down to podCIDR silently where its first entry differs,
@@ -92,6 +93,9 @@ type Config struct {
 	// Routed tells whether a route toward the prefix stands, and whether that is known: a
 	// quarantine doesn't end before it stands no more. nil: there is nothing to ask.
 	Routed func(netip.Prefix) (routed, known bool)
+	// Routes are the destinations of the network's routes, as they were listed last, and whether
+	// that is known. Nothing new is handed out that overlaps one. nil: there is nothing to ask.
+	Routes func() (standing []netip.Prefix, known bool)
 	// Own is needed where a pool is cut from the machines' own prefixes.
 	Own OwnPrefixes
 	// Namespace is where the stored ledger is.

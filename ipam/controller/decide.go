@@ -30,6 +30,7 @@ type decider struct {
 	ledger  *ipam.Ledger
 	book    *book
 	writing bool           // an order is on its way
+	rested  time.Time      // when the next may go out
 	pause   wait.DelayFunc // between writes that fail; nil: the last one didn't
 	nodes   map[types.UID]*node
 	byName  map[string][]*node
@@ -38,14 +39,17 @@ type decider struct {
 	waiting []*node // can't be given anything, longest first
 	freed   bool    // something became free since the waiting last tried
 
-	alarm    *time.Timer
-	due      time.Time // when it goes off; zero: never
-	other    otherAllocator
-	loaded   bool // the stored ledger was read once
-	damaged  bool // and could not be understood the last time
-	shown    []ipam.Counts
-	departed departures
-	stale    bool // departed is
+	alarm   *time.Timer
+	due     time.Time // when it goes off; zero: never
+	other   otherAllocator
+	loaded  bool // the stored ledger was read once
+	damaged bool // and could not be understood the last time
+	routes  routesSeen
+	// oversized: what is held doesn't fit into the stored ledger.
+	oversized bool
+	shown     []ipam.Counts
+	departed  departures
+	stale     bool // departed is
 }
 
 // node is what the decider knows about one UID. Its life:
@@ -56,7 +60,8 @@ type decider struct {
 //	gone                                gone, !settled   what it had is in quarantine, until freed
 type node struct {
 	ipam.Node
-	created  time.Time
+	created  time.Time // by the API server's clock
+	met      time.Time // when this process saw it first
 	labels   map[string]string
 	podCIDRs []netip.Prefix // what it was observed with
 	offer    offer
@@ -104,9 +109,18 @@ func (d *decider) loop(ctx context.Context, t traffic) error {
 		if !d.next(ctx, &next) {
 			jobs = nil
 		}
-		if o, ok := d.order(); ok {
+		if d.storedAgain() {
+			if err := d.load(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		var later <-chan time.Time
+		if o, ok, wait := d.order(ctx); ok {
 			d.writing = true
 			t.orders <- o // has room: there is never more than one
+		} else if wait > 0 {
+			later = time.After(wait)
 		}
 		select {
 		case <-ctx.Done():
@@ -124,6 +138,7 @@ func (d *decider) loop(ctx context.Context, t traffic) error {
 			}
 		case <-d.alarm.C:
 			d.expire(ctx)
+		case <-later:
 		}
 	}
 }
@@ -174,7 +189,7 @@ func (d *decider) decide(ctx context.Context, name string) {
 
 // reserve assigns prefixes to a Node and has them recorded and written, or lets it wait.
 func (d *decider) reserve(ctx context.Context, n *node) {
-	if d.awaitsIdentity(n) {
+	if d.awaitsIdentity(n) || d.awaitsRoutes(ctx, n) {
 		return
 	}
 	if reason, err := d.assign(n); err != nil {
@@ -229,7 +244,7 @@ func (d *decider) awaitsIdentity(n *node) bool {
 	if n.ProviderID != "" {
 		return false
 	}
-	left := comeback - time.Since(n.created)
+	left := comeback - n.age()
 	if left <= 0 || !slices.ContainsFunc(d.byName[n.Name], func(o *node) bool { return o.gone && o.ProviderID != "" }) {
 		return false
 	}

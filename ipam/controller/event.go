@@ -20,6 +20,7 @@ const (
 	reasonLedgerLost        = "LedgerLost"
 	reasonLedgerNotWritable = "LedgerNotWritable"
 	reasonLedgerDamaged     = "LedgerDamaged"
+	reasonPrefixRouted      = "PrefixRouted"
 	reasonSecondAllocator   = "SecondAllocator"
 	reasonForeignPodCIDR    = "ForeignPodCIDR"
 	reasonDuplicatePodCIDR  = "DuplicatePodCIDR"

@@ -3,6 +3,7 @@ package controller
 import (
 	"cmp"
 	"context"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -42,22 +43,28 @@ func (d *decider) learn(ctx context.Context, f finding) {
 		return
 	}
 	n.busy = false
-	if f.job.locate != nil && f.err != nil && time.Since(n.created) > comeback {
+	if f.job.locate != nil && f.err != nil && !n.gone && n.age() > comeback {
 		d.wait(ctx, n, reasonOwnPrefixUnknown, f.err)
 	}
 	switch f.outcome {
 	case located:
 		n.offer = *f.offer
-		d.reserve(ctx, n)
+		if !n.gone {
+			d.reserve(ctx, n)
+		}
 		return
-	case holds:
+	case holds, empty:
+		if d.outdated(n) {
+			return
+		}
 		d.revive(n)
+		if f.outcome == empty {
+			break
+		}
 		d.observe(ctx, n, f.live)
 		if n.cached {
 			return
 		}
-	case empty:
-		d.revive(n)
 	case gone:
 		if len(d.byName[n.Name]) > 1 && !n.gone {
 			d.queue.Add(n.Name) // for the next of that name, which may be the same machine
@@ -81,13 +88,12 @@ func (d *decider) observe(ctx context.Context, n *node, live *corev1.Node) {
 	logger := klog.FromContext(ctx)
 	prefixes, unreadable := kube.PodCIDRs(live)
 	reserved, known := d.ledger.Lookup(n.UID)
-	warnings := d.ledger.Observe(n.Node, prefixes)
+	warnings := d.look(n, prefixes)
 	n.settled, n.podCIDRs, n.doubt = true, prefixes, false
-	d.changed(n)
+	d.noted(n)
 	d.stopWaiting(n)
 	d.queue.Forget(n.Name)
 	d.suspect(ctx, live, known && slices.Equal(reserved.Prefixes, prefixes))
-	d.freed = d.freed || len(reserved.Abandoned) > 0
 	switch {
 	case known && slices.Equal(reserved.Prefixes, prefixes):
 		if n.wrote {
@@ -95,7 +101,6 @@ func (d *decider) observe(ctx context.Context, n *node, live *corev1.Node) {
 			logger.Info("Node has its podCIDRs", "node", n.Name, "podCIDRs", prefixes)
 		}
 	case known:
-		d.freed = true
 		d.metrics.conflicts.Inc()
 		logger.Info("Node has other podCIDRs than those reserved for it", "node", n.Name, "podCIDRs", prefixes, "reserved", reserved.Prefixes)
 	}
@@ -103,6 +108,19 @@ func (d *decider) observe(ctx context.Context, n *node, live *corev1.Node) {
 		d.tell(n, reasonForeignPodCIDR, "", unreadable.Error())
 	}
 	d.warn(ctx, warnings)
+}
+
+// look tells the Ledger what podCIDRs a Node has. What was reserved for it beside them is in
+// quarantine from then on.
+func (d *decider) look(n *node, podCIDRs []netip.Prefix) []ipam.Warning {
+	warnings := d.ledger.Observe(n.Node, podCIDRs, moment())
+	retired := n.Node
+	retired.UID += ipam.RetiredSuffix
+	if _, held := d.ledger.Lookup(retired.UID); held {
+		d.identify(retired).gone, d.stale = true, true
+		d.expireIn(max(d.Quarantine, time.Second))
+	}
+	return warnings
 }
 
 // warn makes Events of the Ledger's warnings.
@@ -134,7 +152,7 @@ func (d *decider) forget(ctx context.Context, n *node) {
 		return
 	}
 	d.metrics.releases.Inc()
-	d.changed(n)
+	d.noted(n)
 	d.stale = true
 	klog.FromContext(ctx).Info("Node is gone, its podCIDRs are in quarantine", "node", n.Name, "uid", n.UID, "podCIDRs", held.Prefixes)
 	d.expireIn(max(d.Quarantine, time.Second))
@@ -153,6 +171,10 @@ func (d *decider) inquiring() bool {
 // moment is now to the second, which is shorter to store, and rounded so that no quarantine
 // becomes shorter.
 func moment() time.Time { return time.Now().UTC().Add(time.Second - 1).Truncate(time.Second) }
+
+// outdated reports whether the cache has shown that a Node is gone, so that an answer which has it
+// is from before. A UID never comes back.
+func (d *decider) outdated(n *node) bool { return n.gone && n.cached && !d.seen(n.Node) }
 
 // revive takes back that a Node is gone: the API server has it. Its prefixes leave quarantine
 // with the Ledger's next word about it.
@@ -182,17 +204,21 @@ func (d *decider) track(live *corev1.Node) *node {
 	n.ProviderID, n.offer = live.Spec.ProviderID, offer{}
 	if held, ok := d.ledger.Lookup(n.UID); ok && n.settled {
 		// So that the record tells which machine it was, when it is gone.
-		d.ledger.Observe(n.Node, held.Prefixes)
-		d.changed(n)
+		d.look(n, held.Prefixes)
+		d.noted(n)
 	}
 	return n
 }
+
+// age is how long a Node exists, as far as both clocks agree: a creation that lies in the future
+// was told by a clock that is ahead of ours.
+func (n *node) age() time.Duration { return max(time.Since(n.created), time.Since(n.met)) }
 
 // identify returns what is known about a UID, beginning to know it if need be.
 func (d *decider) identify(owner ipam.Node) *node {
 	n, ok := d.nodes[types.UID(owner.UID)]
 	if !ok {
-		n = &node{Node: owner, told: map[string]bool{}}
+		n = &node{Node: owner, met: time.Now(), told: map[string]bool{}}
 		d.nodes[types.UID(owner.UID)] = n
 		d.byName[owner.Name] = append(d.byName[owner.Name], n)
 	}
@@ -205,7 +231,7 @@ func (d *decider) show() {
 		d.shown = counts
 		d.metrics.showRanges(counts)
 	}
-	d.metrics.showTrouble(len(d.waiting), d.other.stops())
+	d.metrics.showTrouble(len(d.waiting), d.other.stops(), d.oversized)
 	if !d.stale || d.queue.Len() > 0 {
 		return // when many go at once, the list is made once
 	}

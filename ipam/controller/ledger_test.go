@@ -335,7 +335,7 @@ func TestADeletedKeyComesBackFromTheNode(t *testing.T) {
 		api.editLedger(func(data map[string]string) { delete(data, "a") })
 		p = start(t, api, dualStack(2), notFirst)
 		defer p.stop()
-		pass(time.Second)
+		pass(unhurried + time.Second)
 		if got := entry(t, api, "a"); got.Node.UID != string(uid) || !slices.Equal(got.Prefixes, api.podCIDRs("a")) {
 			t.Errorf("the ledger has %v for a, which has %v", got, api.podCIDRs("a"))
 		}
@@ -356,7 +356,7 @@ func TestAProviderIDThatComesLaterIsRecorded(t *testing.T) {
 		api.create("a")
 		pass(time.Second)
 		api.edit("a", onMachine("cloud://7"))
-		pass(time.Second)
+		pass(unhurried + time.Second)
 		if got := entry(t, api, "a"); got.Node.ProviderID != "cloud://7" {
 			t.Errorf("the ledger has %v for a, want its provider ID", got)
 		}

@@ -64,7 +64,7 @@ func (d *decider) loadOnce(ctx context.Context) (retry bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	if found.exists() {
+	if !found.lost() {
 		var holders []*corev1.Node
 		if d.damaged {
 			// Whoever repaired it may have deleted what the cache doesn't show yet.
@@ -74,10 +74,10 @@ func (d *decider) loadOnce(ctx context.Context) (retry bool, err error) {
 		}
 		return false, d.rebuild(ctx, found, holders)
 	}
-	if err := d.fence(ctx); err != nil {
+	if err := d.fence(ctx, found); err != nil {
 		return true, err
 	}
-	if found, err = d.store.read(ctx); err != nil || found.exists() {
+	if found, err = d.store.read(ctx); err != nil || !found.lost() {
 		return true, cmp.Or(err, errors.New("another process stored the ledger meanwhile"))
 	}
 	holders, err := d.listUntilDone(ctx)
@@ -87,16 +87,38 @@ func (d *decider) loadOnce(ctx context.Context) (retry bool, err error) {
 	if err := d.rebuild(ctx, found, holders); err != nil {
 		return false, err
 	}
-	made, err := d.store.create(ctx, d.book.desired)
-	if err != nil {
-		return true, err
+	d.setCursors()
+	if !d.storable(ctx) {
+		return false, nil
 	}
-	d.book.stored = made
-	return false, nil
+	return true, d.storeAnew(ctx)
+}
+
+// storeAnew stores a ledger that was lost. It has an entry of each pool at least, and so doesn't
+// look like one that somebody emptied.
+func (d *decider) storeAnew(ctx context.Context) error {
+	if d.book.stored.exists() {
+		o := d.book.order(nil)
+		version, err := d.store.write(ctx, o.object)
+		if err == nil {
+			d.book.wrote(receipt{order: o, version: version})
+		}
+		return err
+	}
+	made, err := d.store.create(ctx, d.book.desired)
+	if err == nil {
+		d.book.stored = made
+	}
+	return err
+}
+
+// storedAgain reports whether a ledger that was lost, and then too large to be stored, fits now.
+func (d *decider) storedAgain() bool {
+	return d.oversized && !d.book.stored.exists() && d.book.fits()
 }
 
 // fence waits until no process can be left that goes on from a ledger which is lost.
-func (d *decider) fence(ctx context.Context) error {
+func (d *decider) fence(ctx context.Context, found stored) error {
 	if d.First != nil {
 		first, err := d.First(ctx)
 		if err != nil {
@@ -106,7 +128,11 @@ func (d *decider) fence(ctx context.Context) error {
 			return nil
 		}
 	}
-	text := fmt.Sprintf("There is no stored ledger (ConfigMap %s/%s). If it was deleted, what was reserved in it is lost: it is rebuilt from the Nodes, and nothing is handed out for %s, until no process goes on from the lost one", d.Namespace, LedgerName, d.Fence)
+	what := "There is no stored ledger (ConfigMap %s/%s). If it was deleted"
+	if found.exists() {
+		what = "The stored ledger (ConfigMap %s/%s) has no entries. If it was emptied"
+	}
+	text := fmt.Sprintf(what+", what was reserved in it is lost: it is rebuilt from the Nodes, and nothing is handed out for %s, until no process goes on from the lost one", d.Namespace, LedgerName, d.Fence)
 	klog.FromContext(ctx).Info(text)
 	d.tellLedger(reasonLedgerLost, text)
 	return sleep(ctx, d.Fence)
@@ -137,8 +163,9 @@ func (d *decider) rebuild(ctx context.Context, s stored, holders []*corev1.Node)
 	if pools := removed(fresh.Removed()); len(pools) > 0 {
 		return pools[0]
 	}
-	d.remember(fresh, !s.exists())
+	d.remember(fresh, s.lost())
 	d.ledger, d.book = fresh, newBook(s)
+	d.blockRoutes(ctx)
 	for _, h := range fresh.Holdings() {
 		n := d.identify(h.Node)
 		if n.gone = !h.Released.IsZero(); n.gone {
@@ -150,14 +177,15 @@ func (d *decider) rebuild(ctx context.Context, s stored, holders []*corev1.Node)
 	d.observeAll(ctx, holders)
 	if !d.loaded {
 		d.other.settle()
+		d.tellSecondAllocator(ctx)
 	}
 	for key := range s.entries {
 		if pool, ok := strings.CutPrefix(key, cursorPrefix); ok && !slices.ContainsFunc(d.Pools, func(p Pool) bool { return p.Name == pool }) {
-			d.book.set(key, "")
+			d.book.set(key, "", time.Now().Add(unhurried))
 		}
 	}
 	for _, n := range d.nodes {
-		d.changed(n)
+		d.noted(n)
 		d.queue.Add(n.Name)
 	}
 	d.freed, d.stale = true, true
@@ -255,7 +283,7 @@ func (d *decider) observeAll(ctx context.Context, holders []*corev1.Node) {
 
 // observeAgain tells a new Ledger what a Node was observed with before.
 func (d *decider) observeAgain(ctx context.Context, n *node) {
-	d.warn(ctx, d.ledger.Observe(n.Node, n.podCIDRs))
+	d.warn(ctx, d.look(n, n.podCIDRs))
 }
 
 // backoff returns growing pauses between tries.

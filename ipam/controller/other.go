@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
@@ -25,6 +26,8 @@ type otherAllocator struct {
 	last    time.Time // the latest sign of it, on the API server's clock
 	ours    time.Time // the latest sign of our own, on that clock
 	seen    time.Time // when its last sign was noticed; zero: it isn't at work
+	node    types.UID // the Node that has the last sign
+	manager string    // under which name it shows
 	ask     bool      // the API server is to be asked for the admission policy
 	asked   time.Time // when it last was
 	refused bool      // the policy keeps the other from doing anything
@@ -63,10 +66,14 @@ func (o *otherAllocator) settle() {
 	}
 }
 
-// IsAllocator tells whether a field manager is a program that hands out podCIDRs. People, and
+// ancientManagers is what the API server makes of the oldest entries of more than ten managers:
+// whoever set a field among them is not known.
+const ancientManagers = "ancient-changes"
+
+// IsAllocator reports whether a field manager is a program that hands out podCIDRs. People, and
 // kubelets that bring theirs along, are none: what they set is adopted.
 func IsAllocator(manager string) bool {
-	for _, other := range []string{fieldManager, "kubectl", "kubelet", "kubeadm"} {
+	for _, other := range []string{fieldManager, "kubectl", "kubelet", "kubeadm", ancientManagers} {
 		if strings.HasPrefix(manager, other) {
 			return false
 		}
@@ -75,8 +82,9 @@ func IsAllocator(manager string) bool {
 }
 
 // suspect looks for signs of another allocator on a Node that has podCIDRs. What was set before
-// the ledger existed is the past of a cluster that moved here, and so is what the ledger knew
-// of older Nodes: the time of a manager's entry also moves with other fields that it sets.
+// the ledger existed is the past of a cluster that moved here. The time of a manager's entry also
+// moves with other fields that it sets, such as the taints of kube-controller-manager. So a Node
+// that the ledger knew counts from its creation, which never moves.
 func (d *decider) suspect(ctx context.Context, live *corev1.Node, expected bool) {
 	manager, at, ok := kube.PodCIDRSetter(live)
 	if !ok {
@@ -89,13 +97,28 @@ func (d *decider) suspect(ctx context.Context, live *corev1.Node, expected bool)
 		}
 		return
 	}
-	since := d.book.since(time.Now())
-	if expected && !live.CreationTimestamp.After(since) || !IsAllocator(manager) || !at.After(since) || !at.After(o.last) {
+	if d.book.stored.lost() || !IsAllocator(manager) {
+		return // what is there before the ledger is the past of a cluster that moved here
+	}
+	if expected {
+		at = live.CreationTimestamp.Time
+	}
+	if since := d.book.stored.object.CreationTimestamp.Time; !at.After(since) || !at.After(o.last) {
 		return
 	}
 	o.last, o.seen, o.refused, o.asked = at, time.Now(), false, time.Time{}
-	klog.FromContext(ctx).Error(errSecondAllocator, "Another allocator is at work", "manager", manager, "node", live.Name, "at", at)
-	if n, ok := d.nodes[live.UID]; ok {
-		d.tell(n, reasonSecondAllocator, "", "the podCIDRs of this Node were set by "+manager+": "+errSecondAllocator.Error())
+	o.node, o.manager = live.UID, manager
+	if d.loaded {
+		d.tellSecondAllocator(ctx)
 	}
+}
+
+// tellSecondAllocator names the Node that shows the other at work.
+func (d *decider) tellSecondAllocator(ctx context.Context) {
+	n, ok := d.nodes[d.other.node]
+	if !ok || d.other.seen.IsZero() {
+		return
+	}
+	klog.FromContext(ctx).Error(errSecondAllocator, "Another allocator is at work", "manager", d.other.manager, "node", n.Name, "at", d.other.last)
+	d.tell(n, reasonSecondAllocator, "", "the podCIDRs of this Node were set by "+d.other.manager+": "+errSecondAllocator.Error())
 }

@@ -18,6 +18,10 @@ const quarantineLook = 10 * time.Second
 // expire ends the quarantines that are over, and arranges for the next look.
 func (d *decider) expire(ctx context.Context) {
 	d.due = time.Time{}
+	d.lookAtRoutes(ctx)
+	if len(d.routes.told) > 0 && len(d.waiting) > 0 {
+		d.expireIn(quarantineLook) // the routes may go, and nothing else would tell
+	}
 	now := time.Now()
 	for _, h := range d.ledger.Quarantined() {
 		n := d.identify(h.Node)
@@ -83,7 +87,7 @@ func (d *decider) free(ctx context.Context, h ipam.Holding) {
 	klog.FromContext(ctx).Info("Quarantine is over, the podCIDRs are free", "node", h.Node.Name, "uid", h.Node.UID, "podCIDRs", freed)
 	d.freed, d.stale = true, true
 	if n, ok := d.nodes[types.UID(h.Node.UID)]; ok {
-		d.changed(n)
+		d.noted(n)
 		if n.gone {
 			d.drop(n)
 			if len(n.inside) > 0 {

@@ -2,35 +2,79 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 )
 
-// changed has a Node's entry of the stored ledger brought up to date.
-func (d *decider) changed(n *node) {
+const (
+	// unhurried is how long an entry may wait for a write that goes out anyway, where another
+	// process would find out the same by itself: that a Node is gone, that its quarantine is
+	// over, what its provider ID is.
+	unhurried = 10 * time.Second
+	// writeRate bounds the writes in bytes a second. Each has the whole ledger, and etcd keeps
+	// all of them until it compacts, every five minutes by default: 300 MB of the 2 GB that it
+	// takes by default.
+	writeRate = 1_000_000
+)
+
+// changed has a Node's entry of the stored ledger brought up to date at once.
+func (d *decider) changed(n *node) { d.record(n, time.Now()) }
+
+// noted has it brought up to date with the next write.
+func (d *decider) noted(n *node) { d.record(n, time.Now().Add(unhurried)) }
+
+func (d *decider) record(n *node, by time.Time) {
 	records, _ := d.ledger.Records(n.Name)
-	d.book.set(n.Name, records)
+	d.book.set(n.Name, records, by)
 }
 
 // gather is how many changed entries go out although more names wait to be decided.
 const gather = 200
 
-// order gathers what is to be written now. Where the pools' cursors stand is worth no write of
-// its own.
-func (d *decider) order() (order, bool) {
+// order gathers what is to be written now, or tells how long that has to wait. Where the pools'
+// cursors stand is worth no write of its own.
+func (d *decider) order(ctx context.Context) (o order, ok bool, wait time.Duration) {
 	if d.writing || len(d.book.dirty) == 0 || d.queue.Len() > 0 && len(d.book.dirty) < gather {
-		return order{}, false
+		return order{}, false, 0
+	}
+	now := time.Now()
+	if wait = max(d.book.due.Sub(now), d.rested.Sub(now)); wait > 0 {
+		return order{}, false, wait
+	}
+	if !d.storable(ctx) || !d.book.stored.exists() {
+		return order{}, false, 0
 	}
 	keys := d.book.differences()
 	if len(keys) == 0 {
-		return order{}, false
+		return order{}, false, 0
 	}
+	d.setCursors()
+	d.rested = now.Add(time.Second * time.Duration(d.book.size) / writeRate)
+	return d.book.order(keys), true, 0
+}
+
+func (d *decider) setCursors() {
 	for _, c := range d.ledger.Counts() {
-		d.book.set(cursorPrefix+c.Name, d.ledger.Cursor(c.Name).String())
+		d.book.set(cursorPrefix+c.Name, d.ledger.Cursor(c.Name).String(), time.Now())
 	}
-	return d.book.order(keys), true
+}
+
+// storable reports whether the ledger fits into its ConfigMap. One that doesn't, because Nodes
+// with podCIDRs came from elsewhere, is kept in memory: nothing is handed out, and Nodes that have
+// podCIDRs are observed and released as ever.
+func (d *decider) storable(ctx context.Context) bool {
+	fits := d.book.fits()
+	if !fits && !d.oversized {
+		text := fmt.Sprintf("The prefixes of %d Nodes don't fit into the stored ledger, one ConfigMap of %d bytes. Nodes that have podCIDRs are served; no other gets any. "+
+			"Go on with the allocator that served them (start underlay-ccm with --allocate-node-cidrs=false), or run more and smaller clusters", d.book.holders(), storeLimit)
+		klog.FromContext(ctx).Error(nil, text)
+		d.tellLedger(reasonLedgerFull, text)
+	}
+	d.oversized = !fits
+	return fits
 }
 
 // receive takes in what became of a write of the stored ledger. Whatever happened to one that
@@ -46,7 +90,8 @@ func (d *decider) receive(ctx context.Context, r receipt) error {
 	d.book.wrote(r)
 	for _, key := range r.order.keys {
 		for _, n := range d.byName[key] {
-			if !n.settled && !n.gone && n.cached {
+			// A Node that holds nothing may be waiting for what has nothing to do with this write.
+			if _, held := d.ledger.Lookup(n.UID); held && !n.settled && !n.gone && n.cached {
 				d.request(n)
 			}
 		}

@@ -34,6 +34,10 @@ type stored struct {
 // exists tells whether there is a ConfigMap.
 func (s stored) exists() bool { return s.object != nil }
 
+// lost reports whether nothing is stored: there is no ConfigMap, or somebody emptied it. One that
+// is in use has an entry for each pool at least.
+func (s stored) lost() bool { return len(s.entries) == 0 }
+
 // read gets the ConfigMap as it is now, not as a cache has it. That there is
 // none is no error.
 func (s store) read(ctx context.Context) (stored, error) {

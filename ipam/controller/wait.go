@@ -31,6 +31,9 @@ func (d *decider) wait(ctx context.Context, n *node, reason string, err error) {
 		klog.FromContext(ctx).Info("Node waits for podCIDRs", "node", n.Name, "reason", reason, "err", err)
 	}
 	d.tell(n, reason, "", err.Error())
+	if len(d.routes.told) > 0 {
+		d.expireIn(quarantineLook)
+	}
 	if n.offer.known && (errors.Is(err, ipam.ErrNoOwn) || errors.Is(err, ipam.ErrSharedOwn)) {
 		// The machine may be given one; nothing would tell.
 		n.offer = offer{}

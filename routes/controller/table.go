@@ -50,6 +50,22 @@ func (c *Controller) Routed(p netip.Prefix) (routed, known bool) {
 	return c.sightings.overlapping(p, time.Now().Add(-sightPeriods*c.Period))
 }
 
+// Destinations are those of all routes in the table, as the last complete list
+// showed it, without a default route, which leads to no pods. Without a list of
+// the last two periods nothing is known. It is safe for concurrent use.
+func (c *Controller) Destinations() (destinations []netip.Prefix, known bool) {
+	last := c.sightings.last.Load()
+	if last == nil || last.asked.Before(time.Now().Add(-sightPeriods*c.Period)) {
+		return nil, false
+	}
+	for _, r := range last.routes {
+		if r.Dst.Bits() > 0 {
+			destinations = append(destinations, r.Dst)
+		}
+	}
+	return destinations, true
+}
+
 // list looks at the table. Without a successful look there is no table to
 // decide on.
 func (c *Controller) list(ctx context.Context) error {

@@ -38,7 +38,9 @@ func podCIDRsOfNodes() []told {
 
 func ledgerReasons() []told {
 	return []told{
-		{"LedgerLost", "Warning", "", "There is no stored ledger. It is rebuilt from the Nodes; nothing is handed out until no process can be left that goes on from a lost one.", "In a cluster that has just begun: nothing. Else find out who deleted the ConfigMap."},
+		{"LedgerLost", "Warning", "", "There is no stored ledger, or somebody emptied it. It is rebuilt from the Nodes; nothing is handed out until no process can be left that goes on from a lost one.", "In a cluster that has just begun: nothing. Else find out who deleted or emptied the ConfigMap."},
+		{"LedgerFull", "Warning", "", "The prefixes of the Nodes that have podCIDRs don't fit into one ConfigMap, so nothing is stored. Those Nodes are served; no other gets podCIDRs.", "Go on with the allocator that served them (`--allocate-node-cidrs=false` for `underlay-ccm`), or run more and smaller clusters."},
+		{"PrefixRouted", "Warning", "", "The network has a route to a prefix of the pools, or to one that covers a part of them, which no Node holds. Nothing that overlaps it is handed out.", "Remove the route if nothing uses it, or keep it clear with `exclude`."},
 		{"LedgerDamaged", "Warning", "", "An entry of the ledger can't be read, or contradicts the configuration. Nothing is handed out meanwhile.", "[Repair](../how-to/read-the-ledger.md) the entry that the message names."},
 		{"LedgerNotWritable", "Warning", "", "The API server refuses writes of the ledger: forbidden, invalid or too large.", "Apply `deploy/ccm/rbac.yaml` again; see what an admission webhook says about the ConfigMap."},
 	}

@@ -1,0 +1,54 @@
+package hetzner_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/internal/cloud"
+	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+)
+
+// The API server's clock is ahead of ours, so that a Node that just joined was created in our
+// future. It takes one look at the server that is newer than the first question about the Node,
+// and not one for each question until our clock has caught up, nor one more then.
+func TestAClockThatIsAheadTakesNoMoreLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, c, network := project(t, hcloudsim.Options{AttachmentLimit: hcloudsim.Unlimited})
+		seed(t, sim, network, 60)
+		time.Sleep(time.Minute) // on the bubble's clock: none was created just now
+		servers := c.Servers(network)
+		list, err := servers.List(t.Context(), time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name: list[0].Name, CreationTimestamp: metav1.NewTime(time.Now().Add(3 * time.Minute)),
+		}}
+		before := asked(sim, "GET /v1/servers")
+		index := &cloud.Index{}
+		instances := cloud.Instances{Servers: servers, Index: index}
+		gateways := cloud.Gateways{Servers: servers, Index: index}
+		for range 20 { // for four minutes
+			node.Spec.ProviderID = ""
+			if _, err := gateways.Gateways(t.Context(), []*corev1.Node{node}, false); err != nil {
+				t.Fatal(err)
+			}
+			node.Spec.ProviderID = list[0].ProviderID()
+			if _, err := instances.InstanceMetadata(t.Context(), node); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := (cloud.OwnPrefixes{Servers: servers, Index: index}).OwnPrefix(t.Context(), node); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(12 * time.Second)
+		}
+		if pages := asked(sim, "GET /v1/servers") - before; pages != 1 {
+			t.Errorf("%d requests, want the one that looks the server up", pages)
+		}
+	})
+}

@@ -1,0 +1,112 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Somebody empties the ledger and leaves the ConfigMap. What was reserved in it may still be
+// written, so it is like a ledger that is gone.
+func TestAnEmptiedLedgerIsRebuiltAfterTheFence(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		former := start(t, api, dualStack(4))
+		pass(time.Second)
+		api.create("a")
+		pass(time.Second)
+		api.inject(first("PATCH nodes", fault{late: 20 * time.Second}))
+		api.create("b") // 10.0.1.0/24, on its way when the ledger is emptied
+		pass(10 * time.Millisecond)
+		former.seat.die()
+		former.stop()
+		api.editLedger(func(data map[string]string) { clear(data) })
+		api.stall() // so that nothing but a live list shows what b has then
+		p := start(t, api, dualStack(4), notFirst)
+		defer p.stop()
+		api.create("c")
+		api.resume()
+		api.stall()
+		pass(fence - time.Second)
+		if n := api.sent(); n != 2 {
+			t.Errorf("%d PATCH requests, want only the two of the former process during the fence\n%s", n, api)
+		}
+		if got := p.events.of(ledgerName + " Warning LedgerLost"); len(got) != 1 || !strings.Contains(got[0], "no entries") {
+			t.Errorf("events %q, want one LedgerLost that says that there are no entries", got)
+		}
+		api.resume()
+		pass(5 * time.Second)
+		wantPodCIDRs(t, api, "a", "10.0.0.0/24", "fd00::/64")
+		wantPodCIDRs(t, api, "b", "10.0.1.0/24", "fd00:0:0:1::/64")
+		if got := api.podCIDRs("c"); len(got) != 2 || slices.Contains(got, pfx("10.0.1.0/24")) {
+			t.Errorf("Node c has %v after the fence, want something of its own", got)
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			if got := entry(t, api, name); !slices.Equal(got.Prefixes, api.podCIDRs(name)) {
+				t.Errorf("the ledger has %v for %s, which has %v", got.Prefixes, name, api.podCIDRs(name))
+			}
+		}
+		if n := api.count("POST configmaps"); n != 1 {
+			t.Errorf("the ConfigMap was made %d times, want once", n)
+		}
+	})
+}
+
+// It is emptied under the running process, the only one ever, which knows all that it reserved.
+func TestALedgerThatIsEmptiedMeanwhileIsWrittenAnew(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, dualStack(4))
+		defer p.stop()
+		pass(time.Second)
+		api.inject(first("PATCH nodes", fault{late: 20 * time.Second}))
+		api.create("a")
+		pass(10 * time.Millisecond)
+		api.editLedger(func(data map[string]string) { clear(data) })
+		api.create("b")
+		pass(time.Minute)
+		wantPodCIDRs(t, api, "a", "10.0.0.0/24", "fd00::/64")
+		wantPodCIDRs(t, api, "b", "10.0.1.0/24", "fd00:0:0:1::/64")
+		for _, name := range []string{"a", "b"} {
+			if got := entry(t, api, name); !slices.Equal(got.Prefixes, api.podCIDRs(name)) {
+				t.Errorf("the ledger has %v for %s, which has %v", got.Prefixes, name, api.podCIDRs(name))
+			}
+		}
+	})
+}
+
+// A ledger that was never used, or of which all Nodes are gone, doesn't look like an emptied one.
+func TestALedgerOfNobodyIsNotLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		for _, once := range []bool{true, false} {
+			p := start(t, api, dualStack(4), func(c *Config) {
+				c.First = func(context.Context) (bool, error) { return once, nil }
+			})
+			pass(time.Second)
+			api.create("a")
+			pass(time.Second)
+			wantPodCIDRs(t, api, "a", map[bool][]string{true: {"10.0.0.0/24", "fd00::/64"}, false: {"10.0.1.0/24", "fd00:0:0:1::/64"}}[once]...)
+			api.delete("a")
+			pass(time.Minute)
+			if got := api.holders(); len(got) > 0 {
+				t.Errorf("the ledger has %q, want nobody", got)
+			}
+			p.events.want(t, 0, ledgerName)
+			p.stop()
+		}
+		never := newFakeAPI()
+		start(t, never, dualStack(4)).stop()
+		p := start(t, never, dualStack(4))
+		pass(time.Second)
+		p.stop()
+		p = start(t, never, dualStack(4), notFirst)
+		defer p.stop()
+		never.create("a")
+		pass(time.Second)
+		wantPodCIDRs(t, never, "a", "10.0.0.0/24", "fd00::/64")
+		p.events.want(t, 0, ledgerName)
+	})
+}

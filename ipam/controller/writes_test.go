@@ -1,0 +1,95 @@
+package controller
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// Each second a Node is replaced: one write of the ledger for each, with its reservation. That the
+// old one is gone, what the new one's provider ID is and that a quarantine is over go along.
+func TestAReplacedNodeTakesOneWriteOfTheLedger(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const nodes, replaced = 100, 120
+		api := newFakeAPI()
+		p := start(t, api, dualStack(256), quarantine(30*time.Second))
+		defer p.stop()
+		pass(time.Second)
+		for i := range nodes {
+			api.add(fmt.Sprint("node-", i), onMachine(fmt.Sprint("cloud://", i)))
+		}
+		pass(time.Minute)
+		before := api.ledgerWrites()
+		for i := range replaced {
+			api.delete(fmt.Sprint("node-", i))
+			pass(400 * time.Millisecond)
+			api.create(fmt.Sprint("node-", nodes+i))
+			pass(100 * time.Millisecond)
+			if got := api.podCIDRs(fmt.Sprint("node-", nodes+i)); len(got) != 2 {
+				t.Errorf("Node %d has %v after 100 ms", i, got)
+			}
+			pass(300 * time.Millisecond)
+			api.edit(fmt.Sprint("node-", nodes+i), onMachine(fmt.Sprint("cloud://", nodes+i)))
+			pass(200 * time.Millisecond)
+		}
+		writes := api.ledgerWrites() - before
+		t.Logf("%d writes for %d replaced Nodes, %d bytes each", writes, replaced, stretch(api))
+		if writes > replaced+2 {
+			t.Errorf("%d writes of the ledger for %d replaced Nodes", writes, replaced)
+		}
+		pass(time.Minute)
+		if got := api.ledgerWrites() - before - writes; got > 6 {
+			t.Errorf("%d more writes for what was left, want one each %s", got, unhurried)
+		}
+		for i := replaced; i < nodes+replaced; i++ {
+			name := fmt.Sprint("node-", i)
+			if got := entry(t, api, name); got.Node.ProviderID != fmt.Sprint("cloud://", i) || !got.Released.IsZero() {
+				t.Errorf("the ledger has %v for %s", got, name)
+			}
+		}
+		if got := len(api.holders()); got != nodes {
+			t.Errorf("the ledger has %d Nodes, want %d", got, nodes)
+		}
+		wantSound(t, api)
+	})
+}
+
+// A large ledger is written no faster than etcd can take for long, and a single Node still waits
+// for nothing.
+func TestALargeLedgerIsNotWrittenFasterThanEtcdCanTake(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		const large = 4
+		for i := range large {
+			id := make([]byte, 150_000)
+			for j := range id {
+				id[j] = 'x'
+			}
+			api.add(fmt.Sprint("large-", i), onMachine(string(id)), setPodCIDRs(fmt.Sprintf("192.168.%d.0/24", i)))
+		}
+		p := start(t, api, dualStack(256))
+		defer p.stop()
+		pass(time.Minute)
+		before, begin := api.ledgerWrites(), time.Now()
+		api.create("single")
+		pass(0)
+		if got := api.podCIDRs("single"); len(got) != 2 {
+			t.Errorf("a single Node has %v at once, want its podCIDRs", got)
+		}
+		for i := range 200 {
+			api.create(fmt.Sprint("node-", i))
+			pass(50 * time.Millisecond)
+		}
+		pass(time.Second)
+		written, most := (api.ledgerWrites()-before)*stretch(api), int(time.Since(begin).Seconds()+1)*writeRate
+		if written > most {
+			t.Errorf("%d bytes written in %s, want at most %d", written, time.Since(begin), most)
+		}
+		for i := range 200 {
+			if got := api.podCIDRs(fmt.Sprint("node-", i)); len(got) != 2 {
+				t.Errorf("Node %d has %v", i, got)
+			}
+		}
+		wantSound(t, api)
+	})
+}
