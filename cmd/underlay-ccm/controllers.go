@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app"
@@ -90,6 +91,7 @@ func (m *manager) routes(c *appconfig.CompletedConfig) (runner, error) {
 		Reserve:      m.config.Routes.Reserve,
 		MaxDeletions: m.config.Routes.MaxDeletionsPercent,
 		Period:       m.config.Routes.ReconciliationPeriod,
+		Lease:        lease(c),
 		Recorder:     c.EventRecorder,
 		Registry:     registry{},
 	}
@@ -128,6 +130,15 @@ func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
 		Registry: registry{},
 		Workers:  int(c.ComponentConfig.ServiceController.ConcurrentServiceSyncs),
 	})
+}
+
+// lease is how long another process may go on as the leader after it lost the
+// lease.
+func lease(c *appconfig.CompletedConfig) time.Duration {
+	if election := c.ComponentConfig.Generic.LeaderElection; election.LeaderElect {
+		return election.LeaseDuration.Duration
+	}
+	return usualLease
 }
 
 // registry is where upstream's /metrics looks.
