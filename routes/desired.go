@@ -29,6 +29,8 @@ type Node struct {
 	ControlPlane bool
 	Ready        bool
 	Created      time.Time
+	// Unseen: what is known of the table is older than the node.
+	Unseen bool
 }
 
 // Missing is why a node has no address in the network.

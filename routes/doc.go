@@ -5,7 +5,7 @@
 // One pass reads as a sentence:
 //
 //	wanted := routes.Desired(nodes, ranges)           // what should stand
-//	census := routes.Owned(have, ranges, whose)       // what of the table is ours
+//	census := routes.Owned(have, ranges, evidence)    // what of the table is ours
 //	plan   := routes.Diff(wanted, census)             // what differs
 //	plan    = budget.Trim(plan, census)               // what the table has room for
 //	judged := routes.Judge(nodes, have, wanted, plan) // what to tell each node
@@ -13,10 +13,10 @@
 // Before the first pass, Preflight looks for what would keep routes from
 // working, each finding with its remedy.
 //
-// The package must never plan the deletion of a route that it can't prove to
-// be its own, and never plan a write that the table is bound to refuse. A route
-// whose gateway is some other server, or whose node is merely not attached at
-// the moment, is kept and reported.
+// The package must never plan the deletion of a route that the cluster neither
+// wrote nor adopted, see Owned, and never plan a write that the table is bound to
+// refuse. A route that is not known to be ours, or whose node is merely not
+// attached at the moment, is kept and reported.
 //
 // Limits and rules of the cloud's table: a network holds 100 routes by default,
 // destinations may not overlap each other (a default route, which NAT gateways
@@ -30,6 +30,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"time"
 )
 
 // Route is one entry of a route table. It is comparable, and canonical when Dst
@@ -61,10 +62,12 @@ type Table interface {
 	List(ctx context.Context) ([]Route, error)
 	// Add returns once the route stands. It wraps ErrFull if there is no room.
 	Add(ctx context.Context, r Route) error
-	// Replace changes the gateway of one destination, touching no other route.
-	Replace(ctx context.Context, old, to Route) error
-	// Delete returns once the route is gone; a route that wasn't there is gone.
-	Delete(ctx context.Context, r Route) error
+	// Replace changes the gateway of one destination, touching no other route. It
+	// asks for nothing after by unless old is gone already.
+	Replace(ctx context.Context, old, to Route, by time.Time) error
+	// Delete returns once the route is gone; a route that wasn't there is gone. It
+	// asks for nothing after by: what the caller knows may not be true any more.
+	Delete(ctx context.Context, r Route, by time.Time) error
 }
 
 func compareRoutes(a, b Route) int {

@@ -11,34 +11,34 @@ type Range struct {
 	NodeBits int
 }
 
-// Cuts says whether p is exactly one of the range's node prefixes.
+// Cuts reports whether p is exactly one of the range's node prefixes.
 func (r Range) Cuts(p netip.Prefix) bool {
 	return p.Bits() == r.NodeBits && p == p.Masked() && r.Prefix.Bits() <= p.Bits() && r.Prefix.Contains(p.Addr())
 }
 
-// Owner says whose an address in the network is.
-type Owner int
-
-const (
-	// Nobody: no server of the project has the address.
-	Nobody Owner = iota
-	// Member: a server that this cluster has, or is known to have had.
-	Member
-	// Stranger: a server that isn't this cluster's, as far as we know.
-	Stranger
-)
+// Evidence is what tells whose a route is.
+type Evidence struct {
+	// Record is what this cluster wrote or adopted.
+	Record Record
+	// Nodes are those of the cluster, and those that left it and whose podCIDRs
+	// nobody else has had since.
+	Nodes []Node
+	// Servers holds every address that a server has in the network, whosever it is.
+	Servers map[netip.Addr]string
+}
 
 // Census sorts a table's routes by whose they are. Each list is sorted.
 type Census struct {
-	// Ours are node prefixes of our ranges through a member or nobody. Only
-	// these may ever be changed.
+	// Ours are the routes that this cluster wrote or adopted. Only these may ever
+	// be changed.
 	Ours []Route
-	// Proven is how many of Ours lead to a member.
-	Proven int
-	// Ambiguous are node prefixes of our ranges through a stranger: another
-	// cluster with our pod range, or a machine that left this cluster
-	// before we started to look. Kept.
+	// Adopted are those of Ours that the record lacks.
+	Adopted []Route
+	// Ambiguous are other node prefixes of our ranges: those of another cluster
+	// with our pod range, or left over from before anything was recorded. Kept.
 	Ambiguous []Route
+	// Strangers is how many of Ambiguous lead to a server.
+	Strangers int
 	// Foreign is everything else. Kept.
 	Foreign []Route
 }
@@ -46,32 +46,48 @@ type Census struct {
 // Total is the number of routes in the table, whoever's they are.
 func (c Census) Total() int { return len(c.Ours) + len(c.Ambiguous) + len(c.Foreign) }
 
-// AnotherCluster says that somebody else's servers are routed in our ranges and
-// none of our own: the ranges are another cluster's, and nobody may start here.
-func (c Census) AnotherCluster() bool { return len(c.Ambiguous) > 0 && c.Proven == 0 }
+// AnotherCluster reports whether somebody else's servers are routed in our ranges
+// and nothing there is ours: the ranges are another cluster's, and nobody may
+// start here.
+func (c Census) AnotherCluster() bool { return c.Strangers > 0 && len(c.Ours) == 0 }
 
-// Owned sorts the routes of a table. whose tells to whom a route's gateway
-// belongs; it is asked about node prefixes of our ranges only.
-func Owned(have []Route, ranges []Range, whose func(Route) Owner) Census {
-	var c Census
-	for _, r := range have {
-		if !cutsAny(ranges, r.Dst) {
-			c.Foreign = append(c.Foreign, r)
-			continue
-		}
-		switch whose(r) {
-		case Stranger:
-			c.Ambiguous = append(c.Ambiguous, r)
-		case Member:
-			c.Proven++
-			c.Ours = append(c.Ours, r)
-		default:
-			c.Ours = append(c.Ours, r)
+// Owned sorts the routes of a table by one rule: ours is what is recorded with
+// this very destination and gateway. A route that is not recorded is adopted, and
+// ours from then on, if it leads a Node's podCIDR, a node prefix of our ranges, to
+// that Node's own address, whoever made it. Everything else is kept, whether its
+// gateway is a server's or nobody's.
+func Owned(have []Route, ranges []Range, e Evidence) Census {
+	adoptable := map[Route]bool{}
+	for _, n := range e.Nodes {
+		for _, dst := range n.Dsts {
+			if !n.Via.IsValid() || !cutsAny(ranges, dst) {
+				continue
+			}
+			adoptable[Route{dst, n.Via}] = true
+			for _, alias := range n.Aliases {
+				adoptable[Route{dst, alias}] = true
+			}
 		}
 	}
-	sortRoutes(c.Ours)
-	sortRoutes(c.Ambiguous)
-	sortRoutes(c.Foreign)
+	var c Census
+	for _, r := range have {
+		switch {
+		case e.Record[r]:
+			c.Ours = append(c.Ours, r)
+		case adoptable[r]:
+			c.Ours, c.Adopted = append(c.Ours, r), append(c.Adopted, r)
+		case cutsAny(ranges, r.Dst):
+			c.Ambiguous = append(c.Ambiguous, r)
+			if _, attached := e.Servers[r.Via]; attached {
+				c.Strangers++
+			}
+		default:
+			c.Foreign = append(c.Foreign, r)
+		}
+	}
+	for _, list := range [][]Route{c.Ours, c.Adopted, c.Ambiguous, c.Foreign} {
+		sortRoutes(list)
+	}
 	return c
 }
 

@@ -6,9 +6,8 @@ import "fmt"
 // written.
 type Situation struct {
 	Layout
-	// Have are the routes of the network, Whose tells to whom they belong.
-	Have  []Route
-	Whose func(Route) Owner
+	// Census are the routes of the network.
+	Census Census
 	// Limit and Reserve are numbers of routes.
 	Limit, Reserve int
 	// Nodes is how many nodes need a route.
@@ -29,22 +28,21 @@ func nearly(used, limit int) bool { return used*100 >= limit*warnPercent }
 // ranges lie in the network, routes of others in the way, and limits that the
 // cluster reaches or will soon.
 func Preflight(s Situation) []Finding {
-	census := Owned(s.Have, s.Pods, s.Whose)
 	out := Check(s.Layout)
-	out = append(out, strangers(census)...)
-	out = append(out, obstacles(census, s.Pods)...)
-	out = append(out, s.room(census)...)
+	out = append(out, ambiguous(s.Census)...)
+	out = append(out, obstacles(s.Census, s.Pods)...)
+	out = append(out, s.room()...)
 	return append(out, s.attachments()...)
 }
 
-// strangers finds routes in our ranges that lead to others' servers.
-func strangers(c Census) []Finding {
+// ambiguous finds routes in our ranges that may be others'.
+func ambiguous(c Census) []Finding {
 	var out []Finding
 	for _, r := range c.Ambiguous {
 		out = append(out, Finding{
 			Prefix: r.Dst, Fatal: c.AnotherCluster(),
-			Problem: fmt.Sprintf("is a podCIDR of this cluster's ranges, and its route leads to %s, a server that is no Node of this cluster", r.Via),
-			Remedy:  "give each cluster on the network a pod range of its own, or remove the route if nothing uses it",
+			Problem: fmt.Sprintf("is a podCIDR of this cluster's ranges, and its route leads to %s; this cluster neither wrote nor adopted that route, so it is kept", r.Via),
+			Remedy:  "remove the route if nothing uses it, and give each cluster on the network a pod range of its own",
 		})
 	}
 	return out
@@ -68,8 +66,8 @@ func obstacles(c Census, ranges []Range) []Finding {
 }
 
 // room compares the table with what the nodes need.
-func (s Situation) room(c Census) []Finding {
-	others := len(c.Foreign) + len(c.Ambiguous)
+func (s Situation) room() []Finding {
+	others := len(s.Census.Foreign) + len(s.Census.Ambiguous)
 	most := max(0, s.Limit-s.Reserve-others)
 	finding := Finding{Problem: fmt.Sprintf("%d nodes need a route each, and the network's table has room for %d: it takes %d, %d are reserved, %d are others'",
 		s.Nodes, most, s.Limit, s.Reserve, others)}

@@ -9,64 +9,70 @@ import (
 )
 
 // sound is a cluster that lies well in its network: nothing to find.
-func sound() routes.Situation {
-	return routes.Situation{
+func sound() network {
+	return network{Situation: routes.Situation{
 		Layout: routes.Layout{
 			Pods: pods(), Services: []netip.Prefix{pfx("10.96.0.0/16")},
 			Network: pfx("10.0.0.0/8"), Subnets: []netip.Prefix{pfx("10.0.0.0/16")},
 		},
-		Have:  []routes.Route{route("10.244.1.0/24", "10.0.0.2")},
-		Whose: whose, Limit: 100, Nodes: 10, Attached: 10, Attachments: 100,
-	}
+		Limit: 100, Nodes: 10, Attached: 10, Attachments: 100,
+	}, Have: []routes.Route{route("10.244.1.0/24", "10.0.0.2")}}
+}
+
+// network is a situation and the routes that it is about.
+type network struct {
+	routes.Situation
+	Have []routes.Route
 }
 
 func TestPreflight(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		edit func(*routes.Situation)
+		edit func(*network)
 		want []string // "fatal"/"warning", then words of the finding; empty: none
 	}{
-		{"sound", func(*routes.Situation) {}, nil},
-		{"pods overlap a subnet", func(s *routes.Situation) {
+		{"sound", func(*network) {}, nil},
+		{"pods overlap a subnet", func(s *network) {
 			s.Subnets = append(s.Subnets, pfx("10.244.128.0/24"))
 		}, []string{"fatal 10.244.0.0/16 subnet 10.244.128.0/24"}},
-		{"pods overlap the services", func(s *routes.Situation) {
+		{"pods overlap the services", func(s *network) {
 			s.Services = append(s.Services, pfx("10.244.0.0/20"))
 		}, []string{"fatal 10.244.0.0/16 Service range 10.244.0.0/20"}},
-		{"pods hold the gateway", func(s *routes.Situation) {
+		{"pods hold the gateway", func(s *network) {
 			s.Network, s.Subnets, s.Have = pfx("10.244.0.0/16"), nil, nil
 		}, []string{"fatal 10.244.0.0/16 gateway 10.244.0.1"}},
-		{"pods outside the network", func(s *routes.Situation) {
+		{"pods outside the network", func(s *network) {
 			s.Network = pfx("10.0.0.0/16")
 		}, []string{"warning 10.244.0.0/16 is not inside via 10.0.0.1"}},
-		{"another cluster has the range", func(s *routes.Situation) {
+		{"another cluster has the range", func(s *network) {
 			s.Have = []routes.Route{route("10.244.9.0/24", "10.0.0.99")}
 		}, []string{"fatal 10.244.9.0/24 leads to 10.0.0.99 pod range of its own"}},
-		{"a stray route of somebody's in a cluster that runs", func(s *routes.Situation) {
+		{"a stray route of somebody's in a cluster that runs", func(s *network) {
 			s.Have = append(s.Have, route("10.244.9.0/24", "10.0.0.99"))
 		}, []string{"warning 10.244.9.0/24 leads to 10.0.0.99"}},
-		{"a stale route is cleaned up, not reported", func(s *routes.Situation) {
+		{"a stale route is cleaned up, not reported", func(s *network) {
 			s.Have = append(s.Have, route("10.244.9.0/24", "10.0.0.77"))
 		}, nil},
-		{"a route of others in the way", func(s *routes.Situation) {
+		{"a route of others in the way", func(s *network) {
 			s.Have = append(s.Have, route("10.244.64.0/18", "10.0.0.9"))
 		}, []string{"warning 10.244.64.0/18 overlaps the pod range 10.244.0.0/16 exclude"}},
-		{"a default route is in nobody's way", func(s *routes.Situation) {
+		{"a default route is in nobody's way", func(s *network) {
 			s.Have = append(s.Have, route("0.0.0.0/0", "10.0.0.9"))
 		}, nil},
-		{"more nodes than routes", func(s *routes.Situation) {
+		{"more nodes than routes", func(s *network) {
 			s.Nodes, s.Reserve = 120, 5
 			s.Have = append(s.Have, route("192.168.1.0/24", "10.0.0.9"))
 		}, []string{"warning 120 nodes room for 94 takes 100, 5 are reserved, 1 are others' 26 nodes routes.limit"}},
-		{"nearly as many nodes as routes", func(s *routes.Situation) { s.Nodes = 80 }, []string{"warning 80 nodes before more nodes join"}},
-		{"not yet nearly", func(s *routes.Situation) { s.Nodes = 79 }, nil},
-		{"all attachments taken", func(s *routes.Situation) { s.Attached = 100 }, []string{"warning 100 servers takes 100 no further node"}},
-		{"nearly all attachments taken", func(s *routes.Situation) { s.Attached = 85 }, []string{"warning 85 servers before more nodes join"}},
+		{"nearly as many nodes as routes", func(s *network) { s.Nodes = 80 }, []string{"warning 80 nodes before more nodes join"}},
+		{"not yet nearly", func(s *network) { s.Nodes = 79 }, nil},
+		{"all attachments taken", func(s *network) { s.Attached = 100 }, []string{"warning 100 servers takes 100 no further node"}},
+		{"nearly all attachments taken", func(s *network) { s.Attached = 85 }, []string{"warning 85 servers before more nodes join"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := sound()
 			c.edit(&s)
-			got := routes.Preflight(s)
+			s.Census = census(s.Have, s.Pods)
+			got := routes.Preflight(s.Situation)
 			if len(got) != len(c.want) {
 				t.Fatalf("found %v, want %d findings", got, len(c.want))
 			}
@@ -96,7 +102,7 @@ func TestUsage(t *testing.T) {
 	have := []routes.Route{
 		route("10.244.1.0/24", "10.0.0.2"), route("10.244.200.0/24", "10.0.0.200"), route("10.244.201.0/24", "10.0.0.200"), route("192.168.1.0/24", "10.0.0.9"),
 	}
-	census := routes.Owned(have, pods(), whose)
+	census := census(have, pods())
 	for _, c := range []struct {
 		budget routes.Budget
 		used   int
@@ -130,7 +136,7 @@ func TestAliasesMeetAClaim(t *testing.T) {
 		{"10.0.0.7", []string{"replace 10.244.1.0/24 via 10.0.0.7 by 10.244.1.0/24 via 10.0.0.2"}},
 	} {
 		have := []routes.Route{route("10.244.1.0/24", c.via)}
-		w, census := routes.Desired([]routes.Node{n}, pods()), routes.Owned(have, pods(), whose)
+		w, census := routes.Desired([]routes.Node{n}, pods()), census(have, pods())
 		plan := routes.Diff(w, census)
 		if got := show(plan); strings.Join(got, "\n") != strings.Join(c.want, "\n") {
 			t.Errorf("via %s: %q, want %q", c.via, got, c.want)
@@ -145,7 +151,7 @@ func TestAliasesMeetAClaim(t *testing.T) {
 func TestHeldDestinationsStay(t *testing.T) {
 	have := []routes.Route{route("10.244.1.0/24", "10.0.0.2"), route("10.244.2.0/24", "10.0.0.3")}
 	w := routes.Desired(nil, pods()).Hold([]netip.Prefix{pfx("10.244.2.0/24")})
-	if got := show(routes.Diff(w, routes.Owned(have, pods(), whose))); len(got) != 1 || got[0] != "delete 10.244.1.0/24 via 10.0.0.2" {
+	if got := show(routes.Diff(w, census(have, pods()))); len(got) != 1 || got[0] != "delete 10.244.1.0/24 via 10.0.0.2" {
 		t.Errorf("got %q, want only the other one deleted", got)
 	}
 }
@@ -157,8 +163,8 @@ func TestSeveralRanges(t *testing.T) {
 	have := []routes.Route{
 		route("10.244.1.0/24", "10.0.0.2"), route("10.200.0.64/26", "10.0.0.3"), route("10.200.1.0/24", "10.0.0.3"), route("10.244.2.64/26", "10.0.0.3"),
 	}
-	c := routes.Owned(have, both, whose)
-	if len(c.Ours) != 2 || c.Proven != 2 || len(c.Foreign) != 2 {
+	c := census(have, both)
+	if len(c.Ours) != 2 || len(c.Foreign) != 2 {
 		t.Errorf("census %+v, want each prefix judged by its own range", c)
 	}
 }

@@ -96,41 +96,6 @@ func TestDesiredGivesOverlapsToTheOlder(t *testing.T) {
 	}
 }
 
-// whose is a tiny world: two members and one stranger.
-func whose(r routes.Route) routes.Owner {
-	switch r.Via {
-	case ip("10.0.0.2"), ip("10.0.0.3"):
-		return routes.Member
-	case ip("10.0.0.99"):
-		return routes.Stranger
-	}
-	return routes.Nobody
-}
-
-func TestOwned(t *testing.T) {
-	for _, c := range []struct {
-		route routes.Route
-		want  string
-	}{
-		{route("10.244.1.0/24", "10.0.0.2"), "ours"},
-		{route("10.244.1.0/24", "10.0.0.7"), "ours"},       // nobody has the gateway any more
-		{route("10.244.1.0/24", "10.0.0.99"), "ambiguous"}, // another server has it
-		{route("10.244.0.0/16", "10.0.0.2"), "foreign"},    // the whole range
-		{route("10.244.1.0/25", "10.0.0.2"), "foreign"},    // half a node prefix
-		{route("10.245.1.0/24", "10.0.0.2"), "foreign"},    // another range
-		{route("0.0.0.0/0", "10.0.0.2"), "foreign"},        // a NAT gateway
-		{routes.Route{Dst: pfx("fd00::/24"), Via: ip("fd00::1")}, "foreign"},
-	} {
-		t.Run(c.route.String(), func(t *testing.T) {
-			got := routes.Owned([]routes.Route{c.route}, pods(), whose)
-			is := map[string]int{"ours": len(got.Ours), "ambiguous": len(got.Ambiguous), "foreign": len(got.Foreign)}
-			if is[c.want] != 1 || got.Total() != 1 {
-				t.Errorf("got %+v, want it to be %s", got, c.want)
-			}
-		})
-	}
-}
-
 func TestDiff(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -200,7 +165,7 @@ func TestDiff(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			plan := routes.Diff(routes.Desired(c.nodes, pods()), routes.Owned(c.have, pods(), whose))
+			plan := routes.Diff(routes.Desired(c.nodes, pods()), census(c.have, pods()))
 			if diff := cmp.Diff(c.want, show(plan)); diff != "" {
 				t.Error(diff)
 			}
@@ -264,7 +229,7 @@ func TestBudgetTrims(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			census := routes.Owned(c.have, pods(), whose)
+			census := census(c.have, pods())
 			plan := c.budget.Trim(routes.Diff(routes.Desired(nodes, pods()), census), census)
 			if diff := cmp.Diff(c.want, show(plan)); diff != "" {
 				t.Error(diff)
@@ -298,7 +263,7 @@ func TestJudge(t *testing.T) {
 	}
 	have := []routes.Route{route("10.244.1.0/24", "10.0.0.2"), route("10.244.5.0/25", "10.0.0.9")}
 	wanted := routes.Desired(nodes, pods())
-	census := routes.Owned(have, pods(), whose)
+	census := census(have, pods())
 	plan := routes.Budget{Limit: 3}.Trim(routes.Diff(wanted, census), census)
 	got := routes.Judge(nodes, have, wanted, plan)
 
@@ -341,7 +306,7 @@ func TestOnlyProofWithdrawsReachability(t *testing.T) {
 			n.Missing = routes.Missing{Detached: c.detached, Reason: "why"}
 			nodes := []routes.Node{n}
 			w := routes.Desired(nodes, pods())
-			v := routes.Judge(nodes, c.have, w, routes.Diff(w, routes.Owned(c.have, pods(), whose)))["a"]
+			v := routes.Judge(nodes, c.have, w, routes.Diff(w, census(c.have, pods())))["a"]
 			if v.Reachable || v.Reason != routes.NotAttached || v.Unproved != c.unproved {
 				t.Errorf("got %+v, want NotAttached, unproved %v", v, c.unproved)
 			}
@@ -357,7 +322,7 @@ func TestPlansConverge(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		nodes, have := randomWorld(rng)
 		budget := routes.Budget{Limit: rng.IntN(12), Reserve: rng.IntN(3), Deletions: 100}
-		before := routes.Owned(have, pods(), whose)
+		before := census(have, pods())
 		wanted := routes.Desired(nodes, pods())
 
 		plan := budget.Trim(routes.Diff(wanted, before), before)
@@ -368,7 +333,7 @@ func TestPlansConverge(t *testing.T) {
 				t.Fatalf("seed %d: %v makes %d routes of at most %d", seed, step, len(table), budget.Limit-budget.Reserve)
 			}
 		}
-		after := routes.Owned(table, pods(), whose)
+		after := census(table, pods())
 		if again := budget.Trim(routes.Diff(wanted, after), after); !again.Empty() {
 			t.Fatalf("seed %d: still to do after the plan: %v\nnodes %+v\nhave %v", seed, show(again), nodes, have)
 		}
@@ -443,7 +408,7 @@ func TestAnyOrderSameEnd(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		nodes, have := randomWorld(rng)
 		decide := func() (routes.Plan, map[string]routes.Verdict) {
-			w, c := routes.Desired(nodes, pods()), routes.Owned(have, pods(), whose)
+			w, c := routes.Desired(nodes, pods()), census(have, pods())
 			p := routes.Budget{Limit: 5, Deletions: 2}.Trim(routes.Diff(w, c), c)
 			return p, routes.Judge(nodes, have, w, p)
 		}

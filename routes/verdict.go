@@ -26,6 +26,9 @@ type Verdict struct {
 	// Unproved: nothing is known against an earlier verdict that the node is
 	// reachable, so that one holds.
 	Unproved bool
+	// LookAgain: the table as it was last seen makes the node reachable, and a
+	// node of that name may have been meant that is gone.
+	LookAgain bool
 	// Event is the reason of the Event that people are to get; empty for none.
 	Event string
 	// Message is for people and never compared.
@@ -87,6 +90,9 @@ func judge(n Node, stands map[netip.Prefix]Route, refused map[claimKey]Refusal, 
 			return refusal(r)
 		}
 		return Verdict{Reason: NoRouteCreated, Message: fmt.Sprintf("route %s does not stand yet", claim.Route)}
+	}
+	if n.Unseen && len(n.Dsts) > 0 {
+		return Verdict{Reason: NoRouteCreated, Unproved: true, LookAgain: true, Message: "looking whether the route stands"}
 	}
 	return Verdict{Reachable: true, Reason: RouteCreated, Message: created(n)}
 }

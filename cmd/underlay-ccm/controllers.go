@@ -92,6 +92,7 @@ func (m *manager) routes(c *appconfig.CompletedConfig) (runner, error) {
 		Reserve:      m.config.Routes.Reserve,
 		MaxDeletions: m.config.Routes.MaxDeletionsPercent,
 		Period:       m.config.Routes.ReconciliationPeriod,
+		Lease:        lease(c),
 		Recorder:     c.EventRecorder,
 		Registry:     registry{},
 	}
@@ -146,6 +147,15 @@ func (m *manager) reachableTargets(ctx context.Context) (map[lb.Target]bool, err
 		reachable[lb.Target{Server: s.ID}] = s.PublicIPv4.IsValid()
 	}
 	return reachable, nil
+}
+
+// lease is how long another process may go on as the leader after it lost the
+// lease.
+func lease(c *appconfig.CompletedConfig) time.Duration {
+	if election := c.ComponentConfig.Generic.LeaderElection; election.LeaderElect {
+		return election.LeaseDuration.Duration
+	}
+	return usualLease
 }
 
 // registry is where upstream's /metrics looks.

@@ -61,7 +61,7 @@ func (m *manager) nodeIPAM(c *appconfig.CompletedConfig) (runner, error) {
 		Quarantine:   ipamConfig.Quarantine,
 		Own:          cloud.OwnPrefixes{Servers: m.servers, Index: &m.index},
 		Namespace:    ledgerNamespace,
-		Fence:        usualLease + lastWords,
+		Fence:        lease(c) + lastWords,
 		Recorder:     c.EventRecorder,
 		Registry:     registry{},
 	}
@@ -69,7 +69,6 @@ func (m *manager) nodeIPAM(c *appconfig.CompletedConfig) (runner, error) {
 		cfg.Routed, cfg.Routes = m.routed, m.destinations
 	}
 	if election := c.ComponentConfig.Generic.LeaderElection; election.LeaderElect {
-		cfg.Fence = election.LeaseDuration.Duration + lastWords
 		cfg.First = func(ctx context.Context) (bool, error) {
 			return firstLeader(ctx, client, election.ResourceNamespace, election.ResourceName)
 		}

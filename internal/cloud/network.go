@@ -74,12 +74,12 @@ func (t followedTable) Add(ctx context.Context, r routes.Route) error {
 	return t.network.now().Table.Add(ctx, r)
 }
 
-func (t followedTable) Replace(ctx context.Context, old, to routes.Route) error {
-	return t.network.now().Table.Replace(ctx, old, to)
+func (t followedTable) Replace(ctx context.Context, old, to routes.Route, by time.Time) error {
+	return t.network.now().Table.Replace(ctx, old, to, by)
 }
 
-func (t followedTable) Delete(ctx context.Context, r routes.Route) error {
-	return t.network.now().Table.Delete(ctx, r)
+func (t followedTable) Delete(ctx context.Context, r routes.Route, by time.Time) error {
+	return t.network.now().Table.Delete(ctx, r, by)
 }
 
 type followedServers struct{ network *Network }

@@ -27,8 +27,10 @@ func (s shelfTable) Add(_ context.Context, r routes.Route) error {
 	s.shelf.routes = append(s.shelf.routes, r)
 	return s.err
 }
-func (s shelfTable) Replace(context.Context, routes.Route, routes.Route) error { return s.err }
-func (s shelfTable) Delete(context.Context, routes.Route) error                { return s.err }
+func (s shelfTable) Replace(context.Context, routes.Route, routes.Route, time.Time) error {
+	return s.err
+}
+func (s shelfTable) Delete(context.Context, routes.Route, time.Time) error { return s.err }
 
 // A network that is gone is looked for under its name; another one found there
 // takes its place, for routes and for servers.

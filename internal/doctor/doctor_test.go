@@ -76,6 +76,8 @@ func hide(s *survey.Snapshot, part survey.Part) {
 		s.Nodes = nil
 	case survey.PartLedger:
 		s.Ledger = nil
+	case survey.PartRouteRecord:
+		s.RouteRecord = nil
 	case survey.PartServiceCIDRs:
 		s.ServiceCIDRs = nil
 	case survey.PartServices:

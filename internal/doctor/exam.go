@@ -12,7 +12,7 @@ import (
 // Parts of the Snapshot that several checks need together.
 const (
 	seesBook      = survey.PartConfig | survey.PartNodes | survey.PartLedger
-	seesRouting   = seesBook | survey.PartNetwork | survey.PartServers
+	seesRouting   = seesBook | survey.PartRouteRecord | survey.PartNetwork | survey.PartServers
 	seesBalancing = survey.PartConfig | survey.PartNodes | survey.PartServices | survey.PartEndpointSlices | survey.PartLoadBalancers
 )
 

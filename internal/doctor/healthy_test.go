@@ -245,6 +245,16 @@ func inCloud(snap *survey.Snapshot) {
 		snap.Servers = append(snap.Servers, survey.Server{Server: cloud.Server{ID: int64(101 + i), Name: nameOf(i), PrivateIP: addr}, Status: "running"})
 		snap.Network.Routes = append(snap.Network.Routes, routes.Route{Dst: netip.MustParsePrefix(fmt.Sprintf("10.244.%d.0/24", i)), Via: addr})
 	}
+	recordAll(snap)
+}
+
+// recordAll records every route that stands as one that the cluster wrote.
+func recordAll(snap *survey.Snapshot) {
+	record := routes.Record{}
+	for _, r := range snap.Network.Routes {
+		record[r] = true
+	}
+	snap.RouteRecord = &corev1.ConfigMap{Data: record.Text()}
 }
 
 // balanced adds a Service with its load balancer.

@@ -72,6 +72,7 @@ func TestWhatPassesByItself(t *testing.T) {
 		{"a Node is gone, its route not yet", shape{}, func(s *survey.Snapshot) {
 			s.Ledger.Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4 released=" + now().Add(-4*time.Minute).Format(time.RFC3339)
 			s.Network.Routes = append(s.Network.Routes, routes.Route{Dst: netip.MustParsePrefix("10.244.9.0/24"), Via: netip.MustParseAddr("10.0.0.99")})
+			recordAll(s)
 		}},
 		{"a cluster that moved here", shape{}, func(s *survey.Snapshot) {
 			for _, n := range s.Nodes {

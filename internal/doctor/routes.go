@@ -35,14 +35,14 @@ func routeChecks() []check {
 	return []check{
 		of(check{
 			name:       "foreign-routes",
-			looks:      "whether routes that are not this cluster's take a part of a pool, or lead from a pool's podCIDRs to servers that are no Nodes",
+			looks:      "whether routes that this cluster neither wrote nor adopted take a part of a pool or are for one of its podCIDRs",
 			severities: []Severity{Warning, Error},
 			remedy:     "remove the route if nothing uses it, or keep podCIDRs out of it (key exclude)",
 			find:       foreignRoutes,
 		}),
 		of(check{
 			name:       "stale-routes",
-			looks:      "whether routes in a pool lead to a gateway that no server has, and are not about to go with their Node (see `node-server`)",
+			looks:      "whether routes that this cluster wrote or adopted lead to a gateway that no server has, and are not about to go with their Node (see `node-server`)",
 			severities: []Severity{Warning},
 			remedy:     "see why the cloud controller manager doesn't delete it: " + managerLogs + "; or by hand: hcloud network remove-route NETWORK --destination PREFIX --gateway ADDRESS",
 			find:       staleRoutes,
@@ -66,21 +66,10 @@ func routeChecks() []check {
 
 // situation is what is known, for routes.Preflight, with no limit in sight.
 func (x *exam) situation() routes.Situation {
-	ranges := x.Ranges()
-	whose := map[routes.Route]routes.Owner{}
-	for _, r := range x.routing.Census.Ours {
-		whose[r] = routes.Nobody
-		if _, attached := x.routing.Gateways.Servers[r.Via]; attached {
-			whose[r] = routes.Member
-		}
-	}
-	for _, r := range x.routing.Census.Ambiguous {
-		whose[r] = routes.Stranger
-	}
 	return routes.Situation{
-		Layout: routes.Layout{Pods: ranges, Network: everywhere(netip.PrefixFrom(netip.IPv4Unspecified(), 0))},
-		Have:   x.Network.Routes, Whose: func(r routes.Route) routes.Owner { return whose[r] },
-		Limit: boundless, Attachments: boundless,
+		Layout: routes.Layout{Pods: x.Ranges(), Network: everywhere(netip.PrefixFrom(netip.IPv4Unspecified(), 0))},
+		Census: x.routing.Census,
+		Limit:  boundless, Attachments: boundless,
 		Nodes: len(x.Nodes), Attached: x.routing.Gateways.Attached,
 	}
 }

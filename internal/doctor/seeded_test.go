@@ -289,16 +289,21 @@ func seededRoutes() []seeded {
 	elsewhere := func(i int) string { return fmt.Sprintf("10.77.%d.0/24", i) }
 	return []seeded{
 		{name: "a route of others inside the pool", seed: add(1, always("10.244.128.0/20"), always("10.0.0.2")), check: "foreign-routes", severity: Warning, object: "route/10.244.128.0/20", says: []string{"10.244.128.0/20", "10.244.0.0/16"}, do: "exclude"},
-		{name: "a route of the pool to a stranger", seed: stranger, check: "foreign-routes", severity: Warning, object: "route/10.244.77.0/24", says: []string{"10.0.0.99", "no Node"}},
+		{name: "a route of the pool to a stranger", seed: stranger, check: "foreign-routes", severity: Warning, object: "route/10.244.77.0/24", says: []string{"10.0.0.99", "neither wrote nor adopted"}},
 		{
 			name: "another cluster with the same range",
 			seed: func(s *survey.Snapshot) {
 				s.Network.Routes = nil
+				recordAll(s)
 				stranger(s)
 			},
 			check: "foreign-routes", severity: Error, object: "route/10.244.77.0/24",
 		},
-		{name: "a stale route", seed: add(1, always("10.244.50.0/24"), always("10.0.0.50")), check: "stale-routes", severity: Warning, object: "route/10.244.50.0/24", says: []string{"10.0.0.50"}, do: "remove-route"},
+		{name: "a route of the pool that nobody recorded", seed: add(1, always("10.244.50.0/24"), always("10.0.0.50")), check: "foreign-routes", severity: Warning, object: "route/10.244.50.0/24", says: []string{"10.0.0.50", "neither wrote nor adopted"}, do: "remove the route"},
+		{name: "a stale route", seed: func(s *survey.Snapshot) {
+			add(1, always("10.244.50.0/24"), always("10.0.0.50"))(s)
+			recordAll(s)
+		}, check: "stale-routes", severity: Warning, object: "route/10.244.50.0/24", says: []string{"10.0.0.50"}, do: "remove-route"},
 		{name: "a full table", seed: add(97, elsewhere, always("10.0.0.2")), check: "route-table", severity: Error, says: []string{"100 of 100 routes stand"}, do: "routes.limit"},
 		{name: "no room for every Node", seed: add(98, elsewhere, always("10.0.0.2")), check: "route-table", severity: Error, says: []string{"3 nodes", "room for 2"}},
 		{name: "a table at 80 %", seed: add(77, elsewhere, always("10.0.0.2")), check: "route-table", severity: Warning, says: []string{"80 of 100 routes stand"}, do: "before more nodes join"},

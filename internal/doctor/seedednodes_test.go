@@ -151,6 +151,7 @@ func seededPools() []seeded {
 				s.Ledger.Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4 released=2026-11-21T04:00:00Z"
 				s.Network.Routes = append(s.Network.Routes, s.Network.Routes[0])
 				s.Network.Routes[machines].Dst = netip.MustParsePrefix("10.244.9.0/24")
+				recordAll(s)
 			},
 			check: "ledger-leftover", severity: Warning, object: stored, says: []string{"24 h", "5 min", "the route 10.244.9.0/24 via 10.0.0.2 still stands"}, do: "stale-routes",
 		},

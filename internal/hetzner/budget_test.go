@@ -78,7 +78,7 @@ func overspend(t *testing.T, others float64) {
 	repeat(time.Minute, func(ctx context.Context) {
 		began, change := time.Now(), table.Add
 		if standing {
-			change = table.Delete
+			change = func(ctx context.Context, r routes.Route) error { return table.Delete(ctx, r, time.Time{}) }
 		}
 		if err := change(ctx, route); err != nil && ctx.Err() == nil {
 			t.Errorf("an urgent change: %v", err)

@@ -182,11 +182,11 @@ func TestRouteTable(t *testing.T) {
 				}
 			}
 			expect(t, table, one, two)
-			if err := table.Replace(t.Context(), two, moved); err != nil {
+			if err := table.Replace(t.Context(), two, moved, time.Time{}); err != nil {
 				t.Error(err)
 			}
 			expect(t, table, one, moved)
-			if err := table.Delete(t.Context(), one); err != nil {
+			if err := table.Delete(t.Context(), one, time.Time{}); err != nil {
 				t.Error(err)
 			}
 			expect(t, table, moved)
@@ -238,17 +238,17 @@ func TestDeletingWhatIsGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		one, two := entry("10.244.1.0/24", "10.0.0.2"), entry("10.244.1.0/24", "10.0.0.9")
-		if err := table.Delete(t.Context(), one); err != nil {
+		if err := table.Delete(t.Context(), one, time.Time{}); err != nil {
 			t.Errorf("deleting a route that isn't there: %v", err)
 		}
-		if err := table.Replace(t.Context(), one, two); err != nil {
+		if err := table.Replace(t.Context(), one, two, time.Time{}); err != nil {
 			t.Errorf("replacing a route that isn't there: %v", err)
 		}
 		expect(t, table, two)
 		if err := sim.DeleteNetwork(id); err != nil {
 			t.Fatal(err)
 		}
-		if err := table.Delete(t.Context(), two); !errors.Is(err, hetzner.ErrNoNetwork) {
+		if err := table.Delete(t.Context(), two, time.Time{}); !errors.Is(err, hetzner.ErrNoNetwork) {
 			t.Errorf("deleting from a network that is gone: %v", err)
 		}
 	})

@@ -109,9 +109,9 @@ func next(table routes.Table, want, have []routes.Route) func(context.Context) e
 			continue
 		}
 		if i := slices.IndexFunc(want, func(w routes.Route) bool { return w.Dst == h.Dst }); i >= 0 {
-			return func(ctx context.Context) error { return table.Replace(ctx, h, want[i]) }
+			return func(ctx context.Context) error { return table.Replace(ctx, h, want[i], time.Time{}) }
 		}
-		return func(ctx context.Context) error { return table.Delete(ctx, h) }
+		return func(ctx context.Context) error { return table.Delete(ctx, h, time.Time{}) }
 	}
 	for _, w := range want {
 		if !slices.Contains(have, w) {

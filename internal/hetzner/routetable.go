@@ -39,16 +39,16 @@ func (n *Network) Add(ctx context.Context, r routes.Route) error {
 }
 
 // Delete implements routes.Table.
-func (n *Network) Delete(ctx context.Context, r routes.Route) error {
-	return n.Exclusive(ctx, func(ctx context.Context) error { return n.delete(ctx, r) })
+func (n *Network) Delete(ctx context.Context, r routes.Route, by time.Time) error {
+	return n.Exclusive(ctx, func(ctx context.Context) error { return n.delete(ctx, r, by) })
 }
 
 // Replace implements routes.Table. The API has no such change, so it is a
 // deletion and an addition with nothing in between: also when the caller is
 // asked to stop there, since the node would be left without a route.
-func (n *Network) Replace(ctx context.Context, old, to routes.Route) error {
+func (n *Network) Replace(ctx context.Context, old, to routes.Route, by time.Time) error {
 	return n.Exclusive(ctx, func(ctx context.Context) error {
-		if err := n.delete(ctx, old); err != nil {
+		if err := n.delete(ctx, old, by); err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
@@ -58,7 +58,7 @@ func (n *Network) Replace(ctx context.Context, old, to routes.Route) error {
 }
 
 func (n *Network) add(ctx context.Context, r routes.Route) error {
-	err := n.change(ctx, func(ctx context.Context) (*hcloud.Action, error) {
+	err := n.change(ctx, time.Time{}, func(ctx context.Context) (*hcloud.Action, error) {
 		action, _, err := n.client.api.Network.AddRoute(ctx, n.ref(),
 			hcloud.NetworkAddRouteOpts{Route: hcloud.NetworkRoute{Destination: ipNet(r.Dst), Gateway: r.Via.AsSlice()}})
 		return action, err
@@ -72,8 +72,8 @@ func (n *Network) add(ctx context.Context, r routes.Route) error {
 	return nil
 }
 
-func (n *Network) delete(ctx context.Context, r routes.Route) error {
-	err := n.change(ctx, func(ctx context.Context) (*hcloud.Action, error) {
+func (n *Network) delete(ctx context.Context, r routes.Route, by time.Time) error {
+	err := n.change(ctx, by, func(ctx context.Context) (*hcloud.Action, error) {
 		action, _, err := n.client.api.Network.DeleteRoute(ctx, n.ref(),
 			hcloud.NetworkDeleteRouteOpts{Route: hcloud.NetworkRoute{Destination: ipNet(r.Dst), Gateway: r.Via.AsSlice()}})
 		return action, err
@@ -91,15 +91,30 @@ func (n *Network) delete(ctx context.Context, r routes.Route) error {
 	return nil
 }
 
-// change sends a write until it is accepted and waits until it is done.
-func (n *Network) change(ctx context.Context, send func(context.Context) (*hcloud.Action, error)) error {
+// errLate: a change was not accepted in time.
+var errLate = errors.New("what it was decided on is too old by now; looking again")
+
+// change sends a write until it is accepted, but not after by unless that is zero,
+// and waits until it is done, however long that takes.
+func (n *Network) change(ctx context.Context, by time.Time, send func(context.Context) (*hcloud.Action, error)) error {
 	ctx = withPriority(ctx, urgent)
+	limited, cancel := ctx, context.CancelFunc(func() {})
+	if !by.IsZero() {
+		limited, cancel = context.WithDeadlineCause(ctx, by, errLate)
+	}
+	defer cancel()
+	if limited.Err() != nil {
+		return context.Cause(limited)
+	}
 	var action *hcloud.Action
-	err := retry(ctx, write, func(ctx context.Context) error {
+	err := retry(limited, write, func(ctx context.Context) error {
 		var err error
 		action, err = send(ctx)
 		return err
 	})
+	if err != nil && limited.Err() != nil {
+		return fmt.Errorf("%w: %w", context.Cause(limited), err)
+	}
 	if err != nil {
 		return err
 	}

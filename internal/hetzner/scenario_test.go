@@ -18,6 +18,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 // What the scenario's work is, by how urgent it is.
@@ -251,7 +252,7 @@ func toggle(table *hetzner.Network) func(context.Context) error {
 		case wanted:
 			return table.Add(ctx, route)
 		}
-		return table.Delete(ctx, route)
+		return table.Delete(ctx, route, time.Time{})
 	}
 }
 
@@ -268,7 +269,7 @@ func routeWriter(table *hetzner.Network) func(context.Context) error {
 		}
 		change := table.Add
 		if standing {
-			change = table.Delete
+			change = func(ctx context.Context, r routes.Route) error { return table.Delete(ctx, r, time.Time{}) }
 		}
 		err := change(ctx, route)
 		if sure = err == nil; sure {

@@ -61,6 +61,7 @@ func Collect(ctx context.Context, from Sources, want Want) (*Snapshot, error) {
 		{PartConfig, c.config},
 		{PartNodes, c.nodes},
 		{PartLedger, c.ledger},
+		{PartRouteRecord, c.routeRecord},
 		{PartServiceCIDRs, c.serviceCIDRs},
 		{PartServices, c.services},
 		{PartEndpointSlices, c.endpointSlices},

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
+	routecontroller "github.com/underlay-ccm/underlay/routes/controller"
 )
 
 const (
@@ -87,16 +88,26 @@ func (c *collector) nodes(ctx context.Context) (err error) {
 	return err
 }
 
-func (c *collector) ledger(ctx context.Context) error {
-	found, err := c.Client.CoreV1().ConfigMaps(system).Get(ctx, ipamcontroller.LedgerName, metav1.GetOptions{})
+func (c *collector) ledger(ctx context.Context) (err error) {
+	c.s.Ledger, err = c.configMap(ctx, ipamcontroller.LedgerName)
+	return err
+}
+
+func (c *collector) routeRecord(ctx context.Context) (err error) {
+	c.s.RouteRecord, err = c.configMap(ctx, routecontroller.RecordName)
+	return err
+}
+
+// configMap is one of kube-system, nil if there is none.
+func (c *collector) configMap(ctx context.Context, name string) (*corev1.ConfigMap, error) {
+	found, err := c.Client.CoreV1().ConfigMaps(system).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil
+		return nil, nil
 	case err != nil:
-		return &kubeError{"get", "configmaps", inNamespace(system, ipamcontroller.LedgerName), err}
+		return nil, &kubeError{"get", "configmaps", inNamespace(system, name), err}
 	}
-	c.s.Ledger = found
-	return nil
+	return found, nil
 }
 
 // serviceCIDRs are not there on API servers before 1.33.

@@ -244,7 +244,8 @@ type Routing struct {
 }
 
 // Routing decides on what was seen: PartConfig, PartNodes, PartNetwork with a
-// network, and PartServers; with PartLedger it knows Nodes that are gone, too.
+// network, and PartServers; with PartLedger it knows Nodes that are gone, too, and with PartRouteRecord
+// which other routes the CCM wrote or adopted.
 func (s *Snapshot) Routing() (Routing, error) {
 	r := Routing{Budget: routes.Budget{Limit: s.Config.Routes.Limit, Reserve: s.Config.Routes.Reserve}}
 	if s.Network == nil {
@@ -267,13 +268,22 @@ func (s *Snapshot) Routing() (Routing, error) {
 	}
 	ranges := s.Ranges()
 	r.Wanted = routes.Desired(r.Nodes, ranges)
-	r.Census = routes.Owned(s.Network.Routes, ranges, routecontroller.Whose(r.Gateways, r.Departed))
+	r.Census = routes.Owned(s.Network.Routes, ranges, routecontroller.Evidence(r.Nodes, r.Departed, r.Gateways, s.record()))
 	plan := routes.Diff(r.Wanted, r.Census)
 	r.Budget.Deletions = len(plan.Delete)
 	r.Plan = r.Budget.Trim(plan, r.Census)
 	r.Usage = r.Budget.Usage(r.Plan, r.Census)
 	r.Verdicts = routes.Judge(r.Nodes, s.Network.Routes, r.Wanted, r.Plan)
 	return r, nil
+}
+
+// record is what the CCM recorded of its routes. What can't be read says nothing.
+func (s *Snapshot) record() routes.Record {
+	if s.RouteRecord == nil {
+		return nil
+	}
+	record, _ := routes.ParseRecord(s.RouteRecord.Data)
+	return record
 }
 
 // RoutesOn says whether the CCM writes routes into the network.

@@ -79,7 +79,7 @@ func (c *ConditionRow) String() string {
 }
 
 // NodesParts are what NodesOf needs; all but PartNodes is shown as not seen.
-const NodesParts = PartConfig | PartNodes | PartLedger | PartServiceCIDRs | PartNetwork | PartServers
+const NodesParts = PartConfig | PartNodes | PartLedger | PartRouteRecord | PartServiceCIDRs | PartNetwork | PartServers
 
 // NodesOf says of every Node what it has and what it waits for.
 func NodesOf(s *Snapshot) (NodesView, error) {

@@ -42,7 +42,10 @@ func TestNodes(t *testing.T) {
 		{"healthy", func(*survey.Snapshot) {}, healthy},
 		{"its route is gone", unroute, "[10.244.2.0/24] IPv4 cloud; missing 10.0.0.3; route 10.244.2.0/24 via 10.0.0.3 does not stand yet"},
 		{
-			"its route leads elsewhere", func(s *survey.Snapshot) { s.Network.Routes[1].Via = addr("10.0.9.9") },
+			"its route leads elsewhere", func(s *survey.Snapshot) {
+				s.Network.Routes[1].Via = addr("10.0.9.9")
+				recordAll(s)
+			},
 			"[10.244.2.0/24] IPv4 cloud; missing 10.0.0.3; route 10.244.2.0/24 via 10.0.0.3 does not stand yet",
 		},
 		{

@@ -49,7 +49,7 @@ type Class string
 const (
 	Ours      Class = "ours"
 	Stale     Class = "stale"     // ours, and nothing wants it any more, or it leads to no server of its Node
-	Ambiguous Class = "ambiguous" // in our ranges, toward a server that is no Node of this cluster
+	Ambiguous Class = "ambiguous" // in our ranges, and neither written nor adopted by this cluster
 	Foreign   Class = "foreign"
 )
 
@@ -82,7 +82,7 @@ type DriftRow struct {
 }
 
 // RoutesParts are what RoutesOf needs.
-const RoutesParts = PartConfig | PartNodes | PartLedger | PartNetwork | PartServers
+const RoutesParts = PartConfig | PartNodes | PartLedger | PartRouteRecord | PartNetwork | PartServers
 
 // RoutesOf sorts the table by whose routes are, and compares.
 func RoutesOf(s *Snapshot) (RoutesView, error) {

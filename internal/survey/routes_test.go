@@ -51,6 +51,22 @@ func TestRoutes(t *testing.T) {
 			"100 4 0 96 0",
 		},
 		{
+			"a route that nobody recorded, to an address that no server has", func(s *survey.Snapshot) { add(s, "10.244.9.0/24", "10.0.8.8") },
+			[]string{one, two, "10.244.9.0/24 via 10.0.8.8  () ambiguous"},
+			"100 3 0 97 0",
+		},
+		{
+			"a Node that is gone, and its recorded route to a server that took the address over", func(s *survey.Snapshot) {
+				release(s, "node-0002", time.Minute)
+				s.Servers[1].ID, s.Servers[1].Name = 900, "stranger"
+			},
+			[]string{
+				one, "10.244.2.0/24 via 10.0.0.3 node-0002 (gone) (stranger) stale",
+				"+ 10.244.2.0/24 via 10.0.0.3: no Node wants it, and it will be deleted",
+			},
+			"100 2 0 98 0",
+		},
+		{
 			"a Node that is gone, and the route of its server", func(s *survey.Snapshot) { release(s, "node-0002", time.Minute) },
 			[]string{
 				one, "10.244.2.0/24 via 10.0.0.3 node-0002 (gone) (node-0002) stale",
@@ -130,7 +146,7 @@ func TestRoutes(t *testing.T) {
 				s.Network.Routes = s.Network.Routes[:1]
 				add(s, "10.244.9.0/24", "10.0.9.9")
 			},
-			[]string{one, "10.244.9.0/24 via 10.0.9.9  () ours"},
+			[]string{one, "10.244.9.0/24 via 10.0.9.9  () ambiguous"},
 			"100 2 0 98 0",
 		},
 	} {

@@ -48,6 +48,9 @@ type Snapshot struct {
 	// Ledger is the ConfigMap kube-system/underlay-node-ipam, nil if there is
 	// none: PartLedger. Holdings reads it.
 	Ledger *corev1.ConfigMap
+	// RouteRecord is the ConfigMap kube-system/underlay-routes, nil if there is
+	// none: PartRouteRecord.
+	RouteRecord *corev1.ConfigMap
 	// ServiceCIDRs are the API server's Service ranges: PartServiceCIDRs. Empty
 	// also where the API server is too old to tell.
 	ServiceCIDRs []netip.Prefix
@@ -148,6 +151,7 @@ const (
 	PartConfig Part = 1 << iota
 	PartNodes
 	PartLedger
+	PartRouteRecord
 	PartServiceCIDRs
 	PartServices
 	PartEndpointSlices
@@ -172,7 +176,7 @@ const Everything = PartActions - 1
 // String names the parts for people.
 func (p Part) String() string {
 	names := map[Part]string{
-		PartConfig: "configuration", PartNodes: "Nodes", PartLedger: "ledger of podCIDRs", PartServiceCIDRs: "ServiceCIDRs",
+		PartConfig: "configuration", PartNodes: "Nodes", PartLedger: "ledger of podCIDRs", PartRouteRecord: "record of routes", PartServiceCIDRs: "ServiceCIDRs",
 		PartServices: "Services", PartEndpointSlices: "EndpointSlices", PartEvents: "Events", PartWorkloads: "workloads",
 		PartSetup: "set-up of the cluster", PartServers: "servers", PartNetwork: "network and its routes",
 		PartLoadBalancers: "load balancers", PartActions: "actions of the cloud",

@@ -3,6 +3,7 @@ package survey_test
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -98,7 +99,20 @@ func newNode(s *survey.Snapshot, i int) *corev1.Node {
 	s.Nodes = append(s.Nodes, node)
 	s.Ledger.Data[name] = holding.Record()
 	s.Network.Routes = append(s.Network.Routes, routes.Route{Dst: podCIDR(i), Via: gateway(i)})
+	if s.RouteRecord == nil {
+		s.RouteRecord = &corev1.ConfigMap{Data: map[string]string{}}
+	}
+	maps.Copy(s.RouteRecord.Data, routes.Record{s.Network.Routes[len(s.Network.Routes)-1]: true}.Text())
 	return node
+}
+
+// recordAll records every route that stands as one that the cluster wrote.
+func recordAll(s *survey.Snapshot) {
+	record := routes.Record{}
+	for _, r := range s.Network.Routes {
+		record[r] = true
+	}
+	s.RouteRecord = &corev1.ConfigMap{Data: record.Text()}
 }
 
 // release says in the ledger that a Node is gone.
@@ -143,6 +157,9 @@ func lose(s *survey.Snapshot, parts survey.Parts, reason string) {
 	}
 	if parts&survey.PartLedger != 0 {
 		s.Ledger = nil
+	}
+	if parts&survey.PartRouteRecord != 0 {
+		s.RouteRecord = nil
 	}
 	if parts&survey.PartLoadBalancers != 0 {
 		s.LoadBalancers = nil

@@ -144,7 +144,7 @@ func (c *Controller) tell(ctx context.Context, name string) error {
 	return nil
 }
 
-// news says whether the Node's condition differs in a way that matters: its
+// news reports whether the Node's condition differs in a way that matters: its
 // status, why it is unavailable, or what people are to do about it. Who
 // declared it reachable doesn't matter. What the condition says is also the
 // memory of the Events that were sent, which outlives this process.
@@ -165,7 +165,8 @@ func (c *Controller) news(node *corev1.Node, e entry, known bool) bool {
 	case e.Reachable:
 		return true
 	default:
-		return old.Reason != string(e.Reason) || e.Event != "" && e.settled && old.Message != e.Message
+		// What a pass is about to try may fail, and then nothing has changed.
+		return e.settled && (old.Reason != string(e.Reason) || e.Event != "" && old.Message != e.Message)
 	}
 }
 

@@ -8,21 +8,30 @@
 // urgent meanwhile overtakes what was planned before. It never deletes on
 // incomplete knowledge: a pass that deletes has listed routes, servers and Nodes
 // itself, in this order, and a node that isn't attached at the moment keeps its
-// route.
+// route. Nor does it delete on old knowledge: a deletion that is not accepted
+// within half a lease of the list of routes is not sent any more, so that the next
+// leader knows when the last one of this process can have taken effect.
+//
+// What it writes or adopts is recorded first, in the ConfigMap RecordName, and only
+// that is ever deleted (see routes.Owned). A route that can't be recorded is added
+// all the same.
 //
 // A condition that says "reachable" is withdrawn only by a pass that listed the
 // table, missed the route there, and could not restore it.
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -42,7 +51,7 @@ type Gateways interface {
 	Gateways(ctx context.Context, nodes []*corev1.Node, fresh bool) (routes.Gateways, error)
 }
 
-// Config is all that a Controller needs. Every field but Departed is required.
+// Config is all that a Controller needs. Every field but Departed and Lease is required.
 type Config struct {
 	Client   kubernetes.Interface
 	Nodes    coreinformers.NodeInformer
@@ -55,10 +64,13 @@ type Config struct {
 	Limit, Reserve, MaxDeletions int
 	// Period is the time between two looks at a table that is at rest.
 	Period time.Duration
+	// Lease is how long another process may go on as the leader after it lost the
+	// lease; 0: 15 s, upstream's default.
+	Lease time.Duration
 	// Departed tells the Nodes that are gone and whose podCIDRs are not free yet.
-	// Without it, routes of Nodes that left while no manager ran are nobody's as
-	// soon as their servers are gone, and kept until then. It is not known while
-	// nobody has looked yet. It is called by the goroutine that runs passes.
+	// Their routes are adopted as those of Nodes are, while their servers live: a
+	// Node may leave before its route is recorded. It is not known while nobody has
+	// looked yet. It is called by the goroutine that runs passes.
 	Departed func() (departed []Departed, known bool)
 	Recorder record.EventRecorder
 	Registry Registry
@@ -73,9 +85,12 @@ type Controller struct {
 	metrics    *tableMetrics
 
 	// The rest up to board belongs to the one goroutine that runs passes.
-	table    []routes.Route // as last seen, and changed by us since; nil: not known
-	members  members
-	latched  int  // routes that the table said it can't exceed; 0: none seen
+	table    []routes.Route             // as last seen, and changed by us since; nil: not known
+	asked    time.Time                  // when the list was asked for that table began with
+	written  map[netip.Prefix]time.Time // when we wrote what table has beyond the list
+	met      map[types.UID]time.Time    // when Nodes were first seen
+	record   *storedRecord
+	latch    latch
 	admitted bool // the ranges were found not to be another cluster's
 	looks    *lookout
 	retries  *retries
@@ -97,10 +112,14 @@ const (
 	resync trigger = "resync"
 )
 
-const conditionWorkers = 8
+const (
+	conditionWorkers = 8
+	usualLease       = 15 * time.Second
+)
 
 // New prepares a controller and subscribes it to Node events.
 func New(cfg Config) (*Controller, error) {
+	cfg.Lease = cmp.Or(cfg.Lease, usualLease)
 	c := &Controller{
 		Config: cfg,
 		lister: cfg.Nodes.Lister(),
@@ -110,7 +129,10 @@ func New(cfg Config) (*Controller, error) {
 		conditions: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.DefaultTypedControllerRateLimiter[string](),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "routes_conditions"}),
-		members: members{seen: map[string]bool{}},
+		written: map[netip.Prefix]time.Time{},
+		met:     map[types.UID]time.Time{},
+		record:  newRecord(cfg.Client),
+		latch:   newLatch(),
 		looks:   newLookout(),
 		retries: newRetries(),
 		brake:   brake{percent: cfg.MaxDeletions, period: cfg.Period},
@@ -144,7 +166,7 @@ func (c *Controller) changed(old, node *corev1.Node) {
 	}
 }
 
-// conditionChanged says whether a Node may need to be told something.
+// conditionChanged reports whether a Node may need to be told something.
 func conditionChanged(old, node *corev1.Node) bool {
 	a, b := kube.Condition(old, corev1.NodeNetworkUnavailable), kube.Condition(node, corev1.NodeNetworkUnavailable)
 	if a == nil || b == nil {
@@ -186,6 +208,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	workers.Go(func() { c.runPasses(ctx, cancel) })
 	workers.Go(func() { wait.UntilWithContext(ctx, func(context.Context) { c.passes.Add(resync) }, c.Period) })
+	// By then every deletion of a former leader has taken effect that was accepted
+	// in time.
+	c.passes.AddAfter(resync, c.Lease+c.patience())
 	<-ctx.Done()
 	c.passes.ShutDown()
 	c.conditions.ShutDown()

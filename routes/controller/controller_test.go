@@ -33,7 +33,7 @@ func TestAtRestNothingIsWritten(t *testing.T) {
 		defer w.start()()
 		w.servers.attach("a", "10.0.0.2")
 		w.join("a", "10.244.1.0/24")
-		rest(5 * time.Second)
+		rest(30 * time.Second) // and the look for what a former leader did
 		writes, lists := len(w.table.log())+w.conditionWrites(), w.table.looks()
 		rest(time.Hour)
 		if now := len(w.table.log()) + w.conditionWrites(); now != writes {
@@ -99,7 +99,7 @@ func TestTheTablesOwnLimitIsRemembered(t *testing.T) {
 			w.join(fmt.Sprint("n", i), fmt.Sprintf("10.244.%d.0/24", i))
 			rest(time.Second)
 		}
-		rest(10 * time.Minute)
+		rest(20 * time.Second)
 		w.expectCondition("n3", "True RouteTableFull")
 		if n := len(w.table.log()); n != 3 {
 			t.Errorf("%d writes, want 2 and the one that taught the limit: %q", n, w.table.log())
@@ -112,9 +112,10 @@ func TestWhatIsNotOursStays(t *testing.T) {
 		w.table.routes = []routes.Route{
 			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.0.0.9")},
 			{Dst: netip.MustParsePrefix("10.244.7.0/24"), Via: netip.MustParseAddr("10.0.0.99")},
-			{Dst: netip.MustParsePrefix("10.244.8.0/24"), Via: netip.MustParseAddr("10.0.0.77")}, // nobody's: stale
+			{Dst: netip.MustParsePrefix("10.244.9.0/24"), Via: netip.MustParseAddr("10.0.0.77")}, // nobody's, and not known to be ours
 			{Dst: netip.MustParsePrefix("10.244.5.0/24"), Via: netip.MustParseAddr("10.0.0.4")},  // c's
 		}
+		w.wrote(entry("10.244.8.0/24", "10.0.0.77"))
 		w.servers.now.strangers = []netip.Addr{netip.MustParseAddr("10.0.0.99"), netip.MustParseAddr("10.0.0.9")}
 		w.servers.attach("a", "10.0.0.2")
 		w.join("a", "10.244.7.0/24")
@@ -124,11 +125,11 @@ func TestWhatIsNotOursStays(t *testing.T) {
 		w.join("c", "10.244.5.0/24")
 		defer w.start()()
 		rest(10 * time.Minute)
-		w.expectTable("0.0.0.0/0 via 10.0.0.9", "10.244.5.0/24 via 10.0.0.4", "10.244.6.0/24 via 10.0.0.3", "10.244.7.0/24 via 10.0.0.99")
+		w.expectTable("0.0.0.0/0 via 10.0.0.9", "10.244.5.0/24 via 10.0.0.4", "10.244.6.0/24 via 10.0.0.3", "10.244.7.0/24 via 10.0.0.99", "10.244.9.0/24 via 10.0.0.77")
 		w.expectCondition("a", "True NoRouteCreated")
 		w.expectCondition("b", "False RouteCreated") // a default route is in nobody's way
-		// One about the Node that waits, one about the table.
-		if got, want := w.drainEvents(), []string{"Warning RouteAmbiguous", "Warning RouteAmbiguous"}; !slices.Equal(got, want) {
+		// One about the Node that waits, two about the table.
+		if got, want := w.drainEvents(), []string{"Warning RouteAmbiguous", "Warning RouteAmbiguous", "Warning RouteAmbiguous"}; !slices.Equal(got, want) {
 			t.Errorf("events %q, want %q", got, want)
 		}
 	})
@@ -182,9 +183,7 @@ func TestANodeWhoseServerIsAttachedLateIsFoundSoon(t *testing.T) {
 func TestDeletionsAreCapped(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for i := range 20 { // of nodes and servers that are gone
-			w.table.routes = append(w.table.routes, routes.Route{
-				Dst: netip.MustParsePrefix(fmt.Sprintf("10.244.%d.0/24", i)), Via: netip.MustParseAddr("10.0.0.77"),
-			})
+			w.wrote(stale(i))
 		}
 		defer w.start()()
 		rest(10 * time.Second)
@@ -298,11 +297,8 @@ func TestIPv6NeitherReachesTheTableNorHoldsTheCondition(t *testing.T) {
 // An urgent node that comes while others wait overtakes them.
 func TestAControlPlaneNodeOvertakes(t *testing.T) {
 	inWorld(t, func(w *world) {
+		w.joinMany(0, 10)
 		defer w.start()()
-		for i := range 10 {
-			w.servers.attach(fmt.Sprint("n", i), fmt.Sprintf("10.0.0.%d", i+2))
-			w.join(fmt.Sprint("n", i), fmt.Sprintf("10.244.%d.0/24", i))
-		}
 		rest(400 * time.Millisecond)
 		w.servers.attach("cp", "10.0.0.200")
 		w.joinControlPlane("cp", "10.244.200.0/24")

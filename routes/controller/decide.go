@@ -55,21 +55,22 @@ func (c *Controller) decide(ctx context.Context, q question) (decision, error) {
 	if err != nil {
 		return decision{}, fmt.Errorf("finding the Nodes' servers: %w", err)
 	}
-	c.members.see(gateways)
-	d := decision{uids: make(map[string]types.UID, len(nodes)), limit: c.Limit, attached: gateways.Attached}
-	if c.latched > 0 {
-		d.limit = min(d.limit, c.latched)
+	now := time.Now()
+	d := decision{
+		uids: make(map[string]types.UID, len(nodes)), attached: gateways.Attached,
+		limit: c.latch.limit(c.Limit, c.Reserve, len(c.table), now),
 	}
 	for _, node := range nodes {
 		n := plannable(node, gateways)
+		n.Unseen = c.unseen(n.Dsts, c.meet(node, now))
 		d.nodes = append(d.nodes, n)
 		d.uids[node.Name] = node.UID
 		d.detached = d.detached || len(n.Dsts) > 0 && !n.Via.IsValid()
 	}
 	d.wanted = routes.Desired(d.nodes, c.Ranges).Hold(q.claimed)
 	departed, _ := c.departed()
-	d.census = routes.Owned(c.table, c.Ranges, c.members.whose(gateways, departed))
-	plan, now := routes.Diff(d.wanted, d.census), time.Now()
+	d.census = routes.Owned(c.table, c.Ranges, Evidence(d.nodes, departed, gateways, c.record.routes))
+	plan := routes.Diff(d.wanted, d.census)
 	if d.doubt = gateways.Doubt; d.doubt != nil {
 		plan = plan.Additions()
 	}
@@ -118,6 +119,60 @@ func plannable(node *corev1.Node, g routes.Gateways) routes.Node {
 		}
 	}
 	return n
+}
+
+// lookAgain reports whether only a newer list of the table can tell something.
+func (d decision) lookAgain() bool {
+	for _, v := range d.verdicts {
+		if v.LookAgain {
+			return true
+		}
+	}
+	return false
+}
+
+// full reports whether nodes wait for room in the table.
+func (d decision) full() bool {
+	return slices.ContainsFunc(d.plan.Refused, func(r routes.Refusal) bool { return r.Cause == routes.Full })
+}
+
+// meetAll notes which Nodes there are before the table is looked at.
+func (c *Controller) meetAll() error {
+	nodes, err := c.lister.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("listing Nodes: %w", err)
+	}
+	for _, node := range nodes {
+		c.meet(node, time.Now())
+	}
+	return nil
+}
+
+// meet returns when a Node was first seen. A list that was asked for later is
+// younger than the Node, whatever the clock of the API server says.
+func (c *Controller) meet(node *corev1.Node, now time.Time) time.Time {
+	since, known := c.met[node.UID]
+	if !known {
+		since, c.met[node.UID] = now, now
+	}
+	return since
+}
+
+// keepMet forgets Nodes that are not among uids.
+func (c *Controller) keepMet(uids map[string]types.UID) {
+	alive := make(map[types.UID]bool, len(uids))
+	for _, uid := range uids {
+		alive[uid] = true
+	}
+	maps.DeleteFunc(c.met, func(uid types.UID, _ time.Time) bool { return !alive[uid] })
+}
+
+// unseen reports whether neither a list nor a write of ours since then tells of
+// every destination.
+func (c *Controller) unseen(dsts []netip.Prefix, since time.Time) bool {
+	return c.asked.Before(since) && slices.ContainsFunc(dsts, func(dst netip.Prefix) bool {
+		return c.written[dst].Before(since)
+	})
 }
 
 // missing names the nodes that wait for their server to be attached.

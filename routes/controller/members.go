@@ -2,7 +2,6 @@ package controller
 
 import (
 	"net/netip"
-	"slices"
 
 	"github.com/underlay-ccm/underlay/routes"
 )
@@ -16,32 +15,22 @@ type Departed struct {
 	Prefixes   []netip.Prefix
 }
 
-// members are the servers that are or were Nodes of this cluster. What this
-// process saw it knows by itself; of Nodes that left while no manager ran, the
-// ledger tells, and vouches for their own podCIDRs only: their servers may
-// serve somebody else by now.
-type members struct {
-	seen map[string]bool // by provider ID
-}
-
-func (m *members) see(g routes.Gateways) {
-	for _, id := range g.IDs {
-		m.seen[id] = true
+// Evidence is what tells whose routes are, for routes.Owned: the record, and the
+// Nodes with those that departed, where their servers live.
+func Evidence(nodes []routes.Node, departed []Departed, g routes.Gateways, record routes.Record) routes.Evidence {
+	e := routes.Evidence{Record: record, Nodes: nodes, Servers: g.Servers}
+	if len(departed) == 0 {
+		return e
 	}
-}
-
-func (m *members) whose(g routes.Gateways, departed []Departed) func(routes.Route) routes.Owner {
-	return func(r routes.Route) routes.Owner {
-		id, attached := g.Servers[r.Via]
-		switch {
-		case !attached:
-			return routes.Nobody
-		case m.seen[id], slices.ContainsFunc(departed, func(d Departed) bool {
-			return d.ProviderID == id && slices.Contains(d.Prefixes, r.Dst)
-		}):
-			return routes.Member
-		default:
-			return routes.Stranger
+	addresses := map[string][]netip.Addr{} // by provider ID
+	for address, id := range g.Servers {
+		addresses[id] = append(addresses[id], address)
+	}
+	e.Nodes = nodes[:len(nodes):len(nodes)]
+	for _, d := range departed {
+		for _, address := range addresses[d.ProviderID] {
+			e.Nodes = append(e.Nodes, routes.Node{Name: d.Name, Dsts: d.Prefixes, Via: address})
 		}
 	}
+	return e
 }

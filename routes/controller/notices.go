@@ -16,6 +16,7 @@ const (
 	eventDeletionsCapped = "RouteDeletionsCapped"
 	eventNearlyFull      = "RouteTableNearlyFull"
 	eventUnreadable      = "RouteTableUnreadable"
+	eventUnrecorded      = "RoutesNotRecorded"
 )
 
 // notices tells people about the table as a whole: each trouble once, when it
@@ -64,12 +65,23 @@ func (n *notices) unreadable(err error) {
 		"nothing is deleted or replaced, and new Nodes may not be routed, until this works again: %v; check that the network is there and that the token is valid", err)))
 }
 
+// unrecorded tells that what this cluster writes can't be recorded; nil that it
+// can again.
+func (n *notices) unrecorded(err error) {
+	if err == nil {
+		n.tell(eventUnrecorded, nil)
+		return
+	}
+	n.tell(eventUnrecorded, only(true, fmt.Sprintf(
+		"routes are added all the same, and the next leader will not know that they are this cluster's to delete: %v; apply deploy/ccm/rbac.yaml again, or see what is wrong with the ConfigMap", err)))
+}
+
 // decided tells what a decision shows about the table.
 func (n *notices) decided(d decision) {
 	strangers := map[string]string{}
 	for _, r := range d.census.Ambiguous {
 		strangers[r.String()] = fmt.Sprintf(
-			"route %s is in this cluster's pod range and leads to a server that is no Node of it; it is kept: remove it if nothing uses it, and give each cluster on the network a pod range of its own", r)
+			"route %s is in this cluster's pod range, and this cluster neither wrote nor adopted it; it is kept: remove it if nothing uses it, and give each cluster on the network a pod range of its own", r)
 	}
 	n.tell(routes.EventRouteAmbiguous, strangers)
 	n.tell(eventNearlyFull, only(d.usage.High(), d.usage.String()))

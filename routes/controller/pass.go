@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,16 +27,33 @@ type attempt struct {
 	// claimed are the podCIDRs of the Nodes that the API server listed for this
 	// pass; nil: it wasn't asked, and nothing is deleted.
 	claimed []netip.Prefix
+	// removed is how many routes the pass deleted or replaced.
+	removed int
 }
 
-// asks is what may be decided on what the pass knows.
-func (a *attempt) asks() question {
-	return question{mayDelete: a.fresh && a.claimed != nil, claimed: a.claimed}
+// patience is how old the list of routes may be on which something is deleted or
+// replaced: well below the time after which somebody else leads.
+func (c *Controller) patience() time.Duration { return c.Lease / 2 }
+
+// deadline is when the table as it was last listed is too old to delete from.
+func (c *Controller) deadline() time.Time { return c.asked.Add(c.patience()) }
+
+// certain reports whether the pass may delete and replace on what it knows of
+// routes and servers.
+func (c *Controller) certain(a *attempt) bool { return a.fresh && time.Now().Before(c.deadline()) }
+
+// asks is what may be decided on what the pass knows now.
+func (c *Controller) asks(a *attempt) question {
+	return question{mayDelete: c.certain(a) && a.claimed != nil, claimed: a.claimed}
 }
 
 // pass brings the table to what the Nodes need, as far as it can. It costs no
 // request where the table as last seen leaves nothing to do.
 func (c *Controller) pass(ctx context.Context, why trigger) error {
+	c.record.load(ctx, time.Now())
+	if err := c.meetAll(); err != nil {
+		return err
+	}
 	listed := why == resync || c.table == nil
 	if listed {
 		if err := c.list(ctx); err != nil {
@@ -61,7 +79,7 @@ func (c *Controller) pass(ctx context.Context, why trigger) error {
 				return err
 			}
 		}
-		if d, err = c.decide(ctx, a.asks()); err != nil {
+		if d, err = c.decide(ctx, c.asks(&a)); err != nil {
 			return err
 		}
 	}
@@ -71,14 +89,14 @@ func (c *Controller) pass(ctx context.Context, why trigger) error {
 // admit refuses to begin where another cluster has this one's pod range.
 func (c *Controller) admit(d decision) error {
 	if !c.admitted && d.census.AnotherCluster() {
-		if _, known := c.departed(); !known {
-			return errors.New("routes in the pod range lead to servers that are no Nodes, and the Nodes that left are not known yet")
+		if _, known := c.departed(); !known || !c.record.loaded {
+			return errors.New("routes in the pod range lead to servers that are no Nodes, and the record of routes and the Nodes that left are not known yet")
 		}
 		var ranges []string
 		for _, r := range c.Ranges {
 			ranges = append(ranges, r.Prefix.String())
 		}
-		return fmt.Errorf("--cluster-cidr %s: %w: %d of its routes stand in the network, such as %s, and no server of this cluster is routed; give each cluster on a network a range of its own, or remove those routes if nothing uses them",
+		return fmt.Errorf("--cluster-cidr %s: %w: %d of its routes stand in the network, such as %s, and this cluster wrote or adopted none there; give each cluster on a network a range of its own, or remove those routes if nothing uses them",
 			strings.Join(ranges, ","), errAnotherCluster, len(d.census.Ambiguous), d.census.Ambiguous[0])
 	}
 	c.admitted = true
@@ -114,13 +132,13 @@ func (c *Controller) lookForServers(ctx context.Context, a *attempt, deleting bo
 	return nil
 }
 
-// worthALook says whether a decision, made on the table as last seen, is a
+// worthALook reports whether a decision, made on the table as last seen, is a
 // reason to look at the real one.
 func (c *Controller) worthALook(d decision) bool {
-	return !d.plan.Empty() || d.detached && c.looks.due(d.missing(), time.Now())
+	return !d.plan.Empty() || d.lookAgain() || d.detached && c.looks.due(d.missing(), time.Now())
 }
 
-// needsServers says whether a decision rests on where servers are: a deletion
+// needsServers reports whether a decision rests on where servers are: a deletion
 // on whose a gateway is, a replacement on which one is right.
 func (d decision) needsServers() bool {
 	return d.detached || len(d.plan.Delete)+len(d.plan.Replace) > 0
@@ -136,12 +154,13 @@ func (c *Controller) converge(ctx context.Context, d decision, a *attempt) error
 				return err
 			}
 			var err error
-			if d, err = c.decide(ctx, a.asks()); err != nil {
+			if d, err = c.decide(ctx, c.asks(a)); err != nil {
 				return err
 			}
 		}
-		step, more := next(d.plan, a.fresh)
+		step, more := next(d.plan, c.certain(a))
 		c.publish(d, a, !more)
+		c.remember(ctx, d)
 		if !more {
 			c.finish(ctx, d, a)
 			return d.doubt
@@ -150,10 +169,26 @@ func (c *Controller) converge(ctx context.Context, d decision, a *attempt) error
 			return err
 		}
 		var err error
-		if d, err = c.decide(ctx, a.asks()); err != nil {
+		if d, err = c.decide(ctx, c.asks(a)); err != nil {
 			return err
 		}
 	}
+}
+
+// remember records what the plan is about to write, all of it in one request, and
+// what is adopted.
+func (c *Controller) remember(ctx context.Context, d decision) {
+	wanted := slices.Clone(d.census.Adopted)
+	for _, step := range d.plan.Steps() {
+		if step.Verb != routes.Delete {
+			wanted = append(wanted, step.New)
+		}
+	}
+	c.record.keep(ctx, wanted, time.Now())
+	if err := c.record.err; err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Routes can't be recorded; trying again")
+	}
+	c.notices.unrecorded(c.record.err)
 }
 
 // next is the plan's first step that what is known suffices for.
@@ -177,6 +212,13 @@ func (c *Controller) take(ctx context.Context, step routes.Step, a *attempt) err
 	if err == nil {
 		c.table = step.Apply(c.table)
 		c.retries.succeeded(step.Route().Dst)
+		if step.Verb != routes.Delete {
+			c.written[step.New.Dst] = time.Now()
+			c.latch.grew(len(c.table))
+		}
+		if step.Verb != routes.Add {
+			a.removed++
+		}
 		log.V(1).Info("Route written")
 		return nil
 	}
@@ -192,16 +234,11 @@ func (c *Controller) take(ctx context.Context, step routes.Step, a *attempt) err
 	// servers is older than that of the routes, and a gateway that is nobody's
 	// in it may belong to a server that came in between.
 	a.fresh, a.claimed = false, nil
-	before := len(c.table)
 	if err := c.list(ctx); err != nil {
 		return err
 	}
 	if full {
-		c.latched = len(c.table)
-		if before == 0 && c.latched == 0 {
-			// Full and yet empty: no number to keep to, so only time helps.
-			c.retries.failed(step.Route().Dst, err, time.Now())
-		}
+		c.latch.refused(len(c.table), time.Now())
 	}
 	return nil
 }
@@ -211,14 +248,20 @@ func (c *Controller) take(ctx context.Context, step routes.Step, a *attempt) err
 func (c *Controller) finish(ctx context.Context, d decision, a *attempt) {
 	now := time.Now()
 	c.board.keep(d.uids)
+	c.keepMet(d.uids)
 	c.notices.decided(d)
-	if a.asks().mayDelete || len(d.plan.Postponed) == 0 {
+	mayDelete, certain := c.asks(a).mayDelete, c.certain(a)
+	if mayDelete || len(d.plan.Postponed) == 0 {
 		c.notices.capped(len(d.plan.Postponed), c.MaxDeletions)
 	}
-	// What was postponed only for want of a look.
-	postponed := len(d.plan.Postponed) > 0 && !a.asks().mayDelete && c.brake.left(now, len(d.census.Ours)) > 0
-	if postponed || !a.fresh && len(d.plan.Replace) > 0 {
+	// What was postponed only for want of a look. Where looking took so long that
+	// nothing could be done on it, looking again at once would not end.
+	postponed := len(d.plan.Postponed) > 0 && !mayDelete && c.brake.left(now, len(d.census.Ours)) > 0
+	if (postponed || !certain && len(d.plan.Replace) > 0) && (!a.fresh || a.removed > 0) || d.lookAgain() {
 		c.passes.Add(change)
+	}
+	if wait, any := c.latch.wait(now); any && d.full() {
+		c.passes.AddAfter(change, wait)
 	}
 	if d.detached {
 		c.passes.AddAfter(change, c.looks.wait(d.missing(), now))

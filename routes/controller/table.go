@@ -75,10 +75,10 @@ func (c *Controller) list(ctx context.Context) error {
 		c.table = nil
 		return fmt.Errorf("listing the network's routes: %w", err)
 	}
-	if c.latched > 0 && len(table) < c.latched {
-		c.latched = 0
-	}
-	c.table = append([]routes.Route{}, table...)
+	c.latch.listed(len(table))
+	c.table, c.asked = append([]routes.Route{}, table...), asked
+	clear(c.written)
+	c.record.listed(c.table, asked)
 	c.sightings.listed(c.table, asked)
 	c.metrics.listed.Set(float64(asked.Unix()))
 	return nil
@@ -90,9 +90,9 @@ func (c *Controller) write(ctx context.Context, s routes.Step) error {
 	}
 	switch s.Verb {
 	case routes.Delete:
-		return c.Table.Delete(ctx, s.Old)
+		return c.Table.Delete(ctx, s.Old, c.deadline())
 	case routes.Replace:
-		return c.Table.Replace(ctx, s.Old, s.New)
+		return c.Table.Replace(ctx, s.Old, s.New, c.deadline())
 	default:
 		return c.Table.Add(ctx, s.New)
 	}

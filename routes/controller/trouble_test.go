@@ -90,7 +90,7 @@ func TestAnUndeletableRouteHoldsNothingUp(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.cfg.Limit, w.table.limit = 4, 4
 		for i := range 4 {
-			w.table.routes = append(w.table.routes, stale(i))
+			w.wrote(stale(i))
 		}
 		w.table.fail = func(write string) (error, bool) {
 			if strings.HasPrefix(write, "delete 10.244.0.0/24") {
@@ -119,7 +119,7 @@ func TestAnUndeletableRouteHoldsNothingUp(t *testing.T) {
 func TestTheCapIsABrake(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for i := range 40 {
-			w.table.routes = append(w.table.routes, stale(i))
+			w.wrote(stale(i))
 		}
 		w.servers.attach("a", "10.0.0.2")
 		defer w.start()()

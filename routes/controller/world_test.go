@@ -63,14 +63,20 @@ func (t *table) Add(ctx context.Context, r routes.Route) error {
 	})
 }
 
-func (t *table) Delete(ctx context.Context, r routes.Route) error {
+func (t *table) Delete(ctx context.Context, r routes.Route, by time.Time) error {
+	if time.Now().After(by) {
+		return errLate
+	}
 	return t.change("delete "+r.String(), func() error {
 		t.routes = slices.DeleteFunc(t.routes, func(h routes.Route) bool { return h == r })
 		return nil
 	})
 }
 
-func (t *table) Replace(ctx context.Context, old, to routes.Route) error {
+func (t *table) Replace(ctx context.Context, old, to routes.Route, by time.Time) error {
+	if time.Now().After(by) {
+		return errLate
+	}
 	return t.change("replace "+old.String()+" by "+to.String(), func() error {
 		t.routes = slices.DeleteFunc(t.routes, func(h routes.Route) bool { return h == old })
 		t.routes = append(t.routes, to)
@@ -216,6 +222,8 @@ type world struct {
 	events  *record.FakeRecorder
 	cfg     controller.Config
 	refuse  int // so many condition patches are refused first
+	// registrations are how many Nodes registered anew.
+	registrations int
 }
 
 // apiServer is client-go's fake, which would otherwise keep no versions of what
@@ -324,13 +332,41 @@ func (w *world) join(name, podCIDR string) {
 
 func (w *world) joinWith(name string, podCIDRs ...string) {
 	w.t.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1", CreationTimestamp: metav1.Now()}}
+	w.create(types.UID("uid-"+name), name, podCIDRs...)
+}
+
+func (w *world) create(uid types.UID, name string, podCIDRs ...string) {
+	w.t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid, ResourceVersion: "1", CreationTimestamp: metav1.Now()}}
 	if len(podCIDRs) > 0 {
 		node.Spec.PodCIDR, node.Spec.PodCIDRs = podCIDRs[0], podCIDRs
 	}
 	if _, err := w.client.CoreV1().Nodes().Create(w.t.Context(), node, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// nodeName is that of the i-th Node that joinMany lets join.
+func nodeName(i int) string { return fmt.Sprint("n", i) }
+
+// joinMany lets the Nodes join whose numbers are from first on, with their servers.
+func (w *world) joinMany(first, count int) {
+	w.t.Helper()
+	for i := first; i < first+count; i++ {
+		w.servers.attach(nodeName(i), w.address(i))
+		w.join(nodeName(i), w.podCIDR(i))
+	}
+}
+
+func (w *world) address(i int) string { return fmt.Sprintf("10.0.0.%d", i+2) }
+
+func (w *world) podCIDR(i int) string { return fmt.Sprintf("10.244.%d.0/24", i) }
+
+// registerAnew lets a Node join again that left: another object of the same name.
+func (w *world) registerAnew(name, podCIDR string) {
+	w.t.Helper()
+	w.registrations++
+	w.create(types.UID(fmt.Sprint("uid-", name, "-", w.registrations)), name, podCIDR, "fd00::/64")
 }
 
 func (w *world) leave(name string) {
@@ -398,7 +434,57 @@ func rest(d time.Duration) {
 	synctest.Wait()
 }
 
-var errBroken = errors.New("connection reset")
+var (
+	errBroken = errors.New("connection reset")
+	errLate   = errors.New("too late")
+)
+
+// wrote lets routes stand that this cluster wrote in an earlier life.
+func (w *world) wrote(rs ...routes.Route) {
+	w.t.Helper()
+	w.table.routes = append(w.table.routes, rs...)
+	maps := w.client.CoreV1().ConfigMaps("kube-system")
+	stored, err := maps.Get(w.t.Context(), controller.RecordName, metav1.GetOptions{})
+	record := routes.Record{}
+	if err == nil {
+		if record, err = routes.ParseRecord(stored.Data); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	for _, r := range rs {
+		record[r] = true
+	}
+	changed := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: controller.RecordName, Namespace: "kube-system"}, Data: record.Text()}
+	if stored.Name == "" {
+		_, err = maps.Create(w.t.Context(), changed, metav1.CreateOptions{})
+	} else {
+		_, err = maps.Update(w.t.Context(), changed, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// recorded is what is recorded, as text.
+func (w *world) recorded() map[string]string {
+	w.t.Helper()
+	stored, err := w.client.CoreV1().ConfigMaps("kube-system").Get(w.t.Context(), controller.RecordName, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return stored.Data
+}
+
+// recordWrites counts the writes of the record.
+func (w *world) recordWrites() int {
+	n := 0
+	for _, a := range w.client.Actions() {
+		if a.Matches("create", "configmaps") || a.Matches("update", "configmaps") {
+			n++
+		}
+	}
+	return n
+}
 
 func (w *world) joinControlPlane(name, podCIDR string) {
 	w.t.Helper()

@@ -3,9 +3,10 @@
 // manager doesn't: upstream's interface has no place for a limit, for an order,
 // or for a reason why a Node waits.
 //
-// It must never show upstream a route that isn't this cluster's, because
-// upstream deletes what no Node of its list wants, and never call a gateway
-// nobody's on a list of servers that is older than the routes.
+// It must never show upstream a route that this process neither wrote nor adopted,
+// because upstream deletes what no Node of its list wants, and never call a gateway
+// nobody's on a list of servers that is older than the routes. It keeps no record
+// beyond its process: routes of Nodes that left while none ran stay.
 //
 // Facts: a route that is listed as a black hole is deleted, as is one whose
 // Node is gone (k8s.io/cloud-provider, controllers/route).
@@ -17,6 +18,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -41,6 +44,9 @@ type Routes struct {
 	Gateways Gateways
 	// Ranges are the pools whose node prefixes are routed through Table.
 	Ranges []routes.Range
+
+	mu     sync.Mutex
+	record routes.Record // what this process wrote or adopted
 }
 
 var _ cloudprovider.Routes = (*Routes)(nil)
@@ -48,8 +54,8 @@ var _ cloudprovider.Routes = (*Routes)(nil)
 // errNoGateway: the Node's server isn't known, or isn't attached.
 var errNoGateway = errors.New("no gateway")
 
-// ListRoutes lists this cluster's routes: those to Nodes, and as black holes
-// those whose gateway is no server's any more.
+// ListRoutes lists the routes that this process wrote or adopted: those to Nodes,
+// and as black holes those whose gateway is no Node's any more.
 func (p *Routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Route, error) {
 	have, err := p.Table.List(ctx)
 	if err != nil {
@@ -63,18 +69,12 @@ func (p *Routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 	for name, id := range g.IDs {
 		names[id] = types.NodeName(name)
 	}
-	census := routes.Owned(have, p.Ranges, func(r routes.Route) routes.Owner {
-		switch id, attached := g.Servers[r.Via]; {
-		case !attached:
-			return routes.Nobody
-		case names[id] != "":
-			return routes.Member
-		default:
-			return routes.Stranger
-		}
-	})
 	if g.Doubt != nil {
 		return nil, g.Doubt // upstream would delete what is listed
+	}
+	census, err := p.owned(have, g)
+	if err != nil {
+		return nil, err
 	}
 	unsure, err := p.unsure(g)
 	if err != nil {
@@ -92,6 +92,36 @@ func (p *Routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 		})
 	}
 	return listed, nil
+}
+
+// owned sorts the table, and adopts what leads Nodes' podCIDRs to their addresses.
+func (p *Routes) owned(have []routes.Route, g routes.Gateways) (routes.Census, error) {
+	nodes, err := p.Nodes.List(labels.Everything())
+	if err != nil {
+		return routes.Census{}, fmt.Errorf("listing Nodes: %w", err)
+	}
+	e := routes.Evidence{Servers: g.Servers}
+	for _, node := range nodes {
+		// What can't be read is nobody's route either.
+		prefixes, _ := kube.PodCIDRs(node)
+		e.Nodes = append(e.Nodes, routes.Node{Dsts: prefixes, Via: g.Of[node.Name], Aliases: g.Aliases[node.Name]})
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e.Record = p.record
+	census := routes.Owned(have, p.Ranges, e)
+	p.wrote(census.Adopted...)
+	return census, nil
+}
+
+// wrote records routes. It is called with mu held.
+func (p *Routes) wrote(rs ...routes.Route) {
+	if p.record == nil {
+		p.record = routes.Record{}
+	}
+	for _, r := range rs {
+		p.record[r] = true
+	}
 }
 
 // unsure are the podCIDRs of Nodes whose gateway isn't known now.
@@ -149,7 +179,11 @@ func (p *Routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovi
 	if !ok {
 		return fmt.Errorf("route to %s: %w of node %s: %s", dst, errNoGateway, node.Name, g.Missing[node.Name].Reason)
 	}
-	return p.Table.Add(ctx, routes.Route{Dst: dst, Via: via})
+	added := routes.Route{Dst: dst, Via: via}
+	p.mu.Lock()
+	p.wrote(added)
+	p.mu.Unlock()
+	return p.Table.Add(ctx, added)
 }
 
 // DeleteRoute deletes a route that ListRoutes listed.
@@ -163,7 +197,8 @@ func (p *Routes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider
 		if err != nil {
 			return fmt.Errorf("route to %s: gateway %q: %w", dst, a.Address, err)
 		}
-		if err := p.Table.Delete(ctx, routes.Route{Dst: dst, Via: via}); err != nil {
+		// Upstream has no notion of a deadline.
+		if err := p.Table.Delete(ctx, routes.Route{Dst: dst, Via: via}, time.Time{}); err != nil {
 			return err
 		}
 	}

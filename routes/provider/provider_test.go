@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,11 +36,11 @@ func (n *network) Add(_ context.Context, r routes.Route) error {
 	return n.err
 }
 
-func (n *network) Replace(context.Context, routes.Route, routes.Route) error {
+func (n *network) Replace(context.Context, routes.Route, routes.Route, time.Time) error {
 	return errors.New("upstream replaces nothing")
 }
 
-func (n *network) Delete(_ context.Context, r routes.Route) error {
+func (n *network) Delete(_ context.Context, r routes.Route, _ time.Time) error {
 	n.routes = slices.DeleteFunc(n.routes, func(have routes.Route) bool { return have == r })
 	return n.err
 }
@@ -70,7 +71,11 @@ func (n *network) Gateways(_ context.Context, nodes []*corev1.Node, fresh bool) 
 func adapter(n *network, nodes ...string) *provider.Routes {
 	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 	for _, name := range nodes {
-		if err := store.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if name == "a" {
+			node.Spec.PodCIDR, node.Spec.PodCIDRs = "10.244.1.0/24", []string{"10.244.1.0/24"}
+		}
+		if err := store.Add(node); err != nil {
 			panic(err)
 		}
 	}
@@ -87,14 +92,22 @@ func entry(dst, via string) routes.Route {
 // Upstream is shown its own routes and nothing that it might delete by mistake.
 func TestWhatIsListed(t *testing.T) {
 	attached := map[string]string{"10.0.0.2": "a", "10.0.0.9": "stranger"}
-	n := &network{known: attached, fresh: attached, routes: []routes.Route{
+	n := &network{known: attached, fresh: attached}
+	p := adapter(n, "a", "left")
+	n.known["10.0.0.77"] = "left"
+	err := p.CreateRoute(t.Context(), "kubernetes", "hint", &cloudprovider.Route{TargetNode: "left", DestinationCIDR: "10.244.7.0/24"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(attached, "10.0.0.77") // the route is nobody's now
+	n.routes = append(n.routes,
 		entry("10.244.1.0/24", "10.0.0.2"),
-		entry("10.244.7.0/24", "10.0.0.77"), // nobody's
+		entry("10.244.6.0/24", "10.0.0.76"), // nobody's, and not written here
 		entry("10.244.8.0/24", "10.0.0.9"),  // a stranger's
 		entry("192.168.1.0/24", "10.0.0.2"), // outside
 		entry("0.0.0.0/0", "10.0.0.2"),      // outside
-	}}
-	listed, err := adapter(n, "a").ListRoutes(t.Context(), "kubernetes")
+	)
+	listed, err := p.ListRoutes(t.Context(), "kubernetes")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +125,7 @@ func TestWhatIsListed(t *testing.T) {
 	if n.looks != 1 {
 		t.Errorf("%d fresh looks, want one for the gateway that is nobody's", n.looks)
 	}
-	if err := adapter(n, "a").DeleteRoute(t.Context(), "kubernetes", listed[1]); err != nil || len(n.routes) != 4 {
+	if err := p.DeleteRoute(t.Context(), "kubernetes", listed[1]); err != nil || len(n.routes) != 5 {
 		t.Errorf("deleting the black hole: %v, left %v", err, n.routes)
 	}
 }

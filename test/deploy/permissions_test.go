@@ -46,6 +46,8 @@ func needed() []rbac.Permission {
 		{Verb: "create", Resource: "configmaps", Namespace: "kube-system"},
 		{Verb: "get", Resource: "configmaps", Namespace: "kube-system", Name: "underlay-node-ipam"},
 		{Verb: "update", Resource: "configmaps", Namespace: "kube-system", Name: "underlay-node-ipam"},
+		{Verb: "get", Resource: "configmaps", Namespace: "kube-system", Name: "underlay-routes"},
+		{Verb: "update", Resource: "configmaps", Namespace: "kube-system", Name: "underlay-routes"},
 		{Verb: "create", Resource: "tokenreviews.authentication.k8s.io"},
 		{Verb: "create", Resource: "subjectaccessreviews.authorization.k8s.io"},
 		{Verb: "create", Resource: "leases.coordination.k8s.io", Namespace: "kube-system"},

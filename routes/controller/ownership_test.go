@@ -1,0 +1,209 @@
+package controller_test
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+// takeOver gives the address of a Node's server, which is deleted, to a server that is no Node.
+func (w *world) takeOver(name, addr string) {
+	w.servers.vanish(name)
+	w.servers.change(func(p *project) { p.strangers = append(p.strangers, netip.MustParseAddr(addr)) })
+}
+
+// A route whose gateway has become the address of a server that is no Node goes with its Node,
+// also under a manager that did not write it.
+func TestARouteGoesWithItsNodeAlthoughItsGatewayWasTakenOver(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			stop := w.start()
+			w.servers.attach("a", "10.0.0.2")
+			w.join("a", "10.244.1.0/24")
+			w.servers.attach("b", "10.0.0.3")
+			w.join("b", "10.244.2.0/24")
+			rest(5 * time.Second)
+			if restarted {
+				stop()
+			}
+			w.takeOver("a", "10.0.0.2")
+			if restarted {
+				stop = w.start()
+			}
+			defer stop()
+			rest(6 * time.Minute)
+			w.expectTable("10.244.1.0/24 via 10.0.0.2", "10.244.2.0/24 via 10.0.0.3")
+			w.leave("a")
+			rest(time.Minute)
+			w.expectTable("10.244.2.0/24 via 10.0.0.3")
+		})
+	}
+}
+
+// A Node that returns on another server with its podCIDR is routed although its old gateway is
+// a stranger's by then.
+func TestAReturnedNodeTakesItsRouteBackFromAStranger(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.start()()
+		w.servers.attach("a", "10.0.0.2")
+		w.join("a", "10.244.1.0/24")
+		rest(5 * time.Second)
+		w.takeOver("a", "10.0.0.2")
+		w.servers.attach("a", "10.0.0.7")
+		rest(6 * time.Minute)
+		w.expectTable("10.244.1.0/24 via 10.0.0.7")
+		w.expectCondition("a", "False RouteCreated")
+	})
+}
+
+// A route that another controller wrote for a Node is adopted when it is first seen, and goes
+// with the Node, whoever has its gateway by then.
+func TestAnAdoptedRouteGoesWithItsNode(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.servers.attach("a", "10.0.0.2")
+		w.join("a", "10.244.1.0/24")
+		w.servers.attach("b", "10.0.0.3")
+		w.join("b", "10.244.2.0/24")
+		w.table.routes = []routes.Route{entry("10.244.1.0/24", "10.0.0.2"), entry("10.244.2.0/24", "10.0.0.3")}
+		stop := w.start()
+		rest(5 * time.Second)
+		stop()
+		w.takeOver("a", "10.0.0.2")
+		w.leave("a")
+		defer w.start()()
+		rest(5 * time.Minute)
+		w.expectTable("10.244.2.0/24 via 10.0.0.3")
+	})
+}
+
+// A route in our range that we neither wrote nor adopted is a neighbor's, also while its server
+// is detached and its gateway is nobody's.
+func TestANeighborsRouteStaysWhileItsServerIsDetached(t *testing.T) {
+	inWorld(t, func(a *world) {
+		b := a.neighbor("10.244.0.0/16")
+		a.servers.attach("a1", "10.0.0.2")
+		a.join("a1", "10.244.1.0/24")
+		defer a.start()()
+		rest(5 * time.Second)
+		b.servers.attach("b1", "10.0.0.3")
+		b.join("b1", "10.244.7.0/24")
+		defer b.start()()
+		rest(5 * time.Second)
+		b.servers.detach("b1")
+		rest(time.Hour)
+		a.expectTable("10.244.1.0/24 via 10.0.0.2", "10.244.7.0/24 via 10.0.0.3")
+	})
+}
+
+// Whoever reaches the limit once tries again later, one route at a time: a limit that was not
+// the cloud's last word keeps nobody waiting for good.
+func TestATaughtLimitExpires(t *testing.T) {
+	inWorld(t, func(w *world) {
+		full := false
+		w.table.fail = func(string) (error, bool) {
+			if full {
+				return routes.ErrFull, false
+			}
+			return nil, false
+		}
+		w.joinMany(0, 5)
+		defer w.start()()
+		rest(time.Minute)
+		w.table.mu.Lock()
+		full = true
+		w.table.mu.Unlock()
+		w.joinMany(5, 10)
+		rest(20 * time.Second)
+		for i := range 10 {
+			w.expectCondition(nodeName(5+i), "True RouteTableFull")
+		}
+		w.table.mu.Lock()
+		full = false
+		w.table.mu.Unlock()
+		rest(5 * time.Minute)
+		for i := range 15 {
+			w.expectCondition(nodeName(i), "False RouteCreated")
+		}
+	})
+}
+
+// While the table stays full, a day costs few tries, one addition each.
+func TestAFullTableIsTriedSeldom(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.table.limit = 5 // less than configured
+		w.joinMany(0, 15)
+		defer w.start()()
+		rest(5 * time.Minute)
+		writes, looks := len(w.table.log()), w.table.looks()
+		rest(24 * time.Hour)
+		tries := len(w.table.log()) - writes
+		if tries == 0 || tries > 100 {
+			t.Errorf("%d additions were tried in a day, want some and at most 100", tries)
+		}
+		if n := w.table.looks() - looks - 24*60; n > 3*tries {
+			t.Errorf("%d looks for %d tries", n, tries)
+		}
+		w.table.mu.Lock()
+		w.table.limit = 100
+		w.table.mu.Unlock()
+		rest(20 * time.Minute)
+		for i := range 15 {
+			w.expectCondition(nodeName(i), "False RouteCreated")
+		}
+	})
+}
+
+// registerAnewMeanwhile lets a, whose route was last seen a while ago, register anew while the
+// route of b is being written.
+func registerAnewMeanwhile(w *world, byHand bool) {
+	w.servers.attach("a", "10.0.0.2")
+	w.join("a", "10.244.1.0/24")
+	w.servers.attach("b", "10.0.0.3")
+	rest(61 * time.Second)
+	w.join("b", "10.244.2.0/24")
+	rest(100 * time.Millisecond)
+	if byHand {
+		w.table.mu.Lock()
+		w.table.routes = nil
+		w.table.mu.Unlock()
+	}
+	w.leave("a")
+	w.registerAnew("a", "10.244.1.0/24")
+}
+
+// A Node that registers anew is called reachable only when a list that is younger than it shows
+// its route, or when the route was written for it.
+func TestANodeThatRegistersAnewIsReachableOnlyByALookAtItsRoute(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.start()()
+		registerAnewMeanwhile(w, true)
+		for range 100 {
+			rest(100 * time.Millisecond)
+			if w.condition("a") == "False RouteCreated" && !slices.Contains(w.table.standing(), entry("10.244.1.0/24", "10.0.0.2")) {
+				t.Fatal("the Node is called reachable without a route")
+			}
+		}
+		w.expectTable("10.244.1.0/24 via 10.0.0.2", "10.244.2.0/24 via 10.0.0.3")
+		w.expectCondition("a", "False RouteCreated")
+	})
+}
+
+// Such a Node whose route stands waits for one look, and for nothing else.
+func TestANodeThatRegistersAnewCostsOneLook(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.start()()
+		registerAnewMeanwhile(w, false)
+		looks := w.table.looks()
+		rest(2 * time.Second)
+		w.expectCondition("a", "False RouteCreated")
+		if n := w.table.looks() - looks; n != 1 {
+			t.Errorf("%d looks at the table, want 1", n)
+		}
+		if n := len(w.table.log()); n != 2 {
+			t.Errorf("writes %q, want one for each Node", w.table.log())
+		}
+	})
+}

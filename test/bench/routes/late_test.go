@@ -1,0 +1,110 @@
+package routes_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/underlay-ccm/underlay/test/bench/routes/lab"
+)
+
+// lease is what managers have by default, and held how long a deletion is under way.
+const lease, held = 15 * time.Second, 26 * time.Second
+
+// holdDeletions keeps every deletion of a route on its way for a while. What is held in front of
+// the cloud ends with the request of the client; what the cloud itself holds does not.
+func holdDeletions(t *testing.T, l *lab.Lab, byTheCloud bool) (sent *atomic.Int32) {
+	sent = &atomic.Int32{}
+	l.Meddle = func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if !strings.HasSuffix(r.URL.Path, "/actions/delete_route") || sent.Load() > 0 {
+				return next.RoundTrip(r)
+			}
+			sent.Add(1)
+			done := r.Context().Done()
+			if byTheCloud {
+				body, err := io.ReadAll(r.Body)
+				if err != nil {
+					return nil, err
+				}
+				late := r.Clone(t.Context())
+				late.Body = io.NopCloser(bytes.NewReader(body))
+				time.AfterFunc(held, func() {
+					if answer, err := next.RoundTrip(late); err == nil {
+						_ = answer.Body.Close()
+					}
+				})
+				<-done
+				return nil, r.Context().Err()
+			}
+			select {
+			case <-time.After(held):
+				return next.RoundTrip(r)
+			case <-done:
+				return nil, r.Context().Err()
+			}
+		})
+	}
+	return sent
+}
+
+// A deletion of a former leader takes effect after the next one has served the Node that came
+// back: the route is there again soon, and where the request was still on its way it is never
+// deleted.
+func TestAFormerLeadersLateDeletion(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		byTheCloud bool
+		most       time.Duration // without a route while the Node says that it is reachable
+	}{{"held in front of the cloud", false, 0}, {"held by the cloud", true, 15 * time.Second}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := setUp(t, lab.Pace(), 3)
+				sent := holdDeletions(t, l, c.byTheCloud)
+				former := start(t, l, lab.Options{})
+				rest(2 * time.Minute)
+				expectAll(t, l, reachable, 3)
+				server, ok := serverNamed(l, "node-001")
+				if !ok {
+					t.Fatal("the server is gone")
+				}
+				if err := l.API.Remove("node-001"); err != nil {
+					t.Fatal(err)
+				}
+				rest(2 * time.Second)
+				if sent.Load() != 1 {
+					t.Fatalf("%d deletions are under way, want one", sent.Load())
+				}
+				former.Stop()
+				rest(lease)
+				next := start(t, l, lab.Options{})
+				defer next.Stop()
+				rest(time.Second)
+				again := lab.Machine{Name: "node-001", PodCIDRs: []string{"10.244.1.0/24", "fd00:10:244:1::/64"}}
+				if _, err := l.Register(t.Context(), again, server); err != nil {
+					t.Fatal(err)
+				}
+				without := time.Duration(0)
+				for range 1200 {
+					rest(100 * time.Millisecond)
+					if says(t, l)[reachable] == 3 && len(l.Routes()) < 3 {
+						without += 100 * time.Millisecond
+					}
+				}
+				t.Logf("%s without a route", without)
+				if without > c.most {
+					t.Errorf("the Node said for %s that it is reachable, without a route; want at most %s", without, c.most)
+				}
+				expectAll(t, l, reachable, 3)
+				if n := len(l.Routes()); n != 3 {
+					t.Errorf("%d routes, want 3", n)
+				}
+			})
+		})
+	}
+}
