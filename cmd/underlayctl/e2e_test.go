@@ -10,9 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/underlay-ccm/underlay/internal/doctor"
 	"github.com/underlay-ccm/underlay/internal/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/survey"
+	routescontroller "github.com/underlay-ccm/underlay/routes/controller"
 	"github.com/underlay-ccm/underlay/test/cluster"
 )
 
@@ -227,6 +231,11 @@ func (l *lab) drifted(t *testing.T, balancer int64) {
 		if err := l.Cloud.AddRoute(l.Network.ID, hcloudsim.RouteSeed{Destination: netip.MustParsePrefix(dst), Gateway: via}); err != nil {
 			t.Fatal(err)
 		}
+	}
+	// One that this cluster wrote once, and that no Node wants any more.
+	patch := []byte(`{"data":{"10.244.99.0_24":"10.0.77.77"}}`)
+	if _, err := l.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Patch(t.Context(), routescontroller.RecordName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
 	}
 	server := l.serverID(t, "worker-2")
 	if err := l.Cloud.SetTargetHealth(balancer, hcloudsim.TargetID{Server: server}, 0, hcloudsim.HealthUnhealthy); err != nil {
