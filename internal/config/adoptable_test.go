@@ -6,8 +6,10 @@ import (
 )
 
 func TestAdoptable(t *testing.T) {
-	config, _, err := load(t, inFile("loadBalancers:\n  certificates: labelled\n  adoptable:\n"+
-		"  - {name: My web, namespace: shop, service: web}\n  - {name: api, namespace: shop, service: api}\n"))
+	both := inFile("loadBalancers:\n  certificates: labelled\n  adoptable:\n" +
+		"  - {name: My web, namespace: shop, service: web}\n  - {name: api, namespace: shop, service: api}\n")
+	both.env = env(nil)
+	config, _, err := load(t, both)
 	want := []Adoptable{{"My web", "shop", "web"}, {"api", "shop", "api"}}
 	if got := config.LoadBalancers; err != nil || !slices.Equal(got.Adoptable, want) || got.Certificates != CertificatesLabelled {
 		t.Errorf("got %+v and %s, %v; want %+v", got.Adoptable, got.Certificates, err, want)
@@ -15,7 +17,7 @@ func TestAdoptable(t *testing.T) {
 	adoptable := func(item string) setup { return inFile("loadBalancers:\n  adoptable:\n  - " + item + "\n") }
 	checkMistakes(t, []mistake{
 		{"none", inFile("loadBalancers: {adoptable: []}"), "loadBalancers.adoptable", "", "at least one load balancer"},
-		{"no name", adoptable("{namespace: shop, service: web}"), "loadBalancers.adoptable[0].name", "", "give it"},
+		{"no name", adoptable("{namespace: shop, service: web}"), "loadBalancers.adoptable[0].name", "", "ID or name"},
 		{"no namespace", adoptable("{name: web, service: web}"), "loadBalancers.adoptable[0].namespace", "", "give it"},
 		{"no Service", adoptable("{name: web, namespace: shop}"), "loadBalancers.adoptable[0].service", "", "give it"},
 		{"every namespace", adoptable("{name: web, namespace: '*', service: web}"), "loadBalancers.adoptable[0].namespace", "*", "63"},
