@@ -61,7 +61,7 @@ func tableReasons() []told {
 		{"RouteAmbiguous", "Warning", "", "A route within this cluster's pod range leads to a server that is no Node of it. It is kept.", "Remove the route if nothing uses it. Give each cluster on the network a pod range of its own."},
 		{"RouteDeletionsCapped", "Warning", "", "More routes are stale than may be deleted within one period (`routes.maxDeletions`). The rest follows in the next periods.", "If so many Nodes really left: nothing. Else stop `underlay-ccm` and find out why the Nodes are gone."},
 		{"RouteTableNearlyFull", "Warning", "", "80 % of the routes that the network takes are used, needed or reserved.", "Have the limit raised and set `routes.limit` before more Nodes join."},
-		{"RouteTableUnreadable", "Warning", "", "Nodes, servers or routes can't be read completely. Routes and conditions stay as they are, and no new Node is routed.", "See that the network is there and the token is valid."},
+		{"RouteTableUnreadable", "Warning", "", "Nodes, servers or routes can't be read completely, or no Node's server is in the project. No route is deleted or replaced, and new Nodes may not be routed.", "See that the network is there and the token is valid."},
 	}
 }
 
