@@ -64,7 +64,7 @@ func tableReasons() []told {
 		{"RouteDeletionsCapped", "Warning", "", "More routes are stale than may be deleted within one period (`routes.maxDeletions`). The rest follows in the next periods.", "If so many Nodes really left: nothing. Else stop `underlay-ccm` and find out why the Nodes are gone."},
 		{"RoutesNotRecorded", "Warning", "", "The ConfigMap `underlay-routes` can't be read or written. Nodes are routed all the same; the next leader will not know which routes it may delete.", "Apply `deploy/ccm/rbac.yaml` again; see what an admission webhook says about the ConfigMap."},
 		{"RouteTableNearlyFull", "Warning", "", "80 % of the routes that the network takes are used, needed or reserved.", "Have the limit raised and set `routes.limit` before more Nodes join."},
-		{"RouteTableUnreadable", "Warning", "", "Nodes, servers or routes can't be read completely. Routes and conditions stay as they are, and no new Node is routed.", "See that the network is there and the token is valid."},
+		{"RouteTableUnreadable", "Warning", "", "Nodes, servers or routes can't be read completely, or no Node's server is in the project. No route is deleted or replaced, and new Nodes may not be routed.", "See that the network is there and the token is valid."},
 	}
 }
 

@@ -59,7 +59,16 @@ func TestMoreNodesJoinThanThereWere(t *testing.T) {
 		defer m.Stop()
 		rest(10*time.Minute + 30*time.Second)
 		for i := range 10 {
-			add(t, l, lab.Machine{Name: fmt.Sprint("new-", i)})
+			add(t, l, lab.Machine{Name: fmt.Sprint("new-", i), PodCIDRs: []string{}})
+		}
+		rest(time.Second)
+		for i := range 10 {
+			if err := l.API.Edit(fmt.Sprint("new-", i), func(n *corev1.Node) {
+				n.Spec.PodCIDRs = l.NextPodCIDRs()
+				n.Spec.PodCIDR = n.Spec.PodCIDRs[0]
+			}); err != nil {
+				t.Fatal(err)
+			}
 		}
 		rest(10 * time.Second)
 		expectAll(t, l, reachable, 15)
