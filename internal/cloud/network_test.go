@@ -27,6 +27,7 @@ func (s shelfTable) Add(_ context.Context, r routes.Route) error {
 	s.shelf.routes = append(s.shelf.routes, r)
 	return s.err
 }
+
 func (s shelfTable) Replace(context.Context, routes.Route, routes.Route, time.Time) error {
 	return s.err
 }
