@@ -43,6 +43,9 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 	for _, fault := range decision.Faults {
 		fmt.Fprintf(out, "fault: %s\n", fault)
 	}
+	for _, line := range decision.Warnings {
+		fmt.Fprintf(out, "warning: %s\n", line)
+	}
 	for _, peer := range decision.Peers {
 		fmt.Fprintf(out, "unreachable: %s: %s\n", peer.Node, peer.Problem)
 	}
@@ -59,7 +62,7 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 func (o *options) decide(ctx context.Context, s settings, network *kernel.Kernel) (agent.Decision, []agent.Link, error) {
 	situation := agent.Situation{
 		Self: o.nodeName, Modes: s.modes, Pools: s.pools, PodRanges: s.podRanges, Gateway: s.gateway, Uplinks: o.uplinks,
-		Unresolved: map[netip.Addr]bool{},
+		Untrusting: s.metal, Inventory: s.inventory, Unresolved: map[netip.Addr]bool{},
 	}
 	listed, err := s.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -74,6 +74,8 @@ type settings struct {
 	pools     []netip.Prefix
 	podRanges []netip.Prefix
 	gateway   netip.Addr
+	metal     bool
+	inventory []netip.Addr
 	client    *kubernetes.Clientset
 }
 
@@ -106,6 +108,7 @@ func (o *options) settle() (settings, error) {
 	if err != nil {
 		return s, errors.Join(append(wrong, err)...)
 	}
+	s.metal, s.inventory = loaded.Metal, loaded.Inventory
 	s.modes = agent.Modes{IPv4: agent.Mode(loaded.Families.IPv4), IPv6: agent.Mode(loaded.Families.IPv6)}
 	for _, p := range loaded.Pools {
 		if !p.Own {

@@ -9,18 +9,21 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics"
 
 	"github.com/underlay-ccm/underlay/internal/cni"
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/routes/kernel/kerneltest"
 )
@@ -50,11 +53,12 @@ func runsOn(t *testing.T, o *options) *fake.Clientset {
 	}
 	t.Cleanup(m.network.Close)
 	client := fake.NewClientset()
+	pools := []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}
 	nodes := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(agent.Trim))
 	a, err := agent.New(agent.Config{
 		Client: client, Nodes: nodes.Core().V1().Nodes(), Kernel: m.network, Recorder: record.NewFakeRecorder(100),
 		Registry: metrics.NewKubeRegistry(), Self: "self", Modes: agent.Modes{IPv4: agent.ByNodes, IPv6: agent.ByNodes},
-		Pools:  []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
+		Pools: pools, PodRanges: pools,
 		Before: edges(m.before), After: edges(m.after), Period: time.Second,
 	})
 	if err != nil {
@@ -129,4 +133,49 @@ func TestNothingOpensBeforeTheFilter(t *testing.T) {
 	}
 	await(t, "pods can start again", func(context.Context) bool { return usable() })
 	awaitCondition(t, client, agent.PeersReachable, corev1.ConditionTrue)
+}
+
+// The kernel refuses packets for podCIDRs that no node has, and doesn't send them
+// out through the default route.
+func TestPodCIDRsOfNobodyDoNotLeave(t *testing.T) {
+	kerneltest.NewSegment(t, "uplink", "10.0.0.1/24", "fd00::1/64")
+	shell(t, "ip", "route", "add", "default", "via", "10.0.0.254")
+	o := machineOptions(t, "")
+	client := runsOn(t, o)
+	join(t, client, "b", []string{"10.244.2.0/24"}, "10.0.0.2")
+	join(t, client, "self", []string{"10.244.1.0/24"}, "10.0.0.1")
+	awaitCondition(t, client, corev1.NodeNetworkUnavailable, corev1.ConditionFalse)
+	if out := shell(t, "ip", "route", "get", "10.244.2.7"); !strings.Contains(out, "via 10.0.0.2 dev uplink") {
+		t.Errorf("to a peer's pod: %s", out)
+	}
+	out, err := exec.CommandContext(t.Context(), "ip", "route", "get", "10.244.77.1").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "No route to host") {
+		t.Errorf("to nobody's pod: %s (%v)", out, err)
+	}
+}
+
+// Another program's filter, such as Docker's, that drops what is forwarded is told in
+// the condition, and the node stays ready: its rules may well accept pods' packets.
+func TestAFilterOfOthersThatDropsIsTold(t *testing.T) {
+	kerneltest.NewSegment(t, "uplink", "10.0.0.1/24", "fd00::1/64")
+	o := machineOptions(t, "")
+	client := runsOn(t, o)
+	join(t, client, "self", []string{"10.244.1.0/24"}, "10.0.0.1")
+	reason := func(want, says string) {
+		t.Helper()
+		await(t, "reason "+want, func(ctx context.Context) bool {
+			node, err := client.CoreV1().Nodes().Get(ctx, "self", metav1.GetOptions{})
+			if err != nil {
+				return false
+			}
+			c := kube.Condition(node, agent.PeersReachable)
+			return c != nil && c.Status == corev1.ConditionTrue && c.Reason == want && strings.Contains(c.Message, says)
+		})
+	}
+	reason("AllPeersReachable", "")
+	shell(t, "nft", "add", "table", "ip", "filter")
+	shell(t, "nft", "add", "chain", "ip", "filter", "FORWARD", "{ type filter hook forward priority 0; policy drop; }")
+	reason(agent.ReasonAtRisk, "chain FORWARD of nftables table ip filter")
+	shell(t, "nft", "delete", "table", "ip", "filter")
+	reason("AllPeersReachable", "")
 }

@@ -46,6 +46,7 @@ type follower[D any] struct {
 	down error
 
 	last    *D          // what stands, as far as we know; nil: nothing is known
+	warned  []string    // at the last look; it holds until the next
 	altered atomic.Bool // by somebody else, perhaps
 }
 
@@ -61,10 +62,11 @@ func (f *follower[D]) Apply(ctx context.Context, v agent.View, look bool) (agent
 	altered := f.altered.Swap(false)
 	same := f.last != nil && reflect.DeepEqual(*f.last, want)
 	if same && !look && !altered {
-		return agent.Report{}, nil
+		return agent.Report{Warnings: f.warned}, nil
 	}
 	f.last = nil
 	changed, warnings, err := f.edge.Apply(ctx, want)
+	f.warned = warnings
 	switch {
 	case err == nil:
 		f.last = &want
@@ -119,6 +121,7 @@ func (o *options) parts() (parts, error) {
 				name: "cni", desired: cniFor,
 				edge: cni.New(cni.Options{ConfDir: o.cniConfDir, BinDirs: o.cniBinDirs, StateDir: o.stateDir}),
 			},
+			&follower[netfilter.Forwarding]{name: "other filters", desired: forwardingFor, edge: netfilter.Foreign{}},
 		},
 	}, nil
 }
@@ -136,11 +139,8 @@ func edges(all []part) []agent.Edge {
 func (p parts) all() []part { return append(append([]part(nil), p.before...), p.after...) }
 
 func sysctlsFor(v agent.View) sysctl.Desired {
-	d := sysctl.Desired{RouterAdvertised: v.RouterAdvertised}
-	for _, p := range v.PodCIDRs {
-		d.IPv4 = d.IPv4 || p.Addr().Is4()
-		d.IPv6 = d.IPv6 || p.Addr().Is6()
-	}
+	forwarded := forwardingFor(v)
+	d := sysctl.Desired{RouterAdvertised: v.RouterAdvertised, IPv4: forwarded.IPv4, IPv6: forwarded.IPv6}
 	// Over several uplinks a reply may come by another than the one that the
 	// kernel would answer through.
 	if len(v.Uplinks) > 1 {
@@ -154,6 +154,14 @@ func (o *options) filterFor(v agent.View) netfilter.Desired {
 		PodCIDRs: v.PodCIDRs, ClusterPods: v.ClusterPods,
 		InternalIPs: v.InternalIPs, ExternalIPs: v.ExternalIPs, ServerPrefixes: v.ServerPrefixes, FilterInbound: o.filterInbound,
 	}
+}
+
+func forwardingFor(v agent.View) (f netfilter.Forwarding) {
+	for _, p := range v.PodCIDRs {
+		f.IPv4 = f.IPv4 || p.Addr().Is4()
+		f.IPv6 = f.IPv6 || p.Addr().Is6()
+	}
+	return f
 }
 
 func cniFor(v agent.View) cni.Desired { return cni.Desired{PodCIDRs: v.PodCIDRs, MTU: v.MTU} }

@@ -35,7 +35,7 @@ func (s *shelf) Apply(_ context.Context, want int) (changed, warnings []string, 
 		s.holds = want
 		changed = []string{"put"}
 	}
-	return changed, nil, nil
+	return changed, []string{"careful"}, nil
 }
 
 func (s *shelf) Cleanup(context.Context) ([]string, error) {
@@ -78,6 +78,10 @@ func TestAFollowerLooksWhenThereIsAReason(t *testing.T) {
 		}
 		before := s.looked
 		report, err := f.Apply(t.Context(), agent.View{MTU: step.mtu}, step.look)
+		// A warning holds until the next look.
+		if warned := slices.Equal(report.Warnings, []string{"careful"}); warned != (step.err == nil) {
+			t.Errorf("%s: warnings are %q", step.what, report.Warnings)
+		}
 		if !errors.Is(err, step.err) || (s.looked > before) != step.looks || report.Repaired != step.repaired {
 			t.Errorf("%s: looked %t, report %+v, error %v", step.what, s.looked > before, report, err)
 		}

@@ -59,6 +59,7 @@ func run(ctx context.Context, o *options, reg agent.Registry) error {
 		Recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "underlay-agent", Host: o.nodeName}),
 		Registry: reg,
 		Self:     o.nodeName, Modes: s.modes, Pools: s.pools, PodRanges: s.podRanges, Gateway: s.gateway, Uplinks: o.uplinks,
+		Untrusting: s.metal, Inventory: s.inventory,
 		Before: edges(m.before), After: edges(m.after), Period: o.period,
 	})
 	if err != nil {

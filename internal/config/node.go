@@ -9,6 +9,10 @@ type Node struct {
 	Pools []Pool
 	// Exclude is never handed out of them.
 	Exclude []netip.Prefix
+	// Metal: there is no cloud that vouches for the addresses of Nodes.
+	Metal bool
+	// Inventory are the addresses of machines that are known beforehand.
+	Inventory []netip.Addr
 }
 
 // LoadNode reads the same file as Load, for the agent on a node: without a
@@ -27,5 +31,12 @@ func LoadNode(path, clusterCIDR string, readFile func(string) ([]byte, error)) (
 		r.problems.sort()
 		return Node{}, r.problems
 	}
-	return Node{Families: loaded.Families, Pools: loaded.IPAM.Pools, Exclude: loaded.IPAM.Exclude}, nil
+	n := Node{
+		Families: loaded.Families, Pools: loaded.IPAM.Pools, Exclude: loaded.IPAM.Exclude,
+		Metal: loaded.Provider == Metal,
+	}
+	for _, m := range loaded.Inventory {
+		n.Inventory = append(n.Inventory, m.Addresses...)
+	}
+	return n, nil
 }

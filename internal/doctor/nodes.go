@@ -75,6 +75,19 @@ func nodeChecks() []check {
 				return "", ""
 			}),
 		},
+		{
+			name:       "network-at-risk",
+			looks:      "whether a node's agent warns of what it can't mend: another program's packet filter that drops forwarded packets, such as Docker's or ufw's, or addresses of Nodes that nobody vouches for (reason `NetworkAtRisk` of `underlay.dev/PeersReachable`)",
+			severities: []Severity{Warning},
+			remedy:     "do what the message says, on that node",
+			needs:      survey.PartNodes,
+			find: eachNode(func(_ *exam, n *corev1.Node) (string, string) {
+				if c := kube.Condition(n, agent.PeersReachable); c != nil && c.Reason == agent.ReasonAtRisk {
+					return c.Message, ""
+				}
+				return "", ""
+			}),
+		},
 	}
 }
 

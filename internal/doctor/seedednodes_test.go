@@ -238,6 +238,12 @@ func seededNodes() []seeded {
 			}),
 			check: "peers-unreachable", severity: Error, object: late, says: []string{"worker-1: silent"},
 		},
+		{
+			name: "a node where Docker drops what is forwarded", shape: shape{metal: true}, seed: third(func(n *corev1.Node) {
+				setCondition(n, agent.PeersReachable, corev1.ConditionTrue, agent.ReasonAtRisk, "warning: the chain FORWARD of nftables table ip filter drops", time.Minute)
+			}),
+			check: "network-at-risk", severity: Warning, object: late, says: []string{"chain FORWARD"}, do: "on that node",
+		},
 		{name: "two Nodes with one podCIDR", seed: func(s *survey.Snapshot) { holds("10.244.1.0/24")(s); s.Nodes[2].CreationTimestamp = ago(time.Hour) }, check: "duplicate-podcidr", severity: Error, object: late, says: []string{"10.244.1.0/24", "worker-1"}, do: "recreate"},
 		{
 			name: "two Nodes with one podCIDR, as the ledger has them too", seed: func(s *survey.Snapshot) {

@@ -29,6 +29,11 @@ type Situation struct {
 	// Links and Table are the machine's.
 	Links []Link
 	Table []Entry
+	// Untrusting: Nodes' addresses are what their kubelets say. One counts only if it
+	// is in Inventory, or if the machine reaches it over an uplink by a route of its
+	// own that isn't the default route.
+	Untrusting bool
+	Inventory  []netip.Addr
 	// Unresolved are the addresses of neighbors that don't answer.
 	Unresolved map[netip.Addr]bool
 }
@@ -50,7 +55,9 @@ type Decision struct {
 	Peers []Peer
 	// Faults keep this node itself from being ready; each with a remedy.
 	Faults []string
-	View   View
+	// Warnings don't; each with a remedy.
+	Warnings []string
+	View     View
 }
 
 // Peer is a node whose pods can't be reached from here.
@@ -95,10 +102,12 @@ func Decide(s Situation) (Decision, error) {
 		switch s.Modes.of(ipv4) {
 		case ByNodes:
 			d.peerRoutes(ipv4)
+			d.refuseTheRest(ipv4)
 		case ByCloud:
 			d.aggregates(ipv4)
 		}
 	}
+	view := d.view()
 	plan := Diff(d.want, s.Table, d.held)
 	for _, r := range plan.Refused {
 		if r.Node != "" {
@@ -107,7 +116,7 @@ func Decide(s Situation) (Decision, error) {
 			d.faults = append(d.faults, r.String())
 		}
 	}
-	return Decision{Want: d.want, Plan: plan, Peers: d.sortedPeers(), Faults: d.faults, View: d.view()}, nil
+	return Decision{Want: d.want, Plan: plan, Peers: d.sortedPeers(), Faults: d.faults, Warnings: d.distrust(), View: view}, nil
 }
 
 type decider struct {
@@ -120,6 +129,8 @@ type decider struct {
 	held   map[Place]netip.Addr
 	peers  map[string]string
 	faults []string
+	// doubtful are Nodes with an address that is not trusted.
+	doubtful []Peer
 }
 
 // lost notes why a peer can't be reached; the first reason stays.
@@ -181,6 +192,19 @@ func (d *decider) peerRoutes(ipv4 bool) {
 	}
 }
 
+// refuseTheRest wants packets for podCIDRs that no node has refused here: else they
+// would leave through the default route. The routes to peers are longer or, where
+// one peer has a whole pool, better. Where the cloud's table routes a family, its
+// gateway has the packets, and a machine may reach pods by the network's own route,
+// which is shorter than a pool.
+func (d *decider) refuseTheRest(ipv4 bool) {
+	for _, p := range d.PodRanges {
+		if p.Addr().Is4() == ipv4 && !slices.Contains(d.self.PodCIDRs, p) {
+			d.want = append(d.want, Claim{refusing(p), "", "pods' range: what no node has is refused here"})
+		}
+	}
+}
+
 // neighbor returns the uplink on which the address is a neighbor, or why it is
 // not one.
 func (d *decider) neighbor(addr netip.Addr) (Link, string) {
@@ -194,6 +218,8 @@ func (d *decider) neighbor(addr netip.Addr) (Link, string) {
 		return Link{}, fmt.Sprintf("InternalIP %s is no neighbor, it is reached through %s; kernel routes need a shared segment, use families cloud or native otherwise", addr, e.Via)
 	case at < 0:
 		return Link{}, fmt.Sprintf("InternalIP %s is a neighbor on %s, which is no uplink; add it with --uplink if nodes talk over it", addr, d.linkName(e.Link))
+	case !d.trusted(addr):
+		return Link{}, fmt.Sprintf("InternalIP %s is on no segment of the nodes; add it to the configuration's inventory if it is the machine's", addr)
 	}
 	return d.uplinks[at], ""
 }

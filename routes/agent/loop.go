@@ -31,11 +31,14 @@ type Config struct {
 	// Self is the name of this machine's Node.
 	Self  string
 	Modes Modes
-	// Pools, PodRanges, Gateway and Uplinks are as in Situation.
-	Pools     []netip.Prefix
-	PodRanges []netip.Prefix
-	Gateway   netip.Addr
-	Uplinks   []string
+	// Pools, PodRanges, Gateway, Uplinks, Untrusting and Inventory are as in
+	// Situation.
+	Pools      []netip.Prefix
+	PodRanges  []netip.Prefix
+	Gateway    netip.Addr
+	Uplinks    []string
+	Untrusting bool
+	Inventory  []netip.Addr
 	// Before and After are parts of the node's network that are put right before
 	// the routes and after them, in this order. A part is left alone while one
 	// before it fails. Those after are also left alone while a route fails that the
@@ -204,7 +207,7 @@ func (a *Agent) situation(ctx context.Context) (Situation, error) {
 	}
 	s := Situation{
 		Self: a.Self, Modes: a.Modes, Pools: a.Pools, PodRanges: a.PodRanges, Gateway: a.Gateway, Uplinks: a.Uplinks,
-		Unresolved: a.unresolved, Nodes: make([]Node, 0, len(cached)),
+		Untrusting: a.Untrusting, Inventory: a.Inventory, Unresolved: a.unresolved, Nodes: make([]Node, 0, len(cached)),
 	}
 	for _, node := range cached {
 		read, err := FromKube(node)

@@ -38,7 +38,11 @@ func (a *Agent) putRight(ctx context.Context, look bool, events []time.Time) err
 		a.report(err)
 		return err
 	}
-	before := a.applyEdges(ctx, a.Before, d.View, look)
+	warnings := d.Warnings
+	for _, line := range warnings {
+		a.warn(ctx, line)
+	}
+	before := a.applyEdges(ctx, a.Before, d.View, look, &warnings)
 
 	wanted := a.interest.Load()
 	a.interest.Store(newInterest(d, s))
@@ -55,11 +59,11 @@ func (a *Agent) putRight(ctx context.Context, look bool, events []time.Time) err
 		waiting = append(waiting, "no pod can start until then")
 		none := d.View
 		none.PodCIDRs = nil
-		after = a.applyEdges(ctx, a.After, none, look)
+		after = a.applyEdges(ctx, a.After, none, look, &warnings)
 	case before != nil || len(d.Faults) > 0 || len(failed.own) > 0:
 		waiting = append(waiting, "until then "+names(a.After)+" stays as it is")
 	default:
-		after = a.applyEdges(ctx, a.After, d.View, look)
+		after = a.applyEdges(ctx, a.After, d.View, look, &warnings)
 	}
 	err = errors.Join(before, failed.err(), after)
 	ready := err
@@ -67,7 +71,7 @@ func (a *Agent) putRight(ctx context.Context, look bool, events []time.Time) err
 		ready = errors.Join(err, errors.New(strings.Join(waiting, "; ")))
 	}
 	a.report(ready)
-	a.status.tell(verdict{ready: ready, hasPodCIDRs: len(d.View.PodCIDRs) > 0, peers: d.Peers})
+	a.status.tell(verdict{ready: ready, hasPodCIDRs: len(d.View.PodCIDRs) > 0, peers: d.Peers, warnings: warnings})
 	return err
 }
 
@@ -78,15 +82,18 @@ func (a *Agent) report(problem error) {
 }
 
 // applyEdges brings edges in step with the view, in their order, and stops at the
-// first that fails: what comes later relies on what comes earlier.
-func (a *Agent) applyEdges(ctx context.Context, edges []Edge, v View, look bool) error {
+// first that fails: what comes later relies on what comes earlier. It adds what
+// people should know to warnings.
+func (a *Agent) applyEdges(ctx context.Context, edges []Edge, v View, look bool, warnings *[]string) error {
 	for i, edge := range edges {
 		report, err := edge.Apply(ctx, v, look)
 		for _, line := range report.Changed {
 			klog.FromContext(ctx).Info("Changed", "part", edge.Name(), "what", line)
 		}
 		for _, line := range report.Warnings {
-			a.warn(ctx, edge.Name()+": "+line)
+			line = edge.Name() + ": " + line
+			a.warn(ctx, line)
+			*warnings = append(*warnings, line)
 		}
 		if report.Repaired {
 			a.metrics.repairs.WithLabelValues(edge.Name()).Add(float64(len(report.Changed)))

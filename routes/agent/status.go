@@ -24,6 +24,10 @@ const (
 	reasonUnreachable    = "PeersUnreachable"
 )
 
+// ReasonAtRisk is of the condition PeersReachable and of an Event: the node works,
+// and its agent warns of what it can't mend.
+const ReasonAtRisk = "NetworkAtRisk"
+
 // rewording is how long a condition's message may be old while its status is
 // right: a thousand nodes that lose the same ten peers one after the other must
 // not write ten thousand times.
@@ -34,6 +38,7 @@ type verdict struct {
 	ready       error
 	hasPodCIDRs bool
 	peers       []Peer
+	warnings    []string
 }
 
 // status writes the conditions of the Node, apart from the passes: while the API
@@ -118,8 +123,11 @@ func (s *status) write(ctx context.Context, lister corelisters.NodeLister, now t
 		}
 		s.newest.Wrote(patched)
 		node, s.told[c.Type] = patched, now
-		if c.Reason == reasonUnreachable {
+		switch c.Reason {
+		case reasonUnreachable:
 			s.Recorder.Event(node, corev1.EventTypeWarning, reasonUnreachable, c.Message)
+		case ReasonAtRisk:
+			s.Recorder.Event(node, corev1.EventTypeWarning, ReasonAtRisk, c.Message)
 		}
 	}
 	return nil
@@ -178,6 +186,12 @@ func peersReachable(v verdict) corev1.NodeCondition {
 	if len(v.peers) > 0 {
 		c.Status, c.Reason = corev1.ConditionFalse, reasonUnreachable
 		message = append(message, fmt.Sprintf("pods of %d nodes can't be reached from this node: %s", len(v.peers), named(v.peers)))
+	}
+	if len(v.warnings) > 0 {
+		if c.Reason == reasonAllReachable {
+			c.Reason = ReasonAtRisk
+		}
+		message = append(message, "warning: "+strings.Join(v.warnings, "; "))
 	}
 	if len(message) > 0 {
 		c.Message = strings.Join(message, "; ")

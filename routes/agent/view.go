@@ -39,8 +39,8 @@ func (d *decider) view() View {
 	v := View{PodCIDRs: slices.Clone(d.self.PodCIDRs)}
 	for _, n := range d.Nodes {
 		v.ClusterPods = append(v.ClusterPods, n.PodCIDRs...)
-		v.InternalIPs = append(v.InternalIPs, n.InternalIPs...)
-		v.ExternalIPs = append(v.ExternalIPs, n.ExternalIPs...)
+		v.InternalIPs = append(v.InternalIPs, d.believed(n, n.InternalIPs)...)
+		v.ExternalIPs = append(v.ExternalIPs, d.believed(n, n.ExternalIPs)...)
 		v.ServerPrefixes = append(v.ServerPrefixes, d.serverPrefixes(n)...)
 	}
 	for _, p := range d.PodRanges {

@@ -79,6 +79,7 @@ func peersOfNodes() []told {
 	return []told{
 		{"AllPeersReachable", "", "underlay.dev/PeersReachable=True", "The node has a route to the pods of every other node that has any.", nothing},
 		{"PeersUnreachable", "Warning", "underlay.dev/PeersReachable=False", "The node can't have a route to the pods of the nodes that the message names, for the reason that it gives for each.", "Run `underlay-agent check` on the node. Nodes of family mode `node` must share a network segment."},
+		{"NetworkAtRisk", "Warning", "underlay.dev/PeersReachable=True", "The node works, and its agent warns of what it can't mend: another program's packet filter drops forwarded packets by its policy (rules of the legacy iptables go unseen), or addresses of Nodes are neither in the inventory nor on a network of the nodes.", "Do what the message says, on that node."},
 		{"NetworkNotReady", "Warning", "underlay.dev/PeersReachable=False", "The agent isn't ready, and the message says why: the packet filter, a route or a setting can't be written, a CNI plugin is missing, another CNI configuration comes first. What comes after the part that fails waits. The Event comes after a minute, and every ten minutes while it lasts.", "Mend what the message names, then run `underlay-agent check` on the node."},
 		{"RouteCreated", "", "NetworkUnavailable=False", "The node's network is set up.", nothing},
 		{"NoRouteCreated", "", unavailable, "The node's network isn't set up yet; the message says what is missing.", "Run `underlay-agent check` on the node."},
