@@ -9,10 +9,12 @@ import (
 )
 
 // The catalog is what every project can order: the same for all, and never
-// changed. Names and sizes are those of the real API in autumn 2026; of types that
-// can no longer be ordered (cx22, cx32, cx42, and in Europe cpx11 to cpx51) those
-// are kept that running clusters still have. Prices are plausible, not a price
-// list.
+// changed. Names are those that users and clients name in autumn 2026; the sizes of
+// cpx12 to cpx62, cx23 and cx33 were compared with a published copy of the real
+// catalog, other sizes, IDs of types, and where a type can be ordered were not. Of
+// types that can no longer be ordered (cx22, cx32, cx42, and in Europe cpx11 to
+// cpx51) those are kept that running clusters still have. Prices are plausible, not
+// a price list.
 
 type catalog struct {
 	locations         []schema.Location
