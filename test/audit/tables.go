@@ -49,8 +49,10 @@ func ourTables() tables {
 			{agent, rbac.Permission{Verb: "patch", Resource: "events", Namespace: "default"}}:                                                          "only an Event that repeats itself is patched",
 		},
 		provoked: map[provocation]string{
-			{"cmd/underlay-agent", "TestLifeOfAnAgent", agent, rbac.Permission{Verb: "patch", Resource: "nodes"}}:    "an agent's token can't change labels",
-			{"cmd/underlayctl", "TestItShowsWhatIsThere", reader, rbac.Permission{Verb: "get", Resource: "secrets"}}: "who may only look is not shown the cloud's token",
+			{"cmd/underlay-agent", "TestLifeOfAnAgent", agent, rbac.Permission{Verb: "patch", Resource: "nodes"}}:             "an agent's token can't change labels",
+			{"test/deploy", "TestAgentChangesItsConditionsAlone", agent, rbac.Permission{Verb: "patch", Resource: "nodes"}}:   "an agent's token changes nothing without the status subresource",
+			{"test/deploy", "TestAgentChangesItsConditionsAlone", agent, rbac.Permission{Verb: "create", Resource: "events"}}: "an agent's Events lie in the namespace default",
+			{"cmd/underlayctl", "TestItShowsWhatIsThere", reader, rbac.Permission{Verb: "get", Resource: "secrets"}}:          "who may only look is not shown the cloud's token",
 		},
 		restarts: map[string]string{
 			"TestAPIServerRestartedWhileAllocating": "an API server that has just begun forbids everything until it has read the roles",
