@@ -78,6 +78,11 @@ bench-lb: ## requests of load balancers, beside the peer's
 bench-agent: ## kernel routes of 1,000 Nodes, beside ip -batch and a socket per route; needs root
 	@go test ./test/bench/agent -run '^$$' -bench . -timeout 20m
 
+# Each mutant is compiled and tested by itself: minutes, so no part of the tests.
+.PHONY: mutants
+mutants: ## break one guard of the code at a time; a test has to notice each; ONLY='a regular expression' chooses
+	@go run ./test/mutants $(if $(ONLY),-only '$(ONLY)')
+
 .PHONY: check
 check: ## go vet, staticcheck and gofumpt; changes nothing
 	@$(STEP) "go vet" go vet ./...

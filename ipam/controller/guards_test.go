@@ -1,0 +1,207 @@
+package controller
+
+import (
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Guards against what schedules seldom come to: each test fails when its guard is removed, which
+// test/mutants shows.
+
+// onItsWay makes the first PATCH of a Node arrive late, and refuses all that follow.
+func onItsWay(name string, late time.Duration) func(call) fault {
+	sent := false
+	return func(c call) fault {
+		switch {
+		case c.kind != "PATCH nodes" || c.name != name:
+			return fault{}
+		case !sent:
+			sent = true
+			return fault{late: late}
+		}
+		return fault{refuse: true}
+	}
+}
+
+// A person gives a Node another prefix in the ledger while a request with the first one is on its
+// way: that one stays recorded until the Node is observed.
+func TestAReservationThatWasSentOutlivesAnEdit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, dualStack(4))
+		defer p.stop()
+		pass(time.Second)
+		api.inject(onItsWay("a", 40*time.Second))
+		api.create("a")
+		pass(5 * time.Second)
+		api.editLedger(func(data map[string]string) {
+			uid, _, _ := strings.Cut(data["a"], " ")
+			data["a"] = uid + " 10.0.1.0/24@v4 fd00:0:0:1::/64@v6"
+		})
+		api.create("b") // so that the edit is noticed
+		pass(time.Second)
+		for _, name := range []string{"c", "d"} {
+			api.create(name)
+		}
+		pass(time.Minute)
+		wantPodCIDRs(t, api, "a", "10.0.0.0/24", "fd00::/64")
+		wantSound(t, api)
+	})
+}
+
+// A person deletes a Node's record while a request with its reservation is on its way, sent by this
+// process or by the one before it.
+func TestAReservationThatWasSentOutlivesItsRecord(t *testing.T) {
+	for name, restarted := range map[string]bool{"by this process": false, "by the one before": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				api := newFakeAPI()
+				p := start(t, api, dualStack(2))
+				pass(time.Second)
+				api.inject(onItsWay("a", 40*time.Second))
+				api.create("a")
+				pass(5 * time.Second)
+				if restarted {
+					p.stop()
+					api.edit("a", beingDeleted) // so that the next process sends nothing
+					p = start(t, api, dualStack(2), notFirst)
+					pass(5 * time.Second)
+				}
+				defer func() { p.stop() }()
+				api.editLedger(func(data map[string]string) { delete(data, "a") })
+				api.create("b")
+				pass(time.Second)
+				api.create("c")
+				pass(time.Minute)
+				wantPodCIDRs(t, api, "a", "10.0.0.0/24", "fd00::/64")
+				wantSound(t, api)
+			})
+		})
+	}
+}
+
+// A damaged record is repaired by deleting it, while the cache doesn't show what its Node has.
+func TestARepairedLedgerIsHeldAgainstLiveNodes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, dualStack(2))
+		pass(time.Second)
+		p.stop()
+		api.create("waits")
+		api.stall()
+		uid := api.create("unseen", "10.0.0.0/24", "fd00::/64")
+		api.editLedger(func(data map[string]string) {
+			data["unseen"] = "uid=" + string(uid) + " 10.0.0.0/24@v4 fd00::/64@v6 what=is-this"
+		})
+		p = start(t, api, dualStack(2), notFirst)
+		defer p.stop()
+		pass(2 * time.Second)
+		p.events.want(t, 1, ledgerName+" Warning LedgerDamaged")
+		api.editLedger(func(data map[string]string) { delete(data, "unseen") })
+		pass(time.Minute)
+		wantPodCIDRs(t, api, "waits", "10.0.1.0/24", "fd00:0:0:1::/64")
+		wantSound(t, api)
+	})
+}
+
+// The Node that is gone may have had what was abandoned: a route toward that keeps the quarantine.
+func TestARouteTowardAnAbandonedPrefixKeepsTheQuarantine(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		var stands atomic.Bool
+		stands.Store(true)
+		routed := func(p netip.Prefix) (bool, bool) { return stands.Load() && p == pfx("10.0.0.0/24"), true }
+		p := start(t, api, dualStack(2))
+		pass(time.Second)
+		p.stop()
+		api.editLedger(func(data map[string]string) {
+			data["gone"] = "uid=former 10.0.1.0/24@v4 fd00:0:0:1::/64@v6 abandoned=10.0.0.0/24@v4 released=2000-01-01T00:00:00Z"
+		})
+		p = start(t, api, dualStack(2), notFirst, asking(routed))
+		defer p.stop()
+		pass(5 * time.Minute)
+		if api.stored()["gone"] == "" {
+			t.Error("the quarantine is over, and a route toward 10.0.0.0/24 stands")
+		}
+		stands.Store(false)
+		pass(time.Minute)
+		if got := api.stored()["gone"]; got != "" {
+			t.Errorf("no route stands any more, and the ledger has %q", got)
+		}
+	})
+}
+
+// A machine comes back while no controller runs: the new Node waits until the API server has said
+// that the one of its name is gone, and then has what that one had.
+func TestAMachineThatCameBackUnseenHasItsPrefixesAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, dualStack(4))
+		pass(time.Second)
+		api.add("a", onMachine("cloud://1"))
+		pass(time.Second)
+		wantPodCIDRs(t, api, "a", "10.0.0.0/24", "fd00::/64")
+		p.stop()
+		api.delete("a")
+		api.add("a", onMachine("cloud://1"))
+		api.inject(always("GET nodes", fault{delay: 2 * time.Second}))
+		p = start(t, api, dualStack(4), notFirst, quarantine(time.Minute))
+		defer p.stop()
+		pass(10 * time.Second)
+		wantPodCIDRs(t, api, "a", "10.0.0.0/24", "fd00::/64")
+		wantSound(t, api)
+	})
+}
+
+// The ledger says that a Node is gone which is there: its prefixes are not freed before the API
+// server has been heard, however long ago it is said to have gone.
+func TestALivingNodesQuarantineNeverEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, dualStack(1))
+		pass(time.Second)
+		api.create("a")
+		pass(time.Second)
+		wantPodCIDRs(t, api, "a", "10.0.0.0/24", "fd00::/64")
+		p.stop()
+		api.editLedger(func(data map[string]string) { data["a"] += " released=2000-01-01T00:00:00Z" })
+		api.inject(always("GET nodes", fault{refuse: true}))
+		p = start(t, api, dualStack(1), notFirst)
+		defer p.stop()
+		api.create("b")
+		pass(5 * time.Minute)
+		wantPodCIDRs(t, api, "b")
+		api.inject(nil)
+		pass(time.Minute)
+		if h := entry(t, api, "a"); !h.Released.IsZero() {
+			t.Errorf("Node a is there, and the ledger has %q", api.stored()["a"])
+		}
+		wantSound(t, api)
+	})
+}
+
+// A process with a wrong clock noted when a Node went: the quarantine ends all the same.
+func TestAQuarantineThatBeginsInTheFutureEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, dualStack(2))
+		pass(time.Second)
+		p.stop()
+		api.editLedger(func(data map[string]string) {
+			data["gone"] = "uid=former 10.0.0.0/24@v4 fd00::/64@v6 released=2099-01-01T00:00:00Z"
+		})
+		p = start(t, api, dualStack(2), notFirst, quarantine(time.Minute))
+		defer p.stop()
+		pass(50 * time.Second)
+		if api.stored()["gone"] == "" {
+			t.Error("the quarantine did not last its time")
+		}
+		pass(time.Minute)
+		if got := api.stored()["gone"]; got != "" {
+			t.Errorf("the quarantine is not over: the ledger has %q", got)
+		}
+	})
+}
