@@ -22,6 +22,10 @@ TEST := $(if $(RACE),CGO_ENABLED=1 )go test $(RACE) -vet=off -timeout 40m
 CNI_VERSION := v1.9.1
 export CNI_PATH ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/underlay/cni-$(CNI_VERSION)
 
+# Shows how far it is. Everything that the demo needs is built with the same flags as the
+# control plane, so that nothing is compiled twice.
+COMPILE := env CGO_ENABLED=0 go run -trimpath ./test/testenv/gobuild/build
+
 .PHONY: build
 build: ## static binaries of every program, in ./bin
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
@@ -30,31 +34,44 @@ build: ## static binaries of every program, in ./bin
 .PHONY: demo
 demo: kube ## a cluster on the simulated cloud, to watch; as root with packets; ONCE=1 ends by itself
 	@[ "$$(id -u)" != 0 ] || $(MAKE) --no-print-directory cni
-	@go build -o bin/demo ./test/demo
+	@$(STEP) "programs of the demo" $(COMPILE) build -trimpath -ldflags '-s -w' -o bin/ ./cmd/underlay-ccm ./cmd/underlay-agent ./test/demo
 	@bin/demo $(if $(ONCE),-once)
 
 # Every control plane of the tests leaves in a fresh folder what our accounts
 # asked of it, for the last step. After a failure the folder stays.
 .PHONY: test
-test: check kube cni kubeadm ## everything: check, unit tests, integration tests; with the race detector if there is a C compiler
+test: check kube cni kubeadm ## everything: check, unit and integration tests; with the race detector if there is a C compiler
 	@$(if $(RACE),,echo; echo "== no C compiler ($$(go env CC)): tests run WITHOUT the race detector")
 	@records=$$(mktemp -d); UNDERLAY_AUDIT_DIR="$$records" $(MAKE) --no-print-directory recorded; rm -rf "$$records"
 
+# Unit tests compute and integration tests mostly wait, so they run side by side; what
+# measures comes after them, alone.
 .PHONY: recorded
 recorded:
-	@$(STEP) "unit tests$(if $(RACE), with the race detector)" env $(TEST) $$(go list ./... | grep -v '/underlay/test/')
-	@$(MAKE) --no-print-directory integration
-	@$(STEP) "permissions, beside what the tests asked for" go run ./test/audit "$$UNDERLAY_AUDIT_DIR"
+	@$(MAKE) --no-print-directory -j2 unit integration
+	@$(MAKE) --no-print-directory counts
+	@$(STEP) "permissions, beside what the tests asked for" go run ./test/checks/permissions "$$UNDERLAY_AUDIT_DIR"
+
+# Random schedules and models run in full without the race detector, which slows them
+# down eight times, and an eighth of them with it.
+.PHONY: unit
+unit: ## unit tests alone
+	@$(STEP) "unit tests$(if $(RACE), with the race detector)" env $(TEST) $$(go list ./... | grep -v '/underlay/test/') ./test/schedule
+	@$(if $(RACE),$(STEP) "random schedules and models in full" go test -vet=off -timeout 40m ./ipam/... ./test/schedule)
 
 .PHONY: e2e
-e2e: kube cni integration ## the integration tests alone: a real control plane, the simulated cloud
+e2e: kube cni ## the integration tests alone: a real control plane, the simulated cloud
+	@$(MAKE) --no-print-directory integration counts
 
-# Two packages at a time, and two tests of one that are parallel: each starts control
-# planes of its own, on ports and in networks of its own, and mostly waits. What
-# measures runs alone, and without the race detector, or it would measure others.
+# Three packages at a time, the two longest from the start, and two tests of one that
+# are parallel: each starts control planes of its own, on ports and in networks of its own.
 .PHONY: integration
 integration:
-	@$(STEP) "integration tests$(if $(RACE), with the race detector)" env $(TEST) -p 2 -parallel 2 $$(go list ./test/... | grep -v '/test/bench')
+	@$(STEP) "integration tests$(if $(RACE), with the race detector)" env $(TEST) -p 3 -parallel 2 ./test/e2e/... $$(go list ./test/... | grep -v -e '/test/bench' -e '/test/schedule')
+
+# Without the race detector, which would be measured too.
+.PHONY: counts
+counts:
 	@$(STEP) "request counts and schedules" go test -vet=off -timeout 40m -p 1 ./test/bench/...
 
 .PHONY: bench
@@ -81,7 +98,7 @@ bench-agent: ## kernel routes of 1,000 Nodes, beside ip -batch and a socket per 
 # Each mutant is compiled and tested by itself: minutes, so no part of the tests.
 .PHONY: mutants
 mutants: ## break one guard of the code at a time; a test has to notice each; ONLY='a regular expression' chooses
-	@go run ./test/mutants $(if $(ONLY),-only '$(ONLY)')
+	@go run ./test/checks/mutants $(if $(ONLY),-only '$(ONLY)')
 
 .PHONY: check
 check: ## go vet, staticcheck and gofumpt; changes nothing
@@ -102,32 +119,32 @@ fmt: ## format every file
 	go tool gofumpt -w .
 
 .PHONY: generate
-generate: ## write docs/reference anew from the tables in the code
-	go test ./internal/config ./internal/hcloudsim ./internal/doctor ./lb ./test/docs -run TestDocument -count=1 -update
+generate: ## write docs/reference and the picture of the packages anew from the code
+	go test ./internal/config ./hcloudsim ./internal/doctor ./lb ./test/checks/docs ./test/checks/archtest -run TestDocument -count=1 -update
 
 .PHONY: manifests
 manifests: ## render deploy/ccm, deploy/agent and deploy/metal anew from deploy/chart
-	go test -C test/chart -vet=off -count=1 -run TestRendered . -update
+	go test -C test/checks/chart -vet=off -count=1 -run TestRendered . -update
 
 # A module of its own, whose first build takes minutes. Not cached: the chart lies
 # outside of it.
 .PHONY: chart
 chart: ## the chart through Helm's own engine: values, mistakes, drift
-	@$(STEP) "chart" go test -C test/chart -count=1 .
+	@$(STEP) "chart" go test -C test/checks/chart -count=1 .
 
 # A module of its own too, with Prometheus in it.
 .PHONY: alerts
 alerts: ## the alerts on Prometheus' rule engine
-	@$(STEP) "alerts" go test -C test/alerts -count=1 ./...
+	@$(STEP) "alerts" go test -C test/checks/alerts -count=1 ./...
 
 # Before the tests, because go test would hide the minutes that a first build takes.
 .PHONY: kube
 kube:
-	@$(STEP) "control plane's binary" go run ./test/controlplane/kube
+	@$(STEP) "control plane's binary" env CGO_ENABLED=0 go run -trimpath ./test/testenv/kubebinary/build
 
 .PHONY: cni
 cni:
-	@[ -x "$(CNI_PATH)/portmap" ] || $(STEP) "CNI plugins" env GOBIN="$(CNI_PATH)" CGO_ENABLED=0 go install $(foreach p,main/ptp ipam/host-local meta/portmap,github.com/containernetworking/plugins/plugins/$(p)@$(CNI_VERSION))
+	@[ -x "$(CNI_PATH)/portmap" ] || $(STEP) "CNI plugins" env GOBIN="$(CNI_PATH)" $(COMPILE) install -trimpath $(foreach p,main/ptp ipam/host-local meta/portmap,github.com/containernetworking/plugins/plugins/$(p)@$(CNI_VERSION))
 
 # Built as the binary is, so that most of it is compiled already.
 .PHONY: kubeadm

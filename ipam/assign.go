@@ -31,7 +31,7 @@ type Offer struct {
 	Avoid []netip.Addr
 }
 
-func (o Offer) matches(s *source) bool { return o.Pools == nil || o.Pools(s.Name) }
+func (o Offer) matches(s *pool) bool { return o.Pools == nil || o.Pools(s.Name) }
 
 // Assign reserves one node prefix of every family for the Node and returns them in the order of
 // the families. It is idempotent: who has something gets the same again. When it fails for one
@@ -48,8 +48,7 @@ func (l *Ledger) Assign(node Node, offer Offer) ([]netip.Prefix, error) {
 	h, known := l.holdings[node.UID]
 	if known {
 		l.name(h, node)
-		h.released = time.Time{}
-		l.settleAll(h)
+		l.setReleased(h, time.Time{})
 		if h.observed || l.current(h) && !l.contested(h) {
 			return slices.Clone(h.prefixes), nil
 		}
@@ -76,10 +75,10 @@ func (l *Ledger) RoomFor(offer Offer) error {
 	return err
 }
 
-// choice is where a node prefix of one family will come from.
+// choice is the node prefix of one family that a Node is to have, and where it comes from.
 type choice struct {
-	source *source
-	own    netip.Prefix // already cut, if it is from the server's own
+	pool   *pool
+	prefix netip.Prefix
 }
 
 // plan chooses for every family, or fails for all that have nothing, and changes nothing.
@@ -95,7 +94,7 @@ func (l *Ledger) plan(h *holding, node Node, offer Offer) ([]choice, error) {
 }
 
 // choose returns the first pool of a family that has something for the Node.
-func (l *Ledger) choose(family []*source, h *holding, node Node, offer Offer) (choice, error) {
+func (l *Ledger) choose(family []*pool, h *holding, node Node, offer Offer) (choice, error) {
 	var full []string
 	var errs []error
 	matched := false
@@ -104,16 +103,15 @@ func (l *Ledger) choose(family []*source, h *holding, node Node, offer Offer) (c
 			continue
 		}
 		matched = true
-		switch {
-		case s.Own:
+		if s.Own {
 			p, err := l.cut(s, h, node, offer)
 			if err == nil {
 				return choice{s, p}, nil
 			}
 			errs = append(errs, err)
-		case s.counts().Free > 0:
-			return choice{source: s}, nil
-		default:
+		} else if p, ok := l.pick(s); ok {
+			return choice{s, p}, nil
+		} else {
 			full = append(full, s.Prefix.String())
 		}
 	}
@@ -143,20 +141,16 @@ func inOneLine(errs []error) error {
 }
 
 func (l *Ledger) take(h *holding, c choice) {
-	p := c.own
-	if c.source.Own {
-		h.setOrigin(p, c.source.Name)
+	if c.pool.Own {
+		l.setOrigin(h, c.prefix, c.pool.Name)
 	} else {
-		var ok bool
-		if p, ok = c.source.pool.Take(h.node.UID); !ok {
-			mustAgree(fmt.Errorf("%s has nothing free, though it counts %+v", c.source, c.source.counts()))
-		}
+		c.pool.took(c.prefix)
 	}
-	h.prefixes = append(h.prefixes, p)
-	l.claim(h, p)
+	h.prefixes = append(h.prefixes, c.prefix)
+	l.claim(h, c.prefix)
 }
 
-// current tells whether the pools would still hand out what is reserved here.
+// current reports whether the pools would still hand out what is reserved here.
 func (l *Ledger) current(h *holding) bool {
 	for _, family := range l.families {
 		if !slices.ContainsFunc(h.prefixes, func(p netip.Prefix) bool { return p.Addr().Is6() == family[0].ipv6() }) {
@@ -166,7 +160,7 @@ func (l *Ledger) current(h *holding) bool {
 	return !slices.ContainsFunc(h.prefixes, func(p netip.Prefix) bool { return !l.usable(h, p) })
 }
 
-// usable tells whether a prefix is one that the pools may have handed out, now too.
+// usable reports whether a prefix is one that the pools may have handed out, now too.
 func (l *Ledger) usable(h *holding, p netip.Prefix) bool {
 	_, wrong := l.misplaced(h, p)
 	return !wrong
@@ -187,13 +181,12 @@ func (l *Ledger) returning(node Node, offer Offer) *holding {
 		return nil
 	}
 	l.name(back, node)
-	back.observed, back.released = false, time.Time{}
-	back.prefixes = l.inOrder(back.prefixes)
-	l.settleAll(back)
+	back.observed, back.prefixes = false, l.inOrder(back.prefixes)
+	l.setReleased(back, time.Time{})
 	return back
 }
 
-// suits tells whether all of a holding could be handed out under this offer, and nobody else
+// suits reports whether all of a holding could be handed out under this offer, and nobody else
 // claims anything of it. Where something was abandoned, the machine may have had that instead of
 // what was reserved last, and a route to it may stand: all of it stays in quarantine.
 func (l *Ledger) suits(h *holding, offer Offer) bool {
@@ -201,18 +194,15 @@ func (l *Ledger) suits(h *holding, offer Offer) bool {
 		return false
 	}
 	return !slices.ContainsFunc(h.prefixes, func(p netip.Prefix) bool {
-		s := l.carver(p)
-		if s == nil {
-			s = l.ownSource(h.origins[p])
-		}
-		return !offer.matches(s) || s.Own && !offer.holds(p) || len(l.rivals(h, p)) > 0
+		s := l.poolOf(h, p)
+		return !offer.matches(s) || s.Own && !offer.holds(p) || len(l.overlaps(h, p)) > 0
 	})
 }
 
 // inOrder sorts prefixes by the order of their families.
 func (l *Ledger) inOrder(prefixes []netip.Prefix) []netip.Prefix {
 	place := func(p netip.Prefix) int {
-		return slices.IndexFunc(l.families, func(f []*source) bool { return f[0].ipv6() == p.Addr().Is6() })
+		return slices.IndexFunc(l.families, func(f []*pool) bool { return f[0].ipv6() == p.Addr().Is6() })
 	}
 	slices.SortStableFunc(prefixes, func(a, b netip.Prefix) int { return place(a) - place(b) })
 	return prefixes
@@ -225,7 +215,7 @@ func familyName(ipv6 bool) string {
 	return "IPv4"
 }
 
-func names(family []*source) string {
+func names(family []*pool) string {
 	var list []string
 	for _, s := range family {
 		list = append(list, s.Name+" "+s.State.String())

@@ -13,148 +13,73 @@ type claim struct {
 	arrival uint64
 }
 
-// seat is a prefix that is claimed.
-type seat struct {
-	claims []claim // in order of arrival
-	// What the pool was told about it, if there is one that counts it.
-	keeper keeper
-	holder string
-	gone   bool
-}
-
-// keeper is the pool that counts a prefix.
-type keeper interface {
-	Claim(prefix netip.Prefix, holder string) error
-	Release(prefix netip.Prefix, holder string) error
-	Pass(prefix netip.Prefix, holder, to string) error
-	Quarantine(prefix netip.Prefix, holder string, gone bool) error
-}
-
 // claim records one more holder of a prefix.
 func (l *Ledger) claim(h *holding, p netip.Prefix) {
-	s, taken := l.seats.get(p)
-	if !taken {
-		s = &seat{}
-		l.seats.put(p, s)
-		l.block(p, (*Pool).Block)
-	}
+	claims, _ := l.claims.get(p)
 	l.arrivals++
-	s.claims = append(s.claims, claim{h, l.arrivals})
-	l.settle(p)
+	l.claims.put(p, append(claims, claim{h, l.arrivals}))
+	if s := l.carver(p); s != nil {
+		s.hold(p)
+	}
+	l.counted = nil
 }
 
 // drop ends one holder's claim. The next in order of arrival takes its place; the prefix
 // becomes free only with the last.
 func (l *Ledger) drop(h *holding, p netip.Prefix) {
-	s, _ := l.seats.get(p)
-	s.claims = slices.DeleteFunc(s.claims, func(c claim) bool { return c.holder == h })
-	if len(s.claims) > 0 {
-		l.settle(p)
+	claims, _ := l.claims.get(p)
+	claims = slices.DeleteFunc(claims, func(c claim) bool { return c.holder == h })
+	l.counted = nil
+	if len(claims) > 0 {
+		l.claims.put(p, claims)
 		return
 	}
-	l.seats.remove(p)
-	l.block(p, (*Pool).Unblock)
-	if s.keeper != nil {
-		mustAgree(s.keeper.Release(p, s.holder))
-	}
-}
-
-// block keeps everything that overlaps the prefix from being handed out, or no more. A node
-// prefix of a pool overlaps nothing else that pools carve.
-func (l *Ledger) block(p netip.Prefix, apply func(*Pool, netip.Prefix)) {
-	if l.carver(p) != nil {
-		return
-	}
-	for _, s := range l.sources {
-		if s.pool != nil {
-			apply(s.pool, p)
-		}
-	}
-}
-
-// settle tells the pool for whom a claimed prefix stands: for the first whose Node is not gone,
-// else for the first.
-func (l *Ledger) settle(p netip.Prefix) {
-	s, _ := l.seats.get(p)
-	h := s.claims[0].holder
-	if i := slices.IndexFunc(s.claims, func(c claim) bool { return !c.holder.gone() }); i > 0 {
-		h = s.claims[i].holder
-	}
-	k := l.keeper(h, p)
-	if s.keeper != nil && s.keeper != k {
-		mustAgree(s.keeper.Release(p, s.holder))
-		s.keeper = nil
-	}
-	if k == nil {
-		return
-	}
-	if s.keeper == nil {
-		mustAgree(k.Claim(p, h.node.UID))
-		s.keeper, s.holder, s.gone = k, h.node.UID, false
-	}
-	if s.holder != h.node.UID {
-		mustAgree(k.Pass(p, s.holder, h.node.UID))
-		s.holder = h.node.UID
-	}
-	if s.gone != h.gone() {
-		mustAgree(k.Quarantine(p, s.holder, h.gone()))
-		s.gone = h.gone()
-	}
-}
-
-// keeper returns the pool that counts a prefix of this holder, or nil.
-func (l *Ledger) keeper(h *holding, p netip.Prefix) keeper {
+	l.claims.remove(p)
 	if s := l.carver(p); s != nil {
-		return s.pool
-	}
-	if s := l.ownSource(h.origins[p]); s != nil {
-		return s.own
-	}
-	return nil
-}
-
-// mustAgree stops the program when parts of the bookkeeping disagree about who holds what: it
-// must not hand out anything any more. Started again, it rebuilds its knowledge from what is
-// stored.
-func mustAgree(err error) {
-	if err != nil {
-		panic("ipam: the ledger and its pool disagree: " + err.Error())
+		s.release(p)
 	}
 }
 
-// rival is another holder's claim on something that overlaps.
-type rival struct {
+// standsFor returns for whom a claimed prefix counts: for the first whose Node is not gone, else
+// for the first.
+func standsFor(claims []claim) *holding {
+	i := slices.IndexFunc(claims, func(c claim) bool { return !c.holder.gone() })
+	return claims[max(i, 0)].holder
+}
+
+// overlap is another holder's claim on something that overlaps.
+type overlap struct {
 	prefix netip.Prefix
 	claim
 }
 
-// rivals returns the claims of others that overlap p, the earliest first. The holder may be nil.
-func (l *Ledger) rivals(h *holding, p netip.Prefix) []rival {
-	var found []rival
-	for q, s := range l.seats.overlapping(p) {
-		for _, c := range s.claims {
+// overlaps returns the claims of others that overlap p, the earliest first. The holder may be nil.
+func (l *Ledger) overlaps(h *holding, p netip.Prefix) []overlap {
+	var found []overlap
+	for q, claims := range l.claims.overlapping(p) {
+		for _, c := range claims {
 			if c.holder != h {
-				found = append(found, rival{q, c})
+				found = append(found, overlap{q, c})
 			}
 		}
 	}
-	slices.SortFunc(found, func(a, b rival) int { return cmp.Compare(a.arrival, b.arrival) })
+	slices.SortFunc(found, func(a, b overlap) int { return cmp.Compare(a.arrival, b.arrival) })
 	return found
 }
 
 // arrival is when the holder's claim on a prefix arrived.
 func (l *Ledger) arrival(h *holding, p netip.Prefix) uint64 {
-	s, _ := l.seats.get(p)
-	own := slices.IndexFunc(s.claims, func(c claim) bool { return c.holder == h })
-	return s.claims[own].arrival
+	claims, _ := l.claims.get(p)
+	own := slices.IndexFunc(claims, func(c claim) bool { return c.holder == h })
+	return claims[own].arrival
 }
 
-// contested tells whether something of what is reserved here may already be at work elsewhere:
+// contested reports whether something of what is reserved here may already be at work elsewhere:
 // another Node has it or had it until lately, or was promised it before.
 func (l *Ledger) contested(h *holding) bool {
 	return slices.ContainsFunc(h.prefixes, func(p netip.Prefix) bool {
 		mine := l.arrival(h, p)
-		return slices.ContainsFunc(l.rivals(h, p), func(r rival) bool {
+		return slices.ContainsFunc(l.overlaps(h, p), func(r overlap) bool {
 			return r.holder.observed || r.holder.gone() || r.arrival < mine
 		})
 	})

@@ -81,8 +81,13 @@ func (c *Cursor) read(word string) error {
 	return nil
 }
 
-// Cursor returns the order in which the pool goes on.
-func (p *Pool) Cursor() Cursor {
+// Cursor returns the order in which a pool goes on. A pool of the servers' own prefixes, like
+// one that is not configured, has the zero Cursor.
+func (l *Ledger) Cursor(pool string) Cursor {
+	p := l.pool(pool)
+	if p == nil || p.Own {
+		return Cursor{}
+	}
 	c := Cursor{Next: p.grid.at(p.next)}
 	for _, i := range p.released {
 		c.Released = append(c.Released, p.grid.at(i))
@@ -90,21 +95,26 @@ func (p *Pool) Cursor() Cursor {
 	return c
 }
 
-// SetCursor makes the pool go on in this order. What the pool does not carve is left out: it
-// comes from another shape of the pool.
-func (p *Pool) SetCursor(c Cursor) {
+// SetCursor makes a pool go on as it did when the Cursor was taken. What the pool does not carve
+// is left out: it comes from another shape of the pool. It fails only for what is not the name
+// of a pool with a range.
+func (l *Ledger) SetCursor(pool string, c Cursor) error {
+	p := l.pool(pool)
+	if p == nil || p.Own {
+		return fmt.Errorf("cursor of pool %q: no pool with a range has that name: configure it, or remove the cursor", pool)
+	}
 	p.next, p.released = 0, nil
-	if p.Carves(c.Next) {
+	if p.carves(c.Next) {
 		p.next = p.grid.index(c.Next.Addr())
 	}
 	for _, q := range c.Released {
-		if !p.Carves(q) {
+		if !p.carves(q) {
 			continue
 		}
 		i := p.grid.index(q.Addr())
-		if _, held := p.slots[i]; !held && !slices.Contains(p.released, i) && len(p.released) < maxReleased {
+		if _, held := l.claims.get(q); !held && !slices.Contains(p.released, i) && len(p.released) < maxReleased {
 			p.released = append(p.released, i)
 		}
 	}
-	clear(p.sets)
+	return nil
 }

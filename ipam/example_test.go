@@ -102,22 +102,6 @@ func ExampleOffer() {
 	// the server has no usable IPv6 prefix of its own, and pool native (the servers' own prefixes) needs one: give it one, or configure another IPv6 pool
 }
 
-func ExamplePool() {
-	pool, err := ipam.NewPool(ipam.PoolConfig{Name: "default", Prefix: netip.MustParsePrefix("10.244.0.0/22"), NodeMask: 24})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	first, _ := pool.Take("node-a")
-	second, _ := pool.Take("node-b")
-	fmt.Println(first, second)
-
-	fmt.Println(pool.Release(first, "node-b"))
-	// Output:
-	// 10.244.0.0/24 10.244.1.0/24
-	// pool default (10.244.0.0/22): 10.244.0.0/24 is not held by "node-b": nothing to release
-}
-
 func ExampleCursor() {
 	c, err := ipam.ParseCursor("next=10.244.7.0/24 released=10.244.1.0/24,10.244.2.0/24")
 	fmt.Println(c.Next, c.Released, err)

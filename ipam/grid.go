@@ -2,7 +2,6 @@ package ipam
 
 import (
 	"cmp"
-	"math/bits"
 	"net/netip"
 	"slices"
 )
@@ -20,7 +19,7 @@ func (g grid) size() uint64 { return 1 << (g.mask - g.prefix.Bits()) }
 // all are all the parts.
 func (g grid) all() span { return span{0, g.size() - 1} }
 
-// carves tells whether the prefix is one of the parts.
+// carves reports whether the prefix is one of the parts.
 func (g grid) carves(p netip.Prefix) bool {
 	return p.Bits() == g.mask && g.prefix.Overlaps(p) && p == canonical(p)
 }
@@ -66,8 +65,7 @@ func (g grid) spans(prefixes []netip.Prefix) spans {
 // span is an interval of a grid, both ends included.
 type span struct{ first, last uint64 }
 
-// width is the number of bits that count the parts of a block.
-func (s span) width() int { return bits.Len64(s.last - s.first) }
+func (s span) holds(i uint64) bool { return s.first <= i && i <= s.last }
 
 // spans are intervals in ascending order that don't overlap.
 type spans []span
@@ -102,16 +100,6 @@ func (s spans) find(i uint64) (span, bool) {
 		return span{}, false
 	}
 	return s[at], true
-}
-
-// within returns what of the intervals lies in one.
-func (s spans) within(in span) spans {
-	var clipped spans
-	at, _ := slices.BinarySearchFunc(s, in.first, func(one span, i uint64) int { return cmp.Compare(one.last, i) })
-	for ; at < len(s) && s[at].first <= in.last; at++ {
-		clipped = append(clipped, span{max(s[at].first, in.first), min(s[at].last, in.last)})
-	}
-	return clipped
 }
 
 // gap returns the first part from zero on that lies in no interval.

@@ -48,13 +48,22 @@ type holding struct {
 	origins map[netip.Prefix]string
 }
 
-// gone tells whether the Node is, and this is in quarantine.
+// gone reports whether the Node is, and this is in quarantine.
 func (h *holding) gone() bool { return !h.released.IsZero() }
+
+// setReleased begins a holding's quarantine, or ends it with the zero time.
+func (l *Ledger) setReleased(h *holding, at time.Time) {
+	if !h.released.Equal(at) {
+		h.released, l.counted = at, nil
+	}
+}
 
 // all returns everything that the holding keeps from being handed out.
 func (h *holding) all() []netip.Prefix { return slices.Concat(h.prefixes, h.abandoned) }
 
-func (h *holding) setOrigin(p netip.Prefix, pool string) {
+// setOrigin notes which pool a prefix came from that no range carves.
+func (l *Ledger) setOrigin(h *holding, p netip.Prefix, pool string) {
+	l.counted = nil
 	if h.origins == nil {
 		h.origins = map[netip.Prefix]string{}
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // hugePool has 2^48 node prefixes: whoever counts them one by one never ends.
-func hugePool(t *testing.T) *Pool {
+func hugePool(t *testing.T) *onePool {
 	t.Helper()
 	return mustPool(t, "fd00::/16", 64)
 }
@@ -18,53 +18,45 @@ func hugePool(t *testing.T) *Pool {
 func TestHugePoolsAreCountedByArithmetic(t *testing.T) {
 	pool := hugePool(t)
 	pool.SetExclusions(prefixes("fd00:4000::/18", "fd00::/17", "fd00:8000:0:7::1/128", "fe80::/10"))
-	pool.Block(pfx("fd00::/16"))
-	pool.Block(pfx("fd00:f000::/20"))
+	pool.route(pfx("fd00::/16"))
+	pool.route(pfx("fd00:f000::/20"))
 	for _, p := range prefixes("fd00:1:2:3::/64", "fd00:c000:2:3::/64") {
-		if err := pool.Claim(p, "a"); err != nil {
-			t.Fatal(err)
-		}
+		pool.have(p)
 	}
 	const all, half, block = 1 << 48, 1 << 47, 1 << 44
 	same := func(when string, want Counts) {
 		t.Helper()
 		want.Name, want.Pool, want.NodeMask = "p", pfx("fd00::/16"), 64
-		if got := pool.Counts(); got != want {
+		if got := pool.counts(); got != want {
 			t.Errorf("%s: %+v, want %+v", when, got, want)
 		}
 	}
 	same("all blocked", Counts{Excluded: half + 1, Allocated: 1, Foreign: half - 2})
-	if got, ok := pool.Take("a"); ok {
-		t.Errorf("Take() = %s from what is blocked", got)
+	if got, ok := pool.take(); ok {
+		t.Errorf("Assign() = %s from what is blocked", got)
 	}
-	pool.Unblock(pfx("fd00::/16"))
+	pool.unroute(pfx("fd00::/16"))
 	same("one block left", Counts{Excluded: half + 1, Allocated: 1, Foreign: block, Free: half - 2 - block})
-	take(t, pool, "a", "fd00:8000::/64")
+	take(t, pool, "fd00:8000::/64")
 	pool.SetExclusions(nil)
 	same("no exclusions", Counts{Allocated: 3, Foreign: block, Free: all - block - 3})
-	take(t, pool, "a", "fd00:8000:0:1::/64")
-	if len(pool.sets) > 2 {
-		t.Errorf("%d sets were made for one search", len(pool.sets))
-	}
+	take(t, pool, "fd00:8000:0:1::/64")
 }
 
-func TestHugePoolsHandOutBeyondOneSet(t *testing.T) {
+func TestHugePoolsHandOutBeyondOneWindow(t *testing.T) {
 	pool := mustPool(t, "fd00::/40", 64)
 	for i := range 3000 {
-		want := netip.PrefixFrom(numberOf(pool.Prefix().Addr()).plus(uint64(i), 64).addr(128), 64)
-		if got, ok := pool.Take("a"); !ok || got != want {
-			t.Fatalf("Take() = %s, %t, want %s", got, ok, want)
+		want := netip.PrefixFrom(numberOf(pool.pools[0].Prefix.Addr()).plus(uint64(i), 64).addr(128), 64)
+		if got, ok := pool.take(); !ok || got != want {
+			t.Fatalf("Assign() = %s, %t, want %s", got, ok, want)
 		}
 	}
-	pool.SetCursor(Cursor{})
-	take(t, pool, "a", "fd00:0:0:bb8::/64")
+	pool.setCursor(Cursor{})
+	take(t, pool, "fd00:0:0:bb8::/64")
 	// At the end it begins again at the start.
-	pool.SetCursor(Cursor{Next: pfx("fd00:0:ff:ffff::/64")})
-	take(t, pool, "a", "fd00:0:ff:ffff::/64")
-	take(t, pool, "a", "fd00:0:0:bb9::/64")
-	if len(pool.sets) > 4 {
-		t.Errorf("%d sets were made for 3 full ones", len(pool.sets))
-	}
+	pool.setCursor(Cursor{Next: pfx("fd00:0:ff:ffff::/64")})
+	take(t, pool, "fd00:0:ff:ffff::/64")
+	take(t, pool, "fd00:0:0:bb9::/64")
 }
 
 func TestTheLastFreeOneOfManyIsFound(t *testing.T) {
@@ -75,24 +67,22 @@ func TestTheLastFreeOneOfManyIsFound(t *testing.T) {
 		pool := mustPool(t, c.prefix, mask)
 		for p := range fill(pool) {
 			if p != pfx(c.last) {
-				if err := pool.Claim(p, "a"); err != nil {
-					t.Fatal(err)
-				}
+				pool.have(p)
 			}
 		}
-		pool.SetCursor(Cursor{Next: pool.grid.at(pool.grid.index(pfx(c.last).Addr()) + 1)})
-		take(t, pool, "b", c.last)
-		if p, ok := pool.Take("b"); ok {
-			t.Errorf("Take() = %s from a full pool", p)
+		pool.setCursor(Cursor{Next: pool.grid().at(pool.grid().index(pfx(c.last).Addr()) + 1)})
+		take(t, pool, c.last)
+		if p, ok := pool.take(); ok {
+			t.Errorf("Assign() = %s from a full pool", p)
 		}
 	}
 }
 
 // fill yields every node prefix of a pool.
-func fill(pool *Pool) func(yield func(netip.Prefix) bool) {
+func fill(pool *onePool) func(yield func(netip.Prefix) bool) {
 	return func(yield func(netip.Prefix) bool) {
-		for i := range pool.grid.size() {
-			if !yield(pool.grid.at(i)) {
+		for i := range pool.grid().size() {
+			if !yield(pool.grid().at(i)) {
 				return
 			}
 		}
@@ -120,7 +110,7 @@ func FuzzPool(f *testing.F) {
 	f.Add("10.0.0.5/24", 20, "10.0.0.0/8", "::ffff:10.0.0.0/112")
 	f.Fuzz(func(t *testing.T, text string, nodeMask int, blocked, excluded string) {
 		prefix, _ := netip.ParsePrefix(text)
-		pool, err := NewPool(PoolConfig{Name: "fuzz", Prefix: prefix, NodeMask: nodeMask})
+		pool, err := newOnePool(prefix, nodeMask)
 		if err != nil {
 			if !strings.Contains(err.Error(), prefix.String()) {
 				t.Fatalf("the error does not name %s: %v", prefix, err)
@@ -130,24 +120,24 @@ func FuzzPool(f *testing.F) {
 		block, _ := netip.ParsePrefix(blocked)
 		exclude, _ := netip.ParsePrefix(excluded)
 		block, exclude = canonical(block), canonical(exclude)
-		pool.Block(block)
+		pool.route(block)
 		pool.SetExclusions([]netip.Prefix{exclude})
 		size := uint64(1) << (nodeMask - prefix.Bits())
-		c := pool.Counts()
+		c := pool.counts()
 		if sum := c.Free + c.Excluded + c.Foreign; sum != size {
 			t.Fatalf("%s has %d node prefixes of /%d, the pool counts %+v", prefix, size, nodeMask, c)
 		}
 		for i := range min(c.Free, 1500) {
-			got, ok := pool.Take("holder")
+			got, ok := pool.take()
 			if !ok || got.Bits() != nodeMask || got != got.Masked() || !prefix.Overlaps(got) || got.Overlaps(block) || got.Overlaps(exclude) {
-				t.Fatalf("the %d-th Take() = %s, %t", i, got, ok)
+				t.Fatalf("the %d-th Assign() = %s, %t", i, got, ok)
 			}
-			if at := pool.Counts(); at.Free != c.Free-i-1 || at.Allocated != i+1 {
+			if at := pool.counts(); at.Free != c.Free-i-1 || at.Allocated != i+1 {
 				t.Fatalf("after %d: %+v, before: %+v", i+1, at, c)
 			}
 		}
-		if got, ok := pool.Take("holder"); ok != (c.Free > 1500) {
-			t.Fatalf("Take() = %s, %t with %d free", got, ok, c.Free)
+		if got, ok := pool.take(); ok != (c.Free > 1500) {
+			t.Fatalf("Assign() = %s, %t with %d free", got, ok, c.Free)
 		}
 	})
 }

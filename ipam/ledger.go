@@ -4,39 +4,23 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"net/netip"
 	"slices"
 )
 
-// A Ledger knows which Node holds which prefixes, over all pools.
+// A Ledger knows which Node holds which prefixes, over all pools. The holdings are the truth; the
+// claims are an index of them by prefix, and all that pools are asked is answered from it.
 type Ledger struct {
-	sources    []*source
-	families   [][]*source // by address family, in the order in which families first appear
+	pools      []*pool
+	families   [][]*pool // by address family, in the order in which families first appear
 	exclusions tree[struct{}]
-	routes     []netip.Prefix
+	routes     tree[struct{}] // destinations of the routes that stand
 
 	holdings map[string]*holding   // by UID
 	names    map[string][]*holding // by name
-	seats    tree[*seat]           // every prefix that somebody claims
+	claims   tree[[]claim]         // by prefix, each in order of arrival
 	arrivals uint64
-}
-
-// source is a pool of the configuration: one that carves a range, or one that cuts from the
-// servers' own prefixes.
-type source struct {
-	PoolConfig
-	pool *Pool
-	own  *ownPool
-}
-
-func (s *source) ipv6() bool { return s.Own || s.Prefix.Addr().Is6() }
-
-func (s *source) counts() Counts {
-	if s.own != nil {
-		return s.own.Counts()
-	}
-	return s.pool.Counts()
+	counted  []Counts // of the pools; nil: something has changed since
 }
 
 // NewLedger returns a Ledger in which everything but the exclusions is free. Pools are used in
@@ -60,10 +44,10 @@ func NewLedger(pools []PoolConfig, exclusions []netip.Prefix) (*Ledger, error) {
 		}
 	}
 	l.SetExclusions(exclusions)
-	for _, s := range l.sources {
-		if s.pool != nil && s.State == Active && s.counts().Free == 0 {
+	for _, p := range l.pools {
+		if !p.Own && p.State == Active && l.countsOf(p).Free == 0 {
 			errs = append(errs, fmt.Errorf("%s: the exclusions leave nothing of it: move the pool or correct the exclusions (%s)",
-				s, join(sorted(canonicalAll(exclusions)), ", ")))
+				p, join(sorted(canonicalAll(exclusions)), ", ")))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -73,20 +57,11 @@ func NewLedger(pools []PoolConfig, exclusions []netip.Prefix) (*Ledger, error) {
 }
 
 func (l *Ledger) add(config PoolConfig) error {
-	s := &source{PoolConfig: config}
-	err := config.check()
-	switch {
-	case err != nil:
+	p, err := newPool(config)
+	if err != nil {
 		return err
-	case config.Own:
-		s.own = newOwnPool(config)
-	default:
-		s.pool, err = NewPool(config)
-		if err != nil {
-			return err
-		}
 	}
-	for _, other := range l.sources {
+	for _, other := range l.pools {
 		if other.Name == config.Name {
 			return fmt.Errorf("%s: another pool has that name too (%s): give each its own", config, other)
 		}
@@ -94,12 +69,12 @@ func (l *Ledger) add(config PoolConfig) error {
 			return fmt.Errorf("%s overlaps %s: give each its own range", config, other)
 		}
 	}
-	l.sources = append(l.sources, s)
-	i := slices.IndexFunc(l.families, func(f []*source) bool { return f[0].ipv6() == s.ipv6() })
+	l.pools = append(l.pools, p)
+	i := slices.IndexFunc(l.families, func(f []*pool) bool { return f[0].ipv6() == p.ipv6() })
 	if i < 0 {
-		l.families = append(l.families, []*source{s})
+		l.families = append(l.families, []*pool{p})
 	} else {
-		l.families[i] = append(l.families[i], s)
+		l.families[i] = append(l.families[i], p)
 	}
 	return nil
 }
@@ -108,17 +83,8 @@ func (l *Ledger) add(config PoolConfig) error {
 // where such a prefix overlaps an exclusion and overlapped none before, there is a warning.
 // Exclusions that are no prefixes are left out.
 func (l *Ledger) SetExclusions(exclusions []netip.Prefix) []Warning {
-	exclusions = canonicalAll(exclusions)
 	before := l.exclusions
-	l.exclusions = tree[struct{}]{}
-	for _, e := range exclusions {
-		l.exclusions.put(e, struct{}{})
-	}
-	for _, s := range l.sources {
-		if s.pool != nil {
-			s.pool.SetExclusions(exclusions)
-		}
-	}
+	l.exclusions, l.counted = setOf(exclusions), nil
 	var found []Warning
 	for _, h := range l.holdings {
 		for _, p := range h.prefixes {
@@ -137,22 +103,10 @@ func (l *Ledger) SetExclusions(exclusions []netip.Prefix) []Warning {
 // out; what Nodes hold stays theirs, since the route is most likely their own. It returns, sorted,
 // the destinations that lie in the pools' ranges, or cover them, and that nobody holds.
 func (l *Ledger) SetRoutes(destinations []netip.Prefix) (strange []netip.Prefix) {
-	before := l.routes
-	l.routes = sorted(canonicalAll(destinations))
-	for _, s := range l.sources {
-		if s.pool == nil {
-			continue
-		}
-		for _, p := range l.routes {
-			s.pool.Block(p)
-		}
-		for _, p := range before {
-			s.pool.Unblock(p)
-		}
-	}
-	for _, p := range l.routes {
-		inRange := slices.ContainsFunc(l.sources, func(s *source) bool { return s.pool != nil && s.Prefix.Overlaps(p) })
-		if _, held := l.seats.get(p); inRange && !held {
+	l.routes, l.counted = setOf(destinations), nil
+	for _, p := range sorted(canonicalAll(destinations)) {
+		inRange := slices.ContainsFunc(l.pools, func(s *pool) bool { return !s.Own && s.Prefix.Overlaps(p) })
+		if _, held := l.claims.get(p); inRange && !held {
 			strange = append(strange, p)
 		}
 	}
@@ -192,59 +146,6 @@ func compareNodes(a, b *holding) int {
 	return cmp.Or(cmp.Compare(a.node.Name, b.node.Name), cmp.Compare(a.node.UID, b.node.UID))
 }
 
-// Counts returns the state of every pool, in the order of the pools.
-func (l *Ledger) Counts() []Counts {
-	counts := make([]Counts, len(l.sources))
-	for i, s := range l.sources {
-		counts[i] = s.counts()
-	}
-	return counts
-}
-
-// Room returns how many more Nodes can be given prefixes of all families by the active pools,
-// if every pool matches them. A family with a pool of the servers' own prefixes has no limit.
-func (l *Ledger) Room() int {
-	room := uint64(math.MaxInt)
-	for _, family := range l.families {
-		room = min(room, roomIn(family))
-	}
-	return int(room)
-}
-
-func roomIn(family []*source) uint64 {
-	var n uint64
-	for _, s := range family {
-		switch {
-		case s.State != Active:
-		case s.Own:
-			return math.MaxInt
-		default:
-			n += s.counts().Free
-		}
-	}
-	return n
-}
-
-// Cursor returns the order in which a pool goes on. A pool of the servers' own prefixes, like
-// one that is not configured, has the zero Cursor.
-func (l *Ledger) Cursor(pool string) Cursor {
-	if s := l.source(pool); s != nil && s.pool != nil {
-		return s.pool.Cursor()
-	}
-	return Cursor{}
-}
-
-// SetCursor makes a pool go on as it did when the Cursor was taken. It fails only for what is
-// not the name of a pool with a range.
-func (l *Ledger) SetCursor(pool string, c Cursor) error {
-	s := l.source(pool)
-	if s == nil || s.pool == nil {
-		return fmt.Errorf("cursor of pool %q: no pool with a range has that name: configure it, or remove the cursor", pool)
-	}
-	s.pool.SetCursor(c)
-	return nil
-}
-
 // An Orphan is a prefix that is held, and that came from a pool which carves it no more: the
 // pool was removed from the configuration, or changed.
 type Orphan struct {
@@ -259,7 +160,7 @@ func (l *Ledger) Removed() []Orphan {
 	var orphans []Orphan
 	for _, h := range l.holdings {
 		for _, p := range h.all() {
-			if pool := h.origins[p]; pool != "" && l.ownSource(pool) == nil {
+			if pool := h.origins[p]; pool != "" && l.ownPool(pool) == nil {
 				orphans = append(orphans, Orphan{pool, h.node, p})
 			}
 		}
@@ -271,29 +172,36 @@ func (l *Ledger) Removed() []Orphan {
 	return orphans
 }
 
-// source returns the pool with this name, or nil.
-func (l *Ledger) source(name string) *source {
-	i := slices.IndexFunc(l.sources, func(s *source) bool { return s.Name == name })
+// pool returns the pool with this name, or nil.
+func (l *Ledger) pool(name string) *pool {
+	i := slices.IndexFunc(l.pools, func(p *pool) bool { return p.Name == name })
 	if i < 0 {
 		return nil
 	}
-	return l.sources[i]
+	return l.pools[i]
 }
 
-// ownSource returns the pool with this name if it cuts from the servers' own prefixes.
-func (l *Ledger) ownSource(name string) *source {
-	if s := l.source(name); s != nil && s.Own {
-		return s
+// ownPool returns the pool with this name if it cuts from the servers' own prefixes.
+func (l *Ledger) ownPool(name string) *pool {
+	if p := l.pool(name); p != nil && p.Own {
+		return p
 	}
 	return nil
 }
 
 // carver returns the pool that has the prefix among its node prefixes, or nil.
-func (l *Ledger) carver(p netip.Prefix) *source {
-	for _, s := range l.sources {
-		if s.pool != nil && s.pool.Carves(p) {
-			return s
-		}
+func (l *Ledger) carver(prefix netip.Prefix) *pool {
+	i := slices.IndexFunc(l.pools, func(p *pool) bool { return p.carves(prefix) })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return l.pools[i]
+}
+
+// poolOf returns the pool that a holder's prefix counts to, or nil.
+func (l *Ledger) poolOf(h *holding, prefix netip.Prefix) *pool {
+	if p := l.carver(prefix); p != nil {
+		return p
+	}
+	return l.ownPool(h.origins[prefix])
 }

@@ -292,20 +292,6 @@ func TestAContestedReservationWaitsForRoom(t *testing.T) {
 	assign(t, l, a, "10.0.0.0/24", "fd00::/64")
 }
 
-func TestADisagreementStopsEverything(t *testing.T) {
-	l := dualStack(t)
-	assign(t, l, a, "10.0.0.0/24", "fd00::/64")
-	if err := l.sources[0].pool.Release(pfx("10.0.0.0/24"), a.UID); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if recover() == nil {
-			t.Error("Free went on with a pool that disagrees")
-		}
-	}()
-	l.Free(a.UID)
-}
-
 func TestWarningsNameNodePrefixAndRemedy(t *testing.T) {
 	for kind, want := range map[WarningKind]string{
 		OutsidePools:    "add a pool",

@@ -51,7 +51,7 @@ func (m *model) ownQueue(c PoolConfig, node Node, offer Offer) []netip.Prefix {
 	})
 }
 
-// allowed tells whether a part of the server's own prefix holds no address that is in use.
+// allowed reports whether a part of the server's own prefix holds no address that is in use.
 func allowed(offer Offer, p netip.Prefix) bool {
 	first := offer.Own.Addr()
 	return !p.Contains(first) && !p.Contains(first.Next()) && !slices.ContainsFunc(offer.Avoid, p.Contains)
@@ -66,7 +66,7 @@ func (m *model) contested(n *modelNode) bool {
 	})
 }
 
-// current tells whether a Node has something of every family, all of it right.
+// current reports whether a Node has something of every family, all of it right.
 func (m *model) current(n *modelNode) bool {
 	for _, ipv6 := range m.families() {
 		if !slices.ContainsFunc(n.current, func(p netip.Prefix) bool { return p.Addr().Is6() == ipv6 }) {

@@ -18,7 +18,7 @@ func (l *Ledger) Restore(stored Holding) []Warning {
 	h, known := l.holdings[stored.Node.UID]
 	if !known {
 		h = l.meet(stored.Node)
-		h.released = moment(stored.Released)
+		l.setReleased(h, moment(stored.Released))
 		h.observed = stored.Observed
 	}
 	for _, p := range canonicalAll(slices.Concat(prefixes, stored.Abandoned)) {
@@ -26,7 +26,7 @@ func (l *Ledger) Restore(stored Holding) []Warning {
 			continue
 		}
 		if pool := stored.Pools[p]; pool != "" && l.carver(p) == nil {
-			h.setOrigin(p, pool)
+			l.setOrigin(h, p, pool)
 		}
 		if known || !slices.Contains(prefixes, p) {
 			h.abandoned = append(h.abandoned, p)
@@ -69,14 +69,13 @@ func (l *Ledger) Observe(node Node, prefixes []netip.Prefix, now time.Time) []Wa
 	}
 	h := l.meet(node)
 	before := h.all()
-	h.prefixes, h.observed, h.abandoned, h.released = prefixes, true, nil, time.Time{}
+	h.prefixes, h.observed, h.abandoned = prefixes, true, nil
+	l.setReleased(h, time.Time{})
 	for _, p := range prefixes {
 		if own := l.likelyOwn(p); own != nil && h.origins[p] == "" {
-			h.setOrigin(p, own.Name)
+			l.setOrigin(h, p, own.Name)
 		}
-		if slices.Contains(before, p) {
-			l.settle(p)
-		} else {
+		if !slices.Contains(before, p) {
 			l.claim(h, p)
 		}
 	}
@@ -97,10 +96,10 @@ func (l *Ledger) retire(h *holding, prefixes []netip.Prefix, now time.Time) {
 	owner := h.node
 	owner.UID += RetiredSuffix
 	retired := l.meet(owner)
-	retired.released = quarantineStart(now)
+	l.setReleased(retired, quarantineStart(now))
 	for _, p := range prefixes {
 		if pool := h.origins[p]; pool != "" {
-			retired.setOrigin(p, pool)
+			l.setOrigin(retired, p, pool)
 			delete(h.origins, p)
 		}
 		if !slices.Contains(retired.all(), p) {
@@ -109,7 +108,6 @@ func (l *Ledger) retire(h *holding, prefixes []netip.Prefix, now time.Time) {
 		}
 		l.drop(h, p)
 	}
-	l.settleAll(retired)
 }
 
 // Release says that the Node with this UID is gone. All that it holds goes into quarantine: it
@@ -121,10 +119,16 @@ func (l *Ledger) Release(uid string, now time.Time) (Holding, bool) {
 		return Holding{}, false
 	}
 	if !h.gone() {
-		h.released = quarantineStart(now)
-		l.settleAll(h)
+		l.setReleased(h, quarantineStart(now))
 	}
 	return l.describe(h), true
+}
+
+// Shared reports whether a Node that is not gone was observed with something that overlaps.
+func (l *Ledger) Shared(p netip.Prefix) bool {
+	return slices.ContainsFunc(l.overlaps(nil, p), func(o overlap) bool {
+		return o.holder.observed && !o.holder.gone() && slices.Contains(o.holder.prefixes, o.prefix)
+	})
 }
 
 // Quarantined returns what Nodes that are gone still hold, the longest gone first.
@@ -150,10 +154,4 @@ func (l *Ledger) Free(uid string) []netip.Prefix {
 		l.drop(h, p)
 	}
 	return held
-}
-
-func (l *Ledger) settleAll(h *holding) {
-	for _, p := range h.all() {
-		l.settle(p)
-	}
 }

@@ -166,25 +166,6 @@ func TestDrainingOwnPoolsHandOutNothing(t *testing.T) {
 	}
 }
 
-func TestOwnPoolsAreKeptByTheirHoldersToo(t *testing.T) {
-	o := newOwnPool(PoolConfig{Name: "own", NodeMask: 80, Own: true})
-	p := pfx("2001:db8::1:0:0:0/80")
-	if err := o.Claim(p, "a"); err != nil {
-		t.Fatal(err)
-	}
-	for what, err := range map[string]error{
-		"Claim": o.Claim(p, "b"), "Release": o.Release(p, "b"), "Pass": o.Pass(p, "b", "c"), "Quarantine": o.Quarantine(p, "b", true),
-		"Release of nothing": o.Release(pfx("2001:db8::2:0:0:0/80"), "a"),
-	} {
-		if err == nil {
-			t.Errorf("%s by who does not hold it: no error", what)
-		}
-	}
-	if c := o.Counts(); c.Allocated != 1 || c.Quarantined != 0 {
-		t.Errorf("refused calls changed the counts to %+v", c)
-	}
-}
-
 // Two Nodes have the same, and only for one of them it is known from where.
 func TestAnOwnPrefixCountsForWhomItStands(t *testing.T) {
 	l := mustLedger(t, ownPools())

@@ -1,27 +1,89 @@
 package ipam
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
-func mustPool(t *testing.T, prefix string, nodeMask int) *Pool {
+// onePool is a Ledger with one pool, of which every node prefix goes to a Node of its own.
+type onePool struct {
+	*Ledger
+	holders map[netip.Prefix]Node
+	nodes   int
+	routed  []netip.Prefix
+}
+
+func newOnePool(prefix netip.Prefix, nodeMask int) (*onePool, error) {
+	l, err := NewLedger([]PoolConfig{{Name: "p", Prefix: prefix, NodeMask: nodeMask}}, nil)
+	return &onePool{Ledger: l, holders: map[netip.Prefix]Node{}}, err
+}
+
+func mustPool(t *testing.T, prefix string, nodeMask int) *onePool {
 	t.Helper()
-	pool, err := NewPool(PoolConfig{Name: "p", Prefix: pfx(prefix), NodeMask: nodeMask})
+	pool, err := newOnePool(pfx(prefix), nodeMask)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return pool
 }
 
-func take(t *testing.T, pool *Pool, holder, want string) {
+func (o *onePool) node() Node {
+	o.nodes++
+	return Node{Name: "n", UID: fmt.Sprint("u", o.nodes)}
+}
+
+// take hands the next node prefix to a new Node.
+func (o *onePool) take() (netip.Prefix, bool) {
+	node := o.node()
+	given, err := o.Assign(node, Offer{})
+	if err != nil {
+		return netip.Prefix{}, false
+	}
+	o.holders[given[0]] = node
+	return given[0], true
+}
+
+// have shows a new Node that has a prefix.
+func (o *onePool) have(p netip.Prefix) {
+	o.holders[p] = o.node()
+	o.Observe(o.holders[p], []netip.Prefix{p}, time.Time{})
+}
+
+func (o *onePool) free(p netip.Prefix) {
+	o.Free(o.holders[p].UID)
+	delete(o.holders, p)
+}
+
+// route adds a route that stands, unroute takes it away.
+func (o *onePool) route(p netip.Prefix) {
+	o.routed = append(o.routed, p)
+	o.SetRoutes(o.routed)
+}
+
+func (o *onePool) unroute(p netip.Prefix) {
+	i := slices.Index(o.routed, p)
+	o.routed = slices.Delete(o.routed, i, i+1)
+	o.SetRoutes(o.routed)
+}
+
+func (o *onePool) counts() Counts { return o.Counts()[0] }
+func (o *onePool) grid() grid     { return o.pools[0].grid }
+func (o *onePool) setCursor(c Cursor) {
+	if err := o.SetCursor("p", c); err != nil {
+		panic(err)
+	}
+}
+
+func take(t *testing.T, pool *onePool, want string) {
 	t.Helper()
-	got, ok := pool.Take(holder)
+	got, ok := pool.take()
 	if !ok || got != pfx(want) {
-		t.Fatalf("Take(%s) = %s, %t, want %s", holder, got, ok, want)
+		t.Fatalf("Assign() = %s, %t, want %s", got, ok, want)
 	}
 }
 
@@ -58,29 +120,22 @@ func TestNewPoolSizes(t *testing.T) {
 		{prefix: pfx("fd00::/15"), nodeMask: 64, err: "use a node mask of /63 or shorter, or a pool of /16 or longer"},
 		{prefix: pfx("::/0"), nodeMask: 64, err: "more than 2^48"},
 	} {
-		pool, err := NewPool(PoolConfig{Name: "p", Prefix: c.prefix, NodeMask: c.nodeMask})
+		pool, err := newOnePool(c.prefix, c.nodeMask)
 		switch {
 		case c.err != "":
 			if err == nil || !strings.Contains(err.Error(), c.err) || !strings.Contains(err.Error(), c.prefix.String()) {
-				t.Errorf("NewPool(%s, /%d): error %v, want one that names the pool and says %q", c.prefix, c.nodeMask, err, c.err)
+				t.Errorf("NewLedger(%s, /%d): error %v, want one that names the pool and says %q", c.prefix, c.nodeMask, err, c.err)
 			}
 		case err != nil:
-			t.Errorf("NewPool(%s, /%d): %v", c.prefix, c.nodeMask, err)
+			t.Errorf("NewLedger(%s, /%d): %v", c.prefix, c.nodeMask, err)
 		default:
-			if got := pool.Counts().Free; got != c.size {
-				t.Errorf("NewPool(%s, /%d) has %d node prefixes, want %d", c.prefix, c.nodeMask, got, c.size)
+			if got := pool.counts().Free; got != c.size {
+				t.Errorf("NewLedger(%s, /%d) has %d node prefixes, want %d", c.prefix, c.nodeMask, got, c.size)
 			}
-			if pool.Prefix() != c.prefix || pool.NodeMask() != c.nodeMask {
-				t.Errorf("pool is %s, /%d, want %s, /%d", pool.Prefix(), pool.NodeMask(), c.prefix, c.nodeMask)
+			if got := pool.counts(); got.Pool != c.prefix || got.NodeMask != c.nodeMask {
+				t.Errorf("pool is %s, /%d, want %s, /%d", got.Pool, got.NodeMask, c.prefix, c.nodeMask)
 			}
 		}
-	}
-}
-
-func TestNewPoolNeedsARange(t *testing.T) {
-	_, err := NewPool(PoolConfig{Name: "own", NodeMask: 80, Own: true})
-	if err == nil || !strings.Contains(err.Error(), "pool own (the servers' own prefixes)") {
-		t.Errorf("NewPool of the servers' own prefixes: %v, want an error that names it", err)
 	}
 }
 
@@ -106,237 +161,176 @@ func TestTakeCarvesInAscendingOrder(t *testing.T) {
 	} {
 		pool := mustPool(t, c.prefix, c.nodeMask)
 		for _, want := range c.want {
-			take(t, pool, "a", want)
+			take(t, pool, want)
 		}
-		if got, ok := pool.Take("a"); ok {
-			t.Errorf("%s is full, but Take() = %s", c.prefix, got)
+		if got, ok := pool.take(); ok {
+			t.Errorf("%s is full, but Assign() = %s", c.prefix, got)
 		}
 	}
 }
 
 func TestJustReleasedIsUsedLast(t *testing.T) {
 	pool := mustPool(t, "10.0.0.0/24", 27)
-	take(t, pool, "a", "10.0.0.0/27")
-	take(t, pool, "b", "10.0.0.32/27")
-	take(t, pool, "c", "10.0.0.64/27")
-	for _, held := range []struct{ holder, prefix string }{{"b", "10.0.0.32/27"}, {"a", "10.0.0.0/27"}} {
-		if err := pool.Release(pfx(held.prefix), held.holder); err != nil {
-			t.Fatal(err)
-		}
-	}
+	take(t, pool, "10.0.0.0/27")
+	take(t, pool, "10.0.0.32/27")
+	take(t, pool, "10.0.0.64/27")
+	pool.free(pfx("10.0.0.32/27"))
+	pool.free(pfx("10.0.0.0/27"))
 	for _, want := range []string{"10.0.0.96/27", "10.0.0.128/27", "10.0.0.160/27", "10.0.0.192/27", "10.0.0.224/27"} {
-		take(t, pool, "d", want)
+		take(t, pool, want)
 	}
-	take(t, pool, "d", "10.0.0.32/27")
-	take(t, pool, "d", "10.0.0.0/27")
+	take(t, pool, "10.0.0.32/27")
+	take(t, pool, "10.0.0.0/27")
 }
 
-func TestClaimAndReleaseTakeWholeNodePrefixesOnly(t *testing.T) {
-	pool := mustPool(t, "10.0.0.0/16", 24)
-	if err := pool.Claim(pfx("10.0.5.0/24"), "a"); err != nil {
-		t.Fatal(err)
-	}
-	if err := pool.Claim(pfx("10.0.5.0/24"), "a"); err != nil {
-		t.Errorf("claiming again for the same holder: %v", err)
-	}
-	if err := pool.Claim(pfx("10.0.5.0/24"), "b"); err == nil || !strings.Contains(err.Error(), `held by "a"`) {
-		t.Errorf("claiming another's node prefix: error %v, want one that names the holder", err)
-	}
+func TestOnlyWholeNodePrefixesAreCarved(t *testing.T) {
 	for _, wrong := range []string{"10.0.5.0/25", "10.0.4.0/23", "10.0.0.0/16", "10.0.0.0/8", "10.1.5.0/24", "10.0.5.1/24", "::ffff:10.0.5.0/120", "fd00::/64"} {
-		if pool.Carves(pfx(wrong)) {
-			t.Errorf("Carves(%s) = true", wrong)
+		pool := mustPool(t, "10.0.0.0/16", 24)
+		pool.have(pfx("10.0.5.0/24"))
+		if pool.carver(pfx(wrong)) != nil {
+			t.Errorf("carver(%s) is the pool", wrong)
 		}
-		if err := pool.Claim(pfx(wrong), "b"); err == nil {
-			t.Errorf("Claim(%s): no error", wrong)
+		// Whatever happens to such a prefix, the node prefix stays its Node's.
+		pool.have(pfx(wrong))
+		pool.free(pfx(wrong))
+		if c := pool.counts(); c.Allocated != 1 || c.Free != 255 {
+			t.Errorf("after %s came and went: %+v, want 1 allocated and 255 free", wrong, c)
 		}
-		if err := pool.Release(pfx(wrong), "a"); err == nil {
-			t.Errorf("Release(%s): no error", wrong)
+		pool.free(pfx("10.0.5.0/24"))
+		if c := pool.counts(); c.Allocated != 0 || c.Free != 256 {
+			t.Errorf("after the release: %+v, want all free", c)
 		}
-	}
-	for _, c := range []struct{ prefix, holder string }{{"10.0.5.0/24", "b"}, {"10.0.6.0/24", "a"}} {
-		if err := pool.Release(pfx(c.prefix), c.holder); err == nil {
-			t.Errorf("Release(%s, %s): no error, though %s does not hold it", c.prefix, c.holder, c.holder)
-		}
-	}
-	if c := pool.Counts(); c.Allocated != 1 || c.Free != 255 {
-		t.Errorf("after refused calls: %+v, want 1 allocated and 255 free", c)
-	}
-	if err := pool.Release(pfx("10.0.5.0/24"), "a"); err != nil {
-		t.Error(err)
-	}
-	if c := pool.Counts(); c.Allocated != 0 || c.Free != 256 {
-		t.Errorf("after the release: %+v, want all free", c)
 	}
 }
 
-func TestExcludedAndBlockedAreNotHandedOut(t *testing.T) {
+func TestExcludedAndRoutedAreNotHandedOut(t *testing.T) {
 	pool := mustPool(t, "10.0.0.0/24", 26)
 	pool.SetExclusions(prefixes("10.0.0.70/32", "172.16.0.0/12"))
-	pool.Block(pfx("10.0.0.128/25"))
-	pool.Block(pfx("10.0.0.200/29"))
-	pool.Block(pfx("192.168.0.0/16"))
-	if want := (Counts{Name: "p", Pool: pfx("10.0.0.0/24"), NodeMask: 26, Free: 1, Excluded: 1, Foreign: 2}); pool.Counts() != want {
-		t.Errorf("Counts() = %+v, want %+v", pool.Counts(), want)
+	pool.route(pfx("10.0.0.128/25"))
+	pool.route(pfx("10.0.0.200/29"))
+	pool.route(pfx("192.168.0.0/16"))
+	if want := (Counts{Name: "p", Pool: pfx("10.0.0.0/24"), NodeMask: 26, Free: 1, Excluded: 1, Foreign: 2}); pool.counts() != want {
+		t.Errorf("Counts() = %+v, want %+v", pool.counts(), want)
 	}
-	take(t, pool, "a", "10.0.0.0/26")
-	if got, ok := pool.Take("a"); ok {
-		t.Fatalf("Take() = %s, which is excluded or blocked", got)
+	take(t, pool, "10.0.0.0/26")
+	if got, ok := pool.take(); ok {
+		t.Fatalf("Assign() = %s, which is excluded or routed", got)
 	}
-	pool.Unblock(pfx("10.0.0.128/25"))
-	take(t, pool, "b", "10.0.0.128/26")
-	pool.Unblock(pfx("10.0.0.200/29"))
-	take(t, pool, "c", "10.0.0.192/26")
-	if err := pool.Claim(pfx("10.0.0.64/26"), "d"); err != nil {
-		t.Errorf("claiming an excluded node prefix that a Node already has: %v", err)
-	}
-	if c := pool.Counts(); c.Excluded != 1 || c.Allocated != 3 {
+	pool.unroute(pfx("10.0.0.128/25"))
+	take(t, pool, "10.0.0.128/26")
+	pool.unroute(pfx("10.0.0.200/29"))
+	take(t, pool, "10.0.0.192/26")
+	pool.have(pfx("10.0.0.64/26")) // an excluded node prefix that a Node already has
+	if c := pool.counts(); c.Excluded != 1 || c.Allocated != 3 {
 		t.Errorf("Counts() = %+v, want the excluded one to stay excluded", c)
 	}
-}
-
-func TestTheMapDecidesNotTheBitmap(t *testing.T) {
-	pool := mustPool(t, "10.0.0.0/24", 26)
-	if err := pool.Claim(pfx("10.0.0.0/26"), "a"); err != nil {
-		t.Fatal(err)
-	}
-	if err := pool.Claim(pfx("10.0.0.64/26"), "a"); err != nil {
-		t.Fatal(err)
-	}
-	// The bitmap is made, and then forgets.
-	if err := pool.set(0).Release(toIPNet(pfx("10.0.0.0/25"))); err != nil {
-		t.Fatal(err)
-	}
-	take(t, pool, "b", "10.0.0.128/26")
 }
 
 func TestExclusionsCanBeTakenBack(t *testing.T) {
 	pool := mustPool(t, "10.0.0.0/22", 24)
 	pool.SetExclusions(prefixes("10.0.0.0/23"))
-	take(t, pool, "a", "10.0.2.0/24")
+	take(t, pool, "10.0.2.0/24")
 	pool.SetExclusions(prefixes("10.0.3.0/24"))
-	if want := (Counts{Name: "p", Pool: pfx("10.0.0.0/22"), NodeMask: 24, Free: 2, Allocated: 1, Excluded: 1}); pool.Counts() != want {
-		t.Errorf("Counts() = %+v, want %+v", pool.Counts(), want)
+	if want := (Counts{Name: "p", Pool: pfx("10.0.0.0/22"), NodeMask: 24, Free: 2, Allocated: 1, Excluded: 1}); pool.counts() != want {
+		t.Errorf("Counts() = %+v, want %+v", pool.counts(), want)
 	}
-	take(t, pool, "b", "10.0.0.0/24")
-	take(t, pool, "c", "10.0.1.0/24")
-	if got, ok := pool.Take("d"); ok {
-		t.Errorf("Take() = %s from a full pool", got)
-	}
-}
-
-func TestOnlyTheHolderPassesOnAndGoesIntoQuarantine(t *testing.T) {
-	pool := mustPool(t, "10.0.0.0/22", 24)
-	take(t, pool, "a", "10.0.0.0/24")
-	held := pfx("10.0.0.0/24")
-	for _, refused := range []struct {
-		what string
-		err  error
-	}{
-		{"Pass by another", pool.Pass(held, "b", "c")},
-		{"Pass of what is free", pool.Pass(pfx("10.0.1.0/24"), "a", "c")},
-		{"Quarantine of another's", pool.Quarantine(held, "b", true)},
-		{"Quarantine of a part", pool.Quarantine(pfx("10.0.0.0/25"), "a", true)},
-	} {
-		if refused.err == nil {
-			t.Errorf("%s: no error", refused.what)
-		}
-	}
-	if err := pool.Quarantine(held, "a", true); err != nil {
-		t.Fatal(err)
-	}
-	if c := pool.Counts(); c.Quarantined != 1 || c.Allocated != 0 || c.Free != 3 {
-		t.Errorf("in quarantine: %+v", c)
-	}
-	if err := pool.Pass(held, "a", "b"); err != nil {
-		t.Fatal(err)
-	}
-	if c := pool.Counts(); c.Quarantined != 1 {
-		t.Errorf("passing on ended the quarantine: %+v", c)
-	}
-	if err := pool.Quarantine(held, "b", false); err != nil {
-		t.Fatal(err)
-	}
-	if c := pool.Counts(); c.Quarantined != 0 || c.Allocated != 1 {
-		t.Errorf("back from quarantine: %+v", c)
-	}
-	if err := pool.Release(held, "b"); err != nil {
-		t.Errorf("the new holder can't release: %v", err)
+	take(t, pool, "10.0.0.0/24")
+	take(t, pool, "10.0.1.0/24")
+	if got, ok := pool.take(); ok {
+		t.Errorf("Assign() = %s from a full pool", got)
 	}
 }
 
-func TestBlockedTwiceIsUnblockedTwice(t *testing.T) {
+func TestHeldByTwoIsFreedTwice(t *testing.T) {
 	pool := mustPool(t, "10.0.0.0/23", 24)
-	foreign := pfx("10.0.0.0/25")
-	pool.Block(foreign)
-	pool.Block(foreign)
-	pool.Unblock(foreign)
-	take(t, pool, "a", "10.0.1.0/24")
-	if got, ok := pool.Take("a"); ok {
-		t.Errorf("Take() = %s, which is still blocked", got)
+	foreign := prefixes("10.0.0.0/25")
+	pool.Observe(a, foreign, noon)
+	pool.Observe(b, foreign, noon)
+	pool.Free(a.UID)
+	take(t, pool, "10.0.1.0/24")
+	if got, ok := pool.take(); ok {
+		t.Errorf("Assign() = %s, which overlaps what is still held", got)
 	}
-	pool.Unblock(foreign)
-	take(t, pool, "a", "10.0.0.0/24")
+	pool.Free(b.UID)
+	take(t, pool, "10.0.0.0/24")
 }
 
-// checkIndex holds the index and the counts against the slots, one after the other.
-func checkIndex(t *testing.T, pool *Pool) {
-	t.Helper()
-	var want Counts
-	for i := range pool.grid.size() {
-		*want.of(pool.state(i))++
-		set, made := pool.sets[pool.setOf(i).first]
-		if !made {
-			continue
+// naive works out, one node prefix after the other, the counts and what is handed out next.
+func (o *onePool) naive(excluded []netip.Prefix) (c Counts, next netip.Prefix) {
+	c = Counts{Name: "p", Pool: o.pools[0].Prefix, NodeMask: o.pools[0].NodeMask}
+	cursor := o.Cursor("p")
+	waits := func(p netip.Prefix) bool { return slices.Contains(cursor.Released, p) }
+	free := func(p netip.Prefix) bool {
+		_, held := o.holders[p]
+		return !held && !overlapsAny(p, excluded) && !overlapsAny(p, o.routed)
+	}
+	var circle, before []netip.Prefix
+	for p := range fill(o) {
+		_, held := o.holders[p]
+		switch {
+		case overlapsAny(p, excluded):
+			c.Excluded++
+		case held:
+			c.Allocated++
+		case overlapsAny(p, o.routed):
+			c.Foreign++
+		default:
+			c.Free++
 		}
-		marked, err := set.IsAllocated(toIPNet(pool.grid.at(i)))
-		if err != nil || marked == pool.offered(i) {
-			t.Fatalf("%s is marked: %t, and on offer: %t (%v)", pool.grid.at(i), marked, pool.offered(i), err)
+		switch {
+		case !free(p) || waits(p):
+		case p.Compare(cursor.Next) < 0:
+			before = append(before, p)
+		default:
+			circle = append(circle, p)
 		}
 	}
-	got := pool.Counts()
-	want.Name, want.Pool, want.NodeMask = got.Name, got.Pool, got.NodeMask
-	if got != want {
-		t.Fatalf("counts are %+v, want %+v", got, want)
+	waiting := slices.DeleteFunc(slices.Clone(cursor.Released), func(p netip.Prefix) bool { return !free(p) })
+	if all := slices.Concat(circle, before, waiting); len(all) > 0 {
+		next = all[0]
 	}
+	return c, next
 }
 
-func TestTheIndexFollowsTheSlots(t *testing.T) {
+func TestTheSearchFindsWhatANaiveOneFinds(t *testing.T) {
 	for seed := range uint64(4) {
 		draw := rand.New(rand.NewPCG(seed, 4))
-		pool := mustPool(t, "fd00::/53", 64) // two sets
-		var held, blocked []netip.Prefix
+		pool := mustPool(t, "fd00::/53", 64) // eight windows
+		var excluded, held []netip.Prefix
 		pick := func(longest int) netip.Prefix {
-			return netip.PrefixFrom(pool.grid.at(draw.Uint64N(2048)).Addr(), 54+draw.IntN(longest-53)).Masked()
+			return netip.PrefixFrom(pool.grid().at(draw.Uint64N(2048)).Addr(), 54+draw.IntN(longest-53)).Masked()
 		}
 		for range 3000 {
 			switch at := draw.IntN(40); {
 			case at == 0:
-				pool.SetExclusions([]netip.Prefix{pick(66), pick(66)})
+				excluded = []netip.Prefix{pick(66), pick(66)}
+				pool.SetExclusions(excluded)
 			case at == 1:
-				blocked = append(blocked, pick(66))
-				pool.Block(blocked[len(blocked)-1])
-			case at <= 3 && len(blocked) > 0:
-				i := draw.IntN(len(blocked))
-				pool.Unblock(blocked[i])
-				blocked = slices.Delete(blocked, i, i+1)
+				pool.route(pick(66))
+			case at <= 3 && len(pool.routed) > 0:
+				pool.unroute(pool.routed[draw.IntN(len(pool.routed))])
 			case at == 4:
-				pool.SetCursor(Cursor{Next: pool.grid.at(draw.Uint64N(2048)), Released: []netip.Prefix{pick(64)}})
+				pool.setCursor(Cursor{Next: pool.grid().at(draw.Uint64N(2048)), Released: []netip.Prefix{pick(64)}})
 			case at <= 20 && len(held) > 0:
 				i := draw.IntN(len(held))
-				if err := pool.Release(held[i], "a"); err != nil {
-					t.Fatal(err)
-				}
+				pool.free(held[i])
 				held = slices.Delete(held, i, i+1)
-			default:
-				if p, ok := pool.Take("a"); ok {
-					held = append(held, p)
-				} else if pool.Counts().Free > 0 {
-					t.Fatalf("Take() found nothing, though the pool counts %+v", pool.Counts())
+			case draw.IntN(25) == 0:
+				counts, next := pool.naive(excluded)
+				if got := pool.counts(); got != counts {
+					t.Fatalf("counts are %+v, want %+v", got, counts)
 				}
-			}
-			if draw.IntN(25) == 0 {
-				pool.set(draw.Uint64N(2048))
-				checkIndex(t, pool)
+				p, ok := pool.take()
+				if ok != next.IsValid() || ok && p != next {
+					t.Fatalf("Assign() = %s, %t, want %s", p, ok, next)
+				}
+				if ok {
+					held = append(held, p)
+				}
+			default:
+				if p, ok := pool.take(); ok {
+					held = append(held, p)
+				}
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -68,6 +69,9 @@ type run struct {
 
 func (r *run) same(what string, want, got any) {
 	r.Helper()
+	if reflect.DeepEqual(want, got) {
+		return // cmp is slow
+	}
 	if diff := cmp.Diff(want, got, comparePrefixes); diff != "" {
 		r.Fatalf("step %d: %s (-model +ledger):\n%s\n%s", r.step, what, diff, r.model)
 	}
@@ -235,7 +239,7 @@ func (r *run) restart() {
 // setCursor carries a pool's cursor over as text.
 func (r *run) setCursor(after *Ledger, pool string) {
 	text := r.ledger.Cursor(pool).String()
-	if text == "" || after.source(pool) == nil {
+	if text == "" || after.pool(pool) == nil {
 		return
 	}
 	c, err := ParseCursor(text)
@@ -316,7 +320,7 @@ func drive(t *testing.T, steps int, draw func(n int) int) {
 }
 
 func TestLedgerAgreesWithModel(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range uint64(200 / slowdown) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			drive(t, 120, rand.New(rand.NewPCG(seed, 1)).IntN)
 		})

@@ -202,8 +202,9 @@ func TestTakingOverMovesEverything(t *testing.T) {
 		t.Errorf("Records(a) = %q", text)
 	}
 	wantCounts(t, l, "v4", Counts{Free: 7, Allocated: 1})
-	if err := l.sources[0].pool.Claim(pfx("10.0.0.0/24"), "new"); err != nil {
-		t.Errorf("the pool does not know the new holder: %v", err)
+	claims, _ := l.claims.get(pfx("10.0.0.0/24"))
+	if len(claims) != 1 || claims[0].holder.node.UID != "new" {
+		t.Errorf("the claims are %+v, want that of the new holder alone", claims)
 	}
 	l.Free("new")
 	wantCounts(t, l, "v4", Counts{Free: 8})

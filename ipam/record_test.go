@@ -215,12 +215,12 @@ func FuzzParseCursor(f *testing.F) {
 		}
 		// Whatever a cursor says, each node prefix is handed out once.
 		pool := mustPool(t, "10.0.0.0/25", 28)
-		pool.SetCursor(c)
+		pool.setCursor(c)
 		handed := map[netip.Prefix]bool{}
 		for range 8 {
-			p, ok := pool.Take("a")
+			p, ok := pool.take()
 			if !ok || handed[p] {
-				t.Fatalf("with the cursor %q Take() = %s, %t after %v", c, p, ok, handed)
+				t.Fatalf("with the cursor %q Assign() = %s, %t after %v", c, p, ok, handed)
 			}
 			handed[p] = true
 		}

@@ -208,24 +208,22 @@ func TestCursorSurvivesARestart(t *testing.T) {
 func TestOnlyTheLatestReleasedWait(t *testing.T) {
 	pool := mustPool(t, "10.0.0.0/16", 24)
 	for range 200 {
-		pool.Take("a")
+		pool.take()
 	}
 	for i := range uint64(maxReleased + 1) {
-		if err := pool.Release(pool.grid.at(i), "a"); err != nil {
-			t.Fatal(err)
-		}
+		pool.free(pool.grid().at(i))
 	}
-	if c := pool.Cursor(); len(c.Released) != maxReleased || c.Released[0] != pfx("10.0.1.0/24") {
+	if c := pool.Cursor("p"); len(c.Released) != maxReleased || c.Released[0] != pfx("10.0.1.0/24") {
 		t.Errorf("%d wait, from %s on", len(c.Released), c.Released[0])
 	}
 	for i := range 56 {
-		take(t, pool, "b", fmt.Sprintf("10.0.%d.0/24", 200+i))
+		take(t, pool, fmt.Sprintf("10.0.%d.0/24", 200+i))
 	}
 	for i := range maxReleased + 1 {
-		take(t, pool, "b", fmt.Sprintf("10.0.%d.0/24", i))
+		take(t, pool, fmt.Sprintf("10.0.%d.0/24", i))
 	}
-	if got, ok := pool.Take("b"); ok {
-		t.Errorf("Take() = %s from a full pool", got)
+	if got, ok := pool.take(); ok {
+		t.Errorf("Assign() = %s from a full pool", got)
 	}
 }
 
@@ -235,7 +233,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 		l := mustLedger(t, smallPools[0])
 		for _, i := range order {
 			n := machine(fmt.Sprint("n", i), fmt.Sprint("u", i), fmt.Sprint(i))
-			has := []netip.Prefix{l.sources[0].pool.grid.at(uint64(i)), misfits[5+i]}
+			has := []netip.Prefix{l.pools[0].grid.at(uint64(i)), misfits[5+i]}
 			switch i % 3 {
 			case 0:
 				l.Observe(n, has, noon)

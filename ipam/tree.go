@@ -132,3 +132,14 @@ func (t *tree[V]) first(p netip.Prefix) (netip.Prefix, bool) {
 	}
 	return netip.Prefix{}, false
 }
+
+// setOf returns the tree of these prefixes, without those that are none.
+func setOf(prefixes []netip.Prefix) tree[struct{}] {
+	var t tree[struct{}]
+	for _, p := range prefixes {
+		if p = canonical(p); p.IsValid() {
+			t.put(p, struct{}{})
+		}
+	}
+	return t
+}

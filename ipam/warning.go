@@ -96,7 +96,7 @@ func (l *Ledger) duplicates(h *holding, kind WarningKind) []Warning {
 	var found []Warning
 	for _, p := range h.prefixes {
 		mine := l.arrival(h, p)
-		for _, r := range l.rivals(h, p) {
+		for _, r := range l.overlaps(h, p) {
 			if !r.holder.gone() && r.arrival < mine {
 				found = append(found, Warning{Kind: kind, Node: h.node, Prefix: p, Against: r.prefix, Holder: r.holder.node})
 				break
@@ -107,10 +107,10 @@ func (l *Ledger) duplicates(h *holding, kind WarningKind) []Warning {
 	return found
 }
 
-// misplaced tells whether a prefix is one that the pools would never hand out.
+// misplaced reports whether a prefix is one that the pools would never hand out.
 func (l *Ledger) misplaced(h *holding, p netip.Prefix) (Warning, bool) {
-	if l.carver(p) == nil && l.ownSource(h.origins[p]) == nil {
-		for _, s := range l.sources {
+	if l.poolOf(h, p) == nil {
+		for _, s := range l.pools {
 			if s.Prefix.Overlaps(p) {
 				return Warning{Kind: WrongSize, Prefix: p, Against: s.Prefix}, true
 			}

@@ -20,28 +20,19 @@ func checkAnnotations() []Annotation {
 			set: integer(func(s *settings) *int { return &s.checkPort }, 1, 65535),
 		},
 		{
-			Name: HetznerPrefix + "health-check-interval", Type: "duration", Range: "3s to 60s, whole seconds",
+			Name: annotationCheckInterval, Type: "duration", Range: "3s to 60s, whole seconds",
 			Default: "10s", Effect: "Time between two checks.",
-			set: func(s *settings, value string) error {
-				s.annotated.Interval = true
-				return duration(func(s *settings) *time.Duration { return &s.interval }, minInterval, maxInterval)(s, value)
-			},
+			set: duration(func(s *settings) *time.Duration { return &s.interval }, minInterval, maxInterval),
 		},
 		{
-			Name: HetznerPrefix + "health-check-timeout", Type: "duration", Range: "1s to 60s, whole seconds",
+			Name: annotationCheckTimeout, Type: "duration", Range: "1s to 60s, whole seconds",
 			Default: "15s", Effect: "Time after which a check has failed.",
-			set: func(s *settings, value string) error {
-				s.annotated.Timeout = true
-				return duration(func(s *settings) *time.Duration { return &s.timeout }, minTimeout, maxTimeout)(s, value)
-			},
+			set: duration(func(s *settings) *time.Duration { return &s.timeout }, minTimeout, maxTimeout),
 		},
 		{
-			Name: HetznerPrefix + "health-check-retries", Type: "integer", Range: "1 to 5",
+			Name: annotationCheckRetries, Type: "integer", Range: "1 to 5",
 			Default: "3", Effect: "Failed checks before a node is unhealthy, and good ones before it is healthy again.",
-			set: func(s *settings, value string) error {
-				s.annotated.Retries = true
-				return integer(func(s *settings) *int { return &s.retries }, minRetries, maxRetries)(s, value)
-			},
+			set: integer(func(s *settings) *int { return &s.retries }, minRetries, maxRetries),
 		},
 		{
 			Name: annotationCheckPath, Type: "text", Range: "a path, 1 to 256 characters",

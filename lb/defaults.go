@@ -59,22 +59,10 @@ const (
 	minRetries, maxRetries   = 1, 5
 )
 
-const (
-	builtinType      = "lb11"
-	builtinAlgorithm = RoundRobin
-)
-
-// said are the settings that somebody configured. The built-in value, which a configuration may write out, says
-// nothing.
-func (d Defaults) said() Said {
-	d = d.resolved()
-	return Said{Type: d.Type != builtinType, Algorithm: d.Algorithm != builtinAlgorithm, Public: d.DisablePublicNetwork}
-}
-
 // resolved returns the defaults with every built-in value in its place.
 func (d Defaults) resolved() Defaults {
-	d.Type = or(d.Type, builtinType)
-	d.Algorithm = or(d.Algorithm, builtinAlgorithm)
+	d.Type = or(d.Type, "lb11")
+	d.Algorithm = or(d.Algorithm, RoundRobin)
 	d.HealthCheck = or(d.HealthCheck, CheckKubeProxy)
 	d.HealthCheckInterval = or(d.HealthCheckInterval, 10*time.Second)
 	d.HealthCheckTimeout = or(d.HealthCheckTimeout, 15*time.Second)

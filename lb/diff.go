@@ -212,14 +212,7 @@ func diffTargets(want, have []Target) (gone, added, replaced []Op) {
 }
 
 func diffListeners(want, have []Listener) (closed, changed []Op) {
-	wanted := make(map[int]Listener, len(want))
-	for _, l := range want {
-		wanted[l.Port] = l
-	}
-	present := make(map[int]Listener, len(have))
-	for _, l := range have {
-		present[l.Port] = l
-	}
+	wanted, present := ByPort(want), ByPort(have)
 	for _, port := range slices.Sorted(maps.Keys(present)) {
 		if _, ok := wanted[port]; !ok {
 			closed = append(closed, DeleteListener{Port: port})
@@ -243,21 +236,18 @@ func diffListeners(want, have []Listener) (closed, changed []Op) {
 // Immovable notes the differences that no Op can mend: a load balancer stays where it was created.
 // A default says only where new ones are created, so it contradicts nothing.
 func Immovable(want Spec, have State) []Note {
-	if !have.Exists() || !want.Takeover.Said.Place {
+	if !have.Exists() || !want.Takeover.Annotated.Place {
 		return nil
 	}
-	const text = "the load balancer %q is in %s and cannot move: set it back, or delete the Service and create it again (its addresses change)"
-	switch {
-	case want.Location != "" && want.Location != have.Location:
-		return []Note{{
-			Grade: Error, Reason: ReasonImmutable, Field: AnnotationLocation, Value: want.Location,
-			Text: fmt.Sprintf(text, have.Name, have.Location),
-		}}
-	case want.NetworkZone != "" && want.NetworkZone != have.NetworkZone:
-		return []Note{{
-			Grade: Error, Reason: ReasonImmutable, Field: AnnotationNetworkZone, Value: want.NetworkZone,
-			Text: fmt.Sprintf(text, have.Name, have.NetworkZone),
-		}}
+	field, value, is := AnnotationLocation, want.Location, have.Location
+	if value == "" {
+		field, value, is = AnnotationNetworkZone, want.NetworkZone, have.NetworkZone
 	}
-	return nil
+	if value == "" || value == is {
+		return nil
+	}
+	return []Note{{
+		Grade: Error, Reason: ReasonImmutable, Field: field, Value: value,
+		Text: fmt.Sprintf("the load balancer %q is in %s and cannot move: set it back, or delete the Service and create it again (its addresses change)", have.Name, is),
+	}}
 }

@@ -1,7 +1,6 @@
 package lb_test
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -10,34 +9,9 @@ import (
 	"testing"
 
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/lbtest"
 )
 
 var owner = lb.Owner{Cluster: "demo", UID: "u1"}
-
-// apply executes a plan on a cloud that holds only this load balancer, and returns what it became.
-func apply(have lb.State, ops []lb.Op) (lb.State, error) {
-	cloud := lbtest.NewCloud()
-	if have.Exists() {
-		cloud = lbtest.NewCloud(have)
-	}
-	for _, op := range ops {
-		steps := []lb.Op{op}
-		if swap, ok := op.(lb.Swap); ok {
-			steps = []lb.Op{swap.Take(), swap.Give()}
-		}
-		for _, step := range steps {
-			if err := cloud.Apply(context.Background(), have, step); err != nil {
-				return lb.State{}, fmt.Errorf("%s: %w\nplan: %v\non:\n%s", op, err, ops, cloud)
-			}
-		}
-	}
-	all := cloud.All()
-	if len(all) != 1 {
-		return lb.State{}, fmt.Errorf("%d load balancers", len(all))
-	}
-	return all[0], nil
-}
 
 // differences compares a load balancer with what was wanted, without any help of Diff.
 func differences(want lb.Spec, before, got lb.State) []string {
@@ -118,7 +92,7 @@ func randomSpec(r *rand.Rand) lb.Spec {
 // randomState is a load balancer as the cloud allows it, edited by anybody.
 func randomState(r *rand.Rand) lb.State {
 	s := lb.State{
-		ID: 9, Name: pick(r, "a", "c"), Type: pick(r, types...), Location: "fsn1", NetworkZone: lbtest.Zone,
+		ID: 9, Name: pick(r, "a", "c"), Type: pick(r, types...), Location: "fsn1", NetworkZone: "eu-central",
 		Algorithm: pick(r, lb.RoundRobin, lb.LeastConnections), Network: int64(r.IntN(3)), Public: true,
 		Labels: pick(r, owner.Labels(), map[string]string{}, map[string]string{"team": "web", lb.LabelCluster: "wrong"}),
 	}
@@ -278,7 +252,7 @@ func TestImmovable(t *testing.T) {
 		if notes := lb.Immovable(c.spec, have); len(notes) != 0 {
 			t.Errorf("%+v by default: got %v, want nothing", c.spec, notes)
 		}
-		c.spec.Takeover.Said.Place = true
+		c.spec.Takeover.Annotated.Place = true
 		notes := lb.Immovable(c.spec, have)
 		if c.field == "" && len(notes) != 0 || c.field != "" && (len(notes) != 1 || notes[0].Field != c.field) {
 			t.Errorf("%+v: got %v, want a note about %q", c.spec, notes, c.field)

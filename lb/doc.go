@@ -3,7 +3,7 @@
 // [Parse] turns a Service and the configured [Defaults] into a fully resolved [Spec], once; nothing
 // after it reads an annotation again. [Diff] compares a Spec with the [State] that was found in the
 // cloud and names the differences as a sorted list of [Op]; a [Backend] executes them one by one, and a [Swap]
-// in its steps; [InTurns] leaves for later what would take too many targets out of service at once. Between
+// in its steps. [Rollout] leaves for later what would take too many targets out of service at once. Between
 // Parse and Diff, [Spec.Resolve] finds the certificates, and [Spec.Against] gives up what an existing load
 // balancer cannot have. [Claim] decides which load balancer of somebody else may become the Service's,
 // [Ingress] which addresses the Service's status shows.

@@ -62,7 +62,7 @@ const documentEnd = `
 
 | name | meaning |
 |---|---|
-| ` + "`" + lb.AnnotationState + "`" + ` | What must outlive a restart about changes that the cloud or the nodes may refuse: the old health checks while new ones are tried, targets that just changed their address, and what was refused and taken back. Remove it to have that tried again. It names its Service by UID; in a manifest of another one it is without effect, and removed. |
+| ` + "`" + lb.AnnotationState + "`" + ` | What must outlive a restart about changes of health checks: the old ones while new ones are tried, those that were taken back, and when a certificate that could not be obtained is tried again. Remove it to have that tried again. It names its Service by UID; in a manifest of another one it is without effect, and removed. |
 
 ` + "`id`, `ipv4` and `ipv6` below `load-balancer.hetzner.cloud/`" + ` are reserved names without effect.
 `

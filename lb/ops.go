@@ -9,7 +9,7 @@ import (
 // Op is one change to one load balancer: one request to the cloud, but for a [Swap]. The sum is sealed, so that
 // whoever executes it can be checked for having thought of every kind.
 type Op interface {
-	op()
+	op() traits
 	String() string
 }
 
@@ -73,25 +73,38 @@ type (
 	}
 )
 
-func (Create) op()             {}
-func (Update) op()             {}
-func (ReplaceTarget) op()      {}
-func (MoveNetwork) op()        {}
-func (ChangeType) op()         {}
-func (ChangeAlgorithm) op()    {}
-func (SetPublicInterface) op() {}
-func (AttachNetwork) op()      {}
-func (DetachNetwork) op()      {}
-func (AddListener) op()        {}
-func (UpdateListener) op()     {}
-func (DeleteListener) op()     {}
-func (AddTarget) op()          {}
-func (RemoveTarget) op()       {}
-func (Delete) op()             {}
-func (SetReverseDNS) op()      {}
-func (CreateCertificate) op()  {}
-func (RetryCertificate) op()   {}
-func (DeleteCertificate) op()  {}
+// traits are what is true of every op of a kind.
+type traits struct {
+	kind        string
+	independent bool
+	look        bool
+}
+
+func (Create) op() traits             { return traits{kind: "create", look: true} }
+func (Update) op() traits             { return traits{kind: "update", independent: true} }
+func (TakeOver) op() traits           { return traits{kind: "update"} }
+func (ReplaceTarget) op() traits      { return traits{kind: "replace_target", independent: true} }
+func (MoveNetwork) op() traits        { return traits{kind: "move_network", independent: true, look: true} }
+func (ChangeType) op() traits         { return traits{kind: "change_type", independent: true} }
+func (ChangeAlgorithm) op() traits    { return traits{kind: "change_algorithm", independent: true} }
+func (SetPublicInterface) op() traits { return traits{kind: "set_public_interface", look: true} }
+func (AttachNetwork) op() traits {
+	return traits{kind: "attach_network", independent: true, look: true}
+}
+func (DetachNetwork) op() traits     { return traits{kind: "detach_network", look: true} }
+func (AddListener) op() traits       { return traits{kind: "add_listener", independent: true} }
+func (UpdateListener) op() traits    { return traits{kind: "update_listener", independent: true} }
+func (DeleteListener) op() traits    { return traits{kind: "delete_listener", independent: true} }
+func (AddTarget) op() traits         { return traits{kind: "add_target", independent: true} }
+func (RemoveTarget) op() traits      { return traits{kind: "remove_target", independent: true} }
+func (Delete) op() traits            { return traits{kind: "delete"} }
+func (SetReverseDNS) op() traits     { return traits{kind: "set_reverse_dns", independent: true} }
+func (CreateCertificate) op() traits { return traits{kind: "create_certificate", look: true} }
+func (RetryCertificate) op() traits {
+	return traits{kind: "retry_certificate", independent: true, look: true}
+}
+
+func (DeleteCertificate) op() traits { return traits{kind: "delete_certificate", independent: true} }
 
 func (o Create) String() string {
 	return fmt.Sprintf("create %q with %d listeners and %d targets", o.Spec.Name, len(o.Spec.Listeners), len(o.Spec.Targets))
@@ -159,68 +172,13 @@ func Title(op Op) string {
 }
 
 // Kind is the op's name for metrics: few values, never a number of anything.
-func Kind(op Op) string {
-	switch op.(type) {
-	case Create:
-		return "create"
-	case Update, TakeOver:
-		return "update"
-	case ChangeType:
-		return "change_type"
-	case ChangeAlgorithm:
-		return "change_algorithm"
-	case SetPublicInterface:
-		return "set_public_interface"
-	case AttachNetwork:
-		return "attach_network"
-	case DetachNetwork:
-		return "detach_network"
-	case AddListener:
-		return "add_listener"
-	case UpdateListener:
-		return "update_listener"
-	case DeleteListener:
-		return "delete_listener"
-	case AddTarget:
-		return "add_target"
-	case RemoveTarget:
-		return "remove_target"
-	case ReplaceTarget:
-		return "replace_target"
-	case MoveNetwork:
-		return "move_network"
-	case Delete:
-		return "delete"
-	case SetReverseDNS:
-		return "set_reverse_dns"
-	case CreateCertificate:
-		return "create_certificate"
-	case RetryCertificate:
-		return "retry_certificate"
-	case DeleteCertificate:
-		return "delete_certificate"
-	}
-	return "unknown"
-}
+func Kind(op Op) string { return op.op().kind }
 
 // Independent reports whether the ops after this one still make sense when it failed. One target or one
 // listener that the cloud refuses must not keep the others from being served, nor a network targets that are not
 // reached there. [Waits] has exceptions.
-func Independent(op Op) bool {
-	switch op.(type) {
-	case AddListener, UpdateListener, DeleteListener, AddTarget, RemoveTarget, ReplaceTarget, Update, ChangeAlgorithm, ChangeType, SetReverseDNS, RetryCertificate, DeleteCertificate,
-		AttachNetwork, MoveNetwork:
-		return true
-	}
-	return false
-}
+func Independent(op Op) bool { return op.op().independent }
 
 // NeedsLook reports whether the load balancer, or the certificates, must be read again before it is known what
 // there is: addresses, targets and IDs are the cloud's to choose.
-func NeedsLook(op Op) bool {
-	switch op.(type) {
-	case Create, SetPublicInterface, AttachNetwork, DetachNetwork, MoveNetwork, CreateCertificate, RetryCertificate:
-		return true
-	}
-	return false
-}
+func NeedsLook(op Op) bool { return op.op().look }

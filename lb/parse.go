@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/underlay-ccm/underlay/internal/editdistance"
 )
 
 // Parse resolves a Service and the defaults into the load balancer that it asks for.
@@ -17,9 +19,8 @@ import (
 // and cannot be had stands in the Spec, because it matters less to a load balancer that there is:
 // [Spec.Hindrances].
 func Parse(svc Service, d Defaults) (Spec, []Note, error) {
-	p := &parser{svc: svc, said: d.said()}
 	d = d.resolved()
-	p.defaults = d
+	p := &parser{svc: svc, defaults: d}
 	p.set = settings{
 		kind: d.Type, algorithm: d.Algorithm,
 		usePrivateIP: d.UsePrivateIP, privateOff: d.DisablePrivateIngress, publicOff: d.DisablePublicNetwork,
@@ -51,7 +52,6 @@ type parser struct {
 	refused          []Note
 	barred           []Note
 	placeless        []Note
-	said             Said
 }
 
 func (p *parser) refuse(reason, field, value, remedy string) {
@@ -121,7 +121,7 @@ func off(value string) bool {
 func misspelled(name string, table []Annotation) bool {
 	const slips = 2
 	return strings.HasPrefix(name, OwnPrefix) && name != AnnotationState &&
-		slices.ContainsFunc(table, func(row Annotation) bool { return edits(name, row.Name) <= slips })
+		slices.ContainsFunc(table, func(row Annotation) bool { return editdistance.Between(name, row.Name) <= slips })
 }
 
 // unknown answers an annotation that is not in the table. Three names are documented as reserved: other
@@ -238,11 +238,11 @@ func (p *parser) spec() Spec {
 		Algorithm: s.algorithm, Public: !s.publicOff,
 		IPv4Name: s.rdns4, IPv6Name: s.rdns6,
 		PrivateIP: s.privateIP, PrivateRange: s.privateRange, Subnet: p.defaults.PrivateSubnet,
-		Takeover: Takeover{Adopt: s.adopt, OptedIn: s.checkModeSet || s.explicit(), Annotated: s.annotated, NoIPv6: s.ipv6Off, Said: p.decided()},
+		Takeover: Takeover{Adopt: s.adopt, OptedIn: s.checkModeSet || s.explicit(), Annotated: p.annotated(), NoIPv6: s.ipv6Off},
 		Network:  p.defaults.Network, UsePrivateIP: s.usePrivateIP,
 		NodeSelector: s.nodeSelector,
 		Publish: Publish{
-			Hostname: s.hostname, IPv6: !s.ipv6Off && (!p.svc.IPv4Only || s.ipv6Set), IPv6First: p.svc.IPv6First,
+			Hostname: s.hostname, IPv6: !s.ipv6Off && (!p.svc.IPv4Only || p.has(annotationIPv6Off)), IPv6First: p.svc.IPv6First,
 			Private: p.defaults.Network != 0 && !s.privateOff, Proxy: s.behindProxy(),
 		},
 		HealthCheckNodePort: p.svc.HealthCheckNodePort,
@@ -281,15 +281,17 @@ func (p *parser) spec() Spec {
 	return spec
 }
 
-// decided are the settings that the defaults or the annotations decide.
-func (p *parser) decided() Said {
-	annotated := func(name string) bool { return p.svc.Annotations[name] != "" }
-	return Said{
-		Name: annotated(AnnotationName), Type: p.said.Type || annotated(AnnotationType),
-		Algorithm: p.said.Algorithm || annotated(annotationAlgorithm), Public: p.said.Public || annotated(annotationPublicOff),
-		Targets: annotated(annotationPrivateIP), Place: annotated(AnnotationLocation) || annotated(AnnotationNetworkZone),
+// annotated are the settings that annotations decide.
+func (p *parser) annotated() Annotated {
+	return Annotated{
+		Name: p.has(AnnotationName), Type: p.has(AnnotationType), Algorithm: p.has(annotationAlgorithm),
+		Public: p.has(annotationPublicOff), Targets: p.has(annotationPrivateIP),
+		Place:    p.has(AnnotationLocation) || p.has(AnnotationNetworkZone),
+		Interval: p.has(annotationCheckInterval), Timeout: p.has(annotationCheckTimeout), Retries: p.has(annotationCheckRetries),
 	}
 }
+
+func (p *parser) has(annotation string) bool { return p.svc.Annotations[annotation] != "" }
 
 // How kube-proxy treats the load balancer's addresses; the values of ipMode.
 const (
@@ -311,4 +313,15 @@ func (s settings) behindProxy() bool {
 func defaultName(uid string) string {
 	name := "a" + strings.ReplaceAll(uid, "-", "")
 	return name[:min(len(name), 32)]
+}
+
+// nearest returns the candidate that takes the fewest edits to become name; the first of several.
+func nearest(name string, candidates []string) string {
+	best, bestEdits := "", -1
+	for _, c := range candidates {
+		if e := editdistance.Between(name, c); bestEdits < 0 || e < bestEdits {
+			best, bestEdits = c, e
+		}
+	}
+	return best
 }

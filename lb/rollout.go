@@ -2,6 +2,7 @@ package lb
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 )
 
@@ -10,23 +11,86 @@ import (
 //
 //   - Targets that come are added while there is room.
 //   - A target that goes stays while it is healthy and no target that is wanted is, until that had its time.
+//   - Of targets that are to be reached at their other address one is replaced at a time, and the next only
+//     while all that are reached as is wanted are healthy.
 type Rollout struct {
 	// Expected reports whether a server can be healthy: under policy Local only one with endpoints can.
 	Expected func(server int64) bool
 	// Overdue are targets that are there and have not been healthy for the time of a verdict.
 	Overdue map[Target]bool
+	// Hold: no target is replaced now, because the health checks themselves are on trial.
+	Hold bool
 }
 
 // Next returns the spec with the targets that the load balancer is to have now. waits: more is to be done
-// when the next looks say what became of these.
-func (r Rollout) Next(want Spec, have State) (now Spec, waits bool) {
+// when the next looks say what became of these. The note says what stands in the way until a person acts or
+// a target heals.
+func (r Rollout) Next(want Spec, have State) (now Spec, waits bool, notes []Note) {
 	if !have.Exists() || !have.saysSomething() {
-		return want, false
+		return want, false, nil
 	}
 	want.Targets = slices.Clone(want.Targets)
-	waits = r.keepLeaving(&want, have)
-	want.Public = want.Public || slices.ContainsFunc(want.Targets, func(t Target) bool { return !t.Private })
-	return want, waits
+	waits, notes = r.replace(&want, have)
+	if r.keepLeaving(&want, have) {
+		waits = true
+	}
+	// What is reached, or may have to be reached again, through the public interface needs it.
+	inDoubt := waits || len(notes) > 0 || have.unserved()
+	want.Public = want.Public || have.Public && inDoubt || slices.ContainsFunc(want.Targets, func(t Target) bool { return !t.Private })
+	return want, waits, notes
+}
+
+// replace puts the addresses that targets have in the place of those that are wanted, but for what is
+// replaced now.
+func (r Rollout) replace(want *Spec, have State) (waits bool, notes []Note) {
+	present := byServer(have.Targets)
+	var others, serving []int // targets of want that are reached at their other address; and are healthy there
+	var failing []Target
+	early, proved := false, false
+	for i, t := range want.Targets {
+		old, ok := present[t.Server]
+		switch {
+		case !ok:
+		case old == t && have.healthy(t.Server):
+			proved = true
+		case old == t:
+			if r.Expected(t.Server) {
+				failing = append(failing, t)
+			}
+		default:
+			others = append(others, i)
+			if len(have.HealthyAt(t.Server)) > 0 {
+				serving = append(serving, i)
+			} else {
+				early = early || r.Expected(t.Server) && !r.Overdue[old] // it may yet be healthy
+			}
+		}
+	}
+	stuck := slices.ContainsFunc(failing, func(t Target) bool { return r.Overdue[t] })
+	if len(others) == 0 {
+		// Until the last is healthy, or had its time, the public interface may be needed again.
+		return have.Public && !want.Public && len(failing) > 0 && !stuck, nil
+	}
+	var move []int
+	switch {
+	case r.Hold:
+	case stuck && proved: // those that nobody finds healthy lose nothing where others are healthy
+		move = slices.DeleteFunc(slices.Clone(others), func(i int) bool { return slices.Contains(serving, i) })
+	case len(failing) > 0, early:
+	case len(serving) > 0:
+		move = serving[:1]
+	default:
+		move = others
+	}
+	for _, i := range others {
+		if !slices.Contains(move, i) {
+			want.Targets[i] = present[want.Targets[i].Server]
+		}
+	}
+	if stuck && len(move) < len(others) {
+		return false, []Note{notReplaced(want.UsePrivateIP, failing)}
+	}
+	return !r.Hold, nil
 }
 
 // keepLeaving keeps healthy targets that are not wanted any more, while none that is wanted is healthy and
@@ -68,9 +132,34 @@ func (r Rollout) keepLeaving(want *Spec, have State) bool {
 	return true
 }
 
+// notReplaced says why no other target is replaced.
+func notReplaced(private bool, failing []Target) Note {
+	others := ""
+	if n := len(failing) - 1; n > 0 {
+		others = fmt.Sprintf(" and %d more", n)
+	}
+	return Note{
+		Grade: Error, Reason: ReasonTargetsNotReplaced, Figures: fmt.Sprintf("server %d%s", failing[0].Server, others),
+		Text: fmt.Sprintf("a target that is reached at its %s is not healthy there, so no other is changed: let nodes answer there, at their node ports and health checks, or change %s back", addressesOf(private), annotationPrivateIP),
+	}
+}
+
+// addressesOf names the addresses at which targets are reached.
+func addressesOf(private bool) string {
+	if private {
+		return "private addresses"
+	}
+	return "public addresses"
+}
+
 // saysSomething reports whether the checks of any listener say anything of a target.
 func (s State) saysSomething() bool {
 	return slices.ContainsFunc(s.Listeners, func(l Listener) bool { return len(s.Verdicts[l.Port]) > 0 })
+}
+
+// unserved reports whether no target is healthy at any listener.
+func (s State) unserved() bool {
+	return !slices.ContainsFunc(s.Targets, func(t Target) bool { return len(s.HealthyAt(t.Server)) > 0 })
 }
 
 // healthy reports whether a server's target is healthy at every listener that finds any target healthy, and

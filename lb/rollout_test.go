@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/lbtest"
 )
 
 // roller lets targets change look by look, against a cloud in which servers have a fixed health at each
@@ -16,6 +15,7 @@ type roller struct {
 	health map[lb.Target]lb.Verdict
 	old    map[lb.Target]int // for how many looks they have been targets
 	fewest int               // healthy targets, after any op
+	notes  []lb.Note
 }
 
 func newRoller(t *testing.T, have lb.State, health map[lb.Target]lb.Verdict) *roller {
@@ -56,7 +56,8 @@ func (r *roller) run(want lb.Spec, expected func(int64) bool) (looks int, last [
 		for _, t := range r.have.Waiting() {
 			overdue[t] = r.old[t] > 3
 		}
-		now, waits := lb.Rollout{Expected: expected, Overdue: overdue}.Next(want, r.have)
+		now, waits, notes := lb.Rollout{Expected: expected, Overdue: overdue}.Next(want, r.have)
+		r.notes = notes
 		last = lb.Diff(now, r.have)
 		for _, op := range last {
 			r.do(op)
@@ -84,11 +85,11 @@ func (r *roller) do(op lb.Op) {
 		if remove, ok := op.(lb.RemoveTarget); ok {
 			delete(r.old, remove.Target)
 		}
-		cloud := lbtest.NewCloud(r.have)
-		if err := cloud.Apply(r.t.Context(), r.have, op); err != nil {
+		have, err := apply(r.have, []lb.Op{op})
+		if err != nil {
 			r.t.Fatal(err)
 		}
-		r.have = cloud.All()[0]
+		r.have = have
 	}
 }
 
@@ -163,10 +164,101 @@ func TestTargetsThatAreNotNeededGoAtOnce(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRoller(t, lb.State{Targets: all}, c.health)
 			want := lb.Spec{Type: "lb11", Network: 7, Public: true}.WithTargets(c.want)
-			now, waits := lb.Rollout{Expected: c.expected}.Next(want, r.have)
+			now, waits, _ := lb.Rollout{Expected: c.expected}.Next(want, r.have)
 			if fmt.Sprint(now.Targets) != fmt.Sprint(want.Targets) || waits {
 				t.Errorf("%v, waits %t", now.Targets, waits)
 			}
 		})
+	}
+}
+
+// Targets change their addresses one at a time, each while all that have changed are healthy, and stop at
+// one that is not; those that nobody finds healthy go last, together.
+func TestTargetsChangeTheirAddresses(t *testing.T) {
+	good := func(private bool, servers ...int64) map[lb.Target]lb.Verdict {
+		return healthOf(lb.Healthy, targetsOf(private, servers...)...)
+	}
+	with := func(maps ...map[lb.Target]lb.Verdict) map[lb.Target]lb.Verdict {
+		all := map[lb.Target]lb.Verdict{}
+		for _, m := range maps {
+			for target, v := range m {
+				all[target] = v
+			}
+		}
+		return all
+	}
+	dead := func(private bool, servers ...int64) map[lb.Target]lb.Verdict {
+		return healthOf(lb.Unhealthy, targetsOf(private, servers...)...)
+	}
+	all := []int64{1, 2, 3, 4}
+	for _, c := range []struct {
+		name     string
+		have     []lb.Target
+		health   map[lb.Target]lb.Verdict
+		expected func(int64) bool
+		changed  int // targets that are reached at their private addresses in the end
+		fewest   int
+		stuck    bool
+	}{
+		{name: "all are healthy there", health: with(good(false, all...), good(true, all...)), changed: 4, fewest: 3},
+		{name: "none is healthy there", health: with(good(false, all...), dead(true, all...)), changed: 1, fewest: 3, stuck: true},
+		{name: "none is ever judged there", health: good(false, all...), changed: 1, fewest: 3, stuck: true},
+		{name: "half of them are dead there", health: with(good(false, all...), good(true, 1, 2), dead(true, 3, 4)), changed: 3, fewest: 3, stuck: true},
+		{name: "a single one", have: targetsOf(false, 1), health: with(good(false, 1), good(true, 1)), changed: 1},
+		{name: "a single one, which is dead there", have: targetsOf(false, 1), health: with(good(false, 1), dead(true, 1)), changed: 1},
+		{name: "one is dead anyway", health: with(good(false, 2, 3, 4), good(true, 2, 3, 4), dead(false, 1), dead(true, 1)), changed: 4, fewest: 2},
+		{name: "one is never judged", health: with(good(false, 2, 3, 4), good(true, all...)), changed: 4, fewest: 2},
+		{name: "all are dead", health: with(dead(false, all...), good(true, all...)), changed: 4},
+		{
+			name: "policy Local, the pods are on one of them", health: with(good(false, 3), good(true, 3), dead(false, 1, 2, 4), dead(true, 1, 2, 4)), changed: 4,
+			expected: func(server int64) bool { return server == 3 },
+		},
+		{
+			name: "policy Local, the pods are on two of them", health: with(good(false, 2, 3), good(true, 2, 3), dead(false, 1, 4), dead(true, 1, 4)), changed: 4, fewest: 1,
+			expected: func(server int64) bool { return server == 2 || server == 3 },
+		},
+		{name: "switched back: one is dead there", have: append(targetsOf(false, 1), targetsOf(true, 2, 3, 4)...), health: with(dead(false, 1), good(true, all...)), changed: 4, fewest: 3},
+		{name: "switched back: one is dead there, and another anyway", have: append(targetsOf(false, 1), targetsOf(true, 2, 3, 4)...), health: with(dead(false, 1), good(true, 1, 3, 4), dead(true, 2)), changed: 4, fewest: 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.have == nil {
+				c.have = targetsOf(false, all...)
+			}
+			if c.expected == nil {
+				c.expected = everyServer
+			}
+			r := newRoller(t, lb.State{Targets: c.have}, c.health)
+			want := lb.Spec{Type: "lb11", Network: 7, UsePrivateIP: true, Listeners: r.have.Listeners}.WithTargets(all[:len(c.have)])
+			looks, _ := r.run(want, c.expected)
+			changed := 0
+			for _, target := range r.have.Targets {
+				if target.Private {
+					changed++
+				}
+			}
+			if changed != c.changed || len(r.have.Targets) != len(c.have) || looks > 20 {
+				t.Errorf("after %d looks: %v", looks, r.have.Targets)
+			}
+			if r.fewest < c.fewest {
+				t.Errorf("there were only %d healthy targets, want %d", r.fewest, c.fewest)
+			}
+			if stuck := len(r.notes) == 1 && r.notes[0].Reason == lb.ReasonTargetsNotReplaced; stuck != c.stuck {
+				t.Errorf("notes %v", r.notes)
+			}
+			healthy := r.have.Health(80).Healthy > 0
+			if public := changed < len(c.have) || !healthy; r.have.Public != public {
+				t.Errorf("public interface %t", r.have.Public)
+			}
+		})
+	}
+}
+
+// While health checks are on trial no target is replaced.
+func TestTargetsWaitForTheTrialOfChecks(t *testing.T) {
+	r := newRoller(t, lb.State{Targets: targetsOf(false, 1, 2)}, healthOf(lb.Healthy, targetsOf(false, 1, 2)...))
+	want := lb.Spec{Type: "lb11", Network: 7, UsePrivateIP: true, Listeners: r.have.Listeners}.WithTargets([]int64{1, 2})
+	now, _, _ := lb.Rollout{Expected: everyServer, Hold: true}.Next(want, r.have)
+	if ops := lb.DiffTargets(now, r.have); len(ops) > 0 || !now.Public {
+		t.Errorf("%v", ops)
 	}
 }

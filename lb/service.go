@@ -63,8 +63,8 @@ const (
 	ReasonSettingsKept = "SettingsKept"
 	// ReasonCheckRolledBack: a change of the health check left no healthy node and was taken back.
 	ReasonCheckRolledBack = "HealthCheckRolledBack"
-	// ReasonTargetsRolledBack: targets that changed their address were not healthy there and changed back.
-	ReasonTargetsRolledBack = "TargetsRolledBack"
+	// ReasonTargetsNotReplaced: a target that changed its address is not healthy there, so no other changes.
+	ReasonTargetsNotReplaced = "TargetsNotReplaced"
 	// ReasonNoHealthyTarget: a listener has found no target healthy for longer than a verdict takes.
 	ReasonNoHealthyTarget = "NoHealthyTarget"
 	// ReasonTargetsHealthy: it finds one healthy again.

@@ -27,7 +27,6 @@ type settings struct {
 	hostname     string
 	proxyMode    string // empty: by protocol
 	ipv6Off      bool
-	ipv6Set      bool // somebody decided about ipv6Off
 	nodeSelector string
 	adopt        bool
 	elsewhere    bool // source ranges are enforced elsewhere
@@ -55,7 +54,6 @@ type settings struct {
 	interval      time.Duration
 	timeout       time.Duration
 	retries       int
-	annotated     Annotated
 
 	attached bool // a network is configured
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Owner is the Service of a cluster that a load balancer belongs to.
@@ -40,6 +41,8 @@ type State struct {
 	Name   string
 	Labels map[string]string
 	Type   string
+	// Created is for people.
+	Created time.Time
 
 	Location    string
 	NetworkZone string // the location's
@@ -72,6 +75,11 @@ const (
 	Healthy
 	Unhealthy
 )
+
+// String is the API's word.
+func (v Verdict) String() string {
+	return [...]string{Unknown: "unknown", Healthy: "healthy", Unhealthy: "unhealthy"}[v]
+}
 
 // Health counts targets by what the checks of one listener say of them.
 type Health struct{ Healthy, Unhealthy, Unknown int }
@@ -134,32 +142,6 @@ func (s State) HealthyAt(server int64) []int {
 	}
 	slices.Sort(ports)
 	return ports
-}
-
-// Dead reports whether no listener that says something finds any target healthy.
-func (s State) Dead() bool {
-	said := false
-	for port := range s.Verdicts {
-		h := s.Health(port)
-		if said = said || h != (Health{}); h.Healthy > 0 {
-			return false
-		}
-	}
-	return said
-}
-
-// Judged reports whether every listener has found every target healthy or unhealthy. One that says nothing of any is
-// not waited for.
-func (s State) Judged() bool {
-	for _, l := range s.Listeners {
-		verdicts := s.Verdicts[l.Port]
-		for _, t := range s.Targets {
-			if len(verdicts) > 0 && verdicts[t.Server] == Unknown {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // Exists reports whether the cloud has this load balancer.

@@ -14,7 +14,7 @@ type Node struct {
 	// Dsts are the podCIDRs that need an entry in this table, masked. Prefixes
 	// of families that travel another way are not among them.
 	Dsts []netip.Prefix
-	// Allocated says that the node has podCIDRs at all, of whatever family.
+	// Allocated: the node has podCIDRs at all, of whatever family.
 	Allocated bool
 	// Via is the node's address in the network; the zero Addr while its server
 	// is unknown or not attached.
@@ -33,46 +33,37 @@ type Node struct {
 	Unseen bool
 }
 
-// Missing is why a node has no address in the network.
-type Missing struct {
-	// Detached: its server is known, and is not attached to the network. Without
-	// that, nothing is known of the server, which proves nothing.
-	Detached bool
-	// Reason is for people.
-	Reason string
-}
-
-// Claim is a route and the node that wants it.
-type Claim struct {
+// NodeRoute is a route and the node that needs it.
+type NodeRoute struct {
 	Route
 	Node string
 	// Outside: no range of ours cuts Dst, so a route for it could never be told
-	// from somebody else's. It is respected where it stands and never added.
+	// from somebody else's. It is left where it stands and never added.
 	Outside bool
 	// Aliases lead to the same node as Via.
 	Aliases []netip.Addr
 }
 
-// MetBy says whether a route that stands is what is claimed.
-func (c Claim) MetBy(r Route) bool {
-	return r == c.Route || r.Dst == c.Dst && slices.Contains(c.Aliases, r.Via)
+// MetBy reports whether r is the route that the node needs.
+func (n NodeRoute) MetBy(r Route) bool {
+	return r == n.Route || r.Dst == n.Dst && slices.Contains(n.Aliases, r.Via)
 }
 
 // Wanted is the desired state of a table.
 type Wanted struct {
-	// Claims in the order in which they are to be met: control plane first,
+	// Routes in the order in which they are to be added: control plane first,
 	// then nodes that serve, the oldest first. No two overlap.
-	Claims []Claim
+	Routes []NodeRoute
 	// Held are destinations of nodes whose gateway is not known now, or of which
 	// nothing but their podCIDRs is known. Nothing is added for them, and what
 	// stands for them stays.
 	Held []netip.Prefix
-	// Duplicates are the claims that lost to an older node's.
+	// Duplicates are podCIDRs that overlap an older node's, and get no route.
 	Duplicates []Duplicate
 }
 
-// Duplicate is a destination that two nodes claim; only one is routed, see
-// Desired, and called the older.
+// Duplicate is a destination that overlaps another node's. Only one of the two is
+// routed, see Desired, and that node is called the older.
 type Duplicate struct {
 	Node, Older string
 	Dst         netip.Prefix
@@ -90,9 +81,9 @@ func (d Duplicate) String() string {
 // node prefix of the ranges and so never routed.
 func Desired(nodes []Node, ranges []Range) Wanted {
 	var w Wanted
-	losers := map[claimKey]bool{}
+	losers := map[nodeDst]bool{}
 	for _, d := range duplicates(nodes, ranges) {
-		losers[claimKey{d.Node, d.Dst}] = true
+		losers[nodeDst{d.Node, d.Dst}] = true
 		w.Duplicates = append(w.Duplicates, d)
 	}
 	ranked := slices.Clone(nodes)
@@ -100,26 +91,26 @@ func Desired(nodes []Node, ranges []Range) Wanted {
 	for _, n := range ranked {
 		for _, dst := range n.Dsts {
 			switch {
-			case losers[claimKey{n.Name, dst}]:
+			case losers[nodeDst{n.Name, dst}]:
 			case n.Via.IsValid():
-				w.Claims = append(w.Claims, Claim{Route{Dst: dst, Via: n.Via}, n.Name, !cutsAny(ranges, dst), n.Aliases})
+				w.Routes = append(w.Routes, NodeRoute{Route{Dst: dst, Via: n.Via}, n.Name, !cutsAny(ranges, dst), n.Aliases})
 			default:
 				w.Held = append(w.Held, dst)
 			}
 		}
 	}
-	slices.SortFunc(w.Held, comparePrefixes)
+	slices.SortFunc(w.Held, netip.Prefix.Compare)
 	return w
 }
 
 // Hold adds destinations that are to keep what stands for them.
 func (w Wanted) Hold(dsts []netip.Prefix) Wanted {
 	w.Held = slices.Concat(w.Held, dsts)
-	slices.SortFunc(w.Held, comparePrefixes)
+	slices.SortFunc(w.Held, netip.Prefix.Compare)
 	return w
 }
 
-type claimKey struct {
+type nodeDst struct {
 	node string
 	dst  netip.Prefix
 }
@@ -146,7 +137,7 @@ func duplicates(nodes []Node, ranges []Range) []Duplicate {
 		}
 	}
 	slices.SortFunc(all, func(a, b holding) int {
-		return cmp.Or(comparePrefixes(a.dst, b.dst), byAge(*a.node, *b.node))
+		return cmp.Or(a.dst.Compare(b.dst), byAge(*a.node, *b.node))
 	})
 	var found []Duplicate
 	for start := 0; start < len(all); {
@@ -156,7 +147,7 @@ func duplicates(nodes []Node, ranges []Range) []Duplicate {
 		}
 		run := all[start:end]
 		slices.SortFunc(run, func(a, b holding) int {
-			return cmp.Or(a.odd-b.odd, byAge(*a.node, *b.node), comparePrefixes(a.dst, b.dst))
+			return cmp.Or(a.odd-b.odd, byAge(*a.node, *b.node), a.dst.Compare(b.dst))
 		})
 		var kept []holding
 		for _, h := range run {

@@ -2,16 +2,17 @@
 // route table to get them. It is pure: values in, values out, no clock, no
 // logging, no Kubernetes.
 //
-// One pass reads as a sentence:
+// Decide is the whole decision, for the controller that carries it out and for
+// programs that only show it:
 //
-//	wanted := routes.Desired(nodes, ranges)           // what should stand
-//	census := routes.Owned(have, ranges, evidence)    // what of the table is ours
-//	plan   := routes.Diff(wanted, census)             // what differs
-//	plan    = budget.Trim(plan, census)               // what the table has room for
-//	judged := routes.Judge(nodes, have, wanted, plan) // what to tell each node
+//	wanted    := routes.Desired(nodes, ranges)            // what should stand
+//	ownership := routes.Owned(observed)                   // what of the table is ours
+//	plan      := routes.Diff(wanted, ownership)           // what differs
+//	plan       = budget.Trim(plan, ownership)             // what the table has room for
+//	statuses  := routes.NodeStatuses(nodes, table, wanted, plan) // what to tell each node
 //
-// Before the first pass, Preflight looks for what would keep routes from
-// working, each finding with its remedy.
+// Check, Decision.Obstacles, Decision.Shortage and Attachments look for what would
+// keep routes from working, each finding with its remedy.
 //
 // The package must never plan the deletion of a route that the cluster neither
 // wrote nor adopted, see Owned, and never plan a write that the table is bound to
@@ -33,29 +34,24 @@ import (
 	"time"
 )
 
-// Route is one entry of a route table. It is comparable, and canonical when Dst
-// is masked and neither address is an IPv4-mapped IPv6 one; the zero Via means
-// that packets to Dst are refused as unreachable.
+// Route is one entry of a network's route table: packets to Dst go to Via, which
+// every route has. It is comparable, and canonical when Dst is masked and neither
+// address is an IPv4-mapped IPv6 one.
 type Route struct {
 	Dst netip.Prefix
 	Via netip.Addr
 }
 
-// String is "10.244.3.0/24 via 10.0.0.5", or "… unreachable" without a gateway.
-func (r Route) String() string {
-	if !r.Via.IsValid() {
-		return r.Dst.String() + " unreachable"
-	}
-	return r.Dst.String() + " via " + r.Via.String()
-}
+// String is "10.244.3.0/24 via 10.0.0.5".
+func (r Route) String() string { return r.Dst.String() + " via " + r.Via.String() }
 
 // ErrFull is what Table.Add wraps when the table itself says that it holds as
 // many routes as it may, whatever limit was configured.
 var ErrFull = errors.New("route table is full")
 
-// Table is a route table somewhere else: the cloud network's, or a kernel's.
-// Every method is safe to repeat, and an error leaves open whether the change
-// was applied: list again before deciding anything.
+// Table is the route table of a cloud's network. Every method is safe to
+// repeat, and an error leaves open whether the change was applied: list again before
+// deciding anything.
 type Table interface {
 	// List returns every route of the table, whoever made it, or an error. A
 	// partial answer is an error.
@@ -71,11 +67,7 @@ type Table interface {
 }
 
 func compareRoutes(a, b Route) int {
-	return cmp.Or(comparePrefixes(a.Dst, b.Dst), a.Via.Compare(b.Via))
-}
-
-func comparePrefixes(a, b netip.Prefix) int {
-	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+	return cmp.Or(a.Dst.Compare(b.Dst), a.Via.Compare(b.Via))
 }
 
 func sortRoutes(rs []Route) []Route {

@@ -12,8 +12,8 @@ import (
 type Plan struct {
 	Delete  []Route
 	Replace []Change
-	Add     []Claim
-	// Refused are the claims that can't be met now, each with its reason.
+	Add     []NodeRoute
+	// Refused are the routes that can't be added now, each with its reason.
 	Refused []Refusal
 	// Postponed are deletions beyond the cap.
 	Postponed []Route
@@ -22,18 +22,18 @@ type Plan struct {
 // Change is a destination that gets another gateway.
 type Change struct {
 	Old Route
-	New Claim
+	New NodeRoute
 }
 
-// Refusal is a claim that the table has no place for.
+// Refusal is a route that the table has no place for.
 type Refusal struct {
-	Claim
+	NodeRoute
 	Cause Cause
 	// By is the route in the way, if Cause is Obstructed.
 	By Route
 }
 
-// Cause says why a claim is refused.
+// Cause is why a route is refused.
 type Cause int
 
 const (
@@ -57,39 +57,39 @@ func (r Refusal) String() string {
 	}
 }
 
-// Empty says that there is nothing to write.
+// Empty reports whether there is nothing to write.
 func (p Plan) Empty() bool { return len(p.Delete)+len(p.Replace)+len(p.Add) == 0 }
 
 // Diff compares what should stand with what stands. Destinations that are held
-// keep their routes; claims that a route of somebody else overlaps are refused.
-func Diff(w Wanted, c Census) Plan {
-	have := make(map[netip.Prefix]Route, c.Total())
-	for _, r := range slices.Concat(c.Foreign, c.Ambiguous, c.Ours) {
+// keep their routes; what a route of somebody else overlaps is refused.
+func Diff(w Wanted, o Ownership) Plan {
+	have := make(map[netip.Prefix]Route, o.Total())
+	for _, r := range slices.Concat(o.Foreign, o.Ambiguous, o.Ours) {
 		have[r.Dst] = r
 	}
-	others := slices.Concat(c.Ambiguous, c.Foreign)
+	others := slices.Concat(o.Ambiguous, o.Foreign)
 
 	var p Plan
-	wanted := make(map[netip.Prefix]bool, len(w.Claims))
-	for _, claim := range w.Claims {
-		wanted[claim.Dst] = true
-		old, found := have[claim.Dst]
-		if found && claim.MetBy(old) {
+	wanted := make(map[netip.Prefix]bool, len(w.Routes))
+	for _, needed := range w.Routes {
+		wanted[needed.Dst] = true
+		old, found := have[needed.Dst]
+		if found && needed.MetBy(old) {
 			continue
 		}
-		inTheWay := slices.IndexFunc(others, func(r Route) bool { return clash(r.Dst, claim.Dst) })
+		inTheWay := slices.IndexFunc(others, func(r Route) bool { return clash(r.Dst, needed.Dst) })
 		switch {
 		case inTheWay >= 0:
-			p.Refused = append(p.Refused, Refusal{Claim: claim, Cause: Obstructed, By: others[inTheWay]})
-		case claim.Outside:
-			p.Refused = append(p.Refused, Refusal{Claim: claim, Cause: Outside})
+			p.Refused = append(p.Refused, Refusal{NodeRoute: needed, Cause: Obstructed, By: others[inTheWay]})
+		case needed.Outside:
+			p.Refused = append(p.Refused, Refusal{NodeRoute: needed, Cause: Outside})
 		case found:
-			p.Replace = append(p.Replace, Change{Old: old, New: claim})
+			p.Replace = append(p.Replace, Change{Old: old, New: needed})
 		default:
-			p.Add = append(p.Add, claim)
+			p.Add = append(p.Add, needed)
 		}
 	}
-	for _, r := range c.Ours {
+	for _, r := range o.Ours {
 		held := slices.ContainsFunc(w.Held, r.Dst.Overlaps)
 		if !wanted[r.Dst] && !held {
 			p.Delete = append(p.Delete, r)
@@ -98,7 +98,7 @@ func Diff(w Wanted, c Census) Plan {
 	return p
 }
 
-// clash says whether a table refuses to hold both destinations. A default route
+// clash reports whether a table refuses to hold both destinations. A default route
 // stands beside any other: the longer prefix decides.
 func clash(a, b netip.Prefix) bool {
 	return a == b || a.Bits() > 0 && b.Bits() > 0 && a.Overlaps(b)
@@ -109,7 +109,7 @@ func clash(a, b netip.Prefix) bool {
 func (p Plan) Without(skip func(netip.Prefix) bool) Plan {
 	p.Delete = slices.DeleteFunc(slices.Clone(p.Delete), func(r Route) bool { return skip(r.Dst) })
 	p.Replace = slices.DeleteFunc(slices.Clone(p.Replace), func(c Change) bool { return skip(c.New.Dst) })
-	p.Add = slices.DeleteFunc(slices.Clone(p.Add), func(c Claim) bool { return skip(c.Dst) })
+	p.Add = slices.DeleteFunc(slices.Clone(p.Add), func(n NodeRoute) bool { return skip(n.Dst) })
 	return p
 }
 
@@ -117,41 +117,6 @@ func (p Plan) Without(skip func(netip.Prefix) bool) Plan {
 // done in doubt about what the routes are for.
 func (p Plan) Additions() Plan {
 	p.Delete, p.Replace, p.Postponed = nil, nil, nil
-	return p
-}
-
-// Budget is how much of a table may be used, and how fast it may be emptied.
-type Budget struct {
-	// Limit is the number of routes that the table takes, all users together.
-	Limit int
-	// Reserve is the number of those to leave to others.
-	Reserve int
-	// Deletions is how many more may be made now.
-	Deletions int
-}
-
-// DeletionCap is how many of ours may be deleted at once, for a share in percent:
-// at least one, so that a small table can be cleaned up at all.
-func DeletionCap(percent, ours int) int { return max(1, ours*percent/100) }
-
-// Room says how many more routes fit into a table that holds total.
-func (b Budget) Room(total int) int { return max(0, b.Limit-b.Reserve-total) }
-
-// Trim cuts the plan to what the table takes: additions beyond its room are
-// refused, so that a request that must fail is never sent, and deletions
-// beyond the cap are postponed.
-func (b Budget) Trim(p Plan, c Census) Plan {
-	if len(p.Delete) > b.Deletions {
-		p.Postponed = slices.Clone(p.Delete[b.Deletions:])
-		p.Delete = slices.Clone(p.Delete[:b.Deletions])
-	}
-	room := b.Room(c.Total() - len(p.Delete))
-	if len(p.Add) > room {
-		for _, claim := range p.Add[room:] {
-			p.Refused = append(p.Refused, Refusal{Claim: claim, Cause: Full})
-		}
-		p.Add = slices.Clone(p.Add[:room])
-	}
 	return p
 }
 
@@ -195,7 +160,7 @@ func (s Step) Route() Route {
 	return s.New
 }
 
-// Apply says what a table holds after a step.
+// Apply returns what a table holds after the step.
 func (s Step) Apply(have []Route) []Route {
 	left := slices.DeleteFunc(slices.Clone(have), func(r Route) bool { return r == s.Old })
 	if s.Verb != Delete {

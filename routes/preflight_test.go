@@ -10,19 +10,37 @@ import (
 
 // sound is a cluster that lies well in its network: nothing to find.
 func sound() network {
-	return network{Situation: routes.Situation{
+	return network{
 		Layout: routes.Layout{
 			Pods: pods(), Services: []netip.Prefix{pfx("10.96.0.0/16")},
 			Network: pfx("10.0.0.0/8"), Subnets: []netip.Prefix{pfx("10.0.0.0/16")},
 		},
-		Limit: 100, Nodes: 10, Attached: 10, Attachments: 100,
-	}, Have: []routes.Route{route("10.244.1.0/24", "10.0.0.2")}}
+		Have:   []routes.Route{route("10.244.1.0/24", "10.0.0.2")},
+		Budget: routes.Budget{Limit: 100}, Nodes: 10, Attached: 10,
+	}
 }
 
-// network is a situation and the routes that it is about.
+// network is how a cluster lies in its network, and the routes that stand there.
 type network struct {
-	routes.Situation
-	Have []routes.Route
+	routes.Layout
+	routes.Budget
+	Have            []routes.Route
+	Nodes, Attached int
+}
+
+// findings are all that can be found.
+func (n network) findings() []routes.Finding {
+	o := recorded(n.Have, n.Pods)
+	o.Nodes, o.Budget = make([]routes.Node, n.Nodes), n.Budget
+	d := routes.Decide(o)
+	found := append(routes.Check(n.Layout), d.Obstacles()...)
+	if f, _, short := d.Shortage(); short {
+		found = append(found, f)
+	}
+	if f, _, few := routes.Attachments(n.Attached, 100); few {
+		found = append(found, f)
+	}
+	return found
 }
 
 func TestPreflight(t *testing.T) {
@@ -71,8 +89,7 @@ func TestPreflight(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := sound()
 			c.edit(&s)
-			s.Census = census(s.Have, s.Pods)
-			got := routes.Preflight(s.Situation)
+			got := s.findings()
 			if len(got) != len(c.want) {
 				t.Fatalf("found %v, want %d findings", got, len(c.want))
 			}
@@ -102,18 +119,18 @@ func TestUsage(t *testing.T) {
 	have := []routes.Route{
 		route("10.244.1.0/24", "10.0.0.2"), route("10.244.200.0/24", "10.0.0.200"), route("10.244.201.0/24", "10.0.0.200"), route("192.168.1.0/24", "10.0.0.9"),
 	}
-	census := census(have, pods())
+	owned := ownership(have, pods())
 	for _, c := range []struct {
 		budget routes.Budget
 		used   int
 		high   bool
 	}{
-		{routes.Budget{Limit: 10, Reserve: 1, Deletions: 10}, 5, false},
-		{routes.Budget{Limit: 10, Reserve: 1, Deletions: 1}, 5, false}, // what is postponed goes too
-		{routes.Budget{Limit: 6, Reserve: 1, Deletions: 10}, 5, true},
-		{routes.Budget{Limit: 4, Reserve: 0, Deletions: 10}, 4, true}, // refused, and needed
+		{routes.Budget{Limit: 10, Reserve: 1, MaxDeletions: 100}, 5, false},
+		{routes.Budget{Limit: 10, Reserve: 1, MaxDeletions: 1}, 5, false}, // what is postponed goes too
+		{routes.Budget{Limit: 6, Reserve: 1, MaxDeletions: 100}, 5, true},
+		{routes.Budget{Limit: 4, Reserve: 0, MaxDeletions: 100}, 4, true}, // refused, and needed
 	} {
-		usage := c.budget.Usage(c.budget.Trim(routes.Diff(routes.Desired(nodes, pods()), census), census), census)
+		usage := c.budget.Usage(c.budget.Trim(routes.Diff(routes.Desired(nodes, pods()), owned), owned), owned)
 		if usage.Used != c.used || usage.High() != c.high || usage.Limit != c.budget.Limit {
 			t.Errorf("%+v: %+v, high %v; want %d, %v", c.budget, usage, usage.High(), c.used, c.high)
 		}
@@ -123,8 +140,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// A route via another address of the node's server is what is claimed.
-func TestAliasesMeetAClaim(t *testing.T) {
+// A route via another address of the node's server is what the node needs.
+func TestAliasesAreWhatANodeNeeds(t *testing.T) {
 	n := node("a", "10.244.1.0/24", "10.0.0.2", 1)
 	n.Aliases = []netip.Addr{ip("10.0.0.3")}
 	for _, c := range []struct {
@@ -136,12 +153,12 @@ func TestAliasesMeetAClaim(t *testing.T) {
 		{"10.0.0.7", []string{"replace 10.244.1.0/24 via 10.0.0.7 by 10.244.1.0/24 via 10.0.0.2"}},
 	} {
 		have := []routes.Route{route("10.244.1.0/24", c.via)}
-		w, census := routes.Desired([]routes.Node{n}, pods()), census(have, pods())
-		plan := routes.Diff(w, census)
+		w, owned := routes.Desired([]routes.Node{n}, pods()), ownership(have, pods())
+		plan := routes.Diff(w, owned)
 		if got := show(plan); strings.Join(got, "\n") != strings.Join(c.want, "\n") {
 			t.Errorf("via %s: %q, want %q", c.via, got, c.want)
 		}
-		if v := routes.Judge([]routes.Node{n}, have, w, plan)["a"]; v.Reachable != (c.want == nil) {
+		if v := routes.NodeStatuses([]routes.Node{n}, have, w, plan)["a"]; v.Reachable != (c.want == nil) {
 			t.Errorf("via %s: %+v", c.via, v)
 		}
 	}
@@ -151,7 +168,7 @@ func TestAliasesMeetAClaim(t *testing.T) {
 func TestHeldDestinationsStay(t *testing.T) {
 	have := []routes.Route{route("10.244.1.0/24", "10.0.0.2"), route("10.244.2.0/24", "10.0.0.3")}
 	w := routes.Desired(nil, pods()).Hold([]netip.Prefix{pfx("10.244.2.0/24")})
-	if got := show(routes.Diff(w, census(have, pods()))); len(got) != 1 || got[0] != "delete 10.244.1.0/24 via 10.0.0.2" {
+	if got := show(routes.Diff(w, ownership(have, pods()))); len(got) != 1 || got[0] != "delete 10.244.1.0/24 via 10.0.0.2" {
 		t.Errorf("got %q, want only the other one deleted", got)
 	}
 }
@@ -163,8 +180,8 @@ func TestSeveralRanges(t *testing.T) {
 	have := []routes.Route{
 		route("10.244.1.0/24", "10.0.0.2"), route("10.200.0.64/26", "10.0.0.3"), route("10.200.1.0/24", "10.0.0.3"), route("10.244.2.64/26", "10.0.0.3"),
 	}
-	c := census(have, both)
+	c := ownership(have, both)
 	if len(c.Ours) != 2 || len(c.Foreign) != 2 {
-		t.Errorf("census %+v, want each prefix judged by its own range", c)
+		t.Errorf("ownership %+v, want each prefix judged by its own range", c)
 	}
 }

@@ -49,12 +49,12 @@ func TestAnUnseenNodeIsNotReachable(t *testing.T) {
 	n.Unseen = true
 	have := []routes.Route{route("10.244.1.0/24", "10.0.0.2")}
 	w := routes.Desired([]routes.Node{n}, pods())
-	v := routes.Judge([]routes.Node{n}, have, w, routes.Diff(w, census(have, pods())))["a"]
+	v := routes.NodeStatuses([]routes.Node{n}, have, w, routes.Diff(w, ownership(have, pods())))["a"]
 	if v.Reachable || !v.LookAgain || !v.Unproved || v.Message == "" {
 		t.Errorf("got %+v, want that only another look can tell", v)
 	}
 	n.Dsts = nil
-	if v := routes.Judge([]routes.Node{n}, have, routes.Desired([]routes.Node{n}, pods()), routes.Plan{})["a"]; !v.Reachable {
+	if v := routes.NodeStatuses([]routes.Node{n}, have, routes.Desired([]routes.Node{n}, pods()), routes.Plan{})["a"]; !v.Reachable {
 		t.Errorf("a node that needs no route: %+v", v)
 	}
 }

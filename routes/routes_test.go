@@ -37,9 +37,9 @@ func node(name, dst, via string, age int) routes.Node {
 	return n
 }
 
-func names(claims []routes.Claim) string {
+func names(needed []routes.NodeRoute) string {
 	var s []string
-	for _, c := range claims {
+	for _, c := range needed {
 		s = append(s, c.Node)
 	}
 	return strings.Join(s, " ")
@@ -54,14 +54,14 @@ func TestDesiredOrdersByUrgency(t *testing.T) {
 	cp.ControlPlane = true
 
 	got := routes.Desired([]routes.Node{notReady, young, cp, old}, pods())
-	if want := "control-plane old young not-ready"; names(got.Claims) != want {
-		t.Errorf("claims in the order %q, want %q", names(got.Claims), want)
+	if want := "control-plane old young not-ready"; names(got.Routes) != want {
+		t.Errorf("routes in the order %q, want %q", names(got.Routes), want)
 	}
 }
 
 func TestDesiredHoldsWhatHasNoGateway(t *testing.T) {
 	got := routes.Desired([]routes.Node{node("a", "10.244.1.0/24", "", 1)}, pods())
-	if len(got.Claims) != 0 || !slices.Equal(got.Held, []netip.Prefix{pfx("10.244.1.0/24")}) {
+	if len(got.Routes) != 0 || !slices.Equal(got.Held, []netip.Prefix{pfx("10.244.1.0/24")}) {
 		t.Errorf("want only a held destination, got %+v", got)
 	}
 }
@@ -82,8 +82,8 @@ func TestDesiredGivesOverlapsToTheOlder(t *testing.T) {
 			got := routes.Desired([]routes.Node{
 				node("young", c.young, "10.0.0.3", 2), node("old", c.old, "10.0.0.2", 1),
 			}, pods())
-			if names(got.Claims) != c.keeps {
-				t.Errorf("claims of %q, want only that of %q", names(got.Claims), c.keeps)
+			if names(got.Routes) != c.keeps {
+				t.Errorf("routes of %q, want only that of %q", names(got.Routes), c.keeps)
 			}
 			want := []routes.Duplicate{{Node: "young", Older: "old", Dst: pfx(c.young), OlderDst: pfx(c.old)}}
 			if c.keeps == "young" {
@@ -165,7 +165,7 @@ func TestDiff(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			plan := routes.Diff(routes.Desired(c.nodes, pods()), census(c.have, pods()))
+			plan := routes.Diff(routes.Desired(c.nodes, pods()), ownership(c.have, pods()))
 			if diff := cmp.Diff(c.want, show(plan)); diff != "" {
 				t.Error(diff)
 			}
@@ -221,7 +221,7 @@ func TestBudgetTrims(t *testing.T) {
 		{"a table over its limit takes nothing", foreign, routes.Budget{Limit: 1}, []string{
 			"refuse a: full", "refuse b: full", "refuse c: full",
 		}},
-		{"a deletion makes room", []routes.Route{stale}, routes.Budget{Limit: 1, Deletions: 1}, []string{
+		{"a deletion makes room", []routes.Route{stale}, routes.Budget{Limit: 1, MaxDeletions: 100}, []string{
 			"delete 10.244.200.0/24 via 10.0.0.200", "add 10.244.1.0/24 via 10.0.0.2", "refuse b: full", "refuse c: full",
 		}},
 		{"a postponed deletion makes none", []routes.Route{stale}, routes.Budget{Limit: 1}, []string{
@@ -229,8 +229,8 @@ func TestBudgetTrims(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			census := census(c.have, pods())
-			plan := c.budget.Trim(routes.Diff(routes.Desired(nodes, pods()), census), census)
+			owned := ownership(c.have, pods())
+			plan := c.budget.Trim(routes.Diff(routes.Desired(nodes, pods()), owned), owned)
 			if diff := cmp.Diff(c.want, show(plan)); diff != "" {
 				t.Error(diff)
 			}
@@ -238,15 +238,25 @@ func TestBudgetTrims(t *testing.T) {
 	}
 }
 
-func TestDeletionCap(t *testing.T) {
-	for _, c := range []struct{ percent, ours, want int }{{25, 100, 25}, {25, 3, 1}, {25, 0, 1}, {100, 7, 7}} {
-		if got := routes.DeletionCap(c.percent, c.ours); got != c.want {
-			t.Errorf("%d%% of %d routes: %d deletions, want %d", c.percent, c.ours, got, c.want)
+func TestDeletions(t *testing.T) {
+	for _, c := range []struct{ percent, deleted, ours, want int }{
+		{25, 0, 100, 25},
+		{25, 0, 3, 1}, // at least one
+		{25, 0, 0, 1},
+		{100, 0, 7, 7},
+		{25, 20, 80, 5}, // of the 100 that there were
+		{25, 25, 75, 0},
+		{25, 1, 2, 0},
+		{0, 0, 100, 0},
+	} {
+		b := routes.Budget{MaxDeletions: c.percent, Deleted: c.deleted}
+		if got := b.Deletions(c.ours); got != c.want {
+			t.Errorf("%d%% of %d routes, %d deleted already: %d deletions, want %d", c.percent, c.ours, c.deleted, got, c.want)
 		}
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestNodeStatuses(t *testing.T) {
 	waiting := node("waiting", "", "10.0.0.8", 1)
 	waiting.Allocated = false
 	detached := node("detached", "10.244.7.0/24", "", 1)
@@ -263,9 +273,9 @@ func TestJudge(t *testing.T) {
 	}
 	have := []routes.Route{route("10.244.1.0/24", "10.0.0.2"), route("10.244.5.0/25", "10.0.0.9")}
 	wanted := routes.Desired(nodes, pods())
-	census := census(have, pods())
-	plan := routes.Budget{Limit: 3}.Trim(routes.Diff(wanted, census), census)
-	got := routes.Judge(nodes, have, wanted, plan)
+	owned := ownership(have, pods())
+	plan := routes.Budget{Limit: 3}.Trim(routes.Diff(wanted, owned), owned)
+	got := routes.NodeStatuses(nodes, have, wanted, plan)
 
 	for name, want := range map[string]string{
 		"routed":     "true RouteCreated ",
@@ -306,7 +316,7 @@ func TestOnlyProofWithdrawsReachability(t *testing.T) {
 			n.Missing = routes.Missing{Detached: c.detached, Reason: "why"}
 			nodes := []routes.Node{n}
 			w := routes.Desired(nodes, pods())
-			v := routes.Judge(nodes, c.have, w, routes.Diff(w, census(c.have, pods())))["a"]
+			v := routes.NodeStatuses(nodes, c.have, w, routes.Diff(w, ownership(c.have, pods())))["a"]
 			if v.Reachable || v.Reason != routes.NotAttached || v.Unproved != c.unproved {
 				t.Errorf("got %+v, want NotAttached, unproved %v", v, c.unproved)
 			}
@@ -320,9 +330,9 @@ func TestOnlyProofWithdrawsReachability(t *testing.T) {
 func TestPlansConverge(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		nodes, have := randomWorld(rng)
-		budget := routes.Budget{Limit: rng.IntN(12), Reserve: rng.IntN(3), Deletions: 100}
-		before := census(have, pods())
+		nodes, have := randomTable(rng)
+		budget := routes.Budget{Limit: rng.IntN(12), Reserve: rng.IntN(3), MaxDeletions: 100}
+		before := ownership(have, pods())
 		wanted := routes.Desired(nodes, pods())
 
 		plan := budget.Trim(routes.Diff(wanted, before), before)
@@ -333,7 +343,7 @@ func TestPlansConverge(t *testing.T) {
 				t.Fatalf("seed %d: %v makes %d routes of at most %d", seed, step, len(table), budget.Limit-budget.Reserve)
 			}
 		}
-		after := census(table, pods())
+		after := ownership(table, pods())
 		if again := budget.Trim(routes.Diff(wanted, after), after); !again.Empty() {
 			t.Fatalf("seed %d: still to do after the plan: %v\nnodes %+v\nhave %v", seed, show(again), nodes, have)
 		}
@@ -375,7 +385,7 @@ func naiveMissing(nodes []routes.Node, table []routes.Route, b routes.Budget) st
 	return ""
 }
 
-func randomWorld(rng *rand.Rand) ([]routes.Node, []routes.Route) {
+func randomTable(rng *rand.Rand) ([]routes.Node, []routes.Route) {
 	vias := []string{"10.0.0.2", "10.0.0.3", "10.0.0.7", "10.0.0.99"}
 	dsts := []string{
 		"10.244.1.0/24", "10.244.2.0/24", "10.244.3.0/24", "10.244.4.0/24",
@@ -402,24 +412,24 @@ func randomWorld(rng *rand.Rand) ([]routes.Node, []routes.Route) {
 }
 
 // TestAnyOrderSameEnd: the order in which nodes and routes are listed changes
-// neither the plan nor the verdicts.
+// neither the plan nor the statuses.
 func TestAnyOrderSameEnd(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 2))
-		nodes, have := randomWorld(rng)
-		decide := func() (routes.Plan, map[string]routes.Verdict) {
-			w, c := routes.Desired(nodes, pods()), census(have, pods())
-			p := routes.Budget{Limit: 5, Deletions: 2}.Trim(routes.Diff(w, c), c)
-			return p, routes.Judge(nodes, have, w, p)
+		nodes, have := randomTable(rng)
+		decide := func() (routes.Plan, map[string]routes.NodeStatus) {
+			w, c := routes.Desired(nodes, pods()), ownership(have, pods())
+			p := routes.Budget{Limit: 5, MaxDeletions: 50}.Trim(routes.Diff(w, c), c)
+			return p, routes.NodeStatuses(nodes, have, w, p)
 		}
-		plan, verdicts := decide()
+		plan, statuses := decide()
 		rng.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
 		rng.Shuffle(len(have), func(i, j int) { have[i], have[j] = have[j], have[i] })
-		plan2, verdicts2 := decide()
+		plan2, statuses2 := decide()
 		if diff := cmp.Diff(show(plan), show(plan2)); diff != "" {
 			t.Fatalf("seed %d: %s", seed, diff)
 		}
-		if diff := cmp.Diff(verdicts, verdicts2); diff != "" {
+		if diff := cmp.Diff(statuses, statuses2); diff != "" {
 			t.Fatalf("seed %d: %s", seed, diff)
 		}
 	}

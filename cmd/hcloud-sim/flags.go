@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
 const help = `hcloud-sim serves a simulated Hetzner Cloud project: servers, networks, load

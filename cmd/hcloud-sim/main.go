@@ -1,6 +1,6 @@
 // Command hcloud-sim serves a simulated Hetzner Cloud project over HTTP, for
 // tests and for a laptop. It is wiring only: what the API does is in
-// internal/hcloudsim. It must never be reachable from outside the machine,
+// hcloudsim. It must never be reachable from outside the machine,
 // because its admin listener asks nobody who they are.
 package main
 
@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
 // stopWithin is how long requests may take to end when the program stops.

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim"
 	"sigs.k8s.io/yaml"
 )
 

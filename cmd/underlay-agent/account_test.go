@@ -11,53 +11,30 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
-	"github.com/underlay-ccm/underlay/test/controlplane"
+	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
 )
 
 const manifests = "../../deploy/agent"
 
 // agentAccount is the ServiceAccount with a token as a pod on the node has it.
-func agentAccount(t *testing.T, cp *controlplane.ControlPlane, admin kubernetes.Interface, node string) (kubeconfig string, client kubernetes.Interface) {
+func agentAccount(t *testing.T, cp *controlplane.ControlPlane, node string) (kubeconfig string, client kubernetes.Interface) {
 	t.Helper()
-	object, err := admin.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+	config, err := cp.PodConfig(t.Context(), "kube-system", "underlay-agent", node)
 	if err != nil {
 		t.Fatal(err)
 	}
-	granted, err := admin.CoreV1().ServiceAccounts("kube-system").CreateToken(t.Context(), "underlay-agent", &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{
-			APIVersion: "v1", Kind: "Node", Name: node, UID: object.UID,
-		}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := rest.Config{
-		Host: cp.AdminConfig().Host, BearerToken: granted.Status.Token,
-		TLSClientConfig: rest.TLSClientConfig{CAData: cp.AdminConfig().CAData},
-	}
-	const name = "agent"
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	err = clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: config.Host, CertificateAuthorityData: config.CAData}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {Token: config.BearerToken}},
-		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
-		CurrentContext: name,
-	}, kubeconfig)
-	if err != nil {
+	if err := controlplane.WriteKubeconfig(kubeconfig, config); err != nil {
 		t.Fatal(err)
 	}
-	client, err = kubernetes.NewForConfig(&config)
+	client, err = kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/routes/kernel/kerneltest"
-	"github.com/underlay-ccm/underlay/test/controlplane"
+	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
 )
 
 func TestMain(m *testing.M) { kerneltest.Main(m) }
@@ -148,7 +148,7 @@ func TestLifeOfAnAgent(t *testing.T) {
 	}
 	join(t, admin, "self", []string{"10.244.1.0/24", "fd01:1::/64"}, "10.0.0.1", "fd00::1")
 	join(t, admin, "b", []string{"10.244.2.0/24", "fd01:2::/64"}, "10.0.0.2", "fd00::2")
-	kubeconfig, account := agentAccount(t, cp, admin, "self")
+	kubeconfig, account := agentAccount(t, cp, "self")
 	t.Run("the policy", func(t *testing.T) { ownStatusOnly(t, account) })
 
 	o := machineOptions(t, kubeconfig)

@@ -60,10 +60,7 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 
 // decide looks at cluster and machine and decides as run does.
 func (o *options) decide(ctx context.Context, s settings, network *kernel.Kernel) (agent.Decision, []agent.Link, error) {
-	situation := agent.Situation{
-		Self: o.nodeName, Modes: s.modes, Pools: s.pools, PodRanges: s.podRanges, Gateway: s.gateway, Uplinks: o.uplinks,
-		Untrusting: s.metal, Inventory: s.inventory, Unresolved: map[netip.Addr]bool{},
-	}
+	situation := agent.Situation{Settings: s.Settings, Unresolved: map[netip.Addr]bool{}}
 	listed, err := s.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return agent.Decision{}, nil, fmt.Errorf("listing Nodes: %w", err)

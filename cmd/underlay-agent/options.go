@@ -70,18 +70,13 @@ func (o *options) serviceFlags(fs *pflag.FlagSet) {
 
 // settings are the options of the cluster, checked.
 type settings struct {
-	modes     agent.Modes
-	pools     []netip.Prefix
-	podRanges []netip.Prefix
-	gateway   netip.Addr
-	metal     bool
-	inventory []netip.Addr
-	client    *kubernetes.Clientset
+	agent.Settings
+	client *kubernetes.Clientset
 }
 
 // settle checks everything and returns every mistake at once.
 func (o *options) settle() (settings, error) {
-	var s settings
+	s := settings{Settings: agent.Settings{Self: o.nodeName, Uplinks: o.uplinks}}
 	var wrong []error
 	if o.nodeName == "" {
 		wrong = append(wrong, errors.New("--node-name: this machine's Node has no name; give it, or set the variable NODE_NAME to it"))
@@ -102,22 +97,22 @@ func (o *options) settle() (settings, error) {
 		if err != nil {
 			wrong = append(wrong, fmt.Errorf("--network-gateway %q: is no IP address; leave the flag out, or give the network's first address", o.networkGateway))
 		}
-		s.gateway = addr
+		s.Gateway = addr
 	}
-	loaded, err := config.LoadNode(o.config, o.clusterCIDR, os.ReadFile)
+	loaded, err := config.LoadAgent(o.config, o.clusterCIDR, os.ReadFile)
 	if err != nil {
 		return s, errors.Join(append(wrong, err)...)
 	}
-	s.metal, s.inventory = loaded.Metal, loaded.Inventory
-	s.modes = agent.Modes{IPv4: agent.Mode(loaded.Families.IPv4), IPv6: agent.Mode(loaded.Families.IPv6)}
+	s.Untrusting, s.Inventory = loaded.Metal, loaded.Inventory
+	s.Modes = agent.Modes{IPv4: agent.Mode(loaded.Families.IPv4), IPv6: agent.Mode(loaded.Families.IPv6)}
 	for _, p := range loaded.Pools {
 		if !p.Own {
-			s.pools = append(s.pools, p.Prefix)
+			s.Pools = append(s.Pools, p.Prefix)
 		}
 	}
-	s.podRanges = agent.PodRanges(s.pools, loaded.Exclude)
+	s.PodRanges = agent.PodRanges(s.Pools, loaded.Exclude)
 	// Without pools nobody knows what to bring to the gateway.
-	if s.modes.Any(agent.ByCloud) && len(s.pools) == 0 {
+	if s.Modes.Any(agent.ByCloud) && len(s.Pools) == 0 {
 		wrong = append(wrong, errors.New("--cluster-cidr: no pods' range is given; give the flag that the cloud controller manager has, or pools in the file"))
 	}
 	if len(wrong) > 0 {

@@ -57,8 +57,10 @@ func runsOn(t *testing.T, o *options) *fake.Clientset {
 	nodes := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(agent.Trim))
 	a, err := agent.New(agent.Config{
 		Client: client, Nodes: nodes.Core().V1().Nodes(), Kernel: m.network, Recorder: record.NewFakeRecorder(100),
-		Registry: metrics.NewKubeRegistry(), Self: "self", Modes: agent.Modes{IPv4: agent.ByNodes, IPv6: agent.ByNodes},
-		Pools: pools, PodRanges: pools,
+		Registry: metrics.NewKubeRegistry(),
+		Settings: agent.Settings{
+			Self: "self", Modes: agent.Modes{IPv4: agent.ByNodes, IPv6: agent.ByNodes}, Pools: pools, PodRanges: pools,
+		},
 		Before: edges(m.before), After: edges(m.after), Period: time.Second,
 	})
 	if err != nil {

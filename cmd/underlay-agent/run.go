@@ -57,9 +57,7 @@ func run(ctx context.Context, o *options, reg agent.Registry) error {
 	a, err := agent.New(agent.Config{
 		Client: s.client, Nodes: nodes.Core().V1().Nodes(), Kernel: m.network,
 		Recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "underlay-agent", Host: o.nodeName}),
-		Registry: reg,
-		Self:     o.nodeName, Modes: s.modes, Pools: s.pools, PodRanges: s.podRanges, Gateway: s.gateway, Uplinks: o.uplinks,
-		Untrusting: s.metal, Inventory: s.inventory,
+		Registry: reg, Settings: s.Settings,
 		Before: edges(m.before), After: edges(m.after), Period: o.period,
 	})
 	if err != nil {

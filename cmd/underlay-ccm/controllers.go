@@ -87,7 +87,7 @@ func (m *manager) routes(c *appconfig.CompletedConfig) (runner, error) {
 		Nodes:        c.SharedInformers.Core().V1().Nodes(),
 		Table:        m.table,
 		Gateways:     cloud.Gateways{Servers: m.servers, Index: &m.index},
-		Ranges:       ranges(m.config),
+		Ranges:       wiring.Ranges(m.config),
 		Limit:        m.config.Routes.Limit,
 		Reserve:      m.config.Routes.Reserve,
 		MaxDeletions: m.config.Routes.MaxDeletionsPercent,

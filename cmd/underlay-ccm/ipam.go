@@ -17,9 +17,9 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/wiring"
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
-	routecontroller "github.com/underlay-ccm/underlay/routes/controller"
 )
 
 const (
@@ -161,16 +161,12 @@ func (m *manager) destinations() (standing []netip.Prefix, known bool) {
 }
 
 // departed are the Nodes of which the ledger still knows that they were here.
-func (m *manager) departed() (departed []routecontroller.Departed, known bool) {
+func (m *manager) departed() (departed []kube.Departed, known bool) {
 	c := m.ipamController.Load()
 	if c == nil {
 		return nil, false
 	}
-	left, known := c.Departed()
-	for _, d := range left {
-		departed = append(departed, routecontroller.Departed(d))
-	}
-	return departed, known
+	return c.Departed()
 }
 
 // fieldOf is the setting that a pool's range comes from.

@@ -17,6 +17,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
+	"github.com/underlay-ccm/underlay/internal/wiring"
 	"github.com/underlay-ccm/underlay/routes"
 )
 
@@ -143,7 +144,7 @@ func (m *manager) checkLayout(ctx context.Context) config.Errors {
 		return nil
 	}
 	findings := routes.Check(routes.Layout{
-		Pods:     ranges(m.config),
+		Pods:     wiring.Ranges(m.config),
 		Services: m.config.IPAM.ServiceRanges,
 		Network:  m.network.IPRange,
 		Subnets:  m.network.Subnets,
@@ -178,15 +179,4 @@ func (m *manager) explain(err error) error {
 	default:
 		return err
 	}
-}
-
-// ranges are the pools whose prefixes are routed through the network.
-func ranges(c config.Config) []routes.Range {
-	var out []routes.Range
-	for _, pool := range c.IPAM.Pools {
-		if pool.Prefix.Addr().Is4() {
-			out = append(out, routes.Range{Prefix: pool.Prefix, NodeBits: pool.NodeMask})
-		}
-	}
-	return out
 }

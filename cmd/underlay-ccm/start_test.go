@@ -10,8 +10,8 @@ import (
 
 	"k8s.io/component-base/metrics"
 
+	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/config"
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 )
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/version"
 
 	"github.com/underlay-ccm/underlay/internal/doctor"
@@ -27,7 +28,7 @@ when the configuration or the Nodes could not be seen.`
 // plugin begins the name under which kubectl finds its plugins.
 const plugin = "kubectl-"
 
-func newCommand(w world) *cobra.Command {
+func newCommand(w process) *cobra.Command {
 	o := &options{}
 	root := &cobra.Command{
 		Use: "underlayctl", Short: "Look at a cluster that Underlay serves, and check it", Long: long,
@@ -52,7 +53,7 @@ func newCommand(w world) *cobra.Command {
 }
 
 // show is a command that looks at some parts and shows a view of them.
-func show[V any](w world, o *options, name, short string, parts survey.Parts, of func(*survey.Snapshot) (V, error), render func(V) page) *cobra.Command {
+func show[V any](w process, o *options, name, short string, parts survey.Parts, of func(*survey.Snapshot) (V, error), render func(V) page) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Short: short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -75,7 +76,7 @@ type diagnosis struct {
 	NotSeen  []string         `json:"notSeen,omitempty"`
 }
 
-func doctorCommand(w world, o *options) *cobra.Command {
+func doctorCommand(w process, o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Check everything: findings with their severity and remedy", Args: cobra.NoArgs,
 		Long: "Check everything: findings with their severity and remedy.\n\nExit codes: 0 nothing to do, 1 the worst finding is a warning, 2 it is an error,\n3 the check could not be made, or the configuration or the Nodes could not be seen.",
@@ -130,7 +131,7 @@ func severityCode(all []doctor.Finding) int {
 	return code
 }
 
-func inspect(w world, o *options) *cobra.Command {
+func inspect(w process, o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "inspect", Short: "All that is known of one Node or Service, in the order of time",
 		Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
@@ -152,7 +153,7 @@ func inspect(w world, o *options) *cobra.Command {
 				if !both || namespace == "" || name == "" {
 					return fmt.Errorf("%q is no Service: write NAMESPACE/NAME, such as default/web", args[0])
 				}
-				n := survey.Name{Namespace: namespace, Name: name}
+				n := types.NamespacedName{Namespace: namespace, Name: name}
 				return inspected(cmd.Context(), w, o, survey.Want{Parts: survey.InspectServiceParts, Service: n},
 					func(s *survey.Snapshot) (survey.Inspection, error) { return survey.InspectService(s, n) })
 			},
@@ -161,7 +162,7 @@ func inspect(w world, o *options) *cobra.Command {
 	return cmd
 }
 
-func inspected(ctx context.Context, w world, o *options, want survey.Want, of func(*survey.Snapshot) (survey.Inspection, error)) error {
+func inspected(ctx context.Context, w process, o *options, want survey.Want, of func(*survey.Snapshot) (survey.Inspection, error)) error {
 	s, err := o.look(ctx, w, want)
 	if err != nil {
 		return err
@@ -173,7 +174,7 @@ func inspected(ctx context.Context, w world, o *options, want survey.Want, of fu
 	return o.print(w, v, func() page { return inspection(v) })
 }
 
-func versionCommand(w world, o *options) *cobra.Command {
+func versionCommand(w process, o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "This program's version", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

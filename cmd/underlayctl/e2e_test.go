@@ -13,11 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/doctor"
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/survey"
 	routescontroller "github.com/underlay-ccm/underlay/routes/controller"
-	"github.com/underlay-ccm/underlay/test/cluster"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
 // The whole program against a real control plane, the real underlay-ccm and the

@@ -28,7 +28,7 @@ const exitFailed = 3
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, world{
+	code := run(ctx, process{
 		name: filepath.Base(os.Args[0]), args: os.Args[1:], getenv: os.Getenv, readFile: os.ReadFile,
 		stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal(int(os.Stdout.Fd())),
 	})
@@ -42,7 +42,7 @@ type findings struct{ code int }
 func (findings) Error() string { return "something was found" }
 
 // run is the program without its process.
-func run(ctx context.Context, w world) int {
+func run(ctx context.Context, w process) int {
 	cmd := newCommand(w)
 	cmd.SetArgs(w.args)
 	cmd.SetOut(w.stdout)

@@ -24,8 +24,8 @@ import (
 	"github.com/underlay-ccm/underlay/internal/survey"
 )
 
-// world is what the program knows of its process.
-type world struct {
+// process is what the program gets from its process.
+type process struct {
 	name     string // as it was called, without the folder
 	args     []string
 	getenv   func(string) string
@@ -97,7 +97,7 @@ func managerFlagNames(fs *pflag.FlagSet) []string {
 }
 
 // look collects what a command wants.
-func (o *options) look(ctx context.Context, w world, want survey.Want) (*survey.Snapshot, error) {
+func (o *options) look(ctx context.Context, w process, want survey.Want) (*survey.Snapshot, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (o *options) client() (kubernetes.Interface, error) {
 }
 
 // token finds the cloud's. missing says for people why there is none.
-func (o *options) token(ctx context.Context, w world, client kubernetes.Interface) (token config.Token, missing string, err error) {
+func (o *options) token(ctx context.Context, w process, client kubernetes.Interface) (token config.Token, missing string, err error) {
 	const remedy = "put in an API token of the cluster's project, alone; read permission is enough"
 	file := o.tokenFile
 	if file == "" && w.getenv("HCLOUD_TOKEN") == "" {

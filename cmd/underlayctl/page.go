@@ -19,7 +19,7 @@ type page struct {
 
 // print writes a view in the form that was asked for. What was not seen is in
 // the view too, so JSON and YAML are whole.
-func (o *options) print(w world, view any, people func() page) error {
+func (o *options) print(w process, view any, people func() page) error {
 	switch o.output {
 	case "json":
 		out, err := json.MarshalIndent(view, "", "  ")
@@ -62,8 +62,8 @@ func (o *options) print(w world, view any, people func() page) error {
 	return nil
 }
 
-// colorful says whether the output is a terminal that wants colors
+// colorful reports whether the output is a terminal that wants colors
 // (https://no-color.org).
-func (w world) colorful() bool {
+func (w process) colorful() bool {
 	return w.terminal && w.getenv("NO_COLOR") == "" && w.getenv("TERM") != "dumb"
 }

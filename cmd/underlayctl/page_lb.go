@@ -88,14 +88,10 @@ func balancerRows(b survey.BalancerRow) [][]cell {
 // addresses are the load balancer's, or what the Service shows where it is not
 // seen.
 func addresses(b survey.BalancerRow) string {
-	texts := b.Published
 	if b.ID != 0 {
-		texts = nil
-		for _, a := range b.Addresses {
-			texts = append(texts, a.String())
-		}
+		return survey.Join(b.Addresses, ",")
 	}
-	return strings.Join(texts, ",")
+	return strings.Join(b.Published, ",")
 }
 
 func healthCell(health string) cell {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,7 +80,7 @@ func nodes(v survey.NodesView) page {
 			via = n.Route.Via.String()
 		}
 		t.rows = append(t.rows, []cell{
-			text(n.Name), text(orNone(prefixes(n.PodCIDRs))), routeCell(n.Route), text(via),
+			text(n.Name), text(orNone(survey.Join(n.PodCIDRs, ","))), routeCell(n.Route), text(via),
 			text(orNone(survey.FamiliesText(n.Families))),
 			conditionCell(n.NetworkUnavailable, "False"), conditionCell(n.PodCIDRsAllocated, "True"), conditionCell(n.PeersReachable, "True"),
 			text(duration.HumanDuration(n.Age)), text(orNone(n.ProviderID)), text(orNone(n.Server)),
@@ -93,14 +92,6 @@ func nodes(v survey.NodesView) page {
 		out.lines = []string{"The cluster has no Nodes."}
 	}
 	return out
-}
-
-func prefixes(ps []netip.Prefix) string {
-	texts := make([]string, len(ps))
-	for i, p := range ps {
-		texts[i] = p.String()
-	}
-	return strings.Join(texts, ",")
 }
 
 func routeCell(r survey.RouteState) cell {

@@ -138,7 +138,7 @@ func TestPages(t *testing.T) {
 			t.Run(name+" "+form, func(t *testing.T) {
 				var out, errs bytes.Buffer
 				o := options{output: strings.ReplaceAll(form, "color", "table")}
-				w := world{stdout: &out, stderr: &errs, terminal: form == "color", getenv: func(string) string { return "" }}
+				w := process{stdout: &out, stderr: &errs, terminal: form == "color", getenv: func(string) string { return "" }}
 				if err := o.print(w, c.view, c.page); err != nil {
 					t.Fatal(err)
 				}
@@ -176,7 +176,7 @@ func TestColorsAreForTerminalsThatWantThem(t *testing.T) {
 		{true, map[string]string{"NO_COLOR": "1"}, false},
 		{true, map[string]string{"TERM": "dumb"}, false},
 	} {
-		w := world{terminal: c.terminal, getenv: func(name string) string { return c.env[name] }}
+		w := process{terminal: c.terminal, getenv: func(name string) string { return c.env[name] }}
 		if got := w.colorful(); got != c.want {
 			t.Errorf("terminal %t, %v: %t", c.terminal, c.env, got)
 		}
@@ -237,7 +237,7 @@ func TestTheLastGate(t *testing.T) {
 func called(t *testing.T, name string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code = run(t.Context(), world{
+	code = run(t.Context(), process{
 		name: name, args: args, stdout: &out, stderr: &errs, getenv: func(string) string { return "" },
 		readFile: func(string) ([]byte, error) { return nil, errors.New("no files here") },
 	})

@@ -9,14 +9,14 @@ import (
 )
 
 // Index remembers the index of a server list, which every look at the list needs
-// and only another list changes, and when Nodes' claims were first seen. The zero
+// and only another list changes, and when Nodes' reports were first seen. The zero
 // Index is ready for use, a nil one remembers nothing. It is safe for concurrent
 // use, and best shared by all that look at one list.
 type Index struct {
 	last atomic.Pointer[index]
 
-	mu     sync.Mutex
-	claims map[claim]time.Time
+	mu      sync.Mutex
+	reports map[report]time.Time
 }
 
 func (x *Index) of(servers []Server) *index {

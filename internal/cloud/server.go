@@ -23,8 +23,11 @@ type Server struct {
 	Name     string
 	Type     string
 	Location string
+	// Status is the provider's word for what the machine does, for people.
+	Status string
 	// Off: the machine is shut down, as opposed to starting, running, migrating.
-	Off bool
+	Off     bool
+	Created time.Time
 	// PublicIPv4 is the zero Addr without one. PublicIPv6 is the /64 that the
 	// provider routes to the server; the zero Prefix without one.
 	PublicIPv4 netip.Addr

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/underlay-ccm/underlay/test/netns"
+	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
 // runtime calls plugins as a container runtime does: one after the other, each

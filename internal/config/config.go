@@ -31,7 +31,7 @@ type Config struct {
 	origins map[string]place
 }
 
-// Given says whether the setting was given, and is not just its default.
+// Given reports whether the setting was given, and is not just its default.
 func (c Config) Given(key string) bool {
 	_, given := c.origins[key]
 	return given

@@ -63,7 +63,7 @@ func named(pools []candidate) string {
 	return strings.Join(names, ", ")
 }
 
-// cloudRoutesOn says whether routes in the cloud are switched on.
+// cloudRoutesOn reports whether routes in the cloud are switched on.
 func (r *resolver) cloudRoutesOn(d *draft) bool { return d.configureCloudRoutes && d.routesEnabled }
 
 func (r *resolver) cloudRoutesOff(d *draft) string {

@@ -116,7 +116,7 @@ func (r *resolver) withoutCloud(d *draft) {
 	}
 }
 
-// ofCloud says whether a setting is about a cloud and nothing else.
+// ofCloud reports whether a setting is about a cloud and nothing else.
 func ofCloud(field string) bool {
 	section, _, nested := strings.Cut(field, ".")
 	switch section {

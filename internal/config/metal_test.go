@@ -43,7 +43,7 @@ func TestMetalNeedsNothing(t *testing.T) {
 
 func TestTheAgentReadsMetalToo(t *testing.T) {
 	files := fakeFiles{"/config": head + "provider: metal\ninventory: [{name: a}]\n"}
-	node, err := LoadNode("/config", "10.244.0.0/16,fd00:10:244::/56", files.read)
+	node, err := LoadAgent("/config", "10.244.0.0/16,fd00:10:244::/56", files.read)
 	if want := (Families{IPv4: RoutedByNodes, IPv6: RoutedByNodes}); err != nil || node.Families != want {
 		t.Errorf("families %v, %v, want %v", node.Families, err, want)
 	}

@@ -13,7 +13,7 @@ func contains(outer, inner netip.Prefix) bool {
 	return outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
 }
 
-// roomLeft says whether some node prefix in pool touches nothing excluded. It
+// roomLeft reports whether some node prefix in pool touches nothing excluded. It
 // halves the pool only where an exclusion reaches into it.
 func roomLeft(pool netip.Prefix, nodeMask int, excluded []netip.Prefix) bool {
 	if within(pool, excluded) {

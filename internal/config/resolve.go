@@ -115,13 +115,13 @@ func (f Flags) text(flag string) string {
 	return ""
 }
 
-// isSet says whether any source gives the setting.
+// isSet reports whether any source gives the setting.
 func (r *resolver) isSet(field string) bool {
 	_, set := r.origins[field]
 	return set
 }
 
-// isWrong says whether a setting's value has already been complained about,
+// isWrong reports whether a setting's value has already been complained about,
 // so that comparing it with others would only add noise.
 func (r *resolver) isWrong(field string) bool {
 	origin := r.origins[field]
@@ -130,13 +130,13 @@ func (r *resolver) isWrong(field string) bool {
 	})
 }
 
-// isWhole says whether every item of a list was readable, so that something
+// isWhole reports whether every item of a list was readable, so that something
 // can be missing in it.
 func (r *resolver) isWhole(field string, read []netip.Prefix) bool {
 	return len(r.origins[field].items) == len(read)
 }
 
-// isWrongIn says whether anything in a list has been complained about, so that
+// isWrongIn reports whether anything in a list has been complained about, so that
 // nobody knows all of it.
 func (r *resolver) isWrongIn(list string) bool {
 	return slices.ContainsFunc(r.problems, func(e *Error) bool {

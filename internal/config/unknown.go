@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/underlay-ccm/underlay/internal/editdistance"
 )
 
 // refusedKey explains a key that people have reason to try.
@@ -99,33 +101,12 @@ func nearestKey(field string, known []string) string {
 	for _, key := range known {
 		_, knownLast, _ := cutLast(key)
 		away := min(
-			distance(strings.ToLower(field), strings.ToLower(key)),
-			distance(strings.ToLower(last), strings.ToLower(knownLast)),
+			editdistance.Between(strings.ToLower(field), strings.ToLower(key)),
+			editdistance.Between(strings.ToLower(last), strings.ToLower(knownLast)),
 		)
 		if away < best {
 			nearest, best = key, away
 		}
 	}
 	return nearest
-}
-
-// distance is the Levenshtein distance in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

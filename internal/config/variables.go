@@ -62,7 +62,7 @@ func advice(name string, known []string) string {
 	return "unset it; docs/reference/configuration.md lists those that have one"
 }
 
-// ofService says whether a variable is one of those by which a pod learns of the
+// ofService reports whether a variable is one of those by which a pod learns of the
 // Services in its namespace, such as hcloud-csi's. Each Service has several, and
 // always <NAME>_SERVICE_HOST.
 // https://kubernetes.io/docs/tutorials/services/connect-applications-service/#environment-variables

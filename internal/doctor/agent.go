@@ -39,7 +39,7 @@ func agentChecks() []check {
 			severities: []Severity{Error},
 			remedy:     "put the plugins of github.com/containernetworking/plugins into /opt/cni/bin on the node (Debian, Ubuntu: apt-get install kubernetes-cni)",
 			needs:      survey.PartNodes | survey.PartEvents | survey.PartWorkloads,
-			find:       func(x *exam) ([]Finding, string) { return x.complaints(missesPlugin), "" },
+			find:       func(x *cluster) []Finding { return x.reported(missesPlugin) },
 		},
 		{
 			name:       "cni-order",
@@ -47,21 +47,22 @@ func agentChecks() []check {
 			severities: []Severity{Error},
 			remedy:     "remove the other file on the node, or rename it to sort behind 05-underlay.conflist",
 			needs:      survey.PartNodes | survey.PartEvents | survey.PartWorkloads,
-			find:       func(x *exam) ([]Finding, string) { return x.complaints(isSecond), "" },
+			find:       func(x *cluster) []Finding { return x.reported(isSecond) },
 		},
 	}
 }
 
-// missesPlugin knows the sentences of internal/cni and of libcni.
+// missesPlugin reports whether a CNI plugin is missing. It knows the sentences of internal/cni and of libcni.
 func missesPlugin(line string) bool {
 	return strings.Contains(line, "the CNI plugin ") && strings.Contains(line, " is not in ") || strings.Contains(line, "failed to find plugin")
 }
 
-// isSecond knows the sentence of internal/cni.
+// isSecond reports whether another CNI configuration comes first. It knows the
+// sentence of internal/cni.
 func isSecond(line string) bool { return strings.Contains(line, "its name sorts before") }
 
 // agents is the agent's DaemonSet, nil if there is none.
-func (x *exam) agents() *appsv1.DaemonSet {
+func (x *cluster) agents() *appsv1.DaemonSet {
 	i := slices.IndexFunc(x.DaemonSets, func(d *appsv1.DaemonSet) bool {
 		return d.Name == agentName || d.Labels[nameLabel] == agentName
 	})
@@ -71,8 +72,8 @@ func (x *exam) agents() *appsv1.DaemonSet {
 	return x.DaemonSets[i]
 }
 
-// agentOn says whether an agent runs on a node and is ready.
-func (x *exam) agentOn(node string) (runs, ready bool) {
+// agentOn reports whether an agent runs on a node, and whether it is ready.
+func (x *cluster) agentOn(node string) (runs, ready bool) {
 	for _, p := range x.Pods {
 		if p.Spec.NodeName == node && (p.Labels[nameLabel] == agentName || strings.HasPrefix(p.Name, agentName+"-")) {
 			runs = true
@@ -84,21 +85,21 @@ func (x *exam) agentOn(node string) (runs, ready bool) {
 	return runs, ready
 }
 
-func agentReady(x *exam) ([]Finding, string) {
+func agentReady(x *cluster) []Finding {
 	d := x.agents()
 	if d == nil {
 		f := Finding{Severity: Warning, What: "there is no DaemonSet underlay-agent in " + x.Namespace + ": nothing makes the pod network on the nodes, unless another CNI plugin does", Remedy: "kubectl apply -f deploy/agent"}
 		if families := x.Config.Families; families.IPv4 == config.RoutedByNodes || families.IPv6 == config.RoutedByNodes {
 			f.Severity, f.What = Error, "there is no DaemonSet underlay-agent in "+x.Namespace+", and the nodes are to route pods' packets by themselves"
 		}
-		return []Finding{f}, ""
+		return []Finding{f}
 	}
 	object := "DaemonSet/" + d.Namespace + "/" + d.Name
 	if d.Status.DesiredNumberScheduled == 0 && len(x.Nodes) > 0 {
-		return []Finding{{Object: object, What: "it is to run on no node: its nodeSelector or affinity fits none"}}, ""
+		return []Finding{{Object: object, What: "it is to run on no node: its nodeSelector or affinity fits none"}}
 	}
 	if d.Status.NumberReady >= d.Status.DesiredNumberScheduled {
-		return nil, ""
+		return nil
 	}
 	var absent, unready []string
 	for _, n := range x.Nodes {
@@ -113,7 +114,7 @@ func agentReady(x *exam) ([]Finding, string) {
 		}
 	}
 	if len(absent)+len(unready) == 0 {
-		return nil, "" // those that joined just now
+		return nil // those that joined just now
 	}
 	what := fmt.Sprintf("%d of %d agents are ready", d.Status.NumberReady, d.Status.DesiredNumberScheduled)
 	if len(unready) > 0 {
@@ -122,19 +123,19 @@ func agentReady(x *exam) ([]Finding, string) {
 	if len(absent) > 0 {
 		what += "; not running on " + few(absent)
 	}
-	return []Finding{{Object: object, What: what}}, ""
+	return []Finding{{Object: object, What: what}}
 }
 
-// complaint is what somebody on a node says is wrong with its network.
-type complaint struct{ node, text string }
+// report is what somebody on a node says is wrong with its network.
+type report struct{ node, text string }
 
-// heard are the complaints of agents and kubelets. Those of an agent that is
-// ready now are over.
-func (x *exam) heard() []complaint {
-	var out []complaint
+// reports are those of agents and kubelets. Those of an agent that is ready now are
+// over.
+func (x *cluster) reports() []report {
+	var out []report
 	for _, n := range x.Nodes {
 		if c := kube.Condition(n, corev1.NodeNetworkUnavailable); c != nil && c.Status == corev1.ConditionTrue {
-			out = append(out, complaint{n.Name, c.Message})
+			out = append(out, report{n.Name, c.Message})
 		}
 	}
 	for _, e := range slices.Backward(x.Events) {
@@ -144,21 +145,21 @@ func (x *exam) heard() []complaint {
 		switch {
 		case e.InvolvedObject.Kind == "Node" && (e.Source.Component == agentName || e.ReportingController == agentName):
 			if _, ready := x.agentOn(e.InvolvedObject.Name); !ready {
-				out = append(out, complaint{e.InvolvedObject.Name, e.Message})
+				out = append(out, report{e.InvolvedObject.Name, e.Message})
 			}
 		case e.Reason == noSandbox && e.Source.Host != "":
-			out = append(out, complaint{e.Source.Host, e.Message})
+			out = append(out, report{e.Source.Host, e.Message})
 		}
 	}
 	return out
 }
 
-// complaints are those of which a line is about one thing; one finding for each
+// reported are the reports of which a line is about one thing; one finding for each
 // node.
-func (x *exam) complaints(about func(line string) bool) []Finding {
+func (x *cluster) reported(about func(line string) bool) []Finding {
 	var found []Finding
 	told := map[string]bool{}
-	for _, c := range x.heard() {
+	for _, c := range x.reports() {
 		for line := range strings.Lines(c.text) {
 			line = strings.TrimSpace(line)
 			if !about(line) || told[c.node] || x.Node(c.node) == nil {

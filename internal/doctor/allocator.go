@@ -12,7 +12,7 @@ import (
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 )
 
-func secondAllocator(x *exam) ([]Finding, string) {
+func secondAllocator(x *cluster) []Finding {
 	severity, guarded := Error, len(x.policy(policyName)) == 0
 	if guarded {
 		severity = Warning // what it sets is refused
@@ -29,15 +29,15 @@ func secondAllocator(x *exam) ([]Finding, string) {
 	}
 	found = append(found, x.strangePodCIDRs()...)
 	if len(managers) == 0 && len(found) == 0 {
-		return nil, "no pod of kube-controller-manager is seen in kube-system, so its arguments are not known: it must not run with --allocate-node-cidrs"
+		return unseen("no pod of kube-controller-manager is seen in kube-system, so its arguments are not known: it must not run with --allocate-node-cidrs")
 	}
-	return found, ""
+	return found
 }
 
 // strangePodCIDRs are signs of another allocator that are younger than the ledger
 // and than the latest sign of ours. What is older is the past of a cluster that
 // moved here.
-func (x *exam) strangePodCIDRs() []Finding {
+func (x *cluster) strangePodCIDRs() []Finding {
 	if x.Ledger == nil {
 		return nil
 	}
@@ -69,7 +69,7 @@ func (x *exam) strangePodCIDRs() []Finding {
 	}}
 }
 
-// allocating says whether kube-controller-manager with these arguments runs node
+// allocating reports whether kube-controller-manager with these arguments runs node
 // IPAM.
 func allocating(args []string) bool {
 	on, _ := flagValue(args, "allocate-node-cidrs")
@@ -109,7 +109,7 @@ func flagValue(args []string, name string) (value string, given bool) {
 }
 
 // programs are the pods that run a program by its name, static ones included.
-func (x *exam) programs(name string) []*corev1.Pod {
+func (x *cluster) programs(name string) []*corev1.Pod {
 	var out []*corev1.Pod
 	for _, p := range x.Pods {
 		line := commandLine(p)

@@ -14,7 +14,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/converge"
+	lbcontroller "github.com/underlay-ccm/underlay/lb/controller"
 )
 
 func balancerChecks() []check {
@@ -24,8 +24,7 @@ func balancerChecks() []check {
 			looks:      "whether a Service's load balancer belongs to somebody else, its name is taken, or several carry its labels; and load balancers of this cluster that belong to no Service",
 			severities: []Severity{Error, Warning},
 			remedy:     "choose another name (annotation load-balancer.hetzner.cloud/name), or where the load balancer is to become this Service's, do what the Service's Event says: label it in the cloud, and set the annotation underlay.dev/adopt to true",
-			given:      survey.PartConfig,
-			concerns:   (*exam).balances,
+			concerns:   (*cluster).balances,
 			needs:      seesBalancing,
 			find:       balancerOwner,
 		},
@@ -34,24 +33,23 @@ func balancerChecks() []check {
 			looks:      "whether a load balancer finds targets unhealthy although endpoints are ready: all of a port, or those of Nodes that are ready",
 			severities: []Severity{Error, Warning},
 			remedy:     "let load balancers reach the port of the health check on every node",
-			given:      survey.PartConfig,
-			concerns:   (*exam).balances,
+			concerns:   (*cluster).balances,
 			needs:      seesBalancing,
 			find:       balancerHealth,
 		},
 	}
 }
 
-func balancerOwner(x *exam) ([]Finding, string) {
+func balancerOwner(x *cluster) []Finding {
 	var found []Finding
 	for _, b := range x.balancings {
 		c := accepted(b.Service)
 		f := Finding{Object: serviceObject(b.Service)}
 		switch {
-		case errors.Is(b.Claim, lb.ErrAmbiguous):
-			f.What, f.Remedy = b.Claim.Error(), "remove the underlay.dev labels from all but one: hcloud load-balancer remove-label"
-		case b.Claim != nil:
-			f.What = b.Claim.Error()
+		case errors.Is(b.Conflict, lb.ErrAmbiguous):
+			f.What, f.Remedy = b.Conflict.Error(), "remove the underlay.dev labels from all but one: hcloud load-balancer remove-label"
+		case b.Conflict != nil:
+			f.What = b.Conflict.Error()
 		case c != nil && c.Status == metav1.ConditionFalse && c.Reason == lb.ReasonNotOwned:
 			f.What = c.Message
 		default:
@@ -66,14 +64,14 @@ func balancerOwner(x *exam) ([]Finding, string) {
 			Remedy: fmt.Sprintf("delete it if nobody needs it: hcloud load-balancer delete %d", b.ID),
 		})
 	}
-	return found, ""
+	return found
 }
 
-func balancerHealth(x *exam) ([]Finding, string) {
+func balancerHealth(x *cluster) []Finding {
 	var found []Finding
-	endpoints := endpointsOf(x.EndpointSlices)
+	endpoints := x.EndpointsByService()
 	for _, b := range x.balancings {
-		if b.LoadBalancer == nil || x.age(b.LoadBalancer.Created) < patience {
+		if b.LoadBalancer == nil || x.age(b.LoadBalancer.Created) < survey.GracePeriod {
 			continue // its first checks are under way
 		}
 		ready := servingNodes(endpoints[survey.NameOf(b.Service)])
@@ -87,7 +85,7 @@ func balancerHealth(x *exam) ([]Finding, string) {
 			}
 		}
 	}
-	return found, ""
+	return found
 }
 
 // servingNodes are those with a ready endpoint, sorted.
@@ -105,16 +103,16 @@ func servingNodes(all []*discoveryv1.EndpointSlice) []string {
 
 // sick judges one listener. With policy Local a node without endpoints is to be
 // unhealthy, and one that has just joined may still be.
-func (x *exam) sick(b survey.Balancing, l lb.Listener, ready []string) (Finding, bool) {
+func (x *cluster) sick(b survey.Balancing, l lb.Listener, ready []string) (Finding, bool) {
 	health := b.LoadBalancer.Health(l.Port)
 	local := b.Service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 	var names []string
 	addr := netip.Addr{}
 	for _, n := range x.Nodes {
-		target, status := judged(b, n, l.Port)
+		target, is := targetOf(b, n)
 		_, old := x.waiting(n)
 		_, absent := x.absent[n.Name]
-		if status != "unhealthy" || !old || absent || !kube.Ready(n) || local && !slices.Contains(ready, n.Name) {
+		if !is || b.LoadBalancer.Verdicts[l.Port][target.Server] != lb.Unhealthy || !old || absent || !kube.Ready(n) || local && !slices.Contains(ready, n.Name) {
 			continue
 		}
 		names = append(names, n.Name)
@@ -136,16 +134,14 @@ func (x *exam) sick(b survey.Balancing, l lb.Listener, ready []string) (Finding,
 	return f, true
 }
 
-// judged is the target that a Node is, and what the checks say of it; no status
-// if it is none.
-func judged(b survey.Balancing, n *corev1.Node, port int) (lb.Target, string) {
-	server, ok := converge.Target(n)
-	for target, byPort := range b.LoadBalancer.Statuses {
-		if ok && target.Server == server {
-			return target, byPort[port]
-		}
+// targetOf is the target that a Node is, if it is one.
+func targetOf(b survey.Balancing, n *corev1.Node) (lb.Target, bool) {
+	server, ok := lbcontroller.Target(n)
+	i := slices.IndexFunc(b.LoadBalancer.Targets, func(t lb.Target) bool { return ok && t.Server == server })
+	if i < 0 {
+		return lb.Target{}, false
 	}
-	return lb.Target{}, ""
+	return b.LoadBalancer.Targets[i], true
 }
 
 // open says what to open, and how to try it.

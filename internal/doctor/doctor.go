@@ -3,7 +3,7 @@
 // findings out, no requests and no clock.
 //
 // Where the controllers decide the same at their start or while they run, their
-// own code is asked (routes.Preflight, routes.Check, ipam.Ledger, cloud.Gateways),
+// own code is asked (routes.Decide, routes.Check, ipam.Ledger, cloud.Gateways),
 // so that doctor and the controllers never disagree.
 //
 // It must never take what could not be seen for healthy: a check whose parts of
@@ -40,7 +40,7 @@ const (
 // rank is 0 for the worst.
 func (s Severity) rank() int { return slices.Index([]Severity{Error, Warning, Info}, s) }
 
-// Worse says whether a person should act on this sooner.
+// Worse reports whether a person should act on this sooner.
 func (s Severity) Worse(than Severity) bool { return s.rank() < than.rank() }
 
 // Finding is one thing that a person should know.
@@ -63,7 +63,7 @@ const notChecked = "not checked: "
 // Examine runs every check. The findings are sorted by severity, then check, then
 // object. None: everything was looked at and is as it should be.
 func Examine(s *survey.Snapshot) []Finding {
-	x := newExam(s)
+	x := newCluster(s)
 	var all []Finding
 	for _, c := range checks() {
 		all = append(all, c.run(x)...)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/survey"
 )
@@ -103,7 +105,7 @@ func hide(s *survey.Snapshot, part survey.Part) {
 // with commands that reach it.
 func TestInAnotherNamespace(t *testing.T) {
 	move := func(s *survey.Snapshot) {
-		s.Namespace, s.LeaseName = "infra", survey.Name{Namespace: "leases", Name: "ccm"}
+		s.Namespace, s.LeaseName = "infra", types.NamespacedName{Namespace: "leases", Name: "ccm"}
 		s.Deployments[0].Namespace, s.DaemonSets[1].Namespace = "infra", "infra"
 	}
 	snap := healthy(t, shape{})

@@ -16,10 +16,10 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/ipam"
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/lbtest"
 	"github.com/underlay-ccm/underlay/routes"
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
@@ -46,7 +46,7 @@ func healthy(t *testing.T, s shape) *survey.Snapshot {
 	t.Helper()
 	snap := &survey.Snapshot{
 		Taken: now(), Parts: survey.Everything,
-		Namespace: "kube-system", LeaseName: survey.Name{Namespace: "kube-system", Name: "cloud-controller-manager"},
+		Namespace: "kube-system", LeaseName: types.NamespacedName{Namespace: "kube-system", Name: "cloud-controller-manager"},
 	}
 	snap.Config, snap.ConfigWarnings = loaded(t, s)
 	for i := range machines {
@@ -239,10 +239,10 @@ func template(image string) corev1.PodTemplateSpec {
 
 // inCloud adds servers and the network.
 func inCloud(snap *survey.Snapshot) {
-	snap.Network = &survey.Network{ID: 7, Name: "cluster", IPRange: netip.MustParsePrefix("10.0.0.0/8"), Subnets: prefixes("10.0.0.0/16"), Servers: machines, LoadBalancers: 1}
+	snap.Network = &hetzner.NetworkDetails{ID: 7, Name: "cluster", IPRange: netip.MustParsePrefix("10.0.0.0/8"), Subnets: prefixes("10.0.0.0/16"), Servers: machines, LoadBalancers: 1}
 	for i := range machines {
 		addr := netip.MustParseAddr(innerOf(i))
-		snap.Servers = append(snap.Servers, survey.Server{Server: cloud.Server{ID: int64(101 + i), Name: nameOf(i), PrivateIP: addr}, Status: "running"})
+		snap.Servers = append(snap.Servers, cloud.Server{ID: int64(101 + i), Name: nameOf(i), PrivateIP: addr, Status: "running"})
 		snap.Network.Routes = append(snap.Network.Routes, routes.Route{Dst: netip.MustParsePrefix(fmt.Sprintf("10.244.%d.0/24", i)), Via: addr})
 	}
 	recordAll(snap)
@@ -276,21 +276,29 @@ func balanced(snap *survey.Snapshot) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
 		Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"10.244.1.9"}, NodeName: &node}},
 	}}
-	b := survey.LoadBalancer{
-		Created: now().Add(-24 * time.Hour), Statuses: map[lb.Target]map[int]string{},
-		State: lb.State{
-			ID: 900, Name: "web", Labels: lb.Owner{Cluster: "kubernetes", UID: "uid-web"}.Labels(), Type: "lb11", Location: "fsn1", Network: 7, Public: true,
-			Listeners: []lb.Listener{{
-				Port: 80, DestinationPort: 30080, Protocol: lb.ProtocolTCP,
-				Check: lb.HealthCheck{Protocol: lb.ProtocolHTTP, Port: 10256, Path: "/healthz", Interval: 10 * time.Second, Timeout: 15 * time.Second, Retries: 3, StatusCodes: "2??,3??"},
-			}},
-		},
+	b := lb.State{
+		Created: now().Add(-24 * time.Hour),
+		ID:      900, Name: "web", Labels: lb.Owner{Cluster: "kubernetes", UID: "uid-web"}.Labels(), Type: "lb11", Location: "fsn1", Network: 7, Public: true,
+		Listeners: []lb.Listener{{
+			Port: 80, DestinationPort: 30080, Protocol: lb.ProtocolTCP,
+			Check: lb.HealthCheck{Protocol: lb.ProtocolHTTP, Port: 10256, Path: "/healthz", Interval: 10 * time.Second, Timeout: 15 * time.Second, Retries: 3, StatusCodes: "2??,3??"},
+		}},
 	}
 	for i := range machines {
 		target := lb.Target{Server: int64(101 + i), Private: true}
 		b.Targets = append(b.Targets, target)
-		b.Statuses[target] = map[int]string{80: "healthy"}
 	}
-	b.Verdicts = map[int]map[int64]lb.Verdict{80: lbtest.Verdicts(b.Targets, machines, 0)}
-	snap.LoadBalancers = []survey.LoadBalancer{b}
+	b.Verdicts = map[int]map[int64]lb.Verdict{80: verdicts(b.Targets, machines)}
+	snap.LoadBalancers = []lb.State{b}
+}
+
+// verdicts finds so many of the targets healthy, and has not judged the others.
+func verdicts(targets []lb.Target, healthy int) map[int64]lb.Verdict {
+	out := make(map[int64]lb.Verdict, len(targets))
+	for i, t := range targets {
+		if out[t.Server] = lb.Unknown; i < healthy {
+			out[t.Server] = lb.Healthy
+		}
+	}
+	return out
 }

@@ -45,9 +45,9 @@ type proxyConfig struct {
 	} `json:"detectLocal"`
 }
 
-// proxy reads kube-proxy's configuration, with kube-proxy's own defaults.
-func (x *exam) proxy() (proxyConfig, error) {
-	object := x.ConfigMaps[proxyMap]
+// readProxy reads kube-proxy's configuration, with kube-proxy's own defaults.
+func readProxy(configMaps map[string]*corev1.ConfigMap) (proxyConfig, error) {
+	object := configMaps[proxyMap]
 	if object == nil {
 		return proxyConfig{}, errors.New("there is no ConfigMap kube-system/kube-proxy, so kube-proxy was not set up by kubeadm, or there is none")
 	}
@@ -82,6 +82,7 @@ func kubeProxyChecks() []check {
 			severities: []Severity{Error, Warning},
 			remedy:     "set detectLocalMode: InterfaceNamePrefix and detectLocal.interfaceNamePrefix: veth: " + proxyEdit,
 			needs:      survey.PartSetup,
+			fails:      proxyFails,
 			find:       proxyLocalMode,
 		},
 		{
@@ -89,9 +90,9 @@ func kubeProxyChecks() []check {
 			looks:      "whether kube-proxy opens NodePorts (`nodePortAddresses`; in mode nftables the node's primary address alone unless set) on the addresses that load balancers send to",
 			severities: []Severity{Error},
 			remedy:     "set nodePortAddresses to what load balancers send to: " + proxyEdit,
-			given:      survey.PartConfig,
-			concerns:   (*exam).balances,
+			concerns:   (*cluster).balances,
 			needs:      survey.PartSetup | survey.PartNodes,
+			fails:      proxyFails,
 			find:       proxyNodePorts,
 		},
 		{
@@ -99,9 +100,9 @@ func kubeProxyChecks() []check {
 			looks:      "whether load balancers can ask kube-proxy's health port, 10256 on every address, where their health checks do",
 			severities: []Severity{Error},
 			remedy:     "set healthzBindAddress: 0.0.0.0:10256, or healthCheck: node-port below loadBalancers in underlay-config: " + proxyEdit,
-			given:      survey.PartConfig,
-			concerns:   func(x *exam) bool { return x.balances() && x.Config.LoadBalancers.HealthCheck != "node-port" },
+			concerns:   func(x *cluster) bool { return x.balances() && x.Config.LoadBalancers.HealthCheck != "node-port" },
 			needs:      survey.PartSetup,
+			fails:      proxyFails,
 			find:       proxyHealthPort,
 		},
 		{
@@ -110,20 +111,18 @@ func kubeProxyChecks() []check {
 			severities: []Severity{Warning},
 			remedy:     "set clusterCIDR to the ranges of the pools: " + proxyEdit,
 			needs:      survey.PartSetup | survey.PartConfig,
+			fails:      proxyFails,
 			find:       proxyClusterCIDR,
 		},
 	}
 }
 
-func proxyLocalMode(x *exam) ([]Finding, string) {
-	c, err := x.proxy()
-	if err != nil {
-		return nil, err.Error()
-	}
+func proxyLocalMode(x *cluster) []Finding {
+	c := x.proxy
 	f := Finding{Object: proxyObject}
 	switch prefix := c.DetectLocal.InterfaceNamePrefix; {
 	case c.DetectLocalMode == byInterfaceName && prefix != "" && strings.HasPrefix(vethPrefix, prefix):
-		return nil, ""
+		return nil
 	case c.DetectLocalMode == byInterfaceName:
 		f.What = fmt.Sprintf("detectLocal.interfaceNamePrefix is %q, and the interfaces of pods begin with %s: kube-proxy takes no pod for one of its node", prefix, vethPrefix)
 	case c.DetectLocalMode == "NodeCIDR":
@@ -134,16 +133,13 @@ func proxyLocalMode(x *exam) ([]Finding, string) {
 	default:
 		f.What = fmt.Sprintf("detectLocalMode is %s, which finds no pod of Underlay's network", c.DetectLocalMode)
 	}
-	return []Finding{f}, ""
+	return []Finding{f}
 }
 
 // proxyNodePorts compares what kube-proxy opens with where load balancers send
 // traffic to, node by node.
-func proxyNodePorts(x *exam) ([]Finding, string) {
-	c, err := x.proxy()
-	if err != nil {
-		return nil, err.Error()
-	}
+func proxyNodePorts(x *cluster) []Finding {
+	c := x.proxy
 	var closed []string
 	for _, private := range x.waysToNodes() {
 		for _, n := range x.Nodes {
@@ -155,7 +151,7 @@ func proxyNodePorts(x *exam) ([]Finding, string) {
 		}
 	}
 	if len(closed) == 0 {
-		return nil, ""
+		return nil
 	}
 	f := Finding{
 		Object: proxyObject,
@@ -163,15 +159,15 @@ func proxyNodePorts(x *exam) ([]Finding, string) {
 			c.Mode, strings.Join(c.NodePortAddresses, ", "), few(closed)),
 	}
 	if x.Network != nil && len(x.Network.Subnets) > 0 && slices.Equal(x.waysToNodes(), []bool{true}) {
-		f.Remedy = fmt.Sprintf("set nodePortAddresses: [%s]: %s", join(x.Network.Subnets), proxyEdit)
+		f.Remedy = fmt.Sprintf("set nodePortAddresses: [%s]: %s", survey.Join(x.Network.Subnets, ", "), proxyEdit)
 	}
-	return []Finding{f}, ""
+	return []Finding{f}
 }
 
-// waysToNodes says whether load balancers send traffic to nodes' private
-// addresses (true), to public ones (false), or to both: as those that stand do,
-// or where there are none, as the next will.
-func (x *exam) waysToNodes() []bool {
+// waysToNodes reports whether load balancers send traffic to nodes' private addresses
+// (true), to public ones (false), or to both: as those that stand do, or where there
+// are none, as the next will.
+func (x *cluster) waysToNodes() []bool {
 	var ways []bool
 	for _, b := range x.balancings {
 		if b.LoadBalancer == nil {
@@ -215,7 +211,7 @@ func nodeAddresses(n *corev1.Node, kind corev1.NodeAddressType) []netip.Addr {
 	return out
 }
 
-// opens says whether kube-proxy accepts NodePorts on one of its node's addresses.
+// opens reports whether kube-proxy accepts NodePorts on one of its node's addresses.
 func (c proxyConfig) opens(n *corev1.Node, a netip.Addr) bool {
 	return slices.ContainsFunc(c.NodePortAddresses, func(text string) bool {
 		switch text {
@@ -242,34 +238,28 @@ func primary(n *corev1.Node, ipv4 bool) netip.Addr {
 	return netip.Addr{}
 }
 
-func proxyHealthPort(x *exam) ([]Finding, string) {
-	c, err := x.proxy()
-	if err != nil {
-		return nil, err.Error()
-	}
+func proxyHealthPort(x *cluster) []Finding {
+	c := x.proxy
 	if c.HealthzBindAddress == "" {
-		return nil, ""
+		return nil
 	}
 	host, port, err := net.SplitHostPort(c.HealthzBindAddress)
 	if err != nil { // no port: kube-proxy adds the usual one
 		host, port = c.HealthzBindAddress, fmt.Sprint(proxyHealth)
 	}
 	if a, err := netip.ParseAddr(host); (err != nil || !a.IsLoopback()) && port == fmt.Sprint(proxyHealth) {
-		return nil, ""
+		return nil
 	}
 	return []Finding{{
 		Object: proxyObject,
 		What:   fmt.Sprintf("healthzBindAddress is %s, and load balancers ask nodes at port %d whether they serve: every target is unhealthy", c.HealthzBindAddress, proxyHealth),
-	}}, ""
+	}}
 }
 
-func proxyClusterCIDR(x *exam) ([]Finding, string) {
-	c, err := x.proxy()
-	if err != nil {
-		return nil, err.Error()
-	}
+func proxyClusterCIDR(x *cluster) []Finding {
+	c := x.proxy
 	if c.ClusterCIDR == "" {
-		return nil, ""
+		return nil
 	}
 	var known []netip.Prefix
 	for text := range strings.SplitSeq(c.ClusterCIDR, ",") {
@@ -285,10 +275,10 @@ func proxyClusterCIDR(x *exam) ([]Finding, string) {
 		}
 	}
 	if len(unknown) == 0 {
-		return nil, ""
+		return nil
 	}
 	return []Finding{{
 		Object: proxyObject,
 		What:   fmt.Sprintf("clusterCIDR is %s, which does not hold %s", c.ClusterCIDR, few(unknown)),
-	}}, ""
+	}}
 }

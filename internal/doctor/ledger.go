@@ -26,8 +26,7 @@ func ledgerChecks() []check {
 			looks:      "whether the stored ledger of podCIDRs (ConfigMap `kube-system/underlay-node-ipam`) is there and can be read",
 			severities: []Severity{Error},
 			remedy:     "restore it from a backup, or leave it to the cloud controller manager to rebuild it from the Nodes: see that one leads, and " + managerLogs,
-			given:      survey.PartConfig,
-			concerns:   (*exam).allocates,
+			concerns:   (*cluster).allocates,
 			needs:      survey.PartNodes | survey.PartLedger,
 			find:       ledger,
 		},
@@ -36,27 +35,26 @@ func ledgerChecks() []check {
 			looks:      "whether the ledger holds records of Nodes that don't exist any more, or that are long past their quarantine",
 			severities: []Severity{Warning},
 			remedy:     "see that a cloud controller manager leads: it releases what Nodes had that are gone; " + managerLogs,
-			given:      survey.PartConfig,
-			concerns:   (*exam).allocates,
+			concerns:   (*cluster).allocates,
 			needs:      seesBook,
 			find:       ledgerLeftover,
 		},
 	}
 }
 
-func ledger(x *exam) ([]Finding, string) {
+func ledger(x *cluster) []Finding {
 	if x.Ledger == nil {
 		if i := slices.IndexFunc(x.Nodes, kube.HasPodCIDRs); i >= 0 {
 			return []Finding{{
 				Object: ledgerObject,
 				What:   fmt.Sprintf("there is no ledger, although Nodes have podCIDRs (%s): it was lost, and nothing is handed out before it is rebuilt", x.Nodes[i].Name),
-			}}, ""
+			}}
 		}
-		return nil, ""
+		return nil
 	}
 	_, damage := x.Holdings()
 	if damage == nil {
-		return nil, ""
+		return nil
 	}
 	causes := []error{damage}
 	if several, ok := damage.(interface{ Unwrap() []error }); ok {
@@ -69,10 +67,10 @@ func ledger(x *exam) ([]Finding, string) {
 			Remedy: "correct the entry as the text says: kubectl -n kube-system edit configmap " + ipamcontroller.LedgerName,
 		})
 	}
-	return found, ""
+	return found
 }
 
-func ledgerLeftover(x *exam) ([]Finding, string) {
+func ledgerLeftover(x *cluster) []Finding {
 	holdings, _ := x.Holdings()
 	var found []Finding
 	for _, h := range holdings {
@@ -90,15 +88,15 @@ func ledgerLeftover(x *exam) ([]Finding, string) {
 			found = append(found, f)
 		}
 	}
-	return found, ""
+	return found
 }
 
 func leftover(h ipam.Holding, why string) Finding {
-	return Finding{Object: ledgerObject, What: fmt.Sprintf("%s (UID %s) has a record for %s, %s", h.Node.Name, h.Node.UID, join(h.Prefixes), why)}
+	return Finding{Object: ledgerObject, What: fmt.Sprintf("%s (UID %s) has a record for %s, %s", h.Node.Name, h.Node.UID, survey.Join(h.Prefixes, ", "), why)}
 }
 
 // routeInto finds a route of the network to one of the prefixes.
-func (x *exam) routeInto(prefixes []netip.Prefix) (string, bool) {
+func (x *cluster) routeInto(prefixes []netip.Prefix) (string, bool) {
 	if x.Network == nil {
 		return "", false
 	}

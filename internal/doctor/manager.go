@@ -43,8 +43,7 @@ func managerChecks() []check {
 			looks:      "whether the cloud takes the token, and whether the network and the Nodes' servers are in the token's project",
 			severities: []Severity{Error},
 			remedy:     "give a token of the cluster's project, and the ID or name of its network in underlay-config (key network)",
-			given:      survey.PartConfig,
-			concerns:   (*exam).onCloud,
+			concerns:   (*cluster).onCloud,
 			find:       cloudAccess,
 		},
 		{
@@ -66,7 +65,7 @@ func managerChecks() []check {
 	}
 }
 
-func configuration(x *exam) ([]Finding, string) {
+func configuration(x *cluster) []Finding {
 	var found []Finding
 	for _, e := range x.ConfigErrors {
 		found = append(found, Finding{Object: e.Field, What: valued(e.Value, e.Problem), Remedy: e.Remedy})
@@ -78,14 +77,14 @@ func configuration(x *exam) ([]Finding, string) {
 		found = append(found, Finding{Severity: Warning, Object: w.Field, What: w.Problem})
 	}
 	if reason, blind := x.blind(survey.PartConfig); blind && len(found) == 0 {
-		return nil, reason
+		return unseen(reason)
 	}
-	return found, ""
+	return found
 }
 
-// remindsOfAgent says that a warning only reminds of the agent, where nodes are to
-// route a family: whether it runs is a check of its own.
-func (x *exam) remindsOfAgent(w config.Warning) bool {
+// remindsOfAgent reports whether a warning only reminds of the agent, where nodes
+// are to route a family: whether it runs is a check of its own.
+func (x *cluster) remindsOfAgent(w config.Warning) bool {
 	families := x.Config.Families
 	return w.Field == "families.ipv4" && families.IPv4 == config.RoutedByNodes ||
 		w.Field == "families.ipv6" && families.IPv6 == config.RoutedByNodes
@@ -99,37 +98,37 @@ func valued(value, problem string) string {
 }
 
 // cloudAccess looks at what kept the cloud from being seen.
-func cloudAccess(x *exam) ([]Finding, string) {
+func cloudAccess(x *cluster) []Finding {
 	for _, gap := range x.Gaps {
 		switch {
 		case gap.Part&survey.Cloud == 0 || gap.Err == nil:
 		case errors.Is(gap.Err, hetzner.ErrNoNetwork):
-			return []Finding{{What: fmt.Sprintf("the token's project has no network %q", x.Config.Network)}}, ""
+			return []Finding{{What: fmt.Sprintf("the token's project has no network %q", x.Config.Network)}}
 		case hetzner.Unauthorized(gap.Err):
 			return []Finding{{
 				What:   "the cloud refuses the token that underlayctl was given",
 				Remedy: "give a valid one; and see that the Secret " + here + "/hcloud (key token) holds a valid one for the cloud controller manager",
-			}}, ""
+			}}
 		}
 	}
 	if reason, blind := x.blind(survey.PartServers | survey.PartNetwork); blind {
-		return nil, reason
+		return unseen(reason)
 	}
 	if reason, blind := x.blind(survey.PartNodes); blind {
-		return nil, reason
+		return unseen(reason)
 	}
 	if _, err := x.Gateways(); err != nil {
-		return []Finding{{What: err.Error()}}, ""
+		return []Finding{{What: err.Error()}}
 	}
-	return nil, ""
+	return nil
 }
 
-func cloudController(x *exam) ([]Finding, string) {
+func cloudController(x *cluster) []Finding {
 	i := slices.IndexFunc(x.Deployments, func(d *appsv1.Deployment) bool {
 		return d.Name == managerName || d.Labels[nameLabel] == managerName
 	})
 	if i < 0 {
-		return nil, "there is no Deployment underlay-ccm in " + x.Namespace + ": name the namespace that it is in with --namespace; where it runs in another way, see that it does"
+		return unseen("there is no Deployment underlay-ccm in " + x.Namespace + ": name the namespace that it is in with --namespace; where it runs in another way, see that it does")
 	}
 	d := x.Deployments[i]
 	wanted := int32(1)
@@ -145,20 +144,20 @@ func cloudController(x *exam) ([]Finding, string) {
 	case have < wanted:
 		f.Severity, f.What = Warning, fmt.Sprintf("%d of %d replicas are available", have, wanted)
 	default:
-		return nil, ""
+		return nil
 	}
-	return []Finding{f}, ""
+	return []Finding{f}
 }
 
-func (x *exam) leaseObject() string { return "Lease/" + x.LeaseName.String() }
+func (x *cluster) leaseObject() string { return "Lease/" + x.LeaseName.String() }
 
-func leader(x *exam) ([]Finding, string) {
+func leader(x *cluster) []Finding {
 	if x.Lease == nil {
-		return []Finding{{Object: x.leaseObject(), What: "there is no lease: no cloud controller manager has ever led"}}, ""
+		return []Finding{{Object: x.leaseObject(), What: "there is no lease: no cloud controller manager has ever led"}}
 	}
 	spec := x.Lease.Spec
 	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil {
-		return []Finding{{Object: x.leaseObject(), What: "nobody holds the lease: no cloud controller manager leads"}}, ""
+		return []Finding{{Object: x.leaseObject(), What: "nobody holds the lease: no cloud controller manager leads"}}
 	}
 	lasts := time.Duration(usualLease) * time.Second
 	if spec.LeaseDurationSeconds != nil {
@@ -168,9 +167,9 @@ func leader(x *exam) ([]Finding, string) {
 		return []Finding{{
 			Object: x.leaseObject(),
 			What:   fmt.Sprintf("%s held the lease and has not renewed it for %s; it lasts %s", *spec.HolderIdentity, long(since), long(lasts)),
-		}}, ""
+		}}
 	}
-	return nil, ""
+	return nil
 }
 
 // leaseWriter is the program that renewed a lease last, as the API server noted.

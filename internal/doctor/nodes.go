@@ -13,8 +13,8 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// settled is how long a condition has to hold before it is trouble.
-const settled = 2 * time.Minute
+// conditionAge is how long a condition has to hold before it is trouble.
+const conditionAge = 2 * time.Minute
 
 func nodeChecks() []check {
 	return []check{
@@ -24,7 +24,7 @@ func nodeChecks() []check {
 			severities: []Severity{Error},
 			remedy:     "start the kubelet with --cloud-provider=external (kubeadm: nodeRegistration.kubeletExtraArgs), delete the Node, and restart the kubelet: it joins again",
 			needs:      survey.PartNodes,
-			find: eachNode(func(x *exam, n *corev1.Node) (string, string) {
+			find: eachNode(func(x *cluster, n *corev1.Node) (string, string) {
 				if since, late := x.waiting(n); late && n.Spec.ProviderID == "" && !survey.Uninitialized(n) {
 					return fmt.Sprintf("it joined %s ago and has neither a provider ID nor the taint %s: its kubelet runs without --cloud-provider=external", long(since), cloudproviderapi.TaintExternalCloudProvider), ""
 				}
@@ -37,7 +37,7 @@ func nodeChecks() []check {
 			severities: []Severity{Error},
 			remedy:     "see why: kubectl describe node, Events ServerAmbiguous; name the server as the Node, or start the kubelet with --provider-id=hcloud://ID; " + managerLogs,
 			needs:      survey.PartNodes,
-			find: eachNode(func(x *exam, n *corev1.Node) (string, string) {
+			find: eachNode(func(x *cluster, n *corev1.Node) (string, string) {
 				if since, late := x.waiting(n); late && survey.Uninitialized(n) {
 					return fmt.Sprintf("it joined %s ago and still has the taint %s; its provider ID is %q", long(since), cloudproviderapi.TaintExternalCloudProvider, n.Spec.ProviderID), ""
 				}
@@ -49,8 +49,7 @@ func nodeChecks() []check {
 			looks:      "whether every Node's server exists in the project and is attached to the network; the cloud controller manager deletes a Node whose server is gone within a minute",
 			severities: []Severity{Error},
 			remedy:     "attach the server to the network: hcloud server attach-to-network NAME --network NETWORK",
-			given:      survey.PartConfig,
-			concerns:   (*exam).onCloud,
+			concerns:   (*cluster).onCloud,
 			needs:      survey.PartNodes | survey.PartServers,
 			find:       nodeServer,
 		},
@@ -68,8 +67,8 @@ func nodeChecks() []check {
 			severities: []Severity{Error},
 			remedy:     "put both nodes into one network segment, or see the agent: " + agentLogs,
 			needs:      survey.PartNodes,
-			find: eachNode(func(x *exam, n *corev1.Node) (string, string) {
-				if c := kube.Condition(n, agent.PeersReachable); c != nil && c.Status == corev1.ConditionFalse && x.age(c.LastTransitionTime.Time) > settled {
+			find: eachNode(func(x *cluster, n *corev1.Node) (string, string) {
+				if c := kube.Condition(n, agent.PeersReachable); c != nil && c.Status == corev1.ConditionFalse && x.age(c.LastTransitionTime.Time) > conditionAge {
 					return fmt.Sprintf("for %s: %s", long(x.age(c.LastTransitionTime.Time)), c.Message), ""
 				}
 				return "", ""
@@ -81,7 +80,7 @@ func nodeChecks() []check {
 			severities: []Severity{Warning},
 			remedy:     "do what the message says, on that node",
 			needs:      survey.PartNodes,
-			find: eachNode(func(_ *exam, n *corev1.Node) (string, string) {
+			find: eachNode(func(_ *cluster, n *corev1.Node) (string, string) {
 				if c := kube.Condition(n, agent.PeersReachable); c != nil && c.Reason == agent.ReasonAtRisk {
 					return c.Message, ""
 				}
@@ -93,22 +92,22 @@ func nodeChecks() []check {
 
 // eachNode asks about one Node after the other; no text is no finding, and no
 // remedy the check's own.
-func eachNode(ask func(*exam, *corev1.Node) (what, remedy string)) func(*exam) ([]Finding, string) {
-	return func(x *exam) ([]Finding, string) {
+func eachNode(ask func(*cluster, *corev1.Node) (what, remedy string)) func(*cluster) []Finding {
+	return func(x *cluster) []Finding {
 		var found []Finding
 		for _, n := range x.Nodes {
 			if what, remedy := ask(x, n); what != "" {
 				found = append(found, Finding{Object: nodeObject(n), What: what, Remedy: remedy})
 			}
 		}
-		return found, ""
+		return found
 	}
 }
 
-func nodeServer(x *exam) ([]Finding, string) {
+func nodeServer(x *cluster) []Finding {
 	gateways, err := x.Gateways()
 	if err != nil {
-		return nil, err.Error()
+		return unseen(err.Error())
 	}
 	var found []Finding
 	for _, n := range x.Nodes {
@@ -127,7 +126,7 @@ func nodeServer(x *exam) ([]Finding, string) {
 		}
 		found = append(found, f)
 	}
-	return found, ""
+	return found
 }
 
 // outlives is about a Node whose server doesn't exist. One that goes by itself is
@@ -158,12 +157,12 @@ func misnamed(n *corev1.Node) string {
 	return "kubectl delete node " + n.Name + ", and start the kubelet with --provider-id=hcloud://ID of its server, or without the flag"
 }
 
-func networkUnavailable(x *exam, n *corev1.Node) (what, remedy string) {
+func networkUnavailable(x *cluster, n *corev1.Node) (what, remedy string) {
 	c := kube.Condition(n, corev1.NodeNetworkUnavailable)
 	if _, absent := x.absent[n.Name]; absent {
 		return "", "" // node-server tells more
 	}
-	if c == nil || c.Status != corev1.ConditionTrue || x.age(c.LastTransitionTime.Time) <= settled {
+	if c == nil || c.Status != corev1.ConditionTrue || x.age(c.LastTransitionTime.Time) <= conditionAge {
 		return "", ""
 	}
 	switch routes.Reason(c.Reason) {

@@ -12,7 +12,6 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/lbtest"
 	"github.com/underlay-ccm/underlay/routes"
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
@@ -122,7 +121,7 @@ func TestWhatPassesByItself(t *testing.T) {
 		{"a dedicated server beside the cloud's", shape{}, func(s *survey.Snapshot) {
 			s.Nodes[2].Spec.ProviderID = "hrobot://4711"
 			s.Servers, s.LoadBalancers[0].Targets = s.Servers[:2], s.LoadBalancers[0].Targets[:2]
-			s.LoadBalancers[0].Verdicts[80] = lbtest.Verdicts(s.LoadBalancers[0].Targets, 2, 0)
+			s.LoadBalancers[0].Verdicts[80] = verdicts(s.LoadBalancers[0].Targets, 2)
 			s.Network.Routes = s.Network.Routes[:2]
 		}},
 		{"a dedicated server with an address that the cloud doesn't know", shape{}, func(s *survey.Snapshot) {
@@ -134,7 +133,7 @@ func TestWhatPassesByItself(t *testing.T) {
 			s.Servers = s.Servers[:2]
 			s.Nodes[2].DeletionTimestamp = &metav1.Time{Time: now()}
 			sicken(s, 0)
-			s.LoadBalancers[0].Statuses[s.LoadBalancers[0].Targets[2]][80] = "unhealthy"
+			s.LoadBalancers[0].Verdicts[80][s.LoadBalancers[0].Targets[2].Server] = lb.Unhealthy
 		}},
 		{"a load balancer of another cluster", shape{}, func(s *survey.Snapshot) {
 			other := s.LoadBalancers[0]

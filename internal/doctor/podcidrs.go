@@ -20,8 +20,7 @@ func podCIDRChecks() []check {
 			looks:      "whether a Node waits longer than 5 minutes for podCIDRs, and why (condition `underlay.dev/PodCIDRsAllocated`)",
 			severities: []Severity{Error},
 			remedy:     "see why: kubectl describe node; " + managerLogs,
-			given:      survey.PartConfig,
-			concerns:   (*exam).allocates,
+			concerns:   (*cluster).allocates,
 			needs:      survey.PartNodes,
 			find:       eachNode(withoutPodCIDR),
 		},
@@ -30,9 +29,9 @@ func podCIDRChecks() []check {
 			looks:      "whether podCIDRs of two Nodes overlap: only one of them is routed",
 			severities: []Severity{Error},
 			remedy:     "delete one of the two Nodes and let it join again",
-			given:      survey.PartConfig,
-			concerns:   (*exam).allocates,
+			concerns:   (*cluster).allocates,
 			needs:      seesBook,
+			fails:      bookFails,
 			find:       bookWarnings(Error, ipam.Duplicate, ipam.DuplicateRecord),
 		},
 		{
@@ -40,9 +39,9 @@ func podCIDRChecks() []check {
 			looks:      "whether a Node has a podCIDR outside every pool, of another size than its pool's, or inside what is excluded",
 			severities: []Severity{Warning},
 			remedy:     "add a pool that covers it, or delete the Node and let it join again",
-			given:      survey.PartConfig,
-			concerns:   (*exam).allocates,
+			concerns:   (*cluster).allocates,
 			needs:      seesBook,
+			fails:      bookFails,
 			find:       bookWarnings(Warning, ipam.OutsidePools, ipam.WrongSize, ipam.Excluded),
 		},
 		{
@@ -50,15 +49,15 @@ func podCIDRChecks() []check {
 			looks:      "whether a Node has podCIDRs, and none of a family that the pools have",
 			severities: []Severity{Warning},
 			remedy:     "delete the Node and let it join again",
-			given:      survey.PartConfig,
-			concerns:   (*exam).allocates,
+			concerns:   (*cluster).allocates,
 			needs:      seesBook,
+			fails:      bookFails,
 			find:       bookWarnings(Warning, ipam.MissingFamily),
 		},
 	}
 }
 
-func withoutPodCIDR(x *exam, n *corev1.Node) (what, remedy string) {
+func withoutPodCIDR(x *cluster, n *corev1.Node) (what, remedy string) {
 	since, late := x.waiting(n)
 	if kube.HasPodCIDRs(n) || !late {
 		return "", ""
@@ -71,11 +70,8 @@ func withoutPodCIDR(x *exam, n *corev1.Node) (what, remedy string) {
 }
 
 // bookWarnings are what the ledger says of Nodes' podCIDRs, each once.
-func bookWarnings(severity Severity, kinds ...ipam.WarningKind) func(*exam) ([]Finding, string) {
-	return func(x *exam) ([]Finding, string) {
-		if x.bookErr != nil {
-			return nil, "the pools are impossible together: " + x.bookErr.Error()
-		}
+func bookWarnings(severity Severity, kinds ...ipam.WarningKind) func(*cluster) []Finding {
+	return func(x *cluster) []Finding {
 		var found []Finding
 		told := map[string]bool{}
 		// What Nodes have comes after what is stored, and says more.
@@ -91,12 +87,12 @@ func bookWarnings(severity Severity, kinds ...ipam.WarningKind) func(*exam) ([]F
 		if slices.Contains(kinds, ipam.OutsidePools) {
 			found = append(found, x.unreadable()...)
 		}
-		return found, ""
+		return found
 	}
 }
 
 // unreadable are podCIDRs that an API server of long ago let in.
-func (x *exam) unreadable() []Finding {
+func (x *cluster) unreadable() []Finding {
 	var found []Finding
 	for _, n := range x.Nodes {
 		if _, err := kube.PodCIDRs(n); err != nil {

@@ -32,8 +32,7 @@ func poolChecks() []check {
 			looks:      "whether Nodes have addresses inside a pool: pods could get the same ones, and the node prefix is lost",
 			severities: []Severity{Warning},
 			remedy:     "keep podCIDRs out of it (key exclude of underlay-config), or move the pool",
-			given:      survey.PartConfig,
-			concerns:   (*exam).allocates,
+			concerns:   (*cluster).allocates,
 			needs:      survey.PartNodes,
 			find:       poolNodeAddress,
 		},
@@ -42,9 +41,9 @@ func poolChecks() []check {
 			looks:      "how many of an active pool's node prefixes are in use: all, or 90 % and more",
 			severities: []Severity{Error, Warning},
 			remedy:     "add a pool of the same address family (key pools of underlay-config)",
-			given:      survey.PartConfig,
-			concerns:   (*exam).allocates,
+			concerns:   (*cluster).allocates,
 			needs:      seesBook,
+			fails:      bookFails,
 			find:       poolRoom,
 		},
 		{
@@ -52,9 +51,9 @@ func poolChecks() []check {
 			looks:      "whether the ledger has podCIDRs of pools that are not configured any more: the cloud controller manager refuses to start",
 			severities: []Severity{Error},
 			remedy:     "configure the pool as before with state: draining",
-			given:      survey.PartConfig,
-			concerns:   (*exam).allocates,
+			concerns:   (*cluster).allocates,
 			needs:      seesBook,
+			fails:      bookFails,
 			find:       removedPool,
 		},
 	}
@@ -69,7 +68,7 @@ func everywhere(p netip.Prefix) netip.Prefix {
 	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 }
 
-func poolOverlap(x *exam) ([]Finding, string) {
+func poolOverlap(x *cluster) []Finding {
 	var problems []routes.Finding
 	for _, p := range x.Pools() {
 		if !p.Own {
@@ -78,22 +77,21 @@ func poolOverlap(x *exam) ([]Finding, string) {
 			})...)
 		}
 	}
-	unseen := ""
+	var found []Finding
 	if x.routed() {
 		if reason, blind := x.blind(survey.PartNetwork); blind {
-			unseen = "whether pools overlap the network's subnets: " + reason
+			found = unseen("whether pools overlap the network's subnets: " + reason)
 		} else if x.Network != nil {
 			problems = append(problems, routes.Check(routes.Layout{Pods: x.Ranges(), Network: x.Network.IPRange, Subnets: x.Network.Subnets})...)
 		}
 	}
-	var found []Finding
 	for _, f := range problems {
 		found = append(found, ofRoutes(f))
 	}
-	if _, err := ipam.NewLedger(x.Pools(), x.Exclusions()); err != nil && len(found) == 0 && x.allocates() {
+	if _, err := ipam.NewLedger(x.Pools(), x.Exclusions()); err != nil && len(problems) == 0 && x.allocates() {
 		found = append(found, Finding{What: err.Error(), Remedy: "correct pools and exclude in underlay-config"})
 	}
-	return found, unseen
+	return found
 }
 
 // ofRoutes is a finding of package routes.
@@ -108,7 +106,7 @@ func ofRoutes(f routes.Finding) Finding {
 	return out
 }
 
-func poolNodeAddress(x *exam) ([]Finding, string) {
+func poolNodeAddress(x *cluster) []Finding {
 	var found []Finding
 	for _, p := range x.Pools() {
 		var inside []string
@@ -125,13 +123,10 @@ func poolNodeAddress(x *exam) ([]Finding, string) {
 			found = append(found, Finding{Object: "pool/" + p.Name, What: fmt.Sprintf("%s holds addresses of nodes: %s", p, few(inside))})
 		}
 	}
-	return found, ""
+	return found
 }
 
-func poolRoom(x *exam) ([]Finding, string) {
-	if x.bookErr != nil {
-		return nil, "the pools are impossible together: " + x.bookErr.Error()
-	}
+func poolRoom(x *cluster) []Finding {
 	var found []Finding
 	for i, c := range x.book.Counts() {
 		all := c.Free + c.Allocated + c.Quarantined + c.Foreign
@@ -149,18 +144,18 @@ func poolRoom(x *exam) ([]Finding, string) {
 		}
 		found = append(found, f)
 	}
-	return found, ""
+	return found
 }
 
-// nearlyFull says whether a pool is worth a warning by itself.
+// nearlyFull reports whether a pool is worth a warning by itself.
 func nearlyFull(c ipam.Counts) bool {
 	all := c.Free + c.Allocated + c.Quarantined + c.Foreign
 	return (all-c.Free)*100 >= all*fullPercent
 }
 
-// relieved says whether another active pool with room, of the family, is for the
+// relieved reports whether another active pool with room, of the family, is for the
 // same Nodes as the i-th, or for all.
-func (x *exam) relieved(i int) bool {
+func (x *cluster) relieved(i int) bool {
 	pools, counts := x.Config.IPAM.Pools, x.book.Counts()
 	for j, other := range pools {
 		ipv6 := other.Own || other.Prefix.Addr().Is6()
@@ -173,10 +168,7 @@ func (x *exam) relieved(i int) bool {
 	return false
 }
 
-func removedPool(x *exam) ([]Finding, string) {
-	if x.bookErr != nil {
-		return nil, "the pools are impossible together: " + x.bookErr.Error()
-	}
+func removedPool(x *cluster) []Finding {
 	held := map[string][]string{}
 	var names []string
 	for _, o := range x.book.Removed() {
@@ -191,7 +183,7 @@ func removedPool(x *exam) ([]Finding, string) {
 		e := ipamcontroller.RemovedPoolError{Pool: name, Holders: few(held[name])}
 		found = append(found, Finding{Object: "pool/" + name, What: fmt.Sprintf("pool %s is %s", name, e.Problem()), Remedy: e.Remedy()})
 	}
-	return found, ""
+	return found
 }
 
 // halves splits a sentence of a warning into what is and what to do.

@@ -17,7 +17,6 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/survey"
-	"github.com/underlay-ccm/underlay/lb"
 	"github.com/underlay-ccm/underlay/routes"
 )
 
@@ -137,10 +136,8 @@ func seededProxy() []seeded {
 func toPublic(s *survey.Snapshot) {
 	s.Config.LoadBalancers.UsePrivateIP = false
 	b := &s.LoadBalancers[0]
-	b.Statuses = map[lb.Target]map[int]string{}
 	for i := range b.Targets {
 		b.Targets[i].Private = false
-		b.Statuses[b.Targets[i]] = map[int]string{80: "healthy"}
 	}
 }
 

@@ -272,7 +272,7 @@ func web(s *survey.Snapshot) *corev1.Service { return s.Services[1] }
 func sicken(s *survey.Snapshot, n int) {
 	b := &s.LoadBalancers[0]
 	for _, target := range b.Targets[:n] {
-		b.Statuses[target][80], b.Verdicts[80][target.Server] = "unhealthy", lb.Unhealthy
+		b.Verdicts[80][target.Server] = lb.Unhealthy
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,8 +19,7 @@ func serviceChecks() []check {
 			looks:      "whether Services of type LoadBalancer ask for what can't be done or is invalid (condition `underlay.dev/Accepted`), or for what has no effect",
 			severities: []Severity{Error, Warning},
 			remedy:     "correct the Service as the text says; see docs/reference/annotations.md",
-			given:      survey.PartConfig,
-			concerns:   (*exam).balances,
+			concerns:   (*cluster).balances,
 			needs:      survey.PartServices | survey.PartNodes | survey.PartEndpointSlices,
 			find:       serviceRefused,
 		},
@@ -30,8 +28,7 @@ func serviceChecks() []check {
 			looks:      "whether Services ask for an address family of which no pool hands out podCIDRs",
 			severities: []Severity{Warning},
 			remedy:     "add a pool of that family (key pools of underlay-config), or take it from spec.ipFamilies of the Service",
-			given:      survey.PartConfig,
-			concerns:   (*exam).allocates,
+			concerns:   (*cluster).allocates,
 			needs:      survey.PartServices,
 			find:       serviceFamily,
 		},
@@ -42,12 +39,12 @@ func accepted(svc *corev1.Service) *metav1.Condition {
 	return meta.FindStatusCondition(svc.Status.Conditions, lbcontroller.ConditionAccepted)
 }
 
-func serviceRefused(x *exam) ([]Finding, string) {
+func serviceRefused(x *cluster) []Finding {
 	var found []Finding
-	endpoints := endpointsOf(x.EndpointSlices)
-	unseen, blind := "", false
+	endpoints := x.EndpointsByService()
+	reason, blind := "", false
 	if x.inNetwork() {
-		unseen, blind = x.blind(survey.PartNetwork)
+		reason, blind = x.blind(survey.PartNetwork)
 	}
 	for _, svc := range x.Services {
 		if !svc.DeletionTimestamp.IsZero() || !lbcontroller.Ours(svc, x.Config.LoadBalancers.Classless) {
@@ -59,7 +56,7 @@ func serviceRefused(x *exam) ([]Finding, string) {
 			// A check of its own.
 		case c != nil && c.Status == metav1.ConditionFalse:
 			found = append(found, Finding{Object: serviceObject(svc), What: c.Reason + ": " + c.Message})
-		case c == nil && x.age(svc.CreationTimestamp.Time) > patience:
+		case c == nil && x.age(svc.CreationTimestamp.Time) > survey.GracePeriod:
 			found = append(found, Finding{
 				Object: serviceObject(svc), What: fmt.Sprintf("it was created %s ago, and no cloud controller manager has looked at it", long(x.age(svc.CreationTimestamp.Time))),
 				Remedy: "see that the cloud controller manager leads (checks cloud-controller and leader): " + managerLogs,
@@ -70,7 +67,10 @@ func serviceRefused(x *exam) ([]Finding, string) {
 			}
 		}
 	}
-	return found, unseen
+	if blind {
+		found = append(found, unseen(reason)...)
+	}
+	return found
 }
 
 func graded(g lb.Grade) Severity {
@@ -80,16 +80,7 @@ func graded(g lb.Grade) Severity {
 	return Warning
 }
 
-func endpointsOf(all []*discoveryv1.EndpointSlice) map[survey.Name][]*discoveryv1.EndpointSlice {
-	out := map[survey.Name][]*discoveryv1.EndpointSlice{}
-	for _, s := range all {
-		name := survey.Name{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}
-		out[name] = append(out[name], s)
-	}
-	return out
-}
-
-func serviceFamily(x *exam) ([]Finding, string) {
+func serviceFamily(x *cluster) []Finding {
 	pools := map[corev1.IPFamily]bool{}
 	for _, p := range x.Pools() {
 		if p.Own || p.Prefix.Addr().Is6() {
@@ -109,5 +100,5 @@ func serviceFamily(x *exam) ([]Finding, string) {
 			}
 		}
 	}
-	return found, ""
+	return found
 }

@@ -17,14 +17,6 @@ func few(all []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(all[:shown], ", "), len(all)-shown)
 }
 
-func join[T fmt.Stringer](all []T) string {
-	texts := make([]string, len(all))
-	for i, one := range all {
-		texts[i] = one.String()
-	}
-	return strings.Join(texts, ", ")
-}
-
 // long is a duration as people say it.
 func long(d time.Duration) string {
 	switch {

@@ -15,8 +15,8 @@ import (
 // actions that are waited for, and it comes when the first of them should be
 // over.
 type waiter struct {
-	api    *hcloud.ActionClient
-	habits *habits
+	api       *hcloud.ActionClient
+	intervals *pollIntervals
 
 	mu      sync.Mutex
 	watches []*watch
@@ -43,9 +43,9 @@ type result struct {
 const (
 	shortestGap = 80 * time.Millisecond
 	longestGap  = 5 * time.Second
-	// patience ends the wait for an action that never ends: it holds up all
+	// longestAction ends the wait for an action that never ends: it holds up all
 	// other changes of its network.
-	patience = 5 * time.Minute
+	longestAction = 5 * time.Minute
 	// mostAsked is how many actions one look is for: what the API answers on
 	// one page if it isn't asked for more.
 	mostAsked = 25
@@ -57,7 +57,7 @@ var (
 )
 
 func newWaiter(api *hcloud.ActionClient) *waiter {
-	return &waiter{api: api, habits: newHabits(), sooner: make(chan struct{}, 1)}
+	return &waiter{api: api, intervals: newPollIntervals(), sooner: make(chan struct{}, 1)}
 }
 
 // wait returns when the action is over, with an error if it failed. An action
@@ -81,9 +81,9 @@ func (w *waiter) wait(ctx context.Context, a *hcloud.Action) error {
 }
 
 func (w *waiter) watch(ctx context.Context, a *hcloud.Action) (*hcloud.Action, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSlow)
+	ctx, cancel := context.WithTimeoutCause(ctx, longestAction, errSlow)
 	defer cancel()
-	now, gap := time.Now(), w.habits.guess(a.Command)
+	now, gap := time.Now(), w.intervals.guess(a.Command)
 	it := &watch{id: a.ID, start: now, gap: gap, due: now.Add(gap), result: make(chan result, 1)}
 	w.join(it)
 	defer w.leave(it)
@@ -92,7 +92,7 @@ func (w *waiter) watch(ctx context.Context, a *hcloud.Action) (*hcloud.Action, e
 		return nil, context.Cause(ctx)
 	case r := <-it.result:
 		if r.err == nil {
-			w.habits.learn(a.Command, it.early, it.seen, time.Since(it.start))
+			w.intervals.learn(a.Command, it.early, it.seen, time.Since(it.start))
 		}
 		return r.action, r.err
 	}
@@ -108,7 +108,7 @@ func (w *waiter) join(it *watch) {
 		// locks what it changes, so that whoever waits for it is in a hurry.
 		ctx, stop := context.WithCancel(withPriority(context.Background(), urgent))
 		w.stop = stop
-		go w.look(ctx)
+		go w.poll(ctx)
 		return
 	}
 	select {
@@ -131,8 +131,8 @@ func (w *waiter) remove(it *watch) {
 	w.watches = slices.DeleteFunc(w.watches, func(other *watch) bool { return other == it })
 }
 
-// look looks whenever an action should be over, until nobody waits.
-func (w *waiter) look(ctx context.Context) {
+// poll asks whenever an action should be over, until nobody waits.
+func (w *waiter) poll(ctx context.Context) {
 	for earliest := time.Now(); ; earliest = time.Now().Add(shortestGap) {
 		if !w.rest(ctx, earliest) {
 			return
@@ -152,8 +152,9 @@ func (w *waiter) look(ctx context.Context) {
 	}
 }
 
-// rest waits until an action is due, but at least until earliest: looking for
-// those that are due in the meantime, too, takes no more requests.
+// rest waits until an action is due, but at least until earliest: polling those
+// that are due in the meantime, too, takes no more requests. It reports whether
+// somebody still waits.
 func (w *waiter) rest(ctx context.Context, earliest time.Time) bool {
 	for {
 		due, any := w.due()

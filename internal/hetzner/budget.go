@@ -112,7 +112,8 @@ func (b *budget) spend(ctx context.Context) (*ticket, error) {
 	return t, nil
 }
 
-// leave gives a place up, if it isn't the request's turn already.
+// leave gives a place up, and reports whether it did: not if it is the request's
+// turn already.
 func (b *budget) leave(t *ticket) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -189,7 +190,7 @@ func (b *budget) refill(now time.Time) {
 	b.asOf = now
 }
 
-// spare says whether background work could be done now.
+// spare reports whether background work could be done now.
 func (b *budget) spare() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

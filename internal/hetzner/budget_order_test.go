@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/component-base/metrics"
 
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
 // door is a budget and what passed it, in order.

@@ -119,17 +119,17 @@ func New(o Options) (*Client, error) {
 	return &Client{api: api, actions: newWaiter(&api.Action), budget: budget, listed: listed}, nil
 }
 
-// Spare says whether the budget has room for work that could as well be done
+// Spare reports whether the budget has room for work that could as well be done
 // later. Whoever looks only because time has passed may ask, and skip a look;
 // requests that are sent nevertheless are held back by themselves.
 func (c *Client) Spare() bool { return c.budget.spare() }
 
-// Unauthorized says whether the API refused the token.
+// Unauthorized reports whether the API refused the token.
 func Unauthorized(err error) bool {
 	return hcloud.IsError(err, hcloud.ErrorCodeUnauthorized) || answeredBy(err, http.StatusUnauthorized)
 }
 
-// NotFound says that the API has nothing at the address that was asked, or that
+// NotFound reports whether the API has nothing at the address that was asked, or
 // what answers there is not the API.
 func NotFound(err error) bool {
 	return hcloud.IsError(err, hcloud.ErrorCodeNotFound) || answeredBy(err, http.StatusNotFound)

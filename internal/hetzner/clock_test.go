@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/cloud"
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
 )
 
 // The API server's clock is ahead of ours, so that a Node that just joined was created in our

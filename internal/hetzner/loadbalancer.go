@@ -61,6 +61,15 @@ func (l *LoadBalancers) Candidates(ctx context.Context, owner lb.Owner, name str
 	return found, nil
 }
 
+// All returns all load balancers of the project, whoever's, by ID.
+func (l *LoadBalancers) All(ctx context.Context) ([]lb.State, error) {
+	states, err := l.find(ctx, hcloud.LoadBalancerListOpts{})
+	if err != nil {
+		return nil, fmt.Errorf("listing load balancers: %w", err)
+	}
+	return states, nil
+}
+
 func (l *LoadBalancers) list(ctx context.Context, selector string) ([]lb.State, error) {
 	states, err := l.find(ctx, hcloud.LoadBalancerListOpts{ListOpts: hcloud.ListOpts{LabelSelector: selector}})
 	if err != nil {
@@ -72,11 +81,8 @@ func (l *LoadBalancers) list(ctx context.Context, selector string) ([]lb.State, 
 func (l *LoadBalancers) find(ctx context.Context, opts hcloud.LoadBalancerListOpts) ([]lb.State, error) {
 	// Sorted, so that an error about two of them has the same text each time.
 	opts.PerPage, opts.Sort = 50, []string{"id:asc"}
-	var found []*hcloud.LoadBalancer
-	err := retry(ctx, read, func(ctx context.Context) error {
-		var err error
-		found, err = l.client.api.LoadBalancer.AllWithOpts(ctx, opts)
-		return err
+	found, err := all(ctx, func(ctx context.Context) ([]*hcloud.LoadBalancer, error) {
+		return l.client.api.LoadBalancer.AllWithOpts(ctx, opts)
 	})
 	if err != nil {
 		return nil, err

@@ -12,13 +12,10 @@ import (
 
 // Certificates implements lb.Backend, in one request per 50 certificates.
 func (l *LoadBalancers) Certificates(ctx context.Context) ([]lb.Certificate, error) {
-	var found []*hcloud.Certificate
-	err := retry(ctx, read, func(ctx context.Context) error {
-		var err error
-		found, err = l.client.api.Certificate.AllWithOpts(ctx, hcloud.CertificateListOpts{
+	found, err := all(ctx, func(ctx context.Context) ([]*hcloud.Certificate, error) {
+		return l.client.api.Certificate.AllWithOpts(ctx, hcloud.CertificateListOpts{
 			ListOpts: hcloud.ListOpts{PerPage: 50}, Sort: []string{"id:asc"},
 		})
-		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing certificates: %w", err)

@@ -14,7 +14,7 @@ import (
 // balancerState is a load balancer in lb's words.
 func balancerState(b *hcloud.LoadBalancer) lb.State {
 	s := lb.State{
-		ID: b.ID, Name: b.Name, Labels: b.Labels, Algorithm: lb.Algorithm(b.Algorithm.Type),
+		ID: b.ID, Name: b.Name, Labels: b.Labels, Created: b.Created, Algorithm: lb.Algorithm(b.Algorithm.Type),
 		Public: b.PublicNet.Enabled, IPv4: addr(b.PublicNet.IPv4.IP), IPv6: addr(b.PublicNet.IPv6.IP),
 		IPv4Name: b.PublicNet.IPv4.DNSPtr, IPv6Name: b.PublicNet.IPv6.DNSPtr,
 	}

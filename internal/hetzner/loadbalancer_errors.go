@@ -11,7 +11,7 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// alreadyDone says whether an error means that somebody else has done the op.
+// alreadyDone reports whether an error means that somebody else has done the op.
 func alreadyDone(op lb.Op, err error) bool {
 	switch op.(type) {
 	case lb.Delete, lb.DeleteCertificate, lb.DeleteListener, lb.RemoveTarget, lb.DetachNetwork:
@@ -105,7 +105,7 @@ func subject(op lb.Op) string {
 	return "load balancer"
 }
 
-// aboutTarget says whether the op would succeed without a target. In a creation
+// aboutTarget reports whether the op would succeed without a target. In a creation
 // an unknown server is not_found, which could be other things as well; trying
 // without targets finds out.
 func aboutTarget(op lb.Op, code hcloud.ErrorCode) bool {

@@ -30,11 +30,16 @@ type Network struct {
 
 // Network looks up a network by its ID or its name.
 func (c *Client) Network(ctx context.Context, idOrName string) (*Network, error) {
-	var found *hcloud.Network
-	err := retry(ctx, read, func(ctx context.Context) error {
-		var err error
-		found, _, err = c.api.Network.Get(ctx, idOrName)
-		return err
+	found, err := c.findNetwork(ctx, idOrName)
+	if err != nil {
+		return nil, err
+	}
+	return c.network(found), nil
+}
+
+func (c *Client) findNetwork(ctx context.Context, idOrName string) (*hcloud.Network, error) {
+	found, err := get(ctx, func(ctx context.Context) (*hcloud.Network, *hcloud.Response, error) {
+		return c.api.Network.Get(ctx, idOrName)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("getting network %q: %w", idOrName, err)
@@ -42,7 +47,7 @@ func (c *Client) Network(ctx context.Context, idOrName string) (*Network, error)
 	if found == nil {
 		return nil, fmt.Errorf("network %q: %w", idOrName, ErrNoNetwork)
 	}
-	return c.network(found), nil
+	return found, nil
 }
 
 func (c *Client) network(found *hcloud.Network) *Network {
@@ -56,12 +61,15 @@ func (c *Client) network(found *hcloud.Network) *Network {
 	return n
 }
 
-// Reserved are the addresses that nothing else may have: the subnets, which
-// servers are attached to, the network's gateway, and every server's own one.
-func (n *Network) Reserved() []netip.Prefix {
-	gateway := n.IPRange.Masked().Addr().Next()
+// Reserved are the addresses that nothing else in this network may have.
+func (n *Network) Reserved() []netip.Prefix { return Reserved(n.IPRange, n.Subnets) }
+
+// Reserved are the addresses that nothing else in a network may have: the subnets, which servers
+// are attached to, the network's gateway, and every server's own one.
+func Reserved(network netip.Prefix, subnets []netip.Prefix) []netip.Prefix {
+	gateway := network.Masked().Addr().Next()
 	serverGateway := netip.AddrFrom4([4]byte{172, 31, 1, 1})
-	return append(slices.Clone(n.Subnets),
+	return append(slices.Clone(subnets),
 		netip.PrefixFrom(gateway, gateway.BitLen()), netip.PrefixFrom(serverGateway, serverGateway.BitLen()))
 }
 

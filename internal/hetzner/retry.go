@@ -51,12 +51,30 @@ func retry(ctx context.Context, k kind, send func(context.Context) error) error 
 	return err
 }
 
-// refusedForNow says that the API did nothing, and might in a moment.
+// get sends a read until it is answered, see retry.
+func get[T any](ctx context.Context, send func(context.Context) (T, *hcloud.Response, error)) (T, error) {
+	return all(ctx, func(ctx context.Context) (T, error) {
+		found, _, err := send(ctx)
+		return found, err
+	})
+}
+
+// all does the same for methods that read every page.
+func all[T any](ctx context.Context, send func(context.Context) (T, error)) (found T, err error) {
+	err = retry(ctx, read, func(ctx context.Context) error {
+		var err error
+		found, err = send(ctx)
+		return err
+	})
+	return found, err
+}
+
+// refusedForNow reports whether the API did nothing, and might in a moment.
 func refusedForNow(err error) bool {
 	return hcloud.IsError(err, hcloud.ErrorCodeLocked, hcloud.ErrorCodeConflict, hcloud.ErrorCodeRateLimitExceeded)
 }
 
-// broken says that nobody knows what the API did.
+// broken reports whether nobody knows what the API did.
 func broken(err error) bool {
 	var other *notTheAPI
 	if errors.As(err, &other) {

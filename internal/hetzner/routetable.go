@@ -18,11 +18,8 @@ var _ routes.Table = (*Network)(nil)
 // is as urgent as the writes that wait for what it shows.
 func (n *Network) List(ctx context.Context) ([]routes.Route, error) {
 	ctx = withPriority(ctx, urgent)
-	var found *hcloud.Network
-	err := retry(ctx, read, func(ctx context.Context) error {
-		var err error
-		found, _, err = n.client.api.Network.GetByID(ctx, n.ID)
-		return err
+	found, err := get(ctx, func(ctx context.Context) (*hcloud.Network, *hcloud.Response, error) {
+		return n.client.api.Network.GetByID(ctx, n.ID)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("getting network %d: %w", n.ID, err)

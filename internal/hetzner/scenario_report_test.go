@@ -10,13 +10,13 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
 // settling is how long after an outage answers may still show it.
 const settling = time.Second
 
-// in says whether something that happened then belongs to the phase. The
+// in reports whether something that happened then belongs to the phase. The
 // requests on their way when an outage ends belong to the outage.
 func (p *phase) in(then time.Time) bool {
 	if p.refused {

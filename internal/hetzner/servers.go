@@ -151,12 +151,7 @@ func (s *Servers) answered(q cloud.Question) bool {
 
 func (s *Servers) refresh(ctx context.Context) error {
 	asked := time.Now()
-	var found []*hcloud.Server
-	err := retry(ctx, read, func(ctx context.Context) error {
-		var err error
-		found, err = s.client.allServers(ctx)
-		return err
-	})
+	found, err := all(ctx, s.client.allServers)
 	if err != nil {
 		return fmt.Errorf("listing servers: %w", err)
 	}
@@ -201,11 +196,8 @@ var errContradiction = errors.New("the server list is out of date")
 // Get implements cloud.Servers: one server, from the API itself.
 func (s *Servers) Get(ctx context.Context, id int64) (cloud.Server, error) {
 	asked := time.Now()
-	var found *hcloud.Server
-	err := retry(ctx, read, func(ctx context.Context) error {
-		var err error
-		found, _, err = s.client.api.Server.GetByID(ctx, id)
-		return err
+	found, err := get(ctx, func(ctx context.Context) (*hcloud.Server, *hcloud.Response, error) {
+		return s.client.api.Server.GetByID(ctx, id)
 	})
 	if err != nil {
 		return cloud.Server{}, fmt.Errorf("getting server %d: %w", id, err)
@@ -230,9 +222,11 @@ func (s *Servers) convertAll(servers []*hcloud.Server) []cloud.Server {
 
 func (s *Servers) convert(server *hcloud.Server) cloud.Server {
 	out := cloud.Server{
-		ID:   server.ID,
-		Name: server.Name,
-		Off:  server.Status == hcloud.ServerStatusOff,
+		ID:      server.ID,
+		Name:    server.Name,
+		Status:  string(server.Status),
+		Off:     server.Status == hcloud.ServerStatusOff,
+		Created: server.Created,
 	}
 	if server.ServerType != nil {
 		out.Type = server.ServerType.Name

@@ -35,7 +35,7 @@ func PodCIDRs(node *corev1.Node) ([]netip.Prefix, error) {
 	return prefixes, nil
 }
 
-// HasPodCIDRs says whether the node has podCIDRs, readable or not.
+// HasPodCIDRs reports whether the node has podCIDRs, readable or not.
 func HasPodCIDRs(node *corev1.Node) bool { return len(podCIDRTexts(node)) > 0 }
 
 // podCIDRTexts are the node's podCIDRs as written. Only objects that never went
@@ -71,13 +71,13 @@ func Condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCon
 	return nil
 }
 
-// Ready says whether the kubelet reports the node as ready.
+// Ready reports whether the kubelet reports the node as ready.
 func Ready(node *corev1.Node) bool {
 	c := Condition(node, corev1.NodeReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// ControlPlane says whether the node carries the control plane's role label.
+// ControlPlane reports whether the node carries the control plane's role label.
 func ControlPlane(node *corev1.Node) bool {
 	_, ok := node.Labels["node-role.kubernetes.io/control-plane"]
 	return ok

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/underlay-ccm/underlay/test/netns"
+	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
 // Docker and ufw set the policy of iptables' FORWARD to drop. What drops forwarded

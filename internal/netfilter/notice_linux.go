@@ -134,7 +134,7 @@ func subscribe() (*os.File, error) {
 	return file, nil
 }
 
-// concerns says whether messages are about our table, or can't be read.
+// concerns reports whether messages are about our table, or can't be read.
 func concerns(datagram []byte) bool {
 	messages, err := syscall.ParseNetlinkMessage(datagram)
 	if err != nil {

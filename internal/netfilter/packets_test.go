@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/underlay-ccm/underlay/test/netns"
+	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
-// fabric is a node with a pod, another node, and the outside. The other node's
+// segment is a node with a pod, another node, and the outside. The other node's
 // pods are addresses of its own.
-type fabric struct {
+type segment struct {
 	t                  *testing.T
 	node               *node
 	pod, peer, outside *netns.Space
@@ -31,9 +31,9 @@ const (
 	peerPod6                   = "2001:db8:2:0:1::7"
 )
 
-func newFabric(t *testing.T) *fabric {
+func newSegment(t *testing.T) *segment {
 	t.Helper()
-	f := &fabric{t: t, node: newNode(t), pod: netns.New(t), peer: netns.New(t), outside: netns.New(t)}
+	f := &segment{t: t, node: newNode(t), pod: netns.New(t), peer: netns.New(t), outside: netns.New(t)}
 	n := f.node
 	netns.Link(n.Space, "veth1", f.pod, "eth0")
 	netns.Link(n.Space, "eth0", f.outside, "eth0")
@@ -80,7 +80,7 @@ func routes(s *netns.Space, via string, all ...string) {
 }
 
 // desired are the rules of the node with these podCIDRs.
-func (f *fabric) desired(podCIDRs ...string) Desired {
+func (f *segment) desired(podCIDRs ...string) Desired {
 	return Desired{
 		PodCIDRs:      prefixes(podCIDRs...),
 		ClusterPods:   append(prefixes("10.244.0.0/24", "fd00:2::/64", "2001:db8:2:0:1::/80"), prefixes(podCIDRs...)...),
@@ -93,7 +93,7 @@ func (f *fabric) desired(podCIDRs ...string) Desired {
 // connect opens a connection and returns whom the server takes its client for;
 // nobody, if there is none within the time. at is where the server listens, if
 // not where the client connects to.
-func (f *fabric) connect(client *netns.Space, from string, server *netns.Space, to string, at ...string) string {
+func (f *segment) connect(client *netns.Space, from string, server *netns.Space, to string, at ...string) string {
 	f.t.Helper()
 	listen := to
 	if len(at) > 0 {
@@ -121,7 +121,7 @@ func (f *fabric) connect(client *netns.Space, from string, server *netns.Space, 
 	return accepted.RemoteAddr().(*net.TCPAddr).IP.String()
 }
 
-func (f *fabric) expect(what, got, want string) {
+func (f *segment) expect(what, got, want string) {
 	f.t.Helper()
 	if got != want {
 		f.t.Errorf("%s: the client is taken for %s, want %s", what, got, want)
@@ -129,7 +129,7 @@ func (f *fabric) expect(what, got, want string) {
 }
 
 func TestPodsLeaveAsWhoTheyAreKnown(t *testing.T) {
-	f := newFabric(t)
+	f := newSegment(t)
 	f.node.apply(f.desired("10.244.1.0/24", "fd00:1::/64"))
 	f.expect("pod to outside, IPv4", f.connect(f.pod, pod4, f.outside, outside4), nodeOutside4)
 	f.expect("pod to outside, unique local IPv6", f.connect(f.pod, podULA, f.outside, outside6), nodeOutside6)
@@ -149,7 +149,7 @@ func TestPodsLeaveAsWhoTheyAreKnown(t *testing.T) {
 }
 
 func TestStrangersReachNoPublicPod(t *testing.T) {
-	f := newFabric(t)
+	f := newSegment(t)
 	want := f.desired("10.244.1.0/24", "2001:db8:1:0:1::/80")
 	f.expect("without rules", f.connect(f.outside, outside6, f.pod, pod6), outside6)
 	f.node.apply(want)
@@ -179,7 +179,7 @@ func TestStrangersReachNoPublicPod(t *testing.T) {
 // over: none leaves under the pod's address, none is lost. Rare is what making
 // the table anew lets through, so it takes tens of thousands to see it.
 func TestNoPacketSlipsThroughAChange(t *testing.T) {
-	f := newFabric(t)
+	f := newSegment(t)
 	want := f.desired("10.244.1.0/24", "2001:db8:1:0:1::/80")
 	f.node.apply(want)
 	var server net.PacketConn

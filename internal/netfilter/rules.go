@@ -126,11 +126,11 @@ func inboundRules(families [2]bool) []string {
 
 func setName(base string, family int) string { return base + []string{"-4", "-6"}[family] }
 
-// masqueraded says whether pods leave under the node's address: always in IPv4,
+// masqueraded reports whether pods leave under the node's address: always in IPv4,
 // in IPv6 where their own is a unique local one (RFC 4193).
 func masqueraded(p netip.Prefix) bool { return p.Addr().Is4() || p.Addr().IsPrivate() }
 
-// public says whether the outside may know a way to the addresses: they are
+// public reports whether the outside may know a way to the addresses: they are
 // neither private (RFC 1918, RFC 4193) nor shared (RFC 6598).
 func public(p netip.Prefix) bool {
 	shared := netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64}), 10)

@@ -55,7 +55,7 @@ type flow struct {
 	to             net.Addr
 }
 
-func (f *fabric) flow(client interface{ Do(func()) }, from string, server interface{ Do(func()) }, to string) *flow {
+func (f *segment) flow(client interface{ Do(func()) }, from string, server interface{ Do(func()) }, to string) *flow {
 	f.t.Helper()
 	fl := &flow{t: f.t, to: &net.UDPAddr{IP: net.ParseIP(to), Port: 4000}}
 	listen := func(address string) (c net.PacketConn) {
@@ -102,7 +102,7 @@ func (f *flow) ask() string {
 // address once the table stands. A stranger's no longer gets in. What began as it
 // would have with the table goes on.
 func TestFlowsThatBeganBeforeTheTable(t *testing.T) {
-	f := newFabric(t)
+	f := newSegment(t)
 	// As kube-proxy does, something tracks connections and decides on NAT.
 	f.node.Run("nft", "add table inet services; add chain inet services post { type nat hook postrouting priority 100 ; }; add rule inet services post ct state established accept")
 	leaving := f.flow(f.pod, pod4, f.outside, outside4)

@@ -178,7 +178,7 @@ func (t *Table) observe(ctx context.Context) (found, error) {
 	return have, nil
 }
 
-// untouched says whether Watch has seen no commit to the table since it was
+// untouched reports whether Watch has seen no commit to the table since it was
 // listed. One that it has yet to see will call for another look. Generations
 // wrap around.
 func (t *Table) untouched() bool {

@@ -8,13 +8,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// Patience is how long a Node may be without what it is to get, or be there when
+// GracePeriod is how long a Node may be without what it is to get, or be there when
 // it is to go, before that is trouble. It takes seconds where all is well, and
 // longer where a thousand Nodes come or go at once.
-const Patience = 5 * time.Minute
+const GracePeriod = 5 * time.Minute
 
 // report is how often a kubelet at least tells how its Node is, by default
 // (nodeStatusReportFrequency of the kubelet's configuration).
@@ -34,7 +35,7 @@ const (
 	// Unsure: the Node counts as Ready. Its server was deleted just now, or is
 	// another one than the provider ID says.
 	Unsure Outlook = "unsure"
-	// Overdue: the Node isn't Ready for longer than Patience, and is still there.
+	// Overdue: the Node isn't Ready for longer than GracePeriod, and is still there.
 	Overdue Outlook = "overdue"
 	// Misnamed: the CCM never found the server that the kubelet says it runs on.
 	Misnamed Outlook = "misnamed"
@@ -54,7 +55,7 @@ type Absence struct {
 	Text string
 }
 
-// Passes says that nothing is to be done, as far as one look can tell.
+// Passes reports whether nothing is to be done, as far as one look can tell.
 func (a Absence) Passes() bool { return a.Outlook == Leaving || a.Outlook == Unsure }
 
 // Absences are the Nodes whose servers don't exist, by the Node's name: those with
@@ -94,32 +95,32 @@ func (s *Snapshot) outlook(n *corev1.Node) (Outlook, string) {
 	switch {
 	case !n.DeletionTimestamp.IsZero():
 		return Leaving, "the Node is being deleted"
-	case !kube.Ready(n) && age(since) < Patience:
+	case !kube.Ready(n) && age(since) < GracePeriod:
 		return Leaving, "the Node is not Ready, and the cloud controller manager deletes such Nodes"
 	case !kube.Ready(n):
 		return Overdue, "the Node is not Ready since " + clock(since) + ", and the cloud controller manager deletes such a Node within a minute of its server"
-	case Uninitialized(n) && age(n.CreationTimestamp.Time) >= Patience:
+	case Uninitialized(n) && age(n.CreationTimestamp.Time) >= GracePeriod:
 		return Misnamed, "the Node is Ready and was never initialized: its kubelet was started with a provider ID that is not its server's"
 	}
-	if other := s.namesake(n); other != nil && age(other.Created) >= Patience {
+	if other := s.namesake(n); other != nil && age(other.Created) >= GracePeriod {
 		return Replaced, fmt.Sprintf("server %s has the Node's name since %s, and the Node still has the provider ID of the one before", other.ProviderID(), clock(other.Created))
 	}
-	if heard := ready.LastHeartbeatTime.Time; !heard.IsZero() && age(heard) >= report+Patience {
+	if heard := ready.LastHeartbeatTime.Time; !heard.IsZero() && age(heard) >= report+GracePeriod {
 		return Unmissed, "its kubelet was heard of last at " + clock(heard) + ", and the Node counts as Ready all the same"
 	}
 	return Unsure, "the Node counts as Ready: if the server was deleted just now, it will not for longer than a minute, and the cloud controller manager then deletes it; else the provider ID is wrong"
 }
 
 // namesake is the server that has the Node's name, nil if none has.
-func (s *Snapshot) namesake(n *corev1.Node) *Server {
-	i := slices.IndexFunc(s.Servers, func(server Server) bool { return server.Name == n.Name })
+func (s *Snapshot) namesake(n *corev1.Node) *cloud.Server {
+	i := slices.IndexFunc(s.Servers, func(server cloud.Server) bool { return server.Name == n.Name })
 	if i < 0 {
 		return nil
 	}
 	return &s.Servers[i]
 }
 
-// Uninitialized says that the CCM has not described the Node yet.
+// Uninitialized reports whether the CCM has yet to describe the Node.
 func Uninitialized(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider })
 }

@@ -5,11 +5,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/underlay-ccm/underlay/internal/wiring"
 	"github.com/underlay-ccm/underlay/lb"
 	lbcontroller "github.com/underlay-ccm/underlay/lb/controller"
-	"github.com/underlay-ccm/underlay/lb/converge"
 )
 
 // Balancing is a Service with what the load balancer controller would make of
@@ -18,11 +18,11 @@ type Balancing struct {
 	Service *corev1.Service
 	// LoadBalancer is the Service's own, or the one that it would take over; nil:
 	// none is seen.
-	LoadBalancer *LoadBalancer
+	LoadBalancer *lb.State
 	// Plan has the Ops that are left to do, and the Notes for people.
-	Plan converge.Plan
-	// Claim is why no load balancer can be the Service's, nil if one can.
-	Claim error
+	Plan lbcontroller.Plan
+	// Conflict is why no load balancer can be the Service's, nil if one can.
+	Conflict error
 }
 
 // LBDefaults are the configured ones.
@@ -40,19 +40,20 @@ func (s *Snapshot) LBDefaults() lb.Defaults {
 // knows Nodes that can't be targets, because their servers don't exist.
 func (s *Snapshot) Balancings() []Balancing {
 	var out []Balancing
-	bySlice, nodes := s.slicesByService(), s.servedNodes()
+	endpoints, nodes := s.EndpointsByService(), s.servedNodes()
 	for _, svc := range s.Services {
 		if s.Config.LoadBalancers.Enabled && lbcontroller.Ours(svc, s.Config.LoadBalancers.Classless) && svc.DeletionTimestamp.IsZero() {
-			out = append(out, s.balancing(svc, nodes, bySlice[NameOf(svc)]))
+			out = append(out, s.balancing(svc, nodes, endpoints[NameOf(svc)]))
 		}
 	}
 	return out
 }
 
-func (s *Snapshot) slicesByService() map[Name][]*discoveryv1.EndpointSlice {
-	out := map[Name][]*discoveryv1.EndpointSlice{}
+// EndpointsByService are the EndpointSlices of each Service.
+func (s *Snapshot) EndpointsByService() map[types.NamespacedName][]*discoveryv1.EndpointSlice {
+	out := map[types.NamespacedName][]*discoveryv1.EndpointSlice{}
 	for _, slice := range s.EndpointSlices {
-		name := Name{slice.Namespace, slice.Labels[discoveryv1.LabelServiceName]}
+		name := types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
 		out[name] = append(out[name], slice)
 	}
 	return out
@@ -61,12 +62,12 @@ func (s *Snapshot) slicesByService() map[Name][]*discoveryv1.EndpointSlice {
 func (s *Snapshot) balancing(svc *corev1.Service, nodes []*corev1.Node, endpoints []*discoveryv1.EndpointSlice) Balancing {
 	plan := lbcontroller.Survey(svc, nodes, endpoints, s.LBDefaults(), s.Taken)
 	b := Balancing{Service: svc}
-	b.LoadBalancer, b.Claim = s.claimed(svc, plan)
+	b.LoadBalancer, b.Conflict = s.balancerFor(svc, plan)
 	var have lb.State
 	if b.LoadBalancer != nil {
-		have = b.LoadBalancer.State
+		have = *b.LoadBalancer
 	}
-	if b.Claim != nil {
+	if b.Conflict != nil {
 		b.Plan = plan
 		return b
 	}
@@ -74,10 +75,10 @@ func (s *Snapshot) balancing(svc *corev1.Service, nodes []*corev1.Node, endpoint
 	return b
 }
 
-// claimed finds the load balancer as the controller does: by the labels, else
+// balancerFor finds the load balancer as the controller does: by the labels, else
 // what may be taken over.
-func (s *Snapshot) claimed(svc *corev1.Service, plan converge.Plan) (*LoadBalancer, error) {
-	owned := s.ownedBy(converge.Owner(svc, s.Config.ClusterName))
+func (s *Snapshot) balancerFor(svc *corev1.Service, plan lbcontroller.Plan) (*lb.State, error) {
+	owned := s.ownedBy(lbcontroller.Owner(svc, s.Config.ClusterName))
 	switch {
 	case len(owned) > 1:
 		return nil, lb.ErrAmbiguous
@@ -89,19 +90,19 @@ func (s *Snapshot) claimed(svc *corev1.Service, plan converge.Plan) (*LoadBalanc
 	var candidates []lb.State
 	for _, b := range s.LoadBalancers {
 		if b.Name == plan.Spec.Name || b.Labels[lb.LabelPeer] == string(svc.UID) {
-			candidates = append(candidates, b.State)
+			candidates = append(candidates, b)
 		}
 	}
 	found, err := lb.Claim(plan.Spec, candidates)
 	if err != nil || !found.Exists() {
 		return nil, err
 	}
-	i := slices.IndexFunc(s.LoadBalancers, func(b LoadBalancer) bool { return b.ID == found.ID })
+	i := slices.IndexFunc(s.LoadBalancers, func(b lb.State) bool { return b.ID == found.ID })
 	return &s.LoadBalancers[i], nil
 }
 
-func (s *Snapshot) ownedBy(owner lb.Owner) []*LoadBalancer {
-	var out []*LoadBalancer
+func (s *Snapshot) ownedBy(owner lb.Owner) []*lb.State {
+	var out []*lb.State
 	for i := range s.LoadBalancers {
 		if owner.Owns(s.LoadBalancers[i].Labels) {
 			out = append(out, &s.LoadBalancers[i])
@@ -111,12 +112,12 @@ func (s *Snapshot) ownedBy(owner lb.Owner) []*LoadBalancer {
 }
 
 // balancerOf is the load balancer that carries the Service's labels.
-func (s *Snapshot) balancerOf(name Name) *LoadBalancer {
+func (s *Snapshot) balancerOf(name types.NamespacedName) *lb.State {
 	svc := s.Service(name)
 	if svc == nil {
 		return nil
 	}
-	owned := s.ownedBy(converge.Owner(svc, s.Config.ClusterName))
+	owned := s.ownedBy(lbcontroller.Owner(svc, s.Config.ClusterName))
 	if len(owned) == 0 {
 		return nil
 	}
@@ -125,12 +126,12 @@ func (s *Snapshot) balancerOf(name Name) *LoadBalancer {
 
 // Orphans are load balancers that carry this cluster's labels and those of no
 // Service that exists, by ID.
-func (s *Snapshot) Orphans() []*LoadBalancer {
+func (s *Snapshot) Orphans() []*lb.State {
 	alive := map[string]bool{}
 	for _, svc := range s.Services {
 		alive[string(svc.UID)] = true
 	}
-	var out []*LoadBalancer
+	var out []*lb.State
 	for i := range s.LoadBalancers {
 		b := &s.LoadBalancers[i]
 		if b.Labels[lb.LabelCluster] == s.Config.ClusterName && !slices.ContainsFunc(b.Services(), func(uid string) bool { return alive[uid] }) {

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/underlay-ccm/underlay/internal/hetzner"
@@ -33,19 +34,14 @@ type Want struct {
 	Parts Parts
 	// Node and Service, if set, limit Events to those about this one object, and
 	// are whose server's or load balancer's Actions are asked for.
-	Node string
-	// Service is namespace and name.
-	Service Name
+	Node    string
+	Service types.NamespacedName
 }
 
-// Name is the name of an object in a namespace.
-type Name struct{ Namespace, Name string }
-
-// String is namespace/name.
-func (n Name) String() string { return n.Namespace + "/" + n.Name }
-
 // NameOf is a Service's.
-func NameOf(svc *corev1.Service) Name { return Name{svc.Namespace, svc.Name} }
+func NameOf(svc *corev1.Service) types.NamespacedName {
+	return types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}
+}
 
 // Collect looks once at all that is wanted. What it may not or can't see becomes
 // a Gap of the Snapshot; the error is for what makes every further look useless:
@@ -105,7 +101,7 @@ type errNotSeen string
 
 func (e errNotSeen) Error() string { return string(e) }
 
-// useless says that no request to the API server can succeed.
+// useless reports whether no request to the API server can succeed.
 func useless(err error) bool {
 	var kube *kubeError
 	if !errors.As(err, &kube) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
@@ -30,8 +31,8 @@ func (c *collector) connect() error {
 	return err
 }
 
-// told explains what the cloud's refusals mean to a person.
-func told(err error) error {
+// explained is an error of the cloud with what it means to a person.
+func explained(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -51,14 +52,11 @@ func (c *collector) network(ctx context.Context) error {
 	if c.s.Config.Network == "" {
 		return nil
 	}
-	found, err := c.cloud.LookAtNetwork(ctx, c.s.Config.Network)
+	found, err := c.cloud.InspectNetwork(ctx, c.s.Config.Network)
 	if err != nil {
-		return told(err)
+		return explained(err)
 	}
-	c.s.Network = &Network{
-		ID: found.ID, Name: found.Name, IPRange: found.IPRange, Subnets: found.Subnets, Created: found.Created,
-		Routes: found.Routes, Servers: found.Servers, LoadBalancers: found.LoadBalancers,
-	}
+	c.s.Network = &found
 	return nil
 }
 
@@ -75,66 +73,51 @@ func (c *collector) servers(ctx context.Context) error {
 	case c.s.Config.Network != "" && c.want.Parts&PartNetwork != 0:
 		return errNotSeen("servers can't be told apart from others' while the network is not seen")
 	case c.s.Config.Network != "":
-		found, err := c.cloud.LookAtNetwork(ctx, c.s.Config.Network)
+		found, err := c.cloud.InspectNetwork(ctx, c.s.Config.Network)
 		if err != nil {
-			return told(err)
+			return explained(err)
 		}
 		network = found.ID
 	}
-	found, err := c.cloud.LookAtServers(ctx, network)
-	if err != nil {
-		return told(err)
-	}
-	for _, s := range found {
-		c.s.Servers = append(c.s.Servers, Server(s))
-	}
-	return nil
+	var err error
+	c.s.Servers, err = c.cloud.Servers(network).List(ctx, time.Time{})
+	return explained(err)
 }
 
-func (c *collector) loadBalancers(ctx context.Context) error {
+func (c *collector) loadBalancers(ctx context.Context) (err error) {
 	if err := c.connect(); err != nil {
 		return err
 	}
-	found, err := c.cloud.LookAtLoadBalancers(ctx)
-	if err != nil {
-		return told(err)
+	if c.s.LoadBalancers, err = c.cloud.LoadBalancers().All(ctx); err != nil {
+		return explained(err)
 	}
-	for _, b := range found {
-		c.s.LoadBalancers = append(c.s.LoadBalancers, LoadBalancer(b))
-	}
-	if len(found) == 0 {
+	if len(c.s.LoadBalancers) == 0 {
 		return nil // nothing uses a certificate
 	}
 	c.s.Certificates, err = c.cloud.LoadBalancers().Certificates(ctx)
-	return told(err)
+	return explained(err)
 }
 
 // actions are those of the one Node's server or the one Service's load balancer.
-func (c *collector) actions(ctx context.Context) error {
+func (c *collector) actions(ctx context.Context) (err error) {
 	if err := c.connect(); err != nil {
 		return err
 	}
-	var found hetzner.SeenActions
-	var err error
 	switch {
 	case c.want.Node != "":
 		id, ok := c.serverOf(c.want.Node)
 		if !ok {
 			return nil
 		}
-		found, err = c.cloud.LookAtServerActions(ctx, id)
-	case c.want.Service != Name{}:
+		c.s.Actions, c.s.OlderActions, err = c.cloud.ServerActions(ctx, id)
+	case c.want.Service.Name != "":
 		b := c.s.balancerOf(c.want.Service)
 		if b == nil {
 			return nil
 		}
-		found, err = c.cloud.LookAtLoadBalancerActions(ctx, b.ID)
+		c.s.Actions, c.s.OlderActions, err = c.cloud.LoadBalancerActions(ctx, b.ID)
 	}
-	for _, a := range found.Newest {
-		c.s.Actions = append(c.s.Actions, Action(a))
-	}
-	c.s.OlderActions = found.Older
-	return told(err)
+	return explained(err)
 }
 
 // serverOf is the ID of a Node's server, if it has one that still exists.

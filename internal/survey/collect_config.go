@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/underlay-ccm/underlay/internal/config"
 )
@@ -42,7 +43,7 @@ type Configuration struct {
 
 // ManagerFlags adds the flags of the CCM that bear on what is shown to a flag
 // set, and returns what reads them.
-func ManagerFlags(fs *pflag.FlagSet) func() (flags config.Flags, lease Name) {
+func ManagerFlags(fs *pflag.FlagSet) func() (flags config.Flags, lease types.NamespacedName) {
 	f, lease := config.Flags{}, usualLease()
 	fs.StringVar(&f.CloudProvider, "cloud-provider", "hcloud", "As given to underlay-ccm.")
 	fs.StringVar(&f.CIDRAllocatorType, "cidr-allocator-type", "", "As given to underlay-ccm.")
@@ -57,14 +58,14 @@ func ManagerFlags(fs *pflag.FlagSet) func() (flags config.Flags, lease Name) {
 	fs.DurationVar(&f.RouteReconciliationPeriod, "route-reconciliation-period", time.Minute, "As given to underlay-ccm.")
 	fs.StringVar(&lease.Namespace, "leader-elect-resource-namespace", lease.Namespace, "As given to underlay-ccm.")
 	fs.StringVar(&lease.Name, "leader-elect-resource-name", lease.Name, "As given to underlay-ccm.")
-	return func() (config.Flags, Name) { return f, lease }
+	return func() (config.Flags, types.NamespacedName) { return f, lease }
 }
 
 // commandLine is what a command line of the CCM says.
 type commandLine struct {
 	flags config.Flags
 	file  string // of --cloud-config
-	lease Name
+	lease types.NamespacedName
 }
 
 func parseManagerFlags(args []string) (commandLine, error) {

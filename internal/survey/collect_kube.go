@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/pager"
 
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
@@ -30,7 +31,9 @@ const (
 )
 
 // usualLease is the CCM's where its flags say nothing else, upstream's default.
-func usualLease() Name { return Name{system, "cloud-controller-manager"} }
+func usualLease() types.NamespacedName {
+	return types.NamespacedName{Namespace: system, Name: "cloud-controller-manager"}
+}
 
 // setupMaps are the ConfigMaps of kube-system that kubeadm makes.
 func setupMaps() []string { return []string{"kube-proxy", "kubeadm-config"} }
@@ -63,8 +66,13 @@ func inNamespace(namespace, name string) string {
 	return fmt.Sprintf(" named %s in namespace %s", name, namespace)
 }
 
-// listed is a list of objects, page by page, whole or an error.
-func listed[T any](ctx context.Context, resource, where string, options metav1.ListOptions, page func(context.Context, metav1.ListOptions) (runtime.Object, error)) ([]*T, error) {
+// listed is a list of objects, page by page, whole or an error. list is the List of a
+// typed client.
+func listed[T any, L runtime.Object](
+	ctx context.Context, resource, where string, options metav1.ListOptions,
+	list func(context.Context, metav1.ListOptions) (L, error),
+) ([]*T, error) {
+	page := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) }
 	var out []*T
 	err := pager.New(page).EachListItem(ctx, options, func(object runtime.Object) error {
 		item, ok := any(object).(*T)
@@ -81,9 +89,7 @@ func listed[T any](ctx context.Context, resource, where string, options metav1.L
 }
 
 func (c *collector) nodes(ctx context.Context) (err error) {
-	c.s.Nodes, err = listed[corev1.Node](ctx, "nodes", "", metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return c.Client.CoreV1().Nodes().List(ctx, o)
-	})
+	c.s.Nodes, err = listed[corev1.Node](ctx, "nodes", "", metav1.ListOptions{}, c.Client.CoreV1().Nodes().List)
 	slices.SortFunc(c.s.Nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	return err
 }
@@ -112,9 +118,7 @@ func (c *collector) configMap(ctx context.Context, name string) (*corev1.ConfigM
 
 // serviceCIDRs are not there on API servers before 1.33.
 func (c *collector) serviceCIDRs(ctx context.Context) error {
-	found, err := listed[networkingv1.ServiceCIDR](ctx, "servicecidrs.networking.k8s.io", "", metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return c.Client.NetworkingV1().ServiceCIDRs().List(ctx, o)
-	})
+	found, err := listed[networkingv1.ServiceCIDR](ctx, "servicecidrs.networking.k8s.io", "", metav1.ListOptions{}, c.Client.NetworkingV1().ServiceCIDRs().List)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -130,9 +134,7 @@ func (c *collector) serviceCIDRs(ctx context.Context) error {
 }
 
 func (c *collector) services(ctx context.Context) (err error) {
-	c.s.Services, err = listed[corev1.Service](ctx, "services", "", metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return c.Client.CoreV1().Services(metav1.NamespaceAll).List(ctx, o)
-	})
+	c.s.Services, err = listed[corev1.Service](ctx, "services", "", metav1.ListOptions{}, c.Client.CoreV1().Services(metav1.NamespaceAll).List)
 	slices.SortFunc(c.s.Services, func(a, b *corev1.Service) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
@@ -140,9 +142,7 @@ func (c *collector) services(ctx context.Context) (err error) {
 }
 
 func (c *collector) endpointSlices(ctx context.Context) (err error) {
-	c.s.EndpointSlices, err = listed[discoveryv1.EndpointSlice](ctx, "endpointslices.discovery.k8s.io", "", metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return c.Client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List(ctx, o)
-	})
+	c.s.EndpointSlices, err = listed[discoveryv1.EndpointSlice](ctx, "endpointslices.discovery.k8s.io", "", metav1.ListOptions{}, c.Client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List)
 	return err
 }
 
@@ -152,14 +152,12 @@ func (c *collector) events(ctx context.Context) (err error) {
 	switch {
 	case c.want.Node != "":
 		options.FieldSelector = fields.Set{"involvedObject.kind": "Node", "involvedObject.name": c.want.Node}.String()
-	case c.want.Service != Name{}:
+	case c.want.Service.Name != "":
 		namespace = c.want.Service.Namespace
 		where = inNamespace(namespace, "")
 		options.FieldSelector = fields.Set{"involvedObject.kind": "Service", "involvedObject.name": c.want.Service.Name}.String()
 	}
-	c.s.Events, err = listed[corev1.Event](ctx, "events", where, options, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return c.Client.CoreV1().Events(namespace).List(ctx, o)
-	})
+	c.s.Events, err = listed[corev1.Event](ctx, "events", where, options, c.Client.CoreV1().Events(namespace).List)
 	slices.SortStableFunc(c.s.Events, func(a, b *corev1.Event) int { return EventTime(a).Compare(EventTime(b)) })
 	return err
 }
@@ -177,21 +175,15 @@ func (c *collector) workloads(ctx context.Context) error {
 
 func (c *collector) workloadsOf(ctx context.Context, namespace string) error {
 	where := inNamespace(namespace, "")
-	deployments, err := listed[appsv1.Deployment](ctx, "deployments.apps", where, metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return c.Client.AppsV1().Deployments(namespace).List(ctx, o)
-	})
+	deployments, err := listed[appsv1.Deployment](ctx, "deployments.apps", where, metav1.ListOptions{}, c.Client.AppsV1().Deployments(namespace).List)
 	if err != nil {
 		return err
 	}
-	daemonSets, err := listed[appsv1.DaemonSet](ctx, "daemonsets.apps", where, metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return c.Client.AppsV1().DaemonSets(namespace).List(ctx, o)
-	})
+	daemonSets, err := listed[appsv1.DaemonSet](ctx, "daemonsets.apps", where, metav1.ListOptions{}, c.Client.AppsV1().DaemonSets(namespace).List)
 	if err != nil {
 		return err
 	}
-	pods, err := listed[corev1.Pod](ctx, "pods", where, metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return c.Client.CoreV1().Pods(namespace).List(ctx, o)
-	})
+	pods, err := listed[corev1.Pod](ctx, "pods", where, metav1.ListOptions{}, c.Client.CoreV1().Pods(namespace).List)
 	c.s.Deployments = append(c.s.Deployments, deployments...)
 	c.s.DaemonSets = append(c.s.DaemonSets, daemonSets...)
 	c.s.Pods = append(c.s.Pods, pods...)
@@ -201,12 +193,11 @@ func (c *collector) workloadsOf(ctx context.Context, namespace string) error {
 func (c *collector) setup(ctx context.Context) error {
 	c.s.ConfigMaps = map[string]*corev1.ConfigMap{}
 	for _, name := range setupMaps() {
-		found, err := c.Client.CoreV1().ConfigMaps(system).Get(ctx, name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			return &kubeError{"get", "configmaps", inNamespace(system, name), err}
-		default:
+		found, err := c.configMap(ctx, name)
+		if err != nil {
+			return err
+		}
+		if found != nil {
 			c.s.ConfigMaps[name] = found
 		}
 	}
@@ -223,18 +214,14 @@ func (c *collector) setup(ctx context.Context) error {
 }
 
 func (c *collector) policies(ctx context.Context) (err error) {
-	c.s.Policies, err = listed[admissionv1.ValidatingAdmissionPolicy](ctx, "validatingadmissionpolicies.admissionregistration.k8s.io", "", metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, o)
-	})
+	c.s.Policies, err = listed[admissionv1.ValidatingAdmissionPolicy](ctx, "validatingadmissionpolicies.admissionregistration.k8s.io", "", metav1.ListOptions{}, c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies().List)
 	if err != nil {
 		return err
 	}
 	c.s.Policies = slices.DeleteFunc(c.s.Policies, func(p *admissionv1.ValidatingAdmissionPolicy) bool {
 		return !strings.HasPrefix(p.Name, policyPrefix)
 	})
-	c.s.PolicyBindings, err = listed[admissionv1.ValidatingAdmissionPolicyBinding](ctx, "validatingadmissionpolicybindings.admissionregistration.k8s.io", "", metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, o)
-	})
+	c.s.PolicyBindings, err = listed[admissionv1.ValidatingAdmissionPolicyBinding](ctx, "validatingadmissionpolicybindings.admissionregistration.k8s.io", "", metav1.ListOptions{}, c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List)
 	c.s.PolicyBindings = slices.DeleteFunc(c.s.PolicyBindings, func(p *admissionv1.ValidatingAdmissionPolicyBinding) bool {
 		return !strings.HasPrefix(p.Name, policyPrefix)
 	})

@@ -142,8 +142,8 @@ func (b Balancing) row(nodes map[int64]string) BalancerRow {
 	if b.LoadBalancer != nil {
 		row.show(b.LoadBalancer, nodes)
 	}
-	if b.Claim != nil {
-		row.Notes = append(row.Notes, b.Claim.Error())
+	if b.Conflict != nil {
+		row.Notes = append(row.Notes, b.Conflict.Error())
 	}
 	for _, op := range b.Plan.Ops {
 		row.Plan = append(row.Plan, op.String())
@@ -155,7 +155,7 @@ func (b Balancing) row(nodes map[int64]string) BalancerRow {
 }
 
 // show fills in what the cloud has.
-func (r *BalancerRow) show(b *LoadBalancer, nodes map[int64]string) {
+func (r *BalancerRow) show(b *lb.State, nodes map[int64]string) {
 	r.ID, r.Name, r.Type, r.Location, r.OtherTargets = b.ID, b.Name, b.Type, b.Location, b.OtherTargets
 	for _, a := range []netip.Addr{b.IPv4, b.IPv6, b.PrivateIP} {
 		if a.IsValid() && (a == b.PrivateIP || b.Public) {
@@ -165,11 +165,9 @@ func (r *BalancerRow) show(b *LoadBalancer, nodes map[int64]string) {
 	for _, l := range b.Listeners {
 		row := ListenerRow{Port: l.Port, DestinationPort: l.DestinationPort, Protocol: l.Protocol, Check: checkText(l.Check), Targets: []TargetRow{}}
 		for _, t := range b.Targets {
-			health := b.Statuses[t][l.Port]
-			if health == "" {
-				health = "unknown"
-			}
-			row.Targets = append(row.Targets, TargetRow{Node: nodes[t.Server], Server: t.Server, Private: t.Private, Health: health})
+			row.Targets = append(row.Targets, TargetRow{
+				Node: nodes[t.Server], Server: t.Server, Private: t.Private, Health: b.Verdicts[l.Port][t.Server].String(),
+			})
 		}
 		slices.SortStableFunc(row.Targets, func(a, b TargetRow) int { return compareTargets(a, b) })
 		r.Listeners = append(r.Listeners, row)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/lbtest"
 )
 
 // balanced is a healthy cluster with the Service default/web, whose load
@@ -35,18 +34,13 @@ func balanced(t *testing.T) *survey.Snapshot {
 	}
 	s.Services = []*corev1.Service{web}
 	spec := s.Balancings()[0].Plan.Spec // what the CCM wants is what is there
-	b := survey.LoadBalancer{
-		State: lb.State{
-			ID: 700, Name: spec.Name, Labels: spec.Labels(), Type: spec.Type, Location: "fsn1", NetworkZone: "eu-central",
-			Algorithm: spec.Algorithm, Public: true, IPv4: addr("192.0.2.7"), Network: 1, PrivateIP: addr("10.0.0.200"),
-			Listeners: spec.Listeners, Targets: spec.Targets, Verdicts: map[int]map[int64]lb.Verdict{80: lbtest.Verdicts(spec.Targets, 3, 0)},
-		},
-		Created: now().Add(-30 * 60e9), Statuses: map[lb.Target]map[int]string{},
+	b := lb.State{
+		ID: 700, Name: spec.Name, Labels: spec.Labels(), Type: spec.Type, Location: "fsn1", NetworkZone: "eu-central",
+		Algorithm: spec.Algorithm, Public: true, IPv4: addr("192.0.2.7"), Network: 1, PrivateIP: addr("10.0.0.200"),
+		Listeners: spec.Listeners, Targets: spec.Targets, Verdicts: map[int]map[int64]lb.Verdict{80: verdicts(spec.Targets, 3)},
+		Created: now().Add(-30 * 60e9),
 	}
-	for _, target := range spec.Targets {
-		b.Statuses[target] = map[int]string{80: "healthy"}
-	}
-	s.LoadBalancers = []survey.LoadBalancer{b}
+	s.LoadBalancers = []lb.State{b}
 	return s
 }
 
@@ -81,8 +75,8 @@ func TestLoadBalancers(t *testing.T) {
 		{
 			"an unhealthy target, and one not judged yet", func(s *survey.Snapshot) {
 				b := s.LoadBalancers[0]
-				b.Statuses[b.Targets[0]][80] = "unhealthy"
-				delete(b.Statuses, b.Targets[2])
+				b.Verdicts[80][b.Targets[0].Server] = lb.Unhealthy
+				delete(b.Verdicts[80], b.Targets[2].Server)
 			},
 			[]string{head, "80>30080 http :10256/healthz node-0001=unhealthy node-0002=healthy node-0003=unknown"},
 			"",
@@ -216,4 +210,15 @@ func TestLoadBalancersSwitchedOff(t *testing.T) {
 	if err != nil || len(v.Services) > 0 || len(v.Notes) != 1 || !strings.Contains(v.Notes[0], "loadBalancers.enabled is false") {
 		t.Errorf("%v, %+v", err, v)
 	}
+}
+
+// verdicts finds so many of the targets healthy, and has not judged the others.
+func verdicts(targets []lb.Target, healthy int) map[int64]lb.Verdict {
+	out := make(map[int64]lb.Verdict, len(targets))
+	for i, t := range targets {
+		if out[t.Server] = lb.Unknown; i < healthy {
+			out[t.Server] = lb.Healthy
+		}
+	}
+	return out
 }

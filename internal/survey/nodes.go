@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/kube"
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
@@ -112,17 +113,18 @@ const serversUnknown = "servers of the Nodes: "
 type knowledge struct {
 	s        *Snapshot
 	warnings map[string][]string // of the book, by UID
-	routing  *Routing            // nil: not known, or there is nothing to route
+	routing  *routes.Decision    // nil: not known, or there is nothing to route
 	err      error               // why it isn't known
 	stands   map[netip.Prefix]routes.Route
 	stale    map[netip.Prefix]bool // those of them that don't lead to their Node
 	absent   map[string]Absence    // Nodes without a server, by name
-	servers  map[string]*Server    // by provider ID
+	statuses map[string]routes.NodeStatus
+	servers  map[string]*cloud.Server // by provider ID
 }
 
 func (k *knowledge) look() {
 	s := k.s
-	k.servers = make(map[string]*Server, len(s.Servers))
+	k.servers = make(map[string]*cloud.Server, len(s.Servers))
 	for i := range s.Servers {
 		k.servers[s.Servers[i].ProviderID()] = &s.Servers[i]
 	}
@@ -139,7 +141,7 @@ func (k *knowledge) look() {
 		k.err = err
 		return
 	}
-	k.routing, k.stands, k.stale = &r, make(map[netip.Prefix]routes.Route, len(s.Network.Routes)), map[netip.Prefix]bool{}
+	k.routing, k.statuses, k.stands, k.stale = &r, r.NodeStatuses(), make(map[netip.Prefix]routes.Route, len(s.Network.Routes)), map[netip.Prefix]bool{}
 	for _, route := range s.Network.Routes {
 		k.stands[route.Dst] = route
 	}
@@ -169,7 +171,7 @@ func (k *knowledge) row(n *corev1.Node) NodeRow {
 	return row
 }
 
-func (k *knowledge) server(n *corev1.Node) *Server {
+func (k *knowledge) server(n *corev1.Node) *cloud.Server {
 	if k.routing != nil {
 		return k.servers[k.routing.Gateways.IDs[n.Name]]
 	}
@@ -222,8 +224,8 @@ func (k *knowledge) route(n *corev1.Node, prefixes []netip.Prefix) RouteState {
 	}
 	via := k.routing.Gateways.Of[n.Name]
 	for _, p := range prefixes {
-		claim := routes.Claim{Route: routes.Route{Dst: p, Via: via}, Aliases: k.routing.Gateways.Aliases[n.Name]}
-		if r, ok := k.stands[p]; ok && claim.MetBy(r) {
+		needed := routes.NodeRoute{Route: routes.Route{Dst: p, Via: via}, Aliases: k.routing.Gateways.Aliases[n.Name]}
+		if r, ok := k.stands[p]; ok && needed.MetBy(r) {
 			return RouteState{Via: r.Via, State: RouteStands}
 		}
 		if k.stale[p] {
@@ -249,7 +251,7 @@ func (k *knowledge) why(n *corev1.Node, row NodeRow) []string {
 		add(absence.Text)
 	}
 	if k.routing != nil {
-		if v := k.routing.Verdicts[n.Name]; !absent && !v.Reachable && !(len(row.PodCIDRs) == 0 && len(out) > 0) {
+		if v := k.statuses[n.Name]; !absent && !v.Reachable && !(len(row.PodCIDRs) == 0 && len(out) > 0) {
 			add(v.Message)
 		}
 	} else if c := row.NetworkUnavailable; c != nil && c.Status != string(corev1.ConditionFalse) {

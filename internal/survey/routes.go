@@ -70,7 +70,7 @@ type Drift struct {
 	Extra   []DriftRow `json:"extra,omitempty"`
 }
 
-// Empty says that the table is as it should be.
+// Empty reports whether the table is as it should be.
 func (d Drift) Empty() bool { return len(d.Missing)+len(d.Extra) == 0 }
 
 // DriftRow is a route that should stand and doesn't, or the other way round.
@@ -137,20 +137,15 @@ func noTable(c config.Config) string {
 	return ""
 }
 
-func budget(r Routing) *BudgetRow {
-	b := &BudgetRow{
-		Limit: r.Budget.Limit, Reserve: r.Budget.Reserve, Used: r.Census.Total(), Free: r.Budget.Room(r.Census.Total()),
+func budget(r routes.Decision) *BudgetRow {
+	used := r.Ownership.Total()
+	return &BudgetRow{
+		Limit: r.Budget.Limit, Reserve: r.Budget.Reserve, Used: used, Free: r.Budget.Room(used), Full: r.Plan.Full(),
 	}
-	for _, refused := range r.Plan.Refused {
-		if refused.Cause == routes.Full {
-			b.Full++
-		}
-	}
-	return b
 }
 
 // classes are all routes by destination.
-func (s *Snapshot) classes(r Routing, astray []DriftRow) []RouteRow {
+func (s *Snapshot) classes(r routes.Decision, astray []DriftRow) []RouteRow {
 	stale := map[routes.Route]bool{}
 	for _, d := range astray {
 		stale[routes.Route{Dst: d.Destination, Via: d.Gateway}] = true
@@ -172,9 +167,9 @@ func (s *Snapshot) classes(r Routing, astray []DriftRow) []RouteRow {
 			out = append(out, row)
 		}
 	}
-	add(Ours, r.Census.Ours)
-	add(Ambiguous, r.Census.Ambiguous)
-	add(Foreign, r.Census.Foreign)
+	add(Ours, r.Ownership.Ours)
+	add(Ambiguous, r.Ownership.Ambiguous)
+	add(Foreign, r.Ownership.Foreign)
 	slices.SortStableFunc(out, func(a, b RouteRow) int {
 		return cmp.Or(a.Destination.Compare(b.Destination), a.Gateway.Compare(b.Gateway))
 	})
@@ -187,9 +182,9 @@ type names struct {
 	servers map[netip.Addr]string
 }
 
-func (s *Snapshot) namesOf(r Routing) names {
+func (s *Snapshot) namesOf(r routes.Decision) names {
 	n := names{nodes: map[netip.Prefix]string{}, servers: map[netip.Addr]string{}}
-	for _, d := range r.Departed {
+	for _, d := range s.departed() {
 		for _, p := range d.Prefixes {
 			n.nodes[p] = d.Name + " (gone)"
 		}
@@ -199,7 +194,7 @@ func (s *Snapshot) namesOf(r Routing) names {
 			n.nodes[p] = r.Nodes[i].Name
 		}
 	}
-	for _, c := range r.Wanted.Claims {
+	for _, c := range r.Wanted.Routes {
 		n.nodes[c.Dst] = c.Node // of two that have it, the one that keeps it
 	}
 	for _, server := range s.Servers {
@@ -215,7 +210,7 @@ func (s *Snapshot) namesOf(r Routing) names {
 // astray are routes that stand for Nodes without a server in the network, by
 // destination; each stays as long as its Node. Machines of other providers may
 // have addresses there that the cloud knows nothing of.
-func (s *Snapshot) astray(r Routing, absent map[string]Absence) []DriftRow {
+func (s *Snapshot) astray(r routes.Decision, absent map[string]Absence) []DriftRow {
 	holders := map[netip.Prefix]routes.Node{}
 	for _, n := range r.Nodes {
 		if n.Via.IsValid() || OfOtherProvider(s.Node(n.Name)) {
@@ -228,7 +223,7 @@ func (s *Snapshot) astray(r Routing, absent map[string]Absence) []DriftRow {
 		}
 	}
 	var out []DriftRow
-	for _, route := range r.Census.Ours {
+	for _, route := range r.Ownership.Ours {
 		n, held := holders[route.Dst]
 		if !held {
 			continue
@@ -246,7 +241,7 @@ func (s *Snapshot) astray(r Routing, absent map[string]Absence) []DriftRow {
 	return out
 }
 
-func drift(r Routing, absent map[string]Absence) Drift {
+func drift(r routes.Decision, absent map[string]Absence) Drift {
 	var d Drift
 	for _, c := range r.Plan.Replace {
 		d.Missing = append(d.Missing, DriftRow{c.New.Dst, c.New.Via, c.New.Node, fmt.Sprintf("the route leads to %s, an earlier gateway, and will be replaced", c.Old.Via)})
@@ -258,7 +253,7 @@ func drift(r Routing, absent map[string]Absence) Drift {
 		d.Missing = append(d.Missing, DriftRow{refused.Dst, refused.Via, refused.Node, refused.String()})
 	}
 	stands := map[netip.Prefix]bool{}
-	for _, route := range slices.Concat(r.Census.Ours, r.Census.Ambiguous, r.Census.Foreign) {
+	for _, route := range slices.Concat(r.Ownership.Ours, r.Ownership.Ambiguous, r.Ownership.Foreign) {
 		stands[route.Dst] = true
 	}
 	for _, n := range r.Nodes {

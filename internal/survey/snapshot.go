@@ -10,11 +10,12 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/routes"
 )
 
 // Snapshot is all that one look showed. Nothing in it is derived; whoever needs
@@ -73,7 +74,7 @@ type Snapshot struct {
 	// Lease is the CCM's, nil if there is none: PartSetup. LeaseName is where its
 	// flags say that it is: by default kube-system/cloud-controller-manager.
 	Lease     *coordinationv1.Lease
-	LeaseName Name
+	LeaseName types.NamespacedName
 	// Policies and PolicyBindings are the validating admission policies named
 	// underlay-…, by name: PartSetup.
 	Policies       []*admissionv1.ValidatingAdmissionPolicy
@@ -81,66 +82,19 @@ type Snapshot struct {
 
 	// Servers are all of the project, by ID: PartServers. Their private
 	// addresses are those in Network.
-	Servers []Server
+	Servers []cloud.Server
 	// Network is the configured one: PartNetwork. Nil if none is configured; one
 	// that is configured and doesn't exist is a Gap.
-	Network *Network
+	Network *hetzner.NetworkDetails
 	// LoadBalancers are all of the project, whoever's, by ID: PartLoadBalancers.
-	LoadBalancers []LoadBalancer
+	LoadBalancers []lb.State
 	// Certificates are all of the project: PartLoadBalancers.
 	Certificates []lb.Certificate
 	// Actions are the newest changes of Want.Node's server or Want.Service's load
 	// balancer that the cloud remembers, oldest first, and OlderActions how many
 	// more there are: PartActions.
-	Actions      []Action
+	Actions      []hetzner.Action
 	OlderActions int
-}
-
-// Server is a server of the project.
-type Server struct {
-	cloud.Server
-	// Status is the API's word: running, off, initializing, …
-	Status  string
-	Created time.Time
-	Labels  map[string]string
-}
-
-// Network is the private network with its route table.
-type Network struct {
-	ID      int64
-	Name    string
-	IPRange netip.Prefix
-	Subnets []netip.Prefix
-	Created time.Time
-	// Routes are all that stand, whoever's, in the order of the API.
-	Routes []routes.Route
-	// Servers is how many servers are attached, LoadBalancers how many load
-	// balancers.
-	Servers, LoadBalancers int
-}
-
-// LoadBalancer is a load balancer of the project, and how each target fares.
-type LoadBalancer struct {
-	lb.State
-	Created time.Time
-	// Statuses are what the health checks say of each target: healthy, unhealthy
-	// or unknown, by the listener's port.
-	Statuses map[lb.Target]map[int]string
-}
-
-// Action is one change in the cloud.
-type Action struct {
-	ID int64
-	// Kind is server or load_balancer; Resource is the ID of that one.
-	Kind     string
-	Resource int64
-	// Command is the API's word, such as attach_to_network.
-	Command string
-	// Status is running, success or error.
-	Status            string
-	Started, Finished time.Time // Finished is zero while it runs
-	// Error is empty unless Status is error.
-	Error string
 }
 
 // Part is something that can be looked at, or that can't be seen.
@@ -199,5 +153,5 @@ type Gap struct {
 	Err    error // the cause, nil if nothing failed, as without a token
 }
 
-// Saw says whether all of the parts were seen completely.
+// Saw reports whether all of the parts were seen completely.
 func (s *Snapshot) Saw(parts Parts) bool { return s.Parts&parts == parts }

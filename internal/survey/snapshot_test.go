@@ -16,6 +16,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/ipam"
 	"github.com/underlay-ccm/underlay/routes"
@@ -58,10 +59,10 @@ func usual(t testing.TB, count int) *survey.Snapshot {
 	t.Helper()
 	s := &survey.Snapshot{
 		Taken: now(), Parts: survey.Everything | survey.PartActions, Config: configured(t, usualFile, usualFlags()), ConfigFrom: "a test",
-		Network: &survey.Network{
+		Network: &hetzner.NetworkDetails{
 			ID: 1, Name: "cluster", IPRange: prefix("10.0.0.0/8"), Subnets: []netip.Prefix{prefix("10.0.0.0/16")}, Servers: count,
 		},
-		Ledger: &corev1.ConfigMap{Data: map[string]string{"_pool.default-ipv4": "whatever a cursor is"}},
+		Ledger: &corev1.ConfigMap{Data: map[string]string{"_pool.default-ipv4": "next=10.244.0.0/24"}},
 	}
 	for i := 1; i <= count; i++ {
 		join(s, i)
@@ -79,8 +80,8 @@ func join(s *survey.Snapshot, i int) *corev1.Node {
 // newNode adds it behind all others: names are in their order.
 func newNode(s *survey.Snapshot, i int) *corev1.Node {
 	name := fmt.Sprintf("node-%04d", i)
-	server := survey.Server{
-		Server: cloud.Server{ID: int64(100 + i), Name: name, Type: "cx22", Location: "fsn1", PrivateIP: gateway(i)},
+	server := cloud.Server{
+		ID: int64(100 + i), Name: name, Type: "cx22", Location: "fsn1", PrivateIP: gateway(i),
 		Status: "running", Created: now().Add(-time.Hour),
 	}
 	node := &corev1.Node{

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// joinTexts is each value's text.
-func joinTexts[T fmt.Stringer](values []T, between string) string {
+// Join is each value's text, with a separator in between.
+func Join[T fmt.Stringer](values []T, between string) string {
 	texts := make([]string, len(values))
 	for i, v := range values {
 		texts[i] = v.String()

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/kube"
@@ -93,7 +94,7 @@ func (v *Inspection) node(s *Snapshot, node *corev1.Node) error {
 	}
 	i := slices.IndexFunc(all.Nodes, func(r NodeRow) bool { return r.Name == node.Name })
 	row := all.Nodes[i]
-	v.fact("podCIDRs", joinTexts(row.PodCIDRs, ", "))
+	v.fact("podCIDRs", Join(row.PodCIDRs, ", "))
 	v.fact("route", strings.TrimSpace(row.Route.State+" "+viaText(row.Route)))
 	v.fact("families", FamiliesText(row.Families))
 	v.fact("providerID", row.ProviderID)
@@ -110,7 +111,7 @@ func (v *Inspection) node(s *Snapshot, node *corev1.Node) error {
 	v.actions(s)
 	v.happened(node.CreationTimestamp.Time, "Node", "created", false)
 	if manager, at, ok := kube.PodCIDRSetter(node); ok {
-		v.happened(at, "podCIDRs", fmt.Sprintf("%s written by %s", joinTexts(row.PodCIDRs, ", "), manager), false)
+		v.happened(at, "podCIDRs", fmt.Sprintf("%s written by %s", Join(row.PodCIDRs, ", "), manager), false)
 	}
 	for _, c := range node.Status.Conditions {
 		good := corev1.ConditionFalse
@@ -130,7 +131,7 @@ func (v *Inspection) node(s *Snapshot, node *corev1.Node) error {
 	return nil
 }
 
-// ledger tells what is recorded under a Node's name, and whether anything is.
+// ledger tells what is recorded under a Node's name, and reports whether anything is.
 func (v *Inspection) ledger(s *Snapshot, name string) bool {
 	holdings, damage := s.Holdings()
 	if damage != nil {
@@ -144,14 +145,14 @@ func (v *Inspection) ledger(s *Snapshot, name string) bool {
 		found = true
 		v.fact("ledger", h.Record())
 		if !h.Released.IsZero() {
-			v.happened(h.Released, "ledger", fmt.Sprintf("Node with UID %s seen to be gone: %s in quarantine", h.Node.UID, joinTexts(slices.Concat(h.Prefixes, h.Abandoned), ", ")), false)
+			v.happened(h.Released, "ledger", fmt.Sprintf("Node with UID %s seen to be gone: %s in quarantine", h.Node.UID, Join(slices.Concat(h.Prefixes, h.Abandoned), ", ")), false)
 		}
 	}
 	return found
 }
 
 // InspectService tells all of a Service and its load balancer.
-func InspectService(s *Snapshot, name Name) (Inspection, error) {
+func InspectService(s *Snapshot, name types.NamespacedName) (Inspection, error) {
 	if err := s.Require(PartServices); err != nil {
 		return Inspection{}, err
 	}
@@ -193,7 +194,7 @@ func (v *Inspection) balancing(s *Snapshot, svc *corev1.Service) error {
 	row := all.Services[i]
 	v.fact("published", strings.Join(row.Published, ", "))
 	if row.ID != 0 {
-		v.fact("load balancer", fmt.Sprintf("%s (%d), %s in %s, %s", row.Name, row.ID, row.Type, row.Location, joinTexts(row.Addresses, ", ")))
+		v.fact("load balancer", fmt.Sprintf("%s (%d), %s in %s, %s", row.Name, row.ID, row.Type, row.Location, Join(row.Addresses, ", ")))
 	}
 	for _, l := range row.Listeners {
 		var targets []string

@@ -10,7 +10,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/survey"
 )
 
@@ -57,7 +59,7 @@ func TestInspectNode(t *testing.T) {
 		event("Node", "", "node-0002", "Other", time.Minute, 1),
 		event("Service", "default", "node-0001", "Other", time.Minute, 1),
 	}
-	s.Actions = []survey.Action{
+	s.Actions = []hetzner.Action{
 		{Kind: "server", Command: "create_server", Status: "success", Started: now().Add(-time.Hour), Finished: now().Add(-59 * time.Minute)},
 		{Kind: "server", Command: "reboot_server", Status: "error", Started: now().Add(-7 * time.Minute), Finished: now().Add(-7 * time.Minute), Error: "it would not"},
 	}
@@ -119,9 +121,9 @@ func TestInspectService(t *testing.T) {
 	s := balanced(t)
 	s.LoadBalancers[0].Targets = s.LoadBalancers[0].Targets[:2]
 	s.Events = []*corev1.Event{event("Service", "default", "web", "EnsuredLoadBalancer", 10*time.Minute, 1), event("Service", "other", "web", "Other", 0, 1)}
-	s.Actions = []survey.Action{{Kind: "load_balancer", Command: "add_target", Status: "running", Started: now().Add(-time.Minute)}}
+	s.Actions = []hetzner.Action{{Kind: "load_balancer", Command: "add_target", Status: "running", Started: now().Add(-time.Minute)}}
 	s.OlderActions = 7
-	v, err := survey.InspectService(s, survey.Name{Namespace: "default", Name: "web"})
+	v, err := survey.InspectService(s, types.NamespacedName{Namespace: "default", Name: "web"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,10 +142,10 @@ func TestInspectService(t *testing.T) {
 		t.Errorf("listener: %q", got)
 	}
 	s.Services[0].Spec.Type = corev1.ServiceTypeClusterIP
-	if v, err = survey.InspectService(s, survey.Name{Namespace: "default", Name: "web"}); err != nil || !strings.HasPrefix(factOf(v, "served"), "not by Underlay") {
+	if v, err = survey.InspectService(s, types.NamespacedName{Namespace: "default", Name: "web"}); err != nil || !strings.HasPrefix(factOf(v, "served"), "not by Underlay") {
 		t.Errorf("of another type: %v, %+v", err, v.Facts)
 	}
-	if _, err := survey.InspectService(s, survey.Name{Namespace: "other", Name: "web"}); !errors.Is(err, survey.ErrNoObject) {
+	if _, err := survey.InspectService(s, types.NamespacedName{Namespace: "other", Name: "web"}); !errors.Is(err, survey.ErrNoObject) {
 		t.Errorf("none of the name: %v", err)
 	}
 }

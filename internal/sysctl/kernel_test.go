@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/underlay-ccm/underlay/internal/sysctl"
-	"github.com/underlay-ccm/underlay/test/netns"
+	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
 // The default route of a machine that was advertised outlives the machine's

@@ -7,6 +7,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/ipam"
 	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 // Pools are the pools in their order.
@@ -18,6 +19,18 @@ func Pools(c config.Config) []ipam.PoolConfig {
 			state = ipam.Draining
 		}
 		out = append(out, ipam.PoolConfig{Name: p.Name, Prefix: p.Prefix, NodeMask: p.NodeMask, State: state, Own: p.Own})
+	}
+	return out
+}
+
+// Ranges are the pools whose prefixes are routed through the network, which carries
+// no IPv6.
+func Ranges(c config.Config) []routes.Range {
+	var out []routes.Range
+	for _, p := range c.IPAM.Pools {
+		if !p.Own && p.Prefix.Addr().Is4() {
+			out = append(out, routes.Range{Prefix: p.Prefix, NodeBits: p.NodeMask})
+		}
 	}
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/wiring"
 	"github.com/underlay-ccm/underlay/ipam"
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 // A field that is added to lb.Defaults and not filled in here would be a setting
@@ -42,6 +43,20 @@ func TestPools(t *testing.T) {
 		{Name: "b", Own: true, NodeMask: 80, State: ipam.Draining},
 	}
 	if got := wiring.Pools(c); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// Only IPv4 podCIDRs travel through the network's table.
+func TestRanges(t *testing.T) {
+	var c config.Config
+	c.IPAM.Pools = []config.Pool{
+		{Name: "a", Prefix: netip.MustParsePrefix("10.244.0.0/16"), NodeMask: 24, Draining: true},
+		{Name: "b", Prefix: netip.MustParsePrefix("fd00::/48"), NodeMask: 64},
+		{Name: "c", Own: true, NodeMask: 80},
+	}
+	want := []routes.Range{{Prefix: netip.MustParsePrefix("10.244.0.0/16"), NodeBits: 24}}
+	if got := wiring.Ranges(c); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

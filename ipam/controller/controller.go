@@ -50,6 +50,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
@@ -211,21 +212,15 @@ func (c *Controller) Run(ctx context.Context) error {
 // Departed are the Nodes that are gone and whose prefixes are in quarantine, by name. It isn't
 // known before the API server was asked about every Node of the ledger that the cache doesn't
 // have. It may be called at any time from anywhere.
-func (c *Controller) Departed() (departed []Departed, known bool) {
+func (c *Controller) Departed() (departed []kube.Departed, known bool) {
 	if list := c.decider.departed.Load(); list != nil {
 		return *list, true
 	}
 	return nil, false
 }
 
-// A Departed Node is gone; routes toward its prefixes may still stand.
-type Departed struct {
-	Name, ProviderID string
-	Prefixes         []netip.Prefix
-}
-
 // departures are read by others while the decider goes on.
-type departures = atomic.Pointer[[]Departed]
+type departures = atomic.Pointer[[]kube.Departed]
 
 // stopped makes the orderly end of the context no error.
 func stopped(ctx context.Context, err error) error {

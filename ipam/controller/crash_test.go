@@ -34,15 +34,15 @@ func TestACrashAtEveryWrite(t *testing.T) {
 // whether it came that far.
 func crashAt(t *testing.T, last int, before bool) bool {
 	api := newFakeAPI()
-	api.umpire.quarantine = time.Minute
+	api.invariants.quarantine = time.Minute
 	settings := []setting{quarantine(time.Minute), asking(api.routed), func(c *Config) { c.Fence = 5 * time.Second }}
 	p := prepare(t, api, dualStack(4), settings...)
-	p.seat.trap = &trap{nth: last, early: before}
+	p.connection.trap = &trap{nth: last, early: before}
 	p.begin()
 	settings = append(settings, notFirst)
 	died := false
 	revive := func() {
-		if !p.seat.alive() {
+		if !p.connection.alive() {
 			died = true
 			p.stop()
 			p = start(t, api, dualStack(4), settings...)
@@ -86,7 +86,7 @@ func TestAFormerLeaderThatWakesLate(t *testing.T) {
 					former := start(t, api, dualStack(2))
 					defer former.stop()
 					pass(time.Second)
-					former.seat.trap = &trap{kind: kind, nth: 1, early: !answered, freeze: true}
+					former.connection.trap = &trap{kind: kind, nth: 1, early: !answered, freeze: true}
 					api.create("a")
 					pass(time.Second)
 
@@ -105,7 +105,7 @@ func TestAFormerLeaderThatWakesLate(t *testing.T) {
 					if len(b) != 2 || len(c) != 2 {
 						t.Fatalf("the new leader gave b %v and c %v\n%s", b, c, api)
 					}
-					former.seat.thaw()
+					former.connection.thaw()
 					pass(time.Minute)
 					wantPodCIDRs(t, api, "a")
 					if got := api.podCIDRs("b"); !slices.Equal(got, b) {

@@ -16,7 +16,7 @@ import (
 )
 
 // comeback is how long a new Node whose name has prefixes in quarantine waits for its provider
-// ID, which tells whether it is the same machine. The node controller sets it within seconds.
+// ID, which reports whether it is the same machine. The node controller sets it within seconds.
 const comeback = 30 * time.Second
 
 // decider owns the Ledger and all that is known about Nodes. Only the goroutine in loop uses it.
@@ -28,7 +28,7 @@ type decider struct {
 	store   store
 
 	ledger  *ipam.Ledger
-	book    *book
+	file    *ledgerFile
 	writing bool           // an order is on its way
 	rested  time.Time      // when the next may go out
 	pause   wait.DelayFunc // between writes that fail; nil: the last one didn't
@@ -60,11 +60,10 @@ type decider struct {
 //	gone                                gone, !settled   what it had is in quarantine, until freed
 type node struct {
 	ipam.Node
-	created  time.Time // by the API server's clock
-	met      time.Time // when this process saw it first
-	labels   map[string]string
-	podCIDRs []netip.Prefix // what it was observed with
-	offer    offer
+	created time.Time // by the API server's clock
+	met     time.Time // when this process saw it first
+	labels  map[string]string
+	own     ownPrefix
 
 	cached  bool // the informer has shown it
 	gone    bool // it exists no more; what it had is in quarantine
@@ -129,7 +128,7 @@ func (d *decider) loop(ctx context.Context, t traffic) error {
 			d.decide(ctx, name)
 			d.queue.Done(name)
 		case f := <-t.findings:
-			d.learn(ctx, f)
+			d.takeResult(ctx, f)
 		case jobs <- next:
 			d.started(next)
 		case r := <-t.receipts:
@@ -207,7 +206,7 @@ func (d *decider) assign(n *node) (reason string, err error) {
 		return reasonSecondAllocator, errSecondAllocator
 	}
 	held, known := d.ledger.Lookup(n.UID)
-	if !known && d.book.full() {
+	if !known && d.file.full() {
 		return reasonLedgerFull, errLedgerFull
 	}
 	if d.asksOwn(n, held) {
@@ -235,7 +234,7 @@ func (d *decider) succeed(n *node) {
 	}
 }
 
-// awaitsIdentity tells whether a Node may be a machine that was here before, which its provider
+// awaitsIdentity reports whether a Node may be a machine that was here before, which its provider
 // ID will show. It comes back then, or when it has waited long enough.
 func (d *decider) awaitsIdentity(n *node) bool {
 	if slices.ContainsFunc(d.byName[n.Name], func(o *node) bool { return o != n && !o.gone && !o.cached }) {
@@ -305,7 +304,7 @@ func (d *decider) jobFor(ctx context.Context, n *node, j *job) bool {
 		*j = job{node: n.Node, locate: live}
 		return true
 	}
-	if h, ok := d.book.recorded(n.Node); !ok || !h.Released.IsZero() || !slices.Equal(h.Prefixes, held.Prefixes) {
+	if !d.recorded(n.Node) {
 		d.changed(n) // receive asks for it again once it is recorded
 		return false
 	}

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 )
@@ -11,46 +10,9 @@ import (
 // Somebody empties the ledger and leaves the ConfigMap. What was reserved in it may still be
 // written, so it is like a ledger that is gone.
 func TestAnEmptiedLedgerIsRebuiltAfterTheFence(t *testing.T) {
+	empty := func(api *fakeAPI) { api.editLedger(func(data map[string]string) { clear(data) }) }
 	bubble(t, func(t *testing.T) {
-		api := newFakeAPI()
-		former := start(t, api, dualStack(4))
-		pass(time.Second)
-		api.create("a")
-		pass(time.Second)
-		api.inject(first("PATCH nodes", fault{late: 20 * time.Second}))
-		api.create("b") // 10.0.1.0/24, on its way when the ledger is emptied
-		pass(10 * time.Millisecond)
-		former.seat.die()
-		former.stop()
-		api.editLedger(func(data map[string]string) { clear(data) })
-		api.stall() // so that nothing but a live list shows what b has then
-		p := start(t, api, dualStack(4), notFirst)
-		defer p.stop()
-		api.create("c")
-		api.resume()
-		api.stall()
-		pass(fence - time.Second)
-		if n := api.sent(); n != 2 {
-			t.Errorf("%d PATCH requests, want only the two of the former process during the fence\n%s", n, api)
-		}
-		if got := p.events.of(ledgerName + " Warning LedgerLost"); len(got) != 1 || !strings.Contains(got[0], "no entries") {
-			t.Errorf("events %q, want one LedgerLost that says that there are no entries", got)
-		}
-		api.resume()
-		pass(5 * time.Second)
-		wantPodCIDRs(t, api, "a", "10.0.0.0/24", "fd00::/64")
-		wantPodCIDRs(t, api, "b", "10.0.1.0/24", "fd00:0:0:1::/64")
-		if got := api.podCIDRs("c"); len(got) != 2 || slices.Contains(got, pfx("10.0.1.0/24")) {
-			t.Errorf("Node c has %v after the fence, want something of its own", got)
-		}
-		for _, name := range []string{"a", "b", "c"} {
-			if got := entry(t, api, name); !slices.Equal(got.Prefixes, api.podCIDRs(name)) {
-				t.Errorf("the ledger has %v for %s, which has %v", got.Prefixes, name, api.podCIDRs(name))
-			}
-		}
-		if n := api.count("POST configmaps"); n != 1 {
-			t.Errorf("the ConfigMap was made %d times, want once", n)
-		}
+		lostWhileOnItsWay(t, newFakeAPI(), empty, "no entries", 1)
 	})
 }
 

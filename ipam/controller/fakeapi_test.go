@@ -42,7 +42,7 @@ type fakeAPI struct {
 	writes map[types.UID]int
 	byUs   map[types.UID]bool // whose podCIDRs a PATCH set
 	log    []string
-	umpire
+	invariants
 }
 
 func newFakeAPI() *fakeAPI {
@@ -52,7 +52,7 @@ func newFakeAPI() *fakeAPI {
 		ledger:   configMap{version: 1000, limit: 1 << 20},
 		calls:    map[string]int{}, writes: map[types.UID]int{}, byUs: map[types.UID]bool{},
 	}
-	f.umpire = newUmpire(f)
+	f.invariants = newUmpire(f)
 	return f
 }
 
@@ -66,7 +66,7 @@ func (f *fakeAPI) putNode(kind watch.EventType, node *corev1.Node) {
 	f.nodes.put(kind, node)
 	f.note("%-8s %s/%s %s %v", kind, node.Name, node.UID, node.Spec.ProviderID, node.Spec.PodCIDRs)
 	if kind == watch.Deleted {
-		f.umpire.departed(node)
+		f.invariants.departed(node)
 	}
 }
 

@@ -32,6 +32,7 @@ type fault struct {
 	lose    bool          // applied, but the connection breaks
 	drop    bool          // not applied, and the connection breaks
 	late    time.Duration // the connection breaks, applied so much later
+	slow    time.Duration // applied, the reply comes so much later
 	answer  error         // nothing is applied, this is the reply
 	page    bool          // nothing is applied, something in between answers 404 with a page of its own
 	cutDown bool          // podCIDRs is cut down to its first entry, as if podCIDR had differed
@@ -104,17 +105,22 @@ func (f *fakeAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 		page.Header.Set("Content-Type", "text/html")
 		return page, nil
 	}
+	answer, err := f.apply(req, c, what)
+	if what.late > 0 || what.lose || !elapse(req.Context(), what.slow) {
+		return nil, errConnection
+	}
+	return reply(answer, err)
+}
+
+// apply does what a request asks for, now or later. What it returns never changes any more.
+func (f *fakeAPI) apply(req *http.Request, c call, what fault) (any, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if what.late > 0 {
 		f.deliverLater(req, c, what)
-		return nil, errConnection
+		return nil, nil
 	}
-	answer, err := f.handle(req, c, what)
-	if what.lose {
-		return nil, errConnection
-	}
-	return reply(answer, err)
+	return f.handle(req, c, what)
 }
 
 // arrive counts a request and draws its fate.
@@ -158,13 +164,10 @@ func readBody(req *http.Request) ([]byte, error) {
 
 // deliverLater applies a request whose sender has been told that the connection broke.
 func (f *fakeAPI) deliverLater(req *http.Request, c call, what fault) {
-	done, sent := false, time.Now()
+	done := false
 	apply := func() {
 		if !done {
 			done = true
-			if c.kind == "POST configmaps" && sent.Before(f.ledger.lost) {
-				return // see deleteLedger
-			}
 			f.note("a late %s arrives", c.kind)
 			_, _ = f.handle(req, c, what)
 		}
@@ -243,3 +246,8 @@ func response(code int, body io.ReadCloser) *http.Response {
 		Header: http.Header{"Content-Type": []string{"application/json"}}, Body: body,
 	}
 }
+
+// roundTripper is a function that is one.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

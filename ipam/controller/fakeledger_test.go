@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,8 +30,7 @@ type configMap struct {
 	object  *corev1.ConfigMap // nil: there is none
 	version int               // of the whole store: a ConfigMap made anew has never been at an old one
 	made    int
-	limit   int       // bytes of all values together; the API server's is 1 MiB
-	lost    time.Time // when it was deleted by hand
+	limit   int // bytes of all values together; the API server's is 1 MiB
 }
 
 // replace puts data in place.
@@ -128,7 +126,7 @@ func (f *fakeAPI) handleLedger(req *http.Request, body []byte) (any, error) {
 		object = f.ledger.object
 	case req.Method == http.MethodPost:
 		if object, err = f.ledger.create(body); err == nil {
-			f.umpire.ledgerMade()
+			f.invariants.ledgerMade()
 		}
 	case req.Method == http.MethodPut:
 		object, err = f.ledger.update(body)
@@ -210,13 +208,12 @@ func (f *fakeAPI) editLedger(change func(data map[string]string)) {
 	f.note("ledger edited by hand, version %d", f.ledger.version)
 }
 
-// deleteLedger is what rule 4 of node IPAM is about: someone deletes the ConfigMap. A creation that
-// is still on its way would look like a ledger that was never lost: nobody could tell, so it is lost.
+// deleteLedger deletes the ConfigMap, as a person does. A creation that is still on its way arrives
+// all the same.
 func (f *fakeAPI) deleteLedger() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ledger.object = nil
-	f.ledger.lost = time.Now()
-	f.umpire.ledgerLost()
+	f.invariants.ledgerLost()
 	f.note("ledger deleted by hand")
 }

@@ -52,7 +52,7 @@ func (f *fakeAPI) patchPodCIDRs(req *http.Request, c call, what fault) (any, err
 	managePodCIDRs(node, req.URL.Query().Get("fieldManager"))
 	f.writes[node.UID]++
 	f.byUs[node.UID] = true
-	f.umpire.handedOut(node)
+	f.invariants.handedOut(node)
 	f.putNode(watch.Modified, node)
 	return node, nil
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Guards against what schedules seldom come to: each test fails when its guard is removed, which
-// test/mutants shows.
+// test/checks/mutants shows.
 
 // onItsWay makes the first PATCH of a Node arrive late, and refuses all that follow.
 func onItsWay(name string, late time.Duration) func(call) fault {
@@ -203,5 +203,27 @@ func TestAQuarantineThatBeginsInTheFutureEnds(t *testing.T) {
 		if got := api.stored()["gone"]; got != "" {
 			t.Errorf("the quarantine is not over: the ledger has %q", got)
 		}
+	})
+}
+
+// The ledger is deleted while a prefix is in quarantine: the process that knows keeps it there.
+func TestAQuarantineOutlivesALostLedger(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, dualStack(1), notFirst, quarantine(10*time.Minute))
+		defer p.stop()
+		pass(fence + time.Second)
+		api.create("a")
+		pass(time.Second)
+		wantPodCIDRs(t, api, "a", "10.0.0.0/24", "fd00::/64")
+		api.delete("a")
+		api.deleteLedger()
+		pass(5 * time.Minute)
+		api.create("b")
+		pass(time.Minute)
+		wantPodCIDRs(t, api, "b")
+		pass(5 * time.Minute)
+		wantPodCIDRs(t, api, "b", "10.0.0.0/24", "fd00::/64")
+		wantSound(t, api)
 	})
 }

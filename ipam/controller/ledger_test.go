@@ -136,44 +136,55 @@ func TestALostReplyToTheCreation(t *testing.T) {
 func TestAMissingLedgerIsRebuiltAfterTheFence(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
-		former := start(t, api, dualStack(4))
-		pass(time.Second)
-		api.create("a")
-		pass(time.Second)
-		api.inject(first("PATCH nodes", fault{late: 20 * time.Second}))
-		api.create("b") // 10.0.1.0/24, on its way when the ledger is lost
-		pass(10 * time.Millisecond)
-		former.seat.die()
-		former.stop()
-		api.deleteLedger()
-		api.stall() // so that nothing but a live list shows what b has then
-		begin := time.Now()
-		p := start(t, api, dualStack(4), notFirst)
-		defer p.stop()
-		api.create("c")
-		api.resume()
-		api.stall()
-		pass(fence - time.Second)
-		if n := api.sent(); n != 2 {
-			t.Errorf("%d PATCH requests, want only the two of the former process until %s after %s\n%s", n, fence, begin, api)
-		}
-		if got := p.events.of(ledgerName + " Warning LedgerLost"); len(got) != 1 || !strings.Contains(got[0], fence.String()) {
-			t.Errorf("events %q, want one LedgerLost that tells how long", got)
-		}
-		api.resume()
-		pass(5 * time.Second)
-		wantPodCIDRs(t, api, "a", "10.0.0.0/24", "fd00::/64")
-		wantPodCIDRs(t, api, "b", "10.0.1.0/24", "fd00:0:0:1::/64")
-		if got := api.podCIDRs("c"); len(got) != 2 {
-			t.Errorf("Node c has %v after the fence", got)
-		}
-		for _, name := range []string{"a", "b", "c"} {
-			if got := entry(t, api, name); !slices.Equal(got.Prefixes, api.podCIDRs(name)) {
-				t.Errorf("the ledger has %v for %s, which has %v", got.Prefixes, name, api.podCIDRs(name))
-			}
-		}
+		lostWhileOnItsWay(t, api, (*fakeAPI).deleteLedger, "There is no stored ledger", 2)
 		wantSound(t, api)
 	})
+}
+
+// lostWhileOnItsWay loses the ledger while what was reserved in it is on its way to a Node. The
+// Event says how it was lost, and the ConfigMap is created as often as made says in all.
+func lostWhileOnItsWay(t *testing.T, api *fakeAPI, lose func(*fakeAPI), says string, made int) {
+	t.Helper()
+	former := start(t, api, dualStack(4))
+	pass(time.Second)
+	api.create("a")
+	pass(time.Second)
+	api.inject(first("PATCH nodes", fault{late: 20 * time.Second}))
+	api.create("b") // 10.0.1.0/24, on its way when the ledger is lost
+	pass(10 * time.Millisecond)
+	former.connection.die()
+	former.stop()
+	lose(api)
+	api.stall() // so that nothing but a live list shows what b has then
+	begin := time.Now()
+	p := start(t, api, dualStack(4), notFirst)
+	defer p.stop()
+	api.create("c")
+	api.resume()
+	api.stall()
+	pass(fence - time.Second)
+	if n := api.sent(); n != 2 {
+		t.Errorf("%d PATCH requests, want only the two of the former process until %s after %s\n%s", n, fence, begin, api)
+	}
+	got := p.events.of(ledgerName + " Warning LedgerLost")
+	if len(got) != 1 || !strings.Contains(got[0], fence.String()) || !strings.Contains(got[0], says) {
+		t.Errorf("events %q, want one LedgerLost that tells how long, and %q", got, says)
+	}
+	api.resume()
+	pass(5 * time.Second)
+	wantPodCIDRs(t, api, "a", "10.0.0.0/24", "fd00::/64")
+	wantPodCIDRs(t, api, "b", "10.0.1.0/24", "fd00:0:0:1::/64")
+	if got := api.podCIDRs("c"); len(got) != 2 || slices.Contains(got, pfx("10.0.1.0/24")) {
+		t.Errorf("Node c has %v after the fence, want something of its own", got)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		if got := entry(t, api, name); !slices.Equal(got.Prefixes, api.podCIDRs(name)) {
+			t.Errorf("the ledger has %v for %s, which has %v", got.Prefixes, name, api.podCIDRs(name))
+		}
+	}
+	if n := api.count("POST configmaps"); n != made {
+		t.Errorf("the ConfigMap was made %d times, want %d", n, made)
+	}
 }
 
 // Somebody deletes the ledger under the running process.

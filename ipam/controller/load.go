@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -97,24 +96,24 @@ func (d *decider) loadOnce(ctx context.Context) (retry bool, err error) {
 // storeAnew stores a ledger that was lost. It has an entry of each pool at least, and so doesn't
 // look like one that somebody emptied.
 func (d *decider) storeAnew(ctx context.Context) error {
-	if d.book.stored.exists() {
-		o := d.book.order(nil)
+	if d.file.stored.exists() {
+		o := d.file.order(nil)
 		version, err := d.store.write(ctx, o.object)
 		if err == nil {
-			d.book.wrote(receipt{order: o, version: version})
+			d.file.wrote(receipt{order: o, version: version})
 		}
 		return err
 	}
-	made, err := d.store.create(ctx, d.book.desired)
+	made, err := d.store.create(ctx, d.file.desired)
 	if err == nil {
-		d.book.stored = made
+		d.file.stored = made
 	}
 	return err
 }
 
 // storedAgain reports whether a ledger that was lost, and then too large to be stored, fits now.
 func (d *decider) storedAgain() bool {
-	return d.oversized && !d.book.stored.exists() && d.book.fits()
+	return d.oversized && !d.file.stored.exists() && d.file.fits()
 }
 
 // fence waits until no process can be left that goes on from a ledger which is lost.
@@ -141,47 +140,66 @@ func (d *decider) fence(ctx context.Context, found stored) error {
 // rebuild makes the Ledger anew: from what is stored, from what this process reserved and may
 // have sent already, and from the podCIDRs that Nodes are known to have.
 func (d *decider) rebuild(ctx context.Context, s stored, holders []*corev1.Node) error {
-	fresh, err := ipam.NewLedger(configs(d.Pools), d.Exclusions)
-	if err != nil {
-		return err
-	}
-	// Only what is configured can be refused. These come and go.
-	fresh.SetExclusions(d.excluded())
 	written, err := s.parse()
 	if err != nil {
 		return err
 	}
-	now := moment()
-	for i, h := range written.holdings {
-		if h.Released.After(now) { // a clock was wrong
-			written.holdings[i].Released = now
-		}
+	unstored := d.remember(written.Holdings, s.lost())
+	cached, found, nodes := d.known(holders)
+	book, err := ipam.Rebuild(ipam.Facts{
+		Pools: configs(d.Pools), Exclusions: d.Exclusions, Occupied: d.excluded(),
+		Stored: written, Unstored: unstored, Nodes: nodes, Now: moment(),
+	})
+	if err != nil {
+		return err
 	}
-	// Of two that overlap the older Node keeps: somebody else set the other's.
-	slices.SortStableFunc(written.holdings, func(a, b ipam.Holding) int { return d.born(a).Compare(d.born(b)) })
-	written.restore(fresh)
-	if pools := removed(fresh.Removed()); len(pools) > 0 {
+	if pools := removed(book.Removed()); len(pools) > 0 {
 		return pools[0]
 	}
-	d.remember(fresh, s.lost())
-	d.ledger, d.book = fresh, newBook(s)
+	d.ledger, d.file = book.Ledger, newLedgerFile(s)
 	d.blockRoutes(ctx)
-	for _, h := range fresh.Holdings() {
+	for _, n := range d.nodes {
+		if _, known := d.ledger.Lookup(n.UID); !known && n.gone {
+			d.drop(n)
+		}
+	}
+	for _, h := range d.ledger.Holdings() {
 		n := d.identify(h.Node)
 		if n.gone = !h.Released.IsZero(); n.gone {
-			n.settled, n.podCIDRs = false, nil
+			n.settled = false
 			d.stopWaiting(n)
 		}
 		n.sent, n.doubt = true, true // by whoever recorded it
 	}
-	d.observeAll(ctx, holders)
+	for _, o := range book.Observed {
+		uid := types.UID(o.Node.UID)
+		live := found[uid]
+		switch {
+		case live == nil:
+			d.warn(ctx, o.Warnings)
+			continue
+		case !kube.HasPodCIDRs(live):
+			continue
+		}
+		n := d.track(live)
+		if n.cached = n.cached || cached[uid]; n.cached {
+			n.inside = d.insidePools(live)
+		}
+		switch {
+		case n.gone: // decide asks the API server
+		case n.settled:
+			d.warn(ctx, o.Warnings)
+		default:
+			d.settle(ctx, n, live, o.Before, o.Warnings)
+		}
+	}
 	if !d.loaded {
 		d.other.settle()
 		d.tellSecondAllocator(ctx)
 	}
-	for key := range s.entries {
-		if pool, ok := strings.CutPrefix(key, cursorPrefix); ok && !slices.ContainsFunc(d.Pools, func(p Pool) bool { return p.Name == pool }) {
-			d.book.set(key, "", time.Now().Add(unhurried))
+	for pool := range written.Cursors {
+		if !slices.ContainsFunc(d.Pools, func(p Pool) bool { return p.Name == pool }) {
+			d.file.set(ipam.CursorPrefix+pool, "", time.Now().Add(unhurried))
 		}
 	}
 	for _, n := range d.nodes {
@@ -193,97 +211,74 @@ func (d *decider) rebuild(ctx context.Context, s stored, holders []*corev1.Node)
 	return nil
 }
 
-// born is when the holder was created; now if it isn't in the cache.
-func (d *decider) born(h ipam.Holding) time.Time {
-	live, err := d.lister.Get(h.Node.Name)
-	if err != nil || string(live.UID) != h.Node.UID {
-		return time.Now()
+// remember adds to what is stored what only this process knows: reservations that it may have
+// sent, and quarantines that were never stored or were lost with the ledger. It returns those of
+// Nodes of which nothing is stored. What it only planned is forgotten, and so is a quarantine
+// that another process ended.
+func (d *decider) remember(written []ipam.Holding, lost bool) (unstored []ipam.Holding) {
+	recorded := map[string]*ipam.Holding{}
+	for i := range written {
+		recorded[written[i].Node.UID] = &written[i]
 	}
-	return live.CreationTimestamp.Time
-}
-
-// remember adds to a restored Ledger what only this process knows: reservations that it may have
-// sent, and quarantines that were never stored or were lost with the ledger. What it only planned
-// is forgotten, and so is a quarantine that another process ended.
-func (d *decider) remember(fresh *ipam.Ledger, lost bool) {
 	for _, h := range d.ledger.Holdings() {
 		n, ok := d.nodes[types.UID(h.Node.UID)]
 		if !ok {
 			continue
 		}
-		stored, known := fresh.Lookup(h.Node.UID)
+		stored, known := recorded[h.Node.UID]
 		switch {
 		case known && !h.Released.IsZero():
-			fresh.Release(h.Node.UID, h.Released)
+			if stored.Released.IsZero() {
+				stored.Released = h.Released
+			}
 		case known && (h.Observed || !n.sent || slices.Equal(stored.Prefixes, h.Prefixes)):
 		case known:
 			stored.Abandoned = append(stored.Abandoned, h.Prefixes...)
-			fresh.Free(h.Node.UID)
-			fresh.Restore(stored)
 		case !h.Released.IsZero():
-			if before, _ := d.book.recorded(h.Node); lost || before.Released.IsZero() {
-				fresh.Restore(h)
+			if lost || !d.recorded(h.Node) {
+				unstored = append(unstored, h)
 			}
 		case n.sent && !h.Observed:
-			fresh.Restore(h)
+			unstored = append(unstored, h)
 		}
 	}
-	for _, n := range d.nodes {
-		if _, known := fresh.Lookup(n.UID); !known && n.gone {
-			d.drop(n)
-		}
-	}
+	return unstored
 }
 
-// observeAll observes every Node that is known to have podCIDRs, the oldest first, so that of
-// two holders the older keeps.
-func (d *decider) observeAll(ctx context.Context, holders []*corev1.Node) {
-	found := map[types.UID]*corev1.Node{}
+// known are the Nodes that the cache has, those that hold podCIDRs according to a live list, and
+// those that were observed before and are in neither.
+func (d *decider) known(holders []*corev1.Node) (cached map[types.UID]bool, found map[types.UID]*corev1.Node, nodes []ipam.LiveNode) {
+	cached, found = map[types.UID]bool{}, map[types.UID]*corev1.Node{}
 	for _, live := range holders {
 		found[live.UID] = live
 	}
 	// The lister has no other error than a wrong selector.
-	cached, _ := d.lister.List(labels.Everything())
-	inCache := map[types.UID]bool{}
-	for _, live := range cached {
-		inCache[live.UID] = true
-		if kube.HasPodCIDRs(live) {
+	list, _ := d.lister.List(labels.Everything())
+	for _, live := range list {
+		cached[live.UID] = true
+		if found[live.UID] == nil || kube.HasPodCIDRs(live) {
 			found[live.UID] = live
 		}
 	}
+	for _, live := range found {
+		nodes = append(nodes, LiveNode(live))
+	}
 	for uid, n := range d.nodes {
 		if _, ok := found[uid]; !ok && n.settled {
-			d.observeAgain(ctx, n)
+			held, _ := d.ledger.Lookup(n.UID)
+			nodes = append(nodes, ipam.LiveNode{Node: n.Node, PodCIDRs: held.Prefixes, Created: n.created})
 		}
 	}
-	oldestFirst := make([]*corev1.Node, 0, len(found))
-	for _, live := range found {
-		oldestFirst = append(oldestFirst, live)
-	}
-	slices.SortFunc(oldestFirst, func(a, b *corev1.Node) int {
-		return cmp.Or(
-			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
-			strings.Compare(a.Name, b.Name),
-			strings.Compare(string(a.UID), string(b.UID)))
-	})
-	for _, live := range oldestFirst {
-		n := d.track(live)
-		if n.cached = n.cached || inCache[live.UID]; n.cached {
-			n.inside = d.insidePools(live)
-		}
-		switch {
-		case n.gone: // decide asks the API server
-		case n.settled:
-			d.observeAgain(ctx, n)
-		default:
-			d.observe(ctx, n, live)
-		}
-	}
+	return cached, found, nodes
 }
 
-// observeAgain tells a new Ledger what a Node was observed with before.
-func (d *decider) observeAgain(ctx context.Context, n *node) {
-	d.warn(ctx, d.look(n, n.podCIDRs))
+// LiveNode is a Node as a Ledger is rebuilt from it.
+func LiveNode(live *corev1.Node) ipam.LiveNode {
+	prefixes, _ := kube.PodCIDRs(live) // what can't be read is in nobody's way
+	return ipam.LiveNode{
+		Node:     ipam.Node{Name: live.Name, UID: string(live.UID), ProviderID: live.Spec.ProviderID},
+		PodCIDRs: prefixes, Created: live.CreationTimestamp.Time,
+	}
 }
 
 // backoff returns growing pauses between tries.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/ipam"
@@ -20,12 +21,12 @@ func (s *schedule) problems() []string {
 	pools := schedulePools[s.with[s.leader()]]
 	live := s.api.live()
 	var held []netip.Prefix
-	var waiting []string
+	var waiting []*corev1.Node
 	for _, name := range slices.Sorted(maps.Keys(live)) {
 		node := live[name]
 		prefixes, _ := kube.PodCIDRs(node)
 		if len(prefixes) == 0 {
-			waiting = append(waiting, name)
+			waiting = append(waiting, node)
 			held = append(held, halfReserved(pools, live, name, string(node.UID), s.api.stored()[name])...)
 		}
 		held = append(held, prefixes...)
@@ -41,13 +42,18 @@ func (s *schedule) problems() []string {
 	}
 	free := s.free(pools, held)
 	for _, p := range pools {
+		if p.Own {
+			continue // nothing is free there: each machine brings its own
+		}
 		shown, _ := s.leader().metric(s.t, rangesMetric, p.Name, "free")
 		if want := free[p.Name]; shown != float64(want) {
 			problems = append(problems, fmt.Sprintf("leaked: %d of pool %s should be free, %v are", want, p.Name, shown))
 		}
 	}
-	if len(waiting) > 0 && hasRoom(pools, free) {
-		problems = append(problems, fmt.Sprintf("%v wait, though there is room: %v", waiting, free))
+	for _, node := range waiting {
+		if hasRoom(pools, free, held, node) {
+			problems = append(problems, fmt.Sprintf("%s waits, though there is room: %v", node.Name, free))
+		}
 	}
 	before := s.api.written()
 	pass(time.Hour)
@@ -76,8 +82,8 @@ func compare(pools []Pool, live map[string]*corev1.Node, name, uid string, prefi
 }
 
 // halfReserved returns what a waiting Node may keep: what was reserved for it when there were pools
-// of fewer families, or when nobody else had turned up with it. A request with it may have been
-// sent, so it stays reserved.
+// of fewer families, when nobody else had turned up with it, or before its machine's own prefix was
+// asked for. A request with it may have been sent, so it stays reserved.
 func halfReserved(pools []Pool, live map[string]*corev1.Node, name, uid, entry string) []netip.Prefix {
 	h, err := ipam.ParseRecord(name, entry)
 	if err != nil || h.Node.UID != uid || !h.Released.IsZero() {
@@ -85,6 +91,9 @@ func halfReserved(pools []Pool, live map[string]*corev1.Node, name, uid, entry s
 	}
 	families := map[bool]bool{}
 	for _, p := range pools {
+		if p.Own && p.State == ipam.Active && live[name].Spec.ProviderID == "" {
+			return h.Prefixes // it waits until it is known which machine it is
+		}
 		families[p.Prefix.Addr().Is4()] = true
 	}
 	if len(h.Prefixes) < len(families) {
@@ -106,6 +115,9 @@ func (s *schedule) free(pools []Pool, held []netip.Prefix) map[string]int {
 	taken := append(slices.Clone(held), prefixes(scheduleExclusions...)...)
 	free := map[string]int{}
 	for _, p := range pools {
+		if p.Own {
+			continue
+		}
 		for _, block := range blocks(p.Prefix, p.NodeMask) {
 			if !slices.ContainsFunc(taken, block.Overlaps) {
 				free[p.Name]++
@@ -126,12 +138,20 @@ func blocks(p netip.Prefix, mask int) []netip.Prefix {
 	return append(blocks(netip.PrefixFrom(p.Addr(), p.Bits()+1), mask), blocks(netip.PrefixFrom(upper, p.Bits()+1), mask)...)
 }
 
-// hasRoom tells whether every family of the configuration has something to hand out.
-func hasRoom(pools []Pool, free map[string]int) bool {
+// hasRoom reports whether every family of the configuration has something to hand out to a Node.
+func hasRoom(pools []Pool, free map[string]int, held []netip.Prefix, n *corev1.Node) bool {
 	room := map[bool]int{}
 	for _, p := range pools {
-		if p.State == ipam.Active {
-			room[p.Prefix.Addr().Is4()] += free[p.Name]
+		ipv4 := p.Prefix.Addr().Is4()
+		switch {
+		case p.State != ipam.Active || p.Selector != nil && !p.Selector.Matches(labels.Set(n.Labels)):
+			room[ipv4] += 0
+		case !p.Own:
+			room[ipv4] += free[p.Name]
+		case n.Spec.ProviderID == "":
+			return false // nobody knows which machine it is
+		case ownPrefixes[n.Spec.ProviderID].IsValid() && !slices.ContainsFunc(held, ownPrefixes[n.Spec.ProviderID].Overlaps):
+			room[ipv4]++
 		}
 	}
 	for _, left := range room {

@@ -41,7 +41,7 @@ func (d *decider) expire(ctx context.Context) {
 	}
 }
 
-// seen tells whether the cache has the very Node.
+// seen reports whether the cache has the very Node.
 func (d *decider) seen(owner ipam.Node) bool {
 	live, err := d.lister.Get(owner.Name)
 	return err == nil && string(live.UID) == owner.UID
@@ -59,7 +59,7 @@ func (d *decider) expireIn(after time.Duration) {
 	}
 }
 
-// unrouted tells whether no route toward what a Node had stands any more, for sure. What a living
+// unrouted reports whether no route toward what a Node had stands any more, for sure. What a living
 // Node has as well, set by somebody else, doesn't count: the route is toward that one, and the
 // prefix doesn't become free.
 func (d *decider) unrouted(h ipam.Holding) bool {
@@ -68,18 +68,8 @@ func (d *decider) unrouted(h ipam.Holding) bool {
 	}
 	return !slices.ContainsFunc(slices.Concat(h.Prefixes, h.Abandoned), func(p netip.Prefix) bool {
 		routed, known := d.Routed(p)
-		return !known || routed && !d.shared(p)
+		return !known || routed && !d.ledger.Shared(p)
 	})
-}
-
-// shared tells whether a living Node was observed with something that overlaps.
-func (d *decider) shared(p netip.Prefix) bool {
-	for _, n := range d.nodes {
-		if n.settled && slices.ContainsFunc(n.podCIDRs, p.Overlaps) {
-			return true
-		}
-	}
-	return false
 }
 
 func (d *decider) free(ctx context.Context, h ipam.Holding) {

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // routeTable is a Routed port with one answer for all.
@@ -32,7 +34,7 @@ func TestAQuarantineLastsItsTimeAndUntilTheRouteIsGoneForSure(t *testing.T) {
 		if got := entry(t, api, "a"); got.Node.UID != string(uid) || got.Released.Before(gone) || got.Released.After(gone.Add(time.Second)) {
 			t.Errorf("the ledger has %v for a, want it released at %s, to the second", got, gone)
 		}
-		want := []Departed{{Name: "a", ProviderID: "cloud://1", Prefixes: prefixes("10.0.0.0/24", "fd00::/64")}}
+		want := []kube.Departed{{Name: "a", ProviderID: "cloud://1", Prefixes: prefixes("10.0.0.0/24", "fd00::/64")}}
 		if got, _ := p.Departed(); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("Departed() = %v, want %v", got, want)
 		}
@@ -95,7 +97,7 @@ func TestAQuarantineSurvivesRestarts(t *testing.T) {
 		pass(time.Second)
 		gone := time.Now()
 		for range 3 {
-			p.seat.die()
+			p.connection.die()
 			p.stop()
 			p = start(t, api, dualStack(1), settings...)
 			pass(3 * time.Minute)

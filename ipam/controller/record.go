@@ -7,6 +7,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/ipam"
 )
 
 const (
@@ -28,7 +30,13 @@ func (d *decider) noted(n *node) { d.record(n, time.Now().Add(unhurried)) }
 
 func (d *decider) record(n *node, by time.Time) {
 	records, _ := d.ledger.Records(n.Name)
-	d.book.set(n.Name, records, by)
+	d.file.set(n.Name, records, by)
+}
+
+// recorded reports whether the stored ledger has of a UID exactly what the Ledger has.
+func (d *decider) recorded(owner ipam.Node) bool {
+	line, ok := d.ledger.Record(owner.UID)
+	return ok && d.file.recorded(owner.Name, line)
 }
 
 // gather is how many changed entries go out although more names wait to be decided.
@@ -37,28 +45,28 @@ const gather = 200
 // order gathers what is to be written now, or tells how long that has to wait. Where the pools'
 // cursors stand is worth no write of its own.
 func (d *decider) order(ctx context.Context) (o order, ok bool, wait time.Duration) {
-	if d.writing || len(d.book.dirty) == 0 || d.queue.Len() > 0 && len(d.book.dirty) < gather {
+	if d.writing || len(d.file.dirty) == 0 || d.queue.Len() > 0 && len(d.file.dirty) < gather {
 		return order{}, false, 0
 	}
 	now := time.Now()
-	if wait = max(d.book.due.Sub(now), d.rested.Sub(now)); wait > 0 {
+	if wait = max(d.file.due.Sub(now), d.rested.Sub(now)); wait > 0 {
 		return order{}, false, wait
 	}
-	if !d.storable(ctx) || !d.book.stored.exists() {
+	if !d.storable(ctx) || !d.file.stored.exists() {
 		return order{}, false, 0
 	}
-	keys := d.book.differences()
+	keys := d.file.differences()
 	if len(keys) == 0 {
 		return order{}, false, 0
 	}
 	d.setCursors()
-	d.rested = now.Add(time.Second * time.Duration(d.book.size) / writeRate)
-	return d.book.order(keys), true, 0
+	d.rested = now.Add(time.Second * time.Duration(d.file.size) / writeRate)
+	return d.file.order(keys), true, 0
 }
 
 func (d *decider) setCursors() {
 	for _, c := range d.ledger.Counts() {
-		d.book.set(cursorPrefix+c.Name, d.ledger.Cursor(c.Name).String(), time.Now())
+		d.file.set(ipam.CursorPrefix+c.Name, d.ledger.Cursor(c.Name).String(), time.Now())
 	}
 }
 
@@ -66,10 +74,10 @@ func (d *decider) setCursors() {
 // with podCIDRs came from elsewhere, is kept in memory: nothing is handed out, and Nodes that have
 // podCIDRs are observed and released as ever.
 func (d *decider) storable(ctx context.Context) bool {
-	fits := d.book.fits()
+	fits := d.file.fits()
 	if !fits && !d.oversized {
 		text := fmt.Sprintf("The prefixes of %d Nodes don't fit into the stored ledger, one ConfigMap of %d bytes. Nodes that have podCIDRs are served; no other gets any. "+
-			"Go on with the allocator that served them (start underlay-ccm with --allocate-node-cidrs=false), or run more and smaller clusters", d.book.holders(), storeLimit)
+			"Go on with the allocator that served them (start underlay-ccm with --allocate-node-cidrs=false), or run more and smaller clusters", d.file.holders(), storeLimit)
 		klog.FromContext(ctx).Error(nil, text)
 		d.tellLedger(reasonLedgerFull, text)
 	}
@@ -87,7 +95,7 @@ func (d *decider) receive(ctx context.Context, r receipt) error {
 	}
 	d.pause = nil
 	d.metrics.ledgerWrites.WithLabelValues("written").Inc()
-	d.book.wrote(r)
+	d.file.wrote(r)
 	for _, key := range r.order.keys {
 		for _, n := range d.byName[key] {
 			// A Node that holds nothing may be waiting for what has nothing to do with this write.

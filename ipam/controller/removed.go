@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 
@@ -18,20 +19,22 @@ import (
 // prefixes. It changes nothing. A ledger that can't be read is no reason: the controller waits
 // for that.
 func Check(ctx context.Context, client kubernetes.Interface, namespace string, pools []Pool, exclusions []netip.Prefix) ([]*RemovedPoolError, error) {
-	l, err := ipam.NewLedger(configs(pools), exclusions)
-	if err != nil {
+	facts := ipam.Facts{Pools: configs(pools), Exclusions: exclusions, Occupied: exclusions, Now: time.Now()}
+	if _, err := ipam.Rebuild(facts); err != nil {
 		return nil, err
 	}
 	found, err := store{client, namespace}.read(ctx)
 	if err != nil {
 		return nil, nil
 	}
-	written, err := found.parse()
-	if err != nil {
+	if facts.Stored, err = found.parse(); err != nil {
 		return nil, nil
 	}
-	written.restore(l)
-	return removed(l.Removed()), nil
+	book, err := ipam.Rebuild(facts)
+	if err != nil {
+		return nil, err
+	}
+	return removed(book.Removed()), nil
 }
 
 // removed explains why the configuration can't be used with what is stored.

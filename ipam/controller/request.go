@@ -49,7 +49,7 @@ type finding struct {
 	job     job
 	outcome outcome
 	live    *corev1.Node // for holds
-	offer   *offer       // for located
+	own     *ownPrefix   // for located
 	refuses bool         // the admission policy is in place
 	err     error        // what went wrong, for the log
 }
@@ -127,7 +127,7 @@ func (r requester) locate(ctx context.Context, j job) finding {
 	if err != nil {
 		return finding{job: j, err: fmt.Errorf("finding the own IPv6 prefix of the machine of Node %s: %w", j.node.Name, err)}
 	}
-	return finding{job: j, outcome: located, offer: &offer{known: true, own: own, avoid: avoid}}
+	return finding{job: j, outcome: located, own: &ownPrefix{known: true, own: own, avoid: avoid}}
 }
 
 // policyName is the name of the admission policy that lets nobody else set podCIDRs, and of its
@@ -158,7 +158,7 @@ func unlessAbsent(j job, err error) finding {
 	return finding{job: j, err: fmt.Errorf("looking for the admission policy %s: %w", policyName, err)}
 }
 
-// absent tells whether an API server said that there is no object of that name. A 404 alone does
+// absent reports whether an API server said that there is no object of that name. A 404 alone does
 // not: proxies and load balancers on the way send it too, and client-go makes a NotFound of it
 // that names what was asked for. That one is marked by its cause, and one made by others lacks
 // the name.

@@ -11,7 +11,7 @@ func TestAReturnThatIsReplacedLeavesAQuarantine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const wait = 5 * time.Minute
 		api := newFakeAPI()
-		api.umpire.quarantine = time.Minute
+		api.invariants.quarantine = time.Minute
 		former := start(t, api, []Pool{pool("v4", "10.0.0.0/23", 24)}, quarantine(wait), asking(api.routed))
 		pass(time.Second)
 		api.add("a", onMachine("cloud://1"))

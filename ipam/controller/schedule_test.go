@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
@@ -15,11 +16,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 var (
-	schedules = flag.Int("schedules", 2000, "how many random schedules of faults to run")
+	schedules = flag.Int("schedules", 2000/slowdown, "how many random schedules of faults to run")
 	firstSeed = flag.Uint64("first-seed", 0, "the seed of the first schedule")
 	logCalls  = flag.Bool("log-calls", false, "put every request into the history of a failed schedule")
 )
@@ -42,6 +45,18 @@ var schedulePools = [][]Pool{
 	{pool("v4", "10.0.0.0/22", 25), pool("v6", "fd00::/62", 64)},
 	{pool("v4", "10.0.0.0/22", 24), pool("v6", "fd00::/63", 64)},
 	{pool("v4", "10.0.0.0/22", 24)},
+	{pool("v4", "10.0.0.0/22", 24), ownPool("own", 80), draining(pool("v6", "fd00::/62", 64))},
+	{pool("v4", "10.0.0.0/22", 24), selected(ownPool("own", 80)), pool("v6", "fd00::/62", 64)},
+	{selected(pool("v4", "10.0.0.0/22", 24)), pool("more", "10.0.8.0/23", 25), pool("v6", "fd00::/62", 64)},
+}
+
+// webRole is the label of every third Node of a schedule.
+var webRole = labels.Set{"role": "web"}
+
+// selected is a pool for the Nodes with that label.
+func selected(p Pool) Pool {
+	p.Selector = labels.SelectorFromSet(webRole)
+	return p
 }
 
 // scheduleExclusions take one node prefix of IPv4.
@@ -83,7 +98,7 @@ func runSchedule(t *testing.T, seed uint64, v variant) (problems []string) {
 		s.calls = 3 + s.rng.IntN(12)
 		s.pools = s.rng.IntN(2) * s.rng.IntN(len(schedulePools))
 		s.api.forbidden = prefixes(scheduleExclusions...)
-		s.api.umpire.quarantine, s.api.routesMatter = scheduleQuarantine, true
+		s.api.invariants.quarantine, s.api.routesMatter = scheduleQuarantine, true
 		s.api.inject(s.fault)
 		s.api.lag = s.lag
 		s.start()
@@ -109,6 +124,7 @@ func (s *schedule) start() {
 	settings := append([]setting{
 		excluding(scheduleExclusions...), quarantine(scheduleQuarantine), asking(s.api.routed),
 		func(c *Config) {
+			c.Own = s
 			c.Fence = scheduleFence
 			c.First = func(context.Context) (bool, error) { return first && s.started == 1, nil }
 		},
@@ -156,18 +172,18 @@ func (s *schedule) processStep(roll int) {
 	switch {
 	case roll < 5:
 		s.note("the leader is killed")
-		s.leader().seat.die()
+		s.leader().connection.die()
 	case roll < 9 && len(s.procs) < 3:
 		s.note("the leader freezes, another takes over")
-		s.leader().seat.freeze()
+		s.leader().connection.freeze()
 		s.start()
 	case roll < 10:
 		s.note("the leader freezes for a moment")
-		s.leader().seat.freeze()
+		s.leader().connection.freeze()
 	case roll < 13:
 		s.note("everybody wakes")
 		for _, p := range s.procs {
-			p.seat.thaw()
+			p.connection.thaw()
 		}
 	case roll < 15:
 		if former != s.leader() {
@@ -223,7 +239,7 @@ func (s *schedule) ledgerStep(roll int) {
 		clear(s.damaged)
 		s.api.deleteLedger()
 		if s.rng.IntN(2) == 0 {
-			s.leader().seat.die()
+			s.leader().connection.die()
 		}
 	case roll < 35 && len(names) > 0 && len(s.damaged) == 0:
 		name := names[s.rng.IntN(len(names))]
@@ -266,9 +282,15 @@ func (s *schedule) repair() {
 // nodeStep does something to a Node. Machines have a provider ID, or get one only later.
 func (s *schedule) nodeStep(roll int) {
 	i := s.rng.IntN(scheduleNodes)
-	name, machine := fmt.Sprint("n", i), onMachine("")
+	name, id := fmt.Sprint("n", i), ""
 	if i%2 == 0 {
-		machine = onMachine(fmt.Sprintf("cloud://%d", i+s.rng.IntN(2)*100))
+		id = fmt.Sprintf("cloud://%d", i+s.rng.IntN(2)*100)
+	}
+	machine := func(n *corev1.Node) {
+		n.Spec.ProviderID = id
+		if i%3 == 0 {
+			n.Labels = webRole
+		}
 	}
 	_, exists := s.api.live()[name]
 	switch {
@@ -296,7 +318,9 @@ func (s *schedule) fault(c call) fault {
 	if s.luck.IntN(s.calls) > 0 {
 		return f
 	}
-	switch s.luck.IntN(8) {
+	switch s.luck.IntN(10) {
+	case 8, 9:
+		f.slow = time.Duration(s.luck.IntN(50_000)) * time.Millisecond
 	case 0:
 		f.refuse = true
 	case 1, 2:
@@ -313,6 +337,29 @@ func (s *schedule) fault(c call) fault {
 		f.page = true
 	}
 	return f
+}
+
+// ownPrefixes are those of the machines of a schedule; two share one, the others have none.
+var ownPrefixes = map[string]netip.Prefix{
+	"cloud://0": pfx("2001:db8:0:1::/64"), "cloud://2": pfx("2001:db8:0:2::/64"), "cloud://100": pfx("2001:db8:0:2::/64"),
+	"cloud://3": pfx("2001:db8:0:3::/64"), "cloud://102": pfx("2001:db8:0:4::/64"), "cloud://5": pfx("2001:db8:0:5::/64"),
+}
+
+// OwnPrefix answers late or not at all at times, as the cloud does.
+func (s *schedule) OwnPrefix(ctx context.Context, node *corev1.Node) (netip.Prefix, []netip.Addr, error) {
+	s.api.mu.Lock()
+	var delay time.Duration
+	var err error
+	if s.api.faults != nil && s.luck.IntN(s.calls) == 0 {
+		delay = time.Duration(s.luck.IntN(50_000)) * time.Millisecond
+	} else if s.api.faults != nil && s.luck.IntN(s.calls) == 0 || node.Spec.ProviderID == "" {
+		err = errConnection
+	}
+	s.api.mu.Unlock()
+	if !elapse(ctx, delay) {
+		err = ctx.Err()
+	}
+	return ownPrefixes[node.Spec.ProviderID], nil, err
 }
 
 func (s *schedule) lag() time.Duration {
@@ -335,7 +382,7 @@ func (s *schedule) calm() {
 	s.api.mu.Unlock()
 	s.api.resume()
 	for _, p := range s.procs {
-		p.seat.thaw()
+		p.connection.thaw()
 	}
 	pass(time.Duration(s.rng.IntN(100)) * time.Second)
 	latest := s.leader()

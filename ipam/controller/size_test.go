@@ -79,7 +79,7 @@ func TestAFullLedgerRefusesMoreNodes(t *testing.T) {
 		api := newFakeAPI()
 		// Few Nodes that take much, with room for some twenty of the usual size.
 		const large = 9
-		size := (bookLimit - bookMargin - 1200) / large
+		size := (fileLimit - fileMargin - 1200) / large
 		for i := range large {
 			api.add(fmt.Sprint("large-", i), onMachine(strings.Repeat("x", size)), setPodCIDRs(fmt.Sprintf("192.168.%d.0/24", i)))
 		}
@@ -105,8 +105,8 @@ func TestAFullLedgerRefusesMoreNodes(t *testing.T) {
 			wantCondition(t, api, name, corev1.ConditionFalse, "LedgerFull")
 		}
 		p.wantMetric(t, rangesMetric, float64(40-len(without)), "v4", "allocated")
-		if bytes := stretch(api); bytes > bookLimit {
-			t.Errorf("the ledger has %d bytes, more than %d", bytes, bookLimit)
+		if bytes := stretch(api); bytes > fileLimit {
+			t.Errorf("the ledger has %d bytes, more than %d", bytes, fileLimit)
 		}
 		api.delete("large-0")
 		pass(time.Minute)

@@ -31,7 +31,7 @@ type stored struct {
 	entries map[string]string
 }
 
-// exists tells whether there is a ConfigMap.
+// exists reports whether there is a ConfigMap.
 func (s stored) exists() bool { return s.object != nil }
 
 // lost reports whether nothing is stored: there is no ConfigMap, or somebody emptied it. One that

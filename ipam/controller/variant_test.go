@@ -1,3 +1,7 @@
+//go:build !race
+
+// With the race detector these take minutes, and a variant is caught without it too.
+
 package controller
 
 import (
@@ -57,11 +61,6 @@ func TestNoScheduleWithoutAQuarantineMakesAnOverlap(t *testing.T) {
 		}
 	}
 }
-
-// roundTripper is a function that is one.
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // amnesia gives each process a ledger of its own, which ends with it.
 func amnesia(api http.RoundTripper) http.RoundTripper {

@@ -34,9 +34,9 @@ func (d *decider) wait(ctx context.Context, n *node, reason string, err error) {
 	if len(d.routes.told) > 0 {
 		d.expireIn(quarantineLook)
 	}
-	if n.offer.known && (errors.Is(err, ipam.ErrNoOwn) || errors.Is(err, ipam.ErrSharedOwn)) {
+	if n.own.known && (errors.Is(err, ipam.ErrNoOwn) || errors.Is(err, ipam.ErrSharedOwn)) {
 		// The machine may be given one; nothing would tell.
-		n.offer = offer{}
+		n.own = ownPrefix{}
 		d.queue.AddAfter(n.Name, ownAgain)
 	}
 	if live, gone := d.lister.Get(n.Name); gone == nil && string(live.UID) == n.UID {

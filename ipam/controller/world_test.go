@@ -98,13 +98,13 @@ func (e *eventLog) want(t *testing.T, n int, prefix string) {
 // process is one run of the controller with its own informers, as after a restart.
 type process struct {
 	*Controller
-	seat     *seat
-	events   *eventLog
-	registry metrics.KubeRegistry
-	begin    func()
-	stop     func()
-	ended    chan struct{} // closed when Run has returned err
-	err      error
+	connection *connection
+	events     *eventLog
+	registry   metrics.KubeRegistry
+	begin      func()
+	stop       func()
+	ended      chan struct{} // closed when Run has returned err
+	err        error
 }
 
 // setting changes how a process is configured.
@@ -126,10 +126,10 @@ func start(t *testing.T, api http.RoundTripper, pools []Pool, settings ...settin
 func prepare(t *testing.T, api http.RoundTripper, pools []Pool, settings ...setting) *process {
 	t.Helper()
 	p := &process{
-		seat: newSeat(api), events: &eventLog{}, registry: metrics.NewKubeRegistry(), ended: make(chan struct{}),
+		connection: newConnection(api), events: &eventLog{}, registry: metrics.NewKubeRegistry(), ended: make(chan struct{}),
 	}
 	client, err := kubernetes.NewForConfig(&rest.Config{
-		Host: "http://fake", Transport: p.seat, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+		Host: "http://fake", Transport: p.connection, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -148,10 +148,10 @@ func prepare(t *testing.T, api http.RoundTripper, pools []Pool, settings ...sett
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	p.seat.kill = cancel
+	p.connection.kill = cancel
 	p.stop = sync.OnceFunc(func() {
 		cancel()
-		p.seat.die()
+		p.connection.die()
 		<-p.ended
 		var refused *RemovedPoolError
 		if p.err != nil && !errors.As(p.err, &refused) {

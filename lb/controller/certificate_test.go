@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/lbtest"
 )
 
 func https(svc *corev1.Service, annotations ...string) {
@@ -30,29 +29,29 @@ func (w *world) certificates() (names []string) {
 	for _, c := range all {
 		names = append(names, strings.Join(c.Domains, "+"))
 	}
-	w.cloud.Counts()
+	w.cloud.counts()
 	return names
 }
 
 // From the first managed certificate to the last trace of it, over a change of domains and a restart.
 func TestManagedCertificate(t *testing.T) {
 	const name = "ccm-managed-certificate-web-uid"
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		svc := service("web")
 		https(svc, "certificate-type", "managed", "http-managed-certificate-domains", "example.com")
 		w.create(svc)
 		w.expect("creation", `obtain certificate "`+name+`" for example.com`, `create "awebuid" with 1 listeners and 1 targets`)
-		if got := w.service("web"); !strings.Contains(ingress(got), "203.0.113.") || !strings.Contains(ingress(got), "Proxy") || accepted(got) != "True Accepted" {
+		if got := w.service("web"); !strings.Contains(ingress(got), "198.18.0.") || !strings.Contains(ingress(got), "Proxy") || accepted(got) != "True Accepted" {
 			t.Errorf("addresses %q, accepted %s", ingress(got), accepted(got))
 		}
 		w.written()
 		w.restart()
-		if reads, writes := w.cloud.Counts(); reads != 2 || len(writes) != 0 || w.written() != 0 {
+		if reads, writes := w.cloud.counts(); reads != 2 || len(writes) != 0 || w.written() != 0 {
 			t.Errorf("a restart: %d reads, changes %q, want load balancers and certificates read once", reads, writes)
 		}
 
 		w.edit("web", func(svc *corev1.Service) { https(svc, "http-managed-certificate-domains", "example.com,example.org") })
-		if _, writes := w.cloud.Counts(); len(writes) != 3 || !strings.HasPrefix(writes[0], `obtain certificate "`+name+`-`) ||
+		if _, writes := w.cloud.counts(); len(writes) != 3 || !strings.HasPrefix(writes[0], `obtain certificate "`+name+`-`) ||
 			!strings.HasPrefix(writes[1], "update listener 80") || writes[2] != `delete certificate "`+name+`"` {
 			t.Errorf("other domains: %q", writes)
 		}
@@ -60,14 +59,14 @@ func TestManagedCertificate(t *testing.T) {
 			t.Errorf("certificates %q", got)
 		}
 
-		w.cloud.AddCertificate(lb.Certificate{Name: "mine", Domains: []string{"example.net"}})
+		w.cloud.addCertificate("mine", "example.net")
 		w.edit("web", func(svc *corev1.Service) { https(svc, "certificate-type", "uploaded", "http-certificates", "mine") })
 		if got := w.certificates(); len(got) != 1 || got[0] != "example.net" {
 			t.Errorf("an uploaded one instead: certificates %q", got)
 		}
 		w.edit("web", func(svc *corev1.Service) { https(svc, "certificate-type", "managed") })
 		w.delete("web")
-		if got := w.certificates(); len(got) != 1 || len(w.cloud.All()) != 0 || len(w.service("web").Finalizers) != 0 {
+		if got := w.certificates(); len(got) != 1 || len(w.cloud.all()) != 0 || len(w.service("web").Finalizers) != 0 {
 			t.Errorf("after the Service: certificates %q\n%s", got, w.cloud)
 		}
 	})
@@ -76,11 +75,11 @@ func TestManagedCertificate(t *testing.T) {
 // A certificate that is not needed any more is removed although it could not be at first, also by the next
 // process; without it nothing asks for certificates.
 func TestManagedCertificateIsNotForgotten(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		svc := service("web")
 		https(svc, "certificate-type", "managed", "http-managed-certificate-domains", "example.com")
 		w.create(svc)
-		w.cloud.SetFault(func(op lb.Op) error {
+		w.cloud.setFault(func(op lb.Op) error {
 			if _, ok := op.(lb.DeleteCertificate); ok {
 				return errors.New("unreachable")
 			}
@@ -91,14 +90,14 @@ func TestManagedCertificateIsNotForgotten(t *testing.T) {
 			t.Errorf("certificates %q", got)
 		}
 		w.stop()
-		w.cloud.SetFault(nil)
+		w.cloud.setFault(nil)
 		w.start()
 		w.later()
 		if got := w.certificates(); len(got) != 0 {
 			t.Errorf("certificates %q are left", got)
 		}
 		w.restart()
-		if reads, _ := w.cloud.Counts(); reads != 1 {
+		if reads, _ := w.cloud.counts(); reads != 1 {
 			t.Errorf("%d reads at a restart, want 1", reads)
 		}
 	})
@@ -106,7 +105,7 @@ func TestManagedCertificateIsNotForgotten(t *testing.T) {
 
 // A certificate that cannot be had changes nothing but is said, and heals.
 func TestCertificateThatIsNotThere(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
 		before := w.cloud.String()
 		w.edit("web", func(svc *corev1.Service) { https(svc, "http-certificates", "mine") })
@@ -116,9 +115,9 @@ func TestCertificateThatIsNotThere(t *testing.T) {
 		if events := strings.Join(w.said(), "\n"); !strings.Contains(events, `http-certificates="mine"`) {
 			t.Errorf("Events:\n%s", events)
 		}
-		w.cloud.AddCertificate(lb.Certificate{Name: "mine"})
+		w.cloud.addCertificate("mine", "example.net")
 		w.later()
-		if got := w.cloud.All()[0].Listeners[0]; got.Protocol != "https" || got.HTTP.Certificates == "" || accepted(w.service("web")) != "True Accepted" {
+		if got := w.cloud.all()[0].Listeners[0]; got.Protocol != "https" || got.HTTP.Certificates == "" || accepted(w.service("web")) != "True Accepted" {
 			t.Errorf("uploaded: %+v, accepted %s", got, accepted(w.service("web")))
 		}
 	})
@@ -126,33 +125,33 @@ func TestCertificateThatIsNotThere(t *testing.T) {
 
 // A certificate that could not be obtained is tried again once a day, not more, also by another process.
 func TestFailedCertificateIsTriedAgain(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		svc := service("web")
 		https(svc, "certificate-type", "managed", "http-managed-certificate-domains", "example.com")
 		w.create(svc)
-		all, err := w.cloud.Certificates(t.Context())
+		all, err := w.cloud.Certificates(w.t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.cloud.FailCertificate(all[0].ID, "the name does not lead here")
-		w.cloud.SetFault(func(op lb.Op) error {
+		w.cloud.failCertificate(all[0].ID, "the name does not lead here")
+		w.cloud.setFault(func(op lb.Op) error {
 			if _, retry := op.(lb.RetryCertificate); retry {
 				return errors.New("the name does not lead here")
 			}
 			return nil
 		})
-		w.cloud.Counts()
+		w.cloud.counts()
 		for range 6 {
 			time.Sleep(12*time.Hour - 2*time.Second)
 			w.restart()
 		}
-		if _, writes := w.cloud.Counts(); len(writes) < 2 || len(writes) > 3 || writes[0] != `retry certificate "`+all[0].Name+`"` {
+		if _, writes := w.cloud.counts(); len(writes) < 2 || len(writes) > 3 || writes[0] != `retry certificate "`+all[0].Name+`"` {
 			t.Errorf("in three days: %q", writes)
 		}
 		if got := w.service("web"); accepted(got) != "False CertificateUnusable" {
 			t.Errorf("accepted %s", accepted(got))
 		}
-		w.cloud.SetFault(nil)
+		w.cloud.setFault(nil)
 		time.Sleep(25 * time.Hour)
 		w.settle()
 		if got := w.service("web"); accepted(got) != "True Accepted" || got.Annotations[lb.AnnotationState] != "" {
@@ -163,23 +162,23 @@ func TestFailedCertificateIsTriedAgain(t *testing.T) {
 
 // Certificates that cannot be read keep nobody else's load balancer from being looked at.
 func TestCertificatesThatCannotBeReadStopNobodyElse(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
 		for i := range 20 {
 			svc := service(fmt.Sprint("tls-", i))
-			w.cloud.AddCertificate(lb.Certificate{Name: svc.Name})
+			w.cloud.addCertificate(svc.Name, "example.net")
 			https(svc, "http-certificates", svc.Name)
 			w.create(svc)
 		}
-		w.cloud.HideCertificates(errors.New("unreachable"))
-		id := w.cloud.All()[0].ID
-		w.cloud.Edit(id, func(s *lb.State) { s.Algorithm = lb.LeastConnections })
-		w.cloud.Counts()
-		for looked := 0; looked == 0; looked, _ = w.cloud.Counts() {
+		w.cloud.hideCertificates(errors.New("unreachable"))
+		id := w.cloud.all()[0].ID
+		w.cloud.change(id, func(s *lb.State) { s.Algorithm = lb.LeastConnections })
+		w.cloud.counts()
+		for looked := 0; looked == 0; looked, _ = w.cloud.counts() {
 			time.Sleep(100 * time.Millisecond)
 		}
 		time.Sleep(100 * time.Millisecond) // long before anything is tried again
-		if s := w.cloud.All()[0]; s.ID != id || s.Algorithm != lb.RoundRobin {
+		if s := w.cloud.all()[0]; s.ID != id || s.Algorithm != lb.RoundRobin {
 			t.Errorf("not repaired:\n%s", w.cloud)
 		}
 	})
@@ -189,7 +188,7 @@ func TestCertificatesThatCannotBeReadStopNobodyElse(t *testing.T) {
 func TestAddressesStayWhileCertificatesFail(t *testing.T) {
 	found := peers("awebuid")
 	found.IPv4, found.IPv6 = netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1")
-	inWorld(t, lbtest.NewCloud(found), nodes(1), func(w *world) {
+	inWorld(t, newCloud(found), nodes(1), func(w *world) {
 		svc := takenOver()
 		svc.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
 		w.create(svc)

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/lbtest"
 )
 
 // endpoints says on which nodes a Service has endpoints that are ready.
@@ -42,11 +41,11 @@ func (w *world) endpoints(service string, nodes ...string) {
 
 // healthy sets what the cloud's checks say of every listener's targets.
 func (w *world) healthy(healthy, unhealthy int) {
-	for _, s := range w.cloud.All() {
-		w.cloud.Edit(s.ID, func(s *lb.State) {
+	for _, s := range w.cloud.all() {
+		w.cloud.change(s.ID, func(s *lb.State) {
 			s.Verdicts = map[int]map[int64]lb.Verdict{}
 			for _, l := range s.Listeners {
-				s.Verdicts[l.Port] = lbtest.Verdicts(s.Targets, healthy, unhealthy)
+				s.Verdicts[l.Port] = verdicts(s.Targets, healthy, unhealthy)
 			}
 		})
 	}
@@ -66,11 +65,11 @@ const (
 func TestCheckThatLeavesNobodyIsRolledBack(t *testing.T) {
 	for name, restart := range map[string]bool{"one process": false, "killed in between": true} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+			inWorld(t, newCloud(), nodes(2), func(w *world) {
 				w.endpoints("web", "node-1")
 				w.create(service("web"))
 				w.healthy(2, 0)
-				w.cloud.Counts()
+				w.cloud.counts()
 				w.edit("web", toLocal)
 				w.expect("policy Local", byPolicy)
 				if restart {
@@ -111,7 +110,7 @@ func TestCheckThatLeavesNobodyIsRolledBack(t *testing.T) {
 // What is remembered of one Service's checks says nothing of another's that was made from its manifest, nor does what
 // names no Service.
 func TestCopiedMemoryIsNotBelieved(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.endpoints("web", "node-1")
 		w.create(service("web"))
 		w.healthy(2, 0)
@@ -131,7 +130,7 @@ func TestCopiedMemoryIsNotBelieved(t *testing.T) {
 		}
 		w.later()
 		w.restart()
-		for _, b := range w.cloud.All() {
+		for _, b := range w.cloud.all() {
 			if ours := b.Services()[0] == "web-uid"; ours != (b.Listeners[0].Check.Port == 10256) {
 				t.Errorf("%s is checked by %s", b.Services()[0], b.Listeners[0].Check)
 			}
@@ -149,10 +148,10 @@ func TestCopiedMemoryIsNotBelieved(t *testing.T) {
 
 // Nobody can be healthy where there are no endpoints: the check tells the truth.
 func TestCheckOfAServiceWithoutEndpointsStays(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.create(service("web"))
 		w.healthy(2, 0)
-		w.cloud.Counts()
+		w.cloud.counts()
 		w.edit("web", toLocal)
 		w.healthy(0, 2)
 		w.later()
@@ -166,12 +165,12 @@ func TestCheckOfAServiceWithoutEndpointsStays(t *testing.T) {
 // With policy Local the nodes with ready endpoints are targets where there is no room for all.
 func TestNodesWithEndpointsComeFirst(t *testing.T) {
 	targets := func(w *world) (ids []int64) {
-		for _, target := range w.cloud.All()[0].Targets {
+		for _, target := range w.cloud.all()[0].Targets {
 			ids = append(ids, target.Server)
 		}
 		return ids
 	}
-	inWorld(t, lbtest.NewCloud(), nodes(30), func(w *world) {
+	inWorld(t, newCloud(), nodes(30), func(w *world) {
 		svc := service("web")
 		toLocal(svc)
 		w.endpoints("web", "node-29", "node-30")
@@ -182,11 +181,11 @@ func TestNodesWithEndpointsComeFirst(t *testing.T) {
 		if events := w.said(); len(events) != 1 || !strings.Contains(events[0], "TargetsTruncated") || !strings.Contains(events[0], "25 of 30 nodes") {
 			t.Errorf("Events %q, want one with both numbers", events)
 		}
-		w.cloud.Counts()
+		w.cloud.counts()
 		w.endpoints("web", "node-28", "node-30", "node-1")
 		w.expect("endpoints move", "remove server 29", "add server 28")
 		w.endpoints("web", "node-28", "node-1", "node-30")
-		if reads, writes := w.cloud.Counts(); reads+len(writes) != 0 {
+		if reads, writes := w.cloud.counts(); reads+len(writes) != 0 {
 			t.Errorf("the same nodes in another order: %d reads, changes %q", reads, writes)
 		}
 		w.said()
@@ -200,14 +199,14 @@ func TestNodesWithEndpointsComeFirst(t *testing.T) {
 	})
 	// With room for all, and with policy Cluster, endpoints are the health checks' business.
 	for _, policy := range []corev1.ServiceExternalTrafficPolicy{corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal} {
-		inWorld(t, lbtest.NewCloud(), nodes(5), func(w *world) {
+		inWorld(t, newCloud(), nodes(5), func(w *world) {
 			svc := service("web")
 			svc.Spec.ExternalTrafficPolicy, svc.Spec.HealthCheckNodePort = policy, 32000
 			w.create(svc)
-			w.cloud.Counts()
+			w.cloud.counts()
 			w.endpoints("web", "node-1")
 			w.endpoints("web", "node-3")
-			if reads, writes := w.cloud.Counts(); reads+len(writes) != 0 {
+			if reads, writes := w.cloud.counts(); reads+len(writes) != 0 {
 				t.Errorf("%s: %d reads, changes %q", policy, reads, writes)
 			}
 		})
@@ -219,13 +218,13 @@ func TestNodesWithEndpointsComeFirst(t *testing.T) {
 func TestARollBackThatFailsIsTriedAgain(t *testing.T) {
 	for name, restart := range map[string]bool{"one process": false, "killed in between": true} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+			inWorld(t, newCloud(), nodes(2), func(w *world) {
 				w.endpoints("web", "node-1")
 				w.create(service("web"))
 				w.healthy(2, 0)
 				w.edit("web", toLocal)
 				w.healthy(0, 2)
-				w.cloud.SetFault(func(op lb.Op) error {
+				w.cloud.setFault(func(op lb.Op) error {
 					if _, update := op.(lb.UpdateListener); update {
 						return errors.New("503")
 					}
@@ -233,8 +232,8 @@ func TestARollBackThatFailsIsTriedAgain(t *testing.T) {
 				})
 				time.Sleep(2 * time.Minute)
 				w.settle()
-				w.cloud.Counts()
-				w.cloud.SetFault(nil)
+				w.cloud.counts()
+				w.cloud.setFault(nil)
 				if restart {
 					w.restart()
 				}
@@ -247,19 +246,19 @@ func TestARollBackThatFailsIsTriedAgain(t *testing.T) {
 
 // A target that never gets to be healthy or unhealthy doesn't turn a check that leaves nobody into a good one.
 func TestATargetThatNeverAnswersDoesNotKeepABadCheck(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.endpoints("web", "node-1")
 		w.create(service("web"))
 		w.healthy(2, 0)
 		w.edit("web", toLocal)
-		for _, s := range w.cloud.All() {
-			w.cloud.Edit(s.ID, func(s *lb.State) {
+		for _, s := range w.cloud.all() {
+			w.cloud.change(s.ID, func(s *lb.State) {
 				for port := range s.Verdicts {
-					s.Verdicts[port] = lbtest.Verdicts(s.Targets, 0, 1)
+					s.Verdicts[port] = verdicts(s.Targets, 0, 1)
 				}
 			})
 		}
-		w.cloud.Counts()
+		w.cloud.counts()
 		time.Sleep(10 * time.Minute)
 		w.settle()
 		w.expect("nobody is healthy", byProxy)
@@ -268,13 +267,13 @@ func TestATargetThatNeverAnswersDoesNotKeepABadCheck(t *testing.T) {
 
 // The port on which kube-proxy answered for policy Local is gone with it: a roll-back to it would leave nobody.
 func TestRollBackToACheckThatAnswers(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.endpoints("web", "node-1")
 		svc := service("web")
 		toLocal(svc)
 		w.create(svc)
 		w.healthy(1, 1)
-		w.cloud.Counts()
+		w.cloud.counts()
 		w.edit("web", func(svc *corev1.Service) {
 			svc.Spec.ExternalTrafficPolicy, svc.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyCluster, 0
 		})
@@ -292,25 +291,25 @@ func TestRollBackToACheckThatAnswers(t *testing.T) {
 
 // What the cloud refuses for good is asked for once in a drift period.
 func TestRefusedCheckIsNotAskedForAllTheTime(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		svc := service("web")
 		svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "tls", Port: 443, Protocol: "TCP", NodePort: 30443})
 		w.create(svc)
 		w.healthy(2, 0)
-		w.cloud.SetFault(func(op lb.Op) error {
+		w.cloud.setFault(func(op lb.Op) error {
 			if update, ok := op.(lb.UpdateListener); ok && update.Listener.Port == 443 {
 				return &lb.RejectedError{Code: "invalid_input", Message: "health_check"}
 			}
 			return nil
 		})
-		w.cloud.Counts()
+		w.cloud.counts()
 		w.edit("web", toLocal)
 		time.Sleep(time.Hour)
 		w.settle()
-		if _, writes := w.cloud.Counts(); len(writes) < 10 || len(writes) > 15 {
+		if _, writes := w.cloud.counts(); len(writes) < 10 || len(writes) > 15 {
 			t.Errorf("%d writes in an hour: %q", len(writes), writes)
 		}
-		if got := w.service("web"); accepted(got) != "False Rejected" || w.cloud.All()[0].Listeners[0].Check.Port != 32000 {
+		if got := w.service("web"); accepted(got) != "False Rejected" || w.cloud.all()[0].Listeners[0].Check.Port != 32000 {
 			t.Errorf("accepted %s, cloud:\n%s", accepted(got), w.cloud)
 		}
 	})

@@ -20,7 +20,6 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/converge"
 )
 
 // Name is the controller's name, upstream's.
@@ -64,13 +63,12 @@ type Config struct {
 
 // Controller reconciles Services of type LoadBalancer.
 type Controller struct {
+	converger
 	client    corev1client.CoreV1Interface
 	services  corelisters.ServiceLister
 	nodes     corelisters.NodeLister
 	synced    []cache.InformerSynced
 	slices    discoverylisters.EndpointSliceLister // nil: endpoints are not known
-	backend   lb.Backend
-	converger converge.Converger
 	defaults  lb.Defaults
 	network   func() int64
 	reachable func(context.Context) (map[lb.Target]bool, error)
@@ -82,7 +80,7 @@ type Controller struct {
 	unexplained uids
 	// unserved remembers listeners without a healthy target, by their ports. Another process
 	// begins anew, but for what the Service's condition says.
-	unserved *converge.Since[int]
+	unserved *since[int]
 	queue    workqueue.TypedRateLimitingInterface[cache.ObjectName]
 	workers  int
 }
@@ -98,8 +96,8 @@ func New(cfg Config) (*Controller, error) {
 	}
 	c := &Controller{
 		client: cfg.Client, services: cfg.Services.Lister(), nodes: cfg.Nodes.Lister(),
-		backend: cfg.Backend, defaults: cfg.Defaults, recorder: cfg.Recorder, metrics: m,
-		newest: kube.NewNewest[*corev1.Service](), unserved: converge.NewSince[int](), workers: cfg.Workers,
+		defaults: cfg.Defaults, recorder: cfg.Recorder, metrics: m,
+		newest: kube.NewNewest[*corev1.Service](), unserved: newSince[int](), workers: cfg.Workers,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](minRetryDelay, maxRetryDelay),
 			workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: Name},
@@ -108,7 +106,7 @@ func New(cfg Config) (*Controller, error) {
 	if c.workers <= 0 {
 		c.workers = defaultWorkers
 	}
-	c.converger = converge.Converger{Backend: cfg.Backend, Done: m.done, Refusals: converge.NewRefusals(), Unhealthy: converge.NewSince[lb.Target]()}
+	c.converger = converger{backend: cfg.Backend, done: m.done, refusals: newRefusals(), unhealthy: newSince[lb.Target]()}
 	c.reachable = cfg.Reachable
 	if c.network = cfg.Network; c.network == nil {
 		c.network = func() int64 { return cfg.Defaults.Network }

@@ -17,20 +17,19 @@ import (
 
 	"github.com/underlay-ccm/underlay/lb"
 	"github.com/underlay-ccm/underlay/lb/controller"
-	"github.com/underlay-ccm/underlay/lb/lbtest"
 )
 
 func TestLifeOfALoadBalancer(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.create(service("web"))
 		svc := w.service("web")
-		if got, want := ingress(svc), "203.0.113.1 VIP, 2001:db8::1 VIP, 10.0.7.1 VIP"; got != want {
+		if got, want := ingress(svc), "198.18.0.2 VIP, 2001:db8:0:2::1 VIP, 10.0.0.2 VIP"; got != want {
 			t.Errorf("addresses are %q, want %q", got, want)
 		}
 		if got := accepted(svc); got != "True Accepted" || !slices.Equal(svc.Finalizers, []string{finalizer}) {
 			t.Errorf("accepted: %s, finalizers %v", got, svc.Finalizers)
 		}
-		reads, writes := w.cloud.Counts()
+		reads, writes := w.cloud.counts()
 		if reads != 3 || len(writes) != 1 || w.written() != 2 { // the first read is the look at everything
 			t.Errorf("%d reads, changes %v, want 3 reads and one creation; and 2 writes to the API server", reads, writes)
 		}
@@ -60,14 +59,14 @@ func TestLifeOfALoadBalancer(t *testing.T) {
 }
 
 func TestNothingHappensAtRest(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(3), func(w *world) {
+	inWorld(t, newCloud(), nodes(3), func(w *world) {
 		for i := range 3 {
 			w.create(service(fmt.Sprintf("web-%d", i)))
 		}
 		udp := service("dns")
 		udp.Spec.Ports[0].Protocol = corev1.ProtocolUDP
 		w.create(udp)
-		w.cloud.Counts()
+		w.cloud.counts()
 		w.written()
 		w.said()
 
@@ -77,7 +76,7 @@ func TestNothingHappensAtRest(t *testing.T) {
 			})
 			time.Sleep(time.Minute)
 		}
-		reads, writes := w.cloud.Counts()
+		reads, writes := w.cloud.counts()
 		if reads < 10 || reads > 13 || len(writes) != 0 || w.written() != 0 || len(w.said()) != 0 {
 			t.Errorf("in an hour: %d reads, changes %v; want a read every five minutes and nothing else", reads, writes)
 		}
@@ -85,15 +84,15 @@ func TestNothingHappensAtRest(t *testing.T) {
 }
 
 func TestRestartOfAConvergedCluster(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(3), func(w *world) {
+	inWorld(t, newCloud(), nodes(3), func(w *world) {
 		for i := range 20 {
 			w.create(service(fmt.Sprintf("web-%d", i)))
 		}
-		w.cloud.Counts()
+		w.cloud.counts()
 		w.written()
 		w.said()
 		w.restart()
-		reads, writes := w.cloud.Counts()
+		reads, writes := w.cloud.counts()
 		if reads != 1 || len(writes) != 0 || w.written() != 0 || len(w.said()) != 0 {
 			t.Errorf("a restart with 20 Services: %d reads, changes %v; want 1 and none", reads, writes)
 		}
@@ -102,17 +101,17 @@ func TestRestartOfAConvergedCluster(t *testing.T) {
 
 // What happened while nobody looked is found at the start.
 func TestRestartCatchesUp(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("gone"))
 		w.create(service("changed"))
-		w.cloud.Counts()
+		w.cloud.counts()
 		w.stop()
 		w.delete("gone")
 		w.edit("changed", func(svc *corev1.Service) { svc.Annotations[lb.AnnotationName] = "renamed" })
 		w.create(service("fresh"))
 		w.start()
 		var names []string
-		for _, s := range w.cloud.All() {
+		for _, s := range w.cloud.all() {
 			names = append(names, s.Name)
 		}
 		if want := []string{"renamed", "afreshuid"}; !slices.Equal(names, want) || len(w.service("gone").Finalizers) != 0 {
@@ -134,7 +133,7 @@ func TestClass(t *testing.T) {
 		{class: "example.com/other", classless: true, served: false},
 	} {
 		t.Run(fmt.Sprintf("%s classless %t", c.class, c.classless), func(t *testing.T) {
-			inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+			inWorld(t, newCloud(), nodes(1), func(w *world) {
 				w.stop()
 				w.defaults.Classless = c.classless
 				w.start()
@@ -147,7 +146,7 @@ func TestClass(t *testing.T) {
 					svc.Finalizers = []string{finalizer}
 				}
 				w.create(svc)
-				if served := len(w.cloud.All()) == 1; served != c.served {
+				if served := len(w.cloud.all()) == 1; served != c.served {
 					t.Errorf("served: %t, want %t", served, c.served)
 				}
 				if c.served {
@@ -160,7 +159,7 @@ func TestClass(t *testing.T) {
 					t.Errorf("a Service of others was touched: %+v", got)
 				}
 				// Two controllers began with a look at everything, and one looked again.
-				if reads, writes := w.cloud.Counts(); reads != 3 || len(writes) != 0 {
+				if reads, writes := w.cloud.counts(); reads != 3 || len(writes) != 0 {
 					t.Errorf("%d reads, changes %v, for a Service that is not ours", reads, writes)
 				}
 			})
@@ -170,34 +169,34 @@ func TestClass(t *testing.T) {
 
 // A setting must not take traffic down: what was served stays until its Service goes.
 func TestClasslessSwitchedOff(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
 		w.stop()
 		w.defaults.Classless = false
 		w.start()
 		w.edit("web", func(svc *corev1.Service) { svc.Spec.Ports[0].Port = 81 })
 		w.later()
-		if all := w.cloud.All(); len(all) != 1 || all[0].Listeners[0].Port != 80 || ingress(w.service("web")) == "" {
+		if all := w.cloud.all(); len(all) != 1 || all[0].Listeners[0].Port != 80 || ingress(w.service("web")) == "" {
 			t.Errorf("not left alone:\n%s", w.cloud)
 		}
 		w.delete("web")
-		if len(w.cloud.All()) != 0 || len(w.service("web").Finalizers) != 0 {
+		if len(w.cloud.all()) != 0 || len(w.service("web").Finalizers) != 0 {
 			t.Error("left behind with its Service gone")
 		}
 	})
 }
 
 func TestTypeChangedAway(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
 		w.edit("web", func(svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeClusterIP })
 		svc := w.service("web")
-		if len(w.cloud.All()) != 0 || len(svc.Finalizers) != 0 || ingress(svc) != "" || accepted(svc) != "none" {
+		if len(w.cloud.all()) != 0 || len(svc.Finalizers) != 0 || ingress(svc) != "" || accepted(svc) != "none" {
 			t.Errorf("left behind: %d load balancers, finalizers %v, addresses %q, accepted %s",
-				len(w.cloud.All()), svc.Finalizers, ingress(svc), accepted(svc))
+				len(w.cloud.all()), svc.Finalizers, ingress(svc), accepted(svc))
 		}
 		w.edit("web", func(svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeLoadBalancer })
-		if len(w.cloud.All()) != 1 || ingress(w.service("web")) == "" {
+		if len(w.cloud.all()) != 1 || ingress(w.service("web")) == "" {
 			t.Error("no load balancer after the type came back")
 		}
 		// A type that changes to another implementation's class takes our load balancer away too.
@@ -205,16 +204,16 @@ func TestTypeChangedAway(t *testing.T) {
 			other := "example.com/other"
 			svc.Spec.LoadBalancerClass = &other
 		})
-		if svc := w.service("web"); len(w.cloud.All()) != 0 || accepted(svc) != "none" {
-			t.Errorf("class changed: %d load balancers, accepted %s", len(w.cloud.All()), accepted(svc))
+		if svc := w.service("web"); len(w.cloud.all()) != 0 || accepted(svc) != "none" {
+			t.Errorf("class changed: %d load balancers, accepted %s", len(w.cloud.all()), accepted(svc))
 		}
 	})
 }
 
 func TestFinalizerStandsBeforeTheLoadBalancer(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		var before []string
-		w.cloud.SetFault(func(lb.Op) error {
+		w.cloud.setFault(func(lb.Op) error {
 			svc := w.service("web")
 			before = append(svc.Finalizers, accepted(svc))
 			return nil
@@ -227,7 +226,7 @@ func TestFinalizerStandsBeforeTheLoadBalancer(t *testing.T) {
 }
 
 func TestNodes(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.create(service("web"))
 		edge := service("edge")
 		edge.Annotations[lb.AnnotationNodeSelector] = "role=edge"
@@ -266,16 +265,16 @@ func TestNodes(t *testing.T) {
 
 // A batch of nodes costs each load balancer one look, not one for each node.
 func TestManyNodesAtOnce(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nil, func(w *world) {
+	inWorld(t, newCloud(), nil, func(w *world) {
 		w.create(service("web"))
-		w.cloud.Counts()
+		w.cloud.counts()
 		for i := range 20 {
 			if _, err := w.api.CoreV1().Nodes().Create(context.Background(), node(fmt.Sprintf("node-%d", i+1), i+1), metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		w.settle()
-		if reads, writes := w.cloud.Counts(); reads != 1 || len(writes) != 20 {
+		if reads, writes := w.cloud.counts(); reads != 1 || len(writes) != 20 {
 			t.Errorf("%d reads, %d changes, want 1 and 20", reads, len(writes))
 		}
 	})
@@ -289,7 +288,7 @@ func TestStatus(t *testing.T) {
 	}{
 		"proxy": {
 			change: func(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"uses-proxyprotocol"] = "true" },
-			want:   "203.0.113.1 Proxy, 2001:db8::1 Proxy, 10.0.7.1 Proxy",
+			want:   "198.18.0.2 Proxy, 2001:db8:0:2::1 Proxy, 10.0.0.2 Proxy",
 		},
 		"host name": {
 			change: func(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"hostname"] = "lb.example.com" },
@@ -297,7 +296,7 @@ func TestStatus(t *testing.T) {
 		},
 		"no IPv6": {
 			change: func(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"ipv6-disabled"] = "true" },
-			want:   "203.0.113.1 VIP, 10.0.7.1 VIP",
+			want:   "198.18.0.2 VIP, 10.0.0.2 VIP",
 		},
 		"UDP beside TCP": {
 			change: func(svc *corev1.Service) {
@@ -305,11 +304,11 @@ func TestStatus(t *testing.T) {
 				svc.Annotations[lb.HetznerPrefix+"disable-private-ingress"] = "true"
 				svc.Annotations[lb.HetznerPrefix+"ipv6-disabled"] = "true"
 			},
-			want: "203.0.113.1 VIP", ports: "80/TCP <nil> 80/UDP underlay.dev/UnsupportedProtocol",
+			want: "198.18.0.2 VIP", ports: "80/TCP <nil> 80/UDP underlay.dev/UnsupportedProtocol",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+			inWorld(t, newCloud(), nodes(1), func(w *world) {
 				svc := service("web")
 				c.change(svc)
 				w.create(svc)
@@ -341,7 +340,7 @@ func TestConfigIsChecked(t *testing.T) {
 
 // A Service that was replaced by another of its name gets nothing: the load balancer would belong to nobody.
 func TestReplacedServiceGetsNothing(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		refused := 0
 		w.api.PrependReactor("patch", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			// The API server refuses a patch with the UID of another Service; the name is that one's now.
@@ -352,7 +351,7 @@ func TestReplacedServiceGetsNothing(t *testing.T) {
 			return false, nil, nil
 		})
 		w.create(service("web"))
-		if reads, writes := w.cloud.Counts(); reads != 1 || len(writes) != 0 || refused == 0 {
+		if reads, writes := w.cloud.counts(); reads != 1 || len(writes) != 0 || refused == 0 {
 			t.Errorf("%d reads, changes %v for a Service that is gone; %d patches carried its UID", reads, writes, refused)
 		}
 	})

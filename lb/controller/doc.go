@@ -3,8 +3,8 @@
 //
 // Everything that can matter leads to one queue of Services: the Services themselves, the nodes that can be
 // targets, endpoints where not all nodes can be, and a regular look at what the cloud has. One Service is
-// reconciled at a time by one worker: package converge reads what exists and does what differs. When nothing
-// differs, nothing is written, neither to the cloud nor to the API server.
+// reconciled at a time by one worker, which reads what exists, lets package lb decide what differs, and does only
+// that. When nothing differs, nothing is written, neither to the cloud nor to the API server.
 //
 // It never touches a Service of another load balancer class, nor a load balancer without our labels. What a
 // user must change is said by Events, once per cause, and by the Service's condition [ConditionAccepted];

@@ -15,7 +15,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/converge"
 )
 
 // driftPeriod is how often the cloud is looked at although nothing happened in the cluster.
@@ -128,12 +127,12 @@ func (c *Controller) settled(svc *corev1.Service, owned []lb.State, certificates
 	if err != nil {
 		return false, err
 	}
-	t := telling{notes: p.Notes, status: svc.Status.LoadBalancer, memory: p.Memory, managed: hadManaged(svc)}
-	if p.Impossible() && len(owned) == 0 {
+	t := telling{notes: p.Notes, status: svc.Status.LoadBalancer, memory: p.memory, managed: hadManaged(svc)}
+	if p.impossible() && len(owned) == 0 {
 		t.notes = p.Against(lb.State{}, nil).Notes
 		return !takeable(svc) && equality.Semantic.DeepEqual(svc, told(svc, t)), nil
 	}
-	if len(owned) != 1 || !helpers.HasLBFinalizer(svc) || p.Memory.Open() || p.HadManaged && p.Spec.Managed == nil && !p.Refused {
+	if len(owned) != 1 || !helpers.HasLBFinalizer(svc) || p.memory.open() || p.hadManaged && p.Spec.Managed == nil && !p.Refused {
 		return false, nil
 	}
 	var known []lb.Certificate
@@ -143,13 +142,13 @@ func (c *Controller) settled(svc *corev1.Service, owned []lb.State, certificates
 		}
 	}
 	have, readable := owned[0], !p.Refused
-	if p = p.Against(have, known); len(p.Ops) > 0 || p.Waits {
+	if p = p.Against(have, known); len(p.Ops) > 0 || p.waits {
 		return false, nil
 	}
-	c.targets.set(nameOf(svc), p.Servers())
-	t.notes, t.memory = slices.Concat(p.Notes, c.targetsHealth(svc, p.Spec, have, p.Idle())), p.Memory
+	c.targets.set(nameOf(svc), p.servers)
+	t.notes, t.memory = slices.Concat(p.Notes, c.targetsHealth(svc, p.Spec, have, p.idle())), p.memory
 	if readable {
-		t.status = converge.Status(p.Spec, have)
+		t.status = ingressStatus(p.Spec, have)
 	}
 	return equality.Semantic.DeepEqual(svc, told(svc, t)), nil
 }

@@ -15,7 +15,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/lbtest"
 )
 
 // takenOver is a Service that another controller served until now.
@@ -41,9 +40,9 @@ func TestAddressesOfOthersStay(t *testing.T) {
 		"the cloud refuses a new": {fault: quota, want: "False Rejected", left: "198.51.100.9 was left alone"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, lbtest.NewCloud(c.foreign...), nodes(1), func(w *world) {
+			inWorld(t, newCloud(c.foreign...), nodes(1), func(w *world) {
 				if c.fault != nil {
-					w.cloud.SetFault(func(lb.Op) error { return c.fault })
+					w.cloud.setFault(func(lb.Op) error { return c.fault })
 				}
 				w.create(takenOver())
 				w.later()
@@ -54,7 +53,7 @@ func TestAddressesOfOthersStay(t *testing.T) {
 				}
 				w.said()
 				w.delete("web")
-				if got := w.service("web"); len(got.Finalizers) != 0 || len(w.cloud.All()) != len(c.foreign) {
+				if got := w.service("web"); len(got.Finalizers) != 0 || len(w.cloud.all()) != len(c.foreign) {
 					t.Errorf("finalizers %v, cloud:\n%s", got.Finalizers, w.cloud)
 				}
 				if events := w.said(); len(events) != 1 || !strings.Contains(events[0], c.left) {
@@ -66,9 +65,9 @@ func TestAddressesOfOthersStay(t *testing.T) {
 }
 
 func TestAddressesAreReplacedAtTakeover(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(takenOver())
-		if got := ingress(w.service("web")); !strings.HasPrefix(got, "203.0.113.1 VIP") {
+		if got := ingress(w.service("web")); !strings.HasPrefix(got, "198.18.0.2 VIP") {
 			t.Errorf("addresses %q, want those of the new load balancer", got)
 		}
 	})
@@ -76,15 +75,15 @@ func TestAddressesAreReplacedAtTakeover(t *testing.T) {
 
 // With another --cluster-name our own load balancers are somebody else's; they work all the same.
 func TestClusterRenamed(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
 		before := ingress(w.service("web"))
 		w.stop()
 		w.defaults.Cluster = "another"
-		w.cloud.SetFault(func(lb.Op) error { return errors.New("unreachable") })
+		w.cloud.setFault(func(lb.Op) error { return errors.New("unreachable") })
 		w.start()
 		w.later()
-		w.cloud.SetFault(nil)
+		w.cloud.setFault(nil)
 		w.later()
 		if got := w.service("web"); ingress(got) != before || accepted(got) != "False LoadBalancerNotOwned" {
 			t.Errorf("addresses %q, accepted %s", ingress(got), accepted(got))
@@ -94,12 +93,12 @@ func TestClusterRenamed(t *testing.T) {
 
 // Addresses of a load balancer of ours that is gone are soon another customer's.
 func TestAddressesOfALostLoadBalancerGo(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
-		if err := w.cloud.Apply(t.Context(), w.cloud.All()[0], lb.Delete{}); err != nil {
+		if err := w.cloud.Apply(w.t.Context(), w.cloud.all()[0], lb.Delete{}); err != nil {
 			t.Fatal(err)
 		}
-		w.cloud.SetFault(func(lb.Op) error { return &lb.RejectedError{Code: "resource_limit_exceeded"} })
+		w.cloud.setFault(func(lb.Op) error { return &lb.RejectedError{Code: "resource_limit_exceeded"} })
 		w.later()
 		if got := w.service("web"); ingress(got) != "" || accepted(got) != "False Rejected" {
 			t.Errorf("addresses %q, accepted %s", ingress(got), accepted(got))
@@ -109,7 +108,7 @@ func TestAddressesOfALostLoadBalancerGo(t *testing.T) {
 
 // The list of a new leader may be older than the end of a Service.
 func TestNothingIsMadeForAServiceThatIsGone(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
 		stale := w.service("web")
 		w.delete("web")
@@ -123,7 +122,7 @@ func TestNothingIsMadeForAServiceThatIsGone(t *testing.T) {
 		w.written()
 		w.start()
 		w.later()
-		if n := w.written(); len(w.cloud.All()) != 0 || n != 0 {
+		if n := w.written(); len(w.cloud.all()) != 0 || n != 0 {
 			t.Errorf("%d writes to the API server, cloud:\n%s", n, w.cloud)
 		}
 	})
@@ -136,7 +135,7 @@ func TestTheServiceIsAskedForBeforeACreation(t *testing.T) {
 		"of another type":     func(svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeNodePort },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+			inWorld(t, newCloud(), nodes(1), func(w *world) {
 				w.api.PrependReactor("get", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
 					svc := service("web")
 					live(svc)
@@ -152,13 +151,13 @@ func TestTheServiceIsAskedForBeforeACreation(t *testing.T) {
 func TestOrphansAreCountedAndKept(t *testing.T) {
 	orphan := lb.State{ID: 7, Name: "orphan", Labels: lb.Owner{Cluster: "demo", UID: "gone"}.Labels()}
 	other := lb.State{ID: 8, Name: "other", Labels: lb.Owner{Cluster: "another", UID: "gone"}.Labels()}
-	inWorld(t, lbtest.NewCloud(orphan, other), nodes(1), func(w *world) {
+	inWorld(t, newCloud(orphan, other), nodes(1), func(w *world) {
 		w.create(service("web"))
 		w.later()
-		if n := w.gauge("underlay_lb_orphaned_load_balancers"); n != 1 || len(w.cloud.All()) != 3 {
+		if n := w.gauge("underlay_lb_orphaned_load_balancers"); n != 1 || len(w.cloud.all()) != 3 {
 			t.Errorf("%v orphans counted, want 1; cloud:\n%s", n, w.cloud)
 		}
-		if err := w.cloud.Apply(t.Context(), orphan, lb.Delete{}); err != nil {
+		if err := w.cloud.Apply(w.t.Context(), orphan, lb.Delete{}); err != nil {
 			t.Fatal(err)
 		}
 		w.later()
@@ -188,19 +187,19 @@ func (w *world) gauge(name string) float64 {
 func TestHandedOver(t *testing.T) {
 	for name, deleted := range map[string]bool{"stays": false, "is deleted": true} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+			inWorld(t, newCloud(), nodes(1), func(w *world) {
 				w.create(service("web"))
-				id := w.cloud.All()[0].ID
-				w.cloud.Protect(id, true)
+				id := w.cloud.all()[0].ID
+				w.cloud.protect(id, true)
 				w.edit("web", func(svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeClusterIP })
 				w.edit("web", toAnother)
 				if deleted {
 					w.delete("web")
 				}
-				w.cloud.Protect(id, false)
+				w.cloud.protect(id, false)
 				w.later()
 				got := w.service("web")
-				if len(got.Finalizers) != 1 || ingress(got) != "192.0.2.77" || accepted(got) != "none" || len(w.cloud.All()) != 0 {
+				if len(got.Finalizers) != 1 || ingress(got) != "192.0.2.77" || accepted(got) != "none" || len(w.cloud.all()) != 0 {
 					t.Errorf("finalizers %v, addresses %q, accepted %s, cloud:\n%s", got.Finalizers, ingress(got), accepted(got), w.cloud)
 				}
 			})
@@ -216,7 +215,7 @@ func toAnother(svc *corev1.Service) {
 
 // The Service is handed over while its load balancer is being deleted, and the cache does not know yet.
 func TestHandedOverInTheMeantime(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		svc := service("web")
 		svc.ResourceVersion = "7"
 		w.create(svc)
@@ -241,7 +240,7 @@ func TestHandedOverInTheMeantime(t *testing.T) {
 
 // A refused Service has a load balancer that works: its nodes still come and go.
 func TestRefusedServiceKeepsItsTargetsUpToDate(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		svc := service("web")
 		svc.Annotations[lb.HetznerPrefix+"use-private-ip"] = "true"
 		w.create(svc)
@@ -249,7 +248,7 @@ func TestRefusedServiceKeepsItsTargetsUpToDate(t *testing.T) {
 			svc.Annotations = map[string]string{lb.HetznerPrefix + "health-check-retries": "9"}
 			svc.Spec.Ports[0].Port = 81
 		})
-		w.cloud.Counts()
+		w.cloud.counts()
 		if _, err := w.api.CoreV1().Nodes().Create(context.Background(), node("node-2", 2), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -283,8 +282,8 @@ func TestRefusedServiceKeepsItsTargetsUpToDate(t *testing.T) {
 
 func TestOneCauseIsAnnouncedOnce(t *testing.T) {
 	for _, mistakes := range []int{0, 80} { // 80 are more than a condition has room for
-		inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
-			w.cloud.SetFault(func(lb.Op) error {
+		inWorld(t, newCloud(), nodes(1), func(w *world) {
+			w.cloud.setFault(func(lb.Op) error {
 				return &lb.RejectedError{Code: "resource_limit_exceeded", Message: "load balancer limit exceeded"}
 			})
 			svc := service("web")
@@ -309,15 +308,15 @@ func TestOneCauseIsAnnouncedOnce(t *testing.T) {
 
 // The cloud takes the target that could not be removed for the one that is wanted.
 func TestTargetThatCannotBeRemovedIsNotAdded(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.create(service("web"))
-		w.cloud.SetFault(func(op lb.Op) error {
+		w.cloud.setFault(func(op lb.Op) error {
 			if remove, ok := op.(lb.RemoveTarget); ok && remove.Target.Server == 1 {
 				return errors.New("unreachable")
 			}
 			return nil
 		})
-		w.cloud.Counts()
+		w.cloud.counts()
 		w.edit("web", func(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"use-private-ip"] = "true" })
 		w.expect("targets become private", "remove server 1")
 	})

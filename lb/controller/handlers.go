@@ -13,7 +13,6 @@ import (
 	"k8s.io/cloud-provider/service/helpers"
 
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/converge"
 )
 
 // nodeDelay gathers changes of nodes, so that a batch of nodes costs each load balancer one look.
@@ -53,8 +52,8 @@ func (c *Controller) serviceHandler() cache.ResourceEventHandler {
 				c.newest.Forget(svc.UID)
 				c.targets.forget(nameOf(svc))
 				c.unexplained.forget(svc.UID)
-				c.unserved.Look(string(svc.UID), nil, time.Now())
-				c.converger.Unhealthy.Look(string(svc.UID), nil, time.Now())
+				c.unserved.look(string(svc.UID), nil, time.Now())
+				c.unhealthy.look(string(svc.UID), nil, time.Now())
 			}
 		},
 	}
@@ -89,7 +88,7 @@ func (c *Controller) sliceHandler() cache.ResourceEventHandler {
 		if err != nil || !c.wants(svc) || svc.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
 			return
 		}
-		if p, err := c.plan(svc); err == nil && p.Crowded() {
+		if p, err := c.plan(svc); err == nil && p.crowded() {
 			c.queue.AddAfter(nameOf(svc), nodeDelay)
 		}
 	}
@@ -123,7 +122,7 @@ func (c *Controller) nodeHandler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
 			if node, ok := obj.(*corev1.Node); ok && !initial {
-				if converge.Joins(node) {
+				if joins(node) {
 					c.enqueueServices(func(*corev1.Service) bool { return true })
 				}
 			}
@@ -134,10 +133,10 @@ func (c *Controller) nodeHandler() cache.ResourceEventHandler {
 			if !ok1 || !ok2 {
 				return
 			}
-			oldServer, was := converge.Target(old)
-			server, is := converge.Target(node)
-			joined := converge.Joins(old)
-			joins := converge.Joins(node)
+			oldServer, was := Target(old)
+			server, is := Target(node)
+			joined := joins(old)
+			joins := joins(node)
 			switch {
 			case (oldServer != server || was != is) && (was || joins) || c.nodeChanged(old, node):
 				c.enqueueServices(func(*corev1.Service) bool { return true })
@@ -147,7 +146,7 @@ func (c *Controller) nodeHandler() cache.ResourceEventHandler {
 				})
 			case joins && !joined:
 				c.enqueueServices(func(svc *corev1.Service) bool {
-					return !c.targets.has(nameOf(svc), server) && converge.Selects(svc, node)
+					return !c.targets.has(nameOf(svc), server) && selects(svc, node)
 				})
 			}
 		},
@@ -156,7 +155,7 @@ func (c *Controller) nodeHandler() cache.ResourceEventHandler {
 				obj = gone.Obj
 			}
 			if node, ok := obj.(*corev1.Node); ok {
-				c.converger.Refusals.Gone(node)
+				c.refusals.gone(node)
 				c.enqueueServices(func(*corev1.Service) bool { return true })
 			}
 		},

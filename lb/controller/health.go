@@ -25,7 +25,7 @@ func (c *Controller) targetsHealth(svc *corev1.Service, spec lb.Spec, have lb.St
 			ports = append(ports, l.Port)
 		}
 	}
-	since := c.unserved.Look(string(svc.UID), ports, time.Now())
+	since := c.unserved.look(string(svc.UID), ports, time.Now())
 	var next time.Duration
 	lookAfter := func(d time.Duration) {
 		if next == 0 || d < next {

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/lbtest"
 )
 
 // told returns all Events since the last call.
@@ -37,7 +36,7 @@ func countOf(events []string, text string) (n int) {
 func TestAListenerWithoutHealthyTargetsIsTold(t *testing.T) {
 	for name, unhealthy := range map[string]int{"unhealthy": 2, "never judged": 0} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+			inWorld(t, newCloud(), nodes(2), func(w *world) {
 				w.create(service("web"))
 				w.healthy(0, unhealthy)
 				w.restart() // it looks at once
@@ -76,7 +75,7 @@ func TestAListenerWithoutHealthyTargetsIsTold(t *testing.T) {
 // A Service without ready endpoints has no healthy target under policy Local, and that is no fault of its
 // load balancer.
 func TestAServiceWithoutEndpointsIsAccepted(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		svc := service("web")
 		toLocal(svc)
 		w.create(svc)
@@ -96,7 +95,7 @@ func TestAServiceWithoutEndpointsIsAccepted(t *testing.T) {
 
 // The verdict on a listener that is added is waited for, and not until the next regular look.
 func TestANewListenerIsLookedAt(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.create(service("web"))
 		w.healthy(2, 0)
 		w.later()
@@ -104,9 +103,9 @@ func TestANewListenerIsLookedAt(t *testing.T) {
 			svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "tls", Port: 443, Protocol: "TCP", NodePort: 30443})
 		})
 		w.told()
-		for _, s := range w.cloud.All() {
-			s.Verdicts[443] = lbtest.Verdicts(s.Targets, 0, 2)
-			w.cloud.Edit(s.ID, func(have *lb.State) { *have = s })
+		for _, s := range w.cloud.all() {
+			s.Verdicts[443] = verdicts(s.Targets, 0, 2)
+			w.cloud.change(s.ID, func(have *lb.State) { *have = s })
 		}
 		time.Sleep(2 * time.Minute)
 		w.settle()

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/lbtest"
 )
 
 func (w *world) createNode(n *corev1.Node) {
@@ -41,12 +40,12 @@ func toBeDeleted(n *corev1.Node) {
 // A node is no target before it was Ready, for the cloud may send traffic to targets that it has not
 // judged. A target stays while its node is not Ready, and that costs no request.
 func TestNodesBecomeTargetsOnceTheyAreReady(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
 		edge := service("edge")
 		edge.Annotations[lb.AnnotationNodeSelector] = "role=edge"
 		w.create(edge)
-		w.cloud.Counts()
+		w.cloud.counts()
 
 		for _, joining := range []func(*corev1.Node){
 			func(n *corev1.Node) { n.Status.Conditions = nil }, readiness(corev1.ConditionFalse), readiness(corev1.ConditionUnknown),
@@ -65,11 +64,11 @@ func TestNodesBecomeTargetsOnceTheyAreReady(t *testing.T) {
 		w.editNode("new", readiness(corev1.ConditionTrue))
 		w.expect("Ready for the first time", "add server 2")
 
-		w.cloud.Counts()
+		w.cloud.counts()
 		for _, status := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown, corev1.ConditionTrue, corev1.ConditionUnknown} {
 			w.editNode("new", readiness(status))
 		}
-		if reads, writes := w.cloud.Counts(); reads != 0 || len(writes) != 0 {
+		if reads, writes := w.cloud.counts(); reads != 0 || len(writes) != 0 {
 			t.Errorf("readiness that comes and goes cost %d reads and %v", reads, writes)
 		}
 		w.later()
@@ -89,13 +88,13 @@ func TestNodesBecomeTargetsOnceTheyAreReady(t *testing.T) {
 
 // What is there stays when no node is Ready; a new load balancer without targets is told.
 func TestNoNodeIsReady(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.create(service("web"))
 		for _, name := range []string{"node-1", "node-2"} {
 			w.editNode(name, readiness(corev1.ConditionUnknown))
 		}
 		w.said()
-		w.cloud.Counts()
+		w.cloud.counts()
 		w.restart()
 		w.later()
 		w.expect("no node is Ready")
@@ -112,9 +111,9 @@ func TestNoNodeIsReady(t *testing.T) {
 // The autoscaler's taint keeps a node from being added. A target stays until its Node goes: its
 // health check takes new connections away, and removing it would cut those that are being drained.
 func TestTheAutoscalersTaintRemovesNoTarget(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.create(service("web"))
-		w.cloud.Counts()
+		w.cloud.counts()
 		w.editNode("node-2", toBeDeleted)
 		w.later()
 		w.edit("web", func(svc *corev1.Service) { svc.Annotations["example.com/touched"] = "1" })

@@ -11,7 +11,6 @@ import (
 	"k8s.io/cloud-provider/service/helpers"
 
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/converge"
 )
 
 // A Service that nobody of ours has marked can have a load balancer all the same: the Hetzner
@@ -37,9 +36,9 @@ func (c *Controller) mayBeLeftover(svc *corev1.Service) bool {
 // on although nothing is left to be found.
 func (c *Controller) cleanLeftover(ctx context.Context, svc *corev1.Service) ([]lb.Note, error) {
 	theirs := svc.Spec.Type == corev1.ServiceTypeLoadBalancer
-	have, err := c.converger.Find(ctx, c.owner(svc), !theirs)
+	have, err := c.find(ctx, c.owner(svc), !theirs)
 	if err != nil {
-		if _, final := converge.NoteOf(err, lb.Spec{}); final {
+		if _, final := noteOf(err, lb.Spec{}); final {
 			c.announceUnexplained(svc, err.Error())
 			return nil, nil
 		}

@@ -12,7 +12,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/lbtest"
 )
 
 // own is a load balancer with the labels of the Service web.
@@ -49,15 +48,15 @@ func TestWhatAServiceLeftWhileNobodyLooked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			svc := takenOver()
 			c.change(svc)
-			inWorld(t, lbtest.NewCloud(c.balancer), append(nodes(1), svc), func(w *world) {
+			inWorld(t, newCloud(c.balancer), append(nodes(1), svc), func(w *world) {
 				got := w.service("web")
-				if len(w.cloud.All()) != 0 || (len(got.Finalizers) != 0) != c.finalizer || accepted(got) != "none" {
+				if len(w.cloud.all()) != 0 || (len(got.Finalizers) != 0) != c.finalizer || accepted(got) != "none" {
 					t.Errorf("finalizers %v, accepted %s, cloud:\n%s", got.Finalizers, accepted(got), w.cloud)
 				}
 				w.said()
-				w.cloud.Counts()
+				w.cloud.counts()
 				w.later()
-				if reads, writes := w.cloud.Counts(); reads != 1 || len(writes) != 0 || len(w.said()) != 0 {
+				if reads, writes := w.cloud.counts(); reads != 1 || len(writes) != 0 || len(w.said()) != 0 {
 					t.Errorf("after that: %d reads, want the regular one, and %v", reads, writes)
 				}
 			})
@@ -92,18 +91,18 @@ func TestWhatNobodyKnowsIsLeftAlone(t *testing.T) {
 			svc := takenOver()
 			svc.Finalizers = []string{"example.com/first", finalizer}
 			c.change(svc)
-			inWorld(t, lbtest.NewCloud(c.balancers...), append(nodes(1), svc), func(w *world) {
+			inWorld(t, newCloud(c.balancers...), append(nodes(1), svc), func(w *world) {
 				events := w.said()
 				if c.says == "" && len(events) != 0 || c.says != "" && (len(events) != 1 || !strings.Contains(events[0], c.says)) {
 					t.Errorf("Events %q, want one that says %q", events, c.says)
 				}
-				w.cloud.Counts()
+				w.cloud.counts()
 				w.later()
 				w.later()
-				if got := w.service("web"); len(got.Finalizers) != 2 || len(w.cloud.All()) != len(c.balancers) || accepted(got) != "none" {
+				if got := w.service("web"); len(got.Finalizers) != 2 || len(w.cloud.all()) != len(c.balancers) || accepted(got) != "none" {
 					t.Errorf("finalizers %v, accepted %s, cloud:\n%s", got.Finalizers, accepted(got), w.cloud)
 				}
-				if reads, _ := w.cloud.Counts(); len(w.said()) != 0 || len(c.balancers) < 2 && reads > 2 {
+				if reads, _ := w.cloud.counts(); len(w.said()) != 0 || len(c.balancers) < 2 && reads > 2 {
 					t.Errorf("it is told again and again, with %d reads", reads)
 				}
 			})
@@ -115,9 +114,9 @@ func TestWhatNobodyKnowsIsLeftAlone(t *testing.T) {
 func TestAnInterruptedCleanupGoesOn(t *testing.T) {
 	svc := takenOver()
 	clusterIP(svc)
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.stop()
-		w.cloud = lbtest.NewCloud(peers("awebuid"))
+		w.cloud = newCloud(peers("awebuid"))
 		refused := 0
 		w.api.PrependReactor("patch", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			if patch := string(a.(clienttesting.PatchAction).GetPatch()); refused < 2 && strings.Contains(patch, "inalizers") {
@@ -131,7 +130,7 @@ func TestAnInterruptedCleanupGoesOn(t *testing.T) {
 		w.stop()
 		w.start()
 		w.later()
-		if got := w.service("web"); refused != 2 || len(got.Finalizers) != 0 || len(w.cloud.All()) != 0 {
+		if got := w.service("web"); refused != 2 || len(got.Finalizers) != 0 || len(w.cloud.all()) != 0 {
 			t.Errorf("refused %d times, finalizers %v, cloud:\n%s", refused, got.Finalizers, w.cloud)
 		}
 	})

@@ -6,19 +6,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/lbtest"
 )
 
 // A default says where load balancers are created. Another default says nothing about those that
 // exist; an annotation does.
 func TestLocationByDefaultMarksNoExistingLoadBalancer(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
 		for _, place := range []lb.Defaults{{Location: "nbg1"}, {NetworkZone: "us-east"}} {
 			w.stop()
 			w.defaults.Location, w.defaults.NetworkZone = place.Location, place.NetworkZone
 			w.said()
-			w.cloud.Counts()
+			w.cloud.counts()
 			w.start()
 			w.later()
 			w.edit("web", func(svc *corev1.Service) { svc.Annotations["example.com/touched"] = place.Location })

@@ -7,7 +7,6 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/converge"
 )
 
 // Registry takes the controller's metrics.
@@ -57,9 +56,8 @@ const (
 	resultFailed  = "failed"
 )
 
-func (m *controllerMetrics) done(op lb.Op, result converge.Result) {
-	label := map[converge.Result]string{converge.Applied: resultDone, converge.Refused: resultRefused, converge.Failed: resultFailed}[result]
-	m.ops.WithLabelValues(lb.Kind(op), label).Inc()
+func (m *controllerMetrics) done(op lb.Op, result string) {
+	m.ops.WithLabelValues(lb.Kind(op), result).Inc()
 }
 
 func (m *controllerMetrics) synced(start time.Time, result string) {

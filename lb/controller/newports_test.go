@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/lbtest"
 )
 
 // A port that is opened while the health checks are those of the controller before, or while the wanted
@@ -25,9 +24,9 @@ func TestNewPortsWhileChecksAreKept(t *testing.T) {
 		tlsByPort  = "add listener 443 → 30443, tcp :30443 every 10s, timeout 15s, 3 tries"
 	)
 	t.Run("taken over", func(t *testing.T) {
-		inWorld(t, lbtest.NewCloud(peers("awebuid")), nodes(1), func(w *world) {
+		inWorld(t, newCloud(peers("awebuid")), nodes(1), func(w *world) {
 			w.create(takenOver())
-			w.cloud.Counts()
+			w.cloud.counts()
 			w.edit("web", other)
 			w.expect("another port", "delete listener 80", byNodePort)
 			w.later()
@@ -35,7 +34,7 @@ func TestNewPortsWhileChecksAreKept(t *testing.T) {
 		})
 	})
 	t.Run("refused", func(t *testing.T) {
-		inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+		inWorld(t, newCloud(), nodes(2), func(w *world) {
 			w.endpoints("web", "node-1")
 			w.create(service("web"))
 			w.healthy(2, 0)
@@ -43,7 +42,7 @@ func TestNewPortsWhileChecksAreKept(t *testing.T) {
 			w.healthy(0, 2)
 			time.Sleep(2 * time.Minute)
 			w.settle()
-			w.cloud.Counts()
+			w.cloud.counts()
 			w.edit("web", second)
 			w.expect("one more port", tlsByPort)
 			w.later()
@@ -51,7 +50,7 @@ func TestNewPortsWhileChecksAreKept(t *testing.T) {
 		})
 	})
 	t.Run("refused, by checks of the node ports", func(t *testing.T) {
-		inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+		inWorld(t, newCloud(), nodes(2), func(w *world) {
 			w.create(service("web"))
 			w.healthy(2, 0)
 			w.edit("web", func(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"health-check-protocol"] = "http" })
@@ -59,17 +58,17 @@ func TestNewPortsWhileChecksAreKept(t *testing.T) {
 			time.Sleep(2 * time.Minute)
 			w.settle()
 			w.healthy(2, 0)
-			w.cloud.Counts()
+			w.cloud.counts()
 			w.edit("web", second)
 			w.expect("one more port", tlsByPort)
 		})
 	})
 	t.Run("on trial", func(t *testing.T) {
-		inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+		inWorld(t, newCloud(), nodes(2), func(w *world) {
 			w.endpoints("web", "node-1")
 			w.create(service("web"))
 			w.healthy(2, 0)
-			w.cloud.Counts()
+			w.cloud.counts()
 			w.edit("web", func(svc *corev1.Service) { toLocal(svc); second(svc) })
 			w.expect("policy and port", byPolicy, "add listener 443 → 30443, http :32000/healthz every 10s, timeout 15s, 3 tries")
 			w.healthy(0, 2)

@@ -2,7 +2,9 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,51 +15,56 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/converge"
 )
 
+// Plan is what a Service asks for, before the cloud is looked at, and then what is to be done about it.
+type Plan struct {
+	Spec  lb.Spec
+	Notes []lb.Note
+	// Refused: nothing may be created, and nothing but targets changed; Notes say why.
+	Refused bool
+	Ops     []lb.Op
+
+	memory     memory  // what the last plan wanted to be remembered, then what this one does
+	hadManaged bool    // the Service may have a managed certificate that it does not need any more
+	waits      bool    // more is to be done when the checks have judged what is done now
+	servers    []int64 // the nodes that shall be targets
+	staying    []int64 // those that shall be if they are
+	preferred  []int64 // those that go first if there is no room for all
+	aimless    bool    // not even the targets are known
+	served     bool    // the Service shows addresses of somebody's load balancer
+	follows    bool    // only those that are preferred can be healthy
+	repeats    bool    // what is left is planned again
+	now        time.Time
+	refusals   *refusals         // nil: none are known
+	unhealthy  *since[lb.Target] // nil: nobody knows
+}
+
 // plan reads a Service together with what the caches know of nodes and endpoints.
-func (c *Controller) plan(svc *corev1.Service) (converge.Plan, error) {
+func (c *Controller) plan(svc *corev1.Service) (Plan, error) {
 	nodes, err := c.nodes.List(labels.Everything())
 	if err != nil {
-		return converge.Plan{}, fmt.Errorf("listing nodes: %w", err)
+		return Plan{}, fmt.Errorf("listing nodes: %w", err)
 	}
-	endpoints, err := c.endpoints(svc)
-	if err != nil {
-		return converge.Plan{}, err
+	var endpoints map[string]bool
+	if c.slices != nil && local(svc) {
+		slices, err := c.slices.EndpointSlices(svc.Namespace).List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: svc.Name}))
+		if err != nil {
+			return Plan{}, fmt.Errorf("listing endpoints of Service %s: %w", klog.KObj(svc), err)
+		}
+		endpoints = serving(slices...)
 	}
 	defaults := c.defaults
 	defaults.Network = c.network()
-	return converge.NewPlan(converge.Input{
-		Service: svc, Nodes: nodes, Endpoints: endpoints, Defaults: defaults,
-		Memory: converge.Recall(svc), HadManaged: hadManaged(svc), Now: time.Now(), Repeats: true,
-		Refusals: c.converger.Refusals, Unhealthy: c.converger.Unhealthy,
-	}), nil
+	p := newPlan(svc, nodes, endpoints, defaults, time.Now())
+	p.repeats, p.refusals, p.unhealthy = true, c.refusals, c.unhealthy
+	return p, nil
 }
 
 // Survey reads a Service as the controller does, for whoever wants to know what it would do. Slices are those of
 // the Service.
-func Survey(svc *corev1.Service, nodes []*corev1.Node, slices []*discoveryv1.EndpointSlice, defaults lb.Defaults, now time.Time) converge.Plan {
-	in := converge.Input{
-		Service: svc, Nodes: nodes, Defaults: defaults,
-		Memory: converge.Recall(svc), HadManaged: hadManaged(svc), Now: now,
-	}
-	if svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
-		in.Endpoints = converge.Endpoints{Known: true, Nodes: serving(slices...)}
-	}
-	return converge.NewPlan(in)
-}
-
-// endpoints matter with policy Local only.
-func (c *Controller) endpoints(svc *corev1.Service) (converge.Endpoints, error) {
-	if c.slices == nil || svc.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
-		return converge.Endpoints{}, nil
-	}
-	slices, err := c.slices.EndpointSlices(svc.Namespace).List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: svc.Name}))
-	if err != nil {
-		return converge.Endpoints{}, fmt.Errorf("listing endpoints of Service %s: %w", klog.KObj(svc), err)
-	}
-	return converge.Endpoints{Known: true, Nodes: serving(slices...)}, nil
+func Survey(svc *corev1.Service, nodes []*corev1.Node, slices []*discoveryv1.EndpointSlice, defaults lb.Defaults, now time.Time) Plan {
+	return newPlan(svc, nodes, serving(slices...), defaults, now)
 }
 
 // serving are the nodes with an endpoint that takes traffic, as kube-proxy's health check node port counts
@@ -72,6 +79,189 @@ func serving(slices ...*discoveryv1.EndpointSlice) map[string]bool {
 		}
 	}
 	return nodes
+}
+
+// newPlan reads a Service. Endpoints are the names of the nodes on which it has endpoints that serve, which
+// matter with policy Local only; nil: nobody knows.
+func newPlan(svc *corev1.Service, nodes []*corev1.Node, endpoints map[string]bool, defaults lb.Defaults, now time.Time) Plan {
+	spec, notes, err := lb.Parse(question(svc), defaults)
+	p := Plan{
+		Spec: spec, Notes: notes, memory: recall(svc), hadManaged: hadManaged(svc), now: now,
+		served: len(svc.Status.LoadBalancer.Ingress) > 0,
+	}
+	var refused *lb.RefusedError
+	if errors.As(err, &refused) {
+		p.Refused, p.Spec.Owner = true, Owner(svc, defaults.Cluster)
+		p.Spec.HealthCheckNodePort = int(svc.Spec.HealthCheckNodePort)
+		p.Notes = slices.Concat(refused.Notes, notes)
+	}
+	// The selector's syntax is Kubernetes', so it is read here; even when the rest is refused, so that
+	// the user learns everything at once.
+	text := svc.Annotations[lb.AnnotationNodeSelector]
+	selector, err := labels.Parse(text)
+	if err != nil {
+		p.Refused, p.aimless = true, true
+		p.Notes = append(p.Notes, lb.Note{
+			Grade: lb.Error, Reason: lb.ReasonInvalid, Field: lb.AnnotationNodeSelector, Value: text,
+			Text: fmt.Sprintf("not a label selector (%v): write it as kubectl's --selector", err),
+		})
+		return p
+	}
+	for _, node := range nodes {
+		id, ok := Target(node)
+		switch {
+		case !ok || !selector.Matches(labels.Set(node.Labels)):
+			continue
+		case joins(node):
+			p.servers = append(p.servers, id)
+		default:
+			p.staying = append(p.staying, id)
+		}
+		if local(svc) && endpoints[node.Name] {
+			p.preferred = append(p.preferred, id)
+		}
+	}
+	p.follows = local(svc) && endpoints != nil
+	p.Spec = p.Spec.WithTargets(p.servers)
+	if len(p.servers)+len(p.staying) == 0 && !p.impossible() {
+		p.Notes = append(p.Notes, noNodes())
+	}
+	return p
+}
+
+// impossible reports whether nothing may be created for the Service. What there is already is maintained.
+func (p Plan) impossible() bool { return p.Refused || len(p.Spec.Hindrances()) > 0 }
+
+// idle reports whether no target can be healthy, because the Service has no ready endpoint.
+func (p Plan) idle() bool { return p.follows && len(p.preferred) == 0 }
+
+// claimable is the spec under which a load balancer is taken over. One that may not come to serve this Service is
+// only taken if it does already, by whose label it carries.
+func (p Plan) claimable() lb.Spec {
+	spec := p.Spec
+	if p.Refused || len(spec.Barred) > 0 {
+		spec.Name = ""
+	}
+	return spec
+}
+
+// crowded reports whether there are more nodes than the load balancer can have, so that it matters which.
+func (p Plan) crowded() bool {
+	limits, known := lb.LimitsOf(p.Spec.Type)
+	return known && len(p.servers)+len(p.staying) > limits.Targets
+}
+
+// Against adjusts the plan to what the cloud has, and decides what to do. Certificates may be nil unless the
+// spec needs them.
+func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
+	p = p.withStaying(have)
+	if p.Refused {
+		return p.holding(have)
+	}
+	if hindrances := p.Spec.Hindrances(); !have.Exists() && len(hindrances) > 0 {
+		p.Refused, p.Notes = true, slices.Concat(hindrances, p.Notes)
+		return p
+	}
+	spec, obtain, unusable := p.Spec.Resolve(certificates)
+	switch {
+	case len(unusable) > 0:
+		if len(obtain) > 0 {
+			var due bool
+			if p.memory, due = p.memory.reissue(p.now); due {
+				p.Ops = obtain
+			}
+		}
+		p.Refused, p.Notes = true, slices.Concat(unusable, p.Notes)
+		return p.holding(have)
+	case len(obtain) > 0:
+		if p.Spec.Owner.Owns(have.Labels) { // it may take long to have it, or be refused
+			p.Ops, _ = p.retarget(have)
+		}
+		p.Ops = slices.Concat(p.Ops, obtain)
+		return p
+	}
+	spec, notes := spec.Against(have, p.preferred)
+	spec, trial := p.tried(spec, have)
+	spec, held := p.refusals.without(spec, have)
+	if p.repeats {
+		var stuck []lb.Note
+		spec, p.waits, stuck = p.rollout(have, trial.memory.open()).Next(spec, have)
+		held = slices.Concat(held, stuck)
+	}
+	spec.ChecksKept = spec.ChecksKept || trial.memory.unsure() && spec.MayKeepChecks(have)
+	p.Spec, p.Notes = spec, slices.Concat(p.Notes, notes, trial.notes, held)
+	p.memory = memory{checks: trial.memory}
+	p.Ops = slices.Concat(lb.Diff(spec, have), lb.Surplus(spec, certificates, have.ID))
+	return p
+}
+
+// withStaying returns the plan with the targets that stay although they could not be added now.
+func (p Plan) withStaying(have lb.State) Plan {
+	if len(p.staying) == 0 {
+		return p
+	}
+	p.servers = slices.Clone(p.servers)
+	for _, t := range have.Targets {
+		if slices.Contains(p.staying, t.Server) {
+			p.servers = append(p.servers, t.Server)
+		}
+	}
+	p.staying, p.Spec = nil, p.Spec.WithTargets(p.servers)
+	if len(p.servers) == 0 && !p.impossible() {
+		p.Notes = slices.Concat(p.Notes, []lb.Note{noNodes()})
+	}
+	return p
+}
+
+// rollout says how targets change.
+func (p Plan) rollout(have lb.State, hold bool) lb.Rollout {
+	longest := time.Duration(0)
+	for _, l := range have.Listeners {
+		longest = max(longest, l.Check.Verdict())
+	}
+	overdue := make(map[lb.Target]bool)
+	for t, since := range p.unhealthy.look(p.Spec.Owner.UID, have.Waiting(), p.now) {
+		overdue[t] = !p.now.Before(since.Add(longest))
+	}
+	expected := func(server int64) bool { return !p.follows || slices.Contains(p.preferred, server) }
+	return lb.Rollout{Expected: expected, Overdue: overdue, Hold: hold}
+}
+
+// retarget lets the targets follow the nodes, and each be reached as it is.
+func (p *Plan) retarget(have lb.State) (ops []lb.Op, notes []lb.Note) {
+	want, notes := lb.Retarget(have, p.servers, p.preferred)
+	want, held := p.refusals.without(want, have)
+	if p.repeats {
+		want, p.waits, _ = p.rollout(have, true).Next(want, have)
+	}
+	return lb.DiffTargets(want, have), slices.Concat(notes, held)
+}
+
+// holding keeps a load balancer in service although its Service is refused: nodes come and go meanwhile, and
+// after enough of them nothing would be left of its targets.
+func (p Plan) holding(have lb.State) Plan {
+	if !have.Exists() {
+		return p
+	}
+	if !p.Spec.Owner.Owns(have.Labels) {
+		p.Ops = slices.Concat([]lb.Op{lb.TakeOverAsIs(p.Spec.Owner, have)}, p.Ops)
+	}
+	held := lb.Note{
+		Grade: lb.Warning, Reason: lb.ReasonHeld,
+		Text: "until this is corrected, only the targets of the load balancer follow the nodes, and nothing else of it is changed",
+	}
+	checks, ops, notes := p.heldChecks(have)
+	p.memory.checks = checks
+	p.Ops, p.Notes = slices.Concat(p.Ops, ops), slices.Concat(p.Notes, notes)
+	if p.aimless {
+		held.Text = "until this is corrected, nothing of the load balancer is changed, not even its targets"
+		p.Notes = slices.Concat(p.Notes, []lb.Note{held})
+		return p
+	}
+	targets, notes := p.retarget(have)
+	p.Ops = slices.Concat(p.Ops, targets)
+	p.Notes = slices.Concat(p.Notes, []lb.Note{held}, notes)
+	return p
 }
 
 // stillWanted asks the API server itself, before a creation, whether the Service is still there and ours. A

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/lbtest"
 )
 
 // replaceAllNodes lets nodes go and others, of other servers, come in their place.
@@ -40,13 +39,13 @@ func TestOldTargetsStayUntilNewOnesAreHealthy(t *testing.T) {
 		"the Service is held": {held: true, healthy: true, within: 20 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+			inWorld(t, newCloud(), nodes(2), func(w *world) {
 				w.create(service("web"))
 				w.healthy(2, 0)
 				if c.held {
 					w.edit("web", func(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"health-check-retries"] = "9" })
 				}
-				w.cloud.Counts()
+				w.cloud.counts()
 				w.replaceAllNodes(2)
 				w.expect("nodes are replaced", "add server 101", "add server 102")
 				time.Sleep(20 * time.Second)

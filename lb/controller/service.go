@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,7 +9,6 @@ import (
 	"k8s.io/cloud-provider/service/helpers"
 
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/converge"
 )
 
 // LoadBalancerClass is the class that is always ours.
@@ -96,11 +96,54 @@ func addresses(svc *corev1.Service) string {
 	return strings.Join(all, ", ")
 }
 
-func (c *Controller) owner(svc *corev1.Service) lb.Owner {
-	return converge.Owner(svc, c.defaults.Cluster)
+// Owner is the Service as an owner of things in the cloud.
+func Owner(svc *corev1.Service, cluster string) lb.Owner {
+	return lb.Owner{Cluster: cluster, UID: string(svc.UID)}
 }
+
+func (c *Controller) owner(svc *corev1.Service) lb.Owner { return Owner(svc, c.defaults.Cluster) }
 
 // hadManaged reports whether a managed certificate was made for the Service, and may still be there.
 func hadManaged(svc *corev1.Service) bool {
 	return meta.FindStatusCondition(svc.Status.Conditions, conditionManaged) != nil
+}
+
+// question is what package lb needs to know of a Service.
+func question(svc *corev1.Service) lb.Service {
+	families := svc.Spec.IPFamilies
+	q := lb.Service{
+		Namespace:           svc.Namespace,
+		Name:                svc.Name,
+		UID:                 string(svc.UID),
+		Annotations:         svc.Annotations,
+		Local:               local(svc),
+		HealthCheckNodePort: int(svc.Spec.HealthCheckNodePort),
+		ClientIPAffinity:    svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP,
+		SourceRanges:        sourceRanges(svc),
+		LoadBalancerIP:      svc.Spec.LoadBalancerIP,
+		IPv4Only:            slices.Equal(families, []corev1.IPFamily{corev1.IPv4Protocol}),
+		IPv6Only:            slices.Equal(families, []corev1.IPFamily{corev1.IPv6Protocol}),
+		IPv6First:           len(families) > 0 && families[0] == corev1.IPv6Protocol,
+	}
+	for _, p := range svc.Spec.Ports {
+		q.Ports = append(q.Ports, lb.Port{Number: int(p.Port), Protocol: string(p.Protocol), NodePort: int(p.NodePort)})
+	}
+	return q
+}
+
+func local(svc *corev1.Service) bool {
+	return svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+}
+
+// sourceRanges are the field's, or those of the annotation that was there before it. They are not parsed:
+// a range that nobody can read is still a wish to keep others out.
+func sourceRanges(svc *corev1.Service) []string {
+	if len(svc.Spec.LoadBalancerSourceRanges) > 0 {
+		return svc.Spec.LoadBalancerSourceRanges
+	}
+	old := strings.TrimSpace(svc.Annotations[corev1.AnnotationLoadBalancerSourceRangesKey])
+	if old == "" {
+		return nil
+	}
+	return strings.Split(old, ",")
 }

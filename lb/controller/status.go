@@ -18,7 +18,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/converge"
 )
 
 const (
@@ -51,7 +50,7 @@ func condition(notes []lb.Note) metav1.Condition {
 type telling struct {
 	notes   []lb.Note
 	status  corev1.LoadBalancerStatus
-	memory  converge.Memory
+	memory  memory
 	managed bool // there is, or may be, a managed certificate
 }
 
@@ -69,9 +68,9 @@ func told(svc *corev1.Service, t telling) *corev1.Service {
 }
 
 // remembering returns a copy of the Service with this memory.
-func remembering(svc *corev1.Service, m converge.Memory) *corev1.Service {
+func remembering(svc *corev1.Service, m memory) *corev1.Service {
 	updated := svc.DeepCopy()
-	text := m.Text(svc.UID)
+	text := m.text(svc.UID)
 	if text == "" {
 		delete(updated.Annotations, lb.AnnotationState)
 		return updated
@@ -175,4 +174,40 @@ func difference(svc, updated *corev1.Service) ([]byte, error) {
 		return nil, err
 	}
 	return strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Service{})
+}
+
+// portErrorProtocol is the error of a port in the status; the API wants such names.
+const portErrorProtocol = "underlay.dev/UnsupportedProtocol"
+
+// ingressStatus is the part of the status that tells how to reach the Service.
+func ingressStatus(spec lb.Spec, have lb.State) corev1.LoadBalancerStatus {
+	var status corev1.LoadBalancerStatus
+	for _, point := range lb.Ingress(spec, have) {
+		in := corev1.LoadBalancerIngress{Hostname: point.Hostname, Ports: portStatus(spec)}
+		if point.IP.IsValid() {
+			mode := corev1.LoadBalancerIPModeVIP
+			if point.Proxy {
+				mode = corev1.LoadBalancerIPModeProxy
+			}
+			in.IP, in.IPMode = point.IP.String(), &mode
+		}
+		status.Ingress = append(status.Ingress, in)
+	}
+	return status
+}
+
+// portStatus is empty unless a port is not served; then it holds every port, as the API asks for.
+func portStatus(spec lb.Spec) []corev1.PortStatus {
+	if len(spec.Unserved) == 0 {
+		return nil
+	}
+	var ports []corev1.PortStatus
+	for _, p := range spec.Served {
+		ports = append(ports, corev1.PortStatus{Port: int32(p.Number), Protocol: corev1.Protocol(p.Protocol)})
+	}
+	reason := portErrorProtocol
+	for _, p := range spec.Unserved {
+		ports = append(ports, corev1.PortStatus{Port: int32(p.Number), Protocol: corev1.Protocol(p.Protocol), Error: &reason})
+	}
+	return ports
 }

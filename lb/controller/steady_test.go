@@ -12,12 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/lbtest"
 )
 
 // servers are the targets of the only load balancer.
 func (w *world) servers() (ids []int64) {
-	for _, target := range w.cloud.All()[0].Targets {
+	for _, target := range w.cloud.all()[0].Targets {
 		ids = append(ids, target.Server)
 	}
 	return ids
@@ -47,10 +46,10 @@ func TestTargetsFollowTheNodesOutsideTheNetwork(t *testing.T) {
 		"unreachable": errors.New("unreachable"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+			inWorld(t, newCloud(), nodes(2), func(w *world) {
 				w.create(service("web"))
-				w.cloud.Edit(1, func(s *lb.State) { s.Network = 0 })
-				w.cloud.SetFault(func(op lb.Op) error {
+				w.cloud.change(w.cloud.all()[0].ID, func(s *lb.State) { s.Network = 0 })
+				w.cloud.setFault(func(op lb.Op) error {
 					if _, ok := op.(lb.AttachNetwork); ok {
 						return refusal
 					}
@@ -71,29 +70,29 @@ func TestTargetsFollowTheNodesOutsideTheNetwork(t *testing.T) {
 
 // While the network cannot be joined, the public interface is all there is.
 func TestNetworkThatCannotBeJoinedCostsNoPublicInterface(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.create(service("web"))
-		w.cloud.Edit(1, func(s *lb.State) { s.Network = 0 })
-		w.cloud.SetFault(func(op lb.Op) error {
+		w.cloud.change(w.cloud.all()[0].ID, func(s *lb.State) { s.Network = 0 })
+		w.cloud.setFault(func(op lb.Op) error {
 			if _, ok := op.(lb.AttachNetwork); ok {
 				return errors.New("unreachable")
 			}
 			return nil
 		})
-		w.cloud.Counts()
+		w.cloud.counts()
 		w.edit("web", func(svc *corev1.Service) {
 			toPrivate(svc)
 			svc.Annotations[lb.HetznerPrefix+"disable-public-network"] = "true"
 			svc.Spec.Ports[0].NodePort = 30081
 		})
 		w.later()
-		_, writes := w.cloud.Counts()
+		_, writes := w.cloud.counts()
 		for _, op := range []string{"remove server 1", "add server 1 (private)", "set public interface false"} {
 			if slices.Contains(writes, op) {
 				t.Errorf("tried to %s", op)
 			}
 		}
-		if s := w.cloud.All()[0]; !s.Public || len(s.Targets) != 2 || s.Listeners[0].DestinationPort != 30081 {
+		if s := w.cloud.all()[0]; !s.Public || len(s.Targets) != 2 || s.Listeners[0].DestinationPort != 30081 {
 			t.Errorf("%s", w.cloud)
 		}
 	})
@@ -101,11 +100,11 @@ func TestNetworkThatCannotBeJoinedCostsNoPublicInterface(t *testing.T) {
 
 // A certificate that cannot be had for other domains does not keep the targets from following the nodes.
 func TestTargetsFollowTheNodesWithoutANewCertificate(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		svc := service("web")
 		https(svc, "certificate-type", "managed", "http-managed-certificate-domains", "example.com")
 		w.create(svc)
-		w.cloud.SetFault(func(op lb.Op) error {
+		w.cloud.setFault(func(op lb.Op) error {
 			if _, ok := op.(lb.CreateCertificate); ok {
 				return &lb.RejectedError{Code: "resource_limit_exceeded", Message: "no more certificates"}
 			}
@@ -124,7 +123,7 @@ func TestTargetsFollowTheNodesWithoutANewCertificate(t *testing.T) {
 
 // A check of the node port that was brought back follows the node port.
 func TestCheckBroughtBackFollowsTheNodePort(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		svc := service("web")
 		svc.Annotations["underlay.dev/health-check"] = "node-port"
 		w.create(svc)
@@ -138,7 +137,7 @@ func TestCheckBroughtBackFollowsTheNodePort(t *testing.T) {
 		w.later()
 		w.restart()
 		w.later()
-		if l := w.cloud.All()[0].Listeners[0]; l.DestinationPort != 30099 || l.Check.Protocol != "tcp" || l.Check.Port != 30099 {
+		if l := w.cloud.all()[0].Listeners[0]; l.DestinationPort != 30099 || l.Check.Protocol != "tcp" || l.Check.Port != 30099 {
 			t.Errorf("%+v", l)
 		}
 	})
@@ -146,14 +145,14 @@ func TestCheckBroughtBackFollowsTheNodePort(t *testing.T) {
 
 // A takeover that fails is not one that was accepted.
 func TestTakeoverThatFailsIsNotAccepted(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(peers("awebuid")), nodes(1), func(w *world) {
-		w.cloud.SetFault(func(lb.Op) error { return errors.New("unreachable") })
+	inWorld(t, newCloud(peers("awebuid")), nodes(1), func(w *world) {
+		w.cloud.setFault(func(lb.Op) error { return errors.New("unreachable") })
 		w.create(takenOver())
 		w.later()
 		if got := accepted(w.service("web")); got != "Unknown Pending" {
 			t.Errorf("accepted %s", got)
 		}
-		w.cloud.SetFault(nil)
+		w.cloud.setFault(nil)
 		w.later()
 		if got := accepted(w.service("web")); got != "True Accepted" {
 			t.Errorf("accepted %s", got)
@@ -161,10 +160,11 @@ func TestTakeoverThatFailsIsNotAccepted(t *testing.T) {
 	})
 }
 
-// What is known to be refused is not asked of nodes that replace all others.
-func TestRefusedPrivateTargetsAreNotAskedOfNewNodes(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+// Where private targets are refused, nodes that replace all others are reached as those were.
+func TestNewNodesAreReachedAsTheOthersWherePrivateTargetsAreRefused(t *testing.T) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
+		w.healthy(1, 0)
 		noPrivateTargets(w, 1)
 		w.edit("web", toPrivate)
 		w.replaceNodes(1, 1)
@@ -176,10 +176,10 @@ func TestRefusedPrivateTargetsAreNotAskedOfNewNodes(t *testing.T) {
 
 // The only target comes back although putting it back failed at first.
 func TestTheOnlyTargetComesBack(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
 		fails := 1
-		w.cloud.SetFault(func(op lb.Op) error {
+		w.cloud.setFault(func(op lb.Op) error {
 			add, ok := op.(lb.AddTarget)
 			switch {
 			case ok && add.Target.Private:
@@ -200,16 +200,16 @@ func TestTheOnlyTargetComesBack(t *testing.T) {
 
 // A bad check is taken back although the Service cannot be understood meanwhile.
 func TestBadCheckOfARefusedServiceIsTakenBack(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.endpoints("web", "node-1")
 		w.create(service("web"))
 		w.healthy(2, 0)
 		w.edit("web", toLocal)
 		w.healthy(0, 2)
 		w.edit("web", func(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"algorithm-type"] = "wrong" })
-		w.cloud.Counts()
+		w.cloud.counts()
 		w.later()
-		reads, writes := w.cloud.Counts()
+		reads, writes := w.cloud.counts()
 		if !slices.Equal(writes, []string{byProxy}) || reads > 10 {
 			t.Errorf("%d reads, %q", reads, writes)
 		}

@@ -1,226 +1,181 @@
-package controller_test
+package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"slices"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/lbtest"
 )
 
-// noPrivateTargets is a cloud that takes no target at its private address; least is the smallest number of
-// targets that the load balancer ever had since the last call.
-func noPrivateTargets(w *world, n int) (least func() int) {
-	now, low := n, n
-	w.cloud.SetFault(func(op lb.Op) error {
-		switch op := op.(type) {
-		case lb.RemoveTarget:
-			now--
-		case lb.AddTarget:
-			if op.Target.Private {
-				return &lb.RejectedError{Code: "resolve_cloud_private_targets_error", Message: "the server is not in the network", Target: true}
-			}
-			now++
-		}
-		low = min(low, now)
-		return nil
-	})
-	return func() int {
-		was := low
-		low = now
-		return was
-	}
+// remembering carries a Service out with the memory of the time before, and returns the outcome.
+func (l *lab) remembering(svc *corev1.Service, m memory, nodes ...*corev1.Node) outcome {
+	p := l.plan(svc, nodes...)
+	p.memory = m
+	return l.converge(quiet(l.t.Context()), p, hooks{})
 }
 
-func toPrivate(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"use-private-ip"] = "true" }
+// Servers outside of the network cannot be reached there: they stay targets at their public addresses.
+func TestServersOutsideTheNetworkStayTargets(t *testing.T) {
+	inLab(t, func(l *lab) {
+		svc := l.service("000000000001")
+		delete(svc.Annotations, hetznerPrefix+"use-private-ip")
+		var outside []*corev1.Node
+		for i := range 3 {
+			server, err := l.sim.CreateServer(hcloudsim.ServerSeed{Name: fmt.Sprint("outside-", i)})
+			l.must(err)
+			n := l.nodes[0].DeepCopy()
+			n.Name, n.Spec.ProviderID = server.Name, fmt.Sprint("hcloud://", server.ID)
+			outside = append(outside, n)
+		}
+		before := l.converged(svc, outside...)
+		svc.Annotations[hetznerPrefix+"use-private-ip"] = "true"
+		svc.Spec.Ports[0].NodePort = 30099
+		o := l.remembering(svc, memory{}, outside...)
+		for range outside[1:] { // each is tried once
+			o = l.remembering(svc, o.memory, outside...)
+		}
+		after, _ := l.sim.LoadBalancer(before.ID)
+		if len(after.Targets) != 3 || after.Targets[0].UsePrivateIP || after.Services[0].DestinationPort != 30099 {
+			t.Errorf("%s\n%s", l.shape(after), l.log())
+		}
+		if o.Transient != nil || len(o.Notes) != 3 || o.Notes[0].Reason != reasonRejected {
+			t.Errorf("%v, notes %v", o.Transient, o.Notes)
+		}
+		l.requests()
+		l.remembering(svc, o.memory, outside...)
+		if _, writes, _ := l.requests(); writes != 0 {
+			t.Errorf("%d writes at once after that", writes)
+		}
+	})
+}
 
-// A cloud that refuses private targets costs one target for a moment, whatever happens meanwhile, and the
-// load balancer ends with all of them, a node that joined too.
-func TestRefusedPrivateTargetsLoseNoTraffic(t *testing.T) {
-	for seed := range uint64(30) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			r := rand.New(rand.NewPCG(seed, 0))
-			n := 1 + r.IntN(6)
-			inWorld(t, lbtest.NewCloud(), nodes(n), func(w *world) {
-				w.create(service("web"))
-				least := noPrivateTargets(w, n)
-				w.edit("web", toPrivate)
-				for range 6 {
-					[]func(){
-						w.restart, w.later, func() { time.Sleep(2 * time.Hour) },
-						func() { w.edit("web", func(svc *corev1.Service) { svc.Annotations["a"] = fmt.Sprint(r.Int()) }) },
-						func() { w.edit("web", func(svc *corev1.Service) { delete(svc.Annotations, lb.AnnotationState) }) },
-					}[r.IntN(5)]()
+// An address in the network that somebody has is not had at the price of the one that is there.
+func TestRefusedAddressInTheNetwork(t *testing.T) {
+	for name, harm := range map[string]func(l *lab, id int64){
+		"refused": func(*lab, int64) {},
+		"killed before it was attached again": func(l *lab, id int64) {
+			l.post(fmt.Sprintf("/load_balancers/%d/actions/detach_from_network", id), fmt.Sprintf(`{"network":%d}`, l.Network))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLab(t, func(l *lab) {
+				svc := l.service("000000000001")
+				before := l.converged(svc, l.nodes...)
+				server, _ := l.sim.Server(serverOf(t, l.nodes[0]))
+				svc.Annotations[hetznerPrefix+"private-ipv4"] = server.PrivateNet[0].IP
+				svc.Spec.Ports[0].NodePort = 30099
+				harm(l, before.ID)
+				o := l.remembering(svc, memory{}, l.nodes[1:]...)
+				after, _ := l.sim.LoadBalancer(before.ID)
+				if len(after.PrivateNet) != 1 || len(after.Targets) != 4 || after.Services[0].DestinationPort != 30099 {
+					t.Fatalf("%s\n%s", l.shape(after), l.log())
 				}
-				if low := least(); low < n-1 {
-					t.Errorf("there were only %d targets of %d", low, n)
+				if name == "refused" && after.PrivateNet[0].IP != before.PrivateNet[0].IP {
+					t.Errorf("address %s, was %s", after.PrivateNet[0].IP, before.PrivateNet[0].IP)
 				}
-				if _, err := w.api.CoreV1().Nodes().Create(context.Background(), node("late", 99), metav1.CreateOptions{}); err != nil {
-					t.Fatal(err)
+				if o.Transient != nil || len(o.Notes) != 1 || !strings.Contains(o.Notes[0].Text, server.PrivateNet[0].IP) {
+					t.Errorf("%v, notes %v", o.Transient, o.Notes)
 				}
-				w.later()
-				targets := w.cloud.All()[0].Targets
-				if len(targets) != n+1 || slices.ContainsFunc(targets, func(t lb.Target) bool { return t.Private }) {
-					t.Errorf("targets %v of %d nodes", targets, n+1)
+				l.requests()
+				again := l.remembering(svc, o.memory, l.nodes[1:]...)
+				if _, writes, _ := l.requests(); writes != 0 || len(again.Notes) != 1 {
+					t.Errorf("%d writes at once after that, notes %v", writes, again.Notes)
 				}
-				if got := w.service("web"); accepted(got) != "False Rejected" || !strings.Contains(got.Status.Conditions[0].Message, "the server is not in the network") {
-					t.Errorf("accepted %s: %s", accepted(got), got.Status.Conditions[0].Message)
+				time.Sleep(2 * time.Hour)
+				svc.Annotations[hetznerPrefix+"private-ipv4"] = "10.0.0.88"
+				l.remembering(svc, again.memory, l.nodes[1:]...)
+				if after, _ := l.sim.LoadBalancer(before.ID); after.PrivateNet[0].IP != "10.0.0.88" || len(after.Targets) != 4 {
+					t.Errorf("%s\n%s", l.shape(after), l.log())
 				}
 			})
 		})
 	}
 }
 
-// The refusal is told once, the rest of the Service is carried out, and the cloud is asked again after an hour.
-func TestRefusedPrivateTargetsAreTriedAgain(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
-		w.create(service("web"))
-		noPrivateTargets(w, 2)
-		w.said()
-		w.cloud.Counts()
-		w.edit("web", func(svc *corev1.Service) {
-			toPrivate(svc)
-			svc.Annotations[lb.HetznerPrefix+"disable-public-network"] = "true"
-			svc.Spec.Ports[0].NodePort = 30081
-		})
-		w.expect("to private addresses", "remove server 1", "add server 1 (private)", "add server 1",
-			"update listener 80 → 30081, http :10256/healthz every 10s, timeout 15s, 3 tries")
-		time.Sleep(30 * time.Minute)
-		w.restart()
-		w.expect("half an hour later")
-		if events := w.said(); len(events) != 1 || !strings.Contains(events[0], "private addresses") {
-			t.Errorf("Events %q, want one", events)
-		}
-		w.cloud.SetFault(nil)
-		time.Sleep(40 * time.Minute)
-		w.settle()
-		w.expect("an hour later", "remove server 1", "add server 1 (private)", "remove server 2", "add server 2 (private)", "set public interface false")
-		if got := w.service("web"); accepted(got) != "True Accepted" || got.Annotations[lb.AnnotationState] != "" {
-			t.Errorf("accepted %s, remembered %q", accepted(got), got.Annotations[lb.AnnotationState])
-		}
-	})
-}
-
-// Targets whose turn has not come wait for the others' verdict, also over a restart, and what is reached through the
-// public interface keeps it; in the end nothing is remembered.
-func TestTargetsWaitForTheirTurn(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(3), func(w *world) {
-		w.create(service("web"))
-		w.healthy(2, 0) // one has no verdict yet
-		w.cloud.Counts()
-		w.edit("web", func(svc *corev1.Service) {
-			toPrivate(svc)
-			svc.Annotations[lb.HetznerPrefix+"disable-public-network"] = "true"
-			svc.Spec.Ports[0].NodePort = 30081
-		})
-		w.expect("no turn yet", "update listener 80 → 30081, http :10256/healthz every 10s, timeout 15s, 3 tries")
-		time.Sleep(time.Minute)
-		w.restart()
-		time.Sleep(time.Minute)
-		w.settle()
-		w.expect("no verdict yet")
-		if w.service("web").Annotations[lb.AnnotationState] == "" {
-			t.Error("the next process would wait from the beginning")
-		}
-		w.healthy(1, 2) // before any has moved, that says nothing of addresses
-		time.Sleep(15 * time.Second)
-		w.settle()
-		w.expect("the verdict", "remove server 1", "add server 1 (private)", "remove server 2", "add server 2 (private)", "remove server 3", "add server 3 (private)", "set public interface false")
-		if got := w.service("web"); accepted(got) != "True Accepted" || got.Annotations[lb.AnnotationState] != "" {
-			t.Errorf("accepted %s, remembered %q", accepted(got), got.Annotations[lb.AnnotationState])
-		}
-		w.later()
-		w.expect("after that")
-	})
-}
-
-// Targets that are all unhealthy have nothing to lose, when they had time to become healthy.
-func TestUnhealthyTargetsHaveOneTurn(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(3), func(w *world) {
-		w.create(service("web"))
-		w.healthy(0, 3)
-		w.cloud.Counts()
-		w.edit("web", toPrivate)
-		time.Sleep(30 * time.Second)
-		w.settle()
-		w.expect("no turn yet")
-		time.Sleep(time.Minute)
-		w.settle()
-		w.expect("all at once", "remove server 1", "add server 1 (private)", "remove server 2", "add server 2 (private)", "remove server 3", "add server 3 (private)")
-	})
-}
-
-// A Service that is refused meanwhile waits for nothing: its targets stay reached as they are.
-func TestARefusedServiceHasNoTurn(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(3), func(w *world) {
-		w.create(service("web"))
-		w.healthy(2, 0)
-		w.edit("web", toPrivate)
-		w.edit("web", func(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"health-check-retries"] = "9" })
-		w.later()
-		w.cloud.Counts()
-		time.Sleep(time.Hour)
-		w.settle()
-		if reads, writes := w.cloud.Counts(); reads > 15 || len(writes) != 0 {
-			t.Errorf("%d reads and %q in an hour", reads, writes)
-		}
-		if text := w.service("web").Annotations[lb.AnnotationState]; text != "" {
-			t.Errorf("remembered %q", text)
-		}
-	})
-}
-
-// A turn that fails is tried again at the pace of all failures, not at that of verdicts: each try takes a healthy
-// target out of service.
-func TestFailingTurnsAreTriedLessAndLess(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(3), func(w *world) {
-		w.create(service("web"))
-		w.healthy(3, 0)
-		tries := 0
-		w.cloud.SetFault(func(op lb.Op) error {
-			if add, ok := op.(lb.AddTarget); ok && add.Target.Private {
-				tries++
-				return errors.New("the cloud is unreachable")
-			}
-			return nil
-		})
-		w.edit("web", toPrivate)
-		time.Sleep(time.Hour)
-		w.settle()
-		if tries == 0 || tries > 40 {
-			t.Errorf("%d tries in an hour", tries)
-		}
-	})
-}
-
-// Whose load balancer is gone, and who is refused another, waits for no turn.
-func TestTurnsEndWithTheLoadBalancer(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(3), func(w *world) {
-		w.create(service("web"))
-		w.healthy(2, 0) // one has no verdict yet
-		w.edit("web", toPrivate)
-		if w.service("web").Annotations[lb.AnnotationState] == "" {
-			t.Fatal("no turn is waited for")
-		}
-		if err := w.cloud.Apply(t.Context(), w.cloud.All()[0], lb.Delete{}); err != nil {
+// An attachment that the cloud takes on and then fails is not tried again at once: each attempt drops every private
+// target for a moment.
+func TestFailedMoveIsNotRepeatedAtOnce(t *testing.T) {
+	inLab(t, func(l *lab) {
+		svc := l.service("000000000001")
+		before := l.converged(svc, l.nodes...)
+		svc.Annotations[hetznerPrefix+"private-ipv4"] = "10.0.0.88"
+		if err := l.sim.Inject(hcloudsim.Fault{Match: "POST /load_balancers/{id}/actions/attach_to_network", FailAction: "action_failed"}); err != nil {
 			t.Fatal(err)
 		}
-		w.edit("web", func(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"health-check-retries"] = "9" })
-		w.later()
-		w.cloud.Counts()
-		time.Sleep(time.Hour)
-		w.settle()
-		if reads, _ := w.cloud.Counts(); reads > 50 || w.service("web").Annotations[lb.AnnotationState] != "" {
-			t.Errorf("%d reads in an hour, remembered %q", reads, w.service("web").Annotations[lb.AnnotationState])
+		o := l.remembering(svc, memory{}, l.nodes...)
+		after, _ := l.sim.LoadBalancer(before.ID)
+		if after.PrivateNet[0].IP != before.PrivateNet[0].IP || len(after.Targets) != len(l.nodes) || len(o.Notes) != 1 {
+			t.Fatalf("%s\nnotes %v\n%s", l.shape(after), o.Notes, l.log())
+		}
+		l.requests()
+		again := l.remembering(svc, o.memory, l.nodes...)
+		if _, writes, _ := l.requests(); writes != 0 {
+			t.Errorf("%d writes at once after that", writes)
+		}
+		time.Sleep(2 * time.Hour)
+		l.remembering(svc, again.memory, l.nodes...)
+		if after, _ := l.sim.LoadBalancer(before.ID); after.PrivateNet[0].IP != "10.0.0.88" || len(after.Targets) != len(l.nodes) {
+			t.Errorf("later: %s\n%s", l.shape(after), l.log())
+		}
+	})
+}
+
+// A process that is told to stop, at whatever moment, puts something in the place of what it took away.
+func TestASwapOutlivesItsProcess(t *testing.T) {
+	for n := range 16 {
+		inLab(t, func(l *lab) {
+			svc := l.service("000000000001")
+			before := l.converged(svc, l.nodes...)
+			ctx, stop := context.WithCancel(quiet(l.t.Context()))
+			defer stop()
+			l.wire.spoil(n+1, harm{after: stop})
+			svc.Annotations[hetznerPrefix+"private-ipv4"] = "10.0.0.88"
+			l.converge(ctx, l.plan(svc, l.nodes...), hooks{})
+			after, _ := l.sim.LoadBalancer(before.ID)
+			if len(after.PrivateNet) != 1 || len(after.Targets) != 5 || ctx.Err() == nil {
+				t.Errorf("stopped at request %d: %s\n%s", n+1, l.shape(after), l.log())
+			}
+		})
+	}
+}
+
+func serverOf(t *testing.T, node *corev1.Node) (id int64) {
+	t.Helper()
+	if _, err := fmt.Sscanf(node.Spec.ProviderID, "hcloud://%d", &id); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// The subnet by default is for load balancers that are attached from now on.
+func TestTheSubnetByDefaultMovesNobody(t *testing.T) {
+	inLab(t, func(l *lab) {
+		svc := l.service("000000000001")
+		before := l.converged(svc, l.nodes...)
+		l.PrivateSubnet = netip.MustParsePrefix("10.9.0.0/16")
+		l.post(fmt.Sprintf("/networks/%d/actions/add_subnet", l.Network), `{"type":"cloud","network_zone":"eu-central","ip_range":"10.9.0.0/16"}`)
+		l.requests()
+		l.converged(svc, l.nodes...)
+		if _, writes, _ := l.requests(); writes != 0 {
+			t.Errorf("%d writes for a load balancer that is attached at %s\n%s", writes, before.PrivateNet[0].IP, l.log())
+		}
+		fresh := l.service("000000000002")
+		fresh.Annotations[lb.AnnotationName] = "fresh"
+		b := l.converged(fresh, l.nodes...)
+		if !l.PrivateSubnet.Contains(netip.MustParseAddr(b.PrivateNet[0].IP)) || len(b.Targets) != 5 {
+			t.Errorf("a new one is attached at %s with %d targets", b.PrivateNet[0].IP, len(b.Targets))
+		}
+		// An address by annotation does not have to lie in it.
+		fresh.Annotations[hetznerPrefix+"private-ipv4"] = "10.0.0.77"
+		if b := l.converged(fresh, l.nodes...); b.PrivateNet[0].IP != "10.0.0.77" {
+			t.Errorf("attached at %s", b.PrivateNet[0].IP)
 		}
 	})
 }

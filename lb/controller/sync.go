@@ -14,7 +14,6 @@ import (
 	"k8s.io/cloud-provider/service/helpers"
 
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/converge"
 )
 
 // sync reconciles one Service. The notes are what a person must look at; the error is what will be retried.
@@ -45,9 +44,9 @@ func (c *Controller) ensure(ctx context.Context, svc *corev1.Service) ([]lb.Note
 	}
 	// Without the finalizer nothing was ever created: a Service that is refused from the beginning costs
 	// no request.
-	if p.Impossible() && !helpers.HasLBFinalizer(svc) {
+	if p.impossible() && !helpers.HasLBFinalizer(svc) {
 		notes := p.Against(lb.State{}, nil).Notes
-		return notes, c.tell(ctx, svc, svc, telling{notes: notes, status: svc.Status.LoadBalancer, memory: p.Memory, managed: hadManaged(svc)})
+		return notes, c.tell(ctx, svc, svc, telling{notes: notes, status: svc.Status.LoadBalancer, memory: p.memory, managed: hadManaged(svc)})
 	}
 	claimed := svc
 	if !p.Refused {
@@ -57,11 +56,11 @@ func (c *Controller) ensure(ctx context.Context, svc *corev1.Service) ([]lb.Note
 		if err != nil {
 			return nil, err
 		}
-		p.HadManaged = p.HadManaged || p.Spec.Managed != nil
+		p.hadManaged = p.hadManaged || p.Spec.Managed != nil
 	}
-	done := c.converger.Converge(ctx, p, converge.Hooks{
+	done := c.converge(ctx, p, hooks{
 		Wanted: func(ctx context.Context) (bool, error) { return c.stillWanted(ctx, svc) },
-		Remember: func(ctx context.Context, m converge.Memory) (err error) {
+		Remember: func(ctx context.Context, m memory) (err error) {
 			claimed, err = c.patch(ctx, claimed, remembering(claimed, m))
 			return err
 		},
@@ -76,12 +75,12 @@ func (c *Controller) ensure(ctx context.Context, svc *corev1.Service) ([]lb.Note
 	if done.RetryTargets > 0 && done.RetryTargets < driftPeriod { // later ones are found by the regular look
 		c.queue.AddAfter(nameOf(svc), done.RetryTargets)
 	}
-	if done.Waits && done.Transient == nil {
+	if done.waits && done.Transient == nil {
 		c.queue.AddAfter(nameOf(svc), trialLook)
 	}
 	// What failed is tried again by the queue, at its pace; only the old checks cannot wait for that.
-	if done.Memory.Open() && (done.Transient == nil || done.Memory.Checks.Open()) {
-		c.queue.AddAfter(nameOf(svc), max(time.Until(done.Memory.Until), trialLook))
+	if done.memory.open() && (done.Transient == nil || done.memory.checks.open()) {
+		c.queue.AddAfter(nameOf(svc), max(time.Until(done.memory.Until), trialLook))
 	}
 	return c.report(ctx, svc, claimed, p, done)
 }
@@ -91,22 +90,22 @@ func (c *Controller) ensure(ctx context.Context, svc *corev1.Service) ([]lb.Note
 const trialLook = 15 * time.Second
 
 // report writes what became of a plan.
-func (c *Controller) report(ctx context.Context, svc, claimed *corev1.Service, p converge.Plan, done converge.Outcome) ([]lb.Note, error) {
-	if done.Seen && done.State.Exists() && !done.Memory.Open() {
-		done.Notes = slices.Concat(done.Notes, c.targetsHealth(svc, done.Spec, done.State, p.Idle()))
+func (c *Controller) report(ctx context.Context, svc, claimed *corev1.Service, p Plan, done outcome) ([]lb.Note, error) {
+	if done.Seen && done.State.Exists() && !done.memory.open() {
+		done.Notes = slices.Concat(done.Notes, c.targetsHealth(svc, done.Spec, done.State, p.idle()))
 	}
-	told := telling{notes: done.Notes, status: claimed.Status.LoadBalancer, memory: done.Memory}
+	told := telling{notes: done.Notes, status: claimed.Status.LoadBalancer, memory: done.memory}
 	switch {
 	case p.Refused: // how the load balancer is to be shown is among what cannot be used
 	case done.Seen && done.State.Exists():
-		told.status = converge.Status(done.Spec, done.State)
+		told.status = ingressStatus(done.Spec, done.State)
 	case lost(claimed, done):
 		told.status = corev1.LoadBalancerStatus{}
 	}
 	told.managed = hadManaged(claimed) && (p.Refused || p.Spec.Managed != nil || done.Transient != nil || rejected(done.Notes))
 	if done.Transient != nil && (len(done.Notes) == len(p.Notes) || condition(done.Notes).Status == metav1.ConditionTrue) {
 		// Nothing new to say yet, and nothing is accepted that is not there; but addresses that are can be used.
-		updated := remembering(claimed, done.Memory)
+		updated := remembering(claimed, done.memory)
 		updated.Status.LoadBalancer = told.status
 		_, err := c.patch(ctx, claimed, updated)
 		return nil, errors.Join(done.Transient, err)
@@ -121,13 +120,13 @@ func (c *Controller) report(ctx context.Context, svc, claimed *corev1.Service, p
 // lost reports whether the addresses that the Service shows lead nowhere: its load balancer was ours, is gone,
 // and will not be back soon. Without proof they stay, for they may be those of a load balancer that works:
 // another controller's, before this one takes over, or ours under another cluster's name.
-func lost(svc *corev1.Service, o converge.Outcome) bool {
+func lost(svc *corev1.Service, o outcome) bool {
 	foreign := slices.ContainsFunc(o.Notes, func(n lb.Note) bool { return n.Reason == lb.ReasonNotOwned })
 	return o.Seen && !o.State.Exists() && o.Transient == nil && !foreign && served(svc)
 }
 
 func rejected(notes []lb.Note) bool {
-	return slices.ContainsFunc(notes, func(n lb.Note) bool { return n.Reason == converge.ReasonRejected })
+	return slices.ContainsFunc(notes, func(n lb.Note) bool { return n.Reason == reasonRejected })
 }
 
 // tell writes condition and status, then announces what is new since the Service was read.
@@ -145,8 +144,8 @@ func (c *Controller) tell(ctx context.Context, read, latest *corev1.Service, t t
 // cleanup removes the load balancer of a Service that wants none of us any more, then lets the Service go.
 func (c *Controller) cleanup(ctx context.Context, svc *corev1.Service) ([]lb.Note, error) {
 	// What the Hetzner controller made for a Service that is another implementation's now is theirs.
-	belongings := converge.Belongings{Peers: !c.handedOver(svc), Certificates: hadManaged(svc)}
-	existed, err := c.converger.Remove(ctx, c.owner(svc), belongings)
+	belongings := belongings{Peers: !c.handedOver(svc), Certificates: hadManaged(svc)}
+	existed, err := c.remove(ctx, c.owner(svc), belongings)
 	if err == nil && existed {
 		c.recorder.Event(svc, corev1.EventTypeNormal, "DeletedLoadBalancer", "Deleted load balancer")
 	}
@@ -158,9 +157,9 @@ func (c *Controller) cleanup(ctx context.Context, svc *corev1.Service) ([]lb.Not
 		return nil, err
 	}
 	err = fmt.Errorf("removing the load balancer: %w", err)
-	if note, known := converge.NoteOf(err, lb.Spec{}); known {
+	if note, known := noteOf(err, lb.Spec{}); known {
 		notes := []lb.Note{note}
-		return notes, c.tell(ctx, svc, svc, telling{notes: notes, status: svc.Status.LoadBalancer, memory: converge.Recall(svc), managed: hadManaged(svc)})
+		return notes, c.tell(ctx, svc, svc, telling{notes: notes, status: svc.Status.LoadBalancer, memory: recall(svc), managed: hadManaged(svc)})
 	}
 	return nil, err
 }

@@ -12,13 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/lbtest"
 )
 
 // peers is a load balancer that the Hetzner controller made for the Service web.
 func peers(name string) lb.State {
 	return lb.State{
-		ID: 17, Name: name, Type: "lb11", Location: "fsn1", NetworkZone: lbtest.Zone, Algorithm: lb.RoundRobin, Public: true,
+		ID: 17, Name: name, Type: "lb11", Location: "fsn1", NetworkZone: "eu-central", Algorithm: lb.RoundRobin, Public: true,
 		Network: 7, Labels: map[string]string{lb.LabelPeer: "web-uid", "team": "web"},
 		Listeners: []lb.Listener{{Port: 80, DestinationPort: 30080, Protocol: "tcp", Check: lb.HealthCheck{Protocol: "tcp", Port: 30080, Interval: 15e9, Timeout: 10e9, Retries: 3}}},
 		Targets:   []lb.Target{{Server: 1}},
@@ -37,14 +36,14 @@ func TestTakeoverFromTheHetznerController(t *testing.T) {
 		"by its name alone":   {"awebuid", false, []string{`create "awebuid" with 1 listeners and 1 targets`, `set name "awebuid" and 5 labels`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, lbtest.NewCloud(peers(c.balancer)), nodes(1), func(w *world) {
+			inWorld(t, newCloud(peers(c.balancer)), nodes(1), func(w *world) {
 				svc := service("web")
 				if c.status {
 					svc = takenOver()
 				}
 				w.create(svc)
 				w.expect("takeover", c.changes...)
-				all := w.cloud.All()
+				all := w.cloud.all()
 				if len(all) != 1 || all[0].ID != 17 || all[0].Labels["team"] != "web" || all[0].Labels[lb.LabelPeer] != "web-uid" {
 					t.Fatalf("%+v", all)
 				}
@@ -57,7 +56,7 @@ func TestTakeoverFromTheHetznerController(t *testing.T) {
 				w.edit("web", func(svc *corev1.Service) { svc.Annotations["underlay.dev/health-check"] = "kube-proxy" })
 				w.expect("opted in", `set name "awebuid" and 4 labels`, byProxy)
 				w.delete("web")
-				if len(w.cloud.All()) != 0 {
+				if len(w.cloud.all()) != 0 {
 					t.Errorf("left behind:\n%s", w.cloud)
 				}
 			})
@@ -85,8 +84,8 @@ func TestNobodysTrafficIsTaken(t *testing.T) {
 		"our labels, copied before ours was made twice": {[]lb.State{copied, {ID: 21, Name: "copy-2", Labels: copied.Labels}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, lbtest.NewCloud(c.balancers...), nodes(1), func(w *world) {
-				before := fmt.Sprintf("%+v", w.cloud.All())
+			inWorld(t, newCloud(c.balancers...), nodes(1), func(w *world) {
+				before := fmt.Sprintf("%+v", w.cloud.all())
 				svc := takenOver()
 				svc.Annotations["underlay.dev/adopt"] = fmt.Sprint(c.adopt)
 				w.create(svc)
@@ -99,7 +98,7 @@ func TestNobodysTrafficIsTaken(t *testing.T) {
 				if events := w.said(); len(events) != 1 || !strings.Contains(events[0], "LoadBalancerNotOwned") {
 					t.Errorf("Events %q, want one", events)
 				}
-				if after := fmt.Sprintf("%+v", w.cloud.All()); after != before {
+				if after := fmt.Sprintf("%+v", w.cloud.all()); after != before {
 					t.Errorf("changed:\n%s\nwas\n%s", after, before)
 				}
 			})
@@ -110,7 +109,7 @@ func TestNobodysTrafficIsTaken(t *testing.T) {
 func TestAdoption(t *testing.T) {
 	bare := peers("web")
 	bare.Labels = map[string]string{"team": "web"}
-	inWorld(t, lbtest.NewCloud(bare), nodes(1), func(w *world) {
+	inWorld(t, newCloud(bare), nodes(1), func(w *world) {
 		svc := service("web")
 		svc.Annotations[lb.AnnotationName] = "web"
 		w.create(svc)
@@ -122,17 +121,17 @@ func TestAdoption(t *testing.T) {
 		if events := w.said(); accepted(w.service("web")) != "False LoadBalancerNotOwned" || len(events) != 1 || !strings.Contains(events[0], command) {
 			t.Errorf("without consent: accepted %s, Events %q", accepted(w.service("web")), events)
 		}
-		w.cloud.Counts()
+		w.cloud.counts()
 		w.later()
 		w.expect("still without consent")
-		w.cloud.Edit(17, func(s *lb.State) {
+		w.cloud.change(17, func(s *lb.State) {
 			s.Labels["underlay.dev/adopt-cluster"] = "demo"
 			s.Labels["underlay.dev/adopt-namespace"] = "default"
 			s.Labels["underlay.dev/adopt-service"] = "web"
 		})
 		w.later()
 		w.expect("adopted", `set name "web" and 7 labels`)
-		if got := w.service("web"); accepted(got) != "True Accepted" || len(w.cloud.All()) != 1 || w.cloud.All()[0].ID != 17 {
+		if got := w.service("web"); accepted(got) != "True Accepted" || len(w.cloud.all()) != 1 || w.cloud.all()[0].ID != 17 {
 			t.Errorf("accepted %s:\n%s", accepted(got), w.cloud)
 		}
 	})
@@ -150,15 +149,15 @@ func TestWhatWasNotAdoptedIsNotDeleted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			capi := peers("web")
 			capi.Labels = map[string]string{"caph-cluster-prod": "owned"}
-			inWorld(t, lbtest.NewCloud(capi), nodes(1), func(w *world) {
-				before := fmt.Sprintf("%+v", w.cloud.All())
+			inWorld(t, newCloud(capi), nodes(1), func(w *world) {
+				before := fmt.Sprintf("%+v", w.cloud.all())
 				svc := service("web")
 				svc.Annotations[lb.AnnotationName], svc.Annotations["underlay.dev/adopt"] = "web", "true"
 				w.create(svc)
 				w.later()
 				end(w)
 				w.later()
-				if after := fmt.Sprintf("%+v", w.cloud.All()); after != before || len(w.service("web").Finalizers) != 0 {
+				if after := fmt.Sprintf("%+v", w.cloud.all()); after != before || len(w.service("web").Finalizers) != 0 {
 					t.Errorf("finalizers %v, load balancers\n%s\nwere\n%s", w.service("web").Finalizers, after, before)
 				}
 			})
@@ -168,24 +167,24 @@ func TestWhatWasNotAdoptedIsNotDeleted(t *testing.T) {
 
 // Two Services that claim one name: the first has it, the second is told, and gets it when the first goes.
 func TestTwoServicesOneName(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		for _, name := range []string{"first", "second"} {
 			svc := service(name)
 			svc.Annotations[lb.AnnotationName] = "shared"
 			w.create(svc)
 		}
 		w.later()
-		owned := func(uid string) bool { return slices.Equal(w.cloud.All()[0].Services(), []string{uid}) }
-		if len(w.cloud.All()) != 1 || !owned("first-uid") || accepted(w.service("second")) != "False LoadBalancerNotOwned" {
-			t.Errorf("second: %s\n%+v", accepted(w.service("second")), w.cloud.All())
+		owned := func(uid string) bool { return slices.Equal(w.cloud.all()[0].Services(), []string{uid}) }
+		if len(w.cloud.all()) != 1 || !owned("first-uid") || accepted(w.service("second")) != "False LoadBalancerNotOwned" {
+			t.Errorf("second: %s\n%+v", accepted(w.service("second")), w.cloud.all())
 		}
 		w.delete("first")
 		if err := w.api.CoreV1().Services("default").Delete(context.Background(), "first", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		w.later()
-		if len(w.cloud.All()) != 1 || !owned("second-uid") || accepted(w.service("second")) != "True Accepted" {
-			t.Errorf("second: %s\n%+v", accepted(w.service("second")), w.cloud.All())
+		if len(w.cloud.all()) != 1 || !owned("second-uid") || accepted(w.service("second")) != "True Accepted" {
+			t.Errorf("second: %s\n%+v", accepted(w.service("second")), w.cloud.all())
 		}
 	})
 }
@@ -195,7 +194,7 @@ func TestTwoServicesOneName(t *testing.T) {
 func TestTakeoverKeepsWhatNobodySays(t *testing.T) {
 	found := peers("before")
 	found.Type, found.Algorithm = "lb21", lb.LeastConnections
-	inWorld(t, lbtest.NewCloud(found), nodes(30), func(w *world) {
+	inWorld(t, newCloud(found), nodes(30), func(w *world) {
 		svc := takenOver()
 		for port := range int32(6) {
 			svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: fmt.Sprint(port), Port: 8000 + port, Protocol: "TCP", NodePort: 31000 + port})
@@ -203,14 +202,14 @@ func TestTakeoverKeepsWhatNobodySays(t *testing.T) {
 		w.create(svc)
 		w.later()
 		w.restart()
-		b := w.cloud.All()[0]
+		b := w.cloud.all()[0]
 		if b.Name != "before" || b.Type != "lb21" || b.Algorithm != lb.LeastConnections || len(b.Targets) != 30 || len(b.Listeners) != 7 {
 			t.Errorf("changed: %s %s %s, %d targets, %d listeners", b.Name, b.Type, b.Algorithm, len(b.Targets), len(b.Listeners))
 		}
 		if got := w.service("web"); accepted(got) != "True Accepted" || !strings.Contains(got.Status.Conditions[0].Message, "lb21") {
 			t.Errorf("accepted %s: %s", accepted(got), got.Status.Conditions[0].Message)
 		}
-		w.cloud.Counts()
+		w.cloud.counts()
 		w.edit("web", func(svc *corev1.Service) {
 			svc.Annotations[lb.AnnotationType], svc.Annotations[lb.HetznerPrefix+"algorithm-type"] = "lb31", "least_connections"
 		})
@@ -220,7 +219,7 @@ func TestTakeoverKeepsWhatNobodySays(t *testing.T) {
 			w.editNode("node-30", func(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "" })
 		})
 		w.later()
-		if b := w.cloud.All()[0]; b.Name != "before" || b.Type != "lb11" || b.Algorithm != lb.RoundRobin {
+		if b := w.cloud.all()[0]; b.Name != "before" || b.Type != "lb11" || b.Algorithm != lb.RoundRobin {
 			t.Errorf("annotations removed: %s %s %s", b.Name, b.Type, b.Algorithm)
 		}
 	})
@@ -230,7 +229,7 @@ func TestTakeoverKeepsWhatNobodySays(t *testing.T) {
 func TestTakeoverKeepsThePublicInterfaceOff(t *testing.T) {
 	found := peers("awebuid")
 	found.Public, found.Targets = false, []lb.Target{{Server: 1, Private: true}}
-	inWorld(t, lbtest.NewCloud(found), nodes(1), func(w *world) {
+	inWorld(t, newCloud(found), nodes(1), func(w *world) {
 		svc := takenOver()
 		toPrivate(svc)
 		w.create(svc)
@@ -245,7 +244,7 @@ func TestTakeoverKeepsThePublicInterfaceOff(t *testing.T) {
 // Targets go on to be reached at their public addresses, whatever is configured for all Services, also those that
 // come later, after a restart, or when there were none for a while; until the Service itself says otherwise.
 func TestTakeoverKeepsHowTargetsAreReached(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(peers("awebuid")), nodes(1), func(w *world) {
+	inWorld(t, newCloud(peers("awebuid")), nodes(1), func(w *world) {
 		w.stop()
 		w.defaults.UsePrivateIP = true
 		w.start()
@@ -282,7 +281,7 @@ func TestTakeoverKeepsHowTargetsAreReached(t *testing.T) {
 
 // Which way a Service's targets go that cannot be understood at the takeover is kept when it is corrected.
 func TestTakeoverOfARefusedServiceKeepsHowTargetsAreReached(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(peers("awebuid")), nodes(2), func(w *world) {
+	inWorld(t, newCloud(peers("awebuid")), nodes(2), func(w *world) {
 		w.stop()
 		w.defaults.UsePrivateIP = true
 		w.start()
@@ -321,7 +320,7 @@ func TestRefusedServicesAreTakenOver(t *testing.T) {
 		"a value that cannot be": {func(_ *world, svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"health-check-retries"] = "9" }, "False InvalidField", "only the targets", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, lbtest.NewCloud(peers("awebuid")), nodes(1), func(w *world) {
+			inWorld(t, newCloud(peers("awebuid")), nodes(1), func(w *world) {
 				svc := takenOver()
 				c.refused(w, svc)
 				svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "more", Port: 81, Protocol: "TCP", NodePort: 30081})
@@ -332,27 +331,27 @@ func TestRefusedServicesAreTakenOver(t *testing.T) {
 				w.settle()
 				said := strings.Join(w.said(), "\n")
 				w.later()
-				b := w.cloud.All()[0]
+				b := w.cloud.all()[0]
 				if got := accepted(w.service("web")); got != c.accepted || !strings.Contains(said, c.word) || len(w.said()) != 0 {
 					t.Errorf("accepted %s, Events:\n%s", got, said)
 				}
-				if len(w.cloud.All()) != 1 || b.ID != 17 || len(b.Targets) != 2 || len(b.Listeners) != c.serves || b.Listeners[0].Check.Protocol != "tcp" {
+				if len(w.cloud.all()) != 1 || b.ID != 17 || len(b.Targets) != 2 || len(b.Listeners) != c.serves || b.Listeners[0].Check.Protocol != "tcp" {
 					t.Errorf("%s", w.cloud)
 				}
-				w.cloud.Counts()
+				w.cloud.counts()
 				w.written()
 				w.restart()
 				w.later()
-				if _, writes := w.cloud.Counts(); len(writes) != 0 || w.written() != 0 {
+				if _, writes := w.cloud.counts(); len(writes) != 0 || w.written() != 0 {
 					t.Errorf("at rest: %q", writes)
 				}
 				// What it serves goes on to lead where it should.
 				w.edit("web", func(svc *corev1.Service) { svc.Spec.Ports[0].NodePort = 30099 })
-				if port := w.cloud.All()[0].Listeners[0].DestinationPort; port != 30099 && c.word != "only the targets" {
+				if port := w.cloud.all()[0].Listeners[0].DestinationPort; port != 30099 && c.word != "only the targets" {
 					t.Errorf("port 80 leads to %d", port)
 				}
 				w.delete("web")
-				if len(w.cloud.All()) != 0 || len(w.service("web").Finalizers) != 0 {
+				if len(w.cloud.all()) != 0 || len(w.service("web").Finalizers) != 0 {
 					t.Errorf("left behind:\n%s", w.cloud)
 				}
 			})
@@ -364,7 +363,7 @@ func TestRefusedServicesAreTakenOver(t *testing.T) {
 func TestRefusedServicesAdoptNothing(t *testing.T) {
 	bare := peers("awebuid")
 	bare.Labels = nil
-	inWorld(t, lbtest.NewCloud(bare), nodes(1), func(w *world) {
+	inWorld(t, newCloud(bare), nodes(1), func(w *world) {
 		svc := takenOver()
 		svc.Annotations["underlay.dev/adopt"] = "true"
 		svc.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"}
@@ -387,9 +386,9 @@ func TestServiceDeletedBeforeItsTakeover(t *testing.T) {
 		left      int
 	}{"one": {[]lb.State{peers("awebuid")}, 0}, "ambiguous": {[]lb.State{peers("awebuid"), twice}, 2}} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, lbtest.NewCloud(c.balancers...), nodes(3), func(w *world) {
+			inWorld(t, newCloud(c.balancers...), nodes(3), func(w *world) {
 				before := w.cloud.String()
-				w.cloud.SetFault(func(op lb.Op) error {
+				w.cloud.setFault(func(op lb.Op) error {
 					switch op.(type) {
 					case lb.TakeOver, lb.Update:
 						return &lb.RejectedError{Code: "invalid_input", Message: "labels"}
@@ -403,7 +402,7 @@ func TestServiceDeletedBeforeItsTakeover(t *testing.T) {
 				}
 				w.delete("web")
 				w.later()
-				if got := w.service("web"); len(w.cloud.All()) != c.left || len(got.Finalizers) != min(c.left, 1) {
+				if got := w.service("web"); len(w.cloud.all()) != c.left || len(got.Finalizers) != min(c.left, 1) {
 					t.Errorf("finalizers %v, cloud:\n%s", got.Finalizers, w.cloud)
 				}
 			})
@@ -419,8 +418,8 @@ func TestOptInUndone(t *testing.T) {
 		for who, before := range map[string]bool{"before the takeover": true, "after it": false} {
 			t.Run(name+", opted in "+who, func(t *testing.T) {
 				found := peers("awebuid")
-				found.Verdicts = map[int]map[int64]lb.Verdict{80: lbtest.Verdicts(found.Targets, 1, 0)}
-				inWorld(t, lbtest.NewCloud(found), nodes(1), func(w *world) {
+				found.Verdicts = map[int]map[int64]lb.Verdict{80: verdicts(found.Targets, 1, 0)}
+				inWorld(t, newCloud(found), nodes(1), func(w *world) {
 					in := func(svc *corev1.Service) { svc.Annotations["underlay.dev/health-check"] = "kube-proxy" }
 					svc := takenOver()
 					if before {
@@ -438,14 +437,14 @@ func TestOptInUndone(t *testing.T) {
 					w.later()
 					w.restart()
 					w.later()
-					_, writes := w.cloud.Counts()
+					_, writes := w.cloud.counts()
 					ours := 0
 					for _, op := range writes {
 						if op == byProxy {
 							ours++
 						}
 					}
-					if ours != 1 || !slices.Contains(writes, kept) || w.cloud.All()[0].Listeners[0].Check.Protocol != "tcp" {
+					if ours != 1 || !slices.Contains(writes, kept) || w.cloud.all()[0].Listeners[0].Check.Protocol != "tcp" {
 						t.Errorf("ours was tried %d times: %q", ours, writes)
 					}
 					if got := w.service("web"); got.Annotations[lb.AnnotationState] != "" || accepted(got) != "True Accepted" {
@@ -454,7 +453,7 @@ func TestOptInUndone(t *testing.T) {
 					// A good one is taken, and then nothing is kept any more.
 					w.edit("web", in)
 					w.later()
-					if b := w.cloud.All()[0]; b.Listeners[0].Check.Port != 10256 || b.Labels[lb.LabelCheck] != "" {
+					if b := w.cloud.all()[0]; b.Listeners[0].Check.Port != 10256 || b.Labels[lb.LabelCheck] != "" {
 						t.Errorf("%s, labels %v", w.cloud, b.Labels)
 					}
 				})

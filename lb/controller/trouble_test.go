@@ -13,19 +13,18 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/underlay-ccm/underlay/lb"
-	"github.com/underlay-ccm/underlay/lb/lbtest"
 )
 
 func TestRefusedService(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		svc := service("web")
 		svc.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"}
 		svc.Annotations[lb.AnnotationType] = "lb 11"
 		svc.Annotations[lb.AnnotationNodeSelector] = "==="
 		w.create(svc)
 		got := w.service("web")
-		if accepted(got) != "False InvalidField" || len(got.Finalizers) != 0 || len(w.cloud.All()) != 0 {
-			t.Errorf("accepted %s, finalizers %v, %d load balancers", accepted(got), got.Finalizers, len(w.cloud.All()))
+		if accepted(got) != "False InvalidField" || len(got.Finalizers) != 0 || len(w.cloud.all()) != 0 {
+			t.Errorf("accepted %s, finalizers %v, %d load balancers", accepted(got), got.Finalizers, len(w.cloud.all()))
 		}
 		events := strings.Join(w.said(), "\n")
 		for _, want := range []string{
@@ -56,7 +55,7 @@ func TestRefusedService(t *testing.T) {
 
 // A Service that becomes impossible keeps the load balancer it has, unchanged.
 func TestRefusedLater(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
 		before, addresses := w.cloud.String(), ingress(w.service("web"))
 		w.edit("web", func(svc *corev1.Service) {
@@ -68,7 +67,7 @@ func TestRefusedLater(t *testing.T) {
 			t.Errorf("accepted %s, addresses %q, cloud:\n%s", accepted(got), ingress(got), w.cloud)
 		}
 		w.delete("web")
-		if len(w.cloud.All()) != 0 || len(w.service("web").Finalizers) != 0 {
+		if len(w.cloud.all()) != 0 || len(w.service("web").Finalizers) != 0 {
 			t.Error("a refused Service cannot be deleted")
 		}
 	})
@@ -76,7 +75,7 @@ func TestRefusedLater(t *testing.T) {
 
 func TestNameOfSomebodyElse(t *testing.T) {
 	foreign := lb.State{ID: 17, Name: "shared", Type: "lb11", Labels: map[string]string{"underlay.dev/cluster": "another", "underlay.dev/svc-web-uid": ""}}
-	inWorld(t, lbtest.NewCloud(foreign), nodes(1), func(w *world) {
+	inWorld(t, newCloud(foreign), nodes(1), func(w *world) {
 		before := w.cloud.String()
 		for _, name := range []string{"web", "api"} {
 			svc := service(name)
@@ -106,8 +105,8 @@ func TestNameOfSomebodyElse(t *testing.T) {
 }
 
 func TestOneBadTarget(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(3), func(w *world) {
-		w.cloud.SetFault(func(op lb.Op) error {
+	inWorld(t, newCloud(), nodes(3), func(w *world) {
+		w.cloud.setFault(func(op lb.Op) error {
 			bad := func(id int64) error {
 				if id == 2 {
 					return &lb.RejectedError{Code: "resolve_cloud_private_targets_error", Message: "server 2 is not in the network", Target: true}
@@ -127,22 +126,22 @@ func TestOneBadTarget(t *testing.T) {
 			return nil
 		})
 		w.create(service("web"))
-		all := w.cloud.All()
+		all := w.cloud.all()
 		if len(all) != 1 || len(all[0].Targets) != 2 || ingress(w.service("web")) == "" || accepted(w.service("web")) != "False Rejected" {
 			t.Errorf("accepted %s, addresses %q, cloud:\n%s", accepted(w.service("web")), ingress(w.service("web")), w.cloud)
 		}
-		w.cloud.SetFault(nil)
+		w.cloud.setFault(nil)
 		time.Sleep(30 * time.Second) // it is tried again soon
 		w.settle()
-		if all := w.cloud.All(); len(all[0].Targets) != 3 || accepted(w.service("web")) != "True Accepted" {
+		if all := w.cloud.all(); len(all[0].Targets) != 3 || accepted(w.service("web")) != "True Accepted" {
 			t.Errorf("accepted %s, cloud:\n%s", accepted(w.service("web")), w.cloud)
 		}
 	})
 }
 
 func TestFailuresPass(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
-		w.cloud.SetFault(func(lb.Op) error { return errors.New("the cloud is unreachable") })
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
+		w.cloud.setFault(func(lb.Op) error { return errors.New("the cloud is unreachable") })
 		w.create(service("web"))
 		if events := w.said(); len(events) != 0 {
 			t.Errorf("one failure is announced: %v", events)
@@ -155,10 +154,10 @@ func TestFailuresPass(t *testing.T) {
 		if got := accepted(w.service("web")); got != "Unknown Pending" {
 			t.Errorf("accepted %s, want Unknown Pending", got)
 		}
-		w.cloud.SetFault(nil)
+		w.cloud.setFault(nil)
 		w.later()
-		if got := accepted(w.service("web")); got != "True Accepted" || len(w.cloud.All()) != 1 {
-			t.Errorf("accepted %s, %d load balancers", got, len(w.cloud.All()))
+		if got := accepted(w.service("web")); got != "True Accepted" || len(w.cloud.all()) != 1 {
+			t.Errorf("accepted %s, %d load balancers", got, len(w.cloud.all()))
 		}
 		if failed := w.counter("underlay_lb_syncs_total", "failed"); failed < 3 {
 			t.Errorf("%v failed reconciliations counted, want at least 3", failed)
@@ -169,9 +168,9 @@ func TestFailuresPass(t *testing.T) {
 // A change that fails for hours is told of again before the API server forgets the Event: the condition speaks of what
 // was there before.
 func TestFailuresThatDoNotPassAreToldAgain(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
-		w.cloud.SetFault(func(lb.Op) error { return errors.New("the cloud is unreachable") })
+		w.cloud.setFault(func(lb.Op) error { return errors.New("the cloud is unreachable") })
 		w.edit("web", func(svc *corev1.Service) { svc.Spec.Ports[0].NodePort = 30081 })
 		for hour := range 6 {
 			time.Sleep(time.Hour)
@@ -200,11 +199,11 @@ func (w *world) counter(name, result string) float64 {
 }
 
 func TestDriftIsRepaired(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.create(service("web"))
 		want := w.cloud.String()
-		id := w.cloud.All()[0].ID
-		w.cloud.Edit(id, func(s *lb.State) {
+		id := w.cloud.all()[0].ID
+		w.cloud.change(id, func(s *lb.State) {
 			s.Targets, s.Algorithm, s.Listeners = nil, lb.LeastConnections, append(s.Listeners, lb.Listener{Port: 22, DestinationPort: 22, Protocol: "tcp"})
 		})
 		w.later()
@@ -219,22 +218,22 @@ func TestDriftIsRepaired(t *testing.T) {
 			t.Errorf("a status emptied by others is %q, want %q", got, addresses)
 		}
 
-		state := w.cloud.All()[0]
-		if err := w.cloud.Apply(t.Context(), state, lb.Delete{}); err != nil {
+		state := w.cloud.all()[0]
+		if err := w.cloud.Apply(w.t.Context(), state, lb.Delete{}); err != nil {
 			t.Fatal(err)
 		}
 		w.later()
-		if all := w.cloud.All(); len(all) != 1 || ingress(w.service("web")) == addresses {
+		if all := w.cloud.all(); len(all) != 1 || ingress(w.service("web")) == addresses {
 			t.Errorf("deleted by others: %d load balancers, addresses %s", len(all), ingress(w.service("web")))
 		}
 	})
 }
 
 func TestProtectedLoadBalancer(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(1), func(w *world) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
-		id := w.cloud.All()[0].ID
-		w.cloud.Protect(id, true)
+		id := w.cloud.all()[0].ID
+		w.cloud.protect(id, true)
 		w.said()
 		w.delete("web")
 		w.later()
@@ -244,26 +243,26 @@ func TestProtectedLoadBalancer(t *testing.T) {
 		if events := w.said(); len(events) != 1 || !strings.Contains(events[0], "protected") {
 			t.Errorf("got Events %v, want one that names the protection", events)
 		}
-		w.cloud.Protect(id, false)
+		w.cloud.protect(id, false)
 		w.later()
-		if len(w.service("web").Finalizers) != 0 || len(w.cloud.All()) != 0 {
+		if len(w.service("web").Finalizers) != 0 || len(w.cloud.all()) != 0 {
 			t.Error("still there without protection")
 		}
 	})
 }
 
 func TestMoreNodesThanTheTypeHolds(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(30), func(w *world) {
+	inWorld(t, newCloud(), nodes(30), func(w *world) {
 		w.create(service("web"))
-		if got := accepted(w.service("web")); len(w.cloud.All()[0].Targets) != 25 || got != "False TargetsTruncated" {
-			t.Errorf("%d targets, accepted %s", len(w.cloud.All()[0].Targets), got)
+		if got := accepted(w.service("web")); len(w.cloud.all()[0].Targets) != 25 || got != "False TargetsTruncated" {
+			t.Errorf("%d targets, accepted %s", len(w.cloud.all()[0].Targets), got)
 		}
 		if events := w.said(); len(events) != 1 || !strings.Contains(events[0], "only 25 nodes") {
 			t.Errorf("got Events %v, want one with the limit", events)
 		}
 		w.edit("web", func(svc *corev1.Service) { svc.Annotations[lb.AnnotationType] = "lb21" })
-		if got := accepted(w.service("web")); len(w.cloud.All()[0].Targets) != 30 || got != "True Accepted" {
-			t.Errorf("larger: %d targets, accepted %s", len(w.cloud.All()[0].Targets), got)
+		if got := accepted(w.service("web")); len(w.cloud.all()[0].Targets) != 30 || got != "True Accepted" {
+			t.Errorf("larger: %d targets, accepted %s", len(w.cloud.all()[0].Targets), got)
 		}
 	})
 }
@@ -275,15 +274,15 @@ func TestAnyScheduleEndsTheSame(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 0))
 			fresh := ""
-			inWorld(t, lbtest.NewCloud(), nodes(3), func(w *world) {
+			inWorld(t, newCloud(), nodes(3), func(w *world) {
 				svc := service("web")
 				last(svc)
 				w.create(svc)
 				fresh = w.cloud.String()
 			})
-			inWorld(t, lbtest.NewCloud(), nodes(3), func(w *world) {
+			inWorld(t, newCloud(), nodes(3), func(w *world) {
 				luck := rand.New(rand.NewPCG(seed, 1)) // of its own: it is drawn from by the workers
-				w.cloud.SetFault(func(op lb.Op) error {
+				w.cloud.setFault(func(op lb.Op) error {
 					if luck.IntN(3) == 0 {
 						return fmt.Errorf("no luck with %s", op)
 					}
@@ -293,10 +292,10 @@ func TestAnyScheduleEndsTheSame(t *testing.T) {
 				for range 8 {
 					randomStep(w, r)
 				}
-				w.cloud.SetFault(nil)
+				w.cloud.setFault(nil)
 				w.edit("web", last)
 				w.later()
-				if got := w.cloud.String(); got != fresh || len(w.cloud.All()) != 1 {
+				if got := w.cloud.String(); got != fresh || len(w.cloud.all()) != 1 {
 					t.Errorf("got\n%swant\n%s", got, fresh)
 				}
 				if got := accepted(w.service("web")); got != "True Accepted" {
@@ -344,7 +343,7 @@ func randomStep(w *world, r *rand.Rand) {
 
 // A network that is deleted and created again under its name is another one to the cloud, and load balancers join it.
 func TestNetworkCreatedAgain(t *testing.T) {
-	inWorld(t, lbtest.NewCloud(), nodes(2), func(w *world) {
+	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.stop()
 		var now atomic.Int64
 		now.Store(7)
@@ -354,8 +353,8 @@ func TestNetworkCreatedAgain(t *testing.T) {
 		toPrivate(svc)
 		w.create(svc)
 		now.Store(8)
-		w.cloud.Edit(w.cloud.All()[0].ID, func(s *lb.State) { s.Network, s.Targets = 0, nil })
-		w.cloud.Counts()
+		w.cloud.change(w.cloud.all()[0].ID, func(s *lb.State) { s.Network, s.Targets = 0, nil })
+		w.cloud.counts()
 		w.later()
 		w.expect("created again", "attach to network 8", "add server 1 (private)", "add server 2 (private)")
 	})

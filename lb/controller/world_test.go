@@ -21,7 +21,6 @@ import (
 
 	"github.com/underlay-ccm/underlay/lb"
 	"github.com/underlay-ccm/underlay/lb/controller"
-	"github.com/underlay-ccm/underlay/lb/lbtest"
 )
 
 const finalizer = "service.kubernetes.io/load-balancer-cleanup"
@@ -30,7 +29,7 @@ const finalizer = "service.kubernetes.io/load-balancer-cleanup"
 type world struct {
 	t        *testing.T
 	api      *fake.Clientset
-	cloud    *lbtest.Cloud
+	cloud    *cloud
 	events   *record.FakeRecorder
 	registry metrics.KubeRegistry
 	defaults lb.Defaults
@@ -39,11 +38,11 @@ type world struct {
 }
 
 // inWorld runs a test in a bubble with its own clock, with the controller running.
-func inWorld(t *testing.T, cloud *lbtest.Cloud, objects []runtime.Object, test func(w *world)) {
+func inWorld(t *testing.T, project *cloud, objects []runtime.Object, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{
-			t: t, api: fake.NewClientset(objects...), cloud: cloud, events: record.NewFakeRecorder(10_000),
+			t: t, api: fake.NewClientset(objects...), cloud: project, events: record.NewFakeRecorder(10_000),
 			defaults: lb.Defaults{Cluster: "demo", Network: 7, Location: "fsn1", Classless: true},
 		}
 		w.start()
@@ -55,6 +54,7 @@ func inWorld(t *testing.T, cloud *lbtest.Cloud, objects []runtime.Object, test f
 // start runs a controller until stop is called; a second call is a restart.
 func (w *world) start() {
 	w.t.Helper()
+	w.cloud.open(w.t)
 	ctx, cancel := context.WithCancel(w.t.Context())
 	factory := informers.NewSharedInformerFactory(w.api, 0)
 	w.registry = metrics.NewKubeRegistry()
@@ -178,7 +178,7 @@ func (w *world) written() (count int) {
 // expect compares what the cloud was told with what it should have been.
 func (w *world) expect(what string, want ...string) {
 	w.t.Helper()
-	_, got := w.cloud.Counts()
+	_, got := w.cloud.counts()
 	if !slices.Equal(got, want) {
 		w.t.Errorf("%s: the cloud was told\n  %s\nwant\n  %s", what, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 	}

@@ -33,7 +33,7 @@ func (d *decider) aggregates(ipv4 bool) {
 				pool, d.uplinkNames()))
 			continue
 		}
-		d.want = append(d.want, Claim{toward(pool, gateway, link), "", "all pods are behind the cloud network's gateway"})
+		d.want = append(d.want, WantedEntry{toward(pool, gateway, link), "", "all pods are behind the cloud network's gateway"})
 	}
 }
 
@@ -71,9 +71,7 @@ func (d *decider) onUplink(index int) bool {
 func merge(prefixes []netip.Prefix) []netip.Prefix {
 	left := slices.Clone(prefixes)
 	for {
-		slices.SortFunc(left, func(a, b netip.Prefix) int {
-			return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
-		})
+		slices.SortFunc(left, netip.Prefix.Compare)
 		var joined []netip.Prefix
 		for _, p := range left {
 			last := len(joined) - 1
@@ -92,7 +90,7 @@ func merge(prefixes []netip.Prefix) []netip.Prefix {
 	}
 }
 
-// siblings says whether two prefixes are the halves of one.
+// siblings reports whether two prefixes are the halves of one.
 func siblings(a, b netip.Prefix) bool {
 	return a.Bits() == b.Bits() && a.Bits() > 0 && a.Addr().Is4() == b.Addr().Is4() &&
 		netip.PrefixFrom(a.Addr(), a.Bits()-1).Masked() == netip.PrefixFrom(b.Addr(), b.Bits()-1).Masked()

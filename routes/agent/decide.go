@@ -11,12 +11,10 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// Situation is everything that a decision rests on.
-type Situation struct {
+// Settings are what a decision rests on and that doesn't change while an agent runs.
+type Settings struct {
 	// Self is the name of this machine's Node.
-	Self string
-	// Nodes are all of the cluster's, this machine's among them.
-	Nodes []Node
+	Self  string
 	Modes Modes
 	// Pools are the prefixes that podCIDRs are carved from.
 	Pools []netip.Prefix
@@ -26,20 +24,27 @@ type Situation struct {
 	Gateway netip.Addr
 	// Uplinks are names of interfaces; none: those with the Node's InternalIPs.
 	Uplinks []string
-	// Links and Table are the machine's.
-	Links []Link
-	Table []Entry
 	// Untrusting: Nodes' addresses are what their kubelets say. One counts only if it
 	// is in Inventory, or if the machine reaches it over an uplink by a route of its
 	// own that isn't the default route.
 	Untrusting bool
 	Inventory  []netip.Addr
+}
+
+// Situation is everything that a decision rests on.
+type Situation struct {
+	Settings
+	// Nodes are all of the cluster's, this machine's among them.
+	Nodes []Node
+	// Links and Table are the machine's.
+	Links []Link
+	Table []Entry
 	// Unresolved are the addresses of neighbors that don't answer.
 	Unresolved map[netip.Addr]bool
 }
 
-// Claim is a route that should stand.
-type Claim struct {
+// WantedEntry is a route that should stand in the kernel.
+type WantedEntry struct {
 	Entry
 	// Node is the peer that it leads to; empty where it leads to no single one.
 	Node string
@@ -49,7 +54,7 @@ type Claim struct {
 
 // Decision is what should be done, and what people should know.
 type Decision struct {
-	Want []Claim
+	Want []WantedEntry
 	Plan Plan
 	// Peers are those that can't be reached, each with a reason, sorted.
 	Peers []Peer
@@ -96,7 +101,7 @@ func Decide(s Situation) (Decision, error) {
 	d := &decider{Situation: s, self: s.Nodes[at], lookup: newLookup(s.Table), peers: map[string]string{}, held: map[Place]netip.Addr{}}
 	d.uplinks = d.findUplinks()
 	for _, p := range d.self.PodCIDRs {
-		d.want = append(d.want, Claim{refusing(p), "", "own podCIDR: what has no pod is refused here"})
+		d.want = append(d.want, WantedEntry{refusing(p), "", "own podCIDR: what has no pod is refused here"})
 	}
 	for _, ipv4 := range []bool{true, false} {
 		switch s.Modes.of(ipv4) {
@@ -124,7 +129,7 @@ type decider struct {
 	self    Node
 	lookup  lookup
 	uplinks []Link
-	want    []Claim
+	want    []WantedEntry
 	// held are places where a route of ours via that address is left standing.
 	held   map[Place]netip.Addr
 	peers  map[string]string
@@ -158,20 +163,20 @@ func (d *decider) peerRoutes(ipv4 bool) {
 		ready[n.Name] = n.Ready
 	}
 	wanted := routes.Desired(planned, nil)
-	for _, claim := range wanted.Claims {
-		if claim.Node == d.Self {
+	for _, peer := range wanted.Routes {
+		if peer.Node == d.Self {
 			continue
 		}
-		link, problem := d.neighbor(claim.Via)
+		link, problem := d.neighbor(peer.Via)
 		if problem != "" {
-			d.lost(claim.Node, problem)
-			d.held[Place{claim.Dst, MetricPeer}] = claim.Via
+			d.lost(peer.Node, problem)
+			d.held[Place{peer.Dst, MetricPeer}] = peer.Via
 			continue
 		}
-		d.want = append(d.want, Claim{toward(claim.Dst, claim.Via, link.Index), claim.Node, "its InternalIP is a neighbor on " + link.Name})
+		d.want = append(d.want, WantedEntry{toward(peer.Dst, peer.Via, link.Index), peer.Node, "its InternalIP is a neighbor on " + link.Name})
 		// A machine that is down answers nobody, and everybody knows already.
-		if d.Unresolved[claim.Via] && ready[claim.Node] {
-			d.lost(claim.Node, fmt.Sprintf("InternalIP %s does not answer on %s; check that both machines share that segment", claim.Via, link.Name))
+		if d.Unresolved[peer.Via] && ready[peer.Node] {
+			d.lost(peer.Node, fmt.Sprintf("InternalIP %s does not answer on %s; check that both machines share that segment", peer.Via, link.Name))
 		}
 	}
 	for _, n := range planned {
@@ -200,7 +205,7 @@ func (d *decider) peerRoutes(ipv4 bool) {
 func (d *decider) refuseTheRest(ipv4 bool) {
 	for _, p := range d.PodRanges {
 		if p.Addr().Is4() == ipv4 && !slices.Contains(d.self.PodCIDRs, p) {
-			d.want = append(d.want, Claim{refusing(p), "", "pods' range: what no node has is refused here"})
+			d.want = append(d.want, WantedEntry{refusing(p), "", "pods' range: what no node has is refused here"})
 		}
 	}
 }

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/underlay-ccm/underlay/routes"
 )
 
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
@@ -32,7 +30,7 @@ func aNode(name string, has ...string) Node {
 
 // foreign is a route of somebody else; an empty via means a neighbor.
 func foreign(dst, via string, link int) Entry {
-	e := Entry{Route: routes.Route{Dst: prefix(dst)}, Kind: Unicast, Link: link, Protocol: 2}
+	e := Entry{Dst: prefix(dst), Kind: Unicast, Link: link, Protocol: 2}
 	if via != "" {
 		e.Via = addr(via)
 	}
@@ -44,9 +42,10 @@ func ours(dst, via string, link int) Entry { return toward(prefix(dst), addr(via
 // segment is a machine on one segment of both families.
 func segment() Situation {
 	return Situation{
-		Self:  "self",
+		Settings: Settings{
+			Self: "self", Modes: Modes{ByNodes, ByNodes}, Pools: []netip.Prefix{prefix("10.244.0.0/16"), prefix("fd01::/48")},
+		},
 		Nodes: []Node{aNode("self", "10.0.0.1", "fd00::1", "10.244.1.0/24", "fd01:1::/64")},
-		Modes: Modes{ByNodes, ByNodes},
 		Links: []Link{
 			{Index: 1, Name: "lo", Up: true, MTU: 65536},
 			{Index: 2, Name: "eth0", Up: true, MTU: 1500, Addrs: []netip.Prefix{prefix("10.0.0.1/24"), prefix("fd00::1/64")}},
@@ -57,7 +56,6 @@ func segment() Situation {
 			foreign("10.0.0.0/24", "", 2), foreign("fd00::/64", "", 2), foreign("192.0.2.0/24", "", 3),
 			foreign("0.0.0.0/0", "192.0.2.1", 3), foreign("10.244.1.5/32", "", 4),
 		},
-		Pools: []netip.Prefix{prefix("10.244.0.0/16"), prefix("fd01::/48")},
 	}
 }
 
@@ -77,7 +75,7 @@ func cloud() Situation {
 func show(d Decision) string {
 	var b strings.Builder
 	for _, line := range Explain(d) {
-		fmt.Fprintf(&b, "%s %s", line.Action, line.Entry.Route)
+		fmt.Fprintf(&b, "%s %s", line.Action, line.Entry)
 		if line.Entry.Link != 0 {
 			fmt.Fprintf(&b, " dev %d", line.Entry.Link)
 		}

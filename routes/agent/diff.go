@@ -15,23 +15,23 @@ import (
 //	a foreigner's          Refused, unless it leads the same way
 //	ours, nobody wants it  Delete, after everything else
 type Plan struct {
-	Add     []Claim
+	Add     []WantedEntry
 	Replace []Change
 	Delete  []Entry
 	Refused []Refusal
-	// Standing is how many claims are met already.
+	// Standing is how many entries are met already.
 	Standing int
 }
 
 // Change is a place of ours that gets another route.
 type Change struct {
 	Old Entry
-	New Claim
+	New WantedEntry
 }
 
-// Refusal is a claim for which somebody else's route stands.
+// Refusal is a wanted entry for which somebody else's route stands.
 type Refusal struct {
-	Claim
+	WantedEntry
 	By Entry
 }
 
@@ -45,13 +45,13 @@ func (r Refusal) String() string {
 		r.Dst, r.By.Protocol, r.By.Metric, way)
 }
 
-// Empty says that there is nothing to write.
+// Empty reports whether there is nothing to write.
 func (p Plan) Empty() bool { return len(p.Add)+len(p.Replace)+len(p.Delete) == 0 }
 
 // Diff compares what should stand with what stands. Ours at a held place stays
 // if it leads to the held address, or wherever it leads if that is the zero Addr.
-// Order follows the claims; deletions are sorted.
-func Diff(want []Claim, have []Entry, held map[Place]netip.Addr) Plan {
+// Order follows the entries; deletions are sorted.
+func Diff(want []WantedEntry, have []Entry, held map[Place]netip.Addr) Plan {
 	ours, others := map[Place][]Entry{}, map[netip.Prefix][]Entry{}
 	for _, e := range have {
 		if e.Ours() {
@@ -61,22 +61,22 @@ func Diff(want []Claim, have []Entry, held map[Place]netip.Addr) Plan {
 		}
 	}
 	var p Plan
-	for _, claim := range want {
-		mine := ours[claim.Place()]
-		delete(ours, claim.Place())
+	for _, wanted := range want {
+		mine := ours[wanted.Place()]
+		delete(ours, wanted.Place())
 		spare := mine
-		at := slices.Index(mine, claim.Entry)
-		by, inTheWay := claim.obstacle(others[claim.Dst])
+		at := slices.Index(mine, wanted.Entry)
+		by, inTheWay := wanted.obstacle(others[wanted.Dst])
 		switch {
-		case inTheWay && !(by.Kind == claim.Kind && by.Via == claim.Via && by.Link == claim.Link):
-			p.Refused = append(p.Refused, Refusal{claim, by})
+		case inTheWay && !(by.Kind == wanted.Kind && by.Via == wanted.Via && by.Link == wanted.Link):
+			p.Refused = append(p.Refused, Refusal{wanted, by})
 		case at >= 0 || inTheWay:
 			p.Standing++
 		case len(mine) > 0:
-			p.Replace = append(p.Replace, Change{mine[0], claim})
+			p.Replace = append(p.Replace, Change{mine[0], wanted})
 			spare = mine[1:]
 		default:
-			p.Add = append(p.Add, claim)
+			p.Add = append(p.Add, wanted)
 		}
 		if at >= 0 { // also behind somebody else's: when that goes, ours is there
 			spare = slices.Delete(slices.Clone(mine), at, at+1)
@@ -95,10 +95,10 @@ func Diff(want []Claim, have []Entry, held map[Place]netip.Addr) Plan {
 	return p
 }
 
-// obstacle finds a foreign route to the same destination that has the claim's
+// obstacle finds a foreign route to the same destination that has the entry's
 // place or would outrank it. Nothing outranks an unreachable route in any way
 // that matters: it is there for what nothing else leads to.
-func (c Claim) obstacle(others []Entry) (Entry, bool) {
+func (c WantedEntry) obstacle(others []Entry) (Entry, bool) {
 	for _, e := range others {
 		if e.Metric == c.Metric || c.Kind == Unicast && e.Metric < c.Metric {
 			return e, true

@@ -4,7 +4,7 @@
 // Decide is the pure half: Nodes, links and the kernel's table in; what should
 // stand, what differs, and which peers can't be reached out. Agent is the loop
 // around it: Node events, route, link and address events of the kernel, and a
-// look at everything once a minute, all lead to the same whole decision. The one
+// full pass once a minute, all lead to the same whole decision. The one
 // shortcut is a route of ours that somebody deletes: it is added again at once,
 // which is safe without looking, because adding never overwrites.
 //

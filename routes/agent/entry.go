@@ -2,11 +2,10 @@ package agent
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"net/netip"
 	"slices"
-
-	"github.com/underlay-ccm/underlay/routes"
 )
 
 // Protocol marks the routes that are ours. Numbers above 200 are assigned to no
@@ -39,9 +38,10 @@ const (
 
 // Entry is one route of the kernel's main table.
 type Entry struct {
-	// Via of a Unicast entry without a gateway is the zero Addr: everything in
-	// Dst is a neighbor on Link.
-	routes.Route
+	Dst netip.Prefix
+	// Via is the gateway of a Unicast entry. The zero Addr means that there is none,
+	// and that everything in Dst is a neighbor on Link.
+	Via  netip.Addr
 	Kind Kind
 	// Link is the index of the interface, 0 where Kind isn't Unicast.
 	Link     int
@@ -49,7 +49,19 @@ type Entry struct {
 	Protocol uint8
 }
 
-// Ours says whether the entry is marked as ours.
+// String is such as "10.244.3.0/24 via 10.0.0.5" or "10.244.1.0/24 unreachable".
+func (e Entry) String() string {
+	switch {
+	case e.Kind == Unreachable:
+		return e.Dst.String() + " unreachable"
+	case e.Via.IsValid():
+		return e.Dst.String() + " via " + e.Via.String()
+	default:
+		return fmt.Sprintf("%s on interface %d", e.Dst, e.Link)
+	}
+}
+
+// Ours reports whether the entry is marked as ours.
 func (e Entry) Ours() bool { return e.Protocol == Protocol }
 
 // Place is what the kernel tells entries apart by: adding to a place that is
@@ -64,8 +76,7 @@ func (e Entry) Place() Place { return Place{e.Dst, e.Metric} }
 
 func compareEntries(a, b Entry) int {
 	return cmp.Or(
-		a.Dst.Addr().Compare(b.Dst.Addr()), cmp.Compare(a.Dst.Bits(), b.Dst.Bits()),
-		cmp.Compare(a.Metric, b.Metric), a.Via.Compare(b.Via),
+		a.Dst.Compare(b.Dst), cmp.Compare(a.Metric, b.Metric), a.Via.Compare(b.Via),
 		cmp.Compare(a.Link, b.Link), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Protocol, b.Protocol),
 	)
 }
@@ -86,10 +97,10 @@ func (l Link) has(addr netip.Addr) bool {
 
 // toward builds our route to dst.
 func toward(dst netip.Prefix, via netip.Addr, link int) Entry {
-	return Entry{Route: routes.Route{Dst: dst, Via: via}, Kind: Unicast, Link: link, Metric: MetricPeer, Protocol: Protocol}
+	return Entry{Dst: dst, Via: via, Kind: Unicast, Link: link, Metric: MetricPeer, Protocol: Protocol}
 }
 
 // refusing builds our unreachable route for dst.
 func refusing(dst netip.Prefix) Entry {
-	return Entry{Route: routes.Route{Dst: dst}, Kind: Unreachable, Metric: MetricWorst, Protocol: Protocol}
+	return Entry{Dst: dst, Kind: Unreachable, Metric: MetricWorst, Protocol: Protocol}
 }

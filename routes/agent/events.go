@@ -1,118 +1,52 @@
 package agent
 
 import (
-	"context"
-	"errors"
-	"net/netip"
-	"slices"
 	"time"
 
-	"k8s.io/klog/v2"
+	corev1 "k8s.io/api/core/v1"
 )
 
-// interest is what the kernel's events are judged by: a machine's pods come and
-// go with routes, links and addresses of their own, which are none of ours.
-type interest struct {
-	claims  map[Place]Claim
-	dsts    map[netip.Prefix]bool
-	uplinks map[int]bool
-	names   []string     // of configured uplinks
-	own     []netip.Addr // of this machine's Node
-	peers   []netip.Addr
-	via     map[netip.Addr]int // of peers: the link
+// reasonNotReady is of the Event that says why a node's network isn't as it should
+// be: a missing CNI plugin, a file of another network that comes first, a route
+// that can't be written. Probes only tell that it isn't.
+const reasonNotReady = "NetworkNotReady"
+
+// repeatEvery is how often what lasts is told again: the API server forgets an
+// Event after an hour.
+const repeatEvery = 10 * time.Minute
+
+// notReadyEvent is what the last Event said about a node that is not ready. It
+// belongs to the status worker.
+type notReadyEvent struct {
+	since, told time.Time
+	text        string
 }
 
-func newInterest(d Decision, s Situation) *interest {
-	i := &interest{
-		claims: make(map[Place]Claim, len(d.Want)), dsts: make(map[netip.Prefix]bool, len(d.Want)),
-		uplinks: map[int]bool{}, names: s.Uplinks, via: map[netip.Addr]int{},
+// due reports whether an Event is to be sent now, and its text. What a pass or two
+// put right is not worth one, nor is waiting for podCIDRs, which a condition tells.
+func (e *notReadyEvent) due(o outcome, now time.Time) (text string, due bool) {
+	if o.ready == nil || !o.hasPodCIDRs {
+		*e = notReadyEvent{}
+		return "", false
 	}
-	refused := make(map[Place]bool, len(d.Plan.Refused))
-	for _, r := range d.Plan.Refused {
-		refused[r.Place()] = true
+	if e.since.IsZero() {
+		e.since = now
 	}
-	for _, claim := range d.Want {
-		i.dsts[claim.Dst] = true
-		if !refused[claim.Place()] {
-			i.claims[claim.Place()] = claim
-		}
-		if _, known := i.via[claim.Via]; claim.Node != "" && !known {
-			i.via[claim.Via] = claim.Link
-			i.peers = append(i.peers, claim.Via)
-		}
+	text = o.ready.Error()
+	wait := repeatEvery
+	if text != e.text {
+		wait = rewording
 	}
-	for _, l := range s.Links {
-		if slices.Contains(d.View.Uplinks, l.Name) {
-			i.uplinks[l.Index] = true
-		}
+	if now.Sub(e.since) < rewording || now.Sub(e.told) < wait {
+		return "", false
 	}
-	for _, n := range s.Nodes {
-		if n.Name == s.Self {
-			i.own = n.InternalIPs
-		}
-	}
-	return i
+	e.told, e.text = now, text
+	return text, true
 }
 
-// wants says whether exactly this entry is wanted; nil wants nothing.
-func (i *interest) wants(e Entry) bool {
-	return i != nil && i.claims[e.Place()].Entry == e
-}
-
-// happened judges an event of the kernel. Our own writes come back as events,
-// too, and lead to nothing because they are what is wanted.
-func (a *Agent) happened(ctx context.Context, e Event) {
-	want := a.interest.Load()
-	switch {
-	case e.Kind == EventsLost:
-		a.metrics.eventsLost.Inc()
-		a.lookAtAll()
-	case want == nil: // the first pass is still to come
-		a.queue.Add(pass)
-	case e.Kind == RouteGone && e.Route.Ours() && want.wants(e.Route):
-		a.repair(ctx, e.Route)
-	case want.concerned(e):
-		a.queue.Add(pass)
-	}
-}
-
-// concerned says whether an event can change a decision.
-func (i *interest) concerned(e Event) bool {
-	switch e.Kind {
-	case RouteSet, RouteGone:
-		if e.Route.Ours() {
-			// One that is wanted stands, one that isn't has gone: as it should be.
-			return (e.Kind == RouteSet) != i.wants(e.Route)
-		}
-		return i.dsts[e.Route.Dst] || i.uplinks[e.Route.Link] || e.Route.Dst.Bits() == 0 || len(i.uplinks) == 0
-	case LinkChanged:
-		return i.uplinks[e.Link] || slices.Contains(i.names, e.Name)
-	case AddressChanged:
-		return i.uplinks[e.Link] || slices.Contains(i.own, e.Addr)
-	default:
-		return true
-	}
-}
-
-// repair puts a route back that somebody deleted. It needs no look: Add never
-// overwrites. A pass that decided otherwise meanwhile is repeated.
-func (a *Agent) repair(ctx context.Context, e Entry) {
-	began := time.Now()
-	err := a.Kernel.Add(ctx, e)
-	a.metrics.wrote("add", err)
-	if err != nil {
-		// A place that is taken again was most likely taken by a pass. Otherwise
-		// the interface or its address may be gone too.
-		if !errors.Is(err, ErrTaken) {
-			klog.FromContext(ctx).V(2).Info("Route can't be put back as it was", "route", e.Route, "err", err)
-		}
-		a.queue.Add(pass)
-		return
-	}
-	a.metrics.repairSeconds.Observe(time.Since(began).Seconds())
-	a.metrics.repairs.WithLabelValues("routes").Inc()
-	klog.FromContext(ctx).Info("Route put back that somebody had deleted", "route", e.Route)
-	if !a.interest.Load().wants(e) {
-		a.queue.Add(pass)
+// reportNotReady sends an Event about what keeps the node from being ready.
+func (s *status) reportNotReady(node *corev1.Node, o outcome, now time.Time) {
+	if text, due := s.notReady.due(o, now); due {
+		s.Recorder.Event(node, corev1.EventTypeWarning, reasonNotReady, text)
 	}
 }

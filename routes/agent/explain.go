@@ -30,8 +30,8 @@ const (
 // Explain tells a decision route by route, sorted by destination.
 func Explain(d Decision) []Line {
 	planned := map[Place]Line{}
-	for _, claim := range d.Plan.Add {
-		planned[claim.Place()] = Line{Action: Adds}
+	for _, wanted := range d.Plan.Add {
+		planned[wanted.Place()] = Line{Action: Adds}
 	}
 	for _, c := range d.Plan.Replace {
 		planned[c.New.Place()] = Line{Action: Replaces, Why: ", now via " + c.Old.Via.String()}
@@ -40,12 +40,12 @@ func Explain(d Decision) []Line {
 		planned[r.Place()] = Line{Action: Refuses, Why: ": " + r.String()}
 	}
 	var lines []Line
-	for _, claim := range d.Want {
+	for _, wanted := range d.Want {
 		line := Line{Action: Stands}
-		if p, differs := planned[claim.Place()]; differs {
+		if p, differs := planned[wanted.Place()]; differs {
 			line = p
 		}
-		lines = append(lines, Line{line.Action, claim.Entry, claim.Node, claim.Why + line.Why})
+		lines = append(lines, Line{line.Action, wanted.Entry, wanted.Node, wanted.Why + line.Why})
 	}
 	for _, e := range d.Plan.Delete {
 		lines = append(lines, Line{Deletes, e, "", "ours, and no Node has this podCIDR at this address"})
@@ -67,10 +67,10 @@ func Cleanup(ctx context.Context, k Kernel) ([]string, error) {
 			continue
 		}
 		if err := k.Delete(ctx, e); err != nil {
-			failed = append(failed, fmt.Errorf("deleting route %s: %w", e.Route, err))
+			failed = append(failed, fmt.Errorf("deleting route %s: %w", e, err))
 			continue
 		}
-		gone = append(gone, "route "+e.Route.String()+" deleted")
+		gone = append(gone, "route "+e.String()+" deleted")
 	}
 	return gone, errors.Join(failed...)
 }

@@ -55,7 +55,7 @@ func Trim(obj any) (any, error) {
 	return trimmed, nil
 }
 
-// changed says whether anything that a decision rests on differs. Heartbeats
+// changed reports whether anything that a decision rests on differs. Heartbeats
 // don't.
 func changed(old, node *corev1.Node) bool {
 	return old.UID != node.UID ||

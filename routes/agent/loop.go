@@ -28,23 +28,13 @@ type Config struct {
 	Kernel   Kernel
 	Recorder record.EventRecorder
 	Registry Registry
-	// Self is the name of this machine's Node.
-	Self  string
-	Modes Modes
-	// Pools, PodRanges, Gateway, Uplinks, Untrusting and Inventory are as in
-	// Situation.
-	Pools      []netip.Prefix
-	PodRanges  []netip.Prefix
-	Gateway    netip.Addr
-	Uplinks    []string
-	Untrusting bool
-	Inventory  []netip.Addr
+	Settings
 	// Before and After are parts of the node's network that are put right before
 	// the routes and after them, in this order. A part is left alone while one
 	// before it fails. Those after are also left alone while a route fails that the
 	// node itself needs, and until the Node has podCIDRs.
 	Before, After []Edge
-	// Period is the time between two looks at everything that no event caused.
+	// Period is the time between two full passes that no event caused.
 	Period time.Duration
 }
 
@@ -55,7 +45,7 @@ type Agent struct {
 	queue   workqueue.TypedRateLimitingInterface[task]
 	metrics *agentMetrics
 	pending pending
-	look    atomic.Bool // the next pass takes nothing for granted
+	full    atomic.Bool // the next pass takes nothing for granted
 	status  *status
 	health  health
 
@@ -64,7 +54,7 @@ type Agent struct {
 	interest atomic.Pointer[interest]
 
 	// The rest belongs to the one goroutine that works off the queue.
-	doubts     *doubts
+	answers    *answers
 	unresolved map[netip.Addr]bool
 	toldOf     map[string]bool // warnings of edges that have been logged
 }
@@ -73,7 +63,7 @@ type Agent struct {
 type task string
 
 const (
-	pass      task = "pass"      // look at everything, decide, put right
+	pass      task = "pass"      // read everything, decide, put right
 	neighbors task = "neighbors" // find out who answers
 )
 
@@ -85,9 +75,9 @@ func New(cfg Config) (*Agent, error) {
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[task](20*time.Millisecond, 30*time.Second),
 			workqueue.TypedRateLimitingQueueConfig[task]{Name: "agent"}),
-		status: newStatus(cfg),
-		doubts: newDoubts(),
-		toldOf: map[string]bool{},
+		status:  newStatus(cfg),
+		answers: newAnswers(),
+		toldOf:  map[string]bool{},
 	}
 	var err error
 	if a.metrics, err = newMetrics(cfg.Registry); err != nil {
@@ -148,7 +138,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	workers.Go(func() {
 		wait.UntilWithContext(ctx, func(context.Context) {
-			a.lookAtAll()
+			a.passInFull()
 			a.queue.Add(neighbors)
 		}, a.Period)
 	})
@@ -159,20 +149,20 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// watch keeps a subscription; whatever happened while there was none is found by
-// a look at everything.
+// watch keeps a subscription. Whatever happened while there was none is found by a
+// full pass.
 func (a *Agent) watch(ctx context.Context, what string, subscribe func(context.Context) error) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := subscribe(ctx); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Events are not coming; subscribing again", "of", what)
-			a.lookAtAll()
+			a.passInFull()
 		}
 	}, time.Second)
 }
 
-// lookAtAll schedules a pass that takes nothing for granted.
-func (a *Agent) lookAtAll() {
-	a.look.Store(true)
+// passInFull schedules a pass that takes nothing for granted.
+func (a *Agent) passInFull() {
+	a.full.Store(true)
 	a.queue.Add(pass)
 }
 
@@ -199,16 +189,13 @@ func (a *Agent) work(ctx context.Context) {
 	}
 }
 
-// situation looks at everything that a decision rests on.
+// situation reads everything that a decision rests on.
 func (a *Agent) situation(ctx context.Context) (Situation, error) {
 	cached, err := a.lister.List(labels.Everything())
 	if err != nil {
 		return Situation{}, fmt.Errorf("listing Nodes from the cache: %w", err)
 	}
-	s := Situation{
-		Self: a.Self, Modes: a.Modes, Pools: a.Pools, PodRanges: a.PodRanges, Gateway: a.Gateway, Uplinks: a.Uplinks,
-		Untrusting: a.Untrusting, Inventory: a.Inventory, Unresolved: a.unresolved, Nodes: make([]Node, 0, len(cached)),
-	}
+	s := Situation{Settings: a.Settings, Unresolved: a.unresolved, Nodes: make([]Node, 0, len(cached))}
 	for _, node := range cached {
 		read, err := FromKube(node)
 		if err != nil {

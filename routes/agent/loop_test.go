@@ -16,7 +16,7 @@ var bothByNodes = Modes{ByNodes, ByNodes}
 func peerB() *corev1.Node { return kubeNode("b", "10.0.0.2", "10.244.2.0/24") }
 
 func TestNodesComeChangeAndGo(t *testing.T) {
-	inWorld(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *world) {
+	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		w.routes("10.244.2.0/24 via 10.0.0.2")
 		w.put(kubeNode("c", "10.0.0.3", "10.244.3.0/24"))
 		w.rest()
@@ -38,7 +38,7 @@ func TestNodesComeChangeAndGo(t *testing.T) {
 // a route.
 func TestSwappedAddresses(t *testing.T) {
 	c := kubeNode("c", "10.0.0.3", "10.244.3.0/24")
-	inWorld(t, bothByNodes, []*corev1.Node{self(), peerB(), c}, func(w *world) {
+	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB(), c}, func(w *fixture) {
 		w.machine.log()
 		w.put(kubeNode("b", "10.0.0.3", "10.244.2.0/24"))
 		w.put(kubeNode("c", "10.0.0.2", "10.244.3.0/24"))
@@ -55,7 +55,7 @@ func TestSwappedAddresses(t *testing.T) {
 // What somebody deletes is put back by the event: no time passes, and nothing
 // is listed.
 func TestDeletedRoutesArePutBackByTheEvent(t *testing.T) {
-	inWorld(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *world) {
+	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		before, looks := time.Now(), w.machine.looks()
 		w.machine.byHand(func(m *machine) {
 			m.remove(ours("10.244.2.0/24", "10.0.0.2", 2))
@@ -71,7 +71,7 @@ func TestDeletedRoutesArePutBackByTheEvent(t *testing.T) {
 
 // What vanishes without an event is found by the next look at everything.
 func TestSilentLossIsFound(t *testing.T) {
-	inWorld(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *world) {
+	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		w.machine.byHand(func(m *machine) {
 			m.table = slices.DeleteFunc(m.table, func(e Entry) bool { return e.Dst == prefix("10.244.2.0/24") })
 		})
@@ -84,7 +84,7 @@ func TestSilentLossIsFound(t *testing.T) {
 }
 
 func TestAForeignRouteIsNeitherReplacedNorDeleted(t *testing.T) {
-	inWorld(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *world) {
+	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		alien := foreign("10.244.2.0/24", "10.0.0.9", 2)
 		alien.Metric = MetricPeer
 		w.machine.byHand(func(m *machine) { // ip route replace
@@ -114,7 +114,7 @@ func TestAForeignRouteIsNeitherReplacedNorDeleted(t *testing.T) {
 // other.
 func TestRestart(t *testing.T) {
 	c := kubeNode("c", "10.0.0.3", "10.244.3.0/24")
-	inWorld(t, bothByNodes, []*corev1.Node{self(), peerB(), c}, func(w *world) {
+	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB(), c}, func(w *fixture) {
 		w.machine.log()
 		w.stop()
 		w.routes("10.244.2.0/24 via 10.0.0.2", "10.244.3.0/24 via 10.0.0.3")
@@ -132,7 +132,7 @@ func TestRestart(t *testing.T) {
 
 // While this machine's own Node isn't there, nothing is deleted.
 func TestOwnNodeGone(t *testing.T) {
-	inWorld(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *world) {
+	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		w.machine.log()
 		w.remove("self")
 		w.remove("b")
@@ -148,7 +148,7 @@ func TestOwnNodeGone(t *testing.T) {
 }
 
 func TestLinkDownAndUp(t *testing.T) {
-	inWorld(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *world) {
+	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		start := segment()
 		w.machine.byHand(func(m *machine) { // IPv4 routes vanish without an event each
 			m.links[1].Up = false
@@ -172,7 +172,7 @@ func TestLinkDownAndUp(t *testing.T) {
 
 // Pods' interfaces, addresses and routes are no reason to look at everything.
 func TestPodsAreNoNews(t *testing.T) {
-	inWorld(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *world) {
+	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		looks := w.machine.looks()
 		w.machine.byHand(func(m *machine) {
 			m.tell(Event{Kind: LinkChanged, Link: 77, Name: "veth77"})
@@ -188,7 +188,7 @@ func TestPodsAreNoNews(t *testing.T) {
 
 // At rest nothing is written, and everything is looked at once a period.
 func TestRest(t *testing.T) {
-	inWorld(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *world) {
+	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		w.machine.byHand(func(m *machine) { m.neighbors[addr("10.0.0.2")] = false })
 		time.Sleep(time.Minute)
 		w.rest()
@@ -222,7 +222,7 @@ func TestConditions(t *testing.T) {
 		{"the cloud controller manager says it", Modes{ByCloud, ByNodes}, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inWorld(t, c.modes, []*corev1.Node{bare}, func(w *world) {
+			withFixture(t, c.modes, []*corev1.Node{bare}, func(w *fixture) {
 				if got := w.condition(corev1.NodeNetworkUnavailable); got.Status != c.unavailable {
 					t.Errorf("without podCIDRs: %+v", got)
 				}
@@ -245,7 +245,7 @@ func TestConditions(t *testing.T) {
 // A part that fails keeps the node from being ready; one that failed once is
 // tried again, and the node that was reachable isn't declared otherwise.
 func TestAPartFails(t *testing.T) {
-	inWorld(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *world) {
+	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		fail := func(err error) {
 			w.after.mu.Lock()
 			w.after.err = err
@@ -272,7 +272,7 @@ func TestAPartFails(t *testing.T) {
 	})
 }
 
-func (w *world) wantReady(want float64) {
+func (w *fixture) wantReady(want float64) {
 	w.t.Helper()
 	families, err := w.agent.Registry.(metrics.KubeRegistry).Gather()
 	if err != nil {
@@ -289,7 +289,7 @@ func (w *world) wantReady(want float64) {
 // A peer that answers nobody is asked for, and named once it has been silent for
 // longer than a machine takes that went down.
 func TestASilentPeerIsNamed(t *testing.T) {
-	inWorld(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *world) {
+	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		w.machine.byHand(func(m *machine) {
 			if !slices.Contains(m.probes, addr("10.0.0.2")) {
 				t.Errorf("asked for %v", m.probes)

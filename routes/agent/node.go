@@ -28,7 +28,7 @@ func (m Modes) of(ipv4 bool) Mode {
 	return m.IPv6
 }
 
-// Any says whether a family is in the mode.
+// Any reports whether a family is in the mode.
 func (m Modes) Any(mode Mode) bool { return m.IPv4 == mode || m.IPv6 == mode }
 
 // Node is what routing needs to know of a cluster's node.

@@ -25,7 +25,7 @@ const retried = 40 * time.Second
 // unavailable.
 func TestWhatComesAfterAFailureWaits(t *testing.T) {
 	for _, modes := range []Modes{bothByNodes, {ByCloud, ByNodes}} {
-		inWorld(t, modes, nil, func(w *world) {
+		withFixture(t, modes, nil, func(w *fixture) {
 			refused := errors.New("making the nftables table: refused")
 			w.before.fail(refused)
 			w.put(self())
@@ -62,7 +62,7 @@ func TestWhatComesAfterAFailureWaits(t *testing.T) {
 // A filter that can't be brought up to date goes on filtering as before, and so
 // do the pods. One that is down lets no further pod start.
 func TestAFilterThatFailsLater(t *testing.T) {
-	inWorld(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *world) {
+	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		w.after.fail(nil)
 		w.before.fail(errors.New("nft: device or resource busy"))
 		w.put(kubeNode("c", "10.0.0.3", "10.244.3.0/24"))
@@ -104,7 +104,7 @@ func TestRoutesThatPodsWaitFor(t *testing.T) {
 		"a podCIDR of another's": {[]*corev1.Node{self(), older(kubeNode("b", "10.0.0.2", "10.244.1.0/24"))}, true},
 		"a peer without a route": {[]*corev1.Node{self(), kubeNode("far", "10.9.9.9", "10.244.9.0/24")}, false},
 	} {
-		inWorld(t, bothByNodes, c.nodes, func(w *world) {
+		withFixture(t, bothByNodes, c.nodes, func(w *fixture) {
 			if asked := w.after.log(); (len(asked) == 0) != c.waits {
 				t.Errorf("%s: asked for %q, want waiting %t", name, asked, c.waits)
 			}

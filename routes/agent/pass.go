@@ -12,22 +12,22 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// pass looks at everything, decides, and puts right what differs. Routes are
+// pass reads everything, decides, and puts right what differs. Routes are
 // written though something else fails; of the other parts none is changed while
 // one that comes before it fails.
 func (a *Agent) pass(ctx context.Context) error {
 	a.health.began(time.Now())
-	look, events := a.look.Swap(false), a.pending.take()
-	err := a.putRight(ctx, look, events)
+	full, events := a.full.Swap(false), a.pending.take()
+	err := a.putRight(ctx, full, events)
 	if err != nil {
-		a.look.Store(true)
+		a.full.Store(true)
 	}
 	a.metrics.passed(err)
 	a.health.ended()
 	return err
 }
 
-func (a *Agent) putRight(ctx context.Context, look bool, events []time.Time) error {
+func (a *Agent) putRight(ctx context.Context, full bool, events []time.Time) error {
 	s, err := a.situation(ctx)
 	if err != nil {
 		a.report(err)
@@ -42,11 +42,11 @@ func (a *Agent) putRight(ctx context.Context, look bool, events []time.Time) err
 	for _, line := range warnings {
 		a.warn(ctx, line)
 	}
-	before := a.applyEdges(ctx, a.Before, d.View, look, &warnings)
+	before := a.applyEdges(ctx, a.Before, d.View, full, &warnings)
 
-	wanted := a.interest.Load()
+	earlier := a.interest.Load()
 	a.interest.Store(newInterest(d, s))
-	missing, failed := a.write(ctx, wanted, &d)
+	missing, failed := a.write(ctx, earlier, &d)
 	a.metrics.reached(events, time.Now())
 	a.metrics.show(d, missing)
 
@@ -59,11 +59,11 @@ func (a *Agent) putRight(ctx context.Context, look bool, events []time.Time) err
 		waiting = append(waiting, "no pod can start until then")
 		none := d.View
 		none.PodCIDRs = nil
-		after = a.applyEdges(ctx, a.After, none, look, &warnings)
+		after = a.applyEdges(ctx, a.After, none, full, &warnings)
 	case before != nil || len(d.Faults) > 0 || len(failed.own) > 0:
 		waiting = append(waiting, "until then "+names(a.After)+" stays as it is")
 	default:
-		after = a.applyEdges(ctx, a.After, d.View, look, &warnings)
+		after = a.applyEdges(ctx, a.After, d.View, full, &warnings)
 	}
 	err = errors.Join(before, failed.err(), after)
 	ready := err
@@ -71,7 +71,7 @@ func (a *Agent) putRight(ctx context.Context, look bool, events []time.Time) err
 		ready = errors.Join(err, errors.New(strings.Join(waiting, "; ")))
 	}
 	a.report(ready)
-	a.status.tell(verdict{ready: ready, hasPodCIDRs: len(d.View.PodCIDRs) > 0, peers: d.Peers, warnings: warnings})
+	a.status.tell(outcome{ready: ready, hasPodCIDRs: len(d.View.PodCIDRs) > 0, peers: d.Peers, warnings: warnings})
 	return err
 }
 
@@ -84,9 +84,9 @@ func (a *Agent) report(problem error) {
 // applyEdges brings edges in step with the view, in their order, and stops at the
 // first that fails: what comes later relies on what comes earlier. It adds what
 // people should know to warnings.
-func (a *Agent) applyEdges(ctx context.Context, edges []Edge, v View, look bool, warnings *[]string) error {
+func (a *Agent) applyEdges(ctx context.Context, edges []Edge, v View, full bool, warnings *[]string) error {
 	for i, edge := range edges {
-		report, err := edge.Apply(ctx, v, look)
+		report, err := edge.Apply(ctx, v, full)
 		for _, line := range report.Changed {
 			klog.FromContext(ctx).Info("Changed", "part", edge.Name(), "what", line)
 		}
@@ -121,17 +121,17 @@ func names(edges []Edge) string {
 // the kernel refuses is named in the decision.
 func (a *Agent) write(ctx context.Context, before *interest, d *Decision) (missing int, failed failures) {
 	logger := klog.FromContext(ctx)
-	for _, claim := range d.Plan.Add {
-		err := a.Kernel.Add(ctx, claim.Entry)
+	for _, wanted := range d.Plan.Add {
+		err := a.Kernel.Add(ctx, wanted.Entry)
 		a.metrics.wrote("add", err)
 		if err != nil {
-			failed.add(d, claim, err)
+			failed.add(d, wanted, err)
 			continue
 		}
-		if before.wants(claim.Entry) {
+		if before.wants(wanted.Entry) {
 			a.metrics.repairs.WithLabelValues("routes").Inc()
 		}
-		logger.V(2).Info("Route added", "route", claim.Route, "node", claim.Node)
+		logger.V(2).Info("Route added", "route", wanted.Entry, "node", wanted.Node)
 	}
 	for _, change := range d.Plan.Replace {
 		err := a.Kernel.Replace(ctx, change.Old, change.New.Entry)
@@ -143,17 +143,17 @@ func (a *Agent) write(ctx context.Context, before *interest, d *Decision) (missi
 		if before.wants(change.New.Entry) {
 			a.metrics.repairs.WithLabelValues("routes").Inc()
 		}
-		logger.V(2).Info("Route changed", "route", change.New.Route, "was", change.Old.Route, "node", change.New.Node)
+		logger.V(2).Info("Route changed", "route", change.New.Entry, "was", change.Old, "node", change.New.Node)
 	}
 	missing = len(failed.own) + len(failed.peers)
 	for _, e := range d.Plan.Delete {
 		err := a.Kernel.Delete(ctx, e)
 		a.metrics.wrote("delete", err)
 		if err != nil {
-			failed.peers = append(failed.peers, fmt.Errorf("deleting route %s: %w", e.Route, err))
+			failed.peers = append(failed.peers, fmt.Errorf("deleting route %s: %w", e, err))
 			continue
 		}
-		logger.V(2).Info("Route deleted", "route", e.Route)
+		logger.V(2).Info("Route deleted", "route", e)
 	}
 	return missing, failed
 }
@@ -166,14 +166,14 @@ type failures struct {
 	own, peers []error
 }
 
-func (f *failures) add(d *Decision, claim Claim, err error) {
-	err = fmt.Errorf("writing route %s: %w", claim.Route, err)
-	if claim.Node == "" {
+func (f *failures) add(d *Decision, wanted WantedEntry, err error) {
+	err = fmt.Errorf("writing route %s: %w", wanted.Entry, err)
+	if wanted.Node == "" {
 		f.own = append(f.own, err)
 		return
 	}
 	f.peers = append(f.peers, err)
-	d.nameUnreachable(claim.Node, err.Error())
+	d.nameUnreachable(wanted.Node, err.Error())
 }
 
 func (f *failures) err() error {
@@ -203,7 +203,7 @@ func (a *Agent) askNeighbors(ctx context.Context) error {
 		}
 	}
 	now := time.Now()
-	probe, soon := a.doubts.look(now, want.peers, known)
+	probe, soon := a.answers.update(now, want.peers, known)
 	for _, addr := range probe {
 		if err := a.Kernel.Probe(ctx, want.via[addr], addr); err != nil {
 			a.warn(ctx, err.Error())
@@ -212,7 +212,7 @@ func (a *Agent) askNeighbors(ctx context.Context) error {
 	if soon {
 		a.queue.AddAfter(neighbors, answerTime)
 	}
-	unresolved := a.doubts.unresolved(now)
+	unresolved := a.answers.unresolved(now)
 	same := len(unresolved) == len(a.unresolved)
 	for addr := range unresolved {
 		same = same && a.unresolved[addr]

@@ -65,7 +65,7 @@ type EventKind int
 
 // The kinds of events.
 const (
-	EventsLost EventKind = iota // some are missing: look at everything
+	EventsLost EventKind = iota // some are missing: a full pass is due
 	RouteSet
 	RouteGone
 	LinkChanged
@@ -76,12 +76,12 @@ const (
 // as the CNI configuration. It is called by one goroutine at a time.
 type Edge interface {
 	Name() string
-	// Apply brings it in step with the view. Unless look is set it may take for
+	// Apply brings it in step with the view. Unless full is set it may take for
 	// granted that nobody else changed anything since it last succeeded. A view
 	// without podCIDRs tells an Edge of Config.After to keep pods from starting.
-	Apply(ctx context.Context, v View, look bool) (Report, error)
+	Apply(ctx context.Context, v View, full bool) (Report, error)
 	// Watch calls changed when somebody else may have altered it, until the
-	// context ends. The next Apply then looks, whatever it is told.
+	// context ends. The next Apply then reads what is there, whatever it is told.
 	Watch(ctx context.Context, changed func()) error
 }
 

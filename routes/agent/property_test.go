@@ -14,13 +14,13 @@ import (
 func applied(t *testing.T, have []Entry, p Plan) []Entry {
 	t.Helper()
 	table := slices.Clone(have)
-	for _, claim := range p.Add {
+	for _, wanted := range p.Add {
 		for _, e := range table {
-			if e.Place() == claim.Place() {
-				t.Errorf("add %s where %+v stands", claim.Route, e)
+			if e.Place() == wanted.Place() {
+				t.Errorf("add %s where %+v stands", wanted.Entry, e)
 			}
 		}
-		table = append(table, claim.Entry)
+		table = append(table, wanted.Entry)
 	}
 	for _, c := range p.Replace {
 		at := slices.Index(table, c.Old)
@@ -42,7 +42,7 @@ func applied(t *testing.T, have []Entry, p Plan) []Entry {
 }
 
 // TestPlansConverge: from any table, a plan leads to one where nothing is left
-// to do; what is somebody else's hasn't changed; and each claim stands unless it
+// to do; what is somebody else's hasn't changed; and each wanted stands unless it
 // is refused.
 func TestPlansConverge(t *testing.T) {
 	for seed := range uint64(5000) {
@@ -59,17 +59,17 @@ func TestPlansConverge(t *testing.T) {
 		if !slices.Equal(foreigners(have), foreigners(table)) {
 			t.Fatalf("seed %d: somebody else's routes changed: %+v to %+v", seed, have, table)
 		}
-		for _, claim := range want {
+		for _, wanted := range want {
 			stands := slices.ContainsFunc(table, func(e Entry) bool {
-				return e.Dst == claim.Dst && e.Via == claim.Via && e.Kind == claim.Kind && e.Link == claim.Link
+				return e.Dst == wanted.Dst && e.Via == wanted.Via && e.Kind == wanted.Kind && e.Link == wanted.Link
 			})
-			refused := slices.ContainsFunc(plan.Refused, func(r Refusal) bool { return r.Claim == claim })
+			refused := slices.ContainsFunc(plan.Refused, func(r Refusal) bool { return r.WantedEntry == wanted })
 			if !stands && !refused {
-				t.Fatalf("seed %d: %+v neither stands nor is refused in %+v", seed, claim, table)
+				t.Fatalf("seed %d: %+v neither stands nor is refused in %+v", seed, wanted, table)
 			}
 		}
 		for _, e := range table {
-			if e.Ours() && !slices.ContainsFunc(want, func(c Claim) bool { return c.Entry == e }) {
+			if e.Ours() && !slices.ContainsFunc(want, func(c WantedEntry) bool { return c.Entry == e }) {
 				t.Fatalf("seed %d: %+v is ours and nobody wants it", seed, e)
 			}
 		}
@@ -81,18 +81,18 @@ func TestPlansConverge(t *testing.T) {
 	}
 }
 
-func randomClaims(rng *rand.Rand) []Claim {
-	var claims []Claim
+func randomClaims(rng *rand.Rand) []WantedEntry {
+	var entries []WantedEntry
 	for i := range 4 {
 		dst := fmt.Sprintf("10.244.%d.0/24", i)
 		switch rng.IntN(4) {
 		case 0:
-			claims = append(claims, Claim{refusing(prefix(dst)), "", ""})
+			entries = append(entries, WantedEntry{refusing(prefix(dst)), "", ""})
 		case 1, 2:
-			claims = append(claims, Claim{ours(dst, fmt.Sprintf("10.0.0.%d", rng.IntN(3)), 2), "n", ""})
+			entries = append(entries, WantedEntry{ours(dst, fmt.Sprintf("10.0.0.%d", rng.IntN(3)), 2), "n", ""})
 		}
 	}
-	return claims
+	return entries
 }
 
 func randomTable(rng *rand.Rand) []Entry {
@@ -123,7 +123,7 @@ func TestLookupAgainstAWalk(t *testing.T) {
 		var table []Entry
 		for range rng.IntN(12) {
 			p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(rng.IntN(2)), byte(rng.IntN(3)), byte(rng.IntN(4))}), rng.IntN(33)).Masked()
-			table = append(table, Entry{Route: ours("10.0.0.0/8", "10.0.0.1", 1).Route, Kind: Unicast, Metric: uint32(rng.IntN(3)), Protocol: 4})
+			table = append(table, Entry{Dst: prefix("10.0.0.0/8"), Via: addr("10.0.0.1"), Kind: Unicast, Metric: uint32(rng.IntN(3)), Protocol: 4})
 			table[len(table)-1].Dst = p
 		}
 		target, atMost := netip.AddrFrom4([4]byte{10, byte(rng.IntN(2)), byte(rng.IntN(3)), byte(rng.IntN(4))}), rng.IntN(33)

@@ -33,8 +33,8 @@ const ReasonAtRisk = "NetworkAtRisk"
 // not write ten thousand times.
 const rewording = time.Minute
 
-// verdict is what a pass found out about this node.
-type verdict struct {
+// outcome is what a pass found out about this node.
+type outcome struct {
 	ready       error
 	hasPodCIDRs bool
 	peers       []Peer
@@ -49,10 +49,10 @@ type status struct {
 	newest *kube.Newest[*corev1.Node]
 
 	mu     sync.Mutex
-	latest *verdict
+	latest *outcome
 
-	told      map[corev1.NodeConditionType]time.Time // when last written; the worker's
-	complaint complaint
+	told     map[corev1.NodeConditionType]time.Time // when last written; the worker's
+	notReady notReadyEvent
 }
 
 func newStatus(cfg Config) *status {
@@ -66,9 +66,9 @@ func newStatus(cfg Config) *status {
 	}
 }
 
-func (s *status) tell(v verdict) {
+func (s *status) tell(o outcome) {
 	s.mu.Lock()
-	s.latest = &v
+	s.latest = &o
 	s.mu.Unlock()
 	s.queue.Add(struct{}{})
 }
@@ -93,7 +93,7 @@ func (s *status) run(ctx context.Context, lister corelisters.NodeLister) {
 
 func (s *status) write(ctx context.Context, lister corelisters.NodeLister, now time.Time) error {
 	s.mu.Lock()
-	v := *s.latest
+	o := *s.latest
 	s.mu.Unlock()
 	cached, err := lister.Get(s.Self)
 	if apierrors.IsNotFound(err) {
@@ -103,8 +103,8 @@ func (s *status) write(ctx context.Context, lister corelisters.NodeLister, now t
 		return err
 	}
 	node := s.newest.Of(cached)
-	s.complain(node, v, now)
-	for _, c := range s.conditions(v, node) {
+	s.reportNotReady(node, o, now)
+	for _, c := range s.conditions(o, node) {
 		old := kube.Condition(node, c.Type)
 		known := old != nil && old.Status == c.Status && old.Reason == c.Reason
 		if known && (old.Message == c.Message || c.Type == corev1.NodeNetworkUnavailable) {
@@ -134,17 +134,17 @@ func (s *status) write(ctx context.Context, lister corelisters.NodeLister, now t
 }
 
 // conditions are those that the Node should have.
-func (s *status) conditions(v verdict, node *corev1.Node) []corev1.NodeCondition {
+func (s *status) conditions(o outcome, node *corev1.Node) []corev1.NodeCondition {
 	var wanted []corev1.NodeCondition
 	// Where a family is routed by the cloud, the cloud controller manager knows
 	// whether its route stands.
 	if !s.Modes.Any(ByCloud) {
-		if c, ok := networkUnavailable(v, kube.Condition(node, corev1.NodeNetworkUnavailable)); ok {
+		if c, ok := networkUnavailable(o, kube.Condition(node, corev1.NodeNetworkUnavailable)); ok {
 			wanted = append(wanted, c)
 		}
 	}
-	if v.hasPodCIDRs {
-		wanted = append(wanted, peersReachable(v))
+	if o.hasPodCIDRs {
+		wanted = append(wanted, peersReachable(o))
 	}
 	return wanted
 }
@@ -152,18 +152,18 @@ func (s *status) conditions(v verdict, node *corev1.Node) []corev1.NodeCondition
 // networkUnavailable is withdrawn once the node's network stood, and not declared
 // again: what breaks later is being repaired, and the pods that run can be
 // reached meanwhile as far as routes stand.
-func networkUnavailable(v verdict, old *corev1.NodeCondition) (corev1.NodeCondition, bool) {
+func networkUnavailable(o outcome, old *corev1.NodeCondition) (corev1.NodeCondition, bool) {
 	c := corev1.NodeCondition{
 		Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse,
 		Reason: reasonRouteCreated, Message: "routes to all reachable nodes stand on this node",
 	}
-	if v.ready == nil {
+	if o.ready == nil {
 		return c, old == nil || old.Status != corev1.ConditionFalse
 	}
 	if old != nil && old.Status == corev1.ConditionFalse {
 		return c, false
 	}
-	c.Status, c.Reason, c.Message = corev1.ConditionTrue, reasonNoRouteCreated, v.ready.Error()
+	c.Status, c.Reason, c.Message = corev1.ConditionTrue, reasonNoRouteCreated, o.ready.Error()
 	return c, true
 }
 
@@ -173,25 +173,25 @@ const namedPeers = 10
 // peersReachable also says what keeps the node's network from being ready: where
 // the cloud controller manager decides on NetworkUnavailable, no other condition
 // does.
-func peersReachable(v verdict) corev1.NodeCondition {
+func peersReachable(o outcome) corev1.NodeCondition {
 	c := corev1.NodeCondition{
 		Type: PeersReachable, Status: corev1.ConditionTrue,
 		Reason: reasonAllReachable, Message: "this node has a route to the pods of every other node that has any",
 	}
 	var message []string
-	if v.ready != nil {
+	if o.ready != nil {
 		c.Status, c.Reason = corev1.ConditionFalse, reasonNotReady
-		message = append(message, "this node's network is not ready: "+strings.ReplaceAll(v.ready.Error(), "\n", "; "))
+		message = append(message, "this node's network is not ready: "+strings.ReplaceAll(o.ready.Error(), "\n", "; "))
 	}
-	if len(v.peers) > 0 {
+	if len(o.peers) > 0 {
 		c.Status, c.Reason = corev1.ConditionFalse, reasonUnreachable
-		message = append(message, fmt.Sprintf("pods of %d nodes can't be reached from this node: %s", len(v.peers), named(v.peers)))
+		message = append(message, fmt.Sprintf("pods of %d nodes can't be reached from this node: %s", len(o.peers), named(o.peers)))
 	}
-	if len(v.warnings) > 0 {
+	if len(o.warnings) > 0 {
 		if c.Reason == reasonAllReachable {
 			c.Reason = ReasonAtRisk
 		}
-		message = append(message, "warning: "+strings.Join(v.warnings, "; "))
+		message = append(message, "warning: "+strings.Join(o.warnings, "; "))
 	}
 	if len(message) > 0 {
 		c.Message = strings.Join(message, "; ")

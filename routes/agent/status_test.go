@@ -14,7 +14,7 @@ func TestAConditionNamesTenPeersAndCountsTheRest(t *testing.T) {
 	for i := range 25 {
 		peers = append(peers, Peer{fmt.Sprintf("node-%02d", i), "is far"})
 	}
-	c := peersReachable(verdict{peers: peers})
+	c := peersReachable(outcome{peers: peers})
 	if c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "25 nodes") ||
 		!strings.Contains(c.Message, "node-09: is far; and 15 more") || strings.Contains(c.Message, "node-10") {
 		t.Errorf("%+v", c)
@@ -26,7 +26,7 @@ func TestAConditionNamesTenPeersAndCountsTheRest(t *testing.T) {
 func TestRewordingIsRare(t *testing.T) {
 	var nodes []*corev1.Node
 	nodes = append(nodes, self())
-	inWorld(t, bothByNodes, nodes, func(w *world) {
+	withFixture(t, bothByNodes, nodes, func(w *fixture) {
 		time.Sleep(2 * time.Minute)
 		w.rest()
 		w.client.ClearActions()

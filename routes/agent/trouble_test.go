@@ -12,7 +12,7 @@ import (
 )
 
 // wrote fails unless exactly this was written since the last time.
-func (w *world) wrote(what string, want ...string) {
+func (w *fixture) wrote(what string, want ...string) {
 	w.t.Helper()
 	if log := w.machine.log(); !slices.Equal(log, want) {
 		w.t.Errorf("%s: wrote %q, want %q", what, log, want)
@@ -32,7 +32,7 @@ func TestAnAddressGoesAndComesBack(t *testing.T) {
 		{"10.0.0.1/24", "10.0.0.0/24", "10.244.2.0/24", true},
 	} {
 		t.Run(c.address, func(t *testing.T) {
-			inWorld(t, bothByNodes, []*corev1.Node{self(), b}, func(w *world) {
+			withFixture(t, bothByNodes, []*corev1.Node{self(), b}, func(w *fixture) {
 				began, gone := time.Now(), prefix(c.address)
 				changed := Event{Kind: AddressChanged, Link: 2, Addr: gone.Addr()}
 				w.machine.byHand(func(m *machine) {
@@ -72,7 +72,7 @@ func TestAnAddressGoesAndComesBack(t *testing.T) {
 func TestANodeComesBackWithAnotherPodCIDR(t *testing.T) {
 	for name, seen := range map[string]bool{"both events": true, "one event": false} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *world) {
+			withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 				w.machine.log()
 				again := kubeNode("b", "10.0.0.2", "10.244.7.0/24")
 				again.UID = "another"
@@ -97,7 +97,7 @@ func TestANodeComesBackWithAnotherPodCIDR(t *testing.T) {
 // A machine that joins under another name with the podCIDR that it had is never
 // without its route.
 func TestARenamedNodeKeepsItsRoute(t *testing.T) {
-	inWorld(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *world) {
+	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		w.machine.log()
 		renamed := kubeNode("renamed", "10.0.0.2", "10.244.2.0/24")
 		renamed.CreationTimestamp = metav1.Unix(2000, 0)
@@ -120,7 +120,7 @@ func TestARenamedNodeKeepsItsRoute(t *testing.T) {
 func TestTwoNodesClaimOnePodCIDR(t *testing.T) {
 	young := kubeNode("a", "10.0.0.9", "10.244.2.0/24")
 	young.CreationTimestamp = metav1.Unix(2000, 0)
-	inWorld(t, bothByNodes, []*corev1.Node{self(), young}, func(w *world) {
+	withFixture(t, bothByNodes, []*corev1.Node{self(), young}, func(w *fixture) {
 		w.routes("10.244.2.0/24 via 10.0.0.9")
 		w.machine.log()
 		w.put(peerB())
@@ -141,7 +141,7 @@ func TestTwoNodesClaimOnePodCIDR(t *testing.T) {
 // An interface that is renamed is the one that it was: no route is touched, and
 // the other parts are told.
 func TestAnInterfaceIsRenamed(t *testing.T) {
-	inWorld(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *world) {
+	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		w.machine.log()
 		told := len(w.before.log())
 		w.machine.byHand(func(m *machine) {
@@ -158,7 +158,7 @@ func TestAnInterfaceIsRenamed(t *testing.T) {
 
 // A driver that is loaded anew brings the same interface under another index.
 func TestAnInterfaceComesBackUnderAnotherIndex(t *testing.T) {
-	inWorld(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *world) {
+	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		w.machine.byHand(func(m *machine) {
 			m.links[1].Index = 9
 			m.table = slices.DeleteFunc(m.table, func(e Entry) bool { return e.Link == 2 })

@@ -72,9 +72,9 @@ func TestAnAddressNotTrustedIsNoNextHop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, claim := range d.Want {
-		if claim.Via == addr("203.0.113.9") {
-			t.Errorf("a route leads there: %v", claim)
+	for _, wanted := range d.Want {
+		if wanted.Via == addr("203.0.113.9") {
+			t.Errorf("a route leads there: %v", wanted)
 		}
 	}
 	if len(d.Peers) != 1 || !strings.Contains(d.Peers[0].Problem, "inventory") {

@@ -36,11 +36,11 @@ func TestPodCIDRsOfNobodyAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		var refused []string
-		for _, claim := range d.Plan.Add {
-			if claim.Kind == Unreachable {
-				refused = append(refused, claim.Dst.String())
-				if claim.Metric != MetricWorst || claim.Protocol != Protocol {
-					t.Errorf("%s: %+v", name, claim)
+		for _, wanted := range d.Plan.Add {
+			if wanted.Kind == Unreachable {
+				refused = append(refused, wanted.Dst.String())
+				if wanted.Metric != MetricWorst || wanted.Protocol != Protocol {
+					t.Errorf("%s: %+v", name, wanted)
 				}
 			}
 		}
@@ -66,8 +66,8 @@ func TestARefusedPoolFollowsTheConfiguration(t *testing.T) {
 		t.Errorf("deleted are %v", d.Plan.Delete)
 	}
 	for _, e := range []Entry{refusing(prefix("10.250.0.0/24")), ours("10.250.0.0/24", "10.0.0.2", 2)} {
-		if !slices.ContainsFunc(d.Plan.Add, func(c Claim) bool { return c.Entry == e }) {
-			t.Errorf("%s is not among %v", e.Route, d.Plan.Add)
+		if !slices.ContainsFunc(d.Plan.Add, func(c WantedEntry) bool { return c.Entry == e }) {
+			t.Errorf("%s is not among %v", e, d.Plan.Add)
 		}
 	}
 }

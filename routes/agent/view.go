@@ -49,11 +49,8 @@ func (d *decider) view() View {
 			v.ClusterPods = append(v.ClusterPods, p)
 		}
 	}
-	byPrefix := func(a, b netip.Prefix) int {
-		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
-	}
 	for _, prefixes := range []*[]netip.Prefix{&v.ClusterPods, &v.ServerPrefixes} {
-		slices.SortFunc(*prefixes, byPrefix)
+		slices.SortFunc(*prefixes, netip.Prefix.Compare)
 		*prefixes = slices.Compact(*prefixes)
 	}
 	for _, addrs := range []*[]netip.Addr{&v.InternalIPs, &v.ExternalIPs} {
@@ -95,14 +92,14 @@ func (d *decider) serverPrefixes(n Node) []netip.Prefix {
 // ownPrefixBits is the length of what the provider routes to a server.
 const ownPrefixBits = 64
 
-// outward says whether a default route leaves through the interface.
+// outward reports whether a default route leaves through the interface.
 func (d *decider) outward(index int) bool {
 	return slices.ContainsFunc(d.Table, func(e Entry) bool {
 		return e.Dst.Bits() == 0 && e.Kind == Unicast && e.Link == index
 	})
 }
 
-// advertised says whether IPv6 routes of the interface come from router
+// advertised reports whether IPv6 routes of the interface come from router
 // advertisements.
 func (d *decider) advertised(index int) bool {
 	return slices.ContainsFunc(d.Table, func(e Entry) bool { return e.Protocol == protocolRA && e.Link == index })

@@ -14,74 +14,69 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// entry is what a node is to be told, and whether that may take back an earlier
-// "reachable".
-type entry struct {
-	routes.Verdict
-	settled bool
+// posted is a status, and whether it may take back an earlier "reachable".
+type posted struct {
+	routes.NodeStatus
+	final bool
 }
 
-// board holds the newest verdict of every node, written by passes and read by
-// the workers that tell nodes.
-type board struct {
-	mu       sync.Mutex
-	verdicts map[types.UID]entry
-	newest   *kube.Newest[*corev1.Node]
+// statuses holds the newest status of every node, written by passes and read by
+// the workers that write conditions.
+type statuses struct {
+	mu     sync.Mutex
+	of     map[types.UID]posted
+	newest *kube.Newest[*corev1.Node]
 }
 
-func newBoard() board {
-	return board{verdicts: map[types.UID]entry{}, newest: kube.NewNewest[*corev1.Node]()}
+func newStatuses() statuses {
+	return statuses{of: map[types.UID]posted{}, newest: kube.NewNewest[*corev1.Node]()}
 }
 
-func (b *board) post(uid types.UID, e entry) (changed bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	old, known := b.verdicts[uid]
-	b.verdicts[uid] = e
-	return !known || old != e
+func (v *statuses) post(uid types.UID, p posted) (changed bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	old, known := v.of[uid]
+	v.of[uid] = p
+	return !known || old != p
 }
 
-// look returns the node as new as we know it, and what it is to be told.
-func (b *board) look(cached *corev1.Node) (*corev1.Node, entry, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	e, ok := b.verdicts[cached.UID]
-	return b.newest.Of(cached), e, ok
+// get returns the node as new as we know it, and its status.
+func (v *statuses) get(cached *corev1.Node) (node *corev1.Node, p posted, known bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	p, known = v.of[cached.UID]
+	return v.newest.Of(cached), p, known
 }
 
-// wrote notes what a Node was told. That is its verdict if no pass has one yet,
+// wrote notes what a Node was told. That is its status if no pass has one yet,
 // so that keep knows of every Node that is remembered.
-func (b *board) wrote(node *corev1.Node, e entry) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.newest.Wrote(node)
-	if _, known := b.verdicts[node.UID]; !known {
-		b.verdicts[node.UID] = e
+func (v *statuses) wrote(node *corev1.Node, p posted) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.newest.Wrote(node)
+	if _, known := v.of[node.UID]; !known {
+		v.of[node.UID] = p
 	}
 }
 
-// keep forgets Nodes that are not among uids.
-func (b *board) keep(uids map[string]types.UID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	alive := make(map[types.UID]bool, len(uids))
-	for _, uid := range uids {
-		alive[uid] = true
-	}
-	for uid := range b.verdicts {
+// keep forgets Nodes that are not alive.
+func (v *statuses) keep(alive map[types.UID]bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for uid := range v.of {
 		if !alive[uid] {
-			delete(b.verdicts, uid)
-			b.newest.Forget(uid)
+			delete(v.of, uid)
+			v.newest.Forget(uid)
 		}
 	}
 }
 
-// publish posts a decision's verdicts. Only the last of a pass is settled:
+// publish posts a decision's statuses. Only the last ones of a pass are final:
 // until then a route that is missing may be about to be restored. That a server
-// isn't attached counts only where somebody has just looked for it.
-func (c *Controller) publish(d decision, a *attempt, settled bool) {
-	for _, n := range d.nodes {
-		v, uid := d.verdicts[n.Name], d.uids[n.Name]
+// isn't attached counts only if this pass looked for it.
+func (c *Controller) publish(d decision, a *attempt, final bool) {
+	for _, n := range d.Nodes {
+		v, uid := d.statuses[n.Name], d.uids[n.Name]
 		if v.Reason == routes.NotAttached && !a.looked[uid] {
 			continue
 		}
@@ -90,11 +85,11 @@ func (c *Controller) publish(d decision, a *attempt, settled bool) {
 				v.Message = err.Error()
 			}
 		}
-		if c.board.post(uid, entry{v, settled}) {
+		if c.statuses.post(uid, posted{v, final}) {
 			c.conditions.Add(n.Name)
 		}
 	}
-	c.metrics.show(d, c.Reserve)
+	c.metrics.show(d)
 }
 
 func (c *Controller) tellNodes(ctx context.Context) {
@@ -123,23 +118,23 @@ func (c *Controller) tell(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	node, e, known := c.board.look(cached)
+	node, p, known := c.statuses.get(cached)
 	if !known {
-		e = entry{Verdict: routes.Verdict{Reason: routes.NoRouteCreated, Message: "waiting for a podCIDR and its route"}}
+		p = posted{NodeStatus: routes.NodeStatus{Reason: routes.NoRouteCreated, Message: "waiting for a podCIDR and its route"}}
 	}
-	if !c.news(node, e, known) {
+	if !c.news(node, p, known) {
 		return nil
 	}
-	patched, err := kube.SetCondition(ctx, c.Client, node, condition(e.Verdict), time.Now())
+	patched, err := kube.SetCondition(ctx, c.Client, node, condition(p.NodeStatus), time.Now())
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	c.board.wrote(patched, e)
-	if e.Event != "" {
-		c.Recorder.Event(node, corev1.EventTypeWarning, e.Event, e.Message)
+	c.statuses.wrote(patched, p)
+	if p.Event != "" {
+		c.Recorder.Event(node, corev1.EventTypeWarning, p.Event, p.Message)
 	}
 	return nil
 }
@@ -148,7 +143,7 @@ func (c *Controller) tell(ctx context.Context, name string) error {
 // status, why it is unavailable, or what people are to do about it. Who
 // declared it reachable doesn't matter. What the condition says is also the
 // memory of the Events that were sent, which outlives this process.
-func (c *Controller) news(node *corev1.Node, e entry, known bool) bool {
+func (c *Controller) news(node *corev1.Node, p posted, known bool) bool {
 	old := kube.Condition(node, corev1.NodeNetworkUnavailable)
 	if old == nil || old.Status == corev1.ConditionUnknown {
 		return true
@@ -158,19 +153,19 @@ func (c *Controller) news(node *corev1.Node, e entry, known bool) bool {
 	}
 	wasReachable := old.Status == corev1.ConditionFalse
 	switch {
-	case wasReachable && e.Reachable:
+	case wasReachable && p.Reachable:
 		return false
 	case wasReachable:
-		return e.settled && !e.Unproved
-	case e.Reachable:
+		return p.final && !p.Unproved
+	case p.Reachable:
 		return true
 	default:
 		// What a pass is about to try may fail, and then nothing has changed.
-		return e.settled && (old.Reason != string(e.Reason) || e.Event != "" && old.Message != e.Message)
+		return p.final && (old.Reason != string(p.Reason) || p.Event != "" && old.Message != p.Message)
 	}
 }
 
-func condition(v routes.Verdict) corev1.NodeCondition {
+func condition(v routes.NodeStatus) corev1.NodeCondition {
 	status := corev1.ConditionTrue
 	if v.Reachable {
 		status = corev1.ConditionFalse

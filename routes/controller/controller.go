@@ -62,7 +62,7 @@ type Config struct {
 	// Limit and Reserve are numbers of routes, MaxDeletions is in percent of
 	// our routes, within one Period.
 	Limit, Reserve, MaxDeletions int
-	// Period is the time between two looks at a table that is at rest.
+	// Period is the time between two lists of a table that is at rest.
 	Period time.Duration
 	// Lease is how long another process may go on as the leader after it lost the
 	// lease; 0: 15 s, upstream's default.
@@ -71,7 +71,7 @@ type Config struct {
 	// Their routes are adopted as those of Nodes are, while their servers live: a
 	// Node may leave before its route is recorded. It is not known while nobody has
 	// looked yet. It is called by the goroutine that runs passes.
-	Departed func() (departed []Departed, known bool)
+	Departed func() (departed []kube.Departed, known bool)
 	Recorder record.EventRecorder
 	Registry Registry
 }
@@ -84,21 +84,21 @@ type Controller struct {
 	conditions workqueue.TypedRateLimitingInterface[string]
 	metrics    *tableMetrics
 
-	// The rest up to board belongs to the one goroutine that runs passes.
-	table    []routes.Route             // as last seen, and changed by us since; nil: not known
-	asked    time.Time                  // when the list was asked for that table began with
-	written  map[netip.Prefix]time.Time // when we wrote what table has beyond the list
-	met      map[types.UID]time.Time    // when Nodes were first seen
-	record   *storedRecord
-	latch    latch
-	admitted bool // the ranges were found not to be another cluster's
-	looks    *lookout
-	retries  *retries
-	brake    brake
-	notices  *notices
+	// The rest up to statuses belongs to the one goroutine that runs passes.
+	table     []routes.Route             // as last seen, and changed by us since; nil: not known
+	asked     time.Time                  // when the list was asked for that table began with
+	written   map[netip.Prefix]time.Time // when we asked for what table has beyond the list
+	firstSeen map[types.UID]time.Time    // when Nodes were first seen
+	record    *storedRecord
+	learned   learnedLimit
+	admitted  bool // the ranges were found not to be another cluster's
+	poll      *serverPoll
+	retries   *retries
+	deletions deletionCount
+	events    *tableEvents
 
-	board     board
-	sightings sightings
+	statuses statuses
+	lastList lastList
 }
 
 // trigger is why a pass runs.
@@ -108,7 +108,7 @@ const (
 	// change: a Node changed. The table as last seen decides whether there is
 	// anything to do, and costs no request if there isn't.
 	change trigger = "change"
-	// resync: look at the table itself.
+	// resync: list the table itself.
 	resync trigger = "resync"
 )
 
@@ -129,15 +129,15 @@ func New(cfg Config) (*Controller, error) {
 		conditions: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.DefaultTypedControllerRateLimiter[string](),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "routes_conditions"}),
-		written: map[netip.Prefix]time.Time{},
-		met:     map[types.UID]time.Time{},
-		record:  newRecord(cfg.Client),
-		latch:   newLatch(),
-		looks:   newLookout(),
-		retries: newRetries(),
-		brake:   brake{percent: cfg.MaxDeletions, period: cfg.Period},
-		notices: newNotices(cfg.Recorder),
-		board:   newBoard(),
+		written:   map[netip.Prefix]time.Time{},
+		firstSeen: map[types.UID]time.Time{},
+		record:    newRecord(cfg.Client),
+		learned:   newLearnedLimit(),
+		poll:      newServerPoll(),
+		retries:   newRetries(),
+		deletions: deletionCount{period: cfg.Period},
+		events:    newTableEvents(cfg.Recorder),
+		statuses:  newStatuses(),
 	}
 	var err error
 	if c.metrics, err = newTableMetrics(cfg.Registry); err != nil {
@@ -191,8 +191,8 @@ func planningChanged(old, node *corev1.Node) bool {
 // errAnotherCluster ends the controller before its first write.
 var errAnotherCluster = errors.New("the pod range is another cluster's")
 
-// Run works until the context ends, or until it finds at its first look that
-// its ranges are another cluster's. It needs the Node informer to be started by
+// Run works until the context ends, or until it finds in its first list of the
+// table that its ranges are another cluster's. It needs the Node informer to be started by
 // its owner.
 func (c *Controller) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(klog.NewContext(ctx, klog.FromContext(ctx).WithName("routes")))
@@ -210,7 +210,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	workers.Go(func() { wait.UntilWithContext(ctx, func(context.Context) { c.passes.Add(resync) }, c.Period) })
 	// By then every deletion of a former leader has taken effect that was accepted
 	// in time.
-	c.passes.AddAfter(resync, c.Lease+c.patience())
+	c.passes.AddAfter(resync, c.Lease+c.maxListAge())
 	<-ctx.Done()
 	c.passes.ShutDown()
 	c.conditions.ShutDown()
@@ -231,12 +231,12 @@ func (c *Controller) runPasses(ctx context.Context, end context.CancelCauseFunc)
 		switch {
 		case err == nil:
 			c.passes.Forget(why)
-			c.notices.unreadable(nil)
+			c.events.unreadable(nil)
 		case errors.Is(err, errAnotherCluster):
 			end(err)
 		case ctx.Err() == nil:
 			klog.FromContext(ctx).Error(err, "Routes are not as they should be; trying again")
-			c.notices.unreadable(err)
+			c.events.unreadable(err)
 			c.passes.AddRateLimited(resync)
 		}
 		c.passes.Done(why)

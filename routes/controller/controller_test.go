@@ -13,7 +13,7 @@ import (
 )
 
 func TestANodeBecomesReachableWhenItsRouteStands(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		defer w.start()()
 		w.servers.attach("a", "10.0.0.2")
 		w.join("a", "10.244.1.0/24")
@@ -29,7 +29,7 @@ func TestANodeBecomesReachableWhenItsRouteStands(t *testing.T) {
 }
 
 func TestAtRestNothingIsWritten(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		defer w.start()()
 		w.servers.attach("a", "10.0.0.2")
 		w.join("a", "10.244.1.0/24")
@@ -46,7 +46,7 @@ func TestAtRestNothingIsWritten(t *testing.T) {
 }
 
 func TestARestartChangesNothing(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		stop := w.start()
 		for i := range 5 {
 			w.servers.attach(fmt.Sprint("n", i), fmt.Sprintf("10.0.0.%d", i+2))
@@ -64,7 +64,7 @@ func TestARestartChangesNothing(t *testing.T) {
 }
 
 func TestAFullTableRefusesAndLetsTheNextIn(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		w.cfg.Limit, w.table.limit = 3, 3
 		defer w.start()()
 		for i := range 5 {
@@ -91,7 +91,7 @@ func TestAFullTableRefusesAndLetsTheNextIn(t *testing.T) {
 }
 
 func TestTheTablesOwnLimitIsRemembered(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		w.table.limit = 2 // less than configured
 		defer w.start()()
 		for i := range 4 {
@@ -108,7 +108,7 @@ func TestTheTablesOwnLimitIsRemembered(t *testing.T) {
 }
 
 func TestWhatIsNotOursStays(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		w.table.routes = []routes.Route{
 			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.0.0.9")},
 			{Dst: netip.MustParsePrefix("10.244.7.0/24"), Via: netip.MustParseAddr("10.0.0.99")},
@@ -136,7 +136,7 @@ func TestWhatIsNotOursStays(t *testing.T) {
 }
 
 func TestADeletedNodesRouteGoesAlthoughItsServerLivesOn(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		defer w.start()()
 		w.servers.attach("a", "10.0.0.2")
 		w.join("a", "10.244.1.0/24")
@@ -148,7 +148,7 @@ func TestADeletedNodesRouteGoesAlthoughItsServerLivesOn(t *testing.T) {
 }
 
 func TestADetachedNodeKeepsItsRoute(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		defer w.start()()
 		w.servers.attach("a", "10.0.0.2")
 		w.join("a", "10.244.1.0/24")
@@ -169,7 +169,7 @@ func TestADetachedNodeKeepsItsRoute(t *testing.T) {
 }
 
 func TestANodeWhoseServerIsAttachedLateIsFoundSoon(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		defer w.start()()
 		w.join("a", "10.244.1.0/24")
 		rest(3 * time.Second)
@@ -181,7 +181,7 @@ func TestANodeWhoseServerIsAttachedLateIsFoundSoon(t *testing.T) {
 }
 
 func TestDeletionsAreCapped(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		for i := range 20 { // of nodes and servers that are gone
 			w.wrote(stale(i))
 		}
@@ -202,7 +202,7 @@ func TestFailuresAreRetriedWithoutWrongRoutes(t *testing.T) {
 		"half and half": func(n int) (error, bool) { return errBroken, n%2 == 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
+			withFixture(t, func(w *fixture) {
 				writes := 0
 				w.table.fail = func(string) (error, bool) {
 					if writes++; writes%3 != 0 && writes < 30 {
@@ -228,7 +228,7 @@ func TestFailuresAreRetriedWithoutWrongRoutes(t *testing.T) {
 }
 
 func TestNothingIsDecidedOnFailedLooks(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		stop := w.start()
 		w.servers.attach("a", "10.0.0.2")
 		w.join("a", "10.244.1.0/24")
@@ -256,7 +256,7 @@ func TestNothingIsDecidedOnFailedLooks(t *testing.T) {
 // A route deleted by hand is restored without telling the Node that it was
 // gone; only if that fails is the Node told.
 func TestAMissingRouteIsRestoredBeforeAnythingIsSaid(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		defer w.start()()
 		w.servers.attach("a", "10.0.0.2")
 		w.join("a", "10.244.1.0/24")
@@ -284,7 +284,7 @@ func TestAMissingRouteIsRestoredBeforeAnythingIsSaid(t *testing.T) {
 }
 
 func TestIPv6NeitherReachesTheTableNorHoldsTheCondition(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		defer w.start()()
 		w.servers.attach("six", "10.0.0.6")
 		w.join("six", "fd00:6::/64")
@@ -296,7 +296,7 @@ func TestIPv6NeitherReachesTheTableNorHoldsTheCondition(t *testing.T) {
 
 // An urgent node that comes while others wait overtakes them.
 func TestAControlPlaneNodeOvertakes(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		w.joinMany(0, 10)
 		defer w.start()()
 		rest(400 * time.Millisecond)

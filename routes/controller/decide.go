@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -17,101 +16,103 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// decision is everything that one look at nodes, servers and routes leads to.
+// decision is what routes.Decide made of Nodes, servers and routes.
 type decision struct {
-	nodes    []routes.Node
+	routes.Decision
+	statuses map[string]routes.NodeStatus
 	uids     map[string]types.UID
-	wanted   routes.Wanted
-	census   routes.Census
-	plan     routes.Plan
-	verdicts map[string]routes.Verdict
-	usage    routes.Usage
-	// detached: some node with podCIDRs to route has no gateway.
-	detached bool
-	attached int // servers in the network
-	limit    int
-	// doubt forbids deletions and replacements, see routes.Gateways.
-	doubt error
+	// waiting names the Nodes that wait for their servers to be attached.
+	waiting string
 }
 
-// question is what a decision may rest on.
-type question struct {
+// basis is what a decision may rest on.
+type basis struct {
 	// fresh asks for a new list of servers.
 	fresh bool
 	// mayDelete: without it there is no room but what is free.
 	mayDelete bool
-	// claimed are the podCIDRs of all Nodes as the API server had them when it
-	// was asked: no route to them is deleted, whatever the cache says.
-	claimed []netip.Prefix
+	// podCIDRs are those of all Nodes as the API server had them when it was
+	// asked: no route to them is deleted, whatever the cache says.
+	podCIDRs []netip.Prefix
 }
 
-// decide makes up its mind about the table as it was last seen.
-func (c *Controller) decide(ctx context.Context, q question) (decision, error) {
+// decide decides on the table as it was last seen. What failed of late is left
+// alone for a while.
+func (c *Controller) decide(ctx context.Context, b basis) (decision, error) {
 	nodes, err := c.lister.List(labels.Everything())
 	if err != nil {
 		return decision{}, fmt.Errorf("listing Nodes: %w", err)
 	}
-	gateways, err := c.Gateways.Gateways(ctx, nodes, q.fresh)
+	gateways, err := c.Gateways.Gateways(ctx, nodes, b.fresh)
 	if err != nil {
 		return decision{}, fmt.Errorf("finding the Nodes' servers: %w", err)
 	}
 	now := time.Now()
-	d := decision{
-		uids: make(map[string]types.UID, len(nodes)), attached: gateways.Attached,
-		limit: c.latch.limit(c.Limit, c.Reserve, len(c.table), now),
+	o := routes.Observed{
+		Table: c.table, Ranges: c.Ranges, Gateways: gateways, Departed: c.departedPodCIDRs(),
+		Record: c.record.routes, Kept: b.podCIDRs, Budget: c.budget(b.mayDelete, now),
 	}
+	d := decision{uids: make(map[string]types.UID, len(nodes))}
 	for _, node := range nodes {
-		n := plannable(node, gateways)
-		n.Unseen = c.unseen(n.Dsts, c.meet(node, now))
-		d.nodes = append(d.nodes, n)
+		n := RouteNode(node)
+		n.Unseen = c.unseen(n.Dsts, c.seen(node, now))
+		o.Nodes = append(o.Nodes, n)
 		d.uids[node.Name] = node.UID
-		d.detached = d.detached || len(n.Dsts) > 0 && !n.Via.IsValid()
 	}
-	d.wanted = routes.Desired(d.nodes, c.Ranges).Hold(q.claimed)
-	departed, _ := c.departed()
-	d.census = routes.Owned(c.table, c.Ranges, Evidence(d.nodes, departed, gateways, c.record.routes))
-	plan := routes.Diff(d.wanted, d.census)
-	if d.doubt = gateways.Doubt; d.doubt != nil {
-		plan = plan.Additions()
+	all := routes.Decide(o)
+	c.retries.keep(all.Changes)
+	d.Decision = all.Without(c.retries.resting(now))
+	if c.retries.probing() {
+		if untried := all.Without(c.retries.untrusted(now)); !untried.Plan.Empty() {
+			d.Decision = untried
+		}
 	}
-	c.retries.keep(plan)
-	budget := routes.Budget{Limit: d.limit, Reserve: c.Reserve}
-	if q.mayDelete {
-		budget.Deletions = c.brake.left(now, len(d.census.Ours))
-	}
-	d.plan = budget.Trim(plan.Without(c.retries.resting(now)), d.census)
-	if untried := budget.Trim(plan.Without(c.retries.untrusted(now)), d.census); c.retries.probing() && !untried.Empty() {
-		d.plan = untried
-	}
-	d.usage = budget.Usage(budget.Trim(plan, d.census), d.census)
-	d.verdicts = routes.Judge(d.nodes, c.table, d.wanted, d.plan)
+	d.statuses = d.NodeStatuses()
+	waiting := d.Waiting()
+	slices.Sort(waiting)
+	d.waiting = strings.Join(waiting, " ")
 	return d, nil
 }
 
-func (c *Controller) departed() (departed []Departed, known bool) {
+// budget is what may be done to the table now.
+func (c *Controller) budget(mayDelete bool, now time.Time) routes.Budget {
+	b := routes.Budget{Limit: c.learned.limit(c.Limit, c.Reserve, len(c.table), now), Reserve: c.Reserve}
+	if mayDelete {
+		b.MaxDeletions, b.Deleted = c.MaxDeletions, c.deletions.count(now)
+	}
+	return b
+}
+
+// departed are the Nodes that left, if it is known which.
+func (c *Controller) departed() (departed []kube.Departed, known bool) {
 	if c.Departed == nil {
 		return nil, true
 	}
 	return c.Departed()
 }
 
-// plannable is the node as package routes sees it. Only IPv4 podCIDRs travel
-// through the network's table; networks carry no IPv6.
-func plannable(node *corev1.Node, g routes.Gateways) routes.Node {
+// departedPodCIDRs are those of Nodes that left, by their servers' provider IDs.
+func (c *Controller) departedPodCIDRs() map[string][]netip.Prefix {
+	departed, _ := c.departed()
+	found := make(map[string][]netip.Prefix, len(departed))
+	for _, d := range departed {
+		found[d.ProviderID] = append(found[d.ProviderID], d.Prefixes...)
+	}
+	return found
+}
+
+// RouteNode is the Node as package routes sees it, without what its gateways tell.
+// Only IPv4 podCIDRs travel through the network's table; networks carry no IPv6.
+func RouteNode(node *corev1.Node) routes.Node {
 	// What can't be read was let in by an API server of long ago; the rest of
 	// the Node's prefixes, and all other Nodes, are routed all the same.
 	prefixes, _ := kube.PodCIDRs(node)
 	n := routes.Node{
 		Name:         node.Name,
 		Allocated:    len(prefixes) > 0,
-		Via:          g.Of[node.Name],
-		Aliases:      g.Aliases[node.Name],
 		ControlPlane: kube.ControlPlane(node),
 		Ready:        kube.Ready(node),
 		Created:      node.CreationTimestamp.Time,
-	}
-	if !n.Via.IsValid() {
-		n.Missing = g.Missing[node.Name]
 	}
 	for _, p := range prefixes {
 		if p.Addr().Is4() {
@@ -123,7 +124,7 @@ func plannable(node *corev1.Node, g routes.Gateways) routes.Node {
 
 // lookAgain reports whether only a newer list of the table can tell something.
 func (d decision) lookAgain() bool {
-	for _, v := range d.verdicts {
+	for _, v := range d.statuses {
 		if v.LookAgain {
 			return true
 		}
@@ -131,57 +132,8 @@ func (d decision) lookAgain() bool {
 	return false
 }
 
-// full reports whether nodes wait for room in the table.
-func (d decision) full() bool {
-	return slices.ContainsFunc(d.plan.Refused, func(r routes.Refusal) bool { return r.Cause == routes.Full })
-}
-
-// meetAll notes which Nodes there are before the table is looked at.
-func (c *Controller) meetAll() error {
-	nodes, err := c.lister.List(labels.Everything())
-	if err != nil {
-		return fmt.Errorf("listing Nodes: %w", err)
-	}
-	for _, node := range nodes {
-		c.meet(node, time.Now())
-	}
-	return nil
-}
-
-// meet returns when a Node was first seen. A list that was asked for later is
-// younger than the Node, whatever the clock of the API server says.
-func (c *Controller) meet(node *corev1.Node, now time.Time) time.Time {
-	since, known := c.met[node.UID]
-	if !known {
-		since, c.met[node.UID] = now, now
-	}
-	return since
-}
-
-// keepMet forgets Nodes that are not among uids.
-func (c *Controller) keepMet(uids map[string]types.UID) {
-	alive := make(map[types.UID]bool, len(uids))
-	for _, uid := range uids {
-		alive[uid] = true
-	}
-	maps.DeleteFunc(c.met, func(uid types.UID, _ time.Time) bool { return !alive[uid] })
-}
-
-// unseen reports whether neither a list nor a write of ours since then tells of
-// every destination.
-func (c *Controller) unseen(dsts []netip.Prefix, since time.Time) bool {
-	return c.asked.Before(since) && slices.ContainsFunc(dsts, func(dst netip.Prefix) bool {
-		return c.written[dst].Before(since)
-	})
-}
-
-// missing names the nodes that wait for their server to be attached.
-func (d decision) missing() string {
-	waiting := map[string]bool{}
-	for _, n := range d.nodes {
-		if len(n.Dsts) > 0 && !n.Via.IsValid() {
-			waiting[n.Name] = true
-		}
-	}
-	return strings.Join(slices.Sorted(maps.Keys(waiting)), " ")
+// needsServers reports whether a decision rests on where servers are: a deletion
+// on whose a gateway is, a replacement on which one is right.
+func (d decision) needsServers() bool {
+	return d.waiting != "" || len(d.Plan.Delete)+len(d.Plan.Replace) > 0
 }

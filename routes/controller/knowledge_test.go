@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/routes"
-	"github.com/underlay-ccm/underlay/routes/controller"
 )
 
 func entry(dst, via string) routes.Route {
@@ -26,24 +26,24 @@ func entry(dst, via string) routes.Route {
 func TestTheLedgerKnowsDepartedNodes(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		departed []controller.Departed
+		departed []kube.Departed
 		want     []string
 	}{
 		{"no ledger", nil, []string{"10.244.8.0/24 via 10.0.0.9", "10.244.9.0/24 via 10.0.0.9"}},
-		{"the ledger knows the Node", []controller.Departed{
+		{"the ledger knows the Node", []kube.Departed{
 			{Name: "left", ProviderID: "id-left", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.244.9.0/24")}},
 		}, []string{"10.244.8.0/24 via 10.0.0.9"}},
-		{"the ledger knows another server", []controller.Departed{
+		{"the ledger knows another server", []kube.Departed{
 			{Name: "left", ProviderID: "id-other", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.244.9.0/24")}},
 		}, []string{"10.244.8.0/24 via 10.0.0.9", "10.244.9.0/24 via 10.0.0.9"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
+			withFixture(t, func(w *fixture) {
 				w.servers.attach("a", "10.0.0.2")
 				w.join("a", "10.244.1.0/24")
 				w.servers.attach("left", "10.0.0.9")
 				w.table.routes = []routes.Route{entry("10.244.1.0/24", "10.0.0.2"), entry("10.244.8.0/24", "10.0.0.9"), entry("10.244.9.0/24", "10.0.0.9")}
-				w.cfg.Departed = func() ([]controller.Departed, bool) { return c.departed, true }
+				w.cfg.Departed = func() ([]kube.Departed, bool) { return c.departed, true }
 				defer w.start()()
 				rest(10 * time.Minute)
 				w.expectTable(append([]string{"10.244.1.0/24 via 10.0.0.2"}, c.want...)...)
@@ -55,7 +55,7 @@ func TestTheLedgerKnowsDepartedNodes(t *testing.T) {
 // A new leader's cache of Nodes, and so its ledger, may be older than a Node:
 // the API server is asked before anything is deleted.
 func TestAnOldCacheDeletesNothing(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		w.client.PrependReactor("list", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			list, ok := action.(clienttesting.ListActionImpl)
 			if !ok || list.ListOptions.ResourceVersion != "0" {
@@ -74,8 +74,8 @@ func TestAnOldCacheDeletesNothing(t *testing.T) {
 		w.servers.attach("young", "10.0.0.3")
 		w.join("young", "10.244.2.0/24")
 		w.table.routes = []routes.Route{entry("10.244.1.0/24", "10.0.0.2"), entry("10.244.2.0/24", "10.0.0.3")}
-		w.cfg.Departed = func() ([]controller.Departed, bool) {
-			return []controller.Departed{{Name: "young", ProviderID: "id-young", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.244.2.0/24")}}}, true
+		w.cfg.Departed = func() ([]kube.Departed, bool) {
+			return []kube.Departed{{Name: "young", ProviderID: "id-young", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.244.2.0/24")}}}, true
 		}
 		defer w.start()()
 		rest(10 * time.Minute)
@@ -87,7 +87,7 @@ func TestAnOldCacheDeletesNothing(t *testing.T) {
 // servers is the older one: a gateway that it lacks may be another cluster's
 // newest server.
 func TestAnotherClustersNewServerIsNotNobody(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		w.cfg.MaxDeletions = 100
 		w.servers.attach("a", "10.0.0.2")
 		w.join("a", "10.244.1.0/24")
@@ -111,7 +111,7 @@ func TestAnotherClustersNewServerIsNotNobody(t *testing.T) {
 // What Routed says is what the last list showed, and what was added since; what
 // was deleted counts until a list misses it.
 func TestRouted(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		c, stop := w.startController()
 		defer stop()
 		expect := func(when, prefix string, routed, known bool) {
@@ -146,7 +146,7 @@ func TestRouted(t *testing.T) {
 
 // Troubles of the table as a whole are told once, when they begin.
 func TestEventsAboutTheTable(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		w.cfg.Limit, w.table.limit = 20, 20
 		for i := range 16 {
 			w.wrote(stale(i))
@@ -185,7 +185,7 @@ func TestEventsAboutTheTable(t *testing.T) {
 
 // Looking at a table at rest takes one decision.
 func TestAnIdlePassDecidesOnce(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		defer w.start()()
 		w.servers.attach("a", "10.0.0.2")
 		w.join("a", "10.244.1.0/24")

@@ -56,23 +56,23 @@ func newTableMetrics(r Registry) (*tableMetrics, error) {
 	return m, nil
 }
 
-func (m *tableMetrics) show(d decision, reserve int) {
-	m.limit.Set(float64(d.limit))
-	m.reserve.Set(float64(reserve))
-	m.wanted.Set(float64(len(d.wanted.Claims)))
+func (m *tableMetrics) show(d decision) {
+	m.limit.Set(float64(d.Budget.Limit))
+	m.reserve.Set(float64(d.Budget.Reserve))
+	m.wanted.Set(float64(len(d.Wanted.Routes)))
 	refused := map[routes.Cause]int{}
-	for _, r := range d.plan.Refused {
+	for _, r := range d.Plan.Refused {
 		refused[r.Cause]++
 	}
 	for cause, name := range map[routes.Cause]string{routes.Full: "full", routes.Obstructed: "obstructed", routes.Outside: "outside"} {
 		m.refused.WithLabelValues(name).Set(float64(refused[cause]))
 	}
-	m.postponed.Set(float64(len(d.plan.Postponed)))
-	m.headroom.Set(float64(routes.Budget{Limit: d.limit, Reserve: reserve}.Room(d.census.Total())))
-	m.ours.Set(float64(len(d.census.Ours)))
-	m.ambiguous.Set(float64(len(d.census.Ambiguous)))
-	m.foreign.Set(float64(len(d.census.Foreign)))
-	m.attachments.Set(float64(d.attached))
+	m.postponed.Set(float64(len(d.Plan.Postponed)))
+	m.headroom.Set(float64(d.Budget.Room(d.Ownership.Total())))
+	m.ours.Set(float64(len(d.Ownership.Ours)))
+	m.ambiguous.Set(float64(len(d.Ownership.Ambiguous)))
+	m.foreign.Set(float64(len(d.Ownership.Foreign)))
+	m.attachments.Set(float64(d.Gateways.Attached))
 }
 
 func (m *tableMetrics) wrote(s routes.Step, err error) {

@@ -15,7 +15,7 @@ func ranges(prefix string) []routes.Range {
 
 // neighbor is another cluster on the same network: its own API server and Nodes,
 // the same table, and servers that are strangers here as ours are there.
-func (w *world) neighbor(prefix string) *world {
+func (w *fixture) neighbor(prefix string) *fixture {
 	other := *w
 	other.client, other.cfg.Ranges = w.apiServer(), ranges(prefix)
 	other.servers = &servers{now: w.servers.now.clone()}
@@ -24,7 +24,7 @@ func (w *world) neighbor(prefix string) *world {
 }
 
 // meet tells each of two clusters of the other's servers.
-func meet(a, b *world) {
+func meet(a, b *fixture) {
 	strangers := func(of *servers) []netip.Addr {
 		of.mu.Lock()
 		defer of.mu.Unlock()
@@ -40,7 +40,7 @@ func meet(a, b *world) {
 }
 
 func TestTwoClustersWithDisjointRanges(t *testing.T) {
-	inWorld(t, func(a *world) {
+	withFixture(t, func(a *fixture) {
 		b := a.neighbor("10.245.0.0/16")
 		a.servers.attach("a1", "10.0.0.2")
 		a.join("a1", "10.244.1.0/24")
@@ -63,7 +63,7 @@ func TestTwoClustersWithDisjointRanges(t *testing.T) {
 
 // A cluster whose range is another's doesn't start, and writes nothing.
 func TestTwoClustersWithTheSameRange(t *testing.T) {
-	inWorld(t, func(a *world) {
+	withFixture(t, func(a *fixture) {
 		a.servers.attach("a1", "10.0.0.2")
 		a.join("a1", "10.244.1.0/24")
 		stop := a.start()
@@ -85,7 +85,7 @@ func TestTwoClustersWithTheSameRange(t *testing.T) {
 // Two clusters that find out later that they have the same range delete nothing
 // of each other's.
 func TestTwoClustersThatMeetLater(t *testing.T) {
-	inWorld(t, func(a *world) {
+	withFixture(t, func(a *fixture) {
 		b := a.neighbor("10.244.0.0/16")
 		defer a.start()()
 		defer b.start()()
@@ -119,7 +119,7 @@ func indexPrefix(log []string, prefix string) int {
 
 // A route via another address of the Node's server reaches it, and stays.
 func TestARouteViaAnAliasStays(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		w.servers.attach("a", "10.0.0.2")
 		w.servers.change(func(p *project) { p.aliases = map[string][]netip.Addr{"a": {netip.MustParseAddr("10.0.0.20")}} })
 		w.join("a", "10.244.1.0/24")
@@ -146,7 +146,7 @@ func TestFamilies(t *testing.T) {
 		{"IPv4 in IPv6 notation", []string{"::ffff:10.244.1.0/120", "fd00:1::/64"}, "10.244.1.0/24 via 10.0.0.2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
+			withFixture(t, func(w *fixture) {
 				defer w.start()()
 				w.servers.attach("a", "10.0.0.2")
 				w.joinWith("a", c.cidrs...)
@@ -161,7 +161,7 @@ func TestFamilies(t *testing.T) {
 // Pools, draining ones too, are ranges; one that is added later takes effect
 // with the next start and touches nothing that stands.
 func TestARangeIsAdded(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		stop := w.start()
 		w.servers.attach("a", "10.0.0.2")
 		w.join("a", "10.244.1.0/24")

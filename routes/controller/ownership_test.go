@@ -10,7 +10,7 @@ import (
 )
 
 // takeOver gives the address of a Node's server, which is deleted, to a server that is no Node.
-func (w *world) takeOver(name, addr string) {
+func (w *fixture) takeOver(name, addr string) {
 	w.servers.vanish(name)
 	w.servers.change(func(p *project) { p.strangers = append(p.strangers, netip.MustParseAddr(addr)) })
 }
@@ -19,7 +19,7 @@ func (w *world) takeOver(name, addr string) {
 // also under a manager that did not write it.
 func TestARouteGoesWithItsNodeAlthoughItsGatewayWasTakenOver(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
-		inWorld(t, func(w *world) {
+		withFixture(t, func(w *fixture) {
 			stop := w.start()
 			w.servers.attach("a", "10.0.0.2")
 			w.join("a", "10.244.1.0/24")
@@ -46,7 +46,7 @@ func TestARouteGoesWithItsNodeAlthoughItsGatewayWasTakenOver(t *testing.T) {
 // A Node that returns on another server with its podCIDR is routed although its old gateway is
 // a stranger's by then.
 func TestAReturnedNodeTakesItsRouteBackFromAStranger(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		defer w.start()()
 		w.servers.attach("a", "10.0.0.2")
 		w.join("a", "10.244.1.0/24")
@@ -62,7 +62,7 @@ func TestAReturnedNodeTakesItsRouteBackFromAStranger(t *testing.T) {
 // A route that another controller wrote for a Node is adopted when it is first seen, and goes
 // with the Node, whoever has its gateway by then.
 func TestAnAdoptedRouteGoesWithItsNode(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		w.servers.attach("a", "10.0.0.2")
 		w.join("a", "10.244.1.0/24")
 		w.servers.attach("b", "10.0.0.3")
@@ -82,7 +82,7 @@ func TestAnAdoptedRouteGoesWithItsNode(t *testing.T) {
 // A route in our range that we neither wrote nor adopted is a neighbor's, also while its server
 // is detached and its gateway is nobody's.
 func TestANeighborsRouteStaysWhileItsServerIsDetached(t *testing.T) {
-	inWorld(t, func(a *world) {
+	withFixture(t, func(a *fixture) {
 		b := a.neighbor("10.244.0.0/16")
 		a.servers.attach("a1", "10.0.0.2")
 		a.join("a1", "10.244.1.0/24")
@@ -101,7 +101,7 @@ func TestANeighborsRouteStaysWhileItsServerIsDetached(t *testing.T) {
 // Whoever reaches the limit once tries again later, one route at a time: a limit that was not
 // the cloud's last word keeps nobody waiting for good.
 func TestATaughtLimitExpires(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		full := false
 		w.table.fail = func(string) (error, bool) {
 			if full {
@@ -132,7 +132,7 @@ func TestATaughtLimitExpires(t *testing.T) {
 
 // While the table stays full, a day costs few tries, one addition each.
 func TestAFullTableIsTriedSeldom(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		w.table.limit = 5 // less than configured
 		w.joinMany(0, 15)
 		defer w.start()()
@@ -158,7 +158,7 @@ func TestAFullTableIsTriedSeldom(t *testing.T) {
 
 // registerAnewMeanwhile lets a, whose route was last seen a while ago, register anew while the
 // route of b is being written.
-func registerAnewMeanwhile(w *world, byHand bool) {
+func registerAnewMeanwhile(w *fixture, byHand bool) {
 	w.servers.attach("a", "10.0.0.2")
 	w.join("a", "10.244.1.0/24")
 	w.servers.attach("b", "10.0.0.3")
@@ -177,7 +177,7 @@ func registerAnewMeanwhile(w *world, byHand bool) {
 // A Node that registers anew is called reachable only when a list that is younger than it shows
 // its route, or when the route was written for it.
 func TestANodeThatRegistersAnewIsReachableOnlyByALookAtItsRoute(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		defer w.start()()
 		registerAnewMeanwhile(w, true)
 		for range 100 {
@@ -191,9 +191,36 @@ func TestANodeThatRegistersAnewIsReachableOnlyByALookAtItsRoute(t *testing.T) {
 	})
 }
 
+// What was written before a Node registered says nothing of it, however late the answer came.
+func TestALateAnswerSaysNothingOfANodeThatCameMeanwhile(t *testing.T) {
+	withFixture(t, func(w *fixture) {
+		defer w.start()()
+		rest(time.Second)
+		w.servers.attach("a", "10.0.0.2")
+		w.table.answered = func(string) {
+			w.table.answered = nil
+			w.table.mu.Lock()
+			w.table.routes = nil // by hand
+			w.table.mu.Unlock()
+			w.leave("a")
+			w.registerAnew("a", "10.244.1.0/24")
+			time.Sleep(20 * time.Second)
+		}
+		w.join("a", "10.244.1.0/24")
+		for range 100 {
+			rest(250 * time.Millisecond)
+			if w.condition("a") == "False RouteCreated" && !slices.Contains(w.table.standing(), entry("10.244.1.0/24", "10.0.0.2")) {
+				t.Fatal("the Node is called reachable without a route")
+			}
+		}
+		w.expectTable("10.244.1.0/24 via 10.0.0.2")
+		w.expectCondition("a", "False RouteCreated")
+	})
+}
+
 // Such a Node whose route stands waits for one look, and for nothing else.
 func TestANodeThatRegistersAnewCostsOneLook(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		defer w.start()()
 		registerAnewMeanwhile(w, false)
 		looks := w.table.looks()

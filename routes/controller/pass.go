@@ -24,34 +24,34 @@ type attempt struct {
 	fresh bool
 	// looked are the Nodes whose servers were looked for in that list.
 	looked map[types.UID]bool
-	// claimed are the podCIDRs of the Nodes that the API server listed for this
+	// podCIDRs are the podCIDRs of the Nodes that the API server listed for this
 	// pass; nil: it wasn't asked, and nothing is deleted.
-	claimed []netip.Prefix
+	podCIDRs []netip.Prefix
 	// removed is how many routes the pass deleted or replaced.
 	removed int
 }
 
-// patience is how old the list of routes may be on which something is deleted or
+// maxListAge is how old the list of routes may be on which something is deleted or
 // replaced: well below the time after which somebody else leads.
-func (c *Controller) patience() time.Duration { return c.Lease / 2 }
+func (c *Controller) maxListAge() time.Duration { return c.Lease / 2 }
 
 // deadline is when the table as it was last listed is too old to delete from.
-func (c *Controller) deadline() time.Time { return c.asked.Add(c.patience()) }
+func (c *Controller) deadline() time.Time { return c.asked.Add(c.maxListAge()) }
 
 // certain reports whether the pass may delete and replace on what it knows of
 // routes and servers.
 func (c *Controller) certain(a *attempt) bool { return a.fresh && time.Now().Before(c.deadline()) }
 
-// asks is what may be decided on what the pass knows now.
-func (c *Controller) asks(a *attempt) question {
-	return question{mayDelete: c.certain(a) && a.claimed != nil, claimed: a.claimed}
+// basis is what may be decided on what the pass knows now.
+func (c *Controller) basis(a *attempt) basis {
+	return basis{mayDelete: c.certain(a) && a.podCIDRs != nil, podCIDRs: a.podCIDRs}
 }
 
 // pass brings the table to what the Nodes need, as far as it can. It costs no
 // request where the table as last seen leaves nothing to do.
 func (c *Controller) pass(ctx context.Context, why trigger) error {
 	c.record.load(ctx, time.Now())
-	if err := c.meetAll(); err != nil {
+	if err := c.seeAll(); err != nil {
 		return err
 	}
 	listed := why == resync || c.table == nil
@@ -60,7 +60,7 @@ func (c *Controller) pass(ctx context.Context, why trigger) error {
 			return err
 		}
 	}
-	d, err := c.decide(ctx, question{mayDelete: true})
+	d, err := c.decide(ctx, basis{mayDelete: true})
 	if err != nil {
 		return err
 	}
@@ -68,18 +68,18 @@ func (c *Controller) pass(ctx context.Context, why trigger) error {
 		return err
 	}
 	var a attempt
-	if c.worthALook(d) {
+	if c.worthAList(d) {
 		if !listed {
 			if err := c.list(ctx); err != nil {
 				return err
 			}
 		}
 		if d.needsServers() {
-			if err := c.lookForServers(ctx, &a, len(d.plan.Delete) > 0); err != nil {
+			if err := c.lookForServers(ctx, &a, len(d.Plan.Delete) > 0); err != nil {
 				return err
 			}
 		}
-		if d, err = c.decide(ctx, c.asks(&a)); err != nil {
+		if d, err = c.decide(ctx, c.basis(&a)); err != nil {
 			return err
 		}
 	}
@@ -88,7 +88,7 @@ func (c *Controller) pass(ctx context.Context, why trigger) error {
 
 // admit refuses to begin where another cluster has this one's pod range.
 func (c *Controller) admit(d decision) error {
-	if !c.admitted && d.census.AnotherCluster() {
+	if !c.admitted && d.Ownership.AnotherCluster() {
 		if _, known := c.departed(); !known || !c.record.loaded {
 			return errors.New("routes in the pod range lead to servers that are no Nodes, and the record of routes and the Nodes that left are not known yet")
 		}
@@ -97,7 +97,7 @@ func (c *Controller) admit(d decision) error {
 			ranges = append(ranges, r.Prefix.String())
 		}
 		return fmt.Errorf("--cluster-cidr %s: %w: %d of its routes stand in the network, such as %s, and this cluster wrote or adopted none there; give each cluster on a network a range of its own, or remove those routes if nothing uses them",
-			strings.Join(ranges, ","), errAnotherCluster, len(d.census.Ambiguous), d.census.Ambiguous[0])
+			strings.Join(ranges, ","), errAnotherCluster, len(d.Ownership.Ambiguous), d.Ownership.Ambiguous[0])
 	}
 	c.admitted = true
 	return nil
@@ -107,11 +107,11 @@ func (c *Controller) admit(d decision) error {
 // is to be deleted, of Nodes: a cache may be older than a Node whose route
 // another manager wrote.
 func (c *Controller) lookForServers(ctx context.Context, a *attempt, deleting bool) error {
-	d, err := c.decide(ctx, question{fresh: true, mayDelete: true})
+	d, err := c.decide(ctx, basis{fresh: true, mayDelete: true})
 	if err != nil {
 		return err
 	}
-	c.looks.looked(d.missing(), time.Now())
+	c.poll.polled(d.waiting, time.Now())
 	a.fresh, a.looked = true, make(map[types.UID]bool, len(d.uids))
 	for _, uid := range d.uids {
 		a.looked[uid] = true
@@ -123,53 +123,47 @@ func (c *Controller) lookForServers(ctx context.Context, a *attempt, deleting bo
 	if err != nil {
 		return fmt.Errorf("listing Nodes before routes are deleted: %w", err)
 	}
-	a.claimed = []netip.Prefix{}
+	a.podCIDRs = []netip.Prefix{}
 	for i := range nodes.Items {
 		// What can't be read is nobody's route either: see plannable.
 		prefixes, _ := kube.PodCIDRs(&nodes.Items[i])
-		a.claimed = append(a.claimed, prefixes...)
+		a.podCIDRs = append(a.podCIDRs, prefixes...)
 	}
 	return nil
 }
 
-// worthALook reports whether a decision, made on the table as last seen, is a
-// reason to look at the real one.
-func (c *Controller) worthALook(d decision) bool {
-	return !d.plan.Empty() || d.lookAgain() || d.detached && c.looks.due(d.missing(), time.Now())
-}
-
-// needsServers reports whether a decision rests on where servers are: a deletion
-// on whose a gateway is, a replacement on which one is right.
-func (d decision) needsServers() bool {
-	return d.detached || len(d.plan.Delete)+len(d.plan.Replace) > 0
+// worthAList reports whether a decision, made on the table as last seen, is a
+// reason to list the real one.
+func (c *Controller) worthAList(d decision) bool {
+	return !d.Plan.Empty() || d.lookAgain() || d.waiting != "" && c.poll.due(d.waiting, time.Now())
 }
 
 // converge writes one step after the other, deciding anew after each. A
 // destination that fails is left for later; the others go on.
 func (c *Controller) converge(ctx context.Context, d decision, a *attempt) error {
 	for {
-		for d.detached && c.looks.due(d.missing(), time.Now()) {
+		for d.waiting != "" && c.poll.due(d.waiting, time.Now()) {
 			// Nodes that joined since the pass began.
 			if err := c.lookForServers(ctx, a, false); err != nil {
 				return err
 			}
 			var err error
-			if d, err = c.decide(ctx, c.asks(a)); err != nil {
+			if d, err = c.decide(ctx, c.basis(a)); err != nil {
 				return err
 			}
 		}
-		step, more := next(d.plan, c.certain(a))
+		step, more := next(d.Plan, c.certain(a))
 		c.publish(d, a, !more)
 		c.remember(ctx, d)
 		if !more {
 			c.finish(ctx, d, a)
-			return d.doubt
+			return d.Gateways.Doubt
 		}
-		if err := c.take(ctx, step, a); err != nil {
+		if err := c.carryOut(ctx, step, a); err != nil {
 			return err
 		}
 		var err error
-		if d, err = c.decide(ctx, c.asks(a)); err != nil {
+		if d, err = c.decide(ctx, c.basis(a)); err != nil {
 			return err
 		}
 	}
@@ -178,8 +172,8 @@ func (c *Controller) converge(ctx context.Context, d decision, a *attempt) error
 // remember records what the plan is about to write, all of it in one request, and
 // what is adopted.
 func (c *Controller) remember(ctx context.Context, d decision) {
-	wanted := slices.Clone(d.census.Adopted)
-	for _, step := range d.plan.Steps() {
+	wanted := slices.Clone(d.Ownership.Adopted)
+	for _, step := range d.Plan.Steps() {
 		if step.Verb != routes.Delete {
 			wanted = append(wanted, step.New)
 		}
@@ -188,7 +182,7 @@ func (c *Controller) remember(ctx context.Context, d decision) {
 	if err := c.record.err; err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Routes can't be recorded; trying again")
 	}
-	c.notices.unrecorded(c.record.err)
+	c.events.unrecorded(c.record.err)
 }
 
 // next is the plan's first step that what is known suffices for.
@@ -201,20 +195,22 @@ func next(p routes.Plan, fresh bool) (routes.Step, bool) {
 	return routes.Step{}, false
 }
 
-// take does one step. Its error is one that ends the pass.
-func (c *Controller) take(ctx context.Context, step routes.Step, a *attempt) error {
+// carryOut does one step. Its error is one that ends the pass.
+func (c *Controller) carryOut(ctx context.Context, step routes.Step, a *attempt) error {
 	log := klog.FromContext(ctx).WithValues("verb", step.Verb, "route", step.Route(), "node", step.Node)
 	if step.Verb == routes.Delete {
-		c.brake.spend()
+		c.deletions.add()
 	}
+	asked := time.Now()
 	err := c.write(ctx, step)
 	c.metrics.wrote(step, err)
 	if err == nil {
 		c.table = step.Apply(c.table)
 		c.retries.succeeded(step.Route().Dst)
 		if step.Verb != routes.Delete {
-			c.written[step.New.Dst] = time.Now()
-			c.latch.grew(len(c.table))
+			// Not the time of the answer: it may be late, and the route gone by then.
+			c.written[step.New.Dst] = asked
+			c.learned.grew(len(c.table))
 		}
 		if step.Verb != routes.Add {
 			a.removed++
@@ -233,12 +229,12 @@ func (c *Controller) take(ctx context.Context, step routes.Step, a *attempt) err
 	// Whether a failed write was applied is unknown: look. Then the list of
 	// servers is older than that of the routes, and a gateway that is nobody's
 	// in it may belong to a server that came in between.
-	a.fresh, a.claimed = false, nil
+	a.fresh, a.podCIDRs = false, nil
 	if err := c.list(ctx); err != nil {
 		return err
 	}
 	if full {
-		c.latch.refused(len(c.table), time.Now())
+		c.learned.refused(len(c.table), time.Now())
 	}
 	return nil
 }
@@ -247,27 +243,29 @@ func (c *Controller) take(ctx context.Context, step routes.Step, a *attempt) err
 // list, may change the outcome.
 func (c *Controller) finish(ctx context.Context, d decision, a *attempt) {
 	now := time.Now()
-	c.board.keep(d.uids)
-	c.keepMet(d.uids)
-	c.notices.decided(d)
-	mayDelete, certain := c.asks(a).mayDelete, c.certain(a)
-	if mayDelete || len(d.plan.Postponed) == 0 {
-		c.notices.capped(len(d.plan.Postponed), c.MaxDeletions)
+	c.forgetGone(d.uids)
+	c.events.decided(d)
+	mayDelete, certain := c.basis(a).mayDelete, c.certain(a)
+	if mayDelete || len(d.Plan.Postponed) == 0 {
+		c.events.capped(len(d.Plan.Postponed), c.MaxDeletions)
 	}
 	// What was postponed only for want of a look. Where looking took so long that
 	// nothing could be done on it, looking again at once would not end.
-	postponed := len(d.plan.Postponed) > 0 && !mayDelete && c.brake.left(now, len(d.census.Ours)) > 0
-	if (postponed || !certain && len(d.plan.Replace) > 0) && (!a.fresh || a.removed > 0) || d.lookAgain() {
+	postponed := len(d.Plan.Postponed) > 0 && !mayDelete && c.budget(true, now).Deletions(len(d.Ownership.Ours)) > 0
+	if (postponed || !certain && len(d.Plan.Replace) > 0) && (!a.fresh || a.removed > 0) || d.lookAgain() {
 		c.passes.Add(change)
 	}
-	if wait, any := c.latch.wait(now); any && d.full() {
+	if wait, any := c.learned.wait(now); any && d.Plan.Full() > 0 {
 		c.passes.AddAfter(change, wait)
 	}
-	if d.detached {
-		c.passes.AddAfter(change, c.looks.wait(d.missing(), now))
+	if d.waiting != "" {
+		c.passes.AddAfter(change, c.poll.wait(d.waiting, now))
 	}
 	if wait, any := c.retries.wait(now); any {
 		klog.FromContext(ctx).V(1).Info("Routes that were not written are tried again", "in", wait)
+		c.passes.AddAfter(change, wait)
+	}
+	if wait, any := c.record.wait(now); any {
 		c.passes.AddAfter(change, wait)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/underlay-ccm/underlay/routes"
 )
@@ -21,9 +22,10 @@ const RecordName = "underlay-routes"
 const (
 	// recordTimeout bounds one request for the stored record.
 	recordTimeout = 5 * time.Second
-	// recordPause is the time between a failed request for the stored record and
-	// the next one.
-	recordPause = 30 * time.Second
+	// shortPause and longPause are the least and the most time between a failed
+	// request for the stored record and the next one. What is written meanwhile is
+	// known to this process alone, so the first comes soon.
+	shortPause, longPause = time.Second, time.Minute
 	// forgetAfter is how long no list of the table may have had a route before the
 	// record drops it: much longer than a request for it can be under way.
 	forgetAfter = 10 * time.Minute
@@ -40,12 +42,16 @@ type storedRecord struct {
 	stored routes.Record     // what object holds
 	// missing is since when no list had a route.
 	missing map[routes.Route]time.Time
-	err     error     // of the last request, nil if it succeeded
+	err     error // of the last request, nil if it succeeded
+	pauses  workqueue.TypedRateLimiter[string]
 	retry   time.Time // after that one failed
 }
 
 func newRecord(client kubernetes.Interface) *storedRecord {
-	return &storedRecord{client: client, routes: routes.Record{}, missing: map[routes.Route]time.Time{}}
+	return &storedRecord{
+		client: client, routes: routes.Record{}, missing: map[routes.Route]time.Time{},
+		pauses: workqueue.NewTypedItemExponentialFailureRateLimiter[string](shortPause, longPause),
+	}
 }
 
 // load reads what is stored, once. If that fails, only what this process wrote or
@@ -60,8 +66,15 @@ func (r *storedRecord) load(ctx context.Context, now time.Time) {
 // note keeps the outcome of a request.
 func (r *storedRecord) note(err error, now time.Time) {
 	if r.err = err; err != nil {
-		r.retry = now.Add(recordPause)
+		r.retry = now.Add(r.pauses.When(RecordName))
+	} else {
+		r.pauses.Forget(RecordName)
 	}
+}
+
+// wait is how long to wait until what failed is tried again, if anything is.
+func (r *storedRecord) wait(now time.Time) (wait time.Duration, any bool) {
+	return r.retry.Sub(now), r.retry.After(now)
 }
 
 // read gets the ConfigMap and adds what it holds. An entry that can't be read says

@@ -20,7 +20,7 @@ import (
 // What is written is recorded before it stands, a hundred Nodes in a few requests, and at rest
 // nothing is recorded.
 func TestRoutesAreRecordedBeforeTheyStand(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		w.table.fail = func(string) (error, bool) {
 			// Called with the route about to stand.
 			if len(w.table.routes) == 0 && len(w.recorded()) != 100 {
@@ -43,7 +43,7 @@ func TestRoutesAreRecordedBeforeTheyStand(t *testing.T) {
 
 // What others wrote for Nodes is recorded in one request when it is first seen.
 func TestAdoptionIsOneWrite(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		w.joinMany(0, 10)
 		for i := range 10 {
 			w.table.routes = append(w.table.routes, entry(w.podCIDR(i), w.address(i)))
@@ -61,7 +61,7 @@ func TestAdoptionIsOneWrite(t *testing.T) {
 
 // What is gone is dropped from the record, after the time in which it may come back.
 func TestTheRecordForgetsWhatIsGone(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		w.cfg.MaxDeletions = 100
 		w.joinMany(0, 4)
 		defer w.start()()
@@ -84,7 +84,7 @@ func TestTheRecordForgetsWhatIsGone(t *testing.T) {
 }
 
 // refuse lets the API server refuse requests about the record.
-func (w *world) refuseRecord(verb string, err func() error) {
+func (w *fixture) refuseRecord(verb string, err func() error) {
 	w.client.PrependReactor(verb, "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 		e := err()
 		return e != nil, nil, e
@@ -98,7 +98,7 @@ func forbidden() error {
 // Without the permission to record, Nodes are routed all the same, what this process wrote goes
 // with its Node, and people are told once.
 func TestWithoutARecordNodesAreRouted(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		w.refuseRecord("*", forbidden)
 		w.joinMany(0, 3)
 		w.table.routes = append(w.table.routes, stale(9))
@@ -116,10 +116,31 @@ func TestWithoutARecordNodesAreRouted(t *testing.T) {
 	})
 }
 
+// What a short fault of the API server kept from being recorded is recorded soon after it, though
+// nothing else happens.
+func TestAShortFaultOfTheRecordIsMadeUpFor(t *testing.T) {
+	withFixture(t, func(w *fixture) {
+		var refusals atomic.Int64
+		w.refuseRecord("*", func() error {
+			if refusals.Add(1) <= 3 {
+				return errBroken
+			}
+			return nil
+		})
+		defer w.start()()
+		rest(time.Minute)
+		w.joinMany(0, 1)
+		rest(10 * time.Second)
+		if n := refusals.Load(); n <= 3 || len(w.recorded()) != 1 {
+			t.Errorf("after %d requests %v is recorded, want the Node's route", n, w.recorded())
+		}
+	})
+}
+
 // While the record can't be read, a table in which nothing is known to be ours is no proof of
 // another cluster: nothing ends, and nothing is written.
 func TestAnUnknownRecordIsNoProofOfAnotherCluster(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		w.takeOver("left", "10.0.0.2")
 		w.wrote(entry("10.244.1.0/24", "10.0.0.2"))
 		w.servers.attach("b", "10.0.0.3")
@@ -144,7 +165,7 @@ func TestAnUnknownRecordIsNoProofOfAnotherCluster(t *testing.T) {
 // A record that was deleted is written anew by whoever leads; lost under nobody, it is made of
 // what leads to Nodes, and what else stands is kept and shown.
 func TestALostRecord(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		w.joinMany(0, 2)
 		stop := w.start()
 		rest(time.Minute)
@@ -174,7 +195,7 @@ func TestALostRecord(t *testing.T) {
 
 // Who finds that somebody else wrote the record meanwhile keeps what that one wrote.
 func TestTheRecordsOfTwoLeadersAreJoined(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		w.joinMany(0, 1)
 		defer w.start()()
 		rest(time.Minute)

@@ -7,14 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/routes"
-	"github.com/underlay-ccm/underlay/routes/controller"
 )
 
 // Destinations that always fail, however many and however old, don't keep a
 // healthy Node from its route.
 func TestManyThatAlwaysFailHoldNobodyUp(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		w.table.fail = func(write string) (error, bool) {
 			if strings.HasPrefix(write, "add 10.244.1") { // 10.244.10.0/24 and on
 				return errBroken, false
@@ -39,14 +39,14 @@ func TestManyThatAlwaysFailHoldNobodyUp(t *testing.T) {
 // The only route leads to a Node that left while no manager ran. Before the
 // ledger was asked, that looks like another cluster's range, and ends nothing.
 func TestNobodyIsTakenForAnotherClusterBeforeTheLedgerIsKnown(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		w.servers.attach("left", "10.0.0.9")
 		w.servers.attach("fresh", "10.0.0.2")
 		w.join("fresh", "10.244.2.0/24")
 		w.table.routes = []routes.Route{entry("10.244.9.0/24", "10.0.0.9")}
 		began := time.Now()
-		left := []controller.Departed{{Name: "left", ProviderID: "id-left", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.244.9.0/24")}}}
-		w.cfg.Departed = func() ([]controller.Departed, bool) {
+		left := []kube.Departed{{Name: "left", ProviderID: "id-left", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.244.9.0/24")}}}
+		w.cfg.Departed = func() ([]kube.Departed, bool) {
 			if time.Since(began) < 5*time.Second {
 				return nil, false
 			}

@@ -17,7 +17,7 @@ func stale(i int) routes.Route {
 // A server list that lacks servers, rightly or wrongly, withdraws no condition
 // and no route as long as the routes stand.
 func TestVanishedServersProveNothing(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		defer w.start()()
 		for i := range 5 {
 			w.servers.attach(fmt.Sprint("n", i), fmt.Sprintf("10.0.0.%d", i+2))
@@ -41,7 +41,7 @@ func TestVanishedServersProveNothing(t *testing.T) {
 // A table that refuses every write, as for a read-only token, costs few
 // requests however many nodes wait.
 func TestPermanentFailureIsCheap(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		w.table.fail = func(string) (error, bool) { return errBroken, false }
 		for i := range 100 {
 			w.servers.attach(fmt.Sprint("n", i), fmt.Sprintf("10.0.%d.2", i))
@@ -67,7 +67,7 @@ func TestPermanentFailureIsCheap(t *testing.T) {
 
 // A failing route is tried again soon, not with the next look at the table.
 func TestAFailureIsRetriedSoon(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		w.cfg.Period = time.Hour
 		failures := 0
 		w.table.fail = func(string) (error, bool) {
@@ -87,7 +87,7 @@ func TestAFailureIsRetriedSoon(t *testing.T) {
 // One route that can't be deleted holds up neither the other deletions nor the
 // truth about the room.
 func TestAnUndeletableRouteHoldsNothingUp(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		w.cfg.Limit, w.table.limit = 4, 4
 		for i := range 4 {
 			w.wrote(stale(i))
@@ -117,7 +117,7 @@ func TestAnUndeletableRouteHoldsNothingUp(t *testing.T) {
 
 // The cap on deletions holds over time, however often passes run.
 func TestTheCapIsABrake(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		for i := range 40 {
 			w.wrote(stale(i))
 		}
@@ -138,7 +138,7 @@ func TestTheCapIsABrake(t *testing.T) {
 // A limit that the table taught is forgotten as soon as a route disappears,
 // whoever's it was.
 func TestATaughtLimitIsForgottenWithAFreedSlot(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		w.table.limit = 3
 		defer w.start()()
 		for i := range 3 {
@@ -163,7 +163,7 @@ func TestATaughtLimitIsForgottenWithAFreedSlot(t *testing.T) {
 // A standing route is replaced only on a server list made for the purpose: the
 // cached one may be older than the route.
 func TestAReplacementNeedsAFreshList(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		defer w.start()()
 		w.servers.attach("a", "10.0.0.2")
 		w.join("a", "10.244.1.0/24")
@@ -183,7 +183,7 @@ func TestAReplacementNeedsAFreshList(t *testing.T) {
 // Nodes that join while others' routes are being written are not called
 // detached because the list at hand is older than they.
 func TestJoiningDuringAPassIsNotDetachment(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		defer w.start()()
 		for i := range 5 {
 			w.servers.attach(fmt.Sprint("n", i), fmt.Sprintf("10.0.0.%d", i+2))
@@ -209,7 +209,7 @@ func TestJoiningDuringAPassIsNotDetachment(t *testing.T) {
 
 // A condition that could not be written is written soon.
 func TestAFailedConditionIsWrittenAgain(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withFixture(t, func(w *fixture) {
 		w.refuse = 3
 		defer w.start()()
 		w.servers.attach("a", "10.0.0.2")

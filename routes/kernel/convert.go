@@ -9,7 +9,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/underlay-ccm/underlay/routes"
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
@@ -21,7 +20,7 @@ func entryOf(r netlink.Route) (agent.Entry, bool) {
 		return agent.Entry{}, false
 	}
 	e := agent.Entry{
-		Route: routes.Route{Dst: dst}, Kind: agent.OtherKind,
+		Dst: dst, Kind: agent.OtherKind,
 		Metric: uint32(r.Priority), Protocol: uint8(r.Protocol),
 	}
 	switch {

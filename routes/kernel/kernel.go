@@ -93,7 +93,7 @@ func (k *Kernel) Replace(ctx context.Context, old, to agent.Entry) error {
 		return err
 	}
 	if old.Place() != to.Place() {
-		return fmt.Errorf("replacing %s by %s: they differ in destination or metric", old.Route, to.Route)
+		return fmt.Errorf("replacing %s by %s: they differ in destination or metric", old, to)
 	}
 	return k.handle.RouteReplace(routeOf(to))
 }

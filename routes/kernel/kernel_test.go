@@ -14,7 +14,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/underlay-ccm/underlay/routes"
 	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/routes/kernel"
 	"github.com/underlay-ccm/underlay/routes/kernel/kerneltest"
@@ -36,15 +35,15 @@ func open(t *testing.T) *kernel.Kernel {
 
 func toward(dst, via string, link int) agent.Entry {
 	return agent.Entry{
-		Route: routes.Route{Dst: netip.MustParsePrefix(dst), Via: netip.MustParseAddr(via)},
-		Kind:  agent.Unicast, Link: link, Metric: agent.MetricPeer, Protocol: agent.Protocol,
+		Dst: netip.MustParsePrefix(dst), Via: netip.MustParseAddr(via),
+		Kind: agent.Unicast, Link: link, Metric: agent.MetricPeer, Protocol: agent.Protocol,
 	}
 }
 
 func refusing(dst string) agent.Entry {
 	return agent.Entry{
-		Route: routes.Route{Dst: netip.MustParsePrefix(dst)},
-		Kind:  agent.Unreachable, Metric: agent.MetricWorst, Protocol: agent.Protocol,
+		Dst:  netip.MustParsePrefix(dst),
+		Kind: agent.Unreachable, Metric: agent.MetricWorst, Protocol: agent.Protocol,
 	}
 }
 
@@ -145,7 +144,7 @@ func TestDeleteLeavesOthersRoutes(t *testing.T) {
 		}
 		e.Protocol = 4 // RTPROT_STATIC
 		if !slices.Contains(list(t, k), e) {
-			t.Errorf("%s is gone", e.Route)
+			t.Errorf("%s is gone", e)
 		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/underlay-ccm/underlay/routes"
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
@@ -128,7 +127,7 @@ func readRoute(data []byte) (agent.Entry, bool) {
 			r.MultiPath = []*netlink.NexthopInfo{{}}
 		}
 	}
-	r.Dst = routeOf(agent.Entry{Route: routes.Route{Dst: netip.PrefixFrom(dst, int(msg.Dst_len))}}).Dst
+	r.Dst = routeOf(agent.Entry{Dst: netip.PrefixFrom(dst, int(msg.Dst_len))}).Dst
 	return entryOf(r)
 }
 

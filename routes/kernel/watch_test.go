@@ -186,5 +186,5 @@ func TestWatchGoesOnAfterOverflow(t *testing.T) {
 	if err := k.Add(t.Context(), marker); err != nil {
 		t.Fatal(err)
 	}
-	d.await(t, fmt.Sprint("after the overflow: ", marker.Route), func(e agent.Event) bool { return e.Route == marker })
+	d.await(t, fmt.Sprint("after the overflow: ", marker), func(e agent.Event) bool { return e.Route == marker })
 }

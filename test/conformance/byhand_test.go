@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
 // newCertificate makes what a person would upload.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
 // TestConformance drives everything that the simulator has, twice.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
 // endpoint is the description's own server, so that its paths are found.

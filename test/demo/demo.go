@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/underlay-ccm/underlay/test/cluster"
 	"github.com/underlay-ccm/underlay/test/demo/screen"
-	"github.com/underlay-ccm/underlay/test/demo/world"
+	"github.com/underlay-ccm/underlay/test/demo/state"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
 var errLate = errors.New("not in time")
@@ -20,8 +20,8 @@ type demo struct {
 	cluster  *cluster.Cluster
 	manager  *cluster.Manager
 	observer *observer
-	world    *world.World
-	timeline *world.Timeline
+	state    *state.State
+	timeline *state.Timeline
 	// holding: the scenario is over, and what happens is the user's doing.
 	holding bool
 }
@@ -41,7 +41,7 @@ func (d *demo) play(ctx context.Context, steps []step, count int) []screen.Resul
 	return results
 }
 
-// run does what a step does and waits until the world is as it wants it.
+// run does what a step does and waits until the state is as it wants it.
 func (d *demo) run(ctx context.Context, s step) screen.Result {
 	if s.note != "" {
 		d.print(d.Note(s.note))
@@ -57,11 +57,11 @@ func (d *demo) run(ctx context.Context, s step) screen.Result {
 	var missing []string
 	err := d.follow(waiting, done, func(acted bool) (bool, error) {
 		if s.want.Books {
-			if err := d.observer.count(d.world); err != nil {
+			if err := d.observer.count(d.state); err != nil {
 				return false, err
 			}
 		}
-		missing = d.world.Missing(d.timeline, s.want)
+		missing = d.state.Missing(d.timeline, s.want)
 		d.wait(d.Status(time.Since(began), missing, d.width))
 		return acted && len(missing) == 0, nil
 	})
@@ -74,7 +74,7 @@ func (d *demo) run(ctx context.Context, s step) screen.Result {
 	return r
 }
 
-// follow shows what happens in the world until enough says so, which is asked
+// follow shows what happens in the state until enough says so, which is asked
 // after each look and told whether done has come; nil: it comes at once.
 func (d *demo) follow(ctx context.Context, done <-chan error, enough func(acted bool) (bool, error)) error {
 	tick := time.NewTicker(lookEvery)
@@ -92,7 +92,7 @@ func (d *demo) follow(ctx context.Context, done <-chan error, enough func(acted 
 			}
 			acted = true
 		case c := <-d.observer.changes:
-			c.apply(d.world)
+			c.apply(d.state)
 			if err := d.tell(c.at); err != nil {
 				return err
 			}
@@ -109,10 +109,10 @@ func (d *demo) follow(ctx context.Context, done <-chan error, enough func(acted 
 
 // tell looks at the cloud too and shows what is new.
 func (d *demo) tell(now time.Time) error {
-	if err := d.observer.look(d.world); err != nil {
+	if err := d.observer.look(d.state); err != nil {
 		return err
 	}
-	for _, e := range d.timeline.Observe(now, d.world.Facts()) {
+	for _, e := range d.timeline.Observe(now, d.state.Facts()) {
 		if d.holding {
 			d.print(d.EventAt(now, e))
 		} else {

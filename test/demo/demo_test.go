@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/underlay-ccm/underlay/test/cluster"
 	"github.com/underlay-ccm/underlay/test/demo/screen"
-	"github.com/underlay-ccm/underlay/test/demo/world"
+	"github.com/underlay-ccm/underlay/test/demo/state"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
 // TestMain: the demo shows packets in a process of its own, which it starts by
@@ -66,7 +66,7 @@ func promised(packets bool) []string {
 	if packets {
 		text.WriteString(p.Trips(nil))
 	}
-	text.WriteString(p.Tables(world.New(world.Layout{}), world.NewTimeline(), everyMachine(), time.Time{}))
+	text.WriteString(p.Tables(state.New(state.Layout{}), state.NewTimeline(), everyMachine(), time.Time{}))
 	text.WriteString(p.Summary(results))
 	return skeleton(text.String())
 }
@@ -142,8 +142,8 @@ func TestScenario(t *testing.T) {
 			}
 		}
 		// A step has to change something that it waits for, or it shows nothing.
-		if missing := world.New(world.Layout{}).Missing(world.NewTimeline(), s.want); len(missing) == 0 {
-			t.Errorf("step %s holds in an empty world", s.name)
+		if missing := state.New(state.Layout{}).Missing(state.NewTimeline(), s.want); len(missing) == 0 {
+			t.Errorf("step %s holds in an empty cluster", s.name)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 
-	"github.com/underlay-ccm/underlay/test/controlplane"
-	"github.com/underlay-ccm/underlay/test/demo/world"
+	"github.com/underlay-ccm/underlay/test/demo/state"
+	"github.com/underlay-ccm/underlay/test/testenv/kubebinary"
 )
 
 // joinEvery is how often the cloud is searched for servers to start or stop a
@@ -19,7 +19,7 @@ const joinEvery = 500 * time.Millisecond
 // hold keeps the cluster up and shows what happens in it until ctx ends. A
 // server that somebody rents joins, one that is deleted falls silent.
 func (d *demo) hold(ctx context.Context) error {
-	kube, err := controlplane.Binary(ctx, d.out)
+	kube, err := kubebinary.Path(ctx, d.out)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (d *demo) settle(ctx context.Context, tenants map[int64]string) {
 
 // playground says how to get at the cluster.
 func (d *demo) playground(kube string) string {
-	servers := d.world.Cloud.Servers
+	servers := d.state.Cloud.Servers
 	first, lasting := servers[0].ID, d.routeTo(servers[len(servers)-1])
 	return fmt.Sprintf(`
 The cluster stays up. In another terminal:
@@ -83,10 +83,10 @@ Logs: %[6]s/*.log. What happens is shown here. Ctrl-C ends it all.
 }
 
 // routeTo is the route of a server's Node, the zero Route without one.
-func (d *demo) routeTo(s world.Server) world.Route {
-	i := slices.IndexFunc(d.world.Cloud.Routes, func(r world.Route) bool { return r.Via == s.PrivateIP })
+func (d *demo) routeTo(s state.Server) state.Route {
+	i := slices.IndexFunc(d.state.Cloud.Routes, func(r state.Route) bool { return r.Via == s.PrivateIP })
 	if i < 0 {
-		return world.Route{}
+		return state.Route{}
 	}
-	return d.world.Cloud.Routes[i]
+	return d.state.Cloud.Routes[i]
 }

@@ -117,7 +117,7 @@ func show(ctx context.Context, t *terminal, folder string, once bool) int {
 		results = append(results, t.packets(ctx, count, folder, manager))
 	}
 	if code := t.verdict(ctx, results); code == 0 {
-		d.print(d.Tables(d.world, d.timeline, everyMachine(), time.Now()))
+		d.print(d.Tables(d.state, d.timeline, everyMachine(), time.Now()))
 	}
 	code := t.end(ctx, results, folder)
 	if once || code != 0 {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/underlay-ccm/underlay/test/cluster"
-	"github.com/underlay-ccm/underlay/test/demo/world"
+	"github.com/underlay-ccm/underlay/test/demo/state"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
 // lookEvery is how often the cloud is looked at, which can't be watched.
@@ -20,10 +20,10 @@ const lookEvery = 50 * time.Millisecond
 // change is something that the API server's watch told, and when.
 type change struct {
 	at    time.Time
-	apply func(*world.World)
+	apply func(*state.State)
 }
 
-// observer sees the real state: Nodes and Services by watching the API server,
+// observer sees what is really there: Nodes and Services by watching the API server,
 // the rest by looking into the simulated cloud, past its API and its books.
 type observer struct {
 	cluster *cluster.Cluster
@@ -36,23 +36,23 @@ func observe(ctx context.Context, c *cluster.Cluster) (*observer, error) {
 	factory := informers.NewSharedInformerFactoryWithOptions(c.Client, 0)
 	nodes, services := factory.Core().V1().Nodes().Informer(), factory.Core().V1().Services().Informer()
 	_, err1 := nodes.AddEventHandler(handler(ctx, o,
-		func(n *corev1.Node) func(*world.World) {
-			seen := world.NodeOf(n)
-			return func(w *world.World) { w.SetNode(seen) }
+		func(n *corev1.Node) func(*state.State) {
+			seen := state.NodeOf(n)
+			return func(w *state.State) { w.SetNode(seen) }
 		},
-		func(n *corev1.Node) func(*world.World) {
-			return func(w *world.World) { w.RemoveNode(n.Name) }
+		func(n *corev1.Node) func(*state.State) {
+			return func(w *state.State) { w.RemoveNode(n.Name) }
 		}))
 	_, err2 := services.AddEventHandler(handler(ctx, o,
-		func(s *corev1.Service) func(*world.World) {
-			seen := world.ServiceOf(s)
+		func(s *corev1.Service) func(*state.State) {
+			seen := state.ServiceOf(s)
 			if s.Spec.Type != corev1.ServiceTypeLoadBalancer {
-				return func(w *world.World) { w.RemoveService(seen.Name) }
+				return func(w *state.State) { w.RemoveService(seen.Name) }
 			}
-			return func(w *world.World) { w.SetService(seen) }
+			return func(w *state.State) { w.SetService(seen) }
 		},
-		func(s *corev1.Service) func(*world.World) {
-			return func(w *world.World) { w.RemoveService(s.Name) }
+		func(s *corev1.Service) func(*state.State) {
+			return func(w *state.State) { w.RemoveService(s.Name) }
 		}))
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, fmt.Errorf("watching the API server: %w", err)
@@ -65,8 +65,8 @@ func observe(ctx context.Context, c *cluster.Cluster) (*observer, error) {
 }
 
 // handler hands on what a watch tells about objects of one kind, in its order.
-func handler[T any](ctx context.Context, o *observer, set, remove func(T) func(*world.World)) cache.ResourceEventHandler {
-	tell := func(obj any, how func(T) func(*world.World)) {
+func handler[T any](ctx context.Context, o *observer, set, remove func(T) func(*state.State)) cache.ResourceEventHandler {
+	tell := func(obj any, how func(T) func(*state.State)) {
 		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = gone.Obj
 		}
@@ -87,21 +87,21 @@ func handler[T any](ctx context.Context, o *observer, set, remove func(T) func(*
 }
 
 // look notes how the cloud is now.
-func (o *observer) look(w *world.World) error {
+func (o *observer) look(w *state.State) error {
 	network, ok := o.cluster.Cloud.Network(o.cluster.Network.ID)
 	if !ok {
 		return fmt.Errorf("the network %s is gone from the cloud", o.cluster.Network.Name)
 	}
-	w.SetCloud(world.CloudOf(o.cluster.Cloud.Servers(), network, o.cluster.Cloud.LoadBalancers()))
+	w.SetCloud(state.CloudOf(o.cluster.Cloud.Servers(), network, o.cluster.Cloud.LoadBalancers()))
 	return nil
 }
 
 // count reads the books: the cloud's log and the API server's.
-func (o *observer) count(w *world.World) error {
+func (o *observer) count(w *state.State) error {
 	audit, err := o.cluster.ControlPlane.Audit()
 	if err != nil {
 		return err
 	}
-	w.Requests, w.Writes = world.CountRequests(o.cluster.Cloud.Requests()), world.CountWrites(audit)
+	w.Requests, w.Writes = state.CountRequests(o.cluster.Cloud.Requests()), state.CountWrites(audit)
 	return nil
 }

@@ -19,10 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 
-	"github.com/underlay-ccm/underlay/test/cluster"
 	"github.com/underlay-ccm/underlay/test/demo/screen"
-	"github.com/underlay-ccm/underlay/test/fabric"
-	"github.com/underlay-ccm/underlay/test/netns"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
+	"github.com/underlay-ccm/underlay/test/testenv/netlab"
+	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
 // noPackets is why this machine can't show packets; empty: it can.
@@ -89,13 +89,13 @@ const (
 // packetsShown is that process's life, with its logs in folder. It returns the
 // exit code.
 func packetsShown(ctx context.Context, folder string, out io.Writer) int {
-	err := fabric.Enter()
+	err := netlab.Enter()
 	if err == nil {
 		err = quiet(filepath.Join(folder, "demo.log"))
 	}
 	if err == nil {
 		p := packets{out: out, painter: screen.Painter{Color: os.Getenv(colorVariable) != ""}, began: time.Now()}
-		err = p.show(ctx, fabric.Options{
+		err = p.show(ctx, netlab.Options{
 			Machines: []string{"node-1", "node-2", "node-3"}, Dir: folder,
 			Manager: os.Getenv(managerVariable), Agent: os.Getenv(agentVariable),
 		})
@@ -107,12 +107,12 @@ func packetsShown(ctx context.Context, folder string, out io.Writer) int {
 	return 0
 }
 
-// packets shows who reaches whom in a fabric.
+// packets shows who reaches whom in a lab.
 type packets struct {
 	out     io.Writer
 	painter screen.Painter
 	began   time.Time
-	fabric  *fabric.Fabric
+	lab     *netlab.Lab
 	rows    []screen.Trip
 }
 
@@ -120,16 +120,16 @@ func (p *packets) note(format string, args ...any) {
 	fmt.Fprint(p.out, p.painter.Note(fmt.Sprintf("%4.1f s  ", time.Since(p.began).Seconds())+fmt.Sprintf(format, args...)))
 }
 
-func (p *packets) show(ctx context.Context, o fabric.Options) (err error) {
-	if p.fabric, err = fabric.Start(ctx, o); err != nil {
+func (p *packets) show(ctx context.Context, o netlab.Options) (err error) {
+	if p.lab, err = netlab.Start(ctx, o); err != nil {
 		return err
 	}
-	defer p.fabric.Stop()
+	defer p.lab.Stop()
 	p.note("%s, each a network namespace with underlay-agent and kube-proxy, at a router that follows the network's routes", strings.Join(o.Machines, ", "))
-	var pods []*fabric.Pod
+	var pods []*netlab.Pod
 	for _, at := range [][2]string{{"client", "node-1"}, {"web-2", "node-2"}, {"web-3", "node-3"}} {
 		app, _, _ := strings.Cut(at[0], "-")
-		pod, err := p.fabric.RunPod(ctx, at[0], at[1], map[string]string{"app": app})
+		pod, err := p.lab.RunPod(ctx, at[0], at[1], map[string]string{"app": app})
 		if err != nil {
 			return err
 		}
@@ -152,7 +152,7 @@ func (p *packets) show(ctx context.Context, o fabric.Options) (err error) {
 // trip asks over TCP and wants the question to have come from an address.
 func (p *packets) trip(ctx context.Context, from string, ns *netns.Namespace, to, way string, at netip.AddrPort, want netip.Addr) error {
 	began := time.Now()
-	answer, err := fabric.Ask(ctx, ns, "tcp", at)
+	answer, err := netlab.Ask(ctx, ns, "tcp", at)
 	if err != nil {
 		return fmt.Errorf("%s to %s: %w", from, to, err)
 	}
@@ -163,14 +163,14 @@ func (p *packets) trip(ctx context.Context, from string, ns *netns.Namespace, to
 	return nil
 }
 
-func (p *packets) betweenPods(ctx context.Context, all ...*fabric.Pod) error {
+func (p *packets) betweenPods(ctx context.Context, all ...*netlab.Pod) error {
 	for i, from := range all {
 		to := all[(i+1)%len(all)]
 		for _, way := range []struct {
 			name   string
 			at, is netip.Addr
 		}{{"IPv4, by the network's route", to.IPv4, from.IPv4}, {"IPv6, by the server's own /64", to.IPv6, from.IPv6}} {
-			if err := p.trip(ctx, from.Name, from.Namespace, to.Name, way.name, netip.AddrPortFrom(way.at, fabric.EchoPort), way.is); err != nil {
+			if err := p.trip(ctx, from.Name, from.Namespace, to.Name, way.name, netip.AddrPortFrom(way.at, netlab.EchoPort), way.is); err != nil {
 				return err
 			}
 		}
@@ -180,20 +180,20 @@ func (p *packets) betweenPods(ctx context.Context, all ...*fabric.Pod) error {
 
 // outside goes out and comes in: out under the node's IPv4 address and the pod's
 // own IPv6 one, in not at all.
-func (p *packets) outside(ctx context.Context, pod *fabric.Pod) error {
+func (p *packets) outside(ctx context.Context, pod *netlab.Pod) error {
 	const port = 8081
-	if _, err := p.fabric.Serve(ctx, p.fabric.Outside(), "outside", port); err != nil {
+	if _, err := p.lab.Serve(ctx, p.lab.Outside(), "outside", port); err != nil {
 		return err
 	}
 	public := pod.Machine.Public
 	err := errors.Join(
-		p.trip(ctx, pod.Name, pod.Namespace, "outside", "IPv4, under the node's address", netip.AddrPortFrom(fabric.OutsideIPv4, port), public.IPv4),
-		p.trip(ctx, pod.Name, pod.Namespace, "outside", "IPv6, under its own address", netip.AddrPortFrom(fabric.OutsideIPv6, port), pod.IPv6),
+		p.trip(ctx, pod.Name, pod.Namespace, "outside", "IPv4, under the node's address", netip.AddrPortFrom(netlab.OutsideIPv4, port), public.IPv4),
+		p.trip(ctx, pod.Name, pod.Namespace, "outside", "IPv6, under its own address", netip.AddrPortFrom(netlab.OutsideIPv6, port), pod.IPv6),
 	)
 	if err != nil {
 		return err
 	}
-	if answer, err := fabric.Ask(ctx, p.fabric.Outside(), "tcp", netip.AddrPortFrom(pod.IPv6, fabric.EchoPort)); err == nil {
+	if answer, err := netlab.Ask(ctx, p.lab.Outside(), "tcp", netip.AddrPortFrom(pod.IPv6, netlab.EchoPort)); err == nil {
 		return fmt.Errorf("the outside reaches the pod %s at its public address: the inbound filter should drop that", answer.Name)
 	}
 	p.rows = append(p.rows, screen.Trip{From: "outside", To: pod.Name, Way: "IPv6, its public address"})
@@ -202,7 +202,7 @@ func (p *packets) outside(ctx context.Context, pod *fabric.Pod) error {
 
 // loadBalancer asks the pods on other nodes from outside, through the cloud.
 func (p *packets) loadBalancer(ctx context.Context) error {
-	services := p.fabric.Client.CoreV1().Services(namespace)
+	services := p.lab.Client.CoreV1().Services(namespace)
 	_, err := services.Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: service, Annotations: map[string]string{
 			// The quickest that the cloud has, for who is watching.
@@ -211,7 +211,7 @@ func (p *packets) loadBalancer(ctx context.Context) error {
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
 			IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyPreferDualStack), Selector: map[string]string{"app": service},
-			Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(fabric.EchoPort)}},
+			Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(netlab.EchoPort)}},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -231,7 +231,7 @@ func (p *packets) loadBalancer(ctx context.Context) error {
 		kept := len(p.rows)
 		for _, a := range addresses {
 			// Who is asked first may not be healthy yet.
-			if last = p.trip(ctx, "outside", p.fabric.Outside(), "load balancer", fmt.Sprintf("%s, to a node with a pod", a), netip.AddrPortFrom(a, 80), netip.Addr{}); last != nil {
+			if last = p.trip(ctx, "outside", p.lab.Outside(), "load balancer", fmt.Sprintf("%s, to a node with a pod", a), netip.AddrPortFrom(a, 80), netip.Addr{}); last != nil {
 				p.rows = p.rows[:kept]
 				return false, nil
 			}

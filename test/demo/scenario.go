@@ -10,12 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
-	"github.com/underlay-ccm/underlay/test/cluster"
-	"github.com/underlay-ccm/underlay/test/demo/world"
+	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/test/demo/state"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// step is something that is done to the cluster, and how the world has to be
+// step is something that is done to the cluster, and how the cluster has to be
 // soon after.
 type step struct {
 	name  string // in the summary
@@ -23,7 +23,7 @@ type step struct {
 	note  string
 	limit time.Duration
 	do    func(context.Context, *cluster.Cluster) error
-	want  world.Want
+	want  state.Want
 }
 
 const (
@@ -34,8 +34,8 @@ const (
 
 // foreign is a route that somebody put into the network for a purpose of their
 // own: a way to an office, say.
-func foreign() world.Route {
-	return world.Route{Dst: netip.MustParsePrefix("192.168.178.0/24"), Via: netip.MustParseAddr("10.0.0.250")}
+func foreign() state.Route {
+	return state.Route{Dst: netip.MustParsePrefix("192.168.178.0/24"), Via: netip.MustParseAddr("10.0.0.250")}
 }
 
 // begin is the step before there is anything to look at.
@@ -57,34 +57,34 @@ func scenario() []step {
 			note:  "times since the machine joined",
 			limit: time.Minute,
 			do:    join(three...),
-			want:  world.Want{Machines: three, Foreign: foreign()},
+			want:  state.Want{Machines: three, Foreign: foreign()},
 		},
 		{
 			name: "service", title: "A Service of type LoadBalancer, externalTrafficPolicy: Local",
 			note:  "times since the Service was made; the cloud calls a target healthy 2 s after it came",
 			limit: time.Minute,
 			do:    expose,
-			want:  world.Want{Machines: three, Service: service, Foreign: foreign()},
+			want:  state.Want{Machines: three, Service: service, Foreign: foreign()},
 		},
 		{
 			name: "grow", title: "A fourth machine joins",
 			note:  "times since the machine joined",
 			limit: time.Minute,
 			do:    join("node-4"),
-			want:  world.Want{Machines: four, Service: service, Foreign: foreign()},
+			want:  state.Want{Machines: four, Service: service, Foreign: foreign()},
 		},
 		{
 			name: "lose", title: "The server of node-2 is deleted in the cloud",
 			note:  "times since the server was deleted; its kubelet is silent from then on",
 			limit: 90 * time.Second,
 			do:    func(_ context.Context, c *cluster.Cluster) error { return c.DeleteServer("node-2") },
-			want:  world.Want{Machines: left, Service: service, Foreign: foreign()},
+			want:  state.Want{Machines: left, Service: service, Foreign: foreign()},
 		},
 		{
 			name: "books", title: "What it cost",
 			limit: 15 * time.Second,
 			do:    func(context.Context, *cluster.Cluster) error { return nil },
-			want:  world.Want{Machines: left, Service: service, Foreign: foreign(), Books: true},
+			want:  state.Want{Machines: left, Service: service, Foreign: foreign(), Books: true},
 		},
 	}
 }

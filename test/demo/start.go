@@ -13,10 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
-	"github.com/underlay-ccm/underlay/test/cluster"
-	"github.com/underlay-ccm/underlay/test/controlplane"
-	"github.com/underlay-ccm/underlay/test/demo/world"
+	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/test/demo/state"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
+	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
+	"github.com/underlay-ccm/underlay/test/testenv/kubebinary"
 )
 
 // The lease by which one underlay-ccm leads.
@@ -28,7 +29,7 @@ const (
 // build builds what is missing: the control plane's binary once, which takes
 // minutes, and underlay-ccm into folder.
 func build(ctx context.Context, t *terminal, folder string) (manager string, err error) {
-	if _, err := controlplane.Binary(ctx, os.Stderr); err != nil {
+	if _, err := kubebinary.Path(ctx, os.Stderr); err != nil {
 		return "", err
 	}
 	began := time.Now()
@@ -54,7 +55,7 @@ func start(ctx context.Context, t *terminal, folder, manager string, limit time.
 	if err != nil {
 		return nil, err
 	}
-	d := &demo{terminal: t, cluster: c, timeline: world.NewTimeline(), world: world.New(world.Layout{
+	d := &demo{terminal: t, cluster: c, timeline: state.NewTimeline(), state: state.New(state.Layout{
 		Pods: podRanges(), RouteLimit: routeLimit,
 	})}
 	note("control plane at %s: etcd, kube-apiserver, kube-controller-manager", c.ControlPlane.URL())
@@ -97,10 +98,10 @@ func (d *demo) lead(ctx context.Context, limit time.Duration) error {
 		return fmt.Errorf("waiting for underlay-ccm to lead, its health says %q: %w", says, err)
 	}
 	// What was there before the first step is no news.
-	if err := d.observer.look(d.world); err != nil {
+	if err := d.observer.look(d.state); err != nil {
 		return err
 	}
-	d.timeline.Observe(time.Now(), d.world.Facts())
+	d.timeline.Observe(time.Now(), d.state.Facts())
 	return nil
 }
 

@@ -16,11 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics"
 
+	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/doctor"
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/survey"
-	"github.com/underlay-ccm/underlay/test/cluster"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
 // In a cluster set up as deploy/ and deploy/kubeadm say, doctor finds nothing;

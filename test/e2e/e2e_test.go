@@ -19,10 +19,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/kube"
-	"github.com/underlay-ccm/underlay/test/cluster"
-	"github.com/underlay-ccm/underlay/test/controlplane"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
+	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
 )
 
 // manager is the path of the binary under test, set once before any test runs.
@@ -115,7 +115,17 @@ func startManager(t *testing.T, c *cluster.Cluster, o cluster.ManagerOptions) *c
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if t.Failed() && m.Ended() {
+			t.Log(m.Failure(m.Died()))
+		}
+	})
 	return m
+}
+
+// defaultLease is what a cluster has that sets nothing.
+func defaultLease() []string {
+	return []string{"--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=10s", "--leader-elect-retry-period=2s"}
 }
 
 func addMachine(t *testing.T, c *cluster.Cluster, name string) {

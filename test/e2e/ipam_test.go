@@ -25,7 +25,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/ipam"
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
-	"github.com/underlay-ccm/underlay/test/controlplane"
+	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
 )
 
 type roundTripper func(*http.Request) (*http.Response, error)

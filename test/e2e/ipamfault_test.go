@@ -15,12 +15,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/kube"
-	"github.com/underlay-ccm/underlay/test/cluster"
-	"github.com/underlay-ccm/underlay/test/controlplane"
-	"github.com/underlay-ccm/underlay/test/faultproxy"
-	"github.com/underlay-ccm/underlay/test/process"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
+	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
+	"github.com/underlay-ccm/underlay/test/testenv/faultproxy"
+	"github.com/underlay-ccm/underlay/test/testenv/process"
 )
 
 // startForIPAM starts a cluster in which nobody but the allocators under test

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/underlay-ccm/underlay/test/cluster"
-	"github.com/underlay-ccm/underlay/test/controlplane"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
+	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
 )
 
 // The scenarios below let a manager allocate for 50 Nodes out of pools for 64,
@@ -126,10 +126,10 @@ func TestAPIServerRestartedWhileAllocating(t *testing.T) {
 	m := startIPAM(t, c, room, slow,
 		"--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=50s", "--leader-elect-retry-period=1s")
 	beginBatch(t, c)
+	expectInTheMiddle(t, c) // before: what was held up meanwhile goes out at once after it
 	if err := c.ControlPlane.RestartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	expectInTheMiddle(t, c)
 	awaitPodCIDRs(t, c, batch, 2*time.Minute)
 	if m.Ended() {
 		t.Fatal(m.Failure(m.Died()))

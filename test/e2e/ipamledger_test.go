@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/underlay-ccm/underlay/test/cluster"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
 // ledgerName is the ConfigMap in kube-system that says who has which podCIDRs.

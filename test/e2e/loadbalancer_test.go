@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
-	"github.com/underlay-ccm/underlay/test/cluster"
+	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
 // A Service's life: created, checked by its traffic policy, changed, followed

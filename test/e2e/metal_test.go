@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
-	"github.com/underlay-ccm/underlay/test/cluster"
-	"github.com/underlay-ccm/underlay/test/controlplane"
-	"github.com/underlay-ccm/underlay/test/kubelet"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
+	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
+	"github.com/underlay-ccm/underlay/test/testenv/kubelet"
 )
 
 // rack is a metal cluster's configuration; its variables are left over from a

@@ -11,10 +11,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/kube"
-	"github.com/underlay-ccm/underlay/test/cluster"
-	"github.com/underlay-ccm/underlay/test/controlplane"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
+	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
 )
 
 // No pod without tolerations could be scheduled on any of 200 Nodes that join,
@@ -34,7 +34,9 @@ func TestNothingIsScheduledBeforeItsRouteStands(t *testing.T) {
 	seen := watchTaints(t, c)
 	startManager(t, c, cluster.ManagerOptions{
 		Config: c.CloudConfig() + fmt.Sprintf("routes: {limit: %d}\n", 2*count),
-		Args:   []string{"--kube-api-qps=200", "--kube-api-burst=300"},
+		// The default lease, not the tests' short one: a machine as busy as this can be late
+		// by 3 s, and a manager that lost its lease ends.
+		Args: append(defaultLease(), "--kube-api-qps=200", "--kube-api-burst=300"),
 	})
 	for i := range count {
 		addMachine(t, c, fmt.Sprintf("node-%03d", i))

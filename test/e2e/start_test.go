@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
-	"github.com/underlay-ccm/underlay/test/cluster"
+	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
 // A mistake that would break traffic ends the process with one clear message.

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 
-	"github.com/underlay-ccm/underlay/test/cluster"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
 // watchNodes shows every state of every Node, from now on and one after the

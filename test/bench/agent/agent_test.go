@@ -155,7 +155,8 @@ func prepare(b *testing.B, k agent.Kernel, count int) *running {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(agent.Trim))
 	a, err := agent.New(agent.Config{
 		Client: client, Nodes: factory.Core().V1().Nodes(), Kernel: k, Recorder: &record.FakeRecorder{},
-		Registry: metrics.NewKubeRegistry(), Self: own, Modes: agent.Modes{IPv4: agent.ByNodes, IPv6: agent.ByNodes}, Period: time.Hour,
+		Registry: metrics.NewKubeRegistry(), Period: time.Hour,
+		Settings: agent.Settings{Self: own, Modes: agent.Modes{IPv4: agent.ByNodes, IPv6: agent.ByNodes}},
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -20,7 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/underlay-ccm/underlay/routes"
 	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/routes/kernel"
 	"github.com/underlay-ccm/underlay/routes/kernel/kerneltest"
@@ -169,7 +168,7 @@ func BenchmarkNodeChange(b *testing.B) {
 
 func toward(dst netip.Prefix, at int, ipv4 bool, link int) agent.Entry {
 	return agent.Entry{
-		Route: routes.Route{Dst: dst, Via: nodeAddress(at, ipv4)}, Kind: agent.Unicast,
+		Dst: dst, Via: nodeAddress(at, ipv4), Kind: agent.Unicast,
 		Link: link, Metric: agent.MetricPeer, Protocol: agent.Protocol,
 	}
 }

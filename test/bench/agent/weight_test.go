@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/underlay-ccm/underlay/routes/kernel/kerneltest"
-	"github.com/underlay-ccm/underlay/test/controlplane"
+	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
 )
 
 const (

@@ -22,7 +22,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/lb"
 	"github.com/underlay-ccm/underlay/lb/controller"

@@ -9,8 +9,8 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
-	"github.com/underlay-ccm/underlay/test/bench/routes/lab"
+	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/test/bench/routes/simcluster"
 )
 
 // event is one of the things that happen to a cluster.
@@ -85,7 +85,7 @@ func renameNode(s *schedule) {
 	s.made++
 	s.must(s.l.API.Remove(old))
 	s.leave(old)
-	_, err := s.l.Register(s.t.Context(), lab.Machine{Name: name}, id)
+	_, err := s.l.Register(s.t.Context(), simcluster.Machine{Name: name}, id)
 	s.must(err)
 	s.members = append(s.members, name)
 }

@@ -8,12 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
-	"github.com/underlay-ccm/underlay/test/bench/routes/lab"
+	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/test/bench/routes/simcluster"
 )
 
 // someWrites lets a share of the writes of routes meet a fault.
-func someWrites(l *lab.Lab, share float64, fault hcloudsim.Fault) {
+func someWrites(l *simcluster.Cluster, share float64, fault hcloudsim.Fault) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	fault.Match = "POST /networks/{rest...}"
 	l.Meddle = func(next http.RoundTripper) http.RoundTripper {
@@ -34,7 +34,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // forAMinute lets every request fail for a minute, in the middle of the joining.
-func forAMinute(t *testing.T, l *lab.Lab, fault hcloudsim.Fault) {
+func forAMinute(t *testing.T, l *simcluster.Cluster, fault hcloudsim.Fault) {
 	t.Helper()
 	fault.Times = -1
 	if err := l.Sim.Inject(fault); err != nil {
@@ -49,28 +49,28 @@ func TestFaultsWhileNodesJoin(t *testing.T) {
 	const count = 30
 	for _, c := range []struct {
 		name   string
-		before func(*lab.Lab)
-		during func(*testing.T, *lab.Lab)
+		before func(*simcluster.Cluster)
+		during func(*testing.T, *simcluster.Cluster)
 	}{
-		{"a third of the writes locked", func(l *lab.Lab) { someWrites(l, 1.0/3, hcloudsim.Fault{Code: "locked"}) }, nil},
-		{"a third of the writes in conflict", func(l *lab.Lab) { someWrites(l, 1.0/3, hcloudsim.Fault{Code: "conflict"}) }, nil},
-		{"a third of the replies lost after applying", func(l *lab.Lab) { someWrites(l, 1.0/3, hcloudsim.Fault{DropAfterApply: true}) }, nil},
-		{"a third of the answers 503 after applying", func(l *lab.Lab) { someWrites(l, 1.0/3, hcloudsim.Fault{Status: 503, Applied: true}) }, nil},
-		{"a third of the actions fail", func(l *lab.Lab) { someWrites(l, 1.0/3, hcloudsim.Fault{FailAction: "action_failed"}) }, nil},
-		{"a third of the actions get lost", func(l *lab.Lab) { someWrites(l, 1.0/3, hcloudsim.Fault{LoseAction: true}) }, nil},
-		{"429 for a minute", nil, func(t *testing.T, l *lab.Lab) {
+		{"a third of the writes locked", func(l *simcluster.Cluster) { someWrites(l, 1.0/3, hcloudsim.Fault{Code: "locked"}) }, nil},
+		{"a third of the writes in conflict", func(l *simcluster.Cluster) { someWrites(l, 1.0/3, hcloudsim.Fault{Code: "conflict"}) }, nil},
+		{"a third of the replies lost after applying", func(l *simcluster.Cluster) { someWrites(l, 1.0/3, hcloudsim.Fault{DropAfterApply: true}) }, nil},
+		{"a third of the answers 503 after applying", func(l *simcluster.Cluster) { someWrites(l, 1.0/3, hcloudsim.Fault{Status: 503, Applied: true}) }, nil},
+		{"a third of the actions fail", func(l *simcluster.Cluster) { someWrites(l, 1.0/3, hcloudsim.Fault{FailAction: "action_failed"}) }, nil},
+		{"a third of the actions get lost", func(l *simcluster.Cluster) { someWrites(l, 1.0/3, hcloudsim.Fault{LoseAction: true}) }, nil},
+		{"429 for a minute", nil, func(t *testing.T, l *simcluster.Cluster) {
 			forAMinute(t, l, hcloudsim.Fault{Code: "rate_limit_exceeded"})
 		}},
-		{"503 for a minute", nil, func(t *testing.T, l *lab.Lab) { forAMinute(t, l, hcloudsim.Fault{Status: 503}) }},
-		{"no answers for a minute", nil, func(t *testing.T, l *lab.Lab) { forAMinute(t, l, hcloudsim.Fault{DropBeforeApply: true}) }},
+		{"503 for a minute", nil, func(t *testing.T, l *simcluster.Cluster) { forAMinute(t, l, hcloudsim.Fault{Status: 503}) }},
+		{"no answers for a minute", nil, func(t *testing.T, l *simcluster.Cluster) { forAMinute(t, l, hcloudsim.Fault{DropBeforeApply: true}) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := setUp(t, lab.Pace(), count)
+				l := setUp(t, simcluster.Pace(), count)
 				if c.before != nil {
 					c.before(l)
 				}
-				m := start(t, l, lab.Options{Node: true, Lifecycle: true})
+				m := start(t, l, simcluster.Options{Node: true, Lifecycle: true})
 				defer m.Stop()
 				rest(3 * time.Second)
 				if c.during != nil {

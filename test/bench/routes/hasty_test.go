@@ -11,7 +11,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
-	"github.com/underlay-ccm/underlay/test/bench/routes/lab"
+	"github.com/underlay-ccm/underlay/test/bench/routes/simcluster"
 )
 
 // hasty is a server list without the check that it is complete: it takes what it
@@ -24,7 +24,7 @@ type hasty struct {
 	list []cloud.Server
 }
 
-func newHasty(l *lab.Lab) *hasty {
+func newHasty(l *simcluster.Cluster) *hasty {
 	return &hasty{network: l.Network.ID, api: administrator(l)}
 }
 
@@ -68,8 +68,8 @@ func (h *hasty) Get(_ context.Context, id int64) (cloud.Server, error) {
 // does harm in them.
 func TestTheSchedulesCatchAHastyManager(t *testing.T) {
 	const count, least = 40, 5
-	harmful := runSchedules(t, 0, count, func(l *lab.Lab) lab.Options {
-		return lab.Options{Lifecycle: true, Servers: func(cloud.Servers) cloud.Servers { return newHasty(l) }}
+	harmful := runSchedules(t, 0, count, func(l *simcluster.Cluster) simcluster.Options {
+		return simcluster.Options{Lifecycle: true, Servers: func(cloud.Servers) cloud.Servers { return newHasty(l) }}
 	})
 	t.Logf("%d of %d schedules catch it", len(harmful), count)
 	if len(harmful) < least {

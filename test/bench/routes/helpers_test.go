@@ -9,8 +9,8 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
-	"github.com/underlay-ccm/underlay/test/bench/routes/lab"
+	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/test/bench/routes/simcluster"
 )
 
 // foreignRoute is a route outside of every pod range.
@@ -22,12 +22,12 @@ func foreignRoute(i int) hcloudsim.RouteSeed {
 }
 
 // administrator is a client that shares nothing with the managers'.
-func administrator(l *lab.Lab) *hcloud.Client {
-	return hcloud.NewClient(hcloud.WithEndpoint("http://cloud.test/v1"), hcloud.WithToken(lab.Token),
+func administrator(l *simcluster.Cluster) *hcloud.Client {
+	return hcloud.NewClient(hcloud.WithEndpoint("http://cloud.test/v1"), hcloud.WithToken(simcluster.Token),
 		hcloud.WithHTTPClient(&http.Client{Transport: l.Sim.Transport()}))
 }
 
-func serverNamed(l *lab.Lab, name string) (int64, bool) {
+func serverNamed(l *simcluster.Cluster, name string) (int64, bool) {
 	for _, server := range l.Sim.Servers() {
 		if server.Name == name {
 			return server.ID, true
@@ -37,7 +37,7 @@ func serverNamed(l *lab.Lab, name string) (int64, bool) {
 }
 
 // expectMetrics compares gauges underlay_route_table_*.
-func expectMetrics(t *testing.T, m *lab.Manager, want map[string]float64) {
+func expectMetrics(t *testing.T, m *simcluster.Manager, want map[string]float64) {
 	t.Helper()
 	families, err := m.Registry.Gather()
 	if err != nil {

@@ -14,24 +14,24 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
-	"github.com/underlay-ccm/underlay/test/bench/routes/lab"
+	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/test/bench/routes/simcluster"
 )
 
 // setUp makes a cluster that runs, of so many Nodes.
-func setUp(t *testing.T, o hcloudsim.Options, nodes int) *lab.Lab {
+func setUp(t *testing.T, o hcloudsim.Options, nodes int) *simcluster.Cluster {
 	t.Helper()
-	l, err := lab.New(o)
+	l, err := simcluster.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range nodes {
-		add(t, l, lab.Machine{Name: fmt.Sprintf("node-%03d", i)})
+		add(t, l, simcluster.Machine{Name: fmt.Sprintf("node-%03d", i)})
 	}
 	return l
 }
 
-func add(t *testing.T, l *lab.Lab, m lab.Machine) *corev1.Node {
+func add(t *testing.T, l *simcluster.Cluster, m simcluster.Machine) *corev1.Node {
 	t.Helper()
 	node, err := l.Add(t.Context(), m)
 	if err != nil {
@@ -41,7 +41,7 @@ func add(t *testing.T, l *lab.Lab, m lab.Machine) *corev1.Node {
 	return node
 }
 
-func start(t *testing.T, l *lab.Lab, o lab.Options) *lab.Manager {
+func start(t *testing.T, l *simcluster.Cluster, o simcluster.Options) *simcluster.Manager {
 	t.Helper()
 	m, err := l.Start(t.Context(), o)
 	if err != nil {
@@ -57,7 +57,7 @@ func rest(d time.Duration) {
 }
 
 // says counts Nodes by their condition.
-func says(t *testing.T, l *lab.Lab) map[string]int {
+func says(t *testing.T, l *simcluster.Cluster) map[string]int {
 	t.Helper()
 	nodes, err := l.API.Nodes(t.Context())
 	if err != nil {
@@ -65,12 +65,12 @@ func says(t *testing.T, l *lab.Lab) map[string]int {
 	}
 	out := map[string]int{}
 	for i := range nodes {
-		out[lab.Says(&nodes[i])]++
+		out[simcluster.Says(&nodes[i])]++
 	}
 	return out
 }
 
-func expectAll(t *testing.T, l *lab.Lab, what string, want int) {
+func expectAll(t *testing.T, l *simcluster.Cluster, what string, want int) {
 	t.Helper()
 	if got := says(t, l); got[what] != want || len(got) != 1 {
 		t.Errorf("conditions %v, want %d Nodes to say %q", got, want, what)
@@ -84,10 +84,10 @@ const reachable = "False RouteCreated"
 func TestOneNodeJoinsAClusterOfFifty(t *testing.T) {
 	const joins, most = 100, 500 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
-		o := lab.Pace()
+		o := simcluster.Pace()
 		o.RateLimit = 100_000
 		l := setUp(t, o, 50)
-		m := start(t, l, lab.Options{})
+		m := start(t, l, simcluster.Options{})
 		defer m.Stop()
 		rest(2 * time.Minute)
 		expectAll(t, l, reachable, 50)
@@ -106,14 +106,14 @@ func TestOneNodeJoinsAClusterOfFifty(t *testing.T) {
 
 // joinOnce lets a Node join and leave again, and returns how long it took from
 // its podCIDR on, less its action's time.
-func joinOnce(t *testing.T, l *lab.Lab, name string) time.Duration {
+func joinOnce(t *testing.T, l *simcluster.Cluster, name string) time.Duration {
 	t.Helper()
-	server, err := l.Rent(lab.Machine{Name: name})
+	server, err := l.Rent(simcluster.Machine{Name: name})
 	if err != nil {
 		t.Fatal(err)
 	}
 	rest(30 * time.Second) // it boots
-	if _, err := l.Register(t.Context(), lab.Machine{Name: name, PodCIDRs: []string{}, Unnamed: true}, server.ID); err != nil {
+	if _, err := l.Register(t.Context(), simcluster.Machine{Name: name, PodCIDRs: []string{}, Unnamed: true}, server.ID); err != nil {
 		t.Fatal(err)
 	}
 	rest(time.Second)
@@ -155,7 +155,7 @@ func joinOnce(t *testing.T, l *lab.Lab, name string) time.Duration {
 func TestAHundredNodesJoinAtOnce(t *testing.T) {
 	const count = 100
 	synctest.Test(t, func(t *testing.T) {
-		r := joinAtOnce(t, count, lab.Options{}, nil)
+		r := joinAtOnce(t, count, simcluster.Options{}, nil)
 		t.Logf("%d requests (%d per Node), %d refused, %s for %s of actions, first Node after %s, median after %s",
 			r.spent.All, r.spent.All/count, r.spent.Refused, r.took, r.actions, r.first, r.median)
 		if most := 3*count + 5; r.spent.All > most {
@@ -164,7 +164,7 @@ func TestAHundredNodesJoinAtOnce(t *testing.T) {
 		if r.spent.Refused > 0 {
 			t.Errorf("%d requests were refused", r.spent.Refused)
 		}
-		if most := (r.actions + count*lab.Pace().Latency) * 12 / 10; r.took > most {
+		if most := (r.actions + count*simcluster.Pace().Latency) * 12 / 10; r.took > most {
 			t.Errorf("it took %s, want at most %s", r.took, most)
 		}
 		if r.moments < count*9/10 {
@@ -175,7 +175,7 @@ func TestAHundredNodesJoinAtOnce(t *testing.T) {
 
 // joined is what it took until all Nodes were reachable.
 type joined struct {
-	spent         lab.Spent
+	spent         simcluster.Spent
 	took, actions time.Duration
 	first, median time.Duration
 	moments       int
@@ -184,9 +184,9 @@ type joined struct {
 
 // joinAtOnce lets Nodes with podCIDRs join in one moment while a manager with o
 // runs; other, if not nil, makes what writes routes instead of our controller.
-func joinAtOnce(t *testing.T, count int, o lab.Options, other func(*testing.T, *lab.Lab) func(context.Context, *lab.Manager)) joined {
+func joinAtOnce(t *testing.T, count int, o simcluster.Options, other func(*testing.T, *simcluster.Cluster) func(context.Context, *simcluster.Manager)) joined {
 	t.Helper()
-	pace := lab.Pace()
+	pace := simcluster.Pace()
 	pace.AttachmentLimit, pace.RateLimit = hcloudsim.Unlimited, 1_000_000
 	l := setUp(t, pace, 0)
 	if other != nil {
@@ -194,7 +194,7 @@ func joinAtOnce(t *testing.T, count int, o lab.Options, other func(*testing.T, *
 	}
 	var servers []int64
 	for i := range count {
-		server, err := l.Rent(lab.Machine{Name: fmt.Sprintf("node-%03d", i)})
+		server, err := l.Rent(simcluster.Machine{Name: fmt.Sprintf("node-%03d", i)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +208,7 @@ func joinAtOnce(t *testing.T, count int, o lab.Options, other func(*testing.T, *
 	l.API.Told()
 	began := time.Now()
 	for i, server := range servers {
-		if _, err := l.Register(t.Context(), lab.Machine{Name: fmt.Sprintf("node-%03d", i)}, server); err != nil {
+		if _, err := l.Register(t.Context(), simcluster.Machine{Name: fmt.Sprintf("node-%03d", i)}, server); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/underlay-ccm/underlay/test/bench/routes/lab"
+	"github.com/underlay-ccm/underlay/test/bench/routes/simcluster"
 )
 
 // lease is what managers have by default, and held how long a deletion is under way.
@@ -18,7 +18,7 @@ const lease, held = 15 * time.Second, 26 * time.Second
 
 // holdDeletions keeps every deletion of a route on its way for a while. What is held in front of
 // the cloud ends with the request of the client; what the cloud itself holds does not.
-func holdDeletions(t *testing.T, l *lab.Lab, byTheCloud bool) (sent *atomic.Int32) {
+func holdDeletions(t *testing.T, l *simcluster.Cluster, byTheCloud bool) (sent *atomic.Int32) {
 	sent = &atomic.Int32{}
 	l.Meddle = func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -64,9 +64,9 @@ func TestAFormerLeadersLateDeletion(t *testing.T) {
 	}{{"held in front of the cloud", false, 0}, {"held by the cloud", true, 15 * time.Second}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := setUp(t, lab.Pace(), 3)
+				l := setUp(t, simcluster.Pace(), 3)
 				sent := holdDeletions(t, l, c.byTheCloud)
-				former := start(t, l, lab.Options{})
+				former := start(t, l, simcluster.Options{})
 				rest(2 * time.Minute)
 				expectAll(t, l, reachable, 3)
 				server, ok := serverNamed(l, "node-001")
@@ -82,10 +82,10 @@ func TestAFormerLeadersLateDeletion(t *testing.T) {
 				}
 				former.Stop()
 				rest(lease)
-				next := start(t, l, lab.Options{})
+				next := start(t, l, simcluster.Options{})
 				defer next.Stop()
 				rest(time.Second)
-				again := lab.Machine{Name: "node-001", PodCIDRs: []string{"10.244.1.0/24", "fd00:10:244:1::/64"}}
+				again := simcluster.Machine{Name: "node-001", PodCIDRs: []string{"10.244.1.0/24", "fd00:10:244:1::/64"}}
 				if _, err := l.Register(t.Context(), again, server); err != nil {
 					t.Fatal(err)
 				}

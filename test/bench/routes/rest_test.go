@@ -9,8 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
-	"github.com/underlay-ccm/underlay/test/bench/routes/lab"
+	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/test/bench/routes/simcluster"
 )
 
 // An hour in which nothing happens, with all controllers that look at Nodes,
@@ -24,8 +24,8 @@ func TestAnHourAtRest(t *testing.T) {
 	}{{"all Ready", 0, pagesPer50}, {"ten NotReady", 10, 60}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := setUp(t, lab.Pace(), nodes)
-				m := start(t, l, lab.Options{Node: true, Lifecycle: true})
+				l := setUp(t, simcluster.Pace(), nodes)
+				m := start(t, l, simcluster.Options{Node: true, Lifecycle: true})
 				defer m.Stop()
 				rest(10 * time.Minute)
 				expectAll(t, l, reachable, nodes)
@@ -60,8 +60,8 @@ func TestAnHourAtRest(t *testing.T) {
 func TestADeletedServersNodeGoesWithinAMinute(t *testing.T) {
 	const nodes, most = 20, time.Minute
 	synctest.Test(t, func(t *testing.T) {
-		l := setUp(t, lab.Pace(), nodes)
-		m := start(t, l, lab.Options{Node: true, Lifecycle: true})
+		l := setUp(t, simcluster.Pace(), nodes)
+		m := start(t, l, simcluster.Options{Node: true, Lifecycle: true})
 		defer m.Stop()
 		rest(10 * time.Minute)
 		slowest := time.Duration(0)
@@ -106,7 +106,7 @@ func TestADeletedServersNodeGoesWithinAMinute(t *testing.T) {
 func TestMoreNodesThanTheLimit(t *testing.T) {
 	const nodes, foreign = 150, 20
 	synctest.Test(t, func(t *testing.T) {
-		pace := lab.Pace()
+		pace := simcluster.Pace()
 		pace.AttachmentLimit, pace.RouteLimit = hcloudsim.Unlimited, 200
 		l := setUp(t, pace, nodes)
 		for i := range foreign {
@@ -114,7 +114,7 @@ func TestMoreNodesThanTheLimit(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		m := start(t, l, lab.Options{Limit: 100, Reserve: 5, Node: true, Lifecycle: true})
+		m := start(t, l, simcluster.Options{Limit: 100, Reserve: 5, Node: true, Lifecycle: true})
 		rest(10 * time.Minute)
 		if got := says(t, l); got[reachable] != 75 || got["True RouteTableFull"] != 75 || len(got) != 2 {
 			t.Fatalf("conditions %v, want 75 reachable and 75 refused", got)
@@ -138,7 +138,7 @@ func TestMoreNodesThanTheLimit(t *testing.T) {
 		}
 		m.Stop()
 
-		raised := start(t, l, lab.Options{Limit: 200, Reserve: 5})
+		raised := start(t, l, simcluster.Options{Limit: 200, Reserve: 5})
 		defer raised.Stop()
 		rest(5 * time.Minute)
 		expectAll(t, l, reachable, nodes)
@@ -155,13 +155,13 @@ func TestWaitingForAttachmentIsCheap(t *testing.T) {
 	// of the route controller: seconds apart at first, minutes later.
 	const nodes, mostPages, mostReads = 40, 12 + 12 + 10, 60 + 20
 	synctest.Test(t, func(t *testing.T) {
-		l := setUp(t, lab.Pace(), nodes)
-		m := start(t, l, lab.Options{Node: true, Lifecycle: true})
+		l := setUp(t, simcluster.Pace(), nodes)
+		m := start(t, l, simcluster.Options{Node: true, Lifecycle: true})
 		defer m.Stop()
 		rest(10 * time.Minute)
 		l.Sim.ResetRequests()
-		add(t, l, lab.Machine{Name: "detached", Detached: true})
-		if _, err := l.Register(t.Context(), lab.Machine{Name: "unmatched"}, 4711); err != nil {
+		add(t, l, simcluster.Machine{Name: "detached", Detached: true})
+		if _, err := l.Register(t.Context(), simcluster.Machine{Name: "unmatched"}, 4711); err != nil {
 			t.Fatal(err)
 		}
 		rest(time.Hour)

@@ -15,19 +15,19 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/kube"
-	"github.com/underlay-ccm/underlay/test/bench/routes/lab"
+	"github.com/underlay-ccm/underlay/test/bench/routes/simcluster"
 )
 
 // schedule is a cluster's half hour in which much goes wrong, all of it by the
 // numbers of one seed.
 type schedule struct {
 	t       *testing.T
-	l       *lab.Lab
+	l       *simcluster.Cluster
 	rng     *rand.Rand
-	o       lab.Options
-	m       *lab.Manager
+	o       simcluster.Options
+	m       *simcluster.Manager
 	api     *hcloud.Client // of an administrator
 	members []string       // Nodes that should live, oldest first
 	others  []int64        // servers without Nodes
@@ -40,15 +40,15 @@ type schedule struct {
 
 // newSchedule makes a cluster at rest. Every fourth project has so many servers
 // that their list takes two pages.
-func newSchedule(t *testing.T, seed uint64, o lab.Options) *schedule {
-	pace := lab.Pace()
+func newSchedule(t *testing.T, seed uint64, o simcluster.Options) *schedule {
+	pace := simcluster.Pace()
 	pace.AttachmentLimit, pace.RateLimit, pace.Seed = hcloudsim.Unlimited, 1_000_000, seed
 	s := &schedule{t: t, l: setUp(t, pace, 0), rng: rand.New(rand.NewPCG(seed, 7)), o: o}
 	s.api = administrator(s.l)
 	s.l.Meddle = s.meddle
 	if seed%4 == 0 {
 		for i := range 47 {
-			server, err := s.l.Rent(lab.Machine{Name: fmt.Sprint("other-", i), Detached: true})
+			server, err := s.l.Rent(simcluster.Machine{Name: fmt.Sprint("other-", i), Detached: true})
 			s.must(err)
 			s.others = append(s.others, server.ID)
 		}
@@ -92,7 +92,7 @@ func (s *schedule) meddle(next http.RoundTripper) http.RoundTripper {
 func (s *schedule) join() {
 	name := fmt.Sprint("node-", s.made)
 	s.made++
-	add(s.t, s.l, lab.Machine{Name: name})
+	add(s.t, s.l, simcluster.Machine{Name: name})
 	s.members = append(s.members, name)
 	s.note("%s joins", name)
 }
@@ -176,8 +176,8 @@ func (s *schedule) verdict() []string {
 		address := s.l.AddressOf(server)
 		prefixes, err := kube.PodCIDRs(&node)
 		s.must(err)
-		if lives && address.IsValid() && (table[prefixes[0]] != address || lab.Says(&node) != reachable) {
-			found = append(found, fmt.Sprintf("in the end %s at %s has the route %s via %s and says %q", node.Name, address, prefixes[0], table[prefixes[0]], lab.Says(&node)))
+		if lives && address.IsValid() && (table[prefixes[0]] != address || simcluster.Says(&node) != reachable) {
+			found = append(found, fmt.Sprintf("in the end %s at %s has the route %s via %s and says %q", node.Name, address, prefixes[0], table[prefixes[0]], simcluster.Says(&node)))
 		}
 	}
 	for _, name := range s.members {
@@ -189,11 +189,11 @@ func (s *schedule) verdict() []string {
 }
 
 // runSchedules runs schedules of seeds and returns what the harmful ones did.
-func runSchedules(t *testing.T, from, to uint64, o func(*lab.Lab) lab.Options) map[uint64]string {
+func runSchedules(t *testing.T, from, to uint64, o func(*simcluster.Cluster) simcluster.Options) map[uint64]string {
 	harmful := map[uint64]string{}
 	for seed := from; seed < to; seed++ {
 		synctest.Test(t, func(t *testing.T) {
-			s := newSchedule(t, seed, lab.Options{Lifecycle: true})
+			s := newSchedule(t, seed, simcluster.Options{Lifecycle: true})
 			if o != nil {
 				s.m.Stop()
 				s.o = o(s.l)

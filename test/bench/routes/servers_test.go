@@ -11,9 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/cloud"
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
-	"github.com/underlay-ccm/underlay/test/bench/routes/lab"
+	"github.com/underlay-ccm/underlay/test/bench/routes/simcluster"
 )
 
 // Most servers of a cluster are given back, and new ones come: the dead Nodes go,
@@ -21,8 +21,8 @@ import (
 func TestMostServersAreGivenBack(t *testing.T) {
 	const before, gone, came = 13, 10, 3
 	synctest.Test(t, func(t *testing.T) {
-		l := setUp(t, lab.Pace(), before)
-		m := start(t, l, lab.Options{Node: true, Lifecycle: true})
+		l := setUp(t, simcluster.Pace(), before)
+		m := start(t, l, simcluster.Options{Node: true, Lifecycle: true})
 		defer m.Stop()
 		rest(10 * time.Minute)
 		expectAll(t, l, reachable, before)
@@ -37,7 +37,7 @@ func TestMostServersAreGivenBack(t *testing.T) {
 			}
 		}
 		for i := range came {
-			add(t, l, lab.Machine{Name: fmt.Sprint("new-", i)})
+			add(t, l, simcluster.Machine{Name: fmt.Sprint("new-", i)})
 		}
 		rest(time.Minute)
 		if got := says(t, l); got[reachable] < before-gone+came {
@@ -54,12 +54,12 @@ func TestMostServersAreGivenBack(t *testing.T) {
 // More Nodes join than there were, and the cached list knows none of them.
 func TestMoreNodesJoinThanThereWere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := setUp(t, lab.Pace(), 5)
-		m := start(t, l, lab.Options{})
+		l := setUp(t, simcluster.Pace(), 5)
+		m := start(t, l, simcluster.Options{})
 		defer m.Stop()
 		rest(10*time.Minute + 30*time.Second)
 		for i := range 10 {
-			add(t, l, lab.Machine{Name: fmt.Sprint("new-", i), PodCIDRs: []string{}})
+			add(t, l, simcluster.Machine{Name: fmt.Sprint("new-", i), PodCIDRs: []string{}})
 		}
 		rest(time.Second)
 		for i := range 10 {
@@ -81,9 +81,9 @@ func TestMoreNodesJoinThanThereWere(t *testing.T) {
 func TestDoubtForbidsNoAddition(t *testing.T) {
 	const nodes = 4
 	synctest.Test(t, func(t *testing.T) {
-		l := setUp(t, lab.Pace(), nodes)
+		l := setUp(t, simcluster.Pace(), nodes)
 		stray := hcloudsim.RouteSeed{Destination: netip.MustParsePrefix("10.244.99.0/24"), Gateway: netip.MustParseAddr("10.0.99.9")}
-		m := start(t, l, lab.Options{Lifecycle: true})
+		m := start(t, l, simcluster.Options{Lifecycle: true})
 		defer m.Stop()
 		rest(10 * time.Minute)
 		for i := range nodes {
@@ -101,7 +101,7 @@ func TestDoubtForbidsNoAddition(t *testing.T) {
 		}
 		l.Sim.ResetRequests()
 		rest(10 * time.Second)
-		add(t, l, lab.Machine{Name: "new", Unnamed: true})
+		add(t, l, simcluster.Machine{Name: "new", Unnamed: true})
 		rest(time.Hour)
 		if got := says(t, l); got[reachable] != nodes+1 || len(got) != 1 {
 			t.Errorf("conditions %v, want the %d as they were, and the new one", got, nodes)
@@ -122,7 +122,7 @@ func TestDoubtForbidsNoAddition(t *testing.T) {
 // Node is served all the same, and the requests stay few.
 func TestANodeJoinsWhileServersAreCreated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pace := lab.Pace()
+		pace := simcluster.Pace()
 		pace.AttachmentLimit = hcloudsim.Unlimited
 		l := setUp(t, pace, 60)
 		made := 0
@@ -136,11 +136,11 @@ func TestANodeJoinsWhileServersAreCreated(t *testing.T) {
 			}
 		}
 		create(10)
-		m := start(t, l, lab.Options{Node: true, Lifecycle: true})
+		m := start(t, l, simcluster.Options{Node: true, Lifecycle: true})
 		defer m.Stop()
 		create(90)
 		expectAll(t, l, reachable, 60)
-		add(t, l, lab.Machine{Name: "new"})
+		add(t, l, simcluster.Machine{Name: "new"})
 		create(5)
 		expectAll(t, l, reachable, 61)
 		l.Sim.ResetRequests()
@@ -157,22 +157,22 @@ func TestOneNodeCostsFewRequests(t *testing.T) {
 	for _, unnamed := range []bool{false, true} {
 		t.Run(fmt.Sprint("without provider ID ", unnamed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				pace := lab.Pace()
+				pace := simcluster.Pace()
 				pace.AttachmentLimit, pace.RouteLimit = hcloudsim.Unlimited, 200
 				l := setUp(t, pace, nodes)
-				m := start(t, l, lab.Options{Node: true, Lifecycle: true, Limit: 200})
+				m := start(t, l, simcluster.Options{Node: true, Lifecycle: true, Limit: 200})
 				defer m.Stop()
 				rest(10*time.Minute + 2*time.Second) // just behind all periods
 				for i := range joins {
 					name := fmt.Sprint("new-", i)
-					server, err := l.Rent(lab.Machine{Name: name})
+					server, err := l.Rent(simcluster.Machine{Name: name})
 					if err != nil {
 						t.Fatal(err)
 					}
 					rest(20 * time.Second) // it boots
 					l.Sim.ResetRequests()
 					l.API.Told()
-					began, machine := time.Now(), lab.Machine{Name: name, Unnamed: unnamed}
+					began, machine := time.Now(), simcluster.Machine{Name: name, Unnamed: unnamed}
 					if _, err := l.Register(t.Context(), machine, server.ID); err != nil {
 						t.Fatal(err)
 					}
@@ -210,8 +210,8 @@ func TestANewAddressIsNoticedAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := setUp(t, lab.Pace(), nodes)
-				m := start(t, l, lab.Options{Node: true, Lifecycle: true})
+				l := setUp(t, simcluster.Pace(), nodes)
+				m := start(t, l, simcluster.Options{Node: true, Lifecycle: true})
 				defer m.Stop()
 				rest(10*time.Minute + 30*time.Second)
 				node, err := l.API.Client.CoreV1().Nodes().Get(t.Context(), "node-007", metav1.GetOptions{})

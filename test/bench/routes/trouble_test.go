@@ -10,7 +10,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
-	"github.com/underlay-ccm/underlay/test/bench/routes/lab"
+	"github.com/underlay-ccm/underlay/test/bench/routes/simcluster"
 )
 
 // The network is deleted, and later there is another one of its name to which
@@ -20,8 +20,8 @@ import (
 func TestANetworkIsDeletedAndCreatedAgain(t *testing.T) {
 	const nodes = 10
 	synctest.Test(t, func(t *testing.T) {
-		l := setUp(t, lab.Pace(), nodes)
-		m := start(t, l, lab.Options{Node: true, Lifecycle: true})
+		l := setUp(t, simcluster.Pace(), nodes)
+		m := start(t, l, simcluster.Options{Node: true, Lifecycle: true})
 		defer m.Stop()
 		rest(5 * time.Minute)
 		expectAll(t, l, reachable, nodes)
@@ -42,7 +42,7 @@ func TestANetworkIsDeletedAndCreatedAgain(t *testing.T) {
 		if spent.All > 400 || spent.Writes > 0 {
 			t.Errorf("an hour without a network costs %+v", spent)
 		}
-		if _, known := m.Controller.Routed(lab.Range().Prefix); known {
+		if _, known := m.Controller.Routed(simcluster.Range().Prefix); known {
 			t.Error("the table's content is said to be known")
 		}
 
@@ -62,14 +62,14 @@ func TestANetworkIsDeletedAndCreatedAgain(t *testing.T) {
 				t.Errorf("route %s via %s, its Node is at %s", dst, via, address)
 			}
 		}
-		if _, known := m.Controller.Routed(lab.Range().Prefix); !known {
+		if _, known := m.Controller.Routed(simcluster.Range().Prefix); !known {
 			t.Error("the table's content is not known again")
 		}
 	})
 }
 
 // attach attaches a server to the network as an administrator does.
-func attach(t *testing.T, l *lab.Lab, server int64) {
+func attach(t *testing.T, l *simcluster.Cluster, server int64) {
 	t.Helper()
 	action, _, err := administrator(l).Server.AttachToNetwork(t.Context(), &hcloud.Server{ID: server},
 		hcloud.ServerAttachToNetworkOpts{Network: &hcloud.Network{ID: l.Network.ID}})
@@ -89,14 +89,14 @@ func TestATokenIsRevokedAndRotated(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(lab.Token)
+	write(simcluster.Token)
 	synctest.Test(t, func(t *testing.T) {
-		l := setUp(t, lab.Pace(), nodes)
+		l := setUp(t, simcluster.Pace(), nodes)
 		l.UseToken(func() (string, error) {
 			token, err := os.ReadFile(file)
 			return string(token), err
 		})
-		m := start(t, l, lab.Options{Node: true, Lifecycle: true})
+		m := start(t, l, simcluster.Options{Node: true, Lifecycle: true})
 		defer m.Stop()
 		rest(5 * time.Minute)
 		expectAll(t, l, reachable, nodes)
@@ -104,7 +104,7 @@ func TestATokenIsRevokedAndRotated(t *testing.T) {
 
 		l.Sim.SetToken("rotated")
 		l.Sim.ResetRequests()
-		add(t, l, lab.Machine{Name: "late"})
+		add(t, l, simcluster.Machine{Name: "late"})
 		rest(time.Hour)
 		if got := says(t, l); got[reachable] != nodes || len(got) != 2 {
 			t.Errorf("conditions %v without a token, want the %d as they were and one that waits", got, nodes)
@@ -133,9 +133,9 @@ func TestATokenIsRevokedAndRotated(t *testing.T) {
 func TestLeadershipIsLostInMidWrite(t *testing.T) {
 	const nodes = 20
 	synctest.Test(t, func(t *testing.T) {
-		l := setUp(t, lab.Pace(), nodes)
+		l := setUp(t, simcluster.Pace(), nodes)
 		for range nodes { // each time in the middle of another write
-			m := start(t, l, lab.Options{})
+			m := start(t, l, simcluster.Options{})
 			rest(550 * time.Millisecond)
 			began := time.Now()
 			m.Stop()
@@ -143,7 +143,7 @@ func TestLeadershipIsLostInMidWrite(t *testing.T) {
 				t.Errorf("the manager took %s to stop", took)
 			}
 		}
-		m := start(t, l, lab.Options{})
+		m := start(t, l, simcluster.Options{})
 		defer m.Stop()
 		rest(time.Minute)
 		expectAll(t, l, reachable, nodes)

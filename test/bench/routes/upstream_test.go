@@ -18,19 +18,19 @@ import (
 	_ "k8s.io/controller-manager/pkg/features/register"
 
 	"github.com/underlay-ccm/underlay/routes"
-	"github.com/underlay-ccm/underlay/routes/provider"
-	"github.com/underlay-ccm/underlay/test/bench/routes/lab"
+	"github.com/underlay-ccm/underlay/test/bench/routes/simcluster"
+	"github.com/underlay-ccm/underlay/test/bench/routes/upstream"
 )
 
 // upstreamPeriod is the default of --route-reconciliation-period.
 const upstreamPeriod = 10 * time.Second
 
-// upstream runs upstream's route controller over our adapter.
-func upstream(t *testing.T, l *lab.Lab) func(context.Context, *lab.Manager) {
-	return func(ctx context.Context, m *lab.Manager) {
+// upstreamController runs upstream's route controller over our adapter.
+func upstreamController(t *testing.T, l *simcluster.Cluster) func(context.Context, *simcluster.Manager) {
+	return func(ctx context.Context, m *simcluster.Manager) {
 		nodes := m.Informers.Core().V1().Nodes()
-		adapter := &provider.Routes{Table: m.Table, Nodes: nodes.Lister(), Gateways: m.Gateways, Ranges: []routes.Range{lab.Range()}}
-		_, pods, err := net.ParseCIDR(lab.PodRange)
+		adapter := &upstream.Routes{Table: m.Table, Nodes: nodes.Lister(), Gateways: m.Gateways, Ranges: []routes.Range{simcluster.Range()}}
+		_, pods, err := net.ParseCIDR(simcluster.PodRange)
 		if err != nil {
 			t.Error(err)
 			return
@@ -61,11 +61,11 @@ func TestComparedWithUpstream(t *testing.T) {
 			featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate,
 				features.CloudControllerManagerWatchBasedRoutesReconciliation, who == "upstream, watching")
 			synctest.Test(t, func(t *testing.T) {
-				var run func(*testing.T, *lab.Lab) func(context.Context, *lab.Manager)
+				var run func(*testing.T, *simcluster.Cluster) func(context.Context, *simcluster.Manager)
 				if who != "underlay" {
-					run = upstream
+					run = upstreamController
 				}
-				results[who] = joinAtOnce(t, count, lab.Options{}, run)
+				results[who] = joinAtOnce(t, count, simcluster.Options{}, run)
 			})
 		})
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/underlay-ccm/underlay/test/demo/world"
+	"github.com/underlay-ccm/underlay/test/demo/state"
 )
 
 // Painter makes text; without Color it contains no escape codes.
@@ -58,20 +58,20 @@ func (p Painter) Heading(number, of int, title string) string {
 func (p Painter) Note(text string) string { return p.paint(dim, "  "+text) + "\n" }
 
 // Event is one line of the timeline, with the time since its subject's start.
-func (p Painter) Event(e world.Event) string { return p.event(Since(e.Since), e) }
+func (p Painter) Event(e state.Event) string { return p.event(Since(e.Since), e) }
 
 // EventAt is one line of the timeline with the time of day, for where people
 // make things happen that no start was told of.
-func (p Painter) EventAt(at time.Time, e world.Event) string {
+func (p Painter) EventAt(at time.Time, e state.Event) string {
 	return p.event(at.Format(time.TimeOnly), e)
 }
 
-func (p Painter) event(when string, e world.Event) string {
+func (p Painter) event(when string, e state.Event) string {
 	style := ""
 	switch {
 	case e.Over:
 		style = yellow
-	case e.What == world.Ready || strings.HasSuffix(e.What, "healthy"):
+	case e.What == state.Ready || strings.HasSuffix(e.What, "healthy"):
 		style = green
 	}
 	what := pad(e.What, whatWidth)

@@ -12,15 +12,15 @@ import (
 	"unicode/utf8"
 
 	"github.com/underlay-ccm/underlay/test/demo/screen"
-	"github.com/underlay-ccm/underlay/test/demo/world"
-	"github.com/underlay-ccm/underlay/test/demo/world/worldtest"
+	"github.com/underlay-ccm/underlay/test/demo/state"
+	"github.com/underlay-ccm/underlay/test/demo/state/statetest"
 )
 
 var update = flag.Bool("update", false, "write the golden files instead of comparing them")
 
 // everything is all that can be on the screen.
 func everything(p screen.Painter) string {
-	w, line := worldtest.World()
+	w, line := statetest.State()
 	held := screen.Result{Name: "join", Title: "Machines join", Took: 2100 * time.Millisecond}
 	failed := screen.Result{
 		Name: "grow", Title: "Another joins", Took: time.Minute, Err: errors.New("not in time"),
@@ -29,11 +29,11 @@ func everything(p screen.Painter) string {
 	skipped := screen.Result{Name: "lose", Skipped: true}
 	return p.Heading(2, 6, "Machines join") +
 		p.Note("times since the machine joined") +
-		p.Event(world.Event{Subject: "node-1", What: world.Unavailable, Detail: "NoRouteCreated: waiting for a podCIDR", Since: 40 * time.Millisecond}) +
-		p.Event(world.Event{Subject: "node-1", What: world.Ready, Since: 12*time.Second + 345*time.Millisecond}) +
-		p.Event(world.Event{Subject: "network", What: "route 192.168.178.0/24 removed", Over: true}) +
+		p.Event(state.Event{Subject: "node-1", What: state.Unavailable, Detail: "NoRouteCreated: waiting for a podCIDR", Since: 40 * time.Millisecond}) +
+		p.Event(state.Event{Subject: "node-1", What: state.Ready, Since: 12*time.Second + 345*time.Millisecond}) +
+		p.Event(state.Event{Subject: "network", What: "route 192.168.178.0/24 removed", Over: true}) +
 		p.Held(held) +
-		p.Tables(w, line, []string{"node-1", "node-2", "node-3"}, worldtest.Epoch().Add(31*time.Second)) +
+		p.Tables(w, line, []string{"node-1", "node-2", "node-3"}, statetest.Epoch().Add(31*time.Second)) +
 		p.Trips([]screen.Trip{
 			{From: "client", To: "web-2", Way: "IPv4", Answered: "web-2", Seen: netip.MustParseAddr("10.244.0.3"), Took: 1234567},
 			{From: "outside", To: "client", Way: "IPv6"},
@@ -92,14 +92,14 @@ func TestBarShowsEveryShare(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := world.New(worldtest.Layout())
+			w := state.New(statetest.Layout())
 			for i := range test.ours {
-				w.Cloud.Routes = append(w.Cloud.Routes, worldtest.Route(i+1))
+				w.Cloud.Routes = append(w.Cloud.Routes, statetest.Route(i+1))
 			}
 			for range test.foreign {
-				w.Cloud.Routes = append(w.Cloud.Routes, worldtest.Foreign())
+				w.Cloud.Routes = append(w.Cloud.Routes, statetest.Foreign())
 			}
-			text := screen.Painter{}.Tables(w, world.NewTimeline(), nil, worldtest.Epoch())
+			text := screen.Painter{}.Tables(w, state.NewTimeline(), nil, statetest.Epoch())
 			for cell, count := range map[string]int{"█": test.ours, "▓": test.foreign} {
 				if strings.Contains(text, cell) != (count > 0) {
 					t.Errorf("%d routes, but %d cells %s", count, strings.Count(text, cell), cell)

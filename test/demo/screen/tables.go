@@ -7,17 +7,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/underlay-ccm/underlay/test/demo/world"
+	"github.com/underlay-ccm/underlay/test/demo/state"
 )
 
 // Tables are what the demo ends with. Ages are counted to now.
-func (p Painter) Tables(w *world.World, t *world.Timeline, machines []string, now time.Time) string {
+func (p Painter) Tables(w *state.State, t *state.Timeline, machines []string, now time.Time) string {
 	return p.milestones(t, machines) + p.nodes(w, now) + p.budget(w.Budget()) + p.balancers(w) + p.requests(w) + p.writes(w)
 }
 
-func (p Painter) milestones(t *world.Timeline, machines []string) string {
+func (p Painter) milestones(t *state.Timeline, machines []string) string {
 	out := table{title: "Since joining", head: append([]string{"milestone"}, machines...)}
-	for _, what := range world.Milestones() {
+	for _, what := range state.Milestones() {
 		row := []string{what}
 		for _, m := range machines {
 			since, ok := t.Reached(m, what)
@@ -32,7 +32,7 @@ func (p Painter) milestones(t *world.Timeline, machines []string) string {
 	return p.table(out)
 }
 
-func (p Painter) nodes(w *world.World, now time.Time) string {
+func (p Painter) nodes(w *state.State, now time.Time) string {
 	out := table{title: "Nodes", head: []string{"node", "IPv4 podCIDR", "IPv6 podCIDR", "route via", "provider ID", "age"}}
 	for _, n := range w.SortedNodes() {
 		route, via := w.RouteOf(n)
@@ -58,7 +58,7 @@ func prefix(p netip.Prefix) string {
 // barWidth is how many cells the whole route table has.
 const barWidth = 50
 
-func (p Painter) budget(b world.Budget) string {
+func (p Painter) budget(b state.Budget) string {
 	return p.table(table{
 		title: "Routes of the network",
 		head:  []string{"limit", "ours", "foreign", "free"},
@@ -67,7 +67,7 @@ func (p Painter) budget(b world.Budget) string {
 }
 
 // bar draws each share with at least one cell, so that none goes unseen.
-func (p Painter) bar(b world.Budget) string {
+func (p Painter) bar(b state.Budget) string {
 	cells := func(count int) int {
 		if count <= 0 || b.Limit <= 0 {
 			return 0
@@ -79,7 +79,7 @@ func (p Painter) bar(b world.Budget) string {
 	return p.paint(green, strings.Repeat("█", ours)) + p.paint(yellow, strings.Repeat("▓", foreign)) + p.paint(dim, strings.Repeat("░", free))
 }
 
-func (p Painter) balancers(w *world.World) string {
+func (p Painter) balancers(w *state.State) string {
 	out := table{title: "Load balancer", head: []string{"service", "address", "listen port", "health check", "target", "health"}}
 	for _, v := range w.Views() {
 		address := "–"
@@ -104,10 +104,10 @@ func (p Painter) balancers(w *world.World) string {
 	return p.table(out)
 }
 
-func (p Painter) requests(w *world.World) string {
+func (p Painter) requests(w *state.State) string {
 	out := table{title: "Requests to the cloud", head: []string{"method", "path", "requests", "not found", "refused"}}
-	total := world.RequestCount{Method: "all"}
-	row := func(c world.RequestCount) []string {
+	total := state.RequestCount{Method: "all"}
+	row := func(c state.RequestCount) []string {
 		return []string{c.Method, c.Path, strconv.Itoa(c.Count), strconv.Itoa(c.NotFound), strconv.Itoa(c.Refused)}
 	}
 	for _, c := range w.Requests {
@@ -120,7 +120,7 @@ func (p Painter) requests(w *world.World) string {
 	return p.table(out)
 }
 
-func (p Painter) writes(w *world.World) string {
+func (p Painter) writes(w *state.State) string {
 	out := table{title: "Writes to Nodes, from the audit log", head: []string{"node", "node IPAM", "routes", "sum"}}
 	for _, c := range w.Writes {
 		out.rows = append(out.rows, []string{c.Node, strconv.Itoa(c.IPAM), strconv.Itoa(c.Routes), strconv.Itoa(c.Sum())})

@@ -11,13 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/underlay-ccm/underlay/test/fabric"
+	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
 // On the cloud IPv4 goes by the network's routes, and IPv6 by each server's own
 // prefix.
 func TestPodsOnTheCloud(t *testing.T) {
-	f := start(t, fabric.Options{Machines: []string{"one", "two", "three"}})
+	f := start(t, netlab.Options{Machines: []string{"one", "two", "three"}})
 	one, two, three := f.Machine("one"), f.Machine("two"), f.Machine("three")
 	answerEverywhere(t, f, one, two, three)
 	pods := runPods(t, f, map[string]string{"app": "client"}, [2]string{"client", "one"}, [2]string{"neighbor", "one"})
@@ -32,7 +32,7 @@ func TestPodsOnTheCloud(t *testing.T) {
 	t.Run("every pod reaches every pod", func(t *testing.T) { everyPodReachesEveryPod(t, all) })
 	t.Run("pods and nodes reach each other", func(t *testing.T) {
 		for _, p := range all {
-			for _, m := range []*fabric.Machine{one, two, three} {
+			for _, m := range []*netlab.Machine{one, two, three} {
 				reaches(t, of(p), ownPort(m.Private), m.Name, p.IPv4, "tcp")
 				reaches(t, of(p), ownPort(m.Public.IPv6), m.Name, p.IPv6, "tcp")
 				if m == p.Machine {
@@ -46,8 +46,8 @@ func TestPodsOnTheCloud(t *testing.T) {
 	t.Run("a Service is reached by its ClusterIP", func(t *testing.T) { clusterIPs(t, f, pods, served) })
 	t.Run("pods reach the outside", func(t *testing.T) {
 		for _, p := range all {
-			reaches(t, of(p), ownPort(fabric.OutsideIPv4), "outside", p.Machine.Public.IPv4, both()...)
-			reaches(t, of(p), ownPort(fabric.OutsideIPv6), "outside", p.IPv6, both()...)
+			reaches(t, of(p), ownPort(netlab.OutsideIPv4), "outside", p.Machine.Public.IPv4, both()...)
+			reaches(t, of(p), ownPort(netlab.OutsideIPv6), "outside", p.IPv6, both()...)
 		}
 	})
 	t.Run("the outside reaches no pod", func(t *testing.T) { closedToTheOutside(t, f, served[0]) })
@@ -58,7 +58,7 @@ func TestPodsOnTheCloud(t *testing.T) {
 // comeAndGo expects the cloud's routes to follow machines: a new one's pods are
 // reached, though it has the address of one that is gone, whose own pods' route
 // disappears.
-func comeAndGo(t *testing.T, f *fabric.Fabric, stay []*fabric.Pod, leaves *fabric.Pod) {
+func comeAndGo(t *testing.T, f *netlab.Lab, stay []*netlab.Pod, leaves *netlab.Pod) {
 	m := leaves.Machine
 	gone := podCIDRs(t, f, m.Name)[0]
 	if err := m.Remove(t.Context()); err != nil {
@@ -83,12 +83,12 @@ func comeAndGo(t *testing.T, f *fabric.Fabric, stay []*fabric.Pod, leaves *fabri
 
 // clusterIPs asks a Service by both of its addresses until every pod behind it
 // has answered.
-func clusterIPs(t *testing.T, f *fabric.Fabric, clients, servers []*fabric.Pod) {
+func clusterIPs(t *testing.T, f *netlab.Lab, clients, servers []*netlab.Pod) {
 	service, err := f.Client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "servers"},
 		Spec: corev1.ServiceSpec{
 			Selector: map[string]string{"app": "server"}, IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack),
-			Ports: []corev1.ServicePort{{Port: fabric.EchoPort, Protocol: corev1.ProtocolTCP}},
+			Ports: []corev1.ServicePort{{Port: netlab.EchoPort, Protocol: corev1.ProtocolTCP}},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -102,7 +102,7 @@ func clusterIPs(t *testing.T, f *fabric.Fabric, clients, servers []*fabric.Pod) 
 				missing[s.Name] = true
 			}
 			await(t, client.Name+" is answered by every pod behind "+ip, func() string {
-				answer, err := fabric.Ask(t.Context(), client.Namespace, "tcp", echo(addr))
+				answer, err := netlab.Ask(t.Context(), client.Namespace, "tcp", echo(addr))
 				if err != nil {
 					return err.Error()
 				}
@@ -121,10 +121,10 @@ func clusterIPs(t *testing.T, f *fabric.Fabric, clients, servers []*fabric.Pod) 
 
 // closedToTheOutside expects a pod's public address to be closed, unless its
 // agent is told otherwise.
-func closedToTheOutside(t *testing.T, f *fabric.Fabric, p *fabric.Pod) {
+func closedToTheOutside(t *testing.T, f *netlab.Lab, p *netlab.Pod) {
 	m := p.Machine
 	// There is a way to its machine, and one back from the pod.
-	reaches(t, outside(f), ownPort(m.Public.IPv6), m.Name, fabric.OutsideIPv6, "tcp")
+	reaches(t, outside(f), ownPort(m.Public.IPv6), m.Name, netlab.OutsideIPv6, "tcp")
 	refused(t, outside(f), echo(p.IPv6), both()...)
 	restart := func(args ...string) {
 		t.Helper()
@@ -136,10 +136,10 @@ func closedToTheOutside(t *testing.T, f *fabric.Fabric, p *fabric.Pod) {
 		}
 	}
 	restart("--filter-inbound=false")
-	reaches(t, outside(f), echo(p.IPv6), p.Name, fabric.OutsideIPv6, both()...)
+	reaches(t, outside(f), echo(p.IPv6), p.Name, netlab.OutsideIPv6, both()...)
 	restart()
 	await(t, "it is closed again", func() string {
-		if answer, err := fabric.Ask(t.Context(), f.Outside(), "tcp", echo(p.IPv6)); err == nil {
+		if answer, err := netlab.Ask(t.Context(), f.Outside(), "tcp", echo(p.IPv6)); err == nil {
 			return answer.Name + " answers"
 		}
 		return ""
@@ -149,7 +149,7 @@ func closedToTheOutside(t *testing.T, f *fabric.Fabric, p *fabric.Pod) {
 
 // foreignSource shows that the cloud router drops as the real one does: else the
 // tests above would prove less.
-func foreignSource(t *testing.T, f *fabric.Fabric, from, to *fabric.Machine) {
+func foreignSource(t *testing.T, f *netlab.Lab, from, to *netlab.Machine) {
 	before, err := f.Dropped(t.Context())
 	if err != nil {
 		t.Fatal(err)

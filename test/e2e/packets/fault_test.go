@@ -13,8 +13,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/underlay-ccm/underlay/test/fabric"
-	"github.com/underlay-ccm/underlay/test/kubelet"
+	"github.com/underlay-ccm/underlay/test/testenv/kubelet"
+	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
 const (
@@ -29,12 +29,12 @@ const (
 
 // traffic is a stream in each family between pods of different machines, both
 // ways.
-func (r *rack) traffic(t *testing.T) []*fabric.Stream {
+func (r *rack) traffic(t *testing.T) []*netlab.Stream {
 	t.Helper()
-	var streams []*fabric.Stream
-	begin := func(from, to *fabric.Pod) {
+	var streams []*netlab.Stream
+	begin := func(from, to *netlab.Pod) {
 		for _, addr := range to.Addrs() {
-			s, err := fabric.StartStream(t.Context(), from.Namespace, echo(addr), pace)
+			s, err := netlab.StartStream(t.Context(), from.Namespace, echo(addr), pace)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -49,7 +49,7 @@ func (r *rack) traffic(t *testing.T) []*fabric.Stream {
 }
 
 // flows waits until each stream has had so many more answers.
-func flows(t *testing.T, streams []*fabric.Stream, packets int) {
+func flows(t *testing.T, streams []*netlab.Stream, packets int) {
 	t.Helper()
 	for i, s := range streams {
 		until := s.Answered() + packets
@@ -63,7 +63,7 @@ func flows(t *testing.T, streams []*fabric.Stream, packets int) {
 }
 
 // unhurt ends streams and expects that nothing was lost.
-func unhurt(t *testing.T, streams []*fabric.Stream) {
+func unhurt(t *testing.T, streams []*netlab.Stream) {
 	t.Helper()
 	for i, s := range streams {
 		if got := s.Stop(); got.Lost > 0 || got.Repeated > 0 || len(got.Sources) != 1 {
@@ -72,14 +72,14 @@ func unhurt(t *testing.T, streams []*fabric.Stream) {
 	}
 }
 
-func ready(t *testing.T, m *fabric.Machine) {
+func ready(t *testing.T, m *netlab.Machine) {
 	t.Helper()
 	if err := m.AwaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (r *rack) restarted(t *testing.T, m *fabric.Machine) {
+func (r *rack) restarted(t *testing.T, m *netlab.Machine) {
 	t.Helper()
 	if err := m.StartAgent(t.Context()); err != nil {
 		t.Fatal(err)
@@ -214,13 +214,13 @@ func (r *rack) nextHop(t *testing.T) {
 
 func (r *rack) swapped(t *testing.T) {
 	a, b := r.two, r.three
-	for _, m := range []*fabric.Machine{a, b} {
+	for _, m := range []*netlab.Machine{a, b} {
 		if err := m.SetUplink(t.Context(), false); err != nil {
 			t.Fatal(err)
 		}
 	}
 	publicA, publicB := a.Public, b.Public
-	for m, addrs := range map[*fabric.Machine]fabric.Public{a: publicB, b: publicA} {
+	for m, addrs := range map[*netlab.Machine]netlab.Public{a: publicB, b: publicA} {
 		if err := m.Readdress(t.Context(), addrs); err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +228,7 @@ func (r *rack) swapped(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, m := range []*fabric.Machine{a, b} {
+	for _, m := range []*netlab.Machine{a, b} {
 		for _, dst := range podCIDRs(t, r.f, m.Name) {
 			leadsTo(t, r.one, dst, family(dst.Addr(), m.Public.IPv4, m.Public.IPv6))
 		}
@@ -256,7 +256,7 @@ func (r *rack) deletedMeanwhile(t *testing.T) {
 	if err := r.f.Client.CoreV1().Nodes().Delete(t.Context(), r.three.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range []*fabric.Machine{r.one, r.two} {
+	for _, m := range []*netlab.Machine{r.one, r.two} {
 		if before := ourRoutes(t, m); !strings.Contains(before, gone[0].String()) {
 			t.Fatalf("%s has no route to %s, and nobody took it away:\n%s", m.Name, gone[0], before)
 		}
@@ -325,7 +325,7 @@ func (r *rack) lossyAPIServer(t *testing.T) {
 	}
 	r.restarted(t, four)
 	p := runPods(t, r.f, nil, [2]string{"pod-four", "four"})[0]
-	everyPodReachesEveryPod(t, []*fabric.Pod{r.pods[0], p})
+	everyPodReachesEveryPod(t, []*netlab.Pod{r.pods[0], p})
 	if err := p.Delete(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -17,11 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/routes/agent"
-	"github.com/underlay-ccm/underlay/test/fabric"
-	"github.com/underlay-ccm/underlay/test/process"
+	"github.com/underlay-ccm/underlay/test/testenv/netlab"
+	"github.com/underlay-ccm/underlay/test/testenv/process"
 )
 
 // A cluster as flannel has it becomes one of ours by the commands of
@@ -39,8 +39,8 @@ func TestMoveFromFlannel(t *testing.T) {
 		{name: "from host-gw to kernel routes", metal: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := &move{page: page(t, "move-from-flannel.md"), metal: c.metal, killed: c.killed, pods: map[string]*fabric.Pod{}, services: map[string]netip.Addr{}}
-			m.overlay = overlay{tunnel: c.tunnel, uplink: "private", subnets: map[*fabric.Machine]netip.Prefix{}}
+			m := &move{page: page(t, "move-from-flannel.md"), metal: c.metal, killed: c.killed, pods: map[string]*netlab.Pod{}, services: map[string]netip.Addr{}}
+			m.overlay = overlay{tunnel: c.tunnel, uplink: "private", subnets: map[*netlab.Machine]netip.Prefix{}}
 			if c.metal {
 				m.uplink = "uplink"
 			}
@@ -60,10 +60,10 @@ func TestMoveFromFlannel(t *testing.T) {
 // "log-".
 type move struct {
 	overlay
-	f             *fabric.Fabric
+	f             *netlab.Lab
 	page          commands
 	metal, killed bool
-	pods          map[string]*fabric.Pod
+	pods          map[string]*netlab.Pod
 	owners        map[string]metav1.OwnerReference
 	services      map[string]netip.Addr
 	nodes         map[string]string // what stays of each
@@ -72,7 +72,7 @@ type move struct {
 
 // begin makes the cluster: podCIDRs by kube-controller-manager, and flannel.
 func (m *move) begin(t *testing.T) {
-	m.f = start(t, fabric.Options{Metal: m.metal, IPv4Only: true, WithoutManager: true, Plugins: pluginFolder(t)})
+	m.f = start(t, netlab.Options{Metal: m.metal, IPv4Only: true, WithoutManager: true, Plugins: pluginFolder(t)})
 	for _, name := range []string{"one", "two", "three"} {
 		machine, err := m.f.Rent(t.Context(), name)
 		if err != nil {
@@ -125,7 +125,7 @@ func (m *move) stays(t *testing.T) map[string]string {
 	return all
 }
 
-func (m *move) node(t *testing.T, machine *fabric.Machine) *corev1.Node {
+func (m *move) node(t *testing.T, machine *netlab.Machine) *corev1.Node {
 	t.Helper()
 	n, err := m.f.Client.CoreV1().Nodes().Get(t.Context(), machine.Name, metav1.GetOptions{})
 	if err != nil {
@@ -172,7 +172,7 @@ func (m *move) makeOwners(t *testing.T) {
 }
 
 // runPods runs a machine's pods, which must get addresses of its Node.
-func (m *move) runPods(t *testing.T, machine *fabric.Machine) {
+func (m *move) runPods(t *testing.T, machine *netlab.Machine) {
 	t.Helper()
 	for kind, owner := range m.owners {
 		name := kind + "-" + machine.Name
@@ -193,14 +193,14 @@ func (m *move) runPods(t *testing.T, machine *fabric.Machine) {
 }
 
 // serve makes the Service of a machine's pod "web-".
-func (m *move) serve(t *testing.T, machine *fabric.Machine) {
+func (m *move) serve(t *testing.T, machine *netlab.Machine) {
 	t.Helper()
 	name := "web-" + machine.Name
 	service, err := m.f.Client.CoreV1().Services(metav1.NamespaceDefault).Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.ServiceSpec{
 			Selector: map[string]string{"pod": name},
-			Ports:    []corev1.ServicePort{{Port: fabric.EchoPort, Protocol: corev1.ProtocolTCP}},
+			Ports:    []corev1.ServicePort{{Port: netlab.EchoPort, Protocol: corev1.ProtocolTCP}},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -217,7 +217,7 @@ func (m *move) works(t *testing.T) {
 	pods := slices.Collect(maps.Values(m.pods))
 	everyPodReachesEveryPod(t, pods)
 	for _, p := range pods {
-		reaches(t, of(p), ownPort(fabric.OutsideIPv4), "outside", p.Machine.Public.IPv4, "udp")
+		reaches(t, of(p), ownPort(netlab.OutsideIPv4), "outside", p.Machine.Public.IPv4, "udp")
 		for _, machine := range m.machines {
 			if web := "web-" + machine.Name; machine != p.Machine {
 				reaches(t, of(p), echo(m.services[web]), web, p.IPv4, "tcp")
@@ -230,15 +230,15 @@ func (m *move) works(t *testing.T) {
 }
 
 // streams starts a stream from each to each of the pods "web-" on these machines.
-func (m *move) streams(t *testing.T, machines []*fabric.Machine) []*fabric.Stream {
+func (m *move) streams(t *testing.T, machines []*netlab.Machine) []*netlab.Stream {
 	t.Helper()
-	var all []*fabric.Stream
+	var all []*netlab.Stream
 	for _, from := range machines {
 		for _, to := range machines {
 			if from == to {
 				continue
 			}
-			s, err := fabric.StartStream(t.Context(), m.pods["web-"+from.Name].Namespace, echo(m.pods["web-"+to.Name].IPv4), pace)
+			s, err := netlab.StartStream(t.Context(), m.pods["web-"+from.Name].Namespace, echo(m.pods["web-"+to.Name].IPv4), pace)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -281,8 +281,8 @@ func (m *move) prepare(t *testing.T) {
 	}
 }
 
-// flannelBelongs says whether flannel's DaemonSet has a pod for a node.
-func (m *move) flannelBelongs(t *testing.T, machine *fabric.Machine) bool {
+// flannelBelongs reports whether flannel's DaemonSet has a pod for a node.
+func (m *move) flannelBelongs(t *testing.T, machine *netlab.Machine) bool {
 	t.Helper()
 	set, err := m.f.Client.AppsV1().DaemonSets("kube-flannel").Get(t.Context(), "kube-flannel-ds", metav1.GetOptions{})
 	if err != nil {
@@ -307,8 +307,8 @@ func (m *move) flannelBelongs(t *testing.T, machine *fabric.Machine) bool {
 }
 
 // machine moves one machine.
-func (m *move) machine(t *testing.T, machine *fabric.Machine) {
-	others := slices.DeleteFunc(slices.Clone(m.machines), func(o *fabric.Machine) bool { return o == machine })
+func (m *move) machine(t *testing.T, machine *netlab.Machine) {
+	others := slices.DeleteFunc(slices.Clone(m.machines), func(o *netlab.Machine) bool { return o == machine })
 	streams := m.streams(t, others)
 	m.evict(t, machine, "web", "kubectl drain")
 	if !m.node(t, machine).Spec.Unschedulable {
@@ -337,7 +337,7 @@ func (m *move) machine(t *testing.T, machine *fabric.Machine) {
 
 // evict runs the page's command that deletes a machine's pod of a kind, and does
 // the kubelet's part.
-func (m *move) evict(t *testing.T, machine *fabric.Machine, kind, begins string) {
+func (m *move) evict(t *testing.T, machine *netlab.Machine, kind, begins string) {
 	t.Helper()
 	arguments := m.page.arguments(t, begins, machine.Name)
 	ended := make(chan error, 1)
@@ -352,7 +352,7 @@ func (m *move) evict(t *testing.T, machine *fabric.Machine, kind, begins string)
 }
 
 // evicted waits until somebody has deleted a machine's pod, and ends it.
-func (m *move) evicted(t *testing.T, machine *fabric.Machine, kind string) {
+func (m *move) evicted(t *testing.T, machine *netlab.Machine, kind string) {
 	t.Helper()
 	p := m.pods[kind+"-"+machine.Name]
 	await(t, p.Name+" is to end", func() string {
@@ -403,7 +403,7 @@ func (m *move) otherWay(t *testing.T) {
 }
 
 // leaveRoutes takes flannel's routes off a machine.
-func (m *move) leaveRoutes(t *testing.T, machine *fabric.Machine) {
+func (m *move) leaveRoutes(t *testing.T, machine *netlab.Machine) {
 	t.Helper()
 	stepBehind, flush := "ip route show dev flannel.1 |", "ip route flush dev flannel.1"
 	if !m.tunnel {
@@ -451,7 +451,7 @@ func (m *move) nothingLeft(t *testing.T) {
 }
 
 // kubectl runs the page's command that begins so, for a node where it is about one.
-func (m *move) kubectl(t *testing.T, begins string, machine *fabric.Machine) {
+func (m *move) kubectl(t *testing.T, begins string, machine *netlab.Machine) {
 	t.Helper()
 	node := ""
 	if machine != nil {
@@ -463,7 +463,7 @@ func (m *move) kubectl(t *testing.T, begins string, machine *fabric.Machine) {
 }
 
 // shell runs the page's command that begins so on a machine.
-func (m *move) shell(t *testing.T, machine *fabric.Machine, begins string) {
+func (m *move) shell(t *testing.T, machine *netlab.Machine, begins string) {
 	t.Helper()
 	line := m.page.line(t, begins)
 	line = strings.NewReplacer("/etc/cni/net.d", machine.ConfigDir(), "eth1", m.uplink).Replace(line)

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/underlay-ccm/underlay/test/fabric"
+	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
 // held is what this process has of the machine beside files: its namespace's
@@ -69,14 +69,14 @@ func expectNothingLeft(t *testing.T, before string) {
 	}
 }
 
-// victim is set for a process that starts a fabric in this folder and waits to be
+// victim is set for a process that starts a lab in this folder and waits to be
 // killed. Beside it lie the programs.
 const victim = "UNDERLAY_PACKETS_VICTIM"
 
 func beVictim(dir string) int {
 	bin := os.Getenv(victim + "_BIN")
-	o := fabric.Options{Dir: dir, Metal: true, Machines: []string{"one"}, Manager: bin + "/underlay-ccm", Agent: bin + "/underlay-agent"}
-	if _, err := fabric.Start(context.Background(), o); err != nil {
+	o := netlab.Options{Dir: dir, Metal: true, Machines: []string{"one"}, Manager: bin + "/underlay-ccm", Agent: bin + "/underlay-agent"}
+	if _, err := netlab.Start(context.Background(), o); err != nil {
 		fmt.Println(err)
 		return 1
 	}
@@ -84,14 +84,14 @@ func beVictim(dir string) int {
 	select {}
 }
 
-// A fabric whose process dies without a word leaves no program running, and so no
+// A lab whose process dies without a word leaves no program running, and so no
 // namespace.
 func TestNothingIsLeftOfAKilledProcess(t *testing.T) {
-	needFabric(t)
+	needLab(t)
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "UNDERLAY_FABRIC=") { // it is to have a namespace of its own
+		if !strings.HasPrefix(v, "UNDERLAY_NETLAB=") { // it is to have a namespace of its own
 			cmd.Env = append(cmd.Env, v)
 		}
 	}
@@ -105,7 +105,7 @@ func TestNothingIsLeftOfAKilledProcess(t *testing.T) {
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if line != "up\n" {
-		t.Errorf("the fabric says %q (%v)\n%s", line, err, fabric.Logs(dir, 20))
+		t.Errorf("the lab says %q (%v)\n%s", line, err, netlab.Logs(dir, 20))
 	} else if n := len(runningIn(dir)); n < 6 {
 		t.Errorf("%d programs run: %q", n, runningIn(dir))
 	}

@@ -24,10 +24,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	"github.com/underlay-ccm/underlay/internal/hcloudsim"
-	"github.com/underlay-ccm/underlay/test/balancer"
-	"github.com/underlay-ccm/underlay/test/fabric"
-	"github.com/underlay-ccm/underlay/test/netns"
+	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/test/testenv/balancer"
+	"github.com/underlay-ccm/underlay/test/testenv/netlab"
+	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
 const (
@@ -43,7 +43,7 @@ const (
 // Load balancers with real health checks in front of real kube-proxies: a
 // connection from outside must find its way, whatever nodes and pods do.
 func TestLoadBalancers(t *testing.T) {
-	f := start(t, fabric.Options{Machines: []string{"one", "two", "three"}})
+	f := start(t, netlab.Options{Machines: []string{"one", "two", "three"}})
 	t.Run("targets by private and by public address", func(t *testing.T) { privateAndPublic(t, f) })
 	t.Run("metrics are those that alerts ask for", func(t *testing.T) { scrapes(t, f) })
 	t.Run("policy Local follows a pod by health checks alone", func(t *testing.T) { podMoves(t, f) })
@@ -53,7 +53,7 @@ func TestLoadBalancers(t *testing.T) {
 // privateAndPublic reaches one pod through two load balancers, in both families,
 // though its own public address is closed. With policy Local the node changes no
 // source, so the pod sees which address the load balancer used.
-func privateAndPublic(t *testing.T, f *fabric.Fabric) {
+func privateAndPublic(t *testing.T, f *netlab.Lab) {
 	one := f.Machine("one")
 	pod := runPods(t, f, map[string]string{"app": "twice"}, [2]string{"twice", "one"})[0]
 	serveWeb(t, pod, false)
@@ -71,7 +71,7 @@ func privateAndPublic(t *testing.T, f *fabric.Fabric) {
 	}
 
 	answerEverywhere(t, f, one)
-	reaches(t, outside(f), ownPort(one.Public.IPv6), "one", fabric.OutsideIPv6, "tcp") // so there is a way
+	reaches(t, outside(f), ownPort(one.Public.IPv6), "one", netlab.OutsideIPv6, "tcp") // so there is a way
 	refused(t, outside(f), echo(pod.IPv6), "tcp")
 	if got, err := ask(t.Context(), f.Outside(), pod.IPv6, webPort); err == nil {
 		t.Errorf("the outside reaches the pod at its own address: %v", got)
@@ -91,7 +91,7 @@ func privateAndPublic(t *testing.T, f *fabric.Fabric) {
 // podMoves sends connections while a pod's successor starts on another node and
 // the pod itself terminates. Nodes without a pod of their own refuse: each
 // connection that is answered went to the right one.
-func podMoves(t *testing.T, f *fabric.Fabric) {
+func podMoves(t *testing.T, f *netlab.Lab) {
 	labels := map[string]string{"app": "mover"}
 	first := runPods(t, f, labels, [2]string{"first", "one"})[0]
 	serveWeb(t, first, true)
@@ -132,7 +132,7 @@ func podMoves(t *testing.T, f *fabric.Fabric) {
 // removed later. Health checks alone must stop new connections to it, because
 // the manager may be away. A manager that comes back leaves the target alone:
 // connections to it may still be drained. It goes with the server.
-func nodeDrained(t *testing.T, f *fabric.Fabric) {
+func nodeDrained(t *testing.T, f *netlab.Lab) {
 	one := f.Machine("one")
 	for _, p := range runPods(t, f, map[string]string{"app": "spread"}, [2]string{"spread-two", "two"}, [2]string{"spread-three", "three"}) {
 		serveWeb(t, p, false)
@@ -166,7 +166,7 @@ func nodeDrained(t *testing.T, f *fabric.Fabric) {
 	flow.expectNoFailure(t, "spread-two", "spread-three")
 }
 
-func taint(t *testing.T, f *fabric.Fabric, node, key string) {
+func taint(t *testing.T, f *netlab.Lab, node, key string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"spec":{"taints":[{"key":%q,"value":"1","effect":"NoSchedule"}]}}`, key)
 	_, err := f.Client.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
@@ -190,7 +190,7 @@ func (v visit) String() string {
 const unannounced = "-"
 
 // serveWeb lets a pod answer each connection with a line about it.
-func serveWeb(t *testing.T, p *fabric.Pod, announced bool) {
+func serveWeb(t *testing.T, p *netlab.Pod, announced bool) {
 	t.Helper()
 	l, err := p.Namespace.Listen(context.WithoutCancel(t.Context()), "tcp", fmt.Sprintf(":%d", webPort))
 	if err != nil {
@@ -260,14 +260,14 @@ func ask(ctx context.Context, from *netns.Namespace, to netip.Addr, port uint16)
 // published is a Service with its load balancer.
 type published struct {
 	name                string
-	f                   *fabric.Fabric
+	f                   *netlab.Lab
 	balancer            int64
 	ipv4, ipv6, private netip.Addr
 }
 
 // publish creates a Service for the pods of an app, and waits for its load
 // balancer.
-func publish(t *testing.T, f *fabric.Fabric, name, app string, policy corev1.ServiceExternalTrafficPolicy, annotations map[string]string) *published {
+func publish(t *testing.T, f *netlab.Lab, name, app string, policy corev1.ServiceExternalTrafficPolicy, annotations map[string]string) *published {
 	t.Helper()
 	all := map[string]string{
 		"load-balancer.hetzner.cloud/health-check-interval": "3s",
@@ -332,7 +332,7 @@ func (s *published) awaitHealth(t *testing.T, want string) {
 // more failed checks than the Service allows.
 func (s *published) awaitUnhealthy(t *testing.T, node string) {
 	t.Helper()
-	about := fabric.Checked{LoadBalancer: s.balancer, ListenPort: frontage, Server: s.f.Machine(node).Server}
+	about := netlab.Checked{LoadBalancer: s.balancer, ListenPort: frontage, Server: s.f.Machine(node).Server}
 	await(t, node+" is unhealthy to "+s.name, func() string {
 		failed := 0
 		for _, found := range slices.Backward(s.f.Checks(about)) {
@@ -361,8 +361,8 @@ func (s *published) expectClients(t *testing.T, pod string) {
 		from    *netns.Namespace
 		to, who netip.Addr
 	}{
-		{s.f.Outside(), s.ipv4, fabric.OutsideIPv4},
-		{s.f.Outside(), s.ipv6, fabric.OutsideIPv6},
+		{s.f.Outside(), s.ipv4, netlab.OutsideIPv4},
+		{s.f.Outside(), s.ipv6, netlab.OutsideIPv6},
 		{three.Namespace, s.private, three.Private},
 	} {
 		for range 5 {
@@ -386,7 +386,7 @@ type flow struct {
 }
 
 // startFlow asks addresses in turn until it is stopped.
-func startFlow(f *fabric.Fabric, addresses ...netip.Addr) *flow {
+func startFlow(f *netlab.Lab, addresses ...netip.Addr) *flow {
 	ctx, cancel := context.WithCancel(context.Background())
 	out := &flow{pods: map[string]int{}}
 	var ended sync.WaitGroup

@@ -13,21 +13,21 @@ import (
 	"os"
 	"testing"
 
-	"github.com/underlay-ccm/underlay/test/fabric"
+	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
 // binaries are the programs under test, set once before any test runs.
-var binaries fabric.Options
+var binaries netlab.Options
 
 func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 
 func runTests(m *testing.M) int {
-	err := fabric.Enter()
-	if err != nil && !errors.Is(err, fabric.ErrNotRoot) {
+	err := netlab.Enter()
+	if err != nil && !errors.Is(err, netlab.ErrNotRoot) {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	if !fabric.Entered() || os.Getenv("CNI_PATH") == "" {
+	if !netlab.Entered() || os.Getenv("CNI_PATH") == "" {
 		return m.Run() // where each test says why it is skipped
 	}
 	if dir := os.Getenv(victim); dir != "" {
@@ -46,31 +46,31 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
-// needFabric skips a test where there can be no fabric.
-func needFabric(t *testing.T) {
+// needLab skips a test where there can be no lab.
+func needLab(t *testing.T) {
 	t.Helper()
-	if !fabric.Entered() {
-		t.Skip("not root: a fabric is made of network namespaces")
+	if !netlab.Entered() {
+		t.Skip("not root: a lab is made of network namespaces")
 	}
 	if os.Getenv("CNI_PATH") == "" {
 		t.Skip("CNI_PATH names no folder with the CNI plugins; make cni builds them")
 	}
 }
 
-// start starts a fabric for a test, which is skipped where there can be none. What
+// start starts a lab for a test, which is skipped where there can be none. What
 // it leaves behind fails the test.
-func start(t *testing.T, o fabric.Options) *fabric.Fabric {
+func start(t *testing.T, o netlab.Options) *netlab.Lab {
 	t.Helper()
-	needFabric(t)
+	needLab(t)
 	o.Manager, o.Agent, o.Dir = binaries.Manager, binaries.Agent, t.TempDir()
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log(fabric.Logs(o.Dir, 40))
+			t.Log(netlab.Logs(o.Dir, 40))
 		}
 	})
 	before := held(t)
 	t.Cleanup(func() { expectNothingLeft(t, before) })
-	f, err := fabric.Start(context.WithoutCancel(t.Context()), o)
+	f, err := netlab.Start(context.WithoutCancel(t.Context()), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/underlay-ccm/underlay/test/fabric"
+	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
 // On bare metal both families go by kernel routes from machine to machine, and
 // there is no cloud.
 func TestPodsOnBareMetal(t *testing.T) {
-	f := start(t, fabric.Options{
+	f := start(t, netlab.Options{
 		Metal: true, Machines: []string{"one", "two", "three"},
 		ManagerArgs: []string{"--node-status-update-frequency=1s"}, // or a changed address takes minutes
 	})
@@ -58,16 +58,16 @@ func TestPodsOnBareMetal(t *testing.T) {
 	}
 }
 
-// rack is the fabric of these tests.
+// rack is the lab of these tests.
 type rack struct {
-	f               *fabric.Fabric
-	one, two, three *fabric.Machine
-	pods            []*fabric.Pod // the last one is on three
+	f               *netlab.Lab
+	one, two, three *netlab.Machine
+	pods            []*netlab.Pod // the last one is on three
 
 	bare string // what the machine four was like before it was a node
 }
 
-func (r *rack) machines() []*fabric.Machine { return []*fabric.Machine{r.one, r.two, r.three} }
+func (r *rack) machines() []*netlab.Machine { return []*netlab.Machine{r.one, r.two, r.three} }
 
 func (r *rack) nodes(t *testing.T) {
 	for _, p := range r.pods {
@@ -85,8 +85,8 @@ func (r *rack) nodes(t *testing.T) {
 
 func (r *rack) outside(t *testing.T) {
 	for _, p := range r.pods {
-		reaches(t, of(p), ownPort(fabric.OutsideIPv4), "outside", p.Machine.Public.IPv4, both()...)
-		reaches(t, of(p), ownPort(fabric.OutsideIPv6), "outside", p.Machine.Public.IPv6, both()...)
+		reaches(t, of(p), ownPort(netlab.OutsideIPv4), "outside", p.Machine.Public.IPv4, both()...)
+		reaches(t, of(p), ownPort(netlab.OutsideIPv6), "outside", p.Machine.Public.IPv6, both()...)
 	}
 }
 
@@ -103,7 +103,7 @@ func (r *rack) unused(t *testing.T) {
 			// Nobody is waited for: a packet is where it gets to before it is counted.
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
-			if answer, err := fabric.Ask(ctx, r.pods[0].Namespace, "udp", echo(nobody)); err == nil {
+			if answer, err := netlab.Ask(ctx, r.pods[0].Namespace, "udp", echo(nobody)); err == nil {
 				t.Errorf("%s answers at %s, which no pod has", answer.Name, nobody)
 			}
 		})
@@ -115,7 +115,7 @@ func (r *rack) unused(t *testing.T) {
 
 // counted counts the packets to an address that a machine's uplink gets and
 // sends while f runs.
-func counted(t *testing.T, m *fabric.Machine, to netip.Addr, f func()) (in, out int) {
+func counted(t *testing.T, m *netlab.Machine, to netip.Addr, f func()) (in, out int) {
 	t.Helper()
 	family := "ip"
 	if to.Is6() {

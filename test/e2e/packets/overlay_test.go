@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/underlay-ccm/underlay/test/fabric"
+	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
 // overlay is what flannel makes of machines, and leaves on them when it goes:
@@ -25,8 +25,8 @@ import (
 type overlay struct {
 	tunnel   bool   // the backend is vxlan, and not host-gw
 	uplink   string // the interface between machines
-	machines []*fabric.Machine
-	subnets  map[*fabric.Machine]netip.Prefix
+	machines []*netlab.Machine
+	subnets  map[*netlab.Machine]netip.Prefix
 }
 
 const (
@@ -81,16 +81,16 @@ func pluginFolder(t *testing.T) string {
 }
 
 // between is the address by which other machines reach a machine.
-func between(m *fabric.Machine) netip.Addr { return m.InternalIPs()[0] }
+func between(m *netlab.Machine) netip.Addr { return m.InternalIPs()[0] }
 
 // mac is that of a machine's end of the tunnel.
-func (o *overlay) mac(m *fabric.Machine) string {
+func (o *overlay) mac(m *netlab.Machine) string {
 	a := between(m).As4()
 	return fmt.Sprintf("02:f1:%02x:%02x:%02x:%02x", a[0], a[1], a[2], a[3])
 }
 
 // install does what flannel does on a machine when every Node has a podCIDR.
-func (o *overlay) install(t *testing.T, f *fabric.Fabric, m *fabric.Machine) {
+func (o *overlay) install(t *testing.T, f *netlab.Lab, m *netlab.Machine) {
 	t.Helper()
 	// What kubeadm asks for, and RHEL's way to look at where packets come from.
 	for _, key := range []string{"net/ipv4/ip_forward", "net/ipv4/conf/all/rp_filter"} {
@@ -105,7 +105,7 @@ func (o *overlay) install(t *testing.T, f *fabric.Fabric, m *fabric.Machine) {
 }
 
 // configure writes the files.
-func (o *overlay) configure(t *testing.T, m *fabric.Machine) {
+func (o *overlay) configure(t *testing.T, m *netlab.Machine) {
 	t.Helper()
 	own, dir := o.subnets[m], filepath.Dir(m.ConfigDir())
 	env := fmt.Sprintf("FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=%s/%d\nFLANNEL_MTU=%d\nFLANNEL_IPMASQ=true\n", own.Addr().Next(), own.Bits(), o.mtu(t, m))
@@ -120,7 +120,7 @@ func (o *overlay) configure(t *testing.T, m *fabric.Machine) {
 }
 
 // mtu is what flannel gives pods.
-func (o *overlay) mtu(t *testing.T, m *fabric.Machine) int {
+func (o *overlay) mtu(t *testing.T, m *netlab.Machine) int {
 	t.Helper()
 	_, rest, _ := strings.Cut(run(t, m, "ip", "link", "show", o.uplink), " mtu ")
 	var mtu int
@@ -134,7 +134,7 @@ func (o *overlay) mtu(t *testing.T, m *fabric.Machine) int {
 }
 
 // connect makes the interface and the routes to the other machines' pods.
-func (o *overlay) connect(t *testing.T, m *fabric.Machine) {
+func (o *overlay) connect(t *testing.T, m *netlab.Machine) {
 	t.Helper()
 	var ip, fdb strings.Builder
 	if o.tunnel {
@@ -156,7 +156,7 @@ func (o *overlay) connect(t *testing.T, m *fabric.Machine) {
 	o.feed(t, m, fdb.String(), "bridge", "-batch", "-")
 }
 
-func (o *overlay) feed(t *testing.T, m *fabric.Machine, text, program string, args ...string) {
+func (o *overlay) feed(t *testing.T, m *netlab.Machine, text, program string, args ...string) {
 	t.Helper()
 	if _, err := m.Namespace.Feed(t.Context(), text, program, args...); err != nil {
 		t.Fatalf("on %s: %v", m.Name, err)
@@ -164,7 +164,7 @@ func (o *overlay) feed(t *testing.T, m *fabric.Machine, text, program string, ar
 }
 
 // filter makes the masquerade and forward rules.
-func (o *overlay) filter(t *testing.T, m *fabric.Machine) {
+func (o *overlay) filter(t *testing.T, m *netlab.Machine) {
 	t.Helper()
 	o.feed(t, m, fmt.Sprintf(`table ip flannel-ipv4 {
 	chain forward {
@@ -186,7 +186,7 @@ func (o *overlay) filter(t *testing.T, m *fabric.Machine) {
 
 // tell annotates the machine's Node, for other machines' flannel, and says that
 // its network is there.
-func (o *overlay) tell(t *testing.T, f *fabric.Fabric, m *fabric.Machine) {
+func (o *overlay) tell(t *testing.T, f *netlab.Lab, m *netlab.Machine) {
 	t.Helper()
 	backend := "host-gw"
 	if o.tunnel {
@@ -203,7 +203,7 @@ func (o *overlay) tell(t *testing.T, f *fabric.Fabric, m *fabric.Machine) {
 	}}}})
 }
 
-func patchNode(t *testing.T, f *fabric.Fabric, m *fabric.Machine, subresource string, patch any) {
+func patchNode(t *testing.T, f *netlab.Lab, m *netlab.Machine, subresource string, patch any) {
 	t.Helper()
 	data, err := json.Marshal(patch)
 	if err != nil {
@@ -219,7 +219,7 @@ func patchNode(t *testing.T, f *fabric.Fabric, m *fabric.Machine, subresource st
 }
 
 // end is what flannel does when it ends.
-func (o *overlay) end(t *testing.T, m *fabric.Machine) {
+func (o *overlay) end(t *testing.T, m *netlab.Machine) {
 	t.Helper()
 	run(t, m, "nft", "delete", "table", "ip", "flannel-ipv4")
 }

@@ -13,8 +13,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/underlay-ccm/underlay/test/fabric"
-	"github.com/underlay-ccm/underlay/test/netns"
+	"github.com/underlay-ccm/underlay/test/testenv/netlab"
+	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
 const (
@@ -46,10 +46,10 @@ type party struct {
 	space *netns.Namespace
 }
 
-func of(p *fabric.Pod) party              { return party{p.Name, p.Namespace} }
-func machine(m *fabric.Machine) party     { return party{m.Name, m.Namespace} }
-func outside(f *fabric.Fabric) party      { return party{"outside", f.Outside()} }
-func echo(a netip.Addr) netip.AddrPort    { return netip.AddrPortFrom(a, fabric.EchoPort) }
+func of(p *netlab.Pod) party              { return party{p.Name, p.Namespace} }
+func machine(m *netlab.Machine) party     { return party{m.Name, m.Namespace} }
+func outside(f *netlab.Lab) party         { return party{"outside", f.Outside()} }
+func echo(a netip.Addr) netip.AddrPort    { return netip.AddrPortFrom(a, netlab.EchoPort) }
 func ownPort(a netip.Addr) netip.AddrPort { return netip.AddrPortFrom(a, hostPort) }
 
 // reaches expects an answer by somebody, who saw that source, over each of the
@@ -57,10 +57,10 @@ func ownPort(a netip.Addr) netip.AddrPort { return netip.AddrPortFrom(a, hostPor
 func reaches(t *testing.T, from party, to netip.AddrPort, by string, source netip.Addr, networks ...string) {
 	t.Helper()
 	for _, network := range networks {
-		var answer fabric.Answer
+		var answer netlab.Answer
 		var err error
 		poll(t.Context(), patience, func() bool {
-			answer, err = fabric.Ask(t.Context(), from.space, network, to)
+			answer, err = netlab.Ask(t.Context(), from.space, network, to)
 			return err == nil
 		})
 		switch {
@@ -78,7 +78,7 @@ func refused(t *testing.T, from party, to netip.AddrPort, networks ...string) {
 	var all sync.WaitGroup // each takes as long as may be waited for an answer
 	for _, network := range networks {
 		all.Go(func() {
-			if answer, err := fabric.Ask(t.Context(), from.space, network, to); err == nil {
+			if answer, err := netlab.Ask(t.Context(), from.space, network, to); err == nil {
 				t.Errorf("%s asked %s over %s: %s answered, and saw %s; want nobody", from.name, to, network, answer.Name, answer.Source)
 			}
 		})
@@ -98,7 +98,7 @@ func family(like, ipv4, ipv6 netip.Addr) netip.Addr {
 
 // everyPodReachesEveryPod asks each from each, also itself's neighbors on the
 // same machine, and expects the askers' own addresses to be seen.
-func everyPodReachesEveryPod(t *testing.T, pods []*fabric.Pod) {
+func everyPodReachesEveryPod(t *testing.T, pods []*netlab.Pod) {
 	t.Helper()
 	for _, from := range pods {
 		for _, to := range pods {
@@ -113,9 +113,9 @@ func everyPodReachesEveryPod(t *testing.T, pods []*fabric.Pod) {
 }
 
 // run starts pods: names with their machines.
-func runPods(t *testing.T, f *fabric.Fabric, labels map[string]string, where ...[2]string) []*fabric.Pod {
+func runPods(t *testing.T, f *netlab.Lab, labels map[string]string, where ...[2]string) []*netlab.Pod {
 	t.Helper()
-	var pods []*fabric.Pod
+	var pods []*netlab.Pod
 	for _, w := range where {
 		p, err := f.RunPod(t.Context(), w[0], w[1], labels)
 		if err != nil {
@@ -127,7 +127,7 @@ func runPods(t *testing.T, f *fabric.Fabric, labels map[string]string, where ...
 }
 
 // answerEverywhere lets machines and the host outside answer on hostPort.
-func answerEverywhere(t *testing.T, f *fabric.Fabric, machines ...*fabric.Machine) {
+func answerEverywhere(t *testing.T, f *netlab.Lab, machines ...*netlab.Machine) {
 	t.Helper()
 	parties := []party{outside(f)}
 	for _, m := range machines {
@@ -142,7 +142,7 @@ func answerEverywhere(t *testing.T, f *fabric.Fabric, machines ...*fabric.Machin
 
 // manyBytes sends more than fits into one packet, of the largest size that either
 // pod's interface allows, whatever lies between.
-func manyBytes(t *testing.T, from, to *fabric.Pod) {
+func manyBytes(t *testing.T, from, to *netlab.Pod) {
 	t.Helper()
 	const sent = 1 << 20
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

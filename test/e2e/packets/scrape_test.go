@@ -22,7 +22,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/underlay-ccm/underlay/test/fabric"
+	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
 var update = flag.Bool("update", false, "record what the programs show anew instead of comparing it")
@@ -30,7 +30,7 @@ var update = flag.Bool("update", false, "record what the programs show anew inst
 // scrapes reads both programs' metrics as Prometheus does, and compares them with
 // what is recorded for the tests of the alerts: a program may show more by now,
 // but nothing of it in another way.
-func scrapes(t *testing.T, f *fabric.Fabric) {
+func scrapes(t *testing.T, f *netlab.Lab) {
 	one := f.Machine("one")
 	run(t, one, "ip", "route", "flush", "proto", "201") // or there would be no repair to count
 	token := monitoringToken(t, f)
@@ -38,7 +38,7 @@ func scrapes(t *testing.T, f *fabric.Fabric) {
 		"underlay-ccm":   func() string { return managerMetrics(t, f, token) },
 		"underlay-agent": func() string { _, body := one.Agent(t.Context(), "/metrics"); return body },
 	} {
-		file := filepath.Join("..", "..", "alerts", "testdata", program+".prom")
+		file := filepath.Join("..", "..", "checks", "alerts", "testdata", program+".prom")
 		if *update {
 			if err := os.WriteFile(file, []byte(strings.Join(ourFamilies(read()), "\n")+"\n"), 0o644); err != nil {
 				t.Fatal(err)
@@ -99,7 +99,7 @@ func shapes(lines []string) map[string]string {
 }
 
 // monitoringToken is one of an account that may read metrics and nothing else.
-func monitoringToken(t *testing.T, f *fabric.Fabric) string {
+func monitoringToken(t *testing.T, f *netlab.Lab) string {
 	t.Helper()
 	const name = "prometheus"
 	accounts := f.Client.CoreV1().ServiceAccounts(metav1.NamespaceSystem)
@@ -120,7 +120,7 @@ func monitoringToken(t *testing.T, f *fabric.Fabric) string {
 	return granted.Status.Token
 }
 
-func managerMetrics(t *testing.T, f *fabric.Fabric, token string) string {
+func managerMetrics(t *testing.T, f *netlab.Lab, token string) string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.Manager.URL+"/metrics", nil)
 	if err != nil {

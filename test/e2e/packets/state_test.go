@@ -13,11 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
-	"github.com/underlay-ccm/underlay/test/fabric"
+	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
 // run runs a program on a machine.
-func run(t *testing.T, m *fabric.Machine, program string, args ...string) string {
+func run(t *testing.T, m *netlab.Machine, program string, args ...string) string {
 	t.Helper()
 	out, err := m.Namespace.Run(t.Context(), program, args...)
 	if err != nil {
@@ -27,7 +27,7 @@ func run(t *testing.T, m *fabric.Machine, program string, args ...string) string
 }
 
 // ourRoutes are a machine's routes that an agent made, sorted.
-func ourRoutes(t *testing.T, m *fabric.Machine) string {
+func ourRoutes(t *testing.T, m *netlab.Machine) string {
 	t.Helper()
 	all := run(t, m, "ip", "-4", "route", "show", "proto", "201") + run(t, m, "ip", "-6", "route", "show", "proto", "201")
 	lines := strings.Split(strings.TrimSpace(all), "\n")
@@ -35,7 +35,7 @@ func ourRoutes(t *testing.T, m *fabric.Machine) string {
 	return strings.Join(lines, "\n")
 }
 
-func routesAre(t *testing.T, m *fabric.Machine, want string) {
+func routesAre(t *testing.T, m *netlab.Machine, want string) {
 	t.Helper()
 	await(t, m.Name+" has its routes", func() string {
 		if now := ourRoutes(t, m); now != want {
@@ -46,7 +46,7 @@ func routesAre(t *testing.T, m *fabric.Machine, want string) {
 }
 
 // leadsTo waits until a machine's one route to a podCIDR leads to an address.
-func leadsTo(t *testing.T, m *fabric.Machine, dst netip.Prefix, via netip.Addr) {
+func leadsTo(t *testing.T, m *netlab.Machine, dst netip.Prefix, via netip.Addr) {
 	t.Helper()
 	await(t, m.Name+" has a route to "+dst.String()+" via "+via.String(), func() string {
 		flag := "-4"
@@ -61,7 +61,7 @@ func leadsTo(t *testing.T, m *fabric.Machine, dst netip.Prefix, via netip.Addr) 
 	})
 }
 
-func podCIDRs(t *testing.T, f *fabric.Fabric, node string) []netip.Prefix {
+func podCIDRs(t *testing.T, f *netlab.Lab, node string) []netip.Prefix {
 	t.Helper()
 	n, err := f.Client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
 	if err != nil {
@@ -75,7 +75,7 @@ func podCIDRs(t *testing.T, f *fabric.Fabric, node string) []netip.Prefix {
 }
 
 // state is everything of a machine that an agent may change.
-func state(t *testing.T, m *fabric.Machine) string {
+func state(t *testing.T, m *netlab.Machine) string {
 	t.Helper()
 	parts := []string{
 		run(t, m, "ip", "-o", "link"),

@@ -1,0 +1,81 @@
+package hcloudsim_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/underlay-ccm/underlay/hcloudsim"
+)
+
+var update = flag.Bool("update", false, "write the generated document instead of comparing it")
+
+const documentPath = "../docs/reference/hcloud-sim.md"
+
+const documentIntro = `<!-- Generated from the tables in hcloudsim by "go test ./hcloudsim -run TestDocument -update". Do not edit. -->
+
+# What hcloud-sim simulates
+
+Every operation below ` + "`/v1`" + ` that ` + "`hcloud-sim`" + ` answers. An operation that is not here answers 404, as the real API does for paths that it doesn't have. How to start and use it: [How to test against a simulated Hetzner Cloud](../how-to/hcloud-sim.md).
+
+Requests are judged by the API's rules, and refused with its codes. *Validated* says what requests and replies are compared with in the conformance test: Hetzner's OpenAPI description, what hcloud-go sends and reads, or both.
+`
+
+// TestDocument keeps the page equal to the tables. To write it anew: go test
+// ./hcloudsim -run TestDocument -update.
+func TestDocument(t *testing.T) {
+	want := document()
+	if *update {
+		if err := os.WriteFile(documentPath, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(documentPath)
+	if err != nil || string(got) != want {
+		t.Errorf("the document differs from the tables (%v); run: go test ./hcloudsim -run TestDocument -update", err)
+	}
+}
+
+func document() string {
+	groups := map[string][]string{}
+	for _, op := range hcloudsim.Operations() {
+		name := strings.Split(op.Path, "/")[1]
+		validated := "description, hcloud-go"
+		switch {
+		case !op.Described:
+			validated = "hcloud-go"
+		case strings.Contains(op.Path, "{action_id}"): // deprecated: hcloud-go has no method for it
+			validated = "description"
+		}
+		groups[name] = append(groups[name], fmt.Sprintf("| `%s %s` | yes | %s |\n", op.Method, op.Path, validated))
+	}
+	var out strings.Builder
+	out.WriteString(documentIntro)
+	for _, name := range []string{"servers", "networks", "load_balancers", "certificates", "ssh_keys", "images", "locations", "server_types", "load_balancer_types", "actions"} {
+		title := strings.ReplaceAll(name, "_", " ")
+		fmt.Fprintf(&out, "\n## %s%s\n\n| operation | simulated | validated |\n|---|---|---|\n", strings.ToUpper(title[:1]), title[1:])
+		for _, row := range groups[name] {
+			out.WriteString(row)
+		}
+		delete(groups, name)
+	}
+	if len(groups) > 0 {
+		fmt.Fprintf(&out, "\nWithout a section: %v\n", groups) // fails the test that looks for it
+	}
+	out.WriteString("\n## Not simulated\n\n| operations | why not |\n|---|---|\n")
+	omissions := hcloudsim.Omissions()
+	slices.SortStableFunc(omissions, func(a, b hcloudsim.Omission) int { return strings.Compare(a.Path, b.Path) })
+	for _, o := range omissions {
+		fmt.Fprintf(&out, "| `%s` | %s |\n", o.Path, o.Reason)
+	}
+	return out.String()
+}
+
+func TestDocumentHasASectionForEverything(t *testing.T) {
+	if strings.Contains(document(), "Without a section") {
+		t.Error("an operation has no section in the document")
+	}
+}

@@ -1,0 +1,251 @@
+package hcloudsim
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+)
+
+// Health is the state of a target as one service sees it.
+type Health string
+
+const (
+	HealthUnknown   Health = "unknown"
+	HealthHealthy   Health = "healthy"
+	HealthUnhealthy Health = "unhealthy"
+)
+
+// TargetID names a target: a server, also one that a label selector chooses,
+// or an IP.
+type TargetID struct {
+	Server int64      `json:"server,omitempty"`
+	IP     netip.Addr `json:"ip,omitzero"`
+}
+
+// Probe is one question to a [Prober].
+type Probe struct {
+	LoadBalancer int64
+	Target       TargetID
+	Address      netip.Addr // where the load balancer reaches the target
+	Service      schema.LoadBalancerService
+	// ProxyHeader: the check begins with a header of the PROXY protocol, see
+	// [Options.ProxyHeaderInChecks].
+	ProxyHeader bool
+}
+
+// Prober carries out a health check of a target, and says healthy or unhealthy.
+// An empty answer leaves the judgment to time, see [Options.HealthyAfter].
+type Prober func(Probe) Health
+
+type healthKey struct {
+	target TargetID
+	port   int // the listen port; 0: all
+}
+
+// SetTargetHealth fixes what a load balancer thinks of a target, for one listen
+// port or, with 0, for all. An empty health takes that back. The target need
+// not be there yet.
+func (s *Simulator) SetTargetHealth(loadBalancer int64, target TargetID, listenPort int, health Health) error {
+	p, unlock := s.present()
+	defer unlock()
+	lb, err := must(&p.loadBalancers, kindLoadBalancer, loadBalancer)
+	if err != nil {
+		return err
+	}
+	switch health {
+	case "":
+		delete(lb.health, healthKey{target, listenPort})
+	case HealthUnknown, HealthHealthy, HealthUnhealthy:
+		lb.health[healthKey{target, listenPort}] = health
+	default:
+		return fmt.Errorf("health %q of a target: must be unknown, healthy or unhealthy", health)
+	}
+	return nil
+}
+
+// HealthyTargets are those that a service of a load balancer sends new
+// connections to now: what the API shows as healthy for its listen port, if it
+// can be reached. A service that there isn't has none.
+func (s *Simulator) HealthyTargets(loadBalancer int64, listenPort int) []PlaneTarget {
+	p, unlock := s.present()
+	defer unlock()
+	var out []PlaneTarget
+	lb, ok := p.loadBalancers.get(loadBalancer)
+	if !ok {
+		return nil
+	}
+	service := lb.serviceOn(listenPort)
+	if service == nil || service.pending {
+		return nil
+	}
+	for _, t := range lb.targets {
+		if t.pending {
+			continue
+		}
+		for _, id := range p.targetIDs(t) {
+			if address := p.addressOf(lb, t, id); address.IsValid() && p.healthOf(lb, service, t, id) == HealthHealthy {
+				out = append(out, PlaneTarget{id, address})
+			}
+		}
+	}
+	return out
+}
+
+// healthOf is what a service thinks of a target: what was set, what the prober
+// says, or what time makes of it.
+func (p *project) healthOf(lb *loadBalancer, s *service, t *target, id TargetID) Health {
+	for _, port := range []int{s.ListenPort, 0} {
+		if fixed, ok := lb.health[healthKey{id, port}]; ok {
+			return fixed
+		}
+	}
+	address := p.addressOf(lb, t, id)
+	since := later(s.since, t.since)
+	known := lb.checksOf(healthKey{id, s.ListenPort}, since)
+	if p.probing > 0 {
+		return known.status
+	}
+	if p.opts.Prober != nil {
+		if found := known.run(p.now, p.probe(lb, s, t, id), p.opts.Prober); found != "" {
+			return found
+		}
+	}
+	switch {
+	case p.now.Sub(since) < p.opts.HealthyAfter:
+		return HealthUnknown
+	case !address.IsValid() || !p.isUp(id):
+		return HealthUnhealthy
+	}
+	return HealthHealthy
+}
+
+// probe is what a health check of a target is asked for.
+func (p *project) probe(lb *loadBalancer, s *service, t *target, id TargetID) Probe {
+	return Probe{
+		LoadBalancer: lb.id, Target: id, Address: p.addressOf(lb, t, id), Service: s.clone().LoadBalancerService,
+		ProxyHeader: s.Proxyprotocol && p.opts.ProxyHeaderInChecks,
+	}
+}
+
+// isUp reports whether a target can answer at all. Of dedicated servers nothing
+// is known.
+func (p *project) isUp(id TargetID) bool {
+	if id.Server == 0 {
+		return true
+	}
+	s, ok := p.servers.get(id.Server)
+	return ok && s.status == statusRunning
+}
+
+// addressOf is where a target is reached; zero if it can't be.
+func (p *project) addressOf(lb *loadBalancer, t *target, id TargetID) netip.Addr {
+	s, known := p.servers.get(id.Server)
+	switch {
+	case t.ip.IsValid():
+		return t.ip
+	case !known:
+		return netip.Addr{}
+	case !t.usePrivate:
+		return s.ipv4
+	case lb.private == nil || lb.private.pending:
+		return netip.Addr{}
+	}
+	if a := s.attachmentTo(lb.private.network); a != nil && !a.pending {
+		return a.ip
+	}
+	return netip.Addr{}
+}
+
+// targetBody is a target as the API shows it: without what it is not, and with
+// the address of a server, which schema doesn't have yet.
+type targetBody struct {
+	Type          string                                  `json:"type"`
+	Server        *targetServerBody                       `json:"server,omitempty"`
+	LabelSelector *schema.LoadBalancerTargetLabelSelector `json:"label_selector,omitempty"`
+	IP            *schema.LoadBalancerTargetIP            `json:"ip,omitempty"`
+	HealthStatus  []healthBody                            `json:"health_status,omitzero"`
+	UsePrivateIP  *bool                                   `json:"use_private_ip,omitempty"`
+	Targets       []targetBody                            `json:"targets,omitzero"`
+}
+
+type targetServerBody struct {
+	ID int64  `json:"id"`
+	IP string `json:"ip"`
+}
+
+// healthBody has, as hcloud-go does, fields that the description lacks yet.
+type healthBody struct {
+	ListenPort     int     `json:"listen_port"`
+	Status         Health  `json:"status"`
+	Detail         *string `json:"detail"`
+	HTTPStatusCode *int    `json:"http_status_code"`
+}
+
+// newHealthBody knows no more about why a target is unhealthy than that it is.
+func newHealthBody(port int, status Health) healthBody {
+	out := healthBody{ListenPort: port, Status: status}
+	if status == HealthUnhealthy {
+		unspecified := "unspecified"
+		out.Detail = &unspecified
+	}
+	return out
+}
+
+func (p *project) targetBody(lb *loadBalancer, t *target) targetBody {
+	switch t.kind {
+	case targetServer:
+		return p.serverTargetBody(lb, t, t.server)
+	case targetIP:
+		return targetBody{
+			Type: targetIP, IP: &schema.LoadBalancerTargetIP{IP: t.ip.String()},
+			HealthStatus: p.healthBodies(lb, t, TargetID{IP: t.ip}),
+		}
+	}
+	out := targetBody{
+		Type: targetSelector, LabelSelector: &schema.LoadBalancerTargetLabelSelector{Selector: t.selector},
+		UsePrivateIP: &t.usePrivate, Targets: []targetBody{},
+	}
+	for s := range p.selectedBy(t) {
+		out.Targets = append(out.Targets, p.serverTargetBody(lb, t, s.id))
+	}
+	return out
+}
+
+func (p *project) serverTargetBody(lb *loadBalancer, t *target, server int64) targetBody {
+	id := TargetID{Server: server}
+	body := targetServerBody{ID: server}
+	if address := p.addressOf(lb, t, id); address.IsValid() {
+		body.IP = address.String()
+	}
+	return targetBody{
+		Type: targetServer, Server: &body, UsePrivateIP: &t.usePrivate,
+		HealthStatus: p.healthBodies(lb, t, id),
+	}
+}
+
+func (p *project) healthBodies(lb *loadBalancer, t *target, id TargetID) []healthBody {
+	out := []healthBody{}
+	for _, s := range lb.services {
+		if !s.pending {
+			out = append(out, newHealthBody(s.ListenPort, p.healthOf(lb, s, t, id)))
+		}
+	}
+	return out
+}
+
+// plain is the body as schema has it.
+func (b targetBody) plain() schema.LoadBalancerTarget {
+	out := schema.LoadBalancerTarget{Type: b.Type, LabelSelector: b.LabelSelector, IP: b.IP}
+	if b.Server != nil {
+		out.Server = &schema.LoadBalancerTargetServer{ID: b.Server.ID}
+	}
+	set(&out.UsePrivateIP, b.UsePrivateIP)
+	for _, h := range b.HealthStatus {
+		out.HealthStatus = append(out.HealthStatus, schema.LoadBalancerTargetHealthStatus{ListenPort: h.ListenPort, Status: string(h.Status), Detail: h.Detail})
+	}
+	for _, t := range b.Targets {
+		out.Targets = append(out.Targets, t.plain())
+	}
+	return out
+}

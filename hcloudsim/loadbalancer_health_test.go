@@ -1,0 +1,202 @@
+package hcloudsim_test
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"github.com/underlay-ccm/underlay/hcloudsim"
+)
+
+func TestHealth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := newSim(hcloudsim.Options{HealthyAfter: 10 * time.Second})
+		c := client(sim)
+		s := seedServer(t, sim, hcloudsim.ServerSeed{Name: "a"})
+		lb := createWhole(t, c, nil, s).LoadBalancer
+		health := func(port int) string {
+			now, _ := sim.LoadBalancer(lb.ID)
+			for _, h := range now.Targets[0].HealthStatus {
+				if h.ListenPort == port {
+					return h.Status
+				}
+			}
+			return "none"
+		}
+		expect := func(port int, want string) {
+			t.Helper()
+			if got := health(port); got != want {
+				t.Errorf("target is %s on port %d, want %s", got, port, want)
+			}
+		}
+		expect(80, "unknown")
+		time.Sleep(10 * time.Second)
+		expect(80, "healthy")
+		_, _, err := c.LoadBalancer.AddService(t.Context(), lb, hcloud.LoadBalancerAddServiceOpts{
+			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(81), DestinationPort: hcloud.Ptr(81),
+		})
+		noError(t, err)
+		expect(80, "healthy")
+		expect(81, "unknown") // a new service asks for itself
+
+		id := hcloudsim.TargetID{Server: s.ID}
+		noError(t, sim.SetTargetHealth(lb.ID, id, 0, hcloudsim.HealthUnhealthy))
+		noError(t, sim.SetTargetHealth(lb.ID, id, 81, hcloudsim.HealthHealthy))
+		expect(80, "unhealthy")
+		expect(81, "healthy")
+		noError(t, sim.SetTargetHealth(lb.ID, id, 0, ""))
+		expect(80, "healthy")
+		_, _, err = c.Server.Poweroff(t.Context(), s)
+		noError(t, err)
+		expect(80, "unhealthy")
+		if err := sim.SetTargetHealth(lb.ID, id, 0, "sick"); err == nil {
+			t.Error("a health that isn't one is accepted")
+		}
+	})
+}
+
+// Where new connections go is what the API shows as healthy and can be reached,
+// service by service.
+func TestHealthyTargets(t *testing.T) {
+	sim := newSim(hcloudsim.Options{})
+	c, n := client(sim), seedNetwork(t, sim)
+	a := seedServer(t, sim, hcloudsim.ServerSeed{Name: "a", Network: n.ID})
+	b := seedServer(t, sim, hcloudsim.ServerSeed{Name: "b", Network: n.ID})
+	seedServer(t, sim, hcloudsim.ServerSeed{Name: "chosen", Network: n.ID, Labels: map[string]string{"x": ""}})
+	seedServer(t, sim, hcloudsim.ServerSeed{Name: "chosen-elsewhere", Labels: map[string]string{"x": ""}})
+	lb := createWhole(t, c, n, a, b).LoadBalancer
+	_, _, err := c.LoadBalancer.AddLabelSelectorTarget(t.Context(), lb, hcloud.LoadBalancerAddLabelSelectorTargetOpts{Selector: "x", UsePrivateIP: hcloud.Ptr(true)})
+	noError(t, err)
+	_, _, err = c.LoadBalancer.AddService(t.Context(), lb, hcloud.LoadBalancerAddServiceOpts{
+		Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(81), DestinationPort: hcloud.Ptr(81),
+	})
+	noError(t, err)
+	noError(t, sim.SetTargetHealth(lb.ID, hcloudsim.TargetID{Server: b.ID}, 80, hcloudsim.HealthUnhealthy))
+	for _, test := range []struct {
+		lb   int64
+		port int
+		want string
+	}{
+		{lb.ID, 80, "10.0.0.2 10.0.0.4"},
+		{lb.ID, 81, "10.0.0.2 10.0.0.3 10.0.0.4"},
+		{lb.ID, 82, ""},
+		{lb.ID + 1000, 80, ""},
+	} {
+		var got []string
+		for _, target := range sim.HealthyTargets(test.lb, test.port) {
+			got = append(got, target.Address.String())
+		}
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("port %d of load balancer %d has the healthy targets %v, want %s", test.port, test.lb, got, test.want)
+		}
+	}
+}
+
+// Real checks take as many intervals as the service has retries, from unknown
+// on, and start over for a service that has changed.
+func TestProber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked hcloudsim.Probe
+		questions, answer := 0, hcloudsim.HealthHealthy
+		sim := newSim(hcloudsim.Options{Prober: func(p hcloudsim.Probe) hcloudsim.Health {
+			asked = p
+			questions++
+			return answer
+		}})
+		n := seedNetwork(t, sim)
+		s := seedServer(t, sim, hcloudsim.ServerSeed{Name: "a", Network: n.ID})
+		made := createWhole(t, client(sim), n, s).LoadBalancer
+		lb, _ := sim.LoadBalancer(made.ID)
+		check := lb.Services[0].HealthCheck
+		interval := time.Duration(check.Interval) * time.Second
+		expect := func(want hcloudsim.Health) {
+			t.Helper()
+			now, _ := sim.LoadBalancer(made.ID)
+			if got := now.Targets[0].HealthStatus[0].Status; got != string(want) {
+				t.Errorf("target is %s, want %s", got, want)
+			}
+		}
+		turns := func(from, to hcloudsim.Health) {
+			t.Helper()
+			for range check.Retries - 1 {
+				expect(from)
+				time.Sleep(interval)
+			}
+			expect(to)
+		}
+		turns(hcloudsim.HealthUnknown, hcloudsim.HealthHealthy)
+		if asked.Address != netip.MustParseAddr("10.0.0.2") || asked.Target.Server != s.ID || asked.Service.DestinationPort != 30080 {
+			t.Errorf("the prober was asked for %+v", asked)
+		}
+		before := questions
+		expect(hcloudsim.HealthHealthy)
+		if questions != before {
+			t.Error("looking twice asks the prober twice")
+		}
+		answer = hcloudsim.HealthUnhealthy
+		time.Sleep(interval)
+		turns(hcloudsim.HealthHealthy, hcloudsim.HealthUnhealthy)
+		_, _, err := client(sim).LoadBalancer.UpdateService(t.Context(), made, lb.Services[0].ListenPort, hcloud.LoadBalancerUpdateServiceOpts{Proxyprotocol: hcloud.Ptr(true)})
+		noError(t, err)
+		expect(hcloudsim.HealthUnknown)
+		answer = "" // nobody knows: then time does
+		time.Sleep(interval)
+		expect(hcloudsim.HealthHealthy)
+	})
+}
+
+// Checks that run by themselves don't wait for somebody to look, nor for each
+// other, and hold nobody up.
+func TestRunHealthChecks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := newSim(hcloudsim.Options{})
+		c := client(sim)
+		fast := seedServer(t, sim, hcloudsim.ServerSeed{Name: "fast"})
+		slow := seedServer(t, sim, hcloudsim.ServerSeed{Name: "slow"})
+		lb := createWhole(t, c, nil, fast, slow).LoadBalancer // every 3 s, twice
+		ctx, cancel := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		answer := hcloudsim.HealthHealthy
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			sim.RunHealthChecks(ctx, func(p hcloudsim.Probe) hcloudsim.Health {
+				if p.Target.Server == slow.ID {
+					time.Sleep(2 * time.Second)
+					return hcloudsim.HealthUnhealthy
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				return answer
+			})
+		}()
+		expect := func(after time.Duration, want string) {
+			t.Helper()
+			time.Sleep(after)
+			now, _ := sim.LoadBalancer(lb.ID)
+			var got []string
+			for _, target := range now.Targets {
+				got = append(got, target.HealthStatus[0].Status)
+			}
+			if strings.Join(got, " ") != want {
+				t.Errorf("targets are %v, want %s", got, want)
+			}
+		}
+		expect(time.Second, "unknown unknown")
+		expect(2500*time.Millisecond, "healthy unknown")
+		expect(2*time.Second, "healthy unhealthy")
+		mu.Lock()
+		answer = hcloudsim.HealthUnhealthy
+		mu.Unlock()
+		expect(time.Second, "healthy unhealthy")
+		expect(6*time.Second, "unhealthy unhealthy")
+		cancel()
+		<-done
+		expect(0, "healthy healthy") // time judges again
+	})
+}

@@ -1,0 +1,42 @@
+package config
+
+import "net/netip"
+
+// AgentConfig is what the agent on each node needs of the configuration.
+type AgentConfig struct {
+	Families Families
+	// Pools are those of the file, or one for each --cluster-cidr; possibly none.
+	Pools []Pool
+	// Exclude is never handed out of them.
+	Exclude []netip.Prefix
+	// Metal: there is no cloud that vouches for the addresses of Nodes.
+	Metal bool
+	// Inventory are the addresses of machines that are known beforehand.
+	Inventory []netip.Addr
+}
+
+// LoadAgent reads the same file as Load, for the agent on a node: without a
+// token, without environment variables, and without wanting settings that may
+// stand in the controller manager's. A file that is wrong is refused as a whole,
+// and warnings are left to Load. clusterCIDR is that flag's value.
+func LoadAgent(path, clusterCIDR string, readFile func(string) ([]byte, error)) (AgentConfig, error) {
+	var d draft
+	flags := Flags{CloudConfig: path, ClusterCIDR: clusterCIDR, ConfigureCloudRoutes: true}
+	r := newResolver(&d, flags, func(string) string { return "" })
+	r.fileFlag, r.onNode = "--config", true
+	r.loadFile(nil, readFile)
+	r.resolve()
+	loaded := r.validate(&d, readFile)
+	if len(r.problems) > 0 {
+		r.problems.sort()
+		return AgentConfig{}, r.problems
+	}
+	n := AgentConfig{
+		Families: loaded.Families, Pools: loaded.IPAM.Pools, Exclude: loaded.IPAM.Exclude,
+		Metal: loaded.Provider == Metal,
+	}
+	for _, m := range loaded.Inventory {
+		n.Inventory = append(n.Inventory, m.Addresses...)
+	}
+	return n, nil
+}

@@ -1,0 +1,196 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/internal/survey"
+)
+
+const (
+	policyName      = "underlay-podcidrs"
+	agentPolicyName = "underlay-agent-node-status"
+	agentEventsName = "underlay-agent-events"
+	// ownManagers begins the names under which our programs write.
+	ownManagers = "underlay-"
+	peerName    = "hcloud-cloud-controller-manager"
+	kcmName     = "kube-controller-manager"
+	kcmEdit     = "set --allocate-node-cidrs=false in /etc/kubernetes/manifests/kube-controller-manager.yaml on every control-plane node (kubeadm: controllerManager.extraArgs)"
+)
+
+// conflictChecks are about others who do the same work.
+func conflictChecks() []check {
+	return []check{
+		{
+			name:       "second-allocator",
+			looks:      "whether kube-controller-manager runs with `--allocate-node-cidrs` and node IPAM, or Nodes' managedFields show podCIDRs that another program set after the ledger was there",
+			severities: []Severity{Error, Warning},
+			remedy:     kcmEdit,
+			concerns:   (*cluster).allocates,
+			needs:      survey.PartWorkloads | survey.PartNodes | survey.PartLedger | survey.PartSetup,
+			find:       secondAllocator,
+		},
+		{
+			name:       "podcidr-policy",
+			looks:      "whether the admission policy `underlay-podcidrs` and its binding are in place, which refuse podCIDRs that anybody but the cloud controller manager sets",
+			severities: []Severity{Warning},
+			remedy:     "kubectl apply -f deploy/ccm/podcidr-policy.yaml",
+			concerns:   (*cluster).allocates,
+			needs:      survey.PartSetup,
+			find:       func(x *cluster) []Finding { return x.policy(policyName) },
+		},
+		{
+			name:       "agent-policy",
+			looks:      "whether the admission policies `underlay-agent-node-status` and `underlay-agent-events` and their bindings are in place, which let an agent change its own Node's conditions alone and write Events about that Node alone",
+			severities: []Severity{Warning},
+			remedy:     "kubectl apply -f deploy/agent/node-status-policy.yaml -f deploy/agent/events-policy.yaml",
+			given:      survey.PartWorkloads,
+			concerns:   func(x *cluster) bool { return x.agents() != nil },
+			needs:      survey.PartSetup,
+			find: func(x *cluster) []Finding {
+				return append(x.policy(agentPolicyName), x.policy(agentEventsName)...)
+			},
+		},
+		{
+			name:       "other-cloud-controller",
+			looks:      "whether another cloud controller manager, such as the Hetzner CCM, is still there or holds the lease of this one",
+			severities: []Severity{Error},
+			remedy:     "delete it: only one cloud controller manager may work in a cluster",
+			needs:      survey.PartWorkloads | survey.PartSetup,
+			find:       otherCloudController,
+		},
+		{
+			name:       "other-pod-network",
+			looks:      "whether another pod network's DaemonSet (flannel, Calico, Cilium, kube-router, …) runs in kube-system or beside the agent",
+			severities: []Severity{Error},
+			remedy:     "remove one of the two pod networks",
+			needs:      survey.PartWorkloads,
+			find:       otherPodNetwork,
+		},
+	}
+}
+
+// policy says what is missing of an admission policy.
+func (x *cluster) policy(name string) []Finding {
+	if !slices.ContainsFunc(x.Policies, func(p *admissionv1.ValidatingAdmissionPolicy) bool { return p.Name == name }) {
+		return []Finding{{Object: "ValidatingAdmissionPolicy/" + name, What: "there is no such admission policy"}}
+	}
+	binds := func(b *admissionv1.ValidatingAdmissionPolicyBinding) bool { return b.Spec.PolicyName == name }
+	i := slices.IndexFunc(x.PolicyBindings, binds)
+	switch {
+	case i < 0:
+		return []Finding{{Object: "ValidatingAdmissionPolicyBinding/" + name, What: "the admission policy is there, but no binding puts it into force"}}
+	case !slices.ContainsFunc(x.PolicyBindings, func(b *admissionv1.ValidatingAdmissionPolicyBinding) bool {
+		return binds(b) && slices.Contains(b.Spec.ValidationActions, admissionv1.Deny)
+	}):
+		return []Finding{{
+			Object: "ValidatingAdmissionPolicyBinding/" + x.PolicyBindings[i].Name,
+			What:   fmt.Sprintf("the binding's validationActions are %v, so nothing is refused", x.PolicyBindings[i].Spec.ValidationActions),
+		}}
+	}
+	return nil
+}
+
+// workload is something that runs pods.
+type workload struct {
+	kind, namespace, name string
+	wanted                int32
+	images                []string
+}
+
+func (w workload) object() string { return w.kind + "/" + w.namespace + "/" + w.name }
+
+func (w workload) remedy() string {
+	return fmt.Sprintf("kubectl -n %s delete %s %s", w.namespace, strings.ToLower(w.kind), w.name)
+}
+
+// workloads are what is to run where Underlay and kubeadm's components are, and
+// pods that nobody owns.
+func (x *cluster) workloads() []workload {
+	var out []workload
+	add := func(kind string, meta metav1.ObjectMeta, wanted int32, spec corev1.PodSpec) {
+		w := workload{kind: kind, namespace: meta.Namespace, name: meta.Name, wanted: wanted}
+		for _, c := range spec.Containers {
+			w.images = append(w.images, c.Image)
+		}
+		out = append(out, w)
+	}
+	for _, d := range x.Deployments {
+		wanted := int32(1)
+		if d.Spec.Replicas != nil {
+			wanted = *d.Spec.Replicas
+		}
+		add("Deployment", d.ObjectMeta, max(wanted, d.Status.Replicas), d.Spec.Template.Spec)
+	}
+	for _, d := range x.DaemonSets {
+		add("DaemonSet", d.ObjectMeta, max(1, d.Status.DesiredNumberScheduled), d.Spec.Template.Spec)
+	}
+	for _, p := range x.Pods {
+		owned := slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "ReplicaSet" || o.Kind == "DaemonSet" })
+		if !owned && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+			add("Pod", p.ObjectMeta, 1, p.Spec)
+		}
+	}
+	return out
+}
+
+// program reports whether a workload has the name, or runs an image that has it.
+func (w workload) program(name string) bool {
+	return w.name == name || slices.ContainsFunc(w.images, func(image string) bool {
+		base, _, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], "@")
+		base, _, _ = strings.Cut(base, ":")
+		return base == name
+	})
+}
+
+func otherCloudController(x *cluster) []Finding {
+	var found []Finding
+	for _, w := range x.workloads() {
+		if w.wanted > 0 && w.program(peerName) {
+			found = append(found, Finding{
+				Object: w.object(), Remedy: w.remedy(),
+				What: fmt.Sprintf("the Hetzner cloud controller manager is still there, with %d wanted: whichever of the two has the lease works, the other waits", w.wanted),
+			})
+		}
+	}
+	if x.Lease == nil {
+		return found
+	}
+	if holder := leaseWriter(x.Lease.ManagedFields); strings.HasSuffix(holder, "cloud-controller-manager") {
+		found = append(found, Finding{
+			Object: x.leaseObject(),
+			What:   fmt.Sprintf("%s wrote the lease last, and Underlay waits for it", holder),
+			Remedy: "stop " + holder + ", wherever it runs",
+		})
+	}
+	return found
+}
+
+// podNetworks are names in images of the programs that make pod networks.
+func podNetworks() []string {
+	return []string{"flannel", "calico-node", "cilium", "kube-router", "weave-kube", "kindnetd", "kube-ovn", "antrea", "ovn-kubernetes"}
+}
+
+func otherPodNetwork(x *cluster) []Finding {
+	var found []Finding
+	for _, w := range x.workloads() {
+		if w.kind != "DaemonSet" {
+			continue
+		}
+		named := func(word string) bool {
+			return slices.ContainsFunc(append(w.images, w.name), func(text string) bool { return strings.Contains(text, word) })
+		}
+		if i := slices.IndexFunc(podNetworks(), named); i >= 0 {
+			found = append(found, Finding{
+				Object: w.object(), Remedy: w.remedy() + ", then remove its file from /etc/cni/net.d on every node",
+				What: "another pod network is installed: " + podNetworks()[i],
+			})
+		}
+	}
+	return found
+}

@@ -1,0 +1,192 @@
+package controller
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+// An invariants holds every write of podCIDRs against what may never happen, at the moment in which the
+// API server applies it: what the Node gets is in the stored ledger under its name and UID,
+// overlaps nothing that we gave another Node, nothing that is forbidden, nothing of a Node that has
+// gone until its quarantine is over and its routes are gone. It reads the stored ledger by itself.
+// The fake's lock protects it.
+type invariants struct {
+	api       *fakeAPI
+	forbidden []netip.Prefix
+	// quarantine is how long what a Node had may not go to another; it is not looked at where it is 0.
+	quarantine time.Duration
+	gone       map[netip.Prefix]former
+	// routesMatter: nothing may go to another Node while a route toward it stands.
+	routesMatter bool
+	// routes are those of all Nodes that ever had podCIDRs from us, until removeRoutes.
+	routes map[netip.Prefix]former
+
+	ledgerGone bool      // by hand, and not made anew yet
+	excused    time.Time // until then, what was sent before the ledger was lost may still arrive
+	verdicts   []string
+}
+
+// former is who had a prefix.
+type former struct {
+	node types.UID
+	name string
+	id   string
+	left time.Time
+}
+
+// lateness is the longest that a request is on its way after its sender gave up.
+const lateness = time.Minute
+
+func newUmpire(f *fakeAPI) invariants {
+	return invariants{api: f, gone: map[netip.Prefix]former{}, routes: map[netip.Prefix]former{}}
+}
+
+func (u *invariants) find(format string, args ...any) {
+	verdict := time.Now().Format("15:04:05.000 ") + fmt.Sprintf(format, args...)
+	u.verdicts = append(u.verdicts, verdict)
+	u.api.log = append(u.api.log, "!! "+verdict)
+}
+
+// handedOut judges podCIDRs that we gave a Node.
+func (u *invariants) handedOut(node *corev1.Node) {
+	prefixes, _ := kube.PodCIDRs(node)
+	me := former{node: node.UID, name: node.Name, id: node.Spec.ProviderID}
+	for _, p := range prefixes {
+		if !u.recorded(node, p) {
+			u.find("%s/%s got %s, which is not recorded for it", node.Name, node.UID, p)
+		}
+		for _, name := range slices.Sorted(maps.Keys(u.api.nodes.objects)) {
+			other := u.api.node(name)
+			theirs, _ := kube.PodCIDRs(other)
+			if other.UID != node.UID && u.api.byUs[other.UID] && slices.ContainsFunc(theirs, p.Overlaps) {
+				u.find("%s and %s both have %s", node.Name, name, p)
+			}
+		}
+		for _, f := range u.forbidden {
+			if f.Overlaps(p) {
+				u.find("%s got %s, which overlaps the forbidden %s", node.Name, p, f)
+			}
+		}
+		if was, ok := overlapping(u.gone, p, me); ok && time.Since(was.left) < u.quarantine {
+			u.find("%s got %s, which %s/%s had until %s ago", node.Name, p, was.name, was.node, time.Since(was.left))
+		}
+		if was, ok := overlapping(u.routes, p, me); ok && u.routesMatter {
+			u.find("%s got %s, which is still routed to %s/%s", node.Name, p, was.name, was.node)
+		}
+		u.routes[p] = me
+	}
+}
+
+// overlapping finds who else had something of a prefix.
+func overlapping(held map[netip.Prefix]former, p netip.Prefix, me former) (former, bool) {
+	for q, was := range held {
+		same := was.node == me.node || was.name == me.name && was.id == me.id && me.id != ""
+		if q.Overlaps(p) && !same {
+			return was, true
+		}
+	}
+	return former{}, false
+}
+
+// recorded reports whether the stored ledger has a prefix under a Node's name and UID: reserved for
+// it, or given up with the note that a request may still write it.
+func (u *invariants) recorded(node *corev1.Node, p netip.Prefix) bool {
+	if u.ledgerGone || time.Now().Before(u.excused) {
+		return true
+	}
+	if u.api.ledger.object == nil {
+		return false
+	}
+	for line := range strings.Lines(u.api.ledger.object.Data[node.Name]) {
+		words := strings.Fields(line)
+		if !slices.Contains(words, "uid="+string(node.UID)) {
+			continue
+		}
+		if slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, "released=") }) {
+			return false
+		}
+		for _, word := range words {
+			word = strings.TrimPrefix(word, "abandoned=")
+			for _, one := range strings.Split(word, ",") {
+				text, _, _ := strings.Cut(one, "@")
+				if text == p.String() {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// departed notes what a Node had that is gone.
+func (u *invariants) departed(node *corev1.Node) {
+	if !u.api.byUs[node.UID] {
+		return
+	}
+	prefixes, _ := kube.PodCIDRs(node)
+	for _, p := range prefixes {
+		// By now it may have the provider ID that it lacked when it was given its podCIDRs.
+		u.gone[p] = former{node: node.UID, name: node.Name, id: node.Spec.ProviderID, left: time.Now()}
+		if u.routes[p].node == node.UID {
+			u.routes[p] = u.gone[p]
+		}
+	}
+}
+
+func (u *invariants) ledgerLost() { u.ledgerGone = true }
+
+// ledgerMade: with the ledger, quarantines were forgotten, and nobody can know what Nodes had, and
+// have routes for, that went before it was made anew.
+func (u *invariants) ledgerMade() {
+	if u.ledgerGone {
+		u.ledgerGone, u.excused = false, time.Now().Add(lateness)
+		clear(u.gone)
+		u.removeRoutes()
+	}
+}
+
+// removeRoutes removes the routes of Nodes that are gone.
+func (u *invariants) removeRoutes() {
+	for p, was := range u.routes {
+		if now := u.api.node(was.name); now == nil || now.UID != was.node {
+			delete(u.routes, p)
+		}
+	}
+}
+
+// removeStaleRoutes is what a route controller does.
+func (f *fakeAPI) removeStaleRoutes() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.removeRoutes()
+	f.note("the routes of Nodes that are gone are removed")
+}
+
+// routed is the port of the controller that asks the route table.
+func (f *fakeAPI) routed(p netip.Prefix) (routed, known bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.routesMatter = true
+	for q := range f.routes {
+		if q.Overlaps(p) {
+			return true, true
+		}
+	}
+	return false, true
+}
+
+// broken returns what must never have happened.
+func (f *fakeAPI) broken() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.verdicts)
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package controller
+
+const slowdown = 1

@@ -1,0 +1,70 @@
+package controller
+
+import (
+	"net/netip"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/underlay-ccm/underlay/ipam"
+)
+
+// ownPrefix is what is known of a machine's own prefix.
+type ownPrefix struct {
+	known bool
+	own   netip.Prefix
+	avoid []netip.Addr
+}
+
+func configs(pools []Pool) []ipam.PoolConfig {
+	out := make([]ipam.PoolConfig, len(pools))
+	for i, p := range pools {
+		out[i] = p.PoolConfig
+	}
+	return out
+}
+
+// matches reports whether a pool is for the Node.
+func (p Pool) matches(n *node) bool {
+	return p.Selector == nil || p.Selector.Matches(labels.Set(n.labels))
+}
+
+// wantsOwn reports whether the Node may be given a part of its machine's own prefix.
+func (d *decider) wantsOwn(n *node) bool {
+	return slices.ContainsFunc(d.Pools, func(p Pool) bool {
+		return p.Own && p.State == ipam.Active && p.matches(n)
+	})
+}
+
+// asksOwn reports whether that prefix has to be found out before anything is assigned.
+func (d *decider) asksOwn(n *node, held ipam.Holding) bool {
+	return !held.Observed && !n.own.known && d.wantsOwn(n)
+}
+
+// offered is what the Node may be given from.
+func (d *decider) offered(n *node) ipam.Offer {
+	return ipam.Offer{
+		Pools: func(name string) bool {
+			return slices.ContainsFunc(d.Pools, func(p Pool) bool { return p.Name == name && p.matches(n) })
+		},
+		Own: n.own.own, Avoid: n.own.avoid,
+	}
+}
+
+// tellFallback warns about a Node that should have got a part of its machine's own prefix and
+// got something else, because there is a pool to fall back to.
+func (d *decider) tellFallback(n *node, given []netip.Prefix) {
+	i := slices.IndexFunc(d.Pools, func(p Pool) bool {
+		return (p.Own || p.Prefix.Addr().Is6()) && p.State == ipam.Active && p.matches(n)
+	})
+	if i < 0 || !d.Pools[i].Own {
+		return
+	}
+	own := n.own.own
+	switch {
+	case !own.IsValid():
+		d.tell(n, reasonNoOwnPrefix, "", "the machine has no IPv6 prefix of its own: the Node got one of the next pool. Give the machine a primary IPv6 and recreate the Node to change that")
+	case !slices.ContainsFunc(given, own.Overlaps):
+		d.tell(n, reasonSharedOwnPrefix, own.String(), "other Nodes have a part of the machine's IPv6 prefix "+own.String()+" already: the Node got one of the next pool. A prefix is routed to one machine only")
+	}
+}

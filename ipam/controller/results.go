@@ -1,0 +1,265 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/ipam"
+)
+
+// takeResult takes in what a job found out.
+func (d *decider) takeResult(ctx context.Context, f finding) {
+	logger := klog.FromContext(ctx)
+	if f.job.policy {
+		if f.err != nil {
+			logger.Error(f.err, "Whether the admission policy is in place is not known")
+		}
+		d.other.refused = f.refuses
+		d.freed = d.freed || d.other.refused
+		return
+	}
+	n, ok := d.nodes[types.UID(f.job.node.UID)]
+	if !ok {
+		return // freed meanwhile
+	}
+	if f.job.notice != nil {
+		n.saying = false
+		if f.err != nil {
+			logger.Error(f.err, "Node's condition is not known to be set; will try again", "node", n.Name)
+			n.said = ""
+			d.queue.AddRateLimited(n.Name)
+		} else {
+			d.queue.Add(n.Name) // there may be other news by now
+		}
+		return
+	}
+	n.busy = false
+	if f.job.locate != nil && f.err != nil && !n.gone && n.age() > comeback {
+		d.wait(ctx, n, reasonOwnPrefixUnknown, f.err)
+	}
+	switch f.outcome {
+	case located:
+		n.own = *f.own
+		if !n.gone {
+			d.reserve(ctx, n)
+		}
+		return
+	case holds, empty:
+		if d.outdated(n) {
+			return
+		}
+		d.revive(n)
+		if f.outcome == empty {
+			break
+		}
+		d.observe(ctx, n, f.live)
+		if n.cached {
+			return
+		}
+	case gone:
+		if len(d.byName[n.Name]) > 1 && !n.gone {
+			d.queue.Add(n.Name) // for the next of that name, which may be the same machine
+		}
+		d.forget(ctx, n)
+		n.absent = true
+		return
+	}
+	if f.err != nil {
+		logger.Error(f.err, "Node's podCIDRs are not known to be set; will look and try again", "node", n.Name)
+	}
+	n.doubt = true
+	d.queue.AddRateLimited(n.Name)
+}
+
+// observe records podCIDRs that a Node really has. They never change again.
+func (d *decider) observe(ctx context.Context, n *node, live *corev1.Node) {
+	if n.settled {
+		return
+	}
+	before, _ := d.ledger.Lookup(n.UID)
+	prefixes, _ := kube.PodCIDRs(live)
+	d.settle(ctx, n, live, before, d.look(n, prefixes))
+}
+
+// settle does what follows when the Ledger was told a Node's podCIDRs.
+func (d *decider) settle(ctx context.Context, n *node, live *corev1.Node, before ipam.Holding, warnings []ipam.Warning) {
+	logger := klog.FromContext(ctx)
+	prefixes, unreadable := kube.PodCIDRs(live)
+	known := len(before.Prefixes) > 0
+	expected := known && slices.Equal(before.Prefixes, prefixes)
+	n.settled, n.doubt = true, false
+	d.noted(n)
+	d.stopWaiting(n)
+	d.queue.Forget(n.Name)
+	d.suspect(ctx, live, expected)
+	switch {
+	case expected && n.wrote:
+		d.metrics.allocated(time.Since(n.created))
+		logger.Info("Node has its podCIDRs", "node", n.Name, "podCIDRs", prefixes)
+	case known && !expected:
+		d.metrics.conflicts.Inc()
+		logger.Info("Node has other podCIDRs than those reserved for it", "node", n.Name, "podCIDRs", prefixes, "reserved", before.Prefixes)
+	}
+	if unreadable != nil {
+		d.tell(n, reasonForeignPodCIDR, "", unreadable.Error())
+	}
+	d.warn(ctx, warnings)
+}
+
+// look tells the Ledger what podCIDRs a Node has. What was reserved for it beside them is in
+// quarantine from then on.
+func (d *decider) look(n *node, podCIDRs []netip.Prefix) []ipam.Warning {
+	warnings := d.ledger.Observe(n.Node, podCIDRs, moment())
+	retired := n.Node
+	retired.UID += ipam.RetiredSuffix
+	if _, held := d.ledger.Lookup(retired.UID); held {
+		d.identify(retired).gone, d.stale = true, true
+		d.expireIn(max(d.Quarantine, time.Second))
+	}
+	return warnings
+}
+
+// warn makes Events of the Ledger's warnings.
+func (d *decider) warn(ctx context.Context, warnings []ipam.Warning) {
+	for _, w := range warnings {
+		n, ok := d.nodes[types.UID(w.Node.UID)]
+		if !ok {
+			continue
+		}
+		if d.tell(n, reasonOf(w), w.Prefix.String(), w.String()) {
+			klog.FromContext(ctx).Info("Node's podCIDRs are not as they should be", "node", n.Name, "warning", w.String())
+		}
+	}
+}
+
+// forget puts what a UID held that is gone into quarantine.
+func (d *decider) forget(ctx context.Context, n *node) {
+	if n.gone {
+		return
+	}
+	d.stopWaiting(n)
+	n.gone, n.settled = true, false
+	held, ok := d.ledger.Release(n.UID, moment())
+	if !ok {
+		d.drop(n)
+		if len(n.inside) > 0 {
+			d.exclude(ctx)
+		}
+		return
+	}
+	d.metrics.releases.Inc()
+	d.noted(n)
+	d.stale = true
+	klog.FromContext(ctx).Info("Node is gone, its podCIDRs are in quarantine", "node", n.Name, "uid", n.UID, "podCIDRs", held.Prefixes)
+	d.expireIn(max(d.Quarantine, time.Second))
+}
+
+// inquiring reports whether the API server still has to say if some Nodes exist.
+func (d *decider) inquiring() bool {
+	for _, n := range d.nodes {
+		if !n.cached && !n.gone {
+			return true
+		}
+	}
+	return false
+}
+
+// moment is now to the second, which is shorter to store, and rounded so that no quarantine
+// becomes shorter.
+func moment() time.Time { return time.Now().UTC().Add(time.Second - 1).Truncate(time.Second) }
+
+// outdated reports whether the cache has shown that a Node is gone, so that an answer which has it
+// is from before. A UID never comes back.
+func (d *decider) outdated(n *node) bool { return n.gone && n.cached && !d.seen(n.Node) }
+
+// revive takes back that a Node is gone: the API server has it. Its prefixes leave quarantine
+// with the Ledger's next word about it.
+func (d *decider) revive(n *node) {
+	if n.gone {
+		n.gone, n.absent, d.stale = false, false, true
+	}
+}
+
+// drop ends what is known about a UID.
+func (d *decider) drop(n *node) {
+	delete(d.nodes, types.UID(n.UID))
+	d.byName[n.Name] = slices.DeleteFunc(d.byName[n.Name], func(other *node) bool { return other == n })
+	if len(d.byName[n.Name]) == 0 {
+		delete(d.byName, n.Name)
+		d.queue.Forget(n.Name)
+	}
+}
+
+// track returns what is known about a Node's UID, as it is now, beginning to know it if need be.
+func (d *decider) track(live *corev1.Node) *node {
+	n := d.identify(ipam.Node{Name: live.Name, UID: string(live.UID), ProviderID: live.Spec.ProviderID})
+	n.created, n.labels = live.CreationTimestamp.Time, live.Labels
+	if n.ProviderID == live.Spec.ProviderID || live.Spec.ProviderID == "" {
+		return n
+	}
+	n.ProviderID, n.own = live.Spec.ProviderID, ownPrefix{}
+	if held, ok := d.ledger.Lookup(n.UID); ok && n.settled {
+		// So that the record tells which machine it was, when it is gone.
+		d.look(n, held.Prefixes)
+		d.noted(n)
+	}
+	return n
+}
+
+// age is how long a Node exists, as far as both clocks agree: a creation that lies in the future
+// was told by a clock that is ahead of ours.
+func (n *node) age() time.Duration { return max(time.Since(n.created), time.Since(n.met)) }
+
+// identify returns what is known about a UID, beginning to know it if need be.
+func (d *decider) identify(owner ipam.Node) *node {
+	n, ok := d.nodes[types.UID(owner.UID)]
+	if !ok {
+		n = &node{Node: owner, met: time.Now(), told: map[string]bool{}}
+		d.nodes[types.UID(owner.UID)] = n
+		d.byName[owner.Name] = append(d.byName[owner.Name], n)
+	}
+	return n
+}
+
+// show publishes the state of the pools where it has changed.
+func (d *decider) show() {
+	if counts := d.ledger.Counts(); !slices.Equal(counts, d.shown) {
+		d.shown = counts
+		d.metrics.showRanges(counts)
+	}
+	d.metrics.showTrouble(len(d.waiting), d.other.stops(), d.oversized)
+	if !d.stale || d.queue.Len() > 0 {
+		return // when many go at once, the list is made once
+	}
+	if d.departed.Load() == nil && d.inquiring() {
+		return
+	}
+	d.stale = false
+	out := Departed(d.ledger.Quarantined())
+	d.departed.Store(&out)
+}
+
+// Departed are the Nodes that are gone among holders, and whose podCIDRs are in quarantine, by name.
+func Departed(holdings []ipam.Holding) []kube.Departed {
+	var out []kube.Departed
+	for _, h := range holdings {
+		if !h.Released.IsZero() {
+			out = append(out, kube.Departed{
+				Name: h.Node.Name, ProviderID: h.Node.ProviderID, Prefixes: slices.Concat(h.Prefixes, h.Abandoned),
+			})
+		}
+	}
+	slices.SortFunc(out, func(a, b kube.Departed) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ProviderID, b.ProviderID))
+	})
+	return out
+}

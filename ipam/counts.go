@@ -1,0 +1,114 @@
+package ipam
+
+import (
+	"math"
+	"net/netip"
+	"slices"
+)
+
+// Counts tells how many node prefixes of a pool are in which state. Their sum never changes,
+// except for a pool of the servers' own prefixes, which counts only what is held. What is both
+// excluded and held counts as excluded, and what is both held and foreign counts as held.
+type Counts struct {
+	Name     string
+	Pool     netip.Prefix
+	NodeMask int
+	State    State
+
+	Free        uint64 // can be handed out, unless the pool is draining
+	Allocated   uint64 // held by a Node, or reserved for it
+	Quarantined uint64 // held by a Node that is gone
+	Excluded    uint64 // overlaps an exclusion: never handed out
+	Foreign     uint64 // overlaps a prefix of another size or place that a Node holds, or a route
+}
+
+// Counts returns the state of every pool, in the order of the pools.
+func (l *Ledger) Counts() []Counts {
+	if l.counted == nil {
+		for _, p := range l.pools {
+			l.counted = append(l.counted, l.count(p))
+		}
+	}
+	return slices.Clone(l.counted)
+}
+
+func (l *Ledger) countsOf(p *pool) Counts { return l.Counts()[slices.Index(l.pools, p)] }
+
+// count works the numbers of a pool out from what is excluded, held and routed in it.
+func (l *Ledger) count(p *pool) Counts {
+	c := Counts{Name: p.Name, Pool: p.Prefix, NodeMask: p.NodeMask, State: p.State}
+	if p.Own {
+		for q, claims := range l.claims.overlapping(netip.PrefixFrom(netip.IPv6Unspecified(), 0)) {
+			if h := standsFor(claims); l.poolOf(h, q) == p {
+				c.held(h)
+			}
+		}
+		return c
+	}
+	var withdrawn spans
+	for q := range l.exclusions.overlapping(p.Prefix) {
+		s, _ := p.grid.span(q)
+		withdrawn = append(withdrawn, s)
+	}
+	excluded := union(withdrawn)
+	c.Excluded = excluded.total()
+	withdrawn = slices.Clone(excluded)
+	var held []uint64
+	for q, claims := range l.claims.overlapping(p.Prefix) {
+		s, _ := p.grid.span(q)
+		if !p.carves(q) {
+			withdrawn = append(withdrawn, s)
+		} else if _, is := excluded.find(s.first); !is {
+			c.held(standsFor(claims))
+			held = append(held, s.first)
+		}
+	}
+	for q := range l.routes.overlapping(p.Prefix) {
+		s, _ := p.grid.span(q)
+		withdrawn = append(withdrawn, s)
+	}
+	withdrawn = union(withdrawn)
+	c.Foreign = withdrawn.total() - c.Excluded
+	c.Free = p.grid.size() - withdrawn.total()
+	for _, i := range held {
+		if _, is := withdrawn.find(i); is {
+			c.Foreign--
+		} else {
+			c.Free--
+		}
+	}
+	return c
+}
+
+// held counts one node prefix that a holding has.
+func (c *Counts) held(h *holding) {
+	if h.gone() {
+		c.Quarantined++
+	} else {
+		c.Allocated++
+	}
+}
+
+// Room returns how many more Nodes can be given prefixes of all families by the active pools,
+// if every pool matches them. A family with a pool of the servers' own prefixes has no limit.
+func (l *Ledger) Room() int {
+	room := uint64(math.MaxInt)
+	for _, family := range l.families {
+		room = min(room, l.roomIn(family))
+	}
+	return int(room)
+}
+
+func (l *Ledger) roomIn(family []*pool) uint64 {
+	var n uint64
+	for _, p := range family {
+		switch {
+		case p.State != Active:
+		case p.Own:
+			return math.MaxInt
+		default:
+			n += l.countsOf(p).Free
+		}
+	}
+	return n
+}

@@ -1,0 +1,200 @@
+package lb_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+func refuse(code, format string, args ...any) error {
+	return &lb.RejectedError{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// apply executes a plan on a load balancer, in its order, and returns what it became.
+func apply(have lb.State, ops []lb.Op) (lb.State, error) {
+	have = clone(have)
+	for _, op := range ops {
+		steps := []lb.Op{op}
+		if swap, ok := op.(lb.Swap); ok {
+			steps = []lb.Op{swap.Take(), swap.Give()}
+		}
+		for _, step := range steps {
+			var err error
+			if have, err = change(have, step); err != nil {
+				return lb.State{}, fmt.Errorf("%s: %w\nplan: %v\non:\n%+v", op, err, ops, have)
+			}
+		}
+	}
+	return have, nil
+}
+
+func clone(s lb.State) lb.State {
+	s.Labels, s.Listeners, s.Targets = maps.Clone(s.Labels), slices.Clone(s.Listeners), slices.Clone(s.Targets)
+	return s
+}
+
+// created is what one request makes.
+func created(want lb.Spec) (lb.State, error) {
+	s := lb.State{
+		ID: 1, Name: want.Name, Labels: want.Labels(), Type: want.Type,
+		Location: cmp.Or(want.Location, "fsn1"), NetworkZone: "eu-central", Algorithm: want.Algorithm, Public: true,
+		IPv4: netip.MustParseAddr("203.0.113.1"), IPv6: netip.MustParseAddr("2001:db8::1"), IPv4Name: defaultName(netip.MustParseAddr("203.0.113.1")),
+	}
+	var ops []lb.Op
+	if want.Network != 0 {
+		ops = append(ops, lb.AttachNetwork{Network: want.Network})
+	}
+	for _, l := range want.Listeners {
+		ops = append(ops, lb.AddListener{Listener: l})
+	}
+	for _, t := range want.Targets {
+		ops = append(ops, lb.AddTarget{Target: t})
+	}
+	if !want.Public {
+		ops = append(ops, lb.SetPublicInterface{Enabled: false})
+	}
+	return apply(s, ops)
+}
+
+// change executes one op on a load balancer, or refuses it as the cloud would: the refusals are those that the
+// description of the Hetzner Cloud API lists, so that a plan in the wrong order fails.
+func change(s lb.State, op lb.Op) (lb.State, error) {
+	switch op := op.(type) {
+	case lb.Create:
+		return created(op.Spec)
+	case lb.Update:
+		s.Name, s.Labels = op.Name, op.Labels
+	case lb.TakeOver:
+		return change(s, op.Update)
+	case lb.ChangeAlgorithm:
+		s.Algorithm = op.Algorithm
+	case lb.ChangeType:
+		limits, known := lb.LimitsOf(op.Type)
+		if known && (len(s.Listeners) > limits.Listeners || len(s.Targets)+s.OtherTargets > limits.Targets) {
+			return s, refuse("invalid_load_balancer_type", "%s is too small", op.Type)
+		}
+		s.Type = op.Type
+	case lb.SetPublicInterface:
+		return setPublic(s, op.Enabled)
+	case lb.AttachNetwork:
+		if s.Network != 0 {
+			return s, refuse("load_balancer_already_attached", "attached to network %d", s.Network)
+		}
+		s.Network, s.PrivateIP = op.Network, netip.AddrFrom4([4]byte{10, 0, byte(op.Network), byte(s.ID)})
+		if op.Range.IsValid() {
+			s.PrivateIP = op.Range.Addr().Next()
+		}
+		if op.IP.IsValid() {
+			s.PrivateIP = op.IP
+		}
+	case lb.DetachNetwork:
+		if s.Network != op.Network {
+			return s, fmt.Errorf("not attached to network %d", op.Network)
+		}
+		s.Network, s.PrivateIP = 0, netip.Addr{}
+		s.Targets = slices.DeleteFunc(s.Targets, func(t lb.Target) bool { return t.Private })
+	case lb.SetReverseDNS:
+		return setReverseDNS(s, op)
+	case lb.AddListener, lb.UpdateListener, lb.DeleteListener:
+		return changeListener(s, op)
+	case lb.AddTarget, lb.RemoveTarget:
+		return changeTarget(s, op)
+	default:
+		return s, fmt.Errorf("an op this cloud has never heard of: %T", op)
+	}
+	return s, nil
+}
+
+func setReverseDNS(s lb.State, op lb.SetReverseDNS) (lb.State, error) {
+	switch op.IP {
+	case s.IPv4:
+		s.IPv4Name = op.Name
+		if op.Name == "" {
+			s.IPv4Name = defaultName(op.IP)
+		}
+	case s.IPv6:
+		s.IPv6Name = op.Name
+	default:
+		return s, refuse("invalid_input", "%s is no public address of it", op.IP)
+	}
+	return s, nil
+}
+
+// defaultName is what reverse DNS says of an IPv4 address that nobody gave a name.
+func defaultName(ip netip.Addr) string { return fmt.Sprintf("static.%s.example.com", ip) }
+
+func setPublic(s lb.State, on bool) (lb.State, error) {
+	public := func(t lb.Target) bool { return !t.Private }
+	switch {
+	case !on && s.Network == 0:
+		return s, refuse("load_balancer_not_attached_to_network", "nothing would be left")
+	case !on && slices.ContainsFunc(s.Targets, public):
+		return s, refuse("targets_without_use_private_ip", "public targets")
+	}
+	s.Public = on
+	return s, nil
+}
+
+func changeListener(s lb.State, op lb.Op) (lb.State, error) {
+	find := func(port int) int {
+		return slices.IndexFunc(s.Listeners, func(l lb.Listener) bool { return l.Port == port })
+	}
+	switch op := op.(type) {
+	case lb.AddListener:
+		if find(op.Listener.Port) >= 0 {
+			return s, refuse("source_port_already_used", "port %d", op.Listener.Port)
+		}
+		if limits, known := lb.LimitsOf(s.Type); known && len(s.Listeners) >= limits.Listeners {
+			return s, refuse("resource_limit_exceeded", "%s carries %d services", s.Type, limits.Listeners)
+		}
+		s.Listeners = append(s.Listeners, op.Listener)
+		slices.SortFunc(s.Listeners, func(a, b lb.Listener) int { return a.Port - b.Port })
+	case lb.UpdateListener:
+		i := find(op.Listener.Port)
+		if i < 0 {
+			return s, fmt.Errorf("no service on port %d", op.Listener.Port)
+		}
+		s.Listeners[i] = op.Listener
+	case lb.DeleteListener:
+		i := find(op.Port)
+		if i < 0 {
+			return s, fmt.Errorf("no service on port %d", op.Port)
+		}
+		s.Listeners = slices.Delete(s.Listeners, i, i+1)
+	}
+	return s, nil
+}
+
+func changeTarget(s lb.State, op lb.Op) (lb.State, error) {
+	find := func(server int64) int {
+		return slices.IndexFunc(s.Targets, func(t lb.Target) bool { return t.Server == server })
+	}
+	switch op := op.(type) {
+	case lb.AddTarget:
+		t := op.Target
+		limits, known := lb.LimitsOf(s.Type)
+		switch {
+		case find(t.Server) >= 0:
+			return s, refuse("target_already_defined", "%s", t)
+		case t.Private && s.Network == 0:
+			return s, refuse("load_balancer_not_attached_to_network", "%s", t)
+		case !t.Private && !s.Public:
+			return s, refuse("load_balancer_public_interface_disabled", "%s", t)
+		case known && len(s.Targets)+s.OtherTargets >= limits.Targets:
+			return s, refuse("resource_limit_exceeded", "%s holds %d targets", s.Type, limits.Targets)
+		}
+		s.Targets = append(s.Targets, t)
+		slices.SortFunc(s.Targets, func(a, b lb.Target) int { return cmp.Compare(a.Server, b.Server) })
+	case lb.RemoveTarget:
+		i := find(op.Target.Server)
+		if i < 0 {
+			return s, fmt.Errorf("no such target: %s", op.Target)
+		}
+		s.Targets = slices.Delete(s.Targets, i, i+1)
+	}
+	return s, nil
+}

@@ -1,0 +1,225 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+// ran is what became of a list of ops.
+type ran struct {
+	moved bool // what there is must be read again
+	errs  []error
+	// held are refusals that are remembered, so that trying again is not left to the caller; retry is the
+	// shortest time after which one is tried.
+	held  []error
+	retry time.Duration
+	// unchanged are the ports whose listeners the cloud refused to change.
+	unchanged []int
+}
+
+// run executes ops in their order, past those whose failure concerns nothing but themselves.
+func (c converger) run(ctx context.Context, have lb.State, ops []lb.Op) ran {
+	var r ran
+	stuck := false // what others wait for failed
+	stopping := ctx
+	longer, cancel := outliving(ctx)
+	defer cancel()
+	for _, op := range ops {
+		if stuck && lb.Waits(op) {
+			continue
+		}
+		if _, swap := op.(lb.Swap); swap {
+			if err := stopping.Err(); err != nil { // what is not begun is not missed
+				r.errs = append(r.errs, fmt.Errorf("%s: %w", lb.Title(op), err))
+				return r
+			}
+			ctx = longer
+		}
+		key := lb.RefusedKey(have, op)
+		if _, add := op.(lb.AddTarget); add {
+			if why := c.refusals.begin(ctx, key); why != nil {
+				r.held = append(r.held, why)
+				continue
+			}
+		}
+		err, final := c.carryOut(ctx, have, op)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", lb.Title(op), err)
+		}
+		held := c.refusals != nil && key != "" && r.remember(c.refusals, key, op, err, final)
+		if err == nil || held {
+			r.moved = r.moved || lb.NeedsLook(op)
+			stuck = stuck || held && lb.HoldsUp(op)
+			continue
+		}
+		r.errs = append(r.errs, err)
+		if update, ok := op.(lb.UpdateListener); ok && final {
+			r.unchanged = append(r.unchanged, update.Listener.Port)
+		}
+		if !lb.Independent(op) || ctx.Err() != nil {
+			return r
+		}
+		stuck = stuck || lb.HoldsUp(op)
+	}
+	return r
+}
+
+// remember keeps what the cloud said to an op, and reports whether that is a refusal which is remembered. A
+// target that is only added is asked for again soon; what takes something away first is not.
+func (r *ran) remember(refusals *refusals, key string, op lb.Op, err error, final bool) bool {
+	first := laterRetry
+	if _, add := op.(lb.AddTarget); add {
+		first, final = firstRetry, aboutServer(err)
+	}
+	switch {
+	case err == nil:
+		refusals.accepted(key)
+	case !final:
+		refusals.failed(key)
+	default:
+		retry := refusals.record(key, err, first)
+		r.held = append(r.held, err)
+		if r.retry == 0 || retry < r.retry {
+			r.retry = retry
+		}
+		return true
+	}
+	return false
+}
+
+// carryOut does an op, and a swap as a whole: what it took is put back at once when the other cannot be had.
+// The failure is final if the cloud refused what was to be given, or took it on and failed: finding out again takes
+// away again.
+func (c converger) carryOut(ctx context.Context, have lb.State, op lb.Op) (err error, final bool) {
+	swap, ok := op.(lb.Swap)
+	if !ok {
+		err = c.apply(ctx, have, op)
+		return err, refusal(err)
+	}
+	if err := c.apply(ctx, have, swap.Take()); err != nil {
+		return err, refusal(err)
+	}
+	if err = c.apply(ctx, have, swap.Give()); err == nil {
+		return nil, false
+	}
+	final = refusal(err) || errors.Is(err, lb.ErrFailed)
+	for _, undo := range swap.Undo() {
+		if undoErr := c.apply(ctx, have, undo); undoErr != nil {
+			err = fmt.Errorf("%w; putting back what was there: %s: %v", err, lb.Title(undo), undoErr)
+		}
+	}
+	return err, final
+}
+
+// finishing is how long a process that stops takes at most to put something in the place of what it took away: until
+// another one begins, targets would be missing.
+const finishing = 15 * time.Second
+
+// outliving is a context that ends a while after the one it comes from.
+func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-longer.Done():
+		case <-time.After(finishing):
+			cancel()
+		}
+	})
+	return longer, func() { stop(); cancel() }
+}
+
+func refusal(err error) bool {
+	if err == nil {
+		return false
+	}
+	_, known := noteOf(err, lb.Spec{})
+	return known
+}
+
+// apply does one thing.
+func (c converger) apply(ctx context.Context, have lb.State, op lb.Op) error {
+	err := c.backend.Apply(ctx, have, op)
+	result := resultDone
+	switch {
+	case refusal(err):
+		result = resultRefused
+	case err != nil:
+		result = resultFailed
+	default:
+		klog.FromContext(ctx).Info("Changed load balancer", "loadBalancer", have.ID, "operation", op.String())
+	}
+	c.done(op, result)
+	return err
+}
+
+// belongings are what may have to go with a Service beside the load balancer that carries its labels.
+type belongings struct {
+	// Peers: the load balancer that the Hetzner controller made for the Service, and that was to be taken over.
+	Peers bool
+	// Certificates: managed ones.
+	Certificates bool
+}
+
+// find returns the load balancer that exact labels assign to an owner: ours, or else the Hetzner
+// controller's.
+func (c converger) find(ctx context.Context, owner lb.Owner, peers bool) (lb.State, error) {
+	have, err := c.backend.Observe(ctx, owner)
+	if err != nil || have.Exists() || !peers {
+		return have, err
+	}
+	return c.claimable(ctx, lb.Spec{Owner: owner})
+}
+
+// remove deletes what an owner has in the cloud; existed is true if that was a load balancer.
+func (c converger) remove(ctx context.Context, owner lb.Owner, and belongings) (existed bool, err error) {
+	have, err := c.find(ctx, owner, and.Peers)
+	if err != nil {
+		return false, err
+	}
+	var ops []lb.Op
+	if have.Exists() {
+		ops = append(ops, lb.Delete{})
+	}
+	if and.Certificates {
+		all, err := c.backend.Certificates(ctx)
+		if err != nil {
+			return have.Exists(), err
+		}
+		ops = append(ops, lb.Surplus(lb.Spec{Owner: owner}, all, have.ID)...)
+	}
+	return have.Exists(), errors.Join(c.run(ctx, have, ops).errs...)
+}
+
+func refusedTarget(errs []error) bool {
+	for _, err := range errs {
+		var rejected *lb.RejectedError
+		if errors.As(err, &rejected) && rejected.Target {
+			return true
+		}
+	}
+	return false
+}
+
+// noteOf makes a note of an error that only a person can mend.
+func noteOf(err error, spec lb.Spec) (lb.Note, bool) {
+	note := lb.Note{Grade: lb.Error, Text: err.Error()}
+	var rejected *lb.RejectedError
+	switch {
+	case errors.Is(err, lb.ErrNotOwned):
+		note.Reason, note.Field, note.Value = lb.ReasonNotOwned, lb.AnnotationName, spec.Name
+		note.Text += "; it is left alone: choose another name"
+	case errors.Is(err, lb.ErrAmbiguous):
+		note.Reason = lb.ReasonNotOwned
+	case errors.Is(err, lb.ErrProtected), errors.As(err, &rejected):
+		note.Reason = reasonRejected
+	default:
+		return lb.Note{}, false
+	}
+	return note, true
+}

@@ -1,0 +1,293 @@
+package controller
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+func pick[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }
+
+// randomService asks for anything that can be asked for.
+func (l *lab) randomService(r *rand.Rand, name string) *corev1.Service {
+	svc := l.service(name)
+	flip := func() string { return strconv.FormatBool(r.IntN(2) == 0) }
+	a := map[string]string{
+		"use-private-ip": flip(), "uses-proxyprotocol": flip(), "type": fmt.Sprintf("lb%d1", 1+r.IntN(3)),
+		"name":           fmt.Sprintf("%s-%d", name, r.IntN(2)),
+		"algorithm-type": pick(r, "", "round_robin", "least_connections"),
+		"protocol":       pick(r, "tcp", "http", "https"),
+		"ipv4-rdns":      pick(r, "", "a.example.com", "b.example.com"), "ipv6-rdns": pick(r, "", "c.example.com"),
+		"private-ipv4":         pick(r, "", "", "10.0.0.77"),
+		"http-sticky-sessions": flip(), "http-cookie-name": pick(r, "", "COOKIE"), "http-cookie-lifetime": pick(r, "", "60", "1h"),
+		"http-timeout-idle":     pick(r, "", "77s"),
+		"certificate-type":      pick(r, "uploaded", "managed"),
+		"http-certificates":     pick(r, "first", "second", "first,second"),
+		"health-check-protocol": pick(r, "", "tcp", "http", "https"), "health-check-retries": strconv.Itoa(1 + r.IntN(5)),
+		"health-check-http-domain": pick(r, "", "example.com"), "http-status-codes": pick(r, "", "200,30?"),
+		"http-managed-certificate-domains": pick(r, "example.com", "example.com,www.example.com"),
+	}
+	if a["use-private-ip"] == "true" {
+		a["disable-public-network"] = flip()
+	}
+	svc.Annotations = map[string]string{}
+	for key, value := range a {
+		svc.Annotations[hetznerPrefix+key] = value
+	}
+	if r.IntN(2) == 0 {
+		svc.Spec.ExternalTrafficPolicy, svc.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, 32000
+	}
+	svc.Spec.Ports = nil
+	for port := range int32(5) {
+		if r.IntN(2) == 0 {
+			svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Port: 80 + port, Protocol: "TCP", NodePort: 30000 + r.Int32N(3)})
+		}
+	}
+	if len(svc.Spec.Ports) < 2 {
+		svc.Spec.Ports = []corev1.ServicePort{{Port: 81, Protocol: "TCP", NodePort: 30001}}
+		svc.Annotations[hetznerPrefix+"http-redirect-http"] = flip()
+	}
+	return svc
+}
+
+func (l *lab) randomNodes(r *rand.Rand) (nodes []*corev1.Node) {
+	for _, n := range l.nodes {
+		if r.IntN(3) > 0 {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
+}
+
+// upload puts certificates into the project, without a request of ours.
+func (l *lab) upload(names ...string) {
+	l.t.Helper()
+	for i, name := range names {
+		op := lb.CreateCertificate{Owner: lb.Owner{Cluster: "somebody", UID: "else"}, Certificate: lb.ManagedCertificate{Name: name, Domains: []string{fmt.Sprintf("%d.example.org", i)}}}
+		l.must(l.backend.Apply(l.t.Context(), lb.State{}, op))
+	}
+	l.sim.ResetRequests()
+}
+
+// Whatever a load balancer was, one reconciliation makes it what is wanted, and in the end it is no different
+// from one that was never anything else. What the Service's other certificates and load balancers are stays.
+func TestFromAnyStateToAnyService(t *testing.T) {
+	for seed := range uint64(60) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			fresh := ""
+			last := func(l *lab) (*corev1.Service, []*corev1.Node) {
+				r := rand.New(rand.NewPCG(seed, 1))
+				return l.randomService(r, "000000000001"), l.randomNodes(r)
+			}
+			inLab(t, func(l *lab) {
+				l.upload("first", "second")
+				svc, nodes := last(l)
+				fresh = l.shape(l.converged(svc, nodes...))
+			})
+			inLab(t, func(l *lab) {
+				l.upload("first", "second")
+				r := rand.New(rand.NewPCG(seed, 0))
+				for range 4 {
+					svc, nodes := l.randomService(r, "000000000001"), l.randomNodes(r)
+					l.converged(svc, nodes...)
+					l.settled(svc, nodes...)
+				}
+				svc, nodes := last(l)
+				if edited := l.shape(l.converged(svc, nodes...)); edited != fresh {
+					t.Errorf("after edits:\n%s\nfresh:\n%s", edited, fresh)
+				}
+				if n := len(l.sim.LoadBalancers()); n != 1 {
+					t.Errorf("%d load balancers", n)
+				}
+			})
+		})
+	}
+}
+
+// codes are all that the API is known to answer.
+var codes = []string{
+	"json_error", "unauthorized", "forbidden", "maintenance", "resource_limit_exceeded", "not_found", "method_not_allowed",
+	"conflict", "uniqueness_error", "deprecated_api_endpoint", "resource_unavailable", "invalid_input", "service_error",
+	"unsupported_error", "locked", "protected", "rate_limit_exceeded", "server_error", "bad_gateway", "unavailable", "timeout",
+	"source_port_already_used", "target_already_defined", "load_balancer_not_attached_to_network", "resource_in_use",
+}
+
+func (l *lab) harms(cancel func()) []harm {
+	all := []harm{
+		{name: "never arrives", cut: true},
+		{name: "reply lost", drop: true},
+		{name: "killed before the answer", after: cancel, drop: true},
+		{name: "killed after the answer", after: cancel},
+		{name: "action fails", before: func() { l.must(l.sim.Inject(hcloudsim.Fault{FailAction: "action_failed"})) }},
+		{name: "action is lost", before: func() { l.must(l.sim.Inject(hcloudsim.Fault{LoseAction: true})) }},
+	}
+	for _, code := range codes {
+		all = append(all,
+			harm{name: code, before: func() { l.must(l.sim.Inject(hcloudsim.Fault{Code: code})) }},
+			harm{name: code + " although it was done", before: func() { l.must(l.sim.Inject(hcloudsim.Fault{Code: code, Applied: true})) }})
+	}
+	return all
+}
+
+// scenarios are what a fault hits: a Service from nothing with much of everything, and a change of it all.
+func (l *lab) scenarios() map[string]func() (before, svc *corev1.Service) {
+	first := func() *corev1.Service {
+		svc := l.service("000000000001")
+		for key, value := range map[string]string{
+			"protocol": "https", "certificate-type": "managed", "http-managed-certificate-domains": "example.com",
+			"ipv4-rdns": "a.example.com", "private-ipv4": "10.0.0.9", "name": "web",
+		} {
+			svc.Annotations[hetznerPrefix+key] = value
+		}
+		return svc
+	}
+	return map[string]func() (before, svc *corev1.Service){
+		"creation":               func() (before, svc *corev1.Service) { return nil, l.service("000000000001") },
+		"creation of everything": func() (before, svc *corev1.Service) { return nil, first() },
+		"change of everything": func() (before, svc *corev1.Service) {
+			svc = first()
+			for key, value := range map[string]string{
+				"http-managed-certificate-domains": "example.com,www.example.com", "ipv4-rdns": "", "ipv6-rdns": "b.example.com",
+				"private-ipv4": "10.0.0.10", "name": "shop", "type": "lb21", "algorithm-type": "least_connections", "disable-public-network": "false",
+			} {
+				svc.Annotations[hetznerPrefix+key] = value
+			}
+			svc.Spec.Ports[0].Port, svc.Spec.Ports[1].NodePort = 8080, 30444
+			return first(), svc
+		},
+	}
+}
+
+// everyFault makes the test below try each code at each request, which takes minutes.
+var everyFault = flag.Bool("every-fault", false, "try every error code at every request")
+
+// tried reports whether the ith harm is done to the nth request: broken connections, lost actions and a killed
+// process to each of the first and to some of the later ones, which are much alike; error codes now and then.
+func tried(i, n int) bool {
+	const connections, first, some, few = 6, 8, 20, 3
+	switch {
+	case *everyFault:
+		return true
+	case i < connections:
+		return n <= first || (i+n)%few == 0
+	}
+	return (i+n)%some == 0
+}
+
+// Whatever goes wrong with whichever request, trying again ends like nothing had happened: there is never a
+// second load balancer or certificate, and what belongs to others does not change. Every pair of
+// fault and request is tried with -every-fault, a part of them otherwise.
+func TestAnyFaultThenTheSameEnd(t *testing.T) {
+	runs := 0
+	for _, name := range []string{"creation", "creation of everything", "change of everything"} {
+		for n := 1; faulted(t, name, 0, n); n++ {
+			for i := range len((&lab{}).harms(nil)) {
+				if !tried(i, n) {
+					continue
+				}
+				if runs++; !faulted(t, name, i, n) || t.Failed() {
+					break
+				}
+			}
+		}
+	}
+	if runs < 100 {
+		t.Errorf("only %d runs", runs)
+	}
+	t.Logf("%d runs with one fault each", runs)
+}
+
+// The same holds for the end of a Service: load balancer and certificate go, once, and nothing else does.
+func TestAnyFaultAtTheEnd(t *testing.T) {
+	for n := 1; n <= 6; n++ {
+		for i := range len((&lab{}).harms(nil)) {
+			if !tried(i, n) {
+				continue
+			}
+			inLab(t, func(l *lab) {
+				t := l.t
+				bystander := l.service("000000000002")
+				bystander.Annotations[hetznerPrefix+"name"] = "bystander"
+				l.converged(bystander, l.nodes...)
+				_, svc := l.scenarios()["creation of everything"]()
+				l.converged(svc, l.nodes...)
+				others, _ := l.sim.LoadBalancer(l.sim.LoadBalancers()[0].ID)
+
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				h := l.harms(cancel)[i]
+				l.wire.spoil(n, h)
+				var err error
+				for range 10 {
+					if _, err = l.remove(quiet(ctx), l.plan(svc).Spec.Owner, belongings{Certificates: true}); err == nil {
+						break
+					}
+					if ctx.Err() != nil {
+						ctx = t.Context() // the next process
+					}
+					time.Sleep(20 * time.Second)
+				}
+				l.wire.spoil(0, harm{})
+				l.sim.ClearFaults()
+				time.Sleep(time.Second) // until the last action is over
+				after, there := l.sim.LoadBalancer(others.ID)
+				if err != nil || !there || cmp.Diff(others, after) != "" || len(l.sim.LoadBalancers()) != 1 || len(l.certificates()) != 0 {
+					t.Errorf("request %d: %s: %v; %d load balancers, %d certificates\n%s", n, h.name, err, len(l.sim.LoadBalancers()), len(l.certificates()), l.log())
+				}
+			})
+		}
+	}
+}
+
+// faulted runs one scenario in which the nth request meets a harm; false if there are not so many.
+func faulted(t *testing.T, name string, which, n int) (hit bool) {
+	t.Helper()
+	inLab(t, func(l *lab) {
+		t := l.t
+		bystander := l.service("000000000002")
+		bystander.Annotations[hetznerPrefix+"name"] = "bystander"
+		l.converged(bystander, l.nodes...)
+		before, svc := l.scenarios()[name]()
+		if before != nil {
+			l.converged(before, l.nodes...)
+		}
+		others, _ := l.sim.LoadBalancer(l.sim.LoadBalancers()[0].ID)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		h := l.harms(cancel)[which]
+		l.sim.ResetRequests()
+		l.wire.spoil(n, h)
+		if err := l.persist(ctx, svc, l.nodes...); err != nil {
+			t.Errorf("%s, request %d: %s: %v\n%s", name, n, h.name, err, l.log())
+			return
+		}
+		hit = l.wire.sent() >= n
+		l.wire.spoil(0, harm{})
+		l.sim.ClearFaults()
+		log := l.log()
+		l.settled(svc, l.nodes...)
+		after, _ := l.sim.LoadBalancer(others.ID)
+		if changed := cmp.Diff(others, after); changed != "" {
+			t.Errorf("%s, request %d: %s: somebody else's load balancer changed:\n%s", name, n, h.name, changed)
+		}
+		managed := 0
+		if svc.Annotations[hetznerPrefix+"certificate-type"] == "managed" {
+			managed = 1
+		}
+		if b, c := len(l.sim.LoadBalancers()), len(l.certificates()); b != 2 || c != managed {
+			t.Errorf("%s, request %d: %s: %d load balancers and %d certificates, want 2 and %d\n%s", name, n, h.name, b, c, managed, log)
+		}
+	})
+	return hit
+}

@@ -1,0 +1,151 @@
+package lb
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// Swap is an op that must take something away before it can put something else in its place, and that knows
+// how to put back what it took. It is more than one request, so no Backend sees it: whoever executes ops does
+// Take, then Give, and when Give fails Undo, so that nothing is lost that the cloud has no substitute for.
+type Swap interface {
+	Op
+	Take() Op
+	Give() Op
+	Undo() []Op
+}
+
+type (
+	// ReplaceTarget lets a server be reached at its other address: the cloud has a server as a target once.
+	ReplaceTarget struct{ Old, New Target }
+	// MoveNetwork leaves a network and joins another one, or the same one at another address.
+	MoveNetwork struct {
+		Leave DetachNetwork
+		Join  AttachNetwork
+		Back  AttachNetwork // as it was
+		// Lost are the targets that leaving drops and that stay wanted.
+		Lost []Target
+	}
+)
+
+var _, _ Swap = ReplaceTarget{}, MoveNetwork{}
+
+// Take implements Swap.
+func (o ReplaceTarget) Take() Op { return RemoveTarget{Target: o.Old} }
+
+// Give implements Swap.
+func (o ReplaceTarget) Give() Op { return AddTarget{Target: o.New} }
+
+// Undo implements Swap.
+func (o ReplaceTarget) Undo() []Op { return []Op{AddTarget{Target: o.Old}} }
+
+func (o ReplaceTarget) String() string { return fmt.Sprintf("replace %s by %s", o.Old, o.New) }
+
+// Take implements Swap.
+func (o MoveNetwork) Take() Op { return o.Leave }
+
+// Give implements Swap.
+func (o MoveNetwork) Give() Op { return o.Join }
+
+// Undo implements Swap.
+func (o MoveNetwork) Undo() []Op {
+	ops := []Op{o.Back}
+	for _, t := range o.Lost {
+		ops = append(ops, AddTarget{Target: t})
+	}
+	return ops
+}
+
+func (o MoveNetwork) String() string {
+	return fmt.Sprintf("move from network %d: %s", o.Leave.Network, o.Join)
+}
+
+// HoldsUp reports whether the ops that wait, see [Waits], are left for later when this one failed.
+func HoldsUp(op Op) bool {
+	_, swap := op.(Swap)
+	_, attach := op.(AttachNetwork)
+	return swap || attach
+}
+
+// Waits reports whether an op is left for later when a swap or an attachment before it failed: what was refused for
+// one target is likely refused for the next, which would be out of service meanwhile, and what cannot be reached
+// in the network needs the public interface.
+func Waits(op Op) bool {
+	switch op := op.(type) {
+	case ReplaceTarget, MoveNetwork:
+		return true
+	case AddTarget:
+		return op.Target.Private
+	case SetPublicInterface:
+		return !op.Enabled
+	}
+	return false
+}
+
+func byServer(targets []Target) map[int64]Target {
+	found := make(map[int64]Target, len(targets))
+	for _, t := range targets {
+		found[t.Server] = t
+	}
+	return found
+}
+
+// RefusedKey names what the cloud refused with an op whose repetition costs traffic or requests, so that it
+// is not repeated at once; empty for other ops. What a server is refused for holds for all load balancers.
+func RefusedKey(have State, op Op) string {
+	switch op := op.(type) {
+	case AddTarget:
+		return op.Target.String()
+	case ReplaceTarget:
+		return op.String()
+	case MoveNetwork:
+		return movedKey(have, op.Join)
+	case AttachNetwork:
+		if op.IP.IsValid() || op.Range.IsValid() {
+			return movedKey(have, op)
+		}
+	}
+	return ""
+}
+
+func movedKey(have State, at AttachNetwork) string {
+	return fmt.Sprintf("load balancer %d: %s", have.ID, at)
+}
+
+// Without returns the spec without what the cloud refused not long ago, and why it was refused: the load
+// balancer stays where it is in the network, and a target is reached at its other address, if it was, or
+// others still are, and else not at all.
+func (s Spec) Without(have State, refused func(key string) error) (Spec, []error) {
+	var why []error
+	if have.Exists() && s.moves(have) {
+		if err := refused(movedKey(have, s.attachment())); err != nil {
+			why = append(why, err)
+			s.PrivateIP, s.PrivateRange, s.Subnet = netip.Addr{}, netip.Prefix{}, netip.Prefix{}
+			if have.Network != 0 {
+				s.Network = have.Network
+			}
+		}
+	}
+	present := byServer(have.Targets)
+	wanted := s.Targets
+	s.Targets = nil
+	for _, t := range wanted {
+		old, there := present[t.Server]
+		other := Target{Server: t.Server, Private: !t.Private}
+		replacing, adding := refused(ReplaceTarget{Old: other, New: t}.String()), refused(t.String())
+		switch {
+		case there && old == t, replacing == nil && adding == nil:
+			s.Targets = append(s.Targets, t)
+			continue
+		case there, refused(other.String()) == nil && (replacing != nil || slices.ContainsFunc(have.Targets, func(h Target) bool { return h.Private == other.Private })):
+			s.Targets = append(s.Targets, other)
+			s.Public = s.Public || !other.Private
+		}
+		if replacing != nil {
+			adding = replacing
+		}
+		why = append(why, adding)
+	}
+	return s, why
+}

@@ -1,0 +1,63 @@
+package agent
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Whoever can't reach the machine learns from Events what is wrong there, also
+// where no condition of the agent tells: once it has lasted, again
+// before the Event is forgotten, and no more when it is over.
+func TestWhatKeepsANodeFromBeingReadyIsTold(t *testing.T) {
+	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
+		fail := func(err error) {
+			w.after.mu.Lock()
+			w.after.err = err
+			w.after.mu.Unlock()
+		}
+		told := func() (found []string) {
+			for {
+				select {
+				case e := <-w.events.Events:
+					if strings.Contains(e, reasonNotReady) {
+						found = append(found, e)
+					}
+				default:
+					return found
+				}
+			}
+		}
+		fail(errors.New("the CNI plugin ptp is not in /opt/cni/bin"))
+		time.Sleep(30 * time.Second)
+		w.rest()
+		if got := told(); len(got) != 0 {
+			t.Errorf("told of what may pass: %q", got)
+		}
+		time.Sleep(4 * time.Minute)
+		w.rest()
+		if got := told(); len(got) != 1 || !strings.Contains(got[0], "Warning NetworkNotReady") || !strings.Contains(got[0], "the CNI plugin ptp is not in") {
+			t.Errorf("told: %q", got)
+		}
+		time.Sleep(25 * time.Minute)
+		w.rest()
+		if got := told(); len(got) != 2 {
+			t.Errorf("told %d times in 25 minutes: %q", len(got), got)
+		}
+		fail(errors.New("the disk is full"))
+		time.Sleep(2 * time.Minute)
+		w.rest()
+		if got := told(); len(got) != 1 || !strings.Contains(got[0], "the disk is full") {
+			t.Errorf("something else is told: %q", got)
+		}
+		fail(nil)
+		time.Sleep(30 * time.Minute)
+		w.rest()
+		if got := told(); len(got) != 0 {
+			t.Errorf("told when it was over: %q", got)
+		}
+	})
+}

@@ -1,0 +1,118 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// interest is what the kernel's events are judged by: a machine's pods come and
+// go with routes, links and addresses of their own, which are none of ours.
+type interest struct {
+	entries map[Place]WantedEntry
+	dsts    map[netip.Prefix]bool
+	uplinks map[int]bool
+	names   []string     // of configured uplinks
+	own     []netip.Addr // of this machine's Node
+	peers   []netip.Addr
+	via     map[netip.Addr]int // of peers: the link
+}
+
+func newInterest(d Decision, s Situation) *interest {
+	i := &interest{
+		entries: make(map[Place]WantedEntry, len(d.Want)), dsts: make(map[netip.Prefix]bool, len(d.Want)),
+		uplinks: map[int]bool{}, names: s.Uplinks, via: map[netip.Addr]int{},
+	}
+	refused := make(map[Place]bool, len(d.Plan.Refused))
+	for _, r := range d.Plan.Refused {
+		refused[r.Place()] = true
+	}
+	for _, wanted := range d.Want {
+		i.dsts[wanted.Dst] = true
+		if !refused[wanted.Place()] {
+			i.entries[wanted.Place()] = wanted
+		}
+		if _, known := i.via[wanted.Via]; wanted.Node != "" && !known {
+			i.via[wanted.Via] = wanted.Link
+			i.peers = append(i.peers, wanted.Via)
+		}
+	}
+	for _, l := range s.Links {
+		if slices.Contains(d.View.Uplinks, l.Name) {
+			i.uplinks[l.Index] = true
+		}
+	}
+	for _, n := range s.Nodes {
+		if n.Name == s.Self {
+			i.own = n.InternalIPs
+		}
+	}
+	return i
+}
+
+// wants reports whether exactly this entry is wanted; a nil interest wants nothing.
+func (i *interest) wants(e Entry) bool {
+	return i != nil && i.entries[e.Place()].Entry == e
+}
+
+// happened judges an event of the kernel. Our own writes come back as events,
+// too, and lead to nothing because they are what is wanted.
+func (a *Agent) happened(ctx context.Context, e Event) {
+	want := a.interest.Load()
+	switch {
+	case e.Kind == EventsLost:
+		a.metrics.eventsLost.Inc()
+		a.passInFull()
+	case want == nil: // the first pass is still to come
+		a.queue.Add(pass)
+	case e.Kind == RouteGone && e.Route.Ours() && want.wants(e.Route):
+		a.repair(ctx, e.Route)
+	case want.concerned(e):
+		a.queue.Add(pass)
+	}
+}
+
+// concerned reports whether an event can change a decision.
+func (i *interest) concerned(e Event) bool {
+	switch e.Kind {
+	case RouteSet, RouteGone:
+		if e.Route.Ours() {
+			// One that is wanted stands, one that isn't has gone: as it should be.
+			return (e.Kind == RouteSet) != i.wants(e.Route)
+		}
+		return i.dsts[e.Route.Dst] || i.uplinks[e.Route.Link] || e.Route.Dst.Bits() == 0 || len(i.uplinks) == 0
+	case LinkChanged:
+		return i.uplinks[e.Link] || slices.Contains(i.names, e.Name)
+	case AddressChanged:
+		return i.uplinks[e.Link] || slices.Contains(i.own, e.Addr)
+	default:
+		return true
+	}
+}
+
+// repair puts a route back that somebody deleted. It needs no look: Add never
+// overwrites. A pass that decided otherwise meanwhile is repeated.
+func (a *Agent) repair(ctx context.Context, e Entry) {
+	began := time.Now()
+	err := a.Kernel.Add(ctx, e)
+	a.metrics.wrote("add", err)
+	if err != nil {
+		// A place that is taken again was most likely taken by a pass. Otherwise
+		// the interface or its address may be gone too.
+		if !errors.Is(err, ErrTaken) {
+			klog.FromContext(ctx).V(2).Info("Route can't be put back as it was", "route", e, "err", err)
+		}
+		a.queue.Add(pass)
+		return
+	}
+	a.metrics.repairSeconds.Observe(time.Since(began).Seconds())
+	a.metrics.repairs.WithLabelValues("routes").Inc()
+	klog.FromContext(ctx).Info("Route put back that somebody had deleted", "route", e)
+	if !a.interest.Load().wants(e) {
+		a.queue.Add(pass)
+	}
+}

@@ -1,0 +1,94 @@
+package controller
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+// Reasons of Events about the table as a whole.
+const (
+	eventDeletionsCapped = "RouteDeletionsCapped"
+	eventNearlyFull      = "RouteTableNearlyFull"
+	eventUnreadable      = "RouteTableUnreadable"
+	eventUnrecorded      = "RoutesNotRecorded"
+)
+
+// tableEvents tells people about the table as a whole: each trouble once, when it
+// begins. The table is no object of Kubernetes, so the Events are about the
+// lease of whoever may write it.
+type tableEvents struct {
+	recorder record.EventRecorder
+	told     map[string]map[string]bool // by reason, then by what it is about
+}
+
+func newTableEvents(recorder record.EventRecorder) *tableEvents {
+	return &tableEvents{recorder: recorder, told: map[string]map[string]bool{}}
+}
+
+// tell takes all troubles of a reason that there are now: messages by what they
+// are about. Those that are over are forgotten, and told again if they return.
+func (e *tableEvents) tell(reason string, now map[string]string) {
+	told := make(map[string]bool, len(now))
+	for _, about := range slices.Sorted(maps.Keys(now)) {
+		told[about] = true
+		if !e.told[reason][about] {
+			lease := &corev1.ObjectReference{
+				APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: "kube-system", Name: "cloud-controller-manager",
+			}
+			e.recorder.Event(lease, corev1.EventTypeWarning, reason, now[about])
+		}
+	}
+	e.told[reason] = told
+}
+
+// only is the one trouble that a reason can have, if there is it.
+func only(wrong bool, message string) map[string]string {
+	if !wrong {
+		return nil
+	}
+	return map[string]string{"": message}
+}
+
+// unreadable tells that nothing can be decided; nil that it can again.
+func (e *tableEvents) unreadable(err error) {
+	if err == nil {
+		e.tell(eventUnreadable, nil)
+		return
+	}
+	e.tell(eventUnreadable, only(true, fmt.Sprintf(
+		"nothing is deleted or replaced, and new Nodes may not be routed, until this works again: %v; check that the network is there and that the token is valid", err)))
+}
+
+// unrecorded tells that what this cluster writes can't be recorded; nil that it
+// can again.
+func (e *tableEvents) unrecorded(err error) {
+	if err == nil {
+		e.tell(eventUnrecorded, nil)
+		return
+	}
+	e.tell(eventUnrecorded, only(true, fmt.Sprintf(
+		"routes are added all the same, and the next leader will not know that they are this cluster's to delete: %v; apply deploy/ccm/rbac.yaml again, or see what is wrong with the ConfigMap", err)))
+}
+
+// decided tells what a decision shows about the table.
+func (e *tableEvents) decided(d decision) {
+	ambiguous := map[string]string{}
+	for _, r := range d.Ownership.Ambiguous {
+		ambiguous[r.String()] = fmt.Sprintf(
+			"route %s is in this cluster's pod range, and this cluster neither wrote nor adopted it; it is kept: remove it if nothing uses it, and give each cluster on the network a pod range of its own", r)
+	}
+	e.tell(routes.EventRouteAmbiguous, ambiguous)
+	e.tell(eventNearlyFull, only(d.Usage.High(), d.Usage.String()))
+}
+
+// capped tells that stale routes wait for the cap on deletions.
+func (e *tableEvents) capped(postponed int, percent int) {
+	e.tell(eventDeletionsCapped, only(postponed > 0, fmt.Sprintf(
+		"%d stale routes are deleted later: at most %d%% of this cluster's routes are deleted per period (routes.maxDeletions), so that a mistake takes time to do harm", postponed, percent)))
+}

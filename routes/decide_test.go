@@ -1,0 +1,83 @@
+package routes_test
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+// moved is a cluster of which a's server has another address than its route, b has
+// no route, and a recorded route is nobody's.
+func moved() routes.Observed {
+	have := []routes.Route{route("10.244.1.0/24", "10.0.0.3"), route("10.244.9.0/24", "10.0.0.2")}
+	o := recorded(have, pods())
+	o.Nodes = []routes.Node{node("a", "10.244.1.0/24", "", 1), node("b", "10.244.2.0/24", "", 2)}
+	o.Gateways.Of = map[string]netip.Addr{"a": ip("10.0.0.2"), "b": ip("10.0.0.4")}
+	o.Budget = routes.Budget{Limit: 100, MaxDeletions: 100}
+	return o
+}
+
+func TestDecide(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*routes.Observed)
+		want   []string
+	}{
+		{"nothing in doubt", func(*routes.Observed) {}, []string{
+			"delete 10.244.9.0/24 via 10.0.0.2",
+			"replace 10.244.1.0/24 via 10.0.0.3 by 10.244.1.0/24 via 10.0.0.2",
+			"add 10.244.2.0/24 via 10.0.0.4",
+		}},
+		{"in doubt about the servers", func(o *routes.Observed) {
+			o.Gateways.Doubt = errors.New("another project's")
+		}, []string{"add 10.244.2.0/24 via 10.0.0.4"}},
+		{"a destination that is kept", func(o *routes.Observed) {
+			o.Kept = []netip.Prefix{pfx("10.244.9.0/24")}
+		}, []string{
+			"replace 10.244.1.0/24 via 10.0.0.3 by 10.244.1.0/24 via 10.0.0.2",
+			"add 10.244.2.0/24 via 10.0.0.4",
+		}},
+		{"a server that isn't attached", func(o *routes.Observed) {
+			delete(o.Gateways.Of, "a")
+			o.Gateways.Missing = map[string]routes.Missing{"a": {Detached: true, Reason: "attach it"}}
+		}, []string{"delete 10.244.9.0/24 via 10.0.0.2", "add 10.244.2.0/24 via 10.0.0.4"}},
+		{"no deletion now, and no room", func(o *routes.Observed) {
+			o.Budget = routes.Budget{Limit: 2}
+		}, []string{"replace 10.244.1.0/24 via 10.0.0.3 by 10.244.1.0/24 via 10.0.0.2", "refuse b: full"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := moved()
+			c.change(&o)
+			d := routes.Decide(o)
+			if diff := cmp.Diff(c.want, show(d.Plan)); diff != "" {
+				t.Error(diff)
+			}
+			for _, n := range d.Nodes {
+				if v := d.NodeStatuses()[n.Name]; !n.Via.IsValid() && v.Message != "attach it" {
+					t.Errorf("node %s: %+v", n.Name, v)
+				}
+			}
+		})
+	}
+}
+
+// What is left alone for now takes no room, and is still among the changes.
+func TestWithout(t *testing.T) {
+	o := moved()
+	o.Budget.Limit = 2
+	d := routes.Decide(o)
+	waiting := d.Without(func(dst netip.Prefix) bool { return dst == pfx("10.244.9.0/24") })
+	if got, want := show(waiting.Plan), []string{
+		"replace 10.244.1.0/24 via 10.0.0.3 by 10.244.1.0/24 via 10.0.0.2", "refuse b: full",
+	}; !slices.Equal(got, want) {
+		t.Errorf("plan %q, want %q", got, want)
+	}
+	if len(waiting.Changes.Delete) != 1 || waiting.Usage != d.Usage {
+		t.Errorf("changes %q, usage %v; want those of the whole decision, %v", show(waiting.Changes), waiting.Usage, d.Usage)
+	}
+}

@@ -1,0 +1,124 @@
+package routes
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Reason is the reason of the NetworkUnavailable condition. The first two are
+// those of the route controller that Kubernetes' users know.
+type Reason string
+
+const (
+	RouteCreated   Reason = "RouteCreated"
+	NoRouteCreated Reason = "NoRouteCreated"
+	RouteTableFull Reason = "RouteTableFull"
+	NotAttached    Reason = "NotAttached"
+)
+
+// NodeStatus is what a node is told about its routes.
+type NodeStatus struct {
+	// Reachable: all the node's routes stand.
+	Reachable bool
+	Reason    Reason
+	// Unproved: nothing is known against an earlier status that the node is
+	// reachable, so that one holds.
+	Unproved bool
+	// LookAgain: the table as it was last seen makes the node reachable, and a
+	// node of that name may have been meant that is gone.
+	LookAgain bool
+	// Event is the reason of the Event that people are to get; empty for none.
+	Event string
+	// Message is for people and never compared.
+	Message string
+}
+
+// Reasons of Events that are no reasons of a condition.
+const (
+	EventRouteAmbiguous   = "RouteAmbiguous"
+	EventDuplicatePodCIDR = "DuplicatePodCIDR"
+	EventForeignPodCIDR   = "ForeignPodCIDR"
+)
+
+// NodeStatuses says of every node whether the table, as it stands, makes it reachable,
+// and if not, what it waits for. A node whose podCIDRs all travel another way
+// than through this table is reachable.
+func NodeStatuses(nodes []Node, have []Route, w Wanted, p Plan) map[string]NodeStatus {
+	stands := make(map[netip.Prefix]Route, len(have))
+	for _, r := range have {
+		stands[r.Dst] = r
+	}
+	refused := map[nodeDst]Refusal{}
+	for _, r := range p.Refused {
+		refused[nodeDst{r.Node, r.Dst}] = r
+	}
+	lost := map[nodeDst]Duplicate{}
+	for _, d := range w.Duplicates {
+		lost[nodeDst{d.Node, d.Dst}] = d
+	}
+	statuses := make(map[string]NodeStatus, len(nodes))
+	for _, n := range nodes {
+		statuses[n.Name] = nodeStatus(n, stands, refused, lost)
+	}
+	return statuses
+}
+
+func nodeStatus(n Node, stands map[netip.Prefix]Route, refused map[nodeDst]Refusal, lost map[nodeDst]Duplicate) NodeStatus {
+	if !n.Allocated {
+		return NodeStatus{Reason: NoRouteCreated, Message: "waiting for a podCIDR"}
+	}
+	if len(n.Dsts) > 0 && !n.Via.IsValid() {
+		// A route toward the node stands, and only its server isn't seen.
+		allToward := !slices.ContainsFunc(n.Dsts, func(dst netip.Prefix) bool { _, stands := stands[dst]; return !stands })
+		return NodeStatus{
+			Reason: NotAttached, Event: string(NotAttached), Message: n.Missing.Reason,
+			Unproved: allToward && !n.Missing.Detached,
+		}
+	}
+	for _, dst := range n.Dsts {
+		key := nodeDst{n.Name, dst}
+		if d, ok := lost[key]; ok {
+			return NodeStatus{Reason: NoRouteCreated, Event: EventDuplicatePodCIDR, Message: d.String()}
+		}
+		needed := NodeRoute{Route: Route{Dst: dst, Via: n.Via}, Aliases: n.Aliases}
+		if r, ok := stands[dst]; ok && needed.MetBy(r) {
+			continue
+		}
+		if r, ok := refused[key]; ok {
+			return refusal(r)
+		}
+		return NodeStatus{Reason: NoRouteCreated, Message: fmt.Sprintf("route %s does not stand yet", needed.Route)}
+	}
+	if n.Unseen && len(n.Dsts) > 0 {
+		return NodeStatus{Reason: NoRouteCreated, Unproved: true, LookAgain: true, Message: "looking whether the route stands"}
+	}
+	return NodeStatus{Reachable: true, Reason: RouteCreated, Message: created(n)}
+}
+
+func refusal(r Refusal) NodeStatus {
+	switch r.Cause {
+	case Obstructed:
+		return NodeStatus{Reason: NoRouteCreated, Event: EventRouteAmbiguous, Message: r.String()}
+	case Outside:
+		return NodeStatus{Reason: NoRouteCreated, Event: EventForeignPodCIDR, Message: r.String()}
+	default:
+		return NodeStatus{Reason: RouteTableFull, Event: string(RouteTableFull), Message: r.String()}
+	}
+}
+
+func created(n Node) string {
+	if len(n.Dsts) == 0 {
+		return "no podCIDR of this node needs a route of the network"
+	}
+	return fmt.Sprintf("%s routed via %s", join(n.Dsts), n.Via)
+}
+
+func join(ps []netip.Prefix) string {
+	s := make([]string, len(ps))
+	for i, p := range ps {
+		s[i] = p.String()
+	}
+	return strings.Join(s, ", ")
+}

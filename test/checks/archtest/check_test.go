@@ -1,0 +1,165 @@
+package archtest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestTable tries the table itself with imports that nobody wrote.
+func TestTable(t *testing.T) {
+	const m = modulePath + "/"
+	tests := []struct {
+		from, to string
+		inTest   bool
+		refused  bool
+	}{
+		{from: "ipam", to: "net/netip"},
+		{from: "ipam", to: cidrset},
+		{from: "ipam", to: "log/slog", refused: true},
+		{from: "ipam", to: "os", refused: true},
+		{from: "ipam", to: "net"},
+		{from: "ipam", to: "k8s.io/klog/v2", refused: true},
+		{from: "ipam", to: m + "routes", refused: true},
+		{from: "ipam", to: m + "ipam/controller", refused: true},
+		{from: "ipam", to: "math/rand/v2", inTest: true},
+		{from: "ipam", to: "k8s.io/api/core/v1", inTest: true, refused: true},
+		{from: "routes", to: "slices"},
+		{from: "routes", to: "net", refused: true},
+		{from: "routes", to: cidrset, refused: true},
+		{from: "lb", to: m + "internal/kube", refused: true},
+		{from: "lb", to: m + "lb/controller", refused: true},
+
+		{from: "ipam/controller", to: m + "ipam"},
+		{from: "ipam/controller", to: m + "internal/kube"},
+		{from: "ipam/controller", to: "k8s.io/client-go/kubernetes"},
+		{from: "ipam/controller", to: m + "routes", refused: true},
+		{from: "ipam/controller", to: m + "internal/config", refused: true},
+		{from: "routes/controller", to: m + "lb/controller", refused: true},
+		{from: "routes/controller", to: m + "internal/cloud", refused: true},
+		{from: "lb/controller", to: m + "internal/hetzner", refused: true},
+		{from: "lb/controller", to: m + "hcloudsim", refused: true},
+		{from: "lb/controller", to: m + "hcloudsim", inTest: true},
+		{from: "lb/controller", to: m + "ipam", refused: true},
+
+		{from: "internal/hetzner", to: "github.com/hetznercloud/hcloud-go/v2/hcloud"},
+		{from: "internal/hetzner", to: m + "routes"},
+		{from: "internal/hetzner", to: m + "routes/controller", refused: true},
+		{from: "internal/cloud", to: "github.com/hetznercloud/hcloud-go/v2/hcloud", refused: true},
+		{from: "internal/cloud", to: "github.com/hetznercloud/hcloud-go/v2/hcloud", inTest: true},
+		{from: "internal/cloud", to: m + "internal/hetzner", refused: true},
+		{from: "internal/kube", to: m + "ipam"},
+		{from: "hcloudsim", to: hcloudSchema},
+		{from: "hcloudsim", to: "github.com/hetznercloud/hcloud-go/v2/hcloud", refused: true},
+		{from: "hcloudsim", to: "k8s.io/klog/v2", refused: true},
+
+		{from: "internal/netfilter", to: "sigs.k8s.io/knftables"},
+		{from: "internal/cni", to: "sigs.k8s.io/knftables", refused: true},
+		{from: "internal/cni", to: "k8s.io/api/core/v1", refused: true},
+		{from: "internal/sysctl", to: m + "routes", refused: true},
+		{from: "internal/sysctl", to: m + "test/testenv/netns", inTest: true},
+
+		{from: "routes/kernel", to: "github.com/vishvananda/netlink"},
+		{from: "routes/agent", to: "github.com/vishvananda/netlink", refused: true},
+		{from: "routes/agent", to: m + "routes/kernel", refused: true},
+		{from: "routes/agent", to: m + "internal/kube"},
+		{from: "routes/kernel", to: m + "routes/agent"},
+		{from: "routes/kernel", to: "k8s.io/client-go/kubernetes", refused: true},
+		{from: "ipam/controller", to: cidrset, refused: true},
+		{from: "ipam/controller", to: cidrset, inTest: true, refused: true},
+
+		{from: "cmd/underlay-ccm", to: m + "internal/config"},
+		{from: "cmd/underlay-ccm", to: m + "test/testenv/controlplane", refused: true},
+		{from: "cmd/underlay-ccm", to: m + "test/testenv/controlplane", inTest: true},
+		{from: "cmd/hcloud-sim", to: m + "hcloudsim"},
+		{from: "test/demo", to: m + "hcloudsim"},
+		{from: "test/demo", to: "k8s.io/kubernetes/cmd/kube-apiserver/app", refused: true},
+	}
+	for _, test := range tests {
+		p := Package{Path: m + test.from}
+		if test.inTest {
+			p.TestImports = []string{test.to, p.Path}
+		} else {
+			p.Imports = []string{test.to}
+		}
+		name := fmt.Sprintf("%s to %s, in a test: %t", test.from, short(test.to), test.inTest)
+		t.Run(strings.ReplaceAll(name, "/", "."), func(t *testing.T) {
+			found := CheckImports([]Package{p})
+			if refused := len(found) > 0; refused != test.refused {
+				t.Errorf("refused: %t, want %t; %q", refused, test.refused, found)
+			}
+		})
+	}
+}
+
+func TestEveryRuleHasAReason(t *testing.T) {
+	for i, r := range rules() {
+		if r.reason == "" || len(r.who) == 0 || len(r.only)+len(r.never) == 0 {
+			t.Errorf("row %d of the table is incomplete: %+v", i, r)
+		}
+	}
+}
+
+func TestNamesAndDocs(t *testing.T) {
+	packages := []Package{
+		{Path: modulePath + "/good", Doc: "Package good is.", Code: 1},
+		{Path: modulePath + "/cmd/tool", Doc: "Command tool does.", Code: 1},
+		{Path: modulePath + "/onlytests"},
+		{Path: modulePath + "/x/utils/y", Doc: "Package y is.", Code: 1},
+		{Path: modulePath + "/utilities", Code: 1},
+		{Path: modulePath + "/wrong", Doc: "Something else.", Code: 1},
+	}
+	expect(t, CheckNames(packages), `x/utils/y: a folder named "utils"`)
+	expect(t, CheckDocs(packages), "utilities: no package doc", "wrong: no package doc")
+}
+
+func TestFileHabits(t *testing.T) {
+	const head = "// Package p is.\npackage p\n\n"
+	long := head + strings.Repeat("\n", maxLines)
+	tests := map[string]struct {
+		file    string
+		content string
+		long    map[string]string
+		want    []string
+	}{
+		"short":               {file: "a.go", content: head},
+		"long":                {file: "a.go", content: long, want: []string{"a.go: 403 lines"}},
+		"long, excused":       {file: "a.go", content: long, long: map[string]string{"a.go": "a table"}},
+		"long for code only":  {file: "a_test.go", content: long},
+		"too long for a test": {file: "a_test.go", content: long + strings.Repeat("\n", 100), want: []string{"a_test.go: 503 lines"}},
+		"excused for nothing": {file: "a.go", content: head, long: map[string]string{"a.go": "a table"}, want: []string{"needs no exception"}},
+		"init":                {file: "a.go", content: head + "func init() {}", want: []string{"a.go:4:1: init()"}},
+		"a method init":       {file: "a.go", content: head + "type T int\nfunc (T) init() {}"},
+		"skip with a reason":  {file: "a_test.go", content: head + `func f() { t.Skip("no root") }`},
+		"skip without":        {file: "a_test.go", content: head + "func f() { t.Skip() }", want: []string{"a_test.go:4:12: a test is skipped"}},
+		"skip now":            {file: "a_test.go", content: head + "func f() { t.SkipNow() }", want: []string{"a test is skipped"}},
+		"sleep":               {file: "a_test.go", content: head + "func f() { time.Sleep(1) }", want: []string{"a_test.go:4:12: time.Sleep"}},
+		"sleep with a reason": {file: "a_test.go", content: head + "func f() {\n\t// The lease has to run out.\n\ttime.Sleep(1)\n}"},
+		"sleep in a bubble":   {file: "a_test.go", content: head + "import \"testing/synctest\"\nfunc f() { time.Sleep(1) }"},
+		"sleep outside tests": {file: "a.go", content: head + "func f() { time.Sleep(1) }"},
+		"generated":           {file: "a.go", content: "// Code generated by x. DO NOT EDIT.\n\n" + head + "func init() {}"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			found, err := checkFiles([]File{{Name: test.file, Content: []byte(test.content)}}, test.long)
+			if err != nil {
+				t.Fatal(err)
+			}
+			expect(t, found, test.want...)
+		})
+	}
+}
+
+// expect wants as many lines as there are wants, each containing its want.
+func expect(t *testing.T, got []string, wants ...string) {
+	t.Helper()
+	if len(got) != len(wants) {
+		t.Errorf("found %q, want %q", got, wants)
+		return
+	}
+	for i, want := range wants {
+		if !strings.Contains(got[i], want) {
+			t.Errorf("found %q, want %q in it", got[i], want)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package archtest
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path"
+	"strings"
+)
+
+// Where a file stops to fit on a few screens. Tests may be longer: tables are
+// read by the row.
+const (
+	maxLines     = 400
+	maxTestLines = 500
+)
+
+// longFiles may be longer, each for its reason.
+func longFiles() map[string]string {
+	return map[string]string{}
+}
+
+// File is one Go file; Name is relative to the module's folder, with slashes.
+type File struct {
+	Name    string
+	Content []byte
+}
+
+func (f File) test() bool { return strings.HasSuffix(f.Name, "_test.go") }
+
+// CheckFiles returns one line for each habit that a file breaks.
+func CheckFiles(files []File) ([]string, error) {
+	return checkFiles(files, longFiles())
+}
+
+func checkFiles(files []File, long map[string]string) ([]string, error) {
+	var found []string
+	bubbles := bubbleFolders(files)
+	for _, file := range files {
+		found = append(found, checkLength(file, long)...)
+		broken, err := checkSyntax(file, bubbles[path.Dir(file.Name)])
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, broken...)
+	}
+	return found, nil
+}
+
+func checkLength(file File, long map[string]string) []string {
+	limit := maxLines
+	if file.test() {
+		limit = maxTestLines
+	}
+	lines := bytes.Count(file.Content, []byte("\n"))
+	_, excused := long[file.Name]
+	switch {
+	case lines > limit && !excused:
+		return []string{fmt.Sprintf("%s: %d lines, more than %d: it holds more than one idea", file.Name, lines, limit)}
+	case lines <= limit && excused:
+		return []string{fmt.Sprintf("%s: has %d lines now and needs no exception", file.Name, lines)}
+	}
+	return nil
+}
+
+// bubbleFolders are those whose tests use testing/synctest. There a sleep costs
+// nothing and ends exactly when it should; helpers of such tests sleep too.
+func bubbleFolders(files []File) map[string]bool {
+	folders := map[string]bool{}
+	for _, file := range files {
+		if file.test() && bytes.Contains(file.Content, []byte(`"testing/synctest"`)) {
+			folders[path.Dir(file.Name)] = true
+		}
+	}
+	return folders
+}
+
+// checkSyntax looks at what is written; bubble tells that the clock of its tests
+// is a virtual one.
+func checkSyntax(file File, bubble bool) ([]string, error) {
+	set := token.NewFileSet()
+	tree, err := parser.ParseFile(set, file.Name, file.Content, parser.ParseComments)
+	if err != nil {
+		return nil, fmt.Errorf("parse a file of the tree: %w", err)
+	}
+	if ast.IsGenerated(tree) {
+		return nil, nil
+	}
+	var found []string
+	report := func(node ast.Node, what string) {
+		found = append(found, fmt.Sprintf("%s: %s", set.Position(node.Pos()), what))
+	}
+	commented := commentedLines(set, tree)
+	ast.Inspect(tree, func(node ast.Node) bool {
+		switch node := node.(type) {
+		case *ast.FuncDecl:
+			if node.Name.Name == "init" && node.Recv == nil {
+				report(node, "init(): what a package needs is given to it by its caller")
+			}
+		case *ast.CallExpr:
+			line := set.Position(node.Pos()).Line
+			switch {
+			case file.test() && skipsSilently(node):
+				report(node, "a test is skipped without a reason")
+			case file.test() && !bubble && calls(node, "time", "Sleep") && !commented[line] && !commented[line-1]:
+				report(node, "time.Sleep in a test: wait for what is awaited, or say why time has to pass")
+			}
+		}
+		return true
+	})
+	return found, nil
+}
+
+// skipsSilently recognizes t.SkipNow() and t.Skip() whatever t is called.
+func skipsSilently(call *ast.CallExpr) bool {
+	selector, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || len(call.Args) > 0 {
+		return false
+	}
+	return selector.Sel.Name == "SkipNow" || selector.Sel.Name == "Skip"
+}
+
+func calls(call *ast.CallExpr, pkg, name string) bool {
+	selector, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || selector.Sel.Name != name {
+		return false
+	}
+	of, ok := selector.X.(*ast.Ident)
+	return ok && of.Name == pkg
+}
+
+func commentedLines(set *token.FileSet, tree *ast.File) map[int]bool {
+	lines := map[int]bool{}
+	for _, group := range tree.Comments {
+		for line := set.Position(group.Pos()).Line; line <= set.Position(group.End()).Line; line++ {
+			lines[line] = true
+		}
+	}
+	return lines
+}

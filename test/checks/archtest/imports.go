@@ -1,0 +1,138 @@
+package archtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// modulePath is the module whose tree is checked.
+const modulePath = "github.com/underlay-ccm/underlay"
+
+// Package is what the rules look at.
+type Package struct {
+	Path        string   // import path
+	Program     bool     // package main
+	Doc         string   // first sentence of its documentation
+	Code        int      // number of files that are not tests
+	Lines       int      // of those files
+	Imports     []string // of those files
+	TestImports []string // of its tests, inside and outside of the package
+}
+
+// pattern names packages: "std" for the standard library; "./x" for a folder of
+// this module and "./x/..." for that and everything below; else an import path,
+// with or without "/...".
+type pattern string
+
+func (p pattern) matches(path string) bool {
+	text := string(p)
+	if text == "std" {
+		first, _, _ := strings.Cut(path, "/")
+		return !strings.Contains(first, ".")
+	}
+	if rest, ok := strings.CutPrefix(text, "./"); ok {
+		text = modulePath + "/" + rest
+		if rest == "..." {
+			text = modulePath + "/..."
+		}
+	}
+	if base, ok := strings.CutSuffix(text, "/..."); ok {
+		return path == base || strings.HasPrefix(path, base+"/")
+	}
+	return path == text
+}
+
+func matchesAny(patterns []pattern, path string) bool {
+	return slices.ContainsFunc(patterns, func(p pattern) bool { return p.matches(path) })
+}
+
+// rule is one row of the table. It binds the packages of who without those of
+// except: they import nothing but only (where that is given), and nothing of
+// never. Tests are bound where tests says so.
+type rule struct {
+	who    []pattern
+	except []pattern
+	only   []pattern
+	never  []pattern
+	tests  bool
+	reason string
+}
+
+func (r rule) binds(path string) bool {
+	return matchesAny(r.who, path) && !matchesAny(r.except, path)
+}
+
+func (r rule) allows(path string) bool {
+	return (r.only == nil || matchesAny(r.only, path)) && !matchesAny(r.never, path)
+}
+
+// CheckImports returns one line for each import that a rule forbids, in the
+// order of the packages.
+func CheckImports(packages []Package) []string {
+	return checkImports(packages, rules())
+}
+
+func checkImports(packages []Package, rules []rule) []string {
+	var found []string
+	for _, p := range packages {
+		for _, r := range rules {
+			if !r.binds(p.Path) {
+				continue
+			}
+			imports := p.Imports
+			if r.tests {
+				imports = slices.Concat(imports, p.TestImports)
+			}
+			for _, path := range imports {
+				// An outside test imports the package that it tests.
+				if path != p.Path && !r.allows(path) {
+					found = append(found, violation(p.Path, path, r.reason))
+				}
+			}
+		}
+		for _, path := range p.Imports {
+			// A program is wiring: the packages below it are its parts.
+			if !p.Program && strings.HasPrefix(path, p.Path+"/") {
+				found = append(found, violation(p.Path, path, "a folder's root is pure, its subfolders are edges: a parent never imports its children"))
+			}
+		}
+	}
+	return found
+}
+
+func violation(from, to, reason string) string {
+	return fmt.Sprintf("%s imports %s: %s", short(from), short(to), reason)
+}
+
+func short(path string) string { return strings.TrimPrefix(path, modulePath+"/") }
+
+// forbiddenNames say nothing about what a folder is for.
+func forbiddenNames() []string {
+	return []string{"pkg", "util", "utils", "common", "types", "constants", "mocks"}
+}
+
+// CheckNames returns one line for each package below a folder of a forbidden
+// name.
+func CheckNames(packages []Package) []string {
+	var found []string
+	for _, p := range packages {
+		for name := range strings.SplitSeq(short(p.Path), "/") {
+			if slices.Contains(forbiddenNames(), name) {
+				found = append(found, fmt.Sprintf("%s: a folder named %q says nothing about what it is for: name the idea", short(p.Path), name))
+			}
+		}
+	}
+	return found
+}
+
+// CheckDocs returns one line for each package that does not say what it is for.
+func CheckDocs(packages []Package) []string {
+	var found []string
+	for _, p := range packages {
+		if p.Code > 0 && !strings.HasPrefix(p.Doc, "Package ") && !strings.HasPrefix(p.Doc, "Command ") {
+			found = append(found, fmt.Sprintf("%s: no package doc: say what it is for, what it must never do, and where its facts come from", short(p.Path)))
+		}
+	}
+	return found
+}

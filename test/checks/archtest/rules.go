@@ -1,0 +1,127 @@
+package archtest
+
+// Groups of packages that several rows speak of.
+const (
+	hcloudGo     = "github.com/hetznercloud/hcloud-go/v2/..."
+	hcloudSchema = "github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+	cidrset      = "github.com/cilium/ipam/cidrset"
+)
+
+// impure is what a package that only decides has no use for, though it is in
+// the standard library: its inputs come as arguments, its findings go back as
+// values, and its addresses are netip's.
+func impure() []pattern {
+	return []pattern{"log/...", "os/...", "net/http/...", "database/...", "syscall", "math/rand/..."}
+}
+
+// rules is the table: who, what, why.
+func rules() []rule {
+	return []rule{
+		// The pure packages.
+		{
+			who:    []pattern{"./ipam"},
+			only:   []pattern{"std", cidrset},
+			never:  impure(),
+			reason: "ipam decides and does nothing else: whatever it needs to know is an argument, so that any schedule can be replayed",
+		},
+		{
+			who:    []pattern{"./routes", "./lb"},
+			only:   []pattern{"std", "./internal/editdistance"},
+			never:  append(impure(), "net"), // ipam needs its IPNet: cidrset speaks nothing else
+			reason: "routes and lb decide and do nothing else: whatever they need to know is an argument, so that any state can be tried",
+		},
+		{
+			who: []pattern{"./ipam", "./routes", "./lb"}, never: []pattern{"k8s.io/...", "sigs.k8s.io/..."}, tests: true,
+			reason: "the pure packages are tested without Kubernetes too, or they would not be pure for long",
+		},
+
+		// Their edges.
+		{
+			who: []pattern{"./ipam/..."}, except: []pattern{"./ipam"}, never: []pattern{"./routes/...", "./lb/..."},
+			reason: "the three areas know nothing of each other: what one needs of another is a port, joined in cmd",
+		},
+		{
+			who: []pattern{"./routes/..."}, except: []pattern{"./routes"}, never: []pattern{"./ipam/...", "./lb/..."},
+			reason: "the three areas know nothing of each other: what one needs of another is a port, joined in cmd",
+		},
+		{
+			who: []pattern{"./lb/..."}, except: []pattern{"./lb"}, never: []pattern{"./ipam/...", "./routes/..."},
+			reason: "the three areas know nothing of each other: what one needs of another is a port, joined in cmd",
+		},
+		{
+			who: []pattern{"./ipam/...", "./routes/...", "./lb/..."}, never: []pattern{"./internal/cloud/...", "./internal/hetzner/..."},
+			reason: "controllers speak to ports of their own, so that another cloud needs no change in them",
+		},
+
+		// Internal packages.
+		{
+			who: []pattern{"./internal/kube/..."}, never: []pattern{"./internal/cloud/...", "./internal/hetzner/...", "./ipam/controller", "./routes/controller", "./lb/controller"},
+			reason: "internal/kube translates between Kubernetes objects and domain values, below every controller",
+		},
+		{
+			who: []pattern{"./internal/cloud/..."}, never: []pattern{"./internal/hetzner/...", "./ipam/controller", "./routes/controller", "./lb/controller"},
+			reason: "internal/cloud declares the port Servers; its implementation comes from cmd",
+		},
+		{
+			who: []pattern{"./internal/hetzner/..."}, never: []pattern{"./internal/kube/...", "./ipam/controller", "./routes/controller", "./lb/controller"},
+			reason: "internal/hetzner implements ports for the Hetzner Cloud and knows nothing of who calls them",
+		},
+		{
+			who: []pattern{"./hcloudsim/..."}, only: []pattern{"std", "./hcloudsim/...", hcloudSchema},
+			reason: "the simulator is useful to others and judges our own client: it shares the API's wire format with it, nothing else",
+		},
+		{
+			who: []pattern{"./..."}, except: []pattern{"./cmd/...", "./test/...", "./hcloudsim/..."}, never: []pattern{"./hcloudsim/..."},
+			reason: "the simulator stands in for the cloud in tests; nothing that ships may know of it",
+		},
+		{
+			who: []pattern{"./..."}, except: []pattern{"./cmd/...", "./test/...", "./internal/config/...", "./internal/wiring/...", "./internal/survey/...", "./internal/doctor/..."}, never: []pattern{"./internal/config/..."},
+			reason: "only cmd, and who compares it with the world, knows the configuration as a whole; everything else is handed what it needs",
+		},
+
+		{
+			who: []pattern{"./internal/cni/...", "./internal/netfilter/...", "./internal/sysctl/..."}, never: []pattern{"./...", "k8s.io/..."},
+			reason: "the agent's edges change the machine as they are told; they know neither Nodes nor each other",
+		},
+
+		// One importer each.
+		{
+			who: []pattern{"./..."}, except: []pattern{"./internal/hetzner/...", "./hcloudsim/...", "./test/..."}, never: []pattern{hcloudGo},
+			reason: "internal/hetzner is the one place that speaks to the cloud: one budget, one cache, one writer per network",
+		},
+		{
+			who: []pattern{"./..."}, except: []pattern{"./routes/kernel/...", "./internal/netfilter"},
+			never:  []pattern{"github.com/vishvananda/netlink/...", "github.com/mdlayher/netlink/...", "github.com/jsimonetti/rtnetlink/..."},
+			reason: "routes/kernel is the one place that changes the machine's route table; internal/netfilter asks for tracked connections",
+		},
+		{
+			who: []pattern{"./routes/agent/..."}, never: []pattern{"./routes/kernel/...", "./routes/controller/...", "github.com/vishvananda/netns/..."}, tests: true,
+			reason: "the agent decides on a port: every schedule can be replayed without root, on a machine that is not this one",
+		},
+		{
+			who:    []pattern{"./routes/kernel/..."},
+			only:   []pattern{"std", "./routes", "./routes/agent", "./routes/kernel/...", "github.com/vishvananda/...", "golang.org/x/sys/..."},
+			reason: "routes/kernel does what it is told and reports what is there: it knows no Kubernetes and decides nothing",
+		},
+		{
+			who: []pattern{"./..."}, except: []pattern{"./ipam"}, never: []pattern{"github.com/cilium/ipam/..."}, tests: true,
+			reason: "cidrset has traps that the search of ipam keeps away from; nobody else may step into them",
+		},
+
+		{
+			who: []pattern{"./..."}, except: []pattern{"./internal/netfilter/..."},
+			never:  []pattern{"sigs.k8s.io/knftables/...", "github.com/google/nftables/..."},
+			reason: "internal/netfilter is the one place that changes the machine's nftables",
+		},
+
+		// Tests and their tools.
+		{
+			who: []pattern{"./..."}, except: []pattern{"./test/..."}, never: []pattern{"./test/..."},
+			reason: "what ships does not depend on what tests it",
+		},
+		{
+			who: []pattern{"./..."}, never: []pattern{"k8s.io/kubernetes/..."}, tests: true,
+			reason: "k8s.io/kubernetes is no library: its programs are built by the module test/kube",
+		},
+	}
+}

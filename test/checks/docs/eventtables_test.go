@@ -1,0 +1,122 @@
+package docs
+
+// objects are the tables of docs/reference/events.md.
+func objects() []object {
+	return []object{
+		{"Nodes: podCIDRs", "Sent by node IPAM in `underlay-ccm`. What the allocator does and why: [node IPAM](../explanation/node-ipam.md).", podCIDRsOfNodes()},
+		{"ConfigMap kube-system/underlay-node-ipam: the ledger", "Sent by node IPAM in `underlay-ccm`. How to read and repair it: [the ledger](../how-to/read-the-ledger.md).", ledgerReasons()},
+		{"Nodes: routes", "Set and sent by the route controller in `underlay-ccm`. Where no family is routed by the cloud, the agent sets `NetworkUnavailable`, with the first two reasons.", routesOfNodes()},
+		{"Lease kube-system/cloud-controller-manager: the route table", "The network's table is no object of Kubernetes, so what concerns it as a whole is told about the lease of whoever may write it. Each trouble is told once, when it begins.", tableReasons()},
+		{"Nodes: servers", "Sent by `underlay-ccm` while it initializes a Node.", serversOfNodes()},
+		{"Nodes: peers", "Set and sent by the Node's own agent.", peersOfNodes()},
+		{"Services of type LoadBalancer: what they ask for", "Set and sent by the load balancer controller in `underlay-ccm`. The condition has the reason of the first finding that takes something away; its message has all of them.", wishesOfServices()},
+		{"Services of type LoadBalancer: what became of it", "Set and sent by the load balancer controller in `underlay-ccm`.", outcomesOfServices()},
+	}
+}
+
+const (
+	unallocated = "underlay.dev/PodCIDRsAllocated=False"
+	unavailable = "NetworkUnavailable=True"
+	unaccepted  = "underlay.dev/Accepted=False"
+)
+
+func podCIDRsOfNodes() []told {
+	return []told{
+		{"PodCIDRAllocated", "", "underlay.dev/PodCIDRsAllocated=True", "A Node that had to wait has its podCIDRs.", nothing},
+		{"PoolExhausted", "Warning", unallocated, "No pool that is for this Node has a free prefix.", "Delete Nodes that are gone, wait for the quarantine of those deleted lately, or [add a pool](../how-to/add-a-pool.md)."},
+		{"NoPool", "Warning", unallocated, "The Node's labels match the selector of no active pool.", "Label the Node, or change `pools[].nodeSelector`."},
+		{"NoOwnPrefix", "Warning", unallocated, "A pool takes IPv6 from the machine's own prefix, and the machine has none. If another pool follows, the Node got a prefix of that: then there is only the Event.", "Give the machine a primary IPv6. A Node that fell back has to join again to change that."},
+		{"SharedOwnPrefix", "Warning", unallocated, "As NoOwnPrefix, but other Nodes hold a part of the machine's prefix already; a prefix is routed to one machine only.", "Find out which Nodes claim the same machine; delete the wrong ones."},
+		{"OwnPrefixUnknown", "Warning", unallocated, "Which machine the Node is could not be found out for a while.", "See whether the Node has a provider ID, and whether the cloud answers."},
+		{"LedgerFull", "Warning", unallocated, "The stored ledger is as large as a ConfigMap can be.", "Delete Nodes that are gone, or run more and smaller clusters."},
+		{"SecondAllocator", "Warning", unallocated, "Somebody else sets podCIDRs. Nothing is handed out until the admission policy keeps them from it, or a Node has waited a minute and nobody served it.", "Start kube-controller-manager with `--allocate-node-cidrs=false`, stop the other allocator, apply `deploy/ccm/podcidr-policy.yaml`."},
+		{"ForeignPodCIDR", "Warning", "", "The Node has a podCIDR that no pool would have handed out: outside all pools, of another size, inside an exclusion, or unreadable. Nothing that overlaps it is handed out.", "Add a pool that covers it, correct the exclusion, or delete the Node and let it join again."},
+		{"DuplicatePodCIDR", "Warning", "", "The Node's podCIDR overlaps one that another Node had first.", "Delete this Node and let it join again: podCIDRs can't be changed."},
+		{"MissingPodCIDR", "Warning", "", "The Node has podCIDRs, but none of a family that the pools have.", "Delete the Node and let it join again: podCIDRs can't be added later."},
+	}
+}
+
+func ledgerReasons() []told {
+	return []told{
+		{"LedgerLost", "Warning", "", "There is no stored ledger, or somebody emptied it. It is rebuilt from the Nodes; nothing is handed out until no process can be left that goes on from a lost one.", "In a cluster that has just begun: nothing. Else find out who deleted or emptied the ConfigMap."},
+		{"LedgerFull", "Warning", "", "The prefixes of the Nodes that have podCIDRs don't fit into one ConfigMap, so nothing is stored. Those Nodes are served; no other gets podCIDRs.", "Go on with the allocator that served them (`--allocate-node-cidrs=false` for `underlay-ccm`), or run more and smaller clusters."},
+		{"PrefixRouted", "Warning", "", "The network has a route to a prefix of the pools, or to one that covers a part of them, which no Node holds. Nothing that overlaps it is handed out.", "Remove the route if nothing uses it, or keep it clear with `exclude`."},
+		{"LedgerDamaged", "Warning", "", "An entry of the ledger can't be read, or contradicts the configuration. Nothing is handed out meanwhile.", "[Repair](../how-to/read-the-ledger.md) the entry that the message names."},
+		{"LedgerNotWritable", "Warning", "", "The API server refuses writes of the ledger: forbidden, invalid or too large.", "Apply `deploy/ccm/rbac.yaml` again; see what an admission webhook says about the ConfigMap."},
+	}
+}
+
+func routesOfNodes() []told {
+	return []told{
+		{"RouteCreated", "", "NetworkUnavailable=False", "All routes that the Node needs stand.", nothing},
+		{"NoRouteCreated", "", unavailable, "The Node has no podCIDR yet, or its route is not there yet. The message says which.", "Wait a minute; then see the Events of the Node and of the lease."},
+		{"RouteTableFull", "Warning", unavailable, "The network's table has no room for the Node's route.", "Remove routes or Nodes, or have the limit raised and set `routes.limit`."},
+		{"NotAttached", "Warning", unavailable, "The Node's server has no address in the network, or isn't found.", "Attach the server to the network of the configuration."},
+		{"RouteAmbiguous", "Warning", "", "Somebody else's route is in the way of the Node's. The condition says NoRouteCreated.", "Remove that route if nothing needs it."},
+		{"DuplicatePodCIDR", "Warning", "", "Two Nodes have the same podCIDR, and this one came later: it gets no route. The condition says NoRouteCreated.", "Delete this Node and let it join again."},
+		{"ForeignPodCIDR", "Warning", "", "The Node's podCIDR belongs to no pool that is routed: it gets no route. The condition says NoRouteCreated.", "Add a pool that covers it, or delete the Node and let it join again."},
+	}
+}
+
+func tableReasons() []told {
+	return []told{
+		{"RouteAmbiguous", "Warning", "", "A route within this cluster's pod range that this cluster neither wrote nor adopted. It is kept.", "Remove the route if nothing uses it. Give each cluster on the network a pod range of its own."},
+		{"RouteDeletionsCapped", "Warning", "", "More routes are stale than may be deleted within one period (`routes.maxDeletions`). The rest follows in the next periods.", "If so many Nodes really left: nothing. Else stop `underlay-ccm` and find out why the Nodes are gone."},
+		{"RoutesNotRecorded", "Warning", "", "The ConfigMap `underlay-routes` can't be read or written. Nodes are routed all the same; the next leader will not know which routes it may delete.", "Apply `deploy/ccm/rbac.yaml` again; see what an admission webhook says about the ConfigMap."},
+		{"RouteTableNearlyFull", "Warning", "", "80 % of the routes that the network takes are used, needed or reserved.", "Have the limit raised and set `routes.limit` before more Nodes join."},
+		{"RouteTableUnreadable", "Warning", "", "Nodes, servers or routes can't be read completely, or no Node's server is in the project. No route is deleted or replaced, and new Nodes may not be routed.", "See that the network is there and the token is valid."},
+	}
+}
+
+func serversOfNodes() []told {
+	return []told{
+		{"ServerAmbiguous", "Warning", "", "Two servers fit the Node, or its name and its address lead to different ones. The Node stays uninitialized.", "Rename the server, or start the kubelet with the server's name and `--node-ip`."},
+		{"AddressMismatch", "Warning", "", "With provider `metal`: the kubelet reports an address that the inventory doesn't have for this machine.", "Correct `inventory`, or the kubelet's `--node-ip`."},
+	}
+}
+
+func peersOfNodes() []told {
+	return []told{
+		{"AllPeersReachable", "", "underlay.dev/PeersReachable=True", "The node has a route to the pods of every other node that has any.", nothing},
+		{"PeersUnreachable", "Warning", "underlay.dev/PeersReachable=False", "The node can't have a route to the pods of the nodes that the message names, for the reason that it gives for each.", "Run `underlay-agent check` on the node. Nodes of family mode `node` must share a network segment."},
+		{"NetworkAtRisk", "Warning", "underlay.dev/PeersReachable=True", "The node works, and its agent warns of what it can't mend: another program's packet filter drops forwarded packets by its policy (rules of the legacy iptables go unseen), or addresses of Nodes are neither in the inventory nor on a network of the nodes.", "Do what the message says, on that node."},
+		{"NetworkNotReady", "Warning", "underlay.dev/PeersReachable=False", "The agent isn't ready, and the message says why: the packet filter, a route or a setting can't be written, a CNI plugin is missing, another CNI configuration comes first. What comes after the part that fails waits. The Event comes after a minute, and every ten minutes while it lasts.", "Mend what the message names, then run `underlay-agent check` on the node."},
+		{"RouteCreated", "", "NetworkUnavailable=False", "The node's network is set up.", nothing},
+		{"NoRouteCreated", "", unavailable, "The node's network isn't set up yet; the message says what is missing.", "Run `underlay-agent check` on the node."},
+	}
+}
+
+func wishesOfServices() []told {
+	return []told{
+		{"InvalidField", "Warning", unaccepted, "A field or annotation has a value that it can't have.", "Correct it: [annotations](annotations.md)."},
+		{"UnsupportedField", "Warning", unaccepted, "A valid wish that this cloud's load balancers can't fulfill, such as UDP, source ranges or session affinity.", "Take it out, or use another class."},
+		{"ImmutableField", "Warning", unaccepted, "A wish that an existing load balancer can't follow, such as another location.", "Take the wish back, or delete the Service and make it again."},
+		{"TargetsTruncated", "Warning", unaccepted, "There are more nodes than the load balancer's type takes as targets. Nodes with ready endpoints come first.", "Choose a larger type, or fewer nodes by the annotation `load-balancer.hetzner.cloud/node-selector`."},
+		{"CertificateUnusable", "Warning", unaccepted, "A certificate can't be used; the message has the cloud's reason, or the command that labels the certificate for the namespace.", "Mend what the message names."},
+		{"CertificatePending", "Warning", unaccepted, "A managed certificate is being obtained.", "Wait some minutes. The domains' DNS zone must be one of the cloud's."},
+		{"UnknownAnnotation", "Warning", "", "An annotation below a known prefix that nobody reads.", "Correct its name, or take it out."},
+		{"FieldWithoutEffect", "Warning", "", "A setting that another one of the same Service makes meaningless.", "Take one of them out."},
+	}
+}
+
+func outcomesOfServices() []told {
+	return []told{
+		{"Accepted", "", "underlay.dev/Accepted=True", "The load balancer is what the Service asks for.", nothing},
+		{"Pending", "", "underlay.dev/Accepted=Unknown", "The load balancer is being set up.", "Wait a minute."},
+		{"Requested", "", "underlay.dev/ManagedCertificate=True", "A managed certificate was ordered, or is about to be.", nothing},
+		{"EnsuredLoadBalancer", "Normal", "", "The load balancer was created.", nothing},
+		{"DeletedLoadBalancer", "Normal", "", "The load balancer was deleted with its Service.", nothing},
+		{"SyncLoadBalancerFailed", "Warning", "", "Something failed three times in a row, and is tried again. It is told again while that lasts.", "See the message; if the cloud is in trouble, wait."},
+		{"Rejected", "Warning", unaccepted, "The cloud refused a request, and says why.", "Do what the message says."},
+		{"LoadBalancerHeld", "Warning", "", "The Service is refused, but has a load balancer: only its targets follow the nodes, if anything.", "Correct what the other findings name."},
+		{"HealthCheckUnanswered", "Warning", "", "No node answers a health check that asks kube-proxy, at a Service with the PROXY protocol: the cloud's checks may carry its header, which kube-proxy does not understand.", "Annotate `underlay.dev/health-check: node-port`, if the port is open to the load balancer."},
+		{"LoadBalancerNotOwned", "Warning", unaccepted, "The load balancer that the Service would have belongs to another Service, cluster or controller. It is left alone. Or: a Service that asks for none any more has the finalizer of load balancers, and no label says whose it is.", "Choose another name, or [hand it over](../how-to/hand-over-a-load-balancer.md): the message has the command, also the one that removes the finalizer."},
+		{"HealthCheckKept", "Warning", "", "The load balancer was taken over from another controller, and keeps that one's health checks.", "Set the annotation `underlay.dev/health-check` to get truthful ones."},
+		{"SettingsKept", "Warning", "", "The load balancer was taken over from another controller, and keeps settings that the Service doesn't name.", "Set the annotations that the message names to decide otherwise."},
+		{"HealthCheckRolledBack", "Warning", unaccepted, "A change of the health check left no healthy target, and was taken back.", "Let the load balancer reach the port of the check on the nodes, then change the annotation again."},
+		{"TargetsNotReplaced", "Warning", unaccepted, "Nodes are to be reached at their other addresses, and one that has changed is not healthy there. No other changes until it heals.", "Let the load balancer reach the node ports and health checks there, or change the annotation `load-balancer.hetzner.cloud/use-private-ip` back."},
+		{"NoHealthyTarget", "Warning", unaccepted, "A port of the load balancer has found no target healthy for longer than its check takes. Where the Service has no ready endpoint, the Service stays accepted.", "Let the load balancer reach the port of the check on the nodes, and see that pods are ready."},
+		{"TargetsHealthy", "Normal", "", "A port that had no healthy target has one again.", nothing},
+		{"UnAvailableLoadBalancer", "Warning", "", "No node can be a target.", "See that nodes are initialized and Ready, and which the node selector matches."},
+	}
+}

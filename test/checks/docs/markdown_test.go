@@ -1,0 +1,112 @@
+package docs
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/underlay-ccm/underlay/test/checks/docs/markdown"
+)
+
+// documents reads every Markdown file of the tree.
+func documents(t *testing.T) map[string]markdown.Document {
+	t.Helper()
+	found, err := markdown.ReadTree(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// broken says what is wrong with a link; empty: nothing.
+func broken(from markdown.Document, target string, all map[string]markdown.Document, exists func(string) bool) string {
+	file, anchor, _ := strings.Cut(target, "#")
+	to := from.Path
+	if file != "" {
+		if strings.HasPrefix(file, "/") {
+			return "begins with a slash, and leads elsewhere in each place that shows it"
+		}
+		to = path.Join(path.Dir(from.Path), file)
+		if !exists(to) {
+			return "leads to " + to + ", which is not there"
+		}
+	}
+	if anchor == "" {
+		return ""
+	}
+	if d, is := all[to]; !is || !d.Anchors()[anchor] {
+		return to + " has no headline for #" + anchor
+	}
+	return ""
+}
+
+func inTree(name string) bool {
+	_, err := os.Stat(filepath.Join(root, name))
+	return err == nil
+}
+
+func TestLinks(t *testing.T) {
+	all := documents(t)
+	checked := 0
+	for _, d := range all {
+		for _, target := range d.Links() {
+			checked++
+			if problem := broken(d, target, all, inTree); problem != "" {
+				t.Errorf("%s: the link %s %s", d.Path, target, problem)
+			}
+		}
+	}
+	if checked < 50 {
+		t.Errorf("%d links were found, there are more", checked)
+	}
+}
+
+// TestEveryPageIsReached: from the README, by links alone.
+func TestEveryPageIsReached(t *testing.T) {
+	all := documents(t)
+	reached := map[string]bool{}
+	queue := []string{"README.md"}
+	for len(queue) > 0 {
+		name := queue[0]
+		queue = queue[1:]
+		d, is := all[name]
+		if reached[name] || !is {
+			continue
+		}
+		reached[name] = true
+		for _, target := range d.Links() {
+			file, _, _ := strings.Cut(target, "#")
+			to := path.Join(path.Dir(name), file)
+			// A folder shows its README.
+			queue = append(queue, to, path.Join(to, "README.md"))
+		}
+	}
+	for name := range all {
+		if !reached[name] && strings.HasPrefix(name, "docs/") {
+			t.Errorf("no way leads from README.md to %s: link it from a page on the same subject", name)
+		}
+	}
+}
+
+// TestLinksAreJudged shows what is found and what isn't.
+func TestLinksAreJudged(t *testing.T) {
+	page := markdown.Read("docs/a.md", "# A (page) of `code`\n\n[good](b.md#two-words) [here](#a-page-of-code) [far](https://example.org/x)\n"+
+		"[gone](c.md) [no headline](b.md#three) ![picture](/d.svg) `[code](no.md)`\n<img src=\"e.svg\">\n\n```md\n[block](no.md)\n```\n")
+	all := map[string]markdown.Document{"docs/a.md": page, "docs/b.md": markdown.Read("docs/b.md", "## Two words\n")}
+	exists := func(name string) bool { return slices.Contains([]string{"docs/a.md", "docs/b.md"}, name) }
+	var wrong []string
+	for _, target := range page.Links() {
+		if broken(page, target, all, exists) != "" {
+			wrong = append(wrong, target)
+		}
+	}
+	if got := strings.Join(wrong, " "); got != "c.md b.md#three /d.svg e.svg" {
+		t.Errorf("broken: %s", got)
+	}
+	if len(page.Links()) != 6 || len(page.Blocks) != 1 || page.Blocks[0].Language != "md" {
+		t.Errorf("links %q, %d blocks", page.Links(), len(page.Blocks))
+	}
+}

@@ -1,0 +1,172 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
+	"github.com/underlay-ccm/underlay/routes/agent"
+)
+
+// exception is a command that can't be run as it stands, or not to a good end.
+type exception struct {
+	// command is how it begins.
+	command string
+	// why it is one.
+	why string
+
+	// instead are pairs: what stands there, and what is run in its place. Without
+	// any, and without more below, the command is not run at all.
+	instead []string
+	// also are pairs again: what is made of it by them is run as well.
+	also []string
+	// fails is on standard error of the command, which has to fail.
+	fails string
+	// statuses are exit statuses beside 0 that are right.
+	statuses []int
+	// empty: that it finds nothing is right too.
+	empty bool
+	// background: it is a simulated cloud, which serves until the page ends.
+	background bool
+	// check looks at what is not run.
+	check func(command string) error
+}
+
+const (
+	noKubelet   = "a kubelet answers it, and there is none"
+	noAddress   = "no preferred addresses found"
+	onTheNode   = "it is for the node itself, and this machine is none"
+	anotherTool = "a program of others, which needs an account, an engine or a cluster's machines"
+)
+
+// exceptions are all of them. The first that fits is taken.
+func exceptions() []exception {
+	return []exception{
+		// Running pods.
+		{command: "kubectl -n kube-system logs", why: noKubelet, fails: noAddress},
+		{command: "kubectl -n kube-system exec $pod -- /underlay-agent", why: noKubelet, fails: noAddress, also: []string{"kubectl -n kube-system exec $pod -- /underlay-agent check", "underlay-agent check --help"}},
+		{command: "kubectl run probe --rm -it", why: noKubelet, instead: []string{"--rm -it", "--dry-run=server"}},
+		{command: "kubectl get service web --watch", why: "it never ends", instead: []string{"kubectl", "timeout 2 kubectl"}, statuses: []int{124}},
+
+		// What finds something only in a cluster that is not well.
+		{command: "kubectl get events --all-namespaces --field-selector reason=", why: "nothing of the kind has happened", empty: true},
+		{command: "kubectl -n kube-system get events --field-selector reason=", why: "nothing of the kind has happened", empty: true},
+		{command: "kubectl -n kube-system get events --field-selector involvedObject.name=underlay-node-ipam", why: "nothing has happened to the ledger", empty: true},
+		{command: "kubectl get nodes -o custom-columns=", why: "no Node waits, and no agent runs: a condition that each Node has is asked for", check: conditionName, instead: []string{string(ipamcontroller.PodCIDRsAllocated), "Ready", string(agent.PeersReachable), "Ready"}},
+		{command: "kubectl -n shop annotate service web", why: "the Service that there is lies in another namespace, and keeps its load balancer", instead: []string{"-n shop annotate", "-n default annotate --dry-run=server"}},
+		{command: "underlayctl doctor", why: "its status says how bad it is", statuses: []int{1, 2}},
+
+		// The page's own simulated cloud.
+		{command: "go run ./cmd/hcloud-sim", why: "it is built already, and the ports may be taken", background: true, instead: []string{"go run ./cmd/hcloud-sim", "hcloud-sim --listen=127.0.0.1:0 --admin-listen=127.0.0.1:0"}},
+
+		// A kubeconfig that comes by SSH.
+		{command: "ssh root@CONTROL-1 cat /etc/kubernetes/admin.conf", why: "there is no machine to log in to", instead: []string{"ssh root@CONTROL-1 cat /etc/kubernetes/admin.conf", "cat admin.conf"}},
+		{command: "ssh -fN", why: "there is no machine to log in to"},
+		{command: "make build && export", why: "the programs are built already", instead: []string{"make build && ", ""}},
+
+		// Not run.
+		{command: "make ", why: "it takes minutes, and runs this; test/checks/docs knows the targets"},
+		{command: "helm install", why: anotherTool + "; test/checks/chart renders the chart", check: chartValues},
+		{command: "helm uninstall", why: anotherTool},
+		{command: "hcloud ", why: anotherTool},
+		{command: "for name in control-1", why: anotherTool},
+		{command: "docker build", why: anotherTool, check: buildTarget},
+		{command: "docker push", why: anotherTool},
+		{command: "gh release download", why: "there is no release yet"},
+		{command: "cosign verify", why: anotherTool},
+		{command: "sha256sum --check", why: "there is no release yet; test/checks/release checks the file"},
+		{command: "kubeadm init", why: anotherTool + "; test/kube/kubeadm reads the file"},
+		{command: "ip ", why: onTheNode},
+		{command: "rm ", why: onTheNode},
+		{command: "nft ", why: onTheNode},
+		{command: "curl http://127.0.0.1:10266/readyz", why: onTheNode, check: agentPort},
+	}
+}
+
+// exceptionOf finds a command's row; nil: it has none.
+func exceptionOf(all []exception, command string) *exception {
+	i := slices.IndexFunc(all, func(e exception) bool { return strings.HasPrefix(command, e.command) })
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
+}
+
+// runs reports whether anything of it is run.
+func (e *exception) runs() bool {
+	return e == nil || len(e.instead) > 0 || e.fails != "" || len(e.statuses) > 0 || e.empty || e.background
+}
+
+var (
+	setting    = regexp.MustCompile(`--set (\S+?)=`)
+	valuesFile = regexp.MustCompile(`--values (deploy/\S+)`)
+	target     = regexp.MustCompile(`--target (\S+)`)
+	condition  = regexp.MustCompile(`@\.type=="([^"]*)"`)
+	address    = regexp.MustCompile(`http://[0-9.]+:([0-9]+)(/\S*)`)
+)
+
+// conditionName: a condition of Nodes that is asked for is one that somebody sets.
+func conditionName(command string) error {
+	known := []corev1.NodeConditionType{corev1.NodeNetworkUnavailable, ipamcontroller.PodCIDRsAllocated, agent.PeersReachable}
+	for _, m := range condition.FindAllStringSubmatch(command, -1) {
+		if !slices.Contains(known, corev1.NodeConditionType(m[1])) {
+			return fmt.Errorf("no Node has a condition %s", m[1])
+		}
+	}
+	return nil
+}
+
+// chartValues: what is set are values of the chart, and files of values are there.
+func chartValues(command string) error {
+	content, err := os.ReadFile(root + "/deploy/chart/values.yaml")
+	if err != nil {
+		return err
+	}
+	var values map[string]any
+	if err := yaml.Unmarshal(content, &values); err != nil {
+		return err
+	}
+	for _, m := range setting.FindAllStringSubmatch(command, -1) {
+		var at any = values
+		for _, key := range strings.Split(m[1], ".") {
+			section, _ := at.(map[string]any)
+			if at = section[key]; at == nil {
+				return fmt.Errorf("the chart has no value %s", m[1])
+			}
+		}
+	}
+	for _, m := range valuesFile.FindAllStringSubmatch(command, -1) {
+		if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// buildTarget: the Dockerfile has such a stage.
+func buildTarget(command string) error {
+	m := target.FindStringSubmatch(command)
+	content, err := os.ReadFile(root + "/Dockerfile")
+	if err == nil && (m == nil || !regexp.MustCompile(`(?im)^FROM .* AS `+regexp.QuoteMeta(m[1])+`$`).Match(content)) {
+		err = errors.New("the Dockerfile has no such stage")
+	}
+	return err
+}
+
+// agentPort: the agent listens there, and is asked so by its probe.
+func agentPort(command string) error {
+	m := address.FindStringSubmatch(command)
+	content, err := os.ReadFile(root + "/deploy/agent/daemonset.yaml")
+	if err == nil && (!strings.Contains(string(content), "--port="+m[1]) || !strings.Contains(string(content), "path: "+m[2]+"\n")) {
+		err = errors.New("the agent's manifest has another port or path")
+	}
+	return err
+}

@@ -1,0 +1,245 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/underlay-ccm/underlay/test/checks/docs/markdown"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
+)
+
+// before is what a page takes for granted that is not there yet, or not any more.
+func before() map[string]string {
+	return map[string]string{
+		"README.md":                      "kubectl -n kube-system delete secret hcloud",
+		"docs/tutorial/first-cluster.md": "kubectl -n kube-system delete secret hcloud; kubectl delete service/web deployment/web",
+	}
+}
+
+// placeholders are what readers put in the place of words in capitals, and where
+// things are here.
+func placeholders(w *world, page string, sim simulator) *strings.Replacer {
+	node := "worker-1"
+	if page == "docs/how-to/single-to-dual-stack.md" {
+		node = "spare" // it is deleted there
+	}
+	pairs := []string{
+		"NAMESPACE:", "NAMESPACE:", "NODE:", "NODE:", "NAME:", "NAME:", // heads of columns
+		"NAMESPACE/NAME", "default/web", "service NAMESPACE/NAME", "service default/web", "service NAME", "service web", "NAME", node, "NODE", node,
+		"IPV4-ADDRESS", "10.244.0.2", "IPV6-ADDRESS", "fd00:10:244::2",
+		"HCLOUD_TOKEN=…", "HCLOUD_TOKEN=" + cluster.Token,
+		"https://127.0.0.1:6443", w.ControlPlane.URL(),
+	}
+	if sim != (simulator{}) {
+		pairs = append(pairs, "127.0.0.1:8470", sim.api, "127.0.0.1:8471", sim.admin)
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// simulator is where a page's own simulated cloud listens; the zero value: there
+// is none.
+type simulator struct{ api, admin string }
+
+// TestCommands runs what the documents tell readers to run.
+func TestCommands(t *testing.T) {
+	all, err := markdown.ReadTree(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(all, "CHANGELOG.md") // tells of what was
+	w := startWorld(t)
+	table := exceptions()
+	needed := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		places := all[name].Commands()
+		if len(places) == 0 {
+			continue
+		}
+		t.Run(strings.ReplaceAll(name, "/", "."), func(t *testing.T) {
+			p := w.open(t, all[name])
+			for _, lines := range places {
+				commands, err := whole(t.Context(), lines)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, c := range commands {
+					e := exceptionOf(table, c)
+					if e != nil {
+						needed[e.command] = true
+					}
+					p.follow(t, c, e)
+				}
+			}
+		})
+	}
+	for _, e := range table {
+		if !needed[e.command] {
+			t.Errorf("no document has a command that begins with %q: delete its row", e.command)
+		}
+	}
+	if t.Failed() {
+		t.Log(w.logs())
+	}
+}
+
+// page is a document that is being followed.
+type page struct {
+	*session
+	world *world
+	name  string
+	fill  *strings.Replacer
+}
+
+// open makes ready what a document takes for granted.
+func (w *world) open(t *testing.T, d markdown.Document) *page {
+	t.Helper()
+	w.restore(t)
+	dir := w.folder(t)
+	p := &page{session: startSession(t, dir, w.environment(dir)), world: w, name: d.Path, fill: placeholders(w, d.Path, simulator{})}
+	for _, b := range d.Blocks {
+		// Only the page of the simulator has a file that a command names.
+		if b.Language == "yaml" && d.Path == "docs/how-to/hcloud-sim.md" {
+			write(t, filepath.Join(dir, "seed.yaml"), b.Content)
+		}
+	}
+	if c := before()[d.Path]; c != "" {
+		p.expect(t, c, exception{})
+	}
+	return p
+}
+
+// follow runs one command, or what its exception makes of it.
+func (p *page) follow(t *testing.T, command string, row *exception) {
+	t.Helper()
+	e := exception{}
+	if row != nil {
+		e = *row
+	}
+	if e.check != nil {
+		if err := e.check(command); err != nil {
+			t.Errorf("%s\n%v", command, err)
+		}
+	}
+	if !row.runs() {
+		t.Logf("not run: %s (%s)", command, e.why)
+		return
+	}
+	if strings.HasPrefix(command, "curl ") {
+		if _, err := exec.LookPath("curl"); err != nil {
+			t.Logf("not run: %s (there is no curl)", command)
+			return
+		}
+	}
+	p.expect(t, p.fill.Replace(strings.NewReplacer(e.instead...).Replace(command)), e)
+	if len(e.also) > 0 {
+		p.expect(t, p.fill.Replace(strings.NewReplacer(e.also...).Replace(command)), exception{})
+	}
+}
+
+// looks is a command that changes nothing: once in all is enough.
+var looks = regexp.MustCompile(`^(?:underlayctl|kubectl (?:-n \S+ )?(?:get|describe|logs)) `)
+
+// expect runs a command in the page's shell and judges what it left. What it asks
+// for may need a moment to be there: readers look again too.
+func (p *page) expect(t *testing.T, command string, e exception) {
+	t.Helper()
+	if e.background {
+		p.serve(t, command)
+		return
+	}
+	if p.world.seen[command] && looks.MatchString(command) {
+		return
+	}
+	p.world.seen[command] = true
+	began, problem, left := time.Now(), "", outcome{}
+	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		var err error
+		left, err = p.run(t.Context(), command)
+		problem = wrong(command, left, e)
+		// What has to fail may fail of something else at first: a pod that has just gone.
+		return problem == "" || left.status != 0 && e.fails == "", err
+	})
+	t.Logf("%.1f s: %s", time.Since(began).Seconds(), command)
+	switch {
+	case err != nil && problem == "":
+		t.Fatalf("%s\n%v", command, err)
+	case problem != "":
+		t.Errorf("%s\n%s: %s", command, problem, left)
+	}
+}
+
+var listening = regexp.MustCompile(`msg=listening for=(?:api|admin) address=(\S+)`)
+
+// serve starts a simulated cloud and waits until it listens. From then on the
+// page's addresses are its own.
+func (p *page) serve(t *testing.T, command string) {
+	t.Helper()
+	if _, err := p.run(t.Context(), command+" 2>served &"); err != nil {
+		t.Fatal(err)
+	}
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		said, err := os.ReadFile(filepath.Join(p.dir, "served"))
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+		found := listening.FindAllStringSubmatch(string(said), -1)
+		if len(found) < 2 {
+			return false, err
+		}
+		p.fill = placeholders(p.world, p.name, simulator{api: found[0][1], admin: found[1][1]})
+		return true, err
+	})
+	if err != nil {
+		t.Fatalf("%s\ndoes not listen: %v", command, err)
+	}
+}
+
+// wrong says what is wrong with what a command left; empty: nothing.
+func wrong(command string, o outcome, e exception) string {
+	switch {
+	case e.fails != "" && (o.status == 0 || !strings.Contains(o.errors, e.fails)):
+		return fmt.Sprintf("it should fail with %q", e.fails)
+	case e.fails != "":
+		return ""
+	case o.status != 0 && !slices.Contains(e.statuses, o.status):
+		return "it fails"
+	case !e.empty && strings.Contains(o.errors, "No resources found"):
+		return "it finds nothing"
+	case strings.Contains(o.errors, "unknown field"):
+		return "it sets a field that nobody knows" // which the API server lets pass
+	case strings.Contains(command, "custom-columns="):
+		return bare(o.out)
+	}
+	return ""
+}
+
+var gap = regexp.MustCompile(` {2,}`)
+
+// bare finds a column in which no row has a value: its path leads nowhere.
+func bare(table string) string {
+	lines := strings.Split(strings.TrimSpace(table), "\n")
+	heads := gap.Split(lines[0], -1)
+	for i, head := range heads {
+		if !slices.ContainsFunc(lines[1:], func(line string) bool {
+			cells := gap.Split(line, -1)
+			return i < len(cells) && cmp.Or(cells[i], "<none>") != "<none>"
+		}) {
+			return "no row has a value in column " + head
+		}
+	}
+	return ""
+}

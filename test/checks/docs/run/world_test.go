@@ -1,0 +1,221 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
+	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
+	"github.com/underlay-ccm/underlay/test/testenv/kubebinary"
+)
+
+// root is the module's folder, seen from here.
+const root = "../../../.."
+
+// machines join the cluster. The documents call two of them by name; spare is
+// the one that may be deleted.
+var machines = []string{"control-1", "node-1", "spare", "worker-1", "worker-2"}
+
+// world is a cluster as the documents' readers have it.
+type world struct {
+	*cluster.Cluster
+	programs  string          // the folder that is a shell's path
+	manifests []string        // what is applied again before each page
+	seen      map[string]bool // commands that were run
+}
+
+// startWorld starts it. When it returns, all Nodes are served, and the shipped
+// manifests are applied.
+func startWorld(t *testing.T) *world {
+	t.Helper()
+	dir := t.TempDir()
+	ctx := context.WithoutCancel(t.Context())
+	w := &world{programs: filepath.Join(dir, "programs"), seen: map[string]bool{}}
+	built := t.TempDir()
+	if err := cluster.BuildAll(ctx, built); err != nil {
+		t.Fatal(err)
+	}
+	c, err := cluster.Start(ctx, cluster.Options{
+		Manager: filepath.Join(built, "underlay-ccm"), Cloud: hcloudsim.Options{ActionTime: 20 * time.Millisecond},
+		ControlPlane: controlplane.Options{
+			Dir: filepath.Join(dir, "plane"), Progress: io.Discard,
+			// No kubelet answers, and by this the API server says so at once.
+			ExtraAPIServerArgs: []string{"--kubelet-preferred-address-types=ExternalDNS"},
+			// Those that make pods, and let them be evicted.
+			ExtraControllerManagerArgs: []string{"--controllers=deployment-controller,replicaset-controller,daemonset-controller,disruption-controller"},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Stop)
+	w.Cluster = c
+	if _, err := c.StartManager(ctx, cluster.ManagerOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range machines {
+		if err := c.AddMachine(ctx, cluster.Machine{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.manifests = []string{
+		w.own(t, "ccm/configmap.yaml"), w.own(t, "ccm/deployment.yaml"),
+		"testdata/cluster.yaml", root + "/deploy/ccm/podcidr-policy.yaml", root + "/deploy/ccm/poddisruptionbudget.yaml",
+		root + "/deploy/agent", root + "/deploy/underlayctl/reader.yaml",
+	}
+	w.restore(t)
+	keepPods(t, c.Client)
+	w.install(t, built)
+	return w
+}
+
+// own writes one of the shipped manifests with the cluster's ranges, and the
+// configuration that its underlay-ccm really has.
+func (w *world) own(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, "deploy", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.NewReplacer(
+		"--cluster-cidr=10.244.0.0/16", "--cluster-cidr="+cluster.PodRanges,
+		"--service-cluster-ip-range=10.96.0.0/12", "--service-cluster-ip-range="+cluster.ServiceRange,
+	).Replace(string(content))
+	if before, _, is := strings.Cut(text, "  config.yaml: |\n"); is {
+		text = before + "  config.yaml: |\n    " + strings.ReplaceAll(strings.TrimSpace(w.CloudConfig()), "\n", "\n    ") + "\n"
+	}
+	path := filepath.Join(w.ControlPlane.Dir(), filepath.Base(name))
+	write(t, path, text)
+	return path
+}
+
+// restore undoes what a page has done to what others need.
+func (w *world) restore(t *testing.T) {
+	t.Helper()
+	if err := w.ControlPlane.Apply(t.Context(), w.manifests...); err != nil {
+		t.Fatal(err)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hcloud"}, StringData: map[string]string{"token": cluster.Token}}
+	secrets := w.Client.CoreV1().Secrets(metav1.NamespaceSystem)
+	_ = secrets.Delete(t.Context(), secret.Name, metav1.DeleteOptions{}) // if it is there
+	if _, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.await(t, "Nodes and the Service to be served", w.served)
+}
+
+// served: every Node has its podCIDRs and its route, the Service its address, and
+// pods are ready.
+func (w *world) served(ctx context.Context) (bool, error) {
+	nodes, err := w.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return false, err
+	}
+	for i := range nodes.Items {
+		c := kube.Condition(&nodes.Items[i], corev1.NodeNetworkUnavailable)
+		if c == nil || c.Status != corev1.ConditionFalse || len(nodes.Items[i].Spec.PodCIDRs) != 2 {
+			return false, nil
+		}
+	}
+	web, err := w.Client.CoreV1().Services("default").Get(ctx, "web", metav1.GetOptions{})
+	return err == nil && len(web.Status.LoadBalancer.Ingress) > 0, err
+}
+
+func (w *world) await(t *testing.T, what string, holds wait.ConditionWithContextFunc) {
+	t.Helper()
+	if err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, holds); err != nil {
+		t.Fatalf("waiting for %s: %v", what, err)
+	}
+}
+
+// install fills the folder that is a shell's path. What is not there can't be run.
+func (w *world) install(t *testing.T, built string) {
+	t.Helper()
+	kubeBinary, err := kubebinary.Path(t.Context(), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := w.ControlPlane.Kubeconfig(t.Context(), metav1.NamespaceSystem, "underlay-reader")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(w.programs, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	links := map[string]string{"kubectl": kubeBinary, "hcloud-sim": filepath.Join(built, "hcloud-sim"), "underlay-agent": filepath.Join(built, "underlay-agent")}
+	for _, tool := range []string{"cat", "curl", "dirname", "grep", "sort", "timeout", "true", "uniq"} {
+		// What is missing is noticed by who looks for it.
+		if links[tool], err = exec.LookPath(tool); err != nil {
+			delete(links, tool)
+		}
+	}
+	for name, target := range links {
+		if err := os.Symlink(target, filepath.Join(w.programs, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// It may look at the cluster and do nothing else, whoever kubectl works for.
+	script := fmt.Sprintf("#!/bin/sh\nKUBECONFIG=%s exec %s/underlayctl \"$@\"\n", reader, built)
+	if err := os.WriteFile(filepath.Join(w.programs, "underlayctl"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// folder makes a folder that a page's shell works in: what it may name of the
+// tree is there.
+func (w *world) folder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	deploy, err := filepath.Abs(filepath.Join(root, "deploy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{"deploy": deploy, "bin": w.programs} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	admin, err := os.ReadFile(w.ControlPlane.AdminKubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// kubeadm's calls the cluster so.
+	write(t, filepath.Join(dir, "admin.conf"), strings.ReplaceAll(string(admin), "underlay-test", "kubernetes"))
+	write(t, filepath.Join(dir, pasted), cluster.Token+"\n")
+	// An answer of 400 and above is a failure.
+	write(t, filepath.Join(dir, ".curlrc"), "fail-with-body\n")
+	return dir
+}
+
+// environment is that of a page's shell.
+func (w *world) environment(dir string) []string {
+	return []string{
+		"PATH=" + w.programs, "HOME=" + dir, "KUBECONFIG=" + w.ControlPlane.AdminKubeconfig(),
+		"KUBECACHEDIR=" + filepath.Join(w.programs, "cache"), "HCLOUD_TOKEN=" + cluster.Token,
+		"KUBE_EDITOR=true", // changes nothing
+	}
+}
+
+// logs are what underlay-ccm said last.
+func (w *world) logs() string {
+	content, err := os.ReadFile(filepath.Join(w.ControlPlane.Dir(), "underlay-ccm-1.log"))
+	if err != nil {
+		return err.Error()
+	}
+	lines := bytes.Split(content, []byte("\n"))
+	return string(bytes.Join(lines[max(0, len(lines)-40):], []byte("\n")))
+}

@@ -1,0 +1,177 @@
+package kubeadm
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/underlay-ccm/underlay/internal/config"
+)
+
+const deploy = "../../../deploy"
+
+func read(t *testing.T, elements ...string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(append([]string{deploy}, elements...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// cluster is what init.yaml says that Underlay has to know too. The kinds
+// themselves are decoded where kubeadm's code is.
+type cluster struct {
+	ControlPlaneEndpoint string
+	Networking           struct{ PodSubnet, ServiceSubnet string }
+	NodeRegistration     registration
+	NodePortAddresses    []string
+}
+
+type registration struct {
+	KubeletExtraArgs []struct{ Name, Value string }
+}
+
+// nodeIPs are the addresses that a kubelet is told.
+func (r registration) nodeIPs(t *testing.T) []netip.Addr {
+	t.Helper()
+	for _, arg := range r.KubeletExtraArgs {
+		if arg.Name != "node-ip" {
+			continue
+		}
+		var addrs []netip.Addr
+		for _, text := range strings.Split(arg.Value, ",") {
+			addrs = append(addrs, netip.MustParseAddr(text))
+		}
+		return addrs
+	}
+	t.Fatal("no --node-ip")
+	return nil
+}
+
+// documents decodes every document of a file into the same value, each adding
+// what it has.
+func documents(t *testing.T, content string, into any) {
+	t.Helper()
+	for _, document := range strings.Split(content, "\n---\n") {
+		if err := yaml.Unmarshal([]byte(document), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// values are what the chart is told.
+type values struct {
+	ClusterCIDR, ServiceCIDR, APIServer string
+	CCM                                 struct{ Replicas int }
+	Config                              map[string]any
+}
+
+// settings are the values as underlay-ccm gets them from the chart.
+func settings(t *testing.T, v values) (config.Config, []config.Warning, error) {
+	t.Helper()
+	v.Config["apiVersion"], v.Config["kind"] = "underlay.dev/v1alpha1", "CloudConfig"
+	if v.Config["provider"] == nil {
+		v.Config["tokenFile"] = "/run/secrets/hcloud/token"
+	}
+	file, err := yaml.Marshal(v.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := config.Flags{
+		AllocateNodeCIDRs: true, ConfigureCloudRoutes: true,
+		ClusterCIDR: v.ClusterCIDR, ServiceClusterIPRange: v.ServiceCIDR,
+	}
+	token := func(string) ([]byte, error) { return []byte(strings.Repeat("t", 64)), nil }
+	return config.Load(flags, file, func(string) string { return "" }, token)
+}
+
+func folders(t *testing.T) []string {
+	t.Helper()
+	found, err := filepath.Glob(deploy + "/kubeadm/*/init.yaml")
+	if err != nil || len(found) < 4 {
+		t.Fatalf("found only %v: %v", found, err)
+	}
+	for i, path := range found {
+		found[i] = filepath.Join("kubeadm", filepath.Base(filepath.Dir(path)))
+	}
+	return found
+}
+
+// What kubeadm and Underlay are told agrees, and Underlay has nothing to object.
+func TestRangesAgree(t *testing.T) {
+	for _, folder := range folders(t) {
+		var c cluster
+		documents(t, read(t, folder, "init.yaml"), &c)
+		var v values
+		if err := yaml.UnmarshalStrict([]byte(read(t, folder, "values.yaml")), &v); err != nil {
+			t.Errorf("%s/values.yaml: %v", folder, err)
+			continue
+		}
+		for _, pair := range [][2]string{
+			{c.Networking.PodSubnet, v.ClusterCIDR},
+			{c.Networking.ServiceSubnet, v.ServiceCIDR},
+			{"https://" + c.ControlPlaneEndpoint, v.APIServer},
+		} {
+			if pair[0] != pair[1] {
+				t.Errorf("%s: kubeadm is told %s, underlay %s", folder, pair[0], pair[1])
+			}
+		}
+		got, warnings, err := settings(t, v)
+		if err != nil || len(warnings) > 0 {
+			t.Errorf("%s: %v, warnings %v", folder, err, warnings)
+			continue
+		}
+		familiesAgree(t, folder, got)
+	}
+}
+
+// familiesAgree: a dual-stack cluster is one for Services, for pods and in its
+// name, and has something that routes each family.
+func familiesAgree(t *testing.T, folder string, got config.Config) {
+	t.Helper()
+	pods := map[bool]bool{} // by whether it is IPv6
+	for _, p := range got.IPAM.Pools {
+		pods[p.Own || p.Prefix.Addr().Is6()] = true
+	}
+	dual := strings.HasSuffix(folder, "dual-stack")
+	if services := len(got.IPAM.ServiceRanges) == 2; pods[true] != dual || !pods[false] || services != dual {
+		t.Errorf("%s: pools %+v, service ranges %v", folder, got.IPAM.Pools, got.IPAM.ServiceRanges)
+	}
+	if routed := got.Families.IPv6 != config.Unrouted; routed != dual {
+		t.Errorf("%s: IPv6 is routed by %q", folder, got.Families.IPv6)
+	}
+	if cloud := strings.Contains(folder, "cloud"); got.Routes.Enabled != cloud || got.LoadBalancers.UsePrivateIP != cloud {
+		t.Errorf("%s: routes %t, load balancers %+v", folder, got.Routes.Enabled, got.LoadBalancers)
+	}
+}
+
+// Nodes are outside of what pods and Services have, and within what load
+// balancers reach.
+func TestNodesAreApart(t *testing.T) {
+	for _, folder := range folders(t) {
+		var first, further cluster
+		documents(t, read(t, folder, "init.yaml"), &first)
+		documents(t, read(t, folder, "join.yaml"), &further)
+		taken := slices.Concat(strings.Split(first.Networking.PodSubnet, ","), strings.Split(first.Networking.ServiceSubnet, ","))
+		for _, node := range slices.Concat(first.NodeRegistration.nodeIPs(t), further.NodeRegistration.nodeIPs(t)) {
+			for _, r := range taken {
+				if netip.MustParsePrefix(r).Contains(node) {
+					t.Errorf("%s: node %v lies in %s", folder, node, r)
+				}
+			}
+		}
+		for _, open := range first.NodePortAddresses {
+			for _, r := range taken {
+				if prefix, err := netip.ParsePrefix(open); err == nil && prefix.Overlaps(netip.MustParsePrefix(r)) {
+					t.Errorf("%s: node ports are open in %s, which overlaps %s", folder, open, r)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,342 @@
+package release
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"debug/elf"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const underlay = "../../.."
+
+const changelog = `# Changelog
+
+## [Unreleased]
+
+### Added
+
+- What comes next.
+
+## [0.2.0] - 2026-12-01
+
+### Fixed
+
+- What was wrong in the first.
+
+## [0.1.0] - 2026-11-01
+
+- The first.
+
+[0.2.0]: https://example.org/0.2.0
+`
+
+// repository is one with the script and a program.
+type repository struct{ folder string }
+
+func newRepository(t *testing.T) repository {
+	t.Helper()
+	r := repository{t.TempDir()}
+	script, err := os.ReadFile(underlay + "/.ci/release")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.write(t, ".ci/release", string(script))
+	if err := os.CopyFS(filepath.Join(r.folder, ".ci/attest"), os.DirFS(underlay+"/.ci/attest")); err != nil {
+		t.Fatal(err)
+	}
+	r.write(t, "CHANGELOG.md", changelog)
+	r.write(t, ".gitignore", "/dist/\n")
+	mod, sum := dependency(t)
+	r.write(t, "go.mod", "module example.org/program\n\ngo 1.26.0\n\n"+mod)
+	r.write(t, "go.sum", sum)
+	r.write(t, "cmd/program/main.go", "package main\n\nimport \"golang.org/x/sys/unix\"\n\nfunc main() { unix.Getpid() }\n")
+	about, err := os.ReadFile(underlay + "/deploy/chart/Chart.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.write(t, "deploy/chart/Chart.yaml", string(about))
+	r.write(t, "deploy/chart/templates/object.yaml", "version: 1\n")
+	r.git(t, "init", "--quiet")
+	r.commit(t)
+	return r
+}
+
+func (r repository) write(t *testing.T, name, content string) {
+	t.Helper()
+	path := filepath.Join(r.folder, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r repository) commit(t *testing.T) {
+	t.Helper()
+	r.git(t, "add", "--all")
+	r.git(t, "commit", "--quiet", "--message", "a commit")
+}
+
+// environment keeps git from the machine's own configuration, and has one date,
+// so that two repositories have the same commits.
+func environment() []string {
+	return append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null",
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_AUTHOR_DATE=2026-12-01T12:00:00+05:00",
+		"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org", "GIT_COMMITTER_DATE=2026-12-01T12:00:00+05:00")
+}
+
+func (r repository) git(t *testing.T, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "git", args...)
+	cmd.Dir, cmd.Env = r.folder, environment()
+	if output, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("git %v: %v\n%s", args, err, output)
+	}
+}
+
+// head is the commit that is checked out.
+func (r repository) head(t *testing.T) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD")
+	cmd.Dir, cmd.Env = r.folder, environment()
+	output, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(output))
+}
+
+func (r repository) release(t *testing.T, args ...string) (output string, err error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(r.folder, ".ci/release"), args...)
+	cmd.Env = environment()
+	var both bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &both, &both
+	err = cmd.Run()
+	return both.String(), err
+}
+
+func TestRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		prepare func(*testing.T, repository)
+		args    []string
+		says    string
+	}{
+		{"a commit without a tag", nil, nil, "has no tag"},
+		{"a version that is none", nil, []string{"0.2.0"}, "not semantic"},
+		{"a tag that is no version", func(t *testing.T, r repository) { r.git(t, "tag", "v2") }, nil, "not semantic"},
+		{"a version without a section", nil, []string{"v0.3.0"}, "add a section '## [0.3.0]"},
+		{"a version that begins like another", nil, []string{"v0.2"}, "not semantic"},
+		{"an empty section", func(t *testing.T, r repository) {
+			r.write(t, "CHANGELOG.md", strings.Replace(changelog, "- The first.\n", "", 1))
+			r.commit(t)
+		}, []string{"v0.1.0"}, "says nothing of v0.1.0"},
+		{"a changed file", func(t *testing.T, r repository) { r.write(t, "go.mod", "module other\n") }, []string{"v0.2.0"}, "M go.mod"},
+		{"a file that git doesn't know", func(t *testing.T, r repository) { r.write(t, "cmd/program/more.go", "package main\n") }, []string{"v0.2.0"}, "cmd/program/more.go"},
+		{"another commit's version", func(t *testing.T, r repository) {
+			r.git(t, "tag", "v0.1.0")
+			r.write(t, "more", "")
+			r.commit(t)
+		}, []string{"v0.1.0"}, "v0.1.0 is the tag of commit"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRepository(t)
+			if c.prepare != nil {
+				c.prepare(t, r)
+			}
+			output, err := r.release(t, append([]string{"-n"}, c.args...)...)
+			if err == nil || !strings.Contains(output, c.says) {
+				t.Errorf("%v: %s\nwant %q", err, output, c.says)
+			}
+		})
+	}
+}
+
+func TestSaysWhatItWouldDo(t *testing.T) {
+	r := newRepository(t)
+	r.git(t, "tag", "v0.2.0")
+	output, err := r.release(t, "-n")
+	if err != nil || !strings.Contains(output, "release v0.2.0 of commit") || !strings.Contains(output, "program for linux/amd64 linux/arm64, and the chart") {
+		t.Errorf("%v: %s", err, output)
+	}
+	if _, err := os.Stat(filepath.Join(r.folder, "dist")); !os.IsNotExist(err) {
+		t.Errorf("it left something in dist: %v", err)
+	}
+}
+
+func (r repository) dist(t *testing.T) map[string][]byte {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(r.folder, "dist"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{}
+	for _, entry := range entries {
+		content, err := os.ReadFile(filepath.Join(r.folder, "dist", entry.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[entry.Name()] = content
+	}
+	return files
+}
+
+// Two checkouts of one commit, in folders of their own, make the same release.
+func TestReleaseIsReproducible(t *testing.T) {
+	var made [2]map[string][]byte
+	for i := range made {
+		r := newRepository(t)
+		r.git(t, "tag", "v0.2.0")
+		r.write(t, "dist/left-over", "of an earlier release")
+		if output, err := r.release(t); err != nil {
+			t.Fatalf("%v: %s", err, output)
+		}
+		check := exec.CommandContext(t.Context(), "sha256sum", "--check", "--strict", "SHA256SUMS")
+		check.Dir = filepath.Join(r.folder, "dist")
+		if output, err := check.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, output)
+		}
+		made[i] = r.dist(t)
+	}
+	names := []string{
+		"CHANGELOG.md", "SHA256SUMS", "program-linux-amd64", "program-linux-amd64.cdx.json",
+		"program-linux-arm64", "program-linux-arm64.cdx.json", "provenance.intoto.json", "underlay-0.2.0.tgz",
+	}
+	if found := slices.Sorted(maps.Keys(made[0])); !slices.Equal(found, names) {
+		t.Errorf("in the release are %v, want %v", found, names)
+	}
+	for name, content := range made[0] {
+		if name != "SHA256SUMS" && !strings.Contains(string(made[0]["SHA256SUMS"]), "  "+name+"\n") {
+			t.Errorf("%s has no checksum", name)
+		}
+		if !bytes.Equal(content, made[1][name]) {
+			t.Errorf("%s differs from one checkout to the other", name)
+		}
+	}
+	for name, machine := range map[string]elf.Machine{"program-linux-amd64": elf.EM_X86_64, "program-linux-arm64": elf.EM_AARCH64} {
+		program, err := elf.NewFile(bytes.NewReader(made[0][name]))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if program.Machine != machine {
+			t.Errorf("%s is for %v", name, program.Machine)
+		}
+	}
+	if notes := string(made[0]["CHANGELOG.md"]); strings.TrimSpace(notes) != "### Fixed\n\n- What was wrong in the first." {
+		t.Errorf("the notes are %q", notes)
+	}
+}
+
+// The chart of a release has its version, and installs images of it.
+func TestReleaseHasItsChart(t *testing.T) {
+	r := newRepository(t)
+	r.git(t, "tag", "v0.2.0")
+	r.write(t, ".git/info/exclude", "*~\n")
+	r.write(t, "deploy/chart/templates/object.yaml~", "an editor's")
+	if output, err := r.release(t); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	files := unpacked(t, r.dist(t)["underlay-0.2.0.tgz"])
+	if names := slices.Sorted(maps.Keys(files)); !slices.Equal(names, []string{"underlay/Chart.yaml", "underlay/templates/object.yaml"}) {
+		t.Errorf("the chart has %v", names)
+	}
+	about := string(files["underlay/Chart.yaml"])
+	for _, line := range []string{"apiVersion: v2", "name: underlay", "version: 0.2.0", "appVersion: v0.2.0"} {
+		if !strings.Contains("\n"+about, "\n"+line+"\n") {
+			t.Errorf("Chart.yaml has no line %q:\n%s", line, about)
+		}
+	}
+	if object := string(files["underlay/templates/object.yaml"]); object != "version: 1\n" {
+		t.Errorf("a template has become %q", object)
+	}
+	status := exec.CommandContext(t.Context(), "git", "status", "--porcelain")
+	status.Dir, status.Env = r.folder, environment()
+	if output, err := status.CombinedOutput(); err != nil || len(output) > 0 {
+		t.Errorf("%v: the tree has changed: %s", err, output)
+	}
+}
+
+// unpacked are an archive's files by name; folders have none of their own.
+func unpacked(t *testing.T, archive []byte) map[string][]byte {
+	t.Helper()
+	content, err := gzip.NewReader(bytes.NewReader(archive))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{}
+	reader := tar.NewReader(content)
+	for {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header.Uid != 0 || header.Gid != 0 || header.Mode&0o022 != 0 {
+			t.Errorf("%s belongs to %d:%d and has mode %o", header.Name, header.Uid, header.Gid, header.Mode)
+		}
+		if header.Typeflag == tar.TypeDir {
+			continue
+		}
+		if files[header.Name], err = io.ReadAll(reader); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A release tells its version by what the programs of "make build" tell it by.
+func TestStampsAreTheMakefiles(t *testing.T) {
+	stamps := func(file string) []string {
+		content, err := os.ReadFile(filepath.Join(underlay, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []string
+		for _, match := range regexp.MustCompile(`-X \$(?:\(STAMP\)|stamp)\.(\w+)=`).FindAllStringSubmatch(string(content), -1) {
+			found = append(found, match[1])
+		}
+		if len(found) < 3 || !strings.Contains(string(content), "k8s.io/component-base/version\n") {
+			t.Errorf("%s stamps only %v, or another package", file, found)
+		}
+		return found
+	}
+	ours := stamps(".ci/release")
+	for _, stamp := range stamps("Makefile") {
+		if !slices.Contains(ours, stamp) {
+			t.Errorf("the Makefile stamps %s, a release does not: %v", stamp, ours)
+		}
+	}
+}
+
+// The changelog of this tree has the form that the script reads.
+func TestChangelog(t *testing.T) {
+	content, err := os.ReadFile(underlay + "/CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	heading := regexp.MustCompile(`^## \[(Unreleased\]|\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?\] - \d{4}-\d\d-\d\d)$`)
+	sections := 0
+	for line := range strings.Lines(string(content)) {
+		if strings.HasPrefix(line, "## ") {
+			sections++
+			if !heading.MatchString(strings.TrimSpace(line)) {
+				t.Errorf("%q is no heading of a version", line)
+			}
+		}
+	}
+	if sections == 0 || !strings.Contains(string(content), "## [Unreleased]\n") {
+		t.Errorf("%d sections, none is Unreleased", sections)
+	}
+}

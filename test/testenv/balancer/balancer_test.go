@@ -1,0 +1,426 @@
+package balancer_test
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/test/testenv/balancer"
+)
+
+// Services and targets come and go, on every address of the load balancer.
+func TestFollows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	a, b := w.server("a"), w.server("b")
+	w.serve(netip.AddrPortFrom(private(a), 30080), says("a"))
+	w.serve(netip.AddrPortFrom(private(b), 30080), says("b"))
+	w.serve(netip.AddrPortFrom(private(b), 30081), says("b, other service"))
+	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)}}, a)
+	w.healthy(lb, "a:80")
+	for _, at := range []netip.Addr{addr(lb.PublicNet.IPv4.IP), addr(lb.PublicNet.IPv6.IP), addr(lb.PrivateNet[0].IP)} {
+		w.eventually("a answers at "+at.String(), func() bool { return w.ask(at, 80) == "a" })
+	}
+	front := addr(lb.PublicNet.IPv4.IP)
+
+	_, _, err := w.cloud.LoadBalancer.AddServerTarget(t.Context(), lb, hcloud.LoadBalancerAddServerTargetOpts{Server: b, UsePrivateIP: hcloud.Ptr(true)})
+	noError(t, err)
+	w.healthy(lb, "b:80")
+	if got := w.ask(front, 80) + w.ask(front, 80); got != "ab" && got != "ba" {
+		t.Errorf("two connections to two targets reach %q", got)
+	}
+	_, _, err = w.cloud.LoadBalancer.RemoveServerTarget(t.Context(), lb, a)
+	noError(t, err)
+	if got := w.ask(front, 80) + w.ask(front, 80); got != "bb" {
+		t.Errorf("with a removed, two connections reach %q", got)
+	}
+
+	_, _, err = w.cloud.LoadBalancer.AddService(t.Context(), lb, hcloud.LoadBalancerAddServiceOpts{
+		Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(81), DestinationPort: hcloud.Ptr(30081),
+	}) // checked three times before it is healthy
+	noError(t, err)
+	w.eventually("the new service listens", func() bool { return slices.Contains(w.net.listening(), front.String()+":81") })
+	noError(t, w.sim.SetTargetHealth(lb.ID, hcloudsim.TargetID{Server: b.ID}, 81, hcloudsim.HealthHealthy))
+	if got := w.ask(front, 81); got != "b, other service" {
+		t.Errorf("the new service reaches %q", got)
+	}
+	_, _, err = w.cloud.LoadBalancer.DeleteService(t.Context(), lb, 80)
+	noError(t, err)
+	w.eventually("the deleted service is gone", func() bool { return w.ask(front, 80) == "" })
+	_, _, err = w.cloud.LoadBalancer.DisablePublicInterface(t.Context(), lb)
+	noError(t, err)
+	w.eventually("without public interface, only the private address is left", func() bool {
+		return w.ask(front, 81) == "" && w.ask(addr(lb.PrivateNet[0].IP), 81) == "b, other service"
+	})
+}
+
+// Every round gives each target one connection; or whoever has least.
+func TestAlgorithms(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	servers := []*hcloud.Server{w.server("a"), w.server("b"), w.server("c")}
+	for _, s := range servers {
+		w.serve(netip.AddrPortFrom(private(s), 30080), func(c net.Conn) {
+			_, _ = io.WriteString(c, s.Name)
+			_, _ = io.Copy(io.Discard, c) // until the client is done
+		})
+	}
+	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)}}, servers...)
+	w.healthy(lb, "a:80", "b:80", "c:80")
+	w.listens(3 + 3)
+	front := addr(lb.PublicNet.IPv4.IP)
+	reached := func(conns map[string][]net.Conn) {
+		t.Helper()
+		c := w.dial(front, 80)
+		var name [1]byte
+		_, err := io.ReadFull(c, name[:])
+		noError(t, err)
+		conns[string(name[:])] = append(conns[string(name[:])], c)
+	}
+	counts := func(conns map[string][]net.Conn) string {
+		return fmt.Sprint(len(conns["a"]), len(conns["b"]), len(conns["c"]))
+	}
+
+	inTurn := map[string][]net.Conn{}
+	for range 9 {
+		reached(inTurn)
+	}
+	if got := counts(inTurn); got != "3 3 3" {
+		t.Errorf("round robin gives %s connections", got)
+	}
+
+	_, _, err := w.cloud.LoadBalancer.ChangeAlgorithm(t.Context(), lb, hcloud.LoadBalancerChangeAlgorithmOpts{Type: hcloud.LoadBalancerAlgorithmTypeLeastConnections})
+	noError(t, err)
+	w.eventually("least connections go where connections have ended", func() bool {
+		for _, c := range inTurn["b"] {
+			c.Close()
+		}
+		fewest := map[string][]net.Conn{}
+		for range 3 {
+			reached(fewest)
+		}
+		for _, conns := range fewest {
+			for _, c := range conns {
+				defer c.Close()
+			}
+		}
+		return counts(fewest) == "0 3 0"
+	})
+}
+
+// A target that its check finds unhealthy gets nothing, and the API says so.
+// Other targets are not touched, nor the connections that it has.
+func TestUnhealthyGetsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	a, b := w.server("a"), w.server("b")
+	var sick, checks atomic.Int64
+	for _, s := range []*hcloud.Server{a, b} {
+		w.serve(netip.AddrPortFrom(private(s), 10256), httpServer(func(*http.Request) (int, string) {
+			if s == a && sick.Load() == 1 {
+				checks.Add(1)
+				return http.StatusServiceUnavailable, ""
+			}
+			return http.StatusOK, ""
+		}))
+		w.serve(netip.AddrPortFrom(private(s), 30080), func(c net.Conn) {
+			_, _ = io.WriteString(c, s.Name)
+			_, _ = io.Copy(c, c)
+		})
+	}
+	service := tcp(80, 30080)
+	service.HealthCheck.Protocol, service.HealthCheck.Port = hcloud.LoadBalancerServiceProtocolHTTP, hcloud.Ptr(10256)
+	service.HealthCheck.Retries = hcloud.Ptr(2)
+	service.HealthCheck.HTTP = &hcloud.LoadBalancerCreateOptsServiceHealthCheckHTTP{Path: hcloud.Ptr("/healthz")}
+	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{service}}, a, b)
+	front := addr(lb.PublicNet.IPv4.IP)
+	w.listens(4 + 3)
+	if got := w.firstByte(front, 80); got != "error" {
+		t.Errorf("a connection reaches %s before its checks", got)
+	}
+	w.healthy(lb, "a:80", "b:80")
+
+	conn := map[string]net.Conn{}
+	for range 2 {
+		c := w.dial(front, 80)
+		conn[readByte(c)] = c
+	}
+	if got := slices.Sorted(maps.Keys(conn)); strings.Join(got, "") != "ab" {
+		t.Fatalf("two connections reach %q", got)
+	}
+	sick.Store(1)
+	w.eventually("a is unhealthy, b is not", func() bool {
+		health := w.health(lb)
+		return health["a:80"] == "unhealthy" && health["b:80"] == "healthy"
+	})
+	if n := checks.Load(); n < 1 || n > 2 {
+		t.Errorf("a turned unhealthy after %d failed checks, want 2", n)
+	}
+	for range 6 {
+		if got := w.firstByte(front, 80); got != "b" {
+			t.Errorf("a connection reaches %s, want the healthy target b", got)
+		}
+	}
+	_, err := io.WriteString(conn["a"], "x")
+	noError(t, err)
+	if got := readByte(conn["a"]); got != "x" {
+		t.Errorf("the unhealthy target's connection gives %q, want it to go on", got)
+	}
+}
+
+// The last byte of one side is not the end of the other, and a reset is not
+// the end at all.
+func TestHalfOpen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	a := w.server("a")
+	resetting := netip.AddrPortFrom(private(a), 30081)
+	w.serve(netip.AddrPortFrom(private(a), 30080), func(c net.Conn) {
+		all, _ := io.ReadAll(c)
+		_, _ = fmt.Fprintf(c, "%d bytes", len(all))
+	})
+	w.serve(resetting, func(c net.Conn) {
+		_, _ = io.WriteString(c, "part")
+		if _, err := io.ReadFull(c, make([]byte, 1)); err == nil {
+			_ = c.(*net.TCPConn).SetLinger(0)
+		}
+	})
+	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080), tcp(81, 30081)}}, a)
+	w.healthy(lb, "a:80", "a:81")
+	front := addr(lb.PublicNet.IPv4.IP)
+	w.listens(2 + 6)
+
+	c := w.dial(front, 80)
+	const size = 1 << 20
+	_, err := c.Write(make([]byte, size))
+	noError(t, err)
+	noError(t, c.CloseWrite())
+	got, err := io.ReadAll(c)
+	if want := fmt.Sprintf("%d bytes", size); err != nil || string(got) != want {
+		t.Errorf("after the client is done, the server says %q (%v), want %q", got, err, want)
+	}
+
+	c = w.dial(front, 81)
+	_, err = c.Write([]byte("x"))
+	noError(t, err)
+	wantReset(t, c, "a connection that the target reset")
+}
+
+// A removed target keeps its connections, a removed service doesn't.
+func TestRemoval(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	a := w.server("a")
+	w.serve(netip.AddrPortFrom(private(a), 30080), func(c net.Conn) {
+		_, _ = io.WriteString(c, "0")
+		_, _ = io.Copy(c, c)
+	})
+	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)}}, a)
+	w.healthy(lb, "a:80")
+	w.listens(1 + 3)
+	front := addr(lb.PublicNet.IPv4.IP)
+	c := w.dial(front, 80)
+	echo := func(text string) string {
+		_, _ = io.WriteString(c, text)
+		return readByte(c)
+	}
+	if got := readByte(c) + echo("1"); got != "01" {
+		t.Fatalf("the echo is %q", got)
+	}
+	reads := w.sim.reads.Load()
+	_, _, err := w.cloud.LoadBalancer.RemoveServerTarget(t.Context(), lb, a)
+	noError(t, err)
+	w.eventually("the change is followed", func() bool { return w.sim.reads.Load() > reads })
+	if got := w.firstByte(front, 80); got != "error" {
+		t.Error("the removed target gets a new connection")
+	}
+	if got := echo("2"); got != "2" {
+		t.Errorf("the removed target's connection gives %q", got)
+	}
+	_, _, err = w.cloud.LoadBalancer.DeleteService(t.Context(), lb, 80)
+	noError(t, err)
+	wantReset(t, c, "a connection of a removed service")
+}
+
+// Targets by public address are reached from the load balancer's public
+// address, others from its private one.
+func TestSources(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	a, b := w.server("a"), w.server("b")
+	places := []netip.AddrPort{
+		netip.AddrPortFrom(private(a), 30080), netip.AddrPortFrom(addr(b.PublicNet.IPv4.IP), 30080),
+	}
+	for _, at := range places {
+		w.serve(at, says("ok"))
+	}
+	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)}}, a)
+	_, _, err := w.cloud.LoadBalancer.AddServerTarget(t.Context(), lb, hcloud.LoadBalancerAddServerTargetOpts{Server: b})
+	noError(t, err)
+	w.healthy(lb, "a:80", "b:80")
+	front := addr(lb.PublicNet.IPv4.IP)
+	w.listens(2 + 3)
+	if got := w.ask(front, 80) + w.ask(front, 80); got != "okok" {
+		t.Errorf("two connections hear %q", got)
+	}
+	w.stop()
+	for i, want := range []netip.Addr{addr(lb.PrivateNet[0].IP), front} {
+		if got := w.net.sources[places[i]]; len(got) < 2 || slices.ContainsFunc(got, func(s netip.Addr) bool { return s != want }) {
+			t.Errorf("%s is reached from %v, want a check and a connection, all from %s", places[i], got, want)
+		}
+	}
+}
+
+// What can't be listened on is tried again, and keeps nothing else from
+// working.
+func TestListeningIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	a := w.server("a")
+	w.serve(netip.AddrPortFrom(private(a), 30080), says("a"))
+	lb := w.balance(hcloud.LoadBalancerCreateOpts{})
+	blocked := netip.AddrPortFrom(addr(lb.PublicNet.IPv6.IP), 80)
+	w.net.mu.Lock()
+	w.net.refuse[blocked] = true
+	w.net.mu.Unlock()
+	_, _, err := w.cloud.LoadBalancer.AddService(t.Context(), lb, hcloud.LoadBalancerAddServiceOpts{
+		Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(80), DestinationPort: hcloud.Ptr(30080),
+	})
+	noError(t, err)
+	w.listens(1 + 2)
+	w.net.mu.Lock()
+	w.net.refuse[blocked] = false
+	w.net.mu.Unlock()
+	w.listens(1 + 3)
+}
+
+// While nothing changes, nobody reads the data plane or listens anew, however
+// many connections and checks there are.
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	a := w.server("a")
+	var calls atomic.Int64
+	w.serve(netip.AddrPortFrom(private(a), 30080), func(c net.Conn) { calls.Add(1); says("a")(c) })
+	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)}}, a)
+	w.healthy(lb, "a:80")
+	w.listens(1 + 3)
+	front := addr(lb.PublicNet.IPv4.IP)
+	reads, opened, before := w.sim.reads.Load(), w.net.opened, calls.Load()
+	for range 10 {
+		if got := w.ask(front, 80); got != "a" {
+			t.Errorf("a connection reaches %q", got)
+		}
+	}
+	w.eventually("it is checked twice", func() bool { return calls.Load() >= before+12 })
+	if w.sim.reads.Load() != reads || w.net.opened != opened {
+		t.Errorf("the data plane is read %d times, and %d listeners opened, though nothing changed", w.sim.reads.Load()-reads, w.net.opened-opened)
+	}
+}
+
+// When Run has returned, nothing of it is left: no listener, no connection, no
+// goroutine, also with checks and connections under way.
+func TestEnds(t *testing.T) {
+	w := newWorld(t, 0)
+	a := w.server("a")
+	accepted := make(chan struct{}, 100)
+	w.serve(netip.AddrPortFrom(private(a), 30080), func(c net.Conn) {
+		accepted <- struct{}{}
+		_, _ = io.Copy(io.Discard, c)
+	})
+	slow := tcp(81, 30080)
+	slow.HealthCheck.Protocol, slow.HealthCheck.Timeout = hcloud.LoadBalancerServiceProtocolHTTP, hcloud.Ptr(time.Minute)
+	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080), slow}}, a)
+	w.healthy(lb, "a:80")
+	w.listens(1 + 6)
+	c := w.dial(addr(lb.PublicNet.IPv4.IP), 80)
+	for range 3 { // two checks, of which one gets no answer, and the connection
+		receive(t, accepted)
+	}
+	w.net.lazy.Store(true)
+	dialed := w.net.dialed(private(a))
+	w.eventually("a check is stuck as well", func() bool { return w.net.dialed(private(a)) > dialed })
+	if goroutines() == 0 {
+		t.Fatal("the balancer's goroutines are not recognised")
+	}
+	w.stop()
+	if n := goroutines(); n != 0 {
+		t.Errorf("%d goroutines are left", n)
+	}
+	if left := w.net.listening(); len(left) != 1 {
+		t.Errorf("listeners are left besides the target's: %v", left)
+	}
+	wantReset(t, c, "a connection that was cut")
+}
+
+// goroutines are how many run code of the balancer. One that has said that it is
+// done may still be there, but only where it was created.
+func goroutines() int {
+	var out strings.Builder
+	_ = pprof.Lookup("goroutine").WriteTo(&out, 2)
+	n := 0
+	for stack := range strings.SplitSeq(out.String(), "\n\n") {
+		running, _, _ := strings.Cut(stack, "created by")
+		if strings.Contains(running, "test/testenv/balancer.(*") {
+			n++
+		}
+	}
+	return n
+}
+
+// The header comes before anything else, with the client's own address, on
+// both families and in both versions. Checks come without.
+func TestHeaderIsSent(t *testing.T) {
+	t.Parallel()
+	for _, version := range []balancer.Version{balancer.Version1, balancer.Version2} {
+		t.Run(fmt.Sprint(version), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, version)
+			a := w.server("a")
+			heard := make(chan string, 10)
+			var checked sync.Once
+			w.serve(netip.AddrPortFrom(private(a), 30080), func(c net.Conn) {
+				all, _ := io.ReadAll(c)
+				first := false
+				checked.Do(func() { first = true })
+				if first && len(all) > 0 {
+					t.Errorf("the check says %q", all)
+				}
+				if !first && len(all) > 0 {
+					heard <- string(all)
+				}
+			})
+			service := tcp(80, 30080)
+			service.Proxyprotocol = hcloud.Ptr(true)
+			lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{service}}, a)
+			w.healthy(lb, "a:80")
+			w.listens(1 + 3)
+			for _, front := range []netip.Addr{addr(lb.PublicNet.IPv4.IP), addr(lb.PublicNet.IPv6.IP)} {
+				c := w.dial(front, 80)
+				_, err := io.WriteString(c, "hello")
+				noError(t, err)
+				noError(t, c.CloseWrite())
+				want := balancer.Header{
+					Source:      c.LocalAddr().(*net.TCPAddr).AddrPort(),
+					Destination: c.RemoteAddr().(*net.TCPAddr).AddrPort(),
+				}
+				if got := receive(t, heard); got != string(want.Append(nil, version))+"hello" {
+					t.Errorf("through %s the target hears %q, want %+v and hello", front, got, want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,137 @@
+package balancer
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+
+	"github.com/underlay-ccm/underlay/hcloudsim"
+)
+
+// bodyMost is how much of a body is searched for the response that a check
+// expects, in bytes.
+const bodyMost = 64 << 10
+
+// probe carries out a health check. It has no answer once ctx has ended, nor
+// for a load balancer that is so new that it isn't followed yet.
+func (b *balancer) probe(ctx context.Context, p hcloudsim.Probe) hcloudsim.Health {
+	b.mu.Lock()
+	lb, known := b.known[p.LoadBalancer]
+	b.mu.Unlock()
+	if !known {
+		return ""
+	}
+	found := hcloudsim.HealthHealthy
+	if err := b.check(ctx, lb, p); err != nil {
+		b.Logger.Debug("a health check has failed", "loadBalancer", lb.ID, "port", p.Service.ListenPort, "target", p.Address, "err", err)
+		found = hcloudsim.HealthUnhealthy
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ""
+	case b.Checked != nil:
+		b.Checked(p, found)
+	}
+	return found
+}
+
+// check tells why a target is not healthy. It begins with a PROXY header where
+// the cloud's checks do; whoever answers may not understand it.
+func (b *balancer) check(ctx context.Context, lb hcloudsim.PlaneLoadBalancer, p hcloudsim.Probe) error {
+	check := p.Service.HealthCheck
+	if !p.Address.IsValid() {
+		return errors.New("the target has no address that the load balancer can reach")
+	}
+	deadline := time.Now().Add(time.Duration(check.Timeout) * time.Second)
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	to := netip.AddrPortFrom(p.Address, uint16(check.Port))
+	conn, err := b.Network.Dial(ctx, sourceOf(lb, p.Address), to)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if p.ProxyHeader {
+		header := Header{Source: netip.AddrPortFrom(sourceOf(lb, p.Address), portOf(conn.LocalAddr())), Destination: to}
+		if _, err := conn.Write(header.Append(nil, b.Header)); err != nil {
+			return fmt.Errorf("sending a PROXY header: %w", err)
+		}
+	}
+	if check.Protocol != "http" || check.HTTP == nil {
+		return nil
+	}
+	defer atEnd(ctx, func() { _ = conn.Close() })()
+	return ask(ctx, conn, to, check.HTTP)
+}
+
+// portOf is the port of a TCP address.
+func portOf(a net.Addr) uint16 {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return 0
+	}
+	return uint16(tcp.Port)
+}
+
+// ask sends the request of an HTTP check, and judges the answer. Redirects are
+// not followed, certificates not verified.
+func ask(ctx context.Context, conn net.Conn, to netip.AddrPort, check *schema.LoadBalancerServiceHealthCheckHTTP) error {
+	host, scheme := check.Domain, "http"
+	if host == "" {
+		host = to.String()
+	}
+	if check.TLS {
+		scheme = "https"
+		conn = tls.Client(conn, &tls.Config{ServerName: check.Domain, InsecureSkipVerify: true})
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+host+check.Path, nil)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("User-Agent", "underlay-test-balancer")
+	request.Close = true
+	if err := request.Write(conn); err != nil {
+		return fmt.Errorf("asking: %w", err)
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(conn), request)
+	if err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	defer answer.Body.Close()
+	if !accepted(check.StatusCodes, answer.StatusCode) {
+		return fmt.Errorf("status is %d, want one of %v", answer.StatusCode, check.StatusCodes)
+	}
+	if check.Response == "" {
+		return nil
+	}
+	body, err := io.ReadAll(io.LimitReader(answer.Body, bodyMost))
+	if err != nil {
+		return fmt.Errorf("reading the body: %w", err)
+	}
+	if !strings.Contains(string(body), check.Response) {
+		return fmt.Errorf("the body lacks %q", check.Response)
+	}
+	return nil
+}
+
+// accepted reports whether a status code is one of those that a check has, in
+// which ? stands for one digit and * for any number.
+func accepted(codes []string, status int) bool {
+	return slices.ContainsFunc(codes, func(code string) bool {
+		ok, err := path.Match(code, strconv.Itoa(status))
+		return ok && err == nil
+	})
+}

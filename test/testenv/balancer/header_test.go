@@ -1,0 +1,63 @@
+package balancer_test
+
+import (
+	"bufio"
+	"io"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/underlay-ccm/underlay/test/testenv/balancer"
+)
+
+func TestHeader(t *testing.T) {
+	four := balancer.Header{Source: netip.MustParseAddrPort("192.0.2.1:4660"), Destination: netip.MustParseAddrPort("198.51.100.2:80")}
+	six := balancer.Header{Source: netip.MustParseAddrPort("[2001:db8::1]:65535"), Destination: netip.MustParseAddrPort("[2001:db8::2]:443")}
+	const signature = "\x0d\x0a\x0d\x0a\x00\x0d\x0a\x51\x55\x49\x54\x0a"
+	tests := []struct {
+		header  balancer.Header
+		version balancer.Version
+		bytes   string
+	}{
+		{four, balancer.Version1, "PROXY TCP4 192.0.2.1 198.51.100.2 4660 80\r\n"},
+		{six, balancer.Version1, "PROXY TCP6 2001:db8::1 2001:db8::2 65535 443\r\n"},
+		{four, balancer.Version2, signature + "\x21\x11\x00\x0c\xc0\x00\x02\x01\xc6\x33\x64\x02\x12\x34\x00\x50"},
+		{
+			six, balancer.Version2, signature + "\x21\x21\x00\x24" +
+				"\x20\x01\x0d\xb8" + strings.Repeat("\x00", 11) + "\x01" +
+				"\x20\x01\x0d\xb8" + strings.Repeat("\x00", 11) + "\x02" + "\xff\xff\x01\xbb",
+		},
+	}
+	for _, test := range tests {
+		if got := string(test.header.Append([]byte("before"), test.version)); got != "before"+test.bytes {
+			t.Errorf("version %d of %+v is\n%q, want\n%q", test.version, test.header, got, test.bytes)
+		}
+		r := bufio.NewReader(strings.NewReader(test.bytes + "after"))
+		got, err := balancer.ReadHeader(r)
+		rest, _ := io.ReadAll(r)
+		if err != nil || got != test.header || string(rest) != "after" {
+			t.Errorf("%q is read as %+v with %q behind it (%v), want %+v", test.bytes, got, rest, err, test.header)
+		}
+		for cut := range len(test.bytes) {
+			if got, err := balancer.ReadHeader(bufio.NewReader(strings.NewReader(test.bytes[:cut]))); err == nil {
+				t.Errorf("%q is read as %+v though it isn't whole", test.bytes[:cut], got)
+			}
+		}
+	}
+}
+
+func TestNoHeader(t *testing.T) {
+	for _, bytes := range []string{
+		"GET / HTTP/1.1\r\nHost: example.com\r\n\r\n",
+		"PROXY UNKNOWN\r\n" + strings.Repeat("x", 200),
+		"PROXY TCP4 192.0.2.300 198.51.100.2 4660 80\r\n",
+		"PROXY TCP4 192.0.2.1 198.51.100.2 466000 80\r\n",
+		strings.Repeat("x", 200),
+		"\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00", // LOCAL, of the proxy itself
+		"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x02ab",
+	} {
+		if got, err := balancer.ReadHeader(bufio.NewReader(strings.NewReader(bytes))); err == nil {
+			t.Errorf("%q is read as %+v", bytes, got)
+		}
+	}
+}

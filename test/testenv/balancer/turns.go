@@ -1,0 +1,49 @@
+package balancer
+
+import (
+	"sync"
+
+	"github.com/underlay-ccm/underlay/hcloudsim"
+)
+
+// leastConnections is the algorithm that is not round robin.
+const leastConnections = "least_connections"
+
+// turns is whose turn it is among a service's targets, over all addresses that
+// the service listens on.
+type turns struct {
+	mu   sync.Mutex
+	next int
+	open map[hcloudsim.PlaneTarget]int // connections
+}
+
+func newTurns() *turns { return &turns{open: map[hcloudsim.PlaneTarget]int{}} }
+
+// take chooses the target of a connection, which ends with done. Round robin:
+// each in its turn. Least connections: the one with the fewest open; of several
+// the one whose turn comes first. There must be a target.
+func (t *turns) take(algorithm string, targets []hcloudsim.PlaneTarget) (chosen hcloudsim.PlaneTarget, done func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	best := t.next % len(targets)
+	if algorithm == leastConnections {
+		for i := range targets {
+			candidate := (t.next + i) % len(targets)
+			if t.open[targets[candidate]] < t.open[targets[best]] {
+				best = candidate
+			}
+		}
+	}
+	t.next = best + 1
+	chosen = targets[best]
+	t.open[chosen]++
+	return chosen, func() { t.release(chosen) }
+}
+
+func (t *turns) release(target hcloudsim.PlaneTarget) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.open[target]--; t.open[target] == 0 {
+		delete(t.open, target)
+	}
+}

@@ -1,0 +1,156 @@
+// Package kubelet imitates what the API server sees of a kubelet that runs with
+// --cloud-provider=external: it registers a Node that is tainted as
+// uninitialized and has no podCIDR, then keeps its Lease and its conditions
+// alive. It runs no pods and never touches what belongs to a cloud controller
+// manager: taints, podCIDRs, the provider ID, addresses once registered, and
+// conditions other than a kubelet's own.
+//
+// Given a node's own credentials it is held to the same permissions as a real
+// one. Hundreds fit into one process.
+//
+// What a kubelet writes is from its source, v1.37: initialNode and the setters
+// of pkg/kubelet/nodestatus, and component-helpers/apimachinery/lease.
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+)
+
+// Options describe one machine.
+type Options struct {
+	// Name of the Node and hostname of the machine.
+	Name string
+
+	// InternalIPs are kubelet's --node-ip: none, one, or one of each family.
+	// Without one the Node reports its host name only.
+	InternalIPs []netip.Addr
+
+	// ProviderID is kubelet's --provider-id; mostly empty, which leaves it to
+	// the cloud controller manager.
+	ProviderID string
+
+	// Labels beside those of every kubelet. Those that the NodeRestriction
+	// admission plugin reserves are refused.
+	Labels map[string]string
+
+	// ReadyWithPodCIDR keeps the Node NotReady until it has a podCIDR, as a CNI
+	// plugin does that is configured from it. Otherwise it is Ready with the
+	// first heartbeat.
+	ReadyWithPodCIDR bool
+
+	// LeasePeriod is the time between two renewals of the Lease, which is what
+	// the node lifecycle controller goes by: 2 s by default (a real one: 10 s).
+	LeasePeriod time.Duration
+
+	// StatusPeriod is the time between two reports of the conditions: 10 s by
+	// default. Until the Node is Ready it is looked at every half second.
+	StatusPeriod time.Duration
+}
+
+func (o Options) complete() (Options, error) {
+	if o.Name == "" {
+		return o, errors.New("no Name: give the machine one")
+	}
+	if len(o.InternalIPs) > 2 {
+		return o, fmt.Errorf("InternalIPs: %v: give one address, or one of each family", o.InternalIPs)
+	}
+	if o.LeasePeriod == 0 {
+		o.LeasePeriod = 2 * time.Second
+	}
+	if o.StatusPeriod == 0 {
+		o.StatusPeriod = 10 * time.Second
+	}
+	return o, nil
+}
+
+// unreadyPeriod is how often a kubelet that is not ready looks at its Node.
+const unreadyPeriod = 500 * time.Millisecond
+
+// Kubelet is one machine that has joined.
+type Kubelet struct {
+	options Options
+	client  kubernetes.Interface
+	ready   bool // as reported last
+
+	cancel context.CancelFunc
+	ended  sync.WaitGroup
+}
+
+// Join registers the machine and begins its heartbeats, which go on until Stop
+// is called or ctx ends. A Node of that name that exists already is taken over
+// as it is: a kubelet that was restarted.
+func Join(ctx context.Context, config *rest.Config, options Options) (*Kubelet, error) {
+	options, err := options.complete()
+	if err != nil {
+		return nil, fmt.Errorf("join a node: %w", err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("join node %s: make a client: %w", options.Name, err)
+	}
+	k := &Kubelet{options: options, client: client}
+	_, err = client.CoreV1().Nodes().Create(ctx, initialNode(options, time.Now()), metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("join node %s: register it: %w", options.Name, err)
+	}
+	ctx, k.cancel = context.WithCancel(ctx)
+	k.ended.Go(func() { k.beat(ctx) })
+	return k, nil
+}
+
+// Stop ends the heartbeats, as when the machine dies. The Node stays.
+func (k *Kubelet) Stop() {
+	k.cancel()
+	k.ended.Wait()
+}
+
+// beat is the life of a kubelet. What fails is tried again at the next beat.
+func (k *Kubelet) beat(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	lease := time.NewTicker(k.options.LeasePeriod)
+	defer lease.Stop()
+	status := time.NewTimer(0)
+	defer status.Stop()
+	k.try(logger, "renew the Lease", k.renewLease(ctx))
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-lease.C:
+			k.try(logger, "renew the Lease", k.renewLease(ctx))
+		case <-status.C:
+			k.try(logger, "report the status", k.reportStatus(ctx))
+			status.Reset(k.statusPeriod())
+		}
+	}
+}
+
+func (k *Kubelet) try(logger klog.Logger, what string, err error) {
+	if err != nil && !errors.Is(err, context.Canceled) {
+		logger.V(2).Info("Kubelet failed, will retry", "node", k.options.Name, "attempted", what, "err", err)
+	}
+}
+
+func (k *Kubelet) statusPeriod() time.Duration {
+	if !k.ready {
+		return min(unreadyPeriod, k.options.StatusPeriod)
+	}
+	return k.options.StatusPeriod
+}
+
+// networked reports whether pods could have addresses on the node by now.
+func (k *Kubelet) networked(node *corev1.Node) bool {
+	return !k.options.ReadyWithPodCIDR || node.Spec.PodCIDR != ""
+}

@@ -1,0 +1,238 @@
+//go:build linux
+
+package netlab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/test/testenv/balancer"
+	"github.com/underlay-ccm/underlay/test/testenv/netns"
+)
+
+// balancers are the cloud's load balancers: each a host with a cable to the
+// internet and, while it is in the network, one to the cloud router. They carry
+// traffic as package balancer says, and write to balancers.log what they can't.
+type balancers struct {
+	internet *internet
+	cloud    *cloudRouter
+	bell     balancer.Bell
+	log      *slog.Logger
+	file     io.Closer
+	stop     func() // ends the traffic and waits
+
+	following sync.Mutex // held while cables change
+	hosts     map[int64]*balancerHost
+	stopped   bool
+
+	mu     sync.Mutex
+	where  map[netip.Addr]*netns.Namespace // each host's own addresses
+	checks map[Checked][]hcloudsim.Health
+}
+
+// Checked is what a health check is about: a service of a load balancer by its
+// listen port, and a server.
+type Checked struct {
+	LoadBalancer int64
+	ListenPort   int
+	Server       int64
+}
+
+type balancerHost struct {
+	ns      *netns.Namespace
+	public  Public
+	private netip.Addr // zero: it is not in the network
+}
+
+// startBalancers comes behind the cloud router, because load balancers have
+// cables to it.
+func (f *Lab) startBalancers(ctx context.Context) error {
+	if f.options.Metal {
+		return nil
+	}
+	file, err := os.Create(filepath.Join(f.options.Dir, "balancers.log"))
+	if err != nil {
+		return err
+	}
+	b := &balancers{
+		internet: f.internet, cloud: f.cloud, bell: balancer.NewBell(), file: file,
+		log:   slog.New(slog.NewTextHandler(file, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		hosts: map[int64]*balancerHost{}, where: map[netip.Addr]*netns.Namespace{}, checks: map[Checked][]hcloudsim.Health{},
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	running.Go(func() {
+		balancer.Run(ctx, balancer.Options{Cloud: f.Cloud, Network: b, Changed: b.bell, Checked: b.checked, Logger: b.log})
+	})
+	b.stop = func() {
+		cancel()
+		running.Wait()
+	}
+	f.mu.Lock()
+	f.balancers = b
+	f.mu.Unlock()
+	b.follow(ctx, f.Cloud.DataPlane())
+	return nil
+}
+
+// follow gives load balancers their cables, and takes those of others away. It
+// says in the log what it can't do: a load balancer without a cable is not
+// reached, and that is what a test sees.
+func (b *balancers) follow(ctx context.Context, now hcloudsim.DataPlane) {
+	b.following.Lock()
+	defer b.following.Unlock()
+	if b.stopped {
+		return
+	}
+	for id, h := range b.hosts {
+		if !slices.ContainsFunc(now.LoadBalancers, func(lb hcloudsim.PlaneLoadBalancer) bool { return lb.ID == id }) {
+			if err := b.remove(ctx, id, h); err != nil {
+				b.log.Error("removing a load balancer", "loadBalancer", id, "err", err)
+			}
+		}
+	}
+	for _, lb := range now.LoadBalancers {
+		if err := b.place(ctx, lb, now.Networks); err != nil {
+			b.log.Error("placing a load balancer", "loadBalancer", lb.ID, "err", err)
+		}
+	}
+	b.bell.Ring()
+}
+
+// place makes the cables of a load balancer what they must be.
+func (b *balancers) place(ctx context.Context, lb hcloudsim.PlaneLoadBalancer, networks []hcloudsim.PlaneNetwork) error {
+	h := b.hosts[lb.ID]
+	if h == nil {
+		ns, err := netns.Open()
+		if err != nil {
+			return err
+		}
+		h = &balancerHost{ns: ns, public: Public{IPv4: lb.IPv4, IPv6: lb.IPv6, IPv6Prefix: netip.PrefixFrom(lb.IPv6, 64).Masked()}}
+		b.hosts[lb.ID] = h
+		if err := b.internet.plug(ctx, balancerPort(lb.ID), ns, public, h.public); err != nil {
+			return err
+		}
+		b.note(ns, lb.IPv4, lb.IPv6)
+	}
+	if h.private == lb.PrivateIP {
+		return nil
+	}
+	if h.private.IsValid() {
+		if err := b.unplug(ctx, lb.ID, h); err != nil {
+			return err
+		}
+	}
+	for _, network := range networks {
+		if network.ID == lb.Network {
+			if err := b.cloud.plug(ctx, balancerMember(lb.ID), h.ns, private, lb.PrivateIP, network.IPRange); err != nil {
+				return err
+			}
+			h.private = lb.PrivateIP
+			b.note(h.ns, lb.PrivateIP)
+		}
+	}
+	return nil
+}
+
+func balancerMember(id int64) Member { return Member{"load_balancer", id} }
+
+// balancerPort is the name of a load balancer's port at the internet.
+func balancerPort(id int64) string { return fmt.Sprintf("lb%d", id) }
+
+func (b *balancers) note(ns *netns.Namespace, addrs ...netip.Addr) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, a := range addrs {
+		b.where[a] = ns
+	}
+}
+
+func (b *balancers) forget(addrs ...netip.Addr) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, a := range addrs {
+		delete(b.where, a)
+	}
+}
+
+// unplug takes a load balancer out of the network.
+func (b *balancers) unplug(ctx context.Context, id int64, h *balancerHost) error {
+	b.forget(h.private)
+	h.private = netip.Addr{}
+	return b.cloud.unplug(ctx, balancerMember(id))
+}
+
+func (b *balancers) remove(ctx context.Context, id int64, h *balancerHost) error {
+	delete(b.hosts, id)
+	b.forget(h.public.IPv4, h.public.IPv6)
+	err := b.internet.unplug(ctx, balancerPort(id), h.public)
+	if h.private.IsValid() {
+		err = errors.Join(err, b.unplug(ctx, id, h))
+	}
+	h.ns.Close()
+	return err
+}
+
+// Listen is that of the host that has the address.
+func (b *balancers) Listen(ctx context.Context, at netip.AddrPort) (net.Listener, error) {
+	n, err := b.networkOf(at.Addr())
+	if err != nil {
+		return nil, err
+	}
+	return n.Listen(ctx, at)
+}
+
+// Dial is that of the host that has the address it dials from.
+func (b *balancers) Dial(ctx context.Context, from netip.Addr, to netip.AddrPort) (net.Conn, error) {
+	n, err := b.networkOf(from)
+	if err != nil {
+		return nil, err
+	}
+	return n.Dial(ctx, from, to)
+}
+
+func (b *balancers) networkOf(addr netip.Addr) (balancer.Network, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	ns, ok := b.where[addr]
+	if !ok {
+		return nil, fmt.Errorf("no load balancer is cabled with the address %s", addr)
+	}
+	return balancer.Inside(ns.Do), nil
+}
+
+func (b *balancers) checked(p hcloudsim.Probe, found hcloudsim.Health) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	about := Checked{p.LoadBalancer, p.Service.ListenPort, p.Target.Server}
+	b.checks[about] = append(b.checks[about], found)
+}
+
+// Checks are what the health checks of a server have found so far, in order.
+func (f *Lab) Checks(about Checked) []hcloudsim.Health {
+	f.balancers.mu.Lock()
+	defer f.balancers.mu.Unlock()
+	return slices.Clone(f.balancers.checks[about])
+}
+
+// close ends everything. Nothing is followed any more.
+func (b *balancers) close() {
+	b.stop()
+	b.following.Lock()
+	defer b.following.Unlock()
+	b.stopped = true
+	for _, h := range b.hosts {
+		h.ns.Close()
+	}
+	_ = b.file.Close()
+}

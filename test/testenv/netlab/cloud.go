@@ -1,0 +1,149 @@
+//go:build linux
+
+package netlab
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"sync"
+
+	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/test/testenv/netns"
+)
+
+// privateMTU is that of the cloud's networks.
+const privateMTU = "1450"
+
+// Member is who has a port at the cloud router: what the simulator calls a
+// server or a load_balancer, and its ID.
+type Member struct {
+	Kind string
+	ID   int64
+}
+
+func (m Member) port() string { return fmt.Sprintf("%.1s%d", m.Kind, m.ID) }
+
+// cloudRouter is the private network's gateway. It follows the simulator.
+type cloudRouter struct {
+	*router
+	gateway netip.Addr
+
+	mu    sync.Mutex // held while it follows: the last state must win
+	ports map[Member]bool
+	plane hcloudsim.DataPlane
+	err   error // the first of following
+}
+
+func newCloudRouter(ctx context.Context, gateway netip.Addr) (*cloudRouter, error) {
+	r, err := newRouter()
+	if err != nil {
+		return nil, err
+	}
+	c := &cloudRouter{router: r, gateway: gateway, ports: map[Member]bool{}}
+	// On no port alone: the router answers for the gateway on each of them.
+	if _, err := c.ns.Run(ctx, "ip", "address", "add", gateway.String()+"/32", "dev", "lo"); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// follow makes the router forward as the network is now.
+func (c *cloudRouter) follow(ctx context.Context, now hcloudsim.DataPlane) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.plane = now
+	if err := c.set(ctx, c.layout()); err != nil && c.err == nil {
+		c.err = fmt.Errorf("the cloud router doesn't follow: %w", err)
+	}
+}
+
+// failed is the first error of following, whose caller has no use for it.
+func (c *cloudRouter) failed() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// plug gives a member its cable: an interface of its namespace with the address
+// that the network gave it.
+func (c *cloudRouter) plug(ctx context.Context, m Member, ns *netns.Namespace, name string, addr netip.Addr, network netip.Prefix) error {
+	if err := netns.Connect(ctx, ns, name, c.ns, m.port()); err != nil {
+		return err
+	}
+	if _, err := c.ns.Run(ctx, "ip", "link", "set", m.port(), "mtu", privateMTU); err != nil {
+		return err
+	}
+	_, err := ns.Feed(ctx, fmt.Sprintf(
+		"link set %[1]s mtu %[2]s\naddress add %[3]s/32 dev %[1]s\nroute add %[4]s dev %[1]s scope link\nroute add %[5]s via %[4]s dev %[1]s\n",
+		name, privateMTU, addr, c.gateway, network), "ip", "-batch", "-")
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ports[m] = true
+	return c.set(ctx, c.layout())
+}
+
+// unplug takes a member's cable away. It may be gone already.
+func (c *cloudRouter) unplug(ctx context.Context, m Member) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.ports, m)
+	err := c.set(ctx, c.layout())
+	_, _ = c.ns.Run(ctx, "ip", "link", "delete", m.port())
+	return err
+}
+
+// layout is what follows from the network's members and routes. Members without
+// a cable, and routes to them, lead nowhere.
+func (c *cloudRouter) layout() layout {
+	out := layout{routes: map[netip.Prefix]hop{}, sources: map[string][]netip.Prefix{}}
+	for _, network := range c.plane.Networks {
+		owners := map[netip.Addr]string{}
+		for _, m := range network.Members {
+			port := Member{m.Kind, m.ID}
+			if !c.ports[port] {
+				continue
+			}
+			for _, addr := range append([]netip.Addr{m.IP}, m.Aliases...) {
+				own := netip.PrefixFrom(addr, addr.BitLen())
+				owners[addr] = port.port()
+				out.routes[own] = hop{port: port.port()}
+				out.sources[port.port()] = append(out.sources[port.port()], own)
+			}
+		}
+		for _, r := range network.Routes {
+			if port, ok := owners[r.Gateway]; ok {
+				out.routes[r.Destination] = hop{port: port, via: r.Gateway}
+				out.sources[port] = append(out.sources[port], r.Destination)
+			}
+		}
+	}
+	return out
+}
+
+// Err says that packets may not go where the simulated cloud sends them, because
+// the lab itself has failed; a test that fails for no other reason asks it.
+func (f *Lab) Err() error {
+	if f.cloud == nil {
+		return nil
+	}
+	return f.cloud.failed()
+}
+
+// Dropped counts the packets that the cloud router has dropped because of their
+// source since its table changed last.
+func (f *Lab) Dropped(ctx context.Context) (int, error) {
+	out, err := f.cloud.ns.Run(ctx, "nft", "list", "table", "inet", table)
+	if err != nil {
+		return 0, err
+	}
+	found := counter.FindStringSubmatch(out)
+	if found == nil {
+		return 0, fmt.Errorf("no counter in %s", out)
+	}
+	return strconv.Atoi(found[1])
+}

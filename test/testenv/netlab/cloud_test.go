@@ -1,0 +1,81 @@
+//go:build linux
+
+package netlab
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/underlay-ccm/underlay/hcloudsim"
+)
+
+// The router sends where the network's routes lead, and lets through what is a
+// member's own or routed to it; without a cable there is neither.
+func TestTheCloudRouterFollowsTheNetwork(t *testing.T) {
+	addr, pods := netip.MustParseAddr, prefix("10.244.0.0/24")
+	c := &cloudRouter{
+		ports: map[Member]bool{{"server", 1}: true, {"load_balancer", 2}: true},
+		plane: hcloudsim.DataPlane{Networks: []hcloudsim.PlaneNetwork{{
+			Members: []hcloudsim.PlaneMember{
+				{Kind: "server", ID: 1, IP: addr("10.0.0.2"), Aliases: []netip.Addr{addr("10.0.0.9")}},
+				{Kind: "load_balancer", ID: 2, IP: addr("10.0.0.3")},
+				{Kind: "server", ID: 3, IP: addr("10.0.0.4")}, // has no cable
+			},
+			Routes: []hcloudsim.RouteSeed{
+				{Destination: pods, Gateway: addr("10.0.0.2")},
+				{Destination: prefix("10.244.1.0/24"), Gateway: addr("10.0.0.4")},
+				{Destination: prefix("10.244.2.0/24"), Gateway: addr("10.0.0.5")}, // is nobody's
+			},
+		}}},
+	}
+	want := layout{
+		routes: map[netip.Prefix]hop{
+			prefix("10.0.0.2/32"): {port: "s1"},
+			prefix("10.0.0.9/32"): {port: "s1"},
+			prefix("10.0.0.3/32"): {port: "l2"},
+			pods:                  {port: "s1", via: addr("10.0.0.2")},
+		},
+		sources: map[string][]netip.Prefix{
+			"s1": {prefix("10.0.0.2/32"), prefix("10.0.0.9/32"), pods},
+			"l2": {prefix("10.0.0.3/32")},
+		},
+	}
+	opts := []cmp.Option{cmp.AllowUnexported(layout{}, hop{}), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
+	if diff := cmp.Diff(want, c.layout(), opts...); diff != "" {
+		t.Errorf("layout (-want +got):\n%s", diff)
+	}
+}
+
+// Whoever isn't named is dropped, and the table is replaced as a whole.
+func TestTheFilterDropsWhatIsNotNamed(t *testing.T) {
+	script := filter(map[string][]netip.Prefix{"s1": {prefix("10.0.0.2/32"), prefix("2001:db8::/64")}})
+	for _, want := range []string{
+		"delete table inet sources\ntable inet sources {",
+		"policy drop",
+		`iifname "s1" ip saddr 10.0.0.2/32 accept`,
+		`iifname "s1" ip6 saddr 2001:db8::/64 accept`,
+	} {
+		if !strings.Contains(script, want) {
+			t.Errorf("no %q in\n%s", want, script)
+		}
+	}
+	if strings.Count(script, "accept") != 2 {
+		t.Errorf("more is accepted:\n%s", script)
+	}
+}
+
+func TestAnAnswerSaysWhoAndWhence(t *testing.T) {
+	got, err := parseAnswer("pod-one [::ffff:10.244.1.2]:4711\n")
+	if want := (Answer{"pod-one", netip.MustParseAddrPort("10.244.1.2:4711")}); err != nil || got != want {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+	for _, text := range []string{"", "pod-one", "HTTP/1.1 400 Bad Request"} {
+		if got, err := parseAnswer(text); err == nil {
+			t.Errorf("%q is taken for %+v", text, got)
+		}
+	}
+}

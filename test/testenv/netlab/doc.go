@@ -1,0 +1,61 @@
+// Package netlab lays a whole cluster out in network namespaces, so that tests
+// and the demo can send real packets through it: a real control plane, the
+// simulated cloud, underlay-ccm, and machines, each with underlay-agent,
+// kube-proxy and pods that the real CNI plugins attached.
+//
+// On the simulated cloud:
+//
+//	 API server, underlay-ccm, simulator        the namespace that Enter makes
+//	=======+=================+===========      mgmt       192.168.250.0/24
+//	       |                 |
+//	 +-----+-----+     +-----+-----+
+//	 | machine 1 |     | machine 2 | ...        pods hang below, by ptp
+//	 +--+-----+--+     +--+-----+--+
+//	    |     |private    |     |
+//	    |     +---[ cloud router ]              10.0.0.0/8, by the network's routes
+//	    |public           |
+//	    +----[ internet ]-+                     192.0.2.N/32, 2001:db8:0:N::/64
+//	               |
+//	          [ outside ]                       198.51.100.2, 2001:db8:ffff::2
+//
+// The private interface has a /32, all traffic goes through the gateway, and
+// there is no IPv6. The cloud router forwards by the simulated network's route
+// table as it is at the moment, and drops what a server sends from an address
+// that is neither its own nor in a prefix routed to it. The internet hands each
+// server its address and its /64, and drops what is sent from others.
+//
+// Each load balancer of the simulated cloud is a host too, from its creation to
+// its removal: on the internet with its public addresses, and at the cloud router
+// while it is in the network. It carries connections as package balancer says.
+//
+// On bare metal there is no cloud: the machines' interface "uplink" is on one
+// segment, 192.0.2.0/24 and 2001:db8:1::/64, whose .1 and ::1 lead outside.
+//
+// The interfaces "mgmt" are how programs reach the API server, so that a fault
+// on a path of pods is not one of the control plane, and the other way round.
+//
+// A program calls Enter first and lives in a namespace of its own from then on.
+// Nothing is ever made in the namespace that it was started in, and namespaces
+// have no names: what Stop doesn't remove is gone with the process, also after a
+// panic. Who isn't root gets ErrNotRoot.
+//
+// In a test's main function:
+//
+//	if err := netlab.Enter(); err != nil { ... }         // once, before anything
+//	err := options.Binaries(ctx, folder)                  // builds the programs
+//	f, err := netlab.Start(ctx, options)                  // until machines are ready
+//	defer f.Stop()
+//	p, err := f.RunPod(ctx, "a", "one", labels)           // answers on EchoPort
+//	answer, err := netlab.Ask(ctx, p.Namespace, "tcp", q) // who, and from where
+//	s, err := netlab.StartStream(ctx, p.Namespace, q, tick)
+//	traffic := s.Stop()                                   // sent, lost, sources
+//
+// What a kubelet does for the programs of a machine, nobody does here: a
+// kube-proxy that ends because its Node has other addresses stays down until
+// RestartProxy, and an agent whose Node was deleted needs StartAgent, because its
+// token went with the Node.
+//
+// The facts about the cloud's network are those of the simulator; interfaces and
+// addresses of its servers are as its documentation on cloud networks shows
+// them.
+package netlab

@@ -1,0 +1,171 @@
+//go:build linux
+
+package netlab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"sync"
+
+	"github.com/underlay-ccm/underlay/test/testenv/netns"
+)
+
+// Addresses outside of every machine.
+var (
+	// OutsideIPv4 and OutsideIPv6 are those of the host outside.
+	OutsideIPv4 = netip.AddrFrom4([4]byte{198, 51, 100, 2})
+	OutsideIPv6 = netip.MustParseAddr("2001:db8:ffff::2")
+)
+
+// publicGateway is what servers know as their gateway: it is in no prefix.
+const publicGateway = "172.31.1.1"
+
+// internet connects machines and the host outside.
+type internet struct {
+	*router
+	outside *netns.Namespace
+
+	mu     sync.Mutex
+	layout layout
+}
+
+func newInternet(ctx context.Context) (*internet, error) {
+	r, err := newRouter()
+	if err != nil {
+		return nil, err
+	}
+	outside, err := netns.Open()
+	if err != nil {
+		r.ns.Close()
+		return nil, err
+	}
+	i := &internet{router: r, outside: outside}
+	if err := netns.Connect(ctx, i.ns, "outside", outside, "eth0"); err != nil {
+		return i, err
+	}
+	if err := i.batch(ctx, "address add 198.51.100.1/24 dev outside\naddress add 2001:db8:ffff::1/64 dev outside nodad\n"+
+		"address add "+publicGateway+"/32 dev lo\n"); err != nil {
+		return i, err
+	}
+	_, err = outside.Feed(ctx, fmt.Sprintf(
+		"address add %s/24 dev eth0\naddress add %s/64 dev eth0 nodad\nroute add default via 198.51.100.1\nroute add default via 2001:db8:ffff::1\n",
+		OutsideIPv4, OutsideIPv6), "ip", "-batch", "-")
+	if err != nil {
+		return i, err
+	}
+	i.layout = layout{routes: map[netip.Prefix]hop{}, sources: map[string][]netip.Prefix{
+		"outside": {prefix("198.51.100.0/24"), prefix("2001:db8:ffff::/64")},
+	}}
+	return i, i.set(ctx, i.layout)
+}
+
+func (i *internet) close() {
+	i.outside.Close()
+	i.ns.Close()
+}
+
+// Public are the addresses that the internet leads to a host.
+type Public struct {
+	IPv4 netip.Addr
+	// IPv6 is the host's own address, IPv6Prefix what is routed to it.
+	IPv6       netip.Addr
+	IPv6Prefix netip.Prefix
+}
+
+// plug gives a host a cable of its own, as a cloud's server has it: nothing else
+// is on it, both gateways are outside of its prefixes. port is the interface's
+// name on the internet's side.
+func (i *internet) plug(ctx context.Context, port string, ns *netns.Namespace, name string, a Public) error {
+	if err := netns.Connect(ctx, ns, name, i.ns, port); err != nil {
+		return err
+	}
+	if err := i.batch(ctx, fmt.Sprintf("address add fe80::1/64 dev %s nodad\n", port)); err != nil {
+		return err
+	}
+	_, err := ns.Feed(ctx, fmt.Sprintf("address add %[2]s/32 dev %[1]s\nroute add %[3]s dev %[1]s scope link\nroute add default via %[3]s dev %[1]s\n"+
+		"address add fe80::2/64 dev %[1]s nodad\naddress add %[4]s/%[5]d dev %[1]s nodad\nroute add default via fe80::1 dev %[1]s\n",
+		name, a.IPv4, publicGateway, a.IPv6, a.IPv6Prefix.Bits()), "ip", "-batch", "-")
+	if err != nil {
+		return err
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	own := netip.PrefixFrom(a.IPv4, 32)
+	i.layout.routes[own] = hop{port: port}
+	i.layout.routes[a.IPv6Prefix] = hop{port: port, via: netip.MustParseAddr("fe80::2")}
+	i.layout.sources[port] = []netip.Prefix{own, a.IPv6Prefix}
+	return i.set(ctx, i.layout)
+}
+
+// unplug takes a host's cable away. It may be gone already.
+func (i *internet) unplug(ctx context.Context, port string, a Public) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.layout.routes, netip.PrefixFrom(a.IPv4, 32))
+	delete(i.layout.routes, a.IPv6Prefix)
+	delete(i.layout.sources, port)
+	err := i.set(ctx, i.layout)
+	_, _ = i.ns.Run(ctx, "ip", "link", "delete", port)
+	return err
+}
+
+// The segment that bare metal shares.
+const (
+	segment       = "segment" // the bridge
+	segmentIPv4   = "192.0.2.0/24"
+	segmentIPv6   = "2001:db8:1::/64"
+	segmentFirst4 = "192.0.2.1"
+	segmentFirst6 = "2001:db8:1::1"
+)
+
+// addSegment makes the segment, whose gateway the internet is.
+func (i *internet) addSegment(ctx context.Context) error {
+	// What stays on the segment is none of the internet's business. A kernel
+	// without the setting has no such idea.
+	for _, family := range []string{"ip", "ip6"} {
+		if err := i.ns.Sysctl("net/bridge/bridge-nf-call-"+family+"tables", "0"); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	err := i.batch(ctx, fmt.Sprintf(
+		"link add %[1]s type bridge\nlink set %[1]s up\naddress add %[2]s/24 dev %[1]s\naddress add %[3]s/64 dev %[1]s nodad\n",
+		segment, segmentFirst4, segmentFirst6))
+	if err != nil {
+		return err
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.layout.sources[segment] = []netip.Prefix{prefix(segmentIPv4), prefix(segmentIPv6)}
+	return i.set(ctx, i.layout)
+}
+
+// join gives a machine a cable to the segment.
+func (i *internet) join(ctx context.Context, port string, ns *netns.Namespace, name string, a Public) error {
+	if err := netns.Connect(ctx, ns, name, i.ns, port); err != nil {
+		return err
+	}
+	if err := i.batch(ctx, fmt.Sprintf("link set %s master %s\n", port, segment)); err != nil {
+		return err
+	}
+	// Machines that come to an address say so, as network daemons let them: others
+	// may still know the one that had it before.
+	err := errors.Join(ns.Sysctl("net/ipv4/conf/"+name+"/arp_notify", "1"), ns.Sysctl("net/ipv6/conf/"+name+"/ndisc_notify", "1"))
+	if err != nil {
+		return err
+	}
+	_, err = ns.Feed(ctx, segmentAddresses(name, a), "ip", "-batch", "-")
+	return err
+}
+
+// segmentAddresses are the commands that give a machine its place. The interface
+// is switched on when it has its addresses, because that is when it says so.
+func segmentAddresses(name string, a Public) string {
+	return fmt.Sprintf("address replace %[2]s/24 dev %[1]s\naddress replace %[3]s/64 dev %[1]s nodad\nlink set %[1]s up\n"+
+		"route replace default via %[4]s dev %[1]s\nroute replace default via %[5]s dev %[1]s\n",
+		name, a.IPv4, a.IPv6, segmentFirst4, segmentFirst6)
+}
+
+func prefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }

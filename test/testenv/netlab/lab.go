@@ -1,0 +1,297 @@
+//go:build linux
+
+package netlab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+
+	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
+	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
+	"github.com/underlay-ccm/underlay/test/testenv/netns"
+)
+
+// Options shape a lab.
+type Options struct {
+	// Metal is a lab of machines that nobody rents: one segment, kernel routes
+	// on every machine, no cloud. Otherwise they are servers of the simulated
+	// cloud.
+	Metal bool
+	// Machines are the names of those that join before Start returns.
+	Machines []string
+	// Dir holds every file and log. It exists, and is the caller's to remove.
+	Dir string
+	// Manager and Agent are the paths of underlay-ccm and underlay-agent.
+	Manager, Agent string
+	// Plugins is the folder of the CNI plugins; empty: that of CNI_PATH.
+	Plugins string
+	// IPv4Only is a cluster whose pods have no IPv6.
+	IPv4Only bool
+	// WithoutManager leaves it to the caller to start the manager. Machines that
+	// join before that wait for it.
+	WithoutManager bool
+	// Settings are further lines for the configuration file that manager and
+	// agents share.
+	Settings string
+	// ManagerArgs are added behind, or override, the manager's usual arguments.
+	ManagerArgs []string
+	// Cloud configures the simulator. Its OnChange is called once the cloud router
+	// and the load balancers have followed.
+	Cloud hcloudsim.Options
+	// Progress hears what the control plane says; nil: nobody.
+	Progress io.Writer
+}
+
+// Binaries builds underlay-ccm and underlay-agent into a folder and fills the
+// options in.
+func (o *Options) Binaries(ctx context.Context, folder string) (err error) {
+	if o.Manager, err = cluster.BuildManager(ctx, folder); err != nil {
+		return err
+	}
+	o.Agent, err = cluster.BuildAgent(ctx, folder)
+	return err
+}
+
+// Lab is a running cluster. Its methods may be called from several
+// goroutines, Stop once.
+type Lab struct {
+	*cluster.Cluster
+	// Manager is the underlay-ccm that was started last.
+	Manager *cluster.Manager
+
+	options  Options
+	host     *netns.Namespace // the one that Enter made
+	internet *internet
+	cloud    *cloudRouter // nil on metal
+	// balancers carry what the cloud's load balancers do; nil on metal.
+	balancers *balancers
+	// proxyKubeconfig is the path of what every kube-proxy proves itself by.
+	proxyKubeconfig string
+
+	mu       sync.Mutex
+	machines map[string]*Machine
+	joined   int // machines so far, for their numbers
+	echoes   []*Echo
+	pods     map[string]*Pod
+}
+
+// The management network.
+const (
+	mgmt       = "mgmt"
+	mgmtPrefix = 24
+)
+
+func mgmtAddr(last byte) netip.Addr { return netip.AddrFrom4([4]byte{192, 168, 250, last}) }
+
+var counter = regexp.MustCompile(`counter packets (\d+) `)
+
+// Start lays the lab out and returns when its machines are ready for pods. If
+// it fails, everything is stopped; the logs in Dir stay.
+func Start(ctx context.Context, o Options) (_ *Lab, err error) {
+	if !Entered() {
+		return nil, errors.New("start a lab: call Enter first, so that it has a namespace of its own")
+	}
+	if o, err = o.complete(); err != nil {
+		return nil, fmt.Errorf("start a lab: %w", err)
+	}
+	f := &Lab{options: o, machines: map[string]*Machine{}, pods: map[string]*Pod{}}
+	defer func() {
+		if err != nil {
+			f.Stop()
+		}
+	}()
+	steps := []func(context.Context) error{f.startNetwork, f.startCluster, f.startRouter, f.startBalancers}
+	if !o.WithoutManager {
+		steps = append(steps, f.StartManager)
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return nil, fmt.Errorf("start a lab in %s: %w", o.Dir, err)
+		}
+	}
+	if err := f.AddMachines(ctx, o.Machines...); err != nil {
+		return nil, fmt.Errorf("start a lab in %s: %w", o.Dir, err)
+	}
+	return f, nil
+}
+
+func (o Options) complete() (Options, error) {
+	if o.Plugins == "" {
+		o.Plugins = os.Getenv("CNI_PATH")
+	}
+	if o.Plugins == "" {
+		return o, errors.New("no folder with the CNI plugins: set CNI_PATH, or run it by make")
+	}
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	for what, path := range map[string]string{"Dir": o.Dir, "Manager": o.Manager, "Agent": o.Agent, "Plugins": o.Plugins} {
+		if !filepath.IsAbs(path) {
+			return o, fmt.Errorf("%s %q: give an absolute path", what, path)
+		}
+	}
+	return o, nil
+}
+
+// startNetwork makes what machines are plugged into.
+func (f *Lab) startNetwork(ctx context.Context) (err error) {
+	if f.host, err = netns.Current(); err != nil {
+		return err
+	}
+	_, err = f.host.Feed(ctx, fmt.Sprintf("link add %[1]s type bridge\nlink set %[1]s up\naddress add %[2]s/%[3]d dev %[1]s\n",
+		mgmt, mgmtAddr(1), mgmtPrefix), "ip", "-batch", "-")
+	if err != nil {
+		return fmt.Errorf("the management network, of which there is one at a time: %w", err)
+	}
+	f.internet, err = newInternet(ctx)
+	if err == nil && f.options.Metal {
+		err = f.internet.addSegment(ctx)
+	}
+	return err
+}
+
+func (f *Lab) startCluster(ctx context.Context) (err error) {
+	cloud := f.options.Cloud
+	told := cloud.OnChange
+	cloud.OnChange = func(now hcloudsim.DataPlane) {
+		f.mu.Lock()
+		router, balancers := f.cloud, f.balancers
+		f.mu.Unlock()
+		if router != nil {
+			router.follow(context.WithoutCancel(ctx), now)
+		}
+		if balancers != nil {
+			balancers.follow(context.WithoutCancel(ctx), now)
+		}
+		if told != nil {
+			told(now)
+		}
+	}
+	f.Cluster, err = cluster.Start(context.WithoutCancel(ctx), cluster.Options{
+		Manager: f.options.Manager, Cloud: cloud,
+		ControlPlane: controlplane.Options{Dir: f.options.Dir, Address: mgmtAddr(1), Progress: f.options.Progress},
+	})
+	if err != nil {
+		return err
+	}
+	return f.accounts(ctx)
+}
+
+// startRouter comes behind the cloud, and so misses what happened before.
+func (f *Lab) startRouter(ctx context.Context) error {
+	if f.options.Metal {
+		return nil
+	}
+	plane := f.Cloud.DataPlane()
+	router, err := newCloudRouter(ctx, plane.Networks[0].Gateway)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.cloud = router
+	f.mu.Unlock()
+	router.follow(ctx, f.Cloud.DataPlane())
+	return router.failed()
+}
+
+// StartManager starts an underlay-ccm, and doesn't wait for it.
+func (f *Lab) StartManager(ctx context.Context) error {
+	m, err := f.Cluster.StartManager(ctx, cluster.ManagerOptions{
+		Config: f.config(), Args: append([]string{"--cluster-cidr=" + f.podRanges()}, f.options.ManagerArgs...),
+	})
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.Manager = m
+	return nil
+}
+
+// cloudPods is where pods on the cloud have their IPv4 addresses from.
+const cloudPods = "10.244.0.0/16"
+
+func (f *Lab) podRanges() string {
+	if f.options.Metal && !f.options.IPv4Only {
+		return cluster.PodRanges
+	}
+	return cloudPods
+}
+
+// families is how many podCIDRs a Node gets.
+func (f *Lab) families() int {
+	if f.options.IPv4Only {
+		return 1
+	}
+	return 2
+}
+
+// config is the file that manager and agents share.
+func (f *Lab) config() string {
+	ipv4Only := f.options.IPv4Only
+	switch {
+	case f.options.Metal && ipv4Only:
+		return metalConfig + "families: {ipv4: node, ipv6: none}\n" + f.options.Settings
+	case f.options.Metal:
+		return metalConfig + "families: {ipv4: node, ipv6: node}\n" + f.options.Settings
+	case ipv4Only:
+		return f.CloudConfig() + "families: {ipv4: cloud, ipv6: none}\n" + f.options.Settings
+	}
+	return f.CloudConfig() + `families: {ipv4: cloud, ipv6: native}
+pools:
+  - {name: private, cidr: ` + cloudPods + `}
+  - {name: own, source: node, nodeMask: 80}
+` + f.options.Settings
+}
+
+const metalConfig = "apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\nprovider: metal\n"
+
+// Outside is the namespace of the host outside, at OutsideIPv4 and OutsideIPv6.
+func (f *Lab) Outside() *netns.Namespace { return f.internet.outside }
+
+// Stop ends every program and removes every namespace and interface. A lab
+// that is stopped leaves its files only.
+func (f *Lab) Stop() {
+	f.mu.Lock()
+	pods, echoes, machines := f.pods, f.echoes, f.machines
+	f.pods, f.echoes, f.machines = nil, nil, nil
+	f.mu.Unlock()
+	for _, e := range echoes {
+		e.Close()
+	}
+	for _, p := range pods {
+		p.release()
+	}
+	for _, m := range machines {
+		m.stop()
+	}
+	if f.Cluster != nil {
+		f.Cluster.Stop()
+	}
+	if f.balancers != nil {
+		f.balancers.close()
+	}
+	for _, m := range machines {
+		_ = m.release(context.Background()) // it may never have got its cable
+	}
+	if f.cloud != nil {
+		f.cloud.ns.Close()
+	}
+	if f.internet != nil {
+		f.internet.close()
+	}
+	if f.host != nil {
+		// An error means that it wasn't made, or that the process can't do anything
+		// any more, and ends.
+		_, _ = f.host.Run(context.Background(), "ip", "link", "delete", mgmt)
+		f.host.Close()
+	}
+}

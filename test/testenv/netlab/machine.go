@@ -1,0 +1,266 @@
+//go:build linux
+
+package netlab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/test/testenv/kubelet"
+	"github.com/underlay-ccm/underlay/test/testenv/netns"
+	"github.com/underlay-ccm/underlay/test/testenv/process"
+)
+
+// Names of a machine's interfaces, beside "mgmt".
+const (
+	private = "private" // on the cloud: to its router
+	public  = "public"  // on the cloud: to the internet
+	uplink  = "uplink"  // on metal: to the segment
+)
+
+// Machine is a namespace that is a node.
+type Machine struct {
+	Name      string
+	Namespace *netns.Namespace
+	// Private is the address in the cloud's network; zero on metal.
+	Private netip.Addr
+	// Public are the other ones: on metal those on the segment.
+	Public Public
+	// Server is the ID in the simulated cloud; 0 on metal.
+	Server int64
+	// DetectLocal are the lines of kube-proxy's configuration, from its next start
+	// on, by which it tells local pods' packets; empty: by their interfaces' names.
+	DetectLocal string
+
+	lab     *Lab
+	number  int
+	dir     string
+	kubelet *kubelet.Kubelet
+	agent   *process.Process
+	proxy   *process.Process
+}
+
+// AddMachines lets machines of these names join, all at the same time, and
+// returns when they are ready for pods.
+func (f *Lab) AddMachines(ctx context.Context, names ...string) error {
+	together, ctx := errgroup.WithContext(ctx)
+	for _, name := range names {
+		m, err := f.Rent(ctx, name)
+		if err != nil {
+			return err
+		}
+		together.Go(func() error {
+			if err := m.Join(ctx); err != nil {
+				return err
+			}
+			if err := m.StartAgent(ctx); err != nil {
+				return err
+			}
+			if err := m.AwaitReady(ctx); err != nil {
+				return err
+			}
+			// Last: it ends when its Node gets other addresses, and nobody here starts
+			// it again, as a kubelet would.
+			if err := m.StartProxy(ctx); err != nil {
+				return err
+			}
+			return m.AwaitReady(ctx)
+		})
+	}
+	return together.Wait()
+}
+
+// Rent makes a machine that no cluster knows yet: on the cloud, a server. Join,
+// StartAgent and StartProxy make a node of it.
+func (f *Lab) Rent(ctx context.Context, name string) (*Machine, error) {
+	f.mu.Lock()
+	f.joined++
+	m := &Machine{Name: name, lab: f, number: f.joined, dir: filepath.Join(f.options.Dir, "machine-"+name)}
+	taken := f.machines[name] != nil
+	f.mu.Unlock()
+	if taken || m.number > 200 {
+		return nil, fmt.Errorf("machine %s: there is one, or 200 already", name)
+	}
+	var err error
+	if m.Namespace, err = netns.Open(); err != nil {
+		return nil, fmt.Errorf("machine %s: %w", name, err)
+	}
+	f.mu.Lock()
+	f.machines[name] = m
+	f.mu.Unlock()
+	if err := m.plug(ctx); err != nil {
+		return nil, fmt.Errorf("machine %s: %w", name, err)
+	}
+	for _, folder := range []string{"net.d", "run"} {
+		if err := os.MkdirAll(m.path(folder), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// path is a file of the machine.
+func (m *Machine) path(name string) string { return filepath.Join(m.dir, name) }
+
+func (m *Machine) plug(ctx context.Context) error {
+	port := m.port()
+	if err := netns.Connect(ctx, m.Namespace, mgmt, m.lab.host, mgmt+"-"+port); err != nil {
+		return err
+	}
+	_, out := m.lab.host.Run(ctx, "ip", "link", "set", mgmt+"-"+port, "master", mgmt)
+	_, in := m.Namespace.Run(ctx, "ip", "address", "add", fmt.Sprintf("%s/%d", mgmtAddr(byte(10+m.number)), mgmtPrefix), "dev", mgmt)
+	// A connection to the API server that a killed program leaves half-closed keeps
+	// the namespace until its last FIN is answered or given up: in a second or two.
+	patience := m.Namespace.Sysctl("net/ipv4/tcp_orphan_retries", "2")
+	if err := errors.Join(out, in, patience); err != nil {
+		return err
+	}
+	m.Public.IPv4 = netip.AddrFrom4([4]byte{192, 0, 2, byte(10 + m.number)})
+	if m.lab.options.Metal {
+		m.Public.IPv6 = netip.MustParseAddr(fmt.Sprintf("2001:db8:1::%x", 10+m.number))
+		return m.lab.internet.join(ctx, port, m.Namespace, uplink, m.Public)
+	}
+	m.Public.IPv6Prefix = prefix(fmt.Sprintf("2001:db8:0:%x::/64", m.number))
+	m.Public.IPv6 = m.Public.IPv6Prefix.Addr().Next()
+	if err := m.lab.internet.plug(ctx, port, m.Namespace, public, m.Public); err != nil {
+		return err
+	}
+	return m.rent(ctx)
+}
+
+// rent makes the server and plugs it into the cloud's network.
+func (m *Machine) rent(ctx context.Context) error {
+	f := m.lab
+	server, err := f.Cloud.CreateServer(hcloudsim.ServerSeed{
+		Name: m.Name, Network: f.Network.ID, PublicIPv4: m.Public.IPv4, PublicIPv6: m.Public.IPv6Prefix,
+	})
+	if err != nil {
+		return err
+	}
+	m.Server = server.ID
+	if m.Private, err = netip.ParseAddr(server.PrivateNet[0].IP); err != nil {
+		return fmt.Errorf("private address of server %s: %w", m.Name, err)
+	}
+	network, err := netip.ParsePrefix(f.Network.IPRange)
+	if err != nil {
+		return fmt.Errorf("range of the cloud's network: %w", err)
+	}
+	return f.cloud.plug(ctx, Member{"server", m.Server}, m.Namespace, private, m.Private, network)
+}
+
+// InternalIPs are the addresses by which other nodes reach the machine.
+func (m *Machine) InternalIPs() []netip.Addr {
+	if m.Private.IsValid() {
+		return []netip.Addr{m.Private}
+	}
+	return []netip.Addr{m.Public.IPv4, m.Public.IPv6}
+}
+
+// Join lets the machine's kubelet join, or join again: the one before is stopped
+// first, and a Node that exists is taken over as it is.
+func (m *Machine) Join(ctx context.Context) error {
+	if m.kubelet != nil {
+		m.kubelet.Stop()
+	}
+	config, err := m.lab.ControlPlane.KubeletConfig(ctx, m.Name)
+	if err != nil {
+		return fmt.Errorf("credentials of the kubelet of %s: %w", m.Name, err)
+	}
+	m.kubelet, err = kubelet.Join(context.WithoutCancel(ctx), config, kubelet.Options{
+		Name: m.Name, InternalIPs: m.InternalIPs(), ReadyWithPodCIDR: true,
+	})
+	return err
+}
+
+// SetUplink switches the interface "uplink" of a machine on metal off, which
+// costs it every route and IPv6 address there, or on again, with the machine's
+// addresses and way out as whoever configures its network puts them back.
+func (m *Machine) SetUplink(ctx context.Context, up bool) error {
+	if !up {
+		_, err := m.Namespace.Run(ctx, "ip", "link", "set", uplink, "down")
+		return err
+	}
+	_, err := m.Namespace.Feed(ctx, segmentAddresses(uplink, m.Public), "ip", "-batch", "-")
+	return err
+}
+
+// Readdress gives a machine on metal, whose uplink is off, other addresses. Its
+// kubelet says so on the Node.
+func (m *Machine) Readdress(ctx context.Context, a Public) error {
+	m.Public = a
+	if _, err := m.Namespace.Run(ctx, "ip", "address", "flush", "dev", uplink); err != nil {
+		return err
+	}
+	return kubelet.Report(ctx, m.lab.Client, m.Name, m.InternalIPs())
+}
+
+// Silence stops the machine's kubelet, as if the machine were off. Pods go on.
+func (m *Machine) Silence() { m.kubelet.Stop() }
+
+// stop ends the machine's programs.
+func (m *Machine) stop() {
+	for _, p := range []*process.Process{m.agent, m.proxy} {
+		if p != nil {
+			p.Kill()
+		}
+	}
+	if m.kubelet != nil {
+		m.kubelet.Stop()
+	}
+}
+
+// Remove gives the machine back: pods, programs and cables are gone at once, and
+// so is the server. Its Node is left to the cluster.
+func (m *Machine) Remove(ctx context.Context) error {
+	f := m.lab
+	f.mu.Lock()
+	delete(f.machines, m.Name)
+	for name, p := range f.pods {
+		if p.Machine == m {
+			delete(f.pods, name)
+			p.release()
+		}
+	}
+	f.mu.Unlock()
+	m.stop()
+	var err error
+	if m.Server != 0 {
+		err = errors.Join(f.Cloud.DeleteServer(m.Server), f.cloud.unplug(ctx, Member{"server", m.Server}))
+	}
+	return errors.Join(err, m.release(ctx))
+}
+
+// release lets go of what the process holds of the machine, and takes its cable
+// to the management network away: the kernel removes a namespace when it gets to
+// it, which is after a while where connections in it have not ended properly.
+func (m *Machine) release(ctx context.Context) error {
+	m.Namespace.Close()
+	_, err := m.lab.host.Run(ctx, "ip", "link", "delete", mgmt+"-"+m.port())
+	return err
+}
+
+// port is the name of the machine's ports.
+func (m *Machine) port() string { return fmt.Sprintf("m%d", m.number) }
+
+// Machine returns the machine of that name; nil if there is none.
+func (f *Lab) Machine(name string) *Machine {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.machines[name]
+}
+
+// Addresses are all of the machine's that the outside or other nodes know.
+func (m *Machine) Addresses() []netip.Addr {
+	addrs := []netip.Addr{m.Public.IPv4, m.Public.IPv6}
+	if m.Private.IsValid() {
+		addrs = append(addrs, m.Private)
+	}
+	return addrs
+}

@@ -1,0 +1,117 @@
+//go:build linux
+
+package netlab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/underlay-ccm/underlay/test/testenv/netns"
+)
+
+// hop is where a router sends packets: to a neighbor behind a port, or, without
+// via, to whoever on the port has the destination itself.
+type hop struct {
+	port string
+	via  netip.Addr
+}
+
+// layout is the whole of what a router does.
+type layout struct {
+	routes map[netip.Prefix]hop
+	// sources are the addresses that may be sent from behind each port; what is
+	// sent from others, and behind ports that are not here, is dropped.
+	sources map[string][]netip.Prefix
+}
+
+// router is a namespace that forwards.
+type router struct {
+	ns *netns.Namespace
+
+	mu   sync.Mutex
+	have map[netip.Prefix]hop
+}
+
+func newRouter() (*router, error) {
+	ns, err := netns.Open()
+	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(ns.Sysctl("net/ipv4/ip_forward", "1"), ns.Sysctl("net/ipv6/conf/all/forwarding", "1"))
+	for _, key := range []string{"all", "default"} {
+		err = errors.Join(err, ns.Sysctl("net/ipv4/conf/"+key+"/send_redirects", "0"), ns.Sysctl("net/ipv4/conf/"+key+"/rp_filter", "0"))
+	}
+	if err != nil {
+		ns.Close()
+		return nil, err
+	}
+	return &router{ns: ns, have: map[netip.Prefix]hop{}}, nil
+}
+
+// table is the name of the routers' nftables table.
+const table = "sources"
+
+// set makes the router do exactly this. All sources change at the same moment:
+// before new routes, after old ones are gone.
+func (r *router) set(ctx context.Context, want layout) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var gone, put strings.Builder
+	for dst := range r.have {
+		if _, stays := want.routes[dst]; !stays {
+			fmt.Fprintf(&gone, "route del %s\n", dst)
+		}
+	}
+	for dst, h := range want.routes {
+		if r.have[dst] == h {
+			continue
+		}
+		if h.via.IsValid() {
+			fmt.Fprintf(&put, "route replace %s via %s dev %s onlink\n", dst, h.via, h.port)
+		} else {
+			fmt.Fprintf(&put, "route replace %s dev %s\n", dst, h.port)
+		}
+	}
+	// Those of an interface that is gone went with it.
+	_ = r.batch(ctx, gone.String(), "-force")
+	if _, err := r.ns.Feed(ctx, filter(want.sources), "nft", "-f", "-"); err != nil {
+		return err
+	}
+	if err := r.batch(ctx, put.String()); err != nil {
+		return err
+	}
+	r.have = maps.Clone(want.routes)
+	return nil
+}
+
+func (r *router) batch(ctx context.Context, lines string, flags ...string) error {
+	if lines == "" {
+		return nil
+	}
+	_, err := r.ns.Feed(ctx, lines, "ip", append(flags, "-batch", "-")...)
+	return err
+}
+
+// filter is the nft script that replaces the whole table in one transaction.
+func filter(sources map[string][]netip.Prefix) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "add table inet %[1]s\ndelete table inet %[1]s\ntable inet %[1]s {\n\tchain forward {\n", table)
+	fmt.Fprintf(&out, "\t\ttype filter hook forward priority filter; policy drop;\n")
+	for _, port := range slices.Sorted(maps.Keys(sources)) {
+		for _, p := range sources[port] {
+			family := "ip"
+			if p.Addr().Is6() {
+				family = "ip6"
+			}
+			fmt.Fprintf(&out, "\t\tiifname %q %s saddr %s accept\n", port, family, p)
+		}
+	}
+	fmt.Fprintf(&out, "\t\tcounter drop\n\t}\n}\n")
+	return out.String()
+}

@@ -1,0 +1,144 @@
+//go:build linux
+
+package netlab
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/underlay-ccm/underlay/test/testenv/netns"
+)
+
+// latest is how long the answers of a stream's last packets are waited for.
+const latest = 2 * time.Second
+
+// Stream asks an Echo over UDP again and again, each packet with a number.
+type Stream struct {
+	conn   net.Conn
+	cancel context.CancelFunc
+	ended  sync.WaitGroup
+
+	mu       sync.Mutex
+	sent     int
+	answered map[uint64]int // how often, by the packet's number
+	sources  map[netip.Addr]int
+}
+
+// Traffic is what became of a stream.
+type Traffic struct {
+	// Sent are packets, also those that the sender's own kernel refused.
+	Sent int
+	// Lost were not answered, Repeated more than once.
+	Lost, Repeated int
+	// Sources are the addresses that the answering side saw, with their packets.
+	Sources map[netip.Addr]int
+}
+
+// StartStream sends a packet at every tick until Stop.
+func StartStream(ctx context.Context, from *netns.Namespace, to netip.AddrPort, every time.Duration) (*Stream, error) {
+	conn, err := from.Dial(ctx, "udp", to.String())
+	if err != nil {
+		return nil, err
+	}
+	if err := roomy(conn); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	s := &Stream{conn: conn, answered: map[uint64]int{}, sources: map[netip.Addr]int{}}
+	ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	s.ended.Go(func() { s.send(ctx, every) })
+	s.ended.Go(s.receive)
+	return s, nil
+}
+
+func (s *Stream) send(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		s.mu.Lock()
+		number := uint64(s.sent)
+		s.sent++
+		s.mu.Unlock()
+		// What the kernel refuses stays without an answer. It may also be told here
+		// of an earlier packet, and not send this one: that is lost as well.
+		_, _ = s.conn.Write(binary.BigEndian.AppendUint64(nil, number))
+	}
+}
+
+func (s *Stream) receive() {
+	packet := make([]byte, 2048)
+	for {
+		n, err := s.conn.Read(packet)
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err == nil:
+			s.note(packet[:n])
+		}
+	}
+}
+
+func (s *Stream) note(packet []byte) {
+	line, rest, found := bytes.Cut(packet, []byte("\n"))
+	said, err := parseAnswer(string(line))
+	if !found || err != nil || len(rest) != 8 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answered[binary.BigEndian.Uint64(rest)]++
+	s.sources[said.Source.Addr()]++
+}
+
+// Answered counts the packets answered so far.
+func (s *Stream) Answered() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.answered)
+}
+
+// Stop sends no more, waits for the last answers, and says what came of it.
+func (s *Stream) Stop() Traffic {
+	s.cancel()
+	deadline := time.NewTimer(latest)
+	defer deadline.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for waiting := true; waiting; {
+		select {
+		case <-deadline.C:
+			waiting = false
+		case <-tick.C:
+			waiting = s.traffic().Lost > 0
+		}
+	}
+	_ = s.conn.Close()
+	s.ended.Wait()
+	return s.traffic()
+}
+
+func (s *Stream) traffic() Traffic {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := Traffic{Sent: s.sent, Lost: s.sent - len(s.answered), Sources: map[netip.Addr]int{}}
+	for _, times := range s.answered {
+		if times > 1 {
+			t.Repeated++
+		}
+	}
+	for source, packets := range s.sources {
+		t.Sources[source] = packets
+	}
+	return t
+}
