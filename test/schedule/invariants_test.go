@@ -342,16 +342,17 @@ func (v *invariants) recording(wrong bool) {
 	v.unstored = wrong
 }
 
-// ownerless judges a route that nobody has in the end. One that was made while the record could
-// not be stored, by a leader that ended before it could, may stand: that it is ours is known to
-// nobody.
-func (v *invariants) ownerless(dst netip.Prefix, via netip.Addr, record map[string]string) {
+// ownerless judges a route that nobody has in the end, and reports whether it may stand: one that
+// was made while the record could not be stored, by a leader that ended before it could. That it
+// is ours is known to nobody.
+func (v *invariants) ownerless(dst netip.Prefix, via netip.Addr, record map[string]string) bool {
 	recorded := strings.Fields(record[strings.Replace(dst.String(), "/", "_", 1)])
 	if v.unproven[deletion(dst.String(), via.String())] && !slices.Contains(recorded, via.String()) {
 		v.detected["routes that were never recorded, and are nobody's"]++
-		return
+		return true
 	}
 	v.find("in the end the route %s via %s stands for nobody", dst, via)
+	return false
 }
 
 func deletion(dst, via string) string { return dst + " " + via }

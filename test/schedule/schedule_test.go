@@ -20,6 +20,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/kube"
+	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 	routecontroller "github.com/underlay-ccm/underlay/routes/controller"
 )
 
@@ -257,13 +258,27 @@ func (s *schedule) ending() {
 		}
 	}
 	for dst, via := range table {
-		s.ownerless(dst, via, s.api.data(routecontroller.RecordName))
-	}
-	for _, key := range slices.Sorted(maps.Keys(s.api.data("underlay-node-ipam"))) {
-		if !strings.HasPrefix(key, "_") && !names[key] {
-			s.find("in the end the ledger has %s, which is gone", key)
+		if !s.ownerless(dst, via, s.api.data(routecontroller.RecordName)) {
+			delete(table, dst)
 		}
 	}
+	ledger := s.api.data(ipamcontroller.LedgerName)
+	for _, key := range slices.Sorted(maps.Keys(ledger)) {
+		if !strings.HasPrefix(key, "_") && !names[key] && !waitsForRoute(ledger[key], table) {
+			s.find("in the end the ledger has %s, which is gone: %s", key, ledger[key])
+		}
+	}
+}
+
+// waitsForRoute reports whether the quarantine of an entry cannot end, because a route stands
+// toward what the Node had.
+func waitsForRoute(entry string, standing map[netip.Prefix]netip.Addr) bool {
+	for dst := range standing {
+		if strings.Contains(entry, dst.String()) {
+			return true
+		}
+	}
+	return false
 }
 
 // providerID tells a Node which machine it is, as the cloud's node controller does.
