@@ -1,0 +1,69 @@
+//go:build linux
+
+package kubeadm
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/underlay-ccm/underlay/test/checks/docs/markdown"
+)
+
+// root is the module's folder, seen from here.
+const root = "../../.."
+
+// page is what a document tells its readers to type.
+type page struct {
+	name  string
+	lines []string
+	// used counts the commands that were run, for the figure that the page may state.
+	used int
+}
+
+func readPage(t *testing.T, name string) *page {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &page{name: name}
+	for _, place := range markdown.Read(name, string(content)).Commands() {
+		p.lines = append(p.lines, place...)
+	}
+	return p
+}
+
+// command is the first of the page's commands that begins so, with what readers put in the place
+// of other words.
+func (p *page) command(t *testing.T, begins string, instead ...string) string {
+	t.Helper()
+	for _, line := range p.lines {
+		if strings.HasPrefix(line, begins) {
+			p.used++
+			return strings.NewReplacer(instead...).Replace(line)
+		}
+	}
+	t.Fatalf("%s tells nobody to type a command that begins with %q:\n%s", p.name, begins, strings.Join(p.lines, "\n"))
+	return ""
+}
+
+// edited is a file of deploy with each text replaced by another, as its marks EDIT ask for. A text
+// that isn't there is an error.
+func edited(t *testing.T, name string, instead ...string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, "deploy", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(content)
+	for i := 0; i < len(instead); i += 2 {
+		if !strings.Contains(text, instead[i]) {
+			t.Fatalf("deploy/%s has no %q", name, instead[i])
+		}
+		text = strings.ReplaceAll(text, instead[i], instead[i+1])
+	}
+	return text
+}
+
