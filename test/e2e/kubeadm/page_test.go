@@ -66,4 +66,3 @@ func edited(t *testing.T, name string, instead ...string) string {
 	}
 	return text
 }
-
