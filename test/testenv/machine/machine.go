@@ -102,10 +102,11 @@ func (m *Machine) awaitInit(ctx context.Context) error {
 		if m.first.Ended() {
 			return false, m.first.Failure(m.first.Died())
 		}
-		if m.init == 0 {
-			m.init = child(m.first.PID())
+		// Before there is an init, it has other children, which see the host's files.
+		if init := child(m.first.PID()); init != 0 && exists(fmt.Sprintf("/proc/%d/root/run/units/ready", init)) {
+			m.init = init
 		}
-		return m.init != 0 && exists(m.root("/run/units/ready")), nil
+		return m.init != 0, nil
 	})
 }
 
@@ -126,13 +127,12 @@ func (m *Machine) PullPlug() error {
 	if m.first == nil {
 		return nil
 	}
-	if first := max(m.init, child(m.first.PID())); first != 0 {
+	if m.init != 0 {
 		// With it the kernel ends all others, before its parent hears of it.
-		_ = syscall.Kill(first, syscall.SIGKILL)
-	} else {
-		m.first.Kill()
+		_ = syscall.Kill(m.init, syscall.SIGKILL)
+		<-m.first.Done()
 	}
-	<-m.first.Done()
+	m.first.Kill()
 	m.first, m.init = nil, 0
 	if err := removeGroups(m.group); err != nil {
 		return fmt.Errorf("pull the plug of machine %s: %w", m.o.Name, err)
