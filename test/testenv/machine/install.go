@@ -47,7 +47,7 @@ func Supported() error {
 // as little of the host's /etc as its programs need, and the stand-ins.
 func (m *Machine) install(ctx context.Context) error {
 	for _, folder := range []string{
-		"usr", "usr-work", "root/usr", "root/proc", "root/sys", "root/dev", "root/run", "root/tmp", "root/root", "root/home",
+		"usr", "usr-work", "local/bin", "local/sbin", "local/lib/machine", "root/usr", "root/proc", "root/sys", "root/dev", "root/run", "root/tmp", "root/root", "root/home",
 		"root/etc/machine/kubelet.conf.d", "root/etc/machine/units", "root/etc/machine/enabled",
 		"root/etc/apt/sources.list.d", "root/etc/sysctl.d", "root/var/log", "root/var/lib", "root/var/tmp", "root/opt", "root/mnt",
 	} {
@@ -62,6 +62,15 @@ func (m *Machine) install(ctx context.Context) error {
 	}
 	if err := os.Symlink("../run", m.file("root/var/run")); err != nil {
 		return err
+	}
+	programs, err := os.ReadDir(m.o.Programs.Path("bin"))
+	if err != nil {
+		return err
+	}
+	for _, program := range programs {
+		if err := os.Symlink("../lib/machine/bin/"+program.Name(), m.file("local/bin/"+program.Name())); err != nil {
+			return err
+		}
 	}
 	var copied []string
 	for _, name := range []string{

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -190,14 +191,16 @@ func (m *Machine) Feed(ctx context.Context, stdin io.Reader, args ...string) (st
 // file is the path of one of the machine's own files on the host.
 func (m *Machine) file(name string) string { return filepath.Join(m.o.Dir, name) }
 
-// root is how the host names a file of the machine. While it is off there are only those that a
-// reboot keeps. A link in the path leads astray if it is an absolute one.
-func (m *Machine) root(path string) string {
+// Root is the machine's root as the host sees it. While the machine is off, there are only the files
+// that a reboot keeps, without /usr. An absolute link below it leads astray.
+func (m *Machine) Root() string {
 	if m.init != 0 {
-		return fmt.Sprintf("/proc/%d/root%s", m.init, path)
+		return fmt.Sprintf("/proc/%d/root", m.init)
 	}
-	return m.file("root" + path)
+	return m.file("root")
 }
+
+func (m *Machine) root(path string) string { return filepath.Join(m.Root(), path) }
 
 // WriteFile writes a file of the machine, and makes its folder.
 func (m *Machine) WriteFile(path string, data []byte, mode fs.FileMode) error {
@@ -253,7 +256,10 @@ func (m *Machine) Logs() string {
 		if err != nil {
 			continue
 		}
-		lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+		// Of containerd's, what isn't as usual.
+		lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(string(content)), "\n"), func(line string) bool {
+			return strings.Contains(line, "level=info")
+		})
 		fmt.Fprintf(&out, "--- %s of machine %s\n%s\n", filepath.Base(log), m.o.Name, strings.Join(lines[max(0, len(lines)-logLines):], "\n"))
 	}
 	return out.String()

@@ -34,11 +34,10 @@ mount --bind "$root" "$root"
 mount -t overlay overlay -o "lowerdir=/usr,upperdir=$folder/usr,workdir=$folder/usr-work" "$root/usr"
 # Values of the kernel, as packages of the host ask for them. They aren't this machine's to choose.
 rm -f "$root"/usr/lib/sysctl.d/*.conf
-mkdir -p "$root/usr/local/lib/machine" "$root/usr/local/bin"
+# What the host's owner has installed by hand isn't there.
+mount --bind "$folder/local" "$root/usr/local"
 mount --bind "$programs" "$root/usr/local/lib/machine"
 mount -o remount,bind,ro "$root/usr/local/lib/machine"
-mount --bind "$programs/bin" "$root/usr/local/bin"
-mount -o remount,bind,ro "$root/usr/local/bin"
 
 mount -t proc proc "$root/proc"
 # What isn't the network's is the whole kernel's.
