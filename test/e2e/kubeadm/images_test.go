@@ -3,15 +3,24 @@
 package kubeadm
 
 import (
+	"archive/tar"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/underlay-ccm/underlay/test/testenv/dockerfile"
 	"github.com/underlay-ccm/underlay/test/testenv/image"
 	"github.com/underlay-ccm/underlay/test/testenv/machine"
 )
@@ -80,7 +89,7 @@ func underlayImages(ctx context.Context, folder string) (map[string]image.Image,
 		named[name] = targets[target]
 		delete(targets, target)
 	}
-	for target := range maps.Keys(targets) {
+	for target := range targets {
 		named["ghcr.io/underlay-ccm/"+target+":test"] = targets[target]
 	}
 	return named, nil
@@ -99,4 +108,77 @@ func imageIn(manifest string) (string, error) {
 		return "", fmt.Errorf("deploy/%s names no image", manifest)
 	}
 	return found[1], nil
+}
+
+// What is in the archives is what the Dockerfile says, and what kubeadm asks for.
+func TestImages(t *testing.T) {
+	needMachines(t)
+	stages, err := dockerfile.Read(tree + "/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for target, want := range map[string]struct {
+		manifest string
+		files    []string
+	}{
+		"ccm": {"ccm/deployment.yaml", []string{"/etc/ssl/certs/ca-certificates.crt", "/underlay-ccm"}},
+		// nft's libraries are as many as this machine has it.
+		"agent": {"agent/daemonset.yaml", []string{"/opt/cni/bin/host-local", "/opt/cni/bin/portmap", "/opt/cni/bin/ptp", "/underlay-agent", "/usr/sbin/nft"}},
+	} {
+		stage := stages[target]
+		name, err := imageIn(want.manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, files := unpack(t, "underlay.tar", name)
+		if entrypoint, err := stage.Entrypoint(); err != nil || !slices.Equal(config.Entrypoint, entrypoint) {
+			t.Errorf("%s: entry point %q, want %q (%v)", target, config.Entrypoint, entrypoint, err)
+		}
+		if user := stage.Last("USER"); config.User != user || user == "" {
+			t.Errorf("%s: user %q, want %q", target, config.User, user)
+		}
+		if labels := stage.All("LABEL"); len(config.Labels) != len(labels) {
+			t.Errorf("%s: labels %v, want %v", target, config.Labels, labels)
+		}
+		files = slices.DeleteFunc(files, func(f string) bool { return strings.HasPrefix(f, "/lib") })
+		if !slices.Equal(files, want.files) {
+			t.Errorf("%s: it holds %v, want %v", target, files, want.files)
+		}
+	}
+	for name, want := range map[string]string{"pause:3.10.2": "/pause", "coredns/coredns:v1.14.6": "/coredns", "kube-apiserver:v1.37.1": "/usr/local/bin/kube-apiserver"} {
+		if config, _ := unpack(t, "kubernetes.tar", "registry.k8s.io/"+name); !slices.Equal(config.Entrypoint, []string{want}) {
+			t.Errorf("%s: entry point %q, want %q", name, config.Entrypoint, want)
+		}
+	}
+}
+
+// unpack reads an image's configuration and the names of its files.
+func unpack(t *testing.T, archive, full string) (v1.Config, []string) {
+	t.Helper()
+	tag, err := name.NewTag(full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := tarball.ImageFromPath(filepath.Join(os.Getenv(packed), archive), &tag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := packed.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := mutate.Extract(packed)
+	defer content.Close()
+	var files []string
+	for reader := tar.NewReader(content); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			slices.Sort(files)
+			return config.Config, files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, "/"+header.Name)
+	}
 }
