@@ -1,0 +1,184 @@
+//go:build linux
+
+package kubeadm
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/underlay-ccm/underlay/test/testenv/dockerfile"
+	"github.com/underlay-ccm/underlay/test/testenv/image"
+	"github.com/underlay-ccm/underlay/test/testenv/machine"
+)
+
+// packed is the variable with the folder of the archives. They are big, and made once for all tests.
+const packed = "UNDERLAY_IMAGES"
+
+// archives returns the files with all images that a cluster's machines need. There is no registry.
+func archives(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(os.Getenv(packed), "*.tar"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no images in %q: %v", os.Getenv(packed), err)
+	}
+	return files
+}
+
+// pack builds what machines run and makes the archives.
+func pack(ctx context.Context) error {
+	programs, err := machine.Build(ctx, os.Stderr)
+	if err != nil {
+		return err
+	}
+	folder, err := os.MkdirTemp("", "underlay-images-")
+	if err != nil {
+		return err
+	}
+	if err := packInto(ctx, folder, programs); err != nil {
+		return errors.Join(err, os.RemoveAll(folder))
+	}
+	return os.Setenv(packed, folder)
+}
+
+func packInto(ctx context.Context, folder string, programs machine.Programs) error {
+	kubernetes, err := image.Kubernetes(ctx, programs)
+	if err != nil {
+		return err
+	}
+	underlay, err := underlayImages(ctx, folder)
+	if err != nil {
+		return err
+	}
+	for name, images := range map[string]map[string]image.Image{"kubernetes": kubernetes, "underlay": underlay} {
+		if err := image.Archive(filepath.Join(folder, name+".tar"), images); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// underlayImages are the Dockerfile's, under the names that the manifests have.
+func underlayImages(ctx context.Context, folder string) (map[string]image.Image, error) {
+	targets, err := image.Underlay(ctx, tree, folder)
+	if err != nil {
+		return nil, err
+	}
+	named := map[string]image.Image{}
+	for target, manifest := range map[string]string{"ccm": "ccm/deployment.yaml", "agent": "agent/daemonset.yaml"} {
+		name, err := imageIn(manifest)
+		if err != nil {
+			return nil, err
+		}
+		if _, ok := targets[target]; !ok {
+			return nil, fmt.Errorf("the Dockerfile has no target %s", target)
+		}
+		named[name] = targets[target]
+		delete(targets, target)
+	}
+	for target := range targets {
+		named["ghcr.io/underlay-ccm/"+target+":test"] = targets[target]
+	}
+	return named, nil
+}
+
+var imageLine = regexp.MustCompile(`(?m)^\s+image: (\S+)$`)
+
+// imageIn is the image that a manifest's containers have.
+func imageIn(manifest string) (string, error) {
+	content, err := os.ReadFile(filepath.Join(tree, "deploy", manifest))
+	if err != nil {
+		return "", err
+	}
+	found := imageLine.FindStringSubmatch(string(content))
+	if found == nil {
+		return "", fmt.Errorf("deploy/%s names no image", manifest)
+	}
+	return found[1], nil
+}
+
+// What is in the archives is what the Dockerfile says, and what kubeadm asks for.
+func TestImages(t *testing.T) {
+	needMachines(t)
+	stages, err := dockerfile.Read(tree + "/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for target, want := range map[string]struct {
+		manifest string
+		files    []string
+	}{
+		"ccm": {"ccm/deployment.yaml", []string{"/etc/ssl/certs/ca-certificates.crt", "/underlay-ccm"}},
+		// nft's libraries are as many as this machine has it.
+		"agent": {"agent/daemonset.yaml", []string{"/opt/cni/bin/host-local", "/opt/cni/bin/portmap", "/opt/cni/bin/ptp", "/underlay-agent", "/usr/sbin/nft"}},
+	} {
+		stage := stages[target]
+		name, err := imageIn(want.manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, files := unpack(t, "underlay.tar", name)
+		if entrypoint, err := stage.Entrypoint(); err != nil || !slices.Equal(config.Entrypoint, entrypoint) {
+			t.Errorf("%s: entry point %q, want %q (%v)", target, config.Entrypoint, entrypoint, err)
+		}
+		if user := stage.Last("USER"); config.User != user || user == "" {
+			t.Errorf("%s: user %q, want %q", target, config.User, user)
+		}
+		if labels := stage.All("LABEL"); len(config.Labels) != len(labels) {
+			t.Errorf("%s: labels %v, want %v", target, config.Labels, labels)
+		}
+		files = slices.DeleteFunc(files, func(f string) bool { return strings.HasPrefix(f, "/lib") })
+		if !slices.Equal(files, want.files) {
+			t.Errorf("%s: it holds %v, want %v", target, files, want.files)
+		}
+	}
+	for name, want := range map[string]string{"pause:3.10.2": "/pause", "coredns/coredns:v1.14.6": "/coredns", "kube-apiserver:v1.37.1": "/usr/local/bin/kube-apiserver"} {
+		if config, _ := unpack(t, "kubernetes.tar", "registry.k8s.io/"+name); !slices.Equal(config.Entrypoint, []string{want}) {
+			t.Errorf("%s: entry point %q, want %q", name, config.Entrypoint, want)
+		}
+	}
+}
+
+// unpack reads an image's configuration and the names of its files.
+func unpack(t *testing.T, archive, full string) (v1.Config, []string) {
+	t.Helper()
+	tag, err := name.NewTag(full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := tarball.ImageFromPath(filepath.Join(os.Getenv(packed), archive), &tag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := packed.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := mutate.Extract(packed)
+	defer content.Close()
+	var files []string
+	for reader := tar.NewReader(content); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			slices.Sort(files)
+			return config.Config, files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, "/"+header.Name)
+	}
+}

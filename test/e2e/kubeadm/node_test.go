@@ -1,0 +1,61 @@
+//go:build linux
+
+package kubeadm
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/underlay-ccm/underlay/test/testenv/machine"
+)
+
+// userData are the keys of cloud-init that deploy/cloud-init/node.yaml has; for any other somebody
+// has to write what cloud-init does.
+// https://docs.cloud-init.io/en/latest/reference/modules.html
+type userData struct {
+	PackageUpdate bool       `json:"package_update"`
+	Packages      []string   `json:"packages"`
+	WriteFiles    []file     `json:"write_files"`
+	Runcmd        [][]string `json:"runcmd"`
+}
+
+type file struct{ Path, Permissions, Content string }
+
+// initialize does on a machine's first boot what cloud-init does with the user data that is shipped.
+func initialize(ctx context.Context, m *machine.Machine) error {
+	content, err := os.ReadFile(tree + "/deploy/cloud-init/node.yaml")
+	if err != nil {
+		return err
+	}
+	var data userData
+	if err := yaml.UnmarshalStrict(content, &data); err != nil {
+		return fmt.Errorf("deploy/cloud-init/node.yaml: %w", err)
+	}
+	for _, f := range data.WriteFiles {
+		mode, err := strconv.ParseUint(cmp.Or(f.Permissions, "0644"), 8, 32)
+		if err != nil {
+			return fmt.Errorf("deploy/cloud-init/node.yaml: permissions of %s: %w", f.Path, err)
+		}
+		if err := m.WriteFile(f.Path, []byte(f.Content), fs.FileMode(mode)); err != nil {
+			return err
+		}
+	}
+	var commands [][]string
+	if data.PackageUpdate {
+		commands = append(commands, []string{"apt-get", "-q", "update"})
+	}
+	commands = append(commands, slices.Concat([]string{"apt-get", "-q", "install", "--yes"}, data.Packages))
+	for _, command := range append(commands, data.Runcmd...) {
+		if _, err := m.Run(ctx, command...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
