@@ -52,12 +52,26 @@ type decider struct {
 	stale     bool // departed is
 }
 
-// node is what the decider knows about one UID. Its life:
-//
-//	known from the stored ledger only   !cached          until the API server was asked about it
-//	waiting, or with a reservation      cached           no podCIDRs yet
-//	settled                             settled          has podCIDRs, which never change
-//	gone                                gone, !settled   what it had is in quarantine, until freed
+// phase is how far a Node is.
+type phase int
+
+const (
+	unserved      phase = iota // without podCIDRs, as far as is known: it waits, or has a reservation
+	settled                    // its podCIDRs were observed and never change: nothing is left to do
+	released                   // said to be gone, here or in the stored ledger; what it had is in quarantine
+	confirmedGone              // released, and the API server told this process that it doesn't exist
+)
+
+// delivery is whether a request with a Node's reservation was sent.
+type delivery int
+
+const (
+	unsent    delivery = iota
+	maybeSent          // by whoever recorded the reservation
+	sent               // by this process
+)
+
+// node is what the decider knows about one UID.
 type node struct {
 	ipam.Node
 	created time.Time // by the API server's clock
@@ -65,20 +79,20 @@ type node struct {
 	labels  map[string]string
 	own     ownPrefix
 
-	cached  bool // the informer has shown it
-	gone    bool // it exists no more; what it had is in quarantine
-	absent  bool // and the API server said so to this process
-	settled bool // its podCIDRs were observed: nothing is left to do
-	sent    bool // a request with its reservation was sent, by this process or maybe another
-	wrote   bool // by this process
-	busy    bool // it is in ready, or a worker has it
-	doubt   bool // an earlier request may have been applied
-	told    map[string]bool
-	said    string       // the reason of the condition that was last written
-	saying  bool         // that is on its way
-	inside  []netip.Addr // its addresses that lie in pools
-	stopped time.Time    // since when it has waited for another allocator to be gone
+	phase    phase
+	delivery delivery
+	cached   bool // the informer has shown it; before, only the API server knows whether it exists
+	busy     bool // it is in ready, or a worker has it
+	doubt    bool // an earlier request may have been applied
+	told     map[string]bool
+	said     string       // the reason of the condition that was last written
+	saying   bool         // that is on its way
+	inside   []netip.Addr // its addresses that lie in pools
+	stopped  time.Time    // since when it has waited for another allocator to be gone
 }
+
+// gone reports whether the Node is said to exist no more.
+func (n *node) gone() bool { return n.phase == released || n.phase == confirmedGone }
 
 // traffic is what the decider's goroutine exchanges with the others.
 type traffic struct {
@@ -155,7 +169,7 @@ func (d *decider) decide(ctx context.Context, name string) {
 	}
 	for _, n := range slices.Clone(d.byName[name]) {
 		switch {
-		case n.gone, live != nil && string(live.UID) == n.UID:
+		case n.gone(), live != nil && string(live.UID) == n.UID:
 		case n.cached:
 			d.forget(ctx, n)
 		default:
@@ -172,7 +186,7 @@ func (d *decider) decide(ctx context.Context, name string) {
 		d.exclude(ctx)
 	}
 	switch {
-	case n.gone:
+	case n.gone():
 		// Declared gone, but here it is: the cache may be older, or the stored
 		// ledger was edited. Only the API server knows.
 		d.request(n)
@@ -227,7 +241,7 @@ func (d *decider) assign(n *node) (reason string, err error) {
 // succeed drops the Nodes of the same name whose prefixes this one took over.
 func (d *decider) succeed(n *node) {
 	for _, same := range slices.Clone(d.byName[n.Name]) {
-		if _, held := d.ledger.Lookup(same.UID); same.gone && !held {
+		if _, held := d.ledger.Lookup(same.UID); same.gone() && !held {
 			d.drop(same)
 			d.stale = true
 		}
@@ -237,14 +251,14 @@ func (d *decider) succeed(n *node) {
 // awaitsIdentity reports whether a Node may be a machine that was here before, which its provider
 // ID will show. It comes back then, or when it has waited long enough.
 func (d *decider) awaitsIdentity(n *node) bool {
-	if slices.ContainsFunc(d.byName[n.Name], func(o *node) bool { return o != n && !o.gone && !o.cached }) {
+	if slices.ContainsFunc(d.byName[n.Name], func(o *node) bool { return o != n && !o.gone() && !o.cached }) {
 		return true // the API server is asked about that one; what it had is in quarantine then
 	}
 	if n.ProviderID != "" {
 		return false
 	}
 	left := comeback - n.age()
-	if left <= 0 || !slices.ContainsFunc(d.byName[n.Name], func(o *node) bool { return o.gone && o.ProviderID != "" }) {
+	if left <= 0 || !slices.ContainsFunc(d.byName[n.Name], func(o *node) bool { return o.gone() && o.ProviderID != "" }) {
 		return false
 	}
 	d.queue.AddAfter(n.Name, max(left, time.Second))
@@ -266,11 +280,11 @@ func (d *decider) next(ctx context.Context, j *job) bool {
 	for len(d.ready) > 0 {
 		n := d.ready[0]
 		if d.nodes[types.UID(n.UID)] == n {
-			if !n.cached || n.gone {
+			if !n.cached || n.gone() {
 				*j = job{node: n.Node}
 				return true
 			}
-			if !n.settled && d.jobFor(ctx, n, j) {
+			if n.phase != settled && d.jobFor(ctx, n, j) {
 				return true
 			}
 		}
@@ -323,7 +337,7 @@ func (d *decider) started(j job) {
 		return
 	}
 	if len(j.write) > 0 {
-		d.ready[0].sent, d.ready[0].wrote = true, true
+		d.ready[0].delivery = sent
 	}
 	d.ready = d.ready[1:]
 }

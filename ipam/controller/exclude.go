@@ -49,7 +49,7 @@ func (d *decider) exclude(ctx context.Context) {
 	d.freed = true
 	for _, n := range d.nodes {
 		// What is reserved may have to be replaced.
-		if !n.settled && !n.gone && n.cached && !n.busy {
+		if n.phase == unserved && n.cached && !n.busy {
 			d.queue.Add(n.Name)
 		}
 	}

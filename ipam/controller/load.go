@@ -159,17 +159,20 @@ func (d *decider) rebuild(ctx context.Context, s stored, holders []*corev1.Node)
 	d.ledger, d.file = book.Ledger, newLedgerFile(s)
 	d.blockRoutes(ctx)
 	for _, n := range d.nodes {
-		if _, known := d.ledger.Lookup(n.UID); !known && n.gone {
+		if _, known := d.ledger.Lookup(n.UID); !known && n.gone() {
 			d.drop(n)
 		}
 	}
 	for _, h := range d.ledger.Holdings() {
 		n := d.identify(h.Node)
-		if n.gone = !h.Released.IsZero(); n.gone {
-			n.settled = false
+		switch gone := !h.Released.IsZero(); {
+		case gone && !n.gone():
+			n.phase = released
 			d.stopWaiting(n)
+		case !gone && n.gone():
+			n.phase = unserved
 		}
-		n.sent, n.doubt = true, true // by whoever recorded it
+		n.delivery, n.doubt = max(n.delivery, maybeSent), true
 	}
 	for _, o := range book.Observed {
 		uid := types.UID(o.Node.UID)
@@ -186,8 +189,8 @@ func (d *decider) rebuild(ctx context.Context, s stored, holders []*corev1.Node)
 			n.inside = d.insidePools(live)
 		}
 		switch {
-		case n.gone: // decide asks the API server
-		case n.settled:
+		case n.gone(): // decide asks the API server
+		case n.phase == settled:
 			d.warn(ctx, o.Warnings)
 		default:
 			d.settle(ctx, n, live, o.Before, o.Warnings)
@@ -231,14 +234,14 @@ func (d *decider) remember(written []ipam.Holding, lost bool) (unstored []ipam.H
 			if stored.Released.IsZero() {
 				stored.Released = h.Released
 			}
-		case known && (h.Observed || !n.sent || slices.Equal(stored.Prefixes, h.Prefixes)):
+		case known && (h.Observed || n.delivery == unsent || slices.Equal(stored.Prefixes, h.Prefixes)):
 		case known:
 			stored.Abandoned = append(stored.Abandoned, h.Prefixes...)
 		case !h.Released.IsZero():
 			if lost || !d.recorded(h.Node) {
 				unstored = append(unstored, h)
 			}
-		case n.sent && !h.Observed:
+		case n.delivery != unsent && !h.Observed:
 			unstored = append(unstored, h)
 		}
 	}
@@ -264,7 +267,7 @@ func (d *decider) known(holders []*corev1.Node) (cached map[types.UID]bool, foun
 		nodes = append(nodes, LiveNode(live))
 	}
 	for uid, n := range d.nodes {
-		if _, ok := found[uid]; !ok && n.settled {
+		if _, ok := found[uid]; !ok && n.phase == settled {
 			held, _ := d.ledger.Lookup(n.UID)
 			nodes = append(nodes, ipam.LiveNode{Node: n.Node, PodCIDRs: held.Prefixes, Created: n.created})
 		}

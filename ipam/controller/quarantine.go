@@ -30,7 +30,7 @@ func (d *decider) expire(ctx context.Context) {
 		case left > 0:
 			d.expireIn(max(left, time.Second))
 			continue
-		case !n.absent && d.seen(h.Node):
+		case n.phase != confirmedGone && d.seen(h.Node):
 			// Whoever wrote that it is gone: the API server has the last word.
 			d.request(n)
 		case d.unrouted(h):
@@ -78,7 +78,7 @@ func (d *decider) free(ctx context.Context, h ipam.Holding) {
 	d.freed, d.stale = true, true
 	if n, ok := d.nodes[types.UID(h.Node.UID)]; ok {
 		d.noted(n)
-		if n.gone {
+		if n.gone() {
 			d.drop(n)
 			if len(n.inside) > 0 {
 				d.exclude(ctx)

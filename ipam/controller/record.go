@@ -99,7 +99,7 @@ func (d *decider) receive(ctx context.Context, r receipt) error {
 	for _, key := range r.order.keys {
 		for _, n := range d.byName[key] {
 			// A Node that holds nothing may be waiting for what has nothing to do with this write.
-			if _, held := d.ledger.Lookup(n.UID); held && !n.settled && !n.gone && n.cached {
+			if _, held := d.ledger.Lookup(n.UID); held && n.phase == unserved && n.cached {
 				d.request(n)
 			}
 		}

@@ -43,13 +43,13 @@ func (d *decider) takeResult(ctx context.Context, f finding) {
 		return
 	}
 	n.busy = false
-	if f.job.locate != nil && f.err != nil && !n.gone && n.age() > comeback {
+	if f.job.locate != nil && f.err != nil && !n.gone() && n.age() > comeback {
 		d.wait(ctx, n, reasonOwnPrefixUnknown, f.err)
 	}
 	switch f.outcome {
 	case located:
 		n.own = *f.own
-		if !n.gone {
+		if !n.gone() {
 			d.reserve(ctx, n)
 		}
 		return
@@ -66,11 +66,11 @@ func (d *decider) takeResult(ctx context.Context, f finding) {
 			return
 		}
 	case gone:
-		if len(d.byName[n.Name]) > 1 && !n.gone {
+		if len(d.byName[n.Name]) > 1 && !n.gone() {
 			d.queue.Add(n.Name) // for the next of that name, which may be the same machine
 		}
 		d.forget(ctx, n)
-		n.absent = true
+		n.phase = confirmedGone
 		return
 	}
 	if f.err != nil {
@@ -82,7 +82,7 @@ func (d *decider) takeResult(ctx context.Context, f finding) {
 
 // observe records podCIDRs that a Node really has. They never change again.
 func (d *decider) observe(ctx context.Context, n *node, live *corev1.Node) {
-	if n.settled {
+	if n.phase == settled {
 		return
 	}
 	before, _ := d.ledger.Lookup(n.UID)
@@ -96,13 +96,13 @@ func (d *decider) settle(ctx context.Context, n *node, live *corev1.Node, before
 	prefixes, unreadable := kube.PodCIDRs(live)
 	known := len(before.Prefixes) > 0
 	expected := known && slices.Equal(before.Prefixes, prefixes)
-	n.settled, n.doubt = true, false
+	n.phase, n.doubt = settled, false
 	d.noted(n)
 	d.stopWaiting(n)
 	d.queue.Forget(n.Name)
 	d.suspect(ctx, live, expected)
 	switch {
-	case expected && n.wrote:
+	case expected && n.delivery == sent:
 		d.metrics.allocated(time.Since(n.created))
 		logger.Info("Node has its podCIDRs", "node", n.Name, "podCIDRs", prefixes)
 	case known && !expected:
@@ -122,7 +122,7 @@ func (d *decider) look(n *node, podCIDRs []netip.Prefix) []ipam.Warning {
 	retired := n.Node
 	retired.UID += ipam.RetiredSuffix
 	if _, held := d.ledger.Lookup(retired.UID); held {
-		d.identify(retired).gone, d.stale = true, true
+		d.identify(retired).phase, d.stale = released, true
 		d.expireIn(max(d.Quarantine, time.Second))
 	}
 	return warnings
@@ -143,11 +143,11 @@ func (d *decider) warn(ctx context.Context, warnings []ipam.Warning) {
 
 // forget puts what a UID held that is gone into quarantine.
 func (d *decider) forget(ctx context.Context, n *node) {
-	if n.gone {
+	if n.gone() {
 		return
 	}
 	d.stopWaiting(n)
-	n.gone, n.settled = true, false
+	n.phase = released
 	held, ok := d.ledger.Release(n.UID, moment())
 	if !ok {
 		d.drop(n)
@@ -166,7 +166,7 @@ func (d *decider) forget(ctx context.Context, n *node) {
 // inquiring reports whether the API server still has to say if some Nodes exist.
 func (d *decider) inquiring() bool {
 	for _, n := range d.nodes {
-		if !n.cached && !n.gone {
+		if !n.cached && !n.gone() {
 			return true
 		}
 	}
@@ -179,13 +179,13 @@ func moment() time.Time { return time.Now().UTC().Add(time.Second - 1).Truncate(
 
 // outdated reports whether the cache has shown that a Node is gone, so that an answer which has it
 // is from before. A UID never comes back.
-func (d *decider) outdated(n *node) bool { return n.gone && n.cached && !d.seen(n.Node) }
+func (d *decider) outdated(n *node) bool { return n.gone() && n.cached && !d.seen(n.Node) }
 
 // revive takes back that a Node is gone: the API server has it. Its prefixes leave quarantine
 // with the Ledger's next word about it.
 func (d *decider) revive(n *node) {
-	if n.gone {
-		n.gone, n.absent, d.stale = false, false, true
+	if n.gone() {
+		n.phase, d.stale = unserved, true
 	}
 }
 
@@ -207,7 +207,7 @@ func (d *decider) track(live *corev1.Node) *node {
 		return n
 	}
 	n.ProviderID, n.own = live.Spec.ProviderID, ownPrefix{}
-	if held, ok := d.ledger.Lookup(n.UID); ok && n.settled {
+	if held, ok := d.ledger.Lookup(n.UID); ok && n.phase == settled {
 		// So that the record tells which machine it was, when it is gone.
 		d.look(n, held.Prefixes)
 		d.noted(n)

@@ -51,7 +51,7 @@ func (d *decider) wake(ctx context.Context) {
 	}
 	d.freed = false
 	for _, n := range slices.Clone(d.waiting) {
-		if !n.busy && !n.gone && d.nodes[types.UID(n.UID)] == n {
+		if !n.busy && !n.gone() && d.nodes[types.UID(n.UID)] == n {
 			d.reserve(ctx, n)
 		}
 	}

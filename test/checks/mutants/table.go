@@ -64,17 +64,17 @@ func mutants() []mutant {
 		}),
 		tested("TestAReservationThatWasSentOutlivesItsRecord", mutant{
 			name: "a recorded reservation does not count as sent", file: "ipam/controller/load.go",
-			old: "n.sent, n.doubt = true, true", new: "n.doubt = true",
+			old: "n.delivery, n.doubt = max(n.delivery, maybeSent), true", new: "n.doubt = true",
 			why: "whoever recorded it may have sent it",
 		}),
 		tested("TestAReservationThatWasSentOutlivesItsRecord", mutant{
 			name: "what this process sent does not count as sent", file: "ipam/controller/decide.go",
-			old: "d.ready[0].sent, d.ready[0].wrote = true, true", new: "d.ready[0].wrote = true",
+			old: "d.ready[0].delivery = sent", new: "d.ready[0].delivery = unsent",
 			why: "the request may still arrive after a reload",
 		}),
 		tested("TestALivingNodesQuarantineNeverEnds", mutant{
 			name: "no live check before a quarantine ends", file: "ipam/controller/quarantine.go",
-			old: "case !n.absent && d.seen(h.Node):", new: "case false:",
+			old: "case n.phase != confirmedGone && d.seen(h.Node):", new: "case false:",
 			why: "another process declared the Node gone, and the cache has it",
 		}),
 		tested("TestAQuarantineThatBeginsInTheFutureEnds", mutant{
@@ -84,7 +84,7 @@ func mutants() []mutant {
 		}),
 		scheduled(mutant{
 			name: "a reload forgets what was sent and never stored", file: "ipam/controller/load.go",
-			old: "case n.sent && !h.Observed:", new: "case false:",
+			old: "case n.delivery != unsent && !h.Observed:", new: "case false:",
 			why: "the ledger was edited or lost while a request was on its way",
 		}),
 		tested("TestAQuarantineOutlivesALostLedger", mutant{
