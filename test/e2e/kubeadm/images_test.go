@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -78,8 +79,8 @@ func underlayImages(ctx context.Context, folder string) (map[string]image.Image,
 		return nil, err
 	}
 	named := map[string]image.Image{}
-	for target, manifest := range map[string]string{"ccm": "ccm/deployment.yaml", "agent": "agent/daemonset.yaml"} {
-		name, err := imageIn(manifest)
+	for target := range programsOf() {
+		name, err := imageOf(target)
 		if err != nil {
 			return nil, err
 		}
@@ -92,22 +93,45 @@ func underlayImages(ctx context.Context, folder string) (map[string]image.Image,
 	for target := range targets {
 		named["ghcr.io/underlay-ccm/"+target+":test"] = targets[target]
 	}
-	return named, nil
+	named[echoImage], err = buildEcho(ctx, folder)
+	return named, err
 }
 
-var imageLine = regexp.MustCompile(`(?m)^\s+image: (\S+)$`)
+// programsOf are the Dockerfile's targets that the manifests run, with their program.
+func programsOf() map[string]string {
+	return map[string]string{"ccm": "underlay-ccm", "agent": "underlay-agent"}
+}
 
-// imageIn is the image that a manifest's containers have.
-func imageIn(manifest string) (string, error) {
-	content, err := os.ReadFile(filepath.Join(tree, "deploy", manifest))
+// installed is what the tutorial installs.
+const installed = "testdata/underlay.yaml"
+
+// imageOf is the image that the tutorial's manifests have for a target of the Dockerfile.
+func imageOf(target string) (string, error) {
+	content, err := os.ReadFile(installed)
 	if err != nil {
 		return "", err
 	}
-	found := imageLine.FindStringSubmatch(string(content))
+	found := regexp.MustCompile(`(?m)^\s+image: (\S+/` + programsOf()[target] + `:\S+)$`).FindStringSubmatch(string(content))
 	if found == nil {
-		return "", fmt.Errorf("deploy/%s names no image", manifest)
+		return "", fmt.Errorf("%s names no image of %s", installed, programsOf()[target])
 	}
 	return found[1], nil
+}
+
+// echoImage is what the pods of tests run.
+const echoImage = "registry.example.com/you/echo:v1"
+
+func buildEcho(ctx context.Context, folder string) (image.Image, error) {
+	program := filepath.Join(folder, "echo")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "./test/testenv/echo/program")
+	build.Dir, build.Env = tree, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return image.Image{}, fmt.Errorf("building the echo: %w\n%s", err, out)
+	}
+	return image.Image{
+		Layers: []image.Files{{"/echo": program}}, User: "65532:65532",
+		Entrypoint: []string{"/echo", "serve", fmt.Sprint(echoPort)},
+	}, nil
 }
 
 // What is in the archives is what the Dockerfile says, and what kubeadm asks for.
@@ -117,16 +141,13 @@ func TestImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for target, want := range map[string]struct {
-		manifest string
-		files    []string
-	}{
-		"ccm": {"ccm/deployment.yaml", []string{"/etc/ssl/certs/ca-certificates.crt", "/underlay-ccm"}},
-		// nft's libraries are as many as this machine has it.
-		"agent": {"agent/daemonset.yaml", []string{"/opt/cni/bin/host-local", "/opt/cni/bin/portmap", "/opt/cni/bin/ptp", "/underlay-agent", "/usr/sbin/nft"}},
+	for target, want := range map[string][]string{
+		"ccm": {"/etc/ssl/certs/ca-certificates.crt", "/underlay-ccm"},
+		// Without nft's libraries, which are this machine's.
+		"agent": {"/opt/cni/bin/host-local", "/opt/cni/bin/portmap", "/opt/cni/bin/ptp", "/underlay-agent", "/usr/sbin/nft"},
 	} {
 		stage := stages[target]
-		name, err := imageIn(want.manifest)
+		name, err := imageOf(target)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,8 +162,8 @@ func TestImages(t *testing.T) {
 			t.Errorf("%s: labels %v, want %v", target, config.Labels, labels)
 		}
 		files = slices.DeleteFunc(files, func(f string) bool { return strings.HasPrefix(f, "/lib") })
-		if !slices.Equal(files, want.files) {
-			t.Errorf("%s: it holds %v, want %v", target, files, want.files)
+		if !slices.Equal(files, want) {
+			t.Errorf("%s: it holds %v, want %v", target, files, want)
 		}
 	}
 	for name, want := range map[string]string{"pause:3.10.2": "/pause", "coredns/coredns:v1.14.6": "/coredns", "kube-apiserver:v1.37.1": "/usr/local/bin/kube-apiserver"} {

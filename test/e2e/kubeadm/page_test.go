@@ -11,9 +11,6 @@ import (
 	"github.com/underlay-ccm/underlay/test/checks/docs/markdown"
 )
 
-// root is the module's folder, seen from here.
-const root = "../../.."
-
 // page is what a document tells its readers to type.
 type page struct {
 	name  string
@@ -24,7 +21,7 @@ type page struct {
 
 func readPage(t *testing.T, name string) *page {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root, name))
+	content, err := os.ReadFile(filepath.Join(tree, name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +50,7 @@ func (p *page) command(t *testing.T, begins string, instead ...string) string {
 // that isn't there is an error.
 func edited(t *testing.T, name string, instead ...string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root, "deploy", name))
+	content, err := os.ReadFile(filepath.Join(tree, "deploy", name))
 	if err != nil {
 		t.Fatal(err)
 	}

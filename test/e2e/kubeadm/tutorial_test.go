@@ -75,13 +75,13 @@ func (w *world) install(p *page) {
 // rendered is what the page's helm command installs, with the simulated cloud's endpoint.
 func (w *world) rendered(p *page) string {
 	p.command(w.t, "helm install underlay deploy/chart --namespace kube-system --values deploy/kubeadm/cloud-dual-stack/values.yaml")
-	content, err := os.ReadFile("testdata/underlay.yaml")
+	content, err := os.ReadFile(installed)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	before, after, found := strings.Cut(string(content), "    provider: hcloud\n")
 	if !found {
-		w.t.Fatal("testdata/underlay.yaml names no provider")
+		w.t.Fatal(installed + " names no provider")
 	}
 	return before + "    provider: hcloud\n    endpoint: http://" + netlab.CloudAddress + "/v1\n" + after
 }
