@@ -64,6 +64,9 @@ func packInto(ctx context.Context, folder string, programs machine.Programs) err
 	if err != nil {
 		return err
 	}
+	if err := build(ctx, filepath.Join(folder, "underlayctl"), "./cmd/underlayctl"); err != nil {
+		return err
+	}
 	for name, images := range map[string]map[string]image.Image{"kubernetes": kubernetes, "underlay": underlay} {
 		if err := image.Archive(filepath.Join(folder, name+".tar"), images); err != nil {
 			return err
@@ -118,15 +121,23 @@ func imageOf(target string) (string, error) {
 	return found[1], nil
 }
 
+// build builds a static program.
+func build(ctx context.Context, path, program string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, program)
+	cmd.Dir, cmd.Env = tree, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w\n%s", program, err, out)
+	}
+	return nil
+}
+
 // echoImage is what the pods of tests run.
 const echoImage = "registry.example.com/you/echo:v1"
 
 func buildEcho(ctx context.Context, folder string) (image.Image, error) {
 	program := filepath.Join(folder, "echo")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "./test/testenv/echo/program")
-	build.Dir, build.Env = tree, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return image.Image{}, fmt.Errorf("building the echo: %w\n%s", err, out)
+	if err := build(ctx, program, "./test/testenv/echo/program"); err != nil {
+		return image.Image{}, err
 	}
 	return image.Image{
 		Layers: []image.Files{{"/echo": program}}, User: "65532:65532",
