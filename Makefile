@@ -146,10 +146,10 @@ kube:
 cni:
 	@[ -x "$(CNI_PATH)/portmap" ] || $(STEP) "CNI plugins" env GOBIN="$(CNI_PATH)" $(COMPILE) install -trimpath $(foreach p,main/ptp ipam/host-local meta/portmap,github.com/containernetworking/plugins/plugins/$(p)@$(CNI_VERSION))
 
-# Needs the headers of libseccomp, and root to be of use.
+# What real machines run, in tests that install clusters; says what is missing where there can be none.
 .PHONY: machines
 machines: kube cni
-	@[ "$$(id -u)" != 0 ] || $(STEP) "machines' programs" env CGO_ENABLED=0 go run -trimpath ./test/testenv/machine/build
+	@$(STEP) "machines' programs" env CGO_ENABLED=0 go run -trimpath ./test/testenv/machine/build
 
 # Built as the binary is, so that most of it is compiled already.
 .PHONY: kubeadm

@@ -323,6 +323,6 @@ func (w *world) join(p *page, s *server) {
 		w.t.Fatal(errors.New("no token in what kubeadm prints: " + printed))
 	}
 	w.write(s.cables.Name, "/root/join.yaml", edited(w.t, "kubeadm/cloud-dual-stack/join.yaml",
-		"abcdef.0123456789abcdef", found[1], "sha256:"+strings.Repeat("0", 64), found[2], "value: 10.0.0.3", "value: "+s.cables.Private.String()))
+		"abcdef.0123456789abcdef", found[1], "sha256:"+strings.Repeat("0", 64), found[2], "10.0.0.3,2001:db8:0:2::1", fmt.Sprintf("%s,%s", s.cables.Private, s.cables.Public.IPv6)))
 	w.on(s.cables.Name, p.command(w.t, "kubeadm join"))
 }

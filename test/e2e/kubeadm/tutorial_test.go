@@ -40,7 +40,10 @@ func TestTutorial(t *testing.T) {
 	w.talk()
 	service := w.expose(p)
 	w.healthy(p)
-	w.step("%d of the page's commands were run", p.used)
+	w.step("%d of the page's commands led here", p.used)
+	if p.used > 12 {
+		t.Errorf("%d commands to a Service that answers are more than somebody wants to type", p.used)
+	}
 
 	w.rollOut(p)
 	w.drain(service)

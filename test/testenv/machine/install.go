@@ -40,6 +40,19 @@ func Supported() error {
 			return err
 		}
 	}
+	for _, compiler := range []string{"cc", "gcc"} {
+		if _, err := exec.LookPath(compiler); err == nil {
+			return headers()
+		}
+	}
+	return errors.New("no C compiler to build runc with: install gcc")
+}
+
+// headers says what is missing of the headers with which runc is built.
+func headers() error {
+	if !exists(seccompHeader) {
+		return fmt.Errorf("build runc: %s is missing: install libseccomp-dev", seccompHeader)
+	}
 	return nil
 }
 

@@ -72,8 +72,8 @@ func sources(test string) []source {
 // on progress. They are kept beside the control plane's binary, under a hash of what they are made
 // from.
 func Build(ctx context.Context, progress io.Writer) (Programs, error) {
-	if !exists(seccompHeader) {
-		return Programs{}, fmt.Errorf("build runc: %s is missing: install libseccomp-dev", seccompHeader)
+	if err := headers(); err != nil {
+		return Programs{}, err
 	}
 	kube, err := kubebinary.Path(ctx, progress)
 	if err != nil {

@@ -270,12 +270,12 @@ func (m *Machine) Remove(ctx context.Context) error {
 	return errors.Join(err, m.release(ctx))
 }
 
-// release lets go of what the process holds of the machine, and takes its cable
-// to the management network away: the kernel removes a namespace when it gets to
-// it, which is after a while where connections in it have not ended properly.
+// release takes the machine's cable to the management network away, and lets go of what the process
+// holds of the machine: the kernel removes a namespace when it gets to it, which is after a while
+// where connections in it have not ended properly.
 func (m *Machine) release(ctx context.Context) error {
-	m.Namespace.Close()
 	_, err := m.lab.host.Run(ctx, "ip", "link", "delete", mgmt+"-"+m.port())
+	m.Namespace.Close()
 	return err
 }
 
