@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -92,8 +91,9 @@ func (w *world) step(format string, args ...any) {
 	w.t.Logf("%5.1f s  %s", time.Since(w.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// rent makes a server and lets it boot for the first time, with cloud-init's work done.
-func (w *world) rent(name string) *server {
+// rent makes a server and lets it boot for the first time, with cloud-init's work done by its user
+// data, in which each text is replaced by the next.
+func (w *world) rent(name string, instead ...string) *server {
 	w.t.Helper()
 	ctx := w.t.Context()
 	cables, err := w.lab.Rent(ctx, name)
@@ -109,7 +109,7 @@ func (w *world) rent(name string) *server {
 	if err := s.Boot(ctx); err != nil {
 		w.t.Fatal(err)
 	}
-	if err := initialize(ctx, m); err != nil {
+	if err := initialize(ctx, m, instead...); err != nil {
 		w.t.Fatalf("cloud-init on %s: %v", name, err)
 	}
 	for _, archive := range archives(w.t) {
@@ -314,15 +314,36 @@ func (w *world) inside(p corev1.Pod) *netns.Namespace {
 
 var joining = regexp.MustCompile(`--token (\S+) +--discovery-token-ca-cert-hash (\S+)`)
 
-// join lets a server join, by the page's command and the example's file.
-func (w *world) join(p *page, s *server) {
+// secret is the token and the hash with which servers join.
+func (w *world) secret() (token, hash string) {
 	w.t.Helper()
 	printed := w.on("control-1", "kubeadm token create --print-join-command")
 	found := joining.FindStringSubmatch(printed)
 	if found == nil {
-		w.t.Fatal(errors.New("no token in what kubeadm prints: " + printed))
+		w.t.Fatal("no token in what kubeadm prints: " + printed)
 	}
+	return found[1], found[2]
+}
+
+// The examples' own.
+const noToken = "abcdef.0123456789abcdef"
+
+var noHash = "sha256:" + strings.Repeat("0", 64)
+
+// join lets a server join, by the page's command and the example's file.
+func (w *world) join(p *page, s *server) {
+	w.t.Helper()
+	token, hash := w.secret()
 	w.write(s.cables.Name, "/root/join.yaml", edited(w.t, "kubeadm/cloud-dual-stack/join.yaml",
-		"abcdef.0123456789abcdef", found[1], "sha256:"+strings.Repeat("0", 64), found[2], "10.0.0.3,2001:db8:0:2::1", fmt.Sprintf("%s,%s", s.cables.Private, s.cables.Public.IPv6)))
+		noToken, token, noHash, hash, "10.0.0.3,2001:db8:0:2::1", fmt.Sprintf("%s,%s", s.cables.Private, s.cables.Public.IPv6)))
 	w.on(s.cables.Name, p.command(w.t, "kubeadm join"))
+}
+
+// rentToJoin makes a server that joins by itself, by its user data. Until its images are there its
+// pods wait.
+func (w *world) rentToJoin(name string) {
+	w.t.Helper()
+	token, hash := w.secret()
+	// The script compares with the token of the example as well.
+	w.rent(name, "token: "+noToken+"\n", "token: "+token+"\n", noHash, hash, "dual_stack=no\n", "dual_stack=yes\n")
 }

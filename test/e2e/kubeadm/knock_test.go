@@ -5,7 +5,6 @@ package kubeadm
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -81,15 +80,19 @@ func (k *knocker) listen() {
 	}
 }
 
-// stop ends it and says who answered, as an error.
-func (k *knocker) stop() (sent int, err error) {
+// heard reports whether somebody has answered.
+func (k *knocker) heard() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.answered) > 0
+}
+
+// stop ends it and says how many packets it sent, and who answered how many.
+func (k *knocker) stop() (sent int, answered map[netip.Addr]int) {
 	k.cancel()
 	// The answers to the last packets have until then.
 	_ = k.conn.SetReadDeadline(time.Now().Add(time.Second))
 	k.ended.Wait()
 	_ = k.conn.Close()
-	if len(k.answered) > 0 {
-		return k.sent, fmt.Errorf("somebody outside was answered, by so many packets: %v", k.answered)
-	}
-	return k.sent, nil
+	return k.sent, k.answered
 }

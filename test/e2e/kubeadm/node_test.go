@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 
@@ -28,14 +30,15 @@ type userData struct {
 
 type file struct{ Path, Permissions, Content string }
 
-// initialize does on a machine's first boot what cloud-init does with the user data that is shipped.
-func initialize(ctx context.Context, m *machine.Machine) error {
-	content, err := os.ReadFile(tree + "/deploy/cloud-init/node.yaml")
+// initialize does on a machine's first boot what cloud-init does with the user data that is shipped,
+// in which each text is replaced by another, as its marks EDIT ask for.
+func initialize(ctx context.Context, m *machine.Machine, instead ...string) error {
+	content, err := replaced("cloud-init/node.yaml", instead...)
 	if err != nil {
 		return err
 	}
 	var data userData
-	if err := yaml.UnmarshalStrict(content, &data); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(content), &data); err != nil {
 		return fmt.Errorf("deploy/cloud-init/node.yaml: %w", err)
 	}
 	for _, f := range data.WriteFiles {
@@ -58,4 +61,21 @@ func initialize(ctx context.Context, m *machine.Machine) error {
 		}
 	}
 	return nil
+}
+
+// replaced is a file of deploy with each text replaced by the next. A text that isn't there is an
+// error.
+func replaced(name string, instead ...string) (string, error) {
+	content, err := os.ReadFile(filepath.Join(tree, "deploy", name))
+	if err != nil {
+		return "", err
+	}
+	text := string(content)
+	for i := 0; i < len(instead); i += 2 {
+		if !strings.Contains(text, instead[i]) {
+			return "", fmt.Errorf("deploy/%s has no %q", name, instead[i])
+		}
+		text = strings.ReplaceAll(text, instead[i], instead[i+1])
+	}
+	return text, nil
 }

@@ -46,20 +46,12 @@ func (p *page) command(t *testing.T, begins string, instead ...string) string {
 	return ""
 }
 
-// edited is a file of deploy with each text replaced by another, as its marks EDIT ask for. A text
-// that isn't there is an error.
+// edited is a file of deploy with each text replaced by the next, as its marks EDIT ask for.
 func edited(t *testing.T, name string, instead ...string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(tree, "deploy", name))
+	text, err := replaced(name, instead...)
 	if err != nil {
 		t.Fatal(err)
-	}
-	text := string(content)
-	for i := 0; i < len(instead); i += 2 {
-		if !strings.Contains(text, instead[i]) {
-			t.Fatalf("deploy/%s has no %q", name, instead[i])
-		}
-		text = strings.ReplaceAll(text, instead[i], instead[i+1])
 	}
 	return text
 }
