@@ -40,7 +40,7 @@ demo: kube ## a cluster on the simulated cloud, to watch; as root with packets; 
 # Every control plane of the tests leaves in a fresh folder what our accounts
 # asked of it, for the last step. After a failure the folder stays.
 .PHONY: test
-test: check kube cni kubeadm ## everything: check, unit and integration tests; with the race detector if there is a C compiler
+test: check machines kubeadm ## everything: check, unit and integration tests; with the race detector if there is a C compiler
 	@$(if $(RACE),,echo; echo "== no C compiler ($$(go env CC)): tests run WITHOUT the race detector")
 	@records=$$(mktemp -d); UNDERLAY_AUDIT_DIR="$$records" $(MAKE) --no-print-directory recorded; rm -rf "$$records"
 
@@ -60,7 +60,7 @@ unit: ## unit tests alone
 	@$(if $(RACE),$(STEP) "random schedules and models in full" go test -vet=off -timeout 40m ./ipam/... ./test/schedule)
 
 .PHONY: e2e
-e2e: kube cni ## the integration tests alone: a real control plane, the simulated cloud
+e2e: machines ## the integration tests alone: a real control plane, the simulated cloud
 	@$(MAKE) --no-print-directory integration counts
 
 # Three packages at a time, the two longest from the start, and two tests of one that
@@ -145,6 +145,11 @@ kube:
 .PHONY: cni
 cni:
 	@[ -x "$(CNI_PATH)/portmap" ] || $(STEP) "CNI plugins" env GOBIN="$(CNI_PATH)" $(COMPILE) install -trimpath $(foreach p,main/ptp ipam/host-local meta/portmap,github.com/containernetworking/plugins/plugins/$(p)@$(CNI_VERSION))
+
+# What real machines run, in tests that install clusters; says what is missing where there can be none.
+.PHONY: machines
+machines: kube cni
+	@$(STEP) "machines' programs" env CGO_ENABLED=0 go run -trimpath ./test/testenv/machine/build
 
 # Built as the binary is, so that most of it is compiled already.
 .PHONY: kubeadm

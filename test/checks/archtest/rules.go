@@ -120,6 +120,16 @@ func rules() []rule {
 			reason: "what ships does not depend on what tests it",
 		},
 		{
+			who: []pattern{"./..."}, except: []pattern{"./test/testenv/image", "./test/e2e/kubeadm"},
+			never:  []pattern{"github.com/google/go-containerregistry/..."},
+			tests:  true,
+			reason: "images are packed in one place, test/testenv/image, and only what tests it reads them back",
+		},
+		{
+			who: []pattern{"./test/testenv/machine/..."}, only: []pattern{"std", "./test/testenv/gobuild", "./test/testenv/kubebinary", "./test/testenv/machine", "./test/testenv/netns", "./test/testenv/process"},
+			reason: "a machine knows no cluster and no Kubernetes objects: whatever becomes of it is done by the commands that run on it",
+		},
+		{
 			who: []pattern{"./..."}, never: []pattern{"k8s.io/kubernetes/..."}, tests: true,
 			reason: "k8s.io/kubernetes is no library: its programs are built by the module test/kube",
 		},

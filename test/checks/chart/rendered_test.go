@@ -19,6 +19,8 @@ const (
 	source = deploy + "/chart"
 	// sums is what test/checks/deploy, which has no Helm, compares files with.
 	sums = deploy + "/rendered.sha256"
+	// tutorial is what test/e2e/kubeadm, which has no Helm, installs on its clusters.
+	tutorial = "../test/e2e/kubeadm/testdata/underlay.yaml"
 )
 
 var update = flag.Bool("update", false, "write the rendered manifests anew instead of comparing them")
@@ -38,6 +40,8 @@ func TestRendered(t *testing.T) {
 		want[name] = fmt.Sprintf(header, "deploy/values/hcloud.yaml") + content
 	}
 	want["metal/underlay.yaml"] = fmt.Sprintf(header, "deploy/values/metal.yaml") + oneFile(renderFile(t, "values/metal.yaml"))
+	want[tutorial] = "# What the tutorial's helm command installs. Rendered by \"make manifests\".\n" +
+		oneFile(renderFile(t, "kubeadm/cloud-dual-stack/values.yaml", "images: {registry: registry.example.com/you}"))
 	for name, content := range want {
 		compare(t, name, content)
 	}
@@ -55,14 +59,15 @@ func TestRendered(t *testing.T) {
 	compare(t, filepath.Base(sums), checksums(t, want))
 }
 
-// renderFile renders with a file of values below deploy, all but the notes.
-func renderFile(t *testing.T, values string) map[string]string {
+// renderFile renders with a file of values below deploy and further lines for its end, all but
+// the notes.
+func renderFile(t *testing.T, values string, more ...string) map[string]string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(deploy, values))
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := render(t.Context(), source, namespace, string(content))
+	files, err := render(t.Context(), source, namespace, string(content)+strings.Join(more, "\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +89,8 @@ func oneFile(files map[string]string) string {
 func checksums(t *testing.T, rendered map[string]string) string {
 	t.Helper()
 	contents := maps.Clone(rendered)
-	for _, folder := range []string{"chart", "values"} {
-		err := filepath.WalkDir(filepath.Join(deploy, folder), func(path string, entry fs.DirEntry, err error) error {
+	for _, part := range []string{"chart", "values", "kubeadm/cloud-dual-stack/values.yaml"} {
+		err := filepath.WalkDir(filepath.Join(deploy, part), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() {
 				return err
 			}

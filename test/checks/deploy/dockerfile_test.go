@@ -9,90 +9,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/underlay-ccm/underlay/test/testenv/dockerfile"
 )
 
-// instruction is one of a Dockerfile, its continuation lines joined.
-type instruction struct{ name, rest string }
-
-// stage is what stands between two FROMs.
-type stage struct {
-	base, name   string
-	instructions []instruction
-}
-
-func (s stage) all(name string) []string {
-	var found []string
-	for _, i := range s.instructions {
-		if i.name == name {
-			found = append(found, i.rest)
-		}
-	}
-	return found
-}
-
-// readDockerfile reads as much of the language as the Dockerfile uses.
-func readDockerfile(t *testing.T) map[string]stage {
+// readDockerfile reads the stages of what makes the images.
+func readDockerfile(t *testing.T) map[string]dockerfile.Stage {
 	t.Helper()
-	content, err := os.ReadFile(repository + "/Dockerfile")
+	stages, err := dockerfile.Read(repository + "/Dockerfile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	stages := map[string]stage{}
-	var last string
-	joined := strings.ReplaceAll(withoutComments(string(content)), "\\\n", " ")
-	for line := range strings.Lines(joined) {
-		name, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-		switch {
-		case name == "":
-		case name == "FROM":
-			words := slices.DeleteFunc(strings.Fields(rest), func(w string) bool { return strings.HasPrefix(w, "--") })
-			if len(words) != 3 || words[1] != "AS" {
-				t.Fatalf("FROM %s: want a base and a name", rest)
-			}
-			last = words[2]
-			stages[last] = stage{base: words[0], name: last}
-		default:
-			s := stages[last]
-			s.instructions = append(s.instructions, instruction{name, strings.TrimSpace(rest)})
-			stages[last] = s
-		}
-	}
 	return stages
-}
-
-func withoutComments(content string) string {
-	var kept strings.Builder
-	for line := range strings.Lines(content) {
-		if !strings.HasPrefix(strings.TrimSpace(line), "#") {
-			kept.WriteString(line)
-		}
-	}
-	return kept.String()
-}
-
-// environment is what the build lines find beside the machine's own: ENV and the
-// defaults of ARG, empty where there is none.
-func (s stage) environment(t *testing.T) []string {
-	t.Helper()
-	var env []string
-	for _, line := range s.all("ENV") {
-		for _, pair := range strings.Fields(line) {
-			if !strings.Contains(pair, "=") {
-				t.Fatalf("ENV %s: want the form NAME=value", line)
-			}
-			env = append(env, pair)
-		}
-	}
-	for _, arg := range s.all("ARG") {
-		name, value, _ := strings.Cut(arg, "=")
-		env = append(env, name+"="+value)
-	}
-	return env
-}
-
-// buildLines are the shell lines that compile something.
-func (s stage) buildLines() []string {
-	return slices.DeleteFunc(s.all("RUN"), func(line string) bool { return !strings.Contains(line, "go build") })
 }
 
 // TestBasesArePinned: a tag may lead to something else tomorrow.
@@ -100,13 +28,13 @@ func TestBasesArePinned(t *testing.T) {
 	pinned := regexp.MustCompile(`^[a-z]+:[0-9][a-z0-9.-]*@sha256:[0-9a-f]{64}$`)
 	digests := map[string]string{}
 	for name, s := range readDockerfile(t) {
-		if s.base == "scratch" {
+		if s.Base == "scratch" {
 			continue
 		}
-		if !pinned.MatchString(s.base) {
-			t.Errorf("%s: made from %s, want a tag and a digest", name, s.base)
+		if !pinned.MatchString(s.Base) {
+			t.Errorf("%s: made from %s, want a tag and a digest", name, s.Base)
 		}
-		tag, digest, _ := strings.Cut(s.base, "@")
+		tag, digest, _ := strings.Cut(s.Base, "@")
 		if other, ok := digests[tag]; ok && other != digest {
 			t.Errorf("%s: %s is %s here and %s elsewhere", name, tag, digest, other)
 		}
@@ -173,11 +101,11 @@ func TestImagesHoldNothingElse(t *testing.T) {
 			t.Errorf("there is no target %s", name)
 			continue
 		}
-		if image.base != "scratch" {
-			t.Errorf("%s: made from %s, not from scratch", name, image.base)
+		if image.Base != "scratch" {
+			t.Errorf("%s: made from %s, not from scratch", name, image.Base)
 		}
 		var files []string
-		for _, line := range image.all("COPY") {
+		for _, line := range image.All("COPY") {
 			words := strings.Fields(line)
 			if len(words) != 3 || words[0] != "--from=build" {
 				t.Errorf("%s: COPY %s brings in what the build stage didn't make", name, line)
@@ -190,12 +118,11 @@ func TestImagesHoldNothingElse(t *testing.T) {
 		if !slices.Equal(files, want) {
 			t.Errorf("%s: holds %v, want %v", name, files, want)
 		}
-		if users := image.all("USER"); !slices.Equal(users, []string{"65532:65532"}) {
+		if users := image.All("USER"); !slices.Equal(users, []string{"65532:65532"}) {
 			t.Errorf("%s: USER %v, want the number that runAsNonRoot can check", name, users)
 		}
-		var entrypoint []string
-		if err := json.Unmarshal([]byte(strings.Join(image.all("ENTRYPOINT"), "")), &entrypoint); err != nil {
-			t.Errorf("%s: ENTRYPOINT needs a shell that isn't there: %v", name, err)
+		if entrypoint, err := image.Entrypoint(); err != nil {
+			t.Errorf("%s: it needs a shell that isn't there: %v", name, err)
 		} else if entrypoint[0] != "/"+path.Base(entrypoint[0]) || !slices.Contains(files, entrypoint[0]) {
 			t.Errorf("%s: ENTRYPOINT %v isn't in the image", name, entrypoint)
 		}
@@ -209,24 +136,13 @@ func TestAgentImage(t *testing.T) {
 	if !ok {
 		t.Fatal("there is no target agent")
 	}
-	name, _, _ := strings.Cut(image.base, "@")
+	name, _, _ := strings.Cut(image.Base, "@")
 	if distribution, version, _ := strings.Cut(name, ":"); distribution != "debian" || !strings.HasSuffix(version, "-slim") {
-		t.Errorf("made from %s, want a small Debian of a certain release", image.base)
+		t.Errorf("made from %s, want a small Debian of a certain release", image.Base)
 	}
-	runs := image.all("RUN")
-	if len(runs) != 1 {
-		t.Fatalf("%d RUN lines, want the one that installs nftables", len(runs))
-	}
-	var installed []string
-	for command := range strings.SplitSeq(runs[0], "&&") {
-		words := strings.Fields(command)
-		switch {
-		case slices.Equal(words, []string{"apt-get", "update"}), slices.Equal(words, []string{"rm", "-rf", "/var/lib/apt/lists/*"}):
-		case len(words) > 2 && words[0] == "apt-get" && words[1] == "install" && slices.Contains(words, "--no-install-recommends"):
-			installed = slices.DeleteFunc(words[2:], func(w string) bool { return strings.HasPrefix(w, "-") })
-		default:
-			t.Errorf("RUN does %q", strings.TrimSpace(command))
-		}
+	installed, err := image.Installed()
+	if err != nil {
+		t.Fatal(err)
 	}
 	if !slices.Equal(installed, []string{"nftables"}) {
 		t.Errorf("installs %v, want nftables", installed)
@@ -237,18 +153,18 @@ func TestAgentImage(t *testing.T) {
 		plugins = append(plugins, "/out/"+plugin)
 	}
 	want = append(want, "--from=plugins "+strings.Join(plugins, " ")+" /opt/cni/bin/")
-	got := image.all("COPY")
+	got := image.All("COPY")
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("COPY %v, want %v", got, want)
 	}
-	if users, entry := image.all("USER"), image.all("ENTRYPOINT"); !slices.Equal(users, []string{"0:0"}) || !slices.Equal(entry, []string{`["/underlay-agent"]`}) {
+	if users, entry := image.All("USER"), image.All("ENTRYPOINT"); !slices.Equal(users, []string{"0:0"}) || !slices.Equal(entry, []string{`["/underlay-agent"]`}) {
 		t.Errorf("USER %v, ENTRYPOINT %v", users, entry)
 	}
 	if makefile, err := os.ReadFile(repository + "/Makefile"); err != nil {
 		t.Error(err)
-	} else if version := slices.DeleteFunc(readDockerfile(t)["plugins"].all("ARG"), func(a string) bool { return !strings.HasPrefix(a, "CNI_VERSION=") }); len(version) != 1 ||
+	} else if version := slices.DeleteFunc(readDockerfile(t)["plugins"].All("ARG"), func(a string) bool { return !strings.HasPrefix(a, "CNI_VERSION=") }); len(version) != 1 ||
 		!strings.Contains(string(makefile), strings.Replace(version[0], "=", " := ", 1)+"\n") {
 		t.Errorf("the plugins' version is %v, and the tests run another one", version)
 	}

@@ -3,10 +3,7 @@ package deploy
 import (
 	"bytes"
 	"debug/elf"
-	"io/fs"
-	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,6 +11,8 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/underlay-ccm/underlay/test/testenv/dockerfile"
 )
 
 // TestImages compiles as the Dockerfile does, and tries the result.
@@ -44,111 +43,14 @@ func TestImages(t *testing.T) {
 	t.Run("underlay-agent works with what it is given", func(t *testing.T) { agentsWorkWithWhatTheyAreGiven(t, ccm, agent) })
 }
 
-// compile runs a stage's build lines over what .dockerignore lets through, if the
-// stage takes that, and returns the folder that stands for /out/.
-func compile(t *testing.T, build stage) string {
+// compile runs a stage's build lines and returns the folder that stands for /out/.
+func compile(t *testing.T, build dockerfile.Stage) string {
 	t.Helper()
-	context, out := t.TempDir(), t.TempDir()
-	if slices.Contains(build.all("COPY"), ". .") {
-		copyContext(t, context)
-	}
-	lines := build.buildLines()
-	if len(lines) == 0 {
-		t.Fatalf("stage %s builds nothing", build.name)
-	}
-	for _, line := range lines {
-		if strings.Count(line, "-o /out/ ") != 1 {
-			t.Fatalf("RUN %s\ndoesn't write to /out/, from where images take their programs", line)
-		}
-		cmd := exec.CommandContext(t.Context(), "sh", "-ec", strings.Replace(line, "-o /out/ ", "-o "+out+"/ ", 1))
-		cmd.Dir = context
-		cmd.Env = append(os.Environ(), build.environment(t)...)
-		if output, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("RUN %s\n%v\n%s", line, err, output)
-		}
+	out := t.TempDir()
+	if err := build.Compile(t.Context(), repository, out); err != nil {
+		t.Fatal(err)
 	}
 	return out
-}
-
-// copyContext copies the files that a build would be sent.
-func copyContext(t *testing.T, to string) {
-	t.Helper()
-	content, err := os.ReadFile(repository + "/.dockerignore")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules := ignoreRules(string(content))
-	err = filepath.WalkDir(repository, func(file string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name, err := filepath.Rel(repository, file)
-		if err != nil || name == "." || rules.ignored(filepath.ToSlash(name)) {
-			if err == nil && name != "." && entry.IsDir() {
-				return fs.SkipDir
-			}
-			return err
-		}
-		target := filepath.Join(to, name)
-		if entry.IsDir() {
-			return os.MkdirAll(target, 0o755)
-		}
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(target, content, 0o644)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// ignoreRules are the lines of a .dockerignore, of which the last that matches
-// decides.
-func ignoreRules(content string) ignore {
-	var rules ignore
-	for line := range strings.Lines(content) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-			rules = append(rules, line)
-		}
-	}
-	return rules
-}
-
-type ignore []string
-
-// ignored decides by the rules that .dockerignore here uses: names at the root,
-// and **/ for names anywhere. A rule for a folder counts for all that is in it.
-func (rules ignore) ignored(name string) bool {
-	result := false
-	for _, rule := range rules {
-		pattern, keep := strings.CutPrefix(rule, "!")
-		matches := false
-		parts := strings.Split(name, "/")
-		if base, anywhere := strings.CutPrefix(pattern, "**/"); anywhere {
-			matches = slices.ContainsFunc(parts, func(part string) bool { ok, _ := path.Match(base, part); return ok })
-		} else {
-			matches, _ = path.Match(pattern, parts[0])
-		}
-		if matches {
-			result = !keep
-		}
-	}
-	return result
-}
-
-func TestIgnore(t *testing.T) {
-	rules := ignoreRules("# all but code\n*\n!go.mod\n!cmd\n**/*_test.go\n**/testdata\n")
-	for name, want := range map[string]bool{
-		"go.mod": false, "cmd": false, "cmd/a/main.go": false,
-		".git": true, "docs": true, "docs/cmd": true,
-		"cmd/a/main_test.go": true, "cmd/a/testdata": true, "cmd/a/testdata/b": true,
-	} {
-		if got := rules.ignored(name); got != want {
-			t.Errorf("%s is ignored: %t, want %t", name, got, want)
-		}
-	}
 }
 
 // isStatic is about images without a loader and without libraries.
@@ -170,8 +72,11 @@ func isStatic(t *testing.T, program string) {
 	}
 }
 
-func tellsItsVersion(t *testing.T, program string, build stage) {
-	env := build.environment(t)
+func tellsItsVersion(t *testing.T, program string, build dockerfile.Stage) {
+	env, err := build.Environment()
+	if err != nil {
+		t.Fatal(err)
+	}
 	i := slices.IndexFunc(env, func(v string) bool { return strings.HasPrefix(v, "VERSION=") })
 	if i < 0 {
 		t.Fatal("the Dockerfile has no build argument VERSION")

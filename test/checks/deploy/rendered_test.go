@@ -32,15 +32,18 @@ func TestManifestsAreThoseOfTheChart(t *testing.T) {
 		summed[name] = sum
 	}
 	found := map[string]string{}
-	for _, part := range []string{"chart", "values", "ccm", "agent", "metal"} {
+	for _, part := range []string{"chart", "values", "ccm", "agent", "metal", "kubeadm/cloud-dual-stack/values.yaml", "../test/e2e/kubeadm/testdata/underlay.yaml"} {
 		err := filepath.WalkDir(filepath.Join(folder, part), func(path string, entry fs.DirEntry, err error) error {
 			rendered := part == "chart" || filepath.Ext(path) == ".yaml"
 			if err != nil || entry.IsDir() || !rendered {
 				return err
 			}
 			content, err := os.ReadFile(path)
-			name := strings.TrimPrefix(filepath.ToSlash(path), folder+"/")
-			found[name] = fmt.Sprintf("%x", sha256.Sum256(content))
+			if err != nil {
+				return err
+			}
+			name, err := filepath.Rel(folder, path)
+			found[filepath.ToSlash(name)] = fmt.Sprintf("%x", sha256.Sum256(content))
 			return err
 		})
 		if err != nil {

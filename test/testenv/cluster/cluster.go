@@ -82,7 +82,7 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 			c.Stop()
 		}
 	}()
-	if err := c.startCloud(ctx); err != nil {
+	if err := c.startCloud(ctx, "127.0.0.1:0"); err != nil {
 		return nil, err
 	}
 	if c.ControlPlane, err = controlplane.Start(ctx, o.ControlPlane); err != nil {
@@ -104,7 +104,17 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	return c, nil
 }
 
-func (c *Cluster) startCloud(ctx context.Context) error {
+// StartCloud starts the simulated cloud alone, listening at an address with its port. Control
+// plane and manager are the caller's.
+func StartCloud(ctx context.Context, o hcloudsim.Options, address string) (*Cluster, error) {
+	c := &Cluster{options: Options{Cloud: o}}
+	if err := c.startCloud(ctx, address); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Cluster) startCloud(ctx context.Context, address string) error {
 	options := c.options.Cloud
 	options.Token = Token
 	c.Cloud = hcloudsim.New(options)
@@ -116,7 +126,7 @@ func (c *Cluster) startCloud(ctx context.Context) error {
 		return fmt.Errorf("creating the network: %w", err)
 	}
 	c.Network = network
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("listening for the simulated cloud: %w", err)
 	}

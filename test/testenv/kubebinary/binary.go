@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,17 +22,61 @@ import (
 // modulePath is Underlay's own module: the one above test/kube.
 const modulePath = "github.com/underlay-ccm/underlay"
 
+// program is one of the module's commands.
+type program struct {
+	name   string // of the file
+	folder string // of its package, below test/kube
+	what   string // for people
+	parts  string // what it consists of
+	wait   string // how long it is built
+}
+
+func controlPlane() program {
+	return program{
+		name: "kube", folder: ".", what: "the control plane",
+		parts: "etcd, kube-apiserver, kube-controller-manager, kube-proxy and kubectl",
+		wait:  "some 8 minutes on two cores, with an empty build cache",
+	}
+}
+
+func node() program {
+	return program{
+		name: "node", folder: "node", what: "the programs of a machine",
+		parts: "kubelet, kubeadm and kube-scheduler",
+		wait:  "some 2 minutes on two cores after the control plane's build",
+	}
+}
+
 // Path returns the path of the control plane's binary, which is built first
 // where it is missing: some minutes, reported on progress. It lies outside of
 // the tree, under a hash of everything that it is made from (test/kube, the
 // build's arguments, the Go version and the platform), so that a change of
 // Underlay itself never builds it anew.
 func Path(ctx context.Context, progress io.Writer) (string, error) {
-	source, err := kubeSource()
+	return path(ctx, controlPlane(), progress)
+}
+
+// Node is Path for the binary with kubelet, kubeadm and kube-scheduler.
+func Node(ctx context.Context, progress io.Writer) (string, error) {
+	return path(ctx, node(), progress)
+}
+
+// Version returns the version of Kubernetes that the binaries are, such as v1.37.1.
+func Version(ctx context.Context) (string, error) {
+	source, err := Source()
 	if err != nil {
 		return "", err
 	}
-	build, err := newKubeBuild(ctx, source)
+	build, err := newKubeBuild(ctx, source, controlPlane())
+	return build.version, err
+}
+
+func path(ctx context.Context, p program, progress io.Writer) (string, error) {
+	source, err := Source()
+	if err != nil {
+		return "", err
+	}
+	build, err := newKubeBuild(ctx, source, p)
 	if err != nil {
 		return "", err
 	}
@@ -41,14 +84,14 @@ func Path(ctx context.Context, progress io.Writer) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(folder, "kube")
+	path := filepath.Join(folder, p.name)
 	if exists(path) {
 		return path, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
 		return "", fmt.Errorf("make the build cache: %w", err)
 	}
-	unlock, err := lock(ctx, folder+".lock", progress)
+	unlock, err := Lock(ctx, folder+".lock", p.name+": another process is building "+p.what, progress)
 	if err != nil {
 		return "", err
 	}
@@ -59,14 +102,15 @@ func Path(ctx context.Context, progress io.Writer) (string, error) {
 	return path, build.into(ctx, folder, progress)
 }
 
-// kubeBuild is everything that decides what the binary is.
+// kubeBuild is everything that decides what a binary is.
 type kubeBuild struct {
+	program
 	source   string // the folder test/kube
 	version  string // of k8s.io/kubernetes, such as v1.37.1
 	platform string // Go version, system and architecture
 }
 
-func newKubeBuild(ctx context.Context, source string) (kubeBuild, error) {
+func newKubeBuild(ctx context.Context, source string, p program) (kubeBuild, error) {
 	file := filepath.Join(source, "go.mod")
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -76,7 +120,7 @@ func newKubeBuild(ctx context.Context, source string) (kubeBuild, error) {
 	if err != nil {
 		return kubeBuild{}, fmt.Errorf("parse the control plane's module: %w", err)
 	}
-	build := kubeBuild{source: source}
+	build := kubeBuild{program: p, source: source}
 	for _, r := range mod.Require {
 		if r.Mod.Path == "k8s.io/kubernetes" {
 			build.version = r.Mod.Version
@@ -108,25 +152,31 @@ func (b kubeBuild) arguments() []string {
 	return []string{"build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", strings.Join(flags, " ")}
 }
 
-// hash covers the folder's Go and module files by name and content, and the
-// build's inputs. Tests are not part of the binary.
+// hash covers the Go and module files of the module's own folder and of the program's, by name and
+// content, and the build's inputs. Tests are not part of the binary, nor are the other programs.
 func (b kubeBuild) hash() (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, b.platform, b.arguments())
-	err := filepath.WalkDir(b.source, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.Type().IsRegular() || strings.HasSuffix(path, "_test.go") || !slices.Contains([]string{".go", ".mod", ".sum"}, filepath.Ext(path)) {
-			return err
-		}
-		content, err := os.ReadFile(path)
+	folders := []string{"."}
+	if b.folder != "." {
+		folders = append(folders, b.folder)
+	}
+	for _, folder := range folders {
+		entries, err := os.ReadDir(filepath.Join(b.source, folder))
 		if err != nil {
-			return err
+			return "", fmt.Errorf("hash the control plane's module: %w", err)
 		}
-		name, err := filepath.Rel(b.source, path)
-		fmt.Fprintf(sum, "%s %d\n%s\n", name, len(content), content)
-		return err
-	})
-	if err != nil {
-		return "", fmt.Errorf("hash the control plane's module: %w", err)
+		for _, entry := range entries {
+			name := filepath.Join(folder, entry.Name())
+			if !entry.Type().IsRegular() || strings.HasSuffix(name, "_test.go") || !slices.Contains([]string{".go", ".mod", ".sum"}, filepath.Ext(name)) {
+				continue
+			}
+			content, err := os.ReadFile(filepath.Join(b.source, name))
+			if err != nil {
+				return "", fmt.Errorf("hash the control plane's module: %w", err)
+			}
+			fmt.Fprintf(sum, "%s %d\n%s\n", name, len(content), content)
+		}
 	}
 	return hex.EncodeToString(sum.Sum(nil))[:16], nil
 }
@@ -144,6 +194,12 @@ func cacheFolder(build kubeBuild) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	cache, err := Cache()
+	return filepath.Join(cache, build.name+"-"+hash), err
+}
+
+// Cache returns the folder of everything that is built once and kept.
+func Cache() (string, error) {
 	base := os.Getenv("XDG_CACHE_HOME")
 	if base == "" {
 		home, err := os.UserHomeDir()
@@ -152,12 +208,12 @@ func cacheFolder(build kubeBuild) (string, error) {
 		}
 		base = filepath.Join(home, ".cache")
 	}
-	return filepath.Join(base, "underlay", "kube-"+hash), nil
+	return filepath.Join(base, "underlay"), nil
 }
 
-// kubeSource finds test/kube beside this file or, where the compiler was told
+// Source finds test/kube beside this file or, where the compiler was told
 // to trim its path, below the module that the working directory lies in.
-func kubeSource() (string, error) {
+func Source() (string, error) {
 	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) {
 		source := filepath.Join(filepath.Dir(file), "..", "..", "kube")
 		if exists(filepath.Join(source, "go.mod")) {
@@ -177,9 +233,9 @@ func kubeSource() (string, error) {
 	return "", fmt.Errorf("test/kube not found: run this below the folder of module %s", modulePath)
 }
 
-// lock keeps a second process from building the same thing. The kernel drops it
-// with the process that holds it, so none can be left over.
-func lock(ctx context.Context, path string, progress io.Writer) (unlock func(), err error) {
+// Lock keeps a second process from building the same thing, and says so on progress while it waits
+// for one. The kernel drops it with the process that holds it, so none can be left over.
+func Lock(ctx context.Context, path, taken string, progress io.Writer) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("open the build lock: %w", err)
@@ -196,12 +252,12 @@ func lock(ctx context.Context, path string, progress io.Writer) (unlock func(), 
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
 		if !told {
-			fmt.Fprintln(progress, "kube: another process is building the control plane; waiting for it")
+			fmt.Fprintln(progress, taken+"; waiting for it")
 		}
 		select {
 		case <-ctx.Done():
 			file.Close()
-			return nil, fmt.Errorf("wait for another build of the control plane: %w", context.Cause(ctx))
+			return nil, fmt.Errorf("wait for another build: %w", context.Cause(ctx))
 		case <-tick.C:
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 func TestHashCoversWhatTheBinaryIsMadeOf(t *testing.T) {
 	source := t.TempDir()
-	build := kubeBuild{source: source, version: "v1.2.3", platform: "go1 linux amd64"}
+	build := kubeBuild{program: controlPlane(), source: source, version: "v1.2.3", platform: "go1 linux amd64"}
 	write(t, source, "main.go", "package main")
 	write(t, source, "go.mod", "module m")
 	first := hash(t, build)
@@ -30,13 +30,27 @@ func TestHashCoversWhatTheBinaryIsMadeOf(t *testing.T) {
 		t.Error("a test changed the hash")
 	}
 	for what, other := range map[string]kubeBuild{
-		"version":  {source: source, version: "v1.2.4", platform: build.platform},
-		"platform": {source: source, version: build.version, platform: "go2 linux amd64"},
+		"version":  {program: build.program, source: source, version: "v1.2.4", platform: build.platform},
+		"platform": {program: build.program, source: source, version: build.version, platform: "go2 linux amd64"},
 	} {
 		if hash(t, other) == first {
 			t.Errorf("another %s left the hash as it was", what)
 		}
 	}
+	if err := os.Mkdir(filepath.Join(source, "node"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, source, "node/main.go", "package main")
+	if hash(t, build) != first {
+		t.Error("another program changed the hash")
+	}
+	build.program = node()
+	first = hash(t, build)
+	write(t, source, "node/main.go", "package main // more")
+	if hash(t, build) == first {
+		t.Error("another file of the program left the hash as it was")
+	}
+	first = hash(t, build)
 	write(t, source, "go.sum", "more")
 	if hash(t, build) == first {
 		t.Error("another file left the hash as it was")
@@ -45,7 +59,7 @@ func TestHashCoversWhatTheBinaryIsMadeOf(t *testing.T) {
 
 func TestBuildIsWholeOrAbsent(t *testing.T) {
 	source := t.TempDir()
-	build := kubeBuild{source: source, version: "v1.2.3"}
+	build := kubeBuild{program: controlPlane(), source: source, version: "v1.2.3"}
 	write(t, source, "go.mod", "module m\n\ngo 1.26\n")
 	write(t, source, "main.go", "package main\n\nfunc main() { undefined() }\n")
 
@@ -79,20 +93,20 @@ func TestBuildIsWholeOrAbsent(t *testing.T) {
 func TestLockIsHeldByOne(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	var progress bytes.Buffer
-	unlock, err := lock(t.Context(), path, &progress)
+	unlock, err := Lock(t.Context(), path, "taken", &progress)
 	if err != nil {
 		t.Fatal(err)
 	}
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := lock(short, path, &progress); err == nil {
+	if _, err := Lock(short, path, "taken", &progress); err == nil {
 		t.Error("locked twice")
 	}
 	if !strings.Contains(progress.String(), "waiting") {
 		t.Errorf("progress %q, want it said that it waits", &progress)
 	}
 	unlock()
-	unlock, err = lock(t.Context(), path, &progress)
+	unlock, err = Lock(t.Context(), path, "taken", &progress)
 	if err != nil {
 		t.Fatalf("lock again after unlock: %v", err)
 	}
@@ -101,11 +115,11 @@ func TestLockIsHeldByOne(t *testing.T) {
 
 func TestSourceIsFound(t *testing.T) {
 	t.Chdir(t.TempDir()) // the working directory does not matter
-	source, err := kubeSource()
+	source, err := Source()
 	if err != nil {
 		t.Fatal(err)
 	}
-	build, err := newKubeBuild(t.Context(), source)
+	build, err := newKubeBuild(t.Context(), source, node())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 // into builds the binary in a temporary folder and renames it to folder in one
 // step: folder is either absent or whole, also after a crash.
 func (b kubeBuild) into(ctx context.Context, folder string, progress io.Writer) error {
-	fmt.Fprintf(progress, "kube: building etcd, kube-apiserver, kube-controller-manager, kube-proxy and kubectl %s\n"+
-		"kube: this happens once: some 8 minutes on two cores, with an empty build cache; result in %s\n", b.version, folder)
+	fmt.Fprintf(progress, "%[1]s: building %[2]s %[3]s\n%[1]s: this happens once: %[4]s; result in %[5]s\n",
+		b.name, b.parts, b.version, b.wait, folder)
 	began := time.Now()
 
 	packages, err := b.packages(ctx, progress)
@@ -28,20 +28,20 @@ func (b kubeBuild) into(ctx context.Context, folder string, progress io.Writer) 
 		return fmt.Errorf("make the build's folder: %w", err)
 	}
 	defer os.RemoveAll(temporary)
-	if err := b.compile(ctx, filepath.Join(temporary, "kube"), packages, progress); err != nil {
+	if err := b.compile(ctx, filepath.Join(temporary, b.name), packages, progress); err != nil {
 		return err
 	}
 	if err := os.Chmod(temporary, 0o755); err != nil {
 		return fmt.Errorf("open the build's folder to readers: %w", err)
 	}
 	if err := os.Rename(temporary, folder); err != nil {
-		return fmt.Errorf("put the built control plane in its place: %w", err)
+		return fmt.Errorf("put %s in its place: %w", b.what, err)
 	}
-	info, err := os.Stat(filepath.Join(folder, "kube"))
+	info, err := os.Stat(filepath.Join(folder, b.name))
 	if err != nil {
-		return fmt.Errorf("look at the built control plane: %w", err)
+		return fmt.Errorf("look at what was built of %s: %w", b.what, err)
 	}
-	fmt.Fprintf(progress, "kube: built in %s, %d MB\n", gobuild.Since(began), info.Size()/1_000_000)
+	fmt.Fprintf(progress, "%s: built in %s, %d MB\n", b.name, gobuild.Since(began), info.Size()/1_000_000)
 	return nil
 }
 
@@ -49,16 +49,24 @@ func (b kubeBuild) into(ctx context.Context, folder string, progress io.Writer) 
 // what downloads the modules.
 func (b kubeBuild) packages(ctx context.Context, progress io.Writer) (int, error) {
 	total := 0
-	cmd := b.command(ctx, "list", "-deps", ".")
+	cmd := b.command(ctx, "list", "-deps", b.pkg())
 	cmd.Stdout = gobuild.NewLines(func(string) { total++ })
 	downloads := 0
-	err := gobuild.Report{Name: "kube", To: progress}.Watch(ctx, cmd, "list the control plane's packages",
+	err := gobuild.Report{Name: b.name, To: progress}.Watch(ctx, cmd, "list the packages of "+b.what,
 		func(line string) { downloads += strings.Count(line, "go: downloading ") },
 		func() string { return fmt.Sprintf("%d modules downloaded", downloads) })
 	return total, err
 }
 
+// pkg is how the go command is told the program's package.
+func (b kubeBuild) pkg() string {
+	if b.folder == "." {
+		return "."
+	}
+	return "./" + b.folder
+}
+
 func (b kubeBuild) compile(ctx context.Context, output string, packages int, progress io.Writer) error {
-	cmd := b.command(ctx, append(b.arguments(), "-o", output, ".")...)
-	return gobuild.Report{Name: "kube", To: progress}.Compile(ctx, cmd, "build the control plane", packages)
+	cmd := b.command(ctx, append(b.arguments(), "-o", output, b.pkg())...)
+	return gobuild.Report{Name: b.name, To: progress}.Compile(ctx, cmd, "build "+b.what, packages)
 }

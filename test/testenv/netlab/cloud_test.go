@@ -67,15 +67,3 @@ func TestTheFilterDropsWhatIsNotNamed(t *testing.T) {
 		t.Errorf("more is accepted:\n%s", script)
 	}
 }
-
-func TestAnAnswerSaysWhoAndWhence(t *testing.T) {
-	got, err := parseAnswer("pod-one [::ffff:10.244.1.2]:4711\n")
-	if want := (Answer{"pod-one", netip.MustParseAddrPort("10.244.1.2:4711")}); err != nil || got != want {
-		t.Errorf("%+v, %v; want %+v", got, err, want)
-	}
-	for _, text := range []string{"", "pod-one", "HTTP/1.1 400 Bad Request"} {
-		if got, err := parseAnswer(text); err == nil {
-			t.Errorf("%q is taken for %+v", text, got)
-		}
-	}
-}

@@ -5,17 +5,11 @@ package netlab
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"strings"
-	"sync"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/underlay-ccm/underlay/test/testenv/echo"
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
@@ -23,23 +17,11 @@ import (
 // answered at all takes that long.
 const askWithin = 2 * time.Second
 
-// Echo tells whoever asks who it is and which address the question came from.
-// Over TCP it writes a line and closes; over UDP each packet is answered by one
-// that begins with that line and ends with the packet.
-type Echo struct {
-	name  string
-	tcp   net.Listener
-	udp   net.PacketConn
-	ended sync.WaitGroup
-}
-
-// Answer is what an Echo says.
-type Answer struct {
-	// Name is who answered.
-	Name string
-	// Source is where the question came from, as it was seen there.
-	Source netip.AddrPort
-}
+// Echo is an echo of a namespace, Answer what it says.
+type (
+	Echo   = echo.Server
+	Answer = echo.Answer
+)
 
 // Serve lets a namespace answer under a name on a port, in both families, TCP
 // and UDP, until Close or the lab's end. Over UDP a host with several
@@ -56,71 +38,22 @@ func (f *Lab) Serve(ctx context.Context, ns *netns.Namespace, name string, port 
 }
 
 func serve(ctx context.Context, ns *netns.Namespace, name string, port uint16) (*Echo, error) {
-	e := &Echo{name: name}
 	address := fmt.Sprintf(":%d", port)
-	var err error
-	if e.tcp, err = ns.Listen(ctx, "tcp", address); err != nil {
+	tcp, err := ns.Listen(ctx, "tcp", address)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if e.udp, err = ns.ListenPacket(ctx, "udp", address); err != nil {
-		_ = e.tcp.Close()
+	udp, err := ns.ListenPacket(ctx, "udp", address)
+	if err != nil {
+		_ = tcp.Close()
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if err := roomy(e.udp); err != nil {
+	e := echo.Serve(name, tcp, udp)
+	if err := echo.Roomy(udp); err != nil {
 		e.Close()
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	e.ended.Go(e.serveTCP)
-	e.ended.Go(e.serveUDP)
 	return e, nil
-}
-
-// roomy lets a socket hold what comes while its process doesn't run: on a busy
-// machine that would look as if the network lost it.
-func roomy(socket any) error {
-	raw, err := socket.(syscall.Conn).SyscallConn()
-	if err != nil {
-		return err
-	}
-	var failed error
-	err = raw.Control(func(fd uintptr) {
-		failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20)
-	})
-	return errors.Join(err, failed)
-}
-
-// Close ends it. It may be called more than once.
-func (e *Echo) Close() {
-	_ = e.tcp.Close()
-	_ = e.udp.Close()
-	e.ended.Wait()
-}
-
-func (e *Echo) line(from net.Addr) string { return fmt.Sprintf("%s %s\n", e.name, from) }
-
-func (e *Echo) serveTCP() {
-	for {
-		conn, err := e.tcp.Accept()
-		if err != nil {
-			return
-		}
-		// Few enough bytes to fit into the socket's buffer: this doesn't block.
-		_, _ = conn.Write([]byte(e.line(conn.RemoteAddr())))
-		_ = conn.Close()
-	}
-}
-
-func (e *Echo) serveUDP() {
-	packet := make([]byte, 2048)
-	for {
-		n, from, err := e.udp.ReadFrom(packet)
-		switch {
-		case errors.Is(err, net.ErrClosed):
-			return
-		case err == nil:
-			_, _ = e.udp.WriteTo(append([]byte(e.line(from)), packet[:n]...), from)
-		}
-	}
 }
 
 // Ask asks an Echo from a namespace, over "tcp" or "udp". What isn't answered
@@ -146,14 +79,5 @@ func Ask(ctx context.Context, from *netns.Namespace, network string, to netip.Ad
 	if err != nil {
 		return Answer{}, fmt.Errorf("asking %s over %s: %w", to, network, err)
 	}
-	return parseAnswer(line)
-}
-
-func parseAnswer(line string) (Answer, error) {
-	name, source, _ := strings.Cut(strings.TrimSpace(line), " ")
-	addr, err := netip.ParseAddrPort(source)
-	if err != nil {
-		return Answer{}, fmt.Errorf("an answer that no Echo gives, %q: %w", line, err)
-	}
-	return Answer{name, netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())}, nil
+	return echo.Parse(line)
 }

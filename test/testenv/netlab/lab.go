@@ -25,6 +25,9 @@ type Options struct {
 	// on every machine, no cloud. Otherwise they are servers of the simulated
 	// cloud.
 	Metal bool
+	// CloudOnly is a lab without control plane, manager and programs: its machines are
+	// servers with their cables, and bring everything else. The cloud listens at CloudAddress.
+	CloudOnly bool
 	// Machines are the names of those that join before Start returns.
 	Machines []string
 	// Dir holds every file and log. It exists, and is the caller's to remove.
@@ -89,6 +92,9 @@ const (
 	mgmtPrefix = 24
 )
 
+// CloudAddress is where the simulated cloud listens in a lab that is CloudOnly.
+const CloudAddress = "192.168.250.1:8470"
+
 func mgmtAddr(last byte) netip.Addr { return netip.AddrFrom4([4]byte{192, 168, 250, last}) }
 
 var counter = regexp.MustCompile(`counter packets (\d+) `)
@@ -109,7 +115,7 @@ func Start(ctx context.Context, o Options) (_ *Lab, err error) {
 		}
 	}()
 	steps := []func(context.Context) error{f.startNetwork, f.startCluster, f.startRouter, f.startBalancers}
-	if !o.WithoutManager {
+	if !o.WithoutManager && !o.CloudOnly {
 		steps = append(steps, f.StartManager)
 	}
 	for _, step := range steps {
@@ -124,21 +130,31 @@ func Start(ctx context.Context, o Options) (_ *Lab, err error) {
 }
 
 func (o Options) complete() (Options, error) {
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	if o.CloudOnly {
+		if o.Metal || len(o.Machines) > 0 {
+			return o, errors.New("CloudOnly: there is a cloud, and nobody whom machines could join")
+		}
+		return o, absolute(map[string]string{"Dir": o.Dir})
+	}
 	if o.Plugins == "" {
 		o.Plugins = os.Getenv("CNI_PATH")
 	}
 	if o.Plugins == "" {
 		return o, errors.New("no folder with the CNI plugins: set CNI_PATH, or run it by make")
 	}
-	if o.Progress == nil {
-		o.Progress = io.Discard
-	}
-	for what, path := range map[string]string{"Dir": o.Dir, "Manager": o.Manager, "Agent": o.Agent, "Plugins": o.Plugins} {
+	return o, absolute(map[string]string{"Dir": o.Dir, "Manager": o.Manager, "Agent": o.Agent, "Plugins": o.Plugins})
+}
+
+func absolute(paths map[string]string) error {
+	for what, path := range paths {
 		if !filepath.IsAbs(path) {
-			return o, fmt.Errorf("%s %q: give an absolute path", what, path)
+			return fmt.Errorf("%s %q: give an absolute path", what, path)
 		}
 	}
-	return o, nil
+	return nil
 }
 
 // startNetwork makes what machines are plugged into.
@@ -174,6 +190,10 @@ func (f *Lab) startCluster(ctx context.Context) (err error) {
 		if told != nil {
 			told(now)
 		}
+	}
+	if f.options.CloudOnly {
+		f.Cluster, err = cluster.StartCloud(context.WithoutCancel(ctx), cloud, CloudAddress)
+		return err
 	}
 	f.Cluster, err = cluster.Start(context.WithoutCancel(ctx), cluster.Options{
 		Manager: f.options.Manager, Cloud: cloud,

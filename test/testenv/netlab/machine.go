@@ -109,12 +109,28 @@ func (f *Lab) Rent(ctx context.Context, name string) (*Machine, error) {
 // path is a file of the machine.
 func (m *Machine) path(name string) string { return filepath.Join(m.dir, name) }
 
+// plug gives a machine addresses and cables, and on the cloud a server.
 func (m *Machine) plug(ctx context.Context) error {
-	port := m.port()
-	if err := netns.Connect(ctx, m.Namespace, mgmt, m.lab.host, mgmt+"-"+port); err != nil {
+	m.Public.IPv4 = netip.AddrFrom4([4]byte{192, 0, 2, byte(10 + m.number)})
+	if m.lab.options.Metal {
+		m.Public.IPv6 = netip.MustParseAddr(fmt.Sprintf("2001:db8:1::%x", 10+m.number))
+		return m.connect(ctx)
+	}
+	m.Public.IPv6Prefix = prefix(fmt.Sprintf("2001:db8:0:%x::/64", m.number))
+	m.Public.IPv6 = m.Public.IPv6Prefix.Addr().Next()
+	if err := m.rent(); err != nil {
 		return err
 	}
-	_, out := m.lab.host.Run(ctx, "ip", "link", "set", mgmt+"-"+port, "master", mgmt)
+	return m.connect(ctx)
+}
+
+// connect gives the machine's namespace its cables.
+func (m *Machine) connect(ctx context.Context) error {
+	f, port := m.lab, m.port()
+	if err := netns.Connect(ctx, m.Namespace, mgmt, f.host, mgmt+"-"+port); err != nil {
+		return err
+	}
+	_, out := f.host.Run(ctx, "ip", "link", "set", mgmt+"-"+port, "master", mgmt)
 	_, in := m.Namespace.Run(ctx, "ip", "address", "add", fmt.Sprintf("%s/%d", mgmtAddr(byte(10+m.number)), mgmtPrefix), "dev", mgmt)
 	// A connection to the API server that a killed program leaves half-closed keeps
 	// the namespace until its last FIN is answered or given up: in a second or two.
@@ -122,21 +138,42 @@ func (m *Machine) plug(ctx context.Context) error {
 	if err := errors.Join(out, in, patience); err != nil {
 		return err
 	}
-	m.Public.IPv4 = netip.AddrFrom4([4]byte{192, 0, 2, byte(10 + m.number)})
-	if m.lab.options.Metal {
-		m.Public.IPv6 = netip.MustParseAddr(fmt.Sprintf("2001:db8:1::%x", 10+m.number))
-		return m.lab.internet.join(ctx, port, m.Namespace, uplink, m.Public)
+	if f.options.Metal {
+		return f.internet.join(ctx, port, m.Namespace, uplink, m.Public)
 	}
-	m.Public.IPv6Prefix = prefix(fmt.Sprintf("2001:db8:0:%x::/64", m.number))
-	m.Public.IPv6 = m.Public.IPv6Prefix.Addr().Next()
-	if err := m.lab.internet.plug(ctx, port, m.Namespace, public, m.Public); err != nil {
+	if err := f.internet.plug(ctx, port, m.Namespace, public, m.Public); err != nil {
 		return err
 	}
-	return m.rent(ctx)
+	network, err := netip.ParsePrefix(f.Network.IPRange)
+	if err != nil {
+		return fmt.Errorf("range of the cloud's network: %w", err)
+	}
+	return f.cloud.plug(ctx, Member{"server", m.Server}, m.Namespace, private, m.Private, network)
 }
 
-// rent makes the server and plugs it into the cloud's network.
-func (m *Machine) rent(ctx context.Context) error {
+// Renew gives a server whose programs have ended a namespace as a reboot leaves it: cables with
+// the addresses that the provider configures, and nothing else.
+func (m *Machine) Renew(ctx context.Context) error {
+	f := m.lab
+	err := errors.Join(
+		f.internet.unplug(ctx, m.port(), m.Public),
+		f.cloud.unplug(ctx, Member{"server", m.Server}),
+		m.release(ctx),
+	)
+	if err != nil {
+		return fmt.Errorf("machine %s: taking its cables away: %w", m.Name, err)
+	}
+	if m.Namespace, err = netns.Open(); err == nil {
+		err = m.connect(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("machine %s: %w", m.Name, err)
+	}
+	return nil
+}
+
+// rent makes the server.
+func (m *Machine) rent() error {
 	f := m.lab
 	server, err := f.Cloud.CreateServer(hcloudsim.ServerSeed{
 		Name: m.Name, Network: f.Network.ID, PublicIPv4: m.Public.IPv4, PublicIPv6: m.Public.IPv6Prefix,
@@ -148,11 +185,7 @@ func (m *Machine) rent(ctx context.Context) error {
 	if m.Private, err = netip.ParseAddr(server.PrivateNet[0].IP); err != nil {
 		return fmt.Errorf("private address of server %s: %w", m.Name, err)
 	}
-	network, err := netip.ParsePrefix(f.Network.IPRange)
-	if err != nil {
-		return fmt.Errorf("range of the cloud's network: %w", err)
-	}
-	return f.cloud.plug(ctx, Member{"server", m.Server}, m.Namespace, private, m.Private, network)
+	return nil
 }
 
 // InternalIPs are the addresses by which other nodes reach the machine.
@@ -237,12 +270,12 @@ func (m *Machine) Remove(ctx context.Context) error {
 	return errors.Join(err, m.release(ctx))
 }
 
-// release lets go of what the process holds of the machine, and takes its cable
-// to the management network away: the kernel removes a namespace when it gets to
-// it, which is after a while where connections in it have not ended properly.
+// release takes the machine's cable to the management network away, and lets go of what the process
+// holds of the machine: the kernel removes a namespace when it gets to it, which is after a while
+// where connections in it have not ended properly.
 func (m *Machine) release(ctx context.Context) error {
-	m.Namespace.Close()
 	_, err := m.lab.host.Run(ctx, "ip", "link", "delete", mgmt+"-"+m.port())
+	m.Namespace.Close()
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/underlay-ccm/underlay/test/testenv/echo"
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
@@ -46,7 +47,7 @@ func StartStream(ctx context.Context, from *netns.Namespace, to netip.AddrPort, 
 	if err != nil {
 		return nil, err
 	}
-	if err := roomy(conn); err != nil {
+	if err := echo.Roomy(conn); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
@@ -91,7 +92,7 @@ func (s *Stream) receive() {
 
 func (s *Stream) note(packet []byte) {
 	line, rest, found := bytes.Cut(packet, []byte("\n"))
-	said, err := parseAnswer(string(line))
+	said, err := echo.Parse(string(line))
 	if !found || err != nil || len(rest) != 8 {
 		return
 	}

@@ -60,6 +60,15 @@ func Current() (*Namespace, error) {
 	return n, nil
 }
 
+// At opens the namespace that a file stands for, such as one below /run/netns or /proc/PID/ns/net.
+func At(path string) (*Namespace, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("opening a network namespace: %w", err)
+	}
+	return &Namespace{file: file, fd: file.Fd()}, nil
+}
+
 // hold takes hold of the namespace that the thread is in.
 func (n *Namespace) hold() (err error) {
 	if n.file, err = os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())); err == nil {

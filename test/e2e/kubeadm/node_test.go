@@ -1,0 +1,81 @@
+//go:build linux
+
+package kubeadm
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/underlay-ccm/underlay/test/testenv/machine"
+)
+
+// userData are the keys of cloud-init that deploy/cloud-init/node.yaml has; for any other somebody
+// has to write what cloud-init does.
+// https://docs.cloud-init.io/en/latest/reference/modules.html
+type userData struct {
+	PackageUpdate bool       `json:"package_update"`
+	Packages      []string   `json:"packages"`
+	WriteFiles    []file     `json:"write_files"`
+	Runcmd        [][]string `json:"runcmd"`
+}
+
+type file struct{ Path, Permissions, Content string }
+
+// initialize does on a machine's first boot what cloud-init does with the user data that is shipped,
+// in which each text is replaced by another, as its marks EDIT ask for.
+func initialize(ctx context.Context, m *machine.Machine, instead ...string) error {
+	content, err := replaced("cloud-init/node.yaml", instead...)
+	if err != nil {
+		return err
+	}
+	var data userData
+	if err := yaml.UnmarshalStrict([]byte(content), &data); err != nil {
+		return fmt.Errorf("deploy/cloud-init/node.yaml: %w", err)
+	}
+	for _, f := range data.WriteFiles {
+		mode, err := strconv.ParseUint(cmp.Or(f.Permissions, "0644"), 8, 32)
+		if err != nil {
+			return fmt.Errorf("deploy/cloud-init/node.yaml: permissions of %s: %w", f.Path, err)
+		}
+		if err := m.WriteFile(f.Path, []byte(f.Content), fs.FileMode(mode)); err != nil {
+			return err
+		}
+	}
+	var commands [][]string
+	if data.PackageUpdate {
+		commands = append(commands, []string{"apt-get", "-q", "update"})
+	}
+	commands = append(commands, slices.Concat([]string{"apt-get", "-q", "install", "--yes"}, data.Packages))
+	for _, command := range append(commands, data.Runcmd...) {
+		if _, err := m.Run(ctx, command...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replaced is a file of deploy with each text replaced by the next. A text that isn't there is an
+// error.
+func replaced(name string, instead ...string) (string, error) {
+	content, err := os.ReadFile(filepath.Join(tree, "deploy", name))
+	if err != nil {
+		return "", err
+	}
+	text := string(content)
+	for i := 0; i < len(instead); i += 2 {
+		if !strings.Contains(text, instead[i]) {
+			return "", fmt.Errorf("deploy/%s has no %q", name, instead[i])
+		}
+		text = strings.ReplaceAll(text, instead[i], instead[i+1])
+	}
+	return text, nil
+}

@@ -1,0 +1,58 @@
+package image_test
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/underlay-ccm/underlay/test/testenv/image"
+)
+
+func TestArchive(t *testing.T) {
+	folder := t.TempDir()
+	program := filepath.Join(folder, "program")
+	if err := os.WriteFile(program, []byte(strings.Repeat("x", 100_000)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	shared := image.Files{"/bin/program": program}
+	one := image.Image{
+		Layers: []image.Files{shared}, Links: map[string]string{"/bin/one": "program"}, User: "1:2",
+		Entrypoint: []string{"/bin/one"}, Env: []string{image.Path}, Labels: map[string]string{"a": "b"},
+	}
+	archive := filepath.Join(folder, "images.tar")
+	if err := image.Archive(archive, map[string]image.Image{"example.org/one:v1": one, "example.org/two:v1": {Layers: []image.Files{shared}}}); err != nil {
+		t.Fatal(err)
+	}
+	tag, err := name.NewTag("example.org/one:v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := tarball.ImageFromPath(archive, &tag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := read.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, pair := range map[string][2]any{
+		"user": {config.Config.User, one.User}, "entry point": {config.Config.Entrypoint, one.Entrypoint},
+		"environment": {config.Config.Env, one.Env}, "labels": {config.Config.Labels, one.Labels},
+		"layers": {len(config.RootFS.DiffIDs), 2},
+	} {
+		if !reflect.DeepEqual(pair[0], pair[1]) {
+			t.Errorf("%s: %v, want %v", what, pair[0], pair[1])
+		}
+	}
+	if info, err := os.Stat(archive); err != nil || info.Size() > 150_000 {
+		t.Errorf("a layer that two images share is written twice: %d bytes (%v)", info.Size(), err)
+	}
+	if err := image.Archive(archive, map[string]image.Image{"example.org/three:v1": {Layers: []image.Files{{"/a": folder + "/missing"}}}}); err == nil {
+		t.Error("a file that isn't there was packed")
+	}
+}

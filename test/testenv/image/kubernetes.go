@@ -1,0 +1,56 @@
+//go:build linux
+
+package image
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/underlay-ccm/underlay/test/testenv/machine"
+)
+
+// Kubernetes are the images that kubeadm asks for, by their full names. What they hold is what the
+// published ones are for; kube-proxy has nft, and no iptables.
+func Kubernetes(ctx context.Context, programs machine.Programs) (map[string]Image, error) {
+	names, err := programs.Images(ctx)
+	if err != nil {
+		return nil, err
+	}
+	nft, err := HostProgram(ctx, "nft")
+	if err != nil {
+		return nil, err
+	}
+	// kubeadm's manifests call the programs by their names, and kube-proxy by its path. Those that
+	// are one file are one layer too, of which a machine has a single copy.
+	binary := func(file, program string) Image {
+		return Image{
+			Layers:     []Files{{"/usr/local/bin/" + file: programs.Path("bin/" + file)}},
+			Links:      map[string]string{"/usr/local/bin/" + program: file},
+			Entrypoint: []string{"/usr/local/bin/" + program}, Env: []string{Path},
+		}
+	}
+	images := map[string]Image{
+		"coredns": {Layers: []Files{{"/coredns": programs.Path("image/coredns")}}, Entrypoint: []string{"/coredns"}, User: "65532:65532", Env: []string{Path}},
+		"pause":   {Layers: []Files{{"/pause": programs.Path("image/pause")}}, Entrypoint: []string{"/pause"}, User: "65535:65535", Env: []string{Path}},
+	}
+	for _, program := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy"} {
+		images[program] = binary("kube", program)
+	}
+	images["kube-scheduler"] = binary("node", "kube-scheduler")
+	proxy := images["kube-proxy"]
+	proxy.Layers = append(proxy.Layers, nft)
+	images["kube-proxy"] = proxy
+
+	named := map[string]Image{}
+	for program, full := range names {
+		image, ok := images[program]
+		if !ok {
+			return nil, fmt.Errorf("kubeadm asks for %s, which nobody makes", full)
+		}
+		named[full] = image
+	}
+	if len(named) != len(images) {
+		return nil, fmt.Errorf("kubeadm asks for %v, and there are images for %d", names, len(images))
+	}
+	return named, nil
+}
