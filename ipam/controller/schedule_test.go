@@ -86,6 +86,9 @@ type schedule struct {
 type variant struct {
 	line     func(http.RoundTripper) http.RoundTripper
 	settings []setting
+	// proxied: every other look at a Node is answered by something in between, which knows nothing
+	// of it.
+	proxied bool
 }
 
 // runSchedule returns what went wrong.
@@ -315,6 +318,10 @@ func (s *schedule) nodeStep(roll int) {
 // fault draws what happens to a request.
 func (s *schedule) fault(c call) fault {
 	var f fault
+	if s.variant.proxied && c.kind == "GET nodes" && s.luck.IntN(2) == 0 {
+		f.page = true
+		return f
+	}
 	if s.luck.IntN(s.calls) > 0 {
 		return f
 	}

@@ -33,6 +33,8 @@ type Image struct {
 	Layers []Files
 	// Links are symbolic ones, by their paths, with where they lead.
 	Links map[string]string
+	// Texts are small files, by their paths, with what is in them.
+	Texts map[string]string
 	// User is UID:GID; empty is root.
 	User       string
 	Entrypoint []string
@@ -76,8 +78,8 @@ func (i Image) pack(layers map[string]v1.Layer) (v1.Image, error) {
 	for _, files := range i.Layers {
 		contents = append(contents, content{files: files})
 	}
-	if len(i.Links) > 0 {
-		contents = append(contents, content{links: i.Links})
+	if len(i.Links)+len(i.Texts) > 0 {
+		contents = append(contents, content{links: i.Links, texts: i.Texts})
 	}
 	for _, c := range contents {
 		key := fmt.Sprint(c) // fmt sorts maps
@@ -95,8 +97,8 @@ func (i Image) pack(layers map[string]v1.Layer) (v1.Image, error) {
 
 // content is a layer's.
 type content struct {
-	files Files
-	links map[string]string
+	files        Files
+	links, texts map[string]string
 }
 
 // layer isn't compressed: it is read once, on the same machine.
@@ -113,6 +115,15 @@ func (c content) tar(to io.Writer) error {
 	out := tar.NewWriter(to)
 	for _, target := range slices.Sorted(maps.Keys(c.files)) {
 		if err := add(out, target, c.files[target]); err != nil {
+			return fmt.Errorf("%s: %w", target, err)
+		}
+	}
+	for _, target := range slices.Sorted(maps.Keys(c.texts)) {
+		text := c.texts[target]
+		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: inTar(target), Size: int64(len(text)), Mode: 0o644}); err != nil {
+			return fmt.Errorf("%s: %w", target, err)
+		}
+		if _, err := io.WriteString(out, text); err != nil {
 			return fmt.Errorf("%s: %w", target, err)
 		}
 	}

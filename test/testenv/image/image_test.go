@@ -21,7 +21,7 @@ func TestArchive(t *testing.T) {
 	}
 	shared := image.Files{"/bin/program": program}
 	one := image.Image{
-		Layers: []image.Files{shared}, Links: map[string]string{"/bin/one": "program"}, User: "1:2",
+		Layers: []image.Files{shared}, Links: map[string]string{"/bin/one": "program"}, Texts: map[string]string{"/etc/one": "1\n"}, User: "1:2",
 		Entrypoint: []string{"/bin/one"}, Env: []string{image.Path}, Labels: map[string]string{"a": "b"},
 	}
 	archive := filepath.Join(folder, "images.tar")

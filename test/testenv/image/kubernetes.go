@@ -9,6 +9,11 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/machine"
 )
 
+// protocols are those of Services. Where the file lacks them, nft's JSON has numbers in place of
+// their names, and kube-proxy, which reads there what is in its maps, deletes its own elements.
+// https://www.iana.org/assignments/protocol-numbers
+const protocols = "tcp 6 TCP\nudp 17 UDP\nsctp 132 SCTP\n"
+
 // Kubernetes are the images that kubeadm asks for, by their full names. What they hold is what the
 // published ones are for; kube-proxy has nft, and no iptables.
 func Kubernetes(ctx context.Context, programs machine.Programs) (map[string]Image, error) {
@@ -39,6 +44,7 @@ func Kubernetes(ctx context.Context, programs machine.Programs) (map[string]Imag
 	images["kube-scheduler"] = binary("node", "kube-scheduler")
 	proxy := images["kube-proxy"]
 	proxy.Layers = append(proxy.Layers, nft)
+	proxy.Texts = map[string]string{"/etc/protocols": protocols}
 	images["kube-proxy"] = proxy
 
 	named := map[string]Image{}
