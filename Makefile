@@ -32,10 +32,15 @@ build: ## static binaries of every program, in ./bin
 	@for program in cmd/*/; do ls -lh "bin/$$(basename "$$program")"; done | awk '{print $$5, $$9}'
 
 .PHONY: demo
-demo: kube ## a cluster on the simulated cloud, to watch; as root with packets; ONCE=1 ends by itself
+demo: $(if $(KUBEADM),machines,kube) ## a cluster on the simulated cloud, to watch; as root with packets; ONCE=1 ends by itself; KUBEADM=1 installs it on machines
+ifdef KUBEADM
+	@$(STEP) "program of the demo" $(COMPILE) build -trimpath -ldflags '-s -w' -o bin/demo-machines ./test/demo/machines
+	@bin/demo-machines $(if $(ONCE),-once)
+else
 	@[ "$$(id -u)" != 0 ] || $(MAKE) --no-print-directory cni
 	@$(STEP) "programs of the demo" $(COMPILE) build -trimpath -ldflags '-s -w' -o bin/ ./cmd/underlay-ccm ./cmd/underlay-agent ./test/demo
 	@bin/demo $(if $(ONCE),-once)
+endif
 
 # Every control plane of the tests leaves in a fresh folder what our accounts
 # asked of it, for the last step. After a failure the folder stays.

@@ -19,8 +19,8 @@ const (
 	source = deploy + "/chart"
 	// sums is what test/checks/deploy, which has no Helm, compares files with.
 	sums = deploy + "/rendered.sha256"
-	// tutorial is what test/e2e/kubeadm, which has no Helm, installs on its clusters.
-	tutorial = "../test/e2e/kubeadm/testdata/underlay.yaml"
+	// tutorial is what test/testenv/kubeadm, which has no Helm, installs on its clusters.
+	tutorial = "../test/testenv/kubeadm/underlay.yaml"
 )
 
 var update = flag.Bool("update", false, "write the rendered manifests anew instead of comparing them")

@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -18,40 +17,33 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/underlay-ccm/underlay/test/testenv/cluster"
-	"github.com/underlay-ccm/underlay/test/testenv/machine"
-	"github.com/underlay-ccm/underlay/test/testenv/netlab"
+	"github.com/underlay-ccm/underlay/test/testenv/kubeadm"
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
 // patience is how long something may take before it counts as something that never happens.
 const patience = 3 * time.Minute
 
-// server is a rented server on which a machine runs.
-type server struct {
-	*machine.Machine
-	cables *netlab.Machine
-}
-
-// world is a cluster that kubeadm made on servers of the simulated cloud.
+// world is a cluster that a test installs.
 type world struct {
-	t       *testing.T
-	lab     *netlab.Lab
-	dir     string
-	servers map[string]*server
-	began   time.Time
+	*kubeadm.Cluster
+	t     *testing.T
+	page  *kubeadm.Page
+	began time.Time
 }
 
 // startWorld makes the cloud, and no server.
 func startWorld(t *testing.T) *world {
 	t.Helper()
-	dir := t.TempDir()
-	lab, err := netlab.Start(context.WithoutCancel(t.Context()), netlab.Options{CloudOnly: true, Dir: dir})
+	page, err := kubeadm.ReadPage(t.Context(), kubeadm.Tutorial)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(lab.Stop)
-	w := &world{t: t, lab: lab, dir: dir, servers: map[string]*server{}, began: time.Now()}
+	c, err := kubeadm.Start(t.Context(), kubeadm.Options{Dir: t.TempDir(), Packed: os.Getenv(packed)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{Cluster: c, t: t, page: page, began: time.Now()}
 	t.Cleanup(w.end)
 	return w
 }
@@ -61,10 +53,8 @@ func (w *world) end() {
 	if w.t.Failed() {
 		w.dump()
 	}
-	for name, s := range w.servers {
-		if err := s.Remove(); err != nil {
-			w.t.Errorf("removing machine %s: %v", name, err)
-		}
+	if err := w.Stop(); err != nil {
+		w.t.Error(err)
 	}
 }
 
@@ -74,14 +64,14 @@ func (w *world) dump() {
 	defer cancel()
 	for _, look := range []string{
 		"kubectl get nodes -o wide", "kubectl get pods -A -o wide", "kubectl get events -A --sort-by=.lastTimestamp | tail -40",
-		"kubectl -n kube-system logs deployment/underlay-ccm --tail=30", "underlayctl doctor --token-secret",
+		"kubectl -n kube-system logs deployment/underlay-ccm --tail=30", "underlayctl doctor",
 	} {
-		if s := w.servers["control-1"]; s != nil {
-			out, err := s.Run(ctx, "bash", "-c", "export KUBECONFIG=/etc/kubernetes/admin.conf; "+look)
+		if w.Servers[kubeadm.First] != nil {
+			out, err := w.On(ctx, kubeadm.First, look)
 			w.t.Logf("%s\n%s (%v)", look, out, err)
 		}
 	}
-	for name, s := range w.servers {
+	for name, s := range w.Servers {
 		w.t.Logf("%s:\n%s", name, s.Logs())
 	}
 }
@@ -89,50 +79,6 @@ func (w *world) dump() {
 // step says how far the test is.
 func (w *world) step(format string, args ...any) {
 	w.t.Logf("%5.1f s  %s", time.Since(w.began).Seconds(), fmt.Sprintf(format, args...))
-}
-
-// rent makes a server and lets it boot for the first time, with cloud-init's work done by its user
-// data, in which each text is replaced by the next.
-func (w *world) rent(name string, instead ...string) *server {
-	w.t.Helper()
-	ctx := w.t.Context()
-	cables, err := w.lab.Rent(ctx, name)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	m, err := newMachine(ctx, name, filepath.Join(w.dir, "root-"+name), cables.Namespace)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	s := &server{m, cables}
-	w.servers[name] = s
-	if err := s.Boot(ctx); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := initialize(ctx, m, instead...); err != nil {
-		w.t.Fatalf("cloud-init on %s: %v", name, err)
-	}
-	for _, archive := range archives(w.t) {
-		if err := s.Import(ctx, archive); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-	return s
-}
-
-// reboot pulls the plug and switches the machine on again.
-func (w *world) reboot(s *server) {
-	w.t.Helper()
-	if err := s.PullPlug(); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := s.cables.Renew(w.t.Context()); err != nil {
-		w.t.Fatal(err)
-	}
-	s.SetNetwork(s.cables.Namespace)
-	if err := s.Boot(w.t.Context()); err != nil {
-		w.t.Fatal(err)
-	}
 }
 
 // on runs a command in a shell of a server and returns what it printed.
@@ -147,7 +93,7 @@ func (w *world) feed(name, typed, command string) string {
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
 	began := time.Now()
-	out, err := w.servers[name].Feed(ctx, strings.NewReader(typed), "bash", "-c", environment+command)
+	out, err := w.Feed(ctx, name, typed, command)
 	if err != nil {
 		w.t.Fatalf("%s# %s\n%s\n%v", name, command, out, err)
 	}
@@ -157,19 +103,32 @@ func (w *world) feed(name, typed, command string) string {
 	return out
 }
 
-// environment is that of somebody who works on a server as root.
-const environment = "export KUBECONFIG=/etc/kubernetes/admin.conf HOME=/root HCLOUD_TOKEN=" + cluster.Token + "; cd /root; "
+// follow is on with a command of the page, in which each text is replaced by the next.
+func (w *world) follow(name, begins string, instead ...string) {
+	w.t.Helper()
+	w.feedPage(name, "", begins, instead...)
+}
+
+// feedPage is follow with something typed.
+func (w *world) feedPage(name, typed, begins string, instead ...string) {
+	w.t.Helper()
+	command, err := w.page.Command(begins, instead...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.feed(name, typed, command)
+}
 
 // kubectl runs kubectl on the control-plane node.
 func (w *world) kubectl(args string) string {
 	w.t.Helper()
-	return w.on("control-1", "kubectl "+args)
+	return w.on(kubeadm.First, "kubectl "+args)
 }
 
 // write puts a file on a server.
 func (w *world) write(name, path, content string) {
 	w.t.Helper()
-	if err := w.servers[name].WriteFile(path, []byte(content), 0o600); err != nil {
+	if err := w.Servers[name].WriteFile(path, []byte(content), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -192,7 +151,7 @@ func (w *world) await(what string, holds func(context.Context) error) {
 
 // get reads objects into a value of the API's.
 func (w *world) get(ctx context.Context, into any, what string) error {
-	out, err := w.servers["control-1"].Run(ctx, "bash", "-c", environment+"kubectl get -o json "+what)
+	out, err := w.On(ctx, kubeadm.First, "kubectl get -o json "+what)
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
@@ -292,7 +251,7 @@ func addresses(p corev1.Pod) (found []netip.Addr) {
 // inside opens the network namespace of a pod, which is found by its address.
 func (w *world) inside(p corev1.Pod) *netns.Namespace {
 	w.t.Helper()
-	folder := filepath.Join(w.servers[p.Spec.NodeName].Root(), "run/netns")
+	folder := filepath.Join(w.Servers[p.Spec.NodeName].Root(), "run/netns")
 	files, err := os.ReadDir(folder)
 	if err != nil {
 		w.t.Fatal(err)
@@ -312,38 +271,13 @@ func (w *world) inside(p corev1.Pod) *netns.Namespace {
 	return nil
 }
 
-var joining = regexp.MustCompile(`--token (\S+) +--discovery-token-ca-cert-hash (\S+)`)
-
-// secret is the token and the hash with which servers join.
-func (w *world) secret() (token, hash string) {
-	w.t.Helper()
-	printed := w.on("control-1", "kubeadm token create --print-join-command")
-	found := joining.FindStringSubmatch(printed)
-	if found == nil {
-		w.t.Fatal("no token in what kubeadm prints: " + printed)
-	}
-	return found[1], found[2]
-}
-
-// The examples' own.
-const noToken = "abcdef.0123456789abcdef"
-
-var noHash = "sha256:" + strings.Repeat("0", 64)
-
 // join lets a server join, by the page's command and the example's file.
-func (w *world) join(p *page, s *server) {
+func (w *world) join(name string) {
 	w.t.Helper()
-	token, hash := w.secret()
-	w.write(s.cables.Name, "/root/join.yaml", edited(w.t, "kubeadm/cloud-dual-stack/join.yaml",
-		noToken, token, noHash, hash, "10.0.0.3,2001:db8:0:2::1", fmt.Sprintf("%s,%s", s.cables.Private, s.cables.Public.IPv6)))
-	w.on(s.cables.Name, p.command(w.t, "kubeadm join"))
-}
-
-// rentToJoin makes a server that joins by itself, by its user data. Until its images are there its
-// pods wait.
-func (w *world) rentToJoin(name string) {
-	w.t.Helper()
-	token, hash := w.secret()
-	// The script compares with the token of the example as well.
-	w.rent(name, "token: "+noToken+"\n", "token: "+token+"\n", noHash, hash, "dual_stack=no\n", "dual_stack=yes\n")
+	content, err := w.JoinFile(w.t.Context(), name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.write(name, "/root/join.yaml", content)
+	w.follow(name, "kubeadm join")
 }

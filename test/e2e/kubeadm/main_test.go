@@ -1,8 +1,7 @@
 //go:build linux
 
-// Package kubeadm installs clusters as the documents say: on machines that cloud-init's user data
-// has made ready, by kubeadm with the examples' files, with real containerd, kubelet and kubectl, and
-// from images as the Dockerfile has them.
+// Package kubeadm tests what is shipped by installing it as the documents say; see package
+// test/testenv/kubeadm.
 package kubeadm
 
 import (
@@ -12,6 +11,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/underlay-ccm/underlay/test/testenv/kubeadm"
 	"github.com/underlay-ccm/underlay/test/testenv/machine"
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
@@ -25,7 +25,11 @@ func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 func runTests(m *testing.M) int {
 	if !netlab.Entered() && machine.Supported() == nil {
 		// Where tests run there is no internet, which the first build of an image needs.
-		if err := pack(context.Background()); err != nil {
+		folder, err := kubeadm.Pack(context.Background(), os.Stderr)
+		if err == nil {
+			err = os.Setenv(packed, folder)
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/underlay-ccm/underlay/test/testenv/kubeadm"
 	"github.com/underlay-ccm/underlay/test/testenv/machine"
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
@@ -20,8 +21,8 @@ func TestPreflight(t *testing.T) {
 	needMachines(t)
 	examples := []string{"cloud", "cloud-dual-stack", "metal", "metal-dual-stack"}
 	m := prepared(t, examples...)
-	for _, archive := range archives(t) {
-		if err := m.Import(t.Context(), archive); err != nil {
+	for _, archive := range kubeadm.Archives() {
+		if err := m.Import(t.Context(), filepath.Join(os.Getenv(packed), archive)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -143,7 +144,7 @@ func prepared(t *testing.T, examples ...string) *machine.Machine {
 	if err := m.Boot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := initialize(t.Context(), m); err != nil {
+	if err := kubeadm.Initialize(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
 	return m

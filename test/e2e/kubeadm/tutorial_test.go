@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,12 +15,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
+	"github.com/underlay-ccm/underlay/test/testenv/kubeadm"
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
 const (
-	// echoPort is where the pods of web answer.
-	echoPort = 8080
 	// tick is how often a stream sends a packet.
 	tick = 5 * time.Millisecond
 	web  = "app=web"
@@ -33,74 +30,65 @@ const (
 func TestTutorial(t *testing.T) {
 	needMachines(t)
 	w := startWorld(t)
-	p := readPage(t, "docs/tutorial/first-cluster.md")
 
-	w.install(p)
-	w.deploy(p)
+	w.install()
+	w.deploy()
 	w.talk()
-	service := w.expose(p)
-	w.healthy(p)
-	w.step("%d of the page's commands led here", p.used)
-	if p.used > 12 {
-		t.Errorf("%d commands to a Service that answers are more than somebody wants to type", p.used)
+	service := w.expose()
+	w.healthy()
+	w.step("%d of the page's commands led here", w.page.Used())
+	if w.page.Used() > 12 {
+		t.Errorf("%d commands to a Service that answers are more than somebody wants to type", w.page.Used())
 	}
 
-	w.rollOut(p)
+	w.rollOut()
 	w.drain(service)
 	w.rebootWithAgent()
 	w.rebootWithoutAgent()
 	w.replaceServer()
-	w.healthy(p)
+	w.healthy()
 }
 
 // install makes the cluster.
-func (w *world) install(p *page) {
-	for _, name := range []string{"control-1", "worker-1", "worker-2"} {
-		w.rent(name)
+func (w *world) install() {
+	ctx := w.t.Context()
+	for _, name := range []string{kubeadm.First, "worker-1", "worker-2"} {
+		if _, err := w.Rent(ctx, name); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 	w.step("three servers, ready for kubeadm")
-	underlayctl, err := os.ReadFile(filepath.Join(os.Getenv(packed), "underlayctl"))
-	if err == nil {
-		err = w.servers["control-1"].WriteFile("/usr/local/sbin/underlayctl", underlayctl, 0o755)
-	}
+	init, err := w.InitFile(ctx)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.write("control-1", "/root/init.yaml", edited(w.t, "kubeadm/cloud-dual-stack/init.yaml",
-		// The size of the connection table is the kernel's, not a machine's in it.
-		"mode: nftables", "mode: nftables\nconntrack: {maxPerCore: 0, min: 0}"))
-	w.on("control-1", p.command(w.t, "kubeadm init"))
+	manifests, err := kubeadm.Manifests()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.write(kubeadm.First, "/root/init.yaml", init)
+	w.write(kubeadm.First, "/root/underlay.yaml", manifests)
+	w.follow(kubeadm.First, "kubeadm init")
 	w.step("kubeadm init")
-	w.feed("control-1", cluster.Token, p.command(w.t, "kubectl -n kube-system create secret"))
-	w.write("control-1", "/root/underlay.yaml", w.rendered(p))
+	w.feedPage(kubeadm.First, cluster.Token, "kubectl -n kube-system create secret")
+	// Helm isn't here; what it makes of the chart is.
+	if _, err := w.page.Command("helm install underlay deploy/chart --namespace kube-system --values deploy/kubeadm/cloud-dual-stack/values.yaml"); err != nil {
+		w.t.Fatal(err)
+	}
 	w.kubectl("apply -f underlay.yaml")
 	for _, name := range []string{"worker-1", "worker-2"} {
-		w.join(p, w.servers[name])
+		w.join(name)
 	}
 	w.step("the others have joined")
-	w.on("control-1", p.command(w.t, "kubectl -n kube-system rollout status deployment/underlay-ccm"))
+	w.follow(kubeadm.First, "kubectl -n kube-system rollout status deployment/underlay-ccm")
 	w.awaitReady(3)
-	w.on("control-1", p.command(w.t, "kubectl -n kube-system rollout status daemonset/underlay-agent"))
+	w.follow(kubeadm.First, "kubectl -n kube-system rollout status daemonset/underlay-agent")
 	w.step("all Nodes are ready")
 }
 
-// rendered is what the page's helm command installs, with the simulated cloud's endpoint.
-func (w *world) rendered(p *page) string {
-	p.command(w.t, "helm install underlay deploy/chart --namespace kube-system --values deploy/kubeadm/cloud-dual-stack/values.yaml")
-	content, err := os.ReadFile(installed)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	before, after, found := strings.Cut(string(content), "    provider: hcloud\n")
-	if !found {
-		w.t.Fatal(installed + " names no provider")
-	}
-	return before + "    provider: hcloud\n    endpoint: http://" + netlab.CloudAddress + "/v1\n" + after
-}
-
 // deploy runs two pods on the workers, and one beside them that asks.
-func (w *world) deploy(p *page) {
-	w.on("control-1", p.command(w.t, "kubectl create deployment web", "--image=nginx", "--image="+echoImage))
+func (w *world) deploy() {
+	w.follow(kubeadm.First, "kubectl create deployment web", "--image=nginx", "--image="+kubeadm.EchoImage)
 	// On different nodes, so that traffic crosses the network.
 	w.kubectl(`patch deployment web --patch '{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}},"template":{"spec":{"terminationGracePeriodSeconds":1,` +
 		`"affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"kubernetes.io/hostname","labelSelector":{"matchLabels":{"app":"web"}}}]}}}}}}'`)
@@ -120,7 +108,7 @@ func (w *world) talk() {
 	}
 	for i, a := range addresses(to) {
 		for _, network := range []string{"tcp", "udp"} {
-			answer, err := netlab.Ask(w.t.Context(), w.inside(from), network, netip.AddrPortFrom(a, echoPort))
+			answer, err := netlab.Ask(w.t.Context(), w.inside(from), network, netip.AddrPortFrom(a, kubeadm.EchoPort))
 			if err != nil || answer.Name != to.Name || answer.Source.Addr() != addresses(from)[i] {
 				w.t.Errorf("%s asks %s at %s over %s: %+v, %v; want it to see %s", from.Name, to.Name, a, network, answer, err, addresses(from)[i])
 			}
@@ -129,8 +117,8 @@ func (w *world) talk() {
 }
 
 // expose makes the load balancer, and asks it from outside.
-func (w *world) expose(p *page) netip.AddrPort {
-	w.on("control-1", p.command(w.t, "kubectl expose deployment web", "--port=80", "--port=80 --target-port="+fmt.Sprint(echoPort)))
+func (w *world) expose() netip.AddrPort {
+	w.follow(kubeadm.First, "kubectl expose deployment web", "--port=80", "--port=80 --target-port="+fmt.Sprint(kubeadm.EchoPort))
 	var at netip.AddrPort
 	w.await("the load balancer to have an address", func(ctx context.Context) error {
 		var s corev1.Service
@@ -150,7 +138,7 @@ func (w *world) expose(p *page) netip.AddrPort {
 
 	pod := w.awaitPods(web, 2)[0]
 	w.await("the Service to answer by its name", func(ctx context.Context) error {
-		said, err := w.servers["control-1"].Run(ctx, "bash", "-c", environment+"kubectl exec "+pod.Name+" -- /echo ask tcp web.default.svc.cluster.local:80")
+		said, err := w.On(ctx, kubeadm.First, "kubectl exec "+pod.Name+" -- /echo ask tcp web.default.svc.cluster.local:80")
 		if err == nil && !strings.HasPrefix(said, "web-") {
 			err = fmt.Errorf("somebody else answers: %q", said)
 		}
@@ -164,7 +152,7 @@ func (w *world) expose(p *page) netip.AddrPort {
 func (w *world) answers(at netip.AddrPort) {
 	w.t.Helper()
 	w.await("the load balancer to answer", func(ctx context.Context) error {
-		answer, err := netlab.Ask(ctx, w.lab.Outside(), "tcp", at)
+		answer, err := netlab.Ask(ctx, w.Lab.Outside(), "tcp", at)
 		if err == nil && !strings.HasPrefix(answer.Name, "web-") {
 			return fmt.Errorf("somebody else answers: %+v", answer)
 		}
@@ -173,12 +161,15 @@ func (w *world) answers(at netip.AddrPort) {
 }
 
 // healthy expects that nothing is wrong with the cluster but that the simulated cloud has no TLS.
-func (w *world) healthy(p *page) {
+func (w *world) healthy() {
 	w.t.Helper()
-	look := p.command(w.t, "underlayctl doctor")
+	look, err := w.page.Command("underlayctl doctor")
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	w.await("underlayctl doctor to find nothing", func(ctx context.Context) error {
 		// Its exit status says whether it found anything.
-		out, failed := w.servers["control-1"].Run(ctx, "bash", "-c", environment+look+" -o json")
+		out, failed := w.On(ctx, kubeadm.First, look+" -o json")
 		var said struct {
 			Findings []struct{ Check, Object, What string }
 		}
@@ -196,20 +187,20 @@ func (w *world) healthy(p *page) {
 }
 
 // rollOut replaces every pod of ours, and no packet is lost.
-func (w *world) rollOut(p *page) {
+func (w *world) rollOut() {
 	pods := w.awaitPods(web, 2)
 	from := w.inside(pods[0])
 	var streams []*netlab.Stream
 	for _, a := range addresses(pods[1]) {
-		s, err := netlab.StartStream(w.t.Context(), from, netip.AddrPortFrom(a, echoPort), tick)
+		s, err := netlab.StartStream(w.t.Context(), from, netip.AddrPortFrom(a, kubeadm.EchoPort), tick)
 		if err != nil {
 			w.t.Fatal(err)
 		}
 		streams = append(streams, s)
 	}
 	w.kubectl("-n kube-system rollout restart daemonset/underlay-agent deployment/underlay-ccm")
-	w.on("control-1", p.command(w.t, "kubectl -n kube-system rollout status deployment/underlay-ccm"))
-	w.on("control-1", p.command(w.t, "kubectl -n kube-system rollout status daemonset/underlay-agent"))
+	w.follow(kubeadm.First, "kubectl -n kube-system rollout status deployment/underlay-ccm")
+	w.follow(kubeadm.First, "kubectl -n kube-system rollout status daemonset/underlay-agent")
 	for _, s := range streams {
 		if got := s.Stop(); got.Lost > 0 || got.Repeated > 0 || got.Sent == 0 {
 			w.t.Errorf("while everything of ours was replaced: %+v", got)
@@ -254,7 +245,7 @@ func (w *world) doors(name string) (ranges []netip.Prefix) {
 // nobody answers.
 func (w *world) closed(name string, do func()) {
 	w.t.Helper()
-	k, err := knock(w.t.Context(), w.lab.Outside(), echoPort, w.doors(name)...)
+	k, err := knock(w.t.Context(), w.Lab.Outside(), kubeadm.EchoPort, w.doors(name)...)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -266,12 +257,20 @@ func (w *world) closed(name string, do func()) {
 	w.step("%d packets from outside to pods of %s, none answered", sent, name)
 }
 
+// reboot pulls a server's plug and switches it on again.
+func (w *world) reboot(name string) {
+	w.t.Helper()
+	if err := w.Servers[name].Reboot(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // rebootWithAgent is a reboot as it should be: pods come back, and nobody outside ever reaches one.
 func (w *world) rebootWithAgent() {
 	w.open("worker-1")
 	w.closed("worker-1", func() {
 		before := w.restarts("worker-1")
-		w.reboot(w.servers["worker-1"])
+		w.reboot("worker-1")
 		w.await("worker-1's pods to run anew", func(ctx context.Context) error {
 			if now := w.restartsNow(ctx, "worker-1"); now == before {
 				return fmt.Errorf("they have restarted %q times, as before", now)
@@ -292,7 +291,7 @@ func (w *world) open(name string) {
 		if p.Spec.NodeName == name {
 			continue
 		}
-		k, err := knock(w.t.Context(), w.inside(p), echoPort, w.doors(name)...)
+		k, err := knock(w.t.Context(), w.inside(p), kubeadm.EchoPort, w.doors(name)...)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -330,7 +329,7 @@ func (w *world) restartsNow(ctx context.Context, name string) string {
 func (w *world) rebootWithoutAgent() {
 	w.kubectl("-n kube-system delete daemonset underlay-agent --wait")
 	w.closed("worker-1", func() {
-		w.reboot(w.servers["worker-1"])
+		w.reboot("worker-1")
 		w.await("worker-1's kubelet to wait for the network", func(ctx context.Context) error {
 			nodes, err := w.nodes(ctx)
 			if err != nil {
@@ -355,17 +354,14 @@ func (w *world) rebootWithoutAgent() {
 
 // replaceServer gives a server back, and lets another one join by its user data.
 func (w *world) replaceServer() {
-	s := w.servers["worker-2"]
-	if err := s.Remove(); err != nil {
-		w.t.Fatal(err)
-	}
-	delete(w.servers, "worker-2")
-	if err := s.cables.Remove(w.t.Context()); err != nil {
+	if err := w.Return(w.t.Context(), "worker-2"); err != nil {
 		w.t.Fatal(err)
 	}
 	w.awaitReady(2)
 	w.step("worker-2's server was deleted, and its Node is gone")
-	w.rentToJoin("worker-3")
+	if _, err := w.RentJoined(w.t.Context(), "worker-3"); err != nil {
+		w.t.Fatal(err)
+	}
 	w.awaitReady(3)
 	w.awaitPods(web, 2)
 	w.talk()

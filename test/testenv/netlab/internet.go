@@ -10,6 +10,8 @@ import (
 	"os"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
@@ -156,8 +158,14 @@ func (i *internet) join(ctx context.Context, port string, ns *netns.Namespace, n
 	if err != nil {
 		return err
 	}
-	_, err = ns.Feed(ctx, segmentAddresses(name, a), "ip", "-batch", "-")
-	return err
+	if _, err = ns.Feed(ctx, segmentAddresses(name, a), "ip", "-batch", "-"); err != nil {
+		return err
+	}
+	// The kernel gets to the address a moment after its interface is up.
+	return wait.PollUntilContextTimeout(ctx, pollEvery, readyWithin, true, func(ctx context.Context) (bool, error) {
+		local, err := ns.Run(ctx, "ip", "-6", "route", "show", "table", "local", "type", "local", a.IPv6.String())
+		return local != "", err
+	})
 }
 
 // segmentAddresses are the commands that give a machine its place. The interface

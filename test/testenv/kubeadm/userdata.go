@@ -15,6 +15,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 	"github.com/underlay-ccm/underlay/test/testenv/machine"
 )
 
@@ -30,10 +31,10 @@ type userData struct {
 
 type file struct{ Path, Permissions, Content string }
 
-// initialize does on a machine's first boot what cloud-init does with the user data that is shipped,
-// in which each text is replaced by another, as its marks EDIT ask for.
-func initialize(ctx context.Context, m *machine.Machine, instead ...string) error {
-	content, err := replaced("cloud-init/node.yaml", instead...)
+// Initialize does on a machine's first boot what cloud-init does with the user data that is shipped,
+// in which each text is replaced by the next, as its marks EDIT ask for.
+func Initialize(ctx context.Context, m *machine.Machine, instead ...string) error {
+	content, err := Edited(ctx, "cloud-init/node.yaml", instead...)
 	if err != nil {
 		return err
 	}
@@ -63,10 +64,14 @@ func initialize(ctx context.Context, m *machine.Machine, instead ...string) erro
 	return nil
 }
 
-// replaced is a file of deploy with each text replaced by the next. A text that isn't there is an
-// error.
-func replaced(name string, instead ...string) (string, error) {
-	content, err := os.ReadFile(filepath.Join(tree, "deploy", name))
+// Edited is a file of deploy in which each text is replaced by the next. A text that isn't there is
+// an error.
+func Edited(ctx context.Context, name string, instead ...string) (string, error) {
+	deploy, err := cluster.Manifests(ctx)
+	if err != nil {
+		return "", err
+	}
+	content, err := os.ReadFile(filepath.Join(deploy, name))
 	if err != nil {
 		return "", err
 	}

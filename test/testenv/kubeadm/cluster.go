@@ -1,0 +1,183 @@
+//go:build linux
+
+package kubeadm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
+	"github.com/underlay-ccm/underlay/test/testenv/machine"
+	"github.com/underlay-ccm/underlay/test/testenv/netlab"
+)
+
+// Environment is a shell's before each command: that of somebody who works on a server as root.
+const Environment = "export KUBECONFIG=/etc/kubernetes/admin.conf HOME=/root HCLOUD_TOKEN=" + cluster.Token + "; cd /root; "
+
+// First is the name of the server on which kubeadm makes the control plane, and kubectl is used.
+const First = "control-1"
+
+// Options say where a cluster has its files.
+type Options struct {
+	// Dir is a folder for machines and logs, which the caller removes; an overlay has to be possible
+	// on its file system.
+	Dir string
+	// Packed is the folder that Pack has made.
+	Packed string
+}
+
+// Cluster is a cluster on servers of the simulated cloud. Its methods are for one goroutine, but
+// those that run commands.
+type Cluster struct {
+	Lab     *netlab.Lab
+	Servers map[string]*Server
+
+	options Options
+}
+
+// Server is a rented server, and the machine that it is.
+type Server struct {
+	*machine.Machine
+	Cables *netlab.Machine
+}
+
+// Start makes the cloud, and no server.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	lab, err := netlab.Start(context.WithoutCancel(ctx), netlab.Options{CloudOnly: true, Dir: o.Dir})
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{Lab: lab, Servers: map[string]*Server{}, options: o}, nil
+}
+
+// Stop removes everything.
+func (c *Cluster) Stop() error {
+	var err error
+	for name := range c.Servers {
+		err = errors.Join(err, c.Servers[name].Remove())
+	}
+	c.Lab.Stop()
+	return err
+}
+
+// Rent makes a server and boots it for the first time, with cloud-init's work done by its user data,
+// in which each text is replaced by the next. All images are there then.
+func (c *Cluster) Rent(ctx context.Context, name string, instead ...string) (*Server, error) {
+	programs, err := machine.Build(ctx, os.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	cables, err := c.Lab.Rent(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	m, err := machine.New(ctx, machine.Options{
+		Name: name, Dir: filepath.Join(c.options.Dir, "root-"+name), Network: cables.Namespace, Programs: programs,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{m, cables}
+	c.Servers[name] = s
+	if err := s.Boot(ctx); err != nil {
+		return nil, err
+	}
+	if err := Initialize(ctx, m, instead...); err != nil {
+		return nil, fmt.Errorf("cloud-init on %s: %w", name, err)
+	}
+	for _, archive := range Archives() {
+		if err := s.Import(ctx, filepath.Join(c.options.Packed, archive)); err != nil {
+			return nil, err
+		}
+	}
+	underlayctl, err := os.ReadFile(filepath.Join(c.options.Packed, "underlayctl"))
+	if err != nil {
+		return nil, err
+	}
+	return s, s.WriteFile("/usr/local/bin/underlayctl", underlayctl, 0o755)
+}
+
+// Reboot pulls a server's plug and switches it on again: nothing is left of its network's state.
+func (s *Server) Reboot(ctx context.Context) error {
+	if err := s.PullPlug(); err != nil {
+		return err
+	}
+	if err := s.Cables.Renew(ctx); err != nil {
+		return err
+	}
+	s.SetNetwork(s.Cables.Namespace)
+	return s.Boot(ctx)
+}
+
+// Return gives a server back: it is gone at once, in the cloud too. Its Node is left to the cluster.
+func (c *Cluster) Return(ctx context.Context, name string) error {
+	s := c.Servers[name]
+	delete(c.Servers, name)
+	return errors.Join(s.Remove(), s.Cables.Remove(ctx))
+}
+
+// On runs a command in a shell of a server and returns what it printed.
+func (c *Cluster) On(ctx context.Context, name, command string) (string, error) {
+	return c.Feed(ctx, name, "", command)
+}
+
+// Feed is On with something typed.
+func (c *Cluster) Feed(ctx context.Context, name, typed, command string) (string, error) {
+	return c.Servers[name].Feed(ctx, strings.NewReader(typed), "bash", "-c", Environment+command)
+}
+
+// InitFile is the example's init.yaml for the first server.
+func (c *Cluster) InitFile(ctx context.Context) (string, error) {
+	s := c.Servers[First]
+	return Edited(ctx, "kubeadm/cloud-dual-stack/init.yaml",
+		"value: 10.0.0.2,2001:db8:0:1::1", fmt.Sprintf("value: %s,%s", s.Cables.Private, s.Cables.Public.IPv6),
+		// The size of the connection table is the kernel's, not a machine's in it.
+		"mode: nftables", "mode: nftables\nconntrack: {maxPerCore: 0, min: 0}")
+}
+
+// What the examples have in place of a token.
+const noToken = "abcdef.0123456789abcdef"
+
+var (
+	noHash  = "sha256:" + strings.Repeat("0", 64)
+	joining = regexp.MustCompile(`--token (\S+) +--discovery-token-ca-cert-hash (\S+)`)
+)
+
+// secret is the token and the hash with which servers join.
+func (c *Cluster) secret(ctx context.Context) (token, hash string, err error) {
+	printed, err := c.On(ctx, First, "kubeadm token create --print-join-command")
+	if err != nil {
+		return "", "", err
+	}
+	found := joining.FindStringSubmatch(printed)
+	if found == nil {
+		return "", "", errors.New("no token in what kubeadm prints: " + printed)
+	}
+	return found[1], found[2], nil
+}
+
+// JoinFile is the example's join.yaml for a server.
+func (c *Cluster) JoinFile(ctx context.Context, name string) (string, error) {
+	token, hash, err := c.secret(ctx)
+	if err != nil {
+		return "", err
+	}
+	s := c.Servers[name]
+	return Edited(ctx, "kubeadm/cloud-dual-stack/join.yaml", noToken, token, noHash, hash,
+		"value: 10.0.0.3,2001:db8:0:2::1", fmt.Sprintf("value: %s,%s", s.Cables.Private, s.Cables.Public.IPv6))
+}
+
+// RentJoined makes a server that joins by itself, by its user data. Its pods wait for their images.
+func (c *Cluster) RentJoined(ctx context.Context, name string) (*Server, error) {
+	token, hash, err := c.secret(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// The script compares with the token of the example as well, which has to stay there.
+	return c.Rent(ctx, name, "token: "+noToken+"\n", "token: "+token+"\n", noHash, hash, "dual_stack=no\n", "dual_stack=yes\n")
+}
