@@ -96,7 +96,6 @@ type show struct {
 	page    *kubeadm.Page
 	painter screen.Painter
 	began   time.Time
-	steps   int
 }
 
 // play installs the cluster and shows what it does.
