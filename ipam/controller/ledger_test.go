@@ -56,8 +56,8 @@ func TestAConflictIsPlannedAnew(t *testing.T) {
 		p := start(t, api, dualStack(4))
 		defer p.stop()
 		pass(time.Second)
-		api.create("other")
 		api.inject(always("PUT configmaps", fault{delay: time.Second}))
+		api.create("other")
 		pass(0)
 		api.editLedger(func(data map[string]string) {
 			data["other"] = "uid=uid-1 10.0.1.0/24@v4 fd00:0:0:1::/64@v6"
