@@ -54,6 +54,7 @@ test: check machines kubeadm ## everything: check, unit and integration tests; w
 .PHONY: recorded
 recorded:
 	@$(MAKE) --no-print-directory -j2 unit integration
+	@$(MAKE) --no-print-directory installed
 	@$(MAKE) --no-print-directory counts
 	@$(STEP) "permissions, beside what the tests asked for" go run ./test/checks/permissions "$$UNDERLAY_AUDIT_DIR"
 
@@ -66,13 +67,18 @@ unit: ## unit tests alone
 
 .PHONY: e2e
 e2e: machines ## the integration tests alone: a real control plane, the simulated cloud
-	@$(MAKE) --no-print-directory integration counts
+	@$(MAKE) --no-print-directory integration installed counts
 
 # Three packages at a time, the two longest from the start, and two tests of one that
 # are parallel: each starts control planes of its own, on ports and in networks of its own.
 .PHONY: integration
 integration:
-	@$(STEP) "integration tests$(if $(RACE), with the race detector)" env $(TEST) -p 3 -parallel 2 ./test/e2e/... $$(go list ./test/... | grep -v -e '/test/bench' -e '/test/schedule')
+	@$(STEP) "integration tests$(if $(RACE), with the race detector)" env $(TEST) -p 3 -parallel 2 ./test/e2e ./test/e2e/packets $$(go list ./test/... | grep -v -e '/test/bench' -e '/test/schedule' -e '/test/e2e/kubeadm')
+
+# By themselves: three machines' kubelets and a control plane are work for both cores.
+.PHONY: installed
+installed:
+	@$(STEP) "clusters that kubeadm installs" env $(TEST) ./test/e2e/kubeadm
 
 # Without the race detector, which would be measured too.
 .PHONY: counts

@@ -96,7 +96,7 @@ func expectNodeDescribed(t *testing.T, c *cluster.Cluster, name string) {
 func TestMoreNodesThanRoutes(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 20 * time.Millisecond, AttachmentLimit: 200, RateLimit: 100_000})
-	startManager(t, c, cluster.ManagerOptions{Args: []string{"--kube-api-qps=200", "--kube-api-burst=300"}})
+	startManager(t, c, cluster.ManagerOptions{Args: append(defaultLease(), "--kube-api-qps=200", "--kube-api-burst=300")})
 	for i := range 120 {
 		addMachine(t, c, fmt.Sprintf("node-%03d", i))
 	}
