@@ -39,22 +39,14 @@ func (s *show) rent(ctx context.Context) error {
 }
 
 func (s *show) install(ctx context.Context) error {
-	content, err := s.InitFile(ctx)
-	if err != nil {
-		return err
-	}
-	if err := s.Servers[kubeadm.First].WriteFile("/root/init.yaml", []byte(content), 0o600); err != nil {
+	if err := s.PutInit(ctx); err != nil {
 		return err
 	}
 	return s.follow(ctx, kubeadm.First, "", "kubeadm init")
 }
 
 func (s *show) underlay(ctx context.Context) error {
-	manifests, err := kubeadm.Manifests()
-	if err != nil {
-		return err
-	}
-	if err := s.Servers[kubeadm.First].WriteFile("/root/underlay.yaml", []byte(manifests), 0o600); err != nil {
+	if err := s.PutManifests(); err != nil {
 		return err
 	}
 	if err := s.follow(ctx, kubeadm.First, cluster.Token, "kubectl -n kube-system create secret"); err != nil {
@@ -69,11 +61,7 @@ func (s *show) underlay(ctx context.Context) error {
 
 func (s *show) join(ctx context.Context) error {
 	for _, name := range names()[1:] {
-		content, err := s.JoinFile(ctx, name)
-		if err != nil {
-			return err
-		}
-		if err := s.Servers[name].WriteFile("/root/join.yaml", []byte(content), 0o600); err != nil {
+		if err := s.PutJoin(ctx, name); err != nil {
 			return err
 		}
 		if err := s.follow(ctx, name, "", "kubeadm join"); err != nil {

@@ -125,14 +125,6 @@ func (w *world) kubectl(args string) string {
 	return w.on(kubeadm.First, "kubectl "+args)
 }
 
-// write puts a file on a server.
-func (w *world) write(name, path, content string) {
-	w.t.Helper()
-	if err := w.Servers[name].WriteFile(path, []byte(content), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
 // await waits until something holds that is shown by what it returns when it doesn't.
 func (w *world) await(what string, holds func(context.Context) error) {
 	w.t.Helper()
@@ -274,10 +266,8 @@ func (w *world) inside(p corev1.Pod) *netns.Namespace {
 // join lets a server join, by the page's command and the example's file.
 func (w *world) join(name string) {
 	w.t.Helper()
-	content, err := w.JoinFile(w.t.Context(), name)
-	if err != nil {
+	if err := w.PutJoin(w.t.Context(), name); err != nil {
 		w.t.Fatal(err)
 	}
-	w.write(name, "/root/join.yaml", content)
 	w.follow(name, "kubeadm join")
 }

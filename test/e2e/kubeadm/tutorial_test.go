@@ -58,16 +58,9 @@ func (w *world) install() {
 		}
 	}
 	w.step("three servers, ready for kubeadm")
-	init, err := w.InitFile(ctx)
-	if err != nil {
+	if err := errors.Join(w.PutInit(ctx), w.PutManifests()); err != nil {
 		w.t.Fatal(err)
 	}
-	manifests, err := kubeadm.Manifests()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.write(kubeadm.First, "/root/init.yaml", init)
-	w.write(kubeadm.First, "/root/underlay.yaml", manifests)
 	w.follow(kubeadm.First, "kubeadm init")
 	w.step("kubeadm init")
 	w.feedPage(kubeadm.First, cluster.Token, "kubectl -n kube-system create secret")

@@ -37,7 +37,8 @@ type Cluster struct {
 	Lab     *netlab.Lab
 	Servers map[string]*Server
 
-	options Options
+	options  Options
+	programs machine.Programs
 }
 
 // Server is a rented server, and the machine that it is.
@@ -48,11 +49,15 @@ type Server struct {
 
 // Start makes the cloud, and no server.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
+	programs, err := machine.Build(ctx, os.Stderr)
+	if err != nil {
+		return nil, err
+	}
 	lab, err := netlab.Start(context.WithoutCancel(ctx), netlab.Options{CloudOnly: true, Dir: o.Dir})
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{Lab: lab, Servers: map[string]*Server{}, options: o}, nil
+	return &Cluster{Lab: lab, Servers: map[string]*Server{}, options: o, programs: programs}, nil
 }
 
 // Stop removes everything.
@@ -68,16 +73,12 @@ func (c *Cluster) Stop() error {
 // Rent makes a server and boots it for the first time, with cloud-init's work done by its user data,
 // in which each text is replaced by the next. All images are there then.
 func (c *Cluster) Rent(ctx context.Context, name string, instead ...string) (*Server, error) {
-	programs, err := machine.Build(ctx, os.Stderr)
-	if err != nil {
-		return nil, err
-	}
 	cables, err := c.Lab.Rent(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	m, err := machine.New(ctx, machine.Options{
-		Name: name, Dir: filepath.Join(c.options.Dir, "root-"+name), Network: cables.Namespace, Programs: programs,
+		Name: name, Dir: filepath.Join(c.options.Dir, "root-"+name), Network: cables.Namespace, Programs: c.programs,
 	})
 	if err != nil {
 		return nil, err
@@ -131,13 +132,31 @@ func (c *Cluster) Feed(ctx context.Context, name, typed, command string) (string
 	return c.Servers[name].Feed(ctx, strings.NewReader(typed), "bash", "-c", Environment+command)
 }
 
-// InitFile is the example's init.yaml for the first server.
-func (c *Cluster) InitFile(ctx context.Context) (string, error) {
+// PutInit puts the example's init.yaml into root's home on the first server.
+func (c *Cluster) PutInit(ctx context.Context) error {
 	s := c.Servers[First]
-	return Edited(ctx, "kubeadm/cloud-dual-stack/init.yaml",
+	content, err := Edited(ctx, "kubeadm/cloud-dual-stack/init.yaml",
 		"value: 10.0.0.2,2001:db8:0:1::1", fmt.Sprintf("value: %s,%s", s.Cables.Private, s.Cables.Public.IPv6),
 		// The size of the connection table is the kernel's, not a machine's in it.
 		"mode: nftables", "mode: nftables\nconntrack: {maxPerCore: 0, min: 0}")
+	if err != nil {
+		return err
+	}
+	return s.put("init.yaml", content)
+}
+
+// PutManifests puts underlay.yaml there: what the tutorial's helm command installs.
+func (c *Cluster) PutManifests() error {
+	content, err := Manifests()
+	if err != nil {
+		return err
+	}
+	return c.Servers[First].put("underlay.yaml", content)
+}
+
+// put puts a file into root's home.
+func (s *Server) put(name, content string) error {
+	return s.WriteFile("/root/"+name, []byte(content), 0o600)
 }
 
 // What the examples have in place of a token.
@@ -161,15 +180,19 @@ func (c *Cluster) secret(ctx context.Context) (token, hash string, err error) {
 	return found[1], found[2], nil
 }
 
-// JoinFile is the example's join.yaml for a server.
-func (c *Cluster) JoinFile(ctx context.Context, name string) (string, error) {
+// PutJoin puts the example's join.yaml into root's home on a server, with a token of its own.
+func (c *Cluster) PutJoin(ctx context.Context, name string) error {
 	token, hash, err := c.secret(ctx)
 	if err != nil {
-		return "", err
+		return err
 	}
 	s := c.Servers[name]
-	return Edited(ctx, "kubeadm/cloud-dual-stack/join.yaml", noToken, token, noHash, hash,
+	content, err := Edited(ctx, "kubeadm/cloud-dual-stack/join.yaml", noToken, token, noHash, hash,
 		"value: 10.0.0.3,2001:db8:0:2::1", fmt.Sprintf("value: %s,%s", s.Cables.Private, s.Cables.Public.IPv6))
+	if err != nil {
+		return err
+	}
+	return s.put("join.yaml", content)
 }
 
 // RentJoined makes a server that joins by itself, by its user data. Its pods wait for their images.
