@@ -11,7 +11,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
-// waiter waits for actions. Looking costs requests, so one look is for all
+// waiter waits for actions. Polling costs requests, so one poll is for all
 // actions that are waited for, and it comes when the first of them should be
 // over.
 type waiter struct {
@@ -20,33 +20,37 @@ type waiter struct {
 
 	mu      sync.Mutex
 	watches []*watch
-	stop    context.CancelFunc // ends the looking; nil: nobody looks
+	stop    context.CancelFunc // ends the polling; nil: nobody polls
 	sooner  chan struct{}      // something is due earlier than what was
 }
 
 // watch is one action that somebody waits for.
 type watch struct {
 	id     int64
+	start  time.Time // when it was accepted
 	due    time.Time
-	gap    time.Duration
-	early  int           // looks when due that found it running
-	seen   time.Duration // how long it has been seen to run
+	gap    time.Duration // until the next poll, if one comes too early
+	early  int           // polls when due that found it running
+	seen   time.Time     // when the last poll was sent that found it running
 	result chan result   // holds one
-	start  time.Time
 }
 
 type result struct {
 	action *hcloud.Action
+	polled time.Time // when the poll was sent
 	err    error
 }
 
 const (
-	shortestGap = 80 * time.Millisecond
+	// shortestGap lies between polls that come too early for the one action that is waited for,
+	// together between others: actions that are due meanwhile share one.
+	shortestGap = 20 * time.Millisecond
+	together    = 80 * time.Millisecond
 	longestGap  = 5 * time.Second
 	// longestAction ends the wait for an action that never ends: it holds up all
 	// other changes of its network.
 	longestAction = 5 * time.Minute
-	// mostAsked is how many actions one look is for: what the API answers on
+	// mostAsked is how many actions one poll is for: what the API answers on
 	// one page if it isn't asked for more.
 	mostAsked = 25
 )
@@ -83,8 +87,9 @@ func (w *waiter) wait(ctx context.Context, a *hcloud.Action) error {
 func (w *waiter) watch(ctx context.Context, a *hcloud.Action) (*hcloud.Action, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, longestAction, errSlow)
 	defer cancel()
-	now, gap := time.Now(), w.intervals.guess(a.Command)
-	it := &watch{id: a.ID, start: now, gap: gap, due: now.Add(gap), result: make(chan result, 1)}
+	now := time.Now()
+	wait, gap := w.intervals.first(a.Command)
+	it := &watch{id: a.ID, start: now, seen: now, due: now.Add(wait), gap: gap, result: make(chan result, 1)}
 	w.join(it)
 	defer w.leave(it)
 	select {
@@ -92,19 +97,19 @@ func (w *waiter) watch(ctx context.Context, a *hcloud.Action) (*hcloud.Action, e
 		return nil, context.Cause(ctx)
 	case r := <-it.result:
 		if r.err == nil {
-			w.intervals.learn(a.Command, it.early, it.seen, time.Since(it.start))
+			w.intervals.learn(a.Command, it.early, it.seen.Sub(it.start), r.polled.Sub(it.start))
 		}
 		return r.action, r.err
 	}
 }
 
-// join makes somebody look, if nobody does, or look earlier.
+// join makes somebody poll, if nobody does, or poll earlier.
 func (w *waiter) join(it *watch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.watches = append(w.watches, it)
 	if w.stop == nil {
-		// Not the caller's context: it looks for others, too. A running action
+		// Not the caller's context: it polls for others, too. A running action
 		// locks what it changes, so that whoever waits for it is in a hurry.
 		ctx, stop := context.WithCancel(withPriority(context.Background(), urgent))
 		w.stop = stop
@@ -133,14 +138,12 @@ func (w *waiter) remove(it *watch) {
 
 // poll asks whenever an action should be over, until nobody waits.
 func (w *waiter) poll(ctx context.Context) {
-	for earliest := time.Now(); ; earliest = time.Now().Add(shortestGap) {
-		if !w.rest(ctx, earliest) {
-			return
-		}
+	var sent time.Time
+	for w.rest(ctx, sent.Add(together)) {
 		var asked []*watch
 		var found []*hcloud.Action
 		err := retry(ctx, read, func(ctx context.Context) error {
-			asked = w.next()
+			asked, sent = w.next(), time.Now()
 			var err error
 			found, _, err = w.api.List(ctx, hcloud.ActionListOpts{ID: ids(asked)})
 			return err
@@ -148,23 +151,15 @@ func (w *waiter) poll(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		w.tell(asked, found, err, time.Now())
+		w.tell(asked, sent, found, err)
 	}
 }
 
-// rest waits until an action is due, but at least until earliest: polling those
-// that are due in the meantime, too, takes no more requests. It reports whether
-// somebody still waits.
+// rest waits until an action is due, but at least until earliest unless that action was polled too
+// early and no other is waited for. It reports whether somebody still waits.
 func (w *waiter) rest(ctx context.Context, earliest time.Time) bool {
 	for {
-		due, any := w.due()
-		if !any {
-			due = time.Now().Add(longestGap) // this one is about to be stopped
-		}
-		if due.Before(earliest) {
-			due = earliest
-		}
-		wait := time.Until(due)
+		wait := time.Until(w.due(earliest))
 		if wait <= 0 {
 			return ctx.Err() == nil
 		}
@@ -181,15 +176,20 @@ func (w *waiter) rest(ctx context.Context, earliest time.Time) bool {
 	}
 }
 
-func (w *waiter) due() (due time.Time, any bool) {
+func (w *waiter) due(earliest time.Time) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	first := time.Now().Add(longestGap) // nobody waits: this is about to be stopped
 	for _, it := range w.watches {
-		if !any || it.due.Before(due) {
-			due, any = it.due, true
+		due := it.due
+		if it.early == 0 || len(w.watches) > 1 {
+			due = later(due, earliest)
+		}
+		if due.Before(first) {
+			first = due
 		}
 	}
-	return due, any
+	return first
 }
 
 // next are the watches to ask about in one request: those due first.
@@ -209,18 +209,18 @@ func ids(watches []*watch) []int64 {
 }
 
 // tell gives those who wait for the actions asked about what was found.
-func (w *waiter) tell(asked []*watch, found []*hcloud.Action, err error, now time.Time) {
+func (w *waiter) tell(asked []*watch, sent time.Time, found []*hcloud.Action, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, it := range asked {
-		over := result{err: err}
+		over := result{polled: sent, err: err}
 		if err == nil {
 			i := slices.IndexFunc(found, func(a *hcloud.Action) bool { return a.ID == it.id })
 			switch {
 			case i < 0:
 				over.err = errLost
 			case found[i].Status == hcloud.ActionStatusRunning:
-				it.running(now)
+				it.running(sent, time.Now())
 				continue
 			default:
 				over.action = found[i]
@@ -231,18 +231,21 @@ func (w *waiter) tell(asked []*watch, found []*hcloud.Action, err error, now tim
 	}
 }
 
-// running puts the next look off: soon at first, since the action should be
-// over any moment; then seldom, since nobody knows.
-func (it *watch) running(now time.Time) {
-	it.seen = now.Sub(it.start)
-	if now.Before(it.due) {
+// running takes in that a poll sent then found the action running, and puts the next one off: for
+// short at first, since the action should be over any moment; then longer, since nobody knows.
+func (it *watch) running(sent, now time.Time) {
+	it.seen = sent
+	if sent.Before(it.due) {
 		return // it was asked about along with others
 	}
-	switch it.early++; {
-	case it.early == 1:
-		it.gap = max(it.gap/5, shortestGap)
-	case it.early > 3:
-		it.gap = min(2*it.gap, longestGap)
+	it.early++
+	it.due = later(sent.Add(it.gap), now)
+	it.gap = min(2*it.gap, longestGap)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
 	}
-	it.due = now.Add(it.gap)
+	return b
 }

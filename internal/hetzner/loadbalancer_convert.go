@@ -119,21 +119,12 @@ func createOpts(spec lb.Spec) hcloud.LoadBalancerCreateOpts {
 		add := addServiceOpts(l)
 		service := hcloud.LoadBalancerCreateOptsService{
 			Protocol: add.Protocol, ListenPort: add.ListenPort, DestinationPort: add.DestinationPort, Proxyprotocol: add.Proxyprotocol,
+			HTTP: (*hcloud.LoadBalancerCreateOptsServiceHTTP)(add.HTTP),
 			HealthCheck: &hcloud.LoadBalancerCreateOptsServiceHealthCheck{
 				Protocol: add.HealthCheck.Protocol, Port: add.HealthCheck.Port,
 				Interval: add.HealthCheck.Interval, Timeout: add.HealthCheck.Timeout, Retries: add.HealthCheck.Retries,
+				HTTP: (*hcloud.LoadBalancerCreateOptsServiceHealthCheckHTTP)(add.HealthCheck.HTTP),
 			},
-		}
-		if http := add.HealthCheck.HTTP; http != nil {
-			service.HealthCheck.HTTP = &hcloud.LoadBalancerCreateOptsServiceHealthCheckHTTP{
-				Path: http.Path, StatusCodes: http.StatusCodes, Domain: http.Domain, TLS: http.TLS,
-			}
-		}
-		if http := add.HTTP; http != nil {
-			service.HTTP = &hcloud.LoadBalancerCreateOptsServiceHTTP{
-				CookieName: http.CookieName, CookieLifetime: http.CookieLifetime, Certificates: http.Certificates,
-				RedirectHTTP: http.RedirectHTTP, StickySessions: http.StickySessions, TimeoutIdle: http.TimeoutIdle,
-			}
 		}
 		opts.Services = append(opts.Services, service)
 	}
@@ -147,7 +138,8 @@ func createOpts(spec lb.Spec) hcloud.LoadBalancerCreateOpts {
 	return opts
 }
 
-// addServiceOpts leaves out what no Spec sets, and the domain where there is none: the API's defaults are empty.
+// addServiceOpts leaves out what no Spec sets, and the domain where there is none: the API's
+// defaults are empty.
 func addServiceOpts(l lb.Listener) hcloud.LoadBalancerAddServiceOpts {
 	opts := hcloud.LoadBalancerAddServiceOpts{
 		Protocol: hcloud.LoadBalancerServiceProtocol(l.Protocol), Proxyprotocol: hcloud.Ptr(l.ProxyProtocol),
@@ -206,27 +198,19 @@ func pointerName(name string) *string {
 
 // updateServiceOpts says everything: what an update leaves out stays as it is.
 func updateServiceOpts(l lb.Listener) hcloud.LoadBalancerUpdateServiceOpts {
-	opts := hcloud.LoadBalancerUpdateServiceOpts{
-		Protocol: hcloud.LoadBalancerServiceProtocol(l.Protocol), Proxyprotocol: hcloud.Ptr(l.ProxyProtocol),
-		DestinationPort: hcloud.Ptr(l.DestinationPort),
+	add := addServiceOpts(l)
+	check := (*hcloud.LoadBalancerUpdateServiceOptsHealthCheckHTTP)(add.HealthCheck.HTTP)
+	if check != nil {
+		check.Domain, check.Response = hcloud.Ptr(l.Check.Domain), hcloud.Ptr(l.Check.Response)
+	}
+	return hcloud.LoadBalancerUpdateServiceOpts{
+		Protocol: add.Protocol, Proxyprotocol: add.Proxyprotocol, DestinationPort: add.DestinationPort,
+		HTTP: (*hcloud.LoadBalancerUpdateServiceOptsHTTP)(add.HTTP),
 		HealthCheck: &hcloud.LoadBalancerUpdateServiceOptsHealthCheck{
-			Protocol: hcloud.LoadBalancerServiceProtocol(l.Check.Protocol), Port: hcloud.Ptr(l.Check.Port),
-			Interval: hcloud.Ptr(l.Check.Interval), Timeout: hcloud.Ptr(l.Check.Timeout), Retries: hcloud.Ptr(l.Check.Retries),
+			Protocol: add.HealthCheck.Protocol, Port: add.HealthCheck.Port, HTTP: check,
+			Interval: add.HealthCheck.Interval, Timeout: add.HealthCheck.Timeout, Retries: add.HealthCheck.Retries,
 		},
 	}
-	if l.Check.Protocol == lb.ProtocolHTTP {
-		opts.HealthCheck.HTTP = &hcloud.LoadBalancerUpdateServiceOptsHealthCheckHTTP{
-			Path: hcloud.Ptr(l.Check.Path), StatusCodes: statusCodes(l.Check.StatusCodes),
-			Domain: hcloud.Ptr(l.Check.Domain), Response: hcloud.Ptr(l.Check.Response), TLS: hcloud.Ptr(l.Check.TLS),
-		}
-	}
-	if http := l.HTTP; l.Protocol != lb.ProtocolTCP {
-		opts.HTTP = &hcloud.LoadBalancerUpdateServiceOptsHTTP{
-			CookieName: hcloud.Ptr(http.CookieName), CookieLifetime: hcloud.Ptr(http.CookieLifetime), Certificates: certificateRefs(http.Certificates),
-			RedirectHTTP: hcloud.Ptr(http.Redirect), StickySessions: hcloud.Ptr(http.Sticky), TimeoutIdle: hcloud.Ptr(http.IdleTimeout),
-		}
-	}
-	return opts
 }
 
 func statusCodes(text string) []string {

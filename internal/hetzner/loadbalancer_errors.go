@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -85,8 +86,8 @@ func (l *LoadBalancers) refusal(op lb.Op, name string, err error) error {
 	case hcloud.ErrorCodeProtected:
 		return fmt.Errorf("%s %q %w", subject(op), name, lb.ErrProtected)
 	case hcloud.ErrorCodeNotFound:
-		// The load balancer, or a part of it, was there a moment ago: the next look will see what is
-		// left. A creation and a new target name things that may never have been there.
+		// The load balancer, or a part of it, was there a moment ago: the next look will see what
+		// is left. A creation and a new target name things that may never have been there.
 		switch op.(type) {
 		case lb.Create, lb.AddTarget:
 		default:
@@ -113,15 +114,7 @@ func aboutTarget(op lb.Op, code hcloud.ErrorCode) bool {
 	case lb.AddTarget:
 		return code != hcloud.ErrorCodeResourceLimitExceeded
 	case lb.Create:
-		if len(op.Spec.Targets) == 0 {
-			return false
-		}
-		for _, c := range targetCodes {
-			if c == code {
-				return true
-			}
-		}
-		return code == hcloud.ErrorCodeNotFound
+		return len(op.Spec.Targets) > 0 && (code == hcloud.ErrorCodeNotFound || slices.Contains(targetCodes, code))
 	}
 	return false
 }

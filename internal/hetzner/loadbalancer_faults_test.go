@@ -17,7 +17,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// A creation whose reply is lost, or whose process dies, is found again: there is never a second one.
+// A creation whose reply is lost, or whose process dies, is found again: there is never a second
+// one.
 func TestLoadBalancerCreationIsFoundAgain(t *testing.T) {
 	for name, fault := range map[string]hcloudsim.Fault{
 		"reply lost":   {Match: "POST /load_balancers", DropAfterApply: true},
@@ -200,7 +201,8 @@ func rejected(target bool, text string) func(error) bool {
 	}
 }
 
-// Creating an attached load balancer changes the network, so it waits its turn among the network's changes.
+// Creating an attached load balancer changes the network, so it waits its turn among the network's
+// changes.
 func TestAttachmentGoesThroughTheNetworksWriter(t *testing.T) {
 	inLab(t, func(t *testing.T, lab *balancerLab) {
 		busy, done := make(chan struct{}), make(chan error)

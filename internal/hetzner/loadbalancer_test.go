@@ -74,7 +74,8 @@ func newBalancerLab(t *testing.T, sim *hcloudsim.Simulator) *balancerLab {
 	return lab
 }
 
-// counted returns the reads and writes since the last call, without polls of actions, and with them.
+// counted returns the reads and writes since the last call, without polls of actions, and with
+// them.
 func (lab *balancerLab) counted() (reads, writes, all int) {
 	for _, r := range lab.sim.Requests() {
 		all++

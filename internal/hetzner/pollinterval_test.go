@@ -10,42 +10,55 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// Being asked about along with others, before its time, tells of an action that
-// it still runs and nothing about the guess.
+// Being asked about along with others, before its time, tells of an action that it still runs and
+// nothing about when it is usually over.
 func TestAskedAlongIsNotTooEarly(t *testing.T) {
 	start := time.Unix(1000, 0)
-	it := &watch{start: start, due: start.Add(time.Second), gap: time.Second}
-	it.running(start.Add(300 * time.Millisecond))
-	if it.early != 0 || !it.due.Equal(start.Add(time.Second)) || it.seen != 300*time.Millisecond {
-		t.Errorf("asked along: %d early looks, due after %s, seen for %s", it.early, it.due.Sub(start), it.seen)
+	after := func(d time.Duration) time.Time { return start.Add(d) }
+	it := &watch{start: start, due: after(time.Second), gap: 80 * time.Millisecond}
+	it.running(after(300*time.Millisecond), after(400*time.Millisecond))
+	if it.early != 0 || it.due != after(time.Second) || it.seen != after(300*time.Millisecond) {
+		t.Errorf("asked along: %d early polls, due after %s, seen at %s", it.early, it.due.Sub(start), it.seen.Sub(start))
 	}
-	it.running(start.Add(time.Second))
-	if it.early != 1 || !it.due.Equal(start.Add(1200*time.Millisecond)) {
-		t.Errorf("when due: %d early looks, due again after %s", it.early, it.due.Sub(start))
+	it.running(after(time.Second), after(1010*time.Millisecond))
+	if it.early != 1 || it.due != after(1080*time.Millisecond) {
+		t.Errorf("when due: %d early polls, due again after %s", it.early, it.due.Sub(start))
+	}
+	it.running(after(1080*time.Millisecond), after(1300*time.Millisecond))
+	if it.due != after(1300*time.Millisecond) {
+		t.Errorf("after a slow answer: due again after %s, which is over", it.due.Sub(start))
 	}
 }
 
+// The wait that is learned follows what actions take, whatever that is and becomes.
 func TestPollIntervals(t *testing.T) {
-	h := newPollIntervals()
-	if got := h.guess("add_route"); got != firstGuess {
-		t.Errorf("the first guess is %s, want %s", got, firstGuess)
+	p := newPollIntervals()
+	// poll waits for actions that are over after so long, and reports how many polls came too
+	// early.
+	poll := func(actions int, takes time.Duration) (early int) {
+		for range actions {
+			sent, gap := p.first("add_route")
+			running, tooEarly := time.Duration(0), 0
+			for ; sent < takes; sent, gap = sent+gap, 2*gap {
+				running = sent
+				tooEarly++
+			}
+			p.learn("add_route", tooEarly, running, sent)
+			early += tooEarly
+		}
+		return early
 	}
-	h.learn("add_route", 2, 0, 900*time.Millisecond)
-	if got := h.guess("add_route"); got != 900*time.Millisecond {
-		t.Errorf("after looks that came too early the guess is %s, want what it took", got)
+	for _, takes := range []time.Duration{300 * time.Millisecond, 2 * time.Second, 0, 40 * time.Millisecond, 900 * time.Millisecond} {
+		poll(150, takes)
+		if wait, _ := p.first("add_route"); wait < takes*97/100 || wait > takes*103/100+5*time.Millisecond {
+			t.Errorf("after 150 actions of %s they are polled after %s", takes, wait)
+		}
+		if early := poll(100, takes); early > 15 {
+			t.Errorf("of 100 polls for actions of %s %d came too early", takes, early)
+		}
 	}
-	h.learn("add_route", 0, 895*time.Millisecond, 900*time.Millisecond)
-	if got := h.guess("add_route"); got != 895*time.Millisecond {
-		t.Errorf("the guess is %s, though the action was seen to run longer", got)
-	}
-	for range 20 {
-		h.learn("add_route", 0, 0, h.guess("add_route"))
-	}
-	if got := h.guess("add_route"); got != shortestGap {
-		t.Errorf("the guess for what is always over is %s, want %s", got, shortestGap)
-	}
-	if got := h.guess("delete_route"); got != firstGuess {
-		t.Errorf("the guess for another command is %s, want %s", got, firstGuess)
+	if got, _ := p.first("delete_route"); got != firstWait {
+		t.Errorf("another command is first polled after %s, want %s", got, firstWait)
 	}
 }
 

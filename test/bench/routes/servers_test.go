@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
-	"github.com/underlay-ccm/underlay/internal/cloud"
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/test/bench/routes/simcluster"
 )
 
@@ -237,7 +237,7 @@ func TestANewAddressIsNoticedAtOnce(t *testing.T) {
 				rest(5 * time.Second)
 				dst := netip.MustParsePrefix(node.Spec.PodCIDR)
 				if via := l.Routes()[dst]; via != to {
-					t.Errorf("the route of %s leads to %s, want %s", cloud.FormatProviderID(server.ID), via, to)
+					t.Errorf("the route of %s leads to %s, want %s", kube.FormatProviderID(server.ID), via, to)
 				}
 				l.Sim.ResetRequests()
 				rest(time.Hour)

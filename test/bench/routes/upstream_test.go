@@ -65,7 +65,7 @@ func TestComparedWithUpstream(t *testing.T) {
 				if who != "underlay" {
 					run = upstreamController
 				}
-				results[who] = joinAtOnce(t, count, simcluster.Options{}, run)
+				results[who] = joinAtOnce(t, count, simcluster.Pace(), simcluster.Options{}, run)
 			})
 		})
 	}

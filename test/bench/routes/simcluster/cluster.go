@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
-	"github.com/underlay-ccm/underlay/internal/cloud"
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // Token is the project's API token.
@@ -131,7 +131,7 @@ func (l *Cluster) Register(ctx context.Context, m Machine, server int64) (*corev
 		node.Spec.PodCIDR = m.PodCIDRs[0]
 	}
 	if !m.Unnamed {
-		node.Spec.ProviderID = cloud.FormatProviderID(server)
+		node.Spec.ProviderID = kube.FormatProviderID(server)
 	}
 	return l.API.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 }
@@ -146,7 +146,7 @@ func ready(is bool) corev1.NodeCondition {
 
 // ServerOf is the server that a Node's provider ID names, if it is there.
 func (l *Cluster) ServerOf(node *corev1.Node) (schema.Server, bool) {
-	id, err := cloud.ParseProviderID(node.Spec.ProviderID)
+	id, err := kube.ParseProviderID(node.Spec.ProviderID)
 	if err != nil {
 		return schema.Server{}, false
 	}
