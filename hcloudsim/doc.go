@@ -26,10 +26,10 @@
 // What a running action builds (an address, a route) already holds its place,
 // so nothing else can take it, but is not yet shown.
 //
-// The simulator must never answer 5xx of its own accord, must never answer
-// success to what it did not do (an operation that is missing is 404), and
-// must never start a goroutine: only [Options.OnChange] has a timer, because
-// who listens doesn't look, and [Simulator.RunHealthChecks] belongs to its caller. It knows nothing of Kubernetes.
+// The simulator must never answer 5xx of its own accord, must never answer success to what it did
+// not do (an operation that is missing is 404), and must never start a goroutine: only
+// [Options.OnChange] has a timer, because who listens doesn't look, and [Simulator.RunHealthChecks]
+// belongs to its caller. It knows nothing of Kubernetes.
 //
 // The facts are those of Hetzner's OpenAPI description
 // (https://docs.hetzner.cloud/reference/cloud), and of hcloud-go's schema where

@@ -94,8 +94,18 @@ func (s *service) with(req serviceRequest) *service {
 	return out
 }
 
+// said returns an object of a request, nil if nothing is in it: the program hcloud sends objects
+// for http to services of every protocol, empty ones where nobody has asked for anything.
+// https://github.com/hetznercloud/cli/blob/main/internal/cmd/loadbalancer/update_service.go
+func said[T comparable](object *T) *T {
+	if object == nil || *object == *new(T) {
+		return nil
+	}
+	return object
+}
+
 func (s *service) setHTTP(req *schema.LoadBalancerActionUpdateServiceRequestHTTP) {
-	if s.Protocol == protocolTCP && req == nil {
+	if s.Protocol == protocolTCP && said(req) == nil {
 		s.HTTP = nil
 		return
 	}
@@ -135,7 +145,7 @@ func (s *service) setHealthCheck(req *schema.LoadBalancerActionUpdateServiceRequ
 		set(&check.Retries, req.Retries)
 		http = req.HTTP
 	}
-	if check.Protocol != protocolHTTP && http == nil {
+	if check.Protocol != protocolHTTP && said(http) == nil {
 		check.HTTP = nil
 		return
 	}

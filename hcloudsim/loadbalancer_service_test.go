@@ -18,6 +18,7 @@ func TestServiceRules(t *testing.T) {
 	}{
 		{`{"protocol": "tcp", "listen_port": 443, "destination_port": 30443, "proxyprotocol": true, ` + check + `}`, 201, "", ""},
 		{`{"protocol": "tcp", "listen_port": 443, "destination_port": 30443}`, 201, "", ""},
+		{`{"protocol": "tcp", "listen_port": 443, "destination_port": 30443, "http": {}, "health_check": {"protocol": "tcp", "http": {}}}`, 201, "", ""},
 		{`{"protocol": "http", "listen_port": 8080, "destination_port": 80, "http": {"sticky_sessions": true}}`, 201, "", ""},
 		{`{"protocol": "https"}`, 201, "", ""},
 		{`{"protocol": "tcp", "listen_port": 80, "destination_port": 1}`, 412, "source_port_already_used", ""},
@@ -34,6 +35,7 @@ func TestServiceRules(t *testing.T) {
 		{`{"protocol": "tcp", "listen_port": 5, "destination_port": 5, "health_check": {"protocol": "udp"}}`, 422, "invalid_input", "health_check.protocol"},
 		{`{"protocol": "tcp", "listen_port": 5, "destination_port": 5, "health_check": {"protocol": "http", "http": {"path": ""}}}`, 422, "invalid_input", "health_check.http.path"},
 		{`{"protocol": "tcp", "listen_port": 5, "destination_port": 5, "health_check": {"protocol": "http", "http": {"status_codes": ["2??", "ok"]}}}`, 422, "invalid_input", "health_check.http.status_codes"},
+		{`{"protocol": "tcp", "listen_port": 5, "destination_port": 5, "health_check": {"http": {"path": "/"}}}`, 422, "invalid_input", "health_check.http"},
 		{`{"protocol": "tcp", "listen_port": 5, "destination_port": 5, "http": {"sticky_sessions": true}}`, 422, "invalid_input", "http"},
 		{`{"protocol": "http", "listen_port": 5, "http": {"timeout_idle": 29}}`, 422, "invalid_input", "http.timeout_idle"},
 		{`{"protocol": "http", "listen_port": 5, "http": {"cookie_lifetime": 86401}}`, 422, "invalid_input", "http.cookie_lifetime"},

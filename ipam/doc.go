@@ -1,8 +1,8 @@
 // Package ipam decides which Node holds which podCIDRs.
 //
 // A pool ([PoolConfig]) carves one prefix into equal node prefixes. A [Ledger] keeps, over all
-// pools, which Node (by name and UID) holds which prefixes: what was stored before (Restore), what was
-// observed on Nodes that already have podCIDRs (Observe), and what it assigned itself (Assign).
+// pools, which Node (by name and UID) holds which prefixes: what was stored before (Restore), what
+// was observed on Nodes that already have podCIDRs (Observe), and what it assigned itself (Assign).
 // A Node that is gone (Release) keeps what it had in quarantine, until the caller knows that
 // nothing leads there any more (Free). A [Holding] and a [Cursor] have a text form each, in which
 // they are stored.

@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// A setting is what the Service's annotation says, else what a load balancer that was taken over had, else what is
-// configured, else the built-in value. This file is the second layer: somebody may have set by hand what differs
-// from the configuration, so it stays until an annotation says otherwise.
+// A setting is what the Service's annotation says, else what a load balancer that was taken over
+// had, else what is configured, else the built-in value. This file is the second layer: somebody
+// may have set by hand what differs from the configuration, so it stays until an annotation says
+// otherwise.
 
 // LabelKept names the adopted settings, at the load balancer that has them.
 const LabelKept = "underlay.dev/kept"
@@ -34,8 +35,9 @@ func (s Spec) keepables(have State) []keepable {
 	return []keepable{
 		{"algorithm", annotated.Algorithm, s.Algorithm != have.Algorithm, func(s *Spec) { s.Algorithm = have.Algorithm }, string(have.Algorithm)},
 		{"name", annotated.Name, s.Name != have.Name, func(s *Spec) { s.Name = have.Name }, fmt.Sprintf("%q", have.Name)},
-		// Only the lack of one is adopted, where targets are reached without it: a configuration that closes the load
-		// balancer to the internet is not for somebody's earlier setting to undo.
+		// Only the lack of one is adopted, where targets are reached without it: a configuration
+		// that closes the load balancer to the internet is not for somebody's earlier setting to
+		// undo.
 		{"public-interface", annotated.Public || !s.Public || !s.UsePrivateIP, s.Public != have.Public, func(s *Spec) {
 			s.Public, s.IPv4Name, s.IPv6Name = false, "", ""
 		}, "off"},
@@ -68,9 +70,9 @@ func (s Spec) keep(have State) (Spec, []Note) {
 	}}
 }
 
-// keepTargets leaves each target to be reached as it is: at another address it would be out of service until it is
-// found healthy there. What comes is reached as all that are there, or, where these differ or there are none, as
-// was remembered.
+// keepTargets leaves each target to be reached as it is: at another address it would be out of
+// service until it is found healthy there. What comes is reached as all that are there, or, where
+// these differ or there are none, as was remembered.
 func (s Spec) keepTargets(have State, remembered []string, found bool) (Spec, []string) {
 	wasPrivate, wasPublic := slices.Contains(remembered, keptPrivate), slices.Contains(remembered, keptPublic)
 	public, private := reached(have.Targets)

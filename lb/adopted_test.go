@@ -9,8 +9,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// Targets are reached as they were found, until the Service's annotation decides; those that come are reached as
-// the others. What is configured for all Services does not count.
+// Targets are reached as they were found, until the Service's annotation decides; those that come
+// are reached as the others. What is configured for all Services does not count.
 func TestTakeoverKeepsHowTargetsAreReached(t *testing.T) {
 	public := func(ids ...int64) (targets []lb.Target) {
 		for _, id := range ids {
@@ -81,7 +81,8 @@ func TestTakeoverKeepsHowTargetsAreReached(t *testing.T) {
 	}
 }
 
-// What a load balancer was taken over with counts more than what is configured for all, and less than an annotation.
+// What a load balancer was taken over with counts more than what is configured for all, and less
+// than an annotation.
 func TestAdoptedSettingsAreBetweenAnnotationsAndConfiguration(t *testing.T) {
 	svc, d := plain()
 	d.Type = "lb31"
@@ -139,7 +140,8 @@ func keptNote(notes []lb.Note) string {
 	return ""
 }
 
-// How targets are reached is remembered while there are none, and while there are both kinds; what is there counts more.
+// How targets are reached is remembered while there are none, and while there are both kinds; what
+// is there counts more.
 func TestHowTargetsAreReachedIsRemembered(t *testing.T) {
 	svc, d := plain()
 	d.UsePrivateIP = true
@@ -175,8 +177,9 @@ func TestHowTargetsAreReachedIsRemembered(t *testing.T) {
 	}
 }
 
-// Whatever a load balancer is and whatever is configured, a takeover leaves each target reached as it is, also when
-// it goes to another network; and that lasts while nodes come and go, some or all of them.
+// Whatever a load balancer is and whatever is configured, a takeover leaves each target reached as
+// it is, also when it goes to another network; and that lasts while nodes come and go, some or all
+// of them.
 func TestATakeoverReplacesNoTarget(t *testing.T) {
 	for seed := range uint64(1_000) {
 		r := rand.New(rand.NewPCG(seed, 0))

@@ -6,7 +6,8 @@ import (
 
 // Prefixes of the annotations that are read.
 const (
-	// HetznerPrefix holds the annotations of the Hetzner cloud controller manager; their meaning is kept.
+	// HetznerPrefix holds the annotations of the Hetzner cloud controller manager; their meaning is
+	// kept.
 	HetznerPrefix = "load-balancer.hetzner.cloud/"
 	// OwnPrefix holds ours.
 	OwnPrefix = "underlay.dev/"

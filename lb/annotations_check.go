@@ -57,8 +57,8 @@ func checkAnnotations() []Annotation {
 	}
 }
 
-// noHTTPCheck concerns what only a check by annotations has: the checks that follow the traffic policy ask
-// kube-proxy, whose paths and answers are known.
+// noHTTPCheck concerns what only a check by annotations has: the checks that follow the traffic
+// policy ask kube-proxy, whose paths and answers are known.
 func noHTTPCheck(s settings) string {
 	if s.explicit() && s.explicitProtocol() != ProtocolTCP {
 		return ""

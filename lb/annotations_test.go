@@ -32,8 +32,8 @@ func parse(t *testing.T, svc lb.Service, d lb.Defaults) lb.Spec {
 	return spec
 }
 
-// annotationCase tries one annotation: a value and the effect it must have, another one, and one that is
-// refused. Removing it must give the spec that was there before.
+// annotationCase tries one annotation: a value and the effect it must have, another one, and one
+// that is refused. Removing it must give the spec that was there before.
 type annotationCase struct {
 	with    map[string]string // other annotations that the case needs
 	change  func(*lb.Service) // what else the case needs
@@ -208,7 +208,8 @@ func checkAnnotation(t *testing.T, name string, c annotationCase) {
 		svc.Annotations = maps.Clone(c.with)
 	}
 	without := parse(t, svc, d)
-	// try returns the spec with the annotation set, and the one without it, to be changed by the caller.
+	// try returns the spec with the annotation set, and the one without it, to be changed by the
+	// caller.
 	try := func(value string) (got, want lb.Spec) {
 		svc.Annotations = maps.Clone(c.with)
 		want = parse(t, svc, d)

@@ -60,8 +60,9 @@ func created(want lb.Spec) (lb.State, error) {
 	return apply(s, ops)
 }
 
-// change executes one op on a load balancer, or refuses it as the cloud would: the refusals are those that the
-// description of the Hetzner Cloud API lists, so that a plan in the wrong order fails.
+// change executes one op on a load balancer, or refuses it as the cloud would: the refusals are
+// those that the description of the Hetzner Cloud API lists, so that a plan in the wrong order
+// fails.
 func change(s lb.State, op lb.Op) (lb.State, error) {
 	switch op := op.(type) {
 	case lb.Create:

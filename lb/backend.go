@@ -11,20 +11,21 @@ type Backend interface {
 	// Observe finds the owner's load balancer by its labels; the zero State when there is none.
 	// More than one is an error that wraps ErrAmbiguous.
 	Observe(ctx context.Context, owner Owner) (State, error)
-	// Candidates are the load balancers that an owner without one might take over: that of the given name,
-	// unless it is empty, and those that LabelPeer assigns to the owner.
+	// Candidates are the load balancers that an owner without one might take over: that of the
+	// given name, unless it is empty, and those that LabelPeer assigns to the owner.
 	Candidates(ctx context.Context, owner Owner, name string) ([]State, error)
 	// Certificates are all the project has, in as few requests as the cloud allows.
 	Certificates(ctx context.Context) ([]Certificate, error)
 	// List finds all load balancers of a cluster, in as few requests as the cloud allows.
 	List(ctx context.Context, cluster string) ([]State, error)
 	// Apply does one thing to the load balancer that was observed, and returns when it is done.
-	// Create finds out by itself whether an earlier Create got through after all. That something is gone
-	// which was observed is no refusal but an ordinary error: whoever looks again does better.
+	// Create finds out by itself whether an earlier Create got through after all. That something is
+	// gone which was observed is no refusal but an ordinary error: whoever looks again does better.
 	Apply(ctx context.Context, have State, op Op) error
 }
 
-// Errors of a Backend that only a person can mend. Their texts are stable from one attempt to the next.
+// Errors of a Backend that only a person can mend. Their texts are stable from one attempt to the
+// next.
 var (
 	// ErrNotOwned: the name is taken by a load balancer without our labels.
 	ErrNotOwned = errors.New("belongs to somebody else")
@@ -34,11 +35,12 @@ var (
 	ErrProtected = errors.New("is protected against deletion: remove the protection in the cloud, or keep it by removing its underlay.dev labels")
 )
 
-// ErrFailed: the cloud took a change on, and then failed to carry it out. The next attempt may succeed.
+// ErrFailed: the cloud took a change on, and then failed to carry it out. The next attempt may
+// succeed.
 var ErrFailed = errors.New("failed in the cloud")
 
-// RejectedError is a request that the cloud understood and refused. The same request will be refused again
-// until something else changes.
+// RejectedError is a request that the cloud understood and refused. The same request will be
+// refused again until something else changes.
 type RejectedError struct {
 	Code    string // the API's error code
 	Message string

@@ -10,7 +10,8 @@ import (
 // Limits of a load balancer type.
 type Limits struct{ Listeners, Targets, Certificates int }
 
-// LimitsOf returns what a load balancer type holds, and false for a type that this version does not know.
+// LimitsOf returns what a load balancer type holds, and false for a type that this version does not
+// know.
 func LimitsOf(typ string) (Limits, bool) {
 	switch typ {
 	case "lb11":
@@ -23,8 +24,9 @@ func LimitsOf(typ string) (Limits, bool) {
 	return Limits{}, false
 }
 
-// Fit trims the targets to what the type holds. Preferred servers come first, then those that are targets
-// already, so that a cluster too large for its type does not shuffle its targets with every change.
+// Fit trims the targets to what the type holds. Preferred servers come first, then those that are
+// targets already, so that a cluster too large for its type does not shuffle its targets with every
+// change.
 func (s Spec) Fit(have State, preferred []int64) (Spec, []Note) {
 	limits, known := LimitsOf(s.Type)
 	room := max(limits.Targets-have.OtherTargets, 0)
@@ -52,8 +54,9 @@ func (s Spec) Fit(have State, preferred []int64) (Spec, []Note) {
 	}}
 }
 
-// Retarget returns a load balancer's type and targets, with these servers as its targets. It is for a
-// Service that says nothing usable: how a server is reached is read off the targets that are there.
+// Retarget returns a load balancer's type and targets, with these servers as its targets. It is for
+// a Service that says nothing usable: how a server is reached is read off the targets that are
+// there.
 func Retarget(have State, servers, preferred []int64) (Spec, []Note) {
 	present := make(map[int64]Target, len(have.Targets))
 	private := !have.Public
@@ -76,8 +79,8 @@ func DiffTargets(want Spec, have State) []Op {
 	return slices.Concat(gone, added, replaced)
 }
 
-// Hindrances are the reasons for which no load balancer may be created. One that there is needs no place, and
-// has its own answer to the others: see [Spec.Against].
+// Hindrances are the reasons for which no load balancer may be created. One that there is needs no
+// place, and has its own answer to the others: see [Spec.Against].
 func (s Spec) Hindrances() []Note {
 	return slices.Concat(s.Barred, s.Placeless, s.crowded())
 }
@@ -104,9 +107,10 @@ func (s Spec) crowded() (notes []Note) {
 	return notes
 }
 
-// bounded fits the spec to a load balancer that must not, or cannot, come to serve more than it does. A type that
-// is too small is not taken; where that does not help, or more may not be served, no port opens and none closes:
-// one that closed would take traffic down for the sake of one that may not open.
+// bounded fits the spec to a load balancer that must not, or cannot, come to serve more than it
+// does. A type that is too small is not taken; where that does not help, or more may not be served,
+// no port opens and none closes: one that closed would take traffic down for the sake of one that
+// may not open.
 func (s Spec) bounded(have State) (Spec, []Note) {
 	notes := s.crowded()
 	if len(notes) > 0 {

@@ -9,10 +9,12 @@ import (
 	"strings"
 )
 
-// managedPrefix begins the names that managed certificates get by default, the Hetzner controller's.
+// managedPrefix begins the names that managed certificates get by default, the Hetzner
+// controller's.
 const managedPrefix = "ccm-managed-certificate-"
 
-// labelStaging makes the cloud use the certificate authority's test environment; it is the cloud's own name.
+// labelStaging makes the cloud use the certificate authority's test environment; it is the cloud's
+// own name.
 const labelStaging = "HC-Use-Staging-CA"
 
 // ManagedCertificate is a certificate that the cloud obtains and renews.
@@ -46,8 +48,8 @@ type Certificate struct {
 	Users []int64
 }
 
-// ownedBy reports whether a certificate was made for this owner: by us, or by the Hetzner controller for the
-// same Service.
+// ownedBy reports whether a certificate was made for this owner: by us, or by the Hetzner
+// controller for the same Service.
 func (c Certificate) ownedBy(o Owner) bool {
 	return c.Managed && (o.Owns(c.Labels) || c.Labels[LabelPeer] == o.UID)
 }
@@ -68,10 +70,10 @@ func isID(ref string) bool {
 	return err == nil && id > 0
 }
 
-// Resolve puts the IDs of the wanted certificates into the spec. A managed certificate that there is not yet
-// is an Op; after it, certificates must be looked at again. The notes name certificates that cannot be used:
-// without them nothing of the load balancer may be changed. Notes and an Op mean that the Op may mend what they
-// say, if it is not done all the time.
+// Resolve puts the IDs of the wanted certificates into the spec. A managed certificate that there
+// is not yet is an Op; after it, certificates must be looked at again. The notes name certificates
+// that cannot be used: without them nothing of the load balancer may be changed. Notes and an Op
+// mean that the Op may mend what they say, if it is not done all the time.
 func (s Spec) Resolve(have []Certificate) (Spec, []Op, []Note) {
 	if s.Managed != nil {
 		return s.resolveManaged(have)
@@ -160,8 +162,8 @@ func (m ManagedCertificate) beside(o Owner, have []Certificate) ManagedCertifica
 	return m
 }
 
-// Surplus names the owner's managed certificates that the load balancer does not need any more, as Ops that
-// are done after everything else. What somebody else uses stays.
+// Surplus names the owner's managed certificates that the load balancer does not need any more, as
+// Ops that are done after everything else. What somebody else uses stays.
 func Surplus(want Spec, have []Certificate, balancer int64) []Op {
 	var ops []Op
 	for _, c := range have {

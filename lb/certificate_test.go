@@ -34,8 +34,8 @@ func TestCertificatesByIDAndName(t *testing.T) {
 	}
 }
 
-// A managed certificate is made when it is needed, replaced beside the old one when its domains change, and
-// removed when nothing needs it.
+// A managed certificate is made when it is needed, replaced beside the old one when its domains
+// change, and removed when nothing needs it.
 func TestLifeOfAManagedCertificate(t *testing.T) {
 	first := httpsSpec(t, map[string]string{"certificate-type": "managed", "http-managed-certificate-domains": "b.example.com,a.example.com"})
 	_, ops, notes := first.Resolve([]lb.Certificate{{ID: 3, Name: "other", Managed: true, Domains: []string{"a.example.com", "b.example.com"}}})

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// kube-proxy's health port answers /healthz with 503 while the node drains or its rules are stale. The
-// port is kube-proxy's default for healthzBindAddress.
+// kube-proxy's health port answers /healthz with 503 while the node drains or its rules are stale.
+// The port is kube-proxy's default for healthzBindAddress.
 const (
 	kubeProxyHealthPort = 10256
 	healthPath          = "/healthz"
 )
 
-// explicit reports whether annotations say what to check; then the traffic policy has no say. With http and
-// https, saying what to ask for says that it is asked for.
+// explicit reports whether annotations say what to check; then the traffic policy has no say. With
+// http and https, saying what to ask for says that it is asked for.
 func (s settings) explicit() bool {
 	asks := s.checkPath != "" || len(s.checkCodes) > 0 || s.checkDomain != "" || s.checkTLS
 	return s.checkProtocol != "" || s.checkPort != 0 || s.protocol != ProtocolTCP && asks
@@ -39,8 +39,8 @@ func (p *parser) checks() {
 	if p.set.explicit() || !p.svc.Local {
 		return
 	}
-	// The other mode has no effect either, but is how the checks of a load balancer that was taken over are asked
-	// to be truthful, under any policy.
+	// The other mode has no effect either, but is how the checks of a load balancer that was taken
+	// over are asked to be truthful, under any policy.
 	if p.set.checkModeSet && p.set.checkMode == CheckNodePort && !p.set.proxy {
 		p.note(Warning, ReasonNoEffect, annotationOwnHealthCheck, string(p.set.checkMode),
 			"externalTrafficPolicy: Local is judged by healthCheckNodePort: remove the annotation")
@@ -53,9 +53,9 @@ func (p *parser) checks() {
 
 // check is the health check of one port.
 //
-// Explicit annotations keep the meaning they have with the Hetzner controller: the node port, with TCP,
-// where one of the two is left out. Otherwise policy Local asks each node whether it has endpoints of
-// this Service, and policy Cluster whether the node's proxy works at all.
+// Explicit annotations keep the meaning they have with the Hetzner controller: the node port, with
+// TCP, where one of the two is left out. Otherwise policy Local asks each node whether it has
+// endpoints of this Service, and policy Cluster whether the node's proxy works at all.
 func (p *parser) check(port Port) HealthCheck {
 	s := p.set
 	check := HealthCheck{Interval: s.interval, Timeout: s.timeout, Retries: s.retries}
@@ -80,15 +80,16 @@ func (p *parser) check(port Port) HealthCheck {
 	return check
 }
 
-// LabelCheck marks a load balancer whose health checks are not to follow the traffic policy: it was taken
-// over, and its checks stay until the user opts in.
+// LabelCheck marks a load balancer whose health checks are not to follow the traffic policy: it was
+// taken over, and its checks stay until the user opts in.
 const LabelCheck = "underlay.dev/health-check"
 
 const checkKept = "kept"
 
-// KeepChecks returns the spec with the health checks that the listeners have. Figures that annotations
-// set are obeyed, and a check of the node port follows it. A listener that does not exist yet connects to
-// its own node port: nobody knows whether the nodes answer the check that the Service asks for.
+// KeepChecks returns the spec with the health checks that the listeners have. Figures that
+// annotations set are obeyed, and a check of the node port follows it. A listener that does not
+// exist yet connects to its own node port: nobody knows whether the nodes answer the check that the
+// Service asks for.
 func (s Spec) KeepChecks(have map[int]Listener) Spec {
 	s.Listeners = slices.Clone(s.Listeners)
 	for i := range s.Listeners {
@@ -133,9 +134,9 @@ func ByPort(listeners []Listener) map[int]Listener {
 	return byPort
 }
 
-// Answering returns a health check that somebody answers in place of one that was right under another traffic
-// policy: the port on which kube-proxy answered for policy Local goes with the policy. have is the listener that has
-// or had the check.
+// Answering returns a health check that somebody answers in place of one that was right under
+// another traffic policy: the port on which kube-proxy answered for policy Local goes with the
+// policy. have is the listener that has or had the check.
 func (s Spec) Answering(check HealthCheck, have Listener) HealthCheck {
 	others := check.Protocol != ProtocolHTTP || check.Path != healthPath || check.TLS
 	if others || check.Port == kubeProxyHealthPort || check.Port == s.HealthCheckNodePort || check.Port == have.DestinationPort {
@@ -145,8 +146,9 @@ func (s Spec) Answering(check HealthCheck, have Listener) HealthCheck {
 	return have.NodePortCheck()
 }
 
-// CheckDigest names what the listeners check, whichever they are: two specs with the same digest ask the
-// nodes the same questions. A check of the node port is the same question for each port of the Service.
+// CheckDigest names what the listeners check, whichever they are: two specs with the same digest
+// ask the nodes the same questions. A check of the node port is the same question for each port of
+// the Service.
 func (s Spec) CheckDigest() string {
 	var checks []string
 	for _, l := range s.Listeners {
@@ -162,19 +164,20 @@ func (s Spec) CheckDigest() string {
 }
 
 // The cloud does not say whether the health checks of a listener with the PROXY protocol begin with
-// its header. kube-proxy answers a request behind a header with an error, so that every node would be
-// unhealthy. Connecting to the node port works either way: a program that expects the header gets it,
-// or sees a connection end. It is the default under policy Cluster. Under policy Local only kube-proxy
-// knows which nodes have endpoints that are not terminating, so it is asked, and [Spec.unanswered]
-// tells when nobody answers.
+// its header. kube-proxy answers a request behind a header with an error, so that every node would
+// be unhealthy. Connecting to the node port works either way: a program that expects the header
+// gets it, or sees a connection end. It is the default under policy Cluster. Under policy Local
+// only kube-proxy knows which nodes have endpoints that are not terminating, so it is asked, and
+// [Spec.unanswered] tells when nobody answers.
 
 // connects reports whether nodes are judged by connecting to the node port under policy Local.
 func (s settings) connects() bool {
 	return s.proxy && s.checkModeSet && s.checkMode == CheckNodePort
 }
 
-// unanswered notes the listener with the PROXY protocol whose check asks kube-proxy and finds no node
-// healthy, although nodes have endpoints. Preferred are the servers with endpoints under policy Local.
+// unanswered notes the listener with the PROXY protocol whose check asks kube-proxy and finds no
+// node healthy, although nodes have endpoints. Preferred are the servers with endpoints under
+// policy Local.
 func (s Spec) unanswered(have State, preferred []int64) []Note {
 	present := ByPort(have.Listeners)
 	for _, l := range s.Listeners {

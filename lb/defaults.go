@@ -7,21 +7,25 @@ import (
 	"time"
 )
 
-// CheckMode says how nodes are judged under externalTrafficPolicy: Cluster, when no annotation says otherwise.
+// CheckMode says how nodes are judged under externalTrafficPolicy: Cluster, when no annotation says
+// otherwise.
 type CheckMode string
 
 const (
-	// CheckKubeProxy asks kube-proxy's health port (HTTP 10256, /healthz), so that a draining node leaves.
+	// CheckKubeProxy asks kube-proxy's health port (HTTP 10256, /healthz), so that a draining node
+	// leaves.
 	CheckKubeProxy CheckMode = "kube-proxy"
 	// CheckNodePort connects to the node port, for clusters whose proxy has no health port.
 	CheckNodePort CheckMode = "node-port"
 )
 
-// Defaults hold for every Service that does not say otherwise. Empty fields mean the built-in default.
+// Defaults hold for every Service that does not say otherwise. Empty fields mean the built-in
+// default.
 type Defaults struct {
 	// Cluster marks everything that this cluster owns in the cloud. Required; a valid label value.
 	Cluster string
-	// Network is the ID of the network that load balancers are attached to. 0: attachment is left alone.
+	// Network is the ID of the network that load balancers are attached to. 0: attachment is left
+	// alone.
 	Network int64
 
 	Location    string // at most one of Location and NetworkZone
@@ -29,7 +33,8 @@ type Defaults struct {
 	Type        string    // built in: lb11
 	Algorithm   Algorithm // built in: round_robin
 
-	// PrivateSubnet is the range of the subnet that load balancers get their address in. Zero: the cloud's choice.
+	// PrivateSubnet is the range of the subnet that load balancers get their address in. Zero: the
+	// cloud's choice.
 	PrivateSubnet netip.Prefix
 
 	UsePrivateIP          bool
@@ -46,7 +51,8 @@ type Defaults struct {
 	// Classless makes Services without loadBalancerClass ours.
 	Classless bool
 
-	// Adoptable are load balancers of others that Services may take over without a label in the cloud.
+	// Adoptable are load balancers of others that Services may take over without a label in the
+	// cloud.
 	Adoptable []Adoptable
 	// Certificates says which certificates Services may name. Built in: any.
 	Certificates CertificateUse
@@ -79,9 +85,9 @@ func or[T comparable](value, builtin T) T {
 	return value
 }
 
-// Validate reports what would go wrong silently: load balancers that are not marked, or that differ from the
-// cloud's for ever because it counts in seconds. What else may be wrong is said where it is used, by Parse or
-// by the cloud. The errors name fields of Defaults.
+// Validate reports what would go wrong silently: load balancers that are not marked, or that differ
+// from the cloud's for ever because it counts in seconds. What else may be wrong is said where it
+// is used, by Parse or by the cloud. The errors name fields of Defaults.
 func (d Defaults) Validate() error {
 	var errs []error
 	bad := func(field string, value any, remedy string) {

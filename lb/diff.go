@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Diff names what must be done to make a load balancer be as wanted; nothing when it is. A load balancer
-// that does not exist is one Create.
+// Diff names what must be done to make a load balancer be as wanted; nothing when it is. A load
+// balancer that does not exist is one Create.
 //
 // The order is part of the result, because the cloud refuses some orders and others lose traffic:
 //
@@ -55,8 +55,8 @@ func Diff(want Spec, have State) []Op {
 	return ops
 }
 
-// diffMarks makes a load balancer the owner's under the name that it has: one that somebody else has already
-// must not stand in the way of that.
+// diffMarks makes a load balancer the owner's under the name that it has: one that somebody else
+// has already must not stand in the way of that.
 func diffMarks(want Spec, have State, marked map[string]string) (ops []Op) {
 	if !want.Owner.Owns(have.Labels) {
 		ops = append(ops, TakeOver{Update{Name: have.Name, Labels: marked}})
@@ -68,8 +68,9 @@ func diffMarks(want Spec, have State, marked map[string]string) (ops []Op) {
 	return ops
 }
 
-// inOneRequest is the part of the spec that a creation can have. It chooses the address in the network itself,
-// so one that wants a certain address gets into the network afterwards, and with it what is reached there.
+// inOneRequest is the part of the spec that a creation can have. It chooses the address in the
+// network itself, so one that wants a certain address gets into the network afterwards, and with it
+// what is reached there.
 func (s Spec) inOneRequest() Spec {
 	if at := s.attachment(); !at.IP.IsValid() && !at.Range.IsValid() {
 		return s
@@ -117,7 +118,8 @@ func (s Spec) placed(have State) bool {
 		(!s.PrivateRange.IsValid() || s.PrivateRange.Contains(have.PrivateIP))
 }
 
-// Labels that remember which reverse DNS names we set: one that somebody else set is not ours to take back.
+// Labels that remember which reverse DNS names we set: one that somebody else set is not ours to
+// take back.
 const (
 	labelIPv4Name = "underlay.dev/ipv4-rdns"
 	labelIPv6Name = "underlay.dev/ipv6-rdns"
@@ -135,9 +137,9 @@ func (s Spec) Labels() map[string]string {
 	return labels
 }
 
-// diffLabels returns the label set that stands before anything else is done, and the one at the end. The
-// cloud replaces the set as a whole, and labels of others are not ours to drop. A mark is set before what it
-// remembers, and removed after that.
+// diffLabels returns the label set that stands before anything else is done, and the one at the
+// end. The cloud replaces the set as a whole, and labels of others are not ours to drop. A mark is
+// set before what it remembers, and removed after that.
 func diffLabels(want Spec, have State) (marked, final map[string]string) {
 	marked = maps.Clone(have.Labels)
 	if marked == nil {
@@ -180,8 +182,9 @@ func diffReverseDNS(want Spec, have State) (ops []Op) {
 	return ops
 }
 
-// remaining are the targets that are left when the load balancer has moved to another network: those that are
-// reached there are gone, but for the ones that are not wanted, which are removed before.
+// remaining are the targets that are left when the load balancer has moved to another network:
+// those that are reached there are gone, but for the ones that are not wanted, which are removed
+// before.
 func remaining(want Spec, have State) []Target {
 	if have.Network == 0 || !want.moves(have) {
 		return have.Targets

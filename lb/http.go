@@ -16,12 +16,13 @@ type HTTP struct {
 	IdleTimeout    time.Duration // whole seconds, 30–300
 	// Redirect answers on port 80 with a redirect to the listener. Only with https.
 	Redirect bool
-	// Certificates are IDs, ascending and comma-separated, so that listeners can be compared. Only with https.
+	// Certificates are IDs, ascending and comma-separated, so that listeners can be compared. Only
+	// with https.
 	Certificates string
 }
 
-// The cloud's limits and defaults of HTTP listeners. The defaults are written out where nobody says otherwise,
-// because an update leaves alone what it does not mention.
+// The cloud's limits and defaults of HTTP listeners. The defaults are written out where nobody says
+// otherwise, because an update leaves alone what it does not mention.
 const (
 	minCookieLifetime, maxCookieLifetime = 30 * time.Second, 24 * time.Hour
 	minIdleTimeout, maxIdleTimeout       = 30 * time.Second, 5 * time.Minute
@@ -51,7 +52,8 @@ func (p *parser) protocols() {
 	}
 }
 
-// listenerHTTP is the HTTP part of every listener, but for the certificates, whose IDs are to be found out.
+// listenerHTTP is the HTTP part of every listener, but for the certificates, whose IDs are to be
+// found out.
 func (p *parser) listenerHTTP() HTTP {
 	http := p.set.http
 	switch p.set.protocol {

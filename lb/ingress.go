@@ -9,8 +9,8 @@ import (
 type IngressPoint struct {
 	IP       netip.Addr // invalid with Hostname
 	Hostname string
-	// Proxy: traffic from inside the cluster must go through the load balancer, because what it adds
-	// (the PROXY protocol's header) is part of what the pods expect. Only with IP.
+	// Proxy: traffic from inside the cluster must go through the load balancer, because what it
+	// adds (the PROXY protocol's header) is part of what the pods expect. Only with IP.
 	Proxy bool
 }
 
@@ -38,8 +38,9 @@ func Ingress(want Spec, have State) []IngressPoint {
 	return points
 }
 
-// inUse reports whether clients know the IPv6 address from the controller that had the load balancer before: then it
-// is shown, whatever the Service's families, unless the user does not want it.
+// inUse reports whether clients know the IPv6 address from the controller that had the load
+// balancer before: then it is shown, whatever the Service's families, unless the user does not want
+// it.
 func inUse(want Spec, have State) bool {
 	uid, marked := have.Labels[LabelPeer]
 	return marked && uid == want.Owner.UID && !want.Takeover.NoIPv6

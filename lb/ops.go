@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Op is one change to one load balancer: one request to the cloud, but for a [Swap]. The sum is sealed, so that
-// whoever executes it can be checked for having thought of every kind.
+// Op is one change to one load balancer: one request to the cloud, but for a [Swap]. The sum is
+// sealed, so that whoever executes it can be checked for having thought of every kind.
 type Op interface {
 	op() traits
 	String() string
@@ -22,7 +22,8 @@ type (
 		Name   string
 		Labels map[string]string
 	}
-	// TakeOver is the Update that makes the load balancer the owner's: nothing else may be done to it before.
+	// TakeOver is the Update that makes the load balancer the owner's: nothing else may be done to
+	// it before.
 	TakeOver struct{ Update }
 	// ChangeType makes the load balancer larger or smaller.
 	ChangeType struct{ Type string }
@@ -30,7 +31,8 @@ type (
 	ChangeAlgorithm struct{ Algorithm Algorithm }
 	// SetPublicInterface switches the public interface.
 	SetPublicInterface struct{ Enabled bool }
-	// AttachNetwork attaches the load balancer to a network, at an address or in a subnet, if they are valid.
+	// AttachNetwork attaches the load balancer to a network, at an address or in a subnet, if they
+	// are valid.
 	AttachNetwork struct {
 		Network int64
 		IP      netip.Addr
@@ -155,8 +157,8 @@ func (o CreateCertificate) String() string {
 func (o RetryCertificate) String() string  { return fmt.Sprintf("retry certificate %q", o.Name) }
 func (o DeleteCertificate) String() string { return fmt.Sprintf("delete certificate %q", o.Name) }
 
-// Title names an op for people in words that stay the same while the op is tried again with other contents:
-// one cause must not be announced once for every node that joins.
+// Title names an op for people in words that stay the same while the op is tried again with other
+// contents: one cause must not be announced once for every node that joins.
 func Title(op Op) string {
 	switch op := op.(type) {
 	case Create:
@@ -174,11 +176,11 @@ func Title(op Op) string {
 // Kind is the op's name for metrics: few values, never a number of anything.
 func Kind(op Op) string { return op.op().kind }
 
-// Independent reports whether the ops after this one still make sense when it failed. One target or one
-// listener that the cloud refuses must not keep the others from being served, nor a network targets that are not
-// reached there. [Waits] has exceptions.
+// Independent reports whether the ops after this one still make sense when it failed. One target or
+// one listener that the cloud refuses must not keep the others from being served, nor a network
+// targets that are not reached there. [Waits] has exceptions.
 func Independent(op Op) bool { return op.op().independent }
 
-// NeedsLook reports whether the load balancer, or the certificates, must be read again before it is known what
-// there is: addresses, targets and IDs are the cloud's to choose.
+// NeedsLook reports whether the load balancer, or the certificates, must be read again before it is
+// known what there is: addresses, targets and IDs are the cloud's to choose.
 func NeedsLook(op Op) bool { return op.op().look }

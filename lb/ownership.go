@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// LabelPeer is how the Hetzner controller marks a Service's load balancer and certificates: its value is the
-// Service's UID. It stays after a takeover, so that the way back is open.
+// LabelPeer is how the Hetzner controller marks a Service's load balancer and certificates: its
+// value is the Service's UID. It stays after a takeover, so that the way back is open.
 const LabelPeer = "hcloud-ccm/service-uid"
 
 // Takeover is what a user says about a load balancer that somebody else made.
@@ -23,19 +23,21 @@ type Takeover struct {
 	OptedIn bool
 	// Annotated settings do not stay as they were.
 	Annotated Annotated
-	// NoIPv6 keeps its IPv6 address out of the status. Otherwise it is shown, whatever the Service's families:
-	// clients use it already.
+	// NoIPv6 keeps its IPv6 address out of the status. Otherwise it is shown, whatever the
+	// Service's families: clients use it already.
 	NoIPv6 bool
 }
 
-// Annotated says which settings a Service's annotations decide. Place is the location or the network zone, Targets how
-// targets are reached; Interval, Timeout and Retries are those of the health checks.
+// Annotated says which settings a Service's annotations decide. Place is the location or the
+// network zone, Targets how targets are reached; Interval, Timeout and Retries are those of the
+// health checks.
 type Annotated struct{ Name, Type, Algorithm, Public, Targets, Place, Interval, Timeout, Retries bool }
 
-// Claim chooses, among the load balancers that were found for an owner who has none, the one that becomes the
-// owner's: what the Hetzner controller made for the same Service, or what has the right name and no
-// owner, if both the user and the project's side say so. Everything else belongs to somebody, and is
-// an error that wraps ErrNotOwned or ErrAmbiguous; nothing at all is the zero State.
+// Claim chooses, among the load balancers that were found for an owner who has none, the one that
+// becomes the owner's: what the Hetzner controller made for the same Service, or what has the right
+// name and no owner, if both the user and the project's side say so. Everything else belongs to
+// somebody, and is an error that wraps ErrNotOwned or ErrAmbiguous; nothing at all is the zero
+// State.
 func Claim(want Spec, found []State) (State, error) {
 	var peers []State
 	for _, s := range found {
@@ -81,8 +83,8 @@ func ownedByOthers(s State, o Owner) bool {
 	return others || marked && cluster != o.Cluster
 }
 
-// Against fits the spec to the load balancer that exists, or will be taken over: what stays as it is, what
-// there is room for, and what cannot be. The notes say what of the wish is not fulfilled.
+// Against fits the spec to the load balancer that exists, or will be taken over: what stays as it
+// is, what there is room for, and what cannot be. The notes say what of the wish is not fulfilled.
 func (s Spec) Against(have State, preferred []int64) (Spec, []Note) {
 	var notes []Note
 	if s.keepsChecks(have) {
@@ -107,7 +109,8 @@ func (s Spec) Against(have State, preferred []int64) (Spec, []Note) {
 	return s, slices.Concat(notes, kept, moved, trimmed, Immovable(s, have), s.unanswered(have, preferred))
 }
 
-// TakeOverAsIs makes a load balancer an owner's whose Service cannot be understood: everything of it is kept.
+// TakeOverAsIs makes a load balancer an owner's whose Service cannot be understood: everything of
+// it is kept.
 func TakeOverAsIs(o Owner, have State) TakeOver {
 	labels := maps.Clone(have.Labels)
 	if labels == nil {
@@ -118,19 +121,20 @@ func TakeOverAsIs(o Owner, have State) TakeOver {
 	return TakeOver{Update{Name: have.Name, Labels: labels}}
 }
 
-// keepsChecks reports whether the checks are those of before: at the takeover, and after it until the user
-// opts in.
+// keepsChecks reports whether the checks are those of before: at the takeover, and after it until
+// the user opts in.
 func (s Spec) keepsChecks(have State) bool {
 	return !s.Takeover.OptedIn && s.MayKeepChecks(have)
 }
 
-// MayKeepChecks reports whether the load balancer has checks from before the takeover, to which the user can go back.
+// MayKeepChecks reports whether the load balancer has checks from before the takeover, to which the
+// user can go back.
 func (s Spec) MayKeepChecks(have State) bool {
 	return have.Exists() && (have.Labels[LabelCheck] == checkKept || !s.Owner.Owns(have.Labels))
 }
 
-// stay gives up another network, or another address in the network, where getting it would lose the targets of others: leaving the
-// network drops them, and nobody knows how to bring them back.
+// stay gives up another network, or another address in the network, where getting it would lose the
+// targets of others: leaving the network drops them, and nobody knows how to bring them back.
 func (s Spec) stay(have State) (Spec, []Note) {
 	if have.OtherTargets == 0 || have.Network == 0 || !s.moves(have) {
 		return s, nil
@@ -157,8 +161,8 @@ func (s Spec) stay(have State) (Spec, []Note) {
 
 // A Service's author asks for what belongs to the whole project: a load balancer that somebody else
 // made, or a certificate. Whoever owns the project agrees, by labels in the cloud or in the
-// configuration. The labels' values are names of Kubernetes, which the cloud takes as they are: both
-// allow 63 characters.
+// configuration. The labels' values are names of Kubernetes, which the cloud takes as they are:
+// both allow 63 characters.
 const (
 	labelAdoptCluster   = "underlay.dev/adopt-cluster"
 	labelAdoptNamespace = "underlay.dev/adopt-namespace"

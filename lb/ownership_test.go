@@ -18,8 +18,8 @@ func peer(id int64, name, uid string) lb.State {
 	}
 }
 
-// A load balancer becomes a Service's only if the peer made it for the same Service, or if nobody has it and
-// the user says so.
+// A load balancer becomes a Service's only if the peer made it for the same Service, or if nobody
+// has it and the user says so.
 func TestClaim(t *testing.T) {
 	ours, others := lb.Owner{Cluster: "demo", UID: "u1"}, lb.Owner{Cluster: "demo", UID: "u2"}
 	labelled := func(s lb.State, labels map[string]string) lb.State {
@@ -106,7 +106,8 @@ func TestTakeoverKeepsTheChecksUntilOptedIn(t *testing.T) {
 	}
 }
 
-// A Service of IPv4 alone shows no IPv6 address, unless somebody wants it or clients have it already.
+// A Service of IPv4 alone shows no IPv6 address, unless somebody wants it or clients have it
+// already.
 func TestIPv6AddressOfIPv4Services(t *testing.T) {
 	for _, c := range []struct {
 		name       string

@@ -15,9 +15,9 @@ import (
 //
 // Notes tell what the user should know although there will be a load balancer. The error is a
 // *[RefusedError] with everything that is not to be understood; then the Spec is empty, nothing may be
-// created, and an existing load balancer stays as it is, but for its targets ([Retarget]). What is understood
-// and cannot be had stands in the Spec, because it matters less to a load balancer that there is:
-// [Spec.Hindrances].
+// created, and an existing load balancer stays as it is, but for its targets ([Retarget]). What is
+// understood and cannot be had stands in the Spec, because it matters less to a load balancer that
+// there is: [Spec.Hindrances].
 func Parse(svc Service, d Defaults) (Spec, []Note, error) {
 	d = d.resolved()
 	p := &parser{svc: svc, defaults: d}
@@ -116,16 +116,16 @@ func off(value string) bool {
 	return err == nil && !on
 }
 
-// misspelled reports whether a name below our own prefix, where annotations of other parts live too, is all
-// but one of the table's.
+// misspelled reports whether a name below our own prefix, where annotations of other parts live
+// too, is all but one of the table's.
 func misspelled(name string, table []Annotation) bool {
 	const slips = 2
 	return strings.HasPrefix(name, OwnPrefix) && name != AnnotationState &&
 		slices.ContainsFunc(table, func(row Annotation) bool { return editdistance.Between(name, row.Name) <= slips })
 }
 
-// unknown answers an annotation that is not in the table. Three names are documented as reserved: other
-// programs may write them, so they are nobody's mistake.
+// unknown answers an annotation that is not in the table. Three names are documented as reserved:
+// other programs may write them, so they are nobody's mistake.
 func (p *parser) unknown(name string, table []Annotation) {
 	if slices.Contains([]string{"id", "ipv4", "ipv6"}, strings.TrimPrefix(name, HetznerPrefix)) {
 		return
@@ -191,8 +191,8 @@ func (p *parser) fields() {
 	}
 }
 
-// openToAll reports whether ranges keep nobody out: none at all, or everything in each family that they
-// mention, which is how a load balancer is anyway.
+// openToAll reports whether ranges keep nobody out: none at all, or everything in each family that
+// they mention, which is how a load balancer is anyway.
 func openToAll(ranges []string) bool {
 	mentioned, open := make(map[bool]bool), make(map[bool]bool) // by whether it is IPv4
 	for _, text := range ranges {
@@ -299,8 +299,8 @@ const (
 	modeProxy = "Proxy"
 )
 
-// behindProxy reports whether clients inside the cluster must go through the load balancer: it adds the PROXY
-// protocol's header, or ends TLS and HTTP, and what reaches a pod past it lacks that.
+// behindProxy reports whether clients inside the cluster must go through the load balancer: it adds
+// the PROXY protocol's header, or ends TLS and HTTP, and what reaches a pod past it lacks that.
 func (s settings) behindProxy() bool {
 	if s.proxyMode != "" {
 		return s.proxyMode == modeProxy
@@ -308,8 +308,8 @@ func (s settings) behindProxy() bool {
 	return s.proxy || s.protocol != ProtocolTCP
 }
 
-// defaultName is what cloud providers have named load balancers from the beginning, so that a cluster that
-// changes its controller meets the names it knows.
+// defaultName is what cloud providers have named load balancers from the beginning, so that a
+// cluster that changes its controller meets the names it knows.
 func defaultName(uid string) string {
 	name := "a" + strings.ReplaceAll(uid, "-", "")
 	return name[:min(len(name), 32)]

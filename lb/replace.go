@@ -6,9 +6,10 @@ import (
 	"slices"
 )
 
-// Swap is an op that must take something away before it can put something else in its place, and that knows
-// how to put back what it took. It is more than one request, so no Backend sees it: whoever executes ops does
-// Take, then Give, and when Give fails Undo, so that nothing is lost that the cloud has no substitute for.
+// Swap is an op that must take something away before it can put something else in its place, and
+// that knows how to put back what it took. It is more than one request, so no Backend sees it:
+// whoever executes ops does Take, then Give, and when Give fails Undo, so that nothing is lost that
+// the cloud has no substitute for.
 type Swap interface {
 	Op
 	Take() Op
@@ -17,7 +18,8 @@ type Swap interface {
 }
 
 type (
-	// ReplaceTarget lets a server be reached at its other address: the cloud has a server as a target once.
+	// ReplaceTarget lets a server be reached at its other address: the cloud has a server as a
+	// target once.
 	ReplaceTarget struct{ Old, New Target }
 	// MoveNetwork leaves a network and joins another one, or the same one at another address.
 	MoveNetwork struct {
@@ -68,9 +70,9 @@ func HoldsUp(op Op) bool {
 	return swap || attach
 }
 
-// Waits reports whether an op is left for later when a swap or an attachment before it failed: what was refused for
-// one target is likely refused for the next, which would be out of service meanwhile, and what cannot be reached
-// in the network needs the public interface.
+// Waits reports whether an op is left for later when a swap or an attachment before it failed: what
+// was refused for one target is likely refused for the next, which would be out of service
+// meanwhile, and what cannot be reached in the network needs the public interface.
 func Waits(op Op) bool {
 	switch op := op.(type) {
 	case ReplaceTarget, MoveNetwork:
@@ -91,8 +93,9 @@ func byServer(targets []Target) map[int64]Target {
 	return found
 }
 
-// RefusedKey names what the cloud refused with an op whose repetition costs traffic or requests, so that it
-// is not repeated at once; empty for other ops. What a server is refused for holds for all load balancers.
+// RefusedKey names what the cloud refused with an op whose repetition costs traffic or requests, so
+// that it is not repeated at once; empty for other ops. What a server is refused for holds for all
+// load balancers.
 func RefusedKey(have State, op Op) string {
 	switch op := op.(type) {
 	case AddTarget:
@@ -113,9 +116,9 @@ func movedKey(have State, at AttachNetwork) string {
 	return fmt.Sprintf("load balancer %d: %s", have.ID, at)
 }
 
-// Without returns the spec without what the cloud refused not long ago, and why it was refused: the load
-// balancer stays where it is in the network, and a target is reached at its other address, if it was, or
-// others still are, and else not at all.
+// Without returns the spec without what the cloud refused not long ago, and why it was refused: the
+// load balancer stays where it is in the network, and a target is reached at its other address, if
+// it was, or others still are, and else not at all.
 func (s Spec) Without(have State, refused func(key string) error) (Spec, []error) {
 	var why []error
 	if have.Exists() && s.moves(have) {

@@ -6,15 +6,17 @@ import (
 	"slices"
 )
 
-// Rollout says how targets change without a moment in which none is healthy, if that can be had. It decides
-// from what the cloud says now, and nothing is remembered but since when.
+// Rollout says how targets change without a moment in which none is healthy, if that can be had. It
+// decides from what the cloud says now, and nothing is remembered but since when.
 //
 //   - Targets that come are added while there is room.
-//   - A target that goes stays while it is healthy and no target that is wanted is, until that had its time.
-//   - Of targets that are to be reached at their other address one is replaced at a time, and the next only
-//     while all that are reached as is wanted are healthy.
+//   - A target that goes stays while it is healthy and no target that is wanted is, until that had
+//     its time.
+//   - Of targets that are to be reached at their other address one is replaced at a time, and the
+//     next only while all that are reached as is wanted are healthy.
 type Rollout struct {
-	// Expected reports whether a server can be healthy: under policy Local only one with endpoints can.
+	// Expected reports whether a server can be healthy: under policy Local only one with endpoints
+	// can.
 	Expected func(server int64) bool
 	// Overdue are targets that are there and have not been healthy for the time of a verdict.
 	Overdue map[Target]bool
@@ -22,9 +24,9 @@ type Rollout struct {
 	Hold bool
 }
 
-// Next returns the spec with the targets that the load balancer is to have now. waits: more is to be done
-// when the next looks say what became of these. The note says what stands in the way until a person acts or
-// a target heals.
+// Next returns the spec with the targets that the load balancer is to have now. waits: more is to
+// be done when the next looks say what became of these. The note says what stands in the way until
+// a person acts or a target heals.
 func (r Rollout) Next(want Spec, have State) (now Spec, waits bool, notes []Note) {
 	if !have.Exists() || !have.saysSomething() {
 		return want, false, nil
@@ -40,8 +42,8 @@ func (r Rollout) Next(want Spec, have State) (now Spec, waits bool, notes []Note
 	return want, waits, notes
 }
 
-// replace puts the addresses that targets have in the place of those that are wanted, but for what is
-// replaced now.
+// replace puts the addresses that targets have in the place of those that are wanted, but for what
+// is replaced now.
 func (r Rollout) replace(want *Spec, have State) (waits bool, notes []Note) {
 	present := byServer(have.Targets)
 	var others, serving []int // targets of want that are reached at their other address; and are healthy there
@@ -93,9 +95,9 @@ func (r Rollout) replace(want *Spec, have State) (waits bool, notes []Note) {
 	return !r.Hold, nil
 }
 
-// keepLeaving keeps healthy targets that are not wanted any more, while none that is wanted is healthy and
-// one may become so. Where the type has no room for all, one of them stays, if need be in the place of one
-// that would come.
+// keepLeaving keeps healthy targets that are not wanted any more, while none that is wanted is
+// healthy and one may become so. Where the type has no room for all, one of them stays, if need be
+// in the place of one that would come.
 func (r Rollout) keepLeaving(want *Spec, have State) bool {
 	wanted, present := byServer(want.Targets), byServer(have.Targets)
 	served := make(map[int]bool) // listeners that find a wanted target healthy
@@ -162,8 +164,8 @@ func (s State) unserved() bool {
 	return !slices.ContainsFunc(s.Targets, func(t Target) bool { return len(s.HealthyAt(t.Server)) > 0 })
 }
 
-// healthy reports whether a server's target is healthy at every listener that finds any target healthy, and
-// whether there is one.
+// healthy reports whether a server's target is healthy at every listener that finds any target
+// healthy, and whether there is one.
 func (s State) healthy(server int64) bool {
 	any := false
 	for _, l := range s.Listeners {

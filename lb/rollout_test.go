@@ -7,8 +7,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// roller lets targets change look by look, against a cloud in which servers have a fixed health at each
-// address, once they were targets for one look.
+// roller lets targets change look by look, against a cloud in which servers have a fixed health at
+// each address, once they were targets for one look.
 type roller struct {
 	t      *testing.T
 	have   lb.State
@@ -107,7 +107,8 @@ func healthOf(v lb.Verdict, targets ...lb.Target) map[lb.Target]lb.Verdict {
 	return health
 }
 
-// All nodes of a pool are replaced at once: there is a healthy target all the time, if one could be had.
+// All nodes of a pool are replaced at once: there is a healthy target all the time, if one could be
+// had.
 func TestAllTargetsAreReplacedByOthers(t *testing.T) {
 	from := func(first, n int64) (servers []int64) {
 		for i := range n {
@@ -147,8 +148,8 @@ func TestAllTargetsAreReplacedByOthers(t *testing.T) {
 	}
 }
 
-// What nobody finds healthy, and what others stand in for, goes at once; and so does everything where only
-// servers come that cannot be healthy.
+// What nobody finds healthy, and what others stand in for, goes at once; and so does everything
+// where only servers come that cannot be healthy.
 func TestTargetsThatAreNotNeededGoAtOnce(t *testing.T) {
 	all := targetsOf(false, 1, 2, 3)
 	for _, c := range []struct {
@@ -172,8 +173,8 @@ func TestTargetsThatAreNotNeededGoAtOnce(t *testing.T) {
 	}
 }
 
-// Targets change their addresses one at a time, each while all that have changed are healthy, and stop at
-// one that is not; those that nobody finds healthy go last, together.
+// Targets change their addresses one at a time, each while all that have changed are healthy, and
+// stop at one that is not; those that nobody finds healthy go last, together.
 func TestTargetsChangeTheirAddresses(t *testing.T) {
 	good := func(private bool, servers ...int64) map[lb.Target]lb.Verdict {
 		return healthOf(lb.Healthy, targetsOf(private, servers...)...)

@@ -15,7 +15,8 @@ type Service struct {
 
 	// Local is externalTrafficPolicy: Local.
 	Local bool
-	// HealthCheckNodePort is where kube-proxy answers for the Service on every node; 0 without policy Local.
+	// HealthCheckNodePort is where kube-proxy answers for the Service on every node; 0 without
+	// policy Local.
 	HealthCheckNodePort int
 	// ClientIPAffinity is sessionAffinity: ClientIP.
 	ClientIPAffinity bool
@@ -23,8 +24,8 @@ type Service struct {
 	SourceRanges []string
 	// LoadBalancerIP is the deprecated field of that name.
 	LoadBalancerIP string
-	// IPv4Only and IPv6Only are true when ipFamilies holds that family and nothing else, IPv6First when it
-	// begins with IPv6.
+	// IPv4Only and IPv6Only are true when ipFamilies holds that family and nothing else, IPv6First
+	// when it begins with IPv6.
 	IPv4Only, IPv6Only, IPv6First bool
 }
 
@@ -51,21 +52,25 @@ const (
 	ReasonTargetsTruncated = "TargetsTruncated"
 	// ReasonImmutable: a wish that an existing load balancer cannot follow.
 	ReasonImmutable = "ImmutableField"
-	// ReasonHeld: a Service that is refused has a load balancer, of which only the targets are kept up to date.
+	// ReasonHeld: a Service that is refused has a load balancer, of which only the targets are kept
+	// up to date.
 	ReasonHeld = "LoadBalancerHeld"
 	// ReasonCertificate: a certificate that cannot be used.
 	ReasonCertificate = "CertificateUnusable"
 	// ReasonCertificatePending: a certificate that will be usable soon.
 	ReasonCertificatePending = "CertificatePending"
-	// ReasonCheckKept: the health checks are those of the controller that had the load balancer before.
+	// ReasonCheckKept: the health checks are those of the controller that had the load balancer
+	// before.
 	ReasonCheckKept = "HealthCheckKept"
 	// ReasonSettingsKept: settings are those of whoever had the load balancer before.
 	ReasonSettingsKept = "SettingsKept"
 	// ReasonCheckRolledBack: a change of the health check left no healthy node and was taken back.
 	ReasonCheckRolledBack = "HealthCheckRolledBack"
-	// ReasonTargetsNotReplaced: a target that changed its address is not healthy there, so no other changes.
+	// ReasonTargetsNotReplaced: a target that changed its address is not healthy there, so no other
+	// changes.
 	ReasonTargetsNotReplaced = "TargetsNotReplaced"
-	// ReasonNoHealthyTarget: a listener has found no target healthy for longer than a verdict takes.
+	// ReasonNoHealthyTarget: a listener has found no target healthy for longer than a verdict
+	// takes.
 	ReasonNoHealthyTarget = "NoHealthyTarget"
 	// ReasonTargetsHealthy: it finds one healthy again.
 	ReasonTargetsHealthy = "TargetsHealthy"
@@ -92,11 +97,13 @@ type Note struct {
 	Field  string // annotation, or field of the Service
 	Value  string // as the user wrote it; may be empty
 	Text   string // what is wrong, and the remedy
-	// Figures are numbers of this moment. They are told with the note, but a change of them is no news.
+	// Figures are numbers of this moment. They are told with the note, but a change of them is no
+	// news.
 	Figures string
 }
 
-// What a user wrote, and what the cloud answered, can be of any length; a condition and an Event cannot.
+// What a user wrote, and what the cloud answered, can be of any length; a condition and an Event
+// cannot.
 const (
 	maxValue = 80   // runes
 	maxText  = 500  // runes
@@ -133,14 +140,16 @@ func (n Note) Announcement() string {
 	return n.String() + " (" + n.Figures + ")"
 }
 
-// RefusedError says that a Service cannot have a load balancer as it stands, with every reason at once.
+// RefusedError says that a Service cannot have a load balancer as it stands, with every reason at
+// once.
 type RefusedError struct{ Notes []Note }
 
 func (e *RefusedError) Error() string {
 	return Join(e.Notes)
 }
 
-// Join writes notes as one line, in their order: whole notes, as many as a condition's message has room for.
+// Join writes notes as one line, in their order: whole notes, as many as a condition's message has
+// room for.
 func Join(notes []Note) string {
 	var b strings.Builder
 	for i, n := range notes {

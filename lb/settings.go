@@ -165,7 +165,8 @@ func validName(v string) error {
 	return nil
 }
 
-// validIdentifier accepts names of locations, zones and types that do not exist yet: the cloud adds some.
+// validIdentifier accepts names of locations, zones and types that do not exist yet: the cloud adds
+// some.
 func validIdentifier(v string) error {
 	for _, c := range v {
 		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {

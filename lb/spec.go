@@ -40,9 +40,11 @@ type Spec struct {
 	// PrivateIP and PrivateRange, if valid, say which address it has in Network.
 	PrivateIP    netip.Addr
 	PrivateRange netip.Prefix
-	// Subnet, if valid, is where it gets its address when it is attached; it never moves one that is.
+	// Subnet, if valid, is where it gets its address when it is attached; it never moves one that
+	// is.
 	Subnet netip.Prefix
-	// IPv4Name and IPv6Name are what reverse DNS says of the public addresses. Empty: what we said is taken back.
+	// IPv4Name and IPv6Name are what reverse DNS says of the public addresses. Empty: what we said
+	// is taken back.
 	IPv4Name, IPv6Name string
 
 	Listeners []Listener // sorted by port
@@ -62,7 +64,8 @@ type Spec struct {
 	// Kept is set by Against: the settings that stay as they were at the takeover.
 	Kept []string
 
-	// Barred says why there may be no load balancer, and why one that there is must not come to serve more.
+	// Barred says why there may be no load balancer, and why one that there is must not come to
+	// serve more.
 	Barred []Note
 	// Placeless says why none can be created; one that there is has its place.
 	Placeless []Note
@@ -106,7 +109,8 @@ const (
 // DefaultStatusCodes are the answers that an HTTP health check takes as healthy, comma-separated.
 const DefaultStatusCodes = "2??,3??"
 
-// HealthCheck is how a listener judges its targets. All fields below Retries are empty with protocol tcp.
+// HealthCheck is how a listener judges its targets. All fields below Retries are empty with
+// protocol tcp.
 type HealthCheck struct {
 	Protocol string
 	Port     int

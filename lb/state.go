@@ -20,8 +20,8 @@ const (
 	labelServicePrefix = "underlay.dev/svc-"
 )
 
-// ServiceLabel is the key that names the Service. The UID is in the key, not in the value, so that a
-// load balancer can carry more than one, and a selector finds it by the key alone.
+// ServiceLabel is the key that names the Service. The UID is in the key, not in the value, so that
+// a load balancer can carry more than one, and a selector finds it by the key alone.
 func (o Owner) ServiceLabel() string { return labelServicePrefix + o.UID }
 
 // Labels are what a load balancer of this owner carries.
@@ -58,11 +58,11 @@ type State struct {
 
 	Listeners []Listener
 	Targets   []Target
-	// OtherTargets counts what label selectors find and addresses of dedicated servers. We did not add them
-	// and cannot judge them, so they stay; they take room all the same.
+	// OtherTargets counts what label selectors find and addresses of dedicated servers. We did not
+	// add them and cannot judge them, so they stay; they take room all the same.
 	OtherTargets int
-	// Verdicts are what the checks say of the targets, by the listener's port and the server. Targets of others are
-	// not in it.
+	// Verdicts are what the checks say of the targets, by the listener's port and the server.
+	// Targets of others are not in it.
 	Verdicts map[int]map[int64]Verdict
 }
 
@@ -100,8 +100,8 @@ func (s State) Health(port int) Health {
 	return h
 }
 
-// Unserved returns the listeners that find no target healthy, judged or not. A listener that says nothing
-// of any target is not among them, and nobody knows of targets that others added.
+// Unserved returns the listeners that find no target healthy, judged or not. A listener that says
+// nothing of any target is not among them, and nobody knows of targets that others added.
 func (s State) Unserved() (listeners []Listener) {
 	for _, l := range s.Listeners {
 		if h := s.Health(l.Port); h != (Health{}) && h.Healthy == 0 && s.OtherTargets == 0 {
@@ -111,8 +111,8 @@ func (s State) Unserved() (listeners []Listener) {
 	return listeners
 }
 
-// NoHealthyTarget is the note about a listener that has found no target healthy for the time of a verdict.
-// idle: the Service has no endpoint that could be healthy.
+// NoHealthyTarget is the note about a listener that has found no target healthy for the time of a
+// verdict. idle: the Service has no endpoint that could be healthy.
 func (l Listener) NoHealthyTarget(idle bool) Note {
 	note := Note{
 		Grade: Error, Reason: ReasonNoHealthyTarget,
@@ -124,8 +124,8 @@ func (l Listener) NoHealthyTarget(idle bool) Note {
 	return note
 }
 
-// SaidUnserved reports whether a text, such as a condition's message, says that the listener has no healthy
-// target.
+// SaidUnserved reports whether a text, such as a condition's message, says that the listener has no
+// healthy target.
 func (l Listener) SaidUnserved(text string) bool { return strings.Contains(text, l.withoutHealthy()) }
 
 func (l Listener) withoutHealthy() string {

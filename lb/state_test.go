@@ -7,7 +7,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// What listeners say of targets, counted and by target. A listener that says nothing of any has none to wait for.
+// What listeners say of targets, counted and by target. A listener that says nothing of any has
+// none to wait for.
 func TestVerdicts(t *testing.T) {
 	with := func(http, https map[int64]lb.Verdict) lb.State {
 		return lb.State{

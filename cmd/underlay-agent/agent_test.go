@@ -206,7 +206,7 @@ func TestLifeOfAnAgent(t *testing.T) {
 			t.Errorf("ip_forward is %s, was %s", now, forwarding)
 		}
 		out.Reset()
-		if err := cleanup(t.Context(), o, &out); err != nil || out.Len() > 0 {
+		if err := cleanup(t.Context(), o, &out); err != nil || out.String() != "nothing of underlay is left on this node\n" {
 			t.Errorf("again: %v, %s", err, &out)
 		}
 	})

@@ -11,7 +11,8 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// cleanup takes away everything of ours and says what.
+// cleanup takes away everything of ours and says what. Its last line is the same whether something
+// was there or not: a pod that does this is started again and again, and its log begins anew.
 func cleanup(ctx context.Context, o *options, out io.Writer) error {
 	if wrong := o.places(); len(wrong) > 0 {
 		return errors.Join(wrong...)
@@ -22,5 +23,9 @@ func cleanup(ctx context.Context, o *options, out io.Writer) error {
 	}
 	defer m.network.Close()
 	routes := func(ctx context.Context) ([]string, error) { return agent.Cleanup(ctx, m.network) }
-	return m.cleanupAll(ctx, routes, func(line string) { fmt.Fprintln(out, line) })
+	if err := m.cleanupAll(ctx, routes, func(line string) { fmt.Fprintln(out, line) }); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(out, "nothing of underlay is left on this node")
+	return err
 }

@@ -142,9 +142,9 @@ func sysctlsFor(v agent.View) sysctl.Desired {
 	forwarded := forwardingFor(v)
 	d := sysctl.Desired{RouterAdvertised: v.RouterAdvertised, IPv4: forwarded.IPv4, IPv6: forwarded.IPv6}
 	// Over several uplinks a reply may come by another than the one that the
-	// kernel would answer through.
-	if len(v.Uplinks) > 1 {
-		d.Asymmetric = v.Uplinks
+	// kernel would answer through. IPv6 has no such filter.
+	if len(v.IPv4Uplinks) > 1 {
+		d.Asymmetric = v.IPv4Uplinks
 	}
 	return d
 }

@@ -145,13 +145,13 @@ func TestCleanupGoesBackwards(t *testing.T) {
 }
 
 func TestSysctlsFollowTheView(t *testing.T) {
-	v := agent.View{PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")}, Uplinks: []string{"eth0"}}
+	v := agent.View{PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")}, IPv4Uplinks: []string{"eth0"}}
 	if d := sysctlsFor(v); !d.IPv4 || d.IPv6 || d.Asymmetric != nil {
 		t.Errorf("one family, one uplink: %+v", d)
 	}
 	v.PodCIDRs = append(v.PodCIDRs, netip.MustParsePrefix("fd01:1::/64"))
-	v.Uplinks = append(v.Uplinks, "eth1")
-	if d := sysctlsFor(v); !d.IPv4 || !d.IPv6 || !slices.Equal(d.Asymmetric, v.Uplinks) {
+	v.IPv4Uplinks = append(v.IPv4Uplinks, "eth1")
+	if d := sysctlsFor(v); !d.IPv4 || !d.IPv6 || !slices.Equal(d.Asymmetric, v.IPv4Uplinks) {
 		t.Errorf("both families, two uplinks: %+v", d)
 	}
 }

@@ -134,8 +134,8 @@ func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
 	})
 }
 
-// reachableTargets tells from the cached server list which servers have addresses in the network, and which
-// public ones.
+// reachableTargets tells from the cached server list which servers have addresses in the network,
+// and which public ones.
 func (m *manager) reachableTargets(ctx context.Context) (map[lb.Target]bool, error) {
 	servers, err := m.servers.List(ctx, time.Time{})
 	if err != nil {

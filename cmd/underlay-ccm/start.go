@@ -17,6 +17,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/wiring"
 	"github.com/underlay-ccm/underlay/routes"
 )
@@ -37,6 +38,9 @@ func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cl
 		return nil, err
 	}
 	if err := m.checkPools(ctx, c.Client); err != nil {
+		return nil, err
+	}
+	if err := c.SharedInformers.Core().V1().Nodes().Informer().SetTransform(kube.Light); err != nil {
 		return nil, err
 	}
 	if m.config.Provider == config.Metal {

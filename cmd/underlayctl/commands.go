@@ -119,16 +119,13 @@ func unexamined(s *survey.Snapshot) error {
 
 // severityCode is doctor's exit code.
 func severityCode(all []doctor.Finding) int {
-	code := 0
-	for _, f := range all {
-		switch f.Severity {
-		case doctor.Error:
-			code = max(code, 2)
-		case doctor.Warning:
-			code = max(code, 1)
-		}
+	switch doctor.Worst(all) {
+	case doctor.Error:
+		return 2
+	case doctor.Warning:
+		return 1
 	}
-	return code
+	return 0
 }
 
 func inspect(w process, o *options) *cobra.Command {

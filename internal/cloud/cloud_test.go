@@ -15,8 +15,10 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+	nodehelpers "k8s.io/cloud-provider/node/helpers"
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // project is a cloud with a cached list: what List says may lag behind what Get
@@ -123,10 +125,10 @@ func TestProviderIDs(t *testing.T) {
 		"hcloud://0":      "invalid",
 		"hcloud://42/foo": "invalid",
 	} {
-		id, err := cloud.ParseProviderID(text)
+		id, err := kube.ParseProviderID(text)
 		got := fmt.Sprint(id)
 		switch {
-		case errors.Is(err, cloud.ErrOtherProvider):
+		case errors.Is(err, kube.ErrOtherProvider):
 			got = "other"
 		case err != nil:
 			got = "invalid"
@@ -134,8 +136,8 @@ func TestProviderIDs(t *testing.T) {
 		if got != want {
 			t.Errorf("%q is %s (%v), want %s", text, got, err, want)
 		}
-		if err == nil && cloud.FormatProviderID(id) != text {
-			t.Errorf("%q comes back as %q", text, cloud.FormatProviderID(id))
+		if err == nil && kube.FormatProviderID(id) != text {
+			t.Errorf("%q comes back as %q", text, kube.FormatProviderID(id))
 		}
 	}
 }
@@ -180,30 +182,45 @@ func TestMatching(t *testing.T) {
 }
 
 func TestAddressesByFamily(t *testing.T) {
-	both, only6 := server(1, "a", "10.0.0.2"), server(1, "a", "10.0.0.2")
+	both, only6, alone := server(1, "a", "10.0.0.2"), server(1, "a", "10.0.0.2"), server(1, "a", "")
 	only6.PublicIPv4 = netip.Addr{}
+	// All are what the Node has in the end: cloud-provider keeps of a type only what was given.
 	for _, c := range []struct {
 		family cloud.AddressFamily
 		server cloud.Server
+		given  string // by the kubelet's --node-ip
 		want   string
 	}{
-		{cloud.IPv4, both, "Hostname=a ExternalIP=192.0.2.1 InternalIP=10.0.0.2"},
-		{cloud.IPv6, both, "Hostname=a ExternalIP=2001:db8:1::1 InternalIP=10.0.0.2"},
-		{cloud.DualStack, both, "Hostname=a ExternalIP=192.0.2.1 ExternalIP=2001:db8:1::1 InternalIP=10.0.0.2"},
-		{cloud.IPv4, only6, "Hostname=a InternalIP=10.0.0.2"},
+		{cloud.IPv4, both, "", "Hostname=a ExternalIP=192.0.2.1 InternalIP=10.0.0.2"},
+		{cloud.IPv6, both, "", "Hostname=a ExternalIP=2001:db8:1::1 InternalIP=10.0.0.2"},
+		{cloud.DualStack, both, "", "Hostname=a ExternalIP=192.0.2.1 ExternalIP=2001:db8:1::1 InternalIP=10.0.0.2"},
+		{cloud.IPv4, only6, "", "Hostname=a InternalIP=10.0.0.2"},
+		{cloud.DualStack, both, "10.0.0.2", "Hostname=a ExternalIP=192.0.2.1 ExternalIP=2001:db8:1::1 InternalIP=10.0.0.2"},
+		{cloud.DualStack, both, "10.0.0.2,2001:db8:1::1", "Hostname=a ExternalIP=192.0.2.1 InternalIP=10.0.0.2 InternalIP=2001:db8:1::1"},
+		{cloud.IPv4, both, "10.0.0.2,2001:db8:1::7", "Hostname=a ExternalIP=192.0.2.1 InternalIP=10.0.0.2 InternalIP=2001:db8:1::7"},
+		{cloud.DualStack, both, "2001:db8:1::1", "Hostname=a ExternalIP=2001:db8:1::1 InternalIP=10.0.0.2"},
+		{cloud.DualStack, both, "192.0.2.1,2001:db8:1::7", "Hostname=a ExternalIP=192.0.2.1 ExternalIP=2001:db8:1::7 InternalIP=10.0.0.2"},
+		{cloud.DualStack, alone, "192.0.2.1,2001:db8:1::1", "Hostname=a ExternalIP=192.0.2.1 InternalIP=2001:db8:1::1"},
 	} {
 		i := instances(&project{servers: []cloud.Server{c.server}})
-		i.Family = c.family
-		got, err := i.InstanceMetadata(t.Context(), node("a"))
+		i.Family, i.InNetwork = c.family, c.server.PrivateIP.IsValid()
+		got, err := i.InstanceMetadata(t.Context(), node("a", withAnnotation(c.given)))
 		if err != nil {
 			t.Fatal(err)
 		}
+		kept := got.NodeAddresses
+		if c.given != "" { // what becomes of them upstream
+			if kept, err = nodehelpers.GetNodeAddressesFromNodeIP(c.given, kept); err != nil {
+				t.Errorf("%s, given %q: %v", c.family, c.given, err)
+				continue
+			}
+		}
 		var is []string
-		for _, a := range got.NodeAddresses {
+		for _, a := range kept {
 			is = append(is, string(a.Type)+"="+a.Address)
 		}
-		if strings.Join(is, " ") != c.want {
-			t.Errorf("%s: %q, want %q", c.family, is, c.want)
+		if !slices.Equal(slices.Sorted(slices.Values(is)), slices.Sorted(slices.Values(strings.Fields(c.want)))) {
+			t.Errorf("%s, given %q: %q, want %q", c.family, c.given, is, c.want)
 		}
 		if got.InstanceType != "cx22" || got.Region != "fsn1" || got.Zone != "fsn1-dc14" {
 			t.Errorf("labels %s %s %s", got.InstanceType, got.Region, got.Zone)
@@ -244,7 +261,7 @@ func TestInstanceExists(t *testing.T) {
 	var all []cloud.Server
 	for id := range int64(10) {
 		all = append(all, server(id+1, fmt.Sprint("n", id+1), fmt.Sprintf("10.0.0.%d", id+2)))
-		nodes = append(nodes, node(fmt.Sprint("n", id+1), withID(cloud.FormatProviderID(id+1)),
+		nodes = append(nodes, node(fmt.Sprint("n", id+1), withID(kube.FormatProviderID(id+1)),
 			withCondition(corev1.NodeReady, corev1.ConditionUnknown)))
 	}
 	first := nodes[0]

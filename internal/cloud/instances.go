@@ -85,9 +85,9 @@ func gate(node *corev1.Node) string {
 	switch {
 	case c == nil:
 		return "its NetworkUnavailable condition is not set"
-	case c.Status == corev1.ConditionFalse || !tainted(node, cloudproviderapi.TaintExternalCloudProvider):
+	case c.Status == corev1.ConditionFalse || !kube.Tainted(node, cloudproviderapi.TaintExternalCloudProvider):
 		return ""
-	case !tainted(node, corev1.TaintNodeNetworkUnavailable):
+	case !kube.Tainted(node, corev1.TaintNodeNetworkUnavailable):
 		return "its NetworkUnavailable condition has not become a taint"
 	default:
 		return ""
@@ -98,14 +98,10 @@ func gate(node *corev1.Node) string {
 // until it changes", which setting condition and taint does; but it reads the
 // answer for a Node that was initialized before without looking.
 func notYet(node *corev1.Node, reason string) (*cloudprovider.InstanceMetadata, error) {
-	if tainted(node, cloudproviderapi.TaintExternalCloudProvider) {
+	if kube.Tainted(node, cloudproviderapi.TaintExternalCloudProvider) {
 		return nil, nil
 	}
 	return nil, fmt.Errorf("node %s: %s: %w", node.Name, reason, errNotYet)
-}
-
-func tainted(node *corev1.Node, key string) bool {
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }
 
 // find matches a Node with a server. Attachment may come later.
@@ -141,7 +137,7 @@ func (i *Instances) lookup(ctx context.Context, node *corev1.Node, since time.Ti
 // deletes the Node. It is false only if a list that shows another Node's server
 // lacks this Node's, and the provider, asked for this one alone, has none.
 func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
-	id, err := ParseProviderID(node.Spec.ProviderID)
+	id, err := kube.ParseProviderID(node.Spec.ProviderID)
 	if err != nil {
 		// No provider ID yet, or somebody else's: not ours to declare absent.
 		return true, nil
@@ -180,7 +176,7 @@ func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 // right behind InstanceExists, so the list is as new as that one's.
 func (i *Instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
 	server, err := i.lookup(ctx, node, time.Now().Add(-notReadyMaxAge))
-	if errors.Is(err, ErrOtherProvider) {
+	if errors.Is(err, kube.ErrOtherProvider) {
 		return false, nil
 	}
 	return server.Off, err
@@ -188,6 +184,12 @@ func (i *Instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bo
 
 // addresses lists what the Node is reached by. The host name is the Node's own,
 // so that renaming a server changes nothing.
+//
+// Cloud-provider keeps, of each type, only what the kubelet was given (--node-ip).
+// So an IPv6 address that was given beside the private one is internal as well,
+// whatever the family: as an external one it would cost the Node its public IPv4
+// address. Where the private one was not given it is external, or the private one
+// would be lost.
 func (i *Instances) addresses(node *corev1.Node, s Server) []corev1.NodeAddress {
 	out := []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: node.Name}}
 	add := func(kind corev1.NodeAddressType, a netip.Addr) {
@@ -195,15 +197,33 @@ func (i *Instances) addresses(node *corev1.Node, s Server) []corev1.NodeAddress 
 			out = append(out, corev1.NodeAddress{Type: kind, Address: a.String()})
 		}
 	}
+	provided := kube.ProvidedIPs(node)
+	own, given := s.ownIPv6(provided)
+	internal := given && (!s.PrivateIP.IsValid() || slices.Contains(provided, s.PrivateIP))
 	if i.Family != IPv6 {
 		add(corev1.NodeExternalIP, s.PublicIPv4)
 	}
-	if i.Family != IPv4 && s.PublicIPv6.IsValid() {
-		// The server's own address is the first of its /64.
-		add(corev1.NodeExternalIP, s.PublicIPv6.Masked().Addr().Next())
+	if !internal && (given || i.Family != IPv4) {
+		add(corev1.NodeExternalIP, own)
 	}
 	add(corev1.NodeInternalIP, s.PrivateIP)
+	if internal {
+		add(corev1.NodeInternalIP, own)
+	}
 	return out
+}
+
+// ownIPv6 is the address of the server's prefix that its kubelet was given, or
+// else the first, which the provider takes for the server's own.
+func (s Server) ownIPv6(provided []netip.Addr) (own netip.Addr, given bool) {
+	if !s.PublicIPv6.IsValid() {
+		return own, false
+	}
+	prefix := s.PublicIPv6.Masked()
+	if at := slices.IndexFunc(provided, prefix.Contains); at >= 0 {
+		return provided[at], true
+	}
+	return prefix.Addr().Next(), false
 }
 
 // zone keeps the names that zones had while the API still told data centers

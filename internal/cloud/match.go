@@ -22,7 +22,7 @@ var (
 // different servers, nobody guesses.
 func (ix *index) match(node *corev1.Node) (Server, error) {
 	if node.Spec.ProviderID != "" {
-		id, err := ParseProviderID(node.Spec.ProviderID)
+		id, err := kube.ParseProviderID(node.Spec.ProviderID)
 		if err != nil {
 			return Server{}, err
 		}
@@ -77,7 +77,7 @@ func (ix *index) reported(node *corev1.Node) (*Server, error) {
 func (ix *index) doubt(nodes []*corev1.Node) error {
 	absent := 0
 	for _, node := range nodes {
-		id, err := ParseProviderID(node.Spec.ProviderID)
+		id, err := kube.ParseProviderID(node.Spec.ProviderID)
 		switch {
 		case err != nil:
 		case ix.byID[id] != nil:

@@ -35,7 +35,7 @@ const freshEnough = 5 * time.Second
 func (o OwnPrefixes) OwnPrefix(ctx context.Context, node *corev1.Node) (own netip.Prefix, avoid []netip.Addr, err error) {
 	server, err := o.find(ctx, node)
 	switch {
-	case errors.Is(err, ErrOtherProvider):
+	case errors.Is(err, kube.ErrOtherProvider):
 		return netip.Prefix{}, nil, nil
 	case errors.Is(err, ErrNoMatch), errors.Is(err, ErrAmbiguous):
 		return netip.Prefix{}, nil, fmt.Errorf("node %s: %w: %w", node.Name, ErrOwnUnknown, err)
@@ -45,8 +45,8 @@ func (o OwnPrefixes) OwnPrefix(ctx context.Context, node *corev1.Node) (own neti
 		return netip.Prefix{}, nil, nil
 	}
 	own = server.PublicIPv6.Masked()
-	// The server's own address is the first of its /64.
-	avoid = []netip.Addr{own.Addr().Next()}
+	first, _ := server.ownIPv6(nil)
+	avoid = []netip.Addr{first}
 	for _, a := range kube.Addresses(node) {
 		if own.Contains(a) {
 			avoid = append(avoid, a)
@@ -59,13 +59,14 @@ func (o OwnPrefixes) OwnPrefix(ctx context.Context, node *corev1.Node) (own neti
 // find matches the Node. What comes of it can't be taken back, since podCIDRs
 // never change. So a match that rests on anything but the provider ID, which is
 // never used again, looks the server up: in an older list a server that is gone
-// may stand under the name of the one that replaced it.
+// may stand under the name of the one that replaced it. That a name has no server
+// rests on a list as old as the Node, as for everybody: nobody removes such a Node,
+// and asking anew would cost a whole list twice a minute for as long as it is there.
 func (o OwnPrefixes) find(ctx context.Context, node *corev1.Node) (Server, error) {
-	if node.Spec.ProviderID != "" {
-		server, err := o.lookup(ctx, node, time.Time{})
-		if !errors.Is(err, ErrNoMatch) {
-			return server, err
-		}
+	server, err := o.lookup(ctx, node, time.Time{})
+	byID := node.Spec.ProviderID != ""
+	if again := byID && errors.Is(err, ErrNoMatch) || !byID && err == nil; !again {
+		return server, err
 	}
 	return o.lookup(ctx, node, time.Now().Add(-freshEnough))
 }

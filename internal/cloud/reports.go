@@ -94,7 +94,7 @@ func (x *Index) questions(ix *index, node *corev1.Node, since time.Time) []Quest
 	if node.Spec.ProviderID == "" {
 		return []Question{{Name: node.Name, Since: born()}}
 	}
-	id, err := ParseProviderID(node.Spec.ProviderID)
+	id, err := kube.ParseProviderID(node.Spec.ProviderID)
 	if err != nil {
 		return nil
 	}

@@ -2,6 +2,7 @@ package cloud_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -90,6 +91,25 @@ func TestAKubeletThatReportsManyAddressesCostsLittle(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second) // on the bubble's clock
+		}
+		if l.looks > 10 {
+			t.Errorf("%d looks in an hour", l.looks)
+		}
+	})
+}
+
+// Nobody removes a Node that no server matches, and node IPAM asks for its prefix twice a minute.
+func TestANodeWithoutAServerCostsLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lagging{servers: []cloud.Server{server(1, "a", "10.0.0.2"), server(2, "twin", ""), server(3, "twin", "")}}
+		o := cloud.OwnPrefixes{Servers: l, Index: &cloud.Index{}}
+		for range 120 {
+			for _, name := range []string{"dedicated", "twin"} {
+				if own, _, err := o.OwnPrefix(t.Context(), node(name)); !errors.Is(err, cloud.ErrOwnUnknown) {
+					t.Fatalf("%s: %v, %v", name, own, err)
+				}
+			}
+			time.Sleep(30 * time.Second) // on the bubble's clock
 		}
 		if l.looks > 10 {
 			t.Errorf("%d looks in an hour", l.looks)

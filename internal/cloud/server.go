@@ -14,6 +14,8 @@ import (
 	"net/netip"
 	"strconv"
 	"time"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // Server is a machine as its provider describes it.
@@ -39,7 +41,7 @@ type Server struct {
 }
 
 // ProviderID is the server's name in Node.spec.providerID.
-func (s Server) ProviderID() string { return FormatProviderID(s.ID) }
+func (s Server) ProviderID() string { return kube.FormatProviderID(s.ID) }
 
 // ErrNoServer is the provider's word that it has no server with an ID.
 var ErrNoServer = errors.New("server does not exist")

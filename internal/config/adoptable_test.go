@@ -3,6 +3,8 @@ package config
 import (
 	"slices"
 	"testing"
+
+	"github.com/underlay-ccm/underlay/lb"
 )
 
 func TestAdoptable(t *testing.T) {
@@ -10,8 +12,8 @@ func TestAdoptable(t *testing.T) {
 		"  - {name: My web, namespace: shop, service: web}\n  - {name: api, namespace: shop, service: api}\n")
 	both.env = env(nil)
 	config, _, err := load(t, both)
-	want := []Adoptable{{"My web", "shop", "web"}, {"api", "shop", "api"}}
-	if got := config.LoadBalancers; err != nil || !slices.Equal(got.Adoptable, want) || got.Certificates != CertificatesLabelled {
+	want := []lb.Adoptable{{Name: "My web", Namespace: "shop", Service: "web"}, {Name: "api", Namespace: "shop", Service: "api"}}
+	if got := config.LoadBalancers; err != nil || !slices.Equal(got.Adoptable, want) || got.Certificates != lb.CertificatesLabelled {
 		t.Errorf("got %+v and %s, %v; want %+v", got.Adoptable, got.Certificates, err, want)
 	}
 	adoptable := func(item string) setup { return inFile("loadBalancers:\n  adoptable:\n  - " + item + "\n") }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/underlay-ccm/underlay/lb"
 )
 
 // Config is the whole validated configuration.
@@ -152,63 +154,11 @@ type Routes struct {
 	ReconciliationPeriod time.Duration
 }
 
-// HealthCheck says what a load balancer asks to learn whether a node can
-// serve a Service with externalTrafficPolicy Cluster.
-type HealthCheck string
-
-// The health checks for externalTrafficPolicy Cluster.
-const (
-	HealthCheckKubeProxy HealthCheck = "kube-proxy"
-	HealthCheckNodePort  HealthCheck = "node-port"
-)
-
-// Algorithm distributes connections over targets.
-type Algorithm string
-
-// The algorithms of the Hetzner Cloud API.
-const (
-	RoundRobin       Algorithm = "round_robin"
-	LeastConnections Algorithm = "least_connections"
-)
-
-// LoadBalancers holds the defaults that a Service's annotations may override.
+// LoadBalancers holds the defaults that a Service's annotations may override; which cluster and
+// network theirs are stands elsewhere. Of Location and NetworkZone at most one is set; with neither,
+// a Service must name one to get a load balancer. UsePrivateIP and DisablePublicNetwork imply a
+// Network.
 type LoadBalancers struct {
 	Enabled bool
-	// Location and NetworkZone: at most one is set. With neither, a Service
-	// must name one to get a load balancer.
-	Location, NetworkZone string
-	Type                  string
-	HealthCheck           HealthCheck
-	// Classless: Services without a loadBalancerClass are served too.
-	Classless bool
-	// UsePrivateIP and DisablePublicNetwork imply a Network.
-	UsePrivateIP         bool
-	DisablePublicNetwork bool
-	// PrivateSubnet is the range of the subnet for load balancers; the zero
-	// Prefix: the cloud's choice.
-	PrivateSubnet         netip.Prefix
-	DisableIPv6           bool
-	DisablePrivateIngress bool
-	Algorithm             Algorithm
-	UsesProxyProtocol     bool
-	// HealthCheckInterval (3 to 60 s) and HealthCheckTimeout (1 to 60 s) are
-	// whole seconds.
-	HealthCheckInterval, HealthCheckTimeout time.Duration
-	HealthCheckRetries                      int
-	// Certificates says which certificates of the project a Service may name.
-	Certificates CertificateUse
-	// Adoptable are load balancers made by others that a Service may take over.
-	Adoptable []Adoptable
+	lb.Defaults
 }
-
-// CertificateUse says which certificates of the project a Service may name.
-type CertificateUse string
-
-// The uses of certificates.
-const (
-	CertificatesAny      CertificateUse = "any"
-	CertificatesLabelled CertificateUse = "labelled"
-)
-
-// Adoptable is a load balancer, by its name in the cloud, and the Service that may take it over.
-type Adoptable struct{ Name, Namespace, Service string }

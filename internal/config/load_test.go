@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/underlay-ccm/underlay/lb"
 )
 
 type (
@@ -108,8 +110,11 @@ func TestDefaults(t *testing.T) {
 		Families: Families{IPv4: RoutedByCloud, IPv6: Unrouted},
 		Routes:   Routes{Enabled: true, Limit: 100, MaxDeletionsPercent: 25, ReconciliationPeriod: time.Minute},
 		LoadBalancers: LoadBalancers{
-			Enabled: true, Type: "lb11", HealthCheck: HealthCheckKubeProxy, Classless: true, Algorithm: RoundRobin,
-			HealthCheckInterval: 10 * time.Second, HealthCheckTimeout: 15 * time.Second, HealthCheckRetries: 3, Certificates: CertificatesAny,
+			Enabled: true,
+			Defaults: lb.Defaults{
+				Type: "lb11", HealthCheck: lb.CheckKubeProxy, Classless: true, Algorithm: lb.RoundRobin,
+				HealthCheckInterval: 10 * time.Second, HealthCheckTimeout: 15 * time.Second, HealthCheckRetries: 3, Certificates: lb.CertificatesAny,
+			},
 		},
 	}
 	if token, err := config.Token.Read(); err != nil || token.Reveal() != secret {
@@ -125,7 +130,7 @@ func TestDefaults(t *testing.T) {
 // is not the default and looks for it in the Config; the variable again
 // beside the key, which must win.
 func TestEverySettingTakesEffect(t *testing.T) {
-	lb := func(get func(LoadBalancers) any) func(Config) any {
+	balancers := func(get func(LoadBalancers) any) func(Config) any {
 		return func(c Config) any { return get(c.LoadBalancers) }
 	}
 	for _, c := range []struct {
@@ -144,22 +149,22 @@ func TestEverySettingTakesEffect(t *testing.T) {
 		{"routes.limit", "", "250", "", 250, func(c Config) any { return c.Routes.Limit }},
 		{"routes.reserve", "", "5", "", 5, func(c Config) any { return c.Routes.Reserve }},
 		{"routes.maxDeletions", "", "100%", "", 100, func(c Config) any { return c.Routes.MaxDeletionsPercent }},
-		{"loadBalancers.enabled", "HCLOUD_LOAD_BALANCERS_ENABLED", "false", "true", false, lb(func(l LoadBalancers) any { return l.Enabled })},
-		{"loadBalancers.classless", "", "false", "", false, lb(func(l LoadBalancers) any { return l.Classless })},
-		{"loadBalancers.location", "HCLOUD_LOAD_BALANCERS_LOCATION", "hel1", "fsn1", "hel1", lb(func(l LoadBalancers) any { return l.Location })},
-		{"loadBalancers.networkZone", "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", "us-east", "us-west", "us-east", lb(func(l LoadBalancers) any { return l.NetworkZone })},
-		{"loadBalancers.type", "HCLOUD_LOAD_BALANCERS_TYPE", "lb21", "lb31", "lb21", lb(func(l LoadBalancers) any { return l.Type })},
-		{"loadBalancers.algorithm", "HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE", "least_connections", "round_robin", LeastConnections, lb(func(l LoadBalancers) any { return l.Algorithm })},
-		{"loadBalancers.usePrivateIP", "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP", "true", "false", true, lb(func(l LoadBalancers) any { return l.UsePrivateIP })},
-		{"loadBalancers.disablePublicNetwork", "HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK", "true", "false", true, lb(func(l LoadBalancers) any { return l.DisablePublicNetwork })},
-		{"loadBalancers.privateSubnetIPRange", "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE", "10.0.1.0/24", "10.0.2.0/24", netip.MustParsePrefix("10.0.1.0/24"), lb(func(l LoadBalancers) any { return l.PrivateSubnet })},
-		{"loadBalancers.disableIPv6", "HCLOUD_LOAD_BALANCERS_DISABLE_IPV6", "true", "false", true, lb(func(l LoadBalancers) any { return l.DisableIPv6 })},
-		{"loadBalancers.disablePrivateIngress", "HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS", "true", "false", true, lb(func(l LoadBalancers) any { return l.DisablePrivateIngress })},
-		{"loadBalancers.usesProxyProtocol", "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL", "true", "false", true, lb(func(l LoadBalancers) any { return l.UsesProxyProtocol })},
-		{"loadBalancers.healthCheck", "", "node-port", "", HealthCheckNodePort, lb(func(l LoadBalancers) any { return l.HealthCheck })},
-		{"loadBalancers.healthCheckInterval", "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL", "1m", "4s", time.Minute, lb(func(l LoadBalancers) any { return l.HealthCheckInterval })},
-		{"loadBalancers.healthCheckTimeout", "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT", "7", "8", 7 * time.Second, lb(func(l LoadBalancers) any { return l.HealthCheckTimeout })},
-		{"loadBalancers.healthCheckRetries", "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES", "5", "1", 5, lb(func(l LoadBalancers) any { return l.HealthCheckRetries })},
+		{"loadBalancers.enabled", "HCLOUD_LOAD_BALANCERS_ENABLED", "false", "true", false, balancers(func(l LoadBalancers) any { return l.Enabled })},
+		{"loadBalancers.classless", "", "false", "", false, balancers(func(l LoadBalancers) any { return l.Classless })},
+		{"loadBalancers.location", "HCLOUD_LOAD_BALANCERS_LOCATION", "hel1", "fsn1", "hel1", balancers(func(l LoadBalancers) any { return l.Location })},
+		{"loadBalancers.networkZone", "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", "us-east", "us-west", "us-east", balancers(func(l LoadBalancers) any { return l.NetworkZone })},
+		{"loadBalancers.type", "HCLOUD_LOAD_BALANCERS_TYPE", "lb21", "lb31", "lb21", balancers(func(l LoadBalancers) any { return l.Type })},
+		{"loadBalancers.algorithm", "HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE", "least_connections", "round_robin", lb.LeastConnections, balancers(func(l LoadBalancers) any { return l.Algorithm })},
+		{"loadBalancers.usePrivateIP", "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP", "true", "false", true, balancers(func(l LoadBalancers) any { return l.UsePrivateIP })},
+		{"loadBalancers.disablePublicNetwork", "HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK", "true", "false", true, balancers(func(l LoadBalancers) any { return l.DisablePublicNetwork })},
+		{"loadBalancers.privateSubnetIPRange", "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE", "10.0.1.0/24", "10.0.2.0/24", netip.MustParsePrefix("10.0.1.0/24"), balancers(func(l LoadBalancers) any { return l.PrivateSubnet })},
+		{"loadBalancers.disableIPv6", "HCLOUD_LOAD_BALANCERS_DISABLE_IPV6", "true", "false", true, balancers(func(l LoadBalancers) any { return l.DisableIPv6 })},
+		{"loadBalancers.disablePrivateIngress", "HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS", "true", "false", true, balancers(func(l LoadBalancers) any { return l.DisablePrivateIngress })},
+		{"loadBalancers.usesProxyProtocol", "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL", "true", "false", true, balancers(func(l LoadBalancers) any { return l.UsesProxyProtocol })},
+		{"loadBalancers.healthCheck", "", "node-port", "", lb.CheckNodePort, balancers(func(l LoadBalancers) any { return l.HealthCheck })},
+		{"loadBalancers.healthCheckInterval", "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL", "1m", "4s", time.Minute, balancers(func(l LoadBalancers) any { return l.HealthCheckInterval })},
+		{"loadBalancers.healthCheckTimeout", "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT", "7", "8", 7 * time.Second, balancers(func(l LoadBalancers) any { return l.HealthCheckTimeout })},
+		{"loadBalancers.healthCheckRetries", "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES", "5", "1", 5, balancers(func(l LoadBalancers) any { return l.HealthCheckRetries })},
 	} {
 		t.Run(c.key, func(t *testing.T) {
 			file := strings.ReplaceAll(c.key, ".", ":\n  ") + ": " + c.value

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/underlay-ccm/underlay/lb"
 )
 
 // What every file says of itself.
@@ -79,7 +81,7 @@ type draft struct {
 	maxDeletions    int
 	reconcilePeriod time.Duration
 	loadBalancers   LoadBalancers
-	adoptable       []*Adoptable
+	adoptable       []*lb.Adoptable
 }
 
 // poolDraft is an item of pools.
@@ -131,7 +133,7 @@ func lists(d *draft) []list {
 			key: adoptableKey, of: "load balancer",
 			meaning: "Load balancers made by others that Services may take over, see [Adoptable load balancers](#adoptable-load-balancers). None: only those whose labels in the cloud say so.",
 			item: func(section string) []setting {
-				one := &Adoptable{}
+				one := &lb.Adoptable{}
 				d.adoptable = append(d.adoptable, one)
 				return adoptableSettings(section, one)
 			},

@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"time"
+
+	"github.com/underlay-ccm/underlay/lb"
 )
 
 // flagSettings can only be given on the command line, as upstream's flags.
@@ -176,92 +178,92 @@ func poolSettings(section string, p *poolDraft) []setting {
 }
 
 // loadBalancerSettings are defaults that a Service's annotations override.
-func loadBalancerSettings(lb *LoadBalancers) []setting {
+func loadBalancerSettings(b *LoadBalancers) []setting {
 	return []setting{
 		{
-			key: "loadBalancers.enabled", env: "HCLOUD_LOAD_BALANCERS_ENABLED", format: boolean(&lb.Enabled),
+			key: "loadBalancers.enabled", env: "HCLOUD_LOAD_BALANCERS_ENABLED", format: boolean(&b.Enabled),
 			fallback: "true",
 			meaning:  "Serve Services of type LoadBalancer.",
 		},
 		{
-			key: "loadBalancers.classless", format: boolean(&lb.Classless), fallback: "true",
+			key: "loadBalancers.classless", format: boolean(&b.Classless), fallback: "true",
 			meaning: "Serve Services without a loadBalancerClass too.",
 		},
 		{
-			key: "loadBalancers.location", env: "HCLOUD_LOAD_BALANCERS_LOCATION", format: word(&lb.Location, "fsn1"),
+			key: "loadBalancers.location", env: "HCLOUD_LOAD_BALANCERS_LOCATION", format: word(&b.Location, "fsn1"),
 			meaning: "Location of new load balancers. Excludes `loadBalancers.networkZone`.",
 		},
 		{
 			key: "loadBalancers.networkZone", env: "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE",
-			format:  word(&lb.NetworkZone, "eu-central"),
+			format:  word(&b.NetworkZone, "eu-central"),
 			meaning: "Network zone of new load balancers. Excludes `loadBalancers.location`.",
 		},
 		{
-			key: "loadBalancers.type", env: "HCLOUD_LOAD_BALANCERS_TYPE", format: word(&lb.Type, "lb11"),
+			key: "loadBalancers.type", env: "HCLOUD_LOAD_BALANCERS_TYPE", format: word(&b.Type, "lb11"),
 			fallback: "lb11",
 			meaning:  "Type of new load balancers.",
 		},
 		{
 			key: "loadBalancers.algorithm", env: "HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE",
-			format:   oneOf(&lb.Algorithm, []Algorithm{RoundRobin, LeastConnections}),
-			fallback: string(RoundRobin),
+			format:   oneOf(&b.Algorithm, []lb.Algorithm{lb.RoundRobin, lb.LeastConnections}),
+			fallback: string(lb.RoundRobin),
 			meaning:  "How connections are distributed.",
 		},
 		{
 			key: "loadBalancers.usePrivateIP", env: "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP",
-			format: boolean(&lb.UsePrivateIP), fallback: "false",
+			format: boolean(&b.UsePrivateIP), fallback: "false",
 			meaning: "Reach nodes through the network. Requires `network`.",
 		},
 		{
 			key: "loadBalancers.disablePublicNetwork", env: "HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK",
-			format: boolean(&lb.DisablePublicNetwork), fallback: "false",
+			format: boolean(&b.DisablePublicNetwork), fallback: "false",
 			meaning: "Load balancers without public addresses. Requires `network`.",
 		},
 		{
 			key: "loadBalancers.privateSubnetIPRange", env: "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE",
-			format:  onePrefix(&lb.PrivateSubnet),
+			format:  onePrefix(&b.PrivateSubnet),
 			meaning: "Range of the network's subnet in which load balancers get their private address. Without it the cloud chooses.",
 		},
 		{
 			key: "loadBalancers.disableIPv6", env: "HCLOUD_LOAD_BALANCERS_DISABLE_IPV6",
-			format: boolean(&lb.DisableIPv6), fallback: "false",
+			format: boolean(&b.DisableIPv6), fallback: "false",
 			meaning: "Leave the public IPv6 address out of a Service's status.",
 		},
 		{
 			key: "loadBalancers.disablePrivateIngress", env: "HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS",
-			format: boolean(&lb.DisablePrivateIngress), fallback: "false",
+			format: boolean(&b.DisablePrivateIngress), fallback: "false",
 			meaning: "Leave the private address out of a Service's status.",
 		},
 		{
 			key: "loadBalancers.usesProxyProtocol", env: "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL",
-			format: boolean(&lb.UsesProxyProtocol), fallback: "false",
+			format: boolean(&b.UsesProxyProtocol), fallback: "false",
 			meaning: "Announce clients to targets with the PROXY protocol.",
 		},
 		{
 			key:      "loadBalancers.healthCheck",
-			format:   oneOf(&lb.HealthCheck, []HealthCheck{HealthCheckKubeProxy, HealthCheckNodePort}),
-			fallback: string(HealthCheckKubeProxy),
+			format:   oneOf(&b.HealthCheck, []lb.CheckMode{lb.CheckKubeProxy, lb.CheckNodePort}),
+			fallback: string(lb.CheckKubeProxy),
 			meaning:  "What is checked with externalTrafficPolicy Cluster: kube-proxy's health on port 10256, or a TCP connection to the node port.",
 		},
 		{
 			key: "loadBalancers.healthCheckInterval", env: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL",
-			format: wholeSeconds(&lb.HealthCheckInterval, 3*time.Second, time.Minute), fallback: "10s",
+			format: wholeSeconds(&b.HealthCheckInterval, 3*time.Second, time.Minute), fallback: "10s",
 			meaning: "Time between two health checks.",
 		},
 		{
 			key: "loadBalancers.healthCheckTimeout", env: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT",
-			format: wholeSeconds(&lb.HealthCheckTimeout, time.Second, time.Minute), fallback: "15s",
+			format: wholeSeconds(&b.HealthCheckTimeout, time.Second, time.Minute), fallback: "15s",
 			meaning: "Time after which a health check has failed.",
 		},
 		{
 			key: "loadBalancers.healthCheckRetries", env: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES",
-			format: whole(&lb.HealthCheckRetries, 1, 5), fallback: "3",
+			format: whole(&b.HealthCheckRetries, 1, 5), fallback: "3",
 			meaning: "Failed checks that make a target unhealthy, and good ones that make it healthy again.",
 		},
 		{
 			key:      "loadBalancers.certificates",
-			format:   oneOf(&lb.Certificates, []CertificateUse{CertificatesAny, CertificatesLabelled}),
-			fallback: string(CertificatesAny),
+			format:   oneOf(&b.Certificates, []lb.CertificateUse{lb.CertificatesAny, lb.CertificatesLabelled}),
+			fallback: string(lb.CertificatesAny),
 			meaning:  "Which certificates of the project a Service may name. `labelled`: those whose label `underlay.dev/namespaces` in the cloud holds the Service's namespace, several of them with dots between.",
 		},
 	}
@@ -270,7 +272,7 @@ func loadBalancerSettings(lb *LoadBalancers) []setting {
 const adoptableKey = "loadBalancers.adoptable"
 
 // adoptableSettings are the keys of one load balancer that a Service may take over.
-func adoptableSettings(section string, one *Adoptable) []setting {
+func adoptableSettings(section string, one *lb.Adoptable) []setting {
 	return []setting{
 		{
 			key: section + ".name", format: name(&one.Name), required: true,

@@ -154,9 +154,9 @@ func (r *resolver) loadBalancers(d *draft) LoadBalancers {
 	if d.provider == Metal {
 		return LoadBalancers{}
 	}
-	lb := d.loadBalancers
+	b := d.loadBalancers
 	for _, one := range d.adoptable {
-		lb.Adoptable = append(lb.Adoptable, *one)
+		b.Adoptable = append(b.Adoptable, *one)
 	}
 	const location, zone = "loadBalancers.location", "loadBalancers.networkZone"
 	if r.isSet(location) && r.isSet(zone) {
@@ -164,12 +164,12 @@ func (r *resolver) loadBalancers(d *draft) LoadBalancers {
 		// the environment's.
 		switch inFile, zoneInFile := r.origin(location).line > 0, r.origin(zone).line > 0; {
 		case inFile == zoneInFile:
-			r.complain(location, lb.Location, "excludes "+r.origin(zone).field, "give one of the two")
+			r.complain(location, b.Location, "excludes "+r.origin(zone).field, "give one of the two")
 		case inFile:
-			lb.NetworkZone = ""
+			b.NetworkZone = ""
 			r.warn(zone, "is not used, %s outranks it", location)
 		default:
-			lb.Location = ""
+			b.Location = ""
 			r.warn(location, "is not used, %s outranks it", zone)
 		}
 	}
@@ -177,16 +177,16 @@ func (r *resolver) loadBalancers(d *draft) LoadBalancers {
 		key string
 		on  bool
 	}{
-		{"loadBalancers.usePrivateIP", lb.UsePrivateIP},
-		{"loadBalancers.disablePublicNetwork", lb.DisablePublicNetwork},
+		{"loadBalancers.usePrivateIP", b.UsePrivateIP},
+		{"loadBalancers.disablePublicNetwork", b.DisablePublicNetwork},
 	} {
 		if needsNetwork.on && d.network == "" && !r.isWrong("network") && !r.unread && !r.onNode {
 			r.complain(needsNetwork.key, "true", "needs a network", "give the network's ID or name in network, or set it to false")
 		}
 	}
-	if lb.DisablePublicNetwork && !lb.UsePrivateIP {
+	if b.DisablePublicNetwork && !b.UsePrivateIP {
 		r.warn("loadBalancers.disablePublicNetwork",
 			"a load balancer without public network reaches nothing unless usePrivateIP is true, here or on each Service")
 	}
-	return lb
+	return b
 }

@@ -52,7 +52,8 @@ func agentChecks() []check {
 	}
 }
 
-// missesPlugin reports whether a CNI plugin is missing. It knows the sentences of internal/cni and of libcni.
+// missesPlugin reports whether a CNI plugin is missing. It knows the sentences of internal/cni and
+// of libcni.
 func missesPlugin(line string) bool {
 	return strings.Contains(line, "the CNI plugin ") && strings.Contains(line, " is not in ") || strings.Contains(line, "failed to find plugin")
 }

@@ -40,9 +40,6 @@ const (
 // rank is 0 for the worst.
 func (s Severity) rank() int { return slices.Index([]Severity{Error, Warning, Info}, s) }
 
-// Worse reports whether a person should act on this sooner.
-func (s Severity) Worse(than Severity) bool { return s.rank() < than.rank() }
-
 // Finding is one thing that a person should know.
 type Finding struct {
 	// Check is the stable name of the check, in words joined by dashes.
@@ -82,7 +79,7 @@ func Examine(s *survey.Snapshot) []Finding {
 func Worst(findings []Finding) Severity {
 	var worst Severity
 	for _, f := range findings {
-		if worst == "" || f.Severity.Worse(worst) {
+		if worst == "" || f.Severity.rank() < worst.rank() {
 			worst = f.Severity
 		}
 	}

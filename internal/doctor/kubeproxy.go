@@ -188,24 +188,14 @@ func (x *cluster) waysToNodes() []bool {
 // targeted are the node's addresses that a load balancer sends traffic to: the
 // cloud's load balancers reach servers by IPv4.
 func targeted(n *corev1.Node, private bool) []netip.Addr {
-	kind := corev1.NodeExternalIP
+	all := kube.ExternalIPs(n)
 	if private {
-		kind = corev1.NodeInternalIP
+		all = kube.InternalIPs(n)
 	}
 	var out []netip.Addr
-	for _, a := range nodeAddresses(n, kind) {
+	for _, a := range all {
 		if a.Is4() {
 			return append(out, a)
-		}
-	}
-	return out
-}
-
-func nodeAddresses(n *corev1.Node, kind corev1.NodeAddressType) []netip.Addr {
-	var out []netip.Addr
-	for _, a := range n.Status.Addresses {
-		if addr, err := netip.ParseAddr(a.Address); err == nil && a.Type == kind {
-			out = append(out, addr.Unmap())
 		}
 	}
 	return out
@@ -230,7 +220,7 @@ func (c proxyConfig) opens(n *corev1.Node, a netip.Addr) bool {
 // primary is the node's address of a family as kube-proxy has it: the first
 // internal one, or where there is none the first external one.
 func primary(n *corev1.Node, ipv4 bool) netip.Addr {
-	for _, a := range slices.Concat(kube.InternalIPs(n), nodeAddresses(n, corev1.NodeExternalIP)) {
+	for _, a := range slices.Concat(kube.InternalIPs(n), kube.ExternalIPs(n)) {
 		if a.Is4() == ipv4 {
 			return a
 		}

@@ -6,6 +6,7 @@ package kube
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -110,13 +111,24 @@ func addrs(texts []string) []netip.Addr {
 }
 
 // InternalIPs are the addresses that the node is reported to have inside the
-// cluster, in their order. Text that is no address is left out.
-func InternalIPs(node *corev1.Node) []netip.Addr {
+// cluster, ExternalIPs those outside, in their order. Text that is no address is
+// left out.
+func InternalIPs(node *corev1.Node) []netip.Addr { return addressesOf(node, corev1.NodeInternalIP) }
+
+// ExternalIPs: see InternalIPs.
+func ExternalIPs(node *corev1.Node) []netip.Addr { return addressesOf(node, corev1.NodeExternalIP) }
+
+func addressesOf(node *corev1.Node, kind corev1.NodeAddressType) []netip.Addr {
 	var texts []string
 	for _, a := range node.Status.Addresses {
-		if a.Type == corev1.NodeInternalIP {
+		if a.Type == kind {
 			texts = append(texts, a.Address)
 		}
 	}
 	return addrs(texts)
+}
+
+// Tainted reports whether a node has a taint with the key.
+func Tainted(node *corev1.Node, key string) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }

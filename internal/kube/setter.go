@@ -5,26 +5,29 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // PodCIDRSetter returns the field manager that set the node's podCIDRs and when,
 // to the second. It is not ok where the API server didn't keep track.
 func PodCIDRSetter(node *corev1.Node) (manager string, at time.Time, ok bool) {
 	for _, entry := range node.ManagedFields {
-		if entry.FieldsV1 == nil || entry.Time == nil || entry.Subresource != "" {
-			continue
-		}
-		var owned struct {
-			Spec map[string]json.RawMessage `json:"f:spec"`
-		}
-		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) != nil {
-			continue
-		}
-		_, list := owned.Spec["f:podCIDRs"]
-		_, single := owned.Spec["f:podCIDR"]
-		if (list || single) && (!ok || entry.Time.After(at)) {
+		if entry.Time != nil && setsPodCIDRs(entry) && (!ok || entry.Time.After(at)) {
 			manager, at, ok = entry.Manager, entry.Time.Time, true
 		}
 	}
 	return manager, at, ok
+}
+
+// setsPodCIDRs reports whether a record of who set which fields has podCIDRs among them.
+func setsPodCIDRs(entry metav1.ManagedFieldsEntry) bool {
+	var owned struct {
+		Spec map[string]json.RawMessage `json:"f:spec"`
+	}
+	if entry.FieldsV1 == nil || entry.Subresource != "" || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) != nil {
+		return false
+	}
+	_, list := owned.Spec["f:podCIDRs"]
+	_, single := owned.Spec["f:podCIDR"]
+	return list || single
 }

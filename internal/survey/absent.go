@@ -122,7 +122,7 @@ func (s *Snapshot) namesake(n *corev1.Node) *cloud.Server {
 
 // Uninitialized reports whether the CCM has yet to describe the Node.
 func Uninitialized(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider })
+	return kube.Tainted(n, cloudproviderapi.TaintExternalCloudProvider)
 }
 
 // clock is a time as the pages show it.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // noCloud is why nothing of a cloud is seen where there is none.
@@ -130,6 +130,6 @@ func (c *collector) serverOf(node string) (int64, bool) {
 	if server == nil {
 		return 0, false
 	}
-	_, err := cloud.ParseProviderID(server.ProviderID())
+	_, err := kube.ParseProviderID(server.ProviderID())
 	return server.ID, err == nil
 }

@@ -104,8 +104,8 @@ func (s *Snapshot) ServerOf(node *corev1.Node) *cloud.Server {
 
 // OfOtherProvider reports whether a Node's machine is known, and no server of this cloud.
 func OfOtherProvider(n *corev1.Node) bool {
-	_, err := cloud.ParseProviderID(n.Spec.ProviderID)
-	return n.Spec.ProviderID != "" && errors.Is(err, cloud.ErrOtherProvider)
+	_, err := kube.ParseProviderID(n.Spec.ProviderID)
+	return n.Spec.ProviderID != "" && errors.Is(err, kube.ErrOtherProvider)
 }
 
 // Pools are the configured ones as package ipam takes them.

@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -169,26 +170,17 @@ func (r *BalancerRow) show(b *lb.State, nodes map[int64]string) {
 				Node: nodes[t.Server], Server: t.Server, Private: t.Private, Health: b.Verdicts[l.Port][t.Server].String(),
 			})
 		}
-		slices.SortStableFunc(row.Targets, func(a, b TargetRow) int { return compareTargets(a, b) })
+		slices.SortStableFunc(row.Targets, compareTargets)
 		r.Listeners = append(r.Listeners, row)
 	}
 }
 
 // compareTargets has Nodes by name, then other servers by ID.
 func compareTargets(a, b TargetRow) int {
-	switch {
-	case (a.Node == "") != (b.Node == ""):
-		if a.Node == "" {
-			return 1
-		}
-		return -1
-	case a.Node != b.Node:
-		if a.Node < b.Node {
-			return -1
-		}
-		return 1
+	if (a.Node == "") != (b.Node == "") {
+		return cmp.Compare(b.Node, a.Node)
 	}
-	return int(a.Server - b.Server)
+	return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Server, b.Server))
 }
 
 func checkText(c lb.HealthCheck) string {

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
@@ -274,6 +273,6 @@ func conditionText(kind, status, reason, message string) string {
 }
 
 func serverID(n *corev1.Node) (int64, bool) {
-	id, err := cloud.ParseProviderID(n.Spec.ProviderID)
+	id, err := kube.ParseProviderID(n.Spec.ProviderID)
 	return id, err == nil
 }

@@ -38,30 +38,7 @@ func Ranges(c config.Config) []routes.Range {
 // Defaults are what Services get without annotations, in the network with this
 // ID, 0 without one.
 func Defaults(c config.Config, network int64) lb.Defaults {
-	d := c.LoadBalancers
-	var adoptable []lb.Adoptable
-	for _, one := range d.Adoptable {
-		adoptable = append(adoptable, lb.Adoptable(one))
-	}
-	return lb.Defaults{
-		Cluster:               c.ClusterName,
-		Network:               network,
-		Location:              d.Location,
-		NetworkZone:           d.NetworkZone,
-		Type:                  d.Type,
-		Algorithm:             lb.Algorithm(d.Algorithm),
-		UsePrivateIP:          d.UsePrivateIP,
-		DisablePrivateIngress: d.DisablePrivateIngress,
-		DisablePublicNetwork:  d.DisablePublicNetwork,
-		UsesProxyProtocol:     d.UsesProxyProtocol,
-		DisableIPv6:           d.DisableIPv6,
-		PrivateSubnet:         d.PrivateSubnet,
-		HealthCheck:           lb.CheckMode(d.HealthCheck),
-		HealthCheckInterval:   d.HealthCheckInterval,
-		HealthCheckTimeout:    d.HealthCheckTimeout,
-		HealthCheckRetries:    d.HealthCheckRetries,
-		Classless:             d.Classless,
-		Adoptable:             adoptable,
-		Certificates:          lb.CertificateUse(d.Certificates),
-	}
+	d := c.LoadBalancers.Defaults
+	d.Cluster, d.Network = c.ClusterName, network
+	return d
 }

@@ -9,21 +9,21 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/wiring"
 	"github.com/underlay-ccm/underlay/ipam"
+	"github.com/underlay-ccm/underlay/lb"
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// A field that is added to lb.Defaults and not filled in here would be a setting
-// without effect.
+// A field that is added to lb.Defaults needs a setting, and a value here.
 func TestEveryDefaultComesFromTheConfiguration(t *testing.T) {
 	got := reflect.ValueOf(wiring.Defaults(config.Config{
 		ClusterName: "c",
-		LoadBalancers: config.LoadBalancers{
+		LoadBalancers: config.LoadBalancers{Defaults: lb.Defaults{
 			Location: "fsn1", NetworkZone: "eu-central", Type: "lb21", Algorithm: "least_connections", UsePrivateIP: true,
 			DisablePrivateIngress: true, DisablePublicNetwork: true, UsesProxyProtocol: true, DisableIPv6: true,
 			PrivateSubnet: netip.MustParsePrefix("10.0.1.0/24"), HealthCheck: "node-port", HealthCheckInterval: time.Second,
 			HealthCheckTimeout: time.Second, HealthCheckRetries: 1, Classless: true,
-			Adoptable: []config.Adoptable{{Name: "web"}}, Certificates: "labelled",
-		},
+			Adoptable: []lb.Adoptable{{Name: "web"}}, Certificates: "labelled",
+		}},
 	}, 7))
 	for i := range got.NumField() {
 		if got.Field(i).IsZero() {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,25 +16,22 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/test/testenv/fakeapi"
 )
 
 // fakeAPI is an API server that knows Nodes, ServiceCIDRs, one ConfigMap and whether an admission
-// policy stands, as an http.RoundTripper. It keeps every version of what can be watched, so that
-// watches and cached lists can lag behind honestly: late, but in order and complete. It holds each
-// change against what must never happen (see judge_test.go), and refuses every request that the
-// controller has no business to send.
+// policy stands, as an http.RoundTripper. It holds each change against what must never happen
+// (see invariants_test.go), and refuses every request that the controller has no business to send.
 type fakeAPI struct {
-	mu       sync.Mutex
+	fakeapi.History
 	uids     int
-	nodes    *collection
-	services *collection
+	nodes    *fakeapi.Collection
+	services *fakeapi.Collection
 	ledger   configMap
 	policy   bool // the admission policy and its binding are there
 
-	faults  func(call) fault     // what happens to the next request; nil: nothing
-	lag     func() time.Duration // how late the next watch event is; nil: not at all
-	stalled chan struct{}        // while not nil: watches and cached lists stay where they are
-	late    []func()             // writes that will be applied after the client gave up
+	faults func(call) fault // what happens to the next request; nil: nothing
+	late   []func()         // writes that will be applied after the client gave up
 
 	calls  map[string]int // requests by "VERB resource", answered or not
 	order  []string       // the writes among them, with the name of what they write
@@ -47,11 +43,10 @@ type fakeAPI struct {
 
 func newFakeAPI() *fakeAPI {
 	f := &fakeAPI{
-		nodes:    newCollection("v1", "Node"),
-		services: newCollection("networking.k8s.io/v1", "ServiceCIDR"),
-		ledger:   configMap{version: 1000, limit: 1 << 20},
-		calls:    map[string]int{}, writes: map[types.UID]int{}, byUs: map[types.UID]bool{},
+		ledger: configMap{version: 1000, limit: 1 << 20},
+		calls:  map[string]int{}, writes: map[types.UID]int{}, byUs: map[types.UID]bool{},
 	}
+	f.nodes, f.services = f.Collection("v1", "Node"), f.Collection("networking.k8s.io/v1", "ServiceCIDR")
 	f.invariants = newUmpire(f)
 	return f
 }
@@ -63,7 +58,7 @@ func (f *fakeAPI) note(format string, args ...any) {
 
 // putNode makes a new version of a Node known. The caller holds the lock.
 func (f *fakeAPI) putNode(kind watch.EventType, node *corev1.Node) {
-	f.nodes.put(kind, node)
+	f.nodes.Put(kind, node)
 	f.note("%-8s %s/%s %s %v", kind, node.Name, node.UID, node.Spec.ProviderID, node.Spec.PodCIDRs)
 	if kind == watch.Deleted {
 		f.invariants.departed(node)
@@ -72,7 +67,7 @@ func (f *fakeAPI) putNode(kind watch.EventType, node *corev1.Node) {
 
 // node returns the Node as it is now, or nil. The caller holds the lock.
 func (f *fakeAPI) node(name string) *corev1.Node {
-	node, _ := f.nodes.objects[name].(*corev1.Node)
+	node, _ := f.nodes.Objects[name].(*corev1.Node)
 	return node
 }
 
@@ -86,8 +81,8 @@ func (f *fakeAPI) newUID() types.UID {
 
 // add creates a Node.
 func (f *fakeAPI) add(name string, shapes ...shape) types.UID {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: name, UID: f.newUID(), CreationTimestamp: metav1.Now(),
 	}}
@@ -110,8 +105,8 @@ func (f *fakeAPI) create(name string, podCIDRs ...string) types.UID {
 
 // edit changes a Node, as another client would.
 func (f *fakeAPI) edit(name string, change func(*corev1.Node)) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	node := f.node(name).DeepCopy()
 	change(node)
 	f.putNode(watch.Modified, node)
@@ -122,16 +117,16 @@ func (f *fakeAPI) heartbeat(name string) {
 }
 
 func (f *fakeAPI) delete(name string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	f.putNode(watch.Deleted, f.node(name).DeepCopy())
 }
 
 // addServiceCIDR creates a ServiceCIDR object, as an administrator would.
 func (f *fakeAPI) addServiceCIDR(name string, cidrs ...string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.services.put(watch.Added, &networkingv1.ServiceCIDR{
+	f.Lock()
+	defer f.Unlock()
+	f.services.Put(watch.Added, &networkingv1.ServiceCIDR{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: f.newUID(), CreationTimestamp: metav1.Now()},
 		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: cidrs},
 	})
@@ -140,46 +135,42 @@ func (f *fakeAPI) addServiceCIDR(name string, cidrs ...string) {
 
 // deleteServiceCIDR makes a ServiceCIDR disappear.
 func (f *fakeAPI) deleteServiceCIDR(name string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.services.put(watch.Deleted, f.services.objects[name].DeepCopyObject().(object))
+	f.Lock()
+	defer f.Unlock()
+	f.services.Put(watch.Deleted, f.services.Objects[name].DeepCopyObject().(fakeapi.Object))
 	f.note("ServiceCIDR %s deleted", name)
 }
 
 // inject makes faults decide what happens to requests from now on.
 func (f *fakeAPI) inject(faults func(call) fault) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	f.faults = faults
 }
 
 // stall keeps watches and cached lists from learning anything more, until resume.
 func (f *fakeAPI) stall() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.stalled == nil {
-		f.stalled = make(chan struct{})
-		f.nodes.horizon, f.services.horizon = len(f.nodes.history), len(f.services.history)
+	f.Lock()
+	defer f.Unlock()
+	if f.Stall() {
 		f.note("watches stall")
 	}
 }
 
 func (f *fakeAPI) resume() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.stalled != nil {
-		close(f.stalled)
-		f.stalled = nil
+	f.Lock()
+	defer f.Unlock()
+	if f.Resume() {
 		f.note("watches go on")
 	}
 }
 
 // live returns a copy of all Nodes, by name.
 func (f *fakeAPI) live() map[string]*corev1.Node {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	all := map[string]*corev1.Node{}
-	for name := range f.nodes.objects {
+	for name := range f.nodes.Objects {
 		all[name] = f.node(name).DeepCopy()
 	}
 	return all
@@ -196,8 +187,8 @@ func (f *fakeAPI) podCIDRs(name string) []netip.Prefix {
 
 // count returns how many requests of that kind ("PATCH nodes") arrived.
 func (f *fakeAPI) count(kinds ...string) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	n := 0
 	for _, kind := range kinds {
 		n += f.calls[kind]
@@ -218,8 +209,8 @@ func (f *fakeAPI) ledgerWrites() int { return f.count("PUT configmaps", "POST co
 
 // trace returns the requests to write something since the last time, in order.
 func (f *fakeAPI) trace() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	order := f.order
 	f.order = nil
 	return order
@@ -227,8 +218,8 @@ func (f *fakeAPI) trace() []string {
 
 // String prints the history.
 func (f *fakeAPI) String() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	lines := slices.Clone(f.log)
 	if f.ledger.object != nil {
 		for _, key := range slices.Sorted(maps.Keys(f.ledger.object.Data)) {

@@ -1,9 +1,6 @@
 package controller
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/underlay-ccm/underlay/test/testenv/fakeapi"
 )
 
 // A call is one request as the API server sees it.
@@ -77,45 +76,45 @@ func identify(req *http.Request, body []byte) call {
 
 // RoundTrip answers one request.
 func (f *fakeAPI) RoundTrip(req *http.Request) (*http.Response, error) {
-	body, err := readBody(req)
+	body, err := fakeapi.ReadBody(req)
 	if err != nil {
 		return nil, err
 	}
 	c := identify(req, body)
 	switch c.kind {
 	case "WATCH nodes":
-		return f.watch(req, f.nodes), nil
+		return f.Watch(req, f.nodes), nil
 	case "WATCH servicecidrs":
-		return f.watch(req, f.services), nil
+		return f.Watch(req, f.services), nil
 	}
 	what := f.arrive(c)
-	if !elapse(req.Context(), what.delay) {
+	if !fakeapi.Elapse(req.Context().Done(), what.delay) {
 		// It is on its way already.
 		what.lose = true
 	}
 	switch {
 	case what.refuse:
-		return reply(nil, apierrors.NewServiceUnavailable("fake: refused"))
+		return fakeapi.Reply(nil, apierrors.NewServiceUnavailable("fake: refused"))
 	case what.answer != nil:
-		return reply(nil, what.answer)
+		return fakeapi.Reply(nil, what.answer)
 	case what.drop:
 		return nil, errConnection
 	case what.page:
-		page := response(http.StatusNotFound, io.NopCloser(strings.NewReader("<h1>404 Not Found</h1>")))
+		page := fakeapi.Response(http.StatusNotFound, io.NopCloser(strings.NewReader("<h1>404 Not Found</h1>")))
 		page.Header.Set("Content-Type", "text/html")
 		return page, nil
 	}
 	answer, err := f.apply(req, c, what)
-	if what.late > 0 || what.lose || !elapse(req.Context(), what.slow) {
+	if what.late > 0 || what.lose || !fakeapi.Elapse(req.Context().Done(), what.slow) {
 		return nil, errConnection
 	}
-	return reply(answer, err)
+	return fakeapi.Reply(answer, err)
 }
 
 // apply does what a request asks for, now or later. What it returns never changes any more.
 func (f *fakeAPI) apply(req *http.Request, c call, what fault) (any, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	if what.late > 0 {
 		f.deliverLater(req, c, what)
 		return nil, nil
@@ -125,8 +124,8 @@ func (f *fakeAPI) apply(req *http.Request, c call, what fault) (any, error) {
 
 // arrive counts a request and draws its fate.
 func (f *fakeAPI) arrive(c call) (what fault) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	f.calls[c.kind]++
 	if strings.HasPrefix(c.kind, "P") {
 		f.order = append(f.order, strings.TrimSpace(c.kind+" "+c.name))
@@ -138,28 +137,6 @@ func (f *fakeAPI) arrive(c call) (what fault) {
 		f.note("%s %s %+v", c.kind, c.name, what)
 	}
 	return what
-}
-
-// elapse waits, or returns false when the context ends first. It makes no timer for no time:
-// when several goroutines find such a timer expired, Go's race detector crashes in a bubble.
-func elapse(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func readBody(req *http.Request) ([]byte, error) {
-	if req.Body == nil {
-		return nil, nil
-	}
-	defer req.Body.Close()
-	return io.ReadAll(req.Body)
 }
 
 // deliverLater applies a request whose sender has been told that the connection broke.
@@ -174,8 +151,8 @@ func (f *fakeAPI) deliverLater(req *http.Request, c call, what fault) {
 	}
 	f.late = append(f.late, apply)
 	time.AfterFunc(what.late, func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
+		f.Lock()
+		defer f.Unlock()
 		apply()
 	})
 }
@@ -189,9 +166,9 @@ func (f *fakeAPI) handle(req *http.Request, c call, what fault) (any, error) {
 		}
 		return nil, apierrors.NewNotFound(nodeResource, c.name)
 	case "LIST nodes":
-		return f.list(req, f.nodes), nil
+		return f.List(req, f.nodes), nil
 	case "LIST servicecidrs":
-		return f.list(req, f.services), nil
+		return f.List(req, f.services), nil
 	case "PATCH nodes":
 		return f.patchPodCIDRs(req, c, what)
 	case "PATCH nodes/status":
@@ -219,32 +196,6 @@ func (f *fakeAPI) admission(there any, c call) (any, error) {
 		binding.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Deny}
 	}
 	return there, nil
-}
-
-// reply encodes an answer or an error as the API server would.
-func reply(answer any, err error) (*http.Response, error) {
-	code := http.StatusOK
-	if err != nil {
-		var status apierrors.APIStatus
-		if !errors.As(err, &status) {
-			return nil, err
-		}
-		s := status.Status()
-		s.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-		code, answer = int(s.Code), s
-	}
-	body, err := json.Marshal(answer)
-	if err != nil {
-		return nil, err
-	}
-	return response(code, io.NopCloser(bytes.NewReader(body))), nil
-}
-
-func response(code int, body io.ReadCloser) *http.Response {
-	return &http.Response{
-		StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": []string{"application/json"}}, Body: body,
-	}
 }
 
 // roundTripper is a function that is one.

@@ -175,8 +175,8 @@ func differences(before, after map[string]string) string {
 
 // stored returns what the ConfigMap holds, nil where there is none.
 func (f *fakeAPI) stored() map[string]string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	if f.ledger.object == nil {
 		return nil
 	}
@@ -197,8 +197,8 @@ func (f *fakeAPI) holders() []string {
 
 // editLedger changes the ConfigMap by hand, making it if there is none.
 func (f *fakeAPI) editLedger(change func(data map[string]string)) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	data := map[string]string{}
 	if f.ledger.object != nil {
 		maps.Copy(data, f.ledger.object.Data)
@@ -211,8 +211,8 @@ func (f *fakeAPI) editLedger(change func(data map[string]string)) {
 // deleteLedger deletes the ConfigMap, as a person does. A creation that is still on its way arrives
 // all the same.
 func (f *fakeAPI) deleteLedger() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	f.ledger.object = nil
 	f.invariants.ledgerLost()
 	f.note("ledger deleted by hand")

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/underlay-ccm/underlay/ipam"
+	"github.com/underlay-ccm/underlay/test/testenv/fakeapi"
 )
 
 // slowAnswers applies requests of a kind at once and answers them later.
@@ -17,7 +18,7 @@ func slowAnswers(api http.RoundTripper, kind string, delay time.Duration) http.R
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		response, err := api.RoundTrip(req)
 		if identify(req, nil).kind == kind {
-			elapse(req.Context(), delay)
+			fakeapi.Elapse(req.Context().Done(), delay)
 		}
 		return response, err
 	})
@@ -48,7 +49,7 @@ func TestAnAnswerFromBeforeADeletionRevivesNobody(t *testing.T) {
 type slowOwn time.Duration
 
 func (s slowOwn) OwnPrefix(ctx context.Context, _ *corev1.Node) (netip.Prefix, []netip.Addr, error) {
-	elapse(ctx, time.Duration(s))
+	fakeapi.Elapse(ctx.Done(), time.Duration(s))
 	return pfx("2001:db8::/64"), nil, nil
 }
 

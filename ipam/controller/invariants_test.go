@@ -14,15 +14,16 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// An invariants holds every write of podCIDRs against what may never happen, at the moment in which the
-// API server applies it: what the Node gets is in the stored ledger under its name and UID,
+// An invariants holds every write of podCIDRs against what may never happen, at the moment in which
+// the API server applies it: what the Node gets is in the stored ledger under its name and UID,
 // overlaps nothing that we gave another Node, nothing that is forbidden, nothing of a Node that has
 // gone until its quarantine is over and its routes are gone. It reads the stored ledger by itself.
 // The fake's lock protects it.
 type invariants struct {
 	api       *fakeAPI
 	forbidden []netip.Prefix
-	// quarantine is how long what a Node had may not go to another; it is not looked at where it is 0.
+	// quarantine is how long what a Node had may not go to another; it is not looked at where it is
+	// 0.
 	quarantine time.Duration
 	gone       map[netip.Prefix]former
 	// routesMatter: nothing may go to another Node while a route toward it stands.
@@ -64,7 +65,7 @@ func (u *invariants) handedOut(node *corev1.Node) {
 		if !u.recorded(node, p) {
 			u.find("%s/%s got %s, which is not recorded for it", node.Name, node.UID, p)
 		}
-		for _, name := range slices.Sorted(maps.Keys(u.api.nodes.objects)) {
+		for _, name := range slices.Sorted(maps.Keys(u.api.nodes.Objects)) {
 			other := u.api.node(name)
 			theirs, _ := kube.PodCIDRs(other)
 			if other.UID != node.UID && u.api.byUs[other.UID] && slices.ContainsFunc(theirs, p.Overlaps) {
@@ -165,16 +166,16 @@ func (u *invariants) removeRoutes() {
 
 // removeStaleRoutes is what a route controller does.
 func (f *fakeAPI) removeStaleRoutes() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	f.removeRoutes()
 	f.note("the routes of Nodes that are gone are removed")
 }
 
 // routed is the port of the controller that asks the route table.
 func (f *fakeAPI) routed(p netip.Prefix) (routed, known bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	f.routesMatter = true
 	for q := range f.routes {
 		if q.Overlaps(p) {
@@ -186,7 +187,7 @@ func (f *fakeAPI) routed(p netip.Prefix) (routed, known bool) {
 
 // broken returns what must never have happened.
 func (f *fakeAPI) broken() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	return slices.Clone(f.verdicts)
 }

@@ -27,7 +27,7 @@ const damagedRetry = 10 * time.Second
 func (d *decider) load(ctx context.Context) error {
 	for again := backoff(); ; {
 		retry, err := d.loadOnce(ctx)
-		var broken *damage
+		var broken *ipam.DamagedEntry
 		switch {
 		case err == nil:
 			d.loaded, d.damaged = true, false
@@ -104,9 +104,9 @@ func (d *decider) storeAnew(ctx context.Context) error {
 		}
 		return err
 	}
-	made, err := d.store.create(ctx, d.file.desired)
+	made, err := d.store.create(ctx, d.file.entries())
 	if err == nil {
-		d.file.stored = made
+		d.file.is(made)
 	}
 	return err
 }

@@ -197,7 +197,8 @@ func TestAPoolForSomeNodesOnly(t *testing.T) {
 	})
 }
 
-// From single- to dual-stack: Nodes that there are stay as they are and are named, new ones have both.
+// From single- to dual-stack: Nodes that there are stay as they are and are named, new ones have
+// both.
 func TestFromSingleToDualStack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()

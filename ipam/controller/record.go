@@ -45,7 +45,7 @@ const gather = 200
 // order gathers what is to be written now, or tells how long that has to wait. Where the pools'
 // cursors stand is worth no write of its own.
 func (d *decider) order(ctx context.Context) (o order, ok bool, wait time.Duration) {
-	if d.writing || len(d.file.dirty) == 0 || d.queue.Len() > 0 && len(d.file.dirty) < gather {
+	if d.writing || len(d.file.pending) == 0 || d.queue.Len() > 0 && len(d.file.pending) < gather {
 		return order{}, false, 0
 	}
 	now := time.Now()

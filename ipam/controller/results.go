@@ -248,7 +248,8 @@ func (d *decider) show() {
 	d.departed.Store(&out)
 }
 
-// Departed are the Nodes that are gone among holders, and whose podCIDRs are in quarantine, by name.
+// Departed are the Nodes that are gone among holders, and whose podCIDRs are in quarantine, by
+// name.
 func Departed(holdings []ipam.Holding) []kube.Departed {
 	var out []kube.Departed
 	for _, h := range holdings {

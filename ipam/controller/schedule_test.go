@@ -19,6 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/underlay-ccm/underlay/test/testenv/fakeapi"
 )
 
 var (
@@ -103,7 +105,7 @@ func runSchedule(t *testing.T, seed uint64, v variant) (problems []string) {
 		s.api.forbidden = prefixes(scheduleExclusions...)
 		s.api.invariants.quarantine, s.api.routesMatter = scheduleQuarantine, true
 		s.api.inject(s.fault)
-		s.api.lag = s.lag
+		s.api.Lag = s.lag
 		s.start()
 		for range scheduleSteps {
 			s.step()
@@ -142,8 +144,8 @@ func (s *schedule) start() {
 }
 
 func (s *schedule) note(format string, args ...any) {
-	s.api.mu.Lock()
-	defer s.api.mu.Unlock()
+	s.api.Lock()
+	defer s.api.Unlock()
 	s.api.note(format, args...)
 }
 
@@ -235,7 +237,8 @@ func (s *schedule) ledgerStep(roll int) {
 	names := s.api.holders()
 	switch {
 	case roll < 33:
-		// Whoever doesn't hold the lease has ended before the fence is over: that is what it is for.
+		// Whoever doesn't hold the lease has ended before the fence is over: that is what it is
+		// for.
 		for _, p := range s.procs[:len(s.procs)-1] {
 			p.stop()
 		}
@@ -354,7 +357,7 @@ var ownPrefixes = map[string]netip.Prefix{
 
 // OwnPrefix answers late or not at all at times, as the cloud does.
 func (s *schedule) OwnPrefix(ctx context.Context, node *corev1.Node) (netip.Prefix, []netip.Addr, error) {
-	s.api.mu.Lock()
+	s.api.Lock()
 	var delay time.Duration
 	var err error
 	if s.api.faults != nil && s.luck.IntN(s.calls) == 0 {
@@ -362,8 +365,8 @@ func (s *schedule) OwnPrefix(ctx context.Context, node *corev1.Node) (netip.Pref
 	} else if s.api.faults != nil && s.luck.IntN(s.calls) == 0 || node.Spec.ProviderID == "" {
 		err = errConnection
 	}
-	s.api.mu.Unlock()
-	if !elapse(ctx, delay) {
+	s.api.Unlock()
+	if !fakeapi.Elapse(ctx.Done(), delay) {
 		err = ctx.Err()
 	}
 	return ownPrefixes[node.Spec.ProviderID], nil, err
@@ -384,9 +387,9 @@ func (s *schedule) lag() time.Duration {
 func (s *schedule) calm() {
 	s.note("calm")
 	s.repair()
-	s.api.mu.Lock()
-	s.api.faults, s.api.lag = nil, nil
-	s.api.mu.Unlock()
+	s.api.Lock()
+	s.api.faults, s.api.Lag = nil, nil
+	s.api.Unlock()
 	s.api.resume()
 	for _, p := range s.procs {
 		p.connection.thaw()

@@ -75,9 +75,9 @@ func TestTheAdmissionPolicyMakesASecondAllocatorHarmless(t *testing.T) {
 		pass(time.Minute)
 		api.add("theirs", setBy(kcm, "10.0.0.0/24", "fd00::/64"))
 		pass(time.Second)
-		api.mu.Lock()
+		api.Lock()
 		api.policy = true
-		api.mu.Unlock()
+		api.Unlock()
 		api.create("a")
 		pass(5 * time.Second)
 		wantPodCIDRs(t, api, "a", "10.0.1.0/24", "fd00:0:0:1::/64")
@@ -110,8 +110,8 @@ func TestWhoIsNoSecondAllocator(t *testing.T) {
 	}
 }
 
-// The next process finds what was set while nobody looked. Once the other has been found to be gone,
-// its old traces stop nothing any more.
+// The next process finds what was set while nobody looked. Once the other has been found to be
+// gone, its old traces stop nothing any more.
 func TestSignsOfASecondAllocatorAfterARestart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()

@@ -72,9 +72,9 @@ func TestNothingIsAssignedBeforeEverythingIsObserved(t *testing.T) {
 		if api.sent() != 0 {
 			t.Fatalf("%d PATCH requests before the Nodes could be listed", api.sent())
 		}
-		api.mu.Lock()
+		api.Lock()
 		blocked = false
-		api.mu.Unlock()
+		api.Unlock()
 		pass(10 * time.Minute)
 		wantPodCIDRs(t, api, "new", "10.0.1.0/24", "fd00:0:0:1::/64")
 	})
@@ -97,9 +97,9 @@ func TestARestartWithAnOldCacheMakesNoDuplicates(t *testing.T) {
 		api.create("c")
 		a, b := api.podCIDRs("a"), api.podCIDRs("b")
 
-		api.mu.Lock()
-		api.stalled, api.nodes.horizon = make(chan struct{}), 3 // a and b without podCIDRs, no c
-		api.mu.Unlock()
+		api.Lock()
+		api.StallAt(api.nodes, 3) // a and b without podCIDRs, no c
+		api.Unlock()
 		p = start(t, api, dualStack(2))
 		defer p.stop()
 		pass(time.Minute)

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/underlay-ccm/underlay/test/testenv/fakeapi"
 )
 
 // The schedules must catch a controller that breaks a rule: otherwise, that they pass says
@@ -79,7 +81,7 @@ var resourceVersion = regexp.MustCompile(`"resourceVersion":"[0-9]*"`)
 func blind(api http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		if isLedger(req) && req.Method == http.MethodPut {
-			body, err := readBody(req)
+			body, err := fakeapi.ReadBody(req)
 			if err != nil {
 				return nil, err
 			}
@@ -100,7 +102,7 @@ func hasty(mistaken func(error) bool) func(http.RoundTripper) http.RoundTripper 
 				failure = apierrors.NewNotFound(nodeResource, name)
 			}
 			if aboutNode && failure != nil && mistaken(failure) {
-				return reply(nil, apierrors.NewNotFound(nodeResource, name))
+				return fakeapi.Reply(nil, apierrors.NewNotFound(nodeResource, name))
 			}
 			return response, err
 		})

@@ -58,7 +58,8 @@ func (l *lab) repeated(m memory, svc *corev1.Service, nodes []*corev1.Node) outc
 	return l.converge(quiet(l.t.Context()), p, hooks{})
 }
 
-// change is four nodes, reached at their public addresses and healthy, that are to be reached in the network.
+// change is four nodes, reached at their public addresses and healthy, that are to be reached in
+// the network.
 type change struct {
 	*lab
 	svc    *corev1.Service
@@ -68,7 +69,8 @@ type change struct {
 	fewest int // targets that were healthy, after any change
 }
 
-// changing runs a test of such a change. inLAN is the health in the network of a server, in their order.
+// changing runs a test of such a change. inLAN is the health in the network of a server, in their
+// order.
 func changing(t *testing.T, n int, inLAN func(server int) hcloudsim.Health, test func(c *change)) {
 	t.Helper()
 	var first int64
@@ -115,7 +117,8 @@ func withMemory(svc *corev1.Service, m memory) *corev1.Service {
 	return svc
 }
 
-// expect compares how many targets are reached at their public addresses, and what the Service is told.
+// expect compares how many targets are reached at their public addresses, and what the Service is
+// told.
 func (c *change) expect(o outcome, atPublic int, reasons ...string) {
 	c.t.Helper()
 	var told []string
@@ -131,9 +134,9 @@ func (c *change) expect(o outcome, atPublic int, reasons ...string) {
 func healthyInLAN(int) hcloudsim.Health   { return hcloudsim.HealthHealthy }
 func unhealthyInLAN(int) hcloudsim.Health { return hcloudsim.HealthUnhealthy }
 
-// Targets change their addresses one after the other, so that all but one stay healthy; then the public
-// interface goes. Where the first is not healthy no other changes, until a person changes the annotation
-// back, and nothing is remembered but what any process sees.
+// Targets change their addresses one after the other, so that all but one stay healthy; then the
+// public interface goes. Where the first is not healthy no other changes, until a person changes
+// the annotation back, and nothing is remembered but what any process sees.
 func TestTargetsChangeTheirAddressesInTheSimulator(t *testing.T) {
 	t.Run("healthy", func(t *testing.T) {
 		changing(t, 4, healthyInLAN, func(c *change) {
@@ -194,8 +197,8 @@ func TestALoadBalancerIsDeletedWhileTargetsChange(t *testing.T) {
 	})
 }
 
-// What the cloud refuses in the place of a target that it took away is put back at once, and not tried again
-// all the time.
+// What the cloud refuses in the place of a target that it took away is put back at once, and not
+// tried again all the time.
 func TestTargetsThatCannotBeReplacedArePutBack(t *testing.T) {
 	changing(t, 4, healthyInLAN, func(c *change) {
 		tries := 0
@@ -214,7 +217,8 @@ func TestTargetsThatCannotBeReplacedArePutBack(t *testing.T) {
 	})
 }
 
-// A change of checks and addresses at once is one after the other, so that neither is blamed for the other.
+// A change of checks and addresses at once is one after the other, so that neither is blamed for
+// the other.
 func TestChecksBeforeAddresses(t *testing.T) {
 	changing(t, 4, healthyInLAN, func(c *change) {
 		c.svc.Annotations[hetznerPrefix+"health-check-port"] = "4711"

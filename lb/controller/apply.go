@@ -15,8 +15,8 @@ import (
 type ran struct {
 	moved bool // what there is must be read again
 	errs  []error
-	// held are refusals that are remembered, so that trying again is not left to the caller; retry is the
-	// shortest time after which one is tried.
+	// held are refusals that are remembered, so that trying again is not left to the caller; retry
+	// is the shortest time after which one is tried.
 	held  []error
 	retry time.Duration
 	// unchanged are the ports whose listeners the cloud refused to change.
@@ -70,8 +70,9 @@ func (c converger) run(ctx context.Context, have lb.State, ops []lb.Op) ran {
 	return r
 }
 
-// remember keeps what the cloud said to an op, and reports whether that is a refusal which is remembered. A
-// target that is only added is asked for again soon; what takes something away first is not.
+// remember keeps what the cloud said to an op, and reports whether that is a refusal which is
+// remembered. A target that is only added is asked for again soon; what takes something away first
+// is not.
 func (r *ran) remember(refusals *refusals, key string, op lb.Op, err error, final bool) bool {
 	first := laterRetry
 	if _, add := op.(lb.AddTarget); add {
@@ -93,9 +94,9 @@ func (r *ran) remember(refusals *refusals, key string, op lb.Op, err error, fina
 	return false
 }
 
-// carryOut does an op, and a swap as a whole: what it took is put back at once when the other cannot be had.
-// The failure is final if the cloud refused what was to be given, or took it on and failed: finding out again takes
-// away again.
+// carryOut does an op, and a swap as a whole: what it took is put back at once when the other
+// cannot be had. The failure is final if the cloud refused what was to be given, or took it on and
+// failed: finding out again takes away again.
 func (c converger) carryOut(ctx context.Context, have lb.State, op lb.Op) (err error, final bool) {
 	swap, ok := op.(lb.Swap)
 	if !ok {
@@ -117,8 +118,8 @@ func (c converger) carryOut(ctx context.Context, have lb.State, op lb.Op) (err e
 	return err, final
 }
 
-// finishing is how long a process that stops takes at most to put something in the place of what it took away: until
-// another one begins, targets would be missing.
+// finishing is how long a process that stops takes at most to put something in the place of what it
+// took away: until another one begins, targets would be missing.
 const finishing = 15 * time.Second
 
 // outliving is a context that ends a while after the one it comes from.
@@ -158,9 +159,11 @@ func (c converger) apply(ctx context.Context, have lb.State, op lb.Op) error {
 	return err
 }
 
-// belongings are what may have to go with a Service beside the load balancer that carries its labels.
+// belongings are what may have to go with a Service beside the load balancer that carries its
+// labels.
 type belongings struct {
-	// Peers: the load balancer that the Hetzner controller made for the Service, and that was to be taken over.
+	// Peers: the load balancer that the Hetzner controller made for the Service, and that was to be
+	// taken over.
 	Peers bool
 	// Certificates: managed ones.
 	Certificates bool

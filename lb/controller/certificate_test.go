@@ -33,7 +33,8 @@ func (w *world) certificates() (names []string) {
 	return names
 }
 
-// From the first managed certificate to the last trace of it, over a change of domains and a restart.
+// From the first managed certificate to the last trace of it, over a change of domains and a
+// restart.
 func TestManagedCertificate(t *testing.T) {
 	const name = "ccm-managed-certificate-web-uid"
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
@@ -72,8 +73,8 @@ func TestManagedCertificate(t *testing.T) {
 	})
 }
 
-// A certificate that is not needed any more is removed although it could not be at first, also by the next
-// process; without it nothing asks for certificates.
+// A certificate that is not needed any more is removed although it could not be at first, also by
+// the next process; without it nothing asks for certificates.
 func TestManagedCertificateIsNotForgotten(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		svc := service("web")
@@ -123,7 +124,8 @@ func TestCertificateThatIsNotThere(t *testing.T) {
 	})
 }
 
-// A certificate that could not be obtained is tried again once a day, not more, also by another process.
+// A certificate that could not be obtained is tried again once a day, not more, also by another
+// process.
 func TestFailedCertificateIsTriedAgain(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		svc := service("web")

@@ -60,8 +60,8 @@ const (
 	byProxy  = "update listener 80 → 30080, http :10256/healthz every 10s, timeout 15s, 3 tries"
 )
 
-// A change of health checks that leaves no healthy node is taken back, also by another process than the one
-// that made it, is not made again, and is tried again when the user asks for that.
+// A change of health checks that leaves no healthy node is taken back, also by another process than
+// the one that made it, is not made again, and is tried again when the user asks for that.
 func TestCheckThatLeavesNobodyIsRolledBack(t *testing.T) {
 	for name, restart := range map[string]bool{"one process": false, "killed in between": true} {
 		t.Run(name, func(t *testing.T) {
@@ -107,8 +107,8 @@ func TestCheckThatLeavesNobodyIsRolledBack(t *testing.T) {
 	}
 }
 
-// What is remembered of one Service's checks says nothing of another's that was made from its manifest, nor does what
-// names no Service.
+// What is remembered of one Service's checks says nothing of another's that was made from its
+// manifest, nor does what names no Service.
 func TestCopiedMemoryIsNotBelieved(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.endpoints("web", "node-1")
@@ -213,8 +213,8 @@ func TestNodesWithEndpointsComeFirst(t *testing.T) {
 	}
 }
 
-// The request that puts the old check back fails. What is there then is the check that leaves nobody, so it is
-// put back with the next try, by this process or another.
+// The request that puts the old check back fails. What is there then is the check that leaves
+// nobody, so it is put back with the next try, by this process or another.
 func TestARollBackThatFailsIsTriedAgain(t *testing.T) {
 	for name, restart := range map[string]bool{"one process": false, "killed in between": true} {
 		t.Run(name, func(t *testing.T) {
@@ -244,7 +244,8 @@ func TestARollBackThatFailsIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A target that never gets to be healthy or unhealthy doesn't turn a check that leaves nobody into a good one.
+// A target that never gets to be healthy or unhealthy doesn't turn a check that leaves nobody into
+// a good one.
 func TestATargetThatNeverAnswersDoesNotKeepABadCheck(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.endpoints("web", "node-1")
@@ -265,7 +266,8 @@ func TestATargetThatNeverAnswersDoesNotKeepABadCheck(t *testing.T) {
 	})
 }
 
-// The port on which kube-proxy answered for policy Local is gone with it: a roll-back to it would leave nobody.
+// The port on which kube-proxy answered for policy Local is gone with it: a roll-back to it would
+// leave nobody.
 func TestRollBackToACheckThatAnswers(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.endpoints("web", "node-1")

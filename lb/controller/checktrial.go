@@ -13,22 +13,25 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// memory is what must outlive the process: whether a change of health checks leaves healthy nodes takes time
-// to know, and each attempt costs traffic, so the next process must neither leave it nor make it again.
+// memory is what must outlive the process: whether a change of health checks leaves healthy nodes
+// takes time to know, and each attempt costs traffic, so the next process must neither leave it nor
+// make it again.
 //
-// It is kept in the Service's annotation [lb.AnnotationState]; a user who removes that has what was refused
-// tried again.
+// It is kept in the Service's annotation [lb.AnnotationState]; a user who removes that has what was
+// refused tried again.
 type memory struct {
 	checks
-	// Reissue is when the cloud is asked to try again to obtain a certificate that it could not obtain.
+	// Reissue is when the cloud is asked to try again to obtain a certificate that it could not
+	// obtain.
 	Reissue time.Time `json:"reissue,omitzero"`
 }
 
-// checks are about a change of health checks. One that leaves no healthy node is taken back, which takes time
-// to know.
+// checks are about a change of health checks. One that leaves no healthy node is taken back, which
+// takes time to know.
 type checks struct {
-	// Trial names the checks that are being tried, and Was are the ones they replaced, by the listener's port.
-	// A check of the node port has port 0, because a listener may get another node port.
+	// Trial names the checks that are being tried, and Was are the ones they replaced, by the
+	// listener's port. A check of the node port has port 0, because a listener may get another node
+	// port.
 	Trial string                 `json:"trial,omitempty"`
 	Was   map[int]lb.HealthCheck `json:"was,omitempty"`
 	// Until is when their effect shows.
@@ -37,14 +40,15 @@ type checks struct {
 	Refused string `json:"refused,omitempty"`
 }
 
-// stored is a memory as the annotation holds it. It names its Service, because an annotation is copied with a
-// manifest, and what happened to one load balancer says nothing of another.
+// stored is a memory as the annotation holds it. It names its Service, because an annotation is
+// copied with a manifest, and what happened to one load balancer says nothing of another.
 type stored struct {
 	Of types.UID `json:"of"`
 	memory
 }
 
-// recall reads what was remembered of this Service. What nobody can read is forgotten: it costs another try.
+// recall reads what was remembered of this Service. What nobody can read is forgotten: it costs
+// another try.
 func recall(svc *corev1.Service) memory {
 	var s stored
 	if json.Unmarshal([]byte(svc.Annotations[lb.AnnotationState]), &s) != nil || s.Of != svc.UID {
@@ -53,7 +57,8 @@ func recall(svc *corev1.Service) memory {
 	return s.memory
 }
 
-// text is the memory of a Service as its annotation holds it; empty if there is nothing to remember.
+// text is the memory of a Service as its annotation holds it; empty if there is nothing to
+// remember.
 func (m memory) text(of types.UID) string {
 	if m.Trial == "" && m.Refused == "" && m.Reissue.IsZero() {
 		return ""
@@ -68,11 +73,13 @@ func (m memory) text(of types.UID) string {
 // open reports whether checks are being tried.
 func (c checks) open() bool { return c.Trial != "" && len(c.Was) > 0 }
 
-// unsure reports whether new checks have not proved themselves: then the way back to the old ones stays open.
+// unsure reports whether new checks have not proved themselves: then the way back to the old ones
+// stays open.
 func (c checks) unsure() bool { return c.Trial != "" || c.Refused != "" }
 
-// without returns what is left of a trial when the cloud refused to change the checks of some ports. It is not
-// forgotten when that is nothing: a memory that goes away looks like a user's wish to try again.
+// without returns what is left of a trial when the cloud refused to change the checks of some
+// ports. It is not forgotten when that is nothing: a memory that goes away looks like a user's wish
+// to try again.
 func (c checks) without(ports []int) checks {
 	if !c.open() || len(ports) == 0 {
 		return c
@@ -87,8 +94,8 @@ func (c checks) without(ports []int) checks {
 // reissuePeriod is between two attempts to obtain a certificate: the authority counts failed ones.
 const reissuePeriod = 24 * time.Hour
 
-// reissue reports whether a certificate that could not be obtained is due for another attempt. The first time, the
-// attempt was just made.
+// reissue reports whether a certificate that could not be obtained is due for another attempt. The
+// first time, the attempt was just made.
 func (m memory) reissue(now time.Time) (next memory, due bool) {
 	due = !m.Reissue.IsZero() && !now.Before(m.Reissue)
 	if due || m.Reissue.IsZero() {
@@ -161,8 +168,8 @@ func (p Plan) tried(spec lb.Spec, have lb.State) (lb.Spec, trial) {
 	return spec, trial{memory: m.joined(spec, have)}
 }
 
-// joined returns the trial with the listeners that are opened while it lasts: when the checks are taken back,
-// those connect to their node ports.
+// joined returns the trial with the listeners that are opened while it lasts: when the checks are
+// taken back, those connect to their node ports.
 func (c checks) joined(spec lb.Spec, have lb.State) checks {
 	present := lb.ByPort(have.Listeners)
 	c.Was = maps.Clone(c.Was)
@@ -186,8 +193,8 @@ func (p Plan) judged(have lb.State) (good, known bool) {
 	return idle || !anyDead(m.Was, have), true
 }
 
-// heldChecks ends the trial of a Service that is refused: whatever it asks for now, checks that leave no healthy
-// node are not to stay until somebody has corrected it.
+// heldChecks ends the trial of a Service that is refused: whatever it asks for now, checks that
+// leave no healthy node are not to stay until somebody has corrected it.
 func (p Plan) heldChecks(have lb.State) (m checks, ops []lb.Op, notes []lb.Note) {
 	m = p.memory.checks
 	if m.open() {
@@ -210,7 +217,8 @@ func (p Plan) heldChecks(have lb.State) (m checks, ops []lb.Op, notes []lb.Note)
 	return m, ops, []lb.Note{rolledBack(lb.Spec{})}
 }
 
-// changedChecks are the old checks of listeners that judge by other ones from now on and have healthy targets.
+// changedChecks are the old checks of listeners that judge by other ones from now on and have
+// healthy targets.
 func changedChecks(spec lb.Spec, have lb.State) map[int]lb.HealthCheck {
 	old := lb.ByPort(have.Listeners)
 	changed := make(map[int]lb.HealthCheck)
@@ -225,8 +233,8 @@ func changedChecks(spec lb.Spec, have lb.State) map[int]lb.HealthCheck {
 	return changed
 }
 
-// anyDead reports whether some listener that was changed has unhealthy targets and no healthy one. Those that
-// are neither have had their time.
+// anyDead reports whether some listener that was changed has unhealthy targets and no healthy one.
+// Those that are neither have had their time.
 func anyDead(was map[int]lb.HealthCheck, have lb.State) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Keys(was)), func(port int) bool {
 		h := have.Health(port)

@@ -22,8 +22,9 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// cloud is a simulated project behind the real client. It counts what the controller asks and keeps what it
-// changes, may refuse some of that, and lets a test say what the health checks find: nothing, until it does.
+// cloud is a simulated project behind the real client. It counts what the controller asks and keeps
+// what it changes, may refuse some of that, and lets a test say what the health checks find:
+// nothing, until it does.
 type cloud struct {
 	sim    *hcloudsim.Simulator
 	client *hetzner.LoadBalancers
@@ -284,7 +285,8 @@ func (c *cloud) judged(s lb.State) lb.State {
 	return s
 }
 
-// verdicts finds so many of the targets healthy, so many of the next unhealthy, and has not judged the others.
+// verdicts finds so many of the targets healthy, so many of the next unhealthy, and has not judged
+// the others.
 func verdicts(targets []lb.Target, healthy, unhealthy int) map[int64]lb.Verdict {
 	out := make(map[int64]lb.Verdict, len(targets))
 	for i, t := range targets {

@@ -29,10 +29,11 @@ const (
 	// Failed Services are retried after this long, doubling; upstream's values.
 	minRetryDelay = 5 * time.Second
 	maxRetryDelay = 5 * time.Minute
-	// A Service that fails this often in a row gets an Event. What passes before is nobody's business.
+	// A Service that fails this often in a row gets an Event. What passes before is nobody's
+	// business.
 	announcedFailure = 3
-	// After so many more failures it is told again: the API server forgets Events after an hour, and the condition
-	// says what was true before.
+	// After so many more failures it is told again: the API server forgets Events after an hour,
+	// and the condition says what was true before.
 	announcedAgain = 10
 
 	defaultWorkers = 4
@@ -43,17 +44,18 @@ type Config struct {
 	Client   corev1client.CoreV1Interface
 	Services coreinformers.ServiceInformer
 	Nodes    coreinformers.NodeInformer
-	// Slices tell which nodes have endpoints of a Service with policy Local: those come first where a load
-	// balancer cannot have all nodes. Nil: nobody knows, and the choice is only stable.
+	// Slices tell which nodes have endpoints of a Service with policy Local: those come first where
+	// a load balancer cannot have all nodes. Nil: nobody knows, and the choice is only stable.
 	Slices  discoveryinformers.EndpointSliceInformer
 	Backend lb.Backend
 	// Defaults names the cluster too: its name marks what is ours in the cloud.
 	Defaults lb.Defaults
-	// Network is the ID of the network of this moment: one that is deleted and created again is another one to the
-	// cloud. Nil: Defaults has it.
+	// Network is the ID of the network of this moment: one that is deleted and created again is
+	// another one to the cloud. Nil: Defaults has it.
 	Network func() int64
-	// Reachable tells from a list of servers, which may be some minutes old, how targets can be reached: a target
-	// that the cloud refused is asked for again when the list shows that. Nil: nobody knows.
+	// Reachable tells from a list of servers, which may be some minutes old, how targets can be
+	// reached: a target that the cloud refused is asked for again when the list shows that. Nil:
+	// nobody knows.
 	Reachable func(context.Context) (map[lb.Target]bool, error)
 	Recorder  record.EventRecorder
 	Registry  Registry
@@ -75,9 +77,11 @@ type Controller struct {
 	recorder  record.EventRecorder
 	metrics   *controllerMetrics
 	newest    *kube.Newest[*corev1.Service]
-	targets   targets
-	// unexplained are Services whose finalizer is not known to be ours.
-	unexplained uids
+	// targets are, by the name of a Service, the servers that its last plan wanted as targets: a
+	// node whose readiness comes and goes costs requests only where it is none yet.
+	targets sync.Map
+	// unexplained are the UIDs of Services whose finalizer is not known to be ours.
+	unexplained sync.Map
 	// unserved remembers listeners without a healthy target, by their ports. Another process
 	// begins anew, but for what the Service's condition says.
 	unserved *since[int]

@@ -338,12 +338,14 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// A Service that was replaced by another of its name gets nothing: the load balancer would belong to nobody.
+// A Service that was replaced by another of its name gets nothing: the load balancer would belong
+// to nobody.
 func TestReplacedServiceGetsNothing(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		refused := 0
 		w.api.PrependReactor("patch", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			// The API server refuses a patch with the UID of another Service; the name is that one's now.
+			// The API server refuses a patch with the UID of another Service; the name is that
+			// one's now.
 			if strings.Contains(string(a.(clienttesting.PatchAction).GetPatch()), `"uid":"web-uid"`) {
 				refused++
 				return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Service").GroupKind(), "web", nil)

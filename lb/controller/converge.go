@@ -15,12 +15,13 @@ import (
 // reasonRejected: the cloud refused a request, and says why.
 const reasonRejected = "Rejected"
 
-// maxPasses bounds how often one call looks and acts: a certificate, a creation, what only an existing load
-// balancer can get, what is done instead of a move and of other targets that the cloud refused, and a last look.
+// maxPasses bounds how often one call looks and acts: a certificate, a creation, what only an
+// existing load balancer can get, what is done instead of a move and of other targets that the
+// cloud refused, and a last look.
 const maxPasses = 6
 
-// converger makes load balancers be what Services ask for: it reads what there is, lets package lb decide what
-// differs, and executes only that. It writes nothing to the API server.
+// converger makes load balancers be what Services ask for: it reads what there is, lets package lb
+// decide what differs, and executes only that. It writes nothing to the API server.
 type converger struct {
 	backend lb.Backend
 	// done is told of every op that was tried, and its result as a label's value.
@@ -54,12 +55,13 @@ type outcome struct {
 	Transient error
 	// waits: more is to be done when the checks have judged what was done now.
 	waits bool
-	// RetryTargets is after how long a target that was refused is to be asked for again; 0: none is.
+	// RetryTargets is after how long a target that was refused is to be asked for again; 0: none
+	// is.
 	RetryTargets time.Duration
 }
 
-// add sorts an error into what a person must mend and what is worth trying again. A refused target is both:
-// a server that joins the network a moment later is taken.
+// add sorts an error into what a person must mend and what is worth trying again. A refused target
+// is both: a server that joins the network a moment later is taken.
 func (o *outcome) add(err error) {
 	note, known := noteOf(err, o.Spec)
 	if known {
@@ -89,7 +91,8 @@ func (c converger) converge(ctx context.Context, p Plan, hooks hooks) outcome {
 	return o
 }
 
-// pass looks at the plan once more and does what is left; true if that may have left something else.
+// pass looks at the plan once more and does what is left; true if that may have left something
+// else.
 func (c converger) pass(ctx context.Context, p Plan, hooks hooks, o *outcome) (again bool) {
 	p.memory = o.memory // a pass before may have begun a trial
 	certificates, err := c.certificates(ctx, p)
@@ -156,15 +159,16 @@ func (c converger) look(ctx context.Context, p Plan) (lb.State, error) {
 	if err != nil {
 		return lb.State{}, fmt.Errorf("looking for the load balancer: %w", err)
 	}
-	// Whoever takes over a Service finds addresses in its status, or a name that is taken; asking every
-	// time would cost every new load balancer two requests.
+	// Whoever takes over a Service finds addresses in its status, or a name that is taken; asking
+	// every time would cost every new load balancer two requests.
 	if have.Exists() || !p.Spec.Takeover.Adopt && !p.served {
 		return have, nil
 	}
 	return c.claimable(ctx, p.claimable())
 }
 
-// claimable finds what may become the owner's: by the peer's label, and by the name if there is one.
+// claimable finds what may become the owner's: by the peer's label, and by the name if there is
+// one.
 func (c converger) claimable(ctx context.Context, spec lb.Spec) (lb.State, error) {
 	found, err := c.backend.Candidates(ctx, spec.Owner, spec.Name)
 	if err != nil {
@@ -180,8 +184,8 @@ func (c converger) claimable(ctx context.Context, spec lb.Spec) (lb.State, error
 	return have, err
 }
 
-// create makes the load balancer. One bad target fails a creation as a whole, but nothing else, so without
-// targets it is tried again; the next pass adds each by itself.
+// create makes the load balancer. One bad target fails a creation as a whole, but nothing else, so
+// without targets it is tried again; the next pass adds each by itself.
 func (c converger) create(ctx context.Context, op lb.Create, o *outcome) (again bool) {
 	errs := c.run(ctx, lb.State{}, []lb.Op{op}).errs
 	if refusedTarget(errs) {

@@ -20,8 +20,8 @@ import (
 // driftPeriod is how often the cloud is looked at although nothing happened in the cluster.
 const driftPeriod = 5 * time.Minute
 
-// watchDrift looks at once, so that after a restart Services that are as they should be cost no request of
-// their own, and then regularly.
+// watchDrift looks at once, so that after a restart Services that are as they should be cost no
+// request of their own, and then regularly.
 func (c *Controller) watchDrift(ctx context.Context) {
 	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
 		retry := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 10, Cap: driftPeriod}
@@ -36,8 +36,8 @@ func (c *Controller) watchDrift(ctx context.Context) {
 	}, driftPeriod, 0.1, true)
 }
 
-// drift reads all our load balancers and queues the Services that are not as they should be. It reads them
-// without Services too, for what may have been left behind.
+// drift reads all our load balancers and queues the Services that are not as they should be. It
+// reads them without Services too, for what may have been left behind.
 func (c *Controller) drift(ctx context.Context) error {
 	all, err := c.services.List(labels.Everything())
 	if err != nil {
@@ -70,7 +70,8 @@ func (c *Controller) drift(ctx context.Context) error {
 			continue
 		}
 		if err != nil {
-			// One Service's trouble must not keep the others from being looked at; its own look tells what it is.
+			// One Service's trouble must not keep the others from being looked at; its own look
+			// tells what it is.
 			klog.FromContext(ctx).Error(err, "Comparing a load balancer with its Service failed", "service", klog.KObj(svc))
 		} else if len(owned) > 0 && c.wants(svc) {
 			c.metrics.drifted.Inc()
@@ -80,8 +81,8 @@ func (c *Controller) drift(ctx context.Context) error {
 	return nil
 }
 
-// reportOrphans tells of load balancers that carry our cluster's label and belong to no Service. They stay: a
-// label can be copied, and a cluster be restored from a backup.
+// reportOrphans tells of load balancers that carry our cluster's label and belong to no Service.
+// They stay: a label can be copied, and a cluster be restored from a backup.
 func (c *Controller) reportOrphans(ctx context.Context, before []*corev1.Service, states []lb.State) error {
 	// Services may have come and gone while the cloud answered; those are not meant.
 	after, err := c.services.List(labels.Everything())
@@ -113,7 +114,8 @@ func ownedBy(owner lb.Owner, states []lb.State) []lb.State {
 	return owned
 }
 
-// takeable reports whether a Service without a load balancer of ours may have one of another controller's.
+// takeable reports whether a Service without a load balancer of ours may have one of another
+// controller's.
 func takeable(svc *corev1.Service) bool {
 	return helpers.HasLBFinalizer(svc) && len(svc.Status.LoadBalancer.Ingress) > 0
 }
@@ -145,7 +147,7 @@ func (c *Controller) settled(svc *corev1.Service, owned []lb.State, certificates
 	if p = p.Against(have, known); len(p.Ops) > 0 || p.waits {
 		return false, nil
 	}
-	c.targets.set(nameOf(svc), p.servers)
+	c.targets.Store(nameOf(svc), p.servers)
 	t.notes, t.memory = slices.Concat(p.Notes, c.targetsHealth(svc, p.Spec, have, p.idle())), p.memory
 	if readable {
 		t.status = ingressStatus(p.Spec, have)

@@ -25,8 +25,8 @@ func takenOver() *corev1.Service {
 	return svc
 }
 
-// Addresses that somebody else's load balancer answers at are not taken away by a controller that has nothing
-// to put in their place.
+// Addresses that somebody else's load balancer answers at are not taken away by a controller that
+// has nothing to put in their place.
 func TestAddressesOfOthersStay(t *testing.T) {
 	quota := &lb.RejectedError{Code: "resource_limit_exceeded", Message: "no more load balancers"}
 	for name, c := range map[string]struct {
@@ -182,8 +182,8 @@ func (w *world) gauge(name string) float64 {
 	return 0
 }
 
-// A Service that another implementation took while ours was still to be removed keeps what is theirs, also when it is
-// deleted before we are done.
+// A Service that another implementation took while ours was still to be removed keeps what is
+// theirs, also when it is deleted before we are done.
 func TestHandedOver(t *testing.T) {
 	for name, deleted := range map[string]bool{"stays": false, "is deleted": true} {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +213,8 @@ func toAnother(svc *corev1.Service) {
 	svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.77"}}
 }
 
-// The Service is handed over while its load balancer is being deleted, and the cache does not know yet.
+// The Service is handed over while its load balancer is being deleted, and the cache does not know
+// yet.
 func TestHandedOverInTheMeantime(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		svc := service("web")

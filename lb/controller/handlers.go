@@ -22,8 +22,8 @@ func nameOf(svc *corev1.Service) cache.ObjectName {
 	return cache.ObjectName{Namespace: svc.Namespace, Name: svc.Name}
 }
 
-// serviceHandler queues Services that we have something to do with. Those that are there at the start wait
-// for the first look at the cloud, which costs one request for many of them.
+// serviceHandler queues Services that we have something to do with. Those that are there at the
+// start wait for the first look at the cloud, which costs one request for many of them.
 func (c *Controller) serviceHandler() cache.ResourceEventHandler {
 	enqueue := func(svc *corev1.Service) {
 		if c.wants(svc) || c.needsCleanup(svc) {
@@ -50,8 +50,8 @@ func (c *Controller) serviceHandler() cache.ResourceEventHandler {
 			}
 			if svc, ok := obj.(*corev1.Service); ok {
 				c.newest.Forget(svc.UID)
-				c.targets.forget(nameOf(svc))
-				c.unexplained.forget(svc.UID)
+				c.targets.Delete(nameOf(svc))
+				c.unexplained.Delete(svc.UID)
 				c.unserved.look(string(svc.UID), nil, time.Now())
 				c.unhealthy.look(string(svc.UID), nil, time.Now())
 			}
@@ -59,8 +59,8 @@ func (c *Controller) serviceHandler() cache.ResourceEventHandler {
 	}
 }
 
-// matters leaves out what we write ourselves, so that a write does not cause another look at the cloud. A
-// status that somebody else changed is found by the regular look.
+// matters leaves out what we write ourselves, so that a write does not cause another look at the
+// cloud. A status that somebody else changed is found by the regular look.
 func matters(old, svc *corev1.Service) bool {
 	return old.UID != svc.UID ||
 		old.DeletionTimestamp.IsZero() != svc.DeletionTimestamp.IsZero() ||
@@ -70,7 +70,8 @@ func matters(old, svc *corev1.Service) bool {
 		!equality.Semantic.DeepEqual(old.Spec, svc.Spec)
 }
 
-// asked are the annotations but for the one that is ours to write. That one matters when a user removes it.
+// asked are the annotations but for the one that is ours to write. That one matters when a user
+// removes it.
 func asked(svc *corev1.Service) map[string]string {
 	if _, ok := svc.Annotations[lb.AnnotationState]; !ok {
 		return svc.Annotations
@@ -80,8 +81,8 @@ func asked(svc *corev1.Service) map[string]string {
 	return others
 }
 
-// sliceHandler queues a Service when other nodes have its endpoints and that decides which nodes are targets:
-// otherwise health checks see to it.
+// sliceHandler queues a Service when other nodes have its endpoints and that decides which nodes
+// are targets: otherwise health checks see to it.
 func (c *Controller) sliceHandler() cache.ResourceEventHandler {
 	enqueue := func(slice *discoveryv1.EndpointSlice) {
 		svc, err := c.services.Services(slice.Namespace).Get(slice.Labels[discoveryv1.LabelServiceName])
@@ -142,11 +143,11 @@ func (c *Controller) nodeHandler() cache.ResourceEventHandler {
 				c.enqueueServices(func(*corev1.Service) bool { return true })
 			case is && !maps.Equal(old.Labels, node.Labels):
 				c.enqueueServices(func(svc *corev1.Service) bool {
-					return svc.Annotations[lb.AnnotationNodeSelector] != "" || joins && !joined && !c.targets.has(nameOf(svc), server)
+					return svc.Annotations[lb.AnnotationNodeSelector] != "" || joins && !joined && !c.isTarget(svc, server)
 				})
 			case joins && !joined:
 				c.enqueueServices(func(svc *corev1.Service) bool {
-					return !c.targets.has(nameOf(svc), server) && selects(svc, node)
+					return !c.isTarget(svc, server) && selects(svc, node)
 				})
 			}
 		},

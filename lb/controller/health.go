@@ -10,8 +10,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// targetsHealth says which listeners have had no healthy target for the time of a verdict. It looks again
-// when that time is over for the others, and for listeners that have just been opened.
+// targetsHealth says which listeners have had no healthy target for the time of a verdict. It looks
+// again when that time is over for the others, and for listeners that have just been opened.
 func (c *Controller) targetsHealth(svc *corev1.Service, spec lb.Spec, have lb.State, idle bool) (notes []lb.Note) {
 	wanted, present := lb.ByPort(spec.Listeners), lb.ByPort(have.Listeners)
 	changed := func(l lb.Listener) bool {
@@ -55,7 +55,8 @@ func (c *Controller) targetsHealth(svc *corev1.Service, spec lb.Spec, have lb.St
 	return notes
 }
 
-// announceHealed tells of listeners that find targets healthy again, of which the Service says otherwise.
+// announceHealed tells of listeners that find targets healthy again, of which the Service says
+// otherwise.
 func (c *Controller) announceHealed(svc *corev1.Service, have lb.State) {
 	said := saidOf(svc)
 	for _, l := range have.Listeners {

@@ -31,8 +31,8 @@ func countOf(events []string, text string) (n int) {
 	return n
 }
 
-// A listener that finds no target healthy for the time of a verdict is told of at the Service, once, over a
-// restart too, and again when it heals.
+// A listener that finds no target healthy for the time of a verdict is told of at the Service,
+// once, over a restart too, and again when it heals.
 func TestAListenerWithoutHealthyTargetsIsTold(t *testing.T) {
 	for name, unhealthy := range map[string]int{"unhealthy": 2, "never judged": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -72,8 +72,8 @@ func TestAListenerWithoutHealthyTargetsIsTold(t *testing.T) {
 	}
 }
 
-// A Service without ready endpoints has no healthy target under policy Local, and that is no fault of its
-// load balancer.
+// A Service without ready endpoints has no healthy target under policy Local, and that is no fault
+// of its load balancer.
 func TestAServiceWithoutEndpointsIsAccepted(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		svc := service("web")

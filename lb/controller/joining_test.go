@@ -37,8 +37,8 @@ func toBeDeleted(n *corev1.Node) {
 	n.Spec.Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler", Effect: corev1.TaintEffectNoSchedule}}
 }
 
-// A node is no target before it was Ready, for the cloud may send traffic to targets that it has not
-// judged. A target stays while its node is not Ready, and that costs no request.
+// A node is no target before it was Ready, for the cloud may send traffic to targets that it has
+// not judged. A target stays while its node is not Ready, and that costs no request.
 func TestNodesBecomeTargetsOnceTheyAreReady(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))

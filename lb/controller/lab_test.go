@@ -32,7 +32,8 @@ const hetznerPrefix = lb.HetznerPrefix
 // dedicated is the address of a dedicated server that the project may use.
 const dedicated = "198.51.100.7"
 
-// lab is a project with a network and servers in it, whose every request goes through a wire that can be cut.
+// lab is a project with a network and servers in it, whose every request goes through a wire that
+// can be cut.
 type lab struct {
 	converger
 	t     *testing.T
@@ -227,7 +228,8 @@ type wire struct {
 	harm harm
 }
 
-// harm is what becomes of a request: fail may answer in the cloud's place, or nil; drop loses the reply.
+// harm is what becomes of a request: fail may answer in the cloud's place, or nil; drop loses the
+// reply.
 type harm struct {
 	name   string
 	before func()
@@ -291,7 +293,8 @@ func (l *lab) post(path, body string) {
 	time.Sleep(time.Second) // until the action is over
 }
 
-// retryIssuance does what the note about a certificate that could not be obtained asks a person to do.
+// retryIssuance does what the note about a certificate that could not be obtained asks a person to
+// do.
 func (l *lab) retryIssuance() {
 	l.t.Helper()
 	for _, c := range l.certificates() {
@@ -302,7 +305,8 @@ func (l *lab) retryIssuance() {
 	}
 }
 
-// persist carries a Service out again and again, as the controller's queue would, until nothing is left to do.
+// persist carries a Service out again and again, as the controller's queue would, until nothing is
+// left to do.
 func (l *lab) persist(ctx context.Context, svc *corev1.Service, nodes ...*corev1.Node) error {
 	var last error
 	for range 12 {

@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cloud-provider/service/helpers"
 
 	"github.com/underlay-ccm/underlay/lb"
@@ -15,8 +13,8 @@ import (
 
 // A Service that nobody of ours has marked can have a load balancer all the same: the Hetzner
 // controller made it, or the status got lost, and the Service asked for none any more, or went,
-// while no controller ran. Its finalizer says that somebody has to clean up, and an exact label that
-// it is us.
+// while no controller ran. Its finalizer says that somebody has to clean up, and an exact label
+// that it is us.
 
 // leftover reports whether an unmarked Service is worth a look. Owned are the load balancers with
 // its labels. One of another implementation is looked at only for those: the finalizer is theirs.
@@ -24,7 +22,8 @@ func (c *Controller) leftover(svc *corev1.Service, owned []lb.State) bool {
 	if !c.mayBeLeftover(svc) {
 		return false
 	}
-	return len(owned) > 0 || svc.Spec.Type != corev1.ServiceTypeLoadBalancer && !c.unexplained.has(svc.UID)
+	_, told := c.unexplained.Load(svc.UID)
+	return len(owned) > 0 || svc.Spec.Type != corev1.ServiceTypeLoadBalancer && !told
 }
 
 func (c *Controller) mayBeLeftover(svc *corev1.Service) bool {
@@ -59,7 +58,7 @@ func (c *Controller) cleanLeftover(ctx context.Context, svc *corev1.Service) ([]
 
 // announceUnexplained tells once in a process why a finalizer stays, and how to remove it.
 func (c *Controller) announceUnexplained(svc *corev1.Service, why string) {
-	if !c.unexplained.add(svc.UID) {
+	if _, told := c.unexplained.LoadOrStore(svc.UID, true); told {
 		return
 	}
 	at := slices.Index(svc.Finalizers, helpers.LoadBalancerCleanupFinalizer)
@@ -68,37 +67,4 @@ func (c *Controller) announceUnexplained(svc *corev1.Service, why string) {
 			`If no other controller is about to clean up, delete in the cloud what the Service had, and run: `+
 			`kubectl -n %s patch service %s --type=json -p '[{"op":"test","path":"/metadata/finalizers/%d","value":%[1]q},{"op":"remove","path":"/metadata/finalizers/%[5]d"}]'`,
 		helpers.LoadBalancerCleanupFinalizer, why, svc.Namespace, svc.Name, at)
-}
-
-// uids is a set of Services.
-type uids struct {
-	mu    sync.Mutex
-	known map[types.UID]bool
-}
-
-// add reports whether the Service was not in the set yet.
-func (u *uids) add(uid types.UID) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.known[uid] {
-		return false
-	}
-	if u.known == nil {
-		u.known = make(map[types.UID]bool)
-	}
-	u.known[uid] = true
-	return true
-}
-
-func (u *uids) forget(uid types.UID) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.known, uid)
-}
-
-// has reports whether the Service is in the set.
-func (u *uids) has(uid types.UID) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.known[uid]
 }

@@ -27,8 +27,8 @@ func going(svc *corev1.Service) { svc.DeletionTimestamp = &metav1.Time{Time: tim
 
 func goingClusterIP(svc *corev1.Service) { clusterIP(svc); going(svc) }
 
-// What a Service has by an exact label goes when it asks for nothing any more, also if that happened
-// while no controller ran and nothing in the Service says that it was ours.
+// What a Service has by an exact label goes when it asks for nothing any more, also if that
+// happened while no controller ran and nothing in the Service says that it was ours.
 func TestWhatAServiceLeftWhileNobodyLooked(t *testing.T) {
 	for name, c := range map[string]struct {
 		balancer  lb.State

@@ -9,9 +9,9 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// A port that is opened while the health checks are those of the controller before, or while the wanted
-// ones are refused, connects to its own node port: nobody knows whether the nodes answer the wanted check.
-// One that is opened while they are on trial does so when they are taken back.
+// A port that is opened while the health checks are those of the controller before, or while the
+// wanted ones are refused, connects to its own node port: nobody knows whether the nodes answer the
+// wanted check. One that is opened while they are on trial does so when they are taken back.
 func TestNewPortsWhileChecksAreKept(t *testing.T) {
 	other := func(svc *corev1.Service) {
 		svc.Spec.Ports = []corev1.ServicePort{{Name: "web", Port: 8080, Protocol: "TCP", NodePort: 30088}}

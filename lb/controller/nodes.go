@@ -1,28 +1,28 @@
 package controller
 
 import (
+	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/lb"
 )
 
 // toBeDeletedTaint is set by the cluster autoscaler before it removes a node.
 const toBeDeletedTaint = "ToBeDeletedByClusterAutoscaler"
 
-const providerPrefix = "hcloud://"
-
-// Target returns the cloud server behind a node, and whether it may be a target. Readiness is not
-// asked for, as in upstream's controller: health checks judge nodes faster and more finely. It
-// matters to a node that is no target yet, see [joins].
+// Target returns the cloud server behind a node, and whether it may be a target: dedicated servers
+// may not. Readiness is not asked for, as in upstream's controller: health checks judge nodes
+// faster and more finely. It matters to a node that is no target yet, see [joins].
 func Target(node *corev1.Node) (server int64, ok bool) {
 	if !node.DeletionTimestamp.IsZero() || excluded(node) {
 		return 0, false
 	}
-	return serverID(node.Spec.ProviderID)
+	server, err := kube.ParseProviderID(node.Spec.ProviderID)
+	return server, err == nil
 }
 
 // joins reports whether a node may become a target. A new node waits until it is Ready, because the
@@ -30,15 +30,15 @@ func Target(node *corev1.Node) (server int64, ok bool) {
 // remove is not worth it. Either stays if it is a target: its health check takes new connections
 // away from it, and removing the target would cut those that are being drained.
 func joins(node *corev1.Node) bool {
-	if _, ok := Target(node); !ok || leaving(node) {
-		return false
-	}
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	_, ok := Target(node)
+	return ok && kube.Ready(node) && !kube.Tainted(node, toBeDeletedTaint)
+}
+
+// isTarget reports whether a Service's last plan wanted the server as a target.
+func (c *Controller) isTarget(svc *corev1.Service, server int64) bool {
+	known, _ := c.targets.Load(nameOf(svc))
+	servers, _ := known.([]int64)
+	return slices.Contains(servers, server)
 }
 
 // selects reports whether a Service's node selector, if it can be read, matches a node.
@@ -47,19 +47,8 @@ func selects(svc *corev1.Service, node *corev1.Node) bool {
 	return err == nil && selector.Matches(labels.Set(node.Labels))
 }
 
-// serverID reads the provider ID of a cloud server. Dedicated servers have others, and the load balancer
-// cannot take them as server targets.
-func serverID(providerID string) (int64, bool) {
-	text, ok := strings.CutPrefix(providerID, providerPrefix)
-	if !ok {
-		return 0, false
-	}
-	id, err := strconv.ParseInt(text, 10, 64)
-	return id, err == nil && id > 0
-}
-
-// excluded reads the label that keeps a node away from load balancers. Any value excludes but one that says
-// false.
+// excluded reads the label that keeps a node away from load balancers. Any value excludes but one
+// that says false.
 func excluded(node *corev1.Node) bool {
 	value, set := node.Labels[corev1.LabelNodeExcludeBalancers]
 	if !set {
@@ -67,15 +56,6 @@ func excluded(node *corev1.Node) bool {
 	}
 	exclude, err := strconv.ParseBool(value)
 	return err != nil || exclude
-}
-
-func leaving(node *corev1.Node) bool {
-	for _, taint := range node.Spec.Taints {
-		if taint.Key == toBeDeletedTaint {
-			return true
-		}
-	}
-	return false
 }
 
 // reasonNoNodes is upstream's name for a load balancer without targets.

@@ -17,7 +17,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// Plan is what a Service asks for, before the cloud is looked at, and then what is to be done about it.
+// Plan is what a Service asks for, before the cloud is looked at, and then what is to be done about
+// it.
 type Plan struct {
 	Spec  lb.Spec
 	Notes []lb.Note
@@ -61,14 +62,14 @@ func (c *Controller) plan(svc *corev1.Service) (Plan, error) {
 	return p, nil
 }
 
-// Survey reads a Service as the controller does, for whoever wants to know what it would do. Slices are those of
-// the Service.
+// Survey reads a Service as the controller does, for whoever wants to know what it would do. Slices
+// are those of the Service.
 func Survey(svc *corev1.Service, nodes []*corev1.Node, slices []*discoveryv1.EndpointSlice, defaults lb.Defaults, now time.Time) Plan {
 	return newPlan(svc, nodes, serving(slices...), defaults, now)
 }
 
-// serving are the nodes with an endpoint that takes traffic, as kube-proxy's health check node port counts
-// them: ready is unknown means yes.
+// serving are the nodes with an endpoint that takes traffic, as kube-proxy's health check node port
+// counts them: ready is unknown means yes.
 func serving(slices ...*discoveryv1.EndpointSlice) map[string]bool {
 	nodes := make(map[string]bool)
 	for _, slice := range slices {
@@ -81,8 +82,8 @@ func serving(slices ...*discoveryv1.EndpointSlice) map[string]bool {
 	return nodes
 }
 
-// newPlan reads a Service. Endpoints are the names of the nodes on which it has endpoints that serve, which
-// matter with policy Local only; nil: nobody knows.
+// newPlan reads a Service. Endpoints are the names of the nodes on which it has endpoints that
+// serve, which matter with policy Local only; nil: nobody knows.
 func newPlan(svc *corev1.Service, nodes []*corev1.Node, endpoints map[string]bool, defaults lb.Defaults, now time.Time) Plan {
 	spec, notes, err := lb.Parse(question(svc), defaults)
 	p := Plan{
@@ -95,8 +96,8 @@ func newPlan(svc *corev1.Service, nodes []*corev1.Node, endpoints map[string]boo
 		p.Spec.HealthCheckNodePort = int(svc.Spec.HealthCheckNodePort)
 		p.Notes = slices.Concat(refused.Notes, notes)
 	}
-	// The selector's syntax is Kubernetes', so it is read here; even when the rest is refused, so that
-	// the user learns everything at once.
+	// The selector's syntax is Kubernetes', so it is read here; even when the rest is refused, so
+	// that the user learns everything at once.
 	text := svc.Annotations[lb.AnnotationNodeSelector]
 	selector, err := labels.Parse(text)
 	if err != nil {
@@ -129,14 +130,15 @@ func newPlan(svc *corev1.Service, nodes []*corev1.Node, endpoints map[string]boo
 	return p
 }
 
-// impossible reports whether nothing may be created for the Service. What there is already is maintained.
+// impossible reports whether nothing may be created for the Service. What there is already is
+// maintained.
 func (p Plan) impossible() bool { return p.Refused || len(p.Spec.Hindrances()) > 0 }
 
 // idle reports whether no target can be healthy, because the Service has no ready endpoint.
 func (p Plan) idle() bool { return p.follows && len(p.preferred) == 0 }
 
-// claimable is the spec under which a load balancer is taken over. One that may not come to serve this Service is
-// only taken if it does already, by whose label it carries.
+// claimable is the spec under which a load balancer is taken over. One that may not come to serve
+// this Service is only taken if it does already, by whose label it carries.
 func (p Plan) claimable() lb.Spec {
 	spec := p.Spec
 	if p.Refused || len(spec.Barred) > 0 {
@@ -145,14 +147,15 @@ func (p Plan) claimable() lb.Spec {
 	return spec
 }
 
-// crowded reports whether there are more nodes than the load balancer can have, so that it matters which.
+// crowded reports whether there are more nodes than the load balancer can have, so that it matters
+// which.
 func (p Plan) crowded() bool {
 	limits, known := lb.LimitsOf(p.Spec.Type)
 	return known && len(p.servers)+len(p.staying) > limits.Targets
 }
 
-// Against adjusts the plan to what the cloud has, and decides what to do. Certificates may be nil unless the
-// spec needs them.
+// Against adjusts the plan to what the cloud has, and decides what to do. Certificates may be nil
+// unless the spec needs them.
 func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 	p = p.withStaying(have)
 	if p.Refused {
@@ -237,8 +240,8 @@ func (p *Plan) retarget(have lb.State) (ops []lb.Op, notes []lb.Note) {
 	return lb.DiffTargets(want, have), slices.Concat(notes, held)
 }
 
-// holding keeps a load balancer in service although its Service is refused: nodes come and go meanwhile, and
-// after enough of them nothing would be left of its targets.
+// holding keeps a load balancer in service although its Service is refused: nodes come and go
+// meanwhile, and after enough of them nothing would be left of its targets.
 func (p Plan) holding(have lb.State) Plan {
 	if !have.Exists() {
 		return p
@@ -264,9 +267,9 @@ func (p Plan) holding(have lb.State) Plan {
 	return p
 }
 
-// stillWanted asks the API server itself, before a creation, whether the Service is still there and ours. A
-// cache can be older than that: a new leader may fill it from an API server that lags behind, and a load
-// balancer for a Service that is gone would be left for good.
+// stillWanted asks the API server itself, before a creation, whether the Service is still there and
+// ours. A cache can be older than that: a new leader may fill it from an API server that lags
+// behind, and a load balancer for a Service that is gone would be left for good.
 func (c *Controller) stillWanted(ctx context.Context, svc *corev1.Service) (bool, error) {
 	live, err := c.client.Services(svc.Namespace).Get(ctx, svc.Name, metav1.GetOptions{})
 	switch {

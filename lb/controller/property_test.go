@@ -79,8 +79,9 @@ func (l *lab) upload(names ...string) {
 	l.sim.ResetRequests()
 }
 
-// Whatever a load balancer was, one reconciliation makes it what is wanted, and in the end it is no different
-// from one that was never anything else. What the Service's other certificates and load balancers are stays.
+// Whatever a load balancer was, one reconciliation makes it what is wanted, and in the end it is no
+// different from one that was never anything else. What the Service's other certificates and load
+// balancers are stays.
 func TestFromAnyStateToAnyService(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -139,7 +140,8 @@ func (l *lab) harms(cancel func()) []harm {
 	return all
 }
 
-// scenarios are what a fault hits: a Service from nothing with much of everything, and a change of it all.
+// scenarios are what a fault hits: a Service from nothing with much of everything, and a change of
+// it all.
 func (l *lab) scenarios() map[string]func() (before, svc *corev1.Service) {
 	first := func() *corev1.Service {
 		svc := l.service("000000000001")
@@ -171,8 +173,9 @@ func (l *lab) scenarios() map[string]func() (before, svc *corev1.Service) {
 // everyFault makes the test below try each code at each request, which takes minutes.
 var everyFault = flag.Bool("every-fault", false, "try every error code at every request")
 
-// tried reports whether the ith harm is done to the nth request: broken connections, lost actions and a killed
-// process to each of the first and to some of the later ones, which are much alike; error codes now and then.
+// tried reports whether the ith harm is done to the nth request: broken connections, lost actions
+// and a killed process to each of the first and to some of the later ones, which are much alike;
+// error codes now and then.
 func tried(i, n int) bool {
 	const connections, first, some, few = 6, 8, 20, 3
 	switch {
@@ -184,9 +187,9 @@ func tried(i, n int) bool {
 	return (i+n)%some == 0
 }
 
-// Whatever goes wrong with whichever request, trying again ends like nothing had happened: there is never a
-// second load balancer or certificate, and what belongs to others does not change. Every pair of
-// fault and request is tried with -every-fault, a part of them otherwise.
+// Whatever goes wrong with whichever request, trying again ends like nothing had happened: there is
+// never a second load balancer or certificate, and what belongs to others does not change. Every
+// pair of fault and request is tried with -every-fault, a part of them otherwise.
 func TestAnyFaultThenTheSameEnd(t *testing.T) {
 	runs := 0
 	for _, name := range []string{"creation", "creation of everything", "change of everything"} {
@@ -207,7 +210,8 @@ func TestAnyFaultThenTheSameEnd(t *testing.T) {
 	t.Logf("%d runs with one fault each", runs)
 }
 
-// The same holds for the end of a Service: load balancer and certificate go, once, and nothing else does.
+// The same holds for the end of a Service: load balancer and certificate go, once, and nothing else
+// does.
 func TestAnyFaultAtTheEnd(t *testing.T) {
 	for n := 1; n <= 6; n++ {
 		for i := range len((&lab{}).harms(nil)) {

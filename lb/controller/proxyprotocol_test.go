@@ -21,8 +21,8 @@ func kubeProxy(p hcloudsim.Probe) hcloudsim.Health {
 }
 
 // Nobody reports whether the cloud's health checks carry a PROXY header. The check by default of a
-// Service with the PROXY protocol works either way under policy Cluster; under policy Local it works
-// without, and with it the Service says what to set.
+// Service with the PROXY protocol works either way under policy Cluster; under policy Local it
+// works without, and with it the Service says what to set.
 func TestChecksOfTheProxyProtocol(t *testing.T) {
 	for _, c := range []struct {
 		policy  corev1.ServiceExternalTrafficPolicy

@@ -13,26 +13,28 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/lb"
 )
 
 const (
-	// firstRetry is when a target that the cloud refused is asked for again: a server that was just created
-	// may become known a moment later.
+	// firstRetry is when a target that the cloud refused is asked for again: a server that was just
+	// created may become known a moment later.
 	firstRetry = 30 * time.Second
-	// laterRetry is the time after that, doubling up to longestRetry. What mends a refusal is seen sooner
-	// than that in the server list, or at the Node.
+	// laterRetry is the time after that, doubling up to longestRetry. What mends a refusal is seen
+	// sooner than that in the server list, or at the Node.
 	laterRetry   = time.Hour
 	longestRetry = 8 * time.Hour
 )
 
-// refusals remembers what the cloud refused, by [lb.RefusedKey]: a server that is not in the network is
-// refused by each load balancer. It does not outlive the process.
-// A nil refusals remembers nothing.
+// refusals remembers what the cloud refused, by [lb.RefusedKey]: a server that is not in the
+// network is refused by each load balancer. It does not outlive the process. A nil refusals
+// remembers nothing.
 type refusals struct {
 	mu      sync.Mutex
 	refused map[string]*refused
-	// taken are targets that a load balancer has taken, and asking those of which the first is just asked.
+	// taken are targets that a load balancer has taken, and asking those of which the first is just
+	// asked.
 	taken  map[string]bool
 	asking map[string]chan struct{}
 }
@@ -56,8 +58,8 @@ func aboutServer(err error) bool {
 	return errors.As(err, &rejected) && rejected.Target && !strings.HasPrefix(rejected.Code, "load_balancer_")
 }
 
-// begin is called before a target is added, and record after that. It returns why another load balancer was
-// refused the same not long ago; while the first is asked, others wait for its answer.
+// begin is called before a target is added, and record after that. It returns why another load
+// balancer was refused the same not long ago; while the first is asked, others wait for its answer.
 func (r *refusals) begin(ctx context.Context, t string) error {
 	if r == nil {
 		return nil
@@ -98,8 +100,8 @@ func (r *refusals) failed(key string) {
 	r.answered(key, false)
 }
 
-// record keeps why something was refused, and returns after how long the cloud is asked again: first, and
-// then less and less.
+// record keeps why something was refused, and returns after how long the cloud is asked again:
+// first, and then less and less.
 func (r *refusals) record(key string, why error, first time.Duration) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,8 +148,8 @@ func (r *refusals) any() bool {
 	return len(r.refused) > 0
 }
 
-// hint takes what the server list says about how targets can be reached, and reports whether the cloud is
-// to be asked again for any. A list that contradicts the cloud is believed once.
+// hint takes what the server list says about how targets can be reached, and reports whether the
+// cloud is to be asked again for any. A list that contradicts the cloud is believed once.
 func (r *refusals) hint(reachable map[lb.Target]bool) (again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,8 +168,8 @@ func (r *refusals) hint(reachable map[lb.Target]bool) (again bool) {
 	return again
 }
 
-// changed has the cloud asked again for a server whose Node has changed, and reports whether anything of it
-// was refused.
+// changed has the cloud asked again for a server whose Node has changed, and reports whether
+// anything of it was refused.
 func (r *refusals) changed(server int64) (again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,7 +183,7 @@ func (r *refusals) changed(server int64) (again bool) {
 
 // gone forgets a Node's server.
 func (r *refusals) gone(node *corev1.Node) {
-	server, _ := serverID(node.Spec.ProviderID)
+	server, _ := kube.ParseProviderID(node.Spec.ProviderID)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, key := range allKeysOf(server) {
@@ -211,12 +213,12 @@ func (r *refusals) without(spec lb.Spec, have lb.State) (lb.Spec, []lb.Note) {
 	return spec, notes
 }
 
-// hintPeriod is how often the server list is looked at while targets are refused. The list is cached, so
-// most looks cost no request.
+// hintPeriod is how often the server list is looked at while targets are refused. The list is
+// cached, so most looks cost no request.
 const hintPeriod = 15 * time.Second
 
-// watchRefused has targets that were refused asked for again when the server list shows that they can be
-// reached now. While none is refused, nobody asks for the list.
+// watchRefused has targets that were refused asked for again when the server list shows that they
+// can be reached now. While none is refused, nobody asks for the list.
 func (c *Controller) watchRefused(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if !c.refusals.any() {
@@ -233,8 +235,8 @@ func (c *Controller) watchRefused(ctx context.Context) {
 	}, hintPeriod)
 }
 
-// nodeChanged reports whether a target that was refused may be taken now that its Node has changed, and has
-// it asked for again.
+// nodeChanged reports whether a target that was refused may be taken now that its Node has changed,
+// and has it asked for again.
 func (c *Controller) nodeChanged(old, node *corev1.Node) bool {
 	server, ok := Target(node)
 	if !ok || equality.Semantic.DeepEqual(old.Status.Addresses, node.Status.Addresses) {

@@ -16,8 +16,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// noPrivateTargets is a cloud that takes no target at its private address; least is the smallest number of
-// targets that the load balancer ever had since the last call.
+// noPrivateTargets is a cloud that takes no target at its private address; least is the smallest
+// number of targets that the load balancer ever had since the last call.
 func noPrivateTargets(w *world, n int) (least func() int) {
 	now, low := n, n
 	w.cloud.setFault(func(op lb.Op) error {
@@ -42,8 +42,8 @@ func noPrivateTargets(w *world, n int) (least func() int) {
 
 func toPrivate(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"use-private-ip"] = "true" }
 
-// A cloud that refuses private targets costs one target for a moment, whatever happens meanwhile, and the
-// load balancer ends with all of them, a node that joined too.
+// A cloud that refuses private targets costs one target for a moment, whatever happens meanwhile,
+// and the load balancer ends with all of them, a node that joined too.
 func TestRefusedPrivateTargetsLoseNoTraffic(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -80,7 +80,8 @@ func TestRefusedPrivateTargetsLoseNoTraffic(t *testing.T) {
 	}
 }
 
-// Each refusal is told once, the rest of the Service is carried out, and the cloud is asked again after an hour.
+// Each refusal is told once, the rest of the Service is carried out, and the cloud is asked again
+// after an hour.
 func TestRefusedPrivateTargetsAreTriedAgain(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.create(service("web"))
@@ -110,8 +111,8 @@ func TestRefusedPrivateTargetsAreTriedAgain(t *testing.T) {
 	})
 }
 
-// Targets that are not judged yet may be healthy, so none is replaced until they had their time; then one is
-// replaced at a time, also by another process, and the public interface goes last.
+// Targets that are not judged yet may be healthy, so none is replaced until they had their time;
+// then one is replaced at a time, also by another process, and the public interface goes last.
 func TestTargetsAreReplacedOneByOne(t *testing.T) {
 	inWorld(t, newCloud(), nodes(3), func(w *world) {
 		w.create(service("web"))
@@ -178,8 +179,8 @@ func TestNoTargetOfARefusedServiceIsReplaced(t *testing.T) {
 	})
 }
 
-// A replacement that fails is tried again at the pace of all failures, not at that of verdicts: each try takes a
-// healthy target out of service.
+// A replacement that fails is tried again at the pace of all failures, not at that of verdicts:
+// each try takes a healthy target out of service.
 func TestFailingReplacementsAreTriedLessAndLess(t *testing.T) {
 	inWorld(t, newCloud(), nodes(3), func(w *world) {
 		w.create(service("web"))

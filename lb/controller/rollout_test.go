@@ -26,8 +26,8 @@ func (w *world) replaceAllNodes(n int) {
 	w.settle()
 }
 
-// All nodes are replaced at once: the old targets stay until a new one is healthy, or all of them had their
-// time, also over a restart, and also where the Service is refused.
+// All nodes are replaced at once: the old targets stay until a new one is healthy, or all of them
+// had their time, also over a restart, and also where the Service is refused.
 func TestOldTargetsStayUntilNewOnesAreHealthy(t *testing.T) {
 	for name, c := range map[string]struct {
 		held    bool

@@ -14,12 +14,12 @@ import (
 // LoadBalancerClass is the class that is always ours.
 const LoadBalancerClass = "underlay.dev/hcloud"
 
-// ConditionAccepted on a Service says whether its load balancer is all that the Service asks for. It also
-// marks the Service as one that we have dealt with.
+// ConditionAccepted on a Service says whether its load balancer is all that the Service asks for.
+// It also marks the Service as one that we have dealt with.
 const ConditionAccepted = "underlay.dev/Accepted"
 
-// conditionManaged remembers, before one is asked for, that the Service has a managed certificate: it must not
-// outlive the Service, and looking for one would cost every Service a request.
+// conditionManaged remembers, before one is asked for, that the Service has a managed certificate:
+// it must not outlive the Service, and looking for one would cost every Service a request.
 const conditionManaged = "underlay.dev/ManagedCertificate"
 
 // ours reports whether a Service of type LoadBalancer is for us to serve.
@@ -41,8 +41,8 @@ func (c *Controller) wants(svc *corev1.Service) bool {
 	return svc.DeletionTimestamp.IsZero() && c.ours(svc)
 }
 
-// needsCleanup reports whether we may have left something behind for a Service that wants nothing of us any
-// more. The finalizer alone proves nothing: every implementation uses the same one.
+// needsCleanup reports whether we may have left something behind for a Service that wants nothing
+// of us any more. The finalizer alone proves nothing: every implementation uses the same one.
 //
 // A Service of which none of this is true can have left something all the same: see leftover.
 func (c *Controller) needsCleanup(svc *corev1.Service) bool {
@@ -58,9 +58,9 @@ func (c *Controller) needsCleanup(svc *corev1.Service) bool {
 	return marked(svc)
 }
 
-// keeps reports whether a Service that is not ours keeps its load balancer: one without a class that
-// we served until the configuration said otherwise. A changed setting must not take traffic down. It
-// is removed with the Service.
+// keeps reports whether a Service that is not ours keeps its load balancer: one without a class
+// that we served until the configuration said otherwise. A changed setting must not take traffic
+// down. It is removed with the Service.
 func keeps(svc *corev1.Service) bool {
 	return svc.DeletionTimestamp.IsZero() && svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass == nil
 }
@@ -69,8 +69,8 @@ func marked(svc *corev1.Service) bool {
 	return meta.FindStatusCondition(svc.Status.Conditions, ConditionAccepted) != nil
 }
 
-// served reports whether the Service had our load balancer when that was last looked at: nothing else makes
-// the condition true.
+// served reports whether the Service had our load balancer when that was last looked at: nothing
+// else makes the condition true.
 func served(svc *corev1.Service) bool {
 	return meta.IsStatusConditionTrue(svc.Status.Conditions, ConditionAccepted)
 }
@@ -81,8 +81,9 @@ func foreign(svc *corev1.Service) bool {
 	return cond != nil && cond.Reason == lb.ReasonNotOwned
 }
 
-// handedOver reports whether a Service of type LoadBalancer is another implementation's now. Finalizer and
-// addresses are theirs then, also when the Service is about to go: every implementation writes the same fields.
+// handedOver reports whether a Service of type LoadBalancer is another implementation's now.
+// Finalizer and addresses are theirs then, also when the Service is about to go: every
+// implementation writes the same fields.
 func (c *Controller) handedOver(svc *corev1.Service) bool {
 	return svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass != nil && !c.ours(svc)
 }
@@ -103,7 +104,8 @@ func Owner(svc *corev1.Service, cluster string) lb.Owner {
 
 func (c *Controller) owner(svc *corev1.Service) lb.Owner { return Owner(svc, c.defaults.Cluster) }
 
-// hadManaged reports whether a managed certificate was made for the Service, and may still be there.
+// hadManaged reports whether a managed certificate was made for the Service, and may still be
+// there.
 func hadManaged(svc *corev1.Service) bool {
 	return meta.FindStatusCondition(svc.Status.Conditions, conditionManaged) != nil
 }
@@ -135,8 +137,8 @@ func local(svc *corev1.Service) bool {
 	return svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// sourceRanges are the field's, or those of the annotation that was there before it. They are not parsed:
-// a range that nobody can read is still a wish to keep others out.
+// sourceRanges are the field's, or those of the annotation that was there before it. They are not
+// parsed: a range that nobody can read is still a wish to keep others out.
 func sourceRanges(svc *corev1.Service) []string {
 	if len(svc.Spec.LoadBalancerSourceRanges) > 0 {
 		return svc.Spec.LoadBalancerSourceRanges

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// since remembers since when something is found again and again, by the UID of the Service that it is found
-// at. It does not outlive the process. A nil since remembers nothing.
+// since remembers since when something is found again and again, by the UID of the Service that it
+// is found at. It does not outlive the process. A nil since remembers nothing.
 type since[K comparable] struct {
 	mu    sync.Mutex
 	since map[string]map[K]time.Time

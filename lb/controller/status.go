@@ -34,8 +34,8 @@ func condition(notes []lb.Note) metav1.Condition {
 	if len(notes) > 0 {
 		cond.Message = lb.Join(notes)
 	}
-	// The reason is the first error's, but that there is no load balancer of ours outranks whatever is wrong
-	// with it; it is remembered by this when the Service goes.
+	// The reason is the first error's, but that there is no load balancer of ours outranks whatever
+	// is wrong with it; it is remembered by this when the Service goes.
 	isError := func(n lb.Note) bool { return n.Grade == lb.Error }
 	notOwned := func(n lb.Note) bool { return n.Reason == lb.ReasonNotOwned }
 	for _, matches := range []func(lb.Note) bool{isError, notOwned} {
@@ -82,8 +82,9 @@ func remembering(svc *corev1.Service, m memory) *corev1.Service {
 	return updated
 }
 
-// announce makes an Event of every note that the Service's condition does not hold already. The condition is
-// the memory: it survives a restart, and one cause is announced once; what it has no room for is not.
+// announce makes an Event of every note that the Service's condition does not hold already. The
+// condition is the memory: it survives a restart, and one cause is announced once; what it has no
+// room for is not.
 func (c *Controller) announce(svc *corev1.Service, notes []lb.Note) {
 	known := saidOf(svc)
 	remembered := lb.Join(notes) // it may be too short for all of them
@@ -94,8 +95,8 @@ func (c *Controller) announce(svc *corev1.Service, notes []lb.Note) {
 	}
 }
 
-// claim marks a Service as ours, and makes sure that it cannot go before its load balancer: finalizer and
-// condition in one write, before anything is created.
+// claim marks a Service as ours, and makes sure that it cannot go before its load balancer:
+// finalizer and condition in one write, before anything is created.
 func (c *Controller) claim(ctx context.Context, svc *corev1.Service, managed bool) (*corev1.Service, error) {
 	updated := svc.DeepCopy()
 	if !helpers.HasLBFinalizer(svc) {
@@ -116,8 +117,8 @@ func (c *Controller) claim(ctx context.Context, svc *corev1.Service, managed boo
 	return c.patch(ctx, svc, updated)
 }
 
-// release lets a Service go: no finalizer, no addresses, no condition of ours. One that was handed over keeps
-// what its new owner needs.
+// release lets a Service go: no finalizer, no addresses, no condition of ours. One that was handed
+// over keeps what its new owner needs.
 func (c *Controller) release(ctx context.Context, svc *corev1.Service) error {
 	updated := svc.DeepCopy()
 	meta.RemoveStatusCondition(&updated.Status.Conditions, ConditionAccepted)
@@ -129,8 +130,9 @@ func (c *Controller) release(ctx context.Context, svc *corev1.Service) error {
 		})
 		updated.Status.LoadBalancer = corev1.LoadBalancerStatus{}
 	}
-	// Removing the load balancer took time: a Service that changed meanwhile is looked at again, for it may have been
-	// handed over. The resource version makes the API server refuse the patch then.
+	// Removing the load balancer took time: a Service that changed meanwhile is looked at again,
+	// for it may have been handed over. The resource version makes the API server refuse the patch
+	// then.
 	read := svc.DeepCopy()
 	read.ResourceVersion = ""
 	_, err := c.patch(ctx, read, updated)
@@ -140,9 +142,9 @@ func (c *Controller) release(ctx context.Context, svc *corev1.Service) error {
 	return err
 }
 
-// patch writes metadata and status of a Service, if they differ. The patch carries the Service's UID: when the
-// name was given to another Service in between, the API server refuses it, and nothing is created for the one
-// that is gone.
+// patch writes metadata and status of a Service, if they differ. The patch carries the Service's
+// UID: when the name was given to another Service in between, the API server refuses it, and
+// nothing is created for the one that is gone.
 func (c *Controller) patch(ctx context.Context, svc, updated *corev1.Service) (*corev1.Service, error) {
 	if equality.Semantic.DeepEqual(svc, updated) {
 		return svc, nil
@@ -160,8 +162,8 @@ func (c *Controller) patch(ctx context.Context, svc, updated *corev1.Service) (*
 	return patched, nil
 }
 
-// difference is the patch from one state of a Service to another. A patch holds what differs, so the UID is
-// taken out of the old state to be in it.
+// difference is the patch from one state of a Service to another. A patch holds what differs, so
+// the UID is taken out of the old state to be in it.
 func difference(svc, updated *corev1.Service) ([]byte, error) {
 	old := svc.DeepCopy()
 	old.UID = ""

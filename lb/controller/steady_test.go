@@ -38,8 +38,8 @@ func (w *world) replaceNodes(old, fresh int) {
 	w.later()
 }
 
-// Targets at public addresses need no network: one that cannot be joined must not keep them from following the
-// nodes.
+// Targets at public addresses need no network: one that cannot be joined must not keep them from
+// following the nodes.
 func TestTargetsFollowTheNodesOutsideTheNetwork(t *testing.T) {
 	for name, refusal := range map[string]error{
 		"refused":     &lb.RejectedError{Code: "no_subnet_available", Message: "no subnet"},
@@ -98,7 +98,8 @@ func TestNetworkThatCannotBeJoinedCostsNoPublicInterface(t *testing.T) {
 	})
 }
 
-// A certificate that cannot be had for other domains does not keep the targets from following the nodes.
+// A certificate that cannot be had for other domains does not keep the targets from following the
+// nodes.
 func TestTargetsFollowTheNodesWithoutANewCertificate(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		svc := service("web")

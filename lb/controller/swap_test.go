@@ -21,7 +21,8 @@ func (l *lab) remembering(svc *corev1.Service, m memory, nodes ...*corev1.Node) 
 	return l.converge(quiet(l.t.Context()), p, hooks{})
 }
 
-// Servers outside of the network cannot be reached there: they stay targets at their public addresses.
+// Servers outside of the network cannot be reached there: they stay targets at their public
+// addresses.
 func TestServersOutsideTheNetworkStayTargets(t *testing.T) {
 	inLab(t, func(l *lab) {
 		svc := l.service("000000000001")
@@ -99,8 +100,8 @@ func TestRefusedAddressInTheNetwork(t *testing.T) {
 	}
 }
 
-// An attachment that the cloud takes on and then fails is not tried again at once: each attempt drops every private
-// target for a moment.
+// An attachment that the cloud takes on and then fails is not tried again at once: each attempt
+// drops every private target for a moment.
 func TestFailedMoveIsNotRepeatedAtOnce(t *testing.T) {
 	inLab(t, func(l *lab) {
 		svc := l.service("000000000001")
@@ -127,7 +128,8 @@ func TestFailedMoveIsNotRepeatedAtOnce(t *testing.T) {
 	})
 }
 
-// A process that is told to stop, at whatever moment, puts something in the place of what it took away.
+// A process that is told to stop, at whatever moment, puts something in the place of what it took
+// away.
 func TestASwapOutlivesItsProcess(t *testing.T) {
 	for n := range 16 {
 		inLab(t, func(l *lab) {

@@ -16,7 +16,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// sync reconciles one Service. The notes are what a person must look at; the error is what will be retried.
+// sync reconciles one Service. The notes are what a person must look at; the error is what will be
+// retried.
 func (c *Controller) sync(ctx context.Context, key cache.ObjectName) (notes []lb.Note, err error) {
 	cached, err := c.services.Services(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
@@ -42,8 +43,8 @@ func (c *Controller) ensure(ctx context.Context, svc *corev1.Service) ([]lb.Note
 	if err != nil {
 		return nil, err
 	}
-	// Without the finalizer nothing was ever created: a Service that is refused from the beginning costs
-	// no request.
+	// Without the finalizer nothing was ever created: a Service that is refused from the beginning
+	// costs no request.
 	if p.impossible() && !helpers.HasLBFinalizer(svc) {
 		notes := p.Against(lb.State{}, nil).Notes
 		return notes, c.tell(ctx, svc, svc, telling{notes: notes, status: svc.Status.LoadBalancer, memory: p.memory, managed: hadManaged(svc)})
@@ -65,7 +66,7 @@ func (c *Controller) ensure(ctx context.Context, svc *corev1.Service) ([]lb.Note
 			return err
 		},
 	})
-	c.targets.set(nameOf(svc), done.Servers)
+	c.targets.Store(nameOf(svc), done.Servers)
 	if done.Unwanted {
 		return nil, nil // the cache will learn of it
 	}
@@ -78,15 +79,16 @@ func (c *Controller) ensure(ctx context.Context, svc *corev1.Service) ([]lb.Note
 	if done.waits && done.Transient == nil {
 		c.queue.AddAfter(nameOf(svc), trialLook)
 	}
-	// What failed is tried again by the queue, at its pace; only the old checks cannot wait for that.
+	// What failed is tried again by the queue, at its pace; only the old checks cannot wait for
+	// that.
 	if done.memory.open() && (done.Transient == nil || done.memory.checks.open()) {
 		c.queue.AddAfter(nameOf(svc), max(time.Until(done.memory.Until), trialLook))
 	}
 	return c.report(ctx, svc, claimed, p, done)
 }
 
-// trialLook is how soon a health check on trial is looked at again when its verdict is due, and targets whose
-// turn has come.
+// trialLook is how soon a health check on trial is looked at again when its verdict is due, and
+// targets whose turn has come.
 const trialLook = 15 * time.Second
 
 // report writes what became of a plan.
@@ -104,7 +106,8 @@ func (c *Controller) report(ctx context.Context, svc, claimed *corev1.Service, p
 	}
 	told.managed = hadManaged(claimed) && (p.Refused || p.Spec.Managed != nil || done.Transient != nil || rejected(done.Notes))
 	if done.Transient != nil && (len(done.Notes) == len(p.Notes) || condition(done.Notes).Status == metav1.ConditionTrue) {
-		// Nothing new to say yet, and nothing is accepted that is not there; but addresses that are can be used.
+		// Nothing new to say yet, and nothing is accepted that is not there; but addresses that are
+		// can be used.
 		updated := remembering(claimed, done.memory)
 		updated.Status.LoadBalancer = told.status
 		_, err := c.patch(ctx, claimed, updated)
@@ -117,9 +120,10 @@ func (c *Controller) report(ctx context.Context, svc, claimed *corev1.Service, p
 	return done.Notes, errors.Join(done.Transient, err)
 }
 
-// lost reports whether the addresses that the Service shows lead nowhere: its load balancer was ours, is gone,
-// and will not be back soon. Without proof they stay, for they may be those of a load balancer that works:
-// another controller's, before this one takes over, or ours under another cluster's name.
+// lost reports whether the addresses that the Service shows lead nowhere: its load balancer was
+// ours, is gone, and will not be back soon. Without proof they stay, for they may be those of a
+// load balancer that works: another controller's, before this one takes over, or ours under another
+// cluster's name.
 func lost(svc *corev1.Service, o outcome) bool {
 	foreign := slices.ContainsFunc(o.Notes, func(n lb.Note) bool { return n.Reason == lb.ReasonNotOwned })
 	return o.Seen && !o.State.Exists() && o.Transient == nil && !foreign && served(svc)
@@ -141,9 +145,11 @@ func (c *Controller) tell(ctx context.Context, read, latest *corev1.Service, t t
 	return err
 }
 
-// cleanup removes the load balancer of a Service that wants none of us any more, then lets the Service go.
+// cleanup removes the load balancer of a Service that wants none of us any more, then lets the
+// Service go.
 func (c *Controller) cleanup(ctx context.Context, svc *corev1.Service) ([]lb.Note, error) {
-	// What the Hetzner controller made for a Service that is another implementation's now is theirs.
+	// What the Hetzner controller made for a Service that is another implementation's now is
+	// theirs.
 	belongings := belongings{Peers: !c.handedOver(svc), Certificates: hadManaged(svc)}
 	existed, err := c.remove(ctx, c.owner(svc), belongings)
 	if err == nil && existed {
@@ -164,7 +170,8 @@ func (c *Controller) cleanup(ctx context.Context, svc *corev1.Service) ([]lb.Not
 	return nil, err
 }
 
-// announceLeft says that a Service went and no load balancer with it, where its user might think otherwise.
+// announceLeft says that a Service went and no load balancer with it, where its user might think
+// otherwise.
 func (c *Controller) announceLeft(svc *corev1.Service) {
 	none := fmt.Sprintf("No load balancer with the labels of this Service and of cluster %q exists, so none was deleted", c.defaults.Cluster)
 	switch {

@@ -24,8 +24,8 @@ func peers(name string) lb.State {
 	}
 }
 
-// The Hetzner controller's load balancer goes on as it is, with our labels beside its own, under whatever name
-// it has, also if nothing but the name leads to it.
+// The Hetzner controller's load balancer goes on as it is, with our labels beside its own, under
+// whatever name it has, also if nothing but the name leads to it.
 func TestTakeoverFromTheHetznerController(t *testing.T) {
 	for name, c := range map[string]struct {
 		balancer string
@@ -165,7 +165,8 @@ func TestWhatWasNotAdoptedIsNotDeleted(t *testing.T) {
 	}
 }
 
-// Two Services that claim one name: the first has it, the second is told, and gets it when the first goes.
+// Two Services that claim one name: the first has it, the second is told, and gets it when the
+// first goes.
 func TestTwoServicesOneName(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		for _, name := range []string{"first", "second"} {
@@ -189,8 +190,8 @@ func TestTwoServicesOneName(t *testing.T) {
 	})
 }
 
-// What nobody says anything about stays as it was found, also after a restart; what somebody says once is reset
-// when it is not said any more.
+// What nobody says anything about stays as it was found, also after a restart; what somebody says
+// once is reset when it is not said any more.
 func TestTakeoverKeepsWhatNobodySays(t *testing.T) {
 	found := peers("before")
 	found.Type, found.Algorithm = "lb21", lb.LeastConnections
@@ -225,7 +226,8 @@ func TestTakeoverKeepsWhatNobodySays(t *testing.T) {
 	})
 }
 
-// The public interface that somebody switched off stays so, if the nodes are reached in the network.
+// The public interface that somebody switched off stays so, if the nodes are reached in the
+// network.
 func TestTakeoverKeepsThePublicInterfaceOff(t *testing.T) {
 	found := peers("awebuid")
 	found.Public, found.Targets = false, []lb.Target{{Server: 1, Private: true}}
@@ -241,8 +243,9 @@ func TestTakeoverKeepsThePublicInterfaceOff(t *testing.T) {
 	})
 }
 
-// Targets go on to be reached at their public addresses, whatever is configured for all Services, also those that
-// come later, after a restart, or when there were none for a while; until the Service itself says otherwise.
+// Targets go on to be reached at their public addresses, whatever is configured for all Services,
+// also those that come later, after a restart, or when there were none for a while; until the
+// Service itself says otherwise.
 func TestTakeoverKeepsHowTargetsAreReached(t *testing.T) {
 	inWorld(t, newCloud(peers("awebuid")), nodes(1), func(w *world) {
 		w.stop()
@@ -279,7 +282,8 @@ func TestTakeoverKeepsHowTargetsAreReached(t *testing.T) {
 	})
 }
 
-// Which way a Service's targets go that cannot be understood at the takeover is kept when it is corrected.
+// Which way a Service's targets go that cannot be understood at the takeover is kept when it is
+// corrected.
 func TestTakeoverOfARefusedServiceKeepsHowTargetsAreReached(t *testing.T) {
 	inWorld(t, newCloud(peers("awebuid")), nodes(2), func(w *world) {
 		w.stop()
@@ -296,8 +300,8 @@ func TestTakeoverOfARefusedServiceKeepsHowTargetsAreReached(t *testing.T) {
 	})
 }
 
-// A Service that we refuse and the Hetzner controller served has a load balancer that works. It is taken over and
-// its targets follow the nodes; it does not come to serve more.
+// A Service that we refuse and the Hetzner controller served has a load balancer that works. It is
+// taken over and its targets follow the nodes; it does not come to serve more.
 func TestRefusedServicesAreTakenOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		refused  func(w *world, svc *corev1.Service)
@@ -376,8 +380,9 @@ func TestRefusedServicesAdoptNothing(t *testing.T) {
 	})
 }
 
-// A takeover that the cloud refuses changes nothing else, and the Service that goes before it succeeded takes its
-// load balancer with it; one that two carry the label of stays, and the Service too.
+// A takeover that the cloud refuses changes nothing else, and the Service that goes before it
+// succeeded takes its load balancer with it; one that two carry the label of stays, and the Service
+// too.
 func TestServiceDeletedBeforeItsTakeover(t *testing.T) {
 	twice := peers("second")
 	twice.ID = 18
@@ -410,8 +415,8 @@ func TestServiceDeletedBeforeItsTakeover(t *testing.T) {
 	}
 }
 
-// Undoing the opt-in to our health check brings back the checks of before the takeover, whatever became of ours
-// meanwhile, and not ours a second time.
+// Undoing the opt-in to our health check brings back the checks of before the takeover, whatever
+// became of ours meanwhile, and not ours a second time.
 func TestOptInUndone(t *testing.T) {
 	const kept = "update listener 80 → 30080, tcp :30080 every 15s, timeout 10s, 3 tries"
 	for name, wait := range map[string]time.Duration{"while it is tried": 10 * time.Second, "when it was taken back": 3 * time.Minute} {

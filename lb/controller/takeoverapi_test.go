@@ -21,8 +21,9 @@ func (l *lab) relabel(svc *corev1.Service, labels map[string]string) {
 	l.sim.ResetRequests()
 }
 
-// The Hetzner controller's load balancer is found by its label and by its name, through the real API, and
-// nothing of it but the labels changes; a load balancer of nobody is taken if the user says so.
+// The Hetzner controller's load balancer is found by its label and by its name, through the real
+// API, and nothing of it but the labels changes; a load balancer of nobody is taken if the user
+// says so.
 func TestTakeoverThroughTheAPI(t *testing.T) {
 	for name, c := range map[string]struct {
 		labels map[string]string
@@ -112,7 +113,8 @@ func TestOneBadTargetThroughTheAPI(t *testing.T) {
 	})
 }
 
-// A dedicated server's address that somebody added stays a target, whatever else changes, and takes its room.
+// A dedicated server's address that somebody added stays a target, whatever else changes, and takes
+// its room.
 func TestDedicatedServersStay(t *testing.T) {
 	inLab(t, func(l *lab) {
 		_, svc := l.scenarios()["creation of everything"]()
@@ -128,14 +130,16 @@ func TestDedicatedServersStay(t *testing.T) {
 		if o.Transient != nil || kinds["ip"] != 1 || kinds["server"] != 2 || b.Name != "shop" || b.LoadBalancerType.Name != "lb21" {
 			t.Errorf("targets %v, name %s, type %s, %v\n%s", kinds, b.Name, b.LoadBalancerType.Name, o.Transient, l.log())
 		}
-		// Another address in the network would drop such a target for good, if it lay there: that waits.
+		// Another address in the network would drop such a target for good, if it lay there: that
+		// waits.
 		if b.PrivateNet[0].IP != "10.0.0.9" || len(o.Notes) != 1 || o.Notes[0].Reason != lb.ReasonImmutable {
 			t.Errorf("address %s, notes %v", b.PrivateNet[0].IP, o.Notes)
 		}
 	})
 }
 
-// A certificate that the cloud could not obtain is tried again when its day has come, and then used.
+// A certificate that the cloud could not obtain is tried again when its day has come, and then
+// used.
 func TestFailedCertificateThroughTheAPI(t *testing.T) {
 	inLab(t, func(l *lab) {
 		_, svc := l.scenarios()["creation of everything"]()
@@ -153,7 +157,8 @@ func TestFailedCertificateThroughTheAPI(t *testing.T) {
 	})
 }
 
-// The load balancer of a Service that goes before it was taken over goes too; another Service's does not.
+// The load balancer of a Service that goes before it was taken over goes too; another Service's
+// does not.
 func TestRemoveWhatWasNotTakenOver(t *testing.T) {
 	for uid, left := range map[string]int{"0a1b2c3d-0000-4000-8000-000000000001": 0, "another-service": 1} {
 		inLab(t, func(l *lab) {

@@ -165,8 +165,8 @@ func TestFailuresPass(t *testing.T) {
 	})
 }
 
-// A change that fails for hours is told of again before the API server forgets the Event: the condition speaks of what
-// was there before.
+// A change that fails for hours is told of again before the API server forgets the Event: the
+// condition speaks of what was there before.
 func TestFailuresThatDoNotPassAreToldAgain(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
@@ -267,8 +267,8 @@ func TestMoreNodesThanTheTypeHolds(t *testing.T) {
 	})
 }
 
-// Any order of edits, with failures and restarts in between, ends like a fresh creation, and there is never
-// a second load balancer.
+// Any order of edits, with failures and restarts in between, ends like a fresh creation, and there
+// is never a second load balancer.
 func TestAnyScheduleEndsTheSame(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -341,7 +341,8 @@ func randomStep(w *world, r *rand.Rand) {
 	steps[r.IntN(len(steps))]()
 }
 
-// A network that is deleted and created again under its name is another one to the cloud, and load balancers join it.
+// A network that is deleted and created again under its name is another one to the cloud, and load
+// balancers join it.
 func TestNetworkCreatedAgain(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.stop()

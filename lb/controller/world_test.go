@@ -85,7 +85,8 @@ func (w *world) restart() {
 	w.start()
 }
 
-// settle lets everything happen that follows from what has been done, but for retries and regular looks.
+// settle lets everything happen that follows from what has been done, but for retries and regular
+// looks.
 func (w *world) settle() {
 	time.Sleep(2 * time.Second)
 	synctest.Wait()

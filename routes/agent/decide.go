@@ -63,6 +63,8 @@ type Decision struct {
 	// Warnings don't; each with a remedy.
 	Warnings []string
 	View     View
+	// UID is that of the Node that was decided for.
+	UID string
 }
 
 // Peer is a node whose pods can't be reached from here.
@@ -79,7 +81,9 @@ type View struct {
 	// ServerPrefixes are the /64 that the provider routes to each node's machine,
 	// where pods have a part of it; sorted.
 	ServerPrefixes []netip.Prefix
-	Uplinks        []string
+	// Uplinks are the interfaces over which nodes talk to each other; IPv4Uplinks those of them
+	// that have an IPv4 InternalIP, or were named.
+	Uplinks, IPv4Uplinks []string
 	// RouterAdvertised are interfaces with IPv6 routes from router
 	// advertisements.
 	RouterAdvertised []string
@@ -121,7 +125,7 @@ func Decide(s Situation) (Decision, error) {
 			d.faults = append(d.faults, r.String())
 		}
 	}
-	return Decision{Want: d.want, Plan: plan, Peers: d.sortedPeers(), Faults: d.faults, Warnings: d.distrust(), View: view}, nil
+	return Decision{Want: d.want, Plan: plan, Peers: d.sortedPeers(), Faults: d.faults, Warnings: d.distrust(), View: view, UID: d.self.UID}, nil
 }
 
 type decider struct {

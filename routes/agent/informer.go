@@ -2,7 +2,6 @@ package agent
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,16 +70,8 @@ func changed(old, node *corev1.Node) bool {
 func FromKube(node *corev1.Node) (Node, error) {
 	podCIDRs, err := kube.PodCIDRs(node)
 	read := Node{
-		Name: node.Name, PodCIDRs: podCIDRs, InternalIPs: kube.InternalIPs(node),
+		Name: node.Name, UID: string(node.UID), PodCIDRs: podCIDRs, InternalIPs: kube.InternalIPs(node), ExternalIPs: kube.ExternalIPs(node),
 		ControlPlane: kube.ControlPlane(node), Ready: kube.Ready(node), Created: node.CreationTimestamp.Time,
-	}
-	for _, a := range node.Status.Addresses {
-		if a.Type != corev1.NodeExternalIP {
-			continue
-		}
-		if addr, err := netip.ParseAddr(a.Address); err == nil {
-			read.ExternalIPs = append(read.ExternalIPs, addr.Unmap())
-		}
 	}
 	return read, err
 }

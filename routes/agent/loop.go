@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // Config is all that an Agent needs.
@@ -167,26 +169,12 @@ func (a *Agent) passInFull() {
 }
 
 func (a *Agent) work(ctx context.Context) {
-	for {
-		what, stop := a.queue.Get()
-		if stop {
-			return
+	kube.Work(ctx, a.queue, "This node's network is not as it should be; trying again", func(ctx context.Context, what task) error {
+		if what == neighbors {
+			return a.askNeighbors(ctx)
 		}
-		var err error
-		switch what {
-		case neighbors:
-			err = a.askNeighbors(ctx)
-		default:
-			err = a.pass(ctx)
-		}
-		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "This node's network is not as it should be; trying again")
-			a.queue.AddRateLimited(what)
-		} else {
-			a.queue.Forget(what)
-		}
-		a.queue.Done(what)
-	}
+		return a.pass(ctx)
+	})
 }
 
 // situation reads everything that a decision rests on.

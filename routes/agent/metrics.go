@@ -69,19 +69,18 @@ func newMetrics(r Registry) (*agentMetrics, error) {
 }
 
 func (m *agentMetrics) wrote(verb string, err error) {
-	outcome := "ok"
-	if err != nil {
-		outcome = "error"
-	}
-	m.writes.WithLabelValues(verb, outcome).Inc()
+	m.writes.WithLabelValues(verb, outcomeOf(err)).Inc()
 }
 
 func (m *agentMetrics) passed(err error) {
-	outcome := "ok"
+	m.passes.WithLabelValues(outcomeOf(err)).Inc()
+}
+
+func outcomeOf(err error) string {
 	if err != nil {
-		outcome = "error"
+		return "error"
 	}
-	m.passes.WithLabelValues(outcome).Inc()
+	return "ok"
 }
 
 func (m *agentMetrics) show(d Decision, missing int) {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"maps"
 	"net/netip"
 	"time"
 )
@@ -60,16 +61,8 @@ func (a *answers) update(now time.Time, peers []netip.Addr, known map[netip.Addr
 			probe = append(probe, addr)
 		}
 	}
-	for addr := range a.since {
-		if !current[addr] {
-			delete(a.since, addr)
-		}
-	}
-	for addr := range a.answered {
-		if !current[addr] {
-			delete(a.answered, addr)
-		}
-	}
+	maps.DeleteFunc(a.since, func(addr netip.Addr, _ time.Time) bool { return !current[addr] })
+	maps.DeleteFunc(a.answered, func(addr netip.Addr, _ bool) bool { return !current[addr] })
 	return probe, soon
 }
 

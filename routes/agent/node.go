@@ -34,6 +34,7 @@ func (m Modes) Any(mode Mode) bool { return m.IPv4 == mode || m.IPv6 == mode }
 // Node is what routing needs to know of a cluster's node.
 type Node struct {
 	Name         string
+	UID          string
 	PodCIDRs     []netip.Prefix
 	InternalIPs  []netip.Addr
 	ExternalIPs  []netip.Addr

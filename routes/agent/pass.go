@@ -71,7 +71,7 @@ func (a *Agent) putRight(ctx context.Context, full bool, events []time.Time) err
 		ready = errors.Join(err, errors.New(strings.Join(waiting, "; ")))
 	}
 	a.report(ready)
-	a.status.tell(outcome{ready: ready, hasPodCIDRs: len(d.View.PodCIDRs) > 0, peers: d.Peers, warnings: warnings})
+	a.status.tell(outcome{uid: d.UID, ready: ready, hasPodCIDRs: len(d.View.PodCIDRs) > 0, peers: d.Peers, warnings: warnings})
 	return err
 }
 

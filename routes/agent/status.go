@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
@@ -35,6 +34,7 @@ const rewording = time.Minute
 
 // outcome is what a pass found out about this node.
 type outcome struct {
+	uid         string // of the Node; of a later one of its name nothing is known yet
 	ready       error
 	hasPodCIDRs bool
 	peers       []Peer
@@ -76,19 +76,9 @@ func (s *status) tell(o outcome) {
 func (s *status) stop() { s.queue.ShutDown() }
 
 func (s *status) run(ctx context.Context, lister corelisters.NodeLister) {
-	for {
-		item, stop := s.queue.Get()
-		if stop {
-			return
-		}
-		if err := s.write(ctx, lister, time.Now()); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Node's conditions not written; trying again")
-			s.queue.AddRateLimited(item)
-		} else {
-			s.queue.Forget(item)
-		}
-		s.queue.Done(item)
-	}
+	kube.Work(ctx, s.queue, "Node's conditions not written; trying again", func(ctx context.Context, _ struct{}) error {
+		return s.write(ctx, lister, time.Now())
+	})
 }
 
 func (s *status) write(ctx context.Context, lister corelisters.NodeLister, now time.Time) error {
@@ -103,6 +93,9 @@ func (s *status) write(ctx context.Context, lister corelisters.NodeLister, now t
 		return err
 	}
 	node := s.newest.Of(cached)
+	if string(node.UID) != o.uid {
+		return nil
+	}
 	s.reportNotReady(node, o, now)
 	for _, c := range s.conditions(o, node) {
 		old := kube.Condition(node, c.Type)
@@ -123,11 +116,8 @@ func (s *status) write(ctx context.Context, lister corelisters.NodeLister, now t
 		}
 		s.newest.Wrote(patched)
 		node, s.told[c.Type] = patched, now
-		switch c.Reason {
-		case reasonUnreachable:
-			s.Recorder.Event(node, corev1.EventTypeWarning, reasonUnreachable, c.Message)
-		case ReasonAtRisk:
-			s.Recorder.Event(node, corev1.EventTypeWarning, ReasonAtRisk, c.Message)
+		if c.Reason == reasonUnreachable || c.Reason == ReasonAtRisk {
+			s.Recorder.Event(node, corev1.EventTypeWarning, c.Reason, c.Message)
 		}
 	}
 	return nil

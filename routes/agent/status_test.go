@@ -7,6 +7,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 )
 
 func TestAConditionNamesTenPeersAndCountsTheRest(t *testing.T) {
@@ -18,6 +22,29 @@ func TestAConditionNamesTenPeersAndCountsTheRest(t *testing.T) {
 	if c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "25 nodes") ||
 		!strings.Contains(c.Message, "node-09: is far; and 15 more") || strings.Contains(c.Message, "node-10") {
 		t.Errorf("%+v", c)
+	}
+}
+
+// What a pass found out about a Node is not said of the next one of its name, which has no podCIDR
+// yet: a Node that was once ready is never declared unready again.
+func TestAnOutcomeIsOfOneNode(t *testing.T) {
+	next := self()
+	next.UID = "2"
+	client, nodes := fake.NewClientset(next), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+	if err := nodes.Add(next); err != nil {
+		t.Fatal(err)
+	}
+	s := newStatus(Config{Client: client, Recorder: record.NewFakeRecorder(10), Settings: Settings{Self: "self", Modes: bothByNodes}})
+	defer s.stop()
+	for uid, patches := range map[string]bool{"1": false, "2": true} {
+		client.ClearActions()
+		s.tell(outcome{uid: uid, hasPodCIDRs: true})
+		if err := s.write(t.Context(), corelisters.NewNodeLister(nodes), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if wrote := len(client.Actions()) > 0; wrote != patches {
+			t.Errorf("after a pass for UID %s: %v", uid, client.Actions())
+		}
 	}
 }
 

@@ -60,6 +60,10 @@ func (d *decider) view() View {
 	for _, l := range d.Links {
 		if d.onUplink(l.Index) {
 			v.Uplinks = append(v.Uplinks, l.Name)
+			ipv4 := func(a netip.Addr) bool { return a.Is4() && l.has(a) }
+			if len(d.Uplinks) > 0 || slices.ContainsFunc(d.self.InternalIPs, ipv4) {
+				v.IPv4Uplinks = append(v.IPv4Uplinks, l.Name)
+			}
 		}
 		if d.advertised(l.Index) {
 			v.RouterAdvertised = append(v.RouterAdvertised, l.Name)
@@ -69,6 +73,7 @@ func (d *decider) view() View {
 		}
 	}
 	slices.Sort(v.Uplinks)
+	slices.Sort(v.IPv4Uplinks)
 	slices.Sort(v.RouterAdvertised)
 	return v
 }

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/routes"
@@ -93,19 +92,7 @@ func (c *Controller) publish(d decision, a *attempt, final bool) {
 }
 
 func (c *Controller) tellNodes(ctx context.Context) {
-	for {
-		name, stop := c.conditions.Get()
-		if stop {
-			return
-		}
-		if err := c.tell(ctx, name); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Node not told about its routes; trying again", "node", name)
-			c.conditions.AddRateLimited(name)
-		} else {
-			c.conditions.Forget(name)
-		}
-		c.conditions.Done(name)
-	}
+	kube.Work(ctx, c.conditions, "Node not told about its routes; trying again", c.tell)
 }
 
 // tell brings one Node's NetworkUnavailable condition to what is known of it. A

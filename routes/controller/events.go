@@ -57,22 +57,14 @@ func only(wrong bool, message string) map[string]string {
 
 // unreadable tells that nothing can be decided; nil that it can again.
 func (e *tableEvents) unreadable(err error) {
-	if err == nil {
-		e.tell(eventUnreadable, nil)
-		return
-	}
-	e.tell(eventUnreadable, only(true, fmt.Sprintf(
+	e.tell(eventUnreadable, only(err != nil, fmt.Sprintf(
 		"nothing is deleted or replaced, and new Nodes may not be routed, until this works again: %v; check that the network is there and that the token is valid", err)))
 }
 
 // unrecorded tells that what this cluster writes can't be recorded; nil that it
 // can again.
 func (e *tableEvents) unrecorded(err error) {
-	if err == nil {
-		e.tell(eventUnrecorded, nil)
-		return
-	}
-	e.tell(eventUnrecorded, only(true, fmt.Sprintf(
+	e.tell(eventUnrecorded, only(err != nil, fmt.Sprintf(
 		"routes are added all the same, and the next leader will not know that they are this cluster's to delete: %v; apply deploy/ccm/rbac.yaml again, or see what is wrong with the ConfigMap", err)))
 }
 

@@ -125,7 +125,7 @@ func (c *Controller) lookForServers(ctx context.Context, a *attempt, deleting bo
 	}
 	a.podCIDRs = []netip.Prefix{}
 	for i := range nodes.Items {
-		// What can't be read is nobody's route either: see plannable.
+		// What can't be read is nobody's route either: see RouteNode.
 		prefixes, _ := kube.PodCIDRs(&nodes.Items[i])
 		a.podCIDRs = append(a.podCIDRs, prefixes...)
 	}

@@ -138,8 +138,8 @@ func addMachine(t *testing.T, c *cluster.Cluster, name string) {
 // busy is what is added to every limit: a machine with other things to do is late, not wrong.
 const busy = 2 * time.Minute
 
-// eventually waits until a condition holds, for as long as that takes a machine with nothing else to do, amply; what
-// is later than that is told. holds says what is there if it never does.
+// eventually waits until a condition holds, for as long as that takes a machine with nothing else
+// to do, amply; what is later than that is told. holds says what is there if it never does.
 func eventually(t *testing.T, limit time.Duration, what string, holds func(context.Context) (bool, string)) {
 	t.Helper()
 	last, start := "nothing was seen", time.Now()

@@ -14,8 +14,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// A change of health checks after which no node is healthy is taken back, and what must be remembered about it
-// is on the Service, whoever writes its status next.
+// A change of health checks after which no node is healthy is taken back, and what must be
+// remembered about it is on the Service, whoever writes its status next.
 func TestACheckThatLeavesNobodyIsTakenBack(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 50 * time.Millisecond})

@@ -41,7 +41,8 @@ func acceptedAs(svc *corev1.Service, want string) bool {
 	return cond != nil && cond.Reason == want
 }
 
-// edits go through every field of a Service that means something to a load balancer, one after the other.
+// edits go through every field of a Service that means something to a load balancer, one after the
+// other.
 func edits() []edit {
 	ports := func(b schema.LoadBalancer) (ports []int) {
 		for _, s := range b.Services {
@@ -124,8 +125,9 @@ func followed(t *testing.T, c *cluster.Cluster, e edit) {
 	})
 }
 
-// Every field of a Service is followed, also what changes while nobody runs, and in the end nothing of it is
-// left. The API server is the real one: finalizers, status and conditions are as it keeps them.
+// Every field of a Service is followed, also what changes while nobody runs, and in the end nothing
+// of it is left. The API server is the real one: finalizers, status and conditions are as it keeps
+// them.
 func TestEveryFieldOfAServiceIsFollowed(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 50 * time.Millisecond})
@@ -194,8 +196,8 @@ func act(t *testing.T, c *cluster.Cluster, id int64, action, body string) {
 	request(t, c, fmt.Sprintf("/load_balancers/%d/actions/%s", id, action), body)
 }
 
-// drift changes the load balancer in the cloud. The manager looks at all of them at its start, as it does
-// every five minutes.
+// drift changes the load balancer in the cloud. The manager looks at all of them at its start, as
+// it does every five minutes.
 func drift(t *testing.T, c *cluster.Cluster, m *cluster.Manager) {
 	t.Helper()
 	b := balancers(t, c, 1)[0]
@@ -237,8 +239,8 @@ func deletion(t *testing.T, c *cluster.Cluster, id int64) {
 	})
 }
 
-// Our class is served, another's is not touched, and a Service can hand itself over to neither by mistake: the
-// class cannot change while the type is LoadBalancer.
+// Our class is served, another's is not touched, and a Service can hand itself over to neither by
+// mistake: the class cannot change while the type is LoadBalancer.
 func TestOnlyOurClassIsServed(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{})

@@ -16,8 +16,9 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// Who comes from the Hetzner controller touches no Service: its load balancer goes on under the same address,
-// with the name and the checks it had, for one write; a load balancer of a Service that is no more stays alone.
+// Who comes from the Hetzner controller touches no Service: its load balancer goes on under the
+// same address, with the name and the checks it had, for one write; a load balancer of a Service
+// that is no more stays alone.
 func TestALoadBalancerIsTakenOver(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 50 * time.Millisecond})

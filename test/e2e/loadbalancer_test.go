@@ -122,7 +122,8 @@ func TestAForeignLoadBalancerIsLeftAlone(t *testing.T) {
 	if after.ID != before.ID || after.Services[0].DestinationPort != before.Services[0].DestinationPort {
 		t.Errorf("the first Service's load balancer changed: %+v, was %+v", after, before)
 	}
-	// What the controller relies on when a name is given to another Service: a UID in a patch must be the Service's.
+	// What the controller relies on when a name is given to another Service: a UID in a patch must
+	// be the Service's.
 	_, err := c.Client.CoreV1().Services("default").Patch(t.Context(), "first", types.StrategicMergePatchType,
 		[]byte(`{"metadata":{"uid":"another"},"status":{"loadBalancer":null}}`), metav1.PatchOptions{}, "status")
 	if !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) {

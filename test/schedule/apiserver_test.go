@@ -5,133 +5,75 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/underlay-ccm/underlay/test/testenv/fakeapi"
 )
 
-// object is what the API server stores.
-type object interface {
-	metav1.Object
-	runtime.Object
-}
-
-// apiServer is an API server for Nodes and ConfigMaps, as an http.RoundTripper. It keeps every
-// version of every object, so that watches and cached lists can lag behind as real ones do: late,
-// but in order and complete. What it knows of the rules of the API: resource versions, UIDs as
-// preconditions of patches, podCIDRs that never change once they are set, status apart from spec.
+// apiServer is an API server for Nodes and ConfigMaps, as an http.RoundTripper. What it knows of
+// the rules of the API: resource versions, UIDs as preconditions of patches, podCIDRs that never
+// change once they are set, status apart from spec.
 type apiServer struct {
-	mu      sync.Mutex
-	uids    int
-	nodes   *collection
-	maps    *collection
-	stalled chan struct{} // while not nil: watches and cached lists stay where they are
-	lag     func() time.Duration
+	fakeapi.History
+	uids  int
+	nodes *collection
+	maps  *collection
 	// changed is told of every change of a Node, under the lock: nil before it is created and
 	// after it is gone, and whether the request came from a manager.
 	changed func(before, after *corev1.Node, managed bool)
 }
 
-// collection is every version of all objects of a kind.
+// collection is a kind of objects, and how requests name it.
 type collection struct {
-	apiVersion, kind, resource string
-	make                       func() object
-	objects                    map[string]object
-	history                    []version     // index = resource version - 1
-	wake                       chan struct{} // closed with the next change
-	horizon                    int           // the resource version of watches while they are stalled
-}
-
-type version struct {
-	kind   watch.EventType
-	object object
+	*fakeapi.Collection
+	resource string
+	make     func() fakeapi.Object
 }
 
 func newAPIServer(changed func(before, after *corev1.Node, managed bool)) *apiServer {
-	collected := func(kind, resource string, make func() object) *collection {
-		return &collection{
-			apiVersion: "v1", kind: kind, resource: resource, make: make,
-			objects: map[string]object{}, history: []version{{}}, wake: newSignal(),
-		}
-	}
-	return &apiServer{
-		nodes:   collected("Node", "nodes", func() object { return &corev1.Node{} }),
-		maps:    collected("ConfigMap", "configmaps", func() object { return &corev1.ConfigMap{} }),
-		changed: changed,
-	}
+	a := &apiServer{changed: changed}
+	a.nodes = &collection{a.Collection("v1", "Node"), "nodes", func() fakeapi.Object { return &corev1.Node{} }}
+	a.maps = &collection{a.Collection("v1", "ConfigMap"), "configmaps", func() fakeapi.Object { return &corev1.ConfigMap{} }}
+	return a
 }
-
-func newSignal() chan struct{} { return make(chan struct{}) }
 
 func (c *collection) group() schema.GroupResource { return schema.GroupResource{Resource: c.resource} }
 
 // put stores a new version. The caller holds the lock.
-func (a *apiServer) put(c *collection, kind watch.EventType, o object, managed bool) {
-	before := c.objects[o.GetName()]
-	o.SetResourceVersion(strconv.Itoa(len(c.history) + 1))
-	o.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(c.apiVersion, c.kind))
-	c.history = append(c.history, version{kind, o})
-	after := o
-	if kind == watch.Deleted {
-		delete(c.objects, o.GetName())
-		after = nil
-	} else {
-		c.objects[o.GetName()] = o
-	}
+func (a *apiServer) put(c *collection, kind watch.EventType, o fakeapi.Object, managed bool) {
+	was, _ := c.Objects[o.GetName()].(*corev1.Node)
+	c.Put(kind, o)
 	if c == a.nodes {
-		was, _ := before.(*corev1.Node)
-		is, _ := after.(*corev1.Node)
+		is, _ := c.Objects[o.GetName()].(*corev1.Node)
 		a.changed(was, is, managed)
 	}
-	close(c.wake)
-	c.wake = newSignal()
-}
-
-// at returns the objects as they were at a resource version, by name.
-func (c *collection) at(rv int) []object {
-	then := map[string]object{}
-	for _, v := range c.history[1:rv] {
-		if v.kind == watch.Deleted {
-			delete(then, v.object.GetName())
-		} else {
-			then[v.object.GetName()] = v.object
-		}
-	}
-	all := make([]object, 0, len(then))
-	for _, name := range slices.Sorted(maps.Keys(then)) {
-		all = append(all, then[name])
-	}
-	return all
 }
 
 // handle answers a request of a manager that is no watch.
 func (a *apiServer) handle(req *http.Request, body []byte) (any, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.Lock()
+	defer a.Unlock()
 	c, name, sub := a.find(req.URL.Path)
 	switch {
 	case c == nil:
 		return nil, apierrors.NewNotFound(schema.GroupResource{}, req.URL.Path)
 	case req.Method == http.MethodGet && name == "":
-		return a.list(req, c), nil
+		return a.List(req, c.Collection), nil
 	case req.Method == http.MethodPost:
 		return a.create(c, body)
 	}
-	old, ok := c.objects[name]
+	old, ok := c.Objects[name]
 	if !ok {
 		return nil, apierrors.NewNotFound(c.group(), name)
 	}
@@ -162,23 +104,12 @@ func (a *apiServer) find(path string) (c *collection, name, sub string) {
 	return c, parts[1], parts[2]
 }
 
-func (a *apiServer) list(req *http.Request, c *collection) any {
-	at := len(c.history)
-	if req.URL.Query().Get("resourceVersion") != "" && a.stalled != nil {
-		at = c.horizon
-	}
-	return map[string]any{
-		"kind": c.kind + "List", "apiVersion": c.apiVersion,
-		"metadata": map[string]any{"resourceVersion": strconv.Itoa(at)}, "items": c.at(at),
-	}
-}
-
 func (a *apiServer) create(c *collection, body []byte) (any, error) {
 	o := c.make()
 	if err := json.Unmarshal(body, o); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if _, exists := c.objects[o.GetName()]; exists {
+	if _, exists := c.Objects[o.GetName()]; exists {
 		return nil, apierrors.NewAlreadyExists(c.group(), o.GetName())
 	}
 	a.meet(o)
@@ -187,13 +118,13 @@ func (a *apiServer) create(c *collection, body []byte) (any, error) {
 }
 
 // meet gives a new object what the API server gives it.
-func (a *apiServer) meet(o object) {
+func (a *apiServer) meet(o fakeapi.Object) {
 	a.uids++
 	o.SetUID(types.UID(fmt.Sprint("uid-", a.uids)))
 	o.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second)))
 }
 
-func (a *apiServer) update(c *collection, old object, body []byte) (any, error) {
+func (a *apiServer) update(c *collection, old fakeapi.Object, body []byte) (any, error) {
 	o := c.make()
 	if err := json.Unmarshal(body, o); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
@@ -210,7 +141,7 @@ func (a *apiServer) update(c *collection, old object, body []byte) (any, error) 
 	return o, nil
 }
 
-func (a *apiServer) patch(c *collection, old object, sub, kind string, body []byte) (any, error) {
+func (a *apiServer) patch(c *collection, old fakeapi.Object, sub, kind string, body []byte) (any, error) {
 	before, err := json.Marshal(old)
 	if err != nil {
 		return nil, err
@@ -283,30 +214,4 @@ func strategy(old, node *corev1.Node, sub string) error {
 		return apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, node.Name, nil)
 	}
 	return nil
-}
-
-// reply encodes an answer or an error as an API server does.
-func reply(answer any, err error) (*http.Response, error) {
-	code := http.StatusOK
-	if err != nil {
-		var status apierrors.APIStatus
-		if !errors.As(err, &status) {
-			return nil, err
-		}
-		s := status.Status()
-		s.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-		code, answer = int(s.Code), s
-	}
-	body, err := json.Marshal(answer)
-	if err != nil {
-		return nil, err
-	}
-	return response(code, io.NopCloser(bytes.NewReader(body))), nil
-}
-
-func response(code int, body io.ReadCloser) *http.Response {
-	return &http.Response{
-		StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": []string{"application/json"}}, Body: body,
-	}
 }

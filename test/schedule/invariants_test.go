@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
-	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
@@ -154,7 +153,7 @@ func (v *invariants) nodeChanged(before, after *corev1.Node, managed bool) {
 }
 
 func serverOf(node *corev1.Node) int64 {
-	id, err := cloud.ParseProviderID(node.Spec.ProviderID)
+	id, err := kube.ParseProviderID(node.Spec.ProviderID)
 	if err != nil {
 		return 0
 	}
@@ -204,7 +203,8 @@ func (v *invariants) said(m *member) {
 	}
 	v.detected["nodes that were said to be reachable"]++
 	v.settle()
-	// A list younger than the Node may have shown a route that went before the Node had its podCIDR.
+	// A list younger than the Node may have shown a route that went before the Node had its
+	// podCIDR.
 	if before := v.ended[deletion(m.podCIDR.String(), address.String())]; m.stood.IsZero() && before.After(m.born) {
 		m.stood = before
 	}

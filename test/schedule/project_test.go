@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
-	"github.com/underlay-ccm/underlay/internal/cloud"
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 const (
@@ -129,7 +129,7 @@ func kubelet(name string, server int64, address netip.Addr, known bool) *corev1.
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	node.Status.Addresses = internalIP(address)
 	if known {
-		node.Spec.ProviderID = cloud.FormatProviderID(server)
+		node.Spec.ProviderID = kube.FormatProviderID(server)
 	}
 	return node
 }

@@ -44,7 +44,8 @@ func TestSchedules(t *testing.T) {
 					if len(broken) == 0 {
 						continue
 					}
-					// The order in which goroutines run is not from the seed: another run may differ.
+					// The order in which goroutines run is not from the seed: another run may
+					// differ.
 					t.Errorf("seed %d (run it with -schedules 1 -first-seed %d):\n%s\n%s", seed, seed, strings.Join(broken, "\n"), log)
 					if !*all {
 						return

@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/kube"
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 	routecontroller "github.com/underlay-ccm/underlay/routes/controller"
@@ -101,7 +100,7 @@ func newSchedule(t *testing.T, seed uint64) *schedule {
 		s.fleet[i].name = fmt.Sprint("n", i)
 	}
 	s.rarely = 6 + s.rng.IntN(20)
-	s.api.lag = s.lag
+	s.api.Lag = s.lag
 	return s
 }
 
@@ -236,9 +235,9 @@ func (s *schedule) end() {
 func (s *schedule) ending() {
 	table := s.cloud.table()
 	names := map[string]bool{}
-	s.api.mu.Lock()
-	all := s.api.nodes.at(len(s.api.nodes.history))
-	s.api.mu.Unlock()
+	s.api.Lock()
+	all := s.api.nodes.All()
+	s.api.Unlock()
 	s.invariants.mu.Lock()
 	defer s.invariants.mu.Unlock()
 	for _, o := range all {
@@ -285,7 +284,7 @@ func waitsForRoute(entry string, standing map[netip.Prefix]netip.Addr) bool {
 func (s *schedule) providerID(name string, server int64) {
 	s.api.edit(name, func(node *corev1.Node) {
 		if node.Spec.ProviderID == "" {
-			node.Spec.ProviderID = cloud.FormatProviderID(server)
+			node.Spec.ProviderID = kube.FormatProviderID(server)
 		}
 	})
 }

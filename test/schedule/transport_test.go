@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/underlay-ccm/underlay/test/testenv/fakeapi"
 )
 
 var errConnection = errors.New("connection lost")
@@ -39,14 +41,14 @@ type process struct {
 }
 
 func newProcess(cancel context.CancelFunc) *process {
-	return &process{dead: newSignal(), cancel: cancel}
+	return &process{dead: make(chan struct{}), cancel: cancel}
 }
 
 func (p *process) freeze() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.gate == nil {
-		p.gate = newSignal()
+		p.gate = make(chan struct{})
 	}
 }
 
@@ -134,7 +136,7 @@ func (l *line) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return answer, err
 	}
-	body, err := readBody(req)
+	body, err := fakeapi.ReadBody(req)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +161,7 @@ func (l *line) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // travel lets a request be on its way.
 func (l *line) travel(req *http.Request, body []byte, sent time.Time, what fate) error {
-	if elapse(req.Context().Done(), what.hold) {
+	if fakeapi.Elapse(req.Context().Done(), what.hold) {
 		return nil
 	}
 	left := what.hold - time.Since(sent)
@@ -194,7 +196,7 @@ func (l *line) deliver(ctx context.Context, req *http.Request, body []byte, sent
 
 // refusal is what stands in front of a server that does not answer: no JSON.
 func refusal(code int) *http.Response {
-	answer := response(code, io.NopCloser(bytes.NewReader([]byte("not available"))))
+	answer := fakeapi.Response(code, io.NopCloser(bytes.NewReader([]byte("not available"))))
 	answer.Header.Set("Content-Type", "text/plain")
 	return answer
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// Nodes whose servers are not in the network are refused as targets by each load balancer. That costs few
-// requests, and an attachment that the server list or the Node shows is taken within 30 s.
+// Nodes whose servers are not in the network are refused as targets by each load balancer. That
+// costs few requests, and an attachment that the server list or the Node shows is taken within 30
+// s.
 func TestRefusedTargetsCostLittle(t *testing.T) {
 	const services, unattached, limit = 10, 5, 60
 	synctest.Test(t, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The peer's figures: the Hetzner cloud controller manager, about v1.35, against a fake API with the same
-// times, measured in 2026. A dash is what nobody measured.
+// The peer's figures: the Hetzner cloud controller manager, about v1.35, against a fake API with
+// the same times, measured in 2026. A dash is what nobody measured.
 
 // row is one line of the table.
 type row struct {

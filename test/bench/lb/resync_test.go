@@ -50,8 +50,8 @@ func crowd(t testing.TB) *world {
 	return w
 }
 
-// A restart with many Services costs one list page for every 50 load balancers, and no write, neither to the
-// cloud nor to the API server.
+// A restart with many Services costs one list page for every 50 load balancers, and no write,
+// neither to the cloud nor to the API server.
 func TestResyncOfManyServices(t *testing.T) {
 	w := crowd(t)
 	w.api.ClearActions()

@@ -1,6 +1,7 @@
-// Package lb_test counts what load balancers cost: requests to the cloud, asserted, with those of the Hetzner
-// cloud controller manager beside them, and time and memory, printed. The controller and the client are the
-// real ones; the cloud is the simulator, the API server client-go's fake. Run it with `make bench-lb`.
+// Package lb_test counts what load balancers cost: requests to the cloud, asserted, with those of
+// the Hetzner cloud controller manager beside them, and time and memory, printed. The controller
+// and the client are the real ones; the cloud is the simulator, the API server client-go's fake.
+// Run it with `make bench-lb`.
 package lb_test
 
 import (

@@ -25,9 +25,9 @@ type Options struct {
 	// on every machine, no cloud. Otherwise they are servers of the simulated
 	// cloud.
 	Metal bool
-	// CloudOnly is a lab without control plane, manager and programs: its machines are
-	// servers with their cables, and bring everything else. The cloud listens at CloudAddress.
-	CloudOnly bool
+	// MachinesOnly is a lab without control plane, manager and programs: its machines have
+	// their cables, and bring everything else. The cloud, if it isn't Metal, listens at CloudAddress.
+	MachinesOnly bool
 	// Machines are the names of those that join before Start returns.
 	Machines []string
 	// Dir holds every file and log. It exists, and is the caller's to remove.
@@ -92,7 +92,7 @@ const (
 	mgmtPrefix = 24
 )
 
-// CloudAddress is where the simulated cloud listens in a lab that is CloudOnly.
+// CloudAddress is where the simulated cloud listens in a lab that is MachinesOnly.
 const CloudAddress = "192.168.250.1:8470"
 
 func mgmtAddr(last byte) netip.Addr { return netip.AddrFrom4([4]byte{192, 168, 250, last}) }
@@ -115,7 +115,7 @@ func Start(ctx context.Context, o Options) (_ *Lab, err error) {
 		}
 	}()
 	steps := []func(context.Context) error{f.startNetwork, f.startCluster, f.startRouter, f.startBalancers}
-	if !o.WithoutManager && !o.CloudOnly {
+	if !o.WithoutManager && !o.MachinesOnly {
 		steps = append(steps, f.StartManager)
 	}
 	for _, step := range steps {
@@ -133,9 +133,9 @@ func (o Options) complete() (Options, error) {
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
-	if o.CloudOnly {
-		if o.Metal || len(o.Machines) > 0 {
-			return o, errors.New("CloudOnly: there is a cloud, and nobody whom machines could join")
+	if o.MachinesOnly {
+		if len(o.Machines) > 0 {
+			return o, errors.New("MachinesOnly: there is nobody whom machines could join")
 		}
 		return o, absolute(map[string]string{"Dir": o.Dir})
 	}
@@ -191,7 +191,10 @@ func (f *Lab) startCluster(ctx context.Context) (err error) {
 			told(now)
 		}
 	}
-	if f.options.CloudOnly {
+	switch {
+	case f.options.MachinesOnly && f.options.Metal:
+		return nil
+	case f.options.MachinesOnly:
 		f.Cluster, err = cluster.StartCloud(context.WithoutCancel(ctx), cloud, CloudAddress)
 		return err
 	}

@@ -151,18 +151,32 @@ func (m *Machine) connect(ctx context.Context) error {
 	return f.cloud.plug(ctx, Member{"server", m.Server}, m.Namespace, private, m.Private, network)
 }
 
-// Renew gives a server whose programs have ended a namespace as a reboot leaves it: cables with
-// the addresses that the provider configures, and nothing else.
-func (m *Machine) Renew(ctx context.Context) error {
+// Unplug takes a server's cables away, before its programs end: what its kernel then says of their
+// connections, nobody hears. Renew plugs it in again.
+func (m *Machine) Unplug(ctx context.Context) error {
 	f := m.lab
+	if f.options.Metal {
+		return fmt.Errorf("machine %s: only servers of the cloud are rebooted", m.Name)
+	}
+	_, down := f.host.Run(ctx, "ip", "link", "set", mgmt+"-"+m.port(), "down")
 	err := errors.Join(
+		down,
 		f.internet.unplug(ctx, m.port(), m.Public),
 		f.cloud.unplug(ctx, Member{"server", m.Server}),
-		m.release(ctx),
 	)
 	if err != nil {
 		return fmt.Errorf("machine %s: taking its cables away: %w", m.Name, err)
 	}
+	return nil
+}
+
+// Renew gives a server whose programs have ended a namespace as a reboot leaves it: cables with
+// the addresses that the provider configures, and nothing else.
+func (m *Machine) Renew(ctx context.Context) error {
+	if err := errors.Join(m.Unplug(ctx), m.release(ctx)); err != nil {
+		return err
+	}
+	var err error
 	if m.Namespace, err = netns.Open(); err == nil {
 		err = m.connect(ctx)
 	}

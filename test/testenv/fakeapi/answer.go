@@ -1,0 +1,73 @@
+package fakeapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ReadBody returns a request's body, which can be read again.
+func ReadBody(req *http.Request) ([]byte, error) {
+	if req.Body == nil {
+		return nil, nil
+	}
+	defer req.Body.Close()
+	body, err := io.ReadAll(req.Body)
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	return body, err
+}
+
+// Reply encodes an answer, or an error that the API server has a status for, as it does. Any other
+// error breaks the connection.
+func Reply(answer any, err error) (*http.Response, error) {
+	code := http.StatusOK
+	if err != nil {
+		var status apierrors.APIStatus
+		if !errors.As(err, &status) {
+			return nil, err
+		}
+		s := status.Status()
+		s.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+		code, answer = int(s.Code), s
+	}
+	body, err := json.Marshal(answer)
+	if err != nil {
+		return nil, err
+	}
+	return Response(code, io.NopCloser(bytes.NewReader(body))), nil
+}
+
+// Response is an answer with a body of JSON.
+func Response(code int, body io.ReadCloser) *http.Response {
+	return &http.Response{
+		StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": []string{"application/json"}}, Body: body,
+	}
+}
+
+// Elapse waits, and reports whether nothing ended it. It makes no timer for no time: where several
+// goroutines find such a timer expired, Go's race detector crashes in a bubble.
+func Elapse(ended <-chan struct{}, d time.Duration) bool {
+	if d <= 0 {
+		select {
+		case <-ended:
+			return false
+		default:
+			return true
+		}
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ended:
+		return false
+	}
+}
