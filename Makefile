@@ -80,6 +80,23 @@ integration:
 installed:
 	@$(STEP) "clusters that kubeadm installs" env $(TEST) ./test/e2e/kubeadm
 
+# The program that clusters are upgraded with. Slow to build, so no part of the tests.
+HELM_VERSION := v4.3.1
+export UNDERLAY_HELM ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/underlay/helm-$(HELM_VERSION)/helm
+.PHONY: helm
+helm:
+	@[ -x "$(UNDERLAY_HELM)" ] || $(STEP) "helm" env GOBIN="$(dir $(UNDERLAY_HELM))" $(COMPILE) install -trimpath -ldflags '-s -w' helm.sh/helm/v4/cmd/helm@$(HELM_VERSION)
+
+.PHONY: kubeadm-ha
+kubeadm-ha: machines helm ## three control planes, upgrades, reboots and the end of clusters, on machines; takes root and hcloud; FROM=v0.1.0 names the version to upgrade
+	@$(STEP) "several control planes, upgrades, the end" env UNDERLAY_FROM='$(FROM)' go test -vet=off -count=1 -timeout 60m -v ./test/e2e/kubeadm/ha
+
+# Half an hour, so no part of the tests.
+.PHONY: conformance
+conformance: machines ## upstream's specs of the network on clusters on machines; writes docs/reference/conformance.md; SETUP= and FOCUS= choose, LOGS= names a folder for what they say
+	@$(STEP) "program that runs the specs" $(COMPILE) build -trimpath -ldflags '-s -w' -o bin/conformance ./test/conformance/kubernetes
+	@bin/conformance -setup '$(SETUP)' -focus '$(FOCUS)' -logs '$(LOGS)'
+
 # Without the race detector, which would be measured too.
 .PHONY: counts
 counts:
@@ -131,7 +148,7 @@ fmt: ## format every file
 
 .PHONY: generate
 generate: ## write docs/reference and the picture of the packages anew from the code
-	go test ./internal/config ./hcloudsim ./internal/doctor ./lb ./test/checks/docs ./test/checks/archtest -run TestDocument -count=1 -update
+	go test ./internal/config ./hcloudsim ./internal/doctor ./lb ./test/checks/docs ./test/checks/archtest ./test/conformance/kubernetes -run TestDocument -count=1 -update
 
 .PHONY: manifests
 manifests: ## render deploy/ccm, deploy/agent and deploy/metal anew from deploy/chart

@@ -3,7 +3,8 @@
 // from, in the form of in-toto with SLSA's predicate.
 //
 // It reads what the Go linker has recorded in the programs, so it says what was linked and not what
-// go.mod allows. It asks no clock, network or machine: the same files and flags give the same bytes.
+// go.mod allows. It asks no clock, network or machine: the same files and flags give the same
+// bytes.
 package main
 
 import (

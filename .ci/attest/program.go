@@ -71,8 +71,8 @@ func (p program) modules() []module {
 // purl is the module's package URL (https://github.com/package-url/purl-spec, type golang).
 func (m module) purl() string { return "pkg:golang/" + m.path + "@" + m.version }
 
-// dirHash is the checksum of go.sum in hexadecimal: SHA-256 over a list of the module's files, which
-// in-toto calls dirHash. Empty where Go has recorded none.
+// dirHash is the checksum of go.sum in hexadecimal: SHA-256 over a list of the module's files,
+// which in-toto calls dirHash. Empty where Go has recorded none.
 func (m module) dirHash() string {
 	sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.sum, "h1:"))
 	if err != nil {

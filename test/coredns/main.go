@@ -1,5 +1,5 @@
-// Command coredns is CoreDNS with the plugins that kubeadm's Corefile names, and no others. Clusters
-// of the tests resolve names by it.
+// Command coredns is CoreDNS with the plugins that kubeadm's Corefile and those of upstream's
+// specs name, and no others. Clusters of the tests resolve names by it.
 //
 // It is its own module, so that CoreDNS' modules stay out of Underlay's. The modules that it shares
 // with test/kube have the versions of that, so that they are compiled once for both.
@@ -11,8 +11,10 @@ import (
 	_ "github.com/coredns/coredns/plugin/errors"
 	_ "github.com/coredns/coredns/plugin/forward"
 	_ "github.com/coredns/coredns/plugin/health"
+	_ "github.com/coredns/coredns/plugin/hosts"
 	_ "github.com/coredns/coredns/plugin/kubernetes"
 	_ "github.com/coredns/coredns/plugin/loadbalance"
+	_ "github.com/coredns/coredns/plugin/log"
 	_ "github.com/coredns/coredns/plugin/loop"
 	_ "github.com/coredns/coredns/plugin/metrics"
 	_ "github.com/coredns/coredns/plugin/ready"

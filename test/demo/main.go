@@ -4,9 +4,9 @@
 // cloud; each step has a deadline, and a step that does not hold ends the demo. As
 // root it ends with real packets, in a second cluster in network namespaces.
 //
-// Without -once the cluster stays up until Ctrl-C. It needs no root, listens on
-// loopback and in its own namespaces only, and must never leave a process or a folder behind, except for the
-// folder with the logs of a demo that failed.
+// Without -once the cluster stays up until Ctrl-C. It needs no root, listens on loopback and in its
+// own namespaces only, and must never leave a process or a folder behind, except for the folder
+// with the logs of a demo that failed.
 //
 // Exit codes: 0, every step held; 1, one did not; 130, interrupted before the end.
 package main

@@ -10,8 +10,8 @@ import (
 // refusal is a mistake in values: says is what the programs say of it, after field and value.
 type refusal struct{ name, base, values, says string }
 
-// TestWhatHelmTakesTheProgramsRefuse: every mistake is refused, by helm if the schema has it, else by
-// the programs when they start, and that in words that help.
+// TestWhatHelmTakesTheProgramsRefuse: every mistake is refused, by helm if the schema has it, else
+// by the programs when they start, and that in words that help.
 func TestWhatHelmTakesTheProgramsRefuse(t *testing.T) {
 	refusals := slices.Concat(wrongRanges(), wrongPools(), wrongSettings(), wrongMachines())
 	asked := make([]settings, len(refusals))

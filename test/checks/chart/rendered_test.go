@@ -19,8 +19,9 @@ const (
 	source = deploy + "/chart"
 	// sums is what test/checks/deploy, which has no Helm, compares files with.
 	sums = deploy + "/rendered.sha256"
-	// tutorial is what test/testenv/kubeadm, which has no Helm, installs on its clusters.
+	// tutorial and metal are what test/testenv/kubeadm, which has no Helm, installs on its clusters.
 	tutorial = "../test/testenv/kubeadm/underlay.yaml"
+	metal    = "../test/testenv/kubeadm/underlay-metal.yaml"
 )
 
 var update = flag.Bool("update", false, "write the rendered manifests anew instead of comparing them")
@@ -42,6 +43,8 @@ func TestRendered(t *testing.T) {
 	want["metal/underlay.yaml"] = fmt.Sprintf(header, "deploy/values/metal.yaml") + oneFile(renderFile(t, "values/metal.yaml"))
 	want[tutorial] = "# What the tutorial's helm command installs. Rendered by \"make manifests\".\n" +
 		oneFile(renderFile(t, "kubeadm/cloud-dual-stack/values.yaml", "images: {registry: registry.example.com/you}"))
+	want[metal] = "# What helm makes of the example for metal. Rendered by \"make manifests\".\n" +
+		oneFile(renderFile(t, "kubeadm/metal-dual-stack/values.yaml", "images: {registry: registry.example.com/you}"))
 	for name, content := range want {
 		compare(t, name, content)
 	}
@@ -89,7 +92,7 @@ func oneFile(files map[string]string) string {
 func checksums(t *testing.T, rendered map[string]string) string {
 	t.Helper()
 	contents := maps.Clone(rendered)
-	for _, part := range []string{"chart", "values", "kubeadm/cloud-dual-stack/values.yaml"} {
+	for _, part := range []string{"chart", "values", "kubeadm/cloud-dual-stack/values.yaml", "kubeadm/metal-dual-stack/values.yaml"} {
 		err := filepath.WalkDir(filepath.Join(deploy, part), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() {
 				return err

@@ -32,7 +32,7 @@ func TestManifestsAreThoseOfTheChart(t *testing.T) {
 		summed[name] = sum
 	}
 	found := map[string]string{}
-	for _, part := range []string{"chart", "values", "ccm", "agent", "metal", "kubeadm/cloud-dual-stack/values.yaml", "../test/testenv/kubeadm/underlay.yaml"} {
+	for _, part := range []string{"chart", "values", "ccm", "agent", "metal", "kubeadm/cloud-dual-stack/values.yaml", "kubeadm/metal-dual-stack/values.yaml", "../test/testenv/kubeadm/underlay.yaml", "../test/testenv/kubeadm/underlay-metal.yaml"} {
 		err := filepath.WalkDir(filepath.Join(folder, part), func(path string, entry fs.DirEntry, err error) error {
 			rendered := part == "chart" || filepath.Ext(path) == ".yaml"
 			if err != nil || entry.IsDir() || !rendered {

@@ -221,6 +221,27 @@ func TestJoins(t *testing.T) {
 	}
 }
 
+// The IPv6 address may come after the IPv4 one, and one that is about to go is none.
+func TestJoinsWithBothAddresses(t *testing.T) {
+	data := withToken(t)
+	for i, f := range data.WriteFiles {
+		data.WriteFiles[i].Content = strings.ReplaceAll(f.Content, "dual_stack=no\n", "dual_stack=yes\n")
+	}
+	m := newMachine(t, data, "")
+	asked := m.root + "/asked"
+	m.program(t, "ip", `case "$*" in
+-4*) echo "3: enp7s0    inet 10.0.0.7/32 brd 10.0.0.7 scope global dynamic enp7s0" ;;
+-6*-tentative*-temporary*) [ ! -e `+asked+` ] || echo "2: eth0    inet6 2001:db8::1/64 scope global"; touch `+asked+` ;;
+esac`)
+	if output, err := m.run(t, data); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	joined, err := os.ReadFile(m.root + "/joined")
+	if err != nil || !strings.Contains(string(joined), "value: 10.0.0.7,2001:db8::1\n") {
+		t.Errorf("it joins with\n%s (%v)", joined, err)
+	}
+}
+
 // A kubelet that joined without an address would have to be told later.
 func TestDoesNotJoinWithoutAnAddress(t *testing.T) {
 	data := withToken(t)

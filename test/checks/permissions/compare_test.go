@@ -88,7 +88,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// While an API server begins, what is granted may be forbidden; what is not granted is forbidden ever after.
+// While an API server begins, what is granted may be forbidden; what is not granted is forbidden
+// ever after.
 func TestRestartExcusesWhatIsGranted(t *testing.T) {
 	tables := tables{suites: map[string]int{"test/x": 1}, programs: map[string]string{ccm: "underlay-ccm"}, restarts: map[string]string{"TestX": "restarts"}}
 	accounts := []rbac.Account{{User: ccm, Granted: []rbac.Permission{getNodes}}}

@@ -182,8 +182,8 @@ func TestBuilderIsWhoBuilds(t *testing.T) {
 	}
 }
 
-// TestReleaseNamesItsImages gives the release the images that were pushed: the chart installs them by
-// digest, and the statement is about them too.
+// TestReleaseNamesItsImages gives the release the images that were pushed: the chart installs them
+// by digest, and the statement is about them too.
 func TestReleaseNamesItsImages(t *testing.T) {
 	r := newRepository(t)
 	values, err := os.ReadFile(underlay + "/deploy/chart/values.yaml")

@@ -24,11 +24,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/demo/screen"
 	"github.com/underlay-ccm/underlay/test/testenv/kubeadm"
 	"github.com/underlay-ccm/underlay/test/testenv/machine"
-	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
-
-// packed is the variable by which the process in its own namespace finds the images.
-const packed = "UNDERLAY_IMAGES"
 
 func main() {
 	once := flag.Bool("once", false, "end when everything was shown, without a shell")
@@ -45,21 +41,14 @@ func run(ctx context.Context, once bool) error {
 	if err := machine.Supported(); err != nil {
 		return fmt.Errorf("no machines here: %w", err)
 	}
-	if !netlab.Entered() {
+	images, err := kubeadm.Enter(ctx, func(ctx context.Context) (string, error) {
 		fmt.Println("Packing images, which happens anew each time.")
-		folder, err := kubeadm.Pack(ctx, os.Stderr)
-		if err == nil {
-			err = os.Setenv(packed, folder)
-		}
-		if err == nil {
-			err = netlab.Enter() // doesn't return but with an error
-		}
-		return errors.Join(err, os.RemoveAll(folder))
-	}
-	defer os.RemoveAll(os.Getenv(packed))
-	if err := netlab.Enter(); err != nil {
+		return kubeadm.Pack(ctx, os.Stderr)
+	})
+	if err != nil {
 		return err
 	}
+	defer os.RemoveAll(images)
 	dir, err := os.MkdirTemp("", "underlay-demo-")
 	if err != nil {
 		return err
@@ -71,7 +60,7 @@ func run(ctx context.Context, once bool) error {
 	if err != nil {
 		return err
 	}
-	c, err := kubeadm.Start(ctx, kubeadm.Options{Dir: dir, Packed: os.Getenv(packed)})
+	c, err := kubeadm.Start(ctx, kubeadm.Options{Dir: dir, Packed: images})
 	if err != nil {
 		return err
 	}

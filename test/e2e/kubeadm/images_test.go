@@ -6,7 +6,6 @@ import (
 	"archive/tar"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,13 +20,9 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/kubeadm"
 )
 
-// packed is the variable with the folder that kubeadm.Pack has made. Its files are big, and made
-// once for all tests.
-const packed = "UNDERLAY_IMAGES"
-
 // What is in the archives is what the Dockerfile says, and what kubeadm asks for.
 func TestImages(t *testing.T) {
-	needMachines(t)
+	kubeadm.NeedMachines(t)
 	stages, err := dockerfile.Read(tree + "/Dockerfile")
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +66,7 @@ func unpack(t *testing.T, archive, full string) (v1.Config, []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	packed, err := tarball.ImageFromPath(filepath.Join(os.Getenv(packed), archive), &tag)
+	packed, err := tarball.ImageFromPath(filepath.Join(kubeadm.Packed(), archive), &tag)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,11 +18,11 @@ import (
 // A machine that was made ready as the documents say passes all of kubeadm's checks, with the files
 // of every example. Only what is about the kernel of this machine is overlooked.
 func TestPreflight(t *testing.T) {
-	needMachines(t)
+	kubeadm.NeedMachines(t)
 	examples := []string{"cloud", "cloud-dual-stack", "metal", "metal-dual-stack"}
 	m := prepared(t, examples...)
 	for _, archive := range kubeadm.Archives() {
-		if err := m.Import(t.Context(), filepath.Join(os.Getenv(packed), archive)); err != nil {
+		if err := m.Import(t.Context(), filepath.Join(kubeadm.Packed(), archive)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -51,7 +51,7 @@ func TestPreflight(t *testing.T) {
 
 // A check that nothing fails is no check: without what the user data sets, kubeadm objects.
 func TestPreflightObjects(t *testing.T) {
-	needMachines(t)
+	kubeadm.NeedMachines(t)
 	m := prepared(t, "metal-dual-stack")
 	for key, check := range map[string]string{
 		"net.ipv4.ip_forward":              "FileContent--proc-sys-net-ipv4-ip_forward",
@@ -86,7 +86,7 @@ func warnsOfNothing(t *testing.T, out string) {
 // What the user data sets, and what it leaves alone: a pod's interface, which comes later, forwards
 // and takes no advertisement of a router.
 func TestUserDataLeavesAdvertisements(t *testing.T) {
-	needMachines(t)
+	kubeadm.NeedMachines(t)
 	m := prepared(t, "cloud-dual-stack")
 	if _, err := m.Run(t.Context(), "ip", "link", "add", "veth0", "type", "veth", "peer", "name", "veth1"); err != nil {
 		t.Fatal(err)

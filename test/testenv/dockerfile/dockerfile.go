@@ -1,5 +1,5 @@
-// Package dockerfile reads Underlay's Dockerfile, as much of the language as that uses, and runs the
-// lines of it that compile, where there is no engine.
+// Package dockerfile reads Underlay's Dockerfile, as much of the language as that uses, and runs
+// the lines of it that compile, where there is no engine.
 package dockerfile
 
 import (

@@ -38,6 +38,8 @@ type Image struct {
 	// User is UID:GID; empty is root.
 	User       string
 	Entrypoint []string
+	// Command is the entry point's arguments where nobody gives others.
+	Command []string
 	// Env has the form NAME=value, PATH among it if there is to be one.
 	Env    []string
 	Labels map[string]string
@@ -69,7 +71,7 @@ func Archive(file string, images map[string]Image) error {
 func (i Image) pack(layers map[string]v1.Layer) (v1.Image, error) {
 	packed, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{
 		OS: "linux", Architecture: runtime.GOARCH, RootFS: v1.RootFS{Type: "layers"},
-		Config: v1.Config{User: i.User, Entrypoint: i.Entrypoint, Env: i.Env, Labels: i.Labels},
+		Config: v1.Config{User: i.User, Entrypoint: i.Entrypoint, Cmd: i.Command, Env: i.Env, Labels: i.Labels},
 	})
 	if err != nil {
 		return nil, err

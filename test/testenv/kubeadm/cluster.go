@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
@@ -24,11 +25,13 @@ const First = "control-1"
 
 // Options say where a cluster has its files.
 type Options struct {
-	// Dir is a folder for machines and logs, which the caller removes; an overlay has to be possible
-	// on its file system.
+	// Dir is a folder for machines and logs, which the caller removes; an overlay has to be
+	// possible on its file system.
 	Dir string
 	// Packed is the folder that Pack has made.
 	Packed string
+	// Metal is a cluster on machines that nobody rents.
+	Metal bool
 }
 
 // Cluster is a cluster on servers of the simulated cloud. Its methods are for one goroutine, but
@@ -36,6 +39,8 @@ type Options struct {
 type Cluster struct {
 	Lab     *netlab.Lab
 	Servers map[string]*Server
+	// Admin is the control-plane server on which kubectl is used; First until somebody says another.
+	Admin string
 
 	options  Options
 	programs machine.Programs
@@ -47,17 +52,17 @@ type Server struct {
 	Cables *netlab.Machine
 }
 
-// Start makes the cloud, and no server.
+// Start makes the cloud, or what machines are plugged into, and no server.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	programs, err := machine.Build(ctx, os.Stderr)
 	if err != nil {
 		return nil, err
 	}
-	lab, err := netlab.Start(context.WithoutCancel(ctx), netlab.Options{CloudOnly: true, Dir: o.Dir})
+	lab, err := netlab.Start(context.WithoutCancel(ctx), netlab.Options{MachinesOnly: true, Metal: o.Metal, Dir: o.Dir})
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{Lab: lab, Servers: map[string]*Server{}, options: o, programs: programs}, nil
+	return &Cluster{Lab: lab, Servers: map[string]*Server{}, Admin: First, options: o, programs: programs}, nil
 }
 
 // Stop removes everything.
@@ -70,8 +75,8 @@ func (c *Cluster) Stop() error {
 	return err
 }
 
-// Rent makes a server and boots it for the first time, with cloud-init's work done by its user data,
-// in which each text is replaced by the next. All images are there then.
+// Rent makes a server and boots it for the first time, with cloud-init's work done by its user
+// data, in which each text is replaced by the next. All images are there then.
 func (c *Cluster) Rent(ctx context.Context, name string, instead ...string) (*Server, error) {
 	cables, err := c.Lab.Rent(ctx, name)
 	if err != nil {
@@ -103,6 +108,12 @@ func (c *Cluster) Rent(ctx context.Context, name string, instead ...string) (*Se
 	return s, s.WriteFile("/usr/local/bin/underlayctl", underlayctl, 0o755)
 }
 
+// CutPower takes a server off every network and ends all that runs on it, so that nobody hears its
+// connections end. Reboot brings it back.
+func (s *Server) CutPower(ctx context.Context) error {
+	return errors.Join(s.Cables.Unplug(ctx), s.PullPlug())
+}
+
 // Reboot pulls a server's plug and switches it on again: nothing is left of its network's state.
 func (s *Server) Reboot(ctx context.Context) error {
 	if err := s.PullPlug(); err != nil {
@@ -115,7 +126,8 @@ func (s *Server) Reboot(ctx context.Context) error {
 	return s.Boot(ctx)
 }
 
-// Return gives a server back: it is gone at once, in the cloud too. Its Node is left to the cluster.
+// Return gives a server back: it is gone at once, in the cloud too. Its Node is left to the
+// cluster.
 func (c *Cluster) Return(ctx context.Context, name string) error {
 	s := c.Servers[name]
 	delete(c.Servers, name)
@@ -132,22 +144,22 @@ func (c *Cluster) Feed(ctx context.Context, name, typed, command string) (string
 	return c.Servers[name].Feed(ctx, strings.NewReader(typed), "bash", "-c", Environment+command)
 }
 
-// PutInit puts the example's init.yaml into root's home on the first server.
-func (c *Cluster) PutInit(ctx context.Context) error {
-	s := c.Servers[First]
-	content, err := Edited(ctx, "kubeadm/cloud-dual-stack/init.yaml",
-		"value: 10.0.0.2,2001:db8:0:1::1", fmt.Sprintf("value: %s,%s", s.Cables.Private, s.Cables.Public.IPv6),
+// PutInit puts the example's init.yaml into root's home on the first server. Each further text in
+// it is replaced by the next.
+func (c *Cluster) PutInit(ctx context.Context, instead ...string) error {
+	content, err := Edited(ctx, c.example()+"init.yaml", slices.Concat(c.edits(First), []string{
 		// The size of the connection table is the kernel's, not a machine's in it.
-		"mode: nftables", "mode: nftables\nconntrack: {maxPerCore: 0, min: 0}")
+		"mode: nftables", "mode: nftables\nconntrack: {maxPerCore: 0, min: 0}",
+	}, instead)...)
 	if err != nil {
 		return err
 	}
-	return s.put("init.yaml", content)
+	return c.Servers[First].put("init.yaml", content)
 }
 
 // PutManifests puts underlay.yaml there: what the tutorial's helm command installs.
 func (c *Cluster) PutManifests() error {
-	content, err := Manifests()
+	content, err := c.manifests()
 	if err != nil {
 		return err
 	}
@@ -169,7 +181,7 @@ var (
 
 // secret is the token and the hash with which servers join.
 func (c *Cluster) secret(ctx context.Context) (token, hash string, err error) {
-	printed, err := c.On(ctx, First, "kubeadm token create --print-join-command")
+	printed, err := c.On(ctx, c.Admin, "kubeadm token create --print-join-command")
 	if err != nil {
 		return "", "", err
 	}
@@ -180,27 +192,29 @@ func (c *Cluster) secret(ctx context.Context) (token, hash string, err error) {
 	return found[1], found[2], nil
 }
 
-// PutJoin puts the example's join.yaml into root's home on a server, with a token of its own.
-func (c *Cluster) PutJoin(ctx context.Context, name string) error {
+// PutJoin puts the example's join.yaml into root's home on a server, with a token of its own. Each
+// further text in it is replaced by the next.
+func (c *Cluster) PutJoin(ctx context.Context, name string, instead ...string) error {
 	token, hash, err := c.secret(ctx)
 	if err != nil {
 		return err
 	}
-	s := c.Servers[name]
-	content, err := Edited(ctx, "kubeadm/cloud-dual-stack/join.yaml", noToken, token, noHash, hash,
-		"value: 10.0.0.3,2001:db8:0:2::1", fmt.Sprintf("value: %s,%s", s.Cables.Private, s.Cables.Public.IPv6))
+	content, err := Edited(ctx, c.example()+"join.yaml", slices.Concat(c.edits(name), []string{noToken, token, noHash, hash}, instead)...)
 	if err != nil {
 		return err
 	}
-	return s.put("join.yaml", content)
+	return c.Servers[name].put("join.yaml", content)
 }
 
-// RentJoined makes a server that joins by itself, by its user data. Its pods wait for their images.
-func (c *Cluster) RentJoined(ctx context.Context, name string) (*Server, error) {
+// RentJoined makes a server that joins by itself, by its user data, in which each further text is
+// replaced by the next. Its pods wait for their images.
+func (c *Cluster) RentJoined(ctx context.Context, name string, instead ...string) (*Server, error) {
 	token, hash, err := c.secret(ctx)
 	if err != nil {
 		return nil, err
 	}
 	// The script compares with the token of the example as well, which has to stay there.
-	return c.Rent(ctx, name, "token: "+noToken+"\n", "token: "+token+"\n", noHash, hash, "dual_stack=no\n", "dual_stack=yes\n")
+	return c.Rent(ctx, name, append([]string{
+		"token: " + noToken + "\n", "token: " + token + "\n", noHash, hash, "dual_stack=no\n", "dual_stack=yes\n",
+	}, instead...)...)
 }

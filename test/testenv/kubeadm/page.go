@@ -18,9 +18,10 @@ const Tutorial = "docs/tutorial/first-cluster.md"
 
 // Page is what a document tells its readers to type.
 type Page struct {
-	name  string
-	lines []string
-	used  int
+	name     string
+	commands []string
+	blocks   []markdown.Block
+	used     int
 }
 
 // ReadPage reads a document of the source tree.
@@ -33,9 +34,14 @@ func ReadPage(ctx context.Context, name string) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Page{name: name}
-	for _, place := range markdown.Read(name, string(content)).Commands() {
-		p.lines = append(p.lines, place...)
+	document := markdown.Read(name, string(content))
+	p := &Page{name: name, blocks: document.Blocks}
+	for _, place := range document.Commands() {
+		commands, err := markdown.Whole(ctx, place)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		p.commands = append(p.commands, commands...)
 	}
 	return p, nil
 }
@@ -43,13 +49,24 @@ func ReadPage(ctx context.Context, name string) (*Page, error) {
 // Command is the first of the page's commands that begins so, in which each text is replaced by the
 // next, as readers put names of their own in the place of others.
 func (p *Page) Command(begins string, instead ...string) (string, error) {
-	for _, line := range p.lines {
-		if strings.HasPrefix(line, begins) {
+	for _, command := range p.commands {
+		if strings.HasPrefix(command, begins) {
 			p.used++
-			return strings.NewReplacer(instead...).Replace(line), nil
+			return strings.NewReplacer(instead...).Replace(command), nil
 		}
 	}
-	return "", fmt.Errorf("%s tells nobody to type a command that begins with %q, only\n%s", p.name, begins, strings.Join(p.lines, "\n"))
+	return "", fmt.Errorf("%s tells nobody to type a command that begins with %q, only\n%s", p.name, begins, strings.Join(p.commands, "\n"))
+}
+
+// Block is the first of the page's blocks of a language, in which each text is replaced by the
+// next.
+func (p *Page) Block(language string, instead ...string) (string, error) {
+	for _, b := range p.blocks {
+		if b.Language == language {
+			return strings.NewReplacer(instead...).Replace(b.Content), nil
+		}
+	}
+	return "", fmt.Errorf("%s has no block of %s", p.name, language)
 }
 
 // Used is how many commands were taken so far, for the figure that the page states.

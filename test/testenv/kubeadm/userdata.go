@@ -31,8 +31,8 @@ type userData struct {
 
 type file struct{ Path, Permissions, Content string }
 
-// Initialize does on a machine's first boot what cloud-init does with the user data that is shipped,
-// in which each text is replaced by the next, as its marks EDIT ask for.
+// Initialize does on a machine's first boot what cloud-init does with the user data that is
+// shipped, in which each text is replaced by the next, as its marks EDIT ask for.
 func Initialize(ctx context.Context, m *machine.Machine, instead ...string) error {
 	content, err := Edited(ctx, "cloud-init/node.yaml", instead...)
 	if err != nil {

@@ -22,10 +22,12 @@ import (
 // modulePath is Underlay's own module: the one above test/kube.
 const modulePath = "github.com/underlay-ccm/underlay"
 
-// program is one of the module's commands.
+// program is a command that one of the modules builds.
 type program struct {
 	name   string // of the file
-	folder string // of its package, below test/kube
+	module string // the folder of its module, below test/kube; empty: that itself
+	folder string // of its package, below the module's
+	others string // its package, if it is another module's that this one requires
 	what   string // for people
 	parts  string // what it consists of
 	wait   string // how long it is built
@@ -47,6 +49,22 @@ func node() program {
 	}
 }
 
+func specs() program {
+	return program{
+		name: "e2e", module: "e2e", folder: ".", what: "upstream's specs",
+		parts: "the end-to-end specs of the network",
+		wait:  "some 2 minutes on two cores after the control plane's build",
+	}
+}
+
+func agnhost() program {
+	return program{
+		name: "agnhost", module: "e2e", folder: ".", others: "k8s.io/kubernetes/test/images/agnhost", what: "agnhost",
+		parts: "what upstream's specs run in pods,",
+		wait:  "half a minute on two cores after the control plane's build",
+	}
+}
+
 // Path returns the path of the control plane's binary, which is built first
 // where it is missing: some minutes, reported on progress. It lies outside of
 // the tree, under a hash of everything that it is made from (test/kube, the
@@ -59,6 +77,33 @@ func Path(ctx context.Context, progress io.Writer) (string, error) {
 // Node is Path for the binary with kubelet, kubeadm and kube-scheduler.
 func Node(ctx context.Context, progress io.Writer) (string, error) {
 	return path(ctx, node(), progress)
+}
+
+// Specs is Path for the program that runs upstream's end-to-end specs of the network.
+func Specs(ctx context.Context, progress io.Writer) (string, error) {
+	return path(ctx, specs(), progress)
+}
+
+// Agnhost is Path for the program that those specs run in pods.
+func Agnhost(ctx context.Context, progress io.Writer) (string, error) {
+	return path(ctx, agnhost(), progress)
+}
+
+// AgnhostSource returns the folder of agnhost's source, where files lie that its image has.
+func AgnhostSource(ctx context.Context) (string, error) {
+	source, err := Source()
+	if err != nil {
+		return "", err
+	}
+	build, err := newKubeBuild(ctx, source, agnhost())
+	if err != nil {
+		return "", err
+	}
+	out, err := build.command(ctx, "list", "-f", "{{.Dir}}", build.pkg()).Output()
+	if err != nil {
+		return "", fmt.Errorf("look for agnhost's source: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 // Version returns the version of Kubernetes that the binaries are, such as v1.37.1.
@@ -105,12 +150,13 @@ func path(ctx context.Context, p program, progress io.Writer) (string, error) {
 // kubeBuild is everything that decides what a binary is.
 type kubeBuild struct {
 	program
-	source   string // the folder test/kube
+	source   string // the folder of the module: test/kube, or one below it
 	version  string // of k8s.io/kubernetes, such as v1.37.1
 	platform string // Go version, system and architecture
 }
 
-func newKubeBuild(ctx context.Context, source string, p program) (kubeBuild, error) {
+func newKubeBuild(ctx context.Context, kube string, p program) (kubeBuild, error) {
+	source := filepath.Join(kube, p.module)
 	file := filepath.Join(source, "go.mod")
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -157,6 +203,9 @@ func (b kubeBuild) arguments() []string {
 func (b kubeBuild) hash() (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, b.platform, b.arguments())
+	if b.others != "" {
+		fmt.Fprintln(sum, b.others)
+	}
 	folders := []string{"."}
 	if b.folder != "." {
 		folders = append(folders, b.folder)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/mod/modfile"
 )
 
 func TestHashCoversWhatTheBinaryIsMadeOf(t *testing.T) {
@@ -129,6 +131,52 @@ func TestSourceIsFound(t *testing.T) {
 	flags := strings.Join(build.arguments(), " ")
 	if want := "version.gitVersion=" + build.version; !strings.Contains(flags, want) {
 		t.Errorf("arguments %s, want %s in them", flags, want)
+	}
+}
+
+// TestSpecsAreTheControlPlanes: upstream's specs are those of the version that they test, and what
+// both modules require has one version, so that it is compiled once.
+func TestSpecsAreTheControlPlanes(t *testing.T) {
+	source, err := Source()
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := func(folder string) map[string]string {
+		t.Helper()
+		content, err := os.ReadFile(filepath.Join(source, folder, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mod, err := modfile.ParseLax(folder, content, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := map[string]string{}
+		for _, r := range mod.Require {
+			found[r.Mod.Path] = r.Mod.Version
+		}
+		for _, r := range mod.Replace {
+			found["replace "+r.Old.Path] = r.New.Version
+		}
+		return found
+	}
+	control, tests := versions("."), versions("e2e")
+	if tests["k8s.io/kubernetes"] == "" {
+		t.Error("test/kube/e2e doesn't require k8s.io/kubernetes")
+	}
+	for path, version := range tests {
+		if other := control[path]; other != "" && other != version {
+			t.Errorf("%s is %s in test/kube and %s in test/kube/e2e", path, other, version)
+		}
+	}
+	for _, p := range []program{specs(), agnhost()} {
+		build, err := newKubeBuild(t.Context(), source, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if filepath.Base(build.source) != "e2e" || build.version != control["k8s.io/kubernetes"] {
+			t.Errorf("%s is built in %s, version %s", p.name, build.source, build.version)
+		}
 	}
 }
 

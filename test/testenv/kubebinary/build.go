@@ -60,7 +60,10 @@ func (b kubeBuild) packages(ctx context.Context, progress io.Writer) (int, error
 
 // pkg is how the go command is told the program's package.
 func (b kubeBuild) pkg() string {
-	if b.folder == "." {
+	switch {
+	case b.others != "":
+		return b.others
+	case b.folder == ".":
 		return "."
 	}
 	return "./" + b.folder

@@ -14,8 +14,9 @@
 // systemd (systemctl knows containerd and kubelet), packages (apt-get makes those known whose
 // programs are there), the internet. kubeadm is told to overlook what it says of the kernel.
 //
-// A machine must never change a setting of the host. Its files are below its folder; the kernel-wide
-// values that kubelet sets are files of its own; it can't outlive the process that booted it.
+// A machine must never change a setting of the host. Its files are below its folder; the
+// kernel-wide values that kubelet sets are files of its own; it can't outlive the process that
+// booted it.
 //
 // What a machine needs of the host is cgroup v1 and overlayfs, and root.
 package machine

@@ -191,8 +191,8 @@ func (m *Machine) Feed(ctx context.Context, stdin io.Reader, args ...string) (st
 // file is the path of one of the machine's own files on the host.
 func (m *Machine) file(name string) string { return filepath.Join(m.o.Dir, name) }
 
-// Root is the machine's root as the host sees it. While the machine is off, there are only the files
-// that a reboot keeps, without /usr. An absolute link below it leads astray.
+// Root is the machine's root as the host sees it. While the machine is off, there are only the
+// files that a reboot keeps, without /usr. An absolute link below it leads astray.
 func (m *Machine) Root() string {
 	if m.init != 0 {
 		return fmt.Sprintf("/proc/%d/root", m.init)

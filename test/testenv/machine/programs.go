@@ -226,8 +226,8 @@ func link(from, to string) error {
 	return errors.Join(err, target.Close())
 }
 
-// Images returns the images that kubeadm asks for, such as registry.k8s.io/etcd:3.7.0-0, by the last
-// element of their names.
+// Images returns the images that kubeadm asks for, such as registry.k8s.io/etcd:3.7.0-0, by the
+// last element of their names.
 func (p Programs) Images(ctx context.Context) (map[string]string, error) {
 	version, err := kubebinary.Version(ctx)
 	if err != nil {

@@ -1,6 +1,9 @@
 package markdown
 
 import (
+	"context"
+	"fmt"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -56,4 +59,26 @@ func (d Document) Commands() (places [][]string) {
 	}
 	before(len(d.Prose))
 	return places
+}
+
+// Whole joins lines to commands: those that the shell takes for incomplete go on
+// in the next line.
+func Whole(ctx context.Context, lines []string) (commands []string, err error) {
+	command := ""
+	for _, line := range lines {
+		if command += line; strings.TrimSpace(command) == "" {
+			command = ""
+			continue
+		}
+		check := exec.CommandContext(ctx, "bash", "-n", "-c", command)
+		if problem, failed := check.CombinedOutput(); failed != nil {
+			if err = fmt.Errorf("the shell can't read\n%s\n%s", command, problem); ctx.Err() != nil {
+				return nil, err
+			}
+			command += "\n"
+			continue
+		}
+		commands, command, err = append(commands, strings.TrimSpace(command)), "", nil
+	}
+	return commands, err
 }

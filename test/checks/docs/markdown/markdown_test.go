@@ -35,3 +35,13 @@ func TestRead(t *testing.T) {
 		t.Errorf("blocks %+v", d.Blocks)
 	}
 }
+
+func TestWhole(t *testing.T) {
+	got, err := Whole(t.Context(), []string{"for a in b; do", "  echo 'a", "b'", "done", "", "  a |", "b # c", "d"})
+	if want := `["for a in b; do\n  echo 'a\nb'\ndone" "a |\nb # c" "d"]`; err != nil || fmt.Sprintf("%q", got) != want {
+		t.Errorf("%q, %v, want %s", got, err, want)
+	}
+	if _, err := Whole(t.Context(), []string{"a", "b | (c"}); err == nil {
+		t.Error("half a command is taken for one")
+	}
+}

@@ -64,6 +64,14 @@ func exceptions() []exception {
 		{command: "kubectl -n shop annotate service web", why: "the Service that there is lies in another namespace, and keeps its load balancer", instead: []string{"-n shop annotate", "-n default annotate --dry-run=server"}},
 		{command: "underlayctl doctor", why: "its status says how bad it is", statuses: []int{1, 2}},
 
+		{
+			command: "kubectl -n kube-system patch daemonset underlay-agent", why: "no agent runs, so nobody sees here whether all of them are reached",
+			check: allAtOnce, instead: []string{"cleanup", "cleanup"},
+		},
+
+		// What the pages that follow need.
+		{command: "kubectl -n kube-system delete configmap/underlay-node-ipam", why: "underlay-ccm runs and needs them", instead: []string{"delete", "delete --dry-run=server"}},
+
 		// The page's own simulated cloud.
 		{command: "go run ./cmd/hcloud-sim", why: "it is built already, and the ports may be taken", background: true, instead: []string{"go run ./cmd/hcloud-sim", "hcloud-sim --listen=127.0.0.1:0 --admin-listen=127.0.0.1:0"}},
 
@@ -75,7 +83,8 @@ func exceptions() []exception {
 		// Not run.
 		{command: "make ", why: "it takes minutes, and runs this; test/checks/docs knows the targets"},
 		{command: "helm install", why: anotherTool + "; test/checks/chart renders the chart", check: chartValues},
-		{command: "helm uninstall", why: anotherTool},
+		{command: "helm upgrade", why: anotherTool + "; test/e2e/kubeadm/ha types it", check: chartValues},
+		{command: "helm ", why: anotherTool + "; test/e2e/kubeadm/ha types it"},
 		{command: "hcloud ", why: anotherTool},
 		{command: "for name in control-1", why: anotherTool},
 		{command: "docker build", why: anotherTool, check: buildTarget},
@@ -85,11 +94,23 @@ func exceptions() []exception {
 		{command: "sha256sum --check", why: "there is no release yet; test/checks/release checks the file"},
 		{command: "kubeadm init", why: anotherTool + "; test/e2e/kubeadm types it"},
 		{command: "kubeadm join", why: anotherTool + "; test/e2e/kubeadm types it"},
+		{command: "kubeadm reset", why: anotherTool + "; test/e2e/kubeadm/ha types it"},
+		{command: "reboot", why: onTheNode},
+		{command: "sed -i", why: "it changes the tree; test/e2e/kubeadm/ha types it"},
 		{command: "ip ", why: onTheNode},
 		{command: "rm ", why: onTheNode},
 		{command: "nft ", why: onTheNode},
 		{command: "curl http://127.0.0.1:10266/readyz", why: onTheNode, check: agentPort},
 	}
+}
+
+// allAtOnce looks at a change after which no agent is ready any more: a DaemonSet's update would
+// wait for the first of them.
+func allAtOnce(command string) error {
+	if !strings.Contains(command, `"/spec/updateStrategy/rollingUpdate/maxUnavailable","value":"100%"`) {
+		return errors.New("it reaches as many nodes as the update may make unavailable, and no others")
+	}
+	return nil
 }
 
 // exceptionOf finds a command's row; nil: it has none.

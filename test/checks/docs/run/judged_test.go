@@ -41,6 +41,7 @@ func TestWhatIsNotRunIsJudged(t *testing.T) {
 		{"helm install underlay deploy/chart --values deploy/values/wood.yaml", true},
 		{"docker build --target ccm .", false},
 		{"docker build --target ccms .", true},
+		{"kubectl -n kube-system patch daemonset underlay-agent -p '[{\"path\":\"/spec/template\"}]'", true},
 		{"curl http://127.0.0.1:10266/readyz", false},
 		{"curl http://127.0.0.1:10266/readyz/now", true},
 		{`kubectl get nodes -o custom-columns='A:.status.conditions[?(@.type=="NetworkUnavailable")].reason'`, false},

@@ -25,18 +25,21 @@ import (
 // before is what a page takes for granted that is not there yet, or not any more.
 func before() map[string]string {
 	return map[string]string{
-		"README.md":                      "kubectl -n kube-system delete secret hcloud",
-		"docs/tutorial/first-cluster.md": "kubectl -n kube-system delete secret hcloud; kubectl delete service/web deployment/web",
+		"README.md":                             "kubectl -n kube-system delete secret hcloud",
+		"docs/how-to/several-control-planes.md": "kubectl -n kube-system delete secret hcloud",
+		"docs/tutorial/first-cluster.md":        "kubectl -n kube-system delete secret hcloud; kubectl delete service/web deployment/web",
 	}
+}
+
+// deleted are the Nodes that a page deletes.
+func deleted() map[string]string {
+	return map[string]string{"docs/how-to/single-to-dual-stack.md": "spare", "docs/how-to/remove.md": "spare-2"}
 }
 
 // placeholders are what readers put in the place of words in capitals, and where
 // things are here.
 func placeholders(w *world, page string, sim simulator) *strings.Replacer {
-	node := "worker-1"
-	if page == "docs/how-to/single-to-dual-stack.md" {
-		node = "spare" // it is deleted there
-	}
+	node := cmp.Or(deleted()[page], "worker-1")
 	pairs := []string{
 		"NAMESPACE:", "NAMESPACE:", "NODE:", "NODE:", "NAME:", "NAME:", // heads of columns
 		"NAMESPACE/NAME", "default/web", "service NAMESPACE/NAME", "service default/web", "service NAME", "service web", "NAME", node, "NODE", node,
@@ -72,7 +75,7 @@ func TestCommands(t *testing.T) {
 		t.Run(strings.ReplaceAll(name, "/", "."), func(t *testing.T) {
 			p := w.open(t, all[name])
 			for _, lines := range places {
-				commands, err := whole(t.Context(), lines)
+				commands, err := markdown.Whole(t.Context(), lines)
 				if err != nil {
 					t.Fatal(err)
 				}

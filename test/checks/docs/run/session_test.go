@@ -96,38 +96,6 @@ func (s *session) run(ctx context.Context, command string) (outcome, error) {
 	return o, errors.Join(err1, err2, err3)
 }
 
-// whole joins lines to commands: those that the shell takes for incomplete go on
-// in the next line.
-func whole(ctx context.Context, lines []string) (commands []string, err error) {
-	command := ""
-	for _, line := range lines {
-		if command += line; strings.TrimSpace(command) == "" {
-			command = ""
-			continue
-		}
-		check := exec.CommandContext(ctx, "bash", "-n", "-c", command)
-		if problem, failed := check.CombinedOutput(); failed != nil {
-			if err = fmt.Errorf("the shell can't read\n%s\n%s", command, problem); ctx.Err() != nil {
-				return nil, err
-			}
-			command += "\n"
-			continue
-		}
-		commands, command, err = append(commands, strings.TrimSpace(command)), "", nil
-	}
-	return commands, err
-}
-
-func TestWhole(t *testing.T) {
-	got, err := whole(t.Context(), []string{"for a in b; do", "  echo 'a", "b'", "done", "", "  a |", "b # c", "d"})
-	if want := `["for a in b; do\n  echo 'a\nb'\ndone" "a |\nb # c" "d"]`; err != nil || fmt.Sprintf("%q", got) != want {
-		t.Errorf("%q, %v, want %s", got, err, want)
-	}
-	if _, err := whole(t.Context(), []string{"a", "b | (c"}); err == nil {
-		t.Error("half a command is taken for one")
-	}
-}
-
 func TestSession(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, pasted), "what was pasted\n")

@@ -26,9 +26,9 @@ import (
 // root is the module's folder, seen from here.
 const root = "../../../.."
 
-// machines join the cluster. The documents call two of them by name; spare is
-// the one that may be deleted.
-var machines = []string{"control-1", "node-1", "spare", "worker-1", "worker-2"}
+// machines join the cluster. The documents call two of them by name; the spare ones
+// may be deleted.
+var machines = []string{"control-1", "node-1", "spare", "spare-2", "worker-1", "worker-2"}
 
 // world is a cluster as the documents' readers have it.
 type world struct {

@@ -11,6 +11,10 @@ for unit in /etc/machine/enabled/*; do
 	[ ! -e "$unit" ] || touch "/run/units/${unit##*/}.wanted"
 done
 
+# As systemd-sysctl does at every boot, before anything else runs. What isn't the network's isn't
+# this machine's to set.
+sysctl --quiet --system >/var/log/sysctl.log 2>&1
+
 # A unit's command, with what it has to find before.
 start_containerd() {
 	local config=/etc/machine/containerd.toml

@@ -1,0 +1,157 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// group is a kind of specs, which the page has together.
+type group struct{ title, label string }
+
+func groups() []group {
+	return []group{
+		{"Conformance", labelConformance},
+		{"Load balancers", labelLoadBalancer},
+		{"Dual-stack", labelDualStack},
+	}
+}
+
+// of are the results of a group: a spec is in the first that it fits.
+func (t tested) of(g group) []result {
+	return slices.DeleteFunc(slices.Clone(t.Results), func(r result) bool {
+		for _, other := range groups() {
+			if r.Spec.is(other.label) {
+				return other != g
+			}
+		}
+		return true
+	})
+}
+
+func count(results []result, s state) (n int) {
+	for _, r := range results {
+		if r.State == s {
+			n++
+		}
+	}
+	return n
+}
+
+func states() []state { return []state{passed, refused, failed, skipped} }
+
+func (t tested) counts() string {
+	var said []string
+	for _, s := range states() {
+		said = append(said, fmt.Sprintf("%d %s", count(t.Results, s), s))
+	}
+	return strings.Join(said, ", ")
+}
+
+// problems are what somebody has to look at in a set-up's results: failures without a reason,
+// conformance that isn't complete and, if every spec ran, reasons that explain nothing.
+func (t tested) problems(known []reason, everything bool) (problems []string) {
+	used := make([]bool, len(known))
+	for _, result := range t.Results {
+		_, by := explain(result, t.Setup, known)
+		switch {
+		case result.State == failed && by >= 0:
+			used[by] = true
+		case result.State == failed, result.State != passed && result.Spec.is(labelConformance):
+			problems = append(problems, fmt.Sprintf("%s: %s: %s: %s", t.Setup, result.State, result.Spec.Name, result.Reason))
+		}
+	}
+	for i, k := range known {
+		if everything && k.setup == t.Setup && !used[i] {
+			problems = append(problems, fmt.Sprintf("%s: reasons.go: nothing fails that matches %q", t.Setup, k.spec))
+		}
+	}
+	return problems
+}
+
+const heading = `<!-- Written by "make conformance". Do not edit. -->
+
+# Conformance
+
+What Kubernetes' own end-to-end specs say about clusters with Underlay. %[1]s runs the specs of the network (%[2]s) that every cluster has to pass (%[3]s), and those of two features to which a cloud provider and a network are held: load balancers and dual-stack.
+
+The clusters are installed by kubeadm with the files of [deploy/kubeadm](../../deploy/kubeadm), on machines in namespaces of one Linux host: real control plane, kubelet, containerd, kube-proxy with nftables, CoreDNS and packets; the cloud is [simulated](../how-to/hcloud-sim.md). Each has a control-plane node and two workers. The specs run on a host outside of the cluster.
+
+Images are made on that host from upstream's sources and Debian's packages: agnhost (with dash, curl, dig and OpenBSD's netcat from Debian instead of Alpine), glibc-dns-testing, and in place of nginx, which no spec asks anything, a program that waits. No node has ssh, for which none of these specs asks.
+
+- *refused*: underlay-ccm says at the spec's Service what a load balancer of the Hetzner Cloud can't do. That is the reason given; the spec is ended then, because it would wait in vain or pass by chance.
+- *skipped*: the spec says why it doesn't run here, or the host lacks what it needs.
+
+`
+
+func (r report) markdown(known []reason) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, heading, "`make conformance`", "`sig-network`", "`[Conformance]`")
+	out.WriteString("| set-up | specs |")
+	for _, s := range states() {
+		fmt.Fprintf(&out, " %s |", s)
+	}
+	out.WriteString("\n|---|---|" + strings.Repeat("---|", len(states())) + "\n")
+	for _, t := range r {
+		for _, g := range groups() {
+			if results := t.of(g); len(results) > 0 {
+				fmt.Fprintf(&out, "| [%[1]s](../../deploy/kubeadm/%[1]s) | %[2]s |", t.Setup, g.title)
+				for _, s := range states() {
+					fmt.Fprintf(&out, " %d |", count(results, s))
+				}
+				out.WriteString("\n")
+			}
+		}
+	}
+	for _, t := range r {
+		t.write(&out, known)
+	}
+	return out.String()
+}
+
+// what is the set-up in words.
+func (t tested) what() string {
+	for _, s := range setups() {
+		if s.name == t.Setup {
+			return s.what
+		}
+	}
+	return t.Setup
+}
+
+// write tells about each spec, and why it didn't pass.
+func (t tested) write(out *strings.Builder, known []reason) {
+	runtime, _, _ := strings.Cut(t.Runtime, "+") // behind it is the commit, or that it is unknown
+	fmt.Fprintf(out, "\n## %s\n\n%s. Kubernetes %s, %s.\n", t.Setup, t.what(), t.Kubernetes, runtime)
+	for _, g := range groups() {
+		results := t.of(g)
+		if len(results) == 0 {
+			continue
+		}
+		fmt.Fprintf(out, "\n### %s: %s\n\n| spec | result |\n|---|---|\n", g.title, t.Setup)
+		for _, r := range results {
+			fmt.Fprintf(out, "| %s | %s |\n", cell(strings.TrimPrefix(r.Spec.Name, "[sig-network] ")), t.told(r, known))
+		}
+	}
+}
+
+func (t tested) told(r result, known []reason) string {
+	switch r.State {
+	case passed:
+		return "passed"
+	case failed:
+		if why, by := explain(r, t.Setup, known); by >= 0 {
+			return "failed: " + why
+		}
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(r.Reason), "\n")
+	return fmt.Sprintf("%s: %s", r.State, cell(first))
+}
+
+// special are characters that Markdown would read as its own.
+var special = regexp.MustCompile("[|<>*_`\\[\\]\\\\]")
+
+func cell(text string) string { return special.ReplaceAllString(text, `\$0`) }

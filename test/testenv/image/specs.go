@@ -1,0 +1,83 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// SpecPrograms are where the programs lie that go into the images of upstream's specs, and the
+// folder of agnhost's source.
+type SpecPrograms struct{ Agnhost, AgnhostSource, CoreDNS string }
+
+// specRegistry is where upstream keeps the images of its specs.
+const specRegistry = "registry.k8s.io/e2e-test-images/"
+
+// specPackages are the packages of Debian that have what specs run in pods, by program, beside
+// those that every machine has.
+func specPackages() map[string]string {
+	return map[string]string{
+		"curl": "curl", "dig": "bind9-dnsutils", "nslookup": "bind9-dnsutils", "nc.openbsd": "netcat-openbsd", "wget": "wget",
+	}
+}
+
+// Specs makes those of the images with these full names that specs of the network run. What
+// upstream installs from Alpine is Debian's here, from this machine. Nobody asks nginx anything:
+// what stands for it waits.
+func Specs(ctx context.Context, programs SpecPrograms, names []string) (map[string]Image, error) {
+	base := Files{}
+	for _, program := range append(slices.Sorted(maps.Keys(specPackages())),
+		"bash", "cat", "date", "dash", "dd", "echo", "getent", "grep", "head", "hostname", "ls", "sed", "seq", "sleep", "ss", "tail", "test", "true") {
+		files, err := HostProgram(ctx, program)
+		if errors.Is(err, exec.ErrNotFound) && specPackages()[program] != "" {
+			return nil, fmt.Errorf("images of upstream's specs: %w: install %s", err, specPackages()[program])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("images of upstream's specs: %w", err)
+		}
+		for path, source := range files {
+			base[inUsr(path)] = source
+		}
+	}
+	dns := Image{
+		Layers: []Files{base}, Env: []string{Path},
+		Links: map[string]string{
+			"/bin": "usr/bin", "/sbin": "usr/sbin", "/lib": "usr/lib", "/lib64": "usr/lib64",
+			"/usr/bin/sh": "dash", "/usr/bin/nc": "nc.openbsd",
+		},
+		// Programs write to the folders of the files that are empty.
+		Texts: map[string]string{"/etc/nsswitch.conf": "hosts: files dns\n", "/tmp/.keep": "", "/uploads/.keep": ""},
+	}
+	agnhost := dns
+	agnhost.Layers = []Files{base, {"/agnhost": programs.Agnhost, "/agnhost-2": programs.Agnhost, "/coredns": programs.CoreDNS}, {
+		"/localhost.crt": filepath.Join(programs.AgnhostSource, "porter/localhost.crt"),
+		"/localhost.key": filepath.Join(programs.AgnhostSource, "porter/localhost.key"),
+	}}
+	agnhost.Entrypoint, agnhost.Command = []string{"/agnhost"}, []string{"pause"}
+	images := map[string]Image{"agnhost": agnhost, "glibc-dns-testing": dns, "nginx": agnhost}
+
+	named := map[string]Image{}
+	for _, full := range names {
+		short, ours := strings.CutPrefix(full, specRegistry)
+		short, _, _ = strings.Cut(short, ":")
+		if image, ok := images[short]; ok && ours {
+			named[full] = image
+		}
+	}
+	return named, nil
+}
+
+// inUsr is the path of a file where /bin, /lib and the like are links into /usr.
+func inUsr(path string) string {
+	for _, folder := range []string{"/bin/", "/sbin/", "/lib/", "/lib64/"} {
+		if strings.HasPrefix(path, folder) {
+			return "/usr" + path
+		}
+	}
+	return path
+}
