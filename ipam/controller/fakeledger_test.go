@@ -125,11 +125,11 @@ func (f *fakeAPI) handleLedger(req *http.Request, body []byte) (any, error) {
 	case req.Method == http.MethodGet:
 		object = f.ledger.object
 	case req.Method == http.MethodPost:
-		if object, err = f.ledger.create(body); err == nil {
+		object, err = f.ledger.create(body)
+	case req.Method == http.MethodPut:
+		if object, err = f.ledger.update(body); err == nil && len(object.Data) > 0 {
 			f.invariants.ledgerMade()
 		}
-	case req.Method == http.MethodPut:
-		object, err = f.ledger.update(body)
 	default:
 		panic(fmt.Sprintf("fake: the controller must not send %s %s", req.Method, req.URL.Path))
 	}

@@ -28,8 +28,8 @@ func TestARecordComesBeforeThePatch(t *testing.T) {
 		p := start(t, api, dualStack(4))
 		defer p.stop()
 		pass(time.Second)
-		if got := api.trace(); !slices.Equal(got, []string{"POST configmaps"}) {
-			t.Errorf("an empty cluster takes %q, want the ledger made", got)
+		if got := api.trace(); !slices.Equal(got, []string{"POST configmaps", "PUT configmaps underlay-node-ipam"}) {
+			t.Errorf("an empty cluster takes %q, want the ledger made and filled", got)
 		}
 		api.inject(always("PUT configmaps", fault{delay: 10 * time.Second}))
 		uid := api.add("a", onMachine("cloud://1"))
@@ -102,8 +102,8 @@ func TestALostReplyToTheRecord(t *testing.T) {
 				if got := entry(t, api, "a"); got.Node.UID != string(uid) {
 					t.Errorf("the ledger has %v for a", got)
 				}
-				if n := api.ledgerWrites(); n > 3 {
-					t.Errorf("%d writes of the ledger: one made it, one was lost, one more is enough", n)
+				if n := api.ledgerWrites(); n > 4 {
+					t.Errorf("%d writes of the ledger: two made it, one was lost, one more is enough", n)
 				}
 				p.wantMetric(t, rangesMetric, 0, "free")
 				wantSound(t, api)
@@ -129,6 +129,31 @@ func TestALostReplyToTheCreation(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A creation that arrives when the ledger it made is gone again lacks what was handed out since.
+func TestALateCreationIsNotTakenForTheLedger(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		api.inject(first("POST configmaps", fault{late: 20 * time.Second}))
+		p := start(t, api, dualStack(4))
+		api.create("a")
+		pass(5 * time.Second)
+		wantPodCIDRs(t, api, "a", "10.0.0.0/24", "fd00::/64")
+		p.stop()
+		api.deleteLedger()
+		pass(20 * time.Second) // it has arrived
+		api.delete("a")
+		api.create("b")
+		p = start(t, api, dualStack(4), notFirst)
+		defer p.stop()
+		pass(fence - time.Second)
+		wantPodCIDRs(t, api, "b")
+		p.events.want(t, 1, ledgerName+" Warning LedgerLost")
+		pass(time.Minute)
+		wantPodCIDRs(t, api, "b", "10.0.0.0/24", "fd00::/64")
+		wantSound(t, api)
+	})
 }
 
 // A process that isn't the first finds no ledger: whoever made it may still be writing what it

@@ -94,19 +94,21 @@ func (d *decider) loadOnce(ctx context.Context) (retry bool, err error) {
 }
 
 // storeAnew stores a ledger that was lost. It has an entry of each pool at least, and so doesn't
-// look like one that somebody emptied.
+// look like one that somebody emptied. A ConfigMap is made without any, and filled by a write that
+// fits no other: a creation that arrives when its sender is long gone makes a ledger that is lost,
+// not one that lacks what was handed out since.
 func (d *decider) storeAnew(ctx context.Context) error {
-	if d.file.stored.exists() {
-		o := d.file.order(nil)
-		version, err := d.store.write(ctx, o.object)
-		if err == nil {
-			d.file.wrote(receipt{order: o, version: version})
+	if !d.file.stored.exists() {
+		made, err := d.store.create(ctx)
+		if err != nil {
+			return err
 		}
-		return err
-	}
-	made, err := d.store.create(ctx, d.file.entries())
-	if err == nil {
 		d.file.is(made)
+	}
+	o := d.file.order(nil)
+	version, err := d.store.write(ctx, o.object)
+	if err == nil {
+		d.file.wrote(receipt{order: o, version: version})
 	}
 	return err
 }

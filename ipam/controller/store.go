@@ -63,8 +63,8 @@ func keep(live *corev1.ConfigMap, entries map[string]string) stored {
 	return s
 }
 
-// create makes the ConfigMap; it fails if there is one already.
-func (s store) create(ctx context.Context, entries map[string]string) (stored, error) {
+// create makes the ConfigMap, without entries; it fails if there is one already.
+func (s store) create(ctx context.Context) (stored, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	live, err := s.client.CoreV1().ConfigMaps(s.namespace).Create(ctx, &corev1.ConfigMap{
@@ -73,12 +73,11 @@ func (s store) create(ctx context.Context, entries map[string]string) (stored, e
 			Labels:      map[string]string{"app.kubernetes.io/part-of": "underlay"},
 			Annotations: map[string]string{"underlay.dev/about": "Which Node holds which podCIDRs, written before they are handed out. Don't delete: allocation stops until it is rebuilt."},
 		},
-		Data: entries,
 	}, metav1.CreateOptions{FieldManager: fieldManager})
 	if err != nil {
 		return stored{}, fmt.Errorf("creating the stored ledger, ConfigMap %s/%s: %w", s.namespace, LedgerName, err)
 	}
-	return keep(live, entries), nil
+	return keep(live, nil), nil
 }
 
 // write replaces the ConfigMap if it still has the object's version, and returns its new one. The
