@@ -3,6 +3,7 @@ package deploy
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/underlay-ccm/underlay/ipam"
 	"github.com/underlay-ccm/underlay/test/checks/rbac"
 	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
 )
@@ -23,7 +25,7 @@ import (
 // needed is every permission that the controller manager has a use for, in a
 // second place: whoever adds one to rbac.yaml says so here as well.
 func needed() []rbac.Permission {
-	return []rbac.Permission{
+	list := []rbac.Permission{
 		{Verb: "get", Resource: "nodes"},
 		{Verb: "list", Resource: "nodes"},
 		{Verb: "watch", Resource: "nodes"},
@@ -54,7 +56,16 @@ func needed() []rbac.Permission {
 		{Verb: "get", Resource: "leases.coordination.k8s.io", Namespace: "kube-system", Name: "cloud-controller-manager"},
 		{Verb: "update", Resource: "leases.coordination.k8s.io", Namespace: "kube-system", Name: "cloud-controller-manager"},
 	}
+	for n := range ipam.MaxShards {
+		for _, verb := range []string{"get", "update"} {
+			list = append(list, rbac.Permission{Verb: verb, Resource: "configmaps", Namespace: "kube-system", Name: shard(n + 1)})
+		}
+	}
+	return list
 }
+
+// shard is the ConfigMap of a part of the stored ledger, by number.
+func shard(number int) string { return fmt.Sprintf("underlay-node-ipam-%d", number) }
 
 // agentNeeds is the same of the agent. Admission policies keep it to its own Node
 // and to Events about that.
@@ -89,6 +100,8 @@ func dangerous() []rbac.Permission {
 		{Verb: "create", Resource: "validatingadmissionpolicies.admissionregistration.k8s.io"},
 		{Verb: "get", Resource: "validatingadmissionpolicies.admissionregistration.k8s.io", Name: "others"},
 		{Verb: "delete", Resource: "configmaps", Namespace: "kube-system", Name: "underlay-node-ipam"},
+		{Verb: "delete", Resource: "configmaps", Namespace: "kube-system", Name: shard(1)},
+		{Verb: "update", Resource: "configmaps", Namespace: "kube-system", Name: shard(ipam.MaxShards + 1)},
 		{Verb: "patch", Resource: "configmaps", Namespace: "kube-system", Name: "kube-proxy"},
 		{Verb: "create", Resource: "serviceaccounts/token", Namespace: "kube-system"},
 		{Verb: "create", Resource: "validatingwebhookconfigurations.admissionregistration.k8s.io"},

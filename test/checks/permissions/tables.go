@@ -1,6 +1,11 @@
 package main
 
-import "github.com/underlay-ccm/underlay/test/checks/rbac"
+import (
+	"fmt"
+
+	"github.com/underlay-ccm/underlay/ipam"
+	"github.com/underlay-ccm/underlay/test/checks/rbac"
+)
 
 const (
 	ccm    = "system:serviceaccount:kube-system:underlay-ccm"
@@ -27,7 +32,7 @@ type tables struct {
 }
 
 func ourTables() tables {
-	return tables{
+	t := tables{
 		programs: map[string]string{ccm: "underlay-ccm", agent: "underlay-agent", reader: "underlayctl"},
 		suites: map[string]int{
 			"cmd/underlay-agent":        1,
@@ -58,4 +63,14 @@ func ourTables() tables {
 			"TestAPIServerRestartedWhileAllocating": "an API server that has just begun forbids everything until it has read the roles",
 		},
 	}
+	for n := range ipam.MaxShards {
+		shard := rbac.Permission{Resource: "configmaps", Namespace: "kube-system", Name: fmt.Sprintf("underlay-node-ipam-%d", n+1)}
+		for _, user := range []string{ccm, reader} {
+			shard.Verb = "get"
+			t.rare[grant{user, shard}] = "only where the stored ledger has many Nodes"
+		}
+		shard.Verb = "update"
+		t.rare[grant{ccm, shard}] = "only where the stored ledger has many Nodes"
+	}
+	return t
 }
