@@ -107,6 +107,11 @@ bench: ## every benchmark, once
 	@packages=$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -r dirname | sort -u); \
 	if [ -z "$$packages" ]; then echo "no package has a benchmark"; else go test -run '^$$' -bench . -benchmem $$packages; fi
 
+# Millions of situations take half an hour and some gigabytes, so the tests go through fewer.
+.PHONY: explore
+explore: ## interleavings of the stored ledger's writes, many more than in the tests; STATES= and WALKS= say how many in each scope
+	@go test ./ipam -run '^TestExplore' -count=1 -v -timeout 3h -explore-states $(or $(STATES),1000000) -explore-walks $(or $(WALKS),20000)
+
 .PHONY: bench-ipam
 bench-ipam: kube ## node IPAM: 5,000 Nodes, beside kube-controller-manager's and a raw loop
 	@go test ./test/bench/ipam -run '^$$' -bench . -benchtime 1x -timeout 25m

@@ -59,6 +59,7 @@ func (l *Ledger) Assign(node Node, offer Offer) ([]netip.Prefix, error) {
 	if err != nil {
 		return nil, fmt.Errorf("podCIDRs for Node %s: %w", node.Name, err)
 	}
+	l.grant(plan)
 	h = l.meet(node)
 	h.abandoned = append(h.abandoned, h.prefixes...)
 	h.prefixes = nil
@@ -85,16 +86,21 @@ type choice struct {
 func (l *Ledger) plan(h *holding, node Node, offer Offer) ([]choice, error) {
 	var plan []choice
 	var errs []error
-	for _, family := range l.families {
-		c, err := l.choose(family, h, node, offer)
+	near := RootObject
+	for i, family := range l.families {
+		c, err := l.choose(family, h, node, offer, near)
 		plan = append(plan, c)
 		errs = append(errs, err)
+		if i == 0 && err == nil {
+			near = l.layout.home(c.prefix)
+		}
 	}
 	return plan, inOneLine(errs)
 }
 
-// choose returns the first pool of a family that has something for the Node.
-func (l *Ledger) choose(family []*pool, h *holding, node Node, offer Offer) (choice, error) {
+// choose returns the first pool of a family that has something for the Node, and of it rather what
+// the same shard guards as the Node's other families.
+func (l *Ledger) choose(family []*pool, h *holding, node Node, offer Offer, near int) (choice, error) {
 	var full []string
 	var errs []error
 	matched := false
@@ -109,6 +115,8 @@ func (l *Ledger) choose(family []*pool, h *holding, node Node, offer Offer) (cho
 				return choice{s, p}, nil
 			}
 			errs = append(errs, err)
+		} else if p, ok := l.pickNear(s, near); ok {
+			return choice{s, p}, nil
 		} else if p, ok := l.pick(s); ok {
 			return choice{s, p}, nil
 		} else {

@@ -182,7 +182,7 @@ func BenchmarkRecordSize(b *testing.B) {
 					if c.released {
 						l.Release(node.UID, time.Unix(1_800_000_000, 0))
 					}
-					text, _ := l.Records(node.Name)
+					text := l.Records(node.Name)[ipam.RootObject]
 					size += len(node.Name) + len(text)
 				}
 			}

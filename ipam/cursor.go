@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -15,10 +16,14 @@ type Cursor struct {
 	Next netip.Prefix
 	// Released are the latest that became free, at most 64, oldest first. They go last.
 	Released []netip.Prefix
+	// Turn tells which of several is the latest: the one with the highest. Where there is just
+	// one, it is 0 and not written.
+	Turn int
 }
 
 const (
 	nextWord     = "next="
+	turnWord     = "turn="
 	releasedWord = "released="
 )
 
@@ -31,6 +36,9 @@ func (c Cursor) String() string {
 	text := nextWord + c.Next.String()
 	if len(c.Released) > 0 {
 		text += " " + releasedWord + join(c.Released, ",")
+	}
+	if c.Turn > 0 {
+		text += " " + turnWord + strconv.Itoa(c.Turn)
 	}
 	return text
 }
@@ -57,6 +65,14 @@ func (c *Cursor) read(word string) error {
 		p, err := parsePrefix(value)
 		c.Next = p
 		return err
+	}
+	if value, ok := strings.CutPrefix(word, turnWord); ok {
+		turn, err := strconv.Atoi(value)
+		if c.Turn > 0 || err != nil || turn < 1 || strconv.Itoa(turn) != value {
+			return fmt.Errorf("%q is no turn, or the second one: write %s and a number from 1 on, or remove the word", word, turnWord)
+		}
+		c.Turn = turn
+		return nil
 	}
 	list, ok := strings.CutPrefix(word, releasedWord)
 	if !ok {

@@ -49,7 +49,7 @@ func ExampleLedger_Restore() {
 	worker := ipam.Node{Name: "worker", UID: "4711", ProviderID: "hcloud://1234567"}
 	_, err = ledger.Assign(worker, ipam.Offer{})
 	ledger.Release(worker.UID, time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC))
-	records, _ := ledger.Records("worker")
+	records := ledger.Records("worker")[ipam.RootObject]
 	cursor := ledger.Cursor("default").String()
 	fmt.Println(err)
 	fmt.Println(records)

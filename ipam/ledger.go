@@ -21,6 +21,10 @@ type Ledger struct {
 	claims   tree[[]claim]         // by prefix, each in order of arrival
 	arrivals uint64
 	counted  []Counts // of the pools; nil: something has changed since
+
+	layout    layout
+	spread    bool // what is handed out is to be guarded by shards
+	blockBits int  // by how many bits a block is larger than its node prefixes
 }
 
 // NewLedger returns a Ledger in which everything but the exclusions is free. Pools are used in
@@ -28,7 +32,7 @@ type Ledger struct {
 // rejects impossible and overlapping pools, and active pools that the exclusions cover, all at
 // once.
 func NewLedger(pools []PoolConfig, exclusions []netip.Prefix) (*Ledger, error) {
-	l := &Ledger{holdings: map[string]*holding{}, names: map[string][]*holding{}}
+	l := &Ledger{holdings: map[string]*holding{}, names: map[string][]*holding{}, blockBits: BlockBits}
 	if len(pools) == 0 {
 		return nil, errors.New("no pools: at least one prefix is needed to carve node prefixes from")
 	}

@@ -392,10 +392,10 @@ func TestCallersCanNotChangeTheLedger(t *testing.T) {
 		h.Prefixes[0] = netip.Prefix{}
 		clear(h.Pools)
 	}
-	if text, _ := l.Record(a.UID); text != "uid=uid-a 10.0.0.0/24@v4 fd00::/64@v6" {
+	if text := l.Record(a.UID)[RootObject]; text != "uid=uid-a 10.0.0.0/24@v4 fd00::/64@v6" {
 		t.Errorf("Record(a) = %q", text)
 	}
-	if text, _ := l.Record(b.UID); text != "uid=uid-b 10.0.7.0/24@v4 fd00:0:0:3::/64@v6" {
+	if text := l.Record(b.UID)[RootObject]; text != "uid=uid-b 10.0.7.0/24@v4 fd00:0:0:3::/64@v6" {
 		t.Errorf("Record(b) = %q", text)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // abandoned. What was in quarantine still is. Without a prefix it is no holding.
 func (l *Ledger) Restore(stored Holding) []Warning {
 	prefixes := canonicalAll(stored.Prefixes)
-	if len(prefixes) == 0 {
+	if len(prefixes) == 0 && len(stored.Abandoned) == 0 {
 		return nil
 	}
 	h, known := l.holdings[stored.Node.UID]

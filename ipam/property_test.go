@@ -197,7 +197,7 @@ func (r *run) restart() {
 	after.SetExclusions(r.model.exclusions)
 	stored := map[string]string{}
 	for _, h := range r.ledger.Holdings() {
-		stored[h.Node.Name], _ = r.ledger.Records(h.Node.Name)
+		stored[h.Node.Name] = r.ledger.Records(h.Node.Name)[RootObject]
 	}
 	setCursors := func() {
 		for _, c := range r.ledger.Counts() {
@@ -223,7 +223,7 @@ func (r *run) restart() {
 	before := r.ledger.Holdings()
 	r.ledger, r.model = after, r.model.restart(pools)
 	for name, text := range stored {
-		if got, _ := after.Records(name); withoutPools(got) != withoutPools(text) {
+		if got := after.Records(name)[RootObject]; withoutPools(got) != withoutPools(text) {
 			r.Fatalf("step %d: after a restart the records of %s are\n%s\nwant\n%s", r.step, name, got, text)
 		}
 	}
@@ -266,7 +266,7 @@ func (r *run) check() {
 	r.same("Counts", r.model.counts(), r.ledger.Counts())
 	r.same("Room", r.model.room(), min(r.ledger.Room(), 1<<30))
 	for _, c := range r.model.pools {
-		want := Cursor{r.model.next[c.Name], r.model.released[c.Name]}
+		want := Cursor{Next: r.model.next[c.Name], Released: r.model.released[c.Name]}
 		r.same("Cursor "+c.Name, want, r.ledger.Cursor(c.Name))
 	}
 	var want, got []string

@@ -17,40 +17,164 @@ const CursorPrefix = "_pool."
 type Stored struct {
 	Holdings []Holding         // by name, each name's in the order of its lines
 	Cursors  map[string]Cursor // by pool
+	Shards   []Shard           // as the root lists them, by number
+	// Parted are the UIDs that several objects have something of: the order of their prefixes says
+	// nothing.
+	Parted map[string]bool
 }
 
 // A DamagedEntry is an entry of the stored ledger that can't be read.
 type DamagedEntry struct {
-	Key string
-	Err error
+	Object int // the root or the number of a shard
+	Key    string
+	Err    error
 }
 
-func (d *DamagedEntry) Error() string { return fmt.Sprintf("key %q: %v", d.Key, d.Err) }
+func (d *DamagedEntry) Error() string {
+	if d.Object == RootObject {
+		return fmt.Sprintf("key %q: %v", d.Key, d.Err)
+	}
+	return fmt.Sprintf("key %q of shard %d: %v", d.Key, d.Object, d.Err)
+}
 
 func (d *DamagedEntry) Unwrap() error { return d.Err }
 
-// ParseStored reads the entries of the stored ledger. Those that are damaged are returned in the
-// order of the keys, and left out of the rest.
-func ParseStored(entries map[string]string) (Stored, []*DamagedEntry) {
-	s := Stored{Cursors: map[string]Cursor{}}
-	var damaged []*DamagedEntry
-	for _, key := range slices.Sorted(maps.Keys(entries)) {
-		var err error
-		if pool, ok := strings.CutPrefix(key, CursorPrefix); ok {
-			var c Cursor
-			if c, err = ParseCursor(entries[key]); err == nil {
-				s.Cursors[pool] = c
-			}
-		} else {
-			var holdings []Holding
-			holdings, err = ParseRecords(key, entries[key])
-			s.Holdings = append(s.Holdings, holdings...)
-		}
-		if err != nil {
-			damaged = append(damaged, &DamagedEntry{key, err})
+// Listed are the numbers of the shards that a root's entries list, in ascending order.
+func Listed(root map[string]string) []int {
+	var all []int
+	for key := range root {
+		if number, ok := parseNumber(key); ok {
+			all = append(all, number)
 		}
 	}
-	return s, damaged
+	slices.Sort(all)
+	return all
+}
+
+// Lost are the objects that should have entries and have none, in ascending order: the root, or
+// shards that it lists. A shard has some before it is listed.
+func Lost(objects map[int]map[string]string) []int {
+	root := objects[RootObject]
+	if len(root) == 0 {
+		return []int{RootObject}
+	}
+	return slices.DeleteFunc(Listed(root), func(number int) bool { return len(objects[number]) > 0 })
+}
+
+// ParseStored reads the entries of the stored ledger's objects: those of the root and of the
+// shards that it lists; of all, where the root has none. Those that are damaged are returned in
+// the order of the objects and keys, and left out of the rest. What one UID has in several objects
+// is one holding; where it has two prefixes of a family, the second is abandoned: somebody who
+// didn't know of the first reserved it.
+func ParseStored(objects map[int]map[string]string) (Stored, []*DamagedEntry) {
+	p := parser{Stored: Stored{Cursors: map[string]Cursor{}, Parted: map[string]bool{}}, byUID: map[string]int{}}
+	root := objects[RootObject]
+	listed := Listed(root)
+	p.object(RootObject, root)
+	if len(root) == 0 {
+		listed = slices.DeleteFunc(slices.Sorted(maps.Keys(objects)), func(object int) bool { return object == RootObject })
+	}
+	for _, number := range listed {
+		entries := objects[number]
+		if len(entries) > 0 && entries[MarkKey] == "" {
+			p.broken(number, MarkKey, fmt.Errorf("a shard's object says its generation there: write %s and a number higher than the one that the root gives for %s", generationWord, shardKey(number)))
+		}
+		p.object(number, entries)
+	}
+	slices.SortStableFunc(p.Holdings, func(a, b Holding) int { return cmp.Compare(a.Node.Name, b.Node.Name) })
+	return p.Stored, p.damaged
+}
+
+// parser gathers what the objects say.
+type parser struct {
+	Stored
+	layout  layout
+	byUID   map[string]int // which of the Holdings
+	damaged []*DamagedEntry
+}
+
+func (p *parser) broken(object int, key string, err error) {
+	p.damaged = append(p.damaged, &DamagedEntry{object, key, err})
+}
+
+func (p *parser) object(object int, entries map[string]string) {
+	for _, key := range slices.Sorted(maps.Keys(entries)) {
+		if err := p.entry(object, key, entries[key]); err != nil {
+			p.broken(object, key, err)
+		}
+	}
+}
+
+func (p *parser) entry(object int, key, text string) error {
+	if pool, ok := strings.CutPrefix(key, CursorPrefix); ok {
+		c, err := ParseCursor(text)
+		if before, there := p.Cursors[pool]; err == nil && (!there || c.Turn > before.Turn) {
+			p.Cursors[pool] = c
+		}
+		return err
+	}
+	if object != RootObject && key == MarkKey {
+		_, err := parseMark(text)
+		return err
+	}
+	if number, ok := parseNumber(key); ok && object == RootObject {
+		return p.shard(number, text)
+	}
+	holdings, err := ParseRecords(key, text)
+	for _, h := range holdings {
+		p.hold(h)
+	}
+	return err
+}
+
+func (p *parser) shard(number int, text string) error {
+	_, blocks, err := parseListing(text)
+	if err != nil {
+		return err
+	}
+	for _, b := range blocks {
+		if other, taken := p.layout.blocks.first(b); taken {
+			return fmt.Errorf("the block %s overlaps %s, which another has: remove one of them", b, other)
+		}
+		p.layout.add(number, b)
+	}
+	p.Shards = append(p.Shards, Shard{number, blocks})
+	slices.SortFunc(p.Shards, func(a, b Shard) int { return a.Number - b.Number })
+	return nil
+}
+
+// hold adds a line to what the other objects have of its UID.
+func (p *parser) hold(h Holding) {
+	at, known := p.byUID[h.Node.UID]
+	if !known {
+		p.byUID[h.Node.UID] = len(p.Holdings)
+		p.Holdings = append(p.Holdings, h)
+		return
+	}
+	all := &p.Holdings[at]
+	p.Parted[h.Node.UID] = true
+	if all.Node.ProviderID == "" {
+		all.Node.ProviderID = h.Node.ProviderID
+	}
+	if h.Released.After(all.Released) {
+		all.Released = h.Released
+	}
+	maps.Copy(all.Pools, h.Pools)
+	for _, q := range h.Prefixes {
+		switch {
+		case slices.Contains(all.Prefixes, q) || slices.Contains(all.Abandoned, q):
+		case slices.ContainsFunc(all.Prefixes, func(o netip.Prefix) bool { return o.Addr().Is4() == q.Addr().Is4() }):
+			all.Abandoned = append(all.Abandoned, q)
+		default:
+			all.Prefixes = append(all.Prefixes, q)
+		}
+	}
+	for _, q := range h.Abandoned {
+		if !slices.Contains(all.Prefixes, q) && !slices.Contains(all.Abandoned, q) {
+			all.Abandoned = append(all.Abandoned, q)
+		}
+	}
+	all.Foreign = slices.ContainsFunc(all.Prefixes, func(q netip.Prefix) bool { return all.Pools[q] == "" })
 }
 
 // A LiveNode is a Node as the API server has it.
@@ -72,6 +196,8 @@ type Facts struct {
 	Unstored []Holding
 	Nodes    []LiveNode
 	Now      time.Time
+	// BlockBits is the size of blocks, where it is not the usual one.
+	BlockBits int
 }
 
 // Rebuilt is a Ledger as it follows from Facts.
@@ -101,6 +227,12 @@ func Rebuild(f Facts) (Rebuilt, error) {
 		return Rebuilt{}, err
 	}
 	l.SetExclusions(f.Occupied)
+	l.blockBits = cmp.Or(f.BlockBits, l.blockBits)
+	for _, shard := range f.Stored.Shards {
+		for _, b := range shard.Blocks {
+			l.layout.add(shard.Number, b)
+		}
+	}
 	r := Rebuilt{Ledger: l}
 	created := map[string]time.Time{}
 	for _, n := range f.Nodes {
@@ -116,6 +248,9 @@ func Rebuild(f Facts) (Rebuilt, error) {
 	for _, h := range slices.Concat(stored, f.Unstored) {
 		if h.Released.After(f.Now) { // a clock was wrong
 			h.Released = f.Now
+		}
+		if f.Stored.Parted[h.Node.UID] {
+			h.Prefixes = l.inOrder(h.Prefixes)
 		}
 		r.Restored = append(r.Restored, l.Restore(h)...)
 	}

@@ -21,7 +21,7 @@ func entries() map[string]string {
 }
 
 func TestRebuild(t *testing.T) {
-	stored, damaged := ParseStored(entries())
+	stored, damaged := ParseStored(map[int]map[string]string{RootObject: entries()})
 	if len(damaged) > 0 {
 		t.Fatalf("damaged: %v", damaged)
 	}
@@ -72,7 +72,7 @@ func TestRebuild(t *testing.T) {
 }
 
 func TestRebuildNamesPoolsThatWereRemoved(t *testing.T) {
-	stored, _ := ParseStored(entries())
+	stored, _ := ParseStored(map[int]map[string]string{RootObject: entries()})
 	r, err := Rebuild(Facts{Pools: dualStackPools()[1:], Stored: stored, Now: noon})
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestRebuildNamesPoolsThatWereRemoved(t *testing.T) {
 func TestDamagedEntriesAreNamed(t *testing.T) {
 	text := entries()
 	text["a"], text["_pool.v4"] = "uid=uid-a 10.0.0.1/24", "next=here"
-	stored, damaged := ParseStored(text)
+	stored, damaged := ParseStored(map[int]map[string]string{RootObject: text})
 	if len(damaged) != 2 || damaged[0].Key != "_pool.v4" || damaged[1].Key != "a" || !strings.Contains(damaged[1].Error(), "10.0.0.0/24") {
 		t.Errorf("damaged are %v, want _pool.v4 and a", damaged)
 	}

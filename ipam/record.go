@@ -51,23 +51,33 @@ func (h Holding) texts(prefixes []netip.Prefix) []string {
 	return texts
 }
 
-// Record is the text form of what one UID holds.
-func (l *Ledger) Record(uid string) (string, bool) {
+// Record is the text form of what one UID holds, a line for each object that has to have it.
+func (l *Ledger) Record(uid string) map[int]string {
 	h, ok := l.Lookup(uid)
 	if !ok {
-		return "", false
+		return nil
 	}
-	return h.Record(), true
+	lines := map[int]string{}
+	for object, part := range l.parts(h) {
+		lines[object] = part.Record()
+	}
+	return lines
 }
 
-// Records are the lines of everything held under one name, in the order of the UIDs.
-func (l *Ledger) Records(name string) (string, bool) {
+// Records are the lines of everything held under one name, in the order of the UIDs, by the
+// object that has to have them.
+func (l *Ledger) Records(name string) map[int]string {
 	held := slices.SortedFunc(slices.Values(l.names[name]), compareNodes)
-	var lines []string
+	lines := map[int]string{}
 	for _, h := range held {
-		lines = append(lines, l.describe(h).Record())
+		for object, part := range l.parts(l.describe(h)) {
+			if lines[object] != "" {
+				lines[object] += "\n"
+			}
+			lines[object] += part.Record()
+		}
 	}
-	return strings.Join(lines, "\n"), len(lines) > 0
+	return lines
 }
 
 // ParseRecords reads the lines that are stored under a Node's name.
@@ -104,7 +114,7 @@ func ParseRecord(name, line string) (Holding, error) {
 	case err != nil:
 	case h.Node.UID == "":
 		err = fmt.Errorf("%q has no UID: write %s and the UID of the Node", line, uidWord)
-	case len(h.Prefixes) == 0:
+	case len(h.Prefixes) == 0 && len(h.Abandoned) == 0:
 		err = fmt.Errorf("%q has no prefix: write those that the Node has, or remove the line", line)
 	case strings.ContainsAny(line, "\r\n"):
 		err = fmt.Errorf("%q is more than one line: write each holding as one", line)

@@ -56,7 +56,7 @@ func TestRestoringCollisionsTheFirstWins(t *testing.T) {
 		Warning{Kind: DuplicateRecord, Node: b, Prefix: pfx("10.0.0.0/24"), Against: pfx("10.0.0.0/24"), Holder: a})
 	assign(t, l, b, "10.0.1.0/24", "fd00:0:0:2::/64")
 	assign(t, l, a, "10.0.0.0/24", "fd00::/64")
-	if text, _ := l.Record(b.UID); text != "uid=uid-b 10.0.1.0/24@v4 fd00:0:0:2::/64@v6 abandoned=10.0.0.0/24@v4,fd00:0:0:1::/64@v6" {
+	if text := l.Record(b.UID)[RootObject]; text != "uid=uid-b 10.0.1.0/24@v4 fd00:0:0:2::/64@v6 abandoned=10.0.0.0/24@v4,fd00:0:0:1::/64@v6" {
 		t.Errorf("Record(b) = %q", text)
 	}
 }
@@ -65,7 +65,7 @@ func TestRestoringAUIDTwiceKeepsAll(t *testing.T) {
 	l := dualStack(t)
 	restore(t, l, "a", "uid=uid-a 10.0.0.0/24@v4 fd00::/64@v6")
 	restore(t, l, "z", "uid=uid-a 10.0.1.0/24@v4 fd00::/64@v6 released=2026-11-20T12:00:00Z")
-	if text, _ := l.Record(a.UID); text != "uid=uid-a 10.0.0.0/24@v4 fd00::/64@v6 abandoned=10.0.1.0/24@v4" {
+	if text := l.Record(a.UID)[RootObject]; text != "uid=uid-a 10.0.0.0/24@v4 fd00::/64@v6 abandoned=10.0.1.0/24@v4" {
 		t.Errorf("Record(a) = %q", text)
 	}
 	if warnings := l.Restore(Holding{Node: b}); warnings != nil || len(l.Holdings()) != 1 {
@@ -104,7 +104,7 @@ func TestAReservationThatCanNotBeReplacedStays(t *testing.T) {
 	if _, err := l.Assign(a, Offer{}); !errors.Is(err, ErrNoRoom) {
 		t.Errorf("Assign: %v, want ErrNoRoom", err)
 	}
-	if text, _ := l.Record(a.UID); text != "uid=uid-a 10.0.0.0/24@v4" {
+	if text := l.Record(a.UID)[RootObject]; text != "uid=uid-a 10.0.0.0/24@v4" {
 		t.Errorf("Record(a) = %q", text)
 	}
 }
@@ -196,7 +196,7 @@ func TestCursorSurvivesARestart(t *testing.T) {
 
 	// Another shape of the pool keeps what it can.
 	after = mustLedger(t, []PoolConfig{{Name: "v4", Prefix: pfx("10.0.0.0/22"), NodeMask: 24}})
-	if err := after.SetCursor("v4", Cursor{pfx("10.0.7.0/24"), prefixes("10.0.0.0/24", "10.0.1.0/25", "10.0.4.0/24")}); err != nil {
+	if err := after.SetCursor("v4", Cursor{Next: pfx("10.0.7.0/24"), Released: prefixes("10.0.0.0/24", "10.0.1.0/25", "10.0.4.0/24")}); err != nil {
 		t.Fatal(err)
 	}
 	if got := after.Cursor("v4").String(); got != "next=10.0.0.0/24 released=10.0.0.0/24" {

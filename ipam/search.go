@@ -32,6 +32,25 @@ func (l *Ledger) pick(p *pool) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
+// pickNear finds a node prefix in the blocks of one shard.
+func (l *Ledger) pickNear(p *pool, shard int) (netip.Prefix, bool) {
+	for _, b := range l.layout.shards[shard] {
+		in, ok := p.grid.span(b)
+		if !ok || b.Bits() < p.Prefix.Bits() {
+			continue
+		}
+		if in.holds(p.next) {
+			if i, ok := l.scan(p, span{p.next, in.last}); ok {
+				return p.grid.at(i), true
+			}
+		}
+		if i, ok := l.scan(p, in); ok {
+			return p.grid.at(i), true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
 // free reports whether a prefix overlaps nothing that is held, excluded or routed.
 func (l *Ledger) free(p netip.Prefix) bool {
 	for range l.inTheWay(p) {

@@ -19,6 +19,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/wiring"
+	"github.com/underlay-ccm/underlay/ipam"
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 )
 
@@ -61,6 +62,7 @@ func (m *manager) nodeIPAM(c *appconfig.CompletedConfig) (runner, error) {
 		Quarantine:   ipamConfig.Quarantine,
 		Own:          cloud.OwnPrefixes{Servers: m.servers, Index: &m.index},
 		Namespace:    ledgerNamespace,
+		Shards:       shards(ipamConfig.Shards),
 		Fence:        lease(c) + lastWords,
 		Recorder:     c.EventRecorder,
 		Registry:     registry{},
@@ -79,6 +81,18 @@ func (m *manager) nodeIPAM(c *appconfig.CompletedConfig) (runner, error) {
 	}
 	m.ipamController.Store(r)
 	return r, nil
+}
+
+// rootNodes is how many Nodes the stored ledger's root has before more go to shards: what it takes
+// to write them all is then about what a shard takes.
+const rootNodes = 1 << ipam.BlockBits
+
+// shards says how the stored ledger is spread, if it is to be.
+func shards(wanted bool) ipamcontroller.Shards {
+	if !wanted {
+		return ipamcontroller.Shards{}
+	}
+	return ipamcontroller.Shards{After: rootNodes, BlockBits: ipam.BlockBits}
 }
 
 // firstLeader tells that the lease has never changed hands: no other process can have handed out

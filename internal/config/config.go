@@ -98,7 +98,19 @@ type IPAM struct {
 	Quarantine time.Duration
 	// QPS limits the allocator's requests per second to the API server.
 	QPS int
+	// Shards: the stored ledger may be spread over several ConfigMaps. Otherwise what is spread
+	// is brought back into one.
+	Shards bool
 }
+
+// LedgerShards says whether the stored ledger has shards.
+type LedgerShards string
+
+// When it has.
+const (
+	AutoShards LedgerShards = "auto" // where there are many Nodes
+	NoShards   LedgerShards = "none"
+)
 
 // Pool is what node prefixes are carved from.
 type Pool struct {

@@ -76,6 +76,7 @@ type draft struct {
 
 	routesEnabled   bool
 	ipamQPS         int
+	ledgerShards    LedgerShards
 	routeLimit      int
 	routeReserve    int
 	maxDeletions    int

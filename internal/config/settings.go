@@ -127,6 +127,10 @@ func podSettings(d *draft) []setting {
 			meaning: "Requests per second that the allocator may send to the API server.",
 		},
 		{
+			key: "ledgerShards", format: oneOf(&d.ledgerShards, []LedgerShards{AutoShards, NoShards}), fallback: string(AutoShards),
+			meaning: "Whether the stored ledger of podCIDRs is spread over several ConfigMaps. `auto`: where there are many Nodes. `none`: no longer; all of it goes back into the one ConfigMap, which has room for some 6,000 Nodes. Needed before [going back](../how-to/upgrade.md#back) to a version without shards.",
+		},
+		{
 			key: "routes.limit", format: whole(&d.routeLimit, 1, 1000), fallback: "100",
 			meaning: "Routes that the network takes. The cloud's limit is 100 unless support has raised it.",
 		},

@@ -32,6 +32,7 @@ func (r *resolver) validate(d *draft, readFile func(string) ([]byte, error)) Con
 			Exclude:       d.exclude,
 			Quarantine:    d.quarantine,
 			QPS:           d.ipamQPS,
+			Shards:        d.ledgerShards == AutoShards,
 		},
 		Families:      r.familiesOf(d, candidates),
 		Routes:        r.routes(d, candidates),

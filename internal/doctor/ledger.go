@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -23,7 +24,7 @@ func ledgerChecks() []check {
 	return []check{
 		{
 			name:       "ledger",
-			looks:      "whether the stored ledger of podCIDRs (ConfigMap `kube-system/underlay-node-ipam`) is there and can be read",
+			looks:      "whether the stored ledger of podCIDRs (ConfigMap `kube-system/underlay-node-ipam`, and the shards that it lists) is there and can be read",
 			severities: []Severity{Error},
 			remedy:     "restore it from a backup, or leave it to the cloud controller manager to rebuild it from the Nodes: see that one leads, and " + managerLogs,
 			concerns:   (*cluster).allocates,
@@ -62,12 +63,23 @@ func ledger(x *cluster) []Finding {
 	}
 	var found []Finding
 	for _, cause := range causes {
-		found = append(found, Finding{
-			Object: ledgerObject, What: "it can't be read, and nothing is handed out: " + cause.Error(),
-			Remedy: "correct the entry as the text says: kubectl -n kube-system edit configmap " + ipamcontroller.LedgerName,
-		})
+		found = append(found, faulty(cause))
 	}
 	return found
+}
+
+// faulty says what is wrong with one of the ledger's ConfigMaps.
+func faulty(cause error) Finding {
+	fault := &survey.LedgerFault{ConfigMap: ipamcontroller.LedgerName}
+	errors.As(cause, &fault)
+	f := Finding{Object: "ConfigMap/kube-system/" + fault.ConfigMap}
+	if fault.Key == "" {
+		f.What = "it was lost, and nothing is handed out before the ledger is rebuilt: " + cause.Error()
+		return f
+	}
+	f.What = "it can't be read, and nothing is handed out: " + cause.Error()
+	f.Remedy = "correct the entry as the text says: kubectl -n kube-system edit configmap " + fault.ConfigMap
+	return f
 }
 
 func ledgerLeftover(x *cluster) []Finding {

@@ -113,6 +113,14 @@ func fill(n int) func(*survey.Snapshot) {
 	}
 }
 
+// shard has the ledger list a shard with these entries; nil: there is none.
+func shard(s *survey.Snapshot, entries map[string]string) {
+	s.Ledger.Data["_shard.2"] = "generation=1 10.244.128.0/17"
+	if entries != nil {
+		s.Shards = map[int]*corev1.ConfigMap{2: {Data: entries}}
+	}
+}
+
 func seededPools() []seeded {
 	const stored = "ConfigMap/kube-system/underlay-node-ipam"
 	return []seeded{
@@ -139,6 +147,27 @@ func seededPools() []seeded {
 		}, check: "removed-pool", severity: Error, object: "pool/default-ipv4", says: []string{"control-1 (10.244.0.0/24)"}, do: "state: draining", also: []string{"foreign-podcidr", "kube-proxy-cluster-cidr"}},
 		{name: "no ledger", seed: func(s *survey.Snapshot) { s.Ledger = nil }, check: "ledger", severity: Error, object: stored, says: []string{"lost"}},
 		{name: "a damaged ledger", seed: func(s *survey.Snapshot) { s.Ledger.Data["worker-1"] = "uid=uid-worker-1 10.244.1.0" }, check: "ledger", severity: Error, object: stored, says: []string{`"worker-1"`, `"10.244.1.0"`}, do: "edit configmap"},
+		{
+			name: "a damaged shard", seed: func(s *survey.Snapshot) {
+				shard(s, map[string]string{"_shard": "generation=1", "worker-9": "uid=uid-worker-9"})
+			},
+			check: "ledger", severity: Error, object: stored + "-2", says: []string{`"worker-9"`, "underlay-node-ipam-2"}, do: "edit configmap underlay-node-ipam-2",
+		},
+		{
+			name: "a damaged list of shards", seed: func(s *survey.Snapshot) {
+				s.Ledger.Data["_shard.2"] = "10.244.128.0/17"
+				s.Shards = map[int]*corev1.ConfigMap{2: {Data: map[string]string{"_shard": "generation=1"}}}
+			},
+			check: "ledger", severity: Error, object: stored, says: []string{`"_shard.2"`, "generation="}, do: "edit configmap underlay-node-ipam",
+		},
+		{
+			name: "a shard that was deleted", seed: func(s *survey.Snapshot) { shard(s, nil) },
+			check: "ledger", severity: Error, object: stored + "-2", says: []string{"lost", "doesn't exist"}, do: "backup",
+		},
+		{
+			name: "a shard that was emptied", seed: func(s *survey.Snapshot) { shard(s, map[string]string{}) },
+			check: "ledger", severity: Error, object: stored + "-2", says: []string{"lost", "no entries"}, do: "backup",
+		},
 		{
 			name: "a record without a Node", seed: func(s *survey.Snapshot) {
 				s.Ledger.Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4"

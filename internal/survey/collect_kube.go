@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/pager"
 
+	"github.com/underlay-ccm/underlay/ipam"
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 	routecontroller "github.com/underlay-ccm/underlay/routes/controller"
 )
@@ -95,8 +96,20 @@ func (c *collector) nodes(ctx context.Context) (err error) {
 }
 
 func (c *collector) ledger(ctx context.Context) (err error) {
-	c.s.Ledger, err = c.configMap(ctx, ipamcontroller.LedgerName)
-	return err
+	if c.s.Ledger, err = c.configMap(ctx, ipamcontroller.LedgerName); err != nil || c.s.Ledger == nil {
+		return err
+	}
+	c.s.Shards = map[int]*corev1.ConfigMap{}
+	for _, number := range ipam.Listed(c.s.Ledger.Data) {
+		shard, err := c.configMap(ctx, ipamcontroller.ObjectName(number))
+		if err != nil {
+			return err
+		}
+		if shard != nil {
+			c.s.Shards[number] = shard
+		}
+	}
+	return nil
 }
 
 func (c *collector) routeRecord(ctx context.Context) (err error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -287,6 +288,33 @@ func TestCollectWithoutRights(t *testing.T) {
 				t.Error("Nodes were not looked at")
 			}
 		})
+	}
+}
+
+// What the root doesn't list is no part of the ledger.
+func TestCollectReadsTheShardsThatAreListed(t *testing.T) {
+	object := func(name string, entries map[string]string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}, Data: entries}
+	}
+	client := fake.NewClientset(append(installed(),
+		object("underlay-node-ipam", map[string]string{"_shard.1": "generation=1 10.244.0.0/21", "_shard.3": "generation=1 10.244.8.0/21"}),
+		object("underlay-node-ipam-1", map[string]string{"_shard": "generation=1", "node-1": "uid=u1 10.244.1.0/24@default-ipv4"}),
+		object("underlay-node-ipam-2", map[string]string{"_shard": "generation=1", "node-2": "uid=u2 10.244.2.0/24@default-ipv4"}),
+	)...)
+	s, err := survey.Collect(t.Context(), survey.Sources{Client: client}, survey.Want{Parts: survey.PartLedger})
+	if err != nil || !s.Saw(survey.PartLedger) {
+		t.Fatal(err, s.NotSeen())
+	}
+	if got := slices.Sorted(maps.Keys(s.Shards)); !slices.Equal(got, []int{1}) {
+		t.Errorf("shards %v were read, want 1", got)
+	}
+	holdings, err := s.Holdings()
+	if len(holdings) != 1 || holdings[0].Node.Name != "node-1" {
+		t.Errorf("holdings %+v, want that of node-1", holdings)
+	}
+	var fault *survey.LedgerFault
+	if !errors.As(err, &fault) || fault.ConfigMap != "underlay-node-ipam-3" || fault.Key != "" {
+		t.Errorf("%v, want that shard 3 is lost", err)
 	}
 }
 

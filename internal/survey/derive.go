@@ -139,9 +139,27 @@ func (s *Snapshot) Exclusions() []netip.Prefix {
 	return slices.Compact(out)
 }
 
+// A LedgerFault is what is wrong with a part of the stored ledger.
+type LedgerFault struct {
+	ConfigMap string // its name, in kube-system
+	// Key is the entry that can't be read; empty: all that the ConfigMap had is lost.
+	Key string
+	Err error
+}
+
+func (f *LedgerFault) Error() string {
+	where := fmt.Sprintf("the ConfigMap %s/%s", system, f.ConfigMap)
+	if f.Key != "" {
+		where = fmt.Sprintf("key %q of %s", f.Key, where)
+	}
+	return fmt.Sprintf("%s: %v", where, f.Err)
+}
+
+func (f *LedgerFault) Unwrap() error { return f.Err }
+
 // Holdings reads the stored ledger: what each Node holds, by the Node's name and
-// in the order of the lines. Keys that can't be read are the error, joined, and
-// the rest is returned all the same. None without a ledger.
+// in the order of the lines. What can't be read are LedgerFaults, joined, and the
+// rest is returned all the same. None without a ledger.
 func (s *Snapshot) Holdings() ([]ipam.Holding, error) {
 	stored, err := s.stored()
 	return stored.Holdings, err
@@ -151,13 +169,33 @@ func (s *Snapshot) stored() (ipam.Stored, error) {
 	if s.Ledger == nil {
 		return ipam.Stored{}, nil
 	}
-	stored, damaged := ipam.ParseStored(s.Ledger.Data)
-	var errs []error
-	for _, d := range damaged {
-		errs = append(errs, fmt.Errorf("key %q of the ConfigMap %s/%s: %w", d.Key, system, ipamcontroller.LedgerName, d.Err))
+	objects := map[int]map[string]string{ipam.RootObject: s.Ledger.Data}
+	for number, shard := range s.Shards {
+		objects[number] = shard.Data
 	}
-	return stored, errors.Join(errs...)
+	stored, damaged := ipam.ParseStored(objects)
+	var faults []error
+	for _, d := range damaged {
+		faults = append(faults, &LedgerFault{ipamcontroller.ObjectName(d.Object), d.Key, d.Err})
+	}
+	for _, object := range ipam.Lost(objects) {
+		if object == ipam.RootObject {
+			continue // like none at all, which is no fault where nothing was handed out
+		}
+		why := errNoEntries
+		if s.Shards[object] == nil {
+			why = errNoConfigMap
+		}
+		faults = append(faults, &LedgerFault{ConfigMap: ipamcontroller.ObjectName(object), Err: why})
+	}
+	return stored, errors.Join(faults...)
 }
+
+// What is wrong with a shard that is lost.
+var (
+	errNoConfigMap = fmt.Errorf("%s lists it, and it doesn't exist", ipamcontroller.LedgerName)
+	errNoEntries   = fmt.Errorf("%s lists it, and it has no entries", ipamcontroller.LedgerName)
+)
 
 // Book is node IPAM's knowledge, rebuilt from what was seen.
 type Book struct {

@@ -73,6 +73,41 @@ func TestPools(t *testing.T) {
 			active + "free 13 used 3 quarantined 0 foreign 0 excluded 0",
 			[]string{`key "node-0007"`},
 		},
+		{
+			"a Node in a shard", func(s *survey.Snapshot) { shard(s, 3, "generation=2 10.244.2.0/23", "node-0002") },
+			active + "free 13 used 3 quarantined 0 foreign 0 excluded 0", nil,
+		},
+		{
+			"in quarantine in a shard", func(s *survey.Snapshot) {
+				release(s, "node-0002", time.Minute)
+				shard(s, 3, "generation=2 10.244.2.0/23", "node-0002")
+			},
+			active + "free 13 used 2 quarantined 1 foreign 0 excluded 0", nil,
+		},
+		{
+			"a damaged shard", func(s *survey.Snapshot) {
+				shard(s, 3, "generation=2 10.244.2.0/23", "node-0002")
+				s.Shards[3].Data["node-0007"] = "uid=x nonsense"
+			},
+			active + "free 13 used 3 quarantined 0 foreign 0 excluded 0",
+			[]string{`key "node-0007" of the ConfigMap kube-system/underlay-node-ipam-3`},
+		},
+		{
+			"a shard that was deleted", func(s *survey.Snapshot) {
+				shard(s, 3, "generation=2 10.244.2.0/23", "node-0002")
+				delete(s.Shards, 3)
+			},
+			active + "free 13 used 3 quarantined 0 foreign 0 excluded 0",
+			[]string{"the ConfigMap kube-system/underlay-node-ipam-3: underlay-node-ipam lists it, and it doesn't exist"},
+		},
+		{
+			"a shard that was emptied", func(s *survey.Snapshot) {
+				shard(s, 3, "generation=2 10.244.2.0/23", "node-0002")
+				s.Shards[3].Data = nil
+			},
+			active + "free 13 used 3 quarantined 0 foreign 0 excluded 0",
+			[]string{"underlay-node-ipam lists it, and it has no entries"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := usual(t, 3)

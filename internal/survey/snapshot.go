@@ -47,8 +47,10 @@ type Snapshot struct {
 	// Nodes are all, by name: PartNodes.
 	Nodes []*corev1.Node
 	// Ledger is the ConfigMap kube-system/underlay-node-ipam, nil if there is
-	// none: PartLedger. Holdings reads it.
+	// none, and Shards are those that it lists and that exist, by number:
+	// PartLedger. Holdings reads them.
 	Ledger *corev1.ConfigMap
+	Shards map[int]*corev1.ConfigMap
 	// RouteRecord is the ConfigMap kube-system/underlay-routes, nil if there is
 	// none: PartRouteRecord.
 	RouteRecord *corev1.ConfigMap

@@ -122,6 +122,21 @@ func release(s *survey.Snapshot, name string, since time.Duration) {
 	s.Nodes = slices.DeleteFunc(s.Nodes, func(n *corev1.Node) bool { return n.Name == name })
 }
 
+// shard has the root list a shard, which Nodes' lines move to.
+func shard(s *survey.Snapshot, number int, listing string, names ...string) {
+	generation, _, _ := strings.Cut(listing, " ")
+	one := &corev1.ConfigMap{Data: map[string]string{"_shard": generation}}
+	for _, name := range names {
+		one.Data[name] = s.Ledger.Data[name]
+		delete(s.Ledger.Data, name)
+	}
+	s.Ledger.Data[fmt.Sprintf("_shard.%d", number)] = listing
+	if s.Shards == nil {
+		s.Shards = map[int]*corev1.ConfigMap{}
+	}
+	s.Shards[number] = one
+}
+
 func at(d time.Duration) metav1.Time { return metav1.NewTime(now().Add(d)) }
 
 func podCIDR(i int) netip.Prefix {

@@ -101,6 +101,8 @@ type Config struct {
 	Own OwnPrefixes
 	// Namespace is where the stored ledger is.
 	Namespace string
+	// Shards says how the stored ledger is spread over several ConfigMaps.
+	Shards Shards
 	// Fence is how long after the stored ledger was lost nothing is handed out: the longest that
 	// another process may go on without its lease, and its last requests after that.
 	Fence time.Duration

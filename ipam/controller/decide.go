@@ -28,7 +28,7 @@ type decider struct {
 	store   store
 
 	ledger  *ipam.Ledger
-	file    *ledgerFile
+	file    *ledgerFiles
 	writing bool           // an order is on its way
 	rested  time.Time      // when the next may go out
 	pause   wait.DelayFunc // between writes that fail; nil: the last one didn't
@@ -220,7 +220,7 @@ func (d *decider) assign(n *node) (reason string, err error) {
 		return reasonSecondAllocator, errSecondAllocator
 	}
 	held, known := d.ledger.Lookup(n.UID)
-	if !known && d.file.full() {
+	if !known && d.full() {
 		return reasonLedgerFull, errLedgerFull
 	}
 	if d.asksOwn(n, held) {

@@ -19,7 +19,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/fakeapi"
 )
 
-// fakeAPI is an API server that knows Nodes, ServiceCIDRs, one ConfigMap and whether an admission
+// fakeAPI is an API server that knows Nodes, ServiceCIDRs, the ledger's ConfigMaps and whether an admission
 // policy stands, as an http.RoundTripper. It holds each change against what must never happen
 // (see invariants_test.go), and refuses every request that the controller has no business to send.
 type fakeAPI struct {
@@ -27,7 +27,7 @@ type fakeAPI struct {
 	uids     int
 	nodes    *fakeapi.Collection
 	services *fakeapi.Collection
-	ledger   configMap
+	ledger   configMaps
 	policy   bool // the admission policy and its binding are there
 
 	faults func(call) fault // what happens to the next request; nil: nothing
@@ -43,7 +43,7 @@ type fakeAPI struct {
 
 func newFakeAPI() *fakeAPI {
 	f := &fakeAPI{
-		ledger: configMap{version: 1000, limit: 1 << 20},
+		ledger: configMaps{objects: map[string]*corev1.ConfigMap{}, version: 1000, limit: 1 << 20},
 		calls:  map[string]int{}, writes: map[types.UID]int{}, byUs: map[types.UID]bool{},
 	}
 	f.nodes, f.services = f.Collection("v1", "Node"), f.Collection("networking.k8s.io/v1", "ServiceCIDR")
@@ -221,9 +221,10 @@ func (f *fakeAPI) String() string {
 	f.Lock()
 	defer f.Unlock()
 	lines := slices.Clone(f.log)
-	if f.ledger.object != nil {
-		for _, key := range slices.Sorted(maps.Keys(f.ledger.object.Data)) {
-			lines = append(lines, "ledger "+strconv.Quote(key)+": "+strconv.Quote(f.ledger.object.Data[key]))
+	for _, name := range slices.Sorted(maps.Keys(f.ledger.objects)) {
+		data := f.ledger.data(name)
+		for _, key := range slices.Sorted(maps.Keys(data)) {
+			lines = append(lines, name+" "+strconv.Quote(key)+": "+strconv.Quote(data[key]))
 		}
 	}
 	return strings.Join(lines, "\n")

@@ -174,8 +174,8 @@ func (f *fakeAPI) handle(req *http.Request, c call, what fault) (any, error) {
 	case "PATCH nodes/status":
 		return f.patchStatus(c)
 	case "GET configmaps", "PUT configmaps", "POST configmaps":
-		if c.name == ledgerName || c.name == "" && req.Method == http.MethodPost {
-			return f.handleLedger(req, []byte(c.body))
+		if isLedgerName(c.name) || c.name == "" && req.Method == http.MethodPost {
+			return f.handleLedger(req, c.name, []byte(c.body))
 		}
 	case "GET validatingadmissionpolicies":
 		return f.admission(&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: c.name}}, c)

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/underlay-ccm/underlay/ipam"
 )
 
 const (
@@ -25,36 +27,38 @@ const (
 
 var configMapResource = schema.GroupResource{Resource: "configmaps"}
 
-// A configMap keeps the ConfigMap as the API server does.
-type configMap struct {
-	object  *corev1.ConfigMap // nil: there is none
-	version int               // of the whole store: a ConfigMap made anew has never been at an old one
+// configMaps keeps the ConfigMaps of the ledger as the API server does.
+type configMaps struct {
+	objects map[string]*corev1.ConfigMap
+	version int // of the whole store: a ConfigMap made anew has never been at an old one
 	made    int
 	limit   int // bytes of all values together; the API server's is 1 MiB
 }
 
 // replace puts data in place.
-func (s *configMap) replace(data map[string]string) {
-	if s.object == nil {
+func (s *configMaps) replace(name string, data map[string]string) {
+	object := s.objects[name]
+	if object == nil {
 		s.made++
-		s.object = &corev1.ConfigMap{
+		object = &corev1.ConfigMap{
 			TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},
 			ObjectMeta: metav1.ObjectMeta{
-				Name: ledgerName, Namespace: ledgerNamespace, UID: types.UID(fmt.Sprintf("map-%d", s.made)),
+				Name: name, Namespace: ledgerNamespace, UID: types.UID(fmt.Sprintf("map-%d", s.made)),
 				CreationTimestamp: metav1.Now(),
 			},
 		}
-	} else if maps.Equal(s.object.Data, data) {
+	} else if maps.Equal(object.Data, data) {
 		return // nothing changes, so neither does the resource version
 	}
 	s.version++
-	s.object = s.object.DeepCopy()
-	s.object.ResourceVersion = strconv.Itoa(s.version)
-	s.object.Data = maps.Clone(data)
+	object = object.DeepCopy()
+	object.ResourceVersion = strconv.Itoa(s.version)
+	object.Data = maps.Clone(data)
+	s.objects[name] = object
 }
 
 // valid says what the API server thinks of the data.
-func (s *configMap) valid(data map[string]string) error {
+func (s *configMaps) valid(name string, data map[string]string) error {
 	var errs field.ErrorList
 	size := 0
 	for key, value := range data {
@@ -67,74 +71,85 @@ func (s *configMap) valid(data map[string]string) error {
 		errs = append(errs, field.TooLong(field.NewPath(""), "", s.limit))
 	}
 	if len(errs) > 0 {
-		return apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, ledgerName, errs)
+		return apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, name, errs)
 	}
 	return nil
 }
 
+// isLedgerName reports whether the controller may write a ConfigMap of this name.
+func isLedgerName(name string) bool {
+	number, shard := strings.CutPrefix(name, ledgerName+"-")
+	n, err := strconv.Atoi(number)
+	return name == ledgerName || shard && err == nil && n >= 1 && n <= 128
+}
+
 // create does what a POST does.
-func (s *configMap) create(body []byte) (*corev1.ConfigMap, error) {
+func (s *configMaps) create(body []byte) (*corev1.ConfigMap, error) {
 	var wanted corev1.ConfigMap
 	if err := json.Unmarshal(body, &wanted); err != nil {
 		panic(fmt.Sprintf("fake: the controller must not create this: %s", body))
 	}
-	if wanted.Name != ledgerName || wanted.Namespace != ledgerNamespace && wanted.Namespace != "" || len(wanted.BinaryData) > 0 {
+	if !isLedgerName(wanted.Name) || wanted.Namespace != ledgerNamespace && wanted.Namespace != "" || len(wanted.BinaryData) > 0 {
 		panic(fmt.Sprintf("fake: the controller must not create this: %s", body))
 	}
-	if s.object != nil {
-		return nil, apierrors.NewAlreadyExists(configMapResource, ledgerName)
+	if s.objects[wanted.Name] != nil {
+		return nil, apierrors.NewAlreadyExists(configMapResource, wanted.Name)
 	}
-	if err := s.valid(wanted.Data); err != nil {
+	if err := s.valid(wanted.Name, wanted.Data); err != nil {
 		return nil, err
 	}
-	s.replace(wanted.Data)
-	return s.object, nil
+	s.replace(wanted.Name, wanted.Data)
+	return s.objects[wanted.Name], nil
 }
 
 // update does what a PUT does: the whole is replaced, and a resource version that is not the
 // current one is a conflict. Without one it would overwrite whatever is there.
-func (s *configMap) update(body []byte) (*corev1.ConfigMap, error) {
+func (s *configMaps) update(name string, body []byte) (*corev1.ConfigMap, error) {
 	var wanted corev1.ConfigMap
-	if err := json.Unmarshal(body, &wanted); err != nil || wanted.Name != ledgerName || len(wanted.BinaryData) > 0 {
+	if err := json.Unmarshal(body, &wanted); err != nil || wanted.Name != name || len(wanted.BinaryData) > 0 {
 		panic(fmt.Sprintf("fake: the controller must not put this: %s", body))
 	}
-	if s.object == nil {
-		return nil, apierrors.NewNotFound(configMapResource, ledgerName)
+	object := s.objects[name]
+	if object == nil {
+		return nil, apierrors.NewNotFound(configMapResource, name)
 	}
-	if v := wanted.ResourceVersion; v != "" && v != s.object.ResourceVersion {
-		return nil, apierrors.NewConflict(configMapResource, ledgerName, fmt.Errorf("at version %s, not %s", s.object.ResourceVersion, v))
+	if v := wanted.ResourceVersion; v != "" && v != object.ResourceVersion {
+		return nil, apierrors.NewConflict(configMapResource, name, fmt.Errorf("at version %s, not %s", object.ResourceVersion, v))
 	}
-	if u := wanted.UID; u != "" && u != s.object.UID {
-		return nil, apierrors.NewConflict(configMapResource, ledgerName, fmt.Errorf("has UID %s, not %s", s.object.UID, u))
+	if u := wanted.UID; u != "" && u != object.UID {
+		return nil, apierrors.NewConflict(configMapResource, name, fmt.Errorf("has UID %s, not %s", object.UID, u))
 	}
-	if err := s.valid(wanted.Data); err != nil {
+	if err := s.valid(name, wanted.Data); err != nil {
 		return nil, err
 	}
-	s.replace(wanted.Data)
-	return s.object, nil
+	s.replace(name, wanted.Data)
+	return s.objects[name], nil
 }
 
-// handleLedger answers a request about the ConfigMap.
-func (f *fakeAPI) handleLedger(req *http.Request, body []byte) (any, error) {
+// handleLedger answers a request about a ConfigMap.
+func (f *fakeAPI) handleLedger(req *http.Request, name string, body []byte) (any, error) {
 	var object *corev1.ConfigMap
 	var err error
-	before, had := f.ledger.version, f.ledger.data()
+	before, had := f.ledger.version, f.ledger.data(name)
 	switch {
-	case req.Method == http.MethodGet && f.ledger.object == nil:
-		err = apierrors.NewNotFound(configMapResource, ledgerName)
+	case req.Method == http.MethodGet && f.ledger.objects[name] == nil:
+		err = apierrors.NewNotFound(configMapResource, name)
 	case req.Method == http.MethodGet:
-		object = f.ledger.object
+		object = f.ledger.objects[name]
 	case req.Method == http.MethodPost:
-		object, err = f.ledger.create(body)
+		if object, err = f.ledger.create(body); object != nil {
+			name = object.Name
+		}
 	case req.Method == http.MethodPut:
-		if object, err = f.ledger.update(body); err == nil && len(object.Data) > 0 {
+		if object, err = f.ledger.update(name, body); err == nil && f.ledger.whole() {
 			f.invariants.ledgerMade()
 		}
 	default:
 		panic(fmt.Sprintf("fake: the controller must not send %s %s", req.Method, req.URL.Path))
 	}
 	if req.Method != http.MethodGet {
-		f.note("%s ledger, version %d -> %d, %v: %s", req.Method, before, f.ledger.version, err, differences(had, f.ledger.data()))
+		shown := "ledger" + strings.TrimPrefix(name, ledgerName)
+		f.note("%s %s, version %d -> %d, %v: %s", req.Method, shown, before, f.ledger.version, err, differences(had, f.ledger.data(name)))
 	}
 	if err != nil {
 		return nil, err
@@ -148,11 +163,21 @@ func (f *fakeAPI) handleLedger(req *http.Request, body []byte) (any, error) {
 	return object, nil
 }
 
-func (s *configMap) data() map[string]string {
-	if s.object == nil {
+// whole reports whether the root has entries, and so has each shard that it lists.
+func (s *configMaps) whole() bool {
+	for _, number := range ipam.Listed(s.data(ledgerName)) {
+		if len(s.data(ObjectName(number))) == 0 {
+			return false
+		}
+	}
+	return len(s.data(ledgerName)) > 0
+}
+
+func (s *configMaps) data(name string) map[string]string {
+	if s.objects[name] == nil {
 		return nil
 	}
-	return s.object.Data
+	return s.objects[name].Data
 }
 
 // differences prints the keys that changed, and what they hold now.
@@ -173,47 +198,86 @@ func differences(before, after map[string]string) string {
 	return strings.Join(changed, " ")
 }
 
-// stored returns what the ConfigMap holds, nil where there is none.
+// stored returns what the root holds, nil where there is none.
 func (f *fakeAPI) stored() map[string]string {
 	f.Lock()
 	defer f.Unlock()
-	if f.ledger.object == nil {
-		return nil
-	}
-	return maps.Clone(f.ledger.object.Data)
+	return maps.Clone(f.ledger.data(ledgerName))
 }
 
-// holders returns the keys of the ConfigMap that are names of Nodes.
-func (f *fakeAPI) holders() []string {
+// entries returns what all ConfigMaps hold under the names of Nodes, each holding as one line.
+func (f *fakeAPI) entries() map[string]string {
+	f.Lock()
+	defer f.Unlock()
+	objects := map[int]map[string]string{}
+	for object := range ipam.MaxShards + 1 {
+		if data := f.ledger.data(ObjectName(object)); data != nil {
+			objects[object] = data
+		}
+	}
+	found, _ := ipam.ParseStored(objects)
+	lines := map[string]string{}
+	for _, h := range found.Holdings {
+		if lines[h.Node.Name] != "" {
+			lines[h.Node.Name] += "\n"
+		}
+		lines[h.Node.Name] += h.Record()
+	}
+	return lines
+}
+
+// holders returns the names of Nodes under which something is stored, sorted.
+func (f *fakeAPI) holders() []string { return slices.Sorted(maps.Keys(f.entries())) }
+
+// shards returns the names of the ConfigMaps beside the root, sorted.
+func (f *fakeAPI) shards() []string {
+	f.Lock()
+	defer f.Unlock()
 	var names []string
-	for key := range f.stored() {
-		if !strings.HasPrefix(key, "_") {
-			names = append(names, key)
+	for name := range f.ledger.objects {
+		if name != ledgerName {
+			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
 	return names
 }
 
-// editLedger changes the ConfigMap by hand, making it if there is none.
-func (f *fakeAPI) editLedger(change func(data map[string]string)) {
+// objectOf returns the first ConfigMap that has something under a Node's name.
+func (f *fakeAPI) objectOf(node string) string {
+	f.Lock()
+	defer f.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(f.ledger.objects)) {
+		if f.ledger.data(name)[node] != "" {
+			return name
+		}
+	}
+	return ledgerName
+}
+
+// editLedger changes the root by hand, making it if there is none.
+func (f *fakeAPI) editLedger(change func(data map[string]string)) { f.editObject(ledgerName, change) }
+
+// editObject changes a ConfigMap by hand, making it if there is none.
+func (f *fakeAPI) editObject(name string, change func(data map[string]string)) {
 	f.Lock()
 	defer f.Unlock()
 	data := map[string]string{}
-	if f.ledger.object != nil {
-		maps.Copy(data, f.ledger.object.Data)
-	}
+	maps.Copy(data, f.ledger.data(name))
 	change(data)
-	f.ledger.replace(data)
-	f.note("ledger edited by hand, version %d", f.ledger.version)
+	f.ledger.replace(name, data)
+	f.note("%s edited by hand, version %d", name, f.ledger.version)
 }
 
-// deleteLedger deletes the ConfigMap, as a person does. A creation that is still on its way arrives
-// all the same.
-func (f *fakeAPI) deleteLedger() {
+// deleteLedger deletes the root, as a person does. A creation that is still on its way arrives all
+// the same.
+func (f *fakeAPI) deleteLedger() { f.deleteObject(ledgerName) }
+
+// deleteObject deletes a ConfigMap of the ledger.
+func (f *fakeAPI) deleteObject(name string) {
 	f.Lock()
 	defer f.Unlock()
-	f.ledger.object = nil
+	delete(f.ledger.objects, name)
 	f.invariants.ledgerLost()
-	f.note("ledger deleted by hand")
+	f.note("%s deleted by hand", name)
 }

@@ -98,16 +98,42 @@ func overlapping(held map[netip.Prefix]former, p netip.Prefix, me former) (forme
 	return former{}, false
 }
 
-// recorded reports whether the stored ledger has a prefix under a Node's name and UID: reserved for
-// it, or given up with the note that a request may still write it.
+// recorded reports whether the stored ledger has a prefix under a Node's name and UID, reserved for
+// it, or given up with the note that a request may still write it: in each ConfigMap that guards a
+// part of it, or still in the root, where whoever reads the ledger finds it.
 func (u *invariants) recorded(node *corev1.Node, p netip.Prefix) bool {
 	if u.ledgerGone || time.Now().Before(u.excused) {
 		return true
 	}
-	if u.api.ledger.object == nil {
-		return false
+	root := u.api.ledger.data(ledgerName)
+	if has(root, node, p) {
+		return true
 	}
-	for line := range strings.Lines(u.api.ledger.object.Data[node.Name]) {
+	whole := false // the prefix lies in one block
+	for key, listing := range root {
+		number, shard := strings.CutPrefix(key, "_shard.")
+		if !shard {
+			continue
+		}
+		words := strings.Fields(listing)
+		for _, word := range words[1:] {
+			block := netip.MustParsePrefix(word)
+			if !block.Overlaps(p) {
+				continue
+			}
+			whole = whole || block.Bits() <= p.Bits()
+			data := u.api.ledger.data(ledgerName + "-" + number)
+			if data["_shard"] != words[0] || !has(data, node, p) {
+				return false
+			}
+		}
+	}
+	return whole
+}
+
+// has reports whether a ConfigMap has a prefix under a Node's name and UID.
+func has(data map[string]string, node *corev1.Node, p netip.Prefix) bool {
+	for line := range strings.Lines(data[node.Name]) {
 		words := strings.Fields(line)
 		if !slices.Contains(words, "uid="+string(node.UID)) {
 			continue

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,11 +60,11 @@ func (d *decider) load(ctx context.Context) error {
 
 // loadOnce tries to load, and tells whether trying again can help.
 func (d *decider) loadOnce(ctx context.Context) (retry bool, err error) {
-	found, err := d.store.read(ctx)
+	found, err := d.store.read(ctx, false)
 	if err != nil {
 		return true, err
 	}
-	if !found.lost() {
+	if len(found.lost()) == 0 {
 		var holders []*corev1.Node
 		if d.damaged {
 			// Whoever repaired it may have deleted what the cache doesn't show yet.
@@ -73,10 +74,11 @@ func (d *decider) loadOnce(ctx context.Context) (retry bool, err error) {
 		}
 		return false, d.rebuild(ctx, found, holders)
 	}
-	if err := d.fence(ctx, found); err != nil {
+	first, err := d.fence(ctx, found)
+	if err != nil {
 		return true, err
 	}
-	if found, err = d.store.read(ctx); err != nil || !found.lost() {
+	if found, err = d.store.read(ctx, !first); err != nil || len(found.lost()) == 0 {
 		return true, cmp.Or(err, errors.New("another process stored the ledger meanwhile"))
 	}
 	holders, err := d.listUntilDone(ctx)
@@ -86,57 +88,68 @@ func (d *decider) loadOnce(ctx context.Context) (retry bool, err error) {
 	if err := d.rebuild(ctx, found, holders); err != nil {
 		return false, err
 	}
-	d.setCursors()
 	if !d.storable(ctx) {
 		return false, nil
 	}
 	return true, d.storeAnew(ctx)
 }
 
-// storeAnew stores a ledger that was lost. It has an entry of each pool at least, and so doesn't
-// look like one that somebody emptied. A ConfigMap is made without any, and filled by a write that
-// fits no other: a creation that arrives when its sender is long gone makes a ledger that is lost,
-// not one that lacks what was handed out since.
+// storeAnew stores a ledger that was lost, the root last. It has an entry of each pool at least,
+// and so doesn't look like one that somebody emptied. A ConfigMap is made without any, and filled
+// by a write that fits no other: a creation that arrives when its sender is long gone makes a
+// ledger that is lost, not one that lacks what was handed out since.
 func (d *decider) storeAnew(ctx context.Context) error {
-	if !d.file.stored.exists() {
-		made, err := d.store.create(ctx)
-		if err != nil {
-			return err
+	if !d.file.exists() {
+		r := receipt{write: ipam.Write{Object: ipam.RootObject, Open: true}}
+		if r.object, r.err = d.store.create(ctx, ipam.RootObject); r.err != nil {
+			return r.err
 		}
-		d.file.is(made)
+		d.file.took(r)
 	}
-	o := d.file.order(nil)
-	version, err := d.store.write(ctx, o.object)
-	if err == nil {
-		d.file.wrote(receipt{order: o, version: version})
+	for {
+		r := d.store.carryOut(ctx, d.file.order(d.file.Anew()))
+		if r.err != nil {
+			return r.err
+		}
+		d.file.took(r)
+		if r.write.Object == ipam.RootObject {
+			return nil
+		}
 	}
-	return err
 }
 
 // storedAgain reports whether a ledger that was lost, and then too large to be stored, fits now.
 func (d *decider) storedAgain() bool {
-	return d.oversized && !d.file.stored.exists() && d.file.fits()
+	return d.oversized && !d.file.exists() && d.file.fits()
 }
 
-// fence waits until no process can be left that goes on from a ledger which is lost.
-func (d *decider) fence(ctx context.Context, found stored) error {
-	if d.First != nil {
-		first, err := d.First(ctx)
-		if err != nil {
-			return err
-		}
-		if first {
-			return nil
+// fence waits until no process can be left that goes on from a ledger which is lost. It reports
+// whether there was never another process.
+func (d *decider) fence(ctx context.Context, found stored) (first bool, err error) {
+	if d.First != nil && found.unrooted() {
+		if first, err = d.First(ctx); err != nil || first {
+			return first, err
 		}
 	}
-	what := "There is no stored ledger (ConfigMap %s/%s). If it was deleted"
-	if found.exists() {
-		what = "The stored ledger (ConfigMap %s/%s) has no entries. If it was emptied"
-	}
-	text := fmt.Sprintf(what+", what was reserved in it is lost: it is rebuilt from the Nodes, and nothing is handed out for %s, until no process goes on from the lost one", d.Namespace, LedgerName, d.Fence)
+	text := d.lostText(found)
 	klog.FromContext(ctx).Info(text)
 	d.tellLedger(reasonLedgerLost, text)
-	return sleep(ctx, d.Fence)
+	return false, sleep(ctx, d.Fence)
+}
+
+// lostText says what was lost, and what happens now.
+func (d *decider) lostText(found stored) string {
+	var what string
+	switch {
+	case !found.exists():
+		what = fmt.Sprintf("There is no stored ledger (ConfigMap %s/%s). If it was deleted", d.Namespace, LedgerName)
+	case found.unrooted():
+		what = fmt.Sprintf("The stored ledger (ConfigMap %s/%s) has no entries. If it was emptied", d.Namespace, LedgerName)
+	default:
+		what = fmt.Sprintf("A part of the stored ledger is not there or has no entries (in namespace %s: ConfigMap %s). If it was deleted or emptied",
+			d.Namespace, strings.Join(found.lost(), ", "))
+	}
+	return what + fmt.Sprintf(", what was reserved in it is lost: it is rebuilt from the Nodes, and nothing is handed out for %s, until no process goes on from the lost one", d.Fence)
 }
 
 // rebuild makes the Ledger anew: from what is stored, from what this process reserved and may
@@ -146,11 +159,11 @@ func (d *decider) rebuild(ctx context.Context, s stored, holders []*corev1.Node)
 	if err != nil {
 		return err
 	}
-	unstored := d.remember(written.Holdings, s.lost())
+	unstored := d.remember(written.Holdings, len(s.lost()) > 0)
 	cached, found, nodes := d.known(holders)
 	book, err := ipam.Rebuild(ipam.Facts{
 		Pools: configs(d.Pools), Exclusions: d.Exclusions, Occupied: d.excluded(),
-		Stored: written, Unstored: unstored, Nodes: nodes, Now: moment(),
+		Stored: written, Unstored: unstored, Nodes: nodes, Now: moment(), BlockBits: d.Shards.BlockBits,
 	})
 	if err != nil {
 		return err
@@ -158,7 +171,7 @@ func (d *decider) rebuild(ctx context.Context, s stored, holders []*corev1.Node)
 	if pools := removed(book.Removed()); len(pools) > 0 {
 		return pools[0]
 	}
-	d.ledger, d.file = book.Ledger, newLedgerFile(s)
+	d.ledger, d.file = book.Ledger, newLedgerFiles(book.Ledger, s)
 	d.blockRoutes(ctx)
 	for _, n := range d.nodes {
 		if _, known := d.ledger.Lookup(n.UID); !known && n.gone() {
@@ -202,15 +215,14 @@ func (d *decider) rebuild(ctx context.Context, s stored, holders []*corev1.Node)
 		d.other.settle()
 		d.tellSecondAllocator(ctx)
 	}
-	for pool := range written.Cursors {
-		if !slices.ContainsFunc(d.Pools, func(p Pool) bool { return p.Name == pool }) {
-			d.file.set(ipam.CursorPrefix+pool, "", time.Now().Add(unhurried))
-		}
-	}
 	for _, n := range d.nodes {
 		d.noted(n)
 		d.queue.Add(n.Name)
 	}
+	if len(s.lost()) == 0 {
+		d.gather(ctx, written) // else at the next start: a shard that was lost is filled first
+	}
+	d.spread()
 	d.freed, d.stale = true, true
 	d.expireIn(quarantineLook)
 	return nil

@@ -19,7 +19,7 @@ import (
 func (s *schedule) problems() []string {
 	problems := s.api.broken()
 	pools := schedulePools[s.with[s.leader()]]
-	live := s.api.live()
+	live, stored := s.api.live(), s.api.entries()
 	var held []netip.Prefix
 	var waiting []*corev1.Node
 	for _, name := range slices.Sorted(maps.Keys(live)) {
@@ -27,17 +27,17 @@ func (s *schedule) problems() []string {
 		prefixes, _ := kube.PodCIDRs(node)
 		if len(prefixes) == 0 {
 			waiting = append(waiting, node)
-			held = append(held, halfReserved(pools, live, name, string(node.UID), s.api.stored()[name])...)
+			held = append(held, halfReserved(pools, live, name, string(node.UID), stored[name])...)
 		}
 		held = append(held, prefixes...)
-		problems = append(problems, compare(pools, live, name, string(node.UID), prefixes, s.api.stored()[name])...)
+		problems = append(problems, compare(pools, live, name, string(node.UID), prefixes, stored[name])...)
 		if n := s.api.writes[node.UID]; n > 1 {
 			problems = append(problems, fmt.Sprintf("%s was written %d times", name, n))
 		}
 	}
 	for _, name := range s.api.holders() {
 		if _, ok := live[name]; !ok {
-			problems = append(problems, fmt.Sprintf("leaked: %s is gone, the ledger has %q", name, s.api.stored()[name]))
+			problems = append(problems, fmt.Sprintf("leaked: %s is gone, the ledger has %q", name, stored[name]))
 		}
 	}
 	free := s.free(pools, held)
@@ -75,15 +75,24 @@ func compare(pools []Pool, live map[string]*corev1.Node, name, uid string, prefi
 	if err != nil {
 		return []string{fmt.Sprintf("%s has %v, the ledger has %q: %v", name, prefixes, entry, err)}
 	}
-	if h.Node.UID != uid || !slices.Equal(h.Prefixes, prefixes) || len(h.Abandoned) > 0 || !h.Released.IsZero() {
+	if h.Node.UID != uid || !sameOf(h.Prefixes, prefixes) || len(h.Abandoned) > 0 || !h.Released.IsZero() {
 		return []string{fmt.Sprintf("%s/%s has %v, the ledger has %q", name, uid, prefixes, entry)}
 	}
 	return nil
 }
 
+// sameOf reports whether two lists hold the same prefixes, in whatever order: two ConfigMaps have
+// none.
+func sameOf(a, b []netip.Prefix) bool {
+	order := func(list []netip.Prefix) []netip.Prefix {
+		return slices.SortedFunc(slices.Values(list), netip.Prefix.Compare)
+	}
+	return slices.Equal(order(a), order(b))
+}
+
 // halfReserved returns what a waiting Node may keep: what was reserved for it when there were pools
-// of fewer families, when nobody else had turned up with it, or before its machine's own prefix was
-// asked for. A request with it may have been sent, so it stays reserved.
+// of fewer families, when nobody else had turned up with it, before its machine's own prefix was
+// asked for, or by a leader that ended between the writes of two shards. A request with it may have been sent, so it stays reserved.
 func halfReserved(pools []Pool, live map[string]*corev1.Node, name, uid, entry string) []netip.Prefix {
 	h, err := ipam.ParseRecord(name, entry)
 	if err != nil || h.Node.UID != uid || !h.Released.IsZero() {
@@ -97,7 +106,7 @@ func halfReserved(pools []Pool, live map[string]*corev1.Node, name, uid, entry s
 		families[p.Prefix.Addr().Is4()] = true
 	}
 	if len(h.Prefixes) < len(families) {
-		return h.Prefixes
+		return slices.Concat(h.Prefixes, h.Abandoned)
 	}
 	for _, node := range live {
 		theirs, _ := kube.PodCIDRs(node)

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,61 +29,93 @@ func (d *decider) changed(n *node) { d.record(n, time.Now()) }
 // noted has it brought up to date with the next write.
 func (d *decider) noted(n *node) { d.record(n, time.Now().Add(unhurried)) }
 
-func (d *decider) record(n *node, by time.Time) {
-	records, _ := d.ledger.Records(n.Name)
-	d.file.set(n.Name, records, by)
-}
+func (d *decider) record(n *node, by time.Time) { d.file.Update(n.Name, by) }
 
 // recorded reports whether the stored ledger has of a UID exactly what the Ledger has.
-func (d *decider) recorded(owner ipam.Node) bool {
-	line, ok := d.ledger.Record(owner.UID)
-	return ok && d.file.recorded(owner.Name, line)
-}
+func (d *decider) recorded(owner ipam.Node) bool { return d.file.Recorded(owner.UID) }
 
-// gather is how many changed entries go out although more names wait to be decided.
-const gather = 200
+// atOnce is how many changed entries go out although more names wait to be decided.
+const atOnce = 200
 
 // order gathers what is to be written now, or tells how long that has to wait. Where the pools'
 // cursors stand is worth no write of its own.
 func (d *decider) order(ctx context.Context) (o order, ok bool, wait time.Duration) {
-	if d.writing || len(d.file.pending) == 0 || d.queue.Len() > 0 && len(d.file.pending) < gather {
+	if d.writing {
+		return order{}, false, 0
+	}
+	due, ok := d.file.Due()
+	if !ok || !due.IsZero() && d.queue.Len() > 0 && d.file.Pending() < atOnce {
 		return order{}, false, 0
 	}
 	now := time.Now()
-	if wait = max(d.file.due.Sub(now), d.rested.Sub(now)); wait > 0 {
+	if wait = max(due.Sub(now), d.rested.Sub(now)); wait > 0 {
 		return order{}, false, wait
 	}
-	if !d.storable(ctx) || !d.file.stored.exists() {
+	if !d.storable(ctx) || !d.file.exists() {
 		return order{}, false, 0
 	}
-	keys := d.file.differences()
-	if len(keys) == 0 {
-		return order{}, false, 0
+	w, due, ok := d.file.Next()
+	if wait = due.Sub(now); !ok || wait > 0 {
+		return order{}, false, max(wait, 0)
 	}
-	d.setCursors()
-	d.rested = now.Add(time.Second * time.Duration(d.file.size) / writeRate)
-	return d.file.order(keys), true, 0
+	bytes, _ := d.file.Size(w.Object)
+	d.rested = now.Add(time.Second * time.Duration(bytes) / writeRate)
+	return d.file.order(w), true, 0
 }
 
-func (d *decider) setCursors() {
-	for _, c := range d.ledger.Counts() {
-		d.file.set(ipam.CursorPrefix+c.Name, d.ledger.Cursor(c.Name).String(), time.Now())
+// spread has more of the ledger go to shards, where the root has many Nodes. It may take several
+// steps, so that Nodes that wait are not kept from what they need.
+func (d *decider) spread() {
+	_, names := d.file.Size(ipam.RootObject)
+	if d.Shards.After == 0 || names < d.Shards.After && d.file.Guarding() == 0 {
+		return
+	}
+	d.ledger.Spread()
+	for d.file.crowded(d.Shards.After) && d.file.Relieve() {
+		if d.file.fits() {
+			return
+		}
 	}
 }
 
-// storable reports whether the ledger fits into its ConfigMap. One that doesn't, because Nodes
-// with podCIDRs came from elsewhere, is kept in memory: nothing is handed out, and Nodes that have
+// gather has a ledger that is spread go back into one ConfigMap, where that is asked for.
+func (d *decider) gather(ctx context.Context, written ipam.Stored) {
+	if d.Shards.After > 0 || len(written.Shards) == 0 {
+		return
+	}
+	if !d.file.gatherable() {
+		text := fmt.Sprintf("The stored ledger stays in %d shards, although it is to be one ConfigMap: the prefixes of all Nodes don't fit into %d bytes. Set ledgerShards: auto, or delete Nodes",
+			len(written.Shards), fileLimit)
+		klog.FromContext(ctx).Error(nil, text)
+		d.tellLedger(reasonLedgerFull, text)
+		d.ledger.Spread()
+		return
+	}
+	klog.FromContext(ctx).Info("The stored ledger goes back into one ConfigMap", "shards", len(written.Shards))
+	d.ledger.Gather()
+}
+
+// storable reports whether the root fits into its ConfigMap. One that doesn't, because Nodes with
+// podCIDRs came from elsewhere, is kept in memory: nothing is handed out, and Nodes that have
 // podCIDRs are observed and released as ever.
 func (d *decider) storable(ctx context.Context) bool {
 	fits := d.file.fits()
 	if !fits && !d.oversized {
+		_, names := d.file.Size(ipam.RootObject)
 		text := fmt.Sprintf("The prefixes of %d Nodes don't fit into the stored ledger, one ConfigMap of %d bytes. Nodes that have podCIDRs are served; no other gets any. "+
-			"Go on with the allocator that served them (start underlay-ccm with --allocate-node-cidrs=false), or run more and smaller clusters", d.file.holders(), storeLimit)
+			"Go on with the allocator that served them (start underlay-ccm with --allocate-node-cidrs=false), or run more and smaller clusters", names, storeLimit)
 		klog.FromContext(ctx).Error(nil, text)
 		d.tellLedger(reasonLedgerFull, text)
 	}
 	d.oversized = !fits
 	return fits
+}
+
+// full reports whether one more Node might not be recorded.
+func (d *decider) full() bool {
+	spreads := d.Shards.After > 0 && d.file.Guarding() < ipam.MaxShards &&
+		!slices.ContainsFunc(d.Pools, func(p Pool) bool { return p.Own })
+	return d.file.full() && !spreads
 }
 
 // receive takes in what became of a write of the stored ledger. Whatever happened to one that
@@ -95,8 +128,9 @@ func (d *decider) receive(ctx context.Context, r receipt) error {
 	}
 	d.pause = nil
 	d.metrics.ledgerWrites.WithLabelValues("written").Inc()
-	d.file.wrote(r)
-	for _, key := range r.order.keys {
+	d.file.took(r)
+	d.spread()
+	for _, key := range d.recordable(r) {
 		for _, n := range d.byName[key] {
 			// A Node that holds nothing may be waiting for what has nothing to do with this write.
 			if _, held := d.ledger.Lookup(n.UID); held && n.phase == unserved && n.cached {
@@ -105,6 +139,21 @@ func (d *decider) receive(ctx context.Context, r receipt) error {
 		}
 	}
 	return nil
+}
+
+// recordable are the names that may be recorded now. When the root lists a shard, all may be that
+// the shard guards.
+func (d *decider) recordable(r receipt) []string {
+	if r.write.Object != ipam.RootObject || d.file.Guarding() == 0 {
+		return r.write.Names
+	}
+	names := r.write.Names
+	for _, n := range d.nodes {
+		if n.phase == unserved {
+			names = append(names, n.Name)
+		}
+	}
+	return names
 }
 
 func (d *decider) unwritten(ctx context.Context, cause error) error {

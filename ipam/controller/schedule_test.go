@@ -79,8 +79,11 @@ type schedule struct {
 	pools   int        // index of the configuration with which the next one starts
 	with    map[*process]int
 	started int
+	sharded bool              // most processes spread the ledger over shards; the others take that back
 	damaged map[string]string // keys damaged by hand, and what they held before
-	variant variant
+	// damagedIn is the ConfigMap in which they are.
+	damagedIn string
+	variant   variant
 }
 
 // A variant is a controller that is broken on purpose: by what it is told of its requests, or by
@@ -102,6 +105,7 @@ func runSchedule(t *testing.T, seed uint64, v variant) (problems []string) {
 		}
 		s.calls = 3 + s.rng.IntN(12)
 		s.pools = s.rng.IntN(2) * s.rng.IntN(len(schedulePools))
+		s.sharded = s.rng.IntN(2) == 0
 		s.api.forbidden = prefixes(scheduleExclusions...)
 		s.api.invariants.quarantine, s.api.routesMatter = scheduleQuarantine, true
 		s.api.inject(s.fault)
@@ -126,10 +130,15 @@ func runSchedule(t *testing.T, seed uint64, v variant) (problems []string) {
 func (s *schedule) start() {
 	s.started++
 	first := s.started == 1
+	var shards Shards
+	if s.sharded && s.rng.IntN(4) > 0 {
+		shards = Shards{After: 1 + s.rng.IntN(2), BlockBits: 1}
+	}
 	settings := append([]setting{
 		excluding(scheduleExclusions...), quarantine(scheduleQuarantine), asking(s.api.routed),
 		func(c *Config) {
 			c.Own = s
+			c.Shards = shards
 			c.Fence = scheduleFence
 			c.First = func(context.Context) (bool, error) { return first && s.started == 1, nil }
 		},
@@ -138,7 +147,7 @@ func (s *schedule) start() {
 	if s.variant.line != nil {
 		line = s.variant.line(line)
 	}
-	s.note("process %d starts with pools %d", s.started, s.pools)
+	s.note("process %d starts with pools %d and shards %v", s.started, s.pools, shards)
 	p := start(s.t, line, schedulePools[s.pools], settings...)
 	s.procs, s.with[p] = append(s.procs, p), s.pools
 }
@@ -242,14 +251,22 @@ func (s *schedule) ledgerStep(roll int) {
 		for _, p := range s.procs[:len(s.procs)-1] {
 			p.stop()
 		}
-		clear(s.damaged)
-		s.api.deleteLedger()
+		lost := ledgerName
+		if shards := s.api.shards(); len(shards) > 0 && s.rng.IntN(2) == 0 {
+			lost = shards[s.rng.IntN(len(shards))]
+		}
+		s.api.deleteObject(lost)
+		if lost == s.damagedIn {
+			clear(s.damaged)
+		}
 		if s.rng.IntN(2) == 0 {
 			s.leader().connection.die()
 		}
 	case roll < 35 && len(names) > 0 && len(s.damaged) == 0:
 		name := names[s.rng.IntN(len(names))]
-		s.api.editLedger(func(data map[string]string) {
+		object := s.api.objectOf(name)
+		s.damagedIn = object
+		s.api.editObject(object, func(data map[string]string) {
 			s.damaged[name] = data[name]
 			data[name] += " what=is-this"
 		})
@@ -276,7 +293,7 @@ func (s *schedule) ledgerStep(roll int) {
 // repair undoes damage.
 func (s *schedule) repair() {
 	if len(s.damaged) > 0 {
-		s.api.editLedger(func(data map[string]string) {
+		s.api.editObject(s.damagedIn, func(data map[string]string) {
 			for key, value := range s.damaged {
 				data[key] = value
 			}
@@ -417,8 +434,13 @@ func (s *schedule) calm() {
 	pass(10 * time.Minute)
 }
 
-// nudge makes the leader write: what a former one wrote last is noticed then.
+// nudge makes the leader write: what a former one wrote last is noticed then. Where there are
+// shards, only a start reads all of them.
 func (s *schedule) nudge() {
+	if s.sharded {
+		s.leader().stop()
+		s.bury()
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.api.live())) {
 		if len(s.api.podCIDRs(name)) > 0 {
 			s.api.delete(name)

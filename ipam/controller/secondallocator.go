@@ -97,13 +97,13 @@ func (d *decider) suspect(ctx context.Context, live *corev1.Node, expected bool)
 		}
 		return
 	}
-	if d.file.stored.lost() || !IsAllocator(manager) {
+	if d.file.empty || !IsAllocator(manager) {
 		return // what is there before the ledger is the past of a cluster that moved here
 	}
 	if expected {
 		at = live.CreationTimestamp.Time
 	}
-	if since := d.file.stored.object.CreationTimestamp.Time; !at.After(since) || !at.After(o.last) {
+	if since := d.file.made; !at.After(since) || !at.After(o.last) {
 		return
 	}
 	o.last, o.seen, o.refused, o.asked = at, time.Now(), false, time.Time{}

@@ -5,89 +5,130 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/underlay-ccm/underlay/ipam"
 )
 
-// LedgerName is the ConfigMap in which the ledger is stored.
+// LedgerName is the ConfigMap in which the ledger is stored: its root, where there are shards.
 const LedgerName = "underlay-node-ipam"
+
+// ObjectName is the ConfigMap of the root or of a shard, by number.
+func ObjectName(object int) string {
+	if object == ipam.RootObject {
+		return LedgerName
+	}
+	return fmt.Sprintf("%s-%d", LedgerName, object)
+}
 
 // storeTimeout bounds one request to the stored ledger.
 const storeTimeout = 30 * time.Second
 
-// store is the ConfigMap that holds the ledger. It decides nothing.
+// store is the ConfigMaps that hold the ledger. It decides nothing.
 type store struct {
 	client    kubernetes.Interface
 	namespace string
 }
 
-// stored is the ledger as the API server has it.
+// stored is the ledger as the API server has it, by object: the root, and the shards that it lists.
 type stored struct {
-	object  *corev1.ConfigMap // without its data; nil: there is no ConfigMap
-	entries map[string]string
+	objects map[int]*corev1.ConfigMap // without their data; not there: there is no such ConfigMap
+	entries map[int]map[string]string
 }
 
-// exists reports whether there is a ConfigMap.
-func (s stored) exists() bool { return s.object != nil }
+// exists reports whether there is a root.
+func (s stored) exists() bool { return s.objects[ipam.RootObject] != nil }
 
-// lost reports whether nothing is stored: there is no ConfigMap, or somebody emptied it. One that
-// is in use has an entry for each pool at least.
-func (s stored) lost() bool { return len(s.entries) == 0 }
+// unrooted reports whether nothing is stored: there is no root, or somebody emptied it. One that is
+// in use has an entry for each pool at least.
+func (s stored) unrooted() bool { return len(s.entries[ipam.RootObject]) == 0 }
 
-// read gets the ConfigMap as it is now, not as a cache has it. That there is
-// none is no error.
-func (s store) read(ctx context.Context) (stored, error) {
+// lost are the names of the ConfigMaps that should have something and haven't.
+func (s stored) lost() (names []string) {
+	for _, object := range ipam.Lost(s.entries) {
+		names = append(names, ObjectName(object))
+	}
+	return names
+}
+
+func (s stored) put(object int, live *corev1.ConfigMap) {
+	if live == nil {
+		return
+	}
+	s.entries[object] = live.Data
+	s.objects[object] = live.DeepCopy()
+	s.objects[object].Data = nil
+}
+
+// read gets the root as it is now, not as a cache has it, and then the shards that it lists; where
+// all is asked for and there is no root, those that there are.
+func (s store) read(ctx context.Context, all bool) (stored, error) {
+	found := stored{map[int]*corev1.ConfigMap{}, map[int]map[string]string{}}
+	root, err := s.get(ctx, ipam.RootObject)
+	if err != nil {
+		return stored{}, err
+	}
+	found.put(ipam.RootObject, root)
+	shards := ipam.Listed(found.entries[ipam.RootObject])
+	if all && found.unrooted() {
+		for number := range ipam.MaxShards {
+			shards = append(shards, number+1)
+		}
+	}
+	for _, number := range shards {
+		live, err := s.get(ctx, number)
+		if err != nil {
+			return stored{}, err
+		}
+		found.put(number, live)
+	}
+	return found, nil
+}
+
+// get reads one ConfigMap. That there is none is no error.
+func (s store) get(ctx context.Context, object int) (*corev1.ConfigMap, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	live, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, LedgerName, metav1.GetOptions{})
+	name := ObjectName(object)
+	live, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
-	case absent(err, "configmaps", LedgerName):
-		return stored{}, nil
+	case absent(err, "configmaps", name):
+		return nil, nil
 	case err != nil:
-		return stored{}, fmt.Errorf("reading the stored ledger, ConfigMap %s/%s: %w", s.namespace, LedgerName, err)
+		return nil, fmt.Errorf("reading the stored ledger, ConfigMap %s/%s: %w", s.namespace, name, err)
 	}
-	return keep(live, live.Data), nil
+	return live, nil
 }
 
-// keep holds the entries apart from the rest of the object.
-func keep(live *corev1.ConfigMap, entries map[string]string) stored {
-	s := stored{object: live.DeepCopy(), entries: maps.Clone(entries)}
-	s.object.Data = nil
-	if s.entries == nil {
-		s.entries = map[string]string{}
-	}
-	return s
-}
-
-// create makes the ConfigMap, without entries; it fails if there is one already.
-func (s store) create(ctx context.Context) (stored, error) {
+// create makes a ConfigMap, without entries; it fails if there is one already.
+func (s store) create(ctx context.Context, object int) (*corev1.ConfigMap, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	live, err := s.client.CoreV1().ConfigMaps(s.namespace).Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: LedgerName, Namespace: s.namespace,
+			Name: ObjectName(object), Namespace: s.namespace,
 			Labels:      map[string]string{"app.kubernetes.io/part-of": "underlay"},
 			Annotations: map[string]string{"underlay.dev/about": "Which Node holds which podCIDRs, written before they are handed out. Don't delete: allocation stops until it is rebuilt."},
 		},
 	}, metav1.CreateOptions{FieldManager: fieldManager})
 	if err != nil {
-		return stored{}, fmt.Errorf("creating the stored ledger, ConfigMap %s/%s: %w", s.namespace, LedgerName, err)
+		return nil, fmt.Errorf("creating the stored ledger, ConfigMap %s/%s: %w", s.namespace, ObjectName(object), err)
 	}
-	return keep(live, nil), nil
+	return live, nil
 }
 
-// write replaces the ConfigMap if it still has the object's version, and returns its new one. The
+// write replaces a ConfigMap if it still has the object's version, and returns its new one. The
 // whole goes out, because the API server merges a patch of thousands of keys several times more
-// slowly; nothing comes back, because it would be most of a megabyte.
+// slowly; nothing comes back, because it would be as much again.
 func (s store) write(ctx context.Context, object *corev1.ConfigMap) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	raw, err := s.client.CoreV1().RESTClient().Put().
-		Namespace(s.namespace).Resource("configmaps").Name(LedgerName).
+		Namespace(s.namespace).Resource("configmaps").Name(object.Name).
 		Param("fieldManager", fieldManager).
 		SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").
 		Body(object).Do(ctx).Raw()
@@ -99,7 +140,7 @@ func (s store) write(ctx context.Context, object *corev1.ConfigMap) (string, err
 		err = errors.New("the answer has no resourceVersion")
 	}
 	if err != nil {
-		return "", fmt.Errorf("writing the stored ledger, ConfigMap %s/%s: %w", s.namespace, LedgerName, err)
+		return "", fmt.Errorf("writing the stored ledger, ConfigMap %s/%s: %w", s.namespace, object.Name, err)
 	}
 	return answer.ResourceVersion, nil
 }
@@ -110,15 +151,35 @@ func untracked() []metav1.ManagedFieldsEntry { return []metav1.ManagedFieldsEntr
 
 // An order is one write of the stored ledger.
 type order struct {
-	object *corev1.ConfigMap // as it is to be
-	keys   []string          // the Nodes for which it differs from what is stored
+	write  ipam.Write
+	object *corev1.ConfigMap // as it is to be; nil where it is to be opened
 }
 
 // A receipt is what became of an order.
 type receipt struct {
-	order   order
-	version string // the new one
-	err     error  // the write may or may not have been applied
+	write  ipam.Write
+	object *corev1.ConfigMap // as it is now
+	err    error             // the write may or may not have been applied
+}
+
+// carryOut does what an order says.
+func (s store) carryOut(ctx context.Context, o order) receipt {
+	if o.write.Open {
+		live, err := s.get(ctx, o.write.Object)
+		if err == nil && live == nil {
+			live, err = s.create(ctx, o.write.Object)
+		}
+		return receipt{o.write, live, err}
+	}
+	version, err := s.write(ctx, o.object)
+	if err != nil {
+		return receipt{o.write, nil, err}
+	}
+	now := o.object
+	now.ResourceVersion, now.Data = version, nil
+	// The server keeps what it has; only a person's server-side apply brings more.
+	now.ManagedFields = nil
+	return receipt{o.write, now, nil}
 }
 
 // scribe carries out orders, one at a time, until the context ends.
@@ -128,9 +189,8 @@ func (s store) scribe(ctx context.Context, orders <-chan order, receipts chan<- 
 		case <-ctx.Done():
 			return
 		case o := <-orders:
-			version, err := s.write(ctx, o.object)
 			select {
-			case receipts <- receipt{o, version, err}:
+			case receipts <- s.carryOut(ctx, o):
 			case <-ctx.Done():
 				return
 			}

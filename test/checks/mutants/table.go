@@ -99,7 +99,7 @@ func mutants() []mutant {
 		}),
 		tested("TestAMissingLedgerIsRebuiltAfterTheFence", mutant{
 			name: "no fence", file: "ipam/controller/load.go",
-			old: "return sleep(ctx, d.Fence)", new: "return nil",
+			old: "return false, sleep(ctx, d.Fence)", new: "return false, nil",
 			why: "a request from the lost ledger may still arrive",
 		}),
 		tested("TestAReservationThatAnotherNodeTookIsNotWrittenAgain", mutant{

@@ -1,0 +1,143 @@
+package ipam
+
+import (
+	"fmt"
+	"slices"
+)
+
+// faultless are the steps of a process that runs alone.
+var faultless = []string{"load", "read", "loaded", "observe", "release", "free", "serve", "write", "write arrives", "PATCH arrives"}
+
+// alone is the situation in the end when only one process goes on, and nothing happens to it.
+func (sc *scope) alone(s *situation) *situation {
+	s.deletes, s.faults, s.relieves, s.byHand, s.started = 0, 0, 0, false, len(sc.starts)
+	for range 1000 {
+		before := s.digest()
+		rests := true
+		for _, next := range sc.steps(s) {
+			if !slices.Contains(faultless, next.kind) {
+				continue
+			}
+			c := next.then()
+			if c.busy = 0; c.wrong != "" {
+				return c
+			}
+			if c.digest() != before {
+				s, rests = c, false
+				break
+			}
+		}
+		if rests {
+			return s
+		}
+	}
+	s.wrong = "a process alone doesn't come to rest"
+	return s
+}
+
+// rest is the situation when the one process has come to rest, has read everything again, and has
+// come to rest again: what others wrote it doesn't see before.
+func (sc *scope) rest(s *situation) *situation {
+	if s = sc.alone(s); s.wrong != "" {
+		return s
+	}
+	s = s.clone()
+	for i, p := range s.processes {
+		if p != nil {
+			s.processes[i] = p.reloading()
+		}
+	}
+	return sc.alone(s)
+}
+
+// atRest returns what is wrong when faults end and a process goes on alone: a new one of each
+// setting, and those that run.
+func (sc *scope) atRest(s *situation) string {
+	var ways []*situation
+	for i := range s.processes {
+		if s.processes[i] != nil {
+			c := s.clone()
+			c.processes[1-i] = nil
+			ways = append(ways, c)
+		}
+	}
+	for i := range sc.starts {
+		c := s.clone()
+		c.processes = [exploreProcesses]*process{{setting: sc.starts[i], loading: true}}
+		ways = append(ways, c)
+	}
+	for _, c := range ways {
+		c.orphans, c.patches, c.busy = nil, nil, 0
+		if c = sc.rest(c); c.wrong == "" {
+			c.wrong = sc.complete(c)
+		}
+		if c.wrong != "" {
+			return "in the end: " + c.wrong
+		}
+	}
+	return ""
+}
+
+// complete returns what is wrong where a process has done all that it can, and after that, when all
+// Nodes are gone.
+func (sc *scope) complete(s *situation) string {
+	p := s.processes[0]
+	if p == nil {
+		p = s.processes[1]
+	}
+	if p == nil {
+		return "" // its configuration contradicts what is stored
+	}
+	stored, _ := ParseStored(s.stored())
+	var want, without []string
+	for _, n := range s.nodes {
+		switch {
+		case !n.live():
+		case n.podCIDRs == nil:
+			without = append(without, n.UID)
+		default:
+			want = append(want, fmt.Sprint(n.UID, n.podCIDRs))
+		}
+	}
+	if len(without) > 0 && len(want)+len(without) <= sc.room {
+		return fmt.Sprintf("%v have no podCIDRs", without)
+	}
+	var got []string
+	for _, h := range stored.Holdings {
+		held := slices.Clone(h.Prefixes)
+		if stored.Parted[h.Node.UID] {
+			held = p.recall().ledger.inOrder(held)
+		}
+		line := fmt.Sprint(h.Node.UID, held)
+		if len(h.Abandoned) > 0 || !h.Released.IsZero() {
+			line += fmt.Sprint(" abandoned ", h.Abandoned, " released ", h.Released)
+		}
+		got = append(got, line)
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		return fmt.Sprintf("stored is %v, Nodes have %v", got, want)
+	}
+	if !p.setting.spread && len(stored.Shards) > 0 {
+		return fmt.Sprintf("shards are not taken back: %v", stored.Shards)
+	}
+	if len(want) == 0 {
+		for _, c := range p.recall().ledger.Counts() {
+			if c.Free != newGrid(c).size() {
+				return fmt.Sprintf("all Nodes are gone, and not everything is free: %+v", c)
+			}
+		}
+		return ""
+	}
+	c := s.clone()
+	for i := range c.nodes {
+		c.nodes[i].gone = true
+	}
+	if c = sc.rest(c); c.wrong != "" {
+		return c.wrong
+	}
+	return sc.complete(c)
+}
+
+func newGrid(c Counts) grid { return grid{c.Pool, c.NodeMask} }

@@ -1,0 +1,390 @@
+package ipam
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Files are the objects of a Ledger's stored form, as they are known to be stored, and what is to
+// be changed in them. Every write replaces one object that is still as it is known here; whoever
+// finds it changed reads everything again and begins anew.
+//
+// The order of the writes is the protocol by which shards are safe:
+//   - A shard guards only while its object has the generation that the root names. Nobody writes
+//     an object of another.
+//   - Whatever the root says of a shard, it says under a new generation, after the shard's object
+//     was read, and the object gets it after that. So whoever writes a shard knows its blocks: what
+//     he knows of the root was true when the object got its generation.
+//   - A line leaves the root only when the shards have what they guard of it.
+//   - Before the root lists a shard no more, its object gets a generation that the root never
+//     named, with everything in it left: whoever goes on from an older root can't write it.
+//
+// Where the root is lost nobody else is left, and it is written last.
+type Files struct {
+	ledger  *Ledger
+	objects map[int]*file
+	listed  map[int]int    // the generations that the stored root gives
+	layout  layout         // by the stored root
+	filled  map[int]string // where the root is lost: the blocks of shards that have what they should
+	turn    int            // of the cursors
+	settled int            // as of when the stored root is known to list what it should
+}
+
+// file is one object.
+type file struct {
+	stored  map[string]string // nil: not known, or not there
+	pending map[string]string // by name, what it should hold instead; nothing: it should be gone
+	due     time.Time         // when that is to be written; zero: nothing is pending
+	size    int               // of names and lines, as they should be, in bytes
+	names   int               // how many there should be
+}
+
+// A Write is what one object is to become.
+type Write struct {
+	Object  int
+	Entries map[string]string
+	// Names are those of which something else is stored so far.
+	Names []string
+	// Open asks for the object as it is, made without entries if there is none; it is a shard that
+	// the root doesn't list. Nothing is written.
+	Open bool
+
+	fills string
+}
+
+// NewFiles says that these entries are what is stored of the objects that the root lists. An
+// object that isn't there, or that isn't known, is nil.
+func NewFiles(l *Ledger, objects map[int]map[string]string) *Files {
+	f := &Files{ledger: l, objects: map[int]*file{}, filled: map[int]string{}, settled: -1}
+	for number, entries := range objects {
+		f.file(number).is(entries)
+		for key, text := range entries {
+			if strings.HasPrefix(key, CursorPrefix) {
+				c, _ := ParseCursor(text)
+				f.turn = max(f.turn, c.Turn)
+			}
+		}
+	}
+	f.readRoot()
+	return f
+}
+
+func (f *Files) file(object int) *file {
+	if f.objects[object] == nil {
+		f.objects[object] = &file{pending: map[string]string{}}
+	}
+	return f.objects[object]
+}
+
+func (f *file) is(entries map[string]string) {
+	f.stored = entries
+	f.size, f.names = 0, 0
+	for name, text := range entries {
+		if isName(name) {
+			f.count(name, text, 1)
+		}
+	}
+	for name, text := range f.pending {
+		f.count(name, entries[name], -1)
+		f.count(name, text, 1)
+	}
+	f.differences()
+}
+
+func (f *file) count(name, text string, times int) {
+	if text != "" {
+		f.size += times * (len(name) + len(text))
+		f.names += times
+	}
+}
+
+// readRoot takes in what the stored root lists.
+func (f *Files) readRoot() {
+	f.listed, f.layout = map[int]int{}, layout{}
+	for key, text := range f.file(RootObject).stored {
+		number, ok := parseNumber(key)
+		if !ok {
+			continue
+		}
+		generation, blocks, err := parseListing(text)
+		if err != nil {
+			continue // ParseStored has complained
+		}
+		f.listed[number] = generation
+		for _, b := range blocks {
+			f.layout.add(number, b)
+		}
+	}
+}
+
+// Update has every object get what the Ledger has under a name, and says by when.
+func (f *Files) Update(name string, by time.Time) {
+	lines := f.ledger.Records(name)
+	for object := range lines {
+		f.file(object)
+	}
+	for object, file := range f.objects {
+		file.set(name, lines[object], by)
+	}
+}
+
+func (f *file) set(name, text string, by time.Time) {
+	before, waits := f.pending[name]
+	if !waits {
+		before = f.stored[name]
+	}
+	if before != text {
+		f.count(name, before, -1)
+		f.count(name, text, 1)
+		f.pending[name] = text
+	}
+	if _, waits := f.pending[name]; waits && (f.due.IsZero() || by.Before(f.due)) {
+		f.due = cmp.Or(by, f.due, time.Unix(0, 0))
+	}
+}
+
+// differences are the names of which something else is stored than should be. What isn't different
+// after all is pending no more.
+func (f *file) differences() []string {
+	var names []string
+	for name, text := range f.pending {
+		if text == f.stored[name] {
+			delete(f.pending, name)
+		} else {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		f.due = time.Time{}
+	}
+	return names
+}
+
+// entries are the lines that an object should have.
+func (f *file) entries() map[string]string {
+	entries := map[string]string{}
+	for name, text := range f.stored {
+		if isName(name) {
+			entries[name] = text
+		}
+	}
+	for name, text := range f.pending {
+		if text == "" {
+			delete(entries, name)
+		} else {
+			entries[name] = text
+		}
+	}
+	return entries
+}
+
+// writable are the names that an object could be brought up to date in now: in the root
+// those that no shard waits for, while it guards something.
+func (f *Files) writable(object int) []string {
+	names := f.file(object).differences()
+	if object != RootObject || len(f.layout.shards) == 0 || len(f.ledger.layout.shards) == 0 {
+		return names
+	}
+	return slices.DeleteFunc(names, func(name string) bool {
+		for number := range f.ledger.layout.shards {
+			if text, waits := f.file(number).pending[name]; waits && text != "" {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// generation is the one that a shard's object has, 0 if none.
+func (f *Files) generation(number int) int {
+	generation, _ := parseMark(f.file(number).stored[MarkKey])
+	return generation
+}
+
+// open reports whether a shard guards something: its object is of the generation that the root
+// gives.
+func (f *Files) open(number int) bool {
+	return f.listed[number] > 0 && f.generation(number) == f.listed[number]
+}
+
+// Recorded reports whether every object that has to have what a UID has is known to have exactly
+// that.
+func (f *Files) Recorded(uid string) bool {
+	h, ok := f.ledger.holdings[uid]
+	if !ok {
+		return false
+	}
+	for _, p := range h.all() {
+		if !slices.Equal(f.layout.guards(p), f.ledger.layout.guards(p)) {
+			return false
+		}
+	}
+	for object, line := range f.ledger.Record(uid) {
+		stored := f.file(object).stored[h.node.Name]
+		if object != RootObject && !f.open(object) || !slices.Contains(strings.Split(stored, "\n"), line) {
+			return false
+		}
+	}
+	return true
+}
+
+// Next is what is to be written next, and when: the zero time where something waits for it that
+// the root is to list. It reports false where nothing is to be written.
+func (f *Files) Next() (w Write, due time.Time, ok bool) {
+	if w, ok := f.relist(); ok {
+		return w, time.Time{}, true
+	}
+	object, due, ok := f.first()
+	if !ok {
+		return Write{}, time.Time{}, false
+	}
+	return f.write(object, f.generation(object)), due, true
+}
+
+// Due is when Next has something to be written, as far as can be said without making it up.
+func (f *Files) Due() (due time.Time, ok bool) {
+	if f.settled != f.ledger.layout.grown {
+		return time.Time{}, true
+	}
+	_, due, ok = f.first()
+	return due, ok
+}
+
+// first is the object that is to be brought up to date first.
+func (f *Files) first() (object int, due time.Time, ok bool) {
+	for number, file := range f.objects {
+		if len(file.pending) == 0 || file.stored == nil && number != RootObject || ok && !file.due.Before(due) && (number > object || !file.due.Equal(due)) {
+			continue
+		}
+		if len(f.writable(number)) > 0 {
+			object, due, ok = number, file.due, true
+		}
+	}
+	return object, due, ok
+}
+
+// write is an object as it should be, of a generation.
+func (f *Files) write(object, generation int) Write {
+	file := f.file(object)
+	w := Write{Object: object, Entries: file.entries(), Names: f.writable(object)}
+	slices.Sort(w.Names)
+	for name := range file.pending {
+		if _, goes := slices.BinarySearch(w.Names, name); goes {
+			continue
+		}
+		if w.Entries[name] = file.stored[name]; w.Entries[name] == "" {
+			delete(w.Entries, name)
+		}
+	}
+	spread := len(f.ledger.layout.shards) > 0
+	if spread {
+		f.turn++
+	}
+	for _, p := range f.ledger.pools {
+		c := f.ledger.Cursor(p.Name)
+		if spread {
+			c.Turn = f.turn
+		}
+		if text := c.String(); text != "" {
+			w.Entries[CursorPrefix+p.Name] = text
+		}
+	}
+	if object != RootObject {
+		w.Entries[MarkKey] = mark(generation)
+		return w
+	}
+	for number, blocks := range f.ledger.layout.shards {
+		w.Entries[shardKey(number)] = listing(f.generation(number), blocks)
+	}
+	return w
+}
+
+// Sent says that a write is on its way: what is asked for from now on is due when it says.
+func (f *Files) Sent(w Write) {
+	if len(w.Names) > 0 {
+		f.file(w.Object).due = time.Time{}
+	}
+}
+
+// Wrote says that a write was carried out. What was asked for meanwhile stays pending.
+func (f *Files) Wrote(w Write) {
+	f.file(w.Object).is(w.Entries)
+	if w.fills != "" {
+		f.filled[w.Object] = w.fills
+	}
+	if w.Object == RootObject {
+		f.readRoot()
+	}
+}
+
+// Opened says what an object has that Next asked to open. Lines that are left there from before
+// are taken out with the next write, which fills it.
+func (f *Files) Opened(object int, entries map[string]string) {
+	if entries == nil {
+		entries = map[string]string{}
+	}
+	f.file(object).is(entries)
+	for name := range entries {
+		if isName(name) {
+			f.Update(name, time.Time{})
+		}
+	}
+}
+
+// Pending is how many names wait to be written.
+func (f *Files) Pending() (n int) {
+	for _, file := range f.objects {
+		n += len(file.pending)
+	}
+	return n
+}
+
+// Size is how many bytes of lines and names an object should have, and how many names.
+func (f *Files) Size(object int) (bytes, names int) {
+	file := f.file(object)
+	return file.size, file.names
+}
+
+// Anew is the next write that stores a ledger of which the root is lost: the root's, after all that
+// it is to list.
+func (f *Files) Anew() Write {
+	if w, ok := f.relist(); ok {
+		return w
+	}
+	return f.write(RootObject, 0)
+}
+
+// Relieve gives a part of what the root guards to a shard. It reports false where it can't.
+func (f *Files) Relieve() bool {
+	number, ok := f.ledger.relieve()
+	if ok {
+		f.move(f.ledger.layout.shards[number])
+	}
+	return ok
+}
+
+// Fits reports whether the lines of an object have at most so many bytes.
+func (f *Files) Fits(object, limit int) bool {
+	file := f.file(object)
+	if file.size <= limit {
+		return true
+	}
+	bytes := 0
+	for _, text := range file.entries() {
+		bytes += len(text)
+	}
+	return bytes <= limit
+}
+
+// Total is how many bytes all lines and names have together.
+func (f *Files) Total() (bytes int) {
+	for _, file := range f.objects {
+		bytes += file.size
+	}
+	return bytes
+}
+
+// Guarding is the number of shards that the root should list.
+func (f *Files) Guarding() int { return len(f.ledger.layout.shards) }
