@@ -115,7 +115,7 @@ func (l *Ledger) choose(family []*pool, h *holding, node Node, offer Offer, near
 				return choice{s, p}, nil
 			}
 			errs = append(errs, err)
-		} else if p, ok := l.pickNear(s, near); ok {
+		} else if p, ok := l.pickGuarded(s, near); ok {
 			return choice{s, p}, nil
 		} else if p, ok := l.pick(s); ok {
 			return choice{s, p}, nil

@@ -99,8 +99,15 @@ func (sc *scope) complete(s *situation) string {
 			want = append(want, fmt.Sprint(n.UID, n.podCIDRs))
 		}
 	}
-	if len(without) > 0 && len(want)+len(without) <= sc.room {
+	// What was reserved for a Node and replaced stays its own until it has podCIDRs, and can take up
+	// all the room of pools as small as these.
+	replaced := slices.ContainsFunc(stored.Holdings, func(h Holding) bool { return len(h.Abandoned) > 0 })
+	room := p.recall().ledger.RoomFor(Offer{}) == nil || len(want)+len(without) <= sc.room && !replaced
+	if len(without) > 0 && room {
 		return fmt.Sprintf("%v have no podCIDRs", without)
+	}
+	if len(without) > 0 {
+		return sc.emptied(s)
 	}
 	var got []string
 	for _, h := range stored.Holdings {
@@ -130,6 +137,11 @@ func (sc *scope) complete(s *situation) string {
 		}
 		return ""
 	}
+	return sc.emptied(s)
+}
+
+// emptied returns what is wrong when all Nodes are gone.
+func (sc *scope) emptied(s *situation) string {
 	c := s.clone()
 	for i := range c.nodes {
 		c.nodes[i].gone = true

@@ -50,6 +50,8 @@ type Write struct {
 	// Open asks for the object as it is, made without entries if there is none; it is a shard that
 	// the root doesn't list. Nothing is written.
 	Open bool
+	// Opens tells that all that the object has may be recorded from now on, new or not.
+	Opens bool
 
 	fills string
 }
@@ -180,21 +182,34 @@ func (f *file) entries() map[string]string {
 	return entries
 }
 
-// writable are the names that an object could be brought up to date in now: in the root
-// those that no shard waits for, while it guards something.
+// writable are the names that an object could be brought up to date in now: not those of which it
+// would lose a line that another object doesn't have yet.
 func (f *Files) writable(object int) []string {
 	names := f.file(object).differences()
-	if object != RootObject || len(f.layout.shards) == 0 || len(f.ledger.layout.shards) == 0 {
+	if len(f.objects) == 1 || len(f.ledger.layout.shards) == 0 {
 		return names
 	}
 	return slices.DeleteFunc(names, func(name string) bool {
-		for number := range f.ledger.layout.shards {
-			if text, waits := f.file(number).pending[name]; waits && text != "" {
+		if object != RootObject && f.file(object).adds(name) {
+			return false
+		}
+		for number, other := range f.objects {
+			if number != object && other.adds(name) {
 				return true
 			}
 		}
 		return false
 	})
+}
+
+// adds reports whether an object is to have something under a name that it doesn't have.
+func (f *file) adds(name string) bool {
+	text, waits := f.pending[name]
+	if !waits {
+		return false
+	}
+	stored := strings.Fields(f.stored[name])
+	return slices.ContainsFunc(strings.Fields(text), func(word string) bool { return !slices.Contains(stored, word) })
 }
 
 // generation is the one that a shard's object has, 0 if none.
@@ -345,24 +360,6 @@ func (f *Files) Pending() (n int) {
 func (f *Files) Size(object int) (bytes, names int) {
 	file := f.file(object)
 	return file.size, file.names
-}
-
-// Anew is the next write that stores a ledger of which the root is lost: the root's, after all that
-// it is to list.
-func (f *Files) Anew() Write {
-	if w, ok := f.relist(); ok {
-		return w
-	}
-	return f.write(RootObject, 0)
-}
-
-// Relieve gives a part of what the root guards to a shard. It reports false where it can't.
-func (f *Files) Relieve() bool {
-	number, ok := f.ledger.relieve()
-	if ok {
-		f.move(f.ledger.layout.shards[number])
-	}
-	return ok
 }
 
 // Fits reports whether the lines of an object have at most so many bytes.

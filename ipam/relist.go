@@ -33,7 +33,9 @@ func (f *Files) relist() (Write, bool) {
 		for name := range f.ledger.names {
 			f.Update(name, time.Time{})
 		}
-		return f.write(RootObject, 0), true
+		w := f.write(RootObject, 0)
+		w.Opens = true
+		return w, true
 	}
 	f.settled = f.ledger.layout.grown
 	return Write{}, false
@@ -63,7 +65,9 @@ func (f *Files) list(number int, blocks []netip.Prefix) (Write, bool) {
 		return Write{Object: RootObject, Entries: entries}, true
 	case named > has:
 		f.move(blocks)
-		return f.write(number, named), true
+		w := f.write(number, named)
+		w.Opens = true
+		return w, true
 	}
 	return Write{}, false
 }
@@ -84,4 +88,22 @@ func (f *Files) move(blocks []netip.Prefix) {
 	for name := range names {
 		f.Update(name, time.Time{})
 	}
+}
+
+// Anew is the next write that stores a ledger of which the root is lost: the root's, after all that
+// it is to list.
+func (f *Files) Anew() Write {
+	if w, ok := f.relist(); ok {
+		return w
+	}
+	return f.write(RootObject, 0)
+}
+
+// Relieve gives a part of what the root guards to a shard. It reports false where it can't.
+func (f *Files) Relieve() bool {
+	number, ok := f.ledger.relieve()
+	if ok {
+		f.move(f.ledger.layout.shards[number])
+	}
+	return ok
 }

@@ -32,6 +32,19 @@ func (l *Ledger) pick(p *pool) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
+// pickGuarded finds a node prefix in the blocks of a shard, or, where none can be added, of any.
+func (l *Ledger) pickGuarded(p *pool, shard int) (netip.Prefix, bool) {
+	if shard != RootObject || !l.spread || l.layout.last() < MaxShards {
+		return l.pickNear(p, shard)
+	}
+	for _, number := range l.layout.numbers() {
+		if found, ok := l.pickNear(p, number); ok {
+			return found, true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
 // pickNear finds a node prefix in the blocks of one shard.
 func (l *Ledger) pickNear(p *pool, shard int) (netip.Prefix, bool) {
 	for _, b := range l.layout.shards[shard] {

@@ -83,6 +83,9 @@ func parseListing(text string) (generation int, blocks []netip.Prefix, err error
 		}
 		blocks = append(blocks, p)
 	}
+	if len(blocks) == 0 {
+		return 0, nil, fmt.Errorf("%q lists no block: write those that the Nodes of the shard lie in", text)
+	}
 	return generation, blocks, nil
 }
 
@@ -175,17 +178,22 @@ func (l *Ledger) grant(plan []choice) {
 			if i > 0 {
 				return // nothing is gained: the Node's first prefix stays the root's
 			}
-			if home = l.opened(c.pool, b); home > MaxShards {
+			if home = l.opened(b); home > MaxShards {
 				return
 			}
 		}
-		l.layout.add(home, b)
+		if i == 0 || l.room(home, b, 2) {
+			l.layout.add(home, b)
+		}
 	}
 }
 
 // relieve gives the block around the first prefix that the root guards of a pool to a shard, with
 // all that is held in it. It reports which, and false where there is none, or no shard for it.
 func (l *Ledger) relieve() (number int, ok bool) {
+	if slices.ContainsFunc(l.pools, func(p *pool) bool { return p.Own }) {
+		return 0, false
+	}
 	for _, h := range l.Holdings() {
 		for _, p := range h.Prefixes {
 			c := choice{l.carver(p), p}
@@ -196,7 +204,7 @@ func (l *Ledger) relieve() (number int, ok bool) {
 			if !ok {
 				continue
 			}
-			number = l.opened(c.pool, b)
+			number = l.opened(b)
 			if number > MaxShards {
 				return 0, false
 			}
@@ -216,7 +224,7 @@ func (l *Ledger) join(number int, block netip.Prefix) {
 			if c.pool == nil || l.layout.home(p) != RootObject {
 				continue
 			}
-			if b, ok := l.blockOf(c); ok {
+			if b, ok := l.blockOf(c); ok && l.room(number, b, 2) {
 				l.layout.add(number, b)
 			}
 		}
@@ -234,18 +242,24 @@ func (l *Ledger) blockOf(c choice) (netip.Prefix, bool) {
 
 // opened is the shard for another block of a pool of the first family: the last one, if all its
 // node prefixes of that family stay as many as one block may have; else the next.
-func (l *Ledger) opened(p *pool, b netip.Prefix) int {
-	last := l.layout.last()
-	room := 1 << l.blockBits
-	for _, q := range l.layout.shards[last] {
+func (l *Ledger) opened(b netip.Prefix) int {
+	if last := l.layout.last(); last == 0 || !l.room(last, b, 1) {
+		return last + 1
+	}
+	return l.layout.last()
+}
+
+// room reports whether a shard has room for another block: with it there are no more node prefixes
+// of that family than so many blocks may have. Of the families after the first there may be two
+// blocks, since they needn't begin where the first one's does.
+func (l *Ledger) room(number int, b netip.Prefix, blocks int) bool {
+	left := blocks<<l.blockBits - l.slots(b)
+	for _, q := range l.layout.shards[number] {
 		if q.Addr().Is4() == b.Addr().Is4() {
-			room -= l.slots(q)
+			left -= l.slots(q)
 		}
 	}
-	if last > 0 && room >= 1<<(p.NodeMask-b.Bits()) {
-		return last
-	}
-	return last + 1
+	return left >= 0
 }
 
 // slots is how many node prefixes a block has.

@@ -263,6 +263,7 @@ func TestPartsOfAHoldingAreReadTogether(t *testing.T) {
 func TestDamagedShards(t *testing.T) {
 	for _, c := range []struct{ root, key, text, says string }{
 		{"", "_shard.1", "", "lists nothing"},
+		{"", "_shard.1", "generation=1", "lists no block"},
 		{"", "_shard.1", "gen=1", "no generation"},
 		{"", "_shard.1", "generation=0 10.0.0.0/23", "no generation"},
 		{"", "_shard.1", "generation=1 10.0.0.1/23", "not the first address"},
@@ -338,6 +339,129 @@ func TestFiftyThousandNodes(t *testing.T) {
 				t.Fatalf("%s is held twice", p)
 			}
 			seen[p] = true
+		}
+	}
+}
+
+// A line stays in its object until the one that guards it now has it, also where the root was lost
+// and all is laid out anew, and where somebody took a block out of the root's list.
+func TestNoLineLeavesBeforeItIsElsewhere(t *testing.T) {
+	facts := spreadFacts(3, widePools()...)
+	s := newObjectStore()
+	l, f := s.reload(t, facts)
+	l.Spread()
+	admit(t, s, l, f, 0, 8)
+	l.Release("uid-0", noon)
+	f.Update("n0", noon)
+	s.settle(f)
+	check := func(f *Files, next func() Write) {
+		t.Helper()
+		for range 20 {
+			w := next()
+			if w.Open {
+				f.Opened(w.Object, s.objects[w.Object])
+				continue
+			}
+			s.objects[w.Object] = maps.Clone(w.Entries)
+			f.Wrote(w)
+			there := ""
+			for _, entries := range s.objects {
+				there += " " + entries["n0"]
+			}
+			if !strings.Contains(there, "10.0.0.0/24") || !strings.Contains(there, "fd00::/64") {
+				t.Fatalf("after a write of %d n0 has only%s", w.Object, there)
+			}
+			if w.Object == RootObject && s.objects[RootObject]["n0"] != "" {
+				return
+			}
+		}
+	}
+	s.objects[RootObject][shardKey(1)] = "generation=9 fd00::/61"
+	_, f = s.reload(t, facts)
+	f.Update("n0", noon)
+	check(f, func() Write {
+		w, _, _ := f.Next()
+		return w
+	})
+
+	delete(s.objects, RootObject)
+	facts.Stored, _ = ParseStored(s.objects)
+	book, err := Rebuild(facts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, f = book.Ledger, NewFiles(book.Ledger, s.objects)
+	for _, h := range l.Holdings() {
+		f.Update(h.Node.Name, noon)
+	}
+	l.layout.add(1, pfx("10.0.24.0/21"))
+	check(f, f.Anew)
+}
+
+// Blocks are never given back, so what comes and goes for years uses all shards up. What is free in
+// their blocks is found then.
+func TestAllShardsAreInUse(t *testing.T) {
+	s := newObjectStore()
+	l, f := s.reload(t, spreadFacts(1, PoolConfig{Name: "v4", Prefix: pfx("10.0.0.0/14"), NodeMask: 24}))
+	l.Spread()
+	for i := range 2*MaxShards + 100 {
+		admit(t, s, l, f, i, i+1)
+		if i >= 16 {
+			l.Free(fmt.Sprint("uid-", i-16))
+			f.Update(fmt.Sprint("n", i-16), noon)
+		}
+	}
+	s.settle(f)
+	if _, names := f.Size(RootObject); f.Guarding() != MaxShards || names > 0 {
+		t.Errorf("%d shards, and %d Nodes in the root; want them all in shards", f.Guarding(), names)
+	}
+}
+
+// What the root has to have in any case doesn't go to shards as well.
+func TestOwnPrefixesStayWithTheRoot(t *testing.T) {
+	s := newObjectStore()
+	l, f := s.reload(t, spreadFacts(3, PoolConfig{Name: "v4", Prefix: pfx("10.0.0.0/16"), NodeMask: 24}, PoolConfig{Name: "own", Own: true, NodeMask: 80}))
+	l.Spread()
+	for i := range 20 {
+		n := Node{Name: fmt.Sprint("n", i), UID: fmt.Sprint("uid-", i)}
+		if _, err := l.Assign(n, Offer{Own: pfx(fmt.Sprintf("2001:db8:0:%x::/64", i))}); err != nil {
+			t.Fatal(err)
+		}
+		f.Update(n.Name, noon)
+	}
+	if f.Relieve() || f.Guarding() > 0 {
+		t.Errorf("%d shards", f.Guarding())
+	}
+}
+
+// A shard doesn't get more of the other family than it can hold.
+func TestAShardHasRoomForItsBlocks(t *testing.T) {
+	pools := []PoolConfig{{Name: "v6", Prefix: pfx("fd00::/48"), NodeMask: 64}}
+	for i := range 20 {
+		pools = append(pools, PoolConfig{Name: fmt.Sprint("v4-", i), Prefix: pfx(fmt.Sprintf("10.%d.0.0/16", i)), NodeMask: 24})
+	}
+	s := newObjectStore()
+	l, f := s.reload(t, spreadFacts(3, pools...))
+	for i := range 160 {
+		n := Node{Name: fmt.Sprintf("n%03d", i), UID: fmt.Sprint("uid-", i)}
+		if _, err := l.Assign(n, Offer{Pools: func(name string) bool { return name == "v6" || name == fmt.Sprint("v4-", i%20) }}); err != nil {
+			t.Fatal(err)
+		}
+		f.Update(n.Name, noon)
+	}
+	s.settle(f)
+	l.Spread()
+	for f.Relieve() {
+		s.settle(f)
+	}
+	for number, entries := range s.objects {
+		if number != RootObject && len(entries) > 8+16+len(pools)+1 {
+			t.Errorf("shard %d has %d entries, with blocks of 8", number, len(entries))
+		}
+	}
+	for i := range 160 {
+		if !f.Recorded(fmt.Sprint("uid-", i)) {
+			t.Errorf("uid-%d is not recorded", i)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func ledgerChecks() []check {
 			name:       "ledger",
 			looks:      "whether the stored ledger of podCIDRs (ConfigMap `kube-system/underlay-node-ipam`, and the shards that it lists) is there and can be read",
 			severities: []Severity{Error},
-			remedy:     "restore it from a backup, or leave it to the cloud controller manager to rebuild it from the Nodes: see that one leads, and " + managerLogs,
+			remedy:     "restore all its ConfigMaps from one backup, or leave it to the cloud controller manager to rebuild it from the Nodes: see that one leads, and " + managerLogs,
 			concerns:   (*cluster).allocates,
 			needs:      survey.PartNodes | survey.PartLedger,
 			find:       ledger,

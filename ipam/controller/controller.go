@@ -1,5 +1,5 @@
 // Package controller gives every Node its podCIDRs: Nodes go into an [ipam.Ledger], what it
-// assigns is recorded in the stored ledger (one ConfigMap), and only then written into
+// assigns is recorded in the stored ledger (ConfigMaps), and only then written into
 // spec.podCIDR and spec.podCIDRs, by one PATCH for each Node.
 //
 // One goroutine decides. It alone touches the Ledger; workers only send requests and report

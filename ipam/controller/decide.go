@@ -44,6 +44,7 @@ type decider struct {
 	other   otherAllocator
 	loaded  bool // the stored ledger was read once
 	damaged bool // and could not be understood the last time
+	refused bool // a shard was not allowed to be written
 	routes  routesSeen
 	// oversized: what is held doesn't fit into the stored ledger.
 	oversized bool

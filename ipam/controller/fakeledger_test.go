@@ -255,6 +255,18 @@ func (f *fakeAPI) objectOf(node string) string {
 	return ledgerName
 }
 
+// objectWith returns the ConfigMap that has something under a Node's name in which a text stands.
+func (f *fakeAPI) objectWith(node, text string) string {
+	f.Lock()
+	defer f.Unlock()
+	for name := range f.ledger.objects {
+		if strings.Contains(f.ledger.data(name)[node], text) {
+			return name
+		}
+	}
+	return ""
+}
+
 // editLedger changes the root by hand, making it if there is none.
 func (f *fakeAPI) editLedger(change func(data map[string]string)) { f.editObject(ledgerName, change) }
 

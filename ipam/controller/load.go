@@ -248,6 +248,9 @@ func (d *decider) remember(written []ipam.Holding, lost bool) (unstored []ipam.H
 			if stored.Released.IsZero() {
 				stored.Released = h.Released
 			}
+			if lost {
+				keepAll(stored, h)
+			}
 		case known && (h.Observed || n.delivery == unsent || slices.Equal(stored.Prefixes, h.Prefixes)):
 		case known:
 			stored.Abandoned = append(stored.Abandoned, h.Prefixes...)
@@ -260,6 +263,16 @@ func (d *decider) remember(written []ipam.Holding, lost bool) (unstored []ipam.H
 		}
 	}
 	return unstored
+}
+
+// keepAll adds to what is stored of a holding what another object may have lost of it.
+func keepAll(stored *ipam.Holding, h ipam.Holding) {
+	for _, p := range slices.Concat(h.Prefixes, h.Abandoned) {
+		if !slices.Contains(stored.Prefixes, p) && !slices.Contains(stored.Abandoned, p) {
+			stored.Abandoned = append(stored.Abandoned, p)
+			stored.Pools[p] = h.Pools[p]
+		}
+	}
 }
 
 // known are the Nodes that the cache has, those that hold podCIDRs according to a live list, and

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -17,7 +18,7 @@ const (
 	// process would find out the same by itself: that a Node is gone, that its quarantine is
 	// over, what its provider ID is.
 	unhurried = 10 * time.Second
-	// writeRate bounds the writes in bytes a second. Each has the whole ledger, and etcd keeps
+	// writeRate bounds the writes in bytes a second. Each has a whole ConfigMap, and etcd keeps
 	// all of them until it compacts, every five minutes by default: 300 MB of the 2 GB that it
 	// takes by default.
 	writeRate = 1_000_000
@@ -67,7 +68,7 @@ func (d *decider) order(ctx context.Context) (o order, ok bool, wait time.Durati
 // steps, so that Nodes that wait are not kept from what they need.
 func (d *decider) spread() {
 	_, names := d.file.Size(ipam.RootObject)
-	if d.Shards.After == 0 || names < d.Shards.After && d.file.Guarding() == 0 {
+	if !d.spreads() || names < d.Shards.After && d.file.Guarding() == 0 {
 		return
 	}
 	d.ledger.Spread()
@@ -102,8 +103,8 @@ func (d *decider) storable(ctx context.Context) bool {
 	fits := d.file.fits()
 	if !fits && !d.oversized {
 		_, names := d.file.Size(ipam.RootObject)
-		text := fmt.Sprintf("The prefixes of %d Nodes don't fit into the stored ledger, one ConfigMap of %d bytes. Nodes that have podCIDRs are served; no other gets any. "+
-			"Go on with the allocator that served them (start underlay-ccm with --allocate-node-cidrs=false), or run more and smaller clusters", names, storeLimit)
+		text := fmt.Sprintf("The prefixes of %d Nodes don't fit into the stored ledger's ConfigMap %s, which takes %d bytes. Nodes that have podCIDRs are served; no other gets any. "+
+			"Set ledgerShards: auto; where that is set, go on with the allocator that served them (start underlay-ccm with --allocate-node-cidrs=false), or run more and smaller clusters", names, LedgerName, storeLimit)
 		klog.FromContext(ctx).Error(nil, text)
 		d.tellLedger(reasonLedgerFull, text)
 	}
@@ -111,11 +112,15 @@ func (d *decider) storable(ctx context.Context) bool {
 	return fits
 }
 
+// spreads reports whether more of the ledger may go to shards. Where pools are cut from machines'
+// own prefixes nothing would be gained: the root has to have those anyway.
+func (d *decider) spreads() bool {
+	return d.Shards.After > 0 && !d.refused && !slices.ContainsFunc(d.Pools, func(p Pool) bool { return p.Own })
+}
+
 // full reports whether one more Node might not be recorded.
 func (d *decider) full() bool {
-	spreads := d.Shards.After > 0 && d.file.Guarding() < ipam.MaxShards &&
-		!slices.ContainsFunc(d.Pools, func(p Pool) bool { return p.Own })
-	return d.file.full() && !spreads
+	return d.file.full() && !(d.spreads() && d.file.Guarding() < ipam.MaxShards)
 }
 
 // receive takes in what became of a write of the stored ledger. Whatever happened to one that
@@ -124,13 +129,16 @@ func (d *decider) full() bool {
 func (d *decider) receive(ctx context.Context, r receipt) error {
 	d.writing = false
 	if r.err != nil {
+		if r.write.Object != ipam.RootObject && (apierrors.IsForbidden(r.err) || apierrors.IsInvalid(r.err)) {
+			d.refused = true // the root goes on without it
+		}
 		return d.unwritten(ctx, r.err)
 	}
 	d.pause = nil
 	d.metrics.ledgerWrites.WithLabelValues("written").Inc()
 	d.file.took(r)
 	d.spread()
-	for _, key := range d.recordable(r) {
+	for _, key := range recordable(r.write) {
 		for _, n := range d.byName[key] {
 			// A Node that holds nothing may be waiting for what has nothing to do with this write.
 			if _, held := d.ledger.Lookup(n.UID); held && n.phase == unserved && n.cached {
@@ -141,19 +149,12 @@ func (d *decider) receive(ctx context.Context, r receipt) error {
 	return nil
 }
 
-// recordable are the names that may be recorded now. When the root lists a shard, all may be that
-// the shard guards.
-func (d *decider) recordable(r receipt) []string {
-	if r.write.Object != ipam.RootObject || d.file.Guarding() == 0 {
-		return r.write.Names
+// recordable are the names that may be recorded now.
+func recordable(w ipam.Write) []string {
+	if !w.Opens {
+		return w.Names
 	}
-	names := r.write.Names
-	for _, n := range d.nodes {
-		if n.phase == unserved {
-			names = append(names, n.Name)
-		}
-	}
-	return names
+	return slices.Collect(maps.Keys(w.Entries)) // those that are no names nobody has
 }
 
 func (d *decider) unwritten(ctx context.Context, cause error) error {

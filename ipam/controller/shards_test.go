@@ -1,12 +1,15 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/underlay-ccm/underlay/ipam"
 )
@@ -195,5 +198,94 @@ func TestATakeoverIntoShards(t *testing.T) {
 		wantPodCIDRs(t, api, "new", "10.0.6.0/24", "fd00:0:0:6::/64")
 		p.events.want(t, 0, ledgerName+" Warning LedgerFull")
 		wantSound(t, api)
+	})
+}
+
+// A block joins a shard that has others already, while Nodes of these wait for their turn.
+func TestNobodyIsForgottenWhenAShardGetsAnotherBlock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		api.inject(func(c call) fault {
+			if c.kind == "PATCH nodes" {
+				return fault{delay: 2 * time.Second}
+			}
+			return fault{delay: 5 * time.Millisecond}
+		})
+		pools := []Pool{forLabel(pool("a", "10.0.0.0/18", 24), "p=a"), forLabel(pool("b", "10.1.0.0/18", 24), "p=b")}
+		p := start(t, api, pools, spreading(1, 7))
+		defer p.stop()
+		api.add("seed", withLabel("p", "a"))
+		pass(10 * time.Second)
+		for i := range 60 {
+			api.add(fmt.Sprint("a-", i), withLabel("p", "a"))
+		}
+		pass(time.Second)
+		api.add("b-0", withLabel("p", "b"))
+		pass(20 * time.Second)
+		for name := range api.live() {
+			if len(api.podCIDRs(name)) == 0 {
+				t.Errorf("Node %s has no podCIDRs", name)
+			}
+		}
+		if shards := api.shards(); len(shards) != 1 {
+			t.Errorf("shards %v, want both pools in one", shards)
+		}
+		wantSound(t, api)
+	})
+}
+
+// Somebody forbids more ConfigMaps: the one that there is goes on.
+func TestAForbiddenShard(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, dualStack(64))
+		for i := range 20 {
+			api.create(fmt.Sprint("node-", i))
+		}
+		pass(10 * time.Second)
+		p.stop()
+		forbidden := apierrors.NewForbidden(configMapResource, ledgerName+"-1", errors.New("exceeded quota"))
+		api.inject(always("POST configmaps", fault{answer: forbidden}))
+		p = start(t, api, dualStack(64), spreading(4, 2), notFirst)
+		defer p.stop()
+		api.create("late")
+		pass(time.Minute)
+		if got := api.podCIDRs("late"); len(got) != 2 {
+			t.Errorf("Node late has %v\n%s", got, api)
+		}
+		p.events.want(t, 1, ledgerName+" Warning LedgerNotWritable")
+	})
+}
+
+// What is in quarantine in two shards stays there when one of them is lost.
+func TestAQuarantineOfTwoShardsOutlivesOne(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		pools := []Pool{pool("v4", "10.0.0.0/18", 24), pool("v6", "fd00::/56", 64)}
+		p := start(t, api, pools, spreading(2, 2), quarantine(10*time.Hour))
+		defer p.stop()
+		api.create("odd", "10.0.1.0/24", "fd00:0:0:9::/64")
+		for i := range 16 {
+			api.create(fmt.Sprint("node-", i))
+			pass(time.Second)
+		}
+		pass(time.Minute)
+		api.delete("odd")
+		pass(time.Minute)
+		api.deleteObject(api.objectWith("odd", "10.0.1.0/24"))
+		api.delete("node-0")
+		pass(time.Minute)
+		api.create("again")
+		pass(fence + time.Minute)
+		for i := range 40 {
+			api.create(fmt.Sprint("more-", i))
+		}
+		pass(time.Minute)
+		for name := range api.live() {
+			got := api.podCIDRs(name)
+			if len(got) != 2 || slices.Contains(got, pfx("10.0.1.0/24")) {
+				t.Errorf("Node %s has %v", name, got)
+			}
+		}
 	})
 }

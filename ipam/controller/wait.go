@@ -22,7 +22,7 @@ const PodCIDRsAllocated corev1.NodeConditionType = "underlay.dev/PodCIDRsAllocat
 const ownAgain = time.Minute
 
 // errLedgerFull is said to Nodes that find no place in the stored ledger.
-var errLedgerFull = errors.New("the stored ledger is as large as one ConfigMap can be: delete Nodes that are gone, let it have shards (ledgerShards: auto), or run more and smaller clusters")
+var errLedgerFull = errors.New("the stored ledger is as large as one ConfigMap can be: delete Nodes that are gone, let it have shards where it may (ledgerShards: auto), or run more and smaller clusters")
 
 // wait keeps a Node's place among those that can't be given anything.
 func (d *decider) wait(ctx context.Context, n *node, reason string, err error) {

@@ -12,9 +12,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/underlay-ccm/underlay/ipam"
+	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 )
 
 // ledgerName begins the names of the ConfigMaps in kube-system that hold our stored ledger.
@@ -180,14 +184,20 @@ func (f *field) await(ctx context.Context, b *testing.B, prefix string, want int
 }
 
 // clear removes what a run leaves: all Nodes, and what the stored ledger says
-// about them, which is no concern of the next one. The ledger itself stays: for
-// one that is gone, ours would wait out what a former process may still do.
+// about them, which is no concern of the next one. The ledger's root itself stays:
+// for one that is gone, ours would wait out what a former process may still do.
 func (f *field) clear(ctx context.Context, b *testing.B) {
 	b.Helper()
 	if err := f.admin.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	_, err := f.admin.CoreV1().ConfigMaps(metav1.NamespaceSystem).Patch(ctx, ledgerName, types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{})
+	maps := f.admin.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	for shard := range ipam.MaxShards {
+		if err := maps.Delete(ctx, ipamcontroller.ObjectName(shard+1), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			b.Fatal(err)
+		}
+	}
+	_, err := maps.Patch(ctx, ledgerName, types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
