@@ -48,7 +48,7 @@ const (
 
 // listing is how the root lists a shard.
 func listing(generation int, blocks []netip.Prefix) string {
-	return strings.TrimSpace(mark(generation) + " " + join(blocks, " "))
+	return mark(generation) + " " + join(blocks, " ")
 }
 
 // mark is what a shard's object says of itself.
@@ -196,11 +196,7 @@ func (l *Ledger) relieve() (number int, ok bool) {
 	}
 	for _, h := range l.Holdings() {
 		for _, p := range h.Prefixes {
-			c := choice{l.carver(p), p}
-			if c.pool == nil || l.layout.home(p) != RootObject {
-				continue
-			}
-			b, ok := l.blockOf(c)
+			b, ok := l.grantable(p)
 			if !ok {
 				continue
 			}
@@ -220,15 +216,20 @@ func (l *Ledger) relieve() (number int, ok bool) {
 func (l *Ledger) join(number int, block netip.Prefix) {
 	for _, claims := range l.claims.overlapping(block) {
 		for _, p := range claims[0].holder.prefixes {
-			c := choice{l.carver(p), p}
-			if c.pool == nil || l.layout.home(p) != RootObject {
-				continue
-			}
-			if b, ok := l.blockOf(c); ok && l.room(number, b, 2) {
+			if b, ok := l.grantable(p); ok && l.room(number, b, 2) {
 				l.layout.add(number, b)
 			}
 		}
 	}
+}
+
+// grantable is the block around a pool's node prefix that the root guards, if a shard can have it.
+func (l *Ledger) grantable(p netip.Prefix) (netip.Prefix, bool) {
+	s := l.carver(p)
+	if s == nil || l.layout.home(p) != RootObject {
+		return netip.Prefix{}, false
+	}
+	return l.blockOf(choice{s, p})
 }
 
 // blockOf is the block that a node prefix would be guarded in. There is none where an existing
@@ -278,25 +279,21 @@ func (l *Ledger) parts(h Holding) map[int]Holding {
 		return map[int]Holding{RootObject: h}
 	}
 	parts := map[int]Holding{}
-	part := func(object int) Holding {
-		if p, ok := parts[object]; ok {
-			return p
+	add := func(p netip.Prefix, list func(*Holding) *[]netip.Prefix) {
+		for _, object := range l.layout.guards(p) {
+			part, ok := parts[object]
+			if !ok {
+				part = Holding{Node: h.Node, Pools: h.Pools, Released: h.Released}
+			}
+			*list(&part) = append(*list(&part), p)
+			parts[object] = part
 		}
-		return Holding{Node: h.Node, Pools: h.Pools, Released: h.Released}
 	}
 	for _, p := range h.Prefixes {
-		for _, object := range l.layout.guards(p) {
-			one := part(object)
-			one.Prefixes = append(one.Prefixes, p)
-			parts[object] = one
-		}
+		add(p, func(part *Holding) *[]netip.Prefix { return &part.Prefixes })
 	}
 	for _, p := range h.Abandoned {
-		for _, object := range l.layout.guards(p) {
-			one := part(object)
-			one.Abandoned = append(one.Abandoned, p)
-			parts[object] = one
-		}
+		add(p, func(part *Holding) *[]netip.Prefix { return &part.Abandoned })
 	}
 	return parts
 }
