@@ -114,7 +114,7 @@ explore: ## interleavings of the stored ledger's writes, many more than in the t
 
 .PHONY: bench-ipam
 bench-ipam: kube ## node IPAM: 5,000 Nodes, beside kube-controller-manager's and a raw loop
-	@go test ./test/bench/ipam -run '^$$' -bench . -benchtime 1x -timeout 25m
+	@go test ./test/bench/ipam -run '^$$' -bench . -benchtime 1x -timeout 35m
 
 .PHONY: bench-routes
 bench-routes: ## routes: joining and resting nodes, beside upstream's controller

@@ -32,6 +32,9 @@ func (l *Ledger) Counts() []Counts {
 	return slices.Clone(l.counted)
 }
 
+// Counted reports whether Counts has an answer ready: nothing has changed since the last one.
+func (l *Ledger) Counted() bool { return l.counted != nil }
+
 func (l *Ledger) countsOf(p *pool) Counts { return l.Counts()[slices.Index(l.pools, p)] }
 
 // count works the numbers of a pool out from what is excluded, held and routed in it.

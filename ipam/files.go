@@ -1,7 +1,6 @@
 package ipam
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -30,15 +29,6 @@ type Files struct {
 	filled  map[int]string // where the root is lost: the blocks of shards that have what they should
 	turn    int            // of the cursors
 	settled int            // as of when the stored root is known to list what it should
-}
-
-// file is one object.
-type file struct {
-	stored  map[string]string // nil: not known, or not there
-	pending map[string]string // by name, what it should hold instead; nothing: it should be gone
-	due     time.Time         // when that is to be written; zero: nothing is pending
-	size    int               // of names and lines, as they should be, in bytes
-	names   int               // how many there should be
 }
 
 // A Write is what one object is to become.
@@ -80,28 +70,6 @@ func (f *Files) file(object int) *file {
 	return f.objects[object]
 }
 
-func (f *file) is(entries map[string]string) {
-	f.stored = entries
-	f.size, f.names = 0, 0
-	for name, text := range entries {
-		if isName(name) {
-			f.count(name, text, 1)
-		}
-	}
-	for name, text := range f.pending {
-		f.count(name, entries[name], -1)
-		f.count(name, text, 1)
-	}
-	f.differences()
-}
-
-func (f *file) count(name, text string, times int) {
-	if text != "" {
-		f.size += times * (len(name) + len(text))
-		f.names += times
-	}
-}
-
 // readRoot takes in what the stored root lists.
 func (f *Files) readRoot() {
 	f.listed, f.layout = map[int]int{}, layout{}
@@ -132,84 +100,40 @@ func (f *Files) Update(name string, by time.Time) {
 	}
 }
 
-func (f *file) set(name, text string, by time.Time) {
-	before, waits := f.pending[name]
-	if !waits {
-		before = f.stored[name]
-	}
-	if before != text {
-		f.count(name, before, -1)
-		f.count(name, text, 1)
-		f.pending[name] = text
-	}
-	if _, waits := f.pending[name]; waits && (f.due.IsZero() || by.Before(f.due)) {
-		f.due = cmp.Or(by, f.due, time.Unix(0, 0))
-	}
-}
-
-// differences are the names of which something else is stored than should be. What isn't different
-// after all is pending no more.
-func (f *file) differences() []string {
-	var names []string
-	for name, text := range f.pending {
-		if text == f.stored[name] {
-			delete(f.pending, name)
-		} else {
-			names = append(names, name)
-		}
-	}
-	if len(names) == 0 {
-		f.due = time.Time{}
-	}
-	return names
-}
-
-// entries are the lines that an object should have.
-func (f *file) entries() map[string]string {
-	entries := map[string]string{}
-	for name, text := range f.stored {
-		if isName(name) {
-			entries[name] = text
-		}
-	}
-	for name, text := range f.pending {
-		if text == "" {
-			delete(entries, name)
-		} else {
-			entries[name] = text
-		}
-	}
-	return entries
-}
-
-// writable are the names that an object could be brought up to date in now: not those of which it
-// would lose a line that another object doesn't have yet.
+// writable are the names that an object could be brought up to date in now.
 func (f *Files) writable(object int) []string {
-	names := f.file(object).differences()
-	if len(f.objects) == 1 || len(f.ledger.layout.shards) == 0 {
-		return names
+	return slices.DeleteFunc(f.file(object).differences(), func(name string) bool { return !f.goes(object, name) })
+}
+
+// ready reports whether there is any. It is asked after each change, and looks no further than
+// the first.
+func (f *Files) ready(object int) bool {
+	file := f.file(object)
+	for name, text := range file.pending {
+		if text == file.stored[name] {
+			delete(file.pending, name)
+		} else if f.goes(object, name) {
+			return true
+		}
 	}
-	return slices.DeleteFunc(names, func(name string) bool {
-		if object != RootObject && f.file(object).adds(name) {
+	if len(file.pending) == 0 {
+		file.due = time.Time{}
+	}
+	return false
+}
+
+// goes reports whether an object could be brought up to date in a name now: not where it would
+// lose a line that another object doesn't have yet.
+func (f *Files) goes(object int, name string) bool {
+	if len(f.objects) == 1 || len(f.ledger.layout.shards) == 0 || object != RootObject && f.file(object).adds(name) {
+		return true
+	}
+	for number, other := range f.objects {
+		if number != object && other.adds(name) {
 			return false
 		}
-		for number, other := range f.objects {
-			if number != object && other.adds(name) {
-				return true
-			}
-		}
-		return false
-	})
-}
-
-// adds reports whether an object is to have something under a name that it doesn't have.
-func (f *file) adds(name string) bool {
-	text, waits := f.pending[name]
-	if !waits {
-		return false
 	}
-	stored := strings.Fields(f.stored[name])
-	return slices.ContainsFunc(strings.Fields(text), func(word string) bool { return !slices.Contains(stored, word) })
+	return true
 }
 
 // generation is the one that a shard's object has, 0 if none.
@@ -273,7 +197,7 @@ func (f *Files) first() (object int, due time.Time, ok bool) {
 		if len(file.pending) == 0 || file.stored == nil && number != RootObject || ok && !file.due.Before(due) && (number > object || !file.due.Equal(due)) {
 			continue
 		}
-		if len(f.writable(number)) > 0 {
+		if f.ready(number) {
 			object, due, ok = number, file.due, true
 		}
 	}
@@ -360,6 +284,14 @@ func (f *Files) Pending() (n int) {
 func (f *Files) Size(object int) (bytes, names int) {
 	file := f.file(object)
 	return file.size, file.names
+}
+
+// Largest is how many bytes of lines and names the largest object should have.
+func (f *Files) Largest() (bytes int) {
+	for _, file := range f.objects {
+		bytes = max(bytes, file.size)
+	}
+	return bytes
 }
 
 // Fits reports whether the lines of an object have at most so many bytes.

@@ -49,6 +49,7 @@ type decider struct {
 	// oversized: what is held doesn't fit into the stored ledger.
 	oversized bool
 	shown     []ipam.Counts
+	counted   time.Time // when the pools were counted last
 	departed  departures
 	stale     bool // departed is
 }
@@ -118,7 +119,7 @@ func (d *decider) loop(ctx context.Context, t traffic) error {
 	defer d.alarm.Stop()
 	for {
 		d.wake(ctx)
-		d.show()
+		pause := d.show()
 		jobs, next := t.jobs, job{}
 		if !d.next(ctx, &next) {
 			jobs = nil
@@ -129,12 +130,15 @@ func (d *decider) loop(ctx context.Context, t traffic) error {
 			}
 			continue
 		}
-		var later <-chan time.Time
 		if o, ok, wait := d.order(ctx); ok {
 			d.writing = true
 			t.orders <- o // has room: there is never more than one
-		} else if wait > 0 {
-			later = time.After(wait)
+		} else if wait > 0 && (pause == 0 || wait < pause) {
+			pause = wait
+		}
+		var later <-chan time.Time
+		if pause > 0 {
+			later = time.After(pause)
 		}
 		select {
 		case <-ctx.Done():

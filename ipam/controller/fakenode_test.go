@@ -38,6 +38,12 @@ func (f *fakeAPI) patchPodCIDRs(req *http.Request, c call, what fault) (any, err
 	if old.UID != patch.Metadata.UID {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, c.name, nil)
 	}
+	// A strategic merge patch adds to the list.
+	for _, had := range old.Spec.PodCIDRs {
+		if !slices.Contains(patch.Spec.PodCIDRs, had) {
+			patch.Spec.PodCIDRs = append(patch.Spec.PodCIDRs, had)
+		}
+	}
 	if patch.Spec.PodCIDR != patch.Spec.PodCIDRs[0] || what.cutDown {
 		patch.Spec.PodCIDRs = []string{patch.Spec.PodCIDR}
 	}

@@ -19,7 +19,7 @@ type ipamMetrics struct {
 	ranges, active                   *metrics.GaugeVec
 	waiting, second, oversized       *metrics.Gauge
 	allocations, releases, conflicts *metrics.Counter
-	unloaded                         *metrics.Counter
+	unloaded, written                *metrics.Counter
 	latency                          *metrics.Histogram
 	ledgerWrites                     *metrics.CounterVec
 }
@@ -44,6 +44,7 @@ func newMetrics(r Registry) (*ipamMetrics, error) {
 			Help: "1 while the pool of the labels pool and family hands out prefixes, 0 while it is draining.",
 		}, []string{"pool", "family"}),
 		unloaded:    counter("ledger_load_failures_total", "Number of times that the stored ledger could not be loaded; nothing is handed out until it can."),
+		written:     counter("ledger_written_bytes_total", "Number of bytes of names and lines that were written to the stored ledger; each write has a whole ConfigMap."),
 		allocations: counter("allocations_total", "Number of Nodes that were given their podCIDRs, all families counted as one."),
 		releases:    counter("releases_total", "Number of Nodes that are gone and whose prefixes were released."),
 		conflicts:   counter("conflicts_total", "Number of Nodes that turned out to have other podCIDRs than those reserved for them."),
@@ -57,7 +58,7 @@ func newMetrics(r Registry) (*ipamMetrics, error) {
 		Namespace: "underlay", Subsystem: "ipam", Name: "ledger_writes_total",
 		Help: "Number of writes of the stored ledger by outcome: written, conflict (another process or a person changed it first), failed (not known to be written).",
 	}, []string{"outcome"})
-	for _, metric := range []metrics.Registerable{m.ledgerWrites, m.unloaded, m.ranges, m.active, m.waiting, m.second, m.oversized, m.allocations, m.releases, m.conflicts, m.latency} {
+	for _, metric := range []metrics.Registerable{m.ledgerWrites, m.written, m.unloaded, m.ranges, m.active, m.waiting, m.second, m.oversized, m.allocations, m.releases, m.conflicts, m.latency} {
 		if err := r.Register(metric); err != nil {
 			return nil, fmt.Errorf("registering the node IPAM metrics: %w", err)
 		}
@@ -68,6 +69,16 @@ func newMetrics(r Registry) (*ipamMetrics, error) {
 func (m *ipamMetrics) allocated(after time.Duration) {
 	m.allocations.Inc()
 	m.latency.Observe(after.Seconds())
+}
+
+// wrote counts a write of the stored ledger.
+func (m *ipamMetrics) wrote(w ipam.Write) {
+	m.ledgerWrites.WithLabelValues("written").Inc()
+	bytes := 0
+	for name, text := range w.Entries {
+		bytes += len(name) + len(text)
+	}
+	m.written.Add(float64(bytes))
 }
 
 // showTrouble shows what keeps Nodes from being given podCIDRs.

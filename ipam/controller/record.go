@@ -14,10 +14,14 @@ import (
 )
 
 const (
-	// unhurried is how long an entry may wait for a write that goes out anyway, where another
-	// process would find out the same by itself: that a Node is gone, that its quarantine is
-	// over, what its provider ID is.
+	// unhurried is how long an entry may wait at least for a write that goes out anyway, where
+	// another process would find out the same by itself: that a Node is gone, that its quarantine
+	// is over, what its provider ID is. It waits longer where a write has more to carry, so that
+	// such entries alone write no more than lazyRate, in bytes a second, and never longer than
+	// overdue.
 	unhurried = 10 * time.Second
+	lazyRate  = 200
+	overdue   = 5 * time.Minute
 	// writeRate bounds the writes in bytes a second. Each has a whole ConfigMap, and etcd keeps
 	// all of them until it compacts, every five minutes by default: 300 MB of the 2 GB that it
 	// takes by default.
@@ -28,7 +32,12 @@ const (
 func (d *decider) changed(n *node) { d.record(n, time.Now()) }
 
 // noted has it brought up to date with the next write.
-func (d *decider) noted(n *node) { d.record(n, time.Now().Add(unhurried)) }
+func (d *decider) noted(n *node) { d.record(n, time.Now().Add(patience(d.file.Largest()))) }
+
+// patience is how long an entry may wait for a write of so many bytes.
+func patience(bytes int) time.Duration {
+	return min(max(unhurried, time.Second*time.Duration(bytes)/lazyRate), overdue)
+}
 
 func (d *decider) record(n *node, by time.Time) { d.file.Update(n.Name, by) }
 
@@ -135,7 +144,7 @@ func (d *decider) receive(ctx context.Context, r receipt) error {
 		return d.unwritten(ctx, r.err)
 	}
 	d.pause = nil
-	d.metrics.ledgerWrites.WithLabelValues("written").Inc()
+	d.metrics.wrote(r.write)
 	d.file.took(r)
 	d.spread()
 	for _, key := range recordable(r.write) {

@@ -54,6 +54,49 @@ func TestAReplacedNodeTakesOneWriteOfTheLedger(t *testing.T) {
 	})
 }
 
+// The same in a cluster whose ledger has shards: what is written for a Node, all told until nothing is
+// left to be written, is little more than the shard that its reservation is in.
+func TestAReplacedNodeOfALargeClusterTakesOneShard(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const nodes, replaced = 2000 / slowdown, 120
+		api := newFakeAPI()
+		p := start(t, api, dualStack(8192), quarantine(5*time.Minute), spreading(512, 9))
+		defer p.stop()
+		pass(time.Second)
+		for i := range nodes {
+			api.add(fmt.Sprintf("worker-pool-1-%04d", i), onMachine(fmt.Sprint("hcloud://", 100_000_000+i)))
+		}
+		pass(time.Hour)
+		written := 0
+		api.inject(func(c call) fault {
+			if c.kind == "PUT configmaps" {
+				written += len(c.body)
+			}
+			return fault{}
+		})
+		for i := range replaced {
+			// One of each block in turn, not neighbors.
+			api.delete(fmt.Sprintf("worker-pool-1-%04d", i*7%nodes))
+			pass(400 * time.Millisecond)
+			name := fmt.Sprintf("worker-pool-2-%04d", i)
+			api.create(name)
+			pass(300 * time.Millisecond)
+			if got := api.podCIDRs(name); len(got) != 2 {
+				t.Fatalf("Node %s has %v", name, got)
+			}
+			api.edit(name, onMachine(fmt.Sprint("hcloud://", 200_000_000+i)))
+			pass(9300 * time.Millisecond)
+		}
+		pass(time.Hour)
+		t.Logf("%d shards; %d bytes were written for a replaced Node", len(api.shards()), written/replaced)
+		const most = 35_000 // of a shard, half full on average, and what is left for later
+		if written/replaced > most {
+			t.Errorf("%d bytes were written for each Node that was replaced, want at most %d", written/replaced, most)
+		}
+		wantSound(t, api)
+	})
+}
+
 // A large ledger is written no faster than etcd can take for long, and a single Node still waits
 // for nothing.
 func TestALargeLedgerIsNotWrittenFasterThanEtcdCanTake(t *testing.T) {

@@ -57,7 +57,7 @@ func TestFactsAboutPodCIDRs(t *testing.T) {
 	cp := controlplane.StartT(t, controlplane.Options{WithoutControllerManager: true, Progress: io.Discard})
 	c := unlimited(t, cp.AdminConfig())
 	patch := func(name, body string) (*corev1.Node, error) {
-		return c.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
+		return c.CoreV1().Nodes().Patch(t.Context(), name, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{FieldValidation: metav1.FieldValidationIgnore})
 	}
 	a := createNode(t, c, "a")
 	if _, err := patch("a", `{"metadata":{"uid":"other"},"spec":{"podCIDR":"10.0.0.0/24","podCIDRs":["10.0.0.0/24"]}}`); !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) {
@@ -69,8 +69,26 @@ func TestFactsAboutPodCIDRs(t *testing.T) {
 			t.Errorf("patch: %v, %v", n.Spec.PodCIDRs, err)
 		}
 	}
-	if _, err := patch("a", `{"spec":{"podCIDR":"10.0.1.0/24","podCIDRs":["10.0.1.0/24","fd00::/64"]}}`); !apierrors.IsInvalid(err) {
-		t.Errorf("other podCIDRs: %v, want invalid", err)
+	// The patch adds to the list, and what comes of it is refused or is what there was.
+	for _, other := range []string{
+		`{"spec":{"podCIDR":"10.0.1.0/24","podCIDRs":["10.0.1.0/24","fd00::/64"]}}`,
+		`{"spec":{"podCIDR":"10.0.1.0/24","podCIDRs":["10.0.1.0/24"]}}`,
+		`{"spec":{"podCIDR":"10.0.0.0/24","podCIDRs":["10.0.0.0/24","fd00:1::/64"]}}`,
+		`{"spec":{"podCIDR":"fd00::/64","podCIDRs":["fd00::/64","10.0.0.0/24"]}}`,
+	} {
+		if _, err := patch("a", other); !apierrors.IsInvalid(err) {
+			t.Errorf("other podCIDRs, %s: %v, want invalid", other, err)
+		}
+	}
+	if n, err := patch("a", `{"spec":{"podCIDR":"10.0.0.0/24","podCIDRs":["10.0.0.0/24"]}}`); err != nil || len(n.Spec.PodCIDRs) != 2 {
+		t.Errorf("one of its podCIDRs: %v, %v, want the Node as it was", n.Spec.PodCIDRs, err)
+	}
+	single := createNode(t, c, "single")
+	if _, err := patch("single", `{"spec":{"podCIDR":"10.0.9.0/24","podCIDRs":["10.0.9.0/24"]}}`); err != nil {
+		t.Error(err)
+	}
+	if _, err := patch("single", fmt.Sprintf(`{"metadata":{"uid":%q},"spec":{"podCIDR":"10.0.9.0/24","podCIDRs":["10.0.9.0/24","fd00:9::/64"]}}`, single.UID)); !apierrors.IsInvalid(err) {
+		t.Errorf("a second family for a Node that has one: %v, want invalid", err)
 	}
 	if _, err := patch("nobody", body); !apierrors.IsNotFound(err) {
 		t.Errorf("no Node: %v, want not found", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"sync"
 	"testing"
@@ -40,6 +41,8 @@ type contender struct {
 type run struct {
 	number  int
 	process *process.Process  // nil: it runs in this process
+	url     string            // of its metrics; "" if it has none that are of interest
+	metrics *http.Client      // reads them
 	created chan *corev1.Node // nil unless it has to be told of new Nodes
 	stop    func()
 }
@@ -49,7 +52,7 @@ func (r *run) prefix(what string) string { return fmt.Sprintf("%s-%d-", what, r.
 func (f *field) begin(ctx context.Context, b *testing.B, c contender) *run {
 	b.Helper()
 	f.runs++
-	r := &run{number: f.runs}
+	r := &run{number: f.runs, metrics: f.metrics}
 	c.start(ctx, b, r)
 	if r.stop == nil {
 		r.stop = r.process.Kill
@@ -86,7 +89,7 @@ func (f *field) ours(qps int) contender {
 			if err != nil {
 				b.Fatal(err)
 			}
-			r.process = m.Process
+			r.process, r.url = m.Process, m.URL
 		},
 	}
 }
@@ -175,7 +178,7 @@ func patch(ctx context.Context, b *testing.B, client kubernetes.Interface, n *co
 		"spec":     map[string]any{"podCIDR": podCIDRs[0], "podCIDRs": podCIDRs},
 	})
 	if err == nil {
-		_, err = client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, body, metav1.PatchOptions{})
+		_, err = client.CoreV1().Nodes().Patch(ctx, n.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{FieldValidation: metav1.FieldValidationIgnore})
 	}
 	if err != nil {
 		b.Errorf("raw loop: %v", err)

@@ -1,7 +1,7 @@
 // Package ipam measures how fast Nodes get their podCIDRs: Underlay's node IPAM,
 // kube-controller-manager's, and as the bound of what an API server on this
 // machine gives, a loop of 30 workers that decides nothing and only PATCHes. All
-// in one run against one API server, dual-stack, one after the other. Times come
+// in one run against one API server, dual-stack, taking turns. Times come
 // from the API server's audit log, so that nobody's own clock or cache counts.
 //
 // Counts are asserted; times are printed and fail nothing. Run it with
@@ -12,14 +12,14 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
+	"net/http"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
@@ -31,21 +31,21 @@ const (
 	// peerDefaultCount is for kube-controller-manager with its own defaults, 20
 	// requests a second: 5,000 would take four minutes.
 	peerDefaultCount = 1000
-	// backlogRounds shows how much figures of one run differ by themselves.
-	backlogRounds = 2
+	// rounds is how often all of them take their turn: the table has their medians.
+	rounds = 5
+	// replacedCount Nodes are replaced, one each replaceEvery, while nothing else happens.
+	replacedCount = 100
+	replaceEvery  = time.Second
 	// limit bounds the whole run.
-	limit = 20 * time.Minute
+	limit = 30 * time.Minute
 
 	podRanges = "--cluster-cidr=100.64.0.0/10,fd00:64::/48"
 	unlimited = 10_000 // requests a second, which this machine doesn't reach
-)
 
-// A row is one line of the table.
-type row struct {
-	who, limits, phase string
-	measured           measurement
-	usage              usage
-}
+	// joiningBytes and replacedBytes are how much of the ledger is written at most for each Node
+	// that joins with many others, and for each that is replaced.
+	joiningBytes, replacedBytes = 2_000, 70_000
+)
 
 func BenchmarkNodeIPAM(b *testing.B) {
 	for b.Loop() {
@@ -59,17 +59,28 @@ func runAll(ctx context.Context, b *testing.B) {
 	b.Helper()
 	f := startField(ctx, b)
 	var rows []row
-	all := []contender{f.ours(unlimited), f.peer(unlimited), f.raw()}
-	for _, c := range all {
-		rows = append(rows, f.joining(ctx, b, c, nodeCount))
-		if c.restarts {
-			rows = append(rows, f.restart(ctx, b, c))
-		}
-		f.clear(ctx, b)
+	add := func(r row) {
+		rows = append(rows, r)
+		r.record(b)
+		fmt.Println(r)
 	}
-	for range backlogRounds {
-		for _, c := range all {
-			rows = append(rows, f.backlog(ctx, b, c, nodeCount))
+	all := []contender{f.ours(unlimited), f.peer(unlimited), f.raw()}
+	for round := range rounds {
+		for i := range all {
+			c := all[(round+i)%len(all)]
+			add(f.joining(ctx, b, c, nodeCount))
+			if round == 0 && c.restarts {
+				add(f.restart(ctx, b, c))
+			}
+			if round == 0 && c.ledger {
+				add(f.replacing(ctx, b, c))
+			}
+			f.clear(ctx, b)
+		}
+	}
+	for round := range rounds {
+		for i := range all {
+			add(f.backlog(ctx, b, all[(round+i)%len(all)], nodeCount))
 			f.clear(ctx, b)
 		}
 	}
@@ -77,17 +88,18 @@ func runAll(ctx context.Context, b *testing.B) {
 		contender
 		nodes int
 	}{{f.ours(0), nodeCount}, {f.peer(0), peerDefaultCount}} {
-		rows = append(rows, f.joining(ctx, b, c.contender, c.nodes))
+		add(f.joining(ctx, b, c.contender, c.nodes))
 		f.clear(ctx, b)
 	}
-	fmt.Printf("\nnode IPAM, dual-stack, one API server:\n%s", render(rows))
+	fmt.Printf("\nnode IPAM, dual-stack, one API server, medians:\n%s", render(medians(rows)))
 }
 
 // field is the cluster in which all of them run, one at a time.
 type field struct {
 	*cluster.Cluster
-	admin *kubernetes.Clientset
-	runs  int
+	admin   *kubernetes.Clientset
+	metrics *http.Client // presents the administrator's certificate
+	runs    int
 }
 
 func startField(ctx context.Context, b *testing.B) *field {
@@ -115,7 +127,14 @@ func startField(ctx context.Context, b *testing.B) *field {
 	if _, err := admin.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(ctx, ledger, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	return &field{Cluster: c, admin: admin}
+	insecure := rest.CopyConfig(config)
+	// An allocator's certificate is made at its start, for nobody in particular.
+	insecure.Insecure, insecure.CAData, insecure.CAFile = true, nil, ""
+	metrics, err := rest.HTTPClientFor(insecure)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return &field{Cluster: c, admin: admin, metrics: metrics}
 }
 
 // joining: the allocator runs and has nothing to do when Nodes begin to be
@@ -132,6 +151,42 @@ func (f *field) joining(ctx context.Context, b *testing.B, c contender, nodes in
 	r := row{who: c.name, limits: c.limits, phase: "joining", usage: run.usage(b).since(before)}
 	r.measured = f.measure(b, c, run.prefix("join"), nodes)
 	f.check(b, c, r)
+	if c.ledger && r.usage.ledgerBytes > joiningBytes*float64(nodes) {
+		b.Errorf("%s, %s: %.0f bytes of the ledger were written for %d Nodes, want at most %d each", r.who, r.phase, r.usage.ledgerBytes, nodes, joiningBytes)
+	}
+	return r
+}
+
+// replacing: in a cluster at rest a Node goes and another comes, again and again.
+func (f *field) replacing(ctx context.Context, b *testing.B, c contender) row {
+	b.Helper()
+	list, err := f.admin.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: replacedCount})
+	if err != nil {
+		b.Fatal(err)
+	}
+	run := f.begin(ctx, b, c)
+	defer run.stop()
+	f.createNodes(ctx, b, run.prefix("warm"), 1, run.created)
+	f.await(ctx, b, run.prefix("warm"), 1)
+	before := run.usage(b)
+	tick := time.NewTicker(replaceEvery)
+	defer tick.Stop()
+	for i := range list.Items {
+		if err := f.admin.CoreV1().Nodes().Delete(ctx, list.Items[i].Name, metav1.DeleteOptions{}); err != nil {
+			b.Fatal(err)
+		}
+		if err := f.create(ctx, fmt.Sprintf("%s%04d", run.prefix("replace"), i), run.created); err != nil {
+			b.Fatal(err)
+		}
+		<-tick.C
+	}
+	f.await(ctx, b, run.prefix("replace"), len(list.Items))
+	r := row{who: c.name, limits: c.limits, phase: fmt.Sprintf("replacing, one each %s", replaceEvery), usage: run.usage(b).since(before)}
+	r.measured = f.measure(b, c, run.prefix("replace"), len(list.Items))
+	f.check(b, c, r)
+	if most := replacedBytes * len(list.Items); r.usage.ledgerBytes > float64(most) {
+		b.Errorf("%s: %.0f bytes of the ledger were written for %d replaced Nodes, want at most %d", r.who, r.usage.ledgerBytes, len(list.Items), most)
+	}
 	return r
 }
 
@@ -184,35 +239,4 @@ func (f *field) check(b *testing.B, c contender, r row) {
 	if c.ledger && (r.measured.ledgerWrites == 0 || r.measured.ledgerWrites > r.measured.nodes) {
 		b.Errorf("%s, %s: %d ledger writes for %d Nodes, want at least one and no more than Nodes", r.who, r.phase, r.measured.ledgerWrites, r.measured.nodes)
 	}
-}
-
-func render(rows []row) string {
-	var out strings.Builder
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "allocator\tclient limit\tphase\tNodes\tseconds\tNodes/s\tmedian ms\tp99 ms\tPATCHes/Node\tledger writes\tother writes\tCPU s\tRSS MB\t")
-	for _, r := range rows {
-		m := r.measured
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.2f\t%s\t%s\t%s\t%.3f\t%s\t%d\t%s\t%s\t\n", r.who, r.limits, r.phase, m.nodes, m.seconds,
-			number(float64(m.nodes)/m.seconds, m.nodes > 1), number(m.median*1000, m.median > 0), number(m.late*1000, m.late > 0),
-			float64(m.patches)/float64(m.nodes), number(float64(m.ledgerWrites), m.ledgerWrites > 0), m.otherWrites,
-			seconds(r.usage.cpu), number(r.usage.residentMB, r.usage.residentMB > 0))
-	}
-	_ = w.Flush() // into memory
-	return out.String() + `joining: from the first Node's creation to the last one's podCIDR, allocator running; median and p99 from a Node's creation to its podCIDR.
-backlog: from the first PATCH to the last, Nodes created before the allocator's start. restart: from the start of the process to the podCIDR.
-`
-}
-
-func number(v float64, has bool) string {
-	if !has {
-		return "-"
-	}
-	return fmt.Sprintf("%.0f", v)
-}
-
-func seconds(v float64) string {
-	if v == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f", v)
 }

@@ -3,9 +3,7 @@ package ipam_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,10 +29,11 @@ type measurement struct {
 	writing      float64 // from the first podCIDR to the last
 	median, late float64 // seconds from creation to podCIDR; late is the 99th percentile
 	last         time.Time
-	patched      int // Nodes that were written
-	patches      int // requests that were sent for it, whatever came of them
-	ledgerWrites int // in the same time
-	otherWrites  int // of the same account in the same time: Events, conditions
+	patched      int       // Nodes that were written
+	patches      int       // requests that were sent for it, whatever came of them
+	ledgerWrites int       // in the same time
+	otherWrites  int       // of the same account in the same time: Events, conditions
+	served       []float64 // when Nodes got their podCIDRs, in seconds since the first creation, ascending
 }
 
 // measure reads what happened to the Nodes of a prefix.
@@ -69,6 +68,10 @@ func (f *field) measure(b *testing.B, c contender, prefix string, nodes int) mea
 	m.patched = len(written)
 	m.seconds, m.writing = m.last.Sub(firstCreated).Seconds(), m.last.Sub(firstWritten).Seconds()
 	m.median, m.late = latencies(created, written)
+	for _, t := range written {
+		m.served = append(m.served, t.Sub(firstCreated).Seconds())
+	}
+	slices.Sort(m.served)
 	during := func(t time.Time) bool { return t.After(firstCreated) && !t.After(m.last) }
 	m.ledgerWrites, m.otherWrites = count(ledger, during), count(other, during)
 	return m
@@ -117,16 +120,20 @@ func (f *field) createNodes(ctx context.Context, b *testing.B, prefix string, n 
 	group.SetLimit(16)
 	for i := range n {
 		group.Go(func() error {
-			node, err := f.admin.CoreV1().Nodes().Create(ctx, newNode(fmt.Sprintf("%s%04d", prefix, i)), metav1.CreateOptions{})
-			if err == nil && tell != nil {
-				tell <- node
-			}
-			return err
+			return f.create(ctx, fmt.Sprintf("%s%04d", prefix, i), tell)
 		})
 	}
 	if err := group.Wait(); err != nil {
 		b.Fatal(err)
 	}
+}
+
+func (f *field) create(ctx context.Context, name string, tell chan<- *corev1.Node) error {
+	node, err := f.admin.CoreV1().Nodes().Create(ctx, newNode(name), metav1.CreateOptions{})
+	if err == nil && tell != nil {
+		tell <- node
+	}
+	return err
 }
 
 // announce tells the Nodes that are there.
@@ -201,50 +208,4 @@ func (f *field) clear(ctx context.Context, b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-}
-
-// usage is what a process has taken from the machine.
-type usage struct {
-	cpu        float64 // seconds
-	residentMB float64 // at most, so far
-}
-
-func (u usage) since(before usage) usage { u.cpu -= before.cpu; return u }
-
-// usage reads Linux' own account of the run's process; nothing of one that runs
-// in this process.
-func (r *run) usage(b *testing.B) usage {
-	b.Helper()
-	if r.process == nil {
-		return usage{}
-	}
-	stat := read(b, r.process.PID(), "stat")
-	// The name in parentheses may hold spaces; the 12th and 13th fields after it
-	// are user and system time in hundredths of a second, see proc(5).
-	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
-	u := usage{cpu: (parse(b, fields[11]) + parse(b, fields[12])) / 100}
-	for line := range strings.Lines(read(b, r.process.PID(), "status")) {
-		if text, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			u.residentMB = parse(b, strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(text), "kB"))) / 1024
-		}
-	}
-	return u
-}
-
-func read(b *testing.B, pid int, file string) string {
-	b.Helper()
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
-	if err != nil {
-		b.Fatal(err)
-	}
-	return string(content)
-}
-
-func parse(b *testing.B, text string) float64 {
-	b.Helper()
-	v, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return v
 }

@@ -1,0 +1,91 @@
+package ipam_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// usage is what a process has taken from the machine.
+type usage struct {
+	cpu        float64 // seconds
+	residentMB float64 // at most, so far
+	// ledgerBytes were written to the stored ledger.
+	ledgerBytes float64
+}
+
+func (u usage) since(before usage) usage {
+	u.cpu -= before.cpu
+	u.ledgerBytes -= before.ledgerBytes
+	return u
+}
+
+// usage reads Linux' own account of the run's process; nothing of one that runs
+// in this process.
+func (r *run) usage(b *testing.B) usage {
+	b.Helper()
+	if r.process == nil {
+		return usage{}
+	}
+	stat := read(b, r.process.PID(), "stat")
+	// The name in parentheses may hold spaces; the 12th and 13th fields after it
+	// are user and system time in hundredths of a second, see proc(5).
+	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
+	u := usage{cpu: (parse(b, fields[11]) + parse(b, fields[12])) / 100}
+	for line := range strings.Lines(read(b, r.process.PID(), "status")) {
+		if text, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			u.residentMB = parse(b, strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(text), "kB"))) / 1024
+		}
+	}
+	if r.url != "" {
+		u.ledgerBytes = r.metric(b, "underlay_ipam_ledger_written_bytes_total")
+	}
+	return u
+}
+
+func read(b *testing.B, pid int, file string) string {
+	b.Helper()
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return string(content)
+}
+
+func parse(b *testing.B, text string) float64 {
+	b.Helper()
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return v
+}
+
+// metric reads one value of the run's process.
+func (r *run) metric(b *testing.B, name string) float64 {
+	b.Helper()
+	request, err := http.NewRequestWithContext(b.Context(), http.MethodGet, r.url+"/metrics", nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	answer, err := r.metrics.Do(request)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.Lines(string(body)) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			return parse(b, strings.TrimSpace(value))
+		}
+	}
+	b.Fatalf("%s: the metrics have no %s", answer.Status, name)
+	return 0
+}
