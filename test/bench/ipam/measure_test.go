@@ -10,13 +10,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-
-	"github.com/underlay-ccm/underlay/ipam"
-	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 )
 
 // ledgerName begins the names of the ConfigMaps in kube-system that hold our stored ledger.
@@ -199,12 +195,18 @@ func (f *field) clear(ctx context.Context, b *testing.B) {
 		b.Fatal(err)
 	}
 	maps := f.admin.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	for shard := range ipam.MaxShards {
-		if err := maps.Delete(ctx, ipamcontroller.ObjectName(shard+1), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			b.Fatal(err)
+	list, err := maps.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range list.Items {
+		if name := list.Items[i].Name; strings.HasPrefix(name, ledgerName+"-") {
+			if err := maps.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+				b.Fatal(err)
+			}
 		}
 	}
-	_, err := maps.Patch(ctx, ledgerName, types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{})
+	_, err = maps.Patch(ctx, ledgerName, types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
