@@ -165,7 +165,10 @@ func (c *Cluster) Join(ctx context.Context, server schema.Server) error {
 			ips = append(ips, ip)
 		}
 	}
-	k, err := kubelet.Join(ctx, config, kubelet.Options{Name: server.Name, InternalIPs: ips, ReadyWithPodCIDR: true})
+	k, err := kubelet.Join(ctx, config, kubelet.Options{
+		Name: server.Name, InternalIPs: ips, ReadyWithPodCIDR: true,
+		LeasePeriod: c.options.ControlPlane.NodeMonitorGracePeriod / 6, // 0 where none is set: 2 s
+	})
 	if err != nil {
 		return fmt.Errorf("machine %s: %w", server.Name, err)
 	}

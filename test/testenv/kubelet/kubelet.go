@@ -54,8 +54,9 @@ type Options struct {
 	// the node lifecycle controller goes by: 2 s by default (a real one: 10 s).
 	LeasePeriod time.Duration
 
-	// StatusPeriod is the time between two reports of the conditions: 10 s by
-	// default. Until the Node is Ready it is looked at every half second.
+	// StatusPeriod is the time between two reports of conditions that are as
+	// before: 10 s by default (a real one: 5 min). Until the Node is Ready it is
+	// looked at every half second, and written as soon as that changes.
 	StatusPeriod time.Duration
 }
 
@@ -80,9 +81,10 @@ const unreadyPeriod = 500 * time.Millisecond
 
 // Kubelet is one machine that has joined.
 type Kubelet struct {
-	options Options
-	client  kubernetes.Interface
-	ready   bool // as reported last
+	options  Options
+	client   kubernetes.Interface
+	ready    bool      // as reported last
+	reported time.Time // when that was
 
 	cancel context.CancelFunc
 	ended  sync.WaitGroup

@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	"k8s.io/utils/ptr"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 const (
@@ -140,23 +142,26 @@ func conditions(before []corev1.NodeCondition, ready bool, now time.Time) []core
 	return all
 }
 
-// reportStatus patches the kubelet's own conditions: the strategic merge, keyed
-// by type, leaves everybody else's alone.
+// reportStatus patches the kubelet's own conditions, if there is news or the last
+// report is old: the strategic merge, keyed by type, leaves everybody else's alone.
 func (k *Kubelet) reportStatus(ctx context.Context) error {
 	node, err := k.node(ctx)
 	if err != nil {
 		return err
 	}
-	ready := k.networked(node)
+	ready, now := k.networked(node), time.Now()
+	if ready == kube.Ready(node) && now.Sub(k.reported) < k.options.StatusPeriod {
+		return nil
+	}
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{
-		"conditions": conditions(node.Status.Conditions, ready, time.Now()),
+		"conditions": conditions(node.Status.Conditions, ready, now),
 	}})
 	if err != nil {
 		return fmt.Errorf("encode the status: %w", err)
 	}
 	_, err = k.client.CoreV1().Nodes().Patch(ctx, k.options.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err == nil {
-		k.ready = ready
+		k.ready, k.reported = ready, now
 	}
 	return err
 }
