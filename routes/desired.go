@@ -86,7 +86,10 @@ func Desired(nodes []Node, ranges []Range) Wanted {
 		losers[nodeDst{d.Node, d.Dst}] = true
 		w.Duplicates = append(w.Duplicates, d)
 	}
-	ranked := slices.Clone(nodes)
+	ranked := make([]*Node, len(nodes))
+	for i := range nodes {
+		ranked[i] = &nodes[i]
+	}
 	slices.SortFunc(ranked, byUrgency)
 	for _, n := range ranked {
 		for _, dst := range n.Dsts {
@@ -137,7 +140,10 @@ func duplicates(nodes []Node, ranges []Range) []Duplicate {
 		}
 	}
 	slices.SortFunc(all, func(a, b holding) int {
-		return cmp.Or(a.dst.Compare(b.dst), byAge(*a.node, *b.node))
+		if order := a.dst.Compare(b.dst); order != 0 {
+			return order
+		}
+		return byAge(a.node, b.node)
 	})
 	var found []Duplicate
 	for start := 0; start < len(all); {
@@ -147,7 +153,7 @@ func duplicates(nodes []Node, ranges []Range) []Duplicate {
 		}
 		run := all[start:end]
 		slices.SortFunc(run, func(a, b holding) int {
-			return cmp.Or(a.odd-b.odd, byAge(*a.node, *b.node), a.dst.Compare(b.dst))
+			return cmp.Or(a.odd-b.odd, byAge(a.node, b.node), a.dst.Compare(b.dst))
 		})
 		var kept []holding
 		for _, h := range run {
@@ -163,11 +169,12 @@ func duplicates(nodes []Node, ranges []Range) []Duplicate {
 	return found
 }
 
-func byAge(a, b Node) int {
+// byAge and byUrgency get pointers because thousands of Nodes are sorted by them.
+func byAge(a, b *Node) int {
 	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 }
 
-func byUrgency(a, b Node) int {
+func byUrgency(a, b *Node) int {
 	return cmp.Or(firstIf(a.ControlPlane, b.ControlPlane), firstIf(a.Ready, b.Ready), byAge(a, b))
 }
 

@@ -27,13 +27,13 @@ func (d *decider) aggregates(ipv4 bool) {
 		if !ok {
 			// As while a DHCP client starts anew. Without what stands, packets for
 			// pods would leave through the default route.
-			d.held[Place{pool, MetricPeer}] = d.Gateway
+			d.held[pool] = d.Gateway
 			d.faults = append(d.faults, fmt.Sprintf(
 				"pods' %s has no gateway: no interface of the uplinks %s has a route to the cloud's network through its gateway; attach the server to the network, or give its gateway with --network-gateway",
 				pool, d.uplinkNames()))
 			continue
 		}
-		d.want = append(d.want, WantedEntry{toward(pool, gateway, link), "", "all pods are behind the cloud network's gateway"})
+		d.want = append(d.want, WantedEntry{aggregate(pool, gateway, link), "", "all pods are behind the cloud network's gateway"})
 	}
 }
 

@@ -102,7 +102,7 @@ func Decide(s Situation) (Decision, error) {
 	if at < 0 {
 		return Decision{}, fmt.Errorf("deciding on routes among %d Nodes: %s: %w", len(s.Nodes), s.Self, ErrNoNode)
 	}
-	d := &decider{Situation: s, self: s.Nodes[at], lookup: newLookup(s.Table), peers: map[string]string{}, held: map[Place]netip.Addr{}}
+	d := &decider{Situation: s, self: s.Nodes[at], lookup: newLookup(s.Table), peers: map[string]string{}, held: map[netip.Prefix]netip.Addr{}}
 	d.uplinks = d.findUplinks()
 	for _, p := range d.self.PodCIDRs {
 		d.want = append(d.want, WantedEntry{refusing(p), "", "own podCIDR: what has no pod is refused here"})
@@ -134,8 +134,8 @@ type decider struct {
 	lookup  lookup
 	uplinks []Link
 	want    []WantedEntry
-	// held are places where a route of ours via that address is left standing.
-	held   map[Place]netip.Addr
+	// held are destinations to which a route of ours via that address is left standing.
+	held   map[netip.Prefix]netip.Addr
 	peers  map[string]string
 	faults []string
 	// doubtful are Nodes with an address that is not trusted.
@@ -174,7 +174,7 @@ func (d *decider) peerRoutes(ipv4 bool) {
 		link, problem := d.neighbor(peer.Via)
 		if problem != "" {
 			d.lost(peer.Node, problem)
-			d.held[Place{peer.Dst, MetricPeer}] = peer.Via
+			d.held[peer.Dst] = peer.Via
 			continue
 		}
 		d.want = append(d.want, WantedEntry{toward(peer.Dst, peer.Via, link.Index), peer.Node, "its InternalIP is a neighbor on " + link.Name})
@@ -189,7 +189,7 @@ func (d *decider) peerRoutes(ipv4 bool) {
 		}
 		d.lost(n.Name, fmt.Sprintf("has no %s InternalIP; set the kubelet's --node-ip, or have the cloud controller manager report one", family(ipv4)))
 		for _, dst := range n.Dsts {
-			d.held[Place{dst, MetricPeer}] = netip.Addr{}
+			d.held[dst] = netip.Addr{}
 		}
 	}
 	for _, dup := range wanted.Duplicates {

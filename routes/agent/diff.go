@@ -48,10 +48,11 @@ func (r Refusal) String() string {
 // Empty reports whether there is nothing to write.
 func (p Plan) Empty() bool { return len(p.Add)+len(p.Replace)+len(p.Delete) == 0 }
 
-// Diff compares what should stand with what stands. Ours at a held place stays
-// if it leads to the held address, or wherever it leads if that is the zero Addr.
+// Diff compares what should stand with what stands. Ours to a held
+// destination, of whatever metric, stays if it leads to the held address, or wherever
+// it leads if that is the zero Addr; what refuses packets is not held.
 // Order follows the entries; deletions are sorted.
-func Diff(want []WantedEntry, have []Entry, held map[Place]netip.Addr) Plan {
+func Diff(want []WantedEntry, have []Entry, held map[netip.Prefix]netip.Addr) Plan {
 	ours, others := map[Place][]Entry{}, map[netip.Prefix][]Entry{}
 	for _, e := range have {
 		if e.Ours() {
@@ -84,9 +85,9 @@ func Diff(want []WantedEntry, have []Entry, held map[Place]netip.Addr) Plan {
 		p.Delete = append(p.Delete, spare...)
 	}
 	for place, left := range ours {
-		via, isHeld := held[place]
+		via, isHeld := held[place.Dst]
 		for _, e := range left {
-			if !isHeld || via.IsValid() && e.Via != via {
+			if !isHeld || e.Kind == Unreachable || via.IsValid() && e.Via != via {
 				p.Delete = append(p.Delete, e)
 			}
 		}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"net/netip"
@@ -19,12 +20,30 @@ const protocolRA = 9
 // Metrics of our routes: of two routes to one destination the kernel takes the
 // one with the smaller number.
 const (
-	// MetricPeer is that of routes toward peers.
+	// MetricPeer is the least of routes toward peers, see PeerMetric, and that of an
+	// aggregate route.
 	MetricPeer uint32 = 201
 	// MetricWorst is that of the unreachable routes for our own podCIDRs: whatever
 	// leads to a pod, and whatever a CNI plugin adds, comes before them.
 	MetricWorst uint32 = math.MaxUint32
 )
+
+// peerMetrics is over how many metrics IPv4 routes to peers are spread.
+const peerMetrics = 256
+
+// PeerMetric is that of the route to a peer's podCIDR: for IPv4, MetricPeer and the
+// last byte of the network's number, such as 204 for 10.244.3.0/24. When Linux adds
+// an IPv4 route it looks for one whose next hop it can share, and compares it with
+// all that have its protocol, metric and interface, one by one
+// (net/ipv4/fib_semantics.c, fib_find_info). With one metric the table of 15,000
+// peers takes seconds for that alone. Nothing like it is done for IPv6.
+func PeerMetric(dst netip.Prefix) uint32 {
+	if !dst.Addr().Is4() {
+		return MetricPeer
+	}
+	addr := dst.Addr().As4()
+	return MetricPeer + binary.BigEndian.Uint32(addr[:])>>(32-dst.Bits())%peerMetrics
+}
 
 // Kind is what the kernel does with a packet that a route matches.
 type Kind uint8
@@ -75,8 +94,11 @@ type Place struct {
 func (e Entry) Place() Place { return Place{e.Dst, e.Metric} }
 
 func compareEntries(a, b Entry) int {
+	if order := a.Dst.Compare(b.Dst); order != 0 { // nearly always
+		return order
+	}
 	return cmp.Or(
-		a.Dst.Compare(b.Dst), cmp.Compare(a.Metric, b.Metric), a.Via.Compare(b.Via),
+		cmp.Compare(a.Metric, b.Metric), a.Via.Compare(b.Via),
 		cmp.Compare(a.Link, b.Link), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Protocol, b.Protocol),
 	)
 }
@@ -95,9 +117,14 @@ func (l Link) has(addr netip.Addr) bool {
 	return slices.ContainsFunc(l.Addrs, func(p netip.Prefix) bool { return p.Addr() == addr })
 }
 
-// toward builds our route to dst.
+// toward builds our route to a peer's podCIDR.
 func toward(dst netip.Prefix, via netip.Addr, link int) Entry {
-	return Entry{Dst: dst, Via: via, Kind: Unicast, Link: link, Metric: MetricPeer, Protocol: Protocol}
+	return Entry{Dst: dst, Via: via, Kind: Unicast, Link: link, Metric: PeerMetric(dst), Protocol: Protocol}
+}
+
+// aggregate builds our route to all pods of a pool.
+func aggregate(pool netip.Prefix, via netip.Addr, link int) Entry {
+	return Entry{Dst: pool, Via: via, Kind: Unicast, Link: link, Metric: MetricPeer, Protocol: Protocol}
 }
 
 // refusing builds our unreachable route for dst.

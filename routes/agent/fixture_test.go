@@ -67,6 +67,14 @@ func (m *machine) Add(_ context.Context, e Entry) error {
 	return nil
 }
 
+func (m *machine) AddAll(ctx context.Context, entries []Entry) []error {
+	failed := make([]error, len(entries))
+	for i, e := range entries {
+		failed[i] = m.Add(ctx, e)
+	}
+	return failed
+}
+
 func (m *machine) Replace(_ context.Context, old, to Entry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -219,7 +227,7 @@ func withFixture(t *testing.T, modes Modes, nodes []*corev1.Node, test func(*fix
 func (w *fixture) start(modes Modes) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
-	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0, informers.WithTransform(Trim))
+	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0, informers.WithTransform(Trim("self")))
 	a, err := New(Config{
 		Client: w.client, Nodes: factory.Core().V1().Nodes(), Kernel: w.machine, Recorder: w.events,
 		Registry: metrics.NewKubeRegistry(),

@@ -17,17 +17,25 @@ const PeersReachable corev1.NodeConditionType = "underlay.dev/PeersReachable"
 
 const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
 
-// Trim is the informer's transform: it keeps of a Node only what the agent uses.
-// A cluster's Nodes are nearly all images, labels and annotations, and every
-// machine holds all of them in memory.
-func Trim(obj any) (any, error) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		return unknown, nil
+// Trim makes the informer's transform: it keeps of a Node only what the agent uses,
+// and of all but this machine's only what leads to its pods. A cluster's Nodes are
+// nearly all images, labels and annotations, and every machine holds all of them in
+// memory.
+func Trim(self string) cache.TransformFunc {
+	return func(obj any) (any, error) {
+		if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			return unknown, nil
+		}
+		node, ok := obj.(*corev1.Node)
+		if !ok {
+			return nil, fmt.Errorf("trimming a Node: it is a %T", obj)
+		}
+		return trimmed(node, node.Name == self), nil
 	}
-	node, ok := obj.(*corev1.Node)
-	if !ok {
-		return nil, fmt.Errorf("trimming a Node: it is a %T", obj)
-	}
+}
+
+// trimmed writes types and states as constants, so that thousands of Nodes share them.
+func trimmed(node *corev1.Node, own bool) *corev1.Node {
 	trimmed := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
@@ -35,23 +43,38 @@ func Trim(obj any) (any, error) {
 		},
 		Spec: corev1.NodeSpec{PodCIDR: node.Spec.PodCIDR, PodCIDRs: node.Spec.PodCIDRs},
 	}
-	if value, ok := node.Labels[controlPlaneLabel]; ok {
-		trimmed.Labels = map[string]string{controlPlaneLabel: value}
+	if len(node.Spec.PodCIDRs) > 0 && node.Spec.PodCIDRs[0] == node.Spec.PodCIDR {
+		trimmed.Spec.PodCIDR = node.Spec.PodCIDRs[0]
+	}
+	if _, ok := node.Labels[controlPlaneLabel]; ok {
+		trimmed.Labels = map[string]string{controlPlaneLabel: ""}
 	}
 	for _, a := range node.Status.Addresses {
-		if a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP {
-			trimmed.Status.Addresses = append(trimmed.Status.Addresses, a)
+		switch a.Type {
+		case corev1.NodeInternalIP:
+			a.Type = corev1.NodeInternalIP
+		case corev1.NodeExternalIP:
+			a.Type = corev1.NodeExternalIP
+		default:
+			continue
 		}
+		trimmed.Status.Addresses = append(trimmed.Status.Addresses, a)
 	}
 	for _, c := range node.Status.Conditions {
 		switch c.Type {
 		case corev1.NodeReady:
-			trimmed.Status.Conditions = append(trimmed.Status.Conditions, corev1.NodeCondition{Type: c.Type, Status: c.Status})
+			ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse}
+			if c.Status == corev1.ConditionTrue {
+				ready.Status = corev1.ConditionTrue
+			}
+			trimmed.Status.Conditions = append(trimmed.Status.Conditions, ready)
 		case corev1.NodeNetworkUnavailable, PeersReachable:
-			trimmed.Status.Conditions = append(trimmed.Status.Conditions, c)
+			if own {
+				trimmed.Status.Conditions = append(trimmed.Status.Conditions, c)
+			}
 		}
 	}
-	return trimmed, nil
+	return trimmed
 }
 
 // changed reports whether anything that a decision rests on differs. Heartbeats

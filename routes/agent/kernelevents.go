@@ -13,8 +13,8 @@ import (
 // interest is what the kernel's events are judged by: a machine's pods come and
 // go with routes, links and addresses of their own, which are none of ours.
 type interest struct {
-	entries map[Place]WantedEntry
-	dsts    map[netip.Prefix]bool
+	wanted  []Entry        // sorted
+	refused map[Place]bool // those of wanted for which somebody else's stands
 	uplinks map[int]bool
 	names   []string     // of configured uplinks
 	own     []netip.Addr // of this machine's Node
@@ -24,23 +24,20 @@ type interest struct {
 
 func newInterest(d Decision, s Situation) *interest {
 	i := &interest{
-		entries: make(map[Place]WantedEntry, len(d.Want)), dsts: make(map[netip.Prefix]bool, len(d.Want)),
+		wanted: make([]Entry, len(d.Want)), refused: make(map[Place]bool, len(d.Plan.Refused)),
 		uplinks: map[int]bool{}, names: s.Uplinks, via: map[netip.Addr]int{},
 	}
-	refused := make(map[Place]bool, len(d.Plan.Refused))
 	for _, r := range d.Plan.Refused {
-		refused[r.Place()] = true
+		i.refused[r.Place()] = true
 	}
-	for _, wanted := range d.Want {
-		i.dsts[wanted.Dst] = true
-		if !refused[wanted.Place()] {
-			i.entries[wanted.Place()] = wanted
-		}
+	for at, wanted := range d.Want {
+		i.wanted[at] = wanted.Entry
 		if _, known := i.via[wanted.Via]; wanted.Node != "" && !known {
 			i.via[wanted.Via] = wanted.Link
 			i.peers = append(i.peers, wanted.Via)
 		}
 	}
+	slices.SortFunc(i.wanted, compareEntries)
 	for _, l := range s.Links {
 		if slices.Contains(d.View.Uplinks, l.Name) {
 			i.uplinks[l.Index] = true
@@ -56,7 +53,17 @@ func newInterest(d Decision, s Situation) *interest {
 
 // wants reports whether exactly this entry is wanted; a nil interest wants nothing.
 func (i *interest) wants(e Entry) bool {
-	return i != nil && i.entries[e.Place()].Entry == e
+	if i == nil || i.refused[e.Place()] {
+		return false
+	}
+	_, found := slices.BinarySearchFunc(i.wanted, e, compareEntries)
+	return found
+}
+
+// leadsTo reports whether an entry to the destination is wanted, refused or not.
+func (i *interest) leadsTo(dst netip.Prefix) bool {
+	_, found := slices.BinarySearchFunc(i.wanted, dst, func(e Entry, dst netip.Prefix) int { return e.Dst.Compare(dst) })
+	return found
 }
 
 // happened judges an event of the kernel. Our own writes come back as events,
@@ -84,7 +91,7 @@ func (i *interest) concerned(e Event) bool {
 			// One that is wanted stands, one that isn't has gone: as it should be.
 			return (e.Kind == RouteSet) != i.wants(e.Route)
 		}
-		return i.dsts[e.Route.Dst] || i.uplinks[e.Route.Link] || e.Route.Dst.Bits() == 0 || len(i.uplinks) == 0
+		return i.leadsTo(e.Route.Dst) || i.uplinks[e.Route.Link] || e.Route.Dst.Bits() == 0 || len(i.uplinks) == 0
 	case LinkChanged:
 		return i.uplinks[e.Link] || slices.Contains(i.names, e.Name)
 	case AddressChanged:

@@ -86,7 +86,7 @@ func TestSilentLossIsFound(t *testing.T) {
 func TestAForeignRouteIsNeitherReplacedNorDeleted(t *testing.T) {
 	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		alien := foreign("10.244.2.0/24", "10.0.0.9", 2)
-		alien.Metric = MetricPeer
+		alien.Metric = PeerMetric(alien.Dst)
 		w.machine.byHand(func(m *machine) { // ip route replace
 			m.table = slices.DeleteFunc(m.table, func(e Entry) bool { return e.Place() == alien.Place() })
 			m.table = append(m.table, alien)

@@ -120,9 +120,13 @@ func names(edges []Edge) string {
 // so that at no time fewer peers can be reached than before. A peer whose route
 // the kernel refuses is named in the decision.
 func (a *Agent) write(ctx context.Context, before *interest, d *Decision) (missing int, failed failures) {
-	logger := klog.FromContext(ctx)
-	for _, wanted := range d.Plan.Add {
-		err := a.Kernel.Add(ctx, wanted.Entry)
+	detailed := klog.FromContext(ctx).V(2)
+	additions := make([]Entry, len(d.Plan.Add))
+	for i, wanted := range d.Plan.Add {
+		additions[i] = wanted.Entry
+	}
+	for i, err := range a.Kernel.AddAll(ctx, additions) {
+		wanted := d.Plan.Add[i]
 		a.metrics.wrote("add", err)
 		if err != nil {
 			failed.add(d, wanted, err)
@@ -131,7 +135,9 @@ func (a *Agent) write(ctx context.Context, before *interest, d *Decision) (missi
 		if before.wants(wanted.Entry) {
 			a.metrics.repairs.WithLabelValues("routes").Inc()
 		}
-		logger.V(2).Info("Route added", "route", wanted.Entry, "node", wanted.Node)
+		if detailed.Enabled() { // thousands at a start
+			detailed.Info("Route added", "route", wanted.Entry, "node", wanted.Node)
+		}
 	}
 	for _, change := range d.Plan.Replace {
 		err := a.Kernel.Replace(ctx, change.Old, change.New.Entry)
@@ -143,7 +149,7 @@ func (a *Agent) write(ctx context.Context, before *interest, d *Decision) (missi
 		if before.wants(change.New.Entry) {
 			a.metrics.repairs.WithLabelValues("routes").Inc()
 		}
-		logger.V(2).Info("Route changed", "route", change.New.Entry, "was", change.Old, "node", change.New.Node)
+		detailed.Info("Route changed", "route", change.New.Entry, "was", change.Old, "node", change.New.Node)
 	}
 	missing = len(failed.own) + len(failed.peers)
 	for _, e := range d.Plan.Delete {
@@ -153,7 +159,7 @@ func (a *Agent) write(ctx context.Context, before *interest, d *Decision) (missi
 			failed.peers = append(failed.peers, fmt.Errorf("deleting route %s: %w", e, err))
 			continue
 		}
-		logger.V(2).Info("Route deleted", "route", e)
+		detailed.Info("Route deleted", "route", e)
 	}
 	return missing, failed
 }

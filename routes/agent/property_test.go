@@ -105,7 +105,7 @@ func randomTable(rng *rand.Rand) []Entry {
 		case 1:
 			e.Protocol = 4
 		case 2:
-			e.Protocol, e.Metric = 4, []uint32{0, MetricPeer, 500, MetricWorst}[rng.IntN(4)]
+			e.Protocol, e.Metric = 4, []uint32{0, MetricPeer, PeerMetric(e.Dst), 500, MetricWorst}[rng.IntN(5)]
 		case 3:
 			e.Kind, e.Via = OtherKind, netip.Addr{}
 		}

@@ -1,0 +1,87 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// What kubelets and others write of a Node, and what no decision rests on, leads to
+// no look at the machine; what one does rest on leads to one.
+func TestOnlyWhatMattersOfANodeLeadsToAPass(t *testing.T) {
+	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
+		before := w.machine.looks()
+		for i := range 50 {
+			b := peerB()
+			b.Labels = map[string]string{"example.com/beat": fmt.Sprint(i)}
+			b.Annotations = map[string]string{"example.com/beat": fmt.Sprint(i)}
+			b.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", Time: &metav1.Time{Time: time.Now()}}}
+			b.Spec.Unschedulable = i%2 == 0
+			b.Spec.Taints = []corev1.Taint{{Key: "example.com/beat", Value: fmt.Sprint(i), Effect: corev1.TaintEffectNoSchedule}}
+			b.Status.Images = []corev1.ContainerImage{{Names: []string{fmt.Sprint("image", i)}}}
+			b.Status.Addresses = append(slices.Clone(b.Status.Addresses), corev1.NodeAddress{Type: corev1.NodeHostName, Address: fmt.Sprint("b", i)})
+			b.Status.Conditions = append(slices.Clone(b.Status.Conditions),
+				corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue, Message: fmt.Sprint(i)},
+				corev1.NodeCondition{Type: PeersReachable, Status: corev1.ConditionFalse, Message: fmt.Sprint(i)})
+			b.Status.Conditions[0].LastHeartbeatTime = metav1.Now()
+			w.put(b)
+			w.rest()
+		}
+		if looks := w.machine.looks() - before; looks != 0 {
+			t.Errorf("50 updates that change nothing led to %d passes, want 0", looks)
+		}
+		b := peerB()
+		b.Status.Addresses[0].Address = "10.0.0.7"
+		w.put(b)
+		w.rest()
+		if looks := w.machine.looks() - before; looks != 1 {
+			t.Errorf("a new address led to %d passes, want 1", looks)
+		}
+		w.routes("10.244.2.0/24 via 10.0.0.7")
+	})
+}
+
+// A route that an earlier version made at another metric is replaced by ours before
+// it goes, and stays while the peer's address is unknown.
+func TestRoutesOfAnotherMetric(t *testing.T) {
+	old := ours("10.244.2.0/24", "10.0.0.2", 2)
+	old.Metric = MetricPeer
+	s := segment()
+	s.Nodes = append(s.Nodes, aNode("b", "10.0.0.2", "10.244.2.0/24"))
+	s.Table = append(s.Table, old)
+	d, err := Decide(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	added := slices.ContainsFunc(d.Plan.Add, func(e WantedEntry) bool { return e.Entry == ours("10.244.2.0/24", "10.0.0.2", 2) })
+	if !added || !slices.Equal(d.Plan.Delete, []Entry{old}) {
+		t.Errorf("the plan is %+v, want the new route added and the old one deleted", d.Plan)
+	}
+	s.Nodes[1].InternalIPs = nil
+	if d, err = Decide(s); err != nil {
+		t.Fatal(err)
+	}
+	if len(d.Plan.Delete) > 0 {
+		t.Errorf("%v would be deleted while the peer's address is unknown", d.Plan.Delete)
+	}
+}
+
+// IPv4 podCIDRs of one pool are spread evenly over the metrics.
+func TestPeerMetricsAreSpread(t *testing.T) {
+	at := map[uint32]int{}
+	for i := range 15_360 {
+		at[PeerMetric(prefix(fmt.Sprintf("10.%d.%d.0/24", 64+i>>8, i&0xff)))]++
+	}
+	for m, n := range at {
+		if n != 60 || m < MetricPeer || m >= MetricPeer+peerMetrics {
+			t.Errorf("metric %d has %d of 15,360 routes, want 60", m, n)
+		}
+	}
+	if m := PeerMetric(prefix("fd01:2::/64")); m != MetricPeer {
+		t.Errorf("IPv6 has metric %d, want %d", m, MetricPeer)
+	}
+}
