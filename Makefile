@@ -125,7 +125,7 @@ bench-lb: ## requests of load balancers, beside the peer's
 	@go test ./test/bench/lb -count=1 -v -run 'Requests|Resync' -bench Resync -benchmem
 
 .PHONY: bench-agent
-bench-agent: ## kernel routes of 1,000 Nodes, beside ip -batch and a socket per route; needs root
+bench-agent: kube ## the agent among 15,000 Nodes, beside ip -batch and a socket per route; needs root
 	@go test ./test/bench/agent -run '^$$' -bench . -timeout 20m
 
 # Each mutant is compiled and tested by itself: minutes, so no part of the tests.

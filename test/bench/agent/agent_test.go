@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -30,10 +31,19 @@ import (
 	"github.com/underlay-ccm/underlay/routes/kernel/kerneltest"
 )
 
-func TestMain(m *testing.M) { kerneltest.Main(m) }
+func TestMain(m *testing.M) {
+	if setting := os.Getenv(generatedNodes); setting != "" {
+		if err := serveNodes(setting); err != nil {
+			fmt.Fprintln(os.Stderr, "serving Nodes:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	kerneltest.Main(m)
+}
 
 const (
-	nodeCount = 1000
+	nodeCount = 15000
 	// own is the machine's Node, whose prefixes it refuses.
 	own = "node-0000"
 	// limit is how long anything may take before it counts as never.
@@ -152,7 +162,7 @@ func prepare(b *testing.B, k agent.Kernel, count int) *running {
 		objects = append(objects, node(i))
 	}
 	client := fake.NewClientset(objects...)
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(agent.Trim))
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(agent.Trim(own)))
 	a, err := agent.New(agent.Config{
 		Client: client, Nodes: factory.Core().V1().Nodes(), Kernel: k, Recorder: &record.FakeRecorder{},
 		Registry: metrics.NewKubeRegistry(), Period: time.Hour,

@@ -3,6 +3,8 @@
 package agent_test
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -16,18 +18,19 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/underlay-ccm/underlay/routes/kernel/kerneltest"
+	"github.com/underlay-ccm/underlay/test/bench/results"
 	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
 )
 
 const (
 	manyNodes = 5000
+	settleFor = 20 * time.Second
 	restFor   = time.Minute
 	port      = 10266
 )
@@ -39,18 +42,67 @@ func BenchmarkWeight(b *testing.B) {
 	kerneltest.Need(b)
 	cable(b)
 	k := open(b)
-	binary := filepath.Join(b.TempDir(), "underlay-agent")
+	binary := build(b)
+	cp := controlplane.StartT(b, controlplane.Options{WithoutControllerManager: true, Progress: io.Discard})
+	populate(b, cp)
+	for b.Loop() {
+		weigh(b, scene{"a real API server", manyNodes, cp.AdminKubeconfig(), nil}, binary)
+		complete(b, k, 2*manyNodes)
+		clear(b, k)
+	}
+}
+
+// BenchmarkHeartbeats runs the program among 15,000 generated Nodes, whose kubelets
+// report every five minutes that nothing has changed, and whose machines answer.
+// That must lead to no pass. Nodes come one by one, or, as from an API server
+// without watch-lists, all at once.
+func BenchmarkHeartbeats(b *testing.B) {
+	kerneltest.Need(b)
+	cable(b)
+	neighbors(b)
+	k := open(b)
+	binary := build(b)
+	for _, c := range []struct {
+		name      string
+		watchList bool
+	}{{"Nodes come as a watch-list", true}, {"Nodes come as a list", false}} {
+		b.Run(c.name, func(b *testing.B) {
+			api := startNodes(b, nodeCount, c.watchList)
+			for b.Loop() {
+				weigh(b, scene{c.name, nodeCount, api.kubeconfig, api}, binary)
+				complete(b, k, 2*nodeCount)
+				clear(b, k)
+			}
+		})
+	}
+}
+
+func build(b *testing.B) (binary string) {
+	b.Helper()
+	binary = filepath.Join(b.TempDir(), "underlay-agent")
 	build := exec.CommandContext(b.Context(), "go", "build", "-o", binary, "./cmd/underlay-agent")
 	build.Dir = "../../.."
 	if out, err := build.CombinedOutput(); err != nil {
 		b.Fatalf("building the agent: %v: %s", err, out)
 	}
-	cp := controlplane.StartT(b, controlplane.Options{WithoutControllerManager: true, Progress: io.Discard})
-	populate(b, cp)
-	for b.Loop() {
-		weigh(b, cp, binary)
-		complete(b, k, 2*manyNodes)
-		clear(b, k)
+	return binary
+}
+
+// neighbors makes the kernel know all peers, as where they answer.
+func neighbors(b *testing.B) {
+	b.Helper()
+	var lines bytes.Buffer
+	for i := 1; i < nodeCount; i++ {
+		for _, ipv4 := range []bool{true, false} {
+			fmt.Fprintf(&lines, "neigh add %s lladdr 02:00:00:00:%02x:%02x dev uplink nud permanent\n", nodeAddress(i, ipv4), byte(i>>8), byte(i))
+		}
+	}
+	file := filepath.Join(b.TempDir(), "neighbors")
+	if err := os.WriteFile(file, lines.Bytes(), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	if out, err := exec.CommandContext(b.Context(), "ip", "-batch", file).CombinedOutput(); err != nil {
+		b.Fatalf("ip -batch: %v: %s", err, out)
 	}
 }
 
@@ -80,28 +132,16 @@ func populate(b *testing.B, cp *controlplane.ControlPlane) {
 	}
 }
 
-// full is a Node with all that a kubelet reports, some 12 kB.
-func full(i int) *corev1.Node {
-	n := node(i)
-	n.UID = ""
-	n.Labels, n.Annotations = map[string]string{}, map[string]string{}
-	for l := range 20 {
-		n.Labels[fmt.Sprintf("example.com/label-%d", l)] = n.Name
-		n.Annotations[fmt.Sprintf("example.com/annotation-%d", l)] = strings.Repeat(n.Name+" ", 4)
-	}
-	for image := range 50 {
-		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{SizeBytes: 1 << 20, Names: []string{
-			fmt.Sprintf("registry.example/project/image-%d@sha256:%064d", image, i), fmt.Sprintf("registry.example/project/image-%d:v1.%d", image, i),
-		}})
-	}
-	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
-		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, Reason: "Benchmark", Message: "as a kubelet says it"})
-	}
-	return n
+// scene is what the program is weighed among. Without an api nothing happens.
+type scene struct {
+	name       string
+	nodes      int
+	kubeconfig string
+	api        *remoteNodes
 }
 
 // weigh runs the program from its start until it has been at rest.
-func weigh(b *testing.B, cp *controlplane.ControlPlane, binary string) {
+func weigh(b *testing.B, s scene, binary string) {
 	b.Helper()
 	dir := b.TempDir()
 	config := filepath.Join(dir, "config.yaml")
@@ -112,7 +152,7 @@ func weigh(b *testing.B, cp *controlplane.ControlPlane, binary string) {
 	if err := os.MkdirAll(filepath.Join(dir, "net.d"), 0o755); err != nil {
 		b.Fatal(err)
 	}
-	cmd := exec.Command(binary, "run", "--config="+config, "--node-name="+own, "--kubeconfig="+cp.AdminKubeconfig(), "--port="+strconv.Itoa(port),
+	cmd := exec.Command(binary, "run", "--config="+config, "--node-name="+own, "--kubeconfig="+s.kubeconfig, "--port="+strconv.Itoa(port),
 		"--cni-conf-dir="+filepath.Join(dir, "net.d"), "--cni-bin-dir="+filepath.Join(dir, "bin"), "--state-dir="+filepath.Join(dir, "run"))
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
@@ -140,18 +180,36 @@ func weigh(b *testing.B, cp *controlplane.ControlPlane, binary string) {
 		b.Fatalf("not ready: %v\n%s", err, said)
 	}
 	ready := time.Since(began)
-	used := processorTime(b, cmd.Process.Pid)
-	// What it costs while nothing happens is only known after a while of that.
-	time.Sleep(restFor)
+	started := memory(b, cmd.Process.Pid, "VmHWM")
+	if s.api != nil { // what the start leads to is over then
+		s.api.heartbeats(b, s.nodes, settleFor)
+	}
+	used, passes := processorTime(b, cmd.Process.Pid), passesNow(b)
+	beats := 0
+	if s.api == nil {
+		// What it costs while nothing happens is only known after a while of that.
+		time.Sleep(restFor)
+	} else {
+		beats = s.api.heartbeats(b, s.nodes, restFor)
+	}
 	rest := processorTime(b, cmd.Process.Pid) - used
-	rss, peak := memory(b, cmd.Process.Pid, "VmRSS"), memory(b, cmd.Process.Pid, "VmHWM")
-	anon := memory(b, cmd.Process.Pid, "RssAnon")
-	b.ReportMetric(float64(rss)/1024, "RSS-MiB")
-	b.ReportMetric(float64(anon)/1024, "anon-MiB")
-	b.ReportMetric(float64(peak)/1024, "peak-MiB")
-	b.ReportMetric(100*rest.Seconds()/restFor.Seconds(), "rest-%-of-a-core")
-	fmt.Printf("\n  %d Nodes: ready after %s, %d MiB resident (%d MiB of them its own, peak %d MiB), at rest %.2f %% of a core\n",
-		manyNodes, ready.Round(time.Millisecond), rss/1024, anon/1024, peak/1024, 100*rest.Seconds()/restFor.Seconds())
+	if more := passesNow(b) - passes; s.api != nil && more > passesAtRest {
+		b.Errorf("%d heartbeats led to %d passes, want none beside at most %d of the minute", beats, more, passesAtRest)
+	}
+	scenario := fmt.Sprintf("%d Nodes of %d kB, %s, %d heartbeats in %s", s.nodes, len(encoded(full(1)))/1000, s.name, beats, restFor)
+	fmt.Printf("\n  %s:\n", scenario)
+	for _, f := range []results.Figure{
+		{Quantity: "time from start to ready", Unit: "s", Value: ready.Seconds()},
+		{Quantity: "resident memory", Unit: "MiB", Value: float64(memory(b, cmd.Process.Pid, "VmRSS")) / 1024},
+		{Quantity: "resident memory of its own", Unit: "MiB", Value: float64(memory(b, cmd.Process.Pid, "RssAnon")) / 1024},
+		{Quantity: "resident memory, peak until ready", Unit: "MiB", Value: float64(started) / 1024},
+		{Quantity: "resident memory, peak", Unit: "MiB", Value: float64(memory(b, cmd.Process.Pid, "VmHWM")) / 1024},
+		{Quantity: "processor at rest", Unit: "% of a core", Value: 100 * rest.Seconds() / restFor.Seconds()},
+	} {
+		f.Scenario, f.Contender = scenario, "underlay"
+		fmt.Printf("    %-36s %8.2f %s\n", f.Quantity, f.Value, f.Unit)
+		results.Record(b, f)
+	}
 }
 
 func write(b *testing.B, path string, mode os.FileMode, content string) {
@@ -162,6 +220,30 @@ func write(b *testing.B, path string, mode os.FileMode, content string) {
 	if err := os.WriteFile(path, []byte(content), mode); err != nil {
 		b.Fatal(err)
 	}
+}
+
+// passesAtRest are those that the period makes while nothing happens.
+const passesAtRest = 2
+
+// passesNow is how often the program has looked at everything.
+func passesNow(b *testing.B) (n int) {
+	b.Helper()
+	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/metrics", port))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer response.Body.Close()
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		if name, value, ok := strings.Cut(lines.Text(), " "); ok && strings.HasPrefix(name, "underlay_agent_passes_total{") {
+			count, err := strconv.Atoi(value)
+			if err != nil {
+				b.Fatal(err)
+			}
+			n += count
+		}
+	}
+	return n
 }
 
 // memory reads a line of /proc/<pid>/status, in KiB.

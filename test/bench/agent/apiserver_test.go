@@ -1,0 +1,298 @@
+//go:build linux
+
+package agent_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// generatedNodes is set in the process that is the API server: to how many Nodes
+// it has, and, behind a comma, whether it knows watch-lists.
+const generatedNodes = "UNDERLAY_BENCH_NODES"
+
+const protobufType = "application/vnd.kubernetes.protobuf"
+
+// nodesAPI is as much of an API server as an agent asks for: Nodes that are
+// generated, one heartbeat after the other, and the status of the agent's own. It
+// is a process of its own, so that nothing of it counts as the agent's.
+type nodesAPI struct {
+	count     int
+	watchList bool
+
+	mu       sync.Mutex
+	version  int
+	own      *corev1.Node
+	watchers map[chan *corev1.Node]bool
+}
+
+// serveNodes is the process: it prints its address, and sends a heartbeat for each
+// line that it reads.
+func serveNodes(setting string) error {
+	count, watchList, _ := strings.Cut(setting, ",")
+	n, err := strconv.Atoi(count)
+	if err != nil {
+		return err
+	}
+	s := &nodesAPI{count: n, watchList: watchList == "true", version: n, watchers: map[chan *corev1.Node]bool{}}
+	s.own = full(0)
+	server := httptest.NewUnstartedServer(s)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	fmt.Println(server.URL)
+	lines := bufio.NewScanner(os.Stdin)
+	for i := 1; lines.Scan(); i++ {
+		s.beat(i % n)
+	}
+	return lines.Err()
+}
+
+// beat is a kubelet that reports that nothing has changed.
+func (s *nodesAPI) beat(i int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	node := s.own
+	if i > 0 {
+		node = full(i)
+	}
+	node = node.DeepCopy()
+	for c := range node.Status.Conditions {
+		node.Status.Conditions[c].LastHeartbeatTime = metav1.Now()
+	}
+	s.publish(node)
+}
+
+// publish tells watchers; s.mu is held.
+func (s *nodesAPI) publish(node *corev1.Node) {
+	s.version++
+	node.ResourceVersion = strconv.Itoa(s.version)
+	for w := range s.watchers {
+		w <- node
+	}
+}
+
+func (s *nodesAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/nodes" && r.URL.Query().Get("watch") != "":
+		s.watch(w, r)
+	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/nodes":
+		s.list(w)
+	case r.Method == http.MethodPatch && r.URL.Path == "/api/v1/nodes/"+own+"/status":
+		s.patch(w, r)
+	case strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/default/events"):
+		answer(w, http.StatusCreated, &corev1.Event{})
+	default:
+		http.Error(w, r.Method+" "+r.URL.Path+" is not part of this benchmark", http.StatusForbidden)
+	}
+}
+
+func (s *nodesAPI) node(i int) *corev1.Node {
+	if i == 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.own
+	}
+	n := full(i)
+	n.ResourceVersion = strconv.Itoa(i)
+	return n
+}
+
+func (s *nodesAPI) list(w http.ResponseWriter) {
+	list := &corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(s.count)}}
+	for i := range s.count {
+		list.Items = append(list.Items, *s.node(i))
+	}
+	answer(w, http.StatusOK, list)
+}
+
+func (s *nodesAPI) watch(w http.ResponseWriter, r *http.Request) {
+	initial := r.URL.Query().Get("sendInitialEvents") == "true"
+	if initial && !s.watchList {
+		invalid := &metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonInvalid, Code: http.StatusUnprocessableEntity, Message: "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"}
+		answer(w, http.StatusUnprocessableEntity, invalid)
+		return
+	}
+	changed := make(chan *corev1.Node, 1000)
+	s.mu.Lock()
+	s.watchers[changed] = true
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.watchers, changed)
+	}()
+	send := events(w)
+	if initial {
+		for i := range s.count {
+			send("ADDED", s.node(i))
+		}
+		send("BOOKMARK", &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			ResourceVersion: strconv.Itoa(s.count), Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+		}})
+	}
+	for {
+		w.(http.Flusher).Flush()
+		select {
+		case node := <-changed:
+			send("MODIFIED", node)
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// events begins a stream of events, and returns what sends one.
+func events(w http.ResponseWriter) func(kind string, node *corev1.Node) {
+	w.Header().Set("Content-Type", protobufType+";stream=watch")
+	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), protobufType)
+	frames := info.StreamSerializer.NewFrameWriter(w)
+	return func(kind string, node *corev1.Node) {
+		event := &metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: encoded(node)}}
+		_ = info.StreamSerializer.Encode(event, frames) // if the agent has gone, its context tells
+	}
+}
+
+func (s *nodesAPI) patch(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	patch, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	before, err := json.Marshal(s.own)
+	if err == nil {
+		before, err = strategicpatch.StrategicMergePatch(before, patch, corev1.Node{})
+	}
+	after := &corev1.Node{}
+	if err == nil {
+		err = json.Unmarshal(before, after)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s.own = after
+	s.publish(after)
+	answer(w, http.StatusOK, after)
+}
+
+func answer(w http.ResponseWriter, code int, obj runtime.Object) {
+	w.Header().Set("Content-Type", protobufType)
+	w.WriteHeader(code)
+	_, _ = w.Write(encoded(obj))
+}
+
+func encoded(obj runtime.Object) []byte {
+	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), protobufType)
+	raw, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion), obj)
+	if err != nil {
+		panic(err) // a Node that can't be encoded
+	}
+	return raw
+}
+
+// remoteNodes is an API server in a process of its own.
+type remoteNodes struct {
+	kubeconfig string
+	beats      io.Writer
+}
+
+func startNodes(b *testing.B, count int, watchList bool) *remoteNodes {
+	b.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d,%t", generatedNodes, count, watchList))
+	cmd.Stderr = os.Stderr
+	beats, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	said, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = beats.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	url, err := bufio.NewReader(said).ReadString('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	kubeconfig := filepath.Join(b.TempDir(), "kubeconfig")
+	write(b, kubeconfig, 0o600, fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: bench,
+  contexts: [{name: bench, context: {cluster: bench, user: bench}}], users: [{name: bench, user: {}}],
+  clusters: [{name: bench, cluster: {server: "%s", insecure-skip-tls-verify: true}}]}
+`, strings.TrimSpace(url)))
+	return &remoteNodes{kubeconfig: kubeconfig, beats: beats}
+}
+
+// heartbeats has Nodes report as so many kubelets do, one every five minutes each
+// (kubelet, nodeStatusReportFrequency), until the time is over. It returns how many.
+func (r *remoteNodes) heartbeats(b *testing.B, nodes int, during time.Duration) (sent int) {
+	b.Helper()
+	every := time.NewTicker(5 * time.Minute / time.Duration(nodes))
+	defer every.Stop()
+	over := time.After(during)
+	for {
+		select {
+		case <-over:
+			return sent
+		case <-every.C:
+			if _, err := io.WriteString(r.beats, "\n"); err != nil {
+				b.Fatal(err)
+			}
+			sent++
+		}
+	}
+}
+
+// full is a Node with all that a kubelet reports and others add, some 14 kB.
+func full(i int) *corev1.Node {
+	n := node(i)
+	n.CreationTimestamp = metav1.Unix(1_700_000_000+int64(i), 0)
+	n.Labels, n.Annotations = map[string]string{}, map[string]string{}
+	for l := range 20 {
+		n.Labels[fmt.Sprintf("example.com/label-%d", l)] = n.Name
+		n.Annotations[fmt.Sprintf("example.com/annotation-%d", l)] = strings.Repeat(n.Name+" ", 4)
+	}
+	for image := range 50 {
+		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{SizeBytes: 1 << 20, Names: []string{
+			fmt.Sprintf("registry.example/project/image-%d@sha256:%064d", image, i), fmt.Sprintf("registry.example/project/image-%d:v1.%d", image, i),
+		}})
+	}
+	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady, corev1.NodeNetworkUnavailable, "underlay.dev/PeersReachable"} {
+		c := corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, Reason: "Benchmark", Message: "as a kubelet says it", LastHeartbeatTime: n.CreationTimestamp}
+		if kind == corev1.NodeReady || kind == "underlay.dev/PeersReachable" {
+			c.Status = corev1.ConditionTrue
+		}
+		n.Status.Conditions = append(n.Status.Conditions, c)
+	}
+	for _, manager := range []string{"kubelet", "kube-controller-manager", "underlay-ccm"} {
+		n.ManagedFields = append(n.ManagedFields, metav1.ManagedFieldsEntry{
+			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", Time: &n.CreationTimestamp,
+			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{".":{}` + strings.Repeat(`,"f:example.com/annotation":{}`, 40) + `}}}`)},
+		})
+	}
+	n.UID = types.UID(fmt.Sprintf("%08d-0000-4000-8000-%012d", i, i))
+	return n
+}
