@@ -4,10 +4,9 @@
 //
 // It decides nothing. It must never touch a table but the main one, never add a
 // route over another, and never answer with a part of a table as if it were the
-// whole. Requests share sockets, because opening one for each takes longer than the
-// request, and many routes go into one datagram; events have a socket of their own,
-// so that they stay in order, opened anew when the kernel says that it had to drop
-// some (ENOBUFS).
+// whole. Requests share one socket, because opening one for each takes longer
+// than the request; events have one of their own, so that they stay in order,
+// opened anew when the kernel says that it had to drop some (ENOBUFS).
 //
 // Everything happens in the network namespace of the thread that opens a socket,
 // which in a program that never changes it is the program's. Where its facts come

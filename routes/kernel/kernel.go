@@ -24,12 +24,9 @@ const requestTimeout = 10 * time.Second
 const dumps = 5
 
 // Kernel is this machine's networking. It implements agent.Kernel.
-type Kernel struct {
-	handle   *netlink.Handle
-	requests *requests
-}
+type Kernel struct{ handle *netlink.Handle }
 
-// Open opens the sockets for requests. Reading takes no privilege, changes take
+// Open opens the socket for requests. Reading takes no privilege, changes take
 // CAP_NET_ADMIN.
 func Open() (*Kernel, error) {
 	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
@@ -40,29 +37,22 @@ func Open() (*Kernel, error) {
 		handle.Close()
 		return nil, fmt.Errorf("limiting the time of netlink requests: %w", err)
 	}
-	requests, err := openRequests()
-	if err != nil {
-		handle.Close()
-		return nil, fmt.Errorf("opening a netlink socket for many requests: %w", err)
-	}
-	return &Kernel{handle: handle, requests: requests}, nil
+	return &Kernel{handle: handle}, nil
 }
 
-// Close closes the sockets.
-func (k *Kernel) Close() {
-	k.handle.Close()
-	k.requests.close()
-}
+// Close closes the socket.
+func (k *Kernel) Close() { k.handle.Close() }
 
 // List returns every route of the main table.
 func (k *Kernel) List(ctx context.Context) ([]agent.Entry, error) {
 	var found []agent.Entry
 	err := whole(ctx, func() error {
 		found = found[:0]
-		return k.requests.dump(unix.RTM_GETROUTE, unix.RTM_NEWROUTE, unix.SizeofRtMsg, func(route []byte) {
-			if e, ok := readRoute(route); ok {
+		return k.handle.RouteListFilteredIter(netlink.FAMILY_ALL, &netlink.Route{}, 0, func(r netlink.Route) bool {
+			if e, ok := entryOf(r); ok {
 				found = append(found, e)
 			}
+			return true
 		})
 	})
 	if err != nil {
@@ -87,51 +77,37 @@ func whole(ctx context.Context, dump func() error) error {
 
 // Add makes a route where there is none.
 func (k *Kernel) Add(ctx context.Context, e agent.Entry) error {
-	return k.AddAll(ctx, []agent.Entry{e})[0]
-}
-
-// AddAll makes routes where there are none, one error for each.
-func (k *Kernel) AddAll(ctx context.Context, entries []agent.Entry) []error {
-	failed := k.change(ctx, unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, entries)
-	for i, err := range failed {
-		if errors.Is(err, unix.EEXIST) {
-			failed[i] = fmt.Errorf("%w (%w)", agent.ErrTaken, err)
-		}
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	return failed
-}
-
-// Replace changes what stands at the place of both in one step.
-func (k *Kernel) Replace(ctx context.Context, old, to agent.Entry) error {
-	if old.Place() != to.Place() {
-		return fmt.Errorf("replacing %s by %s: they differ in destination or metric", old, to)
-	}
-	return k.change(ctx, unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, []agent.Entry{to})[0]
-}
-
-// Delete removes exactly this route of this protocol, if it is there.
-func (k *Kernel) Delete(ctx context.Context, e agent.Entry) error {
-	err := k.change(ctx, unix.RTM_DELROUTE, 0, []agent.Entry{e})[0]
-	if errors.Is(err, unix.ESRCH) {
-		return nil
+	err := k.handle.RouteAdd(routeOf(e))
+	if errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("%w (%w)", agent.ErrTaken, err)
 	}
 	return err
 }
 
-// change asks for the same of all entries, and returns one error for each.
-func (k *Kernel) change(ctx context.Context, kind, flags uint16, entries []agent.Entry) []error {
-	failed := make([]error, len(entries))
-	for at := 0; at < len(entries); at += atOnce {
-		to := min(at+atOnce, len(entries))
-		if err := ctx.Err(); err != nil {
-			for i := at; i < len(entries); i++ {
-				failed[i] = err
-			}
-			break
-		}
-		k.requests.change(kind, flags, entries[at:to], failed[at:to])
+// Replace changes what stands at the place of both in one step.
+func (k *Kernel) Replace(ctx context.Context, old, to agent.Entry) error {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	return failed
+	if old.Place() != to.Place() {
+		return fmt.Errorf("replacing %s by %s: they differ in destination or metric", old, to)
+	}
+	return k.handle.RouteReplace(routeOf(to))
+}
+
+// Delete removes exactly this route of this protocol, if it is there.
+func (k *Kernel) Delete(ctx context.Context, e agent.Entry) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	err := k.handle.RouteDel(routeOf(e))
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return err
 }
 
 // Links returns every interface with its addresses.
@@ -184,12 +160,17 @@ const silent = netlink.NUD_INCOMPLETE | netlink.NUD_FAILED
 func (k *Kernel) Neighbors(ctx context.Context, link int) ([]agent.Neighbor, error) {
 	var known []agent.Neighbor
 	err := whole(ctx, func() error {
+		found, err := k.handle.NeighList(link, netlink.FAMILY_ALL)
+		if err != nil {
+			return err
+		}
 		known = known[:0]
-		return k.requests.dump(unix.RTM_GETNEIGH, unix.RTM_NEWNEIGH, unix.SizeofNdMsg, func(neighbor []byte) {
-			if n, at, ok := readNeighbor(neighbor); ok && at == link {
-				known = append(known, n)
+		for _, n := range found {
+			if addr, ok := netip.AddrFromSlice(n.IP); ok && n.State != netlink.NUD_NONE {
+				known = append(known, agent.Neighbor{Addr: addr.Unmap(), Silent: n.State&silent != 0})
 			}
-		})
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing the neighbors on interface %d: %w", link, err)

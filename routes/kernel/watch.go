@@ -7,9 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"syscall"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -18,9 +15,9 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// eventBuffer holds events that nobody has read yet: some 40,000 routes that go
-// at once with their interface. The kernel takes the memory as it needs it.
-const eventBuffer = 16 << 20
+// eventBuffer holds events that nobody has read yet: some 20,000 routes that go
+// at once with their interface.
+const eventBuffer = 8 << 20
 
 // Watch reports every change of routes, links and addresses until the context
 // ends. It opens its socket in the calling goroutine.
@@ -38,70 +35,33 @@ func (k *Kernel) Watch(ctx context.Context, happened func(agent.Event)) error {
 
 // watchOnce reads events from a socket of its own until there is an error.
 func watchOnce(ctx context.Context, happened func(agent.Event)) error {
-	socket, err := subscribe(unix.RTNLGRP_LINK,
-		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
+	socket, err := nl.Subscribe(unix.NETLINK_ROUTE,
+		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
 	if err != nil {
 		return err
 	}
 	defer socket.Close()
-	defer context.AfterFunc(ctx, func() { _ = socket.SetReadDeadline(time.Unix(1, 0)) })()
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return err
+	defer context.AfterFunc(ctx, socket.Close)()
+	// Beyond the limit for everybody only with CAP_NET_ADMIN. Without it there is
+	// less room, and events are lost sooner.
+	if err := socket.SetReceiveBufferSize(eventBuffer, true); err != nil {
+		_ = socket.SetReceiveBufferSize(eventBuffer, false)
 	}
 	happened(agent.Event{Kind: agent.EventsLost})
-	buffer := make([]byte, answerBuffer)
 	for {
-		n, fromKernel, err := receiveEvent(raw, buffer)
+		messages, from, err := socket.Receive()
 		if err != nil {
 			return err
 		}
-		if !fromKernel {
+		if from.Pid != nl.PidKernel {
 			continue
 		}
-		err = eachMessage(buffer[:n], func(m message) error {
-			if e, ok := eventOf(m.kind, m.data); ok {
+		for _, m := range messages {
+			if e, ok := eventOf(m.Header.Type, m.Data); ok {
 				happened(e)
 			}
-			return nil
-		})
-		if err != nil { // nobody knows what it was about
-			happened(agent.Event{Kind: agent.EventsLost})
 		}
 	}
-}
-
-// subscribe opens a socket for what the kernel tells the groups.
-func subscribe(groups ...int) (*os.File, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
-	if err != nil {
-		return nil, err
-	}
-	// Beyond the limit for everybody only with CAP_NET_ADMIN. Without it there is
-	// less room, and events are lost sooner.
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, eventBuffer); err != nil {
-		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, eventBuffer)
-	}
-	local := &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
-	for _, g := range groups {
-		local.Groups |= 1 << (g - 1)
-	}
-	if err := unix.Bind(fd, local); err != nil {
-		return nil, errors.Join(err, unix.Close(fd))
-	}
-	return os.NewFile(uintptr(fd), "netlink events"), nil
-}
-
-// receiveEvent waits for a datagram.
-func receiveEvent(raw syscall.RawConn, buffer []byte) (n int, fromKernel bool, err error) {
-	var from unix.Sockaddr
-	var failed error
-	err = raw.Read(func(fd uintptr) bool {
-		n, from, failed = unix.Recvfrom(int(fd), buffer, 0)
-		return !errors.Is(failed, unix.EAGAIN)
-	})
-	sender, ok := from.(*unix.SockaddrNetlink)
-	return n, ok && sender.Pid == 0, errors.Join(err, failed)
 }
 
 // eventOf reads a message; not ok are those that concern no main table and no
@@ -127,6 +87,48 @@ func eventOf(kind uint16, data []byte) (agent.Event, bool) {
 	default:
 		return agent.Event{}, false
 	}
+}
+
+// readRoute reads what the library keeps to itself how to read.
+func readRoute(data []byte) (agent.Entry, bool) {
+	if len(data) < unix.SizeofRtMsg {
+		return agent.Entry{}, false
+	}
+	msg := nl.DeserializeRtMsg(data)
+	attrs, err := nl.ParseRouteAttr(data[msg.Len():])
+	if err != nil || msg.Flags&unix.RTM_F_CLONED != 0 || msg.Table != unix.RT_TABLE_MAIN {
+		return agent.Entry{}, false
+	}
+	r := netlink.Route{
+		Table: int(msg.Table), Type: int(msg.Type), Tos: int(msg.Tos), Protocol: netlink.RouteProtocol(msg.Protocol),
+	}
+	var dst netip.Addr
+	switch msg.Family {
+	case unix.AF_INET:
+		dst = netip.IPv4Unspecified()
+	case unix.AF_INET6:
+		dst = netip.IPv6Unspecified()
+	default:
+		return agent.Entry{}, false
+	}
+	for _, attr := range attrs {
+		switch attr.Attr.Type {
+		case unix.RTA_DST:
+			if dst, _ = netip.AddrFromSlice(attr.Value); !dst.IsValid() {
+				return agent.Entry{}, false
+			}
+		case unix.RTA_GATEWAY:
+			r.Gw = attr.Value
+		case unix.RTA_OIF:
+			r.LinkIndex = int(nl.NativeEndian().Uint32(attr.Value))
+		case unix.RTA_PRIORITY:
+			r.Priority = int(nl.NativeEndian().Uint32(attr.Value))
+		case unix.RTA_MULTIPATH, unix.RTA_VIA, unix.RTA_ENCAP:
+			r.MultiPath = []*netlink.NexthopInfo{{}}
+		}
+	}
+	r.Dst = routeOf(agent.Entry{Dst: netip.PrefixFrom(dst, int(msg.Dst_len))}).Dst
+	return entryOf(r)
 }
 
 func readAddress(data []byte) (agent.Event, bool) {
