@@ -62,6 +62,7 @@ func BenchmarkTable(b *testing.B) {
 				b.StartTimer()
 			}
 			report(b, c.name, took)
+			recordTable(b, c.name, took)
 		})
 	}
 }
@@ -164,6 +165,7 @@ func BenchmarkNodeChange(b *testing.B) {
 		took = append(took, time.Since(began))
 	}
 	report(b, "one of 1,000 Nodes changes, both families", took)
+	recordLatency(b, "One of 1,000 Nodes changes its addresses", took)
 }
 
 func toward(dst netip.Prefix, at int, ipv4 bool, link int) agent.Entry {
@@ -198,4 +200,5 @@ func BenchmarkRepair(b *testing.B) {
 	}
 	complete(b, k, 2*nodeCount)
 	report(b, "a deleted route is put back", took)
+	recordLatency(b, "One of 2,000 routes is deleted by hand", took)
 }

@@ -146,6 +146,10 @@ func weigh(b *testing.B, cp *controlplane.ControlPlane, binary string) {
 	rest := processorTime(b, cmd.Process.Pid) - used
 	rss, peak := memory(b, cmd.Process.Pid, "VmRSS"), memory(b, cmd.Process.Pid, "VmHWM")
 	anon := memory(b, cmd.Process.Pid, "RssAnon")
+	recordWeight(b, map[string]float64{
+		inMemory: float64(rss) / 1024, ownMemory: float64(anon) / 1024, peakMemory: float64(peak) / 1024,
+		untilReady: ready.Seconds(), atRest: 100 * rest.Seconds() / restFor.Seconds(),
+	})
 	b.ReportMetric(float64(rss)/1024, "RSS-MiB")
 	b.ReportMetric(float64(anon)/1024, "anon-MiB")
 	b.ReportMetric(float64(peak)/1024, "peak-MiB")

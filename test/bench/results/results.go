@@ -18,18 +18,21 @@
 //	{"version":{"program":"kube-controller-manager","version":"v1.37.1"}}
 //	{"machine":{"date":"2026-11-25","cpu":"…"}}
 //
-// The page has a table for each scenario, a row for each quantity, and a column
-// for each contender, all in the order in which they came first; ours is called
-// "underlay". A row shows the median of a figure's rounds, the smallest and the
-// largest; what a contender has not recorded is a dash. The n-th record of a
-// figure is that of the n-th round: nothing numbers them. Each plot's title names
-// its file, and a contender has the same color in all of them.
+// The page has a table for each subject with a row for each quantity of a scenario
+// and a column for each contender, all in the order in which they came first; ours
+// is called "underlay" and is the first column. A row shows the median of a
+// figure's rounds, the smallest and the largest; what a contender has not recorded
+// is a dash. The n-th record of a figure is that of the n-th round: nothing numbers
+// them. Each plot's title names its file, and a contender has the same color in all
+// of them.
 package results
 
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -59,12 +62,13 @@ type Line struct {
 	Contender string       `json:"contender"`
 	X         string       `json:"x"` // the axes' labels with units: "seconds", "Nodes"
 	Y         string       `json:"y"`
-	Points    [][2]float64 `json:"points"` // x and y, x ascending
+	LogX      bool         `json:"logX,omitempty"` // x is above zero and drawn logarithmically
+	Points    [][2]float64 `json:"points"`         // x and y, x ascending
 }
 
 // A Note says in one line what a quantity of a scenario means: from when to when,
-// of what. Without a quantity it is about the scenario, and without a scenario
-// about the quantity wherever it is measured.
+// of what. Without a quantity it is about the scenario, without a scenario about
+// the quantity wherever the subject has it, and without both about the subject.
 type Note struct {
 	Scenario string `json:"scenario,omitempty"`
 	Quantity string `json:"quantity,omitempty"`
@@ -138,6 +142,16 @@ func Compare(tb testing.TB, versions ...Version) {
 		entries[i].Version = &versions[i]
 	}
 	write(tb, entries)
+}
+
+// Library is the version of a module that the test is built with, as go.mod has it.
+func Library(tb testing.TB, module string) Version {
+	tb.Helper()
+	version, err := exec.CommandContext(tb.Context(), "go", "list", "-m", "-f", "{{.Version}}", module).Output()
+	if err != nil {
+		tb.Fatalf("asking go.mod for the version of %s: %v", module, err)
+	}
+	return Version{Program: module, Version: strings.TrimSpace(string(version))}
 }
 
 // write appends to the folder's file; one write for each call, so that several

@@ -57,3 +57,9 @@ func TestWhatCannotBeRead(t *testing.T) {
 		}
 	}
 }
+
+func TestLibrary(t *testing.T) {
+	if v := results.Library(t, "github.com/google/go-cmp"); !strings.HasPrefix(v.Version, "v0.") {
+		t.Errorf("%+v, want the version that go.mod has", v)
+	}
+}
