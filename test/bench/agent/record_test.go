@@ -25,8 +25,8 @@ const (
 	atRest     = "processor at rest"
 )
 
-// recordTable keeps how long each filling of the table took.
-func recordTable(b *testing.B, contender string, took []time.Duration) {
+// recordTable keeps how long each filling of a table of so many routes took.
+func recordTable(b *testing.B, routes int, contender string, took []time.Duration) {
 	b.Helper()
 	const quantity = "until all routes stand"
 	out, err := exec.CommandContext(b.Context(), "ip", "-V").Output()
@@ -47,7 +47,7 @@ func recordTable(b *testing.B, contender string, took []time.Duration) {
 	}
 	for _, d := range took {
 		results.Record(b, results.Figure{
-			Scenario: fmt.Sprintf("%d routes to peers, from none", 2*(nodeCount-1)), Contender: contender, Quantity: quantity,
+			Scenario: thousands(routes) + " routes to peers, from none", Contender: contender, Quantity: quantity,
 			Unit: "ms", Value: milliseconds(d),
 		})
 	}
@@ -80,7 +80,7 @@ func recordLatency(b *testing.B, scenario string, took []time.Duration) {
 // recordWeight keeps what the program takes.
 func recordWeight(b *testing.B, figures map[string]float64) {
 	b.Helper()
-	scenario := fmt.Sprintf("The program among %d Nodes, each of some 12 kB", manyNodes)
+	scenario := fmt.Sprintf("The program among %s Nodes, each of some 12 kB", thousands(manyNodes))
 	results.Explain(
 		b,
 		results.Note{Quantity: untilReady, Text: "from the process's start to its readiness: all routes stand."},
@@ -93,3 +93,6 @@ func recordWeight(b *testing.B, figures map[string]float64) {
 		results.Record(b, results.Figure{Scenario: scenario, Contender: ours, Quantity: f.quantity, Unit: f.unit, Value: figures[f.quantity]})
 	}
 }
+
+// thousands is a number of four to six digits with its comma.
+func thousands(n int) string { return fmt.Sprintf("%d,%03d", n/1000, n%1000) }

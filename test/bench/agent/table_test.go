@@ -62,7 +62,7 @@ func BenchmarkTable(b *testing.B) {
 				b.StartTimer()
 			}
 			report(b, c.name, took)
-			recordTable(b, c.name, took)
+			recordTable(b, peers, c.name, took)
 		})
 	}
 }

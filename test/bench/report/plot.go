@@ -19,6 +19,7 @@ import (
 
 const (
 	plotWidth, plotHeight = 7.5 * vg.Inch, 3.8 * vg.Inch
+	margin, legendLine    = 8 * vg.Length(1), 15 * vg.Length(1) // points
 	// drawnWith is the font whose measures the plot is laid out by; shownWith are
 	// those that look alike where it is missing.
 	drawnWith, shownWith = "Liberation Sans", "Liberation Sans,Arial,Helvetica,sans-serif"
@@ -96,16 +97,11 @@ func (p plotted) svg(styles map[string]style) ([]byte, error) {
 	drawn.BackgroundColor = color.White
 	drawn.Title.Text = p.title
 	drawn.X.Label.Text, drawn.Y.Label.Text = p.lines[0].X, p.lines[0].Y
-	// Courses rise from the left to the right, distributions early.
-	drawn.Legend.Top, drawn.Legend.Left = !p.lines[0].LogX, !p.lines[0].LogX
-	drawn.Legend.Padding, drawn.Legend.ThumbnailWidth = 2*vg.Millimeter, 10*vg.Millimeter
-	drawn.Legend.XOffs = 2 * vg.Millimeter
-	if !drawn.Legend.Left {
-		drawn.Legend.XOffs = -drawn.Legend.XOffs
-	}
+	legend := plot.NewLegend()
+	legend.ThumbnailWidth, legend.Padding, legend.Left, legend.Top = 10*vg.Millimeter, 3, true, true
 	for _, f := range []*font.Font{
 		&drawn.Title.TextStyle.Font, &drawn.X.Label.TextStyle.Font, &drawn.Y.Label.TextStyle.Font,
-		&drawn.X.Tick.Label.Font, &drawn.Y.Tick.Label.Font, &drawn.Legend.TextStyle.Font,
+		&drawn.X.Tick.Label.Font, &drawn.Y.Tick.Label.Font, &legend.TextStyle.Font,
 	} {
 		f.Variant = "Sans"
 	}
@@ -126,7 +122,7 @@ func (p plotted) svg(styles map[string]style) ([]byte, error) {
 		}
 		line.Width, line.Color, line.Dashes = 2, styles[l.Contender].color, styles[l.Contender].dashes
 		drawn.Add(line)
-		drawn.Legend.Add(shown(l.Contender), line)
+		legend.Add(shown(l.Contender), line)
 	}
 	if p.lines[0].LogX {
 		drawn.X.Scale, drawn.X.Tick.Marker = plot.LogScale{}, plot.TickerFunc(powers)
@@ -134,8 +130,14 @@ func (p plotted) svg(styles map[string]style) ([]byte, error) {
 		drawn.X.Min = 0
 	}
 	drawn.Y.Min = 0
-	canvas := vgsvg.New(plotWidth, plotHeight)
-	drawn.Draw(draw.Crop(draw.New(canvas), 8, -16, 8, -8))
+	// The legend has a place of its own below, where it hides no line.
+	below := legendLine*vg.Length(len(p.lines)) + margin
+	canvas := vgsvg.New(plotWidth, plotHeight+below)
+	whole := draw.New(canvas)
+	whole.SetColor(color.White)
+	whole.Fill(whole.Rectangle.Path())
+	drawn.Draw(draw.Crop(whole, margin, -2*margin, below, -margin))
+	legend.Draw(draw.Crop(whole, 5*margin, 0, 0, -plotHeight-margin/2))
 	var out bytes.Buffer
 	if _, err := canvas.WriteTo(&out); err != nil {
 		return nil, err

@@ -82,7 +82,11 @@ func when(all []section) string {
 			machines = fmt.Sprintf("%d cores", n)
 		}
 	}
-	return fmt.Sprintf("The figures were measured in %s on %s against simulated APIs, by `make bench-all`, but for the requests of the Hetzner CCM, which were measured in 2026 at the same pace of the API. [All figures, and what each means](%s).", span, machines, page)
+	exceptions := "the requests of the Hetzner CCM, which were measured in 2026 at the same pace of the API"
+	if slower(all) == "" {
+		exceptions += ", and the podCIDRs, which `make bench-ipam` printed earlier"
+	}
+	return fmt.Sprintf("The figures were measured in %s on %s against simulated APIs, by `make bench-all`, but for %s. [All figures, and what each means](%s).", span, machines, exceptions, page)
 }
 
 // A line is a row of the README's table: its first cell, and the others, empty if
