@@ -12,6 +12,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -49,10 +50,10 @@ func run(ctx context.Context, tree, only string) error {
 	failed := measure(ctx, tree, subjects)
 	files, err := documents(tree)
 	if err != nil {
-		return err
+		return errors.Join(failed, err)
 	}
 	if err := writeFiles(tree, files); err != nil {
-		return err
+		return errors.Join(failed, err)
 	}
 	fmt.Printf("\nwritten: %s, its plots, and the figures in README.md\n", page)
 	return failed

@@ -112,7 +112,7 @@ const intro = `<!-- Generated from docs/reference/performance/*.jsonl by "make g
 
 # Performance
 
-What Underlay takes and how fast it is, beside what it replaces. ` + "`make bench-all`" + ` measures all of it anew, one subject after the other, in about half an hour on two cores, and writes this page; ` + "`make bench-all ONLY=ipam,agent`" + ` measures some, and keeps the others' figures. Every round is kept in [a file for each subject](performance).
+What Underlay takes and how fast it is, beside what it replaces. ` + "`make bench-all`" + ` measures all of it anew, one subject after the other, and writes this page: what is below took %s. ` + "`make bench-all ONLY=ipam,agent`" + ` measures some, and keeps the others' figures. Every round is kept in [a file for each subject](performance).
 
 A cell is the median of all rounds, in parentheses the smallest, the largest and the number of rounds; a figure without them is of one round. A dash is what nobody measured.
 `
@@ -120,7 +120,11 @@ A cell is the median of all rounds, in parentheses the smallest, the largest and
 // markdown is the page.
 func markdown(all []section) string {
 	var b strings.Builder
-	b.WriteString(intro)
+	seconds := 0
+	for _, s := range all {
+		seconds += s.machine.Seconds
+	}
+	fmt.Fprintf(&b, intro, duration(seconds))
 	for _, s := range all {
 		s.write(&b)
 	}
