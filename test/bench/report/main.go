@@ -8,6 +8,9 @@
 // files alone, and TestDocumentPerformance holds them to it. No figure is ever made
 // up: where nothing was recorded, the page has a dash, and the README keeps what it
 // says.
+//
+// Run its tests with -count=1, as "make performance" does: the files that they
+// compare lie outside of this module, and go test doesn't notice when they change.
 package main
 
 import (
