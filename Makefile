@@ -55,7 +55,7 @@ test: check machines kubeadm ## everything: check, unit and integration tests; w
 recorded:
 	@$(MAKE) --no-print-directory -j2 unit integration
 	@$(MAKE) --no-print-directory installed
-	@$(MAKE) --no-print-directory counts
+	@$(MAKE) --no-print-directory counts performance
 	@$(STEP) "permissions, beside what the tests asked for" go run ./test/checks/permissions "$$UNDERLAY_AUDIT_DIR"
 
 # Random schedules and models run in full without the race detector, which slows them
@@ -112,6 +112,12 @@ bench: ## every benchmark, once
 explore: ## interleavings of the stored ledger's writes, many more than in the tests; STATES= and WALKS= say how many in each scope
 	@go test ./ipam -run '^TestExplore' -count=1 -v -timeout 3h -explore-states $(or $(STATES),1000000) -explore-walks $(or $(WALKS),20000)
 
+# Alone: nothing else should run on the machine. Each subject is a target of its own below.
+.PHONY: bench-all
+bench-all: ## measure everything beside its peer, half an hour, as root, and write docs/reference/performance.md and README's figures; ONLY=ipam,agent chooses
+	@$(STEP) "program that writes the report" go build -C test/bench/report -o "$(CURDIR)/bin/bench-report" .
+	@bin/bench-report -only '$(ONLY)'
+
 .PHONY: bench-ipam
 bench-ipam: kube ## node IPAM: 5,000 Nodes, beside kube-controller-manager's and a raw loop
 	@go test ./test/bench/ipam -run '^$$' -bench . -benchtime 1x -timeout 35m
@@ -122,7 +128,7 @@ bench-routes: ## routes: joining and resting nodes, beside upstream's controller
 
 .PHONY: bench-lb
 bench-lb: ## requests of load balancers, beside the peer's
-	@go test ./test/bench/lb -count=1 -v -run 'Requests|Resync' -bench Resync -benchmem
+	@go test ./test/bench/lb -count=1 -v -run 'Requests|Resync' -bench Resync -benchmem -benchtime 5x
 
 .PHONY: bench-agent
 bench-agent: kube ## the agent among 15,000 Nodes, beside ip -batch and a socket per route; needs root
@@ -154,10 +160,17 @@ fmt: ## format every file
 .PHONY: generate
 generate: ## write docs/reference and the picture of the packages anew from the code
 	go test ./internal/config ./hcloudsim ./internal/doctor ./lb ./test/checks/docs ./test/checks/archtest ./test/conformance/kubernetes -run TestDocument -count=1 -update
+	go test -C test/bench/report -run TestDocument -count=1 . -update
 
 .PHONY: manifests
 manifests: ## render deploy/ccm, deploy/agent and deploy/metal anew from deploy/chart
 	go test -C test/checks/chart -vet=off -count=1 -run TestRendered . -update
+
+# A module of its own, because of the library that draws. Not cached: what it compares lies
+# outside of it.
+.PHONY: performance
+performance:
+	@$(STEP) "the page of measured figures" go test -C test/bench/report -vet=off -count=1 .
 
 # A module of its own, whose first build takes minutes. Not cached: the chart lies
 # outside of it.

@@ -67,14 +67,6 @@ func (m *machine) Add(_ context.Context, e Entry) error {
 	return nil
 }
 
-func (m *machine) AddAll(ctx context.Context, entries []Entry) []error {
-	failed := make([]error, len(entries))
-	for i, e := range entries {
-		failed[i] = m.Add(ctx, e)
-	}
-	return failed
-}
-
 func (m *machine) Replace(_ context.Context, old, to Entry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

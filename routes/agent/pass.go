@@ -121,12 +121,8 @@ func names(edges []Edge) string {
 // the kernel refuses is named in the decision.
 func (a *Agent) write(ctx context.Context, before *interest, d *Decision) (missing int, failed failures) {
 	detailed := klog.FromContext(ctx).V(2)
-	additions := make([]Entry, len(d.Plan.Add))
-	for i, wanted := range d.Plan.Add {
-		additions[i] = wanted.Entry
-	}
-	for i, err := range a.Kernel.AddAll(ctx, additions) {
-		wanted := d.Plan.Add[i]
+	for _, wanted := range d.Plan.Add {
+		err := a.Kernel.Add(ctx, wanted.Entry)
 		a.metrics.wrote("add", err)
 		if err != nil {
 			failed.add(d, wanted, err)

@@ -15,9 +15,6 @@ type Kernel interface {
 	// Add makes a route where there is none, and wraps ErrTaken where there is.
 	// It never overwrites.
 	Add(ctx context.Context, e Entry) error
-	// AddAll does so for many and returns one error for each, nil where the route
-	// was made. One that is refused keeps no other from being made.
-	AddAll(ctx context.Context, entries []Entry) []error
 	// Replace changes what stands at the place that both entries share, in one
 	// step. It overwrites whatever stands there: look before.
 	Replace(ctx context.Context, old, to Entry) error

@@ -15,9 +15,9 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// eventBuffer holds events that nobody has read yet: some 20,000 routes that go
-// at once with their interface.
-const eventBuffer = 8 << 20
+// eventBuffer holds events that nobody has read yet: some 40,000 routes that go
+// at once with their interface. The kernel takes the memory as it needs it.
+const eventBuffer = 16 << 20
 
 // Watch reports every change of routes, links and addresses until the context
 // ends. It opens its socket in the calling goroutine.

@@ -44,6 +44,8 @@ func TestMain(m *testing.M) {
 
 const (
 	nodeCount = 15000
+	// rounds is how often each fills the table.
+	rounds = 5
 	// own is the machine's Node, whose prefixes it refuses.
 	own = "node-0000"
 	// limit is how long anything may take before it counts as never.

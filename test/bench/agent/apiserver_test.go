@@ -290,7 +290,7 @@ func full(i int) *corev1.Node {
 	for _, manager := range []string{"kubelet", "kube-controller-manager", "underlay-ccm"} {
 		n.ManagedFields = append(n.ManagedFields, metav1.ManagedFieldsEntry{
 			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", Time: &n.CreationTimestamp,
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{".":{}` + strings.Repeat(`,"f:example.com/annotation":{}`, 40) + `}}}`)},
+			FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{".":{}` + strings.Repeat(`,"f:example.com/annotation":{}`, 40) + `}}}`),
 		})
 	}
 	n.UID = types.UID(fmt.Sprintf("%08d-0000-4000-8000-%012d", i, i))

@@ -24,7 +24,6 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/routes/kernel"
 	"github.com/underlay-ccm/underlay/routes/kernel/kerneltest"
-	"github.com/underlay-ccm/underlay/test/bench/results"
 )
 
 // BenchmarkTable fills the kernel's table for 15,000 dual-stack Nodes, by turns: the
@@ -37,40 +36,40 @@ func BenchmarkTable(b *testing.B) {
 	k := open(b)
 	o := observe(b, k)
 	const peers = 2 * (nodeCount - 1)
-	scenario := fmt.Sprintf("%d dual-stack Nodes: %d routes from an empty table", nodeCount, peers)
-	fmt.Printf("\n  %s\n", scenario)
+	fmt.Printf("\n  %d dual-stack Nodes: %d routes from an empty table\n", nodeCount, peers)
 	contenders := []struct {
 		name string
 		want int
 		fill func(b *testing.B) (begin func() (stop func()))
 	}{
-		{"underlay", peers + 2, func(b *testing.B) func() func() { return prepare(b, k, nodeCount).run }},
-		{"ip -batch", peers, func(b *testing.B) func() func() { return batch(b, agent.PeerMetric) }},
-		{"ip -batch, one metric", peers, func(b *testing.B) func() func() {
+		{ours, peers + 2, func(b *testing.B) func() func() { return prepare(b, k, nodeCount).run }},
+		{"ip-batch", peers, func(b *testing.B) func() func() { return batch(b, agent.PeerMetric) }},
+		{"ip-batch, one metric", peers, func(b *testing.B) func() func() {
 			return batch(b, func(netip.Prefix) uint32 { return agent.MetricPeer })
 		}},
-		{"a socket per route", peers, func(b *testing.B) func() func() { return loop(b, segment.Index) }},
+		{"socket-per-route", peers, func(b *testing.B) func() func() { return loop(b, segment.Index) }},
 	}
 	took := map[string][]time.Duration{}
 	for b.Loop() {
-		for _, c := range contenders {
-			begin := c.fill(b)
-			runtime.GC() // of what was prepared
-			o.expect(c.want)
-			began := time.Now()
-			stop := begin()
-			o.await(b, c.name)
-			took[c.name] = append(took[c.name], time.Since(began))
-			complete(b, k, c.want)
-			stop()
-			clear(b, k)
+		for round := range rounds {
+			for i := range contenders {
+				c := contenders[(round+i)%len(contenders)]
+				begin := c.fill(b)
+				runtime.GC() // of what was prepared
+				o.expect(c.want)
+				began := time.Now()
+				stop := begin()
+				o.await(b, c.name)
+				took[c.name] = append(took[c.name], time.Since(began))
+				complete(b, k, c.want)
+				stop()
+				clear(b, k)
+			}
 		}
 	}
 	for _, c := range contenders {
 		report(b, c.name, took[c.name])
-		for _, t := range took[c.name] {
-			results.Record(b, results.Figure{Scenario: scenario, Contender: c.name, Quantity: "time", Unit: "s", Value: t.Seconds()})
-		}
+		recordTable(b, peers, c.name, took[c.name])
 	}
 }
 
@@ -171,7 +170,8 @@ func BenchmarkNodeChange(b *testing.B) {
 		}
 		took = append(took, time.Since(began))
 	}
-	report(b, "one of 1,000 Nodes changes, both families", took)
+	report(b, "one of "+thousands(nodeCount)+" Nodes changes, both families", took)
+	recordLatency(b, "One of "+thousands(nodeCount)+" Nodes changes its addresses", took)
 }
 
 func toward(dst netip.Prefix, at int, ipv4 bool, link int) agent.Entry {
@@ -206,4 +206,5 @@ func BenchmarkRepair(b *testing.B) {
 	}
 	complete(b, k, 2*nodeCount)
 	report(b, "a deleted route is put back", took)
+	recordLatency(b, "One of "+thousands(2*(nodeCount-1))+" routes is deleted by hand", took)
 }

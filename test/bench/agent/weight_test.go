@@ -24,7 +24,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/underlay-ccm/underlay/routes/kernel/kerneltest"
-	"github.com/underlay-ccm/underlay/test/bench/results"
 	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
 )
 
@@ -65,7 +64,7 @@ func BenchmarkHeartbeats(b *testing.B) {
 	for _, c := range []struct {
 		name      string
 		watchList bool
-	}{{"Nodes come as a watch-list", true}, {"Nodes come as a list", false}} {
+	}{{"a watch-list", true}, {"a list", false}} {
 		b.Run(c.name, func(b *testing.B) {
 			api := startNodes(b, nodeCount, c.watchList)
 			for b.Loop() {
@@ -196,20 +195,19 @@ func weigh(b *testing.B, s scene, binary string) {
 	if more := passesNow(b) - passes; s.api != nil && more > passesAtRest {
 		b.Errorf("%d heartbeats led to %d passes, want none beside at most %d of the minute", beats, more, passesAtRest)
 	}
-	scenario := fmt.Sprintf("%d Nodes of %d kB, %s, %d heartbeats in %s", s.nodes, len(encoded(full(1)))/1000, s.name, beats, restFor)
-	fmt.Printf("\n  %s:\n", scenario)
-	for _, f := range []results.Figure{
-		{Quantity: "time from start to ready", Unit: "s", Value: ready.Seconds()},
-		{Quantity: "resident memory", Unit: "MiB", Value: float64(memory(b, cmd.Process.Pid, "VmRSS")) / 1024},
-		{Quantity: "resident memory of its own", Unit: "MiB", Value: float64(memory(b, cmd.Process.Pid, "RssAnon")) / 1024},
-		{Quantity: "resident memory, peak until ready", Unit: "MiB", Value: float64(started) / 1024},
-		{Quantity: "resident memory, peak", Unit: "MiB", Value: float64(memory(b, cmd.Process.Pid, "VmHWM")) / 1024},
-		{Quantity: "processor at rest", Unit: "% of a core", Value: 100 * rest.Seconds() / restFor.Seconds()},
-	} {
-		f.Scenario, f.Contender = scenario, "underlay"
-		fmt.Printf("    %-36s %8.2f %s\n", f.Quantity, f.Value, f.Unit)
-		results.Record(b, f)
+	scenario := fmt.Sprintf("The program among %s Nodes, each of some %d kB, from %s", thousands(s.nodes), len(encoded(full(1)))/1000, s.name)
+	if s.api != nil {
+		scenario += ", of which 50 report each second"
 	}
+	fmt.Printf("\n  %s:\n", scenario)
+	recordWeight(b, scenario, map[string]float64{
+		untilReady:  ready.Seconds(),
+		inMemory:    float64(memory(b, cmd.Process.Pid, "VmRSS")) / 1024,
+		ownMemory:   float64(memory(b, cmd.Process.Pid, "RssAnon")) / 1024,
+		startMemory: float64(started) / 1024,
+		peakMemory:  float64(memory(b, cmd.Process.Pid, "VmHWM")) / 1024,
+		atRest:      100 * rest.Seconds() / restFor.Seconds(),
+	})
 }
 
 func write(b *testing.B, path string, mode os.FileMode, content string) {

@@ -57,6 +57,7 @@ func BenchmarkNodeIPAM(b *testing.B) {
 
 func runAll(ctx context.Context, b *testing.B) {
 	b.Helper()
+	explain(ctx, b)
 	f := startField(ctx, b)
 	var rows []row
 	add := func(r row) {

@@ -86,14 +86,18 @@ func TestResyncOfManyServices(t *testing.T) {
 func BenchmarkResync(b *testing.B) {
 	w := crowd(b)
 	for b.Loop() {
+		began := time.Now()
 		w.start()
 		for len(w.sim.Requests()) < manyServices/pageSize {
 			time.Sleep(time.Millisecond)
 		}
+		took := time.Since(began)
 		w.stop()
-		if c := w.spent(); c.writes != 0 {
+		c := w.spent()
+		if c.writes != 0 {
 			b.Fatalf("%+v", c)
 		}
+		recordResync(b, took, c)
 	}
 	b.ReportMetric(float64(manyServices/pageSize), "requests/op")
 }

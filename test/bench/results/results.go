@@ -1,16 +1,38 @@
-// Package results keeps what the benchmarks measure, for the table and the plots
-// of docs/reference/performance.md. It must never change what is measured: a
+// Package results keeps what the benchmarks measure, for the tables and plots of
+// docs/reference/performance.md. It must never change what is measured: a
 // benchmark calls it when its measurement is over.
 //
 // A benchmark run by hand prints its own table and keeps nothing. `make bench-all`
-// names a folder by UNDERLAY_BENCH_RESULTS, and what each benchmark records goes
-// there.
+// names a folder by UNDERLAY_BENCH_RESULTS, a fresh one for each package below
+// test/bench, and what the package's benchmarks record goes there. The package's
+// folder is the subject: "ipam" has its own section, file of records and machine,
+// so that one can be measured without the others.
+//
+// # Format
+//
+// A file of results has one JSON object a line, with one key, its kind:
+//
+//	{"figure":{"scenario":"5,000 Nodes join","contender":"underlay","quantity":"rate","unit":"Nodes/s","value":512.3}}
+//	{"line":{"plot":"Nodes over time","contender":"underlay","x":"seconds","y":"Nodes","points":[[0,0],[1,512]]}}
+//	{"note":{"scenario":"5,000 Nodes join","quantity":"rate","text":"Nodes by the time from the first creation to the last podCIDR"}}
+//	{"version":{"program":"kube-controller-manager","version":"v1.37.1"}}
+//	{"machine":{"date":"2026-11-25","cpu":"…"}}
+//
+// The page has a table for each subject with a row for each quantity of a scenario
+// and a column for each contender, all in the order in which they came first; ours
+// is called "underlay" and is the first column. A row shows the median of a
+// figure's rounds, the smallest and the largest; what a contender has not recorded
+// is a dash. The n-th record of a figure is that of the n-th round: nothing numbers
+// them. Each plot's title names its file, and a contender has the same color in all
+// of them.
 package results
 
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -18,15 +40,20 @@ import (
 // is recorded where it is unset.
 const Folder = "UNDERLAY_BENCH_RESULTS"
 
-// A Figure is one quantity of one contender in one run of a scenario. Runs of the
-// same scenario record the same Figure again; the table shows their median and
-// their spread.
+// File is the name of the file in that folder.
+const File = "results.jsonl"
+
+// A Figure is one quantity of one contender in one round of a scenario. Rounds of
+// the same scenario record the same Figure again.
 type Figure struct {
 	Scenario  string  `json:"scenario"`  // "5,000 Nodes join, no client limit"
 	Contender string  `json:"contender"` // "underlay", "kube-controller-manager"
 	Quantity  string  `json:"quantity"`  // "rate"
 	Unit      string  `json:"unit"`      // "Nodes/s", "s", "ms", "MiB", "kB", "requests"; "" for a plain count
 	Value     float64 `json:"value"`
+	// Source says where a figure comes from that this run has not measured, with its
+	// date. The page shows it as a footnote.
+	Source string `json:"source,omitempty"`
 }
 
 // A Line is the course of one contender in one plot.
@@ -35,19 +62,51 @@ type Line struct {
 	Contender string       `json:"contender"`
 	X         string       `json:"x"` // the axes' labels with units: "seconds", "Nodes"
 	Y         string       `json:"y"`
-	Points    [][2]float64 `json:"points"` // x and y, x ascending
+	LogX      bool         `json:"logX,omitempty"` // x is above zero and drawn logarithmically
+	Points    [][2]float64 `json:"points"`         // x and y, x ascending
 }
 
-// An entry is one line of a file of results.
-type entry struct {
-	Figure *Figure `json:"figure,omitempty"`
-	Line   *Line   `json:"line,omitempty"`
+// A Note says in one line what a quantity of a scenario means: from when to when,
+// of what. Without a quantity it is about the scenario, without a scenario about
+// the quantity wherever the subject has it, and without both about the subject.
+type Note struct {
+	Scenario string `json:"scenario,omitempty"`
+	Quantity string `json:"quantity,omitempty"`
+	Text     string `json:"text"`
 }
 
-// Record keeps figures of one run.
+// A Version is that of a program or library that was compared.
+type Version struct {
+	Program string `json:"program"` // "kube-controller-manager", "iproute2"
+	Version string `json:"version"`
+}
+
+// A Machine is what the figures were measured on, when, and with what.
+// `make bench-all` records it, no benchmark has to.
+type Machine struct {
+	Date     string `json:"date"` // 2026-11-25
+	CPU      string `json:"cpu"`  // the model's name
+	Cores    int    `json:"cores"`
+	MemoryGB int    `json:"memoryGB"`
+	Kernel   string `json:"kernel"`
+	Go       string `json:"go"`
+	Underlay string `json:"underlay"` // as git describes the commit
+	Seconds  int    `json:"seconds"`  // that the benchmarks took
+}
+
+// An Entry is one line of a file of results. One field is set.
+type Entry struct {
+	Figure  *Figure  `json:"figure,omitempty"`
+	Line    *Line    `json:"line,omitempty"`
+	Note    *Note    `json:"note,omitempty"`
+	Version *Version `json:"version,omitempty"`
+	Machine *Machine `json:"machine,omitempty"`
+}
+
+// Record keeps figures of one round.
 func Record(tb testing.TB, figures ...Figure) {
 	tb.Helper()
-	entries := make([]entry, len(figures))
+	entries := make([]Entry, len(figures))
 	for i := range figures {
 		entries[i].Figure = &figures[i]
 	}
@@ -58,16 +117,46 @@ func Record(tb testing.TB, figures ...Figure) {
 // that was kept before.
 func Draw(tb testing.TB, lines ...Line) {
 	tb.Helper()
-	entries := make([]entry, len(lines))
+	entries := make([]Entry, len(lines))
 	for i := range lines {
 		entries[i].Line = &lines[i]
 	}
 	write(tb, entries)
 }
 
+// Explain keeps what figures mean. The same note may be kept again.
+func Explain(tb testing.TB, notes ...Note) {
+	tb.Helper()
+	entries := make([]Entry, len(notes))
+	for i := range notes {
+		entries[i].Note = &notes[i]
+	}
+	write(tb, entries)
+}
+
+// Compare keeps the versions of what ours is compared with.
+func Compare(tb testing.TB, versions ...Version) {
+	tb.Helper()
+	entries := make([]Entry, len(versions))
+	for i := range versions {
+		entries[i].Version = &versions[i]
+	}
+	write(tb, entries)
+}
+
+// Library is the version of a module that the test is built with, as go.mod has it.
+func Library(tb testing.TB, module string) Version {
+	tb.Helper()
+	version, err := exec.CommandContext(tb.Context(), "go", "list", "-m", "-f", "{{.Version}}", module).Output()
+	if err != nil {
+		tb.Fatalf("asking go.mod for the version of %s: %v", module, err)
+	}
+	return Version{Program: module, Version: strings.TrimSpace(string(version))}
+}
+
 // write appends to the folder's file; one write for each call, so that several
 // benchmarks can write at the same time.
-func write(tb testing.TB, entries []entry) {
+func write(tb testing.TB, entries []Entry) {
 	tb.Helper()
 	folder := os.Getenv(Folder)
 	if folder == "" {
@@ -81,7 +170,7 @@ func write(tb testing.TB, entries []entry) {
 		}
 		lines = append(append(lines, line...), '\n')
 	}
-	file, err := os.OpenFile(filepath.Join(folder, "results.jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	file, err := os.OpenFile(filepath.Join(folder, File), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		tb.Fatal(err)
 	}

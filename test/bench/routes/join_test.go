@@ -95,6 +95,7 @@ func TestOneNodeJoinsAClusterOfFifty(t *testing.T) {
 		for i := range joins {
 			beyond = append(beyond, joinOnce(t, l, fmt.Sprintf("joins-%d", i)))
 		}
+		recordOneJoin(t, beyond)
 		slices.Sort(beyond)
 		p99 := beyond[len(beyond)*99/100]
 		t.Logf("from podCIDR to reachable, beyond the action's own time: median %s, p99 %s, slowest %s", beyond[len(beyond)/2], p99, beyond[len(beyond)-1])
@@ -169,6 +170,9 @@ func TestAHundredNodesJoinAtOnce(t *testing.T) {
 				pace := pace
 				pace.ActionTime, pace.ActionJitter = c.action, c.jitter
 				r := joinAtOnce(t, count, pace, simcluster.Options{}, nil)
+				if c.jitter == 0 {
+					recordActionsAlike(t, r)
+				}
 				floor := r.actions + count*pace.Latency
 				t.Logf("%d requests, %d refused, %s for %s of actions and round trips, first Node after %s, median after %s",
 					r.spent.All, r.spent.Refused, r.took, floor, r.first, r.median)
@@ -196,6 +200,8 @@ type joined struct {
 	first, median time.Duration
 	moments       int
 	reachable     int
+	requests      []time.Duration // when each was made, since the first Node joined
+	told          []time.Duration // when each Node was told that it is reachable
 }
 
 // joinAtOnce lets Nodes with podCIDRs join in one moment while a manager with o runs, on a cloud
@@ -234,6 +240,9 @@ func joinAtOnce(t *testing.T, count int, pace hcloudsim.Options, o simcluster.Op
 		r.reachable = says(t, l)[reachable]
 	}
 	r.spent = l.Spent()
+	for _, request := range l.Sim.Requests() {
+		r.requests = append(r.requests, request.Time.Sub(began))
+	}
 	r.actions, _ = l.ActionTime(began, "add_route", "delete_route")
 	var at []time.Duration
 	moments := map[time.Time]bool{}
@@ -243,6 +252,7 @@ func joinAtOnce(t *testing.T, count int, pace hcloudsim.Options, o simcluster.Op
 			moments[told.At] = true
 		}
 	}
+	r.told = at
 	if r.moments = len(moments); len(at) > 0 {
 		r.first, r.median, r.took = at[0], at[len(at)/2], at[len(at)-1]
 	}

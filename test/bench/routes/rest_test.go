@@ -40,6 +40,7 @@ func TestAnHourAtRest(t *testing.T) {
 				rest(time.Hour)
 				spent := l.Spent()
 				t.Logf("an hour at rest with %d Nodes, %d of them NotReady: %+v", nodes, c.notReady, spent)
+				recordRest(t, c.notReady, spent)
 				if spent.NetworkReads > networkReads || spent.ServerPages > c.pagesPer50*nodes/50 {
 					t.Errorf("%d network reads and %d server pages, want at most %d and %d",
 						spent.NetworkReads, spent.ServerPages, networkReads, c.pagesPer50*nodes/50)

@@ -67,6 +67,7 @@ func TestComparedWithUpstream(t *testing.T) {
 				}
 				results[who] = joinAtOnce(t, count, simcluster.Pace(), simcluster.Options{}, run)
 			})
+			recordCompared(t, who, results[who])
 		})
 	}
 	var table strings.Builder
