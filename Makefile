@@ -130,6 +130,10 @@ bench-routes: ## routes: joining and resting nodes, beside upstream's controller
 bench-lb: ## requests of load balancers, beside the peer's
 	@go test ./test/bench/lb -count=1 -v -run 'Requests|Resync' -bench Resync -benchmem -benchtime 5x
 
+.PHONY: bench-scale
+bench-scale: kube ## the manager among 15,000 Nodes: start, memory, joins, changes of leader, ten minutes of replacement under faults; half an hour
+	@go test ./test/bench/scale -run '^$$' -bench . -benchtime 1x -timeout 60m
+
 .PHONY: bench-agent
 bench-agent: kube ## the agent among 15,000 Nodes, beside ip -batch and a socket per route; needs root
 	@go test ./test/bench/agent -run '^$$' -bench . -timeout 20m

@@ -13,13 +13,14 @@ type file struct {
 	pending map[string]string // by name, what it should hold instead; nothing: it should be gone
 	due     time.Time         // when that is to be written; zero: nothing is pending
 	size    int               // of names and lines, as they should be, in bytes
+	text    int               // of the lines alone
 	names   int               // how many there should be
 }
 
 // is takes in what the object has.
 func (f *file) is(entries map[string]string) {
 	f.stored = entries
-	f.size, f.names = 0, 0
+	f.size, f.text, f.names = 0, 0, 0
 	for name, text := range entries {
 		if isName(name) {
 			f.count(name, text, 1)
@@ -36,8 +37,16 @@ func (f *file) is(entries map[string]string) {
 func (f *file) count(name, text string, times int) {
 	if text != "" {
 		f.size += times * (len(name) + len(text))
+		f.text += times * len(text)
 		f.names += times
 	}
+}
+
+// has reports whether a name is stored, or is to be.
+func (f *file) has(name string) bool {
+	_, stored := f.stored[name]
+	_, waits := f.pending[name]
+	return stored || waits
 }
 
 // set says what the object should have under a name, and by when.

@@ -24,11 +24,12 @@ import (
 type Files struct {
 	ledger  *Ledger
 	objects map[int]*file
-	listed  map[int]int    // the generations that the stored root gives
-	layout  layout         // by the stored root
-	filled  map[int]string // where the root is lost: the blocks of shards that have what they should
-	turn    int            // of the cursors
-	settled int            // as of when the stored root is known to list what it should
+	places  map[string][]int // by name, the objects that have it stored or are to have it, and maybe more
+	listed  map[int]int      // the generations that the stored root gives
+	layout  layout           // by the stored root
+	filled  map[int]string   // where the root is lost: the blocks of shards that have what they should
+	turn    int              // of the cursors
+	settled int              // as of when the stored root is known to list what it should
 }
 
 // A Write is what one object is to become.
@@ -49,9 +50,9 @@ type Write struct {
 // NewFiles says that these entries are what is stored of the objects that the root lists. An
 // object that isn't there, or that isn't known, is nil.
 func NewFiles(l *Ledger, objects map[int]map[string]string) *Files {
-	f := &Files{ledger: l, objects: map[int]*file{}, filled: map[int]string{}, settled: -1}
+	f := &Files{ledger: l, objects: map[int]*file{}, places: map[string][]int{}, filled: map[int]string{}, settled: -1}
 	for number, entries := range objects {
-		f.file(number).is(entries)
+		f.is(number, entries)
 		for key, text := range entries {
 			if strings.HasPrefix(key, CursorPrefix) {
 				c, _ := ParseCursor(text)
@@ -93,10 +94,37 @@ func (f *Files) readRoot() {
 func (f *Files) Update(name string, by time.Time) {
 	lines := f.ledger.Records(name)
 	for object := range lines {
-		f.file(object)
+		f.place(name, object)
 	}
-	for object, file := range f.objects {
-		file.set(name, lines[object], by)
+	for _, object := range f.places[name] {
+		f.file(object).set(name, lines[object], by)
+	}
+}
+
+// is takes in what an object has.
+func (f *Files) is(object int, entries map[string]string) {
+	f.file(object).is(entries)
+	for key := range entries {
+		if isName(key) {
+			f.place(key, object)
+		}
+	}
+}
+
+// place notes that an object has a name, or is to have it. So nobody has to look for it in all.
+func (f *Files) place(name string, object int) {
+	if !slices.Contains(f.places[name], object) {
+		f.places[name] = append(f.places[name], object)
+	}
+}
+
+// displace forgets the objects that have a name no more.
+func (f *Files) displace(name string) {
+	left := slices.DeleteFunc(f.places[name], func(object int) bool { return !f.file(object).has(name) })
+	if len(left) == 0 {
+		delete(f.places, name)
+	} else {
+		f.places[name] = left
 	}
 }
 
@@ -128,12 +156,7 @@ func (f *Files) goes(object int, name string) bool {
 	if len(f.objects) == 1 || len(f.ledger.layout.shards) == 0 || object != RootObject && f.file(object).adds(name) {
 		return true
 	}
-	for number, other := range f.objects {
-		if number != object && other.adds(name) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(f.places[name], func(other int) bool { return other != object && f.file(other).adds(name) })
 }
 
 // generation is the one that a shard's object has, 0 if none.
@@ -249,7 +272,10 @@ func (f *Files) Sent(w Write) {
 
 // Wrote says that a write was carried out. What was asked for meanwhile stays pending.
 func (f *Files) Wrote(w Write) {
-	f.file(w.Object).is(w.Entries)
+	f.is(w.Object, w.Entries)
+	for _, name := range w.Names {
+		f.displace(name)
+	}
 	if w.fills != "" {
 		f.filled[w.Object] = w.fills
 	}
@@ -264,7 +290,7 @@ func (f *Files) Opened(object int, entries map[string]string) {
 	if entries == nil {
 		entries = map[string]string{}
 	}
-	f.file(object).is(entries)
+	f.is(object, entries)
 	for name := range entries {
 		if isName(name) {
 			f.Update(name, time.Time{})
@@ -296,15 +322,7 @@ func (f *Files) Largest() (bytes int) {
 
 // Fits reports whether the lines of an object have at most so many bytes.
 func (f *Files) Fits(object, limit int) bool {
-	file := f.file(object)
-	if file.size <= limit {
-		return true
-	}
-	bytes := 0
-	for _, text := range file.entries() {
-		bytes += len(text)
-	}
-	return bytes <= limit
+	return f.file(object).text <= limit
 }
 
 // Total is how many bytes all lines and names have together.

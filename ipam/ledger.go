@@ -103,6 +103,30 @@ func (l *Ledger) SetExclusions(exclusions []netip.Prefix) []Warning {
 	return found
 }
 
+// Exclude adds to what must never be handed out. The warnings are as those of SetExclusions.
+func (l *Ledger) Exclude(exclusions []netip.Prefix) []Warning {
+	var found []Warning
+	for _, e := range canonicalAll(exclusions) {
+		var held []overlap
+		for _, o := range l.overlaps(nil, e) {
+			_, known := l.exclusions.first(o.prefix)
+			if !known && !o.holder.gone() && slices.Contains(o.holder.prefixes, o.prefix) {
+				held = append(held, o)
+			}
+		}
+		l.exclusions.put(e, struct{}{})
+		l.counted = nil
+		for _, o := range held {
+			if w, wrong := l.misplaced(o.holder, o.prefix); wrong && w.Kind == Excluded {
+				w.Node = o.holder.node
+				found = append(found, w)
+			}
+		}
+	}
+	slices.SortFunc(found, compareWarnings)
+	return found
+}
+
 // SetRoutes replaces the destinations of the routes that stand. What overlaps one is not handed
 // out; what Nodes hold stays theirs, since the route is most likely their own. It returns, sorted,
 // the destinations that lie in the pools' ranges, or cover them, and that nobody holds.

@@ -135,6 +135,14 @@ func (y *layout) guards(p netip.Prefix) []int {
 	return all
 }
 
+// covers reports whether a shard guards all of a prefix.
+func (y *layout) covers(p netip.Prefix) bool {
+	for b := range y.blocks.overlapping(p) {
+		return b.Bits() <= p.Bits() // what holds it comes first
+	}
+	return false
+}
+
 // home is the one shard that guards a prefix, or the root.
 func (y *layout) home(p netip.Prefix) int {
 	if all := y.guards(p); len(all) == 1 {
@@ -194,8 +202,8 @@ func (l *Ledger) relieve() (number int, ok bool) {
 	if slices.ContainsFunc(l.pools, func(p *pool) bool { return p.Own }) {
 		return 0, false
 	}
-	for _, h := range l.Holdings() {
-		for _, p := range h.Prefixes {
+	for _, pool := range l.pools {
+		for p := range l.claims.outside(pool.Prefix, l.layout.covers) {
 			b, ok := l.grantable(p)
 			if !ok {
 				continue

@@ -125,6 +125,21 @@ func (b *branch[V]) walk(yield func(netip.Prefix, V) bool) bool {
 	return (!b.set || yield(b.prefix, b.value)) && b.child[0].walk(yield) && b.child[1].walk(yield)
 }
 
+// outside yields what overlaps a prefix and lies in nothing that is covered, in the same order. It
+// doesn't look into what is covered.
+func (t *tree[V]) outside(p netip.Prefix, covered func(netip.Prefix) bool) iter.Seq2[netip.Prefix, V] {
+	return func(yield func(netip.Prefix, V) bool) {
+		var walk func(b *branch[V]) bool
+		walk = func(b *branch[V]) bool {
+			if b == nil || !b.prefix.Overlaps(p) || covered(b.prefix) {
+				return true
+			}
+			return (!b.set || yield(b.prefix, b.value)) && walk(b.child[0]) && walk(b.child[1])
+		}
+		walk(*t.root(p))
+	}
+}
+
 // first returns the first that overlaps a prefix.
 func (t *tree[V]) first(p netip.Prefix) (netip.Prefix, bool) {
 	for q := range t.overlapping(p) {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app"
 	appconfig "k8s.io/cloud-provider/app/config"
@@ -19,6 +21,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/wiring"
+	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 	"github.com/underlay-ccm/underlay/routes"
 )
 
@@ -40,7 +43,7 @@ func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cl
 	if err := m.checkPools(ctx, c.Client); err != nil {
 		return nil, err
 	}
-	if err := c.SharedInformers.Core().V1().Nodes().Informer().SetTransform(kube.Light); err != nil {
+	if err := c.SharedInformers.Core().V1().Nodes().Informer().SetTransform(light()); err != nil {
 		return nil, err
 	}
 	if m.config.Provider == config.Metal {
@@ -57,6 +60,12 @@ func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cl
 		// Only the route controller sets the condition that the gate waits for.
 		Gated: m.config.Routes.Enabled && enabled(c, names.NodeRouteController),
 	}}, nil
+}
+
+// light is what the cache keeps of Nodes. The conditions are those that the controllers of this
+// program read, upstream's included.
+func light() cache.TransformFunc {
+	return kube.Light(corev1.NodeReady, corev1.NodeNetworkUnavailable, ipamcontroller.PodCIDRsAllocated)
 }
 
 // see begins to look at the servers and, if there is one, at the network's route

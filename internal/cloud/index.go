@@ -16,7 +16,8 @@ type Index struct {
 	last atomic.Pointer[index]
 
 	mu      sync.Mutex
-	reports map[report]time.Time
+	reports map[reporter]reports
+	swept   time.Time // when reports that are too old were forgotten
 }
 
 func (x *Index) of(servers []Server) *index {

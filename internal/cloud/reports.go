@@ -16,10 +16,18 @@ import (
 // report is something that a Node says of its server and that the server list
 // doesn't confirm.
 type report struct {
-	node    types.UID
-	name    string
+	reporter
 	address netip.Addr // the zero Addr: the report is about which server it is
 }
+
+// reporter is the Node that says something.
+type reporter struct {
+	node types.UID
+	name string
+}
+
+// reports are when a Node's were first seen, by address.
+type reports map[netip.Addr]time.Time
 
 const (
 	// reportMemory is how long it is remembered when a report was first seen. A
@@ -88,7 +96,7 @@ func (x *Index) questions(ix *index, node *corev1.Node, since time.Time) []Quest
 		return t
 	}
 	born := func() time.Time {
-		heard, _ := x.hear(report{node: node.UID, name: node.Name}, now)
+		heard, _ := x.hear(report{reporter: reporter{node.UID, node.Name}}, now)
 		return newer(earlier(node.CreationTimestamp.Time, heard))
 	}
 	if node.Spec.ProviderID == "" {
@@ -112,7 +120,7 @@ func (x *Index) questions(ix *index, node *corev1.Node, since time.Time) []Quest
 		if !a.Is4() || a == server.PrivateIP || a == server.PublicIPv4 || slices.Contains(server.AliasIPs, a) {
 			continue
 		}
-		if heard, ok := x.hear(report{node.UID, node.Name, a}, now); ok {
+		if heard, ok := x.hear(report{reporter{node.UID, node.Name}, a}, now); ok {
 			out = append(out, Question{ID: id, Since: heard})
 		}
 	}
@@ -127,22 +135,38 @@ func (x *Index) hear(c report, now time.Time) (first time.Time, ok bool) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if first, ok := x.reports[c]; ok && now.Sub(first) < reportMemory {
+	x.forget(now)
+	heard := x.reports[c.reporter]
+	maps.DeleteFunc(heard, func(_ netip.Addr, first time.Time) bool { return now.Sub(first) >= reportMemory })
+	if first, ok := heard[c.address]; ok {
 		return first, true
 	}
-	maps.DeleteFunc(x.reports, func(_ report, first time.Time) bool { return now.Sub(first) >= reportMemory })
-	addresses := 0
-	for other := range x.reports {
-		if other.node == c.node && other.name == c.name && other.address.IsValid() {
-			addresses++
-		}
+	addresses := len(heard)
+	if _, ok := heard[netip.Addr{}]; ok {
+		addresses--
 	}
 	if c.address.IsValid() && addresses >= mostAddressReports {
 		return time.Time{}, false
 	}
-	if x.reports == nil {
-		x.reports = map[report]time.Time{}
+	if heard == nil {
+		heard = reports{}
+		x.reports[c.reporter] = heard
 	}
-	x.reports[c] = now
+	heard[c.address] = now
 	return now, true
+}
+
+// forget drops what is too old, of all Nodes: rarely, because all may report at once.
+func (x *Index) forget(now time.Time) {
+	if x.reports == nil {
+		x.reports, x.swept = map[reporter]reports{}, now
+	}
+	if now.Sub(x.swept) < reportMemory {
+		return
+	}
+	x.swept = now
+	maps.DeleteFunc(x.reports, func(_ reporter, heard reports) bool {
+		maps.DeleteFunc(heard, func(_ netip.Addr, first time.Time) bool { return now.Sub(first) >= reportMemory })
+		return len(heard) == 0
+	})
 }

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"container/list"
 	"context"
 	"net/netip"
 	"slices"
@@ -36,8 +37,8 @@ type decider struct {
 	byName  map[string][]*node
 	ready   []*node // have something to be requested, in order
 	notices []notice
-	waiting []*node // can't be given anything, longest first
-	freed   bool    // something became free since the waiting last tried
+	waiting waitlist // can't be given anything, longest first
+	freed   bool     // something became free since the waiting last tried
 
 	alarm   *time.Timer
 	due     time.Time // when it goes off; zero: never
@@ -48,10 +49,12 @@ type decider struct {
 	routes  routesSeen
 	// oversized: what is held doesn't fit into the stored ledger.
 	oversized bool
-	shown     []ipam.Counts
-	counted   time.Time // when the pools were counted last
-	departed  departures
-	stale     bool // departed is
+	// vacated: an address that was inside the pools is no Node's any more.
+	vacated  bool
+	shown    []ipam.Counts
+	counted  time.Time // when the pools were counted last
+	departed departures
+	stale    bool // departed is
 }
 
 // phase is how far a Node is.
@@ -87,10 +90,11 @@ type node struct {
 	busy     bool // it is in ready, or a worker has it
 	doubt    bool // an earlier request may have been applied
 	told     map[string]bool
-	said     string       // the reason of the condition that was last written
-	saying   bool         // that is on its way
-	inside   []netip.Addr // its addresses that lie in pools
-	stopped  time.Time    // since when it has waited for another allocator to be gone
+	said     string        // the reason of the condition that was last written
+	saying   bool          // that is on its way
+	inside   []netip.Addr  // its addresses that lie in pools
+	stopped  time.Time     // since when it has waited for another allocator to be gone
+	place    *list.Element // among the waiting; nil: it doesn't wait
 }
 
 // gone reports whether the Node is said to exist no more.
@@ -118,6 +122,7 @@ func (d *decider) loop(ctx context.Context, t traffic) error {
 	d.alarm = time.NewTimer(time.Second)
 	defer d.alarm.Stop()
 	for {
+		d.vacate(ctx)
 		d.wake(ctx)
 		pause := d.show()
 		jobs, next := t.jobs, job{}
@@ -187,9 +192,7 @@ func (d *decider) decide(ctx context.Context, name string) {
 	}
 	n := d.track(live)
 	n.cached = true
-	if d.occupies(n, live) {
-		d.exclude(ctx)
-	}
+	d.occupies(ctx, n, live)
 	switch {
 	case n.gone():
 		// Declared gone, but here it is: the cache may be older, or the stored

@@ -69,6 +69,9 @@ func (d *decider) tell(n *node, reason, about, message string) bool {
 	if n.told[cause] {
 		return false
 	}
+	if n.told == nil {
+		n.told = map[string]bool{} // most Nodes never have any
+	}
 	n.told[cause] = true
 	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: types.UID(n.UID)}
 	d.Recorder.Event(ref, corev1.EventTypeWarning, reason, message)

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
@@ -55,12 +56,39 @@ func (d *decider) exclude(ctx context.Context) {
 	}
 }
 
-// occupies notes which of the Node's addresses lie in pools, and tells whether that changed.
-func (d *decider) occupies(n *node, live *corev1.Node) bool {
+// occupies notes which of the Node's addresses lie in pools. Those that are new are excluded at
+// once, and by themselves: every Node may have some.
+func (d *decider) occupies(ctx context.Context, n *node, live *corev1.Node) {
 	inside := d.insidePools(live)
-	changed := !slices.Equal(inside, n.inside)
+	if slices.Equal(inside, n.inside) {
+		return
+	}
+	var more []netip.Prefix
+	for _, a := range inside {
+		if !slices.Contains(n.inside, a) {
+			more = append(more, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	d.vacated = d.vacated || len(inside) < len(n.inside)+len(more)
 	n.inside = inside
-	return changed
+	warnings := d.ledger.Exclude(more)
+	d.warn(ctx, warnings)
+	for _, w := range warnings {
+		if holder, ok := d.nodes[types.UID(w.Node.UID)]; ok && holder.phase == unserved && holder.cached && !holder.busy {
+			d.queue.Add(holder.Name) // what is reserved has to be replaced
+		}
+	}
+}
+
+// vacates notes that a Node is gone whose addresses may lie in pools.
+func (d *decider) vacates(n *node) { d.vacated = d.vacated || len(n.inside) > 0 }
+
+// vacate takes back the exclusion of addresses that are no Node's any more: once, when many go.
+func (d *decider) vacate(ctx context.Context) {
+	if d.vacated && d.queue.Len() == 0 {
+		d.vacated = false
+		d.exclude(ctx)
+	}
 }
 
 // insidePools are the Node's addresses that lie in pools, sorted.

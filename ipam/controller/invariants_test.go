@@ -25,11 +25,13 @@ type invariants struct {
 	// quarantine is how long what a Node had may not go to another; it is not looked at where it is
 	// 0.
 	quarantine time.Duration
-	gone       map[netip.Prefix]former
+	gone       formers
+	// held is what Nodes have that we gave it to.
+	held formers
 	// routesMatter: nothing may go to another Node while a route toward it stands.
 	routesMatter bool
 	// routes are those of all Nodes that ever had podCIDRs from us, until removeRoutes.
-	routes map[netip.Prefix]former
+	routes formers
 
 	ledgerGone bool      // by hand, and not made anew yet
 	excused    time.Time // until then, what was sent before the ledger was lost may still arrive
@@ -48,7 +50,7 @@ type former struct {
 const lateness = time.Minute
 
 func newUmpire(f *fakeAPI) invariants {
-	return invariants{api: f, gone: map[netip.Prefix]former{}, routes: map[netip.Prefix]former{}}
+	return invariants{api: f, gone: formers{}, held: formers{}, routes: formers{}}
 }
 
 func (u *invariants) find(format string, args ...any) {
@@ -65,37 +67,76 @@ func (u *invariants) handedOut(node *corev1.Node) {
 		if !u.recorded(node, p) {
 			u.find("%s/%s got %s, which is not recorded for it", node.Name, node.UID, p)
 		}
-		for _, name := range slices.Sorted(maps.Keys(u.api.nodes.Objects)) {
-			other := u.api.node(name)
-			theirs, _ := kube.PodCIDRs(other)
-			if other.UID != node.UID && u.api.byUs[other.UID] && slices.ContainsFunc(theirs, p.Overlaps) {
-				u.find("%s and %s both have %s", node.Name, name, p)
-			}
+		if other, ok := u.held.overlapping(p, func(o former) bool { return o.node == me.node }); ok {
+			u.find("%s and %s both have %s", node.Name, other.name, p)
 		}
+		u.held.put(p, me)
 		for _, f := range u.forbidden {
 			if f.Overlaps(p) {
 				u.find("%s got %s, which overlaps the forbidden %s", node.Name, p, f)
 			}
 		}
-		if was, ok := overlapping(u.gone, p, me); ok && time.Since(was.left) < u.quarantine {
+		if was, ok := u.gone.overlapping(p, me.is); ok && time.Since(was.left) < u.quarantine {
 			u.find("%s got %s, which %s/%s had until %s ago", node.Name, p, was.name, was.node, time.Since(was.left))
 		}
-		if was, ok := overlapping(u.routes, p, me); ok && u.routesMatter {
+		if was, ok := u.routes.overlapping(p, me.is); ok && u.routesMatter {
 			u.find("%s got %s, which is still routed to %s/%s", node.Name, p, was.name, was.node)
 		}
-		u.routes[p] = me
+		u.routes.put(p, me)
 	}
 }
 
+// is reports whether another is the same Node, or its machine that came back.
+func (f former) is(other former) bool {
+	return other.node == f.node || other.name == f.name && other.id == f.id && f.id != ""
+}
+
+// formers are who had which prefix, by how long the prefixes are: what overlaps one is found
+// without looking at all others.
+type formers map[length]map[netip.Prefix]former
+
+type length struct {
+	ipv4 bool
+	bits int
+}
+
+func lengthOf(p netip.Prefix) length { return length{p.Addr().Is4(), p.Bits()} }
+
+func (x formers) put(p netip.Prefix, f former) {
+	if x[lengthOf(p)] == nil {
+		x[lengthOf(p)] = map[netip.Prefix]former{}
+	}
+	x[lengthOf(p)][p] = f
+}
+
+func (x formers) get(p netip.Prefix) former { return x[lengthOf(p)][p] }
+
 // overlapping finds who else had something of a prefix.
-func overlapping(held map[netip.Prefix]former, p netip.Prefix, me former) (former, bool) {
-	for q, was := range held {
-		same := was.node == me.node || was.name == me.name && was.id == me.id && me.id != ""
-		if q.Overlaps(p) && !same {
-			return was, true
+func (x formers) overlapping(p netip.Prefix, same func(former) bool) (former, bool) {
+	for at, held := range x {
+		if at.ipv4 != p.Addr().Is4() {
+			continue
+		}
+		if at.bits <= p.Bits() {
+			if was, ok := held[netip.PrefixFrom(p.Addr(), at.bits).Masked()]; ok && !same(was) {
+				return was, true
+			}
+			continue
+		}
+		for q, was := range held {
+			if p.Overlaps(q) && !same(was) {
+				return was, true
+			}
 		}
 	}
 	return former{}, false
+}
+
+// drop takes out what a condition holds for.
+func (x formers) drop(is func(former) bool) {
+	for _, held := range x {
+		maps.DeleteFunc(held, func(_ netip.Prefix, f former) bool { return is(f) })
+	}
 }
 
 // recorded reports whether the stored ledger has a prefix under a Node's name and UID, reserved for
@@ -162,9 +203,13 @@ func (u *invariants) departed(node *corev1.Node) {
 	prefixes, _ := kube.PodCIDRs(node)
 	for _, p := range prefixes {
 		// By now it may have the provider ID that it lacked when it was given its podCIDRs.
-		u.gone[p] = former{node: node.UID, name: node.Name, id: node.Spec.ProviderID, left: time.Now()}
-		if u.routes[p].node == node.UID {
-			u.routes[p] = u.gone[p]
+		was := former{node: node.UID, name: node.Name, id: node.Spec.ProviderID, left: time.Now()}
+		u.gone.put(p, was)
+		if u.routes.get(p).node == node.UID {
+			u.routes.put(p, was)
+		}
+		if u.held.get(p).node == node.UID {
+			delete(u.held[lengthOf(p)], p)
 		}
 	}
 }
@@ -183,11 +228,10 @@ func (u *invariants) ledgerMade() {
 
 // removeRoutes removes the routes of Nodes that are gone.
 func (u *invariants) removeRoutes() {
-	for p, was := range u.routes {
-		if now := u.api.node(was.name); now == nil || now.UID != was.node {
-			delete(u.routes, p)
-		}
-	}
+	u.routes.drop(func(was former) bool {
+		now := u.api.node(was.name)
+		return now == nil || now.UID != was.node
+	})
 }
 
 // removeStaleRoutes is what a route controller does.
@@ -203,12 +247,8 @@ func (f *fakeAPI) routed(p netip.Prefix) (routed, known bool) {
 	f.Lock()
 	defer f.Unlock()
 	f.routesMatter = true
-	for q := range f.routes {
-		if q.Overlaps(p) {
-			return true, true
-		}
-	}
-	return false, true
+	_, routed = f.routes.overlapping(p, func(former) bool { return false })
+	return routed, true
 }
 
 // broken returns what must never have happened.

@@ -19,7 +19,7 @@ const quarantineLook = 10 * time.Second
 func (d *decider) expire(ctx context.Context) {
 	d.due = time.Time{}
 	d.lookAtRoutes(ctx)
-	if len(d.routes.told) > 0 && len(d.waiting) > 0 {
+	if len(d.routes.told) > 0 && d.waiting.len() > 0 {
 		d.expireIn(quarantineLook) // the routes may go, and nothing else would tell
 	}
 	now := time.Now()
@@ -80,9 +80,7 @@ func (d *decider) free(ctx context.Context, h ipam.Holding) {
 		d.noted(n)
 		if n.gone() {
 			d.drop(n)
-			if len(n.inside) > 0 {
-				d.exclude(ctx)
-			}
+			d.vacates(n)
 		}
 	}
 }

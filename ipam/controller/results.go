@@ -151,9 +151,7 @@ func (d *decider) forget(ctx context.Context, n *node) {
 	held, ok := d.ledger.Release(n.UID, moment())
 	if !ok {
 		d.drop(n)
-		if len(n.inside) > 0 {
-			d.exclude(ctx)
-		}
+		d.vacates(n)
 		return
 	}
 	d.metrics.releases.Inc()
@@ -223,7 +221,7 @@ func (n *node) age() time.Duration { return max(time.Since(n.created), time.Sinc
 func (d *decider) identify(owner ipam.Node) *node {
 	n, ok := d.nodes[types.UID(owner.UID)]
 	if !ok {
-		n = &node{Node: owner, met: time.Now(), told: map[string]bool{}}
+		n = &node{Node: owner, met: time.Now()}
 		d.nodes[types.UID(owner.UID)] = n
 		d.byName[owner.Name] = append(d.byName[owner.Name], n)
 	}
@@ -237,7 +235,7 @@ const countEvery = time.Second
 // show publishes the state of the pools where it has changed, and how long that has to wait if it
 // was counted just now.
 func (d *decider) show() (wait time.Duration) {
-	d.metrics.showTrouble(len(d.waiting), d.other.stops(), d.oversized)
+	d.metrics.showTrouble(d.waiting.len(), d.other.stops(), d.oversized)
 	d.showDeparted()
 	if !d.ledger.Counted() {
 		if wait = time.Until(d.counted.Add(countEvery)); wait > 0 {

@@ -28,6 +28,13 @@ func ObjectName(object int) string {
 // storeTimeout bounds one request to the stored ledger.
 const storeTimeout = 30 * time.Second
 
+const (
+	// readTries is how often one shard is read before all are read again, readPause the first pause
+	// between two of them; each is twice as long as the one before.
+	readTries = 4
+	readPause = 100 * time.Millisecond
+)
+
 // store is the ConfigMaps that hold the ledger. It decides nothing.
 type store struct {
 	client    kubernetes.Interface
@@ -80,13 +87,29 @@ func (s store) read(ctx context.Context, all bool) (stored, error) {
 		}
 	}
 	for _, number := range shards {
-		live, err := s.get(ctx, number)
+		live, err := s.getShard(ctx, number)
 		if err != nil {
 			return stored{}, err
 		}
 		found.put(number, live)
 	}
 	return found, nil
+}
+
+// getShard reads one, and reads it again if that fails: with many shards, one answer that is lost
+// must not have all of them read again.
+func (s store) getShard(ctx context.Context, number int) (*corev1.ConfigMap, error) {
+	pause := readPause
+	for tries := 1; ; tries++ {
+		live, err := s.get(ctx, number)
+		if err == nil || tries == readTries {
+			return live, err
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return nil, err
+		}
+		pause *= 2
+	}
 }
 
 // get reads one ConfigMap. That there is none is no error.

@@ -1,9 +1,9 @@
 package controller
 
 import (
+	"container/list"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,8 +26,7 @@ var errLedgerFull = errors.New("the stored ledger is as large as one ConfigMap c
 
 // wait keeps a Node's place among those that can't be given anything.
 func (d *decider) wait(ctx context.Context, n *node, reason string, err error) {
-	if !slices.Contains(d.waiting, n) {
-		d.waiting = append(d.waiting, n)
+	if d.waiting.add(n) {
 		klog.FromContext(ctx).Info("Node waits for podCIDRs", "node", n.Name, "reason", reason, "err", err)
 	}
 	d.tell(n, reason, "", err.Error())
@@ -50,15 +49,42 @@ func (d *decider) wake(ctx context.Context) {
 		return
 	}
 	d.freed = false
-	for _, n := range slices.Clone(d.waiting) {
+	for _, n := range d.waiting.all() {
 		if !n.busy && !n.gone() && d.nodes[types.UID(n.UID)] == n {
 			d.reserve(ctx, n)
 		}
 	}
 }
 
-func (d *decider) stopWaiting(n *node) {
-	d.waiting = slices.DeleteFunc(d.waiting, func(other *node) bool { return other == n })
+func (d *decider) stopWaiting(n *node) { d.waiting.remove(n) }
+
+// waitlist is the Nodes that wait, in the order in which they began to. All may wait at once.
+type waitlist struct{ order list.List }
+
+// add puts a Node last, unless it has a place already.
+func (w *waitlist) add(n *node) bool {
+	if n.place != nil {
+		return false
+	}
+	n.place = w.order.PushBack(n)
+	return true
+}
+
+func (w *waitlist) remove(n *node) {
+	if n.place != nil {
+		w.order.Remove(n.place)
+		n.place = nil
+	}
+}
+
+func (w *waitlist) len() int { return w.order.Len() }
+
+func (w *waitlist) all() []*node {
+	all := make([]*node, 0, w.len())
+	for e := w.order.Front(); e != nil; e = e.Next() {
+		all = append(all, e.Value.(*node))
+	}
+	return all
 }
 
 // A notice is a condition that a Node is to have.

@@ -1,0 +1,132 @@
+// Package scale measures underlay-ccm in a cluster of 15,000 Nodes, each as large as a kubelet
+// makes it, on a real API server: how long it takes to serve, what it weighs, how long one Node
+// waits, and how long a change of leader lasts. Then Nodes are replaced for ten minutes behind a
+// faulting proxy while leaders are killed, and every Node's podCIDRs are watched all the time.
+//
+// That nothing is handed out twice, that every Node gets its podCIDRs, and by how many requests,
+// is asserted; times and sizes are printed and fail nothing. Run it with `make bench-scale`.
+package scale_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/underlay-ccm/underlay/test/bench/results"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
+)
+
+const (
+	nodeCount = 15_000
+	// podRanges have room for 16,384 Nodes: what was in use goes around within the ten minutes.
+	podRanges = "--cluster-cidr=100.64.0.0/10,fd00:64::/48"
+	// joins is how many Nodes join one after the other, takeovers how often a leader is killed.
+	joins, takeovers = 30, 3
+	// restFor is how long nothing happens before the memory is read.
+	restFor = 30 * time.Second
+	// limit bounds the whole run.
+	limit = 40 * time.Minute
+	// smallLimit bounds the test with few Nodes.
+	smallLimit = 5 * time.Minute
+)
+
+// deployed are the flags of leader election with which deploy/ runs the manager: it sets none, so
+// they are upstream's defaults.
+var deployed = election{lease: 15 * time.Second, renew: 10 * time.Second, retry: 2 * time.Second}
+
+var replaceFor = flag.Duration("replace", 10*time.Minute, "how long the benchmark replaces Nodes")
+
+func BenchmarkScale(b *testing.B) {
+	for b.Loop() {
+		ctx, cancel := context.WithTimeoutCause(b.Context(), limit, fmt.Errorf("the benchmark takes longer than %s", limit))
+		measure(ctx, b)
+		cancel()
+	}
+}
+
+func measure(ctx context.Context, b *testing.B) {
+	b.Helper()
+	f := startField(ctx, b, podRanges)
+	record := func(quantity, unit string, value float64) {
+		fmt.Printf("%s: %.2f %s\n", quantity, value, unit)
+		b.ReportMetric(value, unit+"-"+strings.ReplaceAll(quantity, " ", "-"))
+		results.Record(b, results.Figure{Scenario: "15,000 Nodes", Contender: "underlay", Quantity: quantity, Unit: unit, Value: value})
+	}
+
+	f.populate(ctx, b, nodeCount, record)
+
+	m := f.start(ctx, b, deployed, "")
+	began := time.Now()
+	late := f.join(ctx, b, "start")
+	f.served(ctx, b, late)
+	record("start to the first Node's podCIDRs", "s", time.Since(began).Seconds())
+	stop := f.kubelets(ctx, b, nodeCount)
+	f.rest(ctx, b, restFor)
+	used := cpu(b, m.PID())
+	f.rest(ctx, b, restFor)
+	record("CPU at rest", "%", 100*(cpu(b, m.PID())-used)/restFor.Seconds())
+	record("memory at rest", "MiB", resident(b, m.PID(), "VmRSS"))
+	record("memory at most since the start", "MiB", resident(b, m.PID(), "VmHWM"))
+
+	var waits []time.Duration
+	for i := range joins {
+		n := f.join(ctx, b, fmt.Sprint("join-", i))
+		f.served(ctx, b, n)
+		waits = append(waits, n.waited())
+	}
+	record("creation to podCIDRs, median", "ms", 1000*median(waits).Seconds())
+	record("creation to podCIDRs, longest", "ms", 1000*longest(waits).Seconds())
+
+	f.takeover(ctx, b, m, deployed, record)
+	f.stopManagers()
+	stop()
+
+	r := f.replace(ctx, b, replacement{
+		every: 400 * time.Millisecond, // one percent a minute
+		lasts: *replaceFor, kills: 4, election: deployed, quarantine: 5 * time.Minute, seed: 1,
+	})
+	r.check(b)
+	fmt.Println(r)
+	record("Nodes replaced under faults", "", float64(r.replaced))
+	record("creation to podCIDRs under faults, median", "ms", 1000*median(r.waits).Seconds())
+	record("creation to podCIDRs under faults and changes of leader, longest", "s", longest(r.waits).Seconds())
+	record("requests for a replaced Node", "requests", float64(r.requests.all())/float64(r.replaced))
+}
+
+// takeover kills the leader and takes the time until the other has served a Node that is created
+// at that moment.
+func (f *field) takeover(ctx context.Context, b *testing.B, leader *cluster.Manager, e election, record func(quantity, unit string, value float64)) {
+	b.Helper()
+	var all, beyond []time.Duration
+	for i := range takeovers {
+		next := f.start(ctx, b, e, "")
+		f.waits(ctx, b, next)
+		leader.Kill()
+		killed := time.Now()
+		n := f.join(ctx, b, fmt.Sprint("takeover-", i))
+		f.served(ctx, b, n)
+		all = append(all, time.Since(killed))
+		beyond = append(beyond, time.Since(f.acquired(ctx, b)))
+		leader = next
+	}
+	record("leader killed to the next one's first podCIDRs, median", "s", median(all).Seconds())
+	record("of it since the lease was acquired, median", "s", median(beyond).Seconds())
+}
+
+// Some Nodes are replaced behind the faulting proxy, in a small cluster and much faster than
+// nodes fail.
+func TestReplacementUnderFaults(t *testing.T) {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), smallLimit, fmt.Errorf("the test takes longer than %s", smallLimit))
+	defer cancel()
+	f := startField(ctx, t, "--cluster-cidr=100.64.0.0/15,fd00:64::/55")
+	f.populate(ctx, t, 300, func(string, string, float64) {})
+	r := f.replace(ctx, t, replacement{
+		every: 100 * time.Millisecond, lasts: 20 * time.Second, kills: 2, seed: 1, quarantine: time.Minute,
+		election: election{lease: 4 * time.Second, renew: 3 * time.Second, retry: 500 * time.Millisecond},
+	})
+	r.check(t)
+	t.Log(r)
+}
