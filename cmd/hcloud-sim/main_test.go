@@ -38,27 +38,38 @@ func helpSeed(t *testing.T) string {
 	return strings.ReplaceAll("\n"+text, "\n  ", "\n")
 }
 
-// addresses reads where the program listens from its log.
-func addresses(t *testing.T, log io.Reader) (api, admin string) {
-	t.Helper()
+// addresses reads from the program's log where it listens for each of names.
+func addresses(log io.Reader, names ...string) map[string]string {
+	found := map[string]string{}
 	lines := bufio.NewScanner(log)
-	for (api == "" || admin == "") && lines.Scan() {
+	for len(found) < len(names) && lines.Scan() {
 		_, address, listening := strings.Cut(lines.Text(), "address=")
-		if !listening {
-			continue
-		}
-		if strings.Contains(lines.Text(), "for=api") {
-			api = address
-		} else {
-			admin = address
+		for _, name := range names {
+			if listening && strings.Contains(lines.Text(), "for="+name) {
+				found[name] = address
+			}
 		}
 	}
 	go func() { _, _ = io.Copy(io.Discard, log) }()
-	return api, admin
+	return found
 }
 
 // start runs the program, until the test is over or stop is called.
 func start(t *testing.T, args ...string) (api, admin string, stop func() error) {
+	t.Helper()
+	at, stop := startFor(t, []string{"api", "admin"}, args...)
+	return at["api"], at["admin"], stop
+}
+
+// startRobot runs the program with the Robot web service.
+func startRobot(t *testing.T, args ...string) (api, robot string) {
+	t.Helper()
+	at, _ := startFor(t, []string{"api", "robot"}, append(args, "--robot-listen=127.0.0.1:0")...)
+	return at["api"], at["robot"]
+}
+
+// startFor runs the program until it listens for each of names.
+func startFor(t *testing.T, names []string, args ...string) (at map[string]string, stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	log, diagnostics := io.Pipe()
@@ -70,10 +81,10 @@ func start(t *testing.T, args ...string) (api, admin string, stop func() error) 
 	}()
 	stop = sync.OnceValue(func() error { cancel(); return <-done })
 	t.Cleanup(func() { _ = stop() })
-	if api, admin = addresses(t, log); api == "" {
+	if at = addresses(log, names...); len(at) < len(names) {
 		t.Fatalf("did not start: %v", stop())
 	}
-	return api, admin, stop
+	return at, stop
 }
 
 func TestServesUntilStopped(t *testing.T) {
