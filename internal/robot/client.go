@@ -34,7 +34,8 @@ type Options struct {
 	// without a restart, see CredentialFiles.
 	Credentials func() (Credentials, error)
 	// Availability, if set, is told once when the web service stops answering,
-	// with an *Unavailable, and once with nil when it answers again.
+	// with an *Unavailable, and once with nil when it answers again. It must not
+	// call the Client.
 	Availability func(error)
 	// Application and Version go into the User-Agent; without the first it is
 	// underlay-ccm.

@@ -23,7 +23,7 @@ type outage struct {
 	tell func(error)
 	gone metrics.GaugeMetric
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards what follows, and the order of what is told
 	failures int        // in a row
 	since    time.Time
 	until    time.Time
@@ -48,6 +48,7 @@ func (o *outage) state() *Unavailable {
 // failed takes in that nobody answered, and returns what to tell the caller.
 func (o *outage) failed(cause error) error {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	now := time.Now()
 	if o.failures++; o.failures == 1 {
 		o.since, o.backoff = now, shortestBackoff/2
@@ -55,9 +56,8 @@ func (o *outage) failed(cause error) error {
 	o.backoff = min(2*o.backoff, longestBackoff)
 	// A little apart from other clusters of the account.
 	o.until, o.cause = now.Add(o.backoff+rand.N(o.backoff/4)), cause
-	found, tell := o.state(), o.failures == toldAfter
-	o.mu.Unlock()
-	if tell {
+	found := o.state()
+	if o.failures == toldAfter {
 		o.gone.Set(1)
 		o.tell(found)
 	}
@@ -67,11 +67,10 @@ func (o *outage) failed(cause error) error {
 // answered ends an outage.
 func (o *outage) answered() {
 	o.mu.Lock()
-	told := o.failures >= toldAfter
-	o.failures = 0
-	o.mu.Unlock()
-	if told {
+	defer o.mu.Unlock()
+	if o.failures >= toldAfter {
 		o.gone.Set(0)
 		o.tell(nil)
 	}
+	o.failures = 0
 }
