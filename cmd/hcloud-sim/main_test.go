@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"github.com/spf13/pflag"
 	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 )
 
 func write(t *testing.T, name, content string) string {
@@ -173,26 +175,40 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// The page's seed file is one that works.
+// The page's seed files are ones that work.
 func TestHowToPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/how-to/hcloud-sim.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, found := strings.Cut(string(page), "```yaml\n")
-	text, _, ended := strings.Cut(rest, "```")
-	if !found || !ended {
-		t.Fatal("the page has no seed file any more")
+	var seeds []string
+	for _, rest := range strings.Split(string(page), "```yaml\n")[1:] {
+		text, _, _ := strings.Cut(rest, "```")
+		seeds = append(seeds, text)
 	}
+	if len(seeds) != 2 {
+		t.Fatalf("the page has %d seed files, want two", len(seeds))
+	}
+	cloud, _ := plant(t, seeds[0])
+	if n := cloud.Networks(); len(n) != 1 || n[0].ID != 1001 || len(n[0].Servers) != 2 {
+		t.Errorf("networks are %+v, want the one that the page's requests name", n)
+	}
+	_, account := plant(t, seeds[1])
+	if !account.Owns(netip.MustParseAddr("203.0.113.2")) || !account.Owns(netip.MustParseAddr("203.0.113.100")) {
+		t.Errorf("the account is %s, want what the page's requests name", account.Snapshot())
+	}
+}
+
+// plant makes what a seed file says.
+func plant(t *testing.T, text string) (*hcloudsim.Simulator, *robotsim.Simulator) {
+	t.Helper()
 	seed, err := parseSeed([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	sim := hcloudsim.New(hcloudsim.Options{})
-	if err := seed.plant(sim); err != nil {
+	cloud, account := hcloudsim.New(hcloudsim.Options{}), robotsim.New(robotsim.Options{})
+	if err := errors.Join(seed.plant(cloud), seed.Robot.plant(account)); err != nil {
 		t.Fatal(err)
 	}
-	if n := sim.Networks(); len(n) != 1 || n[0].ID != 1001 || len(n[0].Servers) != 2 {
-		t.Errorf("networks are %+v, want the one that the page's requests name", n)
-	}
+	return cloud, account
 }
