@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 )
 
 var update = flag.Bool("update", false, "write the generated document instead of comparing it")
@@ -65,11 +66,38 @@ func document() string {
 	if len(groups) > 0 {
 		fmt.Fprintf(&out, "\nWithout a section: %v\n", groups) // fails the test that looks for it
 	}
+	out.WriteString(robotSection())
 	out.WriteString("\n## Not simulated\n\n| operations | why not |\n|---|---|\n")
 	omissions := hcloudsim.Omissions()
 	slices.SortStableFunc(omissions, func(a, b hcloudsim.Omission) int { return strings.Compare(a.Path, b.Path) })
 	for _, o := range omissions {
 		fmt.Fprintf(&out, "| `%s` | %s |\n", o.Path, o.Reason)
+	}
+	return out.String()
+}
+
+const robotIntro = `
+## Robot web service
+
+Every operation that ` + "`hcloud-sim --robot-listen`" + ` answers, with its quota and the errors that are documented for it. Beside them each answers 401 ` + "`UNAUTHORIZED`" + `, 403 ` + "`RATE_LIMIT_EXCEEDED`" + `, and 503 in a maintenance. Those that fail inside of the service (%s) come only by an injected fault. Quotas and errors are those of the [documentation](https://robot.hetzner.com/doc/webservice/en.html); a test brings about each of them, and has answers read by the client library ` + "`github.com/syself/hrobot-go`" + `.
+
+Boot configurations, single addresses, subnets, reverse DNS, traffic, SSH keys, orders, storage boxes, firewalls and Wake on LAN are not simulated, and neither are answers as YAML.
+
+| operation | requests per hour | errors |
+|---|---|---|
+`
+
+func robotSection() string {
+	quoted := func(codes []string) string {
+		if len(codes) == 0 {
+			return ""
+		}
+		return "`" + strings.Join(codes, "`, `") + "`"
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, robotIntro, quoted(robotsim.Unreachable()))
+	for _, op := range robotsim.Operations() {
+		fmt.Fprintf(&out, "| `%s` | %d | %s |\n", op.Name(), op.Quota, quoted(op.Errors))
 	}
 	return out.String()
 }

@@ -128,7 +128,7 @@ type injected struct {
 // Inject lets requests fail from now on. Faults are tried in the order in
 // which they came; each request meets one at most. The error is about Match.
 func (s *Simulator) Inject(f Fault) error {
-	match, err := matcher(f.Match)
+	match, err := MatchRequests("/v1", f.Match)
 	if err != nil {
 		return err
 	}
@@ -158,9 +158,11 @@ func (s *Simulator) takeFault(r *http.Request) Fault {
 	return Fault{}
 }
 
-// matcher lets a ServeMux of one pattern judge, so that patterns mean here
-// what they mean everywhere in Go.
-func matcher(pattern string) (match func(*http.Request) bool, err error) {
+// MatchRequests returns what reports whether a request matches a pattern of
+// [http.ServeMux] whose path is below another, such as "POST /servers" below
+// /v1. A ServeMux of one pattern judges, so that patterns mean here what they
+// mean everywhere in Go; the empty pattern matches all.
+func MatchRequests(below, pattern string) (match func(*http.Request) bool, err error) {
 	if pattern == "" {
 		return func(*http.Request) bool { return true }, nil
 	}
@@ -180,7 +182,7 @@ func matcher(pattern string) (match func(*http.Request) bool, err error) {
 		return nil, no("the path must start with /")
 	}
 	mux := http.NewServeMux()
-	mux.Handle(strings.TrimSpace(method+" /v1"+path), http.NotFoundHandler())
+	mux.Handle(strings.TrimSpace(method+" "+below+path), http.NotFoundHandler())
 	return func(r *http.Request) bool {
 		_, matched := mux.Handler(r)
 		return matched != ""

@@ -175,7 +175,7 @@ func (p *project) checkIPTarget(lb *loadBalancer, t *target) error {
 			return errRefused("load_balancer_public_interface_disabled", "the load balancer's public interface is disabled")
 		case p.isCloud(t.ip):
 			return errRefused("cloud_resource_ip_not_allowed", "IP %s belongs to a cloud resource, which is no target of type ip", t.ip)
-		case !slices.Contains(p.opts.OwnedIPs, t.ip):
+		case !p.opts.owns(t.ip):
 			return errRefused("ip_not_owned", "IP %s is not owned by the owner of the project", t.ip)
 		}
 		return nil

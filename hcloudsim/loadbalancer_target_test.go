@@ -14,7 +14,10 @@ import (
 // one without public IPv4, a load balancer attached and one not.
 func loadBalancerWorld(t *testing.T) (sim *hcloudsim.Simulator, in, out, private int64, attached, lone *hcloud.LoadBalancer) {
 	t.Helper()
-	sim = newSim(hcloudsim.Options{OwnedIPs: []netip.Addr{netip.MustParseAddr("203.0.113.7")}})
+	sim = newSim(hcloudsim.Options{
+		OwnedIPs: []netip.Addr{netip.MustParseAddr("203.0.113.7")},
+		Owned:    func(ip netip.Addr) bool { return ip == netip.MustParseAddr("203.0.113.17") },
+	})
 	n, err := sim.CreateNetwork(hcloudsim.NetworkSeed{
 		Name: "net", IPRange: prefix("10.0.0.0/8"),
 		Subnets: []hcloudsim.SubnetSeed{{IPRange: prefix("10.0.0.0/16")}, {IPRange: prefix("10.1.0.0/24"), Type: "vswitch", VSwitch: 7}},
@@ -62,6 +65,7 @@ func TestTargetRules(t *testing.T) {
 		{lone, `{"type": "label_selector", "label_selector": {"selector": "a b"}}`, "invalid_input"},
 		{lone, `{"type": "label_selector"}`, "invalid_input"},
 		{lone, `{"type": "ip", "ip": {"ip": "203.0.113.7"}}`, ""},
+		{lone, `{"type": "ip", "ip": {"ip": "203.0.113.17"}}`, ""},
 		{lone, `{"type": "ip", "ip": {"ip": "203.0.113.8"}}`, "ip_not_owned"},
 		{lone, `{"type": "ip", "ip": {"ip": "198.18.0.1"}}`, "cloud_resource_ip_not_allowed"},
 		{lone, `{"type": "ip", "ip": {"ip": "10.1.0.5"}}`, "load_balancer_not_attached_to_network"},

@@ -3,6 +3,7 @@ package hcloudsim
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -57,6 +58,10 @@ type Options struct {
 	// OwnedIPs are the addresses of dedicated servers that the project's
 	// owner has, and so may use as targets of a load balancer.
 	OwnedIPs []netip.Addr
+	// Owned, if set, reports which further addresses are the owner's: those of a
+	// simulated Robot account, see package robotsim. It is called with the
+	// simulator's lock held, and must not call back.
+	Owned func(netip.Addr) bool
 	// HealthyAfter is how long a target's health is unknown before it turns
 	// healthy, counted from when the target or the service came to be.
 	HealthyAfter time.Duration
@@ -82,6 +87,12 @@ type Options struct {
 	// request makes is usually told before its reply; the end of an action when
 	// it comes, by a timer, also if nobody looks.
 	OnChange func(DataPlane)
+}
+
+// owns reports whether an address belongs to a dedicated server of the project's
+// owner.
+func (o Options) owns(ip netip.Addr) bool {
+	return slices.Contains(o.OwnedIPs, ip) || o.Owned != nil && o.Owned(ip)
 }
 
 // TypeLimits is how much a load balancer of a type may have; 0 leaves a limit

@@ -36,6 +36,9 @@ Then use it as the real one:
 In Go: hcloud.NewClient(hcloud.WithToken("secret"),
 hcloud.WithEndpoint("http://127.0.0.1:8470/v1")).
 
+With --robot-listen it also serves the Robot web service of dedicated servers,
+whose servers, vSwitches and failover addresses stand below robot in the seed.
+
 Behind the API, without a token, see what was asked and let things go wrong:
 
   curl http://127.0.0.1:8471/_sim/requests
@@ -51,6 +54,7 @@ Flags:
 type config struct {
 	listen, adminListen string
 	options             hcloudsim.Options
+	robot               robotConfig
 	seed                seedFile
 	state               []byte // a snapshot to start from; empty: none
 }
@@ -79,9 +83,11 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	for _, limit := range c.limits() {
 		flags.IntVar(limit.value, limit.flag, limit.otherwise, limit.of+"; -1: no limit")
 	}
+	c.robot.flags(flags)
 	if err := flags.Parse(args); err != nil {
 		return c, err
 	}
+	c.robot.options.Latency = c.options.Latency
 
 	var errs []error
 	if flags.NArg() > 0 {
@@ -91,6 +97,7 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 		errs = append(errs, checkLimit(limit.flag, *limit.value))
 	}
 	errs = append(errs, c.setOwned(owned), c.setBusy(busy), c.setToken(token, tokenFile), c.loadSeed(seed), c.loadState(state, seed))
+	errs = append(errs, c.robot.check(!c.seed.Robot.empty()))
 	return c, errors.Join(errs...)
 }
 

@@ -1,6 +1,6 @@
-// Command hcloud-sim serves a simulated Hetzner Cloud project over HTTP, for
-// tests and for a laptop. It is wiring only: what the API does is in
-// hcloudsim. It must never be reachable from outside the machine,
+// Command hcloud-sim serves a simulated Hetzner Cloud project over HTTP, and the
+// Robot web service of dedicated servers, for tests and for a laptop. It is
+// wiring only: what the APIs do is in hcloudsim and hcloudsim/robotsim. It must never be reachable from outside the machine,
 // because its admin listener asks nobody who they are.
 package main
 
@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/signal"
 	"syscall"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 )
 
 // stopWithin is how long requests may take to end when the program stops.
@@ -44,7 +46,15 @@ func run(ctx context.Context, args []string, out, diagnostics io.Writer) error {
 	}
 	logger := slog.New(slog.NewTextHandler(diagnostics, nil))
 	config.options.OnRequest = func(r hcloudsim.Request) { logRequest(ctx, logger, r) }
+	// Each simulator asks the other: the cloud whose an address is, Robot which
+	// subnets are coupled with a vSwitch.
+	var robot *robotsim.Simulator
+	config.options.Owned = func(ip netip.Addr) bool { return robot.Owns(ip) }
 	sim := hcloudsim.New(config.options)
+	robot, err = config.robot.simulate(sim, config.seed.Robot, logger, func(r robotsim.Request) { logRobotRequest(ctx, logger, r) })
+	if err != nil {
+		return err
+	}
 	if err := config.seed.plant(sim); err != nil {
 		return err
 	}
@@ -58,8 +68,17 @@ func run(ctx context.Context, args []string, out, diagnostics io.Writer) error {
 	}
 	return serve(ctx, logger, []listening{
 		{"api", config.listen, sim},
-		{"admin", config.adminListen, sim.Admin()},
+		{"robot", config.robot.listen, robot},
+		{"admin", config.adminListen, admin(sim, robot)},
 	})
+}
+
+// admin has the endpoints of both simulators.
+func admin(cloud *hcloudsim.Simulator, robot *robotsim.Simulator) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", cloud.Admin())
+	mux.Handle("/_sim/robot/", robot.Admin())
+	return mux
 }
 
 // listening is a handler and the address where it is found; empty: nowhere.
@@ -108,6 +127,20 @@ func logRequest(ctx context.Context, logger *slog.Logger, r hcloudsim.Request) {
 	}
 	if r.Query != "" {
 		attributes = append(attributes, slog.String("query", r.Query))
+	}
+	if r.Code != "" {
+		attributes = append(attributes, slog.String("code", r.Code))
+	}
+	if r.Dropped {
+		attributes = append(attributes, slog.Bool("dropped", true))
+	}
+	logger.LogAttrs(ctx, slog.LevelInfo, "request", attributes...)
+}
+
+func logRobotRequest(ctx context.Context, logger *slog.Logger, r robotsim.Request) {
+	attributes := []slog.Attr{
+		slog.String("for", "robot"), slog.String("method", r.Method), slog.String("path", r.Path),
+		slog.Int("status", r.Status), slog.String("user_agent", r.Agent),
 	}
 	if r.Code != "" {
 		attributes = append(attributes, slog.String("code", r.Code))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"github.com/spf13/pflag"
 	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 )
 
 func write(t *testing.T, name, content string) string {
@@ -38,27 +40,38 @@ func helpSeed(t *testing.T) string {
 	return strings.ReplaceAll("\n"+text, "\n  ", "\n")
 }
 
-// addresses reads where the program listens from its log.
-func addresses(t *testing.T, log io.Reader) (api, admin string) {
-	t.Helper()
+// addresses reads from the program's log where it listens for each of names.
+func addresses(log io.Reader, names ...string) map[string]string {
+	found := map[string]string{}
 	lines := bufio.NewScanner(log)
-	for (api == "" || admin == "") && lines.Scan() {
+	for len(found) < len(names) && lines.Scan() {
 		_, address, listening := strings.Cut(lines.Text(), "address=")
-		if !listening {
-			continue
-		}
-		if strings.Contains(lines.Text(), "for=api") {
-			api = address
-		} else {
-			admin = address
+		for _, name := range names {
+			if listening && strings.Contains(lines.Text(), "for="+name) {
+				found[name] = address
+			}
 		}
 	}
 	go func() { _, _ = io.Copy(io.Discard, log) }()
-	return api, admin
+	return found
 }
 
 // start runs the program, until the test is over or stop is called.
 func start(t *testing.T, args ...string) (api, admin string, stop func() error) {
+	t.Helper()
+	at, stop := startFor(t, []string{"api", "admin"}, args...)
+	return at["api"], at["admin"], stop
+}
+
+// startRobot runs the program with the Robot web service.
+func startRobot(t *testing.T, args ...string) (api, robot string) {
+	t.Helper()
+	at, _ := startFor(t, []string{"api", "robot"}, append(args, "--robot-listen=127.0.0.1:0")...)
+	return at["api"], at["robot"]
+}
+
+// startFor runs the program until it listens for each of names.
+func startFor(t *testing.T, names []string, args ...string) (at map[string]string, stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	log, diagnostics := io.Pipe()
@@ -70,10 +83,10 @@ func start(t *testing.T, args ...string) (api, admin string, stop func() error) 
 	}()
 	stop = sync.OnceValue(func() error { cancel(); return <-done })
 	t.Cleanup(func() { _ = stop() })
-	if api, admin = addresses(t, log); api == "" {
+	if at = addresses(log, names...); len(at) < len(names) {
 		t.Fatalf("did not start: %v", stop())
 	}
-	return api, admin, stop
+	return at, stop
 }
 
 func TestServesUntilStopped(t *testing.T) {
@@ -162,26 +175,40 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// The page's seed file is one that works.
+// The page's seed files are ones that work.
 func TestHowToPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/how-to/hcloud-sim.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, found := strings.Cut(string(page), "```yaml\n")
-	text, _, ended := strings.Cut(rest, "```")
-	if !found || !ended {
-		t.Fatal("the page has no seed file any more")
+	var seeds []string
+	for _, rest := range strings.Split(string(page), "```yaml\n")[1:] {
+		text, _, _ := strings.Cut(rest, "```")
+		seeds = append(seeds, text)
 	}
+	if len(seeds) != 2 {
+		t.Fatalf("the page has %d seed files, want two", len(seeds))
+	}
+	cloud, _ := plant(t, seeds[0])
+	if n := cloud.Networks(); len(n) != 1 || n[0].ID != 1001 || len(n[0].Servers) != 2 {
+		t.Errorf("networks are %+v, want the one that the page's requests name", n)
+	}
+	_, account := plant(t, seeds[1])
+	if !account.Owns(netip.MustParseAddr("203.0.113.2")) || !account.Owns(netip.MustParseAddr("203.0.113.100")) {
+		t.Errorf("the account is %s, want what the page's requests name", account.Snapshot())
+	}
+}
+
+// plant makes what a seed file says.
+func plant(t *testing.T, text string) (*hcloudsim.Simulator, *robotsim.Simulator) {
+	t.Helper()
 	seed, err := parseSeed([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	sim := hcloudsim.New(hcloudsim.Options{})
-	if err := seed.plant(sim); err != nil {
+	cloud, account := hcloudsim.New(hcloudsim.Options{}), robotsim.New(robotsim.Options{})
+	if err := errors.Join(seed.plant(cloud), seed.Robot.plant(account)); err != nil {
 		t.Fatal(err)
 	}
-	if n := sim.Networks(); len(n) != 1 || n[0].ID != 1001 || len(n[0].Servers) != 2 {
-		t.Errorf("networks are %+v, want the one that the page's requests name", n)
-	}
+	return cloud, account
 }

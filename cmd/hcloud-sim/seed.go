@@ -11,6 +11,7 @@ import (
 type seedFile struct {
 	Networks []hcloudsim.NetworkSeed `json:"networks"`
 	Servers  []serverSeed            `json:"servers"`
+	Robot    robotSeed               `json:"robot"`
 }
 
 type serverSeed struct {

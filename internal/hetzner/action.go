@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/underlay-ccm/underlay/internal/requests"
 )
 
 // waiter waits for actions. Polling costs requests, so one poll is for all
@@ -111,7 +113,7 @@ func (w *waiter) join(it *watch) {
 	if w.stop == nil {
 		// Not the caller's context: it polls for others, too. A running action
 		// locks what it changes, so that whoever waits for it is in a hurry.
-		ctx, stop := context.WithCancel(withPriority(context.Background(), urgent))
+		ctx, stop := context.WithCancel(requests.WithPriority(context.Background(), requests.Urgent))
 		w.stop = stop
 		go w.poll(ctx)
 		return

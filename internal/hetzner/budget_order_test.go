@@ -15,6 +15,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/internal/requests"
 )
 
 // door is a budget and what passed it, in order.
@@ -23,7 +24,7 @@ type door struct {
 	rt  *budgeted
 
 	mu     sync.Mutex
-	passed []priority
+	passed []requests.Priority
 	lost   bool // the network is down
 }
 
@@ -53,7 +54,7 @@ func (d *door) count() int {
 // RoundTrip is what is behind the door.
 func (d *door) RoundTrip(r *http.Request) (*http.Response, error) {
 	d.mu.Lock()
-	d.passed = append(d.passed, priorityOf(r.Context()))
+	d.passed = append(d.passed, requests.PriorityOf(r.Context()))
 	lost := d.lost
 	d.mu.Unlock()
 	if lost {
@@ -63,8 +64,8 @@ func (d *door) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // knock sends one request through the door.
-func (d *door) knock(ctx context.Context, p priority) (int, error) {
-	r, err := http.NewRequestWithContext(withPriority(ctx, p), http.MethodGet, "http://cloud.test/v1/locations", nil)
+func (d *door) knock(ctx context.Context, p requests.Priority) (int, error) {
+	r, err := http.NewRequestWithContext(requests.WithPriority(ctx, p), http.MethodGet, "http://cloud.test/v1/locations", nil)
 	if err != nil {
 		return 0, err
 	}
@@ -85,7 +86,7 @@ func (d *door) drain(t *testing.T, count int) {
 			t.Fatal(err)
 		}
 	}
-	if status, err := d.knock(t.Context(), urgent); err != nil || status != http.StatusOK {
+	if status, err := d.knock(t.Context(), requests.Urgent); err != nil || status != http.StatusOK {
 		t.Fatalf("%d, %v", status, err)
 	}
 }
@@ -97,7 +98,7 @@ func TestWhoGoesFirst(t *testing.T) {
 		d.drain(t, 3598)
 		d.passed = nil
 		var waiting sync.WaitGroup
-		for _, p := range []priority{background, normal, urgent} {
+		for _, p := range []requests.Priority{requests.Background, requests.Normal, requests.Urgent} {
 			for range 4 {
 				waiting.Go(func() {
 					if status, err := d.knock(t.Context(), p); err != nil || status != http.StatusOK {
@@ -108,7 +109,7 @@ func TestWhoGoesFirst(t *testing.T) {
 			synctest.Wait()
 		}
 		waiting.Wait()
-		if !slices.IsSortedFunc(d.passed, func(a, b priority) int { return int(b - a) }) || len(d.passed) != 12 {
+		if !slices.IsSortedFunc(d.passed, func(a, b requests.Priority) int { return int(b - a) }) || len(d.passed) != 12 {
 			t.Errorf("passed in the order %v", d.passed)
 		}
 	})
@@ -125,16 +126,16 @@ func TestBackgroundIsStretchedNotStarved(t *testing.T) {
 		for range 20 {
 			working.Go(func() {
 				for ctx.Err() == nil {
-					_, _ = d.knock(ctx, normal)
+					_, _ = d.knock(ctx, requests.Normal)
 				}
 			})
 		}
 		began := time.Now()
-		if status, err := d.knock(t.Context(), background); err != nil || status != http.StatusOK {
+		if status, err := d.knock(t.Context(), requests.Background); err != nil || status != http.StatusOK {
 			t.Errorf("%d, %v", status, err)
 		}
 		if waited := time.Since(began); waited < 10*time.Minute || waited > 20*time.Minute {
-			t.Errorf("background work waited %s, want about %s", waited, longestStretch)
+			t.Errorf("background work waited %s, want about %s", waited, requests.LongestStretch)
 		}
 		stop()
 		working.Wait()
@@ -164,7 +165,7 @@ func TestAnOutageCostsLittle(t *testing.T) {
 				for range 50 {
 					working.Go(func() {
 						for ctx.Err() == nil {
-							if status, err := d.knock(ctx, normal); err == nil && status == http.StatusOK {
+							if status, err := d.knock(ctx, requests.Normal); err == nil && status == http.StatusOK {
 								return
 							}
 						}
@@ -205,7 +206,7 @@ func TestRefusalsAreNoOutage(t *testing.T) {
 			}
 			began := time.Now()
 			for range 10 {
-				if got, err := d.knock(t.Context(), normal); err != nil || got != status {
+				if got, err := d.knock(t.Context(), requests.Normal); err != nil || got != status {
 					t.Errorf("%d, %v; want %d", got, err, status)
 				}
 			}
@@ -226,12 +227,12 @@ func TestGivingUpAPlace(t *testing.T) {
 		defer cancel()
 		var waiting sync.WaitGroup
 		waiting.Go(func() {
-			if _, err := d.knock(hurried, urgent); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := d.knock(hurried, requests.Urgent); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got %v, want that waiting was cut short", err)
 			}
 		})
 		waiting.Go(func() {
-			if status, err := d.knock(t.Context(), urgent); err != nil || status != http.StatusOK {
+			if status, err := d.knock(t.Context(), requests.Urgent); err != nil || status != http.StatusOK {
 				t.Errorf("%d, %v", status, err)
 			}
 		})

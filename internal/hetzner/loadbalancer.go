@@ -7,6 +7,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
+	"github.com/underlay-ccm/underlay/internal/requests"
 	"github.com/underlay-ccm/underlay/lb"
 )
 
@@ -37,7 +38,7 @@ func (l *LoadBalancers) Observe(ctx context.Context, owner lb.Owner) (lb.State, 
 
 // List implements lb.Backend, in one request per 50 load balancers.
 func (l *LoadBalancers) List(ctx context.Context, cluster string) ([]lb.State, error) {
-	return l.list(withPriority(ctx, background), fmt.Sprintf("%s=%s", lb.LabelCluster, cluster))
+	return l.list(requests.WithPriority(ctx, requests.Background), fmt.Sprintf("%s=%s", lb.LabelCluster, cluster))
 }
 
 // Candidates implements lb.Backend, in two requests, or one without a name.
@@ -97,9 +98,9 @@ func (l *LoadBalancers) find(ctx context.Context, opts hcloud.LoadBalancerListOp
 // Apply implements lb.Backend.
 func (l *LoadBalancers) Apply(ctx context.Context, have lb.State, op lb.Op) error {
 	if _, last := op.(lb.Delete); last {
-		ctx = withPriority(ctx, normal) // nobody's traffic waits for the end of a Service
+		ctx = requests.WithPriority(ctx, requests.Normal) // nobody's traffic waits for the end of a Service
 	}
-	ctx = withPriority(ctx, urgent)
+	ctx = requests.WithPriority(ctx, requests.Urgent)
 	switch op := op.(type) {
 	case lb.Create:
 		return l.create(ctx, op.Spec)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
+	"github.com/underlay-ccm/underlay/internal/requests"
 	"github.com/underlay-ccm/underlay/routes"
 )
 
@@ -17,7 +18,7 @@ var _ routes.Table = (*Network)(nil)
 // List implements routes.Table: every route of the network, in one request. It
 // is as urgent as the writes that wait for what it shows.
 func (n *Network) List(ctx context.Context) ([]routes.Route, error) {
-	ctx = withPriority(ctx, urgent)
+	ctx = requests.WithPriority(ctx, requests.Urgent)
 	found, err := get(ctx, func(ctx context.Context) (*hcloud.Network, *hcloud.Response, error) {
 		return n.client.api.Network.GetByID(ctx, n.ID)
 	})
@@ -94,7 +95,7 @@ var errLate = errors.New("what it was decided on is too old by now; looking agai
 // change sends a write until it is accepted, but not after by unless that is zero,
 // and waits until it is done, however long that takes.
 func (n *Network) change(ctx context.Context, by time.Time, send func(context.Context) (*hcloud.Action, error)) error {
-	ctx = withPriority(ctx, urgent)
+	ctx = requests.WithPriority(ctx, requests.Urgent)
 	limited, cancel := ctx, context.CancelFunc(func() {})
 	if !by.IsZero() {
 		limited, cancel = context.WithDeadlineCause(ctx, by, errLate)

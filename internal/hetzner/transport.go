@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/component-base/metrics"
+
+	"github.com/underlay-ccm/underlay/internal/requests"
 )
 
 // authorized puts the token of the moment on every request.
@@ -112,7 +114,7 @@ func (t *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err == nil {
 		code = strconv.Itoa(resp.StatusCode)
 	}
-	t.requests.WithLabelValues(t.operation(r), priorityOf(r.Context()).String(), code).Inc()
+	t.requests.WithLabelValues(t.operation(r), requests.PriorityOf(r.Context()).String(), code).Inc()
 	if err == nil && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusUnauthorized) &&
 		!strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") {
 		_ = resp.Body.Close()

@@ -49,7 +49,7 @@ func rules() []rule {
 			reason: "the three areas know nothing of each other: what one needs of another is a port, joined in cmd",
 		},
 		{
-			who: []pattern{"./ipam/...", "./routes/...", "./lb/..."}, never: []pattern{"./internal/cloud/...", "./internal/hetzner/..."},
+			who: []pattern{"./ipam/...", "./routes/...", "./lb/..."}, never: []pattern{"./internal/cloud/...", "./internal/hetzner/...", "./internal/robot/...", "./internal/requests/..."},
 			reason: "controllers speak to ports of their own, so that another cloud needs no change in them",
 		},
 
@@ -65,6 +65,14 @@ func rules() []rule {
 		{
 			who: []pattern{"./internal/hetzner/..."}, never: []pattern{"./internal/kube/...", "./ipam/controller", "./routes/controller", "./lb/controller"},
 			reason: "internal/hetzner implements ports for the Hetzner Cloud and knows nothing of who calls them",
+		},
+		{
+			who: []pattern{"./internal/robot/..."}, only: []pattern{"std", "./internal/robot/...", "./internal/requests", "k8s.io/component-base/metrics"},
+			reason: "internal/robot speaks to the web service of dedicated servers and knows neither the cloud nor who calls it",
+		},
+		{
+			who: []pattern{"./internal/requests/..."}, only: []pattern{"std"},
+			reason: "internal/requests orders requests and knows no API: each brings its own budget",
 		},
 		{
 			who: []pattern{"./hcloudsim/..."}, only: []pattern{"std", "./hcloudsim/...", hcloudSchema},
@@ -88,6 +96,10 @@ func rules() []rule {
 		{
 			who: []pattern{"./..."}, except: []pattern{"./internal/hetzner/...", "./hcloudsim/...", "./test/..."}, never: []pattern{hcloudGo},
 			reason: "internal/hetzner is the one place that speaks to the cloud: one budget, one cache, one writer per network",
+		},
+		{
+			who: []pattern{"./..."}, never: []pattern{"github.com/syself/hrobot-go/..."},
+			reason: "internal/robot is our client of the Robot web service, and says why; the other one only tests the simulator",
 		},
 		{
 			who: []pattern{"./..."}, except: []pattern{"./routes/kernel/...", "./internal/netfilter"},

@@ -14,6 +14,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/underlay-ccm/underlay/internal/hetzner"
+	"github.com/underlay-ccm/underlay/internal/robot"
 	"github.com/underlay-ccm/underlay/ipam"
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 	"github.com/underlay-ccm/underlay/lb"
@@ -97,6 +98,7 @@ func describe(r metrics.Registerable) (metric, error) {
 }
 
 // metricSource is a package that registers metrics, and how to make it do so.
+// Without a title it isn't on the page.
 type metricSource struct {
 	folder, title, about string
 	register             func(*collector) error
@@ -127,6 +129,10 @@ func metricSources() []metricSource {
 		}},
 		{"internal/hetzner", "underlay-ccm: requests to the cloud", "Every replica shows them, with provider `hcloud`. One that does not lead asks only at its start, so its figures are old.", func(c *collector) error {
 			_, err := hetzner.New(hetzner.Options{Endpoint: "https://cloud.example/v1", Registry: c})
+			return err
+		}},
+		{"internal/robot", "", "", func(c *collector) error { // no program speaks to the Robot web service yet
+			_, err := robot.New(robot.Options{Registry: c})
 			return err
 		}},
 		{"routes/agent", "underlay-agent", "Every node's agent shows its own.", func(c *collector) error {
@@ -162,6 +168,9 @@ func TestDocumentMetrics(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(generated("the metrics that the programs register") + metricsIntro)
 	for _, source := range metricSources() {
+		if source.title == "" {
+			continue
+		}
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| metric | type | labels | unit | meaning |\n|---|---|---|---|---|\n", source.title, source.about)
 		for _, m := range metricsOf(t, source) {
 			labels := make([]string, len(m.labels))

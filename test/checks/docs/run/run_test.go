@@ -50,12 +50,13 @@ func placeholders(w *world, page string, sim simulator) *strings.Replacer {
 	if sim != (simulator{}) {
 		pairs = append(pairs, "127.0.0.1:8470", sim.api, "127.0.0.1:8471", sim.admin)
 	}
+	pairs = append(pairs, "127.0.0.1:8472", cmp.Or(sim.robot, "127.0.0.1:0"))
 	return strings.NewReplacer(pairs...)
 }
 
 // simulator is where a page's own simulated cloud listens; the zero value: there
 // is none.
-type simulator struct{ api, admin string }
+type simulator struct{ api, admin, robot string }
 
 // TestCommands runs what the documents tell readers to run.
 func TestCommands(t *testing.T) {
@@ -113,10 +114,12 @@ func (w *world) open(t *testing.T, d markdown.Document) *page {
 	w.restore(t)
 	dir := w.folder(t)
 	p := &page{session: startSession(t, dir, w.environment(dir)), world: w, name: d.Path, fill: placeholders(w, d.Path, simulator{})}
+	// Only the page of the simulator has files that commands name, in this order.
+	files := []string{"seed.yaml", "dedicated.yaml"}
 	for _, b := range d.Blocks {
-		// Only the page of the simulator has a file that a command names.
 		if b.Language == "yaml" && d.Path == "docs/how-to/hcloud-sim.md" {
-			write(t, filepath.Join(dir, "seed.yaml"), b.Content)
+			write(t, filepath.Join(dir, files[0]), b.Content)
+			files = files[1:]
 		}
 	}
 	if c := before()[d.Path]; c != "" {
@@ -185,25 +188,30 @@ func (p *page) expect(t *testing.T, command string, e exception) {
 	}
 }
 
-var listening = regexp.MustCompile(`msg=listening for=(?:api|admin) address=(\S+)`)
+var listening = regexp.MustCompile(`msg=listening for=(api|robot|admin) address=(\S+)`)
 
 // serve starts a simulated cloud and waits until it listens. From then on the
 // page's addresses are its own.
 func (p *page) serve(t *testing.T, command string) {
 	t.Helper()
-	if _, err := p.run(t.Context(), command+" 2>served &"); err != nil {
+	log := fmt.Sprintf("served-%d", p.count) // of this one, and not of one before
+	if _, err := p.run(t.Context(), command+" 2>"+log+" &"); err != nil {
 		t.Fatal(err)
 	}
 	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		said, err := os.ReadFile(filepath.Join(p.dir, "served"))
+		said, err := os.ReadFile(filepath.Join(p.dir, log))
 		if errors.Is(err, fs.ErrNotExist) {
 			return false, nil
 		}
-		found := listening.FindAllStringSubmatch(string(said), -1)
-		if len(found) < 2 {
+		at := map[string]string{}
+		for _, found := range listening.FindAllStringSubmatch(string(said), -1) {
+			at[found[1]] = found[2]
+		}
+		sim := simulator{api: at["api"], admin: at["admin"], robot: at["robot"]}
+		if sim.api == "" || sim.admin == "" || sim.robot == "" && strings.Contains(command, "--robot-listen") {
 			return false, err
 		}
-		p.fill = placeholders(p.world, p.name, simulator{api: found[0][1], admin: found[1][1]})
+		p.fill = placeholders(p.world, p.name, sim)
 		return true, err
 	})
 	if err != nil {

@@ -1,0 +1,112 @@
+package robotsim
+
+import (
+	"fmt"
+	"net/http"
+)
+
+// Error is a refusal as the web service words it. Every rule of the simulator
+// returns one; the Go API returns the same.
+type Error struct {
+	Status  int    // HTTP status
+	Code    string // the machine's word, such as SERVER_NOT_FOUND
+	Message string
+
+	// Missing and Invalid are the parameters that INVALID_INPUT is about.
+	Missing, Invalid []string
+
+	// limit is how many requests RATE_LIMIT_EXCEEDED allows.
+	limit int
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s (%s)", e.Message, e.Code) }
+
+// body is the error as it is sent; limitField names the quota's field.
+func (e *Error) body(limitField string) map[string]any {
+	fields := map[string]any{"status": e.Status, "code": e.Code, "message": e.Message}
+	switch e.Code {
+	case codeInvalid:
+		fields["missing"], fields["invalid"] = orNull(e.Missing), orNull(e.Invalid)
+	case codeRateLimit:
+		fields[limitField], fields["interval"] = e.limit, int(interval.Seconds())
+	}
+	return map[string]any{"error": fields}
+}
+
+// orNull keeps an empty list from being sent as one: it is documented as null.
+func orNull(list []string) any {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+const (
+	codeInvalid   = "INVALID_INPUT"
+	codeRateLimit = "RATE_LIMIT_EXCEEDED"
+
+	codeUnauthorized   = "UNAUTHORIZED"
+	codeNotFound       = "NOT_FOUND"
+	codeServerNotFound = "SERVER_NOT_FOUND"
+	codeConflict       = "CONFLICT"
+	codeInternal       = "INTERNAL_ERROR"
+
+	codeReserveLocation = "SERVER_CANCELLATION_RESERVE_LOCATION_FALSE_ONLY"
+
+	codeResetUnavailable = "RESET_NOT_AVAILABLE"
+	codeResetManual      = "RESET_MANUAL_ACTIVE"
+	codeResetFailed      = "RESET_FAILED"
+
+	codeVSwitchUnavailable = "VSWITCH_NOT_AVAILABLE"
+	codeVSwitchLimit       = "VSWITCH_LIMIT_REACHED"
+	codeVSwitchInProcess   = "VSWITCH_IN_PROCESS"
+	codeVLANNotUnique      = "VSWITCH_VLAN_NOT_UNIQUE"
+	codeVSwitchServers     = "VSWITCH_SERVER_LIMIT_REACHED"
+	codeServerVSwitches    = "VSWITCH_PER_SERVER_LIMIT_REACHED"
+
+	codeFailoverServer      = "FAILOVER_NEW_SERVER_NOT_FOUND"
+	codeFailoverRouted      = "FAILOVER_ALREADY_ROUTED"
+	codeFailoverLocked      = "FAILOVER_LOCKED"
+	codeFailoverFailed      = "FAILOVER_FAILED"
+	codeFailoverNotComplete = "FAILOVER_NOT_COMPLETE"
+)
+
+// statusOf lists the documented codes with their status.
+func statusOf(code string) int {
+	switch code {
+	case codeInvalid:
+		return http.StatusBadRequest
+	case codeUnauthorized:
+		return http.StatusUnauthorized
+	case codeRateLimit:
+		return http.StatusForbidden
+	case codeNotFound, codeServerNotFound, codeResetUnavailable, codeVSwitchUnavailable, codeFailoverServer:
+		return http.StatusNotFound
+	case codeConflict, codeReserveLocation, codeResetManual, codeVSwitchLimit, codeVSwitchInProcess, codeVLANNotUnique,
+		codeVSwitchServers, codeServerVSwitches, codeFailoverRouted, codeFailoverLocked:
+		return http.StatusConflict
+	default:
+		return http.StatusInternalServerError
+	}
+}
+
+func refusal(code, format string, args ...any) *Error {
+	return &Error{Status: statusOf(code), Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+func errMissing(fields ...string) *Error {
+	return &Error{Status: statusOf(codeInvalid), Code: codeInvalid, Message: "invalid input", Missing: fields}
+}
+
+func errInvalid(fields ...string) *Error {
+	return &Error{Status: statusOf(codeInvalid), Code: codeInvalid, Message: "invalid input", Invalid: fields}
+}
+
+func errNoServer(id any) *Error {
+	return refusal(codeServerNotFound, "Server with id %v not found", id)
+}
+
+func errNoSuchPath() *Error { return refusal(codeNotFound, "Not Found") }
+
+// exceeds reports whether one more is too many.
+func exceeds(have, limit int) bool { return limit != Unlimited && have >= limit }

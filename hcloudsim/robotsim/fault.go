@@ -1,0 +1,94 @@
+package robotsim
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/underlay-ccm/underlay/hcloudsim"
+)
+
+// Fault is something that goes wrong with the requests it matches.
+type Fault struct {
+	// Match is a pattern of [http.ServeMux]: "GET /server", "/vswitch/{rest...}".
+	// Empty matches all.
+	Match string
+	// Times is how many requests are hit: 0 is one, negative is all until
+	// ClearFaults.
+	Times int
+
+	// Delay holds the request back before it is looked at.
+	Delay time.Duration
+
+	// Status and Code refuse the request, once its login and quota were
+	// accepted. A documented code implies its status. Without a code, the answer
+	// is a page of HTML, as a web server in between gives.
+	Status  int
+	Code    string
+	Message string
+
+	// EmptyList answers a listing as though nothing existed; PartialList leaves
+	// out its second half.
+	EmptyList, PartialList bool
+	// FailChange lets the change that the request starts fail: the members of a
+	// vSwitch end as failed, and a failover address stays where it is.
+	FailChange bool
+
+	// DropBeforeApply closes the connection instead of looking at the request;
+	// DropAfterApply does what it asks for, and loses the reply.
+	DropBeforeApply bool
+	DropAfterApply  bool
+}
+
+// refuses reports whether the fault is the answer.
+func (f Fault) refuses() bool { return f.Code != "" || f.Status != 0 }
+
+// spoil makes the fault the answer.
+func (s *Simulator) spoil(a *answer, f Fault) {
+	status := f.Status
+	if status == 0 {
+		status = statusOf(f.Code)
+	}
+	s.refuse(a, &Error{Status: status, Code: f.Code, Message: cmp.Or(f.Message, "injected fault")})
+}
+
+// injected is a fault that waits for its requests.
+type injected struct {
+	Fault
+	left  int
+	match func(*http.Request) bool
+}
+
+// Inject lets requests fail from now on. Faults are tried in the order in which
+// they came; each request meets one at most. The error is about Match.
+func (s *Simulator) Inject(f Fault) error {
+	match, err := hcloudsim.MatchRequests("", f.Match)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = append(s.faults, &injected{Fault: f, left: cmp.Or(f.Times, 1), match: match})
+	return nil
+}
+
+// ClearFaults takes back every fault that is still waiting.
+func (s *Simulator) ClearFaults() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = nil
+}
+
+func (s *Simulator) takeFault(r *http.Request) Fault {
+	for i, f := range s.faults {
+		if !f.match(r) {
+			continue
+		}
+		if f.left--; f.left == 0 {
+			s.faults = slices.Delete(s.faults, i, i+1)
+		}
+		return f.Fault
+	}
+	return Fault{}
+}

@@ -1,0 +1,246 @@
+package robotsim
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Seeding is immediate and outside the web service: no request, no quota. What
+// the service can't have is refused here too.
+
+// ServerSeed describes a dedicated server that shall exist. Nothing is needed.
+type ServerSeed struct {
+	Number  int64  `json:"number"`  // 0: one is chosen
+	Name    string `json:"name"`    // may be empty, as in Robot
+	Product string `json:"product"` // default AX41-NVMe
+	DC      string `json:"dc"`      // default FSN1-DC1
+
+	IPv4      netip.Addr     `json:"ipv4,omitzero"`       // the main address; zero: one is chosen
+	IPv6      netip.Prefix   `json:"ipv6,omitzero"`       // the main /64; zero: one is chosen
+	NoIPv4    bool           `json:"no_ipv4,omitempty"`   // no main address
+	NoIPv6    bool           `json:"no_ipv6,omitempty"`   // no IPv6 net
+	Addresses []netip.Addr   `json:"addresses,omitempty"` // more single addresses
+	Subnets   []netip.Prefix `json:"subnets,omitempty"`   // more subnets
+
+	Status           string `json:"status,omitempty"` // ready, the default, or in process
+	Cancelled        bool   `json:"cancelled,omitempty"`
+	CancellationDate string `json:"cancellation_date,omitempty"` // like 2026-12-31; after it the server is gone
+
+	NoVSwitch bool     `json:"no_vswitch,omitempty"` // the feature isn't available for it
+	Resets    []string `json:"resets,omitempty"`     // options; none: power, power_long, hw, man
+	NoReset   bool     `json:"no_reset,omitempty"`   // it has no reset option
+	Power     string   `json:"power,omitempty"`      // running, the default, shut off or not supported
+}
+
+// VSwitchSeed describes a vSwitch that shall exist.
+type VSwitchSeed struct {
+	ID               int64          `json:"id"` // 0: one is chosen
+	Name             string         `json:"name"`
+	VLAN             int            `json:"vlan"` // default 4000
+	Servers          []MemberSeed   `json:"servers,omitempty"`
+	Subnets          []netip.Prefix `json:"subnets,omitempty"`
+	Cancelled        bool           `json:"cancelled,omitempty"`
+	CancellationDate string         `json:"cancellation_date,omitempty"`
+}
+
+// MemberSeed describes a server in a vSwitch.
+type MemberSeed struct {
+	Number int64  `json:"number"`
+	Status string `json:"status,omitempty"` // ready, the default, failed, or in process, as which it stays until the vSwitch is changed
+}
+
+// FailoverSeed describes a failover address that shall exist.
+type FailoverSeed struct {
+	Net    netip.Prefix `json:"net"`              // 203.0.113.7/32, or a /64
+	Server int64        `json:"server"`           // the number of the server that it belongs to
+	Active netip.Addr   `json:"active,omitzero"`  // where it is routed; zero: to that server
+	Routed *bool        `json:"routed,omitempty"` // false: nowhere
+}
+
+// CreateServer puts a server into the account and returns its number.
+func (s *Simulator) CreateServer(seed ServerSeed) (int64, error) {
+	a, unlock := s.present()
+	defer unlock()
+	return a.seedServer(seed)
+}
+
+func (a *account) seedServer(seed ServerSeed) (int64, error) {
+	made := &server{
+		number: seed.Number, name: seed.Name, product: cmp.Or(seed.Product, "AX41-NVMe"), dc: cmp.Or(seed.DC, "FSN1-DC1"),
+		status: cmp.Or(seed.Status, statusReady), ipv4: seed.IPv4, ipv6: seed.IPv6.Masked(),
+		more: seed.Addresses, subnets: seed.Subnets, paid: a.now.AddDate(0, 1, 0).Format(dateFormat),
+		cancelled: seed.Cancelled, vSwitch: !seed.NoVSwitch, resets: seed.Resets, power: cmp.Or(seed.Power, powerRunning),
+	}
+	if made.number == 0 {
+		made.number = a.newID()
+	}
+	a.lastID = max(a.lastID, made.number)
+	if err := made.check(seed); err != nil {
+		return 0, fmt.Errorf("server %d: %w", made.number, err)
+	}
+	a.giveAddresses(made, seed)
+	if len(made.resets) == 0 && !seed.NoReset {
+		made.resets = []string{resetPower, resetPowerLong, resetHardware, resetManual}
+	}
+	return made.number, a.add(made)
+}
+
+// giveAddresses chooses those that a seed leaves open.
+func (a *account) giveAddresses(s *server, seed ServerSeed) {
+	needs4, needs6 := !s.ipv4.IsValid() && !seed.NoIPv4, !s.ipv6.IsValid() && !seed.NoIPv6
+	if needs4 || needs6 {
+		a.count++
+	}
+	if needs4 {
+		s.ipv4 = chosenIPv4(a.count)
+	}
+	if needs6 {
+		s.ipv6 = chosenIPv6(a.count)
+	}
+}
+
+// check judges what a seed says, and reads its date.
+func (s *server) check(seed ServerSeed) (err error) {
+	switch {
+	case seed.NoIPv4 && seed.NoIPv6:
+		return fmt.Errorf("no_ipv4 and no_ipv6: a server has one of them at least")
+	case s.ipv4.IsValid() && !s.ipv4.Is4():
+		return fmt.Errorf("ipv4 %s: must be an IPv4 address", s.ipv4)
+	case s.ipv6.IsValid() && (s.ipv6.Addr().Is4() || s.ipv6.Bits() != 64):
+		return fmt.Errorf("ipv6 %s: must be a /64", s.ipv6)
+	case s.status != statusReady && s.status != statusInProcess:
+		return fmt.Errorf("status %q: must be %s or %s", s.status, statusReady, statusInProcess)
+	case !slices.Contains([]string{powerRunning, powerOff, powerUnsupported}, s.power):
+		return fmt.Errorf("power %q: must be %s, %s or %s", s.power, powerRunning, powerOff, powerUnsupported)
+	}
+	s.ends, err = readDate(seed.CancellationDate, seed.Cancelled)
+	return err
+}
+
+func readDate(text string, cancelled bool) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	day, err := time.Parse(dateFormat, text)
+	if err != nil || !cancelled {
+		return day, fmt.Errorf("cancellation_date %q: must be a day like 2026-12-31, beside cancelled: true", text)
+	}
+	return day, nil
+}
+
+// chosenIPv4 and chosenIPv6 are from the ranges for benchmarks and
+// documentation; the cloud's simulator begins at the other end of both.
+func chosenIPv4(n uint32) netip.Addr {
+	var bytes [4]byte
+	binary.BigEndian.PutUint32(bytes[:], 198<<24|19<<16|(0xffff-n)&0xffff)
+	return netip.AddrFrom4(bytes)
+}
+
+func chosenIPv6(n uint32) netip.Prefix {
+	bytes := netip.MustParseAddr("2001:db8:d::").As16()
+	binary.BigEndian.PutUint16(bytes[6:], uint16(n))
+	return netip.PrefixFrom(netip.AddrFrom16(bytes), 64)
+}
+
+// RemoveServer takes a server away at once, as at the end of its contract. The
+// error says that there is none.
+func (s *Simulator) RemoveServer(number int64) error {
+	a, unlock := s.present()
+	defer unlock()
+	gone := a.numbered(number)
+	if gone == nil {
+		return errNoServer(number)
+	}
+	a.remove(gone)
+	return nil
+}
+
+// CreateVSwitch puts a vSwitch into the account and returns its ID.
+func (s *Simulator) CreateVSwitch(seed VSwitchSeed) (int64, error) {
+	a, unlock := s.present()
+	defer unlock()
+	return a.seedVSwitch(seed)
+}
+
+func (a *account) seedVSwitch(seed VSwitchSeed) (int64, error) {
+	v := &vSwitch{id: seed.ID, name: seed.Name, vlan: cmp.Or(seed.VLAN, vlanFirst), subnets: seed.Subnets, cancelled: seed.Cancelled}
+	if v.id == 0 {
+		v.id = a.newID()
+	}
+	a.lastID = max(a.lastID, v.id)
+	if slices.ContainsFunc(a.vSwitches, func(other *vSwitch) bool { return other.id == v.id }) {
+		return 0, fmt.Errorf("vSwitch %d: the ID is taken; give another one", v.id)
+	}
+	if v.vlan < vlanFirst || v.vlan > vlanLast {
+		return 0, fmt.Errorf("vSwitch %d: vlan %d: must be %d to %d", v.id, v.vlan, vlanFirst, vlanLast)
+	}
+	var err error
+	if v.ends, err = readDate(seed.CancellationDate, seed.Cancelled); err != nil {
+		return 0, fmt.Errorf("vSwitch %d: %w", v.id, err)
+	}
+	for _, m := range seed.Servers {
+		in := a.numbered(m.Number)
+		status := cmp.Or(m.Status, statusReady)
+		switch {
+		case in == nil:
+			return 0, fmt.Errorf("vSwitch %d: server %d: there is none of that number", v.id, m.Number)
+		case a.uses(in, v.vlan) || v.member(in) != nil:
+			return 0, fmt.Errorf("vSwitch %d: server %d: is in a vSwitch with VLAN %d already", v.id, m.Number, v.vlan)
+		case status != statusReady && status != statusFailed && status != statusInProcess:
+			return 0, fmt.Errorf("vSwitch %d: server %d: status %q: must be %s, %s or %s", v.id, m.Number, status, statusReady, statusFailed, statusInProcess)
+		}
+		v.members = append(v.members, &member{server: in, status: status})
+	}
+	a.vSwitches = append(a.vSwitches, v)
+	return v.id, nil
+}
+
+// CreateFailover puts a failover address into the account.
+func (s *Simulator) CreateFailover(seed FailoverSeed) error {
+	a, unlock := s.present()
+	defer unlock()
+	return a.seedFailover(seed)
+}
+
+func (a *account) seedFailover(seed FailoverSeed) error {
+	f := &failover{net: seed.Net.Masked(), owner: a.numbered(seed.Server), active: seed.Active}
+	wrong := func(format string, args ...any) error {
+		return fmt.Errorf("failover address %s: %w", seed.Net, fmt.Errorf(format, args...))
+	}
+	is4 := f.net.Addr().Is4()
+	switch {
+	case !f.net.IsValid() || is4 && f.net.Bits() != 32 || !is4 && f.net.Bits() != 64:
+		return wrong("must be an IPv4 address with /32 or an IPv6 net with /64")
+	case f.owner == nil:
+		return wrong("server %d: there is none of that number", seed.Server)
+	case slices.ContainsFunc(a.failovers, func(other *failover) bool { return other.net.Overlaps(f.net) }):
+		return wrong("exists already")
+	}
+	if seed.Routed != nil && !*seed.Routed {
+		f.active = netip.Addr{}
+	} else if !f.active.IsValid() {
+		if f.active = f.owner.ipv4; !is4 {
+			f.active = f.owner.ipv6.Addr()
+		}
+	}
+	if f.active.IsValid() && (f.active.Is4() != is4 || a.main(f.active) == nil) {
+		return wrong("active %s: is no server's main address of that family", f.active)
+	}
+	a.failovers = append(a.failovers, f)
+	return nil
+}
+
+// Owns reports whether an address belongs to the account: to a server, to a
+// failover address, or to a subnet of a vSwitch.
+func (s *Simulator) Owns(ip netip.Addr) bool {
+	a, unlock := s.present()
+	defer unlock()
+	within := func(net netip.Prefix) bool { return net.Contains(ip) }
+	return slices.ContainsFunc(a.servers, func(s *server) bool { return s.owns(ip) }) ||
+		slices.ContainsFunc(a.failovers, func(f *failover) bool { return within(f.net) }) ||
+		slices.ContainsFunc(a.vSwitches, func(v *vSwitch) bool { return slices.ContainsFunc(v.subnets, within) })
+}

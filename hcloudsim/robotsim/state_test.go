@@ -1,0 +1,134 @@
+package robotsim_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	hrobot "github.com/syself/hrobot-go"
+
+	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
+)
+
+// What is printed is what exists, and restores it.
+func TestSnapshot(t *testing.T) {
+	sim := seeded(t, robotsim.Options{VSwitchTime: time.Hour})
+	do("POST /vswitch/4321/server server=421", "DELETE /failover/203.0.113.100", "POST /server/421/cancellation cancellation_date=2999-12-31")(t, sim)
+	_, err := sim.CreateServer(robotsim.ServerSeed{NoIPv4: true, NoVSwitch: true, NoReset: true, Subnets: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/29")}})
+	noError(t, err)
+	before := string(sim.Snapshot())
+	for _, want := range []string{`"number": 321`, `"in process"`, `"routed": false`, `"2999-12-31"`, `"no_ipv4": true`} {
+		if !strings.Contains(before, want) {
+			t.Errorf("snapshot lacks %s:\n%s", want, before)
+		}
+	}
+	other := newSim(robotsim.Options{})
+	noError(t, other.Restore([]byte(before)))
+	if after := string(other.Snapshot()); after != before {
+		t.Errorf("restored:\n%s\nwant:\n%s", after, before)
+	}
+	for _, broken := range []string{
+		`{"servers": 7}`, `{"servers": [{"number": 1}, {"number": 1}]}`, `{"vswitches": [{"vlan": 5}]}`, `{"failovers": [{"net": "203.0.113.0/24"}]}`,
+	} {
+		if err := other.Restore([]byte(broken)); err == nil {
+			t.Errorf("%s is accepted", broken)
+		}
+	}
+	if after := string(other.Snapshot()); after != before {
+		t.Errorf("what could not be restored has changed something:\n%s", after)
+	}
+}
+
+func TestSeedsNameWhatIsWrong(t *testing.T) {
+	sim := seeded(t, robotsim.Options{})
+	server := func(seed robotsim.ServerSeed) error { _, err := sim.CreateServer(seed); return err }
+	vSwitch := func(seed robotsim.VSwitchSeed) error { _, err := sim.CreateVSwitch(seed); return err }
+	for want, err := range map[string]error{
+		"number is taken":        server(robotsim.ServerSeed{Number: 321}),
+		"that of server 321":     server(robotsim.ServerSeed{IPv4: netip.MustParseAddr("203.0.113.1")}),
+		"no_ipv4 and no_ipv6":    server(robotsim.ServerSeed{NoIPv4: true, NoIPv6: true}),
+		"must be a /64":          server(robotsim.ServerSeed{IPv6: netip.MustParsePrefix("2001:db8::/56")}),
+		"must be an IPv4":        server(robotsim.ServerSeed{IPv4: netip.MustParseAddr("2001:db8::1")}),
+		`status "gone"`:          server(robotsim.ServerSeed{Status: "gone"}),
+		`power "off"`:            server(robotsim.ServerSeed{Power: "off"}),
+		`cancellation_date "x"`:  server(robotsim.ServerSeed{CancellationDate: "x", Cancelled: true}),
+		"the ID is taken":        vSwitch(robotsim.VSwitchSeed{ID: 4321}),
+		"vlan 3999":              vSwitch(robotsim.VSwitchSeed{VLAN: 3999}),
+		"server 5: there is":     vSwitch(robotsim.VSwitchSeed{Servers: []robotsim.MemberSeed{{Number: 5}}}),
+		"VLAN 4001 already":      vSwitch(robotsim.VSwitchSeed{VLAN: 4001, Servers: []robotsim.MemberSeed{{Number: 321}}}),
+		`status "lost"`:          vSwitch(robotsim.VSwitchSeed{Servers: []robotsim.MemberSeed{{Number: 421, Status: "lost"}}}),
+		"with /64":               sim.CreateFailover(robotsim.FailoverSeed{Net: netip.MustParsePrefix("203.0.113.0/24"), Server: 321}),
+		"server 6: there is":     sim.CreateFailover(robotsim.FailoverSeed{Net: netip.MustParsePrefix("203.0.113.5/32"), Server: 6}),
+		"exists already":         sim.CreateFailover(robotsim.FailoverSeed{Net: netip.MustParsePrefix("203.0.113.100/32"), Server: 321}),
+		"active 203.0.113.9: is": sim.CreateFailover(robotsim.FailoverSeed{Net: netip.MustParsePrefix("203.0.113.5/32"), Server: 321, Active: netip.MustParseAddr("203.0.113.9")}),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error is %v, want %q in it", err, want)
+		}
+	}
+}
+
+func TestAdmin(t *testing.T) {
+	sim := seeded(t, robotsim.Options{})
+	admin := func(method, path, body string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		sim.Admin().ServeHTTP(w, httptest.NewRequest(method, "/_sim/robot/"+path, strings.NewReader(body)))
+		return w
+	}
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+	}{
+		{"PUT", "maintenance", `{"maintenance": true}`, 204},
+		{"PUT", "maintenance", `{"maintenance": false}`, 204},
+		{"POST", "faults", `{"match": "GET /server", "code": "INTERNAL_ERROR", "delay": "0s"}`, 204},
+		{"POST", "faults", `{"mach": "GET /server"}`, 400},
+		{"POST", "faults", `{"delay": "soon"}`, 400},
+		{"POST", "faults", `{"match": "server"}`, 400},
+		{"PUT", "state", `{"servers": 7}`, 400},
+		{"DELETE", "servers/421", "", 204},
+		{"DELETE", "servers/421", "", 404},
+		{"DELETE", "servers/x", "", 404},
+	} {
+		if got := admin(c.method, c.path, c.body); got.Code != c.status {
+			t.Errorf("%s %s %s: %d %s, want %d", c.method, c.path, c.body, got.Code, got.Body, c.status)
+		}
+	}
+	send(t, sim, "GET", "/server", "").want(t, http.StatusInternalServerError, "INTERNAL_ERROR")
+	if got := admin("GET", "requests", "").Body.String(); !strings.Contains(got, `"code":"INTERNAL_ERROR"`) || strings.Contains(got, password) {
+		t.Errorf("log is %s", got)
+	}
+	state := admin("GET", "state", "").Body.String()
+	if !strings.Contains(state, `"number": 321`) || strings.Contains(state, `"number": 421`) {
+		t.Errorf("state is %s", state)
+	}
+	admin("DELETE", "requests", "")
+	admin("POST", "faults", `{}`)
+	admin("DELETE", "faults", "")
+	if got := admin("PUT", "state", state); got.Code != 204 {
+		t.Errorf("its own state is refused: %s", got.Body)
+	}
+	send(t, sim, "GET", "/server/321", "").want(t, 200, "")
+}
+
+// Over a socket it is the same.
+func TestServeHTTP(t *testing.T) {
+	sim := seeded(t, robotsim.Options{})
+	server := httptest.NewServer(sim)
+	defer server.Close()
+	c := hrobot.NewBasicAuthClient(user, password)
+	c.SetBaseURL(server.URL)
+	if _, err := c.FailoverGet("2001:db8:f::"); err != nil {
+		t.Error(err)
+	}
+	noError(t, sim.Inject(robotsim.Fault{DropBeforeApply: true, Times: 2})) // Go repeats a GET once
+	if _, err := c.ServerGetList(); err == nil {
+		t.Error("an answer came over a dropped connection")
+	}
+	if got := sim.Requests(); got[0].From != "127.0.0.1" {
+		t.Errorf("logged %+v", got[0])
+	}
+}

@@ -1,0 +1,240 @@
+package robot_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/component-base/metrics"
+
+	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
+	"github.com/underlay-ccm/underlay/internal/robot"
+)
+
+const user, password = "robot", "s3cr3t-s3cr3t"
+
+// account is a simulated account, and what a client of it was told.
+type account struct {
+	sim      *robotsim.Simulator
+	client   *robot.Client
+	registry metrics.KubeRegistry
+	// given are the credentials that the client reads, as user:password.
+	given atomic.Value
+	told  []string
+}
+
+// newAccount has the servers 321 and 421, a vSwitch 4321 with the first in it,
+// and a failover address of each family that belongs to the first.
+func newAccount(t *testing.T, o robotsim.Options) *account {
+	t.Helper()
+	o.User, o.Password = user, password
+	o.CloudSubnets = func() []robotsim.CloudSubnet {
+		return []robotsim.CloudSubnet{{VSwitch: 4321, Network: 9, Range: netip.MustParsePrefix("10.1.0.0/24"), Gateway: netip.MustParseAddr("10.1.0.1")}}
+	}
+	a := &account{sim: robotsim.New(o), registry: metrics.NewKubeRegistry()}
+	a.given.Store(user + ":" + password)
+	for i, number := range []int64{321, 421} {
+		_, err := a.sim.CreateServer(robotsim.ServerSeed{
+			Number: number, Name: fmt.Sprintf("node-%d", i+1), DC: "FSN1-DC14",
+			IPv4: netip.AddrFrom4([4]byte{203, 0, 113, byte(i + 1)}), IPv6: netip.MustParsePrefix(fmt.Sprintf("2001:db8:%d::/64", i+1)),
+		})
+		noError(t, err)
+	}
+	_, err := a.sim.CreateVSwitch(robotsim.VSwitchSeed{ID: 4321, Name: "cluster", VLAN: 4001, Servers: []robotsim.MemberSeed{{Number: 321}, {Number: 421, Status: "failed"}}})
+	noError(t, err)
+	for _, net := range []string{"203.0.113.100/32", "203.0.113.101/32", "203.0.113.102/32", "2001:db8:f::/64"} {
+		noError(t, a.sim.CreateFailover(robotsim.FailoverSeed{Net: netip.MustParsePrefix(net), Server: 321}))
+	}
+	a.client, err = robot.New(robot.Options{
+		Endpoint: "http://robot.test", Version: "test", Registry: a.registry, Transport: a.sim.Transport(),
+		Credentials: func() (robot.Credentials, error) {
+			user, password, _ := strings.Cut(a.given.Load().(string), ":")
+			return robot.NewCredentials(user, password)
+		},
+		Availability: func(err error) {
+			if err == nil {
+				a.told = append(a.told, "answers")
+				return
+			}
+			var gone *robot.Unavailable
+			if !errors.As(err, &gone) {
+				t.Errorf("told of %v, want an *Unavailable", err)
+			}
+			a.told = append(a.told, "gone")
+		},
+	})
+	noError(t, err)
+	return a
+}
+
+// asked counts requests by their status.
+func (a *account) asked(status int) (count int) {
+	for _, r := range a.sim.Requests() {
+		if r.Status == status {
+			count++
+		}
+	}
+	return count
+}
+
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAccount(t, robotsim.Options{})
+		servers, err := a.client.Servers(t.Context())
+		noError(t, err)
+		want := robot.Server{
+			Number: 321, Name: "node-1", IPv4: netip.MustParseAddr("203.0.113.1"), IPv6: netip.MustParsePrefix("2001:db8:1::/64"),
+			Addresses: []netip.Addr{netip.MustParseAddr("203.0.113.1")}, Product: "AX41-NVMe", DC: "FSN1-DC14", Ready: true,
+		}
+		if len(servers) != 2 || fmt.Sprint(servers[0]) != fmt.Sprint(want) {
+			t.Errorf("servers are %+v, want %+v first", servers, want)
+		}
+		one, err := a.client.Server(t.Context(), 321)
+		noError(t, err)
+		if fmt.Sprint(one) != fmt.Sprint(want) {
+			t.Errorf("server is %+v", one)
+		}
+		if _, err := a.client.Server(t.Context(), 5); !robot.NotFound(err) || !strings.Contains(err.Error(), "server 5") {
+			t.Errorf("got %v, want that there is none", err)
+		}
+		list, err := a.client.VSwitches(t.Context())
+		noError(t, err)
+		if len(list) != 1 || list[0].ID != 4321 || list[0].VLAN != 4001 || list[0].Name != "cluster" {
+			t.Errorf("vSwitches are %+v", list)
+		}
+		v, err := a.client.VSwitch(t.Context(), 4321)
+		noError(t, err)
+		if got := fmt.Sprint(v.Members, v.CloudNetworks); got != "[{321 1} {421 2}] [{9 10.1.0.0/24 10.1.0.1}]" {
+			t.Errorf("vSwitch has %s", got)
+		}
+		if _, err := a.client.VSwitch(t.Context(), 5); !robot.NotFound(err) {
+			t.Errorf("got %v, want that there is none", err)
+		}
+		failovers, err := a.client.Failovers(t.Context())
+		noError(t, err)
+		if len(failovers) != 4 || fmt.Sprint(failovers[3]) != "{2001:db8:f:: 321 2001:db8:1::}" {
+			t.Errorf("failover addresses are %+v", failovers)
+		}
+		if len(a.told) > 0 {
+			t.Errorf("told of %q", a.told)
+		}
+	})
+}
+
+// An account without anything is a complete answer, and half of a list is none.
+func TestListsAreWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAccount(t, robotsim.Options{})
+		noError(t, a.sim.Restore([]byte(`{}`)))
+		if got, err := a.client.Servers(t.Context()); len(got) > 0 || err != nil {
+			t.Errorf("got %v, %v", got, err)
+		}
+		if got, err := a.client.Failovers(t.Context()); len(got) > 0 || err != nil {
+			t.Errorf("got %v, %v", got, err)
+		}
+	})
+	for _, body := range []string{
+		`[{"server": {"server_number": 1}}, {"server": {"server_number": "x"}}]`,
+		`[{"server": {"server_number": 1}}, {}]`,
+		`[{"server": {"server_number": 1, "server_ip": "somewhere"}}]`,
+		`[{"server": {"server_number": 1, "server_ipv6_net": "203.0.113.1"}}]`,
+		`[{"server": {"server_number": 1, "ip": [""]}}]`,
+		`[{"server": {"server_number": 1}}`,
+		``,
+		`<html></html>`,
+	} {
+		c := answering(t, http.StatusOK, "application/json", body)
+		if got, err := c.Servers(t.Context()); err == nil || len(got) > 0 {
+			t.Errorf("%s: got %v, %v", body, got, err)
+		}
+	}
+	if _, err := answering(t, http.StatusOK, "", `{"server": {"server_number": 2}}`).Server(t.Context(), 1); err == nil || robot.NotFound(err) {
+		t.Errorf("another server: %v", err)
+	}
+}
+
+// answering is a client whose requests all get the same answer.
+func answering(t *testing.T, status int, kind, body string) *robot.Client {
+	t.Helper()
+	c, err := robot.New(robot.Options{
+		Registry:    metrics.NewKubeRegistry(),
+		Credentials: func() (robot.Credentials, error) { return robot.NewCredentials(user, password) },
+		Transport: transport(func(r *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: status, Request: r, Header: http.Header{"Content-Type": {kind}}, Body: content(body)}, nil
+		}),
+	})
+	noError(t, err)
+	return c
+}
+
+// What answers in the service's place doesn't say that something is gone.
+func TestOthersAnswers(t *testing.T) {
+	for _, status := range []int{301, 404, 403, 502} {
+		c := answering(t, status, "text/html", "<html></html>")
+		if _, err := c.Server(t.Context(), 321); err == nil || robot.NotFound(err) || !strings.Contains(err.Error(), fmt.Sprint(status)) {
+			t.Errorf("%d: got %v", status, err)
+		}
+	}
+	if _, err := robot.New(robot.Options{Endpoint: "robot-ws", Registry: metrics.NewKubeRegistry()}); err == nil || !strings.Contains(err.Error(), `"robot-ws"`) {
+		t.Errorf("got %v, want that the endpoint is no URL", err)
+	}
+}
+
+// Routing takes a minute, and several addresses are on their way together.
+func TestFailoverAddressesMoveTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAccount(t, robotsim.Options{FailoverTime: 50 * time.Second})
+		began := time.Now()
+		results := make(chan error)
+		for _, ip := range []string{"203.0.113.100", "203.0.113.101", "203.0.113.102"} {
+			go func() {
+				_, err := a.client.RouteFailover(t.Context(), netip.MustParseAddr(ip), netip.MustParseAddr("203.0.113.2"))
+				results <- err
+			}()
+		}
+		time.Sleep(25 * time.Second) // and meanwhile the rest is served
+		if _, err := a.client.Servers(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for range 3 {
+			noError(t, <-results)
+		}
+		if took := time.Since(began); took > 80*time.Second {
+			t.Errorf("three took %s, want little more than one", took)
+		}
+		_, err := a.client.RouteFailover(t.Context(), netip.MustParseAddr("203.0.113.100"), netip.MustParseAddr("203.0.113.2"))
+		if !robot.IsCode(err, robot.CodeAlreadyRouted) {
+			t.Errorf("got %v, want that it is there", err)
+		}
+		f, err := a.client.RouteFailover(t.Context(), netip.MustParseAddr("2001:db8:f::"), netip.MustParseAddr("2001:db8:2::"))
+		if err != nil || f.Active != netip.MustParseAddr("2001:db8:2::") {
+			t.Errorf("got %+v, %v", f, err)
+		}
+		if f, err = a.client.UnrouteFailover(t.Context(), f.IP); err != nil || f.Active.IsValid() {
+			t.Errorf("got %+v, %v", f, err)
+		}
+		if f, err = a.client.Failover(t.Context(), f.IP); err != nil || f.Active.IsValid() {
+			t.Errorf("got %+v, %v", f, err)
+		}
+		noError(t, a.sim.Inject(robotsim.Fault{Match: "POST /failover/{ip}", FailChange: true}))
+		if _, err := a.client.RouteFailover(t.Context(), f.IP, netip.MustParseAddr("2001:db8:2::")); !robot.IsCode(err, "FAILOVER_FAILED") {
+			t.Errorf("got %v", err)
+		}
+		if len(a.told) > 0 {
+			t.Errorf("told of %q: a refusal is no outage", a.told)
+		}
+	})
+}

@@ -1,0 +1,110 @@
+package robot
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+)
+
+// redacted stands wherever a secret would.
+const redacted = "[redacted]"
+
+// Credentials are the web service's user and its password. They print as
+// [redacted] everywhere. The zero value is none.
+type Credentials struct {
+	// A closure, because fmt and encoders that reach an unexported field by
+	// reflection can't see into a function.
+	reveal func() (user, password string)
+}
+
+// NewCredentials checks a user and a password as they may come from files: white
+// space around them is dropped. The error never holds them.
+func NewCredentials(user, password string) (Credentials, error) {
+	user, password = strings.TrimSpace(user), strings.TrimSpace(password)
+	switch {
+	case user == "":
+		return Credentials{}, fmt.Errorf("user: is empty; put in the web service user of Robot's settings, not the customer's login")
+	case password == "":
+		return Credentials{}, fmt.Errorf("password: is empty; put in the password of the web service user")
+	case strings.ContainsAny(user, ":\r\n"):
+		return Credentials{}, fmt.Errorf("user: holds a colon or a line break; copy it again, alone and on one line")
+	case strings.ContainsAny(password, "\r\n"):
+		return Credentials{}, fmt.Errorf("password: holds a line break; copy it again, alone and on one line")
+	}
+	return Credentials{reveal: func() (string, string) { return user, password }}, nil
+}
+
+// same reports whether two are equal; none equals none.
+func (c Credentials) same(other Credentials) bool {
+	if c.reveal == nil || other.reveal == nil {
+		return c.reveal == nil && other.reveal == nil
+	}
+	user, password := c.reveal()
+	otherUser, otherPassword := other.reveal()
+	return user == otherUser && password == otherPassword
+}
+
+// Format prints [redacted] for every verb and flag.
+func (Credentials) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
+
+// MarshalText returns [redacted]; JSON and YAML encoders use it.
+func (Credentials) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// LogValue returns [redacted].
+func (Credentials) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+// CredentialFiles are the paths of the files that hold the user and the password,
+// as a Secret is mounted.
+type CredentialFiles struct{ User, Password string }
+
+// Read returns what the files hold now. Both are read twice and have to agree,
+// or one from before a change could be paired with one from after it, and that
+// would be a failed login.
+func (f CredentialFiles) Read() (Credentials, error) {
+	before, err := f.once()
+	for range 5 {
+		var after Credentials
+		if err == nil {
+			after, err = f.once()
+		}
+		if err != nil {
+			return Credentials{}, err
+		}
+		if before.same(after) {
+			return after, nil
+		}
+		before = after
+	}
+	return Credentials{}, fmt.Errorf("%s, %s: they change while they are read", f.User, f.Password)
+}
+
+func (f CredentialFiles) once() (Credentials, error) {
+	user, err := os.ReadFile(f.User)
+	if err != nil {
+		return Credentials{}, fmt.Errorf("reading the Robot user: %w; name a file that exists and that this process may read", err)
+	}
+	password, err := os.ReadFile(f.Password)
+	if err != nil {
+		return Credentials{}, fmt.Errorf("reading the Robot password: %w; name a file that exists and that this process may read", err)
+	}
+	found, err := NewCredentials(string(user), string(password))
+	if err != nil {
+		return Credentials{}, fmt.Errorf("%s, %s: %w", f.User, f.Password, err)
+	}
+	return found, nil
+}
+
+// CredentialsError says why a request was not sent, or that it was refused.
+type CredentialsError struct {
+	// Until is when others would be tried; zero: when they change.
+	Until time.Time
+}
+
+func (e *CredentialsError) Error() string {
+	if !e.Until.IsZero() {
+		return fmt.Sprintf("the Robot web service refused two logins, and a third would block this address; the next is tried after %s", e.Until.UTC().Format(time.RFC3339))
+	}
+	return "the Robot web service refuses the user and the password; correct them, they are not tried again before they change"
+}

@@ -1,0 +1,75 @@
+package robot
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// Codes of errors that callers tell apart.
+const (
+	CodeRateLimit      = "RATE_LIMIT_EXCEEDED"
+	CodeNotFound       = "NOT_FOUND"
+	CodeServerNotFound = "SERVER_NOT_FOUND"
+	CodeAlreadyRouted  = "FAILOVER_ALREADY_ROUTED"
+	CodeLocked         = "FAILOVER_LOCKED"
+)
+
+// Error is a refusal as the web service words it.
+type Error struct {
+	Status  int    `json:"status"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	// MaxRequests is the quota that CodeRateLimit is about, for an hour.
+	MaxRequests int `json:"max_requests"`
+	// MaxRequest is the same, as it is documented.
+	MaxRequest int `json:"max_request"`
+}
+
+func (e *Error) Error() string {
+	if e.Code == CodeRateLimit {
+		return fmt.Sprintf("%s (%s): the quota of %d requests an hour is used up, by other programs of the account too", e.Message, e.Code, e.MaxRequests)
+	}
+	return fmt.Sprintf("%s (%s)", e.Message, e.Code)
+}
+
+// IsCode reports whether the web service refused with one of the codes.
+func IsCode(err error, codes ...string) bool {
+	var refused *Error
+	if !errors.As(err, &refused) {
+		return false
+	}
+	for _, code := range codes {
+		if refused.Code == code {
+			return true
+		}
+	}
+	return false
+}
+
+// NotFound reports whether the web service says that there is no such thing. It
+// does not when it fails, or when something else answers in its place.
+func NotFound(err error) bool { return IsCode(err, CodeNotFound, CodeServerNotFound) }
+
+// Unavailable says that the web service doesn't answer.
+type Unavailable struct {
+	Since time.Time // of the first request that failed
+	Until time.Time // nothing is sent before
+	Cause error
+}
+
+func (e *Unavailable) Error() string {
+	return fmt.Sprintf("the Robot web service has not answered since %s (it is asked again after %s): %v",
+		e.Since.UTC().Format(time.RFC3339), e.Until.UTC().Format(time.RFC3339), e.Cause)
+}
+
+// Unwrap returns why.
+func (e *Unavailable) Unwrap() error { return e.Cause }
+
+// notTheService is an answer that the web service wouldn't give: it speaks JSON.
+type notTheService struct{ status int }
+
+func (e *notTheService) Error() string {
+	return fmt.Sprintf("the answer is %d %s and not the web service's JSON", e.status, http.StatusText(e.status))
+}

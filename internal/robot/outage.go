@@ -1,0 +1,76 @@
+package robot
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"k8s.io/component-base/metrics"
+)
+
+const (
+	// toldAfter failures in a row, it is an outage: one may be a lost packet.
+	toldAfter = 2
+	// shortestBackoff and longestBackoff are between two requests while nobody
+	// answers.
+	shortestBackoff = 2 * time.Second
+	longestBackoff  = 5 * time.Minute
+)
+
+// outage keeps requests back while the service is in maintenance or out of
+// reach, and tells of it once.
+type outage struct {
+	tell func(error)
+	gone metrics.GaugeMetric
+
+	mu       sync.Mutex // guards what follows, and the order of what is told
+	failures int        // in a row
+	since    time.Time
+	until    time.Time
+	cause    error
+	backoff  time.Duration
+}
+
+// check returns why nothing is sent now.
+func (o *outage) check() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.failures == 0 || !time.Now().Before(o.until) {
+		return nil
+	}
+	return o.state()
+}
+
+func (o *outage) state() *Unavailable {
+	return &Unavailable{Since: o.since, Until: o.until, Cause: o.cause}
+}
+
+// failed takes in that nobody answered, and returns what to tell the caller.
+func (o *outage) failed(cause error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	if o.failures++; o.failures == 1 {
+		o.since, o.backoff = now, shortestBackoff/2
+	}
+	o.backoff = min(2*o.backoff, longestBackoff)
+	// A little apart from other clusters of the account.
+	o.until, o.cause = now.Add(o.backoff+rand.N(o.backoff/4)), cause
+	found := o.state()
+	if o.failures == toldAfter {
+		o.gone.Set(1)
+		o.tell(found)
+	}
+	return found
+}
+
+// answered ends an outage.
+func (o *outage) answered() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.failures >= toldAfter {
+		o.gone.Set(0)
+		o.tell(nil)
+	}
+	o.failures = 0
+}

@@ -1,0 +1,135 @@
+package robot
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/component-base/metrics"
+
+	"github.com/underlay-ccm/underlay/internal/requests"
+)
+
+// operation is what can be asked for, with its quota for an hour.
+type operation struct {
+	method, path string
+	quota        int
+}
+
+func (o operation) name() string { return o.method + " " + o.path }
+
+// The operations in use, and what the documentation allows of each.
+var (
+	listServers     = operation{"GET", "/server", 200}
+	getServer       = operation{"GET", "/server/{server}", 200}
+	listVSwitches   = operation{"GET", "/vswitch", 500}
+	getVSwitch      = operation{"GET", "/vswitch/{id}", 500}
+	listFailovers   = operation{"GET", "/failover", 100}
+	getFailover     = operation{"GET", "/failover/{ip}", 100}
+	routeFailover   = operation{"POST", "/failover/{ip}", 50}
+	unrouteFailover = operation{"DELETE", "/failover/{ip}", 50}
+)
+
+func operations() []operation {
+	return []operation{listServers, getServer, listVSwitches, getVSwitch, listFailovers, getFailover, routeFailover, unrouteFailover}
+}
+
+const (
+	// quotaInterval is the time that quotas are counted over.
+	quotaInterval = time.Hour
+	// shortestPause and longestPause are how long an operation rests after it
+	// was refused for its quota, because other programs use it up.
+	shortestPause = time.Minute
+	longestPause  = 15 * time.Minute
+)
+
+// quota keeps one operation within what the service allows. Nothing in an answer
+// tells what is left, so requests are counted here: each from when it is sent
+// until an hour after its answer, which is right whether the service counts each
+// for an hour or from one full hour to the next.
+type quota struct {
+	queue *requests.Queue // whose lock guards what follows
+
+	limit    int
+	inFlight int
+	answered []time.Time // within the last hour, oldest first
+	paused   time.Time   // until then
+	pause    time.Duration
+
+	remaining metrics.GaugeMetric
+}
+
+func newQuota(limit int, remaining metrics.GaugeMetric) *quota {
+	q := &quota{limit: limit, remaining: remaining}
+	q.queue = requests.NewQueue(q)
+	remaining.Set(float64(limit))
+	return q
+}
+
+// share is the part of a quota that a priority leaves to those above it, and to
+// other programs of the account.
+func share(p requests.Priority) float64 {
+	switch p {
+	case requests.Urgent:
+		return 0
+	case requests.Background:
+		return 0.25
+	default:
+		return 0.1
+	}
+}
+
+// Wait is how long a request of a priority has to wait at least.
+func (q *quota) Wait(p requests.Priority, now time.Time) time.Duration {
+	q.forget(now)
+	wait := q.paused.Sub(now)
+	most := q.limit - int(share(p)*float64(q.limit)) // that may be counted, this one too
+	tooMany := q.inFlight + len(q.answered) + 1 - most
+	switch {
+	case tooMany <= 0:
+		return wait
+	case tooMany > len(q.answered):
+		return max(wait, time.Minute) // those in flight come first
+	default:
+		return max(wait, q.answered[tooMany-1].Add(quotaInterval).Sub(now))
+	}
+}
+
+// Spend takes in that a request goes.
+func (q *quota) Spend(time.Time) { q.inFlight++ }
+
+func (q *quota) forget(now time.Time) {
+	q.answered = slices.DeleteFunc(q.answered, func(t time.Time) bool { return now.Sub(t) >= quotaInterval })
+	q.remaining.Set(float64(max(0, q.limit-q.inFlight-len(q.answered))))
+}
+
+// spend returns when a request may be sent. What becomes of it goes to told.
+func (q *quota) spend(ctx context.Context) error {
+	if _, err := q.queue.Wait(ctx); err != nil {
+		return fmt.Errorf("waiting for the operation's quota of %d requests an hour: %w", q.limit, err)
+	}
+	return nil
+}
+
+// told takes in what became of a request: whether it was sent, and the answer's
+// error.
+func (q *quota) told(sent bool, answer *Error) {
+	q.queue.Change(func(now time.Time) {
+		q.inFlight--
+		if sent {
+			q.answered = append(q.answered, now)
+		}
+		switch {
+		case answer != nil && answer.Code == CodeRateLimit:
+			q.pause = min(max(2*q.pause, shortestPause), longestPause)
+			q.paused = now.Add(q.pause)
+			if answer.MaxRequests > 0 {
+				q.limit = min(q.limit, answer.MaxRequests)
+			}
+		case sent:
+			q.pause = 0
+		}
+		q.forget(now)
+	})
+}

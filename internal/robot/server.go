@@ -1,0 +1,112 @@
+package robot
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strconv"
+)
+
+// Server is a dedicated server.
+type Server struct {
+	Number int64  // its ID
+	Name   string // as somebody chose it in Robot, not its hostname
+	// IPv4 is the main address; zero: none.
+	IPv4 netip.Addr
+	// IPv6 is the server's own /64; zero: none.
+	IPv6 netip.Prefix
+	// Addresses are all single addresses, the main one among them.
+	Addresses []netip.Addr
+	Product   string // such as AX41-NVMe
+	DC        string // data center, such as FSN1-DC14
+	// Ready is false while the server is being set up.
+	Ready bool
+	// Cancelled servers go on until their contract ends.
+	Cancelled bool
+}
+
+// serverBody is a server as the web service writes it.
+type serverBody struct {
+	IP        string   `json:"server_ip"`
+	IPv6Net   string   `json:"server_ipv6_net"`
+	Number    int64    `json:"server_number"`
+	Name      string   `json:"server_name"`
+	Product   string   `json:"product"`
+	DC        string   `json:"dc"`
+	Status    string   `json:"status"`
+	Cancelled bool     `json:"cancelled"`
+	IPs       []string `json:"ip"`
+}
+
+// ownPrefix is the length of a server's main IPv6 net.
+const ownPrefix = 64
+
+func (b serverBody) server() (Server, error) {
+	if b.Number <= 0 {
+		return Server{}, fmt.Errorf("server %q: server_number %d: is no ID", b.Name, b.Number)
+	}
+	s := Server{Number: b.Number, Name: b.Name, Product: b.Product, DC: b.DC, Ready: b.Status == "ready", Cancelled: b.Cancelled}
+	wrong := func(field, value string) error {
+		return fmt.Errorf("server %d: %s %q: is no IP address", b.Number, field, value)
+	}
+	var err error
+	if b.IP != "" {
+		if s.IPv4, err = netip.ParseAddr(b.IP); err != nil {
+			return Server{}, wrong("server_ip", b.IP)
+		}
+	}
+	if b.IPv6Net != "" {
+		first, err := netip.ParseAddr(b.IPv6Net)
+		if err != nil || !first.Is6() {
+			return Server{}, wrong("server_ipv6_net", b.IPv6Net)
+		}
+		s.IPv6 = netip.PrefixFrom(first, ownPrefix).Masked()
+	}
+	for _, text := range b.IPs {
+		ip, err := netip.ParseAddr(text)
+		if err != nil {
+			return Server{}, wrong("ip", text)
+		}
+		s.Addresses = append(s.Addresses, ip)
+	}
+	return s, nil
+}
+
+// Servers returns every server of the account, or an error: never a part.
+func (c *Client) Servers(ctx context.Context) ([]Server, error) {
+	var bodies []struct {
+		Server serverBody `json:"server"`
+	}
+	err := c.do(ctx, listServers, "/server", nil, &bodies)
+	if err != nil && !IsCode(err, CodeServerNotFound) { // else there is none
+		return nil, fmt.Errorf("listing dedicated servers: %w", err)
+	}
+	var found []Server
+	for _, b := range bodies {
+		s, err := b.Server.server()
+		if err != nil {
+			return nil, fmt.Errorf("listing dedicated servers: %w", err)
+		}
+		found = append(found, s)
+	}
+	return found, nil
+}
+
+// Server returns one server. NotFound tells that there is none.
+func (c *Client) Server(ctx context.Context, number int64) (Server, error) {
+	var body struct {
+		Server serverBody `json:"server"`
+	}
+	err := c.do(ctx, getServer, "/server/"+strconv.FormatInt(number, 10), nil, &body)
+	var s Server
+	if err == nil {
+		s, err = body.Server.server()
+	}
+	if err == nil && s.Number != number {
+		err = fmt.Errorf("the answer is about server %d", s.Number)
+	}
+	if err != nil {
+		return Server{}, fmt.Errorf("looking up dedicated server %d: %w", number, err)
+	}
+	return s, nil
+}
