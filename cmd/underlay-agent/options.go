@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
@@ -72,6 +73,7 @@ func (o *options) serviceFlags(fs *pflag.FlagSet) {
 type settings struct {
 	agent.Settings
 	client *kubernetes.Clientset
+	reader kubernetes.Interface // of Nodes, what the agent looks at alone
 }
 
 // settle checks everything and returns every mistake at once.
@@ -118,6 +120,9 @@ func (o *options) settle() (settings, error) {
 	if len(wrong) > 0 {
 		return s, errors.Join(wrong...)
 	}
-	s.client, err = newClient(api)
+	if s.client, err = newClient(api); err != nil {
+		return s, err
+	}
+	s.reader, err = kube.ReadingOnly(agent.Read(), s.client, api)
 	return s, err
 }

@@ -53,7 +53,7 @@ func run(ctx context.Context, o *options, reg agent.Registry) error {
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	defer events.Shutdown()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: s.client.CoreV1().Events("")})
-	nodes := informers.NewSharedInformerFactoryWithOptions(s.client, 0, informers.WithTransform(agent.Trim(o.nodeName)))
+	nodes := informers.NewSharedInformerFactoryWithOptions(s.reader, 0, informers.WithTransform(agent.Trim(o.nodeName)))
 	a, err := agent.New(agent.Config{
 		Client: s.client, Nodes: nodes.Core().V1().Nodes(), Kernel: m.network,
 		Recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "underlay-agent", Host: o.nodeName}),

@@ -17,6 +17,20 @@ const PeersReachable corev1.NodeConditionType = "underlay.dev/PeersReachable"
 
 const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
 
+// Read are the fields of a Node that Trim looks at, and the annotations: with one of them an API
+// server ends its first listing on a watch (k8s.io/api/core/v1/generated.proto, and
+// k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto).
+func Read() kube.Fields {
+	const name, uid, resourceVersion, created, deleted, labels, annotations = 1, 5, 6, 8, 9, 11, 12
+	const podCIDR, podCIDRs = 1, 7
+	const conditions, addresses = 4, 5
+	return kube.Fields{
+		1: {name: nil, uid: nil, resourceVersion: nil, created: nil, deleted: nil, labels: nil, annotations: nil},
+		2: {podCIDR: nil, podCIDRs: nil},
+		3: {conditions: nil, addresses: nil},
+	}
+}
+
 // Trim makes the informer's transform: it keeps of a Node only what the agent uses,
 // and of all but this machine's only what leads to its pods. A cluster's Nodes are
 // nearly all images, labels and annotations, and every machine holds all of them in
