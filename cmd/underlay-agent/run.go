@@ -30,7 +30,7 @@ import (
 // stopWithin is how long requests for health may take to end.
 const stopWithin = 5 * time.Second
 
-// memoryLimit is what Go's heap is kept below, by collecting it more often: a start
+// memoryLimit is what the memory of Go's runtime is kept below, by collecting more often: a start
 // among thousands of Nodes makes much garbage in a second, and this program runs on
 // every machine. 15,000 Nodes take half of it. GOMEMLIMIT outranks it.
 const memoryLimit = 72 << 20

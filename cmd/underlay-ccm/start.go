@@ -46,9 +46,6 @@ func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cl
 	if err := c.SharedInformers.Core().V1().Nodes().Informer().SetTransform(light()); err != nil {
 		return nil, err
 	}
-	// A replica that doesn't lead keeps Nodes too: 15,000 of them take longer to come than
-	// whoever takes over should need.
-	c.SharedInformers.Start(ctx.Done())
 	if m.config.Provider == config.Metal {
 		return cloud.MetalProvider{Metal: cloud.NewMetal(machines(m.config), c.EventRecorder)}, nil
 	}

@@ -224,6 +224,7 @@ func (d *decider) rebuild(ctx context.Context, s stored, holders []*corev1.Node)
 	}
 	d.spread()
 	d.freed, d.stale = true, true
+	d.vacated = true // by Nodes that went before they were decided on
 	d.expireIn(quarantineLook)
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -102,7 +103,7 @@ func (s store) getShard(ctx context.Context, number int) (*corev1.ConfigMap, err
 	pause := readPause
 	for tries := 1; ; tries++ {
 		live, err := s.get(ctx, number)
-		if err == nil || tries == readTries {
+		if err == nil || tries == readTries || apierrors.IsForbidden(err) {
 			return live, err
 		}
 		if err := sleep(ctx, pause); err != nil {

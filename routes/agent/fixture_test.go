@@ -31,6 +31,7 @@ type machine struct {
 	neighbors map[netip.Addr]bool // by address: silent
 	writes    []string
 	probes    []netip.Addr
+	full      bool // takes no new route
 	listErr   error
 	listed    int
 	happened  func(Event)
@@ -53,6 +54,9 @@ func (m *machine) Add(_ context.Context, e Entry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.writes = append(m.writes, "add "+e.String())
+	if m.full {
+		return fmt.Errorf("adding %s: no buffer space available", e)
+	}
 	if slices.ContainsFunc(m.table, func(o Entry) bool { return o.Place() == e.Place() }) {
 		return fmt.Errorf("adding %s: %w", e, ErrTaken)
 	}

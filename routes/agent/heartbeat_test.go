@@ -70,6 +70,41 @@ func TestRoutesOfAnotherMetric(t *testing.T) {
 	}
 }
 
+// While the kernel takes no new route, the one that an earlier version made stays.
+func TestARouteOfAnotherMetricStaysWhileItsSuccessorCantBeMade(t *testing.T) {
+	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
+		w.stop()
+		metric := func() (all []uint32) {
+			w.machine.byHand(func(m *machine) {
+				for i := range m.table {
+					if m.table[i].Dst == prefix("10.244.2.0/24") {
+						all = append(all, m.table[i].Metric)
+					}
+				}
+			})
+			return all
+		}
+		w.machine.byHand(func(m *machine) {
+			for i := range m.table {
+				if m.table[i].Dst == prefix("10.244.2.0/24") {
+					m.table[i].Metric = MetricPeer
+				}
+			}
+			m.full = true
+		})
+		w.start(bothByNodes)
+		if got := metric(); !slices.Equal(got, []uint32{MetricPeer}) {
+			t.Errorf("while no route can be made, those to the peer have metrics %v, want %d", got, MetricPeer)
+		}
+		w.machine.byHand(func(m *machine) { m.full = false })
+		time.Sleep(2 * time.Minute) // of the bubble's: passes in between
+		w.rest()
+		if got := metric(); !slices.Equal(got, []uint32{MetricPeer + 2}) {
+			t.Errorf("then they have metrics %v, want %d", got, MetricPeer+2)
+		}
+	})
+}
+
 // IPv4 podCIDRs of one pool are spread evenly over the metrics.
 func TestPeerMetricsAreSpread(t *testing.T) {
 	at := map[uint32]int{}

@@ -121,11 +121,13 @@ func names(edges []Edge) string {
 // the kernel refuses is named in the decision.
 func (a *Agent) write(ctx context.Context, before *interest, d *Decision) (missing int, failed failures) {
 	detailed := klog.FromContext(ctx).V(2)
+	unmade := map[netip.Prefix]bool{}
 	for _, wanted := range d.Plan.Add {
 		err := a.Kernel.Add(ctx, wanted.Entry)
 		a.metrics.wrote("add", err)
 		if err != nil {
 			failed.add(d, wanted, err)
+			unmade[wanted.Dst] = true
 			continue
 		}
 		if before.wants(wanted.Entry) {
@@ -149,6 +151,9 @@ func (a *Agent) write(ctx context.Context, before *interest, d *Decision) (missi
 	}
 	missing = len(failed.own) + len(failed.peers)
 	for _, e := range d.Plan.Delete {
+		if unmade[e.Dst] {
+			continue // better than none; the next pass decides anew
+		}
 		err := a.Kernel.Delete(ctx, e)
 		a.metrics.wrote("delete", err)
 		if err != nil {
