@@ -114,7 +114,7 @@ explore: ## interleavings of the stored ledger's writes, many more than in the t
 
 # Alone: nothing else should run on the machine. Each subject is a target of its own below.
 .PHONY: bench-all
-bench-all: ## measure everything beside its peer, half an hour, as root, and write docs/reference/performance.md and README's figures; ONLY=ipam,agent chooses
+bench-all: ## measure everything beside its peer, about an hour, as root, and write docs/reference/performance.md and README's figures; ONLY=ipam,agent chooses
 	@$(STEP) "program that writes the report" go build -C test/bench/report -o "$(CURDIR)/bin/bench-report" .
 	@bin/bench-report -only '$(ONLY)'
 
