@@ -30,15 +30,16 @@ import (
 // stopWithin is how long requests for health may take to end.
 const stopWithin = 5 * time.Second
 
-// memoryLimit is what the memory of Go's runtime is kept below, by collecting more often: a start
-// among thousands of Nodes makes much garbage in a second, and this program runs on
-// every machine. 15,000 Nodes take half of it. GOMEMLIMIT outranks it.
-const memoryLimit = 72 << 20
+// collectAt is how much the heap may grow, in percent, before it is collected.
+// This program runs on every machine and is idle nearly always, so memory is
+// dearer than the time to collect it. GOGC outranks it. A limit of the memory
+// would be dearer still: where Nodes take more, the collector never rests.
+const collectAt = 40
 
 // run works until ctx ends, and leaves everything standing.
 func run(ctx context.Context, o *options, reg agent.Registry) error {
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryLimit)
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(collectAt)
 	}
 	s, err := o.settle()
 	if err != nil {

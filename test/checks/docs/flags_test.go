@@ -95,7 +95,7 @@ type variable struct{ name, program, meaning string }
 func variables() []variable {
 	return []variable{
 		{"NODE_NAME", "underlay-agent", "The name of the machine's Node, if `--node-name` isn't given. The manifest sets it to the pod's node."},
-		{"GOMEMLIMIT", "underlay-agent", "Memory that Go's runtime stays below by collecting its heap more often; 72MiB if it isn't set, which serves 15,000 Nodes."},
+		{"GOGC", "underlay-agent", "How much the heap may grow, in percent, before it is collected; 40 if it isn't set. Go's runtime reads it."},
 		{"NO_COLOR", "underlayctl", "If it is set, nothing is colored."},
 		{"TERM", "underlayctl", "If it is `dumb`, nothing is colored."},
 	}
@@ -107,7 +107,7 @@ func libraries() []variable {
 		{"KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT", "underlay-ccm, underlay-agent", "Where the API server is, for a pod without a kubeconfig. The manifest of `underlay-ccm` sets them to the node's own, because the ClusterIP may depend on it; the agent has `--api-server`."},
 		{"KUBECONFIG", "underlayctl", "The kubeconfig, if `--kubeconfig` isn't given."},
 		{"HTTPS_PROXY, NO_PROXY", "underlay-ccm", "The proxy to the cloud's API."},
-		{"GOMAXPROCS, GOMEMLIMIT, GOGC", "all", "Go's runtime: threads at work, memory to aim at, growth of the heap."},
+		{"GOMAXPROCS, GOMEMLIMIT", "all", "Go's runtime: threads at work, memory to aim at."},
 	}
 }
 
