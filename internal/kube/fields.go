@@ -20,8 +20,8 @@ import (
 type Fields map[protowire.Number]Fields
 
 // ReadingOnly is the client, but for Nodes, of which its answers have these fields alone. The rest
-// is left out before anything is decoded: of a real Node that is nearly all, and a program that
-// follows thousands of them spends most of its time and memory on it. Answers in JSON stay whole.
+// is left out before anything is decoded, which of a real Node is nearly all, so that it makes no
+// garbage. Answers in JSON stay whole.
 //
 // Nothing may be written from such a Node.
 func ReadingOnly(node Fields, client kubernetes.Interface, to *rest.Config) (kubernetes.Interface, error) {
