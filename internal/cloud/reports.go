@@ -29,6 +29,11 @@ type reporter struct {
 // reports are when a Node's were first seen, by address.
 type reports map[netip.Addr]time.Time
 
+// forget drops what is too old.
+func (r reports) forget(now time.Time) {
+	maps.DeleteFunc(r, func(_ netip.Addr, first time.Time) bool { return now.Sub(first) >= reportMemory })
+}
+
 const (
 	// reportMemory is how long it is remembered when a report was first seen. A
 	// report that still isn't confirmed then is looked up again.
@@ -137,7 +142,7 @@ func (x *Index) hear(c report, now time.Time) (first time.Time, ok bool) {
 	defer x.mu.Unlock()
 	x.forget(now)
 	heard := x.reports[c.reporter]
-	maps.DeleteFunc(heard, func(_ netip.Addr, first time.Time) bool { return now.Sub(first) >= reportMemory })
+	heard.forget(now)
 	if first, ok := heard[c.address]; ok {
 		return first, true
 	}
@@ -166,7 +171,7 @@ func (x *Index) forget(now time.Time) {
 	}
 	x.swept = now
 	maps.DeleteFunc(x.reports, func(_ reporter, heard reports) bool {
-		maps.DeleteFunc(heard, func(_ netip.Addr, first time.Time) bool { return now.Sub(first) >= reportMemory })
+		heard.forget(now)
 		return len(heard) == 0
 	})
 }

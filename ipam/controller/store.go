@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/underlay-ccm/underlay/ipam"
@@ -99,18 +100,16 @@ func (s store) read(ctx context.Context, all bool) (stored, error) {
 
 // getShard reads one, and reads it again if that fails: with many shards, one answer that is lost
 // must not have all of them read again.
-func (s store) getShard(ctx context.Context, number int) (*corev1.ConfigMap, error) {
-	pause := readPause
-	for tries := 1; ; tries++ {
-		live, err := s.get(ctx, number)
-		if err == nil || tries == readTries || apierrors.IsForbidden(err) {
-			return live, err
-		}
-		if err := sleep(ctx, pause); err != nil {
-			return nil, err
-		}
-		pause *= 2
+func (s store) getShard(ctx context.Context, number int) (live *corev1.ConfigMap, err error) {
+	again := wait.Backoff{Duration: readPause, Factor: 2, Steps: readTries}
+	stopped := wait.ExponentialBackoffWithContext(ctx, again, func(ctx context.Context) (done bool, _ error) {
+		live, err = s.get(ctx, number)
+		return err == nil || apierrors.IsForbidden(err), nil
+	})
+	if err == nil && stopped != nil {
+		return nil, stopped // it was never read
 	}
+	return live, err
 }
 
 // get reads one ConfigMap. That there is none is no error.
