@@ -10,7 +10,13 @@ import (
 // ErrOtherProvider marks a provider ID that isn't ours to judge.
 var ErrOtherProvider = errors.New("machine of another provider")
 
-const scheme = "hcloud://"
+const (
+	scheme = "hcloud://"
+	// dedicatedScheme begins the provider IDs of dedicated servers, and
+	// oldDedicatedScheme those of clusters that are older than it.
+	dedicatedScheme    = "hrobot://"
+	oldDedicatedScheme = scheme + "bm-"
+)
 
 // FormatProviderID is the provider ID of a cloud server.
 func FormatProviderID(id int64) string { return scheme + strconv.FormatInt(id, 10) }
@@ -20,7 +26,7 @@ func FormatProviderID(id int64) string { return scheme + strconv.FormatInt(id, 1
 // scheme are ErrOtherProvider.
 func ParseProviderID(s string) (int64, error) {
 	text, ours := strings.CutPrefix(s, scheme)
-	if !ours || strings.HasPrefix(text, "bm-") {
+	if !ours || strings.HasPrefix(s, oldDedicatedScheme) {
 		return 0, fmt.Errorf("provider ID %q: %w", s, ErrOtherProvider)
 	}
 	id, err := strconv.ParseInt(text, 10, 64)
@@ -28,4 +34,26 @@ func ParseProviderID(s string) (int64, error) {
 		return 0, fmt.Errorf("provider ID %q: want hcloud://<number>", s)
 	}
 	return id, nil
+}
+
+// FormatDedicatedID is the provider ID of a dedicated server.
+func FormatDedicatedID(number int64) string {
+	return dedicatedScheme + strconv.FormatInt(number, 10)
+}
+
+// ParseDedicatedID reads the number of a dedicated server, in both of its forms.
+// Cloud servers and every other scheme are ErrOtherProvider.
+func ParseDedicatedID(s string) (int64, error) {
+	text, ours := strings.CutPrefix(s, dedicatedScheme)
+	if !ours {
+		text, ours = strings.CutPrefix(s, oldDedicatedScheme)
+	}
+	if !ours {
+		return 0, fmt.Errorf("provider ID %q: %w", s, ErrOtherProvider)
+	}
+	number, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || number <= 0 {
+		return 0, fmt.Errorf("provider ID %q: want hrobot://<number>", s)
+	}
+	return number, nil
 }
