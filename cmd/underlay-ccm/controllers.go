@@ -48,7 +48,7 @@ func (m *manager) constructor(name string, construct build) app.ControllerInitFu
 		InitContext: app.ControllerInitContext{ClientName: name},
 		Constructor: func(_ app.ControllerInitContext, c *appconfig.CompletedConfig, _ cloudprovider.Interface) app.InitFunc {
 			return func(ctx context.Context, _ controllermanager.ControllerContext) (controller.Interface, bool, error) {
-				if err := m.lookAgain(ctx); err != nil {
+				if err := m.lead(ctx, c); err != nil {
 					return nil, false, err
 				}
 				r, err := construct(c)
@@ -65,13 +65,6 @@ func (m *manager) constructor(name string, construct build) app.ControllerInitFu
 			}
 		},
 	}
-}
-
-// lookAgain sees the network as it is when this replica leads, which may be long
-// after it started: podCIDRs keep clear of the subnets of that moment.
-func (m *manager) lookAgain(ctx context.Context) error {
-	m.once.Do(func() { m.onceErr = m.reach(ctx, nil) })
-	return m.onceErr
 }
 
 func (m *manager) routes(c *appconfig.CompletedConfig) (runner, error) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/kubernetes"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app"
 	appconfig "k8s.io/cloud-provider/app/config"
@@ -31,6 +32,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
+	"github.com/underlay-ccm/underlay/internal/leadership"
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 	"github.com/underlay-ccm/underlay/routes"
 	routecontroller "github.com/underlay-ccm/underlay/routes/controller"
@@ -110,11 +112,15 @@ type manager struct {
 	index     cloud.Index // of the server list
 	offered   bool        // what load balancers are to be
 
+	gate  leadership.Gate                  // before the API server and the cloud
+	lease atomic.Pointer[leadership.Lease] // nil until this replica leads
+	plain kubernetes.Interface             // not behind the gate
+
 	// What the controllers know that another asks for; nil before there is one.
 	routeController atomic.Pointer[routecontroller.Controller]
 	ipamController  atomic.Pointer[ipamcontroller.Controller]
 
-	// The second look at the cloud, see lookAgain.
+	// What is done when this replica leads, see lead.
 	once    sync.Once
 	onceErr error
 }
@@ -140,7 +146,7 @@ func (m *manager) configure(flags config.Flags) error {
 		},
 		Version:   version.Get().GitVersion,
 		Registry:  registry{},
-		Transport: http.DefaultTransport,
+		Transport: m.gate.Wrap(http.DefaultTransport),
 	})
 	return err
 }
@@ -149,6 +155,8 @@ func (m *manager) configure(flags config.Flags) error {
 // when the cloud has been seen and fits the configuration; upstream offers it
 // no error to return, so what can't be mended by waiting ends the process.
 func (m *manager) start(c *appconfig.CompletedConfig) cloudprovider.Interface {
+	m.plain = c.Client
+	c.Kubeconfig.Wrap(m.gate.Wrap) // of the clients that are made from here on
 	provider, err := m.connect(m.ctx, c)
 	if m.ctx.Err() != nil {
 		fmt.Fprintln(os.Stderr, "stopped while waiting for the cloud")

@@ -38,6 +38,7 @@ func (m *manager) run(opts *options.CloudControllerManagerOptions, ipam *ipamFla
 		if err := upstream(cmd, args); err != nil {
 			return printed{err}
 		}
+		m.stepDown()
 		return nil
 	}
 }

@@ -92,8 +92,25 @@ func awaitEnd(t *testing.T, m *cluster.Manager) {
 	select {
 	case <-m.Done():
 	case <-time.After(30 * time.Second):
-		t.Error("the former leader goes on without its lease")
+		t.Error("the former leader goes on")
 	}
+}
+
+// A leader that is told to stop in the middle gives its lease back, or the next
+// one would have to wait an hour here.
+func TestLeaderStepsDown(t *testing.T) {
+	t.Parallel()
+	hour := []string{"--leader-elect-lease-duration=1h", "--leader-elect-renew-deadline=59m", "--leader-elect-retry-period=500ms"}
+	c := startForIPAM(t)
+	first := startIPAM(t, c, room, slow, hour...)
+	beginBatch(t, c)
+	signal(t, first, syscall.SIGTERM)
+	awaitEnd(t, first)
+	expectInTheMiddle(t, c)
+
+	startIPAM(t, c, room, "", hour...)
+	awaitPodCIDRs(t, c, batch, time.Minute)
+	expectNothingLeaked(t, c, room)
 }
 
 // Killed in the middle: what stood in the ledger, written to a Node or not, is

@@ -149,7 +149,7 @@ func (f *field) populate(ctx context.Context, tb testing.TB, nodes int, record f
 	}
 	began := time.Now()
 	f.watch.await(ctx, tb, nodes)
-	record("Nodes that wait get podCIDRs, no client limit", "Nodes/s", float64(nodes)/time.Since(began).Seconds())
+	record(backlogRate, "Nodes/s", float64(nodes)/time.Since(began).Seconds())
 	m.Kill()
 	// The next one leads at once.
 	if err := f.admin.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(ctx, leaseName, metav1.DeleteOptions{}); err != nil {

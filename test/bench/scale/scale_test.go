@@ -12,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,7 +24,8 @@ const (
 	nodeCount = 15_000
 	// podRanges have room for 16,384 Nodes: what was in use goes around within the ten minutes.
 	podRanges = "--cluster-cidr=100.64.0.0/10,fd00:64::/48"
-	// joins is how many Nodes join one after the other, takeovers how often a leader is killed.
+	// joins is how many Nodes join one after the other, takeovers how often a leader is
+	// told to stop, and how often one is killed.
 	joins, takeovers = 30, 3
 	// restFor is how long nothing happens before the memory is read.
 	restFor = 30 * time.Second
@@ -32,6 +34,9 @@ const (
 	// smallLimit bounds the test with few Nodes.
 	smallLimit = 5 * time.Minute
 )
+
+// How a leader's work ends.
+const toldToStop, isKilled = "leader told to stop", "leader killed"
 
 // deployed are the flags of leader election with which deploy/ runs the manager: it sets none, so
 // they are upstream's defaults.
@@ -56,20 +61,21 @@ func measure(ctx context.Context, b *testing.B) {
 		results.Record(b, results.Figure{Scenario: "15,000 Nodes", Contender: "underlay", Quantity: quantity, Unit: unit, Value: value})
 	}
 
+	explain(b)
 	f.populate(ctx, b, nodeCount, record)
 
 	m := f.start(ctx, b, deployed, "")
 	began := time.Now()
 	late := f.join(ctx, b, "start")
 	f.served(ctx, b, late)
-	record("start to the first Node's podCIDRs", "s", time.Since(began).Seconds())
+	record(untilServing, "s", time.Since(began).Seconds())
 	stop := f.kubelets(ctx, b, nodeCount)
 	f.rest(ctx, b, restFor)
 	used := cpu(b, m.PID())
 	f.rest(ctx, b, restFor)
-	record("CPU at rest", "%", 100*(cpu(b, m.PID())-used)/restFor.Seconds())
-	record("memory at rest", "MiB", resident(b, m.PID(), "VmRSS"))
-	record("memory at most since the start", "MiB", resident(b, m.PID(), "VmHWM"))
+	record(cpuAtRest, "%", 100*(cpu(b, m.PID())-used)/restFor.Seconds())
+	record(atRest, "MiB", resident(b, m.PID(), "VmRSS"))
+	record(atMost, "MiB", resident(b, m.PID(), "VmHWM"))
 
 	var waits []time.Duration
 	for i := range joins {
@@ -77,10 +83,11 @@ func measure(ctx context.Context, b *testing.B) {
 		f.served(ctx, b, n)
 		waits = append(waits, n.waited())
 	}
-	record("creation to podCIDRs, median", "ms", 1000*median(waits).Seconds())
-	record("creation to podCIDRs, longest", "ms", 1000*longest(waits).Seconds())
+	record(joinMedian, "ms", 1000*median(waits).Seconds())
+	record(joinLongest, "ms", 1000*longest(waits).Seconds())
 
-	f.takeover(ctx, b, m, deployed, record)
+	m = f.takeover(ctx, b, m, toldToStop, syscall.SIGTERM, record)
+	f.takeover(ctx, b, m, isKilled, syscall.SIGKILL, record)
 	f.stopManagers()
 	stop()
 
@@ -90,30 +97,34 @@ func measure(ctx context.Context, b *testing.B) {
 	})
 	r.check(b)
 	fmt.Println(r)
-	record("Nodes replaced under faults", "", float64(r.replaced))
-	record("creation to podCIDRs under faults, median", "ms", 1000*median(r.waits).Seconds())
-	record("creation to podCIDRs under faults and changes of leader, longest", "s", longest(r.waits).Seconds())
-	record("requests for a replaced Node", "requests", float64(r.requests.all())/float64(r.replaced))
+	record(replacedHere, "", float64(r.replaced))
+	record(faultMedian, "ms", 1000*median(r.waits).Seconds())
+	record(faultLongest, "s", longest(r.waits).Seconds())
+	record(faultCost, "requests", float64(r.requests.all())/float64(r.replaced))
 }
 
-// takeover kills the leader and takes the time until the other has served a Node that is created
-// at that moment.
-func (f *field) takeover(ctx context.Context, b *testing.B, leader *cluster.Manager, e election, record func(quantity, unit string, value float64)) {
+// takeover ends the leader and takes the time until the other has served a Node that is created
+// at that moment. It returns the last leader.
+func (f *field) takeover(ctx context.Context, b *testing.B, leader *cluster.Manager, what string, end syscall.Signal, record func(quantity, unit string, value float64)) *cluster.Manager {
 	b.Helper()
 	var all, beyond []time.Duration
 	for i := range takeovers {
-		next := f.start(ctx, b, e, "")
+		next := f.start(ctx, b, deployed, "")
 		f.waits(ctx, b, next)
-		leader.Kill()
-		killed := time.Now()
-		n := f.join(ctx, b, fmt.Sprint("takeover-", i))
+		if err := leader.Signal(end); err != nil {
+			b.Fatal(err)
+		}
+		ended := time.Now()
+		n := f.join(ctx, b, fmt.Sprintf("takeover-%d-%d", end, i))
 		f.served(ctx, b, n)
-		all = append(all, time.Since(killed))
+		all = append(all, time.Since(ended))
 		beyond = append(beyond, time.Since(f.acquired(ctx, b)))
 		leader = next
 	}
-	record("leader killed to the next one's first podCIDRs, median", "s", median(all).Seconds())
-	record("of it since the lease was acquired, median", "s", median(beyond).Seconds())
+	whole, elected := takenOver(what)
+	record(whole, "s", median(all).Seconds())
+	record(elected, "s", median(beyond).Seconds())
+	return leader
 }
 
 // Some Nodes are replaced behind the faulting proxy, in a small cluster and much faster than

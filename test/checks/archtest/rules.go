@@ -75,6 +75,10 @@ func rules() []rule {
 			reason: "internal/requests orders requests and knows no API: each brings its own budget",
 		},
 		{
+			who: []pattern{"./internal/leadership/..."}, never: []pattern{"./..."},
+			reason: "internal/leadership ends the process's work for whoever does it, and knows none of it",
+		},
+		{
 			who: []pattern{"./hcloudsim/..."}, only: []pattern{"std", "./hcloudsim/...", hcloudSchema},
 			reason: "the simulator is useful to others and judges our own client: it shares the API's wire format with it, nothing else",
 		},

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"os"
+	"time"
+
+	appconfig "k8s.io/cloud-provider/app/config"
+	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/internal/leadership"
+)
+
+const (
+	// holdTimeout is well within any lease, so that who holds it then is who got it.
+	holdTimeout = 3 * time.Second
+	// stepDownTimeout is well within the time that Kubernetes gives a pod to end.
+	stepDownTimeout = 10 * time.Second
+)
+
+// lead begins what this replica does as the leader. It sees the network as it is
+// now, which may be long after the start: podCIDRs keep clear of the subnets of
+// this moment.
+func (m *manager) lead(ctx context.Context, c *appconfig.CompletedConfig) error {
+	m.once.Do(func() {
+		m.hold(ctx, c)
+		m.onceErr = m.reach(ctx, nil)
+	})
+	return m.onceErr
+}
+
+// hold remembers the lease, to give it back in the end. Without that it expires.
+func (m *manager) hold(ctx context.Context, c *appconfig.CompletedConfig) {
+	election := c.ComponentConfig.Generic.LeaderElection
+	// With credentials of its own for each controller, their clients are not behind the gate.
+	if !election.LeaderElect || c.ComponentConfig.KubeCloudShared.UseServiceAccountCredentials {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, holdTimeout)
+	defer cancel()
+	host, err := os.Hostname()
+	if err == nil {
+		var lease *leadership.Lease
+		if lease, err = leadership.Held(ctx, m.plain.CoordinationV1(), election.ResourceNamespace, election.ResourceName, host); err == nil {
+			m.lease.Store(lease)
+			return
+		}
+	}
+	klog.FromContext(ctx).Error(err, "The lease will not be given back at the end; it will expire")
+}
+
+// stepDown lets the next leader begin at once.
+func (m *manager) stepDown() {
+	lease := m.lease.Load()
+	if lease == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stepDownTimeout)
+	defer cancel()
+	if err := m.gate.Close(ctx, lastWords); err != nil {
+		klog.FromContext(ctx).Error(err, "The lease is not given back; it will expire")
+		return
+	}
+	if err := lease.Release(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "The lease could not be given back; it will expire")
+		return
+	}
+	klog.FromContext(ctx).Info("The lease was given back")
+}
