@@ -27,7 +27,7 @@ func measured(text string, all []section) (string, error) {
 		func(string) (string, error) { return when(all), nil },
 		func(table string) (string, error) { return withRows(table, rows(all)) },
 		func(old string) (string, error) {
-			if s := slower(all); s != "" {
+			if s := fullSpeed(all); s != "" {
 				return s, nil
 			}
 			return old, nil
@@ -83,7 +83,7 @@ func when(all []section) string {
 		}
 	}
 	exceptions := "the requests of the Hetzner CCM, which were measured in 2026 at the same pace of the API"
-	if slower(all) == "" {
+	if fullSpeed(all) == "" {
 		exceptions += ", and the podCIDRs, which `make bench-ipam` printed earlier"
 	}
 	return fmt.Sprintf("The figures were measured in %s on %s against simulated APIs, by `make bench-all`, but for %s. [All figures, and what each means](%s).", span, machines, exceptions, page)
@@ -166,31 +166,24 @@ func withRows(table string, rows []line) (string, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
-// slower is the sentence about the allocators at full speed; empty if nobody has
-// measured them.
-func slower(all []section) string {
-	const prefix = "Without client-side rate limits "
-	least, most := math.Inf(1), math.Inf(-1) // how much faster theirs is, in percent
+// fullSpeed is the sentence about the allocators at full speed; empty if nobody
+// has measured them.
+func fullSpeed(all []section) string {
+	var beside []string
 	for _, scenario := range []string{"5,000 Nodes join, no client limit", "5,000 Nodes wait for the allocator, no client limit"} {
 		our, has := value(all, "ipam", scenario, "rate", ours)
 		their, hasToo := value(all, "ipam", scenario, "rate", allocator)
 		if !has || !hasToo {
 			return ""
 		}
-		percent := 100 * (their/our - 1)
-		least, most = min(least, percent), max(most, percent)
+		switch percent := int(math.Round(100 * (our/their - 1))); {
+		case percent > 0:
+			beside = append(beside, fmt.Sprintf("%d %% faster than", percent))
+		case percent < 0:
+			beside = append(beside, fmt.Sprintf("%d %% slower than", -percent))
+		default:
+			beside = append(beside, "as fast as")
+		}
 	}
-	low, high := int(math.Round(least)), int(math.Round(most))
-	switch {
-	case low > 0 && low < high:
-		return fmt.Sprintf(prefix+"kube-controller-manager's allocator is %d to %d %% faster than ours, which records each podCIDR first.", low, high)
-	case low > 0:
-		return fmt.Sprintf(prefix+"kube-controller-manager's allocator is %d %% faster than ours, which records each podCIDR first.", low)
-	case low == 0 && high > 0:
-		return fmt.Sprintf(prefix+"kube-controller-manager's allocator is up to %d %% faster than ours, which records each podCIDR first.", high)
-	case high > 0:
-		return fmt.Sprintf(prefix+"kube-controller-manager's allocator is up to %d %% faster than ours, which records each podCIDR first; in the other case it is %d %% slower.", high, -low)
-	default:
-		return prefix + "ours is as fast as kube-controller-manager's allocator or faster, though it records each podCIDR first."
-	}
+	return fmt.Sprintf("Without client-side rate limits our allocator, which records each podCIDR first, is %s kube-controller-manager's while Nodes join, and %s it with a backlog of Nodes that have waited.", beside[0], beside[1])
 }

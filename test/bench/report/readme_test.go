@@ -70,24 +70,23 @@ func TestMeasuredWithoutItsPlace(t *testing.T) {
 	}
 }
 
-func TestSlower(t *testing.T) {
+func TestFullSpeed(t *testing.T) {
 	for name, c := range map[string]struct {
 		joining, waiting float64 // of theirs; ours is 100
 		want             string
 	}{
-		"theirs is faster":         {115, 130, "allocator is 15 to 30 % faster than ours"},
-		"theirs is as much faster": {115, 115, "allocator is 15 % faster than ours"},
-		"theirs is faster in one":  {95, 120, "up to 20 % faster than ours, which records each podCIDR first; in the other case it is 5 % slower"},
-		"ours is faster":           {90, 100, "ours is as fast as"},
+		"theirs is faster": {125, 200, "is 20 % slower than kube-controller-manager's while Nodes join, and 50 % slower than it with a backlog"},
+		"each in one":      {80, 125, "is 25 % faster than kube-controller-manager's while Nodes join, and 20 % slower than it with a backlog"},
+		"alike":            {100, 100, "is as fast as kube-controller-manager's while Nodes join, and as fast as it with a backlog"},
 	} {
 		all := []section{collect("ipam", []results.Entry{
 			rate(joinMany, ours, 100), rate(waitMany, ours, 100), rate(joinMany, allocator, c.joining), rate(waitMany, allocator, c.waiting),
 		})}
-		if got := slower(all); !strings.Contains(got, c.want) {
+		if got := fullSpeed(all); !strings.Contains(got, c.want) {
 			t.Errorf("%s: %s, want %q in it", name, got, c.want)
 		}
 	}
-	if got := slower(nil); got != "" {
+	if got := fullSpeed(nil); got != "" {
 		t.Errorf("without figures: %s", got)
 	}
 }
