@@ -73,7 +73,7 @@ func (r *resolver) inVSwitch(c candidate, d *draft) {
 	gateway := d.vSwitch.Gateway()
 	switch {
 	case !known && !r.isWrong(vSwitchSubnet):
-		r.complain(source, sourceVSwitch, "needs "+vSwitchSubnet, "give the range of the network's subnet of type vswitch there")
+		r.complain(source, sourceVSwitch, "needs the subnet that it is carved from", "give the range of the network's subnet of type vswitch in "+vSwitchSubnet)
 	case !known:
 	case !contains(subnet, c.Prefix):
 		r.complain(c.Field, c.Prefix.String(), fmt.Sprintf("lies outside %v of %s", subnet, vSwitchSubnet), remedy)

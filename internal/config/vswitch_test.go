@@ -18,7 +18,7 @@ func withVSwitch(pool string) setup {
 func TestMistakesInVSwitch(t *testing.T) {
 	const cidr, source = "pools[1].cidr", "pools[1].source"
 	checkMistakes(t, []mistake{
-		{"no cidr", withVSwitch("name: a, source: vswitch, nodeSelector: a=b"), cidr, "", "missing"},
+		{"no cidr", withVSwitch("name: a, source: vswitch, nodeSelector: a=b"), cidr, "", "10.245.0.0/16"},
 		{"outside", withVSwitch(dedicated + "10.1.0.0/18"), cidr, "10.1.0.0/18", "part of the subnet"},
 		{"wider", withVSwitch(dedicated + "10.0.0.0/16"), cidr, "10.0.0.0/16", "part of the subnet"},
 		{"all of it", withVSwitch(dedicated + "10.0.64.0/18"), cidr, "10.0.64.0/18", "leaves out its beginning"},
