@@ -9,6 +9,8 @@ type AgentConfig struct {
 	Pools []Pool
 	// Exclude is never handed out of them.
 	Exclude []netip.Prefix
+	// VSwitch is where dedicated servers are.
+	VSwitch VSwitch
 	// Metal: there is no cloud that vouches for the addresses of Nodes.
 	Metal bool
 	// Inventory are the addresses of machines that are known beforehand.
@@ -33,7 +35,8 @@ func LoadAgent(path, clusterCIDR string, readFile func(string) ([]byte, error)) 
 	}
 	n := AgentConfig{
 		Families: loaded.Families, Pools: loaded.IPAM.Pools, Exclude: loaded.IPAM.Exclude,
-		Metal: loaded.Provider == Metal,
+		VSwitch: loaded.VSwitch,
+		Metal:   loaded.Provider == Metal,
 	}
 	for _, m := range loaded.Inventory {
 		n.Inventory = append(n.Inventory, m.Addresses...)

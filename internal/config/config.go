@@ -26,6 +26,7 @@ type Config struct {
 	Families               Families
 	Routes                 Routes
 	LoadBalancers          LoadBalancers
+	VSwitch                VSwitch
 	// Inventory are the machines that are known beforehand; only with Metal.
 	Inventory []Machine
 
@@ -123,6 +124,9 @@ type Pool struct {
 	NodeMask int
 	// Own: node prefixes come from each server's own IPv6 /64.
 	Own bool
+	// VSwitch: Prefix is IPv4 and lies within VSwitch.Subnet. Dedicated servers
+	// have node prefixes of it, and no routes lead to them. There is a Selector.
+	VSwitch bool
 	// Draining: nothing new is handed out.
 	Draining bool
 	// Selector picks the Nodes that the pool is for; nil: all.
@@ -130,6 +134,25 @@ type Pool struct {
 	// Field is the setting that the range stands in, such as pools[1].cidr, for
 	// errors found later.
 	Field string
+}
+
+// VSwitch is where dedicated servers meet the cloud's network.
+type VSwitch struct {
+	// Subnet is that of the Network which is coupled with a vSwitch: IPv4, within
+	// RFC 1918. The zero Prefix: none, and then no pool is VSwitch.
+	Subnet netip.Prefix
+	// ExposeRoutes: have the network tell its routes to the vSwitch, if it
+	// doesn't.
+	ExposeRoutes bool
+}
+
+// Gateway is the vSwitch's way into the network: the subnet's first address.
+// The zero Addr without a subnet.
+func (v VSwitch) Gateway() netip.Addr {
+	if !v.Subnet.IsValid() {
+		return netip.Addr{}
+	}
+	return v.Subnet.Masked().Addr().Next()
 }
 
 // Routing says what brings packets to the pods of another node.

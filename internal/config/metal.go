@@ -122,7 +122,7 @@ func ofCloud(field string) bool {
 	switch section {
 	case "endpoint", "tokenFile", "network", "instancesAddressFamily", "HCLOUD_TOKEN", "HCLOUD_NETWORK_ROUTES_ENABLED":
 		return true
-	case "routes", "loadBalancers":
+	case "routes", "loadBalancers", "vswitch":
 		return nested
 	default:
 		return false

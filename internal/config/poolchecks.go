@@ -39,6 +39,7 @@ func (r *resolver) pools(d *draft) []candidate {
 			continue
 		}
 		r.apart(c, all[:i], d)
+		r.inVSwitch(c, d)
 		if r.fits(c) {
 			r.room(c, d)
 		}

@@ -18,6 +18,7 @@ const (
 const (
 	poolsKey      = "pools"
 	sourceNode    = "node"
+	sourceVSwitch = "vswitch"
 	stateActive   = "active"
 	stateDraining = "draining"
 )
@@ -124,10 +125,12 @@ func (r *resolver) filePool(p *poolDraft) (candidate, bool) {
 	switch {
 	case r.isWrong(cidr), r.isWrong(source):
 		return candidate{}, false
+	case p.source == sourceVSwitch && hasPrefix:
+		c.VSwitch = true
 	case hasPrefix && hasSource:
 		r.complain(source, p.source, "excludes "+cidr, "give one of the two")
 		return candidate{}, false
-	case hasSource:
+	case p.source == sourceNode:
 		c.Own, c.Field = true, source
 	case !hasPrefix:
 		r.complain(cidr, "", "the key is missing",

@@ -81,6 +81,7 @@ type draft struct {
 	routeReserve    int
 	maxDeletions    int
 	reconcilePeriod time.Duration
+	vSwitch         VSwitch
 	loadBalancers   LoadBalancers
 	adoptable       []*lb.Adoptable
 }
@@ -106,6 +107,7 @@ func reference(d *draft) []setting {
 	rows := flagSettings(d)
 	rows = append(rows, cloudSettings(d)...)
 	rows = append(rows, podSettings(d)...)
+	rows = append(rows, vSwitchSettings(&d.vSwitch)...)
 	return append(rows, loadBalancerSettings(&d.loadBalancers)...)
 }
 

@@ -160,11 +160,11 @@ func poolSettings(section string, p *poolDraft) []setting {
 		},
 		{
 			key: section + ".cidr", format: onePrefix(&p.cidr),
-			meaning: "The prefix to carve. No two pools overlap. An IPv4 prefix with routes in the cloud must lie within RFC 1918.",
+			meaning: "The prefix to carve. No two pools overlap. An IPv4 prefix with routes in the cloud must lie within RFC 1918. With `source: vswitch` it lies in `vswitch.subnet` and leaves out the addresses of the servers.",
 		},
 		{
-			key: section + ".source", format: oneOf(&p.source, []string{sourceNode}),
-			meaning: "Instead of `cidr`: carve IPv6 prefixes from each server's own /64. Not with provider `metal`, where nobody tells what those are.",
+			key: section + ".source", format: oneOf(&p.source, []string{sourceNode, sourceVSwitch}),
+			meaning: "`node`, instead of `cidr`: carve IPv6 prefixes from each server's own /64. `vswitch`, with `cidr`: carve IPv4 prefixes from inside `vswitch.subnet`, for dedicated servers, which answer for their pods there; needs no route in the cloud. Neither with provider `metal`.",
 		},
 		{
 			key: section + ".nodeMask", format: whole(&p.nodeMask, 1, longestNodeMask(false)),
@@ -172,7 +172,7 @@ func poolSettings(section string, p *poolDraft) []setting {
 		},
 		{
 			key: section + ".nodeSelector", format: labelSelector(&p.selector),
-			meaning: "The Nodes that the pool is for, by their labels. Without it: all.",
+			meaning: "The Nodes that the pool is for, by their labels. Without it: all. Required with `source: vswitch`: those of dedicated servers, which then get their IPv4 prefix from such pools alone.",
 		},
 		{
 			key: section + ".state", format: oneOf(&p.state, []string{stateActive, stateDraining}), fallback: stateActive,

@@ -37,6 +37,7 @@ func (r *resolver) validate(d *draft, readFile func(string) ([]byte, error)) Con
 		Families:      r.familiesOf(d, candidates),
 		Routes:        r.routes(d, candidates),
 		LoadBalancers: r.loadBalancers(d),
+		VSwitch:       r.vSwitch(d),
 		origins:       r.places(),
 	}
 }

@@ -24,11 +24,11 @@ func Pools(c config.Config) []ipam.PoolConfig {
 }
 
 // Ranges are the pools whose prefixes are routed through the network, which carries
-// no IPv6.
+// no IPv6. Those inside the vSwitch's subnet need no routes.
 func Ranges(c config.Config) []routes.Range {
 	var out []routes.Range
 	for _, p := range c.IPAM.Pools {
-		if !p.Own && p.Prefix.Addr().Is4() {
+		if !p.Own && !p.VSwitch && p.Prefix.Addr().Is4() {
 			out = append(out, routes.Range{Prefix: p.Prefix, NodeBits: p.NodeMask})
 		}
 	}
