@@ -152,7 +152,8 @@ func (r *resolver) likeClusterCIDRs(all []candidate, d *draft) {
 		}
 	}
 	for _, c := range all {
-		if !c.Own && r.isWhole(clusterFlag, d.clusterCIDRs) && !within(c.Prefix, d.clusterCIDRs) {
+		// One inside the vSwitch's subnet can't lie within the range of the cloud servers' pods.
+		if !c.Own && !c.VSwitch && r.isWhole(clusterFlag, d.clusterCIDRs) && !within(c.Prefix, d.clusterCIDRs) {
 			r.warn(c.Field, "the %s lies outside %s: what is told that range, such as kube-proxy with detectLocalMode ClusterCIDR, does not know its addresses for pods'; without the flag this is not checked", c.what(), clusterFlag)
 		}
 	}

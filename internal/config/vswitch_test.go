@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 )
 
@@ -38,9 +39,14 @@ func TestMistakesInVSwitch(t *testing.T) {
 
 func TestVSwitch(t *testing.T) {
 	s := withVSwitch(dedicated + "10.0.96.0/19")
-	loaded, _, err := load(t, s)
+	loaded, warnings, err := load(t, s)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, w := range warnings {
+		if strings.Contains(w.Field, "pools") {
+			t.Errorf("warned of %s: %s", w.Field, w.Problem)
+		}
 	}
 	if got, want := loaded.VSwitch.Gateway(), netip.MustParseAddr("10.0.64.1"); got != want {
 		t.Errorf("the gateway is %v, want %v", got, want)
