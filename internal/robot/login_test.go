@@ -211,8 +211,19 @@ func TestRefusedCorrectlyIsTriedAgain(t *testing.T) {
 		_, err = a.client.Servers(t.Context())
 		wantRefused(t, err)
 		time.Sleep(time.Second)
-		_, err = a.client.Servers(t.Context())
-		noError(t, err)
+		a.way.slows(func() time.Duration { return time.Second })
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				if _, err := a.client.Servers(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if n := a.way.most(""); n != 1 {
+			t.Errorf("%d carried what was refused together", n)
+		}
 		if n := a.asked(401); n != 3+1 {
 			t.Errorf("%d failures, want one of ours", n)
 		}
@@ -274,6 +285,28 @@ func TestChangedCredentialsWait(t *testing.T) {
 		}
 		if n := a.reads.Load() - reads; n > 2*4 {
 			t.Errorf("4 requests read the credentials %d times", n)
+		}
+	})
+}
+
+// While new credentials are in doubt, the accepted ones of before wait too.
+func TestAcceptedCredentialsWaitForNewOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAccount(t, robotsim.Options{})
+		_, err := a.client.Servers(t.Context())
+		noError(t, err)
+		a.way.slows(func() time.Duration { return 20 * time.Second })
+		a.given.Store(user + ":wrong")
+		var all sync.WaitGroup
+		all.Go(func() { _, err := a.client.Servers(t.Context()); wantRefused(t, err) })
+		synctest.Wait()
+		a.given.Store(user + ":" + password)
+		if _, err = a.client.Servers(t.Context()); err != nil {
+			t.Error(err)
+		}
+		all.Wait()
+		if n := a.way.most(""); n != 1 {
+			t.Errorf("%d were under way together", n)
 		}
 	})
 }
