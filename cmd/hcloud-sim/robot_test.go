@@ -61,6 +61,18 @@ func TestServesRobot(t *testing.T) {
 	}
 }
 
+func TestForbiddenLogin(t *testing.T) {
+	_, robot := startRobot(t, "--robot-user=me", "--robot-password=secret", "--robot-forbidden-login")
+	response, err := http.Get("http://" + robot + "/server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusForbidden {
+		t.Errorf("a failed login is answered %s", response.Status)
+	}
+}
+
 func TestRobotFlagsAreChecked(t *testing.T) {
 	err := run(context.Background(), []string{
 		"--robot-blocked=maybe", "--robot-user=me", "--robot-quota=GET /servers=5", "--robot-quota=GET /server=-2", "--robot-vswitch-limit=0",

@@ -97,6 +97,11 @@ var serverSteps = []step{
 		body: `{"cancellation":{` + server321 + `,"server_name":"node-1","earliest_cancellation_date":"2000-01-01","cancelled":true,` +
 			`"reservation_possible":false,"reserved":false,"cancellation_date":"2000-03-01","cancellation_reason":"moved"}}`,
 	},
+	{
+		operation: "POST /server/{server}/cancellation", path: "/server/321/cancellation", status: 400, code: "INVALID_INPUT",
+		body: `{"error":{"code":"INVALID_INPUT","invalid":null,"message":"invalid input","missing":["cancellation_date"],"status":400}}`,
+	},
+	{operation: "POST /server/{server}/cancellation", path: "/server/321/cancellation", form: "cancellation_date=1999-12-31", status: 400, code: "INVALID_INPUT"},
 	{operation: "POST /server/{server}/cancellation", path: "/server/5/cancellation", form: "cancellation_date=now", status: 404, code: "SERVER_NOT_FOUND"},
 	{
 		operation: "POST /server/{server}/cancellation", path: "/server/321/cancellation", form: "cancellation_date=now", status: 409, code: "CONFLICT",

@@ -10,9 +10,10 @@
 // cancellations) is worked out from [time.Now] when someone looks, so under
 // testing/synctest everything happens on the bubble's clock.
 //
-// A request goes through exchange.go: injected fault, maintenance, login and
-// block (login.go), quota (quota.go), and then the operation that it names
-// (operations.go is the whole surface, with each operation's quota and errors).
+// A request goes through exchange.go: an injected fault's delay and lost
+// connection, maintenance, login and block (login.go), quota (quota.go), an
+// injected fault's refusal, and then the operation that it names (operations.go
+// is the whole surface, with each operation's quota and errors).
 // One file for each resource carries it out; state.go prints everything that
 // exists and reads it back.
 //

@@ -102,6 +102,27 @@ func TestBlockedAfterFailedLogins(t *testing.T) {
 	}
 }
 
+// A failed login that is answered 403 counts like one that is answered 401.
+func TestForbiddenLogins(t *testing.T) {
+	for _, blocked := range []robotsim.Blocked{robotsim.BlockedUnauthorized, robotsim.BlockedForbidden} {
+		sim := seeded(t, robotsim.Options{ForbiddenLogin: true, Blocked: blocked})
+		send(t, sim, "GET", "/server", "").want(t, 200, "")
+		for range 3 {
+			r := request(t, "GET", "/server", "")
+			r.SetBasicAuth(user, "wrong")
+			exchange(t, sim, r).want(t, http.StatusForbidden, "UNAUTHORIZED")
+		}
+		if len(sim.Blocked()) != 1 {
+			t.Error("three failed logins block nobody")
+		}
+		code := "UNAUTHORIZED"
+		if blocked == robotsim.BlockedForbidden {
+			code = ""
+		}
+		send(t, sim, "GET", "/server", "").want(t, http.StatusForbidden, code)
+	}
+}
+
 // Two failures are forgotten after the time of a block.
 func TestFailedLoginsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -35,7 +35,16 @@ func (s *Simulator) authenticate(r *http.Request, now time.Time) (refused *Error
 	if len(l.failed) >= s.opts.FailedLogins && s.opts.FailedLogins != Unlimited {
 		l.blocked, l.failed = now.Add(s.opts.BlockTime), nil
 	}
-	return refusal(codeUnauthorized, "Unauthorized"), false
+	return s.unauthorized(), false
+}
+
+// unauthorized answers a failed login.
+func (s *Simulator) unauthorized() *Error {
+	refused := refusal(codeUnauthorized, "Unauthorized")
+	if s.opts.ForbiddenLogin {
+		refused.Status = http.StatusForbidden
+	}
+	return refused
 }
 
 func (s *Simulator) block() (refused *Error, dropped bool) {
@@ -45,7 +54,7 @@ func (s *Simulator) block() (refused *Error, dropped bool) {
 	case BlockedDropped:
 		return nil, true
 	default:
-		return refusal(codeUnauthorized, "Unauthorized"), false
+		return s.unauthorized(), false
 	}
 }
 

@@ -53,7 +53,7 @@ func serverOperations() []operation {
 		row("GET", "/server/{server}", 200, (*call).getServer, codeServerNotFound),
 		row("POST", "/server/{server}", 200, (*call).renameServer, codeInvalid, codeServerNotFound),
 		row("GET", "/server/{server}/cancellation", 200, (*call).getCancellation, codeServerNotFound),
-		row("POST", "/server/{server}/cancellation", 200, (*call).cancelServer, codeServerNotFound, codeConflict, codeReserveLocation, codeInternal),
+		row("POST", "/server/{server}/cancellation", 200, (*call).cancelServer, codeInvalid, codeServerNotFound, codeConflict, codeReserveLocation, codeInternal),
 		row("DELETE", "/server/{server}/cancellation", 200, (*call).keepServer, codeServerNotFound, codeConflict, codeInternal),
 	}
 }

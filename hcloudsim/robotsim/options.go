@@ -14,7 +14,7 @@ const Unlimited = -1
 type Blocked int
 
 const (
-	BlockedUnauthorized Blocked = iota // 401 UNAUTHORIZED, as a failed login gets
+	BlockedUnauthorized Blocked = iota // what a failed login gets
 	BlockedForbidden                   // 403 without a code
 	BlockedDropped                     // the connection ends without an answer
 )
@@ -47,6 +47,9 @@ type Options struct {
 	// seen it; otherwise max_request, as it is documented.
 	MaxRequests bool
 
+	// ForbiddenLogin answers a failed login with 403, as clients have seen it;
+	// otherwise with 401, as it is documented.
+	ForbiddenLogin bool
 	// FailedLogins is how many within BlockTime block an address; default 3.
 	FailedLogins int
 	// BlockTime is how long an address is blocked; default 10 minutes.

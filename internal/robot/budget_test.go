@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -187,8 +189,132 @@ func TestABlipIsNoOutage(t *testing.T) {
 	})
 }
 
+// A deadline that ends a request after 10 s tells that nobody answers. A shorter
+// one, a caller that gives up, or one that waits for a failover address less long
+// than that takes, tells nothing.
+func TestDeadlinesTellOfAnOutage(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		after   time.Duration
+		cancels bool
+		route   bool
+		outage  bool
+	}{
+		{"long deadline", 10 * time.Second, false, false, true},
+		{"short deadline", 9 * time.Second, false, false, false},
+		{"given up", 20 * time.Second, true, false, false},
+		{"failover", 60 * time.Second, false, true, false},
+		{"failover, long", 100 * time.Second, false, true, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAccount(t, robotsim.Options{})
+				_, err := a.client.Servers(t.Context())
+				noError(t, err)
+				noError(t, a.sim.Inject(robotsim.Fault{Delay: time.Hour, Times: -1}))
+				for range 3 {
+					ctx, cancel := context.WithTimeout(t.Context(), c.after)
+					if c.cancels {
+						cancel()
+						ctx, cancel = context.WithCancel(t.Context())
+						time.AfterFunc(c.after, cancel)
+					}
+					if c.route {
+						_, err = a.client.RouteFailover(ctx, netip.MustParseAddr("203.0.113.100"), netip.MustParseAddr("203.0.113.2"))
+					} else {
+						_, err = a.client.Servers(ctx)
+					}
+					var gone *robot.Unavailable
+					if errors.As(err, &gone) != c.outage || !errors.Is(err, context.DeadlineExceeded) && !c.cancels {
+						t.Errorf("got %v", err)
+					}
+					cancel()
+					if gone != nil {
+						time.Sleep(time.Until(gone.Until))
+					}
+				}
+				want := ""
+				if c.outage {
+					want = "gone"
+				}
+				if got := strings.Join(a.told, ", "); got != want {
+					t.Errorf("told %q, want %q", got, want)
+				}
+			})
+		})
+	}
+}
+
+// A refusal tells over which time an operation's requests are counted.
+func TestTheIntervalOfAQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAccount(t, robotsim.Options{})
+		const most, interval = 5, 2 * time.Minute
+		var counted []time.Time // by the service
+		answered, refused := 0, 0
+		a.way.next = transport(func(r *http.Request) (*http.Response, error) {
+			now := time.Now()
+			counted = slices.DeleteFunc(counted, func(t time.Time) bool { return now.Sub(t) >= interval })
+			if len(counted) >= most {
+				refused++
+				return &http.Response{StatusCode: 403, Request: r, Body: content(`{"error": {"code": "RATE_LIMIT_EXCEEDED", "max_request": 5, "interval": 120}}`)}, nil
+			}
+			counted = append(counted, now)
+			answered++
+			return &http.Response{StatusCode: 200, Request: r, Body: content(`[]`)}, nil
+		})
+		ctx, stop := context.WithTimeout(requests.WithPriority(t.Context(), requests.Urgent), time.Hour)
+		defer stop()
+		for ctx.Err() == nil {
+			if _, err := a.client.VSwitches(ctx); err != nil && ctx.Err() == nil && !robot.IsCode(err, robot.CodeRateLimit) {
+				t.Error(err)
+			}
+			time.Sleep(time.Second)
+		}
+		if answered < 140 || answered > 150 || refused != 1 {
+			t.Errorf("%d answered and %d refused in an hour of %d in two minutes", answered, refused, most)
+		}
+	})
+}
+
+// What is left is right at each scrape, though nothing is sent.
+func TestRemainingGrowsByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAccount(t, robotsim.Options{})
+		remaining := func() (found map[string]float64) {
+			families, err := a.registry.Gather()
+			noError(t, err)
+			for _, f := range families {
+				if f.GetName() != "underlay_robot_requests_remaining" {
+					continue
+				}
+				found = map[string]float64{}
+				for _, m := range f.GetMetric() {
+					found[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+				}
+			}
+			return found
+		}
+		want := func(servers, failovers float64) {
+			t.Helper()
+			if got := remaining(); len(got) != 8 || got["GET /server"] != servers || got["GET /failover"] != failovers {
+				t.Errorf("remaining are %v, want %v servers and %v failovers", got, servers, failovers)
+			}
+		}
+		want(200, 100)
+		for range 3 {
+			_, err := a.client.Servers(t.Context())
+			noError(t, err)
+			time.Sleep(20 * time.Minute)
+		}
+		want(198, 100) // the first is an hour old
+		time.Sleep(40 * time.Minute)
+		want(200, 100)
+	})
+}
+
 const wantMetrics = `
-# HELP underlay_robot_requests_credentials_refused [ALPHA] 1 while the Robot web service refuses the user and the password, which are not tried again before they change.
+# HELP underlay_robot_requests_credentials_refused [ALPHA] 1 while the Robot web service refuses the user and the password, which are not tried again before they change or an hour has passed.
 # TYPE underlay_robot_requests_credentials_refused gauge
 underlay_robot_requests_credentials_refused 1
 # HELP underlay_robot_requests_total [ALPHA] Number of requests sent to the Robot web service by operation (such as ` + "`GET /server`" + `), priority (urgent, normal, background) and code (the HTTP status, or ` + "`unanswered`" + `).

@@ -3,10 +3,8 @@ package robot
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -24,6 +22,7 @@ const DefaultEndpoint = "https://robot-ws.your-server.de"
 // Registry takes metrics; component-base's registries are such.
 type Registry interface {
 	Register(metrics.Registerable) error
+	CustomRegister(metrics.StableCollector) error
 }
 
 // Options are what a Client needs.
@@ -42,7 +41,8 @@ type Options struct {
 	Application, Version string
 
 	Registry Registry
-	// Transport is the way to the web service; nil means http.DefaultTransport.
+	// Transport is the way to the web service; nil means one like
+	// http.DefaultTransport. It must not repeat requests by itself.
 	Transport http.RoundTripper
 }
 
@@ -65,8 +65,6 @@ const (
 	requestTimeout = 30 * time.Second
 	// routeTimeout bounds one that routes a failover address, which takes a minute.
 	routeTimeout = 3 * time.Minute
-	// maxAnswer is more than a list of ten thousand servers needs.
-	maxAnswer = 32 << 20
 )
 
 // New prepares a client. It sends nothing.
@@ -81,7 +79,7 @@ func New(o Options) (*Client, error) {
 	}
 	next := o.Transport
 	if next == nil {
-		next = http.DefaultTransport
+		next = newTransport()
 	}
 	c := &Client{
 		endpoint: strings.TrimSuffix(endpoint, "/"),
@@ -93,7 +91,23 @@ func New(o Options) (*Client, error) {
 		},
 		login: newLogin(o.Credentials), quotas: map[operation]*quota{},
 	}
+	for _, op := range operations() {
+		c.quotas[op] = newQuota(op.quota)
+	}
 	return c, c.register(o)
+}
+
+// newTransport returns one that uses each connection once. On a kept one that the
+// server has closed, net/http repeats a request by itself: the first may have
+// reached the service, and would be another failed login that nobody counts.
+func newTransport() http.RoundTripper {
+	t, is := http.DefaultTransport.(*http.Transport)
+	if !is { // somebody has replaced it
+		t = &http.Transport{Proxy: http.ProxyFromEnvironment}
+	}
+	t = t.Clone()
+	t.DisableKeepAlives = true
+	return t
 }
 
 func (c *Client) register(o Options) error {
@@ -110,17 +124,15 @@ func (c *Client) register(o Options) error {
 		Help:    "Seconds that requests were held back for their operation's quota or another request's login, until they were sent or given up, by priority (urgent, normal, background).",
 		Buckets: []float64{0.01, 1, 10, 60, 300, 900},
 	}, []string{"priority"})
-	c.refused = metrics.NewGauge(gauge("credentials_refused", "1 while the Robot web service refuses the user and the password, which are not tried again before they change."))
+	c.refused = metrics.NewGauge(gauge("credentials_refused", "1 while the Robot web service refuses the user and the password, which are not tried again before they change or an hour has passed."))
 	gone := metrics.NewGauge(gauge("unavailable", "1 while the Robot web service doesn't answer."))
-	remaining := metrics.NewGaugeVec(gauge("remaining", "Number of requests of an operation (such as `GET /server`) that may still be sent within an hour; other programs of the account may leave fewer."), []string{"operation"})
-	for _, m := range []metrics.Registerable{c.requests, c.waits, c.refused, gone, remaining} {
-		if err := o.Registry.Register(m); err != nil {
-			return fmt.Errorf("registering the Robot request metrics: %w", err)
-		}
-	}
 	c.outage = &outage{tell: o.Availability, gone: gone}
-	for _, op := range operations() {
-		c.quotas[op] = newQuota(op.quota, remaining.WithLabelValues(op.name()))
+	err := o.Registry.CustomRegister(newRemaining(c.quotas))
+	for _, m := range []metrics.Registerable{c.requests, c.waits, c.refused, gone} {
+		err = errors.Join(err, o.Registry.Register(m))
+	}
+	if err != nil {
+		return fmt.Errorf("registering the Robot request metrics: %w", err)
 	}
 	return nil
 }
@@ -128,68 +140,76 @@ func (c *Client) register(o Options) error {
 // do asks for an operation and reads its answer. Whatever is held back or
 // refused beforehand costs nothing.
 func (c *Client) do(ctx context.Context, op operation, path string, form url.Values, into any) error {
-	if err := c.outage.check(); err != nil {
-		return err
-	}
-	began, q := time.Now(), c.quotas[op]
-	waited := func() {
-		c.waits.WithLabelValues(requests.PriorityOf(ctx).String()).Observe(time.Since(began).Seconds())
-	}
-	if err := q.spend(ctx); err != nil {
-		waited()
-		return err
-	}
-	credentials, done, err := c.login.enter(ctx)
-	waited()
+	t, err := c.hold(ctx, op)
 	if err != nil {
-		q.told(false, nil)
 		return err
 	}
-	if err := c.outage.check(); err != nil { // others have found out meanwhile
-		done(false)
-		q.told(false, nil)
-		return err
-	}
-	err = c.send(ctx, op, path, form, credentials, into)
+	began := time.Now()
+	told, err := c.send(ctx, op, path, form, t.credentials, into)
+	t.end(told)
 	var answer *Error
 	errors.As(err, &answer)
-	refused := answer != nil && answer.Status == http.StatusUnauthorized
-	done(refused)
-	q.told(true, answer)
+	c.quotas[op].told(true, answer)
 	switch {
-	case refused:
+	case told == refused:
 		c.outage.answered()
 		c.refused.Set(1)
-		return &CredentialsError{}
+		return &CredentialsError{Until: time.Now().Add(refusedFor)}
+	case told == accepted:
+		c.refused.Set(0)
+	}
+	switch {
 	case err == nil || answer != nil:
 		c.outage.answered()
-		c.refused.Set(0)
 		return err
-	case ctx.Err() != nil, errors.As(err, new(*badAnswer)):
-		return err // the caller's wish or our reading, and no fault of the network's
+	case errors.As(err, new(*badAnswer)):
+		return err // our reading, and no fault of the network's
+	case ctx.Err() != nil && !tooSlow(ctx, op, time.Since(began)):
+		return err // the caller's wish
 	default:
 		return c.outage.failed(err)
 	}
 }
 
-// badAnswer is one that was received and makes no sense.
-type badAnswer struct{ error }
+// hold returns when an operation may be asked for, with its turn to log in.
+func (c *Client) hold(ctx context.Context, op operation) (*turn, error) {
+	if err := c.outage.check(); err != nil {
+		return nil, err
+	}
+	began, q := time.Now(), c.quotas[op]
+	var t *turn
+	err := q.spend(ctx)
+	if err == nil {
+		if t, err = c.login.enter(ctx); err != nil {
+			q.told(false, nil)
+		}
+	}
+	c.waits.WithLabelValues(requests.PriorityOf(ctx).String()).Observe(time.Since(began).Seconds())
+	if err != nil {
+		return nil, err
+	}
+	if err := c.outage.check(); err != nil { // others have found out meanwhile
+		t.end(untold)
+		q.told(false, nil)
+		return nil, err
+	}
+	return t, nil
+}
 
-// Unwrap returns what is wrong with it.
-func (b *badAnswer) Unwrap() error { return b.error }
-
-// send sends one request. An *Error is the service's answer, a *badAnswer one
-// that can't be read; everything else means that the service doesn't answer.
-func (c *Client) send(ctx context.Context, op operation, path string, form url.Values, credentials Credentials, into any) error {
+// send sends one request, and says what its end tells of the login. An *Error is
+// the service's answer, a *badAnswer one that can't be read; everything else
+// means that the service doesn't answer.
+func (c *Client) send(ctx context.Context, op operation, path string, form url.Values, credentials Credentials, into any) (outcome, error) {
 	limit := requestTimeout
-	if op == routeFailover || op == unrouteFailover {
+	if op.routes() {
 		limit = routeTimeout
 	}
-	limited, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	r, err := http.NewRequestWithContext(limited, op.method, c.endpoint+path, strings.NewReader(form.Encode()))
+	ctx, reached := traced(ctx)
+	r, err := http.NewRequestWithContext(ctx, op.method, c.endpoint+path, strings.NewReader(form.Encode()))
 	if err != nil {
-		return &badAnswer{fmt.Errorf("building the request: %w", err)}
+		return untold, &badAnswer{fmt.Errorf("building the request: %w", err)}
 	}
 	r.Header.Set("User-Agent", c.agent)
 	if form != nil {
@@ -203,40 +223,11 @@ func (c *Client) send(ctx context.Context, op operation, path string, form url.V
 	}
 	c.requests.WithLabelValues(op.name(), requests.PriorityOf(ctx).String(), code).Inc()
 	if err != nil {
-		return err
+		if !reached(err) {
+			return untold, err
+		}
+		return lost, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode >= http.StatusMultipleChoices {
-		return failure(resp.StatusCode, body)
-	}
-	if err := json.Unmarshal(body, into); err != nil {
-		return &badAnswer{fmt.Errorf("reading the answer: %w", err)}
-	}
-	return nil
-}
-
-// failure reads an answer that isn't a success.
-func failure(status int, body []byte) error {
-	var envelope struct {
-		Error *Error `json:"error"`
-	}
-	inFront := status == http.StatusBadGateway || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout
-	if !inFront && json.Unmarshal(body, &envelope) == nil && envelope.Error != nil && envelope.Error.Code != "" {
-		envelope.Error.MaxRequests = cmp.Or(envelope.Error.MaxRequests, envelope.Error.MaxRequest)
-		envelope.Error.Status = status
-		return envelope.Error
-	}
-	other := &notTheService{status}
-	switch {
-	case status == http.StatusUnauthorized:
-		return &Error{Status: status, Code: "UNAUTHORIZED", Message: http.StatusText(status)}
-	case status == http.StatusNotFound || status < http.StatusBadRequest:
-		return &badAnswer{fmt.Errorf("%w; is the endpoint right?", other)}
-	default:
-		return other
-	}
+	return read(resp, into)
 }

@@ -98,13 +98,16 @@ func (f CredentialFiles) once() (Credentials, error) {
 
 // CredentialsError says why a request was not sent, or that it was refused.
 type CredentialsError struct {
-	// Until is when others would be tried; zero: when they change.
+	// Until is when they are tried again, unless they change before.
 	Until time.Time
+	// Any says that no credentials are tried until then, changed ones neither.
+	Any bool
 }
 
 func (e *CredentialsError) Error() string {
-	if !e.Until.IsZero() {
-		return fmt.Sprintf("the Robot web service refused two logins, and a third would block this address; the next is tried after %s", e.Until.UTC().Format(time.RFC3339))
+	until := e.Until.UTC().Format(time.RFC3339)
+	if e.Any {
+		return fmt.Sprintf("two logins at the Robot web service were refused or got no answer, and a third could block this address; the next is tried after %s", until)
 	}
-	return "the Robot web service refuses the user and the password; correct them, they are not tried again before they change"
+	return fmt.Sprintf("the Robot web service refuses the user and the password; correct them: they are tried again when they change, or after %s in case that another program of this address had it blocked", until)
 }

@@ -6,13 +6,12 @@
 //
 // It must never report part of a list as the whole, never repeat a write whose
 // fate is unknown (the caller looks first), and never let the password out. It
-// must never fail a login twice with the same credentials: after three failures
-// the service blocks the address that they come from, and with it every other
-// program behind that address. What is refused is therefore not tried again
-// before it changes, nor are others tried that would be the third within the
-// time of a block; only one request at a time is in doubt. A process that is
-// started anew tries once, so whoever uses a Client must not exit because its
-// credentials are refused.
+// must never fail a third login within ten minutes: then the service blocks the
+// address that they come from, and with it every other program behind that
+// address. What is refused is therefore not tried again before it changes or an
+// hour has passed, and nothing is sent that could be the third failure (login.go
+// has the rules). A process that is started anew tries once, so whoever uses a
+// Client must not exit because its credentials are refused.
 //
 // The client is written here and not built on github.com/syself/hrobot-go,
 // v0.2.7, the one that is maintained: its methods take no context, so a request
@@ -22,7 +21,8 @@
 // prints the password. What would remain of it are five structs. The simulator's
 // conformance is checked with it (package robotsim).
 //
-// Facts: quotas are for each operation and hour, lists have no pages, an account
+// Facts: a failed login is answered 401, and others have seen 403, which is
+// documented for quotas alone; quotas are for each operation and hour, lists have no pages, an account
 // without servers answers 404 SERVER_NOT_FOUND, routing a failover address takes
 // 40 to 60 seconds (https://robot.hetzner.com/doc/webservice/en.html).
 package robot

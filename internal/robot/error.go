@@ -3,7 +3,6 @@ package robot
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 )
 
@@ -21,15 +20,17 @@ type Error struct {
 	Status  int    `json:"status"`
 	Code    string `json:"code"`
 	Message string `json:"message"`
-	// MaxRequests is the quota that CodeRateLimit is about, for an hour.
+	// MaxRequests is the quota that CodeRateLimit is about, for Interval.
 	MaxRequests int `json:"max_requests"`
 	// MaxRequest is the same, as it is documented.
 	MaxRequest int `json:"max_request"`
+	// Interval is in seconds.
+	Interval int `json:"interval"`
 }
 
 func (e *Error) Error() string {
 	if e.Code == CodeRateLimit {
-		return fmt.Sprintf("%s (%s): the quota of %d requests an hour is used up, by other programs of the account too", e.Message, e.Code, e.MaxRequests)
+		return fmt.Sprintf("%s (%s): the quota of %d requests in %d s is used up, by other programs of the account too", e.Message, e.Code, e.MaxRequests, e.Interval)
 	}
 	return fmt.Sprintf("%s (%s)", e.Message, e.Code)
 }
@@ -66,10 +67,3 @@ func (e *Unavailable) Error() string {
 
 // Unwrap returns why.
 func (e *Unavailable) Unwrap() error { return e.Cause }
-
-// notTheService is an answer that the web service wouldn't give: it speaks JSON.
-type notTheService struct{ status int }
-
-func (e *notTheService) Error() string {
-	return fmt.Sprintf("the answer is %d %s and not the web service's JSON", e.status, http.StatusText(e.status))
-}

@@ -1,6 +1,8 @@
 package robot
 
 import (
+	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -15,6 +17,11 @@ const (
 	// answers.
 	shortestBackoff = 2 * time.Second
 	longestBackoff  = 5 * time.Minute
+	// slow is how long a request is under way at least when its caller's deadline
+	// tells that nobody answers: a shorter deadline tells of the caller.
+	slow = 10 * time.Second
+	// slowRoute is the same for one that routes a failover address.
+	slowRoute = 90 * time.Second
 )
 
 // outage keeps requests back while the service is in maintenance or out of
@@ -43,6 +50,16 @@ func (o *outage) check() error {
 
 func (o *outage) state() *Unavailable {
 	return &Unavailable{Since: o.since, Until: o.until, Cause: o.cause}
+}
+
+// tooSlow reports whether a request that its caller's context has ended was under
+// way for so long that the service is to blame.
+func tooSlow(ctx context.Context, op operation, underWay time.Duration) bool {
+	least := slow
+	if op.routes() {
+		least = slowRoute
+	}
+	return errors.Is(ctx.Err(), context.DeadlineExceeded) && underWay >= least
 }
 
 // failed takes in that nobody answered, and returns what to tell the caller.

@@ -19,6 +19,9 @@ type operation struct {
 
 func (o operation) name() string { return o.method + " " + o.path }
 
+// routes reports whether it routes a failover address, which takes a minute.
+func (o operation) routes() bool { return o == routeFailover || o == unrouteFailover }
+
 // The operations in use, and what the documentation allows of each.
 var (
 	listServers     = operation{"GET", "/server", 200}
@@ -36,8 +39,11 @@ func operations() []operation {
 }
 
 const (
-	// quotaInterval is the time that quotas are counted over.
-	quotaInterval = time.Hour
+	// quotaInterval is the time that quotas are counted over, until a refusal
+	// tells another one, which is believed within bounds.
+	quotaInterval    = time.Hour
+	shortestInterval = time.Minute
+	longestInterval  = 24 * time.Hour
 	// shortestPause and longestPause are how long an operation rests after it
 	// was refused for its quota, because other programs use it up.
 	shortestPause = time.Minute
@@ -46,24 +52,23 @@ const (
 
 // quota keeps one operation within what the service allows. Nothing in an answer
 // tells what is left, so requests are counted here: each from when it is sent
-// until an hour after its answer, which is right whether the service counts each
-// for an hour or from one full hour to the next.
+// until an hour (or the interval that a refusal told) after its answer, which is
+// right whether the service counts each for an hour or from one full hour to the
+// next.
 type quota struct {
 	queue *requests.Queue // whose lock guards what follows
 
 	limit    int
+	interval time.Duration
 	inFlight int
-	answered []time.Time // within the last hour, oldest first
+	answered []time.Time // within the interval, oldest first
 	paused   time.Time   // until then
 	pause    time.Duration
-
-	remaining metrics.GaugeMetric
 }
 
-func newQuota(limit int, remaining metrics.GaugeMetric) *quota {
-	q := &quota{limit: limit, remaining: remaining}
+func newQuota(limit int) *quota {
+	q := &quota{limit: limit, interval: quotaInterval}
 	q.queue = requests.NewQueue(q)
-	remaining.Set(float64(limit))
 	return q
 }
 
@@ -92,7 +97,7 @@ func (q *quota) Wait(p requests.Priority, now time.Time) time.Duration {
 	case tooMany > len(q.answered):
 		return max(wait, time.Minute) // those in flight come first
 	default:
-		return max(wait, q.answered[tooMany-1].Add(quotaInterval).Sub(now))
+		return max(wait, q.answered[tooMany-1].Add(q.interval).Sub(now))
 	}
 }
 
@@ -100,14 +105,22 @@ func (q *quota) Wait(p requests.Priority, now time.Time) time.Duration {
 func (q *quota) Spend(time.Time) { q.inFlight++ }
 
 func (q *quota) forget(now time.Time) {
-	q.answered = slices.DeleteFunc(q.answered, func(t time.Time) bool { return now.Sub(t) >= quotaInterval })
-	q.remaining.Set(float64(max(0, q.limit-q.inFlight-len(q.answered))))
+	q.answered = slices.DeleteFunc(q.answered, func(t time.Time) bool { return now.Sub(t) >= q.interval })
+}
+
+// left is how many requests may still be sent within the interval.
+func (q *quota) left() (left int) {
+	q.queue.Change(func(now time.Time) {
+		q.forget(now)
+		left = max(0, q.limit-q.inFlight-len(q.answered))
+	})
+	return left
 }
 
 // spend returns when a request may be sent. What becomes of it goes to told.
 func (q *quota) spend(ctx context.Context) error {
 	if _, err := q.queue.Wait(ctx); err != nil {
-		return fmt.Errorf("waiting for the operation's quota of %d requests an hour: %w", q.limit, err)
+		return fmt.Errorf("waiting for the operation's quota: %w", err)
 	}
 	return nil
 }
@@ -122,14 +135,51 @@ func (q *quota) told(sent bool, answer *Error) {
 		}
 		switch {
 		case answer != nil && answer.Code == CodeRateLimit:
-			q.pause = min(max(2*q.pause, shortestPause), longestPause)
+			q.believe(answer)
+			q.pause = min(max(2*q.pause, shortestPause), longestPause, q.interval)
 			q.paused = now.Add(q.pause)
-			if answer.MaxRequests > 0 {
-				q.limit = min(q.limit, answer.MaxRequests)
-			}
 		case sent:
 			q.pause = 0
 		}
 		q.forget(now)
 	})
+}
+
+// believe takes over what a refusal tells of the quota. Many requests in a longer
+// time can't be compared with few in a shorter one, so both are taken as they are.
+func (q *quota) believe(refusal *Error) {
+	interval := q.interval
+	if refusal.Interval > 0 {
+		// Bounded before it is a Duration, which could overflow.
+		seconds := min(max(refusal.Interval, int(shortestInterval.Seconds())), int(longestInterval.Seconds()))
+		interval = time.Duration(seconds) * time.Second
+	}
+	if refusal.MaxRequests > 0 && (interval != q.interval || refusal.MaxRequests < q.limit) {
+		q.limit = refusal.MaxRequests
+	}
+	q.interval = interval
+}
+
+// remaining shows what the quotas leave at the moment of a scrape: it grows while
+// nothing is sent.
+type remaining struct {
+	metrics.BaseStableCollector
+	desc   *metrics.Desc
+	quotas map[operation]*quota
+}
+
+func newRemaining(quotas map[operation]*quota) *remaining {
+	return &remaining{quotas: quotas, desc: metrics.NewDesc("underlay_robot_requests_remaining",
+		"Number of requests of an operation (such as `GET /server`) that may still be sent within an hour; other programs of the account may leave fewer.",
+		[]string{"operation"}, nil, metrics.ALPHA, "")}
+}
+
+// DescribeWithStability names the metric.
+func (r *remaining) DescribeWithStability(to chan<- *metrics.Desc) { to <- r.desc }
+
+// CollectWithStability looks at every quota.
+func (r *remaining) CollectWithStability(to chan<- metrics.Metric) {
+	for op, q := range r.quotas {
+		to <- metrics.NewLazyConstMetric(r.desc, metrics.GaugeValue, float64(q.left()), op.name())
+	}
 }

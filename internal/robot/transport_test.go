@@ -1,9 +1,12 @@
 package robot_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strings"
+	"sync"
+	"time"
 )
 
 // transport is a function as a way to the service.
@@ -12,3 +15,97 @@ type transport func(*http.Request) (*http.Response, error)
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func content(text string) io.ReadCloser { return io.NopCloser(strings.NewReader(text)) }
+
+// way lets requests pass to the service, and remembers them.
+type way struct {
+	next http.RoundTripper
+
+	mu sync.Mutex // guards what follows
+	// slow is how long answers take back to the client. The service has judged the
+	// login before; a client that gives up doesn't know.
+	slow    func() time.Duration
+	flights []*flight
+}
+
+// flight is one request.
+type flight struct {
+	method, password string
+	began, ended     time.Time // zero: it has not
+}
+
+func (f *flight) over(other *flight) bool {
+	return !f.ended.IsZero() && !f.ended.After(other.began)
+}
+
+func (w *way) RoundTrip(r *http.Request) (*http.Response, error) {
+	_, password, _ := r.BasicAuth()
+	f := &flight{method: r.Method, password: password, began: time.Now()}
+	w.mu.Lock()
+	w.flights = append(w.flights, f)
+	var back time.Duration
+	if w.slow != nil {
+		back = w.slow()
+	}
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		f.ended = time.Now()
+	}()
+	if back == 0 {
+		return w.next.RoundTrip(r)
+	}
+	type answer struct {
+		*http.Response
+		error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		resp, err := w.next.RoundTrip(r.Clone(context.WithoutCancel(r.Context())))
+		answered <- answer{resp, err}
+	}()
+	select {
+	case a := <-answered:
+		select {
+		case <-time.After(back):
+			return a.Response, a.error
+		case <-r.Context().Done():
+		}
+	case <-r.Context().Done():
+	}
+	return nil, r.Context().Err()
+}
+
+// slows sets how long answers take.
+func (w *way) slows(back func() time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.slow = back
+}
+
+// sent returns the requests with a method, those under way as they are now.
+func (w *way) sent(method string) (found []flight) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.flights {
+		if method == "" || f.method == method {
+			found = append(found, *f)
+		}
+	}
+	return found
+}
+
+// most is how many requests with a method were under way together.
+func (w *way) most(method string) (most int) {
+	all := w.sent(method)
+	for i := range all {
+		together := 1
+		for j := range i {
+			if !all[j].over(&all[i]) {
+				together++
+			}
+		}
+		most = max(most, together)
+	}
+	return most
+}

@@ -62,6 +62,33 @@ func (c *collector) Register(r metrics.Registerable) error {
 	return err
 }
 
+// CustomRegister creates the metric that a collector computes at each scrape.
+func (c *collector) CustomRegister(s metrics.StableCollector) error {
+	if c.registry == nil {
+		c.registry = metrics.NewKubeRegistry()
+	}
+	if err := c.registry.CustomRegister(s); err != nil {
+		return err
+	}
+	described := make(chan *prometheus.Desc, 1)
+	s.Describe(described)
+	parts := description.FindStringSubmatch((<-described).String())
+	families, err := c.registry.Gather()
+	if err != nil {
+		return err
+	}
+	for _, f := range families {
+		if parts != nil && f.GetName() == parts[1] {
+			c.metrics = append(c.metrics, metric{
+				name: f.GetName(), kind: strings.ToLower(f.GetType().String()),
+				help: strings.TrimPrefix(f.GetHelp(), "[ALPHA] "), labels: strings.Split(parts[2], ","),
+			})
+			return nil
+		}
+	}
+	return fmt.Errorf("a %T collects nothing that this test can describe", s)
+}
+
 // description is how Prometheus' client prints what it knows of a metric; there
 // is no other way to its labels.
 var description = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: ".*", constLabels: \{\}, variableLabels: \{([^}]*)\}(, unit: "[^"]*")?\}$`)

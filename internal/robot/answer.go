@@ -1,0 +1,82 @@
+package robot
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// maxAnswer is more than a list of ten thousand servers needs.
+const maxAnswer = 32 << 20
+
+// badAnswer is one that was received and makes no sense.
+type badAnswer struct{ error }
+
+// Unwrap returns what is wrong with it.
+func (b *badAnswer) Unwrap() error { return b.error }
+
+// notTheService is an answer that the web service wouldn't give: it speaks JSON.
+type notTheService struct{ status int }
+
+func (e *notTheService) Error() string {
+	return fmt.Sprintf("the answer is %d %s and not the web service's JSON", e.status, http.StatusText(e.status))
+}
+
+// read reads an answer. What it tells of the login doesn't wait for a body that
+// may never end.
+func read(resp *http.Response, into any) (outcome, error) {
+	if resp.StatusCode == http.StatusUnauthorized {
+		return refused, &Error{Status: resp.StatusCode, Code: "UNAUTHORIZED", Message: http.StatusText(resp.StatusCode)}
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	switch {
+	case resp.StatusCode == http.StatusForbidden:
+		// Documented for quotas alone. Others have got it for a wrong password.
+		refusal := failure(resp.StatusCode, body)
+		if !IsCode(refusal, CodeRateLimit) {
+			return refused, refusal
+		}
+		return accepted, refusal
+	case resp.StatusCode == http.StatusBadGateway || resp.StatusCode == http.StatusGatewayTimeout:
+		return lost, failure(resp.StatusCode, body) // it is what stands in front that got no answer
+	case err != nil:
+		return untold, err
+	case resp.StatusCode >= http.StatusMultipleChoices:
+		refusal := failure(resp.StatusCode, body)
+		if errors.As(refusal, new(*Error)) && resp.StatusCode < http.StatusInternalServerError {
+			return accepted, refusal
+		}
+		return untold, refusal
+	case !json.Valid(body):
+		return untold, &badAnswer{errors.New("reading the answer: it is not JSON")}
+	case string(bytes.TrimSpace(body)) == "null": // which decodes into anything, as though there were nothing
+		return accepted, &badAnswer{errors.New("reading the answer: it is null")}
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return accepted, &badAnswer{fmt.Errorf("reading the answer: %w", err)}
+	}
+	return accepted, nil
+}
+
+// failure reads an answer that isn't a success.
+func failure(status int, body []byte) error {
+	var envelope struct {
+		Error *Error `json:"error"`
+	}
+	inFront := status == http.StatusBadGateway || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout
+	_ = json.Unmarshal(body, &envelope) // a field of another type than documented leaves the code readable
+	if !inFront && envelope.Error != nil && envelope.Error.Code != "" {
+		envelope.Error.MaxRequests = cmp.Or(envelope.Error.MaxRequests, envelope.Error.MaxRequest)
+		envelope.Error.Status = status
+		return envelope.Error
+	}
+	other := &notTheService{status}
+	if status == http.StatusNotFound || status < http.StatusBadRequest {
+		return &badAnswer{fmt.Errorf("%w; is the endpoint right?", other)}
+	}
+	return other
+}
