@@ -163,7 +163,7 @@ fmt: ## format every file
 
 .PHONY: generate
 generate: ## write docs/reference and the picture of the packages anew from the code
-	go test ./internal/config ./hcloudsim ./internal/doctor ./lb ./test/checks/docs ./test/checks/archtest ./test/conformance/kubernetes -run TestDocument -count=1 -update
+	go test ./internal/config ./hcloudsim ./internal/doctor ./lb ./test/checks/docs ./test/checks/archtest ./test/checks/kubeadm ./test/conformance/kubernetes -run TestDocument -count=1 -update
 	go test -C test/bench/report -run TestDocument -count=1 . -update
 
 .PHONY: manifests

@@ -70,6 +70,9 @@ func exceptions() []exception {
 			check: allAtOnce, instead: []string{"cleanup", "cleanup"},
 		},
 
+		// A Secret from files with credentials.
+		{command: "kubectl -n kube-system create secret generic robot", why: "there are no such files", instead: []string{"--from-file=robot-user", "--from-literal=robot-user=u", "--from-file=robot-password", "--from-literal=robot-password=p"}},
+
 		// What the pages that follow need.
 		{command: "kubectl -n kube-system delete configmap/underlay-node-ipam", why: "underlay-ccm runs and needs them", instead: []string{"delete", "delete --dry-run=server"}},
 
@@ -97,6 +100,12 @@ func exceptions() []exception {
 		{command: "kubeadm join", why: anotherTool + "; test/e2e/kubeadm types it"},
 		{command: "kubeadm reset", why: anotherTool + "; test/e2e/kubeadm/ha types it"},
 		{command: "reboot", why: onTheNode},
+		{command: "chmod 600 /etc/netplan", why: onTheNode},
+		{command: "ping ", why: onTheNode},
+		{command: "apt-get ", why: onTheNode},
+		{command: "bash node.sh", why: onTheNode + "; test/checks/kubeadm runs it"},
+		{command: "make-node", why: onTheNode + "; test/checks/kubeadm runs it"},
+		{command: "kubectl -n kube-system edit ", why: "an editor opens"},
 		{command: "sed -i", why: "it changes the tree; test/e2e/kubeadm/ha types it"},
 		{command: "ip ", why: onTheNode},
 		{command: "rm ", why: onTheNode},

@@ -28,7 +28,7 @@ const root = "../../../.."
 
 // machines join the cluster. The documents call two of them by name; the spare ones
 // may be deleted.
-var machines = []string{"control-1", "node-1", "spare", "spare-2", "worker-1", "worker-2"}
+var machines = []string{"control-1", "node-1", "spare", "spare-2", "spare-3", "worker-1", "worker-2"}
 
 // world is a cluster as the documents' readers have it.
 type world struct {
