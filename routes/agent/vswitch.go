@@ -100,10 +100,12 @@ func (d *decider) segment() (Link, string) {
 			subnet, found[0].Name)
 	}
 	segment := uplinks[max(0, slices.IndexFunc(uplinks, func(l Link) bool { return slices.ContainsFunc(d.self.InternalIPs, l.has) }))]
-	if e, ok := d.lookup.route(gateway, gateway.BitLen()); !ok || e.Kind != Unicast || e.Via.IsValid() || e.Link != segment.Index {
-		return Link{}, fmt.Sprintf(
-			"the vSwitch's gateway %s is no neighbor on %s; switch the interface on, and give it its address with the length of the subnet, /%d",
-			gateway, segment.Name, subnet.Bits())
+	for _, p := range []netip.Prefix{subnet, netip.PrefixFrom(gateway, gateway.BitLen())} {
+		if e, ok := d.lookup.route(p.Addr(), p.Bits()); !ok || e.Kind != Unicast || e.Via.IsValid() || e.Link != segment.Index {
+			return Link{}, fmt.Sprintf(
+				"%s of the vSwitch is not reached directly on %s; switch the interface on, and give it its address with the length of the subnet, /%d",
+				p, segment.Name, subnet.Bits())
+		}
 	}
 	return segment, ""
 }
@@ -125,11 +127,22 @@ func (d *decider) segmentRoutes() []netip.Prefix {
 		"has no InternalIP in the vSwitch's subnet %s; set the kubelet's --node-ip to the address of its VLAN interface", d.VSwitch.Subnet))
 }
 
+// shortestAnswered is the length of the largest podCIDR that ARP is answered for. The
+// kernel has its entries in 16 lists (net/core/neighbour.c, pneigh_lookup), so the
+// time to add them grows with the square of their number: 4,096 take a tenth of a
+// second, 65,536 take 14.
+const shortestAnswered = 18
+
 // answer wants ARP answered for the own podCIDR on the segment, but for what
 // another Node has the better claim to.
 func (d *decider) answer(segment Link, lost []netip.Prefix) {
 	for _, p := range d.self.PodCIDRs {
-		if !d.VSwitch.holds(p) || slices.Contains(lost, p) {
+		switch {
+		case !d.VSwitch.holds(p), slices.Contains(lost, p):
+			continue
+		case p.Bits() < shortestAnswered:
+			d.faults = append(d.faults, fmt.Sprintf(
+				"podCIDR %s is too large to answer ARP for; give its pool a nodeMask of %d or more, then delete this Node and let it join again", p, shortestAnswered))
 			continue
 		}
 		d.answering = append(d.answering, segment.Name)

@@ -105,7 +105,18 @@ func TestDecideOnTheVSwitch(t *testing.T) {
 		{"the interface is down", func(s *Situation) {
 			standing(s)
 			s.Table = s.Table[1:]
-		}, "stands 10.0.96.0/28 unreachable\nfault: the vSwitch's gateway 10.0.64.1 is no neighbor on eth0.4000; switch the interface on~/18\n"},
+		}, "stands 10.0.96.0/28 unreachable\nfault: 10.0.64.0/18 of the vSwitch is not reached directly on eth0.4000; switch the interface on~/18\n"},
+		{"the interface's address has another length", func(s *Situation) {
+			s.Table[0] = foreign("10.0.64.0/24", "", 3)
+		}, ownInVSwitch + "fault: 10.0.64.0/18 of the vSwitch is not reached directly on eth0.4000;~/18\n"},
+		{"the gateway is elsewhere", func(s *Situation) {
+			s.Table = append(s.Table, foreign("10.0.64.1/32", "203.0.113.1", 2))
+		}, ownInVSwitch + "fault: 10.0.64.1/32 of the vSwitch is not reached directly on eth0.4000;~\n"},
+		{"a podCIDR of a million addresses", func(s *Situation) {
+			s.VSwitch = VSwitch{prefix("10.64.0.0/10"), addr("10.64.0.1"), prefixes([]string{"10.96.0.0/11"})}
+			s.Pools[1], s.Nodes = s.VSwitch.Pools[0], []Node{aNode("self", "10.64.0.2", "10.96.0.0/12")}
+			s.Links[2].Addrs, s.Table[0] = prefixes([]string{"10.64.0.2/10"}), foreign("10.64.0.0/10", "", 3)
+		}, "add 10.96.0.0/12 unreachable\nadd 10.244.0.0/16 via 10.64.0.1 dev 3\nfault: podCIDR 10.96.0.0/12 is too large~nodeMask of 18 or more~\n"},
 		{"the packets are too long", func(s *Situation) {
 			standing(s)
 			s.Links[2].MTU = 1500
@@ -244,7 +255,7 @@ func TestAServerOnTheVSwitch(t *testing.T) {
 			m.tell(Event{Kind: LinkChanged, Link: 3, Name: "eth0.4000"})
 		})
 		w.rest()
-		if err := w.agent.Ready(); err == nil || !strings.Contains(err.Error(), "10.0.64.1 is no neighbor on eth0.4000") {
+		if err := w.agent.Ready(); err == nil || !strings.Contains(err.Error(), "not reached directly on eth0.4000") {
 			t.Errorf("with the interface down: %v", err)
 		}
 		w.machine.byHand(func(m *machine) {
@@ -256,6 +267,15 @@ func TestAServerOnTheVSwitch(t *testing.T) {
 		w.standsOnVSwitch("after down and up")
 		if time.Since(began) > 0 || w.agent.Ready() != nil {
 			t.Errorf("it took %s; ready: %v", time.Since(began), w.agent.Ready())
+		}
+
+		w.machine.byHand(func(m *machine) {
+			m.links[2].MTU = 1500
+			m.tell(Event{Kind: LinkChanged, Link: 3, Name: "eth0.4000"})
+		})
+		w.rest()
+		if c := w.condition(PeersReachable); c.Reason != ReasonAtRisk || !strings.Contains(c.Message, "eth0.4000 has an MTU of 1500") || w.agent.Ready() != nil {
+			t.Errorf("with packets that are too long: %+v; ready: %v", c, w.agent.Ready())
 		}
 
 		w.machine.byHand(func(m *machine) { m.proxies = m.proxies[:5] }) // by hand, which has no event
