@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -39,6 +40,7 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 		return err
 	}
 	printRoutes(out, decision, links)
+	printProxies(out, decision)
 	trouble := len(decision.Faults) + len(decision.Peers)
 	for _, fault := range decision.Faults {
 		fmt.Fprintf(out, "fault: %s\n", fault)
@@ -76,6 +78,11 @@ func (o *options) decide(ctx context.Context, s settings, network *kernel.Kernel
 	if situation.Table, err = network.List(ctx); err != nil {
 		return agent.Decision{}, nil, err
 	}
+	if len(situation.VSwitch.Pools) > 0 {
+		if situation.Proxies, err = network.Proxies(ctx); err != nil {
+			return agent.Decision{}, nil, err
+		}
+	}
 	for _, link := range situation.Links {
 		neighbors, err := network.Neighbors(ctx, link.Index)
 		if err != nil {
@@ -105,6 +112,17 @@ func printRoutes(out io.Writer, d agent.Decision, links []agent.Link) {
 			cmp.Or(names[line.Entry.Link], "-"), line.Entry.Metric, cmp.Or(line.Node, "-"), line.Why)
 	}
 	_ = table.Flush()
+}
+
+// printProxies says nothing where ARP is none of the agent's business.
+func printProxies(out io.Writer, d agent.Decision) {
+	changes := d.Proxies.Lines()
+	for _, line := range changes {
+		fmt.Fprintf(out, "proxy ARP would change: %s\n", line)
+	}
+	if len(changes) == 0 && len(d.Answers) > 0 {
+		fmt.Fprintf(out, "proxy ARP: as it should be, on %s\n", strings.Join(d.View.ProxyARP, ", "))
+	}
 }
 
 // printPart returns how much of a part needs a person.

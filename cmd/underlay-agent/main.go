@@ -92,7 +92,7 @@ func cleanupCommand() *cobra.Command {
 	o := defaults()
 	cmd := &cobra.Command{
 		Use: "cleanup", Short: "Take away everything that run has made on this machine", Args: cobra.NoArgs,
-		Long: "Cleanup takes away the routes, packet filter, CNI configuration and kernel\nsettings that run has made, and asks no API server. Stop run first, or it makes\nthem again.",
+		Long: "Cleanup takes away the routes, answers to ARP, packet filter, CNI configuration\nand kernel settings that run has made, and asks no API server. Stop run\nfirst, or it makes them again.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return cleanup(cmd.Context(), o, cmd.OutOrStdout()) },
 	}
 	o.machineFlags(cmd.Flags())

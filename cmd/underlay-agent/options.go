@@ -111,7 +111,11 @@ func (o *options) settle() (settings, error) {
 		if !p.Own {
 			s.Pools = append(s.Pools, p.Prefix)
 		}
+		if p.VSwitch {
+			s.VSwitch.Pools = append(s.VSwitch.Pools, p.Prefix)
+		}
 	}
+	s.VSwitch.Subnet, s.VSwitch.Gateway = loaded.VSwitch.Subnet, loaded.VSwitch.Gateway()
 	s.PodRanges = agent.PodRanges(s.Pools, loaded.Exclude)
 	// Without pools nobody knows what to bring to the gateway.
 	if s.Modes.Any(agent.ByCloud) && len(s.Pools) == 0 {

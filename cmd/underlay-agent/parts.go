@@ -140,7 +140,7 @@ func (p parts) all() []part { return append(append([]part(nil), p.before...), p.
 
 func sysctlsFor(v agent.View) sysctl.Desired {
 	forwarded := forwardingFor(v)
-	d := sysctl.Desired{RouterAdvertised: v.RouterAdvertised, IPv4: forwarded.IPv4, IPv6: forwarded.IPv6}
+	d := sysctl.Desired{RouterAdvertised: v.RouterAdvertised, ProxyARP: v.ProxyARP, IPv4: forwarded.IPv4, IPv6: forwarded.IPv6}
 	// Over several uplinks a reply may come by another than the one that the
 	// kernel would answer through. IPv6 has no such filter.
 	if len(v.IPv4Uplinks) > 1 {

@@ -151,7 +151,8 @@ func TestSysctlsFollowTheView(t *testing.T) {
 	}
 	v.PodCIDRs = append(v.PodCIDRs, netip.MustParsePrefix("fd01:1::/64"))
 	v.IPv4Uplinks = append(v.IPv4Uplinks, "eth1")
-	if d := sysctlsFor(v); !d.IPv4 || !d.IPv6 || !slices.Equal(d.Asymmetric, v.IPv4Uplinks) {
+	v.ProxyARP = []string{"eth1"}
+	if d := sysctlsFor(v); !d.IPv4 || !d.IPv6 || !slices.Equal(d.Asymmetric, v.IPv4Uplinks) || !slices.Equal(d.ProxyARP, v.ProxyARP) {
 		t.Errorf("both families, two uplinks: %+v", d)
 	}
 }

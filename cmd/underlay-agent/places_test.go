@@ -5,9 +5,17 @@ package main
 import (
 	"errors"
 	"io"
+	"net/netip"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/underlay-ccm/underlay/routes/agent"
+	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
 )
 
 func TestEveryWrongPlaceIsNamed(t *testing.T) {
@@ -52,6 +60,48 @@ func TestAKubeconfigThatIsNotThere(t *testing.T) {
 	for _, want := range []string{"--node-name: ", `--kubeconfig "` + o.kubeconfig + `": can't be used: `, "; name a file"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is not in: %v", want, err)
+		}
+	}
+}
+
+// Pools of dedicated servers are pods' ranges like the others, and known as theirs.
+func TestTheVSwitchOfTheFile(t *testing.T) {
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := controlplane.WriteKubeconfig(kubeconfig, &rest.Config{Host: "https://10.0.0.2:6443"}); err != nil {
+		t.Fatal(err)
+	}
+	o := machineOptions(t, kubeconfig)
+	content := "apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\nnetwork: cluster\nfamilies: {ipv4: cloud, ipv6: none}\n" +
+		"vswitch: {subnet: 10.1.0.0/16}\npools:\n- {name: cloud, cidr: 10.244.0.0/16}\n" +
+		"- {name: dedicated, source: vswitch, cidr: 10.1.128.0/17, nodeSelector: dedicated=true}\n"
+	if err := os.WriteFile(o.config, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := o.settle()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pools := []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("10.1.128.0/17")}
+	if v := s.VSwitch; v.Subnet.String() != "10.1.0.0/16" || v.Gateway.String() != "10.1.0.1" || !slices.Equal(v.Pools, pools[1:]) {
+		t.Errorf("got %+v", v)
+	}
+	if !slices.Equal(s.Pools, pools) || !slices.Equal(s.PodRanges, pools) {
+		t.Errorf("pools are %v, pods' ranges %v, want %v", s.Pools, s.PodRanges, pools)
+	}
+}
+
+func TestCheckTellsOfProxies(t *testing.T) {
+	answers := []agent.Proxy{{Link: 3, Addr: netip.MustParseAddr("10.1.129.0"), Protocol: agent.Protocol}}
+	for want, d := range map[string]agent.Decision{
+		"": {},
+		"proxy ARP: as it should be, on eth0.4000\n": {Answers: answers, View: agent.View{ProxyARP: []string{"eth0.4000"}}},
+		"proxy ARP would change: ARP is answered for 10.1.129.0 on interface 3\n": {
+			Answers: answers, Proxies: agent.ProxyPlan{Add: answers},
+		},
+	} {
+		var out strings.Builder
+		if printProxies(&out, d); out.String() != want {
+			t.Errorf("it says %q, want %q", out.String(), want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 // Package sysctl sets what a node's kernel needs to carry pods' packets:
-// forwarding in each family, router advertisements heard in spite of it, and
-// replies that may leave by another interface than they came in by.
+// forwarding in each family, router advertisements heard in spite of it, replies
+// that may leave by another interface than they came in by, and answers to ARP for
+// pods without a wait.
 //
 // What a value was before the first change is recorded before it is changed, in
 // a folder that a reboot empties like the values themselves; Cleanup puts it
@@ -9,6 +10,6 @@
 // changed since.
 //
 // Where its facts come from: Documentation/networking/ip-sysctl.rst of the
-// kernel, and net/ipv4/devinet.c and net/ipv6/addrconf.c for what else a write
-// changes.
+// kernel, net/ipv4/devinet.c and net/ipv6/addrconf.c for what else a write
+// changes, and arp(7) for proxy_delay.
 package sysctl

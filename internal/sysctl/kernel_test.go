@@ -25,19 +25,19 @@ func TestAdvertisedRoutesOutliveForwarding(t *testing.T) {
 	// Somebody had hardened the machine; the kernel forgets that with ip_forward.
 	node.Sysctl("net/ipv4/conf/all/accept_redirects", "0")
 	node.Sysctl("net/ipv4/conf/eth0/rp_filter", "1")
-	before := node.Run("sysctl", "-a", "--pattern", `^net\.ipv[46]\.(conf|ip_forward)`)
+	before := node.Run("sysctl", "-a", "--pattern", `^net\.ipv[46]\.(conf|neigh|ip_forward)`)
 
 	advertise(t, router, "lan0")
 	if !eventuallyRouted(t, node) {
 		t.Fatal("the advertisement made no default route; nothing to test with")
 	}
 	s := sysctl.New(sysctl.Options{StateDir: t.TempDir()})
-	want := sysctl.Desired{IPv4: true, IPv6: true, RouterAdvertised: []string{"eth0"}, Asymmetric: []string{"eth0"}}
+	want := sysctl.Desired{IPv4: true, IPv6: true, RouterAdvertised: []string{"eth0"}, Asymmetric: []string{"eth0"}, ProxyARP: []string{"eth0"}}
 	var changed []string
 	var err error
 	node.Do(func() { changed, _, err = s.Apply(t.Context(), want) })
-	if err != nil || len(changed) != 4 {
-		t.Fatalf("Apply: %q, %v, want 4 changes", changed, err)
+	if err != nil || len(changed) != 5 {
+		t.Fatalf("Apply: %q, %v, want 5 changes", changed, err)
 	}
 	if routes := defaultRoutes(node); !strings.Contains(routes, "proto ra") {
 		t.Errorf("the advertised default route is gone; left is %q", routes)
@@ -50,7 +50,7 @@ func TestAdvertisedRoutesOutliveForwarding(t *testing.T) {
 	if err != nil {
 		t.Errorf("Cleanup: %v", err)
 	}
-	if after := node.Run("sysctl", "-a", "--pattern", `^net\.ipv[46]\.(conf|ip_forward)`); after != before {
+	if after := node.Run("sysctl", "-a", "--pattern", `^net\.ipv[46]\.(conf|neigh|ip_forward)`); after != before {
 		t.Errorf("sysctls are not as before:\n%s", difference(before, after))
 	}
 }

@@ -11,6 +11,8 @@ type Desired struct {
 	RouterAdvertised []string
 	// Asymmetric are interfaces whose replies may leave by another one.
 	Asymmetric []string
+	// ProxyARP are interfaces on which the kernel answers ARP for pods.
+	ProxyARP []string
 }
 
 // Sysctls by their paths below /proc/sys.
@@ -22,6 +24,7 @@ const (
 
 func acceptRA(link string) string { return "net/ipv6/conf/" + link + "/accept_ra" }
 func strict(link string) string   { return "net/ipv4/conf/" + link + "/rp_filter" }
+func delay(link string) string    { return "net/ipv4/neigh/" + link + "/proxy_delay" }
 
 // along are the sysctls that the kernel changes when one is written, as globs.
 func along(key string) []string {
@@ -54,6 +57,9 @@ func needed(want Desired) []string {
 	for _, link := range want.Asymmetric {
 		keys = append(keys, strict(link))
 	}
+	for _, link := range want.ProxyARP {
+		keys = append(keys, delay(link))
+	}
 	return keys
 }
 
@@ -75,6 +81,12 @@ func plan(want Desired, have values) ([]change, error) {
 		// The kernel goes by the larger of the interface's value and all's.
 		if exists && max(own, have[strictAll]) == "1" {
 			changes = append(changes, change{key, own, "2", "replies may leave by another interface than this one"})
+		}
+	}
+	for _, link := range want.ProxyARP {
+		key := delay(link)
+		if now, exists := have[key]; exists && now != "0" {
+			changes = append(changes, change{key, now, "0", "pods are answered for at once, and not after a random wait of up to that many hundredths of a second"})
 		}
 	}
 	for _, family := range []struct {

@@ -86,7 +86,7 @@ func (s *Sysctls) Cleanup(_ context.Context) (changed []string, err error) {
 }
 
 func (s *Sysctls) plan(want Desired) ([]change, error) {
-	for _, link := range slices.Concat(want.RouterAdvertised, want.Asymmetric) {
+	for _, link := range slices.Concat(want.RouterAdvertised, want.Asymmetric, want.ProxyARP) {
 		if link == "" || link == "." || link == ".." || strings.Contains(link, "/") {
 			return nil, fmt.Errorf("%q is no name of an interface", link)
 		}

@@ -34,6 +34,8 @@ func TestPlan(t *testing.T) {
 		"no filter":                     {Desired{Asymmetric: []string{"eth1"}}, with(values{strict("eth1"): "0"}), nil},
 		"strict by all":                 {Desired{Asymmetric: []string{"eth1"}}, with(values{strictAll: "1", strict("eth1"): "0"}), []string{strict("eth1") + "=2"}},
 		"loose by all":                  {Desired{Asymmetric: []string{"eth1"}}, with(values{strictAll: "2", strict("eth1"): "1"}), nil},
+		"ARP without a wait":            {Desired{ProxyARP: []string{"eth0.4000", "gone"}}, with(values{delay("eth0.4000"): "80", delay("eth1"): "80"}), []string{delay("eth0.4000") + "=0"}},
+		"ARP without a wait, done":      {Desired{ProxyARP: []string{"eth0.4000"}}, with(values{delay("eth0.4000"): "0"}), nil},
 		"another uplink is not touched": {Desired{}, with(values{acceptRA("eth0"): "1", strict("eth0"): "1"}), nil},
 	} {
 		t.Run(name, func(t *testing.T) {

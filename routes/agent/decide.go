@@ -29,6 +29,8 @@ type Settings struct {
 	// own that isn't the default route.
 	Untrusting bool
 	Inventory  []netip.Addr
+	// VSwitch is where dedicated servers are, in clusters of which IPv4 is ByCloud.
+	VSwitch VSwitch
 }
 
 // Situation is everything that a decision rests on.
@@ -39,6 +41,9 @@ type Situation struct {
 	// Links and Table are the machine's.
 	Links []Link
 	Table []Entry
+	// Proxies are the addresses that the machine answers ARP for; looked at only where
+	// there are VSwitch.Pools.
+	Proxies []Proxy
 	// Unresolved are the addresses of neighbors that don't answer.
 	Unresolved map[netip.Addr]bool
 }
@@ -56,6 +61,9 @@ type WantedEntry struct {
 type Decision struct {
 	Want []WantedEntry
 	Plan Plan
+	// Answers are the addresses that ARP is to be answered for.
+	Answers []Proxy
+	Proxies ProxyPlan
 	// Peers are those that can't be reached, each with a reason, sorted.
 	Peers []Peer
 	// Faults keep this node itself from being ready; each with a remedy.
@@ -87,6 +95,8 @@ type View struct {
 	// RouterAdvertised are interfaces with IPv6 routes from router
 	// advertisements.
 	RouterAdvertised []string
+	// ProxyARP are interfaces on which the kernel answers ARP for pods.
+	ProxyARP []string
 	// MTU is the smallest of the interfaces that packets of pods leave through.
 	MTU int
 }
@@ -108,14 +118,18 @@ func Decide(s Situation) (Decision, error) {
 		d.want = append(d.want, WantedEntry{refusing(p), "", "own podCIDR: what has no pod is refused here"})
 	}
 	for _, ipv4 := range []bool{true, false} {
-		switch s.Modes.of(ipv4) {
-		case ByNodes:
+		switch mode := s.Modes.of(ipv4); {
+		case mode == ByNodes:
 			d.peerRoutes(ipv4)
 			d.refuseTheRest(ipv4)
-		case ByCloud:
+		case mode == ByCloud && ipv4 && d.dedicated():
+			d.acrossVSwitch()
+		case mode == ByCloud:
 			d.aggregates(ipv4)
 		}
 	}
+	// A Node that was made anew gets its podCIDRs again in a moment, and its pods run.
+	d.keepAnswers = d.keepAnswers || len(d.self.PodCIDRs) == 0
 	view := d.view()
 	plan := Diff(d.want, s.Table, d.held)
 	for _, r := range plan.Refused {
@@ -125,7 +139,10 @@ func Decide(s Situation) (Decision, error) {
 			d.faults = append(d.faults, r.String())
 		}
 	}
-	return Decision{Want: d.want, Plan: plan, Peers: d.sortedPeers(), Faults: d.faults, Warnings: d.distrust(), View: view, UID: d.self.UID}, nil
+	return Decision{
+		Want: d.want, Plan: plan, Answers: d.answers, Proxies: diffProxies(d.answers, s.Proxies, d.keepAnswers),
+		Peers: d.sortedPeers(), Faults: d.faults, Warnings: append(d.warnings, d.distrust()...), View: view, UID: d.self.UID,
+	}, nil
 }
 
 type decider struct {
@@ -135,9 +152,15 @@ type decider struct {
 	uplinks []Link
 	want    []WantedEntry
 	// held are destinations to which a route of ours via that address is left standing.
-	held   map[netip.Prefix]netip.Addr
-	peers  map[string]string
-	faults []string
+	held map[netip.Prefix]netip.Addr
+	// answers are what ARP is to be answered for, on the interfaces answering;
+	// keepAnswers: what is answered for now stays so.
+	answers     []Proxy
+	answering   []string
+	keepAnswers bool
+	peers       map[string]string
+	faults      []string
+	warnings    []string
 	// doubtful are Nodes with an address that is not trusted.
 	doubtful []Peer
 }
@@ -161,9 +184,18 @@ func (d *decider) sortedPeers() []Peer {
 // peerRoutes wants a route to every peer's podCIDR of a family.
 func (d *decider) peerRoutes(ipv4 bool) {
 	planned := make([]routes.Node, 0, len(d.Nodes))
-	ready := make(map[string]bool, len(d.Nodes))
 	for _, n := range d.Nodes {
 		planned = append(planned, n.planned(ipv4))
+	}
+	d.leadTo(planned, fmt.Sprintf("has no %s InternalIP; set the kubelet's --node-ip, or have the cloud controller manager report one", family(ipv4)))
+}
+
+// leadTo wants a route to every destination of the peers. lacking is what to say of
+// one without an address. It returns the destinations of this machine that an older
+// Node has.
+func (d *decider) leadTo(planned []routes.Node, lacking string) (lost []netip.Prefix) {
+	ready := make(map[string]bool, len(planned))
+	for _, n := range planned {
 		ready[n.Name] = n.Ready
 	}
 	wanted := routes.Desired(planned, nil)
@@ -187,7 +219,7 @@ func (d *decider) peerRoutes(ipv4 bool) {
 		if n.Name == d.Self || len(n.Dsts) == 0 || n.Via.IsValid() {
 			continue
 		}
-		d.lost(n.Name, fmt.Sprintf("has no %s InternalIP; set the kubelet's --node-ip, or have the cloud controller manager report one", family(ipv4)))
+		d.lost(n.Name, lacking)
 		for _, dst := range n.Dsts {
 			d.held[dst] = netip.Addr{}
 		}
@@ -195,10 +227,12 @@ func (d *decider) peerRoutes(ipv4 bool) {
 	for _, dup := range wanted.Duplicates {
 		if dup.Node == d.Self { // and so no other node has a route here
 			d.faults = append(d.faults, dup.String())
+			lost = append(lost, dup.Dst)
 			continue
 		}
 		d.lost(dup.Node, dup.String())
 	}
+	return lost
 }
 
 // refuseTheRest wants packets for podCIDRs that no node has refused here: else they

@@ -54,8 +54,24 @@ func Explain(d Decision) []Line {
 	return lines
 }
 
-// Cleanup deletes every route of ours, one line for each.
+// Cleanup deletes every route of ours, one line for each, and stops answering ARP
+// for pods.
 func Cleanup(ctx context.Context, k Kernel) ([]string, error) {
+	gone, failed := cleanupRoutes(ctx, k)
+	proxies, err := k.Proxies(ctx)
+	if err != nil {
+		return gone, errors.Join(failed, err)
+	}
+	plan := diffProxies(nil, proxies, false)
+	for _, p := range plan.Delete {
+		if err := k.DeleteProxy(ctx, p); err != nil {
+			return gone, errors.Join(failed, fmt.Errorf("having ARP answered no longer for %s: %w", p, err))
+		}
+	}
+	return append(gone, plan.Lines()...), failed
+}
+
+func cleanupRoutes(ctx context.Context, k Kernel) ([]string, error) {
 	table, err := k.List(ctx)
 	if err != nil {
 		return nil, err

@@ -32,8 +32,10 @@ type machine struct {
 	writes    []string
 	probes    []netip.Addr
 	full      bool // takes no new route
+	proxies   []Proxy
 	listErr   error
 	listed    int
+	asked     int // for proxies
 	happened  func(Event)
 }
 
@@ -111,6 +113,33 @@ func (m *machine) Probe(_ context.Context, _ int, a netip.Addr) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.probes = append(m.probes, a)
+	return nil
+}
+
+func (m *machine) Proxies(context.Context) ([]Proxy, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked++
+	return slices.Clone(m.proxies), nil
+}
+
+func (m *machine) AddProxy(_ context.Context, p Proxy) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.writes = append(m.writes, "answer for "+p.String())
+	if !slices.ContainsFunc(m.links, func(l Link) bool { return l.Index == p.Link }) {
+		return fmt.Errorf("answering for %s: no such device", p)
+	}
+	m.proxies = slices.DeleteFunc(m.proxies, func(o Proxy) bool { return o.Link == p.Link && o.Addr == p.Addr })
+	m.proxies = append(m.proxies, p)
+	return nil
+}
+
+func (m *machine) DeleteProxy(_ context.Context, p Proxy) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.writes = append(m.writes, "no answer for "+p.String())
+	m.proxies = slices.DeleteFunc(m.proxies, func(o Proxy) bool { return o.Link == p.Link && o.Addr == p.Addr })
 	return nil
 }
 
@@ -204,30 +233,45 @@ type fixture struct {
 
 // withFixture runs a test with an agent that has come to rest.
 func withFixture(t *testing.T, modes Modes, nodes []*corev1.Node, test func(*fixture)) {
+	s := segment()
+	s.Modes, s.Gateway = modes, addr("10.0.0.254")
+	withMachine(t, s, nodes, test)
+}
+
+// withMachine is withFixture on another machine.
+func withMachine(t *testing.T, s Situation, nodes []*corev1.Node, test func(*fixture)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &fixture{
 			t: t, client: fake.NewClientset(), events: record.NewFakeRecorder(100),
-			machine: &machine{links: segment().Links, table: segment().Table, neighbors: map[netip.Addr]bool{}},
+			machine: &machine{links: s.Links, table: s.Table, neighbors: map[netip.Addr]bool{}},
 			before:  &edgeBook{name: "before"}, after: &edgeBook{name: "after"},
 		}
 		for _, n := range nodes {
 			w.put(n)
 		}
-		w.start(modes)
+		w.startWith(s.Settings)
 		test(w)
 		w.stop()
+		if len(s.VSwitch.Pools) == 0 && w.machine.asked > 0 {
+			t.Error("looked at proxy neighbors, and there is no vSwitch")
+		}
 	})
 }
 
 // start starts an agent; an earlier one must have been stopped.
 func (w *fixture) start(modes Modes) {
 	w.t.Helper()
+	w.startWith(Settings{Self: "self", Modes: modes, Pools: segment().Pools, Gateway: addr("10.0.0.254")})
+}
+
+func (w *fixture) startWith(settings Settings) {
+	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
 	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0, informers.WithTransform(Trim("self")))
 	a, err := New(Config{
 		Client: w.client, Nodes: factory.Core().V1().Nodes(), Kernel: w.machine, Recorder: w.events,
 		Registry: metrics.NewKubeRegistry(),
-		Settings: Settings{Self: "self", Modes: modes, Pools: segment().Pools, Gateway: addr("10.0.0.254")},
+		Settings: settings,
 		Before:   []Edge{w.before}, After: []Edge{w.after}, Period: time.Minute,
 	})
 	if err != nil {

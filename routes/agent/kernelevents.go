@@ -20,12 +20,16 @@ type interest struct {
 	own     []netip.Addr // of this machine's Node
 	peers   []netip.Addr
 	via     map[netip.Addr]int // of peers: the link
+	answers map[Proxy]bool
 }
 
 func newInterest(d Decision, s Situation) *interest {
 	i := &interest{
 		wanted: make([]Entry, len(d.Want)), refused: make(map[Place]bool, len(d.Plan.Refused)),
-		uplinks: map[int]bool{}, names: s.Uplinks, via: map[netip.Addr]int{},
+		uplinks: map[int]bool{}, names: s.Uplinks, via: map[netip.Addr]int{}, answers: make(map[Proxy]bool, len(d.Answers)),
+	}
+	for _, p := range d.Answers {
+		i.answers[p] = true
 	}
 	for _, r := range d.Plan.Refused {
 		i.refused[r.Place()] = true

@@ -196,7 +196,10 @@ func (a *Agent) situation(ctx context.Context) (Situation, error) {
 	if s.Links, err = a.Kernel.Links(ctx); err != nil {
 		return Situation{}, err
 	}
-	s.Table, err = a.Kernel.List(ctx)
+	if s.Table, err = a.Kernel.List(ctx); err != nil || len(s.VSwitch.Pools) == 0 {
+		return s, err
+	}
+	s.Proxies, err = a.Kernel.Proxies(ctx)
 	return s, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -42,11 +43,14 @@ func (a *Agent) putRight(ctx context.Context, full bool, events []time.Time) err
 	for _, line := range warnings {
 		a.warn(ctx, line)
 	}
+	earlier, now := a.interest.Load(), newInterest(d, s)
+	// An interface that was made anew has none of the settings of the one before.
+	full = full || earlier != nil && !maps.Equal(earlier.uplinks, now.uplinks)
 	before := a.applyEdges(ctx, a.Before, d.View, full, &warnings)
 
-	earlier := a.interest.Load()
-	a.interest.Store(newInterest(d, s))
+	a.interest.Store(now)
 	missing, failed := a.write(ctx, earlier, &d)
+	a.writeProxies(ctx, earlier, d.Proxies, &failed)
 	a.metrics.reached(events, time.Now())
 	a.metrics.show(d, missing)
 
@@ -196,7 +200,7 @@ func (f *failures) err() error {
 // that differs from what it rested on.
 func (a *Agent) askNeighbors(ctx context.Context) error {
 	want := a.interest.Load()
-	if want == nil || !a.Modes.Any(ByNodes) {
+	if want == nil || !a.Modes.Any(ByNodes) && len(want.peers) == 0 {
 		return nil
 	}
 	known := map[netip.Addr]Neighbor{}

@@ -27,6 +27,15 @@ type Kernel interface {
 	Neighbors(ctx context.Context, link int) ([]Neighbor, error)
 	// Probe makes the kernel find out about a neighbor, and doesn't wait for it.
 	Probe(ctx context.Context, link int, addr netip.Addr) error
+	// Proxies returns every address of IPv4 that ARP is answered for by a proxy neighbor
+	// entry, whoever made it. The kernel has no event about them; they go with their
+	// interface, also when that is switched off.
+	Proxies(ctx context.Context) ([]Proxy, error)
+	// AddProxy makes an entry, and marks one that is there as p's: look before.
+	AddProxy(ctx context.Context, p Proxy) error
+	// DeleteProxy returns once the entry is gone, whoever made it: look before. One
+	// that wasn't there is gone.
+	DeleteProxy(ctx context.Context, p Proxy) error
 	// Watch calls happened for every change of routes, links and addresses, one
 	// after the other, until the context ends. Before the first it reports
 	// EventsLost, because nobody knows what happened until then, and again

@@ -36,7 +36,7 @@ func (d *decider) findUplinks() []Link {
 }
 
 func (d *decider) view() View {
-	v := View{PodCIDRs: slices.Clone(d.self.PodCIDRs)}
+	v := View{PodCIDRs: slices.Clone(d.self.PodCIDRs), ProxyARP: d.answering}
 	for _, n := range d.Nodes {
 		v.ClusterPods = append(v.ClusterPods, n.PodCIDRs...)
 		v.InternalIPs = append(v.InternalIPs, d.believed(n, n.InternalIPs)...)

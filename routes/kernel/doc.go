@@ -1,6 +1,7 @@
 // Package kernel is the Linux networking of this machine as routes/agent needs
-// it: the main route table, interfaces with their addresses, neighbors, and the
-// kernel's events about all of them. Nobody else reads or writes those by netlink.
+// it: the main route table, interfaces with their addresses, neighbors and proxy
+// neighbors, and the kernel's events about them. Nobody else reads or writes those
+// by netlink.
 //
 // It decides nothing. It must never touch a table but the main one, never add a
 // route over another, and never answer with a part of a table as if it were the

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/underlay-ccm/underlay/routes/agent"
@@ -24,9 +25,13 @@ const requestTimeout = 10 * time.Second
 const dumps = 5
 
 // Kernel is this machine's networking. It implements agent.Kernel.
-type Kernel struct{ handle *netlink.Handle }
+type Kernel struct {
+	handle *netlink.Handle
+	// proxies is the socket for what handle has no requests for.
+	proxies *nl.SocketHandle
+}
 
-// Open opens the socket for requests. Reading takes no privilege, changes take
+// Open opens the sockets for requests. Reading takes no privilege, changes take
 // CAP_NET_ADMIN.
 func Open() (*Kernel, error) {
 	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
@@ -37,11 +42,19 @@ func Open() (*Kernel, error) {
 		handle.Close()
 		return nil, fmt.Errorf("limiting the time of netlink requests: %w", err)
 	}
-	return &Kernel{handle: handle}, nil
+	proxies, err := openProxies()
+	if err != nil {
+		handle.Close()
+		return nil, fmt.Errorf("opening a netlink socket for proxy neighbors: %w", err)
+	}
+	return &Kernel{handle: handle, proxies: proxies}, nil
 }
 
-// Close closes the socket.
-func (k *Kernel) Close() { k.handle.Close() }
+// Close closes the sockets.
+func (k *Kernel) Close() {
+	k.handle.Close()
+	k.proxies.Close()
+}
 
 // List returns every route of the main table.
 func (k *Kernel) List(ctx context.Context) ([]agent.Entry, error) {

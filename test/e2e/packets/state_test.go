@@ -82,6 +82,7 @@ func state(t *testing.T, m *netlab.Machine) string {
 		run(t, m, "ip", "-4", "route", "show", "table", "all"),
 		run(t, m, "ip", "-6", "route", "show", "table", "all"),
 		run(t, m, "ip", "rule"),
+		run(t, m, "ip", "neighbor", "show", "proxy"),
 		run(t, m, "nft", "list", "ruleset"),
 		// What counts or names the moment says nothing about settings.
 		run(t, m, "sh", "-c", "grep -rs . /proc/sys/net/ipv4 /proc/sys/net/ipv6 | grep -v 'stable_secret\\|/route/flush\\|_count:' | sort"),

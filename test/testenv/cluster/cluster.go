@@ -49,6 +49,8 @@ type Options struct {
 	Manager string
 	// Cloud configures the simulator; its token is set.
 	Cloud hcloudsim.Options
+	// VSwitch, if valid, is a further subnet of the network, coupled with a vSwitch.
+	VSwitch netip.Prefix
 	// ControlPlane configures the control plane.
 	ControlPlane controlplane.Options
 }
@@ -118,9 +120,12 @@ func (c *Cluster) startCloud(ctx context.Context, address string) error {
 	options := c.options.Cloud
 	options.Token = Token
 	c.Cloud = hcloudsim.New(options)
+	subnets := []hcloudsim.SubnetSeed{{IPRange: netip.MustParsePrefix(SubnetRange)}}
+	if c.options.VSwitch.IsValid() {
+		subnets = append(subnets, hcloudsim.SubnetSeed{IPRange: c.options.VSwitch, Type: "vswitch", VSwitch: 4321})
+	}
 	network, err := c.Cloud.CreateNetwork(hcloudsim.NetworkSeed{
-		Name: "cluster", IPRange: netip.MustParsePrefix(NetworkRange),
-		Subnets: []hcloudsim.SubnetSeed{{IPRange: netip.MustParsePrefix(SubnetRange)}},
+		Name: "cluster", IPRange: netip.MustParsePrefix(NetworkRange), Subnets: subnets,
 	})
 	if err != nil {
 		return fmt.Errorf("creating the network: %w", err)

@@ -33,7 +33,9 @@ type cloudRouter struct {
 	mu    sync.Mutex // held while it follows: the last state must win
 	ports map[Member]bool
 	plane hcloudsim.DataPlane
-	err   error // the first of following
+	// vSwitch: there is one.
+	vSwitch bool
+	err     error // the first of following
 }
 
 func newCloudRouter(ctx context.Context, gateway netip.Addr) (*cloudRouter, error) {
@@ -101,6 +103,9 @@ func (c *cloudRouter) unplug(ctx context.Context, m Member) error {
 // a cable, and routes to them, lead nowhere.
 func (c *cloudRouter) layout() layout {
 	out := layout{routes: map[netip.Prefix]hop{}, sources: map[string][]netip.Prefix{}}
+	if c.vSwitch {
+		out.sources[vSwitch] = []netip.Prefix{prefix(vSwitchSubnet)}
+	}
 	for _, network := range c.plane.Networks {
 		owners := map[netip.Addr]string{}
 		for _, m := range network.Members {

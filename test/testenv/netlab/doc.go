@@ -24,6 +24,12 @@
 // that is neither its own nor in a prefix routed to it. The internet hands each
 // server its address and its /64, and drops what is sent from others.
 //
+// A lab may have a vSwitch: a segment of dedicated servers, 10.1.0.0/16 with an MTU of
+// 1400, whose gateway to the network is the cloud router. They have a public
+// interface like cloud servers, and "vswitch" in place of "private". The simulated
+// cloud knows of the subnet, and of no server in it; their Nodes have podCIDRs from
+// the beginning.
+//
 // Each load balancer of the simulated cloud is a host too, from its creation to
 // its removal: on the internet with its public addresses, and at the cloud router
 // while it is in the network. It carries connections as package balancer says.

@@ -30,6 +30,11 @@ type Options struct {
 	MachinesOnly bool
 	// Machines are the names of those that join before Start returns.
 	Machines []string
+	// Dedicated are the names of dedicated servers that join behind Machines, on a
+	// vSwitch that is coupled with the cloud's network. There is one too if VSwitch is
+	// set.
+	Dedicated []string
+	VSwitch   bool
 	// Dir holds every file and log. It exists, and is the caller's to remove.
 	Dir string
 	// Manager and Agent are the paths of underlay-ccm and underlay-agent.
@@ -126,12 +131,19 @@ func Start(ctx context.Context, o Options) (_ *Lab, err error) {
 	if err := f.AddMachines(ctx, o.Machines...); err != nil {
 		return nil, fmt.Errorf("start a lab in %s: %w", o.Dir, err)
 	}
+	if err := f.AddDedicated(ctx, o.Dedicated...); err != nil {
+		return nil, fmt.Errorf("start a lab in %s: %w", o.Dir, err)
+	}
 	return f, nil
 }
 
 func (o Options) complete() (Options, error) {
 	if o.Progress == nil {
 		o.Progress = io.Discard
+	}
+	o.VSwitch = o.VSwitch || len(o.Dedicated) > 0
+	if o.VSwitch && (o.Metal || o.MachinesOnly || o.IPv4Only) {
+		return o, errors.New("VSwitch, Dedicated: there is one only beside a cloud, in a cluster of both families")
 	}
 	if o.MachinesOnly {
 		if len(o.Machines) > 0 {
@@ -198,8 +210,12 @@ func (f *Lab) startCluster(ctx context.Context) (err error) {
 		f.Cluster, err = cluster.StartCloud(context.WithoutCancel(ctx), cloud, CloudAddress)
 		return err
 	}
+	var coupled netip.Prefix
+	if f.options.VSwitch {
+		coupled = prefix(vSwitchSubnet)
+	}
 	f.Cluster, err = cluster.Start(context.WithoutCancel(ctx), cluster.Options{
-		Manager: f.options.Manager, Cloud: cloud,
+		Manager: f.options.Manager, Cloud: cloud, VSwitch: coupled,
 		ControlPlane: controlplane.Options{Dir: f.options.Dir, Address: mgmtAddr(1), Progress: f.options.Progress},
 	})
 	if err != nil {
@@ -222,13 +238,16 @@ func (f *Lab) startRouter(ctx context.Context) error {
 	f.cloud = router
 	f.mu.Unlock()
 	router.follow(ctx, f.Cloud.DataPlane())
-	return router.failed()
+	if err := router.failed(); err != nil || !f.options.VSwitch {
+		return err
+	}
+	return router.addVSwitch(ctx)
 }
 
 // StartManager starts an underlay-ccm, and doesn't wait for it.
 func (f *Lab) StartManager(ctx context.Context) error {
 	m, err := f.Cluster.StartManager(ctx, cluster.ManagerOptions{
-		Config: f.config(), Args: append([]string{"--cluster-cidr=" + f.podRanges()}, f.options.ManagerArgs...),
+		Config: f.config(false), Args: append([]string{"--cluster-cidr=" + f.podRanges()}, f.options.ManagerArgs...),
 	})
 	if err != nil {
 		return err
@@ -257,8 +276,9 @@ func (f *Lab) families() int {
 	return 2
 }
 
-// config is the file that manager and agents share.
-func (f *Lab) config() string {
+// config is the file that manager and agents share. Of the vSwitch only agents are
+// told: Nodes of dedicated servers have their podCIDRs from the beginning.
+func (f *Lab) config(agent bool) string {
 	ipv4Only := f.options.IPv4Only
 	switch {
 	case f.options.Metal && ipv4Only:
@@ -268,11 +288,15 @@ func (f *Lab) config() string {
 	case ipv4Only:
 		return f.CloudConfig() + "families: {ipv4: cloud, ipv6: none}\n" + f.options.Settings
 	}
-	return f.CloudConfig() + `families: {ipv4: cloud, ipv6: native}
+	pools := `families: {ipv4: cloud, ipv6: native}
 pools:
   - {name: private, cidr: ` + cloudPods + `}
   - {name: own, source: node, nodeMask: 80}
-` + f.options.Settings
+`
+	if f.options.VSwitch && agent {
+		pools = vSwitchConfig + pools + vSwitchPool
+	}
+	return f.CloudConfig() + pools + f.options.Settings
 }
 
 const metalConfig = "apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\nprovider: metal\n"

@@ -29,11 +29,13 @@ const (
 type Machine struct {
 	Name      string
 	Namespace *netns.Namespace
+	// Dedicated is a server on the vSwitch, of which the cloud doesn't know.
+	Dedicated bool
 	// Private is the address in the cloud's network; zero on metal.
 	Private netip.Addr
 	// Public are the other ones: on metal those on the segment.
 	Public Public
-	// Server is the ID in the simulated cloud; 0 on metal.
+	// Server is the ID in the simulated cloud; 0 on metal and for dedicated servers.
 	Server int64
 	// DetectLocal are the lines of kube-proxy's configuration, from its next start
 	// on, by which it tells local pods' packets; empty: by their interfaces' names.
@@ -80,9 +82,14 @@ func (f *Lab) AddMachines(ctx context.Context, names ...string) error {
 // Rent makes a machine that no cluster knows yet: on the cloud, a server. Join,
 // StartAgent and StartProxy make a node of it.
 func (f *Lab) Rent(ctx context.Context, name string) (*Machine, error) {
+	return f.rent(ctx, &Machine{Name: name})
+}
+
+func (f *Lab) rent(ctx context.Context, m *Machine) (*Machine, error) {
+	name := m.Name
 	f.mu.Lock()
 	f.joined++
-	m := &Machine{Name: name, lab: f, number: f.joined, dir: filepath.Join(f.options.Dir, "machine-"+name)}
+	m.lab, m.number, m.dir = f, f.joined, filepath.Join(f.options.Dir, "machine-"+name)
 	taken := f.machines[name] != nil
 	f.mu.Unlock()
 	if taken || m.number > 200 {
@@ -118,6 +125,9 @@ func (m *Machine) plug(ctx context.Context) error {
 	}
 	m.Public.IPv6Prefix = prefix(fmt.Sprintf("2001:db8:0:%x::/64", m.number))
 	m.Public.IPv6 = m.Public.IPv6Prefix.Addr().Next()
+	if m.Dedicated {
+		return m.plugDedicated(ctx)
+	}
 	if err := m.rent(); err != nil {
 		return err
 	}
@@ -148,6 +158,9 @@ func (m *Machine) connect(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("range of the cloud's network: %w", err)
 	}
+	if m.Dedicated {
+		return f.cloud.join(ctx, port, m.Namespace, m.Private)
+	}
 	return f.cloud.plug(ctx, Member{"server", m.Server}, m.Namespace, private, m.Private, network)
 }
 
@@ -155,7 +168,7 @@ func (m *Machine) connect(ctx context.Context) error {
 // connections, nobody hears. Renew plugs it in again.
 func (m *Machine) Unplug(ctx context.Context) error {
 	f := m.lab
-	if f.options.Metal {
+	if f.options.Metal || m.Dedicated {
 		return fmt.Errorf("machine %s: only servers of the cloud are rebooted", m.Name)
 	}
 	_, down := f.host.Run(ctx, "ip", "link", "set", mgmt+"-"+m.port(), "down")
@@ -215,6 +228,11 @@ func (m *Machine) InternalIPs() []netip.Addr {
 func (m *Machine) Join(ctx context.Context) error {
 	if m.kubelet != nil {
 		m.kubelet.Stop()
+	}
+	if m.Dedicated && m.kubelet == nil {
+		if err := m.register(ctx); err != nil {
+			return fmt.Errorf("registering %s: %w", m.Name, err)
+		}
 	}
 	config, err := m.lab.ControlPlane.KubeletConfig(ctx, m.Name)
 	if err != nil {

@@ -1,0 +1,179 @@
+package agent
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+// VSwitch is where dedicated servers meet the cloud's network: a segment of their
+// own, in one of the network's subnets, with a gateway to all the others. The zero
+// value: nowhere.
+type VSwitch struct {
+	Subnet  netip.Prefix
+	Gateway netip.Addr
+	// Pools are those of Settings.Pools that lie within Subnet. PodCIDRs of dedicated
+	// servers come from them, and the cloud's network has no routes to those: its
+	// gateway looks for their pods by ARP, as for any host of the subnet.
+	Pools []netip.Prefix
+}
+
+// vSwitchMTU is the largest packet that a vSwitch carries
+// (https://docs.hetzner.com/robot/dedicated-server/network/vswitch).
+const vSwitchMTU = 1400
+
+// holds reports whether a podCIDR is of a pool within the vSwitch's subnet.
+func (v VSwitch) holds(podCIDR netip.Prefix) bool {
+	return slices.ContainsFunc(v.Pools, func(pool netip.Prefix) bool {
+		return pool.Bits() <= podCIDR.Bits() && pool.Contains(podCIDR.Addr())
+	})
+}
+
+// dedicated reports whether this machine's IPv4 pods are hosts of the vSwitch's
+// subnet: its podCIDR says so and, until there is one, its address.
+func (d *decider) dedicated() bool {
+	if at := slices.IndexFunc(d.self.PodCIDRs, isIPv4); at >= 0 {
+		return d.VSwitch.holds(d.self.PodCIDRs[at])
+	}
+	return len(d.VSwitch.Pools) > 0 && slices.ContainsFunc(d.uplinks, d.onVSwitch)
+}
+
+func isIPv4(p netip.Prefix) bool { return p.Addr().Is4() }
+
+// onVSwitch reports whether an interface has an address of the machine's own in
+// the vSwitch's subnet: pods' interfaces have the podCIDR's first.
+func (d *decider) onVSwitch(l Link) bool {
+	return slices.ContainsFunc(l.Addrs, func(p netip.Prefix) bool {
+		own := slices.ContainsFunc(d.self.PodCIDRs, func(podCIDR netip.Prefix) bool { return podCIDR.Contains(p.Addr()) })
+		return d.VSwitch.Subnet.Contains(p.Addr()) && !own
+	})
+}
+
+// acrossVSwitch wants what a dedicated server needs: it answers ARP for its pods,
+// reaches those of the others on the segment through their machines, and those of
+// cloud servers through the segment's gateway. Where the segment isn't known now,
+// what stands stays.
+func (d *decider) acrossVSwitch() {
+	segment, problem := d.segment()
+	if problem != "" {
+		d.faults = append(d.faults, problem)
+		d.holdVSwitch()
+		return
+	}
+	if segment.MTU > vSwitchMTU {
+		d.warnings = append(d.warnings, fmt.Sprintf(
+			"%s has an MTU of %d, and the vSwitch drops packets of more than %d bytes; set it to %[3]d",
+			segment.Name, segment.MTU, vSwitchMTU))
+	}
+	d.answer(segment, d.segmentRoutes())
+	for _, pool := range d.cloudPools() {
+		e, ok := d.lookup.route(pool.Addr(), pool.Bits())
+		if ok && e.Dst.Bits() > 0 && e.Via == d.VSwitch.Gateway && e.Link == segment.Index {
+			continue // a route of the machine's to the whole network
+		}
+		d.want = append(d.want, WantedEntry{
+			aggregate(pool, d.VSwitch.Gateway, segment.Index), "", "pods of cloud servers are behind the vSwitch's gateway",
+		})
+	}
+}
+
+// segment returns the uplink that is on the vSwitch, or why there is none.
+func (d *decider) segment() (Link, string) {
+	subnet, gateway := d.VSwitch.Subnet, d.VSwitch.Gateway
+	var found []Link
+	for _, l := range d.Links {
+		if d.onVSwitch(l) {
+			found = append(found, l)
+		}
+	}
+	uplinks := slices.DeleteFunc(slices.Clone(found), func(l Link) bool { return !d.onUplink(l.Index) })
+	switch {
+	case len(found) == 0:
+		return Link{}, fmt.Sprintf(
+			"pods are hosts of the vSwitch's subnet %s, and no interface of this machine has an address there; add the vSwitch's VLAN interface with the server's address and an MTU of %d, and set the kubelet's --node-ip to that address",
+			subnet, vSwitchMTU)
+	case len(uplinks) == 0:
+		return Link{}, fmt.Sprintf(
+			"pods are hosts of the vSwitch's subnet %s, and %s, which has an address there, is no uplink; set the kubelet's --node-ip to that address, or add the interface with --uplink",
+			subnet, found[0].Name)
+	}
+	segment := uplinks[max(0, slices.IndexFunc(uplinks, func(l Link) bool { return slices.ContainsFunc(d.self.InternalIPs, l.has) }))]
+	for _, p := range []netip.Prefix{subnet, netip.PrefixFrom(gateway, gateway.BitLen())} {
+		if e, ok := d.lookup.route(p.Addr(), p.Bits()); !ok || e.Kind != Unicast || e.Via.IsValid() || e.Link != segment.Index {
+			return Link{}, fmt.Sprintf(
+				"%s of the vSwitch is not reached directly on %s; switch the interface on, and give it its address with the length of the subnet, /%d",
+				p, segment.Name, subnet.Bits())
+		}
+	}
+	return segment, ""
+}
+
+// segmentRoutes wants the routes to the pods of other dedicated servers, and
+// returns the podCIDRs of this one that an older Node has too.
+func (d *decider) segmentRoutes() []netip.Prefix {
+	planned := make([]routes.Node, 0, len(d.Nodes))
+	for _, n := range d.Nodes {
+		p := n.planned(true)
+		p.Dsts = slices.DeleteFunc(p.Dsts, func(dst netip.Prefix) bool { return !d.VSwitch.holds(dst) })
+		p.Via = netip.Addr{}
+		if at := slices.IndexFunc(n.InternalIPs, d.VSwitch.Subnet.Contains); at >= 0 {
+			p.Via = n.InternalIPs[at]
+		}
+		planned = append(planned, p)
+	}
+	return d.leadTo(planned, fmt.Sprintf(
+		"has no InternalIP in the vSwitch's subnet %s; set the kubelet's --node-ip to the address of its VLAN interface", d.VSwitch.Subnet))
+}
+
+// shortestAnswered is the length of the largest podCIDR that ARP is answered for. The
+// kernel has its entries in 16 lists (net/core/neighbour.c, pneigh_lookup), so the
+// time to add them grows with the square of their number: 4,096 take a tenth of a
+// second, 65,536 take 14.
+const shortestAnswered = 18
+
+// answer wants ARP answered for the own podCIDR on the segment, but for what
+// another Node has the better claim to.
+func (d *decider) answer(segment Link, lost []netip.Prefix) {
+	for _, p := range d.self.PodCIDRs {
+		switch {
+		case !d.VSwitch.holds(p), slices.Contains(lost, p):
+			continue
+		case p.Bits() < shortestAnswered:
+			d.faults = append(d.faults, fmt.Sprintf(
+				"podCIDR %s is too large to answer ARP for; give its pool a nodeMask of %d or more, then delete this Node and let it join again", p, shortestAnswered))
+			continue
+		}
+		d.answering = append(d.answering, segment.Name)
+		for a := p.Masked().Addr(); p.Contains(a); a = a.Next() {
+			d.answers = append(d.answers, Proxy{Link: segment.Index, Addr: a, Protocol: Protocol})
+		}
+	}
+}
+
+// cloudPools are the pools that the cloud's network has routes to, as few prefixes.
+func (d *decider) cloudPools() []netip.Prefix {
+	var pools []netip.Prefix
+	for _, p := range d.Pools {
+		if p.Addr().Is4() && !slices.Contains(d.VSwitch.Pools, p) {
+			pools = append(pools, p)
+		}
+	}
+	return merge(pools)
+}
+
+// holdVSwitch keeps what stands across the vSwitch.
+func (d *decider) holdVSwitch() {
+	d.keepAnswers = true
+	for _, pool := range d.cloudPools() {
+		d.held[pool] = d.VSwitch.Gateway
+	}
+	for _, n := range d.Nodes {
+		for _, p := range n.PodCIDRs {
+			if n.Name != d.Self && d.VSwitch.holds(p) {
+				d.held[p] = netip.Addr{}
+			}
+		}
+	}
+}

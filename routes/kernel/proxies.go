@@ -1,0 +1,112 @@
+//go:build linux
+
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/underlay-ccm/underlay/routes/agent"
+)
+
+// openProxies opens a socket for proxy neighbors. The library writes and reads them
+// without the mark of who made them (NDA_PROTOCOL).
+func openProxies() (*nl.SocketHandle, error) {
+	socket, err := nl.Subscribe(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, err
+	}
+	timeout := unix.NsecToTimeval(requestTimeout.Nanoseconds())
+	if err := errors.Join(socket.SetSendTimeout(&timeout), socket.SetReceiveTimeout(&timeout)); err != nil {
+		socket.Close()
+		return nil, err
+	}
+	return &nl.SocketHandle{Socket: socket}, nil
+}
+
+// Proxies returns every proxy neighbor entry of IPv4.
+func (k *Kernel) Proxies(ctx context.Context) ([]agent.Proxy, error) {
+	var found []agent.Proxy
+	err := whole(ctx, func() error {
+		request := k.proxyRequest(unix.RTM_GETNEIGH, unix.NLM_F_DUMP, netlink.Ndmsg{})
+		messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
+		if err != nil {
+			return err
+		}
+		found = found[:0]
+		for _, m := range messages {
+			p, err := readProxy(m)
+			if err != nil {
+				return err
+			}
+			found = append(found, p)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing the proxy neighbors: %w", err)
+	}
+	return found, nil
+}
+
+// AddProxy makes an entry. It is called permanent because of kernels that keep such
+// ones when an interface loses its carrier; others don't know the difference.
+func (k *Kernel) AddProxy(ctx context.Context, p agent.Proxy) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	request := k.proxyRequest(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_ACK, netlink.Ndmsg{Index: uint32(p.Link), State: netlink.NUD_PERMANENT})
+	request.AddData(nl.NewRtAttr(netlink.NDA_DST, p.Addr.AsSlice()))
+	request.AddData(nl.NewRtAttr(netlink.NDA_PROTOCOL, []byte{p.Protocol}))
+	_, err := request.Execute(unix.NETLINK_ROUTE, 0)
+	return err
+}
+
+// DeleteProxy removes an entry, if it is there.
+func (k *Kernel) DeleteProxy(ctx context.Context, p agent.Proxy) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	request := k.proxyRequest(unix.RTM_DELNEIGH, unix.NLM_F_ACK, netlink.Ndmsg{Index: uint32(p.Link)})
+	request.AddData(nl.NewRtAttr(netlink.NDA_DST, p.Addr.AsSlice()))
+	_, err := request.Execute(unix.NETLINK_ROUTE, 0)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) { // or its interface is gone
+		return nil
+	}
+	return err
+}
+
+func (k *Kernel) proxyRequest(kind, flags int, about netlink.Ndmsg) *nl.NetlinkRequest {
+	request := nl.NewNetlinkRequest(kind, flags)
+	request.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: k.proxies}
+	about.Family, about.Flags = unix.AF_INET, netlink.NTF_PROXY
+	request.AddData(&about)
+	return request
+}
+
+// readProxy reads a message: a struct ndmsg and its attributes.
+func readProxy(data []byte) (agent.Proxy, error) {
+	if len(data) < unix.SizeofNdMsg {
+		return agent.Proxy{}, fmt.Errorf("a message of %d bytes is too short", len(data))
+	}
+	attrs, err := nl.ParseRouteAttr(data[unix.SizeofNdMsg:])
+	if err != nil {
+		return agent.Proxy{}, err
+	}
+	p := agent.Proxy{Link: int(int32(nl.NativeEndian().Uint32(data[4:])))}
+	for _, attr := range attrs {
+		switch {
+		case attr.Attr.Type == netlink.NDA_DST:
+			p.Addr, _ = netip.AddrFromSlice(attr.Value)
+		case attr.Attr.Type == netlink.NDA_PROTOCOL && len(attr.Value) > 0:
+			p.Protocol = attr.Value[0]
+		}
+	}
+	return p, nil
+}
