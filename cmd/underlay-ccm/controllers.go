@@ -70,7 +70,10 @@ func (m *manager) constructor(name string, construct build) app.ControllerInitFu
 // lookAgain sees the network as it is when this replica leads, which may be long
 // after it started: podCIDRs keep clear of the subnets of that moment.
 func (m *manager) lookAgain(ctx context.Context) error {
-	m.once.Do(func() { m.onceErr = m.reach(ctx, nil) })
+	m.once.Do(func() {
+		m.askRobot(ctx)
+		m.onceErr = m.reach(ctx, nil)
+	})
 	return m.onceErr
 }
 
@@ -86,7 +89,7 @@ func (m *manager) routes(c *appconfig.CompletedConfig) (runner, error) {
 		Client:       client,
 		Nodes:        c.SharedInformers.Core().V1().Nodes(),
 		Table:        m.table,
-		Gateways:     cloud.Gateways{Servers: m.servers, Index: &m.index},
+		Gateways:     cloud.Gateways{Servers: m.servers, Index: &m.index, Dedicated: m.dedicated},
 		Ranges:       wiring.Ranges(m.config),
 		Limit:        m.config.Routes.Limit,
 		Reserve:      m.config.Routes.Reserve,

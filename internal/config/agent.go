@@ -11,7 +11,8 @@ type AgentConfig struct {
 	Exclude []netip.Prefix
 	// Metal: there is no cloud that vouches for the addresses of Nodes.
 	Metal bool
-	// Inventory are the addresses of machines that are known beforehand.
+	// Inventory are the addresses of machines that are known beforehand; only
+	// with Metal.
 	Inventory []netip.Addr
 }
 
@@ -35,8 +36,10 @@ func LoadAgent(path, clusterCIDR string, readFile func(string) ([]byte, error)) 
 		Families: loaded.Families, Pools: loaded.IPAM.Pools, Exclude: loaded.IPAM.Exclude,
 		Metal: loaded.Provider == Metal,
 	}
-	for _, m := range loaded.Inventory {
-		n.Inventory = append(n.Inventory, m.Addresses...)
+	if n.Metal {
+		for _, m := range loaded.Inventory {
+			n.Inventory = append(n.Inventory, m.Addresses...)
+		}
 	}
 	return n, nil
 }
