@@ -12,7 +12,7 @@ tokenFile: /run/secrets/hcloud/token
 {{- if .Values.robot.secretName }}
 {{- $config = omit $config "robot" }}
 # From the Secret kube-system/{{ .Values.robot.secretName }}, likewise.
-{{ dict "robot" (merge (dict "userFile" "/run/secrets/robot/user" "passwordFile" "/run/secrets/robot/password") (.Values.config.robot | default dict)) | toYaml }}
+{{ dict "robot" (merge (dict "userFile" "/run/secrets/robot/user" "passwordFile" "/run/secrets/robot/password") (get .Values.config "robot" | default dict)) | toYaml }}
 {{- end }}
 {{- range $key, $value := $config }}
 {{- /* An empty text is what values.yaml has for keys without a default. */}}

@@ -71,7 +71,7 @@ never repeated.
   {{- include "underlay.mistake" (list "config.tokenFile" nil $chart $remove) }}
 {{- end }}
 {{- range $key := list "userFile" "passwordFile" }}
-  {{- if hasKey ($.Values.config.robot | default dict) $key }}
+  {{- if hasKey (get $.Values.config "robot" | default dict) $key }}
     {{- include "underlay.mistake" (list (print "config.robot." $key) nil $chart $robot) }}
   {{- end }}
 {{- end }}

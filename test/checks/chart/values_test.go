@@ -186,6 +186,30 @@ func TestNothingElseIsNeeded(t *testing.T) {
 	}
 }
 
+// The Secret of the Robot web service is mounted where the file says, beside what
+// the values say of Robot otherwise.
+func TestRobotsSecret(t *testing.T) {
+	const values = three + "robot: {secretName: hcloud}\n"
+	files, err := render(t.Context(), source, namespace, strings.Replace(values, "{network: cluster}", "{network: cluster, robot: {forwardInternalIPs: false}}", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Join(slices.Collect(maps.Values(files)), "\n---\n")
+	for _, part := range []string{
+		"    robot:\n      forwardInternalIPs: false\n      passwordFile: /run/secrets/robot/password\n      userFile: /run/secrets/robot/user\n",
+		"            - name: robot\n              mountPath: /run/secrets/robot\n              readOnly: true\n",
+		"            secretName: hcloud\n            defaultMode: 0440\n            items:\n              - key: robot-user\n                path: user\n              - key: robot-password\n                path: password\n",
+	} {
+		if strings.Count(all, part) != 1 {
+			t.Errorf("not once:\n%s\nin\n%s", part, all)
+		}
+	}
+	_, err = render(t.Context(), source, namespace, "config: {provider: metal}\nclusterCIDR: 10.244.0.0/16\napiServer: https://192.0.2.1:6443\nrobot: {secretName: hcloud}")
+	if err == nil || !strings.Contains(err.Error(), "- robot.secretName: ") {
+		t.Errorf("Robot without a cloud: %v", err)
+	}
+}
+
 // schema is as much of a schema as is looked at here.
 type schema struct {
 	Description          string
