@@ -70,6 +70,12 @@ func exceptions() []exception {
 			check: allAtOnce, instead: []string{"cleanup", "cleanup"},
 		},
 
+		// Files that only the reader has.
+		{
+			command: "kubectl -n kube-system create secret generic robot", why: "there are no credentials here",
+			instead: []string{"--from-file=robot-user=USER_FILE", "--from-literal=robot-user=user", "--from-file=robot-password=PASSWORD_FILE", "--from-literal=robot-password=password"},
+		},
+
 		// What the pages that follow need.
 		{command: "kubectl -n kube-system delete configmap/underlay-node-ipam", why: "underlay-ccm runs and needs them", instead: []string{"delete", "delete --dry-run=server"}},
 
