@@ -79,7 +79,7 @@ func (m *manager) routes(c *appconfig.CompletedConfig) (runner, error) {
 		Client:       client,
 		Nodes:        c.SharedInformers.Core().V1().Nodes(),
 		Table:        m.table,
-		Gateways:     cloud.Gateways{Servers: m.servers, Index: &m.index},
+		Gateways:     cloud.Gateways{Servers: m.servers, Index: &m.index, Dedicated: m.dedicated},
 		Ranges:       wiring.Ranges(m.config),
 		Limit:        m.config.Routes.Limit,
 		Reserve:      m.config.Routes.Reserve,
@@ -155,3 +155,7 @@ func lease(c *appconfig.CompletedConfig) time.Duration {
 type registry struct{}
 
 func (registry) Register(m metrics.Registerable) error { return legacyregistry.Register(m) }
+
+func (registry) CustomRegister(c metrics.StableCollector) error {
+	return legacyregistry.CustomRegister(c)
+}

@@ -60,7 +60,7 @@ func (m *manager) nodeIPAM(c *appconfig.CompletedConfig) (runner, error) {
 		Pools:        pools(m.config),
 		Exclusions:   m.exclusions(),
 		Quarantine:   ipamConfig.Quarantine,
-		Own:          cloud.OwnPrefixes{Servers: m.servers, Index: &m.index},
+		Own:          cloud.OwnPrefixes{Servers: m.servers, Index: &m.index, Dedicated: m.dedicated},
 		Namespace:    ledgerNamespace,
 		Shards:       shards(ipamConfig.Shards),
 		Fence:        lease(c) + lastWords,

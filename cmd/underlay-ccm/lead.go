@@ -18,15 +18,20 @@ const (
 	stepDownTimeout = 10 * time.Second
 )
 
-// lead begins what this replica does as the leader. It sees the network as it is
-// now, which may be long after the start: podCIDRs keep clear of the subnets of
-// this moment.
+// lead begins what this replica does as the leader.
 func (m *manager) lead(ctx context.Context, c *appconfig.CompletedConfig) error {
 	m.once.Do(func() {
 		m.hold(ctx, c)
-		m.onceErr = m.reach(ctx, nil)
+		m.onceErr = m.lookAgain(ctx)
 	})
 	return m.onceErr
+}
+
+// lookAgain sees the network as it is now, which may be long after the start:
+// podCIDRs keep clear of the subnets of this moment.
+func (m *manager) lookAgain(ctx context.Context) error {
+	m.askRobot(ctx)
+	return m.reach(ctx, nil)
 }
 
 // hold remembers the lease, to give it back in the end. Without that it expires.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -108,9 +109,13 @@ type manager struct {
 	table   routes.Table     // of the network
 	// networkID is that of the network of this moment; nil: none configured.
 	networkID func() int64
-	servers   cloud.Servers
-	index     cloud.Index // of the server list
-	offered   bool        // what load balancers are to be
+	// networkRange is its range; nil: none configured.
+	networkRange func() netip.Prefix
+	servers      cloud.Servers
+	index        cloud.Index // of the server list
+	// dedicated are the dedicated servers; nil: nobody tells of any.
+	dedicated *cloud.DedicatedIndex
+	offered   bool // what load balancers are to be
 
 	gate  leadership.Gate                  // before the API server and the cloud
 	lease atomic.Pointer[leadership.Lease] // nil until this replica leads
@@ -148,7 +153,10 @@ func (m *manager) configure(flags config.Flags) error {
 		Registry:  registry{},
 		Transport: m.gate.Wrap(http.DefaultTransport),
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return m.configureDedicated(http.DefaultTransport, registry{})
 }
 
 // start is upstream's hook between configuration and controllers. It returns

@@ -47,7 +47,7 @@ func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cl
 		return nil, err
 	}
 	if m.config.Provider == config.Metal {
-		return cloud.MetalProvider{Metal: cloud.NewMetal(machines(m.config), c.EventRecorder)}, nil
+		return cloud.MetalProvider{Metal: cloud.NewMetal(wiring.Machines(m.config), c.EventRecorder)}, nil
 	}
 	m.see()
 	return cloud.Provider{V2: &cloud.Instances{
@@ -58,7 +58,10 @@ func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cl
 		Family:    cloud.AddressFamily(m.config.InstancesAddressFamily),
 		InNetwork: m.network != nil,
 		// Only the route controller sets the condition that the gate waits for.
-		Gated: m.config.Routes.Enabled && enabled(c, names.NodeRouteController),
+		Gated:          m.config.Routes.Enabled && enabled(c, names.NodeRouteController),
+		Dedicated:      m.dedicated,
+		NetworkRange:   m.networkRange,
+		ForwardPrivate: m.config.Robot.ForwardInternalIPs,
 	}}, nil
 }
 
@@ -76,7 +79,7 @@ func (m *manager) see() {
 		return
 	}
 	view := func(n *hetzner.Network) cloud.View {
-		return cloud.View{ID: n.ID, Table: n, Servers: m.client.Servers(n.ID)}
+		return cloud.View{ID: n.ID, Range: n.IPRange, Table: n, Servers: m.client.Servers(n.ID)}
 	}
 	followed := cloud.NewNetwork(view(m.network), func(ctx context.Context) (cloud.View, error) {
 		again, err := m.client.Network(ctx, m.config.Network)
@@ -85,15 +88,7 @@ func (m *manager) see() {
 		}
 		return view(again), nil
 	}, func(err error) bool { return errors.Is(err, hetzner.ErrNoNetwork) })
-	m.table, m.servers, m.networkID = followed.Table(), followed.Servers(), followed.ID
-}
-
-func machines(c config.Config) []cloud.Machine {
-	var out []cloud.Machine
-	for _, machine := range c.Inventory {
-		out = append(out, cloud.Machine(machine))
-	}
-	return out
+	m.table, m.servers, m.networkID, m.networkRange = followed.Table(), followed.Servers(), followed.ID, followed.Range
 }
 
 func enabled(c *appconfig.CompletedConfig, name string) bool {

@@ -2,11 +2,14 @@ package cloud
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/routes"
 )
 
@@ -16,7 +19,14 @@ type Gateways struct {
 	Servers Servers
 	// Index, if not nil, saves indexing the same server list again.
 	Index *Index
+	// Dedicated are the dedicated servers, to which no route of the network can
+	// lead; nil: nothing is known of them.
+	Dedicated *DedicatedIndex
 }
+
+// dedicatedPatience is how long a pass waits for the first list of dedicated servers.
+// Without it only Nodes that have no provider ID yet have to wait.
+const dedicatedPatience = time.Second
 
 // Gateways matches every Node against the server list; fresh asks for a list
 // that is not from before the call. It fails as a whole where the list does.
@@ -39,11 +49,16 @@ func (g Gateways) Gateways(ctx context.Context, nodes []*corev1.Node, fresh bool
 		Attached: ix.attached,
 		Doubt:    ix.doubt(nodes),
 	}
+	found := g.matcher(ctx, ix, nodes)
 	for _, node := range nodes {
-		s, err := ix.match(node)
+		h, err := found(node)
+		s := h.server
 		switch {
 		case err != nil:
 			out.Missing[node.Name] = routes.Missing{Reason: err.Error()}
+			continue
+		case s == nil:
+			out.Missing[node.Name] = routes.Missing{Reason: unrouted(h.dedicated.Number)}
 			continue
 		case !s.PrivateIP.IsValid():
 			out.Missing[node.Name] = routes.Missing{
@@ -58,4 +73,33 @@ func (g Gateways) Gateways(ctx context.Context, nodes []*corev1.Node, fresh bool
 		out.IDs[node.Name] = s.ProviderID()
 	}
 	return out, nil
+}
+
+// matcher finds the hosts of these Nodes in what is known by now.
+func (g Gateways) matcher(ctx context.Context, ix *index, nodes []*corev1.Node) func(*corev1.Node) (host, error) {
+	dx, unknown := &dedicatedIndex{}, error(nil)
+	if slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return n.Spec.ProviderID == "" }) {
+		limited, cancel := context.WithTimeout(ctx, dedicatedPatience)
+		defer cancel()
+		dx, unknown = g.Dedicated.look(limited, time.Time{})
+	}
+	return func(node *corev1.Node) (host, error) {
+		if number, err := kube.ParseDedicatedID(node.Spec.ProviderID); err == nil {
+			return host{dedicated: &Dedicated{Number: number}}, nil
+		}
+		switch {
+		case node.Spec.ProviderID != "":
+			return ix.host(node)
+		case unknown != nil:
+			return host{}, unknown
+		default:
+			return matchAmong(ix, dx, node)
+		}
+	}
+}
+
+// unrouted says why a dedicated server has no route. Nothing that somebody could
+// attach would change that.
+func unrouted(number int64) string {
+	return fmt.Sprintf("dedicated server %d: no route of the network can lead to it, because the cloud takes no gateway behind a vSwitch; its pods need another way", number)
 }

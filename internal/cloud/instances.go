@@ -43,6 +43,13 @@ type Instances struct {
 	Gated bool
 	// Index, if not nil, saves indexing the same server list again.
 	Index *Index
+	// Dedicated are the dedicated servers; nil: their Nodes are another provider's.
+	Dedicated *DedicatedIndex
+	// NetworkRange is the network's, where InNetwork. Private addresses of dedicated
+	// servers are taken from their kubelets if they lie in it.
+	NetworkRange func() netip.Prefix
+	// ForwardPrivate: where there is no network, they are taken from anywhere.
+	ForwardPrivate bool
 }
 
 var _ cloudprovider.InstancesV2 = (*Instances)(nil)
@@ -62,10 +69,14 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 			return notYet(node, reason)
 		}
 	}
-	server, err := i.find(ctx, node)
+	found, err := i.find(ctx, node)
 	if err != nil {
 		return nil, err
 	}
+	if found.dedicated != nil {
+		return i.dedicatedMetadata(ctx, node, found.dedicated)
+	}
+	server := *found.server
 	return &cloudprovider.InstanceMetadata{
 		ProviderID:       server.ProviderID(),
 		InstanceType:     server.Type,
@@ -104,50 +115,44 @@ func notYet(node *corev1.Node, reason string) (*cloudprovider.InstanceMetadata, 
 	return nil, fmt.Errorf("node %s: %s: %w", node.Name, reason, errNotYet)
 }
 
-// find matches a Node with a server. Attachment may come later.
-func (i *Instances) find(ctx context.Context, node *corev1.Node) (Server, error) {
-	server, err := i.lookup(ctx, node, time.Time{})
-	detached := func() bool { return err == nil && i.InNetwork && !server.PrivateIP.IsValid() }
+// find matches a Node with its host. Attachment may come later.
+func (i *Instances) find(ctx context.Context, node *corev1.Node) (host, error) {
+	found, err := i.lookup(ctx, node, time.Time{})
+	detached := func() bool { return found.server != nil && i.InNetwork && !found.server.PrivateIP.IsValid() }
 	if detached() || errors.Is(err, ErrNoMatch) {
 		// The API server's clock may be behind ours, and then the list too old.
-		server, err = i.lookup(ctx, node, time.Now().Add(-freshEnough))
+		found, err = i.lookup(ctx, node, time.Now().Add(-freshEnough))
 	}
 	if detached() {
-		err = fmt.Errorf("node %s: server %s is not attached to the network: %w", node.Name, server.ProviderID(), errNotYet)
+		err = fmt.Errorf("node %s: server %s is not attached to the network: %w", node.Name, found.server.ProviderID(), errNotYet)
 	}
 	if errors.Is(err, ErrAmbiguous) {
 		i.Recorder.Event(node, corev1.EventTypeWarning, "ServerAmbiguous", err.Error())
 	}
-	return server, err
+	return found, err
 }
 
-func (i *Instances) lookup(ctx context.Context, node *corev1.Node, since time.Time) (Server, error) {
-	ix, err := i.Index.look(ctx, i.Servers, since, node)
+func (i *Instances) lookup(ctx context.Context, node *corev1.Node, since time.Time) (host, error) {
+	found, err := hosts{i.Servers, i.Index, i.Dedicated}.find(ctx, node, since, time.Time{})
 	if err != nil {
-		return Server{}, fmt.Errorf("node %s: %w", node.Name, err)
+		return host{}, fmt.Errorf("node %s: %w", node.Name, err)
 	}
-	server, err := ix.match(node)
-	if err != nil {
-		return Server{}, fmt.Errorf("node %s: %w", node.Name, err)
-	}
-	return server, nil
+	return found, nil
 }
 
 // InstanceExists is asked about Nodes that aren't ready, and a false answer
 // deletes the Node. It is false only if a list that shows another Node's server
 // lacks this Node's, and the provider, asked for this one alone, has none.
 func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
+	if number, err := kube.ParseDedicatedID(node.Spec.ProviderID); err == nil {
+		return i.dedicatedExists(ctx, node, number)
+	}
 	id, err := kube.ParseProviderID(node.Spec.ProviderID)
 	if err != nil {
 		// No provider ID yet, or somebody else's: not ours to declare absent.
 		return true, nil
 	}
-	now := time.Now()
-	since := now.Add(-notReadyMaxAge)
-	if ready := kube.Condition(node, corev1.NodeReady); ready != nil && ready.LastTransitionTime.After(since) {
-		since = ready.LastTransitionTime.Time
-	}
-	servers, err := i.Servers.List(ctx, since)
+	servers, err := i.Servers.List(ctx, judgedSince(node, notReadyMaxAge))
 	if err != nil {
 		return true, fmt.Errorf("node %s: %w", node.Name, err)
 	}
@@ -172,14 +177,27 @@ func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 	}
 }
 
+// judgedSince is how new a list has to be by which a Node that isn't ready is judged.
+func judgedSince(node *corev1.Node, maxAge time.Duration) time.Time {
+	since := time.Now().Add(-maxAge)
+	if ready := kube.Condition(node, corev1.NodeReady); ready != nil && ready.LastTransitionTime.After(since) {
+		return ready.LastTransitionTime.Time
+	}
+	return since
+}
+
 // InstanceShutdown reports whether the Node's server is powered off. Upstream asks
-// right behind InstanceExists, so the list is as new as that one's.
+// right behind InstanceExists, so the list is as new as that one's. Dedicated
+// servers are not asked about: what Robot knows of their power is not in its list.
 func (i *Instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
-	server, err := i.lookup(ctx, node, time.Now().Add(-notReadyMaxAge))
+	if _, err := kube.ParseDedicatedID(node.Spec.ProviderID); err == nil {
+		return false, nil
+	}
+	found, err := i.lookup(ctx, node, time.Now().Add(-notReadyMaxAge))
 	if errors.Is(err, kube.ErrOtherProvider) {
 		return false, nil
 	}
-	return server.Off, err
+	return found.server != nil && found.server.Off, err
 }
 
 // addresses lists what the Node is reached by. The host name is the Node's own,
@@ -191,35 +209,60 @@ func (i *Instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bo
 // address. Where the private one was not given it is external, or the private one
 // would be lost.
 func (i *Instances) addresses(node *corev1.Node, s Server) []corev1.NodeAddress {
-	out := []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: node.Name}}
+	provided := kube.ProvidedIPs(node)
+	own, given := s.ownIPv6(provided)
+	known := reachable{internal: given && (!s.PrivateIP.IsValid() || slices.Contains(provided, s.PrivateIP))}
+	if i.Family != IPv6 {
+		known.ipv4 = s.PublicIPv4
+	}
+	if given || i.Family != IPv4 {
+		known.ipv6 = own
+	}
+	if s.PrivateIP.IsValid() {
+		known.private = []netip.Addr{s.PrivateIP}
+	}
+	return known.addresses(node.Name)
+}
+
+// reachable is what a host is reached by; zero addresses are left out.
+type reachable struct {
+	ipv4, ipv6 netip.Addr // public
+	private    []netip.Addr
+	internal   bool // the IPv6 address is the Node's internal one
+}
+
+func (r reachable) addresses(name string) []corev1.NodeAddress {
+	out := []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}}
 	add := func(kind corev1.NodeAddressType, a netip.Addr) {
 		if a.IsValid() {
 			out = append(out, corev1.NodeAddress{Type: kind, Address: a.String()})
 		}
 	}
-	provided := kube.ProvidedIPs(node)
-	own, given := s.ownIPv6(provided)
-	internal := given && (!s.PrivateIP.IsValid() || slices.Contains(provided, s.PrivateIP))
-	if i.Family != IPv6 {
-		add(corev1.NodeExternalIP, s.PublicIPv4)
+	add(corev1.NodeExternalIP, r.ipv4)
+	if !r.internal {
+		add(corev1.NodeExternalIP, r.ipv6)
 	}
-	if !internal && (given || i.Family != IPv4) {
-		add(corev1.NodeExternalIP, own)
+	for _, a := range r.private {
+		add(corev1.NodeInternalIP, a)
 	}
-	add(corev1.NodeInternalIP, s.PrivateIP)
-	if internal {
-		add(corev1.NodeInternalIP, own)
+	if r.internal {
+		add(corev1.NodeInternalIP, r.ipv6)
 	}
 	return out
 }
 
-// ownIPv6 is the address of the server's prefix that its kubelet was given, or
-// else the first, which the provider takes for the server's own.
 func (s Server) ownIPv6(provided []netip.Addr) (own netip.Addr, given bool) {
-	if !s.PublicIPv6.IsValid() {
+	return ownIPv6(s.PublicIPv6, provided)
+}
+
+// ownIPv6 is the address of a server's prefix that its kubelet was given, or else
+// the first, which the provider takes for the server's own. Without a prefix it is
+// the zero Addr.
+func ownIPv6(prefix netip.Prefix, provided []netip.Addr) (own netip.Addr, given bool) {
+	if !prefix.IsValid() {
 		return own, false
 	}
-	prefix := s.PublicIPv6.Masked()
+	prefix = prefix.Masked()
 	if at := slices.IndexFunc(provided, prefix.Contains); at >= 0 {
 		return provided[at], true
 	}

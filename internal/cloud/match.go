@@ -20,35 +20,35 @@ var (
 // may change or be taken over by others. Without one it goes by the name, else
 // by the address that the kubelet reported; where those point to
 // different servers, nobody guesses.
-func (ix *index) match(node *corev1.Node) (Server, error) {
+func (ix *index) match(node *corev1.Node) (*Server, error) {
 	if node.Spec.ProviderID != "" {
 		id, err := kube.ParseProviderID(node.Spec.ProviderID)
 		if err != nil {
-			return Server{}, err
+			return nil, err
 		}
 		if s, ok := ix.byID[id]; ok {
-			return *s, nil
+			return s, nil
 		}
-		return Server{}, fmt.Errorf("%w: no server has the ID %d of the provider ID", ErrNoMatch, id)
+		return nil, fmt.Errorf("%w: no server has the ID %d of the provider ID", ErrNoMatch, id)
 	}
 	named := ix.byName[node.Name]
 	if len(named) > 1 {
-		return Server{}, fmt.Errorf("%w: %d servers are named %q", ErrAmbiguous, len(named), node.Name)
+		return nil, fmt.Errorf("%w: %d servers are named %q", ErrAmbiguous, len(named), node.Name)
 	}
 	reported, err := ix.reported(node)
 	if err != nil {
-		return Server{}, err
+		return nil, err
 	}
 	switch {
 	case len(named) == 0 && reported == nil:
-		return Server{}, fmt.Errorf("%w: none is named %q or has an address that the kubelet reported", ErrNoMatch, node.Name)
+		return nil, fmt.Errorf("%w: none is named %q or has an address that the kubelet reported", ErrNoMatch, node.Name)
 	case len(named) == 0:
-		return *reported, nil
+		return reported, nil
 	case reported != nil && reported.ID != named[0].ID:
-		return Server{}, fmt.Errorf("%w: server %d has the Node's name %q, server %d the address that the kubelet reported; rename one, or start the kubelet with --provider-id",
+		return nil, fmt.Errorf("%w: server %d has the Node's name %q, server %d the address that the kubelet reported; rename one, or start the kubelet with --provider-id",
 			ErrAmbiguous, named[0].ID, node.Name, reported.ID)
 	default:
-		return *named[0], nil
+		return named[0], nil
 	}
 }
 

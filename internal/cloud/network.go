@@ -3,6 +3,7 @@ package cloud
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 // with their addresses in it.
 type View struct {
 	ID      int64
+	Range   netip.Prefix
 	Table   routes.Table
 	Servers Servers
 }
@@ -44,6 +46,9 @@ func (n *Network) Servers() Servers { return followedServers{n} }
 
 // ID is the network's at this moment.
 func (n *Network) ID() int64 { return n.now().ID }
+
+// Range is the network's at this moment.
+func (n *Network) Range() netip.Prefix { return n.now().Range }
 
 func (n *Network) now() View {
 	n.mu.RLock()

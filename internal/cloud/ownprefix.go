@@ -21,6 +21,8 @@ type OwnPrefixes struct {
 	Servers Servers
 	// Index, if not nil, saves indexing the same server list again.
 	Index *Index
+	// Dedicated are the dedicated servers; nil: nothing is known of them.
+	Dedicated *DedicatedIndex
 }
 
 // freshEnough is how old may be what is known of a server and has to be fresh:
@@ -33,19 +35,20 @@ const freshEnough = 5 * time.Second
 // provider's, of which nothing is known. The error wraps ErrOwnUnknown while no
 // server, or more than one, matches.
 func (o OwnPrefixes) OwnPrefix(ctx context.Context, node *corev1.Node) (own netip.Prefix, avoid []netip.Addr, err error) {
-	server, err := o.find(ctx, node)
+	found, err := o.find(ctx, node)
 	switch {
 	case errors.Is(err, kube.ErrOtherProvider):
 		return netip.Prefix{}, nil, nil
-	case errors.Is(err, ErrNoMatch), errors.Is(err, ErrAmbiguous):
+	case errors.Is(err, ErrNoMatch), errors.Is(err, ErrAmbiguous), errors.Is(err, errNotYet):
 		return netip.Prefix{}, nil, fmt.Errorf("node %s: %w: %w", node.Name, ErrOwnUnknown, err)
 	case err != nil:
 		return netip.Prefix{}, nil, fmt.Errorf("node %s: %w", node.Name, err)
-	case !server.PublicIPv6.IsValid():
+	}
+	if own = found.prefix(); !own.IsValid() {
 		return netip.Prefix{}, nil, nil
 	}
-	own = server.PublicIPv6.Masked()
-	first, _ := server.ownIPv6(nil)
+	own = own.Masked()
+	first, _ := ownIPv6(own, nil)
 	avoid = []netip.Addr{first}
 	for _, a := range kube.Addresses(node) {
 		if own.Contains(a) {
@@ -62,19 +65,25 @@ func (o OwnPrefixes) OwnPrefix(ctx context.Context, node *corev1.Node) (own neti
 // may stand under the name of the one that replaced it. That a name has no server
 // rests on a list as old as the Node, as for everybody: nobody removes such a Node,
 // and asking anew would cost a whole list twice a minute for as long as it is there.
-func (o OwnPrefixes) find(ctx context.Context, node *corev1.Node) (Server, error) {
-	server, err := o.lookup(ctx, node, time.Time{})
+//
+// A dedicated server's number is never used again either. That the account has none
+// of the number rests on a list as old as the Node, too.
+func (o OwnPrefixes) find(ctx context.Context, node *corev1.Node) (host, error) {
+	all := hosts{o.Servers, o.Index, o.Dedicated}
+	found, err := all.find(ctx, node, time.Time{}, time.Time{})
 	byID := node.Spec.ProviderID != ""
-	if again := byID && errors.Is(err, ErrNoMatch) || !byID && err == nil; !again {
-		return server, err
+	_, notOurs := kube.ParseProviderID(node.Spec.ProviderID)
+	if again := byID && notOurs == nil && errors.Is(err, ErrNoMatch) || !byID && err == nil; !again {
+		return found, err
 	}
-	return o.lookup(ctx, node, time.Now().Add(-freshEnough))
+	now := time.Now().Add(-freshEnough)
+	return all.find(ctx, node, now, now)
 }
 
-func (o OwnPrefixes) lookup(ctx context.Context, node *corev1.Node, since time.Time) (Server, error) {
-	ix, err := o.Index.look(ctx, o.Servers, since, node)
-	if err != nil {
-		return Server{}, err
+// prefix is the host's own; the zero Prefix: it has none.
+func (h host) prefix() netip.Prefix {
+	if h.dedicated != nil {
+		return h.dedicated.IPv6
 	}
-	return ix.match(node)
+	return h.server.PublicIPv6
 }

@@ -100,10 +100,7 @@ func (x *Index) questions(ix *index, node *corev1.Node, since time.Time) []Quest
 		}
 		return t
 	}
-	born := func() time.Time {
-		heard, _ := x.hear(report{reporter: reporter{node.UID, node.Name}}, now)
-		return newer(earlier(node.CreationTimestamp.Time, heard))
-	}
+	born := func() time.Time { return newer(x.born(node, now)) }
 	if node.Spec.ProviderID == "" {
 		return []Question{{Name: node.Name, Since: born()}}
 	}
@@ -130,6 +127,13 @@ func (x *Index) questions(ix *index, node *corev1.Node, since time.Time) []Quest
 		}
 	}
 	return out
+}
+
+// born is when the Node was made, or first seen by our own clock: the API server's
+// may be ahead.
+func (x *Index) born(node *corev1.Node, now time.Time) time.Time {
+	heard, _ := x.hear(report{reporter: reporter{node.UID, node.Name}}, now)
+	return earlier(node.CreationTimestamp.Time, heard)
 }
 
 // hear returns when a report was first seen, unless the Node makes too many. By

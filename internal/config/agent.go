@@ -13,7 +13,8 @@ type AgentConfig struct {
 	VSwitch VSwitch
 	// Metal: there is no cloud that vouches for the addresses of Nodes.
 	Metal bool
-	// Inventory are the addresses of machines that are known beforehand.
+	// Inventory are the addresses of machines that are known beforehand; only
+	// with Metal.
 	Inventory []netip.Addr
 }
 
@@ -38,8 +39,10 @@ func LoadAgent(path, clusterCIDR string, readFile func(string) ([]byte, error)) 
 		VSwitch: loaded.VSwitch,
 		Metal:   loaded.Provider == Metal,
 	}
-	for _, m := range loaded.Inventory {
-		n.Inventory = append(n.Inventory, m.Addresses...)
+	if n.Metal {
+		for _, m := range loaded.Inventory {
+			n.Inventory = append(n.Inventory, m.Addresses...)
+		}
 	}
 	return n, nil
 }

@@ -27,7 +27,10 @@ type Config struct {
 	Routes                 Routes
 	LoadBalancers          LoadBalancers
 	VSwitch                VSwitch
-	// Inventory are the machines that are known beforehand; only with Metal.
+	// Robot is how dedicated servers are asked about; not Enabled with Metal.
+	Robot Robot
+	// Inventory are the machines that are known beforehand. Each has a Number
+	// exactly if the Provider is Hcloud: there they are dedicated servers.
 	Inventory []Machine
 
 	// origins are where settings were given, by their fields.
@@ -65,6 +68,8 @@ const (
 type Machine struct {
 	// Name is the Node's, and unique.
 	Name string
+	// Number is the dedicated server's, and unique.
+	Number int
 	// Addresses are its own alone; none: those that its kubelet reports.
 	Addresses []netip.Addr
 	// Zone, Region and Type are label values, or empty.

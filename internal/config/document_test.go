@@ -81,9 +81,6 @@ func rendered(t *testing.T) string {
 		if v.quiet != nil {
 			why += fmt.Sprintf("; no warning for `%v`", *v.quiet)
 		}
-		if v.dangerous {
-			why += ", any other value is an error"
-		}
 		writeRow(&b, code(v.name), why)
 	}
 	fmt.Fprintf(&b, "\n## A complete file\n\n```yaml\n%s```\n", example)
@@ -113,6 +110,8 @@ const inventoryText = `
 ## Inventory
 
 With provider ` + "`metal`" + ` there is no API that tells of machines, so a Node is described by its machine in ` + "`inventory`" + `, or where it has none there by what its kubelet reports. Its provider ID is ` + "`underlay://`" + ` and its name, unless its kubelet was started with another one. It is never declared absent: who gives a machine back deletes its Node.
+
+With provider ` + "`hcloud`" + ` it has the dedicated servers of which Robot can't tell, or not enough: each needs its ` + "`number`" + `, and its Node's provider ID is ` + "`hrobot://`" + ` and that. Such a Node is never declared absent while its server stands in the list. Where Robot is asked, too, it is right in all that it says, the inventory adds the rest, and the Event ` + "`InventoryMismatch`" + ` tells where the two contradict each other. How [dedicated servers](../how-to/dedicated-servers.md) join.
 
 Each item of ` + "`inventory`" + ` has these keys.
 `
@@ -150,7 +149,7 @@ func TestReferenceFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := fakeFiles{"/etc/underlay/token": secret}
+	files := fakeFiles{"/etc/underlay/token": secret, "/etc/underlay/robot/user": "user", "/etc/underlay/robot/password": secret}
 	_, warnings, err := Load(*ipv4Only(), content, func(string) string { return "" }, files.read)
 	if err != nil || len(warnings) > 0 {
 		t.Errorf("Load: %v, warnings %v", err, warnings)

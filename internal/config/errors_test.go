@@ -110,7 +110,6 @@ func TestMistakesBetweenValues(t *testing.T) {
 		{"routes without network", setup{flags: dualStack(), env: noNetwork}, "network", "", "--configure-cloud-routes=false"},
 		{"private without network", setup{file: "loadBalancers: {usePrivateIP: true}", env: noNetwork}, "loadBalancers.usePrivateIP", "true", "network"},
 		{"only private without network", setup{file: "loadBalancers: {disablePublicNetwork: true}", env: noNetwork}, "loadBalancers.disablePublicNetwork", "true", "network"},
-		{"dedicated servers", inEnv("ROBOT_ENABLED", "true"), "ROBOT_ENABLED", redacted, "false"},
 		{"dedicated servers, unreadable", inEnv("ROBOT_ENABLED", "maybe"), "ROBOT_ENABLED", redacted, "false"},
 	})
 }
@@ -226,7 +225,9 @@ func TestWarnings(t *testing.T) {
 		"attached check off":       {inEnv("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", "true"), ""},
 		"attached check on":        {inEnv("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", "false"), "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK"},
 		"robot off":                {inEnv("ROBOT_ENABLED", "false"), ""},
-		"robot password":           {inEnv("ROBOT_PASSWORD", secret), "ROBOT_PASSWORD"},
+		"robot off, password":      {inEnv("ROBOT_PASSWORD", secret), "ROBOT_PASSWORD"},
+		"robot's cache":            {inEnv("ROBOT_CACHE_TIMEOUT", "5m"), "ROBOT_CACHE_TIMEOUT"},
+		"robot unencrypted":        {setup{flags: ipv4Only(), file: "robot: {endpoint: 'http://robot.example.com'}", env: env(nil)}, "robot.endpoint"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, warnings, err := load(t, c.setup)

@@ -9,16 +9,12 @@ type variable struct {
 	// quiet is the boolean that asks for nothing but what Underlay does
 	// anyway; nil: any value is worth a warning.
 	quiet *bool
-	// dangerous: every other value is refused, since going on without the
-	// feature could break traffic.
-	dangerous bool
 }
 
 // foreign lists the variables whose users would otherwise wait in vain for an
 // effect. Values are never repeated: some are secrets.
 func foreign() []variable {
 	yes, no := true, false
-	const robot = "dedicated servers are not in this version"
 	const cache = "one list of the servers serves all controllers, and is read again when it has to be"
 	return []variable{
 		{name: "HCLOUD_DEBUG", quiet: &no, why: "there is no dump of API traffic"},
@@ -28,14 +24,8 @@ func foreign() []variable {
 		{name: "HCLOUD_INSTANCES_ZONE_LABEL_ENABLED", quiet: &yes, why: "every Node gets the label of its zone"},
 		{name: "HCLOUD_SERVER_CACHE_MODE", why: cache},
 		{name: "HCLOUD_SERVER_CACHE_MAX_AGE", why: cache},
-		{name: "ROBOT_ENABLED", quiet: &no, dangerous: true, why: robot},
-		{name: "ROBOT_USER", why: robot},
-		{name: "ROBOT_USER_FILE", why: robot},
-		{name: "ROBOT_PASSWORD", why: robot},
-		{name: "ROBOT_PASSWORD_FILE", why: robot},
-		{name: "ROBOT_CACHE_TIMEOUT", why: robot},
-		{name: "ROBOT_RATE_LIMIT_WAIT_TIME", why: robot},
-		{name: "ROBOT_FORWARD_INTERNAL_IPS", quiet: &no, why: robot},
+		{name: "ROBOT_CACHE_TIMEOUT", why: "one list of the dedicated servers is kept for five minutes, and read again sooner when it has to be"},
+		{name: "ROBOT_RATE_LIMIT_WAIT_TIME", why: "requests are counted and wait for their quota; after a refusal they rest for a minute, and longer each time"},
 	}
 }
 
@@ -46,13 +36,6 @@ func (r *resolver) foreignVariables() {
 			continue
 		}
 		if on, err := strconv.ParseBool(text); err == nil && v.quiet != nil && on == *v.quiet {
-			continue
-		}
-		if v.dangerous {
-			r.problems = append(r.problems, &Error{
-				Field: v.name, Value: redacted, Problem: v.why,
-				Remedy: "unset it, or set it to " + strconv.FormatBool(*v.quiet),
-			})
 			continue
 		}
 		r.warnings = append(r.warnings, Warning{Field: v.name, Problem: "has no effect: " + v.why})

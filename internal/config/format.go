@@ -222,8 +222,24 @@ func labelValue(into *string) format {
 
 // baseURL reads the base of an HTTP API, its version path included.
 func baseURL(into *string) format {
-	return scalar("URL with its version path", func(text string) *Error {
-		problem := &Error{Remedy: "give scheme, host and version path, such as " + defaultEndpoint}
+	return absoluteURL(into, "URL with its version path", "scheme, host and version path, such as "+defaultEndpoint, func(path string) (problem, remedy string) {
+		if strings.Trim(path, "/") == "" {
+			return "lacks the version path", "append it, as in %s/v1"
+		}
+		return "", ""
+	})
+}
+
+// hostURL reads the base of an HTTP API that needs no path.
+func hostURL(into *string, example string) format {
+	return absoluteURL(into, "URL", "scheme and host, such as "+example, func(string) (problem, remedy string) { return "", "" })
+}
+
+// absoluteURL reads a URL without anything that could be a secret. check judges its
+// path; a %s in its remedy stands for the URL.
+func absoluteURL(into *string, describe, parts string, check func(path string) (problem, remedy string)) format {
+	return scalar(describe, func(text string) *Error {
+		problem := &Error{Remedy: "give " + parts}
 		if strings.ContainsAny(text, "@?#") {
 			problem.Value = redacted
 			problem.Problem = "holds credentials, a query or a fragment (not shown, it might be a secret)"
@@ -235,12 +251,14 @@ func baseURL(into *string) format {
 			problem.Problem = "is not a URL"
 		case parsed.Scheme != "https" && parsed.Scheme != "http", parsed.Hostname() == "":
 			problem.Problem = "is not an absolute http or https URL"
-		case strings.Trim(parsed.Path, "/") == "":
-			problem.Problem = "lacks the version path"
-			problem.Remedy = "append it, as in " + strings.TrimRight(text, "/") + "/v1"
 		default:
-			*into = strings.TrimRight(text, "/")
-			return nil
+			base := strings.TrimRight(text, "/")
+			wrong, remedy := check(parsed.Path)
+			if wrong == "" {
+				*into = base
+				return nil
+			}
+			problem.Problem, problem.Remedy = wrong, fmt.Sprintf(remedy, base)
 		}
 		return problem
 	})

@@ -255,7 +255,7 @@ func TestAllErrorsAtOnceInOneOrder(t *testing.T) {
 	broken := setup{
 		flags: dualStack(func(f *Flags) { f.CloudProvider, f.ClusterCIDR = "aws", "10.244.0.1/16" }),
 		file:  "routes: {limit: 0}\nipamQPS: many\nbogus: 1",
-		env:   vars{"HCLOUD_ENDPOINT": "nowhere", "ROBOT_ENABLED": "true"},
+		env:   vars{"HCLOUD_ENDPOINT": "nowhere", "ROBOT_ENABLED": "perhaps"},
 	}
 	_, _, first := load(t, broken)
 	var all Errors

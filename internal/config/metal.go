@@ -17,8 +17,12 @@ func machineSettings(section string, m *Machine) []setting {
 			meaning: "The Node's name, or what stands behind `underlay://` in the provider ID that its kubelet was started with.",
 		},
 		{
+			key: section + ".number", format: whole(&m.Number, 1, 999_999_999),
+			meaning: "The dedicated server's number at Robot. Required with provider `hcloud`, and refused with `metal`.",
+		},
+		{
 			key: section + ".addresses", format: ownAddresses(&m.Addresses),
-			meaning: "The Node's internal addresses, by which other nodes reach it. Where a kubelet has `--node-ip`, its addresses have to be among them, and the Node gets those alone. Without the key: what the kubelet reports.",
+			meaning: "With provider `metal`: the Node's internal addresses, by which other nodes reach it. Where a kubelet has `--node-ip`, its addresses have to be among them, and the Node gets those alone. Without the key: what the kubelet reports. With `hcloud`: addresses of the dedicated server, public and private ones, beside those that Robot tells.",
 		},
 		{
 			key: section + ".zone", format: labelValue(&m.Zone),
@@ -73,13 +77,14 @@ func ownAddresses(into *[]netip.Addr) format {
 
 // inventory checks the machines against each other.
 func (r *resolver) inventory(d *draft) []Machine {
-	if d.provider != Metal && len(d.inventory) > 0 && !r.isWrong("provider") {
-		r.complain(inventoryKey, "", "is only for provider: metal, the cloud knows its own servers", "remove it, or set provider: metal")
-		return nil
-	}
 	var machines []Machine
-	names, owners := map[string]string{}, map[netip.Addr]string{}
+	names, numbers, owners := map[string]string{}, map[int]string{}, map[netip.Addr]string{}
 	for _, m := range d.inventory {
+		r.number(d, m)
+		if twin, twice := numbers[m.Number]; twice && m.Number != 0 {
+			r.complain(m.section+".number", itoa(m.Number), "is also the number of "+twin, "give each server its own")
+		}
+		numbers[m.Number] = m.section
 		if twin, twice := names[m.Name]; twice && m.Name != "" {
 			r.complain(m.section+".name", m.Name, "is also the name of "+twin, "give each machine the name of its Node")
 		}
@@ -93,6 +98,18 @@ func (r *resolver) inventory(d *draft) []Machine {
 		machines = append(machines, m.Machine)
 	}
 	return machines
+}
+
+// number checks whether a machine has a number, which makes it a dedicated server.
+func (r *resolver) number(d *draft, m *machineDraft) {
+	field := m.section + ".number"
+	switch {
+	case r.isWrong("provider") || r.isWrong(field):
+	case d.provider == Metal && m.Number != 0:
+		r.complain(field, itoa(m.Number), "is a dedicated server's beside a cloud, and with provider: metal there is none", "remove it, or set provider: hcloud")
+	case d.provider != Metal && m.Number == 0:
+		r.complain(field, "", "is missing: beside the cloud's own servers, which it tells of, the inventory is for dedicated ones", "give the server's number at Robot, or remove the machine, or set provider: metal")
+	}
 }
 
 // withoutCloud refuses what only a cloud could do. What the file says was meant;
@@ -120,9 +137,10 @@ func (r *resolver) withoutCloud(d *draft) {
 func ofCloud(field string) bool {
 	section, _, nested := strings.Cut(field, ".")
 	switch section {
-	case "endpoint", "tokenFile", "network", "instancesAddressFamily", "HCLOUD_TOKEN", "HCLOUD_NETWORK_ROUTES_ENABLED":
+	case "endpoint", "tokenFile", "network", "instancesAddressFamily", "HCLOUD_TOKEN", "HCLOUD_NETWORK_ROUTES_ENABLED",
+		robotEnabled, robotUser, robotPassword:
 		return true
-	case "routes", "loadBalancers", "vswitch":
+	case "routes", "loadBalancers", "vswitch", "robot":
 		return nested
 	default:
 		return false

@@ -73,6 +73,7 @@ type draft struct {
 	token                          Token
 	tokenFile                      string
 	addressFamily                  AddressFamily
+	robot                          robotDraft
 
 	routesEnabled   bool
 	ipamQPS         int
@@ -106,6 +107,7 @@ type machineDraft struct {
 func reference(d *draft) []setting {
 	rows := flagSettings(d)
 	rows = append(rows, cloudSettings(d)...)
+	rows = append(rows, robotSettings(&d.robot)...)
 	rows = append(rows, podSettings(d)...)
 	rows = append(rows, vSwitchSettings(&d.vSwitch)...)
 	return append(rows, loadBalancerSettings(&d.loadBalancers)...)
@@ -125,7 +127,7 @@ func lists(d *draft) []list {
 		},
 		{
 			key: inventoryKey, of: "machine",
-			meaning: "The machines of provider `metal` that are known beforehand, see [Inventory](#inventory).",
+			meaning: "Machines that are known beforehand: those of provider `metal`, or dedicated servers beside the cloud's, see [Inventory](#inventory).",
 			item: func(section string) []setting {
 				machine := &machineDraft{section: section}
 				d.inventory = append(d.inventory, machine)

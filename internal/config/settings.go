@@ -79,7 +79,7 @@ func cloudSettings(d *draft) []setting {
 			meaning: "Base of the API; only resource paths are appended.",
 		},
 		{
-			key: "tokenFile", env: "HCLOUD_TOKEN_FILE", format: tokenPath(&d.tokenFile), secret: true,
+			key: "tokenFile", env: "HCLOUD_TOKEN_FILE", format: secretPath(&d.tokenFile, "token", "/etc/underlay/token"), secret: true,
 			meaning: "File that holds the API token; read again when it changes. `HCLOUD_TOKEN` outranks `HCLOUD_TOKEN_FILE`, the key outranks both.",
 		},
 		{

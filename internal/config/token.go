@@ -138,15 +138,15 @@ func (s TokenSource) read() (Token, *Error) {
 	return token, nil
 }
 
-// tokenPath reads the path of a token file. Anything else is not repeated in
-// the error: it may well be the token itself, put into the wrong place.
-func tokenPath(into *string) format {
+// secretPath reads the path of a file that holds a secret. Anything else is not
+// repeated in the error: it may well be the secret itself, put into the wrong place.
+func secretPath(into *string, what, example string) format {
 	return scalar("absolute path of a file", func(text string) *Error {
 		if !path.IsAbs(text) || strings.ContainsFunc(text, isControl) {
 			return &Error{
 				Value:   redacted,
-				Problem: "is not an absolute path (not shown, it might be the token itself)",
-				Remedy:  "give the path of a file that holds the token, such as /etc/underlay/token",
+				Problem: "is not an absolute path (not shown, it might be the " + what + " itself)",
+				Remedy:  "give the path of a file that holds the " + what + ", such as " + example,
 			}
 		}
 		*into = text

@@ -11,7 +11,10 @@ func (r *resolver) validate(d *draft, readFile func(string) ([]byte, error)) Con
 	if d.provider == Metal {
 		r.withoutCloud(d)
 	}
-	r.endpoint(d)
+	if d.provider != Metal {
+		r.encrypted("endpoint", "the token", d.endpoint)
+		r.encrypted("robot.endpoint", "the password", d.robot.endpoint)
+	}
 	candidates := r.pools(d)
 	var pools []Pool
 	for _, c := range candidates {
@@ -19,6 +22,7 @@ func (r *resolver) validate(d *draft, readFile func(string) ([]byte, error)) Con
 	}
 	return Config{
 		Provider:               d.provider,
+		Robot:                  r.robot(d, readFile),
 		Inventory:              r.inventory(d),
 		ClusterName:            d.clusterName,
 		Endpoint:               d.endpoint,
@@ -42,11 +46,9 @@ func (r *resolver) validate(d *draft, readFile func(string) ([]byte, error)) Con
 	}
 }
 
-func (r *resolver) endpoint(d *draft) {
-	if d.provider == Metal {
-		return
-	}
-	parsed, err := url.Parse(d.endpoint)
+// encrypted warns where a secret goes over a network as it is.
+func (r *resolver) encrypted(field, secret, endpoint string) {
+	parsed, err := url.Parse(endpoint)
 	if err != nil || parsed.Scheme != "http" {
 		return
 	}
@@ -54,7 +56,7 @@ func (r *resolver) endpoint(d *draft) {
 	if parsed.Hostname() == "localhost" || err == nil && address.IsLoopback() {
 		return
 	}
-	r.warn("endpoint", "the token travels unencrypted to %s; use https", parsed.Host)
+	r.warn(field, "%s travels unencrypted to %s; use https", secret, parsed.Host)
 }
 
 // token picks the token's source. A file named by tokenFile outranks both

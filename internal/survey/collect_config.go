@@ -135,14 +135,17 @@ type environment struct {
 
 const tokenVariable = "HCLOUD_TOKEN"
 
-// anyToken stands for the CCM's, which is not looked at.
+// secretVariables hold secrets of the CCM, which are not looked at.
+func secretVariables() []string { return []string{tokenVariable, "ROBOT_USER", "ROBOT_PASSWORD"} }
+
+// anyToken stands for each of them.
 const anyToken = "a-token-of-the-manager-that-is-not-read"
 
 func environmentOf(container *corev1.Container) environment {
 	e := environment{values: map[string]string{}}
 	for _, v := range container.Env {
 		switch {
-		case v.Name == tokenVariable:
+		case slices.Contains(secretVariables(), v.Name):
 			e.values[v.Name] = anyToken
 		case v.ValueFrom == nil:
 			e.values[v.Name] = v.Value

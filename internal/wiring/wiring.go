@@ -1,10 +1,16 @@
 // Package wiring says to the pure packages what the configuration says, in their
 // own words: for the program that works and for the one that looks at it, so that
-// both mean the same. It decides nothing and reads nothing.
+// both mean the same. It decides nothing, and reads only the files of Robot's
+// credentials, when a request needs them.
 package wiring
 
 import (
+	"fmt"
+	"os"
+
+	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/robot"
 	"github.com/underlay-ccm/underlay/ipam"
 	"github.com/underlay-ccm/underlay/lb"
 	"github.com/underlay-ccm/underlay/routes"
@@ -41,4 +47,54 @@ func Defaults(c config.Config, network int64) lb.Defaults {
 	d := c.LoadBalancers.Defaults
 	d.Cluster, d.Network = c.ClusterName, network
 	return d
+}
+
+// Machines are those of the inventory without a cloud.
+func Machines(c config.Config) []cloud.Machine {
+	var out []cloud.Machine
+	for _, m := range c.Inventory {
+		out = append(out, cloud.Machine{Name: m.Name, Addresses: m.Addresses, Zone: m.Zone, Region: m.Region, Type: m.Type})
+	}
+	return out
+}
+
+// Dedicated are the dedicated servers of the inventory beside a cloud.
+func Dedicated(c config.Config) []cloud.Dedicated {
+	var out []cloud.Dedicated
+	for _, m := range c.Inventory {
+		out = append(out, cloud.Dedicated{
+			Number: int64(m.Number), Name: m.Name, Addresses: m.Addresses, Zone: m.Zone, Region: m.Region, Type: m.Type,
+		})
+	}
+	return out
+}
+
+// RobotCredentials reads the Robot web service's user and password, each from where
+// the configuration says.
+func RobotCredentials(c config.Robot) func() (robot.Credentials, error) {
+	if c.User.File != "" && c.Password.File != "" {
+		return robot.CredentialFiles{User: c.User.File, Password: c.Password.File}.Read
+	}
+	return func() (robot.Credentials, error) {
+		user, err := secret(c.User, "user")
+		if err != nil {
+			return robot.Credentials{}, err
+		}
+		password, err := secret(c.Password, "password")
+		if err != nil {
+			return robot.Credentials{}, err
+		}
+		return robot.NewCredentials(user, password)
+	}
+}
+
+func secret(s config.RobotSecret, what string) (string, error) {
+	if s.File == "" {
+		return s.Fixed.Reveal(), nil
+	}
+	content, err := os.ReadFile(s.File)
+	if err != nil {
+		return "", fmt.Errorf("reading the Robot %s: %w; name a file that exists and that this process may read", what, err)
+	}
+	return string(content), nil
 }

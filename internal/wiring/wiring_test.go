@@ -2,6 +2,8 @@ package wiring_test
 
 import (
 	"net/netip"
+	"os"
+	"path/filepath"
 	"reflect"
 	"testing"
 	"time"
@@ -58,5 +60,66 @@ func TestRanges(t *testing.T) {
 	want := []routes.Range{{Prefix: netip.MustParsePrefix("10.244.0.0/16"), NodeBits: 24}}
 	if got := wiring.Ranges(c); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// Each machine is what the provider makes of it, with all that the configuration says.
+func TestTheInventoryComesFromTheConfiguration(t *testing.T) {
+	c := config.Config{Inventory: []config.Machine{{
+		Name: "a", Number: 7, Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.7")}, Zone: "z", Region: "r", Type: "t",
+	}}}
+	if got := reflect.ValueOf(wiring.Machines(c)[0]); !filled(got) {
+		t.Errorf("%+v", got)
+	}
+	got := wiring.Dedicated(c)[0]
+	got.IPv4, got.IPv6 = netip.MustParseAddr("192.0.2.1"), netip.MustParsePrefix("2001:db8::/64") // only Robot tells them
+	if !filled(reflect.ValueOf(got)) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func filled(v reflect.Value) bool {
+	for i := range v.NumField() {
+		if v.Field(i).IsZero() {
+			return false
+		}
+	}
+	return true
+}
+
+// User and password each come from a file or from a variable, and are read anew.
+func TestRobotCredentials(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	fixed := func(text string) config.RobotSecret {
+		token, err := config.NewToken(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return config.RobotSecret{Fixed: token}
+	}
+	user, password, none := config.RobotSecret{File: write("user", "u\n")}, config.RobotSecret{File: write("password", "p")}, config.RobotSecret{File: dir + "/none"}
+	for name, c := range map[string]struct {
+		robot config.Robot
+		works bool
+	}{
+		"files":                {config.Robot{User: user, Password: password}, true},
+		"variables":            {config.Robot{User: fixed("u"), Password: fixed("p")}, true},
+		"a variable, a file":   {config.Robot{User: fixed("u"), Password: password}, true},
+		"a file, a variable":   {config.Robot{User: user, Password: fixed("p")}, true},
+		"no file":              {config.Robot{User: user, Password: none}, false},
+		"a variable, no file":  {config.Robot{User: fixed("u"), Password: none}, false},
+		"no file, a variable":  {config.Robot{User: none, Password: fixed("p")}, false},
+		"a file that is empty": {config.Robot{User: fixed("u"), Password: config.RobotSecret{File: write("empty", "")}}, false},
+	} {
+		if _, err := wiring.RobotCredentials(c.robot)(); (err == nil) != c.works {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

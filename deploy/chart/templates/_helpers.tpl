@@ -8,7 +8,13 @@ kind: CloudConfig
 # From the Secret kube-system/{{ .Values.token.secretName }}; only the controller manager has it.
 tokenFile: /run/secrets/hcloud/token
 {{- end }}
-{{- range $key, $value := .Values.config }}
+{{- $config := .Values.config }}
+{{- if .Values.robot.secretName }}
+{{- $config = omit $config "robot" }}
+# From the Secret kube-system/{{ .Values.robot.secretName }}, likewise.
+{{ dict "robot" (merge (dict "userFile" "/run/secrets/robot/user" "passwordFile" "/run/secrets/robot/password") (get .Values.config "robot" | default dict)) | toYaml }}
+{{- end }}
+{{- range $key, $value := $config }}
 {{- /* An empty text is what values.yaml has for keys without a default. */}}
 {{- if not (and (kindIs "string" $value) (empty $value)) }}
 {{ dict $key $value | toYaml }}

@@ -37,6 +37,9 @@ is wrong with it, what to do.
 {{- if and .Values.agent.enabled (not .Values.apiServer) }}
   {{- include "underlay.mistake" (list "apiServer" nil "agents need the API server's URL" "add --set apiServer= and a URL that works without kube-proxy, such as https://10.0.0.2:6443; or --set agent.enabled=false") }}
 {{- end }}
+{{- if and .Values.robot.secretName (not $cloud) }}
+  {{- include "underlay.mistake" (list "robot.secretName" nil "Robot is asked about dedicated servers beside a cloud, and with provider metal there is none" "remove it, or set config.provider to hcloud") }}
+{{- end }}
 {{- if and $cloud (not .Values.token.secretName) }}
   {{- include "underlay.mistake" (list "token.secretName" nil "provider hcloud needs a token" "name the Secret in kube-system that holds it") }}
 {{- end }}
@@ -48,11 +51,15 @@ never repeated.
 */}}
 {{- define "underlay.mistakes.secrets" }}
 {{- $remove := "remove it, put the token into a Secret, and name that by token.secretName and token.secretKey" }}
+{{- $robot := "remove it, put user and password into a Secret, and name that by robot.secretName" }}
 {{- $chart := "is set by the chart" }}
 {{- $elsewhere := dict
       "HCLOUD_TOKEN" (list "the token does not belong into values, which end up in files, histories and Helm's own Secrets" $remove)
       "HCLOUD_TOKEN_FILE" (list $chart $remove)
-      "ROBOT_PASSWORD" (list "dedicated servers are not in this version, and a password does not belong into values" "remove it")
+      "ROBOT_USER" (list "credentials do not belong into values" $robot)
+      "ROBOT_PASSWORD" (list "credentials do not belong into values" $robot)
+      "ROBOT_USER_FILE" (list $chart $robot)
+      "ROBOT_PASSWORD_FILE" (list $chart $robot)
       "KUBERNETES_SERVICE_HOST" (list (print $chart ": each replica speaks to the API server of its own node") "remove it")
       "KUBERNETES_SERVICE_PORT" (list $chart "remove it, and set ccm.apiServerPort") }}
 {{- range $name, $_ := .Values.ccm.env }}
@@ -62,6 +69,16 @@ never repeated.
 {{- end }}
 {{- if hasKey .Values.config "tokenFile" }}
   {{- include "underlay.mistake" (list "config.tokenFile" nil $chart $remove) }}
+{{- end }}
+{{- range $key := list "userFile" "passwordFile" }}
+  {{- if hasKey (get $.Values.config "robot" | default dict) $key }}
+    {{- include "underlay.mistake" (list (print "config.robot." $key) nil $chart $robot) }}
+  {{- end }}
+{{- end }}
+{{- with dig "robot" "endpoint" "" .Values.config }}
+  {{- if regexMatch "[@?#]" . }}
+    {{- include "underlay.mistake" (list "config.robot.endpoint" nil "has more than scheme, host and path (not shown, it might hold credentials)" "write it as in https://robot-ws.your-server.de") }}
+  {{- end }}
 {{- end }}
 {{- with get .Values.config "endpoint" }}
   {{- if regexMatch "[@?#]" . }}
@@ -75,7 +92,7 @@ never repeated.
     {{- end }}
   {{- end }}
 {{- end }}
-{{- range $field, $secret := dict "token" .Values.token "podMonitor.tokenSecret" .Values.podMonitor.tokenSecret }}
+{{- range $field, $secret := dict "token" .Values.token "robot" .Values.robot "podMonitor.tokenSecret" .Values.podMonitor.tokenSecret }}
   {{- range $key, $name := $secret }}
     {{- $pattern := ternary "^[-._a-zA-Z0-9]+$" "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)?$" (hasSuffix "key" (lower $key)) }}
     {{- if not (regexMatch $pattern $name) }}

@@ -49,7 +49,7 @@ func rules() []rule {
 			reason: "the three areas know nothing of each other: what one needs of another is a port, joined in cmd",
 		},
 		{
-			who: []pattern{"./ipam/...", "./routes/...", "./lb/..."}, never: []pattern{"./internal/cloud/...", "./internal/hetzner/...", "./internal/robot/...", "./internal/requests/..."},
+			who: []pattern{"./ipam/...", "./routes/...", "./lb/..."}, never: []pattern{"./internal/cloud/...", "./internal/hetzner/...", "./internal/robot/...", "./internal/dedicated/...", "./internal/requests/..."},
 			reason: "controllers speak to ports of their own, so that another cloud needs no change in them",
 		},
 
@@ -59,8 +59,12 @@ func rules() []rule {
 			reason: "internal/kube translates between Kubernetes objects and domain values, below every controller",
 		},
 		{
-			who: []pattern{"./internal/cloud/..."}, never: []pattern{"./internal/hetzner/...", "./ipam/controller", "./routes/controller", "./lb/controller"},
-			reason: "internal/cloud declares the port Servers; its implementation comes from cmd",
+			who: []pattern{"./internal/cloud/..."}, never: []pattern{"./internal/hetzner/...", "./internal/robot/...", "./internal/dedicated/...", "./ipam/controller", "./routes/controller", "./lb/controller"},
+			reason: "internal/cloud declares the ports Servers and DedicatedServers; their implementations come from cmd",
+		},
+		{
+			who: []pattern{"./internal/dedicated/..."}, only: []pattern{"std", "./internal/cloud", "./internal/robot"},
+			reason: "internal/dedicated makes of Robot's servers what internal/cloud asks for; it knows neither Nodes nor the web service",
 		},
 		{
 			who: []pattern{"./internal/hetzner/..."}, never: []pattern{"./internal/kube/...", "./ipam/controller", "./routes/controller", "./lb/controller"},

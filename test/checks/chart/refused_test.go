@@ -120,7 +120,7 @@ func wrongSettings() []refusal {
 		{"timeout", onCloud, balancers("healthCheckTimeout: long"), `is not`},
 		{"private without network", netless, balancers("usePrivateIP: true"), `needs a network`},
 		{"only private without network", netless, balancers("disablePublicNetwork: true"), `needs a network`},
-		{"dedicated servers", onCloud, "ccm: {env: {ROBOT_ENABLED: true}}", "dedicated servers are not in this version"},
+		{"dedicated servers", onCloud, "ccm: {env: {ROBOT_ENABLED: true}}", "the user is missing, and neither goes without the other"},
 	}
 	for _, key := range []string{
 		"endpoint: https://a/v1", "network: a", "instancesAddressFamily: ipv4", "routes: {limit: 5}", "loadBalancers: {location: fsn1}", "loadBalancers: {usePrivateIP: false}",
@@ -136,7 +136,9 @@ func wrongSettings() []refusal {
 func wrongMachines() []refusal {
 	machines := func(list string) string { return "config: {inventory: [" + list + "]}" }
 	return []refusal{
-		{"inventory of a cloud", onCloud, machines("{name: a}"), "is only for provider: metal, the cloud knows its own servers"},
+		{"inventory of a cloud", onCloud, machines("{name: a}"), "is missing: beside the cloud's own servers"},
+		{"dedicated servers without a cloud", onMetal, machines("{name: a, number: 7}"), "is a dedicated server's beside a cloud"},
+		{"one number twice", onCloud, machines("{name: a, number: 7}, {name: b, number: 7}"), "is also the number of inventory[0]"},
 		{"no machine", onMetal, machines(""), "is not a list of machines"},
 		{"name", onMetal, machines("{name: Node_1}"), `can't be the name of a Node`},
 		{"one name twice", onMetal, machines("{name: a}, {name: a}"), `is also the name of inventory[0]`},
@@ -205,6 +207,7 @@ func TestWhatIsRightIsTaken(t *testing.T) {
 		{"health checks as text", onCloud, "config: {loadBalancers: {healthCheckInterval: '60', healthCheckTimeout: 1000ms}}"},
 		{"empty sections", onMetal, "config: {loadBalancers: {}, routes: {}, families: {}, network: '', endpoint: ''}"},
 		{"machines", onMetal, "config: {inventory: [{name: a.b, addresses: [192.0.2.1, '2001:db8::1'], zone: eu_1}, {name: b}]}"},
+		{"dedicated servers of the inventory", onCloud, "config: {inventory: [{name: a, number: 2345678, addresses: [192.0.2.1, 10.0.1.7]}], robot: {forwardInternalIPs: false}}"},
 		{"variables", onCloud, "ccm: {env: {HTTPS_PROXY: 'http://a', ROBOT_ENABLED: false, no.proxy-1: 5}}"},
 		{"metal with families", onMetal, "config: {families: {ipv4: node, ipv6: none}}"},
 	}

@@ -142,6 +142,12 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 		"ccm: {env: {HCLOUD_TOKEN: %s}}":               "- ccm.env.HCLOUD_TOKEN: the token does not belong into values, which end up in files, histories and Helm's own Secrets; remove it, put the token into a Secret, and name that by token.secretName",
 		"ccm: {env: {HCLOUD_TOKEN_FILE: %s}}":          "- ccm.env.HCLOUD_TOKEN_FILE: ",
 		"ccm: {env: {ROBOT_PASSWORD: %s}}":             "- ccm.env.ROBOT_PASSWORD: ",
+		"ccm: {env: {ROBOT_USER: %s}}":                 "- ccm.env.ROBOT_USER: ",
+		"robot: {password: %s}":                        "/robot",
+		"robot: {secretName: %s}":                      "- robot.secretName: ",
+		"robot: {passwordKey: %s/}":                    "- robot.passwordKey: ",
+		"config: {robot: {passwordFile: %s}}":          "- config.robot.passwordFile: ",
+		"config: {robot: {endpoint: 'https://%s@a'}}":  "- config.robot.endpoint: ",
 		"ccm: {extraArgs: [HCLOUD_TOKEN=%s]}":          "- ccm.extraArgs[0]: ",
 		"ccm: {extraArgs: [%s]}":                       "- ccm.extraArgs[0]: ",
 		"token: %s":                                    "/token",
@@ -177,6 +183,30 @@ func TestNothingElseIsNeeded(t *testing.T) {
 		if _, err := render(t.Context(), source, namespace, values); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// The Secret of the Robot web service is mounted where the file says, beside what
+// the values say of Robot otherwise.
+func TestRobotsSecret(t *testing.T) {
+	const values = three + "robot: {secretName: hcloud}\n"
+	files, err := render(t.Context(), source, namespace, strings.Replace(values, "{network: cluster}", "{network: cluster, robot: {forwardInternalIPs: false}}", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Join(slices.Collect(maps.Values(files)), "\n---\n")
+	for _, part := range []string{
+		"    robot:\n      forwardInternalIPs: false\n      passwordFile: /run/secrets/robot/password\n      userFile: /run/secrets/robot/user\n",
+		"            - name: robot\n              mountPath: /run/secrets/robot\n              readOnly: true\n",
+		"            secretName: hcloud\n            defaultMode: 0440\n            items:\n              - key: robot-user\n                path: user\n              - key: robot-password\n                path: password\n",
+	} {
+		if strings.Count(all, part) != 1 {
+			t.Errorf("not once:\n%s\nin\n%s", part, all)
+		}
+	}
+	_, err = render(t.Context(), source, namespace, "config: {provider: metal}\nclusterCIDR: 10.244.0.0/16\napiServer: https://192.0.2.1:6443\nrobot: {secretName: hcloud}")
+	if err == nil || !strings.Contains(err.Error(), "- robot.secretName: ") {
+		t.Errorf("Robot without a cloud: %v", err)
 	}
 }
 

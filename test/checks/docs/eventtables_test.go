@@ -51,7 +51,7 @@ func routesOfNodes() []told {
 		{"RouteCreated", "", "NetworkUnavailable=False", "All routes that the Node needs stand.", nothing},
 		{"NoRouteCreated", "", unavailable, "The Node has no podCIDR yet, or its route is not there yet. The message says which.", "Wait a minute; then see the Events of the Node and of the lease."},
 		{"RouteTableFull", "Warning", unavailable, "The network's table has no room for the Node's route.", "Remove routes or Nodes, or have the limit raised and set `routes.limit`."},
-		{"NotAttached", "Warning", unavailable, "The Node's server has no address in the network, or isn't found.", "Attach the server to the network of the configuration."},
+		{"NotAttached", "Warning", unavailable, "The Node's server has no address in the network, or isn't found; or it is a dedicated server, to which no route of the network can lead.", "Attach the server to the network of the configuration. For a dedicated server there is nothing to attach: its pods need [another way](../how-to/dedicated-servers.md#pods)."},
 		{"RouteAmbiguous", "Warning", "", "Somebody else's route is in the way of the Node's. The condition says NoRouteCreated.", "Remove that route if nothing needs it."},
 		{"DuplicatePodCIDR", "Warning", "", "Two Nodes have the same podCIDR, and this one came later: it gets no route. The condition says NoRouteCreated.", "Delete this Node and let it join again."},
 		{"ForeignPodCIDR", "Warning", "", "The Node's podCIDR belongs to no pool that is routed: it gets no route. The condition says NoRouteCreated.", "Add a pool that covers it, or delete the Node and let it join again."},
@@ -71,7 +71,9 @@ func tableReasons() []told {
 func serversOfNodes() []told {
 	return []told{
 		{"ServerAmbiguous", "Warning", "", "Two servers fit the Node, or its name and its address lead to different ones. The Node stays uninitialized.", "Rename the server, or start the kubelet with the server's name and `--node-ip`."},
-		{"AddressMismatch", "Warning", "", "With provider `metal`: the kubelet reports an address that the inventory doesn't have for this machine.", "Correct `inventory`, or the kubelet's `--node-ip`."},
+		{"AddressMismatch", "Warning", "", "With provider `metal`: the kubelet reports an address that the inventory doesn't have for this machine. With `hcloud`: a dedicated server's kubelet was given an address that can't be its own: it lies outside the network, or is another server's or Node's.", "Correct `inventory`, or the kubelet's `--node-ip`."},
+		{"InventoryMismatch", "Warning", "", "The inventory contradicts Robot about a dedicated server. Robot counts.", "Correct `inventory`, or the server's name at Robot."},
+		{"ServerAbsenceUnproved", "Warning", "", "A Node's dedicated server is missing from the account's list, and no other Node's server is in it: the credentials may be of another account. The Node is not deleted.", "Check the Robot user. If the server really is gone, delete the Node."},
 	}
 }
 

@@ -158,7 +158,7 @@ func metricSources() []metricSource {
 			_, err := hetzner.New(hetzner.Options{Endpoint: "https://cloud.example/v1", Registry: c})
 			return err
 		}},
-		{"internal/robot", "", "", func(c *collector) error { // no program speaks to the Robot web service yet
+		{"internal/robot", "underlay-ccm: requests to Robot", "Every replica has them where Robot is asked about dedicated servers. One that does not lead asks nothing.", func(c *collector) error {
 			_, err := robot.New(robot.Options{Registry: c})
 			return err
 		}},

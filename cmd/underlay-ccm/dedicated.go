@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/internal/cloud"
+	"github.com/underlay-ccm/underlay/internal/dedicated"
+	"github.com/underlay-ccm/underlay/internal/robot"
+	"github.com/underlay-ccm/underlay/internal/wiring"
+)
+
+// configureDedicated prepares what tells of dedicated servers: Robot, the inventory,
+// both or nothing. It asks nobody.
+func (m *manager) configureDedicated(transport http.RoundTripper, metrics robot.Registry) error {
+	inventory := wiring.Dedicated(m.config)
+	if !m.config.Robot.Enabled && len(inventory) == 0 {
+		return nil
+	}
+	m.dedicated = &cloud.DedicatedIndex{Inventory: inventory}
+	if !m.config.Robot.Enabled {
+		return nil
+	}
+	client, err := robot.New(robot.Options{
+		Endpoint:     m.config.Robot.Endpoint,
+		Credentials:  wiring.RobotCredentials(m.config.Robot),
+		Availability: sayAvailability,
+		Version:      version.Get().GitVersion,
+		Registry:     metrics,
+		Transport:    transport,
+	})
+	if err != nil {
+		return err
+	}
+	m.dedicated.Account = dedicated.New(client, sayListed)
+	return nil
+}
+
+// askRobot reads the first list of dedicated servers, so that what is wrong with the
+// credentials is told when this replica begins to lead and not when the first
+// dedicated server joins. Nothing waits for it. Replicas that don't lead ask nothing:
+// wrong credentials that several programs try get their address blocked.
+func (m *manager) askRobot(ctx context.Context) {
+	if m.dedicated != nil && m.dedicated.Account != nil {
+		go func() { _, _ = m.dedicated.Account.List(ctx, time.Time{}) }() // told by sayListed
+	}
+}
+
+// sayAvailability logs that the web service is away, and that it is back.
+func sayAvailability(err error) {
+	if err != nil {
+		klog.ErrorS(err, "The Robot web service doesn't answer; dedicated servers are taken for what they were, and none is declared absent")
+		return
+	}
+	klog.InfoS("The Robot web service answers again")
+}
+
+// sayListed logs that dedicated servers can't be listed for another reason, such as
+// refused credentials, and that they can be again.
+func sayListed(err error) {
+	if err != nil {
+		klog.ErrorS(err, "Dedicated servers can't be listed; they are taken for what they were, and none is declared absent")
+		return
+	}
+	klog.InfoS("Dedicated servers can be listed again")
+}

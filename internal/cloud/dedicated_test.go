@@ -1,0 +1,220 @@
+package cloud_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/underlay-ccm/underlay/internal/cloud"
+)
+
+// account is a list of dedicated servers, as it was read last and as it is.
+type account struct {
+	known   []cloud.Dedicated // by everybody; nil: nothing was ever read
+	read    time.Time         // when
+	servers []cloud.Dedicated
+	down    error
+	getErr  error
+	asked   []string
+}
+
+func (a *account) List(_ context.Context, since time.Time) ([]cloud.Dedicated, error) {
+	if a.known != nil && !a.read.Before(since) {
+		return a.known, nil
+	}
+	a.asked = append(a.asked, "list")
+	if a.down != nil {
+		return nil, a.down
+	}
+	a.known, a.read = a.servers, time.Now()
+	return a.known, nil
+}
+
+func (a *account) Get(_ context.Context, number int64) (cloud.Dedicated, error) {
+	a.asked = append(a.asked, fmt.Sprint("get ", number))
+	if a.getErr != nil {
+		return cloud.Dedicated{}, a.getErr
+	}
+	if i := slices.IndexFunc(a.servers, func(d cloud.Dedicated) bool { return d.Number == number }); i >= 0 {
+		return a.servers[i], nil
+	}
+	return cloud.Dedicated{}, fmt.Errorf("dedicated server %d: %w", number, cloud.ErrNoServer)
+}
+
+var errDown = errors.New("503")
+
+func dedicated(number int64, name string) cloud.Dedicated {
+	return cloud.Dedicated{
+		Number: number, Name: name, Type: "AX41-NVMe", Zone: "fsn1-dc14", Region: "fsn1",
+		IPv4:      netip.AddrFrom4([4]byte{198, 51, 100, byte(number)}),
+		IPv6:      netip.MustParsePrefix(fmt.Sprintf("2001:db8:d:%d::/64", number)),
+		Addresses: []netip.Addr{netip.AddrFrom4([4]byte{198, 51, 100, byte(number)}), netip.AddrFrom4([4]byte{203, 0, 113, byte(number)})},
+	}
+}
+
+// mixed are Instances over both kinds, in a network of 10.0.0.0/8.
+func mixed(p *project, x *cloud.DedicatedIndex, nodes ...*corev1.Node) (*cloud.Instances, *record.FakeRecorder) {
+	i := instances(p, nodes...)
+	i.Dedicated, i.Index = x, &cloud.Index{}
+	i.NetworkRange = func() netip.Prefix { return netip.MustParsePrefix("10.0.0.0/8") }
+	return i, i.Recorder.(*record.FakeRecorder)
+}
+
+// told are the reasons of the Events so far.
+func told(r *record.FakeRecorder) string {
+	var reasons []string
+	for {
+		select {
+		case e := <-r.Events:
+			reasons = append(reasons, strings.Fields(e)[1])
+		default:
+			return strings.Join(reasons, " ")
+		}
+	}
+}
+
+func TestMatchingBothKinds(t *testing.T) {
+	servers := []cloud.Server{server(1, "a", "10.0.0.2"), server(2, "both", "10.0.0.3"), server(3, "c", "10.0.0.4")}
+	known := []cloud.Dedicated{dedicated(7, "bm"), dedicated(8, "both"), dedicated(9, "twin"), dedicated(10, "twin"), dedicated(11, "")}
+	for _, c := range []struct {
+		name  string
+		node  *corev1.Node
+		want  string // provider ID or part of the error
+		event string
+	}{
+		{"by number, whatever the name", node("a", withID("hrobot://7")), "hrobot://7", ""},
+		{"by number in the older form", node("x", withID("hcloud://bm-7")), "hcloud://bm-7", ""},
+		{"the number outranks name and address", node("bm", withID("hrobot://8"), withIP("198.51.100.7")), "hrobot://8", ""},
+		{"no such number", node("bm", withID("hrobot://77")), "no matching server", ""},
+		{"no number", node("bm", withID("hrobot://x")), "want hrobot://", ""},
+		{"the cloud's ID is the cloud's", node("both", withID("hcloud://2")), "hcloud://2", ""},
+		{"another provider", node("bm", withID("aws:///i-7")), "another provider", ""},
+		{"a cloud server's name", node("a"), "hcloud://1", ""},
+		{"a dedicated server's name", node("bm"), "hrobot://7", ""},
+		{"its name and its main address", node("bm", withIP("198.51.100.7")), "hrobot://7", ""},
+		{"its name, a private address", node("bm", withIP("10.0.1.7")), "hrobot://7", ""},
+		{"by main address", node("x", withIP("198.51.100.11")), "hrobot://11", ""},
+		{"by another address", node("x", withAnnotation("203.0.113.7")), "hrobot://7", ""},
+		{"by its own prefix", node("x", withAnnotation("2001:db8:d:7::7")), "hrobot://7", ""},
+		{"a name in both", node("both"), "more than one server", "ServerAmbiguous"},
+		{"a name in both, the address agrees with one", node("both", withIP("198.51.100.8")), "more than one server", "ServerAmbiguous"},
+		{"the cloud's name, the other's address", node("a", withIP("198.51.100.7")), "more than one server", "ServerAmbiguous"},
+		{"the other's name, an address in the network", node("bm", withIP("10.0.0.2")), "more than one server", "ServerAmbiguous"},
+		{"the other's name, a cloud server's public address", node("bm", withIP("192.0.2.3")), "more than one server", "ServerAmbiguous"},
+		{"the other's name, a cloud server's own prefix", node("bm", withIP("2001:db8:3::9")), "more than one server", "ServerAmbiguous"},
+		{"two dedicated names", node("twin"), "more than one server", "ServerAmbiguous"},
+		{"two dedicated addresses", node("x", withIP("198.51.100.7"), withIP("203.0.113.8")), "more than one server", "ServerAmbiguous"},
+		{"a name and another's address", node("bm", withIP("198.51.100.8")), "more than one server", "ServerAmbiguous"},
+		{"nothing fits", node("x"), "no matching server", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			i, events := mixed(&project{servers: servers}, &cloud.DedicatedIndex{Account: &account{servers: known}})
+			got, err := i.InstanceMetadata(t.Context(), c.node)
+			is := fmt.Sprint(err)
+			if err == nil {
+				is = got.ProviderID
+			}
+			if e := told(events); !strings.Contains(is, c.want) || e != c.event {
+				t.Errorf("got %q, Events %q; want %q, %q", is, e, c.want, c.event)
+			}
+		})
+	}
+}
+
+// What is not known of dedicated servers keeps nobody from what the cloud knows, and
+// is never taken for "there is none".
+func TestMatchingWhileRobotIsAway(t *testing.T) {
+	servers := []cloud.Server{server(1, "a", "10.0.0.2")}
+	for _, c := range []struct {
+		name  string
+		known []cloud.Dedicated
+		node  *corev1.Node
+		want  string
+		asked int
+	}{
+		{"a cloud server's ID doesn't ask", nil, node("a", withID("hcloud://1")), "hcloud://1", 0},
+		{"no list was ever read", nil, node("a"), "not yet", 1},
+		{"nor for a number", nil, node("bm", withID("hrobot://7")), "not yet", 1},
+		{"an older list, a cloud server's name", []cloud.Dedicated{dedicated(7, "bm")}, node("a"), "hcloud://1", 0},
+		{"an older list says that two could be meant", []cloud.Dedicated{dedicated(7, "a")}, node("a"), "not yet", 1},
+		{"an older list has a predecessor's name", []cloud.Dedicated{dedicated(7, "bm")}, node("bm"), "not yet", 1},
+		{"an older list has nobody of the name", []cloud.Dedicated{dedicated(7, "bm")}, node("x"), "not yet", 2},
+		{"an older list has the number", []cloud.Dedicated{dedicated(7, "bm")}, node("x", withID("hrobot://7")), "hrobot://7", 0},
+		{"an older list lacks the number", []cloud.Dedicated{dedicated(7, "bm")}, node("x", withID("hrobot://8")), "not yet", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := &account{known: c.known, read: time.Unix(1, 0), down: errDown}
+			i, _ := mixed(&project{servers: servers}, &cloud.DedicatedIndex{Account: a})
+			got, err := i.InstanceMetadata(t.Context(), c.node)
+			is := fmt.Sprint(err)
+			if err == nil {
+				is = got.ProviderID
+			}
+			if !strings.Contains(is, c.want) || len(a.asked) > c.asked {
+				t.Errorf("got %q after %q; want %q after %d requests", is, a.asked, c.want, c.asked)
+			}
+		})
+	}
+}
+
+// A dedicated server was replaced by another of the same name.
+func TestADedicatedNameIsLookedUpInAListAsNewAsTheNode(t *testing.T) {
+	a := &account{known: []cloud.Dedicated{dedicated(7, "bm")}, read: time.Unix(1, 0), servers: []cloud.Dedicated{dedicated(8, "bm")}}
+	i, _ := mixed(&project{servers: []cloud.Server{}}, &cloud.DedicatedIndex{Account: a})
+	got, err := i.InstanceMetadata(t.Context(), node("bm"))
+	if err != nil || got.ProviderID != "hrobot://8" {
+		t.Errorf("%+v, %v; want the server that is there now", got, err)
+	}
+	if _, err := i.InstanceMetadata(t.Context(), node("bm")); err != nil || len(a.asked) != 1 {
+		t.Errorf("%v, asked %q; want one list for as long as nothing newer is needed", err, a.asked)
+	}
+}
+
+func TestDedicatedInstanceExists(t *testing.T) {
+	gone, other := node("gone", withID("hrobot://7"), withCondition(corev1.NodeReady, corev1.ConditionUnknown)), node("other", withID("hcloud://bm-8"))
+	seven, eight, strange := dedicated(7, "gone"), dedicated(8, "other"), dedicated(99, "strange")
+	for _, c := range []struct {
+		name    string
+		account account
+		nodes   []*corev1.Node
+		exists  bool
+		event   string
+	}{
+		{"there", account{servers: []cloud.Dedicated{seven, eight}}, []*corev1.Node{gone, other}, true, ""},
+		{"renamed at Robot", account{servers: []cloud.Dedicated{dedicated(7, "else"), eight}}, []*corev1.Node{gone, other}, true, ""},
+		{"gone", account{servers: []cloud.Dedicated{eight}}, []*corev1.Node{gone, other}, false, ""},
+		{"gone, an older list has it", account{known: []cloud.Dedicated{seven, eight}, read: time.Unix(1, 0), servers: []cloud.Dedicated{eight}}, []*corev1.Node{gone, other}, false, ""},
+		{"an outage", account{known: []cloud.Dedicated{eight}, read: time.Unix(1, 0), down: errDown}, []*corev1.Node{gone, other}, true, ""},
+		{"an outage from the beginning", account{down: errDown}, []*corev1.Node{gone, other}, true, ""},
+		{"an outage before the second question", account{servers: []cloud.Dedicated{eight}, getErr: errDown}, []*corev1.Node{gone, other}, true, ""},
+		{"nobody proves the account", account{servers: []cloud.Dedicated{strange}}, []*corev1.Node{gone, other}, true, "ServerAbsenceUnproved"},
+		{"an empty account", account{servers: []cloud.Dedicated{}}, []*corev1.Node{gone, other}, true, "ServerAbsenceUnproved"},
+		{"the only dedicated Node", account{servers: []cloud.Dedicated{eight}}, []*corev1.Node{gone, node("a", withID("hcloud://1"))}, true, "ServerAbsenceUnproved"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			i, events := mixed(&project{listErr: errors.New("the cloud was asked")}, &cloud.DedicatedIndex{Account: &c.account}, c.nodes...)
+			exists, err := i.InstanceExists(t.Context(), gone)
+			if e := told(events); exists != c.exists || e != c.event || (err != nil) != (c.event != "") {
+				t.Errorf("exists %v, %v, Events %q; want %v, %q (asked %q)", exists, err, e, c.exists, c.event, c.account.asked)
+			}
+			if off, err := i.InstanceShutdown(t.Context(), gone); off || err != nil {
+				t.Errorf("shut down %v, %v", off, err)
+			}
+		})
+	}
+	t.Run("a list that isn't whole", func(t *testing.T) {
+		partial := &account{known: []cloud.Dedicated{eight}, read: time.Now().Add(time.Hour), servers: []cloud.Dedicated{seven, eight}}
+		i, _ := mixed(&project{}, &cloud.DedicatedIndex{Account: partial}, gone, other)
+		if exists, err := i.InstanceExists(t.Context(), gone); !exists || err != nil {
+			t.Errorf("exists %v, %v although Robot has the server", exists, err)
+		}
+	})
+}

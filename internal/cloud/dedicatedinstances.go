@@ -1,0 +1,179 @@
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	cloudprovider "k8s.io/cloud-provider"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+// dedicatedMaxAge is how old the list of dedicated servers may be when a Node that
+// isn't ready is judged by it: 30 lists an hour of the 200 that Robot allows.
+const dedicatedMaxAge = 2 * time.Minute
+
+// dedicatedMetadata describes the Node's dedicated server.
+func (i *Instances) dedicatedMetadata(ctx context.Context, node *corev1.Node, d *Dedicated) (*cloudprovider.InstanceMetadata, error) {
+	dx, err := i.Dedicated.look(ctx, time.Time{})
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", node.Name, err)
+	}
+	if wrong := dx.wrong[d.Number]; len(wrong) > 0 {
+		i.Recorder.Eventf(node, corev1.EventTypeWarning, "InventoryMismatch",
+			"the inventory contradicts Robot about dedicated server %d, and Robot counts: %s; correct inventory, or the server's name at Robot", d.Number, strings.Join(wrong, ", "))
+	}
+	addresses, err := i.dedicatedAddresses(ctx, node, d, dx)
+	if errors.Is(err, errOtherAddress) {
+		i.Recorder.Event(node, corev1.EventTypeWarning, "AddressMismatch", err.Error())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", node.Name, err)
+	}
+	id := node.Spec.ProviderID // in the older form, too
+	if id == "" {
+		id = d.ProviderID()
+	}
+	return &cloudprovider.InstanceMetadata{
+		ProviderID:       id,
+		InstanceType:     d.Type,
+		NodeAddresses:    addresses,
+		Zone:             d.Zone,
+		Region:           d.Region,
+		AdditionalLabels: map[string]string{"instance.hetzner.cloud/provided-by": "robot"},
+	}, nil
+}
+
+// dedicatedExists is InstanceExists for dedicated servers. It is false only if the
+// account's list shows another Node's server and lacks this one's, and Robot, asked
+// for this one alone, has none. What the inventory has is never declared absent.
+//
+// That Robot can't be asked is told once, elsewhere, and not again for each Node:
+// upstream would log an error every few seconds, and do the same as now, nothing.
+func (i *Instances) dedicatedExists(ctx context.Context, node *corev1.Node, number int64) (bool, error) {
+	if i.Dedicated == nil || i.Dedicated.Account == nil {
+		return true, nil
+	}
+	dx, err := i.Dedicated.look(ctx, judgedSince(node, dedicatedMaxAge))
+	if err != nil || dx.byNumber[number] != nil {
+		return true, nil
+	}
+	nodes, err := i.Nodes.List(labels.Everything())
+	if err != nil {
+		return true, fmt.Errorf("listing Nodes: %w", err)
+	}
+	if err := dx.doubt(nodes); err != nil {
+		err = fmt.Errorf("dedicated server %d is not declared absent: %w", number, err)
+		i.Recorder.Event(node, corev1.EventTypeWarning, "ServerAbsenceUnproved", err.Error())
+		return true, fmt.Errorf("node %s: %w", node.Name, err)
+	}
+	if _, err := i.Dedicated.Account.Get(ctx, number); errors.Is(err, ErrNoServer) {
+		return false, nil
+	}
+	return true, nil
+}
+
+// dedicatedAddresses lists what a dedicated server's Node is reached by. No API
+// knows the private addresses of dedicated servers, so the kubelet's --node-ip
+// tells them; what it tells is refused if it could be somebody else's.
+func (i *Instances) dedicatedAddresses(ctx context.Context, node *corev1.Node, d *Dedicated, dx *dedicatedIndex) ([]corev1.NodeAddress, error) {
+	provided := kube.ProvidedIPs(node)
+	own6, given6 := ownIPv6(d.IPv6, provided)
+	known := reachable{internal: given6}
+	if given6 || i.Family != IPv4 {
+		known.ipv6 = own6
+	}
+	if i.Family != IPv6 {
+		known.ipv4 = d.IPv4
+	}
+	var listed []netip.Addr // private ones of the inventory
+	for _, a := range d.Addresses {
+		switch {
+		case i.private(a):
+			listed = append(listed, a)
+		case a.Is4() && !known.ipv4.IsValid() && i.Family != IPv6:
+			known.ipv4 = a
+		case a.Is6() && !known.ipv6.IsValid() && i.Family != IPv4:
+			known.ipv6 = a
+		}
+	}
+	for _, a := range provided {
+		switch {
+		case i.private(a):
+			if len(listed) > 0 && !slices.Contains(listed, a) {
+				return nil, fmt.Errorf("%w: %s is not among %v of the inventory; correct one of the two", errOtherAddress, a, listed)
+			}
+			known.private = append(known.private, a)
+		case !d.has(a):
+			return nil, fmt.Errorf("%w: %s is no address of dedicated server %d; start the kubelet with one that is", errOtherAddress, a, d.Number)
+		case a.Is4():
+			known.ipv4 = a
+		default:
+			known.ipv6 = a
+		}
+	}
+	if len(provided) == 0 {
+		known.private = listed
+	}
+	for _, a := range known.private {
+		if err := i.mayHave(ctx, node, d, dx, a); err != nil {
+			return nil, err
+		}
+	}
+	return known.addresses(node.Name), nil
+}
+
+// private reports whether an address is none of the internet.
+func (i *Instances) private(a netip.Addr) bool {
+	return a.IsPrivate() || i.NetworkRange != nil && i.NetworkRange().Contains(a)
+}
+
+// mayHave returns an error unless a private address can be the dedicated server's.
+func (i *Instances) mayHave(ctx context.Context, node *corev1.Node, d *Dedicated, dx *dedicatedIndex, a netip.Addr) error {
+	wrong := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s %w", errOtherAddress, a, fmt.Errorf(format, args...))
+	}
+	switch {
+	case i.NetworkRange != nil && !i.NetworkRange().Contains(a):
+		return wrong("lies outside the network's range %s; start the kubelet with the address that the server has in the network", i.NetworkRange())
+	case i.NetworkRange == nil && !i.ForwardPrivate:
+		return wrong("is private and robot.forwardInternalIPs is false; start the kubelet with a public address, or set that to true")
+	}
+	servers, err := i.Servers.List(ctx, time.Time{})
+	if err != nil {
+		return err
+	}
+	if owner := i.Index.of(servers).owners[a]; owner != "" {
+		return wrong("is the address of cloud server %s; give the dedicated server another one", owner)
+	}
+	if owner := dx.owner(a); owner != nil && owner.Number != d.Number {
+		return wrong("is an address of dedicated server %d; give this one another", owner.Number)
+	}
+	nodes, err := i.Nodes.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("listing Nodes: %w", err)
+	}
+	for _, other := range nodes {
+		if other.Name != node.Name && precedes(other, node) && slices.Contains(other.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a.String()}) {
+			return wrong("is the address of Node %s; give this server another one", other.Name)
+		}
+	}
+	return nil
+}
+
+// precedes reports whether one Node has its addresses rather than another that
+// claims the same: one that is initialized, before one that isn't or is younger.
+func precedes(one, other *corev1.Node) bool {
+	if kube.Tainted(one, cloudproviderapi.TaintExternalCloudProvider) {
+		return false
+	}
+	return kube.Tainted(other, cloudproviderapi.TaintExternalCloudProvider) || one.CreationTimestamp.Before(&other.CreationTimestamp)
+}

@@ -1,0 +1,39 @@
+package dedicated
+
+import (
+	"strings"
+
+	"github.com/underlay-ccm/underlay/internal/cloud"
+	"github.com/underlay-ccm/underlay/internal/robot"
+)
+
+// server says what Robot says in the words of the cluster. Labels are those that
+// the Hetzner cloud controller manager gives.
+func server(s robot.Server) cloud.Dedicated {
+	zone := strings.ToLower(label(s.DC))
+	region, _, _ := strings.Cut(zone, "-")
+	return cloud.Dedicated{
+		Number: s.Number, Name: s.Name, IPv4: s.IPv4, IPv6: s.IPv6, Addresses: s.Addresses,
+		Type: label(s.Product), Zone: zone, Region: region,
+	}
+}
+
+// longestLabel is how long a label's value may be.
+// https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
+const longestLabel = 63
+
+// label makes a text a label's value: spaces, and what no label may have, become
+// dashes.
+func label(text string) string {
+	const ends = "-_."
+	valid := strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', strings.ContainsRune(ends, r):
+			return r
+		default:
+			return '-'
+		}
+	}, text)
+	valid = strings.Trim(valid, ends)
+	return strings.TrimRight(valid[:min(len(valid), longestLabel)], ends)
+}

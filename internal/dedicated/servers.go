@@ -1,0 +1,177 @@
+package dedicated
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/underlay-ccm/underlay/internal/cloud"
+	"github.com/underlay-ccm/underlay/internal/robot"
+)
+
+// Robot is what is asked; *robot.Client is one.
+type Robot interface {
+	Servers(ctx context.Context) ([]robot.Server, error)
+	Server(ctx context.Context, number int64) (robot.Server, error)
+}
+
+const (
+	// maxAge is how old the list may be for those who don't ask for a newer one:
+	// 12 lists an hour.
+	maxAge = 5 * time.Minute
+	// patience is how long somebody waits for a list that is being read.
+	patience = 10 * time.Second
+	// longestRead bounds reading a list, its wait for the quota included.
+	longestRead = 2 * time.Minute
+	// pause is how long nothing is tried again that failed, and how long the
+	// answer about one server is good.
+	pause = time.Minute
+)
+
+// Servers is the account's list, kept for everybody. It implements
+// cloud.DedicatedServers.
+type Servers struct {
+	robot Robot
+	tell  func(error)
+
+	mu     sync.Mutex // guards what follows, and the order of what is told
+	list   []cloud.Dedicated
+	asked  time.Time     // when the list was asked for; zero: there is none yet
+	flight chan struct{} // closed when the list that is being read has landed
+	failed time.Time     // when the last one failed; zero: it did not
+	cause  error
+	told   bool // of a failure
+	alone  map[int64]answer
+}
+
+// answer is Robot's about one server.
+type answer struct {
+	server cloud.Dedicated
+	err    error
+	asked  time.Time
+}
+
+var _ cloud.DedicatedServers = (*Servers)(nil)
+
+// New asks nothing yet. tell is told once when the list can't be read for another
+// reason than that Robot is away, of which its client tells, and once with nil when it
+// can be again. It must not call the Servers.
+func New(r Robot, tell func(error)) *Servers {
+	return &Servers{robot: r, tell: tell, alone: map[int64]answer{}}
+}
+
+// List implements cloud.DedicatedServers.
+func (s *Servers) List(ctx context.Context, since time.Time) ([]cloud.Dedicated, error) {
+	now := time.Now()
+	if since.After(now) {
+		since = now
+	}
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	for {
+		list, landed, err := s.now(ctx, since)
+		if err != nil || landed == nil {
+			return list, err
+		}
+		select {
+		case <-landed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("listing dedicated servers: %w", ctx.Err())
+		case <-timeout.C:
+			return nil, errors.New("listing dedicated servers: Robot has not answered yet")
+		}
+	}
+}
+
+// now returns the list that there is, if it will do, or else what to wait for.
+func (s *Servers) now(ctx context.Context, since time.Time) (list []cloud.Dedicated, landed <-chan struct{}, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, known := time.Now(), !s.asked.IsZero()
+	fresh := known && !s.asked.Before(since)
+	if since.IsZero() {
+		fresh = known && now.Sub(s.asked) < maxAge
+	}
+	if fresh {
+		return s.list, nil, nil
+	}
+	failing := !s.failed.IsZero() && now.Sub(s.failed) < pause
+	if s.flight == nil && !failing {
+		s.flight = make(chan struct{})
+		// Others wait for the same list: one caller's end isn't theirs.
+		go s.read(context.WithoutCancel(ctx))
+	}
+	switch {
+	case known && since.IsZero():
+		return s.list, nil, nil
+	case s.flight != nil:
+		return nil, s.flight, nil
+	default:
+		return nil, nil, s.cause
+	}
+}
+
+// read reads the list, which lands when the lock is free again.
+func (s *Servers) read(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, longestRead)
+	defer cancel()
+	asked := time.Now()
+	found, err := s.robot.Servers(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.flight)
+	s.flight = nil
+	if err != nil {
+		s.failed, s.cause = time.Now(), err
+		if !s.told && !errors.As(err, new(*robot.Unavailable)) {
+			s.told = true
+			s.tell(err)
+		}
+		return
+	}
+	s.list, s.asked, s.failed, s.cause = convert(found), asked, time.Time{}, nil
+	if s.told {
+		s.told = false
+		s.tell(nil)
+	}
+}
+
+// Get implements cloud.DedicatedServers. An answer is good for a minute.
+func (s *Servers) Get(ctx context.Context, number int64) (cloud.Dedicated, error) {
+	now := time.Now()
+	s.mu.Lock()
+	maps.DeleteFunc(s.alone, func(_ int64, a answer) bool { return now.Sub(a.asked) >= pause })
+	known, ok := s.alone[number]
+	s.mu.Unlock()
+	if ok {
+		return known.server, known.err
+	}
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	found, err := s.robot.Server(limited, number)
+	switch {
+	case robot.IsCode(err, robot.CodeServerNotFound):
+		err = fmt.Errorf("dedicated server %d: %w", number, cloud.ErrNoServer)
+	case ctx.Err() != nil:
+		return cloud.Dedicated{}, err // the caller's wish
+	}
+	a := answer{server: server(found), err: err, asked: now}
+	s.mu.Lock()
+	s.alone[number] = a
+	s.mu.Unlock()
+	return a.server, a.err
+}
+
+func convert(found []robot.Server) []cloud.Dedicated {
+	list := make([]cloud.Dedicated, 0, len(found))
+	for _, s := range found {
+		list = append(list, server(s))
+	}
+	slices.SortFunc(list, func(a, b cloud.Dedicated) int { return cmp.Compare(a.Number, b.Number) })
+	return list
+}

@@ -1,0 +1,269 @@
+package dedicated_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/metrics"
+
+	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
+	"github.com/underlay-ccm/underlay/internal/cloud"
+	"github.com/underlay-ccm/underlay/internal/dedicated"
+	"github.com/underlay-ccm/underlay/internal/robot"
+)
+
+// lab is an account with so many servers, and what is known of it.
+type lab struct {
+	sim  *robotsim.Simulator
+	list *dedicated.Servers
+	told []string
+}
+
+func newLab(t *testing.T, servers int) *lab {
+	t.Helper()
+	l := &lab{sim: robotsim.New(robotsim.Options{User: "user", Password: "right"})}
+	for n := range servers {
+		if _, err := l.sim.CreateServer(robotsim.ServerSeed{Number: int64(n + 1), Name: fmt.Sprint("bm-", n+1), Product: "AX41-NVMe", DC: "FSN1-DC14"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client, err := robot.New(robot.Options{
+		Endpoint: "http://robot.test", Registry: metrics.NewKubeRegistry(), Transport: l.sim.Transport(),
+		Credentials: func() (robot.Credentials, error) { return robot.NewCredentials("user", "right") },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.list = dedicated.New(client, func(err error) { l.told = append(l.told, fmt.Sprint(err)) })
+	return l
+}
+
+// requests are how many were sent, by method and path.
+func (l *lab) requests() map[string]int {
+	out := map[string]int{}
+	for _, r := range l.sim.Requests() {
+		out[r.Method+" "+r.Path]++
+	}
+	return out
+}
+
+func TestServersInTheClustersWords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, 1)
+		if _, err := l.sim.CreateServer(robotsim.ServerSeed{Number: 9, Product: "Dell PowerEdge R6515 (DX182) ", DC: "HEL1-DC2"}); err != nil {
+			t.Fatal(err)
+		}
+		list, err := l.list.List(t.Context(), time.Time{})
+		if err != nil || len(list) != 2 || list[0].Number != 1 || list[1].Number != 9 {
+			t.Fatalf("%+v, %v", list, err)
+		}
+		a, b := list[0], list[1]
+		if a.Name != "bm-1" || a.Type != "AX41-NVMe" || a.Zone != "fsn1-dc14" || a.Region != "fsn1" || !a.IPv4.IsValid() || a.IPv6.Bits() != 64 || len(a.Addresses) == 0 {
+			t.Errorf("%+v", a)
+		}
+		if b.Type != "Dell-PowerEdge-R6515--DX182" || b.Zone != "hel1-dc2" || b.Region != "hel1" {
+			t.Errorf("%+v", b)
+		}
+	})
+}
+
+// Whoever asks in an hour as upstream's controllers do for 50 Nodes, Robot is asked
+// at most once a minute.
+func TestAnHourAtRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const servers = 50
+		l := newLab(t, servers)
+		store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+		var nodes []*corev1.Node
+		for n := range servers {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("bm-", n+1), CreationTimestamp: metav1.Now()}}
+			if node.Spec.ProviderID = fmt.Sprint("hrobot://", n+1); n%2 == 0 {
+				node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+			}
+			nodes = append(nodes, node)
+			if err := store.Add(node); err != nil {
+				t.Fatal(err)
+			}
+		}
+		i := &cloud.Instances{
+			Nodes: corelisters.NewNodeLister(store), Recorder: &record.FakeRecorder{}, Family: cloud.DualStack,
+			Index: &cloud.Index{}, Dedicated: &cloud.DedicatedIndex{Account: l.list}, ForwardPrivate: true,
+		}
+		begin := time.Now()
+		for sweep := 0; time.Since(begin) < time.Hour; sweep++ {
+			for at, node := range nodes {
+				if sweep%60 == 0 { // addresses, every five minutes
+					if _, err := i.InstanceMetadata(t.Context(), node); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if at%2 == 0 { // Nodes that aren't ready, every five seconds
+					if exists, err := i.InstanceExists(t.Context(), node); !exists || err != nil {
+						t.Fatal(exists, err)
+					}
+				}
+			}
+			time.Sleep(5 * time.Second)
+		}
+		got := l.requests()
+		t.Logf("requests in an hour: %v", got)
+		if total := len(l.sim.Requests()); total > 60 {
+			t.Errorf("%d requests in an hour: %v, want at most 60", total, got)
+		}
+	})
+}
+
+// Without Nodes that aren't ready, the list is read every five minutes.
+func TestTheKeptListIsReadAgainEveryFiveMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, 50)
+		for range 3600 {
+			if _, err := l.list.List(t.Context(), time.Time{}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		if n := len(l.sim.Requests()); n != 12 {
+			t.Errorf("%d requests in an hour, want 12", n)
+		}
+	})
+}
+
+// What was known stays known, what must be fresh fails, and nobody is asked more
+// often for it.
+func TestAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, 2)
+		first, err := l.list.List(t.Context(), time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.sim.SetMaintenance(true)
+		l.sim.ResetRequests()
+		time.Sleep(time.Second)
+		for range 720 { // an hour
+			kept, err := l.list.List(t.Context(), time.Time{})
+			if err != nil || len(kept) != len(first) {
+				t.Fatalf("the list that was known: %v, %v", kept, err)
+			}
+			var away *robot.Unavailable
+			if _, err := l.list.List(t.Context(), time.Now()); !errors.As(err, &away) {
+				t.Fatalf("a list from before the outage passed for fresh: %v", err)
+			}
+			time.Sleep(5 * time.Second)
+		}
+		if n := len(l.sim.Requests()); n > 60 {
+			t.Errorf("%d requests in an hour of an outage", n)
+		}
+		l.sim.SetMaintenance(false)
+		time.Sleep(10 * time.Minute)
+		if _, err := l.list.List(t.Context(), time.Now()); err != nil {
+			t.Errorf("Robot is back: %v", err)
+		}
+		if len(l.told) > 0 {
+			t.Errorf("told %q; of outages the client tells", l.told)
+		}
+	})
+}
+
+// Refused credentials are told once, and sent once.
+func TestRefusedCredentials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, 1)
+		l.sim.SetCredentials("user", "another")
+		for range 100 {
+			if list, err := l.list.List(t.Context(), time.Time{}); err == nil {
+				t.Fatalf("a list without a login: %v", list)
+			}
+			time.Sleep(time.Minute)
+		}
+		if n := len(l.sim.Requests()); n != 1 {
+			t.Errorf("the same credentials were sent %d times", n)
+		}
+		if len(l.told) != 1 || strings.Contains(l.told[0], "right") {
+			t.Errorf("told %q, want once and without the password", l.told)
+		}
+	})
+}
+
+// Nobody waits for an answer that doesn't come, and it counts when it does.
+func TestASlowRobotHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, 1)
+		if err := l.sim.Inject(robotsim.Fault{Match: "GET /server", Delay: 25 * time.Second}); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		if _, err := l.list.List(t.Context(), time.Time{}); err == nil || time.Since(begin) != 10*time.Second {
+			t.Errorf("%v after %s, want an error after 10s", err, time.Since(begin))
+		}
+		hasty, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begin = time.Now()
+		if _, err := l.list.List(hasty, time.Time{}); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != time.Second {
+			t.Errorf("%v after %s, want the caller's own limit", err, time.Since(begin))
+		}
+		time.Sleep(20 * time.Second)
+		if list, err := l.list.List(t.Context(), time.Time{}); err != nil || len(list) != 1 || len(l.sim.Requests()) != 1 {
+			t.Errorf("%v, %v after %d requests", list, err, len(l.sim.Requests()))
+		}
+		// An older list is better than waiting.
+		time.Sleep(6 * time.Minute)
+		if err := l.sim.Inject(robotsim.Fault{Match: "GET /server", Delay: 25 * time.Second}); err != nil {
+			t.Fatal(err)
+		}
+		begin = time.Now()
+		if list, err := l.list.List(t.Context(), time.Time{}); err != nil || len(list) != 1 || time.Since(begin) != 0 {
+			t.Errorf("%v, %v after %s", list, err, time.Since(begin))
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestOneServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, 1)
+		for range 12 {
+			if _, err := l.list.Get(t.Context(), 7); !errors.Is(err, cloud.ErrNoServer) {
+				t.Errorf("a server that is gone: %v", err)
+			}
+			time.Sleep(5 * time.Second)
+		}
+		if n := l.requests()["GET /server/7"]; n != 1 {
+			t.Errorf("%d requests in a minute, want 1", n)
+		}
+		if d, err := l.list.Get(t.Context(), 1); err != nil || d.Number != 1 {
+			t.Errorf("%+v, %v", d, err)
+		}
+		// Somebody else's page, an unknown code: no word of Robot's about the server.
+		for _, f := range []robotsim.Fault{{Status: 404}, {Code: "NOT_FOUND", Status: 404}, {Status: 503}} {
+			time.Sleep(10 * time.Minute)
+			if err := l.sim.Inject(f); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.list.Get(t.Context(), 7); err == nil || errors.Is(err, cloud.ErrNoServer) {
+				t.Errorf("%+v: %v, want an error that proves nothing", f, err)
+			}
+		}
+	})
+}
+
+// An account without servers is a list, and an answer that fails is none.
+func TestAnEmptyAccount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, 0)
+		if list, err := l.list.List(t.Context(), time.Time{}); err != nil || len(list) != 0 {
+			t.Errorf("%v, %v; want none", list, err)
+		}
+	})
+}
