@@ -106,6 +106,7 @@ type manager struct {
 	table   routes.Table     // of the network
 	// networkID is that of the network of this moment; nil: none configured.
 	networkID func() int64
+	found     atomic.Pointer[hetzner.Network] // the network of this moment
 	servers   cloud.Servers
 	index     cloud.Index // of the server list
 	offered   bool        // what load balancers are to be

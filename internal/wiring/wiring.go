@@ -4,6 +4,8 @@
 package wiring
 
 import (
+	"net/netip"
+
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/ipam"
 	"github.com/underlay-ccm/underlay/lb"
@@ -36,9 +38,9 @@ func Ranges(c config.Config) []routes.Range {
 }
 
 // Defaults are what Services get without annotations, in the network with this
-// ID, 0 without one.
-func Defaults(c config.Config, network int64) lb.Defaults {
+// ID, 0 without one, where dedicated servers have addresses in these ranges.
+func Defaults(c config.Config, network int64, dedicated []netip.Prefix) lb.Defaults {
 	d := c.LoadBalancers.Defaults
-	d.Cluster, d.Network = c.ClusterName, network
+	d.Cluster, d.Network, d.DedicatedRanges = c.ClusterName, network, dedicated
 	return d
 }

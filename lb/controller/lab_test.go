@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"sort"
 	"strings"
@@ -29,8 +30,8 @@ import (
 
 const hetznerPrefix = lb.HetznerPrefix
 
-// dedicated is the address of a dedicated server that the project may use.
-const dedicated = "198.51.100.7"
+// dedicatedAddress is the public address of a dedicated server that the project may use.
+const dedicatedAddress = "198.51.100.7"
 
 // lab is a project with a network and servers in it, whose every request goes through a wire that
 // can be cut.
@@ -59,7 +60,7 @@ func newLab(t *testing.T, options hcloudsim.Options) *lab {
 	t.Helper()
 	options.Token, options.RateLimit = "lab", hcloudsim.Unlimited
 	options.ActionTime, options.Latency = 300*time.Millisecond, 20*time.Millisecond
-	options.OwnedIPs = []netip.Addr{netip.MustParseAddr(dedicated)}
+	options.OwnedIPs = []netip.Addr{netip.MustParseAddr(dedicatedAddress)}
 	sim := hcloudsim.New(options)
 	l := &lab{t: t, sim: sim, wire: &wire{next: sim.Transport()}}
 	client, err := hetzner.New(hetzner.Options{
@@ -250,6 +251,18 @@ func (w *wire) sent() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.count
+}
+
+// redirected sends requests to another server.
+type redirected struct {
+	next http.RoundTripper
+	to   *url.URL
+}
+
+func (d redirected) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.URL.Scheme, r.URL.Host, r.Host = d.to.Scheme, d.to.Host, d.to.Host
+	return d.next.RoundTrip(r)
 }
 
 var errCut = errors.New("connection reset by peer")
