@@ -177,8 +177,8 @@ func diffReverseDNS(want Spec, have State) (ops []Op) {
 	return ops
 }
 
-// lost are the targets that the load balancer drops when it moves to another network: those that are
-// reached there, but for the ones that are not wanted, which are removed before.
+// lost are the targets that the load balancer drops when it moves to another network: those that
+// are reached there, but for the ones that are not wanted, which are removed before.
 func (s Spec) lost(have State) []Target {
 	if have.Network == 0 || !s.moves(have) {
 		return nil

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 	"github.com/underlay-ccm/underlay/lb"
 )
 
@@ -31,14 +32,6 @@ func bare(number int, internal, external string) *corev1.Node {
 		}
 	}
 	return n
-}
-
-// couple gives the network a subnet of type vswitch.
-func (l *lab) couple() {
-	l.t.Helper()
-	l.post(fmt.Sprintf("/networks/%d/actions/add_subnet", l.Network), `{"type":"vswitch","network_zone":"eu-central","ip_range":"10.1.0.0/24","vswitch_id":4321}`)
-	l.DedicatedRanges = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}
-	l.sim.ResetRequests()
 }
 
 // overHTTP lets every request go through a socket.
@@ -102,8 +95,12 @@ func TestAddressesOfDedicatedServers(t *testing.T) {
 // nothing after that.
 func TestCreationWithDedicatedServersIsOneRequest(t *testing.T) {
 	for _, private := range []bool{true, false} {
-		l := newLab(t, hcloudsim.Options{Owned: func(ip netip.Addr) bool { return netip.MustParsePrefix("203.0.113.0/24").Contains(ip) }})
-		l.couple()
+		account := robotsim.New(robotsim.Options{})
+		l := newLab(t, hcloudsim.Options{Owned: account.Owns})
+		for number, ip := range map[int64]string{5: "203.0.113.5", 6: "203.0.113.6"} {
+			_, err := account.CreateServer(robotsim.ServerSeed{Number: number, IPv4: netip.MustParseAddr(ip)})
+			l.must(err)
+		}
 		l.overHTTP()
 		svc := l.service("000000000001")
 		svc.Annotations[hetznerPrefix+"use-private-ip"] = fmt.Sprint(private)
@@ -140,7 +137,6 @@ func TestCreationWithDedicatedServersIsOneRequest(t *testing.T) {
 // each change.
 func TestTargetsFollowDedicatedServers(t *testing.T) {
 	inLab(t, func(l *lab) {
-		l.couple()
 		svc := l.service("000000000001")
 		nodes := []*corev1.Node{l.nodes[0], bare(5, "10.1.0.5", ""), bare(6, "10.1.0.6", "")}
 		l.converged(svc, nodes...)
@@ -182,8 +178,8 @@ func TestRefusedAddressesCostTheOthersNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLab(t, func(l *lab) {
-				if c.couple {
-					l.couple()
+				if !c.couple {
+					l.post(fmt.Sprintf("/networks/%d/actions/delete_subnet", l.Network), `{"ip_range":"10.1.0.0/24"}`)
 				}
 				l.DedicatedRanges = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} // so that the API is asked
 				svc := l.service("000000000001")
@@ -234,11 +230,10 @@ func TestRefusedAddressesCostTheOthersNothing(t *testing.T) {
 	}
 }
 
-// A Node without an address where targets are reached is told at the Service, and stands in nobody's
-// way.
+// A Node without an address where targets are reached is told at the Service, and stands in
+// nobody's way.
 func TestDedicatedServerWithoutAddress(t *testing.T) {
 	inLab(t, func(l *lab) {
-		l.couple()
 		svc := l.service("000000000001")
 		o := l.converge(quiet(l.t.Context()), l.plan(svc, l.nodes[0], bare(5, "10.1.0.5", ""), bare(6, "192.168.0.6", ""), bare(7, "", "")), hooks{})
 		if got := reachedAt(l.sim.LoadBalancers()[0]); got != "10.1.0.5, server in the network" {
@@ -266,7 +261,6 @@ func TestDedicatedServersChangeTheirAddresses(t *testing.T) {
 			}
 			options := hcloudsim.Options{Prober: prober, Owned: netip.MustParsePrefix("203.0.113.0/24").Contains}
 			inLabWith(t, options, func(l *lab) {
-				l.couple()
 				c := &change{lab: l, svc: l.service("000000000001"), fault: func(lb.Op) error { return nil }}
 				for i := range 4 {
 					c.nodes = append(c.nodes, bare(5+i, fmt.Sprint("10.1.0.", 5+i), fmt.Sprint("203.0.113.", 5+i)))

@@ -152,8 +152,8 @@ func TestDedicatedServersWithEndpointsComeFirst(t *testing.T) {
 	})
 }
 
-// What was refused of an address is asked for again when its Node changes, and when the network gets
-// a subnet of type vswitch.
+// What was refused of an address is asked for again when its Node changes, and when the network
+// gets a subnet of type vswitch.
 func TestRefusedAddressIsAskedForAgain(t *testing.T) {
 	none, coupled := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, []netip.Prefix{vSwitch}
 	ranges := none

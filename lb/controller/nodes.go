@@ -26,7 +26,8 @@ func eligible(node *corev1.Node) bool {
 	return err == nil || dedicated(node)
 }
 
-// dedicated reports whether a node is a dedicated server: the cloud knows it by its addresses alone.
+// dedicated reports whether a node is a dedicated server: the cloud knows it by its addresses
+// alone.
 func dedicated(node *corev1.Node) bool {
 	_, err := kube.ParseDedicatedID(node.Spec.ProviderID)
 	return err == nil

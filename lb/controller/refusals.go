@@ -241,8 +241,8 @@ func (r *refusals) without(spec lb.Spec, have lb.State) (lb.Spec, []lb.Note) {
 const hintPeriod = 15 * time.Second
 
 // watchRefused has targets that were refused asked for again when the server list shows that they
-// can be reached now, or when the network has got other subnets for dedicated servers. While none is
-// refused, nobody asks for the list.
+// can be reached now, or when the network has got other subnets for dedicated servers. While none
+// is refused, nobody asks for the list.
 func (c *Controller) watchRefused(ctx context.Context) {
 	known := c.dedicatedRanges()
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
