@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,10 +157,11 @@ func TestDedicatedServersWithEndpointsComeFirst(t *testing.T) {
 // gets a subnet of type vswitch.
 func TestRefusedAddressIsAskedForAgain(t *testing.T) {
 	none, coupled := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, []netip.Prefix{vSwitch}
-	ranges := none
+	var ranges atomic.Pointer[[]netip.Prefix]
+	ranges.Store(&none)
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, newCloud(), nodes(1))
-		w.ranges = func() []netip.Prefix { return ranges }
+		w.ranges = func() []netip.Prefix { return *ranges.Load() }
 		w.reachable = func(context.Context) (map[lb.Target]bool, error) { return nil, nil }
 		w.start()
 		defer func() { w.stop() }()
@@ -186,7 +188,7 @@ func TestRefusedAddressIsAskedForAgain(t *testing.T) {
 		w.expect("not again before an hour")
 
 		w.cloud.setFault(nil)
-		ranges = coupled
+		ranges.Store(&coupled)
 		time.Sleep(20 * time.Second)
 		w.settle()
 		w.expect("a vSwitch subnet", "add IP 10.1.0.5")
