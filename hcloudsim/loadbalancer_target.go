@@ -171,6 +171,8 @@ func (p *project) isCloud(ip netip.Addr) bool {
 func (p *project) checkIPTarget(lb *loadBalancer, t *target) error {
 	if !t.isPrivate() {
 		switch {
+		case t.ip.Is6() && p.opts.RefuseIPv6Targets:
+			return errInvalid("ip.ip", "'%s' is no IPv4 address", t.ip)
 		case !lb.public:
 			return errRefused("load_balancer_public_interface_disabled", "the load balancer's public interface is disabled")
 		case p.isCloud(t.ip):

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
@@ -91,6 +93,51 @@ func TestIPTargetNeedsVSwitch(t *testing.T) {
 	lb := createWhole(t, client(sim), seedNetwork(t, sim)).LoadBalancer
 	got := send(t, sim, "POST", fmt.Sprintf("/v1/load_balancers/%d/actions/add_target", lb.ID), `{"type": "ip", "ip": {"ip": "10.1.0.5"}}`)
 	got.want(t, http.StatusUnprocessableEntity, "network_has_no_vswitch_subnet")
+}
+
+// Whether an IPv6 address can be a target of type ip is a switch.
+func TestIPv6AddressAsTarget(t *testing.T) {
+	for refuse, code := range map[bool]string{false: "", true: "invalid_input"} {
+		sim := newSim(hcloudsim.Options{
+			RefuseIPv6Targets: refuse,
+			Owned:             func(ip netip.Addr) bool { return prefix("2001:db8:9::/64").Contains(ip) },
+		})
+		lb := createWhole(t, client(sim), nil).LoadBalancer
+		got := send(t, sim, "POST", fmt.Sprintf("/v1/load_balancers/%d/actions/add_target", lb.ID), `{"type": "ip", "ip": {"ip": "2001:db8:9::2"}}`)
+		if got.code() != code {
+			t.Errorf("refused %t: %s", refuse, got.body)
+		}
+	}
+}
+
+// Targets of both kinds in a creation are judged as those that are added, and counted together.
+func TestCreationWithTargetsOfBothKinds(t *testing.T) {
+	sim, in, _, _, attached, _ := loadBalancerWorld(t)
+	network := attached.PrivateNet[0].Network.ID
+	create := func(name, ip string) response {
+		return send(t, sim, "POST", "/v1/load_balancers", fmt.Sprintf(`{"name": %q, "load_balancer_type": "lb11", "location": "nbg1", "network": %d, "targets": [
+			{"type": "server", "server": {"id": %d}, "use_private_ip": true}, {"type": "ip", "ip": {"ip": %q}}]}`, name, network, in, ip))
+	}
+	if got := create("both", "10.1.0.5"); got.status != http.StatusCreated {
+		t.Fatalf("%s", got.body)
+	}
+	create("cloud", "10.0.0.5").want(t, http.StatusUnprocessableEntity, "ip_not_in_vswitch_subnet")
+	create("foreign", "203.0.113.8").want(t, http.StatusUnprocessableEntity, "ip_not_owned")
+
+	i := slices.IndexFunc(sim.LoadBalancers(), func(b schema.LoadBalancer) bool { return b.Name == "both" })
+	both := sim.LoadBalancers()[i]
+	if len(both.Targets) != 2 || len(sim.LoadBalancers()) != 3 {
+		t.Fatalf("%d load balancers, targets %+v", len(sim.LoadBalancers()), both.Targets)
+	}
+	for n := range 24 {
+		got := send(t, sim, "POST", fmt.Sprintf("/v1/load_balancers/%d/actions/add_target", both.ID), fmt.Sprintf(`{"type": "ip", "ip": {"ip": "10.1.0.%d"}}`, 100+n))
+		if n < 23 && got.status != http.StatusCreated {
+			t.Fatalf("target %d: %s", n+3, got.body)
+		}
+		if n == 23 {
+			got.want(t, http.StatusForbidden, "resource_limit_exceeded")
+		}
+	}
 }
 
 func TestRemoveTarget(t *testing.T) {

@@ -62,6 +62,9 @@ type Options struct {
 	// simulated Robot account, see package robotsim. It is called with the
 	// simulator's lock held, and must not call back.
 	Owned func(netip.Addr) bool
+	// RefuseIPv6Targets takes only IPv4 addresses as targets of type ip. The
+	// description leaves it open.
+	RefuseIPv6Targets bool
 	// HealthyAfter is how long a target's health is unknown before it turns
 	// healthy, counted from when the target or the service came to be.
 	HealthyAfter time.Duration

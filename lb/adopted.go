@@ -83,13 +83,7 @@ func (s Spec) keepTargets(have State, remembered []string, found bool) (Spec, []
 	if !(public && private) {
 		shown = "targets at their " + addressesOf(way)
 	}
-	present, targets := byServer(have.Targets), slices.Clone(s.Targets)
-	for i, t := range targets {
-		targets[i].Private = way
-		if old, ok := present[t.Server]; ok {
-			targets[i] = old
-		}
-	}
+	targets := s.asFound(have.Targets, way).Targets
 	differs := way != s.UsePrivateIP || !slices.Equal(targets, s.Targets)
 	switch {
 	case s.Takeover.Annotated.Targets, !wasPrivate && !wasPublic && (!found || !differs):

@@ -3,6 +3,7 @@ package lb_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,7 +19,7 @@ func TestTakeoverKeepsHowTargetsAreReached(t *testing.T) {
 		}
 		return targets
 	}
-	private := func(ids ...int64) []lb.Target { return lb.Spec{UsePrivateIP: true}.WithTargets(ids).Targets }
+	private := func(ids ...int64) []lb.Target { return lb.Spec{UsePrivateIP: true}.WithTargets(nodesOf(ids)).Targets }
 	mixed := append(public(1), private(2)...)
 	for _, c := range []struct {
 		name      string
@@ -56,7 +57,7 @@ func TestTakeoverKeepsHowTargetsAreReached(t *testing.T) {
 			found := peer(1, "a0a1b2c3d00004000800000000000000", svc.UID)
 			found.Network, found.Algorithm, found.Targets = 7, lb.RoundRobin, c.have
 
-			spec, notes := parse(t, svc, d).WithTargets(c.servers).Against(found, nil)
+			spec, notes := parse(t, svc, d).WithTargets(nodesOf(c.servers)).Against(found, nil)
 			ops := lb.Diff(spec, found)
 			if got := onTargets(ops); got != c.ops {
 				t.Errorf("targets: %s, want %s", got, c.ops)
@@ -73,7 +74,7 @@ func TestTakeoverKeepsHowTargetsAreReached(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			spec, notes = parse(t, svc, d).WithTargets(c.servers).Against(after, nil)
+			spec, notes = parse(t, svc, d).WithTargets(nodesOf(c.servers)).Against(after, nil)
 			if again := lb.Diff(spec, after); len(again) != 0 || keptNote(notes) != "" && c.note == "" {
 				t.Errorf("after that: %v, notes %v", again, notes)
 			}
@@ -163,7 +164,7 @@ func TestHowTargetsAreReachedIsRemembered(t *testing.T) {
 		{"something else is remembered", "type", []lb.Target{{Server: 1}}, "[replace server 1 by server 1 (private)]"},
 	} {
 		have.Labels[lb.LabelKept], have.Targets = c.label, c.targets
-		spec, _ := parse(t, svc, d).WithTargets(upTo(1)).Against(have, nil)
+		spec, _ := parse(t, svc, d).WithTargets(nodesOf(upTo(1))).Against(have, nil)
 		if got := onTargets(lb.Diff(spec, have)); got != c.ops {
 			t.Errorf("%s: %s, want %s", c.name, got, c.ops)
 		}
@@ -171,7 +172,7 @@ func TestHowTargetsAreReachedIsRemembered(t *testing.T) {
 	// A network that is gone, and the memory of targets in it: they would never be reached.
 	d.Network, d.UsePrivateIP, have.Network, have.Targets = 0, false, 0, nil
 	have.Labels[lb.LabelKept] = "private-targets"
-	spec, _ := parse(t, svc, d).WithTargets(upTo(1)).Against(have, nil)
+	spec, _ := parse(t, svc, d).WithTargets(nodesOf(upTo(1))).Against(have, nil)
 	if len(spec.Targets) != 1 || spec.Targets[0].Private || len(spec.Kept) != 0 {
 		t.Errorf("without a network: %v, kept %v", spec.Targets, spec.Kept)
 	}
@@ -188,13 +189,9 @@ func TestATakeoverReplacesNoTarget(t *testing.T) {
 		d.UsePrivateIP = d.Network != 0 && r.IntN(2) == 0
 		found := randomState(r)
 		found.Labels = pick(r, map[string]string{}, map[string]string{lb.LabelPeer: svc.UID})
-		kinds := map[int64]bool{}
-		for _, target := range found.Targets {
-			kinds[target.Server] = target.Private
-		}
 		have := found
-		for step, servers := range [][]int64{servers(found.Targets), randomServers(r, 25), nil, randomServers(r, 25)} {
-			spec, _ := parse(t, svc, d).WithTargets(servers).Against(have, nil)
+		for step, nodes := range [][]lb.Node{behind(found.Targets), randomNodes(r, 25), nil, randomNodes(r, 25)} {
+			spec, _ := parse(t, svc, d).WithTargets(nodes).Against(have, nil)
 			ops := lb.Diff(spec, have)
 			after, err := apply(have, ops)
 			if err != nil {
@@ -204,7 +201,7 @@ func TestATakeoverReplacesNoTarget(t *testing.T) {
 				t.Fatalf("seed %d, step %d: %v", seed, step, ops)
 			}
 			for _, target := range after.Targets {
-				if private, ok := kinds[target.Server]; ok && step == 0 && private != target.Private {
+				if step == 0 && !slices.Contains(found.Targets, target) {
 					t.Errorf("seed %d: %s after %v", seed, target, ops)
 				}
 				if way, uniform := onlyWay(found.Targets); uniform && target.Private != way {
@@ -217,6 +214,21 @@ func TestATakeoverReplacesNoTarget(t *testing.T) {
 			have = after
 		}
 	}
+}
+
+// behind are the nodes that these targets are.
+func behind(targets []lb.Target) (nodes []lb.Node) {
+	for _, target := range targets {
+		if target.Server != 0 {
+			nodes = append(nodes, nodesOf([]int64{target.Server})...)
+		}
+	}
+	for _, n := range dedicatedNodes() {
+		if slices.ContainsFunc(n.Targets(), func(t lb.Target) bool { return slices.Contains(targets, t) }) {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
 }
 
 // onlyWay is how targets are reached if all are in the same way.

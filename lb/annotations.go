@@ -98,7 +98,7 @@ func generalAnnotations() []Annotation {
 		},
 		{
 			Name: AnnotationNodeSelector, Type: "text", Range: "a label selector",
-			Default: "all nodes", Effect: "Only nodes with matching labels become targets.",
+			Default: "all nodes", Effect: "Only nodes with matching labels become targets, on cloud servers and on dedicated ones.",
 			set: text(func(s *settings) *string { return &s.nodeSelector }, func(string) error { return nil }),
 		},
 		{
@@ -143,7 +143,7 @@ func networkAnnotations() []Annotation {
 	return []Annotation{
 		{
 			Name: annotationPrivateIP, Type: "boolean", Range: "true, false",
-			Default: "false", Effect: "Reaches nodes at their address in the configured network. A load balancer that was taken over goes on to reach them as it did until this is set.",
+			Default: "false", Effect: "Reaches nodes at their address in the configured network: dedicated servers at the InternalIP of their Node in the network's vSwitch subnet, and without this at the Node's public address. A load balancer that was taken over goes on to reach them as it did until this is set.",
 			set: boolean(func(s *settings) *bool { return &s.usePrivateIP }),
 		},
 		{

@@ -171,15 +171,15 @@ func changeListener(s lb.State, op lb.Op) (lb.State, error) {
 }
 
 func changeTarget(s lb.State, op lb.Op) (lb.State, error) {
-	find := func(server int64) int {
-		return slices.IndexFunc(s.Targets, func(t lb.Target) bool { return t.Server == server })
+	find := func(one lb.Target) int { // a server is one target, whichever address it is reached at
+		return slices.IndexFunc(s.Targets, func(t lb.Target) bool { return t.Server == one.Server && t.Address == one.Address })
 	}
 	switch op := op.(type) {
 	case lb.AddTarget:
 		t := op.Target
 		limits, known := lb.LimitsOf(s.Type)
 		switch {
-		case find(t.Server) >= 0:
+		case find(t) >= 0:
 			return s, refuse("target_already_defined", "%s", t)
 		case t.Private && s.Network == 0:
 			return s, refuse("load_balancer_not_attached_to_network", "%s", t)
@@ -189,9 +189,9 @@ func changeTarget(s lb.State, op lb.Op) (lb.State, error) {
 			return s, refuse("resource_limit_exceeded", "%s holds %d targets", s.Type, limits.Targets)
 		}
 		s.Targets = append(s.Targets, t)
-		slices.SortFunc(s.Targets, func(a, b lb.Target) int { return cmp.Compare(a.Server, b.Server) })
+		slices.SortFunc(s.Targets, lb.Target.Compare)
 	case lb.RemoveTarget:
-		i := find(op.Target.Server)
+		i := find(op.Target)
 		if i < 0 {
 			return s, fmt.Errorf("no such target: %s", op.Target)
 		}

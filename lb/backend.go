@@ -46,6 +46,14 @@ type RejectedError struct {
 	Message string
 	// Target is true when the cloud found fault with a target, not with the load balancer.
 	Target bool
+	// Remedy is what to do, where the message leaves that open.
+	Remedy string
 }
 
-func (e *RejectedError) Error() string { return fmt.Sprintf("%s (%s)", e.Message, e.Code) }
+func (e *RejectedError) Error() string {
+	text := fmt.Sprintf("%s (%s)", e.Message, e.Code)
+	if e.Remedy != "" {
+		text += ": " + e.Remedy
+	}
+	return text
+}

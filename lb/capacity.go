@@ -24,29 +24,30 @@ func LimitsOf(typ string) (Limits, bool) {
 	return Limits{}, false
 }
 
-// Fit trims the targets to what the type holds. Preferred servers come first, then those that are
+// Fit trims the targets to what the type holds. Preferred nodes come first, then those that are
 // targets already, so that a cluster too large for its type does not shuffle its targets with every
 // change.
-func (s Spec) Fit(have State, preferred []int64) (Spec, []Note) {
+func (s Spec) Fit(have State, preferred []Node) (Spec, []Note) {
 	limits, known := LimitsOf(s.Type)
 	room := max(limits.Targets-have.OtherTargets, 0)
 	if !known || len(s.Targets) <= room {
 		return s, nil
 	}
-	rank := make(map[int64]int, len(s.Targets)) // the lower, the sooner it goes
-	for _, t := range have.Targets {
-		rank[t.Server]++
+	rank := make(map[Target]int, len(s.Targets)) // the lower, the sooner it goes
+	now, _ := s.match(have.Targets)
+	for t := range now {
+		rank[t]++
 	}
-	for _, id := range preferred {
-		rank[id] += 2
+	for t := range targetsOf(preferred) {
+		rank[t] += 2
 	}
 	nodes := len(s.Targets)
 	s.Targets = slices.Clone(s.Targets)
 	slices.SortStableFunc(s.Targets, func(a, b Target) int {
-		return cmp.Or(cmp.Compare(rank[b.Server], rank[a.Server]), cmp.Compare(a.Server, b.Server))
+		return cmp.Or(cmp.Compare(rank[b], rank[a]), a.Compare(b))
 	})
 	s.Targets = s.Targets[:room]
-	slices.SortFunc(s.Targets, func(a, b Target) int { return cmp.Compare(a.Server, b.Server) })
+	slices.SortFunc(s.Targets, Target.Compare)
 	return s, []Note{{
 		Grade: Error, Reason: ReasonTargetsTruncated, Field: AnnotationType, Value: s.Type,
 		Figures: fmt.Sprintf("%d of %d nodes", room, nodes),
@@ -54,28 +55,22 @@ func (s Spec) Fit(have State, preferred []int64) (Spec, []Note) {
 	}}
 }
 
-// Retarget returns a load balancer's type and targets, with these servers as its targets. It is for
-// a Service that says nothing usable: how a server is reached is read off the targets that are
-// there.
-func Retarget(have State, servers, preferred []int64) (Spec, []Note) {
-	present := make(map[int64]Target, len(have.Targets))
+// Retarget returns a load balancer's type and targets, with these nodes as its targets. It is for a
+// Service that says nothing usable: how a node is reached is read off the targets that are there.
+func Retarget(have State, nodes, preferred []Node) (Spec, []Note) {
 	private := !have.Public
 	for _, t := range have.Targets {
-		present[t.Server] = t
 		private = private || t.Private
 	}
-	want, notes := Spec{Type: have.Type, Public: have.Public, UsePrivateIP: private}.WithTargets(servers).Fit(have, preferred)
-	for i, t := range want.Targets {
-		if old, ok := present[t.Server]; ok {
-			want.Targets[i] = old
-		}
-	}
-	return want, notes
+	want := Spec{Type: have.Type, Public: have.Public, UsePrivateIP: private}.WithTargets(nodes).asFound(have.Targets, private)
+	missing := want.unaddressed()
+	want, notes := want.Fit(have, preferred)
+	return want, slices.Concat(missing, notes)
 }
 
 // DiffTargets is the part of [Diff] that concerns targets.
 func DiffTargets(want Spec, have State) []Op {
-	gone, added, replaced := diffTargets(want.Targets, have.Targets)
+	gone, added, replaced := diffTargets(want, have.Targets, nil)
 	return slices.Concat(gone, added, replaced)
 }
 

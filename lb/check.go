@@ -176,9 +176,9 @@ func (s settings) connects() bool {
 }
 
 // unanswered notes the listener with the PROXY protocol whose check asks kube-proxy and finds no
-// node healthy, although nodes have endpoints. Preferred are the servers with endpoints under
+// node healthy, although nodes have endpoints. Preferred are the nodes with endpoints under
 // policy Local.
-func (s Spec) unanswered(have State, preferred []int64) []Note {
+func (s Spec) unanswered(have State, preferred []Node) []Note {
 	present := ByPort(have.Listeners)
 	for _, l := range s.Listeners {
 		cluster := l.Check.Port == kubeProxyHealthPort

@@ -27,6 +27,10 @@ type Defaults struct {
 	// Network is the ID of the network that load balancers are attached to. 0: attachment is left
 	// alone.
 	Network int64
+	// DedicatedRanges are where dedicated servers have their addresses in Network: its vSwitch
+	// subnets, or where none is known, its own range. Empty: nobody knows, and any private address
+	// counts.
+	DedicatedRanges []netip.Prefix
 
 	Location    string // at most one of Location and NetworkZone
 	NetworkZone string

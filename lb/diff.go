@@ -34,7 +34,7 @@ func Diff(want Spec, have State) []Op {
 		}
 	}
 	marked, final := diffLabels(want, have)
-	gone, added, replaced := diffTargets(want.Targets, remaining(want, have))
+	gone, added, replaced := diffTargets(want, have.Targets, want.lost(have))
 	closed, listeners := diffListeners(want.Listeners, have.Listeners)
 
 	ops = append(ops, diffMarks(want, have, marked)...)
@@ -92,14 +92,9 @@ func (s Spec) move(have State) Op {
 	if have.Network == 0 {
 		return s.attachment()
 	}
-	wanted := byServer(s.Targets)
-	lost := slices.DeleteFunc(slices.Clone(have.Targets), func(t Target) bool {
-		_, stays := wanted[t.Server]
-		return !t.Private || !stays
-	})
 	return MoveNetwork{
 		Leave: DetachNetwork{Network: have.Network}, Join: s.attachment(),
-		Back: AttachNetwork{Network: have.Network, IP: have.PrivateIP}, Lost: lost,
+		Back: AttachNetwork{Network: have.Network, IP: have.PrivateIP}, Lost: s.lost(have),
 	}
 }
 
@@ -182,33 +177,29 @@ func diffReverseDNS(want Spec, have State) (ops []Op) {
 	return ops
 }
 
-// remaining are the targets that are left when the load balancer has moved to another network:
-// those that are reached there are gone, but for the ones that are not wanted, which are removed
-// before.
-func remaining(want Spec, have State) []Target {
-	if have.Network == 0 || !want.moves(have) {
-		return have.Targets
+// lost are the targets that the load balancer drops when it moves to another network: those that
+// are reached there, but for the ones that are not wanted, which are removed before.
+func (s Spec) lost(have State) []Target {
+	if have.Network == 0 || !s.moves(have) {
+		return nil
 	}
-	wanted := byServer(want.Targets)
+	_, leaving := s.match(have.Targets)
 	return slices.DeleteFunc(slices.Clone(have.Targets), func(t Target) bool {
-		_, stays := wanted[t.Server]
-		return t.Private && stays
+		return !t.Private || slices.Contains(leaving, t)
 	})
 }
 
-func diffTargets(want, have []Target) (gone, added, replaced []Op) {
-	wanted, present := byServer(want), byServer(have)
-	for _, id := range slices.Sorted(maps.Keys(present)) {
-		if _, ok := wanted[id]; !ok {
-			gone = append(gone, RemoveTarget{Target: present[id]})
-		}
+func diffTargets(want Spec, have, lost []Target) (gone, added, replaced []Op) {
+	now, leaving := want.match(have)
+	for _, t := range leaving {
+		gone = append(gone, RemoveTarget{Target: t})
 	}
-	for _, id := range slices.Sorted(maps.Keys(wanted)) {
-		switch old, ok := present[id]; {
-		case !ok:
-			added = append(added, AddTarget{Target: wanted[id]})
-		case old != wanted[id]:
-			replaced = append(replaced, ReplaceTarget{Old: old, New: wanted[id]})
+	for _, t := range slices.SortedFunc(slices.Values(want.Targets), Target.Compare) {
+		switch old, ok := now[t]; {
+		case !ok, slices.Contains(lost, old):
+			added = append(added, AddTarget{Target: t})
+		case old != t:
+			replaced = append(replaced, ReplaceTarget{Old: old, New: t})
 		}
 	}
 	return gone, added, replaced

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -69,6 +70,35 @@ func randomServers(r *rand.Rand, most int) []int64 {
 	return servers
 }
 
+// dedicatedNodes are nodes on dedicated servers, always the same: with both addresses, or one.
+func dedicatedNodes() (nodes []lb.Node) {
+	for i := range byte(12) {
+		n := lb.Node{Name: fmt.Sprint("dedicated-", i)}
+		if i%4 != 1 {
+			n.Private = netip.AddrFrom4([4]byte{10, 1, 0, 10 + i})
+		}
+		if i%4 != 2 {
+			n.Public = netip.AddrFrom4([4]byte{203, 0, 113, 10 + i})
+		}
+		if i == 7 {
+			n.Public = netip.MustParseAddr("2001:db8:7::2")
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes
+}
+
+// randomNodes are nodes on servers of both kinds.
+func randomNodes(r *rand.Rand, most int) []lb.Node {
+	nodes, all := nodesOf(randomServers(r, most)), dedicatedNodes()
+	for _, i := range r.Perm(len(all))[:r.IntN(len(all)+1)] {
+		if len(nodes) < most {
+			nodes = append(nodes, all[i])
+		}
+	}
+	return nodes
+}
+
 func room(typ string) lb.Limits {
 	if l, known := lb.LimitsOf(typ); known {
 		return l
@@ -86,7 +116,7 @@ func randomSpec(r *rand.Rand) lb.Spec {
 		s.Public = !s.UsePrivateIP || r.IntN(2) == 0
 	}
 	s.Listeners = randomListeners(r, room(s.Type).Listeners)
-	return s.WithTargets(randomServers(r, room(s.Type).Targets))
+	return s.WithTargets(randomNodes(r, room(s.Type).Targets))
 }
 
 // randomState is a load balancer as the cloud allows it, edited by anybody.
@@ -104,6 +134,15 @@ func randomState(r *rand.Rand) lb.State {
 		private := !s.Public || s.Network != 0 && r.IntN(2) == 0
 		s.Targets = append(s.Targets, lb.Target{Server: id, Private: private})
 	}
+	for _, n := range dedicatedNodes() {
+		for _, target := range n.Targets() {
+			reached := target.Private && s.Network != 0 || !target.Private && s.Public
+			if reached && r.IntN(3) == 0 && len(s.Targets) < room(s.Type).Targets {
+				s.Targets = append(s.Targets, target)
+			}
+		}
+	}
+	slices.SortFunc(s.Targets, lb.Target.Compare)
 	return s
 }
 
@@ -174,7 +213,7 @@ func TestDiffCases(t *testing.T) {
 		Owner: owner, Name: "web", Type: "lb11", Location: "fsn1", Algorithm: lb.RoundRobin, Public: true, Network: 1,
 		Listeners: []lb.Listener{{Port: 80, DestinationPort: 30080, Protocol: "tcp"}, {Port: 443, DestinationPort: 30443, Protocol: "tcp"}},
 	}
-	base = base.WithTargets([]int64{11, 12})
+	base = base.WithTargets(nodesOf([]int64{11, 12}))
 	have, err := apply(lb.State{}, lb.Diff(base, lb.State{}))
 	if err != nil {
 		t.Fatal(err)
@@ -187,11 +226,11 @@ func TestDiffCases(t *testing.T) {
 	}{
 		{name: "nothing", plan: "[]"},
 		{
-			name: "private targets, one after the other", want: func(s *lb.Spec) { s.UsePrivateIP = true; *s = s.WithTargets([]int64{11, 12}) },
+			name: "private targets, one after the other", want: func(s *lb.Spec) { s.UsePrivateIP = true; *s = s.WithTargets(nodesOf([]int64{11, 12})) },
 			plan: "[replace server 11 by server 11 (private) replace server 12 by server 12 (private)]",
 		},
 		{
-			name: "another network", want: func(s *lb.Spec) { s.Network = 2; s.UsePrivateIP = true; *s = s.WithTargets([]int64{11, 12}) },
+			name: "another network", want: func(s *lb.Spec) { s.Network = 2; s.UsePrivateIP = true; *s = s.WithTargets(nodesOf([]int64{11, 12})) },
 			have: func(s *lb.State) { s.Targets = []lb.Target{{Server: 11, Private: true}, {Server: 12, Private: true}} },
 			plan: "[move from network 1: attach to network 2 add server 11 (private) add server 12 (private)]",
 		},
@@ -203,11 +242,11 @@ func TestDiffCases(t *testing.T) {
 			plan: `[set name "web" and 3 labels]`,
 		},
 		{
-			name: "smaller", want: func(s *lb.Spec) { *s = s.WithTargets([]int64{12}) }, have: func(s *lb.State) { s.Type = "lb21" },
+			name: "smaller", want: func(s *lb.Spec) { *s = s.WithTargets(nodesOf([]int64{12})) }, have: func(s *lb.State) { s.Type = "lb21" },
 			plan: "[remove server 11 change type to lb11]",
 		},
 		{
-			name: "larger", want: func(s *lb.Spec) { s.Type = "lb31"; *s = s.WithTargets([]int64{12, 13}) },
+			name: "larger", want: func(s *lb.Spec) { s.Type = "lb31"; *s = s.WithTargets(nodesOf([]int64{12, 13})) },
 			plan: "[remove server 11 change type to lb31 add server 13]",
 		},
 		{

@@ -85,7 +85,7 @@ func ownedByOthers(s State, o Owner) bool {
 
 // Against fits the spec to the load balancer that exists, or will be taken over: what stays as it
 // is, what there is room for, and what cannot be. The notes say what of the wish is not fulfilled.
-func (s Spec) Against(have State, preferred []int64) (Spec, []Note) {
+func (s Spec) Against(have State, preferred []Node) (Spec, []Note) {
 	var notes []Note
 	if s.keepsChecks(have) {
 		s.ChecksKept = true
@@ -105,8 +105,9 @@ func (s Spec) Against(have State, preferred []int64) (Spec, []Note) {
 		notes = slices.Concat(bounds, notes)
 	}
 	s, moved := s.stay(have)
+	missing := s.unaddressed()
 	s, trimmed := s.Fit(have, preferred)
-	return s, slices.Concat(notes, kept, moved, trimmed, Immovable(s, have), s.unanswered(have, preferred))
+	return s, slices.Concat(notes, kept, moved, missing, trimmed, Immovable(s, have), s.unanswered(have, preferred))
 }
 
 // TakeOverAsIs makes a load balancer an owner's whose Service cannot be understood: everything of

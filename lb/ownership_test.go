@@ -138,7 +138,7 @@ func TestIPv6AddressOfIPv4Services(t *testing.T) {
 func TestAddressInTheNetwork(t *testing.T) {
 	svc, d := plain()
 	svc.Annotations = map[string]string{hetzner + "private-ipv4": "10.0.0.9", hetzner + "use-private-ip": "true", hetzner + "disable-public-network": "true"}
-	want := parse(t, svc, d).WithTargets([]int64{1, 2})
+	want := parse(t, svc, d).WithTargets(nodesOf([]int64{1, 2}))
 	create := lb.Diff(want, lb.State{})[0].(lb.Create).Spec
 	if create.Network != 0 || !create.Public || len(create.Targets) != 0 {
 		t.Errorf("a creation cannot choose an address: %+v", create)
@@ -156,15 +156,15 @@ func TestAddressInTheNetwork(t *testing.T) {
 	}
 
 	svc.Annotations[hetzner+"private-ipv4"] = ""
-	if ops := lb.Diff(parse(t, svc, d).WithTargets([]int64{1, 2}), have); len(ops) != 0 {
+	if ops := lb.Diff(parse(t, svc, d).WithTargets(nodesOf([]int64{1, 2})), have); len(ops) != 0 {
 		t.Errorf("no address is wanted any more: %v, want it left alone", ops)
 	}
 	svc.Annotations[hetzner+"private-subnet-ip-range"] = "10.0.8.0/24"
-	want = parse(t, svc, d).WithTargets([]int64{1, 2})
+	want = parse(t, svc, d).WithTargets(nodesOf([]int64{1, 2}))
 	if got := fmt.Sprint(lb.Diff(want, have)); got != "[move from network 7: attach to network 7 in 10.0.8.0/24 add server 1 (private) add server 2 (private)]" {
 		t.Errorf("another subnet: %s", got)
 	}
-	// Leaving the network would drop a dedicated server's address for good.
+	// Leaving the network would drop targets of others for good.
 	have.OtherTargets = 1
 	kept, notes := want.Against(have, nil)
 	if ops := lb.Diff(kept, have); len(ops) != 0 || len(notes) != 1 || notes[0].Reason != lb.ReasonImmutable {

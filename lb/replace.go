@@ -18,8 +18,8 @@ type Swap interface {
 }
 
 type (
-	// ReplaceTarget lets a server be reached at its other address: the cloud has a server as a
-	// target once.
+	// ReplaceTarget lets a node be reached at its other address: the cloud has a server as a target
+	// once, and a node is to get its traffic once.
 	ReplaceTarget struct{ Old, New Target }
 	// MoveNetwork leaves a network and joins another one, or the same one at another address.
 	MoveNetwork struct {
@@ -85,14 +85,6 @@ func Waits(op Op) bool {
 	return false
 }
 
-func byServer(targets []Target) map[int64]Target {
-	found := make(map[int64]Target, len(targets))
-	for _, t := range targets {
-		found[t.Server] = t
-	}
-	return found
-}
-
 // RefusedKey names what the cloud refused with an op whose repetition costs traffic or requests, so
 // that it is not repeated at once; empty for other ops. What a server is refused for holds for all
 // load balancers.
@@ -130,18 +122,22 @@ func (s Spec) Without(have State, refused func(key string) error) (Spec, []error
 			}
 		}
 	}
-	present := byServer(have.Targets)
+	now, _ := s.match(have.Targets)
+	otherOf := s.others()
 	wanted := s.Targets
 	s.Targets = nil
 	for _, t := range wanted {
-		old, there := present[t.Server]
-		other := Target{Server: t.Server, Private: !t.Private}
-		replacing, adding := refused(ReplaceTarget{Old: other, New: t}.String()), refused(t.String())
+		old, there := now[t]
+		other, pair := otherOf(t)
+		adding, replacing := refused(t.String()), error(nil)
+		if pair {
+			replacing = refused(ReplaceTarget{Old: other, New: t}.String())
+		}
 		switch {
 		case there && old == t, replacing == nil && adding == nil:
 			s.Targets = append(s.Targets, t)
 			continue
-		case there, refused(other.String()) == nil && (replacing != nil || slices.ContainsFunc(have.Targets, func(h Target) bool { return h.Private == other.Private })):
+		case there, pair && refused(other.String()) == nil && (replacing != nil || slices.ContainsFunc(have.Targets, func(h Target) bool { return h.Private == other.Private })):
 			s.Targets = append(s.Targets, other)
 			s.Public = s.Public || !other.Private
 		}
@@ -150,5 +146,6 @@ func (s Spec) Without(have State, refused func(key string) error) (Spec, []error
 		}
 		why = append(why, adding)
 	}
+	slices.SortFunc(s.Targets, Target.Compare)
 	return s, why
 }

@@ -1,7 +1,6 @@
 package lb
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 )
@@ -15,9 +14,9 @@ import (
 //   - Of targets that are to be reached at their other address one is replaced at a time, and the
 //     next only while all that are reached as is wanted are healthy.
 type Rollout struct {
-	// Expected reports whether a server can be healthy: under policy Local only one with endpoints
-	// can.
-	Expected func(server int64) bool
+	// Expected reports whether a target can be healthy: under policy Local only a node with
+	// endpoints can.
+	Expected func(Target) bool
 	// Overdue are targets that are there and have not been healthy for the time of a verdict.
 	Overdue map[Target]bool
 	// Hold: no target is replaced now, because the health checks themselves are on trial.
@@ -36,6 +35,7 @@ func (r Rollout) Next(want Spec, have State) (now Spec, waits bool, notes []Note
 	if r.keepLeaving(&want, have) {
 		waits = true
 	}
+	slices.SortFunc(want.Targets, Target.Compare)
 	// What is reached, or may have to be reached again, through the public interface needs it.
 	inDoubt := waits || len(notes) > 0 || have.unserved()
 	want.Public = want.Public || have.Public && inDoubt || slices.ContainsFunc(want.Targets, func(t Target) bool { return !t.Private })
@@ -45,26 +45,26 @@ func (r Rollout) Next(want Spec, have State) (now Spec, waits bool, notes []Note
 // replace puts the addresses that targets have in the place of those that are wanted, but for what
 // is replaced now.
 func (r Rollout) replace(want *Spec, have State) (waits bool, notes []Note) {
-	present := byServer(have.Targets)
+	now, _ := want.match(have.Targets)
 	var others, serving []int // targets of want that are reached at their other address; and are healthy there
 	var failing []Target
 	early, proved := false, false
 	for i, t := range want.Targets {
-		old, ok := present[t.Server]
+		old, ok := now[t]
 		switch {
 		case !ok:
-		case old == t && have.healthy(t.Server):
+		case old == t && have.healthy(t):
 			proved = true
 		case old == t:
-			if r.Expected(t.Server) {
+			if r.Expected(t) {
 				failing = append(failing, t)
 			}
 		default:
 			others = append(others, i)
-			if len(have.HealthyAt(t.Server)) > 0 {
+			if len(have.HealthyAt(old)) > 0 {
 				serving = append(serving, i)
 			} else {
-				early = early || r.Expected(t.Server) && !r.Overdue[old] // it may yet be healthy
+				early = early || r.Expected(t) && !r.Overdue[old] // it may yet be healthy
 			}
 		}
 	}
@@ -86,7 +86,7 @@ func (r Rollout) replace(want *Spec, have State) (waits bool, notes []Note) {
 	}
 	for _, i := range others {
 		if !slices.Contains(move, i) {
-			want.Targets[i] = present[want.Targets[i].Server]
+			want.Targets[i] = now[want.Targets[i]]
 		}
 	}
 	if stuck && len(move) < len(others) {
@@ -99,21 +99,19 @@ func (r Rollout) replace(want *Spec, have State) (waits bool, notes []Note) {
 // healthy and one may become so. Where the type has no room for all, one of them stays, if need be
 // in the place of one that would come.
 func (r Rollout) keepLeaving(want *Spec, have State) bool {
-	wanted, present := byServer(want.Targets), byServer(have.Targets)
+	now, going := want.match(have.Targets)
 	served := make(map[int]bool) // listeners that find a wanted target healthy
 	pending := false
 	for _, t := range want.Targets {
-		for _, port := range have.HealthyAt(t.Server) {
+		old, ok := now[t]
+		for _, port := range have.HealthyAt(old) {
 			served[port] = true
 		}
-		_, ok := present[t.Server]
-		pending = pending || r.Expected(t.Server) && (!ok || !have.healthy(t.Server) && !r.Overdue[t])
+		pending = pending || r.Expected(t) && (!ok || !have.healthy(old) && !r.Overdue[t])
 	}
 	var leaving []Target
-	for _, t := range have.Targets {
-		_, stays := wanted[t.Server]
-		needed := slices.ContainsFunc(have.HealthyAt(t.Server), func(port int) bool { return !served[port] })
-		if !stays && needed {
+	for _, t := range going {
+		if slices.ContainsFunc(have.HealthyAt(t), func(port int) bool { return !served[port] }) {
 			leaving = append(leaving, t)
 		}
 	}
@@ -124,13 +122,12 @@ func (r Rollout) keepLeaving(want *Spec, have State) bool {
 		room := limits.Targets - have.OtherTargets
 		leaving = leaving[:min(len(leaving), max(1, room-len(want.Targets)))]
 		for i := len(want.Targets) - 1; i >= 0 && len(want.Targets)+len(leaving) > room; i-- {
-			if _, ok := present[want.Targets[i].Server]; !ok {
+			if _, ok := now[want.Targets[i]]; !ok {
 				want.Targets = slices.Delete(want.Targets, i, i+1)
 			}
 		}
 	}
 	want.Targets = append(want.Targets, leaving...)
-	slices.SortFunc(want.Targets, func(a, b Target) int { return cmp.Compare(a.Server, b.Server) })
 	return true
 }
 
@@ -141,7 +138,7 @@ func notReplaced(private bool, failing []Target) Note {
 		others = fmt.Sprintf(" and %d more", n)
 	}
 	return Note{
-		Grade: Error, Reason: ReasonTargetsNotReplaced, Figures: fmt.Sprintf("server %d%s", failing[0].Server, others),
+		Grade: Error, Reason: ReasonTargetsNotReplaced, Figures: failing[0].name() + others,
 		Text: fmt.Sprintf("a target that is reached at its %s is not healthy there, so no other is changed: let nodes answer there, at their node ports and health checks, or change %s back", addressesOf(private), annotationPrivateIP),
 	}
 }
@@ -161,18 +158,18 @@ func (s State) saysSomething() bool {
 
 // unserved reports whether no target is healthy at any listener.
 func (s State) unserved() bool {
-	return !slices.ContainsFunc(s.Targets, func(t Target) bool { return len(s.HealthyAt(t.Server)) > 0 })
+	return !slices.ContainsFunc(s.Targets, func(t Target) bool { return len(s.HealthyAt(t)) > 0 })
 }
 
-// healthy reports whether a server's target is healthy at every listener that finds any target
-// healthy, and whether there is one.
-func (s State) healthy(server int64) bool {
+// healthy reports whether a target is healthy at every listener that finds any target healthy, and
+// whether there is one.
+func (s State) healthy(t Target) bool {
 	any := false
 	for _, l := range s.Listeners {
 		if s.Health(l.Port).Healthy == 0 {
 			continue
 		}
-		if any = true; s.Verdicts[l.Port][server] != Healthy {
+		if any = true; s.Verdicts[l.Port][t] != Healthy {
 			return false
 		}
 	}
@@ -182,7 +179,7 @@ func (s State) healthy(server int64) bool {
 // Waiting are the targets that are not healthy yet, or not any more.
 func (s State) Waiting() (targets []Target) {
 	for _, t := range s.Targets {
-		if s.saysSomething() && !s.healthy(t.Server) {
+		if s.saysSomething() && !s.healthy(t) {
 			targets = append(targets, t)
 		}
 	}

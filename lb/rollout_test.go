@@ -2,6 +2,8 @@ package lb_test
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/underlay-ccm/underlay/lb"
@@ -38,18 +40,18 @@ func (r *roller) verdict(t lb.Target) lb.Verdict {
 }
 
 func (r *roller) judge() {
-	verdicts, healthy := map[int64]lb.Verdict{}, 0
+	verdicts, healthy := map[lb.Target]lb.Verdict{}, 0
 	for _, t := range r.have.Targets {
-		verdicts[t.Server] = r.verdict(t)
-		if verdicts[t.Server] == lb.Healthy {
+		verdicts[t] = r.verdict(t)
+		if verdicts[t] == lb.Healthy {
 			healthy++
 		}
 	}
-	r.have.Verdicts, r.fewest = map[int]map[int64]lb.Verdict{80: verdicts}, min(r.fewest, healthy)
+	r.have.Verdicts, r.fewest = map[int]map[lb.Target]lb.Verdict{80: verdicts}, min(r.fewest, healthy)
 }
 
 // run looks until nothing changes any more. After three looks a target had its time.
-func (r *roller) run(want lb.Spec, expected func(int64) bool) (looks int, last []lb.Op) {
+func (r *roller) run(want lb.Spec, expected func(lb.Target) bool) (looks int, last []lb.Op) {
 	r.t.Helper()
 	for looks = 1; looks < 200; looks++ {
 		overdue := map[lb.Target]bool{}
@@ -93,10 +95,29 @@ func (r *roller) do(op lb.Op) {
 	}
 }
 
-func everyServer(int64) bool { return true }
+// among reports of targets whether they are those of these nodes.
+func among(servers ...int64) func(lb.Target) bool {
+	return func(t lb.Target) bool {
+		return slices.ContainsFunc(nodesOfBothKinds(servers...), func(n lb.Node) bool { return slices.Contains(n.Targets(), t) })
+	}
+}
+
+func everyServer(lb.Target) bool { return true }
+
+// nodesOfBothKinds are as many nodes, each second one on a dedicated server.
+func nodesOfBothKinds(servers ...int64) (nodes []lb.Node) {
+	for _, id := range servers {
+		n := nodesOf([]int64{id})[0]
+		if id%2 == 0 {
+			n.Server, n.Private, n.Public = 0, netip.AddrFrom4([4]byte{10, 1, 0, byte(id)}), netip.AddrFrom4([4]byte{203, 0, 113, byte(id)})
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes
+}
 
 func targetsOf(private bool, servers ...int64) []lb.Target {
-	return lb.Spec{UsePrivateIP: private}.WithTargets(servers).Targets
+	return lb.Spec{UsePrivateIP: private}.WithTargets(nodesOfBothKinds(servers...)).Targets
 }
 
 func healthOf(v lb.Verdict, targets ...lb.Target) map[lb.Target]lb.Verdict {
@@ -137,7 +158,7 @@ func TestAllTargetsAreReplacedByOthers(t *testing.T) {
 				health[target] = c.health
 			}
 			r := newRoller(t, lb.State{Targets: targetsOf(false, c.old...), OtherTargets: c.others}, health)
-			looks, _ := r.run(lb.Spec{Type: "lb11", Network: 7, Public: true, Listeners: r.have.Listeners}.WithTargets(c.by), everyServer)
+			looks, _ := r.run(lb.Spec{Type: "lb11", Network: 7, Public: true, Listeners: r.have.Listeners}.WithTargets(nodesOfBothKinds(c.by...)), everyServer)
 			if fmt.Sprint(r.have.Targets) != fmt.Sprint(targetsOf(false, c.by...)) || looks > 10 {
 				t.Errorf("after %d looks: %v", looks, r.have.Targets)
 			}
@@ -156,15 +177,15 @@ func TestTargetsThatAreNotNeededGoAtOnce(t *testing.T) {
 		name     string
 		health   map[lb.Target]lb.Verdict
 		want     []int64
-		expected func(int64) bool
+		expected func(lb.Target) bool
 	}{
 		{"others are healthy", healthOf(lb.Healthy, all...), []int64{1, 2}, everyServer},
 		{"it is unhealthy", healthOf(lb.Healthy, all[:2]...), []int64{1, 2, 4}, everyServer},
-		{"nobody can be healthy", healthOf(lb.Healthy, all...), []int64{4}, func(int64) bool { return false }},
+		{"nobody can be healthy", healthOf(lb.Healthy, all...), []int64{4}, func(lb.Target) bool { return false }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRoller(t, lb.State{Targets: all}, c.health)
-			want := lb.Spec{Type: "lb11", Network: 7, Public: true}.WithTargets(c.want)
+			want := lb.Spec{Type: "lb11", Network: 7, Public: true}.WithTargets(nodesOfBothKinds(c.want...))
 			now, waits, _ := lb.Rollout{Expected: c.expected}.Next(want, r.have)
 			if fmt.Sprint(now.Targets) != fmt.Sprint(want.Targets) || waits {
 				t.Errorf("%v, waits %t", now.Targets, waits)
@@ -196,7 +217,7 @@ func TestTargetsChangeTheirAddresses(t *testing.T) {
 		name     string
 		have     []lb.Target
 		health   map[lb.Target]lb.Verdict
-		expected func(int64) bool
+		expected func(lb.Target) bool
 		changed  int // targets that are reached at their private addresses in the end
 		fewest   int
 		stuck    bool
@@ -204,7 +225,7 @@ func TestTargetsChangeTheirAddresses(t *testing.T) {
 		{name: "all are healthy there", health: with(good(false, all...), good(true, all...)), changed: 4, fewest: 3},
 		{name: "none is healthy there", health: with(good(false, all...), dead(true, all...)), changed: 1, fewest: 3, stuck: true},
 		{name: "none is ever judged there", health: good(false, all...), changed: 1, fewest: 3, stuck: true},
-		{name: "half of them are dead there", health: with(good(false, all...), good(true, 1, 2), dead(true, 3, 4)), changed: 3, fewest: 3, stuck: true},
+		{name: "half of them are dead there", health: with(good(false, all...), good(true, 1, 3), dead(true, 2, 4)), changed: 3, fewest: 3, stuck: true},
 		{name: "a single one", have: targetsOf(false, 1), health: with(good(false, 1), good(true, 1)), changed: 1},
 		{name: "a single one, which is dead there", have: targetsOf(false, 1), health: with(good(false, 1), dead(true, 1)), changed: 1},
 		{name: "one is dead anyway", health: with(good(false, 2, 3, 4), good(true, 2, 3, 4), dead(false, 1), dead(true, 1)), changed: 4, fewest: 2},
@@ -212,11 +233,11 @@ func TestTargetsChangeTheirAddresses(t *testing.T) {
 		{name: "all are dead", health: with(dead(false, all...), good(true, all...)), changed: 4},
 		{
 			name: "policy Local, the pods are on one of them", health: with(good(false, 3), good(true, 3), dead(false, 1, 2, 4), dead(true, 1, 2, 4)), changed: 4,
-			expected: func(server int64) bool { return server == 3 },
+			expected: among(3),
 		},
 		{
 			name: "policy Local, the pods are on two of them", health: with(good(false, 2, 3), good(true, 2, 3), dead(false, 1, 4), dead(true, 1, 4)), changed: 4, fewest: 1,
-			expected: func(server int64) bool { return server == 2 || server == 3 },
+			expected: among(2, 3),
 		},
 		{name: "switched back: one is dead there", have: append(targetsOf(false, 1), targetsOf(true, 2, 3, 4)...), health: with(dead(false, 1), good(true, all...)), changed: 4, fewest: 3},
 		{name: "switched back: one is dead there, and another anyway", have: append(targetsOf(false, 1), targetsOf(true, 2, 3, 4)...), health: with(dead(false, 1), good(true, 1, 3, 4), dead(true, 2)), changed: 4, fewest: 2},
@@ -229,7 +250,7 @@ func TestTargetsChangeTheirAddresses(t *testing.T) {
 				c.expected = everyServer
 			}
 			r := newRoller(t, lb.State{Targets: c.have}, c.health)
-			want := lb.Spec{Type: "lb11", Network: 7, UsePrivateIP: true, Listeners: r.have.Listeners}.WithTargets(all[:len(c.have)])
+			want := lb.Spec{Type: "lb11", Network: 7, UsePrivateIP: true, Listeners: r.have.Listeners}.WithTargets(nodesOfBothKinds(all[:len(c.have)]...))
 			looks, _ := r.run(want, c.expected)
 			changed := 0
 			for _, target := range r.have.Targets {
@@ -257,7 +278,7 @@ func TestTargetsChangeTheirAddresses(t *testing.T) {
 // While health checks are on trial no target is replaced.
 func TestTargetsWaitForTheTrialOfChecks(t *testing.T) {
 	r := newRoller(t, lb.State{Targets: targetsOf(false, 1, 2)}, healthOf(lb.Healthy, targetsOf(false, 1, 2)...))
-	want := lb.Spec{Type: "lb11", Network: 7, UsePrivateIP: true, Listeners: r.have.Listeners}.WithTargets([]int64{1, 2})
+	want := lb.Spec{Type: "lb11", Network: 7, UsePrivateIP: true, Listeners: r.have.Listeners}.WithTargets(nodesOfBothKinds(1, 2))
 	now, _, _ := lb.Rollout{Expected: everyServer, Hold: true}.Next(want, r.have)
 	if ops := lb.DiffTargets(now, r.have); len(ops) > 0 || !now.Public {
 		t.Errorf("%v", ops)

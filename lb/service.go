@@ -50,6 +50,9 @@ const (
 	ReasonNoEffect = "FieldWithoutEffect"
 	// ReasonTargetsTruncated: more nodes than the load balancer's type takes as targets.
 	ReasonTargetsTruncated = "TargetsTruncated"
+	// ReasonTargetAddressMissing: a node on a dedicated server that has no address at which the
+	// load balancer could reach it.
+	ReasonTargetAddressMissing = "TargetAddressMissing"
 	// ReasonImmutable: a wish that an existing load balancer cannot follow.
 	ReasonImmutable = "ImmutableField"
 	// ReasonHeld: a Service that is refused has a load balancer, of which only the targets are kept

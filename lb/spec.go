@@ -3,7 +3,6 @@ package lb
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 )
 
@@ -56,7 +55,10 @@ type Spec struct {
 	LabelledCertificates bool
 	// Managed is the certificate to obtain instead.
 	Managed *ManagedCertificate
-	Targets []Target // sorted by server
+	Targets []Target // in the order of Target.Compare
+	// Nodes are those that may be targets, whether or not they are: they know of a dedicated
+	// server's addresses which belong together.
+	Nodes []Node
 
 	Takeover Takeover
 	// ChecksKept is set by Against: the health checks stay as they were at the takeover.
@@ -136,27 +138,4 @@ const settling = 5 * time.Second
 // Verdict is how long it takes at most until the check has found a target healthy or unhealthy.
 func (h HealthCheck) Verdict() time.Duration {
 	return time.Duration(h.Retries)*h.Interval + h.Timeout + settling
-}
-
-// Target is a cloud server that receives traffic.
-type Target struct {
-	Server  int64
-	Private bool // reached at its address in the load balancer's network
-}
-
-func (t Target) String() string {
-	if t.Private {
-		return fmt.Sprintf("server %d (private)", t.Server)
-	}
-	return fmt.Sprintf("server %d", t.Server)
-}
-
-// WithTargets returns the spec with these servers as its targets, in order, each once.
-func (s Spec) WithTargets(servers []int64) Spec {
-	servers = slices.Compact(slices.Sorted(slices.Values(servers)))
-	s.Targets = make([]Target, len(servers))
-	for i, id := range servers {
-		s.Targets[i] = Target{Server: id, Private: s.UsePrivateIP}
-	}
-	return s
 }

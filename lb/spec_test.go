@@ -19,6 +19,14 @@ func servers(targets []lb.Target) []int64 {
 	return ids
 }
 
+// nodesOf are the nodes on these cloud servers.
+func nodesOf(servers []int64) (nodes []lb.Node) {
+	for _, id := range servers {
+		nodes = append(nodes, lb.Node{Name: fmt.Sprint("node-", id), Server: id})
+	}
+	return nodes
+}
+
 func upTo(n int) []int64 {
 	var ids []int64
 	for i := range n {
@@ -28,12 +36,12 @@ func upTo(n int) []int64 {
 }
 
 func TestFitKeepsWhatIsThere(t *testing.T) {
-	spec := lb.Spec{Type: "lb11"}.WithTargets(upTo(40))
+	spec := lb.Spec{Type: "lb11"}.WithTargets(nodesOf(upTo(40)))
 	first, notes := spec.Fit(lb.State{}, nil)
 	if got := servers(first.Targets); !slices.Equal(got, upTo(25)) || len(notes) != 1 || notes[0].Reason != lb.ReasonTargetsTruncated {
 		t.Fatalf("new load balancer: targets %v, notes %v", got, notes)
 	}
-	if _, again := (lb.Spec{Type: "lb11"}).WithTargets(upTo(41)).Fit(lb.State{}, nil); again[0].String() != notes[0].String() || !strings.Contains(notes[0].Text, "25 nodes") {
+	if _, again := (lb.Spec{Type: "lb11"}).WithTargets(nodesOf(upTo(41))).Fit(lb.State{}, nil); again[0].String() != notes[0].String() || !strings.Contains(notes[0].Text, "25 nodes") {
 		t.Errorf("the note is %v, and %v with one more node: want one text, with the limit", notes, again)
 	}
 
@@ -47,7 +55,7 @@ func TestFitKeepsWhatIsThere(t *testing.T) {
 	}
 
 	for _, c := range []lb.Spec{{Type: "lb99"}, {Type: "lb21"}} {
-		if got, notes := c.WithTargets(upTo(40)).Fit(lb.State{}, nil); len(got.Targets) != 40 || len(notes) != 0 {
+		if got, notes := c.WithTargets(nodesOf(upTo(40))).Fit(lb.State{}, nil); len(got.Targets) != 40 || len(notes) != 0 {
 			t.Errorf("%s: %d targets, notes %v", c.Type, len(got.Targets), notes)
 		}
 	}
@@ -57,7 +65,7 @@ func TestFitKeepsWhatIsThere(t *testing.T) {
 }
 
 func TestWithTargets(t *testing.T) {
-	got := lb.Spec{UsePrivateIP: true}.WithTargets([]int64{3, 1, 3, 2}).Targets
+	got := lb.Spec{UsePrivateIP: true}.WithTargets(nodesOf([]int64{3, 1, 3, 2})).Targets
 	want := []lb.Target{{Server: 1, Private: true}, {Server: 2, Private: true}, {Server: 3, Private: true}}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
@@ -122,7 +130,7 @@ func TestRetarget(t *testing.T) {
 		{"no public interface, no targets", lb.State{Type: "lb11"}, []int64{1}, "[add server 1 (private)]"},
 		{"no room", lb.State{Type: "lb11", Public: true, OtherTargets: 24, Targets: []lb.Target{{Server: 9}}}, []int64{1, 9}, "[]"},
 	} {
-		want, notes := lb.Retarget(c.have, c.servers, nil)
+		want, notes := lb.Retarget(c.have, nodesOf(c.servers), nil)
 		if got := fmt.Sprint(lb.DiffTargets(want, c.have)); got != c.want || (len(notes) > 0) != (c.name == "no room") {
 			t.Errorf("%s: got %s, notes %v; want %s", c.name, got, notes, c.want)
 		}

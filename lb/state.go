@@ -58,12 +58,12 @@ type State struct {
 
 	Listeners []Listener
 	Targets   []Target
-	// OtherTargets counts what label selectors find and addresses of dedicated servers. We did not
-	// add them and cannot judge them, so they stay; they take room all the same.
+	// OtherTargets counts what label selectors find. We did not add them and cannot judge them, so
+	// they stay; they take room all the same.
 	OtherTargets int
-	// Verdicts are what the checks say of the targets, by the listener's port and the server.
-	// Targets of others are not in it.
-	Verdicts map[int]map[int64]Verdict
+	// Verdicts are what the checks say of the targets, by the listener's port and the target.
+	// OtherTargets are not in it.
+	Verdicts map[int]map[Target]Verdict
 }
 
 // Verdict is what the checks of one listener say of a target.
@@ -132,11 +132,11 @@ func (l Listener) withoutHealthy() string {
 	return fmt.Sprintf("port %d: no target is healthy", l.Port)
 }
 
-// HealthyAt are the ports of the listeners that find a server's target healthy, sorted.
-func (s State) HealthyAt(server int64) []int {
+// HealthyAt are the ports of the listeners that find a target healthy, sorted.
+func (s State) HealthyAt(t Target) []int {
 	var ports []int
 	for port, verdicts := range s.Verdicts {
-		if verdicts[server] == Healthy {
+		if verdicts[t] == Healthy {
 			ports = append(ports, port)
 		}
 	}

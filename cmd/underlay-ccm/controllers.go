@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"time"
 
 	cloudprovider "k8s.io/cloud-provider"
@@ -109,8 +110,10 @@ func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
 		return nil, fmt.Errorf("client of the load balancer controller: %w", err)
 	}
 	var network int64
+	var ranges func() []netip.Prefix
 	if m.network != nil {
 		network = m.network.ID
+		ranges = func() []netip.Prefix { return m.found.Load().DedicatedRanges() }
 	}
 	return lbcontroller.New(lbcontroller.Config{
 		Client:    client.CoreV1(),
@@ -118,17 +121,20 @@ func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
 		Nodes:     c.SharedInformers.Core().V1().Nodes(),
 		Slices:    c.SharedInformers.Discovery().V1().EndpointSlices(),
 		Backend:   m.client.LoadBalancers(),
-		Defaults:  wiring.Defaults(m.config, network),
+		Defaults:  wiring.Defaults(m.config, network, nil),
 		Network:   m.networkID,
 		Reachable: m.reachableTargets,
 		Recorder:  c.EventRecorder,
 		Registry:  registry{},
 		Workers:   int(c.ComponentConfig.ServiceController.ConcurrentServiceSyncs),
+
+		DedicatedRanges: ranges,
 	})
 }
 
 // reachableTargets tells from the cached server list which servers have addresses in the network,
-// and which public ones.
+// and which public ones. Dedicated servers are not in it: the load balancer controller knows their
+// addresses from their Nodes.
 func (m *manager) reachableTargets(ctx context.Context) (map[lb.Target]bool, error) {
 	servers, err := m.servers.List(ctx, time.Time{})
 	if err != nil {

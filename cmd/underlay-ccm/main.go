@@ -109,6 +109,7 @@ type manager struct {
 	table   routes.Table     // of the network
 	// networkID is that of the network of this moment; nil: none configured.
 	networkID func() int64
+	found     atomic.Pointer[hetzner.Network] // the network of this moment
 	// networkRange is its range; nil: none configured.
 	networkRange func() netip.Prefix
 	servers      cloud.Servers

@@ -79,6 +79,7 @@ func (m *manager) see() {
 		return
 	}
 	view := func(n *hetzner.Network) cloud.View {
+		m.found.Store(n)
 		return cloud.View{ID: n.ID, Range: n.IPRange, Table: n, Servers: m.client.Servers(n.ID)}
 	}
 	followed := cloud.NewNetwork(view(m.network), func(ctx context.Context) (cloud.View, error) {

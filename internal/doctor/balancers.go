@@ -112,11 +112,11 @@ func (x *cluster) sick(b survey.Balancing, l lb.Listener, ready []string) (Findi
 		target, is := targetOf(b, n)
 		_, old := x.waiting(n)
 		_, absent := x.absent[n.Name]
-		if !is || b.LoadBalancer.Verdicts[l.Port][target.Server] != lb.Unhealthy || !old || absent || !kube.Ready(n) || local && !slices.Contains(ready, n.Name) {
+		if !is || b.LoadBalancer.Verdicts[l.Port][target] != lb.Unhealthy || !old || absent || !kube.Ready(n) || local && !slices.Contains(ready, n.Name) {
 			continue
 		}
 		names = append(names, n.Name)
-		if to := targeted(n, target.Private); !addr.IsValid() && len(to) > 0 {
+		if to := x.targeted(n, target.Private); !addr.IsValid() && len(to) > 0 {
 			addr = to[0]
 		}
 	}
@@ -136,8 +136,7 @@ func (x *cluster) sick(b survey.Balancing, l lb.Listener, ready []string) (Findi
 
 // targetOf is the target that a Node is, if it is one.
 func targetOf(b survey.Balancing, n *corev1.Node) (lb.Target, bool) {
-	server, ok := lbcontroller.Target(n)
-	i := slices.IndexFunc(b.LoadBalancer.Targets, func(t lb.Target) bool { return ok && t.Server == server })
+	i := slices.IndexFunc(b.LoadBalancer.Targets, func(t lb.Target) bool { return lbcontroller.Is(n, t) })
 	if i < 0 {
 		return lb.Target{}, false
 	}

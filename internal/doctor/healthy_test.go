@@ -288,16 +288,16 @@ func balanced(snap *survey.Snapshot) {
 		target := lb.Target{Server: int64(101 + i), Private: true}
 		b.Targets = append(b.Targets, target)
 	}
-	b.Verdicts = map[int]map[int64]lb.Verdict{80: verdicts(b.Targets, machines)}
+	b.Verdicts = map[int]map[lb.Target]lb.Verdict{80: verdicts(b.Targets, machines)}
 	snap.LoadBalancers = []lb.State{b}
 }
 
 // verdicts finds so many of the targets healthy, and has not judged the others.
-func verdicts(targets []lb.Target, healthy int) map[int64]lb.Verdict {
-	out := make(map[int64]lb.Verdict, len(targets))
+func verdicts(targets []lb.Target, healthy int) map[lb.Target]lb.Verdict {
+	out := make(map[lb.Target]lb.Verdict, len(targets))
 	for i, t := range targets {
-		if out[t.Server] = lb.Unknown; i < healthy {
-			out[t.Server] = lb.Healthy
+		if out[t] = lb.Unknown; i < healthy {
+			out[t] = lb.Healthy
 		}
 	}
 	return out

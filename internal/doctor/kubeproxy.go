@@ -13,6 +13,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/survey"
+	lbcontroller "github.com/underlay-ccm/underlay/lb/controller"
 )
 
 // Where kubeadm keeps kube-proxy's configuration, and how it is made to read it
@@ -143,7 +144,7 @@ func proxyNodePorts(x *cluster) []Finding {
 	var closed []string
 	for _, private := range x.waysToNodes() {
 		for _, n := range x.Nodes {
-			for _, a := range targeted(n, private) {
+			for _, a := range x.targeted(n, private) {
 				if !c.opens(n, a) {
 					closed = append(closed, fmt.Sprintf("%s of %s", a, n.Name))
 				}
@@ -186,8 +187,12 @@ func (x *cluster) waysToNodes() []bool {
 }
 
 // targeted are the node's addresses that a load balancer sends traffic to: the
-// cloud's load balancers reach servers by IPv4.
-func targeted(n *corev1.Node, private bool) []netip.Addr {
+// cloud's load balancers reach their servers by IPv4, and dedicated ones at the
+// addresses that are targets.
+func (x *cluster) targeted(n *corev1.Node, private bool) []netip.Addr {
+	if _, err := kube.ParseDedicatedID(n.Spec.ProviderID); err == nil {
+		return x.addressTargets(n, private)
+	}
 	all := kube.ExternalIPs(n)
 	if private {
 		all = kube.InternalIPs(n)
@@ -196,6 +201,20 @@ func targeted(n *corev1.Node, private bool) []netip.Addr {
 	for _, a := range all {
 		if a.Is4() {
 			return append(out, a)
+		}
+	}
+	return out
+}
+
+func (x *cluster) addressTargets(n *corev1.Node, private bool) (out []netip.Addr) {
+	for _, b := range x.balancings {
+		if b.LoadBalancer == nil {
+			continue
+		}
+		for _, t := range b.LoadBalancer.Targets {
+			if t.Private == private && t.Address.IsValid() && lbcontroller.Is(n, t) && !slices.Contains(out, t.Address) {
+				out = append(out, t.Address)
+			}
 		}
 	}
 	return out

@@ -124,6 +124,10 @@ func TestWhatPassesByItself(t *testing.T) {
 			s.LoadBalancers[0].Verdicts[80] = verdicts(s.LoadBalancers[0].Targets, 2)
 			s.Network.Routes = s.Network.Routes[:2]
 		}},
+		{"a dedicated server that is a target", shape{}, func(s *survey.Snapshot) {
+			onDedicated("10.1.0.5", lb.Healthy)(s)
+			proxySays("- 10.0.0.0/16", "- 10.0.0.0/15")(s)
+		}},
 		{"a dedicated server with an address that the cloud doesn't know", shape{}, func(s *survey.Snapshot) {
 			s.Nodes[2].Spec.ProviderID = "hrobot://4711"
 			setCondition(s.Nodes[2], corev1.NodeReady, corev1.ConditionUnknown, "NodeStatusUnknown", "silent", time.Hour)
@@ -133,7 +137,7 @@ func TestWhatPassesByItself(t *testing.T) {
 			s.Servers = s.Servers[:2]
 			s.Nodes[2].DeletionTimestamp = &metav1.Time{Time: now()}
 			sicken(s, 0)
-			s.LoadBalancers[0].Verdicts[80][s.LoadBalancers[0].Targets[2].Server] = lb.Unhealthy
+			s.LoadBalancers[0].Verdicts[80][s.LoadBalancers[0].Targets[2]] = lb.Unhealthy
 		}},
 		{"a load balancer of another cluster", shape{}, func(s *survey.Snapshot) {
 			other := s.LoadBalancers[0]

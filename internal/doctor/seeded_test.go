@@ -17,6 +17,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/lb"
 	"github.com/underlay-ccm/underlay/routes"
 )
 
@@ -118,6 +119,7 @@ func seededProxy() []seeded {
 			check: "kube-proxy-node-ports", severity: Error, object: object, says: []string{"mode nftables", "primary", "203.0.113.2 of control-1"}, do: "nodePortAddresses",
 		},
 		{name: "NodePorts on another range", seed: proxySays("- 10.0.0.0/16", "- 192.168.0.0/16"), check: "kube-proxy-node-ports", severity: Error, object: object, says: []string{"192.168.0.0/16", "10.0.0.2 of control-1", "10.0.0.4 of worker-2"}, do: "nodePortAddresses: [10.0.0.0/16]"},
+		{name: "NodePorts closed where a dedicated server is a target", seed: onDedicated("10.1.0.5", lb.Healthy), check: "kube-proxy-node-ports", severity: Error, object: object, says: []string{"10.1.0.5 of worker-2"}},
 		{
 			name: "NodePorts on another range, before the first load balancer",
 			seed: func(s *survey.Snapshot) {
@@ -138,6 +140,20 @@ func toPublic(s *survey.Snapshot) {
 	b := &s.LoadBalancers[0]
 	for i := range b.Targets {
 		b.Targets[i].Private = false
+	}
+	b.Verdicts[80] = verdicts(b.Targets, machines)
+}
+
+// onDedicated has the third Node on a dedicated server, at an address that is a target.
+func onDedicated(address string, health lb.Verdict) func(*survey.Snapshot) {
+	return func(s *survey.Snapshot) {
+		n, b := s.Nodes[2], &s.LoadBalancers[0]
+		n.Spec.ProviderID = "hrobot://4711"
+		n.Status.Addresses = append([]corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}, n.Status.Addresses...)
+		s.Servers, s.Network.Routes = s.Servers[:2], s.Network.Routes[:2]
+		b.Targets[2] = lb.AddressTarget(netip.MustParseAddr(address))
+		b.Verdicts[80] = verdicts(b.Targets, machines)
+		b.Verdicts[80][b.Targets[2]] = health
 	}
 }
 

@@ -301,7 +301,7 @@ func web(s *survey.Snapshot) *corev1.Service { return s.Services[1] }
 func sicken(s *survey.Snapshot, n int) {
 	b := &s.LoadBalancers[0]
 	for _, target := range b.Targets[:n] {
-		b.Verdicts[80][target.Server] = lb.Unhealthy
+		b.Verdicts[80][target] = lb.Unhealthy
 	}
 }
 
@@ -350,6 +350,9 @@ func seededServices() []seeded {
 		{name: "a load balancer of no Service", seed: func(s *survey.Snapshot) { s.Services = s.Services[:1] }, check: "load-balancer-owner", severity: Warning, object: "load-balancer/web", says: []string{"900", "cluster kubernetes"}, do: "delete 900"},
 		{name: "a firewalled health port", seed: func(s *survey.Snapshot) { sicken(s, machines) }, check: "load-balancer-health", severity: Error, object: object, says: []string{"port 80", "3 of 3", "http :10256/healthz", "worker-1", "no traffic"}, do: "curl -i http://10.0.0.2:10256/healthz"},
 		{name: "one node with a firewalled health port", seed: func(s *survey.Snapshot) { sicken(s, 1) }, check: "load-balancer-health", severity: Warning, object: object, says: []string{"1 of 3", "control-1"}},
+		{name: "a dedicated server with a firewalled health port", seed: func(s *survey.Snapshot) {
+			onDedicated("10.0.0.200", lb.Unhealthy)(s)
+		}, check: "load-balancer-health", severity: Warning, object: object, says: []string{"1 of 3", "worker-2"}, do: "curl -i http://10.0.0.200:10256/healthz"},
 		{
 			name: "the one node with endpoints is unhealthy", seed: func(s *survey.Snapshot) {
 				web(s).Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal

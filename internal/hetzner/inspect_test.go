@@ -237,13 +237,13 @@ func TestInspectLoadBalancers(t *testing.T) {
 	}
 	for i, want := range []map[int]lb.Verdict{{80: lb.Healthy, 443: lb.Healthy}, {80: lb.Unhealthy, 443: lb.Healthy}, {80: lb.Unknown, 443: lb.Unknown}} {
 		for port, verdict := range want {
-			if got, judged := b.Verdicts[port][servers[i].ID]; got != verdict || !judged || !b.Targets[i].Private {
+			if got, judged := b.Verdicts[port][lb.Target{Server: servers[i].ID, Private: true}]; got != verdict || !judged || !b.Targets[i].Private {
 				t.Errorf("target %d on port %d is %v, want %v", i, port, got, verdict)
 			}
 		}
 	}
 	b = seen[1]
-	if !slices.Equal(b.Targets, []lb.Target{{Server: servers[0].ID}}) || len(b.Verdicts[80]) != 1 || b.OtherTargets != 1 || b.Network != 0 {
+	if want := []lb.Target{{Server: servers[0].ID}, lb.AddressTarget(owned)}; !slices.Equal(b.Targets, want) || len(b.Verdicts[80]) != 2 || b.OtherTargets != 0 || b.Network != 0 {
 		t.Errorf("%+v", b)
 	}
 }

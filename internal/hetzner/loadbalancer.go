@@ -198,11 +198,9 @@ func (l *LoadBalancers) send(ctx context.Context, have lb.State, op lb.Op) error
 		case lb.DeleteListener:
 			action, _, err = api.DeleteService(ctx, ref, op.Port)
 		case lb.AddTarget:
-			action, _, err = api.AddServerTarget(ctx, ref, hcloud.LoadBalancerAddServerTargetOpts{
-				Server: &hcloud.Server{ID: op.Target.Server}, UsePrivateIP: hcloud.Ptr(op.Target.Private),
-			})
+			action, err = l.addTarget(ctx, ref, op.Target)
 		case lb.RemoveTarget:
-			action, _, err = api.RemoveServerTarget(ctx, ref, &hcloud.Server{ID: op.Target.Server})
+			action, err = l.removeTarget(ctx, ref, op.Target)
 		case lb.SetReverseDNS:
 			action, _, err = api.ChangeDNSPtr(ctx, ref, op.IP.String(), pointerName(op.Name))
 		case lb.Delete:
@@ -214,6 +212,26 @@ func (l *LoadBalancers) send(ctx context.Context, have lb.State, op lb.Op) error
 		}
 		return action, err
 	})
+}
+
+func (l *LoadBalancers) addTarget(ctx context.Context, ref *hcloud.LoadBalancer, t lb.Target) (action *hcloud.Action, err error) {
+	if t.Address.IsValid() {
+		action, _, err = l.client.api.LoadBalancer.AddIPTarget(ctx, ref, hcloud.LoadBalancerAddIPTargetOpts{IP: t.Address.AsSlice()})
+		return action, err
+	}
+	action, _, err = l.client.api.LoadBalancer.AddServerTarget(ctx, ref, hcloud.LoadBalancerAddServerTargetOpts{
+		Server: &hcloud.Server{ID: t.Server}, UsePrivateIP: hcloud.Ptr(t.Private),
+	})
+	return action, err
+}
+
+func (l *LoadBalancers) removeTarget(ctx context.Context, ref *hcloud.LoadBalancer, t lb.Target) (action *hcloud.Action, err error) {
+	if t.Address.IsValid() {
+		action, _, err = l.client.api.LoadBalancer.RemoveIPTarget(ctx, ref, t.Address.AsSlice())
+		return action, err
+	}
+	action, _, err = l.client.api.LoadBalancer.RemoveServerTarget(ctx, ref, &hcloud.Server{ID: t.Server})
+	return action, err
 }
 
 // change sends a write until it is accepted and waits until it is done.

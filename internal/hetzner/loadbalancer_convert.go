@@ -2,6 +2,7 @@ package hetzner
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,26 +36,39 @@ func balancerState(b *hcloud.LoadBalancer) lb.State {
 		})
 	}
 	slices.SortFunc(s.Listeners, func(a, b lb.Listener) int { return cmp.Compare(a.Port, b.Port) })
-	for _, target := range b.Targets {
-		if target.Type != hcloud.LoadBalancerTargetTypeServer || target.Server == nil || target.Server.Server == nil {
-			s.OtherTargets += max(1, len(target.Targets)) // a selector takes room for each server it finds
+	for _, found := range b.Targets {
+		target, ok := targetOf(found)
+		if !ok {
+			s.OtherTargets += max(1, len(found.Targets)) // a selector takes room for each server it finds
 			continue
 		}
-		s.Targets = append(s.Targets, lb.Target{Server: target.Server.Server.ID, Private: target.UsePrivateIP})
-		s.Verdicts = verdicts(s.Verdicts, target.Server.Server.ID, target.HealthStatus)
+		s.Targets = append(s.Targets, target)
+		s.Verdicts = verdicts(s.Verdicts, target, found.HealthStatus)
 	}
-	slices.SortFunc(s.Targets, func(a, b lb.Target) int { return cmp.Compare(a.Server, b.Server) })
+	slices.SortFunc(s.Targets, lb.Target.Compare)
 	return s
 }
 
+// targetOf is a target in lb's words, and false for a label selector.
+func targetOf(t hcloud.LoadBalancerTarget) (lb.Target, bool) {
+	switch {
+	case t.Type == hcloud.LoadBalancerTargetTypeServer && t.Server != nil && t.Server.Server != nil:
+		return lb.Target{Server: t.Server.Server.ID, Private: t.UsePrivateIP}, true
+	case t.Type == hcloud.LoadBalancerTargetTypeIP && t.IP != nil:
+		ip, err := netip.ParseAddr(t.IP.IP)
+		return lb.AddressTarget(ip.Unmap()), err == nil
+	}
+	return lb.Target{}, false
+}
+
 // verdicts adds what the listeners say of one target.
-func verdicts(all map[int]map[int64]lb.Verdict, server int64, status []hcloud.LoadBalancerTargetHealthStatus) map[int]map[int64]lb.Verdict {
+func verdicts(all map[int]map[lb.Target]lb.Verdict, target lb.Target, status []hcloud.LoadBalancerTargetHealthStatus) map[int]map[lb.Target]lb.Verdict {
 	if all == nil {
-		all = make(map[int]map[int64]lb.Verdict)
+		all = make(map[int]map[lb.Target]lb.Verdict)
 	}
 	for _, s := range status {
 		if all[s.ListenPort] == nil {
-			all[s.ListenPort] = make(map[int64]lb.Verdict)
+			all[s.ListenPort] = make(map[lb.Target]lb.Verdict)
 		}
 		verdict := lb.Unknown
 		switch s.Status {
@@ -63,7 +77,7 @@ func verdicts(all map[int]map[int64]lb.Verdict, server int64, status []hcloud.Lo
 		case hcloud.LoadBalancerTargetHealthStatusStatusUnhealthy:
 			verdict = lb.Unhealthy
 		}
-		all[s.ListenPort][server] = verdict
+		all[s.ListenPort][target] = verdict
 	}
 	return all
 }
@@ -129,13 +143,23 @@ func createOpts(spec lb.Spec) hcloud.LoadBalancerCreateOpts {
 		opts.Services = append(opts.Services, service)
 	}
 	for _, t := range spec.Targets {
-		opts.Targets = append(opts.Targets, hcloud.LoadBalancerCreateOptsTarget{
-			Type:         hcloud.LoadBalancerTargetTypeServer,
-			Server:       hcloud.LoadBalancerCreateOptsTargetServer{Server: &hcloud.Server{ID: t.Server}},
-			UsePrivateIP: hcloud.Ptr(t.Private),
-		})
+		opts.Targets = append(opts.Targets, createTarget(t))
 	}
 	return opts
+}
+
+// createTarget leaves out how an address is reached: the API takes that for servers only.
+func createTarget(t lb.Target) hcloud.LoadBalancerCreateOptsTarget {
+	if t.Address.IsValid() {
+		return hcloud.LoadBalancerCreateOptsTarget{
+			Type: hcloud.LoadBalancerTargetTypeIP, IP: hcloud.LoadBalancerCreateOptsTargetIP{IP: t.Address.String()},
+		}
+	}
+	return hcloud.LoadBalancerCreateOptsTarget{
+		Type:         hcloud.LoadBalancerTargetTypeServer,
+		Server:       hcloud.LoadBalancerCreateOptsTargetServer{Server: &hcloud.Server{ID: t.Server}},
+		UsePrivateIP: hcloud.Ptr(t.Private),
+	}
 }
 
 // addServiceOpts leaves out what no Spec sets, and the domain where there is none: the API's

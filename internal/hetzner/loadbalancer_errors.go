@@ -94,8 +94,24 @@ func (l *LoadBalancers) refusal(op lb.Op, name string, err error) error {
 			return fmt.Errorf("load balancer %q: %w", name, err)
 		}
 	}
-	return &lb.RejectedError{Code: string(said.Code), Message: explained(said), Target: aboutTarget(op, said.Code)}
+	return &lb.RejectedError{
+		Code: string(said.Code), Message: explained(said), Target: aboutTarget(op, said.Code), Remedy: remedies()[said.Code],
+	}
 }
+
+// remedies are what to do about refusals whose messages leave that open.
+func remedies() map[hcloud.ErrorCode]string {
+	const only = "only addresses of dedicated servers of the project's owner, and addresses in the network's vSwitch subnets, can be targets: "
+	return map[hcloud.ErrorCode]string{
+		hcloud.ErrorCodeIPNotOwned:                only + "see that the Node's addresses and provider ID are those of such a server, or label the Node " + excludeLabel,
+		hcloud.ErrorCodeCloudResourceIPNotAllowed: "the address is a cloud server's: the Node's provider ID must begin with hcloud:// then",
+		"ip_not_in_vswitch_subnet":                only + "set the kubelet's --node-ip to the server's address there, or use-private-ip to false",
+		"network_has_no_vswitch_subnet":           only + "add a subnet of type vswitch to the network, or set use-private-ip to false",
+	}
+}
+
+// excludeLabel keeps a Node away from load balancers, in Kubernetes.
+const excludeLabel = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 // subject is what an op changes.
 func subject(op lb.Op) string {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -133,12 +134,25 @@ func TestRefusalsOfTheCloud(t *testing.T) {
 			want:  rejected(false, "resource_limit_exceeded"),
 		},
 		"a server outside the network": {
-			change: func(lab *balancerLab, s *lb.Spec) { *s = s.WithTargets([]int64{lab.outside}) },
+			change: func(lab *balancerLab, s *lb.Spec) { *s = s.WithTargets(nodesOf([]int64{lab.outside})) },
 			want:   rejected(true, ""),
 		},
 		"no such server": {
-			change: func(_ *balancerLab, s *lb.Spec) { *s = s.WithTargets([]int64{999999}) },
+			change: func(_ *balancerLab, s *lb.Spec) { *s = s.WithTargets(nodesOf([]int64{999999})) },
 			want:   rejected(true, ""),
+		},
+		"an address of somebody else": {
+			change: func(_ *balancerLab, s *lb.Spec) {
+				s.UsePrivateIP = false
+				*s = s.WithTargets([]lb.Node{{Public: netip.MustParseAddr("192.0.2.1")}})
+			},
+			want: rejected(true, "ip_not_owned): only addresses of dedicated servers"),
+		},
+		"an address outside the vSwitch subnet": {
+			change: func(_ *balancerLab, s *lb.Spec) {
+				*s = s.WithTargets([]lb.Node{{Private: netip.MustParseAddr("10.0.0.99")}})
+			},
+			want: rejected(true, "--node-ip"),
 		},
 		"a bad token is nobody's Service": {
 			fault: hcloudsim.Fault{Match: "POST /load_balancers", Code: "unauthorized"},
@@ -227,7 +241,18 @@ func TestAttachmentGoesThroughTheNetworksWriter(t *testing.T) {
 // byHand does something to our load balancer that we would not do.
 func (lab *balancerLab) byHand(t *testing.T, action, body string) {
 	t.Helper()
-	url := fmt.Sprintf("http://cloud.invalid/v1/load_balancers/%d/actions/%s", lab.sim.LoadBalancers()[0].ID, action)
+	lab.post(t, fmt.Sprintf("load_balancers/%d/actions/%s", lab.sim.LoadBalancers()[0].ID, action), body)
+}
+
+// onNetwork does the same to the network.
+func (lab *balancerLab) onNetwork(t *testing.T, action, body string) {
+	t.Helper()
+	lab.post(t, fmt.Sprintf("networks/%d/actions/%s", lab.network.ID, action), body)
+}
+
+func (lab *balancerLab) post(t *testing.T, path, body string) {
+	t.Helper()
+	url := "http://cloud.invalid/v1/" + path
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ var labOwner = lb.Owner{Cluster: "lab", UID: "0a1b2c3d-0000-4000-8000-0000000000
 func inLab(t *testing.T, test func(t *testing.T, lab *balancerLab)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		sim := hcloudsim.New(hcloudsim.Options{Token: "lab", ActionTime: 300 * time.Millisecond, Latency: 20 * time.Millisecond, RateLimit: hcloudsim.Unlimited})
+		sim := hcloudsim.New(hcloudsim.Options{Token: "lab", ActionTime: 300 * time.Millisecond, Latency: 20 * time.Millisecond, RateLimit: hcloudsim.Unlimited, Owned: owned().Contains})
 		test(t, newBalancerLab(t, sim))
 	})
 }
@@ -50,7 +50,11 @@ func newBalancerLab(t *testing.T, sim *hcloudsim.Simulator) *balancerLab {
 		t.Fatal(err)
 	}
 	lab := &balancerLab{sim: sim}
-	seeded, err := sim.CreateNetwork(hcloudsim.NetworkSeed{Name: "lab", IPRange: netip.MustParsePrefix("10.0.0.0/8")})
+	seeded, err := sim.CreateNetwork(hcloudsim.NetworkSeed{
+		Name: "lab", IPRange: netip.MustParsePrefix("10.0.0.0/8"), Subnets: []hcloudsim.SubnetSeed{
+			{IPRange: netip.MustParsePrefix("10.0.0.0/24")}, {IPRange: netip.MustParsePrefix("10.1.0.0/24"), Type: "vswitch", VSwitch: 4321},
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,6 +76,27 @@ func newBalancerLab(t *testing.T, sim *hcloudsim.Simulator) *balancerLab {
 	lab.LoadBalancers = client.LoadBalancers()
 	sim.ResetRequests()
 	return lab
+}
+
+// nodesOf are the nodes on these servers.
+func nodesOf(servers []int64) (nodes []lb.Node) {
+	for _, id := range servers {
+		nodes = append(nodes, lb.Node{Name: fmt.Sprint("node-", id), Server: id})
+	}
+	return nodes
+}
+
+// owned is where the project's owner has public addresses of dedicated servers.
+func owned() netip.Prefix { return netip.MustParsePrefix("203.0.113.0/24") }
+
+// dedicatedNodes are nodes on dedicated servers with both addresses.
+func dedicatedNodes() (nodes []lb.Node) {
+	for i := range byte(3) {
+		nodes = append(nodes, lb.Node{
+			Name: fmt.Sprint("dedicated-", i), Private: netip.AddrFrom4([4]byte{10, 1, 0, 5 + i}), Public: netip.AddrFrom4([4]byte{203, 0, 113, 5 + i}),
+		})
+	}
+	return nodes
 }
 
 // counted returns the reads and writes since the last call, without polls of actions, and with
@@ -113,7 +138,7 @@ func (lab *balancerLab) spec(t *testing.T, change func(*lb.Service)) lb.Spec {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return spec.WithTargets(lab.servers)
+	return spec.WithTargets(nodesOf(lab.servers))
 }
 
 // reconcile is what the controller does: read, diff, only the differing calls.
@@ -196,6 +221,62 @@ func TestLoadBalancerRequests(t *testing.T) {
 	})
 }
 
+// Addresses of dedicated servers go with the one request of a creation, one request adds or removes
+// one, and their health is seen as that of servers.
+func TestAddressTargets(t *testing.T) {
+	inLab(t, func(t *testing.T, lab *balancerLab) {
+		all := append(nodesOf(lab.servers[:2]), dedicatedNodes()...)
+		spec := lab.spec(t, nil).WithTargets(all[:4])
+		for _, step := range []struct {
+			name   string
+			nodes  []lb.Node
+			writes int
+		}{{"creation", all[:4], 1}, {"one comes", all, 1}, {"two leave", all[2:], 2}, {"two come", all, 2}} {
+			spec = spec.WithTargets(step.nodes)
+			lab.counted()
+			if err := lab.reconcile(t.Context(), spec); err != nil {
+				t.Fatal(err)
+			}
+			if _, writes, _ := lab.counted(); writes != step.writes {
+				t.Errorf("%s: %d writes, want %d", step.name, writes, step.writes)
+			}
+			lab.as(t, spec)
+		}
+		address, server := lb.AddressTarget(all[2].Private), lb.Target{Server: lab.servers[0], Private: true}
+		id := lab.sim.LoadBalancers()[0].ID
+		if err := lab.sim.SetTargetHealth(id, hcloudsim.TargetID{IP: address.Address}, 80, hcloudsim.HealthUnhealthy); err != nil {
+			t.Fatal(err)
+		}
+		have := lab.as(t, spec)
+		if have.Verdicts[80][address] != lb.Unhealthy || have.Verdicts[443][address] != lb.Healthy || have.Verdicts[80][server] != lb.Healthy || len(have.Verdicts[80]) != 5 {
+			t.Errorf("verdicts %v", have.Verdicts)
+		}
+		// Somebody else was faster.
+		if err := lab.Apply(t.Context(), have, lb.AddTarget{Target: address}); err != nil {
+			t.Errorf("adding what is there: %v", err)
+		}
+		if err := lab.Apply(t.Context(), have, lb.RemoveTarget{Target: lb.AddressTarget(netip.MustParseAddr("10.1.0.99"))}); err != nil {
+			t.Errorf("removing what is not there: %v", err)
+		}
+	})
+}
+
+// Where dedicated servers have their addresses is followed with the routes.
+func TestDedicatedRanges(t *testing.T) {
+	inLab(t, func(t *testing.T, lab *balancerLab) {
+		if got := fmt.Sprint(lab.network.DedicatedRanges()); got != "[10.1.0.0/24]" {
+			t.Errorf("coupled with a vSwitch: %s", got)
+		}
+		lab.onNetwork(t, "delete_subnet", `{"ip_range":"10.1.0.0/24"}`)
+		if _, err := lab.network.List(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(lab.network.DedicatedRanges()); got != "[10.0.0.0/8]" {
+			t.Errorf("not coupled: %s", got)
+		}
+	})
+}
+
 // One list request finds up to 50 load balancers of a cluster, and only those.
 func TestLoadBalancerList(t *testing.T) {
 	inLab(t, func(t *testing.T, lab *balancerLab) {
@@ -260,5 +341,11 @@ func (lab *balancerLab) randomSpec(t *testing.T, r *rand.Rand) lb.Spec {
 	})
 	servers := slices.Clone(lab.servers)
 	r.Shuffle(len(servers), func(i, j int) { servers[i], servers[j] = servers[j], servers[i] })
-	return spec.WithTargets(servers[:r.IntN(len(servers)+1)])
+	nodes := nodesOf(servers[:r.IntN(len(servers)+1)])
+	for _, n := range dedicatedNodes() {
+		if r.IntN(2) == 0 {
+			nodes = append(nodes, n)
+		}
+	}
+	return spec.WithTargets(nodes)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
@@ -26,6 +27,8 @@ type Network struct {
 
 	client *Client
 	writer writer
+	// dedicated is kept by List, which looks at the network anyway.
+	dedicated atomic.Pointer[[]netip.Prefix]
 }
 
 // Network looks up a network by its ID or its name.
@@ -58,7 +61,25 @@ func (c *Client) network(found *hcloud.Network) *Network {
 	for _, subnet := range found.Subnets {
 		n.Subnets = append(n.Subnets, prefix(subnet.IPRange))
 	}
+	n.dedicated.Store(dedicatedRanges(found))
 	return n
+}
+
+// DedicatedRanges are where dedicated servers have their addresses in the network, as it was when
+// it was looked at last: its subnets of type vswitch, or while there is none, its own range.
+func (n *Network) DedicatedRanges() []netip.Prefix { return *n.dedicated.Load() }
+
+func dedicatedRanges(n *hcloud.Network) *[]netip.Prefix {
+	var ranges []netip.Prefix
+	for _, subnet := range n.Subnets {
+		if subnet.Type == hcloud.NetworkSubnetTypeVSwitch {
+			ranges = append(ranges, prefix(subnet.IPRange))
+		}
+	}
+	if len(ranges) == 0 {
+		ranges = []netip.Prefix{prefix(n.IPRange)}
+	}
+	return &ranges
 }
 
 // Reserved are the addresses that nothing else in this network may have.

@@ -28,6 +28,7 @@ func (n *Network) List(ctx context.Context) ([]routes.Route, error) {
 	if found == nil {
 		return nil, fmt.Errorf("network %d: %w", n.ID, ErrNoNetwork)
 	}
+	n.dedicated.Store(dedicatedRanges(found))
 	return convertRoutes(found.Routes), nil
 }
 

@@ -27,11 +27,10 @@ type Balancing struct {
 
 // LBDefaults are the configured ones.
 func (s *Snapshot) LBDefaults() lb.Defaults {
-	var network int64
-	if s.Network != nil {
-		network = s.Network.ID
+	if s.Network == nil {
+		return wiring.Defaults(s.Config, 0, nil)
 	}
-	return wiring.Defaults(s.Config, network)
+	return wiring.Defaults(s.Config, s.Network.ID, s.Network.DedicatedRanges)
 }
 
 // Balancings are the Services that the CCM serves, by namespace and name. It

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/lb"
 	lbcontroller "github.com/underlay-ccm/underlay/lb/controller"
 )
@@ -56,11 +57,13 @@ type ListenerRow struct {
 	Targets         []TargetRow `json:"targets"`
 }
 
-// TargetRow is one server behind a listener.
+// TargetRow is one server behind a listener: one of the cloud, or an address of a
+// dedicated one.
 type TargetRow struct {
 	// Node is the Node's name, empty if the server is no Node of this cluster.
-	Node   string `json:"node,omitempty"`
-	Server int64  `json:"server"`
+	Node   string     `json:"node,omitempty"`
+	Server int64      `json:"server,omitempty"`
+	IP     netip.Addr `json:"ip,omitzero"`
 	// Private: reached at its address in the network.
 	Private bool `json:"private"`
 	// Health is healthy, unhealthy or unknown.
@@ -91,7 +94,7 @@ func LoadBalancersOf(s *Snapshot) (LoadBalancersView, error) {
 	if _, err := s.Absences(); err != nil {
 		v.NotSeen = append(v.NotSeen, serversUnknown+err.Error())
 	}
-	nodes := s.nodeNames()
+	nodes := s.nodesOfTargets()
 	for _, b := range s.Balancings() {
 		v.Services = append(v.Services, b.row(nodes))
 	}
@@ -103,15 +106,25 @@ func LoadBalancersOf(s *Snapshot) (LoadBalancersView, error) {
 	return v, nil
 }
 
-// nodeNames are the Nodes' by their servers.
-func (s *Snapshot) nodeNames() map[int64]string {
-	out := map[int64]string{}
+// nodesOfTargets finds the name of the Node that a target is.
+func (s *Snapshot) nodesOfTargets() func(lb.Target) string {
+	servers, addresses := map[int64]string{}, map[netip.Addr]string{}
 	for _, n := range s.Nodes {
 		if id, ok := serverID(n); ok {
-			out[id] = n.Name
+			servers[id] = n.Name
+		}
+		if _, err := kube.ParseDedicatedID(n.Spec.ProviderID); err == nil {
+			for _, a := range slices.Concat(kube.InternalIPs(n), kube.ExternalIPs(n)) {
+				addresses[a] = n.Name
+			}
 		}
 	}
-	return out
+	return func(t lb.Target) string {
+		if t.Address.IsValid() {
+			return addresses[t.Address]
+		}
+		return servers[t.Server]
+	}
 }
 
 // published is what Services say by themselves.
@@ -138,7 +151,7 @@ func serviceRow(svc *corev1.Service) BalancerRow {
 	return row
 }
 
-func (b Balancing) row(nodes map[int64]string) BalancerRow {
+func (b Balancing) row(nodes func(lb.Target) string) BalancerRow {
 	row := serviceRow(b.Service)
 	if b.LoadBalancer != nil {
 		row.show(b.LoadBalancer, nodes)
@@ -156,7 +169,7 @@ func (b Balancing) row(nodes map[int64]string) BalancerRow {
 }
 
 // show fills in what the cloud has.
-func (r *BalancerRow) show(b *lb.State, nodes map[int64]string) {
+func (r *BalancerRow) show(b *lb.State, nodes func(lb.Target) string) {
 	r.ID, r.Name, r.Type, r.Location, r.OtherTargets = b.ID, b.Name, b.Type, b.Location, b.OtherTargets
 	for _, a := range []netip.Addr{b.IPv4, b.IPv6, b.PrivateIP} {
 		if a.IsValid() && (a == b.PrivateIP || b.Public) {
@@ -167,7 +180,7 @@ func (r *BalancerRow) show(b *lb.State, nodes map[int64]string) {
 		row := ListenerRow{Port: l.Port, DestinationPort: l.DestinationPort, Protocol: l.Protocol, Check: checkText(l.Check), Targets: []TargetRow{}}
 		for _, t := range b.Targets {
 			row.Targets = append(row.Targets, TargetRow{
-				Node: nodes[t.Server], Server: t.Server, Private: t.Private, Health: b.Verdicts[l.Port][t.Server].String(),
+				Node: nodes(t), Server: t.Server, IP: t.Address, Private: t.Private, Health: b.Verdicts[l.Port][t].String(),
 			})
 		}
 		slices.SortStableFunc(row.Targets, compareTargets)
@@ -175,12 +188,12 @@ func (r *BalancerRow) show(b *lb.State, nodes map[int64]string) {
 	}
 }
 
-// compareTargets has Nodes by name, then other servers by ID.
+// compareTargets has Nodes by name, then other servers by ID, then other addresses.
 func compareTargets(a, b TargetRow) int {
 	if (a.Node == "") != (b.Node == "") {
 		return cmp.Compare(b.Node, a.Node)
 	}
-	return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Server, b.Server))
+	return cmp.Or(cmp.Compare(a.Node, b.Node), a.IP.Compare(b.IP), cmp.Compare(a.Server, b.Server))
 }
 
 func checkText(c lb.HealthCheck) string {
@@ -193,8 +206,11 @@ func checkText(c lb.HealthCheck) string {
 
 // Title is the Node's name, or which server it is.
 func (t TargetRow) Title() string {
-	if t.Node != "" {
+	switch {
+	case t.Node != "":
 		return t.Node
+	case t.IP.IsValid():
+		return "IP " + t.IP.String()
 	}
 	return "server " + strconv.FormatInt(t.Server, 10)
 }

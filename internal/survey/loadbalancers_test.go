@@ -37,7 +37,7 @@ func balanced(t *testing.T) *survey.Snapshot {
 	b := lb.State{
 		ID: 700, Name: spec.Name, Labels: spec.Labels(), Type: spec.Type, Location: "fsn1", NetworkZone: "eu-central",
 		Algorithm: spec.Algorithm, Public: true, IPv4: addr("192.0.2.7"), Network: 1, PrivateIP: addr("10.0.0.200"),
-		Listeners: spec.Listeners, Targets: spec.Targets, Verdicts: map[int]map[int64]lb.Verdict{80: verdicts(spec.Targets, 3)},
+		Listeners: spec.Listeners, Targets: spec.Targets, Verdicts: map[int]map[lb.Target]lb.Verdict{80: verdicts(spec.Targets, 3)},
 		Created: now().Add(-30 * 60e9),
 	}
 	s.LoadBalancers = []lb.State{b}
@@ -75,8 +75,8 @@ func TestLoadBalancers(t *testing.T) {
 		{
 			"an unhealthy target, and one not judged yet", func(s *survey.Snapshot) {
 				b := s.LoadBalancers[0]
-				b.Verdicts[80][b.Targets[0].Server] = lb.Unhealthy
-				delete(b.Verdicts[80], b.Targets[2].Server)
+				b.Verdicts[80][b.Targets[0]] = lb.Unhealthy
+				delete(b.Verdicts[80], b.Targets[2])
 			},
 			[]string{head, "80>30080 http :10256/healthz node-0001=unhealthy node-0002=healthy node-0003=unknown"},
 			"",
@@ -92,6 +92,27 @@ func TestLoadBalancers(t *testing.T) {
 				"plan: remove server 999 (private)", "plan: change type to lb11", "plan: add server 101 (private)",
 			},
 			"",
+		},
+		{
+			"a dedicated server, and one that is no Node", func(s *survey.Snapshot) {
+				n, b := s.Nodes[2], &s.LoadBalancers[0]
+				n.Spec.ProviderID, n.Status.Addresses = "hrobot://4711", []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.1.0.5"}}
+				s.Servers = s.Servers[:2]
+				bare, stray := lb.AddressTarget(addr("10.1.0.5")), lb.AddressTarget(addr("10.1.0.99"))
+				b.Targets = append(b.Targets[:2], bare, stray)
+				b.Verdicts[80][bare] = lb.Healthy
+			},
+			[]string{head, "80>30080 http :10256/healthz node-0001=healthy node-0002=healthy node-0003=healthy IP 10.1.0.99=unknown", "plan: remove IP 10.1.0.99"},
+			"",
+		},
+		{
+			"a dedicated server without an address in the network", func(s *survey.Snapshot) {
+				n, b := s.Nodes[2], &s.LoadBalancers[0]
+				n.Spec.ProviderID, n.Status.Addresses = "hrobot://4711", []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "203.0.113.5"}}
+				s.Servers, b.Targets = s.Servers[:2], b.Targets[:2]
+			},
+			[]string{head, "80>30080 http :10256/healthz node-0001=healthy node-0002=healthy"},
+			"no InternalIP in the network's vSwitch subnet",
 		},
 		{
 			"a server that is gone, and with it its target", func(s *survey.Snapshot) {
@@ -213,11 +234,11 @@ func TestLoadBalancersSwitchedOff(t *testing.T) {
 }
 
 // verdicts finds so many of the targets healthy, and has not judged the others.
-func verdicts(targets []lb.Target, healthy int) map[int64]lb.Verdict {
-	out := make(map[int64]lb.Verdict, len(targets))
+func verdicts(targets []lb.Target, healthy int) map[lb.Target]lb.Verdict {
+	out := make(map[lb.Target]lb.Verdict, len(targets))
 	for i, t := range targets {
-		if out[t.Server] = lb.Unknown; i < healthy {
-			out[t.Server] = lb.Healthy
+		if out[t] = lb.Unknown; i < healthy {
+			out[t] = lb.Healthy
 		}
 	}
 	return out

@@ -6,6 +6,7 @@ package wiring
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
@@ -42,10 +43,10 @@ func Ranges(c config.Config) []routes.Range {
 }
 
 // Defaults are what Services get without annotations, in the network with this
-// ID, 0 without one.
-func Defaults(c config.Config, network int64) lb.Defaults {
+// ID, 0 without one, where dedicated servers have addresses in these ranges.
+func Defaults(c config.Config, network int64, dedicated []netip.Prefix) lb.Defaults {
 	d := c.LoadBalancers.Defaults
-	d.Cluster, d.Network = c.ClusterName, network
+	d.Cluster, d.Network, d.DedicatedRanges = c.ClusterName, network, dedicated
 	return d
 }
 

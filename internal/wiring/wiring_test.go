@@ -26,7 +26,7 @@ func TestEveryDefaultComesFromTheConfiguration(t *testing.T) {
 			HealthCheckTimeout: time.Second, HealthCheckRetries: 1, Classless: true,
 			Adoptable: []lb.Adoptable{{Name: "web"}}, Certificates: "labelled",
 		}},
-	}, 7))
+	}, 7, []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}))
 	for i := range got.NumField() {
 		if got.Field(i).IsZero() {
 			t.Errorf("%s is not filled in", got.Type().Field(i).Name)

@@ -43,7 +43,7 @@ func (w *world) endpoints(service string, nodes ...string) {
 func (w *world) healthy(healthy, unhealthy int) {
 	for _, s := range w.cloud.all() {
 		w.cloud.change(s.ID, func(s *lb.State) {
-			s.Verdicts = map[int]map[int64]lb.Verdict{}
+			s.Verdicts = map[int]map[lb.Target]lb.Verdict{}
 			for _, l := range s.Listeners {
 				s.Verdicts[l.Port] = verdicts(s.Targets, healthy, unhealthy)
 			}

@@ -35,16 +35,19 @@ type cloud struct {
 	writes    []string
 	fault     func(lb.Op) error
 	hidden    error // what a look at certificates gets, if set
-	verdicts  map[int64]map[int]map[int64]lb.Verdict
+	verdicts  map[int64]map[int]map[lb.Target]lb.Verdict
 	types     map[string]schema.LoadBalancerType
 	locations map[string]schema.Location
 }
 
 var _ lb.Backend = (*cloud)(nil)
 
+// vSwitch is where dedicated servers have their addresses in the networks.
+var vSwitch = netip.MustParsePrefix("10.1.0.0/24")
+
 // newCloud returns a cloud with these load balancers, two networks, 7 and 8, and servers in both.
 func newCloud(seeds ...lb.State) *cloud {
-	return &cloud{seeds: seeds, verdicts: map[int64]map[int]map[int64]lb.Verdict{}}
+	return &cloud{seeds: seeds, verdicts: map[int64]map[int]map[lb.Target]lb.Verdict{}}
 }
 
 // open makes the simulator, inside of a test's bubble.
@@ -64,7 +67,10 @@ func (c *cloud) open(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.client = client.LoadBalancers()
-	network, err := c.sim.CreateNetwork(hcloudsim.NetworkSeed{Name: "network", IPRange: netip.MustParsePrefix("10.0.0.0/8")})
+	network, err := c.sim.CreateNetwork(hcloudsim.NetworkSeed{
+		Name: "network", IPRange: netip.MustParsePrefix("10.0.0.0/8"),
+		Subnets: []hcloudsim.SubnetSeed{{IPRange: netip.MustParsePrefix("10.0.0.0/16")}, {IPRange: vSwitch, Type: "vswitch", VSwitch: 4321}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,6 +198,10 @@ func (c *cloud) put(s lb.State) {
 		})
 	}
 	for _, t := range s.Targets {
+		if t.Address.IsValid() {
+			body.Targets = append(body.Targets, schema.LoadBalancerTarget{Type: "ip", IP: &schema.LoadBalancerTargetIP{IP: t.Address.String()}})
+			continue
+		}
 		body.Targets = append(body.Targets, schema.LoadBalancerTarget{Type: "server", Server: &schema.LoadBalancerTargetServer{ID: t.Server}, UsePrivateIP: t.Private})
 	}
 	c.edit(func(project map[string]any) {
@@ -278,25 +288,33 @@ func (c *cloud) all() []lb.State {
 func (c *cloud) judged(s lb.State) lb.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.Verdicts = map[int]map[int64]lb.Verdict{}
+	s.Verdicts = map[int]map[lb.Target]lb.Verdict{}
 	for port, verdicts := range c.verdicts[s.ID] {
-		s.Verdicts[port] = maps.Clone(verdicts)
+		s.Verdicts[port] = make(map[lb.Target]lb.Verdict)
+		for t, v := range verdicts {
+			// What a test said of a server holds at each of its addresses.
+			i := slices.IndexFunc(s.Targets, func(now lb.Target) bool { return t.Compare(now) == 0 })
+			if i >= 0 {
+				t = s.Targets[i]
+			}
+			s.Verdicts[port][t] = v
+		}
 	}
 	return s
 }
 
 // verdicts finds so many of the targets healthy, so many of the next unhealthy, and has not judged
 // the others.
-func verdicts(targets []lb.Target, healthy, unhealthy int) map[int64]lb.Verdict {
-	out := make(map[int64]lb.Verdict, len(targets))
+func verdicts(targets []lb.Target, healthy, unhealthy int) map[lb.Target]lb.Verdict {
+	out := make(map[lb.Target]lb.Verdict, len(targets))
 	for i, t := range targets {
 		switch {
 		case i < healthy:
-			out[t.Server] = lb.Healthy
+			out[t] = lb.Healthy
 		case i < healthy+unhealthy:
-			out[t.Server] = lb.Unhealthy
+			out[t] = lb.Unhealthy
 		default:
-			out[t.Server] = lb.Unknown
+			out[t] = lb.Unknown
 		}
 	}
 	return out

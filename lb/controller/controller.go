@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -39,7 +40,8 @@ const (
 	defaultWorkers = 4
 )
 
-// Config is what the controller needs. All fields but Slices, Network and Workers are required.
+// Config is what the controller needs. All fields but Slices, Network,
+// DedicatedRanges, Reachable and Workers are required.
 type Config struct {
 	Client   corev1client.CoreV1Interface
 	Services coreinformers.ServiceInformer
@@ -53,6 +55,9 @@ type Config struct {
 	// Network is the ID of the network of this moment: one that is deleted and created again is
 	// another one to the cloud. Nil: Defaults has it.
 	Network func() int64
+	// DedicatedRanges are where dedicated servers have their addresses in the network of this
+	// moment. Nil: Defaults has them.
+	DedicatedRanges func() []netip.Prefix
 	// Reachable tells from a list of servers, which may be some minutes old, how targets can be
 	// reached: a target that the cloud refused is asked for again when the list shows that. Nil:
 	// nobody knows.
@@ -66,19 +71,21 @@ type Config struct {
 // Controller reconciles Services of type LoadBalancer.
 type Controller struct {
 	converger
-	client    corev1client.CoreV1Interface
-	services  corelisters.ServiceLister
-	nodes     corelisters.NodeLister
-	synced    []cache.InformerSynced
-	slices    discoverylisters.EndpointSliceLister // nil: endpoints are not known
-	defaults  lb.Defaults
-	network   func() int64
-	reachable func(context.Context) (map[lb.Target]bool, error)
-	recorder  record.EventRecorder
-	metrics   *controllerMetrics
-	newest    *kube.Newest[*corev1.Service]
-	// targets are, by the name of a Service, the servers that its last plan wanted as targets: a
-	// node whose readiness comes and goes costs requests only where it is none yet.
+	client   corev1client.CoreV1Interface
+	services corelisters.ServiceLister
+	nodes    corelisters.NodeLister
+	synced   []cache.InformerSynced
+	slices   discoverylisters.EndpointSliceLister // nil: endpoints are not known
+	defaults lb.Defaults
+	network  func() int64
+	// dedicatedRanges are those of the network.
+	dedicatedRanges func() []netip.Prefix
+	reachable       func(context.Context) (map[lb.Target]bool, error)
+	recorder        record.EventRecorder
+	metrics         *controllerMetrics
+	newest          *kube.Newest[*corev1.Service]
+	// targets are, by the name of a Service, the nodes that its last plan wanted as targets: a node
+	// whose readiness comes and goes costs requests only where it is none yet.
 	targets sync.Map
 	// unexplained are the UIDs of Services whose finalizer is not known to be ours.
 	unexplained sync.Map
@@ -114,6 +121,9 @@ func New(cfg Config) (*Controller, error) {
 	c.reachable = cfg.Reachable
 	if c.network = cfg.Network; c.network == nil {
 		c.network = func() int64 { return cfg.Defaults.Network }
+	}
+	if c.dedicatedRanges = cfg.DedicatedRanges; c.dedicatedRanges == nil {
+		c.dedicatedRanges = func() []netip.Prefix { return cfg.Defaults.DedicatedRanges }
 	}
 	if cfg.Slices != nil {
 		c.slices = cfg.Slices.Lister()

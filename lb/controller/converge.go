@@ -47,10 +47,10 @@ type outcome struct {
 	Seen     bool // State is what the cloud has
 	Created  bool
 	Unwanted bool // the Service that the plan was made for is no more
-	// Servers are the nodes that shall be targets.
-	Servers []int64
-	memory  memory
-	Notes   []lb.Note
+	// Nodes are those that shall be targets.
+	Nodes  []lb.Node
+	memory memory
+	Notes  []lb.Note
 	// Transient is what will pass, and must be tried again.
 	Transient error
 	// waits: more is to be done when the checks have judged what was done now.
@@ -101,7 +101,7 @@ func (c converger) pass(ctx context.Context, p Plan, hooks hooks, o *outcome) (a
 		return false
 	}
 	now := p.Against(o.State, certificates)
-	o.Spec, o.Notes, o.Servers, o.waits = now.Spec, now.Notes, now.servers, now.waits
+	o.Spec, o.Notes, o.Nodes, o.waits = now.Spec, now.Notes, now.nodes, now.waits
 	if pending(now.Notes) {
 		o.Transient = errors.Join(o.Transient, errors.New("the certificate is being obtained"))
 	}

@@ -134,20 +134,19 @@ func (c *Controller) nodeHandler() cache.ResourceEventHandler {
 			if !ok1 || !ok2 {
 				return
 			}
-			oldServer, was := Target(old)
-			server, is := Target(node)
+			was, is := eligible(old), eligible(node)
 			joined := joins(old)
 			joins := joins(node)
 			switch {
-			case (oldServer != server || was != is) && (was || joins) || c.nodeChanged(old, node):
+			case (old.Spec.ProviderID != node.Spec.ProviderID || was != is) && (was || joins) || c.addressesChanged(old, node):
 				c.enqueueServices(func(*corev1.Service) bool { return true })
 			case is && !maps.Equal(old.Labels, node.Labels):
 				c.enqueueServices(func(svc *corev1.Service) bool {
-					return svc.Annotations[lb.AnnotationNodeSelector] != "" || joins && !joined && !c.isTarget(svc, server)
+					return svc.Annotations[lb.AnnotationNodeSelector] != "" || joins && !joined && !c.isTarget(svc, node)
 				})
 			case joins && !joined:
 				c.enqueueServices(func(svc *corev1.Service) bool {
-					return !c.isTarget(svc, server) && selects(svc, node)
+					return !c.isTarget(svc, node) && selects(svc, node)
 				})
 			}
 		},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"sort"
 	"strings"
@@ -29,8 +30,8 @@ import (
 
 const hetznerPrefix = lb.HetznerPrefix
 
-// dedicated is the address of a dedicated server that the project may use.
-const dedicated = "198.51.100.7"
+// dedicatedAddress is the public address of a dedicated server that the project may use.
+const dedicatedAddress = "198.51.100.7"
 
 // lab is a project with a network and servers in it, whose every request goes through a wire that
 // can be cut.
@@ -59,7 +60,9 @@ func newLab(t *testing.T, options hcloudsim.Options) *lab {
 	t.Helper()
 	options.Token, options.RateLimit = "lab", hcloudsim.Unlimited
 	options.ActionTime, options.Latency = 300*time.Millisecond, 20*time.Millisecond
-	options.OwnedIPs = []netip.Addr{netip.MustParseAddr(dedicated)}
+	if options.Owned == nil {
+		options.Owned = netip.MustParsePrefix("198.51.100.0/24").Contains
+	}
 	sim := hcloudsim.New(options)
 	l := &lab{t: t, sim: sim, wire: &wire{next: sim.Transport()}}
 	client, err := hetzner.New(hetzner.Options{
@@ -67,7 +70,11 @@ func newLab(t *testing.T, options hcloudsim.Options) *lab {
 		Token: func() (string, error) { return "lab", nil },
 	})
 	l.must(err)
-	seeded, err := sim.CreateNetwork(hcloudsim.NetworkSeed{Name: "lab", IPRange: netip.MustParsePrefix("10.0.0.0/8")})
+	seeded, err := sim.CreateNetwork(hcloudsim.NetworkSeed{
+		Name: "lab", IPRange: netip.MustParsePrefix("10.0.0.0/8"), Subnets: []hcloudsim.SubnetSeed{
+			{IPRange: netip.MustParsePrefix("10.0.0.0/24")}, {IPRange: netip.MustParsePrefix("10.1.0.0/24"), Type: "vswitch", VSwitch: 4321},
+		},
+	})
 	l.must(err)
 	for i := range 5 {
 		server, err := sim.CreateServer(hcloudsim.ServerSeed{Name: fmt.Sprint("node-", i), Network: seeded.ID})
@@ -80,7 +87,7 @@ func newLab(t *testing.T, options hcloudsim.Options) *lab {
 	}
 	network, err := client.Network(t.Context(), "lab")
 	l.must(err)
-	l.Defaults = lb.Defaults{Cluster: "lab", Network: network.ID, Location: "nbg1"}
+	l.Defaults = lb.Defaults{Cluster: "lab", Network: network.ID, Location: "nbg1", DedicatedRanges: network.DedicatedRanges()}
 	l.converger = converger{backend: client.LoadBalancers(), done: func(lb.Op, string) {}, refusals: newRefusals(), unhealthy: newSince[lb.Target]()}
 	sim.ResetRequests()
 	return l
@@ -201,6 +208,10 @@ func (l *lab) shape(b schema.LoadBalancer) string {
 		add(" service %05d %s %d %t %+v %v %+v %+v", s.ListenPort, s.Protocol, s.DestinationPort, s.Proxyprotocol, http, domains, check, answers)
 	}
 	for _, t := range b.Targets {
+		if t.IP != nil {
+			add(" target %s", t.IP.IP)
+			continue
+		}
 		add(" target %d %t", t.Server.ID, t.UsePrivateIP)
 	}
 	for name, value := range b.Labels {
@@ -250,6 +261,18 @@ func (w *wire) sent() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.count
+}
+
+// redirected sends requests to another server.
+type redirected struct {
+	next http.RoundTripper
+	to   *url.URL
+}
+
+func (d redirected) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.URL.Scheme, r.URL.Host, r.Host = d.to.Scheme, d.to.Host, d.to.Host
+	return d.next.RoundTrip(r)
 }
 
 var errCut = errors.New("connection reset by peer")

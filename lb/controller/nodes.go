@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"net/netip"
 	"slices"
 	"strconv"
 
@@ -14,15 +15,73 @@ import (
 // toBeDeletedTaint is set by the cluster autoscaler before it removes a node.
 const toBeDeletedTaint = "ToBeDeletedByClusterAutoscaler"
 
-// Target returns the cloud server behind a node, and whether it may be a target: dedicated servers
-// may not. Readiness is not asked for, as in upstream's controller: health checks judge nodes
-// faster and more finely. It matters to a node that is no target yet, see [joins].
-func Target(node *corev1.Node) (server int64, ok bool) {
+// eligible reports whether a node may be a target: a cloud server or a dedicated one. Readiness is
+// not asked for, as in upstream's controller: health checks judge nodes faster and more finely. It
+// matters to a node that is no target yet, see [joins].
+func eligible(node *corev1.Node) bool {
 	if !node.DeletionTimestamp.IsZero() || excluded(node) {
-		return 0, false
+		return false
+	}
+	_, err := kube.ParseProviderID(node.Spec.ProviderID)
+	return err == nil || dedicated(node)
+}
+
+// dedicated reports whether a node is a dedicated server: the cloud knows it by its addresses
+// alone.
+func dedicated(node *corev1.Node) bool {
+	_, err := kube.ParseDedicatedID(node.Spec.ProviderID)
+	return err == nil
+}
+
+// Is reports whether a target is a node, at any of its addresses.
+func Is(node *corev1.Node, t lb.Target) bool {
+	if t.Address.IsValid() {
+		return eligible(node) && dedicated(node) && slices.Contains(reported(node), t.Address)
 	}
 	server, err := kube.ParseProviderID(node.Spec.ProviderID)
-	return server, err == nil
+	return err == nil && eligible(node) && server == t.Server
+}
+
+// reported are all addresses in a node's status, those outside the cluster first.
+func reported(node *corev1.Node) []netip.Addr {
+	return slices.Concat(kube.ExternalIPs(node), kube.InternalIPs(node))
+}
+
+// asTarget is how a Service's load balancer reaches a node. A dedicated server is known by its
+// Node's addresses alone, so that this needs no account of the Robot web service. ranges are where
+// its address in the network may lie; none: anywhere. With ipv6 the Service's node ports answer
+// there too.
+func asTarget(node *corev1.Node, ranges []netip.Prefix, ipv6 bool) lb.Node {
+	n := lb.Node{Name: node.Name}
+	if !dedicated(node) {
+		n.Server, _ = kube.ParseProviderID(node.Spec.ProviderID) // eligible nodes have one
+		return n
+	}
+	for _, a := range kube.InternalIPs(node) {
+		in := func(p netip.Prefix) bool { return p.Contains(a) }
+		if a.Is4() && a.IsPrivate() && (len(ranges) == 0 || slices.ContainsFunc(ranges, in)) {
+			n.Private = a
+			break
+		}
+	}
+	n.Public = publicAddress(reported(node), ipv6)
+	return n
+}
+
+// publicAddress is the first IPv4 address that is reached from outside, or with ipv6, where there
+// is none, the first IPv6 address. A server without a vSwitch may have it as its InternalIP.
+func publicAddress(all []netip.Addr, ipv6 bool) netip.Addr {
+	var second netip.Addr
+	for _, a := range all {
+		switch {
+		case !a.IsGlobalUnicast() || a.IsPrivate():
+		case a.Is4():
+			return a
+		case ipv6 && !second.IsValid():
+			second = a
+		}
+	}
+	return second
 }
 
 // joins reports whether a node may become a target. A new node waits until it is Ready, because the
@@ -30,15 +89,14 @@ func Target(node *corev1.Node) (server int64, ok bool) {
 // remove is not worth it. Either stays if it is a target: its health check takes new connections
 // away from it, and removing the target would cut those that are being drained.
 func joins(node *corev1.Node) bool {
-	_, ok := Target(node)
-	return ok && kube.Ready(node) && !kube.Tainted(node, toBeDeletedTaint)
+	return eligible(node) && kube.Ready(node) && !kube.Tainted(node, toBeDeletedTaint)
 }
 
-// isTarget reports whether a Service's last plan wanted the server as a target.
-func (c *Controller) isTarget(svc *corev1.Service, server int64) bool {
+// isTarget reports whether a Service's last plan wanted the node as a target.
+func (c *Controller) isTarget(svc *corev1.Service, node *corev1.Node) bool {
 	known, _ := c.targets.Load(nameOf(svc))
-	servers, _ := known.([]int64)
-	return slices.Contains(servers, server)
+	nodes, _ := known.([]lb.Node)
+	return slices.ContainsFunc(nodes, func(n lb.Node) bool { return n.Name == node.Name })
 }
 
 // selects reports whether a Service's node selector, if it can be read, matches a node.
@@ -64,6 +122,6 @@ const reasonNoNodes = "UnAvailableLoadBalancer"
 func noNodes() lb.Note {
 	return lb.Note{
 		Grade: lb.Warning, Reason: reasonNoNodes,
-		Text: "no node can be a target: nodes need a provider ID hcloud://…, to be Ready when they join, no label " + corev1.LabelNodeExcludeBalancers + ", and to match the node selector if there is one",
+		Text: "no node can be a target: nodes need a provider ID hcloud://… or hrobot://…, to be Ready when they join, no label " + corev1.LabelNodeExcludeBalancers + ", and to match the node selector if there is one",
 	}
 }

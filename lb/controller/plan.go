@@ -26,16 +26,16 @@ type Plan struct {
 	Refused bool
 	Ops     []lb.Op
 
-	memory     memory  // what the last plan wanted to be remembered, then what this one does
-	hadManaged bool    // the Service may have a managed certificate that it does not need any more
-	waits      bool    // more is to be done when the checks have judged what is done now
-	servers    []int64 // the nodes that shall be targets
-	staying    []int64 // those that shall be if they are
-	preferred  []int64 // those that go first if there is no room for all
-	aimless    bool    // not even the targets are known
-	served     bool    // the Service shows addresses of somebody's load balancer
-	follows    bool    // only those that are preferred can be healthy
-	repeats    bool    // what is left is planned again
+	memory     memory    // what the last plan wanted to be remembered, then what this one does
+	hadManaged bool      // the Service may have a managed certificate that it does not need any more
+	waits      bool      // more is to be done when the checks have judged what is done now
+	nodes      []lb.Node // those that shall be targets
+	staying    []lb.Node // those that shall be if they are
+	preferred  []lb.Node // those that go first if there is no room for all
+	aimless    bool      // not even the targets are known
+	served     bool      // the Service shows addresses of somebody's load balancer
+	follows    bool      // only those that are preferred can be healthy
+	repeats    bool      // what is left is planned again
 	now        time.Time
 	refusals   *refusals         // nil: none are known
 	unhealthy  *since[lb.Target] // nil: nobody knows
@@ -56,7 +56,7 @@ func (c *Controller) plan(svc *corev1.Service) (Plan, error) {
 		endpoints = serving(slices...)
 	}
 	defaults := c.defaults
-	defaults.Network = c.network()
+	defaults.Network, defaults.DedicatedRanges = c.network(), c.dedicatedRanges()
 	p := newPlan(svc, nodes, endpoints, defaults, time.Now())
 	p.repeats, p.refusals, p.unhealthy = true, c.refusals, c.unhealthy
 	return p, nil
@@ -108,23 +108,24 @@ func newPlan(svc *corev1.Service, nodes []*corev1.Node, endpoints map[string]boo
 		})
 		return p
 	}
+	ipv6 := slices.Contains(svc.Spec.IPFamilies, corev1.IPv6Protocol)
 	for _, node := range nodes {
-		id, ok := Target(node)
-		switch {
-		case !ok || !selector.Matches(labels.Set(node.Labels)):
+		if !eligible(node) || !selector.Matches(labels.Set(node.Labels)) {
 			continue
-		case joins(node):
-			p.servers = append(p.servers, id)
-		default:
-			p.staying = append(p.staying, id)
+		}
+		n := asTarget(node, defaults.DedicatedRanges, ipv6)
+		if joins(node) {
+			p.nodes = append(p.nodes, n)
+		} else {
+			p.staying = append(p.staying, n)
 		}
 		if local(svc) && endpoints[node.Name] {
-			p.preferred = append(p.preferred, id)
+			p.preferred = append(p.preferred, n)
 		}
 	}
 	p.follows = local(svc) && endpoints != nil
-	p.Spec = p.Spec.WithTargets(p.servers)
-	if len(p.servers)+len(p.staying) == 0 && !p.impossible() {
+	p.Spec = p.Spec.WithTargets(p.nodes)
+	if len(p.nodes)+len(p.staying) == 0 && !p.impossible() {
 		p.Notes = append(p.Notes, noNodes())
 	}
 	return p
@@ -151,7 +152,7 @@ func (p Plan) claimable() lb.Spec {
 // which.
 func (p Plan) crowded() bool {
 	limits, known := lb.LimitsOf(p.Spec.Type)
-	return known && len(p.servers)+len(p.staying) > limits.Targets
+	return known && len(p.nodes)+len(p.staying) > limits.Targets
 }
 
 // Against adjusts the plan to what the cloud has, and decides what to do. Certificates may be nil
@@ -203,14 +204,14 @@ func (p Plan) withStaying(have lb.State) Plan {
 	if len(p.staying) == 0 {
 		return p
 	}
-	p.servers = slices.Clone(p.servers)
-	for _, t := range have.Targets {
-		if slices.Contains(p.staying, t.Server) {
-			p.servers = append(p.servers, t.Server)
+	p.nodes = slices.Clone(p.nodes)
+	for _, n := range p.staying {
+		if slices.ContainsFunc(n.Targets(), func(t lb.Target) bool { return slices.Contains(have.Targets, t) }) {
+			p.nodes = append(p.nodes, n)
 		}
 	}
-	p.staying, p.Spec = nil, p.Spec.WithTargets(p.servers)
-	if len(p.servers) == 0 && !p.impossible() {
+	p.staying, p.Spec = nil, p.Spec.WithTargets(p.nodes)
+	if len(p.nodes) == 0 && !p.impossible() {
 		p.Notes = slices.Concat(p.Notes, []lb.Note{noNodes()})
 	}
 	return p
@@ -226,13 +227,19 @@ func (p Plan) rollout(have lb.State, hold bool) lb.Rollout {
 	for t, since := range p.unhealthy.look(p.Spec.Owner.UID, have.Waiting(), p.now) {
 		overdue[t] = !p.now.Before(since.Add(longest))
 	}
-	expected := func(server int64) bool { return !p.follows || slices.Contains(p.preferred, server) }
+	preferred := make(map[lb.Target]bool)
+	for _, n := range p.preferred {
+		for _, t := range n.Targets() {
+			preferred[t] = true
+		}
+	}
+	expected := func(t lb.Target) bool { return !p.follows || preferred[t] }
 	return lb.Rollout{Expected: expected, Overdue: overdue, Hold: hold}
 }
 
 // retarget lets the targets follow the nodes, and each be reached as it is.
 func (p *Plan) retarget(have lb.State) (ops []lb.Op, notes []lb.Note) {
-	want, notes := lb.Retarget(have, p.servers, p.preferred)
+	want, notes := lb.Retarget(have, p.nodes, p.preferred)
 	want, held := p.refusals.without(want, have)
 	if p.repeats {
 		want, p.waits, _ = p.rollout(have, true).Next(want, have)

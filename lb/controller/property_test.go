@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -61,7 +62,8 @@ func (l *lab) randomService(r *rand.Rand, name string) *corev1.Service {
 }
 
 func (l *lab) randomNodes(r *rand.Rand) (nodes []*corev1.Node) {
-	for _, n := range l.nodes {
+	all := append(slices.Clone(l.nodes), bare(5, "10.1.0.5", "198.51.100.5"), bare(6, "10.1.0.6", "198.51.100.6"))
+	for _, n := range all {
 		if r.IntN(3) > 0 {
 			nodes = append(nodes, n)
 		}

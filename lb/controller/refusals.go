@@ -154,7 +154,7 @@ func (r *refusals) hint(reachable map[lb.Target]bool) (again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for t, reached := range reachable {
-		for _, key := range keysOf(t) {
+		for _, key := range keysOf(t, lb.Target{Server: t.Server, Private: !t.Private}) {
 			known, ok := r.refused[key]
 			if !ok {
 				continue
@@ -168,12 +168,12 @@ func (r *refusals) hint(reachable map[lb.Target]bool) (again bool) {
 	return again
 }
 
-// changed has the cloud asked again for a server whose Node has changed, and reports whether
-// anything of it was refused.
-func (r *refusals) changed(server int64) (again bool) {
+// changed has the cloud asked again for a Node that has changed, and reports whether anything of it
+// was refused.
+func (r *refusals) changed(old, node *corev1.Node) (again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, key := range allKeysOf(server) {
+	for _, key := range slices.Concat(allKeysOf(old), allKeysOf(node)) {
 		if known, ok := r.refused[key]; ok {
 			known.until, again = time.Time{}, true
 		}
@@ -181,25 +181,48 @@ func (r *refusals) changed(server int64) (again bool) {
 	return again
 }
 
-// gone forgets a Node's server.
-func (r *refusals) gone(node *corev1.Node) {
-	server, _ := kube.ParseProviderID(node.Spec.ProviderID)
+// askAgain has the cloud asked again for everything.
+func (r *refusals) askAgain() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, key := range allKeysOf(server) {
+	for _, known := range r.refused {
+		known.until = time.Time{}
+	}
+}
+
+// gone forgets a Node.
+func (r *refusals) gone(node *corev1.Node) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, key := range allKeysOf(node) {
 		delete(r.refused, key)
 		delete(r.taken, key)
 	}
 }
 
-// keysOf are those of a target: alone, and in the place of the server's other address.
-func keysOf(t lb.Target) []string {
-	other := lb.Target{Server: t.Server, Private: !t.Private}
-	return []string{t.String(), lb.ReplaceTarget{Old: other, New: t}.String()}
+// keysOf are those of a target: alone, and in the place of the others that the same node can be.
+func keysOf(t lb.Target, others ...lb.Target) []string {
+	keys := []string{t.String()}
+	for _, other := range others {
+		keys = append(keys, lb.ReplaceTarget{Old: other, New: t}.String())
+	}
+	return keys
 }
 
-func allKeysOf(server int64) []string {
-	return slices.Concat(keysOf(lb.Target{Server: server}), keysOf(lb.Target{Server: server, Private: true}))
+// allKeysOf are those of a Node, at whichever of its addresses it is reached.
+func allKeysOf(node *corev1.Node) (keys []string) {
+	server, _ := kube.ParseProviderID(node.Spec.ProviderID)
+	targets := []lb.Target{{Server: server}, {Server: server, Private: true}}
+	if dedicated(node) {
+		targets = nil
+		for _, a := range reported(node) {
+			targets = append(targets, lb.AddressTarget(a))
+		}
+	}
+	for _, t := range targets {
+		keys = append(keys, keysOf(t, targets...)...)
+	}
+	return keys
 }
 
 // without returns the spec without what was refused not long ago, and says so.
@@ -218,29 +241,36 @@ func (r *refusals) without(spec lb.Spec, have lb.State) (lb.Spec, []lb.Note) {
 const hintPeriod = 15 * time.Second
 
 // watchRefused has targets that were refused asked for again when the server list shows that they
-// can be reached now. While none is refused, nobody asks for the list.
+// can be reached now, or when the network has got other subnets for dedicated servers. While none
+// is refused, nobody asks for the list.
 func (c *Controller) watchRefused(ctx context.Context) {
+	known := c.dedicatedRanges()
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		ranges := c.dedicatedRanges()
+		changed := !slices.Equal(known, ranges)
+		known = ranges
 		if !c.refusals.any() {
 			return
+		}
+		if changed {
+			c.refusals.askAgain()
 		}
 		reachable, err := c.reachable(ctx)
 		if err != nil {
 			klog.FromContext(ctx).V(2).Info("The server list is unknown; targets that were refused are tried later", "err", err)
-			return
 		}
-		if c.refusals.hint(reachable) {
+		if c.refusals.hint(reachable) || changed {
 			c.enqueueServices(func(*corev1.Service) bool { return true })
 		}
 	}, hintPeriod)
 }
 
-// nodeChanged reports whether a target that was refused may be taken now that its Node has changed,
-// and has it asked for again.
-func (c *Controller) nodeChanged(old, node *corev1.Node) bool {
-	server, ok := Target(node)
-	if !ok || equality.Semantic.DeepEqual(old.Status.Addresses, node.Status.Addresses) {
+// addressesChanged reports whether targets may be others now that a Node has other addresses: those
+// of a dedicated server are its targets, and what was refused of any may be taken, so that is asked
+// for again.
+func (c *Controller) addressesChanged(old, node *corev1.Node) bool {
+	if !eligible(node) || equality.Semantic.DeepEqual(old.Status.Addresses, node.Status.Addresses) {
 		return false
 	}
-	return c.refusals.changed(server)
+	return c.refusals.changed(old, node) || dedicated(node)
 }

@@ -66,7 +66,7 @@ func (c *Controller) ensure(ctx context.Context, svc *corev1.Service) ([]lb.Note
 			return err
 		},
 	})
-	c.targets.Store(nameOf(svc), done.Servers)
+	c.targets.Store(nameOf(svc), done.Nodes)
 	if done.Unwanted {
 		return nil, nil // the cache will learn of it
 	}

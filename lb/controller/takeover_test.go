@@ -423,7 +423,7 @@ func TestOptInUndone(t *testing.T) {
 		for who, before := range map[string]bool{"before the takeover": true, "after it": false} {
 			t.Run(name+", opted in "+who, func(t *testing.T) {
 				found := peers("awebuid")
-				found.Verdicts = map[int]map[int64]lb.Verdict{80: verdicts(found.Targets, 1, 0)}
+				found.Verdicts = map[int]map[lb.Target]lb.Verdict{80: verdicts(found.Targets, 1, 0)}
 				inWorld(t, newCloud(found), nodes(1), func(w *world) {
 					in := func(svc *corev1.Service) { svc.Annotations["underlay.dev/health-check"] = "kube-proxy" }
 					svc := takenOver()

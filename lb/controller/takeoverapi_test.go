@@ -113,13 +113,18 @@ func TestOneBadTargetThroughTheAPI(t *testing.T) {
 	})
 }
 
-// A dedicated server's address that somebody added stays a target, whatever else changes, and takes
-// its room.
-func TestDedicatedServersStay(t *testing.T) {
+// What a label selector that somebody added finds stays a target, whatever else changes, and takes
+// its room. A server or an address that is no Node's goes, whoever added it.
+func TestTargetsOfOthers(t *testing.T) {
 	inLab(t, func(l *lab) {
 		_, svc := l.scenarios()["creation of everything"]()
 		b := l.converged(svc, l.nodes...)
-		l.post(fmt.Sprintf("/load_balancers/%d/actions/add_target", b.ID), `{"type":"ip","ip":{"ip":"`+dedicated+`"}}`)
+		for _, body := range []string{
+			`{"type":"ip","ip":{"ip":"` + dedicatedAddress + `"}}`,
+			`{"type":"label_selector","label_selector":{"selector":"role=edge"}}`,
+		} {
+			l.post(fmt.Sprintf("/load_balancers/%d/actions/add_target", b.ID), body)
+		}
 		_, svc = l.scenarios()["change of everything"]()
 		o := l.converge(quiet(l.t.Context()), l.plan(svc, l.nodes[:2]...), hooks{})
 		b, _ = l.sim.LoadBalancer(b.ID)
@@ -127,7 +132,7 @@ func TestDedicatedServersStay(t *testing.T) {
 		for _, target := range b.Targets {
 			kinds[target.Type]++
 		}
-		if o.Transient != nil || kinds["ip"] != 1 || kinds["server"] != 2 || b.Name != "shop" || b.LoadBalancerType.Name != "lb21" {
+		if o.Transient != nil || kinds["ip"] != 0 || kinds["label_selector"] != 1 || kinds["server"] != 2 || b.Name != "shop" || b.LoadBalancerType.Name != "lb21" {
 			t.Errorf("targets %v, name %s, type %s, %v\n%s", kinds, b.Name, b.LoadBalancerType.Name, o.Transient, l.log())
 		}
 		// Another address in the network would drop such a target for good, if it lay there: that

@@ -3,6 +3,7 @@ package controller_test
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -34,21 +35,28 @@ type world struct {
 	registry metrics.KubeRegistry
 	defaults lb.Defaults
 	network  func() int64
-	stop     func()
+	ranges   func() []netip.Prefix
+	// reachable is what the server list says; nil: nobody asks.
+	reachable func(context.Context) (map[lb.Target]bool, error)
+	stop      func()
 }
 
 // inWorld runs a test in a bubble with its own clock, with the controller running.
 func inWorld(t *testing.T, project *cloud, objects []runtime.Object, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{
-			t: t, api: fake.NewClientset(objects...), cloud: project, events: record.NewFakeRecorder(10_000),
-			defaults: lb.Defaults{Cluster: "demo", Network: 7, Location: "fsn1", Classless: true},
-		}
+		w := newWorld(t, project, objects)
 		w.start()
 		defer func() { w.stop() }()
 		test(w)
 	})
+}
+
+func newWorld(t *testing.T, project *cloud, objects []runtime.Object) *world {
+	return &world{
+		t: t, api: fake.NewClientset(objects...), cloud: project, events: record.NewFakeRecorder(10_000),
+		defaults: lb.Defaults{Cluster: "demo", Network: 7, Location: "fsn1", Classless: true, DedicatedRanges: []netip.Prefix{vSwitch}},
+	}
 }
 
 // start runs a controller until stop is called; a second call is a restart.
@@ -61,7 +69,7 @@ func (w *world) start() {
 	c, err := controller.New(controller.Config{
 		Client: w.api.CoreV1(), Services: factory.Core().V1().Services(), Nodes: factory.Core().V1().Nodes(),
 		Slices:  factory.Discovery().V1().EndpointSlices(),
-		Network: w.network, Backend: w.cloud, Defaults: w.defaults, Recorder: w.events, Registry: w.registry,
+		Network: w.network, DedicatedRanges: w.ranges, Reachable: w.reachable, Backend: w.cloud, Defaults: w.defaults, Recorder: w.events, Registry: w.registry,
 	})
 	if err != nil {
 		w.t.Fatal(err)
