@@ -24,6 +24,8 @@ type NetworkDetails struct {
 	Name    string
 	IPRange netip.Prefix
 	Subnets []netip.Prefix
+	// Coupling is that with a vSwitch.
+	Coupling routes.Coupling
 	// Routes are all that stand, whoever's, in the order of the API.
 	Routes []routes.Route
 	// Servers and LoadBalancers are how many are attached.
@@ -50,7 +52,7 @@ func (c *Client) InspectNetwork(ctx context.Context, idOrName string) (NetworkDe
 	}
 	n := c.network(found)
 	return NetworkDetails{
-		ID: n.ID, Name: n.Name, IPRange: n.IPRange, Subnets: n.Subnets, Routes: convertRoutes(found.Routes),
+		ID: n.ID, Name: n.Name, IPRange: n.IPRange, Subnets: n.Subnets, Coupling: n.Coupling, Routes: convertRoutes(found.Routes),
 		Servers: len(found.Servers), LoadBalancers: len(found.LoadBalancers),
 	}, nil
 }
