@@ -68,9 +68,13 @@ func (m *manager) constructor(name string, construct build) app.ControllerInitFu
 }
 
 // lookAgain sees the network as it is when this replica leads, which may be long
-// after it started: podCIDRs keep clear of the subnets of that moment.
+// after it started: podCIDRs keep clear of the subnets of that moment. From here on
+// it may change the network.
 func (m *manager) lookAgain(ctx context.Context) error {
-	m.once.Do(func() { m.onceErr = m.reach(ctx, nil) })
+	m.once.Do(func() {
+		m.leads = true
+		m.onceErr = m.reach(ctx, nil)
+	})
 	return m.onceErr
 }
 
@@ -88,6 +92,7 @@ func (m *manager) routes(c *appconfig.CompletedConfig) (runner, error) {
 		Table:        m.table,
 		Gateways:     cloud.Gateways{Servers: m.servers, Index: &m.index},
 		Ranges:       wiring.Ranges(m.config),
+		VSwitch:      wiring.VSwitch(m.config),
 		Limit:        m.config.Routes.Limit,
 		Reserve:      m.config.Routes.Reserve,
 		MaxDeletions: m.config.Routes.MaxDeletionsPercent,

@@ -109,6 +109,7 @@ type manager struct {
 	servers   cloud.Servers
 	index     cloud.Index // of the server list
 	offered   bool        // what load balancers are to be
+	leads     bool        // so it may change the network
 
 	// What the controllers know that another asks for; nil before there is one.
 	routeController atomic.Pointer[routecontroller.Controller]

@@ -124,6 +124,7 @@ func TestWhatPassesByItself(t *testing.T) {
 			s.LoadBalancers[0].Verdicts[80] = verdicts(s.LoadBalancers[0].Targets, 2)
 			s.Network.Routes = s.Network.Routes[:2]
 		}},
+		{"a dedicated server with pods inside the vSwitch's subnet", shape{}, dedicatedWorker},
 		{"a dedicated server with an address that the cloud doesn't know", shape{}, func(s *survey.Snapshot) {
 			s.Nodes[2].Spec.ProviderID = "hrobot://4711"
 			setCondition(s.Nodes[2], corev1.NodeReady, corev1.ConditionUnknown, "NodeStatusUnknown", "silent", time.Hour)
