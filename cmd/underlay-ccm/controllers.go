@@ -68,13 +68,9 @@ func (m *manager) constructor(name string, construct build) app.ControllerInitFu
 }
 
 // lookAgain sees the network as it is when this replica leads, which may be long
-// after it started: podCIDRs keep clear of the subnets of that moment. From here on
-// it may change the network.
+// after it started: podCIDRs keep clear of the subnets of that moment.
 func (m *manager) lookAgain(ctx context.Context) error {
-	m.once.Do(func() {
-		m.leads = true
-		m.onceErr = m.reach(ctx, nil)
-	})
+	m.once.Do(func() { m.onceErr = m.reachAsLeader(ctx) })
 	return m.onceErr
 }
 

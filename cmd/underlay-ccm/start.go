@@ -125,6 +125,12 @@ func (m *manager) reach(ctx context.Context, room *waitingRoom) error {
 	})
 }
 
+// reachAsLeader is reach for a replica that leads: it may change the network.
+func (m *manager) reachAsLeader(ctx context.Context) error {
+	m.leads = true
+	return m.reach(ctx, nil)
+}
+
 // look asks for the network, or where there is none for the servers, which
 // proves the token, and for what load balancers can be, and compares. Without a
 // cloud there is nothing to look at.

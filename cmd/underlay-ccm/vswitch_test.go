@@ -78,7 +78,7 @@ func TestTheVSwitchIsChecked(t *testing.T) {
 				if err != nil {
 					return
 				}
-				if err := m.lookAgain(t.Context()); err != nil {
+				if err := m.reachAsLeader(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				var want []string
