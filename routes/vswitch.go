@@ -109,12 +109,12 @@ func (o outlook) insideStatus(n Node) (status NodeStatus, ok bool) {
 	case len(n.Inside) == 0:
 		return NodeStatus{}, true
 	case n.Via.IsValid():
-		return astray(n, fmt.Sprintf("and the Node's server %s is one of the cloud, where the subnet's gateway doesn't find pods; "+
+		return notInVSwitch(n, fmt.Sprintf("and the Node's server %s is one of the cloud, where the subnet's gateway doesn't find pods; "+
 			"take the label off that the pool's nodeSelector picks, delete this Node and let it join again", n.Via)), false
 	case len(n.InternalIPs) == 0:
 		return NodeStatus{Reason: NoRouteCreated, Unproved: true, Message: "waiting for the Node's internal address"}, false
 	case !slices.ContainsFunc(n.InternalIPs, n.Subnet.Contains):
-		return astray(n, fmt.Sprintf("and no internal address of the Node does (%s), so the subnet's gateway doesn't find its pods; "+
+		return notInVSwitch(n, fmt.Sprintf("and no internal address of the Node does (%s), so the subnet's gateway doesn't find its pods; "+
 			"give the server an address of the subnet on its VLAN interface, and its kubelet that one with --node-ip", joinAddrs(n.InternalIPs))), false
 	}
 	for _, r := range o.have {
@@ -129,7 +129,7 @@ func (o outlook) insideStatus(n Node) (status NodeStatus, ok bool) {
 	return NodeStatus{}, true
 }
 
-func astray(n Node, why string) NodeStatus {
+func notInVSwitch(n Node, why string) NodeStatus {
 	return NodeStatus{
 		Reason: NotInVSwitch, Event: string(NotInVSwitch),
 		Message: fmt.Sprintf("podCIDR %s lies inside the vSwitch's subnet %s, %s", join(n.Inside), n.Subnet, why),
