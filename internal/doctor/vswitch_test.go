@@ -60,6 +60,12 @@ func seededVSwitch() []seeded {
 			check: "vswitch-node", severity: Error, object: worker, says: []string{"10.1.128.0/24", "192.0.2.5"}, do: "--node-ip", also: []string{"network-unavailable", "kube-proxy-node-ports"},
 		},
 		{
+			name: "their pool is full, and others' room is of no use", seed: with(func(s *survey.Snapshot) {
+				s.Config.IPAM.Pools[len(s.Config.IPAM.Pools)-1].Prefix = netip.MustParsePrefix("10.1.128.0/24")
+			}),
+			check: "pool-room", severity: Error, object: "pool/dedicated", says: []string{"0 of 1 podCIDRs"}, do: "add a pool",
+		},
+		{
 			name: "a cloud server is selected", seed: func(s *survey.Snapshot) {
 				dedicatedWorker(s)
 				s.Nodes[1].Labels = map[string]string{"dedicated": "true"}
