@@ -118,6 +118,8 @@ type NetworkSeed struct {
 	Labels  map[string]string `json:"labels"`
 	Subnets []SubnetSeed      `json:"subnets"` // none: one, the range's first /24
 	Routes  []RouteSeed       `json:"routes"`
+	// ExposeRoutes to the vSwitch that a subnet is coupled with.
+	ExposeRoutes bool `json:"expose_routes_to_vswitch"`
 }
 
 // SubnetSeed describes a subnet.
@@ -142,7 +144,9 @@ func (s *Simulator) CreateNetwork(seed NetworkSeed) (schema.Network, error) {
 		first := netip.PrefixFrom(seed.IPRange.Masked().Addr(), max(seed.IPRange.Bits(), networkBitsMost))
 		seed.Subnets = []SubnetSeed{{IPRange: first}}
 	}
-	req := schema.NetworkCreateRequest{Name: seed.Name, IPRange: seed.IPRange.String(), Labels: &seed.Labels}
+	req := schema.NetworkCreateRequest{
+		Name: seed.Name, IPRange: seed.IPRange.String(), Labels: &seed.Labels, ExposeRoutesToVSwitch: seed.ExposeRoutes,
+	}
 	for _, sub := range seed.Subnets {
 		req.Subnets = append(req.Subnets, sub.request())
 	}

@@ -8,8 +8,10 @@ type Observed struct {
 	Table []Route
 	// Ranges are the pools whose node prefixes are routed through the table.
 	Ranges []Range
+	// VSwitch is where podCIDRs are that need no route.
+	VSwitch VSwitch
 	// Nodes are those of the cluster. Decide fills in their addresses from
-	// Gateways.
+	// Gateways, and takes out of their Dsts what needs no route.
 	Nodes    []Node
 	Gateways Gateways
 	// Departed are the podCIDRs of Nodes that left and that nobody else has had
@@ -38,6 +40,7 @@ type Decision struct {
 // about the servers it only adds.
 func Decide(o Observed) Decision {
 	o.Nodes = o.Gateways.locate(o.Nodes)
+	o.VSwitch.divide(o.Nodes)
 	d := Decision{Observed: o, Wanted: Desired(o.Nodes, o.Ranges).Hold(o.Kept), Ownership: Owned(o)}
 	d.Changes = Diff(d.Wanted, d.Ownership)
 	if o.Gateways.Doubt != nil {

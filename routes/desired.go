@@ -14,8 +14,15 @@ type Node struct {
 	// Dsts are the podCIDRs that need an entry in this table, masked. Prefixes
 	// of families that travel another way are not among them.
 	Dsts []netip.Prefix
+	// Inside are podCIDRs that lie in the vSwitch's Subnet and need no entry. Decide
+	// takes them out of Dsts.
+	Inside []netip.Prefix
+	Subnet netip.Prefix
 	// Allocated: the node has podCIDRs at all, of whatever family.
 	Allocated bool
+	// InternalIPs are the addresses that the node is reported to have inside the
+	// cluster.
+	InternalIPs []netip.Addr
 	// Via is the node's address in the network; the zero Addr while its server
 	// is unknown or not attached.
 	Via netip.Addr
@@ -55,8 +62,8 @@ type Wanted struct {
 	// then nodes that serve, the oldest first. No two overlap.
 	Routes []NodeRoute
 	// Held are destinations of nodes whose gateway is not known now, or of which
-	// nothing but their podCIDRs is known. Nothing is added for them, and what
-	// stands for them stays.
+	// nothing but their podCIDRs is known, and those that need no route. Nothing is
+	// added for them, and what stands for them stays.
 	Held []netip.Prefix
 	// Duplicates are podCIDRs that overlap an older node's, and get no route.
 	Duplicates []Duplicate
@@ -101,6 +108,7 @@ func Desired(nodes []Node, ranges []Range) Wanted {
 				w.Held = append(w.Held, dst)
 			}
 		}
+		w.Held = append(w.Held, n.Inside...)
 	}
 	slices.SortFunc(w.Held, netip.Prefix.Compare)
 	return w
@@ -137,6 +145,9 @@ func duplicates(nodes []Node, ranges []Range) []Duplicate {
 				h.odd = 1
 			}
 			all = append(all, h)
+		}
+		for _, dst := range nodes[i].Inside {
+			all = append(all, holding{node: &nodes[i], dst: dst})
 		}
 	}
 	slices.SortFunc(all, func(a, b holding) int {

@@ -11,8 +11,8 @@
 //	plan       = budget.Trim(plan, ownership)             // what the table has room for
 //	statuses  := routes.NodeStatuses(nodes, table, wanted, plan) // what to tell each node
 //
-// Check, Decision.Obstacles, Decision.Shortage and Attachments look for what would
-// keep routes from working, each finding with its remedy.
+// Check, VSwitch.Check, Decision.Obstacles, Decision.Shortage and Attachments look
+// for what would keep routes from working, each finding with its remedy.
 //
 // The package must never plan the deletion of a route that the cluster neither
 // wrote nor adopted, see Owned, and never plan a write that the table is bound to

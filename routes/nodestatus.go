@@ -16,11 +16,13 @@ const (
 	NoRouteCreated Reason = "NoRouteCreated"
 	RouteTableFull Reason = "RouteTableFull"
 	NotAttached    Reason = "NotAttached"
+	NotInVSwitch   Reason = "NotInVSwitch"
 )
 
 // NodeStatus is what a node is told about its routes.
 type NodeStatus struct {
-	// Reachable: all the node's routes stand.
+	// Reachable: all the node's routes stand, and the vSwitch's gateway finds what
+	// needs none.
 	Reachable bool
 	Reason    Reason
 	// Unproved: nothing is known against an earlier status that the node is
@@ -46,32 +48,44 @@ const (
 // and if not, what it waits for. A node whose podCIDRs all travel another way
 // than through this table is reachable.
 func NodeStatuses(nodes []Node, have []Route, w Wanted, p Plan) map[string]NodeStatus {
-	stands := make(map[netip.Prefix]Route, len(have))
+	o := outlook{
+		have: have, stands: make(map[netip.Prefix]Route, len(have)),
+		refused: map[nodeDst]Refusal{}, lost: map[nodeDst]Duplicate{},
+	}
 	for _, r := range have {
-		stands[r.Dst] = r
+		o.stands[r.Dst] = r
 	}
-	refused := map[nodeDst]Refusal{}
 	for _, r := range p.Refused {
-		refused[nodeDst{r.Node, r.Dst}] = r
+		o.refused[nodeDst{r.Node, r.Dst}] = r
 	}
-	lost := map[nodeDst]Duplicate{}
 	for _, d := range w.Duplicates {
-		lost[nodeDst{d.Node, d.Dst}] = d
+		o.lost[nodeDst{d.Node, d.Dst}] = d
 	}
 	statuses := make(map[string]NodeStatus, len(nodes))
 	for _, n := range nodes {
-		statuses[n.Name] = nodeStatus(n, stands, refused, lost)
+		statuses[n.Name] = o.nodeStatus(n)
 	}
 	return statuses
 }
 
-func nodeStatus(n Node, stands map[netip.Prefix]Route, refused map[nodeDst]Refusal, lost map[nodeDst]Duplicate) NodeStatus {
+// outlook is what is known of all nodes' routes.
+type outlook struct {
+	have    []Route
+	stands  map[netip.Prefix]Route // have by destination
+	refused map[nodeDst]Refusal
+	lost    map[nodeDst]Duplicate
+}
+
+func (o outlook) nodeStatus(n Node) NodeStatus {
 	if !n.Allocated {
 		return NodeStatus{Reason: NoRouteCreated, Message: "waiting for a podCIDR"}
 	}
+	if v, ok := o.insideStatus(n); !ok {
+		return v
+	}
 	if len(n.Dsts) > 0 && !n.Via.IsValid() {
 		// A route toward the node stands, and only its server isn't seen.
-		allToward := !slices.ContainsFunc(n.Dsts, func(dst netip.Prefix) bool { _, stands := stands[dst]; return !stands })
+		allToward := !slices.ContainsFunc(n.Dsts, func(dst netip.Prefix) bool { _, stands := o.stands[dst]; return !stands })
 		return NodeStatus{
 			Reason: NotAttached, Event: string(NotAttached), Message: n.Missing.Reason,
 			Unproved: allToward && !n.Missing.Detached,
@@ -79,14 +93,14 @@ func nodeStatus(n Node, stands map[netip.Prefix]Route, refused map[nodeDst]Refus
 	}
 	for _, dst := range n.Dsts {
 		key := nodeDst{n.Name, dst}
-		if d, ok := lost[key]; ok {
-			return NodeStatus{Reason: NoRouteCreated, Event: EventDuplicatePodCIDR, Message: d.String()}
+		if d, ok := o.lost[key]; ok {
+			return duplicate(d)
 		}
 		needed := NodeRoute{Route: Route{Dst: dst, Via: n.Via}, Aliases: n.Aliases}
-		if r, ok := stands[dst]; ok && needed.MetBy(r) {
+		if r, ok := o.stands[dst]; ok && needed.MetBy(r) {
 			continue
 		}
-		if r, ok := refused[key]; ok {
+		if r, ok := o.refused[key]; ok {
 			return refusal(r)
 		}
 		return NodeStatus{Reason: NoRouteCreated, Message: fmt.Sprintf("route %s does not stand yet", needed.Route)}
@@ -95,6 +109,10 @@ func nodeStatus(n Node, stands map[netip.Prefix]Route, refused map[nodeDst]Refus
 		return NodeStatus{Reason: NoRouteCreated, Unproved: true, LookAgain: true, Message: "looking whether the route stands"}
 	}
 	return NodeStatus{Reachable: true, Reason: RouteCreated, Message: created(n)}
+}
+
+func duplicate(d Duplicate) NodeStatus {
+	return NodeStatus{Reason: NoRouteCreated, Event: EventDuplicatePodCIDR, Message: d.String()}
 }
 
 func refusal(r Refusal) NodeStatus {
@@ -109,7 +127,10 @@ func refusal(r Refusal) NodeStatus {
 }
 
 func created(n Node) string {
-	if len(n.Dsts) == 0 {
+	switch {
+	case len(n.Inside) > 0:
+		return fmt.Sprintf("%s lies inside the vSwitch's subnet %s and needs no route", join(n.Inside), n.Subnet)
+	case len(n.Dsts) == 0:
 		return "no podCIDR of this node needs a route of the network"
 	}
 	return fmt.Sprintf("%s routed via %s", join(n.Dsts), n.Via)

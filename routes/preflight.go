@@ -24,6 +24,7 @@ func (d Decision) Obstacles() []Finding {
 				})
 			}
 		}
+		found = append(found, d.VSwitch.obstacles(r)...)
 	}
 	return found
 }
@@ -31,7 +32,12 @@ func (d Decision) Obstacles() []Finding {
 // Shortage finds out whether the table has room for a route of every node, or will
 // soon have none. full reports whether nodes go without now.
 func (d Decision) Shortage() (finding Finding, full, found bool) {
-	nodes, others, limit := len(d.Nodes), d.Ownership.Others(), d.Budget.Limit
+	nodes, others, limit := 0, d.Ownership.Others(), d.Budget.Limit
+	for i := range d.Nodes {
+		if len(d.Nodes[i].Inside) == 0 {
+			nodes++ // also one that has no podCIDR yet
+		}
+	}
 	most := d.Budget.Room(others)
 	finding.Problem = fmt.Sprintf("%d nodes need a route each, and the network's table has room for %d: "+
 		"it takes %d, %d are reserved, %d are others'", nodes, most, limit, d.Budget.Reserve, others)

@@ -82,6 +82,7 @@ func (m *manager) routes(c *appconfig.CompletedConfig) (runner, error) {
 		Table:        m.table,
 		Gateways:     cloud.Gateways{Servers: m.servers, Index: &m.index, Dedicated: m.dedicated},
 		Ranges:       wiring.Ranges(m.config),
+		VSwitch:      wiring.VSwitch(m.config),
 		Limit:        m.config.Routes.Limit,
 		Reserve:      m.config.Routes.Reserve,
 		MaxDeletions: m.config.Routes.MaxDeletionsPercent,

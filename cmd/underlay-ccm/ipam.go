@@ -121,7 +121,8 @@ func serviceCIDRs(c *appconfig.CompletedConfig, client discovery.DiscoveryInterf
 func pools(c config.Config) []ipamcontroller.Pool {
 	var out []ipamcontroller.Pool
 	for i, p := range wiring.Pools(c) {
-		out = append(out, ipamcontroller.Pool{PoolConfig: p, Selector: c.IPAM.Pools[i].Selector})
+		given := c.IPAM.Pools[i]
+		out = append(out, ipamcontroller.Pool{PoolConfig: p, Selector: given.Selector, Exclusive: given.VSwitch})
 	}
 	return out
 }
@@ -130,7 +131,7 @@ func pools(c config.Config) []ipamcontroller.Pool {
 func (m *manager) exclusions() []netip.Prefix {
 	out := slices.Concat(m.config.IPAM.ServiceRanges, m.config.IPAM.Exclude)
 	if m.network != nil {
-		out = append(out, m.network.Reserved()...)
+		out = append(out, m.network.Reserved(m.config.VSwitch.Subnet)...)
 	}
 	return out
 }
@@ -155,8 +156,12 @@ func (m *manager) checkPools(ctx context.Context, client kubernetes.Interface) e
 	return nil
 }
 
-// routed is what the route controller knows, once there is one.
+// routed is what the route controller knows, once there is one. Inside the vSwitch's
+// subnet no route leads to anybody.
 func (m *manager) routed(p netip.Prefix) (routed, known bool) {
+	if subnet := m.config.VSwitch.Subnet; subnet.Contains(p.Addr()) && p.Bits() >= subnet.Bits() {
+		return false, true
+	}
 	r := m.routeController.Load()
 	if r == nil {
 		return false, false

@@ -31,7 +31,7 @@ func (m *manager) lead(ctx context.Context, c *appconfig.CompletedConfig) error 
 // podCIDRs keep clear of the subnets of this moment.
 func (m *manager) lookAgain(ctx context.Context) error {
 	m.askRobot(ctx)
-	return m.reach(ctx, nil)
+	return m.reachAsLeader(ctx)
 }
 
 // hold remembers the lease, to give it back in the end. Without that it expires.

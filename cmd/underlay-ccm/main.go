@@ -117,6 +117,7 @@ type manager struct {
 	// dedicated are the dedicated servers; nil: nobody tells of any.
 	dedicated *cloud.DedicatedIndex
 	offered   bool // what load balancers are to be
+	leads     bool // so it may change the network
 
 	gate  leadership.Gate                  // before the API server and the cloud
 	lease atomic.Pointer[leadership.Lease] // nil until this replica leads

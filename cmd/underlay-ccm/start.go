@@ -25,6 +25,12 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
+// The settings that the network may contradict.
+const (
+	vSwitchSubnet = "vswitch.subnet"
+	vSwitchExpose = "vswitch.exposeRoutes"
+)
+
 // connect waits until the cloud answers, checks the configuration against what
 // it says, and builds the provider. Meanwhile the secure port answers /healthz
 // with what it waits for, so that this replica isn't ready and says why.
@@ -115,6 +121,12 @@ func (m *manager) reach(ctx context.Context, room *waitingRoom) error {
 	})
 }
 
+// reachAsLeader is reach for a replica that leads: it may change the network.
+func (m *manager) reachAsLeader(ctx context.Context) error {
+	m.leads = true
+	return m.reach(ctx, nil)
+}
+
 // look asks for the network, or where there is none for the servers, which
 // proves the token, and for what load balancers can be, and compares. Without a
 // cloud there is nothing to look at.
@@ -129,8 +141,11 @@ func (m *manager) look(ctx context.Context) error {
 	if err != nil {
 		return m.explain(err)
 	}
-	if wrong = append(wrong, m.checkLayout(ctx)...); len(wrong) > 0 {
+	if wrong = append(append(wrong, m.checkLayout(ctx)...), m.checkVSwitch()...); len(wrong) > 0 {
 		return wrong
+	}
+	if m.leads {
+		return m.exposeRoutes(ctx)
 	}
 	return nil
 }
@@ -167,6 +182,42 @@ func (m *manager) checkLayout(ctx context.Context) config.Errors {
 		wrong = append(wrong, &config.Error{Field: m.fieldOf(f.Prefix), Value: f.Prefix.String(), Problem: f.Problem, Remedy: f.Remedy})
 	}
 	return wrong
+}
+
+// checkVSwitch compares where dedicated servers are to be with the network. That the
+// network doesn't expose its routes is mended once this replica leads, if it may be.
+func (m *manager) checkVSwitch() config.Errors {
+	if m.network == nil {
+		return nil
+	}
+	coupling := m.network.Coupling
+	coupling.Exposed = coupling.Exposed || m.config.VSwitch.ExposeRoutes
+	var wrong config.Errors
+	for _, f := range wiring.VSwitch(m.config).Check(coupling) {
+		key, value := vSwitchExpose, "false"
+		if f.Prefix.IsValid() {
+			key, value = vSwitchSubnet, f.Prefix.String()
+		}
+		wrong = append(wrong, m.config.Wrong(key, value, f.Problem, f.Remedy, nil))
+	}
+	return wrong
+}
+
+// exposeRoutes has the network tell its routes to the vSwitch, if that is wanted and
+// it doesn't.
+func (m *manager) exposeRoutes(ctx context.Context) error {
+	if m.network == nil || !m.config.VSwitch.ExposeRoutes || m.network.Coupling.Exposed {
+		return nil
+	}
+	err := m.network.ExposeRoutes(ctx)
+	switch {
+	case hetzner.Unauthorized(err):
+		return m.explain(err)
+	case err != nil:
+		return err
+	}
+	klog.FromContext(ctx).Info("The network tells its routes to the vSwitch from now on", "network", m.network.Name, "subnet", m.config.VSwitch.Subnet)
+	return nil
 }
 
 // explain turns what the configuration is to blame for into its errors.

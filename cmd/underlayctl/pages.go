@@ -26,6 +26,7 @@ func pools(v survey.PoolsView) page {
 	t := table{columns: []column{
 		{name: "NAME"},
 		{name: "CIDR"},
+		{name: "SOURCE"},
 		{name: "MASK"},
 		{name: "STATE"},
 		{name: "CAPACITY", right: true},
@@ -48,7 +49,7 @@ func pools(v survey.PoolsView) page {
 			state.tone = warn
 		}
 		t.rows = append(t.rows, []cell{
-			text(p.Name), cidr, text("/" + strconv.Itoa(p.Mask)), state,
+			text(p.Name), cidr, text(p.Source), text("/" + strconv.Itoa(p.Mask)), state,
 			capacity, free, number(p.Used), number(p.Quarantined), number(p.Foreign), number(p.Excluded),
 		})
 	}

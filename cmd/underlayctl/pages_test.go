@@ -25,10 +25,10 @@ func somePools() survey.PoolsView {
 	room := 240
 	return survey.PoolsView{
 		Pools: []survey.PoolRow{
-			{Name: "default-ipv4", CIDR: pfx("10.244.0.0/16"), Mask: 24, State: "active", Capacity: 256, Free: 240, Used: 12, Quarantined: 1, Foreign: 1, Excluded: 2},
-			{Name: "old", CIDR: pfx("10.50.0.0/24"), Mask: 26, State: "draining", Capacity: 4, Used: 4},
-			{Name: "full", CIDR: pfx("10.60.0.0/24"), Mask: 26, State: "active", Capacity: 4, Used: 4},
-			{Name: "own", Mask: 80, State: "active", Unlimited: true, Used: 12},
+			{Name: "default-ipv4", CIDR: pfx("10.244.0.0/16"), Source: "cidr", Mask: 24, State: "active", Capacity: 256, Free: 240, Used: 12, Quarantined: 1, Foreign: 1, Excluded: 2},
+			{Name: "old", CIDR: pfx("10.50.0.0/24"), Source: "cidr", Mask: 26, State: "draining", Capacity: 4, Used: 4},
+			{Name: "full", CIDR: pfx("10.60.0.0/24"), Source: "vswitch", Mask: 26, State: "active", Capacity: 4, Used: 4},
+			{Name: "own", Source: "node", Mask: 80, State: "active", Unlimited: true, Used: 12},
 		},
 		Room: &room, Notes: []string{"Node a has a podCIDR\nof its own"}, NotSeen: []string{"servers: there is no token"},
 	}

@@ -170,6 +170,8 @@ func networkUnavailable(x *cluster, n *corev1.Node) (what, remedy string) {
 		remedy = "have the network's limit of routes raised and set routes.limit in underlay-config, or remove routes that nothing uses: underlayctl routes"
 	case routes.NotAttached:
 		remedy = "attach the Node's server to the network: hcloud server attach-to-network NAME --network NETWORK"
+	case routes.NotInVSwitch:
+		remedy = "correct the kubelet's --node-ip or the Node's labels, as vswitch-node says"
 	}
 	return fmt.Sprintf("no pod runs on it for %s: %s: %s", long(x.age(c.LastTransitionTime.Time)), c.Reason, c.Message), remedy
 }

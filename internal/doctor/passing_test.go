@@ -128,6 +128,7 @@ func TestWhatPassesByItself(t *testing.T) {
 			onDedicated("10.1.0.5", lb.Healthy)(s)
 			proxySays("- 10.0.0.0/16", "- 10.0.0.0/15")(s)
 		}},
+		{"a dedicated server with pods inside the vSwitch's subnet", shape{}, dedicatedWorker},
 		{"a dedicated server with an address that the cloud doesn't know", shape{}, func(s *survey.Snapshot) {
 			s.Nodes[2].Spec.ProviderID = "hrobot://4711"
 			setCondition(s.Nodes[2], corev1.NodeReady, corev1.ConditionUnknown, "NodeStatusUnknown", "silent", time.Hour)

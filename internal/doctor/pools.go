@@ -154,12 +154,13 @@ func nearlyFull(c ipam.Counts) bool {
 }
 
 // relieved reports whether another active pool with room, of the family, is for the
-// same Nodes as the i-th, or for all.
+// same Nodes as the i-th, or for all. Dedicated servers get nothing of the pools for all.
 func (x *cluster) relieved(i int) bool {
 	pools, counts := x.Config.IPAM.Pools, x.book.Counts()
 	for j, other := range pools {
 		ipv6 := other.Own || other.Prefix.Addr().Is6()
 		forSame := other.Selector == nil || pools[i].Selector != nil && other.Selector.String() == pools[i].Selector.String()
+		forSame = forSame && other.VSwitch == pools[i].VSwitch
 		room := other.Own || !nearlyFull(counts[j])
 		if i != j && !other.Draining && ipv6 == pools[i].Prefix.Addr().Is6() && forSame && room {
 			return true

@@ -26,6 +26,8 @@ type NetworkDetails struct {
 	Subnets []netip.Prefix
 	// DedicatedRanges are where dedicated servers have their addresses.
 	DedicatedRanges []netip.Prefix
+	// Coupling is that with a vSwitch.
+	Coupling routes.Coupling
 	// Routes are all that stand, whoever's, in the order of the API.
 	Routes []routes.Route
 	// Servers and LoadBalancers are how many are attached.
@@ -52,7 +54,7 @@ func (c *Client) InspectNetwork(ctx context.Context, idOrName string) (NetworkDe
 	}
 	n := c.network(found)
 	return NetworkDetails{
-		ID: n.ID, Name: n.Name, IPRange: n.IPRange, Subnets: n.Subnets, DedicatedRanges: n.DedicatedRanges(), Routes: convertRoutes(found.Routes),
+		ID: n.ID, Name: n.Name, IPRange: n.IPRange, Subnets: n.Subnets, DedicatedRanges: n.DedicatedRanges(), Coupling: n.Coupling, Routes: convertRoutes(found.Routes),
 		Servers: len(found.Servers), LoadBalancers: len(found.LoadBalancers),
 	}, nil
 }

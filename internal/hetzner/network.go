@@ -21,9 +21,10 @@ var ErrNoNetwork = errors.New("no such network")
 type Network struct {
 	ID   int64
 	Name string
-	// IPRange and Subnets are as they were when the network was looked up.
-	IPRange netip.Prefix
-	Subnets []netip.Prefix
+	// IPRange, Subnets and Coupling are as they were when the network was looked up.
+	IPRange  netip.Prefix
+	Subnets  []netip.Prefix
+	Coupling routes.Coupling
 
 	client *Client
 	writer writer
@@ -58,8 +59,12 @@ func (c *Client) network(found *hcloud.Network) *Network {
 		ID: found.ID, Name: found.Name, IPRange: prefix(found.IPRange),
 		client: c, writer: c.writerOf(found.ID),
 	}
+	n.Coupling.Exposed = found.ExposeRoutesToVSwitch
 	for _, subnet := range found.Subnets {
 		n.Subnets = append(n.Subnets, prefix(subnet.IPRange))
+		if subnet.Type == hcloud.NetworkSubnetTypeVSwitch {
+			n.Coupling.Subnets = append(n.Coupling.Subnets, prefix(subnet.IPRange))
+		}
 	}
 	n.dedicated.Store(dedicatedRanges(found))
 	return n
@@ -83,15 +88,38 @@ func dedicatedRanges(n *hcloud.Network) *[]netip.Prefix {
 }
 
 // Reserved are the addresses that nothing else in this network may have.
-func (n *Network) Reserved() []netip.Prefix { return Reserved(n.IPRange, n.Subnets) }
+func (n *Network) Reserved(vSwitch netip.Prefix) []netip.Prefix {
+	return Reserved(n.IPRange, n.Subnets, vSwitch)
+}
 
 // Reserved are the addresses that nothing else in a network may have: the subnets, which servers
-// are attached to, the network's gateway, and every server's own one.
-func Reserved(network netip.Prefix, subnets []netip.Prefix) []netip.Prefix {
-	gateway := network.Masked().Addr().Next()
+// are attached to, the network's gateway, and every server's own one. In the subnet vSwitch, where
+// dedicated servers and their pods are, it is the gateway alone; the zero Prefix: there is none.
+func Reserved(network netip.Prefix, subnets []netip.Prefix, vSwitch netip.Prefix) []netip.Prefix {
+	gatewayOf := func(p netip.Prefix) netip.Addr { return p.Masked().Addr().Next() }
+	alone := func(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+	reserved := slices.Clone(subnets)
+	if i := slices.Index(reserved, vSwitch); i >= 0 {
+		reserved[i] = alone(gatewayOf(vSwitch))
+	}
 	serverGateway := netip.AddrFrom4([4]byte{172, 31, 1, 1})
-	return append(slices.Clone(subnets),
-		netip.PrefixFrom(gateway, gateway.BitLen()), netip.PrefixFrom(serverGateway, serverGateway.BitLen()))
+	return append(reserved, alone(gatewayOf(network)), alone(serverGateway))
+}
+
+// ExposeRoutes has the network tell its routes to the vSwitch that is coupled with it.
+func (n *Network) ExposeRoutes(ctx context.Context) error {
+	return n.Exclusive(ctx, func(ctx context.Context) error {
+		err := retry(ctx, write, func(ctx context.Context) error {
+			expose := true
+			_, _, err := n.client.api.Network.Update(ctx, n.ref(), hcloud.NetworkUpdateOpts{ExposeRoutesToVSwitch: &expose})
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("exposing the routes of network %d to its vSwitch: %w", n.ID, err)
+		}
+		n.Coupling.Exposed = true
+		return nil
+	})
 }
 
 // Exclusive runs one change of the network, or of what is attached to it, when

@@ -114,6 +114,9 @@ func (s *Snapshot) Pools() []ipam.PoolConfig { return wiring.Pools(s.Config) }
 // Ranges are the pools whose prefixes are routed through the network.
 func (s *Snapshot) Ranges() []routes.Range { return wiring.Ranges(s.Config) }
 
+// VSwitch is where podCIDRs are that need no route.
+func (s *Snapshot) VSwitch() routes.VSwitch { return wiring.VSwitch(s.Config) }
+
 // ServiceRanges are those of the flag and those of the API server, each once.
 func (s *Snapshot) ServiceRanges() []netip.Prefix {
 	all := slices.Concat(s.Config.IPAM.ServiceRanges, s.ServiceCIDRs)
@@ -126,7 +129,7 @@ func (s *Snapshot) ServiceRanges() []netip.Prefix {
 func (s *Snapshot) Exclusions() []netip.Prefix {
 	out := slices.Concat(s.Config.IPAM.Exclude, s.ServiceRanges())
 	if s.Network != nil {
-		out = append(out, hetzner.Reserved(s.Network.IPRange, s.Network.Subnets)...)
+		out = append(out, hetzner.Reserved(s.Network.IPRange, s.Network.Subnets, s.Config.VSwitch.Subnet)...)
 	}
 	for _, node := range s.Nodes {
 		for _, a := range kube.Addresses(node) {
@@ -238,7 +241,7 @@ func (s *Snapshot) Routing() (routes.Decision, error) {
 		return routes.Decision{}, err
 	}
 	o := routes.Observed{
-		Table: s.Network.Routes, Ranges: s.Ranges(), Gateways: gateways, Departed: map[string][]netip.Prefix{}, Record: s.record(),
+		Table: s.Network.Routes, Ranges: s.Ranges(), VSwitch: s.VSwitch(), Gateways: gateways, Departed: map[string][]netip.Prefix{}, Record: s.record(),
 		Budget: routes.Budget{Limit: s.Config.Routes.Limit, Reserve: s.Config.Routes.Reserve, MaxDeletions: 100},
 	}
 	for _, d := range s.departed() {

@@ -28,7 +28,7 @@ type NodeRow struct {
 	PodCIDRs []netip.Prefix `json:"podCIDRs"`
 	Route    RouteState     `json:"route"`
 	// Families says what routes each family that the Node has: cloud, native,
-	// node or none, by IPv4 and IPv6.
+	// node, vswitch or none, by IPv4 and IPv6.
 	Families map[string]string `json:"families"`
 	// The conditions; nil: the Node never had it.
 	NetworkUnavailable *ConditionRow `json:"networkUnavailable,omitempty"`
@@ -199,7 +199,10 @@ func (k *knowledge) families(prefixes []netip.Prefix) map[string]string {
 			continue
 		}
 		out["IPv4"] = string(c.Families.IPv4)
-		if c.Families.IPv4 == config.RoutedByCloud && !c.Routes.Enabled {
+		switch {
+		case k.s.VSwitch().Holds(p):
+			out["IPv4"] = sourceVSwitch
+		case c.Families.IPv4 == config.RoutedByCloud && !c.Routes.Enabled:
 			out["IPv4"] = string(config.Unrouted)
 		}
 	}
@@ -209,7 +212,8 @@ func (k *knowledge) families(prefixes []netip.Prefix) map[string]string {
 // route judges the Node's IPv4 podCIDR; networks carry no IPv6.
 func (k *knowledge) route(n *corev1.Node, prefixes []netip.Prefix) RouteState {
 	s := k.s
-	ipv4 := slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Addr().Is4() })
+	vSwitch := s.VSwitch()
+	routed := slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Addr().Is4() && !vSwitch.Holds(p) })
 	switch {
 	case !s.Saw(PartConfig):
 		return RouteState{State: RouteNotSeen}
@@ -217,7 +221,7 @@ func (k *knowledge) route(n *corev1.Node, prefixes []netip.Prefix) RouteState {
 		return RouteState{State: RouteNotNeeded}
 	case len(prefixes) == 0:
 		return RouteState{State: RouteNoPodCIDR}
-	case !ipv4:
+	case !routed:
 		return RouteState{State: RouteNotNeeded}
 	case k.routing == nil:
 		return RouteState{State: RouteNotSeen}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+
+	"github.com/underlay-ccm/underlay/internal/config"
 )
 
 // PoolsView is how full the pools are.
@@ -23,7 +25,10 @@ type PoolRow struct {
 	Name string `json:"name"`
 	// CIDR is the zero Prefix where node prefixes come from each server's own.
 	CIDR netip.Prefix `json:"cidr,omitzero"`
-	Mask int          `json:"mask"`
+	// Source is where node prefixes come from: cidr, node (each server's own) or
+	// vswitch (a CIDR inside the vSwitch's subnet).
+	Source string `json:"source"`
+	Mask   int    `json:"mask"`
 	// State is active or draining.
 	State string `json:"state"`
 	// Unlimited: there is no capacity to run out of; Capacity and Free are 0.
@@ -36,6 +41,24 @@ type PoolRow struct {
 	// that Nodes have, Excluded because they overlap an exclusion.
 	Foreign  uint64 `json:"foreign"`
 	Excluded uint64 `json:"excluded"`
+}
+
+// The sources of pools, in the configuration's words where it has any.
+const (
+	sourceCIDR    = "cidr"
+	sourceNode    = "node"
+	sourceVSwitch = "vswitch"
+)
+
+func source(p config.Pool) string {
+	switch {
+	case p.Own:
+		return sourceNode
+	case p.VSwitch:
+		return sourceVSwitch
+	default:
+		return sourceCIDR
+	}
 }
 
 // PoolsParts are what PoolsOf needs; all but the first is shown as not seen.
@@ -60,7 +83,7 @@ func PoolsOf(s *Snapshot) (PoolsView, error) {
 	}
 	for i, c := range book.Counts() {
 		row := PoolRow{
-			Name: c.Name, CIDR: c.Pool, Mask: c.NodeMask, State: c.State.String(),
+			Name: c.Name, CIDR: c.Pool, Source: source(s.Config.IPAM.Pools[i]), Mask: c.NodeMask, State: c.State.String(),
 			Free: c.Free, Used: c.Allocated, Quarantined: c.Quarantined, Foreign: c.Foreign, Excluded: c.Excluded,
 		}
 		if s.Config.IPAM.Pools[i].Own {

@@ -190,7 +190,7 @@ func (s *Snapshot) namesOf(r routes.Decision) names {
 		}
 	}
 	for i := len(r.Nodes) - 1; i >= 0; i-- {
-		for _, p := range r.Nodes[i].Dsts {
+		for _, p := range slices.Concat(r.Nodes[i].Dsts, r.Nodes[i].Inside) {
 			n.nodes[p] = r.Nodes[i].Name
 		}
 	}

@@ -42,6 +42,17 @@ func Ranges(c config.Config) []routes.Range {
 	return out
 }
 
+// VSwitch is where the pools are whose prefixes need no routes.
+func VSwitch(c config.Config) routes.VSwitch {
+	v := routes.VSwitch{Subnet: c.VSwitch.Subnet}
+	for _, p := range c.IPAM.Pools {
+		if p.VSwitch {
+			v.Ranges = append(v.Ranges, routes.Range{Prefix: p.Prefix, NodeBits: p.NodeMask})
+		}
+	}
+	return v
+}
+
 // Defaults are what Services get without annotations, in the network with this
 // ID, 0 without one, where dedicated servers have addresses in these ranges.
 func Defaults(c config.Config, network int64, dedicated []netip.Prefix) lb.Defaults {

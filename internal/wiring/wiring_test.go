@@ -49,17 +49,24 @@ func TestPools(t *testing.T) {
 	}
 }
 
-// Only IPv4 podCIDRs travel through the network's table.
+// Only IPv4 podCIDRs travel through the network's table, and not those inside the
+// vSwitch's subnet.
 func TestRanges(t *testing.T) {
 	var c config.Config
+	c.VSwitch.Subnet = netip.MustParsePrefix("10.1.0.0/16")
 	c.IPAM.Pools = []config.Pool{
 		{Name: "a", Prefix: netip.MustParsePrefix("10.244.0.0/16"), NodeMask: 24, Draining: true},
 		{Name: "b", Prefix: netip.MustParsePrefix("fd00::/48"), NodeMask: 64},
 		{Name: "c", Own: true, NodeMask: 80},
+		{Name: "d", Prefix: netip.MustParsePrefix("10.1.128.0/17"), NodeMask: 25, VSwitch: true, Draining: true},
 	}
 	want := []routes.Range{{Prefix: netip.MustParsePrefix("10.244.0.0/16"), NodeBits: 24}}
 	if got := wiring.Ranges(c); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+	inside := routes.VSwitch{Subnet: c.VSwitch.Subnet, Ranges: []routes.Range{{Prefix: netip.MustParsePrefix("10.1.128.0/17"), NodeBits: 25}}}
+	if got := wiring.VSwitch(c); !reflect.DeepEqual(got, inside) {
+		t.Errorf("got %+v, want %+v", got, inside)
 	}
 }
 

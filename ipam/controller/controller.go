@@ -67,6 +67,9 @@ type Pool struct {
 	ipam.PoolConfig
 	// Selector matches labels of Nodes; nil matches every Node.
 	Selector labels.Selector
+	// Exclusive: the Nodes that it is for get nothing of this family from pools
+	// that aren't, however full the exclusive ones are.
+	Exclusive bool
 }
 
 // OwnPrefixes knows the IPv6 prefixes that the provider routes to each machine.

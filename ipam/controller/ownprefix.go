@@ -24,15 +24,24 @@ func configs(pools []Pool) []ipam.PoolConfig {
 	return out
 }
 
-// matches reports whether a pool is for the Node.
-func (p Pool) matches(n *node) bool {
+// selects reports whether a pool's selector picks the Node.
+func (p Pool) selects(n *node) bool {
 	return p.Selector == nil || p.Selector.Matches(labels.Set(n.labels))
+}
+
+func (p Pool) ipv6() bool { return p.Own || p.Prefix.Addr().Is6() }
+
+// isFor reports whether a pool is for the Node.
+func (d *decider) isFor(p Pool, n *node) bool {
+	return p.selects(n) && (p.Exclusive || !slices.ContainsFunc(d.Pools, func(other Pool) bool {
+		return other.Exclusive && other.ipv6() == p.ipv6() && other.selects(n)
+	}))
 }
 
 // wantsOwn reports whether the Node may be given a part of its machine's own prefix.
 func (d *decider) wantsOwn(n *node) bool {
 	return slices.ContainsFunc(d.Pools, func(p Pool) bool {
-		return p.Own && p.State == ipam.Active && p.matches(n)
+		return p.Own && p.State == ipam.Active && d.isFor(p, n)
 	})
 }
 
@@ -45,7 +54,7 @@ func (d *decider) asksOwn(n *node, held ipam.Holding) bool {
 func (d *decider) offered(n *node) ipam.Offer {
 	return ipam.Offer{
 		Pools: func(name string) bool {
-			return slices.ContainsFunc(d.Pools, func(p Pool) bool { return p.Name == name && p.matches(n) })
+			return slices.ContainsFunc(d.Pools, func(p Pool) bool { return p.Name == name && d.isFor(p, n) })
 		},
 		Own: n.own.own, Avoid: n.own.avoid,
 	}
@@ -55,7 +64,7 @@ func (d *decider) offered(n *node) ipam.Offer {
 // got something else, because there is a pool to fall back to.
 func (d *decider) tellFallback(n *node, given []netip.Prefix) {
 	i := slices.IndexFunc(d.Pools, func(p Pool) bool {
-		return (p.Own || p.Prefix.Addr().Is6()) && p.State == ipam.Active && p.matches(n)
+		return p.ipv6() && p.State == ipam.Active && d.isFor(p, n)
 	})
 	if i < 0 || !d.Pools[i].Own {
 		return

@@ -17,7 +17,8 @@
 // all the same.
 //
 // A condition that says "reachable" is withdrawn only by a pass that listed the
-// table, missed the route there, and could not restore it.
+// table, missed the route there, and could not restore it; or of a Node whose podCIDR
+// lies in the vSwitch's subnet, when its addresses don't.
 package controller
 
 import (
@@ -51,7 +52,7 @@ type Gateways interface {
 	Gateways(ctx context.Context, nodes []*corev1.Node, fresh bool) (routes.Gateways, error)
 }
 
-// Config is all that a Controller needs. Every field but Departed and Lease is required.
+// Config is all that a Controller needs. Every field but VSwitch, Departed and Lease is required.
 type Config struct {
 	Client   kubernetes.Interface
 	Nodes    coreinformers.NodeInformer
@@ -59,6 +60,8 @@ type Config struct {
 	Gateways Gateways
 	// Ranges are the pools whose node prefixes are routed through Table.
 	Ranges []routes.Range
+	// VSwitch is where podCIDRs are that need no route.
+	VSwitch routes.VSwitch
 	// Limit and Reserve are numbers of routes, MaxDeletions is in percent of
 	// our routes, within one Period.
 	Limit, Reserve, MaxDeletions int

@@ -49,7 +49,7 @@ func (c *Controller) decide(ctx context.Context, b basis) (decision, error) {
 	}
 	now := time.Now()
 	o := routes.Observed{
-		Table: c.table, Ranges: c.Ranges, Gateways: gateways, Departed: c.departedPodCIDRs(),
+		Table: c.table, Ranges: c.Ranges, VSwitch: c.VSwitch, Gateways: gateways, Departed: c.departedPodCIDRs(),
 		Record: c.record.routes, Kept: b.podCIDRs, Budget: c.budget(b.mayDelete, now),
 	}
 	d := decision{uids: make(map[string]types.UID, len(nodes))}
@@ -113,6 +113,7 @@ func RouteNode(node *corev1.Node) routes.Node {
 		ControlPlane: kube.ControlPlane(node),
 		Ready:        kube.Ready(node),
 		Created:      node.CreationTimestamp.Time,
+		InternalIPs:  kube.InternalIPs(node),
 	}
 	for _, p := range prefixes {
 		if p.Addr().Is4() {

@@ -48,11 +48,12 @@ func ledgerReasons() []told {
 
 func routesOfNodes() []told {
 	return []told{
-		{"RouteCreated", "", "NetworkUnavailable=False", "All routes that the Node needs stand.", nothing},
+		{"RouteCreated", "", "NetworkUnavailable=False", "All routes that the Node needs stand, or it needs none: its podCIDR lies inside the vSwitch's subnet.", nothing},
 		{"NoRouteCreated", "", unavailable, "The Node has no podCIDR yet, or its route is not there yet. The message says which.", "Wait a minute; then see the Events of the Node and of the lease."},
 		{"RouteTableFull", "Warning", unavailable, "The network's table has no room for the Node's route.", "Remove routes or Nodes, or have the limit raised and set `routes.limit`."},
 		{"NotAttached", "Warning", unavailable, "The Node's server has no address in the network, or isn't found; or it is a dedicated server, to which no route of the network can lead.", "Attach the server to the network of the configuration. For a dedicated server there is nothing to attach: its pods need [another way](../how-to/dedicated-servers.md#pods)."},
-		{"RouteAmbiguous", "Warning", "", "Somebody else's route is in the way of the Node's. The condition says NoRouteCreated.", "Remove that route if nothing needs it."},
+		{"NotInVSwitch", "Warning", unavailable, "The Node's podCIDR lies inside the vSwitch's subnet, and no internal address of the Node does; or the Node is a server of the cloud, selected by mistake. The subnet's gateway doesn't find its pods.", "Give the server an address of the subnet on its VLAN interface, and its kubelet that one with `--node-ip`. A server of the cloud: correct its labels, delete the Node and let it join again."},
+		{"RouteAmbiguous", "Warning", "", "Somebody else's route is in the way of the Node's, or takes packets for its podCIDR inside the vSwitch's subnet. The condition says NoRouteCreated.", "Remove that route if nothing needs it."},
 		{"DuplicatePodCIDR", "Warning", "", "Two Nodes have the same podCIDR, and this one came later: it gets no route. The condition says NoRouteCreated.", "Delete this Node and let it join again."},
 		{"ForeignPodCIDR", "Warning", "", "The Node's podCIDR belongs to no pool that is routed: it gets no route. The condition says NoRouteCreated.", "Add a pool that covers it, or delete the Node and let it join again."},
 	}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/underlay-ccm/underlay/hcloudsim"
+)
+
+const (
+	coupled   = "network: coupled\n"
+	dedicatedPool = `pools:
+- {name: cloud, cidr: 10.244.0.0/16}
+- {name: dedicated, source: vswitch, cidr: 10.1.128.0/17, nodeSelector: dedicated=true}
+`
+)
+
+// What the configuration says of the vSwitch is compared with the network; only a
+// replica that leads changes anything there, and only if it may.
+func TestTheVSwitchIsChecked(t *testing.T) {
+	for _, c := range []struct {
+		name, file string
+		exposed    bool
+		want       []string // in the error; none: it is right
+		leads      bool     // has the routes exposed when it leads
+	}{
+		{name: "right", file: "vswitch: {subnet: 10.1.0.0/16}\n" + dedicatedPool, exposed: true},
+		{name: "right, and to be exposed", file: "vswitch: {subnet: 10.1.0.0/16, exposeRoutes: true}\n" + dedicatedPool, exposed: true},
+		{name: "to be exposed", file: "vswitch: {subnet: 10.1.0.0/16, exposeRoutes: true}\n" + dedicatedPool, leads: true},
+		{name: "to be exposed for others", file: "vswitch: {subnet: 10.1.0.0/16, exposeRoutes: true}\n", leads: true},
+		{name: "not exposed", file: "vswitch: {subnet: 10.1.0.0/16}\n" + dedicatedPool, want: []string{"vswitch.exposeRoutes", `"false"`, "hcloud network expose-routes-to-vswitch"}},
+		{name: "not exposed, and no pools", file: "vswitch: {subnet: 10.1.0.0/16}\n"},
+		{name: "another subnet", file: "vswitch: {subnet: 10.0.0.0/16}\n", exposed: true, want: []string{"vswitch.subnet (line 4)", `"10.0.0.0/16"`, "use one of 10.1.0.0/16"}},
+		{name: "a part of it", file: "vswitch: {subnet: 10.1.0.0/17}\n", exposed: true, want: []string{`"10.1.0.0/17"`, "use one of 10.1.0.0/16"}},
+		{name: "none", file: "vswitch: {subnet: 10.1.0.0/16}\n", want: []string{`vswitch.subnet (line 4) "10.1.0.0/16"`, "no subnet of type vswitch", "hcloud network add-subnet"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				network := coupled
+				if c.name == "none" {
+					network = "network: cluster\n"
+				}
+				sim, m := starting(t, network+c.file)
+				made, err := sim.CreateNetwork(hcloudsim.NetworkSeed{
+					Name: "coupled", IPRange: netip.MustParsePrefix("10.0.0.0/8"), ExposeRoutes: c.exposed,
+					Subnets: []hcloudsim.SubnetSeed{
+						{IPRange: netip.MustParsePrefix("10.0.0.0/16")},
+						{IPRange: netip.MustParsePrefix("10.1.0.0/16"), Type: "vswitch", VSwitch: 4321},
+					},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				changes := func() (all []string) {
+					for _, r := range sim.Requests() {
+						if r.Method != http.MethodGet {
+							all = append(all, r.Method)
+						}
+					}
+					return all
+				}
+				err = m.reach(t.Context(), nil)
+				if (err == nil) != (len(c.want) == 0) {
+					t.Fatalf("got %v, want %q", err, c.want)
+				}
+				for _, text := range c.want {
+					if !strings.Contains(err.Error(), text) {
+						t.Errorf("got\n%v\nwant %s", err, text)
+					}
+				}
+				if got := changes(); len(got) > 0 {
+					t.Errorf("a replica that doesn't lead changed the cloud: %q", got)
+				}
+				if err != nil {
+					return
+				}
+				if err := m.reachAsLeader(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				var want []string
+				if c.leads {
+					want = []string{http.MethodPut}
+				}
+				if got := changes(); !slices.Equal(got, want) {
+					t.Errorf("changes %q, want %q", got, want)
+				}
+				if now, _ := sim.Network(made.ID); now.ExposeRoutesToVSwitch != (c.exposed || c.leads) {
+					t.Errorf("exposed: %v", now.ExposeRoutesToVSwitch)
+				}
+			})
+		})
+	}
+}
+
+// The subnet of the vSwitch is not kept clear of pods, but for its gateway; and what
+// lay in it waits for no list of routes.
+func TestPodCIDRsInsideTheVSwitch(t *testing.T) {
+	_, m := starting(t, "network: cluster\nvswitch: {subnet: 10.1.0.0/16}\n"+dedicatedPool)
+	pools := pools(m.config)
+	if len(pools) != 2 || pools[0].Exclusive || !pools[1].Exclusive || pools[1].Selector == nil {
+		t.Errorf("pools %+v, want the second one for its Nodes alone", pools)
+	}
+	if routed, known := m.routed(netip.MustParsePrefix("10.1.128.0/24")); routed || !known {
+		t.Errorf("inside: routed %v, known %v", routed, known)
+	}
+	if _, known := m.routed(netip.MustParsePrefix("10.244.1.0/24")); known {
+		t.Error("what lies outside is known without a list of routes")
+	}
+}

@@ -1,0 +1,78 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+// vSwitchChecks are about dedicated servers whose pods are inside the vSwitch's subnet.
+func vSwitchChecks() []check {
+	return []check{
+		{
+			name:       "vswitch-network",
+			looks:      "whether `vswitch.subnet` is a subnet of the network that is coupled with a vSwitch, and, where there are pools with `source: vswitch`, whether the network tells its routes to the vSwitch",
+			severities: []Severity{Error},
+			remedy:     "couple the subnet with the vSwitch, and expose the routes: hcloud network expose-routes-to-vswitch NETWORK",
+			concerns:   (*cluster).coupled,
+			needs:      survey.PartConfig | survey.PartNetwork,
+			find:       vSwitchNetwork,
+		},
+		{
+			name:       "vswitch-node",
+			looks:      "whether the Nodes that pools with `source: vswitch` select are dedicated servers with an internal address in the subnet, and all dedicated servers are selected",
+			severities: []Severity{Error},
+			remedy:     "correct the Node's labels, delete the Node and let it join again: podCIDRs can't be changed",
+			concerns:   func(x *cluster) bool { return x.coupled() && len(x.VSwitch().Ranges) > 0 },
+			needs:      seesRouting,
+			fails:      routingFails,
+			find:       vSwitchNodes,
+		},
+	}
+}
+
+// coupled reports whether the network is to be coupled with a vSwitch.
+func (x *cluster) coupled() bool { return x.inNetwork() && x.VSwitch().Subnet.IsValid() }
+
+func vSwitchNetwork(x *cluster) []Finding {
+	var found []Finding
+	for _, f := range x.VSwitch().Check(x.Network.Coupling) {
+		found = append(found, ofRoutes(f))
+	}
+	return found
+}
+
+func vSwitchNodes(x *cluster) []Finding {
+	statuses := x.routing.NodeStatuses()
+	return eachNode(func(x *cluster, n *corev1.Node) (what, remedy string) {
+		if _, late := x.waiting(n); !late {
+			return "", ""
+		}
+		if v := statuses[n.Name]; v.Reason == routes.NotInVSwitch {
+			what, remedy, _ = strings.Cut(v.Message, "; ")
+			return what, remedy
+		}
+		prefixes, _ := kube.PodCIDRs(n)
+		selected := slices.ContainsFunc(x.Config.IPAM.Pools, func(p config.Pool) bool {
+			return p.VSwitch && p.Selector.Matches(labels.Set(n.Labels))
+		})
+		_, notCloud := kube.ParseProviderID(n.Spec.ProviderID)
+		_, notDedicated := kube.ParseDedicatedID(n.Spec.ProviderID)
+		switch {
+		case slices.ContainsFunc(prefixes, x.VSwitch().Holds):
+		case selected && notCloud == nil:
+			return "a pool with source: vswitch selects it, and it is a server of the cloud (" + n.Spec.ProviderID + "), where the gateway of the vSwitch's subnet doesn't find pods", ""
+		case !selected && notDedicated == nil && len(prefixes) > 0:
+			return fmt.Sprintf("it is a dedicated server (%s), and no pool with source: vswitch selects it: no route of the network can lead to its podCIDRs %v", n.Spec.ProviderID, prefixes), ""
+		}
+		return "", ""
+	})(x)
+}

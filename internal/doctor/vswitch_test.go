@@ -1,0 +1,84 @@
+package doctor
+
+import (
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+// dedicatedWorker makes worker-2 a dedicated server with pods inside the vSwitch's
+// subnet.
+func dedicatedWorker(s *survey.Snapshot) {
+	subnet := netip.MustParsePrefix("10.1.0.0/16")
+	s.Config.VSwitch.Subnet = subnet
+	s.Config.IPAM.Pools = append(s.Config.IPAM.Pools, config.Pool{
+		Name: "dedicated", Prefix: netip.MustParsePrefix("10.1.128.0/17"), NodeMask: 24, VSwitch: true,
+		Selector: labels.SelectorFromSet(labels.Set{"dedicated": "true"}),
+	})
+	s.Network.Subnets = append(s.Network.Subnets, subnet)
+	s.Network.Coupling = routes.Coupling{Subnets: []netip.Prefix{subnet}, Exposed: true}
+	n := s.Nodes[2]
+	n.Labels = map[string]string{"dedicated": "true"}
+	n.Spec.ProviderID, n.Spec.PodCIDR, n.Spec.PodCIDRs = "hrobot://4711", "10.1.128.0/24", []string{"10.1.128.0/24"}
+	n.Status.Addresses[1].Address = "10.1.0.5"
+	s.Ledger.Data[n.Name] = "uid=" + string(n.UID) + " id=hrobot://4711 10.1.128.0/24@dedicated"
+	s.Servers, s.LoadBalancers[0].Targets = s.Servers[:2], s.LoadBalancers[0].Targets[:2]
+	s.LoadBalancers[0].Verdicts[80] = verdicts(s.LoadBalancers[0].Targets, 2)
+	s.Network.Routes = s.Network.Routes[:2]
+	proxySays("clusterCIDR: 10.244.0.0/16", "clusterCIDR: 10.1.128.0/17,10.244.0.0/16")(s)
+	proxySays("- 10.0.0.0/16", "- 10.0.0.0/15")(s)
+}
+
+func seededVSwitch() []seeded {
+	const worker = "Node/worker-2"
+	with := func(change func(*survey.Snapshot)) func(*survey.Snapshot) {
+		return func(s *survey.Snapshot) {
+			dedicatedWorker(s)
+			change(s)
+		}
+	}
+	return []seeded{
+		{
+			name: "the vSwitch is uncoupled", seed: with(func(s *survey.Snapshot) { s.Network.Coupling = routes.Coupling{Exposed: true} }),
+			check: "vswitch-network", severity: Error, object: "10.1.0.0/16", says: []string{"not coupled"}, do: "hcloud network add-subnet",
+		},
+		{
+			name: "the routes are not exposed", seed: with(func(s *survey.Snapshot) { s.Network.Coupling.Exposed = false }),
+			check: "vswitch-network", severity: Error, says: []string{"doesn't tell its routes"}, do: "vswitch.exposeRoutes",
+		},
+		{
+			name: "another node-ip", seed: with(func(s *survey.Snapshot) {
+				s.Nodes[2].Status.Addresses[1].Address = "192.0.2.5"
+				setCondition(s.Nodes[2], corev1.NodeNetworkUnavailable, corev1.ConditionTrue, "NotInVSwitch", "no internal address does", time.Hour)
+			}),
+			check: "vswitch-node", severity: Error, object: worker, says: []string{"10.1.128.0/24", "192.0.2.5"}, do: "--node-ip", also: []string{"network-unavailable", "kube-proxy-node-ports"},
+		},
+		{
+			name: "their pool is full, and others' room is of no use", seed: with(func(s *survey.Snapshot) {
+				s.Config.IPAM.Pools[len(s.Config.IPAM.Pools)-1].Prefix = netip.MustParsePrefix("10.1.128.0/24")
+			}),
+			check: "pool-room", severity: Error, object: "pool/dedicated", says: []string{"0 of 1 podCIDRs"}, do: "add a pool",
+		},
+		{
+			name: "a cloud server is selected", seed: func(s *survey.Snapshot) {
+				dedicatedWorker(s)
+				s.Nodes[1].Labels = map[string]string{"dedicated": "true"}
+			},
+			check: "vswitch-node", severity: Error, object: "Node/worker-1", says: []string{"hcloud://102"}, do: "delete the Node",
+		},
+		{
+			name: "a dedicated server isn't selected", seed: with(func(s *survey.Snapshot) {
+				n := s.Nodes[2]
+				n.Labels, n.Spec.PodCIDR, n.Spec.PodCIDRs = nil, "10.244.2.0/24", []string{"10.244.2.0/24"}
+				s.Ledger.Data[n.Name] = "uid=" + string(n.UID) + " id=hrobot://4711 10.244.2.0/24@default-ipv4"
+			}),
+			check: "vswitch-node", severity: Error, object: worker, says: []string{"hrobot://4711", "10.244.2.0/24"}, do: "delete the Node",
+		},
+	}
+}

@@ -1,0 +1,69 @@
+package hetzner_test
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/underlay-ccm/underlay/hcloudsim"
+)
+
+// A network that is coupled with a vSwitch says so, and is told with one request to
+// expose its routes; what else it has stays.
+func TestANetworkIsCoupledWithAVSwitch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := hcloudsim.New(hcloudsim.Options{Token: "right"})
+		_, err := sim.CreateNetwork(hcloudsim.NetworkSeed{
+			Name: "coupled", IPRange: netip.MustParsePrefix("10.0.0.0/8"), Labels: map[string]string{"team": "a"},
+			Subnets: []hcloudsim.SubnetSeed{
+				{IPRange: netip.MustParsePrefix("10.0.0.0/16")},
+				{IPRange: netip.MustParsePrefix("10.1.0.0/16"), Type: "vswitch", VSwitch: 4321},
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := client(t, sim, func() (string, error) { return "right", nil })
+		n, err := c.Network(t.Context(), "coupled")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(n.Coupling.Subnets, []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}) || n.Coupling.Exposed {
+			t.Errorf("coupling %+v", n.Coupling)
+		}
+		prefixes := func(texts ...string) (all []netip.Prefix) {
+			for _, text := range texts {
+				all = append(all, netip.MustParsePrefix(text))
+			}
+			return all
+		}
+		vSwitch := netip.MustParsePrefix("10.1.0.0/16")
+		if got, want := n.Reserved(vSwitch), prefixes("10.0.0.0/16", "10.1.0.1/32", "10.0.0.1/32", "172.31.1.1/32"); !slices.Equal(got, want) {
+			t.Errorf("reserved are %v, want %v", got, want)
+		}
+		if got, want := n.Reserved(netip.Prefix{}), prefixes("10.0.0.0/16", "10.1.0.0/16", "10.0.0.1/32", "172.31.1.1/32"); !slices.Equal(got, want) {
+			t.Errorf("reserved are %v, want %v", got, want)
+		}
+
+		// Another change of the network is under way: it is waited for.
+		if err := sim.Inject(hcloudsim.Fault{Times: 1, Status: 423, Code: "locked", Match: "PUT /networks/{id}"}); err != nil {
+			t.Fatal(err)
+		}
+		sim.ResetRequests()
+		if err := n.ExposeRoutes(t.Context()); err != nil || !n.Coupling.Exposed {
+			t.Errorf("%v, %+v", err, n.Coupling)
+		}
+		if r := sim.Requests(); len(r) != 2 || r[0].Status != http.StatusLocked || r[1].Status != http.StatusOK {
+			t.Errorf("requests %+v, want one, and it again", r)
+		}
+		if now, _ := sim.Network(n.ID); !now.ExposeRoutesToVSwitch || now.Name != "coupled" || now.Labels["team"] != "a" {
+			t.Errorf("network %+v", now)
+		}
+		inspected, err := c.InspectNetwork(t.Context(), "coupled")
+		if err != nil || !inspected.Coupling.Exposed || len(inspected.Coupling.Subnets) != 1 {
+			t.Errorf("%v, %+v", err, inspected.Coupling)
+		}
+	})
+}
