@@ -181,14 +181,18 @@ func TestRefusedCredentials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, 1)
 		l.sim.SetCredentials("user", "another")
-		for range 100 {
+		// Once, and once more when whoever may have had the address blocked no longer has.
+		for minute := range 100 {
 			if list, err := l.list.List(t.Context(), time.Time{}); err == nil {
 				t.Fatalf("a list without a login: %v", list)
 			}
+			if n, most := len(l.sim.Requests()), 1+minute/60; n > most {
+				t.Fatalf("after %d minutes the same credentials were sent %d times, want at most %d", minute, n, most)
+			}
 			time.Sleep(time.Minute)
 		}
-		if n := len(l.sim.Requests()); n != 1 {
-			t.Errorf("the same credentials were sent %d times", n)
+		if n := len(l.sim.Requests()); n == 0 {
+			t.Error("the credentials were never sent")
 		}
 		if len(l.told) != 1 || strings.Contains(l.told[0], "right") {
 			t.Errorf("told %q, want once and without the password", l.told)
