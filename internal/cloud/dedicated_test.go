@@ -142,6 +142,9 @@ func TestMatchingWhileRobotIsAway(t *testing.T) {
 	}{
 		{"a cloud server's ID doesn't ask", nil, node("a", withID("hcloud://1")), "hcloud://1", 0},
 		{"no list was ever read", nil, node("a"), "not yet", 1},
+		{"but the cloud knows name and address", nil, node("a", withIP("10.0.0.2")), "hcloud://1", 1},
+		{"but the cloud knows name and public address", nil, node("a", withIP("192.0.2.1")), "hcloud://1", 1},
+		{"and the cloud knows the address alone", nil, node("x", withIP("10.0.0.2")), "not yet", 1},
 		{"nor for a number", nil, node("bm", withID("hrobot://7")), "not yet", 1},
 		{"an older list, a cloud server's name", []cloud.Dedicated{dedicated(7, "bm")}, node("a"), "hcloud://1", 0},
 		{"an older list says that two could be meant", []cloud.Dedicated{dedicated(7, "a")}, node("a"), "not yet", 1},

@@ -33,7 +33,8 @@ type hosts struct {
 // one both lists are looked at, because a name or an address could lead to a
 // server of each. Where that ends with a cloud server, the other list may be of
 // any age: that no dedicated server has the Node's name hardly changes, and a
-// Robot that doesn't answer must not keep cloud servers out. Where it ends with a
+// Robot that doesn't answer must not keep cloud servers out. Before there ever was
+// one, name and address together prove a cloud server. Where it ends with a
 // dedicated server or with none, the list has to be as new as the Node, which may
 // be the successor of another.
 func (h hosts) find(ctx context.Context, node *corev1.Node, since, dedicatedSince time.Time) (host, error) {
@@ -53,6 +54,9 @@ func (h hosts) find(ctx context.Context, node *corev1.Node, since, dedicatedSinc
 	}
 	dx, err := h.dedicated.look(ctx, time.Time{})
 	if err != nil {
+		if s := ix.proven(node); s != nil {
+			return host{server: s}, nil
+		}
 		return host{}, err
 	}
 	found, err := matchAmong(ix, dx, node)
@@ -96,6 +100,19 @@ func matchAmong(ix *index, dx *dedicatedIndex, node *corev1.Node) (host, error) 
 			ErrAmbiguous, server.ID, candidates[0].Number, node.Name)
 	}
 	return host{dedicated: candidates[0]}, nil
+}
+
+// proven is the cloud server that has the Node's name and an address that its
+// kubelet reported as well; nil: none.
+func (ix *index) proven(node *corev1.Node) *Server {
+	s, err := ix.match(node)
+	if err != nil || s.Name != node.Name {
+		return nil
+	}
+	if reported, err := ix.reported(node); err != nil || reported != s && ix.publicly(node) != s {
+		return nil
+	}
+	return s
 }
 
 // publicly is the server that has an address of the Node's on the internet; nil:
