@@ -158,7 +158,7 @@ func (m *manager) configure(flags config.Flags) error {
 	if err != nil {
 		return err
 	}
-	return m.configureDedicated(http.DefaultTransport, registry{})
+	return m.configureDedicated(nil, registry{})
 }
 
 // start is upstream's hook between configuration and controllers. It returns

@@ -121,10 +121,18 @@ func (m *manager) reach(ctx context.Context, room *waitingRoom) error {
 	})
 }
 
-// reachAsLeader is reach for a replica that leads: it may change the network.
+// reachAsLeader is reach for a replica that leads: it may change the network. That
+// it can't, or that the vSwitch doesn't fit any more, stops nothing of what goes on
+// in the cloud's half.
 func (m *manager) reachAsLeader(ctx context.Context) error {
 	m.leads = true
-	return m.reach(ctx, nil)
+	if err := m.reach(ctx, nil); err != nil {
+		return err
+	}
+	if m.network != nil && m.config.VSwitch.ExposeRoutes && !m.network.Coupling.Exposed {
+		go m.exposeRoutes(ctx, m.network)
+	}
+	return nil
 }
 
 // look asks for the network, or where there is none for the servers, which
@@ -141,11 +149,16 @@ func (m *manager) look(ctx context.Context) error {
 	if err != nil {
 		return m.explain(err)
 	}
-	if wrong = append(append(wrong, m.checkLayout(ctx)...), m.checkVSwitch()...); len(wrong) > 0 {
-		return wrong
+	wrong = append(wrong, m.checkLayout(ctx)...)
+	for _, unfit := range m.checkVSwitch() {
+		if !m.leads {
+			wrong = append(wrong, unfit)
+			continue
+		}
+		klog.FromContext(ctx).Error(unfit, "Dedicated servers' pods are not reached")
 	}
-	if m.leads {
-		return m.exposeRoutes(ctx)
+	if len(wrong) > 0 {
+		return wrong
 	}
 	return nil
 }
@@ -203,21 +216,18 @@ func (m *manager) checkVSwitch() config.Errors {
 	return wrong
 }
 
-// exposeRoutes has the network tell its routes to the vSwitch, if that is wanted and
-// it doesn't.
-func (m *manager) exposeRoutes(ctx context.Context) error {
-	if m.network == nil || !m.config.VSwitch.ExposeRoutes || m.network.Coupling.Exposed {
-		return nil
-	}
-	err := m.network.ExposeRoutes(ctx)
-	switch {
-	case hetzner.Unauthorized(err):
-		return m.explain(err)
-	case err != nil:
-		return err
-	}
-	klog.FromContext(ctx).Info("The network tells its routes to the vSwitch from now on", "network", m.network.Name, "subnet", m.config.VSwitch.Subnet)
-	return nil
+// exposeRoutes has the network tell its routes to the vSwitch, and tries until it
+// does.
+func (m *manager) exposeRoutes(ctx context.Context, network *hetzner.Network) {
+	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 12, Cap: 10 * time.Minute}
+	_ = backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		if err := network.ExposeRoutes(ctx); err != nil {
+			klog.FromContext(ctx).Error(err, "The network doesn't tell its routes to the vSwitch, so pods of dedicated servers don't reach those of cloud servers; trying again", "network", network.Name)
+			return false, nil
+		}
+		klog.FromContext(ctx).Info("The network tells its routes to the vSwitch from now on", "network", network.Name, "subnet", m.config.VSwitch.Subnet)
+		return true, nil
+	})
 }
 
 // explain turns what the configuration is to blame for into its errors.

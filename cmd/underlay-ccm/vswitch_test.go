@@ -1,18 +1,20 @@
 package main
 
 import (
+	"context"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
 const (
-	coupled   = "network: coupled\n"
+	coupled       = "network: coupled\n"
 	dedicatedPool = `pools:
 - {name: cloud, cidr: 10.244.0.0/16}
 - {name: dedicated, source: vswitch, cidr: 10.1.128.0/17, nodeSelector: dedicated=true}
@@ -81,6 +83,7 @@ func TestTheVSwitchIsChecked(t *testing.T) {
 				if err := m.reachAsLeader(t.Context()); err != nil {
 					t.Fatal(err)
 				}
+				synctest.Wait()
 				var want []string
 				if c.leads {
 					want = []string{http.MethodPut}
@@ -94,6 +97,44 @@ func TestTheVSwitchIsChecked(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A leader whose network was decoupled meanwhile leads all the same.
+func TestALeaderGoesOnWithoutTheVSwitch(t *testing.T) {
+	_, m := starting(t, "network: cluster\nvswitch: {subnet: 10.1.0.0/16}\n"+dedicatedPool)
+	if err := m.reach(t.Context(), nil); err == nil {
+		t.Fatal("the start was not refused")
+	}
+	if err := m.reachAsLeader(t.Context()); err != nil {
+		t.Errorf("a leader ends because of the vSwitch: %v", err)
+	}
+}
+
+// One whose network can't be changed goes on trying.
+func TestALeaderGoesOnToExposeRoutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		sim, m := starting(t, coupled+"vswitch: {subnet: 10.1.0.0/16, exposeRoutes: true}\n"+dedicatedPool)
+		made, err := sim.CreateNetwork(hcloudsim.NetworkSeed{
+			Name: "coupled", IPRange: netip.MustParsePrefix("10.0.0.0/8"),
+			Subnets: []hcloudsim.SubnetSeed{{IPRange: netip.MustParsePrefix("10.1.0.0/16"), Type: "vswitch", VSwitch: 4321}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sim.Inject(hcloudsim.Fault{Match: "PUT /networks/{id}", Times: 3, Code: "forbidden"}); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := m.reachAsLeader(ctx); err != nil || time.Since(began) > 0 {
+			t.Fatalf("%v after %s", err, time.Since(began))
+		}
+		time.Sleep(time.Minute)
+		if now, _ := sim.Network(made.ID); !now.ExposeRoutesToVSwitch {
+			t.Error("the routes are not exposed a minute after that was allowed again")
+		}
+	})
 }
 
 // The subnet of the vSwitch is not kept clear of pods, but for its gateway; and what

@@ -184,29 +184,38 @@ func TestADedicatedNameIsLookedUpInAListAsNewAsTheNode(t *testing.T) {
 func TestDedicatedInstanceExists(t *testing.T) {
 	gone, other := node("gone", withID("hrobot://7"), withCondition(corev1.NodeReady, corev1.ConditionUnknown)), node("other", withID("hcloud://bm-8"))
 	seven, eight, strange := dedicated(7, "gone"), dedicated(8, "other"), dedicated(99, "strange")
+	both := []cloud.Dedicated{seven, eight}
 	for _, c := range []struct {
 		name    string
-		account account
-		nodes   []*corev1.Node
+		before  []cloud.Dedicated // the list of a while ago; nil: there was none
+		account account           // now
 		exists  bool
 		event   string
 	}{
-		{"there", account{servers: []cloud.Dedicated{seven, eight}}, []*corev1.Node{gone, other}, true, ""},
-		{"renamed at Robot", account{servers: []cloud.Dedicated{dedicated(7, "else"), eight}}, []*corev1.Node{gone, other}, true, ""},
-		{"gone", account{servers: []cloud.Dedicated{eight}}, []*corev1.Node{gone, other}, false, ""},
-		{"gone, an older list has it", account{known: []cloud.Dedicated{seven, eight}, read: time.Unix(1, 0), servers: []cloud.Dedicated{eight}}, []*corev1.Node{gone, other}, false, ""},
-		{"an outage", account{known: []cloud.Dedicated{eight}, read: time.Unix(1, 0), down: errDown}, []*corev1.Node{gone, other}, true, ""},
-		{"an outage from the beginning", account{down: errDown}, []*corev1.Node{gone, other}, true, ""},
-		{"an outage before the second question", account{servers: []cloud.Dedicated{eight}, getErr: errDown}, []*corev1.Node{gone, other}, true, ""},
-		{"nobody proves the account", account{servers: []cloud.Dedicated{strange}}, []*corev1.Node{gone, other}, true, "ServerAbsenceUnproved"},
-		{"an empty account", account{servers: []cloud.Dedicated{}}, []*corev1.Node{gone, other}, true, "ServerAbsenceUnproved"},
-		{"the only dedicated Node", account{servers: []cloud.Dedicated{eight}}, []*corev1.Node{gone, node("a", withID("hcloud://1"))}, true, "ServerAbsenceUnproved"},
+		{"there", nil, account{servers: both}, true, ""},
+		{"renamed at Robot", both, account{servers: []cloud.Dedicated{dedicated(7, "else"), eight}}, true, ""},
+		{"gone", both, account{servers: []cloud.Dedicated{eight}}, false, ""},
+		{"the only one, and gone", []cloud.Dedicated{seven}, account{servers: []cloud.Dedicated{}}, true, "ServerAbsenceUnproved"},
+		{"credentials of another account", both, account{servers: []cloud.Dedicated{strange}}, true, "ServerAbsenceUnproved"},
+		{"an outage", both, account{down: errDown}, true, ""},
+		{"an outage from the beginning", nil, account{down: errDown}, true, ""},
+		{"an outage before the second question", both, account{servers: []cloud.Dedicated{eight}, getErr: errDown}, true, ""},
+		{"it was never listed", []cloud.Dedicated{eight}, account{servers: []cloud.Dedicated{eight}}, true, "ServerAbsenceUnproved"},
+		{"another account", nil, account{servers: []cloud.Dedicated{strange}}, true, "ServerAbsenceUnproved"},
+		{"an empty account", nil, account{servers: []cloud.Dedicated{}}, true, "ServerAbsenceUnproved"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			i, events := mixed(&project{listErr: errors.New("the cloud was asked")}, &cloud.DedicatedIndex{Account: &c.account}, c.nodes...)
+			a := &account{servers: c.before}
+			i, events := mixed(&project{listErr: errors.New("the cloud was asked")}, &cloud.DedicatedIndex{Account: a}, gone, other)
+			if c.before != nil {
+				_, _ = i.InstanceExists(t.Context(), other) // reads it
+				told(events)
+				c.account.known, c.account.read = c.before, time.Unix(1, 0)
+			}
+			*a = c.account
 			exists, err := i.InstanceExists(t.Context(), gone)
 			if e := told(events); exists != c.exists || e != c.event || (err != nil) != (c.event != "") {
-				t.Errorf("exists %v, %v, Events %q; want %v, %q (asked %q)", exists, err, e, c.exists, c.event, c.account.asked)
+				t.Errorf("exists %v, %v, Events %q; want %v, %q (asked %q)", exists, err, e, c.exists, c.event, a.asked)
 			}
 			if off, err := i.InstanceShutdown(t.Context(), gone); off || err != nil {
 				t.Errorf("shut down %v, %v", off, err)
@@ -214,8 +223,12 @@ func TestDedicatedInstanceExists(t *testing.T) {
 		})
 	}
 	t.Run("a list that isn't whole", func(t *testing.T) {
-		partial := &account{known: []cloud.Dedicated{eight}, read: time.Now().Add(time.Hour), servers: []cloud.Dedicated{seven, eight}}
-		i, _ := mixed(&project{}, &cloud.DedicatedIndex{Account: partial}, gone, other)
+		a := &account{servers: both}
+		i, _ := mixed(&project{}, &cloud.DedicatedIndex{Account: a}, gone, other)
+		if _, err := i.InstanceExists(t.Context(), gone); err != nil {
+			t.Fatal(err)
+		}
+		*a = account{known: []cloud.Dedicated{eight}, read: time.Now().Add(time.Hour), servers: both}
 		if exists, err := i.InstanceExists(t.Context(), gone); !exists || err != nil {
 			t.Errorf("exists %v, %v although Robot has the server", exists, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,9 @@ type DedicatedIndex struct {
 	Inventory []Dedicated
 
 	last atomic.Pointer[dedicatedIndex]
+
+	mu   sync.Mutex
+	seen map[int64]bool // the numbers of all lists so far
 }
 
 // look returns what is known as of since; any age will do for the zero time.
@@ -42,7 +46,23 @@ func (x *DedicatedIndex) look(ctx context.Context, since time.Time) (*dedicatedI
 	}
 	made := newDedicatedIndex(listed, x.Inventory)
 	x.last.Store(made)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.seen == nil {
+		x.seen = map[int64]bool{}
+	}
+	for _, d := range listed {
+		x.seen[d.Number] = true
+	}
 	return made, nil
+}
+
+// listedOnce reports whether the account's list has ever shown the server since the
+// process began, so that it is no other account's.
+func (x *DedicatedIndex) listedOnce(number int64) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.seen[number]
 }
 
 // numbered returns the server with the number. That the account has none rests on
@@ -173,7 +193,7 @@ func (ix *dedicatedIndex) candidates(node *corev1.Node) []*Dedicated {
 	return slices.Compact(found)
 }
 
-// doubt returns an error unless the list is of the account that the cluster's
+// doubt returns an error unless the list is of an account that the cluster's
 // dedicated servers belong to: one of a Node in it proves that.
 func (ix *dedicatedIndex) doubt(nodes []*corev1.Node) error {
 	absent := 0

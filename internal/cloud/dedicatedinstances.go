@@ -53,8 +53,9 @@ func (i *Instances) dedicatedMetadata(ctx context.Context, node *corev1.Node, d 
 }
 
 // dedicatedExists is InstanceExists for dedicated servers. It is false only if the
-// account's list shows another Node's server and lacks this one's, and Robot, asked
-// for this one alone, has none. What the inventory has is never declared absent.
+// account's list has shown the server and lacks it now, still shows another Node's,
+// and Robot, asked for this one alone, has none. Else the server, or the list, may be
+// another account's. What the inventory has is never declared absent.
 //
 // That Robot can't be asked is told once, elsewhere, and not again for each Node:
 // upstream would log an error every few seconds, and do the same as now, nothing.
@@ -70,7 +71,12 @@ func (i *Instances) dedicatedExists(ctx context.Context, node *corev1.Node, numb
 	if err != nil {
 		return true, fmt.Errorf("listing Nodes: %w", err)
 	}
-	if err := dx.doubt(nodes); err != nil {
+	err = dx.doubt(nodes)
+	if err == nil && !i.Dedicated.listedOnce(number) {
+		err = errors.New("the account's list has not shown it since underlay-ccm began; " +
+			"check that the Robot user belongs to the server's account, and delete the Node by hand if its server really is gone")
+	}
+	if err != nil {
 		err = fmt.Errorf("dedicated server %d is not declared absent: %w", number, err)
 		i.Recorder.Event(node, corev1.EventTypeWarning, "ServerAbsenceUnproved", err.Error())
 		return true, fmt.Errorf("node %s: %w", node.Name, err)

@@ -3,7 +3,8 @@
 // leader doesn't wait until it expires.
 //
 // It must never give back a lease while a write of this process may still arrive,
-// and never one that another process holds. Electing is client-go's business;
+// and never one that another process holds. What a cloud has accepted may still go
+// on there, as after any other end of a leader. Electing is client-go's business;
 // only its own release can't be used, because upstream's application elects with
 // a context that never ends (k8s.io/cloud-provider/app).
 package leadership

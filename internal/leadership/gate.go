@@ -88,7 +88,8 @@ func (g gated) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp, err := g.next.RoundTrip(r)
 	if write {
-		g.gate.leave(err == nil)
+		// A server error leaves open whether the write goes on.
+		g.gate.leave(err == nil && resp.StatusCode < http.StatusInternalServerError)
 	}
 	return resp, err
 }

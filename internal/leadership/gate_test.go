@@ -16,9 +16,15 @@ const within = 30 * time.Second
 // server answers each request when it is told to.
 type server struct{ answers chan error }
 
+// errFailed is answered with a server error.
+var errFailed = errors.New("504")
+
 func (s server) RoundTrip(r *http.Request) (*http.Response, error) {
 	select {
 	case err := <-s.answers:
+		if errors.Is(err, errFailed) {
+			return &http.Response{StatusCode: http.StatusGatewayTimeout, Body: http.NoBody}, nil
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -116,6 +122,13 @@ func TestCloseTellsOfWritesThatMayArrive(t *testing.T) {
 				}
 			},
 			later: within - time.Second,
+		},
+		"one was answered by a proxy that gave up": {
+			write: func(t *testing.T, rt http.RoundTripper, s server) {
+				ended := send(t.Context(), rt, http.MethodPost)
+				s.answers <- errFailed
+				<-ended
+			},
 		},
 		"one's answer was lost long ago": {
 			write: func(t *testing.T, rt http.RoundTripper, s server) {

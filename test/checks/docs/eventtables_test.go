@@ -74,7 +74,7 @@ func serversOfNodes() []told {
 		{"ServerAmbiguous", "Warning", "", "Two servers fit the Node, or its name and its address lead to different ones. The Node stays uninitialized.", "Rename the server, or start the kubelet with the server's name and `--node-ip`."},
 		{"AddressMismatch", "Warning", "", "With provider `metal`: the kubelet reports an address that the inventory doesn't have for this machine. With `hcloud`: a dedicated server's kubelet was given an address that can't be its own: it lies outside the network, or is another server's or Node's.", "Correct `inventory`, or the kubelet's `--node-ip`."},
 		{"InventoryMismatch", "Warning", "", "The inventory contradicts Robot about a dedicated server. Robot counts.", "Correct `inventory`, or the server's name at Robot."},
-		{"ServerAbsenceUnproved", "Warning", "", "A Node's dedicated server is missing from the account's list, and no other Node's server is in it: the credentials may be of another account. The Node is not deleted.", "Check the Robot user. If the server really is gone, delete the Node."},
+		{"ServerAbsenceUnproved", "Warning", "", "A Node's dedicated server is missing from the account's list, and either no other Node's server is in it, or the list has not shown this one since `underlay-ccm` began: server or credentials may be of another account. The Node is not deleted.", "Check the Robot user. If the server really is gone, delete the Node."},
 	}
 }
 
