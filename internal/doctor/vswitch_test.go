@@ -81,7 +81,7 @@ func seededVSwitch() []seeded {
 				n.Labels, n.Spec.PodCIDR, n.Spec.PodCIDRs = nil, "10.244.2.0/24", []string{"10.244.2.0/24"}
 				s.Ledger.Data[n.Name] = "uid=" + string(n.UID) + " id=hrobot://4711 10.244.2.0/24@default-ipv4"
 				proxySays("clusterCIDR: 10.1.128.0/17,10.244.0.0/16", "clusterCIDR: 10.244.0.0/16")(s)
-				setCondition(n, corev1.NodeNetworkUnavailable, corev1.ConditionTrue, "NotAttached", "hrobot://4711 is not a server of this cloud", time.Hour)
+				setCondition(n, corev1.NodeNetworkUnavailable, corev1.ConditionTrue, "NotAttached", "dedicated server 4711: no route of the network can lead to it", time.Hour)
 			}),
 			check: "network-unavailable", severity: Error, object: worker, says: []string{"NotAttached"}, do: "source: vswitch",
 		},
