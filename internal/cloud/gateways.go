@@ -101,5 +101,5 @@ func (g Gateways) matcher(ctx context.Context, ix *index, nodes []*corev1.Node) 
 // unrouted says why a dedicated server has no route. Nothing that somebody could
 // attach would change that.
 func unrouted(number int64) string {
-	return fmt.Sprintf("dedicated server %d: no route of the network can lead to it, because the cloud takes no gateway behind a vSwitch; its pods need another way", number)
+	return fmt.Sprintf("dedicated server %d: no route of the network can lead to it, because the cloud takes no gateway behind a vSwitch; give it a podCIDR of a pool with source: vswitch, or use an overlay", number)
 }

@@ -74,7 +74,7 @@ func rendered(t *testing.T) string {
 	for _, row := range variables {
 		writeRow(&b, code(row.env), row.format.describe, fallback(row), row.meaning)
 	}
-	b.WriteString("\n## Variables without effect\n\nThe Hetzner cloud controller manager reads these; Underlay warns when they ask for something it does not do.\n\nIt warns too of every other variable that begins with `HCLOUD_`, with the nearest name that it knows, if one is near, and never with the value. It starts nevertheless: a cluster that works must not lose its controllers over a variable that does nothing. Those by which Kubernetes tells a pod of Services, such as `HCLOUD_CSI_SERVICE_HOST`, are not meant.\n")
+	b.WriteString("\n## Variables without effect\n\nThe Hetzner cloud controller manager reads these; Underlay warns when they ask for something it does not do.\n\nIt warns too of every other variable that begins with `HCLOUD_` or `ROBOT_`, with the nearest name that it knows, if one is near, and never with the value. It starts nevertheless: a cluster that works must not lose its controllers over a variable that does nothing. Those by which Kubernetes tells a pod of Services, such as `HCLOUD_CSI_SERVICE_HOST`, are not meant.\n")
 	b.WriteString("\n| variable | why |\n|---|---|\n")
 	for _, v := range foreign() {
 		why := v.why

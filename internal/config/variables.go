@@ -6,9 +6,19 @@ import (
 	"strings"
 )
 
-// variablePrefix begins the names of all variables that are settings of the
-// cloud.
-const variablePrefix = "HCLOUD_"
+// variablePrefixes begin the names of all variables that are settings of the cloud
+// and of dedicated servers.
+func variablePrefixes() []string { return []string{"HCLOUD_", "ROBOT_"} }
+
+// variablePrefix is the one of them that the name begins with, or empty.
+func variablePrefix(name string) string {
+	for _, prefix := range variablePrefixes() {
+		if strings.HasPrefix(name, prefix) {
+			return prefix
+		}
+	}
+	return ""
+}
 
 // UnknownVariables warns of each variable in environ, a list as os.Environ returns
 // it, that looks like a setting and is none: without a word, whoever mistyped one,
@@ -18,7 +28,7 @@ const variablePrefix = "HCLOUD_"
 func UnknownVariables(environ []string) []Warning {
 	set := map[string]bool{}
 	for _, variable := range environ {
-		if name, value, _ := strings.Cut(variable, "="); value != "" && strings.HasPrefix(name, variablePrefix) {
+		if name, value, _ := strings.Cut(variable, "="); value != "" && variablePrefix(name) != "" {
 			set[name] = true
 		}
 	}
@@ -37,27 +47,28 @@ func UnknownVariables(environ []string) []Warning {
 func knownVariables() []string {
 	var names []string
 	for _, row := range reference(&draft{}) {
-		if strings.HasPrefix(row.env, variablePrefix) {
+		if variablePrefix(row.env) != "" {
 			names = append(names, row.env)
 		}
 	}
 	for _, v := range foreign() {
-		if strings.HasPrefix(v.name, variablePrefix) {
-			names = append(names, v.name)
-		}
+		names = append(names, v.name)
 	}
 	return names
 }
 
-// advice names the nearest known variable. The prefix, which all have, doesn't
-// make two names alike.
+// advice names the nearest known variable of the same prefix, which doesn't make two
+// names alike.
 func advice(name string, known []string) string {
+	prefix := variablePrefix(name)
 	var endings []string
 	for _, k := range known {
-		endings = append(endings, strings.TrimPrefix(k, variablePrefix))
+		if ending, same := strings.CutPrefix(k, prefix); same {
+			endings = append(endings, ending)
+		}
 	}
-	if nearest := nearestKey(strings.TrimPrefix(name, variablePrefix), endings); nearest != "" {
-		return "did you mean " + variablePrefix + nearest + "?"
+	if nearest := nearestKey(strings.TrimPrefix(name, prefix), endings); nearest != "" {
+		return "did you mean " + prefix + nearest + "?"
 	}
 	return "unset it; docs/reference/configuration.md lists those that have one"
 }

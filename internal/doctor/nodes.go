@@ -35,7 +35,7 @@ func nodeChecks() []check {
 			name:       "node-uninitialized",
 			looks:      "whether a Node waits longer than 5 minutes for its provider ID, or for the cloud controller manager to take the taint `node.cloudprovider.kubernetes.io/uninitialized`",
 			severities: []Severity{Error},
-			remedy:     "see why: kubectl describe node, Events ServerAmbiguous; name the server as the Node, or start the kubelet with --provider-id=hcloud://ID; " + managerLogs,
+			remedy:     "see why: kubectl describe node, Events ServerAmbiguous; name the server as the Node, or start the kubelet with --provider-id=hcloud://ID (a dedicated server: hrobot://NUMBER); " + managerLogs,
 			needs:      survey.PartNodes,
 			find: eachNode(func(x *cluster, n *corev1.Node) (string, string) {
 				if since, late := x.waiting(n); late && survey.Uninitialized(n) {
@@ -154,7 +154,7 @@ func outlives(n *corev1.Node, a survey.Absence) []Finding {
 
 // misnamed is what to do about a provider ID that is no server's.
 func misnamed(n *corev1.Node) string {
-	return "kubectl delete node " + n.Name + ", and start the kubelet with --provider-id=hcloud://ID of its server, or without the flag"
+	return "kubectl delete node " + n.Name + ", and start the kubelet with --provider-id=hcloud://ID of its server (a dedicated server: hrobot://NUMBER), or without the flag"
 }
 
 func networkUnavailable(x *cluster, n *corev1.Node) (what, remedy string) {
@@ -170,6 +170,9 @@ func networkUnavailable(x *cluster, n *corev1.Node) (what, remedy string) {
 		remedy = "have the network's limit of routes raised and set routes.limit in underlay-config, or remove routes that nothing uses: underlayctl routes"
 	case routes.NotAttached:
 		remedy = "attach the Node's server to the network: hcloud server attach-to-network NAME --network NETWORK"
+		if _, err := kube.ParseDedicatedID(n.Spec.ProviderID); err == nil {
+			remedy = "have a pool with source: vswitch (key pools of underlay-config) select the Node by its labels, delete the Node and let it join again; or use an overlay: docs/how-to/dedicated-servers.md"
+		}
 	case routes.NotInVSwitch:
 		remedy = "correct the kubelet's --node-ip or the Node's labels, as vswitch-node says"
 	}

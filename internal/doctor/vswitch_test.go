@@ -10,6 +10,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/routes"
+	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
 // dedicatedWorker makes worker-2 a dedicated server with pods inside the vSwitch's
@@ -71,6 +72,24 @@ func seededVSwitch() []seeded {
 				s.Nodes[1].Labels = map[string]string{"dedicated": "true"}
 			},
 			check: "vswitch-node", severity: Error, object: "Node/worker-1", says: []string{"hcloud://102"}, do: "delete the Node",
+		},
+		{
+			name: "no pool is inside the vSwitch's subnet", seed: with(func(s *survey.Snapshot) {
+				n := s.Nodes[2]
+				s.Config.VSwitch.Subnet = netip.Prefix{}
+				s.Config.IPAM.Pools = s.Config.IPAM.Pools[:len(s.Config.IPAM.Pools)-1]
+				n.Labels, n.Spec.PodCIDR, n.Spec.PodCIDRs = nil, "10.244.2.0/24", []string{"10.244.2.0/24"}
+				s.Ledger.Data[n.Name] = "uid=" + string(n.UID) + " id=hrobot://4711 10.244.2.0/24@default-ipv4"
+				proxySays("clusterCIDR: 10.1.128.0/17,10.244.0.0/16", "clusterCIDR: 10.244.0.0/16")(s)
+				setCondition(n, corev1.NodeNetworkUnavailable, corev1.ConditionTrue, "NotAttached", "dedicated server 4711: no route of the network can lead to it", time.Hour)
+			}),
+			check: "network-unavailable", severity: Error, object: worker, says: []string{"NotAttached"}, do: "source: vswitch",
+		},
+		{
+			name: "the interface on the vSwitch takes too large packets", seed: with(func(s *survey.Snapshot) {
+				setCondition(s.Nodes[2], agent.PeersReachable, corev1.ConditionTrue, agent.ReasonAtRisk, "warning: vswitch0 has an MTU of 1500, and the vSwitch drops packets of more than 1400 bytes; set it to 1400", time.Minute)
+			}),
+			check: "network-at-risk", severity: Warning, object: worker, says: []string{"MTU of 1500"}, do: "on that node",
 		},
 		{
 			name: "a dedicated server isn't selected", seed: with(func(s *survey.Snapshot) {

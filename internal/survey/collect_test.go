@@ -436,6 +436,7 @@ func TestCollectWarnsOfUnknownVariables(t *testing.T) {
 	container.Env = []corev1.EnvVar{
 		{Name: "HCLOUD_LOAD_BALANCERS_TYPE", Value: "lb31"},
 		{Name: "HCLOUD_LOAD_BALANCER_LOCATION", Value: "fsn1"},
+		{Name: "ROBOT_PASSWROD", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{}}},
 		{Name: "HCLOUD_NETWROK", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{}}},
 	}
 	s, err := survey.Collect(t.Context(), survey.Sources{Client: fake.NewClientset(all...)}, survey.Want{Parts: survey.PartConfig})
@@ -446,7 +447,7 @@ func TestCollectWarnsOfUnknownVariables(t *testing.T) {
 	for _, w := range s.ConfigWarnings {
 		fields = append(fields, w.Field)
 	}
-	if want := []string{"HCLOUD_LOAD_BALANCER_LOCATION", "HCLOUD_NETWROK"}; !slices.Equal(fields, want) {
+	if want := []string{"HCLOUD_LOAD_BALANCER_LOCATION", "HCLOUD_NETWROK", "ROBOT_PASSWROD"}; !slices.Equal(fields, want) {
 		t.Errorf("warned of %v, want %v", fields, want)
 	}
 }

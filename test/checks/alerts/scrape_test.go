@@ -25,11 +25,13 @@ type scraped struct {
 
 // scrapes are what underlay-ccm and underlay-agent showed in a cluster that was
 // well: recorded by test/e2e/packets, which also says when they show it otherwise.
+// No Robot is asked there. What underlay-ccm shows where one is stands in a file of
+// its own, as the tests of internal/robot expect it.
 func scrapes(t *testing.T) map[string]scraped {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.prom")
-	if err != nil || len(files) != 2 {
-		t.Fatalf("recorded are %q (%v), want one file of each program", files, err)
+	if err != nil || len(files) != len(targets()) {
+		t.Fatalf("recorded are %q (%v), want %d", files, err, len(targets()))
 	}
 	all := map[string]scraped{}
 	for _, file := range files {
@@ -56,6 +58,11 @@ func scrapes(t *testing.T) map[string]scraped {
 		}
 	}
 	return all
+}
+
+// targets are where Prometheus would have read what is recorded, by the file's name.
+func targets() map[string]string {
+	return map[string]string{"underlay-ccm": leader, "underlay-ccm-robot": leader, "underlay-agent": agent}
 }
 
 // added are the labels that Prometheus adds to what it reads there, by the
@@ -159,7 +166,7 @@ func matches(u use, series map[string]string) bool {
 // TestAClusterThatWasWell: what programs really showed sets nothing off.
 func TestAClusterThatWasWell(t *testing.T) {
 	series := map[string]string{`up{job="kube-system/underlay-agent",` + agent + `}`: fmt.Sprintf("1x%d", minutes)}
-	for program, target := range map[string]string{"underlay-ccm": leader, "underlay-agent": agent} {
+	for program, target := range targets() {
 		content, err := os.ReadFile(filepath.Join("testdata", program+".prom"))
 		if err != nil {
 			t.Fatal(err)

@@ -208,6 +208,7 @@ func TestWhatIsRightIsTaken(t *testing.T) {
 		{"empty sections", onMetal, "config: {loadBalancers: {}, routes: {}, families: {}, network: '', endpoint: ''}"},
 		{"machines", onMetal, "config: {inventory: [{name: a.b, addresses: [192.0.2.1, '2001:db8::1'], zone: eu_1}, {name: b}]}"},
 		{"dedicated servers of the inventory", onCloud, "config: {inventory: [{name: a, number: 2345678, addresses: [192.0.2.1, 10.0.1.7]}], robot: {forwardInternalIPs: false}}"},
+		{"a vSwitch", onCloud, "config: {vswitch: {subnet: 10.1.0.0/16, exposeRoutes: true}, pools: [{name: a, cidr: 10.244.0.0/16}, {name: b, source: vswitch, cidr: 10.1.128.0/17, nodeSelector: 'd=true'}]}"},
 		{"variables", onCloud, "ccm: {env: {HTTPS_PROXY: 'http://a', ROBOT_ENABLED: false, no.proxy-1: 5}}"},
 		{"metal with families", onMetal, "config: {families: {ipv4: node, ipv6: none}}"},
 	}

@@ -113,7 +113,7 @@ func libraries() []variable {
 
 const environmentIntro = `# Environment variables
 
-An empty variable counts as absent. Settings of ` + "`underlay-ccm`" + ` that begin with ` + "`HCLOUD_`" + ` or ` + "`ROBOT_`" + `, the secrets among them, are in the [configuration](configuration.md#the-file), with the keys that outrank them. Others that begin with ` + "`HCLOUD_`" + ` have no effect, and ` + "`" + `underlay-ccm` + "`" + ` [warns of them](configuration.md#variables-without-effect).
+An empty variable counts as absent. Settings of ` + "`underlay-ccm`" + ` that begin with ` + "`HCLOUD_`" + ` or ` + "`ROBOT_`" + `, the secrets among them, are in the [configuration](configuration.md#the-file), with the keys that outrank them. Others of these have no effect, and ` + "`" + `underlay-ccm` + "`" + ` [warns of them](configuration.md#variables-without-effect).
 
 | variable | program | meaning |
 |---|---|---|
