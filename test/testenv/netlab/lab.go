@@ -52,7 +52,8 @@ type Options struct {
 	// ManagerArgs are added behind, or override, the manager's usual arguments.
 	ManagerArgs []string
 	// Cloud configures the simulator. Its OnChange is called once the cloud router
-	// and the load balancers have followed.
+	// and the load balancers have followed. With a vSwitch its Owned is set: to what
+	// the account at Robot has.
 	Cloud hcloudsim.Options
 	// Progress hears what the control plane says; nil: nobody.
 	Progress io.Writer
