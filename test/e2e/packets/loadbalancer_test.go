@@ -309,9 +309,18 @@ func (s *published) health() string {
 	var out []string
 	lb, _ := s.f.Cloud.LoadBalancer(s.balancer)
 	for _, target := range lb.Targets {
-		server, _ := s.f.Cloud.Server(target.Server.ID)
+		name := "nobody"
+		if target.IP != nil {
+			addr, err := netip.ParseAddr(target.IP.IP)
+			if m := s.f.MachineAt(addr); err == nil && m != nil {
+				name = m.Name
+			}
+		} else {
+			server, _ := s.f.Cloud.Server(target.Server.ID)
+			name = server.Name
+		}
 		for _, h := range target.HealthStatus {
-			out = append(out, server.Name+" "+h.Status)
+			out = append(out, name+" "+h.Status)
 		}
 	}
 	slices.Sort(out)
@@ -332,7 +341,7 @@ func (s *published) awaitHealth(t *testing.T, want string) {
 // more failed checks than the Service allows.
 func (s *published) awaitUnhealthy(t *testing.T, node string) {
 	t.Helper()
-	about := netlab.Checked{LoadBalancer: s.balancer, ListenPort: frontage, Server: s.f.Machine(node).Server}
+	about := netlab.Checked{LoadBalancer: s.balancer, ListenPort: frontage, Target: hcloudsim.TargetID{Server: s.f.Machine(node).Server}}
 	await(t, node+" is unhealthy to "+s.name, func() string {
 		failed := 0
 		for _, found := range slices.Backward(s.f.Checks(about)) {

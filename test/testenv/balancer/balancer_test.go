@@ -255,14 +255,16 @@ func TestRemoval(t *testing.T) {
 	wantReset(t, c, "a connection of a removed service")
 }
 
-// Targets by public address are reached from the load balancer's public
+// Targets by public address, also dedicated servers, are reached from the load balancer's public
 // address, others from its private one.
 func TestSources(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 0)
+	owned := netip.MustParseAddr("203.0.113.9")
+	w := newWorld(t, 0, func(o *hcloudsim.Options) { o.OwnedIPs = []netip.Addr{owned} })
 	a, b := w.server("a"), w.server("b")
 	places := []netip.AddrPort{
-		netip.AddrPortFrom(private(a), 30080), netip.AddrPortFrom(addr(b.PublicNet.IPv4.IP), 30080),
+		netip.AddrPortFrom(private(a), 30080), netip.MustParseAddrPort("10.1.0.9:30080"),
+		netip.AddrPortFrom(addr(b.PublicNet.IPv4.IP), 30080), netip.AddrPortFrom(owned, 30080),
 	}
 	for _, at := range places {
 		w.serve(at, says("ok"))
@@ -270,14 +272,21 @@ func TestSources(t *testing.T) {
 	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)}}, a)
 	_, _, err := w.cloud.LoadBalancer.AddServerTarget(t.Context(), lb, hcloud.LoadBalancerAddServerTargetOpts{Server: b})
 	noError(t, err)
-	w.healthy(lb, "a:80", "b:80")
+	for _, at := range []netip.AddrPort{places[1], places[3]} { // of dedicated servers
+		_, _, err := w.cloud.LoadBalancer.AddIPTarget(t.Context(), lb, hcloud.LoadBalancerAddIPTargetOpts{IP: at.Addr().AsSlice()})
+		noError(t, err)
+	}
+	w.healthy(lb, "a:80", "b:80", "10.1.0.9:80", "203.0.113.9:80")
 	front := addr(lb.PublicNet.IPv4.IP)
-	w.listens(2 + 3)
-	if got := w.ask(front, 80) + w.ask(front, 80); got != "okok" {
-		t.Errorf("two connections hear %q", got)
+	w.listens(4 + 3)
+	for range places {
+		if got := w.ask(front, 80); got != "ok" {
+			t.Errorf("a connection hears %q", got)
+		}
 	}
 	w.stop()
-	for i, want := range []netip.Addr{addr(lb.PrivateNet[0].IP), front} {
+	inside := addr(lb.PrivateNet[0].IP)
+	for i, want := range []netip.Addr{inside, inside, front, front} {
 		if got := w.net.sources[places[i]]; len(got) < 2 || slices.ContainsFunc(got, func(s netip.Addr) bool { return s != want }) {
 			t.Errorf("%s is reached from %v, want a check and a connection, all from %s", places[i], got, want)
 		}

@@ -141,7 +141,9 @@ func newWorld(t *testing.T, header balancer.Version, change ...func(*hcloudsim.O
 	sim := hcloudsim.New(options)
 	n, err := sim.CreateNetwork(hcloudsim.NetworkSeed{
 		Name: "cluster", IPRange: netip.MustParsePrefix("10.0.0.0/8"),
-		Subnets: []hcloudsim.SubnetSeed{{IPRange: netip.MustParsePrefix("10.0.0.0/16")}},
+		Subnets: []hcloudsim.SubnetSeed{
+			{IPRange: netip.MustParsePrefix("10.0.0.0/16")}, {IPRange: netip.MustParsePrefix("10.1.0.0/16"), Type: "vswitch", VSwitch: 4321},
+		},
 	})
 	noError(t, err)
 	w := &world{
@@ -216,17 +218,23 @@ func (w *world) listens(n int) {
 	w.eventually(fmt.Sprintf("%d addresses are listened on", n), func() bool { return len(w.net.listening()) == n })
 }
 
-// health is what the cloud's API says of a load balancer's targets, by server
-// and listen port.
+// health is what the cloud's API says of a load balancer's targets, by server or
+// address, and listen port.
 func (w *world) health(lb *hcloud.LoadBalancer) map[string]string {
 	w.t.Helper()
 	now, _, err := w.cloud.LoadBalancer.GetByID(w.t.Context(), lb.ID)
 	noError(w.t, err)
 	out := map[string]string{}
 	for _, target := range now.Targets {
-		s, _ := w.sim.Server(target.Server.Server.ID)
+		var name string
+		if target.Type == hcloud.LoadBalancerTargetTypeIP {
+			name = target.IP.IP
+		} else {
+			s, _ := w.sim.Server(target.Server.Server.ID)
+			name = s.Name
+		}
 		for _, h := range target.HealthStatus {
-			out[fmt.Sprintf("%s:%d", s.Name, h.ListenPort)] = string(h.Status)
+			out[fmt.Sprintf("%s:%d", name, h.ListenPort)] = string(h.Status)
 		}
 	}
 	return out

@@ -43,13 +43,17 @@ const (
 	ServiceRange = "10.96.0.0/16,fd00:96::/112"
 )
 
+// VSwitchID is the ID of the vSwitch that a network may be coupled with.
+const VSwitchID = 4321
+
 // Options shape a cluster.
 type Options struct {
 	// Manager is the path of the underlay-ccm binary; see BuildManager.
 	Manager string
 	// Cloud configures the simulator; its token is set.
 	Cloud hcloudsim.Options
-	// VSwitch, if valid, is a further subnet of the network, coupled with a vSwitch.
+	// VSwitch, if valid, is a further subnet of the network, coupled with the vSwitch
+	// VSwitchID.
 	VSwitch netip.Prefix
 	// ControlPlane configures the control plane.
 	ControlPlane controlplane.Options
@@ -122,7 +126,7 @@ func (c *Cluster) startCloud(ctx context.Context, address string) error {
 	c.Cloud = hcloudsim.New(options)
 	subnets := []hcloudsim.SubnetSeed{{IPRange: netip.MustParsePrefix(SubnetRange)}}
 	if c.options.VSwitch.IsValid() {
-		subnets = append(subnets, hcloudsim.SubnetSeed{IPRange: c.options.VSwitch, Type: "vswitch", VSwitch: 4321})
+		subnets = append(subnets, hcloudsim.SubnetSeed{IPRange: c.options.VSwitch, Type: "vswitch", VSwitch: VSwitchID})
 	}
 	network, err := c.Cloud.CreateNetwork(hcloudsim.NetworkSeed{
 		Name: "cluster", IPRange: netip.MustParsePrefix(NetworkRange), Subnets: subnets,

@@ -41,11 +41,11 @@ type balancers struct {
 }
 
 // Checked is what a health check is about: a service of a load balancer by its
-// listen port, and a server.
+// listen port, and a target.
 type Checked struct {
 	LoadBalancer int64
 	ListenPort   int
-	Server       int64
+	Target       hcloudsim.TargetID
 }
 
 type balancerHost struct {
@@ -214,11 +214,11 @@ func (b *balancers) networkOf(addr netip.Addr) (balancer.Network, error) {
 func (b *balancers) checked(p hcloudsim.Probe, found hcloudsim.Health) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	about := Checked{p.LoadBalancer, p.Service.ListenPort, p.Target.Server}
+	about := Checked{p.LoadBalancer, p.Service.ListenPort, p.Target}
 	b.checks[about] = append(b.checks[about], found)
 }
 
-// Checks are what the health checks of a server have found so far, in order.
+// Checks are what the health checks of a target have found so far, in order.
 func (f *Lab) Checks(about Checked) []hcloudsim.Health {
 	f.balancers.mu.Lock()
 	defer f.balancers.mu.Unlock()

@@ -26,9 +26,9 @@
 //
 // A lab may have a vSwitch: a segment of dedicated servers, 10.1.0.0/16 with an MTU of
 // 1400, whose gateway to the network is the cloud router. They have a public
-// interface like cloud servers, and "vswitch" in place of "private". The simulated
-// cloud knows of the subnet, and of no server in it; their Nodes have podCIDRs from
-// the beginning.
+// interface like cloud servers, with 2001:db8:d:N::/64, and "vswitch" in place of "private". A simulated Robot
+// knows them, their public addresses and that they are in the vSwitch; the simulated
+// cloud knows of the subnet, of no server in it, and whose their public addresses are.
 //
 // Each load balancer of the simulated cloud is a host too, from its creation to
 // its removal: on the internet with its public addresses, and at the cloud router

@@ -31,8 +31,8 @@ type Options struct {
 	// Machines are the names of those that join before Start returns.
 	Machines []string
 	// Dedicated are the names of dedicated servers that join behind Machines, on a
-	// vSwitch that is coupled with the cloud's network. There is one too if VSwitch is
-	// set.
+	// vSwitch that is coupled with the cloud's network. There is one, and an account at
+	// Robot, too if VSwitch is set.
 	Dedicated []string
 	VSwitch   bool
 	// Dir holds every file and log. It exists, and is the caller's to remove.
@@ -52,7 +52,8 @@ type Options struct {
 	// ManagerArgs are added behind, or override, the manager's usual arguments.
 	ManagerArgs []string
 	// Cloud configures the simulator. Its OnChange is called once the cloud router
-	// and the load balancers have followed.
+	// and the load balancers have followed. With a vSwitch its Owned is set: to what
+	// the account at Robot has.
 	Cloud hcloudsim.Options
 	// Progress hears what the control plane says; nil: nobody.
 	Progress io.Writer
@@ -79,6 +80,8 @@ type Lab struct {
 	host     *netns.Namespace // the one that Enter made
 	internet *internet
 	cloud    *cloudRouter // nil on metal
+	// robot is where dedicated servers are rented; nil without a vSwitch.
+	robot *robotAccount
 	// balancers carry what the cloud's load balancers do; nil on metal.
 	balancers *balancers
 	// proxyKubeconfig is the path of what every kube-proxy proves itself by.
@@ -213,6 +216,10 @@ func (f *Lab) startCluster(ctx context.Context) (err error) {
 	var coupled netip.Prefix
 	if f.options.VSwitch {
 		coupled = prefix(vSwitchSubnet)
+		if f.robot, err = f.newRobotAccount(); err != nil {
+			return err
+		}
+		cloud.Owned = f.robot.Owns
 	}
 	f.Cluster, err = cluster.Start(context.WithoutCancel(ctx), cluster.Options{
 		Manager: f.options.Manager, Cloud: cloud, VSwitch: coupled,
@@ -220,6 +227,11 @@ func (f *Lab) startCluster(ctx context.Context) (err error) {
 	})
 	if err != nil {
 		return err
+	}
+	if f.robot != nil {
+		if err := f.robot.listen(context.WithoutCancel(ctx), f.options.Dir); err != nil {
+			return err
+		}
 	}
 	return f.accounts(ctx)
 }
@@ -247,7 +259,7 @@ func (f *Lab) startRouter(ctx context.Context) error {
 // StartManager starts an underlay-ccm, and doesn't wait for it.
 func (f *Lab) StartManager(ctx context.Context) error {
 	m, err := f.Cluster.StartManager(ctx, cluster.ManagerOptions{
-		Config: f.config(false), Args: append([]string{"--cluster-cidr=" + f.podRanges()}, f.options.ManagerArgs...),
+		Config: f.config(), Args: append([]string{"--cluster-cidr=" + f.podRanges()}, f.options.ManagerArgs...),
 	})
 	if err != nil {
 		return err
@@ -276,9 +288,8 @@ func (f *Lab) families() int {
 	return 2
 }
 
-// config is the file that manager and agents share. Of the vSwitch only agents are
-// told: Nodes of dedicated servers have their podCIDRs from the beginning.
-func (f *Lab) config(agent bool) string {
+// config is the file that manager and agents share.
+func (f *Lab) config() string {
 	ipv4Only := f.options.IPv4Only
 	switch {
 	case f.options.Metal && ipv4Only:
@@ -293,8 +304,8 @@ pools:
   - {name: private, cidr: ` + cloudPods + `}
   - {name: own, source: node, nodeMask: 80}
 `
-	if f.options.VSwitch && agent {
-		pools = vSwitchConfig + pools + vSwitchPool
+	if f.options.VSwitch {
+		pools = f.robot.section + vSwitchConfig + pools + vSwitchPool
 	}
 	return f.CloudConfig() + pools + f.options.Settings
 }
@@ -322,6 +333,9 @@ func (f *Lab) Stop() {
 	}
 	if f.Cluster != nil {
 		f.Cluster.Stop()
+	}
+	if f.robot != nil {
+		f.robot.close()
 	}
 	if f.balancers != nil {
 		f.balancers.close()

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -31,6 +32,8 @@ type Machine struct {
 	Namespace *netns.Namespace
 	// Dedicated is a server on the vSwitch, of which the cloud doesn't know.
 	Dedicated bool
+	// RobotNumber is the dedicated server's number; 0 for others.
+	RobotNumber int64
 	// Private is the address in the cloud's network; zero on metal.
 	Private netip.Addr
 	// Public are the other ones: on metal those on the segment.
@@ -52,9 +55,13 @@ type Machine struct {
 // AddMachines lets machines of these names join, all at the same time, and
 // returns when they are ready for pods.
 func (f *Lab) AddMachines(ctx context.Context, names ...string) error {
+	return f.add(ctx, f.Rent, names)
+}
+
+func (f *Lab) add(ctx context.Context, rent func(context.Context, string) (*Machine, error), names []string) error {
 	together, ctx := errgroup.WithContext(ctx)
 	for _, name := range names {
-		m, err := f.Rent(ctx, name)
+		m, err := rent(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -123,11 +130,11 @@ func (m *Machine) plug(ctx context.Context) error {
 		m.Public.IPv6 = netip.MustParseAddr(fmt.Sprintf("2001:db8:1::%x", 10+m.number))
 		return m.connect(ctx)
 	}
-	m.Public.IPv6Prefix = prefix(fmt.Sprintf("2001:db8:0:%x::/64", m.number))
-	m.Public.IPv6 = m.Public.IPv6Prefix.Addr().Next()
 	if m.Dedicated {
 		return m.plugDedicated(ctx)
 	}
+	m.Public.IPv6Prefix = prefix(fmt.Sprintf("2001:db8:0:%x::/64", m.number))
+	m.Public.IPv6 = m.Public.IPv6Prefix.Addr().Next()
 	if err := m.rent(); err != nil {
 		return err
 	}
@@ -229,17 +236,16 @@ func (m *Machine) Join(ctx context.Context) error {
 	if m.kubelet != nil {
 		m.kubelet.Stop()
 	}
-	if m.Dedicated && m.kubelet == nil {
-		if err := m.register(ctx); err != nil {
-			return fmt.Errorf("registering %s: %w", m.Name, err)
-		}
+	var labels map[string]string
+	if m.Dedicated {
+		labels = map[string]string{dedicatedLabel: "true"}
 	}
 	config, err := m.lab.ControlPlane.KubeletConfig(ctx, m.Name)
 	if err != nil {
 		return fmt.Errorf("credentials of the kubelet of %s: %w", m.Name, err)
 	}
 	m.kubelet, err = kubelet.Join(context.WithoutCancel(ctx), config, kubelet.Options{
-		Name: m.Name, InternalIPs: m.InternalIPs(), ReadyWithPodCIDR: true,
+		Name: m.Name, InternalIPs: m.InternalIPs(), Labels: labels, ReadyWithPodCIDR: true,
 	})
 	return err
 }
@@ -296,7 +302,10 @@ func (m *Machine) Remove(ctx context.Context) error {
 	f.mu.Unlock()
 	m.stop()
 	var err error
-	if m.Server != 0 {
+	switch {
+	case m.RobotNumber != 0:
+		err = f.robot.RemoveServer(m.RobotNumber)
+	case m.Server != 0:
 		err = errors.Join(f.Cloud.DeleteServer(m.Server), f.cloud.unplug(ctx, Member{"server", m.Server}))
 	}
 	return errors.Join(err, m.release(ctx))
@@ -319,6 +328,18 @@ func (f *Lab) Machine(name string) *Machine {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.machines[name]
+}
+
+// MachineAt returns the machine that has the address; nil if none has.
+func (f *Lab) MachineAt(addr netip.Addr) *Machine {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.machines {
+		if slices.Contains(m.Addresses(), addr) {
+			return m
+		}
+	}
+	return nil
 }
 
 // Addresses are all of the machine's that the outside or other nodes know.

@@ -52,7 +52,7 @@ func (m *Machine) StartAgent(ctx context.Context, args ...string) error {
 	if err := m.credentials(ctx); err != nil {
 		return err
 	}
-	if err := os.WriteFile(m.path("config.yaml"), []byte(m.lab.config(true)), 0o600); err != nil {
+	if err := os.WriteFile(m.path("config.yaml"), []byte(m.lab.config()), 0o600); err != nil {
 		return err
 	}
 	var err error
@@ -164,7 +164,7 @@ func (m *Machine) missing(ctx context.Context) string {
 		return fmt.Sprintf("its podCIDRs are %v", node.Spec.PodCIDRs)
 	case node.Spec.ProviderID == "":
 		return "no provider ID"
-	case !m.Dedicated && (network == nil || network.Status != corev1.ConditionFalse):
+	case network == nil || network.Status != corev1.ConditionFalse:
 		return fmt.Sprintf("NetworkUnavailable is %+v", network)
 	}
 	if m.agent != nil {

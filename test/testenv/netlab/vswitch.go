@@ -4,17 +4,13 @@ package netlab
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
+	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
@@ -28,7 +24,7 @@ const (
 	vSwitchPods    = "10.1.128.0/17"
 	vSwitchMTU     = "1400"
 	// dedicatedLabel is on the Nodes of dedicated servers.
-	dedicatedLabel = "dedicated"
+	dedicatedLabel = "node.underlay.dev/dedicated"
 )
 
 // vSwitchConfig are the lines of the configuration file, before the pools and
@@ -94,68 +90,52 @@ func (f *Lab) ForgetNeighbors(ctx context.Context) error {
 	return err
 }
 
-// RentDedicated makes a dedicated server on the vSwitch that no cluster knows yet.
+// refusedAnswers is the nftables table by which the gateway refuses answers to ARP.
+const refusedAnswers = "proxied"
+
+// RefuseProxied has the vSwitch's gateway take no answer to ARP that one host gives for
+// another, as servers give them for their pods, or take them again. Whether the real
+// one takes them is not documented.
+func (f *Lab) RefuseProxied(ctx context.Context, refuse bool) error {
+	script := fmt.Sprintf("add table arp %[1]s\ndelete table arp %[1]s\n", refusedAnswers)
+	if refuse {
+		script += fmt.Sprintf("table arp %s {\n\tchain input {\n\t\ttype filter hook input priority filter;\n"+
+			"\t\tarp operation reply arp saddr ip %s drop\n\t}\n}\n", refusedAnswers, vSwitchPods)
+	}
+	if _, err := f.cloud.ns.Feed(ctx, script, "nft", "-f", "-"); err != nil {
+		return err
+	}
+	return f.ForgetNeighbors(ctx)
+}
+
+// RentDedicated makes a dedicated server, in the account at Robot and on the vSwitch,
+// that no cluster knows yet.
 func (f *Lab) RentDedicated(ctx context.Context, name string) (*Machine, error) {
 	return f.rent(ctx, &Machine{Name: name, Dedicated: true})
 }
 
-// AddDedicated lets dedicated servers of these names join, one after the other, and
+// AddDedicated lets dedicated servers of these names join, all at the same time, and
 // returns when they are ready for pods.
 func (f *Lab) AddDedicated(ctx context.Context, names ...string) error {
-	for _, name := range names {
-		m, err := f.RentDedicated(ctx, name)
-		if err != nil {
-			return err
-		}
-		for _, step := range []func(context.Context) error{
-			m.Join,
-			func(ctx context.Context) error { return m.StartAgent(ctx) },
-			m.AwaitReady, m.StartProxy, m.AwaitReady,
-		} {
-			if err := step(ctx); err != nil {
-				return fmt.Errorf("dedicated server %s: %w", name, err)
-			}
-		}
-	}
-	return nil
+	return f.add(ctx, f.RentDedicated, names)
 }
 
-// plugDedicated gives a dedicated server its addresses: the cloud knows nothing of
-// them.
+// plugDedicated gives a dedicated server its addresses. Of those on the vSwitch no API
+// knows.
 func (m *Machine) plugDedicated(ctx context.Context) error {
+	// The simulated cloud, which doesn't know them, must not give the same to others.
+	m.Public.IPv6Prefix = prefix(fmt.Sprintf("2001:db8:d:%x::/64", m.number))
+	m.Public.IPv6 = m.Public.IPv6Prefix.Addr().Next()
+	m.RobotNumber = int64(firstDedicated + m.number)
+	err := m.lab.robot.rent(ctx, robotsim.ServerSeed{
+		Number: m.RobotNumber, Name: m.Name, IPv4: m.Public.IPv4, IPv6: m.Public.IPv6Prefix,
+	})
+	if err != nil {
+		return err
+	}
 	subnet := prefix(vSwitchSubnet).Addr().As4()
 	m.Private = netip.AddrFrom4([4]byte{subnet[0], subnet[1], 0, byte(10 + m.number)})
 	return m.connect(ctx)
-}
-
-// register makes the Node of a dedicated server, with its addresses and podCIDRs: an
-// IPv4 prefix of the pool, and one cut from its own /64.
-func (m *Machine) register(ctx context.Context) error {
-	pool, own := prefix(vSwitchPods).Addr().As4(), m.Public.IPv6Prefix.Addr().As16()
-	pool[2] += byte(m.number)
-	own[9] = 1
-	podCIDRs := []string{netip.PrefixFrom(netip.AddrFrom4(pool), 24).String(), netip.PrefixFrom(netip.AddrFrom16(own), 80).String()}
-	nodes := m.lab.Client.CoreV1().Nodes()
-	_, err := nodes.Create(ctx, &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: m.Name, Labels: map[string]string{dedicatedLabel: "true", corev1.LabelHostname: m.Name}},
-		Spec: corev1.NodeSpec{
-			ProviderID: fmt.Sprintf("hrobot://%d", 1000+m.number), PodCIDR: podCIDRs[0], PodCIDRs: podCIDRs,
-		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return err
-	}
-	// Others write to its status already.
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"addresses": []corev1.NodeAddress{
-		{Type: corev1.NodeInternalIP, Address: m.Private.String()},
-		{Type: corev1.NodeExternalIP, Address: m.Public.IPv4.String()},
-		{Type: corev1.NodeExternalIP, Address: m.Public.IPv6.String()},
-	}}})
-	if err != nil {
-		return err
-	}
-	_, err = nodes.Patch(ctx, m.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
-	return err
 }
 
 // SetVSwitch switches a dedicated server's interface on the vSwitch off, which costs

@@ -1,0 +1,99 @@
+//go:build linux
+
+package netlab
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
+)
+
+// What the manager logs in with at Robot.
+const (
+	robotUser     = "robot-user"
+	robotPassword = "the-robot-password-that-must-never-be-shown"
+)
+
+// firstDedicated is what the numbers of dedicated servers at Robot begin behind.
+const firstDedicated = 1000
+
+// robotAccount is the simulated account that dedicated servers are rented from.
+type robotAccount struct {
+	*robotsim.Simulator
+	server *http.Server
+	// section are the lines about it in the configuration file.
+	section string
+}
+
+// newRobotAccount makes an account with a vSwitch, which the cloud's network is
+// coupled with. It isn't reached yet.
+func (f *Lab) newRobotAccount() (*robotAccount, error) {
+	account := robotsim.New(robotsim.Options{
+		User: robotUser, Password: robotPassword,
+		CloudSubnets: func() []robotsim.CloudSubnet { return robotsim.Coupled(f.Cloud)() },
+	})
+	if _, err := account.CreateVSwitch(robotsim.VSwitchSeed{ID: cluster.VSwitchID, Name: vSwitch}); err != nil {
+		return nil, err
+	}
+	return &robotAccount{Simulator: account}, nil
+}
+
+// listen lets the manager reach the account, with credentials in files of a folder.
+func (r *robotAccount) listen(ctx context.Context, dir string) error {
+	user, password := filepath.Join(dir, "robot-user"), filepath.Join(dir, "robot-password")
+	for path, content := range map[string]string{user: robotUser, password: robotPassword} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("listening for the simulated Robot: %w", err)
+	}
+	r.section = fmt.Sprintf("robot: {endpoint: 'http://%s', userFile: '%s', passwordFile: '%s'}\n", listener.Addr(), user, password)
+	r.server = &http.Server{Handler: r.Simulator, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = r.server.Serve(listener) }()
+	return nil
+}
+
+func (r *robotAccount) close() {
+	if r.server != nil {
+		_ = r.server.Close()
+	}
+}
+
+// rent puts a dedicated server into the account, and into the vSwitch as a person
+// does: by the web service.
+func (r *robotAccount) rent(ctx context.Context, seed robotsim.ServerSeed) error {
+	number, err := r.CreateServer(seed)
+	if err != nil {
+		return err
+	}
+	members := url.Values{"server[]": {strconv.FormatInt(number, 10)}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		fmt.Sprintf("http://robot/vswitch/%d/server", cluster.VSwitchID), strings.NewReader(members.Encode()))
+	if err != nil {
+		return err
+	}
+	request.SetBasicAuth(robotUser, robotPassword)
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	response, err := r.Transport().RoundTrip(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusCreated {
+		return fmt.Errorf("adding server %d to the vSwitch: Robot answers %s", number, response.Status)
+	}
+	return nil
+}
