@@ -36,11 +36,13 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, checkWithin)
 	defer cancel()
 	decision, links, err := o.decide(ctx, s, m.network)
+	if err == nil {
+		printRoutes(out, decision, links)
+	}
+	printProxies(out, decision) // also without this machine's Node
 	if err != nil {
 		return err
 	}
-	printRoutes(out, decision, links)
-	printProxies(out, decision)
 	trouble := len(decision.Faults) + len(decision.Peers)
 	for _, fault := range decision.Faults {
 		fmt.Fprintf(out, "fault: %s\n", fault)
