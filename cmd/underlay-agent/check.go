@@ -80,10 +80,8 @@ func (o *options) decide(ctx context.Context, s settings, network *kernel.Kernel
 	if situation.Table, err = network.List(ctx); err != nil {
 		return agent.Decision{}, nil, err
 	}
-	if len(situation.VSwitch.Pools) > 0 {
-		if situation.Proxies, err = network.Proxies(ctx); err != nil {
-			return agent.Decision{}, nil, err
-		}
+	if situation.Proxies, err = network.Proxies(ctx); err != nil {
+		return agent.Decision{}, nil, err
 	}
 	for _, link := range situation.Links {
 		neighbors, err := network.Neighbors(ctx, link.Index)

@@ -41,8 +41,8 @@ type Situation struct {
 	// Links and Table are the machine's.
 	Links []Link
 	Table []Entry
-	// Proxies are the addresses that the machine answers ARP for; looked at only where
-	// there are VSwitch.Pools.
+	// Proxies are the addresses that the machine answers ARP for. Where there are no
+	// VSwitch.Pools they may be left out if none is ours.
 	Proxies []Proxy
 	// Unresolved are the addresses of neighbors that don't answer.
 	Unresolved map[netip.Addr]bool

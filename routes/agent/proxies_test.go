@@ -4,6 +4,9 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Without this machine's Node no route is decided on, and what is answered for stays
@@ -87,6 +90,44 @@ func TestTheNodeOfAServerIsMadeAnew(t *testing.T) {
 		w.rest()
 		if n := w.answered(3); n != 0 {
 			t.Errorf("%d addresses of another Node's podCIDR are answered for", n)
+		}
+	})
+}
+
+// With the last pool on the vSwitch the answers go, and nobody looks for them again.
+func TestTheLastPoolOnTheVSwitchGoes(t *testing.T) {
+	s := server()
+	standing(&s)
+	s.Proxies = append(s.Proxies, proxy("10.0.97.3", 3, 0))
+	s.VSwitch = VSwitch{}
+	withMachine(t, s, serverNodes(), func(w *fixture) {
+		if n := w.answered(3); n != 0 || len(w.machine.proxies) != 1 {
+			t.Errorf("%d addresses are answered for, in all %v", n, w.machine.proxies)
+		}
+		time.Sleep(time.Minute)
+		w.rest()
+		w.machine.log()
+		asked := w.machine.asked
+		time.Sleep(10 * time.Minute)
+		w.rest()
+		w.wrote("at rest")
+		if w.machine.asked != asked {
+			t.Errorf("looked %d times for answers after they were gone", w.machine.asked-asked)
+		}
+	})
+}
+
+// What somebody else has answered for on a machine without pools on the vSwitch is
+// looked at once, and left.
+func TestProxiesOfOthersWithoutAVSwitch(t *testing.T) {
+	s := segment()
+	s.Modes, s.Gateway = bothByNodes, addr("10.0.0.254")
+	s.Proxies = []Proxy{proxy("10.0.0.77", 2, 0)}
+	withMachine(t, s, []*corev1.Node{self(), peerB()}, func(w *fixture) {
+		time.Sleep(10 * time.Minute)
+		w.rest()
+		if w.machine.asked != 1 || len(w.machine.proxies) != 1 {
+			t.Errorf("looked %d times, left %v", w.machine.asked, w.machine.proxies)
 		}
 	})
 }

@@ -170,6 +170,12 @@ func TestDecideOnTheVSwitch(t *testing.T) {
 			s.Nodes = append(s.Nodes, older)
 		}, "stands 10.0.96.0/28 unreachable\nfault: pods are hosts of the vSwitch's subnet 10.0.64.0/18, and eth0.4000~\n" +
 			"ARP is answered no longer for 16 addresses, 10.0.96.0 to 10.0.96.15, on interface 3\n"},
+		{"no pool is on the vSwitch any more", func(s *Situation) {
+			standing(s)
+			s.VSwitch, s.Pools = VSwitch{}, s.Pools[:1]
+			s.Proxies = append(s.Proxies, proxy("10.0.97.3", 3, 0))
+		}, "stands 10.0.96.0/28 unreachable\ndelete 10.0.96.16/28 via 10.0.64.3 dev 3\nfault: pods' 10.244.0.0/16 has no gateway~\n" +
+			"ARP is answered no longer for 16 addresses, 10.0.96.0 to 10.0.96.15, on interface 3\n"},
 		{"another podCIDR", func(s *Situation) {
 			standing(s)
 			s.Nodes[0] = aNode("self", "10.0.64.2", "10.0.96.32/28")
