@@ -36,11 +36,13 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, checkWithin)
 	defer cancel()
 	decision, links, err := o.decide(ctx, s, m.network)
+	if err == nil {
+		printRoutes(out, decision, links)
+	}
+	printProxies(out, decision) // also without this machine's Node
 	if err != nil {
 		return err
 	}
-	printRoutes(out, decision, links)
-	printProxies(out, decision)
 	trouble := len(decision.Faults) + len(decision.Peers)
 	for _, fault := range decision.Faults {
 		fmt.Fprintf(out, "fault: %s\n", fault)
@@ -78,10 +80,8 @@ func (o *options) decide(ctx context.Context, s settings, network *kernel.Kernel
 	if situation.Table, err = network.List(ctx); err != nil {
 		return agent.Decision{}, nil, err
 	}
-	if len(situation.VSwitch.Pools) > 0 {
-		if situation.Proxies, err = network.Proxies(ctx); err != nil {
-			return agent.Decision{}, nil, err
-		}
+	if situation.Proxies, err = network.Proxies(ctx); err != nil {
+		return agent.Decision{}, nil, err
 	}
 	for _, link := range situation.Links {
 		neighbors, err := network.Neighbors(ctx, link.Index)

@@ -41,8 +41,8 @@ type Situation struct {
 	// Links and Table are the machine's.
 	Links []Link
 	Table []Entry
-	// Proxies are the addresses that the machine answers ARP for; looked at only where
-	// there are VSwitch.Pools.
+	// Proxies are the addresses that the machine answers ARP for. Where there are no
+	// VSwitch.Pools they may be left out if none is ours.
 	Proxies []Proxy
 	// Unresolved are the addresses of neighbors that don't answer.
 	Unresolved map[netip.Addr]bool
@@ -101,16 +101,17 @@ type View struct {
 	MTU int
 }
 
-// ErrNoNode means that nothing may be decided: the machine's Node isn't there,
-// so perhaps this is not the whole cluster, or another.
+// ErrNoNode means that nothing may be decided about routes: the machine's Node isn't
+// there, so perhaps this is not the whole cluster, or another.
 var ErrNoNode = errors.New("this machine's Node does not exist")
 
 // Decide says what the kernel's table should hold and what differs. It returns
-// ErrNoNode, and nothing else, as an error.
+// ErrNoNode, and nothing else, as an error. The decision then has Proxies alone, which
+// end the answers for podCIDRs that other Nodes have by now.
 func Decide(s Situation) (Decision, error) {
 	at := slices.IndexFunc(s.Nodes, func(n Node) bool { return n.Name == s.Self })
 	if at < 0 {
-		return Decision{}, fmt.Errorf("deciding on routes among %d Nodes: %s: %w", len(s.Nodes), s.Self, ErrNoNode)
+		return Decision{Proxies: diffProxies(nil, s.Proxies, s.unclaimed(nil))}, fmt.Errorf("deciding on routes among %d Nodes: %s: %w", len(s.Nodes), s.Self, ErrNoNode)
 	}
 	d := &decider{Situation: s, self: s.Nodes[at], lookup: newLookup(s.Table), peers: map[string]string{}, held: map[netip.Prefix]netip.Addr{}}
 	d.uplinks = d.findUplinks()
@@ -129,7 +130,9 @@ func Decide(s Situation) (Decision, error) {
 		}
 	}
 	// A Node that was made anew gets its podCIDRs again in a moment, and its pods run.
-	d.keepAnswers = d.keepAnswers || len(d.self.PodCIDRs) == 0
+	if len(d.self.PodCIDRs) == 0 {
+		d.staying = d.unclaimed(nil)
+	}
 	view := d.view()
 	plan := Diff(d.want, s.Table, d.held)
 	for _, r := range plan.Refused {
@@ -140,7 +143,7 @@ func Decide(s Situation) (Decision, error) {
 		}
 	}
 	return Decision{
-		Want: d.want, Plan: plan, Answers: d.answers, Proxies: diffProxies(d.answers, s.Proxies, d.keepAnswers),
+		Want: d.want, Plan: plan, Answers: d.answers, Proxies: diffProxies(d.answers, s.Proxies, d.staying),
 		Peers: d.sortedPeers(), Faults: d.faults, Warnings: append(d.warnings, d.distrust()...), View: view, UID: d.self.UID,
 	}, nil
 }
@@ -153,14 +156,14 @@ type decider struct {
 	want    []WantedEntry
 	// held are destinations to which a route of ours via that address is left standing.
 	held map[netip.Prefix]netip.Addr
-	// answers are what ARP is to be answered for, on the interfaces answering;
-	// keepAnswers: what is answered for now stays so.
-	answers     []Proxy
-	answering   []string
-	keepAnswers bool
-	peers       map[string]string
-	faults      []string
-	warnings    []string
+	// answers are what ARP is to be answered for, on the interfaces answering; what
+	// is answered for now stays so where staying says it; nil: nowhere.
+	answers   []Proxy
+	answering []string
+	staying   func(netip.Addr) bool
+	peers     map[string]string
+	faults    []string
+	warnings  []string
 	// doubtful are Nodes with an address that is not trusted.
 	doubtful []Peer
 }

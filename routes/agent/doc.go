@@ -9,8 +9,8 @@
 // which is safe without looking, because adding never overwrites.
 //
 // The package must never replace or delete a route that isn't marked as ours
-// (protocol 201), never delete anything before it has seen every Node or while
-// this machine's own Node is unknown, and never leave out a peer in silence. It
+// (protocol 201), never delete anything before it has seen every Node, nor a route
+// while this machine's own Node is unknown, and never leave out a peer in silence. It
 // removes nothing when it stops: an upgrade drops no packet.
 //
 // How each family travels is configuration: by kernel routes to every peer

@@ -62,7 +62,7 @@ func Cleanup(ctx context.Context, k Kernel) ([]string, error) {
 	if err != nil {
 		return gone, errors.Join(failed, err)
 	}
-	plan := diffProxies(nil, proxies, false)
+	plan := diffProxies(nil, proxies, nil)
 	for _, p := range plan.Delete {
 		if err := k.DeleteProxy(ctx, p); err != nil {
 			return gone, errors.Join(failed, fmt.Errorf("having ARP answered no longer for %s: %w", p, err))

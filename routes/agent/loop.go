@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,6 +59,7 @@ type Agent struct {
 	// The rest belongs to the one goroutine that works off the queue.
 	answers    *answers
 	unresolved map[netip.Addr]bool
+	answering  bool            // ARP is or may be answered for something
 	toldOf     map[string]bool // warnings of edges that have been logged
 }
 
@@ -77,9 +79,10 @@ func New(cfg Config) (*Agent, error) {
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[task](20*time.Millisecond, 30*time.Second),
 			workqueue.TypedRateLimitingQueueConfig[task]{Name: "agent"}),
-		status:  newStatus(cfg),
-		answers: newAnswers(),
-		toldOf:  map[string]bool{},
+		status:    newStatus(cfg),
+		answers:   newAnswers(),
+		answering: true, // an earlier agent may have had pools on the vSwitch
+		toldOf:    map[string]bool{},
 	}
 	var err error
 	if a.metrics, err = newMetrics(cfg.Registry); err != nil {
@@ -196,10 +199,11 @@ func (a *Agent) situation(ctx context.Context) (Situation, error) {
 	if s.Links, err = a.Kernel.Links(ctx); err != nil {
 		return Situation{}, err
 	}
-	if s.Table, err = a.Kernel.List(ctx); err != nil || len(s.VSwitch.Pools) == 0 {
+	if s.Table, err = a.Kernel.List(ctx); err != nil || !a.answering {
 		return s, err
 	}
 	s.Proxies, err = a.Kernel.Proxies(ctx)
+	a.answering = err != nil || len(s.VSwitch.Pools) > 0 || slices.ContainsFunc(s.Proxies, Proxy.Ours)
 	return s, err
 }
 

@@ -35,7 +35,10 @@ func (a *Agent) putRight(ctx context.Context, full bool, events []time.Time) err
 		return err
 	}
 	d, err := Decide(s)
-	if err != nil { // and so nothing is touched, least of all deleted
+	if err != nil { // and so no route is touched, least of all deleted
+		var failed failures
+		a.writeProxies(ctx, a.interest.Load(), d.Proxies, &failed)
+		err = errors.Join(err, failed.err())
 		a.report(err)
 		return err
 	}

@@ -46,9 +46,10 @@ type ProxyPlan struct {
 	Standing int
 }
 
-// diffProxies compares what should be answered for with what is. With keep nothing
-// is removed. Both lists of the plan are sorted.
-func diffProxies(want, have []Proxy, keep bool) ProxyPlan {
+// diffProxies compares what should be answered for with what is. Addresses for which
+// stays reports true are not removed; a nil stays keeps none. Both lists of the plan
+// are sorted.
+func diffProxies(want, have []Proxy, stays func(netip.Addr) bool) ProxyPlan {
 	type place struct {
 		link int
 		addr netip.Addr
@@ -67,13 +68,39 @@ func diffProxies(want, have []Proxy, keep bool) ProxyPlan {
 		plan.Add = append(plan.Add, p)
 	}
 	for _, p := range have {
-		if p.Ours() && !keep && !wanted[place{p.Link, p.Addr}] {
+		if p.Ours() && !wanted[place{p.Link, p.Addr}] && (stays == nil || !stays(p.Addr)) {
 			plan.Delete = append(plan.Delete, p)
 		}
 	}
 	slices.SortFunc(plan.Add, compareProxies)
 	slices.SortFunc(plan.Delete, compareProxies)
 	return plan
+}
+
+// unclaimed returns a function that reports whether what ARP is answered for at an
+// address may stay so: no other Node has a podCIDR there, or one of own lies there.
+// Two machines that answer for an address take its packets from each other.
+func (s Situation) unclaimed(own []netip.Prefix) func(netip.Addr) bool {
+	standing := make([]netip.Addr, len(s.Proxies))
+	for i, p := range s.Proxies {
+		standing[i] = p.Addr
+	}
+	slices.SortFunc(standing, netip.Addr.Compare)
+	claimed := map[netip.Addr]bool{}
+	for _, n := range s.Nodes {
+		if n.Name == s.Self {
+			continue
+		}
+		for _, p := range n.PodCIDRs {
+			at, _ := slices.BinarySearchFunc(standing, p.Masked().Addr(), netip.Addr.Compare)
+			for ; at < len(standing) && p.Contains(standing[at]); at++ {
+				claimed[standing[at]] = true
+			}
+		}
+	}
+	return func(a netip.Addr) bool {
+		return !claimed[a] || slices.ContainsFunc(own, func(p netip.Prefix) bool { return p.Contains(a) })
+	}
 }
 
 // Lines tell what the plan does.

@@ -113,6 +113,12 @@ func (d *decider) segment() (Link, string) {
 // segmentRoutes wants the routes to the pods of other dedicated servers, and
 // returns the podCIDRs of this one that an older Node has too.
 func (d *decider) segmentRoutes() []netip.Prefix {
+	return d.leadTo(d.segmentNodes(), fmt.Sprintf(
+		"has no InternalIP in the vSwitch's subnet %s; set the kubelet's --node-ip to the address of its VLAN interface", d.VSwitch.Subnet))
+}
+
+// segmentNodes are the Nodes as routes to the pods of dedicated servers are planned.
+func (d *decider) segmentNodes() []routes.Node {
 	planned := make([]routes.Node, 0, len(d.Nodes))
 	for _, n := range d.Nodes {
 		p := n.planned(true)
@@ -123,8 +129,7 @@ func (d *decider) segmentRoutes() []netip.Prefix {
 		}
 		planned = append(planned, p)
 	}
-	return d.leadTo(planned, fmt.Sprintf(
-		"has no InternalIP in the vSwitch's subnet %s; set the kubelet's --node-ip to the address of its VLAN interface", d.VSwitch.Subnet))
+	return planned
 }
 
 // shortestAnswered is the length of the largest podCIDR that ARP is answered for. The
@@ -165,7 +170,13 @@ func (d *decider) cloudPools() []netip.Prefix {
 
 // holdVSwitch keeps what stands across the vSwitch.
 func (d *decider) holdVSwitch() {
-	d.keepAnswers = true
+	own := slices.Clone(d.self.PodCIDRs)
+	for _, dup := range routes.Desired(d.segmentNodes(), nil).Duplicates {
+		if dup.Node == d.Self {
+			own = slices.DeleteFunc(own, func(p netip.Prefix) bool { return p == dup.Dst })
+		}
+	}
+	d.staying = d.unclaimed(own)
 	for _, pool := range d.cloudPools() {
 		d.held[pool] = d.VSwitch.Gateway
 	}

@@ -143,6 +143,39 @@ func TestDecideOnTheVSwitch(t *testing.T) {
 			standing(s)
 			s.Nodes[0] = aNode("self", "10.0.64.2")
 		}, "delete 10.0.96.0/28 unreachable\n" + strings.Join(strings.SplitAfter(allStands, "\n")[1:], "")},
+		{"without a podCIDR, which another Node has by now: it is left to answer", func(s *Situation) {
+			standing(s)
+			s.Nodes[0] = aNode("self", "10.0.64.2")
+			s.Nodes = append(s.Nodes, aNode("heir", "10.0.64.4", inVSwitch))
+		}, "add 10.0.96.0/28 via 10.0.64.4 dev 3\ndelete 10.0.96.0/28 unreachable\n" + strings.Join(strings.SplitAfter(allStands, "\n")[1:], "") +
+			"ARP is answered no longer for 16 addresses, 10.0.96.0 to 10.0.96.15, on interface 3\n"},
+		{"without a podCIDR, of which another Node has a part by now", func(s *Situation) {
+			standing(s)
+			s.Nodes[0] = aNode("self", "10.0.64.2")
+			s.Nodes = append(s.Nodes, aNode("heir", "10.0.64.4", "10.0.96.8/29"))
+		}, "delete 10.0.96.0/28 unreachable\nadd 10.0.96.8/29 via 10.0.64.4 dev 3\n" + strings.Join(strings.SplitAfter(allStands, "\n")[1:], "") +
+			"ARP is answered no longer for 8 addresses, 10.0.96.8 to 10.0.96.15, on interface 3\n"},
+		{"the interface is no uplink, and a younger Node has this machine's podCIDR", func(s *Situation) {
+			standing(s)
+			s.Uplinks = []string{"eth0"}
+			younger := aNode("younger", "10.0.64.9", inVSwitch)
+			younger.Created = time.Unix(2000, 0)
+			s.Nodes = append(s.Nodes, younger)
+		}, "stands 10.0.96.0/28 unreachable\nfault: pods are hosts of the vSwitch's subnet 10.0.64.0/18, and eth0.4000~\n"},
+		{"the interface is no uplink, and an older Node has this machine's podCIDR", func(s *Situation) {
+			standing(s)
+			s.Uplinks = []string{"eth0"}
+			older := aNode("older", "10.0.64.9", inVSwitch)
+			older.Created = time.Unix(500, 0)
+			s.Nodes = append(s.Nodes, older)
+		}, "stands 10.0.96.0/28 unreachable\nfault: pods are hosts of the vSwitch's subnet 10.0.64.0/18, and eth0.4000~\n" +
+			"ARP is answered no longer for 16 addresses, 10.0.96.0 to 10.0.96.15, on interface 3\n"},
+		{"no pool is on the vSwitch any more", func(s *Situation) {
+			standing(s)
+			s.VSwitch, s.Pools = VSwitch{}, s.Pools[:1]
+			s.Proxies = append(s.Proxies, proxy("10.0.97.3", 3, 0))
+		}, "stands 10.0.96.0/28 unreachable\ndelete 10.0.96.16/28 via 10.0.64.3 dev 3\nfault: pods' 10.244.0.0/16 has no gateway~\n" +
+			"ARP is answered no longer for 16 addresses, 10.0.96.0 to 10.0.96.15, on interface 3\n"},
 		{"another podCIDR", func(s *Situation) {
 			standing(s)
 			s.Nodes[0] = aNode("self", "10.0.64.2", "10.0.96.32/28")

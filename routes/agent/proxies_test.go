@@ -1,0 +1,133 @@
+package agent
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Without this machine's Node no route is decided on, and what is answered for stays
+// so, but for podCIDRs that other Nodes have.
+func TestAnswersWithoutTheOwnNode(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		given func(*Situation)
+		want  []string
+	}{
+		{"nobody has its podCIDR", func(*Situation) {}, nil},
+		{"there is no Node at all", func(s *Situation) { s.Nodes = nil }, nil},
+		{"another Node has its podCIDR", func(s *Situation) {
+			s.Nodes = append(s.Nodes, aNode("heir", "10.0.64.4", inVSwitch))
+		}, []string{"ARP is answered no longer for 16 addresses, 10.0.96.0 to 10.0.96.15, on interface 3"}},
+		{"others have parts of it", func(s *Situation) {
+			s.Nodes = append(s.Nodes, aNode("heir", "10.0.64.4", "10.0.96.12/30"), aNode("second", "10.0.64.5", "10.0.96.4/30"))
+		}, []string{"ARP is answered no longer for 8 addresses, 10.0.96.4 to 10.0.96.15, on interface 3"}},
+		{"another Node has more, and somebody else answers for an address of it", func(s *Situation) {
+			s.Proxies[3].Protocol = 0
+			s.Nodes = append(s.Nodes, aNode("heir", "10.0.64.4", "10.0.96.0/20"))
+		}, []string{"ARP is answered no longer for 15 addresses, 10.0.96.0 to 10.0.96.15, on interface 3"}},
+		{"another Node has its podCIDR, and no pool is on the vSwitch any more", func(s *Situation) {
+			s.VSwitch = VSwitch{}
+			s.Nodes = append(s.Nodes, aNode("heir", "10.0.64.4", inVSwitch))
+		}, []string{"ARP is answered no longer for 16 addresses, 10.0.96.0 to 10.0.96.15, on interface 3"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := server()
+			standing(&s)
+			s.Nodes = s.Nodes[1:]
+			c.given(&s)
+			d, err := Decide(s)
+			if got := d.Proxies.Lines(); !errors.Is(err, ErrNoNode) || !d.Plan.Empty() || !slices.Equal(got, c.want) {
+				t.Errorf("got %q, want %q; routes %s, %v", got, c.want, show(d), err)
+			}
+		})
+	}
+}
+
+// A machine whose Node is deleted goes on answering for its pods until their podCIDR
+// is another Node's.
+func TestTheNodeOfAServerIsDeleted(t *testing.T) {
+	withMachine(t, server(), serverNodes(), func(w *fixture) {
+		w.machine.log()
+		w.remove("self")
+		w.rest()
+		w.standsOnVSwitch("without its Node")
+		w.stop()
+		w.startWith(server().Settings)
+		w.standsOnVSwitch("started anew without its Node")
+		w.wrote("without its Node")
+
+		w.put(kubeNode("heir", "10.0.64.4", inVSwitch))
+		w.rest()
+		if got, n := w.machine.String(), w.answered(3); got != serverRoutes || n != 0 {
+			t.Errorf("routes are\n%s\nand %d addresses of another Node's podCIDR are answered for", got, n)
+		}
+		if err := w.agent.Ready(); !errors.Is(err, ErrNoNode) {
+			t.Errorf("ready: %v", err)
+		}
+
+		w.put(kubeNode("self", "10.0.64.2", "10.0.96.32/28"))
+		w.rest()
+		if n := w.answered(3); n != 16 || w.agent.Ready() != nil {
+			t.Errorf("with another podCIDR %d addresses are answered for; ready: %v", n, w.agent.Ready())
+		}
+	})
+}
+
+// The same with a Node that was made anew, and waits for podCIDRs.
+func TestTheNodeOfAServerIsMadeAnew(t *testing.T) {
+	withMachine(t, server(), serverNodes(), func(w *fixture) {
+		w.remove("self")
+		w.put(kubeNode("self", "10.0.64.2"))
+		w.rest()
+		if n := w.answered(3); n != 16 {
+			t.Errorf("%d addresses are answered for, of a podCIDR of 16 that nobody else has", n)
+		}
+		w.put(kubeNode("heir", "10.0.64.4", inVSwitch))
+		w.rest()
+		if n := w.answered(3); n != 0 {
+			t.Errorf("%d addresses of another Node's podCIDR are answered for", n)
+		}
+	})
+}
+
+// With the last pool on the vSwitch the answers go, and nobody looks for them again.
+func TestTheLastPoolOnTheVSwitchGoes(t *testing.T) {
+	s := server()
+	standing(&s)
+	s.Proxies = append(s.Proxies, proxy("10.0.97.3", 3, 0))
+	s.VSwitch = VSwitch{}
+	withMachine(t, s, serverNodes(), func(w *fixture) {
+		if n := w.answered(3); n != 0 || len(w.machine.proxies) != 1 {
+			t.Errorf("%d addresses are answered for, in all %v", n, w.machine.proxies)
+		}
+		time.Sleep(time.Minute)
+		w.rest()
+		w.machine.log()
+		asked := w.machine.asked
+		time.Sleep(10 * time.Minute)
+		w.rest()
+		w.wrote("at rest")
+		if w.machine.asked != asked {
+			t.Errorf("looked %d times for answers after they were gone", w.machine.asked-asked)
+		}
+	})
+}
+
+// What somebody else has answered for on a machine without pools on the vSwitch is
+// looked at once, and left.
+func TestProxiesOfOthersWithoutAVSwitch(t *testing.T) {
+	s := segment()
+	s.Modes, s.Gateway = bothByNodes, addr("10.0.0.254")
+	s.Proxies = []Proxy{proxy("10.0.0.77", 2, 0)}
+	withMachine(t, s, []*corev1.Node{self(), peerB()}, func(w *fixture) {
+		time.Sleep(10 * time.Minute)
+		w.rest()
+		if w.machine.asked != 1 || len(w.machine.proxies) != 1 {
+			t.Errorf("looked %d times, left %v", w.machine.asked, w.machine.proxies)
+		}
+	})
+}
