@@ -163,7 +163,7 @@ func (c *Controller) settled(svc *corev1.Service, owned []lb.State, certificates
 	if p = p.Against(have, known); len(p.Ops) > 0 || p.waits {
 		return false, nil
 	}
-	c.targets.Store(nameOf(svc), p.nodes)
+	c.aims(svc, p.nodes, have)
 	t.notes, t.memory = slices.Concat(p.Notes, c.targetsHealth(svc, p.Spec, have, p.idle())), p.memory
 	if readable {
 		t.status = ingressStatus(p.Spec, have)
