@@ -71,16 +71,16 @@ func (s Spec) keep(have State) (Spec, []Note) {
 }
 
 // keepTargets leaves each target to be reached as it is: at another address it would be out of
-// service until it is found healthy there. What comes is reached as all that are there, or, where
-// these differ or there are none, as was remembered.
+// service until it is found healthy there. What comes is reached as all servers that are there, or
+// as all addresses where there is no server; where these differ or there are none, as was
+// remembered.
 func (s Spec) keepTargets(have State, remembered []string, found bool) (Spec, []string) {
 	wasPrivate, wasPublic := slices.Contains(remembered, keptPrivate), slices.Contains(remembered, keptPublic)
-	public, private := reached(have.Targets)
 	way, shown := wasPrivate || s.UsePrivateIP && !wasPublic, "targets at the addresses that they have"
-	if public != private {
+	if public, private := reached(deciding(have.Targets)); public != private {
 		way = private
 	}
-	if !(public && private) {
+	if public, private := reached(have.Targets); !(public && private) {
 		shown = "targets at their " + addressesOf(way)
 	}
 	targets := s.asFound(have.Targets, way).Targets
@@ -96,6 +96,16 @@ func (s Spec) keepTargets(have State, remembered []string, found bool) (Spec, []
 		return s, nil
 	}
 	return s, []string{shown + " (" + annotationPrivateIP + ")"}
+}
+
+// deciding are the targets that say how those are reached that come: servers, which are reached
+// either way. A dedicated server may have had no choice.
+func deciding(targets []Target) []Target {
+	servers := slices.DeleteFunc(slices.Clone(targets), func(t Target) bool { return t.Address.IsValid() })
+	if len(servers) == 0 {
+		return targets
+	}
+	return servers
 }
 
 // reached reports whether any target is reached at its public address, and any at its private one.
@@ -116,8 +126,8 @@ func keptTargets(private bool) string {
 // keepAll is the label for a Service of which nobody knows what it says.
 func keepAll(have State) string {
 	var names []string
-	if public, private := reached(have.Targets); public || private {
-		names = append(names, keptTargets(private)) // as [Retarget] has it
+	if public, private := reached(deciding(have.Targets)); public || private {
+		names = append(names, keptTargets(private)) // as [Spec.Retarget] has it
 	}
 	for _, k := range (Spec{}).keepables(have) {
 		names = append(names, k.name)

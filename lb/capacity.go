@@ -57,14 +57,13 @@ func (s Spec) Fit(have State, preferred []Node) (Spec, []Note) {
 
 // Retarget returns a load balancer's type and targets, with these nodes as its targets. It is for a
 // Service that says nothing usable: how a node is reached is read off the targets that are there.
-func Retarget(have State, nodes, preferred []Node) (Spec, []Note) {
-	private := !have.Public
-	for _, t := range have.Targets {
-		private = private || t.Private
-	}
-	want := Spec{Type: have.Type, Public: have.Public, UsePrivateIP: private}.WithTargets(nodes).asFound(have.Targets, private)
+// Of the spec only the excluded nodes count.
+func (s Spec) Retarget(have State, nodes, preferred []Node) (Spec, []Note) {
+	_, private := reached(deciding(have.Targets))
+	private = private || !have.Public
+	want := Spec{Type: have.Type, Public: have.Public, UsePrivateIP: private, Excluded: s.Excluded}.WithTargets(nodes).asFound(have.Targets, private)
 	missing := want.unaddressed()
-	want, notes := want.Fit(have, preferred)
+	want, notes := want.keepUnaddressed(have).Fit(have, preferred)
 	return want, slices.Concat(missing, notes)
 }
 

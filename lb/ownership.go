@@ -106,6 +106,7 @@ func (s Spec) Against(have State, preferred []Node) (Spec, []Note) {
 	}
 	s, moved := s.stay(have)
 	missing := s.unaddressed()
+	s = s.keepUnaddressed(have)
 	s, trimmed := s.Fit(have, preferred)
 	return s, slices.Concat(notes, kept, moved, missing, trimmed, Immovable(s, have), s.unanswered(have, preferred))
 }

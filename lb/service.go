@@ -72,6 +72,8 @@ const (
 	// ReasonTargetsNotReplaced: a target that changed its address is not healthy there, so no other
 	// changes.
 	ReasonTargetsNotReplaced = "TargetsNotReplaced"
+	// ReasonTargetsRemoved: addresses that were targets and that no Node has were removed.
+	ReasonTargetsRemoved = "TargetsRemoved"
 	// ReasonNoHealthyTarget: a listener has found no target healthy for longer than a verdict
 	// takes.
 	ReasonNoHealthyTarget = "NoHealthyTarget"

@@ -59,6 +59,9 @@ type Spec struct {
 	// Nodes are those that may be targets, whether or not they are: they know of a dedicated
 	// server's addresses which belong together.
 	Nodes []Node
+	// Excluded are nodes on dedicated servers that shall be no targets: what has their addresses is
+	// known to be theirs.
+	Excluded []Node
 
 	Takeover Takeover
 	// ChecksKept is set by Against: the health checks stay as they were at the takeover.

@@ -130,7 +130,7 @@ func TestRetarget(t *testing.T) {
 		{"no public interface, no targets", lb.State{Type: "lb11"}, []int64{1}, "[add server 1 (private)]"},
 		{"no room", lb.State{Type: "lb11", Public: true, OtherTargets: 24, Targets: []lb.Target{{Server: 9}}}, []int64{1, 9}, "[]"},
 	} {
-		want, notes := lb.Retarget(c.have, nodesOf(c.servers), nil)
+		want, notes := (lb.Spec{}).Retarget(c.have, nodesOf(c.servers), nil)
 		if got := fmt.Sprint(lb.DiffTargets(want, c.have)); got != c.want || (len(notes) > 0) != (c.name == "no room") {
 			t.Errorf("%s: got %s, notes %v; want %s", c.name, got, notes, c.want)
 		}

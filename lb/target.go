@@ -115,6 +115,44 @@ func (s Spec) asFound(have []Target, private bool) Spec {
 	})
 }
 
+// keepUnaddressed leaves targets of dedicated servers that are not known to be wrong. A node
+// without an address where targets are reached stays reached at its other one, if it is; and while
+// it is not, each address that no node is known to have may be its own, so that those stay too. The
+// public interface stays for them.
+func (s Spec) keepUnaddressed(have State) Spec {
+	present, wanted := setOf(have.Targets), setOf(s.Targets)
+	strange := setOf(have.Strangers(slices.Concat(s.Nodes, s.Excluded)))
+	keeps, lost := make(map[Target]bool), false
+	for _, n := range s.Nodes {
+		if _, ok := n.Target(s.UsePrivateIP); ok {
+			continue
+		}
+		other, ok := n.Target(!s.UsePrivateIP)
+		keeps[other] = ok
+		lost = lost || !ok || !present[other]
+	}
+	s.Targets = slices.Clone(s.Targets)
+	for _, t := range have.Targets {
+		if !wanted[t] && (keeps[t] || lost && strange[t]) {
+			s.Targets = append(s.Targets, t)
+			s.Public = s.Public || have.Public && !t.Private
+		}
+	}
+	slices.SortFunc(s.Targets, Target.Compare)
+	return s
+}
+
+// settled are the targets of nodes that are reached as is wanted.
+func (s Spec) settled() map[Target]bool {
+	set := make(map[Target]bool, len(s.Nodes))
+	for _, n := range s.Nodes {
+		if t, ok := n.Target(s.UsePrivateIP); ok {
+			set[t] = true
+		}
+	}
+	return set
+}
+
 // others find the target that the same node is at its other address. A dedicated server's two
 // addresses are nothing but two targets to the cloud.
 func (s Spec) others() func(Target) (Target, bool) {
@@ -177,8 +215,14 @@ func targetsOf(nodes []Node) map[Target]bool {
 	return set
 }
 
+// Strangers are the addresses among the targets that none of these nodes has.
+func (s State) Strangers(nodes []Node) []Target {
+	owned := targetsOf(nodes)
+	return slices.DeleteFunc(slices.Clone(s.Targets), func(t Target) bool { return !t.Address.IsValid() || owned[t] })
+}
+
 // unaddressed notes the nodes that are no targets because they have no address where targets are
-// reached.
+// reached. It comes before [Spec.keepUnaddressed], which leaves some where they are.
 func (s Spec) unaddressed() []Note {
 	targets := setOf(s.Targets)
 	var names []string
@@ -193,11 +237,11 @@ func (s Spec) unaddressed() []Note {
 	}
 	note := Note{
 		Grade: Error, Reason: ReasonTargetAddressMissing, Field: annotationPrivateIP, Value: "false", Figures: names[0],
-		Text: "a node on a dedicated server has no public address in its status, so it is no target: let it have an ExternalIP, or set this to true if it has an address in the network",
+		Text: "a node on a dedicated server has no public address in its status, so it is not added, and stays a target only where it is one: let it have an ExternalIP, or set this to true if it has an address in the network",
 	}
 	if s.UsePrivateIP {
 		note.Value = "true"
-		note.Text = "a node on a dedicated server has no InternalIP in the network's vSwitch subnet, so it is no target: set its kubelet's --node-ip to its address there, or set this to false"
+		note.Text = "a node on a dedicated server has no InternalIP in the network's vSwitch subnet, so it is not added, and stays a target only where it is one: set its kubelet's --node-ip to its address there, or set this to false"
 	}
 	if more := len(names) - 1; more > 0 {
 		note.Figures = fmt.Sprintf("%s and %d more", names[0], more)

@@ -150,7 +150,7 @@ func TestRetargetOfBothKinds(t *testing.T) {
 		{inside, "[add server 12 (private) add IP 10.1.0.6]"},
 	} {
 		have := lb.State{ID: 1, Type: "lb11", Public: true, Network: 1, Targets: c.have}
-		want, notes := lb.Retarget(have, mixed(), nil)
+		want, notes := (lb.Spec{}).Retarget(have, mixed(), nil)
 		if got := fmt.Sprint(lb.DiffTargets(want, have)); got != c.want || len(notes) != 1 {
 			t.Errorf("%v: %s, notes %v; want %s", c.have, got, notes, c.want)
 		}

@@ -112,9 +112,11 @@ func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
 	}
 	var network int64
 	var ranges func() []netip.Prefix
+	var refresh func(context.Context) error
 	if m.network != nil {
 		network = m.network.ID
 		ranges = func() []netip.Prefix { return m.found.Load().DedicatedRanges() }
+		refresh = func(ctx context.Context) error { return m.found.Load().RefreshDedicatedRanges(ctx) }
 	}
 	return lbcontroller.New(lbcontroller.Config{
 		Client:    client.CoreV1(),
@@ -130,6 +132,7 @@ func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
 		Workers:   int(c.ComponentConfig.ServiceController.ConcurrentServiceSyncs),
 
 		DedicatedRanges: ranges,
+		RefreshRanges:   refresh,
 	})
 }
 

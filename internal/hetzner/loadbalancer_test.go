@@ -277,6 +277,34 @@ func TestDedicatedRanges(t *testing.T) {
 	})
 }
 
+// Where nobody looks at the routes, the subnets alone cost a request in 5 minutes at most, also while
+// they cannot be had.
+func TestDedicatedRangesAreRefreshed(t *testing.T) {
+	inLab(t, func(t *testing.T, lab *balancerLab) {
+		refresh := func(what string, after time.Duration, requests int, ranges string) {
+			t.Helper()
+			time.Sleep(after)
+			lab.sim.ResetRequests()
+			err := lab.network.RefreshDedicatedRanges(t.Context())
+			got, sent := fmt.Sprint(lab.network.DedicatedRanges()), len(lab.sim.Requests())
+			if err != nil || sent != requests || got != ranges {
+				t.Errorf("%s: %s with %d requests, want %s with %d; %v", what, got, sent, ranges, requests, err)
+			}
+		}
+		lab.onNetwork(t, "delete_subnet", `{"ip_range":"10.1.0.0/24"}`)
+		refresh("it was just looked up", 0, 0, "[10.1.0.0/24]")
+		refresh("5 minutes later", 5*time.Minute, 1, "[10.0.0.0/8]")
+		lab.onNetwork(t, "add_subnet", `{"type":"vswitch","ip_range":"10.1.0.0/24","network_zone":"eu-central","vswitch_id":4321}`)
+		refresh("4 minutes after that", 4*time.Minute, 0, "[10.0.0.0/8]")
+		refresh("5 minutes after that", time.Minute, 1, "[10.1.0.0/24]")
+		time.Sleep(4 * time.Minute)
+		if _, err := lab.network.List(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		refresh("somebody looks at the routes", 4*time.Minute, 0, "[10.1.0.0/24]")
+	})
+}
+
 // One list request finds up to 50 load balancers of a cluster, and only those.
 func TestLoadBalancerList(t *testing.T) {
 	inLab(t, func(t *testing.T, lab *balancerLab) {

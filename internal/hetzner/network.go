@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
@@ -28,8 +29,9 @@ type Network struct {
 
 	client *Client
 	writer writer
-	// dedicated is kept by List, which looks at the network anyway.
+	// dedicated is kept by whoever looks at the network; asked is when that was last.
 	dedicated atomic.Pointer[[]netip.Prefix]
+	asked     atomic.Pointer[time.Time]
 }
 
 // Network looks up a network by its ID or its name.
@@ -66,8 +68,40 @@ func (c *Client) network(found *hcloud.Network) *Network {
 			n.Coupling.Subnets = append(n.Coupling.Subnets, prefix(subnet.IPRange))
 		}
 	}
+	asks := time.Now()
+	n.asked.Store(&asks)
 	n.dedicated.Store(dedicatedRanges(found))
 	return n
+}
+
+// look reads the network.
+func (n *Network) look(ctx context.Context) (*hcloud.Network, error) {
+	asks := time.Now()
+	n.asked.Store(&asks)
+	found, err := get(ctx, func(ctx context.Context) (*hcloud.Network, *hcloud.Response, error) {
+		return n.client.api.Network.GetByID(ctx, n.ID)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("getting network %d: %w", n.ID, err)
+	}
+	if found == nil {
+		return nil, fmt.Errorf("network %d: %w", n.ID, ErrNoNetwork)
+	}
+	n.dedicated.Store(dedicatedRanges(found))
+	return found, nil
+}
+
+// rangesPeriod is how often the network is looked at for its subnets alone.
+const rangesPeriod = 5 * time.Minute
+
+// RefreshDedicatedRanges looks at the network for its subnets, unless somebody did within the last
+// 5 minutes, as List does where there are routes to look at.
+func (n *Network) RefreshDedicatedRanges(ctx context.Context) error {
+	if time.Since(*n.asked.Load()) < rangesPeriod {
+		return nil
+	}
+	_, err := n.look(ctx)
+	return err
 }
 
 // DedicatedRanges are where dedicated servers have their addresses in the network, as it was when

@@ -19,16 +19,10 @@ var _ routes.Table = (*Network)(nil)
 // is as urgent as the writes that wait for what it shows.
 func (n *Network) List(ctx context.Context) ([]routes.Route, error) {
 	ctx = requests.WithPriority(ctx, requests.Urgent)
-	found, err := get(ctx, func(ctx context.Context) (*hcloud.Network, *hcloud.Response, error) {
-		return n.client.api.Network.GetByID(ctx, n.ID)
-	})
+	found, err := n.look(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("getting network %d: %w", n.ID, err)
+		return nil, err
 	}
-	if found == nil {
-		return nil, fmt.Errorf("network %d: %w", n.ID, ErrNoNetwork)
-	}
-	n.dedicated.Store(dedicatedRanges(found))
 	return convertRoutes(found.Routes), nil
 }
 

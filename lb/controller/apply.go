@@ -21,6 +21,7 @@ type ran struct {
 	retry time.Duration
 	// unchanged are the ports whose listeners the cloud refused to change.
 	unchanged []int
+	removed   []lb.Target
 }
 
 // run executes ops in their order, past those whose failure concerns nothing but themselves.
@@ -54,6 +55,9 @@ func (c converger) run(ctx context.Context, have lb.State, ops []lb.Op) ran {
 		}
 		held := c.refusals != nil && key != "" && r.remember(c.refusals, key, op, err, final)
 		if err == nil || held {
+			if remove, ok := op.(lb.RemoveTarget); ok && err == nil {
+				r.removed = append(r.removed, remove.Target)
+			}
 			r.moved = r.moved || lb.NeedsLook(op)
 			stuck = stuck || held && lb.HoldsUp(op)
 			continue

@@ -41,7 +41,7 @@ const (
 )
 
 // Config is what the controller needs. All fields but Slices, Network,
-// DedicatedRanges, Reachable and Workers are required.
+// DedicatedRanges, RefreshRanges, Reachable and Workers are required.
 type Config struct {
 	Client   corev1client.CoreV1Interface
 	Services coreinformers.ServiceInformer
@@ -58,6 +58,10 @@ type Config struct {
 	// DedicatedRanges are where dedicated servers have their addresses in the network of this
 	// moment. Nil: Defaults has them.
 	DedicatedRanges func() []netip.Prefix
+	// RefreshRanges has DedicatedRanges looked up again unless that was done within the last 5
+	// minutes. It is called before the regular look while there is a dedicated server. Nil: somebody
+	// else sees to that.
+	RefreshRanges func(context.Context) error
 	// Reachable tells from a list of servers, which may be some minutes old, how targets can be
 	// reached: a target that the cloud refused is asked for again when the list shows that. Nil:
 	// nobody knows.
@@ -80,12 +84,13 @@ type Controller struct {
 	network  func() int64
 	// dedicatedRanges are those of the network.
 	dedicatedRanges func() []netip.Prefix
+	refreshRanges   func(context.Context) error
 	reachable       func(context.Context) (map[lb.Target]bool, error)
 	recorder        record.EventRecorder
 	metrics         *controllerMetrics
 	newest          *kube.Newest[*corev1.Service]
-	// targets are, by the name of a Service, the nodes that its last plan wanted as targets: a node
-	// whose readiness comes and goes costs requests only where it is none yet.
+	// targets are, by the name of a Service, what its last plan wanted, an [aim]: a node whose
+	// readiness comes and goes costs requests only where it is no target yet.
 	targets sync.Map
 	// unexplained are the UIDs of Services whose finalizer is not known to be ours.
 	unexplained sync.Map
@@ -118,7 +123,7 @@ func New(cfg Config) (*Controller, error) {
 		c.workers = defaultWorkers
 	}
 	c.converger = converger{backend: cfg.Backend, done: m.done, refusals: newRefusals(), unhealthy: newSince[lb.Target]()}
-	c.reachable = cfg.Reachable
+	c.reachable, c.refreshRanges = cfg.Reachable, cfg.RefreshRanges
 	if c.network = cfg.Network; c.network == nil {
 		c.network = func() int64 { return cfg.Defaults.Network }
 	}

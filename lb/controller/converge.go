@@ -48,9 +48,11 @@ type outcome struct {
 	Created  bool
 	Unwanted bool // the Service that the plan was made for is no more
 	// Nodes are those that shall be targets.
-	Nodes  []lb.Node
-	memory memory
-	Notes  []lb.Note
+	Nodes []lb.Node
+	// Removed are the targets that were removed, but for those that come back at another address.
+	Removed []lb.Target
+	memory  memory
+	Notes   []lb.Note
 	// Transient is what will pass, and must be tried again.
 	Transient error
 	// waits: more is to be done when the checks have judged what was done now.
@@ -130,6 +132,7 @@ func (c converger) pass(ctx context.Context, p Plan, hooks hooks, o *outcome) (a
 		return c.create(ctx, now.Ops[0].(lb.Create), o)
 	}
 	r := c.run(ctx, o.State, now.Ops)
+	o.Removed = append(o.Removed, r.removed...)
 	for _, err := range r.errs {
 		o.add(err)
 	}

@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -195,5 +196,106 @@ func TestRefusedAddressIsAskedForAgain(t *testing.T) {
 		if got := accepted(w.service("web")); got != "True Accepted" {
 			t.Errorf("accepted: %s", got)
 		}
+	})
+}
+
+// A Node that is nowhere for a while stays a target, and only others go that are known to be theirs.
+func TestDedicatedServerLosesItsAddresses(t *testing.T) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
+		for number := 5; number <= 7; number++ {
+			w.createNode(bare(number, fmt.Sprint("10.1.0.", number)))
+		}
+		w.create(inNetwork("web"))
+		w.cloud.counts()
+		w.editNode("bare-5", func(n *corev1.Node) { n.Status.Addresses = nil })
+		w.expect("no address")
+		if events := w.said(); len(events) != 1 || !strings.Contains(events[0], lb.ReasonTargetAddressMissing) || !strings.Contains(events[0], "bare-5") {
+			t.Errorf("Events %q", events)
+		}
+		w.editNode("bare-5", readiness(corev1.ConditionFalse))
+		w.restart()
+		w.expect("not Ready, and after a restart")
+		w.editNode("bare-6", func(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "" })
+		w.later()
+		w.expect("another one is excluded", "remove IP 10.1.0.6")
+		w.deleteNode("bare-7")
+		w.later()
+		w.expect("another one is gone, and 10.1.0.7 may be anybody's")
+		w.editNode("bare-5", func(n *corev1.Node) { n.Status.Addresses = at("10.1.0.5") })
+		w.expect("its address", "remove IP 10.1.0.7")
+		w.editNode("bare-5", readiness(corev1.ConditionTrue))
+		w.later()
+		w.expect("Ready")
+		if events := w.said(); len(events) != 0 {
+			t.Errorf("Events %q", events)
+		}
+		if got := accepted(w.service("web")); got != "True Accepted" {
+			t.Errorf("accepted: %s", got)
+		}
+	})
+}
+
+// Addresses that no Node has are removed at a takeover and when somebody adds them, as servers are,
+// and an Event names them, once.
+func TestRemovedStrangersAreTold(t *testing.T) {
+	found := peers("awebuid")
+	found.Targets = append(found.Targets, lb.Target{Server: 9}, addressTarget("203.0.113.8"), addressTarget("203.0.113.9"))
+	inWorld(t, newCloud(found), nodes(2), func(w *world) {
+		w.create(takenOver())
+		for range 3 {
+			w.later()
+		}
+		told := func(what string, names ...string) {
+			t.Helper()
+			var events []string
+			for _, e := range w.said() {
+				if strings.Contains(e, lb.ReasonTargetsRemoved) {
+					events = append(events, e)
+				}
+			}
+			if len(events) != 1 || !strings.Contains(events[0], strings.Join(names, ", ")+";") || strings.Contains(events[0], "server 9") {
+				t.Errorf("%s: Events %q, want one that names %q", what, events, names)
+			}
+		}
+		told("takeover", "IP 203.0.113.8", "IP 203.0.113.9")
+
+		var many []lb.Target
+		for i := range 12 {
+			many = append(many, addressTarget(fmt.Sprint("203.0.113.", 100+i)))
+		}
+		w.cloud.change(w.cloud.all()[0].ID, func(s *lb.State) { s.Targets = append(slices.Clone(s.Targets), many...) })
+		w.later()
+		told("drift", "IP 203.0.113.109", "2 more")
+		if targets := w.cloud.all()[0].Targets; slices.ContainsFunc(targets, func(t lb.Target) bool { return t.Address.IsValid() }) {
+			t.Errorf("targets %v", targets)
+		}
+	})
+}
+
+// Where dedicated servers have their addresses is looked up with the regular look, if there is one,
+// and a failure of that costs nothing else.
+func TestRangesAreLookedUpRegularly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		w := newWorld(t, newCloud(), nodes(1))
+		w.refresh = func(context.Context) error { asked++; return errors.New("no answer") }
+		w.start()
+		defer func() { w.stop() }()
+		w.create(inNetwork("web"))
+		w.later()
+		if asked != 0 {
+			t.Errorf("asked %d times without a dedicated server", asked)
+		}
+		w.createNode(bare(5, "10.1.0.5"))
+		for range 10 {
+			w.later()
+		}
+		if asked < 9 || asked > 12 {
+			t.Errorf("asked %d times in an hour, want once every 5 minutes", asked)
+		}
+		w.cloud.counts()
+		w.cloud.change(w.cloud.all()[0].ID, func(s *lb.State) { s.Targets = s.Targets[:1] })
+		w.later()
+		w.expect("drift", "add IP 10.1.0.5")
 	})
 }

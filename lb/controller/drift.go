@@ -50,6 +50,7 @@ func (c *Controller) drift(ctx context.Context) error {
 			involved = append(involved, svc)
 		}
 	}
+	c.lookAtRanges(ctx)
 	states, err := c.backend.List(ctx, c.defaults.Cluster)
 	if err != nil {
 		return fmt.Errorf("listing load balancers: %w", err)
@@ -79,6 +80,21 @@ func (c *Controller) drift(ctx context.Context) error {
 		c.queue.Add(nameOf(svc))
 	}
 	return nil
+}
+
+// lookAtRanges has the network looked at for where dedicated servers have their addresses, if there
+// is any. What is known of that is good enough until the next look.
+func (c *Controller) lookAtRanges(ctx context.Context) {
+	if c.refreshRanges == nil {
+		return
+	}
+	nodes, err := c.nodes.List(labels.Everything())
+	if err == nil && slices.ContainsFunc(nodes, dedicated) {
+		err = c.refreshRanges(ctx)
+	}
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Where dedicated servers have their addresses in the network is not known anew", "err", err)
+	}
 }
 
 // reportOrphans tells of load balancers that carry our cluster's label and belong to no Service.
@@ -147,7 +163,7 @@ func (c *Controller) settled(svc *corev1.Service, owned []lb.State, certificates
 	if p = p.Against(have, known); len(p.Ops) > 0 || p.waits {
 		return false, nil
 	}
-	c.targets.Store(nameOf(svc), p.nodes)
+	c.aims(svc, p.nodes, have)
 	t.notes, t.memory = slices.Concat(p.Notes, c.targetsHealth(svc, p.Spec, have, p.idle())), p.memory
 	if readable {
 		t.status = ingressStatus(p.Spec, have)

@@ -1,9 +1,11 @@
 package controller
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -54,7 +56,7 @@ func reported(node *corev1.Node) []netip.Addr {
 func asTarget(node *corev1.Node, ranges []netip.Prefix, ipv6 bool) lb.Node {
 	n := lb.Node{Name: node.Name}
 	if !dedicated(node) {
-		n.Server, _ = kube.ParseProviderID(node.Spec.ProviderID) // eligible nodes have one
+		n.Server, _ = kube.ParseProviderID(node.Spec.ProviderID) // targets have one
 		return n
 	}
 	for _, a := range kube.InternalIPs(node) {
@@ -92,11 +94,72 @@ func joins(node *corev1.Node) bool {
 	return eligible(node) && kube.Ready(node) && !kube.Tainted(node, toBeDeletedTaint)
 }
 
+// aim is what a Service's last plan wanted.
+type aim struct {
+	nodes []lb.Node // as targets
+	// owned are the addresses among the targets that a Node had when they were wanted.
+	owned []lb.Target
+}
+
+// aimed is what the Service's last plan wanted, if there was one.
+func (c *Controller) aimed(svc *corev1.Service) aim {
+	last, _ := c.targets.Load(nameOf(svc))
+	a, _ := last.(aim)
+	return a
+}
+
+// aims remembers what a plan wanted of a load balancer as it was seen.
+func (c *Controller) aims(svc *corev1.Service, nodes []lb.Node, seen lb.State) {
+	a := aim{nodes: nodes}
+	// An address that its Node gave up stays a target for a while, if others are not healthy yet.
+	for _, t := range c.aimed(svc).owned {
+		if slices.Contains(seen.Targets, t) {
+			a.owned = append(a.owned, t)
+		}
+	}
+	for _, n := range nodes {
+		if n.Server == 0 {
+			a.owned = append(a.owned, n.Targets()...)
+		}
+	}
+	c.targets.Store(nameOf(svc), a)
+}
+
 // isTarget reports whether a Service's last plan wanted the node as a target.
 func (c *Controller) isTarget(svc *corev1.Service, node *corev1.Node) bool {
-	known, _ := c.targets.Load(nameOf(svc))
-	nodes, _ := known.([]lb.Node)
-	return slices.ContainsFunc(nodes, func(n lb.Node) bool { return n.Name == node.Name })
+	return slices.ContainsFunc(c.aimed(svc).nodes, func(n lb.Node) bool { return n.Name == node.Name })
+}
+
+// strangers are the addresses among removed targets that no Node has, nor had when they were
+// wanted.
+func (c *Controller) strangers(svc *corev1.Service, removed []lb.Target) (strangers []lb.Target, err error) {
+	nodes, err := c.nodes.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	owned := c.aimed(svc).owned
+	for _, t := range removed {
+		has := func(node *corev1.Node) bool { return slices.Contains(reported(node), t.Address) }
+		if t.Address.IsValid() && !slices.Contains(owned, t) && !slices.ContainsFunc(nodes, has) {
+			strangers = append(strangers, t)
+		}
+	}
+	return strangers, nil
+}
+
+// maxRemoved is how many addresses an Event names: a message has at most 1024 bytes.
+const maxRemoved = 10
+
+// removal tells of addresses that were removed.
+func removal(strangers []lb.Target) string {
+	names := make([]string, 0, len(strangers))
+	for _, t := range strangers {
+		names = append(names, t.String())
+	}
+	if more := len(names) - maxRemoved; more > 0 {
+		names = append(names[:maxRemoved], fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("removed targets of the load balancer that no Node has: %s; if a dedicated server outside the cluster shall get traffic, use a load balancer of its own", strings.Join(names, ", "))
 }
 
 // selects reports whether a Service's node selector, if it can be read, matches a node.

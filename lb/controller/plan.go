@@ -110,10 +110,13 @@ func newPlan(svc *corev1.Service, nodes []*corev1.Node, endpoints map[string]boo
 	}
 	ipv6 := slices.Contains(svc.Spec.IPFamilies, corev1.IPv6Protocol)
 	for _, node := range nodes {
+		n := asTarget(node, defaults.DedicatedRanges, ipv6)
 		if !eligible(node) || !selector.Matches(labels.Set(node.Labels)) {
+			if dedicated(node) {
+				p.Spec.Excluded = append(p.Spec.Excluded, n)
+			}
 			continue
 		}
-		n := asTarget(node, defaults.DedicatedRanges, ipv6)
 		if joins(node) {
 			p.nodes = append(p.nodes, n)
 		} else {
@@ -199,14 +202,17 @@ func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 	return p
 }
 
-// withStaying returns the plan with the targets that stay although they could not be added now.
+// withStaying returns the plan with the targets that stay although they could not be added now. An
+// address that no Node has may be that of one which says nothing of its addresses.
 func (p Plan) withStaying(have lb.State) Plan {
 	if len(p.staying) == 0 {
 		return p
 	}
+	strangers := have.Strangers(slices.Concat(p.nodes, p.staying, p.Spec.Excluded))
 	p.nodes = slices.Clone(p.nodes)
 	for _, n := range p.staying {
-		if slices.ContainsFunc(n.Targets(), func(t lb.Target) bool { return slices.Contains(have.Targets, t) }) {
+		silent := len(n.Targets()) == 0
+		if silent && len(strangers) > 0 || slices.ContainsFunc(n.Targets(), func(t lb.Target) bool { return slices.Contains(have.Targets, t) }) {
 			p.nodes = append(p.nodes, n)
 		}
 	}
@@ -239,7 +245,7 @@ func (p Plan) rollout(have lb.State, hold bool) lb.Rollout {
 
 // retarget lets the targets follow the nodes, and each be reached as it is.
 func (p *Plan) retarget(have lb.State) (ops []lb.Op, notes []lb.Note) {
-	want, notes := lb.Retarget(have, p.nodes, p.preferred)
+	want, notes := p.Spec.Retarget(have, p.nodes, p.preferred)
 	want, held := p.refusals.without(want, have)
 	if p.repeats {
 		want, p.waits, _ = p.rollout(have, true).Next(want, have)

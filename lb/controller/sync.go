@@ -66,12 +66,19 @@ func (c *Controller) ensure(ctx context.Context, svc *corev1.Service) ([]lb.Note
 			return err
 		},
 	})
-	c.targets.Store(nameOf(svc), done.Nodes)
+	strangers, err := c.strangers(svc, done.Removed)
+	if err != nil {
+		return nil, err
+	}
+	c.aims(svc, done.Nodes, done.State)
 	if done.Unwanted {
 		return nil, nil // the cache will learn of it
 	}
 	if done.Created {
 		c.recorder.Event(svc, corev1.EventTypeNormal, "EnsuredLoadBalancer", "Ensured load balancer")
+	}
+	if len(strangers) > 0 {
+		c.recorder.Event(svc, corev1.EventTypeWarning, lb.ReasonTargetsRemoved, removal(strangers))
 	}
 	if done.RetryTargets > 0 && done.RetryTargets < driftPeriod { // later ones are found by the regular look
 		c.queue.AddAfter(nameOf(svc), done.RetryTargets)

@@ -36,6 +36,7 @@ type world struct {
 	defaults lb.Defaults
 	network  func() int64
 	ranges   func() []netip.Prefix
+	refresh  func(context.Context) error
 	// reachable is what the server list says; nil: nobody asks.
 	reachable func(context.Context) (map[lb.Target]bool, error)
 	stop      func()
@@ -69,7 +70,7 @@ func (w *world) start() {
 	c, err := controller.New(controller.Config{
 		Client: w.api.CoreV1(), Services: factory.Core().V1().Services(), Nodes: factory.Core().V1().Nodes(),
 		Slices:  factory.Discovery().V1().EndpointSlices(),
-		Network: w.network, DedicatedRanges: w.ranges, Reachable: w.reachable, Backend: w.cloud, Defaults: w.defaults, Recorder: w.events, Registry: w.registry,
+		Network: w.network, DedicatedRanges: w.ranges, RefreshRanges: w.refresh, Reachable: w.reachable, Backend: w.cloud, Defaults: w.defaults, Recorder: w.events, Registry: w.registry,
 	})
 	if err != nil {
 		w.t.Fatal(err)
