@@ -46,14 +46,14 @@ func (r Rollout) Next(want Spec, have State) (now Spec, waits bool, notes []Note
 // is replaced now.
 func (r Rollout) replace(want *Spec, have State) (waits bool, notes []Note) {
 	now, _ := want.match(have.Targets)
-	settled := want.settled()
+	addressed := want.addressed()
 	var others, serving []int // targets of want that are reached at their other address; and are healthy there
 	var failing []Target
 	early, proved := false, false
 	for i, t := range want.Targets {
 		old, ok := now[t]
 		switch {
-		case !ok, old == t && !settled[t]: // it stays where it is, and says nothing of the others
+		case !ok, !addressed[t]: // one that stays for want of another address says nothing of the others
 		case old == t && have.healthy(t):
 			proved = true
 		case old == t:

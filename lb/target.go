@@ -142,15 +142,12 @@ func (s Spec) keepUnaddressed(have State) Spec {
 	return s
 }
 
-// settled are the targets of nodes that are reached as is wanted.
-func (s Spec) settled() map[Target]bool {
-	set := make(map[Target]bool, len(s.Nodes))
-	for _, n := range s.Nodes {
-		if t, ok := n.Target(s.UsePrivateIP); ok {
-			set[t] = true
-		}
-	}
-	return set
+// addressed are the targets that nodes can be which have an address where targets are reached.
+func (s Spec) addressed() map[Target]bool {
+	return targetsOf(slices.DeleteFunc(slices.Clone(s.Nodes), func(n Node) bool {
+		_, ok := n.Target(s.UsePrivateIP)
+		return !ok
+	}))
 }
 
 // others find the target that the same node is at its other address. A dedicated server's two
