@@ -119,10 +119,27 @@ func (f *field) waits(ctx context.Context, tb testing.TB, m *cluster.Manager) {
 	})
 }
 
-// leader is the manager that leads.
-func (f *field) leader(ctx context.Context, tb testing.TB) (found *cluster.Manager) {
+// restart starts another manager for each that has ended, as its Deployment does. They end when they
+// lose their lease, as to lost requests on a busy machine, and of nothing else.
+func (f *field) restart(tb testing.TB, start func()) {
+	tb.Helper()
+	for _, m := range slices.Clone(f.managers) {
+		if !m.Ended() {
+			continue
+		}
+		if err := m.Failure(m.Died()); !strings.Contains(err.Error(), "leaderelection lost") {
+			tb.Error(err)
+		}
+		f.managers = slices.DeleteFunc(f.managers, func(other *cluster.Manager) bool { return other == m })
+		start()
+	}
+}
+
+// leader is the manager that leads, of those that are started where others have ended.
+func (f *field) leader(ctx context.Context, tb testing.TB, start func()) (found *cluster.Manager) {
 	tb.Helper()
 	f.until(ctx, tb, "one manager leads", func(ctx context.Context) bool {
+		f.restart(tb, start)
 		for _, m := range f.managers {
 			if is, _ := f.metric(ctx, m, leading); is == 1 && !m.Ended() {
 				found = m

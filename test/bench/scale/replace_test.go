@@ -95,9 +95,9 @@ func (f *field) replace(ctx context.Context, tb testing.TB, plan replacement) re
 	f.watch.mu.Lock()
 	f.watch.quarantine = plan.quarantine
 	f.watch.mu.Unlock()
-	for range 2 {
-		f.start(ctx, tb, plan.election, config, master)
-	}
+	begin := func() { f.start(ctx, tb, plan.election, config, master) }
+	begin()
+	begin()
 	first := f.join(ctx, tb, "replacement-first")
 	f.served(ctx, tb, first)
 	before := f.requests(tb)
@@ -122,15 +122,25 @@ func (f *field) replace(ctx context.Context, tb testing.TB, plan replacement) re
 		present = slices.Delete(present, i, i+1)
 		r.replaced++
 		if due := plan.lasts * time.Duration(r.killed+1) / time.Duration(plan.kills+1); r.killed < plan.kills && time.Since(began) >= due {
-			leader := f.leader(ctx, tb)
+			leader := f.leader(ctx, tb, begin)
 			leader.Kill()
-			f.managers = append(slices.DeleteFunc(f.managers, func(m *cluster.Manager) bool { return m == leader }), f.start(ctx, tb, plan.election, config, master))
+			f.managers = slices.DeleteFunc(f.managers, func(m *cluster.Manager) bool { return m == leader })
+			begin()
 			r.killed++
 		}
+		f.restart(tb, begin)
 		<-tick.C
 	}
 	for _, s := range coming {
-		f.served(ctx, tb, s)
+		f.until(ctx, tb, "every new Node has podCIDRs", func(context.Context) bool {
+			f.restart(tb, begin)
+			select {
+			case <-s.served:
+				return true
+			default:
+				return false
+			}
+		})
 		r.waits = append(r.waits, s.waited())
 	}
 	proxy.Set(nil)
