@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"os"
 	"time"
 
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
+	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/dedicated"
 	"github.com/underlay-ccm/underlay/internal/robot"
 	"github.com/underlay-ccm/underlay/internal/wiring"
@@ -27,7 +30,7 @@ func (m *manager) configureDedicated(transport http.RoundTripper, metrics robot.
 	}
 	client, err := robot.New(robot.Options{
 		Endpoint:     m.config.Robot.Endpoint,
-		Credentials:  wiring.RobotCredentials(m.config.Robot),
+		Credentials:  robotCredentials(m.config.Robot),
 		Availability: sayAvailability,
 		Version:      version.Get().GitVersion,
 		Registry:     metrics,
@@ -67,4 +70,34 @@ func sayListed(err error) {
 		return
 	}
 	klog.InfoS("Dedicated servers can be listed again")
+}
+
+// robotCredentials reads the Robot web service's user and password, each from where
+// the configuration says.
+func robotCredentials(c config.Robot) func() (robot.Credentials, error) {
+	if c.User.File != "" && c.Password.File != "" {
+		return robot.CredentialFiles{User: c.User.File, Password: c.Password.File}.Read
+	}
+	return func() (robot.Credentials, error) {
+		user, err := secret(c.User, "user")
+		if err != nil {
+			return robot.Credentials{}, err
+		}
+		password, err := secret(c.Password, "password")
+		if err != nil {
+			return robot.Credentials{}, err
+		}
+		return robot.NewCredentials(user, password)
+	}
+}
+
+func secret(s config.RobotSecret, what string) (string, error) {
+	if s.File == "" {
+		return s.Fixed.Reveal(), nil
+	}
+	content, err := os.ReadFile(s.File)
+	if err != nil {
+		return "", fmt.Errorf("reading the Robot %s: %w; name a file that exists and that this process may read", what, err)
+	}
+	return string(content), nil
 }

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -110,10 +109,8 @@ type manager struct {
 	// networkID is that of the network of this moment; nil: none configured.
 	networkID func() int64
 	found     atomic.Pointer[hetzner.Network] // the network of this moment
-	// networkRange is its range; nil: none configured.
-	networkRange func() netip.Prefix
-	servers      cloud.Servers
-	index        cloud.Index // of the server list
+	servers   cloud.Servers
+	index     cloud.Index // of the server list
 	// dedicated are the dedicated servers; nil: nobody tells of any.
 	dedicated *cloud.DedicatedIndex
 	offered   bool // what load balancers are to be

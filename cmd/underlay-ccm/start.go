@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,7 +67,7 @@ func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cl
 		// Only the route controller sets the condition that the gate waits for.
 		Gated:          m.config.Routes.Enabled && enabled(c, names.NodeRouteController),
 		Dedicated:      m.dedicated,
-		NetworkRange:   m.networkRange,
+		NetworkRange:   m.networkRange(),
 		ForwardPrivate: m.config.Robot.ForwardInternalIPs,
 	}}, nil
 }
@@ -86,7 +87,7 @@ func (m *manager) see() {
 	}
 	view := func(n *hetzner.Network) cloud.View {
 		m.found.Store(n)
-		return cloud.View{ID: n.ID, Range: n.IPRange, Table: n, Servers: m.client.Servers(n.ID)}
+		return cloud.View{ID: n.ID, Table: n, Servers: m.client.Servers(n.ID)}
 	}
 	followed := cloud.NewNetwork(view(m.network), func(ctx context.Context) (cloud.View, error) {
 		again, err := m.client.Network(ctx, m.config.Network)
@@ -95,7 +96,15 @@ func (m *manager) see() {
 		}
 		return view(again), nil
 	}, func(err error) bool { return errors.Is(err, hetzner.ErrNoNetwork) })
-	m.table, m.servers, m.networkID, m.networkRange = followed.Table(), followed.Servers(), followed.ID, followed.Range
+	m.table, m.servers, m.networkID = followed.Table(), followed.Servers(), followed.ID
+}
+
+// networkRange tells the range of the network of the moment; nil: none configured.
+func (m *manager) networkRange() func() netip.Prefix {
+	if m.network == nil {
+		return nil
+	}
+	return func() netip.Prefix { return m.found.Load().IPRange }
 }
 
 func enabled(c *appconfig.CompletedConfig, name string) bool {

@@ -3,7 +3,6 @@ package cloud
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 // with their addresses in it.
 type View struct {
 	ID      int64
-	Range   netip.Prefix
 	Table   routes.Table
 	Servers Servers
 }
@@ -46,9 +44,6 @@ func (n *Network) Servers() Servers { return followedServers{n} }
 
 // ID is the network's at this moment.
 func (n *Network) ID() int64 { return n.now().ID }
-
-// Range is the network's at this moment.
-func (n *Network) Range() netip.Prefix { return n.now().Range }
 
 func (n *Network) now() View {
 	n.mu.RLock()

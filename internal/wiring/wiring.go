@@ -1,17 +1,13 @@
 // Package wiring says to the pure packages what the configuration says, in their
 // own words: for the program that works and for the one that looks at it, so that
-// both mean the same. It decides nothing, and reads only the files of Robot's
-// credentials, when a request needs them.
+// both mean the same. It decides nothing and reads nothing.
 package wiring
 
 import (
-	"fmt"
 	"net/netip"
-	"os"
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
-	"github.com/underlay-ccm/underlay/internal/robot"
 	"github.com/underlay-ccm/underlay/ipam"
 	"github.com/underlay-ccm/underlay/lb"
 	"github.com/underlay-ccm/underlay/routes"
@@ -79,34 +75,4 @@ func Dedicated(c config.Config) []cloud.Dedicated {
 		})
 	}
 	return out
-}
-
-// RobotCredentials reads the Robot web service's user and password, each from where
-// the configuration says.
-func RobotCredentials(c config.Robot) func() (robot.Credentials, error) {
-	if c.User.File != "" && c.Password.File != "" {
-		return robot.CredentialFiles{User: c.User.File, Password: c.Password.File}.Read
-	}
-	return func() (robot.Credentials, error) {
-		user, err := secret(c.User, "user")
-		if err != nil {
-			return robot.Credentials{}, err
-		}
-		password, err := secret(c.Password, "password")
-		if err != nil {
-			return robot.Credentials{}, err
-		}
-		return robot.NewCredentials(user, password)
-	}
-}
-
-func secret(s config.RobotSecret, what string) (string, error) {
-	if s.File == "" {
-		return s.Fixed.Reveal(), nil
-	}
-	content, err := os.ReadFile(s.File)
-	if err != nil {
-		return "", fmt.Errorf("reading the Robot %s: %w; name a file that exists and that this process may read", what, err)
-	}
-	return string(content), nil
 }

@@ -2,8 +2,6 @@ package wiring_test
 
 import (
 	"net/netip"
-	"os"
-	"path/filepath"
 	"reflect"
 	"testing"
 	"time"
@@ -92,41 +90,4 @@ func filled(v reflect.Value) bool {
 		}
 	}
 	return true
-}
-
-// User and password each come from a file or from a variable, and are read anew.
-func TestRobotCredentials(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, content string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	fixed := func(text string) config.RobotSecret {
-		token, err := config.NewToken(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return config.RobotSecret{Fixed: token}
-	}
-	user, password, none := config.RobotSecret{File: write("user", "u\n")}, config.RobotSecret{File: write("password", "p")}, config.RobotSecret{File: dir + "/none"}
-	for name, c := range map[string]struct {
-		robot config.Robot
-		works bool
-	}{
-		"files":                {config.Robot{User: user, Password: password}, true},
-		"variables":            {config.Robot{User: fixed("u"), Password: fixed("p")}, true},
-		"a variable, a file":   {config.Robot{User: fixed("u"), Password: password}, true},
-		"a file, a variable":   {config.Robot{User: user, Password: fixed("p")}, true},
-		"no file":              {config.Robot{User: user, Password: none}, false},
-		"a variable, no file":  {config.Robot{User: fixed("u"), Password: none}, false},
-		"no file, a variable":  {config.Robot{User: none, Password: fixed("p")}, false},
-		"a file that is empty": {config.Robot{User: fixed("u"), Password: config.RobotSecret{File: write("empty", "")}}, false},
-	} {
-		if _, err := wiring.RobotCredentials(c.robot)(); (err == nil) != c.works {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }
