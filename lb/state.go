@@ -64,6 +64,8 @@ type State struct {
 	// Verdicts are what the checks say of the targets, by the listener's port and the target.
 	// OtherTargets are not in it.
 	Verdicts map[int]map[Target]Verdict
+	// Why says the same of why targets are unhealthy, where the cloud does.
+	Why map[int]map[Target]Cause
 }
 
 // Verdict is what the checks of one listener say of a target.
@@ -113,9 +115,9 @@ func (s State) Unserved() (listeners []Listener) {
 
 // NoHealthyTarget is the note about a listener that has found no target healthy for the time of a
 // verdict. idle: the Service has no endpoint that could be healthy.
-func (l Listener) NoHealthyTarget(idle bool) Note {
+func (s State) NoHealthyTarget(l Listener, idle bool) Note {
 	note := Note{
-		Grade: Error, Reason: ReasonNoHealthyTarget,
+		Grade: Error, Reason: ReasonNoHealthyTarget, Figures: s.Causes(l.Port),
 		Text: fmt.Sprintf("%s by its check (%s): let the load balancer reach that port on the nodes, and the pods of the Service be ready", l.withoutHealthy(), l.Check),
 	}
 	if idle {
