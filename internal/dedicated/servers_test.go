@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +29,13 @@ type lab struct {
 	sim  *robotsim.Simulator
 	list *dedicated.Servers
 	told []string
+	sent atomic.Int32 // requests, answered or not
+}
+
+// RoundTrip counts what is sent.
+func (l *lab) RoundTrip(r *http.Request) (*http.Response, error) {
+	l.sent.Add(1)
+	return l.sim.Transport().RoundTrip(r)
 }
 
 func newLab(t *testing.T, servers int) *lab {
@@ -38,7 +47,7 @@ func newLab(t *testing.T, servers int) *lab {
 		}
 	}
 	client, err := robot.New(robot.Options{
-		Endpoint: "http://robot.test", Registry: metrics.NewKubeRegistry(), Transport: l.sim.Transport(),
+		Endpoint: "http://robot.test", Registry: metrics.NewKubeRegistry(), Transport: l,
 		Credentials: func() (robot.Credentials, error) { return robot.NewCredentials("user", "right") },
 	})
 	if err != nil {
@@ -208,14 +217,13 @@ func TestASlowRobotHoldsNobodyUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		begin := time.Now()
-		if _, err := l.list.List(t.Context(), time.Time{}); err == nil || time.Since(begin) != 10*time.Second {
-			t.Errorf("%v after %s, want an error after 10s", err, time.Since(begin))
-		}
 		hasty, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		begin = time.Now()
 		if _, err := l.list.List(hasty, time.Time{}); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != time.Second {
 			t.Errorf("%v after %s, want the caller's own limit", err, time.Since(begin))
+		}
+		if _, err := l.list.List(t.Context(), time.Time{}); err == nil || time.Since(begin) != 10*time.Second {
+			t.Errorf("%v after %s, want an error after 10s", err, time.Since(begin))
 		}
 		time.Sleep(20 * time.Second)
 		if list, err := l.list.List(t.Context(), time.Time{}); err != nil || len(list) != 1 || len(l.sim.Requests()) != 1 {
@@ -231,6 +239,60 @@ func TestASlowRobotHoldsNobodyUp(t *testing.T) {
 			t.Errorf("%v, %v after %s", list, err, time.Since(begin))
 		}
 		time.Sleep(time.Minute)
+	})
+}
+
+// While Robot hangs from the start, those who ask one after the other wait once for
+// each try, and not each of them.
+func TestAHangingRobotIsWaitedForOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, 1)
+		if err := l.sim.Inject(robotsim.Fault{Match: "GET /server", Times: -1, Delay: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		ask := func() time.Duration {
+			begin := time.Now()
+			if list, err := l.list.List(t.Context(), begin); err == nil {
+				t.Fatalf("a list from a service that hangs: %v", list)
+			}
+			return time.Since(begin)
+		}
+		const nodes = 50
+		waits := 0
+		for range nodes {
+			if ask() > 0 {
+				waits++
+			}
+		}
+		if waits != 1 {
+			t.Errorf("%d of %d lookups waited, want the first alone", waits, nodes)
+		}
+		// Who comes while the first waits, waits no longer than that one.
+		time.Sleep(10 * time.Minute)
+		go ask()
+		time.Sleep(4 * time.Second)
+		if took := ask(); took != 6*time.Second {
+			t.Errorf("the second waited %s, want what is left of the first's 10s", took)
+		}
+		// Each try is waited for once, however often somebody asks.
+		time.Sleep(10 * time.Minute)
+		waits = 0
+		before := l.sent.Load()
+		for begin := time.Now(); time.Since(begin) < time.Hour; time.Sleep(time.Second) {
+			if ask() > 0 {
+				waits++
+			}
+		}
+		tries := int(l.sent.Load() - before)
+		t.Logf("%d waits for %d tries in an hour", waits, tries)
+		if waits > tries {
+			t.Errorf("%d waits for %d tries", waits, tries)
+		}
+		l.sim.ClearFaults()
+		time.Sleep(10 * time.Minute)
+		if _, err := l.list.List(t.Context(), time.Now()); err != nil {
+			t.Errorf("Robot is back: %v", err)
+		}
 	})
 }
 
