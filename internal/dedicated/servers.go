@@ -18,6 +18,7 @@ import (
 type Robot interface {
 	Servers(ctx context.Context) ([]robot.Server, error)
 	Server(ctx context.Context, number int64) (robot.Server, error)
+	VSwitch(ctx context.Context, id int64) (robot.VSwitch, error)
 }
 
 const (
@@ -45,9 +46,9 @@ type Servers struct {
 
 	mu     sync.Mutex // guards what follows, and the order of what is told
 	list   []cloud.Dedicated
-	asked  time.Time     // when the list was asked for; zero: there is none yet
-	flight *flight       // the list that is being read; nil: none is
-	failed time.Time     // when the last one failed; zero: it did not
+	asked  time.Time // when the list was asked for; zero: there is none yet
+	flight *flight   // the list that is being read; nil: none is
+	failed time.Time // when the last one failed; zero: it did not
 	cause  error
 	told   bool // of a failure
 	alone  map[int64]answer
