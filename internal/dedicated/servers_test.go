@@ -219,15 +219,22 @@ func TestMembers(t *testing.T) {
 func TestMembersWaitForTheList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, 1)
-		l.sim.SetCredentials("user", "another")
-		for range 50 {
-			if got, err := l.list.Members(t.Context(), l.vSwitch); err == nil {
-				t.Fatalf("without a login: %v", got)
-			}
-			time.Sleep(time.Minute)
+		if err := l.sim.Inject(robotsim.Fault{Match: "GET /server", Status: 503, Times: -1}); err != nil {
+			t.Fatal(err)
 		}
-		if got := l.requests(); len(l.sim.Requests()) != 1 || got["GET /server"] != 1 {
-			t.Errorf("requests %v, want one for the list", got)
+		for range 150 {
+			if got, err := l.list.Members(t.Context(), l.vSwitch); err == nil {
+				t.Fatalf("without a list: %v", got)
+			}
+			time.Sleep(20 * time.Second) // the list is asked for once a minute
+		}
+		if got := l.requests(); len(got) != 1 || got["GET /server"] == 0 {
+			t.Errorf("requests %v, want none but for the list", got)
+		}
+		l.sim.ClearFaults()
+		time.Sleep(10 * time.Minute)
+		if _, err := l.list.Members(t.Context(), l.vSwitch); err != nil {
+			t.Errorf("there can be a list again: %v", err)
 		}
 	})
 }

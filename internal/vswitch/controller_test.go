@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -90,6 +91,7 @@ type fixture struct {
 	vSwitch  atomic.Int64
 	refuse   atomic.Int32 // so many patches are refused first
 	writes   atomic.Int32
+	lags     atomic.Bool // the cache sees no Node change
 }
 
 func withFixture(t *testing.T, scenario func(*fixture)) {
@@ -115,6 +117,15 @@ func withFixture(t *testing.T, scenario func(*fixture)) {
 			node := obj.(*corev1.Node).DeepCopy()
 			node.ResourceVersion = fmt.Sprint(version.Add(1))
 			return true, node, w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), node, "")
+		})
+		w.client.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {
+			all, err := w.client.Tracker().Watch(corev1.SchemeGroupVersion.WithResource("nodes"), "")
+			if err != nil {
+				return true, nil, err
+			}
+			return true, watch.Filter(all, func(e watch.Event) (watch.Event, bool) {
+				return e, e.Type != watch.Modified || !w.lags.Load()
+			}), nil
 		})
 		scenario(w)
 	})
@@ -403,6 +414,22 @@ func TestAWriteThatFails(t *testing.T) {
 		w.expectEvents("Warning VSwitchMemberFailed")
 		if n := w.robot.requests(); n != 1 {
 			t.Errorf("%d requests, want 1", n)
+		}
+	})
+}
+
+// A cache that lags behind what was written has nothing said twice.
+func TestACacheThatLags(t *testing.T) {
+	withFixture(t, func(w *fixture) {
+		w.lags.Store(true)
+		w.join("bm-1", "hrobot://101", "10.1.129.0/24")
+		w.robot.set(vswitch.Failed, 101)
+		defer w.start()()
+		rest(time.Hour)
+		w.expectEvents("Warning VSwitchMemberFailed")
+		w.expectMetric(1, 0)
+		if n := w.writes.Load(); n != 1 {
+			t.Errorf("%d writes, want 1", n)
 		}
 	})
 }
