@@ -28,14 +28,17 @@ func TestAGatewayGetsALoadBalancer(t *testing.T) {
 	w.expectEnvoy()
 	w.listenersFollow()
 	w.annotationsFollow()
-	w.refusesMoreAnnotations()
 	w.policyFollows()
+	w.expectLimits()
 	w.delete()
 	w.page.end()
 }
 
 func (w *world) install() {
-	w.page.follow("kubectl apply --server-side -f https://")
+	w.page.follow("kubectl apply --server-side -f " + manifest + w.contour.Version + "/")
+	w.page.names("Contour " + w.contour.Version)
+	w.page.names("Gateway API " + w.kubectl("get", "crd", "gateways.gateway.networking.k8s.io",
+		"-o", `jsonpath={.metadata.annotations.gateway\.networking\.k8s\.io/bundle-version}`))
 	p, err := w.contour.StartProvisioner(w.t.Context(), w.ControlPlane)
 	if err != nil {
 		w.t.Fatal(err)
@@ -182,20 +185,9 @@ func (w *world) annotationsFollow() {
 	w.page.follow("kubectl -n edge patch gateway tcp --type=merge")
 	b := w.balancer("an IPv6 address", func(b schema.LoadBalancer) bool { return b.PublicNet.IPv6.IP != "" })
 	w.eventually("the Gateway shows the public addresses", w.hasAddresses(b.PublicNet.IPv4.IP, b.PublicNet.IPv6.IP))
-}
-
-// refusesMoreAnnotations: this version of the Gateway API takes eight annotations.
-func (w *world) refusesMoreAnnotations() {
-	w.t.Helper()
-	more := make([]string, 3) // beside six
-	for i := range more {
-		more[i] = fmt.Sprintf(`"example.com/%d": ""`, i)
-	}
-	patch := `{"spec": {"infrastructure": {"annotations": {` + strings.Join(more, ", ") + `}}}}`
-	_, err := w.ControlPlane.Kubectl(w.t.Context(), "-n", namespace, "patch", "gateway", gateway, "--type=merge", "--dry-run=server", "-p", patch)
-	if err == nil || !strings.Contains(err.Error(), "8 items") {
-		w.t.Errorf("nine annotations: %v, want them refused as more than 8", err)
-	}
+	w.must(w.change("merge", `{"spec": {"infrastructure": {"annotations": {"load-balancer.hetzner.cloud/hostname": "db.example.com"}}}}`))
+	w.eventually("the Gateway shows the name", w.hasAddresses("db.example.com"))
+	w.must(w.change("merge", `{"spec": {"infrastructure": {"annotations": {"load-balancer.hetzner.cloud/hostname": null}}}}`))
 }
 
 func (w *world) policyFollows() {
@@ -212,6 +204,36 @@ func (w *world) policyFollows() {
 	if svc := w.service(); svc.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyCluster {
 		w.t.Errorf("externalTrafficPolicy %s, want Cluster", svc.Spec.ExternalTrafficPolicy)
 	}
+}
+
+// expectLimits proves what the page says of limits.
+func (w *world) expectLimits() {
+	w.t.Helper()
+	// Six annotations are there.
+	err := w.change("merge", `{"spec": {"infrastructure": {"annotations": {"example.com/7": "", "example.com/8": "", "example.com/9": ""}}}}`)
+	if err == nil || !strings.Contains(err.Error(), "8 items") {
+		w.t.Errorf("nine annotations: %v, want them refused as more than 8", err)
+	}
+	w.must(w.change("json", `[{"op": "add", "path": "/spec/listeners/-", "value": {"name": "dns", "protocol": "UDP", "port": 53}}]`))
+	w.eventually("the UDP listener is refused", func(context.Context) (bool, string) {
+		said := w.kubectl("-n", namespace, "get", "gateway", gateway,
+			"-o", `jsonpath={.status.listeners[?(@.name=="dns")].conditions[?(@.type=="Accepted")].reason}`)
+		return said == "UnsupportedProtocol", said
+	})
+	w.must(w.change("json", `[{"op": "remove", "path": "/spec/listeners/3"},
+		{"op": "add", "path": "/spec/addresses", "value": [{"type": "IPAddress", "value": "192.0.2.1"}]}]`))
+	w.eventually("the Service is told that the cloud chooses addresses", func(ctx context.Context) (bool, string) {
+		list, err := w.Client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=UnsupportedField,involvedObject.name=" + service})
+		return err == nil && len(list.Items) > 0, fmt.Sprint(w.service().Spec.LoadBalancerIP, err)
+	})
+	// A listener and its options come together.
+	w.must(w.change("json", `[{"op": "remove", "path": "/spec/addresses"},
+		{"op": "add", "path": "/spec/listeners/-", "value": {"name": "amqp", "protocol": "TCP", "port": 5671}},
+		{"op": "add", "path": "/spec/infrastructure/annotations/underlay.dev~1ports", "value": "{\"5671\": {\"proxyProtocol\": true}}"}]`))
+	w.balancer("the new listener alone with the PROXY protocol", func(b schema.LoadBalancer) bool {
+		all := listeners(b)
+		return len(all) == 4 && strings.Contains(all[5671], "PROXY") && !strings.Contains(all[443], "PROXY")
+	})
 }
 
 func (w *world) delete() {

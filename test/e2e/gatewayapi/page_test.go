@@ -18,6 +18,7 @@ const root = "../../.."
 // page is the document that the test follows, command by command, as its reader would.
 type page struct {
 	t        *testing.T
+	text     string
 	commands []string // that are still to be run
 	dir      string   // with the files that the page tells to write
 	env      []string
@@ -36,7 +37,7 @@ func openPage(t *testing.T, plane *controlplane.ControlPlane, name string, pairs
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &page{t: t, dir: t.TempDir(), instead: strings.NewReplacer(pairs...)}
+	p := &page{t: t, text: string(content), dir: t.TempDir(), instead: strings.NewReplacer(pairs...)}
 	if err := os.Symlink(kubectl, filepath.Join(p.dir, "kubectl")); err != nil {
 		t.Fatal(err)
 	}
@@ -89,6 +90,14 @@ func (p *page) follow(begins string) string {
 		p.t.Fatalf("%s: %v", command, err)
 	}
 	return string(out)
+}
+
+// names checks that the page says what was run.
+func (p *page) names(what string) {
+	p.t.Helper()
+	if !strings.Contains(p.text, what) {
+		p.t.Errorf("the page doesn't say %q, which is what it is tested with", what)
+	}
 }
 
 // end checks that nothing of the page was left out.

@@ -151,6 +151,19 @@ func (w *world) kubectl(args ...string) string {
 	return out
 }
 
+// change patches the Gateway.
+func (w *world) change(kind, patch string) error {
+	_, err := w.ControlPlane.Kubectl(w.t.Context(), "-n", namespace, "patch", "gateway", gateway, "--type="+kind, "-p", patch)
+	return err
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // hasAddresses: the Gateway's status has these addresses and no others.
 func (w *world) hasAddresses(want ...string) func(context.Context) (bool, string) {
 	slices.Sort(want)
