@@ -73,7 +73,7 @@ e2e: machines ## the integration tests alone: a real control plane, the simulate
 # are parallel: each starts control planes of its own, on ports and in networks of its own.
 .PHONY: integration
 integration:
-	@$(STEP) "integration tests$(if $(RACE), with the race detector)" env $(TEST) -p 3 -parallel 2 ./test/e2e ./test/e2e/packets $$(go list ./test/... | grep -v -e '/test/bench' -e '/test/schedule' -e '/test/e2e/kubeadm')
+	@$(STEP) "integration tests$(if $(RACE), with the race detector)" env $(TEST) -p 3 -parallel 2 ./test/e2e ./test/e2e/packets $$(go list ./test/... | grep -v -e '/test/bench' -e '/test/schedule' -e '/test/e2e/kubeadm' -e '/test/e2e/gatewayapi')
 
 # By themselves: three machines' kubelets and a control plane are work for both cores.
 .PHONY: installed
@@ -96,6 +96,12 @@ kubeadm-ha: machines helm ## three control planes, upgrades, reboots and the end
 conformance: machines ## upstream's specs of the network on clusters on machines; writes docs/reference/conformance.md; SETUP= and FOCUS= choose, LOGS= names a folder for what they say
 	@$(STEP) "program that runs the specs" $(COMPILE) build -trimpath -ldflags '-s -w' -o bin/conformance ./test/conformance/kubernetes
 	@bin/conformance -setup '$(SETUP)' -focus '$(FOCUS)' -logs '$(LOGS)'
+
+# Contour is slow to build, so no part of the tests.
+.PHONY: gateway-api
+gateway-api: kube ## a Gateway of the Gateway API gets a load balancer, by Contour, which is built the first time
+	@$(STEP) "contour" env CGO_ENABLED=0 go run -trimpath ./test/testenv/contour/build
+	@$(STEP) "Gateway API" go test -vet=off -count=1 -timeout 20m -v ./test/e2e/gatewayapi
 
 # Without the race detector, which would be measured too.
 .PHONY: counts

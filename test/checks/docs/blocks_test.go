@@ -23,11 +23,13 @@ import (
 // somebody else: of their objects only the YAML is looked at.
 func others() map[string]string {
 	return map[string]string{
-		"underlay.dev":            "decoded by the tests of internal/config",
-		"kubeadm.k8s.io":          "the types are in the module test/kube",
-		"kubelet.config.k8s.io":   "the types are in the module test/kube",
-		"kubeproxy.config.k8s.io": "the types are in the module test/kube",
-		"monitoring.coreos.com":   "beside PrometheusRule nobody here has the types",
+		"underlay.dev":              "decoded by the tests of internal/config",
+		"kubeadm.k8s.io":            "the types are in the module test/kube",
+		"kubelet.config.k8s.io":     "the types are in the module test/kube",
+		"kubeproxy.config.k8s.io":   "the types are in the module test/kube",
+		"gateway.networking.k8s.io": "an API server decodes them in test/e2e/gatewayapi",
+		"projectcontour.io":         "an API server decodes them in test/e2e/gatewayapi",
+		"monitoring.coreos.com":     "beside PrometheusRule nobody here has the types",
 	}
 }
 

@@ -253,7 +253,7 @@ func (c *Cluster) StartManager(ctx context.Context, o ManagerOptions) (*Manager,
 	if err := errors.Join(os.WriteFile(c.TokenFile(), []byte(o.Token), 0o600), os.WriteFile(config, []byte(o.Config), 0o600)); err != nil {
 		return nil, err
 	}
-	port, err := freePort(ctx)
+	port, err := FreePort(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -324,9 +324,9 @@ func (c *Cluster) Stop() {
 	}
 }
 
-// freePort finds a port that nobody has now, and that nobody is given who asks for any: those of
+// FreePort finds a port that nobody has now, and that nobody is given who asks for any: those of
 // outgoing connections begin at 32768. So it is still free a moment later, while other tests run.
-func freePort(ctx context.Context) (int, error) {
+func FreePort(ctx context.Context) (int, error) {
 	const tries = 100
 	var last error
 	for range tries {

@@ -45,6 +45,7 @@ const (
 	noKubelet   = "a kubelet answers it, and there is none"
 	noAddress   = "no preferred addresses found"
 	onTheNode   = "it is for the node itself, and this machine is none"
+	theGateway  = "it takes Contour, which needs minutes to build; test/e2e/gatewayapi types it"
 	anotherTool = "a program of others, which needs an account, an engine or a cluster's machines"
 )
 
@@ -87,6 +88,12 @@ func exceptions() []exception {
 		{command: "ssh root@CONTROL-1 cat /etc/kubernetes/admin.conf", why: "there is no machine to log in to", instead: []string{"ssh root@CONTROL-1 cat /etc/kubernetes/admin.conf", "cat admin.conf"}},
 		{command: "ssh -fN", why: "there is no machine to log in to"},
 		{command: "make build && export", why: "the programs are built already", instead: []string{"make build && ", ""}},
+
+		// The Gateway API.
+		{command: "kubectl apply --server-side -f https://raw.githubusercontent.com/projectcontour/", why: theGateway},
+		{command: "kubectl apply -f class.yaml -f gateway.yaml", why: theGateway},
+		{command: "kubectl -n edge ", why: theGateway},
+		{command: "kubectl -n projectcontour ", why: theGateway},
 
 		// Not run.
 		{command: "make ", why: "it takes minutes, and runs this; test/checks/docs knows the targets"},
