@@ -234,6 +234,11 @@ func TestMistakesInOptionsOfPorts(t *testing.T) {
 		`{"443":{}`:                                           `not a JSON object of ports (unexpected EOF)`,
 		`{"443":{}}{}`:                                        `something follows its end`,
 		`{443:{}}`:                                            `not a JSON object of ports (invalid character`,
+
+		`{"443":{"healthCheck":{"port":80},"healthCheck.port":81}}`: `443.healthCheck.port="81": a key has no dot: set an object, "healthCheck":{"port":…}`,
+
+		`{"":{}}`:                                `underlay.dev/ports="{…}": the Service has no such port: name one of 80, 443, 25, 53`,
+		`{"443":` + strings.Repeat("[", 100_000): `100007 bytes are too long: set at most 32768`,
 	} {
 		svc, d := portService(options)
 		_, _, err := lb.Parse(svc, d)
@@ -241,6 +246,12 @@ func TestMistakesInOptionsOfPorts(t *testing.T) {
 		if !errors.As(err, &refused) || len(refused.Notes) != 1 || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n got %v\nwant %s", options, err, want)
 		}
+	}
+	unnamed, defaults := plain()
+	unnamed.Ports = unnamed.Ports[:1]
+	unnamed.Annotations = map[string]string{lb.AnnotationPorts: `{"":{}}`}
+	if _, _, err := lb.Parse(unnamed, defaults); err == nil {
+		t.Error("no name names the port that has none")
 	}
 	svc, d := portService(`{"443":{"protocol":"udp","healthCheck":{"port":0}},"444":{}}`)
 	_, _, err := lb.Parse(svc, d)
