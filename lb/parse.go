@@ -267,8 +267,11 @@ func (p *parser) spec() Spec {
 		s := p.at(port)
 		spec.Listeners = append(spec.Listeners, Listener{
 			Port: port.Number, DestinationPort: port.NodePort, Protocol: s.protocol, ProxyProtocol: s.proxy,
-			HTTP: s.listenerHTTP(), Check: p.check(port),
+			HTTP: s.listenerHTTP(), Check: p.check(s, port),
 		})
+		if p.check(s, port) != p.check(p.set, port) {
+			spec.OwnChecks = append(spec.OwnChecks, port.Number)
+		}
 		if s.protocol == ProtocolHTTPS && s.ownCertificates {
 			if spec.PortCertificates == nil {
 				spec.PortCertificates = make(map[int][]string)
