@@ -46,7 +46,8 @@ func (p *parser) checks() {
 	followsPolicy := func(s settings) bool { return p.svc.Local && !s.explicit() }
 	// The other mode has no effect either, but is how the checks of a load balancer that was taken
 	// over are asked to be truthful, under any policy.
-	if followsPolicy(p.set) && p.set.checkModeSet && p.set.checkMode == CheckNodePort && !p.set.proxy {
+	idle := p.svc.Local && p.set.checkModeSet && p.set.checkMode == CheckNodePort
+	if idle && !p.set.explicit() && !slices.ContainsFunc(p.atPorts(), settings.connects) {
 		p.note(Warning, ReasonNoEffect, annotationOwnHealthCheck, string(p.set.checkMode),
 			"externalTrafficPolicy: Local is judged by healthCheckNodePort: remove the annotation")
 	}

@@ -26,7 +26,7 @@ func Parse(svc Service, d Defaults) (Spec, []Note, error) {
 		usePrivateIP: d.UsePrivateIP, privateOff: d.DisablePrivateIngress, publicOff: d.DisablePublicNetwork,
 		proxy: d.UsesProxyProtocol, ipv6Off: d.DisableIPv6,
 		protocol: ProtocolTCP, http: HTTP{CookieName: defaultCookie, CookieLifetime: defaultCookieLifetime, IdleTimeout: defaultIdleTimeout},
-		attached:  d.Network != 0,
+		attached: d.Network != 0, local: svc.Local,
 		checkMode: d.HealthCheck, interval: d.HealthCheckInterval, timeout: d.HealthCheckTimeout, retries: d.HealthCheckRetries,
 	}
 	p.annotations()

@@ -200,6 +200,10 @@ func TestRedirectOfOnePort(t *testing.T) {
 	if spec := parse(t, svc, d); !spec.Listeners[1].HTTP.Redirect || spec.Listeners[0].HTTP.Redirect {
 		t.Errorf("%+v", spec.Listeners)
 	}
+	alone, d := portService(`{"80":{"protocol":"https","certificates":["7"],"redirectHTTP":true}}`)
+	if _, _, err := lb.Parse(alone, d); err == nil || !strings.Contains(err.Error(), "port 80 takes port 80") {
+		t.Errorf("port 80 itself: %v", err)
+	}
 	svc.Annotations[lb.AnnotationPorts] = `{"443":{"redirectHTTP":true},"25":{"redirectHTTP":true}}`
 	svc.Annotations[hetzner+"protocol"], svc.Annotations[hetzner+"http-certificates"] = "https", "7"
 	if _, _, err := lb.Parse(svc, d); err == nil || !strings.Contains(err.Error(), "443, 25") {
@@ -276,9 +280,27 @@ func TestOptionsOfPortsWithoutEffect(t *testing.T) {
 			t.Errorf("%s: %v, %v", options, notes, err)
 		}
 	}
+	// Under policy Local the mode node-port has one with the PROXY protocol.
+	for options, noted := range map[string]bool{
+		`{"443":{"healthCheck":{"mode":"node-port"}}}`:                       true,
+		`{"443":{"healthCheck":{"mode":"node-port"},"proxyProtocol":true}}`:  false,
+		`{"443":{"healthCheck":{"mode":"kube-proxy"},"proxyProtocol":true}}`: false,
+	} {
+		local, d := portService(options)
+		local.Local, local.HealthCheckNodePort = true, 32000
+		if _, notes, err := lb.Parse(local, d); err != nil || len(notes) == 2 != noted { // one is about port 53
+			t.Errorf("%s under policy Local: %v, %v", options, notes, err)
+		}
+	}
+	local, d := portService(`{"443":{"proxyProtocol":true}}`, lb.OwnPrefix+"health-check", "node-port")
+	local.Local, local.HealthCheckNodePort = true, 32000
+	spec, notes, err := lb.Parse(local, d)
+	if err != nil || len(notes) != 1 || spec.Listeners[2].Check.Port != 30443 {
+		t.Errorf("node-port for all ports, the PROXY protocol for one: %v, %v, %s", notes, err, spec.Listeners[2].Check)
+	}
 	// An annotation for all ports has an effect if one port has it.
 	svc, d := portService(`{"443":{"protocol":"http"}}`, hetzner+"http-sticky-sessions", "true")
-	spec, notes, err := lb.Parse(svc, d)
+	spec, notes, err = lb.Parse(svc, d)
 	if err != nil || len(notes) != 1 || !spec.Listeners[2].HTTP.Sticky { // the note is about port 53
 		t.Errorf("%v %v %+v", notes, err, spec.Listeners)
 	}
