@@ -42,7 +42,7 @@ func protocolAnnotations() []Annotation {
 		},
 		{
 			Name: annotationRedirect, Type: "boolean", Range: "true, false",
-			Default: "false", Effect: "Answers HTTP on port 80 with a redirect to this Service's only port, which has https.",
+			Default: "false", Effect: "Answers HTTP on port 80 with a redirect to the one port with https. The Service has no port 80 of its own then.",
 			set: boolean(func(s *settings) *bool { return &s.http.Redirect }), idle: noHTTPS,
 		},
 	}
