@@ -207,5 +207,7 @@ func (s Spec) unanswered(have State, preferred []Node) []Note {
 	return nil
 }
 
-// asksForCheck reports whether annotations say anything of how nodes are judged.
-func (s settings) asksForCheck() bool { return s.checkModeSet || s.explicit() }
+// leavesCheck reports whether annotations say nothing of how nodes are judged at a port. While one
+// is left, a load balancer that was taken over keeps the checks of all: nobody knows whether the
+// nodes answer others there.
+func (s settings) leavesCheck() bool { return !s.checkModeSet && !s.explicit() }

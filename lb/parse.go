@@ -249,7 +249,7 @@ func (p *parser) spec() Spec {
 		Algorithm: s.algorithm, Public: !s.publicOff,
 		IPv4Name: s.rdns4, IPv6Name: s.rdns6,
 		PrivateIP: s.privateIP, PrivateRange: s.privateRange, Subnet: p.defaults.PrivateSubnet,
-		Takeover: Takeover{Adopt: s.adopt, OptedIn: slices.ContainsFunc(each, settings.asksForCheck), Annotated: p.annotated(), NoIPv6: s.ipv6Off},
+		Takeover: Takeover{Adopt: s.adopt, OptedIn: !slices.ContainsFunc(each, settings.leavesCheck), Annotated: p.annotated(), NoIPv6: s.ipv6Off},
 		Network:  p.defaults.Network, UsePrivateIP: s.usePrivateIP,
 		NodeSelector: s.nodeSelector,
 		Publish: Publish{
