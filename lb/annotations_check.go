@@ -72,8 +72,11 @@ func withoutHTTPCheck(s settings) string {
 
 // overruled concerns how nodes are judged where nothing says what to check.
 func overruled(s settings) string {
-	if s.explicit() {
+	switch {
+	case s.explicit():
 		return "what the health check of this port says beside it decides"
+	case s.local && s.checkMode == CheckNodePort && !s.connects():
+		return "externalTrafficPolicy: Local is judged by healthCheckNodePort"
 	}
 	return ""
 }

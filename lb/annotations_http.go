@@ -6,7 +6,7 @@ import "time"
 func protocolAnnotations() []Annotation {
 	return []Annotation{
 		{
-			Name: AnnotationPorts, Type: "JSON", Range: "an object of ports, see [options of a port](#options-of-a-port)",
+			Name: AnnotationPorts, Type: "JSON", Range: "an object of ports, at most 32 KiB, see [options of a port](#options-of-a-port)",
 			Default: "none", Effect: "Options of single ports. What it does not say of a port is what the other annotations say of all.",
 			set: func(*settings, string) error { return nil }, // see portOptions: it takes the Service's ports
 		},
@@ -42,7 +42,7 @@ func protocolAnnotations() []Annotation {
 		},
 		{
 			Name: annotationRedirect, Type: "boolean", Range: "true, false",
-			Default: "false", Effect: "Answers HTTP on port 80 with a redirect to this Service's only port, which has https.",
+			Default: "false", Effect: "Answers HTTP on port 80 with a redirect to the one port with https. The Service has no port 80 of its own then.",
 			set: boolean(func(s *settings) *bool { return &s.http.Redirect }), idle: noHTTPS,
 		},
 	}

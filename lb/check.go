@@ -46,7 +46,8 @@ func (p *parser) checks() {
 	followsPolicy := func(s settings) bool { return p.svc.Local && !s.explicit() }
 	// The other mode has no effect either, but is how the checks of a load balancer that was taken
 	// over are asked to be truthful, under any policy.
-	if followsPolicy(p.set) && p.set.checkModeSet && p.set.checkMode == CheckNodePort && !p.set.proxy {
+	idle := p.svc.Local && p.set.checkModeSet && p.set.checkMode == CheckNodePort
+	if idle && !p.set.explicit() && !slices.ContainsFunc(p.atPorts(), settings.connects) {
 		p.note(Warning, ReasonNoEffect, annotationOwnHealthCheck, string(p.set.checkMode),
 			"externalTrafficPolicy: Local is judged by healthCheckNodePort: remove the annotation")
 	}
@@ -56,13 +57,12 @@ func (p *parser) checks() {
 	}
 }
 
-// check is the health check of one port.
+// check is the health check of one port with these settings.
 //
 // Explicit annotations keep the meaning they have with the Hetzner controller: the node port, with
 // TCP, where one of the two is left out. Otherwise policy Local asks each node whether it has
 // endpoints of this Service, and policy Cluster whether the node's proxy works at all.
-func (p *parser) check(port Port) HealthCheck {
-	s := p.at(port)
+func (p *parser) check(s settings, port Port) HealthCheck {
 	check := HealthCheck{Interval: s.interval, Timeout: s.timeout, Retries: s.retries}
 	switch {
 	case s.explicit():
@@ -153,14 +153,19 @@ func (s Spec) Answering(check HealthCheck, have Listener) HealthCheck {
 
 // CheckDigest names what the listeners check, whichever they are: two specs with the same digest
 // ask the nodes the same questions. A check of the node port is the same question for each port of
-// the Service.
+// the Service. Which port asks it matters where the port's own options say so: one that moves to
+// the port that it was meant for is another.
 func (s Spec) CheckDigest() string {
 	var checks []string
 	for _, l := range s.Listeners {
 		if l.Check.Port == l.DestinationPort {
 			l.Check.Port = 0
 		}
-		checks = append(checks, fmt.Sprintf("%#v", l.Check))
+		check := fmt.Sprintf("%#v", l.Check)
+		if slices.Contains(s.OwnChecks, l.Port) {
+			check = fmt.Sprintf("%d: %s", l.Port, check)
+		}
+		checks = append(checks, check)
 	}
 	slices.Sort(checks)
 	h := fnv.New64a()
@@ -202,5 +207,7 @@ func (s Spec) unanswered(have State, preferred []Node) []Note {
 	return nil
 }
 
-// asksForCheck reports whether annotations say anything of how nodes are judged.
-func (s settings) asksForCheck() bool { return s.checkModeSet || s.explicit() }
+// leavesCheck reports whether annotations say nothing of how nodes are judged at a port. While one
+// is left, a load balancer that was taken over keeps the checks of all: nobody knows whether the
+// nodes answer others there.
+func (s settings) leavesCheck() bool { return !s.checkModeSet && !s.explicit() }

@@ -81,7 +81,7 @@ metadata:
       }
 ` + "```" + `
 
-For what is left out of a port, the annotation in the last column counts, or its default. An option that nobody knows, a port that the Service does not have, and a value that cannot be used refuse the Service, as a wrong annotation does. ` + "`healthCheck.mode`" + ` also sets aside what annotations say of what to check.
+For what is left out of a port, the annotation in the last column counts, or its default. An option that nobody knows, a port that the Service does not have, and a value that cannot be used refuse the Service, as a wrong annotation does. ` + "`healthCheck.mode`" + ` also sets aside what annotations say of what to check. A load balancer that was taken over keeps all its health checks (` + "`HealthCheckKept`" + `) until ` + "`health-check`" + ` is set for all ports, or each port says what to check.
 
 | option | type | range | for all ports |
 |---|---|---|---|

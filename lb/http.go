@@ -46,14 +46,14 @@ func (p *parser) protocols() {
 	p.redirects()
 }
 
-// redirects answers redirects for whose port there is something else.
+// redirects answers redirects for whose port there is something else, be it their own listener.
 func (p *parser) redirects() {
 	var redirecting []string
 	taken, field := false, AnnotationPorts
 	for i, s := range p.atPorts() {
 		port := p.served[i].Number
+		taken = taken || port == redirectPort
 		if !s.redirects() {
-			taken = taken || port == redirectPort
 			continue
 		}
 		redirecting = append(redirecting, strconv.Itoa(port))

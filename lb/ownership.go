@@ -19,7 +19,8 @@ type Takeover struct {
 	Adopt bool
 	// Listed: the configuration gives the load balancer of this name to the Service.
 	Listed bool
-	// OptedIn says that the health checks follow the Service; otherwise they stay as they were.
+	// OptedIn says that the health checks follow the Service, because it says how nodes are judged
+	// at each port; otherwise they all stay as they were.
 	OptedIn bool
 	// Annotated settings do not stay as they were.
 	Annotated Annotated

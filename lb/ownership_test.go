@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -103,6 +104,29 @@ func TestTakeoverKeepsTheChecksUntilOptedIn(t *testing.T) {
 	if plan, notes := plans(t, svc, d, have); len(notes) != 0 ||
 		plan != `[set name "a0a1b2c3d00004000800000000000000" and 3 labels update listener 80 → 30080, http :10256/healthz every 10s, timeout 15s, 3 tries]` {
 		t.Errorf("opted in: %s, notes %v", plan, notes)
+	}
+}
+
+// What one port says of its check changes no other port's.
+func TestTakeoverKeepsTheChecksUntilEveryPortOptedIn(t *testing.T) {
+	svc, d := plain()
+	d.Network = 0
+	have := peer(1, "a0a1b2c3d00004000800000000000000", svc.UID)
+	have.Algorithm = lb.RoundRobin
+	https := have.Listeners[0]
+	https.Port, https.DestinationPort, https.Check.Port = 443, 30443, 30443
+	have.Listeners = append(have.Listeners, https)
+	for options, want := range map[string]string{
+		`{"443":{"healthCheck":{"port":8080}}}`:                     `[set name "a0a1b2c3d00004000800000000000000" and 4 labels]`,
+		`{"443":{"healthCheck":{"port":8080,"mode":"kube-proxy"}}}`: `[set name "a0a1b2c3d00004000800000000000000" and 4 labels]`,
+		`{"443":{"healthCheck":{"port":8080}},"80":{"healthCheck":{"mode":"node-port"}}}`: `[set name "a0a1b2c3d00004000800000000000000" and 3 labels ` +
+			`update listener 80 → 30080, tcp :30080 every 10s, timeout 15s, 3 tries update listener 443 → 30443, tcp :8080 every 10s, timeout 15s, 3 tries]`,
+	} {
+		svc.Annotations = map[string]string{lb.AnnotationPorts: options}
+		plan, notes := plans(t, svc, d, have)
+		if kept := slices.ContainsFunc(notes, func(n lb.Note) bool { return n.Reason == lb.ReasonCheckKept }); plan != want || kept == strings.Contains(want, "update") {
+			t.Errorf("%s: %s, notes %v, want %s", options, plan, notes, want)
+		}
 	}
 }
 

@@ -26,7 +26,7 @@ func Parse(svc Service, d Defaults) (Spec, []Note, error) {
 		usePrivateIP: d.UsePrivateIP, privateOff: d.DisablePrivateIngress, publicOff: d.DisablePublicNetwork,
 		proxy: d.UsesProxyProtocol, ipv6Off: d.DisableIPv6,
 		protocol: ProtocolTCP, http: HTTP{CookieName: defaultCookie, CookieLifetime: defaultCookieLifetime, IdleTimeout: defaultIdleTimeout},
-		attached:  d.Network != 0,
+		attached: d.Network != 0, local: svc.Local,
 		checkMode: d.HealthCheck, interval: d.HealthCheckInterval, timeout: d.HealthCheckTimeout, retries: d.HealthCheckRetries,
 	}
 	p.annotations()
@@ -249,7 +249,7 @@ func (p *parser) spec() Spec {
 		Algorithm: s.algorithm, Public: !s.publicOff,
 		IPv4Name: s.rdns4, IPv6Name: s.rdns6,
 		PrivateIP: s.privateIP, PrivateRange: s.privateRange, Subnet: p.defaults.PrivateSubnet,
-		Takeover: Takeover{Adopt: s.adopt, OptedIn: slices.ContainsFunc(each, settings.asksForCheck), Annotated: p.annotated(), NoIPv6: s.ipv6Off},
+		Takeover: Takeover{Adopt: s.adopt, OptedIn: !slices.ContainsFunc(each, settings.leavesCheck), Annotated: p.annotated(), NoIPv6: s.ipv6Off},
 		Network:  p.defaults.Network, UsePrivateIP: s.usePrivateIP,
 		NodeSelector: s.nodeSelector,
 		Publish: Publish{
@@ -267,8 +267,11 @@ func (p *parser) spec() Spec {
 		s := p.at(port)
 		spec.Listeners = append(spec.Listeners, Listener{
 			Port: port.Number, DestinationPort: port.NodePort, Protocol: s.protocol, ProxyProtocol: s.proxy,
-			HTTP: s.listenerHTTP(), Check: p.check(port),
+			HTTP: s.listenerHTTP(), Check: p.check(s, port),
 		})
+		if p.check(s, port) != p.check(p.set, port) {
+			spec.OwnChecks = append(spec.OwnChecks, port.Number)
+		}
 		if s.protocol == ProtocolHTTPS && s.ownCertificates {
 			if spec.PortCertificates == nil {
 				spec.PortCertificates = make(map[int][]string)

@@ -60,10 +60,19 @@ const (
 	pathCheckMode    = "healthCheck.mode"
 )
 
+// longestPorts is how many bytes the annotation may have. Every option of 30 ports, the most that a
+// load balancer has, fits in. An object may be as large as all annotations together, 256 KiB, and
+// whoever may write a Service must not keep the controller busy with one.
+const longestPorts = 32 << 10
+
 // portOptions reads [AnnotationPorts] into the settings of the ports that it names.
 func (p *parser) portOptions() {
 	text := p.svc.Annotations[AnnotationPorts]
-	if text == "" {
+	switch {
+	case text == "":
+		return
+	case len(text) > longestPorts:
+		p.refusePorts("", text, fmt.Sprintf("%d bytes are too long: set at most %d, without spaces and options that say what holds for all ports anyway", len(text), longestPorts))
 		return
 	}
 	ports, err := decodeObject(text)
@@ -98,7 +107,7 @@ func (p *parser) refusePorts(path, value, remedy string) {
 func (p *parser) portNamed(key string) (Port, error) {
 	known, carried := []string{}, true
 	for _, port := range p.svc.Ports {
-		switch named := key == strconv.Itoa(port.Number) || key == port.Name; {
+		switch named := key == strconv.Itoa(port.Number) || key != "" && key == port.Name; {
 		case !named:
 		case port.Protocol == "TCP":
 			return port, nil
@@ -119,11 +128,14 @@ func (p *parser) optionsOf(port Port, options []member) settings {
 	given := make(map[string]any)
 	for _, o := range options {
 		nested, isObject := o.value.([]member)
-		if o.key != pathHealthCheck {
+		switch group, path, dotted := strings.Cut(o.key, "."); {
+		case dotted: // beside an object it would be a second way to say the same
+			p.refusePorts(key+"."+o.key, shownJSON(o.value), fmt.Sprintf(`a key has no dot: set an object, "%s":{"%s":…}`, group, path))
+			continue
+		case o.key != pathHealthCheck:
 			given[o.key] = o.value
 			continue
-		}
-		if !isObject {
+		case !isObject:
 			p.refusePorts(key+"."+o.key, shownJSON(o.value), `set an object of options such as {"port":8080}`)
 		}
 		for _, n := range nested {

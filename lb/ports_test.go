@@ -22,7 +22,9 @@ func portsCase() annotationCase {
 			s.Publish.Proxy = true
 			s.Listeners[1].Protocol, s.Listeners[1].HTTP = "http", http
 		},
-		other: `{"80":{"healthCheck":{"retries":1}}}`, then: func(s *lb.Spec) { s.Listeners[0].Check.Retries = 1 },
+		other: `{"80":{"healthCheck":{"retries":1}}}`, then: func(s *lb.Spec) {
+			s.Listeners[0].Check.Retries, s.OwnChecks = 1, []int{80}
+		},
 		invalid: []string{"443", "[]", `{"443":{}`, `{"443":{}} x`, `{"443":{},"443":{}}`, "null"},
 	}
 }
@@ -51,7 +53,7 @@ func TestOptionOfEachPortIsTheAnnotationForAll(t *testing.T) {
 				svc.Annotations[lb.AnnotationPorts] = portsJSON(t, svc.Ports, option, value)
 				got, want := resolved(t, svc, d), resolved(t, byAnnotation, d)
 				got.Takeover, want.Takeover = lb.Takeover{}, lb.Takeover{}
-				got.PortCertificates, want.Certificates = nil, nil
+				got.PortCertificates, want.Certificates, got.OwnChecks = nil, nil, nil
 				got.Certificates = nil
 				if !reflect.DeepEqual(got, want) {
 					t.Errorf("%s\n got %+v\nwant %+v", svc.Annotations[lb.AnnotationPorts], got, want)
@@ -140,8 +142,8 @@ func TestPortsDiffer(t *testing.T) {
 	if !reflect.DeepEqual(spec.Listeners, want) {
 		t.Errorf("\n got %+v\nwant %+v", spec.Listeners, want)
 	}
-	if !spec.Publish.Proxy || !spec.Takeover.OptedIn {
-		t.Errorf("pods reach ports past the load balancer that need what it adds, or checks are kept that were asked to change: %+v", spec)
+	if !spec.Publish.Proxy {
+		t.Errorf("pods reach ports past the load balancer that need what it adds: %+v", spec)
 	}
 }
 
@@ -198,6 +200,10 @@ func TestRedirectOfOnePort(t *testing.T) {
 	if spec := parse(t, svc, d); !spec.Listeners[1].HTTP.Redirect || spec.Listeners[0].HTTP.Redirect {
 		t.Errorf("%+v", spec.Listeners)
 	}
+	alone, d := portService(`{"80":{"protocol":"https","certificates":["7"],"redirectHTTP":true}}`)
+	if _, _, err := lb.Parse(alone, d); err == nil || !strings.Contains(err.Error(), "port 80 takes port 80") {
+		t.Errorf("port 80 itself: %v", err)
+	}
 	svc.Annotations[lb.AnnotationPorts] = `{"443":{"redirectHTTP":true},"25":{"redirectHTTP":true}}`
 	svc.Annotations[hetzner+"protocol"], svc.Annotations[hetzner+"http-certificates"] = "https", "7"
 	if _, _, err := lb.Parse(svc, d); err == nil || !strings.Contains(err.Error(), "443, 25") {
@@ -234,6 +240,11 @@ func TestMistakesInOptionsOfPorts(t *testing.T) {
 		`{"443":{}`:                                           `not a JSON object of ports (unexpected EOF)`,
 		`{"443":{}}{}`:                                        `something follows its end`,
 		`{443:{}}`:                                            `not a JSON object of ports (invalid character`,
+
+		`{"443":{"healthCheck":{"port":80},"healthCheck.port":81}}`: `443.healthCheck.port="81": a key has no dot: set an object, "healthCheck":{"port":…}`,
+
+		`{"":{}}`:                                `underlay.dev/ports="{…}": the Service has no such port: name one of 80, 443, 25, 53`,
+		`{"443":` + strings.Repeat("[", 100_000): `100007 bytes are too long: set at most 32768`,
 	} {
 		svc, d := portService(options)
 		_, _, err := lb.Parse(svc, d)
@@ -241,6 +252,12 @@ func TestMistakesInOptionsOfPorts(t *testing.T) {
 		if !errors.As(err, &refused) || len(refused.Notes) != 1 || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n got %v\nwant %s", options, err, want)
 		}
+	}
+	unnamed, defaults := plain()
+	unnamed.Ports = unnamed.Ports[:1]
+	unnamed.Annotations = map[string]string{lb.AnnotationPorts: `{"":{}}`}
+	if _, _, err := lb.Parse(unnamed, defaults); err == nil {
+		t.Error("no name names the port that has none")
 	}
 	svc, d := portService(`{"443":{"protocol":"udp","healthCheck":{"port":0}},"444":{}}`)
 	_, _, err := lb.Parse(svc, d)
@@ -263,11 +280,58 @@ func TestOptionsOfPortsWithoutEffect(t *testing.T) {
 			t.Errorf("%s: %v, %v", options, notes, err)
 		}
 	}
+	// Under policy Local the mode node-port has one with the PROXY protocol.
+	for options, noted := range map[string]bool{
+		`{"443":{"healthCheck":{"mode":"node-port"}}}`:                       true,
+		`{"443":{"healthCheck":{"mode":"node-port"},"proxyProtocol":true}}`:  false,
+		`{"443":{"healthCheck":{"mode":"kube-proxy"},"proxyProtocol":true}}`: false,
+	} {
+		local, d := portService(options)
+		local.Local, local.HealthCheckNodePort = true, 32000
+		if _, notes, err := lb.Parse(local, d); err != nil || len(notes) == 2 != noted { // one is about port 53
+			t.Errorf("%s under policy Local: %v, %v", options, notes, err)
+		}
+	}
+	local, d := portService(`{"443":{"proxyProtocol":true}}`, lb.OwnPrefix+"health-check", "node-port")
+	local.Local, local.HealthCheckNodePort = true, 32000
+	spec, notes, err := lb.Parse(local, d)
+	if err != nil || len(notes) != 1 || spec.Listeners[2].Check.Port != 30443 {
+		t.Errorf("node-port for all ports, the PROXY protocol for one: %v, %v, %s", notes, err, spec.Listeners[2].Check)
+	}
 	// An annotation for all ports has an effect if one port has it.
 	svc, d := portService(`{"443":{"protocol":"http"}}`, hetzner+"http-sticky-sessions", "true")
-	spec, notes, err := lb.Parse(svc, d)
+	spec, notes, err = lb.Parse(svc, d)
 	if err != nil || len(notes) != 1 || !spec.Listeners[2].HTTP.Sticky { // the note is about port 53
 		t.Errorf("%v %v %+v", notes, err, spec.Listeners)
+	}
+}
+
+// A check that was refused is tried again when it moves to another port, and not because a port
+// comes that says nothing of its own, or because node ports change.
+func TestDigestOfChecksOfPorts(t *testing.T) {
+	digest := func(options string, change func(*lb.Service)) string {
+		svc, d := portService(options)
+		change(&svc)
+		return parse(t, svc, d).CheckDigest()
+	}
+	same := func(*lb.Service) {}
+	const options = `{"80":{"healthCheck":{"protocol":"http","path":"/a"}},"443":{"healthCheck":{"protocol":"http","path":"/b"}}}`
+	was := digest(options, same)
+	if digest(strings.NewReplacer("/a", "/b", "/b", "/a").Replace(options), same) == was {
+		t.Error("ports that swap their checks ask what they asked before")
+	}
+	if proxied := `{"25":{"proxyProtocol":true}}`; digest(proxied, same) == digest(strings.Replace(proxied, "25", "80", 1), same) {
+		t.Error("a check of the node port that moves to another port is the same")
+	}
+	for name, change := range map[string]func(*lb.Service){
+		"a port more": func(svc *lb.Service) {
+			svc.Ports = append(svc.Ports, lb.Port{Number: 8080, Protocol: "TCP", NodePort: 31080})
+		},
+		"other node port": func(svc *lb.Service) { svc.Ports[0].NodePort = 31081 },
+	} {
+		if digest(options, change) != was {
+			t.Errorf("%s: other checks", name)
+		}
 	}
 }
 

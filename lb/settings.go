@@ -56,6 +56,7 @@ type settings struct {
 	retries       int
 
 	attached bool // a network is configured
+	local    bool // externalTrafficPolicy is Local
 
 	// Of one port only: it has certificates of its own; and the options that it was given.
 	ownCertificates bool

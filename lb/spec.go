@@ -47,6 +47,9 @@ type Spec struct {
 	IPv4Name, IPv6Name string
 
 	Listeners []Listener // sorted by port
+	// OwnChecks are the ports whose health check is another than it would be without options of
+	// their own.
+	OwnChecks []int
 	// HealthCheckNodePort is where kube-proxy answers for the Service; 0 without policy Local.
 	HealthCheckNodePort int
 	// Certificates are IDs and names of certificates; [Spec.Resolve] puts them into the listeners

@@ -155,7 +155,14 @@ func targetOf(b survey.Balancing, n *corev1.Node) (lb.Target, bool) {
 func open(c lb.HealthCheck, node netip.Addr, why lb.Cause) string {
 	try := fmt.Sprintf("nc -zv %s %d", node, c.Port)
 	if c.Protocol != lb.ProtocolTCP {
-		try = fmt.Sprintf("curl -i http://%s%s", netip.AddrPortFrom(node, uint16(c.Port)), c.Path)
+		options, scheme := "-i", "http"
+		if c.TLS {
+			options, scheme = "-ik", "https"
+		}
+		if c.Domain != "" {
+			options += fmt.Sprintf(" -H 'Host: %s'", c.Domain)
+		}
+		try = fmt.Sprintf("curl %s %s://%s%s", options, scheme, netip.AddrPortFrom(node, uint16(c.Port)), c.Path)
 	}
 	switch why.Detail {
 	case lb.DetailNoConnection:

@@ -358,6 +358,11 @@ func seededServices() []seeded {
 		},
 		{name: "a load balancer of no Service", seed: func(s *survey.Snapshot) { s.Services = s.Services[:1] }, check: "load-balancer-owner", severity: Warning, object: "load-balancer/web", says: []string{"900", "cluster kubernetes"}, do: "delete 900"},
 		{name: "a firewalled health port", seed: func(s *survey.Snapshot) { sicken(s, machines) }, check: "load-balancer-health", severity: Error, object: object, says: []string{"port 80", "3 of 3", "http :10256/healthz", "worker-1", "no traffic"}, do: "curl -i http://10.0.0.2:10256/healthz"},
+		{name: "a firewalled health port with TLS", seed: func(s *survey.Snapshot) {
+			sicken(s, machines)
+			c := &s.LoadBalancers[0].Listeners[0].Check
+			c.Port, c.Path, c.TLS, c.Domain = 8443, "/up", true, "web.example"
+		}, check: "load-balancer-health", severity: Error, object: object, do: "curl -ik -H 'Host: web.example' https://10.0.0.2:8443/up"},
 		{name: "one node with a firewalled health port", seed: func(s *survey.Snapshot) { sicken(s, 1) }, check: "load-balancer-health", severity: Warning, object: object, says: []string{"1 of 3", "control-1"}},
 		{name: "a node that refuses connections", seed: func(s *survey.Snapshot) {
 			sicken(s, 1)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -130,7 +131,7 @@ func (p Plan) tried(spec lb.Spec, have lb.State) (lb.Spec, trial) {
 	back := func() lb.Spec { return spec.KeepChecks(replaced(spec, have, m.Was)) }
 	if m.Refused == digest {
 		// Not simply those that are there: putting the old ones back may have failed.
-		return back(), trial{memory: m, notes: []lb.Note{rolledBack(spec)}}
+		return back(), trial{memory: m, notes: []lb.Note{rolledBack(spec, m.Was)}}
 	}
 	if m.open() && spec.ChecksKept {
 		// The user does not want them any more: those that are there are not the ones to keep.
@@ -149,7 +150,7 @@ func (p Plan) tried(spec lb.Spec, have lb.State) (lb.Spec, trial) {
 		case good:
 			m = checks{}
 		default:
-			note := rolledBack(spec)
+			note := rolledBack(spec, m.Was)
 			return back(), trial{memory: checks{Refused: digest, Was: m.Was}, notes: []lb.Note{note}}
 		}
 	}
@@ -214,7 +215,7 @@ func (p Plan) heldChecks(have lb.State) (m checks, ops []lb.Op, notes []lb.Note)
 			ops = append(ops, lb.UpdateListener{Listener: back[old.Port]})
 		}
 	}
-	return m, ops, []lb.Note{rolledBack(lb.Spec{})}
+	return m, ops, []lb.Note{rolledBack(lb.Spec{}, m.Was)}
 }
 
 // changedChecks are the old checks of listeners that judge by other ones from now on and have
@@ -273,13 +274,24 @@ func verdict(spec lb.Spec) time.Duration {
 	return longest
 }
 
-func rolledBack(spec lb.Spec) lb.Note {
-	asked := "" // unknown of a Service that is refused
-	if len(spec.Listeners) > 0 {
-		asked = fmt.Sprintf(" (%s)", spec.Listeners[0].Check)
+// rolledBack is the note about checks that were taken back; was are the ones before, by their port.
+func rolledBack(spec lb.Spec, was map[int]lb.HealthCheck) lb.Note {
+	const most = 2     // as many checks as a note has room for beside its remedy
+	var asked []string // unknown of a Service that is refused
+	for _, l := range spec.Listeners {
+		if _, tried := was[l.Port]; tried {
+			asked = append(asked, fmt.Sprintf("port %d: %s", l.Port, l.Check))
+		}
+	}
+	if more := len(asked) - most; more > 0 {
+		asked = append(asked[:most], fmt.Sprintf("and %d more", more))
+	}
+	shown := ""
+	if len(asked) > 0 {
+		shown = " (" + strings.Join(asked, "; ") + ")"
 	}
 	return lb.Note{
 		Grade: lb.Error, Reason: lb.ReasonCheckRolledBack,
-		Text: fmt.Sprintf("the new health check%s left no healthy node, so the one before it is back, or a TCP check of the node port if nobody answers that one any more: mend what it asks for, then remove the annotation %s to have it tried again", asked, lb.AnnotationState),
+		Text: fmt.Sprintf("the new health check%s left no healthy node, so the one before it is back, or a TCP check of the node port if nobody answers that one any more: mend what it asks for, then remove the annotation %s to have it tried again", shown, lb.AnnotationState),
 	}
 }
