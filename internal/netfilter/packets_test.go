@@ -175,6 +175,85 @@ func TestStrangersReachNoPublicPod(t *testing.T) {
 	f.expect("after cleanup", f.connect(f.outside, outside6, f.pod, pod6), outside6)
 }
 
+// A pod is open to whom it is opened, on that port; what is connected stays so
+// when the opening goes, also when the table is made anew while it is there.
+func TestOpenPodsAreReached(t *testing.T) {
+	f := newSegment(t)
+	want := f.desired("10.244.1.0/24", "2001:db8:1:0:1::/80")
+	f.node.apply(want)
+	f.expect("not open yet", f.connect(f.outside, outside6, f.pod, pod6), "nobody")
+	want.Openings = openings(outside6+"/128", "["+pod6+"]:80")
+	f.node.apply(want)
+	f.expect("open", f.connect(f.outside, outside6, f.pod, pod6), outside6)
+	stays := f.open(f.outside, outside6, f.pod, pod6)
+	stays.expect("connected")
+
+	f.node.Run("nft", "delete", "table", "inet", "underlay")
+	if changed := f.node.apply(want); len(changed) != 1 {
+		t.Errorf("the table made anew: %q", changed)
+	}
+	stays.expect("connected while the table was made anew")
+	if n := strings.Count(f.node.Run("conntrack", "-L", "-f", "ipv6"), "dport=80 "); n == 0 {
+		t.Error("the connection that is open is forgotten")
+	}
+
+	for what, open := range map[string][]Opening{
+		"open to another": openings("2001:db8:99::8/128", "["+pod6+"]:80"),
+		"another port":    openings(outside6+"/128", "["+pod6+"]:81"),
+		"another pod":     openings(outside6+"/128", "[2001:db8:1:0:1::3]:80"),
+		"nothing open":    nil,
+	} {
+		want.Openings = open
+		f.node.apply(want)
+		f.expect(what, f.connect(f.outside, outside6, f.pod, pod6), "nobody")
+		stays.expect(what + ", connected before")
+	}
+	want.Openings = openings("2001:db8:99::/64", "["+pod6+"]:80")
+	f.node.apply(want)
+	f.expect("open to a prefix", f.connect(f.outside, outside6, f.pod, pod6), outside6)
+}
+
+// conversation is a connection that stays.
+type conversation struct {
+	t              *testing.T
+	client, server net.Conn
+}
+
+func (f *segment) open(client *netns.Space, from string, server *netns.Space, to string) *conversation {
+	f.t.Helper()
+	c := &conversation{t: f.t}
+	var listener net.Listener
+	var err error
+	server.Do(func() { listener, err = net.Listen("tcp", net.JoinHostPort(to, "80")) })
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer listener.Close()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	client.Do(func() { c.client, err = dialer.Dial("tcp", net.JoinHostPort(to, "80")) })
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { _ = c.client.Close() })
+	if c.server, err = listener.Accept(); err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { _ = c.server.Close() })
+	return c
+}
+
+// expect sends a byte each way.
+func (c *conversation) expect(what string) {
+	c.t.Helper()
+	for _, way := range [][2]net.Conn{{c.client, c.server}, {c.server, c.client}} {
+		_ = way[1].SetReadDeadline(time.Now().Add(3 * time.Second))
+		_, err := way[0].Write([]byte("x"))
+		if _, lost := way[1].Read(make([]byte, 1)); err != nil || lost != nil {
+			c.t.Errorf("%s: %v, %v", what, err, lost)
+		}
+	}
+}
+
 // Datagrams, each of a client of its own, go on while the rules change over and
 // over: none leaves under the pod's address, none is lost. Rare is what making
 // the table anew lets through, so it takes tens of thousands to see it.
