@@ -82,17 +82,18 @@ func (l *LoadBalancers) list(ctx context.Context, selector string) ([]lb.State, 
 func (l *LoadBalancers) find(ctx context.Context, opts hcloud.LoadBalancerListOpts) ([]lb.State, error) {
 	// Sorted, so that an error about two of them has the same text each time.
 	opts.PerPage, opts.Sort = 50, []string{"id:asc"}
-	found, err := all(ctx, func(ctx context.Context) ([]*hcloud.LoadBalancer, error) {
-		return l.client.api.LoadBalancer.AllWithOpts(ctx, opts)
+	return all(ctx, func(ctx context.Context) ([]lb.State, error) {
+		var states []lb.State
+		opts := opts
+		for opts.Page = 1; opts.Page > 0; {
+			found, next, err := l.page(ctx, opts)
+			if err != nil {
+				return nil, err
+			}
+			states, opts.Page = append(states, found...), next
+		}
+		return states, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	states := make([]lb.State, len(found))
-	for i, balancer := range found {
-		states[i] = balancerState(balancer)
-	}
-	return states, nil
 }
 
 // Apply implements lb.Backend.
@@ -215,6 +216,9 @@ func (l *LoadBalancers) send(ctx context.Context, have lb.State, op lb.Op) error
 }
 
 func (l *LoadBalancers) addTarget(ctx context.Context, ref *hcloud.LoadBalancer, t lb.Target) (action *hcloud.Action, err error) {
+	if t.Pod() {
+		return l.changePod(ctx, ref.ID, "add_target", t)
+	}
 	if t.Address.IsValid() {
 		action, _, err = l.client.api.LoadBalancer.AddIPTarget(ctx, ref, hcloud.LoadBalancerAddIPTargetOpts{IP: t.Address.AsSlice()})
 		return action, err
@@ -226,6 +230,9 @@ func (l *LoadBalancers) addTarget(ctx context.Context, ref *hcloud.LoadBalancer,
 }
 
 func (l *LoadBalancers) removeTarget(ctx context.Context, ref *hcloud.LoadBalancer, t lb.Target) (action *hcloud.Action, err error) {
+	if t.Pod() {
+		return l.changePod(ctx, ref.ID, "remove_target", t)
+	}
 	if t.Address.IsValid() {
 		action, _, err = l.client.api.LoadBalancer.RemoveIPTarget(ctx, ref, t.Address.AsSlice())
 		return action, err
