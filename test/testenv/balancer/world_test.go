@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -210,6 +211,16 @@ func (w *world) balance(opts hcloud.LoadBalancerCreateOpts, servers ...*hcloud.S
 	lb, _, err := w.cloud.LoadBalancer.GetByID(w.t.Context(), made.LoadBalancer.ID)
 	noError(w.t, err)
 	return lb
+}
+
+// target makes an address of a server a target of a load balancer. hcloud-go can't.
+func (w *world) target(lb *hcloud.LoadBalancer, s *hcloud.Server, at netip.Addr) {
+	w.t.Helper()
+	body := fmt.Sprintf(`{"type":"server","server":{"id":%d,"ip":%q}}`, s.ID, at)
+	r, err := w.cloud.NewRequest(w.t.Context(), http.MethodPost, fmt.Sprintf("/load_balancers/%d/actions/add_target", lb.ID), strings.NewReader(body))
+	noError(w.t, err)
+	_, err = w.cloud.Do(r, nil)
+	noError(w.t, err)
 }
 
 // listens waits until there are so many listeners, of targets and services.
