@@ -28,6 +28,9 @@ func LimitsOf(typ string) (Limits, bool) {
 // targets already, so that a cluster too large for its type does not shuffle its targets with every
 // change.
 func (s Spec) Fit(have State, preferred []Node) (Spec, []Note) {
+	if s.PodTargets {
+		return s.fitPods(have)
+	}
 	limits, known := LimitsOf(s.Type)
 	room := max(limits.Targets-have.OtherTargets, 0)
 	if !known || len(s.Targets) <= room {
