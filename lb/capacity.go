@@ -73,7 +73,8 @@ func (s Spec) Retarget(have State, nodes, preferred []Node) (Spec, []Note) {
 // DiffTargets is the part of [Diff] that concerns targets.
 func DiffTargets(want Spec, have State) []Op {
 	gone, added, replaced := diffTargets(want, have.Targets, nil)
-	return slices.Concat(gone, added, replaced)
+	gone, last := want.goLast(have, gone, len(added))
+	return slices.Concat(gone, added, replaced, last)
 }
 
 // Hindrances are the reasons for which no load balancer may be created. One that there is needs no
