@@ -55,7 +55,8 @@ type settings struct {
 	timeout       time.Duration
 	retries       int
 
-	attached bool // a network is configured
+	attached   bool // a network is configured
+	podTargets bool // pods are the targets, and not nodes
 }
 
 func text(at func(*settings) *string, valid func(string) error) setter {

@@ -112,11 +112,14 @@ func (s State) Unserved() (listeners []Listener) {
 }
 
 // NoHealthyTarget is the note about a listener that has found no target healthy for the time of a
-// verdict. idle: the Service has no endpoint that could be healthy.
-func (l Listener) NoHealthyTarget(idle bool) Note {
+// verdict. idle: the Service has no endpoint that could be healthy. pods are the targets.
+func (l Listener) NoHealthyTarget(idle, pods bool) Note {
 	note := Note{
 		Grade: Error, Reason: ReasonNoHealthyTarget,
 		Text: fmt.Sprintf("%s by its check (%s): let the load balancer reach that port on the nodes, and the pods of the Service be ready", l.withoutHealthy(), l.Check),
+	}
+	if pods {
+		note.Text = fmt.Sprintf("%s by its check (%s): let the pods listen on that port on IPv6, and filters let the load balancer reach it; if it connects from another address than its own public one, name that in loadBalancers.podTargetSources", l.withoutHealthy(), l.Check)
 	}
 	if idle {
 		note.Grade, note.Text = Warning, l.withoutHealthy()+", because the Service has no ready endpoint"
