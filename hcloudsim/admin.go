@@ -120,7 +120,7 @@ func (s *Simulator) adminHealth(w http.ResponseWriter, r *http.Request) {
 	}
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err == nil {
-		err = s.SetTargetHealth(id, req.key().target, req.ListenPort, req.Status)
+		err = s.SetTargetFinding(id, req.key().target, req.ListenPort, req.finding())
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)

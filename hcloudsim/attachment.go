@@ -68,10 +68,26 @@ func (p *project) taken(n *network, self *attachment) (addresses map[netip.Addr]
 	return addresses, members
 }
 
+// behindVSwitches is how many dedicated servers count as members of a network.
+func (p *project) behindVSwitches(n *network) int {
+	if p.opts.VSwitchMembers == nil {
+		return 0
+	}
+	counted := map[int64]bool{}
+	servers := 0
+	for _, s := range n.subnets {
+		if s.kind == subnetVSwitch && !counted[s.vSwitch] {
+			counted[s.vSwitch] = true
+			servers += p.opts.VSwitchMembers(s.vSwitch)
+		}
+	}
+	return servers
+}
+
 // findPlace judges a wish, and picks the address if none was asked for.
 func (p *project) findPlace(n *network, wish place) (*attachment, error) {
 	taken, members := p.taken(n, nil)
-	if exceeds(members, p.opts.AttachmentLimit) {
+	if exceeds(members+p.behindVSwitches(n), p.opts.AttachmentLimit) {
 		return nil, errLimit("network_attachment_limit", p.opts.AttachmentLimit)
 	}
 	subnets, err := n.suitable(wish)

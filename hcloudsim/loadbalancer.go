@@ -21,7 +21,7 @@ type loadBalancer struct {
 	services   []*service
 	targets    []*target
 	private    *attachment
-	health     map[healthKey]Health // what SetTargetHealth said
+	health     map[healthKey]Finding // what SetTargetFinding said
 	checks     map[healthKey]*checks
 }
 

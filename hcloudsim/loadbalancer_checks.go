@@ -11,12 +11,12 @@ import (
 // checks are the health checks of one target by one service, as far as they
 // have been carried out.
 type checks struct {
-	since  time.Time // what is checked is so since then
-	next   time.Time // when the next is due
-	status Health
-	answer Health // of the last
-	streak int    // how many in a row had that answer
-	asked  bool   // somebody is being asked just now
+	since   time.Time // what is checked is so since then
+	next    time.Time // when the next is due
+	finding Finding
+	answer  Health // of the last
+	streak  int    // how many in a row had that answer
+	asked   bool   // somebody is being asked just now
 }
 
 // checksOf starts over when the service or the target is not what it was.
@@ -28,36 +28,36 @@ func (lb *loadBalancer) checksOf(key healthKey, since time.Time) *checks {
 	if lb.checks == nil {
 		lb.checks = map[healthKey]*checks{}
 	}
-	lb.checks[key] = &checks{since: since, next: since, status: HealthUnknown}
+	lb.checks[key] = &checks{since: since, next: since, finding: Finding{Health: HealthUnknown}}
 	return lb.checks[key]
 }
 
 // run carries out the checks that are due, when somebody looks.
-func (c *checks) run(now time.Time, probe Probe, ask Prober) Health {
+func (c *checks) run(now time.Time, probe Probe, ask Prober) Finding {
 	if now.Before(c.next) {
-		return c.status
+		return c.finding
 	}
 	found := ask(probe)
-	if found == "" {
-		return ""
+	if found == (Finding{}) {
+		return found
 	}
 	c.record(now, probe.Service.HealthCheck, found)
-	return c.status
+	return c.finding
 }
 
 // record counts an answer: the first check is due at once, one in each
 // interval after that. As many as the check's retries must agree before the
 // status changes, from unknown too. Nobody can be asked about the past: what is
 // found now stands for all that are due by now.
-func (c *checks) record(now time.Time, check *schema.LoadBalancerServiceHealthCheck, found Health) {
+func (c *checks) record(now time.Time, check *schema.LoadBalancerServiceHealthCheck, found Finding) {
 	interval := max(1, time.Duration(check.Interval)) * time.Second // a restored state may have any
 	due := 1 + int(now.Sub(c.next)/interval)
 	c.next = c.next.Add(time.Duration(due) * interval)
-	if found != c.answer {
-		c.answer, c.streak = found, 0
+	if found.Health != c.answer {
+		c.answer, c.streak = found.Health, 0
 	}
 	if c.streak += due; c.streak >= check.Retries {
-		c.status = found
+		c.finding = found
 	}
 }
 
@@ -69,7 +69,7 @@ const healthTick = 200 * time.Millisecond
 // service and target, each in its interval, none waiting for another, and
 // without the simulator's lock, so that they may take as long as the check's
 // timeout says. Meanwhile targets are what the checks have found, and time and
-// [Options.Prober] have no say. An empty answer counts as none.
+// [Options.Prober] have no say. The zero Finding counts as none.
 func (s *Simulator) RunHealthChecks(ctx context.Context, ask Prober) {
 	s.setProbing(1)
 	defer s.setProbing(-1)
@@ -118,11 +118,11 @@ func (s *Simulator) dueChecks() []dueCheck {
 	return due
 }
 
-func (s *Simulator) recordCheck(due dueCheck, found Health) {
+func (s *Simulator) recordCheck(due dueCheck, found Finding) {
 	p, unlock := s.present()
 	defer unlock()
 	due.checks.asked = false
-	if found != "" {
+	if found != (Finding{}) {
 		due.checks.record(p.now, due.probe.Service.HealthCheck, found)
 	}
 }

@@ -119,7 +119,7 @@ func (p *project) newLoadBalancer(req loadBalancerRequest) (*loadBalancer, error
 	lb := &loadBalancer{
 		base: base{name: req.Name, labels: labels},
 		size: size, location: location, algorithm: algorithmRoundRobin,
-		public: true, health: map[healthKey]Health{},
+		public: true, health: map[healthKey]Finding{},
 	}
 	if req.Algorithm != nil {
 		lb.algorithm = req.Algorithm.Type

@@ -1,8 +1,10 @@
 package hcloudsim
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
@@ -15,6 +17,44 @@ const (
 	HealthHealthy   Health = "healthy"
 	HealthUnhealthy Health = "unhealthy"
 )
+
+// Finding is what a health check found, or what is to be shown of a target.
+type Finding struct {
+	Health Health
+	// Detail says why a target is unhealthy; empty: [DetailUnspecified].
+	Detail Detail
+	// HTTPStatus is the status that the target answered, with [DetailHTTPStatus].
+	HTTPStatus int
+}
+
+// Detail is the reason why a target is unhealthy, in the API's words.
+type Detail string
+
+// The details, as hcloud-go has them.
+const (
+	DetailUnspecified  Detail = "unspecified"
+	DetailNoConnection Detail = "layer4_no_connection"
+	DetailTimeout4     Detail = "layer4_timeout"
+	DetailTimeout7     Detail = "layer7_timeout"
+	DetailHTTPStatus   Detail = "unexpected_http_status"
+	DetailHTTPContent  Detail = "unexpected_http_content"
+)
+
+// valid refuses what the API could not show.
+func (f Finding) valid() error {
+	details := []Detail{"", DetailUnspecified, DetailNoConnection, DetailTimeout4, DetailTimeout7, DetailHTTPStatus, DetailHTTPContent}
+	switch {
+	case f.Health != HealthUnknown && f.Health != HealthHealthy && f.Health != HealthUnhealthy:
+		return fmt.Errorf("health %q of a target: must be unknown, healthy or unhealthy", f.Health)
+	case !slices.Contains(details, f.Detail):
+		return fmt.Errorf("detail %q of a target's health: must be one of %q", f.Detail, details[1:])
+	case f.Detail != "" && f.Health != HealthUnhealthy:
+		return fmt.Errorf("detail %q of a target that is %s: only an unhealthy one has a detail", f.Detail, f.Health)
+	case (f.HTTPStatus != 0) != (f.Detail == DetailHTTPStatus):
+		return fmt.Errorf("HTTP status %d of a target with detail %q: one goes with detail %s, and only with that", f.HTTPStatus, f.Detail, DetailHTTPStatus)
+	}
+	return nil
+}
 
 // TargetID names a target: a server, also one that a label selector chooses,
 // an IP, or both: a server at another address than its primary IPv4.
@@ -35,8 +75,8 @@ type Probe struct {
 }
 
 // Prober carries out a health check of a target, and says healthy or unhealthy.
-// An empty answer leaves the judgment to time, see [Options.HealthyAfter].
-type Prober func(Probe) Health
+// The zero Finding leaves the judgment to time, see [Options.HealthyAfter].
+type Prober func(Probe) Finding
 
 type healthKey struct {
 	target TargetID
@@ -47,20 +87,27 @@ type healthKey struct {
 // port or, with 0, for all. An empty health takes that back. The target need
 // not be there yet.
 func (s *Simulator) SetTargetHealth(loadBalancer int64, target TargetID, listenPort int, health Health) error {
+	return s.SetTargetFinding(loadBalancer, target, listenPort, Finding{Health: health})
+}
+
+// SetTargetFinding does the same with the reason why a target is unhealthy. The
+// zero Finding takes it back.
+func (s *Simulator) SetTargetFinding(loadBalancer int64, target TargetID, listenPort int, finding Finding) error {
 	p, unlock := s.present()
 	defer unlock()
 	lb, err := must(&p.loadBalancers, kindLoadBalancer, loadBalancer)
 	if err != nil {
 		return err
 	}
-	switch health {
-	case "":
-		delete(lb.health, healthKey{target, listenPort})
-	case HealthUnknown, HealthHealthy, HealthUnhealthy:
-		lb.health[healthKey{target, listenPort}] = health
-	default:
-		return fmt.Errorf("health %q of a target: must be unknown, healthy or unhealthy", health)
+	key := healthKey{target, listenPort}
+	if finding == (Finding{}) {
+		delete(lb.health, key)
+		return nil
 	}
+	if err := finding.valid(); err != nil {
+		return err
+	}
+	lb.health[key] = finding
 	return nil
 }
 
@@ -84,7 +131,7 @@ func (s *Simulator) HealthyTargets(loadBalancer int64, listenPort int) []PlaneTa
 			continue
 		}
 		for _, id := range p.targetIDs(t) {
-			if address := p.addressOf(lb, t, id); address.IsValid() && p.healthOf(lb, service, t, id) == HealthHealthy {
+			if address := p.addressOf(lb, t, id); address.IsValid() && p.findingOf(lb, service, t, id).Health == HealthHealthy {
 				out = append(out, PlaneTarget{id, address})
 			}
 		}
@@ -92,9 +139,9 @@ func (s *Simulator) HealthyTargets(loadBalancer int64, listenPort int) []PlaneTa
 	return out
 }
 
-// healthOf is what a service thinks of a target: what was set, what the prober
+// findingOf is what a service thinks of a target: what was set, what the prober
 // says, or what time makes of it.
-func (p *project) healthOf(lb *loadBalancer, s *service, t *target, id TargetID) Health {
+func (p *project) findingOf(lb *loadBalancer, s *service, t *target, id TargetID) Finding {
 	for _, port := range []int{s.ListenPort, 0} {
 		if fixed, ok := lb.health[healthKey{id, port}]; ok {
 			return fixed
@@ -104,20 +151,20 @@ func (p *project) healthOf(lb *loadBalancer, s *service, t *target, id TargetID)
 	since := later(s.since, t.since)
 	known := lb.checksOf(healthKey{id, s.ListenPort}, since)
 	if p.probing > 0 {
-		return known.status
+		return known.finding
 	}
 	if p.opts.Prober != nil {
-		if found := known.run(p.now, p.probe(lb, s, t, id), p.opts.Prober); found != "" {
+		if found := known.run(p.now, p.probe(lb, s, t, id), p.opts.Prober); found != (Finding{}) {
 			return found
 		}
 	}
 	switch {
 	case p.now.Sub(since) < p.opts.HealthyAfter:
-		return HealthUnknown
+		return Finding{Health: HealthUnknown}
 	case !address.IsValid() || !p.isUp(id):
-		return HealthUnhealthy
+		return Finding{Health: HealthUnhealthy, Detail: DetailTimeout4}
 	}
-	return HealthHealthy
+	return Finding{Health: HealthHealthy}
 }
 
 // probe is what a health check of a target is asked for.
@@ -182,12 +229,14 @@ type healthBody struct {
 	HTTPStatusCode *int    `json:"http_status_code"`
 }
 
-// newHealthBody knows no more about why a target is unhealthy than that it is.
-func newHealthBody(port int, status Health) healthBody {
-	out := healthBody{ListenPort: port, Status: status}
-	if status == HealthUnhealthy {
-		unspecified := "unspecified"
-		out.Detail = &unspecified
+func newHealthBody(port int, f Finding) healthBody {
+	out := healthBody{ListenPort: port, Status: f.Health}
+	if f.Health == HealthUnhealthy {
+		detail := string(cmp.Or(f.Detail, DetailUnspecified))
+		out.Detail = &detail
+	}
+	if f.HTTPStatus != 0 {
+		out.HTTPStatusCode = &f.HTTPStatus
 	}
 	return out
 }
@@ -228,7 +277,7 @@ func (p *project) healthBodies(lb *loadBalancer, t *target, id TargetID) []healt
 	out := []healthBody{}
 	for _, s := range lb.services {
 		if !s.pending {
-			out = append(out, newHealthBody(s.ListenPort, p.healthOf(lb, s, t, id)))
+			out = append(out, newHealthBody(s.ListenPort, p.findingOf(lb, s, t, id)))
 		}
 	}
 	return out
@@ -242,7 +291,7 @@ func (b targetBody) plain() schema.LoadBalancerTarget {
 	}
 	set(&out.UsePrivateIP, b.UsePrivateIP)
 	for _, h := range b.HealthStatus {
-		out.HealthStatus = append(out.HealthStatus, schema.LoadBalancerTargetHealthStatus{ListenPort: h.ListenPort, Status: string(h.Status), Detail: h.Detail})
+		out.HealthStatus = append(out.HealthStatus, schema.LoadBalancerTargetHealthStatus{ListenPort: h.ListenPort, Status: string(h.Status), Detail: h.Detail, HTTPStatusCode: h.HTTPStatusCode})
 	}
 	for _, t := range b.Targets {
 		out.Targets = append(out.Targets, t.plain())

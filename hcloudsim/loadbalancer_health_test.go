@@ -2,6 +2,7 @@ package hcloudsim_test
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"strings"
 	"sync"
@@ -60,6 +61,59 @@ func TestHealth(t *testing.T) {
 	})
 }
 
+// The API says why a target is unhealthy, as the real client reads it.
+func TestWhyATargetIsUnhealthy(t *testing.T) {
+	sim := newSim(hcloudsim.Options{})
+	c := client(sim)
+	s := seedServer(t, sim, hcloudsim.ServerSeed{Name: "a"})
+	lb := createWhole(t, c, nil, s).LoadBalancer
+	id := hcloudsim.TargetID{Server: s.ID}
+	shown := func() string {
+		t.Helper()
+		now, _, err := c.LoadBalancer.GetByID(t.Context(), lb.ID)
+		noError(t, err)
+		h, detail, status := now.Targets[0].HealthStatus[0], "none", 0
+		if h.Detail != nil {
+			detail = string(*h.Detail)
+		}
+		if h.HTTPStatusCode != nil {
+			status = *h.HTTPStatusCode
+		}
+		return fmt.Sprint(h.Status, " ", detail, " ", status)
+	}
+	for _, test := range []struct {
+		finding hcloudsim.Finding
+		want    string
+	}{
+		{hcloudsim.Finding{}, "healthy none 0"},
+		{hcloudsim.Finding{Health: hcloudsim.HealthUnhealthy}, "unhealthy unspecified 0"},
+		{hcloudsim.Finding{Health: hcloudsim.HealthUnhealthy, Detail: hcloudsim.DetailNoConnection}, "unhealthy layer4_no_connection 0"},
+		{hcloudsim.Finding{Health: hcloudsim.HealthUnhealthy, Detail: hcloudsim.DetailHTTPStatus, HTTPStatus: 503}, "unhealthy unexpected_http_status 503"},
+	} {
+		noError(t, sim.SetTargetFinding(lb.ID, id, 0, test.finding))
+		if got := shown(); got != test.want {
+			t.Errorf("%+v is shown as %s, want %s", test.finding, got, test.want)
+		}
+	}
+	for _, wrong := range []hcloudsim.Finding{
+		{Detail: hcloudsim.DetailTimeout4},
+		{Health: hcloudsim.HealthHealthy, Detail: hcloudsim.DetailTimeout4},
+		{Health: hcloudsim.HealthUnhealthy, Detail: "tired"},
+		{Health: hcloudsim.HealthUnhealthy, HTTPStatus: 503},
+		{Health: hcloudsim.HealthUnhealthy, Detail: hcloudsim.DetailHTTPStatus},
+	} {
+		if err := sim.SetTargetFinding(lb.ID, id, 0, wrong); err == nil {
+			t.Errorf("%+v is accepted", wrong)
+		}
+	}
+	noError(t, sim.SetTargetFinding(lb.ID, id, 0, hcloudsim.Finding{}))
+	_, _, err := c.Server.Poweroff(t.Context(), s)
+	noError(t, err)
+	if got := shown(); got != "unhealthy layer4_timeout 0" {
+		t.Errorf("a server that is off: %s", got)
+	}
+}
+
 // Where new connections go is what the API shows as healthy and can be reached,
 // service by service.
 func TestHealthyTargets(t *testing.T) {
@@ -103,10 +157,10 @@ func TestProber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked hcloudsim.Probe
 		questions, answer := 0, hcloudsim.HealthHealthy
-		sim := newSim(hcloudsim.Options{Prober: func(p hcloudsim.Probe) hcloudsim.Health {
+		sim := newSim(hcloudsim.Options{Prober: func(p hcloudsim.Probe) hcloudsim.Finding {
 			asked = p
 			questions++
-			return answer
+			return hcloudsim.Finding{Health: answer}
 		}})
 		n := seedNetwork(t, sim)
 		s := seedServer(t, sim, hcloudsim.ServerSeed{Name: "a", Network: n.ID})
@@ -165,14 +219,14 @@ func TestRunHealthChecks(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			sim.RunHealthChecks(ctx, func(p hcloudsim.Probe) hcloudsim.Health {
+			sim.RunHealthChecks(ctx, func(p hcloudsim.Probe) hcloudsim.Finding {
 				if p.Target.Server == slow.ID {
 					time.Sleep(2 * time.Second)
-					return hcloudsim.HealthUnhealthy
+					return hcloudsim.Finding{Health: hcloudsim.HealthUnhealthy}
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				return answer
+				return hcloudsim.Finding{Health: answer}
 			})
 		}()
 		expect := func(after time.Duration, want string) {

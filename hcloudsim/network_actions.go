@@ -122,6 +122,10 @@ func (p *project) placeSubnet(n *network, req schema.NetworkSubnet) (*subnet, er
 	if err := n.checkSubnet(s, p.catalog); err != nil {
 		return nil, err
 	}
+	coupled := func(other *subnet) bool { return other.kind == subnetVSwitch }
+	if p.opts.OneVSwitchSubnet && coupled(s) && slices.ContainsFunc(n.subnets, coupled) {
+		return nil, errInvalid("type", "the network has a subnet of type vswitch already")
+	}
 	for _, other := range p.networks.rows {
 		used := func(theirs *subnet) bool { return s.vSwitch != 0 && theirs.vSwitch == s.vSwitch }
 		if other != n && slices.ContainsFunc(other.subnets, used) {

@@ -47,6 +47,14 @@ type Options struct {
 	SubnetLimit        int // subnets per network; default 50
 	AttachmentLimit    int // servers and load balancers per network; default 100
 	ServerNetworkLimit int // networks per server; default 3
+	// VSwitchMembers, if set, has the dedicated servers in a vSwitch count toward
+	// AttachmentLimit of the network that is coupled with it: it returns how many there
+	// are by the vSwitch's ID, see package robotsim. Whether the real ones count is not
+	// documented. It is called with the simulator's lock held, and must not call back.
+	VSwitchMembers func(vSwitch int64) int
+	// OneVSwitchSubnet refuses a second subnet of type vswitch in a network. Whether
+	// there may be several is not documented.
+	OneVSwitchSubnet bool
 
 	// The project's quotas; default Unlimited, because each account has its own.
 	ServerLimit, NetworkLimit, LoadBalancerLimit, CertificateLimit, SSHKeyLimit int

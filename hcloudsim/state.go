@@ -25,14 +25,18 @@ type state struct {
 	Addresses    uint32         `json:"addresses"` // public ones given away
 }
 
-// targetHealth is one call of SetTargetHealth.
+// targetHealth is one call of SetTargetFinding.
 type targetHealth struct {
 	LoadBalancer int64      `json:"load_balancer"`
 	Server       int64      `json:"server,omitempty"`
 	IP           netip.Addr `json:"ip,omitzero"`
 	ListenPort   int        `json:"listen_port"` // 0: every one
 	Status       Health     `json:"status"`
+	Detail       Detail     `json:"detail,omitempty"`
+	HTTPStatus   int        `json:"http_status_code,omitempty"`
 }
+
+func (h targetHealth) finding() Finding { return Finding{h.Status, h.Detail, h.HTTPStatus} }
 
 func (h targetHealth) key() healthKey {
 	return healthKey{TargetID{Server: h.Server, IP: h.IP}, h.ListenPort}
@@ -65,7 +69,8 @@ func (p *project) state() state {
 	}
 	for _, lb := range p.loadBalancers.rows {
 		for _, key := range sortedKeys(lb.health, compareHealthKeys) {
-			out.TargetHealth = append(out.TargetHealth, targetHealth{lb.id, key.target.Server, key.target.IP, key.port, lb.health[key]})
+			f := lb.health[key]
+			out.TargetHealth = append(out.TargetHealth, targetHealth{lb.id, key.target.Server, key.target.IP, key.port, f.Health, f.Detail, f.HTTPStatus})
 		}
 	}
 	return out
@@ -128,7 +133,7 @@ func (w state) project(opts Options) (*project, error) {
 		if err != nil {
 			return nil, fmt.Errorf("target_health: %w", err)
 		}
-		lb.health[h.key()] = h.Status
+		lb.health[h.key()] = h.finding()
 	}
 	return p, nil
 }

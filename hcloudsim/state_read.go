@@ -129,7 +129,7 @@ func readLoadBalancer(p *project) func(loadBalancerBody) (*loadBalancer, error) 
 			base: base{b.ID, b.Name, cloneLabels(b.Labels), b.Created, b.Protection.Delete},
 			size: b.LoadBalancerType, location: b.Location, algorithm: b.Algorithm.Type,
 			public: b.PublicNet.Enabled, ipv4: r.addr(b.PublicNet.IPv4.IP), ipv6: r.addr(b.PublicNet.IPv6.IP),
-			health: map[healthKey]Health{},
+			health: map[healthKey]Finding{},
 		}
 		lb.pointers.note(lb.ipv4, b.PublicNet.IPv4.DNSPtr)
 		lb.pointers.note(lb.ipv6, b.PublicNet.IPv6.DNSPtr)

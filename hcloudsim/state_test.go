@@ -36,7 +36,7 @@ func furnished(t *testing.T) *hcloudsim.Simulator {
 	send(t, sim, "POST", path+"add_service", fmt.Sprintf(`{"protocol": "https", "http": {"certificates": [%d], "sticky_sessions": true}}`, made.Certificate.ID)).want(t, 201, "")
 	send(t, sim, "POST", path+"add_target", fmt.Sprintf(`{"type": "server", "server": {"id": %d, "ip": "%s2"}}`, b.ID, strings.TrimSuffix(now.PublicNet.IPv6.IP, "/64"))).want(t, 201, "")
 	send(t, sim, "POST", path+"add_target", `{"type": "label_selector", "label_selector": {"selector": "x in (y, z)"}}`).want(t, 201, "")
-	noError(t, sim.SetTargetHealth(lb.ID, hcloudsim.TargetID{Server: a.ID}, 443, hcloudsim.HealthUnhealthy))
+	noError(t, sim.SetTargetFinding(lb.ID, hcloudsim.TargetID{Server: a.ID}, 443, hcloudsim.Finding{Health: hcloudsim.HealthUnhealthy, Detail: hcloudsim.DetailHTTPStatus, HTTPStatus: 503}))
 	return sim
 }
 

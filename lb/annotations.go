@@ -43,6 +43,15 @@ const (
 	annotationCheckTimeout   = HetznerPrefix + "health-check-timeout"
 	annotationCheckRetries   = HetznerPrefix + "health-check-retries"
 	annotationCheckPath      = HetznerPrefix + "health-check-http-path"
+	annotationCheckPort      = HetznerPrefix + "health-check-port"
+	annotationCheckDomain    = HetznerPrefix + "health-check-http-domain"
+	annotationCheckTLS       = HetznerPrefix + "health-check-http-validate-certificate"
+	annotationCheckCodes     = HetznerPrefix + "http-status-codes"
+	annotationProxyProtocol  = HetznerPrefix + "uses-proxyprotocol"
+	annotationSticky         = HetznerPrefix + "http-sticky-sessions"
+	annotationCookieName     = HetznerPrefix + "http-cookie-name"
+	annotationCookieLifetime = HetznerPrefix + "http-cookie-lifetime"
+	annotationIdleTimeout    = HetznerPrefix + "http-timeout-idle"
 	annotationOwnHealthCheck = OwnPrefix + "health-check"
 )
 

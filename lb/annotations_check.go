@@ -16,7 +16,7 @@ func checkAnnotations() []Annotation {
 			set: choice(func(s *settings, v string) { s.checkProtocol = v }, ProtocolTCP, ProtocolHTTP, ProtocolHTTPS),
 		},
 		{
-			Name: HetznerPrefix + "health-check-port", Type: "integer", Range: "1 to 65535",
+			Name: annotationCheckPort, Type: "integer", Range: "1 to 65535",
 			Default: "by traffic policy", Effect: "Checks on this port, with the protocol of health-check-protocol, else HTTP for a Service with http or https, else TCP.",
 			set: integer(func(s *settings) *int { return &s.checkPort }, 1, 65535),
 		},
@@ -41,28 +41,40 @@ func checkAnnotations() []Annotation {
 			set: text(func(s *settings) *string { return &s.checkPath }, validPath), idle: noHTTPCheck,
 		},
 		{
-			Name: HetznerPrefix + "health-check-http-domain", Type: "text", Range: "a host name, at most 128 characters",
+			Name: annotationCheckDomain, Type: "text", Range: "a host name, at most 128 characters",
 			Default: "none", Effect: "Host header of an HTTP check.",
 			set: text(func(s *settings) *string { return &s.checkDomain }, validCheckDomain), idle: noHTTPCheck,
 		},
 		{
-			Name: HetznerPrefix + "health-check-http-validate-certificate", Type: "boolean", Range: "true, false",
+			Name: annotationCheckTLS, Type: "boolean", Range: "true, false",
 			Default: "false", Effect: "An HTTP check uses TLS.",
 			set: boolean(func(s *settings) *bool { return &s.checkTLS }), idle: noHTTPCheck,
 		},
 		{
-			Name: HetznerPrefix + "http-status-codes", Type: "list", Range: "1 to 20 status codes between commas; ? and * are wildcards",
+			Name: annotationCheckCodes, Type: "list", Range: "1 to 20 status codes between commas; ? and * are wildcards",
 			Default: DefaultStatusCodes, Effect: "Answers that an HTTP check takes as healthy.",
 			set: list(func(s *settings) *[]string { return &s.checkCodes }, 20, validStatusCode), idle: noHTTPCheck,
 		},
 	}
 }
 
-// noHTTPCheck concerns what only a check by annotations has: the checks that follow the traffic
-// policy ask kube-proxy, whose paths and answers are known.
 func noHTTPCheck(s settings) string {
+	return remedied(withoutHTTPCheck(s), "set "+annotationCheckProtocol+" to http")
+}
+
+// withoutHTTPCheck concerns what only a check by annotations has: the checks that follow the traffic
+// policy ask kube-proxy, whose paths and answers are known.
+func withoutHTTPCheck(s settings) string {
 	if s.explicit() && s.explicitProtocol() != ProtocolTCP {
 		return ""
 	}
-	return "only an HTTP check that annotations ask for has it: set " + annotationCheckProtocol + " to http, or remove the annotation"
+	return "only an HTTP check that annotations ask for has it"
+}
+
+// overruled concerns how nodes are judged where nothing says what to check.
+func overruled(s settings) string {
+	if s.explicit() {
+		return "what the health check of this port says beside it decides"
+	}
+	return ""
 }

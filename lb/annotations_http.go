@@ -2,36 +2,41 @@ package lb
 
 import "time"
 
-// protocolAnnotations hold for all ports of a Service.
+// protocolAnnotations hold for all ports of a Service, but for the first.
 func protocolAnnotations() []Annotation {
 	return []Annotation{
+		{
+			Name: AnnotationPorts, Type: "JSON", Range: "an object of ports, see [options of a port](#options-of-a-port)",
+			Default: "none", Effect: "Options of single ports. What it does not say of a port is what the other annotations say of all.",
+			set: func(*settings, string) error { return nil }, // see portOptions: it takes the Service's ports
+		},
 		{
 			Name: annotationProtocol, Type: "choice", Range: "tcp, http, https",
 			Default: "tcp", Effect: "Protocol of all ports. https ends TLS at the load balancer and needs a certificate; the nodes are reached with http.",
 			set: choice(func(s *settings, v string) { s.protocol = v }, ProtocolTCP, ProtocolHTTP, ProtocolHTTPS),
 		},
 		{
-			Name: HetznerPrefix + "uses-proxyprotocol", Type: "boolean", Range: "true, false",
+			Name: annotationProxyProtocol, Type: "boolean", Range: "true, false",
 			Default: "false", Effect: "Sends the PROXY protocol's header to the nodes, so that pods learn the client's address.",
 			set: boolean(func(s *settings) *bool { return &s.proxy }),
 		},
 		{
-			Name: HetznerPrefix + "http-sticky-sessions", Type: "boolean", Range: "true, false",
+			Name: annotationSticky, Type: "boolean", Range: "true, false",
 			Default: "false", Effect: "Keeps a client on one node by a cookie.",
 			set: boolean(func(s *settings) *bool { return &s.http.Sticky }), idle: noHTTP,
 		},
 		{
-			Name: HetznerPrefix + "http-cookie-name", Type: "text", Range: "a cookie's name, 1 to 100 characters",
+			Name: annotationCookieName, Type: "text", Range: "a cookie's name, 1 to 100 characters",
 			Default: defaultCookie, Effect: "Name of the cookie of sticky sessions.",
 			set: text(func(s *settings) *string { return &s.http.CookieName }, validCookie), idle: noHTTP,
 		},
 		{
-			Name: HetznerPrefix + "http-cookie-lifetime", Type: "duration", Range: "30s to 24h, whole seconds",
+			Name: annotationCookieLifetime, Type: "duration", Range: "30s to 24h, whole seconds",
 			Default: defaultCookieLifetime.String(), Effect: "Lifetime of the cookie of sticky sessions.",
 			set: duration(func(s *settings) *time.Duration { return &s.http.CookieLifetime }, minCookieLifetime, maxCookieLifetime), idle: noHTTP,
 		},
 		{
-			Name: HetznerPrefix + "http-timeout-idle", Type: "duration", Range: "30s to 5m, whole seconds",
+			Name: annotationIdleTimeout, Type: "duration", Range: "30s to 5m, whole seconds",
 			Default: defaultIdleTimeout.String(), Effect: "Time after which an idle connection is closed, to clients and to nodes.",
 			set: duration(func(s *settings) *time.Duration { return &s.http.IdleTimeout }, minIdleTimeout, maxIdleTimeout), idle: noHTTP,
 		},
@@ -74,21 +79,37 @@ func certificateAnnotations() []Annotation {
 }
 
 func noHTTP(s settings) string {
+	return remedied(withoutHTTP(s), "set "+annotationProtocol)
+}
+
+func noHTTPS(s settings) string {
+	return remedied(withoutHTTPS(s), "set "+annotationProtocol+" to https")
+}
+
+// remedied is a reason for which an annotation has no effect with what to do about it.
+func remedied(why, remedy string) string {
+	if why == "" {
+		return ""
+	}
+	return why + ": " + remedy + ", or remove the annotation"
+}
+
+func withoutHTTP(s settings) string {
 	if s.protocol == ProtocolTCP {
-		return "only http and https have it: set " + annotationProtocol + ", or remove the annotation"
+		return "only http and https have it"
 	}
 	return ""
 }
 
-func noHTTPS(s settings) string {
+func withoutHTTPS(s settings) string {
 	if s.protocol != ProtocolHTTPS {
-		return "only https has it: set " + annotationProtocol + " to https, or remove the annotation"
+		return "only https has it"
 	}
 	return ""
 }
 
 func noUploaded(s settings) string {
-	if s.managed {
+	if s.managed && !s.ownCertificates {
 		return "the managed certificate is used: remove the annotation, or set " + annotationCertType + " to uploaded"
 	}
 	return noHTTPS(s)

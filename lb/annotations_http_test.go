@@ -119,6 +119,7 @@ func protocolCases() map[string]annotationCase {
 
 func ownCases() map[string]annotationCase {
 	return map[string]annotationCase{
+		lb.AnnotationPorts: portsCase(),
 		hetzner + "ipv4-rdns": {
 			value: "web.example.com", want: func(s *lb.Spec) { s.IPv4Name = "web.example.com" },
 			other: "mail.example.com", then: func(s *lb.Spec) { s.IPv4Name = "mail.example.com" }, invalid: []string{"192.0.2.1", "a_b", "web.example.com."},

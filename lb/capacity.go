@@ -95,7 +95,7 @@ func (s Spec) crowded() (notes []Note) {
 			Text: fmt.Sprintf("the type carries %d ports and the Service has %d: choose a larger type, or split the Service", limits.Listeners, len(s.Listeners)),
 		})
 	}
-	refs := slices.Compact(slices.Sorted(slices.Values(s.Certificates)))
+	refs := s.references()
 	if len(refs) > limits.Certificates {
 		notes = append(notes, Note{
 			Grade: Error, Reason: ReasonInvalid, Field: annotationCertificates, Value: strings.Join(refs, ","),

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,7 +63,17 @@ func (c Certificate) is(m ManagedCertificate) bool {
 // say all by themselves, unless the certificates' labels have a say.
 func (s Spec) NeedsCertificates() bool {
 	looksUp := func(ref string) bool { return s.LabelledCertificates || !isID(ref) }
-	return s.Managed != nil || slices.ContainsFunc(s.Certificates, looksUp)
+	return s.Managed != nil || slices.ContainsFunc(s.references(), looksUp)
+}
+
+// references are all IDs and names of certificates, sorted, each once.
+func (s Spec) references() []string {
+	all := slices.Clone(s.Certificates)
+	for _, refs := range s.PortCertificates {
+		all = append(all, refs...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 func isID(ref string) bool {
@@ -75,20 +86,31 @@ func isID(ref string) bool {
 // that cannot be used: without them nothing of the load balancer may be changed. Notes and an Op
 // mean that the Op may mend what they say, if it is not done all the time.
 func (s Spec) Resolve(have []Certificate) (Spec, []Op, []Note) {
-	if s.Managed != nil {
+	var notes []Note
+	for _, port := range slices.Sorted(maps.Keys(s.PortCertificates)) {
+		ids, unusable := s.resolveReferences(AnnotationPorts, s.PortCertificates[port], have)
+		s = s.certified(ids, func(number int) bool { return number == port })
+		notes = append(notes, unusable...)
+	}
+	if s.Managed != nil && len(notes) == 0 {
 		return s.resolveManaged(have)
 	}
-	var ids []int64
-	var notes []Note
-	for _, ref := range s.Certificates {
+	ids, unusable := s.resolveReferences(annotationCertificates, s.Certificates, have)
+	return s.withCertificates(ids), nil, append(notes, unusable...)
+}
+
+// resolveReferences finds the certificates that IDs and names in an annotation mean.
+func (s Spec) resolveReferences(field string, refs []string, have []Certificate) (ids []int64, notes []Note) {
+	for _, ref := range refs {
 		id, note := s.resolveReference(ref, have)
 		if note != nil {
+			note.Field = field
 			notes = append(notes, *note)
 			continue
 		}
 		ids = append(ids, id)
 	}
-	return s.withCertificates(ids), nil, notes
+	return ids, notes
 }
 
 // resolveReference finds the certificate that an ID or a name means, or says why there is none.
@@ -105,12 +127,12 @@ func (s Spec) resolveReference(ref string, have []Certificate) (int64, *Note) {
 	switch {
 	case i < 0:
 		return 0, &Note{
-			Grade: Error, Reason: ReasonInvalid, Field: annotationCertificates, Value: ref,
+			Grade: Error, Reason: ReasonInvalid, Value: ref,
 			Text: fmt.Sprintf("no certificate has this %s: upload it, or correct the %[1]s", what),
 		}
 	case !s.mayUse(have[i]):
 		return 0, &Note{
-			Grade: Error, Reason: ReasonCertificate, Field: annotationCertificates, Value: ref,
+			Grade: Error, Reason: ReasonCertificate, Value: ref,
 			Text: fmt.Sprintf(`the certificate is not labelled for namespace %s: run "hcloud certificate add-label %d %s=%[1]s" (several namespaces with dots between them), or use another one`,
 				s.Namespace, have[i].ID, labelNamespaces),
 		}

@@ -21,6 +21,12 @@ func (s settings) explicit() bool {
 	return s.checkProtocol != "" || s.checkPort != 0 || s.protocol != ProtocolTCP && asks
 }
 
+// forgetCheck takes back what annotations say of what to check.
+func (s *settings) forgetCheck() {
+	s.checkProtocol, s.checkPort = "", 0
+	s.checkPath, s.checkCodes, s.checkDomain, s.checkTLS = "", nil, "", false
+}
+
 // explicitProtocol is the protocol of a check by annotations.
 func (s settings) explicitProtocol() string {
 	switch {
@@ -30,7 +36,8 @@ func (s settings) explicitProtocol() string {
 	return or(s.checkProtocol, ProtocolTCP)
 }
 
-// checks answers combinations of health check settings that cannot mean anything.
+// checks answers combinations of health check settings that cannot mean anything. What a port says
+// of its own is answered by its idle options.
 func (p *parser) checks() {
 	if p.svc.PodTargets {
 		return // the traffic policy has no say
@@ -39,16 +46,14 @@ func (p *parser) checks() {
 		p.note(Warning, ReasonNoEffect, annotationOwnHealthCheck, string(p.set.checkMode),
 			"health-check-protocol or health-check-port decides: remove one of them")
 	}
-	if p.set.explicit() || !p.svc.Local {
-		return
-	}
+	followsPolicy := func(s settings) bool { return p.svc.Local && !s.explicit() }
 	// The other mode has no effect either, but is how the checks of a load balancer that was taken
 	// over are asked to be truthful, under any policy.
-	if p.set.checkModeSet && p.set.checkMode == CheckNodePort && !p.set.proxy {
+	if followsPolicy(p.set) && p.set.checkModeSet && p.set.checkMode == CheckNodePort && !p.set.proxy {
 		p.note(Warning, ReasonNoEffect, annotationOwnHealthCheck, string(p.set.checkMode),
 			"externalTrafficPolicy: Local is judged by healthCheckNodePort: remove the annotation")
 	}
-	if p.svc.HealthCheckNodePort == 0 {
+	if p.svc.HealthCheckNodePort == 0 && slices.ContainsFunc(p.atPorts(), followsPolicy) {
 		p.refuse(ReasonInvalid, "spec.healthCheckNodePort", "",
 			"externalTrafficPolicy: Local needs it to tell which nodes have endpoints: set a free node port")
 	}
@@ -61,7 +66,7 @@ func (p *parser) checks() {
 // they serve; of nodes policy Local asks each whether it has endpoints of this Service, and policy
 // Cluster whether the node's proxy works at all.
 func (p *parser) check(port Port) HealthCheck {
-	s := p.set
+	s := p.at(port)
 	check := HealthCheck{Interval: s.interval, Timeout: s.timeout, Retries: s.retries}
 	switch {
 	case s.explicit():
@@ -202,3 +207,6 @@ func (s Spec) unanswered(have State, preferred []Node) []Note {
 	}
 	return nil
 }
+
+// asksForCheck reports whether annotations say anything of how nodes are judged.
+func (s settings) asksForCheck() bool { return s.checkModeSet || s.explicit() }

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,6 +41,13 @@ func rendered() string {
 			}
 		}
 	}
+	b.WriteString(portsIntro)
+	for _, option := range lb.PortOptions() {
+		i := slices.IndexFunc(lb.Annotations(), func(row lb.Annotation) bool { return row.Name == option.Annotation })
+		row := lb.Annotations()[i]
+		name := strings.TrimPrefix(strings.TrimPrefix(row.Name, lb.HetznerPrefix), lb.OwnPrefix)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` |\n", option.Path, option.Type, cell(row.Range), name)
+	}
 	b.WriteString(documentEnd)
 	return b.String()
 }
@@ -55,6 +63,28 @@ const documentIntro = `<!-- Generated from the table in lb by "go test ./lb -run
 Annotations of a Service of type LoadBalancer say what its load balancer is. Most names are those of the Hetzner cloud controller manager and mean what they mean there. Defaults are the built-in ones; the configuration may hold others (see [configuration](configuration.md)).
 
 An annotation that is removed, or left empty, resets what it set. Durations are whole seconds, written as a number (` + "`15`" + `) or as in Go (` + "`15s`, `1m`" + `). A value that cannot be used keeps a new load balancer from being created and leaves an existing one as it is, but for its targets; the Service's condition ` + "`underlay.dev/Accepted`" + ` and an Event name annotation, value and remedy. An annotation that has no effect beside the others, or a name that nobody knows, is noted in the same places and stops nothing.
+`
+
+const portsIntro = `
+## Options of a port
+
+` + "`underlay.dev/ports`" + ` is a JSON object. Its keys are ports of the Service, by number or by name, its values objects of the options below; those with a dot in their path are in an object of their own:
+
+` + "```yaml" + `
+metadata:
+  annotations:
+    underlay.dev/ports: |
+      {
+        "443":  {"protocol": "https", "certificates": ["web"]},
+        "25":   {"proxyProtocol": true},
+        "8080": {"healthCheck": {"protocol": "http", "path": "/ready", "interval": "5s"}}
+      }
+` + "```" + `
+
+For what is left out of a port, the annotation in the last column counts, or its default. An option that nobody knows, a port that the Service does not have, and a value that cannot be used refuse the Service, as a wrong annotation does. ` + "`healthCheck.mode`" + ` also sets aside what annotations say of what to check.
+
+| option | type | range | for all ports |
+|---|---|---|---|
 `
 
 const documentEnd = `

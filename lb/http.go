@@ -36,45 +36,75 @@ const (
 
 // protocols answers combinations of protocol settings that the cloud would refuse.
 func (p *parser) protocols() {
-	s := p.set
-	if s.protocol != ProtocolHTTPS {
-		return
+	switch {
+	case !slices.ContainsFunc(p.atPorts(), settings.takesDefaultCertificate):
+	case p.set.managed && p.svc.Annotations[annotationDomains] == "":
+		p.refuse(ReasonInvalid, annotationDomains, "", "a managed certificate needs domains: set this, or "+annotationCertType+" to uploaded")
+	case !p.set.managed && p.svc.Annotations[annotationCertificates] == "":
+		p.refuse(ReasonInvalid, annotationCertificates, "", "https needs a certificate: set this, "+annotationCertType+" to managed, or certificates of the port in "+AnnotationPorts)
+	}
+	p.redirects()
+}
+
+// redirects answers redirects for whose port there is something else.
+func (p *parser) redirects() {
+	var redirecting []string
+	taken, field := false, AnnotationPorts
+	for i, s := range p.atPorts() {
+		port := p.served[i].Number
+		if !s.redirects() {
+			taken = taken || port == redirectPort
+			continue
+		}
+		redirecting = append(redirecting, strconv.Itoa(port))
+		if p.set.redirects() {
+			field = annotationRedirect
+		}
 	}
 	switch {
-	case s.managed && p.svc.Annotations[annotationDomains] == "":
-		p.refuse(ReasonInvalid, annotationDomains, "", "a managed certificate needs domains: set this, or "+annotationCertType+" to uploaded")
-	case !s.managed && p.svc.Annotations[annotationCertificates] == "":
-		p.refuse(ReasonInvalid, annotationCertificates, "", "https needs a certificate: set this, or "+annotationCertType+" to managed")
-	}
-	if s.http.Redirect && len(p.served) > 1 {
-		p.refuse(ReasonInvalid, annotationRedirect, "true",
-			fmt.Sprintf("the redirect takes port %d for each port with https, and this Service has %d ports: leave one port, or set false", redirectPort, len(p.served)))
+	case len(redirecting) > 1:
+		p.refuse(ReasonInvalid, field, "true",
+			fmt.Sprintf("the redirect takes port %d for each port with https, and these ask for it: %s: leave it to one port, or to none", redirectPort, strings.Join(redirecting, ", ")))
+	case len(redirecting) == 1 && taken:
+		p.refuse(ReasonInvalid, field, "true",
+			fmt.Sprintf("the redirect for port %s takes port %d, which the Service has too: leave out the redirect, or the port", redirecting[0], redirectPort))
 	}
 }
 
-// listenerHTTP is the HTTP part of every listener, but for the certificates, whose IDs are to be
-// found out.
-func (p *parser) listenerHTTP() HTTP {
-	http := p.set.http
-	switch p.set.protocol {
+func (s settings) redirects() bool { return s.protocol == ProtocolHTTPS && s.http.Redirect }
+
+// takesDefaultCertificate reports whether a port needs a certificate and names none of its own.
+func (s settings) takesDefaultCertificate() bool {
+	return s.protocol == ProtocolHTTPS && !s.ownCertificates
+}
+
+// listenerHTTP is the HTTP part of a listener, but for the certificates, whose IDs are to be found
+// out.
+func (s settings) listenerHTTP() HTTP {
+	switch s.protocol {
 	case ProtocolTCP:
 		return HTTP{}
 	case ProtocolHTTP:
-		http.Redirect = false
+		s.http.Redirect = false
 	}
-	return http
+	return s.http
 }
 
-// withCertificates puts certificates into all listeners that need some.
+// withCertificates puts certificates into all listeners that need some and name none of their own.
 func (s Spec) withCertificates(ids []int64) Spec {
+	return s.certified(ids, func(port int) bool { return s.PortCertificates[port] == nil })
+}
+
+// certified puts certificates into the listeners of these ports, if they have https.
+func (s Spec) certified(ids []int64, ports func(port int) bool) Spec {
 	texts := make([]string, 0, len(ids))
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
 		texts = append(texts, strconv.FormatInt(id, 10))
 	}
 	s.Listeners = slices.Clone(s.Listeners)
 	for i := range s.Listeners {
-		if s.Listeners[i].Protocol == ProtocolHTTPS {
-			s.Listeners[i].HTTP.Certificates = strings.Join(texts, ",")
+		if l := &s.Listeners[i]; l.Protocol == ProtocolHTTPS && ports(l.Port) {
+			l.HTTP.Certificates = strings.Join(texts, ",")
 		}
 	}
 	return s

@@ -48,6 +48,8 @@ type parser struct {
 	defaults Defaults
 	set      settings
 
+	// byPort are the settings of the ports that have options of their own.
+	byPort           map[int]settings
 	served, unserved []Port
 	notes            []Note
 	refused          []Note
@@ -86,7 +88,9 @@ func (p *parser) annotations() {
 			p.refuse(ReasonInvalid, row.Name, value, err.Error())
 		}
 	}
+	p.portOptions()
 	p.idle(table)
+	p.idlePortOptions()
 	var unknown []string
 	for name := range p.svc.Annotations {
 		if !known[name] && (strings.HasPrefix(name, HetznerPrefix) || misspelled(name, table)) {
@@ -99,14 +103,20 @@ func (p *parser) annotations() {
 	}
 }
 
-// idle notes the annotations that others make meaningless. A switch that is off says nothing.
+// idle notes the annotations that others make meaningless, at every port if they concern ports. A
+// switch that is off says nothing.
 func (p *parser) idle(table []Annotation) {
+	all := p.atEach()
 	for _, row := range table {
 		value := p.svc.Annotations[row.Name]
 		if value == "" || row.idle == nil || row.Type == "boolean" && off(value) {
 			continue
 		}
-		if remedy := row.idle(p.set); remedy != "" {
+		remedies := make([]string, len(all))
+		for i, s := range all {
+			remedies[i] = row.idle(s)
+		}
+		if remedy := remedies[len(remedies)-1]; !slices.Contains(remedies, "") {
 			p.note(Warning, ReasonNoEffect, row.Name, value, remedy)
 		}
 	}
@@ -238,6 +248,7 @@ func (p *parser) ports() {
 
 func (p *parser) spec() Spec {
 	s := p.set
+	each := p.atPorts()
 	spec := Spec{
 		Owner:     Owner{Cluster: p.defaults.Cluster, UID: p.svc.UID},
 		Namespace: p.svc.Namespace, Service: p.svc.Name,
@@ -246,12 +257,12 @@ func (p *parser) spec() Spec {
 		Algorithm: s.algorithm, Public: !s.publicOff,
 		IPv4Name: s.rdns4, IPv6Name: s.rdns6,
 		PrivateIP: s.privateIP, PrivateRange: s.privateRange, Subnet: p.defaults.PrivateSubnet,
-		Takeover: Takeover{Adopt: s.adopt, OptedIn: s.checkModeSet || s.explicit() || s.podTargets, Annotated: p.annotated(), NoIPv6: s.ipv6Off},
+		Takeover: Takeover{Adopt: s.adopt, OptedIn: s.podTargets || slices.ContainsFunc(each, settings.asksForCheck), Annotated: p.annotated(), NoIPv6: s.ipv6Off},
 		Network:  p.defaults.Network, UsePrivateIP: s.usePrivateIP, PodTargets: s.podTargets,
 		NodeSelector: s.nodeSelector,
 		Publish: Publish{
 			Hostname: s.hostname, IPv6: !s.ipv6Off && (!p.svc.IPv4Only || p.has(annotationIPv6Off)), IPv6First: p.svc.IPv6First,
-			Private: p.defaults.Network != 0 && !s.privateOff, Proxy: s.behindProxy(),
+			Private: p.defaults.Network != 0 && !s.privateOff, Proxy: slices.ContainsFunc(each, settings.behindProxy),
 		},
 		HealthCheckNodePort: p.svc.HealthCheckNodePort,
 		Served:              p.served, Unserved: p.unserved, Barred: p.barred, Placeless: p.placeless,
@@ -261,14 +272,21 @@ func (p *parser) spec() Spec {
 	listed := Adoptable{Name: spec.Name, Namespace: spec.Namespace, Service: spec.Service}
 	spec.Takeover.Listed = slices.Contains(p.defaults.Adoptable, listed)
 	for _, port := range p.served {
+		s := p.at(port)
 		spec.Listeners = append(spec.Listeners, Listener{
 			Port: port.Number, DestinationPort: p.destination(port), Protocol: s.protocol, ProxyProtocol: s.proxy,
-			HTTP: p.listenerHTTP(), Check: p.check(port),
+			HTTP: s.listenerHTTP(), Check: p.check(port),
 		})
+		if s.protocol == ProtocolHTTPS && s.ownCertificates {
+			if spec.PortCertificates == nil {
+				spec.PortCertificates = make(map[int][]string)
+			}
+			spec.PortCertificates[port.Number] = s.certificates
+		}
 	}
 	slices.SortFunc(spec.Listeners, func(a, b Listener) int { return a.Port - b.Port })
 	switch {
-	case s.protocol != ProtocolHTTPS:
+	case !slices.ContainsFunc(each, settings.takesDefaultCertificate):
 	case s.managed:
 		spec.Managed = &ManagedCertificate{
 			Name:    or(s.managedName, managedPrefix+p.svc.UID),

@@ -34,6 +34,7 @@ type Service struct {
 
 // Port is one port of a Service.
 type Port struct {
+	Name     string // may be empty if it is the only one
 	Number   int
 	Protocol string // "TCP", "UDP" or "SCTP"
 	NodePort int    // 0: none was allocated

@@ -57,6 +57,10 @@ type settings struct {
 
 	attached   bool // a network is configured
 	podTargets bool // pods are the targets, and not nodes
+
+	// Of one port only: it has certificates of its own; and the options that it was given.
+	ownCertificates bool
+	given           []PortOption
 }
 
 func text(at func(*settings) *string, valid func(string) error) setter {
@@ -72,7 +76,7 @@ func text(at func(*settings) *string, valid func(string) error) setter {
 func choice(set func(*settings, string), values ...string) setter {
 	return func(s *settings, value string) error {
 		if !slices.Contains(values, value) {
-			return fmt.Errorf("set %s, or remove the annotation", strings.Join(values, " or "))
+			return fmt.Errorf("set %s, or remove it", strings.Join(values, " or "))
 		}
 		set(s, value)
 		return nil

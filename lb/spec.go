@@ -52,8 +52,11 @@ type Spec struct {
 	Listeners []Listener // sorted by port
 	// HealthCheckNodePort is where kube-proxy answers for the Service; 0 without policy Local.
 	HealthCheckNodePort int
-	// Certificates are IDs and names of certificates; [Spec.Resolve] puts them into the listeners.
+	// Certificates are IDs and names of certificates; [Spec.Resolve] puts them into the listeners
+	// that have none of their own.
 	Certificates []string
+	// PortCertificates are those of single listeners, by their ports.
+	PortCertificates map[int][]string
 	// LabelledCertificates: only those whose label names the namespace may be used.
 	LabelledCertificates bool
 	// Managed is the certificate to obtain instead.

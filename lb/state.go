@@ -64,6 +64,8 @@ type State struct {
 	// Verdicts are what the checks say of the targets, by the listener's port and the target.
 	// OtherTargets are not in it.
 	Verdicts map[int]map[Target]Verdict
+	// Why says the same of why targets are unhealthy, where the cloud does.
+	Why map[int]map[Target]Cause
 }
 
 // Verdict is what the checks of one listener say of a target.
@@ -112,13 +114,13 @@ func (s State) Unserved() (listeners []Listener) {
 }
 
 // NoHealthyTarget is the note about a listener that has found no target healthy for the time of a
-// verdict. idle: the Service has no endpoint that could be healthy. pods are the targets.
-func (l Listener) NoHealthyTarget(idle, pods bool) Note {
+// verdict. idle: the Service has no endpoint that could be healthy.
+func (s State) NoHealthyTarget(l Listener, idle bool) Note {
 	note := Note{
-		Grade: Error, Reason: ReasonNoHealthyTarget,
+		Grade: Error, Reason: ReasonNoHealthyTarget, Figures: s.Causes(l.Port),
 		Text: fmt.Sprintf("%s by its check (%s): let the load balancer reach that port on the nodes, and the pods of the Service be ready", l.withoutHealthy(), l.Check),
 	}
-	if pods {
+	if slices.ContainsFunc(s.Targets, Target.Pod) {
 		note.Text = fmt.Sprintf("%s by its check (%s): let the pods listen on that port on IPv6, and filters let the load balancer reach it; if it connects from another address than its own public one, name that in loadBalancers.podTargetSources", l.withoutHealthy(), l.Check)
 	}
 	if idle {

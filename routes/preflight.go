@@ -54,15 +54,23 @@ func (d Decision) Shortage() (finding Finding, full, found bool) {
 }
 
 // Attachments finds out whether a network that takes limit servers and load
-// balancers has so many, or nearly.
-func Attachments(attached, limit int) (finding Finding, full, found bool) {
+// balancers has so many, or nearly. attached are those that the cloud counts for
+// certain; perhaps are the dedicated servers on its vSwitch, of which nobody documents
+// whether they count. full reports that there is no room even if they don't.
+func Attachments(attached, perhaps, limit int) (finding Finding, full, found bool) {
 	finding.Problem = fmt.Sprintf("%d servers are attached to the network, which takes %d, load balancers included",
 		attached, limit)
+	if perhaps > 0 {
+		finding.Problem += fmt.Sprintf("; %d dedicated servers on its vSwitch may count as well, which is not documented", perhaps)
+	}
 	switch {
 	case attached >= limit:
 		finding.Remedy = "have the limit raised, or detach what doesn't need the network; " +
 			"until then no further node can join"
-	case nearly(attached, limit):
+	case attached+perhaps >= limit:
+		finding.Remedy = "have the limit raised before more nodes join; " +
+			"if dedicated servers count, the cloud refuses the next one with resource_limit_exceeded"
+	case nearly(attached+perhaps, limit):
 		finding.Remedy = "have the limit raised before more nodes join"
 	default:
 		return Finding{}, false, false

@@ -24,8 +24,8 @@ func sound() network {
 type network struct {
 	routes.Layout
 	routes.Budget
-	Have            []routes.Route
-	Nodes, Attached int
+	Have                     []routes.Route
+	Nodes, Attached, Perhaps int
 }
 
 // findings are all that can be found.
@@ -37,7 +37,7 @@ func (n network) findings() []routes.Finding {
 	if f, _, short := d.Shortage(); short {
 		found = append(found, f)
 	}
-	if f, _, few := routes.Attachments(n.Attached, 100); few {
+	if f, _, few := routes.Attachments(n.Attached, n.Perhaps, 100); few {
 		found = append(found, f)
 	}
 	return found
@@ -84,6 +84,10 @@ func TestPreflight(t *testing.T) {
 		{"nearly as many nodes as routes", func(s *network) { s.Nodes = 80 }, []string{"warning 80 nodes before more nodes join"}},
 		{"not yet nearly", func(s *network) { s.Nodes = 79 }, nil},
 		{"all attachments taken", func(s *network) { s.Attached = 100 }, []string{"warning 100 servers takes 100 no further node"}},
+		{"all attachments taken, with or without dedicated servers", func(s *network) { s.Attached, s.Perhaps = 100, 3 }, []string{"warning 100 servers 3 dedicated no further node"}},
+		{"all attachments taken if dedicated servers count", func(s *network) { s.Attached, s.Perhaps = 60, 40 }, []string{"warning 60 servers 40 dedicated not documented resource_limit_exceeded"}},
+		{"nearly all attachments taken if dedicated servers count", func(s *network) { s.Attached, s.Perhaps = 60, 25 }, []string{"warning 60 servers 25 dedicated before more nodes join"}},
+		{"room whether dedicated servers count or not", func(s *network) { s.Attached, s.Perhaps = 50, 20 }, nil},
 		{"nearly all attachments taken", func(s *network) { s.Attached = 85 }, []string{"warning 85 servers before more nodes join"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

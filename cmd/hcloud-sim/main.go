@@ -46,10 +46,13 @@ func run(ctx context.Context, args []string, out, diagnostics io.Writer) error {
 	}
 	logger := slog.New(slog.NewTextHandler(diagnostics, nil))
 	config.options.OnRequest = func(r hcloudsim.Request) { logRequest(ctx, logger, r) }
-	// Each simulator asks the other: the cloud whose an address is, Robot which
-	// subnets are coupled with a vSwitch.
+	// Each simulator asks the other: the cloud whose an address is and how many servers
+	// are in a vSwitch, Robot which subnets are coupled with one.
 	var robot *robotsim.Simulator
 	config.options.Owned = func(ip netip.Addr) bool { return robot.Owns(ip) }
+	if config.countMembers {
+		config.options.VSwitchMembers = func(id int64) int { return robot.Members(id) }
+	}
 	sim := hcloudsim.New(config.options)
 	robot, err = config.robot.simulate(sim, config.seed.Robot, logger, func(r robotsim.Request) { logRobotRequest(ctx, logger, r) })
 	if err != nil {

@@ -61,6 +61,37 @@ func TestServesRobot(t *testing.T) {
 	}
 }
 
+// What is not documented of a network that is coupled with a vSwitch is a flag.
+func TestCouplingFlags(t *testing.T) {
+	seed := "--seed=" + write(t, "seed.yaml", robotSeedText)
+	for _, c := range []struct {
+		flags             []string
+		attached, coupled hcloud.ErrorCode
+	}{
+		{nil, "", ""},
+		{[]string{"--count-vswitch-members", "--one-vswitch-subnet"}, hcloud.ErrorCodeResourceLimitExceeded, hcloud.ErrorCodeInvalidInput},
+	} {
+		api, _ := startRobot(t, append(c.flags, seed, "--attachment-limit=1")...)
+		cloud := hcloud.NewClient(hcloud.WithToken("any"), hcloud.WithEndpoint("http://"+api+"/v1"))
+		network := &hcloud.Network{ID: 1001}
+		_, ipRange, err := net.ParseCIDR("10.2.0.0/24")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, coupled := cloud.Network.AddSubnet(t.Context(), network, hcloud.NetworkAddSubnetOpts{
+			Subnet: hcloud.NetworkSubnet{Type: hcloud.NetworkSubnetTypeVSwitch, NetworkZone: hcloud.NetworkZoneEUCentral, IPRange: ipRange, VSwitchID: 4322},
+		})
+		_, _, attached := cloud.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{
+			Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, NetworkZone: "eu-central", Network: network,
+		})
+		for want, got := range map[*hcloud.ErrorCode]error{&c.coupled: coupled, &c.attached: attached} {
+			if (*want == "") != (got == nil) || *want != "" && !hcloud.IsError(got, *want) {
+				t.Errorf("%q: %v, want %q", c.flags, got, *want)
+			}
+		}
+	}
+}
+
 func TestForbiddenLogin(t *testing.T) {
 	_, robot := startRobot(t, "--robot-user=me", "--robot-password=secret", "--robot-forbidden-login")
 	response, err := http.Get("http://" + robot + "/server")

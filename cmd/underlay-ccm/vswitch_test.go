@@ -27,6 +27,7 @@ func TestTheVSwitchIsChecked(t *testing.T) {
 	for _, c := range []struct {
 		name, file string
 		exposed    bool
+		also       []string // further subnets, coupled with other vSwitches
 		want       []string // in the error; none: it is right
 		leads      bool     // has the routes exposed when it leads
 	}{
@@ -38,6 +39,9 @@ func TestTheVSwitchIsChecked(t *testing.T) {
 		{name: "not exposed, and no pools", file: "vswitch: {subnet: 10.1.0.0/16}\n"},
 		{name: "another subnet", file: "vswitch: {subnet: 10.0.0.0/16}\n", exposed: true, want: []string{"vswitch.subnet (line 4)", `"10.0.0.0/16"`, "use one of 10.1.0.0/16"}},
 		{name: "a part of it", file: "vswitch: {subnet: 10.1.0.0/17}\n", exposed: true, want: []string{`"10.1.0.0/17"`, "use one of 10.1.0.0/16"}},
+		{name: "one of several", file: "vswitch: {subnet: 10.1.0.0/16}\n" + dedicatedPool, also: []string{"10.2.0.0/16", "10.3.0.0/16"}, exposed: true},
+		{name: "none of several", file: "vswitch: {subnet: 10.4.0.0/16}\n", also: []string{"10.2.0.0/16"}, exposed: true, want: []string{"vswitch.subnet (line 4)", `"10.4.0.0/16"`, "use one of 10.1.0.0/16, 10.2.0.0/16"}},
+		{name: "more than one of them", file: "vswitch: {subnet: 10.0.0.0/14}\n", also: []string{"10.2.0.0/16"}, exposed: true, want: []string{`"10.0.0.0/14"`, "use one of 10.1.0.0/16, 10.2.0.0/16"}},
 		{name: "none", file: "vswitch: {subnet: 10.1.0.0/16}\n", want: []string{`vswitch.subnet (line 4) "10.1.0.0/16"`, "no subnet of type vswitch", "hcloud network add-subnet"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -47,12 +51,15 @@ func TestTheVSwitchIsChecked(t *testing.T) {
 					network = "network: cluster\n"
 				}
 				sim, m := starting(t, network+c.file)
+				subnets := []hcloudsim.SubnetSeed{
+					{IPRange: netip.MustParsePrefix("10.0.0.0/16")},
+					{IPRange: netip.MustParsePrefix("10.1.0.0/16"), Type: "vswitch", VSwitch: 4321},
+				}
+				for i, text := range c.also {
+					subnets = append(subnets, hcloudsim.SubnetSeed{IPRange: netip.MustParsePrefix(text), Type: "vswitch", VSwitch: int64(4322 + i)})
+				}
 				made, err := sim.CreateNetwork(hcloudsim.NetworkSeed{
-					Name: "coupled", IPRange: netip.MustParsePrefix("10.0.0.0/8"), ExposeRoutes: c.exposed,
-					Subnets: []hcloudsim.SubnetSeed{
-						{IPRange: netip.MustParsePrefix("10.0.0.0/16")},
-						{IPRange: netip.MustParsePrefix("10.1.0.0/16"), Type: "vswitch", VSwitch: 4321},
-					},
+					Name: "coupled", IPRange: netip.MustParsePrefix("10.0.0.0/8"), ExposeRoutes: c.exposed, Subnets: subnets,
 				})
 				if err != nil {
 					t.Fatal(err)

@@ -62,7 +62,7 @@ func balancerRows(b survey.BalancerRow) [][]cell {
 			if target.Private {
 				name += " (private)"
 			}
-			row := []cell{7: text(name), 8: healthCell(target.Health)}
+			row := []cell{7: text(name), 8: healthCell(target)}
 			if i == 0 {
 				row[5], row[6] = text(listener), text(l.Check)
 			}
@@ -94,13 +94,13 @@ func addresses(b survey.BalancerRow) string {
 	return strings.Join(b.Published, ",")
 }
 
-func healthCell(health string) cell {
-	switch health {
+func healthCell(t survey.TargetRow) cell {
+	switch t.Health {
 	case "healthy":
-		return cell{health, good}
+		return cell{t.State(), good}
 	case "unhealthy":
-		return cell{health, bad}
+		return cell{t.State(), bad}
 	default:
-		return cell{health, warn}
+		return cell{t.State(), warn}
 	}
 }

@@ -78,7 +78,7 @@ func someBalancers() survey.LoadBalancersView {
 				Listeners: []survey.ListenerRow{
 					{Port: 80, DestinationPort: 30080, Protocol: "tcp", Check: "http :10256/healthz", Targets: []survey.TargetRow{
 						{Node: "worker-1", Server: 1, Private: true, Health: "healthy"},
-						{Node: "worker-2", Server: 2, Private: true, Health: "unhealthy"},
+						{Node: "worker-2", Server: 2, Private: true, Health: "unhealthy", Cause: "HTTP status 503"},
 						{Server: 999, Health: "unknown"},
 					}},
 					{Port: 443, DestinationPort: 30443, Protocol: "tcp", Check: "tcp :30443"},

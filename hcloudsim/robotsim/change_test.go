@@ -173,3 +173,18 @@ func TestOwns(t *testing.T) {
 		t.Error("a server that was removed is still there")
 	}
 }
+
+func TestMembers(t *testing.T) {
+	sim := seeded(t, robotsim.Options{})
+	before := sim.Members(4321)
+	if want := len(members(t, sim, 4321)); before != want || want == 0 {
+		t.Errorf("vSwitch 4321 has %d members, want %d", before, want)
+	}
+	if n := sim.Members(1); n != 0 {
+		t.Errorf("a vSwitch that isn't there has %d members", n)
+	}
+	noError(t, sim.RemoveServer(321))
+	if now := sim.Members(4321); now != before-1 {
+		t.Errorf("%d members are left of %d", now, before)
+	}
+}

@@ -244,3 +244,16 @@ func (s *Simulator) Owns(ip netip.Addr) bool {
 		slices.ContainsFunc(a.failovers, func(f *failover) bool { return within(f.net) }) ||
 		slices.ContainsFunc(a.vSwitches, func(v *vSwitch) bool { return slices.ContainsFunc(v.subnets, within) })
 }
+
+// Members is how many servers are in a vSwitch, also those that are just being added,
+// for hcloudsim's VSwitchMembers; 0 if there is no such vSwitch.
+func (s *Simulator) Members(vSwitch int64) int {
+	a, unlock := s.present()
+	defer unlock()
+	for _, v := range a.vSwitches {
+		if v.id == vSwitch {
+			return len(v.members)
+		}
+	}
+	return 0
+}

@@ -12,7 +12,7 @@ func vSwitchSettings(v *VSwitch) []setting {
 	return []setting{
 		{
 			key: vSwitchSubnet, format: onePrefix(&v.Subnet),
-			meaning: "The subnet of `network` that is coupled with the vSwitch of the dedicated servers. Its first address is the gateway between the two. Required by pools with `source: vswitch`.",
+			meaning: "The subnet of `network` that is coupled with the vSwitch of the dedicated servers; of several, the one of this cluster's. Its first address is the gateway between the two. Required by pools with `source: vswitch`.",
 		},
 		{
 			key: vSwitchExpose, format: boolean(&v.ExposeRoutes), fallback: "false",

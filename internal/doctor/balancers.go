@@ -107,7 +107,7 @@ func (x *cluster) sick(b survey.Balancing, l lb.Listener, ready []string) (Findi
 	health := b.LoadBalancer.Health(l.Port)
 	local := b.Service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 	var names []string
-	addr := netip.Addr{}
+	addr, first := netip.Addr{}, lb.Cause{}
 	for _, n := range x.Nodes {
 		target, is := targetOf(b, n)
 		_, old := x.waiting(n)
@@ -115,7 +115,15 @@ func (x *cluster) sick(b survey.Balancing, l lb.Listener, ready []string) (Findi
 		if !is || b.LoadBalancer.Verdicts[l.Port][target] != lb.Unhealthy || !old || absent || !kube.Ready(n) || local && !slices.Contains(ready, n.Name) {
 			continue
 		}
-		names = append(names, n.Name)
+		cause := b.LoadBalancer.Why[l.Port][target]
+		name := n.Name
+		if why := cause.String(); why != "" {
+			name += " (" + why + ")"
+		}
+		if len(names) == 0 {
+			first = cause
+		}
+		names = append(names, name)
 		if to := x.targeted(n, target.Private); !addr.IsValid() && len(to) > 0 {
 			addr = to[0]
 		}
@@ -123,7 +131,7 @@ func (x *cluster) sick(b survey.Balancing, l lb.Listener, ready []string) (Findi
 	if len(names) == 0 {
 		return Finding{}, false
 	}
-	f := Finding{Severity: Warning, Remedy: open(l.Check, addr)}
+	f := Finding{Severity: Warning, Remedy: open(l.Check, addr, first)}
 	what := fmt.Sprintf("port %d: %d of %d targets are unhealthy (check %s), although their Nodes are ready and the Service has endpoints on %s; among them %s",
 		l.Port, health.Unhealthy, health.Unhealthy+health.Healthy+health.Unknown, l.Check, few(ready), few(names))
 	if health.Healthy == 0 {
@@ -143,11 +151,17 @@ func targetOf(b survey.Balancing, n *corev1.Node) (lb.Target, bool) {
 	return b.LoadBalancer.Targets[i], true
 }
 
-// open says what to open, and how to try it.
-func open(c lb.HealthCheck, node netip.Addr) string {
+// open says what to open or to mend, by why the check fails, and how to try it.
+func open(c lb.HealthCheck, node netip.Addr, why lb.Cause) string {
 	try := fmt.Sprintf("nc -zv %s %d", node, c.Port)
 	if c.Protocol != lb.ProtocolTCP {
 		try = fmt.Sprintf("curl -i http://%s%s", netip.AddrPortFrom(node, uint16(c.Port)), c.Path)
+	}
+	switch why.Detail {
+	case lb.DetailNoConnection:
+		return fmt.Sprintf("the node refuses connections: see that something listens on its TCP port %d, which is kube-proxy unless annotations say otherwise, and that no firewall rejects: %s", c.Port, try)
+	case lb.DetailHTTPStatus, lb.DetailHTTPContent, lb.DetailAnswerLate:
+		return fmt.Sprintf("the node is reached, and what answers on its TCP port %d is at fault: kube-proxy says 503 while the node drains, while its rules are stale, or where the Service has no endpoint with policy Local: %s", c.Port, try)
 	}
 	return fmt.Sprintf("open TCP port %d of the nodes to load balancers (firewall of the machine; for public addresses also the cloud's), and see that kube-proxy answers there: %s", c.Port, try)
 }

@@ -51,7 +51,7 @@ func routeChecks() []check {
 		},
 		{
 			name:       "attachments",
-			looks:      "whether the network takes more servers: of 100, load balancers included, 80 or more are attached",
+			looks:      "whether the network takes more servers: of 100, load balancers included, 80 or more are attached; for the warning, the cluster's dedicated servers on a vSwitch that the network is coupled with count as well, because nobody documents that they don't",
 			severities: []Severity{Error, Warning},
 			remedy:     "have the limit raised before more nodes join",
 			concerns:   (*cluster).routed,
@@ -117,7 +117,8 @@ func routeTable(x *cluster) []Finding {
 }
 
 func attachments(x *cluster) []Finding {
-	f, full, found := routes.Attachments(x.Network.Servers+x.Network.LoadBalancers, attachable)
+	dedicated := x.onVSwitch()
+	f, full, found := routes.Attachments(x.Network.Servers+x.Network.LoadBalancers, dedicated, attachable)
 	if !found {
 		return nil
 	}
@@ -127,5 +128,23 @@ func attachments(x *cluster) []Finding {
 	}
 	finding.What = fmt.Sprintf("%d servers and %d load balancers are attached to the network %s, which takes %d",
 		x.Network.Servers, x.Network.LoadBalancers, x.Network.Name, attachable)
+	if dedicated > 0 {
+		finding.What += fmt.Sprintf("; the cluster has %d dedicated servers on the network's vSwitch, and whether they count is not documented", dedicated)
+	}
 	return []Finding{finding}
+}
+
+// onVSwitch is how many Nodes are dedicated servers with an internal address in a subnet
+// that is coupled with a vSwitch. What else is on the vSwitch nobody here knows.
+func (x *cluster) onVSwitch() int {
+	count := 0
+	for _, n := range x.Nodes {
+		_, err := kube.ParseDedicatedID(n.Spec.ProviderID)
+		if err == nil && slices.ContainsFunc(kube.InternalIPs(n), func(a netip.Addr) bool {
+			return slices.ContainsFunc(x.Network.Coupling.Subnets, func(p netip.Prefix) bool { return p.Contains(a) })
+		}) {
+			count++
+		}
+	}
+	return count
 }

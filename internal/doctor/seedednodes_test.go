@@ -305,6 +305,15 @@ func sicken(s *survey.Snapshot, n int) {
 	}
 }
 
+// because says why all targets are unhealthy that are.
+func because(s *survey.Snapshot, why lb.Cause) {
+	b := &s.LoadBalancers[0]
+	b.Why = map[int]map[lb.Target]lb.Cause{80: {}}
+	for _, target := range b.Targets {
+		b.Why[80][target] = why
+	}
+}
+
 func seededServices() []seeded {
 	const object = "Service/shop/web"
 	refused := func(reason, message string) func(*survey.Snapshot) {
@@ -350,6 +359,14 @@ func seededServices() []seeded {
 		{name: "a load balancer of no Service", seed: func(s *survey.Snapshot) { s.Services = s.Services[:1] }, check: "load-balancer-owner", severity: Warning, object: "load-balancer/web", says: []string{"900", "cluster kubernetes"}, do: "delete 900"},
 		{name: "a firewalled health port", seed: func(s *survey.Snapshot) { sicken(s, machines) }, check: "load-balancer-health", severity: Error, object: object, says: []string{"port 80", "3 of 3", "http :10256/healthz", "worker-1", "no traffic"}, do: "curl -i http://10.0.0.2:10256/healthz"},
 		{name: "one node with a firewalled health port", seed: func(s *survey.Snapshot) { sicken(s, 1) }, check: "load-balancer-health", severity: Warning, object: object, says: []string{"1 of 3", "control-1"}},
+		{name: "a node that refuses connections", seed: func(s *survey.Snapshot) {
+			sicken(s, 1)
+			because(s, lb.Cause{Detail: lb.DetailNoConnection})
+		}, check: "load-balancer-health", severity: Warning, object: object, says: []string{"control-1 (no connection)"}, do: "something listens on its TCP port 10256"},
+		{name: "nodes whose kube-proxy says no", seed: func(s *survey.Snapshot) {
+			sicken(s, machines)
+			because(s, lb.Cause{Detail: lb.DetailHTTPStatus, HTTPStatus: 503})
+		}, check: "load-balancer-health", severity: Error, object: object, says: []string{"worker-1 (HTTP status 503)"}, do: "kube-proxy says 503"},
 		{name: "a dedicated server with a firewalled health port", seed: func(s *survey.Snapshot) {
 			onDedicated("10.0.0.200", lb.Unhealthy)(s)
 		}, check: "load-balancer-health", severity: Warning, object: object, says: []string{"1 of 3", "worker-2"}, do: "curl -i http://10.0.0.200:10256/healthz"},

@@ -54,6 +54,16 @@ func seededVSwitch() []seeded {
 			check: "vswitch-network", severity: Error, says: []string{"doesn't tell its routes"}, do: "vswitch.exposeRoutes",
 		},
 		{
+			name: "the network is coupled with others", seed: with(func(s *survey.Snapshot) {
+				s.Network.Coupling.Subnets = []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16"), netip.MustParsePrefix("10.3.0.0/16")}
+			}),
+			check: "vswitch-network", severity: Error, object: "10.1.0.0/16", says: []string{"is no subnet"}, do: "use one of 10.2.0.0/16, 10.3.0.0/16",
+		},
+		{
+			name: "no attachment may be left, if dedicated servers count", seed: with(func(s *survey.Snapshot) { s.Network.Servers, s.Network.LoadBalancers = 98, 1 }),
+			check: "attachments", severity: Warning, says: []string{"98 servers and 1 load balancers", "1 dedicated servers", "not documented"}, do: "resource_limit_exceeded",
+		},
+		{
 			name: "another node-ip", seed: with(func(s *survey.Snapshot) {
 				s.Nodes[2].Status.Addresses[1].Address = "192.0.2.5"
 				setCondition(s.Nodes[2], corev1.NodeNetworkUnavailable, corev1.ConditionTrue, "NotInVSwitch", "no internal address does", time.Hour)

@@ -48,6 +48,7 @@ func balancerState(b *hcloud.LoadBalancer, addresses []string) lb.State {
 		}
 		s.Targets = append(s.Targets, target)
 		s.Verdicts = verdicts(s.Verdicts, target, found.HealthStatus)
+		s.Why = causes(s.Why, target, found.HealthStatus)
 	}
 	slices.SortFunc(s.Targets, lb.Target.Compare)
 	return s
@@ -82,6 +83,27 @@ func verdicts(all map[int]map[lb.Target]lb.Verdict, target lb.Target, status []h
 			verdict = lb.Unhealthy
 		}
 		all[s.ListenPort][target] = verdict
+	}
+	return all
+}
+
+// causes adds why listeners find a target unhealthy.
+func causes(all map[int]map[lb.Target]lb.Cause, target lb.Target, status []hcloud.LoadBalancerTargetHealthStatus) map[int]map[lb.Target]lb.Cause {
+	for _, s := range status {
+		if s.Detail == nil || s.Status != hcloud.LoadBalancerTargetHealthStatusStatusUnhealthy {
+			continue
+		}
+		if all == nil {
+			all = make(map[int]map[lb.Target]lb.Cause)
+		}
+		if all[s.ListenPort] == nil {
+			all[s.ListenPort] = make(map[lb.Target]lb.Cause)
+		}
+		cause := lb.Cause{Detail: lb.Detail(*s.Detail)}
+		if s.HTTPStatusCode != nil {
+			cause.HTTPStatus = *s.HTTPStatusCode
+		}
+		all[s.ListenPort][target] = cause
 	}
 	return all
 }

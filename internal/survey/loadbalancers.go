@@ -68,6 +68,8 @@ type TargetRow struct {
 	Private bool `json:"private"`
 	// Health is healthy, unhealthy or unknown.
 	Health string `json:"health"`
+	// Cause is why it is unhealthy, if the cloud says so.
+	Cause string `json:"cause,omitempty"`
 }
 
 // LoadBalancersParts are what LoadBalancersOf needs; without the cloud it shows
@@ -180,7 +182,7 @@ func (r *BalancerRow) show(b *lb.State, nodes func(lb.Target) string) {
 		row := ListenerRow{Port: l.Port, DestinationPort: l.DestinationPort, Protocol: l.Protocol, Check: checkText(l.Check), Targets: []TargetRow{}}
 		for _, t := range b.Targets {
 			row.Targets = append(row.Targets, TargetRow{
-				Node: nodes(t), Server: t.Server, IP: t.Address, Private: t.Private, Health: b.Verdicts[l.Port][t].String(),
+				Node: nodes(t), Server: t.Server, IP: t.Address, Private: t.Private, Health: b.Verdicts[l.Port][t].String(), Cause: b.Why[l.Port][t].String(),
 			})
 		}
 		slices.SortStableFunc(row.Targets, compareTargets)
@@ -202,6 +204,14 @@ func checkText(c lb.HealthCheck) string {
 		text = lb.ProtocolHTTPS
 	}
 	return fmt.Sprintf("%s :%d%s", text, c.Port, c.Path)
+}
+
+// State is the health with its cause.
+func (t TargetRow) State() string {
+	if t.Cause == "" {
+		return t.Health
+	}
+	return t.Health + ": " + t.Cause
 }
 
 // Title is the Node's name, or which server it is.

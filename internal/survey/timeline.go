@@ -198,7 +198,7 @@ func (v *Inspection) balancing(s *Snapshot, svc *corev1.Service) error {
 	for _, l := range row.Listeners {
 		var targets []string
 		for _, t := range l.Targets {
-			targets = append(targets, t.Title()+" "+t.Health)
+			targets = append(targets, t.Title()+" "+t.State())
 		}
 		v.fact(fmt.Sprintf("listener %d", l.Port), fmt.Sprintf("→ %d %s, check %s: %s", l.DestinationPort, l.Protocol, l.Check, strings.Join(targets, ", ")))
 	}

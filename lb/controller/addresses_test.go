@@ -74,7 +74,7 @@ type change struct {
 func changing(t *testing.T, n int, inLAN func(server int) hcloudsim.Health, test func(c *change)) {
 	t.Helper()
 	var first int64
-	prober := func(p hcloudsim.Probe) hcloudsim.Health {
+	prober := judging(func(p hcloudsim.Probe) hcloudsim.Health {
 		if p.Service.HealthCheck.Port == 4711 {
 			return hcloudsim.HealthUnhealthy
 		}
@@ -82,7 +82,7 @@ func changing(t *testing.T, n int, inLAN func(server int) hcloudsim.Health, test
 			return hcloudsim.HealthHealthy
 		}
 		return inLAN(int(p.Target.Server - first))
-	}
+	})
 	inLabWith(t, hcloudsim.Options{Prober: prober}, func(l *lab) {
 		c := &change{lab: l, svc: l.service("000000000001"), nodes: l.nodes[:n], fault: func(lb.Op) error { return nil }}
 		first = serverOf(t, l.nodes[0])

@@ -36,6 +36,7 @@ type cloud struct {
 	fault     func(lb.Op) error
 	hidden    error // what a look at certificates gets, if set
 	verdicts  map[int64]map[int]map[lb.Target]lb.Verdict
+	cause     lb.Cause // of all that is unhealthy
 	types     map[string]schema.LoadBalancerType
 	locations map[string]schema.Location
 }
@@ -288,16 +289,16 @@ func (c *cloud) all() []lb.State {
 func (c *cloud) judged(s lb.State) lb.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.Verdicts = map[int]map[lb.Target]lb.Verdict{}
+	s.Verdicts, s.Why = map[int]map[lb.Target]lb.Verdict{}, map[int]map[lb.Target]lb.Cause{}
 	for port, verdicts := range c.verdicts[s.ID] {
-		s.Verdicts[port] = make(map[lb.Target]lb.Verdict)
+		s.Verdicts[port], s.Why[port] = make(map[lb.Target]lb.Verdict), make(map[lb.Target]lb.Cause)
 		for t, v := range verdicts {
 			// What a test said of a server holds at each of its addresses.
 			i := slices.IndexFunc(s.Targets, func(now lb.Target) bool { return t.Compare(now) == 0 })
 			if i >= 0 {
 				t = s.Targets[i]
 			}
-			s.Verdicts[port][t] = v
+			s.Verdicts[port][t], s.Why[port][t] = v, c.cause
 		}
 	}
 	return s

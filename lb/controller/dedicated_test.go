@@ -253,12 +253,12 @@ func TestDedicatedServerWithoutAddress(t *testing.T) {
 func TestDedicatedServersChangeTheirAddresses(t *testing.T) {
 	for name, dead := range map[string]bool{"all are healthy there": false, "none is healthy there": true} {
 		t.Run(name, func(t *testing.T) {
-			prober := func(p hcloudsim.Probe) hcloudsim.Health {
+			prober := judging(func(p hcloudsim.Probe) hcloudsim.Health {
 				if dead && lan.Contains(p.Address) {
 					return hcloudsim.HealthUnhealthy
 				}
 				return hcloudsim.HealthHealthy
-			}
+			})
 			options := hcloudsim.Options{Prober: prober, Owned: netip.MustParsePrefix("203.0.113.0/24").Contains}
 			inLabWith(t, options, func(l *lab) {
 				c := &change{lab: l, svc: l.service("000000000001"), fault: func(lb.Op) error { return nil }}

@@ -39,7 +39,7 @@ func (c *Controller) targetsHealth(svc *corev1.Service, spec lb.Spec, have lb.St
 		case !known:
 			lookAfter(l.Check.Verdict())
 		case left <= 0, l.SaidUnserved(said):
-			notes = append(notes, l.NoHealthyTarget(idle, spec.PodTargets))
+			notes = append(notes, have.NoHealthyTarget(l, idle))
 		default:
 			lookAfter(left)
 		}

@@ -36,7 +36,9 @@ func countOf(events []string, text string) (n int) {
 func TestAListenerWithoutHealthyTargetsIsTold(t *testing.T) {
 	for name, unhealthy := range map[string]int{"unhealthy": 2, "never judged": 0} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, newCloud(), nodes(2), func(w *world) {
+			cloud := newCloud()
+			cloud.cause = lb.Cause{Detail: lb.DetailConnectLate}
+			inWorld(t, cloud, nodes(2), func(w *world) {
 				w.create(service("web"))
 				w.healthy(0, unhealthy)
 				w.restart() // it looks at once
@@ -49,8 +51,12 @@ func TestAListenerWithoutHealthyTargetsIsTold(t *testing.T) {
 				if got := w.service("web"); accepted(got) != "False NoHealthyTarget" || ingress(got) == "" {
 					t.Errorf("accepted %s, addresses %q", accepted(got), ingress(got))
 				}
-				if events := w.told(); countOf(events, "NoHealthyTarget port 80: no target is healthy") != 1 || len(events) != 1 {
+				events := w.told()
+				if countOf(events, "NoHealthyTarget port 80: no target is healthy") != 1 || len(events) != 1 {
 					t.Errorf("Events %q", events)
+				}
+				if why := countOf(events, "connecting timed out at 2 targets"); (why == 1) != (unhealthy == 2) {
+					t.Errorf("Events %q, want the reason with targets that are unhealthy, and only with those", events)
 				}
 				w.written()
 				w.restart()

@@ -128,7 +128,7 @@ func question(svc *corev1.Service) lb.Service {
 		IPv6First:           len(families) > 0 && families[0] == corev1.IPv6Protocol,
 	}
 	for _, p := range svc.Spec.Ports {
-		q.Ports = append(q.Ports, lb.Port{Number: int(p.Port), Protocol: string(p.Protocol), NodePort: int(p.NodePort)})
+		q.Ports = append(q.Ports, lb.Port{Name: p.Name, Number: int(p.Port), Protocol: string(p.Protocol), NodePort: int(p.NodePort)})
 	}
 	return q
 }

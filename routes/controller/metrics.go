@@ -34,7 +34,7 @@ func newTableMetrics(r Registry) (*tableMetrics, error) {
 		ours:        gauge("ours", "Number of routes in the table that this cluster wrote or adopted."),
 		ambiguous:   gauge("ambiguous", "Number of routes in the table that lead to podCIDRs of this cluster's ranges and that it neither wrote nor adopted. They are kept."),
 		foreign:     gauge("foreign", "Number of other routes in the table, which are outside this cluster's ranges or no podCIDRs of theirs. They are kept."),
-		attachments: gauge("attachments", "Number of servers that are attached to the network, whoever's. Load balancers count toward the cloud's limit too, and are not in this number."),
+		attachments: gauge("attachments", "Number of servers that are attached to the network, whoever's. Load balancers count toward the cloud's limit too, dedicated servers on a vSwitch perhaps, and neither are in this number."),
 		listed:      gauge("listed_timestamp_seconds", "Time at which the last complete list of the table was asked for, in seconds since 1970."),
 		refused: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Namespace: "underlay", Subsystem: "route_table", Name: "refused",

@@ -84,39 +84,55 @@ func comeAndGo(t *testing.T, f *netlab.Lab, stay []*netlab.Pod, leaves *netlab.P
 // clusterIPs asks a Service by both of its addresses until every pod behind it
 // has answered.
 func clusterIPs(t *testing.T, f *netlab.Lab, clients, servers []*netlab.Pod) {
+	for _, addr := range dualStack(t, f, "servers", map[string]string{"app": "server"}) {
+		for _, client := range clients {
+			answeredByAll(t, client, addr, servers)
+		}
+	}
+}
+
+// dualStack makes a Service for EchoPort, and returns its addresses.
+func dualStack(t *testing.T, f *netlab.Lab, name string, selector map[string]string) []netip.Addr {
+	t.Helper()
 	service, err := f.Client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "servers"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.ServiceSpec{
-			Selector: map[string]string{"app": "server"}, IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack),
+			Selector: selector, IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack),
 			Ports: []corev1.ServicePort{{Port: netlab.EchoPort, Protocol: corev1.ProtocolTCP}},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	var addrs []netip.Addr
 	for _, ip := range service.Spec.ClusterIPs {
-		addr := netip.MustParseAddr(ip)
-		for _, client := range clients {
-			missing := map[string]bool{}
-			for _, s := range servers {
-				missing[s.Name] = true
-			}
-			await(t, client.Name+" is answered by every pod behind "+ip, func() string {
-				answer, err := netlab.Ask(t.Context(), client.Namespace, "tcp", echo(addr))
-				if err != nil {
-					return err.Error()
-				}
-				if want := family(addr, client.IPv4, client.IPv6); answer.Source.Addr() != want {
-					t.Errorf("%s asked %s: %s saw %s, want %s", client.Name, ip, answer.Name, answer.Source.Addr(), want)
-				}
-				delete(missing, answer.Name)
-				if len(missing) > 0 {
-					return "some have not answered"
-				}
-				return ""
-			})
-		}
+		addrs = append(addrs, netip.MustParseAddr(ip))
 	}
+	return addrs
+}
+
+// answeredByAll asks a Service's address until every pod behind it has answered, which
+// sees the client's own address.
+func answeredByAll(t *testing.T, client *netlab.Pod, addr netip.Addr, servers []*netlab.Pod) {
+	t.Helper()
+	missing := map[string]bool{}
+	for _, s := range servers {
+		missing[s.Name] = true
+	}
+	await(t, client.Name+" is answered by every pod behind "+addr.String(), func() string {
+		answer, err := netlab.Ask(t.Context(), client.Namespace, "tcp", echo(addr))
+		if err != nil {
+			return err.Error()
+		}
+		if want := family(addr, client.IPv4, client.IPv6); answer.Source.Addr() != want {
+			t.Errorf("%s asked %s: %s saw %s, want %s", client.Name, addr, answer.Name, answer.Source.Addr(), want)
+		}
+		delete(missing, answer.Name)
+		if len(missing) > 0 {
+			return "some have not answered"
+		}
+		return ""
+	})
 }
 
 // closedToTheOutside expects a pod's public address to be closed, unless its

@@ -129,9 +129,11 @@ func (v *vSwitch) comeAndGo(t *testing.T) {
 		return run(t, v.one, "ip", "-4", "route", "show", left[0].String())
 	})
 
+	joined := followJoin(t, v.f, "four")
 	if err := v.f.AddDedicated(t.Context(), "four"); err != nil {
 		t.Fatal(err)
 	}
+	joined()
 	for _, p := range podCIDRs(t, v.f, "four") {
 		if p.Overlaps(left[0]) || p.Overlaps(left[1]) {
 			t.Errorf("the new server has %s, of %v that pods of another had just now", p, left)
@@ -143,31 +145,4 @@ func (v *vSwitch) comeAndGo(t *testing.T) {
 	flow.expectMore(t, 20)
 	flow.stop()
 	flow.expectNoFailure(t, "web")
-}
-
-// refusingGateway is what docs/tutorial/dedicated-server.md says of a gateway that
-// doesn't take what servers answer for their pods: IPv4 doesn't cross the border, and
-// everything else goes on.
-func (v *vSwitch) refusingGateway(t *testing.T) {
-	inCloud, onOne, onFour := v.pods[0], v.pods[1], v.pods[3]
-	if err := v.f.RefuseProxied(t.Context(), true); err != nil {
-		t.Fatal(err)
-	}
-	refused(t, of(inCloud), echo(onOne.IPv4), both()...)
-	refused(t, of(onOne), echo(inCloud.IPv4), both()...)
-	if got, err := v.f.Neighbor(t.Context(), onOne.IPv4); err != nil || got != "" {
-		t.Errorf("the gateway knows %s by %q (%v)", onOne.IPv4, got, err)
-	}
-	reaches(t, of(inCloud), ownPort(v.one.Private), "one", inCloud.IPv4, "tcp")
-	for _, pair := range [][2]*netlab.Pod{{inCloud, onOne}, {onOne, inCloud}} {
-		reaches(t, of(pair[0]), echo(pair[1].IPv6), pair[1].Name, pair[0].IPv6, both()...)
-	}
-	everyPodReachesEveryPod(t, []*netlab.Pod{onOne, onFour})
-	if got, err := ask(t.Context(), v.f.Outside(), v.byPrivate.ipv4, frontage); err != nil || got.pod != "web" {
-		t.Errorf("the load balancer's answer is %v (%v)", got, err)
-	}
-	if err := v.f.RefuseProxied(t.Context(), false); err != nil {
-		t.Fatal(err)
-	}
-	everyPodReachesEveryPod(t, v.pods)
 }

@@ -122,7 +122,7 @@ func Run(ctx context.Context, o Options) {
 	b := &balancer{Options: o, frontends: map[place]*frontend{}, turns: map[serviceID]*turns{}}
 	defer b.work.Wait()
 	b.work.Go(func() {
-		o.Cloud.RunHealthChecks(ctx, func(p hcloudsim.Probe) hcloudsim.Health { return b.probe(ctx, p) })
+		o.Cloud.RunHealthChecks(ctx, func(p hcloudsim.Probe) hcloudsim.Finding { return b.probe(ctx, p) })
 	})
 	for {
 		var again <-chan time.Time

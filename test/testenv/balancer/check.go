@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -27,25 +28,45 @@ const bodyMost = 64 << 10
 
 // probe carries out a health check. It has no answer once ctx has ended, nor
 // for a load balancer that is so new that it isn't followed yet.
-func (b *balancer) probe(ctx context.Context, p hcloudsim.Probe) hcloudsim.Health {
+func (b *balancer) probe(ctx context.Context, p hcloudsim.Probe) hcloudsim.Finding {
 	b.mu.Lock()
 	lb, known := b.known[p.LoadBalancer]
 	b.mu.Unlock()
 	if !known {
-		return ""
+		return hcloudsim.Finding{}
 	}
-	found := hcloudsim.HealthHealthy
+	found := hcloudsim.Finding{Health: hcloudsim.HealthHealthy}
 	if err := b.check(ctx, lb, p); err != nil {
 		b.Logger.Debug("a health check has failed", "loadBalancer", lb.ID, "port", p.Service.ListenPort, "target", p.Address, "err", err)
-		found = hcloudsim.HealthUnhealthy
+		found = hcloudsim.Finding{Health: hcloudsim.HealthUnhealthy, Detail: hcloudsim.DetailUnspecified}
+		if why := (*failure)(nil); errors.As(err, &why) {
+			found.Detail, found.HTTPStatus = why.detail, why.status
+		}
 	}
 	switch {
 	case ctx.Err() != nil:
-		return ""
+		return hcloudsim.Finding{}
 	case b.Checked != nil:
-		b.Checked(p, found)
+		b.Checked(p, found.Health)
 	}
 	return found
+}
+
+// failure is a check that failed, with the reason in the cloud's words.
+type failure struct {
+	error
+	detail hcloudsim.Detail
+	status int
+}
+
+func (f *failure) Unwrap() error { return f.error }
+
+// failed is a failure of one kind, or one for want of time if that is over.
+func failed(ctx context.Context, err error, kind, late hcloudsim.Detail) error {
+	if ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		kind = late
+	}
+	return &failure{error: err, detail: kind}
 }
 
 // check tells why a target is not healthy. It begins with a PROXY header where
@@ -61,7 +82,7 @@ func (b *balancer) check(ctx context.Context, lb hcloudsim.PlaneLoadBalancer, p 
 	to := netip.AddrPortFrom(p.Address, uint16(check.Port))
 	conn, err := b.Network.Dial(ctx, sourceOf(lb, p.Address), to)
 	if err != nil {
-		return err
+		return failed(ctx, err, hcloudsim.DetailNoConnection, hcloudsim.DetailTimeout4)
 	}
 	defer conn.Close()
 	if p.ProxyHeader {
@@ -104,25 +125,26 @@ func ask(ctx context.Context, conn net.Conn, to netip.AddrPort, check *schema.Lo
 	request.Header.Set("User-Agent", "underlay-test-balancer")
 	request.Close = true
 	if err := request.Write(conn); err != nil {
-		return fmt.Errorf("asking: %w", err)
+		return failed(ctx, fmt.Errorf("asking: %w", err), hcloudsim.DetailUnspecified, hcloudsim.DetailTimeout7)
 	}
 	answer, err := http.ReadResponse(bufio.NewReader(conn), request)
 	if err != nil {
-		return fmt.Errorf("reading the answer: %w", err)
+		return failed(ctx, fmt.Errorf("reading the answer: %w", err), hcloudsim.DetailUnspecified, hcloudsim.DetailTimeout7)
 	}
 	defer answer.Body.Close()
 	if !accepted(check.StatusCodes, answer.StatusCode) {
-		return fmt.Errorf("status is %d, want one of %v", answer.StatusCode, check.StatusCodes)
+		err := fmt.Errorf("status is %d, want one of %v", answer.StatusCode, check.StatusCodes)
+		return &failure{error: err, detail: hcloudsim.DetailHTTPStatus, status: answer.StatusCode}
 	}
 	if check.Response == "" {
 		return nil
 	}
 	body, err := io.ReadAll(io.LimitReader(answer.Body, bodyMost))
 	if err != nil {
-		return fmt.Errorf("reading the body: %w", err)
+		return failed(ctx, fmt.Errorf("reading the body: %w", err), hcloudsim.DetailUnspecified, hcloudsim.DetailTimeout7)
 	}
 	if !strings.Contains(string(body), check.Response) {
-		return fmt.Errorf("the body lacks %q", check.Response)
+		return &failure{error: fmt.Errorf("the body lacks %q", check.Response), detail: hcloudsim.DetailHTTPContent}
 	}
 	return nil
 }

@@ -48,20 +48,20 @@ func TestChecks(t *testing.T) {
 		{name: "tcp behind a header", answer: expectsHeader(always(200)), want: "healthy", proxy: true},
 		{name: "tcp behind a header that nobody expects", answer: mute, want: "healthy", proxy: true},
 		{name: "http behind a header", answer: expectsHeader(always(200)), http: &check{}, want: "healthy", proxy: true},
-		{name: "http behind a header that nobody expects", answer: always(200), http: &check{}, want: "unhealthy", proxy: true},
-		{name: "http without the PROXY protocol", answer: expectsHeader(always(200)), http: &check{}, want: "unhealthy"},
+		{name: "http behind a header that nobody expects", answer: always(200), http: &check{}, want: "unhealthy: unspecified", proxy: true},
+		{name: "http without the PROXY protocol", answer: expectsHeader(always(200)), http: &check{}, want: "unhealthy: unspecified"},
 		{"tcp", mute, nil, "healthy", false},
-		{"tcp, refused", nil, nil, "unhealthy", false},
+		{"tcp, refused", nil, nil, "unhealthy: layer4_no_connection", false},
 		{"200", always(200), &check{}, "healthy", false},
 		{"302, not followed", always(302), &check{}, "healthy", false},
-		{"503", always(503), &check{}, "unhealthy", false},
-		{"404", always(404), &check{}, "unhealthy", false},
+		{"503", always(503), &check{}, "unhealthy: unexpected_http_status 503", false},
+		{"404", always(404), &check{}, "unhealthy: unexpected_http_status 404", false},
 		{"503 is wanted", always(503), &check{StatusCodes: []string{"204", "5?3"}}, "healthy", false},
-		{"200 is not wanted", always(200), &check{StatusCodes: []string{"204", "5?3"}}, "unhealthy", false},
+		{"200 is not wanted", always(200), &check{StatusCodes: []string{"204", "5?3"}}, "unhealthy: unexpected_http_status 200", false},
 		{"anything is wanted", always(418), &check{StatusCodes: []string{"*"}}, "healthy", false},
-		{"http, refused", nil, &check{}, "unhealthy", false},
-		{"no HTTP", says("hello"), &check{}, "unhealthy", false},
-		{"no answer in time", mute, &check{}, "unhealthy", false},
+		{"http, refused", nil, &check{}, "unhealthy: layer4_no_connection", false},
+		{"no HTTP", says("hello"), &check{}, "unhealthy: unspecified", false},
+		{"no answer in time", mute, &check{}, "unhealthy: layer7_timeout", false},
 		{"path and domain", httpServer(func(r *http.Request) (int, string) {
 			if r.Method == "GET" && r.URL.Path == "/healthz" && r.URL.RawQuery == "full=1" && r.Host == "web.example.com" {
 				return 200, ""
@@ -73,11 +73,11 @@ func TestChecks(t *testing.T) {
 				return 200, ""
 			}
 			return 500, ""
-		}), &check{}, "unhealthy", false},
+		}), &check{}, "unhealthy: unexpected_http_status 500", false},
 		{"response", always(200), &check{Response: hcloud.Ptr("od")}, "healthy", false},
-		{"other response", always(200), &check{Response: hcloud.Ptr("x")}, "unhealthy", false},
+		{"other response", always(200), &check{Response: hcloud.Ptr("x")}, "unhealthy: unexpected_http_content", false},
 		{"tls", encrypted(t, always(200)), &check{TLS: hcloud.Ptr(true)}, "healthy", false},
-		{"tls is missing", always(200), &check{TLS: hcloud.Ptr(true)}, "unhealthy", false},
+		{"tls is missing", always(200), &check{TLS: hcloud.Ptr(true)}, "unhealthy: unspecified", false},
 	}
 	w := newWorld(t, 0, func(o *hcloudsim.Options) { o.ProxyHeaderInChecks = true })
 	a := w.server("a")
@@ -99,7 +99,7 @@ func TestChecks(t *testing.T) {
 	for i, test := range tests {
 		name := fmt.Sprintf("a:%d", i+1)
 		w.eventually(test.name+" is judged", func() bool { return w.health(lb)[name] != "unknown" })
-		if got := w.health(lb)[name]; got != test.want {
+		if got := w.findings(lb)[name]; got != test.want {
 			t.Errorf("%s: the target is %s, want %s", test.name, got, test.want)
 		}
 	}

@@ -233,6 +233,16 @@ func (w *world) listens(n int) {
 // address, and listen port.
 func (w *world) health(lb *hcloud.LoadBalancer) map[string]string {
 	w.t.Helper()
+	out := w.findings(lb)
+	for name, found := range out {
+		out[name], _, _ = strings.Cut(found, ":")
+	}
+	return out
+}
+
+// findings are the same with the reasons of what is unhealthy.
+func (w *world) findings(lb *hcloud.LoadBalancer) map[string]string {
+	w.t.Helper()
 	now, _, err := w.cloud.LoadBalancer.GetByID(w.t.Context(), lb.ID)
 	noError(w.t, err)
 	out := map[string]string{}
@@ -245,7 +255,14 @@ func (w *world) health(lb *hcloud.LoadBalancer) map[string]string {
 			name = s.Name
 		}
 		for _, h := range target.HealthStatus {
-			out[fmt.Sprintf("%s:%d", name, h.ListenPort)] = string(h.Status)
+			found := string(h.Status)
+			if h.Detail != nil {
+				found += ": " + string(*h.Detail)
+			}
+			if h.HTTPStatusCode != nil {
+				found += fmt.Sprint(" ", *h.HTTPStatusCode)
+			}
+			out[fmt.Sprintf("%s:%d", name, h.ListenPort)] = found
 		}
 	}
 	return out

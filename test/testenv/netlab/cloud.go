@@ -33,9 +33,9 @@ type cloudRouter struct {
 	mu    sync.Mutex // held while it follows: the last state must win
 	ports map[Member]bool
 	plane hcloudsim.DataPlane
-	// vSwitch: there is one.
-	vSwitch bool
-	err     error // the first of following
+	// vSwitch: there is one. anySource: its gateway forwards whatever the source is.
+	vSwitch, anySource bool
+	err                error // the first of what nobody waits for
 }
 
 func newCloudRouter(ctx context.Context, gateway netip.Addr) (*cloudRouter, error) {
@@ -61,7 +61,16 @@ func (c *cloudRouter) follow(ctx context.Context, now hcloudsim.DataPlane) {
 	}
 }
 
-// failed is the first error of following, whose caller has no use for it.
+// fail keeps an error whose caller has no use for it.
+func (c *cloudRouter) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.err = err
+	}
+}
+
+// failed is the first error of those whose callers have no use for them.
 func (c *cloudRouter) failed() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,7 +112,10 @@ func (c *cloudRouter) unplug(ctx context.Context, m Member) error {
 // a cable, and routes to them, lead nowhere.
 func (c *cloudRouter) layout() layout {
 	out := layout{routes: map[netip.Prefix]hop{}, sources: map[string][]netip.Prefix{}}
-	if c.vSwitch {
+	switch {
+	case c.vSwitch && c.anySource:
+		out.sources[vSwitch] = []netip.Prefix{prefix("0.0.0.0/0")}
+	case c.vSwitch:
 		out.sources[vSwitch] = []netip.Prefix{prefix(vSwitchSubnet)}
 	}
 	for _, network := range c.plane.Networks {

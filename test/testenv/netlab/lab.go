@@ -82,6 +82,8 @@ type Lab struct {
 	cloud    *cloudRouter // nil on metal
 	// robot is where dedicated servers are rented; nil without a vSwitch.
 	robot *robotAccount
+	// aging is what the vSwitch's gateway forgets by, if it is told to; guarded by mu.
+	aging *aging
 	// balancers carry what the cloud's load balancers do; nil on metal.
 	balancers *balancers
 	// proxyKubeconfig is the path of what every kube-proxy proves itself by.
@@ -319,9 +321,10 @@ func (f *Lab) Outside() *netns.Namespace { return f.internet.outside }
 // that is stopped leaves its files only.
 func (f *Lab) Stop() {
 	f.mu.Lock()
-	pods, echoes, machines := f.pods, f.echoes, f.machines
-	f.pods, f.echoes, f.machines = nil, nil, nil
+	pods, echoes, machines, aging := f.pods, f.echoes, f.machines, f.aging
+	f.pods, f.echoes, f.machines, f.aging = nil, nil, nil, nil
 	f.mu.Unlock()
+	aging.stop()
 	for _, e := range echoes {
 		e.Close()
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"strings"
 
 	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
@@ -48,6 +47,9 @@ func (c *cloudRouter) addVSwitch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if _, err := c.ns.Feed(ctx, Gateway{}.script(), "nft", "-f", "-"); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.vSwitch = true
@@ -71,41 +73,6 @@ func (c *cloudRouter) join(ctx context.Context, port string, ns *netns.Namespace
 func vSwitchAddresses(addr netip.Addr) string {
 	return fmt.Sprintf("address replace %[2]s/%[3]d dev %[1]s\nlink set %[1]s up\nroute replace %[4]s via %[5]s dev %[1]s\n",
 		vSwitch, addr, prefix(vSwitchSubnet).Bits(), cluster.SubnetRange, vSwitchGateway)
-}
-
-// Neighbor returns the hardware address by which the vSwitch's gateway knows an
-// address, or nothing.
-func (f *Lab) Neighbor(ctx context.Context, addr netip.Addr) (string, error) {
-	out, err := f.cloud.ns.Run(ctx, "ip", "neighbor", "show", addr.String(), "dev", vSwitch)
-	_, mac, _ := strings.Cut(out, "lladdr ")
-	if words := strings.Fields(mac); err == nil && len(words) > 0 {
-		return words[0], nil
-	}
-	return "", err
-}
-
-// ForgetNeighbors has the vSwitch's gateway look for every host anew.
-func (f *Lab) ForgetNeighbors(ctx context.Context) error {
-	_, err := f.cloud.ns.Run(ctx, "ip", "neighbor", "flush", "dev", vSwitch)
-	return err
-}
-
-// refusedAnswers is the nftables table by which the gateway refuses answers to ARP.
-const refusedAnswers = "proxied"
-
-// RefuseProxied has the vSwitch's gateway take no answer to ARP that one host gives for
-// another, as servers give them for their pods, or take them again. Whether the real
-// one takes them is not documented.
-func (f *Lab) RefuseProxied(ctx context.Context, refuse bool) error {
-	script := fmt.Sprintf("add table arp %[1]s\ndelete table arp %[1]s\n", refusedAnswers)
-	if refuse {
-		script += fmt.Sprintf("table arp %s {\n\tchain input {\n\t\ttype filter hook input priority filter;\n"+
-			"\t\tarp operation reply arp saddr ip %s drop\n\t}\n}\n", refusedAnswers, vSwitchPods)
-	}
-	if _, err := f.cloud.ns.Feed(ctx, script, "nft", "-f", "-"); err != nil {
-		return err
-	}
-	return f.ForgetNeighbors(ctx)
 }
 
 // RentDedicated makes a dedicated server, in the account at Robot and on the vSwitch,

@@ -1,0 +1,68 @@
+package lb
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Detail is why a check fails, in the API's words.
+type Detail string
+
+// The details that the API has. There may come others.
+const (
+	DetailUnspecified  Detail = "unspecified"
+	DetailNoConnection Detail = "layer4_no_connection"
+	DetailConnectLate  Detail = "layer4_timeout"
+	DetailAnswerLate   Detail = "layer7_timeout"
+	DetailHTTPStatus   Detail = "unexpected_http_status"
+	DetailHTTPContent  Detail = "unexpected_http_content"
+)
+
+// Cause is why the checks find a target unhealthy.
+type Cause struct {
+	Detail Detail
+	// HTTPStatus is the status that was answered; 0 but with DetailHTTPStatus.
+	HTTPStatus int
+}
+
+// String is for people: empty if the cloud does not say why.
+func (c Cause) String() string {
+	switch c.Detail {
+	case "", DetailUnspecified:
+		return ""
+	case DetailNoConnection:
+		return "no connection"
+	case DetailConnectLate:
+		return "connecting timed out"
+	case DetailAnswerLate:
+		return "no answer in time"
+	case DetailHTTPStatus:
+		return fmt.Sprintf("HTTP status %d", c.HTTPStatus)
+	case DetailHTTPContent:
+		return "unexpected content"
+	}
+	return string(c.Detail)
+}
+
+// Causes sums up why the checks of a listener find targets unhealthy, the most frequent cause
+// first; empty if the cloud does not say.
+func (s State) Causes(port int) string {
+	counts := make(map[string]int)
+	for t, verdict := range s.Verdicts[port] {
+		if why := s.Why[port][t].String(); why != "" && verdict == Unhealthy {
+			counts[why]++
+		}
+	}
+	causes := slices.Sorted(maps.Keys(counts))
+	slices.SortStableFunc(causes, func(a, b string) int { return counts[b] - counts[a] })
+	for i, why := range causes {
+		targets := "targets"
+		if counts[why] == 1 {
+			targets = "target"
+		}
+		causes[i] = fmt.Sprintf("%s at %d %s", why, counts[why], targets)
+	}
+	return strings.Join(causes, ", ")
+}

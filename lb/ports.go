@@ -1,0 +1,330 @@
+package lb
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// AnnotationPorts holds options of single ports, as a JSON object: its keys are ports of the
+// Service, by number or name, its values objects of options. What it does not say of a port is what
+// the other annotations say of all ports.
+const AnnotationPorts = OwnPrefix + "ports"
+
+// PortOption is an option of one port.
+type PortOption struct {
+	// Path are the keys that lead to it, with a dot between them.
+	Path string
+	// Type is boolean, integer, text, list, or duration: a number of seconds or a text such as
+	// "10s".
+	Type string
+	// Annotation is the one that says the same of all ports. It has the same range.
+	Annotation string
+
+	// idle says, if not nil, why the option has no effect beside the others, or nothing.
+	idle func(settings) string
+}
+
+// PortOptions returns the table of all options of a port, sorted as a reader wants them.
+func PortOptions() []PortOption {
+	return []PortOption{
+		{Path: "protocol", Type: "text", Annotation: annotationProtocol},
+		{Path: "proxyProtocol", Type: "boolean", Annotation: annotationProxyProtocol},
+		{Path: pathCertificates, Type: "list", Annotation: annotationCertificates, idle: withoutHTTPS},
+		{Path: "redirectHTTP", Type: "boolean", Annotation: annotationRedirect, idle: withoutHTTPS},
+		{Path: "stickySessions", Type: "boolean", Annotation: annotationSticky, idle: withoutHTTP},
+		{Path: "cookieName", Type: "text", Annotation: annotationCookieName, idle: withoutHTTP},
+		{Path: "cookieLifetime", Type: "duration", Annotation: annotationCookieLifetime, idle: withoutHTTP},
+		{Path: "idleTimeout", Type: "duration", Annotation: annotationIdleTimeout, idle: withoutHTTP},
+		{Path: pathCheckMode, Type: "text", Annotation: annotationOwnHealthCheck, idle: overruled},
+		{Path: "healthCheck.protocol", Type: "text", Annotation: annotationCheckProtocol},
+		{Path: "healthCheck.port", Type: "integer", Annotation: annotationCheckPort},
+		{Path: "healthCheck.path", Type: "text", Annotation: annotationCheckPath, idle: withoutHTTPCheck},
+		{Path: "healthCheck.domain", Type: "text", Annotation: annotationCheckDomain, idle: withoutHTTPCheck},
+		{Path: "healthCheck.tls", Type: "boolean", Annotation: annotationCheckTLS, idle: withoutHTTPCheck},
+		{Path: "healthCheck.statusCodes", Type: "list", Annotation: annotationCheckCodes, idle: withoutHTTPCheck},
+		{Path: "healthCheck.interval", Type: "duration", Annotation: annotationCheckInterval},
+		{Path: "healthCheck.timeout", Type: "duration", Annotation: annotationCheckTimeout},
+		{Path: "healthCheck.retries", Type: "integer", Annotation: annotationCheckRetries},
+	}
+}
+
+const (
+	pathCertificates = "certificates"
+	pathHealthCheck  = "healthCheck"
+	pathCheckMode    = "healthCheck.mode"
+)
+
+// portOptions reads [AnnotationPorts] into the settings of the ports that it names.
+func (p *parser) portOptions() {
+	text := p.svc.Annotations[AnnotationPorts]
+	if text == "" {
+		return
+	}
+	ports, err := decodeObject(text)
+	if err != nil {
+		p.refusePorts("", text, fmt.Sprintf(`not a JSON object of ports (%v): set one such as {"443":{"protocol":"https"}}`, err))
+		return
+	}
+	p.byPort = make(map[int]settings, len(ports))
+	for _, m := range ports {
+		port, err := p.portNamed(m.key)
+		if _, twice := p.byPort[port.Number]; err == nil && twice {
+			err = fmt.Errorf("port %d is named twice: put its options into one object", port.Number)
+		}
+		options, isObject := m.value.([]member)
+		if err == nil && !isObject {
+			err = errors.New(`a port has an object of options: set one such as {"protocol":"https"}`)
+		}
+		if err != nil {
+			p.refusePorts(m.key, shownJSON(m.value), err.Error())
+			continue
+		}
+		p.byPort[port.Number] = p.optionsOf(port, options)
+	}
+}
+
+// refusePorts refuses what stands at a path of the annotation; an empty one is the whole.
+func (p *parser) refusePorts(path, value, remedy string) {
+	p.refuse(ReasonInvalid, strings.TrimSpace(AnnotationPorts+" "+path), value, remedy)
+}
+
+// portNamed finds the port that a key of the annotation means.
+func (p *parser) portNamed(key string) (Port, error) {
+	known, carried := []string{}, true
+	for _, port := range p.svc.Ports {
+		switch named := key == strconv.Itoa(port.Number) || key == port.Name; {
+		case !named:
+		case port.Protocol == "TCP":
+			return port, nil
+		default:
+			carried = false
+		}
+		known = append(known, strconv.Itoa(port.Number))
+	}
+	if !carried {
+		return Port{}, errors.New("the cloud's load balancers carry TCP only, so this port has no options: remove them")
+	}
+	return Port{}, fmt.Errorf("the Service has no such port: name one of %s", strings.Join(slices.Compact(known), ", "))
+}
+
+// optionsOf are the settings of a port with its own options over those of all ports.
+func (p *parser) optionsOf(port Port, options []member) settings {
+	key := strconv.Itoa(port.Number)
+	given := make(map[string]any)
+	for _, o := range options {
+		nested, isObject := o.value.([]member)
+		if o.key != pathHealthCheck {
+			given[o.key] = o.value
+			continue
+		}
+		if !isObject {
+			p.refusePorts(key+"."+o.key, shownJSON(o.value), `set an object of options such as {"port":8080}`)
+		}
+		for _, n := range nested {
+			given[o.key+"."+n.key] = n.value
+		}
+	}
+	s := p.set
+	if _, ok := given[pathCheckMode]; ok {
+		s.forgetCheck() // the mode of this port is nearer than what all ports ask for
+	}
+	rows, paths := PortOptions(), []string{}
+	for _, row := range rows {
+		paths = append(paths, row.Path)
+		value, ok := given[row.Path]
+		if !ok {
+			continue
+		}
+		delete(given, row.Path)
+		text, err := row.text(value)
+		if err == nil {
+			err = setterOf(row.Annotation)(&s, text)
+		}
+		if err != nil {
+			p.refusePorts(key+"."+row.Path, shownJSON(value), err.Error())
+		}
+		s.ownCertificates = s.ownCertificates || row.Path == pathCertificates
+		s.given = append(s.given, row)
+	}
+	for _, path := range slices.Sorted(maps.Keys(given)) {
+		p.refusePorts(key+"."+path, shownJSON(given[path]), fmt.Sprintf("no such option: did you mean %s?", nearest(path, paths)))
+	}
+	return s
+}
+
+// idlePortOptions notes the options of ports that others make meaningless.
+func (p *parser) idlePortOptions() {
+	for _, number := range slices.Sorted(maps.Keys(p.byPort)) {
+		s := p.byPort[number]
+		for _, row := range s.given {
+			if row.idle == nil {
+				continue
+			}
+			if why := row.idle(s); why != "" {
+				p.note(Warning, ReasonNoEffect, fmt.Sprintf("%s %d.%s", AnnotationPorts, number, row.Path), "", why+": leave it out, or change that")
+			}
+		}
+	}
+}
+
+// at are the settings of a port.
+func (p *parser) at(port Port) settings {
+	if s, ok := p.byPort[port.Number]; ok {
+		return s
+	}
+	return p.set
+}
+
+// atPorts are the settings of all ports that are served, in their order.
+func (p *parser) atPorts() []settings {
+	all := make([]settings, len(p.served))
+	for i, port := range p.served {
+		all[i] = p.at(port)
+	}
+	return all
+}
+
+// atEach are the settings of all ports that can be served, and those of no port where there is none.
+func (p *parser) atEach() (all []settings) {
+	for _, port := range p.svc.Ports {
+		if port.Protocol == "TCP" {
+			all = append(all, p.at(port))
+		}
+	}
+	if len(all) == 0 {
+		return []settings{p.set}
+	}
+	return all
+}
+
+// text is an option's value as its annotation has it.
+func (o PortOption) text(value any) (string, error) {
+	_, isText := value.(string)
+	_, isNumber := value.(json.Number)
+	_, isBool := value.(bool)
+	items, isList := value.([]any)
+	fits := map[string]bool{
+		"boolean": isBool, "integer": isNumber, "text": isText, "list": isList, "duration": isText || isNumber,
+	}
+	switch {
+	case !fits[o.Type]:
+		return "", fmt.Errorf("set %s", map[string]string{
+			"boolean": "true or false, without quotes", "integer": "a number, without quotes", "text": "a text in quotes",
+			"list": "a list in brackets", "duration": `seconds, as 10 or "10s"`,
+		}[o.Type])
+	case !isList && fmt.Sprint(value) != "":
+		return fmt.Sprint(value), nil
+	case !isList || len(items) == 0:
+		return "", errors.New("set a value, or leave it out")
+	}
+	texts := make([]string, len(items))
+	for i, item := range items {
+		if _, isNumber := item.(json.Number); !isNumber {
+			if _, isText := item.(string); !isText {
+				return "", errors.New("set texts in quotes, or numbers, between commas")
+			}
+		}
+		texts[i] = fmt.Sprint(item)
+		if strings.Contains(texts[i], ",") {
+			return "", fmt.Errorf("%q holds a comma: set values without one", texts[i])
+		}
+	}
+	return strings.Join(texts, ","), nil
+}
+
+// setterOf is how an annotation's value gets into the settings.
+func setterOf(annotation string) setter {
+	table := Annotations()
+	return table[slices.IndexFunc(table, func(row Annotation) bool { return row.Name == annotation })].set
+}
+
+// member is a key of a JSON object and its value; an object is a list of them.
+type member struct {
+	key   string
+	value any
+}
+
+// decodeObject reads a JSON object and nothing after it. Unlike package json it refuses a key that
+// is there twice: one of the two would be lost.
+func decodeObject(text string) ([]member, error) {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	value, err := decodeValue(d)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errors.New("something follows its end")
+	}
+	members, ok := value.([]member)
+	if !ok {
+		return nil, errors.New("it does not begin with {")
+	}
+	return members, nil
+}
+
+func decodeValue(d *json.Decoder) (any, error) {
+	token, err := d.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch token {
+	case json.Delim('{'):
+		members := []member{}
+		for d.More() {
+			key, err := d.Token()
+			if err != nil {
+				return nil, err
+			}
+			name, _ := key.(string) // the decoder lets nothing else be a key
+			if slices.ContainsFunc(members, func(m member) bool { return m.key == name }) {
+				return nil, fmt.Errorf("%q is there twice", name)
+			}
+			value, err := decodeValue(d)
+			if err != nil {
+				return nil, err
+			}
+			members = append(members, member{name, value})
+		}
+		_, err = d.Token()
+		return members, err
+	case json.Delim('['):
+		items := []any{}
+		for d.More() {
+			item, err := decodeValue(d)
+			if err != nil {
+				return nil, err
+			}
+			items = append(items, item)
+		}
+		_, err = d.Token()
+		return items, err
+	}
+	return token, nil
+}
+
+// shownJSON is a value as its user wrote it, or nearly so.
+func shownJSON(value any) string {
+	switch value := value.(type) {
+	case nil:
+		return "null"
+	case []member:
+		return "{…}"
+	case []any:
+		texts := make([]string, len(value))
+		for i, item := range value {
+			texts[i] = shownJSON(item)
+		}
+		return "[" + strings.Join(texts, ",") + "]"
+	}
+	return fmt.Sprint(value)
+}
