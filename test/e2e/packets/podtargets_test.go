@@ -3,22 +3,20 @@
 package packets
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/underlay-ccm/underlay/internal/podingress"
-	"github.com/underlay-ccm/underlay/test/testenv/cluster"
+	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
@@ -32,15 +30,28 @@ func TestPodsAsTargets(t *testing.T) {
 	for _, p := range pods {
 		serveWeb(t, p, true)
 	}
-	s := balanceByHand(t, f)
-	s.drive(t, pods...)
+	s := publishPods(t, f, "direct")
 	s.awaitTargets(t, pods...)
-	t.Run("pods learn who asks", func(t *testing.T) { s.expectClients(t, pods) })
+	t.Run("pods learn who asks", func(t *testing.T) { podsLearnWhoAsks(t, s, pods) })
 	t.Run("nothing else is open", func(t *testing.T) { nothingElseOpen(t, f, s, pods) })
-	t.Run("pods are replaced and the agent killed", func(t *testing.T) { podsReplaced(t, f, s, pods) })
+	t.Run("pods are replaced and an agent is killed", func(t *testing.T) { podsReplaced(t, f, s, pods) })
+	t.Run("nothing is open when the Service is gone", func(t *testing.T) { closedWithService(t, f, s) })
 }
 
-func (s *podBalancer) expectClients(t *testing.T, pods []*netlab.Pod) {
+// publishPods lets a load balancer have the pods of an app as targets. No node ports are
+// needed.
+func publishPods(t *testing.T, f *netlab.Lab, app string) *published {
+	t.Helper()
+	return publishAs(t, f, app, map[string]string{
+		lb.AnnotationTargets: "pods", "load-balancer.hetzner.cloud/uses-proxyprotocol": "true",
+	}, corev1.ServiceSpec{
+		Selector:       map[string]string{"app": app},
+		IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack), AllocateLoadBalancerNodePorts: ptr.To(false),
+	})
+}
+
+// podsLearnWhoAsks expects the load balancer's packets, and its word for the client.
+func podsLearnWhoAsks(t *testing.T, s *published, pods []*netlab.Pod) {
 	seen := map[string]int{}
 	for range 2 * len(pods) {
 		for to, who := range map[netip.Addr]netip.Addr{s.ipv4: netlab.OutsideIPv4, s.ipv6: netlab.OutsideIPv6} {
@@ -60,7 +71,7 @@ func (s *podBalancer) expectClients(t *testing.T, pods []*netlab.Pod) {
 
 // nothingElseOpen asks what is closed: whom, from where and at which port differs in
 // one thing each from what is open.
-func nothingElseOpen(t *testing.T, f *netlab.Lab, s *podBalancer, pods []*netlab.Pod) {
+func nothingElseOpen(t *testing.T, f *netlab.Lab, s *published, pods []*netlab.Pod) {
 	other := runPods(t, f, map[string]string{"app": "other"}, [2]string{"other", "one"})[0]
 	serveWeb(t, other, false)
 	balancer := party{"the load balancer", f.BalancerNamespace(s.balancer)}
@@ -87,7 +98,7 @@ func nothingElseOpen(t *testing.T, f *netlab.Lab, s *podBalancer, pods []*netlab
 }
 
 // podsReplaced does what a Deployment and kubelets do when it is rolled out.
-func podsReplaced(t *testing.T, f *netlab.Lab, s *podBalancer, pods []*netlab.Pod) {
+func podsReplaced(t *testing.T, f *netlab.Lab, s *published, pods []*netlab.Pod) {
 	two := f.Machine("two")
 	flow := startFlow(f, s.ipv4, s.ipv6)
 	defer flow.stop()
@@ -106,7 +117,6 @@ func podsReplaced(t *testing.T, f *netlab.Lab, s *podBalancer, pods []*netlab.Po
 		serveWeb(t, next, true)
 		names = append(names, next.Name)
 		pods = append(pods, next)
-		s.drive(t, pods...)
 		if i == 1 {
 			flow.expectMore(t, 20)
 			if err := two.StartAgent(t.Context()); err != nil {
@@ -120,7 +130,6 @@ func podsReplaced(t *testing.T, f *netlab.Lab, s *podBalancer, pods []*netlab.Po
 			t.Fatal(err)
 		}
 		pods = slices.DeleteFunc(pods, func(p *netlab.Pod) bool { return p == old })
-		s.drive(t, pods...)
 		s.awaitTargets(t, pods...)
 		flow.expectMore(t, 10) // those to the old one have ended by then
 		if err := old.Delete(t.Context()); err != nil {
@@ -130,116 +139,53 @@ func podsReplaced(t *testing.T, f *netlab.Lab, s *podBalancer, pods []*netlab.Po
 	flow.expectMore(t, 20)
 	flow.stop()
 	flow.expectNoFailure(t, names...)
+	open(t, f, pods...)
 }
 
-// podBalancer is a load balancer with pods as targets.
-type podBalancer struct {
-	*published
-	driven []*netlab.Pod
-}
-
-// call asks the simulated cloud, since hcloud-go lacks addresses of servers as targets.
-func (s *podBalancer) call(t *testing.T, path string, body, answer any) {
+// open waits until exactly these pods' ports are open, on all machines.
+func open(t *testing.T, f *netlab.Lab, pods ...*netlab.Pod) {
 	t.Helper()
-	sent, err := json.Marshal(body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.f.CloudURL+path, bytes.NewReader(sent))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+cluster.Token)
-	got, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer got.Body.Close()
-	if got.StatusCode >= 300 {
-		t.Fatalf("%s answers %s", path, got.Status)
-	}
-	if answer != nil {
-		if err := json.NewDecoder(got.Body).Decode(answer); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func balanceByHand(t *testing.T, f *netlab.Lab) *podBalancer {
-	t.Helper()
-	s := &podBalancer{published: &published{name: "direct", f: f}}
-	var made struct {
-		LoadBalancer struct {
-			ID int64 `json:"id"`
-		} `json:"load_balancer"`
-	}
-	s.call(t, "/load_balancers", map[string]any{
-		"name": "direct", "load_balancer_type": "lb11", "network_zone": "eu-central",
-		"services": []map[string]any{{
-			"protocol": "tcp", "listen_port": frontage, "destination_port": webPort, "proxyprotocol": true,
-			"health_check": map[string]any{"protocol": "tcp", "port": webPort, "interval": 3, "timeout": 15, "retries": retries},
-		}},
-	}, &made)
-	s.balancer = made.LoadBalancer.ID
-	for _, lb := range f.Cloud.DataPlane().LoadBalancers {
-		if lb.ID == s.balancer {
-			s.ipv4, s.ipv6 = lb.IPv4, lb.IPv6
-		}
-	}
-	return s
-}
-
-// drive makes pods the targets: opened before they are, and closed after.
-func (s *podBalancer) drive(t *testing.T, pods ...*netlab.Pod) {
-	t.Helper()
-	s.open(t, append(slices.Clone(pods), s.driven...))
+	var want []string
 	for _, p := range pods {
-		if !slices.Contains(s.driven, p) {
-			s.change(t, "add_target", p)
-		}
+		want = append(want, fmt.Sprintf("%s . %d", p.IPv6, webPort))
 	}
-	for _, p := range s.driven {
-		if !slices.Contains(pods, p) {
-			s.change(t, "remove_target", p)
-		}
-	}
-	s.open(t, pods)
-	s.driven = slices.Clone(pods)
-}
-
-func (s *podBalancer) open(t *testing.T, pods []*netlab.Pod) {
-	t.Helper()
-	for _, node := range []string{"one", "two"} {
-		open := podingress.Ingress{Sources: []netip.Prefix{netip.PrefixFrom(s.ipv6, 128)}}
-		for _, p := range pods {
-			if p.Machine.Name == node {
-				open.Endpoints = append(open.Endpoints, netip.AddrPortFrom(p.IPv6, webPort))
+	slices.Sort(want)
+	await(t, fmt.Sprintf("open are %d pods", len(pods)), func() string {
+		var is []string
+		for _, name := range []string{"one", "two"} {
+			for _, e := range opening.FindAllStringSubmatch(run(t, f.Machine(name), "nft", "list", "set", "inet", "underlay", "targets-6"), -1) {
+				is = append(is, e[1])
 			}
 		}
-		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, podingress.Annotation("by-hand"), open)
-		if _, err := s.f.Client.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// change waits for the action, because load balancers take one at a time.
-func (s *podBalancer) change(t *testing.T, action string, p *netlab.Pod) {
-	t.Helper()
-	s.call(t, fmt.Sprintf("/load_balancers/%d/actions/%s", s.balancer, action),
-		map[string]any{"type": "server", "server": map[string]any{"id": p.Machine.Server, "ip": p.IPv6.String()}}, nil)
-	await(t, action+" "+p.Name, func() string {
-		for _, a := range s.f.Cloud.Actions() {
-			if a.Status == "running" {
-				return a.Command
-			}
+		slices.Sort(is)
+		if !slices.Equal(is, want) {
+			return fmt.Sprintf("open are %q, want %q", is, want)
 		}
 		return ""
 	})
 }
 
+// opening is an element of the packet filter's set: source, address and port.
+var opening = regexp.MustCompile(`[0-9a-f:]+ \. ([0-9a-f:]+ \. \d+)`)
+
+func closedWithService(t *testing.T, f *netlab.Lab, s *published) {
+	if err := f.Client.CoreV1().Services("default").Delete(t.Context(), s.name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	open(t, f)
+	nodes, err := f.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range nodes.Items {
+		if left := agent.Targets(&node); len(left) > 0 {
+			t.Errorf("Node %s keeps %v", node.Name, left)
+		}
+	}
+}
+
 // awaitTargets waits until exactly these pods are targets, and healthy.
-func (s *podBalancer) awaitTargets(t *testing.T, pods ...*netlab.Pod) {
+func (s *published) awaitTargets(t *testing.T, pods ...*netlab.Pod) {
 	t.Helper()
 	var want []string
 	for _, p := range pods {
