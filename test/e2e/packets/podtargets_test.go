@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/lb"
 	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
@@ -36,6 +37,26 @@ func TestPodsAsTargets(t *testing.T) {
 	t.Run("nothing else is open", func(t *testing.T) { nothingElseOpen(t, f, s, pods) })
 	t.Run("pods are replaced and an agent is killed", func(t *testing.T) { podsReplaced(t, f, s, pods) })
 	t.Run("nothing is open when the Service is gone", func(t *testing.T) { closedWithService(t, f, s) })
+}
+
+// Where the cloud connects from another address than the load balancer's own, the
+// configuration says from where.
+func TestPodsAsTargetsFromElsewhere(t *testing.T) {
+	elsewhere := netip.MustParseAddr("2001:db8:ee::1")
+	f := start(t, netlab.Options{
+		Machines: []string{"one"}, Cloud: hcloudsim.Options{IPv6Source: elsewhere},
+		Balancing: "podTargetSources: [2001:db8:ee::/64]",
+	})
+	pod := runPods(t, f, map[string]string{"app": "direct"}, [2]string{"direct", "one"})[0]
+	serveWeb(t, pod, true)
+	s := publishPods(t, f, "direct")
+	s.awaitTargets(t, pod)
+	for to, who := range map[netip.Addr]netip.Addr{s.ipv4: netlab.OutsideIPv4, s.ipv6: netlab.OutsideIPv6} {
+		got, err := ask(t.Context(), f.Outside(), to, frontage)
+		if want := (visit{"direct", elsewhere, who}); err != nil || got != want {
+			t.Errorf("asking %s gives %v (%v), want %v", to, got, err, want)
+		}
+	}
 }
 
 // publishPods lets a load balancer have the pods of an app as targets. No node ports are
