@@ -43,7 +43,9 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	printIngress(out, decision.View)
+	if o.filterInbound {
+		printIngress(out, decision.View)
+	}
 	trouble := len(decision.Faults) + len(decision.Peers)
 	for _, fault := range decision.Faults {
 		fmt.Fprintf(out, "fault: %s\n", fault)

@@ -145,7 +145,7 @@ func (f Fields) of(out, message []byte) ([]byte, error) {
 		}
 		is, read := f[number]
 		var value []byte
-		if form == protowire.BytesType {
+		if read && form == protowire.BytesType {
 			value, _ = protowire.ConsumeBytes(message[tag:])
 		}
 		switch {
