@@ -26,6 +26,8 @@
 // made to forget the connections that began without them and that they would have
 // treated otherwise, and no others.
 //
+// Sets of prefixes joined with addresses and ports need Linux 5.6.
+//
 // Where its facts come from: the nft(8) manual, the kernel's
 // include/uapi/linux/netfilter/nf_tables.h for generation and notifications, and
 // net/netfilter/nf_nat_core.c for when NAT is decided on.

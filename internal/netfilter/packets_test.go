@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -211,6 +212,74 @@ func TestOpenPodsAreReached(t *testing.T) {
 	want.Openings = openings("2001:db8:99::/64", "["+pod6+"]:80")
 	f.node.apply(want)
 	f.expect("open to a prefix", f.connect(f.outside, outside6, f.pod, pod6), outside6)
+}
+
+// Connections begin all the time at a pod that is open, while other openings come and
+// go: no first packet of theirs is dropped, which would only be slow to see, because it
+// is sent again. So packets are counted before the filter and behind it.
+func TestWhatIsOpenStaysSoDuringEdits(t *testing.T) {
+	f := newSegment(t)
+	want := f.desired("10.244.1.0/24", "2001:db8:1:0:1::/80")
+	open := openings(outside6+"/128", "["+pod6+"]:80")
+	want.Openings = open
+	f.node.apply(want)
+	const first = "ip6 daddr " + pod6 + " tcp flags & (syn | ack) == syn counter"
+	f.node.Run("nft", "add table inet count; "+
+		"add chain inet count before { type filter hook forward priority -10 ; }; add rule inet count before "+first+"; "+
+		"add chain inet count behind { type filter hook forward priority 10 ; }; add rule inet count behind "+first)
+
+	var listener net.Listener
+	var err error
+	f.pod.Do(func() { listener, err = net.Listen("tcp", net.JoinHostPort(pod6, "80")) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving, asking sync.WaitGroup
+	serving.Go(func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.Close()
+		}
+	})
+	stop, began := make(chan struct{}), 0
+	asking.Go(func() {
+		f.outside.Do(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				c, err := net.Dial("tcp", net.JoinHostPort(pod6, "80"))
+				if err != nil {
+					t.Errorf("connection %d: %v", began, err)
+					return
+				}
+				began++
+				_ = c.Close()
+			}
+		})
+	})
+	for i := range 60 {
+		want.Openings = open
+		if i%2 == 0 {
+			want.Openings = append(openings("2001:db8:f::/64 "+outside6+"/128", "[2001:db8:1:0:1::9]:80", "["+pod6+"]:81"), open...)
+		}
+		if changed := f.node.apply(want); len(changed) != 1 {
+			t.Errorf("edit %d: %q", i, changed)
+		}
+	}
+	close(stop)
+	asking.Wait()
+	_ = listener.Close()
+	serving.Wait()
+	counts := regexp.MustCompile(`counter packets (\d+) `).FindAllStringSubmatch(f.node.Run("nft", "list", "table", "inet", "count"), -1)
+	if len(counts) != 2 || counts[0][1] != counts[1][1] || began < 100 {
+		t.Errorf("%d connections began, packets before the filter and behind it are %v", began, counts)
+	}
 }
 
 // conversation is a connection that stays.
