@@ -408,3 +408,11 @@ func (c *cloud) Apply(ctx context.Context, have lb.State, op lb.Op) error {
 	}
 	return c.client.Apply(ctx, have, op)
 }
+
+func (c *cloud) ApplyTargets(ctx context.Context, have lb.State, ops []lb.Op) []error {
+	errs := make([]error, len(ops))
+	for i, op := range ops {
+		errs[i] = c.Apply(ctx, have, op)
+	}
+	return errs
+}
