@@ -97,6 +97,7 @@ func (p *pods) are(states map[lb.Target]string) {
 	p.states = states
 	p.publish()
 	p.w.settle()
+	p.w.settle() // changes that follow others are gathered for longer
 }
 
 func podService() *corev1.Service {
