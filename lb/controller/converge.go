@@ -60,6 +60,7 @@ type outcome struct {
 	// waits: more is to be done when the checks have judged what was done now.
 	waits bool
 	opens []int // the pods' ports that are to be reached
+	acted bool  // something was to be done
 	// RetryTargets is after how long a target that was refused is to be asked for again; 0: none
 	// is.
 	RetryTargets time.Duration
@@ -143,6 +144,7 @@ func (c converger) pass(ctx context.Context, p Plan, hooks hooks, o *outcome) (a
 		}
 	}
 	r := c.run(ctx, o.State, now.Ops)
+	o.acted = true
 	o.Removed = append(o.Removed, r.removed...)
 	for _, err := range r.errs {
 		o.add(err)

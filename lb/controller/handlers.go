@@ -20,6 +20,14 @@ import (
 // nodeDelay gathers changes of nodes, so that a batch of nodes costs each load balancer one look.
 const nodeDelay = time.Second
 
+// While targets that are pods follow each other, as in a rolling update, they are gathered for
+// longer: each batch costs a look and a poll, and what a second or two are to a target that comes
+// is little beside the time until it is found healthy.
+const (
+	rollingDelay = 3 * time.Second
+	rollingTime  = 10 * time.Second
+)
+
 func nameOf(svc *corev1.Service) cache.ObjectName {
 	return cache.ObjectName{Namespace: svc.Namespace, Name: svc.Name}
 }
@@ -189,7 +197,11 @@ func (c *Controller) ofNodes(matches func(*corev1.Service) bool) func(*corev1.Se
 // endpointsMoved queues a Service whose pods are to be targets when they are others.
 func (c *Controller) endpointsMoved(svc *corev1.Service) {
 	if c.otherEndpoints(svc) {
-		c.queue.AddAfter(nameOf(svc), nodeDelay)
+		delay := nodeDelay
+		if time.Since(c.aimed(svc).acted) < rollingTime {
+			delay = rollingDelay
+		}
+		c.queue.AddAfter(nameOf(svc), delay)
 	}
 	c.reopens.AddAfter(nameOf(svc), nodeDelay)
 }

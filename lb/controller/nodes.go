@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -96,8 +97,9 @@ func joins(node *corev1.Node) bool {
 
 // aim is what a Service's last plan wanted.
 type aim struct {
-	pods      bool   // pods are the targets, and nodes are none
-	endpoints string // their digest, if they matter
+	pods      bool      // pods are the targets, and nodes are none
+	endpoints string    // their digest, if they matter
+	acted     time.Time // when the load balancer was changed last
 	// opening is what is wanted of nodes; nil: nobody knows.
 	opening *opening
 	nodes   []lb.Node // as targets
@@ -114,7 +116,7 @@ func (c *Controller) aimed(svc *corev1.Service) aim {
 
 // aims remembers what a plan wanted of a load balancer as it was seen.
 func (c *Controller) aims(svc *corev1.Service, p Plan, nodes []lb.Node, seen lb.State) {
-	a := aim{nodes: nodes, pods: p.Spec.PodTargets, opening: c.aimed(svc).opening}
+	a := aim{nodes: nodes, pods: p.Spec.PodTargets, opening: c.aimed(svc).opening, acted: c.aimed(svc).acted}
 	if p.endpoints != nil {
 		a.endpoints = p.endpoints.digest()
 	}
@@ -129,6 +131,13 @@ func (c *Controller) aims(svc *corev1.Service, p Plan, nodes []lb.Node, seen lb.
 			a.owned = append(a.owned, n.Targets()...)
 		}
 	}
+	c.targets.Store(nameOf(svc), a)
+}
+
+// acted remembers that the load balancer was changed just now.
+func (c *Controller) acted(svc *corev1.Service) {
+	a := c.aimed(svc)
+	a.acted = time.Now()
 	c.targets.Store(nameOf(svc), a)
 }
 

@@ -74,6 +74,9 @@ func (c *Controller) ensure(ctx context.Context, svc *corev1.Service) ([]lb.Note
 		return nil, err
 	}
 	c.aims(svc, p, done.Nodes, done.State)
+	if done.acted {
+		c.acted(svc)
+	}
 	if done.Unwanted {
 		return nil, nil // the cache will learn of it
 	}
