@@ -125,7 +125,7 @@ func podsReplaced(t *testing.T, f *netlab.Lab, s *published, pods []*netlab.Pod)
 	defer flow.stop()
 	flow.expectMore(t, 20)
 	var names []string
-	for i, old := range slices.Clone(pods) {
+	for i, old := range slices.Clone(pods[:2]) {
 		where := "one"
 		if i > 0 {
 			where = "two"
