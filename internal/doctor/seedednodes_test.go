@@ -305,6 +305,18 @@ func sicken(s *survey.Snapshot, n int) {
 	}
 }
 
+// podsAreTargets puts n unhealthy pods in the place of the load balancer's nodes.
+func podsAreTargets(s *survey.Snapshot, n int) {
+	b := &s.LoadBalancers[0]
+	server := b.Targets[0].Server
+	b.Targets, b.Verdicts[80] = nil, map[lb.Target]lb.Verdict{}
+	for i := range n {
+		pod := lb.Target{Server: server, Address: netip.AddrFrom16([16]byte{0x20, 1, 0x0d, 0xb8, 15: byte(i + 1)})}
+		b.Targets = append(b.Targets, pod)
+		b.Verdicts[80][pod] = lb.Unhealthy
+	}
+}
+
 // because says why all targets are unhealthy that are.
 func because(s *survey.Snapshot, why lb.Cause) {
 	b := &s.LoadBalancers[0]
@@ -358,6 +370,7 @@ func seededServices() []seeded {
 		},
 		{name: "a load balancer of no Service", seed: func(s *survey.Snapshot) { s.Services = s.Services[:1] }, check: "load-balancer-owner", severity: Warning, object: "load-balancer/web", says: []string{"900", "cluster kubernetes"}, do: "delete 900"},
 		{name: "a firewalled health port", seed: func(s *survey.Snapshot) { sicken(s, machines) }, check: "load-balancer-health", severity: Error, object: object, says: []string{"port 80", "3 of 3", "http :10256/healthz", "worker-1", "no traffic"}, do: "curl -i http://10.0.0.2:10256/healthz"},
+		{name: "pods that the load balancer doesn't reach", seed: func(s *survey.Snapshot) { podsAreTargets(s, 2) }, check: "load-balancer-health", severity: Error, object: object, says: []string{"none of 2 pods", "2001:db8::1"}, do: "loadBalancers.podTargetSources"},
 		{name: "one node with a firewalled health port", seed: func(s *survey.Snapshot) { sicken(s, 1) }, check: "load-balancer-health", severity: Warning, object: object, says: []string{"1 of 3", "control-1"}},
 		{name: "a node that refuses connections", seed: func(s *survey.Snapshot) {
 			sicken(s, 1)

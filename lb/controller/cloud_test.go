@@ -35,6 +35,7 @@ type cloud struct {
 	writes    []string
 	options   hcloudsim.Options // beside those that every cloud has
 	fault     func(lb.Op) error
+	watch     func(lb.Op) // is told of each op before it is done
 	hidden    error // what a look at certificates gets, if set
 	verdicts  map[int64]map[int]map[lb.Target]lb.Verdict
 	cause     lb.Cause // of all that is unhealthy
@@ -398,6 +399,9 @@ func (c *cloud) Apply(ctx context.Context, have lb.State, op lb.Op) error {
 	c.writes = append(c.writes, op.String())
 	fault := c.fault
 	c.mu.Unlock()
+	if c.watch != nil {
+		c.watch(op)
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
