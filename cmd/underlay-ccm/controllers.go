@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
+	"github.com/underlay-ccm/underlay/internal/vswitch"
 	"github.com/underlay-ccm/underlay/internal/wiring"
 	"github.com/underlay-ccm/underlay/lb"
 	lbcontroller "github.com/underlay-ccm/underlay/lb/controller"
@@ -25,6 +26,9 @@ import (
 
 // nodeIPAMController is the name that upstream's has in kube-controller-manager.
 const nodeIPAMController = "node-ipam-controller"
+
+// vSwitchMemberController has none upstream.
+const vSwitchMemberController = "vswitch-member-controller"
 
 // runner is a controller of ours: it works until the context ends.
 type runner interface{ Run(context.Context) error }
@@ -38,6 +42,7 @@ func (m *manager) controllers() map[string]app.ControllerInitFuncConstructor {
 		nodeIPAMController:                 m.constructor(nodeIPAMController, m.nodeIPAM),
 		names.NodeRouteController:          m.constructor(names.NodeRouteController, m.routes),
 		names.ServiceLBController:          m.constructor(names.ServiceLBController, m.loadBalancers),
+		vSwitchMemberController:            m.constructor(vSwitchMemberController, m.vSwitchMembers),
 	}
 }
 
@@ -100,6 +105,28 @@ func (m *manager) routes(c *appconfig.CompletedConfig) (runner, error) {
 	}
 	m.routeController.Store(r)
 	return r, nil
+}
+
+// vSwitchMembers makes the controller that tells Nodes of dedicated servers what these are
+// in the vSwitch, where pods are to be reached over one and Robot can be asked.
+func (m *manager) vSwitchMembers(c *appconfig.CompletedConfig) (runner, error) {
+	reached := wiring.VSwitch(m.config)
+	if len(reached.Ranges) == 0 || m.account == nil {
+		return nil, nil
+	}
+	client, err := c.ClientBuilder.Client(vSwitchMemberController)
+	if err != nil {
+		return nil, fmt.Errorf("client of the vSwitch member controller: %w", err)
+	}
+	return vswitch.New(vswitch.Config{
+		Client:   client,
+		Nodes:    c.SharedInformers.Core().V1().Nodes(),
+		Members:  m.account,
+		VSwitch:  func() int64 { return m.found.Load().VSwitch(reached.Subnet) },
+		Holds:    reached.Holds,
+		Recorder: c.EventRecorder,
+		Registry: registry{},
+	})
 }
 
 func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {

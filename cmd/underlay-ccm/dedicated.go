@@ -39,7 +39,8 @@ func (m *manager) configureDedicated(transport http.RoundTripper, metrics robot.
 	if err != nil {
 		return err
 	}
-	m.dedicated.Account = dedicated.New(client, sayListed)
+	m.account = dedicated.New(client, sayListed)
+	m.dedicated.Account = m.account
 	return nil
 }
 
@@ -48,8 +49,8 @@ func (m *manager) configureDedicated(transport http.RoundTripper, metrics robot.
 // dedicated server joins. Nothing waits for it. Replicas that don't lead ask nothing:
 // wrong credentials that several programs try get their address blocked.
 func (m *manager) askRobot(ctx context.Context) {
-	if m.dedicated != nil && m.dedicated.Account != nil {
-		go func() { _, _ = m.dedicated.Account.List(ctx, time.Time{}) }() // told by sayListed
+	if m.account != nil {
+		go func() { _, _ = m.account.List(ctx, time.Time{}) }() // told by sayListed
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -69,6 +70,29 @@ func TestDedicatedServersAreWantedOrNot(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%s: %s, want %s", file, got, want)
+		}
+	}
+}
+
+// What servers are in the vSwitch is nobody's question without pods that are reached over
+// it, or without Robot.
+func TestMembersAreWantedOrNot(t *testing.T) {
+	const robot = "robot: {userFile: %s, passwordFile: %s}\n"
+	dir := t.TempDir()
+	user, password := filepath.Join(dir, "user"), filepath.Join(dir, "password")
+	if err := errors.Join(os.WriteFile(user, []byte("user"), 0o600), os.WriteFile(password, []byte("right"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for name, file := range map[string]string{
+		"no Robot": "network: cluster\nvswitch: {subnet: 10.1.0.0/16}\n" + dedicatedPool,
+		"no pool":  "network: cluster\nvswitch: {subnet: 10.1.0.0/16}\n" + fmt.Sprintf(robot, user, password),
+	} {
+		_, m := starting(t, file)
+		if err := m.configureDedicated(nil, metrics.NewKubeRegistry()); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := m.vSwitchMembers(nil); r != nil || err != nil {
+			t.Errorf("%s: %v, %v, want no controller", name, r, err)
 		}
 	}
 }

@@ -31,6 +31,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/dedicated"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/leadership"
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
@@ -113,8 +114,10 @@ type manager struct {
 	index     cloud.Index // of the server list
 	// dedicated are the dedicated servers; nil: nobody tells of any.
 	dedicated *cloud.DedicatedIndex
-	offered   bool // what load balancers are to be
-	leads     bool // so it may change the network
+	// account is that of dedicated servers at Robot; nil: Robot isn't asked.
+	account *dedicated.Servers
+	offered bool // what load balancers are to be
+	leads   bool // so it may change the network
 
 	gate  leadership.Gate                  // before the API server and the cloud
 	lease atomic.Pointer[leadership.Lease] // nil until this replica leads

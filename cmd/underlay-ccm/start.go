@@ -21,6 +21,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/vswitch"
 	"github.com/underlay-ccm/underlay/internal/wiring"
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 	"github.com/underlay-ccm/underlay/routes"
@@ -75,7 +76,7 @@ func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cl
 // light is what the cache keeps of Nodes. The conditions are those that the controllers of this
 // program read, upstream's included.
 func light() cache.TransformFunc {
-	return kube.Light(corev1.NodeReady, corev1.NodeNetworkUnavailable, ipamcontroller.PodCIDRsAllocated)
+	return kube.Light(corev1.NodeReady, corev1.NodeNetworkUnavailable, ipamcontroller.PodCIDRsAllocated, vswitch.MemberCondition)
 }
 
 // see begins to look at the servers and, if there is one, at the network's route

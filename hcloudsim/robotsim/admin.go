@@ -2,6 +2,7 @@ package robotsim
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,6 +22,10 @@ import (
 //	DELETE /_sim/robot/faults            takes back the faults that still wait
 //	PUT    /_sim/robot/maintenance       {"maintenance": true}, or false
 //	DELETE /_sim/robot/servers/{number}  a server vanishes
+//	PUT    /_sim/robot/vswitches/{id}/servers/{number}
+//	                                     {"status": "failed"}, ready or in process:
+//	                                     what a server is in a vSwitch; empty: no
+//	                                     member
 func (s *Simulator) Admin() http.Handler {
 	mux := http.NewServeMux()
 	done := func(w http.ResponseWriter) { w.WriteHeader(http.StatusNoContent) }
@@ -38,6 +43,7 @@ func (s *Simulator) Admin() http.Handler {
 	mux.HandleFunc("DELETE /_sim/robot/faults", func(w http.ResponseWriter, _ *http.Request) { s.ClearFaults(); done(w) })
 	mux.HandleFunc("PUT /_sim/robot/maintenance", s.adminMaintenance)
 	mux.HandleFunc("DELETE /_sim/robot/servers/{number}", s.adminRemoveServer)
+	mux.HandleFunc("PUT /_sim/robot/vswitches/{id}/servers/{number}", s.adminSetMember)
 	return mux
 }
 
@@ -104,6 +110,21 @@ func (s *Simulator) adminRemoveServer(w http.ResponseWriter, r *http.Request) {
 		err = s.RemoveServer(number)
 	}
 	answerAdmin(w, err, http.StatusNotFound)
+}
+
+func (s *Simulator) adminSetMember(w http.ResponseWriter, r *http.Request) {
+	var req struct {
+		Status string `json:"status"`
+	}
+	if !readAdmin(w, r, "member", &req) {
+		return
+	}
+	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	number, problem := strconv.ParseInt(r.PathValue("number"), 10, 64)
+	if err = errors.Join(err, problem); err == nil {
+		err = s.SetMember(id, number, req.Status)
+	}
+	answerAdmin(w, err, http.StatusBadRequest)
 }
 
 func answerAdmin(w http.ResponseWriter, err error, status int) {

@@ -78,6 +78,36 @@ func TestVSwitchTakesItsTime(t *testing.T) {
 	}
 }
 
+// Whoever runs the simulator decides what a server is in a vSwitch, at once and for good.
+func TestMembersAreSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := seeded(t, robotsim.Options{VSwitchTime: time.Minute})
+		for _, c := range []struct {
+			number int64
+			status string
+			want   []string
+		}{
+			{321, "failed", []string{"321 failed"}},
+			{421, "in process", []string{"321 failed", "421 in process"}},
+			{321, "ready", []string{"321 ready", "421 in process"}},
+			{421, "", []string{"321 ready"}},
+			{421, "", []string{"321 ready"}},
+		} {
+			noError(t, sim.SetMember(4321, c.number, c.status))
+			time.Sleep(time.Hour)
+			if got := members(t, sim, 4321); !slices.Equal(got, c.want) {
+				t.Errorf("%d %q: members are %q, want %q", c.number, c.status, got, c.want)
+			}
+		}
+		do("POST /vswitch/4321/server server[]=421")(t, sim)
+		noError(t, sim.SetMember(4321, 421, "failed"))
+		time.Sleep(time.Minute) // the change that was on its way ends
+		if got, want := members(t, sim, 4321), []string{"321 ready", "421 failed"}; !slices.Equal(got, want) {
+			t.Errorf("members are %q, want %q", got, want)
+		}
+	})
+}
+
 // A request for a failover address is answered when it is done; meanwhile
 // nothing of it shows, and nobody else can move it.
 func TestFailoverTakesItsTime(t *testing.T) {

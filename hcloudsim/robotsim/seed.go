@@ -190,13 +190,52 @@ func (a *account) seedVSwitch(seed VSwitchSeed) (int64, error) {
 			return 0, fmt.Errorf("vSwitch %d: server %d: there is none of that number", v.id, m.Number)
 		case a.uses(in, v.vlan) || v.member(in) != nil:
 			return 0, fmt.Errorf("vSwitch %d: server %d: is in a vSwitch with VLAN %d already", v.id, m.Number, v.vlan)
-		case status != statusReady && status != statusFailed && status != statusInProcess:
-			return 0, fmt.Errorf("vSwitch %d: server %d: status %q: must be %s, %s or %s", v.id, m.Number, status, statusReady, statusFailed, statusInProcess)
+		}
+		if err := checkMember(status); err != nil {
+			return 0, fmt.Errorf("vSwitch %d: server %d: %w", v.id, m.Number, err)
 		}
 		v.members = append(v.members, &member{server: in, status: status})
 	}
 	a.vSwitches = append(a.vSwitches, v)
 	return v.id, nil
+}
+
+func checkMember(status string) error {
+	if status != statusReady && status != statusFailed && status != statusInProcess {
+		return fmt.Errorf("status %q: must be %s, %s or %s", status, statusReady, statusFailed, statusInProcess)
+	}
+	return nil
+}
+
+// SetMember changes at once what a server is in a vSwitch: ready, failed, or in process,
+// as which it stays until the vSwitch is changed. A server that was no member becomes one,
+// whatever the rules are; with an empty status it is none any more. The error is about
+// what there isn't, or can't be.
+func (s *Simulator) SetMember(id, number int64, status string) error {
+	a, unlock := s.present()
+	defer unlock()
+	i := slices.IndexFunc(a.vSwitches, func(v *vSwitch) bool { return v.id == id })
+	if i < 0 {
+		return fmt.Errorf("vSwitch %d: there is none of that ID", id)
+	}
+	v, in := a.vSwitches[i], a.numbered(number)
+	if in == nil {
+		return fmt.Errorf("vSwitch %d: server %d: there is none of that number", id, number)
+	}
+	v.members = slices.DeleteFunc(v.members, func(m *member) bool { return m.server == in && status == "" })
+	if status == "" {
+		return nil
+	}
+	if err := checkMember(status); err != nil {
+		return fmt.Errorf("vSwitch %d: server %d: %w", id, number, err)
+	}
+	m := v.member(in)
+	if m == nil {
+		m = &member{server: in}
+		v.members = append(v.members, m)
+	}
+	m.status, m.fails, m.leaves = status, false, false
+	return nil
 }
 
 // CreateFailover puts a failover address into the account.

@@ -18,13 +18,18 @@ import (
 type Robot interface {
 	Servers(ctx context.Context) ([]robot.Server, error)
 	Server(ctx context.Context, number int64) (robot.Server, error)
+	VSwitch(ctx context.Context, id int64) (robot.VSwitch, error)
 }
 
 const (
 	// maxAge is how old the list may be for those who don't ask for a newer one:
 	// 12 lists an hour.
 	maxAge = 5 * time.Minute
-	// patience is how long somebody waits for a list that is being read.
+	// patience is how long a list that is being read is waited for, by all together
+	// from when it began: who comes later waits for what is left of it. So one try
+	// that hangs costs those who ask one after the other, as the node controllers do
+	// for each Node, this time once. It is also how long one caller waits at most, and
+	// for an answer about one server.
 	patience = 10 * time.Second
 	// longestRead bounds reading a list, its wait for the quota included.
 	longestRead = 2 * time.Minute
@@ -41,12 +46,18 @@ type Servers struct {
 
 	mu     sync.Mutex // guards what follows, and the order of what is told
 	list   []cloud.Dedicated
-	asked  time.Time     // when the list was asked for; zero: there is none yet
-	flight chan struct{} // closed when the list that is being read has landed
-	failed time.Time     // when the last one failed; zero: it did not
+	asked  time.Time // when the list was asked for; zero: there is none yet
+	flight *flight   // the list that is being read; nil: none is
+	failed time.Time // when the last one failed; zero: it did not
 	cause  error
 	told   bool // of a failure
 	alone  map[int64]answer
+}
+
+// flight is a list on its way.
+type flight struct {
+	began  time.Time
+	landed chan struct{} // closed when it has
 }
 
 // answer is Robot's about one server.
@@ -71,25 +82,37 @@ func (s *Servers) List(ctx context.Context, since time.Time) ([]cloud.Dedicated,
 	if since.After(now) {
 		since = now
 	}
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
 	for {
-		list, landed, err := s.now(ctx, since)
-		if err != nil || landed == nil {
+		list, awaited, err := s.now(ctx, since)
+		if err != nil || awaited == nil {
 			return list, err
 		}
-		select {
-		case <-landed:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("listing dedicated servers: %w", ctx.Err())
-		case <-timeout.C:
-			return nil, errors.New("listing dedicated servers: Robot has not answered yet")
+		if err := awaited.wait(ctx, now.Add(patience)); err != nil {
+			return nil, fmt.Errorf("listing dedicated servers: %w", err)
 		}
 	}
 }
 
+// wait returns when the list has landed, or an error when patience ends or the
+// caller's time.
+func (f *flight) wait(ctx context.Context, limit time.Time) error {
+	if own := f.began.Add(patience); own.Before(limit) {
+		limit = own
+	}
+	timeout := time.NewTimer(time.Until(limit))
+	defer timeout.Stop()
+	select {
+	case <-f.landed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timeout.C:
+		return errors.New("Robot has not answered yet")
+	}
+}
+
 // now returns the list that there is, if it will do, or else what to wait for.
-func (s *Servers) now(ctx context.Context, since time.Time) (list []cloud.Dedicated, landed <-chan struct{}, err error) {
+func (s *Servers) now(ctx context.Context, since time.Time) (list []cloud.Dedicated, awaited *flight, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, known := time.Now(), !s.asked.IsZero()
@@ -102,7 +125,7 @@ func (s *Servers) now(ctx context.Context, since time.Time) (list []cloud.Dedica
 	}
 	failing := !s.failed.IsZero() && now.Sub(s.failed) < pause
 	if s.flight == nil && !failing {
-		s.flight = make(chan struct{})
+		s.flight = &flight{began: now, landed: make(chan struct{})}
 		// Others wait for the same list: one caller's end isn't theirs.
 		go s.read(context.WithoutCancel(ctx))
 	}
@@ -124,7 +147,7 @@ func (s *Servers) read(ctx context.Context) {
 	found, err := s.robot.Servers(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	close(s.flight)
+	close(s.flight.landed)
 	s.flight = nil
 	if err != nil {
 		s.failed, s.cause = time.Now(), err

@@ -4,13 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
+	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
@@ -20,13 +26,22 @@ import (
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/dedicated"
 	"github.com/underlay-ccm/underlay/internal/robot"
+	"github.com/underlay-ccm/underlay/internal/vswitch"
 )
 
 // lab is an account with so many servers, and what is known of it.
 type lab struct {
-	sim  *robotsim.Simulator
-	list *dedicated.Servers
-	told []string
+	sim     *robotsim.Simulator
+	list    *dedicated.Servers
+	vSwitch int64 // with all of them in it
+	told    []string
+	sent    atomic.Int32 // requests, answered or not
+}
+
+// RoundTrip counts what is sent.
+func (l *lab) RoundTrip(r *http.Request) (*http.Response, error) {
+	l.sent.Add(1)
+	return l.sim.Transport().RoundTrip(r)
 }
 
 func newLab(t *testing.T, servers int) *lab {
@@ -37,8 +52,16 @@ func newLab(t *testing.T, servers int) *lab {
 			t.Fatal(err)
 		}
 	}
+	seed := robotsim.VSwitchSeed{}
+	for n := range servers {
+		seed.Servers = append(seed.Servers, robotsim.MemberSeed{Number: int64(n + 1)})
+	}
+	var err error
+	if l.vSwitch, err = l.sim.CreateVSwitch(seed); err != nil {
+		t.Fatal(err)
+	}
 	client, err := robot.New(robot.Options{
-		Endpoint: "http://robot.test", Registry: metrics.NewKubeRegistry(), Transport: l.sim.Transport(),
+		Endpoint: "http://robot.test", Registry: metrics.NewKubeRegistry(), Transport: l,
 		Credentials: func() (robot.Credentials, error) { return robot.NewCredentials("user", "right") },
 	})
 	if err != nil {
@@ -77,8 +100,8 @@ func TestServersInTheClustersWords(t *testing.T) {
 	})
 }
 
-// Whoever asks in an hour as upstream's controllers do for 50 Nodes, Robot is asked
-// at most once a minute.
+// Whoever asks in an hour as upstream's controllers do for 50 Nodes, and whoever tells
+// what they are in the vSwitch, Robot is asked at most once a minute, for all together.
 func TestAnHourAtRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const servers = 50
@@ -90,11 +113,17 @@ func TestAnHourAtRest(t *testing.T) {
 			if node.Spec.ProviderID = fmt.Sprint("hrobot://", n+1); n%2 == 0 {
 				node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
 			}
+			node.Spec.PodCIDR = fmt.Sprintf("10.1.%d.0/24", 128+n)
+			node.Spec.PodCIDRs = []string{node.Spec.PodCIDR}
 			nodes = append(nodes, node)
 			if err := store.Add(node); err != nil {
 				t.Fatal(err)
 			}
 		}
+		if err := l.sim.SetMember(l.vSwitch, 7, "failed"); err != nil {
+			t.Fatal(err)
+		}
+		defer tellMembers(t, l, nodes)()
 		i := &cloud.Instances{
 			Nodes: corelisters.NewNodeLister(store), Recorder: &record.FakeRecorder{}, Family: cloud.DualStack,
 			Index: &cloud.Index{}, Dedicated: &cloud.DedicatedIndex{Account: l.list}, ForwardPrivate: true,
@@ -116,9 +145,96 @@ func TestAnHourAtRest(t *testing.T) {
 			time.Sleep(5 * time.Second)
 		}
 		got := l.requests()
-		t.Logf("requests in an hour: %v", got)
-		if total := len(l.sim.Requests()); total > 60 {
+		total := len(l.sim.Requests())
+		t.Logf("%d requests in an hour: %v", total, got)
+		if total > 60 {
 			t.Errorf("%d requests in an hour: %v, want at most 60", total, got)
+		}
+		if n := got[fmt.Sprint("GET /vswitch/", l.vSwitch)]; n < 12 || n > 13 {
+			t.Errorf("%d looks at the vSwitch, want one in five minutes", n)
+		}
+	})
+}
+
+// tellMembers runs the controller that tells these Nodes what they are in the account's
+// vSwitch, until stop.
+func tellMembers(t *testing.T, l *lab, nodes []*corev1.Node) (stop func()) {
+	t.Helper()
+	client := fake.NewClientset()
+	for _, n := range nodes {
+		if _, err := client.CoreV1().Nodes().Create(t.Context(), n.DeepCopy(), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	factory := informers.NewSharedInformerFactory(client, 0)
+	c, err := vswitch.New(vswitch.Config{
+		Client: client, Nodes: factory.Core().V1().Nodes(), Members: l.list, VSwitch: func() int64 { return l.vSwitch },
+		Holds: func(netip.Prefix) bool { return true }, Recorder: &record.FakeRecorder{}, Registry: metrics.NewKubeRegistry(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	factory.Start(ctx.Done())
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		factory.Shutdown()
+	}
+}
+
+// What servers are in a vSwitch is asked for anew each time, after the list; what Robot
+// doesn't say is an error.
+func TestMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, 4)
+		for number, status := range map[int64]string{2: "in process", 3: "failed", 4: ""} {
+			if err := l.sim.SetMember(l.vSwitch, number, status); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := map[int64]vswitch.Status{1: vswitch.Ready, 2: vswitch.InProcess, 3: vswitch.Failed}
+		if got, err := l.list.Members(t.Context(), l.vSwitch); err != nil || !maps.Equal(got, want) {
+			t.Errorf("%v, %v, want %v", got, err, want)
+		}
+		if asked := l.sim.Requests(); len(asked) != 2 || asked[0].Path != "/server" {
+			t.Errorf("requests %v, want the list first", asked)
+		}
+		if got, err := l.list.Members(t.Context(), 5); err == nil {
+			t.Errorf("a vSwitch that there isn't has %v", got)
+		}
+		l.sim.SetMaintenance(true)
+		if got, err := l.list.Members(t.Context(), l.vSwitch); err == nil {
+			t.Errorf("during an outage it has %v", got)
+		}
+	})
+}
+
+// Before there is a list, the vSwitch isn't asked about: each request with a login that
+// nobody has accepted yet, and that gets no answer, may be one of the few that fail.
+func TestMembersWaitForTheList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, 1)
+		if err := l.sim.Inject(robotsim.Fault{Match: "GET /server", Status: 503, Times: -1}); err != nil {
+			t.Fatal(err)
+		}
+		for range 150 {
+			if got, err := l.list.Members(t.Context(), l.vSwitch); err == nil {
+				t.Fatalf("without a list: %v", got)
+			}
+			time.Sleep(20 * time.Second) // the list is asked for once a minute
+		}
+		if got := l.requests(); len(got) != 1 || got["GET /server"] == 0 {
+			t.Errorf("requests %v, want none but for the list", got)
+		}
+		l.sim.ClearFaults()
+		time.Sleep(10 * time.Minute)
+		if _, err := l.list.Members(t.Context(), l.vSwitch); err != nil {
+			t.Errorf("there can be a list again: %v", err)
 		}
 	})
 }
@@ -208,14 +324,13 @@ func TestASlowRobotHoldsNobodyUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		begin := time.Now()
-		if _, err := l.list.List(t.Context(), time.Time{}); err == nil || time.Since(begin) != 10*time.Second {
-			t.Errorf("%v after %s, want an error after 10s", err, time.Since(begin))
-		}
 		hasty, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		begin = time.Now()
 		if _, err := l.list.List(hasty, time.Time{}); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != time.Second {
 			t.Errorf("%v after %s, want the caller's own limit", err, time.Since(begin))
+		}
+		if _, err := l.list.List(t.Context(), time.Time{}); err == nil || time.Since(begin) != 10*time.Second {
+			t.Errorf("%v after %s, want an error after 10s", err, time.Since(begin))
 		}
 		time.Sleep(20 * time.Second)
 		if list, err := l.list.List(t.Context(), time.Time{}); err != nil || len(list) != 1 || len(l.sim.Requests()) != 1 {
@@ -231,6 +346,60 @@ func TestASlowRobotHoldsNobodyUp(t *testing.T) {
 			t.Errorf("%v, %v after %s", list, err, time.Since(begin))
 		}
 		time.Sleep(time.Minute)
+	})
+}
+
+// While Robot hangs from the start, those who ask one after the other wait once for
+// each try, and not each of them.
+func TestAHangingRobotIsWaitedForOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, 1)
+		if err := l.sim.Inject(robotsim.Fault{Match: "GET /server", Times: -1, Delay: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		ask := func() time.Duration {
+			begin := time.Now()
+			if list, err := l.list.List(t.Context(), begin); err == nil {
+				t.Errorf("a list from a service that hangs: %v", list)
+			}
+			return time.Since(begin)
+		}
+		const nodes = 50
+		waits := 0
+		for range nodes {
+			if ask() > 0 {
+				waits++
+			}
+		}
+		if waits != 1 {
+			t.Errorf("%d of %d lookups waited, want the first alone", waits, nodes)
+		}
+		// Who comes while the first waits, waits no longer than that one.
+		time.Sleep(10 * time.Minute)
+		go ask()
+		time.Sleep(4 * time.Second)
+		if took := ask(); took != 6*time.Second {
+			t.Errorf("the second waited %s, want what is left of the first's 10s", took)
+		}
+		// Each try is waited for once, however often somebody asks.
+		time.Sleep(10 * time.Minute)
+		waits = 0
+		before := l.sent.Load()
+		for begin := time.Now(); time.Since(begin) < time.Hour; time.Sleep(time.Second) {
+			if ask() > 0 {
+				waits++
+			}
+		}
+		tries := int(l.sent.Load() - before)
+		t.Logf("%d waits for %d tries in an hour", waits, tries)
+		if waits > tries {
+			t.Errorf("%d waits for %d tries", waits, tries)
+		}
+		l.sim.ClearFaults()
+		time.Sleep(10 * time.Minute)
+		if _, err := l.list.List(t.Context(), time.Now()); err != nil {
+			t.Errorf("Robot is back: %v", err)
+		}
 	})
 }
 

@@ -129,6 +129,9 @@ func TestWhatPassesByItself(t *testing.T) {
 			proxySays("- 10.0.0.0/16", "- 10.0.0.0/15")(s)
 		}},
 		{"a dedicated server with pods inside the vSwitch's subnet", shape{}, dedicatedWorker},
+		{"Robot is configuring its port there", shape{}, memberIs(corev1.ConditionUnknown)},
+		{"its membership had failed", shape{}, memberIs(corev1.ConditionTrue)},
+		{"one had failed, and nothing rests on it", shape{}, memberNoMore},
 		{"a dedicated server with an address that the cloud doesn't know", shape{}, func(s *survey.Snapshot) {
 			s.Nodes[2].Spec.ProviderID = "hrobot://4711"
 			setCondition(s.Nodes[2], corev1.NodeReady, corev1.ConditionUnknown, "NodeStatusUnknown", "silent", time.Hour)

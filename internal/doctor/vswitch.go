@@ -11,6 +11,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/internal/vswitch"
 	"github.com/underlay-ccm/underlay/routes"
 )
 
@@ -36,7 +37,27 @@ func vSwitchChecks() []check {
 			fails:      routingFails,
 			find:       vSwitchNodes,
 		},
+		{
+			name:       "vswitch-member",
+			looks:      "whether Robot has said of a dedicated server, whose Node has a podCIDR inside the vSwitch's subnet, that its membership in the vSwitch has failed, or that there is none (condition `underlay.dev/VSwitchMember`, where the cloud controller manager may ask Robot)",
+			severities: []Severity{Error},
+			remedy:     "remove the server from the vSwitch at Robot and add it again",
+			concerns:   func(x *cluster) bool { return x.coupled() && len(x.VSwitch().Ranges) > 0 },
+			needs:      survey.PartConfig | survey.PartNodes,
+			find:       eachNode(vSwitchMember),
+		},
 	}
+}
+
+// vSwitchMember reads what the cloud controller manager was told: nothing here asks Robot.
+func vSwitchMember(x *cluster, n *corev1.Node) (what, remedy string) {
+	c := kube.Condition(n, vswitch.MemberCondition)
+	podCIDRs, _ := kube.PodCIDRs(n)
+	if c == nil || c.Status != corev1.ConditionFalse || !slices.ContainsFunc(podCIDRs, x.VSwitch().Holds) {
+		return "", ""
+	}
+	problem, remedy, _ := strings.Cut(c.Message, "; ")
+	return fmt.Sprintf("for %s: %s: %s", long(x.age(c.LastTransitionTime.Time)), c.Reason, problem), remedy
 }
 
 // coupled reports whether the network is to be coupled with a vSwitch.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/internal/vswitch"
 	"github.com/underlay-ccm/underlay/routes"
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
@@ -34,6 +35,19 @@ func dedicatedWorker(s *survey.Snapshot) {
 	s.Network.Routes = s.Network.Routes[:2]
 	proxySays("clusterCIDR: 10.244.0.0/16", "clusterCIDR: 10.1.128.0/17,10.244.0.0/16")(s)
 	proxySays("- 10.0.0.0/16", "- 10.0.0.0/15")(s)
+}
+
+// memberIs lets Robot have said of worker-2, a dedicated server, what it is in the vSwitch.
+func memberIs(status corev1.ConditionStatus) func(*survey.Snapshot) {
+	return func(s *survey.Snapshot) {
+		dedicatedWorker(s)
+		setCondition(s.Nodes[2], vswitch.MemberCondition, status, "AsRobotSays", "what Robot says; what to do", time.Hour)
+	}
+}
+
+// memberNoMore is what stays of a Node's condition where nothing rests on the vSwitch.
+func memberNoMore(s *survey.Snapshot) {
+	setCondition(s.Nodes[2], vswitch.MemberCondition, corev1.ConditionFalse, "AsRobotSaid", "what Robot said; what to do", time.Hour)
 }
 
 func seededVSwitch() []seeded {
@@ -100,6 +114,12 @@ func seededVSwitch() []seeded {
 				setCondition(s.Nodes[2], agent.PeersReachable, corev1.ConditionTrue, agent.ReasonAtRisk, "warning: vswitch0 has an MTU of 1500, and the vSwitch drops packets of more than 1400 bytes; set it to 1400", time.Minute)
 			}),
 			check: "network-at-risk", severity: Warning, object: worker, says: []string{"MTU of 1500"}, do: "on that node",
+		},
+		{
+			name: "its membership has failed", seed: with(func(s *survey.Snapshot) {
+				setCondition(s.Nodes[2], vswitch.MemberCondition, corev1.ConditionFalse, "VSwitchMemberFailed", "Robot failed to configure the port of dedicated server 4711; remove the server and add it again", time.Minute)
+			}),
+			check: "vswitch-member", severity: Error, object: worker, says: []string{"VSwitchMemberFailed", "failed to configure the port of dedicated server 4711"}, do: "remove the server and add it again",
 		},
 		{
 			name: "a dedicated server isn't selected", seed: with(func(s *survey.Snapshot) {

@@ -127,6 +127,7 @@ func remedies() map[hcloud.ErrorCode]string {
 	return map[hcloud.ErrorCode]string{
 		hcloud.ErrorCodeIPNotOwned:                only + "see that the Node's addresses and provider ID are those of such a server, or label the Node " + excludeLabel,
 		hcloud.ErrorCodeCloudResourceIPNotAllowed: "the address is a cloud server's: the Node's provider ID must begin with hcloud:// then",
+		"ip_not_assigned_to_server":               "only addresses out of the server's own /64 can be targets: see that the Node's provider ID names the server that has the Node's podCIDRs, or set underlay.dev/targets to nodes",
 		"ip_not_in_vswitch_subnet":                only + "set the kubelet's --node-ip to the server's address there, or use-private-ip to false",
 		"network_has_no_vswitch_subnet":           only + "add a subnet of type vswitch to the network, or set use-private-ip to false",
 	}

@@ -281,6 +281,30 @@ func TestDedicatedRanges(t *testing.T) {
 	})
 }
 
+// Which vSwitch a subnet is coupled with is told as of the last look.
+func TestTheSubnetsVSwitch(t *testing.T) {
+	inLab(t, func(t *testing.T, lab *balancerLab) {
+		first, second := netip.MustParsePrefix("10.1.0.0/24"), netip.MustParsePrefix("10.1.1.0/24")
+		known := func(want ...int64) {
+			t.Helper()
+			if got := []int64{lab.network.VSwitch(first), lab.network.VSwitch(second), lab.network.VSwitch(netip.MustParsePrefix("10.0.0.0/16"))}; !slices.Equal(got, want) {
+				t.Errorf("vSwitches %v, want %v", got, want)
+			}
+		}
+		was := lab.network.VSwitch(first)
+		if was == 0 {
+			t.Error("the vSwitch is not known")
+		}
+		lab.onNetwork(t, "delete_subnet", `{"ip_range":"10.1.0.0/24"}`)
+		lab.onNetwork(t, "add_subnet", `{"type":"vswitch","ip_range":"10.1.1.0/24","network_zone":"eu-central","vswitch_id":4321}`)
+		known(was, 0, 0)
+		if _, err := lab.network.List(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		known(0, 4321, 0)
+	})
+}
+
 // Where nobody looks at the routes, the subnets alone cost a request in 5 minutes at most, also while
 // they cannot be had.
 func TestDedicatedRangesAreRefreshed(t *testing.T) {

@@ -29,8 +29,10 @@ type Network struct {
 
 	client *Client
 	writer writer
-	// dedicated is kept by whoever looks at the network; asked is when that was last.
+	// dedicated and vSwitches are kept by whoever looks at the network; asked is when
+	// that was last.
 	dedicated atomic.Pointer[[]netip.Prefix]
+	vSwitches atomic.Pointer[map[netip.Prefix]int64]
 	asked     atomic.Pointer[time.Time]
 }
 
@@ -70,7 +72,7 @@ func (c *Client) network(found *hcloud.Network) *Network {
 	}
 	asks := time.Now()
 	n.asked.Store(&asks)
-	n.dedicated.Store(dedicatedRanges(found))
+	n.keep(found)
 	return n
 }
 
@@ -87,7 +89,7 @@ func (n *Network) look(ctx context.Context) (*hcloud.Network, error) {
 	if found == nil {
 		return nil, fmt.Errorf("network %d: %w", n.ID, ErrNoNetwork)
 	}
-	n.dedicated.Store(dedicatedRanges(found))
+	n.keep(found)
 	return found, nil
 }
 
@@ -107,6 +109,22 @@ func (n *Network) RefreshDedicatedRanges(ctx context.Context) error {
 // DedicatedRanges are where dedicated servers have their addresses in the network, as it was when
 // it was looked at last: its subnets of type vswitch, or while there is none, its own range.
 func (n *Network) DedicatedRanges() []netip.Prefix { return *n.dedicated.Load() }
+
+// VSwitch is the ID of the vSwitch that a subnet was coupled with when the network was looked at
+// last; 0: with none.
+func (n *Network) VSwitch(subnet netip.Prefix) int64 { return (*n.vSwitches.Load())[subnet] }
+
+// keep remembers what the network is to dedicated servers.
+func (n *Network) keep(found *hcloud.Network) {
+	n.dedicated.Store(dedicatedRanges(found))
+	vSwitches := map[netip.Prefix]int64{}
+	for _, subnet := range found.Subnets {
+		if subnet.Type == hcloud.NetworkSubnetTypeVSwitch {
+			vSwitches[prefix(subnet.IPRange)] = subnet.VSwitchID
+		}
+	}
+	n.vSwitches.Store(&vSwitches)
+}
 
 func dedicatedRanges(n *hcloud.Network) *[]netip.Prefix {
 	var ranges []netip.Prefix

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"sync/atomic"
@@ -138,6 +139,50 @@ func TestReads(t *testing.T) {
 			t.Errorf("told of %q", a.told)
 		}
 	})
+}
+
+// Over HTTP, as the service words it: what is being configured, in whichever word, and what
+// isn't known, has not failed.
+func TestMembers(t *testing.T) {
+	for name, o := range map[string]robotsim.Options{"documented": {}, "as clients saw it": {Processing: true}} {
+		t.Run(name, func(t *testing.T) {
+			a := newAccount(t, o)
+			server := httptest.NewServer(a.sim)
+			defer server.Close()
+			c, err := robot.New(robot.Options{
+				Endpoint: server.URL, Registry: metrics.NewKubeRegistry(),
+				Credentials: func() (robot.Credentials, error) { return robot.NewCredentials(user, password) },
+			})
+			noError(t, err)
+			for status, want := range map[string]string{
+				"in process": fmt.Sprint([]robot.Member{{Server: 321, Status: robot.MemberInProcess}}),
+				"ready":      fmt.Sprint([]robot.Member{{Server: 321, Status: robot.MemberReady}}),
+				"failed":     fmt.Sprint([]robot.Member{{Server: 321, Status: robot.MemberFailed}}),
+				"":           fmt.Sprint([]robot.Member{}),
+			} {
+				noError(t, a.sim.SetMember(4321, 321, status))
+				noError(t, a.sim.SetMember(4321, 421, ""))
+				v, err := c.VSwitch(t.Context(), 4321)
+				if err != nil || fmt.Sprint(v.Members) != want {
+					t.Errorf("%q: %v, %v, want %s", status, v.Members, err, want)
+				}
+			}
+		})
+	}
+	for body, whole := range map[string]bool{
+		`{"id": 4321, "server": []}`:   true,
+		`{"id": 4321, "server": null}`: false,
+		`{"id": 4321}`:                 false,
+		`{"id": 4322, "server": []}`:   false,
+	} {
+		if _, err := answering(t, http.StatusOK, "application/json", body).VSwitch(t.Context(), 4321); (err == nil) != whole {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+	v, err := answering(t, http.StatusOK, "application/json", `{"id": 1, "server": [{"server_number": 7, "status": "moving"}]}`).VSwitch(t.Context(), 1)
+	if err != nil || v.Members[0].Status != robot.MemberInProcess {
+		t.Errorf("a status that isn't known is %v, %v", v.Members, err)
+	}
 }
 
 // An account without anything is a complete answer, and half of a list is none.

@@ -2,6 +2,7 @@ package robot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -111,8 +112,12 @@ func (c *Client) VSwitch(ctx context.Context, id int64) (VSwitch, error) {
 	if err == nil {
 		v, err = body.vSwitch()
 	}
-	if err == nil && v.ID != id {
+	switch {
+	case err != nil:
+	case v.ID != id:
 		err = fmt.Errorf("the answer is about vSwitch %d", v.ID)
+	case body.Servers == nil: // which is not the same as none
+		err = errors.New("the answer has no server, the list of its members")
 	}
 	if err != nil {
 		return VSwitch{}, fmt.Errorf("looking up vSwitch %d: %w", id, err)

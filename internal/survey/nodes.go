@@ -11,6 +11,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/vswitch"
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 	"github.com/underlay-ccm/underlay/routes"
 	"github.com/underlay-ccm/underlay/routes/agent"
@@ -262,6 +263,9 @@ func (k *knowledge) why(n *corev1.Node, row NodeRow) []string {
 		add(c.Message)
 	}
 	if c := row.PeersReachable; c != nil && c.Status != string(corev1.ConditionTrue) {
+		add(c.Message)
+	}
+	if c := condition(n, vswitch.MemberCondition); c != nil && c.Status == string(corev1.ConditionFalse) {
 		add(c.Message)
 	}
 	for _, text := range k.warnings[string(n.UID)] {

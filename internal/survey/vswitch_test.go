@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/internal/vswitch"
 	"github.com/underlay-ccm/underlay/routes"
 )
 
@@ -43,6 +44,18 @@ func TestADedicatedServerInsideTheVSwitch(t *testing.T) {
 	}
 	if got, want := nodeLine(nodes.Nodes[2]), "[10.1.128.0/24] IPv4 vswitch; not needed;"; got != want {
 		t.Errorf("Node %q, want %q", got, want)
+	}
+	n := s.Nodes[2]
+	for _, status := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionUnknown, corev1.ConditionFalse} {
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: vswitch.MemberCondition, Status: status, Message: "what Robot says"})
+		nodes, err := survey.NodesOf(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := slices.Contains(nodes.Nodes[2].Why, "what Robot says"), status == corev1.ConditionFalse; got != want {
+			t.Errorf("its membership is %s: %q", status, nodes.Nodes[2].Why)
+		}
+		n.Status.Conditions = n.Status.Conditions[:len(n.Status.Conditions)-1]
 	}
 	table, err := survey.RoutesOf(s)
 	if err != nil || !table.Drift.Empty() || len(table.Routes) != 2 {

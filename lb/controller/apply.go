@@ -57,7 +57,7 @@ func (c converger) run(ctx context.Context, have lb.State, ops []lb.Op) ran {
 			ctx = longer
 		}
 		key := lb.RefusedKey(have, op)
-		if _, add := op.(lb.AddTarget); add {
+		if add, ok := op.(lb.AddTarget); ok && !add.Target.Pod() {
 			if why := c.refusals.begin(ctx, key); why != nil {
 				r.held = append(r.held, why)
 				continue
@@ -93,7 +93,7 @@ func together(ops []lb.Op) int {
 func (c converger) runTogether(ctx context.Context, have lb.State, ops []lb.Op, r *ran) {
 	var asked []lb.Op
 	for _, op := range ops {
-		if _, add := op.(lb.AddTarget); add {
+		if add, ok := op.(lb.AddTarget); ok && !add.Target.Pod() {
 			if why := c.refusals.begin(ctx, lb.RefusedKey(have, op)); why != nil {
 				r.held = append(r.held, why)
 				continue
@@ -129,16 +129,26 @@ func (r *ran) take(refusals *refusals, key string, op lb.Op, err error, final bo
 // is not.
 func (r *ran) remember(refusals *refusals, key string, op lb.Op, err error, final bool) bool {
 	first := laterRetry
-	if _, add := op.(lb.AddTarget); add {
+	add, adds := op.(lb.AddTarget)
+	if adds {
 		first, final = firstRetry, aboutServer(err)
 	}
+	pod := adds && add.Target.Pod()
 	switch {
+	case err == nil && pod:
+		refusals.forget(key)
 	case err == nil:
 		refusals.accepted(key)
+	case !final && pod:
 	case !final:
 		refusals.failed(key)
 	default:
-		retry := refusals.record(key, err, first)
+		var retry time.Duration
+		if pod {
+			retry = refusals.recordPod(key, err)
+		} else {
+			retry = refusals.record(key, err, first)
+		}
 		r.held = append(r.held, err)
 		if r.retry == 0 || retry < r.retry {
 			r.retry = retry

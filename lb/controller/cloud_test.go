@@ -36,7 +36,7 @@ type cloud struct {
 	options   hcloudsim.Options // beside those that every cloud has
 	fault     func(lb.Op) error
 	watch     func(lb.Op) // is told of each op before it is done
-	hidden    error // what a look at certificates gets, if set
+	hidden    error       // what a look at certificates gets, if set
 	verdicts  map[int64]map[int]map[lb.Target]lb.Verdict
 	cause     lb.Cause // of all that is unhealthy
 	types     map[string]schema.LoadBalancerType

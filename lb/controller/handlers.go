@@ -101,7 +101,11 @@ func (c *Controller) sliceHandler() cache.ResourceEventHandler {
 			return
 		case lb.AsksForPods(svc.Annotations):
 			c.endpointsMoved(svc)
-			return
+			if c.aimed(svc).pods {
+				return
+			}
+		}
+		switch {
 		case !nodes || svc.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal:
 			return
 		}

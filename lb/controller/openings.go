@@ -60,7 +60,8 @@ func opensAt(listeners []lb.Listener) (ports []int) {
 // openFor makes nodes let through what a plan is about to need of them.
 func (c *Controller) openFor(ctx context.Context, svc *corev1.Service, p Plan, have lb.State) error {
 	o := opening{source: have.IPv6, ports: p.opens, targets: podsAmong(have.Targets, p.Spec.Targets)}
-	if slices.ContainsFunc(have.Targets, lb.Target.Pod) {
+	isNode := func(t lb.Target) bool { return !t.Pod() }
+	if len(have.Targets) > 0 && !slices.ContainsFunc(have.Targets, isNode) { // it reaches them there until the listeners change
 		o.ports = slices.Concat(o.ports, opensAt(have.Listeners))
 	}
 	c.aimOpening(svc, o)

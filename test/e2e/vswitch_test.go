@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 	"github.com/underlay-ccm/underlay/test/testenv/kubelet"
@@ -100,6 +101,79 @@ func TestDedicatedServersInsideTheVSwitch(t *testing.T) {
 	if content, err := os.ReadFile(m.Log); err != nil || !oneLineHolds(string(content), []string{"The network tells its routes to the vSwitch", "cluster"}) {
 		t.Errorf("the log doesn't say that the network was changed (%v)", err)
 	}
+}
+
+// Robot says of the members of the vSwitch what became of each, and their Nodes are told,
+// once, whichever manager leads. None of that keeps a Node from its podCIDR, or from being
+// reachable.
+func TestMembersOfTheVSwitch(t *testing.T) {
+	t.Parallel()
+	c := start(t, hcloudsim.Options{})
+	const vSwitch = 4321
+	request(t, c, fmt.Sprintf("/networks/%d/actions/add_subnet", c.Network.ID),
+		fmt.Sprintf(`{"type": "vswitch", "vswitch_id": %d, "network_zone": "eu-central", "ip_range": "10.1.0.0/16"}`, vSwitch))
+	eventually(t, 10*time.Second, "the network is coupled", func(context.Context) (bool, string) {
+		n, _ := c.Cloud.Network(c.Network.ID)
+		return len(n.Subnets) == 2, fmt.Sprint(n.Subnets)
+	})
+	a := startRobot(t, robotPassword)
+	for i := range 4 {
+		if _, err := a.CreateServer(robotsim.ServerSeed{Number: int64(321 + i), Name: fmt.Sprint("bm-", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := a.CreateVSwitch(robotsim.VSwitchSeed{ID: vSwitch, Servers: []robotsim.MemberSeed{
+		{Number: 321}, {Number: 322, Status: "failed"}, {Number: 323, Status: "in process"},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		joinDedicated(t, c, fmt.Sprint("bm-", i), 321+i, fmt.Sprint("10.1.0.", 5+i))
+	}
+	told := func(want ...string) func(context.Context) (bool, string) {
+		return func(ctx context.Context) (bool, string) {
+			var got []string
+			for _, n := range nodes(ctx, t, c) {
+				member := "nothing"
+				if c := kube.Condition(&n, "underlay.dev/VSwitchMember"); c != nil {
+					member = string(c.Status) + " " + c.Reason
+				}
+				got = append(got, fmt.Sprintf("%s: %s, %s", n.Name, network(&n), member))
+			}
+			slices.Sort(got)
+			return slices.Equal(got, want), strings.Join(got, "\n")
+		}
+	}
+	events := func(ctx context.Context) string {
+		return fmt.Sprint(eventsPerNode(ctx, t, c, "VSwitchMemberFailed"), eventsPerNode(ctx, t, c, "VSwitchMemberMissing"), eventsPerNode(ctx, t, c, "VSwitchMemberReady"))
+	}
+	options := cluster.ManagerOptions{Config: coupledConfig(c, "subnet: 10.1.0.0/16, exposeRoutes: true") + a.config}
+	first := startManager(t, c, options)
+	eventually(t, 2*time.Minute, "Nodes are told what their servers are in the vSwitch", told(
+		"bm-0: False RouteCreated, nothing", "bm-1: False RouteCreated, False VSwitchMemberFailed",
+		"bm-2: False RouteCreated, nothing", "bm-3: False RouteCreated, False VSwitchMemberMissing",
+	))
+	eventually(t, 10*time.Second, "by one Event each", func(ctx context.Context) (bool, string) {
+		got := events(ctx)
+		return got == "map[bm-1:1] map[bm-3:1] map[]", got
+	})
+
+	first.Kill()
+	for number, status := range map[int64]string{321: "failed", 324: "ready"} {
+		if err := a.SetMember(vSwitch, number, status); err != nil {
+			t.Fatal(err)
+		}
+	}
+	startManager(t, c, options)
+	eventually(t, time.Minute, "the next manager tells what has changed", told(
+		"bm-0: False RouteCreated, False VSwitchMemberFailed", "bm-1: False RouteCreated, False VSwitchMemberFailed",
+		"bm-2: False RouteCreated, nothing", "bm-3: False RouteCreated, True VSwitchMemberReady",
+	))
+	eventually(t, 10*time.Second, "and nothing else", func(ctx context.Context) (bool, string) {
+		got := events(ctx)
+		return got == "map[bm-0:1 bm-1:1] map[bm-3:1] map[bm-3:1]", got
+	})
+	expectSound(t, c)
 }
 
 // expectRefused waits for a manager to end with one message.

@@ -26,7 +26,7 @@ type scraped struct {
 // scrapes are what underlay-ccm and underlay-agent showed in a cluster that was
 // well: recorded by test/e2e/packets, which also says when they show it otherwise.
 // No Robot is asked there. What underlay-ccm shows where one is stands in a file of
-// its own, as the tests of internal/robot expect it.
+// its own, as the tests of internal/robot and internal/vswitch expect it.
 func scrapes(t *testing.T) map[string]scraped {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.prom")

@@ -63,8 +63,12 @@ func rules() []rule {
 			reason: "internal/cloud declares the ports Servers and DedicatedServers; their implementations come from cmd",
 		},
 		{
-			who: []pattern{"./internal/dedicated/..."}, only: []pattern{"std", "./internal/cloud", "./internal/robot"},
-			reason: "internal/dedicated makes of Robot's servers what internal/cloud asks for; it knows neither Nodes nor the web service",
+			who: []pattern{"./internal/dedicated/..."}, only: []pattern{"std", "./internal/cloud", "./internal/vswitch", "./internal/robot"},
+			reason: "internal/dedicated makes of what Robot says what internal/cloud and internal/vswitch ask for; it knows neither Nodes nor the web service",
+		},
+		{
+			who: []pattern{"./internal/vswitch/..."}, only: []pattern{"std", "./internal/kube", "k8s.io/..."},
+			reason: "internal/vswitch tells Nodes what its port Members says; what implements it, and what else rests on the vSwitch, come from cmd",
 		},
 		{
 			who: []pattern{"./internal/hetzner/..."}, never: []pattern{"./internal/kube/...", "./ipam/controller", "./routes/controller", "./lb/controller"},

@@ -47,6 +47,7 @@ func conditions() [][3]string {
 		{"NetworkUnavailable", "Node", "True while pods of the Node can't be reached, so that none is scheduled there. Set by underlay-ccm where a family is routed by the cloud, else by the agent. Once False, it becomes True again only when a complete look at the table shows that the route is missing."},
 		{"underlay.dev/PodCIDRsAllocated", "Node", "False while the Node can't be given podCIDRs. A Node that never had to wait doesn't have it."},
 		{"underlay.dev/PeersReachable", "Node", "False while the Node lacks the route to the pods of another, or its own network is not ready: its packet filter, kernel settings or CNI configuration. Set by the agent, whoever sets NetworkUnavailable."},
+		{"underlay.dev/VSwitchMember", "Node", "False while Robot says that the Node's dedicated server has no working place in the vSwitch over which its pods are to be reached, Unknown while its port is being configured again. It stays as it is while Robot doesn't answer. A Node whose server never lacked its place doesn't have it. Nothing else depends on it: routes and podCIDRs stay."},
 		{"underlay.dev/Accepted", "Service", "Whether the load balancer is all that the Service asks for. Its message holds every finding."},
 		{"underlay.dev/ManagedCertificate", "Service", "True from before a certificate is ordered for the Service until it is removed."},
 	}

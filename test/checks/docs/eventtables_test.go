@@ -8,6 +8,7 @@ func objects() []object {
 		{"Nodes: routes", "Set and sent by the route controller in `underlay-ccm`. Where no family is routed by the cloud, the agent sets `NetworkUnavailable`, with the first two reasons.", routesOfNodes()},
 		{"Lease kube-system/cloud-controller-manager: the route table", "The network's table is no object of Kubernetes, so what concerns it as a whole is told about the lease of whoever may write it. Each trouble is told once, when it begins.", tableReasons()},
 		{"Nodes: servers", "Sent by `underlay-ccm` while it initializes a Node.", serversOfNodes()},
+		{"Nodes: members of the vSwitch", "Set and sent by `underlay-ccm` for Nodes of dedicated servers whose podCIDR is of a pool with `source: vswitch`, where it [may ask Robot](../how-to/dedicated-servers.md#with-robot): every five minutes, and a minute after a Node has joined at the latest.", membersOfVSwitch()},
 		{"Nodes: peers", "Set and sent by the Node's own agent.", peersOfNodes()},
 		{"Services of type LoadBalancer: what they ask for", "Set and sent by the load balancer controller in `underlay-ccm`. The condition has the reason of the first finding that takes something away; its message has all of them.", wishesOfServices()},
 		{"Services of type LoadBalancer: what became of it", "Set and sent by the load balancer controller in `underlay-ccm`.", outcomesOfServices()},
@@ -18,6 +19,7 @@ const (
 	unallocated = "underlay.dev/PodCIDRsAllocated=False"
 	unavailable = "NetworkUnavailable=True"
 	unaccepted  = "underlay.dev/Accepted=False"
+	noMember    = "underlay.dev/VSwitchMember=False"
 )
 
 func podCIDRsOfNodes() []told {
@@ -75,6 +77,15 @@ func serversOfNodes() []told {
 		{"AddressMismatch", "Warning", "", "With provider `metal`: the kubelet reports an address that the inventory doesn't have for this machine. With `hcloud`: a dedicated server's kubelet was given an address that can't be its own: it lies outside the network, or is another server's or Node's.", "Correct `inventory`, or the kubelet's `--node-ip`."},
 		{"InventoryMismatch", "Warning", "", "The inventory contradicts Robot about a dedicated server. Robot counts.", "Correct `inventory`, or the server's name at Robot."},
 		{"ServerAbsenceUnproved", "Warning", "", "A Node's dedicated server is missing from the account's list, and either no other Node's server is in it, or the list has not shown this one since `underlay-ccm` began: server or credentials may be of another account. The Node is not deleted.", "Check the Robot user. If the server really is gone, delete the Node."},
+	}
+}
+
+func membersOfVSwitch() []told {
+	return []told{
+		{"VSwitchMemberFailed", "Warning", noMember, "Robot says that configuring the port of the Node's server in the vSwitch has failed. Its pods may not be reached.", "At Robot, remove the server from the vSwitch and add it again: [UnderlayVSwitchMemberFailed](../runbooks/UnderlayVSwitchMemberFailed.md)."},
+		{"VSwitchMemberMissing", "Warning", noMember, "The Node's server is no member of the vSwitch that the network's subnet is coupled with.", "Add it to the vSwitch at Robot, or couple the subnet with the vSwitch that the servers are in."},
+		{"VSwitchMemberInProcess", "", "underlay.dev/VSwitchMember=Unknown", "Robot is configuring the port of a server that had no working place.", "Wait some minutes."},
+		{"VSwitchMemberReady", "Normal", "underlay.dev/VSwitchMember=True", "A server that had no working place in the vSwitch has one again.", nothing},
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/robot"
+	"github.com/underlay-ccm/underlay/internal/vswitch"
 	"github.com/underlay-ccm/underlay/ipam"
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 	"github.com/underlay-ccm/underlay/lb"
@@ -160,6 +161,10 @@ func metricSources() []metricSource {
 		}},
 		{"internal/robot", "underlay-ccm: requests to Robot", "Every replica has them where Robot is asked about dedicated servers. One that does not lead asks nothing.", func(c *collector) error {
 			_, err := robot.New(robot.Options{Registry: c})
+			return err
+		}},
+		{"internal/vswitch", "underlay-ccm: members of the vSwitch", "The replica that leads shows them, if there is a pool with `source: vswitch` and Robot may be asked.", func(c *collector) error {
+			_, err := vswitch.New(vswitch.Config{Nodes: nodes, Registry: c})
 			return err
 		}},
 		{"routes/agent", "underlay-agent", "Every node's agent shows its own.", func(c *collector) error {

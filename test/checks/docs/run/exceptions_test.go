@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/underlay-ccm/underlay/internal/vswitch"
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
@@ -61,7 +62,7 @@ func exceptions() []exception {
 		{command: "kubectl -n kube-system get events --field-selector reason=", why: "nothing of the kind has happened", empty: true},
 		{command: "kubectl -n kube-system get events --field-selector involvedObject.name=underlay-node-ipam", why: "nothing has happened to the ledger", empty: true},
 		{command: "kubectl -n kube-system get configmap underlay-node-ipam -o yaml | grep", why: "a few Nodes need no shards", statuses: []int{1}, empty: true},
-		{command: "kubectl get nodes -o custom-columns=", why: "no Node waits, and no agent runs: a condition that each Node has is asked for", check: conditionName, instead: []string{string(ipamcontroller.PodCIDRsAllocated), "Ready", string(agent.PeersReachable), "Ready"}},
+		{command: "kubectl get nodes -o custom-columns=", why: "no Node waits, no agent runs, and no server is dedicated: a condition that each Node has is asked for", check: conditionName, instead: []string{string(ipamcontroller.PodCIDRsAllocated), "Ready", string(agent.PeersReachable), "Ready", string(vswitch.MemberCondition), "Ready"}},
 		{command: "kubectl -n shop annotate service web", why: "the Service that there is lies in another namespace, and keeps its load balancer", instead: []string{"-n shop annotate", "-n default annotate --dry-run=server"}},
 		{command: "underlayctl doctor", why: "its status says how bad it is", statuses: []int{1, 2}},
 
@@ -150,7 +151,7 @@ var (
 
 // conditionName: a condition of Nodes that is asked for is one that somebody sets.
 func conditionName(command string) error {
-	known := []corev1.NodeConditionType{corev1.NodeNetworkUnavailable, ipamcontroller.PodCIDRsAllocated, agent.PeersReachable}
+	known := []corev1.NodeConditionType{corev1.NodeNetworkUnavailable, ipamcontroller.PodCIDRsAllocated, agent.PeersReachable, vswitch.MemberCondition}
 	for _, m := range condition.FindAllStringSubmatch(command, -1) {
 		if !slices.Contains(known, corev1.NodeConditionType(m[1])) {
 			return fmt.Errorf("no Node has a condition %s", m[1])

@@ -1,0 +1,36 @@
+package dedicated
+
+import (
+	"context"
+	"time"
+
+	"github.com/underlay-ccm/underlay/internal/robot"
+	"github.com/underlay-ccm/underlay/internal/vswitch"
+)
+
+var _ vswitch.Members = (*Servers)(nil)
+
+// Members implements vswitch.Members. It asks Robot each time, and only once there is a
+// list: credentials that were never accepted are tried by one request at a time, and the
+// list, which Nodes wait for, goes first.
+func (s *Servers) Members(ctx context.Context, vSwitch int64) (map[int64]vswitch.Status, error) {
+	if _, err := s.List(ctx, time.Time{}); err != nil {
+		return nil, err
+	}
+	found, err := s.robot.VSwitch(ctx, vSwitch)
+	if err != nil {
+		return nil, err
+	}
+	members := make(map[int64]vswitch.Status, len(found.Members))
+	for _, m := range found.Members {
+		switch m.Status {
+		case robot.MemberReady:
+			members[m.Server] = vswitch.Ready
+		case robot.MemberFailed:
+			members[m.Server] = vswitch.Failed
+		default:
+			members[m.Server] = vswitch.InProcess
+		}
+	}
+	return members, nil
+}

@@ -1,0 +1,42 @@
+package vswitch
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-base/metrics"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+// Registry takes metrics; component-base's registries are such.
+type Registry interface {
+	Register(metrics.Registerable) error
+}
+
+// nodeMetrics show how many Nodes lack their place in the vSwitch.
+type nodeMetrics struct{ unreached *metrics.GaugeVec }
+
+func newNodeMetrics(r Registry) (*nodeMetrics, error) {
+	m := &nodeMetrics{unreached: metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Namespace: "underlay", Subsystem: "vswitch", Name: "unreached_nodes",
+		Help: "Number of Nodes of dedicated servers that the vSwitch doesn't reach as far as Robot knows, by cause: failed (configuring the server's port has failed), missing (the server is no member). The condition underlay.dev/VSwitchMember of each says so.",
+	}, []string{"cause"})}
+	if err := r.Register(m.unreached); err != nil {
+		return nil, fmt.Errorf("registering the vSwitch metrics: %w", err)
+	}
+	return m, nil
+}
+
+// show counts what the Nodes were told, by whichever process: while Robot is away that
+// is all that is known.
+func (m *nodeMetrics) show(nodes []*corev1.Node) {
+	told := map[string]int{}
+	for _, n := range nodes {
+		if c := kube.Condition(n, MemberCondition); c != nil && c.Status == corev1.ConditionFalse {
+			told[c.Reason]++
+		}
+	}
+	m.unreached.WithLabelValues("failed").Set(float64(told[reasonFailed]))
+	m.unreached.WithLabelValues("missing").Set(float64(told[reasonMissing]))
+}
