@@ -39,15 +39,18 @@ type PlaneMember struct {
 
 // PlaneLoadBalancer is a load balancer with where it sends traffic.
 type PlaneLoadBalancer struct {
-	ID        int64                        `json:"id"`
-	Algorithm string                       `json:"algorithm"`
-	Public    bool                         `json:"public"` // listens on IPv4 and IPv6
-	IPv4      netip.Addr                   `json:"ipv4"`
-	IPv6      netip.Addr                   `json:"ipv6"`
-	Network   int64                        `json:"network"`    // 0: in none
-	PrivateIP netip.Addr                   `json:"private_ip"` // there
-	Services  []schema.LoadBalancerService `json:"services"`
-	Targets   []PlaneTarget                `json:"targets"`
+	ID        int64      `json:"id"`
+	Algorithm string     `json:"algorithm"`
+	Public    bool       `json:"public"` // listens on IPv4 and IPv6
+	IPv4      netip.Addr `json:"ipv4"`
+	IPv6      netip.Addr `json:"ipv6"`
+	Network   int64      `json:"network"`    // 0: in none
+	PrivateIP netip.Addr `json:"private_ip"` // there
+	// IPv6Source is where its connections and checks to IPv6 addresses come
+	// from, see [Options.IPv6Source].
+	IPv6Source netip.Addr                   `json:"ipv6_source"`
+	Services   []schema.LoadBalancerService `json:"services"`
+	Targets    []PlaneTarget                `json:"targets"`
 }
 
 // PlaneTarget is one address that a load balancer sends traffic to; a label
@@ -97,6 +100,9 @@ func (p *project) planeNetwork(n *network) PlaneNetwork {
 
 func (p *project) planeLoadBalancer(lb *loadBalancer) PlaneLoadBalancer {
 	out := PlaneLoadBalancer{ID: lb.id, Algorithm: lb.algorithm, Public: lb.public, IPv4: lb.ipv4, IPv6: lb.ipv6}
+	if out.IPv6Source = lb.ipv6; p.opts.IPv6Source.IsValid() {
+		out.IPv6Source = p.opts.IPv6Source
+	}
 	if a := lb.private; a != nil && !a.pending {
 		out.Network, out.PrivateIP = a.network, a.ip
 	}
@@ -132,7 +138,7 @@ func (n PlaneNetwork) equal(other PlaneNetwork) bool {
 
 func (lb PlaneLoadBalancer) equal(other PlaneLoadBalancer) bool {
 	return lb.ID == other.ID && lb.Algorithm == other.Algorithm && lb.Public == other.Public &&
-		lb.IPv4 == other.IPv4 && lb.IPv6 == other.IPv6 && lb.Network == other.Network && lb.PrivateIP == other.PrivateIP &&
+		lb.IPv4 == other.IPv4 && lb.IPv6 == other.IPv6 && lb.Network == other.Network && lb.PrivateIP == other.PrivateIP && lb.IPv6Source == other.IPv6Source &&
 		slices.Equal(lb.Targets, other.Targets) && reflect.DeepEqual(lb.Services, other.Services)
 }
 
@@ -140,7 +146,7 @@ func (lb PlaneLoadBalancer) equal(other PlaneLoadBalancer) bool {
 func (p *project) targetIDs(t *target) []TargetID {
 	switch t.kind {
 	case targetServer:
-		return []TargetID{{Server: t.server}}
+		return []TargetID{{Server: t.server, IP: t.ip}}
 	case targetIP:
 		return []TargetID{{IP: t.ip}}
 	}

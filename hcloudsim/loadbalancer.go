@@ -37,6 +37,7 @@ func (lb *loadBalancer) detach(network int64) {
 }
 
 func (lb *loadBalancer) drop(t *target) {
+	maps.DeleteFunc(lb.checks, func(key healthKey, _ *checks) bool { return key.target == TargetID{Server: t.server, IP: t.ip} })
 	lb.targets = slices.DeleteFunc(lb.targets, func(other *target) bool { return other == t })
 }
 

@@ -135,6 +135,7 @@ func (p *project) placeTarget(lb *loadBalancer, req targetRequest) (*target, err
 	if err != nil {
 		return nil, err
 	}
+	p.normalize(t)
 	if err := p.checkTarget(lb, t); err != nil {
 		return nil, err
 	}
@@ -152,6 +153,7 @@ func (c *call) removeTarget() (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
+	c.normalize(asked)
 	for _, t := range lb.targets {
 		if t.same(asked) {
 			return c.rebalance(lb, "remove_target", func() { lb.drop(t) }, nil)

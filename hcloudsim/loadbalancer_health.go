@@ -57,7 +57,7 @@ func (f Finding) valid() error {
 }
 
 // TargetID names a target: a server, also one that a label selector chooses,
-// or an IP.
+// an IP, or both: a server at another address than its primary IPv4.
 type TargetID struct {
 	Server int64      `json:"server,omitempty"`
 	IP     netip.Addr `json:"ip,omitzero"`
@@ -262,7 +262,7 @@ func (p *project) targetBody(lb *loadBalancer, t *target) targetBody {
 }
 
 func (p *project) serverTargetBody(lb *loadBalancer, t *target, server int64) targetBody {
-	id := TargetID{Server: server}
+	id := TargetID{Server: server, IP: t.ip}
 	body := targetServerBody{ID: server}
 	if address := p.addressOf(lb, t, id); address.IsValid() {
 		body.IP = address.String()

@@ -18,7 +18,7 @@ const (
 type target struct {
 	kind       string
 	server     int64      // for targetServer
-	ip         netip.Addr // for targetIP; for targetServer one of its public ones, if asked for
+	ip         netip.Addr // for targetIP; for targetServer another one than its primary IPv4, if asked for
 	selector   string     // for targetSelector
 	chosen     selector
 	usePrivate bool
@@ -95,6 +95,13 @@ func (t *target) reaches(s *server) bool {
 	return (t.kind == targetServer && t.server == s.id) || (t.kind == targetSelector && t.chosen.matches(s.labels))
 }
 
+// normalize leaves out the address of a server that it is reached at anyway.
+func (p *project) normalize(t *target) {
+	if s, ok := p.servers.get(t.server); ok && t.kind == targetServer && !t.usePrivate && t.ip == s.ipv4 {
+		t.ip = netip.Addr{}
+	}
+}
+
 // selectedBy yields the servers that a label selector chooses now.
 func (p *project) selectedBy(t *target) iter.Seq[*server] {
 	return func(yield func(*server) bool) {
@@ -120,7 +127,10 @@ func (p *project) weight(t *target) int {
 
 // checkTarget judges a target of a load balancer.
 func (p *project) checkTarget(lb *loadBalancer, t *target) error {
-	if slices.ContainsFunc(lb.targets, t.same) {
+	sameServer := func(other *target) bool {
+		return t.kind == targetServer && other.kind == t.kind && other.server == t.server
+	}
+	if slices.ContainsFunc(lb.targets, t.same) || p.opts.OneTargetPerServer && slices.ContainsFunc(lb.targets, sameServer) {
 		return errRefused("target_already_defined", "the target is already defined")
 	}
 	used := p.weight(t)
@@ -152,7 +162,7 @@ func (p *project) checkServerTarget(lb *loadBalancer, t *target) error {
 	switch {
 	case t.usePrivate && t.ip.IsValid():
 		return errInvalid("server.ip", "is not available together with use_private_ip")
-	case t.ip.IsValid() && t.ip != s.ipv4 && !s.ipv6.Contains(t.ip):
+	case t.ip.IsValid() && (!s.ipv6.Contains(t.ip) || t.ip == s.ipv6.Masked().Addr()): // the primary IPv4 is none, see normalize
 		return errRefused("ip_not_assigned_to_server", "IP %s is not assigned to server %d", t.ip, s.id)
 	case t.usePrivate && s.attachmentTo(lb.private.network) == nil:
 		return errRefused("resolve_cloud_private_targets_error", "server %d is not attached to network %d", s.id, lb.private.network)

@@ -73,6 +73,12 @@ type Options struct {
 	// RefuseIPv6Targets takes only IPv4 addresses as targets of type ip. The
 	// description leaves it open.
 	RefuseIPv6Targets bool
+	// OneTargetPerServer refuses a second target of a server at another address
+	// of it. The description leaves open whether there can be several.
+	OneTargetPerServer bool
+	// IPv6Source is where load balancers connect to IPv6 addresses from. Not
+	// valid: each from its own public address. The description leaves it open.
+	IPv6Source netip.Addr
 	// HealthyAfter is how long a target's health is unknown before it turns
 	// healthy, counted from when the target or the service came to be.
 	HealthyAfter time.Duration

@@ -98,12 +98,13 @@ func (s Spec) keepTargets(have State, remembered []string, found bool) (Spec, []
 	return s, []string{shown + " (" + annotationPrivateIP + ")"}
 }
 
-// deciding are the targets that say how those are reached that come: servers, which are reached
+// deciding are the targets that say how nodes are reached that come: servers, which are reached
 // either way. A dedicated server may have had no choice.
 func deciding(targets []Target) []Target {
-	servers := slices.DeleteFunc(slices.Clone(targets), func(t Target) bool { return t.Address.IsValid() })
+	nodes := slices.DeleteFunc(slices.Clone(targets), Target.Pod)
+	servers := slices.DeleteFunc(slices.Clone(nodes), func(t Target) bool { return t.Address.IsValid() })
 	if len(servers) == 0 {
-		return targets
+		return nodes
 	}
 	return servers
 }

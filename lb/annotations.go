@@ -107,8 +107,14 @@ func generalAnnotations() []Annotation {
 		},
 		{
 			Name: AnnotationNodeSelector, Type: "text", Range: "a label selector",
-			Default: "all nodes", Effect: "Only nodes with matching labels become targets, on cloud servers and on dedicated ones.",
-			set: text(func(s *settings) *string { return &s.nodeSelector }, func(string) error { return nil }),
+			Default: "all nodes", Effect: "Only nodes with matching labels become targets, on cloud servers and on dedicated ones. Without effect where pods are the targets.",
+			set:  text(func(s *settings) *string { return &s.nodeSelector }, func(string) error { return nil }),
+			idle: withPods,
+		},
+		{
+			Name: AnnotationTargets, Type: "choice", Range: "nodes, pods",
+			Default: "nodes", Effect: "What the load balancer sends traffic to: the nodes, at node ports, or the pods themselves, at their IPv6 addresses. Pods need an IPv6 pool with source: node, and a Service with IPv6 among its families; where no pod has such an address, nodes are the targets.",
+			set: choice(func(*settings, string) {}, targetsNodes, targetsPods), // read before, see AsksForPods
 		},
 		{
 			Name: HetznerPrefix + "ipv4-rdns", Type: "text", Range: "a DNS name",
@@ -139,6 +145,13 @@ func generalAnnotations() []Annotation {
 			set: boolean(func(s *settings) *bool { return &s.elsewhere }),
 		},
 	}
+}
+
+func withPods(s settings) string {
+	if s.podTargets {
+		return "pods are the targets, wherever they run: remove the annotation, or set " + AnnotationTargets + " to nodes"
+	}
+	return ""
 }
 
 func notPublic(s settings) string {

@@ -7,7 +7,8 @@ func checkAnnotations() []Annotation {
 		{
 			Name: annotationOwnHealthCheck, Type: "choice", Range: "kube-proxy, node-port",
 			Default: "kube-proxy, or node-port with uses-proxyprotocol", Effect: "How nodes are judged under externalTrafficPolicy: Cluster: by kube-proxy's health port, or by connecting to the node port. kube-proxy does not understand the PROXY protocol's header, and the cloud does not say whether its checks carry one: so the default depends on it, and with it node-port counts under externalTrafficPolicy: Local too, where kube-proxy is asked otherwise.",
-			set: choice(func(s *settings, v string) { s.checkMode, s.checkModeSet = CheckMode(v), true }, string(CheckKubeProxy), string(CheckNodePort)),
+			set:  choice(func(s *settings, v string) { s.checkMode, s.checkModeSet = CheckMode(v), true }, string(CheckKubeProxy), string(CheckNodePort)),
+			idle: withPods,
 		},
 		{
 			Name: annotationCheckProtocol, Type: "choice", Range: "tcp, http, https",

@@ -114,6 +114,10 @@ func generalCases() map[string]annotationCase {
 			value: "role=edge", want: func(s *lb.Spec) { s.NodeSelector = "role=edge" },
 			other: "role in (edge, web)", then: func(s *lb.Spec) { s.NodeSelector = "role in (edge, web)" },
 		},
+		lb.AnnotationTargets: { // what it does is decided before, see TestParseWithPodsAsTargets
+			value: "pods", want: func(*lb.Spec) {},
+			other: "nodes", then: func(*lb.Spec) {}, invalid: []string{"pod", "endpoints"},
+		},
 		hetzner + "use-private-ip": {
 			value: "true", want: func(s *lb.Spec) { s.UsePrivateIP = true },
 			other: "false", then: func(*lb.Spec) {}, invalid: []string{"maybe"},

@@ -22,6 +22,9 @@ type Backend interface {
 	// Create finds out by itself whether an earlier Create got through after all. That something is
 	// gone which was observed is no refusal but an ordinary error: whoever looks again does better.
 	Apply(ctx context.Context, have State, op Op) error
+	// ApplyTargets adds and removes targets, in the ops' order, and returns what became of each when
+	// all are done. None is left out because another failed.
+	ApplyTargets(ctx context.Context, have State, ops []Op) []error
 }
 
 // Errors of a Backend that only a person can mend. Their texts are stable from one attempt to the

@@ -28,6 +28,9 @@ func LimitsOf(typ string) (Limits, bool) {
 // targets already, so that a cluster too large for its type does not shuffle its targets with every
 // change.
 func (s Spec) Fit(have State, preferred []Node) (Spec, []Note) {
+	if s.PodTargets {
+		return s.fitPods(have)
+	}
 	limits, known := LimitsOf(s.Type)
 	room := max(limits.Targets-have.OtherTargets, 0)
 	if !known || len(s.Targets) <= room {
@@ -70,7 +73,8 @@ func (s Spec) Retarget(have State, nodes, preferred []Node) (Spec, []Note) {
 // DiffTargets is the part of [Diff] that concerns targets.
 func DiffTargets(want Spec, have State) []Op {
 	gone, added, replaced := diffTargets(want, have.Targets, nil)
-	return slices.Concat(gone, added, replaced)
+	gone, last := want.goLast(have, gone, len(added))
+	return slices.Concat(gone, added, replaced, last)
 }
 
 // Hindrances are the reasons for which no load balancer may be created. One that there is needs no

@@ -39,6 +39,9 @@ func (s settings) explicitProtocol() string {
 // checks answers combinations of health check settings that cannot mean anything. What a port says
 // of its own is answered by its idle options.
 func (p *parser) checks() {
+	if p.svc.PodTargets {
+		return // the traffic policy has no say
+	}
 	if p.set.checkModeSet && p.set.explicit() {
 		p.note(Warning, ReasonNoEffect, annotationOwnHealthCheck, string(p.set.checkMode),
 			"health-check-protocol or health-check-port decides: remove one of them")
@@ -60,17 +63,20 @@ func (p *parser) checks() {
 // check is the health check of one port with these settings.
 //
 // Explicit annotations keep the meaning they have with the Hetzner controller: the node port, with
-// TCP, where one of the two is left out. Otherwise policy Local asks each node whether it has
-// endpoints of this Service, and policy Cluster whether the node's proxy works at all.
+// TCP, where one of the two is left out. Otherwise pods are asked by connecting to the port that
+// they serve; of nodes policy Local asks each whether it has endpoints of this Service, and policy
+// Cluster whether the node's proxy works at all.
 func (p *parser) check(s settings, port Port) HealthCheck {
 	check := HealthCheck{Interval: s.interval, Timeout: s.timeout, Retries: s.retries}
 	switch {
 	case s.explicit():
 		check.Protocol = s.explicitProtocol()
-		check.Port = or(s.checkPort, port.NodePort)
+		check.Port = or(s.checkPort, p.destination(port))
 		check.Path = or(s.checkPath, "/")
 		check.StatusCodes = strings.Join(s.checkCodes, ",")
 		check.Domain, check.TLS = s.checkDomain, s.checkTLS || s.checkProtocol == ProtocolHTTPS
+	case s.podTargets:
+		check.Protocol, check.Port = ProtocolTCP, p.destination(port)
 	case p.svc.Local && !s.connects():
 		check.Protocol, check.Port, check.Path = ProtocolHTTP, p.svc.HealthCheckNodePort, healthPath
 	case s.checkMode == CheckNodePort, s.proxy && !s.checkModeSet:

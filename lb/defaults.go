@@ -55,6 +55,12 @@ type Defaults struct {
 	// Classless makes Services without loadBalancerClass ours.
 	Classless bool
 
+	// OwnPools: nodes get IPv6 prefixes for pods out of their servers' own ones.
+	OwnPools bool
+	// PodTargetSources are where load balancers may connect to pods from, beside their own
+	// addresses.
+	PodTargetSources []netip.Prefix
+
 	// Adoptable are load balancers of others that Services may take over without a label in the
 	// cloud.
 	Adoptable []Adoptable

@@ -20,6 +20,7 @@ import (
 //	the network, before targets are reached through it
 //	targets that come, then those that change their address, one after the other
 //	listeners that come or change
+//	pods that go, if there was room for those that come
 //	reverse DNS
 //	public interface off, when no target is reached through it any more
 //	labels that remembered what was there until now
@@ -41,6 +42,7 @@ func Diff(want Spec, have State) []Op {
 	add(want.Algorithm != have.Algorithm, ChangeAlgorithm{Algorithm: want.Algorithm})
 	add(want.Public && !have.Public, SetPublicInterface{Enabled: true})
 	ops = append(ops, closed...)
+	gone, last := want.goLast(have, gone, len(added))
 	ops = append(ops, gone...)
 	add(want.Type != have.Type, ChangeType{Type: want.Type})
 	if want.moves(have) {
@@ -49,6 +51,7 @@ func Diff(want Spec, have State) []Op {
 	ops = append(ops, added...)
 	ops = append(ops, replaced...)
 	ops = append(ops, listeners...)
+	ops = append(ops, last...)
 	ops = append(ops, diffReverseDNS(want, have)...)
 	add(!want.Public && have.Public, SetPublicInterface{Enabled: false})
 	add(!maps.Equal(marked, final), Update{Name: want.Name, Labels: final})
@@ -72,6 +75,9 @@ func diffMarks(want Spec, have State, marked map[string]string) (ops []Op) {
 // network itself, so one that wants a certain address gets into the network afterwards, and with it
 // what is reached there.
 func (s Spec) inOneRequest() Spec {
+	if s.PodTargets {
+		s.Targets = nil // pods can be reached when the load balancer's address is known to their nodes
+	}
 	if at := s.attachment(); !at.IP.IsValid() && !at.Range.IsValid() {
 		return s
 	}

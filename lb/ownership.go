@@ -100,6 +100,8 @@ func (s Spec) Against(have State, preferred []Node) (Spec, []Note) {
 		s = kept
 	}
 	s, kept := s.keep(have)
+	s, waiting := s.keepPorts(have)
+	kept = slices.Concat(kept, waiting)
 	if have.Exists() {
 		var bounds []Note
 		s, bounds = s.bounded(have)

@@ -26,10 +26,11 @@ func Parse(svc Service, d Defaults) (Spec, []Note, error) {
 		usePrivateIP: d.UsePrivateIP, privateOff: d.DisablePrivateIngress, publicOff: d.DisablePublicNetwork,
 		proxy: d.UsesProxyProtocol, ipv6Off: d.DisableIPv6,
 		protocol: ProtocolTCP, http: HTTP{CookieName: defaultCookie, CookieLifetime: defaultCookieLifetime, IdleTimeout: defaultIdleTimeout},
-		attached: d.Network != 0, local: svc.Local,
+		attached: d.Network != 0, podTargets: svc.PodTargets, local: svc.Local && !svc.PodTargets,
 		checkMode: d.HealthCheck, interval: d.HealthCheckInterval, timeout: d.HealthCheckTimeout, retries: d.HealthCheckRetries,
 	}
 	p.annotations()
+	p.pods()
 	p.place()
 	p.network()
 	p.fields()
@@ -187,13 +188,16 @@ func (p *parser) fields() {
 		p.bar(ReasonUnsupported, "spec.loadBalancerSourceRanges", strings.Join(p.svc.SourceRanges, ","),
 			"the cloud's load balancers cannot filter clients, and one without the filter would be open to all: remove the ranges, or filter elsewhere, for example with a NetworkPolicy, and confirm that by setting "+annotationElsewhere+" to true")
 	}
-	if p.svc.IPv6Only {
+	if p.svc.IPv6Only && !p.svc.PodTargets {
 		p.bar(ReasonUnsupported, "spec.ipFamilies", "IPv6",
 			"load balancers reach nodes over IPv4, so the node ports must answer there: set ipFamilyPolicy to PreferDualStack")
 	}
 	if p.svc.ClientIPAffinity {
-		p.note(Error, ReasonUnsupported, "spec.sessionAffinity", "ClientIP",
-			"the nodes see the load balancer as their only client, so one pod would get everything: set sessionAffinity to None")
+		remedy := "the nodes see the load balancer as their only client, so one pod would get everything: set sessionAffinity to None"
+		if p.svc.PodTargets {
+			remedy = "the load balancer chooses a pod for each connection: set sessionAffinity to None"
+		}
+		p.note(Error, ReasonUnsupported, "spec.sessionAffinity", "ClientIP", remedy)
 	}
 	if p.svc.LoadBalancerIP != "" {
 		p.note(Error, ReasonUnsupported, "spec.loadBalancerIP", p.svc.LoadBalancerIP,
@@ -222,6 +226,10 @@ func (p *parser) ports() {
 		switch {
 		case port.Protocol != "TCP":
 			p.unserved = append(p.unserved, port)
+		case p.svc.PodTargets:
+			if p.podPort(port) {
+				p.served = append(p.served, port)
+			}
 		case port.NodePort == 0:
 			p.refuse(ReasonUnsupported, "spec.ports", port.String(),
 				"load balancers send to node ports and this port has none: set allocateLoadBalancerNodePorts to true, or give it a nodePort")
@@ -249,8 +257,8 @@ func (p *parser) spec() Spec {
 		Algorithm: s.algorithm, Public: !s.publicOff,
 		IPv4Name: s.rdns4, IPv6Name: s.rdns6,
 		PrivateIP: s.privateIP, PrivateRange: s.privateRange, Subnet: p.defaults.PrivateSubnet,
-		Takeover: Takeover{Adopt: s.adopt, OptedIn: !slices.ContainsFunc(each, settings.leavesCheck), Annotated: p.annotated(), NoIPv6: s.ipv6Off},
-		Network:  p.defaults.Network, UsePrivateIP: s.usePrivateIP,
+		Takeover: Takeover{Adopt: s.adopt, OptedIn: s.podTargets || !slices.ContainsFunc(each, settings.leavesCheck), Annotated: p.annotated(), NoIPv6: s.ipv6Off},
+		Network:  p.defaults.Network, UsePrivateIP: s.usePrivateIP, PodTargets: s.podTargets,
 		NodeSelector: s.nodeSelector,
 		Publish: Publish{
 			Hostname: s.hostname, IPv6: !s.ipv6Off && (!p.svc.IPv4Only || p.has(annotationIPv6Off)), IPv6First: p.svc.IPv6First,
@@ -266,7 +274,7 @@ func (p *parser) spec() Spec {
 	for _, port := range p.served {
 		s := p.at(port)
 		spec.Listeners = append(spec.Listeners, Listener{
-			Port: port.Number, DestinationPort: port.NodePort, Protocol: s.protocol, ProxyProtocol: s.proxy,
+			Port: port.Number, DestinationPort: p.destination(port), Protocol: s.protocol, ProxyProtocol: s.proxy,
 			HTTP: s.listenerHTTP(), Check: p.check(s, port),
 		})
 		if p.check(s, port) != p.check(p.set, port) {
@@ -306,7 +314,7 @@ func (p *parser) spec() Spec {
 func (p *parser) annotated() Annotated {
 	return Annotated{
 		Name: p.has(AnnotationName), Type: p.has(AnnotationType), Algorithm: p.has(annotationAlgorithm),
-		Public: p.has(annotationPublicOff), Targets: p.has(annotationPrivateIP),
+		Public: p.has(annotationPublicOff), Targets: p.has(annotationPrivateIP) || p.svc.PodTargets,
 		Place:    p.has(AnnotationLocation) || p.has(AnnotationNetworkZone),
 		Interval: p.has(annotationCheckInterval), Timeout: p.has(annotationCheckTimeout), Retries: p.has(annotationCheckRetries),
 	}

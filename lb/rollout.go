@@ -112,6 +112,9 @@ func (r Rollout) keepLeaving(want *Spec, have State) bool {
 	}
 	var leaving []Target
 	for _, t := range going {
+		if t.Pod() != want.PodTargets {
+			continue // see Step
+		}
 		if slices.ContainsFunc(have.HealthyAt(t), func(port int) bool { return !served[port] }) {
 			leaving = append(leaving, t)
 		}

@@ -27,6 +27,9 @@ type Service struct {
 	// IPv4Only and IPv6Only are true when ipFamilies holds that family and nothing else, IPv6First
 	// when it begins with IPv6.
 	IPv4Only, IPv6Only, IPv6First bool
+
+	// PodTargets: pods are the targets, see [Pods.Choose].
+	PodTargets bool
 }
 
 // Port is one port of a Service.
@@ -35,6 +38,9 @@ type Port struct {
 	Number   int
 	Protocol string // "TCP", "UDP" or "SCTP"
 	NodePort int    // 0: none was allocated
+	// TargetPorts are its numbers on the pods, sorted. Several: a name that means another number on
+	// some of them. Empty: nobody knows.
+	TargetPorts []int
 }
 
 func (p Port) String() string { return fmt.Sprintf("%d/%s", p.Number, p.Protocol) }
@@ -54,6 +60,10 @@ const (
 	// ReasonTargetAddressMissing: a node on a dedicated server that has no address at which the
 	// load balancer could reach it.
 	ReasonTargetAddressMissing = "TargetAddressMissing"
+	// ReasonPodsNotTargets: pods that shall be targets and are not.
+	ReasonPodsNotTargets = "PodsNotTargets"
+	// ReasonTargetPortUnknown: nobody knows to which port of the pods a port leads.
+	ReasonTargetPortUnknown = "TargetPortUnknown"
 	// ReasonImmutable: a wish that an existing load balancer cannot follow.
 	ReasonImmutable = "ImmutableField"
 	// ReasonHeld: a Service that is refused has a load balancer, of which only the targets are kept

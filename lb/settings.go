@@ -55,8 +55,9 @@ type settings struct {
 	timeout       time.Duration
 	retries       int
 
-	attached bool // a network is configured
-	local    bool // externalTrafficPolicy is Local
+	attached   bool // a network is configured
+	podTargets bool // pods are the targets, and not nodes
+	local      bool // externalTrafficPolicy is Local, and it matters
 
 	// Of one port only: it has certificates of its own; and the options that it was given.
 	ownCertificates bool

@@ -36,6 +36,9 @@ type Spec struct {
 	// UsePrivateIP makes targets be reached at their address in Network.
 	UsePrivateIP bool
 
+	// PodTargets: the targets are the pods of the Service, and not nodes.
+	PodTargets bool
+
 	// PrivateIP and PrivateRange, if valid, say which address it has in Network.
 	PrivateIP    netip.Addr
 	PrivateRange netip.Prefix

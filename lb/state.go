@@ -120,6 +120,9 @@ func (s State) NoHealthyTarget(l Listener, idle bool) Note {
 		Grade: Error, Reason: ReasonNoHealthyTarget, Figures: s.Causes(l.Port),
 		Text: fmt.Sprintf("%s by its check (%s): let the load balancer reach that port on the nodes, and the pods of the Service be ready", l.withoutHealthy(), l.Check),
 	}
+	if slices.ContainsFunc(s.Targets, Target.Pod) {
+		note.Text = fmt.Sprintf("%s by its check (%s): let the pods listen on that port on IPv6, and filters let the load balancer reach it; if it connects from another address than its own public one, name that in loadBalancers.podTargetSources", l.withoutHealthy(), l.Check)
+	}
 	if idle {
 		note.Grade, note.Text = Warning, l.withoutHealthy()+", because the Service has no ready endpoint"
 	}

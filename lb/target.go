@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Target is what receives traffic: a cloud server, or an address of a dedicated server. Exactly one
-// of Server and Address is set.
+// Target is what receives traffic: a cloud server (Server), an address of a dedicated server
+// (Address), or a pod, at an address that the cloud routes to its node's cloud server (both).
 type Target struct {
 	Server  int64
 	Address netip.Addr
@@ -22,6 +22,15 @@ func AddressTarget(a netip.Addr) Target {
 	return Target{Address: a, Private: a.Is4() && a.IsPrivate()}
 }
 
+// Pod reports whether the target is a pod.
+func (t Target) Pod() bool { return t.Server != 0 && t.Address.IsValid() }
+
+// whole reports whether the target is a cloud server and not a pod on it.
+func (t Target) whole() bool { return t.Server != 0 && !t.Address.IsValid() }
+
+// outside reports whether the target is an address that belongs to no cloud server.
+func (t Target) outside() bool { return t.Server == 0 && t.Address.IsValid() }
+
 func (t Target) String() string {
 	if t.Private && !t.Address.IsValid() {
 		return t.name() + " (private)"
@@ -31,13 +40,16 @@ func (t Target) String() string {
 
 // name says which target it is, and not how it is reached.
 func (t Target) name() string {
+	if t.Pod() {
+		return fmt.Sprintf("pod %s on server %d", t.Address, t.Server)
+	}
 	if t.Address.IsValid() {
 		return "IP " + t.Address.String()
 	}
 	return fmt.Sprintf("server %d", t.Server)
 }
 
-// Compare orders targets: servers by their IDs, then addresses.
+// Compare orders targets: servers by their IDs, then addresses, pods' among them.
 func (t Target) Compare(other Target) int {
 	return cmp.Or(t.Address.Compare(other.Address), cmp.Compare(t.Server, other.Server))
 }
@@ -160,7 +172,7 @@ func (s Spec) others() func(Target) (Target, bool) {
 		}
 	}
 	return func(t Target) (Target, bool) {
-		if t.Server != 0 {
+		if t.whole() {
 			return Target{Server: t.Server, Private: !t.Private}, true
 		}
 		other, ok := pairs[t]
@@ -215,7 +227,7 @@ func targetsOf(nodes []Node) map[Target]bool {
 // Strangers are the addresses among the targets that none of these nodes has.
 func (s State) Strangers(nodes []Node) []Target {
 	owned := targetsOf(nodes)
-	return slices.DeleteFunc(slices.Clone(s.Targets), func(t Target) bool { return !t.Address.IsValid() || owned[t] })
+	return slices.DeleteFunc(slices.Clone(s.Targets), func(t Target) bool { return !t.outside() || owned[t] })
 }
 
 // unaddressed notes the nodes that are no targets because they have no address where targets are

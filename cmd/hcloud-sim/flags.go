@@ -82,6 +82,8 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	flags.BoolVar(&c.options.ProxyHeaderInChecks, "proxy-header-in-checks", false, "health checks of services with the PROXY protocol begin with its header")
 	flags.StringVar(&busy, "busy-code", "conflict", "error of a change while another runs on the same resource: conflict or locked")
 	flags.BoolVar(&c.options.RefuseIPv6Targets, "refuse-ipv6-targets", false, "take only IPv4 addresses of dedicated servers as targets of load balancers")
+	flags.BoolVar(&c.options.OneTargetPerServer, "one-target-per-server", false, "refuse a second target of a server at another address of it")
+	flags.TextVar(&c.options.IPv6Source, "ipv6-source", netip.Addr{}, "address from which load balancers connect to IPv6 addresses; empty: each from its own")
 	flags.BoolVar(&c.countMembers, "count-vswitch-members", false, "dedicated servers in a vSwitch count toward --attachment-limit of the network that is coupled with it")
 	flags.BoolVar(&c.options.OneVSwitchSubnet, "one-vswitch-subnet", false, "refuse a second subnet of type vswitch in a network")
 	flags.StringSliceVar(&owned, "owned-ip", nil, "address of a dedicated server, which may be a load balancer's target; may be given again")

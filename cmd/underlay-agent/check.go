@@ -43,6 +43,9 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if o.filterInbound {
+		printIngress(out, decision.View)
+	}
 	trouble := len(decision.Faults) + len(decision.Peers)
 	for _, fault := range decision.Faults {
 		fmt.Fprintf(out, "fault: %s\n", fault)
@@ -73,6 +76,9 @@ func (o *options) decide(ctx context.Context, s settings, network *kernel.Kernel
 		// What can't be read of a Node shows as a route that isn't there.
 		node, _ := agent.FromKube(&listed.Items[i])
 		situation.Nodes = append(situation.Nodes, node)
+		if node.Name == o.nodeName {
+			situation.Targets = agent.Targets(&listed.Items[i])
+		}
 	}
 	if situation.Links, err = network.Links(ctx); err != nil {
 		return agent.Decision{}, nil, err
@@ -122,6 +128,12 @@ func printProxies(out io.Writer, d agent.Decision) {
 	}
 	if len(changes) == 0 && len(d.Answers) > 0 {
 		fmt.Fprintf(out, "proxy ARP: as it should be, on %s\n", strings.Join(d.View.ProxyARP, ", "))
+	}
+}
+
+func printIngress(out io.Writer, v agent.View) {
+	for _, i := range v.Ingress {
+		fmt.Fprintf(out, "open to load balancers: %v from %v\n", i.Endpoints, i.Sources)
 	}
 }
 

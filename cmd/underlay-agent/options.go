@@ -127,6 +127,6 @@ func (o *options) settle() (settings, error) {
 	if s.client, err = newClient(api); err != nil {
 		return s, err
 	}
-	s.reader, err = kube.ReadingOnly(agent.Read(), s.client, api)
+	s.reader, err = kube.ReadingOnly(agent.Read(o.nodeName), s.client, api)
 	return s, err
 }

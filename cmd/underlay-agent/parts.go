@@ -153,7 +153,19 @@ func (o *options) filterFor(v agent.View) netfilter.Desired {
 	return netfilter.Desired{
 		PodCIDRs: v.PodCIDRs, ClusterPods: v.ClusterPods,
 		InternalIPs: v.InternalIPs, ExternalIPs: v.ExternalIPs, ServerPrefixes: v.ServerPrefixes, FilterInbound: o.filterInbound,
+		Openings: openingsOf(v),
 	}
+}
+
+func openingsOf(v agent.View) (all []netfilter.Opening) {
+	for _, i := range v.Ingress {
+		for _, from := range i.Sources {
+			for _, to := range i.Endpoints {
+				all = append(all, netfilter.Opening{From: from, To: to})
+			}
+		}
+	}
+	return all
 }
 
 func forwardingFor(v agent.View) (f netfilter.Forwarding) {

@@ -24,6 +24,7 @@ func TestAdoptable(t *testing.T) {
 		{"no Service", adoptable("{name: web, namespace: shop}"), "loadBalancers.adoptable[0].service", "", "give it"},
 		{"every namespace", adoptable("{name: web, namespace: '*', service: web}"), "loadBalancers.adoptable[0].namespace", "*", "63"},
 		{"typo", adoptable("{name: web, namespace: shop, service: web, svc: web}"), "loadBalancers.adoptable[0].svc", "", "name, namespace, service"},
+		{"sources in IPv4", inFile("loadBalancers: {podTargetSources: ['2001:db8::/48', 192.0.2.0/24]}"), "loadBalancers.podTargetSources", "192.0.2.0/24", "IPv6"},
 		{"certificates", inFile("loadBalancers: {certificates: none}"), "loadBalancers.certificates", "none", "any or labelled"},
 	})
 }

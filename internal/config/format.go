@@ -289,6 +289,21 @@ func prefixes(into *[]netip.Prefix) format {
 	}}
 }
 
+// ipv6Prefixes takes prefixes of that family alone.
+func ipv6Prefixes(into *[]netip.Prefix) format {
+	return format{describe: "list of IPv6 prefixes", list: true, read: func(items []string) []*Error {
+		var read []netip.Prefix
+		problems := prefixes(&read).read(items)
+		for _, p := range read {
+			if p.Addr().Is4() {
+				problems = append(problems, &Error{Value: p.String(), Problem: "is no IPv6 prefix", Remedy: "write IPv6 prefixes, such as 2001:db8::/48"})
+			}
+		}
+		*into = append(*into, read...)
+		return problems
+	}}
+}
+
 func readPrefix(text string) (netip.Prefix, *Error) {
 	prefix, err := netip.ParsePrefix(text)
 	switch {

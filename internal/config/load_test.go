@@ -144,6 +144,7 @@ func TestEverySettingTakesEffect(t *testing.T) {
 		{"instancesAddressFamily", "HCLOUD_INSTANCES_ADDRESS_FAMILY", "dualstack", "ipv6", DualStack, func(c Config) any { return c.InstancesAddressFamily }},
 		{"exclude", "", "[10.244.9.0/24]", "", []netip.Prefix{netip.MustParsePrefix("10.244.9.0/24")}, func(c Config) any { return c.IPAM.Exclude }},
 		{"quarantine", "", "90s", "", 90 * time.Second, func(c Config) any { return c.IPAM.Quarantine }},
+		{"loadBalancers.podTargetSources", "", "[2001:db8::/48]", "", []netip.Prefix{netip.MustParsePrefix("2001:db8::/48")}, balancers(func(b LoadBalancers) any { return b.PodTargetSources })},
 		{"families.ipv4", "", "node", "", RoutedByNodes, func(c Config) any { return c.Families.IPv4 }},
 		{"families.ipv6", "", "node", "", RoutedByNodes, func(c Config) any { return c.Families.IPv6 }},
 		{"ipamQPS", "", "7", "", 7, func(c Config) any { return c.IPAM.QPS }},

@@ -270,6 +270,10 @@ func loadBalancerSettings(b *LoadBalancers) []setting {
 			fallback: string(lb.CertificatesAny),
 			meaning:  "Which certificates of the project a Service may name. `labelled`: those whose label `underlay.dev/namespaces` in the cloud holds the Service's namespace, several of them with dots between.",
 		},
+		{
+			key: "loadBalancers.podTargetSources", format: ipv6Prefixes(&b.PodTargetSources),
+			meaning: "Where load balancers connect from to pods that are their targets, beside their own public addresses: nodes let these through to such pods, too. Needed only if the cloud connects from elsewhere.",
+		},
 	}
 }
 

@@ -79,7 +79,11 @@ func balancerHealth(x *cluster) []Finding {
 			continue // nothing is there to send traffic to
 		}
 		for _, l := range b.LoadBalancer.Listeners {
-			if f, sick := x.sick(b, l, ready); sick {
+			f, sick := x.sick(b, l, ready)
+			if !sick {
+				f, sick = podsSick(b, l, ready)
+			}
+			if sick {
 				f.Object = serviceObject(b.Service)
 				found = append(found, f)
 			}
@@ -142,9 +146,32 @@ func (x *cluster) sick(b survey.Balancing, l lb.Listener, ready []string) (Findi
 	return f, true
 }
 
+// podsSick judges a listener whose targets are pods: some may have begun just now.
+func podsSick(b survey.Balancing, l lb.Listener, ready []string) (Finding, bool) {
+	var pods []string
+	for _, t := range b.LoadBalancer.Targets {
+		if t.Pod() && b.LoadBalancer.Verdicts[l.Port][t] == lb.Unhealthy {
+			name := t.Address.String()
+			if why := b.LoadBalancer.Why[l.Port][t].String(); why != "" {
+				name += " (" + why + ")"
+			}
+			pods = append(pods, name)
+		}
+	}
+	if len(pods) == 0 || b.LoadBalancer.Health(l.Port).Healthy > 0 {
+		return Finding{}, false
+	}
+	return Finding{
+		Severity: Error,
+		What: fmt.Sprintf("port %d: none of %d pods is healthy (check %s), although the Service has ready endpoints on %s; among them %s: no traffic gets through",
+			l.Port, len(b.LoadBalancer.Targets), l.Check, few(ready), few(pods)),
+		Remedy: fmt.Sprintf("let the pods listen on port %d on IPv6, and filters let the load balancer reach it: underlay-agent check on a node says what is open; if it connects from another address than its own public one, name that in loadBalancers.podTargetSources", l.Check.Port),
+	}, true
+}
+
 // targetOf is the target that a Node is, if it is one.
 func targetOf(b survey.Balancing, n *corev1.Node) (lb.Target, bool) {
-	i := slices.IndexFunc(b.LoadBalancer.Targets, func(t lb.Target) bool { return lbcontroller.Is(n, t) })
+	i := slices.IndexFunc(b.LoadBalancer.Targets, func(t lb.Target) bool { return !t.Pod() && lbcontroller.Is(n, t) })
 	if i < 0 {
 		return lb.Target{}, false
 	}

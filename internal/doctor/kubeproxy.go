@@ -167,20 +167,22 @@ func proxyNodePorts(x *cluster) []Finding {
 
 // waysToNodes reports whether load balancers send traffic to nodes' private addresses
 // (true), to public ones (false), or to both: as those that stand do, or where there
-// are none, as the next will.
+// are none, as the next will. Those that have pods as targets send none to nodes.
 func (x *cluster) waysToNodes() []bool {
 	var ways []bool
+	pods := false
 	for _, b := range x.balancings {
 		if b.LoadBalancer == nil {
 			continue
 		}
 		for _, t := range b.LoadBalancer.Targets {
-			if !slices.Contains(ways, t.Private) {
+			pods = pods || t.Pod()
+			if !t.Pod() && !slices.Contains(ways, t.Private) {
 				ways = append(ways, t.Private)
 			}
 		}
 	}
-	if len(ways) == 0 {
+	if len(ways) == 0 && !pods {
 		ways = append(ways, x.Config.LoadBalancers.UsePrivateIP)
 	}
 	return ways
@@ -212,7 +214,7 @@ func (x *cluster) addressTargets(n *corev1.Node, private bool) (out []netip.Addr
 			continue
 		}
 		for _, t := range b.LoadBalancer.Targets {
-			if t.Private == private && t.Address.IsValid() && lbcontroller.Is(n, t) && !slices.Contains(out, t.Address) {
+			if t.Private == private && t.Address.IsValid() && !t.Pod() && lbcontroller.Is(n, t) && !slices.Contains(out, t.Address) {
 				out = append(out, t.Address)
 			}
 		}

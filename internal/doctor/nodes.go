@@ -76,7 +76,7 @@ func nodeChecks() []check {
 		},
 		{
 			name:       "network-at-risk",
-			looks:      "whether a node's agent warns of what it can't mend: another program's packet filter that drops forwarded packets, such as Docker's or ufw's, addresses of Nodes that nobody vouches for, or an interface on a vSwitch that takes too large packets (reason `NetworkAtRisk` of `underlay.dev/PeersReachable`)",
+			looks:      "whether a node's agent warns of what it can't mend: another program's packet filter that drops forwarded packets, such as Docker's or ufw's, addresses of Nodes that nobody vouches for, an interface on a vSwitch that takes too large packets, or an annotation that would open to load balancers what is no public pod of the node (reason `NetworkAtRisk` of `underlay.dev/PeersReachable`)",
 			severities: []Severity{Warning},
 			remedy:     "do what the message says, on that node",
 			needs:      survey.PartNodes,

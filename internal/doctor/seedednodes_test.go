@@ -305,6 +305,18 @@ func sicken(s *survey.Snapshot, n int) {
 	}
 }
 
+// podsAreTargets puts n unhealthy pods in the place of the load balancer's nodes.
+func podsAreTargets(s *survey.Snapshot, n int) {
+	b := &s.LoadBalancers[0]
+	server := b.Targets[0].Server
+	b.Targets, b.Verdicts[80] = nil, map[lb.Target]lb.Verdict{}
+	for i := range n {
+		pod := lb.Target{Server: server, Address: netip.AddrFrom16([16]byte{0x20, 1, 0x0d, 0xb8, 15: byte(i + 1)})}
+		b.Targets = append(b.Targets, pod)
+		b.Verdicts[80][pod] = lb.Unhealthy
+	}
+}
+
 // because says why all targets are unhealthy that are.
 func because(s *survey.Snapshot, why lb.Cause) {
 	b := &s.LoadBalancers[0]
@@ -363,6 +375,7 @@ func seededServices() []seeded {
 			c := &s.LoadBalancers[0].Listeners[0].Check
 			c.Port, c.Path, c.TLS, c.Domain = 8443, "/up", true, "web.example"
 		}, check: "load-balancer-health", severity: Error, object: object, do: "curl -ik -H 'Host: web.example' https://10.0.0.2:8443/up"},
+		{name: "pods that the load balancer doesn't reach", seed: func(s *survey.Snapshot) { podsAreTargets(s, 2) }, check: "load-balancer-health", severity: Error, object: object, says: []string{"none of 2 pods", "2001:db8::1"}, do: "loadBalancers.podTargetSources"},
 		{name: "one node with a firewalled health port", seed: func(s *survey.Snapshot) { sicken(s, 1) }, check: "load-balancer-health", severity: Warning, object: object, says: []string{"1 of 3", "control-1"}},
 		{name: "a node that refuses connections", seed: func(s *survey.Snapshot) {
 			sicken(s, 1)

@@ -80,6 +80,11 @@ func (w *waiter) wait(ctx context.Context, a *hcloud.Action) error {
 		}
 		a = over
 	}
+	return failure(a)
+}
+
+// failure is why an action that is over failed, or nil.
+func failure(a *hcloud.Action) error {
 	if a.Status == hcloud.ActionStatusError {
 		return fmt.Errorf("action %d (%s) failed: %w", a.ID, a.Command, a.Error())
 	}
@@ -94,14 +99,20 @@ func (w *waiter) watch(ctx context.Context, a *hcloud.Action) (*hcloud.Action, e
 	it := &watch{id: a.ID, start: now, seen: now, due: now.Add(wait), gap: gap, result: make(chan result, 1)}
 	w.join(it)
 	defer w.leave(it)
+	r := w.receive(ctx, it)
+	if r.err == nil {
+		w.intervals.learn(a.Command, it.early, it.seen.Sub(it.start), r.polled.Sub(it.start))
+	}
+	return r.action, r.err
+}
+
+// receive waits for what became of an action.
+func (w *waiter) receive(ctx context.Context, it *watch) result {
 	select {
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return result{err: context.Cause(ctx)}
 	case r := <-it.result:
-		if r.err == nil {
-			w.intervals.learn(a.Command, it.early, it.seen.Sub(it.start), r.polled.Sub(it.start))
-		}
-		return r.action, r.err
+		return r
 	}
 }
 

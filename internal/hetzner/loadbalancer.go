@@ -82,17 +82,18 @@ func (l *LoadBalancers) list(ctx context.Context, selector string) ([]lb.State, 
 func (l *LoadBalancers) find(ctx context.Context, opts hcloud.LoadBalancerListOpts) ([]lb.State, error) {
 	// Sorted, so that an error about two of them has the same text each time.
 	opts.PerPage, opts.Sort = 50, []string{"id:asc"}
-	found, err := all(ctx, func(ctx context.Context) ([]*hcloud.LoadBalancer, error) {
-		return l.client.api.LoadBalancer.AllWithOpts(ctx, opts)
+	return all(ctx, func(ctx context.Context) ([]lb.State, error) {
+		var states []lb.State
+		opts := opts
+		for opts.Page = 1; opts.Page > 0; {
+			found, next, err := l.page(ctx, opts)
+			if err != nil {
+				return nil, err
+			}
+			states, opts.Page = append(states, found...), next
+		}
+		return states, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	states := make([]lb.State, len(found))
-	for i, balancer := range found {
-		states[i] = balancerState(balancer)
-	}
-	return states, nil
 }
 
 // Apply implements lb.Backend.
@@ -122,6 +123,33 @@ func (l *LoadBalancers) Apply(ctx context.Context, have lb.State, op lb.Op) erro
 		return l.refusal(op, have.Name, err)
 	}
 	return l.exclusive(ctx, locks(op, have), do)
+}
+
+// ApplyTargets implements lb.Backend, in one request for each op and one for each 25 of their
+// actions.
+func (l *LoadBalancers) ApplyTargets(ctx context.Context, have lb.State, ops []lb.Op) []error {
+	ctx = requests.WithPriority(ctx, requests.Urgent)
+	errs := make([]error, len(ops))
+	run := series{waiter: l.client.actions}
+	sent := make(map[int]int, len(ops)) // places in the series
+	for i, op := range ops {
+		at, err := run.send(ctx, func(ctx context.Context) (*hcloud.Action, error) { return l.request(ctx, have, op) })
+		switch {
+		case err == nil:
+			sent[i] = at
+		case alreadyDone(op, err):
+			errs[i] = l.confirm(ctx, have, op)
+		default:
+			errs[i] = l.refusal(op, have.Name, err)
+		}
+	}
+	failed := run.wait(ctx)
+	for i, at := range sent {
+		if failed[at] != nil {
+			errs[i] = l.refusal(ops[i], have.Name, failed[at])
+		}
+	}
+	return errs
 }
 
 // exclusive runs a change through the writer of a network, if there is one.
@@ -170,51 +198,57 @@ func (l *LoadBalancers) create(ctx context.Context, spec lb.Spec) error {
 
 // send is one request and the wait for its action.
 func (l *LoadBalancers) send(ctx context.Context, have lb.State, op lb.Op) error {
+	return l.change(ctx, func(ctx context.Context) (*hcloud.Action, error) { return l.request(ctx, have, op) })
+}
+
+// request is the one request of an op.
+func (l *LoadBalancers) request(ctx context.Context, have lb.State, op lb.Op) (action *hcloud.Action, err error) {
 	api, ref := &l.client.api.LoadBalancer, &hcloud.LoadBalancer{ID: have.ID}
-	return l.change(ctx, func(ctx context.Context) (action *hcloud.Action, err error) {
-		switch op := op.(type) {
-		case lb.Update:
-			_, _, err = api.Update(ctx, ref, hcloud.LoadBalancerUpdateOpts{Name: op.Name, Labels: op.Labels})
-		case lb.TakeOver:
-			_, _, err = api.Update(ctx, ref, hcloud.LoadBalancerUpdateOpts{Name: op.Name, Labels: op.Labels})
-		case lb.ChangeType:
-			action, _, err = api.ChangeType(ctx, ref, hcloud.LoadBalancerChangeTypeOpts{LoadBalancerType: &hcloud.LoadBalancerType{Name: op.Type}})
-		case lb.ChangeAlgorithm:
-			action, _, err = api.ChangeAlgorithm(ctx, ref, hcloud.LoadBalancerChangeAlgorithmOpts{Type: hcloud.LoadBalancerAlgorithmType(op.Algorithm)})
-		case lb.SetPublicInterface:
-			if op.Enabled {
-				action, _, err = api.EnablePublicInterface(ctx, ref)
-			} else {
-				action, _, err = api.DisablePublicInterface(ctx, ref)
-			}
-		case lb.AttachNetwork:
-			action, _, err = api.AttachToNetwork(ctx, ref, attachOpts(op))
-		case lb.DetachNetwork:
-			action, _, err = api.DetachFromNetwork(ctx, ref, hcloud.LoadBalancerDetachFromNetworkOpts{Network: &hcloud.Network{ID: op.Network}})
-		case lb.AddListener:
-			action, _, err = api.AddService(ctx, ref, addServiceOpts(op.Listener))
-		case lb.UpdateListener:
-			action, _, err = api.UpdateService(ctx, ref, op.Listener.Port, updateServiceOpts(op.Listener))
-		case lb.DeleteListener:
-			action, _, err = api.DeleteService(ctx, ref, op.Port)
-		case lb.AddTarget:
-			action, err = l.addTarget(ctx, ref, op.Target)
-		case lb.RemoveTarget:
-			action, err = l.removeTarget(ctx, ref, op.Target)
-		case lb.SetReverseDNS:
-			action, _, err = api.ChangeDNSPtr(ctx, ref, op.IP.String(), pointerName(op.Name))
-		case lb.Delete:
-			var result hcloud.LoadBalancerDeleteResult
-			result, _, err = api.DeleteWithResult(ctx, ref)
-			action = result.Action
-		default:
-			err = fmt.Errorf("no request for %s", op)
+	switch op := op.(type) {
+	case lb.Update:
+		_, _, err = api.Update(ctx, ref, hcloud.LoadBalancerUpdateOpts{Name: op.Name, Labels: op.Labels})
+	case lb.TakeOver:
+		_, _, err = api.Update(ctx, ref, hcloud.LoadBalancerUpdateOpts{Name: op.Name, Labels: op.Labels})
+	case lb.ChangeType:
+		action, _, err = api.ChangeType(ctx, ref, hcloud.LoadBalancerChangeTypeOpts{LoadBalancerType: &hcloud.LoadBalancerType{Name: op.Type}})
+	case lb.ChangeAlgorithm:
+		action, _, err = api.ChangeAlgorithm(ctx, ref, hcloud.LoadBalancerChangeAlgorithmOpts{Type: hcloud.LoadBalancerAlgorithmType(op.Algorithm)})
+	case lb.SetPublicInterface:
+		if op.Enabled {
+			action, _, err = api.EnablePublicInterface(ctx, ref)
+		} else {
+			action, _, err = api.DisablePublicInterface(ctx, ref)
 		}
-		return action, err
-	})
+	case lb.AttachNetwork:
+		action, _, err = api.AttachToNetwork(ctx, ref, attachOpts(op))
+	case lb.DetachNetwork:
+		action, _, err = api.DetachFromNetwork(ctx, ref, hcloud.LoadBalancerDetachFromNetworkOpts{Network: &hcloud.Network{ID: op.Network}})
+	case lb.AddListener:
+		action, _, err = api.AddService(ctx, ref, addServiceOpts(op.Listener))
+	case lb.UpdateListener:
+		action, _, err = api.UpdateService(ctx, ref, op.Listener.Port, updateServiceOpts(op.Listener))
+	case lb.DeleteListener:
+		action, _, err = api.DeleteService(ctx, ref, op.Port)
+	case lb.AddTarget:
+		action, err = l.addTarget(ctx, ref, op.Target)
+	case lb.RemoveTarget:
+		action, err = l.removeTarget(ctx, ref, op.Target)
+	case lb.SetReverseDNS:
+		action, _, err = api.ChangeDNSPtr(ctx, ref, op.IP.String(), pointerName(op.Name))
+	case lb.Delete:
+		var result hcloud.LoadBalancerDeleteResult
+		result, _, err = api.DeleteWithResult(ctx, ref)
+		action = result.Action
+	default:
+		err = fmt.Errorf("no request for %s", op)
+	}
+	return action, err
 }
 
 func (l *LoadBalancers) addTarget(ctx context.Context, ref *hcloud.LoadBalancer, t lb.Target) (action *hcloud.Action, err error) {
+	if t.Pod() {
+		return l.changePod(ctx, ref.ID, "add_target", t)
+	}
 	if t.Address.IsValid() {
 		action, _, err = l.client.api.LoadBalancer.AddIPTarget(ctx, ref, hcloud.LoadBalancerAddIPTargetOpts{IP: t.Address.AsSlice()})
 		return action, err
@@ -226,6 +260,9 @@ func (l *LoadBalancers) addTarget(ctx context.Context, ref *hcloud.LoadBalancer,
 }
 
 func (l *LoadBalancers) removeTarget(ctx context.Context, ref *hcloud.LoadBalancer, t lb.Target) (action *hcloud.Action, err error) {
+	if t.Pod() {
+		return l.changePod(ctx, ref.ID, "remove_target", t)
+	}
 	if t.Address.IsValid() {
 		action, _, err = l.client.api.LoadBalancer.RemoveIPTarget(ctx, ref, t.Address.AsSlice())
 		return action, err

@@ -12,8 +12,9 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// balancerState is a load balancer in lb's words.
-func balancerState(b *hcloud.LoadBalancer) lb.State {
+// balancerState is a load balancer in lb's words. Addresses are those of its targets, see
+// readAddresses.
+func balancerState(b *hcloud.LoadBalancer, addresses []string) lb.State {
 	s := lb.State{
 		ID: b.ID, Name: b.Name, Labels: b.Labels, Created: b.Created, Algorithm: lb.Algorithm(b.Algorithm.Type),
 		Public: b.PublicNet.Enabled, IPv4: addr(b.PublicNet.IPv4.IP), IPv6: addr(b.PublicNet.IPv6.IP),
@@ -36,8 +37,11 @@ func balancerState(b *hcloud.LoadBalancer) lb.State {
 		})
 	}
 	slices.SortFunc(s.Listeners, func(a, b lb.Listener) int { return cmp.Compare(a.Port, b.Port) })
-	for _, found := range b.Targets {
+	for i, found := range b.Targets {
 		target, ok := targetOf(found)
+		if pod, named := podTarget(target.Server, addresses[i]); named && found.Type == hcloud.LoadBalancerTargetTypeServer {
+			target = pod
+		}
 		if !ok {
 			s.OtherTargets += max(1, len(found.Targets)) // a selector takes room for each server it finds
 			continue
@@ -165,7 +169,9 @@ func createOpts(spec lb.Spec) hcloud.LoadBalancerCreateOpts {
 		opts.Services = append(opts.Services, service)
 	}
 	for _, t := range spec.Targets {
-		opts.Targets = append(opts.Targets, createTarget(t))
+		if !t.Pod() { // hcloud-go has no room for its address
+			opts.Targets = append(opts.Targets, createTarget(t))
+		}
 	}
 	return opts
 }

@@ -27,8 +27,12 @@ func alreadyDone(op lb.Op, err error) bool {
 var errStillThere = errors.New("the API says that it isn't there, but it is")
 
 // confirm looks for what the API says is gone: nobody looks again for what a
-// Service leaves behind. Everything else is seen by the next look anyway.
+// Service leaves behind. Everything else is seen by the next look anyway, but for a
+// pod: it may be the server that is defined, at another address.
 func (l *LoadBalancers) confirm(ctx context.Context, have lb.State, op lb.Op) error {
+	if add, ok := op.(lb.AddTarget); ok && add.Target.Pod() {
+		return l.confirmPod(ctx, have, add.Target)
+	}
 	there := false
 	err := retry(ctx, read, func(ctx context.Context) error {
 		switch op := op.(type) {
@@ -48,6 +52,24 @@ func (l *LoadBalancers) confirm(ctx context.Context, have lb.State, op lb.Op) er
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)
+	}
+	return nil
+}
+
+// confirmPod looks whether a pod is a target that the API says is defined.
+func (l *LoadBalancers) confirmPod(ctx context.Context, have lb.State, pod lb.Target) error {
+	found, err := l.find(ctx, hcloud.LoadBalancerListOpts{Name: have.Name})
+	if err != nil {
+		return fmt.Errorf("%s: %w", lb.AddTarget{Target: pod}, err)
+	}
+	for _, now := range found {
+		if now.ID == have.ID && !slices.Contains(now.Targets, pod) {
+			return &lb.RejectedError{
+				Code: string(hcloud.ErrorCodeTargetAlreadyDefined), Target: true,
+				Message: "the server is a target at another address",
+				Remedy:  "the cloud takes one pod of each node then: let nodes have one each, or use nodes as targets",
+			}
+		}
 	}
 	return nil
 }
@@ -105,6 +127,7 @@ func remedies() map[hcloud.ErrorCode]string {
 	return map[hcloud.ErrorCode]string{
 		hcloud.ErrorCodeIPNotOwned:                only + "see that the Node's addresses and provider ID are those of such a server, or label the Node " + excludeLabel,
 		hcloud.ErrorCodeCloudResourceIPNotAllowed: "the address is a cloud server's: the Node's provider ID must begin with hcloud:// then",
+		"ip_not_assigned_to_server":               "only addresses out of the server's own /64 can be targets: see that the Node's provider ID names the server that has the Node's podCIDRs, or set underlay.dev/targets to nodes",
 		"ip_not_in_vswitch_subnet":                only + "set the kubelet's --node-ip to the server's address there, or use-private-ip to false",
 		"network_has_no_vswitch_subnet":           only + "add a subnet of type vswitch to the network, or set use-private-ip to false",
 	}

@@ -15,9 +15,24 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Fields are those of a protobuf message that are read, by their numbers in generated.proto; nil
-// are all. What a field's own message has is narrowed down alike.
-type Fields map[protowire.Number]Fields
+// Fields are those of a protobuf message that are read, by their numbers in generated.proto.
+type Fields map[protowire.Number]Field
+
+// Field is what is read of a field; the zero Field is all of it.
+type Field struct {
+	// Of are those of its own message; nil: all.
+	Of Fields
+	// Entry, if set, says of each of its values whether it is read; message is what it is a field of.
+	Entry func(message, value []byte) bool
+}
+
+// Annotations are those of an object that are read, in its metadata.
+func Annotations(read func(object, key string) bool) Field {
+	const name, key = 1, 1
+	return Field{Entry: func(metadata, annotation []byte) bool {
+		return read(string(field(metadata, name)), string(field(annotation, key)))
+	}}
+}
 
 // ReadingOnly is the client, but for Nodes, of which its answers have these fields alone. The rest
 // is left out before anything is decoded, which of a real Node is nearly all, so that it makes no
@@ -78,12 +93,12 @@ func (f Fields) narrow(answer []byte) []byte {
 	if !ok {
 		return answer
 	}
-	unknown := Fields{unknownType: nil, unknownObject: nil, 3: nil, 4: nil}
+	unknown := Fields{unknownType: {}, unknownObject: {}, 3: {}, 4: {}}
 	switch kind(message) {
 	case "Node":
-		unknown[unknownObject] = f
+		unknown[unknownObject] = Field{Of: f}
 	case "NodeList":
-		unknown[unknownObject] = Fields{1: nil, listItems: f}
+		unknown[unknownObject] = Field{Of: Fields{1: {}, listItems: {Of: f}}}
 	default:
 		return answer
 	}
@@ -118,6 +133,7 @@ var errMalformed = errors.New("not a protobuf message")
 
 // of appends those fields of a message.
 func (f Fields) of(out, message []byte) ([]byte, error) {
+	whole := message
 	for len(message) > 0 {
 		number, form, tag := protowire.ConsumeTag(message)
 		if tag < 0 {
@@ -127,14 +143,17 @@ func (f Fields) of(out, message []byte) ([]byte, error) {
 		if size < 0 {
 			return nil, errMalformed
 		}
-		below, read := f[number]
+		is, read := f[number]
+		var value []byte
+		if read && form == protowire.BytesType {
+			value, _ = protowire.ConsumeBytes(message[tag:])
+		}
 		switch {
-		case !read:
-		case below == nil || form != protowire.BytesType:
+		case !read || is.Entry != nil && !is.Entry(whole, value):
+		case is.Of == nil || form != protowire.BytesType:
 			out = append(out, message[:tag+size]...)
 		default:
-			value, _ := protowire.ConsumeBytes(message[tag:])
-			narrowed, err := below.of(nil, value)
+			narrowed, err := is.Of.of(nil, value)
 			if err != nil {
 				return nil, err
 			}

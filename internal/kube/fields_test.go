@@ -21,12 +21,15 @@ import (
 
 const protobufType = "application/vnd.kubernetes.protobuf"
 
-// named are a Node's name and taints.
-func named() kube.Fields { return kube.Fields{1: {1: nil}, 2: {5: nil}} }
+// named are a Node's name, taints and one annotation, which is no other Node's.
+func named() kube.Fields {
+	annotations := kube.Annotations(func(node, key string) bool { return node == "one" && key == "read" })
+	return kube.Fields{1: {Of: kube.Fields{1: {}, 12: annotations}}, 2: {Of: kube.Fields{5: {}}}}
+}
 
 func whole() *corev1.Node {
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "one", UID: "u", Labels: map[string]string{"a": "b"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "one", UID: "u", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"another": "x", "read": "y", "z": ""}},
 		Spec:       corev1.NodeSpec{PodCIDR: "10.0.0.0/24", Taints: []corev1.Taint{{Key: "t", Effect: corev1.TaintEffectNoSchedule}, {Key: "v"}}},
 		Status:     corev1.NodeStatus{Images: []corev1.ContainerImage{{Names: []string{"large"}, SizeBytes: 1}}},
 	}
@@ -34,7 +37,7 @@ func whole() *corev1.Node {
 
 func narrowed() *corev1.Node {
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "one"},
+		ObjectMeta: metav1.ObjectMeta{Name: "one", Annotations: map[string]string{"read": "y"}},
 		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "t", Effect: corev1.TaintEffectNoSchedule}, {Key: "v"}}},
 	}
 }
@@ -83,9 +86,10 @@ func TestReadingOnlyNodes(t *testing.T) {
 		t.Errorf("GET by the client itself: %v, %v", got, err)
 	}
 
-	list := &corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "c"}, Items: []corev1.Node{*whole(), *whole()}}
+	two := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "two", Annotations: map[string]string{"read": "y"}}}
+	list := &corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "c"}, Items: []corev1.Node{*whole(), *two, *whole()}}
 	narrow, _ = api(t, protobufType, http.StatusOK, encoded(t, protobufType, list))
-	want := &corev1.NodeList{ListMeta: list.ListMeta, Items: []corev1.Node{*narrowed(), *narrowed()}}
+	want := &corev1.NodeList{ListMeta: list.ListMeta, Items: []corev1.Node{*narrowed(), {ObjectMeta: metav1.ObjectMeta{Name: "two"}}, *narrowed()}}
 	if got, err := narrow.CoreV1().Nodes().List(ctx, metav1.ListOptions{}); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("list: %v, %v", got, err)
 	}

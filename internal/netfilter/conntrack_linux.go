@@ -13,10 +13,14 @@ import (
 
 // MatchConntrackFlow makes a staleness a filter of netlink's.
 func (s staleness) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
-	return s.stale(connection{
+	c := connection{
 		from: addrOf(flow.Forward.SrcIP), to: addrOf(flow.Forward.DstIP),
 		replyFrom: addrOf(flow.Reverse.SrcIP), replyTo: addrOf(flow.Reverse.DstIP),
-	})
+	}
+	if flow.Forward.Protocol == unix.IPPROTO_TCP {
+		c.port = flow.Forward.DstPort
+	}
+	return s.stale(c)
 }
 
 func addrOf(ip net.IP) netip.Addr {

@@ -137,7 +137,9 @@ func TestTheTableIsMadeOnceAndRestEndsInNothing(t *testing.T) {
 // committed again.
 func TestWhatOthersChangedIsRepaired(t *testing.T) {
 	n := newNode(t)
-	n.apply(dualStack())
+	desired := dualStack()
+	desired.Openings = openings("2001:db8:f::/64", "[2001:db8:1:0:1::7]:80", "[2001:db8:1:0:1::8]:80")
+	n.apply(desired)
 	want := n.ruleset()
 	for _, damage := range []string{
 		"flush ruleset",
@@ -148,6 +150,10 @@ func TestWhatOthersChangedIsRepaired(t *testing.T) {
 		"delete element inet underlay inside-4 { 10.0.0.2/31 }",
 		"add element inet underlay outer-6 { 2001:db8:ffff::/48 }",
 		"add element inet underlay inside-4 { 203.0.113.1-203.0.113.6 }",
+		"flush set inet underlay targets-6",
+		"delete element inet underlay targets-6 { 2001:db8:f::/64 . 2001:db8:1:0:1::8 . 80 }", // shown in the order of additions
+		"add element inet underlay targets-6 { 2001:db8:f::9 . 2001:db8:1:0:1::9 . 80-90 }",
+		"add element inet underlay targets-6 { ::/0 . 2001:db8:1:0:1::9 . 80 }",
 		"insert rule inet underlay inbound accept",
 		"add rule inet underlay forwarded accept",
 		"add chain inet underlay empty",
@@ -165,14 +171,14 @@ func TestWhatOthersChangedIsRepaired(t *testing.T) {
 	} {
 		n.Run("nft", damage)
 		n.lists.commits = 0
-		if changed := n.apply(dualStack()); len(changed) != 1 || n.lists.commits != 1 {
+		if changed := n.apply(desired); len(changed) != 1 || n.lists.commits != 1 {
 			t.Errorf("%s: the repair says %q after %d commits", damage, changed, n.lists.commits)
 		}
 		if got := n.ruleset(); sorted(got) != sorted(want) {
 			t.Errorf("%s: not repaired:\n%s", damage, got)
 		}
 		n.lists.commits = 0
-		if changed := n.apply(dualStack()); len(changed) > 0 || n.lists.commits > 0 {
+		if changed := n.apply(desired); len(changed) > 0 || n.lists.commits > 0 {
 			t.Errorf("%s: repaired twice: %q in %d commits", damage, changed, n.lists.commits)
 		}
 	}
@@ -186,9 +192,14 @@ func TestRulesAreShownAsWritten(t *testing.T) {
 		"private IPv4, public IPv6": dualStack(),
 		"the filter switched off":   {PodCIDRs: prefixes("10.244.1.0/24")},
 		"public IPv4":               {PodCIDRs: prefixes("203.0.113.0/26"), ExternalIPs: addrs("198.51.100.7"), FilterInbound: true},
-		"unique local IPv6":         {PodCIDRs: prefixes("fd00:0:0:1::/64", "fd00:1:0:0:1::/80"), FilterInbound: true},
-		"one address":               {PodCIDRs: prefixes("10.244.1.7/32", "2001:db8::7/128"), FilterInbound: true},
-		"many":                      {PodCIDRs: prefixes("10.244.1.0/24", "10.244.9.0/25", "203.0.113.0/26", "fd00:1::/64", "2001:db8:1:0:1::/80"), FilterInbound: true},
+		"open to load balancers": {
+			PodCIDRs: prefixes("2001:db8:1:0:1::/80"), FilterInbound: true,
+			Openings: openings("2001:db8:f::2/128 2001:db8:e::/47 2001:db8:e::/64 8000::/1", "[2001:db8:1:0:1::7]:80", "[2001:db8:1:0:1::7]:65535", "[2001:db8:1::]:1"),
+		},
+		"open to everybody": {PodCIDRs: prefixes("2001:db8:1:0:1::/80"), FilterInbound: true, Openings: openings("::/0", "[2001:db8:1:0:1::7]:80")},
+		"unique local IPv6": {PodCIDRs: prefixes("fd00:0:0:1::/64", "fd00:1:0:0:1::/80"), FilterInbound: true},
+		"one address":       {PodCIDRs: prefixes("10.244.1.7/32", "2001:db8::7/128"), FilterInbound: true},
+		"many":              {PodCIDRs: prefixes("10.244.1.0/24", "10.244.9.0/25", "203.0.113.0/26", "fd00:1::/64", "2001:db8:1:0:1::/80"), FilterInbound: true},
 	} {
 		n.cleanup()
 		n.apply(want)
@@ -259,6 +270,69 @@ func TestNeighborsComeAndGo(t *testing.T) {
 	}
 	n.restart()
 	if changed := n.apply(two); len(changed) > 0 {
+		t.Errorf("another process changes %q", changed)
+	}
+}
+
+// Openings come, grow wider and narrower, and go: each time in one commit, and no
+// rule is replaced, not even for the first or the last.
+func TestOpeningsComeAndGo(t *testing.T) {
+	n := newNode(t)
+	want := dualStack()
+	n.apply(want)
+	handles := n.Run("nft", "--handle", "--terse", "list", "table", "inet", "underlay")
+	one, two := "[2001:db8:1:0:1::7]:80", "[2001:db8:1:0:1::8]:80"
+	n.lists.calls = 0
+	for _, open := range [][]Opening{
+		openings("2001:db8:f::2/128", one),
+		openings("2001:db8:f::2/128", one, two),
+		openings("2001:db8:f::2/128 2001:db8:f::/64", two, one), // what holds the other takes its place
+		openings("2001:db8:f::2/128 2001:db8:f::3/128", one),
+		openings("2001:db8:f::4/128", one),
+		nil,
+	} {
+		want.Openings = open
+		n.lists.commits = 0
+		if changed := n.apply(want); len(changed) != 1 || n.lists.commits != 1 {
+			t.Errorf("%v: %q in %d commits", open, changed, n.lists.commits)
+		}
+		if changed := n.apply(want); len(changed) > 0 {
+			t.Errorf("%v: again %q", open, changed)
+		}
+	}
+	if n.lists.calls > 0 {
+		t.Errorf("nft was asked %d times for what was known", n.lists.calls)
+	}
+	if after := n.Run("nft", "--handle", "--terse", "list", "table", "inet", "underlay"); after != handles {
+		t.Errorf("the rules were made anew:\n%s\nbefore:\n%s", after, handles)
+	}
+}
+
+// Some thousand openings, of which a pod's come and go.
+func TestManyOpenings(t *testing.T) {
+	n := newNode(t)
+	want := dualStack()
+	for i := range 110 {
+		pod := netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 0, 1, 9: 1, 15: byte(i)})
+		for j := range 20 {
+			from := netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 0xf, 15: byte(2*j + 1)}), 128)
+			want.Openings = append(want.Openings, Opening{from, netip.AddrPortFrom(pod, 80)})
+		}
+	}
+	began := time.Now()
+	n.apply(want)
+	t.Logf("%d openings made in %s", len(want.Openings), time.Since(began))
+	less := want
+	less.Openings = want.Openings[20:]
+	for _, desired := range []Desired{less, want} {
+		began = time.Now()
+		if changed := n.apply(desired); len(changed) != 1 || !strings.Contains(changed[0], "20") {
+			t.Errorf("one pod: %q", changed)
+		}
+		t.Logf("edited in %s", time.Since(began))
+	}
+	n.restart()
+	if changed := n.apply(want); len(changed) > 0 {
 		t.Errorf("another process changes %q", changed)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -173,6 +175,151 @@ func TestStrangersReachNoPublicPod(t *testing.T) {
 	f.expect("outside to pod, the filter switched on again", f.connect(f.outside, outside6, f.pod, pod6), "nobody")
 	f.node.cleanup()
 	f.expect("after cleanup", f.connect(f.outside, outside6, f.pod, pod6), outside6)
+}
+
+// A pod is open to whom it is opened, on that port; what is connected stays so
+// when the opening goes, also when the table is made anew while it is there.
+func TestOpenPodsAreReached(t *testing.T) {
+	f := newSegment(t)
+	want := f.desired("10.244.1.0/24", "2001:db8:1:0:1::/80")
+	f.node.apply(want)
+	want.Openings = openings(outside6+"/128", "["+pod6+"]:80")
+	f.node.apply(want)
+	f.expect("open", f.connect(f.outside, outside6, f.pod, pod6), outside6)
+	stays := f.open(f.outside, outside6, f.pod, pod6)
+	stays.expect("connected")
+
+	f.node.Run("nft", "delete", "table", "inet", "underlay")
+	if changed := f.node.apply(want); len(changed) != 1 {
+		t.Errorf("the table made anew: %q", changed)
+	}
+	stays.expect("connected while the table was made anew")
+	if n := strings.Count(f.node.Run("conntrack", "-L", "-f", "ipv6"), "dport=80 "); n == 0 {
+		t.Error("the connection that is open is forgotten")
+	}
+
+	for what, open := range map[string][]Opening{
+		"another source, port and pod are open": slices.Concat(openings("2001:db8:99::8/128", "["+pod6+"]:80"),
+			openings(outside6+"/128", "["+pod6+"]:81", "[2001:db8:1:0:1::3]:80")),
+		"nothing is open": nil,
+	} {
+		want.Openings = open
+		f.node.apply(want)
+		f.expect(what, f.connect(f.outside, outside6, f.pod, pod6), "nobody")
+		stays.expect(what + ", connected before")
+	}
+	want.Openings = openings("2001:db8:99::/64", "["+pod6+"]:80")
+	f.node.apply(want)
+	f.expect("open to a prefix", f.connect(f.outside, outside6, f.pod, pod6), outside6)
+}
+
+// Connections begin all the time at a pod that is open, while other openings come and
+// go: no first packet of theirs is dropped, which would only be slow to see, because it
+// is sent again. So packets are counted before the filter and behind it.
+func TestWhatIsOpenStaysSoDuringEdits(t *testing.T) {
+	f := newSegment(t)
+	want := f.desired("10.244.1.0/24", "2001:db8:1:0:1::/80")
+	open := openings(outside6+"/128", "["+pod6+"]:80")
+	want.Openings = open
+	f.node.apply(want)
+	const first = "ip6 daddr " + pod6 + " tcp flags & (syn | ack) == syn counter"
+	f.node.Run("nft", "add table inet count; "+
+		"add chain inet count before { type filter hook forward priority -10 ; }; add rule inet count before "+first+"; "+
+		"add chain inet count behind { type filter hook forward priority 10 ; }; add rule inet count behind "+first)
+
+	var listener net.Listener
+	var err error
+	f.pod.Do(func() { listener, err = net.Listen("tcp", net.JoinHostPort(pod6, "80")) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving, asking sync.WaitGroup
+	serving.Go(func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.Close()
+		}
+	})
+	stop, began := make(chan struct{}), 0
+	asking.Go(func() {
+		f.outside.Do(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				c, err := net.Dial("tcp", net.JoinHostPort(pod6, "80"))
+				if err != nil {
+					t.Errorf("connection %d: %v", began, err)
+					return
+				}
+				began++
+				_ = c.Close()
+			}
+		})
+	})
+	for i := range 60 {
+		want.Openings = open
+		if i%2 == 0 {
+			want.Openings = append(openings("2001:db8:f::/64 "+outside6+"/128", "[2001:db8:1:0:1::9]:80", "["+pod6+"]:81"), open...)
+		}
+		if changed := f.node.apply(want); len(changed) != 1 {
+			t.Errorf("edit %d: %q", i, changed)
+		}
+	}
+	close(stop)
+	asking.Wait()
+	_ = listener.Close()
+	serving.Wait()
+	counts := regexp.MustCompile(`counter packets (\d+) `).FindAllStringSubmatch(f.node.Run("nft", "list", "table", "inet", "count"), -1)
+	if len(counts) != 2 || counts[0][1] != counts[1][1] || began < 100 {
+		t.Errorf("%d connections began, packets before the filter and behind it are %v", began, counts)
+	}
+}
+
+// conversation is a connection that stays.
+type conversation struct {
+	t              *testing.T
+	client, server net.Conn
+}
+
+func (f *segment) open(client *netns.Space, from string, server *netns.Space, to string) *conversation {
+	f.t.Helper()
+	c := &conversation{t: f.t}
+	var listener net.Listener
+	var err error
+	server.Do(func() { listener, err = net.Listen("tcp", net.JoinHostPort(to, "80")) })
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer listener.Close()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	client.Do(func() { c.client, err = dialer.Dial("tcp", net.JoinHostPort(to, "80")) })
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { _ = c.client.Close() })
+	if c.server, err = listener.Accept(); err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { _ = c.server.Close() })
+	return c
+}
+
+// expect sends a byte each way.
+func (c *conversation) expect(what string) {
+	c.t.Helper()
+	for _, way := range [][2]net.Conn{{c.client, c.server}, {c.server, c.client}} {
+		_ = way[1].SetReadDeadline(time.Now().Add(3 * time.Second))
+		_, err := way[0].Write([]byte("x"))
+		if _, lost := way[1].Read(make([]byte, 1)); err != nil || lost != nil {
+			c.t.Errorf("%s: %v, %v", what, err, lost)
+		}
+	}
 }
 
 // Datagrams, each of a client of its own, go on while the rules change over and

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -31,7 +30,7 @@ type edit struct {
 	set set
 	// flush: everything in it goes, for there is something that can't be named.
 	flush       bool
-	gone, added []netip.Prefix
+	gone, added []element
 }
 
 // lines tell what the plan does, one for each change.
@@ -46,7 +45,11 @@ func (p plan) lines() []string {
 	}
 	var out []string
 	for _, e := range p.edits {
-		out = append(out, fmt.Sprintf("nftables set %s of table %s: %d prefixes added, %d removed", e.set.name, tableName, len(e.added), len(e.gone)))
+		what := "prefixes"
+		if e.set.kind == openings6 {
+			what = "openings"
+		}
+		out = append(out, fmt.Sprintf("nftables set %s of table %s: %d %s added, %d removed", e.set.name, tableName, len(e.added), what, len(e.gone)))
 	}
 	return out
 }
@@ -67,12 +70,12 @@ func diff(want ruleset, have found) plan {
 		p.chains, p.sets = surplus(want, have)
 	}
 	for _, s := range want.sets {
-		is := slices.SortedFunc(slices.Values(have.sets[s.name]), netip.Prefix.Compare)
+		is := slices.SortedFunc(slices.Values(have.sets[s.name]), element.compare)
 		e := edit{set: s}
-		if slices.Contains(is, netip.Prefix{}) {
-			e.flush, e.gone, e.added = true, is, s.prefixes
+		if slices.Contains(is, element{}) {
+			e.flush, e.gone, e.added = true, is, s.elements
 		} else {
-			e.gone, e.added = compareSorted(is, s.prefixes)
+			e.gone, e.added = compareSorted(is, s.elements)
 		}
 		if _, exists := have.sets[s.name]; !exists || len(e.gone)+len(e.added) > 0 {
 			p.edits = append(p.edits, e)
@@ -158,9 +161,9 @@ func surplus(want ruleset, have found) (chains, sets []string) {
 }
 
 // compareSorted returns what is only in a and what is only in b.
-func compareSorted(a, b []netip.Prefix) (onlyA, onlyB []netip.Prefix) {
+func compareSorted(a, b []element) (onlyA, onlyB []element) {
 	for len(a) > 0 && len(b) > 0 {
-		switch order := a[0].Compare(b[0]); cmp.Compare(order, 0) {
+		switch order := a[0].compare(b[0]); cmp.Compare(order, 0) {
 		case -1:
 			onlyA, a = append(onlyA, a[0]), a[1:]
 		case 1:
@@ -180,7 +183,7 @@ func build(tx *knftables.Transaction, want ruleset) {
 	tx.Add(&knftables.Table{Comment: knftables.PtrTo("pod network, kept by underlay-agent")})
 	for _, s := range want.sets {
 		addSet(tx, s)
-		addElements(tx, s.name, s.prefixes)
+		addElements(tx, s.name, s.elements)
 	}
 	for _, c := range want.chains {
 		addChain(tx, c)
@@ -196,8 +199,8 @@ func amend(tx *knftables.Transaction, want ruleset, p plan) {
 		if e.flush {
 			tx.Flush(&knftables.Set{Name: e.set.name})
 		} else {
-			for _, prefix := range e.gone {
-				tx.Delete(&knftables.Element{Set: e.set.name, Key: []string{prefix.String()}})
+			for _, gone := range e.gone {
+				tx.Delete(&knftables.Element{Set: e.set.name, Key: gone.key()})
 			}
 		}
 		addElements(tx, e.set.name, e.added)
@@ -221,12 +224,12 @@ func amend(tx *knftables.Transaction, want ruleset, p plan) {
 }
 
 func addSet(tx *knftables.Transaction, s set) {
-	tx.Add(&knftables.Set{Name: s.name, Type: s.kind(), Flags: []knftables.SetFlag{knftables.IntervalFlag}})
+	tx.Add(&knftables.Set{Name: s.name, Type: s.kind, Flags: []knftables.SetFlag{knftables.IntervalFlag}})
 }
 
-func addElements(tx *knftables.Transaction, set string, prefixes []netip.Prefix) {
-	for _, p := range prefixes {
-		tx.Add(&knftables.Element{Set: set, Key: []string{p.String()}})
+func addElements(tx *knftables.Transaction, set string, all []element) {
+	for _, e := range all {
+		tx.Add(&knftables.Element{Set: set, Key: e.key()})
 	}
 }
 

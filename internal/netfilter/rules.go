@@ -1,6 +1,7 @@
 package netfilter
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -24,8 +25,16 @@ type Desired struct {
 	// may come from any address of them too.
 	ServerPrefixes []netip.Prefix
 	// FilterInbound keeps the outside from opening connections to the node's
-	// pods that have public addresses.
+	// pods that have public addresses, but for the Openings.
 	FilterInbound bool
+	// Openings are of IPv6.
+	Openings []Opening
+}
+
+// Opening lets TCP connections to a pod's address and port be opened from a prefix.
+type Opening struct {
+	From netip.Prefix
+	To   netip.AddrPort
 }
 
 // chainKind tells a chain's hook.
@@ -47,20 +56,22 @@ type chain struct {
 	rules []string
 }
 
-// set is a set of prefixes that don't overlap, in order.
+// set is a set of elements that don't overlap, in order.
 type set struct {
 	name     string
-	ipv6     bool
-	prefixes []netip.Prefix
+	kind     string // of its elements, as nft shows it
+	elements []element
 }
 
-// kind is the type of the set's elements.
-func (s set) kind() string {
-	if s.ipv6 {
-		return "ipv6_addr"
-	}
-	return "ipv4_addr"
-}
+// element is a prefix or, in a set of openings, one with an endpoint.
+type element Opening
+
+// The kinds of sets.
+const (
+	prefixes4 = "ipv4_addr"
+	prefixes6 = "ipv6_addr"
+	openings6 = "ipv6_addr . ipv6_addr . inet_service"
+)
 
 // ruleset is the whole table.
 type ruleset struct {
@@ -93,9 +104,13 @@ func rulesFor(want Desired, podLinks string) ruleset {
 		byFamily := split(addresses[i])
 		for f, used := range [][2]bool{inside, outer}[i] {
 			if used {
-				out.sets = append(out.sets, set{name: setName(base, f), ipv6: f == 1, prefixes: minimal(byFamily[f])})
+				out.sets = append(out.sets, set{setName(base, f), []string{prefixes4, prefixes6}[f], prefixElements(minimal(byFamily[f]))})
 			}
 		}
+	}
+	// It is there while nothing is open too: the first opening then replaces no rule.
+	if outer[1] {
+		out.sets = append(out.sets, set{targetSet, openings6, minimalOpenings(want.Openings)})
 	}
 	if len(masquerade) > 0 {
 		out.chains = append(out.chains, chain{"leaving", &chainKind{knftables.NATType, knftables.PostroutingHook, knftables.SNATPriority}, masquerade})
@@ -108,7 +123,10 @@ func rulesFor(want Desired, podLinks string) ruleset {
 	return out
 }
 
-const inboundChain = "inbound"
+const (
+	inboundChain = "inbound"
+	targetSet    = "targets-6"
+)
 
 // inboundRules judge a packet for a pod with a public address. Accepting one
 // here leaves it to the rules of others.
@@ -120,6 +138,9 @@ func inboundRules(families [2]bool) []string {
 				fmt.Sprintf("%s saddr @%s accept", family, setName("inside", f)),
 				fmt.Sprintf("%s saddr @%s accept", family, setName("outer", f)))
 		}
+	}
+	if families[1] {
+		rules = append(rules, fmt.Sprintf("ip6 saddr . ip6 daddr . tcp dport @%s accept", targetSet))
 	}
 	return append(rules, "drop")
 }
@@ -173,6 +194,35 @@ func minimal(all []netip.Prefix) []netip.Prefix {
 			}
 			out = append(out[:len(out)-2], parent)
 		}
+	}
+	return out
+}
+
+// minimalOpenings are the fewest that let the same connections in, in order.
+func minimalOpenings(all []Opening) []element {
+	sources := map[netip.AddrPort][]netip.Prefix{}
+	for _, o := range all {
+		sources[o.To] = append(sources[o.To], o.From)
+	}
+	out := []element{}
+	for to, from := range sources {
+		for _, p := range minimal(from) {
+			out = append(out, element{p, to})
+		}
+	}
+	slices.SortFunc(out, element.compare)
+	return out
+}
+
+func (e element) compare(other element) int {
+	return cmp.Or(e.From.Compare(other.From), e.To.Compare(other.To))
+}
+
+// prefixElements are the elements of a set of prefixes.
+func prefixElements(prefixes []netip.Prefix) []element {
+	out := make([]element, len(prefixes))
+	for i, p := range prefixes {
+		out[i].From = p
 	}
 	return out
 }

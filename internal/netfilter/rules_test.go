@@ -27,6 +27,17 @@ func addrs(texts ...string) []netip.Addr {
 	return all
 }
 
+// openings lets each source reach each endpoint.
+func openings(sources string, endpoints ...string) []Opening {
+	var all []Opening
+	for _, from := range prefixes(strings.Fields(sources)...) {
+		for _, to := range endpoints {
+			all = append(all, Opening{from, netip.MustParseAddrPort(to)})
+		}
+	}
+	return all
+}
+
 // dualStack is a node with private IPv4 and public IPv6.
 func dualStack() Desired {
 	return Desired{
@@ -60,6 +71,8 @@ func TestRules(t *testing.T) {
 		table  = "add table\ndelete table\nadd table\n"
 		inside = "add set inside-4 { type ipv4_addr ; flags interval ; }\nadd element inside-4 { 10.0.0.2/31 }\nadd element inside-4 { 10.244.0.0/23 }\n"
 		leave  = "add chain leaving { type nat hook postrouting priority 100 ; policy accept ; }\nadd rule leaving "
+		none   = "add set targets-6 { type ipv6_addr . ipv6_addr . inet_service ; flags interval ; }\n"
+		open   = "add rule inbound ip6 saddr . ip6 daddr . tcp dport @targets-6 accept\n"
 		four   = `ip saddr 10.244.1.0/24 ip daddr != @inside-4 oifname != "veth*" masquerade fully-random`
 	)
 	for name, test := range map[string]struct {
@@ -69,17 +82,27 @@ func TestRules(t *testing.T) {
 		"private IPv4, public IPv6": {func(*Desired) {}, table + inside +
 			"add set inside-6 { type ipv6_addr ; flags interval ; }\nadd element inside-6 { 2001:db8:1:0:1::/80 }\nadd element inside-6 { 2001:db8:2:0:1::/80 }\n" +
 			"add set outer-6 { type ipv6_addr ; flags interval ; }\nadd element outer-6 { 2001:db8:1::1/128 }\nadd element outer-6 { 2001:db8:2::1/128 }\n" +
-			leave + four + "\nadd chain inbound\n" +
+			none + leave + four + "\nadd chain inbound\n" +
 			"add rule inbound ct state established,related accept\nadd rule inbound ct status dnat accept\n" +
-			"add rule inbound ip6 saddr @inside-6 accept\nadd rule inbound ip6 saddr @outer-6 accept\nadd rule inbound drop\n" +
+			"add rule inbound ip6 saddr @inside-6 accept\nadd rule inbound ip6 saddr @outer-6 accept\n" + open + "add rule inbound drop\n" +
+			"add chain forwarded { type filter hook forward priority 0 ; policy accept ; }\nadd rule forwarded ip6 daddr 2001:db8:1:0:1::/80 goto inbound"},
+		"a pod is open to a load balancer": {func(d *Desired) {
+			d.PodCIDRs = d.PodCIDRs[1:]
+			d.Openings = openings("2001:db8:f::2/128 2001:db8:f::/64", "[2001:db8:1:0:1::7]:8080", "[2001:db8:1:0:1::7]:81")
+		}, table +
+			"add set inside-6 { type ipv6_addr ; flags interval ; }\nadd element inside-6 { 2001:db8:1:0:1::/80 }\nadd element inside-6 { 2001:db8:2:0:1::/80 }\n" +
+			"add set outer-6 { type ipv6_addr ; flags interval ; }\nadd element outer-6 { 2001:db8:1::1/128 }\nadd element outer-6 { 2001:db8:2::1/128 }\n" +
+			none + "add element targets-6 { 2001:db8:f::/64 . 2001:db8:1:0:1::7 . 81 }\nadd element targets-6 { 2001:db8:f::/64 . 2001:db8:1:0:1::7 . 8080 }\n" +
+			"add chain inbound\nadd rule inbound ct state established,related accept\nadd rule inbound ct status dnat accept\n" +
+			"add rule inbound ip6 saddr @inside-6 accept\nadd rule inbound ip6 saddr @outer-6 accept\n" + open + "add rule inbound drop\n" +
 			"add chain forwarded { type filter hook forward priority 0 ; policy accept ; }\nadd rule forwarded ip6 daddr 2001:db8:1:0:1::/80 goto inbound"},
 		"a machine that reports no IPv6 address": {func(d *Desired) {
 			d.PodCIDRs, d.ExternalIPs = d.PodCIDRs[1:], nil
 			d.ServerPrefixes = prefixes("2001:db8:1::/64", "2001:db8:2::/64")
 		}, table + "add set inside-6 { type ipv6_addr ; flags interval ; }\nadd element inside-6 { 2001:db8:1:0:1::/80 }\nadd element inside-6 { 2001:db8:2:0:1::/80 }\n" +
 			"add set outer-6 { type ipv6_addr ; flags interval ; }\nadd element outer-6 { 2001:db8:1::/64 }\nadd element outer-6 { 2001:db8:2::/64 }\n" +
-			"add chain inbound\nadd rule inbound ct state established,related accept\nadd rule inbound ct status dnat accept\n" +
-			"add rule inbound ip6 saddr @inside-6 accept\nadd rule inbound ip6 saddr @outer-6 accept\nadd rule inbound drop\n" +
+			none + "add chain inbound\nadd rule inbound ct state established,related accept\nadd rule inbound ct status dnat accept\n" +
+			"add rule inbound ip6 saddr @inside-6 accept\nadd rule inbound ip6 saddr @outer-6 accept\n" + open + "add rule inbound drop\n" +
 			"add chain forwarded { type filter hook forward priority 0 ; policy accept ; }\nadd rule forwarded ip6 daddr 2001:db8:1:0:1::/80 goto inbound"},
 		"the filter switched off":      {func(d *Desired) { d.FilterInbound = false }, table + inside + leave + four},
 		"public IPv6 alone, no filter": {func(d *Desired) { d.PodCIDRs, d.FilterInbound = d.PodCIDRs[1:], false }, table[:len(table)-1]},
@@ -152,7 +175,9 @@ func TestMinimal(t *testing.T) {
 }
 
 func TestDiff(t *testing.T) {
-	rules := rulesFor(dualStack(), "veth")
+	desired := dualStack()
+	desired.Openings = openings("2001:db8:f::2/128", "[2001:db8:1:0:1::7]:80", "[2001:db8:1:0:1::8]:80")
+	rules := rulesFor(desired, "veth")
 	for name, test := range map[string]struct {
 		want   ruleset
 		change func(*found)
@@ -166,7 +191,7 @@ func TestDiff(t *testing.T) {
 		"a chain is empty": {rules, func(f *found) { f.parts["chain inbound"] = nil }, `chain inbound was another: "ct state established,related accept" was missing`},
 		"in another order": {rules, func(f *found) { is := f.parts["chain inbound"]; is[0], is[1] = is[1], is[0] }, "chain inbound was another"},
 		"a rule too many":  {rules, func(f *found) { f.parts["chain inbound"] = append(f.parts["chain inbound"], "accept") }, `it had "accept" too`},
-		"another rule":     {rules, func(f *found) { f.parts["chain inbound"][4] = "accept" }, `it had "accept", not "drop"`},
+		"another rule":     {rules, func(f *found) { f.parts["chain inbound"][5] = "accept" }, `it had "accept", not "drop"`},
 		"another policy": {rules, func(f *found) {
 			f.parts["chain forwarded"][0] = "type filter hook forward priority filter; policy drop;"
 		}, "policy drop"},
@@ -176,9 +201,11 @@ func TestDiff(t *testing.T) {
 		"dormant":                 {rules, func(f *found) { f.parts[""] = []string{"flags dormant"} }, "made anew: it had flags dormant"},
 		"a set of another kind":   {rules, func(f *found) { f.parts["set inside-4"][1] = "flags interval,timeout" }, "made anew: its set inside-4 was another"},
 		"no set":                  {rules, func(f *found) { delete(f.sets, "inside-4"); delete(f.parts, "set inside-4") }, "inside-4 of table underlay: 2 prefixes added, 0 removed"},
-		"a range in a set":        {rules, func(f *found) { f.sets["inside-4"] = []netip.Prefix{{}} }, "inside-4 of table underlay: 2 prefixes added, 1 removed"},
+		"a range in a set":        {rules, func(f *found) { f.sets["inside-4"] = []element{{}} }, "inside-4 of table underlay: 2 prefixes added, 1 removed"},
 		"an empty set":            {rules, func(f *found) { f.sets["inside-4"] = nil }, "inside-4 of table underlay: 2 prefixes added, 0 removed"},
-		"elements":                {rules, func(f *found) { f.sets["outer-6"] = prefixes("2001:db8:2::1/128", "2001:db8::/32") }, "outer-6 of table underlay: 1 prefixes added, 1 removed"},
+		"elements":                {rules, func(f *found) { f.sets["outer-6"] = prefixElements(prefixes("2001:db8:2::1/128", "2001:db8::/32")) }, "outer-6 of table underlay: 1 prefixes added, 1 removed"},
+		"openings":                {rules, func(f *found) { f.sets["targets-6"] = f.sets["targets-6"][1:] }, "targets-6 of table underlay: 1 openings added, 0 removed"},
+		"openings of a range":     {rules, func(f *found) { f.sets["targets-6"] = []element{{}} }, "targets-6 of table underlay: 2 openings added, 1 removed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			have := rules.found()
@@ -188,6 +215,67 @@ func TestDiff(t *testing.T) {
 				t.Errorf("got %q, want %q", lines, test.says)
 			}
 		})
+	}
+}
+
+// What is minimal lets the same connections in, overlaps nowhere, and doesn't
+// depend on the order.
+func TestMinimalOpenings(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 500 {
+		var all []Opening
+		for range random.IntN(12) {
+			from := netip.PrefixFrom(netip.AddrFrom16([16]byte{15: byte(random.IntN(16))}), 124+random.IntN(5)).Masked()
+			to := netip.AddrPortFrom(netip.AddrFrom16([16]byte{0x20, 15: byte(random.IntN(2))}), uint16(80+random.IntN(2)))
+			all = append(all, Opening{from, to})
+		}
+		got := minimalOpenings(all)
+		for _, to := range got {
+			for i := range 16 {
+				from := netip.AddrFrom16([16]byte{15: byte(i)})
+				holds := 0
+				for _, e := range got {
+					if e.To == to.To && e.From.Contains(from) {
+						holds++
+					}
+				}
+				wanted := slices.ContainsFunc(all, func(o Opening) bool { return o.To == to.To && o.From.Contains(from) })
+				if holds > 1 || wanted != (holds == 1) {
+					t.Fatalf("%v became %v: %s to %s is in %d", all, got, from, to.To, holds)
+				}
+			}
+		}
+		for _, o := range all {
+			if !slices.ContainsFunc(got, func(e element) bool { return e.To == o.To }) {
+				t.Fatalf("%v became %v, without %s", all, got, o.To)
+			}
+		}
+		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		if again := minimalOpenings(all); !slices.Equal(got, again) {
+			t.Fatalf("%v became %v in one order and %v in another", all, got, again)
+		}
+	}
+}
+
+func TestElementsAreReadAsTheyAreWritten(t *testing.T) {
+	for _, o := range openings("::/0 2001:db8::/32 2001:db8::1/128", "[2001:db8::7]:80", "[2001:db8::7]:65535") {
+		if got := elementOf(element(o).key()); got != element(o) {
+			t.Errorf("%v is read as %v", o, got)
+		}
+	}
+	for _, key := range [][]string{
+		nil,
+		{""},
+		{"10.0.0.1-10.0.0.3"},
+		{"2001:db8::1", "2001:db8::2"},
+		{"2001:db8::1", "", "80"},
+		{"2001:db8::1", "2001:db8::7", "80-90"},
+		{"2001:db8::1", "2001:db8::7", "http"},
+		{"", "2001:db8::7", "80"},
+	} {
+		if got := elementOf(key); got != (element{}) {
+			t.Errorf("%q is read as %v", key, got)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package netfilter
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 )
 
@@ -12,18 +13,18 @@ type found struct {
 	// parts are the lines that nft shows of the table, by the part that they are
 	// in, such as "chain leaving"; those of the table itself by "".
 	parts map[string][]string
-	// sets by their names; an element that is no prefix is the zero Prefix.
-	sets map[string][]netip.Prefix
+	// sets by their names; an element that we would never have added is the zero one.
+	sets map[string][]element
 }
 
 // found is what a table that was just made of the rules holds.
 func (r ruleset) found() found {
-	out := found{exists: len(r.chains) > 0, parts: map[string][]string{}, sets: map[string][]netip.Prefix{}}
+	out := found{exists: len(r.chains) > 0, parts: map[string][]string{}, sets: map[string][]element{}}
 	for _, c := range r.chains {
 		out.parts[chainPart+c.name] = c.lines()
 	}
 	for _, s := range r.sets {
-		out.parts[setPart+s.name], out.sets[s.name] = s.lines(), s.prefixes
+		out.parts[setPart+s.name], out.sets[s.name] = s.lines(), s.elements
 	}
 	return out
 }
@@ -44,7 +45,7 @@ func (c chain) lines() []string {
 }
 
 // lines are among those in which nft shows the set without its elements.
-func (s set) lines() []string { return []string{"type " + s.kind(), "flags interval"} }
+func (s set) lines() []string { return []string{"type " + s.kind, "flags interval"} }
 
 // shown is a prefix as nft shows it in a rule.
 func shown(p netip.Prefix) string {
@@ -52,6 +53,43 @@ func shown(p netip.Prefix) string {
 		return p.Addr().String()
 	}
 	return p.String()
+}
+
+// key is the element as it is written, a part for each field.
+func (e element) key() []string {
+	if !e.To.IsValid() {
+		return []string{e.From.String()}
+	}
+	return []string{e.From.String(), e.To.Addr().String(), strconv.Itoa(int(e.To.Port()))}
+}
+
+// elementOf reads the fields of an element, which nft shows as prefixes, addresses
+// and numbers, or as ranges, of which we add none.
+func elementOf(key []string) element {
+	switch len(key) {
+	case 1:
+		return element{From: prefix(key[0])}
+	case 3:
+		from := prefix(key[0])
+		addr, err := netip.ParseAddr(key[1])
+		port, noPort := strconv.ParseUint(key[2], 10, 16)
+		if from.IsValid() && err == nil && noPort == nil {
+			return element{from, netip.AddrPortFrom(addr, uint16(port))}
+		}
+	}
+	return element{}
+}
+
+// prefix reads a prefix or an address; the zero Prefix is neither.
+func prefix(text string) netip.Prefix {
+	if p, err := netip.ParsePrefix(text); err == nil {
+		return p
+	}
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return netip.PrefixFrom(addr, addr.BitLen())
 }
 
 // partsOf reads a table as nft shows it: a part is indented by one tab, and what

@@ -7,7 +7,10 @@ import (
 
 // connection is one that the kernel tracks, by the addresses of its first packet
 // and of the replies to it as they arrive: they differ by what NAT does.
-type connection struct{ from, to, replyFrom, replyTo netip.Addr }
+type connection struct {
+	from, to, replyFrom, replyTo netip.Addr
+	port                         uint16 // of TCP, that the first packet goes to; else 0
+}
 
 // staleness judges connections that may have begun before the rules stood. The
 // kernel decides on NAT and lets in what is established for as long as a
@@ -15,12 +18,15 @@ type connection struct{ from, to, replyFrom, replyTo netip.Addr }
 type staleness struct {
 	masqueraded, filtered []netip.Prefix
 	inside, outer         []netip.Prefix
+	openings              []Opening
 }
 
 func stalenessOf(want Desired) staleness {
 	s := staleness{
 		inside: minimal(slices.Concat(want.ClusterPods, hosts(want.InternalIPs))),
 		outer:  minimal(slices.Concat(hosts(want.ExternalIPs), want.ServerPrefixes)),
+
+		openings: want.Openings,
 	}
 	for _, p := range want.PodCIDRs {
 		if masqueraded(p) {
@@ -38,8 +44,15 @@ func stalenessOf(want Desired) staleness {
 // or kube-proxy has redirected goes on.
 func (s staleness) stale(c connection) bool {
 	leaves := within(s.masqueraded, c.from) && c.replyTo == c.from && !within(s.inside, c.replyFrom)
-	enters := within(s.filtered, c.to) && c.replyFrom == c.to && !within(s.inside, c.from) && !within(s.outer, c.from)
+	enters := within(s.filtered, c.to) && c.replyFrom == c.to && !within(s.inside, c.from) && !within(s.outer, c.from) && !s.open(c)
 	return leaves || enters
+}
+
+// open reports whether an opening lets the connection in.
+func (s staleness) open(c connection) bool {
+	return slices.ContainsFunc(s.openings, func(o Opening) bool {
+		return o.To == netip.AddrPortFrom(c.to, c.port) && o.From.Contains(c.from)
+	})
 }
 
 // within reports whether one of the prefixes, which are sorted and don't overlap,

@@ -42,7 +42,33 @@ func TestStaleConnections(t *testing.T) {
 		{"begun by the pod", pod6, outside6, outside6, pod6, false},
 	} {
 		a := netip.MustParseAddr
-		if got := s.stale(connection{a(c.from), a(c.to), a(c.replyFrom), a(c.replyTo)}); got != c.stale {
+		if got := s.stale(connection{a(c.from), a(c.to), a(c.replyFrom), a(c.replyTo), 0}); got != c.stale {
+			t.Errorf("%s: stale %t, want %t", c.what, got, c.stale)
+		}
+	}
+}
+
+func TestOpenConnectionsAreNotStale(t *testing.T) {
+	const balancer, pod = "2001:db8:f::2", pod6
+	s := stalenessOf(Desired{
+		PodCIDRs: prefixes("2001:db8:1:0:1::/80"), FilterInbound: true,
+		Openings: openings("2001:db8:f::/64", "["+pod+"]:80"),
+	})
+	for _, c := range []struct {
+		what  string
+		from  string
+		to    string
+		port  uint16
+		stale bool
+	}{
+		{"from the load balancer", balancer, pod, 80, false},
+		{"to another port", balancer, pod, 81, true},
+		{"over another protocol", balancer, pod, 0, true},
+		{"to another pod", balancer, "2001:db8:1:0:1::3", 80, true},
+		{"from a stranger", outside6, pod, 80, true},
+	} {
+		from, to := netip.MustParseAddr(c.from), netip.MustParseAddr(c.to)
+		if got := s.stale(connection{from, to, to, from, c.port}); got != c.stale {
 			t.Errorf("%s: stale %t, want %t", c.what, got, c.stale)
 		}
 	}

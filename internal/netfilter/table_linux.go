@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os/exec"
-	"strings"
 	"sync/atomic"
 
 	"sigs.k8s.io/knftables"
@@ -197,7 +195,7 @@ func (t *Table) list(ctx context.Context) (found, error) {
 	if err != nil {
 		return found{}, fmt.Errorf("listing the rules of the nftables table %s: %w", tableName, err)
 	}
-	have := found{exists: true, parts: partsOf(text), sets: map[string][]netip.Prefix{}}
+	have := found{exists: true, parts: partsOf(text), sets: map[string][]element{}}
 	for _, name := range objects["set"] {
 		if have.sets[name], err = t.elements(ctx, name); err != nil {
 			return found{}, err
@@ -218,26 +216,14 @@ func show(ctx context.Context) (string, error) {
 	return string(text), err
 }
 
-func (t *Table) elements(ctx context.Context, set string) ([]netip.Prefix, error) {
+func (t *Table) elements(ctx context.Context, set string) ([]element, error) {
 	listed, err := t.nft.ListElements(ctx, "set", set)
 	if err != nil {
 		return nil, fmt.Errorf("listing the set %s of nftables table %s: %w", set, tableName, err)
 	}
-	out := []netip.Prefix{}
+	out := []element{}
 	for _, e := range listed {
-		out = append(out, prefix(strings.Join(e.Key, " ")))
+		out = append(out, elementOf(e.Key))
 	}
 	return out, nil
-}
-
-// prefix reads an element; the zero Prefix is none that we would have added.
-func prefix(text string) netip.Prefix {
-	if p, err := netip.ParsePrefix(text); err == nil {
-		return p
-	}
-	addr, err := netip.ParseAddr(text)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	return netip.PrefixFrom(addr, addr.BitLen())
 }

@@ -108,7 +108,7 @@ func LoadBalancersOf(s *Snapshot) (LoadBalancersView, error) {
 	return v, nil
 }
 
-// nodesOfTargets finds the name of the Node that a target is.
+// nodesOfTargets finds the name of the Node that a target is, or that the pod is on.
 func (s *Snapshot) nodesOfTargets() func(lb.Target) string {
 	servers, addresses := map[int64]string{}, map[netip.Addr]string{}
 	for _, n := range s.Nodes {
@@ -122,7 +122,7 @@ func (s *Snapshot) nodesOfTargets() func(lb.Target) string {
 		}
 	}
 	return func(t lb.Target) string {
-		if t.Address.IsValid() {
+		if t.Address.IsValid() && !t.Pod() {
 			return addresses[t.Address]
 		}
 		return servers[t.Server]
@@ -214,9 +214,11 @@ func (t TargetRow) State() string {
 	return t.Health + ": " + t.Cause
 }
 
-// Title is the Node's name, or which server it is.
+// Title is the Node's name, a pod's address with it, or which server it is.
 func (t TargetRow) Title() string {
 	switch {
+	case t.Node != "" && t.Server != 0 && t.IP.IsValid():
+		return "pod " + t.IP.String() + " on " + t.Node
 	case t.Node != "":
 		return t.Node
 	case t.IP.IsValid():

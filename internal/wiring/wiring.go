@@ -5,6 +5,7 @@ package wiring
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
@@ -54,6 +55,7 @@ func VSwitch(c config.Config) routes.VSwitch {
 func Defaults(c config.Config, network int64, dedicated []netip.Prefix) lb.Defaults {
 	d := c.LoadBalancers.Defaults
 	d.Cluster, d.Network, d.DedicatedRanges = c.ClusterName, network, dedicated
+	d.OwnPools = slices.ContainsFunc(c.IPAM.Pools, func(p config.Pool) bool { return p.Own })
 	return d
 }
 

@@ -17,12 +17,14 @@ import (
 func TestEveryDefaultComesFromTheConfiguration(t *testing.T) {
 	got := reflect.ValueOf(wiring.Defaults(config.Config{
 		ClusterName: "c",
+		IPAM:        config.IPAM{Pools: []config.Pool{{Name: "own", Own: true, NodeMask: 80}}},
 		LoadBalancers: config.LoadBalancers{Defaults: lb.Defaults{
 			Location: "fsn1", NetworkZone: "eu-central", Type: "lb21", Algorithm: "least_connections", UsePrivateIP: true,
 			DisablePrivateIngress: true, DisablePublicNetwork: true, UsesProxyProtocol: true, DisableIPv6: true,
 			PrivateSubnet: netip.MustParsePrefix("10.0.1.0/24"), HealthCheck: "node-port", HealthCheckInterval: time.Second,
 			HealthCheckTimeout: time.Second, HealthCheckRetries: 1, Classless: true,
 			Adoptable: []lb.Adoptable{{Name: "web"}}, Certificates: "labelled",
+			PodTargetSources: []netip.Prefix{netip.MustParsePrefix("2001:db8::/48")},
 		}},
 	}, 7, []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}))
 	for i := range got.NumField() {

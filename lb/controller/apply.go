@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -31,7 +32,20 @@ func (c converger) run(ctx context.Context, have lb.State, ops []lb.Op) ran {
 	stopping := ctx
 	longer, cancel := outliving(ctx)
 	defer cancel()
-	for _, op := range ops {
+	for len(ops) > 0 {
+		if n := together(ops); n > 1 {
+			if stuck && slices.ContainsFunc(ops[:n], lb.Waits) {
+				ops = slices.Concat(slices.DeleteFunc(slices.Clone(ops[:n]), lb.Waits), ops[n:])
+				continue
+			}
+			c.runTogether(ctx, have, ops[:n], &r)
+			if ops = ops[n:]; ctx.Err() != nil {
+				return r
+			}
+			continue
+		}
+		op := ops[0]
+		ops = ops[1:]
 		if stuck && lb.Waits(op) {
 			continue
 		}
@@ -43,26 +57,18 @@ func (c converger) run(ctx context.Context, have lb.State, ops []lb.Op) ran {
 			ctx = longer
 		}
 		key := lb.RefusedKey(have, op)
-		if _, add := op.(lb.AddTarget); add {
+		if add, ok := op.(lb.AddTarget); ok && !add.Target.Pod() {
 			if why := c.refusals.begin(ctx, key); why != nil {
 				r.held = append(r.held, why)
 				continue
 			}
 		}
 		err, final := c.carryOut(ctx, have, op)
-		if err != nil {
-			err = fmt.Errorf("%s: %w", lb.Title(op), err)
-		}
-		held := c.refusals != nil && key != "" && r.remember(c.refusals, key, op, err, final)
+		held := r.take(c.refusals, key, op, err, final)
 		if err == nil || held {
-			if remove, ok := op.(lb.RemoveTarget); ok && err == nil {
-				r.removed = append(r.removed, remove.Target)
-			}
-			r.moved = r.moved || lb.NeedsLook(op)
 			stuck = stuck || held && lb.HoldsUp(op)
 			continue
 		}
-		r.errs = append(r.errs, err)
 		if update, ok := op.(lb.UpdateListener); ok && final {
 			r.unchanged = append(r.unchanged, update.Listener.Port)
 		}
@@ -74,21 +80,75 @@ func (c converger) run(ctx context.Context, have lb.State, ops []lb.Op) ran {
 	return r
 }
 
+// together is how many of the first ops can be done in one go.
+func together(ops []lb.Op) int {
+	n := slices.IndexFunc(ops, func(op lb.Op) bool { return !lb.OfTargets(op) })
+	if n < 0 {
+		return len(ops)
+	}
+	return n
+}
+
+// runTogether adds and removes targets.
+func (c converger) runTogether(ctx context.Context, have lb.State, ops []lb.Op, r *ran) {
+	var asked []lb.Op
+	for _, op := range ops {
+		if add, ok := op.(lb.AddTarget); ok && !add.Target.Pod() {
+			if why := c.refusals.begin(ctx, lb.RefusedKey(have, op)); why != nil {
+				r.held = append(r.held, why)
+				continue
+			}
+		}
+		asked = append(asked, op)
+	}
+	for i, err := range c.backend.ApplyTargets(ctx, have, asked) {
+		c.report(ctx, have, asked[i], err)
+		r.take(c.refusals, lb.RefusedKey(have, asked[i]), asked[i], err, refusal(err))
+	}
+}
+
+// take takes in what became of an op, and reports whether it was refused and that is remembered.
+func (r *ran) take(refusals *refusals, key string, op lb.Op, err error, final bool) (held bool) {
+	if err != nil {
+		err = fmt.Errorf("%s: %w", lb.Title(op), err)
+	}
+	held = refusals != nil && key != "" && r.remember(refusals, key, op, err, final)
+	if err != nil && !held {
+		r.errs = append(r.errs, err)
+		return false
+	}
+	if remove, ok := op.(lb.RemoveTarget); ok && err == nil {
+		r.removed = append(r.removed, remove.Target)
+	}
+	r.moved = r.moved || lb.NeedsLook(op)
+	return held
+}
+
 // remember keeps what the cloud said to an op, and reports whether that is a refusal which is
 // remembered. A target that is only added is asked for again soon; what takes something away first
 // is not.
 func (r *ran) remember(refusals *refusals, key string, op lb.Op, err error, final bool) bool {
 	first := laterRetry
-	if _, add := op.(lb.AddTarget); add {
+	add, adds := op.(lb.AddTarget)
+	if adds {
 		first, final = firstRetry, aboutServer(err)
 	}
+	pod := adds && add.Target.Pod()
 	switch {
+	case err == nil && pod:
+		refusals.forget(key)
 	case err == nil:
 		refusals.accepted(key)
+	case !final && pod:
 	case !final:
 		refusals.failed(key)
 	default:
-		retry := refusals.record(key, err, first)
+		var retry time.Duration
+		if pod {
+			retry = refusals.recordPod(key, err)
+		} else {
+			retry = refusals.record(key, err, first)
+		}
 		r.held = append(r.held, err)
 		if r.retry == 0 || retry < r.retry {
 			r.retry = retry
@@ -150,6 +210,12 @@ func refusal(err error) bool {
 // apply does one thing.
 func (c converger) apply(ctx context.Context, have lb.State, op lb.Op) error {
 	err := c.backend.Apply(ctx, have, op)
+	c.report(ctx, have, op, err)
+	return err
+}
+
+// report counts an op, and logs what was done.
+func (c converger) report(ctx context.Context, have lb.State, op lb.Op, err error) {
 	result := resultDone
 	switch {
 	case refusal(err):
@@ -160,7 +226,6 @@ func (c converger) apply(ctx context.Context, have lb.State, op lb.Op) error {
 		klog.FromContext(ctx).Info("Changed load balancer", "loadBalancer", have.ID, "operation", op.String())
 	}
 	c.done(op, result)
-	return err
 }
 
 // belongings are what may have to go with a Service beside the load balancer that carries its

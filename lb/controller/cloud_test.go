@@ -33,8 +33,10 @@ type cloud struct {
 	mu        sync.Mutex
 	reads     int
 	writes    []string
+	options   hcloudsim.Options // beside those that every cloud has
 	fault     func(lb.Op) error
-	hidden    error // what a look at certificates gets, if set
+	watch     func(lb.Op) // is told of each op before it is done
+	hidden    error       // what a look at certificates gets, if set
 	verdicts  map[int64]map[int]map[lb.Target]lb.Verdict
 	cause     lb.Cause // of all that is unhealthy
 	types     map[string]schema.LoadBalancerType
@@ -57,9 +59,12 @@ func (c *cloud) open(t *testing.T) {
 	if c.sim != nil {
 		return
 	}
-	c.sim = hcloudsim.New(hcloudsim.Options{
-		RateLimit: hcloudsim.Unlimited, AttachmentLimit: hcloudsim.Unlimited, HealthyAfter: 1 << 62,
-	})
+	options := c.options
+	options.RateLimit, options.AttachmentLimit = hcloudsim.Unlimited, hcloudsim.Unlimited
+	if options.Prober == nil {
+		options.HealthyAfter = 1 << 62
+	}
+	c.sim = hcloudsim.New(options)
 	client, err := hetzner.New(hetzner.Options{
 		Endpoint: "http://cloud.invalid/v1", Version: "test", Registry: metrics.NewKubeRegistry(), Transport: c.sim.Transport(),
 		Token: func() (string, error) { return "any", nil },
@@ -102,13 +107,21 @@ func (c *cloud) open(t *testing.T) {
 			for _, n := range []int{7, 8} {
 				places = append(places, with(place, map[string]any{"network": n, "ip": fmt.Sprint("10.0.1.", id+1)}))
 			}
-			servers = append(servers, with(server, map[string]any{"id": id + 1, "name": fmt.Sprint("node-", id+1), "private_net": places}))
+			public := with(server["public_net"].(map[string]any), map[string]any{
+				"ipv6": map[string]any{"id": id + 1, "ip": ownOf(id + 1).String(), "blocked": false, "dns_ptr": []any{}},
+			})
+			servers = append(servers, with(server, map[string]any{"id": id + 1, "name": fmt.Sprint("node-", id+1), "private_net": places, "public_net": public}))
 		}
 		project["networks"], project["servers"], project["last_id"] = networks, servers, 0
 	})
 	for _, s := range c.seeds {
 		c.put(s)
 	}
+}
+
+// ownOf is the /64 of a server.
+func ownOf(server int) netip.Prefix {
+	return netip.MustParsePrefix(fmt.Sprintf("2001:db8:%x::/64", 0x100+server))
 }
 
 // with is a copy of an object with other values.
@@ -199,7 +212,7 @@ func (c *cloud) put(s lb.State) {
 		})
 	}
 	for _, t := range s.Targets {
-		if t.Address.IsValid() {
+		if t.Address.IsValid() && !t.Pod() {
 			body.Targets = append(body.Targets, schema.LoadBalancerTarget{Type: "ip", IP: &schema.LoadBalancerTargetIP{IP: t.Address.String()}})
 			continue
 		}
@@ -386,6 +399,9 @@ func (c *cloud) Apply(ctx context.Context, have lb.State, op lb.Op) error {
 	c.writes = append(c.writes, op.String())
 	fault := c.fault
 	c.mu.Unlock()
+	if c.watch != nil {
+		c.watch(op)
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -395,4 +411,12 @@ func (c *cloud) Apply(ctx context.Context, have lb.State, op lb.Op) error {
 		}
 	}
 	return c.client.Apply(ctx, have, op)
+}
+
+func (c *cloud) ApplyTargets(ctx context.Context, have lb.State, ops []lb.Op) []error {
+	errs := make([]error, len(ops))
+	for i, op := range ops {
+		errs[i] = c.Apply(ctx, have, op)
+	}
+	return errs
 }

@@ -99,6 +99,9 @@ type Controller struct {
 	unserved *since[int]
 	queue    workqueue.TypedRateLimitingInterface[cache.ObjectName]
 	workers  int
+	openings openings
+	// reopens are Services whose endpoints came or went, which may matter to the openings alone.
+	reopens workqueue.TypedRateLimitingInterface[cache.ObjectName]
 }
 
 // New returns a controller that listens to its informers. Nothing happens before Run.
@@ -119,6 +122,8 @@ func New(cfg Config) (*Controller, error) {
 			workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: Name},
 		),
 	}
+	c.openings = openings{client: cfg.Client, nodes: c.nodes, newest: kube.NewNewest[*corev1.Node](), sources: cfg.Defaults.PodTargetSources}
+	c.reopens = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](minRetryDelay, maxRetryDelay))
 	if c.workers <= 0 {
 		c.workers = defaultWorkers
 	}
@@ -163,6 +168,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx).WithName(Name)
 	ctx = klog.NewContext(ctx, logger)
 	defer c.queue.ShutDown()
+	defer c.reopens.ShutDown()
 	if !cache.WaitForNamedCacheSyncWithContext(ctx, c.synced...) {
 		return context.Cause(ctx)
 	}
@@ -176,12 +182,17 @@ func (c *Controller) Run(ctx context.Context) error {
 			}
 		})
 	}
+	running.Go(func() {
+		for c.reopenNext(ctx) {
+		}
+	})
 	running.Go(func() { c.watchDrift(ctx) })
 	if c.reachable != nil {
 		running.Go(func() { c.watchRefused(ctx) })
 	}
 	<-ctx.Done()
 	c.queue.ShutDown()
+	c.reopens.ShutDown()
 	running.Wait()
 	return nil
 }

@@ -17,8 +17,8 @@ const reasonRejected = "Rejected"
 
 // maxPasses bounds how often one call looks and acts: a certificate, a creation, what only an
 // existing load balancer can get, what is done instead of a move and of other targets that the
-// cloud refused, and a last look.
-const maxPasses = 6
+// cloud refused, the steps from nodes to pods, and a last look.
+const maxPasses = 8
 
 // converger makes load balancers be what Services ask for: it reads what there is, lets package lb
 // decide what differs, and executes only that. It writes nothing to the API server.
@@ -32,12 +32,14 @@ type converger struct {
 	unhealthy *since[lb.Target]
 }
 
-// hooks are what the caller has a say in. Both may be nil.
+// hooks are what the caller has a say in. Each may be nil.
 type hooks struct {
 	// Wanted is asked before a creation whether the Service is still there.
 	Wanted func(context.Context) (bool, error)
 	// Remember stores a memory before what it is about is done.
 	Remember func(context.Context, memory) error
+	// Open lets nodes know what a plan with pods as targets needs, before it is carried out.
+	Open func(context.Context, Plan, lb.State) error
 }
 
 // outcome is what became of a plan.
@@ -57,6 +59,8 @@ type outcome struct {
 	Transient error
 	// waits: more is to be done when the checks have judged what was done now.
 	waits bool
+	opens []int // the pods' ports that are to be reached
+	acted bool  // something was to be done
 	// RetryTargets is after how long a target that was refused is to be asked for again; 0: none
 	// is.
 	RetryTargets time.Duration
@@ -77,8 +81,9 @@ func (o *outcome) add(err error) {
 
 // converge is read, diff, and only the differing calls.
 func (c converger) converge(ctx context.Context, p Plan, hooks hooks) outcome {
-	o := outcome{Spec: p.Spec, Notes: p.Notes, memory: p.memory}
-	have, err := c.look(ctx, p)
+	unseen := p.choose(lb.State{})
+	o := outcome{Spec: unseen.Spec, Notes: unseen.Notes, memory: p.memory}
+	have, err := c.look(ctx, unseen)
 	if err != nil {
 		o.add(err)
 		return o
@@ -96,6 +101,7 @@ func (c converger) converge(ctx context.Context, p Plan, hooks hooks) outcome {
 // pass looks at the plan once more and does what is left; true if that may have left something
 // else.
 func (c converger) pass(ctx context.Context, p Plan, hooks hooks, o *outcome) (again bool) {
+	p = p.choose(o.State)
 	p.memory = o.memory // a pass before may have begun a trial
 	certificates, err := c.certificates(ctx, p)
 	if err != nil {
@@ -103,7 +109,7 @@ func (c converger) pass(ctx context.Context, p Plan, hooks hooks, o *outcome) (a
 		return false
 	}
 	now := p.Against(o.State, certificates)
-	o.Spec, o.Notes, o.Nodes, o.waits = now.Spec, now.Notes, now.nodes, now.waits
+	o.Spec, o.Notes, o.Nodes, o.waits, o.opens = now.Spec, now.Notes, now.nodes, now.waits, now.opens
 	if pending(now.Notes) {
 		o.Transient = errors.Join(o.Transient, errors.New("the certificate is being obtained"))
 	}
@@ -131,7 +137,14 @@ func (c converger) pass(ctx context.Context, p Plan, hooks hooks, o *outcome) (a
 	if creates {
 		return c.create(ctx, now.Ops[0].(lb.Create), o)
 	}
+	if hooks.Open != nil && now.Spec.PodTargets {
+		if err := hooks.Open(ctx, now, o.State); err != nil {
+			o.Transient = errors.Join(o.Transient, err)
+			return false
+		}
+	}
 	r := c.run(ctx, o.State, now.Ops)
+	o.acted = true
 	o.Removed = append(o.Removed, r.removed...)
 	for _, err := range r.errs {
 		o.add(err)
@@ -144,7 +157,7 @@ func (c converger) pass(ctx context.Context, p Plan, hooks hooks, o *outcome) (a
 		o.RetryTargets = r.retry
 	}
 	o.memory.checks = o.memory.without(r.unchanged)
-	return r.moved && c.lookAgain(ctx, o) && len(r.errs) == 0
+	return (r.moved || now.again) && c.lookAgain(ctx, o) && len(r.errs) == 0
 }
 
 func pending(notes []lb.Note) bool {

@@ -64,10 +64,12 @@ func (c *Controller) drift(ctx context.Context) error {
 		}
 	}
 	certificates := sync.OnceValues(func() ([]lb.Certificate, error) { return c.backend.Certificates(ctx) })
+	c.closeOrphans(ctx, involved)
 	for _, svc := range involved {
 		owned := ownedBy(c.owner(svc), states)
 		settled, err := c.settled(svc, owned, certificates)
 		if settled {
+			c.reopens.Add(nameOf(svc))
 			continue
 		}
 		if err != nil {
@@ -145,6 +147,11 @@ func (c *Controller) settled(svc *corev1.Service, owned []lb.State, certificates
 	if err != nil {
 		return false, err
 	}
+	if len(owned) == 1 {
+		p = p.choose(owned[0])
+	} else {
+		p = p.choose(lb.State{})
+	}
 	t := telling{notes: p.Notes, status: svc.Status.LoadBalancer, memory: p.memory, managed: hadManaged(svc)}
 	if p.impossible() && len(owned) == 0 {
 		t.notes = p.Against(lb.State{}, nil).Notes
@@ -163,7 +170,8 @@ func (c *Controller) settled(svc *corev1.Service, owned []lb.State, certificates
 	if p = p.Against(have, known); len(p.Ops) > 0 || p.waits {
 		return false, nil
 	}
-	c.aims(svc, p.nodes, have)
+	c.aims(svc, p, p.nodes, have)
+	c.aimOpening(svc, openingAt(p, have, p.opens, nil))
 	t.notes, t.memory = slices.Concat(p.Notes, c.targetsHealth(svc, p.Spec, have, p.idle())), p.memory
 	if readable {
 		t.status = ingressStatus(p.Spec, have)

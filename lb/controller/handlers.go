@@ -2,6 +2,7 @@ package controller
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,11 +13,20 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/cloud-provider/service/helpers"
 
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/lb"
 )
 
 // nodeDelay gathers changes of nodes, so that a batch of nodes costs each load balancer one look.
 const nodeDelay = time.Second
+
+// While targets that are pods follow each other, as in a rolling update, they are gathered for
+// longer: each batch costs a look and a poll, and what a second or two are to a target that comes
+// is little beside the time until it is found healthy.
+const (
+	rollingDelay = 3 * time.Second
+	rollingTime  = 10 * time.Second
+)
 
 func nameOf(svc *corev1.Service) cache.ObjectName {
 	return cache.ObjectName{Namespace: svc.Namespace, Name: svc.Name}
@@ -81,12 +91,22 @@ func asked(svc *corev1.Service) map[string]string {
 	return others
 }
 
-// sliceHandler queues a Service when other nodes have its endpoints and that decides which nodes
-// are targets: otherwise health checks see to it.
+// sliceHandler queues a Service when its endpoints are the targets, or when other nodes have them and
+// that decides which nodes are targets: otherwise health checks see to it.
 func (c *Controller) sliceHandler() cache.ResourceEventHandler {
-	enqueue := func(slice *discoveryv1.EndpointSlice) {
+	enqueue := func(slice *discoveryv1.EndpointSlice, nodes bool) {
 		svc, err := c.services.Services(slice.Namespace).Get(slice.Labels[discoveryv1.LabelServiceName])
-		if err != nil || !c.wants(svc) || svc.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
+		switch {
+		case err != nil || !c.wants(svc):
+			return
+		case lb.AsksForPods(svc.Annotations):
+			c.endpointsMoved(svc)
+			if c.aimed(svc).pods {
+				return
+			}
+		}
+		switch {
+		case !nodes || svc.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal:
 			return
 		}
 		if p, err := c.plan(svc); err == nil && p.crowded() {
@@ -96,14 +116,14 @@ func (c *Controller) sliceHandler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
 			if slice, ok := obj.(*discoveryv1.EndpointSlice); ok && !initial {
-				enqueue(slice)
+				enqueue(slice, true)
 			}
 		},
 		UpdateFunc: func(before, after any) {
 			old, ok1 := before.(*discoveryv1.EndpointSlice)
 			slice, ok2 := after.(*discoveryv1.EndpointSlice)
-			if ok1 && ok2 && !maps.Equal(serving(old), serving(slice)) {
-				enqueue(slice)
+			if ok1 && ok2 {
+				enqueue(slice, !maps.Equal(serving(old), serving(slice)))
 			}
 		},
 		DeleteFunc: func(obj any) {
@@ -111,7 +131,7 @@ func (c *Controller) sliceHandler() cache.ResourceEventHandler {
 				obj = gone.Obj
 			}
 			if slice, ok := obj.(*discoveryv1.EndpointSlice); ok {
-				enqueue(slice)
+				enqueue(slice, true)
 			}
 		},
 	}
@@ -123,9 +143,8 @@ func (c *Controller) nodeHandler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
 			if node, ok := obj.(*corev1.Node); ok && !initial {
-				if joins(node) {
-					c.enqueueServices(func(*corev1.Service) bool { return true })
-				}
+				joined := joins(node)
+				c.enqueueServices(c.ofNodes(func(*corev1.Service) bool { return joined }))
 			}
 		},
 		UpdateFunc: func(before, after any) {
@@ -139,15 +158,17 @@ func (c *Controller) nodeHandler() cache.ResourceEventHandler {
 			joins := joins(node)
 			switch {
 			case (old.Spec.ProviderID != node.Spec.ProviderID || was != is) && (was || joins) || c.addressesChanged(old, node):
-				c.enqueueServices(func(*corev1.Service) bool { return true })
+				c.enqueueServices(c.ofNodes(func(*corev1.Service) bool { return true }))
 			case is && !maps.Equal(old.Labels, node.Labels):
-				c.enqueueServices(func(svc *corev1.Service) bool {
+				c.enqueueServices(c.ofNodes(func(svc *corev1.Service) bool {
 					return svc.Annotations[lb.AnnotationNodeSelector] != "" || joins && !joined && !c.isTarget(svc, node)
-				})
+				}))
 			case joins && !joined:
-				c.enqueueServices(func(svc *corev1.Service) bool {
+				c.enqueueServices(c.ofNodes(func(svc *corev1.Service) bool {
 					return !c.isTarget(svc, node) && selects(svc, node)
-				})
+				}))
+			case podsMoved(old, node):
+				c.enqueueServices(c.ofNodes(func(*corev1.Service) bool { return false }))
 			}
 		},
 		DeleteFunc: func(obj any) {
@@ -156,10 +177,43 @@ func (c *Controller) nodeHandler() cache.ResourceEventHandler {
 			}
 			if node, ok := obj.(*corev1.Node); ok {
 				c.refusals.gone(node)
-				c.enqueueServices(func(*corev1.Service) bool { return true })
+				c.openings.newest.Forget(node.UID)
+				c.enqueueServices(c.ofNodes(func(*corev1.Service) bool { return true }))
 			}
 		},
 	}
+}
+
+// podsMoved reports whether pods on a Node may be reached otherwise than before.
+func podsMoved(old, node *corev1.Node) bool {
+	return old.Spec.ProviderID != node.Spec.ProviderID || !slices.Equal(old.Spec.PodCIDRs, node.Spec.PodCIDRs) ||
+		!slices.Equal(kube.ExternalIPs(old), kube.ExternalIPs(node))
+}
+
+// ofNodes narrows down which Services a node's change matters to: where pods are the targets, to
+// those whose pods have other addresses by it.
+func (c *Controller) ofNodes(matches func(*corev1.Service) bool) func(*corev1.Service) bool {
+	return func(svc *corev1.Service) bool {
+		return !c.aimed(svc).pods && matches(svc) || lb.AsksForPods(svc.Annotations) && c.otherEndpoints(svc)
+	}
+}
+
+// endpointsMoved queues a Service whose pods are to be targets when they are others.
+func (c *Controller) endpointsMoved(svc *corev1.Service) {
+	if c.otherEndpoints(svc) {
+		delay := nodeDelay
+		if time.Since(c.aimed(svc).acted) < rollingTime {
+			delay = rollingDelay
+		}
+		c.queue.AddAfter(nameOf(svc), delay)
+	}
+	c.reopens.AddAfter(nameOf(svc), nodeDelay)
+}
+
+// otherEndpoints reports whether the endpoints are not as they were at the Service's last look.
+func (c *Controller) otherEndpoints(svc *corev1.Service) bool {
+	p, err := c.plan(svc)
+	return err == nil && p.endpoints != nil && p.endpoints.digest() != c.aimed(svc).endpoints
 }
 
 func (c *Controller) enqueueServices(matches func(*corev1.Service) bool) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -35,13 +36,13 @@ func dedicated(node *corev1.Node) bool {
 	return err == nil
 }
 
-// Is reports whether a target is a node, at any of its addresses.
+// Is reports whether a target is a node, at any of its addresses, or a pod on it.
 func Is(node *corev1.Node, t lb.Target) bool {
-	if t.Address.IsValid() {
+	if t.Address.IsValid() && !t.Pod() {
 		return eligible(node) && dedicated(node) && slices.Contains(reported(node), t.Address)
 	}
 	server, err := kube.ParseProviderID(node.Spec.ProviderID)
-	return err == nil && eligible(node) && server == t.Server
+	return err == nil && (eligible(node) || t.Pod()) && server == t.Server
 }
 
 // reported are all addresses in a node's status, those outside the cluster first.
@@ -96,7 +97,12 @@ func joins(node *corev1.Node) bool {
 
 // aim is what a Service's last plan wanted.
 type aim struct {
-	nodes []lb.Node // as targets
+	pods      bool      // pods are the targets, and nodes are none
+	endpoints string    // their digest, if they matter
+	acted     time.Time // when the load balancer was changed last
+	// opening is what is wanted of nodes; nil: nobody knows.
+	opening *opening
+	nodes   []lb.Node // as targets
 	// owned are the addresses among the targets that a Node had when they were wanted.
 	owned []lb.Target
 }
@@ -109,8 +115,11 @@ func (c *Controller) aimed(svc *corev1.Service) aim {
 }
 
 // aims remembers what a plan wanted of a load balancer as it was seen.
-func (c *Controller) aims(svc *corev1.Service, nodes []lb.Node, seen lb.State) {
-	a := aim{nodes: nodes}
+func (c *Controller) aims(svc *corev1.Service, p Plan, nodes []lb.Node, seen lb.State) {
+	a := aim{nodes: nodes, pods: p.Spec.PodTargets, opening: c.aimed(svc).opening, acted: c.aimed(svc).acted}
+	if p.endpoints != nil {
+		a.endpoints = p.endpoints.digest()
+	}
 	// An address that its Node gave up stays a target for a while, if others are not healthy yet.
 	for _, t := range c.aimed(svc).owned {
 		if slices.Contains(seen.Targets, t) {
@@ -122,6 +131,13 @@ func (c *Controller) aims(svc *corev1.Service, nodes []lb.Node, seen lb.State) {
 			a.owned = append(a.owned, n.Targets()...)
 		}
 	}
+	c.targets.Store(nameOf(svc), a)
+}
+
+// acted remembers that the load balancer was changed just now.
+func (c *Controller) acted(svc *corev1.Service) {
+	a := c.aimed(svc)
+	a.acted = time.Now()
 	c.targets.Store(nameOf(svc), a)
 }
 
@@ -140,7 +156,7 @@ func (c *Controller) strangers(svc *corev1.Service, removed []lb.Target) (strang
 	owned := c.aimed(svc).owned
 	for _, t := range removed {
 		has := func(node *corev1.Node) bool { return slices.Contains(reported(node), t.Address) }
-		if t.Address.IsValid() && !slices.Contains(owned, t) && !slices.ContainsFunc(nodes, has) {
+		if t.Address.IsValid() && !t.Pod() && !slices.Contains(owned, t) && !slices.ContainsFunc(nodes, has) {
 			strangers = append(strangers, t)
 		}
 	}
@@ -181,6 +197,10 @@ func excluded(node *corev1.Node) bool {
 
 // reasonNoNodes is upstream's name for a load balancer without targets.
 const reasonNoNodes = "UnAvailableLoadBalancer"
+
+func noPods() lb.Note {
+	return lb.Note{Grade: lb.Warning, Reason: reasonNoNodes, Text: "no pod can be a target: none of the Service is ready"}
+}
 
 func noNodes() lb.Note {
 	return lb.Note{

@@ -39,6 +39,11 @@ type Plan struct {
 	now        time.Time
 	refusals   *refusals         // nil: none are known
 	unhealthy  *since[lb.Target] // nil: nobody knows
+
+	endpoints *endpoints // nil: they don't matter
+	atPods    *Plan      // the plan with pods as targets, see choose; nil: nobody asks for that
+	again     bool       // the next step follows at once
+	opens     []int      // the pods' ports that are to be reached
 }
 
 // plan reads a Service together with what the caches know of nodes and endpoints.
@@ -48,24 +53,80 @@ func (c *Controller) plan(svc *corev1.Service) (Plan, error) {
 		return Plan{}, fmt.Errorf("listing nodes: %w", err)
 	}
 	var endpoints map[string]bool
-	if c.slices != nil && local(svc) {
-		slices, err := c.slices.EndpointSlices(svc.Namespace).List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: svc.Name}))
-		if err != nil {
-			return Plan{}, fmt.Errorf("listing endpoints of Service %s: %w", klog.KObj(svc), err)
+	var slices []*discoveryv1.EndpointSlice
+	if c.slices != nil && (local(svc) || asksAboutPods(svc)) {
+		if slices, err = c.slicesOf(svc); err != nil {
+			return Plan{}, err
 		}
 		endpoints = serving(slices...)
 	}
 	defaults := c.defaults
 	defaults.Network, defaults.DedicatedRanges = c.network(), c.dedicatedRanges()
-	p := newPlan(svc, nodes, endpoints, defaults, time.Now())
+	p := newPlan(svc, nodes, endpoints, defaults, time.Now()).orPods(svc, nodes, slices, defaults)
 	p.repeats, p.refusals, p.unhealthy = true, c.refusals, c.unhealthy
 	return p, nil
+}
+
+func (c *Controller) slicesOf(svc *corev1.Service) ([]*discoveryv1.EndpointSlice, error) {
+	all, err := c.slices.EndpointSlices(svc.Namespace).List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: svc.Name}))
+	if err != nil {
+		return nil, fmt.Errorf("listing endpoints of Service %s: %w", klog.KObj(svc), err)
+	}
+	return all, nil
 }
 
 // Survey reads a Service as the controller does, for whoever wants to know what it would do. Slices
 // are those of the Service.
 func Survey(svc *corev1.Service, nodes []*corev1.Node, slices []*discoveryv1.EndpointSlice, defaults lb.Defaults, now time.Time) Plan {
-	return newPlan(svc, nodes, serving(slices...), defaults, now)
+	return newPlan(svc, nodes, serving(slices...), defaults, now).orPods(svc, nodes, slices, defaults)
+}
+
+// orPods returns the plan together with the one that has pods as targets, if the Service asks for
+// that. The load balancer decides between them, see choose.
+func (p Plan) orPods(svc *corev1.Service, nodes []*corev1.Node, slices []*discoveryv1.EndpointSlice, defaults lb.Defaults) Plan {
+	if !asksAboutPods(svc) {
+		return p
+	}
+	e := readEndpoints(svc, slices, nodes, defaults.OwnPools)
+	p.endpoints = &e
+	if !lb.AsksForPods(svc.Annotations) {
+		return p
+	}
+	q := question(svc)
+	q.PodTargets = true
+	for i := range q.Ports {
+		q.Ports[i].TargetPorts = e.ports[i]
+	}
+	pods := parsed(svc, q, defaults, p.now)
+	pods.Spec, pods.endpoints = pods.Spec.WithPods(e.pods.Targets), &e
+	if len(e.pods.Targets)+len(e.pods.Others) == 0 && !pods.impossible() {
+		pods.Notes = append(pods.Notes, noPods())
+	}
+	p.atPods = &pods
+	return p
+}
+
+// choose decides between nodes and pods as targets of the load balancer that there is.
+func (p Plan) choose(have lb.State) Plan {
+	if p.atPods == nil {
+		return p
+	}
+	pods := *p.atPods
+	p.atPods = nil
+	yes, notes := p.endpoints.pods.Choose(have)
+	hasPods := slices.ContainsFunc(have.Targets, lb.Target.Pod)
+	switch {
+	case !yes:
+		p.Notes = slices.Concat(notes, p.Notes)
+		return p
+	case pods.Refused && !hasPods && len(have.Targets) > 0: // those that there are serve until that is corrected
+		p.Refused, p.Notes = true, slices.Concat(pods.Notes, notes)
+		return p
+	}
+	pods.Notes = slices.Concat(pods.Notes, notes)
+	pods.hadManaged, pods.repeats, pods.refusals, pods.unhealthy = p.hadManaged, p.repeats, p.refusals, p.unhealthy
+	pods.memory, pods.now = p.memory, p.now
+	return pods
 }
 
 // serving are the nodes with an endpoint that takes traffic, as kube-proxy's health check node port
@@ -85,17 +146,7 @@ func serving(slices ...*discoveryv1.EndpointSlice) map[string]bool {
 // newPlan reads a Service. Endpoints are the names of the nodes on which it has endpoints that
 // serve, which matter with policy Local only; nil: nobody knows.
 func newPlan(svc *corev1.Service, nodes []*corev1.Node, endpoints map[string]bool, defaults lb.Defaults, now time.Time) Plan {
-	spec, notes, err := lb.Parse(question(svc), defaults)
-	p := Plan{
-		Spec: spec, Notes: notes, memory: recall(svc), hadManaged: hadManaged(svc), now: now,
-		served: len(svc.Status.LoadBalancer.Ingress) > 0,
-	}
-	var refused *lb.RefusedError
-	if errors.As(err, &refused) {
-		p.Refused, p.Spec.Owner = true, Owner(svc, defaults.Cluster)
-		p.Spec.HealthCheckNodePort = int(svc.Spec.HealthCheckNodePort)
-		p.Notes = slices.Concat(refused.Notes, notes)
-	}
+	p := parsed(svc, question(svc), defaults, now)
 	// The selector's syntax is Kubernetes', so it is read here; even when the rest is refused, so
 	// that the user learns everything at once.
 	text := svc.Annotations[lb.AnnotationNodeSelector]
@@ -134,6 +185,22 @@ func newPlan(svc *corev1.Service, nodes []*corev1.Node, endpoints map[string]boo
 	return p
 }
 
+// parsed is what a Service asks for, without its targets.
+func parsed(svc *corev1.Service, q lb.Service, defaults lb.Defaults, now time.Time) Plan {
+	spec, notes, err := lb.Parse(q, defaults)
+	p := Plan{
+		Spec: spec, Notes: notes, memory: recall(svc), hadManaged: hadManaged(svc), now: now,
+		served: len(svc.Status.LoadBalancer.Ingress) > 0,
+	}
+	var refused *lb.RefusedError
+	if errors.As(err, &refused) {
+		p.Refused, p.Spec.Owner, p.Spec.PodTargets = true, Owner(svc, defaults.Cluster), q.PodTargets
+		p.Spec.HealthCheckNodePort = int(svc.Spec.HealthCheckNodePort)
+		p.Notes = slices.Concat(refused.Notes, notes)
+	}
+	return p
+}
+
 // impossible reports whether nothing may be created for the Service. What there is already is
 // maintained.
 func (p Plan) impossible() bool { return p.Refused || len(p.Spec.Hindrances()) > 0 }
@@ -161,7 +228,7 @@ func (p Plan) crowded() bool {
 // Against adjusts the plan to what the cloud has, and decides what to do. Certificates may be nil
 // unless the spec needs them.
 func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
-	p = p.withStaying(have)
+	p = p.choose(have).withStaying(have)
 	if p.Refused {
 		return p.holding(have)
 	}
@@ -188,13 +255,20 @@ func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 		return p
 	}
 	spec, notes := spec.Against(have, p.preferred)
-	spec, trial := p.tried(spec, have)
+	var trial trial
+	if p.judgesNodes(have) {
+		spec, trial = p.tried(spec, have)
+	}
 	spec, held := p.refusals.without(spec, have)
 	if p.repeats {
 		var stuck []lb.Note
 		spec, p.waits, stuck = p.rollout(have, trial.memory.open()).Next(spec, have)
 		held = slices.Concat(held, stuck)
 	}
+	if spec.PodTargets {
+		p.opens = opensAt(spec.Listeners)
+	}
+	spec, p.again = spec.Step(have)
 	spec.ChecksKept = spec.ChecksKept || trial.memory.unsure() && spec.MayKeepChecks(have)
 	p.Spec, p.Notes = spec, slices.Concat(p.Notes, notes, trial.notes, held)
 	p.memory = memory{checks: trial.memory}
@@ -243,9 +317,32 @@ func (p Plan) rollout(have lb.State, hold bool) lb.Rollout {
 	return lb.Rollout{Expected: expected, Overdue: overdue, Hold: hold}
 }
 
-// retarget lets the targets follow the nodes, and each be reached as it is.
+// judgesNodes reports whether it is nodes that health checks are about, so that a change of checks
+// is tried: pods are asked at the port that they serve.
+func (p Plan) judgesNodes(have lb.State) bool {
+	return !p.Spec.PodTargets && !slices.ContainsFunc(have.Targets, lb.Target.Pod)
+}
+
+// retarget lets the targets follow the nodes, and each be reached as it is, or the pods where those
+// are the targets.
 func (p *Plan) retarget(have lb.State) (ops []lb.Op, notes []lb.Note) {
+	if slices.ContainsFunc(have.Targets, lb.Target.Pod) {
+		return p.retargetPods(have)
+	}
 	want, notes := p.Spec.Retarget(have, p.nodes, p.preferred)
+	want, held := p.refusals.without(want, have)
+	if p.repeats {
+		want, p.waits, _ = p.rollout(have, true).Next(want, have)
+	}
+	return lb.DiffTargets(want, have), slices.Concat(notes, held)
+}
+
+// retargetPods leaves the targets as they are if nobody knows of pods.
+func (p *Plan) retargetPods(have lb.State) (ops []lb.Op, notes []lb.Note) {
+	if p.endpoints == nil {
+		return nil, nil
+	}
+	want, notes := lb.RetargetPods(have, p.endpoints.pods.Targets)
 	want, held := p.refusals.without(want, have)
 	if p.repeats {
 		want, p.waits, _ = p.rollout(have, true).Next(want, have)
@@ -266,8 +363,14 @@ func (p Plan) holding(have lb.State) Plan {
 		Grade: lb.Warning, Reason: lb.ReasonHeld,
 		Text: "until this is corrected, only the targets of the load balancer follow the nodes, and nothing else of it is changed",
 	}
-	checks, ops, notes := p.heldChecks(have)
-	p.memory.checks = checks
+	if slices.ContainsFunc(have.Targets, lb.Target.Pod) {
+		held.Text = "until this is corrected, only the targets of the load balancer follow the pods, and nothing else of it is changed"
+	}
+	var ops []lb.Op
+	var notes []lb.Note
+	if p.judgesNodes(have) {
+		p.memory.checks, ops, notes = p.heldChecks(have)
+	}
 	p.Ops, p.Notes = slices.Concat(p.Ops, ops), slices.Concat(p.Notes, notes)
 	if p.aimless {
 		held.Text = "until this is corrected, nothing of the load balancer is changed, not even its targets"

@@ -43,6 +43,8 @@ type refused struct {
 	why   error
 	delay time.Duration
 	until time.Time
+	// passing: it is about a pod, of which nobody says when it is gone.
+	passing bool
 	// hinted: the server list says that the target can be reached, and the cloud was asked since.
 	hinted bool
 }
@@ -106,6 +108,12 @@ func (r *refusals) record(key string, why error, first time.Duration) time.Durat
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answered(key, false)
+	for other, known := range r.refused {
+		if known.passing && time.Since(known.until) > longestRetry {
+			delete(r.refused, other)
+			delete(r.taken, other)
+		}
+	}
 	known, again := r.refused[key]
 	switch {
 	case !again:
@@ -141,11 +149,32 @@ func (r *refusals) of(t string) error {
 	return nil
 }
 
-// any reports whether a refusal is remembered.
+// any reports whether a refusal is remembered that may end otherwise than by asking again.
 func (r *refusals) any() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.refused) > 0
+	for _, known := range r.refused {
+		if !known.passing {
+			return true
+		}
+	}
+	return false
+}
+
+// recordPod is record for a pod, which is a target of a load balancer or two, and not for long.
+func (r *refusals) recordPod(key string, why error) time.Duration {
+	retry := r.record(key, why, firstRetry)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refused[key].passing = true
+	return retry
+}
+
+// forget is what becomes of a pod that a load balancer has taken.
+func (r *refusals) forget(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.refused, key)
 }
 
 // hint takes what the server list says about how targets can be reached, and reports whether the

@@ -45,19 +45,20 @@ func (c *Controller) ensure(ctx context.Context, svc *corev1.Service) ([]lb.Note
 	}
 	// Without the finalizer nothing was ever created: a Service that is refused from the beginning
 	// costs no request.
-	if p.impossible() && !helpers.HasLBFinalizer(svc) {
-		notes := p.Against(lb.State{}, nil).Notes
+	unseen := p.choose(lb.State{})
+	if unseen.impossible() && !helpers.HasLBFinalizer(svc) {
+		notes := unseen.Against(lb.State{}, nil).Notes
 		return notes, c.tell(ctx, svc, svc, telling{notes: notes, status: svc.Status.LoadBalancer, memory: p.memory, managed: hadManaged(svc)})
 	}
 	claimed := svc
-	if !p.Refused {
-		if claimed, err = c.claim(ctx, svc, p.Spec.Managed != nil); apierrors.IsNotFound(err) {
+	if managed := p.Spec.Managed != nil || unseen.Spec.Managed != nil; !p.Refused || !unseen.Refused {
+		if claimed, err = c.claim(ctx, svc, managed); apierrors.IsNotFound(err) {
 			return nil, nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		p.hadManaged = p.hadManaged || p.Spec.Managed != nil
+		p.hadManaged = p.hadManaged || managed
 	}
 	done := c.converge(ctx, p, hooks{
 		Wanted: func(ctx context.Context) (bool, error) { return c.stillWanted(ctx, svc) },
@@ -65,14 +66,22 @@ func (c *Controller) ensure(ctx context.Context, svc *corev1.Service) ([]lb.Note
 			claimed, err = c.patch(ctx, claimed, remembering(claimed, m))
 			return err
 		},
+		Open: func(ctx context.Context, p Plan, have lb.State) error { return c.openFor(ctx, svc, p, have) },
 	})
+	p = p.choose(done.State)
 	strangers, err := c.strangers(svc, done.Removed)
 	if err != nil {
 		return nil, err
 	}
-	c.aims(svc, done.Nodes, done.State)
+	c.aims(svc, p, done.Nodes, done.State)
+	if done.acted {
+		c.acted(svc)
+	}
 	if done.Unwanted {
 		return nil, nil // the cache will learn of it
+	}
+	if err := c.openAfter(ctx, svc, p, done); err != nil {
+		done.Transient = errors.Join(done.Transient, err)
 	}
 	if done.Created {
 		c.recorder.Event(svc, corev1.EventTypeNormal, "EnsuredLoadBalancer", "Ensured load balancer")
@@ -159,6 +168,9 @@ func (c *Controller) cleanup(ctx context.Context, svc *corev1.Service) ([]lb.Not
 	// theirs.
 	belongings := belongings{Peers: !c.handedOver(svc), Certificates: hadManaged(svc)}
 	existed, err := c.remove(ctx, c.owner(svc), belongings)
+	if err == nil {
+		err = c.close(ctx, svc)
+	}
 	if err == nil && existed {
 		c.recorder.Event(svc, corev1.EventTypeNormal, "DeletedLoadBalancer", "Deleted load balancer")
 	}

@@ -45,8 +45,15 @@ type world struct {
 // inWorld runs a test in a bubble with its own clock, with the controller running.
 func inWorld(t *testing.T, project *cloud, objects []runtime.Object, test func(w *world)) {
 	t.Helper()
+	inWorldWith(t, project, objects, func(*lb.Defaults) {}, test)
+}
+
+// inWorldWith is the same with another configuration.
+func inWorldWith(t *testing.T, project *cloud, objects []runtime.Object, configure func(*lb.Defaults), test func(w *world)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, project, objects)
+		configure(&w.defaults)
 		w.start()
 		defer func() { w.stop() }()
 		test(w)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/underlay-ccm/underlay/internal/podingress"
 	"github.com/underlay-ccm/underlay/routes"
 )
 
@@ -38,6 +39,9 @@ type Situation struct {
 	Settings
 	// Nodes are all of the cluster's, this machine's among them.
 	Nodes []Node
+	// Targets are the annotations of the machine's own Node that say which pods load
+	// balancers may reach, by their keys.
+	Targets map[string]string
 	// Links and Table are the machine's.
 	Links []Link
 	Table []Entry
@@ -89,6 +93,9 @@ type View struct {
 	// ServerPrefixes are the /64 that the provider routes to each node's machine,
 	// where pods have a part of it; sorted.
 	ServerPrefixes []netip.Prefix
+	// Ingress are the connections that load balancers may open to the node's pods: of
+	// IPv6, to addresses that are in PodCIDRs and public.
+	Ingress []podingress.Ingress
 	// Uplinks are the interfaces over which nodes talk to each other; IPv4Uplinks those of them
 	// that have an IPv4 InternalIP, or were named.
 	Uplinks, IPv4Uplinks []string
@@ -134,6 +141,7 @@ func Decide(s Situation) (Decision, error) {
 		d.staying = d.unclaimed(nil)
 	}
 	view := d.view()
+	view.Ingress = d.ingress()
 	plan := Diff(d.want, s.Table, d.held)
 	for _, r := range plan.Refused {
 		if r.Node != "" {

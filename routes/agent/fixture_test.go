@@ -207,7 +207,11 @@ func (e *edgeBook) Name() string { return e.name }
 func (e *edgeBook) Apply(_ context.Context, v View, look bool) (Report, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.asked = append(e.asked, fmt.Sprintf("pods %v of %v mtu %d look %t", v.PodCIDRs, v.ClusterPods, v.MTU, look))
+	asked := fmt.Sprintf("pods %v of %v mtu %d look %t", v.PodCIDRs, v.ClusterPods, v.MTU, look)
+	if len(v.Ingress) > 0 {
+		asked += fmt.Sprintf(" open to %v", v.Ingress)
+	}
+	e.asked = append(e.asked, asked)
 	return Report{}, e.err
 }
 

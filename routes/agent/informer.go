@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/podingress"
 )
 
 // PeersReachable is the condition of a Node that says whether its agent can
@@ -17,18 +19,41 @@ const PeersReachable corev1.NodeConditionType = "underlay.dev/PeersReachable"
 
 const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
 
-// Read are the fields of a Node that Trim looks at, and the annotations: with one of them an API
-// server ends its first listing on a watch (k8s.io/api/core/v1/generated.proto, and
+// Read are the fields of a Node that Trim looks at, and the annotation with which an API server
+// ends its first listing on a watch (k8s.io/api/core/v1/generated.proto, and
 // k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto).
-func Read() kube.Fields {
+func Read(self string) kube.Fields {
 	const name, uid, resourceVersion, created, deleted, labels, annotations = 1, 5, 6, 8, 9, 11, 12
 	const podCIDR, podCIDRs = 1, 7
 	const conditions, addresses = 4, 5
+	read := kube.Annotations(func(node, key string) bool {
+		return key == metav1.InitialEventsAnnotationKey || node == self && aboutTargets(key)
+	})
 	return kube.Fields{
-		1: {name: nil, uid: nil, resourceVersion: nil, created: nil, deleted: nil, labels: nil, annotations: nil},
-		2: {podCIDR: nil, podCIDRs: nil},
-		3: {conditions: nil, addresses: nil},
+		1: {Of: kube.Fields{name: {}, uid: {}, resourceVersion: {}, created: {}, deleted: {}, labels: {}, annotations: read}},
+		2: {Of: kube.Fields{podCIDR: {}, podCIDRs: {}}},
+		3: {Of: kube.Fields{conditions: {}, addresses: {}}},
 	}
+}
+
+func aboutTargets(annotation string) bool {
+	_, ok := podingress.Service(annotation)
+	return ok
+}
+
+// Targets are the annotations of a Node that say which of its pods load balancers may reach; nil:
+// none.
+func Targets(node *corev1.Node) map[string]string {
+	var found map[string]string
+	for key, value := range node.Annotations {
+		if aboutTargets(key) {
+			if found == nil {
+				found = map[string]string{}
+			}
+			found[key] = value
+		}
+	}
+	return found
 }
 
 // Trim makes the informer's transform: it keeps of a Node only what the agent uses,
@@ -59,6 +84,9 @@ func trimmed(node *corev1.Node, own bool) *corev1.Node {
 	}
 	if len(node.Spec.PodCIDRs) > 0 && node.Spec.PodCIDRs[0] == node.Spec.PodCIDR {
 		trimmed.Spec.PodCIDR = node.Spec.PodCIDRs[0]
+	}
+	if own {
+		trimmed.Annotations = Targets(node)
 	}
 	if _, ok := node.Labels[controlPlaneLabel]; ok {
 		trimmed.Labels = map[string]string{controlPlaneLabel: ""}
@@ -91,10 +119,11 @@ func trimmed(node *corev1.Node, own bool) *corev1.Node {
 	return trimmed
 }
 
-// changed reports whether anything that a decision rests on differs. Heartbeats
-// don't.
-func changed(old, node *corev1.Node) bool {
-	return old.UID != node.UID ||
+// changed reports whether anything that the decision of a machine rests on differs, self being
+// its Node. Heartbeats don't.
+func changed(self string, old, node *corev1.Node) bool {
+	return node.Name == self && !maps.Equal(Targets(old), Targets(node)) ||
+		old.UID != node.UID ||
 		old.Spec.PodCIDR != node.Spec.PodCIDR ||
 		!slices.Equal(old.Spec.PodCIDRs, node.Spec.PodCIDRs) ||
 		!slices.Equal(old.Status.Addresses, node.Status.Addresses) ||

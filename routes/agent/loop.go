@@ -91,7 +91,7 @@ func New(cfg Config) (*Agent, error) {
 	_, err = cfg.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { a.nodeChanged(obj.(*corev1.Node).Name) },
 		UpdateFunc: func(old, obj any) {
-			if node := obj.(*corev1.Node); changed(old.(*corev1.Node), node) {
+			if node := obj.(*corev1.Node); changed(a.Self, old.(*corev1.Node), node) {
 				a.nodeChanged(node.Name)
 			}
 		},
@@ -193,6 +193,9 @@ func (a *Agent) situation(ctx context.Context) (Situation, error) {
 			a.warn(ctx, err.Error())
 		}
 		s.Nodes = append(s.Nodes, read)
+		if node.Name == a.Self {
+			s.Targets = Targets(node)
+		}
 	}
 	// Before the table: the kernel tells of an IPv4 address that goes before it
 	// takes the routes that go with it, in silence, and answers this after both.

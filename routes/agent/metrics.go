@@ -16,6 +16,7 @@ type Registry interface {
 type agentMetrics struct {
 	routes        *metrics.GaugeVec
 	unreachable   *metrics.Gauge
+	endpoints     *metrics.Gauge
 	ready         *metrics.Gauge
 	repairs       *metrics.CounterVec
 	writes        *metrics.CounterVec
@@ -44,6 +45,10 @@ func newMetrics(r Registry) (*agentMetrics, error) {
 			Namespace: "underlay", Subsystem: "agent", Name: "unreachable_peers",
 			Help: "Number of nodes whose pods can't be reached from this node.",
 		}),
+		endpoints: metrics.NewGauge(&metrics.GaugeOpts{
+			Namespace: "underlay", Subsystem: "agent", Name: "open_endpoints",
+			Help: "Number of pods' addresses with ports on this node that load balancers may reach.",
+		}),
 		ready: metrics.NewGauge(&metrics.GaugeOpts{
 			Namespace: "underlay", Subsystem: "agent", Name: "ready",
 			Help: "1 while this node's network is as it should be, as /readyz says; else 0.",
@@ -59,7 +64,7 @@ func newMetrics(r Registry) (*agentMetrics, error) {
 		repairSeconds: seconds("route_repair_seconds", "Time from the event of a route of ours that somebody deleted to the route standing again."),
 	}
 	for _, metric := range []metrics.Registerable{
-		m.routes, m.unreachable, m.ready, m.repairs, m.writes, m.passes, m.eventsLost, m.nodeToKernel, m.repairSeconds,
+		m.routes, m.unreachable, m.endpoints, m.ready, m.repairs, m.writes, m.passes, m.eventsLost, m.nodeToKernel, m.repairSeconds,
 	} {
 		if err := r.Register(metric); err != nil {
 			return nil, fmt.Errorf("registering the agent's metrics: %w", err)
@@ -88,6 +93,7 @@ func (m *agentMetrics) show(d Decision, missing int) {
 	m.routes.WithLabelValues("refused").Set(float64(len(d.Plan.Refused)))
 	m.routes.WithLabelValues("standing").Set(float64(len(d.Want) - len(d.Plan.Refused) - missing))
 	m.unreachable.Set(float64(len(d.Peers)))
+	m.endpoints.Set(float64(d.View.endpoints()))
 }
 
 func (m *agentMetrics) reached(events []time.Time, now time.Time) {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/podingress"
 	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
 )
@@ -116,6 +117,7 @@ func attempts() map[string]attempt {
 		"a label that is there":         strategic(`{"metadata":{"labels":{"example.com/rack":null}}}`),
 		"a label beside a condition":    strategic(`{"metadata":{"labels":{"a":"b"}},` + ownCondition[1:]),
 		"an annotation":                 strategic(`{"metadata":{"annotations":{"example.com/a":"b"}}}`),
+		"an opening of its filter":      strategic(fmt.Sprintf(`{"metadata":{"annotations":{%q:"{}"}}}`, podingress.Annotation("a"))),
 		"a finalizer":                   strategic(`{"metadata":{"finalizers":["example.com/kept"]}}`),
 		"an owner":                      strategic(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"1"}]}}`),
 		"capacity":                      strategic(`{"status":{"capacity":{"cpu":"1000"}}}`),

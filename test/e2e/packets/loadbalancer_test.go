@@ -269,6 +269,14 @@ type published struct {
 // balancer.
 func publish(t *testing.T, f *netlab.Lab, name, app string, policy corev1.ServiceExternalTrafficPolicy, annotations map[string]string) *published {
 	t.Helper()
+	return publishAs(t, f, name, annotations, corev1.ServiceSpec{ExternalTrafficPolicy: policy, Selector: map[string]string{"app": app}})
+}
+
+// publishAs is publish, of any Service with one port.
+func publishAs(t *testing.T, f *netlab.Lab, name string, annotations map[string]string, spec corev1.ServiceSpec) *published {
+	t.Helper()
+	spec.Type = corev1.ServiceTypeLoadBalancer
+	spec.Ports = []corev1.ServicePort{{Port: frontage, TargetPort: intstr.FromInt32(webPort)}}
 	all := map[string]string{
 		"load-balancer.hetzner.cloud/health-check-interval": "3s",
 		"load-balancer.hetzner.cloud/health-check-timeout":  "15s", // only who is gone takes long
@@ -277,11 +285,7 @@ func publish(t *testing.T, f *netlab.Lab, name, app string, policy corev1.Servic
 	maps.Copy(all, annotations)
 	services := f.Client.CoreV1().Services("default")
 	_, err := services.Create(t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: all},
-		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: policy, Selector: map[string]string{"app": app},
-			Ports: []corev1.ServicePort{{Port: frontage, TargetPort: intstr.FromInt32(webPort)}},
-		},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: all}, Spec: spec,
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -219,5 +219,5 @@ func sourceOf(lb hcloudsim.PlaneLoadBalancer, to netip.Addr) netip.Addr {
 	case to.Is4():
 		return lb.IPv4
 	}
-	return lb.IPv6
+	return lb.IPv6Source
 }

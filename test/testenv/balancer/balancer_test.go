@@ -390,6 +390,52 @@ func goroutines() int {
 	return n
 }
 
+// Two addresses of one server are two targets, each with checks of its own. They are
+// reached from the load balancer's own address, or from another one.
+func TestAddressesOfAServer(t *testing.T) {
+	t.Parallel()
+	elsewhere := netip.MustParseAddr("2001:db8:e::1")
+	for name, source := range map[string]netip.Addr{"its own address": {}, "another address": elsewhere} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 0, func(o *hcloudsim.Options) { o.IPv6Source = source })
+			a := w.server("a")
+			lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 8080)}})
+			from := source
+			if !from.IsValid() {
+				from = addr(lb.PublicNet.IPv6.IP)
+			}
+			own := netip.MustParsePrefix(a.PublicNet.IPv6.Network.String()).Addr()
+			one, two, silent := own.Next(), own.Next().Next(), own.Next().Next().Next()
+			for address, name := range map[netip.Addr]string{one: "one", two: "two"} {
+				w.serve(netip.AddrPortFrom(address, 8080), says(name))
+			}
+			for _, address := range []netip.Addr{one, two, silent} {
+				w.target(lb, a, address)
+			}
+			w.eventually("two are healthy", func() bool { return len(w.sim.HealthyTargets(lb.ID, 80)) == 2 })
+			answers := map[string]int{}
+			for range 10 {
+				answer, err := io.ReadAll(w.dial(addr(lb.PublicNet.IPv4.IP), 80))
+				noError(t, err)
+				answers[string(answer)]++
+			}
+			if answers["one"] != 5 || answers["two"] != 5 {
+				t.Errorf("of 10 connections are answered by %v", answers)
+			}
+			w.net.mu.Lock()
+			defer w.net.mu.Unlock()
+			for _, address := range []netip.Addr{one, two, silent} {
+				for _, got := range w.net.sources[netip.AddrPortFrom(address, 8080)] {
+					if got != from {
+						t.Errorf("%s is reached from %s, want %s", address, got, from)
+					}
+				}
+			}
+		})
+	}
+}
+
 // The header comes before anything else, with the client's own address, on
 // both families and in both versions. Checks come without.
 func TestHeaderIsSent(t *testing.T) {

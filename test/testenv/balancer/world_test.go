@@ -213,6 +213,16 @@ func (w *world) balance(opts hcloud.LoadBalancerCreateOpts, servers ...*hcloud.S
 	return lb
 }
 
+// target makes an address of a server a target of a load balancer. hcloud-go can't.
+func (w *world) target(lb *hcloud.LoadBalancer, s *hcloud.Server, at netip.Addr) {
+	w.t.Helper()
+	body := fmt.Sprintf(`{"type":"server","server":{"id":%d,"ip":%q}}`, s.ID, at)
+	r, err := w.cloud.NewRequest(w.t.Context(), http.MethodPost, fmt.Sprintf("/load_balancers/%d/actions/add_target", lb.ID), strings.NewReader(body))
+	noError(w.t, err)
+	_, err = w.cloud.Do(r, nil)
+	noError(w.t, err)
+}
+
 // listens waits until there are so many listeners, of targets and services.
 func (w *world) listens(n int) {
 	w.t.Helper()

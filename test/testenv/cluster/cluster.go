@@ -221,7 +221,8 @@ type ManagerOptions struct {
 	Token string
 }
 
-// CloudConfig is the configuration file that managers get by default.
+// CloudConfig is the configuration file that managers get by default. It ends with
+// the section loadBalancers.
 func (c *Cluster) CloudConfig() string {
 	return fmt.Sprintf(`apiVersion: underlay.dev/v1alpha1
 kind: CloudConfig

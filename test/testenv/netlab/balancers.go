@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -50,7 +51,6 @@ type Checked struct {
 
 type balancerHost struct {
 	ns      *netns.Namespace
-	public  Public
 	private netip.Addr // zero: it is not in the network
 }
 
@@ -117,12 +117,19 @@ func (b *balancers) place(ctx context.Context, lb hcloudsim.PlaneLoadBalancer, n
 		if err != nil {
 			return err
 		}
-		h = &balancerHost{ns: ns, public: Public{IPv4: lb.IPv4, IPv6: lb.IPv6, IPv6Prefix: netip.PrefixFrom(lb.IPv6, 64).Masked()}}
+		h = &balancerHost{ns: ns}
 		b.hosts[lb.ID] = h
-		if err := b.internet.plug(ctx, balancerPort(lb.ID), ns, public, h.public); err != nil {
+		addresses := Public{IPv4: lb.IPv4, IPv6: lb.IPv6, IPv6Prefix: netip.PrefixFrom(lb.IPv6, 64).Masked()}
+		if err := b.internet.plug(ctx, balancerPort(lb.ID), ns, public, addresses); err != nil {
 			return err
 		}
 		b.note(ns, lb.IPv4, lb.IPv6)
+		if lb.IPv6Source != lb.IPv6 {
+			if err := b.internet.lead(ctx, balancerPort(lb.ID), ns, public, lb.IPv6Source); err != nil {
+				return err
+			}
+			b.note(ns, lb.IPv6Source)
+		}
 	}
 	if h.private == lb.PrivateIP {
 		return nil
@@ -157,12 +164,10 @@ func (b *balancers) note(ns *netns.Namespace, addrs ...netip.Addr) {
 	}
 }
 
-func (b *balancers) forget(addrs ...netip.Addr) {
+func (b *balancers) forget(addr netip.Addr) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, a := range addrs {
-		delete(b.where, a)
-	}
+	delete(b.where, addr)
 }
 
 // unplug takes a load balancer out of the network.
@@ -174,13 +179,26 @@ func (b *balancers) unplug(ctx context.Context, id int64, h *balancerHost) error
 
 func (b *balancers) remove(ctx context.Context, id int64, h *balancerHost) error {
 	delete(b.hosts, id)
-	b.forget(h.public.IPv4, h.public.IPv6)
-	err := b.internet.unplug(ctx, balancerPort(id), h.public)
+	b.mu.Lock()
+	maps.DeleteFunc(b.where, func(_ netip.Addr, ns *netns.Namespace) bool { return ns == h.ns })
+	b.mu.Unlock()
+	err := b.internet.unplug(ctx, balancerPort(id))
 	if h.private.IsValid() {
 		err = errors.Join(err, b.unplug(ctx, id, h))
 	}
 	h.ns.Close()
 	return err
+}
+
+// BalancerNamespace is the load balancer's own, from which it connects to its targets;
+// nil if there is no such load balancer.
+func (f *Lab) BalancerNamespace(id int64) *netns.Namespace {
+	f.balancers.following.Lock()
+	defer f.balancers.following.Unlock()
+	if h := f.balancers.hosts[id]; h != nil {
+		return h.ns
+	}
+	return nil
 }
 
 // Listen is that of the host that has the address.

@@ -32,7 +32,9 @@
 //
 // Each load balancer of the simulated cloud is a host too, from its creation to
 // its removal: on the internet with its public addresses, and at the cloud router
-// while it is in the network. It carries connections as package balancer says.
+// while it is in the network. It carries connections as package balancer says, those
+// to addresses of IPv6 from its own one, or from the simulator's IPv6Source, which is
+// the newest load balancer's.
 //
 // On bare metal there is no cloud: the machines' interface "uplink" is on one
 // segment, 192.0.2.0/24 and 2001:db8:1::/64, whose .1 and ::1 lead outside.

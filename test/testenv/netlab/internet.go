@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"sync"
@@ -102,12 +103,25 @@ func (i *internet) plug(ctx context.Context, port string, ns *netns.Namespace, n
 	return i.set(ctx, i.layout)
 }
 
-// unplug takes a host's cable away. It may be gone already.
-func (i *internet) unplug(ctx context.Context, port string, a Public) error {
+// lead gives a host that is plugged in a further address of IPv6. Where another had
+// it, it is that one's no longer.
+func (i *internet) lead(ctx context.Context, port string, ns *netns.Namespace, name string, addr netip.Addr) error {
+	own := netip.PrefixFrom(addr, addr.BitLen())
+	if _, err := ns.Run(ctx, "ip", "address", "add", own.String(), "dev", name, "nodad"); err != nil {
+		return err
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	delete(i.layout.routes, netip.PrefixFrom(a.IPv4, 32))
-	delete(i.layout.routes, a.IPv6Prefix)
+	i.layout.routes[own] = hop{port: port, via: netip.MustParseAddr("fe80::2")}
+	i.layout.sources[port] = append(i.layout.sources[port], own)
+	return i.set(ctx, i.layout)
+}
+
+// unplug takes a host's cable away. It may be gone already.
+func (i *internet) unplug(ctx context.Context, port string) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	maps.DeleteFunc(i.layout.routes, func(_ netip.Prefix, h hop) bool { return h.port == port })
 	delete(i.layout.sources, port)
 	err := i.set(ctx, i.layout)
 	_, _ = i.ns.Run(ctx, "ip", "link", "delete", port)

@@ -49,6 +49,8 @@ type Options struct {
 	// Settings are further lines for the configuration file that manager and
 	// agents share.
 	Settings string
+	// Balancing is a further line of the section loadBalancers there; not on metal.
+	Balancing string
 	// ManagerArgs are added behind, or override, the manager's usual arguments.
 	ManagerArgs []string
 	// Cloud configures the simulator. Its OnChange is called once the cloud router
@@ -299,7 +301,7 @@ func (f *Lab) config() string {
 	case f.options.Metal:
 		return metalConfig + "families: {ipv4: node, ipv6: node}\n" + f.options.Settings
 	case ipv4Only:
-		return f.CloudConfig() + "families: {ipv4: cloud, ipv6: none}\n" + f.options.Settings
+		return f.cloudConfig() + "families: {ipv4: cloud, ipv6: none}\n" + f.options.Settings
 	}
 	pools := `families: {ipv4: cloud, ipv6: native}
 pools:
@@ -309,7 +311,15 @@ pools:
 	if f.options.VSwitch {
 		pools = f.robot.section + vSwitchConfig + pools + vSwitchPool
 	}
-	return f.CloudConfig() + pools + f.options.Settings
+	return f.cloudConfig() + pools + f.options.Settings
+}
+
+// cloudConfig ends with the section loadBalancers.
+func (f *Lab) cloudConfig() string {
+	if f.options.Balancing == "" {
+		return f.CloudConfig()
+	}
+	return f.CloudConfig() + "  " + f.options.Balancing + "\n"
 }
 
 const metalConfig = "apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\nprovider: metal\n"

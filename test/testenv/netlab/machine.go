@@ -181,7 +181,7 @@ func (m *Machine) Unplug(ctx context.Context) error {
 	_, down := f.host.Run(ctx, "ip", "link", "set", mgmt+"-"+m.port(), "down")
 	err := errors.Join(
 		down,
-		f.internet.unplug(ctx, m.port(), m.Public),
+		f.internet.unplug(ctx, m.port()),
 		f.cloud.unplug(ctx, Member{"server", m.Server}),
 	)
 	if err != nil {

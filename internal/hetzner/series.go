@@ -1,0 +1,109 @@
+package hetzner
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+)
+
+// series is a run of changes of one load balancer, which takes one at a time. That it takes the next
+// shows that the one before is over, so that only what became of them is asked, about all together
+// at the end.
+type series struct {
+	waiter  *waiter
+	started []started
+}
+
+// started is an action that was accepted.
+type started struct {
+	action *hcloud.Action
+	at     time.Time
+}
+
+// send sends a change when the one before should be over. One that comes too early is refused for
+// now, and tried again; from that and from what is accepted the time is learned, as from polls.
+func (s *series) send(ctx context.Context, do func(context.Context) (*hcloud.Action, error)) (at int, err error) {
+	var before *started
+	if n := len(s.started); n > 0 && s.started[n-1].action.Status == hcloud.ActionStatusRunning {
+		before = &s.started[n-1]
+		wait, _ := s.waiter.intervals.first(before.action.Command)
+		if err := pause(ctx, time.Until(before.at.Add(wait))); err != nil {
+			return 0, err
+		}
+	}
+	var action *hcloud.Action
+	var sent, refused time.Time
+	early := 0
+	err = retry(ctx, write, func(ctx context.Context) error {
+		sent = time.Now()
+		var err error
+		if action, err = do(ctx); hcloud.IsError(err, hcloud.ErrorCodeConflict, hcloud.ErrorCodeLocked) {
+			early, refused = early+1, sent
+		}
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	if before != nil {
+		running := time.Duration(0)
+		if early > 0 {
+			running = refused.Sub(before.at)
+		}
+		s.waiter.intervals.learn(before.action.Command, early, running, sent.Sub(before.at))
+	}
+	s.started = append(s.started, started{action: action, at: time.Now()})
+	return len(s.started) - 1, nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// wait returns what became of each change.
+func (s *series) wait(ctx context.Context) []error {
+	errs := make([]error, len(s.started))
+	if len(s.started) == 0 {
+		return errs
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, longestAction, errSlow)
+	defer cancel()
+	last := len(s.started) - 1
+	wait, gap := s.waiter.intervals.first(s.started[last].action.Command)
+	watches := make([]*watch, len(s.started))
+	for i, one := range s.started {
+		if one.action.Status == hcloud.ActionStatusRunning {
+			watches[i] = &watch{id: one.action.ID, start: one.at, seen: one.at, due: s.started[last].at.Add(wait), gap: gap, result: make(chan result, 1)}
+			s.waiter.join(watches[i])
+			defer s.waiter.leave(watches[i])
+		}
+	}
+	for i, it := range watches {
+		over := s.started[i].action
+		if it != nil {
+			r := s.waiter.receive(ctx, it)
+			if r.err != nil {
+				errs[i] = fmt.Errorf("waiting for action %d (%s): %w", over.ID, over.Command, r.err)
+				continue
+			}
+			if i == last {
+				s.waiter.intervals.learn(over.Command, it.early, it.seen.Sub(it.start), r.polled.Sub(it.start))
+			}
+			over = r.action
+		}
+		errs[i] = failure(over)
+	}
+	return errs
+}

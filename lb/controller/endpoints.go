@@ -1,0 +1,190 @@
+package controller
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+// endpoints are what EndpointSlices and Nodes say of the pods of a Service that may be targets.
+type endpoints struct {
+	pods lb.Pods
+	// ports are the numbers of the Service's ports on the pods, in the Service's order.
+	ports [][]int
+	// known are all, whatever their state, that have an address like a target's, with their Nodes'
+	// names.
+	known map[lb.Target]string
+}
+
+// backend is a pod at its addresses, of which a dual-stack Service has one in each of two slices.
+type backend struct {
+	name               string
+	ready, terminating bool // it takes traffic; it does if no other is ready
+	target             lb.Target
+}
+
+// readEndpoints reads the slices of a Service. Which endpoints take traffic is kube-proxy's rule:
+// those that are ready, and if none is, those that serve while they terminate.
+func readEndpoints(svc *corev1.Service, all []*discoveryv1.EndpointSlice, nodes []*corev1.Node, pools bool) endpoints {
+	byName := make(map[string]*corev1.Node, len(nodes))
+	for _, n := range nodes {
+		byName[n.Name] = n
+	}
+	e := endpoints{known: make(map[lb.Target]string)}
+	e.pods.IPv4Only = !slices.Contains(svc.Spec.IPFamilies, corev1.IPv6Protocol)
+	e.pods.NoPool = !pools
+	found := make(map[string]*backend)
+	for _, slice := range all {
+		for _, at := range slice.Endpoints {
+			for _, b := range backendsOf(slice, at, byName) {
+				if b.target.Pod() {
+					e.known[b.target] = *at.NodeName
+				}
+				if known := found[b.name]; known != nil {
+					b.ready, b.terminating = b.ready || known.ready, b.terminating || known.terminating
+					if !b.target.Pod() {
+						b.target = known.target
+					}
+				}
+				found[b.name] = &b
+			}
+		}
+	}
+	takes := func(b *backend) bool { return b.ready }
+	if !anyOf(found, takes) {
+		takes = func(b *backend) bool { return b.terminating }
+	}
+	for _, b := range found {
+		switch {
+		case !takes(b):
+		case b.target.Pod():
+			e.pods.Targets = append(e.pods.Targets, b.target)
+		default:
+			e.pods.Others = append(e.pods.Others, b.name)
+		}
+	}
+	slices.SortFunc(e.pods.Targets, lb.Target.Compare)
+	e.pods.Targets = slices.Compact(e.pods.Targets)
+	slices.Sort(e.pods.Others)
+	e.ports = portsOf(svc, all, e.pods.Targets)
+	return e
+}
+
+func anyOf(all map[string]*backend, is func(*backend) bool) bool {
+	for _, b := range all {
+		if is(b) {
+			return true
+		}
+	}
+	return false
+}
+
+// backendsOf are the pods of an endpoint, which is one pod. An endpoint that somebody else made may
+// name none, and have several addresses.
+func backendsOf(slice *discoveryv1.EndpointSlice, at discoveryv1.Endpoint, nodes map[string]*corev1.Node) (all []backend) {
+	yes := func(condition *bool) bool { return condition == nil || *condition }
+	terminating := at.Conditions.Terminating != nil && *at.Conditions.Terminating
+	for _, text := range at.Addresses {
+		b := backend{name: text, ready: yes(at.Conditions.Ready), terminating: yes(at.Conditions.Serving) && terminating}
+		if ref := at.TargetRef; ref != nil && ref.Kind == "Pod" {
+			b.name = ref.Name
+		}
+		address, err := netip.ParseAddr(text)
+		if node := nodes[value(at.NodeName)]; err == nil && node != nil && slice.AddressType == discoveryv1.AddressTypeIPv6 {
+			b.target = podOn(node, address)
+		}
+		all = append(all, b)
+	}
+	return all
+}
+
+func value(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// shortestOwn is the least length of a prefix for pods that a pool with source: node cuts out of a
+// server's own /64.
+const shortestOwn = 65
+
+// podOn is a pod on a cloud server as a target, or nothing if the cloud does not route its address
+// to the server: it lies in a public IPv6 prefix of the Node that is cut out of the server's own
+// /64. Where the Node shows an address in that, the two must agree; the cloud judges the rest.
+func podOn(node *corev1.Node, address netip.Addr) lb.Target {
+	server, err := kube.ParseProviderID(node.Spec.ProviderID)
+	if err != nil || !address.Is6() || !address.IsGlobalUnicast() || address.IsPrivate() {
+		return lb.Target{}
+	}
+	own := netip.PrefixFrom(address, 64).Masked()
+	for _, a := range kube.ExternalIPs(node) {
+		if a.Is6() && !own.Contains(a) {
+			return lb.Target{}
+		}
+	}
+	for _, text := range node.Spec.PodCIDRs {
+		if p, err := netip.ParsePrefix(text); err == nil && p.Bits() >= shortestOwn && p.Contains(address) {
+			return lb.Target{Server: server, Address: address}
+		}
+	}
+	return lb.Target{}
+}
+
+// portsOf are the numbers that the Service's ports have on these pods; on any, if there are none of
+// these; and what the Service says, if there are none.
+func portsOf(svc *corev1.Service, all []*discoveryv1.EndpointSlice, pods []lb.Target) [][]int {
+	taken := make(map[netip.Addr]bool, len(pods))
+	for _, t := range pods {
+		taken[t.Address] = true
+	}
+	counts := func(slice *discoveryv1.EndpointSlice) bool {
+		return slice.AddressType == discoveryv1.AddressTypeIPv6 && slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
+			return len(pods) == 0 || slices.ContainsFunc(e.Addresses, func(text string) bool {
+				address, err := netip.ParseAddr(text)
+				return err == nil && taken[address]
+			})
+		})
+	}
+	numbers := make(map[string][]int)
+	for _, slice := range all {
+		for _, p := range slice.Ports {
+			if p.Port != nil && counts(slice) {
+				numbers[value(p.Name)] = append(numbers[value(p.Name)], int(*p.Port))
+			}
+		}
+	}
+	ports := make([][]int, len(svc.Spec.Ports))
+	for i, p := range svc.Spec.Ports {
+		ports[i] = slices.Compact(slices.Sorted(slices.Values(numbers[p.Name])))
+		if len(ports[i]) == 0 && p.TargetPort.Type == intstr.Int {
+			ports[i] = []int{cmp.Or(p.TargetPort.IntValue(), int(p.Port))}
+		}
+	}
+	return ports
+}
+
+// digest is the same for endpoints that lead to the same load balancer.
+func (e endpoints) digest() string {
+	switch {
+	case e.pods.IPv4Only, e.pods.NoPool:
+		return ""
+	case len(e.pods.Targets) == 0 && len(e.pods.Others) > 0:
+		return "others"
+	}
+	return fmt.Sprint(e.pods.Targets, len(e.pods.Others) > 0, e.ports)
+}
+
+// asksAboutPods reports whether pods have to do with a Service's load balancer.
+func asksAboutPods(svc *corev1.Service) bool {
+	return strings.TrimSpace(svc.Annotations[lb.AnnotationTargets]) != ""
+}

@@ -1,0 +1,268 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/runtime"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/podingress"
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+// opening is what the nodes of a Service's pods are to let through.
+type opening struct {
+	source  netip.Addr // the load balancer's
+	ports   []int      // of the pods
+	targets []lb.Target
+}
+
+// openings are the annotations of Nodes by which agents learn which pods load balancers may reach,
+// see package podingress. An annotation holds what is wanted as a whole, and is written where it
+// differs.
+//
+//	pod                                        is in the annotation of its Node
+//	about to be a target                       before it is added
+//	target                                     yes
+//	endpoint, whatever its state               yes, so that one that is ready soon needs no wait
+//	no target any more, and no endpoint        no
+type openings struct {
+	client  corev1client.NodesGetter
+	nodes   corelisters.NodeLister
+	newest  *kube.Newest[*corev1.Node]
+	sources []netip.Prefix // beside the load balancers' addresses
+	mu      sync.Mutex     // held from reading what is wanted until it is written
+}
+
+// opensAt are the ports of pods that listeners lead to or check.
+func opensAt(listeners []lb.Listener) (ports []int) {
+	for _, l := range listeners {
+		ports = append(ports, l.DestinationPort, l.Check.Port)
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
+}
+
+// openFor makes nodes let through what a plan is about to need of them.
+func (c *Controller) openFor(ctx context.Context, svc *corev1.Service, p Plan, have lb.State) error {
+	o := opening{source: have.IPv6, ports: p.opens, targets: podsAmong(have.Targets, p.Spec.Targets)}
+	isNode := func(t lb.Target) bool { return !t.Pod() }
+	if len(have.Targets) > 0 && !slices.ContainsFunc(have.Targets, isNode) { // it reaches them there until the listeners change
+		o.ports = slices.Concat(o.ports, opensAt(have.Listeners))
+	}
+	c.aimOpening(svc, o)
+	return c.reopen(ctx, svc)
+}
+
+// openAfter makes nodes let through what a Service's load balancer needs from now on: nothing if it
+// has no pods as targets.
+func (c *Controller) openAfter(ctx context.Context, svc *corev1.Service, p Plan, done outcome) error {
+	if !done.Seen {
+		return nil
+	}
+	c.aimOpening(svc, openingAt(p, done.State, done.opens, done.Removed, done.Spec.Targets...))
+	return c.reopen(ctx, svc)
+}
+
+// openingAt is what a load balancer needs when a plan has been carried out that wants these targets
+// and ports: nothing if no pod is a target. Without a plan that can be used it is what it has.
+func openingAt(p Plan, have lb.State, ports []int, removed []lb.Target, wanted ...lb.Target) opening {
+	targets := slices.DeleteFunc(podsAmong(have.Targets, wanted), func(t lb.Target) bool { return slices.Contains(removed, t) })
+	usable := p.Spec.PodTargets && !p.Refused && len(ports) > 0
+	switch {
+	case !have.Exists(), !usable && len(targets) == 0:
+		return opening{}
+	case !usable:
+		ports = opensAt(have.Listeners)
+	}
+	return opening{source: have.IPv6, ports: ports, targets: targets}
+}
+
+// podsAmong are the pods among lists of targets.
+func podsAmong(lists ...[]lb.Target) []lb.Target {
+	return slices.DeleteFunc(slices.Concat(lists...), func(t lb.Target) bool { return !t.Pod() })
+}
+
+// aimOpening remembers what is wanted of nodes.
+func (c *Controller) aimOpening(svc *corev1.Service, o opening) {
+	a := c.aimed(svc)
+	a.opening = &o
+	c.targets.Store(nameOf(svc), a)
+}
+
+// reopen writes what is wanted for a Service, as far as that is known: with the endpoints that there
+// are now.
+func (c *Controller) reopen(ctx context.Context, svc *corev1.Service) error {
+	c.openings.mu.Lock()
+	defer c.openings.mu.Unlock()
+	o := c.aimed(svc).opening
+	if o == nil {
+		return nil
+	}
+	nodes, err := c.nodes.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	known := make(map[lb.Target]string)
+	if len(o.ports) > 0 && c.slices != nil {
+		all, err := c.slicesOf(svc)
+		if err != nil {
+			return err
+		}
+		known = readEndpoints(svc, all, nodes, true).known
+	}
+	return c.openings.write(ctx, svc.UID, o.values(c.openings.sources, known, nodes), nodes)
+}
+
+// values are the annotations, by the names of Nodes.
+func (o opening) values(sources []netip.Prefix, known map[lb.Target]string, nodes []*corev1.Node) map[string]string {
+	if len(o.ports) == 0 {
+		return nil
+	}
+	onNode := make(map[string]*podingress.Ingress)
+	add := func(name string, t lb.Target) {
+		if onNode[name] == nil {
+			onNode[name] = &podingress.Ingress{Sources: sources}
+			if o.source.IsValid() {
+				onNode[name].Sources = slices.Concat(sources, []netip.Prefix{netip.PrefixFrom(o.source, o.source.BitLen())})
+			}
+		}
+		for _, port := range o.ports {
+			onNode[name].Endpoints = append(onNode[name].Endpoints, netip.AddrPortFrom(t.Address, uint16(port)))
+		}
+	}
+	for t, name := range known {
+		add(name, t)
+	}
+	for _, t := range o.targets {
+		for _, node := range nodes {
+			if podOn(node, t.Address) == t {
+				add(node.Name, t)
+			}
+		}
+	}
+	values := make(map[string]string, len(onNode))
+	for name, i := range onNode {
+		values[name] = i.String()
+	}
+	return values
+}
+
+// write makes the annotations for a Service be these.
+func (o *openings) write(ctx context.Context, uid types.UID, values map[string]string, nodes []*corev1.Node) error {
+	key := podingress.Annotation(string(uid))
+	var errs []error
+	for _, cached := range nodes {
+		node := o.newest.Of(cached)
+		have, is := node.Annotations[key]
+		if want, wanted := values[node.Name]; is != wanted || have != want {
+			errs = append(errs, o.patch(ctx, node, key, want))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// patch sets an annotation of a Node, or removes it. It carries the Node's UID, so that another Node
+// of the same name is left alone.
+func (o *openings) patch(ctx context.Context, node *corev1.Node, key, want string) error {
+	var value any
+	if want != "" {
+		value = want
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": node.UID, "annotations": map[string]any{key: value}}})
+	if err != nil {
+		return fmt.Errorf("encoding annotation %s of Node %s: %w", key, node.Name, err)
+	}
+	patched, err := o.client.Nodes().Patch(ctx, node.Name, types.MergePatchType, body, metav1.PatchOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("writing annotation %s of Node %s, by which its agent lets load balancers reach pods: %w", key, node.Name, err)
+	}
+	o.newest.Wrote(patched)
+	return nil
+}
+
+// closeOrphans removes the annotations for Services that have no load balancer of ours.
+func (o *openings) closeOrphans(ctx context.Context, ours map[types.UID]bool) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	nodes, err := o.nodes.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	var errs []error
+	for _, cached := range nodes {
+		node := o.newest.Of(cached)
+		for key := range node.Annotations {
+			if uid, is := podingress.Service(key); is && !ours[types.UID(uid)] {
+				errs = append(errs, o.patch(ctx, node, key, ""))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// close removes the annotations for a Service that has no load balancer any more.
+func (c *Controller) close(ctx context.Context, svc *corev1.Service) error {
+	c.aimOpening(svc, opening{})
+	return c.reopen(ctx, svc)
+}
+
+// reopenNext follows endpoints that come and go although the load balancer's targets stay; false
+// when the queue is shut down.
+func (c *Controller) reopenNext(ctx context.Context) bool {
+	key, quit := c.reopens.Get()
+	if quit {
+		return false
+	}
+	defer c.reopens.Done(key)
+	svc, err := c.services.Services(key.Namespace).Get(key.Name)
+	if err == nil {
+		err = c.reopen(ctx, svc)
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		klog.FromContext(ctx).Error(err, "Telling nodes which pods load balancers may reach failed, will retry", "service", key.String())
+		c.reopens.AddRateLimited(key)
+		return true
+	}
+	c.reopens.Forget(key)
+	return true
+}
+
+// closeOrphans removes the annotations that are about none of these Services.
+func (c *Controller) closeOrphans(ctx context.Context, involved []*corev1.Service) {
+	ours := make(map[types.UID]bool, len(involved))
+	for _, svc := range involved {
+		ours[svc.UID] = true
+	}
+	// Services may have come since; those are not meant.
+	all, err := c.services.List(labels.Everything())
+	if err != nil {
+		runtime.HandleError(err) // a cache in memory does not fail
+		return
+	}
+	for _, svc := range all {
+		if svc = c.newest.Of(svc); c.wants(svc) || c.needsCleanup(svc) {
+			ours[svc.UID] = true
+		}
+	}
+	if err := c.openings.closeOrphans(ctx, ours); err != nil {
+		klog.FromContext(ctx).Error(err, "Closing pods to load balancers that are gone failed, will retry")
+	}
+}

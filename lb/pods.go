@@ -1,0 +1,259 @@
+package lb
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// AnnotationTargets says what the targets of a Service's load balancer are.
+const AnnotationTargets = OwnPrefix + "targets"
+
+// Its values.
+const (
+	targetsNodes = "nodes"
+	targetsPods  = "pods"
+)
+
+// AsksForPods reports whether a Service wants its pods as targets.
+func AsksForPods(annotations map[string]string) bool {
+	return annotations[AnnotationTargets] == targetsPods
+}
+
+// Pods are the endpoints of a Service that take traffic now, as targets.
+type Pods struct {
+	// Targets are those at an address that the cloud routes to their node's server, in order.
+	Targets []Target
+	// Others name the rest, in order.
+	Others []string
+	// IPv4Only: the Service has no address of the other family, and so no such endpoints.
+	IPv4Only bool
+	// NoPool: no pool gives nodes prefixes out of their servers' own ones.
+	NoPool bool
+}
+
+// Choose reports whether pods are the targets of a Service that asks for them. Otherwise nodes are,
+// and the note says why.
+//
+// A load balancer that has pods as targets keeps them while one can be a target, and one that has
+// nodes changes when every pod can: each change interrupts traffic until the first target is found
+// healthy.
+func (p Pods) Choose(have State) (pods bool, notes []Note) {
+	note := func(figures, text string) []Note {
+		return []Note{{Grade: Error, Reason: ReasonPodsNotTargets, Field: AnnotationTargets, Value: targetsPods, Text: text, Figures: figures}}
+	}
+	others := ""
+	if len(p.Others) > 0 {
+		others = p.Others[0]
+		if more := len(p.Others) - 1; more > 0 {
+			others += fmt.Sprintf(" and %d more", more)
+		}
+	}
+	switch hasPods := slices.ContainsFunc(have.Targets, Target.Pod); {
+	case p.IPv4Only:
+		return false, note("", "the Service has no IPv6 address, and pods are reached at theirs, so nodes are the targets: set spec.ipFamilyPolicy to PreferDualStack, or this to nodes")
+	case p.NoPool:
+		return false, note("", "no pool has source: node, so that no pod has an address which the cloud routes to its server, and nodes are the targets: add such a pool, or set this to nodes")
+	case len(p.Targets) == 0 && len(p.Others) > 0:
+		return false, note(others, "no ready pod has an IPv6 address out of its cloud server's own /64, so nodes are the targets: let pods run on nodes with a prefix of a pool with source: node, or set this to nodes")
+	case !hasPods && len(have.Targets) > 0 && (len(p.Others) > 0 || len(p.Targets) == 0):
+		return false, note(others, "nodes stay the targets until there are ready pods, and each has an IPv6 address out of its cloud server's own /64: let pods run on nodes with a prefix of a pool with source: node, or set this to nodes")
+	case len(p.Others) > 0:
+		return true, note(others, "a ready pod without an IPv6 address out of its cloud server's own /64 is no target: let pods run on nodes with a prefix of a pool with source: node")
+	}
+	return true, nil
+}
+
+// WithPods returns the spec with these pods as its targets.
+func (s Spec) WithPods(pods []Target) Spec {
+	s.Targets = slices.Compact(slices.SortedFunc(slices.Values(pods), Target.Compare))
+	return s
+}
+
+// fitPods trims the targets to what the type holds: one for each node first, then those that are
+// targets already, so that a load balancer which is too small does not shuffle its targets.
+func (s Spec) fitPods(have State) (Spec, []Note) {
+	limits, known := LimitsOf(s.Type)
+	room := max(limits.Targets-have.OtherTargets, 0)
+	if !known || len(s.Targets) <= room {
+		return s, nil
+	}
+	present := setOf(have.Targets)
+	pods := slices.Clone(s.Targets)
+	stays := func(t Target) int {
+		if present[t] {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(pods, func(a, b Target) int { return cmp.Or(cmp.Compare(stays(a), stays(b)), a.Compare(b)) })
+	nth := make(map[Target]int, len(pods)) // of its node
+	onNode := make(map[int64]int)
+	for _, t := range pods {
+		nth[t] = onNode[t.Server]
+		onNode[t.Server]++
+	}
+	slices.SortStableFunc(pods, func(a, b Target) int {
+		return cmp.Or(cmp.Compare(min(nth[a], 1), min(nth[b], 1)), cmp.Compare(stays(a), stays(b)), cmp.Compare(nth[a], nth[b]))
+	})
+	s.Targets = slices.SortedFunc(slices.Values(pods[:room]), Target.Compare)
+	return s, []Note{{
+		Grade: Error, Reason: ReasonTargetsTruncated, Field: AnnotationType, Value: s.Type,
+		Figures: fmt.Sprintf("%d of %d pods", room, len(pods)),
+		Text:    fmt.Sprintf("only %d pods are targets, the type holds no more: choose a larger type, or set %s to nodes", room, AnnotationTargets),
+	}}
+}
+
+// RetargetPods returns a load balancer's type and targets, with these pods as its targets. It is
+// for a Service that says nothing usable.
+func RetargetPods(have State, pods []Target) (Spec, []Note) {
+	return Spec{Type: have.Type, Public: have.Public, PodTargets: true}.WithPods(pods).fitPods(have)
+}
+
+// Step returns what is done now of a change from nodes to pods or back, and whether more is to be
+// done after that. A listener leads to one port of all its targets, so that nodes and pods can not
+// both serve. The targets that come are there before the listeners lead to them, so that they are
+// judged as soon as possible, and if the cloud refuses them all, nothing else changes; those that go
+// are useless after that.
+//
+//	targets wanted       listeners   step
+//	none                 –           none; those that are there serve
+//	none is there        –           they are added, as far as there is room
+//	one is there         of before   the listeners change
+//	one is there         as wanted   all the rest
+func (s Spec) Step(have State) (step Spec, more bool) {
+	other := slices.DeleteFunc(slices.Clone(have.Targets), func(t Target) bool { return t.Pod() == s.PodTargets })
+	if !have.Exists() || len(other) == 0 {
+		return s, false
+	}
+	present, wanted := setOf(have.Targets), slices.Clone(s.Targets)
+	arrived := slices.ContainsFunc(wanted, func(t Target) bool { return present[t] })
+	open := ByPort(have.Listeners)
+	leads := !slices.ContainsFunc(s.Listeners, func(l Listener) bool {
+		old, ok := open[l.Port]
+		return ok && old.DestinationPort != l.DestinationPort
+	})
+	if arrived && leads {
+		return s, false
+	}
+	step = s
+	step.Public = s.Public || have.Public
+	step.Targets = slices.Clone(have.Targets)
+	if arrived {
+		return step, true
+	}
+	step.Listeners = slices.Clone(have.Listeners)
+	if limits, known := LimitsOf(have.Type); known && len(wanted) > 0 {
+		room := limits.Targets - have.OtherTargets
+		other = other[:max(0, min(len(other), room-1))]
+		wanted = wanted[:max(0, min(len(wanted), room-len(other)))]
+	}
+	if len(wanted) > 0 {
+		step.Type, step.Targets = have.Type, slices.SortedFunc(slices.Values(slices.Concat(other, wanted)), Target.Compare)
+	}
+	return step, len(wanted) > 0
+}
+
+// keepPorts lets listeners lead where they do, of whose port nobody says which number it has on the
+// pods. One that is to be opened waits for that.
+func (s Spec) keepPorts(have State) (Spec, []Note) {
+	if !s.PodTargets {
+		return s, nil
+	}
+	open := ByPort(have.Listeners)
+	var listeners []Listener
+	waiting := false
+	for _, l := range s.Listeners {
+		old, ok := open[l.Port]
+		if l.DestinationPort == 0 {
+			waiting = waiting || !ok
+			l.DestinationPort = old.DestinationPort
+			l.Check.Port = or(l.Check.Port, l.DestinationPort)
+		}
+		if l.DestinationPort != 0 {
+			listeners = append(listeners, l)
+		}
+	}
+	s.Listeners = listeners
+	if !have.Exists() || !waiting {
+		return s, nil
+	}
+	return s, slices.DeleteFunc(slices.Clone(s.Placeless), func(n Note) bool { return n.Reason != ReasonTargetPortUnknown })
+}
+
+// goLast divides the removals of targets into those before others come and those after that: pods
+// go when those in their place are there, but for as many as these need room. If the load balancer
+// changes its type, all go before. Nodes that pods replace serve nothing any more.
+func (s Spec) goLast(have State, gone []Op, added int) (first, last []Op) {
+	if !s.PodTargets || s.Type != have.Type {
+		return gone, nil
+	}
+	for _, op := range gone {
+		if remove, ok := op.(RemoveTarget); ok && remove.Target.Pod() {
+			last = append(last, op)
+		} else {
+			first = append(first, op)
+		}
+	}
+	if limits, known := LimitsOf(have.Type); known {
+		lack := have.OtherTargets + len(have.Targets) - len(first) + added - limits.Targets
+		lack = max(0, min(lack, len(last)))
+		first, last = slices.Concat(first, last[:lack]), last[lack:]
+	}
+	return first, last
+}
+
+// podPort reports whether a port of the Service can lead to pods, or may yet.
+func (p *parser) podPort(port Port) (usable bool) {
+	switch len(port.TargetPorts) {
+	case 0:
+		p.placeless = append(p.placeless, Note{
+			Grade: Error, Reason: ReasonTargetPortUnknown, Field: "spec.ports", Value: port.String(),
+			Text: "no pod tells which number the name of the target port means, so nothing leads there yet: let a pod of the Service be ready, or set a number",
+		})
+	case 1:
+	default:
+		p.refuse(ReasonUnsupported, "spec.ports", port.String(), fmt.Sprintf("the target port has the numbers %s on different pods, and a load balancer can use one for all: let the name mean one number, or set %s to nodes",
+			numbers(port.TargetPorts), AnnotationTargets))
+		return false
+	}
+	return true
+}
+
+func numbers(ports []int) string {
+	texts := make([]string, len(ports))
+	for i, n := range ports {
+		texts[i] = fmt.Sprint(n)
+	}
+	return strings.Join(texts, ", ")
+}
+
+// destination is where a listener leads; 0: nobody knows yet.
+func (p *parser) destination(port Port) int {
+	switch {
+	case !p.svc.PodTargets:
+		return port.NodePort
+	case len(port.TargetPorts) == 0:
+		return 0
+	}
+	return port.TargetPorts[0]
+}
+
+// pods answers settings that cannot be had with pods as targets, which are reached at their public
+// addresses. That nodes are reached otherwise by default says nothing of pods.
+func (p *parser) pods() {
+	if !p.svc.PodTargets {
+		return
+	}
+	if p.set.usePrivateIP && p.has(annotationPrivateIP) {
+		p.refuse(ReasonInvalid, annotationPrivateIP, p.svc.Annotations[annotationPrivateIP], "pods are reached at their public addresses: remove this, or set "+AnnotationTargets+" to nodes")
+	}
+	switch {
+	case p.set.publicOff && p.has(annotationPublicOff):
+		p.refuse(ReasonInvalid, annotationPublicOff, p.svc.Annotations[annotationPublicOff], "pods are reached through the load balancer's public interface: remove this, or set "+AnnotationTargets+" to nodes")
+	case p.set.publicOff:
+		p.refuse(ReasonInvalid, AnnotationTargets, targetsPods, "pods are reached through the load balancer's public interface, which the configuration switches off: set "+annotationPublicOff+" to false, or this to nodes")
+	}
+	p.set.usePrivateIP, p.set.publicOff = false, false
+}

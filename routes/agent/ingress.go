@@ -1,0 +1,61 @@
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/underlay-ccm/underlay/internal/podingress"
+)
+
+// ingress reads what the annotations of the own Node let load balancers reach, and
+// keeps of it what is this node's to open: whoever writes a Node must not open
+// another's pods, nor addresses that are no pods'.
+func (d *decider) ingress() []podingress.Ingress {
+	var all []podingress.Ingress
+	for _, key := range slices.Sorted(maps.Keys(d.Targets)) {
+		said, err := podingress.Parse(d.Targets[key])
+		if err != nil {
+			d.distrustTargets(key, err.Error())
+			continue
+		}
+		endpoints := len(said.Endpoints)
+		said.Endpoints = slices.DeleteFunc(said.Endpoints, func(e netip.AddrPort) bool { return !d.ownPublic(e.Addr()) })
+		if refused := endpoints - len(said.Endpoints); refused > 0 {
+			d.distrustTargets(key, fmt.Sprintf("%d of %d endpoints are no public IPv6 addresses in this node's podCIDRs", refused, endpoints))
+		}
+		sources := len(said.Sources)
+		said.Sources = slices.DeleteFunc(said.Sources, func(p netip.Prefix) bool { return !p.Addr().Is6() || p.Addr().Is4In6() })
+		if refused := sources - len(said.Sources); refused > 0 {
+			d.distrustTargets(key, fmt.Sprintf("%d of %d sources are not of IPv6", refused, sources))
+		}
+		if len(said.Sources) > 0 && len(said.Endpoints) > 0 {
+			all = append(all, said)
+		}
+	}
+	return all
+}
+
+// ownPublic reports whether a pod of this node may have the address, and the outside
+// may know a way to it.
+func (d *decider) ownPublic(addr netip.Addr) bool {
+	return addr.Is6() && !addr.Is4In6() && !addr.IsPrivate() &&
+		slices.ContainsFunc(d.self.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+func (d *decider) distrustTargets(annotation, why string) {
+	d.warnings = append(d.warnings, fmt.Sprintf(
+		"annotation %s of this Node is not followed: %s; underlay-ccm writes it: delete it, and see who else does", annotation, why))
+}
+
+// endpoints is how many pods' addresses with ports load balancers may reach.
+func (v View) endpoints() int {
+	reached := map[netip.AddrPort]bool{}
+	for _, i := range v.Ingress {
+		for _, e := range i.Endpoints {
+			reached[e] = true
+		}
+	}
+	return len(reached)
+}
