@@ -65,6 +65,10 @@ type Options struct {
 	// RefuseIPv6Targets takes only IPv4 addresses as targets of type ip. The
 	// description leaves it open.
 	RefuseIPv6Targets bool
+	// ZoneIgnoresPrimaryIPs places a load balancer that is created in a network zone without regard
+	// to the locations of its primary IPs, and refuses it where they differ. Otherwise it is placed
+	// where its primary IPs are. No source tells which.
+	ZoneIgnoresPrimaryIPs bool
 	// HealthyAfter is how long a target's health is unknown before it turns
 	// healthy, counted from when the target or the service came to be.
 	HealthyAfter time.Duration

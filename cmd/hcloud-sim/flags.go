@@ -80,6 +80,7 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	flags.BoolVar(&c.options.ProxyHeaderInChecks, "proxy-header-in-checks", false, "health checks of services with the PROXY protocol begin with its header")
 	flags.StringVar(&busy, "busy-code", "conflict", "error of a change while another runs on the same resource: conflict or locked")
 	flags.BoolVar(&c.options.RefuseIPv6Targets, "refuse-ipv6-targets", false, "take only IPv4 addresses of dedicated servers as targets of load balancers")
+	flags.BoolVar(&c.options.ZoneIgnoresPrimaryIPs, "zone-ignores-primary-ips", false, "place a load balancer in a network zone without regard to where its primary IPs are")
 	flags.StringSliceVar(&owned, "owned-ip", nil, "address of a dedicated server, which may be a load balancer's target; may be given again")
 	for _, limit := range c.limits() {
 		flags.IntVar(limit.value, limit.flag, limit.otherwise, limit.of+"; -1: no limit")
