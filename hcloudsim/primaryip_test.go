@@ -1,6 +1,7 @@
 package hcloudsim_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -231,5 +232,32 @@ func TestPrimaryIPSeed(t *testing.T) {
 	var refused *hcloudsim.Error
 	if !errors.As(err, &refused) || refused.Code != "uniqueness_error" {
 		t.Errorf("the same name again: %v", err)
+	}
+}
+
+// A snapshot from which somebody took a load balancer, or written before there were primary IPs, is
+// completed.
+func TestRestoredPrimaryIPs(t *testing.T) {
+	sim := newSim(hcloudsim.Options{})
+	kept := seedPrimaryIP(t, sim, hcloudsim.PrimaryIPSeed{Name: "kept"})
+	lb := createAt(t, client(sim), "web", kept.ID, 0)
+	var project map[string]any
+	noError(t, json.Unmarshal(sim.Snapshot(), &project))
+	restored := func(change func()) *hcloudsim.Simulator {
+		change()
+		text, err := json.Marshal(project)
+		noError(t, err)
+		other := newSim(hcloudsim.Options{})
+		noError(t, other.Restore(text))
+		return other
+	}
+	old := restored(func() { delete(project, "primary_ips") })
+	if got := old.LoadBalancers()[0].PublicNet; got.IPv4.IP != kept.IP || got.IPv6.IP != lb.PublicNet.IPv6.IP.String() || len(old.PrimaryIPs()) != 2 {
+		t.Errorf("without primary IPs: %+v, %+v", got, old.PrimaryIPs())
+	}
+	noError(t, json.Unmarshal(sim.Snapshot(), &project))
+	gone := restored(func() { project["load_balancers"] = nil })
+	if left := gone.PrimaryIPs(); len(left) != 1 || left[0].AssigneeID != nil {
+		t.Errorf("without its load balancer: %+v", left)
 	}
 }

@@ -133,9 +133,7 @@ func (w state) project(opts Options) (*project, error) {
 			p.lastID = max(p.lastID, a.ID)
 		}
 	}
-	if err := p.readHolders(w.LoadBalancers); err != nil {
-		return nil, err
-	}
+	p.readHolders(w.LoadBalancers)
 	for _, h := range w.TargetHealth {
 		lb, err := must(&p.loadBalancers, kindLoadBalancer, h.LoadBalancer)
 		if err != nil {

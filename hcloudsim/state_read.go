@@ -178,25 +178,17 @@ func readPrimaryIP(b schema.PrimaryIP) (*primaryIP, error) {
 	return k, r.failure(kindPrimaryIP, k.id)
 }
 
-// readHolders lets servers and load balancers have the primary IPs that are assigned to them. Load
-// balancers of a snapshot without primary IPs get their own.
-func (p *project) readHolders(bodies []loadBalancerBody) error {
-	for _, k := range p.primaryIPs.rows {
-		var err error
-		switch k.holder.kind {
-		case kindServer:
-			var s *server
-			if s, err = must(&p.servers, kindServer, k.holder.id); err == nil {
-				s.assign(k)
-			}
-		case kindLoadBalancer:
-			var lb *loadBalancer
-			if lb, err = must(&p.loadBalancers, kindLoadBalancer, k.holder.id); err == nil {
-				lb.addresses.set(k)
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("%s %d: %w", kindPrimaryIP, k.id, err)
+// readHolders lets servers and load balancers have the primary IPs that are assigned to them, and
+// gives back those whose holder an edited snapshot lacks. Load balancers of a snapshot without
+// primary IPs get their own.
+func (p *project) readHolders(bodies []loadBalancerBody) {
+	for _, k := range slices.Clone(p.primaryIPs.rows) {
+		if s, there := p.servers.get(k.holder.id); there && k.holder == s.ref() {
+			s.assign(k)
+		} else if lb, there := p.loadBalancers.get(k.holder.id); there && k.holder == lb.ref() {
+			lb.addresses.set(k)
+		} else if !k.free() {
+			p.release(k.holder)
 		}
 	}
 	for _, body := range bodies {
@@ -209,7 +201,6 @@ func (p *project) readHolders(bodies []loadBalancerBody) error {
 		}
 		lb.ipv4, lb.ipv6 = lb.addresses.ipv4.address(), lb.addresses.ipv6.address()
 	}
-	return nil
 }
 
 // service is what a body shows, with a health check in any case.

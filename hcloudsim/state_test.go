@@ -102,7 +102,6 @@ func TestRestoreImpossibleState(t *testing.T) {
 		"two of one ID":   `{"ssh_keys": [{"id": 1}, {"id": 1}]}`,
 		"no ID":           `{"ssh_keys": [{"name": "x"}]}`,
 		"health of none":  `{"target_health": [{"load_balancer": 1}]}`,
-		"held by none":    `{"primary_ips": [{"id": 1, "type": "ipv4", "ip": "1.2.3.4", "assignee_type": "server", "assignee_id": 7}]}`,
 		"no family":       `{"primary_ips": [{"id": 1, "ip": "1.2.3.4"}]}`,
 		"half a target":   `{"load_balancers": [{"id": 1, "public_net": {"ipv4": {"ip": "1.2.3.4"}, "ipv6": {"ip": "::1"}}, "targets": [{"type": "server"}]}]}`,
 		"wrong time":      `{"servers": [{"id": 1, "created": "yesterday"}]}`,
