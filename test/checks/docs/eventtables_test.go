@@ -93,11 +93,13 @@ func wishesOfServices() []told {
 	return []told{
 		{"InvalidField", "Warning", unaccepted, "A field or annotation has a value that it can't have.", "Correct it: [annotations](annotations.md)."},
 		{"UnsupportedField", "Warning", unaccepted, "A valid wish that this cloud's load balancers can't fulfill, such as UDP, source ranges or session affinity.", "Take it out, or use another class."},
-		{"ImmutableField", "Warning", unaccepted, "A wish that an existing load balancer can't follow, such as another location.", "Take the wish back, or delete the Service and make it again."},
+		{"ImmutableField", "Warning", unaccepted, "A wish that an existing load balancer can't follow, such as another location or address.", "Take the wish back, or delete the Service and make it again."},
 		{"TargetAddressMissing", "Warning", unaccepted, "A Node of a dedicated server has no address at which the load balancer could reach it: with `use-private-ip` no InternalIP in the network's vSwitch subnet, without it no public address. The Node is not added, the others are. If it is a target at its other address, it stays one there; if not, every address that is a target and no Node's stays meanwhile, because it may be this Node's.", "Set the kubelet's `--node-ip` to the server's address in the vSwitch subnet, let the Node have an ExternalIP, or change the annotation `load-balancer.hetzner.cloud/use-private-ip`."},
 		{"TargetsTruncated", "Warning", unaccepted, "There are more nodes than the load balancer's type takes as targets. Nodes with ready endpoints come first.", "Choose a larger type, or fewer nodes by the annotation `load-balancer.hetzner.cloud/node-selector`."},
 		{"CertificateUnusable", "Warning", unaccepted, "A certificate can't be used; the message has the cloud's reason, or the command that labels the certificate for the namespace.", "Mend what the message names."},
 		{"CertificatePending", "Warning", unaccepted, "A managed certificate is being obtained.", "Wait some minutes. The domains' DNS zone must be one of the cloud's."},
+		{"PrimaryIPUnusable", "Warning", unaccepted, "The load balancer can't be created with a primary IP that the Service names: there is none, it is of the other family or in another location, or the project's side doesn't give it; the message has the command that would. Or: it would be deleted with the load balancer, then the Service stays accepted.", "Do what the message says: [keep an address](../how-to/keep-an-address.md)."},
+		{"PrimaryIPInUse", "Warning", unaccepted, "Something else has a primary IP that the Service names; the message says what. It is looked at again soon.", "Free it, or name another one."},
 		{"UnknownAnnotation", "Warning", "", "An annotation below a known prefix that nobody reads.", "Correct its name, or take it out."},
 		{"FieldWithoutEffect", "Warning", "", "A setting that another one of the same Service makes meaningless.", "Take one of them out."},
 	}
