@@ -24,6 +24,7 @@ func operations() []operation {
 	all = append(all, certificateOperations()...)
 	all = append(all, networkOperations()...)
 	all = append(all, loadBalancerOperations()...)
+	all = append(all, primaryIPOperations()...)
 	return all
 }
 

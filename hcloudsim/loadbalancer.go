@@ -16,8 +16,8 @@ type loadBalancer struct {
 	location   schema.Location
 	algorithm  string
 	public     bool // the public interface is enabled
-	ipv4, ipv6 netip.Addr
-	pointers   pointers
+	addresses  addressPair
+	ipv4, ipv6 netip.Addr // those of addresses
 	services   []*service
 	targets    []*target
 	private    *attachment
@@ -81,12 +81,13 @@ type loadBalancerBody struct {
 
 func (p *project) renderLoadBalancer(lb *loadBalancer) schema.LoadBalancer {
 	var traffic uint64
+	ipv4, ipv6 := lb.addresses.ipv4, lb.addresses.ipv6
 	out := schema.LoadBalancer{
 		ID: lb.id, Name: lb.name,
 		PublicNet: schema.LoadBalancerPublicNet{
 			Enabled: lb.public,
-			IPv4:    schema.LoadBalancerPublicNetIPv4{ID: lb.id, IP: lb.ipv4.String(), DNSPtr: lb.pointers.of(lb.ipv4)},
-			IPv6:    schema.LoadBalancerPublicNetIPv6{ID: lb.id, IP: lb.ipv6.String(), DNSPtr: lb.pointers.of(lb.ipv6)},
+			IPv4:    schema.LoadBalancerPublicNetIPv4{ID: ipv4.id, IP: lb.ipv4.String(), DNSPtr: ipv4.pointers.of(lb.ipv4)},
+			IPv6:    schema.LoadBalancerPublicNetIPv6{ID: ipv6.id, IP: lb.ipv6.String(), DNSPtr: ipv6.pointers.of(lb.ipv6)},
 		},
 		PrivateNet: []schema.LoadBalancerPrivateNet{}, Location: lb.location, LoadBalancerType: lb.size,
 		Protection: schema.LoadBalancerProtection{Delete: lb.protected},

@@ -67,22 +67,30 @@ func (c *call) createLoadBalancer() (reply, error) {
 	if err := c.furnish(lb, req); err != nil {
 		return reply{}, err
 	}
+	named := lb.addresses
 	lb.base = c.newBase(lb.name, lb.labels)
 	c.loadBalancers.add(lb)
-	action := c.beginBalancing(lb, networks)
+	c.giveAddresses(lb)
+	action := c.beginBalancing(lb, named, networks)
 	return reply{status: http.StatusCreated, body: map[string]any{
 		kindLoadBalancer: c.loadBalancerBody(lb), "action": c.renderAction(action),
 	}}, nil
 }
 
-// beginBalancing starts the creation, which holds the network too.
-func (c *call) beginBalancing(lb *loadBalancer, networks []*network) *action {
+// beginBalancing starts the creation, which holds the network too, and the primary IPs that were
+// named. These remain if it fails.
+func (c *call) beginBalancing(lb *loadBalancer, named addressPair, networks []*network) *action {
 	creation := change{
 		command: "create_load_balancer",
 		about:   []ref{lb.ref()},
-		holds:   []ref{lb.ref()},
+		holds:   append(named.refs(), lb.ref()),
 		finish:  func() {},
-		undo:    func() { c.loadBalancers.remove(lb.id) },
+		undo: func() {
+			for _, k := range named.all() {
+				k.holder = ref{}
+			}
+			c.removeLoadBalancer(lb)
+		},
 	}
 	for _, n := range networks {
 		a := lb.private
@@ -105,7 +113,14 @@ func (p *project) newLoadBalancer(req loadBalancerRequest) (*loadBalancer, error
 	if !known {
 		return nil, errInvalid("load_balancer_type", "load balancer type does not exist")
 	}
-	location, err := p.loadBalancerLocation(req)
+	var named addressPair
+	if net := req.PublicNet; net != nil {
+		var err error
+		if named, err = p.namedPrimaryIPs(net.IPv4, net.IPv6); err != nil {
+			return nil, err
+		}
+	}
+	location, err := p.loadBalancerLocation(req, named)
 	if err != nil {
 		return nil, err
 	}
@@ -113,19 +128,14 @@ func (p *project) newLoadBalancer(req loadBalancerRequest) (*loadBalancer, error
 	if err != nil {
 		return nil, err
 	}
-	if net := req.PublicNet; net != nil && (net.IPv4 != 0 || net.IPv6 != 0) {
-		return nil, errNotFound("primary_ip", max(net.IPv4, net.IPv6)) // the project can have none
-	}
 	lb := &loadBalancer{
 		base: base{name: req.Name, labels: labels},
 		size: size, location: location, algorithm: algorithmRoundRobin,
-		public: true, health: map[healthKey]Finding{},
+		public: true, addresses: named, health: map[healthKey]Finding{},
 	}
 	if req.Algorithm != nil {
 		lb.algorithm = req.Algorithm.Type
 	}
-	ipv4, ipv6 := p.public.next()
-	lb.ipv4, lb.ipv6 = ipv4, ipv6.Addr().Next()
 	return lb, checkAlgorithm(lb.algorithm)
 }
 
@@ -137,17 +147,25 @@ func (p *project) checkLoadBalancerName(name string, self int64) error {
 }
 
 // loadBalancerLocation follows the one of location and network_zone that the
-// request has.
-func (p *project) loadBalancerLocation(req loadBalancerRequest) (schema.Location, error) {
+// request has, and its primary IPs' where that leaves a choice.
+func (p *project) loadBalancerLocation(req loadBalancerRequest, named addressPair) (schema.Location, error) {
 	switch {
 	case (req.Location == nil) == (req.NetworkZone == nil):
 		return schema.Location{}, errInvalid("location", "exactly one of location and network_zone is required")
 	case req.Location != nil:
-		return p.catalog.location(*req.Location)
+		location, err := p.catalog.location(*req.Location)
+		if err != nil {
+			return location, err
+		}
+		return location, named.in(location)
 	}
-	for _, l := range p.catalog.locations {
+	candidates := p.catalog.locations
+	if all := named.all(); len(all) > 0 && !p.opts.ZoneIgnoresPrimaryIPs {
+		candidates = append([]schema.Location{all[0].location}, candidates...)
+	}
+	for _, l := range candidates {
 		if l.NetworkZone == *req.NetworkZone {
-			return l, nil
+			return l, named.in(l)
 		}
 	}
 	return schema.Location{}, errInvalid("network_zone", "network zone '%s' does not exist", *req.NetworkZone)
@@ -208,6 +226,7 @@ func (c *call) deleteLoadBalancer() (reply, error) {
 	return c.started(c.begin(change{
 		command: "delete_load_balancer",
 		about:   []ref{lb.ref()},
-		finish:  func() { c.loadBalancers.remove(lb.id) },
+		holds:   append(lb.addresses.refs(), lb.ref()),
+		finish:  func() { c.removeLoadBalancer(lb) },
 	}))
 }

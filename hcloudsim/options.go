@@ -79,6 +79,10 @@ type Options struct {
 	// IPv6Source is where load balancers connect to IPv6 addresses from. Not
 	// valid: each from its own public address. The description leaves it open.
 	IPv6Source netip.Addr
+	// ZoneIgnoresPrimaryIPs places a load balancer that is created in a network zone without regard
+	// to the locations of its primary IPs, and refuses it where they differ. Otherwise it is placed
+	// where its primary IPs are. No source tells which.
+	ZoneIgnoresPrimaryIPs bool
 	// HealthyAfter is how long a target's health is unknown before it turns
 	// healthy, counted from when the target or the service came to be.
 	HealthyAfter time.Duration

@@ -67,7 +67,7 @@ func (c *call) changeServerPointer() (reply, error) {
 	if err != nil || (ip != s.ipv4 && !s.ipv6.Contains(ip)) {
 		return reply{}, errInvalid("ip", "'%s' is no public IP of the server", req.IP)
 	}
-	finish, err := s.pointers.change(ip, req.DNSPtr)
+	finish, err := s.pointersOf(ip).change(ip, req.DNSPtr)
 	if err != nil {
 		return reply{}, err
 	}
@@ -83,7 +83,11 @@ func (c *call) changeLoadBalancerPointer() (reply, error) {
 	if err != nil || (ip != lb.ipv4 && ip != lb.ipv6) {
 		return reply{}, errInvalid("ip", "'%s' is no public IP of the load balancer", req.IP)
 	}
-	finish, err := lb.pointers.change(ip, req.DNSPtr)
+	k := lb.addresses.ipv4
+	if ip == lb.ipv6 {
+		k = lb.addresses.ipv6
+	}
+	finish, err := k.pointers.change(ip, req.DNSPtr)
 	if err != nil {
 		return reply{}, err
 	}

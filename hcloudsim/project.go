@@ -23,6 +23,7 @@ type project struct {
 	networks      table[*network]
 	loadBalancers table[*loadBalancer]
 	certificates  table[*certificate]
+	primaryIPs    table[*primaryIP]
 	sshKeys       table[*sshKey]
 	images        []schema.Image
 	actions       actions

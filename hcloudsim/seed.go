@@ -1,6 +1,7 @@
 package hcloudsim
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 
@@ -214,4 +215,29 @@ func (s *Simulator) DeleteRoute(network int64, destination netip.Prefix) error {
 		}
 	}
 	return errNotFound("route", destination)
+}
+
+// PrimaryIPSeed describes a primary IP that shall exist, assigned to nobody.
+type PrimaryIPSeed struct {
+	Name       string            `json:"name"`
+	Type       string            `json:"type"`     // ipv4, the default, or ipv6
+	Location   string            `json:"location"` // default fsn1
+	Labels     map[string]string `json:"labels"`
+	AutoDelete bool              `json:"auto_delete"`
+}
+
+// CreatePrimaryIP puts a primary IP into the project.
+func (s *Simulator) CreatePrimaryIP(seed PrimaryIPSeed) (schema.PrimaryIP, error) {
+	p, unlock := s.present()
+	defer unlock()
+	req := primaryIPRequest{Location: &schema.IDOrName{Name: cmp.Or(seed.Location, p.catalog.locations[0].Name)}}
+	req.PrimaryIPCreateRequest = schema.PrimaryIPCreateRequest{
+		Name: seed.Name, Type: cmp.Or(seed.Type, typeIPv4), Labels: &seed.Labels, AutoDelete: &seed.AutoDelete,
+	}
+	made, _, err := p.judgePrimaryIP(req)
+	if err != nil {
+		return schema.PrimaryIP{}, fmt.Errorf("creating primary IP %q: %w", seed.Name, err)
+	}
+	p.addPrimaryIP(made)
+	return p.renderPrimaryIP(made), nil
 }

@@ -29,6 +29,7 @@ type server struct {
 	ipv6       netip.Prefix // the /64; zero: none
 	private    []*attachment
 	pointers   pointers
+	addresses  addressPair // of those that are primary IPs
 }
 
 func (s *server) ref() ref { return ref{kindServer, s.id} }
@@ -85,10 +86,10 @@ func (p *project) renderServer(s *server) schema.Server {
 		PrimaryDiskSize: s.serverType.Disk,
 	}
 	if s.ipv4.IsValid() {
-		out.PublicNet.IPv4 = schema.ServerPublicNetIPv4{ID: s.id, IP: s.ipv4.String(), DNSPtr: s.pointers.of(s.ipv4)}
+		out.PublicNet.IPv4 = schema.ServerPublicNetIPv4{ID: s.publicID(s.addresses.ipv4), IP: s.ipv4.String(), DNSPtr: s.pointersOf(s.ipv4).of(s.ipv4)}
 	}
 	if s.ipv6.IsValid() {
-		out.PublicNet.IPv6 = schema.ServerPublicNetIPv6{ID: s.id, IP: s.ipv6.String(), DNSPtr: s.pointers.inside(s.ipv6)}
+		out.PublicNet.IPv6 = schema.ServerPublicNetIPv6{ID: s.publicID(s.addresses.ipv6), IP: s.ipv6.String(), DNSPtr: s.pointersOf(s.ipv6.Addr()).inside(s.ipv6)}
 	}
 	for _, a := range s.private {
 		if a.pending {

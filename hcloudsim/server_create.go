@@ -73,8 +73,15 @@ func (c *call) createServer() (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
+	named, err := c.namedPrimaryIPs(req.PublicNet.IPv4ID, req.PublicNet.IPv6ID)
+	if err != nil {
+		return reply{}, err
+	}
 	s, err := c.newServer(req)
 	if err != nil {
+		return reply{}, err
+	}
+	if err := named.in(s.location); err != nil {
 		return reply{}, err
 	}
 	for _, n := range networks {
@@ -84,6 +91,9 @@ func (c *call) createServer() (reply, error) {
 	}
 	s.base = c.newBase(s.name, s.labels)
 	c.servers.add(s)
+	for _, k := range named.all() {
+		s.assign(k)
+	}
 	action, next := c.beginCreation(s, networks, req.StartAfterCreate == nil || *req.StartAfterCreate)
 	var password *string // a server with SSH keys has none
 	if len(req.SSHKeys) == 0 {
@@ -137,10 +147,6 @@ func (r serverRequest) checkReferences() error {
 		return errNotFound("firewall", r.Firewalls[0].Firewall)
 	case r.PlacementGroup != 0:
 		return errNotFound("placement_group", r.PlacementGroup)
-	case r.PublicNet.IPv4ID != 0:
-		return errNotFound("primary_ip", r.PublicNet.IPv4ID)
-	case r.PublicNet.IPv6ID != 0:
-		return errNotFound("primary_ip", r.PublicNet.IPv6ID)
 	}
 	return nil
 }

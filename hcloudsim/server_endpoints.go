@@ -78,6 +78,7 @@ func (c *call) deleteServer() (reply, error) {
 
 func (p *project) removeServer(s *server) {
 	p.servers.remove(s.id)
+	p.release(s.ref())
 	for _, lb := range p.loadBalancers.rows {
 		lb.dropServer(s.id)
 	}

@@ -47,6 +47,21 @@ func (s *Simulator) LoadBalancer(id int64) (schema.LoadBalancer, bool) {
 	return renderedOne(&p.loadBalancers, id, p.renderLoadBalancer)
 }
 
+// PrimaryIPs returns every primary IP, oldest first: those of load balancers, and others that were
+// created by themselves.
+func (s *Simulator) PrimaryIPs() []schema.PrimaryIP {
+	p, unlock := s.present()
+	defer unlock()
+	return rendered(p.primaryIPs.rows, p.renderPrimaryIP)
+}
+
+// PrimaryIP returns one primary IP.
+func (s *Simulator) PrimaryIP(id int64) (schema.PrimaryIP, bool) {
+	p, unlock := s.present()
+	defer unlock()
+	return renderedOne(&p.primaryIPs, id, p.renderPrimaryIP)
+}
+
 func rendered[R, J any](rows []R, render func(R) J) []J {
 	out := make([]J, 0, len(rows))
 	for _, r := range rows {

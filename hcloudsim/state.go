@@ -15,6 +15,7 @@ type state struct {
 	Servers       []serverBody       `json:"servers"`
 	Networks      []networkBody      `json:"networks"`
 	LoadBalancers []loadBalancerBody `json:"load_balancers"`
+	PrimaryIPs    []schema.PrimaryIP `json:"primary_ips"`
 	Certificates  []certificateBody  `json:"certificates"`
 	SSHKeys       []schema.SSHKey    `json:"ssh_keys"`
 	Images        []schema.Image     `json:"images"`
@@ -60,6 +61,7 @@ func (p *project) state() state {
 		Servers:       rendered(p.servers.rows, p.serverBody),
 		Networks:      rendered(p.networks.rows, p.networkBody),
 		LoadBalancers: rendered(p.loadBalancers.rows, p.loadBalancerBody),
+		PrimaryIPs:    rendered(p.primaryIPs.rows, p.renderPrimaryIP),
 		Certificates:  rendered(p.certificates.rows, p.certificateBody),
 		SSHKeys:       rendered(p.sshKeys.rows, p.renderSSHKey),
 		Images:        p.images,
@@ -107,6 +109,9 @@ func (w state) project(opts Options) (*project, error) {
 	if len(w.Images) > 0 {
 		p.images = w.Images
 	}
+	if err := read(p, &p.primaryIPs, w.PrimaryIPs, readPrimaryIP); err != nil {
+		return nil, err
+	}
 	if err := read(p, &p.servers, w.Servers, readServer); err != nil {
 		return nil, err
 	}
@@ -128,6 +133,7 @@ func (w state) project(opts Options) (*project, error) {
 			p.lastID = max(p.lastID, a.ID)
 		}
 	}
+	p.readHolders(w.LoadBalancers)
 	for _, h := range w.TargetHealth {
 		lb, err := must(&p.loadBalancers, kindLoadBalancer, h.LoadBalancer)
 		if err != nil {

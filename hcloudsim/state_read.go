@@ -131,8 +131,6 @@ func readLoadBalancer(p *project) func(loadBalancerBody) (*loadBalancer, error) 
 			public: b.PublicNet.Enabled, ipv4: r.addr(b.PublicNet.IPv4.IP), ipv6: r.addr(b.PublicNet.IPv6.IP),
 			health: map[healthKey]Finding{},
 		}
-		lb.pointers.note(lb.ipv4, b.PublicNet.IPv4.DNSPtr)
-		lb.pointers.note(lb.ipv6, b.PublicNet.IPv6.DNSPtr)
 		for _, net := range b.PrivateNet {
 			lb.private = &attachment{network: net.Network, ip: r.addr(net.IP)}
 		}
@@ -153,6 +151,55 @@ func readLoadBalancer(p *project) func(loadBalancerBody) (*loadBalancer, error) 
 			lb.targets = append(lb.targets, t)
 		}
 		return lb, r.failure(kindLoadBalancer, lb.id)
+	}
+}
+
+func readPrimaryIP(b schema.PrimaryIP) (*primaryIP, error) {
+	var r reader
+	k := &primaryIP{
+		base: base{b.ID, b.Name, cloneLabels(b.Labels), b.Created, b.Protection.Delete},
+		kind: b.Type, location: b.Location, autoDelete: b.AutoDelete,
+	}
+	switch b.Type {
+	case typeIPv4:
+		ip := r.addr(b.IP)
+		k.net = netip.PrefixFrom(ip, ip.BitLen())
+	case typeIPv6:
+		k.net = r.prefix(b.IP)
+	default:
+		r.err = errInvalid("type", "must be one of %s, %s", typeIPv4, typeIPv6)
+	}
+	if b.AssigneeID != nil {
+		k.holder = ref{b.AssigneeType, *b.AssigneeID}
+	}
+	for _, entry := range b.DNSPtr {
+		k.pointers.note(r.addr(entry.IP), entry.DNSPtr)
+	}
+	return k, r.failure(kindPrimaryIP, k.id)
+}
+
+// readHolders lets servers and load balancers have the primary IPs that are assigned to them, and
+// gives back those whose holder an edited snapshot lacks. Load balancers of a snapshot without
+// primary IPs get their own.
+func (p *project) readHolders(bodies []loadBalancerBody) {
+	for _, k := range slices.Clone(p.primaryIPs.rows) {
+		if s, there := p.servers.get(k.holder.id); there && k.holder == s.ref() {
+			s.assign(k)
+		} else if lb, there := p.loadBalancers.get(k.holder.id); there && k.holder == lb.ref() {
+			lb.addresses.set(k)
+		} else if !k.free() {
+			p.release(k.holder)
+		}
+	}
+	for _, body := range bodies {
+		lb, _ := p.loadBalancers.get(body.ID)
+		if lb.addresses.ipv4 == nil {
+			p.ownAddress(lb, typeIPv4, netip.PrefixFrom(lb.ipv4, lb.ipv4.BitLen())).pointers.note(lb.ipv4, body.PublicNet.IPv4.DNSPtr)
+		}
+		if lb.addresses.ipv6 == nil {
+			p.ownAddress(lb, typeIPv6, netip.PrefixFrom(lb.ipv6, 64).Masked()).pointers.note(lb.ipv6, body.PublicNet.IPv6.DNSPtr)
+		}
+		lb.ipv4, lb.ipv6 = lb.addresses.ipv4.address(), lb.addresses.ipv6.address()
 	}
 }
 

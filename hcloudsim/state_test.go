@@ -37,6 +37,13 @@ func furnished(t *testing.T) *hcloudsim.Simulator {
 	send(t, sim, "POST", path+"add_target", fmt.Sprintf(`{"type": "server", "server": {"id": %d, "ip": "%s2"}}`, b.ID, strings.TrimSuffix(now.PublicNet.IPv6.IP, "/64"))).want(t, 201, "")
 	send(t, sim, "POST", path+"add_target", `{"type": "label_selector", "label_selector": {"selector": "x in (y, z)"}}`).want(t, 201, "")
 	noError(t, sim.SetTargetFinding(lb.ID, hcloudsim.TargetID{Server: a.ID}, 443, hcloudsim.Finding{Health: hcloudsim.HealthUnhealthy, Detail: hcloudsim.DetailHTTPStatus, HTTPStatus: 503}))
+	address := seedPrimaryIP(t, sim, hcloudsim.PrimaryIPSeed{Name: "kept", Labels: map[string]string{"x": "y"}})
+	other := createAt(t, c, "kept", address.ID, 0)
+	_, _, err = c.LoadBalancer.ChangeDNSPtr(t.Context(), other, address.IP, hcloud.Ptr("kept.example.com"))
+	noError(t, err)
+	spare := seedPrimaryIP(t, sim, hcloudsim.PrimaryIPSeed{Name: "b", Location: now.Location.Name})
+	_, _, err = c.PrimaryIP.Assign(t.Context(), hcloud.PrimaryIPAssignOpts{ID: spare.ID, AssigneeID: b.ID, AssigneeType: "server"})
+	noError(t, err)
 	return sim
 }
 
@@ -49,7 +56,7 @@ func TestSnapshotAndRestore(t *testing.T) {
 	if got := other.Snapshot(); !bytes.Equal(got, snapshot) {
 		t.Errorf("restored:\n%s\nwas:\n%s", got, snapshot)
 	}
-	for _, path := range []string{"/v1/servers", "/v1/networks", "/v1/load_balancers", "/v1/certificates", "/v1/ssh_keys", "/v1/servers/actions"} {
+	for _, path := range []string{"/v1/servers", "/v1/networks", "/v1/load_balancers", "/v1/primary_ips", "/v1/certificates", "/v1/ssh_keys", "/v1/servers/actions"} {
 		if got, want := send(t, other, "GET", path, "").body, send(t, sim, "GET", path, "").body; got != want {
 			t.Errorf("%s is\n%s\nwas\n%s", path, got, want)
 		}
@@ -95,6 +102,7 @@ func TestRestoreImpossibleState(t *testing.T) {
 		"two of one ID":   `{"ssh_keys": [{"id": 1}, {"id": 1}]}`,
 		"no ID":           `{"ssh_keys": [{"name": "x"}]}`,
 		"health of none":  `{"target_health": [{"load_balancer": 1}]}`,
+		"no family":       `{"primary_ips": [{"id": 1, "ip": "1.2.3.4"}]}`,
 		"half a target":   `{"load_balancers": [{"id": 1, "public_net": {"ipv4": {"ip": "1.2.3.4"}, "ipv6": {"ip": "::1"}}, "targets": [{"type": "server"}]}]}`,
 		"wrong time":      `{"servers": [{"id": 1, "created": "yesterday"}]}`,
 		"address in list": `{"servers": [{"id": 1, "private_net": [{"ip": "10.0.0.2", "alias_ips": ["x"]}]}]}`,

@@ -70,7 +70,7 @@ type Annotation struct {
 
 // Annotations returns the table of all annotations, sorted as a reader wants them: by subject.
 func Annotations() []Annotation {
-	return slices.Concat(generalAnnotations(), networkAnnotations(), protocolAnnotations(), certificateAnnotations(), checkAnnotations())
+	return slices.Concat(generalAnnotations(), networkAnnotations(), primaryIPAnnotations(), protocolAnnotations(), certificateAnnotations(), checkAnnotations())
 }
 
 func generalAnnotations() []Annotation {

@@ -128,6 +128,14 @@ func ownCases() map[string]annotationCase {
 			value: "web.example.com", want: func(s *lb.Spec) { s.IPv6Name = "web.example.com" },
 			other: "mail.example.com", then: func(s *lb.Spec) { s.IPv6Name = "mail.example.com" }, invalid: []string{"2001:db8::1", "-"},
 		},
+		lb.AnnotationPrimaryIPv4: {
+			value: "web", want: func(s *lb.Spec) { s.PrimaryIPv4.Named = "web" },
+			other: "4711", then: func(s *lb.Spec) { s.PrimaryIPv4.Named = "4711" }, invalid: []string{"0", "99999999999999999999", " web", strings.Repeat("x", 129)},
+		},
+		lb.AnnotationPrimaryIPv6: {
+			value: "web", want: func(s *lb.Spec) { s.PrimaryIPv6.Named = "web" },
+			other: "4711", then: func(s *lb.Spec) { s.PrimaryIPv6.Named = "4711" }, invalid: []string{"0", "web "},
+		},
 		hetzner + "private-ipv4": {
 			value: "10.0.0.5", want: func(s *lb.Spec) { s.PrivateIP = netip.MustParseAddr("10.0.0.5") },
 			other: "192.168.1.1", then: func(s *lb.Spec) { s.PrivateIP = netip.MustParseAddr("192.168.1.1") },

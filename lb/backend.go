@@ -16,6 +16,8 @@ type Backend interface {
 	Candidates(ctx context.Context, owner Owner, name string) ([]State, error)
 	// Certificates are all the project has, in as few requests as the cloud allows.
 	Certificates(ctx context.Context) ([]Certificate, error)
+	// PrimaryIPs are those among the named that there are, by ID or name; what is a number is an ID.
+	PrimaryIPs(ctx context.Context, named []string) ([]PrimaryIP, error)
 	// List finds all load balancers of a cluster, in as few requests as the cloud allows.
 	List(ctx context.Context, cluster string) ([]State, error)
 	// Apply does one thing to the load balancer that was observed, and returns when it is done.

@@ -64,6 +64,8 @@ type Defaults struct {
 	// Adoptable are load balancers of others that Services may take over without a label in the
 	// cloud.
 	Adoptable []Adoptable
+	// PrimaryIPs are those that Services may have without a label in the cloud.
+	PrimaryIPs []GivenAddress
 	// Certificates says which certificates Services may name. Built in: any.
 	Certificates CertificateUse
 }

@@ -135,6 +135,11 @@ func (s Spec) Labels() map[string]string {
 	if s.IPv6Name != "" {
 		labels[labelIPv6Name] = ""
 	}
+	for _, r := range s.addressReferences(State{}) {
+		if r.Settled {
+			labels[r.label] = r.mark()
+		}
+	}
 	return labels
 }
 
@@ -154,6 +159,8 @@ func diffLabels(want Spec, have State) (marked, final map[string]string) {
 	if len(want.Kept) > 0 {
 		marked[LabelKept] = strings.Join(want.Kept, ".")
 	}
+	delete(marked, labelPrimaryIPv4)
+	delete(marked, labelPrimaryIPv6)
 	maps.Copy(marked, want.Labels())
 	final = maps.Clone(marked)
 	if want.IPv4Name == "" {

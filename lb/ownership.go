@@ -191,16 +191,25 @@ const (
 
 // given reports whether the project's side gives the load balancer to the Service.
 func (s Spec) given(have State) bool {
-	return s.Takeover.Listed || s.Service != "" && have.Labels[labelAdoptCluster] == s.Owner.Cluster &&
-		have.Labels[labelAdoptNamespace] == s.Namespace && have.Labels[labelAdoptService] == s.Service
+	return s.Takeover.Listed || s.consented(have.Labels)
+}
+
+// consented reports whether labels give what carries them to the Service.
+func (s Spec) consented(labels map[string]string) bool {
+	return s.Service != "" && labels[labelAdoptCluster] == s.Owner.Cluster &&
+		labels[labelAdoptNamespace] == s.Namespace && labels[labelAdoptService] == s.Service
+}
+
+// consent is the labels that do, as arguments of a command.
+func (s Spec) consent() string {
+	return fmt.Sprintf("%s=%s %s=%s %s=%s", labelAdoptCluster, s.Owner.Cluster, labelAdoptNamespace, s.Namespace, labelAdoptService, s.Service)
 }
 
 // adoption says what is missing until a load balancer that nobody owns becomes the Service's.
 func (s Spec) adoption(have State) string {
 	var steps []string
 	if !s.given(have) {
-		steps = append(steps, fmt.Sprintf(`run "hcloud load-balancer add-label %d %s=%s %s=%s %s=%s"`, have.ID,
-			labelAdoptCluster, s.Owner.Cluster, labelAdoptNamespace, s.Namespace, labelAdoptService, s.Service))
+		steps = append(steps, fmt.Sprintf(`run "hcloud load-balancer add-label %d %s"`, have.ID, s.consent()))
 	}
 	if !s.Takeover.Adopt {
 		steps = append(steps, "set the annotation "+annotationAdopt+" to true")

@@ -156,7 +156,7 @@ func (p *parser) place() {
 		p.misplace(p.set.location, "a load balancer has a location or a network zone: remove this or "+AnnotationNetworkZone)
 	case p.set.location == "" && p.set.zone == "":
 		p.set.location, p.set.zone = p.defaults.Location, p.defaults.NetworkZone
-		if p.set.location == "" && p.set.zone == "" {
+		if p.set.location == "" && p.set.zone == "" && p.set.primaryIPv4 == "" && p.set.primaryIPv6 == "" {
 			p.misplace("", "a load balancer needs a location or a network zone: set this, "+AnnotationNetworkZone+", or a default in the configuration")
 		}
 	}
@@ -201,7 +201,7 @@ func (p *parser) fields() {
 	}
 	if p.svc.LoadBalancerIP != "" {
 		p.note(Error, ReasonUnsupported, "spec.loadBalancerIP", p.svc.LoadBalancerIP,
-			"the cloud chooses the address of a load balancer: remove the field")
+			"the cloud chooses the address of a load balancer: remove the field, or name a primary IP by "+AnnotationPrimaryIPv4)
 	}
 }
 
@@ -256,6 +256,7 @@ func (p *parser) spec() Spec {
 		Type: s.kind, Location: s.location, NetworkZone: s.zone,
 		Algorithm: s.algorithm, Public: !s.publicOff,
 		IPv4Name: s.rdns4, IPv6Name: s.rdns6,
+		PrimaryIPv4: PrimaryIPRef{Named: s.primaryIPv4}, PrimaryIPv6: PrimaryIPRef{Named: s.primaryIPv6},
 		PrivateIP: s.privateIP, PrivateRange: s.privateRange, Subnet: p.defaults.PrivateSubnet,
 		Takeover: Takeover{Adopt: s.adopt, OptedIn: s.podTargets || !slices.ContainsFunc(each, settings.leavesCheck), Annotated: p.annotated(), NoIPv6: s.ipv6Off},
 		Network:  p.defaults.Network, UsePrivateIP: s.usePrivateIP, PodTargets: s.podTargets,
@@ -271,6 +272,11 @@ func (p *parser) spec() Spec {
 	}
 	listed := Adoptable{Name: spec.Name, Namespace: spec.Namespace, Service: spec.Service}
 	spec.Takeover.Listed = slices.Contains(p.defaults.Adoptable, listed)
+	for _, one := range p.defaults.PrimaryIPs {
+		if one.Namespace == spec.Namespace && one.Service == spec.Service {
+			spec.GivenAddresses = append(spec.GivenAddresses, one.Name)
+		}
+	}
 	for _, port := range p.served {
 		s := p.at(port)
 		spec.Listeners = append(spec.Listeners, Listener{

@@ -73,6 +73,11 @@ const (
 	ReasonCertificate = "CertificateUnusable"
 	// ReasonCertificatePending: a certificate that will be usable soon.
 	ReasonCertificatePending = "CertificatePending"
+	// ReasonPrimaryIP: a primary IP that the load balancer cannot be created with, or that goes with
+	// it.
+	ReasonPrimaryIP = "PrimaryIPUnusable"
+	// ReasonPrimaryIPInUse: one that something else has, maybe not for long.
+	ReasonPrimaryIPInUse = "PrimaryIPInUse"
 	// ReasonCheckKept: the health checks are those of the controller that had the load balancer
 	// before.
 	ReasonCheckKept = "HealthCheckKept"

@@ -32,6 +32,8 @@ type settings struct {
 	elsewhere    bool // source ranges are enforced elsewhere
 	rdns4, rdns6 string
 
+	primaryIPv4, primaryIPv6 string
+
 	privateIP    netip.Addr
 	privateRange netip.Prefix
 

@@ -24,7 +24,8 @@ type Spec struct {
 	Name string
 	Type string
 
-	// Exactly one of Location and NetworkZone is set. They matter at creation; see [Immovable].
+	// Exactly one of Location and NetworkZone is set, or none where primary IPs say where it is.
+	// They matter at creation; see [Immovable].
 	Location    string
 	NetworkZone string
 
@@ -45,6 +46,12 @@ type Spec struct {
 	// Subnet, if valid, is where it gets its address when it is attached; it never moves one that
 	// is.
 	Subnet netip.Prefix
+	// PrimaryIPv4 and PrimaryIPv6 are the public addresses that it is created with; see
+	// [Spec.WithPrimaryIPs].
+	PrimaryIPv4, PrimaryIPv6 PrimaryIPRef
+	// GivenAddresses are the IDs and names of primary IPs that the configuration gives to the
+	// Service.
+	GivenAddresses []string
 	// IPv4Name and IPv6Name are what reverse DNS says of the public addresses. Empty: what we said
 	// is taken back.
 	IPv4Name, IPv6Name string

@@ -53,6 +53,9 @@ type State struct {
 	IPv6      netip.Addr
 	Network   int64 // 0: not attached
 	PrivateIP netip.Addr
+	// PrimaryIPv4 and PrimaryIPv6 are the IDs of the primary IPs that the public addresses are; 0:
+	// unknown.
+	PrimaryIPv4, PrimaryIPv6 int64
 	// IPv4Name and IPv6Name are what reverse DNS says of the public addresses.
 	IPv4Name, IPv6Name string
 

@@ -86,6 +86,7 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	flags.TextVar(&c.options.IPv6Source, "ipv6-source", netip.Addr{}, "address from which load balancers connect to IPv6 addresses; empty: each from its own")
 	flags.BoolVar(&c.countMembers, "count-vswitch-members", false, "dedicated servers in a vSwitch count toward --attachment-limit of the network that is coupled with it")
 	flags.BoolVar(&c.options.OneVSwitchSubnet, "one-vswitch-subnet", false, "refuse a second subnet of type vswitch in a network")
+	flags.BoolVar(&c.options.ZoneIgnoresPrimaryIPs, "zone-ignores-primary-ips", false, "place a load balancer in a network zone without regard to where its primary IPs are")
 	flags.StringSliceVar(&owned, "owned-ip", nil, "address of a dedicated server, which may be a load balancer's target; may be given again")
 	for _, limit := range c.limits() {
 		flags.IntVar(limit.value, limit.flag, limit.otherwise, limit.of+"; -1: no limit")

@@ -9,9 +9,10 @@ import (
 
 // seedFile is what exists from the start. Servers name their network.
 type seedFile struct {
-	Networks []hcloudsim.NetworkSeed `json:"networks"`
-	Servers  []serverSeed            `json:"servers"`
-	Robot    robotSeed               `json:"robot"`
+	Networks   []hcloudsim.NetworkSeed   `json:"networks"`
+	Servers    []serverSeed              `json:"servers"`
+	PrimaryIPs []hcloudsim.PrimaryIPSeed `json:"primary_ips"`
+	Robot      robotSeed                 `json:"robot"`
 }
 
 type serverSeed struct {
@@ -45,6 +46,11 @@ func (f seedFile) plant(sim *hcloudsim.Simulator) error {
 			seed.Network = id
 		}
 		if _, err := sim.CreateServer(seed.ServerSeed); err != nil {
+			return fmt.Errorf("seed: %w", err)
+		}
+	}
+	for _, seed := range f.PrimaryIPs {
+		if _, err := sim.CreatePrimaryIP(seed); err != nil {
 			return fmt.Errorf("seed: %w", err)
 		}
 	}

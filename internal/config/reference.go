@@ -85,6 +85,7 @@ type draft struct {
 	vSwitch         VSwitch
 	loadBalancers   LoadBalancers
 	adoptable       []*lb.Adoptable
+	primaryIPs      []*lb.GivenAddress
 }
 
 // poolDraft is an item of pools.
@@ -141,6 +142,15 @@ func lists(d *draft) []list {
 				one := &lb.Adoptable{}
 				d.adoptable = append(d.adoptable, one)
 				return adoptableSettings(section, one)
+			},
+		},
+		{
+			key: primaryIPsKey, of: "primary IP",
+			meaning: "Primary IPs that Services may have their load balancers created with, see [Primary IPs](#primary-ips). None: only those whose labels in the cloud say so.",
+			item: func(section string) []setting {
+				one := &lb.GivenAddress{}
+				d.primaryIPs = append(d.primaryIPs, one)
+				return primaryIPSettings(section, one)
 			},
 		},
 	}

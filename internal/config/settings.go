@@ -296,3 +296,23 @@ func adoptableSettings(section string, one *lb.Adoptable) []setting {
 		},
 	}
 }
+
+const primaryIPsKey = "loadBalancers.primaryIPs"
+
+// primaryIPSettings are the keys of one primary IP that a Service may have.
+func primaryIPSettings(section string, one *lb.GivenAddress) []setting {
+	return []setting{
+		{
+			key: section + ".name", format: name(&one.Name), required: true,
+			meaning: "Its ID or name in the cloud; a number is an ID.",
+		},
+		{
+			key: section + ".namespace", format: dnsLabel(&one.Namespace, "shop"), required: true,
+			meaning: "The Service's namespace.",
+		},
+		{
+			key: section + ".service", format: dnsLabel(&one.Service, "web"), required: true,
+			meaning: "The Service's name.",
+		},
+	}
+}

@@ -162,6 +162,9 @@ func (r *resolver) loadBalancers(d *draft) LoadBalancers {
 	for _, one := range d.adoptable {
 		b.Adoptable = append(b.Adoptable, *one)
 	}
+	for _, one := range d.primaryIPs {
+		b.PrimaryIPs = append(b.PrimaryIPs, *one)
+	}
 	const location, zone = "loadBalancers.location", "loadBalancers.networkZone"
 	if r.isSet(location) && r.isSet(zone) {
 		// The two are one setting in two notations, so the file's outranks

@@ -177,6 +177,9 @@ func locks(op lb.Op, have lb.State) int64 {
 // project, so a creation that got through without our knowing shows as a name
 // that is taken: then our labels are looked for.
 func (l *LoadBalancers) create(ctx context.Context, spec lb.Spec) error {
+	if err := unresolved(spec); err != nil {
+		return err
+	}
 	do := func(ctx context.Context) error {
 		err := l.change(ctx, func(ctx context.Context) (*hcloud.Action, error) {
 			result, _, err := l.client.api.LoadBalancer.Create(ctx, createOpts(spec))

@@ -19,6 +19,7 @@ func balancerState(b *hcloud.LoadBalancer, addresses []string) lb.State {
 		ID: b.ID, Name: b.Name, Labels: b.Labels, Created: b.Created, Algorithm: lb.Algorithm(b.Algorithm.Type),
 		Public: b.PublicNet.Enabled, IPv4: addr(b.PublicNet.IPv4.IP), IPv6: addr(b.PublicNet.IPv6.IP),
 		IPv4Name: b.PublicNet.IPv4.DNSPtr, IPv6Name: b.PublicNet.IPv6.DNSPtr,
+		PrimaryIPv4: b.PublicNet.IPv4.ID, PrimaryIPv6: b.PublicNet.IPv6.ID,
 	}
 	if b.LoadBalancerType != nil {
 		s.Type = b.LoadBalancerType.Name
@@ -148,6 +149,7 @@ func createOpts(spec lb.Spec) hcloud.LoadBalancerCreateOpts {
 		Algorithm:        &hcloud.LoadBalancerAlgorithm{Type: hcloud.LoadBalancerAlgorithmType(spec.Algorithm)},
 		NetworkZone:      hcloud.NetworkZone(spec.NetworkZone),
 		PublicInterface:  hcloud.Ptr(spec.Public),
+		PublicNet:        publicNetOpts(spec),
 	}
 	if spec.Location != "" {
 		opts.Location = &hcloud.Location{Name: spec.Location}

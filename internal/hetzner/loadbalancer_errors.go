@@ -124,12 +124,17 @@ func (l *LoadBalancers) refusal(op lb.Op, name string, err error) error {
 // remedies are what to do about refusals whose messages leave that open.
 func remedies() map[hcloud.ErrorCode]string {
 	const only = "only addresses of dedicated servers of the project's owner, and addresses in the network's vSwitch subnets, can be targets: "
+	const elsewhere = "something else has got the primary IP: free it, or name another one"
 	return map[hcloud.ErrorCode]string{
-		hcloud.ErrorCodeIPNotOwned:                only + "see that the Node's addresses and provider ID are those of such a server, or label the Node " + excludeLabel,
-		hcloud.ErrorCodeCloudResourceIPNotAllowed: "the address is a cloud server's: the Node's provider ID must begin with hcloud:// then",
-		"ip_not_assigned_to_server":               "only addresses out of the server's own /64 can be targets: see that the Node's provider ID names the server that has the Node's podCIDRs, or set underlay.dev/targets to nodes",
-		"ip_not_in_vswitch_subnet":                only + "set the kubelet's --node-ip to the server's address there, or use-private-ip to false",
-		"network_has_no_vswitch_subnet":           only + "add a subnet of type vswitch to the network, or set use-private-ip to false",
+		hcloud.ErrorCodeIPNotOwned:                  only + "see that the Node's addresses and provider ID are those of such a server, or label the Node " + excludeLabel,
+		hcloud.ErrorCodeCloudResourceIPNotAllowed:   "the address is a cloud server's: the Node's provider ID must begin with hcloud:// then",
+		hcloud.ErrorCodePrimaryIPAssigned:           elsewhere,
+		hcloud.ErrorCodePrimaryIPAlreadyAssigned:    elsewhere,
+		hcloud.ErrorCodePrimaryIPVersionMismatch:    "name one of the right family in each of " + lb.AnnotationPrimaryIPv4 + " and " + lb.AnnotationPrimaryIPv6,
+		hcloud.ErrorCodePrimaryIPDatacenterMismatch: "set " + lb.AnnotationLocation + " to the primary IP's location",
+		"ip_not_assigned_to_server":                 "only addresses out of the server's own /64 can be targets: see that the Node's provider ID names the server that has the Node's podCIDRs, or set underlay.dev/targets to nodes",
+		"ip_not_in_vswitch_subnet":                  only + "set the kubelet's --node-ip to the server's address there, or use-private-ip to false",
+		"network_has_no_vswitch_subnet":             only + "add a subnet of type vswitch to the network, or set use-private-ip to false",
 	}
 }
 

@@ -394,6 +394,13 @@ func (c *cloud) Certificates(ctx context.Context) ([]lb.Certificate, error) {
 	return c.client.Certificates(ctx)
 }
 
+func (c *cloud) PrimaryIPs(ctx context.Context, named []string) ([]lb.PrimaryIP, error) {
+	if err := c.counted(); err != nil {
+		return nil, err
+	}
+	return c.client.PrimaryIPs(ctx, named)
+}
+
 func (c *cloud) Apply(ctx context.Context, have lb.State, op lb.Op) error {
 	c.mu.Lock()
 	c.writes = append(c.writes, op.String())

@@ -53,8 +53,10 @@ type outcome struct {
 	Nodes []lb.Node
 	// Removed are the targets that were removed, but for those that come back at another address.
 	Removed []lb.Target
-	memory  memory
-	Notes   []lb.Note
+	// addresses are looked for once.
+	addresses primaryIPs
+	memory    memory
+	Notes     []lb.Note
 	// Transient is what will pass, and must be tried again.
 	Transient error
 	// waits: more is to be done when the checks have judged what was done now.
@@ -108,10 +110,18 @@ func (c converger) pass(ctx context.Context, p Plan, hooks hooks, o *outcome) (a
 		o.add(err)
 		return false
 	}
+	if err := c.lookForPrimaryIPs(ctx, p, o); err != nil {
+		o.add(err)
+		return false
+	}
+	p.addresses = o.addresses
 	now := p.Against(o.State, certificates)
 	o.Spec, o.Notes, o.Nodes, o.waits, o.opens = now.Spec, now.Notes, now.nodes, now.waits, now.opens
 	if pending(now.Notes) {
 		o.Transient = errors.Join(o.Transient, errors.New("the certificate is being obtained"))
+	}
+	if !o.State.Exists() && inUse(now.Notes) {
+		o.Transient = errors.Join(o.Transient, errors.New("a primary IP is in use, and looked at again"))
 	}
 	if len(now.Ops) == 0 {
 		o.memory = now.memory

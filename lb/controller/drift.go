@@ -67,7 +67,7 @@ func (c *Controller) drift(ctx context.Context) error {
 	c.closeOrphans(ctx, involved)
 	for _, svc := range involved {
 		owned := ownedBy(c.owner(svc), states)
-		settled, err := c.settled(svc, owned, certificates)
+		settled, err := c.settled(ctx, svc, owned, certificates)
 		if settled {
 			c.reopens.Add(nameOf(svc))
 			continue
@@ -139,7 +139,7 @@ func takeable(svc *corev1.Service) bool {
 }
 
 // settled reports whether a reconciliation would find nothing to do.
-func (c *Controller) settled(svc *corev1.Service, owned []lb.State, certificates func() ([]lb.Certificate, error)) (bool, error) {
+func (c *Controller) settled(ctx context.Context, svc *corev1.Service, owned []lb.State, certificates func() ([]lb.Certificate, error)) (bool, error) {
 	if c.needsCleanup(svc) {
 		return false, nil
 	}
@@ -167,6 +167,9 @@ func (c *Controller) settled(svc *corev1.Service, owned []lb.State, certificates
 		}
 	}
 	have, readable := owned[0], !p.Refused
+	if p.addresses, err = c.primaryIPs(ctx, p, have); err != nil {
+		return false, err
+	}
 	if p = p.Against(have, known); len(p.Ops) > 0 || p.waits {
 		return false, nil
 	}

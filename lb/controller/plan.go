@@ -37,6 +37,7 @@ type Plan struct {
 	follows    bool      // only those that are preferred can be healthy
 	repeats    bool      // what is left is planned again
 	now        time.Time
+	addresses  primaryIPs
 	refusals   *refusals         // nil: none are known
 	unhealthy  *since[lb.Target] // nil: nobody knows
 
@@ -125,7 +126,7 @@ func (p Plan) choose(have lb.State) Plan {
 	}
 	pods.Notes = slices.Concat(pods.Notes, notes)
 	pods.hadManaged, pods.repeats, pods.refusals, pods.unhealthy = p.hadManaged, p.repeats, p.refusals, p.unhealthy
-	pods.memory, pods.now = p.memory, p.now
+	pods.memory, pods.now, pods.addresses = p.memory, p.now, p.addresses
 	return pods
 }
 
@@ -234,6 +235,10 @@ func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
 	}
 	if hindrances := p.Spec.Hindrances(); !have.Exists() && len(hindrances) > 0 {
 		p.Refused, p.Notes = true, slices.Concat(hindrances, p.Notes)
+		return p
+	}
+	p, addressed := p.addressed(have)
+	if !addressed {
 		return p
 	}
 	spec, obtain, unusable := p.Spec.Resolve(certificates)

@@ -91,6 +91,33 @@ func (d *driver) servers(n *hcloud.Network) (a, b *hcloud.Server) {
 	return a, b
 }
 
+// primaryIPs leaves one of each type, and tries the first at a server without an IPv4 address.
+func (d *driver) primaryIPs(b *hcloud.Server) (ipv4, ipv6 *hcloud.PrimaryIP) {
+	ctx := d.Context()
+	made, _, err := d.c.PrimaryIP.Create(ctx, hcloud.PrimaryIPCreateOpts{
+		Name: "web", Type: hcloud.PrimaryIPTypeIPv4, Location: "fsn1", AutoDelete: hcloud.Ptr(true), Labels: map[string]string{"a": "b"},
+	})
+	d.must(err)
+	ipv4 = made.PrimaryIP
+	made, _, err = d.c.PrimaryIP.Create(ctx, hcloud.PrimaryIPCreateOpts{Name: "web-6", Type: hcloud.PrimaryIPTypeIPv6, Location: "fsn1"})
+	d.must(err)
+	ipv6 = made.PrimaryIP
+	d.must(d.c.PrimaryIP.List(ctx, hcloud.PrimaryIPListOpts{Name: "web", IP: ipv4.IP.String(), ListOpts: filters("x"), Sort: []string{"created:desc", "id"}}))
+	d.must(d.c.PrimaryIP.Update(ctx, ipv4, hcloud.PrimaryIPUpdateOpts{Name: "renamed", AutoDelete: hcloud.Ptr(false), Labels: &map[string]string{"c": ""}}))
+	d.must(d.c.PrimaryIP.ChangeDNSPtr(ctx, hcloud.PrimaryIPChangeDNSPtrOpts{ID: ipv6.ID, IP: ipv6.IP.String() + "1", DNSPtr: "web.example.com"}))
+	d.must(d.c.PrimaryIP.ChangeProtection(ctx, hcloud.PrimaryIPChangeProtectionOpts{ID: ipv4.ID, Delete: true}))
+	d.refused(hcloud.ErrorCodeProtected)(d.c.PrimaryIP.Delete(ctx, ipv4))
+	d.must(d.c.PrimaryIP.Assign(ctx, hcloud.PrimaryIPAssignOpts{ID: ipv4.ID, AssigneeID: b.ID, AssigneeType: "server"}))
+	d.must(d.c.PrimaryIP.GetByID(ctx, ipv4.ID))
+	d.must(d.c.Server.GetByID(ctx, b.ID))
+	d.must(d.c.PrimaryIP.Unassign(ctx, ipv4.ID))
+	actions, _, err := d.c.PrimaryIP.Action.ListFor(ctx, ipv4, hcloud.ActionListOpts{})
+	d.must(err)
+	d.must(d.c.PrimaryIP.Action.List(ctx, hcloud.ActionListOpts{ID: []int64{actions[0].ID}}))
+	d.must(d.c.PrimaryIP.Action.GetByID(ctx, actions[0].ID))
+	return ipv4, ipv6
+}
+
 func (d *driver) certificates() *hcloud.Certificate {
 	ctx := d.Context()
 	chain, key := newCertificate(d.T, "example.com")
@@ -110,10 +137,12 @@ func (d *driver) certificates() *hcloud.Certificate {
 
 func (d *driver) loadBalancers(n *hcloud.Network, a, b *hcloud.Server, certificate *hcloud.Certificate) {
 	ctx := d.Context()
+	ipv4, ipv6 := d.primaryIPs(b)
 	made, _, err := d.c.LoadBalancer.Create(ctx, hcloud.LoadBalancerCreateOpts{
 		Name: "web", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
 		Algorithm: &hcloud.LoadBalancerAlgorithm{Type: hcloud.LoadBalancerAlgorithmTypeLeastConnections},
 		Labels:    map[string]string{"a": "b"}, Network: n, PublicInterface: hcloud.Ptr(true),
+		PublicNet: &hcloud.LoadBalancerCreateOptsPublicNet{IPv4: ipv4, IPv6: ipv6},
 		Services: []hcloud.LoadBalancerCreateOptsService{{
 			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(8080), DestinationPort: hcloud.Ptr(30080), Proxyprotocol: hcloud.Ptr(true),
 			HealthCheck: &hcloud.LoadBalancerCreateOptsServiceHealthCheck{
@@ -169,5 +198,7 @@ func (d *driver) loadBalancers(n *hcloud.Network, a, b *hcloud.Server, certifica
 	d.must(err)
 	d.must(d.c.LoadBalancer.Action.List(ctx, hcloud.ActionListOpts{ID: []int64{actions[0].ID}}))
 	d.must(d.c.LoadBalancer.Action.GetByID(ctx, actions[0].ID))
+	d.must(d.c.PrimaryIP.GetByID(ctx, ipv4.ID)) // the load balancer's
 	d.must(d.c.LoadBalancer.DeleteWithResult(ctx, lb))
+	d.must(d.c.PrimaryIP.Delete(ctx, ipv6))
 }

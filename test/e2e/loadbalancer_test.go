@@ -20,7 +20,7 @@ import (
 )
 
 // A Service's life: created, checked by its traffic policy, changed, followed
-// by nodes that come and go, deleted.
+// by nodes that come and go, deleted, and created again with the address that it had.
 func TestAServiceGetsALoadBalancer(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 100 * time.Millisecond})
@@ -29,9 +29,15 @@ func TestAServiceGetsALoadBalancer(t *testing.T) {
 		addMachine(t, c, fmt.Sprint("node-", i))
 	}
 	eventually(t, 30*time.Second, "three Nodes are served", allServed(t, c, 3))
+	ip, err := c.Cloud.CreatePrimaryIP(hcloudsim.PrimaryIPSeed{Name: "web", Labels: map[string]string{
+		"underlay.dev/adopt-cluster": "kubernetes", "underlay.dev/adopt-namespace": "default", "underlay.dev/adopt-service": "web",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	c.Cloud.ResetRequests()
 
-	createService(t, c, "web", corev1.ServiceExternalTrafficPolicyLocal)
+	createService(t, c, "web", corev1.ServiceExternalTrafficPolicyLocal, "underlay.dev/primary-ipv4", "web")
 	eventually(t, 20*time.Second, "the Service has an address", hasAddress(t, c, "web"))
 	svc := service(t, c, "web")
 	balancer := balancers(t, c, 1)[0]
@@ -66,6 +72,11 @@ func TestAServiceGetsALoadBalancer(t *testing.T) {
 	})
 	if r := refused(c); len(r) > 0 {
 		t.Errorf("the cloud refused writes: %q", r)
+	}
+	createService(t, c, "web", corev1.ServiceExternalTrafficPolicyLocal, "underlay.dev/primary-ipv4", "web")
+	eventually(t, 20*time.Second, "the Service has its address again", hasAddress(t, c, "web"))
+	if again := balancers(t, c, 1)[0]; again.ID == balancer.ID || balancer.PublicNet.IPv4.IP != ip.IP || again.PublicNet.IPv4.IP != ip.IP {
+		t.Errorf("load balancers %d with %s and %d with %s, want two with %s", balancer.ID, balancer.PublicNet.IPv4.IP, again.ID, again.PublicNet.IPv4.IP, ip.IP)
 	}
 	for _, e := range audited(t, c, "") {
 		if e.Code == http.StatusForbidden {

@@ -1,0 +1,239 @@
+package lb
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Annotations that name primary IPs.
+const (
+	AnnotationPrimaryIPv4 = OwnPrefix + "primary-ipv4"
+	AnnotationPrimaryIPv6 = OwnPrefix + "primary-ipv6"
+)
+
+// PrimaryIP is a public address of the project that outlives whatever has it. A load balancer can be
+// created with one of each family and keeps them as long as it lives: the cloud exchanges none.
+type PrimaryIP struct {
+	ID     int64
+	Name   string
+	Labels map[string]string
+	// Net is an IPv4 address, or an IPv6 /64.
+	Net         netip.Prefix
+	Location    string
+	NetworkZone string // the location's
+	// Holder is who has it, such as "load balancer 17"; empty: nobody.
+	Holder string
+	// AutoDelete: the cloud deletes it together with what has it.
+	AutoDelete bool
+}
+
+func (ip PrimaryIP) family() string {
+	if ip.Net.Addr().Is4() {
+		return "IPv4"
+	}
+	return "IPv6"
+}
+
+// Is reports whether a Service means this one by a name or an ID. What is a number is an ID.
+func (ip PrimaryIP) Is(named string) bool {
+	if id, isID := PrimaryIPID(named); isID {
+		return ip.ID == id
+	}
+	return ip.Name == named
+}
+
+// PrimaryIPID reads a reference to a primary IP that is an ID, not a name.
+func PrimaryIPID(named string) (int64, bool) {
+	id, err := strconv.ParseInt(named, 10, 64)
+	return id, err == nil && id > 0
+}
+
+// PrimaryIPRef is a primary IP as a Service names it, and what is known of that.
+type PrimaryIPRef struct {
+	Named string // its ID or name; empty: none is wanted, and the cloud makes one
+	ID    int64  // 0: not looked for
+	// Settled: the load balancer has it, or will, and there is nothing left to look for or to tell.
+	// A label remembers that, so that a load balancer at rest costs no request.
+	Settled bool
+}
+
+// GivenAddress is a primary IP that the configuration gives to a Service, by its name or its ID.
+type GivenAddress struct{ Name, Namespace, Service string }
+
+// Labels of a load balancer that remember which names were found to be its primary IPs.
+const (
+	labelPrimaryIPv4 = OwnPrefix + "primary-ipv4"
+	labelPrimaryIPv6 = OwnPrefix + "primary-ipv6"
+)
+
+// mark is the label's value: the name, or a hash of one that is no label value.
+func (r PrimaryIPRef) mark() string {
+	if labelValue(r.Named) {
+		return r.Named
+	}
+	return fmt.Sprintf("sha256-%x", sha256.Sum256([]byte(r.Named)))[:39]
+}
+
+func primaryIPAnnotations() []Annotation {
+	row := func(name, family string, at func(*settings) *string) Annotation {
+		return Annotation{
+			Name: name, Type: "text", Range: "ID or name of an " + family + " primary IP of the project; a number is an ID",
+			Default: "a new address, which goes with the load balancer",
+			Effect:  "Public " + family + " address that the load balancer is created with, and that stays when the Service is deleted. The project's side has to agree: by labels of the primary IP, or by loadBalancers.primaryIPs in the configuration. The load balancer is created where the primary IP is, unless location or network-zone contradicts. One that exists keeps its addresses.",
+			set:     text(at, validPrimaryIP), idle: unreachable,
+		}
+	}
+	return []Annotation{
+		row(AnnotationPrimaryIPv4, "IPv4", func(s *settings) *string { return &s.primaryIPv4 }),
+		row(AnnotationPrimaryIPv6, "IPv6", func(s *settings) *string { return &s.primaryIPv6 }),
+	}
+}
+
+func validPrimaryIP(v string) error {
+	if _, isID := PrimaryIPID(v); !isID && strings.Trim(v, "0123456789") == "" {
+		return errors.New("set the primary IP's ID or name; a number is an ID")
+	}
+	return validName(v)
+}
+
+// unreachable concerns addresses that the load balancer is created with all the same: it can get
+// them at no other time.
+func unreachable(s settings) string {
+	if s.publicOff {
+		return "the load balancer has the address but no public interface, so nobody reaches it there: remove this, or " + annotationPublicOff
+	}
+	return ""
+}
+
+// reference is one of the two, with what belongs to its family.
+type reference struct {
+	*PrimaryIPRef
+	annotation, label, family string
+	id                        int64      // of what the load balancer has
+	address                   netip.Addr // the same
+}
+
+// references are those of the spec that name something.
+func (s *Spec) addressReferences(have State) []reference {
+	all := []reference{
+		{&s.PrimaryIPv4, AnnotationPrimaryIPv4, labelPrimaryIPv4, "IPv4", have.PrimaryIPv4, have.IPv4},
+		{&s.PrimaryIPv6, AnnotationPrimaryIPv6, labelPrimaryIPv6, "IPv6", have.PrimaryIPv6, have.IPv6},
+	}
+	return slices.DeleteFunc(all, func(r reference) bool { return r.Named == "" })
+}
+
+// remembered reports whether the load balancer is known to have what is named.
+func (r reference) remembered(have State) bool {
+	return have.Exists() && have.Labels[r.label] == r.mark()
+}
+
+// had reports whether the load balancer has it. Its addresses tell where it does not say whose they
+// are.
+func (r reference) had(ip PrimaryIP) bool {
+	return ip.ID == r.id || r.id == 0 && r.address.IsValid() && ip.Net.Contains(r.address)
+}
+
+// UnknownPrimaryIPs are the IDs and names that have to be looked for before it is known what the
+// spec means for a load balancer.
+func (s Spec) UnknownPrimaryIPs(have State) []string {
+	var names []string
+	for _, r := range s.addressReferences(have) {
+		if !r.remembered(have) {
+			names = append(names, r.Named)
+		}
+	}
+	return names
+}
+
+// WithPrimaryIPs resolves the primary IPs that the spec names. Found are those among
+// [Spec.UnknownPrimaryIPs] that there are.
+//
+// A load balancer that is to be created must not be if a note is an [Error]: with other addresses it
+// would be of no use, and it could never get the right ones. One that exists keeps what it has.
+func (s Spec) WithPrimaryIPs(have State, found []PrimaryIP) (Spec, []Note) {
+	var notes []Note
+	var usable []PrimaryIP
+	for _, r := range s.addressReferences(have) {
+		if r.remembered(have) {
+			r.Settled = true
+			continue
+		}
+		i := slices.IndexFunc(found, func(ip PrimaryIP) bool { return ip.Is(r.Named) })
+		note := Note{Grade: Error, Reason: ReasonPrimaryIP, Field: r.annotation, Value: r.Named}
+		switch {
+		case have.Exists() && (i < 0 || !r.had(found[i])):
+			note.Reason = ReasonImmutable
+			note.Text = fmt.Sprintf("the load balancer %q keeps its address %s, because the cloud exchanges no address of one that exists: delete the Service and create it again, or remove this", have.Name, r.address)
+		case i < 0:
+			note.Text = "the project has no primary IP of this ID or name: correct it, or create the primary IP, which is looked for again within minutes"
+		case !have.Exists():
+			note.Reason, note.Text = s.unusable(r, found[i])
+		}
+		if note.Text != "" {
+			notes = append(notes, note)
+			continue
+		}
+		ip := found[i]
+		r.ID, r.Settled = ip.ID, !ip.AutoDelete
+		usable = append(usable, ip)
+		if ip.AutoDelete {
+			note.Grade, note.Text = Warning, fmt.Sprintf("the cloud will delete this primary IP together with the load balancer: to keep the address, run \"hcloud primary-ip update --auto-delete=false %d\"", ip.ID)
+			notes = append(notes, note)
+		}
+	}
+	if have.Exists() || len(usable) == 0 {
+		return s, notes
+	}
+	s, misplaced := s.placedAt(usable)
+	return s, slices.Concat(notes, misplaced)
+}
+
+// unusable says why a load balancer may not be created with a primary IP; nothing if it may. What
+// there is to know about one that belongs to somebody else is not the Service's business.
+func (s Spec) unusable(r reference, ip PrimaryIP) (reason, text string) {
+	switch {
+	case ip.family() != r.family:
+		other := AnnotationPrimaryIPv4
+		if ip.family() == "IPv6" {
+			other = AnnotationPrimaryIPv6
+		}
+		return ReasonPrimaryIP, fmt.Sprintf("this primary IP is of family %s: name it in %s, and one of family %s here", ip.family(), other, r.family)
+	case !s.mayHave(ip):
+		return ReasonPrimaryIP, fmt.Sprintf(`the project's side does not give this primary IP to the Service: run "hcloud primary-ip add-label %d %s", or list it in loadBalancers.primaryIPs of the configuration`, ip.ID, s.consent())
+	case ip.Holder != "":
+		return ReasonPrimaryIPInUse, fmt.Sprintf("%s has this primary IP: delete that, unassign the primary IP if it is a server, or name another one", ip.Holder)
+	}
+	return ReasonPrimaryIP, ""
+}
+
+// mayHave reports whether the project's side gives a primary IP to the Service.
+func (s Spec) mayHave(ip PrimaryIP) bool {
+	return s.consented(ip.Labels) || slices.ContainsFunc(s.GivenAddresses, ip.Is)
+}
+
+// placedAt is the spec for a creation where the primary IPs are: none can be moved.
+func (s Spec) placedAt(ips []PrimaryIP) (Spec, []Note) {
+	at := ips[0]
+	note := Note{Grade: Error, Reason: ReasonPrimaryIP}
+	annotated := s.Takeover.Annotated.Place
+	switch {
+	case len(ips) > 1 && ips[1].Location != at.Location:
+		note.Field, note.Value = AnnotationPrimaryIPv6, s.PrimaryIPv6.Named
+		note.Text = fmt.Sprintf("this primary IP is in %s and that of %s in %s: name two of one location", ips[1].Location, AnnotationPrimaryIPv4, at.Location)
+	case annotated && s.Location != "" && s.Location != at.Location:
+		note.Field, note.Value = AnnotationLocation, s.Location
+		note.Text = fmt.Sprintf("the primary IP %q is in %s and cannot move: set that, remove this, or name another primary IP", at.Name, at.Location)
+	case annotated && s.Location == "" && s.NetworkZone != at.NetworkZone:
+		note.Field, note.Value = AnnotationNetworkZone, s.NetworkZone
+		note.Text = fmt.Sprintf("the primary IP %q is in %s, in network zone %s, and cannot move: set that, remove this, or name another primary IP", at.Name, at.Location, at.NetworkZone)
+	default:
+		s.Location, s.NetworkZone = at.Location, ""
+		return s, nil
+	}
+	return s, []Note{note}
+}
