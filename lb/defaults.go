@@ -58,6 +58,8 @@ type Defaults struct {
 	// Adoptable are load balancers of others that Services may take over without a label in the
 	// cloud.
 	Adoptable []Adoptable
+	// Shared are load balancers that Services of several namespaces may share.
+	Shared []SharedName
 	// Certificates says which certificates Services may name. Built in: any.
 	Certificates CertificateUse
 }

@@ -85,6 +85,7 @@ type draft struct {
 	vSwitch         VSwitch
 	loadBalancers   LoadBalancers
 	adoptable       []*lb.Adoptable
+	shared          []*sharedDraft
 }
 
 // poolDraft is an item of pools.
@@ -100,6 +101,12 @@ type poolDraft struct {
 type machineDraft struct {
 	section string
 	Machine
+}
+
+// sharedDraft is an item of loadBalancers.shared.
+type sharedDraft struct {
+	section string
+	lb.SharedName
 }
 
 // reference is the table of all settings but those in lists, each bound to its
@@ -141,6 +148,15 @@ func lists(d *draft) []list {
 				one := &lb.Adoptable{}
 				d.adoptable = append(d.adoptable, one)
 				return adoptableSettings(section, one)
+			},
+		},
+		{
+			key: sharedKey, of: "load balancer",
+			meaning: "Load balancers that Services of several namespaces may share, see [Shared load balancers](#shared-load-balancers). None: only Services of one namespace share one.",
+			item: func(section string) []setting {
+				one := &sharedDraft{section: section}
+				d.shared = append(d.shared, one)
+				return sharedSettings(section, &one.SharedName)
 			},
 		},
 	}

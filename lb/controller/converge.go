@@ -57,6 +57,8 @@ type outcome struct {
 	Transient error
 	// waits: more is to be done when the checks have judged what was done now.
 	waits bool
+	// members are what became of each Service, if they share.
+	members []member
 	// RetryTargets is after how long a target that was refused is to be asked for again; 0: none
 	// is.
 	RetryTargets time.Duration
@@ -77,13 +79,18 @@ func (o *outcome) add(err error) {
 
 // converge is read, diff, and only the differing calls.
 func (c converger) converge(ctx context.Context, p Plan, hooks hooks) outcome {
-	o := outcome{Spec: p.Spec, Notes: p.Notes, memory: p.memory}
 	have, err := c.look(ctx, p)
 	if err != nil {
+		o := outcome{Spec: p.Spec, Notes: p.Notes, memory: p.memory}
 		o.add(err)
 		return o
 	}
-	o.State, o.Seen = have, true
+	return c.convergeFrom(ctx, have, p, hooks)
+}
+
+// convergeFrom is converge where what there is has just been read.
+func (c converger) convergeFrom(ctx context.Context, have lb.State, p Plan, hooks hooks) outcome {
+	o := outcome{Spec: p.Spec, Notes: p.Notes, memory: p.memory, State: have, Seen: true, members: p.members}
 	for range maxPasses {
 		if !c.pass(ctx, p, hooks, &o) {
 			break
@@ -103,7 +110,7 @@ func (c converger) pass(ctx context.Context, p Plan, hooks hooks, o *outcome) (a
 		return false
 	}
 	now := p.Against(o.State, certificates)
-	o.Spec, o.Notes, o.Nodes, o.waits = now.Spec, now.Notes, now.nodes, now.waits
+	o.Spec, o.Notes, o.Nodes, o.waits, o.members = now.Spec, now.Notes, now.nodes, now.waits, now.members
 	if pending(now.Notes) {
 		o.Transient = errors.Join(o.Transient, errors.New("the certificate is being obtained"))
 	}
@@ -195,7 +202,7 @@ func (c converger) create(ctx context.Context, op lb.Create, o *outcome) (again 
 		op.Spec.Targets = nil
 		errs = c.run(ctx, lb.State{}, []lb.Op{op}).errs
 	}
-	if len(errs) > 0 && errors.Is(errs[0], lb.ErrNotOwned) {
+	if len(errs) > 0 && errors.Is(errs[0], lb.ErrNotOwned) && o.Spec.Owner.Group == "" {
 		have, err := c.claimable(ctx, o.Spec)
 		if o.State = have; have.Exists() {
 			return true
@@ -225,7 +232,7 @@ func (c converger) lookAgain(ctx context.Context, o *outcome) bool {
 
 // certificates are looked at only by who has to do with them.
 func (c converger) certificates(ctx context.Context, p Plan) ([]lb.Certificate, error) {
-	if p.Refused || !p.Spec.NeedsCertificates() && !p.hadManaged {
+	if p.Refused || !p.needsCertificates() {
 		return nil, nil
 	}
 	all, err := c.backend.Certificates(ctx)

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -44,9 +45,14 @@ func (c *Controller) drift(ctx context.Context) error {
 		return fmt.Errorf("listing Services: %w", err)
 	}
 	var involved []*corev1.Service
+	groups := make(map[string]bool)
 	for _, svc := range all {
 		svc = c.newest.Of(svc)
-		if c.wants(svc) || c.needsCleanup(svc) {
+		switch group := c.groupOf(svc); {
+		case !c.wants(svc) && !c.needsCleanup(svc):
+		case group != "":
+			groups[group] = true
+		default:
 			involved = append(involved, svc)
 		}
 	}
@@ -59,8 +65,19 @@ func (c *Controller) drift(ctx context.Context) error {
 		return err
 	}
 	for _, svc := range all {
-		if svc = c.newest.Of(svc); c.leftover(svc, ownedBy(c.owner(svc), states)) {
+		svc = c.newest.Of(svc)
+		carrying := carriedBy(c.owner(svc), states)
+		if c.leftover(svc, carrying) {
 			c.queue.Add(nameOf(svc))
+		}
+		for _, s := range carrying {
+			groups[s.Group()] = true
+		}
+	}
+	delete(groups, "")
+	for _, s := range states {
+		if s.Group() != "" {
+			c.carriers.set(s.Group(), s.Services())
 		}
 	}
 	certificates := sync.OnceValues(func() ([]lb.Certificate, error) { return c.backend.Certificates(ctx) })
@@ -79,7 +96,24 @@ func (c *Controller) drift(ctx context.Context) error {
 		}
 		c.queue.Add(nameOf(svc))
 	}
+	c.driftOfGroups(ctx, groups, states, certificates)
 	return nil
+}
+
+// driftOfGroups queues the groups whose load balancers are not as they should be.
+func (c *Controller) driftOfGroups(ctx context.Context, groups map[string]bool, states []lb.State, certificates func() ([]lb.Certificate, error)) {
+	for _, group := range slices.Sorted(maps.Keys(groups)) {
+		settled, err := c.groupSettled(ctx, group, states, certificates)
+		switch {
+		case settled:
+			continue
+		case err != nil:
+			klog.FromContext(ctx).Error(err, "Comparing a shared load balancer with its Services failed", "group", group)
+		case c.carriers.known(group):
+			c.metrics.drifted.Inc()
+		}
+		c.queue.Add(groupKey(group))
+	}
 }
 
 // lookAtRanges has the network looked at for where dedicated servers have their addresses, if there
@@ -128,6 +162,11 @@ func ownedBy(owner lb.Owner, states []lb.State) []lb.State {
 		}
 	}
 	return owned
+}
+
+// carriedBy are those whose labels name a Service, alone or among those that share.
+func carriedBy(owner lb.Owner, states []lb.State) []lb.State {
+	return slices.DeleteFunc(slices.Clone(states), func(s lb.State) bool { return !owner.Carries(s.Labels) })
 }
 
 // takeable reports whether a Service without a load balancer of ours may have one of another

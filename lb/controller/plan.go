@@ -36,6 +36,7 @@ type Plan struct {
 	served     bool      // the Service shows addresses of somebody's load balancer
 	follows    bool      // only those that are preferred can be healthy
 	repeats    bool      // what is left is planned again
+	members    []member  // the Services of a group, oldest first
 	now        time.Time
 	refusals   *refusals         // nil: none are known
 	unhealthy  *since[lb.Target] // nil: nobody knows
@@ -93,6 +94,7 @@ func newPlan(svc *corev1.Service, nodes []*corev1.Node, endpoints map[string]boo
 	var refused *lb.RefusedError
 	if errors.As(err, &refused) {
 		p.Refused, p.Spec.Owner = true, Owner(svc, defaults.Cluster)
+		p.Spec.Namespace, p.Spec.Service = svc.Namespace, svc.Name
 		p.Spec.HealthCheckNodePort = int(svc.Spec.HealthCheckNodePort)
 		p.Notes = slices.Concat(refused.Notes, notes)
 	}
@@ -161,6 +163,9 @@ func (p Plan) crowded() bool {
 // Against adjusts the plan to what the cloud has, and decides what to do. Certificates may be nil
 // unless the spec needs them.
 func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
+	if p.members != nil {
+		return p.againstGroup(have, certificates)
+	}
 	p = p.withStaying(have)
 	if p.Refused {
 		return p.holding(have)
@@ -230,17 +235,30 @@ func (p Plan) rollout(have lb.State, hold bool) lb.Rollout {
 		longest = max(longest, l.Check.Verdict())
 	}
 	overdue := make(map[lb.Target]bool)
-	for t, since := range p.unhealthy.look(p.Spec.Owner.UID, have.Waiting(), p.now) {
+	for t, since := range p.unhealthy.look(p.Spec.Owner.Key(), have.Waiting(), p.now) {
 		overdue[t] = !p.now.Before(since.Add(longest))
 	}
+	rollout := lb.Rollout{Expected: p.expected(), Overdue: overdue, Hold: hold}
+	if p.members != nil {
+		rollout.Expected, rollout.Possible = expectedByAll(p.members), expectedByAny(p.members)
+	}
+	return rollout
+}
+
+// expected reports whether a target can be healthy.
+func (p Plan) expected() func(lb.Target) bool {
 	preferred := make(map[lb.Target]bool)
 	for _, n := range p.preferred {
 		for _, t := range n.Targets() {
 			preferred[t] = true
 		}
 	}
-	expected := func(t lb.Target) bool { return !p.follows || preferred[t] }
-	return lb.Rollout{Expected: expected, Overdue: overdue, Hold: hold}
+	return func(t lb.Target) bool { return !p.follows || preferred[t] }
+}
+
+// needsCertificates reports whether it matters which certificates there are.
+func (p Plan) needsCertificates() bool {
+	return p.Spec.NeedsCertificates() || p.hadManaged
 }
 
 // retarget lets the targets follow the nodes, and each be reached as it is.

@@ -1,0 +1,252 @@
+package controller
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/cloud-provider/service/helpers"
+
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+// member is a Service of a group: what it alone asks for, and what the group's load balancer gives
+// it.
+type member struct {
+	svc      *corev1.Service
+	plan     Plan
+	standing lb.Standing
+	// own is the load balancer that the Service had before it shared one, and still has.
+	own lb.State
+
+	// What follows is what becomes of it, see againstGroup.
+	part   lb.Part
+	notes  []lb.Note // all that there is to say of it, but for what holds for all members
+	memory memory
+}
+
+func (m member) uid() string { return string(m.svc.UID) }
+
+// olderFirst orders Services by their age, and those of the same second by their UIDs.
+func olderFirst(a, b *corev1.Service) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
+}
+
+// newGroupPlan is what a group asks for. Members are in no order.
+func newGroupPlan(owner lb.Owner, members []member, now time.Time) Plan {
+	members = slices.SortedFunc(slices.Values(members), func(a, b member) int { return olderFirst(a.svc, b.svc) })
+	p := Plan{Spec: lb.Spec{Owner: owner}, members: members, now: now}
+	for _, m := range members {
+		needs := m.standing == lb.Joined && !m.plan.Refused && m.plan.needsCertificates()
+		p.hadManaged = p.hadManaged || needs
+	}
+	return p
+}
+
+// SurveyGroup reads the Services of a group as the controller does; endpoints are those of each.
+func SurveyGroup(owner lb.Owner, services []*corev1.Service, nodes []*corev1.Node, endpoints func(*corev1.Service) []*discoveryv1.EndpointSlice, defaults lb.Defaults, now time.Time) Plan {
+	var members []member
+	for _, svc := range services {
+		members = append(members, member{svc: svc, plan: Survey(svc, nodes, endpoints(svc), defaults, now)})
+	}
+	return newGroupPlan(owner, members, now)
+}
+
+// NotesOf are the notes of a group's plan that concern a Service.
+func (p Plan) NotesOf(svc *corev1.Service) []lb.Note {
+	for _, m := range p.members {
+		if m.svc.UID == svc.UID {
+			return m.told(p.Notes)
+		}
+	}
+	return nil
+}
+
+// told are the notes of a member and those for all that concern it, each once.
+func (m member) told(all []lb.Note) []lb.Note {
+	var notes []lb.Note
+	for _, n := range slices.Concat(m.notes, all) {
+		same := func(other lb.Note) bool { return other.String() == n.String() }
+		if (n.About == "" || n.About == m.uid()) && !slices.ContainsFunc(notes, same) {
+			notes = append(notes, n)
+		}
+	}
+	return notes
+}
+
+// spec is what the Service alone asks for, with the listeners that it has.
+func (m member) spec() lb.Spec {
+	spec := m.plan.Spec
+	spec.Listeners, spec.Unopened = m.part.Listeners, m.part.Unopened
+	return spec
+}
+
+// againstGroup is [Plan.Against] of a group.
+func (p Plan) againstGroup(have lb.State, certificates []lb.Certificate) Plan {
+	p.members = slices.Clone(p.members)
+	sharers := make([]lb.Sharer, len(p.members))
+	var obtain, surplus []lb.Op
+	for i := range p.members {
+		m := &p.members[i]
+		var ops []lb.Op
+		sharers[i], ops = m.resolved(certificates)
+		obtain = append(obtain, ops...)
+	}
+	spec, parts := lb.Share(p.Spec.Owner, sharers, have)
+	for i, part := range parts {
+		m := &p.members[i]
+		m.part, m.notes = part, slices.Concat(m.notes, part.Notes)
+		if held := m.standing != lb.Leaving && sharers[i].Standing != lb.Joined; held && len(part.Listeners) > 0 {
+			m.notes = append(m.notes, heldPorts())
+		}
+		if m.own.Exists() && m.own.Name == spec.Name { // until that is gone
+			spec.Name = cmp.Or(have.Name, p.Spec.Owner.DefaultName())
+		}
+	}
+	spec.Excluded = p.strangeNodes(spec.Nodes)
+	p.Spec = spec
+	p.share(spec.Nodes)
+	p = p.withStaying(have)
+	if !have.Exists() && (len(spec.Listeners) == 0 || len(spec.Placeless) > 0) {
+		p.Refused, p.Ops = true, obtain
+		if len(spec.Listeners) > 0 {
+			p.Notes, p.Ops = slices.Concat(spec.Placeless, p.Notes), nil
+		}
+		return p
+	}
+	spec, notes := p.Spec.Against(have, p.preferred)
+	spec, held := p.refusals.without(spec, have)
+	switch {
+	case p.aimless:
+		spec.Targets = have.Targets
+	case p.repeats:
+		var stuck []lb.Note
+		spec, p.waits, stuck = p.rollout(have, false).Next(spec, have)
+		held = slices.Concat(held, stuck)
+	}
+	for _, m := range p.members {
+		if m.standing == lb.Joined && !m.plan.Refused && m.plan.needsCertificates() {
+			surplus = append(surplus, lb.Surplus(lb.Spec{Owner: m.plan.Spec.Owner, Listeners: spec.Listeners}, certificates, have.ID)...)
+		}
+	}
+	p.Spec, p.Notes = spec, slices.Concat(p.Notes, notes, held)
+	// A certificate may take long to be had, or be refused: others do not wait for it.
+	p.Ops = slices.Concat(lb.Diff(spec, have), obtain, surplus)
+	return p
+}
+
+// resolved is how the Service takes part, with its certificates, and what there is to say of it
+// alone. The ops are what its certificates need.
+func (m *member) resolved(certificates []lb.Certificate) (lb.Sharer, []lb.Op) {
+	s := lb.Sharer{Spec: m.plan.Spec, Standing: m.standing, AnyNode: m.plan.aimless}
+	s.Spec.Nodes = slices.Concat(m.plan.nodes, m.plan.staying)
+	m.notes, m.memory = slices.Clone(m.plan.Notes), memory{Reissue: m.plan.memory.Reissue}
+	switch {
+	case m.standing == lb.Leaving:
+		return s, nil
+	case m.plan.Refused:
+		s.Standing = lb.Refused
+		return s, nil
+	}
+	m.notes = slices.Concat(s.Spec.Barred, m.notes)
+	if s.Spec.Takeover.Annotated.Place {
+		m.notes = slices.Concat(s.Spec.Placeless, m.notes)
+	}
+	if len(s.Spec.Barred) > 0 && !helpers.HasLBFinalizer(m.svc) {
+		return s, nil // its certificates do not matter
+	}
+	spec, obtain, unusable := s.Spec.Resolve(certificates)
+	switch {
+	case len(unusable) > 0:
+		s.Standing, m.notes = lb.Held, slices.Concat(unusable, m.notes)
+		due := false
+		if len(obtain) > 0 {
+			m.memory, due = m.memory.reissue(m.plan.now)
+		}
+		if !due {
+			obtain = nil
+		}
+		return s, obtain
+	case len(obtain) > 0:
+		s.Standing = lb.Held
+		return s, obtain
+	}
+	m.memory = memory{}
+	s.Spec = spec
+	return s, nil
+}
+
+func heldPorts() lb.Note {
+	return lb.Note{
+		Grade: lb.Warning, Reason: lb.ReasonHeld,
+		Text: "until this is corrected, the ports that the Service has of the load balancer it shares stay as they are",
+	}
+}
+
+// share makes the nodes that all members admit those of the plan.
+func (p *Plan) share(common []lb.Node) {
+	staying, preferred := make(map[string]bool), make(map[string]bool)
+	p.nodes, p.staying, p.preferred, p.aimless = nil, nil, nil, len(p.members) > 0
+	for _, m := range p.members {
+		for _, n := range m.plan.staying {
+			staying[n.Name] = true
+		}
+		for _, n := range m.plan.preferred {
+			preferred[n.Name] = true
+		}
+		p.aimless = p.aimless && m.plan.aimless
+	}
+	for _, n := range common {
+		if staying[n.Name] {
+			p.staying = append(p.staying, n)
+		} else {
+			p.nodes = append(p.nodes, n)
+		}
+		if preferred[n.Name] {
+			p.preferred = append(p.preferred, n)
+		}
+	}
+	p.Spec = p.Spec.WithTargets(p.nodes)
+}
+
+// strangeNodes are nodes on dedicated servers that some member knows and not all admit.
+func (p Plan) strangeNodes(common []lb.Node) []lb.Node {
+	excluded := make(map[string]lb.Node)
+	for _, m := range p.members {
+		for _, n := range slices.Concat(m.plan.nodes, m.plan.staying, m.plan.Spec.Excluded) {
+			if n.Server == 0 {
+				excluded[n.Name] = n
+			}
+		}
+	}
+	for _, n := range common {
+		delete(excluded, n.Name)
+	}
+	return slices.SortedFunc(maps.Values(excluded), func(a, b lb.Node) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// expectedByAll reports whether a target can be healthy at the listeners of all members.
+func expectedByAll(members []member) func(lb.Target) bool {
+	all := expectations(members)
+	return func(t lb.Target) bool {
+		return !slices.ContainsFunc(all, func(expected func(lb.Target) bool) bool { return !expected(t) })
+	}
+}
+
+// expectedByAny reports whether a target can be healthy at those of one member at least.
+func expectedByAny(members []member) func(lb.Target) bool {
+	all := expectations(members)
+	return func(t lb.Target) bool {
+		return slices.ContainsFunc(all, func(expected func(lb.Target) bool) bool { return expected(t) })
+	}
+}
+
+func expectations(members []member) (all []func(lb.Target) bool) {
+	for _, m := range members {
+		all = append(all, m.plan.expected())
+	}
+	return all
+}
