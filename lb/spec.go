@@ -23,9 +23,11 @@ type Spec struct {
 	// Shared is the group that the Service is in.
 	Shared string
 	// Sharers are the UIDs of the group's Services, oldest first, PortOwners those of the Services
-	// that own ports, by these. Only for a group.
+	// that own ports, by these, and Deciders those of the Services whose annotations decide what the
+	// load balancer has once, by these. Only for a group.
 	Sharers    []string
 	PortOwners map[int]string
+	Deciders   map[string]string
 
 	Name string
 	Type string

@@ -98,6 +98,10 @@ func about(err error, spec lb.Spec) string {
 		return spec.PortOwners[op.Listener.Port]
 	case lb.CreateCertificate:
 		return op.Owner.UID
+	case lb.ChangeType:
+		return spec.Deciders[lb.AnnotationType]
+	case lb.Update:
+		return spec.Deciders[lb.AnnotationName]
 	}
 	return ""
 }

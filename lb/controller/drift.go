@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -98,22 +97,6 @@ func (c *Controller) drift(ctx context.Context) error {
 	}
 	c.driftOfGroups(ctx, groups, states, certificates)
 	return nil
-}
-
-// driftOfGroups queues the groups whose load balancers are not as they should be.
-func (c *Controller) driftOfGroups(ctx context.Context, groups map[string]bool, states []lb.State, certificates func() ([]lb.Certificate, error)) {
-	for _, group := range slices.Sorted(maps.Keys(groups)) {
-		settled, err := c.groupSettled(ctx, group, states, certificates)
-		switch {
-		case settled:
-			continue
-		case err != nil:
-			klog.FromContext(ctx).Error(err, "Comparing a shared load balancer with its Services failed", "group", group)
-		case c.carriers.known(group):
-			c.metrics.drifted.Inc()
-		}
-		c.queue.Add(groupKey(group))
-	}
 }
 
 // lookAtRanges has the network looked at for where dedicated servers have their addresses, if there

@@ -65,23 +65,29 @@ func TestGroupsDoNotDependOnThePath(t *testing.T) {
 					w.start()
 					w.refuseOtherUIDs()
 					before := w.cloud.all()[0]
-					var tried atomic.Int64
+					var tried, killed atomic.Int64
 					w.cloud.setFault(func(lb.Op) error {
-						if tried.Add(1)%7 > 0 {
-							return nil
+						n := tried.Add(1)
+						switch {
+						case n%7 == 0:
+							return errors.New("it will pass")
+						case n%11 == 0:
+							killed.Store(1)
+							w.kill()
 						}
-						return errors.New("it will pass")
+						return nil
 					})
 					for range 14 {
 						w.randomStep(r, last, conflicts)
 						if r.IntN(3) == 0 {
 							time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
 						}
-						if r.IntN(5) == 0 {
+						if r.IntN(5) == 0 || killed.Swap(0) == 1 {
 							w.restart()
 						}
 					}
 					w.cloud.setFault(nil)
+					w.restart()
 					for range 4 {
 						w.later()
 					}

@@ -46,23 +46,56 @@ func newGroupPlan(owner lb.Owner, members []member, now time.Time) Plan {
 	return p
 }
 
-// SurveyGroup reads the Services of a group as the controller does; endpoints are those of each.
-func SurveyGroup(owner lb.Owner, services []*corev1.Service, nodes []*corev1.Node, endpoints func(*corev1.Service) []*discoveryv1.EndpointSlice, defaults lb.Defaults, now time.Time) Plan {
+// SurveyGroup reads the Services of a group as the controller does, and which load balancer of those
+// in the cloud is the group's; services are all there are, endpoints those of each.
+func SurveyGroup(group string, services []*corev1.Service, nodes []*corev1.Node, endpoints func(*corev1.Service) []*discoveryv1.EndpointSlice, defaults lb.Defaults, states []lb.State, now time.Time) (Plan, []lb.State) {
+	owner := lb.GroupOwner(defaults.Cluster, group)
+	owned := ownedBy(owner, states)
 	var members []member
 	for _, svc := range services {
-		members = append(members, member{svc: svc, plan: Survey(svc, nodes, endpoints(svc), defaults, now)})
+		m := member{svc: svc, standing: standingOf(svc)}
+		switch wanted := svc.DeletionTimestamp.IsZero() && Ours(svc, defaults.Classless); {
+		case wanted && GroupOf(svc, defaults.Shared) == group:
+			m.standing = lb.Joined
+		case len(owned) != 1 || !Owner(svc, defaults.Cluster).Carries(owned[0].Labels):
+			continue
+		case wanted:
+			if stays, err := needs(svc, owned[0], defaults, among(states)); err != nil || !stays {
+				continue
+			}
+		case !keeps(svc):
+			continue
+		}
+		m.plan = Survey(svc, nodes, endpoints(svc), defaults, now)
+		members = append(members, m)
 	}
-	return newGroupPlan(owner, members, now)
+	return newGroupPlan(owner, members, now), owned
 }
 
-// NotesOf are the notes of a group's plan that concern a Service.
-func (p Plan) NotesOf(svc *corev1.Service) []lb.Note {
-	for _, m := range p.members {
-		if m.svc.UID == svc.UID {
-			return m.told(p.Notes)
+// For is the part of a group's plan that concerns one of its Services: what is said of it, and what
+// is done to its ports; what is done to the load balancer as a whole is with the oldest.
+func (p Plan) For(svc *corev1.Service) Plan {
+	for i, m := range p.members {
+		if m.svc.UID != svc.UID {
+			continue
 		}
+		notes := m.told(p.Notes)
+		p.Ops = slices.DeleteFunc(slices.Clone(p.Ops), func(op lb.Op) bool {
+			uid := about(&opError{op: op}, p.Spec)
+			return uid != m.uid() && (uid != "" || i > 0)
+		})
+		p.Notes = notes
+		break
 	}
-	return nil
+	return p
+}
+
+// Sharers are the Services of a group, oldest first.
+func (p Plan) Sharers() (services []*corev1.Service) {
+	for _, m := range p.members {
+		services = append(services, m.svc)
+	}
+	return services
 }
 
 // told are the notes of a member and those for all that concern it, each once.
@@ -99,7 +132,7 @@ func (p Plan) againstGroup(have lb.State, certificates []lb.Certificate) Plan {
 	for i, part := range parts {
 		m := &p.members[i]
 		m.part, m.notes = part, slices.Concat(m.notes, part.Notes)
-		if held := m.standing != lb.Leaving && sharers[i].Standing != lb.Joined; held && len(part.Listeners) > 0 {
+		if held := m.standing == lb.Joined && sharers[i].Standing != lb.Joined; held && len(part.Listeners) > 0 {
 			m.notes = append(m.notes, heldPorts())
 		}
 		if m.own.Exists() && m.own.Name == spec.Name { // until that is gone
@@ -127,9 +160,16 @@ func (p Plan) againstGroup(have lb.State, certificates []lb.Certificate) Plan {
 		spec, p.waits, stuck = p.rollout(have, false).Next(spec, have)
 		held = slices.Concat(held, stuck)
 	}
-	for _, m := range p.members {
+	for i, m := range p.members {
 		if m.standing == lb.Joined && !m.plan.Refused && m.plan.needsCertificates() {
-			surplus = append(surplus, lb.Surplus(lb.Spec{Owner: m.plan.Spec.Owner, Listeners: spec.Listeners}, certificates, have.ID)...)
+			// Also those of ports that it does not get: another Service may leave them to it.
+			wanted := lb.Spec{Owner: m.plan.Spec.Owner, Listeners: slices.Concat(spec.Listeners, sharers[i].Spec.Listeners)}
+			surplus = append(surplus, lb.Surplus(wanted, certificates, have.ID)...)
+		}
+	}
+	for i, n := range notes {
+		if n.Reason == lb.ReasonImmutable {
+			notes[i].About = spec.Deciders[n.Field]
 		}
 	}
 	p.Spec, p.Notes = spec, slices.Concat(p.Notes, notes, held)
@@ -145,7 +185,7 @@ func (m *member) resolved(certificates []lb.Certificate) (lb.Sharer, []lb.Op) {
 	s.Spec.Nodes = slices.Concat(m.plan.nodes, m.plan.staying)
 	m.notes, m.memory = slices.Clone(m.plan.Notes), memory{Reissue: m.plan.memory.Reissue}
 	switch {
-	case m.standing == lb.Leaving:
+	case m.standing != lb.Joined:
 		return s, nil
 	case m.plan.Refused:
 		s.Standing = lb.Refused

@@ -42,7 +42,7 @@ func (c *Controller) cleanLeftover(ctx context.Context, svc *corev1.Service) ([]
 		if _, err := c.claim(ctx, svc, !theirs); err != nil {
 			return nil, err
 		}
-		c.leave(svc, shares.groups)
+		c.leave(svc, shares.groups, nodeDelay)
 		return nil, nil
 	}
 	if err != nil {

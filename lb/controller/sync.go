@@ -118,7 +118,7 @@ func (c *Controller) report(ctx context.Context, svc, claimed *corev1.Service, p
 	case p.Refused: // how the load balancer is to be shown is among what cannot be used
 	case done.Seen && done.State.Exists():
 		told.status = ingressStatus(done.Spec, done.State)
-	case lost(claimed, done):
+	case lost(claimed, done) && len(c.carriers.of(string(svc.UID))) == 0:
 		told.status = corev1.LoadBalancerStatus{}
 	}
 	told.managed = hadManaged(claimed) && (p.Refused || p.Spec.Managed != nil || done.Transient != nil || rejected(done.Notes))
@@ -165,7 +165,7 @@ func (c *Controller) tell(ctx context.Context, read, latest *corev1.Service, t t
 // cleanup removes the load balancer of a Service that wants none of us any more, then lets the
 // Service go.
 func (c *Controller) cleanup(ctx context.Context, svc *corev1.Service) ([]lb.Note, error) {
-	left, notes, err := c.dispose(ctx, svc)
+	left, notes, err := c.dispose(ctx, svc, nodeDelay)
 	if left && err == nil {
 		c.announceLeft(svc)
 	}
@@ -173,15 +173,15 @@ func (c *Controller) cleanup(ctx context.Context, svc *corev1.Service) ([]lb.Not
 }
 
 // dispose is cleanup, and reports whether there was no load balancer to be deleted. A Service that
-// shares one leaves that first.
-func (c *Controller) dispose(ctx context.Context, svc *corev1.Service) (left bool, notes []lb.Note, err error) {
+// shares one leaves that first: its group is looked at after that time.
+func (c *Controller) dispose(ctx context.Context, svc *corev1.Service, after time.Duration) (left bool, notes []lb.Note, err error) {
 	// What the Hetzner controller made for a Service that is another implementation's now is
 	// theirs.
 	belongings := belongings{Peers: !c.handedOver(svc), Certificates: hadManaged(svc)}
 	existed, err := c.remove(ctx, c.owner(svc), belongings)
 	var shares *sharesError
 	if errors.As(err, &shares) {
-		c.leave(svc, shares.groups)
+		c.leave(svc, shares.groups, after)
 		return false, nil, nil
 	}
 	if err == nil && existed {

@@ -40,6 +40,8 @@ type world struct {
 	// reachable is what the server list says; nil: nobody asks.
 	reachable func(context.Context) (map[lb.Target]bool, error)
 	stop      func()
+	// kill stops the controller in the middle of what it does; stop is to be called after it.
+	kill func()
 }
 
 // inWorld runs a test in a bubble with its own clock, with the controller running.
@@ -78,6 +80,7 @@ func (w *world) start() {
 	factory.Start(ctx.Done())
 	done := make(chan error)
 	go func() { done <- c.Run(ctx) }()
+	w.kill = cancel
 	w.stop = func() {
 		cancel()
 		if err := <-done; err != nil {

@@ -98,8 +98,11 @@ func wishesOfServices() []told {
 		{"TargetsTruncated", "Warning", unaccepted, "There are more nodes than the load balancer's type takes as targets. Nodes with ready endpoints come first.", "Choose a larger type, or fewer nodes by the annotation `load-balancer.hetzner.cloud/node-selector`."},
 		{"CertificateUnusable", "Warning", unaccepted, "A certificate can't be used; the message has the cloud's reason, or the command that labels the certificate for the namespace.", "Mend what the message names."},
 		{"CertificatePending", "Warning", unaccepted, "A managed certificate is being obtained.", "Wait some minutes. The domains' DNS zone must be one of the cloud's."},
+		{"PortConflict", "Warning", unaccepted, "Two Services that share a load balancer ask for the same port. The older one has it, and is told by the Event alone.", "Use another port in one of them, or a load balancer of its own: [sharing](../how-to/share-a-load-balancer.md#conflicts)."},
+		{"NoRoomForPort", "Warning", unaccepted, "The type of a load balancer that is shared has no room for a port or its certificates, because older Services take it.", "Let the oldest Service set a larger `load-balancer.hetzner.cloud/type`, or use a load balancer of its own."},
+		{"NoCommonNode", "Warning", unaccepted, "No node matches the Service's node selector and those of the older Services that share its load balancer. It is not served.", "Change the selector, or use a load balancer of its own."},
 		{"UnknownAnnotation", "Warning", "", "An annotation below a known prefix that nobody reads.", "Correct its name, or take it out."},
-		{"FieldWithoutEffect", "Warning", "", "A setting that another one of the same Service makes meaningless.", "Take one of them out."},
+		{"FieldWithoutEffect", "Warning", "", "A setting that another one of the same Service makes meaningless, or that an older Service decides which shares the load balancer.", "Take one of them out."},
 	}
 }
 
@@ -109,7 +112,8 @@ func outcomesOfServices() []told {
 		{"Pending", "", "underlay.dev/Accepted=Unknown", "The load balancer is being set up.", "Wait a minute."},
 		{"Requested", "", "underlay.dev/ManagedCertificate=True", "A managed certificate was ordered, or is about to be.", nothing},
 		{"EnsuredLoadBalancer", "Normal", "", "The load balancer was created.", nothing},
-		{"DeletedLoadBalancer", "Normal", "", "The load balancer was deleted with its Service.", nothing},
+		{"DeletedLoadBalancer", "Normal", "", "The load balancer was deleted with its Service, or with the last one that shared it.", nothing},
+		{"SharingLoadBalancer", "Normal", "", "A Service that had a load balancer of its own is served by one that it shares. Its own is deleted, and its addresses are others now.", "Let DNS follow the Service's status."},
 		{"SyncLoadBalancerFailed", "Warning", "", "Something failed three times in a row, and is tried again. It is told again while that lasts.", "See the message; if the cloud is in trouble, wait."},
 		{"Rejected", "Warning", unaccepted, "The cloud refused a request, and says why.", "Do what the message says."},
 		{"LoadBalancerHeld", "Warning", "", "The Service is refused, but has a load balancer: only its targets follow the nodes, if anything.", "Correct what the other findings name."},
