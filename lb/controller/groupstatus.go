@@ -12,17 +12,20 @@ import (
 )
 
 // reportGroup writes what became of a group's plan to each of its Services. Those that are leaving
-// are told where they went.
-func (c *Controller) reportGroup(ctx context.Context, g *group, p Plan, done outcome) ([]lb.Note, error) {
+// are told where they went. claimed are the Services as they were written last, by their UIDs.
+func (c *Controller) reportGroup(ctx context.Context, g *group, claimed map[string]*corev1.Service, done outcome) ([]lb.Note, error) {
 	var all []lb.Note
 	var errs []error
 	for _, m := range done.members {
 		if m.standing != lb.Joined {
 			continue
 		}
-		latest := m.svc
-		if i := slices.IndexFunc(g.members, func(now member) bool { return now.uid() == m.uid() }); i >= 0 {
-			latest = g.members[i].svc
+		if now, err := c.services.Services(m.svc.Namespace).Get(m.svc.Name); err == nil && c.keyOf(now) != groupKey(g.name) {
+			continue // it has left meanwhile
+		}
+		latest, ok := claimed[m.uid()]
+		if !ok {
+			latest = m.svc
 		}
 		t := c.tellingOf(m, latest, done)
 		if done.Transient != nil && condition(t.notes).Status == metav1.ConditionTrue {

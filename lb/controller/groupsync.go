@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cloud-provider/service/helpers"
 	"k8s.io/klog/v2"
@@ -24,7 +23,7 @@ func (c *Controller) syncGroup(ctx context.Context, name string) ([]lb.Note, err
 	}
 	if known := c.carriers.known(name); !known && g.hopeless() {
 		p := c.groupPlan(g).Against(lb.State{}, nil)
-		return c.reportGroup(ctx, g, p, outcome{members: p.members, Notes: p.Notes})
+		return c.reportGroup(ctx, g, nil, outcome{members: p.members, Notes: p.Notes})
 	}
 	have, err := c.backend.Observe(ctx, g.owner)
 	if err != nil {
@@ -34,7 +33,7 @@ func (c *Controller) syncGroup(ctx context.Context, name string) ([]lb.Note, err
 			for i := range p.members {
 				p.members[i].notes = p.members[i].plan.Notes
 			}
-			return c.reportGroup(ctx, g, p, outcome{members: p.members, Notes: []lb.Note{note}})
+			return c.reportGroup(ctx, g, nil, outcome{members: p.members, Notes: []lb.Note{note}})
 		}
 		return nil, err
 	}
@@ -143,13 +142,9 @@ func (c *Controller) leave(svc *corev1.Service, groups []string, after time.Dura
 
 // ensureGroup makes the load balancer be what the group asks for, and tells how it went.
 func (c *Controller) ensureGroup(ctx context.Context, g *group, have lb.State) ([]lb.Note, error) {
-	claimed, err := c.claimAll(ctx, g)
-	if apierrors.IsNotFound(err) {
-		c.add(groupKey(g.name)) // the cache will learn of it
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
+	claimed, unclaimed := c.claimAll(ctx, g, have)
+	if len(g.members) == 0 {
+		return nil, unclaimed
 	}
 	p := c.groupPlan(g)
 	done := c.convergeFrom(ctx, have, p, hooks{Wanted: func(ctx context.Context) (bool, error) { return c.allWanted(ctx, g) }})
@@ -164,16 +159,16 @@ func (c *Controller) ensureGroup(ctx context.Context, g *group, have lb.State) (
 		return nil, err
 	}
 	for _, m := range done.members {
+		if m.standing != lb.Joined {
+			continue
+		}
 		c.aims(m.svc, done.Nodes, done.State)
 		if joined := len(m.part.Listeners) > 0 && !c.owner(m.svc).Carries(have.Labels); joined && done.State.Exists() {
 			c.recorder.Event(m.svc, corev1.EventTypeNormal, "EnsuredLoadBalancer", fmt.Sprintf("Ensured load balancer, shared as %q", g.name))
 		}
 	}
 	c.lookAgainAtGroup(g, done)
-	for i := range g.members {
-		g.members[i].svc = claimed[i]
-	}
-	notes, err := c.reportGroup(ctx, g, p, done)
+	notes, err := c.reportGroup(ctx, g, claimed, done)
 	if done.Transient == nil {
 		err = errors.Join(err, c.depart(ctx, g), c.leaveOwn(ctx, g, done))
 	}
@@ -186,26 +181,35 @@ func (c *Controller) ensureGroup(ctx context.Context, g *group, have lb.State) (
 			}
 		}
 	}
-	return notes, errors.Join(done.Transient, err)
+	return notes, errors.Join(unclaimed, done.Transient, err)
 }
 
-// claimAll marks the Services that can be served as ours, see [Controller.claim].
-func (c *Controller) claimAll(ctx context.Context, g *group) ([]*corev1.Service, error) {
-	claimed := make([]*corev1.Service, len(g.members))
-	for i := range g.members {
-		m := &g.members[i]
-		claimed[i] = m.svc
+// claimAll marks the Services that can be served as ours, see [Controller.claim], and returns them by
+// their UIDs. One of which that fails does not get into the group, and the others go on.
+func (c *Controller) claimAll(ctx context.Context, g *group, have lb.State) (claimed map[string]*corev1.Service, err error) {
+	claimed = make(map[string]*corev1.Service)
+	var errs []error
+	var members []member
+	for _, m := range g.members {
 		if m.standing != lb.Joined || m.plan.Refused || len(m.plan.Spec.Barred) > 0 && !helpers.HasLBFinalizer(m.svc) {
+			members = append(members, m)
 			continue
 		}
 		managed := m.plan.Spec.Managed != nil
-		var err error
-		if claimed[i], err = c.claim(ctx, m.svc, managed); err != nil {
-			return nil, err
+		svc, err := c.claim(ctx, m.svc, managed)
+		if err != nil {
+			errs = append(errs, err)
+			if !c.owner(m.svc).Carries(have.Labels) {
+				continue
+			}
+			svc = m.svc
 		}
+		claimed[m.uid()] = svc
 		m.plan.hadManaged = m.plan.hadManaged || managed
+		members = append(members, m)
 	}
-	return claimed, nil
+	g.members = members
+	return claimed, errors.Join(errs...)
 }
 
 // allWanted asks the API server itself, before a creation, whether all Services still ask for it.

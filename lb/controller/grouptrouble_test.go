@@ -2,12 +2,16 @@ package controller_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/underlay-ccm/underlay/lb"
 )
@@ -200,6 +204,57 @@ func TestWhoIsTold(t *testing.T) {
 		w.later()
 		if a, b, c := accepted(w.service("a")), accepted(w.service("b")), accepted(w.service("c")); a != "True Accepted" || b != "False NoHealthyTarget" || c != "True Accepted" {
 			t.Errorf("%s, %s, %s", a, b, c)
+		}
+	})
+}
+
+// A Service that begins to share while its own load balancer is being created has that deleted, and
+// one that leaves while its port is being opened has it closed.
+func TestChangesOfMindMeanwhile(t *testing.T) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
+		w.createAll(sharing("a", 1, 80))
+		w.cloud.setFault(func(lb.Op) error {
+			time.Sleep(5 * time.Second)
+			return nil
+		})
+		b := sharing("b", 2, 81)
+		delete(b.Annotations, lb.AnnotationShared)
+		w.createAll(b)
+		edit := func(change func(*corev1.Service)) {
+			w.edit("b", change)
+			time.Sleep(20 * time.Second)
+			w.settle()
+		}
+		edit(func(svc *corev1.Service) { svc.Annotations[lb.AnnotationShared] = "edge" })
+		time.Sleep(20 * time.Second)
+		w.settle()
+		w.expectShared("began meanwhile", "shared-default.edge [a b]: 80=a 81=b")
+		if got := ingress(w.service("b")); got != ingress(w.service("a")) {
+			t.Errorf("addresses %q", got)
+		}
+		w.edit("b", func(svc *corev1.Service) { svc.Spec.Ports[0].Port = 90 })
+		edit(func(svc *corev1.Service) { delete(svc.Annotations, lb.AnnotationShared) })
+		w.later()
+		w.expectShared("left meanwhile", "shared-default.edge [a]: 80=a\nabuid [b]: 90")
+		if got := ingress(w.service("b")); got == ingress(w.service("a")) || got == "" {
+			t.Errorf("addresses %q", got)
+		}
+	})
+}
+
+// A Service that the API server lets nobody write does not hold up the others.
+func TestOneOfAGroupCannotBeWritten(t *testing.T) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
+		w.api.PrependReactor("patch", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if a.(clienttesting.PatchAction).GetName() == "b" {
+				return true, nil, errors.New("a webhook says no")
+			}
+			return false, nil, nil
+		})
+		w.createAll(sharing("a", 1, 80), sharing("b", 2, 81), sharing("c", 3, 82))
+		w.expectShared("the others", "shared-default.edge [a c]: 80=a 82=c")
+		if a, c := accepted(w.service("a")), accepted(w.service("c")); a != "True Accepted" || c != a {
+			t.Errorf("%s, %s", a, c)
 		}
 	})
 }

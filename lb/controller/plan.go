@@ -309,5 +309,5 @@ func (c *Controller) stillWanted(ctx context.Context, svc *corev1.Service) (bool
 	case err != nil:
 		return false, fmt.Errorf("reading Service %s before creating its load balancer: %w", klog.KObj(svc), err)
 	}
-	return live.UID == svc.UID && c.wants(live), nil
+	return live.UID == svc.UID && c.wants(live) && c.keyOf(live) == c.keyOf(svc), nil
 }

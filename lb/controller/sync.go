@@ -101,6 +101,10 @@ func (c *Controller) ensure(ctx context.Context, svc *corev1.Service) ([]lb.Note
 	for _, group := range c.carriers.of(string(svc.UID)) {
 		c.add(groupKey(group)) // it left, and may be served here now
 	}
+	if now, err := c.services.Services(svc.Namespace).Get(svc.Name); err == nil && c.keyOf(now) != nameOf(svc) {
+		c.former.Store(svc.UID, true) // it shares meanwhile
+		c.add(c.keyOf(now))
+	}
 	return notes, err
 }
 

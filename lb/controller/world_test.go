@@ -67,6 +67,7 @@ func (w *world) start() {
 	w.t.Helper()
 	w.cloud.open(w.t)
 	ctx, cancel := context.WithCancel(w.t.Context())
+	w.kill = cancel
 	factory := informers.NewSharedInformerFactory(w.api, 0)
 	w.registry = metrics.NewKubeRegistry()
 	c, err := controller.New(controller.Config{
@@ -80,7 +81,6 @@ func (w *world) start() {
 	factory.Start(ctx.Done())
 	done := make(chan error)
 	go func() { done <- c.Run(ctx) }()
-	w.kill = cancel
 	w.stop = func() {
 		cancel()
 		if err := <-done; err != nil {
