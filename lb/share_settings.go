@@ -64,7 +64,11 @@ func sharedSettings() []sharedSetting {
 				return saidIf(s.Takeover.Annotated.Targets, annotationPrivateIP, fmt.Sprint(s.UsePrivateIP))
 			},
 			take: func(to *Spec, from Spec) { to.UsePrivateIP = from.UsePrivateIP },
-			keep: func(to *Spec, have State) { _, to.UsePrivateIP = reached(deciding(have.Targets)) },
+			keep: func(to *Spec, have State) {
+				if len(have.Targets) > 0 {
+					_, to.UsePrivateIP = reached(deciding(have.Targets))
+				}
+			},
 		},
 		{
 			said: func(s Spec) (string, string) {
@@ -112,10 +116,15 @@ func marked(have State, mark, name string) string {
 func (m *merger) settings() {
 	m.spec = Spec{
 		Owner: m.owner, Name: m.owner.DefaultName(), Network: m.have.Network, Public: true,
-		Takeover: Takeover{OptedIn: true}, PortOwners: make(map[int]string), Deciders: make(map[string]string),
+		UsePrivateIP: m.have.Exists() && !m.have.Public, Takeover: Takeover{OptedIn: true}, PortOwners: make(map[int]string), Deciders: make(map[string]string),
 	}
 	if i := slices.IndexFunc(m.sharers, Sharer.parsed); i >= 0 {
-		m.spec.Network, m.spec.Subnet = m.sharers[i].Spec.Network, m.sharers[i].Spec.Subnet
+		m.spec.Network, m.spec.Subnet, m.spec.UsePrivateIP = m.sharers[i].Spec.Network, m.sharers[i].Spec.Subnet, m.sharers[i].Spec.UsePrivateIP
+	} else {
+		for _, setting := range sharedSettings() {
+			setting.keep(&m.spec, m.have)
+		}
+		m.spec.Name = m.owner.DefaultName() // one that leaves may need the name
 	}
 	for _, setting := range sharedSettings() {
 		m.setting(setting)

@@ -215,6 +215,13 @@ func TestShare(t *testing.T) {
 			want:    "a: 80 PortConflict(0,ports=80/TCP); b: 81 -80 PortConflict(1,ports=80/TCP)",
 			also:    func(s lb.Spec) bool { return strings.HasPrefix(s.Name, "shared-shop.edge-") },
 		},
+		{
+			name: "all leave", before: []lb.Sharer{ask("a", hetz("name", "front", "type", "lb21", "algorithm-type", "least_connections"), 80)},
+			sharers: []lb.Sharer{as(ask("a", hetz("name", "front"), 80), lb.Leaving)}, want: "a: 80",
+			also: func(s lb.Spec) bool {
+				return s.Type == "lb21" && s.Algorithm == lb.LeastConnections && s.Network == 7 && s.Public && strings.HasPrefix(s.Name, "shared-")
+			},
+		},
 		{name: "one that is barred opens nothing", sharers: []lb.Sharer{barred(ask("a", nil, 80)), ask("b", nil, 81)}, want: "a: -80; b: 81"},
 		{
 			name: "one that is barred keeps what it has", before: []lb.Sharer{ask("a", nil, 80), ask("b", nil, 81)},

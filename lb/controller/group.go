@@ -132,7 +132,7 @@ func (c *Controller) sort(g *group, have lb.State, elsewhere func(lb.Owner) (lb.
 		}
 		switch {
 		case stays:
-			if err := c.join(g, svc, standingOf(svc)); err != nil {
+			if err := c.join(g, svc, standingOf(svc, c.wants(svc), c.defaults.Shared)); err != nil {
 				return err
 			}
 		case c.wants(svc):
@@ -144,10 +144,11 @@ func (c *Controller) sort(g *group, have lb.State, elsewhere func(lb.Owner) (lb.
 	return nil
 }
 
-// standingOf is how a Service takes part in a group that it does not ask for. Nobody knows where one
-// wants to be that asks for it in a way that is refused.
-func standingOf(svc *corev1.Service) lb.Standing {
-	if svc.Annotations[lb.AnnotationShared] != "" {
+// standingOf is how a Service takes part in a group that serves it although it does not ask for that.
+// What was served and is ours no more stays as it is, and nobody knows where a Service wants to be
+// that asks for it in a way that is refused.
+func standingOf(svc *corev1.Service, wanted bool, listed []lb.SharedName) lb.Standing {
+	if !wanted || svc.Annotations[lb.AnnotationShared] != "" && GroupOf(svc, listed) == "" {
 		return lb.Refused
 	}
 	return lb.Leaving

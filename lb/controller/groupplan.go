@@ -53,8 +53,9 @@ func SurveyGroup(group string, services []*corev1.Service, nodes []*corev1.Node,
 	owned := ownedBy(owner, states)
 	var members []member
 	for _, svc := range services {
-		m := member{svc: svc, standing: standingOf(svc)}
-		switch wanted := svc.DeletionTimestamp.IsZero() && Ours(svc, defaults.Classless); {
+		wanted := svc.DeletionTimestamp.IsZero() && Ours(svc, defaults.Classless)
+		m := member{svc: svc, standing: standingOf(svc, wanted, defaults.Shared)}
+		switch {
 		case wanted && GroupOf(svc, defaults.Shared) == group:
 			m.standing = lb.Joined
 		case len(owned) != 1 || !Owner(svc, defaults.Cluster).Carries(owned[0].Labels):

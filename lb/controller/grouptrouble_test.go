@@ -258,3 +258,39 @@ func TestOneOfAGroupCannotBeWritten(t *testing.T) {
 		}
 	})
 }
+
+// What was served stays when a setting says that it is not ours any more, and goes with its Service;
+// another class takes it away.
+func TestClassOfAGroup(t *testing.T) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
+		a := sharing("a", 1, 80)
+		a.Annotations[lb.AnnotationName], a.Annotations[lb.AnnotationType] = "front", "lb21"
+		w.createAll(a, sharing("b", 2, 81), sharing("c", 3, 82))
+		w.edit("c", func(svc *corev1.Service) {
+			other := "example.com/other"
+			svc.Spec.LoadBalancerClass = &other
+		})
+		w.expectShared("another class", "front [a b]: 80=a 81=b")
+		if c := w.service("c"); accepted(c) != "none" {
+			t.Errorf("accepted: %s", accepted(c))
+		}
+		w.stop()
+		w.defaults.Classless = false
+		w.start()
+		w.cloud.counts()
+		w.edit("a", func(svc *corev1.Service) { svc.Spec.Ports[0].Port = 90 })
+		w.later()
+		w.expect("switched off")
+		if a := w.service("a"); ingress(a) == "" {
+			t.Error("no addresses")
+		}
+		w.delete("a")
+		w.later()
+		w.expectShared("deleted", "front [b]: 81=b")
+		w.delete("b")
+		w.later()
+		if len(w.cloud.all()) != 0 || len(w.service("a").Finalizers)+len(w.service("b").Finalizers) != 0 {
+			t.Errorf("left behind:\n%s", w.cloud)
+		}
+	})
+}
