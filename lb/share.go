@@ -214,20 +214,20 @@ func (m *merger) ports() {
 		unopened := func(port int) { m.parts[i].Unopened = append(m.parts[i].Unopened, port) }
 		wanted := m.claims(i)
 		for _, l := range wanted {
-			j, taken := owners[l.Port]
 			more := maps.Clone(certificates)
 			certificatesOf(l, more)
-			switch {
+			refused := true
+			switch j, taken := owners[l.Port]; {
 			case taken:
 				m.conflict(i, j, fmt.Sprintf("%d/TCP", l.Port))
-				unopened(l.Port)
-				continue
 			case known && len(m.spec.Listeners) >= limits.Listeners:
 				m.noRoom(i, l.Port, fmt.Sprintf("%d ports", limits.Listeners))
-				unopened(l.Port)
-				continue
 			case known && len(more) > limits.Certificates && len(more) > len(certificates):
 				m.noRoom(i, l.Port, fmt.Sprintf("%d certificates", limits.Certificates))
+			default:
+				refused = false
+			}
+			if refused {
 				unopened(l.Port)
 				continue
 			}

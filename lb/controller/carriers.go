@@ -6,34 +6,49 @@ import (
 	"sync"
 )
 
-// carriers remembers which Services the labels of shared load balancers name, by their groups, so
-// that a Service which left one leads to it. What it lacks is found by the regular look.
+// carriers remembers which Services the labels of shared load balancers name, so that a Service which
+// left a group leads to it. What it lacks is found by the regular look.
 type carriers struct {
-	mu   sync.Mutex
-	uids map[string][]string
+	mu sync.Mutex
+	// uids are those of the Services by their groups, groups the same the other way round.
+	uids   map[string][]string
+	groups map[string]map[string]bool
+}
+
+func newCarriers() *carriers {
+	return &carriers{uids: make(map[string][]string), groups: make(map[string]map[string]bool)}
 }
 
 // set replaces what is known of a group.
 func (c *carriers) set(group string, uids []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.uids == nil {
-		c.uids = make(map[string][]string)
+	for _, uid := range c.uids[group] {
+		if delete(c.groups[uid], group); len(c.groups[uid]) == 0 {
+			delete(c.groups, uid)
+		}
 	}
-	c.uids[group] = uids
-	if len(uids) == 0 {
-		delete(c.uids, group)
+	delete(c.uids, group)
+	for _, uid := range uids {
+		c.put(group, uid)
 	}
 }
 
 // add tells that a group's load balancer names a Service.
 func (c *carriers) add(group, uid string) {
-	if !slices.Contains(c.of(uid), group) {
-		c.mu.Lock()
-		uids := slices.Clone(c.uids[group])
-		c.mu.Unlock()
-		c.set(group, append(uids, uid))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.groups[uid][group] {
+		c.put(group, uid)
 	}
+}
+
+func (c *carriers) put(group, uid string) {
+	c.uids[group] = append(c.uids[group], uid)
+	if c.groups[uid] == nil {
+		c.groups[uid] = make(map[string]bool)
+	}
+	c.groups[uid][group] = true
 }
 
 // known reports whether a group has a load balancer that names any Service.
@@ -44,13 +59,8 @@ func (c *carriers) known(group string) bool {
 }
 
 // of are the groups whose load balancers name a Service, sorted.
-func (c *carriers) of(uid string) (groups []string) {
+func (c *carriers) of(uid string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, group := range slices.Sorted(maps.Keys(c.uids)) {
-		if slices.Contains(c.uids[group], uid) {
-			groups = append(groups, group)
-		}
-	}
-	return groups
+	return slices.Sorted(maps.Keys(c.groups[uid]))
 }

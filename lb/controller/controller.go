@@ -94,7 +94,7 @@ type Controller struct {
 	targets sync.Map
 	// carriers are the groups that Services are in by labels of the cloud; former says of Services in a
 	// group, by their UIDs, whether they have a load balancer of their own beside.
-	carriers carriers
+	carriers *carriers
 	former   sync.Map
 	// unexplained are the UIDs of Services whose finalizer is not known to be ours.
 	unexplained sync.Map
@@ -117,7 +117,7 @@ func New(cfg Config) (*Controller, error) {
 	c := &Controller{
 		client: cfg.Client, services: cfg.Services.Lister(), nodes: cfg.Nodes.Lister(),
 		defaults: cfg.Defaults, recorder: cfg.Recorder, metrics: m,
-		newest: kube.NewNewest[*corev1.Service](), unserved: newSince[int](), workers: cfg.Workers,
+		newest: kube.NewNewest[*corev1.Service](), carriers: newCarriers(), unserved: newSince[int](), workers: cfg.Workers,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](minRetryDelay, maxRetryDelay),
 			workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: Name},

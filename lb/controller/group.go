@@ -106,9 +106,9 @@ func (c *Controller) join(g *group, svc *corev1.Service, standing lb.Standing) e
 	return nil
 }
 
-// sort finds out about the Services that labels of the load balancer name and that do not ask for it.
+// findOthers finds the Services that labels of the load balancer name and that do not ask for it.
 // elsewhere returns what an owner has in the cloud.
-func (c *Controller) sort(g *group, have lb.State, elsewhere func(lb.Owner) (lb.State, error)) error {
+func (c *Controller) findOthers(g *group, have lb.State, elsewhere func(lb.Owner) (lb.State, error)) error {
 	all, err := c.services.List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("listing Services: %w", err)

@@ -53,7 +53,7 @@ func (c *Controller) groupSettled(name string, states []lb.State, certificates f
 	case !g.hopeless():
 		return false, nil
 	}
-	if err := c.sort(g, have, among(states)); err != nil || len(g.departing)+len(g.left)+len(g.gone) > 0 {
+	if err := c.findOthers(g, have, among(states)); err != nil || len(g.departing)+len(g.left)+len(g.gone) > 0 {
 		return false, err
 	}
 	for _, m := range g.members {

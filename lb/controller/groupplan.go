@@ -120,34 +120,12 @@ func (m member) spec() lb.Spec {
 
 // againstGroup is [Plan.Against] of a group.
 func (p Plan) againstGroup(have lb.State, certificates []lb.Certificate) Plan {
-	p.members = slices.Clone(p.members)
-	sharers := make([]lb.Sharer, len(p.members))
-	var obtain, surplus []lb.Op
-	for i := range p.members {
-		m := &p.members[i]
-		var ops []lb.Op
-		sharers[i], ops = m.resolved(certificates)
-		obtain = append(obtain, ops...)
-	}
-	spec, parts := lb.Share(p.Spec.Owner, sharers, have)
-	for i, part := range parts {
-		m := &p.members[i]
-		m.part, m.notes = part, slices.Concat(m.notes, part.Notes)
-		if held := m.standing == lb.Joined && sharers[i].Standing != lb.Joined; held && len(part.Listeners) > 0 {
-			m.notes = append(m.notes, heldPorts())
-		}
-		if m.own.Exists() && m.own.Name == spec.Name { // until that is gone
-			spec.Name = cmp.Or(have.Name, p.Spec.Owner.DefaultName())
-		}
-	}
-	spec.Excluded = p.strangeNodes(spec.Nodes)
-	p.Spec = spec
-	p.share(spec.Nodes)
+	p, sharers, obtain := p.merged(have, certificates)
 	p = p.withStaying(have)
-	if !have.Exists() && (len(spec.Listeners) == 0 || len(spec.Placeless) > 0) {
+	if wanted := p.Spec; !have.Exists() && (len(wanted.Listeners) == 0 || len(wanted.Placeless) > 0) {
 		p.Refused, p.Ops = true, obtain
-		if len(spec.Listeners) > 0 {
-			p.Notes, p.Ops = slices.Concat(spec.Placeless, p.Notes), nil
+		if len(wanted.Listeners) > 0 {
+			p.Notes, p.Ops = slices.Concat(wanted.Placeless, p.Notes), nil
 		}
 		return p
 	}
@@ -161,6 +139,7 @@ func (p Plan) againstGroup(have lb.State, certificates []lb.Certificate) Plan {
 		spec, p.waits, stuck = p.rollout(have, false).Next(spec, have)
 		held = slices.Concat(held, stuck)
 	}
+	var surplus []lb.Op
 	for i, m := range p.members {
 		if m.standing == lb.Joined && !m.plan.Refused && m.plan.needsCertificates() {
 			// Also those of ports that it does not get: another Service may leave them to it.
@@ -177,6 +156,33 @@ func (p Plan) againstGroup(have lb.State, certificates []lb.Certificate) Plan {
 	// A certificate may take long to be had, or be refused: others do not wait for it.
 	p.Ops = slices.Concat(lb.Diff(spec, have), obtain, surplus)
 	return p
+}
+
+// merged is the plan with what the members ask for together. The ops are what their certificates need.
+func (p Plan) merged(have lb.State, certificates []lb.Certificate) (Plan, []lb.Sharer, []lb.Op) {
+	p.members = slices.Clone(p.members)
+	sharers := make([]lb.Sharer, len(p.members))
+	var obtain []lb.Op
+	for i := range p.members {
+		var ops []lb.Op
+		sharers[i], ops = p.members[i].resolved(certificates)
+		obtain = append(obtain, ops...)
+	}
+	spec, parts := lb.Share(p.Spec.Owner, sharers, have)
+	for i, part := range parts {
+		m := &p.members[i]
+		m.part, m.notes = part, slices.Concat(m.notes, part.Notes)
+		if held := m.standing == lb.Joined && sharers[i].Standing != lb.Joined; held && len(part.Listeners) > 0 {
+			m.notes = append(m.notes, heldPorts())
+		}
+		if m.own.Exists() && m.own.Name == spec.Name { // until that is gone
+			spec.Name = cmp.Or(have.Name, p.Spec.Owner.DefaultName())
+		}
+	}
+	spec.Excluded = p.strangeNodes(spec.Nodes)
+	p.Spec = spec
+	p.share(spec.Nodes)
+	return p, sharers, obtain
 }
 
 // resolved is how the Service takes part, with its certificates, and what there is to say of it

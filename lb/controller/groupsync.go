@@ -39,7 +39,7 @@ func (c *Controller) syncGroup(ctx context.Context, name string) ([]lb.Note, err
 	}
 	c.carriers.set(name, have.Services())
 	observe := func(owner lb.Owner) (lb.State, error) { return c.backend.Observe(ctx, owner) }
-	if err := c.sort(g, have, observe); err != nil {
+	if err := c.findOthers(g, have, observe); err != nil {
 		return nil, err
 	}
 	if err := c.reallyGone(ctx, g.gone, have); err != nil {
