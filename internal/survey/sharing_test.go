@@ -97,3 +97,18 @@ func TestSharedLoadBalancer(t *testing.T) {
 		})
 	}
 }
+
+func TestInspectAServiceThatShares(t *testing.T) {
+	s := sharing(t)
+	v, err := survey.InspectService(s, types.NamespacedName{Namespace: "default", Name: "mail"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts := map[string]string{}
+	for _, f := range v.Facts {
+		facts[f.Name] = f.Value
+	}
+	if facts["shared"] != "default.edge, by default/web, default/mail" || facts["listener 25"] == "" || facts["listener 80"] != "" {
+		t.Errorf("%v", facts)
+	}
+}

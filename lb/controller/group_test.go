@@ -343,3 +343,25 @@ func TestSharingAcrossNamespaces(t *testing.T) {
 		}
 	})
 }
+
+// A name that is listed later is another load balancer, to which the Services go without a moment in
+// which nothing serves them.
+func TestNameIsListedLater(t *testing.T) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
+		shop := sharing("b", 2, 80)
+		shop.Namespace = "shop"
+		w.createAll(sharing("a", 1, 80, 81), shop)
+		w.stop()
+		w.defaults.Shared = []lb.SharedName{{Name: "edge", Namespaces: []string{"default", "shop"}}}
+		w.start()
+		w.later()
+		// Of two that asked for the same port, the younger keeps the one that it has.
+		if got := strings.Split(w.shared(), "\n"); !slices.Equal(slices.Sorted(slices.Values(got)), []string{"shared-edge [a b]: 80=a 81=a", "shared-shop.edge [b]: 80=b"}) {
+			t.Errorf("listed later: %v", got)
+		}
+		svc, err := w.api.CoreV1().Services("shop").Get(context.Background(), "b", metav1.GetOptions{})
+		if err != nil || accepted(svc) != "False PortConflict" || ingress(svc) == "" || ingress(svc) == ingress(w.service("a")) {
+			t.Errorf("%v: %s %q", err, accepted(svc), ingress(svc))
+		}
+	})
+}
