@@ -140,6 +140,11 @@ func generalAnnotations() []Annotation {
 			set: boolean(func(s *settings) *bool { return &s.adopt }),
 		},
 		{
+			Name: AnnotationShared, Type: "text", Range: "a DNS label, such as edge",
+			Default: "none", Effect: "Shares one load balancer with all Services of the namespace that set the same, or of the namespaces that loadBalancers.shared in the configuration lists with the name. A port is the oldest Service's that asks for it; what a load balancer has once is decided by the oldest that sets it; targets are the nodes that all admit. Excludes adopt.",
+			set: text(func(s *settings) *string { return &s.shared }, validDNSLabel),
+		},
+		{
 			Name: annotationElsewhere, Type: "boolean", Range: "true, false",
 			Default: "false", Effect: "Confirms that something else enforces spec.loadBalancerSourceRanges. The cloud's load balancers cannot, so without this such a Service gets none.",
 			set: boolean(func(s *settings) *bool { return &s.elsewhere }),

@@ -120,6 +120,11 @@ func protocolCases() map[string]annotationCase {
 func ownCases() map[string]annotationCase {
 	return map[string]annotationCase{
 		lb.AnnotationPorts: portsCase(),
+		lb.AnnotationShared: {
+			change: func(svc *lb.Service) { svc.Namespace = "shop" },
+			value:  "edge", want: func(s *lb.Spec) { s.Shared = "shop.edge" },
+			other: "edge-2", then: func(s *lb.Spec) { s.Shared = "shop.edge-2" }, invalid: []string{"Edge", "a.b", "-", "x-", "edge/x"},
+		},
 		hetzner + "ipv4-rdns": {
 			value: "web.example.com", want: func(s *lb.Spec) { s.IPv4Name = "web.example.com" },
 			other: "mail.example.com", then: func(s *lb.Spec) { s.IPv4Name = "mail.example.com" }, invalid: []string{"192.0.2.1", "a_b", "web.example.com."},

@@ -66,6 +66,8 @@ type Defaults struct {
 	Adoptable []Adoptable
 	// PrimaryIPs are those that Services may have without a label in the cloud.
 	PrimaryIPs []GivenAddress
+	// Shared are load balancers that Services of several namespaces may share.
+	Shared []SharedName
 	// Certificates says which certificates Services may name. Built in: any.
 	Certificates CertificateUse
 }

@@ -129,6 +129,9 @@ const (
 // Labels are what a load balancer carries when it is created from this spec.
 func (s Spec) Labels() map[string]string {
 	labels := s.Owner.Labels()
+	if s.Owner.Group != "" {
+		maps.Copy(labels, s.sharedLabels())
+	}
 	if s.IPv4Name != "" {
 		labels[labelIPv4Name] = ""
 	}
@@ -145,7 +148,8 @@ func (s Spec) Labels() map[string]string {
 
 // diffLabels returns the label set that stands before anything else is done, and the one at the
 // end. The cloud replaces the set as a whole, and labels of others are not ours to drop. A mark is
-// set before what it remembers, and removed after that.
+// set before what it remembers, and removed after that; so is what says who shares the load balancer
+// and whose its ports are.
 func diffLabels(want Spec, have State) (marked, final map[string]string) {
 	marked = maps.Clone(have.Labels)
 	if marked == nil {
@@ -169,6 +173,7 @@ func diffLabels(want Spec, have State) (marked, final map[string]string) {
 	if want.IPv6Name == "" {
 		delete(final, labelIPv6Name)
 	}
+	want.dropStale(final)
 	return marked, final
 }
 

@@ -93,15 +93,18 @@ func (SetPublicInterface) op() traits { return traits{kind: "set_public_interfac
 func (AttachNetwork) op() traits {
 	return traits{kind: "attach_network", independent: true, look: true}
 }
-func (DetachNetwork) op() traits     { return traits{kind: "detach_network", look: true} }
-func (AddListener) op() traits       { return traits{kind: "add_listener", independent: true} }
-func (UpdateListener) op() traits    { return traits{kind: "update_listener", independent: true} }
-func (DeleteListener) op() traits    { return traits{kind: "delete_listener", independent: true} }
-func (AddTarget) op() traits         { return traits{kind: "add_target", independent: true} }
-func (RemoveTarget) op() traits      { return traits{kind: "remove_target", independent: true} }
-func (Delete) op() traits            { return traits{kind: "delete"} }
-func (SetReverseDNS) op() traits     { return traits{kind: "set_reverse_dns", independent: true} }
-func (CreateCertificate) op() traits { return traits{kind: "create_certificate", look: true} }
+func (DetachNetwork) op() traits  { return traits{kind: "detach_network", look: true} }
+func (AddListener) op() traits    { return traits{kind: "add_listener", independent: true} }
+func (UpdateListener) op() traits { return traits{kind: "update_listener", independent: true} }
+func (DeleteListener) op() traits { return traits{kind: "delete_listener", independent: true} }
+func (AddTarget) op() traits      { return traits{kind: "add_target", independent: true} }
+func (RemoveTarget) op() traits   { return traits{kind: "remove_target", independent: true} }
+func (Delete) op() traits         { return traits{kind: "delete"} }
+func (SetReverseDNS) op() traits  { return traits{kind: "set_reverse_dns", independent: true} }
+func (CreateCertificate) op() traits {
+	return traits{kind: "create_certificate", independent: true, look: true}
+}
+
 func (RetryCertificate) op() traits {
 	return traits{kind: "retry_certificate", independent: true, look: true}
 }

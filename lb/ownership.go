@@ -70,18 +70,19 @@ func Claim(want Spec, found []State) (State, error) {
 // ownersLabel is a label that says whose a load balancer is, or nothing.
 func ownersLabel(s State) string {
 	for _, label := range slices.Sorted(maps.Keys(s.Labels)) {
-		if label == LabelPeer || label == LabelCluster || strings.HasPrefix(label, labelServicePrefix) {
+		if label == LabelPeer || label == LabelCluster || label == LabelShared || strings.HasPrefix(label, labelServicePrefix) {
 			return label
 		}
 	}
 	return ""
 }
 
-// ownedByOthers reports whether our own labels name another cluster or Service.
+// ownedByOthers reports whether our own labels name another cluster or Service, or say that it is
+// shared.
 func ownedByOthers(s State, o Owner) bool {
 	cluster, marked := s.Labels[LabelCluster]
 	others := slices.ContainsFunc(s.Services(), func(uid string) bool { return uid != o.UID })
-	return others || marked && cluster != o.Cluster
+	return others || s.Shared() && s.Group() != o.Group || marked && cluster != o.Cluster
 }
 
 // Against fits the spec to the load balancer that exists, or will be taken over: what stays as it

@@ -30,6 +30,7 @@ func Parse(svc Service, d Defaults) (Spec, []Note, error) {
 		checkMode: d.HealthCheck, interval: d.HealthCheckInterval, timeout: d.HealthCheckTimeout, retries: d.HealthCheckRetries,
 	}
 	p.annotations()
+	p.sharing()
 	p.pods()
 	p.place()
 	p.network()
@@ -251,7 +252,7 @@ func (p *parser) spec() Spec {
 	each := p.atPorts()
 	spec := Spec{
 		Owner:     Owner{Cluster: p.defaults.Cluster, UID: p.svc.UID},
-		Namespace: p.svc.Namespace, Service: p.svc.Name,
+		Namespace: p.svc.Namespace, Service: p.svc.Name, Shared: s.shared,
 		Name: or(s.name, defaultName(p.svc.UID)),
 		Type: s.kind, Location: s.location, NetworkZone: s.zone,
 		Algorithm: s.algorithm, Public: !s.publicOff,

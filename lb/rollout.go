@@ -17,6 +17,9 @@ type Rollout struct {
 	// Expected reports whether a target can be healthy: under policy Local only a node with
 	// endpoints can.
 	Expected func(Target) bool
+	// Possible reports whether a target can be healthy at some listener at least, where those of
+	// several Services differ. Nil: as Expected says.
+	Possible func(Target) bool
 	// Overdue are targets that are there and have not been healthy for the time of a verdict.
 	Overdue map[Target]bool
 	// Hold: no target is replaced now, because the health checks themselves are on trial.
@@ -101,6 +104,10 @@ func (r Rollout) replace(want *Spec, have State) (waits bool, notes []Note) {
 // in the place of one that would come.
 func (r Rollout) keepLeaving(want *Spec, have State) bool {
 	now, going := want.match(have.Targets)
+	possible := r.Expected
+	if r.Possible != nil {
+		possible = r.Possible
+	}
 	served := make(map[int]bool) // listeners that find a wanted target healthy
 	pending := false
 	for _, t := range want.Targets {
@@ -108,7 +115,7 @@ func (r Rollout) keepLeaving(want *Spec, have State) bool {
 		for _, port := range have.HealthyAt(old) {
 			served[port] = true
 		}
-		pending = pending || r.Expected(t) && (!ok || !have.healthy(old) && !r.Overdue[t])
+		pending = pending || possible(t) && (!ok || !have.healthy(old) && !r.Overdue[t])
 	}
 	var leaving []Target
 	for _, t := range going {

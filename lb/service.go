@@ -97,6 +97,13 @@ const (
 	ReasonTargetsHealthy = "TargetsHealthy"
 	// ReasonCheckUnanswered: no node answers a health check that a PROXY header would break.
 	ReasonCheckUnanswered = "HealthCheckUnanswered"
+	// ReasonPortConflict: two Services that share a load balancer ask for the same port.
+	ReasonPortConflict = "PortConflict"
+	// ReasonNoRoom: a load balancer that is shared has no room for a port.
+	ReasonNoRoom = "NoRoomForPort"
+	// ReasonNoCommonNode: a Service's node selector leaves no node that the others which share its
+	// load balancer admit.
+	ReasonNoCommonNode = "NoCommonNode"
 	// ReasonNotOwned: the load balancer that would be needed belongs to somebody else.
 	ReasonNotOwned = "LoadBalancerNotOwned"
 )
@@ -121,6 +128,9 @@ type Note struct {
 	// Figures are numbers of this moment. They are told with the note, but a change of them is no
 	// news.
 	Figures string
+	// About is the UID of the one Service that the note is about, among those that share a load
+	// balancer; empty: all of them.
+	About string
 }
 
 // What a user wrote, and what the cloud answered, can be of any length; a condition and an Event

@@ -29,7 +29,8 @@ type settings struct {
 	ipv6Off      bool
 	nodeSelector string
 	adopt        bool
-	elsewhere    bool // source ranges are enforced elsewhere
+	elsewhere    bool   // source ranges are enforced elsewhere
+	shared       string // a name, then the group
 	rdns4, rdns6 string
 
 	primaryIPv4, primaryIPv6 string

@@ -18,8 +18,16 @@ const (
 // Spec is a load balancer as it should be: every value resolved, nothing left to default.
 type Spec struct {
 	Owner Owner
-	// Namespace and Service are the Service's names, by which others refer to it.
+	// Namespace and Service are the Service's names, by which others refer to it; empty for a group.
 	Namespace, Service string
+	// Shared is the group that the Service is in.
+	Shared string
+	// Sharers are the UIDs of the group's Services, oldest first, PortOwners those of the Services
+	// that own ports, by these, and Deciders those of the Services whose annotations decide what the
+	// load balancer has once, by these. Only for a group.
+	Sharers    []string
+	PortOwners map[int]string
+	Deciders   map[string]string
 
 	Name string
 	Type string
@@ -98,6 +106,8 @@ type Spec struct {
 	Unserved []Port
 	// Served are the Service's ports that have one.
 	Served []Port
+	// Unopened are those of Served that a load balancer which is shared does not open.
+	Unopened []int
 }
 
 // Publish says what the Service's status shows.

@@ -8,10 +8,12 @@ import (
 	"time"
 )
 
-// Owner is the Service of a cluster that a load balancer belongs to.
+// Owner is the Service of a cluster that a load balancer belongs to, or the group of Services that
+// share it: exactly one of UID and Group is set.
 type Owner struct {
 	Cluster string
 	UID     string
+	Group   string
 }
 
 // Labels that mark ownership in the cloud.
@@ -24,15 +26,52 @@ const (
 // a load balancer can carry more than one, and a selector finds it by the key alone.
 func (o Owner) ServiceLabel() string { return labelServicePrefix + o.UID }
 
-// Labels are what a load balancer of this owner carries.
+// Labels are what a load balancer of this owner carries. Those of a group's Services and ports come
+// from its [Spec].
 func (o Owner) Labels() map[string]string {
+	if o.Group != "" {
+		return map[string]string{LabelCluster: o.Cluster, LabelShared: o.Group}
+	}
 	return map[string]string{LabelCluster: o.Cluster, o.ServiceLabel(): ""}
 }
 
-// Owns reports whether these labels make a load balancer this owner's.
+// Owns reports whether these labels make a load balancer this owner's. One that is shared belongs to
+// the group, and to no Service of it alone.
 func (o Owner) Owns(labels map[string]string) bool {
+	group, shared := labels[LabelShared]
+	_, service := labels[o.ServiceLabel()]
+	mine := service && !shared
+	if o.Group != "" {
+		mine = group == o.Group
+	}
+	return mine && labels[LabelCluster] == o.Cluster
+}
+
+// Carries reports whether these labels name the Service, alone or among those that share.
+func (o Owner) Carries(labels map[string]string) bool {
 	_, service := labels[o.ServiceLabel()]
 	return service && labels[LabelCluster] == o.Cluster
+}
+
+// Selector finds, as a label selector, what [Owner.Owns] is true of.
+func (o Owner) Selector() string {
+	if o.Group != "" {
+		return fmt.Sprintf("%s=%s,%s=%s", LabelCluster, o.Cluster, LabelShared, o.Group)
+	}
+	return fmt.Sprintf("%s,!%s", o.Carrier(), LabelShared)
+}
+
+// Carrier finds what [Owner.Carries] is true of.
+func (o Owner) Carrier() string {
+	return fmt.Sprintf("%s=%s,%s", LabelCluster, o.Cluster, o.ServiceLabel())
+}
+
+// Key names the owner within the cluster.
+func (o Owner) Key() string {
+	if o.Group != "" {
+		return LabelShared + "=" + o.Group
+	}
+	return o.UID
 }
 
 // State is a load balancer as it is. The zero State means that there is none.

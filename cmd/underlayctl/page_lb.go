@@ -81,6 +81,9 @@ func balancerRows(b survey.BalancerRow) [][]cell {
 	if b.ID != 0 {
 		first[1] = text(b.Name + " (" + strconv.FormatInt(b.ID, 10) + ")")
 	}
+	if b.Shared != "" {
+		first[1].text += ", shared as " + b.Shared
+	}
 	first[2] = text(orNone(addresses(b)))
 	return rows
 }

@@ -86,6 +86,11 @@ func someBalancers() survey.LoadBalancersView {
 				Plan: []string{"remove server 999"}, Notes: []string{"a note"},
 			},
 			{Service: "shop/api", Published: []string{"192.0.2.9"}},
+			{
+				Service: "shop/mail", ID: 9, Name: "edge", Type: "lb11", Location: "fsn1", Addresses: []netip.Addr{ip("192.0.2.10")},
+				Shared: "shop.edge", SharedBy: []string{"shop/mail", "shop/shell"},
+				Listeners: []survey.ListenerRow{{Port: 25, DestinationPort: 30025, Protocol: "tcp", Check: "tcp :30025"}},
+			},
 		},
 		Orphans: []survey.BalancerRow{{ID: 8, Name: "left", Type: "lb11", Location: "fsn1", Notes: []string{"no Service has it"}}},
 	}

@@ -59,7 +59,7 @@ func rendered(t *testing.T) string {
 		writeRow(&b, code(l.key), "", "list of "+l.of+"s", "", l.meaning)
 	}
 	for _, l := range lists(&draft{}) {
-		b.WriteString(map[string]string{poolsKey: poolsText, inventoryKey: inventoryText, adoptableKey: adoptableText, primaryIPsKey: primaryIPsText}[l.key])
+		b.WriteString(map[string]string{poolsKey: poolsText, inventoryKey: inventoryText, adoptableKey: adoptableText, primaryIPsKey: primaryIPsText, sharedKey: sharedText}[l.key])
 		b.WriteString("\n| key | values | default | meaning |\n|---|---|---|---|\n")
 		for _, row := range l.item(l.key + "[]") {
 			writeRow(&b, code(row.key), row.format.describe, fallback(row), row.meaning)
@@ -130,6 +130,14 @@ const primaryIPsText = `
 A Service has its load balancer created with a primary IP of the project only if both sides say so: the Service by its annotations ` + "`underlay.dev/primary-ipv4`" + ` and ` + "`underlay.dev/primary-ipv6`" + `, and whoever owns the project by labels of the primary IP or by an item of ` + "`loadBalancers.primaryIPs`" + `. How to [keep an address](../how-to/keep-an-address.md).
 
 Each item of ` + "`loadBalancers.primaryIPs`" + ` has these keys.
+`
+
+const sharedText = `
+## Shared load balancers
+
+Services that set the same annotation ` + "`underlay.dev/shared`" + ` share one load balancer, if they are of one namespace or of the namespaces that an item of ` + "`loadBalancers.shared`" + ` lists with the name. A name that is listed means nothing in other namespaces: it is refused there. How to [share a load balancer](../how-to/share-a-load-balancer.md).
+
+Each item of ` + "`loadBalancers.shared`" + ` has these keys.
 `
 
 func code(text string) string {

@@ -184,6 +184,26 @@ func dnsLabel(into *string, example string) format {
 	})
 }
 
+// dnsLabels reads one or more names.
+func dnsLabels(into *[]string) format {
+	return format{describe: "list of names, such as `[shop, blog]`", list: true, read: func(items []string) []*Error {
+		var problems []*Error
+		if len(items) == 0 {
+			problems = append(problems, &Error{Problem: "is empty", Remedy: "write at least one name"})
+		}
+		for _, item := range items {
+			var name string
+			if found := dnsLabel(&name, "").read([]string{item}); len(found) > 0 {
+				found[0].Value = item
+				problems = append(problems, found...)
+				continue
+			}
+			*into = append(*into, name)
+		}
+		return problems
+	}}
+}
+
 // labelSelector reads what kubectl's --selector takes.
 func labelSelector(into *labels.Selector) format {
 	return scalar("label selector, such as `size in (small, tiny)`", func(text string) *Error {

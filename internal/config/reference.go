@@ -86,6 +86,7 @@ type draft struct {
 	loadBalancers   LoadBalancers
 	adoptable       []*lb.Adoptable
 	primaryIPs      []*lb.GivenAddress
+	shared          []*sharedDraft
 }
 
 // poolDraft is an item of pools.
@@ -101,6 +102,12 @@ type poolDraft struct {
 type machineDraft struct {
 	section string
 	Machine
+}
+
+// sharedDraft is an item of loadBalancers.shared.
+type sharedDraft struct {
+	section string
+	lb.SharedName
 }
 
 // reference is the table of all settings but those in lists, each bound to its
@@ -151,6 +158,15 @@ func lists(d *draft) []list {
 				one := &lb.GivenAddress{}
 				d.primaryIPs = append(d.primaryIPs, one)
 				return primaryIPSettings(section, one)
+			},
+		},
+		{
+			key: sharedKey, of: "load balancer",
+			meaning: "Load balancers that Services of several namespaces may share, see [Shared load balancers](#shared-load-balancers). None: only Services of one namespace share one.",
+			item: func(section string) []setting {
+				one := &sharedDraft{section: section}
+				d.shared = append(d.shared, one)
+				return sharedSettings(section, &one.SharedName)
 			},
 		},
 	}

@@ -316,3 +316,19 @@ func primaryIPSettings(section string, one *lb.GivenAddress) []setting {
 		},
 	}
 }
+
+const sharedKey = "loadBalancers.shared"
+
+// sharedSettings are the keys of one load balancer that several namespaces may share.
+func sharedSettings(section string, one *lb.SharedName) []setting {
+	return []setting{
+		{
+			key: section + ".name", format: dnsLabel(&one.Name, "edge"), required: true,
+			meaning: "What Services give in their annotation `underlay.dev/shared`.",
+		},
+		{
+			key: section + ".namespaces", format: dnsLabels(&one.Namespaces), required: true,
+			meaning: "The namespaces whose Services may share it. In others the name is refused.",
+		},
+	}
+}

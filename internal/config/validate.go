@@ -165,6 +165,15 @@ func (r *resolver) loadBalancers(d *draft) LoadBalancers {
 	for _, one := range d.primaryIPs {
 		b.PrimaryIPs = append(b.PrimaryIPs, *one)
 	}
+	first := make(map[string]string)
+	for _, one := range d.shared {
+		if section, twice := first[one.Name]; twice && one.Name != "" {
+			r.complain(one.section+".name", one.Name, "is there twice, the first time in "+section, "put all namespaces into one item")
+			continue
+		}
+		first[one.Name] = one.section
+		b.Shared = append(b.Shared, one.SharedName)
+	}
 	const location, zone = "loadBalancers.location", "loadBalancers.networkZone"
 	if r.isSet(location) && r.isSet(zone) {
 		// The two are one setting in two notations, so the file's outranks

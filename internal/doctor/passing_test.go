@@ -148,6 +148,21 @@ func TestWhatPassesByItself(t *testing.T) {
 			other.ID, other.Name, other.Labels = 901, "other", lb.Owner{Cluster: "another", UID: "u"}.Labels()
 			s.LoadBalancers = append(s.LoadBalancers, other)
 		}},
+		{"a load balancer that two Services share", shape{}, func(s *survey.Snapshot) {
+			web(s).Annotations = map[string]string{lb.AnnotationShared: "edge"}
+			mail := web(s).DeepCopy()
+			mail.Name, mail.UID, mail.CreationTimestamp = "mail", "uid-mail", ago(time.Hour)
+			mail.Spec.Ports[0].Port = 25
+			s.Services = append(s.Services, mail)
+			b := &s.LoadBalancers[0]
+			b.Labels = lb.GroupOwner("kubernetes", "shop.edge").Labels()
+			for port, uid := range map[string]string{"80": "uid-web", "25": "uid-mail"} {
+				b.Labels["underlay.dev/svc-"+uid], b.Labels["underlay.dev/port-"+port] = "", uid
+			}
+			smtp := b.Listeners[0]
+			smtp.Port = 25
+			b.Listeners, b.Verdicts[25] = append(b.Listeners, smtp), verdicts(b.Targets, 0) // nothing is behind it
+		}},
 		{"a headless Service of both families", shape{}, func(s *survey.Snapshot) {
 			s.Services[0].Spec.ClusterIP = corev1.ClusterIPNone
 			s.Services[0].Spec.IPFamilies = append(s.Services[0].Spec.IPFamilies, corev1.IPv6Protocol)

@@ -24,7 +24,7 @@ func (c *Client) LoadBalancers() *LoadBalancers { return &LoadBalancers{client: 
 
 // Observe implements lb.Backend, in one request.
 func (l *LoadBalancers) Observe(ctx context.Context, owner lb.Owner) (lb.State, error) {
-	found, err := l.list(ctx, fmt.Sprintf("%s=%s,%s", lb.LabelCluster, owner.Cluster, owner.ServiceLabel()))
+	found, err := l.list(ctx, owner.Selector())
 	switch {
 	case err != nil:
 		return lb.State{}, err
@@ -34,6 +34,11 @@ func (l *LoadBalancers) Observe(ctx context.Context, owner lb.Owner) (lb.State, 
 		return lb.State{}, nil
 	}
 	return found[0], nil
+}
+
+// Carrying implements lb.Backend, in one request.
+func (l *LoadBalancers) Carrying(ctx context.Context, owner lb.Owner) ([]lb.State, error) {
+	return l.list(ctx, owner.Carrier())
 }
 
 // List implements lb.Backend, in one request per 50 load balancers.

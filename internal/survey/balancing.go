@@ -23,6 +23,10 @@ type Balancing struct {
 	Plan lbcontroller.Plan
 	// Conflict is why no load balancer can be the Service's, nil if one can.
 	Conflict error
+	// Shared is the group in which the Service shares its load balancer, of which LoadBalancer has
+	// only the Service's listeners; Sharers are all that share it, oldest first.
+	Shared  string
+	Sharers []types.NamespacedName
 }
 
 // LBDefaults are the configured ones.
@@ -39,10 +43,18 @@ func (s *Snapshot) LBDefaults() lb.Defaults {
 // knows Nodes that can't be targets, because their servers don't exist.
 func (s *Snapshot) Balancings() []Balancing {
 	var out []Balancing
-	endpoints, nodes := s.EndpointsByService(), s.servedNodes()
+	endpoints, nodes, groups := s.EndpointsByService(), s.servedNodes(), map[string]*sharedPlan{}
 	for _, svc := range s.Services {
 		if s.Config.LoadBalancers.Enabled && lbcontroller.Ours(svc, s.Config.LoadBalancers.Classless) && svc.DeletionTimestamp.IsZero() {
-			out = append(out, s.balancing(svc, nodes, endpoints[NameOf(svc)]))
+			group := lbcontroller.GroupOf(svc, s.Config.LoadBalancers.Shared)
+			if group == "" {
+				out = append(out, s.balancing(svc, nodes, endpoints[NameOf(svc)]))
+				continue
+			}
+			if groups[group] == nil {
+				groups[group] = s.sharedPlan(group, nodes, endpoints)
+			}
+			out = append(out, groups[group].balancing(svc))
 		}
 	}
 	return out
@@ -110,13 +122,17 @@ func (s *Snapshot) ownedBy(owner lb.Owner) []*lb.State {
 	return out
 }
 
-// balancerOf is the load balancer that carries the Service's labels.
+// balancerOf is the load balancer that carries the Service's labels, or those of its group.
 func (s *Snapshot) balancerOf(name types.NamespacedName) *lb.State {
 	svc := s.Service(name)
 	if svc == nil {
 		return nil
 	}
-	owned := s.ownedBy(lbcontroller.Owner(svc, s.Config.ClusterName))
+	owner := lbcontroller.Owner(svc, s.Config.ClusterName)
+	if group := lbcontroller.GroupOf(svc, s.Config.LoadBalancers.Shared); group != "" {
+		owner = lb.GroupOwner(s.Config.ClusterName, group)
+	}
+	owned := s.ownedBy(owner)
 	if len(owned) == 0 {
 		return nil
 	}

@@ -31,7 +31,11 @@ type BalancerRow struct {
 	// Service is namespace/name; empty for an orphan.
 	Service string `json:"service,omitempty"`
 	// ID is 0 while there is no load balancer, or none is seen.
-	ID        int64        `json:"id,omitempty"`
+	ID int64 `json:"id,omitempty"`
+	// Shared is the group in which the Service shares the load balancer: Listeners
+	// are the Service's own then. SharedBy are all Services that share it, oldest first.
+	Shared    string       `json:"shared,omitempty"`
+	SharedBy  []string     `json:"sharedBy,omitempty"`
 	Name      string       `json:"name,omitempty"`
 	Type      string       `json:"type,omitempty"`
 	Location  string       `json:"location,omitempty"`
@@ -98,7 +102,9 @@ func LoadBalancersOf(s *Snapshot) (LoadBalancersView, error) {
 	}
 	nodes := s.nodesOfTargets()
 	for _, b := range s.Balancings() {
-		v.Services = append(v.Services, b.row(nodes))
+		row := b.row(nodes)
+		row.Notes = append(row.Notes, s.heldElsewhere(b.Service)...)
+		v.Services = append(v.Services, row)
 	}
 	for _, b := range s.Orphans() {
 		row := BalancerRow{Notes: []string{"no Service has it: delete it in the cloud if nothing else uses it, or remove its underlay.dev labels to keep it"}}
@@ -157,6 +163,10 @@ func (b Balancing) row(nodes func(lb.Target) string) BalancerRow {
 	row := serviceRow(b.Service)
 	if b.LoadBalancer != nil {
 		row.show(b.LoadBalancer, nodes)
+	}
+	row.Shared = b.Shared
+	for _, sharer := range b.Sharers {
+		row.SharedBy = append(row.SharedBy, sharer.String())
 	}
 	if b.Conflict != nil {
 		row.Notes = append(row.Notes, b.Conflict.Error())

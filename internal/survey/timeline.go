@@ -195,6 +195,9 @@ func (v *Inspection) balancing(s *Snapshot, svc *corev1.Service) error {
 	if row.ID != 0 {
 		v.fact("load balancer", fmt.Sprintf("%s (%d), %s in %s, %s", row.Name, row.ID, row.Type, row.Location, Join(row.Addresses, ", ")))
 	}
+	if row.Shared != "" {
+		v.fact("shared", row.Shared+", by "+strings.Join(row.SharedBy, ", "))
+	}
 	for _, l := range row.Listeners {
 		var targets []string
 		for _, t := range l.Targets {

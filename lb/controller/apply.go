@@ -110,7 +110,7 @@ func (c converger) runTogether(ctx context.Context, have lb.State, ops []lb.Op, 
 // take takes in what became of an op, and reports whether it was refused and that is remembered.
 func (r *ran) take(refusals *refusals, key string, op lb.Op, err error, final bool) (held bool) {
 	if err != nil {
-		err = fmt.Errorf("%s: %w", lb.Title(op), err)
+		err = &opError{op: op, err: err}
 	}
 	held = refusals != nil && key != "" && r.remember(refusals, key, op, err, final)
 	if err != nil && !held {
@@ -122,6 +122,38 @@ func (r *ran) take(refusals *refusals, key string, op lb.Op, err error, final bo
 	}
 	r.moved = r.moved || lb.NeedsLook(op)
 	return held
+}
+
+// opError is why an op failed.
+type opError struct {
+	op  lb.Op
+	err error
+}
+
+func (e *opError) Error() string { return fmt.Sprintf("%s: %v", lb.Title(e.op), e.err) }
+
+func (e *opError) Unwrap() error { return e.err }
+
+// about is the UID of the Service that an error is about, among those that share a load balancer;
+// empty: all of them, or there is but one.
+func about(err error, spec lb.Spec) string {
+	var failed *opError
+	if spec.Owner.Group == "" || !errors.As(err, &failed) {
+		return ""
+	}
+	switch op := failed.op.(type) {
+	case lb.AddListener:
+		return spec.PortOwners[op.Listener.Port]
+	case lb.UpdateListener:
+		return spec.PortOwners[op.Listener.Port]
+	case lb.CreateCertificate:
+		return op.Owner.UID
+	case lb.ChangeType:
+		return spec.Deciders[lb.AnnotationType]
+	case lb.Update:
+		return spec.Deciders[lb.AnnotationName]
+	}
+	return ""
 }
 
 // remember keeps what the cloud said to an op, and reports whether that is a refusal which is
@@ -238,12 +270,33 @@ type belongings struct {
 	Certificates bool
 }
 
-// find returns the load balancer that exact labels assign to an owner: ours, or else the Hetzner
-// controller's.
+// sharesError: a Service shares load balancers, so that it has to leave their groups first.
+type sharesError struct{ groups []string }
+
+func (e *sharesError) Error() string { return fmt.Sprintf("it shares load balancers: %q", e.groups) }
+
+// find returns the load balancer that exact labels assign to a Service alone: ours, or else the
+// Hetzner controller's. Where it shares one, the error is a *sharesError.
 func (c converger) find(ctx context.Context, owner lb.Owner, peers bool) (lb.State, error) {
-	have, err := c.backend.Observe(ctx, owner)
-	if err != nil || have.Exists() || !peers {
-		return have, err
+	carrying, err := c.backend.Carrying(ctx, owner)
+	if err != nil {
+		return lb.State{}, err
+	}
+	own, shares := ownedBy(owner, carrying), &sharesError{}
+	for _, s := range carrying {
+		if s.Group() != "" {
+			shares.groups = append(shares.groups, s.Group())
+		}
+	}
+	switch {
+	case len(shares.groups) > 0:
+		return lb.State{}, shares
+	case len(own) > 1:
+		return lb.State{}, fmt.Errorf("load balancers %d and %d: %w", own[0].ID, own[1].ID, lb.ErrAmbiguous)
+	case len(own) == 1:
+		return own[0], nil
+	case !peers:
+		return lb.State{}, nil
 	}
 	return c.claimable(ctx, lb.Spec{Owner: owner})
 }
@@ -280,7 +333,7 @@ func refusedTarget(errs []error) bool {
 
 // noteOf makes a note of an error that only a person can mend.
 func noteOf(err error, spec lb.Spec) (lb.Note, bool) {
-	note := lb.Note{Grade: lb.Error, Text: err.Error()}
+	note := lb.Note{Grade: lb.Error, Text: err.Error(), About: about(err, spec)}
 	var rejected *lb.RejectedError
 	switch {
 	case errors.Is(err, lb.ErrNotOwned):

@@ -369,6 +369,15 @@ func (c *cloud) Observe(ctx context.Context, owner lb.Owner) (lb.State, error) {
 	return c.judged(s), err
 }
 
+func (c *cloud) Carrying(ctx context.Context, owner lb.Owner) ([]lb.State, error) {
+	_ = c.counted()
+	found, err := c.client.Carrying(ctx, owner)
+	for i := range found {
+		found[i] = c.judged(found[i])
+	}
+	return found, err
+}
+
 func (c *cloud) Candidates(ctx context.Context, owner lb.Owner, name string) ([]lb.State, error) {
 	_ = c.counted()
 	found, err := c.client.Candidates(ctx, owner, name)

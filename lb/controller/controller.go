@@ -92,6 +92,10 @@ type Controller struct {
 	// targets are, by the name of a Service, what its last plan wanted, an [aim]: a node whose
 	// readiness comes and goes costs requests only where it is no target yet.
 	targets sync.Map
+	// carriers are the groups that Services are in by labels of the cloud; former says of Services in a
+	// group, by their UIDs, whether they have a load balancer of their own beside.
+	carriers *carriers
+	former   sync.Map
 	// unexplained are the UIDs of Services whose finalizer is not known to be ours.
 	unexplained sync.Map
 	// unserved remembers listeners without a healthy target, by their ports. Another process
@@ -116,7 +120,7 @@ func New(cfg Config) (*Controller, error) {
 	c := &Controller{
 		client: cfg.Client, services: cfg.Services.Lister(), nodes: cfg.Nodes.Lister(),
 		defaults: cfg.Defaults, recorder: cfg.Recorder, metrics: m,
-		newest: kube.NewNewest[*corev1.Service](), unserved: newSince[int](), workers: cfg.Workers,
+		newest: kube.NewNewest[*corev1.Service](), carriers: newCarriers(), unserved: newSince[int](), workers: cfg.Workers,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](minRetryDelay, maxRetryDelay),
 			workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: Name},
@@ -230,9 +234,7 @@ func (c *Controller) next(ctx context.Context) bool {
 
 // announceFailure tells of a failure that has not passed by itself so far.
 func (c *Controller) announceFailure(key cache.ObjectName, err error) {
-	svc, getErr := c.services.Services(key.Namespace).Get(key.Name)
-	if getErr != nil {
-		return // nobody is left to tell
+	for _, svc := range c.concerned(key) {
+		c.recorder.Eventf(svc, corev1.EventTypeWarning, "SyncLoadBalancerFailed", "Error syncing load balancer, will retry: %v", err)
 	}
-	c.recorder.Eventf(svc, corev1.EventTypeWarning, "SyncLoadBalancerFailed", "Error syncing load balancer, will retry: %v", err)
 }

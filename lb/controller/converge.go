@@ -63,6 +63,8 @@ type outcome struct {
 	waits bool
 	opens []int // the pods' ports that are to be reached
 	acted bool  // something was to be done
+	// members are what became of each Service, if they share.
+	members []member
 	// RetryTargets is after how long a target that was refused is to be asked for again; 0: none
 	// is.
 	RetryTargets time.Duration
@@ -84,13 +86,19 @@ func (o *outcome) add(err error) {
 // converge is read, diff, and only the differing calls.
 func (c converger) converge(ctx context.Context, p Plan, hooks hooks) outcome {
 	unseen := p.choose(lb.State{})
-	o := outcome{Spec: unseen.Spec, Notes: unseen.Notes, memory: p.memory}
 	have, err := c.look(ctx, unseen)
 	if err != nil {
+		o := outcome{Spec: unseen.Spec, Notes: unseen.Notes, memory: p.memory}
 		o.add(err)
 		return o
 	}
-	o.State, o.Seen = have, true
+	return c.convergeFrom(ctx, have, p, hooks)
+}
+
+// convergeFrom is converge where what there is has just been read.
+func (c converger) convergeFrom(ctx context.Context, have lb.State, p Plan, hooks hooks) outcome {
+	unseen := p.choose(lb.State{})
+	o := outcome{Spec: unseen.Spec, Notes: unseen.Notes, memory: p.memory, State: have, Seen: true, members: p.members}
 	for range maxPasses {
 		if !c.pass(ctx, p, hooks, &o) {
 			break
@@ -116,7 +124,7 @@ func (c converger) pass(ctx context.Context, p Plan, hooks hooks, o *outcome) (a
 	}
 	p.addresses = o.addresses
 	now := p.Against(o.State, certificates)
-	o.Spec, o.Notes, o.Nodes, o.waits, o.opens = now.Spec, now.Notes, now.nodes, now.waits, now.opens
+	o.Spec, o.Notes, o.Nodes, o.waits, o.opens, o.members = now.Spec, now.Notes, now.nodes, now.waits, now.opens, now.members
 	if pending(now.Notes) {
 		o.Transient = errors.Join(o.Transient, errors.New("the certificate is being obtained"))
 	}
@@ -218,7 +226,7 @@ func (c converger) create(ctx context.Context, op lb.Create, o *outcome) (again 
 		op.Spec.Targets = nil
 		errs = c.run(ctx, lb.State{}, []lb.Op{op}).errs
 	}
-	if len(errs) > 0 && errors.Is(errs[0], lb.ErrNotOwned) {
+	if len(errs) > 0 && errors.Is(errs[0], lb.ErrNotOwned) && o.Spec.Owner.Group == "" {
 		have, err := c.claimable(ctx, o.Spec)
 		if o.State = have; have.Exists() {
 			return true
@@ -248,7 +256,7 @@ func (c converger) lookAgain(ctx context.Context, o *outcome) bool {
 
 // certificates are looked at only by who has to do with them.
 func (c converger) certificates(ctx context.Context, p Plan) ([]lb.Certificate, error) {
-	if p.Refused || !p.Spec.NeedsCertificates() && !p.hadManaged {
+	if p.Refused || !p.needsCertificates() {
 		return nil, nil
 	}
 	all, err := c.backend.Certificates(ctx)

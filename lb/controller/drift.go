@@ -44,9 +44,14 @@ func (c *Controller) drift(ctx context.Context) error {
 		return fmt.Errorf("listing Services: %w", err)
 	}
 	var involved []*corev1.Service
+	groups := make(map[string]bool)
 	for _, svc := range all {
 		svc = c.newest.Of(svc)
-		if c.wants(svc) || c.needsCleanup(svc) {
+		switch group := c.groupOf(svc); {
+		case !c.wants(svc) && !c.needsCleanup(svc):
+		case group != "":
+			groups[group] = true
+		default:
 			involved = append(involved, svc)
 		}
 	}
@@ -59,8 +64,19 @@ func (c *Controller) drift(ctx context.Context) error {
 		return err
 	}
 	for _, svc := range all {
-		if svc = c.newest.Of(svc); c.leftover(svc, ownedBy(c.owner(svc), states)) {
+		svc = c.newest.Of(svc)
+		carrying := carriedBy(c.owner(svc), states)
+		if c.leftover(svc, carrying) {
 			c.queue.Add(nameOf(svc))
+		}
+		for _, s := range carrying {
+			groups[s.Group()] = true
+		}
+	}
+	delete(groups, "")
+	for _, s := range states {
+		if s.Group() != "" {
+			c.carriers.set(s.Group(), s.Services())
 		}
 	}
 	certificates := sync.OnceValues(func() ([]lb.Certificate, error) { return c.backend.Certificates(ctx) })
@@ -81,6 +97,7 @@ func (c *Controller) drift(ctx context.Context) error {
 		}
 		c.queue.Add(nameOf(svc))
 	}
+	c.driftOfGroups(ctx, groups, states, certificates)
 	return nil
 }
 
@@ -130,6 +147,11 @@ func ownedBy(owner lb.Owner, states []lb.State) []lb.State {
 		}
 	}
 	return owned
+}
+
+// carriedBy are those whose labels name a Service, alone or among those that share.
+func carriedBy(owner lb.Owner, states []lb.State) []lb.State {
+	return slices.DeleteFunc(slices.Clone(states), func(s lb.State) bool { return !owner.Carries(s.Labels) })
 }
 
 // takeable reports whether a Service without a load balancer of ours may have one of another

@@ -37,7 +37,9 @@ func nameOf(svc *corev1.Service) cache.ObjectName {
 func (c *Controller) serviceHandler() cache.ResourceEventHandler {
 	enqueue := func(svc *corev1.Service) {
 		if c.wants(svc) || c.needsCleanup(svc) {
-			c.queue.Add(nameOf(svc))
+			for _, key := range c.keysOf(svc) {
+				c.add(key)
+			}
 		}
 	}
 	return cache.ResourceEventHandlerDetailedFuncs{
@@ -51,6 +53,9 @@ func (c *Controller) serviceHandler() cache.ResourceEventHandler {
 			svc, ok2 := after.(*corev1.Service)
 			if ok1 && ok2 && matters(old, svc) {
 				enqueue(svc)
+				if c.keyOf(old) != c.keyOf(svc) && isGroup(c.keyOf(old)) {
+					c.add(c.keyOf(old)) // others may get what it had
+				}
 			}
 		},
 		// A load balancer needs no deletion to be handled: the finalizer makes it an update first.
@@ -62,6 +67,7 @@ func (c *Controller) serviceHandler() cache.ResourceEventHandler {
 				c.newest.Forget(svc.UID)
 				c.targets.Delete(nameOf(svc))
 				c.unexplained.Delete(svc.UID)
+				c.former.Delete(svc.UID)
 				c.unserved.look(string(svc.UID), nil, time.Now())
 				c.unhealthy.look(string(svc.UID), nil, time.Now())
 			}
@@ -107,6 +113,12 @@ func (c *Controller) sliceHandler() cache.ResourceEventHandler {
 		}
 		switch {
 		case !nodes || svc.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal:
+			return
+		}
+		if c.groupOf(svc) != "" {
+			if c.groupCrowded(svc) {
+				c.queue.AddAfter(c.keyOf(svc), nodeDelay)
+			}
 			return
 		}
 		if p, err := c.plan(svc); err == nil && p.crowded() {
@@ -224,7 +236,9 @@ func (c *Controller) enqueueServices(matches func(*corev1.Service) bool) {
 	}
 	for _, svc := range all {
 		if c.wants(svc) && matches(svc) {
-			c.queue.AddAfter(nameOf(svc), nodeDelay)
+			for _, key := range c.keysOf(svc) {
+				c.queue.AddAfter(key, nodeDelay)
+			}
 		}
 	}
 }

@@ -50,7 +50,7 @@ func (c *Controller) targetsHealth(svc *corev1.Service, spec lb.Spec, have lb.St
 		}
 	}
 	if next > 0 {
-		c.queue.AddAfter(nameOf(svc), next)
+		c.queue.AddAfter(c.keyOf(svc), next)
 	}
 	return notes
 }

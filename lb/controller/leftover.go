@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -36,6 +37,14 @@ func (c *Controller) mayBeLeftover(svc *corev1.Service) bool {
 func (c *Controller) cleanLeftover(ctx context.Context, svc *corev1.Service) ([]lb.Note, error) {
 	theirs := svc.Spec.Type == corev1.ServiceTypeLoadBalancer
 	have, err := c.find(ctx, c.owner(svc), !theirs)
+	var shares *sharesError
+	if errors.As(err, &shares) {
+		if _, err := c.claim(ctx, svc, !theirs); err != nil {
+			return nil, err
+		}
+		c.leave(svc, shares.groups, nodeDelay)
+		return nil, nil
+	}
 	if err != nil {
 		if _, final := noteOf(err, lb.Spec{}); final {
 			c.announceUnexplained(svc, err.Error())

@@ -36,6 +36,7 @@ type Plan struct {
 	served     bool      // the Service shows addresses of somebody's load balancer
 	follows    bool      // only those that are preferred can be healthy
 	repeats    bool      // what is left is planned again
+	members    []member  // the Services of a group, oldest first
 	now        time.Time
 	addresses  primaryIPs
 	refusals   *refusals         // nil: none are known
@@ -196,6 +197,7 @@ func parsed(svc *corev1.Service, q lb.Service, defaults lb.Defaults, now time.Ti
 	var refused *lb.RefusedError
 	if errors.As(err, &refused) {
 		p.Refused, p.Spec.Owner, p.Spec.PodTargets = true, Owner(svc, defaults.Cluster), q.PodTargets
+		p.Spec.Namespace, p.Spec.Service = svc.Namespace, svc.Name
 		p.Spec.HealthCheckNodePort = int(svc.Spec.HealthCheckNodePort)
 		p.Notes = slices.Concat(refused.Notes, notes)
 	}
@@ -229,6 +231,9 @@ func (p Plan) crowded() bool {
 // Against adjusts the plan to what the cloud has, and decides what to do. Certificates may be nil
 // unless the spec needs them.
 func (p Plan) Against(have lb.State, certificates []lb.Certificate) Plan {
+	if p.members != nil {
+		return p.againstGroup(have, certificates)
+	}
 	p = p.choose(have).withStaying(have)
 	if p.Refused {
 		return p.holding(have)
@@ -309,17 +314,30 @@ func (p Plan) rollout(have lb.State, hold bool) lb.Rollout {
 		longest = max(longest, l.Check.Verdict())
 	}
 	overdue := make(map[lb.Target]bool)
-	for t, since := range p.unhealthy.look(p.Spec.Owner.UID, have.Waiting(), p.now) {
+	for t, since := range p.unhealthy.look(p.Spec.Owner.Key(), have.Waiting(), p.now) {
 		overdue[t] = !p.now.Before(since.Add(longest))
 	}
+	rollout := lb.Rollout{Expected: p.expected(), Overdue: overdue, Hold: hold}
+	if p.members != nil {
+		rollout.Expected, rollout.Possible = expectedByAll(p.members), expectedByAny(p.members)
+	}
+	return rollout
+}
+
+// expected reports whether a target can be healthy.
+func (p Plan) expected() func(lb.Target) bool {
 	preferred := make(map[lb.Target]bool)
 	for _, n := range p.preferred {
 		for _, t := range n.Targets() {
 			preferred[t] = true
 		}
 	}
-	expected := func(t lb.Target) bool { return !p.follows || preferred[t] }
-	return lb.Rollout{Expected: expected, Overdue: overdue, Hold: hold}
+	return func(t lb.Target) bool { return !p.follows || preferred[t] }
+}
+
+// needsCertificates reports whether it matters which certificates there are.
+func (p Plan) needsCertificates() bool {
+	return p.Spec.NeedsCertificates() || p.hadManaged
 }
 
 // judgesNodes reports whether it is nodes that health checks are about, so that a change of checks
@@ -399,5 +417,5 @@ func (c *Controller) stillWanted(ctx context.Context, svc *corev1.Service) (bool
 	case err != nil:
 		return false, fmt.Errorf("reading Service %s before creating its load balancer: %w", klog.KObj(svc), err)
 	}
-	return live.UID == svc.UID && c.wants(live), nil
+	return live.UID == svc.UID && c.wants(live) && c.keyOf(live) == c.keyOf(svc), nil
 }

@@ -178,8 +178,11 @@ func difference(svc, updated *corev1.Service) ([]byte, error) {
 	return strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Service{})
 }
 
-// portErrorProtocol is the error of a port in the status; the API wants such names.
-const portErrorProtocol = "underlay.dev/UnsupportedProtocol"
+// Errors of ports in the status; the API wants such names.
+const (
+	portErrorProtocol = "underlay.dev/UnsupportedProtocol"
+	portErrorShared   = "underlay.dev/NotServedByShared"
+)
 
 // ingressStatus is the part of the status that tells how to reach the Service.
 func ingressStatus(spec lb.Spec, have lb.State) corev1.LoadBalancerStatus {
@@ -200,16 +203,23 @@ func ingressStatus(spec lb.Spec, have lb.State) corev1.LoadBalancerStatus {
 
 // portStatus is empty unless a port is not served; then it holds every port, as the API asks for.
 func portStatus(spec lb.Spec) []corev1.PortStatus {
-	if len(spec.Unserved) == 0 {
+	if len(spec.Unserved)+len(spec.Unopened) == 0 {
 		return nil
 	}
 	var ports []corev1.PortStatus
-	for _, p := range spec.Served {
-		ports = append(ports, corev1.PortStatus{Port: int32(p.Number), Protocol: corev1.Protocol(p.Protocol)})
+	add := func(p lb.Port, reason *string) {
+		ports = append(ports, corev1.PortStatus{Port: int32(p.Number), Protocol: corev1.Protocol(p.Protocol), Error: reason})
 	}
-	reason := portErrorProtocol
+	protocol, shared := portErrorProtocol, portErrorShared
+	for _, p := range spec.Served {
+		if slices.Contains(spec.Unopened, p.Number) {
+			add(p, &shared)
+		} else {
+			add(p, nil)
+		}
+	}
 	for _, p := range spec.Unserved {
-		ports = append(ports, corev1.PortStatus{Port: int32(p.Number), Protocol: corev1.Protocol(p.Protocol), Error: &reason})
+		add(p, &protocol)
 	}
 	return ports
 }

@@ -19,6 +19,9 @@ import (
 // sync reconciles one Service. The notes are what a person must look at; the error is what will be
 // retried.
 func (c *Controller) sync(ctx context.Context, key cache.ObjectName) (notes []lb.Note, err error) {
+	if isGroup(key) {
+		return c.syncGroup(ctx, key.Name)
+	}
 	cached, err := c.services.Services(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil // gone; the finalizer made sure that nothing was left behind
@@ -27,6 +30,8 @@ func (c *Controller) sync(ctx context.Context, key cache.ObjectName) (notes []lb
 		return nil, fmt.Errorf("reading Service %s from the cache: %w", key, err)
 	}
 	switch svc := c.newest.Of(cached).DeepCopy(); {
+	case c.keyOf(svc) != key && (c.wants(svc) || c.needsCleanup(svc)):
+		c.add(c.keyOf(svc)) // it shares since it was queued
 	case c.wants(svc):
 		return c.ensure(ctx, svc)
 	case c.needsCleanup(svc):
@@ -39,6 +44,7 @@ func (c *Controller) sync(ctx context.Context, key cache.ObjectName) (notes []lb
 
 // ensure makes the load balancer be what the Service asks for, and tells how it went.
 func (c *Controller) ensure(ctx context.Context, svc *corev1.Service) ([]lb.Note, error) {
+	c.former.Delete(svc.UID)
 	p, err := c.plan(svc)
 	if err != nil {
 		return nil, err
@@ -100,7 +106,15 @@ func (c *Controller) ensure(ctx context.Context, svc *corev1.Service) ([]lb.Note
 	if done.memory.open() && (done.Transient == nil || done.memory.checks.open()) {
 		c.queue.AddAfter(nameOf(svc), max(time.Until(done.memory.Until), trialLook))
 	}
-	return c.report(ctx, svc, claimed, p, done)
+	notes, err := c.report(ctx, svc, claimed, p, done)
+	for _, group := range c.carriers.of(string(svc.UID)) {
+		c.add(groupKey(group)) // it left, and may be served here now
+	}
+	if now, err := c.services.Services(svc.Namespace).Get(svc.Name); err == nil && c.keyOf(now) != nameOf(svc) {
+		c.former.Store(svc.UID, true) // it shares meanwhile
+		c.add(c.keyOf(now))
+	}
+	return notes, err
 }
 
 // trialLook is how soon a health check on trial is looked at again when its verdict is due, and
@@ -117,7 +131,7 @@ func (c *Controller) report(ctx context.Context, svc, claimed *corev1.Service, p
 	case p.Refused: // how the load balancer is to be shown is among what cannot be used
 	case done.Seen && done.State.Exists():
 		told.status = ingressStatus(done.Spec, done.State)
-	case lost(claimed, done):
+	case lost(claimed, done) && len(c.carriers.of(string(svc.UID))) == 0:
 		told.status = corev1.LoadBalancerStatus{}
 	}
 	told.managed = hadManaged(claimed) && (p.Refused || p.Spec.Managed != nil || done.Transient != nil || rejected(done.Notes))
@@ -164,10 +178,25 @@ func (c *Controller) tell(ctx context.Context, read, latest *corev1.Service, t t
 // cleanup removes the load balancer of a Service that wants none of us any more, then lets the
 // Service go.
 func (c *Controller) cleanup(ctx context.Context, svc *corev1.Service) ([]lb.Note, error) {
+	left, notes, err := c.dispose(ctx, svc, nodeDelay)
+	if left && err == nil {
+		c.announceLeft(svc)
+	}
+	return notes, err
+}
+
+// dispose is cleanup, and reports whether there was no load balancer to be deleted. A Service that
+// shares one leaves that first: its group is looked at after that time.
+func (c *Controller) dispose(ctx context.Context, svc *corev1.Service, after time.Duration) (left bool, notes []lb.Note, err error) {
 	// What the Hetzner controller made for a Service that is another implementation's now is
 	// theirs.
 	belongings := belongings{Peers: !c.handedOver(svc), Certificates: hadManaged(svc)}
 	existed, err := c.remove(ctx, c.owner(svc), belongings)
+	var shares *sharesError
+	if errors.As(err, &shares) {
+		c.leave(svc, shares.groups, after)
+		return false, nil, nil
+	}
 	if err == nil {
 		err = c.close(ctx, svc)
 	}
@@ -175,18 +204,14 @@ func (c *Controller) cleanup(ctx context.Context, svc *corev1.Service) ([]lb.Not
 		c.recorder.Event(svc, corev1.EventTypeNormal, "DeletedLoadBalancer", "Deleted load balancer")
 	}
 	if err == nil {
-		err := c.release(ctx, svc)
-		if err == nil && !existed {
-			c.announceLeft(svc)
-		}
-		return nil, err
+		return !existed, nil, c.release(ctx, svc)
 	}
 	err = fmt.Errorf("removing the load balancer: %w", err)
 	if note, known := noteOf(err, lb.Spec{}); known {
 		notes := []lb.Note{note}
-		return notes, c.tell(ctx, svc, svc, telling{notes: notes, status: svc.Status.LoadBalancer, memory: recall(svc), managed: hadManaged(svc)})
+		return false, notes, c.tell(ctx, svc, svc, telling{notes: notes, status: svc.Status.LoadBalancer, memory: recall(svc), managed: hadManaged(svc)})
 	}
-	return nil, err
+	return false, nil, err
 }
 
 // announceLeft says that a Service went and no load balancer with it, where its user might think

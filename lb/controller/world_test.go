@@ -40,6 +40,8 @@ type world struct {
 	// reachable is what the server list says; nil: nobody asks.
 	reachable func(context.Context) (map[lb.Target]bool, error)
 	stop      func()
+	// kill stops the controller in the middle of what it does; stop is to be called after it.
+	kill func()
 }
 
 // inWorld runs a test in a bubble with its own clock, with the controller running.
@@ -72,6 +74,7 @@ func (w *world) start() {
 	w.t.Helper()
 	w.cloud.open(w.t)
 	ctx, cancel := context.WithCancel(w.t.Context())
+	w.kill = cancel
 	factory := informers.NewSharedInformerFactory(w.api, 0)
 	w.registry = metrics.NewKubeRegistry()
 	c, err := controller.New(controller.Config{

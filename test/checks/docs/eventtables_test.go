@@ -113,8 +113,11 @@ func wishesOfServices() []told {
 		{"CertificatePending", "Warning", unaccepted, "A managed certificate is being obtained.", "Wait some minutes. The domains' DNS zone must be one of the cloud's."},
 		{"PrimaryIPUnusable", "Warning", unaccepted, "The load balancer can't be created with a primary IP that the Service names: there is none, it is of the other family or in another location, or the project's side doesn't give it; the message has the command that would. Or: it would be deleted with the load balancer, then the Service stays accepted.", "Do what the message says: [keep an address](../how-to/keep-an-address.md)."},
 		{"PrimaryIPInUse", "Warning", unaccepted, "Something else has a primary IP that the Service names; the message says what. It is looked at again soon.", "Free it, or name another one."},
+		{"PortConflict", "Warning", unaccepted, "Two Services that share a load balancer ask for the same port. The older one has it, and is told by the Event alone.", "Use another port in one of them, or a load balancer of its own: [sharing](../how-to/share-a-load-balancer.md#conflicts)."},
+		{"NoRoomForPort", "Warning", unaccepted, "The type of a load balancer that is shared has no room for a port or its certificates, because older Services take it.", "Let the oldest Service set a larger `load-balancer.hetzner.cloud/type`, or use a load balancer of its own."},
+		{"NoCommonNode", "Warning", unaccepted, "No node matches the Service's node selector and those of the older Services that share its load balancer. It is not served.", "Change the selector, or use a load balancer of its own."},
 		{"UnknownAnnotation", "Warning", "", "An annotation below a known prefix that nobody reads.", "Correct its name, or take it out."},
-		{"FieldWithoutEffect", "Warning", "", "A setting that another one of the same Service makes meaningless.", "Take one of them out."},
+		{"FieldWithoutEffect", "Warning", "", "A setting that another one of the same Service makes meaningless, or that an older Service decides which shares the load balancer.", "Take one of them out."},
 	}
 }
 
@@ -124,10 +127,11 @@ func outcomesOfServices() []told {
 		{"Pending", "", "underlay.dev/Accepted=Unknown", "The load balancer is being set up.", "Wait a minute."},
 		{"Requested", "", "underlay.dev/ManagedCertificate=True", "A managed certificate was ordered, or is about to be.", nothing},
 		{"EnsuredLoadBalancer", "Normal", "", "The load balancer was created.", nothing},
-		{"DeletedLoadBalancer", "Normal", "", "The load balancer was deleted with its Service.", nothing},
+		{"DeletedLoadBalancer", "Normal", "", "The load balancer was deleted with its Service, or with the last one that shared it.", nothing},
+		{"SharingLoadBalancer", "Normal", "", "A Service that had a load balancer of its own is served by one that it shares. Its own is deleted, and its addresses are others now.", "Let DNS follow the Service's status."},
 		{"SyncLoadBalancerFailed", "Warning", "", "Something failed three times in a row, and is tried again. It is told again while that lasts.", "See the message; if the cloud is in trouble, wait."},
 		{"Rejected", "Warning", unaccepted, "The cloud refused a request, and says why.", "Do what the message says."},
-		{"LoadBalancerHeld", "Warning", "", "The Service is refused, but has a load balancer: only its targets follow the nodes, if anything.", "Correct what the other findings name."},
+		{"LoadBalancerHeld", "Warning", "", "The Service is refused, but has a load balancer: only its targets follow the nodes, if anything. Of one that it shares, its ports stay as they are.", "Correct what the other findings name."},
 		{"HealthCheckUnanswered", "Warning", "", "No node answers a health check that asks kube-proxy, at a Service with the PROXY protocol: the cloud's checks may carry its header, which kube-proxy does not understand.", "Annotate `underlay.dev/health-check: node-port`, if the port is open to the load balancer."},
 		{"LoadBalancerNotOwned", "Warning", unaccepted, "The load balancer that the Service would have belongs to another Service, cluster or controller. It is left alone. Or: a Service that asks for none any more has the finalizer of load balancers, and no label says whose it is.", "Choose another name, or [hand it over](../how-to/hand-over-a-load-balancer.md): the message has the command, also the one that removes the finalizer."},
 		{"HealthCheckKept", "Warning", "", "The load balancer was taken over from another controller, and keeps that one's health checks.", "Set the annotation `underlay.dev/health-check` to get truthful ones."},

@@ -1,0 +1,184 @@
+package lb
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// sharedSetting is a setting that a load balancer has once, whoever shares it.
+type sharedSetting struct {
+	// field and value are the annotation's, which says nothing if the value is empty.
+	said func(Spec) (field, value string)
+	take func(to *Spec, from Spec)
+	// keep takes what the load balancer has.
+	keep func(to *Spec, have State)
+}
+
+func saidIf(annotated bool, field, value string) (string, string) {
+	if !annotated {
+		return field, ""
+	}
+	return field, value
+}
+
+func sharedSettings() []sharedSetting {
+	return []sharedSetting{
+		{
+			said: func(s Spec) (string, string) { return saidIf(s.Takeover.Annotated.Name, AnnotationName, s.Name) },
+			take: func(to *Spec, from Spec) {
+				if from.Takeover.Annotated.Name {
+					to.Name = from.Name
+				}
+			},
+			keep: func(to *Spec, have State) { to.Name = have.Name },
+		},
+		{
+			said: func(s Spec) (string, string) { return saidIf(s.Takeover.Annotated.Type, AnnotationType, s.Type) },
+			take: func(to *Spec, from Spec) { to.Type = from.Type },
+			keep: func(to *Spec, have State) { to.Type = have.Type },
+		},
+		{
+			said: func(s Spec) (string, string) {
+				field, value := AnnotationLocation, s.Location
+				if value == "" {
+					field, value = AnnotationNetworkZone, s.NetworkZone
+				}
+				return saidIf(s.Takeover.Annotated.Place && len(s.Placeless) == 0, field, value)
+			},
+			take: func(to *Spec, from Spec) {
+				to.Location, to.NetworkZone, to.Placeless = from.Location, from.NetworkZone, from.Placeless
+				to.Takeover.Annotated.Place = from.Takeover.Annotated.Place
+			},
+			keep: func(to *Spec, have State) { to.Location = have.Location },
+		},
+		{
+			said: func(s Spec) (string, string) {
+				return saidIf(s.Takeover.Annotated.Algorithm, annotationAlgorithm, string(s.Algorithm))
+			},
+			take: func(to *Spec, from Spec) { to.Algorithm = from.Algorithm },
+			keep: func(to *Spec, have State) { to.Algorithm = have.Algorithm },
+		},
+		{
+			said: func(s Spec) (string, string) {
+				return saidIf(s.Takeover.Annotated.Targets, annotationPrivateIP, fmt.Sprint(s.UsePrivateIP))
+			},
+			take: func(to *Spec, from Spec) { to.UsePrivateIP = from.UsePrivateIP },
+			keep: func(to *Spec, have State) {
+				if len(have.Targets) > 0 {
+					_, to.UsePrivateIP = reached(deciding(have.Targets))
+				}
+			},
+		},
+		{
+			said: func(s Spec) (string, string) {
+				return saidIf(s.Takeover.Annotated.Public, annotationPublicOff, fmt.Sprint(!s.Public))
+			},
+			take: func(to *Spec, from Spec) { to.Public = from.Public },
+			keep: func(to *Spec, have State) { to.Public = have.Public },
+		},
+		{
+			said: func(s Spec) (string, string) {
+				return saidIf(s.PrivateIP.IsValid(), annotationPrivateIPv4, s.PrivateIP.String())
+			},
+			take: func(to *Spec, from Spec) { to.PrivateIP = from.PrivateIP },
+			keep: func(*Spec, State) {}, // an address stays where nothing is said of it
+		},
+		{
+			said: func(s Spec) (string, string) {
+				return saidIf(s.PrivateRange.IsValid(), annotationPrivateRange, s.PrivateRange.String())
+			},
+			take: func(to *Spec, from Spec) { to.PrivateRange = from.PrivateRange },
+			keep: func(*Spec, State) {},
+		},
+		{
+			said: func(s Spec) (string, string) { return HetznerPrefix + "ipv4-rdns", s.IPv4Name },
+			take: func(to *Spec, from Spec) { to.IPv4Name = from.IPv4Name },
+			keep: func(to *Spec, have State) { to.IPv4Name = marked(have, labelIPv4Name, have.IPv4Name) },
+		},
+		{
+			said: func(s Spec) (string, string) { return HetznerPrefix + "ipv6-rdns", s.IPv6Name },
+			take: func(to *Spec, from Spec) { to.IPv6Name = from.IPv6Name },
+			keep: func(to *Spec, have State) { to.IPv6Name = marked(have, labelIPv6Name, have.IPv6Name) },
+		},
+	}
+}
+
+// marked is a reverse DNS name if we set it.
+func marked(have State, mark, name string) string {
+	if _, ours := have.Labels[mark]; ours {
+		return name
+	}
+	return ""
+}
+
+// settings decides what a load balancer has once.
+func (m *merger) settings() {
+	m.spec = Spec{
+		Owner: m.owner, Name: m.owner.DefaultName(), Network: m.have.Network, Public: true,
+		UsePrivateIP: m.have.Exists() && !m.have.Public, Takeover: Takeover{OptedIn: true}, PortOwners: make(map[int]string), Deciders: make(map[string]string),
+	}
+	if i := slices.IndexFunc(m.sharers, Sharer.parsed); i >= 0 {
+		m.spec.Network, m.spec.Subnet, m.spec.UsePrivateIP = m.sharers[i].Spec.Network, m.sharers[i].Spec.Subnet, m.sharers[i].Spec.UsePrivateIP
+	} else {
+		for _, setting := range sharedSettings() {
+			setting.keep(&m.spec, m.have)
+		}
+		m.spec.Name = m.owner.DefaultName() // one that leaves may need the name
+	}
+	for _, setting := range sharedSettings() {
+		m.setting(setting)
+	}
+	if !m.spec.Public && !m.spec.UsePrivateIP {
+		m.spec.Public = true
+		if i, ok := m.deciders[annotationPublicOff]; ok {
+			m.tell(i, Warning, ReasonNoEffect, annotationPublicOff, "true",
+				"the load balancer is shared, and without its public interface it reaches nodes only in the network, which "+annotationPrivateIP+" does not ask for: let the oldest Service that shares it set that to true, or remove this")
+		}
+	}
+	if ip, in := m.spec.PrivateIP, m.spec.PrivateRange; ip.IsValid() && in.IsValid() && !in.Contains(ip) {
+		m.tell(m.deciders[annotationPrivateRange], Warning, ReasonNoEffect, annotationPrivateRange, in.String(),
+			fmt.Sprintf("the load balancer is shared, and another Service gives it the address %s, which lies elsewhere: remove this, or that", ip))
+		m.spec.PrivateRange = netip.Prefix{}
+	}
+	if !m.spec.Public {
+		m.spec.IPv4Name, m.spec.IPv6Name = "", ""
+	}
+}
+
+// setting lets the oldest Service decide that says something of a setting. Before one that cannot be
+// read, and may have decided until now, the setting stays.
+func (m *merger) setting(setting sharedSetting) {
+	decided := ""
+	for i, s := range m.sharers {
+		if s.Standing == Refused && decided == "" && slices.Contains(m.have.Services(), s.uid()) {
+			setting.keep(&m.spec, m.have)
+			decided = s.name()
+			continue
+		}
+		field, value := setting.said(s.Spec)
+		switch {
+		case !s.parsed() || value == "":
+		case decided == "":
+			setting.take(&m.spec, s.Spec)
+			m.deciders[field], decided = i, s.name()
+		default:
+			if !m.has(setting, s.Spec) {
+				m.tell(i, Warning, ReasonNoEffect, field, value,
+					fmt.Sprintf("the load balancer is shared, and the Service %s, which is older, decides: remove this, or change it there", decided))
+			}
+		}
+	}
+	if i := slices.IndexFunc(m.sharers, Sharer.parsed); i >= 0 && decided == "" {
+		setting.take(&m.spec, m.sharers[i].Spec) // what is configured, or built in
+	}
+}
+
+// has reports whether a setting is decided as a Service says.
+func (m *merger) has(setting sharedSetting, s Spec) bool {
+	_, want := setting.said(s)
+	decided := m.spec
+	decided.Takeover.Annotated = s.Takeover.Annotated
+	_, is := setting.said(decided)
+	return want == is
+}
