@@ -43,14 +43,17 @@ func TestGroup(t *testing.T) {
 
 func TestSharedIsRefused(t *testing.T) {
 	for _, c := range []struct{ namespace, name, with, want string }{
-		{"shop", "edge", lb.OwnPrefix + "adopt", lb.AnnotationShared + `="edge": a load balancer that somebody else made cannot be shared`},
+		{"shop", "edge", lb.AnnotationTargets + "=pods", lb.AnnotationShared + `="edge": the targets of a load balancer that is shared are nodes: remove this, or underlay.dev/targets`},
+		{"shop", "edge", lb.AnnotationPrimaryIPv4 + "=web", lb.AnnotationShared + `="edge": a primary IP is given to one Service: remove this, or underlay.dev/primary-ipv4`},
+		{"shop", "edge", lb.AnnotationPrimaryIPv6 + "=web", lb.AnnotationShared + `="edge": a primary IP is given to one Service: remove this, or underlay.dev/primary-ipv6`},
+		{"shop", "edge", lb.OwnPrefix + "adopt=true", lb.AnnotationShared + `="edge": a load balancer that somebody else made cannot be shared`},
 		{"blog", "edge", "", lb.AnnotationShared + `="edge": the configuration gives this name to other namespaces`},
 	} {
 		svc, d := plain()
 		d.Shared = []lb.SharedName{{Name: "edge", Namespaces: []string{"shop"}}}
 		svc.Namespace, svc.Annotations = c.namespace, map[string]string{lb.AnnotationShared: c.name}
-		if c.with != "" {
-			svc.Annotations[c.with] = "true"
+		if annotation, value, ok := strings.Cut(c.with, "="); ok {
+			svc.Annotations[annotation] = value
 		}
 		if _, _, err := lb.Parse(svc, d); err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("got %v, want %s", err, c.want)
