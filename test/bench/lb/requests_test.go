@@ -88,7 +88,11 @@ func rows() []row {
 }
 
 // TestRequests counts every request to the cloud, and prints what the peer sends for the same.
-func TestRequests(t *testing.T) {
+func TestRequests(t *testing.T) { count(t, rows()) }
+
+// count goes through rows, one after the other, in a cluster of five nodes.
+func count(t *testing.T, rows []row) {
+	t.Helper()
 	var table strings.Builder
 	fmt.Fprintf(&table, "%-70s %6s %6s %6s %6s %6s   %s\n", "", "reads", "writes", "polls", "all", "peer", "asserted")
 	synctest.Test(t, func(t *testing.T) {
@@ -103,7 +107,7 @@ func TestRequests(t *testing.T) {
 		}
 		settle()
 		w.spent()
-		for _, r := range rows() {
+		for _, r := range rows {
 			r.do(w)
 			settle()
 			c := w.spent()

@@ -129,6 +129,22 @@ func (w *world) addService(name string) {
 	w.must(err)
 }
 
+// addSharer creates a Service that shares a load balancer, with two ports of its own.
+func (w *world) addSharer(name string, port int32) {
+	w.t.Helper()
+	_, err := w.api.CoreV1().Services("default").Create(w.ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: types.UID("uid-of-" + name),
+			Annotations: map[string]string{lb.AnnotationShared: "edge"},
+		},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyCluster,
+			Ports: []corev1.ServicePort{{Name: "a", Port: port, Protocol: "TCP", NodePort: 30000 + port}, {Name: "b", Port: port + 100, Protocol: "TCP", NodePort: 30100 + port}},
+		},
+	}, metav1.CreateOptions{})
+	w.must(err)
+}
+
 func (w *world) edit(name string, change func(*corev1.Service)) {
 	w.t.Helper()
 	svc, err := w.api.CoreV1().Services("default").Get(w.ctx, name, metav1.GetOptions{})
