@@ -28,6 +28,8 @@ const (
 	shortestPeriod = time.Minute
 	// glancePeriod is how often the cached Nodes are looked at, which costs no request.
 	glancePeriod = 10 * time.Second
+	// retryPeriod is how long a Node whose write failed is left alone.
+	retryPeriod = time.Minute
 	// longestLook bounds a look, its wait for Robot's quota included.
 	longestLook = 2 * time.Minute
 )
@@ -58,7 +60,9 @@ type Controller struct {
 	asked  time.Time // when the last look was asked for; zero: there was none
 	failed bool      // that look did, which was told
 	known  look      // the last that didn't fail
-	newest *kube.Newest[*corev1.Node]
+	// refused are the Nodes whose last write failed, and when.
+	refused map[types.UID]time.Time
+	newest  *kube.Newest[*corev1.Node]
 }
 
 // look is what was seen of a vSwitch.
@@ -77,7 +81,7 @@ func New(cfg Config) (*Controller, error) {
 	}
 	return &Controller{
 		Config: cfg, lister: cfg.Nodes.Lister(), synced: cfg.Nodes.Informer().HasSynced,
-		metrics: m, newest: kube.NewNewest[*corev1.Node](),
+		metrics: m, newest: kube.NewNewest[*corev1.Node](), refused: make(map[types.UID]time.Time),
 	}, nil
 }
 
@@ -113,10 +117,12 @@ func (c *Controller) glance(ctx context.Context) {
 		c.look(ctx, nodes)
 	}
 	for i, n := range nodes {
-		if !c.known.judges[n.UID] {
+		if !c.known.judges[n.UID] || time.Since(c.refused[n.UID]) < retryPeriod {
 			continue
 		}
+		delete(c.refused, n.UID)
 		if nodes[i], err = c.tell(ctx, n); err != nil && ctx.Err() == nil {
+			c.refused[n.UID] = time.Now()
 			log.Error(err, "Node not told what its server is in the vSwitch; trying again", "node", n.Name)
 		}
 	}
@@ -187,6 +193,7 @@ func (c *Controller) look(ctx context.Context, nodes []*corev1.Node) {
 	for uid := range before {
 		if !c.known.judges[uid] {
 			c.newest.Forget(uid)
+			delete(c.refused, uid)
 		}
 	}
 }

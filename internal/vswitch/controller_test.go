@@ -409,11 +409,27 @@ func TestAWriteThatFails(t *testing.T) {
 		rest(time.Second)
 		w.expect()
 		w.expectEvents()
-		rest(time.Minute)
+		rest(4 * time.Minute)
 		w.expect("bm-1=False VSwitchMemberFailed")
 		w.expectEvents("Warning VSwitchMemberFailed")
 		if n := w.robot.requests(); n != 1 {
 			t.Errorf("%d requests, want 1", n)
+		}
+	})
+}
+
+// Whoever refuses all writes is asked once a minute for each Node, and no Node waits for another.
+func TestWritesThatAreRefusedForAnHour(t *testing.T) {
+	withFixture(t, func(w *fixture) {
+		w.join("bm-1", "hrobot://101", "10.1.129.0/24")
+		w.join("bm-2", "hrobot://102", "10.1.130.0/24")
+		w.robot.set(vswitch.Failed, 101, 102)
+		w.refuse.Store(1000)
+		stop := w.start()
+		rest(time.Hour)
+		stop()
+		if n := 1000 - w.refuse.Load(); n < 2*50 || n > 2*61 {
+			t.Errorf("%d attempts for two Nodes", n)
 		}
 	})
 }
