@@ -25,13 +25,13 @@ func rules() []rule {
 			reason: "ipam decides and does nothing else: whatever it needs to know is an argument, so that any schedule can be replayed",
 		},
 		{
-			who:    []pattern{"./routes", "./lb"},
+			who:    []pattern{"./addresses", "./routes", "./lb"},
 			only:   []pattern{"std", "./internal/editdistance"},
 			never:  append(impure(), "net"), // ipam needs its IPNet: cidrset speaks nothing else
-			reason: "routes and lb decide and do nothing else: whatever they need to know is an argument, so that any state can be tried",
+			reason: "addresses, routes and lb decide and do nothing else: whatever they need to know is an argument, so that any state can be tried",
 		},
 		{
-			who: []pattern{"./ipam", "./routes", "./lb"}, never: []pattern{"k8s.io/...", "sigs.k8s.io/..."}, tests: true,
+			who: []pattern{"./addresses", "./ipam", "./routes", "./lb"}, never: []pattern{"k8s.io/...", "sigs.k8s.io/..."}, tests: true,
 			reason: "the pure packages are tested without Kubernetes too, or they would not be pure for long",
 		},
 

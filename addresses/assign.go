@@ -1,0 +1,236 @@
+package addresses
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Assign gives Services addresses. The claims are all that there are: a Service without one has
+// gone, and what it had is free. Refusals are sorted by claim, the oldest first.
+//
+// What a Service has stays its own while it wants that family, unless it asks for another address
+// or pool and gets it. What it asks for anew is decided by age.
+func (l Ledger) Assign(pools []Pool, claims []Claim) (Ledger, []Refusal) {
+	a := assignment{pools: pools, ledger: l.clone()}
+	claims = slices.SortedFunc(slices.Values(claims), Claim.older)
+	a.release(claims)
+	for _, c := range claims {
+		a.renew(c)
+	}
+	for _, c := range claims {
+		a.assign(c)
+	}
+	return a.ledger, a.refusals
+}
+
+type assignment struct {
+	pools    []Pool
+	ledger   Ledger
+	refusals []Refusal
+}
+
+func (a *assignment) put(e Entry) { a.ledger.entries[e.Address] = e }
+
+func (a *assignment) refuse(c Claim, f Family, reason Reason, field, value, text string) {
+	a.refusals = append(a.refusals, Refusal{UID: c.UID, Family: f, Reason: reason, Field: field, Value: value, Text: text})
+}
+
+// release frees what no claim holds any more: Services that are gone, and families that are not
+// wanted.
+func (a *assignment) release(claims []Claim) {
+	wants := make(map[string][]Family, len(claims))
+	for _, c := range claims {
+		wants[c.UID] = c.Families
+	}
+	for _, e := range a.ledger.Entries() {
+		for _, s := range e.Shares {
+			if !slices.Contains(wants[s.UID], FamilyOf(e.Address)) {
+				e = e.without(s.UID)
+			}
+		}
+		a.put(e)
+	}
+}
+
+// renew lets the ledger say what a Service serves at the addresses that it has. A change that
+// another sharer stands against is refused, and what was there goes on.
+func (a *assignment) renew(c Claim) {
+	for _, address := range a.ledger.Of(c.UID) {
+		e := a.ledger.entries[address]
+		if reason, other := e.admits(c.share()); reason != "" {
+			a.refuse(c, FamilyOf(address), reason, "spec.ports", portList(c.Ports), fmt.Sprintf(
+				"Service %s/%s shares the address %s and stands against this: change the ports, the traffic policy or the key of one of them; until then what this Service had before counts",
+				other.Namespace, other.Name, address))
+			continue
+		}
+		a.put(e.with(c.share()))
+	}
+}
+
+// assign finds what a Service lacks. If it wants all families or none, it gets none where one lacks.
+func (a *assignment) assign(c Claim) {
+	have := make(map[Family]netip.Addr)
+	for _, address := range a.ledger.Of(c.UID) {
+		have[FamilyOf(address)] = address
+	}
+	found := make(map[Family]netip.Addr)
+	complete := true
+	for _, f := range c.Families {
+		old, had := have[f]
+		if had && a.fits(c, old) {
+			continue
+		}
+		address, ok := a.find(c, f)
+		if ok {
+			found[f] = address
+		}
+		complete = complete && (ok || had)
+	}
+	if !complete && c.All && len(have) == 0 {
+		return
+	}
+	for f, address := range found {
+		if old, had := have[f]; had {
+			a.put(a.ledger.entries[old].without(c.UID))
+		}
+		e := a.ledger.entries[address]
+		e.Address = address
+		a.put(e.with(c.share()))
+	}
+}
+
+// fits reports whether an address is what a Service asks for, if it asks for anything.
+func (a *assignment) fits(c Claim, address netip.Addr) bool {
+	if wanted, asked := c.wanted(FamilyOf(address)); asked {
+		return wanted == address
+	}
+	if c.Pool == "" {
+		return true
+	}
+	return slices.ContainsFunc(a.pools, func(p Pool) bool { return p.Name == c.Pool && p.Contains(address) })
+}
+
+// find looks for an address that a Service can have.
+func (a *assignment) find(c Claim, f Family) (netip.Addr, bool) {
+	if wanted, asked := c.wanted(f); asked {
+		return wanted, a.mayHave(c, wanted)
+	}
+	pools := a.usable(c, f)
+	if len(pools) == 0 {
+		a.refuse(c, f, NoPool, fieldPool, c.Pool, noPool(c, f, a.pools))
+		return netip.Addr{}, false
+	}
+	if address, ok := a.shared(c, f, pools); ok {
+		return address, true
+	}
+	if address, ok := a.free(f, pools); ok {
+		return address, true
+	}
+	names := make([]string, len(pools))
+	for i, p := range pools {
+		names[i] = p.Name
+	}
+	a.refuse(c, f, Exhausted, fieldPool, c.Pool, fmt.Sprintf("no %s address is free in %s: add a range to one of them, delete a Service, or let Services share an address by a key", f, strings.Join(names, ", ")))
+	return netip.Addr{}, false
+}
+
+// Fields that refusals name beside those of the Service.
+const (
+	fieldPool      = "underlay.dev/address-pool"
+	fieldAddresses = "underlay.dev/addresses"
+)
+
+// noPool says why a Service can use no pool.
+func noPool(c Claim, f Family, pools []Pool) string {
+	named := slices.ContainsFunc(pools, func(p Pool) bool { return p.Name == c.Pool })
+	switch {
+	case c.Pool != "" && !named:
+		return "there is no pool of this name: correct it, or remove this"
+	case c.Pool != "" && !slices.Contains(c.Admitted, c.Pool):
+		return fmt.Sprintf("the pool is not for namespace %s: name another one, or let its namespaceSelector match", c.Namespace)
+	case c.Pool != "":
+		return fmt.Sprintf("the pool has no %s range: add one, or name another pool", f)
+	}
+	return fmt.Sprintf("no pool gives %s addresses to Services of namespace %s by itself: add a range, or name a pool here that gives addresses on request", f, c.Namespace)
+}
+
+// mayHave reports whether a Service can have the address that it asks for.
+func (a *assignment) mayHave(c Claim, address netip.Addr) bool {
+	inside := slices.ContainsFunc(a.pools, func(p Pool) bool {
+		return slices.Contains(c.Admitted, p.Name) && (c.Pool == "" || p.Name == c.Pool) && p.Contains(address)
+	})
+	if !inside {
+		a.refuse(c, FamilyOf(address), Outside, fieldAddresses, address.String(), fmt.Sprintf("the address is in no pool that Services of namespace %s may use: name another one, or add it to a pool", c.Namespace))
+		return false
+	}
+	reason, other := a.ledger.entries[address].admits(c.share())
+	if reason == "" {
+		return true
+	}
+	text := fmt.Sprintf("Service %s/%s has it: name another one, or give both the same key to share it, with ports that differ and without externalTrafficPolicy: Local", other.Namespace, other.Name)
+	if reason == PortTaken {
+		text = fmt.Sprintf("Service %s/%s shares it and has one of the ports %s: change the ports, or name another address", other.Namespace, other.Name, portList(c.Ports))
+	}
+	a.refuse(c, FamilyOf(address), reason, fieldAddresses, address.String(), text)
+	return false
+}
+
+// usable are the pools that a Service can get an address of a family from, in their order.
+func (a *assignment) usable(c Claim, f Family) (pools []Pool) {
+	for _, p := range a.pools {
+		offered := p.Name == c.Pool || c.Pool == "" && !p.OnRequest
+		if offered && slices.Contains(c.Admitted, p.Name) && slices.ContainsFunc(p.Ranges, func(r Range) bool { return FamilyOf(r.First) == f }) {
+			pools = append(pools, p)
+		}
+	}
+	return pools
+}
+
+// shared is an address of these pools that Services with the same key have, and that has room for
+// one more.
+func (a *assignment) shared(c Claim, f Family, pools []Pool) (netip.Addr, bool) {
+	if c.Key == "" {
+		return netip.Addr{}, false
+	}
+	for _, e := range a.ledger.Entries() {
+		inside := slices.ContainsFunc(pools, func(p Pool) bool { return p.Contains(e.Address) })
+		if reason, _ := e.admits(c.share()); len(e.Shares) > 0 && inside && reason == "" && FamilyOf(e.Address) == f {
+			return e.Address, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// free is the first address of these pools that nobody has, one that nobody ever had before one
+// that was given back: clients may still know the latter by another Service. The search visits
+// what the ledger has of a range, not all of its addresses.
+func (a *assignment) free(f Family, pools []Pool) (netip.Addr, bool) {
+	var returned netip.Addr
+	for _, p := range pools {
+		for _, r := range p.Ranges {
+			if FamilyOf(r.First) != f {
+				continue
+			}
+			for address := r.First; r.Contains(address); address = address.Next() {
+				e, known := a.ledger.entries[address]
+				if !known {
+					return address, true
+				}
+				if len(e.Shares) == 0 && !returned.IsValid() {
+					returned = address
+				}
+			}
+		}
+	}
+	return returned, returned.IsValid()
+}
+
+func portList(ports []Port) string {
+	texts := make([]string, len(ports))
+	for i, p := range ports {
+		texts[i] = fmt.Sprintf("%d/%s", p.Number, p.Protocol)
+	}
+	return strings.Join(texts, ",")
+}

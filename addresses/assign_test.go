@@ -1,0 +1,262 @@
+package addresses_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/underlay-ccm/underlay/addresses"
+)
+
+// claim is one of a Service that was created so many minutes after the first.
+func claim(uid string, minute int, families ...addresses.Family) addresses.Claim {
+	return addresses.Claim{
+		UID: uid, Namespace: "shop", Name: uid, Created: time.Unix(int64(60*minute), 0), Families: families,
+		Admitted: []string{"a", "b", "six"}, Ports: []addresses.Port{{Protocol: "TCP", Number: 80}},
+	}
+}
+
+func pools() []addresses.Pool {
+	asked := pool("b", "198.51.100.1-198.51.100.2")
+	asked.OnRequest = true
+	return []addresses.Pool{pool("a", "192.0.2.1-192.0.2.2", "192.0.2.9"), asked, pool("six", "2001:db8::1-2001:db8::2")}
+}
+
+// shown is who has what, and what was refused.
+func shown(l addresses.Ledger, refused []addresses.Refusal) string {
+	var lines []string
+	for _, e := range l.Entries() {
+		names := []string{}
+		for _, s := range e.Shares {
+			names = append(names, s.Name)
+		}
+		lines = append(lines, fmt.Sprintf("%s:%s", e.Address, strings.Join(names, "+")))
+	}
+	for _, r := range refused {
+		lines = append(lines, fmt.Sprintf("%s:%s", r.UID, r.Reason))
+	}
+	return strings.Join(lines, " ")
+}
+
+func TestAssign(t *testing.T) {
+	with := func(c addresses.Claim, change func(*addresses.Claim)) addresses.Claim {
+		change(&c)
+		return c
+	}
+	asks := func(text string) func(*addresses.Claim) {
+		return func(c *addresses.Claim) { c.Addresses = append(c.Addresses, netip.MustParseAddr(text)) }
+	}
+	key := func(key string, port int) func(*addresses.Claim) {
+		return func(c *addresses.Claim) {
+			c.Key, c.Ports = key, []addresses.Port{{Protocol: "TCP", Number: port}}
+		}
+	}
+	v4, v6 := addresses.IPv4, addresses.IPv6
+	for name, c := range map[string]struct {
+		rounds [][]addresses.Claim
+		want   string
+	}{
+		"each its own, the oldest first": {
+			[][]addresses.Claim{{claim("y", 2, v4), claim("x", 1, v4)}}, "192.0.2.1:x 192.0.2.2:y",
+		},
+		"both families": {[][]addresses.Claim{{claim("x", 1, v4, v6)}}, "192.0.2.1:x 2001:db8::1:x"},
+		"no more is there": {
+			[][]addresses.Claim{{claim("w", 1, v4), claim("x", 2, v4), claim("y", 3, v4), claim("z", 4, v4)}},
+			"192.0.2.1:w 192.0.2.2:x 192.0.2.9:y z:AddressPoolExhausted",
+		},
+		"prefers two and gets one": {
+			[][]addresses.Claim{{claim("v", 1, v6), claim("w", 2, v6), claim("x", 3, v4, v6)}},
+			"192.0.2.1:x 2001:db8::1:v 2001:db8::2:w x:AddressPoolExhausted",
+		},
+		"requires two and gets none": {
+			[][]addresses.Claim{{claim("v", 1, v6), claim("w", 2, v6), with(claim("x", 3, v4, v6), func(c *addresses.Claim) { c.All = true })}},
+			"2001:db8::1:v 2001:db8::2:w x:AddressPoolExhausted",
+		},
+		"requires two later and keeps one": {
+			[][]addresses.Claim{
+				{claim("v", 1, v6), claim("w", 2, v6), claim("x", 3, v4)},
+				{claim("v", 1, v6), claim("w", 2, v6), with(claim("x", 3, v4, v6), func(c *addresses.Claim) { c.All = true })},
+			},
+			"192.0.2.1:x 2001:db8::1:v 2001:db8::2:w x:AddressPoolExhausted",
+		},
+		"an older one that comes later takes nothing away": {
+			[][]addresses.Claim{{claim("y", 2, v4)}, {claim("y", 2, v4), claim("x", 1, v4)}}, "192.0.2.1:y 192.0.2.2:x",
+		},
+		"given back, and used again last": {
+			[][]addresses.Claim{{claim("x", 1, v4), claim("y", 2, v4)}, {claim("y", 2, v4)}, {claim("y", 2, v4), claim("z", 3, v4)}, {claim("y", 2, v4), claim("z", 3, v4), claim("w", 4, v4)}},
+			"192.0.2.1:w 192.0.2.2:y 192.0.2.9:z",
+		},
+		"a family that is not wanted any more": {
+			[][]addresses.Claim{{claim("x", 1, v4, v6)}, {claim("x", 1, v6)}}, "192.0.2.1: 2001:db8::1:x",
+		},
+		"asked for": {
+			[][]addresses.Claim{{with(claim("x", 1, v4), asks("192.0.2.9")), with(claim("y", 2, v4), asks("198.51.100.2"))}}, "192.0.2.9:x 198.51.100.2:y",
+		},
+		"asked for by two": {
+			[][]addresses.Claim{{with(claim("y", 2, v4), asks("192.0.2.9")), with(claim("x", 1, v4), asks("192.0.2.9"))}}, "192.0.2.9:x y:AddressTaken",
+		},
+		"asked for in no pool": {[][]addresses.Claim{{with(claim("x", 1, v4), asks("192.0.2.77"))}}, "x:AddressOutsidePools"},
+		"asks for another one later": {
+			[][]addresses.Claim{{claim("x", 1, v4)}, {with(claim("x", 1, v4), asks("192.0.2.9"))}}, "192.0.2.1: 192.0.2.9:x",
+		},
+		"asks for another one that is taken, and keeps its own": {
+			[][]addresses.Claim{{claim("x", 1, v4), claim("y", 2, v4)}, {claim("x", 1, v4), with(claim("y", 2, v4), asks("192.0.2.1"))}},
+			"192.0.2.1:x 192.0.2.2:y y:AddressTaken",
+		},
+		"from a pool on request": {
+			[][]addresses.Claim{{with(claim("x", 1, v4), func(c *addresses.Claim) { c.Pool = "b" })}}, "198.51.100.1:x",
+		},
+		"from a pool that there is not": {
+			[][]addresses.Claim{{with(claim("x", 1, v4), func(c *addresses.Claim) { c.Pool = "z" })}}, "x:NoAddressPool",
+		},
+		"from a pool of others": {
+			[][]addresses.Claim{{with(claim("x", 1, v4), func(c *addresses.Claim) { c.Pool, c.Admitted = "b", []string{"a"} })}}, "x:NoAddressPool",
+		},
+		"shared by a key": {
+			[][]addresses.Claim{{with(claim("x", 1, v4), key("k", 80)), with(claim("y", 2, v4), key("k", 81)), with(claim("z", 3, v4), key("other", 82))}},
+			"192.0.2.1:x+y 192.0.2.2:z",
+		},
+		"shared, and the port is taken": {
+			[][]addresses.Claim{{with(claim("x", 1, v4), key("k", 80)), with(claim("y", 2, v4), key("k", 80))}}, "192.0.2.1:x 192.0.2.2:y",
+		},
+		"not shared with policy Local": {
+			[][]addresses.Claim{{with(claim("x", 1, v4), key("k", 80)), with(with(claim("y", 2, v4), key("k", 81)), func(c *addresses.Claim) { c.Local = true })}},
+			"192.0.2.1:x 192.0.2.2:y",
+		},
+		"shared, and changed to another one's port": {
+			[][]addresses.Claim{
+				{with(claim("x", 1, v4), key("k", 80)), with(claim("y", 2, v4), key("k", 81))},
+				{with(claim("x", 1, v4), key("k", 81)), with(claim("y", 2, v4), key("k", 81))},
+			},
+			"192.0.2.1:x+y x:AddressPortTaken",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var l addresses.Ledger
+			var refused []addresses.Refusal
+			for _, claims := range c.rounds {
+				before, _ := l.MarshalText()
+				next, r := l.Assign(pools(), claims)
+				if after, _ := l.MarshalText(); string(after) != string(before) {
+					t.Error("the ledger that was given is another one afterwards")
+				}
+				l, refused = next, r
+			}
+			if got := shown(l, refused); got != c.want {
+				t.Errorf("got %s\nwant %s", got, c.want)
+			}
+			for _, r := range refused {
+				if r.Field == "" || r.Text == "" {
+					t.Errorf("a refusal without field or remedy: %+v", r)
+				}
+			}
+		})
+	}
+}
+
+// Whatever Services come, change and go: no address is on two that do not share it, nobody loses
+// an address that is still wanted, and stored and read again the ledger is the same.
+func TestServicesComeAndGo(t *testing.T) {
+	for seed := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var l addresses.Ledger
+		var claims []addresses.Claim
+		for step := range 40 {
+			switch n := len(claims); {
+			case n > 0 && r.IntN(3) == 0:
+				claims = slices.Delete(slices.Clone(claims), 0, 1)
+				r.Shuffle(len(claims), func(i, j int) { claims[i], claims[j] = claims[j], claims[i] })
+			default:
+				c := claim(fmt.Sprintf("s%d", step), r.IntN(5), addresses.IPv4, addresses.IPv6)
+				c.Families = c.Families[r.IntN(2):]
+				c.All, c.Local = r.IntN(2) == 0, r.IntN(4) == 0
+				c.Key = []string{"", "k", "l"}[r.IntN(3)]
+				c.Ports = []addresses.Port{{Protocol: "TCP", Number: 80 + r.IntN(3)}}
+				claims = append(slices.Clone(claims), c)
+			}
+			next, refused := l.Assign(pools(), claims)
+			if again, _ := l.Assign(pools(), claims); !reflect.DeepEqual(again.Entries(), next.Entries()) {
+				t.Fatalf("seed %d: the same inputs give other addresses", seed)
+			}
+			if settled, r := next.Assign(pools(), claims); !reflect.DeepEqual(settled.Entries(), next.Entries()) || !slices.Equal(refusedOf(r), refusedOf(refused)) {
+				t.Fatalf("seed %d: it is not done after one call:\n%s\n%s", seed, shown(next, refused), shown(settled, r))
+			}
+			for _, c := range claims {
+				for _, had := range l.Of(c.UID) {
+					if !slices.Contains(next.Of(c.UID), had) {
+						t.Fatalf("seed %d: %s lost %s", seed, c.UID, had)
+					}
+				}
+				if got := len(next.Of(c.UID)); c.All && len(c.Families) == 2 && got == 1 {
+					t.Fatalf("seed %d: %s requires both families and has one", seed, c.UID)
+				}
+			}
+			checkShares(t, next)
+			text, err := next.MarshalText()
+			if err != nil {
+				t.Fatal(err)
+			}
+			read, err := addresses.ParseLedger(text)
+			if err != nil || !reflect.DeepEqual(read.Entries(), next.Entries()) {
+				t.Fatalf("seed %d: read again it is another ledger: %v", seed, err)
+			}
+			l = next
+		}
+	}
+}
+
+// refusedOf are the Services that do not get all that they ask for.
+func refusedOf(refused []addresses.Refusal) (uids []string) {
+	for _, r := range refused {
+		uids = append(uids, r.UID)
+	}
+	return slices.Compact(uids)
+}
+
+// checkShares compares each pair of Services at an address, in the simplest way.
+func checkShares(t *testing.T, l addresses.Ledger) {
+	t.Helper()
+	for _, e := range l.Entries() {
+		for i, a := range e.Shares {
+			for _, b := range e.Shares[:i] {
+				if a.UID == b.UID || a.Key == "" || a.Key != b.Key || a.Local || b.Local || reflect.DeepEqual(a.Ports, b.Ports) {
+					t.Fatalf("%s is on %+v and %+v", e.Address, a, b)
+				}
+			}
+		}
+	}
+}
+
+func TestUnreadableLedgers(t *testing.T) {
+	for text, want := range map[string]string{
+		"{":             "reading the ledger of addresses",
+		`{"version":2}`: "another version",
+		`{"version":1,"addresses":[{"address":"192.0.2.1"},{"address":"192.0.2.1"}]}`:     "there twice",
+		`{"version":1,"addresses":[{"address":"192.0.2.1","node":"worker-1","epoch":0}]}`: "without an epoch",
+	} {
+		if _, err := addresses.ParseLedger([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	if l, err := addresses.ParseLedger(nil); err != nil || len(l.Entries()) != 0 {
+		t.Errorf("nothing stored: %v, %v", l, err)
+	}
+}
+
+// A range of 2^64 addresses costs no more than what is used of it.
+func TestLargeRange(t *testing.T) {
+	large := []addresses.Pool{pool("a", "2001:db8::/64")}
+	var claims []addresses.Claim
+	for i := range 200 {
+		claims = append(claims, claim(fmt.Sprint("s", i), i, addresses.IPv6))
+	}
+	l, refused := addresses.Ledger{}.Assign(large, claims)
+	if len(l.Entries()) != 200 || len(refused) != 0 {
+		t.Errorf("%d addresses, refused %v", len(l.Entries()), refused)
+	}
+}

@@ -1,0 +1,110 @@
+package addresses
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Family is an address family.
+type Family int
+
+// The families.
+const (
+	IPv4 Family = 4
+	IPv6 Family = 6
+)
+
+func (f Family) String() string {
+	if f == IPv4 {
+		return "IPv4"
+	}
+	return "IPv6"
+}
+
+// FamilyOf is the family of an address.
+func FamilyOf(a netip.Addr) Family {
+	if a.Is4() {
+		return IPv4
+	}
+	return IPv6
+}
+
+// Port is a port of a Service.
+type Port struct {
+	Protocol string `json:"protocol"` // "TCP", "UDP" or "SCTP"
+	Number   int    `json:"port"`
+}
+
+// Claim is what a Service asks for.
+type Claim struct {
+	UID, Namespace, Name string
+	// Created decides between Services that want the same: the older one gets it.
+	Created time.Time
+	// Families are those that the Service wants an address of; All: each of them or none.
+	Families []Family
+	All      bool
+	// Addresses are asked for one by one, at most one of each family.
+	Addresses []netip.Addr
+	// Pool is asked for by its name; empty: any.
+	Pool string
+	// Admitted are the names of the pools that the Service's namespace may use.
+	Admitted []string
+	// Key lets Services share an address that have the same one. Empty: this one shares none.
+	Key string
+	// Local: traffic goes only to pods of the node that holds the address, which is why such a
+	// Service shares no address.
+	Local bool
+	Ports []Port
+}
+
+// older orders claims by age.
+func (c Claim) older(other Claim) int {
+	return cmp.Or(c.Created.Compare(other.Created), cmp.Compare(c.UID, other.UID))
+}
+
+// wanted is the address of a family that is asked for.
+func (c Claim) wanted(f Family) (netip.Addr, bool) {
+	i := slices.IndexFunc(c.Addresses, func(a netip.Addr) bool { return FamilyOf(a) == f })
+	if i < 0 {
+		return netip.Addr{}, false
+	}
+	return c.Addresses[i], true
+}
+
+// share is the claim as an entry of the ledger has it.
+func (c Claim) share() Share {
+	ports := slices.Clone(c.Ports)
+	slices.SortFunc(ports, func(a, b Port) int {
+		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Number, b.Number))
+	})
+	return Share{UID: c.UID, Namespace: c.Namespace, Name: c.Name, Key: c.Key, Local: c.Local, Ports: slices.Compact(ports)}
+}
+
+// Reason says why a Service does not get what it asks for. Reasons are reasons of Events too.
+type Reason string
+
+// The reasons.
+const (
+	// NoPool: there is no pool of that name, or none for the Service's namespace and family.
+	NoPool Reason = "NoAddressPool"
+	// Exhausted: the pools that the Service may use have no free address.
+	Exhausted Reason = "AddressPoolExhausted"
+	// Outside: the address that is asked for is in no pool that the Service may use.
+	Outside Reason = "AddressOutsidePools"
+	// Taken: another Service has the address that is asked for.
+	Taken Reason = "AddressTaken"
+	// PortTaken: a Service with the same key has a port of this one at the address that both share.
+	PortTaken Reason = "AddressPortTaken"
+)
+
+// Refusal is something that a Service asks for and does not get.
+type Refusal struct {
+	UID    string
+	Family Family // 0: no matter which
+	Reason Reason
+	Field  string
+	Value  string
+	Text   string // what is wrong, and the remedy
+}

@@ -1,0 +1,66 @@
+package addresses_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/underlay-ccm/underlay/addresses"
+)
+
+func TestParseRange(t *testing.T) {
+	for text, want := range map[string]string{
+		"192.0.2.7":                "192.0.2.7",
+		"192.0.2.0/30":             "192.0.2.0-192.0.2.3",
+		"192.0.2.16-192.0.2.31":    "192.0.2.16-192.0.2.31",
+		"192.0.2.16 - 192.0.2.31":  "192.0.2.16-192.0.2.31",
+		"2001:db8::/125":           "2001:db8::-2001:db8::7",
+		"2001:db8::1-2001:db8::f0": "2001:db8::1-2001:db8::f0",
+		"0.0.0.0/0":                "0.0.0.0-255.255.255.255",
+	} {
+		got, err := addresses.ParseRange(text)
+		if err != nil || got.String() != want {
+			t.Errorf("%q is %s, %v, want %s", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"":                        "write 192.0.2.7",
+		"192.0.2":                 "not an address",
+		"192.0.2.1/24":            "write 192.0.2.0/24",
+		"192.0.2.9-192.0.2.1":     "write 192.0.2.1-192.0.2.9",
+		"192.0.2.9-2001:db8::1":   "two address families",
+		"fe80::1%eth0":            "zone",
+		"::ffff:192.0.2.1":        "an IPv4 address in IPv6",
+		"192.0.2.1-192.0.2.2-192": "not an address",
+	} {
+		if got, err := addresses.ParseRange(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is %s, %v, want %s", text, got, err, want)
+		}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	err := addresses.Validate([]addresses.Pool{
+		pool("a", "192.0.2.0/28"), pool("b", "192.0.2.15-192.0.2.20", "2001:db8::/64"), pool("a", "198.51.100.1"), pool("c"),
+	})
+	for _, want := range []string{`pool "b": range 192.0.2.15-192.0.2.20 overlaps 192.0.2.0-192.0.2.15 of pool "a"`, `pool "a": another pool has that name`, `pool "c" has no range`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if err := addresses.Validate([]addresses.Pool{pool("a", "192.0.2.0/28", "2001:db8::/64"), pool("b", "192.0.2.16")}); err != nil {
+		t.Error(err)
+	}
+}
+
+// pool is a pool with these ranges.
+func pool(name string, ranges ...string) addresses.Pool {
+	p := addresses.Pool{Name: name}
+	for _, text := range ranges {
+		r, err := addresses.ParseRange(text)
+		if err != nil {
+			panic(err) // a mistake of the test
+		}
+		p.Ranges = append(p.Ranges, r)
+	}
+	return p
+}
