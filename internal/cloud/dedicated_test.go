@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -179,6 +180,22 @@ func TestADedicatedNameIsLookedUpInAListAsNewAsTheNode(t *testing.T) {
 	if _, err := i.InstanceMetadata(t.Context(), node("bm")); err != nil || len(a.asked) != 1 {
 		t.Errorf("%v, asked %q; want one list for as long as nothing newer is needed", err, a.asked)
 	}
+}
+
+// The API server tells when a Node was made in seconds: a list that was read earlier in the same
+// second lacks a server that came in between.
+func TestAListOfTheNodesOwnSecondMayBeOlderThanTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &account{known: []cloud.Dedicated{}, read: time.Now().Add(300 * time.Millisecond), servers: []cloud.Dedicated{dedicated(8, "bm")}}
+		i, _ := mixed(&project{servers: []cloud.Server{}}, &cloud.DedicatedIndex{Account: a})
+		n := node("bm")
+		n.CreationTimestamp.Time = time.Now() // of this second
+		time.Sleep(800 * time.Millisecond)
+		got, err := i.InstanceMetadata(t.Context(), n)
+		if err != nil || got.ProviderID != "hrobot://8" {
+			t.Errorf("%+v, %v; want the server that came before its Node", got, err)
+		}
+	})
 }
 
 func TestDedicatedInstanceExists(t *testing.T) {

@@ -129,11 +129,12 @@ func (x *Index) questions(ix *index, node *corev1.Node, since time.Time) []Quest
 	return out
 }
 
-// born is when the Node was made, or first seen by our own clock: the API server's
-// may be ahead.
+// born is when the Node was there at the latest: made, or first seen by our own clock,
+// because the API server's may be ahead. That one tells seconds, and what was known
+// earlier in the same second may lack a server whose kubelet made the Node after that.
 func (x *Index) born(node *corev1.Node, now time.Time) time.Time {
 	heard, _ := x.hear(report{reporter: reporter{node.UID, node.Name}}, now)
-	return earlier(node.CreationTimestamp.Time, heard)
+	return earlier(node.CreationTimestamp.Add(time.Second), heard)
 }
 
 // hear returns when a report was first seen, unless the Node makes too many. By
