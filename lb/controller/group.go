@@ -241,5 +241,10 @@ func (c *Controller) concerned(key cache.ObjectName) []*corev1.Service {
 // groupCrowded reports whether the load balancer that a Service shares cannot have all nodes.
 func (c *Controller) groupCrowded(svc *corev1.Service) bool {
 	g, err := c.gather(c.groupOf(svc))
-	return err == nil && c.groupPlan(g).Against(lb.State{}, nil).crowded()
+	if err != nil {
+		return false
+	}
+	p := c.groupPlan(g)
+	p.unhealthy = nil // what is not looked at must not be forgotten
+	return p.Against(lb.State{}, nil).crowded()
 }
