@@ -29,7 +29,8 @@ func (c *Controller) syncGroup(ctx context.Context, name string) ([]lb.Note, err
 	if err != nil {
 		err = fmt.Errorf("looking for the load balancer: %w", err)
 		if note, final := noteOf(err, lb.Spec{}); final {
-			return c.standAside(ctx, g, note)
+			notes, err := c.standAside(ctx, g, note)
+			return notes, errors.Join(err, c.tellDeparting(ctx, g, note))
 		}
 		return nil, err
 	}
@@ -110,7 +111,11 @@ func (c *Controller) endOf(ctx context.Context, g *group, have lb.State) (ended 
 			return false, nil
 		}
 		if err := errors.Join(c.run(ctx, have, []lb.Op{lb.Delete{}}).errs...); err != nil {
-			return false, c.tellDeparting(ctx, g, err)
+			err = fmt.Errorf("removing the load balancer: %w", err)
+			if note, known := noteOf(err, lb.Spec{}); known {
+				err = errors.Join(err, c.tellDeparting(ctx, g, note))
+			}
+			return false, err
 		}
 		c.carriers.set(g.name, nil)
 		c.unhealthy.look(g.owner.Key(), nil, time.Now())
@@ -129,12 +134,7 @@ func (c *Controller) endOf(ctx context.Context, g *group, have lb.State) (ended 
 }
 
 // tellDeparting says at the Services that depart what is in the way.
-func (c *Controller) tellDeparting(ctx context.Context, g *group, err error) error {
-	err = fmt.Errorf("removing the load balancer: %w", err)
-	note, known := noteOf(err, lb.Spec{})
-	if !known {
-		return err
-	}
+func (c *Controller) tellDeparting(ctx context.Context, g *group, note lb.Note) (err error) {
 	for _, svc := range g.departing {
 		notes := []lb.Note{note}
 		err = errors.Join(err, c.tell(ctx, svc, svc, telling{notes: notes, status: svc.Status.LoadBalancer, memory: recall(svc), managed: hadManaged(svc)}))
