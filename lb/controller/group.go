@@ -72,6 +72,8 @@ type group struct {
 	// that are not even there.
 	departing  []*corev1.Service
 	left, gone []string
+	// untold are the UIDs of those whose status could not be written, or is not ours to write any more.
+	untold map[string]bool
 }
 
 // gather finds the Services that ask to share a load balancer.
@@ -80,7 +82,7 @@ func (c *Controller) gather(name string) (*group, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing Services: %w", err)
 	}
-	g := &group{name: name, owner: lb.GroupOwner(c.defaults.Cluster, name)}
+	g := &group{name: name, owner: lb.GroupOwner(c.defaults.Cluster, name), untold: make(map[string]bool)}
 	for _, svc := range all {
 		svc = c.newest.Of(svc)
 		switch {

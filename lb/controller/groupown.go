@@ -45,7 +45,7 @@ func (c *Controller) leaveOwn(ctx context.Context, g *group, done outcome) error
 		if !m.own.Exists() {
 			continue
 		}
-		if !complete(m, done) || shows(c.latest(m.svc), m.own) { // who asks the Service still comes to its own
+		if !complete(m, done) || g.untold[m.uid()] { // who asks the Service still comes to its own
 			errs = append(errs, c.holdOwn(ctx, m))
 			continue
 		}
@@ -69,14 +69,6 @@ func (c *Controller) leaveOwn(ctx context.Context, g *group, done outcome) error
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// latest is a Service as it is known now, with what was written to it since it was read.
-func (c *Controller) latest(svc *corev1.Service) *corev1.Service {
-	if now, err := c.services.Services(svc.Namespace).Get(svc.Name); err == nil && now.UID == svc.UID {
-		svc = now
-	}
-	return c.newest.Of(svc)
 }
 
 // reasonNowShared: a Service that had a load balancer of its own shares one now.

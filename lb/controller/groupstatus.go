@@ -21,7 +21,8 @@ func (c *Controller) reportGroup(ctx context.Context, g *group, claimed map[stri
 			continue
 		}
 		if now, err := c.services.Services(m.svc.Namespace).Get(m.svc.Name); err == nil && c.keyOf(now) != groupKey(g.name) {
-			continue // it has left meanwhile
+			g.untold[m.uid()] = true // it has left meanwhile
+			continue
 		}
 		latest, ok := claimed[m.uid()]
 		if !ok {
@@ -32,10 +33,12 @@ func (c *Controller) reportGroup(ctx context.Context, g *group, claimed map[stri
 			updated := latest.DeepCopy() // nothing is accepted that is not there
 			updated.Status.LoadBalancer = t.status
 			_, err := c.patch(ctx, latest, updated)
+			g.untold[m.uid()] = err != nil
 			errs = append(errs, err)
 			continue
 		}
 		err := c.tell(ctx, m.svc, latest, t)
+		g.untold[m.uid()] = err != nil
 		if err == nil {
 			c.announceHealed(m.svc, done.State.Only(m.uid()))
 		}

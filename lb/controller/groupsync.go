@@ -194,8 +194,9 @@ func (c *Controller) ensureGroup(ctx context.Context, g *group, have lb.State) (
 	c.lookAgainAtGroup(g, done)
 	notes, err := c.reportGroup(ctx, g, claimed, done)
 	if done.Transient == nil {
-		err = errors.Join(err, c.depart(ctx, g), c.leaveOwn(ctx, g, done))
+		err = errors.Join(err, c.depart(ctx, g))
 	}
+	err = errors.Join(err, c.leaveOwn(ctx, g, done))
 	for _, m := range g.members {
 		for _, key := range c.keysOf(m.svc) {
 			waits := m.standing != lb.Joined && done.Spec.Name != have.Name // for the name
