@@ -24,6 +24,7 @@ import (
 //	reverse DNS
 //	public interface off, when no target is reached through it any more
 //	labels that remembered what was there until now
+//	the name, if the load balancer is shared
 func Diff(want Spec, have State) []Op {
 	if !have.Exists() {
 		return []Op{Create{Spec: want.inOneRequest()}}
@@ -38,7 +39,11 @@ func Diff(want Spec, have State) []Op {
 	gone, added, replaced := diffTargets(want, have.Targets, want.lost(have))
 	closed, listeners := diffListeners(want.Listeners, have.Listeners)
 
-	ops = append(ops, diffMarks(want, have, marked)...)
+	name := want.Name
+	if want.Owner.Group != "" { // who shares it must be written, though somebody else have the name
+		name = have.Name
+	}
+	ops = append(ops, diffMarks(want, name, have, marked)...)
 	add(want.Algorithm != have.Algorithm, ChangeAlgorithm{Algorithm: want.Algorithm})
 	add(want.Public && !have.Public, SetPublicInterface{Enabled: true})
 	ops = append(ops, closed...)
@@ -54,19 +59,20 @@ func Diff(want Spec, have State) []Op {
 	ops = append(ops, last...)
 	ops = append(ops, diffReverseDNS(want, have)...)
 	add(!want.Public && have.Public, SetPublicInterface{Enabled: false})
-	add(!maps.Equal(marked, final), Update{Name: want.Name, Labels: final})
+	add(!maps.Equal(marked, final), Update{Name: name, Labels: final})
+	add(name != want.Name, Update{Name: want.Name, Labels: final})
 	return ops
 }
 
 // diffMarks makes a load balancer the owner's under the name that it has: one that somebody else
-// has already must not stand in the way of that.
-func diffMarks(want Spec, have State, marked map[string]string) (ops []Op) {
+// has already must not stand in the way of that. Then it gets this name.
+func diffMarks(want Spec, name string, have State, marked map[string]string) (ops []Op) {
 	if !want.Owner.Owns(have.Labels) {
 		ops = append(ops, TakeOver{Update{Name: have.Name, Labels: marked}})
 		have.Labels = marked
 	}
-	if want.Name != have.Name || !maps.Equal(marked, have.Labels) {
-		ops = append(ops, Update{Name: want.Name, Labels: marked})
+	if name != have.Name || !maps.Equal(marked, have.Labels) {
+		ops = append(ops, Update{Name: name, Labels: marked})
 	}
 	return ops
 }

@@ -150,6 +150,14 @@ func (s Spec) UnknownPrimaryIPs(have State) []string {
 	return names
 }
 
+// RememberedPrimaryIPs settles what the spec names and the load balancer is known to have.
+func (s Spec) RememberedPrimaryIPs(have State) Spec {
+	for _, r := range s.addressReferences(have) {
+		r.Settled = r.remembered(have)
+	}
+	return s
+}
+
 // WithPrimaryIPs resolves the primary IPs that the spec names. Found are those among
 // [Spec.UnknownPrimaryIPs] that there are.
 //

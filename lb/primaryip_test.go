@@ -48,6 +48,18 @@ func wants(t *testing.T, got []lb.Note, want ...lb.Note) {
 	}
 }
 
+// Who only looks does not look for primary IPs: what is remembered of one stays, whatever is unknown of
+// the other.
+func TestOnePrimaryIPIsRemembered(t *testing.T) {
+	svc, d := named("web", "web-6")
+	spec := parse(t, svc, d)
+	have := lb.State{ID: 1, Labels: map[string]string{lb.AnnotationPrimaryIPv4: "web"}}
+	labels := spec.RememberedPrimaryIPs(have).Labels()
+	if _, unknown := labels[lb.AnnotationPrimaryIPv6]; labels[lb.AnnotationPrimaryIPv4] != "web" || unknown {
+		t.Errorf("labels %v", labels)
+	}
+}
+
 // What a load balancer is created with is refused unless it is there, of the right family, given to
 // the Service, free, and where the load balancer is to be.
 func TestPrimaryIPsAtCreation(t *testing.T) {

@@ -54,20 +54,20 @@ type Part struct {
 //
 //	a port                           the oldest that asks for it
 //	name, type, algorithm, …         the oldest that sets it by an annotation
-//	nodes                            those that all selectors admit
+//	nodes                            those that the selectors admit of all that have a port
 //	room for ports and certificates  the oldest
 //
 // Whatever is decided, it is decided by age alone, so that it does not matter in which order Services
 // come, change and go. There is one exception, because closing a port costs traffic: a type that is
 // too small for the ports that are open is not taken.
 //
-// The spec has no targets yet: its Nodes are what all selectors admit.
+// The spec has no targets yet: its Nodes are what the selectors admit.
 func Share(owner Owner, sharers []Sharer, have State) (Spec, []Part) {
-	m := &merger{owner: owner, sharers: sharers, have: have, parts: make([]Part, len(sharers)), apart: make([]bool, len(sharers)), deciders: make(map[string]int)}
-	m.settings()
-	m.nodes()
-	m.roomFor()
-	m.ports()
+	idle := make([]bool, len(sharers))
+	m := merge(owner, sharers, have, idle)
+	for m.leaveIdle() { // without their selectors, others may have nodes in common
+		m = merge(owner, sharers, have, idle)
+	}
 	for i, s := range sharers {
 		if s.parsed() || s.Standing == Leaving || slices.Contains(have.Services(), s.uid()) {
 			m.spec.Sharers = append(m.spec.Sharers, sharers[i].uid())
@@ -79,6 +79,19 @@ func Share(owner Owner, sharers []Sharer, have State) (Spec, []Part) {
 	return m.spec, m.parts
 }
 
+// merge decides everything for Services of which those that are idle have no port.
+func merge(owner Owner, sharers []Sharer, have State, idle []bool) *merger {
+	m := &merger{
+		owner: owner, sharers: sharers, have: have, idle: idle,
+		parts: make([]Part, len(sharers)), apart: make([]bool, len(sharers)), deciders: make(map[string]int),
+	}
+	m.settings()
+	m.nodes()
+	m.roomFor()
+	m.ports()
+	return m
+}
+
 type merger struct {
 	owner   Owner
 	sharers []Sharer
@@ -86,6 +99,7 @@ type merger struct {
 	spec    Spec
 	parts   []Part
 	apart   []bool // has no node in common with the older ones
+	idle    []bool // has no port, so that its selector must not take nodes from those that have one
 	// deciders are who sets what a load balancer has once, by the annotation.
 	deciders map[string]int
 }
@@ -94,12 +108,26 @@ func (m *merger) tell(i int, grade Grade, reason, field, value, text string) {
 	m.parts[i].Notes = append(m.parts[i].Notes, Note{Grade: grade, Reason: reason, Field: field, Value: value, Text: text})
 }
 
-// nodes finds those that all selectors admit. A selector that leaves none of those that the older
+// leaveIdle finds the Services that have no port, whatever their selectors, and reports whether any
+// was not known to be one.
+func (m *merger) leaveIdle() (more bool) {
+	if len(m.spec.Listeners) == 0 {
+		return false
+	}
+	for i, part := range m.parts {
+		if len(part.Listeners) == 0 && !m.apart[i] && !m.idle[i] {
+			m.idle[i], more = true, true
+		}
+	}
+	return more
+}
+
+// nodes finds those that the selectors admit of all that have a port. A selector that leaves none of those that the older
 // Services admit is not followed, and its Service not served.
 func (m *merger) nodes() {
 	started := false
 	for i, s := range m.sharers {
-		if s.AnyNode {
+		if s.AnyNode || m.idle[i] {
 			continue
 		}
 		common := s.Spec.Nodes

@@ -235,6 +235,12 @@ func TestShare(t *testing.T) {
 			also: func(s lb.Spec) bool { return reflect.DeepEqual(s.Nodes, nodesOf([]int64{2})) },
 		},
 		{
+			name:    "one without a port takes no nodes",
+			sharers: []lb.Sharer{on(ask("a", nil, 80), 1, 2), on(ask("b", nil, 80), 2), on(ask("c", nil, 82), 1)},
+			want:    "a: 80 PortConflict(0,ports=80/TCP); b: -80 PortConflict(1,ports=80/TCP); c: 82",
+			also:    func(s lb.Spec) bool { return reflect.DeepEqual(s.Nodes, nodesOf([]int64{1})) },
+		},
+		{
 			name: "a selector that leaves none", sharers: []lb.Sharer{on(ask("a", nil, 80), 1), on(ask("b", hetz("node-selector", "x=y"), 81), 2), ask("c", nil, 82)},
 			want: "a: 80; b: -81 NoCommonNode(1,node-selector=x=y); c: 82", also: func(s lb.Spec) bool { return reflect.DeepEqual(s.Nodes, nodesOf([]int64{1})) },
 		},

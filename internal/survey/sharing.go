@@ -31,6 +31,9 @@ func (s *Snapshot) sharedPlan(group string, nodes []*corev1.Node, endpoints map[
 	case 0:
 	case 1:
 		g.have = owned[0]
+		if named := g.have.Services(); len(named) > 0 && !slices.ContainsFunc(s.Services, func(svc *corev1.Service) bool { return slices.Contains(named, string(svc.UID)) }) {
+			g.conflict = fmt.Errorf("load balancer %q %w: it is shared by Services that this cluster does not have", g.have.Name, lb.ErrNotOwned)
+		}
 	default:
 		g.conflict = lb.ErrAmbiguous
 	}

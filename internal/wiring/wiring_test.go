@@ -23,7 +23,7 @@ func TestEveryDefaultComesFromTheConfiguration(t *testing.T) {
 			DisablePrivateIngress: true, DisablePublicNetwork: true, UsesProxyProtocol: true, DisableIPv6: true,
 			PrivateSubnet: netip.MustParsePrefix("10.0.1.0/24"), HealthCheck: "node-port", HealthCheckInterval: time.Second,
 			HealthCheckTimeout: time.Second, HealthCheckRetries: 1, Classless: true,
-			Adoptable: []lb.Adoptable{{Name: "web"}}, PrimaryIPs: []lb.GivenAddress{{Name: "web"}}, Certificates: "labelled",
+			Adoptable: []lb.Adoptable{{Name: "web"}}, PrimaryIPs: []lb.GivenAddress{{Name: "web"}}, Shared: []lb.SharedName{{Name: "edge"}}, Certificates: "labelled",
 			PodTargetSources: []netip.Prefix{netip.MustParsePrefix("2001:db8::/48")},
 		}},
 	}, 7, []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}))

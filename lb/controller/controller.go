@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -96,6 +97,7 @@ type Controller struct {
 	// group, by their UIDs, whether they have a load balancer of their own beside.
 	carriers *carriers
 	former   sync.Map
+	surveyed atomic.Bool // the regular look has told both
 	// unexplained are the UIDs of Services whose finalizer is not known to be ours.
 	unexplained sync.Map
 	// unserved remembers listeners without a healthy target, by their ports. Another process

@@ -98,6 +98,7 @@ func (c *Controller) drift(ctx context.Context) error {
 		c.queue.Add(nameOf(svc))
 	}
 	c.driftOfGroups(ctx, groups, states, certificates)
+	c.surveyed.Store(true)
 	return nil
 }
 

@@ -72,6 +72,8 @@ type group struct {
 	// that are not even there.
 	departing  []*corev1.Service
 	left, gone []string
+	// untold are the UIDs of those whose status could not be written, or is not ours to write any more.
+	untold map[string]bool
 }
 
 // gather finds the Services that ask to share a load balancer.
@@ -80,7 +82,7 @@ func (c *Controller) gather(name string) (*group, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing Services: %w", err)
 	}
-	g := &group{name: name, owner: lb.GroupOwner(c.defaults.Cluster, name)}
+	g := &group{name: name, owner: lb.GroupOwner(c.defaults.Cluster, name), untold: make(map[string]bool)}
 	for _, svc := range all {
 		svc = c.newest.Of(svc)
 		switch {
@@ -241,5 +243,10 @@ func (c *Controller) concerned(key cache.ObjectName) []*corev1.Service {
 // groupCrowded reports whether the load balancer that a Service shares cannot have all nodes.
 func (c *Controller) groupCrowded(svc *corev1.Service) bool {
 	g, err := c.gather(c.groupOf(svc))
-	return err == nil && c.groupPlan(g).Against(lb.State{}, nil).crowded()
+	if err != nil {
+		return false
+	}
+	p := c.groupPlan(g)
+	p.unhealthy = nil // what is not looked at must not be forgotten
+	return p.Against(lb.State{}, nil).crowded()
 }

@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -11,6 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/underlay-ccm/underlay/lb"
 )
@@ -301,9 +304,41 @@ func TestOwnStaysWhileSharedIsNotEnough(t *testing.T) {
 				t.Errorf("targets of %s: %v", s.Name, s.Targets)
 			}
 		}
+		// Nor does it lose that when it is refused, although one of its ports is shared.
+		w.edit("b", func(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"health-check-retries"] = "many" })
+		w.later()
+		if got := ingress(w.service("b")); got != own || len(w.cloud.all()) != 2 {
+			t.Errorf("refused: addresses %q, want %q\n%s", got, own, w.cloud)
+		}
+		w.edit("b", func(svc *corev1.Service) { delete(svc.Annotations, lb.HetznerPrefix+"health-check-retries") })
 		w.edit("a", func(svc *corev1.Service) { svc.Spec.Ports[0].Port = 90 })
 		w.settle()
 		w.expectShared("without the conflict", "shared-default.edge [a b]: 80=b 81=b 90=a")
+	})
+}
+
+// It also keeps it while nobody can be told of the other addresses.
+func TestOwnStaysWhileTheStatusCannotBeWritten(t *testing.T) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
+		a, b := sharing("a", 1, 80), sharing("b", 2, 81)
+		delete(b.Annotations, lb.AnnotationShared)
+		w.createAll(a, b)
+		failing := true
+		w.api.PrependReactor("patch", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if failing && a.(clienttesting.PatchAction).GetName() == "b" {
+				return true, nil, errors.New("a webhook says no")
+			}
+			return false, nil, nil
+		})
+		w.edit("b", func(svc *corev1.Service) { svc.Annotations[lb.AnnotationShared] = "edge" })
+		w.later()
+		if got := w.shared(); !strings.Contains(got, "[b]: 81") {
+			t.Errorf("its own is gone:\n%s", got)
+		}
+		failing = false
+		w.later()
+		w.later()
+		w.expectShared("in the end", "shared-default.edge [a b]: 80=a 81=b")
 	})
 }
 

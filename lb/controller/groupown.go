@@ -7,22 +7,24 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cloud-provider/service/helpers"
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// ownOf finds the load balancers that Services had before they shared this one. Whether one may
-// have any is known by its finalizer until it is named here or was looked at, and after that by the regular
-// look.
+// ownOf finds the load balancers that Services had before they shared this one. Whether one may have
+// any is known by its finalizer until it is named here or was looked at, and after that by the
+// regular look. Until that has been, one that is named may have one too: another process may have
+// stopped between the two.
 func (c *Controller) ownOf(ctx context.Context, g *group, have lb.State) error {
 	for i := range g.members {
 		m := &g.members[i]
 		had, looked := c.former.Load(m.svc.UID)
 		may := had == true || !looked && helpers.HasLBFinalizer(m.svc)
 		owner := c.owner(m.svc)
-		if m.standing != lb.Joined || !may || had != true && owner.Carries(have.Labels) {
+		if m.standing != lb.Joined || !may || had != true && c.surveyed.Load() && owner.Carries(have.Labels) {
 			continue
 		}
 		own, err := c.backend.Observe(ctx, owner)
@@ -43,7 +45,7 @@ func (c *Controller) leaveOwn(ctx context.Context, g *group, done outcome) error
 		if !m.own.Exists() {
 			continue
 		}
-		if !complete(m, done) {
+		if !complete(m, done) || g.untold[m.uid()] { // who asks the Service still comes to its own
 			errs = append(errs, c.holdOwn(ctx, m))
 			continue
 		}
@@ -54,12 +56,12 @@ func (c *Controller) leaveOwn(ctx context.Context, g *group, done outcome) error
 			errs = append(errs, err)
 			continue
 		}
-		c.recorder.Event(m.svc, corev1.EventTypeNormal, reasonNowShared,
-			fmt.Sprintf("The load balancer shared as %q serves the Service now, at other addresses; its own, %q, is deleted", g.name, m.own.Name))
 		if err := errors.Join(c.run(ctx, m.own, []lb.Op{lb.Delete{}}).errs...); err != nil {
 			errs = append(errs, fmt.Errorf("removing the load balancer that Service %s had: %w", klog.KObj(m.svc), err))
 			continue
 		}
+		c.recorder.Event(m.svc, corev1.EventTypeNormal, reasonNowShared,
+			fmt.Sprintf("The load balancer shared as %q serves the Service now, at other addresses; its own, %q, is deleted", g.name, m.own.Name))
 		errs = append(errs, c.close(ctx, m.svc))
 		c.former.Store(m.svc.UID, false)
 		if m.own.Name != done.Spec.Name {
@@ -72,10 +74,33 @@ func (c *Controller) leaveOwn(ctx context.Context, g *group, done outcome) error
 // reasonNowShared: a Service that had a load balancer of its own shares one now.
 const reasonNowShared = "SharingLoadBalancer"
 
-// holdOwn keeps the load balancer that a Service has alone in service.
+// holdOwn keeps the load balancer that a Service has alone in service. Its targets may be pods,
+// whatever the Service asks for now.
 func (c *Controller) holdOwn(ctx context.Context, m member) error {
 	p := m.plan
 	p.Refused, p.Notes, p.hadManaged = true, nil, false
-	done := c.convergeFrom(ctx, m.own, p, hooks{})
-	return done.Transient
+	if c.slices == nil || !slices.ContainsFunc(m.own.Targets, lb.Target.Pod) {
+		return c.convergeFrom(ctx, m.own, p, hooks{}).Transient
+	}
+	all, err := c.slicesOf(m.svc)
+	if err != nil {
+		return err
+	}
+	nodes, err := c.nodes.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	pods := readEndpoints(m.svc, all, nodes, c.defaults.OwnPools)
+	p.endpoints, p.atPods, p.Spec.PodTargets, p.aimless = &pods, nil, true, false
+	done := c.convergeFrom(ctx, m.own, p, hooks{
+		Open: func(ctx context.Context, p Plan, have lb.State) error { return c.openFor(ctx, m.svc, p, have) },
+	})
+	return errors.Join(done.Transient, c.openAfter(ctx, m.svc, p, done))
+}
+
+// holdsPods reports whether a Service that shares a load balancer may have one of its own beside,
+// with pods as targets.
+func (c *Controller) holdsPods(svc *corev1.Service) bool {
+	o := c.aimed(svc).opening
+	return o != nil && len(o.ports) > 0 && c.groupOf(svc) != ""
 }

@@ -291,9 +291,13 @@ func expectedByAny(members []member) func(lb.Target) bool {
 	}
 }
 
+// expectations are those of the members that have a listener which can find a target healthy: where
+// a Service has no ready endpoint, its listeners say nothing of how others find a target.
 func expectations(members []member) (all []func(lb.Target) bool) {
 	for _, m := range members {
-		all = append(all, m.plan.expected())
+		if len(m.part.Listeners) > 0 && !m.plan.idle() {
+			all = append(all, m.plan.expected())
+		}
 	}
 	return all
 }

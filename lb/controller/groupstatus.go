@@ -21,7 +21,8 @@ func (c *Controller) reportGroup(ctx context.Context, g *group, claimed map[stri
 			continue
 		}
 		if now, err := c.services.Services(m.svc.Namespace).Get(m.svc.Name); err == nil && c.keyOf(now) != groupKey(g.name) {
-			continue // it has left meanwhile
+			g.untold[m.uid()] = true // it has left meanwhile
+			continue
 		}
 		latest, ok := claimed[m.uid()]
 		if !ok {
@@ -32,10 +33,12 @@ func (c *Controller) reportGroup(ctx context.Context, g *group, claimed map[stri
 			updated := latest.DeepCopy() // nothing is accepted that is not there
 			updated.Status.LoadBalancer = t.status
 			_, err := c.patch(ctx, latest, updated)
+			g.untold[m.uid()] = err != nil
 			errs = append(errs, err)
 			continue
 		}
 		err := c.tell(ctx, m.svc, latest, t)
+		g.untold[m.uid()] = err != nil
 		if err == nil {
 			c.announceHealed(m.svc, done.State.Only(m.uid()))
 		}
@@ -62,18 +65,22 @@ func (c *Controller) tellingOf(m member, svc *corev1.Service, done outcome) tell
 	case m.plan.Refused:
 	case m.own.Exists() && !complete(m, done):
 		// What it has alone serves it until this does.
+	case len(c.keysOf(svc)) > 1 && !complete(m, done):
+		// Nor does it leave the group that it comes from before this one serves it.
 	case exists && served:
 		t.status = ingressStatus(spec, done.State)
-	case len(c.keysOf(svc)) > 1:
-		// Nor does it leave the group that it comes from before this one serves it.
 	case exists, lost(svc, done):
 		t.status = corev1.LoadBalancerStatus{}
 	}
 	return t
 }
 
-// complete reports whether all ports of a Service are served, as far as is known.
+// complete reports whether all ports of a Service are served, as far as is known. Of one that is
+// refused nobody knows which those are.
 func complete(m member, done outcome) bool {
-	return done.Transient == nil && len(m.part.Listeners) > 0 && len(m.part.Unopened) == 0 &&
+	open := lb.ByPort(m.part.Listeners)
+	closed := func(l lb.Listener) bool { _, is := open[l.Port]; return !is }
+	return done.Transient == nil && !m.plan.Refused && len(open) > 0 && len(m.part.Unopened) == 0 &&
+		!slices.ContainsFunc(m.plan.Spec.Listeners, closed) &&
 		!slices.ContainsFunc(m.told(done.Notes), func(n lb.Note) bool { return n.Reason == reasonRejected })
 }

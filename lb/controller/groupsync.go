@@ -29,11 +29,8 @@ func (c *Controller) syncGroup(ctx context.Context, name string) ([]lb.Note, err
 	if err != nil {
 		err = fmt.Errorf("looking for the load balancer: %w", err)
 		if note, final := noteOf(err, lb.Spec{}); final {
-			p := c.groupPlan(g)
-			for i := range p.members {
-				p.members[i].notes = p.members[i].plan.Notes
-			}
-			return c.reportGroup(ctx, g, nil, outcome{members: p.members, Notes: []lb.Note{note}})
+			notes, err := c.standAside(ctx, g, note)
+			return notes, errors.Join(err, c.tellDeparting(ctx, g, note))
 		}
 		return nil, err
 	}
@@ -45,6 +42,10 @@ func (c *Controller) syncGroup(ctx context.Context, name string) ([]lb.Note, err
 	if err := c.reallyGone(ctx, g.gone, have); err != nil {
 		return nil, err
 	}
+	if n := len(have.Services()); n > 0 && n == len(g.gone) {
+		notes, err := c.standAside(ctx, g, ofOthers(have, c.defaults.Cluster))
+		return notes, errors.Join(err, c.depart(ctx, g))
+	}
 	if ended, err := c.endOf(ctx, g, have); ended || err != nil {
 		return nil, err
 	}
@@ -52,6 +53,30 @@ func (c *Controller) syncGroup(ctx context.Context, name string) ([]lb.Note, err
 		return nil, err
 	}
 	return c.ensureGroup(ctx, g, have)
+}
+
+// ofOthers says why a load balancer is left alone of whose Services the cluster has none. Unlike a
+// Service's UID, a group's name is the same in another cluster, and so may the cluster's name be.
+func ofOthers(have lb.State, cluster string) lb.Note {
+	return lb.Note{
+		Grade: lb.Error, Reason: lb.ReasonNotOwned, Field: lb.AnnotationShared,
+		Text: fmt.Sprintf("load balancer %d is shared under this name in a cluster named %q by Services that this cluster does not have, so it is left alone: give each cluster of a project its own --cluster-name, or set another name here; if nobody needs it any more, delete it, or remove its labels underlay.dev/svc-… to share it here", have.ID, cluster),
+	}
+}
+
+// standAside tells the Services of a group that no load balancer can be theirs, and keeps those in
+// service that they have alone.
+func (c *Controller) standAside(ctx context.Context, g *group, why lb.Note) ([]lb.Note, error) {
+	if err := c.ownOf(ctx, g, lb.State{}); err != nil {
+		return nil, err
+	}
+	p := c.groupPlan(g)
+	for i := range p.members {
+		p.members[i].notes = p.members[i].plan.Notes
+	}
+	done := outcome{members: p.members, Notes: []lb.Note{why}}
+	notes, err := c.reportGroup(ctx, g, nil, done)
+	return notes, errors.Join(err, c.leaveOwn(ctx, g, done))
 }
 
 // reallyGone asks the API server itself about Services that the load balancer names and the cache
@@ -86,7 +111,11 @@ func (c *Controller) endOf(ctx context.Context, g *group, have lb.State) (ended 
 			return false, nil
 		}
 		if err := errors.Join(c.run(ctx, have, []lb.Op{lb.Delete{}}).errs...); err != nil {
-			return false, c.tellDeparting(ctx, g, err)
+			err = fmt.Errorf("removing the load balancer: %w", err)
+			if note, known := noteOf(err, lb.Spec{}); known {
+				err = errors.Join(err, c.tellDeparting(ctx, g, note))
+			}
+			return false, err
 		}
 		c.carriers.set(g.name, nil)
 		c.unhealthy.look(g.owner.Key(), nil, time.Now())
@@ -105,12 +134,7 @@ func (c *Controller) endOf(ctx context.Context, g *group, have lb.State) (ended 
 }
 
 // tellDeparting says at the Services that depart what is in the way.
-func (c *Controller) tellDeparting(ctx context.Context, g *group, err error) error {
-	err = fmt.Errorf("removing the load balancer: %w", err)
-	note, known := noteOf(err, lb.Spec{})
-	if !known {
-		return err
-	}
+func (c *Controller) tellDeparting(ctx context.Context, g *group, note lb.Note) (err error) {
 	for _, svc := range g.departing {
 		notes := []lb.Note{note}
 		err = errors.Join(err, c.tell(ctx, svc, svc, telling{notes: notes, status: svc.Status.LoadBalancer, memory: recall(svc), managed: hadManaged(svc)}))
@@ -170,8 +194,9 @@ func (c *Controller) ensureGroup(ctx context.Context, g *group, have lb.State) (
 	c.lookAgainAtGroup(g, done)
 	notes, err := c.reportGroup(ctx, g, claimed, done)
 	if done.Transient == nil {
-		err = errors.Join(err, c.depart(ctx, g), c.leaveOwn(ctx, g, done))
+		err = errors.Join(err, c.depart(ctx, g))
 	}
+	err = errors.Join(err, c.leaveOwn(ctx, g, done))
 	for _, m := range g.members {
 		for _, key := range c.keysOf(m.svc) {
 			waits := m.standing != lb.Joined && done.Spec.Name != have.Name // for the name

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/lb"
 )
 
@@ -41,6 +43,74 @@ func TestSharedAndForeign(t *testing.T) {
 		w.later()
 		if after := w.cloud.all(); fmt.Sprint(after) != fmt.Sprint(before) {
 			t.Errorf("others changed:\n%v\n%v", after, before)
+		}
+	})
+}
+
+// A cluster of the same name in the same project has a load balancer of the same group: both are left
+// as they are.
+func TestGroupOfAnotherCluster(t *testing.T) {
+	other := lb.State{
+		ID: 51, Name: "theirs", Type: "lb11", Location: "fsn1", Public: true,
+		Labels:    map[string]string{lb.LabelCluster: "demo", lb.LabelShared: "default.edge", "underlay.dev/svc-theirs": "", "underlay.dev/port-80": "theirs"},
+		Listeners: []lb.Listener{{Port: 80, DestinationPort: 30080, Protocol: lb.ProtocolTCP, Check: lb.HealthCheck{Protocol: lb.ProtocolTCP, Port: 30080, Interval: 10 * time.Second, Timeout: 5 * time.Second, Retries: 3}}},
+	}
+	inWorld(t, newCloud(other), nodes(1), func(w *world) {
+		before := w.cloud.all()
+		w.createAll(sharing("a", 1, 81))
+		w.later()
+		if got := accepted(w.service("a")); got != "False LoadBalancerNotOwned" {
+			t.Errorf("accepted: %s", got)
+		}
+		w.delete("a")
+		w.later()
+		if after := w.cloud.all(); fmt.Sprint(after) != fmt.Sprint(before) {
+			t.Errorf("others changed:\n%v\n%v", after, before)
+		}
+	})
+}
+
+// A name that somebody else has keeps nobody from joining or leaving.
+func TestNameOfAGroupIsTaken(t *testing.T) {
+	foreign := lb.State{ID: 50, Name: "theirs", Type: "lb11", Location: "fsn1", Public: true, Labels: map[string]string{"a": "b"}}
+	inWorld(t, newCloud(foreign), nodes(1), func(w *world) {
+		w.createAll(sharing("a", 1, 80), sharing("b", 2, 81))
+		w.edit("a", func(svc *corev1.Service) { svc.Annotations[lb.AnnotationName] = "theirs" })
+		w.createAll(sharing("c", 3, 82))
+		w.delete("b")
+		w.later()
+		if got := w.shared(); !strings.Contains(got, "shared-default.edge [a c]: 80=a 82=c") {
+			t.Errorf("shared:\n%s", got)
+		}
+		if svc := w.service("b"); len(svc.Finalizers) != 0 {
+			t.Errorf("b keeps %v", svc.Finalizers)
+		}
+	})
+}
+
+// A Service goes on with pods as targets of its own load balancer while the shared one does not serve
+// all of its ports.
+func TestPodsWhileSharing(t *testing.T) {
+	inPodWorld(t, hcloudsim.Options{}, func(w *world, p *pods) {
+		web := podService()
+		web.CreationTimestamp = sharing("web", 2).CreationTimestamp
+		p.states = map[lb.Target]string{podAt(1, 1): "ready"}
+		p.publish()
+		w.createAll(sharing("a", 1, web.Spec.Ports[0].Port), web)
+		w.edit("web", func(svc *corev1.Service) {
+			delete(svc.Annotations, lb.AnnotationTargets)
+			svc.Annotations[lb.AnnotationShared] = "edge"
+			svc.Spec.Ports[0].NodePort = 30080
+		})
+		w.later()
+		p.are(map[lb.Target]string{podAt(2, 2): "ready"})
+		w.later()
+		i := slices.IndexFunc(w.cloud.all(), func(s lb.State) bool { return s.Name == "awebuid" })
+		if i < 0 || !slices.Contains(w.cloud.all()[i].Targets, podAt(2, 2)) {
+			t.Errorf("the new pod is no target:\n%s", w.cloud)
+		}
+		if got := w.openings(); !strings.Contains(got, podAt(2, 2).Address.String()) {
+			t.Errorf("the new pod is closed: %s", got)
 		}
 	})
 }

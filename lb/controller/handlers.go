@@ -105,6 +105,10 @@ func (c *Controller) sliceHandler() cache.ResourceEventHandler {
 		switch {
 		case err != nil || !c.wants(svc):
 			return
+		case c.holdsPods(svc):
+			c.reopens.AddAfter(nameOf(svc), nodeDelay)
+			c.queue.AddAfter(c.keyOf(svc), nodeDelay)
+			return
 		case lb.AsksForPods(svc.Annotations):
 			c.endpointsMoved(svc)
 			if c.aimed(svc).pods {

@@ -83,6 +83,9 @@ func Survey(svc *corev1.Service, nodes []*corev1.Node, slices []*discoveryv1.End
 	return newPlan(svc, nodes, serving(slices...), defaults, now).orPods(svc, nodes, slices, defaults)
 }
 
+// Unseen is the plan as far as it is known before the cloud is looked at.
+func (p Plan) Unseen() Plan { return p.choose(lb.State{}) }
+
 // orPods returns the plan together with the one that has pods as targets, if the Service asks for
 // that. The load balancer decides between them, see choose.
 func (p Plan) orPods(svc *corev1.Service, nodes []*corev1.Node, slices []*discoveryv1.EndpointSlice, defaults lb.Defaults) Plan {

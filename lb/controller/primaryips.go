@@ -46,6 +46,7 @@ func (c converger) lookForPrimaryIPs(ctx context.Context, p Plan, o *outcome) er
 // may not be created with them, or without. Nobody who only looks has looked for them.
 func (p Plan) addressed(have lb.State) (Plan, bool) {
 	if !p.addresses.looked && len(p.Spec.UnknownPrimaryIPs(have)) > 0 {
+		p.Spec = p.Spec.RememberedPrimaryIPs(have)
 		return p, true
 	}
 	spec, notes := p.Spec.WithPrimaryIPs(have, p.addresses.found)

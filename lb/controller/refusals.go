@@ -166,7 +166,9 @@ func (r *refusals) recordPod(key string, why error) time.Duration {
 	retry := r.record(key, why, firstRetry)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.refused[key].passing = true
+	if known, ok := r.refused[key]; ok { // another load balancer may have taken it just now
+		known.passing = true
+	}
 	return retry
 }
 

@@ -129,8 +129,12 @@ func (c *Controller) report(ctx context.Context, svc, claimed *corev1.Service, p
 	told := telling{notes: done.Notes, status: claimed.Status.LoadBalancer, memory: done.memory}
 	switch {
 	case p.Refused: // how the load balancer is to be shown is among what cannot be used
+	case done.Transient != nil && len(c.carriers.of(string(svc.UID))) > 0:
+		// The group that it comes from serves it while it shows the addresses there.
 	case done.Seen && done.State.Exists():
 		told.status = ingressStatus(done.Spec, done.State)
+	case lost(claimed, done) && !c.surveyed.Load():
+		c.queue.AddAfter(nameOf(svc), trialLook) // it is not known yet whether it shares one
 	case lost(claimed, done) && len(c.carriers.of(string(svc.UID))) == 0:
 		told.status = corev1.LoadBalancerStatus{}
 	}
