@@ -76,6 +76,8 @@ const reasonNowShared = "SharingLoadBalancer"
 func (c *Controller) holdOwn(ctx context.Context, m member) error {
 	p := m.plan
 	p.Refused, p.Notes, p.hadManaged = true, nil, false
-	done := c.convergeFrom(ctx, m.own, p, hooks{})
-	return done.Transient
+	done := c.convergeFrom(ctx, m.own, p, hooks{
+		Open: func(ctx context.Context, p Plan, have lb.State) error { return c.openFor(ctx, m.svc, p, have) },
+	})
+	return errors.Join(done.Transient, c.openAfter(ctx, m.svc, p.choose(done.State), done))
 }
