@@ -349,7 +349,7 @@ func (p Plan) judgesNodes(have lb.State) bool {
 // retarget lets the targets follow the nodes, and each be reached as it is, or the pods where those
 // are the targets.
 func (p *Plan) retarget(have lb.State) (ops []lb.Op, notes []lb.Note) {
-	if slices.ContainsFunc(have.Targets, lb.Target.Pod) {
+	if p.aimsAtPods(have) {
 		return p.retargetPods(have)
 	}
 	want, notes := p.Spec.Retarget(have, p.nodes, p.preferred)
@@ -358,6 +358,12 @@ func (p *Plan) retarget(have lb.State) (ops []lb.Op, notes []lb.Note) {
 		want, p.waits, _ = p.rollout(have, true).Next(want, have)
 	}
 	return lb.DiffTargets(want, have), slices.Concat(notes, held)
+}
+
+// aimsAtPods reports whether targets that come are pods: those that there are are, or there are none
+// and pods are asked for.
+func (p Plan) aimsAtPods(have lb.State) bool {
+	return slices.ContainsFunc(have.Targets, lb.Target.Pod) || len(have.Targets) == 0 && p.Spec.PodTargets
 }
 
 // retargetPods leaves the targets as they are if nobody knows of pods.
@@ -386,7 +392,7 @@ func (p Plan) holding(have lb.State) Plan {
 		Grade: lb.Warning, Reason: lb.ReasonHeld,
 		Text: "until this is corrected, only the targets of the load balancer follow the nodes, and nothing else of it is changed",
 	}
-	if slices.ContainsFunc(have.Targets, lb.Target.Pod) {
+	if p.aimsAtPods(have) {
 		held.Text = "until this is corrected, only the targets of the load balancer follow the pods, and nothing else of it is changed"
 	}
 	var ops []lb.Op
