@@ -105,7 +105,7 @@ func (c *Controller) sliceHandler() cache.ResourceEventHandler {
 		switch {
 		case err != nil || !c.wants(svc):
 			return
-		case lb.AsksForPods(svc.Annotations):
+		case lb.MayMeanPods(svc.Annotations):
 			c.endpointsMoved(svc)
 			if c.aimed(svc).pods {
 				return
@@ -206,7 +206,7 @@ func podsMoved(old, node *corev1.Node) bool {
 // those whose pods have other addresses by it.
 func (c *Controller) ofNodes(matches func(*corev1.Service) bool) func(*corev1.Service) bool {
 	return func(svc *corev1.Service) bool {
-		return !c.aimed(svc).pods && matches(svc) || lb.AsksForPods(svc.Annotations) && c.otherEndpoints(svc)
+		return !c.aimed(svc).pods && matches(svc) || lb.MayMeanPods(svc.Annotations) && c.otherEndpoints(svc)
 	}
 }
 

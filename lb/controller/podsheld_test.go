@@ -69,6 +69,25 @@ func TestRefusedServiceGetsItsPodsBack(t *testing.T) {
 	})
 }
 
+// The pods of a Service that are targets stay up to date while what it says of targets can't be read.
+func TestPodsFollowWhileTargetsAreMisspelled(t *testing.T) {
+	inPodWorld(t, hcloudsim.Options{}, func(w *world, p *pods) {
+		p.are(map[lb.Target]string{podAt(1, 1): "ready"})
+		w.create(podService())
+		w.edit("web", func(s *corev1.Service) { s.Annotations[lb.AnnotationTargets] = "pod" })
+		w.cloud.watch = func(op lb.Op) {
+			if _, adds := op.(lb.AddTarget); adds && !strings.Contains(w.openings(), "[2001:db8:102:0:1::1]:8080") {
+				t.Errorf("%s, and opened is:\n%s", op, w.openings())
+			}
+		}
+		w.cloud.counts()
+		p.are(map[lb.Target]string{podAt(2, 1): "ready"})
+		if _, writes := w.cloud.counts(); !slices.Equal(w.targets(), []lb.Target{podAt(2, 1)}) {
+			t.Errorf("targets %v after %v", w.targets(), writes)
+		}
+	})
+}
+
 // The load balancer of a Service that may not share another one follows its pods, and its nodes let it
 // through, also after a restart.
 func TestServiceThatMayNotShareKeepsItsPodsUpToDate(t *testing.T) {
