@@ -73,13 +73,13 @@ func (s *Snapshot) EndpointsByService() map[types.NamespacedName][]*discoveryv1.
 func (s *Snapshot) balancing(svc *corev1.Service, nodes []*corev1.Node, endpoints []*discoveryv1.EndpointSlice) Balancing {
 	plan := lbcontroller.Survey(svc, nodes, endpoints, s.LBDefaults(), s.Taken)
 	b := Balancing{Service: svc}
-	b.LoadBalancer, b.Conflict = s.balancerFor(svc, plan)
+	b.LoadBalancer, b.Conflict = s.balancerFor(svc, plan.Unseen())
 	var have lb.State
 	if b.LoadBalancer != nil {
 		have = *b.LoadBalancer
 	}
 	if b.Conflict != nil {
-		b.Plan = plan
+		b.Plan = plan.Unseen()
 		return b
 	}
 	b.Plan = plan.Against(have, s.Certificates)

@@ -108,6 +108,9 @@ func (p Plan) orPods(svc *corev1.Service, nodes []*corev1.Node, slices []*discov
 	return p
 }
 
+// Unseen is the plan of a Service whose load balancer nobody has looked at.
+func (p Plan) Unseen() Plan { return p.choose(lb.State{}) }
+
 // choose decides between nodes and pods as targets of the load balancer that there is.
 func (p Plan) choose(have lb.State) Plan {
 	if p.atPods == nil {

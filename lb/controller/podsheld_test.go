@@ -7,9 +7,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/lb/controller"
 )
 
 // A load balancer that is kept although its Service is not served any more goes on reaching its pods.
@@ -112,4 +114,18 @@ func TestServiceThatMayNotShareKeepsItsPodsUpToDate(t *testing.T) {
 			t.Errorf("nodes are shared, and opened is:\n%s", w.openings())
 		}
 	})
+}
+
+// Whoever looks without the load balancer says nothing of node ports that nobody needs.
+func TestSurveyOfPods(t *testing.T) {
+	pod, name, port := podAt(1, 1), "web", int32(8080)
+	slice := &discoveryv1.EndpointSlice{
+		AddressType: discoveryv1.AddressTypeIPv6, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port}},
+		Endpoints: []discoveryv1.Endpoint{endpoint(pod.Address.String(), "node-1", "pod", "ready")},
+	}
+	defaults := lb.Defaults{Cluster: "demo", Location: "fsn1", Classless: true, OwnPools: true}
+	p := controller.Survey(podService(), []*corev1.Node{podNode(1)}, []*discoveryv1.EndpointSlice{slice}, defaults, time.Now()).Unseen()
+	if p.Refused || len(p.Notes) > 0 || !slices.Equal(p.Spec.Targets, []lb.Target{pod}) {
+		t.Errorf("refused: %t, targets %v, notes %v", p.Refused, p.Spec.Targets, p.Notes)
+	}
 }
