@@ -27,7 +27,8 @@ type Backend interface {
 	// gone which was observed is no refusal but an ordinary error: whoever looks again does better.
 	Apply(ctx context.Context, have State, op Op) error
 	// ApplyTargets adds and removes targets, in the ops' order, and returns what became of each when
-	// all are done. None is left out because another failed.
+	// all are done. None is left out because another failed, unless the cloud takes no change of the
+	// load balancer for now.
 	ApplyTargets(ctx context.Context, have State, ops []Op) []error
 }
 

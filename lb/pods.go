@@ -21,6 +21,13 @@ func AsksForPods(annotations map[string]string) bool {
 	return annotations[AnnotationTargets] == targetsPods
 }
 
+// MayMeanPods reports whether a Service wants its pods as targets, or says of its targets what nobody
+// can read: the pods that are targets stay up to date meanwhile.
+func MayMeanPods(annotations map[string]string) bool {
+	value := strings.TrimSpace(annotations[AnnotationTargets])
+	return value != "" && value != targetsNodes
+}
+
 // Pods are the endpoints of a Service that take traffic now, as targets.
 type Pods struct {
 	// Targets are those at an address that the cloud routes to their node's server, in order.

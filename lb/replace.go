@@ -87,11 +87,11 @@ func Waits(op Op) bool {
 
 // RefusedKey names what the cloud refused with an op whose repetition costs traffic or requests, so
 // that it is not repeated at once; empty for other ops. What a server is refused for holds for all
-// load balancers.
+// load balancers, what a pod is for may be that its server is this one's target at another address.
 func RefusedKey(have State, op Op) string {
 	switch op := op.(type) {
 	case AddTarget:
-		return op.Target.String()
+		return addedKey(have, op.Target)
 	case ReplaceTarget:
 		return op.String()
 	case MoveNetwork:
@@ -102,6 +102,13 @@ func RefusedKey(have State, op Op) string {
 		}
 	}
 	return ""
+}
+
+func addedKey(have State, t Target) string {
+	if t.Pod() {
+		return fmt.Sprintf("load balancer %d: %s", have.ID, t)
+	}
+	return t.String()
 }
 
 func movedKey(have State, at AttachNetwork) string {
@@ -129,7 +136,7 @@ func (s Spec) Without(have State, refused func(key string) error) (Spec, []error
 	for _, t := range wanted {
 		old, there := now[t]
 		other, pair := otherOf(t)
-		adding, replacing := refused(t.String()), error(nil)
+		adding, replacing := refused(addedKey(have, t)), error(nil)
 		if pair {
 			replacing = refused(ReplaceTarget{Old: other, New: t}.String())
 		}

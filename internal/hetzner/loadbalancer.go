@@ -130,6 +130,10 @@ func (l *LoadBalancers) Apply(ctx context.Context, have lb.State, op lb.Op) erro
 	return l.exclusive(ctx, locks(op, have), do)
 }
 
+// mostRefused is how many changes of targets in a row may be refused for now: each is repeated for a
+// while, and a load balancer that somebody else changes, or a spent budget, refuses all others too.
+const mostRefused = 2
+
 // ApplyTargets implements lb.Backend, in one request for each op and one for each 25 of their
 // actions.
 func (l *LoadBalancers) ApplyTargets(ctx context.Context, have lb.State, ops []lb.Op) []error {
@@ -137,8 +141,16 @@ func (l *LoadBalancers) ApplyTargets(ctx context.Context, have lb.State, ops []l
 	errs := make([]error, len(ops))
 	run := series{waiter: l.client.actions}
 	sent := make(map[int]int, len(ops)) // places in the series
+	refused := 0
 	for i, op := range ops {
+		if refused == mostRefused {
+			errs[i] = errs[i-1]
+			continue
+		}
 		at, err := run.send(ctx, func(ctx context.Context) (*hcloud.Action, error) { return l.request(ctx, have, op) })
+		if refused++; !refusedForNow(err) {
+			refused = 0
+		}
 		switch {
 		case err == nil:
 			sent[i] = at

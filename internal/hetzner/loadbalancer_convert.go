@@ -40,7 +40,7 @@ func balancerState(b *hcloud.LoadBalancer, addresses []string) lb.State {
 	slices.SortFunc(s.Listeners, func(a, b lb.Listener) int { return cmp.Compare(a.Port, b.Port) })
 	for i, found := range b.Targets {
 		target, ok := targetOf(found)
-		if pod, named := podTarget(target.Server, addresses[i]); named && found.Type == hcloud.LoadBalancerTargetTypeServer {
+		if pod, named := podTarget(target.Server, addresses[i]); named && found.Type == hcloud.LoadBalancerTargetTypeServer && !found.UsePrivateIP {
 			target = pod
 		}
 		if !ok {

@@ -93,6 +93,7 @@ type Controller struct {
 	// targets are, by the name of a Service, what its last plan wanted, an [aim]: a node whose
 	// readiness comes and goes costs requests only where it is no target yet.
 	targets sync.Map
+	aiming  sync.Mutex // held while one of them is changed: the regular look does that too
 	// carriers are the groups that Services are in by labels of the cloud; former says of Services in a
 	// group, by their UIDs, whether they have a load balancer of their own beside.
 	carriers *carriers

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -155,7 +156,7 @@ func (c converger) pass(ctx context.Context, p Plan, hooks hooks, o *outcome) (a
 	if creates {
 		return c.create(ctx, now.Ops[0].(lb.Create), o)
 	}
-	if hooks.Open != nil && now.Spec.PodTargets {
+	if hooks.Open != nil && (now.Spec.PodTargets || slices.ContainsFunc(now.Ops, addsPod)) {
 		if err := hooks.Open(ctx, now, o.State); err != nil {
 			o.Transient = errors.Join(o.Transient, err)
 			return false
@@ -176,6 +177,13 @@ func (c converger) pass(ctx context.Context, p Plan, hooks hooks, o *outcome) (a
 	}
 	o.memory.checks = o.memory.without(r.unchanged)
 	return (r.moved || now.again) && c.lookAgain(ctx, o) && len(r.errs) == 0
+}
+
+// addsPod reports whether an op adds a pod, as it may for a Service of which nobody can read whether
+// it wants that.
+func addsPod(op lb.Op) bool {
+	add, ok := op.(lb.AddTarget)
+	return ok && add.Target.Pod()
 }
 
 func pending(notes []lb.Note) bool {

@@ -80,7 +80,7 @@ func (c *Controller) drift(ctx context.Context) error {
 		}
 	}
 	certificates := sync.OnceValues(func() ([]lb.Certificate, error) { return c.backend.Certificates(ctx) })
-	c.closeOrphans(ctx, involved)
+	c.closeOrphans(ctx, involved, states)
 	for _, svc := range involved {
 		owned := ownedBy(c.owner(svc), states)
 		settled, err := c.settled(ctx, svc, owned, certificates)

@@ -27,8 +27,8 @@ type endpoints struct {
 
 // backend is a pod at its addresses, of which a dual-stack Service has one in each of two slices.
 type backend struct {
-	name               string
-	ready, terminating bool // it takes traffic; it does if no other is ready
+	name, key          string // key is another for a pod that took the name of one that is gone
+	ready, terminating bool   // it takes traffic; it does if no other is ready
 	target             lb.Target
 }
 
@@ -49,13 +49,13 @@ func readEndpoints(svc *corev1.Service, all []*discoveryv1.EndpointSlice, nodes 
 				if b.target.Pod() {
 					e.known[b.target] = *at.NodeName
 				}
-				if known := found[b.name]; known != nil {
+				if known := found[b.key]; known != nil {
 					b.ready, b.terminating = b.ready || known.ready, b.terminating || known.terminating
 					if !b.target.Pod() {
 						b.target = known.target
 					}
 				}
-				found[b.name] = &b
+				found[b.key] = &b
 			}
 		}
 	}
@@ -94,9 +94,9 @@ func backendsOf(slice *discoveryv1.EndpointSlice, at discoveryv1.Endpoint, nodes
 	yes := func(condition *bool) bool { return condition == nil || *condition }
 	terminating := at.Conditions.Terminating != nil && *at.Conditions.Terminating
 	for _, text := range at.Addresses {
-		b := backend{name: text, ready: yes(at.Conditions.Ready), terminating: yes(at.Conditions.Serving) && terminating}
+		b := backend{name: text, key: text, ready: yes(at.Conditions.Ready), terminating: yes(at.Conditions.Serving) && terminating}
 		if ref := at.TargetRef; ref != nil && ref.Kind == "Pod" {
-			b.name = ref.Name
+			b.name, b.key = ref.Name, ref.Name+"/"+string(ref.UID)
 		}
 		address, err := netip.ParseAddr(text)
 		if node := nodes[value(at.NodeName)]; err == nil && node != nil && slice.AddressType == discoveryv1.AddressTypeIPv6 {

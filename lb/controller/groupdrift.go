@@ -74,6 +74,7 @@ func (c *Controller) groupSettled(name string, states []lb.State, certificates f
 	}
 	done := outcome{Spec: p.Spec, State: have, Seen: true, Notes: p.Notes, members: p.members}
 	for _, m := range p.members {
+		p.endpoints = m.plan.endpoints
 		c.aims(m.svc, p, p.nodes, have)
 		if m.standing == lb.Joined && !equality.Semantic.DeepEqual(m.svc, told(m.svc, c.tellingOf(m, m.svc, done))) {
 			return false, nil

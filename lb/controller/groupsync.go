@@ -186,6 +186,7 @@ func (c *Controller) ensureGroup(ctx context.Context, g *group, have lb.State) (
 		if m.standing != lb.Joined {
 			continue
 		}
+		p.endpoints = m.plan.endpoints
 		c.aims(m.svc, p, done.Nodes, done.State)
 		if joined := len(m.part.Listeners) > 0 && !c.owner(m.svc).Carries(have.Labels); joined && done.State.Exists() {
 			c.recorder.Event(m.svc, corev1.EventTypeNormal, "EnsuredLoadBalancer", fmt.Sprintf("Ensured load balancer, shared as %q", g.name))

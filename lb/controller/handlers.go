@@ -109,7 +109,7 @@ func (c *Controller) sliceHandler() cache.ResourceEventHandler {
 			c.reopens.AddAfter(nameOf(svc), nodeDelay)
 			c.queue.AddAfter(c.keyOf(svc), nodeDelay)
 			return
-		case lb.AsksForPods(svc.Annotations):
+		case lb.MayMeanPods(svc.Annotations):
 			c.endpointsMoved(svc)
 			if c.aimed(svc).pods {
 				return
@@ -210,7 +210,7 @@ func podsMoved(old, node *corev1.Node) bool {
 // those whose pods have other addresses by it.
 func (c *Controller) ofNodes(matches func(*corev1.Service) bool) func(*corev1.Service) bool {
 	return func(svc *corev1.Service) bool {
-		return !c.aimed(svc).pods && matches(svc) || lb.AsksForPods(svc.Annotations) && c.otherEndpoints(svc)
+		return !c.aimed(svc).pods && matches(svc) || lb.MayMeanPods(svc.Annotations) && c.otherEndpoints(svc)
 	}
 }
 

@@ -116,6 +116,8 @@ func (c *Controller) aimed(svc *corev1.Service) aim {
 
 // aims remembers what a plan wanted of a load balancer as it was seen.
 func (c *Controller) aims(svc *corev1.Service, p Plan, nodes []lb.Node, seen lb.State) {
+	c.aiming.Lock()
+	defer c.aiming.Unlock()
 	a := aim{nodes: nodes, pods: p.Spec.PodTargets, opening: c.aimed(svc).opening, acted: c.aimed(svc).acted}
 	if p.endpoints != nil {
 		a.endpoints = p.endpoints.digest()
@@ -136,6 +138,8 @@ func (c *Controller) aims(svc *corev1.Service, p Plan, nodes []lb.Node, seen lb.
 
 // acted remembers that the load balancer was changed just now.
 func (c *Controller) acted(svc *corev1.Service) {
+	c.aiming.Lock()
+	defer c.aiming.Unlock()
 	a := c.aimed(svc)
 	a.acted = time.Now()
 	c.targets.Store(nameOf(svc), a)

@@ -60,12 +60,18 @@ func opensAt(listeners []lb.Listener) (ports []int) {
 // openFor makes nodes let through what a plan is about to need of them.
 func (c *Controller) openFor(ctx context.Context, svc *corev1.Service, p Plan, have lb.State) error {
 	o := opening{source: have.IPv6, ports: p.opens, targets: podsAmong(have.Targets, p.Spec.Targets)}
-	isNode := func(t lb.Target) bool { return !t.Pod() }
-	if len(have.Targets) > 0 && !slices.ContainsFunc(have.Targets, isNode) { // it reaches them there until the listeners change
+	// It reaches them there until the listeners change, and if nobody says where, they do not.
+	if len(o.ports) == 0 || leadsToPods(have) {
 		o.ports = slices.Concat(o.ports, opensAt(have.Listeners))
 	}
 	c.aimOpening(svc, o)
 	return c.reopen(ctx, svc)
+}
+
+// leadsToPods reports whether what listeners say is about pods: they lead to one port of all targets.
+func leadsToPods(have lb.State) bool {
+	isNode := func(t lb.Target) bool { return !t.Pod() }
+	return len(have.Targets) > 0 && !slices.ContainsFunc(have.Targets, isNode)
 }
 
 // openAfter makes nodes let through what a Service's load balancer needs from now on: nothing if it
@@ -74,7 +80,11 @@ func (c *Controller) openAfter(ctx context.Context, svc *corev1.Service, p Plan,
 	if !done.Seen {
 		return nil
 	}
-	c.aimOpening(svc, openingAt(p, done.State, done.opens, done.Removed, done.Spec.Targets...))
+	ports := done.opens
+	if failed := done.Transient != nil || rejected(done.Notes); failed && len(ports) > 0 && leadsToPods(done.State) {
+		ports = slices.Concat(ports, opensAt(done.State.Listeners)) // a listener may lead where it did
+	}
+	c.aimOpening(svc, openingAt(p, done.State, ports, done.Removed, done.Spec.Targets...))
 	return c.reopen(ctx, svc)
 }
 
@@ -99,6 +109,8 @@ func podsAmong(lists ...[]lb.Target) []lb.Target {
 
 // aimOpening remembers what is wanted of nodes.
 func (c *Controller) aimOpening(svc *corev1.Service, o opening) {
+	c.aiming.Lock()
+	defer c.aiming.Unlock()
 	a := c.aimed(svc)
 	a.opening = &o
 	c.targets.Store(nameOf(svc), a)
@@ -233,7 +245,7 @@ func (c *Controller) reopenNext(ctx context.Context) bool {
 	}
 	defer c.reopens.Done(key)
 	svc, err := c.services.Services(key.Namespace).Get(key.Name)
-	if err == nil {
+	if err == nil && c.wants(c.newest.Of(svc)) { // else its cleanup closes them
 		err = c.reopen(ctx, svc)
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -245,11 +257,20 @@ func (c *Controller) reopenNext(ctx context.Context) bool {
 	return true
 }
 
-// closeOrphans removes the annotations that are about none of these Services.
-func (c *Controller) closeOrphans(ctx context.Context, involved []*corev1.Service) {
+// closeOrphans removes the annotations that are about Services without a load balancer of their own.
+// States are what the cloud had after these Services were listed: whoever has one there keeps it,
+// even if its Service is not for us to serve any more or the cache does not know it yet.
+func (c *Controller) closeOrphans(ctx context.Context, involved []*corev1.Service, states []lb.State) {
 	ours := make(map[types.UID]bool, len(involved))
 	for _, svc := range involved {
 		ours[svc.UID] = true
+	}
+	for _, s := range states {
+		for _, uid := range s.Services() {
+			if !s.Shared() { // its targets are nodes
+				ours[types.UID(uid)] = true
+			}
+		}
 	}
 	// Services may have come since; those are not meant.
 	all, err := c.services.List(labels.Everything())
@@ -258,7 +279,7 @@ func (c *Controller) closeOrphans(ctx context.Context, involved []*corev1.Servic
 		return
 	}
 	for _, svc := range all {
-		if svc = c.newest.Of(svc); c.wants(svc) || c.needsCleanup(svc) {
+		if svc = c.newest.Of(svc); c.groupOf(svc) == "" && (c.wants(svc) || c.needsCleanup(svc)) {
 			ours[svc.UID] = true
 		}
 	}

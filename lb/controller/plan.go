@@ -83,57 +83,6 @@ func Survey(svc *corev1.Service, nodes []*corev1.Node, slices []*discoveryv1.End
 	return newPlan(svc, nodes, serving(slices...), defaults, now).orPods(svc, nodes, slices, defaults)
 }
 
-// Unseen is the plan as far as it is known before the cloud is looked at.
-func (p Plan) Unseen() Plan { return p.choose(lb.State{}) }
-
-// orPods returns the plan together with the one that has pods as targets, if the Service asks for
-// that. The load balancer decides between them, see choose.
-func (p Plan) orPods(svc *corev1.Service, nodes []*corev1.Node, slices []*discoveryv1.EndpointSlice, defaults lb.Defaults) Plan {
-	if !asksAboutPods(svc) {
-		return p
-	}
-	e := readEndpoints(svc, slices, nodes, defaults.OwnPools)
-	p.endpoints = &e
-	if !lb.AsksForPods(svc.Annotations) {
-		return p
-	}
-	q := question(svc)
-	q.PodTargets = true
-	for i := range q.Ports {
-		q.Ports[i].TargetPorts = e.ports[i]
-	}
-	pods := parsed(svc, q, defaults, p.now)
-	pods.Spec, pods.endpoints = pods.Spec.WithPods(e.pods.Targets), &e
-	if len(e.pods.Targets)+len(e.pods.Others) == 0 && !pods.impossible() {
-		pods.Notes = append(pods.Notes, noPods())
-	}
-	p.atPods = &pods
-	return p
-}
-
-// choose decides between nodes and pods as targets of the load balancer that there is.
-func (p Plan) choose(have lb.State) Plan {
-	if p.atPods == nil {
-		return p
-	}
-	pods := *p.atPods
-	p.atPods = nil
-	yes, notes := p.endpoints.pods.Choose(have)
-	hasPods := slices.ContainsFunc(have.Targets, lb.Target.Pod)
-	switch {
-	case !yes:
-		p.Notes = slices.Concat(notes, p.Notes)
-		return p
-	case pods.Refused && !hasPods && len(have.Targets) > 0: // those that there are serve until that is corrected
-		p.Refused, p.Notes = true, slices.Concat(pods.Notes, notes)
-		return p
-	}
-	pods.Notes = slices.Concat(pods.Notes, notes)
-	pods.hadManaged, pods.repeats, pods.refusals, pods.unhealthy = p.hadManaged, p.repeats, p.refusals, p.unhealthy
-	pods.memory, pods.now, pods.addresses = p.memory, p.now, p.addresses
-	return pods
-}
-
 // serving are the nodes with an endpoint that takes traffic, as kube-proxy's health check node port
 // counts them: ready is unknown means yes.
 func serving(slices ...*discoveryv1.EndpointSlice) map[string]bool {
@@ -352,7 +301,7 @@ func (p Plan) judgesNodes(have lb.State) bool {
 // retarget lets the targets follow the nodes, and each be reached as it is, or the pods where those
 // are the targets.
 func (p *Plan) retarget(have lb.State) (ops []lb.Op, notes []lb.Note) {
-	if slices.ContainsFunc(have.Targets, lb.Target.Pod) {
+	if p.aimsAtPods(have) {
 		return p.retargetPods(have)
 	}
 	want, notes := p.Spec.Retarget(have, p.nodes, p.preferred)
@@ -361,6 +310,12 @@ func (p *Plan) retarget(have lb.State) (ops []lb.Op, notes []lb.Note) {
 		want, p.waits, _ = p.rollout(have, true).Next(want, have)
 	}
 	return lb.DiffTargets(want, have), slices.Concat(notes, held)
+}
+
+// aimsAtPods reports whether targets that come are pods: those that there are are, or there are none
+// and pods are asked for.
+func (p Plan) aimsAtPods(have lb.State) bool {
+	return slices.ContainsFunc(have.Targets, lb.Target.Pod) || len(have.Targets) == 0 && p.Spec.PodTargets
 }
 
 // retargetPods leaves the targets as they are if nobody knows of pods.
@@ -389,7 +344,7 @@ func (p Plan) holding(have lb.State) Plan {
 		Grade: lb.Warning, Reason: lb.ReasonHeld,
 		Text: "until this is corrected, only the targets of the load balancer follow the nodes, and nothing else of it is changed",
 	}
-	if slices.ContainsFunc(have.Targets, lb.Target.Pod) {
+	if p.aimsAtPods(have) {
 		held.Text = "until this is corrected, only the targets of the load balancer follow the pods, and nothing else of it is changed"
 	}
 	var ops []lb.Op

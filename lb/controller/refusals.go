@@ -177,6 +177,7 @@ func (r *refusals) forget(key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.refused, key)
+	delete(r.taken, key)
 }
 
 // hint takes what the server list says about how targets can be reached, and reports whether the

@@ -86,6 +86,10 @@ func (c *Controller) ensure(ctx context.Context, svc *corev1.Service) ([]lb.Note
 	if done.Unwanted {
 		return nil, nil // the cache will learn of it
 	}
+	// Endpoints that came and went meanwhile were compared with those of the look before.
+	if lb.MayMeanPods(svc.Annotations) {
+		c.endpointsMoved(svc)
+	}
 	if err := c.openAfter(ctx, svc, p, done); err != nil {
 		done.Transient = errors.Join(done.Transient, err)
 	}
