@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -323,9 +324,10 @@ func TestOwnStaysWhileTheStatusCannotBeWritten(t *testing.T) {
 		a, b := sharing("a", 1, 80), sharing("b", 2, 81)
 		delete(b.Annotations, lb.AnnotationShared)
 		w.createAll(a, b)
-		failing := true
+		var failing atomic.Bool
+		failing.Store(true)
 		w.api.PrependReactor("patch", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			if failing && a.(clienttesting.PatchAction).GetName() == "b" {
+			if failing.Load() && a.(clienttesting.PatchAction).GetName() == "b" {
 				return true, nil, errors.New("a webhook says no")
 			}
 			return false, nil, nil
@@ -335,7 +337,7 @@ func TestOwnStaysWhileTheStatusCannotBeWritten(t *testing.T) {
 		if got := w.shared(); !strings.Contains(got, "[b]: 81") {
 			t.Errorf("its own is gone:\n%s", got)
 		}
-		failing = false
+		failing.Store(false)
 		w.later()
 		w.later()
 		w.expectShared("in the end", "shared-default.edge [a b]: 80=a 81=b")
