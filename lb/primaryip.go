@@ -118,7 +118,7 @@ type reference struct {
 	address                   netip.Addr // the same
 }
 
-// references are those of the spec that name something.
+// addressReferences are those of the spec that name something.
 func (s *Spec) addressReferences(have State) []reference {
 	all := []reference{
 		{&s.PrimaryIPv4, AnnotationPrimaryIPv4, labelPrimaryIPv4, "IPv4", have.PrimaryIPv4, have.IPv4},

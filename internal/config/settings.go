@@ -281,37 +281,26 @@ const adoptableKey = "loadBalancers.adoptable"
 
 // adoptableSettings are the keys of one load balancer that a Service may take over.
 func adoptableSettings(section string, one *lb.Adoptable) []setting {
-	return []setting{
-		{
-			key: section + ".name", format: name(&one.Name), required: true,
-			meaning: "Its name in the cloud, which the Service's annotation `load-balancer.hetzner.cloud/name` gives.",
-		},
-		{
-			key: section + ".namespace", format: dnsLabel(&one.Namespace, "shop"), required: true,
-			meaning: "The Service's namespace.",
-		},
-		{
-			key: section + ".service", format: dnsLabel(&one.Service, "web"), required: true,
-			meaning: "The Service's name.",
-		},
-	}
+	return givenSettings(section, &one.Name, &one.Namespace, &one.Service, "Its name in the cloud, which the Service's annotation `load-balancer.hetzner.cloud/name` gives.")
 }
 
 const primaryIPsKey = "loadBalancers.primaryIPs"
 
 // primaryIPSettings are the keys of one primary IP that a Service may have.
 func primaryIPSettings(section string, one *lb.GivenAddress) []setting {
+	return givenSettings(section, &one.Name, &one.Namespace, &one.Service, "Its ID or name in the cloud; a number is an ID.")
+}
+
+// givenSettings are the keys of one thing in the cloud and the Service that it is given to.
+func givenSettings(section string, named, namespace, service *string, meaning string) []setting {
 	return []setting{
+		{key: section + ".name", format: name(named), required: true, meaning: meaning},
 		{
-			key: section + ".name", format: name(&one.Name), required: true,
-			meaning: "Its ID or name in the cloud; a number is an ID.",
-		},
-		{
-			key: section + ".namespace", format: dnsLabel(&one.Namespace, "shop"), required: true,
+			key: section + ".namespace", format: dnsLabel(namespace, "shop"), required: true,
 			meaning: "The Service's namespace.",
 		},
 		{
-			key: section + ".service", format: dnsLabel(&one.Service, "web"), required: true,
+			key: section + ".service", format: dnsLabel(service, "web"), required: true,
 			meaning: "The Service's name.",
 		},
 	}
