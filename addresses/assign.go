@@ -117,6 +117,9 @@ func (a *assignment) find(c Claim, f Family) (netip.Addr, bool) {
 	if wanted, asked := c.wanted(f); asked {
 		return wanted, a.mayHave(c, wanted)
 	}
+	if address, ok := a.before(c, f); ok {
+		return address, true
+	}
 	pools := a.usable(c, f)
 	if len(pools) == 0 {
 		a.refuse(c, f, NoPool, fieldPool, c.Pool, noPool(c, f, a.pools))
@@ -158,10 +161,7 @@ func noPool(c Claim, f Family, pools []Pool) string {
 
 // mayHave reports whether a Service can have the address that it asks for.
 func (a *assignment) mayHave(c Claim, address netip.Addr) bool {
-	inside := slices.ContainsFunc(a.pools, func(p Pool) bool {
-		return slices.Contains(c.Admitted, p.Name) && (c.Pool == "" || p.Name == c.Pool) && p.Contains(address)
-	})
-	if !inside {
+	if !a.inside(c, address) {
 		a.refuse(c, FamilyOf(address), Outside, fieldAddresses, address.String(), fmt.Sprintf("the address is in no pool that Services of namespace %s may use: name another one, or add it to a pool", c.Namespace))
 		return false
 	}
@@ -175,6 +175,27 @@ func (a *assignment) mayHave(c Claim, address netip.Addr) bool {
 	}
 	a.refuse(c, FamilyOf(address), reason, fieldAddresses, address.String(), text)
 	return false
+}
+
+// before is the address that a Service had from another controller, if it can have it. Pools that
+// give addresses on request give this one: having it is as good as asking for it.
+func (a *assignment) before(c Claim, f Family) (netip.Addr, bool) {
+	for _, address := range c.Before {
+		if FamilyOf(address) != f || !a.inside(c, address) {
+			continue
+		}
+		if reason, _ := a.ledger.entries[address].admits(c.share()); reason == "" {
+			return address, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// inside reports whether an address is in a pool that a Service may use.
+func (a *assignment) inside(c Claim, address netip.Addr) bool {
+	return slices.ContainsFunc(a.pools, func(p Pool) bool {
+		return slices.Contains(c.Admitted, p.Name) && (c.Pool == "" || p.Name == c.Pool) && p.Contains(address)
+	})
 }
 
 // usable are the pools that a Service can get an address of a family from, in their order.

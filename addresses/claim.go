@@ -56,7 +56,12 @@ type Claim struct {
 	// Local: traffic goes only to pods of the node that holds the address, which is why such a
 	// Service shares no address.
 	Local bool
+	// Check is the Service's health check node port; 0: none.
+	Check int
 	Ports []Port
+	// Before are addresses that the Service had from another controller. It keeps those that it can
+	// have, and nobody hears of the others.
+	Before []netip.Addr
 }
 
 // older orders claims by age.
@@ -79,7 +84,7 @@ func (c Claim) share() Share {
 	slices.SortFunc(ports, func(a, b Port) int {
 		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Number, b.Number))
 	})
-	return Share{UID: c.UID, Namespace: c.Namespace, Name: c.Name, Key: c.Key, Local: c.Local, Ports: slices.Compact(ports)}
+	return Share{UID: c.UID, Namespace: c.Namespace, Name: c.Name, Key: c.Key, Local: c.Local, Check: c.Check, Ports: slices.Compact(ports)}
 }
 
 // Reason says why a Service does not get what it asks for. Reasons are reasons of Events too.

@@ -21,9 +21,36 @@ type Entry struct {
 	Shares []Share `json:"services,omitempty"`
 	// Holder is the node that holds it; empty: none does.
 	Holder string `json:"node,omitempty"`
+	// Nodes hold it together, each of them by announcing it to routers; such an address has no
+	// Holder.
+	Nodes []string `json:"-"`
 	// Epoch grows with each change of the holder.
 	Epoch uint64 `json:"epoch,omitempty"`
 }
+
+// HeldBy reports whether a node is to hold the address, alone or with others.
+func (e Entry) HeldBy(node string) bool {
+	return node != "" && len(e.Shares) > 0 && (e.Holder == node || slices.Contains(e.Nodes, node))
+}
+
+// Local reports whether the address brings traffic only to pods of the node that holds it.
+func (e Entry) Local() bool {
+	return slices.ContainsFunc(e.Shares, func(s Share) bool { return s.Local })
+}
+
+// Check is the port of a holding node where kube-proxy says over HTTP, below /healthz, whether it
+// serves the address: the Service's health check node port if traffic is local, else [ProxyPort].
+func (e Entry) Check() int {
+	for _, s := range e.Shares {
+		if s.Local && s.Check != 0 {
+			return s.Check
+		}
+	}
+	return ProxyPort
+}
+
+// ProxyPort is where kube-proxy tells its health (--healthz-bind-address).
+const ProxyPort = 10256
 
 // Share is a Service's part in an address.
 type Share struct {
@@ -32,6 +59,7 @@ type Share struct {
 	Name      string `json:"name"`
 	Key       string `json:"key,omitempty"`
 	Local     bool   `json:"local,omitempty"`
+	Check     int    `json:"check,omitempty"`
 	Ports     []Port `json:"ports,omitempty"`
 }
 
@@ -100,10 +128,17 @@ func (l Ledger) clone() Ledger {
 	return Ledger{entries}
 }
 
-// stored is the ledger's text form.
+// stored is the ledger's text form. Most addresses that several nodes hold are held by the same
+// ones, so each set of nodes is there once.
 type stored struct {
-	Version int     `json:"version"`
-	Entries []Entry `json:"addresses"`
+	Version int           `json:"version"`
+	Groups  [][]string    `json:"groups,omitempty"`
+	Entries []storedEntry `json:"addresses"`
+}
+
+type storedEntry struct {
+	Entry
+	Group *int `json:"group,omitempty"`
 }
 
 // version is that of the text form. One that is unknown is not read: what it says of holders could
@@ -112,29 +147,51 @@ const version = 1
 
 // MarshalText is the ledger as it is stored: the same for the same entries.
 func (l Ledger) MarshalText() ([]byte, error) {
-	return json.Marshal(stored{version, l.Entries()})
+	s := stored{Version: version, Entries: []storedEntry{}}
+	groups := make(map[string]int)
+	for _, e := range l.Entries() {
+		row := storedEntry{Entry: e}
+		if len(e.Nodes) > 0 {
+			key := strings.Join(e.Nodes, " ")
+			group, known := groups[key]
+			if !known {
+				group = len(s.Groups)
+				groups[key] = group
+				s.Groups = append(s.Groups, e.Nodes)
+			}
+			row.Group = &group
+		}
+		s.Entries = append(s.Entries, row)
+	}
+	return json.Marshal(s)
 }
 
 // ParseLedger reads what MarshalText has written. An empty text is an empty ledger.
 func ParseLedger(text []byte) (Ledger, error) {
+	const reading = "reading the ledger of addresses"
 	l := Ledger{make(map[netip.Addr]Entry)}
 	if len(text) == 0 {
 		return l, nil
 	}
 	var s stored
 	if err := json.Unmarshal(text, &s); err != nil {
-		return Ledger{}, fmt.Errorf("reading the ledger of addresses: %w", err)
+		return Ledger{}, fmt.Errorf("%s: %w", reading, err)
 	}
 	if s.Version != version {
-		return Ledger{}, fmt.Errorf("reading the ledger of addresses: version %d, want %d: another version of Underlay wrote it, use that one", s.Version, version)
+		return Ledger{}, fmt.Errorf("%s: version %d, want %d: another version of Underlay wrote it, use that one", reading, s.Version, version)
 	}
-	for _, e := range s.Entries {
+	for _, row := range s.Entries {
+		e := row.Entry
 		_, twice := l.entries[e.Address]
-		if !e.Address.IsValid() || twice {
-			return Ledger{}, fmt.Errorf("reading the ledger of addresses: address %q is none, or there twice", e.Address)
-		}
-		if e.Holder != "" && e.Epoch == 0 {
-			return Ledger{}, fmt.Errorf("reading the ledger of addresses: %s has the holder %s without an epoch", e.Address, e.Holder)
+		switch {
+		case !e.Address.IsValid() || twice:
+			return Ledger{}, fmt.Errorf("%s: address %q is none, or there twice", reading, e.Address)
+		case e.Holder != "" && e.Epoch == 0:
+			return Ledger{}, fmt.Errorf("%s: %s has the holder %s without an epoch", reading, e.Address, e.Holder)
+		case row.Group != nil && (*row.Group < 0 || *row.Group >= len(s.Groups) || e.Holder != ""):
+			return Ledger{}, fmt.Errorf("%s: %s is held by the nodes of group %d, which is none of the %d, or by %q as well", reading, e.Address, *row.Group, len(s.Groups), e.Holder)
+		case row.Group != nil:
+			e.Nodes = s.Groups[*row.Group]
 		}
 		l.entries[e.Address] = e
 	}

@@ -13,6 +13,8 @@ type Eligible struct {
 	Nodes []string
 	// Leaving may hold it too, and give it up as soon as another node may: they drain.
 	Leaving []string
+	// Together: all Nodes hold it at once, and those of Leaving only while there are no others.
+	Together bool
 }
 
 // Move is a change of the node that holds an address.
@@ -36,9 +38,10 @@ func (l Ledger) Place(eligible map[netip.Addr]Eligible) (Ledger, []Move) {
 	var moves []Move
 	held := placed.held()
 	for _, e := range placed.Entries() {
-		to := e.Holder
-		switch may := eligible[e.Address]; {
-		case len(e.Shares) == 0:
+		to, may := e.Holder, eligible[e.Address]
+		placed.together(&e, may)
+		switch {
+		case len(e.Shares) == 0 || len(e.Nodes) > 0:
 			to = ""
 		case slices.Contains(may.Nodes, e.Holder):
 		case len(may.Nodes) > 0:
@@ -55,6 +58,23 @@ func (l Ledger) Place(eligible map[netip.Addr]Eligible) (Ledger, []Move) {
 		moves = append(moves, placed.move(e, to))
 	}
 	return placed, moves
+}
+
+// together writes down which nodes hold an address at once.
+func (l Ledger) together(e *Entry, may Eligible) {
+	nodes := may.Nodes
+	if len(nodes) == 0 {
+		nodes = may.Leaving
+	}
+	switch {
+	case len(e.Shares) == 0:
+		e.Nodes = nil
+	case may.Together && len(nodes) > 0:
+		e.Nodes = slices.Compact(slices.Sorted(slices.Values(nodes)))
+	case !may.Together && len(nodes) > 0:
+		e.Nodes = nil
+	}
+	l.entries[e.Address] = *e
 }
 
 // Balance moves one address from the node that holds the most to the one that holds the fewest, if
@@ -113,8 +133,12 @@ func weight(address netip.Addr, node string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write(address.AsSlice())
 	_, _ = h.Write([]byte(node))
-	x := h.Sum64()
-	// FNV changes little where the last bytes do: mixed, so that node-1 and node-2 differ.
+	return mix(h.Sum64())
+}
+
+// mix spreads the bits of a hash: FNV changes little where the last bytes do, and node-1 and node-2
+// are to differ.
+func mix(x uint64) uint64 {
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
 	x ^= x >> 33
