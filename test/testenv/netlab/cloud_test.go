@@ -61,8 +61,10 @@ func TestTheInternetFollowsFloatingIPs(t *testing.T) {
 		},
 		servers: map[int64]string{1: "m1"},
 		floating: []hcloudsim.PlaneFloatingIP{
-			{ID: 7, Net: prefix("203.0.113.7/32"), Server: 1}, {ID: 8, Net: net, Server: 1},
-			{ID: 9, Net: prefix("203.0.113.9/32"), Server: 2}, {ID: 10, Net: prefix("203.0.113.10/32")},
+			{ID: 7, Net: prefix("203.0.113.7/32"), Server: 1},
+			{ID: 8, Net: net, Server: 1},
+			{ID: 9, Net: prefix("203.0.113.9/32"), Server: 2},
+			{ID: 10, Net: prefix("203.0.113.10/32")},
 		},
 	}
 	want := layout{
