@@ -194,11 +194,12 @@ func (f *FloatingIPs) Missing(ctx context.Context) (missing []netip.Addr, err er
 	}
 	for _, r := range f.o.Ranges {
 		for a := r.First; r.Contains(a); a = a.Next() {
-			if !slices.ContainsFunc(found, func(ip floatingIP) bool { return ip.net.Contains(a) }) {
+			i := slices.IndexFunc(found, func(ip floatingIP) bool { return ip.net.Contains(a) })
+			if i < 0 {
 				missing = append(missing, a)
 				break
 			}
-			if i := slices.IndexFunc(found, func(ip floatingIP) bool { return ip.net.Contains(a) && ip.net.Contains(r.Last) }); i >= 0 {
+			if found[i].net.Contains(r.Last) {
 				break // all of it is one net
 			}
 		}
@@ -237,8 +238,9 @@ func (f *FloatingIPs) list(ctx context.Context) ([]floatingIP, error) {
 		return known, nil
 	}
 	asked = time.Now()
+	pages := hcloud.FloatingIPListOpts{ListOpts: hcloud.ListOpts{PerPage: 50}}
 	found, err := all(ctx, func(ctx context.Context) ([]*hcloud.FloatingIP, error) {
-		return f.client.api.FloatingIP.AllWithOpts(ctx, hcloud.FloatingIPListOpts{ListOpts: hcloud.ListOpts{PerPage: 50}})
+		return f.client.api.FloatingIP.AllWithOpts(ctx, pages)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing floating IPs: %w", err)

@@ -20,7 +20,8 @@ func (f *FloatingIPs) claim(ctx context.Context, ip floatingIP) {
 	labels := map[string]string{lb.LabelCluster: f.o.Cluster}
 	maps.Copy(labels, ip.labels)
 	err := retry(ctx, write, func(ctx context.Context) error {
-		_, _, err := f.client.api.FloatingIP.Update(ctx, &hcloud.FloatingIP{ID: ip.id}, hcloud.FloatingIPUpdateOpts{Labels: labels})
+		_, _, err := f.client.api.FloatingIP.Update(ctx, &hcloud.FloatingIP{ID: ip.id},
+			hcloud.FloatingIPUpdateOpts{Labels: labels})
 		return err
 	})
 	if err == nil {
@@ -51,7 +52,8 @@ func (f *FloatingIPs) move(ctx context.Context, ip floatingIP, server int64) err
 
 func (f *FloatingIPs) assign(ctx context.Context, id, server int64) error {
 	err := f.change(ctx, server, func(ctx context.Context) (*hcloud.Action, error) {
-		action, _, err := f.client.api.FloatingIP.Assign(ctx, &hcloud.FloatingIP{ID: id}, &hcloud.Server{ID: server})
+		action, _, err := f.client.api.FloatingIP.Assign(ctx, &hcloud.FloatingIP{ID: id},
+			&hcloud.Server{ID: server})
 		return action, err
 	})
 	if err != nil {
@@ -74,7 +76,9 @@ func (f *FloatingIPs) unassign(ctx context.Context, ip floatingIP) error {
 // change sends a write and waits until its action is over. No source tells whether a server gets
 // several floating IPs at the same time; so the first try goes at once, and those that are refused
 // for what is under way go one after the other for each server.
-func (f *FloatingIPs) change(ctx context.Context, server int64, send func(context.Context) (*hcloud.Action, error)) error {
+func (f *FloatingIPs) change(
+	ctx context.Context, server int64, send func(context.Context) (*hcloud.Action, error),
+) error {
 	action, err := send(ctx)
 	if err != nil && !refusedForNow(err) {
 		return err
