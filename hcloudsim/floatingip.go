@@ -41,7 +41,7 @@ func (p *project) renderFloatingIP(f *floatingIP) schema.FloatingIP {
 		return out
 	}
 	for _, entry := range f.pointers.inside(f.net) {
-		out.DNSPtr = append(out.DNSPtr, schema.FloatingIPDNSPtr{IP: entry.IP, DNSPtr: entry.DNSPtr})
+		out.DNSPtr = append(out.DNSPtr, schema.FloatingIPDNSPtr(entry))
 	}
 	return out
 }
