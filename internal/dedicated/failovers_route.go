@@ -162,21 +162,22 @@ func (f *Failovers) affordable(ctx context.Context) error {
 		return errors.New("it is not moved for the balance alone: the account has 50 moves an hour, for failures and drains")
 	}
 	wait := f.o.Robot.FailoverWait(p)
+	at := time.Now().Add(wait + time.Minute).UTC().Format("15:04") // always the same while it waits
 	switch {
 	case wait <= 0:
 		return nil
 	case p == requests.Urgent:
-		return fmt.Errorf("the account's 50 moves an hour are used up; the next one is possible in %s", wait.Round(time.Second))
+		return fmt.Errorf("the account's 50 moves an hour are used up; the next one is possible at %s UTC", at)
 	}
-	return fmt.Errorf("what is left of the account's 50 moves an hour is kept for failures of nodes; a planned move is possible in %s", wait.Round(time.Second))
+	return fmt.Errorf("what is left of the account's 50 moves an hour is kept for failures of nodes; a planned move is possible at %s UTC", at)
 }
 
 // leaves takes in that a move of a failover address begins, unless one is under way.
 func (f *Failovers) leaves(ip netip.Addr) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if wait := time.Until(f.until[netOf(ip)]); wait > 0 {
-		return fmt.Errorf("%w; it is tried again in %s", errUnderWay, wait.Round(time.Second))
+	if until := f.until[netOf(ip)]; time.Now().Before(until) {
+		return fmt.Errorf("%w; it is not tried again before %s UTC", errUnderWay, until.UTC().Format(time.TimeOnly))
 	}
 	f.until[netOf(ip)] = time.Now().Add(moveTakes)
 	return nil

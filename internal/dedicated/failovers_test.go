@@ -254,7 +254,7 @@ func TestMovesAreScarce(t *testing.T) {
 			err = l.route(planned, shop, int64(2+made%2))
 			time.Sleep(time.Second)
 		}
-		if made != 45+1 || !strings.Contains(err.Error(), "kept for failures of nodes; a planned move is possible in 5") {
+		if made != 45+1 || !strings.Contains(err.Error(), "kept for failures of nodes; a planned move is possible at ") {
 			t.Errorf("%d planned moves, then %v", made-1, err)
 		}
 		for i := range 5 {

@@ -47,6 +47,7 @@ type FloatingIPs struct {
 	mu      sync.Mutex    // guards what follows
 	known   []floatingIP
 	asked   time.Time // of the list; zero: there is none, or it is outdated
+	changes int       // that were made
 	turns   map[int64]writer
 
 	// unassignsFirst: the API has refused to assign a floating IP that a server has. Its description
@@ -232,7 +233,7 @@ func (f *FloatingIPs) list(ctx context.Context) ([]floatingIP, error) {
 		return nil, fmt.Errorf("listing floating IPs: %w", ctx.Err())
 	}
 	f.mu.Lock()
-	known, asked := f.known, f.asked
+	known, asked, changes := f.known, f.asked, f.changes
 	f.mu.Unlock()
 	if !asked.IsZero() && time.Since(asked) < listFresh {
 		return known, nil
@@ -252,6 +253,9 @@ func (f *FloatingIPs) list(ctx context.Context) ([]floatingIP, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.known, f.asked = known, asked
+	if f.changes != changes {
+		f.asked = time.Time{} // it may not show what was changed meanwhile
+	}
 	return known, nil
 }
 
@@ -281,6 +285,7 @@ func (f *FloatingIPs) outdate() {
 func (f *FloatingIPs) note(id int64, change func(*floatingIP)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.changes++
 	f.known = slices.Clone(f.known) // others read it
 	for i := range f.known {
 		if f.known[i].id == id {
