@@ -26,7 +26,7 @@ func (m *manager) addressRouters(nodes corelisters.NodeLister) map[string]addres
 			Cluster: m.config.ClusterName, Ranges: ranges, Nodes: machines(nodes, kube.ParseProviderID),
 		})
 		routers[string(config.FloatingIP)] = addresscontroller.Routing{
-			Router: &checked{mover: router}, Serves: serves(kube.ParseProviderID),
+			Router: &checked{mover: router}, Serves: serves(kube.ParseProviderID), Answering: true,
 		}
 	}
 	if ranges := rangesOf(m.config.Addresses, config.Failover); len(ranges) > 0 {
