@@ -131,4 +131,8 @@ func (w *watcher) silent() []addresses.Endpoint {
 	return found
 }
 
-func (w *watcher) wait() { w.workers.Wait() }
+// stop ends all watches.
+func (w *watcher) stop() {
+	w.set(context.Background(), nil)
+	w.workers.Wait()
+}

@@ -21,10 +21,10 @@ func (p *Passive) Run(ctx context.Context, _ func()) error {
 }
 
 // Set holds all of it at once.
-func (p *Passive) Set(want []addresses.Entry, _ bool) {
-	held := make([]addresses.Hold, len(want))
-	for i, e := range want {
-		held[i] = addresses.Hold{Address: e.Address, Epoch: e.Epoch}
+func (p *Passive) Set(w Want) {
+	held := make([]addresses.Hold, len(w.Hold))
+	for i, h := range w.Hold {
+		held[i] = addresses.Hold{Address: h.Address, Epoch: h.Epoch}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,9 +19,31 @@ type Mover interface {
 	// Run works until the context ends, and leaves everything standing then: it announces nothing on
 	// its way out. It calls changed when State may have changed.
 	Run(ctx context.Context, changed func()) error
-	// Set is given all that this node is to hold in this way. Doubt: the entries may be out of date.
-	Set(want []addresses.Entry, doubt bool)
+	// Set is given all that this node is to hold in this way, again and again, also the same.
+	Set(w Want)
 	State() State
+}
+
+// Want is what one mover is to do.
+type Want struct {
+	// Cluster is something that no other cluster has: the UID of the ledger's ConfigMap; empty: not
+	// known yet.
+	Cluster string
+	// Node is this machine's, as far as the informer keeps it; nil: nobody knows it yet.
+	Node *corev1.Node
+	// Hold are the addresses that this node is to hold; Elsewhere those that other nodes hold.
+	Hold      []Hold
+	Elsewhere []netip.Addr
+	// Doubt: nobody knows whether the ledger still says this.
+	Doubt bool
+}
+
+// Hold is an address that this node is to hold.
+type Hold struct {
+	Address netip.Addr
+	Epoch   uint64
+	// Resumed: an earlier run of this node's agent held it by this epoch when it ended.
+	Resumed bool
 }
 
 // State is what a mover has come to.
@@ -29,8 +51,9 @@ type State struct {
 	Held    []addresses.Hold
 	Refused []addresses.Problem
 	Routers []addresses.Router
-	// Announced counts the announcements so far.
-	Announced uint64
+	// Announced counts the announcements so far, and Conflicts the times that somebody else claimed
+	// an address.
+	Announced, Conflicts uint64
 }
 
 // NamedMover is a mover with the pools whose addresses are its business.

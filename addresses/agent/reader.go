@@ -39,8 +39,9 @@ const (
 // Reader follows the ledger.
 type Reader struct {
 	ConfigMaps ConfigMaps
-	// Read is called with each ledger that is not the one before, in order.
-	Read func(addresses.Ledger)
+	// Read is called with each ledger that is not the one before, in order, and with the UID of the
+	// ConfigMap that it is in.
+	Read func(l addresses.Ledger, uid string)
 	// Doubt is called when the latest ledger may be out of date, and when it isn't any more. At first
 	// it is.
 	Doubt func(doubt bool, why error)
@@ -184,7 +185,7 @@ func (r *Reader) seen(ctx context.Context, stored *corev1.ConfigMap) {
 		klog.FromContext(ctx).Info("The ledger of addresses was made anew", "configMap", LedgerNamespace+"/"+LedgerName)
 	}
 	r.last = now
-	r.Read(ledger)
+	r.Read(ledger, now.uid)
 }
 
 // gone is not the same as an empty ledger: the manager makes one anew from what Services say, and

@@ -8,58 +8,69 @@ import (
 	"os"
 	"path/filepath"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// StateFile is the name of the file in the folder for state that has the last ledger. It lives as
-// long as the machine runs: one that was started anew holds nothing before it has asked.
+// StateFile is the name of the file in the folder for state that says what the node holds. It lives
+// as long as the machine runs: one that was started anew holds nothing before it has asked.
 const StateFile = "addresses.json"
 
-// state is what the file has.
-type state struct {
-	Node   string          `json:"node"`
-	Ledger json.RawMessage `json:"ledger"`
+// Knowledge is what a node knows of addresses, and what it holds.
+type Knowledge struct {
+	Ledger addresses.Ledger
+	// Cluster is the UID of the ledger's ConfigMap; empty: nothing was read ever.
+	Cluster string
+	// Node is this machine's, as the informer keeps it; nil: not known.
+	Node *corev1.Node
+	// Held is what its movers hold.
+	Held []addresses.Hold
 }
 
-// Load reads the ledger that an earlier run of a Node's agent knew. It returns false if there is
-// none.
-func Load(path, node string) (addresses.Ledger, bool, error) {
+// stored is the file.
+type stored struct {
+	Name    string           `json:"name"`
+	Cluster string           `json:"cluster,omitempty"`
+	Ledger  json.RawMessage  `json:"ledger"`
+	Held    []addresses.Hold `json:"held,omitempty"`
+	Node    *corev1.Node     `json:"node,omitempty"`
+}
+
+// Load reads what an earlier run of a Node's agent knew. Where there is nothing of this Node it
+// returns the zero Knowledge.
+func Load(path, node string) (Knowledge, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return addresses.Ledger{}, false, nil
+		return Knowledge{}, nil
 	}
-	var stored state
+	var s stored
 	if err == nil {
-		err = json.Unmarshal(text, &stored)
+		err = json.Unmarshal(text, &s)
 	}
-	if err == nil && stored.Node != node {
-		return addresses.Ledger{}, false, nil
+	if err == nil && s.Name != node {
+		return Knowledge{}, nil
 	}
-	var ledger addresses.Ledger
+	k := Knowledge{Cluster: s.Cluster, Node: s.Node, Held: s.Held}
 	if err == nil {
-		ledger, err = addresses.ParseLedger(stored.Ledger)
+		k.Ledger, err = addresses.ParseLedger(s.Ledger)
 	}
 	if err != nil {
-		return addresses.Ledger{}, false, fmt.Errorf("reading what this node held, %s: %w", path, err)
+		return Knowledge{}, fmt.Errorf("reading what this node held, %s: %w", path, err)
 	}
-	return ledger, true, nil
+	return k, nil
 }
 
-// Save writes the ledger for the next run. The file is never there in part.
-func Save(path, node string, ledger addresses.Ledger) error {
-	text, err := ledger.MarshalText()
-	if err == nil {
-		text, err = json.Marshal(state{node, text})
-	}
-	if err == nil {
-		err = replace(path, text)
-	}
+// text is the content of the file.
+func (k Knowledge) text(node string) ([]byte, error) {
+	ledger, err := k.Ledger.MarshalText()
 	if err != nil {
-		return fmt.Errorf("writing what this node holds, %s: %w", path, err)
+		return nil, err
 	}
-	return nil
+	return json.Marshal(stored{node, k.Cluster, ledger, k.Held, k.Node})
 }
 
+// replace writes a file that is never there in part.
 func replace(path string, text []byte) error {
 	temporary, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path))
 	if err != nil {
