@@ -69,6 +69,8 @@ type State struct {
 	By MAC
 	// Friend: By is a machine of the cluster.
 	Friend bool
+	// Trouble says why nothing can be heard or said on the link; empty: all is well.
+	Trouble string
 	// What was sent for it since it was first wanted.
 	Answers, Announcements, Probes uint64
 }
@@ -77,6 +79,12 @@ type State struct {
 func Report(states []State) (held []addresses.Hold, problems []addresses.Problem) {
 	for _, s := range states {
 		switch s.Phase {
+		case Probing, Yielded:
+			if s.Trouble != "" {
+				problems = append(problems, addresses.Problem{
+					Address: s.Address, Reason: addresses.Failed, Text: s.Trouble,
+				})
+			}
 		case Holding:
 			held = append(held, addresses.Hold{Address: s.Address, Epoch: s.Epoch})
 		case OffSegment:
