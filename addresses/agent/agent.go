@@ -2,14 +2,15 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -28,9 +29,11 @@ type Config struct {
 	ConfigMaps ConfigMaps
 	Patcher    NodePatcher
 	// Movers are asked in this order whose an address is.
-	Movers    []NamedMover
-	Neighbors Neighbors
-	Check     Check
+	Movers []NamedMover
+	// Friends and Held are kept up to date for others.
+	Friends *Friends
+	Held    *Set
+	Check   Check
 	// StatePath is the file that says what the node holds when the API server can't.
 	StatePath string
 	Registry  Registry
@@ -39,12 +42,10 @@ type Config struct {
 // Agent holds addresses on one machine. Run it once.
 type Agent struct {
 	Config
-	friends  *Friends
 	reporter *reporter
 	watcher  *watcher
 	metrics  *agentMetrics
 	kick     chan struct{}
-	held     *Set
 
 	mu    sync.Mutex
 	known Knowledge
@@ -61,7 +62,7 @@ type Agent struct {
 // New prepares an agent with what an earlier run of it knew.
 func New(cfg Config) (*Agent, error) {
 	a := &Agent{
-		Config: cfg, friends: NewFriends(cfg.Neighbors), kick: make(chan struct{}, 1), held: &Set{}, doubt: true,
+		Config: cfg, kick: make(chan struct{}, 1), doubt: true,
 		resumed: map[netip.Addr]uint64{}, counted: map[string]State{}, logged: map[netip.Addr]string{},
 	}
 	var err error
@@ -89,12 +90,6 @@ func New(cfg Config) (*Agent, error) {
 	return a, nil
 }
 
-// Held are the addresses that this node holds or is to hold.
-func (a *Agent) Held() *Set { return a.held }
-
-// Friends are the machines of the cluster.
-func (a *Agent) Friends() *Friends { return a.friends }
-
 // look makes the agent compare everything again, soon.
 func (a *Agent) look() {
 	select {
@@ -104,10 +99,8 @@ func (a *Agent) look() {
 }
 
 // Run works until the context ends. What is held stays held then: nothing is withdrawn.
-func (a *Agent) Run(ctx context.Context) error {
+func (a *Agent) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("addresses"))
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	known, err := Load(a.StatePath, a.Self)
 	if err != nil { // it then holds nothing until it has read the ledger
 		klog.FromContext(ctx).Error(err, "What an earlier run held is not known")
@@ -121,15 +114,11 @@ func (a *Agent) Run(ctx context.Context) error {
 
 	var workers sync.WaitGroup
 	for _, m := range a.Movers {
-		workers.Go(func() {
-			if err := m.Mover.Run(ctx, a.look); ctx.Err() == nil {
-				cancel(fmt.Errorf("holding addresses by %s: %w", m.Name, errors.Join(err, errEnded)))
-			}
-		})
+		workers.Go(func() { a.move(ctx, m) })
 	}
 	reader := Reader{ConfigMaps: a.ConfigMaps, Read: a.readLedger, Doubt: func(doubt bool, why error) { a.doubts(ctx, doubt, why) }}
 	workers.Go(func() { reader.Run(ctx) })
-	workers.Go(func() { a.friends.Run(ctx) })
+	workers.Go(func() { a.Friends.Run(ctx) })
 	workers.Go(func() { a.reporter.run(ctx) })
 	for done := false; !done; {
 		select {
@@ -141,13 +130,19 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	a.watcher.stop()
 	workers.Wait()
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-		return cause
-	}
-	return nil
 }
 
-var errEnded = errors.New("it ended")
+// runAgain is the pause before a mover that ended is run again. Nothing else of the node may depend
+// on that it works.
+const runAgain = 5 * time.Second
+
+func (a *Agent) move(ctx context.Context, m NamedMover) {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if err := m.Mover.Run(ctx, a.look); ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Addresses can't be held; trying again", "mover", m.Name)
+		}
+	}, runAgain)
+}
 
 func (a *Agent) readLedger(l addresses.Ledger, uid string) {
 	a.mu.Lock()
@@ -190,7 +185,7 @@ func (a *Agent) pass(ctx context.Context) {
 	a.mu.Unlock()
 
 	if len(nodes) > 0 {
-		a.friends.set(members)
+		a.Friends.set(members)
 	}
 	all, problems := wants(known, a.Self, a.Movers, a.resumed, doubt)
 	report := addresses.Report{Refused: problems}
@@ -209,7 +204,7 @@ func (a *Agent) pass(ctx context.Context) {
 	for _, h := range report.Held {
 		holding = append(holding, h.Address)
 	}
-	a.held.set(holding)
+	a.Held.Put(holding)
 	a.watcher.set(ctx, watched(known.Ledger, a.Self, nodes))
 	for _, e := range a.watcher.silent() {
 		if e.Node == a.Self {
