@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/klog/v2"
 
@@ -84,7 +85,8 @@ func (s *segment) Run(ctx context.Context, changed func()) error {
 			}
 		}
 	})
-	return s.responder.Run(ctx)
+	s.responder.Run(ctx)
+	return nil
 }
 
 // watch keeps the interfaces up to date.
@@ -104,7 +106,10 @@ func (s *segment) watch(ctx context.Context) {
 			})
 			if err != nil && ctx.Err() == nil {
 				klog.FromContext(ctx).Error(err, "Events about interfaces are not coming; subscribing again")
-				sleep(ctx)
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Second):
+				}
 			}
 		}
 	})
