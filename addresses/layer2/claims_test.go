@@ -278,6 +278,32 @@ func TestLinks(t *testing.T) {
 	})
 }
 
+func TestAnswerOn(t *testing.T) {
+	public := Link{Name: "up0", Index: 2, MAC: uplink.MAC} // no prefix
+	s := newScript(t)
+	on := func(d *Desired) { d.Hold[0].AnswerOn = "up0" }
+	s.hold(1, on, links(public), doubt(true))
+	s.hear(request)
+	s.expect("0 answer :08")
+	s.hear(claim(stranger, 0))
+	s.hear(claim(tagger, 9))
+	s.set(doubt(false))
+	s.hold(2, on)
+	s.pass(time.Hour)
+	s.expect("")
+	s.phase(Holding, MAC{})
+	s.set(links())
+	s.hear(request)
+	s.phase(OffSegment, MAC{})
+	s.set(links(public))
+	s.hear(request)
+	s.expect("3600000 answer :08")
+	s.set(elsewhere)
+	s.hear(request)
+	s.expect("")
+	s.none()
+}
+
 func TestReport(t *testing.T) {
 	held, problems := Report([]State{
 		{Address: address4, Epoch: 3, Phase: Holding},
