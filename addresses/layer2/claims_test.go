@@ -49,11 +49,13 @@ func TestHolding(t *testing.T) {
 				s.phase(Holding, stranger)
 				s.pass(30 * time.Second)
 			},
-			"31770 probe, 57540 probe, 83310 probe", Holding, MAC{},
+			"31770 probe, 57540 probe, 83310 probe", Holding,
+			MAC{},
 		},
 		"is claimed by an older one of ours": {
 			func(s *script) { s.hear(claim(tagger, 4)); second(s); s.hear(claim(tagger, 4)) },
-			"5000 announce, 6000 announce", Holding, MAC{},
+			"5000 announce, 6000 announce", Holding,
+			MAC{},
 		},
 		"is claimed by a newer one of ours": {
 			func(s *script) { s.hear(claim(tagger, 6)); s.hear(request) }, "", Yielded, tagger,
@@ -67,7 +69,8 @@ func TestHolding(t *testing.T) {
 		},
 		"looks for others seldom": {
 			func(s *script) { s.pass(2 * time.Minute) },
-			"27290 probe, 53070 probe, 78840 probe, 104610 probe", Holding, MAC{},
+			"27290 probe, 53070 probe, 78840 probe, 104610 probe", Holding,
+			MAC{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

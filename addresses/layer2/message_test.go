@@ -20,39 +20,48 @@ func TestFrames(t *testing.T) {
 	}{
 		"ARP probe": {
 			Frame{Kind: Probe, Address: address4},
-			MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, Message{Ask: address4, ReplyTo: ownMAC},
+			MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+			Message{Ask: address4, ReplyTo: ownMAC},
 		},
 		"ARP announcement": {
 			Frame{Kind: Announce, Address: address4},
-			MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, Message{Claim: address4, Claimant: ownMAC},
+			MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+			Message{Claim: address4, Claimant: ownMAC},
 		},
 		"ARP answer": {
 			Frame{Kind: Answer, Address: address4, To: asker, Asker: client4},
-			asker, Message{Claim: address4, Claimant: ownMAC},
+			asker,
+			Message{Claim: address4, Claimant: ownMAC},
 		},
 		"ARP answer to a probe": {
 			Frame{Kind: Answer, Address: address4, To: asker},
-			asker, Message{Claim: address4, Claimant: ownMAC},
+			asker,
+			Message{Claim: address4, Claimant: ownMAC},
 		},
 		"ND probe": {
 			Frame{Kind: Probe, Address: address6},
-			MAC{0x33, 0x33, 0xff, 0, 0, 0x10}, Message{Ask: address6, ReplyTo: ownMAC},
+			MAC{0x33, 0x33, 0xff, 0, 0, 0x10},
+			Message{Ask: address6, ReplyTo: ownMAC},
 		},
 		"ND announcement": {
 			Frame{Kind: Announce, Address: address6},
-			MAC{0x33, 0x33, 0, 0, 0, 1}, Message{Claim: address6, Claimant: ownMAC},
+			MAC{0x33, 0x33, 0, 0, 0, 1},
+			Message{Claim: address6, Claimant: ownMAC},
 		},
 		"ND answer": {
 			Frame{Kind: Answer, Address: address6, To: asker, Asker: client6},
-			asker, Message{Claim: address6, Claimant: ownMAC},
+			asker,
+			Message{Claim: address6, Claimant: ownMAC},
 		},
 		"ND answer to a link-local address": {
 			Frame{Kind: Answer, Address: address6, To: asker, Asker: linkLocal},
-			asker, Message{Claim: address6, Claimant: ownMAC},
+			asker,
+			Message{Claim: address6, Claimant: ownMAC},
 		},
 		"ND answer to a probe": {
 			Frame{Kind: Answer, Address: address6, To: asker},
-			MAC{0x33, 0x33, 0, 0, 0, 1}, Message{Claim: address6, Claimant: ownMAC},
+			MAC{0x33, 0x33, 0, 0, 0, 1},
+			Message{Claim: address6, Claimant: ownMAC},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
