@@ -71,11 +71,12 @@ func movers(a config.Addresses, self string, network *kernel.Kernel, friends *ad
 		}
 		named := addressagent.NamedMover{Name: string(kind), Pools: pools}
 		switch kind {
-		case config.Layer2:
-			named.Mover = newSegment(layer2.New(layer2.Config{Open: socket.Open, Friend: friends.Friend}), network)
+		case config.Layer2, config.FloatingIP:
+			responder := layer2.New(layer2.Config{Open: socket.Open, Friend: friends.Friend})
+			named.Mover = newSegment(responder, network, kind == config.FloatingIP)
 		case config.BGPMover:
-			named.Mover = newRouters(self, a.BGP)
-		default: // the manager has it brought here
+			named.Mover = newRouters(self, a.BGP, pools)
+		default: // Robot routes it here, to an address that the machine has
 			named.Mover = &addressagent.Passive{}
 		}
 		all = append(all, named)

@@ -29,6 +29,7 @@ import (
 type routers struct {
 	self     string
 	settings config.BGP
+	pools    []addresses.Pool
 	kick     chan struct{}
 
 	mu      sync.Mutex
@@ -38,8 +39,8 @@ type routers struct {
 	problem error
 }
 
-func newRouters(self string, settings config.BGP) *routers {
-	return &routers{self: self, settings: settings, kick: make(chan struct{}, 1)}
+func newRouters(self string, settings config.BGP, pools []addresses.Pool) *routers {
+	return &routers{self: self, settings: settings, pools: pools, kick: make(chan struct{}, 1)}
 }
 
 // Set tells routers soon.
@@ -113,7 +114,7 @@ func (r *routers) tell(ctx context.Context, s *speaker.Speaker) error {
 func (r *routers) desired(w addressagent.Want) (bgp.Desired, error) {
 	own := kube.InternalIPs(w.Node)
 	d := bgp.Desired{
-		ASN: r.settings.ASN, RouterID: bgp.RouterID(r.self, own), RestartTime: bgp.DefaultRestartTime, NextHops: own,
+		ASN: r.settings.ASN, RouterID: bgp.RouterID(r.self, own), RestartTime: bgp.DefaultRestartTime,
 	}
 	var problems []error
 	for _, p := range r.settings.Peers {
@@ -135,7 +136,21 @@ func (r *routers) desired(w addressagent.Want) (bgp.Desired, error) {
 		problems = append(problems, err)
 		d.Prefixes = append(d.Prefixes, podCIDRs...)
 	}
+	for _, a := range own {
+		if r.tells(addresses.FamilyOf(a), d.Prefixes) {
+			d.NextHops = append(d.NextHops, a)
+		}
+	}
 	return d, errors.Join(problems...)
+}
+
+// tells reports whether there can be anything to tell of a family: one that is offered and never
+// used is a complaint in the routers' logs.
+func (r *routers) tells(f addresses.Family, prefixes []netip.Prefix) bool {
+	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return addresses.FamilyOf(p.Addr()) == f }) ||
+		slices.ContainsFunc(r.pools, func(p addresses.Pool) bool {
+			return slices.ContainsFunc(p.Ranges, func(r addresses.Range) bool { return addresses.FamilyOf(r.First) == f })
+		})
 }
 
 func speaksWith(p config.BGPPeer, node *corev1.Node) bool {
