@@ -74,6 +74,9 @@ func (p *protocol) scheduleCheck(now time.Time, h *holding) {
 // refuse leaves the address to a stranger.
 func (p *protocol) refuse(now time.Time, h *holding, m Message) {
 	h.phase, h.stepAt = Refused, now.Add(refusedWait)
+	if h.by != m.Claimant {
+		p.totals.Conflicts++
+	}
 	p.claimed(now, h, m)
 	p.tell(h, "Refused an address that a stranger answers for")
 }
@@ -86,6 +89,9 @@ func (p *protocol) yield(now time.Time, h *holding, m Message) {
 		h.newer = m.Tag.Epoch
 	}
 	p.claimed(now, h, m)
+	if !h.byFriend {
+		p.totals.Conflicts++
+	}
 	if held {
 		p.tell(h, "Gave up an address that another machine claims")
 	} else {
@@ -185,10 +191,13 @@ func (p *protocol) send(h *holding, f Frame) {
 	switch f.Kind {
 	case Probe:
 		h.probes++
+		p.totals.Probes++
 	case Announce:
 		h.announcements++
+		p.totals.Announcements++
 	case Answer:
 		h.answers++
+		p.totals.Answers++
 	}
 	p.out = append(p.out, f)
 }

@@ -61,6 +61,7 @@ type protocol struct {
 	holdings map[netip.Addr]*holding
 	order    []netip.Addr // of holdings
 
+	totals  Totals
 	out     []Frame
 	notes   []note
 	changed bool // phases or claimants
