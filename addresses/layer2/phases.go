@@ -73,7 +73,7 @@ func (p *protocol) scheduleCheck(now time.Time, h *holding) {
 
 // refuse leaves the address to a stranger.
 func (p *protocol) refuse(now time.Time, h *holding, m Message) {
-	h.phase, h.stepAt = Refused, now.Add(refusedWait)
+	h.phase, h.stepAt, p.sooner = Refused, now.Add(refusedWait), true
 	if h.by != m.Claimant {
 		p.totals.Conflicts++
 	}
@@ -85,6 +85,7 @@ func (p *protocol) refuse(now time.Time, h *holding, m Message) {
 func (p *protocol) yield(now time.Time, h *holding, m Message) {
 	held := h.phase == Holding
 	h.phase, h.announceAt, h.checkAt = Yielded, time.Time{}, now.Add(doubtWait)
+	p.sooner = true
 	if p.tagged(m) && m.Tag.Epoch > h.Epoch {
 		h.newer = m.Tag.Epoch
 	}
@@ -107,7 +108,6 @@ func (p *protocol) claimed(now time.Time, h *holding, m Message) {
 		// Of several who yielded to each other, one comes first.
 		h.stepAt = now.Add(silenceWait + spreadBy(macOf(h.link.MAC), silenceWait/4))
 	}
-	p.sooner = true
 }
 
 // tick does what is due.
