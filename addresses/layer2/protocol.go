@@ -61,6 +61,7 @@ type protocol struct {
 	holdings map[netip.Addr]*holding
 	order    []netip.Addr // of holdings
 
+	totals  Totals
 	out     []Frame
 	notes   []note
 	changed bool // phases or claimants
@@ -104,7 +105,9 @@ type note struct {
 }
 
 func newProtocol(friend func(net.HardwareAddr) bool) *protocol {
-	return &protocol{friend: friend, wires: make(map[wireKey]string), holdings: make(map[netip.Addr]*holding)}
+	return &protocol{
+		friend: friend, wires: make(map[wireKey]string), holdings: make(map[netip.Addr]*holding),
+	}
 }
 
 // set goes over to what is desired.

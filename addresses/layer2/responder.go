@@ -70,6 +70,13 @@ func (r *Responder) State() []State {
 	return r.protocol.states()
 }
 
+// Totals are what it has done so far.
+func (r *Responder) Totals() Totals {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.protocol.totals
+}
+
 // Changes receives a value after phases or claimants have changed since the last one was received.
 // There is one channel, for one receiver.
 func (r *Responder) Changes() <-chan struct{} { return r.changes }

@@ -80,6 +80,14 @@ type State struct {
 	Answers, Announcements, Probes uint64
 }
 
+// Totals count what a Responder did about all addresses since it was made.
+type Totals struct {
+	Answers, Announcements, Probes uint64
+	// Conflicts are the times that an address was found with somebody who is not to have it: it
+	// was refused, or given up, or claimed on although it was announced again.
+	Conflicts uint64
+}
+
 // Report says of states what a node reports: what it holds, and what stands against the others.
 func Report(states []State) (held []addresses.Hold, problems []addresses.Problem) {
 	for _, s := range states {

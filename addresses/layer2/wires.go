@@ -51,48 +51,53 @@ func (r *Responder) keepWires(ctx context.Context) (again time.Time) {
 	}
 	r.mu.Unlock()
 	for key, link := range links {
-		if at := r.keepWire(ctx, key, link, joins[key]); !at.IsZero() && (again.IsZero() || at.Before(again)) {
+		at := r.keepWire(ctx, key, link, joins[key])
+		if !at.IsZero() && (again.IsZero() || at.Before(again)) {
 			again = at
 		}
 	}
 	return again
 }
 
-// keepWire lets there be one wire, if it can.
-func (r *Responder) keepWire(ctx context.Context, key wireKey, link Link, joins []netip.Addr) (again time.Time) {
+// keepWire lets there be one wire, if it can. It returns when to try again, as keepWires does.
+func (r *Responder) keepWire(
+	ctx context.Context, key wireKey, link Link, joins []netip.Addr,
+) (again time.Time) {
 	r.mu.Lock()
 	w := r.wires[key]
 	if w == nil {
 		w = &openWire{backoff: reopenFirst}
 		r.wires[key] = w
 	}
-	wire, retryAt, joined := w.wire, w.retryAt, w.joined
+	before, retryAt, joined := w.wire, w.retryAt, w.joined
 	r.mu.Unlock()
+	wire := before
 	if wire == nil {
 		if time.Now().Before(retryAt) {
 			return retryAt
 		}
 		opened, err := r.open(ctx, link, key.family)
 		if err != nil {
-			return r.failed(key, w, fmt.Errorf("opening a socket for %s on interface %s: %w", protocolOf(key), key.link, err))
+			return r.failed(key, w, before, fmt.Errorf("opening a socket for %s: %w", key, err))
 		}
 		wire = opened
 	}
 	if key.family == addresses.IPv6 && !slices.Equal(joins, joined) {
 		if err := wire.Join(joins); err != nil {
-			_ = wire.Close()
-			return r.failed(key, w, fmt.Errorf("joining the multicast groups of addresses on interface %s: %w", key.link, err))
+			defer func() { _ = wire.Close() }()
+			return r.failed(key, w, before, fmt.Errorf("joining multicast groups for %s: %w", key, err))
 		}
 	}
 	r.use(key, w, wire, joins)
 	return time.Time{}
 }
 
-func protocolOf(key wireKey) string {
-	if key.family == addresses.IPv4 {
-		return "ARP"
+// String names a wire as people do.
+func (k wireKey) String() string {
+	if k.family == addresses.IPv4 {
+		return "ARP on interface " + k.link
 	}
-	return "neighbor discovery"
+	return "neighbor discovery on interface " + k.link
 }
 
 // use reads from a wire, if it is a new one.
@@ -115,13 +120,8 @@ func (r *Responder) read(key wireKey, w *openWire, wire Wire) {
 	for {
 		n, err := wire.Receive(buffer)
 		if err != nil {
-			r.mu.Lock()
-			current := r.wires[key] == w && w.wire == wire
-			r.mu.Unlock()
-			if current {
-				_ = wire.Close()
-				r.failed(key, w, fmt.Errorf("reading %s on interface %s: %w", protocolOf(key), key.link, err))
-			}
+			r.failed(key, w, wire, fmt.Errorf("reading %s: %w", key, err))
+			_ = wire.Close()
 			return
 		}
 		if m, ok := Parse(buffer[:n]); ok {
@@ -130,10 +130,14 @@ func (r *Responder) read(key wireKey, w *openWire, wire Wire) {
 	}
 }
 
-// failed says that there is no wire for now, and returns when to try again. One that fails as soon
-// as it is opened is tried less and less often.
-func (r *Responder) failed(key wireKey, w *openWire, why error) (again time.Time) {
+// failed says that there is no wire for now, and returns when to try again; unless the one that has
+// failed was replaced or closed meanwhile. One that fails as soon as it is opened is tried less and
+// less often.
+func (r *Responder) failed(key wireKey, w *openWire, failed Wire, why error) (again time.Time) {
 	r.with(func(p *protocol, now time.Time) {
+		if r.wires[key] != w || w.wire != failed {
+			return
+		}
 		if !w.openedAt.IsZero() && now.Sub(w.openedAt) > reopenMost {
 			w.backoff = reopenFirst
 		}
@@ -163,7 +167,8 @@ func (r *Responder) send(f Frame) {
 	}
 	if err != nil && !w.mute {
 		w.mute = true
-		r.logger.Error(err, "Sending failed; further failures on this interface are not logged", "interface", f.key.link, "address", f.Address, "frame", f.Kind)
+		r.logger.Error(err, "Sending failed; more failures on this interface are not logged",
+			"interface", f.key.link, "address", f.Address, "frame", f.Kind)
 	}
 }
 
