@@ -324,7 +324,7 @@ func (m *machine) start() {
 	m.agent, err = New(Config{
 		Self: "a", Nodes: m.api.nodes, ConfigMaps: m.api, Patcher: m.api,
 		Movers:  []NamedMover{{Name: "layer2", Pools: []addresses.Pool{pool(m.t, "192.0.2.0/24", "2001:db8::/120")}, Mover: m.mover}},
-		Friends: NewFriends(m.kernel), Held: &Set{}, Check: m.proxies.check, StatePath: m.state, Registry: metrics.NewKubeRegistry(),
+		Friends: NewFriends(m.kernel), Held: &Set{}, Own: &Set{}, Check: m.proxies.check, StatePath: m.state, Registry: metrics.NewKubeRegistry(),
 	})
 	if err != nil {
 		m.t.Fatal(err)

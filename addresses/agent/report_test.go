@@ -117,6 +117,23 @@ func TestSilence(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 
+		// An agent may be replaced.
+		const agent = "10.0.0.2:10267"
+		m.proxies.hush(agent, true)
+		m.after(9 * time.Second)
+		if r := m.report(); len(r.Silent) != 0 {
+			t.Errorf("%+v", r)
+		}
+		m.after(2 * time.Second)
+		if r := m.report(); len(r.Silent) != 1 || r.Silent[0].Port != addresses.AgentPort {
+			t.Errorf("%+v", r)
+		}
+		m.proxies.hush(agent, false)
+		m.after(time.Second)
+		if r := m.report(); len(r.Silent) != 0 {
+			t.Errorf("%+v", r)
+		}
+
 		// The own one may listen at the node's address only.
 		m.proxies.hush("127.0.0.1:10256", true)
 		m.after(time.Minute)
@@ -159,7 +176,7 @@ func TestHearing(t *testing.T) {
 	} {
 		var h hearing
 		for _, c := range checks {
-			h = h.after(c == '+')
+			h = h.after(c == '+', missesToSilent)
 		}
 		if h.silent != want {
 			t.Errorf("%s: silent %v", checks, h.silent)
