@@ -17,9 +17,9 @@ type Desired struct {
 	Links []Link
 	// Hold are the addresses that the ledger gives to this machine.
 	Hold []Want
-	// Elsewhere are the addresses that the ledger gives to other machines; all of them, or those
-	// that this machine may hold. What is held and in neither list is let go at once: nobody wants
-	// it any more.
+	// Elsewhere are the other addresses that Services have: those that the ledger gives to other
+	// machines, or to none so far. What is held and in neither list is let go at once: nobody wants
+	// it any more. Those that this machine could not hold are among the states too, OffSegment.
 	Elsewhere []netip.Addr
 	// Doubt: nobody knows whether the ledger still says this. Nothing is given up for that alone;
 	// but whoever else claims a held address may be right.
