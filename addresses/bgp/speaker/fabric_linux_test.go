@@ -157,6 +157,26 @@ func (f *fabric) route(sessions ...session) {
 
 func (f *fabric) control() string { return filepath.Join(f.dir, "bird.ctl") }
 
+// learn gives the router so many routes of other origin.
+func (f *fabric) learn(routes int) {
+	f.t.Helper()
+	var text strings.Builder
+	text.WriteString("protocol static many {\n\tipv4;\n")
+	for i := range routes {
+		fmt.Fprintf(&text, "\troute 10.%d.%d.0/24 blackhole;\n", i/256, i%256)
+	}
+	text.WriteString("}\n")
+	config := filepath.Join(f.dir, "bird.conf")
+	before, err := os.ReadFile(config)
+	if err == nil {
+		err = os.WriteFile(config, append(before, text.String()...), 0o600)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.router.Run("birdc", "-s", f.control(), "configure")
+}
+
 // until waits for something that comes by itself, and returns how long it took.
 func (f *fabric) until(limit time.Duration, what string, done func() bool) time.Duration {
 	f.t.Helper()

@@ -133,6 +133,7 @@ func TestPasswords(t *testing.T) {
 	w.Peers[0].Password = "wrong"
 	a.set(w)
 	f.until(soon, "the session without a password", func() bool { return f.hops(bgp.Host(service6)) == 1 })
+	f.until(soon, "the reason", func() bool { return strings.Contains(a.state("router4").Reason, "timeout") })
 	if got := a.state("router4"); got.Established || got.State != "Active" || len(got.Carries) > 0 || got.Announced != 0 {
 		t.Errorf("with a wrong password: %+v", got)
 	}
@@ -143,7 +144,7 @@ func TestPasswords(t *testing.T) {
 	if now := f.ask("show", "protocols", "a6"); now != since {
 		t.Errorf("the other session was touched:\n%s\n%s", since, now)
 	}
-	if log := a.log.String(); strings.Contains(log, "wrong") || strings.Contains(log, "right") {
+	if log := a.log(); strings.Contains(log, "wrong") || strings.Contains(log, "right") {
 		t.Errorf("a password is in the log:\n%s", log)
 	}
 }
@@ -178,4 +179,44 @@ func TestInternalSession(t *testing.T) {
 	w.Peers[0].ASN = nodeASN
 	a.set(w)
 	f.until(soon, "the route", func() bool { return f.hops(bgp.Host(service4)) == 1 })
+}
+
+// A number that the router doesn't expect: the state says why there is no session, and another
+// number begins anew.
+func TestAnotherNumber(t *testing.T) {
+	t.Parallel()
+	f := newFabric(t)
+	f.route(session{node: "a", family: 4})
+	a := speak(t, f.nodes["a"])
+	w := of("a", hosts(service4), router4)
+	w.ASN = 64513
+	a.set(w)
+	f.until(soon, "a reason", func() bool { return strings.Contains(a.state("router4").Reason, "autonomous systems") })
+	if out := a.tell(order{Set: &wanted{}}); !strings.Contains(out.Error, "asn: 0") {
+		t.Errorf("an impossible wish: %s", out.Error)
+	}
+	if got := a.state("router4"); got.Name != "router4" {
+		t.Errorf("after it: %+v", got)
+	}
+	w.ASN = nodeASN
+	a.set(w)
+	f.until(soon, "the route", func() bool { return f.hops(bgp.Host(service4)) == 1 })
+	w.Peers = nil
+	a.set(w)
+	f.until(soon, "nothing is left", func() bool { return f.hops(bgp.Host(service4)) == 0 })
+	if out := a.tell(order{}); len(out.State) > 0 {
+		t.Errorf("without peers: %+v", out.State)
+	}
+}
+
+// A router that tells a node the whole table is given up, and the state says so.
+func TestTheRouterTellsTooMuch(t *testing.T) {
+	t.Parallel()
+	f := newFabric(t)
+	f.route(session{node: "a", family: 4, channels: "ipv4 { import all; export all; };"})
+	a := speak(t, f.nodes["a"])
+	a.set(of("a", hosts(service4), router4))
+	f.until(soon, "the session", func() bool { return a.state("router4").Established })
+	f.learn(6000)
+	f.until(soon, "it is given up", func() bool { return strings.Contains(a.state("router4").Reason, "announce none") })
 }
