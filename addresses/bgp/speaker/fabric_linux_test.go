@@ -128,8 +128,14 @@ func (f *fabric) route(sessions ...session) {
 		fmt.Fprintf(&text, "protocol bgp %s%d {\n\tlocal %s as %d;\n\tneighbor %s as %d;\n\tpassive on;\n\terror wait time 1, 2;\n\t%s\n\t%s\n}\n",
 			s.node, s.family, local, routerASN, neighbor, nodeASN, s.options, s.channels)
 	}
+	f.start(text.String())
+}
+
+// start starts BIRD with a configuration, or starts it anew.
+func (f *fabric) start(configuration string) {
+	f.t.Helper()
 	config := filepath.Join(f.dir, "bird.conf")
-	if err := os.WriteFile(config, []byte(text.String()), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(configuration), 0o600); err != nil {
 		f.t.Fatal(err)
 	}
 	if f.bird != nil {

@@ -2,6 +2,7 @@ package speaker_test
 
 import (
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -219,4 +220,30 @@ func TestTheRouterTellsTooMuch(t *testing.T) {
 	f.until(soon, "the session", func() bool { return a.state("router4").Established })
 	f.learn(6000)
 	f.until(soon, "it is given up", func() bool { return strings.Contains(a.state("router4").Reason, "announce none") })
+}
+
+// The router of the how-to.
+func TestTheDocumentedRouter(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/how-to/bgp.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```bird\n")
+	configuration, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("the page has no configuration for BIRD")
+	}
+	f := newFabric(t)
+	f.start(configuration)
+	gateway := netip.MustParsePrefix("192.0.2.1/32")
+	for node, n := range f.nodes {
+		speak(t, n).set(of(node, append(hosts(service4, service6), gateway), router4, router6))
+	}
+	for _, p := range hosts(service4, service6) {
+		f.until(soon, "two next hops of "+p.String(), func() bool { return f.hops(p) == 2 })
+	}
+	if f.hops(gateway) != 0 {
+		t.Error("the filter lets the gateway's address in")
+	}
 }
