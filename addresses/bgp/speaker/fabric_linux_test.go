@@ -141,24 +141,31 @@ func (f *fabric) start(configuration string) {
 	if f.bird != nil {
 		f.bird.Kill()
 	}
+	f.bird = f.daemon(f.router, "bird")
+	f.until(10*time.Second, "BIRD answers", func() bool {
+		_, err := f.router.Try("birdc", "-s", f.control(), "show", "status")
+		return err == nil
+	})
+}
+
+// daemon is a BIRD in a namespace, by the configuration of its name.
+func (f *fabric) daemon(in *netns.Space, name string) *process.Process {
+	f.t.Helper()
+	file := func(kind string) string { return filepath.Join(f.dir, name+"."+kind) }
 	bird, err := process.Start(process.Command{
-		Name: "bird", Path: "nsenter", Dir: f.dir,
-		Args: []string{"--net=" + f.router.Path(), "--", "bird", "-f", "-c", config, "-s", f.control(), "-P", filepath.Join(f.dir, "bird.pid")},
+		Name: name, Path: "nsenter", Dir: f.dir,
+		Args: []string{"--net=" + in.Path(), "--", "bird", "-f", "-c", file("conf"), "-s", file("ctl"), "-P", file("pid")},
 	})
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.bird = bird
 	f.t.Cleanup(func() {
 		bird.Kill()
 		if log, err := os.ReadFile(bird.Log); err == nil && f.t.Failed() {
 			f.t.Logf("BIRD:\n%s", log)
 		}
 	})
-	f.until(10*time.Second, "BIRD answers", func() bool {
-		_, err := f.router.Try("birdc", "-s", f.control(), "show", "status")
-		return err == nil
-	})
+	return bird
 }
 
 func (f *fabric) control() string { return filepath.Join(f.dir, "bird.ctl") }

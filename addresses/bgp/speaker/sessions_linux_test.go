@@ -3,6 +3,7 @@ package speaker_test
 import (
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -55,25 +56,42 @@ func TestTwoNodesAreOneRoute(t *testing.T) {
 	}
 }
 
-// What routers announce is not taken, and not told to other routers.
+// What a router announces is not taken: it goes neither to the kernel nor to another router.
 func TestNothingIsLearned(t *testing.T) {
 	t.Parallel()
 	f := newFabric(t)
-	const tells = "ipv4 { import all; export all; next hop self; };"
-	f.route(session{node: "a", family: 4, channels: tells}, session{node: "b", family: 4, channels: tells})
-	a, b := speak(t, f.nodes["a"]), speak(t, f.nodes["b"])
-	a.set(of("a", hosts(service4), router4))
-	b.set(of("b", hosts(netip.MustParseAddr("203.0.113.11")), router4))
-	f.until(soon, "both routes", func() bool {
-		return f.hops(bgp.Host(service4)) == 1 && f.hops(netip.MustParsePrefix("203.0.113.11/32")) == 1
-	})
-	f.until(soon, "the router tells a of b", func() bool {
-		return strings.Contains(f.ask("show", "route", "export", "a4"), "203.0.113.11")
-	})
-	if got := a.state("router4"); got.Announced != 1 {
-		t.Errorf("a announces %d prefixes", got.Announced)
+	f.start(birdHead + `protocol static outside { ipv4; route 198.18.0.0/24 blackhole; }
+protocol bgp a4 { local 192.0.2.1 as 64500; neighbor 192.0.2.11 as 64512; passive on; ipv4 { import all; export all; }; }
+`)
+	// The other router is where node b is elsewhere.
+	other, _ := own("b")
+	const second = `router id 192.0.2.12;
+protocol device { }
+protocol bgp a4 { local 192.0.2.12 as 64501; neighbor 192.0.2.11 as 64512; passive on; ipv4 { import all; export none; }; }
+`
+	if err := os.WriteFile(filepath.Join(f.dir, "second.conf"), []byte(second), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	if out := f.nodes["a"].Run("ip", "route", "show", "203.0.113.11"); out != "" {
+	f.daemon(f.nodes["b"], "second")
+	heard := func() string {
+		out, _ := f.nodes["b"].Try("birdc", "-s", filepath.Join(f.dir, "second.ctl"), "show", "route")
+		return out
+	}
+	a := speak(t, f.nodes["a"])
+	w := of("a", hosts(service4), router4)
+	w.Peers = append(w.Peers, secretPeer{Peer: bgp.Peer{Name: "other", Address: other, ASN: 64501}})
+	a.set(w)
+	f.until(soon, "the router tells a", func() bool {
+		return a.state("other").Established && strings.Contains(f.ask("show", "route", "export", "a4"), "198.18.0.0")
+	})
+	last := netip.MustParseAddr("203.0.113.11")
+	w.Prefixes = append(w.Prefixes, bgp.Host(last))
+	a.set(w)
+	f.until(soon, "the other router hears the last of what a says", func() bool { return strings.Contains(heard(), last.String()) })
+	if text := heard(); strings.Contains(text, "198.18.0.0") {
+		t.Errorf("a told it what the first router said:\n%s", text)
+	}
+	if out := f.nodes["a"].Run("ip", "route", "show", "198.18.0.0/24"); out != "" {
 		t.Errorf("a's kernel: %s", out)
 	}
 }
