@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"bytes"
 	"fmt"
 )
@@ -40,7 +41,7 @@ func tested(test string, m mutant) mutant {
 
 // mutants is the table.
 func mutants() []mutant {
-	return append(ipamMutants(), segmentMutants()...)
+	return slices.Concat(ipamMutants(), segmentMutants(), routerMutants())
 }
 
 // ipamMutants are those of node IPAM.
