@@ -43,12 +43,27 @@ func newSegment(r *layer2.Responder, network *kernel.Kernel, routed bool) *segme
 	return &segment{responder: r, network: network, routed: routed, kick: make(chan struct{}, 1)}
 }
 
-// Set tells the responder, together with the interfaces as they were last.
+// lookWithin bounds the first look at the interfaces.
+const lookWithin = time.Second
+
+// Set tells the responder, together with the interfaces as they were last. What an earlier run held
+// it is to hold at once, so the first time they are looked at.
 func (s *segment) Set(w addressagent.Want) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.want = w
-	s.tell()
+	known := s.links != nil
+	if known {
+		s.tell()
+	}
+	s.mu.Unlock()
+	if known {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookWithin)
+	defer cancel()
+	if err := s.look(ctx); err != nil {
+		klog.Background().Error(err, "The interfaces can't be listed; no address is held before they can")
+	}
 }
 
 func (s *segment) tell() {
@@ -75,6 +90,12 @@ func (s *segment) State() (now addressagent.State) {
 	for _, h := range s.want.Hold {
 		if !s.asked(h) {
 			now.Held = append(now.Held, addresses.Hold{Address: h.Address, Epoch: h.Epoch})
+		}
+	}
+	// Whoever looks for a node for the others need not try this one.
+	for _, a := range s.want.Elsewhere {
+		if !s.routed && !slices.ContainsFunc(s.links, func(l layer2.Link) bool { return hasNeighbor(l, a) }) {
+			now.Refused = append(now.Refused, addresses.Problem{Address: a, Reason: addresses.OffSegment})
 		}
 	}
 	totals := s.responder.Totals()
@@ -149,18 +170,18 @@ func (s *segment) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	links, uplink := segmentLinks(found), ""
+	links, uplink := append([]layer2.Link{}, segmentLinks(found)...), "" // not nil: they are known
 	if s.routed {
 		table, err := s.network.List(ctx)
 		if err != nil {
 			return err
 		}
-		links = working(found)
+		links = append([]layer2.Link{}, working(found)...)
 		uplink = uplinkOf(table, links)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if uplink != s.uplink || !slices.EqualFunc(links, s.links, equalLinks) {
+	if s.links == nil || uplink != s.uplink || !slices.EqualFunc(links, s.links, equalLinks) {
 		s.links, s.uplink = links, uplink
 		s.tell()
 	}
