@@ -1,9 +1,9 @@
 package main
 
 import (
-	"slices"
 	"bytes"
 	"fmt"
+	"slices"
 )
 
 // A mutant is one guard of the code, broken.
