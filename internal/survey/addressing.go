@@ -1,0 +1,140 @@
+package survey
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+const (
+	// AddressLedgerName is the ConfigMap in kube-system that says which Service has
+	// which address, and which node holds it, below AddressLedgerKey.
+	AddressLedgerName = "underlay-addresses"
+	AddressLedgerKey  = "ledger"
+	// addressClass is the loadBalancerClass of Services that get such an address.
+	addressClass = "underlay.dev/address"
+)
+
+// addressesSettle is how long after the last change of the ledger nodes may take to
+// follow it: the old holder waits up to 3 seconds for the new one, and both say so
+// on their Nodes after that.
+const addressesSettle = time.Minute
+
+// Addressing is what is known of the addresses that nodes hold: by the ledger, and
+// by the nodes themselves.
+type Addressing struct {
+	Ledger addresses.Ledger
+	// Damage is why the stored ledger can't be read; nil: it can, or there is none.
+	Damage error
+	// Settled: the ledger has not changed within the last minute, so that what nodes
+	// hold beside it is no move that is under way.
+	Settled bool
+	// Reports are what Nodes say, by name. Unreadable are Nodes whose report can't be
+	// read; a Node that is in neither has said nothing.
+	Reports    map[string]addresses.Report
+	Unreadable map[string]error
+	// Silent are the ports of nodes that most of their watchers call silent.
+	Silent []addresses.Endpoint
+}
+
+// AddressesOn reports whether addresses are handed out.
+func (s *Snapshot) AddressesOn() bool {
+	return s.Saw(PartConfig) && s.Config.Addresses.Enabled()
+}
+
+// AsksForAddress reports whether a Service is one that gets an address of the pools.
+func (s *Snapshot) AsksForAddress(svc *corev1.Service) bool {
+	if svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		return false
+	}
+	if class := svc.Spec.LoadBalancerClass; class != nil {
+		return *class == addressClass
+	}
+	return s.Config.Addresses.Classless
+}
+
+// Addressing reads the ledger of addresses and the reports of Nodes. It needs
+// PartNodes and PartAddresses; what of them was not seen is empty.
+func (s *Snapshot) Addressing() Addressing {
+	a := Addressing{Settled: true, Reports: map[string]addresses.Report{}, Unreadable: map[string]error{}}
+	if s.AddressLedger != nil {
+		a.Ledger, a.Damage = addresses.ParseLedger([]byte(s.AddressLedger.Data[AddressLedgerKey]))
+		a.Settled = s.Taken.Sub(changed(s.AddressLedger.ManagedFields)) > addressesSettle
+	}
+	var ready []string
+	for _, n := range s.Nodes {
+		if kube.Ready(n) {
+			ready = append(ready, n.Name)
+		}
+		text, said := n.Annotations[addresses.ReportAnnotation]
+		if !said {
+			continue
+		}
+		report, err := addresses.ParseReport(text)
+		if err != nil {
+			a.Unreadable[n.Name] = err
+			continue
+		}
+		a.Reports[n.Name] = report
+	}
+	a.Silent = addresses.Silent(a.Reports, ready)
+	return a
+}
+
+// changed is when an object was written last, as far as the API server noted it.
+func changed(entries []metav1.ManagedFieldsEntry) (last time.Time) {
+	for _, e := range entries {
+		if e.Time != nil && e.Time.After(last) {
+			last = e.Time.Time
+		}
+	}
+	return last
+}
+
+// Holders are the nodes that say that they hold an address, by name.
+func (a Addressing) Holders(address netip.Addr) (nodes []string) {
+	for node, r := range a.Reports {
+		if slices.ContainsFunc(r.Held, func(h addresses.Hold) bool { return h.Address == address }) {
+			nodes = append(nodes, node)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
+// Refusal is what a node says against holding an address.
+func (a Addressing) Refusal(node string, address netip.Addr) (addresses.Problem, bool) {
+	for _, p := range a.Reports[node].Refused {
+		if p.Address == address {
+			return p, true
+		}
+	}
+	return addresses.Problem{}, false
+}
+
+// SilentOf are the ports by which an address is checked at a node, and that its
+// watchers call silent.
+func (a Addressing) SilentOf(node string, e addresses.Entry) (ports []int) {
+	for _, silent := range a.Silent {
+		if silent.Node == node && (silent.Port == e.Check() || silent.Port == addresses.ProxyPort) {
+			ports = append(ports, silent.Port)
+		}
+	}
+	return ports
+}
+
+// AddressPool is the pool that an address belongs to.
+func (s *Snapshot) AddressPool(address netip.Addr) (config.AddressPool, bool) {
+	i := slices.IndexFunc(s.Config.Addresses.Pools, func(p config.AddressPool) bool { return p.Contains(address) })
+	if i < 0 {
+		return config.AddressPool{}, false
+	}
+	return s.Config.Addresses.Pools[i], true
+}
