@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"bytes"
 	"net/netip"
 	"slices"
 	"time"
@@ -42,6 +43,8 @@ type Addressing struct {
 	Unreadable map[string]error
 	// Silent are the ports of nodes that most of their watchers call silent.
 	Silent []addresses.Endpoint
+	ready  []string
+	since  map[string]time.Time // when each report became as it is, where that is known
 }
 
 // AddressesOn reports whether addresses are handed out.
@@ -63,15 +66,14 @@ func (s *Snapshot) AsksForAddress(svc *corev1.Service) bool {
 // Addressing reads the ledger of addresses and the reports of Nodes. It needs
 // PartNodes and PartAddresses; what of them was not seen is empty.
 func (s *Snapshot) Addressing() Addressing {
-	a := Addressing{Settled: true, Reports: map[string]addresses.Report{}, Unreadable: map[string]error{}}
+	a := Addressing{Settled: true, Reports: map[string]addresses.Report{}, Unreadable: map[string]error{}, since: map[string]time.Time{}}
 	if s.AddressLedger != nil {
 		a.Ledger, a.Damage = addresses.ParseLedger([]byte(s.AddressLedger.Data[AddressLedgerKey]))
-		a.Settled = s.Taken.Sub(changed(s.AddressLedger.ManagedFields)) > addressesSettle
+		a.Settled = s.Taken.Sub(changed(s.AddressLedger.ManagedFields, "")) > addressesSettle
 	}
-	var ready []string
 	for _, n := range s.Nodes {
 		if kube.Ready(n) {
-			ready = append(ready, n.Name)
+			a.ready = append(a.ready, n.Name)
 		}
 		text, said := n.Annotations[addresses.ReportAnnotation]
 		if !said {
@@ -82,16 +84,35 @@ func (s *Snapshot) Addressing() Addressing {
 			a.Unreadable[n.Name] = err
 			continue
 		}
-		a.Reports[n.Name] = report
+		a.Reports[n.Name], a.since[n.Name] = report, changed(n.ManagedFields, reportField)
 	}
-	a.Silent = addresses.Silent(a.Reports, ready)
+	a.Silent = addresses.Silent(a.Reports, a.ready)
 	return a
 }
 
-// changed is when an object was written last, as far as the API server noted it.
-func changed(entries []metav1.ManagedFieldsEntry) (last time.Time) {
+// Lasting is what was known a minute before the look and is so still: without the
+// reports that changed since.
+func (a Addressing) Lasting(look time.Time) Addressing {
+	lasting := a
+	lasting.Reports = make(map[string]addresses.Report, len(a.Reports))
+	for node, r := range a.Reports {
+		if look.Sub(a.since[node]) > addressesSettle {
+			lasting.Reports[node] = r
+		}
+	}
+	lasting.Silent = addresses.Silent(lasting.Reports, a.ready)
+	return lasting
+}
+
+// reportField is how the API server notes who wrote a report.
+const reportField = `"f:` + addresses.ReportAnnotation + `"`
+
+// changed is when an object was written last, as far as the API server noted it; of
+// those that wrote a certain field, if one is given.
+func changed(entries []metav1.ManagedFieldsEntry, field string) (last time.Time) {
 	for _, e := range entries {
-		if e.Time != nil && e.Time.After(last) {
+		of := field == "" || e.FieldsV1 != nil && bytes.Contains(e.FieldsV1.GetRawBytes(), []byte(field))
+		if of && e.Time != nil && e.Time.After(last) {
 			last = e.Time.Time
 		}
 	}

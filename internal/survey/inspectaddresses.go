@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // addressed tells of a Service which addresses it has, who holds them, and what it
@@ -105,8 +106,11 @@ func (r RouterRow) Session() string {
 
 // Why is what the Service waits for.
 func (r WaitingRow) Why() string {
-	if r.Accepted == nil {
+	switch {
+	case r.Accepted == nil:
 		return "no cloud controller manager has looked at it yet"
+	case r.Accepted.Status == string(metav1.ConditionTrue):
+		return "the ledger has no address of it"
 	}
 	return strings.TrimPrefix(r.Accepted.Reason+": "+r.Accepted.Message, ": ")
 }
