@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/addresses"
+	addresscontroller "github.com/underlay-ccm/underlay/addresses/controller"
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
@@ -17,10 +18,8 @@ import (
 const (
 	// AddressLedgerName is the ConfigMap in kube-system that says which Service has
 	// which address, and which node holds it, below AddressLedgerKey.
-	AddressLedgerName = "underlay-addresses"
-	AddressLedgerKey  = "ledger"
-	// addressClass is the loadBalancerClass of Services that get such an address.
-	addressClass = "underlay.dev/address"
+	AddressLedgerName = addresscontroller.LedgerName
+	AddressLedgerKey  = addresscontroller.LedgerKey
 )
 
 // addressesSettle is how long after the last change of the ledger nodes may take to
@@ -54,13 +53,7 @@ func (s *Snapshot) AddressesOn() bool {
 
 // AsksForAddress reports whether a Service is one that gets an address of the pools.
 func (s *Snapshot) AsksForAddress(svc *corev1.Service) bool {
-	if svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
-		return false
-	}
-	if class := svc.Spec.LoadBalancerClass; class != nil {
-		return *class == addressClass
-	}
-	return s.Config.Addresses.Classless
+	return addresscontroller.Ours(svc, s.Config.Addresses.Classless)
 }
 
 // Addressing reads the ledger of addresses and the reports of Nodes. It needs
@@ -140,11 +133,11 @@ func (a Addressing) Refusal(node string, address netip.Addr) (addresses.Problem,
 	return addresses.Problem{}, false
 }
 
-// SilentOf are the ports by which an address is checked at a node, and that its
-// watchers call silent.
-func (a Addressing) SilentOf(node string, e addresses.Entry) (ports []int) {
+// SilentOf are the ports of a node that its watchers call silent, of those by which
+// an address is checked there: its own, and kube-proxy's.
+func (a Addressing) SilentOf(node string, check int) (ports []int) {
 	for _, silent := range a.Silent {
-		if silent.Node == node && (silent.Port == e.Check() || silent.Port == addresses.ProxyPort) {
+		if silent.Node == node && (silent.Port == check || silent.Port == addresses.ProxyPort) {
 			ports = append(ports, silent.Port)
 		}
 	}
