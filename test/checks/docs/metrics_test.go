@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/component-base/metrics"
 
+	addresscontroller "github.com/underlay-ccm/underlay/addresses/controller"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/robot"
 	"github.com/underlay-ccm/underlay/internal/vswitch"
@@ -152,6 +153,12 @@ func metricSources() []metricSource {
 			_, err := lbcontroller.New(lbcontroller.Config{
 				Client: client.CoreV1(), Nodes: nodes, Services: factory.Core().V1().Services(),
 				Defaults: lb.Defaults{Cluster: "c"}, Registry: c,
+			})
+			return err
+		}},
+		{"addresses/controller", "underlay-ccm: addresses that nodes hold", "The replica that leads shows them, if `addresses.pools` are configured.", func(c *collector) error {
+			_, err := addresscontroller.New(addresscontroller.Config{
+				Client: client, Nodes: nodes, Services: factory.Core().V1().Services(), Slices: factory.Discovery().V1().EndpointSlices(), Registry: c,
 			})
 			return err
 		}},
