@@ -32,7 +32,7 @@ type assignment struct {
 	refusals []Refusal
 }
 
-func (a *assignment) put(e Entry) { a.ledger.entries[e.Address] = e }
+func (a *assignment) put(e Entry) { a.ledger.put(e) }
 
 func (a *assignment) refuse(c Claim, f Family, reason Reason, field, value, text string) {
 	a.refusals = append(a.refusals, Refusal{UID: c.UID, Family: f, Reason: reason, Field: field, Value: value, Text: text})
