@@ -56,9 +56,9 @@ func holderChecks() []check {
 		},
 		{
 			name:       "address-silent",
-			looks:      "whether most of the nodes that watch a holder get no good answer from its kube-proxy, and its addresses stay there",
+			looks:      "whether most of the nodes that watch a holder get no good answer from its kube-proxy or its agent, and its addresses stay there",
 			severities: []Severity{Error},
-			remedy:     "see that kube-proxy runs on that node, that its health port can be reached from other nodes, and that other nodes could hold the address: underlayctl addresses -o wide",
+			remedy:     "see that kube-proxy and the agent run on that node, that its ports 10256 and 10267 can be reached from other nodes, and that other nodes could hold the address: underlayctl addresses -o wide",
 			concerns:   (*cluster).addresses,
 			needs:      seesAddresses | survey.PartEndpointSlices,
 			find:       addressSilent,
@@ -200,7 +200,7 @@ func addressSilent(x *cluster) []Finding {
 		return nil // they may be moving just now
 	}
 	for _, row := range x.addressView.Addresses {
-		ports := x.lasting.SilentOf(row.Holder, row.Check)
+		ports := x.lasting.SilentOf(row.Holder, row.Ports())
 		if row.Holder == "" || len(ports) == 0 || x.idle(row) {
 			continue
 		}

@@ -36,7 +36,7 @@ func (s *Snapshot) addressRow(a Addressing, e addresses.Entry) AddressRow {
 		if node != "" && s.Node(node) == nil {
 			row.Notes = append(row.Notes, "Node "+node+" doesn't exist")
 		}
-		if ports := a.SilentOf(node, row.Check); len(ports) > 0 {
+		if ports := a.SilentOf(node, row.Ports()); len(ports) > 0 {
 			row.Notes = append(row.Notes, fmt.Sprintf("%s is silent at %s, say most of those that watch it", node, portsText(ports)))
 		}
 	}

@@ -133,13 +133,23 @@ func (a Addressing) Refusal(node string, address netip.Addr) (addresses.Problem,
 	return addresses.Problem{}, false
 }
 
-// SilentOf are the ports of a node that its watchers call silent, of those by which
-// an address is checked there: its own, and kube-proxy's.
-func (a Addressing) SilentOf(node string, check int) (ports []int) {
-	for _, silent := range a.Silent {
-		if silent.Node == node && (silent.Port == check || silent.Port == addresses.ProxyPort) {
-			ports = append(ports, silent.Port)
+// SilentOf are those ports of a node that its watchers call silent.
+func (a Addressing) SilentOf(node string, ports []int) (silent []int) {
+	for _, e := range a.Silent {
+		if e.Node == node && slices.Contains(ports, e.Port) {
+			silent = append(silent, e.Port)
 		}
+	}
+	return silent
+}
+
+// Ports are those by which the holder of an address is watched: where kube-proxy tells
+// whether it serves the address, and whether it serves at all, and where the agent tells
+// that it answers for it, if that is how traffic comes to the node.
+func (r AddressRow) Ports() []int {
+	ports := []int{r.Check, addresses.ProxyPort}
+	if mover := config.Mover(r.Mover); mover == config.Layer2 || mover == config.FloatingIP {
+		ports = append(ports, addresses.AgentPort)
 	}
 	return ports
 }
