@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/component-base/metrics"
 
+	addressagent "github.com/underlay-ccm/underlay/addresses/agent"
 	addresscontroller "github.com/underlay-ccm/underlay/addresses/controller"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/robot"
@@ -172,6 +173,10 @@ func metricSources() []metricSource {
 		}},
 		{"internal/vswitch", "underlay-ccm: members of the vSwitch", "The replica that leads shows them, if there is a pool with `source: vswitch` and Robot may be asked.", func(c *collector) error {
 			_, err := vswitch.New(vswitch.Config{Nodes: nodes, Registry: c})
+			return err
+		}},
+		{"addresses/agent", "underlay-agent: addresses that it holds", "Every node's agent shows its own, if `addresses.pools` are configured.", func(c *collector) error {
+			_, err := addressagent.New(addressagent.Config{Nodes: nodes, Registry: c})
 			return err
 		}},
 		{"routes/agent", "underlay-agent", "Every node's agent shows its own.", func(c *collector) error {
