@@ -77,7 +77,7 @@ func (r *AddressRow) alone(a Addressing, e addresses.Entry) {
 func (r *AddressRow) together(a Addressing, e addresses.Entry) {
 	var missing []string
 	for _, node := range e.Nodes {
-		if slices.Contains(r.HeldBy, node) {
+		if _, holds := slices.BinarySearch(r.HeldBy, node); holds {
 			continue
 		}
 		missing = append(missing, node)
@@ -132,15 +132,18 @@ func portsText(ports []int) string {
 }
 
 func (s *Snapshot) addressNodes(a Addressing) (rows []AddressNodeRow) {
-	entries := a.Ledger.Entries()
+	assigned := map[string]int{}
+	for _, e := range a.Ledger.Entries() {
+		if len(e.Shares) == 0 {
+			continue
+		}
+		for _, node := range append(slices.Clone(e.Nodes), e.Holder) {
+			assigned[node]++
+		}
+	}
 	for _, n := range s.Nodes {
 		report, reports := a.Reports[n.Name]
-		row := AddressNodeRow{Node: n.Name, Held: len(report.Held), Refused: len(report.Refused), Reports: reports}
-		for _, e := range entries {
-			if e.HeldBy(n.Name) {
-				row.Assigned++
-			}
-		}
+		row := AddressNodeRow{Node: n.Name, Assigned: assigned[n.Name], Held: len(report.Held), Refused: len(report.Refused), Reports: reports}
 		row.Why = s.whyNoAddress(a, n)
 		rows = append(rows, row)
 	}

@@ -41,9 +41,10 @@ type Addressing struct {
 	Reports    map[string]addresses.Report
 	Unreadable map[string]error
 	// Silent are the ports of nodes that most of their watchers call silent.
-	Silent []addresses.Endpoint
-	ready  []string
-	since  map[string]time.Time // when each report became as it is, where that is known
+	Silent  []addresses.Endpoint
+	ready   []string
+	since   map[string]time.Time    // when each report became as it is, where that is known
+	holders map[netip.Addr][]string // by name
 }
 
 // AddressesOn reports whether addresses are handed out.
@@ -59,7 +60,7 @@ func (s *Snapshot) AsksForAddress(svc *corev1.Service) bool {
 // Addressing reads the ledger of addresses and the reports of Nodes. It needs
 // PartNodes and PartAddresses; what of them was not seen is empty.
 func (s *Snapshot) Addressing() Addressing {
-	a := Addressing{Settled: true, Reports: map[string]addresses.Report{}, Unreadable: map[string]error{}, since: map[string]time.Time{}}
+	a := Addressing{Settled: true, Reports: map[string]addresses.Report{}, Unreadable: map[string]error{}, since: map[string]time.Time{}, holders: map[netip.Addr][]string{}}
 	if s.AddressLedger != nil {
 		a.Ledger, a.Damage = addresses.ParseLedger([]byte(s.AddressLedger.Data[AddressLedgerKey]))
 		a.Settled = s.Taken.Sub(changed(s.AddressLedger.ManagedFields, "")) > addressesSettle
@@ -78,6 +79,9 @@ func (s *Snapshot) Addressing() Addressing {
 			continue
 		}
 		a.Reports[n.Name], a.since[n.Name] = report, changed(n.ManagedFields, reportField)
+		for _, h := range report.Held {
+			a.holders[h.Address] = append(a.holders[h.Address], n.Name)
+		}
 	}
 	a.Silent = addresses.Silent(a.Reports, a.ready)
 	return a
@@ -113,15 +117,7 @@ func changed(entries []metav1.ManagedFieldsEntry, field string) (last time.Time)
 }
 
 // Holders are the nodes that say that they hold an address, by name.
-func (a Addressing) Holders(address netip.Addr) (nodes []string) {
-	for node, r := range a.Reports {
-		if slices.ContainsFunc(r.Held, func(h addresses.Hold) bool { return h.Address == address }) {
-			nodes = append(nodes, node)
-		}
-	}
-	slices.Sort(nodes)
-	return nodes
-}
+func (a Addressing) Holders(address netip.Addr) []string { return a.holders[address] }
 
 // Refusal is what a node says against holding an address.
 func (a Addressing) Refusal(node string, address netip.Addr) (addresses.Problem, bool) {
