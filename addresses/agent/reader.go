@@ -42,12 +42,12 @@ type Reader struct {
 	// Read is called with each ledger that is not the one before, in order, and with the UID of the
 	// ConfigMap that it is in.
 	Read func(l addresses.Ledger, uid string)
-	// Doubt is called when the latest ledger may be out of date, and when it isn't any more. At first
-	// it is.
+	// Doubt is called when the latest ledger may be out of date, and when it isn't any more. As long
+	// as it was not called it may be.
 	Doubt func(doubt bool, why error)
 
-	last    version
-	doubted bool
+	last          version
+	told, doubted bool
 }
 
 // version is what tells one content of the ConfigMap from another.
@@ -55,7 +55,6 @@ type version struct{ uid, resourceVersion string }
 
 // Run follows until the context ends.
 func (r *Reader) Run(ctx context.Context) {
-	r.doubted = true
 	for pause := retryAtFirst; ctx.Err() == nil; pause = min(pause*2, retryAtMost) {
 		start := time.Now()
 		began, err := r.follow(ctx)
@@ -79,8 +78,8 @@ func (r *Reader) Run(ctx context.Context) {
 }
 
 func (r *Reader) doubt(doubt bool, why error) {
-	if doubt != r.doubted {
-		r.doubted = doubt
+	if !r.told || doubt != r.doubted {
+		r.told, r.doubted = true, doubt
 		r.Doubt(doubt, why)
 	}
 }

@@ -75,6 +75,7 @@ type world struct {
 	t   *testing.T
 	api *fakeAPI
 	process
+	faults func(call) fault // of the next process, from its start on
 }
 
 // process is one run of the controller, as after a restart.
@@ -123,7 +124,7 @@ func usual() []Pool {
 // start runs a controller beside any other; it is the one that kill and line are of.
 func (w *world) start(configure ...func(*Config)) {
 	w.t.Helper()
-	p := process{line: &line{api: w.api}, events: &eventLog{}, registry: metrics.NewKubeRegistry()}
+	p := process{line: &line{api: w.api, faults: w.faults}, events: &eventLog{}, registry: metrics.NewKubeRegistry()}
 	client, err := kubernetes.NewForConfig(&rest.Config{
 		Host: "http://fake", Transport: p.line, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
 	})
@@ -211,7 +212,12 @@ func (w *world) service(name string, change ...func(*corev1.Service)) {
 }
 
 func (w *world) editService(name string, edit func(*corev1.Service)) {
-	editObject(w.api, "services", name, edit)
+	editObject(w.api, "services", name, func(svc *corev1.Service) {
+		if svc.Annotations == nil {
+			svc.Annotations = map[string]string{}
+		}
+		edit(svc)
+	})
 }
 
 func annotated(key, value string) func(*corev1.Service) {

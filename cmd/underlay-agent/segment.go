@@ -43,16 +43,34 @@ func newSegment(r *layer2.Responder, network *kernel.Kernel, routed bool) *segme
 	return &segment{responder: r, network: network, routed: routed, kick: make(chan struct{}, 1)}
 }
 
-// Set tells the responder, together with the interfaces as they were last.
+// lookWithin bounds the first look at the interfaces.
+const lookWithin = time.Second
+
+// Set tells the responder, together with the interfaces as they were last. What an earlier run held
+// it is to hold at once, so the first time they are looked at.
 func (s *segment) Set(w addressagent.Want) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.want = w
-	s.tell()
+	known := s.links != nil
+	if known {
+		s.tell()
+	}
+	s.mu.Unlock()
+	if known {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookWithin)
+	defer cancel()
+	if err := s.look(ctx); err != nil {
+		klog.Background().Error(err, "The interfaces can't be listed; no address is held before they can")
+	}
 }
 
 func (s *segment) tell() {
-	d := layer2.Desired{Cluster: s.want.Cluster, Links: s.links, Elsewhere: s.want.Elsewhere, Doubt: s.want.Doubt}
+	d := layer2.Desired{Cluster: s.want.Cluster, Links: s.links, Doubt: s.want.Doubt}
+	if !s.routed {
+		d.Elsewhere = s.want.Elsewhere
+	}
 	for _, h := range s.want.Hold {
 		if s.asked(h) {
 			d.Hold = append(d.Hold, layer2.Want{Address: h.Address, Epoch: h.Epoch, Resumed: h.Resumed, AnswerOn: s.uplink})
@@ -74,14 +92,14 @@ func (s *segment) State() (now addressagent.State) {
 			now.Held = append(now.Held, addresses.Hold{Address: h.Address, Epoch: h.Epoch})
 		}
 	}
-	totals := s.responder.Totals()
-	now.Announced, now.Conflicts = totals.Announcements, totals.Conflicts
-	// Those that other nodes hold too: whoever looks for a next one need not try this node.
+	// Whoever looks for a node for the others need not try this one.
 	for _, a := range s.want.Elsewhere {
 		if !s.routed && !slices.ContainsFunc(s.links, func(l layer2.Link) bool { return hasNeighbor(l, a) }) {
 			now.Refused = append(now.Refused, addresses.Problem{Address: a, Reason: addresses.OffSegment})
 		}
 	}
+	totals := s.responder.Totals()
+	now.Announced, now.Conflicts = totals.Announcements, totals.Conflicts
 	return now
 }
 
@@ -152,18 +170,18 @@ func (s *segment) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	links, uplink := segmentLinks(found), ""
+	links, uplink := append([]layer2.Link{}, segmentLinks(found)...), "" // not nil: they are known
 	if s.routed {
 		table, err := s.network.List(ctx)
 		if err != nil {
 			return err
 		}
-		links = working(found)
+		links = append([]layer2.Link{}, working(found)...)
 		uplink = uplinkOf(table, links)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if uplink != s.uplink || !slices.EqualFunc(links, s.links, equalLinks) {
+	if s.links == nil || uplink != s.uplink || !slices.EqualFunc(links, s.links, equalLinks) {
 		s.links, s.uplink = links, uplink
 		s.tell()
 	}
