@@ -2,6 +2,7 @@ package speaker_test
 
 import (
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -133,6 +134,7 @@ func TestPasswords(t *testing.T) {
 	w.Peers[0].Password = "wrong"
 	a.set(w)
 	f.until(soon, "the session without a password", func() bool { return f.hops(bgp.Host(service6)) == 1 })
+	f.until(soon, "the reason", func() bool { return strings.Contains(a.state("router4").Reason, "timeout") })
 	if got := a.state("router4"); got.Established || got.State != "Active" || len(got.Carries) > 0 || got.Announced != 0 {
 		t.Errorf("with a wrong password: %+v", got)
 	}
@@ -143,7 +145,7 @@ func TestPasswords(t *testing.T) {
 	if now := f.ask("show", "protocols", "a6"); now != since {
 		t.Errorf("the other session was touched:\n%s\n%s", since, now)
 	}
-	if log := a.log.String(); strings.Contains(log, "wrong") || strings.Contains(log, "right") {
+	if log := a.log(); strings.Contains(log, "wrong") || strings.Contains(log, "right") {
 		t.Errorf("a password is in the log:\n%s", log)
 	}
 }
@@ -178,4 +180,70 @@ func TestInternalSession(t *testing.T) {
 	w.Peers[0].ASN = nodeASN
 	a.set(w)
 	f.until(soon, "the route", func() bool { return f.hops(bgp.Host(service4)) == 1 })
+}
+
+// A number that the router doesn't expect: the state says why there is no session, and another
+// number begins anew.
+func TestAnotherNumber(t *testing.T) {
+	t.Parallel()
+	f := newFabric(t)
+	f.route(session{node: "a", family: 4})
+	a := speak(t, f.nodes["a"])
+	w := of("a", hosts(service4), router4)
+	w.ASN = 64513
+	a.set(w)
+	f.until(soon, "a reason", func() bool { return strings.Contains(a.state("router4").Reason, "autonomous systems") })
+	if out := a.tell(order{Set: &wanted{}}); !strings.Contains(out.Error, "asn: 0") {
+		t.Errorf("an impossible wish: %s", out.Error)
+	}
+	if got := a.state("router4"); got.Name != "router4" {
+		t.Errorf("after it: %+v", got)
+	}
+	w.ASN = nodeASN
+	a.set(w)
+	f.until(soon, "the route", func() bool { return f.hops(bgp.Host(service4)) == 1 })
+	w.Peers = nil
+	a.set(w)
+	f.until(soon, "nothing is left", func() bool { return f.hops(bgp.Host(service4)) == 0 })
+	if out := a.tell(order{}); len(out.State) > 0 {
+		t.Errorf("without peers: %+v", out.State)
+	}
+}
+
+// A router that tells a node the whole table is given up, and the state says so.
+func TestTheRouterTellsTooMuch(t *testing.T) {
+	t.Parallel()
+	f := newFabric(t)
+	f.route(session{node: "a", family: 4, channels: "ipv4 { import all; export all; };"})
+	a := speak(t, f.nodes["a"])
+	a.set(of("a", hosts(service4), router4))
+	f.until(soon, "the session", func() bool { return a.state("router4").Established })
+	f.learn(6000)
+	f.until(soon, "it is given up", func() bool { return strings.Contains(a.state("router4").Reason, "announce none") })
+}
+
+// The router of the how-to.
+func TestTheDocumentedRouter(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/how-to/bgp.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```bird\n")
+	configuration, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("the page has no configuration for BIRD")
+	}
+	f := newFabric(t)
+	f.start(configuration)
+	gateway := netip.MustParsePrefix("192.0.2.1/32")
+	for node, n := range f.nodes {
+		speak(t, n).set(of(node, append(hosts(service4, service6), gateway), router4, router6))
+	}
+	for _, p := range hosts(service4, service6) {
+		f.until(soon, "two next hops of "+p.String(), func() bool { return f.hops(p) == 2 })
+	}
+	if f.hops(gateway) != 0 {
+		t.Error("the filter lets the gateway's address in")
+	}
 }
