@@ -86,7 +86,8 @@ func (r *Reader) doubt(doubt bool, why error) {
 
 // follow lists and watches until the watch ends. began: it had begun.
 func (r *Reader) follow(ctx context.Context) (began bool, err error) {
-	only := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, LedgerName).String()}
+	named := fields.OneTermEqualSelector(metav1.ObjectNameField, LedgerName)
+	only := metav1.ListOptions{FieldSelector: named.String()}
 	latest, err := r.list(ctx, only)
 	if err != nil {
 		return false, err
@@ -175,13 +176,14 @@ func (r *Reader) seen(ctx context.Context, stored *corev1.ConfigMap) {
 	}
 	ledger, err := addresses.ParseLedger([]byte(stored.Data[LedgerKey]))
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "The ledger of addresses can't be read; what this node holds stays as it is. Restore the key, or delete the ConfigMap to have it rebuilt",
-			"configMap", LedgerNamespace+"/"+LedgerName, "key", LedgerKey)
+		klog.FromContext(ctx).Error(err, "The ledger of addresses can't be read; what this node holds stays "+
+			"as it is. Restore the key, or delete the ConfigMap to have it rebuilt", "configMap", LedgerNamespace+"/"+LedgerName, "key", LedgerKey)
 		r.last = now
 		return
 	}
 	if r.last.uid != "" && r.last.uid != now.uid {
-		klog.FromContext(ctx).Info("The ledger of addresses was made anew", "configMap", LedgerNamespace+"/"+LedgerName)
+		klog.FromContext(ctx).Info("The ledger of addresses was made anew",
+			"configMap", LedgerNamespace+"/"+LedgerName)
 	}
 	r.last = now
 	r.Read(ledger, now.uid)

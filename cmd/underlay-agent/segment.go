@@ -73,7 +73,8 @@ func (s *segment) tell() {
 	}
 	for _, h := range s.want.Hold {
 		if s.asked(h) {
-			d.Hold = append(d.Hold, layer2.Want{Address: h.Address, Epoch: h.Epoch, Resumed: h.Resumed, AnswerOn: s.uplink})
+			want := layer2.Want{Address: h.Address, Epoch: h.Epoch, Resumed: h.Resumed, AnswerOn: s.uplink}
+			d.Hold = append(d.Hold, want)
 		}
 	}
 	s.responder.Set(d)
@@ -135,7 +136,7 @@ func (s *segment) watch(ctx context.Context) {
 	events.Go(func() {
 		for ctx.Err() == nil {
 			err := s.network.Watch(ctx, func(e agent.Event) {
-				if route := e.Kind == agent.RouteSet || e.Kind == agent.RouteGone; route && (!s.routed || e.Route.Dst.Bits() > 0) {
+				if route := e.Kind == agent.RouteSet || e.Kind == agent.RouteGone; route && !s.cares(e.Route) {
 					return
 				}
 				select {
@@ -159,10 +160,13 @@ func (s *segment) watch(ctx context.Context) {
 		case <-s.kick:
 		}
 		if err := s.look(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "The interfaces can't be listed; addresses are held on those that there were")
+			klog.FromContext(ctx).Error(err, "The interfaces can't be listed; addresses stay where they are")
 		}
 	}
 }
+
+// cares reports whether a route decides where addresses are answered for.
+func (s *segment) cares(route agent.Entry) bool { return s.routed && route.Dst.Bits() == 0 }
 
 // look tells the responder of the interfaces, if they have changed.
 func (s *segment) look(ctx context.Context) error {
@@ -234,7 +238,8 @@ func hasNeighbor(l layer2.Link, a netip.Addr) bool {
 }
 
 func equalLinks(a, b layer2.Link) bool {
-	return a.Name == b.Name && a.Index == b.Index && slices.Equal(a.MAC, b.MAC) && slices.Equal(a.Prefixes, b.Prefixes)
+	return a.Name == b.Name && a.Index == b.Index && slices.Equal(a.MAC, b.MAC) &&
+		slices.Equal(a.Prefixes, b.Prefixes)
 }
 
 // neighbors is the kernel's table on the segments.
