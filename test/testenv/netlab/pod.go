@@ -15,14 +15,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/underlay-ccm/underlay/test/testenv/echo"
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
 // pollEvery is how often what is awaited is looked at.
 const pollEvery = 50 * time.Millisecond
 
-// EchoPort is where every pod answers, TCP and UDP; see Echo.
-const EchoPort = 8080
+// EchoPort is where every pod answers, TCP and UDP; see Echo. At TalkPort it repeats what it is
+// told over TCP, for as long as a connection stands.
+const (
+	EchoPort = 8080
+	TalkPort = 8081
+)
 
 // Pod is a namespace that the CNI plugins attached to its machine, and an object
 // of the API, so that Services find it. It answers on EchoPort under its name.
@@ -35,6 +40,7 @@ type Pod struct {
 
 	result json.RawMessage // what the plugins said
 	echo   *Echo
+	talk   *echo.Repeater
 }
 
 // RunPod starts a pod on a machine, as scheduler and kubelet do, and returns when
@@ -86,6 +92,11 @@ func (p *Pod) start(ctx context.Context, labels map[string]string) (err error) {
 	if p.echo, err = serve(ctx, p.Namespace, p.Name, EchoPort); err != nil {
 		return err
 	}
+	talk, err := p.Namespace.Listen(ctx, "tcp", fmt.Sprintf(":%d", TalkPort))
+	if err != nil {
+		return err
+	}
+	p.talk = echo.Repeat(talk)
 	patch, err := json.Marshal(map[string]any{"status": p.status()})
 	if err != nil {
 		return err
@@ -135,6 +146,9 @@ func (p *Pod) Delete(ctx context.Context) error {
 func (p *Pod) release() {
 	if p.echo != nil {
 		p.echo.Close()
+	}
+	if p.talk != nil {
+		p.talk.Close()
 	}
 	p.Namespace.Close()
 }
