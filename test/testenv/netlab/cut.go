@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 )
 
 // Side is a network that a machine on metal is in.
@@ -49,12 +48,10 @@ func (m *Machine) Heal(ctx context.Context, from ...Side) error {
 	return nil
 }
 
-// pass lets the bridge of a network forward what a machine sends and gets, or not.
+// pass lets the bridge of a network take and give frames at a machine's port, or not. That the
+// port's own state says so is not heeded everywhere.
 func (m *Machine) pass(ctx context.Context, side Side, forward bool) error {
-	f, state := m.lab, 0 // disabled
-	if forward {
-		state = 3
-	}
+	f := m.lab
 	if !f.options.Metal {
 		return fmt.Errorf("machine %s: only machines on metal are parted from a network", m.Name)
 	}
@@ -62,7 +59,14 @@ func (m *Machine) pass(ctx context.Context, side Side, forward bool) error {
 	if side == SideAPI {
 		ns, port = f.host, mgmt+"-"+m.port()
 	}
-	if _, err := ns.Run(ctx, "ip", "link", "set", port, "type", "bridge_slave", "state", strconv.Itoa(state)); err != nil {
+	script := fmt.Sprintf("add table bridge cut-%[1]s\ndelete table bridge cut-%[1]s\n", port)
+	if !forward {
+		script += fmt.Sprintf(`table bridge cut-%[1]s {
+	chain in { type filter hook prerouting priority filter; iifname %[1]q drop; }
+	chain out { type filter hook postrouting priority filter; oifname %[1]q drop; }
+}`, port)
+	}
+	if _, err := ns.Feed(ctx, script, "nft", "-f", "-"); err != nil {
 		return fmt.Errorf("machine %s: %w", m.Name, err)
 	}
 	return nil
