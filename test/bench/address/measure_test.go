@@ -4,6 +4,7 @@ package address_test
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
@@ -43,9 +44,6 @@ func (w *world) during(fault, heal func(holder *netlab.Machine), lasts time.Dura
 	w.b.Helper()
 	ctx := w.b.Context()
 	holder := w.holder()
-	if holder == nil {
-		w.b.Fatal("the client knows no machine behind the address")
-	}
 	w.unload(holder)
 	w.pause(settled)
 	began := time.Now()
@@ -75,6 +73,7 @@ func (w *world) during(fault, heal func(holder *netlab.Machine), lasts time.Dura
 		heal(holder)
 	}
 	w.pause(2 * settled)
+	w.united()
 	stop()
 	o.udp, o.tcp, o.talk, o.fresh = stream.Stop(), knocking.Stop(), talk.Stop(), asking.Stop()
 	for _, f := range w.frames.Claims(w.address, began) {
@@ -91,6 +90,18 @@ func (w *world) during(fault, heal func(holder *netlab.Machine), lasts time.Dura
 	o.writes = w.writes(at)
 	o.wrong = w.differs()
 	return o
+}
+
+// united waits until only one machine has claimed the address for a while, whom the fresh client asks
+// about all the time.
+func (w *world) united() {
+	w.b.Helper()
+	w.await("one machine has the address", func() string {
+		if all := w.frames.Claimants(w.address, time.Now().Add(-settled)); len(all) != 1 {
+			return fmt.Sprintf("%q claim it", all)
+		}
+		return ""
+	})
 }
 
 // both is the time from a moment to the last claim by whom does not make the very last one.

@@ -144,19 +144,23 @@ func (w *world) serve() {
 
 func (w *world) echo() netip.AddrPort { return netip.AddrPortFrom(w.address, netlab.EchoPort) }
 
-// holder is whom the client knows behind the address; nil if nobody or a stranger.
-func (w *world) holder() *netlab.Machine {
+// holder is the machine that answers when the client asks for the address, which it forgets first.
+func (w *world) holder() (holder *netlab.Machine) {
 	w.b.Helper()
-	known, err := w.client.Knows(w.b.Context(), w.address)
-	w.must(err)
-	for _, m := range w.machines {
-		hardware, err := m.Hardware()
+	w.await("a machine answers for the address", func() string {
+		w.must(w.client.Inquire(w.b.Context(), w.address))
+		w.pause(50 * time.Millisecond)
+		known, err := w.client.Knows(w.b.Context(), w.address)
 		w.must(err)
-		if hardware == known {
-			return m
+		for _, m := range w.machines {
+			if hardware, err := m.Hardware(); err == nil && hardware == known {
+				holder = m
+				return ""
+			}
 		}
-	}
-	return nil
+		return fmt.Sprintf("the client knows %q", known)
+	})
+	return holder
 }
 
 // unload moves the pods off the holder, so that what happens to it only concerns the address.
