@@ -22,6 +22,7 @@ func (l Ledger) Assign(pools []Pool, claims []Claim) (Ledger, []Refusal) {
 	for _, c := range claims {
 		a.assign(c)
 	}
+	a.ledger.forget()
 	return a.ledger, a.refusals
 }
 

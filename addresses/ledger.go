@@ -1,6 +1,7 @@
 package addresses
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -11,10 +12,12 @@ import (
 // Ledger says who has which address, and which node holds it.
 type Ledger struct {
 	entries map[netip.Addr]Entry
+	// floor is the highest epoch of the entries that were dropped: all that come are higher.
+	floor uint64
 }
 
-// Entry is one address. It stays after the last Service has gone, so that its next holder has a
-// higher epoch than all before.
+// Entry is one address. It stays for a while after the last Service has gone, so that the address
+// is the last one to be handed out again.
 type Entry struct {
 	Address netip.Addr `json:"address"`
 	// Shares are the Services that have it, by UID; none: it is free.
@@ -125,13 +128,35 @@ func (l Ledger) clone() Ledger {
 	for a, e := range l.entries {
 		entries[a] = e
 	}
-	return Ledger{entries}
+	return Ledger{entries, l.floor}
+}
+
+// returned is how many entries of addresses that were given back are kept. A pool of IPv6 may have
+// more addresses than a ConfigMap can hold.
+const returned = 256
+
+// forget drops entries of addresses that were given back, those with the lowest epochs first, where
+// there are more than are kept. An address that a node still holds is not given back yet.
+func (l *Ledger) forget() {
+	var free []Entry
+	for _, e := range l.Entries() {
+		if len(e.Shares) == 0 && e.Holder == "" && len(e.Nodes) == 0 {
+			free = append(free, e)
+		}
+	}
+	slices.SortStableFunc(free, func(a, b Entry) int { return cmp.Compare(a.Epoch, b.Epoch) })
+	for len(free) > returned {
+		l.floor = max(l.floor, free[0].Epoch)
+		delete(l.entries, free[0].Address)
+		free = free[1:]
+	}
 }
 
 // stored is the ledger's text form. Most addresses that several nodes hold are held by the same
 // ones, so each set of nodes is there once.
 type stored struct {
 	Version int           `json:"version"`
+	Floor   uint64        `json:"floor,omitempty"`
 	Groups  [][]string    `json:"groups,omitempty"`
 	Entries []storedEntry `json:"addresses"`
 }
@@ -147,7 +172,7 @@ const version = 1
 
 // MarshalText is the ledger as it is stored: the same for the same entries.
 func (l Ledger) MarshalText() ([]byte, error) {
-	s := stored{Version: version, Entries: []storedEntry{}}
+	s := stored{Version: version, Floor: l.floor, Entries: []storedEntry{}}
 	groups := make(map[string]int)
 	for _, e := range l.Entries() {
 		row := storedEntry{Entry: e}
@@ -169,7 +194,7 @@ func (l Ledger) MarshalText() ([]byte, error) {
 // ParseLedger reads what MarshalText has written. An empty text is an empty ledger.
 func ParseLedger(text []byte) (Ledger, error) {
 	const reading = "reading the ledger of addresses"
-	l := Ledger{make(map[netip.Addr]Entry)}
+	l := Ledger{entries: make(map[netip.Addr]Entry)}
 	if len(text) == 0 {
 		return l, nil
 	}
@@ -180,6 +205,7 @@ func ParseLedger(text []byte) (Ledger, error) {
 	if s.Version != version {
 		return Ledger{}, fmt.Errorf("%s: version %d, want %d: another version of Underlay wrote it, use that one", reading, s.Version, version)
 	}
+	l.floor = s.Floor
 	for _, row := range s.Entries {
 		e := row.Entry
 		_, twice := l.entries[e.Address]

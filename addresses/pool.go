@@ -11,15 +11,35 @@ import (
 // Range is all addresses from First to Last, both of one family.
 type Range struct{ First, Last netip.Addr }
 
+// Mistake is what is wrong with a pool or with one of its ranges.
+type Mistake struct {
+	// Pool is the pool's place in the list, and Field what of it is wrong, FieldName or FieldRanges.
+	// Of a range alone neither is known.
+	Pool                   int
+	Field                  string
+	Value, Problem, Remedy string
+}
+
+// What of a pool can be wrong.
+const (
+	FieldName   = "name"
+	FieldRanges = "ranges"
+)
+
+func (m *Mistake) Error() string { return fmt.Sprintf("%q: %s: %s", m.Value, m.Problem, m.Remedy) }
+
 // ParseRange reads an address, a prefix, or two addresses with a dash between them. A prefix means
-// all of its addresses.
+// all of its addresses. Its error is a *Mistake.
 func ParseRange(text string) (Range, error) {
 	const forms = "write 192.0.2.7, 192.0.2.0/28 or 192.0.2.16-192.0.2.31"
+	wrong := func(problem, remedy string) (Range, error) {
+		return Range{}, &Mistake{Value: text, Problem: problem, Remedy: remedy}
+	}
 	if prefix, err := netip.ParsePrefix(text); err == nil {
 		if prefix != prefix.Masked() || prefix.Addr().Is4In6() {
-			return Range{}, fmt.Errorf("range %q: not the first address of a prefix: write %s", text, prefix.Masked())
+			return wrong("does not begin with the first address of its prefix", "write "+prefix.Masked().String())
 		}
-		return Range{prefix.Addr(), lastOf(prefix)}, nil
+		return RangeOf(prefix), nil
 	}
 	from, to, two := strings.Cut(text, "-")
 	if !two {
@@ -29,16 +49,19 @@ func ParseRange(text string) (Range, error) {
 	last, errLast := netip.ParseAddr(strings.TrimSpace(to))
 	switch {
 	case err != nil || errLast != nil:
-		return Range{}, fmt.Errorf("range %q: not an address, a prefix, or two addresses: %s", text, forms)
+		return wrong("is not an address, a prefix, or two addresses", forms)
 	case first.Zone() != "" || last.Zone() != "" || first.Is4In6() || last.Is4In6():
-		return Range{}, fmt.Errorf("range %q: an address with a zone, or an IPv4 address in IPv6: %s", text, forms)
+		return wrong("has an address with a zone, or an IPv4 address in IPv6 notation", forms)
 	case first.Is4() != last.Is4():
-		return Range{}, fmt.Errorf("range %q: two address families: write a range for each", text)
+		return wrong("has two address families", "write a range for each")
 	case last.Less(first):
-		return Range{}, fmt.Errorf("range %q: the last address comes before the first: write %s-%s", text, last, first)
+		return wrong("has its last address before its first", fmt.Sprintf("write %s-%s", last, first))
 	}
 	return Range{first, last}, nil
 }
+
+// RangeOf is all addresses of a prefix.
+func RangeOf(p netip.Prefix) Range { return Range{p.Masked().Addr(), lastOf(p.Masked())} }
 
 // lastOf is the last address of a prefix.
 func lastOf(p netip.Prefix) netip.Addr {
@@ -55,7 +78,8 @@ func (r Range) Contains(a netip.Addr) bool {
 	return a.Is4() == r.First.Is4() && !a.Less(r.First) && !r.Last.Less(a)
 }
 
-func (r Range) overlaps(other Range) bool {
+// Overlaps reports whether the ranges have an address in common.
+func (r Range) Overlaps(other Range) bool {
 	return r.First.Is4() == other.First.Is4() && !r.Last.Less(other.First) && !other.Last.Less(r.First)
 }
 
@@ -79,8 +103,8 @@ func (p Pool) Contains(a netip.Addr) bool {
 	return slices.ContainsFunc(p.Ranges, func(r Range) bool { return r.Contains(a) })
 }
 
-// Validate refuses pools that could give one address twice, and such as could give none. The errors
-// name pool and range, all at once.
+// Validate refuses pools that could give one address twice, and such as could give none: all
+// mistakes at once, each a *Mistake.
 func Validate(pools []Pool) error {
 	var errs []error
 	type placed struct {
@@ -89,18 +113,21 @@ func Validate(pools []Pool) error {
 	}
 	var all []placed
 	names := make(map[string]bool)
-	for _, p := range pools {
+	for i, p := range pools {
+		wrong := func(field, value, problem, remedy string) {
+			errs = append(errs, &Mistake{Pool: i, Field: field, Value: value, Problem: problem, Remedy: remedy})
+		}
 		if names[p.Name] {
-			errs = append(errs, fmt.Errorf("pool %q: another pool has that name too: give each its own", p.Name))
+			wrong(FieldName, p.Name, "is the name of another pool too", "give each pool a name of its own")
 		}
 		names[p.Name] = true
 		if len(p.Ranges) == 0 {
-			errs = append(errs, fmt.Errorf("pool %q has no range: set one, such as 192.0.2.16-192.0.2.31", p.Name))
+			wrong(FieldRanges, "", fmt.Sprintf("pool %s has no range", p.Name), "give one, such as 192.0.2.16-192.0.2.31")
 		}
 		for _, r := range p.Ranges {
 			for _, other := range all {
-				if other.overlaps(r) {
-					errs = append(errs, fmt.Errorf("pool %q: range %s overlaps %s of pool %q: leave each address to one range", p.Name, r, other.Range, other.pool))
+				if other.Overlaps(r) {
+					wrong(FieldRanges, r.String(), fmt.Sprintf("overlaps %s of pool %s", other.Range, other.pool), "leave each address to one range")
 				}
 			}
 			all = append(all, placed{p.Name, r})

@@ -1,6 +1,7 @@
 package addresses_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -42,10 +43,14 @@ func TestValidate(t *testing.T) {
 	err := addresses.Validate([]addresses.Pool{
 		pool("a", "192.0.2.0/28"), pool("b", "192.0.2.15-192.0.2.20", "2001:db8::/64"), pool("a", "198.51.100.1"), pool("c"),
 	})
-	for _, want := range []string{`pool "b": range 192.0.2.15-192.0.2.20 overlaps 192.0.2.0-192.0.2.15 of pool "a"`, `pool "a": another pool has that name`, `pool "c" has no range`} {
+	for _, want := range []string{`"192.0.2.15-192.0.2.20": overlaps 192.0.2.0-192.0.2.15 of pool a`, `"a": is the name of another pool`, `pool c has no range`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
+	}
+	var one *addresses.Mistake
+	if !errors.As(err, &one) || one.Pool != 1 || one.Field != addresses.FieldRanges {
+		t.Errorf("the first mistake is %+v, want one of the ranges of pool 1", one)
 	}
 	if err := addresses.Validate([]addresses.Pool{pool("a", "192.0.2.0/28", "2001:db8::/64"), pool("b", "192.0.2.16")}); err != nil {
 		t.Error(err)

@@ -11,6 +11,8 @@ type AgentConfig struct {
 	Exclude []netip.Prefix
 	// VSwitch is where dedicated servers are.
 	VSwitch VSwitch
+	// Addresses are those that nodes hold for Services.
+	Addresses Addresses
 	// Metal: there is no cloud that vouches for the addresses of Nodes.
 	Metal bool
 	// Inventory are the addresses of machines that are known beforehand; only
@@ -36,7 +38,7 @@ func LoadAgent(path, clusterCIDR string, readFile func(string) ([]byte, error)) 
 	}
 	n := AgentConfig{
 		Families: loaded.Families, Pools: loaded.IPAM.Pools, Exclude: loaded.IPAM.Exclude,
-		VSwitch: loaded.VSwitch,
+		VSwitch: loaded.VSwitch, Addresses: loaded.Addresses,
 		Metal:   loaded.Provider == Metal,
 	}
 	if n.Metal {

@@ -27,6 +27,8 @@ type Config struct {
 	Routes                 Routes
 	LoadBalancers          LoadBalancers
 	VSwitch                VSwitch
+	// Addresses are those that nodes hold for Services.
+	Addresses Addresses
 	// Robot is how dedicated servers are asked about; not Enabled with Metal.
 	Robot Robot
 	// Inventory are the machines that are known beforehand. Each has a Number

@@ -59,7 +59,7 @@ func rendered(t *testing.T) string {
 		writeRow(&b, code(l.key), "", "list of "+l.of+"s", "", l.meaning)
 	}
 	for _, l := range lists(&draft{}) {
-		b.WriteString(map[string]string{poolsKey: poolsText, inventoryKey: inventoryText, adoptableKey: adoptableText, primaryIPsKey: primaryIPsText, sharedKey: sharedText}[l.key])
+		b.WriteString(map[string]string{poolsKey: poolsText, inventoryKey: inventoryText, adoptableKey: adoptableText, primaryIPsKey: primaryIPsText, sharedKey: sharedText, addressPoolsKey: addressPoolsText, bgpPeersKey: bgpPeersText}[l.key])
 		b.WriteString("\n| key | values | default | meaning |\n|---|---|---|---|\n")
 		for _, row := range l.item(l.key + "[]") {
 			writeRow(&b, code(row.key), row.format.describe, fallback(row), row.meaning)
@@ -138,6 +138,22 @@ const sharedText = `
 Services that set the same annotation ` + "`underlay.dev/shared`" + ` share one load balancer, if they are of one namespace or of the namespaces that an item of ` + "`loadBalancers.shared`" + ` lists with the name. A name that is listed means nothing in other namespaces: it is refused there. How to [share a load balancer](../how-to/share-a-load-balancer.md).
 
 Each item of ` + "`loadBalancers.shared`" + ` has these keys.
+`
+
+const addressPoolsText = `
+## Address pools
+
+Services of class ` + "`underlay.dev/address`" + ` get an address of each family that they ask for from these pools, in their order, and a node holds it. An address belongs to one range: pools may not overlap each other, nor the ranges of pods and Services, nor the addresses of machines in the inventory and of routers. A pool whose addresses Services have can't be removed: the start is refused with the Services' names.
+
+Each item of ` + "`addresses.pools`" + ` has these keys.
+`
+
+const bgpPeersText = `
+## BGP peers
+
+The agent on each node speaks BGP with the routers whose ` + "`nodeSelector`" + ` matches its Node, and announces the addresses of pools with ` + "`mover: bgp`" + ` while the node serves them.
+
+Each item of ` + "`addresses.bgp.peers`" + ` has these keys.
 `
 
 func code(text string) string {

@@ -205,16 +205,16 @@ func dnsLabels(into *[]string) format {
 }
 
 // labelSelector reads what kubectl's --selector takes.
-func labelSelector(into *labels.Selector) format {
-	return scalar("label selector, such as `size in (small, tiny)`", func(text string) *Error {
+func labelSelector(into *labels.Selector, example, forAll string) format {
+	return scalar("label selector, such as `"+example+"`", func(text string) *Error {
 		if strings.TrimSpace(text) == "" {
-			return &Error{Problem: "is empty", Remedy: "remove the key if the pool is for all Nodes"}
+			return &Error{Problem: "is empty", Remedy: forAll}
 		}
 		selector, err := labels.Parse(text)
 		if err != nil {
 			return &Error{
 				Problem: fmt.Sprintf("is not a label selector: %v", err),
-				Remedy:  "write one as for kubectl's --selector, such as size in (small, tiny)",
+				Remedy:  "write one as for kubectl's --selector, such as " + example,
 				Cause:   err,
 			}
 		}

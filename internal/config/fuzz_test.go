@@ -24,6 +24,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte(head+"pools: [{name: a, cidr: 10.0.0.0/9}, {name: b, source: node}, {name: c, cidr: 'fd00::/16'}]\n"), "", "", 1, 0, 0, "https://a/v1", false)
 	f.Add([]byte(head+"pools:\n- name: a\n  cidr: 10.0.0.0/9\n  nodeSelector: a in (b,c)\n  state: draining\n- {}\n- 7\nfamilies: {ipv6: native}\nquarantine: 1h\n"), "10.0.0.0/8", "", 1, 25, 0, "https://a/v1", false)
 	f.Add([]byte(head+"provider: metal\ninventory: [{name: a.b, addresses: [192.0.2.7], zone: z}, {name: c, type: t}]\nfamilies: {ipv6: none}\n"), "10.0.0.0/16,fd00::/48", "", 0, 0, 0, "c", false)
+	f.Add([]byte(head+"provider: metal\naddresses:\n  pools: [{name: a, ranges: [192.0.2.0/30, '2001:db8::1-2001:db8::9'], mover: bgp}, {name: b, ranges: [192.0.2.9]}]\n  bgp: {asn: 64512, peers: [{name: r, address: 192.0.2.8, asn: 1, communities: [1:2], nodeSelector: a}]}\n"), "10.0.0.0/16", "", 0, 0, 0, "c", false)
 	f.Fuzz(func(t *testing.T, file []byte, clusters, services string, mask, mask4, mask6 int, text string, badToken bool) {
 		token := secret
 		if badToken {
@@ -112,6 +113,7 @@ func checkPromises(t *testing.T, c Config) {
 	if err := makesLedger(c); err != nil {
 		t.Error(err)
 	}
+	checkAddressPromises(t, c)
 	if c.Provider == Metal {
 		checkMetalPromises(t, c)
 		return

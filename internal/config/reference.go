@@ -87,6 +87,9 @@ type draft struct {
 	adoptable       []*lb.Adoptable
 	primaryIPs      []*lb.GivenAddress
 	shared          []*sharedDraft
+	addresses       Addresses
+	addressPools    []*addressPoolDraft
+	bgpPeers        []*bgpPeerDraft
 }
 
 // poolDraft is an item of pools.
@@ -118,7 +121,8 @@ func reference(d *draft) []setting {
 	rows = append(rows, robotSettings(&d.robot)...)
 	rows = append(rows, podSettings(d)...)
 	rows = append(rows, vSwitchSettings(&d.vSwitch)...)
-	return append(rows, loadBalancerSettings(&d.loadBalancers)...)
+	rows = append(rows, loadBalancerSettings(&d.loadBalancers)...)
+	return append(rows, addressSettings(&d.addresses)...)
 }
 
 // lists is the table of all lists of sections.
@@ -167,6 +171,24 @@ func lists(d *draft) []list {
 				one := &sharedDraft{section: section}
 				d.shared = append(d.shared, one)
 				return sharedSettings(section, &one.SharedName)
+			},
+		},
+		{
+			key: addressPoolsKey, of: "pool",
+			meaning: "Addresses for Services that nodes hold, see [Address pools](#address-pools). None: Services get no such addresses.",
+			item: func(section string) []setting {
+				pool := &addressPoolDraft{section: section}
+				d.addressPools = append(d.addressPools, pool)
+				return addressPoolSettings(section, &pool.AddressPool)
+			},
+		},
+		{
+			key: bgpPeersKey, of: "router",
+			meaning: "Routers that nodes announce addresses to, see [BGP peers](#bgp-peers).",
+			item: func(section string) []setting {
+				peer := &bgpPeerDraft{section: section}
+				d.bgpPeers = append(d.bgpPeers, peer)
+				return bgpPeerSettings(section, peer)
 			},
 		},
 	}

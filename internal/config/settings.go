@@ -171,7 +171,7 @@ func poolSettings(section string, p *poolDraft) []setting {
 			meaning: fmt.Sprintf("Length of a Node's prefix. IPv4: at most 16 bits longer than `cidr` and at most 30. IPv6: at most 48 bits longer and at most 126; with `source: node` %d to 126. Default: what `--node-cidr-mask-size-ipv4` and `-ipv6` say, so 24 and 64; with `source: node` %d.", shortestOwnMask, defaultOwnMask),
 		},
 		{
-			key: section + ".nodeSelector", format: labelSelector(&p.selector),
+			key: section + ".nodeSelector", format: labelSelector(&p.selector, "size in (small, tiny)", "remove the key if the pool is for all Nodes"),
 			meaning: "The Nodes that the pool is for, by their labels. Without it: all. Required with `source: vswitch`: those of dedicated servers, which then get their IPv4 prefix from such pools alone.",
 		},
 		{

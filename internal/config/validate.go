@@ -16,13 +16,14 @@ func (r *resolver) validate(d *draft, readFile func(string) ([]byte, error)) Con
 		r.encrypted("robot.endpoint", "the password", d.robot.endpoint)
 	}
 	candidates := r.pools(d)
+	robot := r.robot(d, readFile)
 	var pools []Pool
 	for _, c := range candidates {
 		pools = append(pools, c.Pool)
 	}
 	return Config{
 		Provider:               d.provider,
-		Robot:                  r.robot(d, readFile),
+		Robot:                  robot,
 		Inventory:              r.inventory(d),
 		ClusterName:            d.clusterName,
 		Endpoint:               d.endpoint,
@@ -42,6 +43,7 @@ func (r *resolver) validate(d *draft, readFile func(string) ([]byte, error)) Con
 		Routes:        r.routes(d, candidates),
 		LoadBalancers: r.loadBalancers(d),
 		VSwitch:       r.vSwitch(d),
+		Addresses:     r.addresses(d, candidates, robot),
 		origins:       r.places(),
 	}
 }

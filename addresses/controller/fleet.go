@@ -1,0 +1,179 @@
+package controller
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+// Taints of nodes that are about to go: of the cluster autoscaler and of Karpenter.
+func leavingTaints() []string {
+	return []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"}
+}
+
+// member is a node as far as addresses are concerned.
+type member struct {
+	name, providerID string
+	ready, leaving   bool
+	// unfit says why it may hold nothing, as a reason of a move; empty: nothing speaks against it.
+	unfit   string
+	reports bool // it told of itself
+	report  addresses.Report
+}
+
+// Why an address may not be where it is, as values of the label reason of moves.
+const (
+	whyGone      = "node-gone"
+	whyNotReady  = "node-not-ready"
+	whyExcluded  = "node-excluded"
+	whyUnfit     = "node-unfit"
+	whyNoReport  = "node-without-agent"
+	whySilent    = "node-silent"
+	whyRefused   = "node-refused"
+	whyEndpoints = "no-endpoint"
+	whyProvider  = "node-of-other-provider"
+	whyDraining  = "node-draining"
+	whyAssigned  = "assigned"
+	whyReleased  = "released"
+	whyBalanced  = "balanced"
+)
+
+// memberOf reads a Node. A report that cannot be read is none.
+func memberOf(node *corev1.Node) member {
+	m := member{name: node.Name, providerID: node.Spec.ProviderID, ready: kube.Ready(node)}
+	text := node.Annotations[addresses.ReportAnnotation]
+	report, err := addresses.ParseReport(text)
+	m.reports, m.report = text != "" && err == nil, report
+	_, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]
+	switch {
+	case !node.DeletionTimestamp.IsZero():
+		m.unfit = whyGone
+	case !m.ready:
+		m.unfit = whyNotReady
+	case excluded:
+		m.unfit = whyExcluded
+	case report.Unfit != "":
+		m.unfit = whyUnfit
+	}
+	m.leaving = node.Spec.Unschedulable || slices.ContainsFunc(leavingTaints(), func(key string) bool { return kube.Tainted(node, key) })
+	return m
+}
+
+// fleet is all nodes, and what they say of each other.
+type fleet struct {
+	members []member // by name
+	doubts  doubts
+	routers map[string]Routing
+	now     time.Time
+}
+
+func newFleet(nodes []*corev1.Node, d doubts, routers map[string]Routing, now time.Time) fleet {
+	f := fleet{doubts: d, routers: routers, now: now}
+	for _, n := range nodes {
+		f.members = append(f.members, memberOf(n))
+	}
+	slices.SortFunc(f.members, func(a, b member) int { return strings.Compare(a.name, b.name) })
+	d.learn(f)
+	return f
+}
+
+func (f fleet) reports() map[string]addresses.Report {
+	all := make(map[string]addresses.Report)
+	for _, m := range f.members {
+		if m.reports {
+			all[m.name] = m.report
+		}
+	}
+	return all
+}
+
+// watching are the nodes that watch others.
+func (f fleet) watching() (names []string) {
+	for _, m := range f.members {
+		if m.ready {
+			names = append(names, m.name)
+		}
+	}
+	return names
+}
+
+func (f fleet) member(name string) (member, bool) {
+	i, found := slices.BinarySearchFunc(f.members, name, func(m member, name string) int { return strings.Compare(m.name, name) })
+	if !found {
+		return member{}, false
+	}
+	return f.members[i], true
+}
+
+// eligible says which nodes may hold an address.
+func (f fleet) eligible(e addresses.Entry, p Pool, serving serving) addresses.Eligible {
+	may := addresses.Eligible{Together: p.Mover == MoverBGP}
+	for _, m := range f.members {
+		switch {
+		case f.whyNot(m, e, p, serving) != "":
+		case m.leaving, e.Local() && !serving.ready[m.name]:
+			may.Leaving = append(may.Leaving, m.name)
+		default:
+			may.Nodes = append(may.Nodes, m.name)
+		}
+	}
+	return may
+}
+
+// whyNot says why a node may not hold an address; empty: it may.
+func (f fleet) whyNot(m member, e addresses.Entry, p Pool, serving serving) string {
+	routing, routed := f.routers[p.Mover]
+	switch {
+	case m.unfit != "":
+		return m.unfit
+	case !routed && !m.reports:
+		return whyNoReport
+	case routed && (m.providerID == "" || routing.Serves != nil && !routing.Serves(m.providerID)):
+		return whyProvider
+	case e.Local() && !serving.ready[m.name] && !serving.ending[m.name]:
+		return whyEndpoints
+	case f.doubts.refused(m.name, e.Address, p.Mover):
+		return whyRefused
+	case f.doubts.silent(addresses.Endpoint{Node: m.name, Port: e.Check()}),
+		f.doubts.silent(addresses.Endpoint{Node: m.name, Port: addresses.ProxyPort}):
+		return whySilent
+	}
+	return ""
+}
+
+// serving are the nodes that have endpoints of a Service: such as take traffic, and such as do
+// while they end, where the node has no others. That is kube-proxy's rule for policy Local.
+type serving struct{ ready, ending map[string]bool }
+
+// servingOf reads the slices of a Service for one family.
+func servingOf(all []*discoveryv1.EndpointSlice, f addresses.Family) serving {
+	s := serving{map[string]bool{}, map[string]bool{}}
+	kind := discoveryv1.AddressTypeIPv6
+	if f == addresses.IPv4 {
+		kind = discoveryv1.AddressTypeIPv4
+	}
+	is := func(condition *bool, unset bool) bool {
+		return condition == nil && unset || condition != nil && *condition
+	}
+	for _, slice := range all {
+		if slice.AddressType != kind {
+			continue
+		}
+		for _, e := range slice.Endpoints {
+			switch {
+			case e.NodeName == nil:
+			case is(e.Conditions.Ready, true):
+				s.ready[*e.NodeName] = true
+			case is(e.Conditions.Serving, false) && is(e.Conditions.Terminating, false):
+				s.ending[*e.NodeName] = true
+			}
+		}
+	}
+	return s
+}
