@@ -1,0 +1,92 @@
+package agent
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+// wants says what each mover is to do, and which addresses are nobody's: they are in no pool of the
+// configuration that this process was started with.
+func wants(k Knowledge, self string, movers []NamedMover, resumed map[netip.Addr]uint64, doubt bool) (all []Want, unclaimed []addresses.Problem) {
+	all = make([]Want, len(movers))
+	for i := range all {
+		all[i] = Want{Cluster: k.Cluster, Node: k.Node, Doubt: doubt}
+	}
+	for _, e := range k.Ledger.Entries() {
+		at := slices.IndexFunc(movers, func(m NamedMover) bool { return m.has(e.Address) })
+		mine := e.HeldBy(self)
+		switch {
+		case at < 0 && mine:
+			unclaimed = append(unclaimed, addresses.Problem{
+				Address: e.Address, Reason: addresses.Failed,
+				Text: "no address pool of this node's configuration has the address: restart the agent if the configuration has it by now, or add it to a pool",
+			})
+		case at < 0:
+		case mine:
+			epoch, was := resumed[e.Address]
+			all[at].Hold = append(all[at].Hold, Hold{Address: e.Address, Epoch: e.Epoch, Resumed: was && epoch == e.Epoch})
+		case len(e.Shares) > 0 && (e.Holder != "" || len(e.Nodes) > 0):
+			all[at].Elsewhere = append(all[at].Elsewhere, e.Address)
+		}
+	}
+	return all, unclaimed
+}
+
+func (m NamedMover) has(a netip.Addr) bool {
+	return slices.ContainsFunc(m.Pools, func(p addresses.Pool) bool { return p.Contains(a) })
+}
+
+// going are the addresses that a run after this one goes on with: what is held, and what an earlier
+// run held if this one has just begun with it.
+func going(all []Want, r addresses.Report) []addresses.Hold {
+	held := slices.Clone(r.Held)
+	for _, w := range all {
+		for _, h := range w.Hold {
+			known := slices.ContainsFunc(r.Held, func(is addresses.Hold) bool { return is.Address == h.Address })
+			refused := slices.ContainsFunc(r.Refused, func(p addresses.Problem) bool { return p.Address == h.Address })
+			if h.Resumed && !known && !refused {
+				held = append(held, addresses.Hold{Address: h.Address, Epoch: h.Epoch})
+			}
+		}
+	}
+	slices.SortFunc(held, func(a, b addresses.Hold) int { return a.Address.Compare(b.Address) })
+	return held
+}
+
+// loopback is where kube-proxy answers on its own node, unless it was told another address.
+var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+
+// watched says which ports this node watches, and where: its own kube-proxy, and those of holders
+// that it is a watcher of.
+func watched(l addresses.Ledger, self string, nodes []*corev1.Node) map[addresses.Endpoint][]netip.AddrPort {
+	reach := make(map[string]netip.Addr, len(nodes))
+	var ready []string
+	for _, n := range nodes {
+		if ips := kube.InternalIPs(n); len(ips) > 0 {
+			reach[n.Name] = ips[0]
+		}
+		if kube.Ready(n) {
+			ready = append(ready, n.Name)
+		}
+	}
+	own := []netip.AddrPort{netip.AddrPortFrom(loopback, addresses.ProxyPort)}
+	if ip, known := reach[self]; known {
+		own = append(own, netip.AddrPortFrom(ip, addresses.ProxyPort))
+	}
+	all := map[addresses.Endpoint][]netip.AddrPort{{Node: self, Port: addresses.ProxyPort}: own}
+	for _, e := range l.Watched(self, ready) {
+		if ip, known := reach[e.Node]; known && e.Port > 0 && e.Port < 1<<16 {
+			all[e] = []netip.AddrPort{netip.AddrPortFrom(ip, uint16(e.Port))}
+		}
+	}
+	return all
+}
+
+// unfit says why a node should hold nothing whose own kube-proxy is silent.
+var unfit = fmt.Sprintf("kube-proxy on this node does not say at port %d, /healthz, that it is healthy: look at its log", addresses.ProxyPort)

@@ -1,0 +1,208 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/klog/v2"
+
+	addressagent "github.com/underlay-ccm/underlay/addresses/agent"
+	"github.com/underlay-ccm/underlay/addresses/layer2"
+	"github.com/underlay-ccm/underlay/routes/agent"
+	"github.com/underlay-ccm/underlay/routes/kernel"
+)
+
+// podLinks is how the names of pods' interfaces begin, as the plugin ptp names them.
+const podLinks = "veth"
+
+// segment is the mover of addresses that this machine answers for: the responder, and the
+// interfaces that it may use.
+type segment struct {
+	responder *layer2.Responder
+	network   *kernel.Kernel
+
+	mu    sync.Mutex
+	want  addressagent.Want
+	links []layer2.Link
+	kick  chan struct{}
+}
+
+func newSegment(r *layer2.Responder, network *kernel.Kernel) *segment {
+	return &segment{responder: r, network: network, kick: make(chan struct{}, 1)}
+}
+
+// Set tells the responder, together with the interfaces as they were last.
+func (s *segment) Set(w addressagent.Want) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.want = w
+	s.tell()
+}
+
+func (s *segment) tell() {
+	d := layer2.Desired{Cluster: s.want.Cluster, Links: s.links, Elsewhere: s.want.Elsewhere, Doubt: s.want.Doubt}
+	for _, h := range s.want.Hold {
+		d.Hold = append(d.Hold, layer2.Want{Address: h.Address, Epoch: h.Epoch, Resumed: h.Resumed})
+	}
+	s.responder.Set(d)
+}
+
+// State is the responder's.
+func (s *segment) State() (now addressagent.State) {
+	states := s.responder.State()
+	now.Held, now.Refused = layer2.Report(states)
+	for _, one := range states {
+		now.Announced += one.Announcements
+	}
+	return now
+}
+
+// Run answers until the context ends, on the interfaces that there are.
+func (s *segment) Run(ctx context.Context, changed func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := s.look(ctx); err != nil {
+		return err
+	}
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	defer cancel()
+	workers.Go(func() { s.watch(ctx) })
+	workers.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-s.responder.Changes():
+				changed()
+			}
+		}
+	})
+	return s.responder.Run(ctx)
+}
+
+// watch keeps the interfaces up to date.
+func (s *segment) watch(ctx context.Context) {
+	var events sync.WaitGroup
+	defer events.Wait()
+	events.Go(func() {
+		for ctx.Err() == nil {
+			err := s.network.Watch(ctx, func(e agent.Event) {
+				if e.Kind == agent.RouteSet || e.Kind == agent.RouteGone {
+					return
+				}
+				select {
+				case s.kick <- struct{}{}:
+				default:
+				}
+			})
+			if err != nil && ctx.Err() == nil {
+				klog.FromContext(ctx).Error(err, "Events about interfaces are not coming; subscribing again")
+				sleep(ctx)
+			}
+		}
+	})
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.kick:
+		}
+		if err := s.look(ctx); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "The interfaces can't be listed; addresses are held on those that there were")
+		}
+	}
+}
+
+// look tells the responder of the interfaces, if they have changed.
+func (s *segment) look(ctx context.Context) error {
+	found, err := s.network.Links(ctx)
+	if err != nil {
+		return err
+	}
+	links := segmentLinks(found)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.EqualFunc(links, s.links, equalLinks) {
+		s.links = links
+		s.tell()
+	}
+	return nil
+}
+
+// segmentLinks are the interfaces with a segment: they work, have an Ethernet address, and share a
+// prefix with neighbors. Pods' are none of them.
+func segmentLinks(found []agent.Link) (links []layer2.Link) {
+	for _, l := range found {
+		if !l.Up || !l.Carrier || len(l.Hardware) != 6 || strings.HasPrefix(l.Name, podLinks) {
+			continue
+		}
+		link := layer2.Link{Name: l.Name, Index: l.Index, MAC: l.Hardware}
+		for _, p := range l.Addrs {
+			if !p.IsSingleIP() && !p.Addr().IsLinkLocalUnicast() {
+				link.Prefixes = append(link.Prefixes, p.Masked())
+			}
+		}
+		if len(link.Prefixes) > 0 {
+			slices.SortFunc(link.Prefixes, netip.Prefix.Compare)
+			link.Prefixes = slices.Compact(link.Prefixes)
+			links = append(links, link)
+		}
+	}
+	slices.SortFunc(links, func(a, b layer2.Link) int { return a.Index - b.Index })
+	return links
+}
+
+func equalLinks(a, b layer2.Link) bool {
+	return a.Name == b.Name && a.Index == b.Index && slices.Equal(a.MAC, b.MAC) && slices.Equal(a.Prefixes, b.Prefixes)
+}
+
+// neighbors is the kernel's table on the segments.
+type neighbors struct{ network *kernel.Kernel }
+
+// Hardware are the hardware addresses that the kernel knows.
+func (n neighbors) Hardware(ctx context.Context) (map[netip.Addr]net.HardwareAddr, error) {
+	found, err := n.network.Links(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known := map[netip.Addr]net.HardwareAddr{}
+	for _, link := range segmentLinks(found) {
+		all, err := n.network.Neighbors(ctx, link.Index)
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range all {
+			if len(one.Hardware) > 0 && !one.Silent {
+				known[one.Addr] = one.Hardware
+			}
+		}
+	}
+	return known, nil
+}
+
+// Ask makes the kernel ask for those that are on a segment.
+func (n neighbors) Ask(ctx context.Context, addrs []netip.Addr) error {
+	found, err := n.network.Links(ctx)
+	if err != nil {
+		return err
+	}
+	links := segmentLinks(found)
+	for _, addr := range addrs {
+		for _, link := range links {
+			if !slices.ContainsFunc(link.Prefixes, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+				continue
+			}
+			if err := n.network.Probe(ctx, link.Index, addr); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
