@@ -22,7 +22,7 @@ import (
 const (
 	LedgerNamespace = "kube-system"
 	LedgerName      = "underlay-addresses"
-	ledgerKey       = "ledger"
+	LedgerKey       = "ledger"
 )
 
 // Times of reading.
@@ -174,10 +174,10 @@ func (r *Reader) seen(ctx context.Context, stored *corev1.ConfigMap) {
 	if now == r.last {
 		return
 	}
-	ledger, err := addresses.ParseLedger([]byte(stored.Data[ledgerKey]))
+	ledger, err := addresses.ParseLedger([]byte(stored.Data[LedgerKey]))
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "The ledger of addresses can't be read; what this node holds stays as it is. Restore the key, or delete the ConfigMap to have it rebuilt",
-			"configMap", LedgerNamespace+"/"+LedgerName, "key", ledgerKey)
+			"configMap", LedgerNamespace+"/"+LedgerName, "key", LedgerKey)
 		r.last = now
 		return
 	}

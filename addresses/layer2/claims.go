@@ -21,7 +21,7 @@ func (p *protocol) hear(now time.Time, link string, m Message) {
 	if p.own(m.From) || m.Claimant != (MAC{}) && p.own(m.Claimant) {
 		return // it came back
 	}
-	if h, mine := p.holdings[m.Claim]; mine && h.linked && h.link.Name == link {
+	if h, mine := p.holdings[m.Claim]; mine && h.linked && h.link.Name == link && h.AnswerOn == "" {
 		p.claim(now, h, m)
 	}
 	if h, mine := p.holdings[m.Ask]; mine && h.linked && h.link.Name == link {

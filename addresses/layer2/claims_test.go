@@ -49,11 +49,13 @@ func TestHolding(t *testing.T) {
 				s.phase(Holding, stranger)
 				s.pass(30 * time.Second)
 			},
-			"31770 probe, 57540 probe, 83310 probe", Holding, MAC{},
+			"31770 probe, 57540 probe, 83310 probe", Holding,
+			MAC{},
 		},
 		"is claimed by an older one of ours": {
 			func(s *script) { s.hear(claim(tagger, 4)); second(s); s.hear(claim(tagger, 4)) },
-			"5000 announce, 6000 announce", Holding, MAC{},
+			"5000 announce, 6000 announce", Holding,
+			MAC{},
 		},
 		"is claimed by a newer one of ours": {
 			func(s *script) { s.hear(claim(tagger, 6)); s.hear(request) }, "", Yielded, tagger,
@@ -67,7 +69,8 @@ func TestHolding(t *testing.T) {
 		},
 		"looks for others seldom": {
 			func(s *script) { s.pass(2 * time.Minute) },
-			"27290 probe, 53070 probe, 78840 probe, 104610 probe", Holding, MAC{},
+			"27290 probe, 53070 probe, 78840 probe, 104610 probe", Holding,
+			MAC{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -276,6 +279,32 @@ func TestLinks(t *testing.T) {
 		s.pass(100 * time.Millisecond)
 		s.expect("65000 probe, 65100 announce")
 	})
+}
+
+func TestAnswerOn(t *testing.T) {
+	public := Link{Name: "up0", Index: 2, MAC: uplink.MAC} // no prefix
+	s := newScript(t)
+	on := func(d *Desired) { d.Hold[0].AnswerOn = "up0" }
+	s.hold(1, on, links(public), doubt(true))
+	s.hear(request)
+	s.expect("0 answer :08")
+	s.hear(claim(stranger, 0))
+	s.hear(claim(tagger, 9))
+	s.set(doubt(false))
+	s.hold(2, on)
+	s.pass(time.Hour)
+	s.expect("")
+	s.phase(Holding, MAC{})
+	s.set(links())
+	s.hear(request)
+	s.phase(OffSegment, MAC{})
+	s.set(links(public))
+	s.hear(request)
+	s.expect("3600000 answer :08")
+	s.set(elsewhere)
+	s.hear(request)
+	s.expect("")
+	s.none()
 }
 
 func TestReport(t *testing.T) {

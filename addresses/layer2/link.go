@@ -17,6 +17,18 @@ type Link struct {
 	Prefixes []netip.Prefix
 }
 
+// linkOf is the link that an address is wanted on.
+func linkOf(w Want, links []Link) (Link, bool) {
+	if w.AnswerOn == "" {
+		return linkFor(w.Address, links)
+	}
+	i := slices.IndexFunc(links, func(l Link) bool { return l.Name == w.AnswerOn && len(l.MAC) == len(MAC{}) })
+	if i < 0 {
+		return Link{}, false
+	}
+	return links[i], true
+}
+
 // linkFor is the link whose segment an address is on: the one with the longest prefix that has it,
 // and of several the first by name. Not found: it is on none.
 func linkFor(address netip.Addr, links []Link) (Link, bool) {

@@ -76,7 +76,7 @@ func parseNeighbor(m Message, packet []byte) (Message, bool) {
 	}
 	body := packet[ipv6Header : ipv6Header+length]
 	source, destination := netip.AddrFrom16([16]byte(packet[8:])), netip.AddrFrom16([16]byte(packet[24:]))
-	if source.IsMulticast() || body[1] != 0 || !checksumFits(packet[8:ipv6Header], body) {
+	if source.IsMulticast() || body[1] != 0 || checksum(packet[8:ipv6Header], body) != 0 {
 		return Message{}, false
 	}
 	parsed, err := ndp.ParseMessage(body)
@@ -146,9 +146,9 @@ func optionsOf(all []ndp.Option, direction ndp.Direction) (found neighborOptions
 	return found, true
 }
 
-// checksumFits reports whether an ICMPv6 message has the checksum that it should have, RFC 4443,
-// section 2.3. addresses are source and destination as they follow each other in the header.
-func checksumFits(addresses, body []byte) bool {
+// checksum is that of an ICMPv6 message, RFC 4443, section 2.3: zero if the message already has it.
+// addresses are source and destination as they follow each other in the header.
+func checksum(addresses, body []byte) uint16 {
 	sum := uint32(len(body)) + icmpv6
 	for _, part := range [][]byte{addresses, body} {
 		for ; len(part) > 1; part = part[2:] {
@@ -161,5 +161,5 @@ func checksumFits(addresses, body []byte) bool {
 	for sum>>16 != 0 {
 		sum = sum&0xffff + sum>>16
 	}
-	return sum == 0xffff
+	return ^uint16(sum)
 }

@@ -14,6 +14,11 @@ func (p *protocol) begin(now time.Time, h *holding) {
 	if !p.ready(h) {
 		return
 	}
+	if h.AnswerOn != "" {
+		h.phase = Holding
+		p.tell(h, "Answering for an address that is routed here")
+		return
+	}
 	if h.Resumed {
 		h.Resumed = false
 		p.take(now, h)
@@ -44,6 +49,9 @@ func (p *protocol) take(now time.Time, h *holding) {
 }
 
 func (p *protocol) announceFromNow(now time.Time, h *holding) {
+	if h.AnswerOn != "" {
+		return
+	}
 	h.takenAt, h.announced, h.announceAt = now, 0, now
 	p.announceIfDue(now, h)
 }
@@ -51,6 +59,8 @@ func (p *protocol) announceFromNow(now time.Time, h *holding) {
 // scheduleCheck says when the next look for others comes. Not all addresses look at once.
 func (p *protocol) scheduleCheck(now time.Time, h *holding) {
 	switch {
+	case h.AnswerOn != "":
+		return
 	case p.doubt:
 		h.checkAt = now.Add(spread(h.Address, doubtWait))
 	case now.Sub(h.takenAt) < settleWait:

@@ -146,7 +146,7 @@ func (p *protocol) set(now time.Time, d Desired) {
 // want brings an address to where it is to be held by an epoch.
 func (p *protocol) want(now time.Time, w Want, doubtEnded bool) {
 	h, known := p.holdings[w.Address]
-	if !known {
+	if !known || h.AnswerOn != w.AnswerOn {
 		p.holdings[w.Address] = &holding{Want: w, phase: OffSegment}
 		p.changed = true
 		return // relink begins
@@ -173,7 +173,7 @@ func (p *protocol) want(now time.Time, w Want, doubtEnded bool) {
 func (p *protocol) release(now time.Time, h *holding, elsewhere bool) {
 	switch {
 	case h.phase == Leaving && elsewhere:
-	case h.phase == Holding && elsewhere:
+	case h.phase == Holding && elsewhere && h.AnswerOn == "":
 		h.phase, h.stepAt, h.by = Leaving, now.Add(leaveWait), MAC{}
 		h.announceAt, h.checkAt = time.Time{}, time.Time{}
 		p.tell(h, "Leaving an address to another machine")
@@ -192,7 +192,7 @@ func (p *protocol) drop(h *holding, why string) {
 
 // relink finds the link of an address, which may have come, gone, or become another.
 func (p *protocol) relink(now time.Time, h *holding) {
-	link, found := linkFor(h.Address, p.links)
+	link, found := linkOf(h.Want, p.links)
 	before := h.link
 	stays := found && h.linked && link.same(before)
 	h.link, h.linked = link, found

@@ -167,30 +167,41 @@ func TestTaking(t *testing.T) {
 	}{
 		"for the first time": {
 			func(s *script) { s.hold(1); s.pass(700 * time.Millisecond) },
-			"0 probe, 200 probe, 400 probe, 600 announce", Holding, MAC{},
+			"0 probe, 200 probe, 400 probe, 600 announce", Holding,
+			MAC{},
 		},
 		"from another machine": {
 			func(s *script) { s.hold(2); s.pass(200 * time.Millisecond) },
-			"0 probe, 100 announce", Holding, MAC{},
+			"0 probe, 100 announce", Holding,
+			MAC{},
 		},
 		"announced four times": {
 			func(s *script) { s.hold(2); s.pass(2200 * time.Millisecond) },
-			"0 probe, 100 announce, 300 announce, 1100 announce, 1520 probe, 2100 announce", Holding, MAC{},
+			"0 probe, 100 announce, 300 announce, 1100 announce, 1520 probe, 2100 announce", Holding,
+			MAC{},
 		},
 		"again after a restart": {
 			func(s *script) { s.hold(2, resumed); s.pass(100 * time.Millisecond) },
-			"0 announce, 0 probe", Holding, MAC{},
+			"0 announce, 0 probe", Holding,
+			MAC{},
 		},
 		"from a friend that answers": {
 			func(s *script) { s.hold(2); s.pass(time.Millisecond); s.hear(claim(friend, 0)) },
-			"0 probe, 0 announce", Holding, MAC{},
+			"0 probe, 0 announce", Holding,
+			MAC{},
 		},
 		"from one that says so itself": {
 			func(s *script) { s.hold(2); s.pass(time.Millisecond); s.hear(claim(tagger, 1)) },
-			"0 probe, 0 announce", Holding, MAC{},
+			"0 probe, 0 announce", Holding,
+			MAC{},
 		},
 		"not from a stranger": {
-			func(s *script) { s.hold(2); s.pass(time.Millisecond); s.hear(claim(stranger, 0)); s.pass(20 * time.Second) },
+			func(s *script) {
+				s.hold(2)
+				s.pass(time.Millisecond)
+				s.hear(claim(stranger, 0))
+				s.pass(20 * time.Second)
+			},
 			"0 probe", Refused, stranger,
 		},
 		"not from a machine of another cluster": {
@@ -209,7 +220,8 @@ func TestTaking(t *testing.T) {
 		},
 		"in doubt, when nobody answers": {
 			func(s *script) { s.hold(2, doubt(true)); s.pass(200 * time.Millisecond) },
-			"0 probe, 100 announce", Holding, MAC{},
+			"0 probe, 100 announce", Holding,
+			MAC{},
 		},
 		"in doubt not from a friend": {
 			func(s *script) { s.hold(2, doubt(true)); s.pass(time.Millisecond); s.hear(claim(friend, 0)) },
@@ -217,11 +229,13 @@ func TestTaking(t *testing.T) {
 		},
 		"in doubt from an older one": {
 			func(s *script) { s.hold(2, doubt(true)); s.pass(time.Millisecond); s.hear(claim(tagger, 1)) },
-			"0 probe, 0 announce", Holding, MAC{},
+			"0 probe, 0 announce", Holding,
+			MAC{},
 		},
 		"nobody is answered while it is probed for": {
 			func(s *script) { s.hold(2); s.pass(time.Millisecond); s.hear(request) },
-			"0 probe", Probing, MAC{},
+			"0 probe", Probing,
+			MAC{},
 		},
 		"somebody else wants it too": {
 			func(s *script) {
@@ -230,7 +244,8 @@ func TestTaking(t *testing.T) {
 				s.hear(dadOf(stranger))
 				s.pass(400 * time.Millisecond)
 			},
-			"0 probe, 250 probe, 350 announce", Holding, MAC{},
+			"0 probe, 250 probe, 350 announce", Holding,
+			MAC{},
 		},
 		"somebody else always wants it": {
 			func(s *script) {
@@ -240,15 +255,18 @@ func TestTaking(t *testing.T) {
 					s.hear(dadOf(stranger))
 				}
 			},
-			"0 probe, 350 probe, 450 announce, 450 answer :09, 500 answer :09, 550 answer :09, 600 answer :09", Holding, MAC{},
+			"0 probe, 350 probe, 450 announce, 450 answer :09, 500 answer :09, 550 answer :09, 600 answer :09", Holding,
+			MAC{},
 		},
 		"a friend wants it too": {
 			func(s *script) { s.hold(2); s.hear(dadOf(friend)); s.pass(150 * time.Millisecond) },
-			"0 probe, 100 announce", Holding, MAC{},
+			"0 probe, 100 announce", Holding,
+			MAC{},
 		},
 		"on no segment": {
 			func(s *script) { s.hold(2, links()); s.pass(time.Minute) },
-			"", OffSegment, MAC{},
+			"", OffSegment,
+			MAC{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/klog/v2"
 
+	"github.com/underlay-ccm/underlay/addresses"
 	addressagent "github.com/underlay-ccm/underlay/addresses/agent"
 	"github.com/underlay-ccm/underlay/addresses/layer2"
 	"github.com/underlay-ccm/underlay/routes/agent"
@@ -26,15 +28,19 @@ const podLinks = "veth"
 type segment struct {
 	responder *layer2.Responder
 	network   *kernel.Kernel
+	// routed: the addresses are on no segment. A cloud routes them to this machine, and of IPv4 asks
+	// for the hardware address on the interface of the default route.
+	routed bool
 
-	mu    sync.Mutex
-	want  addressagent.Want
-	links []layer2.Link
-	kick  chan struct{}
+	mu     sync.Mutex
+	want   addressagent.Want
+	links  []layer2.Link
+	uplink string // the interface of IPv4's default route, if routed
+	kick   chan struct{}
 }
 
-func newSegment(r *layer2.Responder, network *kernel.Kernel) *segment {
-	return &segment{responder: r, network: network, kick: make(chan struct{}, 1)}
+func newSegment(r *layer2.Responder, network *kernel.Kernel, routed bool) *segment {
+	return &segment{responder: r, network: network, routed: routed, kick: make(chan struct{}, 1)}
 }
 
 // Set tells the responder, together with the interfaces as they were last.
@@ -48,15 +54,27 @@ func (s *segment) Set(w addressagent.Want) {
 func (s *segment) tell() {
 	d := layer2.Desired{Cluster: s.want.Cluster, Links: s.links, Elsewhere: s.want.Elsewhere, Doubt: s.want.Doubt}
 	for _, h := range s.want.Hold {
-		d.Hold = append(d.Hold, layer2.Want{Address: h.Address, Epoch: h.Epoch, Resumed: h.Resumed})
+		if s.asked(h) {
+			d.Hold = append(d.Hold, layer2.Want{Address: h.Address, Epoch: h.Epoch, Resumed: h.Resumed, AnswerOn: s.uplink})
+		}
 	}
 	s.responder.Set(d)
 }
+
+// asked reports whether somebody asks for the hardware address of who holds it.
+func (s *segment) asked(h addressagent.Hold) bool { return !s.routed || h.Address.Is4() }
 
 // State is the responder's.
 func (s *segment) State() (now addressagent.State) {
 	states := s.responder.State()
 	now.Held, now.Refused = layer2.Report(states)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.want.Hold {
+		if !s.asked(h) {
+			now.Held = append(now.Held, addresses.Hold{Address: h.Address, Epoch: h.Epoch})
+		}
+	}
 	for _, one := range states {
 		now.Announced += one.Announcements
 	}
@@ -84,7 +102,8 @@ func (s *segment) Run(ctx context.Context, changed func()) error {
 			}
 		}
 	})
-	return s.responder.Run(ctx)
+	s.responder.Run(ctx)
+	return nil
 }
 
 // watch keeps the interfaces up to date.
@@ -94,7 +113,7 @@ func (s *segment) watch(ctx context.Context) {
 	events.Go(func() {
 		for ctx.Err() == nil {
 			err := s.network.Watch(ctx, func(e agent.Event) {
-				if e.Kind == agent.RouteSet || e.Kind == agent.RouteGone {
+				if route := e.Kind == agent.RouteSet || e.Kind == agent.RouteGone; route && (!s.routed || e.Route.Dst.Bits() > 0) {
 					return
 				}
 				select {
@@ -104,7 +123,10 @@ func (s *segment) watch(ctx context.Context) {
 			})
 			if err != nil && ctx.Err() == nil {
 				klog.FromContext(ctx).Error(err, "Events about interfaces are not coming; subscribing again")
-				sleep(ctx)
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Second):
+				}
 			}
 		}
 	})
@@ -126,19 +148,46 @@ func (s *segment) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	links := segmentLinks(found)
+	links, uplink := segmentLinks(found), ""
+	if s.routed {
+		table, err := s.network.List(ctx)
+		if err != nil {
+			return err
+		}
+		links = working(found)
+		uplink = uplinkOf(table, links)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !slices.EqualFunc(links, s.links, equalLinks) {
-		s.links = links
+	if uplink != s.uplink || !slices.EqualFunc(links, s.links, equalLinks) {
+		s.links, s.uplink = links, uplink
 		s.tell()
 	}
 	return nil
 }
 
-// segmentLinks are the interfaces with a segment: they work, have an Ethernet address, and share a
-// prefix with neighbors. Pods' are none of them.
-func segmentLinks(found []agent.Link) (links []layer2.Link) {
+// uplinkOf is the interface of the best default route of IPv4; empty: there is none.
+func uplinkOf(table []agent.Entry, links []layer2.Link) (name string) {
+	var best uint32
+	for _, e := range table {
+		if e.Dst.Bits() > 0 || !e.Dst.Addr().Is4() || e.Kind != agent.Unicast || name != "" && e.Metric >= best {
+			continue
+		}
+		if i := slices.IndexFunc(links, func(l layer2.Link) bool { return l.Index == e.Link }); i >= 0 {
+			name, best = links[i].Name, e.Metric
+		}
+	}
+	return name
+}
+
+// segmentLinks are the interfaces that share a prefix with neighbors.
+func segmentLinks(found []agent.Link) []layer2.Link {
+	return slices.DeleteFunc(working(found), func(l layer2.Link) bool { return len(l.Prefixes) == 0 })
+}
+
+// working are the interfaces that frames can go over, but for pods': up, and with an Ethernet
+// address.
+func working(found []agent.Link) (links []layer2.Link) {
 	for _, l := range found {
 		if !l.Up || !l.Carrier || len(l.Hardware) != 6 || strings.HasPrefix(l.Name, podLinks) {
 			continue
@@ -149,11 +198,9 @@ func segmentLinks(found []agent.Link) (links []layer2.Link) {
 				link.Prefixes = append(link.Prefixes, p.Masked())
 			}
 		}
-		if len(link.Prefixes) > 0 {
-			slices.SortFunc(link.Prefixes, netip.Prefix.Compare)
-			link.Prefixes = slices.Compact(link.Prefixes)
-			links = append(links, link)
-		}
+		slices.SortFunc(link.Prefixes, netip.Prefix.Compare)
+		link.Prefixes = slices.Compact(link.Prefixes)
+		links = append(links, link)
 	}
 	slices.SortFunc(links, func(a, b layer2.Link) int { return a.Index - b.Index })
 	return links

@@ -125,7 +125,7 @@ func (f *fabric) route(sessions ...session) {
 		if s.channels == "" {
 			s.channels = channel + " { import all; export none; };"
 		}
-		fmt.Fprintf(&text, "protocol bgp %s%d {\n\tlocal %s as %d;\n\tneighbor %s as %d;\n\tpassive on;\n\t%s\n\t%s\n}\n",
+		fmt.Fprintf(&text, "protocol bgp %s%d {\n\tlocal %s as %d;\n\tneighbor %s as %d;\n\tpassive on;\n\terror wait time 1, 2;\n\t%s\n\t%s\n}\n",
 			s.node, s.family, local, routerASN, neighbor, nodeASN, s.options, s.channels)
 	}
 	config := filepath.Join(f.dir, "bird.conf")

@@ -16,6 +16,7 @@ import (
 const soon = 20 * time.Second
 
 func TestTwoNodesAreOneRoute(t *testing.T) {
+	t.Parallel()
 	f := newFabric(t)
 	f.route(session{node: "a", family: 4}, session{node: "a", family: 6}, session{node: "b", family: 4}, session{node: "b", family: 6})
 	pods := netip.MustParsePrefix("10.244.7.0/24")
@@ -55,6 +56,7 @@ func TestTwoNodesAreOneRoute(t *testing.T) {
 
 // What routers announce is not taken, and not told to other routers.
 func TestNothingIsLearned(t *testing.T) {
+	t.Parallel()
 	f := newFabric(t)
 	const tells = "ipv4 { import all; export all; next hop self; };"
 	f.route(session{node: "a", family: 4, channels: tells}, session{node: "b", family: 4, channels: tells})
@@ -77,6 +79,7 @@ func TestNothingIsLearned(t *testing.T) {
 
 // A router that is spoken to in one family takes the other one over the same session.
 func TestBothFamiliesOverOneSession(t *testing.T) {
+	t.Parallel()
 	f := newFabric(t)
 	const both = "ipv4 { import all; export none; };\n\tipv6 { import all; export none; };"
 	f.route(session{node: "a", family: 4, channels: both}, session{node: "b", family: 4})
@@ -94,6 +97,7 @@ func TestBothFamiliesOverOneSession(t *testing.T) {
 }
 
 func TestCommunities(t *testing.T) {
+	t.Parallel()
 	f := newFabric(t)
 	f.route(session{node: "a", family: 4}, session{node: "a", family: 6})
 	a := speak(t, f.nodes["a"])
@@ -121,6 +125,7 @@ func TestCommunities(t *testing.T) {
 }
 
 func TestPasswords(t *testing.T) {
+	t.Parallel()
 	f := newFabric(t)
 	f.route(session{node: "a", family: 4, options: `password "right";`}, session{node: "a", family: 6})
 	a := speak(t, f.nodes["a"])
@@ -144,6 +149,7 @@ func TestPasswords(t *testing.T) {
 }
 
 func TestTheRouterRestarts(t *testing.T) {
+	t.Parallel()
 	f := newFabric(t)
 	sessions := []session{{node: "a", family: 4}, {node: "a", family: 6}}
 	f.route(sessions...)
@@ -162,10 +168,11 @@ func TestTheRouterRestarts(t *testing.T) {
 	t.Logf("sessions and routes are back after %s", f.until(soon, "the routes again", present))
 }
 
-// An internal session: the routers are in the nodes' own system.
+// An internal session: the router is in the nodes' own system.
 func TestInternalSession(t *testing.T) {
+	t.Parallel()
 	f := newFabric(t)
-	f.route(session{node: "a", family: 4, options: "local as 64512;"})
+	f.route(session{node: "a", family: 4, options: "local as 64512; direct;"})
 	a := speak(t, f.nodes["a"])
 	w := of("a", hosts(service4), router4)
 	w.Peers[0].ASN = nodeASN
