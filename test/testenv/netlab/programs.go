@@ -67,7 +67,12 @@ func (m *Machine) StartAgent(ctx context.Context, args ...string) error {
 	if err := os.WriteFile(m.path("config.yaml"), []byte(m.lab.config()), 0o600); err != nil {
 		return err
 	}
-	var err error
+	return m.RestartAgent(args...)
+}
+
+// RestartAgent is StartAgent as a kubelet does it that has no API server: with the credentials and
+// the configuration that there are.
+func (m *Machine) RestartAgent(args ...string) (err error) {
 	m.agent, err = m.within("underlay-agent", m.lab.options.Agent, slices.Concat([]string{"run"}, m.hostFlags(), []string{
 		"--config=" + m.path("config.yaml"),
 		"--cluster-cidr=" + m.lab.podRanges(),
