@@ -50,13 +50,12 @@ func memberOf(node *corev1.Node) member {
 	text := node.Annotations[addresses.ReportAnnotation]
 	report, err := addresses.ParseReport(text)
 	m.reports, m.report = text != "" && err == nil, report
-	_, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]
 	switch {
 	case !node.DeletionTimestamp.IsZero():
 		m.unfit = whyGone
 	case !m.ready:
 		m.unfit = whyNotReady
-	case excluded:
+	case kube.Excluded(node):
 		m.unfit = whyExcluded
 	case report.Unfit != "":
 		m.unfit = whyUnfit

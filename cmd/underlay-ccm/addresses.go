@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	appconfig "k8s.io/cloud-provider/app/config"
 
@@ -72,11 +71,11 @@ func selectsNamespaces(a config.Addresses) bool {
 }
 
 // checkAddresses refuses at start a configuration that lacks addresses which Services have, so that
-// a process that knows them goes on instead of this one. Where there are no pools at all, whoever
-// may not read the ledger never had any.
+// a process that knows them goes on instead of this one. Where there are no pools at all, a ledger
+// that cannot be read stops nothing: most clusters never had one.
 func (m *manager) checkAddresses(ctx context.Context, client kubernetes.Interface) error {
 	orphans, err := addresscontroller.Check(ctx, client, ledgerNamespace, addressPools(m.config.Addresses))
-	if apierrors.IsForbidden(err) && !m.config.Addresses.Enabled() {
+	if err != nil && !m.config.Addresses.Enabled() {
 		return nil
 	}
 	if err != nil {
