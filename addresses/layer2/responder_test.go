@@ -57,6 +57,13 @@ func (w *wires) open(_ context.Context, link layer2.Link, family addresses.Famil
 	return opened, nil
 }
 
+// all are those that were opened, ARP first.
+func (w *wires) all() []*wire {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.SortedStableFunc(slices.Values(w.opened), func(a, b *wire) int { return int(a.family - b.family) })
+}
+
 func (w *wire) Send(frame []byte) error {
 	w.of.mu.Lock()
 	defer w.of.mu.Unlock()
@@ -86,6 +93,8 @@ func (w *wire) Receive(buffer []byte) (int, error) {
 }
 
 func (w *wire) Join(held []netip.Addr) error {
+	w.of.mu.Lock()
+	defer w.of.mu.Unlock()
 	w.joined = slices.Clone(held)
 	return nil
 }
@@ -115,7 +124,7 @@ func run(t *testing.T, test func(t *testing.T, r *layer2.Responder, w *wires)) {
 		test(t, r, w)
 		cancel()
 		running.Wait()
-		for _, opened := range w.opened {
+		for _, opened := range w.all() {
 			select {
 			case <-opened.closed:
 			default:
@@ -140,23 +149,23 @@ func TestRun(t *testing.T) {
 	run(t, func(t *testing.T, r *layer2.Responder, w *wires) {
 		r.Set(desired(layer2.Want{Address: address4, Epoch: 1}, layer2.Want{Address: address6, Epoch: 2}))
 		time.Sleep(650 * time.Millisecond)
-		if len(w.opened) != 2 {
-			t.Fatalf("%d wires", len(w.opened))
+		synctest.Wait()
+		if len(w.all()) != 2 {
+			t.Fatalf("%d wires", len(w.all()))
 		}
-		slices.SortFunc(w.opened, func(a, b *wire) int { return int(a.family - b.family) })
-		expect(t, w.opened[0].said(), "0 probes, 200 probes, 400 probes, 600 announces")
-		expect(t, w.opened[1].said(), "0 probes, 100 announces, 300 announces")
-		expect(t, fmt.Sprint(w.opened[1].joined), "[2001:db8::10]")
+		expect(t, w.all()[0].said(), "0 probes, 200 probes, 400 probes, 600 announces")
+		expect(t, w.all()[1].said(), "0 probes, 100 announces, 300 announces")
+		expect(t, fmt.Sprint(w.all()[1].joined), "[2001:db8::10]")
 		<-r.Changes()
 
 		question, err := layer2.Frame{Kind: layer2.Probe, From: client, Address: address4}.Ethernet()
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.opened[0].inbox <- question
-		w.opened[0].inbox <- question[:20]
+		w.all()[0].inbox <- question
+		w.all()[0].inbox <- question[:20]
 		synctest.Wait()
-		expect(t, w.opened[0].said(), "650 answers")
+		expect(t, w.all()[0].said(), "650 answers")
 		if states := r.State(); len(states) != 2 || states[0].Phase != layer2.Holding || states[0].Answers != 1 || states[0].Probes != 3 {
 			t.Errorf("%+v", states)
 		}
@@ -164,13 +173,13 @@ func TestRun(t *testing.T) {
 		r.Set(desired(layer2.Want{Address: address6, Epoch: 2}))
 		synctest.Wait()
 		select {
-		case <-w.opened[0].closed:
+		case <-w.all()[0].closed:
 		default:
 			t.Error("the wire that nobody needs is open")
 		}
 		<-r.Changes()
 		time.Sleep(time.Minute)
-		expect(t, w.opened[0].said(), "")
+		expect(t, w.all()[0].said(), "")
 	})
 }
 
@@ -181,7 +190,7 @@ func TestAWireFails(t *testing.T) {
 		w.mu.Lock()
 		w.refuse = errors.New("operation not permitted")
 		w.mu.Unlock()
-		w.opened[0].broken <- errors.New("network is down")
+		w.all()[0].broken <- errors.New("network is down")
 		synctest.Wait()
 		state := r.State()[0]
 		if state.Phase != layer2.Probing || !strings.Contains(state.Trouble, "reading ARP on interface up0: network is down") {
@@ -198,8 +207,8 @@ func TestAWireFails(t *testing.T) {
 		if state := r.State()[0]; state.Phase != layer2.Holding || state.Trouble != "" {
 			t.Errorf("%+v", state)
 		}
-		if len(w.opened) != 2 || !strings.Contains(w.opened[1].said(), "probes") {
-			t.Errorf("%d wires", len(w.opened))
+		if len(w.all()) != 2 || !strings.Contains(w.all()[1].said(), "probes") {
+			t.Errorf("%d wires", len(w.all()))
 		}
 	})
 }
@@ -210,16 +219,15 @@ func TestAWireFailsAgainAndAgain(t *testing.T) {
 		r.Set(desired(layer2.Want{Address: address4, Epoch: 2}))
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			synctest.Wait()
-			w.mu.Lock()
-			last := w.opened[len(w.opened)-1]
-			w.mu.Unlock()
+			opened := w.all()
+			last := opened[len(opened)-1]
 			select {
 			case <-last.closed:
 			default:
 				last.broken <- errors.New("network is down")
 			}
 		}
-		if n := len(w.opened); n < 30 || n > 40 {
+		if n := len(w.all()); n < 30 || n > 40 {
 			t.Errorf("%d wires in a minute", n)
 		}
 	})
@@ -235,15 +243,15 @@ func TestManyAddresses(t *testing.T) {
 		d := desired(wants...)
 		r.Set(d)
 		time.Sleep(time.Minute)
-		w.opened[0].said()
+		w.all()[0].said()
 		time.Sleep(time.Minute)
-		if n := strings.Count(w.opened[0].said(), "probes"); n < 500 || n > 600 {
+		if n := strings.Count(w.all()[0].said(), "probes"); n < 500 || n > 600 {
 			t.Errorf("%d probes in a minute, want about two for each address", n)
 		}
 		d.Doubt = true
 		r.Set(d)
 		time.Sleep(time.Second)
-		said := strings.Split(w.opened[0].said(), ", ")
+		said := strings.Split(w.all()[0].said(), ", ")
 		perMoment := map[string]int{}
 		for _, line := range said {
 			perMoment[line]++

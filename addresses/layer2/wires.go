@@ -66,22 +66,23 @@ func (r *Responder) keepWire(ctx context.Context, key wireKey, link Link, joins 
 		w = &openWire{backoff: reopenFirst}
 		r.wires[key] = w
 	}
-	wire, retryAt, joined := w.wire, w.retryAt, w.joined
+	before, retryAt, joined := w.wire, w.retryAt, w.joined
 	r.mu.Unlock()
+	wire := before
 	if wire == nil {
 		if time.Now().Before(retryAt) {
 			return retryAt
 		}
 		opened, err := r.open(ctx, link, key.family)
 		if err != nil {
-			return r.failed(key, w, fmt.Errorf("opening a socket for %s on interface %s: %w", protocolOf(key), key.link, err))
+			return r.failed(key, w, before, fmt.Errorf("opening a socket for %s on interface %s: %w", protocolOf(key), key.link, err))
 		}
 		wire = opened
 	}
 	if key.family == addresses.IPv6 && !slices.Equal(joins, joined) {
 		if err := wire.Join(joins); err != nil {
-			_ = wire.Close()
-			return r.failed(key, w, fmt.Errorf("joining the multicast groups of addresses on interface %s: %w", key.link, err))
+			defer func() { _ = wire.Close() }()
+			return r.failed(key, w, before, fmt.Errorf("joining the multicast groups of addresses on interface %s: %w", key.link, err))
 		}
 	}
 	r.use(key, w, wire, joins)
@@ -115,13 +116,8 @@ func (r *Responder) read(key wireKey, w *openWire, wire Wire) {
 	for {
 		n, err := wire.Receive(buffer)
 		if err != nil {
-			r.mu.Lock()
-			current := r.wires[key] == w && w.wire == wire
-			r.mu.Unlock()
-			if current {
-				_ = wire.Close()
-				r.failed(key, w, fmt.Errorf("reading %s on interface %s: %w", protocolOf(key), key.link, err))
-			}
+			r.failed(key, w, wire, fmt.Errorf("reading %s on interface %s: %w", protocolOf(key), key.link, err))
+			_ = wire.Close()
 			return
 		}
 		if m, ok := Parse(buffer[:n]); ok {
@@ -130,10 +126,14 @@ func (r *Responder) read(key wireKey, w *openWire, wire Wire) {
 	}
 }
 
-// failed says that there is no wire for now, and returns when to try again. One that fails as soon
-// as it is opened is tried less and less often.
-func (r *Responder) failed(key wireKey, w *openWire, why error) (again time.Time) {
+// failed says that there is no wire for now, and returns when to try again; unless the one that has
+// failed was replaced or closed meanwhile. One that fails as soon as it is opened is tried less and
+// less often.
+func (r *Responder) failed(key wireKey, w *openWire, failed Wire, why error) (again time.Time) {
 	r.with(func(p *protocol, now time.Time) {
+		if r.wires[key] != w || w.wire != failed {
+			return
+		}
 		if !w.openedAt.IsZero() && now.Sub(w.openedAt) > reopenMost {
 			w.backoff = reopenFirst
 		}

@@ -13,12 +13,15 @@ const (
 // all is how much of a frame is passed on.
 const all = 1 << 16
 
-// arpFilter passes requests and replies. A frame that still has a VLAN tag is for an interface that
-// this machine does not have.
+// otherHost (PACKET_OTHERHOST) is the type of frames to the hardware address of another machine,
+// and of those with the tag of a VLAN that this machine has no interface for.
+const otherHost = 3
+
+// arpFilter passes requests and replies.
 func arpFilter() []bpf.Instruction {
 	return []bpf.Instruction{
-		bpf.LoadExtension{Num: bpf.ExtVLANTagPresent},
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0, SkipTrue: 4},
+		bpf.LoadExtension{Num: bpf.ExtType},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: otherHost, SkipTrue: 4},
 		bpf.LoadAbsolute{Off: arpOperationAt, Size: 2},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 1, SkipTrue: 1},
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 2, SkipTrue: 1},
@@ -32,8 +35,8 @@ func arpFilter() []bpf.Instruction {
 // to add one.
 func neighborFilter() []bpf.Instruction {
 	return []bpf.Instruction{
-		bpf.LoadExtension{Num: bpf.ExtVLANTagPresent},
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0, SkipTrue: 8},
+		bpf.LoadExtension{Num: bpf.ExtType},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: otherHost, SkipTrue: 8},
 		bpf.LoadAbsolute{Off: nextHeaderAt, Size: 1},
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 58, SkipTrue: 6},
 		bpf.LoadAbsolute{Off: hopLimitAt, Size: 1},
