@@ -140,8 +140,8 @@ func (h *holders) holder(t *testing.T, addr netip.Addr) *netlab.Machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var l addresses.Ledger
-	if err := l.UnmarshalText([]byte(stored.Data["ledger"])); err != nil {
+	l, err := addresses.ParseLedger([]byte(stored.Data["ledger"]))
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range l.Entries() {
