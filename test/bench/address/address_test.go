@@ -25,6 +25,9 @@ import (
 // binaries are our programs, set once before any benchmark runs.
 var binaries netlab.Options
 
+// rounds is how often each contender goes through all faults.
+var rounds = flag.Int("rounds", 1, "how often each contender goes through all faults")
+
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
@@ -72,7 +75,7 @@ func BenchmarkAddress(b *testing.B) {
 	}
 	for _, c := range []contender{underlay{}, &peer{built: built}} {
 		b.Run(c.name(), func(b *testing.B) {
-			for range b.N {
+			for range *rounds {
 				measure(b, c)
 			}
 		})
