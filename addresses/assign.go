@@ -20,6 +20,9 @@ func (l Ledger) Assign(pools []Pool, claims []Claim) (Ledger, []Refusal) {
 		a.renew(c)
 	}
 	for _, c := range claims {
+		a.keep(c)
+	}
+	for _, c := range claims {
 		a.assign(c)
 	}
 	a.ledger.forget()
@@ -32,7 +35,7 @@ type assignment struct {
 	refusals []Refusal
 }
 
-func (a *assignment) put(e Entry) { a.ledger.entries[e.Address] = e }
+func (a *assignment) put(e Entry) { a.ledger.put(e) }
 
 func (a *assignment) refuse(c Claim, f Family, reason Reason, field, value, text string) {
 	a.refusals = append(a.refusals, Refusal{UID: c.UID, Family: f, Reason: reason, Field: field, Value: value, Text: text})
@@ -118,9 +121,6 @@ func (a *assignment) find(c Claim, f Family) (netip.Addr, bool) {
 	if wanted, asked := c.wanted(f); asked {
 		return wanted, a.mayHave(c, wanted)
 	}
-	if address, ok := a.before(c, f); ok {
-		return address, true
-	}
 	pools := a.usable(c, f)
 	if len(pools) == 0 {
 		a.refuse(c, f, NoPool, fieldPool, c.Pool, noPool(c, f, a.pools))
@@ -178,18 +178,23 @@ func (a *assignment) mayHave(c Claim, address netip.Addr) bool {
 	return false
 }
 
-// before is the address that a Service had from another controller, if it can have it. Pools that
-// give addresses on request give this one: having it is as good as asking for it.
-func (a *assignment) before(c Claim, f Family) (netip.Addr, bool) {
+// keep gives a Service the addresses that it had from another controller, or by a ledger that was
+// lost, where it lacks one and can have them: all of them before any is given that nobody had.
+// Pools that give addresses on request give these: having one is as good as asking for it.
+func (a *assignment) keep(c Claim) {
 	for _, address := range c.Before {
-		if FamilyOf(address) != f || !a.inside(c, address) {
+		f := FamilyOf(address)
+		has := slices.ContainsFunc(a.ledger.Of(c.UID), func(other netip.Addr) bool { return FamilyOf(other) == f })
+		mine := slices.ContainsFunc(a.pools, func(p Pool) bool { return slices.Contains(c.Admitted, p.Name) && p.Contains(address) })
+		if has || !mine || !slices.Contains(c.Families, f) {
 			continue
 		}
-		if reason, _ := a.ledger.entries[address].admits(c.share()); reason == "" {
-			return address, true
+		e := a.ledger.entries[address]
+		if reason, _ := e.admits(c.share()); reason == "" {
+			e.Address = address
+			a.put(e.with(c.share()))
 		}
 	}
-	return netip.Addr{}, false
 }
 
 // inside reports whether an address is in a pool that a Service may use.

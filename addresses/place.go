@@ -74,7 +74,7 @@ func (l Ledger) together(e *Entry, may Eligible) {
 	case !may.Together && len(nodes) > 0:
 		e.Nodes = nil
 	}
-	l.entries[e.Address] = *e
+	l.put(*e)
 }
 
 // Balance moves one address from the node that holds the most to the one that holds the fewest, if
@@ -106,7 +106,7 @@ func (l Ledger) Balance(eligible map[netip.Addr]Eligible) (Ledger, Move, bool) {
 func (l Ledger) move(e Entry, to string) Move {
 	m := Move{Address: e.Address, From: e.Holder, To: to, Epoch: max(e.Epoch, l.floor) + 1}
 	e.Holder, e.Epoch = to, m.Epoch
-	l.entries[e.Address] = e
+	l.put(e)
 	return m
 }
 

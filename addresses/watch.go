@@ -21,8 +21,13 @@ func Watchers(holder string, nodes []string) []string {
 	return others[:min(watchers, len(others))]
 }
 
+// AgentPort is where the agent of a node that may hold addresses says over HTTP, below /healthz,
+// that it runs. Nobody else answers for the node's addresses; but one that is replaced comes back in
+// seconds, and neighbors remember a node for longer, so it may be silent for a while.
+const AgentPort = 10267
+
 // Watched are the ports of other nodes that a node watches: what the addresses of each holder are
-// checked by, where the node is one of the holder's watchers. nodes are all that can watch.
+// checked by, and its agent's, where the node is one of the holder's watchers. nodes are all that can watch.
 // Addresses that nodes hold together are not among them: routers notice which of those are gone.
 func (l Ledger) Watched(self string, nodes []string) []Endpoint {
 	watches := make(map[string]bool)
@@ -37,7 +42,7 @@ func (l Ledger) Watched(self string, nodes []string) []Endpoint {
 			watches[e.Holder] = mine
 		}
 		if mine {
-			found = append(found, Endpoint{e.Holder, e.Check()})
+			found = append(found, Endpoint{e.Holder, e.Check()}, Endpoint{e.Holder, AgentPort})
 		}
 	}
 	slices.SortFunc(found, Endpoint.compare)

@@ -43,6 +43,8 @@ type Router interface {
 // Routing is a mover that is a Router.
 type Routing struct {
 	Router
+	// Answering: a node's agent answers for the address, so that it leads nowhere without one.
+	Answering bool
 	// Serves reports whether addresses can be led to a node with that provider ID; nil: to every
 	// one.
 	Serves func(providerID string) bool

@@ -44,17 +44,18 @@ func (d doubts) learn(f fleet) {
 		d[doubt{node: e.Node, port: e.Port}] = since{until: f.now.Add(silentFor)}
 	}
 	for _, m := range f.members {
-		for _, h := range m.report.Held {
-			delete(d, doubt{node: m.name, address: h.Address})
-		}
 		for _, p := range m.report.Refused {
 			d[doubt{node: m.name, address: p.Address}] = since{p.Reason, f.now.Add(refusedFor)}
+		}
+		for _, h := range m.report.Held {
+			// What a stranger claims too is defended: else it could drive an address around.
+			delete(d, doubt{node: m.name, address: h.Address})
 		}
 	}
 }
 
-func (d doubts) silent(e addresses.Endpoint) bool {
-	_, is := d[doubt{node: e.Node, port: e.Port}]
+func (d doubts) silent(node string, port int) bool {
+	_, is := d[doubt{node: node, port: port}]
 	return is
 }
 

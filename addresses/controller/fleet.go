@@ -128,10 +128,11 @@ func (f fleet) eligible(e addresses.Entry, p Pool, serving serving) addresses.El
 // whyNot says why a node may not hold an address; empty: it may.
 func (f fleet) whyNot(m member, e addresses.Entry, p Pool, serving serving) string {
 	routing, routed := f.routers[p.Mover]
+	answers := p.Mover == MoverLayer2 || routing.Answering
 	switch {
 	case m.unfit != "":
 		return m.unfit
-	case !routed && !m.reports:
+	case (!routed || answers) && !m.reports:
 		return whyNoReport
 	case routed && (m.providerID == "" || routing.Serves != nil && !routing.Serves(m.providerID)):
 		return whyProvider
@@ -139,8 +140,8 @@ func (f fleet) whyNot(m member, e addresses.Entry, p Pool, serving serving) stri
 		return whyEndpoints
 	case f.doubts.refused(m.name, e.Address, p.Mover):
 		return whyRefused
-	case f.doubts.silent(addresses.Endpoint{Node: m.name, Port: e.Check()}),
-		f.doubts.silent(addresses.Endpoint{Node: m.name, Port: addresses.ProxyPort}):
+	case f.doubts.silent(m.name, e.Check()), f.doubts.silent(m.name, addresses.ProxyPort),
+		answers && f.doubts.silent(m.name, addresses.AgentPort):
 		return whySilent
 	}
 	return ""

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/underlay-ccm/underlay/addresses"
@@ -15,7 +16,7 @@ func (p *plan) holding(e addresses.Entry) (notes []note) {
 		}
 		for _, problem := range m.report.Refused {
 			if problem.Address == e.Address && problem.Reason == addresses.InUse {
-				notes = append(notes, note{reason: string(addresses.InUse), text: inUse(m.name, problem)})
+				notes = append(notes, note{reason: string(addresses.InUse), text: inUse(m, problem)})
 			}
 		}
 	}
@@ -25,8 +26,12 @@ func (p *plan) holding(e addresses.Entry) (notes []note) {
 	return notes
 }
 
-func inUse(node string, problem addresses.Problem) string {
-	text := fmt.Sprintf("node %s does not hold %s, because a machine that is none of the cluster's answers for it", node, problem.Address)
+func inUse(m member, problem addresses.Problem) string {
+	text := "node %s does not hold %s, because a machine that is none of the cluster's answers for it"
+	if slices.ContainsFunc(m.report.Held, func(h addresses.Hold) bool { return h.Address == problem.Address }) {
+		text = "node %s holds %s against a machine that is none of the cluster's and answers for it too"
+	}
+	text = fmt.Sprintf(text, m.name, problem.Address)
 	if problem.By != "" {
 		text += " (" + problem.By + ")"
 	}

@@ -221,14 +221,10 @@ func (c *Controller) stored(ctx context.Context, p plan, lost bool) {
 
 // announceMove tells the Services of an address that it moves.
 func (c *Controller) announceMove(p plan, m addresses.Move) {
-	for _, e := range p.ledger.Entries() {
-		if e.Address != m.Address {
-			continue
-		}
-		for _, s := range e.Shares {
-			if svc := p.services[types.UID(s.UID)]; svc != nil {
-				c.recorder.Eventf(svc, corev1.EventTypeNormal, reasonMoved, "%s moves from node %s to %s: %s", m.Address, m.From, m.To, p.why[m.Address])
-			}
+	e, _ := p.ledger.Entry(m.Address)
+	for _, s := range e.Shares {
+		if svc := p.services[types.UID(s.UID)]; svc != nil {
+			c.recorder.Eventf(svc, corev1.EventTypeNormal, reasonMoved, "%s moves from node %s to %s: %s", m.Address, m.From, m.To, p.why[m.Address])
 		}
 	}
 }

@@ -57,9 +57,7 @@ func newPlan(v view, stored addresses.Ledger, pools []Pool, w whose, lost bool) 
 // place chooses who holds what.
 func (p *plan) place(assigned addresses.Ledger) {
 	p.eligible = make(map[netip.Addr]addresses.Eligible)
-	before := make(map[netip.Addr]addresses.Entry)
 	for _, e := range assigned.Entries() {
-		before[e.Address] = e
 		if pool, known := poolOf(p.pools, e.Address); known && len(e.Shares) > 0 {
 			p.eligible[e.Address] = p.fleet.eligible(e, pool, p.serving(e))
 		}
@@ -67,7 +65,8 @@ func (p *plan) place(assigned addresses.Ledger) {
 	p.ledger, p.moves = assigned.Place(p.eligible)
 	p.why = make(map[netip.Addr]string)
 	for _, m := range p.moves {
-		p.why[m.Address] = p.whyMoved(before[m.Address], m)
+		before, _ := assigned.Entry(m.Address)
+		p.why[m.Address] = p.whyMoved(before, m)
 	}
 }
 
@@ -132,8 +131,8 @@ func (p *plan) notes(uid types.UID) []note {
 	for _, r := range p.refusals[string(uid)] {
 		notes = append(notes, a.refused(r))
 	}
-	for _, e := range p.ledger.Entries() {
-		if slices.ContainsFunc(e.Shares, func(s addresses.Share) bool { return s.UID == string(uid) }) {
+	for _, address := range p.ledger.Of(string(uid)) {
+		if e, known := p.ledger.Entry(address); known {
 			notes = append(notes, p.holding(e)...)
 		}
 	}
