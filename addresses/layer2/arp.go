@@ -18,7 +18,8 @@ const (
 func arpFrame(f Frame) ([]byte, error) {
 	broadcast := MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 	p := arp.Packet{
-		HardwareType: arpEthernet, ProtocolType: arpIPv4, IPLength: 4, HardwareAddrLength: uint8(hardwareBytes),
+		HardwareType: arpEthernet, HardwareAddrLength: uint8(hardwareBytes),
+		ProtocolType: arpIPv4, IPLength: 4,
 		Operation: arp.OperationRequest, SenderHardwareAddr: f.From[:], TargetIP: f.Address,
 	}
 	to, target := broadcast, MAC{}

@@ -104,9 +104,9 @@ func (p *protocol) defend(now time.Time, h *holding) {
 	if h.announceAt.IsZero() || h.announceAt.After(at) {
 		h.announceAt = at
 		h.announced = min(h.announced, announcementsAll-1)
+		p.sooner = true
 	}
 	p.announceIfDue(now, h)
-	p.sooner = true
 }
 
 // suspectOf remembers who claims an address that is held here. Whoever goes on although the address
@@ -116,6 +116,7 @@ func (p *protocol) suspectOf(now time.Time, h *holding, m Message) {
 	case h.by == m.Claimant:
 		h.byAt = now
 	case h.suspect == m.Claimant && since >= confirmWait && since <= rivalWait:
+		p.totals.Conflicts++
 		p.claimed(now, h, m)
 		p.tell(h, "Another machine goes on claiming an address that is held here")
 	case h.suspect != m.Claimant || since > rivalWait:
@@ -131,10 +132,10 @@ func (p *protocol) asked(now time.Time, h *holding, m Message) {
 	switch {
 	case h.phase == Holding || h.phase == Leaving:
 		p.send(h, Frame{Kind: Answer, To: m.ReplyTo, Asker: m.Asker})
-	case h.phase == Probing && !m.Asker.IsValid() && h.restarts < probingRestarts && !h.stepAt.IsZero():
+	case h.phase == Probing && !m.Asker.IsValid() && p.ready(h):
 		// Somebody else asks whether it is free. Whoever takes it answers the next probe.
 		m.Claimant = m.From
-		if !p.trusted(m) {
+		if h.restarts < probingRestarts && !p.trusted(m) {
 			h.restarts++
 			p.probeFromNow(now.Add(firstProbeWait), h)
 		}

@@ -248,7 +248,9 @@ func TestLinks(t *testing.T) {
 	t.Run("down while it leaves", func(t *testing.T) {
 		s := held(t)
 		s.set(elsewhere, links())
-		s.none()
+		s.hear(request)
+		s.expect("")
+		s.phase(OffSegment, MAC{}) // as any that it could not hold
 	})
 	t.Run("the one with the longest prefix", func(t *testing.T) {
 		s := held(t)
@@ -301,10 +303,44 @@ func TestAnswerOn(t *testing.T) {
 	s.set(links(public))
 	s.hear(request)
 	s.expect("3600000 answer :08")
-	s.set(elsewhere)
+	s.set(gone)
 	s.hear(request)
 	s.expect("")
 	s.none()
+}
+
+func TestWhatCannotBeHeld(t *testing.T) {
+	s := newScript(t)
+	off := netip.MustParseAddr("198.51.100.7")
+	s.hold(1, func(d *Desired) { d.Elsewhere = []netip.Addr{off, address4.Next()} })
+	states := s.p.states()
+	if len(states) != 2 || states[1].Address != off || states[1].Phase != OffSegment {
+		t.Errorf("%+v", states)
+	}
+	wide := uplink
+	wide.Prefixes = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
+	s.set(links(wide))
+	if states := s.p.states(); len(states) != 1 {
+		t.Errorf("%+v", states)
+	}
+}
+
+func TestTotals(t *testing.T) {
+	s := held(t)
+	s.hear(request)
+	s.hear(claim(stranger, 0))
+	s.pass(time.Second)
+	s.hear(claim(stranger, 0))
+	s.hear(claim(tagger, 9)) // rightly
+	s.set(gone)
+	s.hold(10)
+	s.pass(time.Millisecond)
+	s.hear(claim(stranger, 0))
+	s.pass(30 * time.Second)
+	s.hear(claim(stranger, 0))
+	if got, want := s.p.totals, (Totals{Answers: 1, Announcements: 6, Probes: 5, Conflicts: 2}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
 }
 
 func TestReport(t *testing.T) {

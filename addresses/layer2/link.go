@@ -22,7 +22,9 @@ func linkOf(w Want, links []Link) (Link, bool) {
 	if w.AnswerOn == "" {
 		return linkFor(w.Address, links)
 	}
-	i := slices.IndexFunc(links, func(l Link) bool { return l.Name == w.AnswerOn && len(l.MAC) == len(MAC{}) })
+	i := slices.IndexFunc(links, func(l Link) bool {
+		return l.Name == w.AnswerOn && len(l.MAC) == len(MAC{})
+	})
 	if i < 0 {
 		return Link{}, false
 	}

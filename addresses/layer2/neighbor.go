@@ -20,7 +20,9 @@ const (
 // it is about, as from any machine that has it.
 func neighborFrame(f Frame) ([]byte, error) {
 	own := f.From[:]
-	tag := &ndp.RawOption{Type: tagOption, Length: tagUnits, Value: append(f.Tag.bytes(), make([]byte, 8*tagUnits-2-tagSize)...)}
+	value := make([]byte, 8*tagUnits-2) // without type and length
+	copy(value, f.Tag.bytes())
+	tag := &ndp.RawOption{Type: tagOption, Length: tagUnits, Value: value}
 	source, destination := f.Address, netip.IPv6LinkLocalAllNodes()
 	var message ndp.Message
 	switch f.Kind {
@@ -67,7 +69,10 @@ func groupMAC(group netip.Addr) MAC {
 // parseNeighbor reads an IPv6 packet if it is one of neighbor discovery that RFC 4861, sections
 // 7.1.1 and 7.1.2, holds to be valid.
 func parseNeighbor(m Message, packet []byte) (Message, bool) {
-	if len(packet) < ipv6Header+minSolicit || packet[0]>>4 != 6 || packet[6] != icmpv6 || packet[7] != hopLimit {
+	if len(packet) < ipv6Header+minSolicit || packet[0]>>4 != 6 {
+		return Message{}, false
+	}
+	if packet[6] != icmpv6 || packet[7] != hopLimit {
 		return Message{}, false
 	}
 	length := int(binary.BigEndian.Uint16(packet[4:]))
@@ -75,7 +80,8 @@ func parseNeighbor(m Message, packet []byte) (Message, bool) {
 		return Message{}, false
 	}
 	body := packet[ipv6Header : ipv6Header+length]
-	source, destination := netip.AddrFrom16([16]byte(packet[8:])), netip.AddrFrom16([16]byte(packet[24:]))
+	source := netip.AddrFrom16([16]byte(packet[8:]))
+	destination := netip.AddrFrom16([16]byte(packet[24:]))
 	if source.IsMulticast() || body[1] != 0 || checksum(packet[8:ipv6Header], body) != 0 {
 		return Message{}, false
 	}
@@ -92,7 +98,9 @@ func parseNeighbor(m Message, packet []byte) (Message, bool) {
 	return Message{}, false
 }
 
-func solicited(m Message, s *ndp.NeighborSolicitation, source, destination netip.Addr) (Message, bool) {
+func solicited(
+	m Message, s *ndp.NeighborSolicitation, source, destination netip.Addr,
+) (Message, bool) {
 	options, ok := optionsOf(s.Options, ndp.Source)
 	if !ok || s.TargetAddress.IsMulticast() {
 		return Message{}, false
@@ -109,9 +117,12 @@ func solicited(m Message, s *ndp.NeighborSolicitation, source, destination netip
 	return m, true
 }
 
-func advertised(m Message, a *ndp.NeighborAdvertisement, source, destination netip.Addr) (Message, bool) {
+func advertised(
+	m Message, a *ndp.NeighborAdvertisement, source, destination netip.Addr,
+) (Message, bool) {
 	options, ok := optionsOf(a.Options, ndp.Target)
-	if !ok || a.TargetAddress.IsMulticast() || source.IsUnspecified() || destination.IsMulticast() && a.Solicited {
+	unicast := !a.TargetAddress.IsMulticast() && !source.IsUnspecified()
+	if !ok || !unicast || a.Solicited && destination.IsMulticast() {
 		return Message{}, false
 	}
 	m.Claim, m.Claimant, m.Tag = a.TargetAddress, m.From, options.tag

@@ -73,7 +73,10 @@ func (p *protocol) scheduleCheck(now time.Time, h *holding) {
 
 // refuse leaves the address to a stranger.
 func (p *protocol) refuse(now time.Time, h *holding, m Message) {
-	h.phase, h.stepAt = Refused, now.Add(refusedWait)
+	h.phase, h.stepAt, p.sooner = Refused, now.Add(refusedWait), true
+	if h.by != m.Claimant {
+		p.totals.Conflicts++
+	}
 	p.claimed(now, h, m)
 	p.tell(h, "Refused an address that a stranger answers for")
 }
@@ -82,10 +85,14 @@ func (p *protocol) refuse(now time.Time, h *holding, m Message) {
 func (p *protocol) yield(now time.Time, h *holding, m Message) {
 	held := h.phase == Holding
 	h.phase, h.announceAt, h.checkAt = Yielded, time.Time{}, now.Add(doubtWait)
+	p.sooner = true
 	if p.tagged(m) && m.Tag.Epoch > h.Epoch {
 		h.newer = m.Tag.Epoch
 	}
 	p.claimed(now, h, m)
+	if !h.byFriend {
+		p.totals.Conflicts++
+	}
 	if held {
 		p.tell(h, "Gave up an address that another machine claims")
 	} else {
@@ -101,7 +108,6 @@ func (p *protocol) claimed(now time.Time, h *holding, m Message) {
 		// Of several who yielded to each other, one comes first.
 		h.stepAt = now.Add(silenceWait + spreadBy(macOf(h.link.MAC), silenceWait/4))
 	}
-	p.sooner = true
 }
 
 // tick does what is due.
@@ -185,10 +191,13 @@ func (p *protocol) send(h *holding, f Frame) {
 	switch f.Kind {
 	case Probe:
 		h.probes++
+		p.totals.Probes++
 	case Announce:
 		h.announcements++
+		p.totals.Announcements++
 	case Answer:
 		h.answers++
+		p.totals.Answers++
 	}
 	p.out = append(p.out, f)
 }

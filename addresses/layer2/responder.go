@@ -63,11 +63,19 @@ func (r *Responder) Set(d Desired) {
 	r.with(func(p *protocol, now time.Time) { p.set(now, d) })
 }
 
-// State is what the machine does about each address that it is to hold, or leaves, by address.
+// State is what the machine does about each address that it is to hold, leaves, or could not hold,
+// by address.
 func (r *Responder) State() []State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.protocol.states()
+}
+
+// Totals are what it has done so far.
+func (r *Responder) Totals() Totals {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.protocol.totals
 }
 
 // Changes receives a value after phases or claimants have changed since the last one was received.

@@ -17,9 +17,9 @@ type Desired struct {
 	Links []Link
 	// Hold are the addresses that the ledger gives to this machine.
 	Hold []Want
-	// Elsewhere are the addresses that the ledger gives to other machines; all of them, or those
-	// that this machine may hold. What is held and in neither list is let go at once: nobody wants
-	// it any more.
+	// Elsewhere are the other addresses that Services have: those that the ledger gives to other
+	// machines, or to none so far. What is held and in neither list is let go at once: nobody wants
+	// it any more. Those that this machine could not hold are among the states too, OffSegment.
 	Elsewhere []netip.Addr
 	// Doubt: nobody knows whether the ledger still says this. Nothing is given up for that alone;
 	// but whoever else claims a held address may be right.
@@ -78,6 +78,14 @@ type State struct {
 	Trouble string
 	// What was sent for it since it was first wanted.
 	Answers, Announcements, Probes uint64
+}
+
+// Totals count what a Responder did about all addresses since it was made.
+type Totals struct {
+	Answers, Announcements, Probes uint64
+	// Conflicts are the times that an address was found with somebody who is not to have it: it
+	// was refused, or given up, or claimed on although it was announced again.
+	Conflicts uint64
 }
 
 // Report says of states what a node reports: what it holds, and what stands against the others.

@@ -26,7 +26,8 @@ type openWire struct {
 	retryAt  time.Time
 	backoff  time.Duration
 	joined   []netip.Addr
-	mute     bool // sending failed, and that was said
+	mute     bool   // sending failed, and that was said
+	trouble  string // the last failure that was said
 }
 
 // keepWires opens the wires that are needed, and closes others. It returns when to try again; zero:
@@ -51,15 +52,18 @@ func (r *Responder) keepWires(ctx context.Context) (again time.Time) {
 	}
 	r.mu.Unlock()
 	for key, link := range links {
-		if at := r.keepWire(ctx, key, link, joins[key]); !at.IsZero() && (again.IsZero() || at.Before(again)) {
+		at := r.keepWire(ctx, key, link, joins[key])
+		if !at.IsZero() && (again.IsZero() || at.Before(again)) {
 			again = at
 		}
 	}
 	return again
 }
 
-// keepWire lets there be one wire, if it can.
-func (r *Responder) keepWire(ctx context.Context, key wireKey, link Link, joins []netip.Addr) (again time.Time) {
+// keepWire lets there be one wire, if it can. It returns when to try again, as keepWires does.
+func (r *Responder) keepWire(
+	ctx context.Context, key wireKey, link Link, joins []netip.Addr,
+) (again time.Time) {
 	r.mu.Lock()
 	w := r.wires[key]
 	if w == nil {
@@ -75,25 +79,26 @@ func (r *Responder) keepWire(ctx context.Context, key wireKey, link Link, joins 
 		}
 		opened, err := r.open(ctx, link, key.family)
 		if err != nil {
-			return r.failed(key, w, before, fmt.Errorf("opening a socket for %s on interface %s: %w", protocolOf(key), key.link, err))
+			return r.failed(key, w, before, fmt.Errorf("opening a socket for %s: %w", key, err))
 		}
 		wire = opened
 	}
 	if key.family == addresses.IPv6 && !slices.Equal(joins, joined) {
 		if err := wire.Join(joins); err != nil {
 			defer func() { _ = wire.Close() }()
-			return r.failed(key, w, before, fmt.Errorf("joining the multicast groups of addresses on interface %s: %w", key.link, err))
+			return r.failed(key, w, before, fmt.Errorf("joining multicast groups for %s: %w", key, err))
 		}
 	}
 	r.use(key, w, wire, joins)
 	return time.Time{}
 }
 
-func protocolOf(key wireKey) string {
-	if key.family == addresses.IPv4 {
-		return "ARP"
+// String names a wire as people do.
+func (k wireKey) String() string {
+	if k.family == addresses.IPv4 {
+		return "ARP on interface " + k.link
 	}
-	return "neighbor discovery"
+	return "neighbor discovery on interface " + k.link
 }
 
 // use reads from a wire, if it is a new one.
@@ -116,7 +121,7 @@ func (r *Responder) read(key wireKey, w *openWire, wire Wire) {
 	for {
 		n, err := wire.Receive(buffer)
 		if err != nil {
-			r.failed(key, w, wire, fmt.Errorf("reading %s on interface %s: %w", protocolOf(key), key.link, err))
+			r.failed(key, w, wire, fmt.Errorf("reading %s: %w", key, err))
 			_ = wire.Close()
 			return
 		}
@@ -135,13 +140,14 @@ func (r *Responder) failed(key wireKey, w *openWire, failed Wire, why error) (ag
 			return
 		}
 		if !w.openedAt.IsZero() && now.Sub(w.openedAt) > reopenMost {
-			w.backoff = reopenFirst
+			w.backoff, w.trouble = reopenFirst, ""
 		}
 		w.wire, w.joined, w.openedAt = nil, nil, time.Time{}
 		again = now.Add(w.backoff)
 		w.retryAt = again
 		w.backoff = min(2*w.backoff, reopenMost)
-		if p.wires[key] != why.Error() {
+		if w.trouble != why.Error() {
+			w.trouble = why.Error()
 			r.logger.Error(why, "Addresses cannot be held on an interface", "interface", key.link)
 		}
 		p.failed(now, key, why.Error())
@@ -163,7 +169,8 @@ func (r *Responder) send(f Frame) {
 	}
 	if err != nil && !w.mute {
 		w.mute = true
-		r.logger.Error(err, "Sending failed; further failures on this interface are not logged", "interface", f.key.link, "address", f.Address, "frame", f.Kind)
+		r.logger.Error(err, "Sending failed; more failures on this interface are not logged",
+			"interface", f.key.link, "address", f.Address, "frame", f.Kind)
 	}
 }
 

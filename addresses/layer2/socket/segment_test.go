@@ -1,3 +1,5 @@
+//go:build linux
+
 package socket_test
 
 import (
@@ -9,6 +11,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/addresses"
 	"github.com/underlay-ccm/underlay/addresses/layer2"
@@ -25,11 +30,11 @@ var (
 
 // segment is a bridge that machines are plugged into, each a network namespace.
 type segment struct {
-	t      *testing.T
+	t      testing.TB
 	bridge *netns.Space
 }
 
-func newSegment(t *testing.T) *segment {
+func newSegment(t testing.TB) *segment {
 	s := &segment{t: t, bridge: netns.New(t)}
 	s.bridge.Run("ip", "link", "add", "br0", "type", "bridge")
 	s.bridge.Run("ip", "link", "set", "br0", "up")
@@ -39,7 +44,7 @@ func newSegment(t *testing.T) *segment {
 // host is a machine with the kernel's own addresses: 192.0.2.N and 2001:db8::N.
 type host struct {
 	*netns.Space
-	t    *testing.T
+	t    testing.TB
 	name string
 	link layer2.Link
 }
@@ -88,7 +93,7 @@ func (h *host) responder(friends ...*host) (r *layer2.Responder, stop func()) {
 		}
 		return false
 	}})
-	ctx, cancel := context.WithCancel(context.WithoutCancel(h.t.Context()))
+	ctx, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(h.t.Context()), logr.Discard()))
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })
 	stop = func() { cancel(); running.Wait() }
@@ -109,7 +114,7 @@ func (h *host) elsewhere() layer2.Desired {
 }
 
 // await waits for something to become true.
-func await(t *testing.T, within time.Duration, what string, is func() bool) {
+func await(t testing.TB, within time.Duration, what string, is func() bool) {
 	t.Helper()
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()

@@ -53,6 +53,19 @@ func rules() []rule {
 			reason: "controllers speak to ports of their own, so that another cloud needs no change in them",
 		},
 
+		{
+			who: []pattern{"./addresses/layer2"}, only: []pattern{"std", "./addresses", "github.com/mdlayher/arp", "github.com/mdlayher/ndp", "k8s.io/klog/v2"},
+			reason: "addresses/layer2 knows frames, a ledger's epochs and the time: neither Kubernetes nor sockets, so that any segment can be simulated",
+		},
+		{
+			who: []pattern{"./..."}, except: []pattern{"./addresses/layer2/socket"}, never: []pattern{"github.com/mdlayher/packet/..."}, tests: true,
+			reason: "addresses/layer2/socket is the one place with packet sockets, which take NET_RAW",
+		},
+		{
+			who: []pattern{"./addresses/layer2/..."}, except: []pattern{"./addresses/layer2"}, only: []pattern{"std", "./addresses", "./addresses/layer2", "github.com/mdlayher/...", "golang.org/x/net/bpf", "golang.org/x/sys/unix"},
+			reason: "addresses/layer2/socket sends and receives; what and when is decided where it can be simulated",
+		},
+
 		// Internal packages.
 		{
 			who: []pattern{"./internal/kube/..."}, never: []pattern{"./internal/cloud/...", "./internal/hetzner/...", "./ipam/controller", "./routes/controller", "./lb/controller"},
