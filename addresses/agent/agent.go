@@ -30,10 +30,10 @@ type Config struct {
 	Patcher    NodePatcher
 	// Movers are asked in this order whose an address is.
 	Movers []NamedMover
-	// Friends and Held are kept up to date for others.
-	Friends *Friends
-	Held    *Set
-	Check   Check
+	// Friends, Held and Own, the addresses of this machine's Node, are kept up to date for others.
+	Friends   *Friends
+	Held, Own *Set
+	Check     Check
 	// StatePath is the file that says what the node holds when the API server can't.
 	StatePath string
 	Registry  Registry
@@ -51,6 +51,7 @@ type Agent struct {
 	known Knowledge
 	doubt bool
 	read  bool // from the API server, in this run
+	beat  time.Time
 
 	// The rest belongs to the one goroutine that passes.
 	resumed map[netip.Addr]uint64
@@ -110,6 +111,7 @@ func (a *Agent) Run(ctx context.Context) {
 		a.resumed[h.Address] = h.Epoch
 	}
 	a.metrics.doubt.Set(1)
+	a.beats(time.Now())
 	a.pass(ctx) // before anybody is asked: what was held goes on
 
 	var workers sync.WaitGroup
@@ -120,12 +122,16 @@ func (a *Agent) Run(ctx context.Context) {
 	workers.Go(func() { reader.Run(ctx) })
 	workers.Go(func() { a.Friends.Run(ctx) })
 	workers.Go(func() { a.reporter.run(ctx) })
+	beats := time.NewTicker(beatEvery)
+	defer beats.Stop()
 	for done := false; !done; {
 		select {
 		case <-ctx.Done():
 			done = true
 		case <-a.kick:
 			a.pass(ctx)
+		case now := <-beats.C:
+			a.beats(now)
 		}
 	}
 	a.watcher.stop()
@@ -164,6 +170,12 @@ func (a *Agent) doubts(ctx context.Context, doubt bool, why error) {
 		klog.FromContext(ctx).Info("The ledger of addresses is read")
 	}
 	a.look()
+}
+
+func (a *Agent) beats(now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.beat = now
 }
 
 // pass brings movers and watches in step with what is known now, and says what they have come to.
@@ -205,6 +217,9 @@ func (a *Agent) pass(ctx context.Context) {
 		holding = append(holding, h.Address)
 	}
 	a.Held.Put(holding)
+	if known.Node != nil {
+		a.Own.Put(kube.InternalIPs(known.Node))
+	}
 	a.watcher.set(ctx, watched(known.Ledger, a.Self, nodes))
 	for _, e := range a.watcher.silent() {
 		if e.Node == a.Self {
@@ -258,7 +273,7 @@ func (a *Agent) observe(ctx context.Context, r addresses.Report) {
 	for _, p := range r.Refused {
 		a.metrics.refused.WithLabelValues(string(p.Reason)).Inc()
 		now[p.Address] = p.Text
-		if a.logged[p.Address] != p.Text {
+		if p.Text != "" && a.logged[p.Address] != p.Text {
 			klog.FromContext(ctx).Info("An address is not held", "address", p.Address, "reason", p.Reason, "by", p.By, "why", p.Text)
 		}
 	}

@@ -15,10 +15,10 @@ import (
 // How soon a connection is known to lead nowhere.
 const (
 	// pingEvery is how long the API server may say nothing before it is asked for a sign (an HTTP/2
-	// PING, which also those answer that only pass bytes on), and pingWithin how long that may take.
-	pingEvery, pingWithin = time.Second, 2 * time.Second
+	// PING, which proxies that only pass bytes pass on), and pingWithin how long that may take.
+	pingEvery, pingWithin = time.Second, time.Second
 	// unacknowledged is how long the kernel may send in vain (TCP_USER_TIMEOUT, tcp(7)).
-	unacknowledged = 3 * time.Second
+	unacknowledged = 2 * time.Second
 	dialWithin     = time.Second
 )
 

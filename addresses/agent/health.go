@@ -16,6 +16,9 @@ const (
 	checkEvery, checkWithin = 300 * time.Millisecond, 300 * time.Millisecond
 	missesToSilent          = 3
 	answersToHeard          = 2
+	// agentMisses are those after which an agent is silent, which are ten seconds: one that is
+	// replaced is back by then, and what it holds is known to its neighbors for longer.
+	agentMisses = int(10 * time.Second / checkEvery)
 	// checkPace is how far apart all checks of one node are at least, on average: a holder of many
 	// addresses whose traffic is local has a port for each.
 	checkPace = 10 * time.Millisecond
@@ -27,15 +30,15 @@ type hearing struct {
 	misses, answers int // in a row
 }
 
-// after is what is known after one more check.
-func (h hearing) after(answered bool) hearing {
+// after is what is known after one more check, of a port that is silent after so many misses.
+func (h hearing) after(answered bool, toSilent int) hearing {
 	if answered {
 		h.misses, h.answers = 0, h.answers+1
 		h.silent = h.silent && h.answers < answersToHeard
 		return h
 	}
 	h.misses, h.answers = h.misses+1, 0
-	h.silent = h.silent || h.misses >= missesToSilent
+	h.silent = h.silent || h.misses >= toSilent
 	return h
 }
 
@@ -50,7 +53,8 @@ type watcher struct {
 }
 
 type portWatch struct {
-	at []netip.AddrPort // one that answers is enough
+	at       []netip.AddrPort // one that answers is enough
+	toSilent int
 	hearing
 	stop context.CancelFunc
 }
@@ -74,7 +78,10 @@ func (w *watcher) set(ctx context.Context, want map[addresses.Endpoint][]netip.A
 			continue
 		}
 		alone, stop := context.WithCancel(ctx)
-		p := &portWatch{at: at, stop: stop}
+		p := &portWatch{at: at, toSilent: missesToSilent, stop: stop}
+		if e.Port == addresses.AgentPort {
+			p.toSilent = agentMisses
+		}
 		w.watches[e] = p
 		w.workers.Go(func() { w.watch(alone, p) })
 	}
@@ -95,7 +102,7 @@ func (w *watcher) watch(ctx context.Context, p *portWatch) {
 		}
 		w.mu.Lock()
 		before := p.silent
-		p.hearing = p.after(answered)
+		p.hearing = p.after(answered, p.toSilent)
 		after := p.silent
 		w.mu.Unlock()
 		if before != after {

@@ -113,11 +113,13 @@ func TestDiff(t *testing.T) {
 		"another number":          {desired(x, a), in(desired(x, a), func(d *bgp.Desired) { d.ASN = 64513 }), "restart +203.0.113.1/32@0.0.0.0 begin:a/true/false"},
 
 		"each family over its own session": {
-			bgp.Desired{}, in(desired(x+" "+six, a, v6), own6),
+			bgp.Desired{},
+			in(desired(x+" "+six, a, v6), own6),
 			"restart +203.0.113.1/32@0.0.0.0 +2001:db8:5::1/128@:: begin:a/true/false begin:six/false/true",
 		},
 		"IPv6 over IPv4": {
-			bgp.Desired{}, in(desired(x+" "+six, a), own6),
+			bgp.Desired{},
+			in(desired(x+" "+six, a), own6),
 			"restart +203.0.113.1/32@0.0.0.0 +2001:db8:5::1/128@2001:db8::11 begin:a/true/true",
 		},
 		"IPv6 and no way for it": {bgp.Desired{}, desired(x+" "+six, a), "restart +203.0.113.1/32@0.0.0.0 begin:a/true/false"},

@@ -78,7 +78,7 @@ func TestCheck(t *testing.T) {
 		"asn: 23456":          func(d *bgp.Desired) { d.ASN = 23456 },
 		"router ID: 0.0.0.0":  func(d *bgp.Desired) { d.RouterID = netip.IPv4Unspecified() },
 		"router ID: 2001:":    func(d *bgp.Desired) { d.RouterID = netip.MustParseAddr("2001:db8::1") },
-		"restart time: 1h":    func(d *bgp.Desired) { d.RestartTime = 2 * time.Hour },
+		"restart time: 2h":    func(d *bgp.Desired) { d.RestartTime = 2 * time.Hour },
 		"restart time: 1.5s":  func(d *bgp.Desired) { d.RestartTime = 1500 * time.Millisecond },
 		"prefix 192.0.2.1/24": func(d *bgp.Desired) { d.Prefixes = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")} },
 		`peer "b": address: 192.0.2.1: peer "a" has it`: func(d *bgp.Desired) { d.Peers = append(d.Peers, router("b", "192.0.2.1")) },

@@ -95,6 +95,7 @@ func together(ctx context.Context, o *options, nodes informers.SharedInformerFac
 	defer fail(nil)
 	if holder != nil {
 		holding.Go(func() { holder.Run(ctx) })
+		holding.Go(func() { addressagent.Answer(ctx, holder.Own, holder.Alive) })
 	}
 	klog.FromContext(ctx).Info("Running", "node", o.nodeName, "address", listener.Addr().String())
 	err = a.Run(ctx)

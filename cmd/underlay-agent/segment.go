@@ -66,8 +66,7 @@ func (s *segment) asked(h addressagent.Hold) bool { return !s.routed || h.Addres
 
 // State is the responder's.
 func (s *segment) State() (now addressagent.State) {
-	states := s.responder.State()
-	now.Held, now.Refused = layer2.Report(states)
+	now.Held, now.Refused = layer2.Report(s.responder.State())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range s.want.Hold {
@@ -75,8 +74,13 @@ func (s *segment) State() (now addressagent.State) {
 			now.Held = append(now.Held, addresses.Hold{Address: h.Address, Epoch: h.Epoch})
 		}
 	}
-	for _, one := range states {
-		now.Announced += one.Announcements
+	totals := s.responder.Totals()
+	now.Announced, now.Conflicts = totals.Announcements, totals.Conflicts
+	// Those that other nodes hold too: whoever looks for a next one need not try this node.
+	for _, a := range s.want.Elsewhere {
+		if !s.routed && !slices.ContainsFunc(s.links, func(l layer2.Link) bool { return hasNeighbor(l, a) }) {
+			now.Refused = append(now.Refused, addresses.Problem{Address: a, Reason: addresses.OffSegment})
+		}
 	}
 	return now
 }
@@ -206,6 +210,11 @@ func working(found []agent.Link) (links []layer2.Link) {
 	return links
 }
 
+// hasNeighbor reports whether an address is on the link's segment.
+func hasNeighbor(l layer2.Link, a netip.Addr) bool {
+	return slices.ContainsFunc(l.Prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
 func equalLinks(a, b layer2.Link) bool {
 	return a.Name == b.Name && a.Index == b.Index && slices.Equal(a.MAC, b.MAC) && slices.Equal(a.Prefixes, b.Prefixes)
 }
@@ -243,7 +252,7 @@ func (n neighbors) Ask(ctx context.Context, addrs []netip.Addr) error {
 	links := segmentLinks(found)
 	for _, addr := range addrs {
 		for _, link := range links {
-			if !slices.ContainsFunc(link.Prefixes, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+			if !hasNeighbor(link, addr) {
 				continue
 			}
 			if err := n.network.Probe(ctx, link.Index, addr); err != nil {

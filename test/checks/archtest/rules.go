@@ -5,6 +5,7 @@ const (
 	hcloudGo     = "github.com/hetznercloud/hcloud-go/v2/..."
 	hcloudSchema = "github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 	cidrset      = "github.com/cilium/ipam/cidrset"
+	gobgp        = "github.com/osrg/gobgp/v4/..."
 )
 
 // impure is what a package that only decides has no use for, though it is in
@@ -33,6 +34,18 @@ func rules() []rule {
 		{
 			who: []pattern{"./addresses", "./ipam", "./routes", "./lb"}, never: []pattern{"k8s.io/...", "sigs.k8s.io/..."}, tests: true,
 			reason: "the pure packages are tested without Kubernetes too, or they would not be pure for long",
+		},
+
+		{
+			who:    []pattern{"./addresses/bgp"},
+			only:   []pattern{"std", "./addresses"},
+			never:  impure(),
+			reason: "addresses/bgp decides what routers are told and knows no speaker: the configuration is checked with it, in programs that have no BGP",
+		},
+		{
+			who:    []pattern{"./addresses/bgp/speaker"},
+			only:   []pattern{"std", "./addresses", "./addresses/bgp", gobgp, "github.com/go-logr/logr", "k8s.io/klog/v2"},
+			reason: "the speaker keeps sessions and knows neither Nodes nor Services",
 		},
 
 		// Their edges.
@@ -121,6 +134,10 @@ func rules() []rule {
 		{
 			who: []pattern{"./..."}, except: []pattern{"./internal/hetzner/...", "./hcloudsim/...", "./test/..."}, never: []pattern{hcloudGo},
 			reason: "internal/hetzner is the one place that speaks to the cloud: one budget, one cache, one writer per network",
+		},
+		{
+			who: []pattern{"./..."}, except: []pattern{"./addresses/bgp/speaker"}, never: []pattern{gobgp}, tests: true,
+			reason: "addresses/bgp/speaker is the one place that speaks BGP: the library keeps settings by process, and is large",
 		},
 		{
 			who: []pattern{"./..."}, never: []pattern{"github.com/syself/hrobot-go/..."},
