@@ -31,7 +31,7 @@ func wants(k Knowledge, self string, movers []NamedMover, resumed map[netip.Addr
 		case mine:
 			epoch, was := resumed[e.Address]
 			all[at].Hold = append(all[at].Hold, Hold{Address: e.Address, Epoch: e.Epoch, Resumed: was && epoch == e.Epoch})
-		case len(e.Shares) > 0 && (e.Holder != "" || len(e.Nodes) > 0):
+		case len(e.Shares) > 0:
 			all[at].Elsewhere = append(all[at].Elsewhere, e.Address)
 		}
 	}

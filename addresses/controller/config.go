@@ -31,12 +31,15 @@ type Pool struct {
 	Mover string
 }
 
-// Router leads addresses to nodes through an API. It is called by one goroutine.
+// Router leads addresses to nodes through an API. Its methods are called at the same time, Route for
+// several addresses but never twice for one.
 type Router interface {
 	// Routed tells to which node, by its provider ID, each address leads; empty: to none. Addresses
 	// that it does not know are left out.
 	Routed(context.Context) (map[netip.Addr]string, error)
-	// Route leads an address to a node. An error may mean that it was done all the same.
+	// Route leads an address to a node, and returns when that is done, which may take a minute. It
+	// looks where the address leads before it changes anything. An error may mean that it was done
+	// all the same.
 	Route(ctx context.Context, address netip.Addr, providerID string) error
 }
 

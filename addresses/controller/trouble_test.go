@@ -311,3 +311,46 @@ func TestCheckNamesTheUsersOfARemovedPool(t *testing.T) {
 		w.has("one", "192.0.2.4")
 	})
 }
+
+// A ledger that somebody replaced is read before anything is shown by the one that was known.
+func TestAReplacedLedger(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.node("a")
+		w.start()
+		w.service("one")
+		w.settle()
+		editObject(w.api, "configmaps", LedgerName, func(m *corev1.ConfigMap) {
+			m.Data = map[string]string{LedgerKey: strings.ReplaceAll(m.Data[LedgerKey], "192.0.2.1", "192.0.2.3")}
+		})
+		w.editService("one", func(svc *corev1.Service) { svc.Status.LoadBalancer.Ingress = nil })
+		w.after(5 * time.Second)
+		w.has("one", "192.0.2.3")
+	})
+}
+
+// A ledger is made anew from what Services show now, not from what a cache has.
+func TestALostLedgerAndAnOldCache(t *testing.T) {
+	inWorld(t, func(w *world) {
+		one := func(c *Config) { c.Pools = []Pool{poolNamed("one", "192.0.2.1")} }
+		w.node("a")
+		w.start(one)
+		w.service("old")
+		w.settle()
+		behind := w.process
+		behind.line.hold()
+		w.start(one)
+		w.api.remove("services", "old")
+		w.settle()
+		w.service("new")
+		w.settle()
+		w.has("new", "192.0.2.1")
+		w.kill()
+		w.api.remove("configmaps", LedgerName)
+		w.after(2 * time.Minute)
+		if got := w.api.ledger().Of(string(w.api.service("new").UID)); len(got) != 1 {
+			t.Errorf("the Service has %v", got)
+		}
+		behind.line.release()
+		behind.kill()
+	})
+}

@@ -79,6 +79,9 @@ func (w *wire) Send(frame []byte) error {
 		what = "probes"
 	case frame[0]&1 == 1:
 		what = "announces"
+		if frame[14+7] == 2 && w.family == addresses.IPv4 {
+			return nil // the same again, as a reply
+		}
 	}
 	w.sent = append(w.sent, fmt.Sprintf("%d %s", time.Since(w.of.start).Milliseconds(), what))
 	return nil

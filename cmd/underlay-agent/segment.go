@@ -52,7 +52,10 @@ func (s *segment) Set(w addressagent.Want) {
 }
 
 func (s *segment) tell() {
-	d := layer2.Desired{Cluster: s.want.Cluster, Links: s.links, Elsewhere: s.want.Elsewhere, Doubt: s.want.Doubt}
+	d := layer2.Desired{Cluster: s.want.Cluster, Links: s.links, Doubt: s.want.Doubt}
+	if !s.routed {
+		d.Elsewhere = s.want.Elsewhere
+	}
 	for _, h := range s.want.Hold {
 		if s.asked(h) {
 			d.Hold = append(d.Hold, layer2.Want{Address: h.Address, Epoch: h.Epoch, Resumed: h.Resumed, AnswerOn: s.uplink})
@@ -76,12 +79,6 @@ func (s *segment) State() (now addressagent.State) {
 	}
 	totals := s.responder.Totals()
 	now.Announced, now.Conflicts = totals.Announcements, totals.Conflicts
-	// Those that other nodes hold too: whoever looks for a next one need not try this node.
-	for _, a := range s.want.Elsewhere {
-		if !s.routed && !slices.ContainsFunc(s.links, func(l layer2.Link) bool { return hasNeighbor(l, a) }) {
-			now.Refused = append(now.Refused, addresses.Problem{Address: a, Reason: addresses.OffSegment})
-		}
-	}
 	return now
 }
 

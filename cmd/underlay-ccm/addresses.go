@@ -37,7 +37,7 @@ func (m *manager) serviceAddresses(c *appconfig.CompletedConfig) (runner, error)
 		Nodes:     c.SharedInformers.Core().V1().Nodes(),
 		Slices:    c.SharedInformers.Discovery().V1().EndpointSlices(),
 		Pools:     addressPools(wanted),
-		Routers:   m.addressRouters(),
+		Routers:   m.addressRouters(c.SharedInformers.Core().V1().Nodes().Lister()),
 		Classless: wanted.Classless,
 		Balancers: m.config.LoadBalancers.Enabled,
 		Namespace: ledgerNamespace,
@@ -49,9 +49,6 @@ func (m *manager) serviceAddresses(c *appconfig.CompletedConfig) (runner, error)
 	}
 	return addresscontroller.New(cfg)
 }
-
-// addressRouters are the movers that act through an API.
-func (m *manager) addressRouters() map[string]addresscontroller.Routing { return nil }
 
 func addressPools(a config.Addresses) []addresscontroller.Pool {
 	var pools []addresscontroller.Pool

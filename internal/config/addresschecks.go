@@ -23,6 +23,7 @@ func (r *resolver) addresses(d *draft, pods []candidate, robot Robot) Addresses 
 		a.Pools = append(a.Pools, p.AddressPool)
 		pools[i] = p.Pool
 	}
+	r.onePerNet(d)
 	for _, wrong := range mistakes(addresses.Validate(pools)) {
 		section := d.addressPools[wrong.Pool].section
 		if field := section + "." + wrong.Field; !r.isWrong(field) && !r.isWrong(section) {

@@ -176,7 +176,7 @@ func TestAStrangerTakesTheAddress(t *testing.T) {
 	s := newSegment(t)
 	a, stranger, client := s.host("a", "1"), s.host("stranger", "66"), s.host("client", "9")
 	r, _ := a.responder()
-	r.Set(a.hold(1))
+	r.Set(a.hold(2))
 	awaitPhase(t, r, layer2.Holding)
 	stranger.Run("ip", "addr", "add", address4.String()+"/24", "dev", "eth0")
 	stranger.Sysctl("net/ipv6/conf/all/ndisc_notify", "1")

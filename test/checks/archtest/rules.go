@@ -89,8 +89,8 @@ func rules() []rule {
 			reason: "internal/cloud declares the ports Servers and DedicatedServers; their implementations come from cmd",
 		},
 		{
-			who: []pattern{"./internal/dedicated/..."}, only: []pattern{"std", "./internal/cloud", "./internal/vswitch", "./internal/robot"},
-			reason: "internal/dedicated makes of what Robot says what internal/cloud and internal/vswitch ask for; it knows neither Nodes nor the web service",
+			who: []pattern{"./internal/dedicated/..."}, only: []pattern{"std", "./addresses", "./internal/cloud", "./internal/vswitch", "./internal/robot", "./internal/requests"},
+			reason: "internal/dedicated makes of what Robot says what internal/cloud, internal/vswitch and addresses/controller ask for; it knows neither Nodes nor the web service",
 		},
 		{
 			who: []pattern{"./internal/vswitch/..."}, only: []pattern{"std", "./internal/kube", "k8s.io/..."},
