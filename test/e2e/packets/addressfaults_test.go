@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
@@ -252,8 +253,28 @@ func (h *holders) silentAPIServer(t *testing.T) {
 	if err := h.f.StartManager(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range h.machines {
+	h.back(t, h.machines...)
+}
+
+// back waits for machines that the control plane may have taken for lost, and lets their pods be
+// ready as their kubelets do, until each address has its holder.
+func (h *holders) back(t *testing.T, machines ...*netlab.Machine) {
+	t.Helper()
+	for _, m := range machines {
+		await(t, m.Name+" is Ready", func() string {
+			n, err := h.f.Client.CoreV1().Nodes().Get(t.Context(), m.Name, metav1.GetOptions{})
+			switch {
+			case err != nil:
+				return err.Error()
+			case !kube.Ready(n):
+				return "its Node is not"
+			}
+			return ""
+		})
 		ready(t, m)
+		if err := h.web[m.Name].Report(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	h.held(t)
 }
@@ -307,8 +328,7 @@ func (h *holders) parted(t *testing.T) {
 	if err := former.Heal(t.Context(), netlab.SideAPI); err != nil {
 		t.Fatal(err)
 	}
-	ready(t, former)
-	h.held(t)
+	h.back(t, former)
 }
 
 // powerOff comes last: the machine stays off.

@@ -97,12 +97,21 @@ func (p *Pod) start(ctx context.Context, labels map[string]string) (err error) {
 		return err
 	}
 	p.talk = echo.Repeat(talk)
+	return p.Report(ctx)
+}
+
+// Report says that the pod is ready, as its kubelet does, also after the control plane has taken
+// the machine for lost and its pods for not ready.
+func (p *Pod) Report(ctx context.Context) error {
 	patch, err := json.Marshal(map[string]any{"status": p.status()})
 	if err != nil {
 		return err
 	}
-	_, err = pods.Patch(ctx, p.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	return err
+	pods := p.Machine.lab.Client.CoreV1().Pods(metav1.NamespaceDefault)
+	if _, err = pods.Patch(ctx, p.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		return fmt.Errorf("say that pod %s is ready: %w", p.Name, err)
+	}
+	return nil
 }
 
 // Addrs are the pod's addresses, IPv4 first.
