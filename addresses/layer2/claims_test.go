@@ -18,7 +18,7 @@ func TestHolding(t *testing.T) {
 	}{
 		"answers whoever asks":           {func(s *script) { s.hear(request) }, "5000 answer :08", Holding, MAC{}},
 		"answers whoever wants it":       {func(s *script) { s.hear(dadOf(stranger)) }, "5000 answer :09", Holding, MAC{}},
-		"answers nobody on another link": {func(s *script) { s.p.hear(s.now, "up1", request) }, "", Holding, MAC{}},
+		"answers nobody on another link": {func(s *script) { s.hearOn("up1", request) }, "", Holding, MAC{}},
 		"answers nobody who asks for another address": {
 			func(s *script) { m := request; m.Ask = m.Ask.Next(); s.hear(m) }, "", Holding, MAC{},
 		},
@@ -250,7 +250,7 @@ func TestLinks(t *testing.T) {
 		s.set(elsewhere, links())
 		s.hear(request)
 		s.expect("")
-		s.phase(OffSegment, MAC{}) // as any that it could not hold
+		s.none()
 	})
 	t.Run("the one with the longest prefix", func(t *testing.T) {
 		s := held(t)
@@ -262,7 +262,7 @@ func TestLinks(t *testing.T) {
 		if got := s.p.states()[0].Link; got != "up1" {
 			t.Errorf("held on %s", got)
 		}
-		s.hear(request) // on the link before
+		s.hear(request) // on the link before: nobody answers
 		s.pass(100 * time.Millisecond)
 		s.expect("5000 probe, 5100 announce")
 	})
@@ -307,22 +307,6 @@ func TestAnswerOn(t *testing.T) {
 	s.hear(request)
 	s.expect("")
 	s.none()
-}
-
-func TestWhatCannotBeHeld(t *testing.T) {
-	s := newScript(t)
-	off := netip.MustParseAddr("198.51.100.7")
-	s.hold(1, func(d *Desired) { d.Elsewhere = []netip.Addr{off, address4.Next()} })
-	states := s.p.states()
-	if len(states) != 2 || states[1].Address != off || states[1].Phase != OffSegment {
-		t.Errorf("%+v", states)
-	}
-	wide := uplink
-	wide.Prefixes = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
-	s.set(links(wide))
-	if states := s.p.states(); len(states) != 1 {
-		t.Errorf("%+v", states)
-	}
 }
 
 func TestTotals(t *testing.T) {

@@ -61,7 +61,6 @@ type protocol struct {
 	wires    map[wireKey]string // open ones: why one failed; empty: it did not
 	holdings map[netip.Addr]*holding
 	order    []netip.Addr // of holdings
-	foreign  []netip.Addr // addresses of others that are on no segment here
 
 	totals  Totals
 	out     []Frame
@@ -125,12 +124,8 @@ func (p *protocol) set(now time.Time, d Desired) {
 		wanted[w.Address] = w
 	}
 	elsewhere := make(map[netip.Addr]bool, len(d.Elsewhere))
-	p.foreign = nil
 	for _, address := range d.Elsewhere {
 		elsewhere[address] = true
-		if _, possible := linkFor(address, p.links); !possible {
-			p.foreign = append(p.foreign, address)
-		}
 	}
 	for _, address := range p.order {
 		_, stays := wanted[address]
@@ -312,9 +307,5 @@ func (p *protocol) states() (states []State) {
 		}
 		states = append(states, s)
 	}
-	for _, address := range p.foreign {
-		states = append(states, State{Address: address, Phase: OffSegment})
-	}
-	slices.SortStableFunc(states, func(a, b State) int { return a.Address.Compare(b.Address) })
 	return states
 }

@@ -82,8 +82,10 @@ var (
 	dadOf   = func(who MAC) Message { return Message{From: who, Ask: address4, ReplyTo: who} }
 )
 
-func (s *script) hear(m Message) {
-	s.p.hear(s.now, uplink.Name, m)
+func (s *script) hear(m Message) { s.hearOn(uplink.Name, m) }
+
+func (s *script) hearOn(link string, m Message) {
+	s.p.hear(s.now, link, m)
 	s.collect()
 }
 

@@ -63,8 +63,7 @@ func (r *Responder) Set(d Desired) {
 	r.with(func(p *protocol, now time.Time) { p.set(now, d) })
 }
 
-// State is what the machine does about each address that it is to hold, leaves, or could not hold,
-// by address.
+// State is what the machine does about each address that it is to hold, or leaves, by address.
 func (r *Responder) State() []State {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,7 +19,7 @@ type Desired struct {
 	Hold []Want
 	// Elsewhere are the other addresses that Services have: those that the ledger gives to other
 	// machines, or to none so far. What is held and in neither list is let go at once: nobody wants
-	// it any more. Those that this machine could not hold are among the states too, OffSegment.
+	// it any more.
 	Elsewhere []netip.Addr
 	// Doubt: nobody knows whether the ledger still says this. Nothing is given up for that alone;
 	// but whoever else claims a held address may be right.

@@ -55,6 +55,24 @@ func TestAKernelFindsTheAddress(t *testing.T) {
 	})
 }
 
+// A router sends the traffic of an address that is on no segment here, and asks for it first.
+func TestARouterAsks(t *testing.T) {
+	s := newSegment(t)
+	a, router := s.host("a", "1"), s.host("router", "9")
+	routed := netip.MustParseAddr("198.51.100.7")
+	router.Run("ip", "route", "add", routed.String()+"/32", "dev", "eth0")
+	r, _ := a.responder()
+	r.Set(layer2.Desired{
+		Links: []layer2.Link{{Name: "eth0", Index: a.link.Index, MAC: a.link.MAC}}, Doubt: true,
+		Hold: []layer2.Want{{Address: routed, Epoch: 1, AnswerOn: "eth0"}},
+	})
+	router.poke(routed)
+	router.finds(routed, a)
+	if totals := r.Totals(); totals.Probes+totals.Announcements != 0 || totals.Answers == 0 {
+		t.Errorf("%+v", totals)
+	}
+}
+
 // A kernel that looks from time to time whether the address is still here is told so.
 func TestAKernelLooksAgain(t *testing.T) {
 	s := newSegment(t)
