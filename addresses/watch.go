@@ -57,7 +57,9 @@ func (l Ledger) Watched(self string, nodes []string) []Endpoint {
 func Silent(reports map[string]Report, nodes []string) []Endpoint {
 	votes := make(map[Endpoint]int)
 	for watcher, r := range reports {
-		for _, e := range r.Silent {
+		// Each has one vote, however often it says so.
+		said := slices.SortedFunc(slices.Values(r.Silent), Endpoint.compare)
+		for _, e := range slices.Compact(said) {
 			if slices.Contains(Watchers(e.Node, nodes), watcher) {
 				votes[e]++
 			}
