@@ -71,7 +71,10 @@ type ConfigMaps interface {
 
 // NodePatcher writes Nodes; client-go's typed client is such.
 type NodePatcher interface {
-	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string) (*corev1.Node, error)
+	Patch(
+		ctx context.Context, name string, kind types.PatchType, data []byte, o metav1.PatchOptions,
+		subresources ...string,
+	) (*corev1.Node, error)
 }
 
 // Neighbors is the kernel's table of neighbors.

@@ -155,7 +155,7 @@ func TestWatchesAreBounded(t *testing.T) {
 		w := newWatcher(p.check, func() {})
 		all := map[addresses.Endpoint][]netip.AddrPort{}
 		for port := range uint16(300) {
-			all[addresses.Endpoint{Node: "b", Port: int(port)}] = []netip.AddrPort{netip.AddrPortFrom(loopback, 30000+port)}
+			all[addresses.Endpoint{Node: "b", Port: int(port)}] = []netip.AddrPort{netip.AddrPortFrom(loopback(), 30000+port)}
 		}
 		w.set(t.Context(), all)
 		time.Sleep(time.Minute)

@@ -41,7 +41,9 @@ func (h *held) filtered(d netfilter.Desired) netfilter.Desired {
 }
 
 // holder makes the part of the agent that holds addresses.
-func (o *options) holder(s settings, m machine, nodes coreinformers.NodeInformer, reg agent.Registry) (*addressagent.Agent, error) {
+func (o *options) holder(
+	s settings, m machine, nodes coreinformers.NodeInformer, reg agent.Registry,
+) (*addressagent.Agent, error) {
 	api, err := o.restConfig()
 	if err != nil {
 		return nil, err
@@ -64,7 +66,9 @@ func (o *options) holder(s settings, m machine, nodes coreinformers.NodeInformer
 func (o *options) heldPath() string { return filepath.Join(o.stateDir, addressagent.StateFile) }
 
 // movers are those that the pools name, and the one that announces podCIDRs.
-func movers(a config.Addresses, self string, network *kernel.Kernel, friends *addressagent.Friends) (all []addressagent.NamedMover) {
+func movers(
+	a config.Addresses, self string, network *kernel.Kernel, friends *addressagent.Friends,
+) (all []addressagent.NamedMover) {
 	for _, kind := range []config.Mover{config.Layer2, config.BGPMover, config.FloatingIP, config.Failover} {
 		var pools []addresses.Pool
 		for _, p := range a.Pools {
@@ -99,7 +103,8 @@ func (o *options) printAddresses(ctx context.Context, out io.Writer, s settings,
 	only := func(name string) metav1.ListOptions {
 		return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 	}
-	stored, err := s.client.CoreV1().ConfigMaps(addressagent.LedgerNamespace).List(ctx, only(addressagent.LedgerName))
+	maps := s.client.CoreV1().ConfigMaps(addressagent.LedgerNamespace)
+	stored, err := maps.List(ctx, only(addressagent.LedgerName))
 	if err != nil {
 		return 0, fmt.Errorf("reading the ledger of addresses: %w", err)
 	}
