@@ -148,6 +148,12 @@ bench-scale: kube ## the manager among 15,000 Nodes: start, memory, joins, chang
 bench-agent: kube ## the agent among 15,000 Nodes, beside ip -batch and a socket per route; needs root
 	@go test ./test/bench/agent -run '^$$' -bench . -timeout 20m
 
+# MetalLB is built the first time. Not by `make bench`, which would find it missing.
+.PHONY: bench-address
+bench-address: kube cni ## addresses on one segment under faults, beside MetalLB's; ROUNDS= says how often; a quarter of an hour, needs root
+	@$(STEP) "metallb" env CGO_ENABLED=0 go run -trimpath ./test/testenv/metallb/build
+	@go test ./test/bench/address -run '^$$' -bench . -benchtime 1x -timeout 60m -rounds $(or $(ROUNDS),3)
+
 # Each mutant is compiled and tested by itself: minutes, so no part of the tests.
 .PHONY: mutants
 mutants: ## break one guard of the code at a time; a test has to notice each; ONLY='a regular expression' chooses

@@ -28,6 +28,7 @@ func titles() [][2]string {
 		{"routes", "Routes of a cloud network"},
 		{"lb", "Load balancers"},
 		{"agent", "The node agent's routes"},
+		{"address", "Addresses on one segment"},
 	}
 }
 

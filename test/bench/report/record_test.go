@@ -97,7 +97,7 @@ func TestSubjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(all, " "); !strings.Contains(got, "ipam routes lb scale agent") {
+	if got := strings.Join(all, " "); !strings.Contains(got, "ipam routes lb scale agent address") {
 		t.Errorf("subjects are %s", got)
 	}
 }

@@ -4,7 +4,8 @@
 // the question came from.
 //
 // Over TCP it writes a line and closes; over UDP each packet is answered by one that begins with
-// that line and ends with the packet.
+// that line and ends with the packet. A Repeater says whatever it is told over TCP, for as long as
+// the other side likes.
 package echo
 
 import (

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"sync"
+	"time"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
@@ -49,6 +50,8 @@ type Options struct {
 	// Settings are further lines for the configuration file that manager and
 	// agents share.
 	Settings string
+	// NodeGrace is how long a Node may be silent before it counts as lost; zero: seconds.
+	NodeGrace time.Duration
 	// Balancing is a further line of the section loadBalancers there; not on metal.
 	Balancing string
 	// ManagerArgs are added behind, or override, the manager's usual arguments.
@@ -94,8 +97,10 @@ type Lab struct {
 	mu       sync.Mutex
 	machines map[string]*Machine
 	joined   int // machines so far, for their numbers
-	echoes   []*Echo
-	pods     map[string]*Pod
+	// neighbors are the hosts that AddNeighbor made.
+	neighbors []*Neighbor
+	echoes    []*Echo
+	pods      map[string]*Pod
 }
 
 // The management network.
@@ -228,7 +233,9 @@ func (f *Lab) startCluster(ctx context.Context) (err error) {
 	}
 	f.Cluster, err = cluster.Start(context.WithoutCancel(ctx), cluster.Options{
 		Manager: f.options.Manager, Cloud: cloud, VSwitch: coupled,
-		ControlPlane: controlplane.Options{Dir: f.options.Dir, Address: mgmtAddr(1), Progress: f.options.Progress},
+		ControlPlane: controlplane.Options{
+			Dir: f.options.Dir, Address: mgmtAddr(1), Progress: f.options.Progress, NodeMonitorGracePeriod: f.options.NodeGrace,
+		},
 	})
 	if err != nil {
 		return err
@@ -332,8 +339,8 @@ func (f *Lab) Outside() *netns.Namespace { return f.internet.outside }
 // that is stopped leaves its files only.
 func (f *Lab) Stop() {
 	f.mu.Lock()
-	pods, echoes, machines, aging := f.pods, f.echoes, f.machines, f.aging
-	f.pods, f.echoes, f.machines, f.aging = nil, nil, nil, nil
+	pods, echoes, machines, aging, neighbors := f.pods, f.echoes, f.machines, f.aging, f.neighbors
+	f.pods, f.echoes, f.machines, f.aging, f.neighbors = nil, nil, nil, nil, nil
 	f.mu.Unlock()
 	aging.stop()
 	for _, e := range echoes {
@@ -356,6 +363,9 @@ func (f *Lab) Stop() {
 	}
 	for _, m := range machines {
 		_ = m.release(context.Background()) // it may never have got its cable
+	}
+	for _, n := range neighbors {
+		n.Namespace.Close()
 	}
 	if f.cloud != nil {
 		f.cloud.ns.Close()

@@ -50,6 +50,7 @@ type Machine struct {
 	kubelet *kubelet.Kubelet
 	agent   *process.Process
 	proxy   *process.Process
+	others  []*process.Process // that Start started
 }
 
 // AddMachines lets machines of these names join, all at the same time, and
@@ -282,7 +283,7 @@ func (m *Machine) Silence() { m.kubelet.Stop() }
 
 // stop ends the machine's programs.
 func (m *Machine) stop() {
-	for _, p := range []*process.Process{m.agent, m.proxy} {
+	for _, p := range append([]*process.Process{m.agent, m.proxy}, m.others...) {
 		if p != nil {
 			p.Kill()
 		}

@@ -15,14 +15,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/underlay-ccm/underlay/test/testenv/echo"
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
 // pollEvery is how often what is awaited is looked at.
 const pollEvery = 50 * time.Millisecond
 
-// EchoPort is where every pod answers, TCP and UDP; see Echo.
-const EchoPort = 8080
+// EchoPort is where every pod answers, TCP and UDP; see Echo. At TalkPort it repeats what it is
+// told over TCP, for as long as a connection stands.
+const (
+	EchoPort = 8080
+	TalkPort = 8081
+)
 
 // Pod is a namespace that the CNI plugins attached to its machine, and an object
 // of the API, so that Services find it. It answers on EchoPort under its name.
@@ -35,6 +40,7 @@ type Pod struct {
 
 	result json.RawMessage // what the plugins said
 	echo   *Echo
+	talk   *echo.Repeater
 }
 
 // RunPod starts a pod on a machine, as scheduler and kubelet do, and returns when
@@ -86,12 +92,26 @@ func (p *Pod) start(ctx context.Context, labels map[string]string) (err error) {
 	if p.echo, err = serve(ctx, p.Namespace, p.Name, EchoPort); err != nil {
 		return err
 	}
+	talk, err := p.Namespace.Listen(ctx, "tcp", fmt.Sprintf(":%d", TalkPort))
+	if err != nil {
+		return err
+	}
+	p.talk = echo.Repeat(talk)
+	return p.Report(ctx)
+}
+
+// Report says that the pod is ready, as its kubelet does, also after the control plane has taken
+// the machine for lost and its pods for not ready.
+func (p *Pod) Report(ctx context.Context) error {
 	patch, err := json.Marshal(map[string]any{"status": p.status()})
 	if err != nil {
 		return err
 	}
-	_, err = pods.Patch(ctx, p.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	return err
+	pods := p.Machine.lab.Client.CoreV1().Pods(metav1.NamespaceDefault)
+	if _, err = pods.Patch(ctx, p.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		return fmt.Errorf("say that pod %s is ready: %w", p.Name, err)
+	}
+	return nil
 }
 
 // Addrs are the pod's addresses, IPv4 first.
@@ -135,6 +155,9 @@ func (p *Pod) Delete(ctx context.Context) error {
 func (p *Pod) release() {
 	if p.echo != nil {
 		p.echo.Close()
+	}
+	if p.talk != nil {
+		p.talk.Close()
 	}
 	p.Namespace.Close()
 }

@@ -37,10 +37,22 @@ const readyWithin = 3 * time.Minute
 // within runs a program in the machine's namespace. It is the program itself
 // that signals reach: nsenter becomes it.
 func (m *Machine) within(name, path string, args ...string) (*process.Process, error) {
-	nsenter := []string{"--net=" + m.Namespace.Path(), "--", path}
-	return process.Start(process.Command{
-		Name: name + "-" + m.Name, Path: "nsenter", Args: append(nsenter, args...), Dir: m.lab.options.Dir,
-	})
+	return m.enter(process.Command{Name: name, Path: path, Args: args})
+}
+
+func (m *Machine) enter(c process.Command) (*process.Process, error) {
+	c.Args = append([]string{"--net=" + m.Namespace.Path(), "--", c.Path}, c.Args...)
+	c.Name, c.Path, c.Dir = c.Name+"-"+m.Name, "nsenter", m.lab.options.Dir
+	return process.Start(c)
+}
+
+// Start runs a further program on the machine, which ends with it. Its log is named after both.
+func (m *Machine) Start(c process.Command) (*process.Process, error) {
+	p, err := m.enter(c)
+	if err == nil {
+		m.others = append(m.others, p)
+	}
+	return p, err
 }
 
 // StartAgent starts underlay-agent run, as its DaemonSet does. More arguments
@@ -55,7 +67,12 @@ func (m *Machine) StartAgent(ctx context.Context, args ...string) error {
 	if err := os.WriteFile(m.path("config.yaml"), []byte(m.lab.config()), 0o600); err != nil {
 		return err
 	}
-	var err error
+	return m.RestartAgent(args...)
+}
+
+// RestartAgent is StartAgent as a kubelet does it that has no API server: with the credentials and
+// the configuration that there are.
+func (m *Machine) RestartAgent(args ...string) (err error) {
 	m.agent, err = m.within("underlay-agent", m.lab.options.Agent, slices.Concat([]string{"run"}, m.hostFlags(), []string{
 		"--config=" + m.path("config.yaml"),
 		"--cluster-cidr=" + m.lab.podRanges(),

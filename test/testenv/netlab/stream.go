@@ -29,6 +29,7 @@ type Stream struct {
 	sent     int
 	answered map[uint64]int // how often, by the packet's number
 	sources  map[netip.Addr]int
+	gap
 }
 
 // Traffic is what became of a stream.
@@ -37,6 +38,8 @@ type Traffic struct {
 	Sent int
 	// Lost were not answered, Repeated more than once.
 	Lost, Repeated int
+	// Gap is the longest time without an answer.
+	Gap time.Duration
 	// Sources are the addresses that the answering side saw, with their packets.
 	Sources map[netip.Addr]int
 }
@@ -51,7 +54,7 @@ func StartStream(ctx context.Context, from *netns.Namespace, to netip.AddrPort, 
 		_ = conn.Close()
 		return nil, err
 	}
-	s := &Stream{conn: conn, answered: map[uint64]int{}, sources: map[netip.Addr]int{}}
+	s := &Stream{conn: conn, answered: map[uint64]int{}, sources: map[netip.Addr]int{}, gap: gap{last: time.Now()}}
 	ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.ended.Go(func() { s.send(ctx, every) })
 	s.ended.Go(s.receive)
@@ -100,6 +103,19 @@ func (s *Stream) note(packet []byte) {
 	defer s.mu.Unlock()
 	s.answered[binary.BigEndian.Uint64(rest)]++
 	s.sources[said.Source.Addr()]++
+	s.answer(time.Now())
+}
+
+// gap is the longest time between two answers.
+type gap struct {
+	last    time.Time
+	longest time.Duration
+}
+
+// answer notes that one has come, or that none is awaited any more.
+func (g *gap) answer(now time.Time) {
+	g.longest = max(g.longest, now.Sub(g.last))
+	g.last = now
 }
 
 // Answered counts the packets answered so far.
@@ -112,6 +128,7 @@ func (s *Stream) Answered() int {
 // Stop sends no more, waits for the last answers, and says what came of it.
 func (s *Stream) Stop() Traffic {
 	s.cancel()
+	ended := time.Now()
 	deadline := time.NewTimer(latest)
 	defer deadline.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -126,13 +143,18 @@ func (s *Stream) Stop() Traffic {
 	}
 	_ = s.conn.Close()
 	s.ended.Wait()
+	s.mu.Lock()
+	if len(s.answered) < s.sent && ended.After(s.last) {
+		s.answer(ended)
+	}
+	s.mu.Unlock()
 	return s.traffic()
 }
 
 func (s *Stream) traffic() Traffic {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := Traffic{Sent: s.sent, Lost: s.sent - len(s.answered), Sources: map[netip.Addr]int{}}
+	t := Traffic{Sent: s.sent, Lost: s.sent - len(s.answered), Gap: s.longest, Sources: map[netip.Addr]int{}}
 	for _, times := range s.answered {
 		if times > 1 {
 			t.Repeated++

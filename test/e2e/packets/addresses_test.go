@@ -1,0 +1,254 @@
+//go:build linux
+
+package packets
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/test/testenv/netlab"
+)
+
+// The pool of these tests.
+const (
+	poolIPv4 = "192.0.2.100-192.0.2.109"
+	poolIPv6 = "2001:db8:1::100-2001:db8:1::109"
+)
+
+// On bare metal Services get addresses of the segment. A machine holds each, and another one takes
+// it over when that one is drained, loses its power or is parted from the rest.
+func TestAddressesOnBareMetal(t *testing.T) {
+	f := start(t, netlab.Options{
+		Metal: true, Machines: []string{"one", "two", "three"},
+		Settings: "addresses:\n  pools:\n  - {name: segment, ranges: [" + poolIPv4 + ", \"" + poolIPv6 + "\"]}\n",
+	})
+	h := &holders{f: f, web: map[string]*netlab.Pod{}}
+	for _, name := range []string{"one", "two", "three"} {
+		h.machines = append(h.machines, f.Machine(name))
+		h.web[name] = runPods(t, f, map[string]string{"app": "web"}, [2]string{"web-" + name, name})[0]
+	}
+	h.plugIn(t)
+	h.cluster = h.serve(t, service("cluster", corev1.ServiceExternalTrafficPolicyCluster))
+	h.local = h.serve(t, service("local", corev1.ServiceExternalTrafficPolicyLocal))
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"the addresses are answered on the segment and from outside", h.answered},
+		{"policy Local shows the client, and keeps source ranges", h.sourceRanges},
+		{"a port that nobody serves is refused, and nothing loops", h.unserved},
+		{"an address that a stranger has is not taken", h.stranger},
+		{"draining loses nothing", h.drained},
+		{"an agent's death and its upgrade lose nothing", h.agentRestarts},
+		{"a silent API server loses nothing", h.silentAPIServer},
+		{"a holder that was parted gives up within a second of its return", h.parted},
+		{"a machine that loses its power is followed by another one", h.powerOff},
+	} {
+		// Each begins where the one before ended well.
+		if !t.Run(step.name, step.run) {
+			break
+		}
+	}
+}
+
+// holders is the lab of these tests.
+type holders struct {
+	f        *netlab.Lab
+	machines []*netlab.Machine
+	web      map[string]*netlab.Pod // by machine
+	// client keeps what its kernel knows of the segment, asker is to forget it.
+	client, asker *netlab.Neighbor
+	frames        *netlab.Frames
+	// Each Service's addresses, IPv4 first.
+	cluster, local []netip.Addr
+}
+
+func (h *holders) plugIn(t *testing.T) {
+	t.Helper()
+	var err error
+	if h.client, err = h.f.AddNeighbor(t.Context(), "client"); err != nil {
+		t.Fatal(err)
+	}
+	if h.asker, err = h.f.AddNeighbor(t.Context(), "asker"); err != nil {
+		t.Fatal(err)
+	}
+	if h.frames, err = h.f.WatchSegment(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.frames.Close)
+}
+
+// service has the pods that this test runs, at the echo's port.
+func service(name string, policy corev1.ServiceExternalTrafficPolicy) *corev1.Service {
+	families := corev1.IPFamilyPolicyRequireDualStack
+	port := func(protocol corev1.Protocol) corev1.ServicePort {
+		return corev1.ServicePort{
+			Name: strings.ToLower(string(protocol)), Protocol: protocol, Port: netlab.EchoPort, TargetPort: intstr.FromInt(netlab.EchoPort),
+		}
+	}
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": "web"}, IPFamilyPolicy: &families,
+			ExternalTrafficPolicy: policy, Ports: []corev1.ServicePort{port(corev1.ProtocolTCP), port(corev1.ProtocolUDP)},
+		},
+	}
+}
+
+// serve makes a Service and waits for its addresses.
+func (h *holders) serve(t *testing.T, s *corev1.Service) []netip.Addr {
+	t.Helper()
+	services := h.f.Client.CoreV1().Services(metav1.NamespaceDefault)
+	if _, err := services.Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var found []netip.Addr
+	await(t, s.Name+" has an address of each family", func() string {
+		now, err := services.Get(t.Context(), s.Name, metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		found = nil
+		for _, i := range now.Status.LoadBalancer.Ingress {
+			found = append(found, netip.MustParseAddr(i.IP))
+		}
+		slices.SortFunc(found, netip.Addr.Compare)
+		if len(found) != 2 || !found[0].Is4() || !found[1].Is6() {
+			return fmt.Sprintf("it has %v", found)
+		}
+		return ""
+	})
+	return found
+}
+
+func (h *holders) all() []netip.Addr { return slices.Concat(h.cluster, h.local) }
+
+// holder is the machine that the ledger gives an address to; nil if it gives it to none.
+func (h *holders) holder(t *testing.T, addr netip.Addr) *netlab.Machine {
+	t.Helper()
+	stored, err := h.f.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), "underlay-addresses", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := addresses.ParseLedger([]byte(stored.Data["ledger"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range l.Entries() {
+		if e.Address == addr {
+			return h.f.Machine(e.Holder)
+		}
+	}
+	return nil
+}
+
+// report is what a machine's agent says of addresses.
+func (h *holders) report(t *testing.T, m *netlab.Machine) addresses.Report {
+	t.Helper()
+	n, err := h.f.Client.CoreV1().Nodes().Get(t.Context(), m.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := addresses.ParseReport(n.Annotations[addresses.ReportAnnotation])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// says are the machines whose agents say that they hold an address.
+func (h *holders) says(t *testing.T, addr netip.Addr) []string {
+	t.Helper()
+	var names []string
+	for _, m := range h.machines {
+		if slices.ContainsFunc(h.report(t, m).Held, func(held addresses.Hold) bool { return held.Address == addr }) {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+// held waits until every address has one holder, whom the ledger, the reports and a host that asks
+// on the segment agree about.
+func (h *holders) held(t *testing.T) {
+	t.Helper()
+	for _, addr := range h.all() {
+		await(t, addr.String()+" has one holder", func() string {
+			holder, says := h.holder(t, addr), h.says(t, addr)
+			if holder == nil || !slices.Equal(says, []string{holder.Name}) {
+				return fmt.Sprintf("the ledger says %v, and these hold it: %q", holder, says)
+			}
+			return h.knownTo(t, h.asker, addr, holder)
+		})
+	}
+}
+
+// knownTo lets a host ask for an address, and expects that a machine has it.
+func (h *holders) knownTo(t *testing.T, n *netlab.Neighbor, addr netip.Addr, m *netlab.Machine) string {
+	t.Helper()
+	hardware, err := m.Hardware()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Inquire(t.Context(), addr); err != nil {
+		t.Fatal(err)
+	}
+	known := ""
+	poll(t.Context(), aMoment, func() bool { known, err = n.Knows(t.Context(), addr); return err != nil || known != "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if known != hardware {
+		return fmt.Sprintf("%s knows %q behind it, and %s is at %s", n.Name, known, m.Name, hardware)
+	}
+	return ""
+}
+
+// streams asks every address from the client, and waits until all answer.
+func (h *holders) streams(t *testing.T) []*netlab.Stream {
+	t.Helper()
+	var streams []*netlab.Stream
+	for _, addr := range h.all() {
+		s, err := netlab.StartStream(t.Context(), h.client.Namespace, echo(addr), pace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Stop() })
+		streams = append(streams, s)
+	}
+	flows(t, streams, aWhile)
+	return streams
+}
+
+// lostNothing ends streams and expects that each packet was answered once. Whose address is seen
+// changes with the holder where the policy is Cluster.
+func lostNothing(t *testing.T, streams []*netlab.Stream) {
+	t.Helper()
+	for i, s := range streams {
+		if got := s.Stop(); got.Lost > 0 || got.Repeated > 0 {
+			t.Errorf("stream %d: of %d packets %d lost, %d repeated, none for %s", i, got.Sent, got.Lost, got.Repeated, got.Gap)
+		}
+	}
+}
+
+// cordon takes a node out of use, or puts it back.
+func (h *holders) cordon(t *testing.T, m *netlab.Machine, out bool) {
+	t.Helper()
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"unschedulable": out}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.f.Client.CoreV1().Nodes().Patch(t.Context(), m.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,178 @@
+//go:build linux
+
+package netlab
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/underlay-ccm/underlay/test/testenv/netns"
+)
+
+// Knocking asks an Echo over TCP again and again, each time by a new connection.
+type Knocking struct {
+	cancel context.CancelFunc
+	ended  sync.WaitGroup
+
+	mu    sync.Mutex
+	knock Knocks
+	gap
+}
+
+// Knocks is what became of connections.
+type Knocks struct {
+	Made int
+	// Refused were closed by the other side before they were answered, Unanswered not answered
+	// within askWithin.
+	Refused, Unanswered int
+	// Gap is the longest time without an answer.
+	Gap time.Duration
+}
+
+// StartKnocking makes a connection at every tick until Stop.
+func StartKnocking(ctx context.Context, from *netns.Namespace, to netip.AddrPort, every time.Duration) *Knocking {
+	k := &Knocking{gap: gap{last: time.Now()}}
+	ctx, k.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	k.ended.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				k.ended.Go(func() { k.ask(context.WithoutCancel(ctx), from, to) })
+			}
+		}
+	})
+	return k
+}
+
+func (k *Knocking) ask(ctx context.Context, from *netns.Namespace, to netip.AddrPort) {
+	_, err := Ask(ctx, from, "tcp", to)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.knock.Made++
+	switch {
+	case err == nil:
+		k.answer(time.Now())
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF):
+		k.knock.Refused++
+	default:
+		k.knock.Unanswered++
+	}
+}
+
+// Answered counts the connections answered so far.
+func (k *Knocking) Answered() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.knock.Made - k.knock.Refused - k.knock.Unanswered
+}
+
+// Stop makes no more connections, waits for the last answers, and says what came of them.
+func (k *Knocking) Stop() Knocks {
+	k.cancel()
+	k.ended.Wait()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.knock.Gap = k.longest
+	return k.knock
+}
+
+// Talk is one long connection to the TalkPort of a pod, over which numbers go to and fro.
+type Talk struct {
+	conn   net.Conn
+	cancel context.CancelFunc
+	ended  sync.WaitGroup
+
+	mu       sync.Mutex
+	sent     int
+	answered int
+	broken   error
+	gap
+}
+
+// Talked is what became of a Talk.
+type Talked struct {
+	Sent, Answered int
+	// Gap is the longest time without an answer.
+	Gap time.Duration
+	// Broken is why the connection ended before Stop; nil if it did not.
+	Broken error
+}
+
+// StartTalk connects, and sends a number at every tick until Stop.
+func StartTalk(ctx context.Context, from *netns.Namespace, to netip.AddrPort, every time.Duration) (*Talk, error) {
+	conn, err := from.Dial(ctx, "tcp", to.String())
+	if err != nil {
+		return nil, err
+	}
+	t := &Talk{conn: conn, gap: gap{last: time.Now()}}
+	ctx, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	t.ended.Go(func() { t.send(ctx, every) })
+	t.ended.Go(func() { t.receive(ctx) })
+	return t, nil
+}
+
+func (t *Talk) send(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		t.mu.Lock()
+		number := uint64(t.sent)
+		t.sent++
+		t.mu.Unlock()
+		if _, err := t.conn.Write(binary.BigEndian.AppendUint64(nil, number)); err != nil {
+			return // whoever receives is told, too
+		}
+	}
+}
+
+func (t *Talk) receive(ctx context.Context) {
+	var number [8]byte
+	for {
+		_, err := io.ReadFull(t.conn, number[:])
+		t.mu.Lock()
+		switch {
+		case err == nil:
+			t.answered++
+			t.answer(time.Now())
+		case ctx.Err() == nil:
+			t.broken = err
+		}
+		t.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Answered counts the numbers that came back so far.
+func (t *Talk) Answered() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.answered
+}
+
+// Stop ends the connection and says what came of it.
+func (t *Talk) Stop() Talked {
+	t.cancel()
+	_ = t.conn.Close()
+	t.ended.Wait()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return Talked{Sent: t.sent, Answered: t.answered, Gap: t.longest, Broken: t.broken}
+}

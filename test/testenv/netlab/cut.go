@@ -1,0 +1,86 @@
+//go:build linux
+
+package netlab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Side is a network that a machine on metal is in.
+type Side int
+
+// The networks of a machine on metal.
+const (
+	// SideSegment is where pods, clients and other machines are.
+	SideSegment Side = iota
+	// SideAPI is where the API server is. A machine without it has a kubelet that is silent.
+	SideAPI
+)
+
+// Cut parts a machine on metal from networks as a fault in a switch does: its cables stay plugged
+// in, and no frame gets through. Its programs go on.
+func (m *Machine) Cut(ctx context.Context, from ...Side) error {
+	for _, side := range from {
+		if side == SideAPI {
+			m.Silence()
+		}
+		if err := m.pass(ctx, side, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Heal undoes Cut.
+func (m *Machine) Heal(ctx context.Context, from ...Side) error {
+	for _, side := range from {
+		if err := m.pass(ctx, side, true); err != nil {
+			return err
+		}
+		if side == SideAPI {
+			if err := m.Join(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// pass lets the bridge of a network take and give frames at a machine's port, or not. That the
+// port's own state says so is not heeded everywhere.
+func (m *Machine) pass(ctx context.Context, side Side, forward bool) error {
+	f := m.lab
+	if !f.options.Metal {
+		return fmt.Errorf("machine %s: only machines on metal are parted from a network", m.Name)
+	}
+	ns, port := f.internet.ns, m.port()
+	if side == SideAPI {
+		ns, port = f.host, mgmt+"-"+m.port()
+	}
+	script := fmt.Sprintf("add table bridge cut-%[1]s\ndelete table bridge cut-%[1]s\n", port)
+	if !forward {
+		script += fmt.Sprintf(`table bridge cut-%[1]s {
+	chain in { type filter hook prerouting priority filter; iifname %[1]q drop; }
+	chain out { type filter hook postrouting priority filter; oifname %[1]q drop; }
+}`, port)
+	}
+	if _, err := ns.Feed(ctx, script, "nft", "-f", "-"); err != nil {
+		return fmt.Errorf("machine %s: %w", m.Name, err)
+	}
+	return nil
+}
+
+// PowerOff ends a machine on metal as a power cut does: from one moment to the next nothing comes
+// from it any more. Its Node and its pods' objects stay.
+func (m *Machine) PowerOff(ctx context.Context) error {
+	f := m.lab
+	if !f.options.Metal {
+		return fmt.Errorf("machine %s: only machines on metal have a plug", m.Name)
+	}
+	_, segment := f.internet.ns.Run(ctx, "ip", "link", "set", m.port(), "down")
+	_, api := f.host.Run(ctx, "ip", "link", "set", mgmt+"-"+m.port(), "down")
+	m.stop()
+	return errors.Join(segment, api)
+}
