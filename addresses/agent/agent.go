@@ -79,7 +79,8 @@ func New(cfg Config) (*Agent, error) {
 			if is.Name == cfg.Self {
 				a.reporter.look()
 			}
-			if is.Name == cfg.Self || kube.Ready(was) != kube.Ready(is) || !slices.Equal(was.Status.Addresses, is.Status.Addresses) {
+			moved := !slices.Equal(was.Status.Addresses, is.Status.Addresses)
+			if is.Name == cfg.Self || kube.Ready(was) != kube.Ready(is) || moved {
 				a.look()
 			}
 		},
@@ -118,7 +119,10 @@ func (a *Agent) Run(ctx context.Context) {
 	for _, m := range a.Movers {
 		workers.Go(func() { a.move(ctx, m) })
 	}
-	reader := Reader{ConfigMaps: a.ConfigMaps, Read: a.readLedger, Doubt: func(doubt bool, why error) { a.doubts(ctx, doubt, why) }}
+	reader := Reader{
+		ConfigMaps: a.ConfigMaps, Read: a.readLedger,
+		Doubt: func(doubt bool, why error) { a.doubts(ctx, doubt, why) },
+	}
 	workers.Go(func() { reader.Run(ctx) })
 	workers.Go(func() { a.Friends.Run(ctx) })
 	workers.Go(func() { a.reporter.run(ctx) })
@@ -165,7 +169,8 @@ func (a *Agent) doubts(ctx context.Context, doubt bool, why error) {
 	a.metrics.doubt.Set(0)
 	if doubt {
 		a.metrics.doubt.Set(1)
-		klog.FromContext(ctx).Info("The ledger of addresses can't be read; this node goes on with what it read last, and yields to whoever shows up with an address", "why", why)
+		klog.FromContext(ctx).Info("The ledger of addresses can't be read; this node goes on with what it "+
+			"read last, and yields to whoever shows up with an address", "why", why)
 	} else {
 		klog.FromContext(ctx).Info("The ledger of addresses is read")
 	}
@@ -223,7 +228,7 @@ func (a *Agent) pass(ctx context.Context) {
 	a.watcher.set(ctx, watched(known.Ledger, a.Self, nodes))
 	for _, e := range a.watcher.silent() {
 		if e.Node == a.Self {
-			report.Unfit = unfit
+			report.Unfit = unfit()
 			continue
 		}
 		report.Silent = append(report.Silent, e)
@@ -252,7 +257,8 @@ func (a *Agent) save(ctx context.Context, known Knowledge) {
 		err = replace(a.StatePath, text)
 	}
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "What this node holds is not written down; started again without the API server, it would hold nothing", "file", a.StatePath)
+		klog.FromContext(ctx).Error(err, "What this node holds is not written down; started again without "+
+			"the API server, it would hold nothing", "file", a.StatePath)
 		return
 	}
 	a.saved = string(text)
@@ -274,7 +280,8 @@ func (a *Agent) observe(ctx context.Context, r addresses.Report) {
 		a.metrics.refused.WithLabelValues(string(p.Reason)).Inc()
 		now[p.Address] = p.Text
 		if p.Text != "" && a.logged[p.Address] != p.Text {
-			klog.FromContext(ctx).Info("An address is not held", "address", p.Address, "reason", p.Reason, "by", p.By, "why", p.Text)
+			klog.FromContext(ctx).Info("An address is not held, or somebody else claims it",
+				"address", p.Address, "reason", p.Reason, "by", p.By, "why", p.Text)
 		}
 	}
 	a.logged = now
@@ -283,8 +290,9 @@ func (a *Agent) observe(ctx context.Context, r addresses.Report) {
 // count turns what a mover has counted into metrics.
 func (a *Agent) count(mover string, now State) {
 	was := a.counted[mover]
+	grown := func(from, to uint64) float64 { return float64(to - min(from, to)) }
 	a.metrics.held.WithLabelValues(mover).Set(float64(len(now.Held)))
-	a.metrics.announcements.WithLabelValues(mover).Add(float64(now.Announced - min(was.Announced, now.Announced)))
-	a.metrics.conflicts.WithLabelValues(mover).Add(float64(now.Conflicts - min(was.Conflicts, now.Conflicts)))
+	a.metrics.announcements.WithLabelValues(mover).Add(grown(was.Announced, now.Announced))
+	a.metrics.conflicts.WithLabelValues(mover).Add(grown(was.Conflicts, now.Conflicts))
 	a.counted[mover] = now
 }

@@ -84,7 +84,10 @@ func answerAt(ctx context.Context, at netip.AddrPort, handler http.Handler) {
 		var lc net.ListenConfig
 		listener, err := lc.Listen(ctx, "tcp", at.String())
 		if err == nil {
-			server := &http.Server{Handler: handler, ReadTimeout: time.Second, WriteTimeout: time.Second, IdleTimeout: time.Second, MaxHeaderBytes: 1 << 13}
+			server := &http.Server{
+				Handler: handler, MaxHeaderBytes: 1 << 13,
+				ReadTimeout: time.Second, WriteTimeout: time.Second, IdleTimeout: time.Second,
+			}
 			stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 			err = server.Serve(listener)
 			stop()
@@ -92,7 +95,8 @@ func answerAt(ctx context.Context, at netip.AddrPort, handler http.Handler) {
 		if ctx.Err() != nil || errors.Is(err, http.ErrServerClosed) {
 			return
 		}
-		klog.FromContext(ctx).Error(err, "Other nodes can't ask whether this agent is alive, and take its addresses away; free the port", "at", at)
+		klog.FromContext(ctx).Error(err, "Other nodes can't ask whether this agent is alive, and take its "+
+			"addresses away; free the port", "at", at)
 		select {
 		case <-ctx.Done():
 		case <-time.After(listenAgain):

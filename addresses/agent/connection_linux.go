@@ -37,7 +37,8 @@ func Connect(to *rest.Config) (kubernetes.Interface, error) {
 		Control: func(_, _ string, raw syscall.RawConn) error {
 			var failed error
 			err := raw.Control(func(fd uintptr) {
-				failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unacknowledged.Milliseconds()))
+				limit := int(unacknowledged.Milliseconds())
+				failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, limit)
 			})
 			if err != nil {
 				return err

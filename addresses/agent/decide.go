@@ -13,7 +13,9 @@ import (
 
 // wants says what each mover is to do, and which addresses are nobody's: they are in no pool of the
 // configuration that this process was started with.
-func wants(k Knowledge, self string, movers []NamedMover, resumed map[netip.Addr]uint64, doubt bool) (all []Want, unclaimed []addresses.Problem) {
+func wants(
+	k Knowledge, self string, movers []NamedMover, resumed map[netip.Addr]uint64, doubt bool,
+) (all []Want, unclaimed []addresses.Problem) {
 	all = make([]Want, len(movers))
 	for i := range all {
 		all[i] = Want{Cluster: k.Cluster, Node: k.Node, Doubt: doubt}
@@ -25,13 +27,15 @@ func wants(k Knowledge, self string, movers []NamedMover, resumed map[netip.Addr
 		case at < 0 && mine:
 			unclaimed = append(unclaimed, addresses.Problem{
 				Address: e.Address, Reason: addresses.Failed,
-				Text: "no address pool of this node's configuration has the address: restart the agent if the configuration has it by now, or add it to a pool",
+				Text: "no address pool of this node's configuration has the address: restart the agent if " +
+					"the configuration has it by now, or add it to a pool",
 			})
 		case at < 0:
 		case mine:
 			epoch, was := resumed[e.Address]
-			all[at].Hold = append(all[at].Hold, Hold{Address: e.Address, Epoch: e.Epoch, Resumed: was && epoch == e.Epoch})
-		case len(e.Shares) > 0 && (e.Holder != "" || len(e.Nodes) > 0):
+			hold := Hold{Address: e.Address, Epoch: e.Epoch, Resumed: was && epoch == e.Epoch}
+			all[at].Hold = append(all[at].Hold, hold)
+		case len(e.Shares) > 0:
 			all[at].Elsewhere = append(all[at].Elsewhere, e.Address)
 		}
 	}
@@ -45,22 +49,22 @@ func (m NamedMover) has(a netip.Addr) bool {
 // going are the addresses that a run after this one goes on with: what is held, and what an earlier
 // run held if this one has just begun with it.
 func going(all []Want, r addresses.Report) []addresses.Hold {
-	held := slices.Clone(r.Held)
+	on := slices.Clone(r.Held)
 	for _, w := range all {
 		for _, h := range w.Hold {
-			known := slices.ContainsFunc(r.Held, func(is addresses.Hold) bool { return is.Address == h.Address })
-			refused := slices.ContainsFunc(r.Refused, func(p addresses.Problem) bool { return p.Address == h.Address })
-			if h.Resumed && !known && !refused {
-				held = append(held, addresses.Hold{Address: h.Address, Epoch: h.Epoch})
+			held := func(is addresses.Hold) bool { return is.Address == h.Address }
+			refused := func(p addresses.Problem) bool { return p.Address == h.Address }
+			if h.Resumed && !slices.ContainsFunc(r.Held, held) && !slices.ContainsFunc(r.Refused, refused) {
+				on = append(on, addresses.Hold{Address: h.Address, Epoch: h.Epoch})
 			}
 		}
 	}
-	slices.SortFunc(held, func(a, b addresses.Hold) int { return a.Address.Compare(b.Address) })
-	return held
+	slices.SortFunc(on, func(a, b addresses.Hold) int { return a.Address.Compare(b.Address) })
+	return on
 }
 
 // loopback is where kube-proxy answers on its own node, unless it was told another address.
-var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+func loopback() netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, 1}) }
 
 // watched says which ports this node watches, and where: its own kube-proxy, and those of holders
 // that it is a watcher of.
@@ -75,7 +79,7 @@ func watched(l addresses.Ledger, self string, nodes []*corev1.Node) map[addresse
 			ready = append(ready, n.Name)
 		}
 	}
-	own := []netip.AddrPort{netip.AddrPortFrom(loopback, addresses.ProxyPort)}
+	own := []netip.AddrPort{netip.AddrPortFrom(loopback(), addresses.ProxyPort)}
 	if ip, known := reach[self]; known {
 		own = append(own, netip.AddrPortFrom(ip, addresses.ProxyPort))
 	}
@@ -89,4 +93,7 @@ func watched(l addresses.Ledger, self string, nodes []*corev1.Node) map[addresse
 }
 
 // unfit says why a node should hold nothing whose own kube-proxy is silent.
-var unfit = fmt.Sprintf("kube-proxy on this node does not say at port %d, /healthz, that it is healthy: look at its log", addresses.ProxyPort)
+func unfit() string {
+	return fmt.Sprintf("kube-proxy on this node does not say at port %d, /healthz, that it is healthy: "+
+		"look at its log", addresses.ProxyPort)
+}

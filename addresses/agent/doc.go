@@ -10,11 +10,12 @@
 //
 // The ledger is a ConfigMap, read by a list that the API server answers with the latest state, and
 // by a watch from there on, over a connection that notices within seconds when nobody answers any
-// more ([Reader], [Connect]). So nothing older comes after something newer, and if the ledger goes back all the
-// same, because somebody restored a backup or rebuilt it, that is followed: the manager acts by it
-// too. While the watch is broken the node is in doubt: movers are told, and yield to whoever shows
-// up with an address instead of defending it.
+// more ([Reader], [Connect]). So nothing older comes after something newer, and if the ledger goes
+// back all the same, because somebody restored a backup or rebuilt it, that is followed: the manager
+// acts by it too. While the watch is broken the node is in doubt: movers are told, and yield to
+// whoever shows up with an address instead of defending it.
 //
-// The package knows no kernel: movers, the table of neighbors and health checks are ports. Facts about kube-proxy's /healthz come from its pkg/proxy/healthcheck, about Nodes' status
-// from the API server's registry/core/node, which lets a change of the status change annotations.
+// The package knows no kernel: movers, the table of neighbors and health checks are ports. Facts
+// about kube-proxy's /healthz come from its pkg/proxy/healthcheck, about Nodes' status from the API
+// server's registry/core/node, which lets a change of the status change annotations.
 package agent

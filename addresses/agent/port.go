@@ -31,7 +31,7 @@ type Want struct {
 	Cluster string
 	// Node is this machine's, as far as the informer keeps it; nil: nobody knows it yet.
 	Node *corev1.Node
-	// Hold are the addresses that this node is to hold; Elsewhere those that other nodes hold.
+	// Hold are the addresses that this node is to hold; Elsewhere the others that Services have.
 	Hold      []Hold
 	Elsewhere []netip.Addr
 	// Doubt: nobody knows whether the ledger still says this.
@@ -71,7 +71,10 @@ type ConfigMaps interface {
 
 // NodePatcher writes Nodes; client-go's typed client is such.
 type NodePatcher interface {
-	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string) (*corev1.Node, error)
+	Patch(
+		ctx context.Context, name string, kind types.PatchType, data []byte, o metav1.PatchOptions,
+		subresources ...string,
+	) (*corev1.Node, error)
 }
 
 // Neighbors is the kernel's table of neighbors.

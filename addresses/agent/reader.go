@@ -42,12 +42,12 @@ type Reader struct {
 	// Read is called with each ledger that is not the one before, in order, and with the UID of the
 	// ConfigMap that it is in.
 	Read func(l addresses.Ledger, uid string)
-	// Doubt is called when the latest ledger may be out of date, and when it isn't any more. At first
-	// it is.
+	// Doubt is called when the latest ledger may be out of date, and when it isn't any more. As long
+	// as it was not called it may be.
 	Doubt func(doubt bool, why error)
 
-	last    version
-	doubted bool
+	last          version
+	told, doubted bool
 }
 
 // version is what tells one content of the ConfigMap from another.
@@ -55,7 +55,6 @@ type version struct{ uid, resourceVersion string }
 
 // Run follows until the context ends.
 func (r *Reader) Run(ctx context.Context) {
-	r.doubted = true
 	for pause := retryAtFirst; ctx.Err() == nil; pause = min(pause*2, retryAtMost) {
 		start := time.Now()
 		began, err := r.follow(ctx)
@@ -79,15 +78,16 @@ func (r *Reader) Run(ctx context.Context) {
 }
 
 func (r *Reader) doubt(doubt bool, why error) {
-	if doubt != r.doubted {
-		r.doubted = doubt
+	if !r.told || doubt != r.doubted {
+		r.told, r.doubted = true, doubt
 		r.Doubt(doubt, why)
 	}
 }
 
 // follow lists and watches until the watch ends. began: it had begun.
 func (r *Reader) follow(ctx context.Context) (began bool, err error) {
-	only := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, LedgerName).String()}
+	named := fields.OneTermEqualSelector(metav1.ObjectNameField, LedgerName)
+	only := metav1.ListOptions{FieldSelector: named.String()}
 	latest, err := r.list(ctx, only)
 	if err != nil {
 		return false, err
@@ -176,13 +176,14 @@ func (r *Reader) seen(ctx context.Context, stored *corev1.ConfigMap) {
 	}
 	ledger, err := addresses.ParseLedger([]byte(stored.Data[LedgerKey]))
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "The ledger of addresses can't be read; what this node holds stays as it is. Restore the key, or delete the ConfigMap to have it rebuilt",
-			"configMap", LedgerNamespace+"/"+LedgerName, "key", LedgerKey)
+		klog.FromContext(ctx).Error(err, "The ledger of addresses can't be read; what this node holds stays "+
+			"as it is. Restore the key, or delete the ConfigMap to have it rebuilt", "configMap", LedgerNamespace+"/"+LedgerName, "key", LedgerKey)
 		r.last = now
 		return
 	}
 	if r.last.uid != "" && r.last.uid != now.uid {
-		klog.FromContext(ctx).Info("The ledger of addresses was made anew", "configMap", LedgerNamespace+"/"+LedgerName)
+		klog.FromContext(ctx).Info("The ledger of addresses was made anew",
+			"configMap", LedgerNamespace+"/"+LedgerName)
 	}
 	r.last = now
 	r.Read(ledger, now.uid)

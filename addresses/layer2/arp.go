@@ -28,6 +28,9 @@ func arpFrame(f Frame) ([]byte, error) {
 		p.SenderIP = netip.IPv4Unspecified()
 	case Announce:
 		p.SenderIP = f.Address
+		if f.Reply {
+			p.Operation, target = arp.OperationReply, broadcast
+		}
 	case Answer:
 		to, target = f.To, f.To
 		p.Operation, p.SenderIP, p.TargetIP = arp.OperationReply, f.Address, f.Asker

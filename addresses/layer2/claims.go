@@ -12,6 +12,7 @@ import "time"
 //	Holding   a newer one of ours    Yielded
 //	Holding   an older one of ours   announce again
 //	Holding   anybody, in doubt      Yielded
+//	Holding   a stranger, so far for the first time: Refused, it did not hear the probes
 //	Holding   anybody                announce again; if it goes on, say who it is
 //	Leaving   anybody                gone
 //	Yielded   an older one of ours   Holding, unless there is a newer one
@@ -57,6 +58,8 @@ func (p *protocol) claim(now time.Time, h *holding, m Message) {
 		switch {
 		case newer, p.doubt && !older:
 			p.yield(now, h, m)
+		case h.Epoch <= 1 && now.Sub(h.takenAt) < youngWait && !p.trusted(m):
+			p.refuse(now, h, m)
 		default:
 			p.defend(now, h)
 			if !older {

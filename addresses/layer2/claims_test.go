@@ -18,7 +18,7 @@ func TestHolding(t *testing.T) {
 	}{
 		"answers whoever asks":           {func(s *script) { s.hear(request) }, "5000 answer :08", Holding, MAC{}},
 		"answers whoever wants it":       {func(s *script) { s.hear(dadOf(stranger)) }, "5000 answer :09", Holding, MAC{}},
-		"answers nobody on another link": {func(s *script) { s.p.hear(s.now, "up1", request) }, "", Holding, MAC{}},
+		"answers nobody on another link": {func(s *script) { s.hearOn("up1", request) }, "", Holding, MAC{}},
 		"answers nobody who asks for another address": {
 			func(s *script) { m := request; m.Ask = m.Ask.Next(); s.hear(m) }, "", Holding, MAC{},
 		},
@@ -248,6 +248,8 @@ func TestLinks(t *testing.T) {
 	t.Run("down while it leaves", func(t *testing.T) {
 		s := held(t)
 		s.set(elsewhere, links())
+		s.hear(request)
+		s.expect("")
 		s.none()
 	})
 	t.Run("the one with the longest prefix", func(t *testing.T) {
@@ -260,7 +262,7 @@ func TestLinks(t *testing.T) {
 		if got := s.p.states()[0].Link; got != "up1" {
 			t.Errorf("held on %s", got)
 		}
-		s.hear(request) // on the link before
+		s.hear(request) // on the link before: nobody answers
 		s.pass(100 * time.Millisecond)
 		s.expect("5000 probe, 5100 announce")
 	})
@@ -301,7 +303,7 @@ func TestAnswerOn(t *testing.T) {
 	s.set(links(public))
 	s.hear(request)
 	s.expect("3600000 answer :08")
-	s.set(elsewhere)
+	s.set(gone)
 	s.hear(request)
 	s.expect("")
 	s.none()

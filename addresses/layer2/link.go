@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Link is an interface that addresses can be held on: one that is up and has an Ethernet address.
-// One that is down is to be left out; when it is back, what is held on it is announced again.
+// Link is an interface that addresses can be held on: one that is up, has a carrier and has an
+// Ethernet address. Another one is to be left out; when it is back, what is held on it is probed for
+// and announced again.
 type Link struct {
 	Name  string
 	Index int

@@ -75,6 +75,9 @@ type Frame struct {
 	key     wireKey // where it goes out
 	From    MAC     // the link's
 	Address netip.Addr
+	// Reply: an Announce by ARP comes as a reply. RFC 5227 announces by requests; there are devices
+	// that only learn from replies.
+	Reply bool
 	// To and Asker are who asked, for an Answer; without Asker it asked whether the address is free.
 	To    MAC
 	Asker netip.Addr

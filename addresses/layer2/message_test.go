@@ -28,6 +28,11 @@ func TestFrames(t *testing.T) {
 			MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
 			Message{Claim: address4, Claimant: ownMAC},
 		},
+		"ARP announcement as a reply": {
+			Frame{Kind: Announce, Address: address4, Reply: true},
+			MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+			Message{Claim: address4, Claimant: ownMAC},
+		},
 		"ARP answer": {
 			Frame{Kind: Answer, Address: address4, To: asker, Asker: client4},
 			asker,

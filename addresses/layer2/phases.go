@@ -19,8 +19,9 @@ func (p *protocol) begin(now time.Time, h *holding) {
 		p.tell(h, "Answering for an address that is routed here")
 		return
 	}
-	if h.Resumed {
-		h.Resumed = false
+	resumed := h.Resumed
+	h.Resumed = false
+	if resumed && !p.doubt {
 		p.take(now, h)
 		h.checkAt = now
 		return
@@ -74,6 +75,7 @@ func (p *protocol) scheduleCheck(now time.Time, h *holding) {
 // refuse leaves the address to a stranger.
 func (p *protocol) refuse(now time.Time, h *holding, m Message) {
 	h.phase, h.stepAt, p.sooner = Refused, now.Add(refusedWait), true
+	h.announceAt, h.checkAt = time.Time{}, time.Time{}
 	if h.by != m.Claimant {
 		p.totals.Conflicts++
 	}
@@ -200,6 +202,10 @@ func (p *protocol) send(h *holding, f Frame) {
 		p.totals.Answers++
 	}
 	p.out = append(p.out, f)
+	if f.Kind == Announce && f.Address.Is4() {
+		f.Reply = true
+		p.out = append(p.out, f)
+	}
 }
 
 func (p *protocol) tell(h *holding, text string) {

@@ -23,6 +23,7 @@ const (
 	doubtWait        = 500 * time.Millisecond
 	settleWait       = time.Second // from taking an address to the first check
 	checkWait        = 30 * time.Second
+	youngWait        = 5 * time.Second // an address that was never held before is given back
 	leaveWait        = 3 * time.Second
 	silenceWait      = 2 * time.Second // until an address that was yielded is taken again
 	defenceWait      = time.Second

@@ -82,8 +82,10 @@ var (
 	dadOf   = func(who MAC) Message { return Message{From: who, Ask: address4, ReplyTo: who} }
 )
 
-func (s *script) hear(m Message) {
-	s.p.hear(s.now, uplink.Name, m)
+func (s *script) hear(m Message) { s.hearOn(uplink.Name, m) }
+
+func (s *script) hearOn(link string, m Message) {
+	s.p.hear(s.now, link, m)
 	s.collect()
 }
 
@@ -110,6 +112,9 @@ func (s *script) pass(d time.Duration) {
 // collect writes down what is sent, by the hundredth of a second, and the phases that are told.
 func (s *script) collect() {
 	for _, f := range s.p.out {
+		if f.Reply {
+			continue // the same again
+		}
 		line := fmt.Sprintf("%d %s", s.now.Sub(start).Round(10*time.Millisecond).Milliseconds(), f.Kind)
 		if f.Kind == Answer {
 			line += " " + f.To.String()[14:]
@@ -183,6 +188,32 @@ func TestTaking(t *testing.T) {
 		"again after a restart": {
 			func(s *script) { s.hold(2, resumed); s.pass(100 * time.Millisecond) },
 			"0 announce, 0 probe", Holding,
+			MAC{},
+		},
+		"again after a restart, in doubt": {
+			func(s *script) { s.hold(2, resumed, doubt(true)); s.pass(100 * time.Millisecond) },
+			"0 probe, 100 announce", Holding,
+			MAC{},
+		},
+		"from a stranger that answers late": {
+			func(s *script) {
+				s.hold(1)
+				s.pass(5 * time.Second)
+				s.said()
+				s.hear(claim(stranger, 0))
+				s.hear(request)
+				s.pass(20 * time.Second)
+			},
+			"", Refused, stranger,
+		},
+		"from a stranger that answers late, by a later epoch": {
+			func(s *script) {
+				s.hold(2)
+				s.pass(4 * time.Second)
+				s.said()
+				s.hear(claim(stranger, 0))
+			},
+			"4000 announce", Holding,
 			MAC{},
 		},
 		"from a friend that answers": {
@@ -295,4 +326,25 @@ func TestRefusedIsProbedAgain(t *testing.T) {
 	s.pass(100 * time.Millisecond)
 	s.phase(Holding, MAC{})
 	s.expect("60000 probe, 60100 probe, 60200 probe, 60300 announce")
+}
+
+// IPv4 is announced in both ways that devices learn from.
+func TestAnnouncedAsReplyToo(t *testing.T) {
+	for _, c := range []struct {
+		address netip.Addr
+		want    string
+	}{{address4, "[false true]"}, {address6, "[false]"}} {
+		s := newScript(t)
+		s.p.set(s.now, Desired{Links: []Link{uplink}, Hold: []Want{{Address: c.address, Epoch: 2, Resumed: true}}})
+		s.p.opened(s.now, keyOf(uplink, c.address))
+		var replies []bool
+		for _, f := range s.p.out {
+			if f.Kind == Announce {
+				replies = append(replies, f.Reply)
+			}
+		}
+		if got := fmt.Sprint(replies); got != c.want {
+			t.Errorf("%s is announced by replies: %s, want %s", c.address, got, c.want)
+		}
+	}
 }

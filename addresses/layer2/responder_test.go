@@ -13,6 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
 	"github.com/underlay-ccm/underlay/addresses"
 	"github.com/underlay-ccm/underlay/addresses/layer2"
 )
@@ -76,6 +79,9 @@ func (w *wire) Send(frame []byte) error {
 		what = "probes"
 	case frame[0]&1 == 1:
 		what = "announces"
+		if frame[14+7] == 2 && w.family == addresses.IPv4 {
+			return nil // the same again, as a reply
+		}
 	}
 	w.sent = append(w.sent, fmt.Sprintf("%d %s", time.Since(w.of.start).Milliseconds(), what))
 	return nil
@@ -118,7 +124,7 @@ func run(t *testing.T, test func(t *testing.T, r *layer2.Responder, w *wires)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &wires{start: time.Now()}
 		r := layer2.New(layer2.Config{Open: w.open})
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
 		var running sync.WaitGroup
 		running.Go(func() { r.Run(ctx) })
 		test(t, r, w)

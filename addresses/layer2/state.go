@@ -17,8 +17,8 @@ type Desired struct {
 	Links []Link
 	// Hold are the addresses that the ledger gives to this machine.
 	Hold []Want
-	// Elsewhere are the addresses that the ledger gives to other machines; all of them, or those
-	// that this machine may hold. What is held and in neither list is let go at once: nobody wants
+	// Elsewhere are the other addresses that Services have: those that the ledger gives to other
+	// machines, or to none so far. What is held and in neither list is let go at once: nobody wants
 	// it any more.
 	Elsewhere []netip.Addr
 	// Doubt: nobody knows whether the ledger still says this. Nothing is given up for that alone;
@@ -32,8 +32,8 @@ type Want struct {
 	// Epoch is the ledger's. The first one is probed for longer: nobody of the cluster held the
 	// address before, so anybody could have it.
 	Epoch uint64
-	// Resumed: this machine held it by this epoch until a moment ago, and goes on: it is announced
-	// at once and probed for at the same time.
+	// Resumed: this machine held it by this epoch until a moment ago, and goes on. Without doubt it
+	// is announced at once, and probed for at the same time.
 	Resumed bool
 	// AnswerOn names the link of an address that is on no segment: a router there sends its traffic
 	// to this machine alone, and asks for the hardware address first. It is answered for as long as
@@ -118,10 +118,11 @@ func Report(states []State) (held []addresses.Hold, problems []addresses.Problem
 }
 
 func inUse(s State) string {
-	who := "a machine that is none of the cluster's"
 	if s.Friend {
-		who = "a machine of the cluster that should not"
+		return fmt.Sprintf("a machine of the cluster that should not answers for %s on %s with the "+
+			"hardware address %s: remove the address there; if kube-proxy runs in ipvs mode, set its "+
+			"strictARP", s.Address, s.Link, s.By)
 	}
-	return fmt.Sprintf("%s answers for %s on %s with the hardware address %s: remove the address "+
-		"there, or take it out of the pool", who, s.Address, s.Link, s.By)
+	return fmt.Sprintf("a machine that is none of the cluster's answers for %s on %s with the hardware "+
+		"address %s: remove the address there, or take it out of the pool", s.Address, s.Link, s.By)
 }

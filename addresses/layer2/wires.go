@@ -26,7 +26,8 @@ type openWire struct {
 	retryAt  time.Time
 	backoff  time.Duration
 	joined   []netip.Addr
-	mute     bool // sending failed, and that was said
+	mute     bool   // sending failed, and that was said
+	trouble  string // the last failure that was said
 }
 
 // keepWires opens the wires that are needed, and closes others. It returns when to try again; zero:
@@ -139,13 +140,14 @@ func (r *Responder) failed(key wireKey, w *openWire, failed Wire, why error) (ag
 			return
 		}
 		if !w.openedAt.IsZero() && now.Sub(w.openedAt) > reopenMost {
-			w.backoff = reopenFirst
+			w.backoff, w.trouble = reopenFirst, ""
 		}
 		w.wire, w.joined, w.openedAt = nil, nil, time.Time{}
 		again = now.Add(w.backoff)
 		w.retryAt = again
 		w.backoff = min(2*w.backoff, reopenMost)
-		if p.wires[key] != why.Error() {
+		if w.trouble != why.Error() {
+			w.trouble = why.Error()
 			r.logger.Error(why, "Addresses cannot be held on an interface", "interface", key.link)
 		}
 		p.failed(now, key, why.Error())

@@ -3,10 +3,16 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"io"
+	"net/netip"
 	"path/filepath"
+	"slices"
 
-	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 
 	"github.com/underlay-ccm/underlay/addresses"
@@ -35,7 +41,9 @@ func (h *held) filtered(d netfilter.Desired) netfilter.Desired {
 }
 
 // holder makes the part of the agent that holds addresses.
-func (o *options) holder(s settings, m machine, nodes coreinformers.NodeInformer, reg agent.Registry) (*addressagent.Agent, error) {
+func (o *options) holder(
+	s settings, m machine, nodes coreinformers.NodeInformer, reg agent.Registry,
+) (*addressagent.Agent, error) {
 	api, err := o.restConfig()
 	if err != nil {
 		return nil, err
@@ -58,7 +66,9 @@ func (o *options) holder(s settings, m machine, nodes coreinformers.NodeInformer
 func (o *options) heldPath() string { return filepath.Join(o.stateDir, addressagent.StateFile) }
 
 // movers are those that the pools name, and the one that announces podCIDRs.
-func movers(a config.Addresses, self string, network *kernel.Kernel, friends *addressagent.Friends) (all []addressagent.NamedMover) {
+func movers(
+	a config.Addresses, self string, network *kernel.Kernel, friends *addressagent.Friends,
+) (all []addressagent.NamedMover) {
 	for _, kind := range []config.Mover{config.Layer2, config.BGPMover, config.FloatingIP, config.Failover} {
 		var pools []addresses.Pool
 		for _, p := range a.Pools {
@@ -87,17 +97,77 @@ func movers(a config.Addresses, self string, network *kernel.Kernel, friends *ad
 // holds reports whether this node has anything to do with addresses.
 func holds(a config.Addresses) bool { return a.Enabled() || a.BGP.PodCIDRs }
 
-// describe says how an address comes to this node.
-func describe(e addresses.Entry, a config.Addresses) string {
-	for _, p := range a.Pools {
-		if p.Contains(e.Address) {
-			return fmt.Sprintf("by %s, pool %s, epoch %d", p.Mover, p.Name, e.Epoch)
+// printAddresses shows which addresses the ledger gives to this node, and what its Node says against
+// that. It returns how much needs a person.
+func (o *options) printAddresses(ctx context.Context, out io.Writer, s settings, h *held) (trouble int, err error) {
+	only := func(name string) metav1.ListOptions {
+		return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
+	}
+	maps := s.client.CoreV1().ConfigMaps(addressagent.LedgerNamespace)
+	stored, err := maps.List(ctx, only(addressagent.LedgerName))
+	if err != nil {
+		return 0, fmt.Errorf("reading the ledger of addresses: %w", err)
+	}
+	var ledger addresses.Ledger
+	for i := range stored.Items {
+		if ledger, err = addresses.ParseLedger([]byte(stored.Items[i].Data[addressagent.LedgerKey])); err != nil {
+			return 0, err
 		}
 	}
-	return "in no pool of the configuration"
+	var mine []netip.Addr
+	for _, e := range ledger.Entries() {
+		if e.HeldBy(o.nodeName) {
+			mine = append(mine, e.Address)
+			fmt.Fprintf(out, "address %s: %s\n", e.Address, describe(e, s.addresses))
+		}
+	}
+	h.used = s.addresses.Enabled()
+	h.Put(mine)
+	nodes, err := s.client.CoreV1().Nodes().List(ctx, only(o.nodeName))
+	if err != nil {
+		return 0, fmt.Errorf("reading what this machine's Node says about addresses: %w", err)
+	}
+	for i := range nodes.Items {
+		report, err := addresses.ParseReport(nodes.Items[i].Annotations[addresses.ReportAnnotation])
+		if err != nil {
+			return 0, err
+		}
+		trouble += printReport(out, report, mine)
+	}
+	return trouble, nil
 }
 
-// ledgerOf reads the ledger from its ConfigMap.
-func ledgerOf(stored *corev1.ConfigMap) (addresses.Ledger, error) {
-	return addresses.ParseLedger([]byte(stored.Data[addressagent.LedgerKey]))
+// describe says how an address comes to this node, and for whom.
+func describe(e addresses.Entry, a config.Addresses) string {
+	way := "in no pool of the configuration"
+	for _, p := range a.Pools {
+		if p.Contains(e.Address) {
+			way = fmt.Sprintf("by %s, pool %s", p.Mover, p.Name)
+		}
+	}
+	for _, share := range e.Shares {
+		way += fmt.Sprintf(", for %s/%s", share.Namespace, share.Name)
+	}
+	return way
+}
+
+// printReport shows what speaks against holding addresses here.
+func printReport(out io.Writer, r addresses.Report, mine []netip.Addr) (trouble int) {
+	if r.Unfit != "" {
+		trouble++
+		fmt.Fprintf(out, "addresses: %s\n", r.Unfit)
+	}
+	for _, p := range r.Refused {
+		if slices.Contains(mine, p.Address) {
+			trouble++
+			fmt.Fprintf(out, "address %s: %s: %s\n", p.Address, p.Reason, p.Text)
+		}
+	}
+	for _, router := range r.Routers {
+		if !router.Established {
+			trouble++
+			fmt.Fprintf(out, "router %s: the session is %s\n", router.Name, cmp.Or(router.State, "down"))
+		}
+	}
+	return trouble
 }

@@ -147,10 +147,9 @@ func (r *routers) desired(w addressagent.Want) (bgp.Desired, error) {
 // tells reports whether there can be anything to tell of a family: one that is offered and never
 // used is a complaint in the routers' logs.
 func (r *routers) tells(f addresses.Family, prefixes []netip.Prefix) bool {
-	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return addresses.FamilyOf(p.Addr()) == f }) ||
-		slices.ContainsFunc(r.pools, func(p addresses.Pool) bool {
-			return slices.ContainsFunc(p.Ranges, func(r addresses.Range) bool { return addresses.FamilyOf(r.First) == f })
-		})
+	told := func(p netip.Prefix) bool { return addresses.FamilyOf(p.Addr()) == f }
+	offered := func(p addresses.Pool) bool { return p.Size(f) > 0 }
+	return slices.ContainsFunc(prefixes, told) || slices.ContainsFunc(r.pools, offered)
 }
 
 func speaksWith(p config.BGPPeer, node *corev1.Node) bool {
@@ -159,7 +158,8 @@ func speaksWith(p config.BGPPeer, node *corev1.Node) bool {
 
 func peerOf(p config.BGPPeer) (bgp.Peer, error) {
 	peer := bgp.Peer{
-		Name: p.Name, Address: p.Address, Port: p.Port, ASN: p.ASN, HoldTime: p.HoldTime, Multihop: p.Multihop, BFD: p.BFD,
+		Name: p.Name, Address: p.Address, Port: p.Port, ASN: p.ASN, HoldTime: p.HoldTime,
+		Multihop: p.Multihop, BFD: p.BFD,
 	}
 	for _, c := range p.Communities {
 		peer.Communities = append(peer.Communities, bgp.Community{A: c >> 16, B: c & 0xffff})
@@ -223,5 +223,6 @@ func (r *routers) noRouter(a netip.Addr, sessions []bgp.PeerState, problem error
 	case len(sessions) == 0:
 		return "no router of addresses.bgp.peers is for this node: give one a nodeSelector that matches its labels"
 	}
-	return fmt.Sprintf("no router that this node speaks with has a session that carries %s: look at the routers' BGP, and at underlayctl addresses", f)
+	return fmt.Sprintf("no session with a router of this node carries %s: look at the routers' BGP, and "+
+		"at what underlayctl addresses says of them", f)
 }

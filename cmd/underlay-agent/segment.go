@@ -43,19 +43,38 @@ func newSegment(r *layer2.Responder, network *kernel.Kernel, routed bool) *segme
 	return &segment{responder: r, network: network, routed: routed, kick: make(chan struct{}, 1)}
 }
 
-// Set tells the responder, together with the interfaces as they were last.
+// lookWithin bounds the first look at the interfaces.
+const lookWithin = time.Second
+
+// Set tells the responder, together with the interfaces as they were last. What an earlier run held
+// it is to hold at once, so the first time they are looked at.
 func (s *segment) Set(w addressagent.Want) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.want = w
-	s.tell()
+	known := s.links != nil
+	if known {
+		s.tell()
+	}
+	s.mu.Unlock()
+	if known {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookWithin)
+	defer cancel()
+	if err := s.look(ctx); err != nil {
+		klog.Background().Error(err, "The interfaces can't be listed; no address is held before they can")
+	}
 }
 
 func (s *segment) tell() {
-	d := layer2.Desired{Cluster: s.want.Cluster, Links: s.links, Elsewhere: s.want.Elsewhere, Doubt: s.want.Doubt}
+	d := layer2.Desired{Cluster: s.want.Cluster, Links: s.links, Doubt: s.want.Doubt}
+	if !s.routed {
+		d.Elsewhere = s.want.Elsewhere
+	}
 	for _, h := range s.want.Hold {
 		if s.asked(h) {
-			d.Hold = append(d.Hold, layer2.Want{Address: h.Address, Epoch: h.Epoch, Resumed: h.Resumed, AnswerOn: s.uplink})
+			want := layer2.Want{Address: h.Address, Epoch: h.Epoch, Resumed: h.Resumed, AnswerOn: s.uplink}
+			d.Hold = append(d.Hold, want)
 		}
 	}
 	s.responder.Set(d)
@@ -74,14 +93,14 @@ func (s *segment) State() (now addressagent.State) {
 			now.Held = append(now.Held, addresses.Hold{Address: h.Address, Epoch: h.Epoch})
 		}
 	}
-	totals := s.responder.Totals()
-	now.Announced, now.Conflicts = totals.Announcements, totals.Conflicts
-	// Those that other nodes hold too: whoever looks for a next one need not try this node.
+	// Whoever looks for a node for the others need not try this one.
 	for _, a := range s.want.Elsewhere {
 		if !s.routed && !slices.ContainsFunc(s.links, func(l layer2.Link) bool { return hasNeighbor(l, a) }) {
 			now.Refused = append(now.Refused, addresses.Problem{Address: a, Reason: addresses.OffSegment})
 		}
 	}
+	totals := s.responder.Totals()
+	now.Announced, now.Conflicts = totals.Announcements, totals.Conflicts
 	return now
 }
 
@@ -117,7 +136,7 @@ func (s *segment) watch(ctx context.Context) {
 	events.Go(func() {
 		for ctx.Err() == nil {
 			err := s.network.Watch(ctx, func(e agent.Event) {
-				if route := e.Kind == agent.RouteSet || e.Kind == agent.RouteGone; route && (!s.routed || e.Route.Dst.Bits() > 0) {
+				if route := e.Kind == agent.RouteSet || e.Kind == agent.RouteGone; route && !s.cares(e.Route) {
 					return
 				}
 				select {
@@ -141,10 +160,13 @@ func (s *segment) watch(ctx context.Context) {
 		case <-s.kick:
 		}
 		if err := s.look(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "The interfaces can't be listed; addresses are held on those that there were")
+			klog.FromContext(ctx).Error(err, "The interfaces can't be listed; addresses stay where they are")
 		}
 	}
 }
+
+// cares reports whether a route decides where addresses are answered for.
+func (s *segment) cares(route agent.Entry) bool { return s.routed && route.Dst.Bits() == 0 }
 
 // look tells the responder of the interfaces, if they have changed.
 func (s *segment) look(ctx context.Context) error {
@@ -152,18 +174,18 @@ func (s *segment) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	links, uplink := segmentLinks(found), ""
+	links, uplink := append([]layer2.Link{}, segmentLinks(found)...), "" // not nil: they are known
 	if s.routed {
 		table, err := s.network.List(ctx)
 		if err != nil {
 			return err
 		}
-		links = working(found)
+		links = append([]layer2.Link{}, working(found)...)
 		uplink = uplinkOf(table, links)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if uplink != s.uplink || !slices.EqualFunc(links, s.links, equalLinks) {
+	if s.links == nil || uplink != s.uplink || !slices.EqualFunc(links, s.links, equalLinks) {
 		s.links, s.uplink = links, uplink
 		s.tell()
 	}
@@ -216,7 +238,8 @@ func hasNeighbor(l layer2.Link, a netip.Addr) bool {
 }
 
 func equalLinks(a, b layer2.Link) bool {
-	return a.Name == b.Name && a.Index == b.Index && slices.Equal(a.MAC, b.MAC) && slices.Equal(a.Prefixes, b.Prefixes)
+	return a.Name == b.Name && a.Index == b.Index && slices.Equal(a.MAC, b.MAC) &&
+		slices.Equal(a.Prefixes, b.Prefixes)
 }
 
 // neighbors is the kernel's table on the segments.

@@ -1,3 +1,5 @@
+//go:build linux
+
 package socket_test
 
 import (
@@ -9,6 +11,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/addresses"
 	"github.com/underlay-ccm/underlay/addresses/layer2"
@@ -88,7 +93,7 @@ func (h *host) responder(friends ...*host) (r *layer2.Responder, stop func()) {
 		}
 		return false
 	}})
-	ctx, cancel := context.WithCancel(context.WithoutCancel(h.t.Context()))
+	ctx, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(h.t.Context()), logr.Discard()))
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })
 	stop = func() { cancel(); running.Wait() }

@@ -1,15 +1,21 @@
+//go:build linux
+
 package socket_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/underlay-ccm/underlay/addresses"
 	"github.com/underlay-ccm/underlay/addresses/layer2"
+	"github.com/underlay-ccm/underlay/addresses/layer2/socket"
 )
 
 // The kernel of another machine finds a held address here.
@@ -47,6 +53,89 @@ func TestAKernelFindsTheAddress(t *testing.T) {
 		out := client.Run("ip", "neigh", "show", address4.String(), "dev", "eth0")
 		return strings.Contains(out, "FAILED") || out == ""
 	})
+}
+
+// A router sends the traffic of an address that is on no segment here, and asks for it first.
+func TestARouterAsks(t *testing.T) {
+	s := newSegment(t)
+	a, router := s.host("a", "1"), s.host("router", "9")
+	routed := netip.MustParseAddr("198.51.100.7")
+	router.Run("ip", "route", "add", routed.String()+"/32", "dev", "eth0")
+	r, _ := a.responder()
+	r.Set(layer2.Desired{
+		Links: []layer2.Link{{Name: "eth0", Index: a.link.Index, MAC: a.link.MAC}}, Doubt: true,
+		Hold: []layer2.Want{{Address: routed, Epoch: 1, AnswerOn: "eth0"}},
+	})
+	router.poke(routed)
+	router.finds(routed, a)
+	if totals := r.Totals(); totals.Probes+totals.Announcements != 0 || totals.Answers == 0 {
+		t.Errorf("%+v", totals)
+	}
+}
+
+// A kernel that looks from time to time whether the address is still here is told so.
+func TestAKernelLooksAgain(t *testing.T) {
+	s := newSegment(t)
+	a, client := s.host("a", "1"), s.host("client", "9")
+	for _, family := range []string{"ipv4", "ipv6"} {
+		client.Sysctl("net/"+family+"/neigh/eth0/base_reachable_time_ms", "100")
+		client.Sysctl("net/"+family+"/neigh/eth0/delay_first_probe_time", "0")
+	}
+	r, _ := a.responder()
+	r.Set(a.hold(2))
+	awaitPhase(t, r, layer2.Holding)
+	await(t, 10*time.Second, "several answers, and neighbors that are reachable", func() bool {
+		reachable := true
+		for i, address := range []netip.Addr{address4, address6} {
+			client.poke(address)
+			out := client.Run("ip", "neigh", "show", address.String(), "dev", "eth0")
+			reachable = reachable && strings.Contains(out, "REACHABLE") && r.State()[i].Answers > 3
+		}
+		return reachable
+	})
+}
+
+// A switch that passes multicast only to those who have joined passes what asks for the address.
+func TestASwitchThatLooksForMembers(t *testing.T) {
+	s := newSegment(t)
+	s.bridge.Run("ip", "link", "set", "br0", "type", "bridge", "mcast_snooping", "1", "mcast_query_response_interval", "10", "mcast_querier", "1")
+	a, client := s.host("a", "1"), s.host("client", "9")
+	r, _ := a.responder()
+	r.Set(a.hold(2))
+	awaitPhase(t, r, layer2.Holding)
+	await(t, 10*time.Second, "the switch knows of the group", func() bool {
+		return strings.Contains(s.bridge.Run("bridge", "mdb", "show"), "port to-a grp ff02::1:ff00:100")
+	})
+	client.poke(address6)
+	client.finds(address6, a)
+}
+
+// It takes the capability NET_RAW and no other.
+func TestCapabilities(t *testing.T) {
+	s := newSegment(t)
+	a := s.host("a", "1")
+	for _, c := range []struct {
+		capabilities uint32
+		want         error
+	}{{1 << unix.CAP_NET_RAW, nil}, {0, unix.EPERM}} {
+		for _, family := range []addresses.Family{addresses.IPv4, addresses.IPv6} {
+			var err error
+			a.Do(func() { // on a thread that ends with it
+				header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+				data := [2]unix.CapUserData{{Effective: c.capabilities, Permitted: c.capabilities}}
+				if err = unix.Capset(&header, &data[0]); err != nil {
+					return
+				}
+				var w layer2.Wire
+				if w, err = socket.Open(context.Background(), a.link, family); err == nil {
+					err = errors.Join(w.Join([]netip.Addr{address6}), w.Send(make([]byte, 60)), w.Close())
+				}
+			})
+			if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), "give the program the capability NET_RAW") {
+				t.Errorf("%s with capabilities %x: %v, want %v", family, c.capabilities, err, c.want)
+			}
+		}
+	}
 }
 
 // A stranger has an address: it is neither answered for nor announced, and whoever knows the
@@ -105,7 +194,7 @@ func TestAStrangerTakesTheAddress(t *testing.T) {
 	s := newSegment(t)
 	a, stranger, client := s.host("a", "1"), s.host("stranger", "66"), s.host("client", "9")
 	r, _ := a.responder()
-	r.Set(a.hold(1))
+	r.Set(a.hold(2))
 	awaitPhase(t, r, layer2.Holding)
 	stranger.Run("ip", "addr", "add", address4.String()+"/24", "dev", "eth0")
 	stranger.Sysctl("net/ipv6/conf/all/ndisc_notify", "1")

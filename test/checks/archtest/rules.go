@@ -75,6 +75,10 @@ func rules() []rule {
 			reason: "the areas know nothing of each other: what one needs of another is a port, joined in cmd",
 		},
 		{
+			who: []pattern{"./addresses/agent"}, only: []pattern{"std", "./addresses", "./internal/kube", "k8s.io/...", "golang.org/x/sys/unix"},
+			reason: "addresses/agent tells movers what to hold, and is told what they do: what they are, and the kernel, come from cmd",
+		},
+		{
 			who: []pattern{"./addresses/layer2"}, only: []pattern{"std", "./addresses", "github.com/mdlayher/arp", "github.com/mdlayher/ndp", "k8s.io/klog/v2"},
 			reason: "addresses/layer2 knows frames, a ledger's epochs and the time: neither Kubernetes nor sockets, so that any segment can be simulated",
 		},

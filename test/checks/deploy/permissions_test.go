@@ -76,6 +76,8 @@ func agentNeeds() []rbac.Permission {
 		{Verb: "list", Resource: "nodes"},
 		{Verb: "watch", Resource: "nodes"},
 		{Verb: "patch", Resource: "nodes/status"},
+		{Verb: "list", Resource: "configmaps", Namespace: "kube-system", Name: "underlay-addresses"},
+		{Verb: "watch", Resource: "configmaps", Namespace: "kube-system", Name: "underlay-addresses"},
 		{Verb: "create", Resource: "events", Namespace: "default"},
 		{Verb: "patch", Resource: "events", Namespace: "default"},
 	}
