@@ -216,6 +216,10 @@ func (a *Agent) pass(ctx context.Context) {
 		report.Held = append(report.Held, now.Held...)
 		report.Refused = append(report.Refused, now.Refused...)
 		report.Routers = append(report.Routers, now.Routers...)
+		if now.Segments != nil {
+			report.Segments = append([]netip.Prefix{}, now.Segments...)
+			report.Refused = append(report.Refused, unheld(known.Ledger, all[i].Elsewhere, report)...)
+		}
 		a.count(m.Name, now)
 	}
 	for _, h := range report.Held {

@@ -66,6 +66,17 @@ func (m NamedMover) has(a netip.Addr) bool {
 	return slices.ContainsFunc(m.Pools, func(p addresses.Pool) bool { return p.Contains(a) })
 }
 
+// unheld are the addresses that no node holds and that this one can't: people look for the reason.
+func unheld(l addresses.Ledger, elsewhere []netip.Addr, r addresses.Report) (all []addresses.Problem) {
+	for _, a := range elsewhere {
+		e, _ := l.Entry(a)
+		if e.Holder == "" && len(e.Nodes) == 0 && !r.OnSegment(a) {
+			all = append(all, addresses.Problem{Address: a, Reason: addresses.OffSegment})
+		}
+	}
+	return all
+}
+
 // going are the addresses that a run after this one goes on with: what is held, and what an earlier
 // run held if this one has just begun with it.
 func going(all []Want, r addresses.Report) []addresses.Hold {
