@@ -2,11 +2,13 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,6 +68,41 @@ func TestTheReport(t *testing.T) {
 		m.after(time.Second)
 		if n := len(m.api.told()); n != 4 {
 			t.Errorf("%d reports, want one more", n)
+		}
+	})
+}
+
+// What all nodes say at the same time, and nobody acts on, is said less often the more they are.
+func TestReportsThatAreNotUrgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		for i := range 100 {
+			m.node(fmt.Sprint("n", i), fmt.Sprintf("10.0.1.%d", i), true)
+		}
+		m.api.put("one", ledgerText("192.0.2.1 a 3"))
+		m.start()
+		defer m.stop()
+		m.after(time.Minute)
+		all := []string{"192.0.2.1 a 3"}
+		for i := range 60 {
+			all = append(all, fmt.Sprintf("192.0.2.%d a,b 0", i+2))
+			m.api.put("one", ledgerText(all...))
+			m.after(time.Second)
+		}
+		if n := len(m.api.told()); n < 5 || n > 8 {
+			t.Errorf("%d reports in a minute", n)
+		}
+		m.after(20 * time.Second)
+		if r := m.report(); len(r.Held) != 61 {
+			t.Errorf("%d held at last", len(r.Held))
+		}
+		m.api.put("one", ledgerText(append(all[:1:1], "192.0.2.2 a,b 0")...))
+		m.after(time.Second)
+		before := len(m.api.told())
+		m.api.put("one", ledgerText("192.0.2.1 b 4", "192.0.2.2 a,b 0"))
+		m.after(2 * gatherFor)
+		if r := m.report(); len(r.Held) != 1 || len(m.api.told()) != before+1 {
+			t.Errorf("what is urgent waits: %+v", r)
 		}
 	})
 }
@@ -134,6 +171,23 @@ func TestSilence(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 
+		// A kube-proxy may be replaced too: its machine answers, and forwards as before.
+		for _, at := range []string{b, "127.0.0.1:10256", "10.0.0.1:10256"} {
+			m.proxies.refuses(at, true)
+		}
+		m.after(9 * time.Second)
+		if r := m.report(); len(r.Silent) != 0 || r.Unfit != "" {
+			t.Errorf("%+v", r)
+		}
+		m.after(2 * time.Second)
+		if r := m.report(); len(r.Silent) != 1 || r.Silent[0].Port != addresses.ProxyPort || r.Unfit == "" {
+			t.Errorf("%+v", r)
+		}
+		for _, at := range []string{b, "127.0.0.1:10256", "10.0.0.1:10256"} {
+			m.proxies.refuses(at, false)
+		}
+		m.after(time.Second)
+
 		// The own one may listen at the node's address only.
 		m.proxies.hush("127.0.0.1:10256", true)
 		m.after(time.Minute)
@@ -151,7 +205,7 @@ func TestSilence(t *testing.T) {
 // Nobody is watched any more who holds nothing, and many ports are checked less often each.
 func TestWatchesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &proxies{silent: map[string]bool{}, checks: map[string]int{}}
+		p := &proxies{silent: map[string]bool{}, refuse: map[string]bool{}, checks: map[string]int{}}
 		w := newWatcher(p.check, func() {})
 		all := map[addresses.Endpoint][]netip.AddrPort{}
 		for port := range uint16(300) {
@@ -170,13 +224,20 @@ func TestWatchesAreBounded(t *testing.T) {
 	})
 }
 
+// In short: an answer, a miss, and a refusal.
 func TestHearing(t *testing.T) {
+	answers := map[rune]error{'+': nil, '-': context.DeadlineExceeded, 'x': ErrRefused}
+	long := strings.Repeat("x", int(restartWithin/checkEvery))
 	for checks, want := range map[string]bool{
 		"--": false, "---": true, "--+-": false, "---+": true, "---++": false, "---+-+": true, "---+-++": false, "+---": true,
+		"xxxxxx": false, "xx--": false, "xx---": true, "--x--": false, "---x": true, "---x++": false,
+		long: false, long + "xx": true, long + "xx+": true, long + "xx++": false, long + "+" + long: false,
 	} {
 		var h hearing
+		now := time.Unix(0, 0)
 		for _, c := range checks {
-			h = h.after(c == '+', missesToSilent)
+			h = h.after(now, answers[c], false)
+			now = now.Add(checkEvery)
 		}
 		if h.silent != want {
 			t.Errorf("%s: silent %v", checks, h.silent)
@@ -187,36 +248,36 @@ func TestHearing(t *testing.T) {
 // Healthy is who says so himself, in time.
 func TestHTTPCheck(t *testing.T) {
 	release := make(chan struct{})
-	var paths []string
-	code := http.StatusOK
+	var code atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		paths = append(paths, r.URL.Path)
-		if code == 0 {
+		if r.URL.Path != "/healthz" {
+			t.Errorf("asked for %s", r.URL.Path)
+		}
+		answer := int(code.Load())
+		if answer == 0 {
 			<-release
+			return
 		}
 		w.Header().Set("Location", "/elsewhere")
-		w.WriteHeader(code)
+		w.WriteHeader(answer)
 	}))
 	defer server.Close()
 	defer close(release)
 	at := netip.MustParseAddrPort(strings.TrimPrefix(server.URL, "http://"))
 	check := HTTPCheck()
 	for _, c := range []struct {
-		code int
+		code int64
 		want bool
 	}{{200, true}, {503, false}, {302, false}, {0, false}} {
-		code = c.code
+		code.Store(c.code)
 		ctx, cancel := context.WithTimeout(t.Context(), checkWithin)
 		began := time.Now()
-		if got := check(ctx, at); got != c.want || time.Since(began) > 2*checkWithin {
+		if got := check(ctx, at) == nil; got != c.want || time.Since(began) > 2*checkWithin {
 			t.Errorf("%d: %v after %s", c.code, got, time.Since(began))
 		}
 		cancel()
 	}
-	if strings.Join(paths, " ") != "/healthz /healthz /healthz /healthz" {
-		t.Errorf("asked for %q", paths)
-	}
-	if check(t.Context(), netip.MustParseAddrPort("127.0.0.1:1")) {
-		t.Error("a port that nobody listens on is healthy")
+	if err := check(t.Context(), netip.MustParseAddrPort("127.0.0.1:1")); !errors.Is(err, ErrRefused) {
+		t.Errorf("a port that nobody listens on: %v", err)
 	}
 }
