@@ -29,14 +29,23 @@ func TestTheLedgerIsFollowed(t *testing.T) {
 		both := "one hold [{192.0.2.1 0 false} {192.0.2.2 2 false}] elsewhere [] doubt false"
 		m.expect(" hold [] elsewhere [] doubt true", first, both)
 
-		m.api.put("one", "{damaged")
+		// Nothing is given up, but nobody knows what a ledger says that can't be read.
+		m.api.put("one", `{"version":2}`)
 		m.after(time.Minute)
+		doubtful := strings.Replace(both, "doubt false", "doubt true", 1)
+		m.expect(" hold [] elsewhere [] doubt true", first, both, doubtful)
+		m.api.cut()
+		m.after(20 * time.Minute)
+		m.expect(" hold [] elsewhere [] doubt true", first, both, doubtful)
+		m.api.put("one", "") // somebody has emptied it
+		m.after(time.Minute)
+		m.expect(" hold [] elsewhere [] doubt true", first, both, doubtful, both)
 		m.api.remove()
 		m.after(time.Minute)
-		m.expect(" hold [] elsewhere [] doubt true", first, both) // nothing is given up
+		m.expect(" hold [] elsewhere [] doubt true", first, both, doubtful, both)
 		m.api.put("two", ledgerText("192.0.2.1 b 1"))
 		m.after(0)
-		m.expect(" hold [] elsewhere [] doubt true", first, both, "two hold [] elsewhere [192.0.2.1] doubt false")
+		m.expect(" hold [] elsewhere [] doubt true", first, both, doubtful, both, "two hold [] elsewhere [192.0.2.1] doubt false")
 	})
 }
 
@@ -196,6 +205,30 @@ func TestAnAddressOfNoPoolIsReported(t *testing.T) {
 }
 
 // Whoever has an InternalIP of a Node is a friend, also when the kernel has forgotten it by now.
+// An address that a Node has itself is not taken from it.
+func TestAddressesOfNodesAreNotTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.node("b", "192.0.2.2", true)
+		m.node("a", "192.0.2.1", true)
+		m.api.put("one", ledgerText("192.0.2.1 a 1", "192.0.2.2 a 2", "192.0.2.3 a 2"))
+		m.start()
+		defer m.stop()
+		m.after(time.Second)
+		m.expect(" hold [] elsewhere [] doubt true", "one hold [{192.0.2.3 2 false}] elsewhere [] doubt false")
+		r := m.report()
+		if len(r.Held) != 1 || len(r.Refused) != 2 || r.Refused[1].Reason != addresses.InUse || !strings.Contains(r.Refused[1].Text, "Node b") {
+			t.Errorf("%+v", r)
+		}
+		m.node("c", "192.0.2.3", true) // whatever it says
+		m.agent.look()
+		m.after(time.Second)
+		if r := m.report(); len(r.Held) != 1 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
 func TestFriends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mac := func(last byte) net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, 0, last} }
