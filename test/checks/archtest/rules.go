@@ -71,6 +71,14 @@ func rules() []rule {
 			reason: "addresses/agent tells movers what to hold, and is told what they do: what they are, and the kernel, come from cmd",
 		},
 		{
+			who: []pattern{"./addresses/controller"}, only: []pattern{"std", "./addresses", "./internal/kube", "k8s.io/..."},
+			reason: "addresses/controller keeps the ledger: what moves an address by an API is its port Router, and pools come as values",
+		},
+		{
+			who: []pattern{"./ipam/...", "./routes/...", "./lb/..."}, never: []pattern{"./addresses/..."},
+			reason: "the areas know nothing of each other: what one needs of another is a port, joined in cmd",
+		},
+		{
 			who: []pattern{"./addresses/layer2"}, only: []pattern{"std", "./addresses", "github.com/mdlayher/arp", "github.com/mdlayher/ndp", "k8s.io/klog/v2"},
 			reason: "addresses/layer2 knows frames, a ledger's epochs and the time: neither Kubernetes nor sockets, so that any segment can be simulated",
 		},
