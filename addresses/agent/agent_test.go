@@ -203,6 +203,25 @@ func TestAnAddressOfNoPoolIsReported(t *testing.T) {
 	})
 }
 
+// A configuration without a pool that is in use must not reach all nodes; one that lacks a pool which
+// came later is the old one, and goes on.
+func TestAPoolInUseIsMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.api.put("one", ledgerText("203.0.113.1 b 1", "192.0.2.1 a 1"))
+		m.start()
+		defer m.stop()
+		if err := m.agent.Ready(); err == nil || !strings.Contains(err.Error(), "203.0.113.1, which the Service default/s uses") {
+			t.Errorf("%v", err)
+		}
+		m.api.put("one", ledgerText("192.0.2.1 a 1", "203.0.113.2 b 1"))
+		m.after(0)
+		if err := m.agent.Ready(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Whoever has an InternalIP of a Node is a friend, also when the kernel has forgotten it by now.
 func TestFriends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -75,7 +75,7 @@ func TestTheReport(t *testing.T) {
 func TestNothingIsReportedInIgnorance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
-		m.api.set(true, false)
+		m.api.closed = true
 		m.start()
 		defer m.stop()
 		m.after(time.Minute)
