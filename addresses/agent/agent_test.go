@@ -29,14 +29,23 @@ func TestTheLedgerIsFollowed(t *testing.T) {
 		both := "one hold [{192.0.2.1 0 false} {192.0.2.2 2 false}] elsewhere [] doubt false"
 		m.expect(" hold [] elsewhere [] doubt true", first, both)
 
-		m.api.put("one", "{damaged")
+		// Nothing is given up, but nobody knows what a ledger says that can't be read.
+		m.api.put("one", `{"version":2}`)
 		m.after(time.Minute)
+		doubtful := strings.Replace(both, "doubt false", "doubt true", 1)
+		m.expect(" hold [] elsewhere [] doubt true", first, both, doubtful)
+		m.api.cut()
+		m.after(20 * time.Minute)
+		m.expect(" hold [] elsewhere [] doubt true", first, both, doubtful)
+		m.api.put("one", "") // somebody has emptied it
+		m.after(time.Minute)
+		m.expect(" hold [] elsewhere [] doubt true", first, both, doubtful, both)
 		m.api.remove()
 		m.after(time.Minute)
-		m.expect(" hold [] elsewhere [] doubt true", first, both) // nothing is given up
+		m.expect(" hold [] elsewhere [] doubt true", first, both, doubtful, both)
 		m.api.put("two", ledgerText("192.0.2.1 b 1"))
 		m.after(0)
-		m.expect(" hold [] elsewhere [] doubt true", first, both, "two hold [] elsewhere [192.0.2.1] doubt false")
+		m.expect(" hold [] elsewhere [] doubt true", first, both, doubtful, both, "two hold [] elsewhere [192.0.2.1] doubt false")
 	})
 }
 

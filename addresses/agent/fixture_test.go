@@ -262,20 +262,33 @@ func (n *fakeNeighbors) Ask(_ context.Context, all []netip.Addr) error {
 type proxies struct {
 	mu     sync.Mutex
 	silent map[string]bool
+	refuse map[string]bool
 	checks map[string]int
 }
 
-func (p *proxies) check(_ context.Context, at netip.AddrPort) bool {
+func (p *proxies) check(_ context.Context, at netip.AddrPort) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.checks[at.String()]++
-	return !p.silent[at.String()]
+	switch {
+	case p.silent[at.String()]:
+		return context.DeadlineExceeded
+	case p.refuse[at.String()]:
+		return ErrRefused
+	}
+	return nil
 }
 
 func (p *proxies) hush(at string, silent bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.silent[at] = silent
+}
+
+func (p *proxies) refuses(at string, refuses bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse[at] = refuses
 }
 
 // machine is one with an agent, Node "a" of a cluster with "b", "c" and "d".
@@ -299,7 +312,7 @@ func newMachine(t *testing.T) *machine {
 	nodes := informers.NewSharedInformerFactory(client, 0).Core().V1().Nodes()
 	m := &machine{
 		t: t, api: &fakeAPI{nodes: nodes, version: 100}, kernel: &fakeNeighbors{},
-		proxies: &proxies{silent: map[string]bool{}, checks: map[string]int{}}, state: filepath.Join(t.TempDir(), StateFile),
+		proxies: &proxies{silent: map[string]bool{}, refuse: map[string]bool{}, checks: map[string]int{}}, state: filepath.Join(t.TempDir(), StateFile),
 	}
 	for i, name := range []string{"a", "b", "c", "d"} {
 		m.node(name, fmt.Sprintf("10.0.0.%d", i+1), true)

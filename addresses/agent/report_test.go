@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -135,6 +136,23 @@ func TestSilence(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 
+		// A kube-proxy may be replaced too: its machine answers, and forwards as before.
+		for _, at := range []string{b, "127.0.0.1:10256", "10.0.0.1:10256"} {
+			m.proxies.refuses(at, true)
+		}
+		m.after(9 * time.Second)
+		if r := m.report(); len(r.Silent) != 0 || r.Unfit != "" {
+			t.Errorf("%+v", r)
+		}
+		m.after(2 * time.Second)
+		if r := m.report(); len(r.Silent) != 1 || r.Silent[0].Port != addresses.ProxyPort || r.Unfit == "" {
+			t.Errorf("%+v", r)
+		}
+		for _, at := range []string{b, "127.0.0.1:10256", "10.0.0.1:10256"} {
+			m.proxies.refuses(at, false)
+		}
+		m.after(time.Second)
+
 		// The own one may listen at the node's address only.
 		m.proxies.hush("127.0.0.1:10256", true)
 		m.after(time.Minute)
@@ -152,7 +170,7 @@ func TestSilence(t *testing.T) {
 // Nobody is watched any more who holds nothing, and many ports are checked less often each.
 func TestWatchesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &proxies{silent: map[string]bool{}, checks: map[string]int{}}
+		p := &proxies{silent: map[string]bool{}, refuse: map[string]bool{}, checks: map[string]int{}}
 		w := newWatcher(p.check, func() {})
 		all := map[addresses.Endpoint][]netip.AddrPort{}
 		for port := range uint16(300) {
@@ -171,13 +189,20 @@ func TestWatchesAreBounded(t *testing.T) {
 	})
 }
 
+// In short: an answer, a miss, and a refusal.
 func TestHearing(t *testing.T) {
+	answers := map[rune]error{'+': nil, '-': context.DeadlineExceeded, 'x': ErrRefused}
+	long := strings.Repeat("x", int(restartWithin/checkEvery))
 	for checks, want := range map[string]bool{
 		"--": false, "---": true, "--+-": false, "---+": true, "---++": false, "---+-+": true, "---+-++": false, "+---": true,
+		"xxxxxx": false, "xx--": false, "xx---": true, "--x--": false, "---x": true, "---x++": false,
+		long: false, long + "xx": true, long + "xx+": true, long + "xx++": false, long + "+" + long: false,
 	} {
 		var h hearing
+		now := time.Unix(0, 0)
 		for _, c := range checks {
-			h = h.after(c == '+', missesToSilent)
+			h = h.after(now, answers[c], false)
+			now = now.Add(checkEvery)
 		}
 		if h.silent != want {
 			t.Errorf("%s: silent %v", checks, h.silent)
@@ -212,12 +237,12 @@ func TestHTTPCheck(t *testing.T) {
 		code.Store(c.code)
 		ctx, cancel := context.WithTimeout(t.Context(), checkWithin)
 		began := time.Now()
-		if got := check(ctx, at); got != c.want || time.Since(began) > 2*checkWithin {
+		if got := check(ctx, at) == nil; got != c.want || time.Since(began) > 2*checkWithin {
 			t.Errorf("%d: %v after %s", c.code, got, time.Since(began))
 		}
 		cancel()
 	}
-	if check(t.Context(), netip.MustParseAddrPort("127.0.0.1:1")) {
-		t.Error("a port that nobody listens on is healthy")
+	if err := check(t.Context(), netip.MustParseAddrPort("127.0.0.1:1")); !errors.Is(err, ErrRefused) {
+		t.Errorf("a port that nobody listens on: %v", err)
 	}
 }
