@@ -206,7 +206,7 @@ func (a *Agent) pass(ctx context.Context) {
 	if len(nodes) > 0 {
 		a.Friends.set(members)
 	}
-	all, problems := wants(known, a.Self, a.Movers, a.resumed, doubt)
+	all, problems := wants(known, a.Self, a.Movers, a.resumed, doubt, owners(nodes, a.heldBefore))
 	report := addresses.Report{Refused: problems}
 	var holding []netip.Addr
 	for i, m := range a.Movers {
@@ -218,6 +218,10 @@ func (a *Agent) pass(ctx context.Context) {
 		report.Held = append(report.Held, now.Held...)
 		report.Refused = append(report.Refused, now.Refused...)
 		report.Routers = append(report.Routers, now.Routers...)
+		if now.Segments != nil {
+			report.Segments = append([]netip.Prefix{}, now.Segments...)
+			report.Refused = append(report.Refused, unheld(known.Ledger, all[i].Elsewhere, report)...)
+		}
 		a.count(m.Name, now)
 	}
 	for _, h := range report.Held {
@@ -244,6 +248,12 @@ func (a *Agent) pass(ctx context.Context) {
 	if err := a.reporter.tell(report); err != nil {
 		klog.FromContext(ctx).Error(err, "What this node says about addresses is not written")
 	}
+}
+
+// heldBefore reports whether an address was to be held before this pass, or by an earlier run.
+func (a *Agent) heldBefore(address netip.Addr) bool {
+	_, resumed := a.resumed[address]
+	return resumed || slices.Contains(a.Held.All(), address)
 }
 
 // save writes down what the next run is to go on with.

@@ -232,6 +232,30 @@ func TestAPoolInUseIsMissed(t *testing.T) {
 }
 
 // Whoever has an InternalIP of a Node is a friend, also when the kernel has forgotten it by now.
+// An address that a Node has itself is not taken from it.
+func TestAddressesOfNodesAreNotTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.node("b", "192.0.2.2", true)
+		m.node("a", "192.0.2.1", true)
+		m.api.put("one", ledgerText("192.0.2.1 a 1", "192.0.2.2 a 2", "192.0.2.3 a 2"))
+		m.start()
+		defer m.stop()
+		m.after(time.Second)
+		m.expect(" hold [] elsewhere [] doubt true", "one hold [{192.0.2.3 2 false}] elsewhere [] doubt false")
+		r := m.report()
+		if len(r.Held) != 1 || len(r.Refused) != 2 || r.Refused[1].Reason != addresses.InUse || !strings.Contains(r.Refused[1].Text, "Node b") {
+			t.Errorf("%+v", r)
+		}
+		m.node("c", "192.0.2.3", true) // whatever it says
+		m.agent.look()
+		m.after(time.Second)
+		if r := m.report(); len(r.Held) != 1 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
 func TestFriends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mac := func(last byte) net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, 0, last} }

@@ -72,6 +72,41 @@ func TestTheReport(t *testing.T) {
 	})
 }
 
+// What all nodes say at the same time, and nobody acts on, is said less often the more they are.
+func TestReportsThatAreNotUrgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		for i := range 100 {
+			m.node(fmt.Sprint("n", i), fmt.Sprintf("10.0.1.%d", i), true)
+		}
+		m.api.put("one", ledgerText("192.0.2.1 a 3"))
+		m.start()
+		defer m.stop()
+		m.after(time.Minute)
+		all := []string{"192.0.2.1 a 3"}
+		for i := range 60 {
+			all = append(all, fmt.Sprintf("192.0.2.%d a,b 0", i+2))
+			m.api.put("one", ledgerText(all...))
+			m.after(time.Second)
+		}
+		if n := len(m.api.told()); n < 5 || n > 8 {
+			t.Errorf("%d reports in a minute", n)
+		}
+		m.after(20 * time.Second)
+		if r := m.report(); len(r.Held) != 61 {
+			t.Errorf("%d held at last", len(r.Held))
+		}
+		m.api.put("one", ledgerText(append(all[:1:1], "192.0.2.2 a,b 0")...))
+		m.after(time.Second)
+		before := len(m.api.told())
+		m.api.put("one", ledgerText("192.0.2.1 b 4", "192.0.2.2 a,b 0"))
+		m.after(2 * gatherFor)
+		if r := m.report(); len(r.Held) != 1 || len(m.api.told()) != before+1 {
+			t.Errorf("what is urgent waits: %+v", r)
+		}
+	})
+}
+
 // A node that has never read the ledger must not replace what its Node says.
 func TestNothingIsReportedInIgnorance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

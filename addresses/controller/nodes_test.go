@@ -47,6 +47,9 @@ func TestAnAddressLeavesANode(t *testing.T) {
 		"refused": {func(n *corev1.Node) {
 			n.Annotations[addresses.ReportAnnotation] = `{"refused":[{"address":"192.0.2.1","reason":"AddressOffSegment"}]}`
 		}, whyRefused},
+		"off segment": {func(n *corev1.Node) {
+			n.Annotations[addresses.ReportAnnotation] = `{"segments":["192.0.3.0/24"]}`
+		}, whyRefused},
 		"cordoned": {func(n *corev1.Node) { n.Spec.Unschedulable = true }, whyDraining},
 		"autoscaler": {func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler", Effect: "NoSchedule"}}
