@@ -52,6 +52,7 @@ type Agent struct {
 	doubt bool
 	read  bool // from the API server, in this run
 	beat  time.Time
+	orphans
 
 	// The rest belongs to the one goroutine that passes.
 	resumed map[netip.Addr]uint64
@@ -157,6 +158,7 @@ func (a *Agent) move(ctx context.Context, m NamedMover) {
 func (a *Agent) readLedger(l addresses.Ledger, uid string) {
 	a.mu.Lock()
 	a.known.Ledger, a.known.Cluster = l, uid
+	a.learn(l, a.Movers)
 	a.mu.Unlock()
 	a.look()
 }
