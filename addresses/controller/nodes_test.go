@@ -207,6 +207,15 @@ func TestPolicyLocalFollowsEndpoints(t *testing.T) {
 				t.Errorf("endpoints on %v: %q holds it, want %s", step.nodes, w.holder("one"), step.want)
 			}
 		}
+		// A pod that takes another one's place on its node changes nothing.
+		w.endpoints("one", "a", "b")
+		w.settle()
+		before := w.api.count("GET configmaps", "PUT configmaps")
+		w.endpoints("one", "b", "a", "a")
+		w.settle()
+		if n := w.api.count("GET configmaps", "PUT configmaps") - before; n > 0 || w.holder("one") != "a" {
+			t.Errorf("%d requests, %q holds it", n, w.holder("one"))
+		}
 		// A check of the Service's own.
 		w.endpoints("one", "a", "b")
 		w.settle()
