@@ -205,6 +205,35 @@ func TestAnAddressOfNoPoolIsReported(t *testing.T) {
 }
 
 // Whoever has an InternalIP of a Node is a friend, also when the kernel has forgotten it by now.
+// The machine is one of another cluster by now, under the same name, where no ledger is.
+func TestWhatAnotherClusterGave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.api.put("one", ledgerText("192.0.2.1 a 3"))
+		m.start()
+		m.after(time.Second)
+		m.stop()
+		found, _, _ := m.api.nodes.Informer().GetStore().GetByKey("a")
+		self := found.(*corev1.Node).DeepCopy()
+		self.UID = "another"
+		if err := m.api.nodes.Informer().GetStore().Update(self); err != nil {
+			t.Fatal(err)
+		}
+		m.api.remove()
+		m.start()
+		defer m.stop()
+		m.after(time.Minute)
+		if log := m.mover.log(); !strings.HasPrefix(log[len(log)-1], " hold [] ") {
+			t.Errorf("the mover was told %q", log)
+		}
+		m.api.put("two", ledgerText("192.0.2.1 a 1"))
+		m.after(time.Second)
+		if log := m.mover.log(); log[len(log)-1] != "two hold [{192.0.2.1 1 false}] elsewhere [] doubt false" {
+			t.Errorf("the mover was told %q", log)
+		}
+	})
+}
+
 // An address that a Node has itself is not taken from it.
 func TestAddressesOfNodesAreNotTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
