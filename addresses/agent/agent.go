@@ -53,7 +53,7 @@ type Agent struct {
 	read  bool // the API server was asked, in this run
 	// ledgerRead: what is known of the ledger is from the API server, and not from an earlier run.
 	ledgerRead bool
-	beat  time.Time
+	beat       time.Time
 
 	// The rest belongs to the one goroutine that passes.
 	resumed map[netip.Addr]uint64
