@@ -54,6 +54,7 @@ type Agent struct {
 	// ledgerRead: what is known of the ledger is from the API server, and not from an earlier run.
 	ledgerRead bool
 	beat       time.Time
+	orphans
 
 	// The rest belongs to the one goroutine that passes.
 	resumed map[netip.Addr]uint64
@@ -159,6 +160,7 @@ func (a *Agent) move(ctx context.Context, m NamedMover) {
 func (a *Agent) readLedger(l addresses.Ledger, uid string) {
 	a.mu.Lock()
 	a.known.Ledger, a.known.Cluster, a.ledgerRead = l, uid, true
+	a.learn(l, a.Movers)
 	a.mu.Unlock()
 	a.look()
 }

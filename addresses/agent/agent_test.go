@@ -182,6 +182,14 @@ func TestHeldAddressesAreTold(t *testing.T) {
 		if got := m.agent.Held.All(); !slices.Equal(got, want) || changes != 1 {
 			t.Errorf("held: %v, %d changes", got, changes)
 		}
+		m.mover.mu.Lock()
+		m.mover.refused[want[1]] = true // whoever has it now, its packets may come here
+		m.mover.mu.Unlock()
+		m.agent.look()
+		m.after(time.Second)
+		if got := m.agent.Held.All(); !slices.Equal(got, want) || changes != 1 {
+			t.Errorf("held or refused: %v, %d changes", got, changes)
+		}
 		m.api.put("one", ledgerText("192.0.2.2 a 1"))
 		m.after(0)
 		if got := m.agent.Held.All(); !slices.Equal(got, want[:1]) || changes != 2 {
@@ -200,6 +208,25 @@ func TestAnAddressOfNoPoolIsReported(t *testing.T) {
 		m.after(time.Second)
 		if r := m.report(); len(r.Refused) != 1 || r.Refused[0].Reason != addresses.Failed || len(r.Held) != 0 {
 			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// A configuration without a pool that is in use must not reach all nodes; one that lacks a pool which
+// came later is the old one, and goes on.
+func TestAPoolInUseIsMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.api.put("one", ledgerText("203.0.113.1 b 1", "192.0.2.1 a 1"))
+		m.start()
+		defer m.stop()
+		if err := m.agent.Ready(); err == nil || !strings.Contains(err.Error(), "203.0.113.1, which the Service default/s uses") {
+			t.Errorf("%v", err)
+		}
+		m.api.put("one", ledgerText("192.0.2.1 a 1", "203.0.113.2 b 1"))
+		m.after(0)
+		if err := m.agent.Ready(); err != nil {
+			t.Error(err)
 		}
 	})
 }
