@@ -153,6 +153,17 @@ func TestAssign(t *testing.T) {
 			[][]addresses.Claim{{with(claim("x", 1, v4), key("k", 80)), with(claim("y", 2, v4), key("k", 81)), with(claim("z", 3, v4), key("other", 82))}},
 			"192.0.2.1:x+y 192.0.2.2:z",
 		},
+		"not shared between namespaces": {
+			[][]addresses.Claim{{with(claim("x", 1, v4), key("k", 80)), with(with(claim("y", 2, v4), key("k", 81)), func(c *addresses.Claim) { c.Namespace = "other" })}},
+			"192.0.2.1:x 192.0.2.2:y",
+		},
+		"not shared by asking for the address from another namespace": {
+			[][]addresses.Claim{{
+				with(claim("x", 1, v4), key("k", 80)),
+				with(with(with(claim("y", 2, v4), key("k", 81)), asks("192.0.2.1")), func(c *addresses.Claim) { c.Namespace = "other" }),
+			}},
+			"192.0.2.1:x y:AddressTaken",
+		},
 		"shared, and the port is taken": {
 			[][]addresses.Claim{{with(claim("x", 1, v4), key("k", 80)), with(claim("y", 2, v4), key("k", 80))}}, "192.0.2.1:x 192.0.2.2:y",
 		},
@@ -293,5 +304,34 @@ func TestLargeRange(t *testing.T) {
 	l, refused := addresses.Ledger{}.Assign(large, claims)
 	if len(l.Entries()) != 200 || len(refused) != 0 {
 		t.Errorf("%d addresses, refused %v", len(l.Entries()), refused)
+	}
+}
+
+// Whoever edits pools takes nothing from a Service that asked for one by its name.
+func TestPoolsThatChange(t *testing.T) {
+	asks := claim("x", 1, addresses.IPv4)
+	asks.Pool, asks.Admitted = "a", []string{"a", "b", "c"}
+	one := func(p addresses.Pool) addresses.Pool { p.OnRequest = true; return p }
+	l, _ := addresses.Ledger{}.Assign([]addresses.Pool{one(pool("a", "192.0.2.1-192.0.2.8"))}, []addresses.Claim{asks})
+	for name, c := range map[string]struct {
+		pools []addresses.Pool
+		ask   string
+		want  string
+	}{
+		"its range is another pool's": {[]addresses.Pool{pool("a", "192.0.2.5-192.0.2.8"), pool("b", "192.0.2.1-192.0.2.4")}, "a", "192.0.2.1:x"},
+		"the pool is renamed":         {[]addresses.Pool{pool("c", "192.0.2.1-192.0.2.8")}, "a", "192.0.2.1:x"},
+		"it is in none":               {[]addresses.Pool{pool("a", "192.0.2.5-192.0.2.8")}, "a", "192.0.2.1:x"},
+		"it asks for another one":     {[]addresses.Pool{pool("a", "192.0.2.1-192.0.2.8"), pool("b", "192.0.2.9")}, "b", "192.0.2.1: 192.0.2.9:x"},
+		"it asks for its new one":     {[]addresses.Pool{pool("a", "192.0.2.5-192.0.2.8"), pool("b", "192.0.2.1-192.0.2.4")}, "b", "192.0.2.1:x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asks := asks
+			asks.Pool = c.ask
+			next, _ := l.Assign(c.pools, []addresses.Claim{asks})
+			next, refused := next.Assign(c.pools, []addresses.Claim{asks})
+			if got := shown(next, refused); got != c.want {
+				t.Errorf("got %s\nwant %s", got, c.want)
+			}
+		})
 	}
 }

@@ -64,9 +64,12 @@ type Share struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Key       string `json:"key,omitempty"`
-	Local     bool   `json:"local,omitempty"`
-	Check     int    `json:"check,omitempty"`
-	Ports     []Port `json:"ports,omitempty"`
+	// Pool is the one that the Service asked for, by its name, when it got the address, or when it
+	// asked for this one's pool later.
+	Pool  string `json:"pool,omitempty"`
+	Local bool   `json:"local,omitempty"`
+	Check int    `json:"check,omitempty"`
+	Ports []Port `json:"ports,omitempty"`
 }
 
 // Entries are all, by address.
@@ -111,6 +114,16 @@ func (e Entry) has(uid string) bool {
 	return slices.ContainsFunc(e.Shares, func(s Share) bool { return s.UID == uid })
 }
 
+// share is a Service's part in the entry; the zero Share: it has none.
+func (e Entry) share(uid string) Share {
+	for _, s := range e.Shares {
+		if s.UID == uid {
+			return s
+		}
+	}
+	return Share{}
+}
+
 // without is the entry without a Service.
 func (e Entry) without(uid string) Entry {
 	e.Shares = slices.DeleteFunc(slices.Clone(e.Shares), func(s Share) bool { return s.UID == uid })
@@ -129,12 +142,12 @@ func (e Entry) with(s Share) Entry {
 }
 
 // admits says why a Service cannot have a part in the address; empty: it can. other is the Service
-// in the way.
+// in the way. A key is no secret, so it is worth something only within a namespace.
 func (e Entry) admits(s Share) (reason Reason, other Share) {
 	for _, other := range e.Shares {
 		switch {
 		case other.UID == s.UID:
-		case s.Key == "" || s.Key != other.Key || s.Local || other.Local:
+		case s.Key == "" || s.Key != other.Key || s.Namespace != other.Namespace || s.Local || other.Local:
 			return Taken, other
 		case slices.ContainsFunc(s.Ports, func(p Port) bool { return slices.Contains(other.Ports, p) }):
 			return PortTaken, other

@@ -72,6 +72,7 @@ func TestResume(t *testing.T) {
 	reports := map[string]addresses.Report{
 		"n1": held(7, 3, 0), "n2": held(5, 4, 0), "n3": held(0, 4, 0),
 		"n4": {Held: []addresses.Hold{{Address: netip.MustParseAddr("203.0.113.7"), Epoch: 99}}},
+		"n5": held(1<<64 - 1),
 	}
 	var got []string
 	resumed := l.Resume(reports)

@@ -2,6 +2,10 @@ package addresses
 
 import "net/netip"
 
+// believable is the highest epoch that can be one: a node that says nonsense must not leave no room
+// above it.
+const believable = 1 << 53
+
 // Resume fits a ledger that was lost and made anew, from what Services show, to what nodes say:
 // epochs go on above all that nodes know, and an address without a holder gets the node that says
 // it holds it, of several the one with the highest epoch.
@@ -14,6 +18,9 @@ func (l Ledger) Resume(reports map[string]Report) Ledger {
 	holders := make(map[netip.Addr]claimed)
 	for node, r := range reports {
 		for _, h := range r.Held {
+			if h.Epoch > believable {
+				continue
+			}
 			resumed.floor = max(resumed.floor, h.Epoch)
 			known := holders[h.Address]
 			if h.Epoch > known.epoch || h.Epoch == known.epoch && h.Epoch > 0 && node < known.node {

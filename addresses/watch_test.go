@@ -76,16 +76,21 @@ func TestWatched(t *testing.T) {
 	l, _ := addresses.Ledger{}.Assign(pools, []addresses.Claim{c, claim("s1", 1, addresses.IPv4), claim("s2", 2, addresses.IPv4), claim("shared", 3, addresses.IPv4)})
 	may := everywhere(l, []string{"n1"})
 	l, _ = l.Place(may)
-	want := []addresses.Endpoint{{Node: "n1", Port: addresses.ProxyPort}, {Node: "n1", Port: addresses.AgentPort}, {Node: "n1", Port: 30999}}
-	for _, self := range []string{"n2", "n3"} {
+	holder := []addresses.Endpoint{{Node: "n1", Port: addresses.ProxyPort}, {Node: "n1", Port: addresses.AgentPort}, {Node: "n1", Port: 30999}}
+	// Those that hold nothing are what an address could go to.
+	idle := func(n string) []addresses.Endpoint {
+		return []addresses.Endpoint{{Node: n, Port: addresses.ProxyPort}, {Node: n, Port: addresses.AgentPort}}
+	}
+	for self, want := range map[string][]addresses.Endpoint{
+		"n1": slices.Concat(idle("n2"), idle("n3")), "n2": slices.Concat(holder, idle("n3")), "n3": slices.Concat(holder, idle("n2")), "stranger": nil,
+	} {
 		if got := l.Watched(self, nodes); !slices.Equal(got, want) {
 			t.Errorf("%s watches %v, want %v", self, got, want)
 		}
 	}
-	for _, self := range []string{"n1", "stranger"} {
-		if got := l.Watched(self, nodes); len(got) > 0 {
-			t.Errorf("%s watches %v", self, got)
-		}
+	// One that is not ready may answer all the same, and holds on until another one does.
+	if got := l.Watched("n2", []string{"n2", "n3"}); !slices.Equal(got, slices.Concat(holder, idle("n3"))) {
+		t.Errorf("n1 is not ready: n2 watches %v", got)
 	}
 	both, _ := l.Place(together(l, []string{"n1", "n2"}))
 	if got := both.Watched("n3", nodes); len(got) > 0 {
@@ -137,6 +142,30 @@ func TestOneThatIsCutOffSilencesNobody(t *testing.T) {
 		}
 		if got := addresses.Silent(map[string]addresses.Report{alone: {Silent: all}}, nodes); len(got) > 0 {
 			t.Errorf("%s alone silences %v", alone, got)
+		}
+	}
+}
+
+// Each node watches those, and all of those, whose watcher it is.
+func TestWatchedByTheirWatchers(t *testing.T) {
+	l, _ := used(3).Place(everywhere(used(3), []string{"node-0"}))
+	for _, n := range []int{1, 2, 3, 4, 5, 60} {
+		nodes := names(n)
+		watched := make(map[string][]string)
+		for _, self := range nodes {
+			for _, e := range l.Watched(self, nodes) {
+				if e.Port == addresses.AgentPort {
+					watched[e.Node] = append(watched[e.Node], self)
+				}
+			}
+		}
+		for _, node := range nodes {
+			want := addresses.Watchers(node, nodes)
+			slices.Sort(want)
+			slices.Sort(watched[node])
+			if !slices.Equal(watched[node], want) {
+				t.Errorf("%d nodes: %s is watched by %v, want %v", n, node, watched[node], want)
+			}
 		}
 	}
 }

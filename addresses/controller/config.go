@@ -96,3 +96,12 @@ func plain(pools []Pool) []addresses.Pool {
 	}
 	return out
 }
+
+// free are the pools without addresses that somebody has.
+func free(pools []Pool, taken []netip.Addr) []addresses.Pool {
+	out := plain(pools)
+	for i := range out {
+		out[i] = out[i].Without(taken)
+	}
+	return out
+}

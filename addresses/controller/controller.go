@@ -52,6 +52,7 @@ type Controller struct {
 	known   stored
 	fresh   bool // known was read or written in this pass
 	doubts  doubts
+	unheard unheard
 	calm    calm
 	damaged string // what was said of a damaged ledger
 	routers map[string]Routing
@@ -70,7 +71,7 @@ func New(cfg Config) (*Controller, error) {
 		store:    store{cfg.Client, cfg.Namespace},
 		services: cfg.Services.Lister(), nodes: cfg.Nodes.Lister(), slices: cfg.Slices.Lister(),
 		pools: cfg.Pools, whose: whose{cfg.Classless, cfg.Balancers}, recorder: cfg.Recorder, metrics: m,
-		newest: kube.NewNewest[*corev1.Service](), doubts: make(doubts), routers: cfg.Routers,
+		newest: kube.NewNewest[*corev1.Service](), doubts: make(doubts), unheard: make(unheard), routers: cfg.Routers,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: Name},
@@ -170,11 +171,11 @@ func (c *Controller) ledgerReference() *corev1.ObjectReference {
 	return &corev1.ObjectReference{Kind: "ConfigMap", APIVersion: "v1", Namespace: c.store.namespace, Name: LedgerName}
 }
 
-// wake sees to a pass when something ends with time: what was said against a node, a calm, or the
+// wake sees to a pass when something ends with time: what was said for or against a node, a calm, or the
 // belief that the stored ledger is still there.
 func (c *Controller) wake(now time.Time) {
 	after := lookAgain
-	for _, at := range []time.Time{c.doubts.next(), c.calm.next()} {
+	for _, at := range []time.Time{c.doubts.next(), c.unheard.next(now), c.calm.next()} {
 		if !at.IsZero() {
 			after = min(after, max(at.Sub(now), 0)+gather)
 		}

@@ -390,3 +390,10 @@ func (h *heldUp) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// All are the objects of a kind as they are now.
+func (f *fakeAPI) All(resource string) []fakeapi.Object {
+	f.Lock()
+	defer f.Unlock()
+	return f.collection(resource).All()
+}

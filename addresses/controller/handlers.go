@@ -3,6 +3,7 @@ package controller
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -96,6 +97,12 @@ func nodeChanged(old, node *corev1.Node) bool {
 	return kube.Ready(old) != kube.Ready(node) ||
 		old.DeletionTimestamp.IsZero() != node.DeletionTimestamp.IsZero() ||
 		old.Annotations[addresses.ReportAnnotation] != node.Annotations[addresses.ReportAnnotation] ||
+		unknown(old) != unknown(node) || !slices.Equal(old.Status.Addresses, node.Status.Addresses) ||
 		old.Spec.Unschedulable != node.Spec.Unschedulable || old.Spec.ProviderID != node.Spec.ProviderID ||
 		!maps.Equal(old.Labels, node.Labels) || !equality.Semantic.DeepEqual(old.Spec.Taints, node.Spec.Taints)
+}
+
+func unknown(node *corev1.Node) bool {
+	c := kube.Condition(node, corev1.NodeReady)
+	return c != nil && c.Status == corev1.ConditionUnknown
 }

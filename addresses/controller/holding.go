@@ -56,6 +56,9 @@ func (p *plan) nobody(e addresses.Entry, pool Pool) note {
 		// A deployment that is scaled down is nothing to warn of.
 		n.quiet = true
 		n.text += "with externalTrafficPolicy: Local a node needs a ready endpoint of the Service"
+	case counts[whySilent] > 0:
+		n.text += fmt.Sprintf("%s; let packet filters pass what nodes ask each other at the ports %d and %d, and see the Nodes' annotation %s",
+			strings.Join(causes, ", "), addresses.ProxyPort, addresses.AgentPort, addresses.ReportAnnotation)
 	default:
 		n.text += strings.Join(causes, ", ") + "; make one Node ready whose underlay-agent runs, and see its annotation " + addresses.ReportAnnotation
 	}

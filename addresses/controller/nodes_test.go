@@ -40,7 +40,6 @@ func TestAnAddressLeavesANode(t *testing.T) {
 		reason string
 	}{
 		"not ready": {ready(corev1.ConditionFalse), whyNotReady},
-		"unknown":   {ready(corev1.ConditionUnknown), whyNotReady},
 		"excluded":  {func(n *corev1.Node) { n.Labels["node.kubernetes.io/exclude-from-external-load-balancers"] = "" }, whyExcluded},
 		"unfit":     {func(n *corev1.Node) { n.Annotations[addresses.ReportAnnotation] = `{"unfit":"kube-proxy"}` }, whyUnfit},
 		"no agent":  {func(n *corev1.Node) { delete(n.Annotations, addresses.ReportAnnotation) }, whyNoReport},

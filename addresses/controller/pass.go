@@ -137,7 +137,7 @@ func (c *Controller) look(now time.Time) (view, error) {
 	if err != nil {
 		return view{}, fmt.Errorf("listing Nodes: %w", err)
 	}
-	v.fleet = newFleet(nodes, c.doubts, c.routers, now)
+	v.fleet = newFleet(nodes, c.doubts, c.unheard, c.routers, now)
 	return v, nil
 }
 

@@ -43,7 +43,7 @@ func newPlan(v view, stored addresses.Ledger, pools []Pool, w whose, lost bool) 
 			claims = append(claims, a.Claim)
 		}
 	}
-	assigned, refusals := stored.Assign(plain(pools), claims)
+	assigned, refusals := stored.Assign(free(pools, v.fleet.taken()), claims)
 	for _, r := range refusals {
 		p.refusals[r.UID] = append(p.refusals[r.UID], r)
 	}

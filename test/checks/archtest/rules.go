@@ -67,6 +67,14 @@ func rules() []rule {
 		},
 
 		{
+			who: []pattern{"./addresses/controller"}, only: []pattern{"std", "./addresses", "./internal/kube", "k8s.io/..."},
+			reason: "addresses/controller keeps the ledger: what moves an address by an API is its port Router, and pools come as values",
+		},
+		{
+			who: []pattern{"./ipam/...", "./routes/...", "./lb/..."}, never: []pattern{"./addresses/..."},
+			reason: "the areas know nothing of each other: what one needs of another is a port, joined in cmd",
+		},
+		{
 			who: []pattern{"./addresses/agent"}, only: []pattern{"std", "./addresses", "./internal/kube", "k8s.io/...", "golang.org/x/sys/unix"},
 			reason: "addresses/agent tells movers what to hold, and is told what they do: what they are, and the kernel, come from cmd",
 		},
