@@ -153,6 +153,22 @@ func (h *holders) moved(t *testing.T, addr netip.Addr, former *netlab.Machine) (
 	return now
 }
 
+// claimedBy expects that a second from now only one machine claims an address, however often it is
+// asked for: everybody who thinks that it has the address says so then.
+func (h *holders) claimedBy(t *testing.T, addr netip.Addr, m *netlab.Machine) {
+	t.Helper()
+	began := time.Now()
+	for time.Since(began) < 3*time.Second {
+		if err := h.asker.Inquire(t.Context(), addr); err != nil {
+			t.Fatal(err)
+		}
+		poll(t.Context(), aMoment/5, func() bool { return false })
+	}
+	if all := h.frames.Claimants(addr, began.Add(time.Second)); !slices.Equal(all, []string{m.Name}) {
+		t.Errorf("a second later %q claim the address, want %s: %v", all, m.Name, h.frames.Claims(addr, began))
+	}
+}
+
 // withoutAPIServer parts a holder from the API server only. Its Node is taken for lost, and it is
 // told by nobody but whoever takes over.
 func (h *holders) withoutAPIServer(t *testing.T) {
@@ -162,17 +178,7 @@ func (h *holders) withoutAPIServer(t *testing.T) {
 	if err := former.Cut(t.Context(), netlab.SideAPI); err != nil {
 		t.Fatal(err)
 	}
-	now := h.moved(t, addr, former)
-	moved := time.Now()
-	for time.Since(moved) < 2*time.Second {
-		if err := h.asker.Inquire(t.Context(), addr); err != nil {
-			t.Fatal(err)
-		}
-		poll(t.Context(), aMoment/5, func() bool { return false })
-	}
-	if all := h.frames.Claimants(addr, moved.Add(time.Second)); !slices.Equal(all, []string{now.Name}) {
-		t.Errorf("a second after the move %q claim the address, want %s", all, now.Name)
-	}
+	h.claimedBy(t, addr, h.moved(t, addr, former))
 	flows(t, streams, aWhile)
 	lostNothing(t, streams)
 	if err := former.Heal(t.Context(), netlab.SideAPI); err != nil {
@@ -244,17 +250,7 @@ func (h *holders) parted(t *testing.T) {
 	if err := former.Heal(t.Context(), netlab.SideSegment); err != nil {
 		t.Fatal(err)
 	}
-	healed := time.Now()
-	// Everybody who thinks that it has the address says so when it is asked.
-	for time.Since(healed) < 3*time.Second {
-		if err := h.asker.Inquire(t.Context(), addr); err != nil {
-			t.Fatal(err)
-		}
-		poll(t.Context(), aMoment/5, func() bool { return false })
-	}
-	if all := h.frames.Claimants(addr, healed.Add(time.Second)); !slices.Equal(all, []string{now.Name}) {
-		t.Errorf("a second after the holder's return %q claim the address, want %s: %v", all, now.Name, h.frames.Claims(addr, healed))
-	}
+	h.claimedBy(t, addr, now)
 	if missing := h.knownTo(t, h.client, addr, now); missing != "" {
 		t.Error(missing)
 	}
@@ -269,6 +265,43 @@ func (h *holders) parted(t *testing.T) {
 		}
 	}
 	t.Logf("what the former holder says of %s:\n%s", addr, strings.Join(why[max(0, len(why)-5):], ""))
+	if err := former.Heal(t.Context(), netlab.SideAPI); err != nil {
+		t.Fatal(err)
+	}
+	h.back(t, former)
+}
+
+// halves splits the segment: the holder keeps the client and loses the API server, the others take
+// the address over on their side. When the halves meet, the client follows.
+func (h *holders) halves(t *testing.T) {
+	addr := h.cluster[0]
+	former := h.holder(t, addr)
+	if err := h.f.Split(t.Context(), []*netlab.Machine{former}, []*netlab.Neighbor{h.client}); err != nil {
+		t.Fatal(err)
+	}
+	if err := former.Cut(t.Context(), netlab.SideAPI); err != nil {
+		t.Fatal(err)
+	}
+	now := h.moved(t, addr, former)
+	// Who can only reach the former holder is served by it, as far as its pods go.
+	if missing := h.knownTo(t, h.client, addr, former); missing != "" {
+		t.Error(missing)
+	}
+	if missing := h.knownTo(t, h.asker, addr, now); missing != "" {
+		t.Error(missing)
+	}
+	if err := h.f.Unite(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.claimedBy(t, addr, now)
+	hardware, err := now.Hardware()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The client has not asked again: it was told.
+	if known, err := h.client.Knows(t.Context(), addr); err != nil || known != hardware {
+		t.Errorf("the client knows %q behind the address (%v), and %s is at %s", known, err, now.Name, hardware)
+	}
 	if err := former.Heal(t.Context(), netlab.SideAPI); err != nil {
 		t.Fatal(err)
 	}
