@@ -206,14 +206,21 @@ func seededAddresses() []seeded {
 		{name: "the holder fails", seed: with(says(1, time.Hour, refusing(addresses.Failed, ""))), check: "address-not-held", severity: Error, object: address, says: []string{"worker-1 is to hold it, and does not", "as the agent says"}},
 		{name: "the holder says nothing of it", seed: with(says(1, time.Hour, func(r *addresses.Report) { r.Held = r.Held[1:] })), check: "address-not-held", severity: Error, object: address, says: []string{"does not say that it does"}},
 		{name: "an address has no holder", seed: with(says(1, time.Hour, func(r *addresses.Report) { r.Held = r.Held[1:] }), ledgerAs(`"node":"worker-1","epoch":2,`, "", time.Hour)), check: "address-not-held", severity: Error, object: address, says: []string{"no node could hold it"}},
-		{name: "the holder is silent", seed: with(silenced(2 * time.Minute)), check: "address-silent", severity: Error, object: address, says: []string{"worker-1 holds it", "10256"}, do: "10267"},
+		{name: "the holder is silent", seed: with(silenced(2 * time.Minute)), check: "address-silent", severity: Error, object: address, says: []string{"worker-1 holds it", "10256"}, do: "10267", also: []string{"address-node"}},
 		{name: "the holder's agent is silent", seed: with(func(s *survey.Snapshot) {
 			for _, node := range []int{0, 2} {
 				says(node, time.Hour, func(r *addresses.Report) {
 					r.Silent = []addresses.Endpoint{{Node: nameOf(1), Port: addresses.AgentPort}}
 				})(s)
 			}
-		}), check: "address-silent", severity: Error, object: address, says: []string{"port 10267"}},
+		}), check: "address-silent", severity: Error, object: address, says: []string{"port 10267"}, also: []string{"address-node"}},
+		{name: "a node without addresses is silent", seed: with(func(s *survey.Snapshot) {
+			for _, node := range []int{0, 1} {
+				says(node, time.Hour, func(r *addresses.Report) {
+					r.Silent = []addresses.Endpoint{{Node: nameOf(2), Port: addresses.ProxyPort}}
+				})(s)
+			}
+		}), check: "address-node", severity: Warning, object: "Node/worker-2", says: []string{"port 10256"}, do: "reach each other"},
 		{name: "the holder has no endpoint that answers", seed: with(func(s *survey.Snapshot) {
 			ledgerAs(`"name":"edge"}`, `"name":"edge","local":true,"check":30123}`, time.Hour)(s)
 			for _, node := range []int{0, 2} {
