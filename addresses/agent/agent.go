@@ -212,6 +212,9 @@ func (a *Agent) pass(ctx context.Context) {
 		a.Friends.set(members)
 	}
 	all, problems := wants(known, a.Self, a.Movers, a.resumed, doubt, owners(nodes, a.heldBefore))
+	if len(nodes) == 0 {
+		onlyResumed(all)
+	}
 	report := addresses.Report{Refused: problems}
 	var holding []netip.Addr
 	for i, m := range a.Movers {

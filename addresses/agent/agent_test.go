@@ -298,6 +298,8 @@ func TestFriends(t *testing.T) {
 		if !f.Friend(mac(2)) || f.Friend(mac(9)) {
 			t.Error("b is the friend, 10.0.0.9 is none")
 		}
+		time.Sleep(askFriends)
+		f.Friend(mac(9))
 		looks := kernel.looks
 		for range 1000 {
 			f.Friend(mac(9))
@@ -310,6 +312,7 @@ func TestFriends(t *testing.T) {
 		if !f.Friend(mac(2)) {
 			t.Error("b is forgotten")
 		}
+		kernel.asked = nil
 		go f.Run(t.Context())
 		synctest.Wait()
 		if !slices.Equal(kernel.asked, []netip.Addr{c}) {
@@ -319,6 +322,64 @@ func TestFriends(t *testing.T) {
 		time.Sleep(time.Minute)
 		if f.Friend(mac(2)) {
 			t.Error("a Node that is gone leaves a friend")
+		}
+	})
+}
+
+// A machine that the kernel has had nothing to do with is asked for before it is called a stranger.
+func TestAFriendOfWhomNothingIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, mac := netip.MustParseAddr("10.0.0.2"), net.HardwareAddr{2, 0, 0, 0, 0, 2}
+		kernel := &fakeNeighbors{known: map[netip.Addr]net.HardwareAddr{}, answers: map[netip.Addr]net.HardwareAddr{b: mac}}
+		f := NewFriends(kernel)
+		go f.Run(t.Context())
+		synctest.Wait()
+		f.set([]netip.Addr{b})
+		began := time.Now()
+		if !f.Friend(mac) || time.Since(began) > answersWithin {
+			t.Errorf("after %v it is a stranger, asked for %v", time.Since(began), kernel.asked)
+		}
+		delete(kernel.answers, b)
+		f.set(nil)
+		f.set([]netip.Addr{b, netip.MustParseAddr("10.0.0.3")})
+		delete(kernel.known, b)
+		time.Sleep(askFriends)
+		kernel.asked, began = nil, time.Now()
+		for range 100 {
+			f.Friend(net.HardwareAddr{2, 0, 0, 0, 0, 9})
+		}
+		if took := time.Since(began); len(kernel.asked) != 2 || took > 2*answersWithin {
+			t.Errorf("100 frames of a stranger cost %v, and %d questions", took, len(kernel.asked))
+		}
+	})
+}
+
+// Before the Nodes are known nothing is taken that was not held before.
+func TestNothingIsTakenBeforeNodesAreKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.api.put("one", ledgerText("192.0.2.1 a 3"))
+		nodes := m.api.nodes.Informer().GetStore()
+		all := nodes.List()
+		for _, n := range all {
+			if err := nodes.Delete(n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.start()
+		defer m.stop()
+		if hold := m.mover.want.Hold; len(hold) > 0 {
+			t.Errorf("it is to hold %v", hold)
+		}
+		for _, n := range all {
+			if err := nodes.Add(n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.agent.look() // as the informer does
+		synctest.Wait()
+		if hold := m.mover.want.Hold; len(hold) != 1 {
+			t.Errorf("then it is to hold %v", hold)
 		}
 	})
 }

@@ -47,6 +47,14 @@ func wants(
 	return all, unclaimed
 }
 
+// onlyResumed leaves what an earlier run held. To take another one means to tell the machine that has
+// it from a stranger, which nobody can who knows no Nodes yet.
+func onlyResumed(all []Want) {
+	for i := range all {
+		all[i].Hold = slices.DeleteFunc(all[i].Hold, func(h Hold) bool { return !h.Resumed })
+	}
+}
+
 // owners are the addresses that Nodes have themselves, with their names. Whoever answers for one of
 // them takes the node's traffic, and its kernel answers as a former holder would. But an address that
 // was held before is not given up because a Node says that it has it.

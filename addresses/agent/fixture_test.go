@@ -242,6 +242,8 @@ type fakeNeighbors struct {
 	known map[netip.Addr]net.HardwareAddr
 	asked []netip.Addr
 	looks int
+	// answers come a moment after somebody asked.
+	answers map[netip.Addr]net.HardwareAddr
 }
 
 func (n *fakeNeighbors) Hardware(context.Context) (map[netip.Addr]net.HardwareAddr, error) {
@@ -255,6 +257,15 @@ func (n *fakeNeighbors) Ask(_ context.Context, all []netip.Addr) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.asked = append(n.asked, all...)
+	for _, a := range all {
+		if hardware, there := n.answers[a]; there {
+			time.AfterFunc(time.Millisecond, func() {
+				n.mu.Lock()
+				defer n.mu.Unlock()
+				n.known[a] = hardware
+			})
+		}
+	}
 	return nil
 }
 

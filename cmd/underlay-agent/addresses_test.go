@@ -174,6 +174,24 @@ func gauges(t *testing.T, r metrics.KubeRegistry) map[string]float64 {
 	return found
 }
 
+// without runs the agent with all pools gone from the configuration: it says whose addresses they
+// are and is not ready, so that a rollout of that file ends here.
+func (n *neighborhood) without(t *testing.T, o *options, content string) {
+	head, _, _ := strings.Cut(content, "addresses:")
+	if err := os.WriteFile(o.config, []byte(head), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stop := started(t, o, metrics.NewKubeRegistry())
+	await(t, "it is not ready for the sake of the Service", func(context.Context) bool {
+		_, body := ask(o, "/readyz")
+		return strings.Contains(body, "no pool has 10.0.0.50, which the Service default/web uses")
+	})
+	stop()
+	if err := os.WriteFile(o.config, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestAddressesOfAnAgent runs the program with the shipped roles and policy: what the ledger gives to
 // it a client on the segment reaches, also after a restart without an API server; what is no
 // Service's is refused; and what the ledger takes away is answered for no more.
@@ -238,6 +256,10 @@ func TestAddressesOfAnAgent(t *testing.T) {
 	})
 	stop = started(t, o, metrics.NewKubeRegistry())
 	n.awaitReport("held again", func(r addresses.Report) bool { return len(r.Held) == 2 })
+	stop()
+	t.Run("without the pools", func(t *testing.T) { n.without(t, o, content) })
+	stop = started(t, o, metrics.NewKubeRegistry())
+	n.awaitServed("held with the pools again", true)
 	n.ledger(holdings("b", 2, "10.0.0.50", "fd00::50"))
 	n.awaitReport("given up", func(r addresses.Report) bool { return len(r.Held) == 0 })
 	n.awaitServed("given up", false)

@@ -69,7 +69,7 @@ func run(ctx context.Context, o *options, reg agent.Registry) error {
 		return err
 	}
 	var holder *addressagent.Agent
-	if holds(s.addresses) {
+	if holds(s.addresses) || o.heldBefore() {
 		if holder, err = o.holder(s, m, nodes.Core().V1().Nodes(), reg); err != nil {
 			return err
 		}
