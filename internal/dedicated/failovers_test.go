@@ -88,7 +88,7 @@ func (l *failing) must(err error) {
 }
 
 func (l *failing) route(ctx context.Context, address string, to int64) error {
-	return l.f.Route(ctx, netip.MustParseAddr(address), machine(to))
+	return l.f.Route(ctx, netip.MustParseAddr(address), addresses.Destination{ProviderID: machine(to)})
 }
 
 // at wants an address at a server, whose number is told by the adapter itself.
@@ -141,7 +141,7 @@ func TestFailoverAddressesAreMoved(t *testing.T) {
 		l.at(shopSix, 2)
 		l.sim.ResetRequests()
 		l.must(l.route(l.t.Context(), shop, 2))
-		l.must(l.f.Route(l.t.Context(), netip.MustParseAddr(shop), ""))
+		l.must(l.f.Route(l.t.Context(), netip.MustParseAddr(shop), addresses.Destination{}))
 		routed, err := l.f.Routed(l.t.Context())
 		l.must(err)
 		if at, known := routed[netip.MustParseAddr(shop)]; !known || at != "" || l.sent(http.MethodPost) != 0 || l.sent(http.MethodDelete) != 1 {

@@ -83,7 +83,7 @@ func (f *floating) must(err error) {
 func (f *floating) machine(name string) string { return fmt.Sprintf("hcloud://%d", f.id[name]) }
 
 func (f *floating) route(address, server string) error {
-	return f.ips.Route(f.t.Context(), netip.MustParseAddr(address), f.machine(server))
+	return f.ips.Route(f.t.Context(), netip.MustParseAddr(address), addresses.Destination{ProviderID: f.machine(server)})
 }
 
 // leads wants an address to lead to a server; empty: nowhere.
@@ -130,7 +130,7 @@ func TestFloatingIPsAreMoved(t *testing.T) {
 		if lists != 1 || assigns != 2 || polls > 4 || len(f.sim.Requests()) != lists+assigns+polls {
 			t.Errorf("%d requests: %d lists, %d assignments, %d polls", len(f.sim.Requests()), lists, assigns, polls)
 		}
-		f.must(f.ips.Route(f.t.Context(), netip.MustParseAddr(six), ""))
+		f.must(f.ips.Route(f.t.Context(), netip.MustParseAddr(six), addresses.Destination{}))
 		f.leads(six, "")
 	})
 }
