@@ -3,6 +3,7 @@ package hetzner_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
@@ -177,8 +178,8 @@ func TestRoutedFloatingIPs(t *testing.T) {
 				t.Errorf("%s leads to %q (%t), want %q", address, there, known, machine)
 			}
 		}
-		if n, writes := asked(f.sim, "GET /v1/floating_ips"), asked(f.sim, "PUT "); n != 3 || writes != 1 {
-			t.Errorf("%d lists and %d labels for three looks, want 3 and 1", n, writes)
+		if n, writes := asked(f.sim, "GET /v1/floating_ips"), asked(f.sim, "PUT "); n != 3+1 || writes != 1 {
+			t.Errorf("%d reads and %d labels for three looks, want three lists, one read before the label, and the label", n, writes)
 		}
 		labeled, _ := f.sim.FloatingIP(f.id["203.0.113.9"])
 		if labeled.Labels["underlay.dev/cluster"] != "prod" || labeled.Labels["team"] != "x" || *labeled.Description != "kept" {
@@ -189,6 +190,74 @@ func TestRoutedFloatingIPs(t *testing.T) {
 			t.Errorf("missing are %v, %v", missing, err)
 		}
 	})
+}
+
+// An hour at rest: 12 lists for up to 50 floating IPs, and nothing else.
+func TestAnHourOfFloatingIPsAtRest(t *testing.T) {
+	bubble(t, hcloudsim.Options{}, func(f *floating) {
+		for i := range 46 {
+			f.float(fmt.Sprintf("203.0.113.%d/32", 9+i), []string{"a", "b", "c", ""}[i%4], nil)
+		}
+		look := func() {
+			_, err := f.ips.Routed(f.t.Context())
+			f.must(err)
+			time.Sleep(5 * time.Minute)
+		}
+		look() // which labels
+		f.sim.ResetRequests()
+		for range 12 {
+			look()
+		}
+		if n, lists := len(f.sim.Requests()), asked(f.sim, "GET /v1/floating_ips"); n != 12 || lists != 12 {
+			t.Errorf("%d requests in an hour, %d of them lists", n, lists)
+		}
+	})
+}
+
+// The API replaces all labels at once: what somebody else writes between the list and the label,
+// stays, and what leads elsewhere by then is not labeled.
+func TestLabelsOfOthersStay(t *testing.T) {
+	for name, move := range map[string]bool{"labeled": false, "assigned elsewhere": true} {
+		t.Run(name, func(t *testing.T) {
+			var f *floating
+			var once sync.Once
+			o := hcloudsim.Options{OnRequest: func(r hcloudsim.Request) {
+				if f == nil || r.Path != "/v1/floating_ips" {
+					return
+				}
+				once.Do(func() {
+					if move {
+						f.must(f.sim.AssignFloatingIP(f.id["203.0.113.9"], f.id["stranger"]))
+						return
+					}
+					body := strings.NewReader(`{"labels": {"team": "y"}}`)
+					q, err := http.NewRequest(http.MethodPut, fmt.Sprintf("http://cloud.test/v1/floating_ips/%d", f.id["203.0.113.9"]), body)
+					f.must(err)
+					q.Header.Set("Authorization", "Bearer right")
+					q.Header.Set("Content-Type", "application/json")
+					answer, err := f.sim.Transport().RoundTrip(q)
+					f.must(err)
+					if answer.Body.Close(); answer.StatusCode != http.StatusOK {
+						t.Errorf("somebody else's label: %s", answer.Status)
+					}
+				})
+			}}
+			bubble(t, o, func(made *floating) {
+				made.float("203.0.113.9/32", "a", map[string]string{"team": "x"})
+				f = made
+				_, err := f.ips.Routed(f.t.Context())
+				f.must(err)
+				got, _ := f.sim.FloatingIP(f.id["203.0.113.9"])
+				want := map[string]string{"team": "y", "underlay.dev/cluster": "prod"}
+				if move {
+					want = map[string]string{"team": "x"}
+				}
+				if !maps.Equal(got.Labels, want) {
+					t.Errorf("labels are %v, want %v", got.Labels, want)
+				}
+			})
+		})
+	}
 }
 
 // Refusals leave everything as it is, and name the remedy.
