@@ -85,11 +85,13 @@ func (f *Lab) OrderFailover(ctx context.Context, net netip.Prefix, m *Machine) e
 	return f.internet.failed()
 }
 
-// FailoversAt are the main addresses of the servers that failover addresses are routed to, in the
-// order in which they were made.
+// FailoversAt are the main addresses of the servers that the internet leads failover addresses to, in
+// the order in which they were made.
 func (f *Lab) FailoversAt() (active []netip.Addr) {
-	for _, failover := range f.robot.Failovers() {
-		active = append(active, failover.Active)
+	f.internet.mu.Lock()
+	defer f.internet.mu.Unlock()
+	for _, failover := range f.internet.failovers {
+		active = append(active, failover.active)
 	}
 	return active
 }
