@@ -61,6 +61,7 @@ type fakeAPI struct {
 	stored  *corev1.ConfigMap
 	down    bool // requests fail
 	deaf    bool // requests are answered by nothing
+	closed  bool // ConfigMaps alone can't be read
 	watches []*watch.RaceFreeFakeWatcher
 	lists   int
 
@@ -128,6 +129,9 @@ func (f *fakeAPI) List(ctx context.Context, _ metav1.ListOptions) (*corev1.Confi
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.closed {
+		return nil, apierrors.NewForbidden(corev1.Resource("configmaps"), LedgerName, errDown)
+	}
 	f.lists++
 	all := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(f.version)}}
 	if f.stored != nil {

@@ -94,12 +94,13 @@ func (w *watcher) set(ctx context.Context, want map[addresses.Endpoint][]netip.A
 
 // watch checks one port until the context ends.
 func (w *watcher) watch(ctx context.Context, p *portWatch) {
-	// Watches that begin together do not go on together.
-	for pause := rand.N(checkEvery); ; pause = w.pause() {
+	// Watches that begin together do not go on together. A check that waits in vain makes the next
+	// one no later: what counts is how soon a node is known to be silent.
+	for next := time.Now().Add(rand.N(checkEvery)); ; next = later(next.Add(w.pause()), time.Now()) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pause):
+		case <-time.After(time.Until(next)):
 		}
 		answer := checked(ctx, w.check, p.at)
 		if ctx.Err() != nil {
@@ -114,6 +115,13 @@ func (w *watcher) watch(ctx context.Context, p *portWatch) {
 			w.changed()
 		}
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 func (w *watcher) pause() time.Duration {

@@ -111,7 +111,7 @@ func TestReportsThatAreNotUrgent(t *testing.T) {
 func TestNothingIsReportedInIgnorance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
-		m.api.set(true, false)
+		m.api.closed = true
 		m.start()
 		defer m.stop()
 		m.after(time.Minute)
@@ -199,6 +199,27 @@ func TestSilence(t *testing.T) {
 		if r := m.report(); r.Unfit == "" || len(r.Held) != 1 || len(r.Silent) != 0 {
 			t.Errorf("%+v", r)
 		}
+	})
+}
+
+// A node that is switched off lets every check wait in vain, and is silent after three of them, which
+// is within a second and two checks.
+func TestADeadNodeIsSilentSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent := make(chan struct{}, 1)
+		dead := func(ctx context.Context, _ netip.AddrPort) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		w := newWatcher(dead, func() { silent <- struct{}{} })
+		at := []netip.AddrPort{netip.AddrPortFrom(loopback(), addresses.ProxyPort)}
+		began := time.Now()
+		w.set(t.Context(), map[addresses.Endpoint][]netip.AddrPort{{Node: "b", Port: addresses.ProxyPort}: at})
+		<-silent
+		if took, most := time.Since(began), checkEvery*(missesToSilent+1); took > most {
+			t.Errorf("silent after %s, want it within %s", took, most)
+		}
+		w.stop()
 	})
 }
 

@@ -326,3 +326,18 @@ func TestAddressesSpreadInCalmTimes(t *testing.T) {
 		}
 	})
 }
+
+// Where pods are replaced most events say nothing that matters here.
+func TestServesElsewhere(t *testing.T) {
+	for _, c := range []struct {
+		old, now string
+		want     bool
+	}{
+		{"a b", "b a", false}, {"a b", "a a b", false}, {"a b", "a", true}, {"a", "a b", true}, {"a", "-a", true}, {"-a", "-a -a", false},
+	} {
+		old, now := sliceOf("one", strings.Fields(c.old)...), sliceOf("one", strings.Fields(c.now)...)
+		if got := servesElsewhere(old, now); got != c.want {
+			t.Errorf("%q, then %q: %t", c.old, c.now, got)
+		}
+	}
+}
