@@ -31,6 +31,8 @@
 // interface like cloud servers, with 2001:db8:d:N::/64, and "vswitch" in place of "private". A simulated Robot
 // knows them, their public addresses and that they are in the vSwitch; the simulated
 // cloud knows of the subnet, of no server in it, and whose their public addresses are.
+// Failover addresses of the account are routed to the main address of the server that they
+// are switched to, once Robot says that they are.
 //
 // Each load balancer of the simulated cloud is a host too, from its creation to
 // its removal: on the internet with its public addresses, and at the cloud router
