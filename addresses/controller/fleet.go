@@ -173,7 +173,7 @@ func (f fleet) whyNot(m member, e addresses.Entry, p Pool, serving serving) stri
 		return whyProvider
 	case e.Local() && !serving.on(m):
 		return whyEndpoints
-	case f.doubts.refused(m.name, e.Address, p.Mover):
+	case p.Mover == MoverLayer2 && !m.report.OnSegment(e.Address), f.doubts.refused(m.name, e.Address, p.Mover):
 		return whyRefused
 	case f.doubts.silent(m.name, e.Check()), f.doubts.silent(m.name, addresses.ProxyPort),
 		answers && f.doubts.silent(m.name, addresses.AgentPort):

@@ -47,6 +47,9 @@ func TestAnAddressLeavesANode(t *testing.T) {
 		"refused": {func(n *corev1.Node) {
 			n.Annotations[addresses.ReportAnnotation] = `{"refused":[{"address":"192.0.2.1","reason":"AddressOffSegment"}]}`
 		}, whyRefused},
+		"off segment": {func(n *corev1.Node) {
+			n.Annotations[addresses.ReportAnnotation] = `{"segments":["192.0.3.0/24"]}`
+		}, whyRefused},
 		"cordoned": {func(n *corev1.Node) { n.Spec.Unschedulable = true }, whyDraining},
 		"autoscaler": {func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler", Effect: "NoSchedule"}}
@@ -322,4 +325,19 @@ func TestAddressesSpreadInCalmTimes(t *testing.T) {
 			t.Errorf("held %v after %v moves", held, w.metric("moves_total", "reason", whyBalanced))
 		}
 	})
+}
+
+// Where pods are replaced most events say nothing that matters here.
+func TestServesElsewhere(t *testing.T) {
+	for _, c := range []struct {
+		old, now string
+		want     bool
+	}{
+		{"a b", "b a", false}, {"a b", "a a b", false}, {"a b", "a", true}, {"a", "a b", true}, {"a", "-a", true}, {"-a", "-a -a", false},
+	} {
+		old, now := sliceOf("one", strings.Fields(c.old)...), sliceOf("one", strings.Fields(c.now)...)
+		if got := servesElsewhere(old, now); got != c.want {
+			t.Errorf("%q, then %q: %t", c.old, c.now, got)
+		}
+	}
 }

@@ -129,6 +129,9 @@ func (r *resolver) bgp(d *draft) BGP {
 			r.complain(p.section+".address", p.Address.String(), "is also the address of "+twin, "give each router once; its nodeSelector may admit several groups of Nodes, as in rack in (1, 2)")
 		}
 		at[place] = p.section
+		if p.BFD && p.Multihop {
+			r.complain(p.section+".bfd", "true", "is for a router on a segment of the nodes, and this one is more hops away", "remove it, or multihop")
+		}
 		b.Peers = append(b.Peers, p.BGPPeer)
 	}
 	none := len(b.Peers) == 0 && !r.isWrongIn(bgpPeersKey)

@@ -37,7 +37,7 @@ type check struct {
 func checks() []check {
 	return slices.Concat(
 		managerChecks(), kubeProxyChecks(), conflictChecks(), agentChecks(),
-		poolChecks(), ledgerChecks(), nodeChecks(), podCIDRChecks(), routeChecks(), vSwitchChecks(), serviceChecks(), balancerChecks(),
+		poolChecks(), ledgerChecks(), nodeChecks(), podCIDRChecks(), routeChecks(), vSwitchChecks(), serviceChecks(), balancerChecks(), addressChecks(),
 	)
 }
 

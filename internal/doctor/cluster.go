@@ -33,6 +33,10 @@ type cluster struct {
 	absent map[string]survey.Absence
 	// balancings are the Services that Underlay serves.
 	balancings []survey.Balancing
+	// addressing and addressView are who holds which address; lasting is what nodes have
+	// said of it for a minute.
+	addressing, lasting survey.Addressing
+	addressView         survey.AddressesView
 	// proxy is kube-proxy's configuration.
 	proxy    proxyConfig
 	proxyErr error
@@ -53,6 +57,11 @@ func newCluster(s *survey.Snapshot) *cluster {
 	}
 	if s.Saw(seesBalancing) && x.balances() {
 		x.balancings = s.Balancings()
+	}
+	if s.Saw(survey.PartConfig | survey.PartAddresses) {
+		x.addressing = s.Addressing()
+		x.lasting = x.addressing.Lasting(s.Taken)
+		x.addressView, _ = survey.AddressesOf(s) // it fails where a part is not seen
 	}
 	if s.Saw(survey.PartSetup) {
 		x.proxy, x.proxyErr = readProxy(s.ConfigMaps)

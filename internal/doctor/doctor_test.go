@@ -80,6 +80,8 @@ func hide(s *survey.Snapshot, part survey.Part) {
 		s.Ledger = nil
 	case survey.PartRouteRecord:
 		s.RouteRecord = nil
+	case survey.PartAddresses:
+		s.AddressLedger = nil
 	case survey.PartServiceCIDRs:
 		s.ServiceCIDRs = nil
 	case survey.PartServices:

@@ -44,6 +44,9 @@ type proxyConfig struct {
 	DetectLocal        struct {
 		InterfaceNamePrefix string `json:"interfaceNamePrefix"`
 	} `json:"detectLocal"`
+	IPVS struct {
+		StrictARP bool `json:"strictARP"`
+	} `json:"ipvs"`
 }
 
 // readProxy reads kube-proxy's configuration, with kube-proxy's own defaults.
@@ -98,13 +101,15 @@ func kubeProxyChecks() []check {
 		},
 		{
 			name:       "kube-proxy-health-port",
-			looks:      "whether load balancers can ask kube-proxy's health port, 10256 on every address, where their health checks do",
+			looks:      "whether load balancers can ask kube-proxy's health port, 10256 on every address, where their health checks do, and so can the nodes that watch each other where nodes hold addresses",
 			severities: []Severity{Error},
 			remedy:     "set healthzBindAddress: 0.0.0.0:10256, or healthCheck: node-port below loadBalancers in underlay-config: " + proxyEdit,
-			concerns:   func(x *cluster) bool { return x.balances() && x.Config.LoadBalancers.HealthCheck != "node-port" },
-			needs:      survey.PartSetup,
-			fails:      proxyFails,
-			find:       proxyHealthPort,
+			concerns: func(x *cluster) bool {
+				return x.addresses() || x.balances() && x.Config.LoadBalancers.HealthCheck != "node-port"
+			},
+			needs: survey.PartSetup,
+			fails: proxyFails,
+			find:  proxyHealthPort,
 		},
 		{
 			name:       "kube-proxy-cluster-cidr",
@@ -261,10 +266,12 @@ func proxyHealthPort(x *cluster) []Finding {
 	if a, err := netip.ParseAddr(host); (err != nil || !a.IsLoopback()) && port == fmt.Sprint(proxyHealth) {
 		return nil
 	}
-	return []Finding{{
-		Object: proxyObject,
-		What:   fmt.Sprintf("healthzBindAddress is %s, and load balancers ask nodes at port %d whether they serve: every target is unhealthy", c.HealthzBindAddress, proxyHealth),
-	}}
+	f := Finding{Object: proxyObject, What: fmt.Sprintf("healthzBindAddress is %s, and load balancers ask nodes at port %d whether they serve: every target is unhealthy", c.HealthzBindAddress, proxyHealth)}
+	if !x.balances() {
+		f.What = fmt.Sprintf("healthzBindAddress is %s, and nodes that hold addresses are asked at port %d whether they serve: all seem silent", c.HealthzBindAddress, proxyHealth)
+		f.Remedy = "set healthzBindAddress: 0.0.0.0:10256: " + proxyEdit
+	}
+	return []Finding{f}
 }
 
 func proxyClusterCIDR(x *cluster) []Finding {

@@ -58,6 +58,7 @@ func Collect(ctx context.Context, from Sources, want Want) (*Snapshot, error) {
 		{PartNodes, c.nodes},
 		{PartLedger, c.ledger},
 		{PartRouteRecord, c.routeRecord},
+		{PartAddresses, c.addressLedger},
 		{PartServiceCIDRs, c.serviceCIDRs},
 		{PartServices, c.services},
 		{PartEndpointSlices, c.endpointSlices},

@@ -117,6 +117,11 @@ func (c *collector) routeRecord(ctx context.Context) (err error) {
 	return err
 }
 
+func (c *collector) addressLedger(ctx context.Context) (err error) {
+	c.s.AddressLedger, err = c.configMap(ctx, AddressLedgerName)
+	return err
+}
+
 // configMap is one of kube-system, nil if there is none.
 func (c *collector) configMap(ctx context.Context, name string) (*corev1.ConfigMap, error) {
 	found, err := c.Client.CoreV1().ConfigMaps(system).Get(ctx, name, metav1.GetOptions{})

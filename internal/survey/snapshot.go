@@ -54,6 +54,9 @@ type Snapshot struct {
 	// RouteRecord is the ConfigMap kube-system/underlay-routes, nil if there is
 	// none: PartRouteRecord.
 	RouteRecord *corev1.ConfigMap
+	// AddressLedger is the ConfigMap kube-system/underlay-addresses, nil if there is
+	// none: PartAddresses. Addressing reads it.
+	AddressLedger *corev1.ConfigMap
 	// ServiceCIDRs are the API server's Service ranges: PartServiceCIDRs. Empty
 	// also where the API server is too old to tell.
 	ServiceCIDRs []netip.Prefix
@@ -108,6 +111,7 @@ const (
 	PartNodes
 	PartLedger
 	PartRouteRecord
+	PartAddresses
 	PartServiceCIDRs
 	PartServices
 	PartEndpointSlices
@@ -132,7 +136,7 @@ const Everything = PartActions - 1
 // String names the parts for people.
 func (p Part) String() string {
 	names := map[Part]string{
-		PartConfig: "configuration", PartNodes: "Nodes", PartLedger: "ledger of podCIDRs", PartRouteRecord: "record of routes", PartServiceCIDRs: "ServiceCIDRs",
+		PartConfig: "configuration", PartNodes: "Nodes", PartLedger: "ledger of podCIDRs", PartRouteRecord: "record of routes", PartAddresses: "ledger of addresses", PartServiceCIDRs: "ServiceCIDRs",
 		PartServices: "Services", PartEndpointSlices: "EndpointSlices", PartEvents: "Events", PartWorkloads: "workloads",
 		PartSetup: "set-up of the cluster", PartServers: "servers", PartNetwork: "network and its routes",
 		PartLoadBalancers: "load balancers", PartActions: "actions of the cloud",

@@ -44,8 +44,8 @@ type Entry struct {
 // The parts that inspecting needs; all but the object itself is shown as not
 // seen.
 const (
-	InspectNodeParts    = NodesParts | PartEvents | PartActions
-	InspectServiceParts = LoadBalancersParts | PartEvents | PartActions
+	InspectNodeParts    = NodesParts | PartAddresses | PartEvents | PartActions
+	InspectServiceParts = LoadBalancersParts | PartAddresses | PartEvents | PartActions
 )
 
 // ErrNoObject: there is no such Node or Service.
@@ -107,6 +107,7 @@ func (v *Inspection) node(s *Snapshot, node *corev1.Node) error {
 	} else {
 		v.fact("server", row.Server)
 	}
+	v.addressesOf(s, node)
 	v.actions(s)
 	v.happened(node.CreationTimestamp.Time, "Node", "created", false)
 	if manager, at, ok := kube.PodCIDRSetter(node); ok {
@@ -166,7 +167,13 @@ func InspectService(s *Snapshot, name types.NamespacedName) (Inspection, error) 
 	if svc.DeletionTimestamp != nil {
 		v.happened(svc.DeletionTimestamp.Time, "Service", "deletion asked for", true)
 	}
-	if s.Saw(PartConfig) {
+	switch {
+	case !s.Saw(PartConfig):
+	case s.AddressesOn() && s.AsksForAddress(svc):
+		if err := v.addressed(s, svc); err != nil {
+			return Inspection{}, err
+		}
+	default:
 		if err := v.balancing(s, svc); err != nil {
 			return Inspection{}, err
 		}

@@ -64,6 +64,9 @@ func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
 		return netip.Prefix{}, false
 	}
 	addr, ok := netip.AddrFromSlice(n.IP)
-	bits, _ := n.Mask.Size()
+	bits, family := n.Mask.Size()
+	if family == 32 {
+		addr = addr.Unmap() // the library has IPv4's default route in the coat of IPv6
+	}
 	return netip.PrefixFrom(addr, bits), ok && bits >= 0
 }

@@ -112,6 +112,21 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// The default routes, of which the library has IPv4's in the coat of IPv6.
+func TestDefaultRoutes(t *testing.T) {
+	segment := kerneltest.NewSegment(t, "uplink", "10.0.0.1/24", "fd00::1/64")
+	k := open(t)
+	ip(t, "route", "add", "default", "via", "10.0.0.2", "metric", "7", "proto", "static")
+	ip(t, "-6", "route", "add", "default", "via", "fd00::2", "metric", "7", "proto", "static")
+	for dst, via := range map[string]string{"0.0.0.0/0": "10.0.0.2", "::/0": "fd00::2"} {
+		want := toward(dst, via, segment.Index)
+		want.Metric, want.Protocol = 7, 4 // RTPROT_STATIC
+		if !slices.Contains(list(t, k), want) {
+			t.Errorf("%s is not listed: %v", want, list(t, k))
+		}
+	}
+}
+
 func TestUnreachable(t *testing.T) {
 	kerneltest.Need(t)
 	k := open(t)

@@ -128,34 +128,67 @@ func (f *fabric) route(sessions ...session) {
 		fmt.Fprintf(&text, "protocol bgp %s%d {\n\tlocal %s as %d;\n\tneighbor %s as %d;\n\tpassive on;\n\terror wait time 1, 2;\n\t%s\n\t%s\n}\n",
 			s.node, s.family, local, routerASN, neighbor, nodeASN, s.options, s.channels)
 	}
+	f.start(text.String())
+}
+
+// start starts BIRD with a configuration, or starts it anew.
+func (f *fabric) start(configuration string) {
+	f.t.Helper()
 	config := filepath.Join(f.dir, "bird.conf")
-	if err := os.WriteFile(config, []byte(text.String()), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(configuration), 0o600); err != nil {
 		f.t.Fatal(err)
 	}
 	if f.bird != nil {
 		f.bird.Kill()
 	}
-	bird, err := process.Start(process.Command{
-		Name: "bird", Path: "nsenter", Dir: f.dir,
-		Args: []string{"--net=" + f.router.Path(), "--", "bird", "-f", "-c", config, "-s", f.control(), "-P", filepath.Join(f.dir, "bird.pid")},
-	})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.bird = bird
-	f.t.Cleanup(func() {
-		bird.Kill()
-		if log, err := os.ReadFile(bird.Log); err == nil && f.t.Failed() {
-			f.t.Logf("BIRD:\n%s", log)
-		}
-	})
+	f.bird = f.daemon(f.router, "bird")
 	f.until(10*time.Second, "BIRD answers", func() bool {
 		_, err := f.router.Try("birdc", "-s", f.control(), "show", "status")
 		return err == nil
 	})
 }
 
+// daemon is a BIRD in a namespace, by the configuration of its name.
+func (f *fabric) daemon(in *netns.Space, name string) *process.Process {
+	f.t.Helper()
+	file := func(kind string) string { return filepath.Join(f.dir, name+"."+kind) }
+	bird, err := process.Start(process.Command{
+		Name: name, Path: "nsenter", Dir: f.dir,
+		Args: []string{"--net=" + in.Path(), "--", "bird", "-f", "-c", file("conf"), "-s", file("ctl"), "-P", file("pid")},
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
+		bird.Kill()
+		if log, err := os.ReadFile(bird.Log); err == nil && f.t.Failed() {
+			f.t.Logf("BIRD:\n%s", log)
+		}
+	})
+	return bird
+}
+
 func (f *fabric) control() string { return filepath.Join(f.dir, "bird.ctl") }
+
+// learn gives the router so many routes of other origin.
+func (f *fabric) learn(routes int) {
+	f.t.Helper()
+	var text strings.Builder
+	text.WriteString("protocol static many {\n\tipv4;\n")
+	for i := range routes {
+		fmt.Fprintf(&text, "\troute 10.%d.%d.0/24 blackhole;\n", i/256, i%256)
+	}
+	text.WriteString("}\n")
+	config := filepath.Join(f.dir, "bird.conf")
+	before, err := os.ReadFile(config)
+	if err == nil {
+		err = os.WriteFile(config, append(before, text.String()...), 0o600)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.router.Run("birdc", "-s", f.control(), "configure")
+}
 
 // until waits for something that comes by itself, and returns how long it took.
 func (f *fabric) until(limit time.Duration, what string, done func() bool) time.Duration {

@@ -120,7 +120,7 @@ type speaking struct {
 	command *exec.Cmd
 	in      io.WriteCloser
 	out     *bufio.Scanner
-	log     *strings.Builder
+	logFile *os.File
 	ended   chan struct{}
 }
 
@@ -131,9 +131,13 @@ func speak(t *testing.T, node *netns.Space) *speaking {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &speaking{t: t, command: exec.Command("nsenter", "--net="+node.Path(), "--", program), log: &strings.Builder{}, ended: make(chan struct{})}
+	log, err := os.CreateTemp(t.TempDir(), "speaker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &speaking{t: t, command: exec.Command("nsenter", "--net="+node.Path(), "--", program), logFile: log, ended: make(chan struct{})}
 	s.command.Env = append(os.Environ(), asSpeaker+"=1")
-	s.command.Stderr = s.log
+	s.command.Stderr = log
 	s.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if s.in, err = s.command.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -159,11 +163,21 @@ func speak(t *testing.T, node *netns.Space) *speaking {
 	}
 	t.Cleanup(func() {
 		s.kill()
-		if t.Failed() {
-			t.Logf("a speaker's log:\n%s", s.log)
+		if text := s.log(); t.Failed() || strings.Contains(text, "DATA RACE") {
+			t.Errorf("a speaker's log:\n%s", text)
 		}
+		_ = s.logFile.Close()
 	})
 	return s
+}
+
+// log is what it has said.
+func (s *speaking) log() string {
+	text, err := os.ReadFile(s.logFile.Name())
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 // kill ends it without a word.
@@ -182,11 +196,11 @@ func (s *speaking) kill() {
 func (s *speaking) tell(o order) answer {
 	s.t.Helper()
 	if err := json.NewEncoder(s.in).Encode(o); err != nil {
-		s.t.Fatalf("a speaker has ended: %v\n%s", err, s.log)
+		s.t.Fatalf("a speaker has ended: %v\n%s", err, s.log())
 	}
 	if !s.out.Scan() {
 		s.kill()
-		s.t.Fatalf("a speaker has ended: %v\n%s", s.out.Err(), s.log)
+		s.t.Fatalf("a speaker has ended: %v\n%s", s.out.Err(), s.log())
 	}
 	var a answer
 	if err := json.Unmarshal(s.out.Bytes(), &a); err != nil {

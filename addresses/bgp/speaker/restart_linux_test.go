@@ -122,41 +122,48 @@ func TestWithdrawnBeforeTheEnd(t *testing.T) {
 // A machine that dies is forgotten after the hold time, although it asked for more when its
 // speaker restarts; with BFD much sooner.
 func TestAMachineDies(t *testing.T) {
+	short := func(p *bgp.Peer) { p.HoldTime = 3 * time.Second }
+	bfd := func(p *bgp.Peer) { p.HoldTime, p.BFD = 90*time.Second, true }
 	for name, c := range map[string]struct {
-		peer    func(*bgp.Peer)
-		options string
-		restart time.Duration
-		within  time.Duration
+		service, router netip.Addr
+		peer            func(*bgp.Peer)
+		options         string
+		restart, within time.Duration
 	}{
-		"by hold time":                        {func(p *bgp.Peer) { p.HoldTime = 3 * time.Second }, "", 0, 5 * time.Second},
-		"by hold time, with graceful restart": {func(p *bgp.Peer) { p.HoldTime = 3 * time.Second }, "", time.Minute, 5 * time.Second},
-		"by BFD":                              {func(p *bgp.Peer) { p.HoldTime, p.BFD = 90*time.Second, true }, "bfd on;", time.Minute, 2 * time.Second},
+		"by hold time":                        {service4, router4, short, "", 0, 5 * time.Second},
+		"by hold time, with graceful restart": {service4, router4, short, "", time.Minute, 5 * time.Second},
+		"by BFD":                              {service4, router4, bfd, "bfd on;", time.Minute, 2 * time.Second},
+		"by BFD over IPv6":                    {service6, router6, bfd, "bfd on;", time.Minute, 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFabric(t)
-			f.route(session{node: "a", family: 4, options: c.options}, session{node: "b", family: 4, options: c.options})
+			family, peer := 4, "router4"
+			if c.router.Is6() {
+				family, peer = 6, "router6"
+			}
+			f.route(session{node: "a", family: family, options: c.options}, session{node: "b", family: family, options: c.options})
 			a, b := speak(t, f.nodes["a"]), speak(t, f.nodes["b"])
 			for node, s := range map[string]*speaking{"a": a, "b": b} {
-				w := restarting(of(node, hosts(service4), router4), c.restart)
+				w := restarting(of(node, hosts(c.service), c.router), c.restart)
 				c.peer(&w.Peers[0].Peer)
 				s.set(w)
 			}
-			f.until(soon, "two next hops", func() bool { return f.hops(bgp.Host(service4)) == 2 })
+			f.until(soon, "two next hops", func() bool { return f.hops(bgp.Host(c.service)) == 2 })
 			if c.options != "" {
 				f.until(soon, "BFD", func() bool {
-					return a.state("router4").BFD == "Up" && strings.Count(f.ask("show", "bfd", "sessions"), "Up") == 2
+					return a.state(peer).BFD == "Up" && strings.Count(f.ask("show", "bfd", "sessions"), "Up") == 2
 				})
 			}
 			f.router.Run("ip", "link", "set", "to-a", "nomaster") // the cable is out, and nobody is told
-			took := f.until(soon, "the route without a", func() bool { return f.hops(bgp.Host(service4)) == 1 })
+			took := f.until(soon, "the route without a", func() bool { return f.hops(bgp.Host(c.service)) == 1 })
 			t.Logf("gone after %s", took)
 			if took > c.within {
 				t.Errorf("the route had a dead machine for %s, want at most %s", took, c.within)
 			}
-			f.until(soon, "a notices too", func() bool { return !a.state("router4").Established })
+			f.until(soon, "a notices too", func() bool { return !a.state(peer).Established })
 			f.router.Run("ip", "link", "set", "to-a", "master", "segment")
-			f.until(2*soon, "a is back", func() bool { return f.hops(bgp.Host(service4)) == 2 })
+			f.until(2*soon, "a is back", func() bool { return f.hops(bgp.Host(c.service)) == 2 })
 		})
 	}
 }

@@ -2,6 +2,8 @@ package speaker_test
 
 import (
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -54,25 +56,42 @@ func TestTwoNodesAreOneRoute(t *testing.T) {
 	}
 }
 
-// What routers announce is not taken, and not told to other routers.
+// What a router announces is not taken: it goes neither to the kernel nor to another router.
 func TestNothingIsLearned(t *testing.T) {
 	t.Parallel()
 	f := newFabric(t)
-	const tells = "ipv4 { import all; export all; next hop self; };"
-	f.route(session{node: "a", family: 4, channels: tells}, session{node: "b", family: 4, channels: tells})
-	a, b := speak(t, f.nodes["a"]), speak(t, f.nodes["b"])
-	a.set(of("a", hosts(service4), router4))
-	b.set(of("b", hosts(netip.MustParseAddr("203.0.113.11")), router4))
-	f.until(soon, "both routes", func() bool {
-		return f.hops(bgp.Host(service4)) == 1 && f.hops(netip.MustParsePrefix("203.0.113.11/32")) == 1
-	})
-	f.until(soon, "the router tells a of b", func() bool {
-		return strings.Contains(f.ask("show", "route", "export", "a4"), "203.0.113.11")
-	})
-	if got := a.state("router4"); got.Announced != 1 {
-		t.Errorf("a announces %d prefixes", got.Announced)
+	f.start(birdHead + `protocol static outside { ipv4; route 198.18.0.0/24 blackhole; }
+protocol bgp a4 { local 192.0.2.1 as 64500; neighbor 192.0.2.11 as 64512; passive on; ipv4 { import all; export all; }; }
+`)
+	// The other router is where node b is elsewhere.
+	other, _ := own("b")
+	const second = `router id 192.0.2.12;
+protocol device { }
+protocol bgp a4 { local 192.0.2.12 as 64501; neighbor 192.0.2.11 as 64512; passive on; ipv4 { import all; export none; }; }
+`
+	if err := os.WriteFile(filepath.Join(f.dir, "second.conf"), []byte(second), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	if out := f.nodes["a"].Run("ip", "route", "show", "203.0.113.11"); out != "" {
+	f.daemon(f.nodes["b"], "second")
+	heard := func() string {
+		out, _ := f.nodes["b"].Try("birdc", "-s", filepath.Join(f.dir, "second.ctl"), "show", "route")
+		return out
+	}
+	a := speak(t, f.nodes["a"])
+	w := of("a", hosts(service4), router4)
+	w.Peers = append(w.Peers, secretPeer{Peer: bgp.Peer{Name: "other", Address: other, ASN: 64501}})
+	a.set(w)
+	f.until(soon, "the router tells a", func() bool {
+		return a.state("other").Established && strings.Contains(f.ask("show", "route", "export", "a4"), "198.18.0.0")
+	})
+	last := netip.MustParseAddr("203.0.113.11")
+	w.Prefixes = append(w.Prefixes, bgp.Host(last))
+	a.set(w)
+	f.until(soon, "the other router hears the last of what a says", func() bool { return strings.Contains(heard(), last.String()) })
+	if text := heard(); strings.Contains(text, "198.18.0.0") {
+		t.Errorf("a told it what the first router said:\n%s", text)
+	}
+	if out := f.nodes["a"].Run("ip", "route", "show", "198.18.0.0/24"); out != "" {
 		t.Errorf("a's kernel: %s", out)
 	}
 }
@@ -133,6 +152,7 @@ func TestPasswords(t *testing.T) {
 	w.Peers[0].Password = "wrong"
 	a.set(w)
 	f.until(soon, "the session without a password", func() bool { return f.hops(bgp.Host(service6)) == 1 })
+	f.until(soon, "the reason", func() bool { return strings.Contains(a.state("router4").Reason, "timeout") })
 	if got := a.state("router4"); got.Established || got.State != "Active" || len(got.Carries) > 0 || got.Announced != 0 {
 		t.Errorf("with a wrong password: %+v", got)
 	}
@@ -143,7 +163,7 @@ func TestPasswords(t *testing.T) {
 	if now := f.ask("show", "protocols", "a6"); now != since {
 		t.Errorf("the other session was touched:\n%s\n%s", since, now)
 	}
-	if log := a.log.String(); strings.Contains(log, "wrong") || strings.Contains(log, "right") {
+	if log := a.log(); strings.Contains(log, "wrong") || strings.Contains(log, "right") {
 		t.Errorf("a password is in the log:\n%s", log)
 	}
 }
@@ -178,4 +198,70 @@ func TestInternalSession(t *testing.T) {
 	w.Peers[0].ASN = nodeASN
 	a.set(w)
 	f.until(soon, "the route", func() bool { return f.hops(bgp.Host(service4)) == 1 })
+}
+
+// A number that the router doesn't expect: the state says why there is no session, and another
+// number begins anew.
+func TestAnotherNumber(t *testing.T) {
+	t.Parallel()
+	f := newFabric(t)
+	f.route(session{node: "a", family: 4})
+	a := speak(t, f.nodes["a"])
+	w := of("a", hosts(service4), router4)
+	w.ASN = 64513
+	a.set(w)
+	f.until(soon, "a reason", func() bool { return strings.Contains(a.state("router4").Reason, "autonomous systems") })
+	if out := a.tell(order{Set: &wanted{}}); !strings.Contains(out.Error, "asn: 0") {
+		t.Errorf("an impossible wish: %s", out.Error)
+	}
+	if got := a.state("router4"); got.Name != "router4" {
+		t.Errorf("after it: %+v", got)
+	}
+	w.ASN = nodeASN
+	a.set(w)
+	f.until(soon, "the route", func() bool { return f.hops(bgp.Host(service4)) == 1 })
+	w.Peers = nil
+	a.set(w)
+	f.until(soon, "nothing is left", func() bool { return f.hops(bgp.Host(service4)) == 0 })
+	if out := a.tell(order{}); len(out.State) > 0 {
+		t.Errorf("without peers: %+v", out.State)
+	}
+}
+
+// A router that tells a node the whole table is given up, and the state says so.
+func TestTheRouterTellsTooMuch(t *testing.T) {
+	t.Parallel()
+	f := newFabric(t)
+	f.route(session{node: "a", family: 4, channels: "ipv4 { import all; export all; };"})
+	a := speak(t, f.nodes["a"])
+	a.set(of("a", hosts(service4), router4))
+	f.until(soon, "the session", func() bool { return a.state("router4").Established })
+	f.learn(6000)
+	f.until(soon, "it is given up", func() bool { return strings.Contains(a.state("router4").Reason, "announce none") })
+}
+
+// The router of the how-to.
+func TestTheDocumentedRouter(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/how-to/bgp.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```bird\n")
+	configuration, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("the page has no configuration for BIRD")
+	}
+	f := newFabric(t)
+	f.start(configuration)
+	gateway := netip.MustParsePrefix("192.0.2.1/32")
+	for node, n := range f.nodes {
+		speak(t, n).set(of(node, append(hosts(service4, service6), gateway), router4, router6))
+	}
+	for _, p := range hosts(service4, service6) {
+		f.until(soon, "two next hops of "+p.String(), func() bool { return f.hops(p) == 2 })
+	}
+	if f.hops(gateway) != 0 {
+		t.Error("the filter lets the gateway's address in")
+	}
 }

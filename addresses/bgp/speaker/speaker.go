@@ -65,7 +65,7 @@ func (s *Speaker) Set(ctx context.Context, want announce.Desired) error {
 		have = announce.Desired{}
 	}
 	plan := announce.Diff(have, want)
-	if plan.Empty() {
+	if plan.Empty() || s.running == nil && len(want.Peers) == 0 {
 		s.have = want
 		return nil
 	}
@@ -119,7 +119,7 @@ func (s *Speaker) apply(ctx context.Context, plan announce.Plan, want announce.D
 
 // start starts the library's server, without a peer.
 func (s *Speaker) start(ctx context.Context, want announce.Desired) error {
-	log := newLogHandler(s.logger)
+	log := newLogHandler(s.logger, s.seen.attempted)
 	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))
 	r := &running{BgpServer: server.NewBgpServer(server.LoggerOption(log.logger(), nil)), log: log, unwatch: unwatch}
 	go r.Serve()

@@ -141,23 +141,54 @@ func (s sessions) reason(a netip.Addr) string {
 	return s.reasons[a]
 }
 
+// attempted takes why an attempt to reach a router failed.
+func (s sessions) attempted(address, reason string) {
+	a, err := netip.ParseAddr(address)
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.up[a] {
+		s.reasons[a] = reason
+	}
+}
+
 // observe takes an event of the library's, and logs the two that matter.
 func (s sessions) observe(logger klog.Logger, state apiutil.PeerState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := state.NeighborAddress
 	logger = logger.WithValues("peer", s.names[a], "address", a)
-	switch {
-	case state.SessionState == bgp.BGP_FSM_ESTABLISHED:
+	if state.SessionState == bgp.BGP_FSM_ESTABLISHED {
 		s.up[a] = true
 		delete(s.reasons, a)
 		logger.Info("BGP session established", "routerID", state.RouterID)
-	case s.up[a]:
+		return
+	}
+	if reason := endOf(state); reason != "" {
+		s.reasons[a] = reason
+	}
+	if s.up[a] {
 		delete(s.up, a)
-		s.reasons[a] = state.DisconnectMessage
-		logger.Info("BGP session ended", "reason", state.DisconnectMessage)
-	case state.DisconnectReason != api.PeerState_DISCONNECT_REASON_UNSPECIFIED &&
-		state.DisconnectReason != api.PeerState_DISCONNECT_REASON_IDLE_TIMER_EXPIRED:
-		s.reasons[a] = state.DisconnectMessage
+		logger.Info("BGP session ended", "reason", s.reasons[a])
+	}
+}
+
+// endOf says why a session ended or did not come about; empty: this is no such event.
+func endOf(state apiutil.PeerState) string {
+	switch state.DisconnectReason {
+	case api.PeerState_DISCONNECT_REASON_UNSPECIFIED, api.PeerState_DISCONNECT_REASON_IDLE_TIMER_EXPIRED:
+		return "" // on the way to the next attempt
+	case api.PeerState_DISCONNECT_REASON_INVALID_MSG:
+		return "the router ended the attempt: compare the numbers of the autonomous systems on both sides; the router's log says more"
+	case api.PeerState_DISCONNECT_REASON_BAD_PEER_AS:
+		return "the router has another number of an autonomous system"
+	case api.PeerState_DISCONNECT_REASON_HOLD_TIMER_EXPIRED:
+		return "nothing came from the router for the hold time"
+	case api.PeerState_DISCONNECT_REASON_READ_FAILED, api.PeerState_DISCONNECT_REASON_WRITE_FAILED, api.PeerState_DISCONNECT_REASON_GRACEFUL_RESTART:
+		return "the connection broke, or nothing came from the router for the hold time"
+	default:
+		return state.DisconnectMessage
 	}
 }

@@ -29,13 +29,16 @@ const floatingPool = `addresses:
 const (
 	gamePort = 27015
 	gameTick = 10 * time.Millisecond
+	// underWay is how many packets a planned move may cost: those that the old node has while the cloud
+	// changes its mind, which no longer takes their answers from it.
+	underWay = 10
 	// killedGap bounds what the failure of a node costs: the neighbors notice within a second or
 	// two, the rest is the manager, the cloud's action and a busy machine under the test.
 	killedGap = 10 * time.Second
 )
 
 // Floating IPs bring UDP to a Service under the client's own address, and follow a node that serves
-// it: out of a drain without a lost packet, out of a failure within seconds.
+// it: out of a drain at once, out of a failure within seconds.
 func TestFloatingIPs(t *testing.T) {
 	f := start(t, netlab.Options{
 		Machines: []string{"one", "two", "three"}, Settings: floatingPool,
@@ -56,7 +59,7 @@ func TestFloatingIPs(t *testing.T) {
 		run  func(*testing.T)
 	}{
 		{"a Service gets both, and clients are seen", g.published},
-		{"a drained node loses no packet", g.drained},
+		{"a drained node loses what is under way at most", g.drained},
 		{"a killed node costs seconds", g.killed},
 	} {
 		if !t.Run(step.name, step.run) {
@@ -183,7 +186,7 @@ func (g *game) drained(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	g.during(t, from, func() { cordon(true) }, 0)
+	g.during(t, from, func() { cordon(true) }, underWay)
 	cordon(false)
 }
 

@@ -1,0 +1,288 @@
+package doctor
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/addresses"
+	addresscontroller "github.com/underlay-ccm/underlay/addresses/controller"
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/survey"
+)
+
+const (
+	addressLedgerObject = "ConfigMap/kube-system/" + survey.AddressLedgerName
+	// seesAddresses are the parts from which it is told who holds which address.
+	seesAddresses = survey.PartConfig | survey.PartNodes | survey.PartAddresses
+	// countedPool is how many addresses a pool has at least of which it is worth saying
+	// that it is nearly full.
+	countedPool = 10
+	// noNode is the reason of a Service's condition when no node may hold its address.
+	noNode = "NoNodeForAddress"
+)
+
+// addressChecks are about addresses that nodes hold for Services.
+func addressChecks() []check {
+	return slices.Concat([]check{
+		{
+			name:       "address-ledger",
+			looks:      "whether the stored ledger of addresses (ConfigMap `kube-system/underlay-addresses`) can be read, and is there while Services have addresses of the pools",
+			severities: []Severity{Error},
+			remedy:     "restore the ConfigMap from a backup, or leave it to the cloud controller manager to rebuild it from the Services: " + managerLogs,
+			concerns:   (*cluster).addresses,
+			needs:      survey.PartAddresses | survey.PartServices,
+			find:       addressLedger,
+		},
+		{
+			name:       "address-removed-pool",
+			looks:      "whether Services have addresses of pools that are not configured any more: the cloud controller manager refuses to start",
+			severities: []Severity{Error},
+			remedy:     "configure the pool as before, with onRequest: true if nothing new is to come from it; remove it once no Service has an address of it",
+			concerns:   func(x *cluster) bool { return x.addresses() || x.AddressLedger != nil },
+			given:      survey.PartConfig | survey.PartAddresses,
+			needs:      survey.PartAddresses,
+			find:       addressRemovedPool,
+		},
+		{
+			name:       "address-pool-room",
+			looks:      "how many addresses of a family are left to Services that ask for none in particular: none, or of 10 and more less than 10 %",
+			severities: []Severity{Warning},
+			remedy:     "add ranges (key addresses.pools of underlay-config), or set onRequest: true on a pool of which each address is meant to be in use",
+			concerns:   (*cluster).addresses,
+			needs:      survey.PartAddresses,
+			find:       addressPoolRoom,
+		},
+		{
+			name:       "address-pool-segment",
+			looks:      "whether a pool with `mover: layer2` has ranges that are far from all addresses of Nodes, while no node holds an address of it: it may be on no segment of theirs",
+			severities: []Severity{Warning},
+			remedy:     "take ranges from a segment that nodes are on, or give the pool mover: bgp if routers are to bring its addresses to nodes",
+			concerns:   (*cluster).addresses,
+			needs:      survey.PartNodes | survey.PartAddresses,
+			find:       addressPoolSegment,
+		},
+		{
+			name:       "address-waiting",
+			looks:      "whether Services of class `underlay.dev/address` lack an address that they ask for (condition `underlay.dev/Accepted`)",
+			severities: []Severity{Error, Warning},
+			remedy:     "correct the Service or the pools as the text says; see docs/reference/addresses.md",
+			concerns:   (*cluster).addresses,
+			needs:      survey.PartAddresses | survey.PartServices,
+			find:       addressWaiting,
+		},
+		{
+			name:       "address-kube-proxy",
+			looks:      "whether kube-proxy in mode ipvs makes every node answer ARP for the addresses (`ipvs.strictARP` is false)",
+			severities: []Severity{Error},
+			remedy:     "set mode: nftables, or ipvs.strictARP: true: " + proxyEdit,
+			concerns:   (*cluster).addresses,
+			needs:      survey.PartSetup,
+			fails:      proxyFails,
+			find:       addressKubeProxy,
+		},
+	}, holderChecks())
+}
+
+// addresses reports whether nodes hold addresses for Services.
+func (x *cluster) addresses() bool { return x.Config.Addresses.Enabled() }
+
+func addressObject(a netip.Addr) string { return "address/" + a.String() }
+
+func addressLedger(x *cluster) []Finding {
+	switch {
+	case x.addressing.Damage != nil:
+		return []Finding{{
+			Object: addressLedgerObject, What: "it can't be read, so no address is handed out or moved: " + x.addressing.Damage.Error(),
+			Remedy: "correct its key " + survey.AddressLedgerKey + " as the text says, or restore it from a backup: kubectl -n kube-system edit configmap " + survey.AddressLedgerName,
+		}}
+	case x.AddressLedger != nil && x.AddressLedger.Data[survey.AddressLedgerKey] != "":
+		return nil
+	}
+	var have []string
+	for _, svc := range x.Services {
+		for _, in := range svc.Status.LoadBalancer.Ingress {
+			if a, err := netip.ParseAddr(in.IP); err == nil && x.AsksForAddress(svc) {
+				if _, ours := x.AddressPool(a); ours {
+					have = append(have, fmt.Sprintf("%s (%s)", survey.NameOf(svc), a))
+				}
+			}
+		}
+	}
+	if len(have) == 0 {
+		return nil
+	}
+	return []Finding{{Object: addressLedgerObject, What: "it is lost or empty, although Services have addresses: " + few(have)}}
+}
+
+func addressRemovedPool(x *cluster) []Finding {
+	var found []Finding
+	for _, e := range x.addressing.Ledger.Entries() {
+		if _, configured := x.AddressPool(e.Address); configured || len(e.Shares) == 0 {
+			continue
+		}
+		// What the controller ends with at its start.
+		orphan := addresscontroller.Orphan{Address: e.Address, Users: e.Shares}
+		found = append(found, Finding{Object: addressObject(e.Address), What: e.Address.String() + " " + orphan.Problem(), Remedy: orphan.Remedy()})
+	}
+	return found
+}
+
+// addressPoolRoom counts the pools of a family that serve every namespace together: one
+// that is full does no harm while another has room.
+func addressPoolRoom(x *cluster) []Finding {
+	var found []Finding
+	for _, family := range []addresses.Family{addresses.IPv4, addresses.IPv6} {
+		for _, group := range automatic(x.Config.Addresses.Pools) {
+			var size, used uint64
+			var names []string
+			for _, p := range group {
+				if n := p.Size(family); n > 0 {
+					names = append(names, p.Name)
+					size += min(n, math.MaxUint64-size)
+				}
+			}
+			for _, e := range x.addressing.Ledger.Entries() {
+				within := func(p config.AddressPool) bool { return p.Contains(e.Address) }
+				if len(e.Shares) > 0 && addresses.FamilyOf(e.Address) == family && slices.ContainsFunc(group, within) {
+					used++
+				}
+			}
+			if size == 0 || used < size && (size < countedPool || (size-used)*10 >= size) {
+				continue
+			}
+			found = append(found, Finding{
+				Object: "pool/" + names[0],
+				What:   fmt.Sprintf("%d of %d %s addresses of %s are left", size-used, size, family, strings.Join(names, ", ")),
+			})
+		}
+	}
+	return found
+}
+
+// automatic are the pools that give addresses to whoever asks for none in particular,
+// together those that serve the same namespaces.
+func automatic(pools []config.AddressPool) (groups [][]config.AddressPool) {
+	at := map[string]int{}
+	for _, p := range pools {
+		if p.OnRequest {
+			continue
+		}
+		key := ""
+		if p.Namespaces != nil {
+			key = p.Namespaces.String()
+		}
+		i, known := at[key]
+		if !known {
+			i, groups = len(groups), append(groups, nil)
+			at[key] = i
+		}
+		groups[i] = append(groups[i], p)
+	}
+	return groups
+}
+
+// addressPoolSegment compares with what Nodes report as their addresses, of which no
+// prefix length is known: what is farther from all of them than any usual segment is
+// wide may be a mistake. Where a node holds an address of the pool, it is none.
+func addressPoolSegment(x *cluster) []Finding {
+	var found []Finding
+	for _, p := range x.Config.Addresses.Pools {
+		if p.Mover != config.Layer2 || x.holdsOf(p) {
+			continue
+		}
+		for _, r := range p.Ranges {
+			near := func(n *corev1.Node) bool {
+				return slices.ContainsFunc(kube.Addresses(n), func(a netip.Addr) bool { return neighborly(a, r.First) })
+			}
+			if len(x.Nodes) > 0 && !slices.ContainsFunc(x.Nodes, near) {
+				found = append(found, Finding{
+					Object: "pool/" + p.Name,
+					What:   fmt.Sprintf("%s is far from the addresses of all Nodes (%s), and no node holds an address of the pool", r, few(texts(kube.Addresses(x.Nodes[0])))),
+				})
+			}
+		}
+	}
+	return found
+}
+
+// holdsOf reports whether a node says that it holds an address of the pool.
+func (x *cluster) holdsOf(p config.AddressPool) bool {
+	for _, r := range x.addressing.Reports {
+		if slices.ContainsFunc(r.Held, func(h addresses.Hold) bool { return p.Contains(h.Address) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// neighborly reports whether two addresses could be on one segment.
+func neighborly(a, b netip.Addr) bool {
+	bits := 16
+	if b.Is6() {
+		bits = 48
+	}
+	p, err := b.Prefix(bits)
+	return err == nil && p.Contains(a)
+}
+
+func texts(all []netip.Addr) (out []string) {
+	for _, a := range all {
+		out = append(out, a.String())
+	}
+	return out
+}
+
+func addressWaiting(x *cluster) []Finding {
+	var found []Finding
+	for _, w := range x.addressView.Waiting {
+		f := Finding{Object: "Service/" + w.Service}
+		switch {
+		case w.Accepted == nil && w.Age <= survey.GracePeriod:
+			continue
+		case w.Accepted != nil && w.Accepted.Status == string(metav1.ConditionTrue):
+			continue // what the ledger lacks is told of the ledger
+		case w.Accepted != nil && x.toldOfHolders(w):
+			continue
+		case w.Accepted == nil:
+			f.What = fmt.Sprintf("it was created %s ago, and no cloud controller manager has looked at it", long(w.Age))
+			f.Remedy = "see that the cloud controller manager leads (checks cloud-controller and leader): " + managerLogs
+		case len(w.Has) > 0:
+			f.Severity, f.What = Warning, fmt.Sprintf("it has %s: %s", survey.Join(w.Has, ", "), w.Why())
+		default:
+			f.What = "it has no address: " + w.Why()
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+// toldOfHolders reports whether what a Service lacks is told of its addresses: somebody else answers
+// for one, or no node holds it.
+func (x *cluster) toldOfHolders(w survey.WaitingRow) bool {
+	switch w.Accepted.Reason {
+	case string(addresses.InUse):
+		return true
+	case noNode:
+		return slices.ContainsFunc(x.addressView.Addresses, func(row survey.AddressRow) bool {
+			return slices.Contains(w.Has, row.Address) && !carried(row)
+		})
+	}
+	return false
+}
+
+func addressKubeProxy(x *cluster) []Finding {
+	if x.proxy.Mode != "ipvs" || x.proxy.IPVS.StrictARP {
+		return nil
+	}
+	return []Finding{{
+		Object: proxyObject,
+		What:   "mode is ipvs and ipvs.strictARP is false: each node has every Service's address on an interface of its own, and answers ARP for it, held or not",
+	}}
+}

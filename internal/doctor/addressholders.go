@@ -1,0 +1,278 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/survey"
+)
+
+// holderChecks are about the nodes that hold addresses, and what they say of it.
+func holderChecks() []check {
+	return []check{
+		{
+			name:       "address-held-twice",
+			looks:      "whether two nodes say that they hold one address for more than a minute",
+			severities: []Severity{Error},
+			remedy:     "see why the node that is not the holder does not follow the ledger: " + agentLogs,
+			concerns:   (*cluster).addresses,
+			needs:      seesAddresses,
+			find:       addressHeldTwice,
+		},
+		{
+			name:       "address-in-use",
+			looks:      "whether a machine that is none of the cluster's answers for an address (reason `AddressInUse`)",
+			severities: []Severity{Error},
+			remedy:     "take the address from that machine, or leave it out of the pool and let the Service get another one",
+			concerns:   (*cluster).addresses,
+			needs:      seesAddresses,
+			find:       addressInUse,
+		},
+		{
+			name:       "address-off-segment",
+			looks:      "whether addresses have no holder because nodes that could hold them are on no segment with them (reason `AddressOffSegment`)",
+			severities: []Severity{Error},
+			remedy:     "take the pool's ranges from a segment that the nodes are on, or give the pool mover: bgp",
+			concerns:   (*cluster).addresses,
+			needs:      seesAddresses,
+			find:       addressOffSegment,
+		},
+		{
+			name:       "address-not-held",
+			looks:      "whether the node that is to hold an address says that it does, within a minute, and whether there is such a node",
+			severities: []Severity{Error},
+			remedy:     "see what keeps the nodes from it: underlayctl addresses -o wide; " + agentLogs,
+			concerns:   (*cluster).addresses,
+			needs:      seesAddresses | survey.PartEndpointSlices,
+			find:       addressNotHeld,
+		},
+		{
+			name:       "address-silent",
+			looks:      "whether most of the nodes that watch a holder get no good answer from its kube-proxy or its agent, and its addresses stay there",
+			severities: []Severity{Error},
+			remedy:     "see that kube-proxy and the agent run on that node, that its ports 10256 and 10267 can be reached from other nodes, and that other nodes could hold the address: underlayctl addresses -o wide",
+			concerns:   (*cluster).addresses,
+			needs:      seesAddresses | survey.PartEndpointSlices,
+			find:       addressSilent,
+		},
+		{
+			name:       "address-router",
+			looks:      "whether the routers of pools with `mover: bgp` speak with the nodes that are to speak with them",
+			severities: []Severity{Error, Warning},
+			remedy:     "compare both sides' addresses, autonomous systems and passwords (key addresses.bgp.peers of underlay-config), and see that TCP port 179 is open between them; " + agentLogs,
+			concerns:   func(x *cluster) bool { return len(x.Config.Addresses.BGP.Peers) > 0 },
+			needs:      seesAddresses,
+			find:       addressRouter,
+		},
+		{
+			name:       "address-node",
+			looks:      "whether the agents of Ready Nodes say what they hold, and whether a node is given nothing because its kube-proxy is not healthy, or because the nodes that watch it do not hear it",
+			severities: []Severity{Warning},
+			remedy:     "update the agent, and see that its configuration has addresses.pools: " + agentLogs,
+			concerns:   (*cluster).addresses,
+			needs:      seesAddresses,
+			find:       addressNode,
+		},
+	}
+}
+
+func addressHeldTwice(x *cluster) []Finding {
+	var found []Finding
+	for _, row := range x.addressView.Addresses {
+		if row.State != survey.AddressHeldTwice {
+			continue
+		}
+		found = append(found, Finding{
+			Object: addressObject(row.Address),
+			What:   fmt.Sprintf("%s hold it, and by the ledger only %s is to: packets reach either", strings.Join(row.HeldBy, " and "), row.Holder),
+		})
+	}
+	return found
+}
+
+// refused are the addresses that Services have, with the nodes that refuse them for one reason.
+func (x *cluster) refused(reason addresses.ProblemReason, tell func(survey.AddressRow, []string, addresses.Problem) (Finding, bool)) (found []Finding) {
+	for _, row := range x.addressView.Addresses {
+		var nodes []string
+		var first addresses.Problem
+		for _, n := range x.Nodes {
+			if p, refuses := x.addressing.Refusal(n.Name, row.Address); refuses && p.Reason == reason {
+				if nodes = append(nodes, n.Name); len(nodes) == 1 {
+					first = p
+				}
+			}
+		}
+		if len(nodes) == 0 {
+			continue
+		}
+		if f, is := tell(row, nodes, first); is {
+			f.Object = addressObject(row.Address)
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+func addressInUse(x *cluster) []Finding {
+	return x.refused(addresses.InUse, func(row survey.AddressRow, nodes []string, p addresses.Problem) (Finding, bool) {
+		f := Finding{What: fmt.Sprintf("a machine that is none of the cluster's answers for it, as %s says", few(nodes))}
+		if p.By != "" {
+			f.What = fmt.Sprintf("the machine with hardware address %s, none of the cluster's, answers for it, as %s says", p.By, few(nodes))
+		}
+		return f, true
+	})
+}
+
+// addressOffSegment is no trouble where a node on the segment holds the address.
+func addressOffSegment(x *cluster) []Finding {
+	return x.refused(addresses.OffSegment, func(row survey.AddressRow, nodes []string, p addresses.Problem) (Finding, bool) {
+		what := fmt.Sprintf("no node holds it, and %s is on no segment with it", few(nodes))
+		if p.Text != "" {
+			what += ": " + p.Text
+		}
+		return Finding{What: what}, !carried(row) && row.State != survey.AddressMoving
+	})
+}
+
+// carried reports whether the address leads to a node.
+func carried(row survey.AddressRow) bool {
+	return row.State == survey.AddressHeld || row.State == survey.AddressHeldTwice
+}
+
+func addressNotHeld(x *cluster) []Finding {
+	var found []Finding
+	for _, row := range x.addressView.Addresses {
+		if carried(row) || row.State == survey.AddressMoving || x.idle(row) || x.toldOtherwise(row) {
+			continue
+		}
+		f := Finding{Object: addressObject(row.Address)}
+		switch row.State {
+		case survey.AddressNoHolder:
+			f.What = "no node could hold it so far"
+		case survey.AddressRefused:
+			f.What = row.By() + " is to hold it, and does not"
+		default:
+			f.What = row.By() + " is to hold it, and does not say that it does"
+		}
+		if len(row.Notes) > 0 {
+			f.What += ": " + strings.Join(row.Notes, "; ")
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+// toldOtherwise reports whether another check tells of the address: by its cause.
+func (x *cluster) toldOtherwise(row survey.AddressRow) bool {
+	return slices.ContainsFunc(x.Nodes, func(n *corev1.Node) bool {
+		p, refuses := x.addressing.Refusal(n.Name, row.Address)
+		return refuses && (p.Reason == addresses.InUse || p.Reason == addresses.OffSegment)
+	})
+}
+
+// idle reports whether there is nothing to hold the address for: the Service has no ready
+// endpoint, and only nodes with one hold it.
+func (x *cluster) idle(row survey.AddressRow) bool {
+	if !row.Local || len(row.Services) == 0 {
+		return false
+	}
+	namespace, name, _ := strings.Cut(row.Services[0], "/") // such a Service shares none
+	for _, slice := range x.EndpointsByService()[types.NamespacedName{Namespace: namespace, Name: name}] {
+		ready := func(e discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready }
+		if slices.ContainsFunc(slice.Endpoints, ready) {
+			return false
+		}
+	}
+	return true
+}
+
+func addressSilent(x *cluster) []Finding {
+	var found []Finding
+	if !x.addressing.Settled {
+		return nil // they may be moving just now
+	}
+	for _, row := range x.addressView.Addresses {
+		ports := x.lasting.SilentOf(row.Holder, row.Ports())
+		if row.Holder == "" || len(ports) == 0 || x.idle(row) {
+			continue
+		}
+		found = append(found, Finding{
+			Object: addressObject(row.Address),
+			What:   fmt.Sprintf("%s holds it, and most of the nodes that watch it have got no good answer from its port %d for a minute", row.Holder, ports[0]),
+		})
+	}
+	return found
+}
+
+func addressRouter(x *cluster) []Finding {
+	var found []Finding
+	for _, peer := range x.Config.Addresses.BGP.Peers {
+		var down []string
+		var state string
+		all := 0
+		for _, n := range x.Nodes {
+			for _, r := range x.lasting.Reports[n.Name].Routers {
+				if r.Name != peer.Name {
+					continue
+				}
+				if all++; !r.Established {
+					down, state = append(down, n.Name), r.State
+				}
+			}
+		}
+		if len(down) == 0 {
+			continue
+		}
+		f := Finding{Object: "router/" + peer.Name, Severity: Warning}
+		f.What = fmt.Sprintf("%d of %d nodes that are to speak with it (%s) do not: %s", len(down), all, peer.Address, few(down))
+		if len(down) == all {
+			f.Severity = Error
+		}
+		if state != "" {
+			f.What += "; the session is " + state
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+func addressNode(x *cluster) []Finding {
+	return eachNode(func(x *cluster, n *corev1.Node) (what, remedy string) {
+		_, old := x.waiting(n)
+		_, says := x.addressing.Reports[n.Name]
+		unreadable := x.addressing.Unreadable[n.Name]
+		unfit := x.lasting.Reports[n.Name].Unfit
+		silent := x.lasting.SilentOf(n.Name, []int{addresses.ProxyPort, addresses.AgentPort})
+		switch {
+		case !old || !kube.Ready(n):
+			return "", "" // told by others
+		case unreadable != nil:
+			return unreadable.Error(), "see that nothing but the agent writes the annotation " + addresses.ReportAnnotation + ", and that the agent is of the version of the cloud controller manager"
+		case !says && x.reporting(n):
+			return "its agent says nothing about addresses, so it gets none", ""
+		case unfit != "":
+			return "it holds no addresses: " + unfit, "see that kube-proxy runs there and is healthy: kubectl -n kube-system logs -l k8s-app=kube-proxy"
+		case len(silent) > 0:
+			return fmt.Sprintf("it is given no addresses: most of the nodes that watch it have got no good answer from its port %d for a minute", silent[0]),
+				"let the nodes reach each other at TCP ports 10256 (kube-proxy) and 10267 (the agent), and see that both run there"
+		}
+		return "", ""
+	})(x)
+}
+
+// reporting reports whether the Node's agent is to say something: where its addresses could be
+// announced by it, or moved to it by the cloud.
+func (x *cluster) reporting(n *corev1.Node) bool {
+	return slices.ContainsFunc(x.Config.Addresses.Pools, func(p config.AddressPool) bool {
+		_, dedicated := kube.ParseDedicatedID(n.Spec.ProviderID)
+		return p.Mover != config.Failover || dedicated == nil
+	})
+}
