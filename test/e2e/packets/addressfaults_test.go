@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
@@ -132,11 +133,38 @@ func (h *holders) back(t *testing.T, machines ...*netlab.Machine) {
 			return ""
 		})
 		ready(t, m)
-		if err := h.web[m.Name].Report(t.Context()); err != nil {
-			t.Fatal(err)
-		}
 	}
+	h.podsReady(t)
 	h.held(t)
+}
+
+// podsReady reports pods as ready, as their kubelets do, until the control plane has not taken them
+// for lost for a while: it may only just be getting to it.
+func (h *holders) podsReady(t *testing.T) {
+	t.Helper()
+	since := time.Now()
+	await(t, "the pods stay ready", func() string {
+		for _, p := range h.web {
+			now, err := h.f.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), p.Name, metav1.GetOptions{})
+			if err != nil {
+				return err.Error()
+			}
+			is := slices.ContainsFunc(now.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+			})
+			if is {
+				continue
+			}
+			since = time.Now()
+			if err := p.Report(t.Context()); err != nil {
+				return err.Error()
+			}
+		}
+		if time.Since(since) < 3*time.Second {
+			return "one was not a moment ago"
+		}
+		return ""
+	})
 }
 
 // moved waits until the ledger gives an address to another machine, whose agent says that it holds
@@ -310,6 +338,21 @@ func (h *holders) halves(t *testing.T) {
 
 // powerOff comes last: the machine stays off.
 func (h *holders) powerOff(t *testing.T) {
+	// A new manager remembers nothing of the machines that did not answer before.
+	h.f.Manager.Kill()
+	if err := h.f.StartManager(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the new manager leads", func() string {
+		log, err := os.ReadFile(h.f.Manager.Log)
+		if err != nil {
+			return err.Error()
+		}
+		if !strings.Contains(string(log), `"Starting" logger="service-address-controller"`) {
+			return "its controller of addresses has not started"
+		}
+		return ""
+	})
 	addr := h.local[0]
 	off := h.holder(t, addr)
 	s, err := netlab.StartStream(t.Context(), h.client.Namespace, echo(addr), pace)

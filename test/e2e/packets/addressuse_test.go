@@ -130,6 +130,13 @@ func (h *holders) stranger(t *testing.T) {
 			}
 			return "none does"
 		})
+		// However often somebody asks, only the stranger answers.
+		for asked := time.Now(); time.Since(asked) < 2*time.Second; {
+			if err := h.client.Inquire(t.Context(), addr); err != nil {
+				t.Fatal(err)
+			}
+			poll(t.Context(), aMoment/5, func() bool { return false })
+		}
 		if got := h.frames.Claimants(addr, began); slices.ContainsFunc(got, func(name string) bool { return name != "asker" }) {
 			t.Errorf("%s was claimed by %q, and the asker has it", addr, got)
 		}
