@@ -129,8 +129,25 @@ func (a *assignment) fits(c Claim, address netip.Addr) bool {
 	return slices.ContainsFunc(a.pools, func(p Pool) bool { return p.Name == c.Pool && p.Contains(address) })
 }
 
+// Most is how many addresses Services can have together, those that they share counted for each. The
+// ledger is one object of the API server, which takes about a megabyte.
+const Most = 4000
+
+// full reports whether the ledger takes no more.
+func (a *assignment) full() bool {
+	n := 0
+	for _, all := range a.ledger.of {
+		n += len(all)
+	}
+	return n >= Most
+}
+
 // find looks for an address that a Service can have.
 func (a *assignment) find(c Claim, f Family) (netip.Addr, bool) {
+	if a.full() {
+		a.refuse(c, f, Exhausted, fieldPool, c.Pool, fmt.Sprintf("Services have %d addresses, and the ledger takes no more: delete some", Most))
+		return netip.Addr{}, false
+	}
 	if wanted, asked := c.wanted(f); asked {
 		return wanted, a.mayHave(c, wanted)
 	}
@@ -199,13 +216,15 @@ func (a *assignment) keep(c Claim) {
 		f := FamilyOf(address)
 		has := slices.ContainsFunc(a.ledger.Of(c.UID), func(other netip.Addr) bool { return FamilyOf(other) == f })
 		mine := slices.ContainsFunc(a.pools, func(p Pool) bool { return slices.Contains(c.Admitted, p.Name) && p.Contains(address) })
-		if has || !mine || !slices.Contains(c.Families, f) {
+		if has || !mine || !slices.Contains(c.Families, f) || a.full() {
 			continue
 		}
 		e := a.ledger.entries[address]
-		if reason, _ := e.admits(c.share()); reason == "" {
+		share := c.share()
+		share.Pool = "" // it may have another one
+		if reason, _ := e.admits(share); reason == "" {
 			e.Address = address
-			a.put(e.with(c.share()))
+			a.put(e.with(share))
 		}
 	}
 }

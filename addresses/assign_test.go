@@ -335,3 +335,43 @@ func TestPoolsThatChange(t *testing.T) {
 		})
 	}
 }
+
+// What users write has no part in how large the ledger becomes: the API server takes about a megabyte,
+// and a ledger that cannot be written moves nothing.
+func TestTheLedgerIsBounded(t *testing.T) {
+	wide := []addresses.Pool{pool("a", "2001:db8::/64")}
+	var claims []addresses.Claim
+	for i := range addresses.Most + 100 {
+		c := claim(fmt.Sprintf("00000000-0000-0000-0000-%012d", i), i, addresses.IPv6)
+		c.Name = fmt.Sprintf("a-service-with-an-ordinary-name-%d", i)
+		if i < 20 {
+			c.Key, c.Pool, c.Before = strings.Repeat("k", 200_000)+fmt.Sprint(i), strings.Repeat("p", 200_000), []netip.Addr{netip.MustParseAddr(fmt.Sprintf("2001:db8::1:%d", i))}
+		}
+		for port := range 1000 * (1 - min(i/20, 1)) {
+			c.Ports = append(c.Ports, addresses.Port{Protocol: "TCP", Number: port + 1})
+		}
+		claims = append(claims, c)
+	}
+	l, refused := addresses.Ledger{}.Assign(wide, claims)
+	l, _ = l.Place(everywhere(l, []string{"a-node-with-an-ordinary-name"}))
+	text, err := l.MarshalText()
+	if err != nil || len(text) > 1_000_000 {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	if n := len(l.Entries()); n != addresses.Most || len(refused) < 100 || refused[len(refused)-1].Reason != addresses.Exhausted {
+		t.Errorf("%d addresses, %d refused", n, len(refused))
+	}
+}
+
+func TestLongKeys(t *testing.T) {
+	var claims []addresses.Claim
+	for i, key := range []string{strings.Repeat("k", 1000), strings.Repeat("k", 1000), strings.Repeat("k", 999) + "l"} {
+		c := claim(fmt.Sprint("s", i), i, addresses.IPv4)
+		c.Key, c.Ports = key, []addresses.Port{{Protocol: "TCP", Number: i + 1}}
+		claims = append(claims, c)
+	}
+	l, refused := addresses.Ledger{}.Assign(pools(), claims)
+	if got := shown(l, refused); got != "192.0.2.1:s0+s1 192.0.2.2:s2" {
+		t.Error(got)
+	}
+}

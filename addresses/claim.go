@@ -2,6 +2,8 @@ package addresses
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -79,13 +81,30 @@ func (c Claim) wanted(f Family) (netip.Addr, bool) {
 	return c.Addresses[i], true
 }
 
-// share is the claim as an entry of the ledger has it.
+// mostPorts is how many ports a Service may have that shares an address: the ledger has them all.
+const mostPorts = 100
+
+// shares reports whether the claim can share an address at all.
+func (c Claim) shares() bool { return c.Key != "" && !c.Local && len(c.Ports) <= mostPorts }
+
+// share is the claim as an entry of the ledger has it. The ledger must not grow by what users write:
+// where it has no room left, no address moves any more. So it has ports only where they decide, and of
+// a key no more than tells it from others.
 func (c Claim) share() Share {
+	s := Share{UID: c.UID, Namespace: c.Namespace, Name: c.Name, Pool: c.Pool, Local: c.Local, Check: c.Check}
+	if !c.shares() {
+		return s
+	}
+	s.Key = c.Key
+	if len(s.Key) > 64 {
+		s.Key = fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(c.Key)))[:64]
+	}
 	ports := slices.Clone(c.Ports)
 	slices.SortFunc(ports, func(a, b Port) int {
 		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Number, b.Number))
 	})
-	return Share{UID: c.UID, Namespace: c.Namespace, Name: c.Name, Key: c.Key, Pool: c.Pool, Local: c.Local, Check: c.Check, Ports: slices.Compact(ports)}
+	s.Ports = slices.Compact(ports)
+	return s
 }
 
 // Reason says why a Service does not get what it asks for. Reasons are reasons of Events too.

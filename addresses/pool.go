@@ -36,7 +36,10 @@ func ParseRange(text string) (Range, error) {
 		return Range{}, &Mistake{Value: text, Problem: problem, Remedy: remedy}
 	}
 	if prefix, err := netip.ParsePrefix(text); err == nil {
-		if prefix != prefix.Masked() || prefix.Addr().Is4In6() {
+		switch {
+		case prefix.Addr().Is4In6():
+			return wrong("is an IPv4 prefix in IPv6 notation", forms)
+		case prefix != prefix.Masked():
 			return wrong("does not begin with the first address of its prefix", "write "+prefix.Masked().String())
 		}
 		return RangeOf(prefix), nil
@@ -147,6 +150,7 @@ func Validate(pools []Pool) error {
 			for _, other := range all {
 				if other.Overlaps(r) {
 					wrong(FieldRanges, r.String(), fmt.Sprintf("overlaps %s of pool %s", other.Range, other.pool), "leave each address to one range")
+					break // one is enough to mend it by, and there may be thousands
 				}
 			}
 			all = append(all, placed{p.Name, r})

@@ -3,6 +3,7 @@ package addresses_test
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,6 +53,10 @@ func TestValidate(t *testing.T) {
 	var one *addresses.Mistake
 	if !errors.As(err, &one) || one.Pool != 1 || one.Field != addresses.FieldRanges {
 		t.Errorf("the first mistake is %+v, want one of the ranges of pool 1", one)
+	}
+	many := addresses.Pool{Name: "a", Ranges: slices.Repeat(pool("a", "192.0.2.1").Ranges, 100)}
+	if n := strings.Count(addresses.Validate([]addresses.Pool{many}).Error(), "overlaps"); n != 99 {
+		t.Errorf("one address 100 times makes %d mistakes, want one for each that is too many", n)
 	}
 	if err := addresses.Validate([]addresses.Pool{pool("a", "192.0.2.0/28", "2001:db8::/64"), pool("b", "192.0.2.16")}); err != nil {
 		t.Error(err)

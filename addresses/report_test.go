@@ -95,3 +95,39 @@ func TestResume(t *testing.T) {
 		t.Error("nobody says anything, and something changed")
 	}
 }
+
+// A Node's annotations have 256 KiB together.
+func TestReportsAreBounded(t *testing.T) {
+	var r addresses.Report
+	at := netip.MustParseAddr("2001:db8:ffff:ffff:ffff:ffff:ffff:0")
+	for range 5000 {
+		at = at.Next()
+		r.Held = append(r.Held, addresses.Hold{Address: at, Epoch: 12345})
+		r.Refused = append(r.Refused, addresses.Problem{Address: at, Reason: addresses.NoRouter, Text: strings.Repeat("why not ", 50)})
+	}
+	text, err := r.MarshalText()
+	if err != nil || len(text) > 192<<10 {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	read, err := addresses.ParseReport(string(text))
+	if err != nil || len(read.Refused) < 1000 || read.Refused[0].Text == "" {
+		t.Errorf("%d refused, %v", len(read.Refused), err)
+	}
+	r.Refused = nil
+	if text, err := r.MarshalText(); err != nil || len(text) > 192<<10 {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+}
+
+func TestOnSegment(t *testing.T) {
+	a := netip.MustParseAddr("192.0.2.7")
+	for text, want := range map[string]bool{
+		"{}": true, `{"segments":[]}`: false, `{"segments":["192.0.2.0/24","2001:db8::/64"]}`: true, `{"segments":["192.0.3.0/24"]}`: false,
+	} {
+		r, err := addresses.ParseReport(text)
+		again, _ := r.MarshalText()
+		if err != nil || r.OnSegment(a) != want || string(again) != text {
+			t.Errorf("%s: %t, %v; written %s", text, r.OnSegment(a), err, again)
+		}
+	}
+}

@@ -50,8 +50,11 @@ type Agent struct {
 	mu    sync.Mutex
 	known Knowledge
 	doubt bool
-	read  bool // from the API server, in this run
-	beat  time.Time
+	read  bool // the API server was asked, in this run
+	// ledgerRead: what is known of the ledger is from the API server, and not from an earlier run.
+	ledgerRead bool
+	beat       time.Time
+	orphans
 
 	// The rest belongs to the one goroutine that passes.
 	resumed map[netip.Addr]uint64
@@ -156,7 +159,8 @@ func (a *Agent) move(ctx context.Context, m NamedMover) {
 
 func (a *Agent) readLedger(l addresses.Ledger, uid string) {
 	a.mu.Lock()
-	a.known.Ledger, a.known.Cluster = l, uid
+	a.known.Ledger, a.known.Cluster, a.ledgerRead = l, uid, true
+	a.learn(l, a.Movers)
 	a.mu.Unlock()
 	a.look()
 }
@@ -193,6 +197,9 @@ func (a *Agent) pass(ctx context.Context) {
 	var members []netip.Addr
 	for _, n := range nodes {
 		if n.Name == a.Self {
+			if was := a.known.Node; was != nil && was.UID != n.UID && !a.ledgerRead {
+				a.forget(ctx)
+			}
 			a.known.Node = n
 			continue
 		}
@@ -204,7 +211,10 @@ func (a *Agent) pass(ctx context.Context) {
 	if len(nodes) > 0 {
 		a.Friends.set(members)
 	}
-	all, problems := wants(known, a.Self, a.Movers, a.resumed, doubt)
+	all, problems := wants(known, a.Self, a.Movers, a.resumed, doubt, owners(nodes, a.heldBefore))
+	if len(nodes) == 0 {
+		onlyResumed(all)
+	}
 	report := addresses.Report{Refused: problems}
 	var holding []netip.Addr
 	for i, m := range a.Movers {
@@ -216,6 +226,10 @@ func (a *Agent) pass(ctx context.Context) {
 		report.Held = append(report.Held, now.Held...)
 		report.Refused = append(report.Refused, now.Refused...)
 		report.Routers = append(report.Routers, now.Routers...)
+		if now.Segments != nil {
+			report.Segments = append([]netip.Prefix{}, now.Segments...)
+			report.Refused = append(report.Refused, unheld(known.Ledger, all[i].Elsewhere, report)...)
+		}
 		a.count(m.Name, now)
 	}
 	for _, h := range report.Held {
@@ -242,6 +256,20 @@ func (a *Agent) pass(ctx context.Context) {
 	if err := a.reporter.tell(report); err != nil {
 		klog.FromContext(ctx).Error(err, "What this node says about addresses is not written")
 	}
+}
+
+// forget drops what an earlier run knew: it ran as another Node, of another cluster perhaps, whose
+// ledger is not the one of this Node.
+func (a *Agent) forget(ctx context.Context) {
+	klog.FromContext(ctx).Info("The Node was made anew since what it held was written down; this is not followed")
+	a.known.Ledger, a.known.Cluster, a.known.Held = addresses.Ledger{}, "", nil
+	clear(a.resumed)
+}
+
+// heldBefore reports whether an address was to be held before this pass, or by an earlier run.
+func (a *Agent) heldBefore(address netip.Addr) bool {
+	_, resumed := a.resumed[address]
+	return resumed || slices.Contains(a.Held.All(), address)
 }
 
 // save writes down what the next run is to go on with.

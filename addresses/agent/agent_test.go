@@ -29,14 +29,23 @@ func TestTheLedgerIsFollowed(t *testing.T) {
 		both := "one hold [{192.0.2.1 0 false} {192.0.2.2 2 false}] elsewhere [] doubt false"
 		m.expect(" hold [] elsewhere [] doubt true", first, both)
 
-		m.api.put("one", "{damaged")
+		// Nothing is given up, but nobody knows what a ledger says that can't be read.
+		m.api.put("one", `{"version":2}`)
 		m.after(time.Minute)
+		doubtful := strings.Replace(both, "doubt false", "doubt true", 1)
+		m.expect(" hold [] elsewhere [] doubt true", first, both, doubtful)
+		m.api.cut()
+		m.after(20 * time.Minute)
+		m.expect(" hold [] elsewhere [] doubt true", first, both, doubtful)
+		m.api.put("one", "") // somebody has emptied it
+		m.after(time.Minute)
+		m.expect(" hold [] elsewhere [] doubt true", first, both, doubtful, both)
 		m.api.remove()
 		m.after(time.Minute)
-		m.expect(" hold [] elsewhere [] doubt true", first, both) // nothing is given up
+		m.expect(" hold [] elsewhere [] doubt true", first, both, doubtful, both)
 		m.api.put("two", ledgerText("192.0.2.1 b 1"))
 		m.after(0)
-		m.expect(" hold [] elsewhere [] doubt true", first, both, "two hold [] elsewhere [192.0.2.1] doubt false")
+		m.expect(" hold [] elsewhere [] doubt true", first, both, doubtful, both, "two hold [] elsewhere [192.0.2.1] doubt false")
 	})
 }
 
@@ -173,6 +182,14 @@ func TestHeldAddressesAreTold(t *testing.T) {
 		if got := m.agent.Held.All(); !slices.Equal(got, want) || changes != 1 {
 			t.Errorf("held: %v, %d changes", got, changes)
 		}
+		m.mover.mu.Lock()
+		m.mover.refused[want[1]] = true // whoever has it now, its packets may come here
+		m.mover.mu.Unlock()
+		m.agent.look()
+		m.after(time.Second)
+		if got := m.agent.Held.All(); !slices.Equal(got, want) || changes != 1 {
+			t.Errorf("held or refused: %v, %d changes", got, changes)
+		}
 		m.api.put("one", ledgerText("192.0.2.2 a 1"))
 		m.after(0)
 		if got := m.agent.Held.All(); !slices.Equal(got, want[:1]) || changes != 2 {
@@ -195,7 +212,81 @@ func TestAnAddressOfNoPoolIsReported(t *testing.T) {
 	})
 }
 
+// A configuration without a pool that is in use must not reach all nodes; one that lacks a pool which
+// came later is the old one, and goes on.
+func TestAPoolInUseIsMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.api.put("one", ledgerText("203.0.113.1 b 1", "192.0.2.1 a 1"))
+		m.start()
+		defer m.stop()
+		if err := m.agent.Ready(); err == nil || !strings.Contains(err.Error(), "203.0.113.1, which the Service default/s uses") {
+			t.Errorf("%v", err)
+		}
+		m.api.put("one", ledgerText("192.0.2.1 a 1", "203.0.113.2 b 1"))
+		m.after(0)
+		if err := m.agent.Ready(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Whoever has an InternalIP of a Node is a friend, also when the kernel has forgotten it by now.
+// The machine is one of another cluster by now, under the same name, where no ledger is.
+func TestWhatAnotherClusterGave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.api.put("one", ledgerText("192.0.2.1 a 3"))
+		m.start()
+		m.after(time.Second)
+		m.stop()
+		found, _, _ := m.api.nodes.Informer().GetStore().GetByKey("a")
+		self := found.(*corev1.Node).DeepCopy()
+		self.UID = "another"
+		if err := m.api.nodes.Informer().GetStore().Update(self); err != nil {
+			t.Fatal(err)
+		}
+		m.api.remove()
+		m.start()
+		defer m.stop()
+		m.after(time.Minute)
+		if log := m.mover.log(); !strings.HasPrefix(log[len(log)-1], " hold [] ") {
+			t.Errorf("the mover was told %q", log)
+		}
+		m.api.put("two", ledgerText("192.0.2.1 a 1"))
+		m.after(time.Second)
+		if log := m.mover.log(); log[len(log)-1] != "two hold [{192.0.2.1 1 false}] elsewhere [] doubt false" {
+			t.Errorf("the mover was told %q", log)
+		}
+	})
+}
+
+// An address that a Node has itself is not taken from it.
+func TestAddressesOfNodesAreNotTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.node("b", "192.0.2.2", true)
+		m.node("a", "192.0.2.1", true)
+		m.api.put("one", ledgerText("192.0.2.1 a 1", "192.0.2.2 a 2", "192.0.2.3 a 2"))
+		m.start()
+		defer m.stop()
+		m.after(time.Second)
+		if log := m.mover.log(); log[len(log)-1] != "one hold [{192.0.2.3 2 false}] elsewhere [] doubt false" {
+			t.Errorf("the mover was told %q", log)
+		}
+		r := m.report()
+		if len(r.Held) != 1 || len(r.Refused) != 2 || r.Refused[1].Reason != addresses.InUse || !strings.Contains(r.Refused[1].Text, "Node b") {
+			t.Errorf("%+v", r)
+		}
+		m.node("c", "192.0.2.3", true) // whatever it says
+		m.agent.look()
+		m.after(time.Second)
+		if r := m.report(); len(r.Held) != 1 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
 func TestFriends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mac := func(last byte) net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, 0, last} }
@@ -207,6 +298,8 @@ func TestFriends(t *testing.T) {
 		if !f.Friend(mac(2)) || f.Friend(mac(9)) {
 			t.Error("b is the friend, 10.0.0.9 is none")
 		}
+		time.Sleep(askFriends)
+		f.Friend(mac(9))
 		looks := kernel.looks
 		for range 1000 {
 			f.Friend(mac(9))
@@ -219,6 +312,7 @@ func TestFriends(t *testing.T) {
 		if !f.Friend(mac(2)) {
 			t.Error("b is forgotten")
 		}
+		kernel.asked = nil
 		go f.Run(t.Context())
 		synctest.Wait()
 		if !slices.Equal(kernel.asked, []netip.Addr{c}) {
@@ -228,6 +322,64 @@ func TestFriends(t *testing.T) {
 		time.Sleep(time.Minute)
 		if f.Friend(mac(2)) {
 			t.Error("a Node that is gone leaves a friend")
+		}
+	})
+}
+
+// A machine that the kernel has had nothing to do with is asked for before it is called a stranger.
+func TestAFriendOfWhomNothingIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, mac := netip.MustParseAddr("10.0.0.2"), net.HardwareAddr{2, 0, 0, 0, 0, 2}
+		kernel := &fakeNeighbors{known: map[netip.Addr]net.HardwareAddr{}, answers: map[netip.Addr]net.HardwareAddr{b: mac}}
+		f := NewFriends(kernel)
+		go f.Run(t.Context())
+		synctest.Wait()
+		f.set([]netip.Addr{b})
+		began := time.Now()
+		if !f.Friend(mac) || time.Since(began) > answersWithin {
+			t.Errorf("after %v it is a stranger, asked for %v", time.Since(began), kernel.asked)
+		}
+		delete(kernel.answers, b)
+		f.set(nil)
+		f.set([]netip.Addr{b, netip.MustParseAddr("10.0.0.3")})
+		delete(kernel.known, b)
+		time.Sleep(askFriends)
+		kernel.asked, began = nil, time.Now()
+		for range 100 {
+			f.Friend(net.HardwareAddr{2, 0, 0, 0, 0, 9})
+		}
+		if took := time.Since(began); len(kernel.asked) != 2 || took > 2*answersWithin {
+			t.Errorf("100 frames of a stranger cost %v, and %d questions", took, len(kernel.asked))
+		}
+	})
+}
+
+// Before the Nodes are known nothing is taken that was not held before.
+func TestNothingIsTakenBeforeNodesAreKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.api.put("one", ledgerText("192.0.2.1 a 3"))
+		nodes := m.api.nodes.Informer().GetStore()
+		all := nodes.List()
+		for _, n := range all {
+			if err := nodes.Delete(n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.start()
+		defer m.stop()
+		if hold := m.mover.want.Hold; len(hold) > 0 {
+			t.Errorf("it is to hold %v", hold)
+		}
+		for _, n := range all {
+			if err := nodes.Add(n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.agent.look() // as the informer does
+		synctest.Wait()
+		if hold := m.mover.want.Hold; len(hold) != 1 {
+			t.Errorf("then it is to hold %v", hold)
 		}
 	})
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// wants says what each mover is to do, and which addresses are nobody's: they are in no pool of the
-// configuration that this process was started with.
+// wants says what each mover is to do, and which addresses none of them is to hold: such as are in no
+// pool of the configuration that this process was started with, and such as a Node has itself.
 func wants(
-	k Knowledge, self string, movers []NamedMover, resumed map[netip.Addr]uint64, doubt bool,
+	k Knowledge, self string, movers []NamedMover, resumed map[netip.Addr]uint64, doubt bool, owners map[netip.Addr]string,
 ) (all []Want, unclaimed []addresses.Problem) {
 	all = make([]Want, len(movers))
 	for i := range all {
@@ -31,6 +31,11 @@ func wants(
 					"the configuration has it by now, or add it to a pool",
 			})
 		case at < 0:
+		case mine && owners[e.Address] != "":
+			unclaimed = append(unclaimed, addresses.Problem{
+				Address: e.Address, Reason: addresses.InUse,
+				Text: fmt.Sprintf("Node %s has the address %s itself: take it out of the pool", owners[e.Address], e.Address),
+			})
 		case mine:
 			epoch, was := resumed[e.Address]
 			hold := Hold{Address: e.Address, Epoch: e.Epoch, Resumed: was && epoch == e.Epoch}
@@ -42,8 +47,42 @@ func wants(
 	return all, unclaimed
 }
 
+// onlyResumed leaves what an earlier run held. To take another one means to tell the machine that has
+// it from a stranger, which nobody can who knows no Nodes yet.
+func onlyResumed(all []Want) {
+	for i := range all {
+		all[i].Hold = slices.DeleteFunc(all[i].Hold, func(h Hold) bool { return !h.Resumed })
+	}
+}
+
+// owners are the addresses that Nodes have themselves, with their names. Whoever answers for one of
+// them takes the node's traffic, and its kernel answers as a former holder would. But an address that
+// was held before is not given up because a Node says that it has it.
+func owners(nodes []*corev1.Node, before func(netip.Addr) bool) map[netip.Addr]string {
+	all := make(map[netip.Addr]string)
+	for _, n := range nodes {
+		for _, one := range n.Status.Addresses {
+			if a, err := netip.ParseAddr(one.Address); err == nil && !before(a.Unmap()) {
+				all[a.Unmap()] = n.Name
+			}
+		}
+	}
+	return all
+}
+
 func (m NamedMover) has(a netip.Addr) bool {
 	return slices.ContainsFunc(m.Pools, func(p addresses.Pool) bool { return p.Contains(a) })
+}
+
+// unheld are the addresses that no node holds and that this one can't: people look for the reason.
+func unheld(l addresses.Ledger, elsewhere []netip.Addr, r addresses.Report) (all []addresses.Problem) {
+	for _, a := range elsewhere {
+		e, _ := l.Entry(a)
+		if e.Holder == "" && len(e.Nodes) == 0 && !r.OnSegment(a) {
+			all = append(all, addresses.Problem{Address: a, Reason: addresses.OffSegment})
+		}
+	}
+	return all
 }
 
 // going are the addresses that a run after this one goes on with: what is held, and what an earlier

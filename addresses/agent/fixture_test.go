@@ -61,6 +61,7 @@ type fakeAPI struct {
 	stored  *corev1.ConfigMap
 	down    bool // requests fail
 	deaf    bool // requests are answered by nothing
+	closed  bool // ConfigMaps alone can't be read
 	watches []*watch.RaceFreeFakeWatcher
 	lists   int
 
@@ -128,6 +129,9 @@ func (f *fakeAPI) List(ctx context.Context, _ metav1.ListOptions) (*corev1.Confi
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.closed {
+		return nil, apierrors.NewForbidden(corev1.Resource("configmaps"), LedgerName, errDown)
+	}
 	f.lists++
 	all := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(f.version)}}
 	if f.stored != nil {
@@ -238,6 +242,8 @@ type fakeNeighbors struct {
 	known map[netip.Addr]net.HardwareAddr
 	asked []netip.Addr
 	looks int
+	// answers come a moment after somebody asked.
+	answers map[netip.Addr]net.HardwareAddr
 }
 
 func (n *fakeNeighbors) Hardware(context.Context) (map[netip.Addr]net.HardwareAddr, error) {
@@ -251,6 +257,15 @@ func (n *fakeNeighbors) Ask(_ context.Context, all []netip.Addr) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.asked = append(n.asked, all...)
+	for _, a := range all {
+		if hardware, there := n.answers[a]; there {
+			time.AfterFunc(time.Millisecond, func() {
+				n.mu.Lock()
+				defer n.mu.Unlock()
+				n.known[a] = hardware
+			})
+		}
+	}
 	return nil
 }
 
@@ -258,20 +273,33 @@ func (n *fakeNeighbors) Ask(_ context.Context, all []netip.Addr) error {
 type proxies struct {
 	mu     sync.Mutex
 	silent map[string]bool
+	refuse map[string]bool
 	checks map[string]int
 }
 
-func (p *proxies) check(_ context.Context, at netip.AddrPort) bool {
+func (p *proxies) check(_ context.Context, at netip.AddrPort) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.checks[at.String()]++
-	return !p.silent[at.String()]
+	switch {
+	case p.silent[at.String()]:
+		return context.DeadlineExceeded
+	case p.refuse[at.String()]:
+		return ErrRefused
+	}
+	return nil
 }
 
 func (p *proxies) hush(at string, silent bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.silent[at] = silent
+}
+
+func (p *proxies) refuses(at string, refuses bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse[at] = refuses
 }
 
 // machine is one with an agent, Node "a" of a cluster with "b", "c" and "d".
@@ -295,7 +323,7 @@ func newMachine(t *testing.T) *machine {
 	nodes := informers.NewSharedInformerFactory(client, 0).Core().V1().Nodes()
 	m := &machine{
 		t: t, api: &fakeAPI{nodes: nodes, version: 100}, kernel: &fakeNeighbors{},
-		proxies: &proxies{silent: map[string]bool{}, checks: map[string]int{}}, state: filepath.Join(t.TempDir(), StateFile),
+		proxies: &proxies{silent: map[string]bool{}, refuse: map[string]bool{}, checks: map[string]int{}}, state: filepath.Join(t.TempDir(), StateFile),
 	}
 	for i, name := range []string{"a", "b", "c", "d"} {
 		m.node(name, fmt.Sprintf("10.0.0.%d", i+1), true)

@@ -17,6 +17,11 @@ const (
 	// friendsEvery is how often the table is looked at without a question, so that a machine which
 	// has failed is still known by its hardware address.
 	friendsEvery = 30 * time.Second
+	// askFriends is how often, at most, an unknown hardware address is a reason to ask for machines
+	// that the table doesn't have, and answersWithin how long their answers are waited for.
+	askFriends    = time.Second
+	answersWithin = 50 * time.Millisecond
+	lookEvery     = 5 * time.Millisecond
 )
 
 // Friends tells which hardware addresses belong to machines of the cluster. It remembers what the
@@ -28,6 +33,7 @@ type Friends struct {
 	members map[netip.Addr]bool
 	known   map[netip.Addr]string
 	looked  time.Time
+	asked   time.Time
 }
 
 // NewFriends knows nobody yet.
@@ -54,11 +60,7 @@ func (f *Friends) set(members []netip.Addr) {
 func (f *Friends) Run(ctx context.Context) {
 	for {
 		f.look(ctx)
-		if missing := f.missing(); len(missing) > 0 {
-			if err := f.neighbors.Ask(ctx, missing); err != nil && ctx.Err() == nil {
-				klog.FromContext(ctx).V(2).Info("Other machines of the cluster were not asked for", "err", err)
-			}
-		}
+		f.ask(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -81,22 +83,53 @@ func (f *Friends) missing() (unknown []netip.Addr) {
 	return unknown[:min(len(unknown), 128)]
 }
 
-// Friend reports whether a hardware address belongs to a machine of the cluster. It looks into the
-// kernel's table if it doesn't know, but not often.
+// Friend reports whether a hardware address belongs to a machine of the cluster. If it doesn't know
+// it looks into the kernel's table, and asks for machines that are not in there, but not often: an
+// agent that has just begun knows nobody, and a friend must not be taken for a stranger.
 func (f *Friends) Friend(hardware net.HardwareAddr) bool {
 	if f.knows(hardware) {
 		return true
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), friendsWithin)
+	defer cancel()
 	f.mu.Lock()
 	recent := time.Since(f.looked) < friendsWithin
 	f.mu.Unlock()
-	if recent {
+	if !recent {
+		if f.look(ctx); f.knows(hardware) {
+			return true
+		}
+	}
+	f.mu.Lock()
+	may := time.Since(f.asked) >= askFriends
+	f.mu.Unlock()
+	return may && f.ask(ctx) && f.answered(ctx, hardware)
+}
+
+// ask makes the kernel ask for the machines that are missing, and reports whether there are any.
+func (f *Friends) ask(ctx context.Context) bool {
+	missing := f.missing()
+	if len(missing) == 0 {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), friendsWithin)
-	defer cancel()
-	f.look(ctx)
-	return f.knows(hardware)
+	f.mu.Lock()
+	f.asked = time.Now()
+	f.mu.Unlock()
+	if err := f.neighbors.Ask(ctx, missing); err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).V(2).Info("Other machines of the cluster were not asked for", "err", err)
+	}
+	return true
+}
+
+// answered waits for the answer of a machine.
+func (f *Friends) answered(ctx context.Context, hardware net.HardwareAddr) bool {
+	for until := time.Now().Add(answersWithin); time.Now().Before(until) && ctx.Err() == nil; {
+		time.Sleep(lookEvery)
+		if f.look(ctx); f.knows(hardware) {
+			return true
+		}
+	}
+	return false
 }
 
 func (f *Friends) knows(hardware net.HardwareAddr) bool {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -16,9 +17,10 @@ const (
 	checkEvery, checkWithin = 300 * time.Millisecond, 300 * time.Millisecond
 	missesToSilent          = 3
 	answersToHeard          = 2
-	// agentMisses are those after which an agent is silent, which are ten seconds: one that is
-	// replaced is back by then, and what it holds is known to its neighbors for longer.
-	agentMisses = int(10 * time.Second / checkEvery)
+	// restartWithin is how long a program may take that is replaced. An agent that is back by then
+	// has lost nothing: what it holds is known to its neighbors for longer. Nor has a kube-proxy
+	// whose machine refuses connections to its port: its rules stay in the kernel without it.
+	restartWithin = 10 * time.Second
 	// checkPace is how far apart all checks of one node are at least, on average: a holder of many
 	// addresses whose traffic is local has a port for each.
 	checkPace = 10 * time.Millisecond
@@ -27,18 +29,24 @@ const (
 // hearing is what is known of one port after some checks.
 type hearing struct {
 	silent          bool
-	misses, answers int // in a row
+	misses, answers int       // in a row
+	since           time.Time // of the misses in a row: the first, also if it was a refusal
 }
 
-// after is what is known after one more check, of a port that is silent after so many misses.
-func (h hearing) after(answered bool, toSilent int) hearing {
-	if answered {
-		h.misses, h.answers = 0, h.answers+1
+// after is what is known after one more check.
+func (h hearing) after(now time.Time, answer error, patient bool) hearing {
+	if answer == nil {
+		h.misses, h.answers, h.since = 0, h.answers+1, time.Time{}
 		h.silent = h.silent && h.answers < answersToHeard
 		return h
 	}
-	h.misses, h.answers = h.misses+1, 0
-	h.silent = h.silent || h.misses >= toSilent
+	if h.answers = 0; h.since.IsZero() {
+		h.since = now
+	}
+	if h.misses++; errors.Is(answer, ErrRefused) {
+		h.misses = 0 // the machine is there
+	}
+	h.silent = h.silent || h.misses >= missesToSilent && !patient || now.Sub(h.since) >= restartWithin
 	return h
 }
 
@@ -53,8 +61,8 @@ type watcher struct {
 }
 
 type portWatch struct {
-	at       []netip.AddrPort // one that answers is enough
-	toSilent int
+	at      []netip.AddrPort // one that answers is enough
+	patient bool
 	hearing
 	stop context.CancelFunc
 }
@@ -78,10 +86,7 @@ func (w *watcher) set(ctx context.Context, want map[addresses.Endpoint][]netip.A
 			continue
 		}
 		alone, stop := context.WithCancel(ctx)
-		p := &portWatch{at: at, toSilent: missesToSilent, stop: stop}
-		if e.Port == addresses.AgentPort {
-			p.toSilent = agentMisses
-		}
+		p := &portWatch{at: at, patient: e.Port == addresses.AgentPort, stop: stop}
 		w.watches[e] = p
 		w.workers.Go(func() { w.watch(alone, p) })
 	}
@@ -89,20 +94,21 @@ func (w *watcher) set(ctx context.Context, want map[addresses.Endpoint][]netip.A
 
 // watch checks one port until the context ends.
 func (w *watcher) watch(ctx context.Context, p *portWatch) {
-	// Watches that begin together do not go on together.
-	for pause := rand.N(checkEvery); ; pause = w.pause() {
+	// Watches that begin together do not go on together. A check that waits in vain makes the next
+	// one no later: what counts is how soon a node is known to be silent.
+	for next := time.Now().Add(rand.N(checkEvery)); ; next = later(next.Add(w.pause()), time.Now()) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pause):
+		case <-time.After(time.Until(next)):
 		}
-		answered := checked(ctx, w.check, p.at)
+		answer := checked(ctx, w.check, p.at)
 		if ctx.Err() != nil {
 			return
 		}
 		w.mu.Lock()
 		before := p.silent
-		p.hearing = p.after(answered, p.toSilent)
+		p.hearing = p.after(time.Now(), answer, p.patient)
 		after := p.silent
 		w.mu.Unlock()
 		if before != after {
@@ -111,18 +117,33 @@ func (w *watcher) watch(ctx context.Context, p *portWatch) {
 	}
 }
 
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
 func (w *watcher) pause() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return max(checkEvery, time.Duration(len(w.watches))*checkPace)
 }
 
-func checked(ctx context.Context, check Check, at []netip.AddrPort) bool {
-	return slices.ContainsFunc(at, func(one netip.AddrPort) bool {
+// checked asks at each address until one answers. Only where all refuse is that what counts.
+func checked(ctx context.Context, check Check, at []netip.AddrPort) (worst error) {
+	for _, one := range at {
 		ctx, cancel := context.WithTimeout(ctx, checkWithin)
-		defer cancel()
-		return check(ctx, one)
-	})
+		err := check(ctx, one)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if worst == nil || !errors.Is(err, ErrRefused) {
+			worst = err
+		}
+	}
+	return worst
 }
 
 // silent are the ports that don't answer.

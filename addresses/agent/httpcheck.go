@@ -2,9 +2,12 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
+	"syscall"
 )
 
 // HTTPCheck makes a Check that asks as load balancers do: GET /healthz, and healthy is who answers
@@ -19,16 +22,22 @@ func HTTPCheck() Check {
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return func(ctx context.Context, at netip.AddrPort) bool {
+	return func(ctx context.Context, at netip.AddrPort) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at.String()+"/healthz", nil)
 		if err != nil {
-			return false
+			return err
 		}
 		response, err := client.Do(request)
-		if err != nil {
-			return false
+		switch {
+		case errors.Is(err, syscall.ECONNREFUSED):
+			return fmt.Errorf("%w: %w", ErrRefused, err)
+		case err != nil:
+			return err
 		}
 		_ = response.Body.Close()
-		return response.StatusCode == http.StatusOK
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("asking %s for its health: it answers %s", at, response.Status)
+		}
+		return nil
 	}
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 
@@ -51,6 +52,8 @@ type State struct {
 	Held    []addresses.Hold
 	Refused []addresses.Problem
 	Routers []addresses.Router
+	// Segments are those that addresses can be held on; nil: that is not known, or no matter.
+	Segments []netip.Prefix
 	// Announced counts the announcements so far, and Conflicts the times that somebody else claimed
 	// an address.
 	Announced, Conflicts uint64
@@ -86,5 +89,9 @@ type Neighbors interface {
 	Ask(ctx context.Context, neighbors []netip.Addr) error
 }
 
-// Check reports whether an HTTP server says that it is healthy, within the context's time.
-type Check func(ctx context.Context, at netip.AddrPort) bool
+// Check asks an HTTP server within the context's time. It returns nil if the server says that it is
+// healthy, and ErrRefused if the machine is there and nobody listens at the port.
+type Check func(ctx context.Context, at netip.AddrPort) error
+
+// ErrRefused is what a machine answers at a port where nobody listens.
+var ErrRefused = errors.New("nobody listens at the port")

@@ -47,6 +47,7 @@ type Reader struct {
 	Doubt func(doubt bool, why error)
 
 	last          version
+	unreadable    error // why the latest ledger can't be read; nil: it can
 	told, doubted bool
 }
 
@@ -102,8 +103,8 @@ func (r *Reader) follow(ctx context.Context) (began bool, err error) {
 		return false, err
 	}
 	defer watching.Stop()
-	r.doubt(false, nil)
 	for {
+		r.doubt(r.unreadable != nil, r.unreadable)
 		select {
 		case <-ctx.Done():
 			return true, ctx.Err()
@@ -168,24 +169,30 @@ func (r *Reader) happened(ctx context.Context, event watch.Event) error {
 	return nil
 }
 
-// seen reads the ledger. One that can't be read changes nothing: what the node holds stays.
+// seen reads the ledger. One that can't be read changes nothing, but that it may say something else:
+// what the node holds stays, in doubt.
 func (r *Reader) seen(ctx context.Context, stored *corev1.ConfigMap) {
 	now := version{string(stored.UID), stored.ResourceVersion}
 	if now == r.last {
 		return
 	}
-	ledger, err := addresses.ParseLedger([]byte(stored.Data[LedgerKey]))
+	text := stored.Data[LedgerKey]
+	if text == "" { // an empty ledger has a text, too
+		r.gone(ctx)
+		return
+	}
+	ledger, err := addresses.ParseLedger([]byte(text))
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "The ledger of addresses can't be read; what this node holds stays "+
 			"as it is. Restore the key, or delete the ConfigMap to have it rebuilt", "configMap", LedgerNamespace+"/"+LedgerName, "key", LedgerKey)
-		r.last = now
+		r.last, r.unreadable = now, err
 		return
 	}
 	if r.last.uid != "" && r.last.uid != now.uid {
 		klog.FromContext(ctx).Info("The ledger of addresses was made anew",
 			"configMap", LedgerNamespace+"/"+LedgerName)
 	}
-	r.last = now
+	r.last, r.unreadable = now, nil
 	r.Read(ledger, now.uid)
 }
 
@@ -198,5 +205,5 @@ func (r *Reader) gone(ctx context.Context) {
 	}
 	klog.FromContext(ctx).Info("The ledger of addresses is gone; what this node holds stays as it is",
 		"configMap", LedgerNamespace+"/"+LedgerName, "uid", cmp.Or(r.last.uid, "unknown"))
-	r.last = never
+	r.last, r.unreadable = never, nil
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -71,11 +72,46 @@ func TestTheReport(t *testing.T) {
 	})
 }
 
+// What all nodes say at the same time, and nobody acts on, is said less often the more they are.
+func TestReportsThatAreNotUrgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		for i := range 100 {
+			m.node(fmt.Sprint("n", i), fmt.Sprintf("10.0.1.%d", i), true)
+		}
+		m.api.put("one", ledgerText("192.0.2.1 a 3"))
+		m.start()
+		defer m.stop()
+		m.after(time.Minute)
+		all := []string{"192.0.2.1 a 3"}
+		for i := range 60 {
+			all = append(all, fmt.Sprintf("192.0.2.%d a,b 0", i+2))
+			m.api.put("one", ledgerText(all...))
+			m.after(time.Second)
+		}
+		if n := len(m.api.told()); n < 5 || n > 8 {
+			t.Errorf("%d reports in a minute", n)
+		}
+		m.after(20 * time.Second)
+		if r := m.report(); len(r.Held) != 61 {
+			t.Errorf("%d held at last", len(r.Held))
+		}
+		m.api.put("one", ledgerText(append(all[:1:1], "192.0.2.2 a,b 0")...))
+		m.after(time.Second)
+		before := len(m.api.told())
+		m.api.put("one", ledgerText("192.0.2.1 b 4", "192.0.2.2 a,b 0"))
+		m.after(2 * gatherFor)
+		if r := m.report(); len(r.Held) != 1 || len(m.api.told()) != before+1 {
+			t.Errorf("what is urgent waits: %+v", r)
+		}
+	})
+}
+
 // A node that has never read the ledger must not replace what its Node says.
 func TestNothingIsReportedInIgnorance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
-		m.api.set(true, false)
+		m.api.closed = true
 		m.start()
 		defer m.stop()
 		m.after(time.Minute)
@@ -135,6 +171,23 @@ func TestSilence(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 
+		// A kube-proxy may be replaced too: its machine answers, and forwards as before.
+		for _, at := range []string{b, "127.0.0.1:10256", "10.0.0.1:10256"} {
+			m.proxies.refuses(at, true)
+		}
+		m.after(9 * time.Second)
+		if r := m.report(); len(r.Silent) != 0 || r.Unfit != "" {
+			t.Errorf("%+v", r)
+		}
+		m.after(2 * time.Second)
+		if r := m.report(); len(r.Silent) != 1 || r.Silent[0].Port != addresses.ProxyPort || r.Unfit == "" {
+			t.Errorf("%+v", r)
+		}
+		for _, at := range []string{b, "127.0.0.1:10256", "10.0.0.1:10256"} {
+			m.proxies.refuses(at, false)
+		}
+		m.after(time.Second)
+
 		// The own one may listen at the node's address only.
 		m.proxies.hush("127.0.0.1:10256", true)
 		m.after(time.Minute)
@@ -149,10 +202,31 @@ func TestSilence(t *testing.T) {
 	})
 }
 
+// A node that is switched off lets every check wait in vain, and is silent after three of them, which
+// is within a second and two checks.
+func TestADeadNodeIsSilentSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent := make(chan struct{}, 1)
+		dead := func(ctx context.Context, _ netip.AddrPort) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		w := newWatcher(dead, func() { silent <- struct{}{} })
+		at := []netip.AddrPort{netip.AddrPortFrom(loopback(), addresses.ProxyPort)}
+		began := time.Now()
+		w.set(t.Context(), map[addresses.Endpoint][]netip.AddrPort{{Node: "b", Port: addresses.ProxyPort}: at})
+		<-silent
+		if took, most := time.Since(began), checkEvery*(missesToSilent+1); took > most {
+			t.Errorf("silent after %s, want it within %s", took, most)
+		}
+		w.stop()
+	})
+}
+
 // Nobody is watched any more who holds nothing, and many ports are checked less often each.
 func TestWatchesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &proxies{silent: map[string]bool{}, checks: map[string]int{}}
+		p := &proxies{silent: map[string]bool{}, refuse: map[string]bool{}, checks: map[string]int{}}
 		w := newWatcher(p.check, func() {})
 		all := map[addresses.Endpoint][]netip.AddrPort{}
 		for port := range uint16(300) {
@@ -171,13 +245,20 @@ func TestWatchesAreBounded(t *testing.T) {
 	})
 }
 
+// In short: an answer, a miss, and a refusal.
 func TestHearing(t *testing.T) {
+	answers := map[rune]error{'+': nil, '-': context.DeadlineExceeded, 'x': ErrRefused}
+	long := strings.Repeat("x", int(restartWithin/checkEvery))
 	for checks, want := range map[string]bool{
 		"--": false, "---": true, "--+-": false, "---+": true, "---++": false, "---+-+": true, "---+-++": false, "+---": true,
+		"xxxxxx": false, "xx--": false, "xx---": true, "--x--": false, "---x": true, "---x++": false,
+		long: false, long + "xx": true, long + "xx+": true, long + "xx++": false, long + "+" + long: false,
 	} {
 		var h hearing
+		now := time.Unix(0, 0)
 		for _, c := range checks {
-			h = h.after(c == '+', missesToSilent)
+			h = h.after(now, answers[c], false)
+			now = now.Add(checkEvery)
 		}
 		if h.silent != want {
 			t.Errorf("%s: silent %v", checks, h.silent)
@@ -212,12 +293,12 @@ func TestHTTPCheck(t *testing.T) {
 		code.Store(c.code)
 		ctx, cancel := context.WithTimeout(t.Context(), checkWithin)
 		began := time.Now()
-		if got := check(ctx, at); got != c.want || time.Since(began) > 2*checkWithin {
+		if got := check(ctx, at) == nil; got != c.want || time.Since(began) > 2*checkWithin {
 			t.Errorf("%d: %v after %s", c.code, got, time.Since(began))
 		}
 		cancel()
 	}
-	if check(t.Context(), netip.MustParseAddrPort("127.0.0.1:1")) {
-		t.Error("a port that nobody listens on is healthy")
+	if err := check(t.Context(), netip.MustParseAddrPort("127.0.0.1:1")); !errors.Is(err, ErrRefused) {
+		t.Errorf("a port that nobody listens on: %v", err)
 	}
 }

@@ -24,7 +24,7 @@ func (c *Controller) listen(cfg Config) error {
 		{cfg.Services.Informer(), handler(c, c.anyService, c.serviceChanged, func(svc *corev1.Service) { c.newest.Forget(svc.UID) })},
 		{cfg.Nodes.Informer(), handler(c, func(*corev1.Node) bool { return true }, nodeChanged, func(*corev1.Node) {})},
 		{cfg.Slices.Informer(), handler(c, c.localSlice, func(old, slice *discoveryv1.EndpointSlice) bool {
-			return c.localSlice(slice) && !equality.Semantic.DeepEqual(old.Endpoints, slice.Endpoints)
+			return c.localSlice(slice) && servesElsewhere(old, slice)
 		}, func(*discoveryv1.EndpointSlice) {})},
 	}
 	if c.namespaces != nil {
@@ -90,6 +90,18 @@ func (c *Controller) serviceChanged(old, svc *corev1.Service) bool {
 func (c *Controller) localSlice(slice *discoveryv1.EndpointSlice) bool {
 	svc, err := c.services.Services(slice.Namespace).Get(slice.Labels[discoveryv1.LabelServiceName])
 	return err == nil && local(svc) && svc.Spec.Type == corev1.ServiceTypeLoadBalancer
+}
+
+// servesElsewhere reports whether endpoints came to a node that had none, or left one. Where pods are
+// replaced, most events say no such thing.
+func servesElsewhere(old, slice *discoveryv1.EndpointSlice) bool {
+	for _, f := range []addresses.Family{addresses.IPv4, addresses.IPv6} {
+		was, is := servingOf([]*discoveryv1.EndpointSlice{old}, f), servingOf([]*discoveryv1.EndpointSlice{slice}, f)
+		if !maps.Equal(was.ready, is.ready) || !maps.Equal(was.ending, is.ending) || !maps.Equal(was.others, is.others) {
+			return true
+		}
+	}
+	return false
 }
 
 // nodeChanged reports whether a Node changed in what matters here; heartbeats don't.

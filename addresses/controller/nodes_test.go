@@ -3,6 +3,7 @@ package controller
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +47,9 @@ func TestAnAddressLeavesANode(t *testing.T) {
 		"nonsense":  {func(n *corev1.Node) { n.Annotations[addresses.ReportAnnotation] = "{" }, whyNoReport},
 		"refused": {func(n *corev1.Node) {
 			n.Annotations[addresses.ReportAnnotation] = `{"refused":[{"address":"192.0.2.1","reason":"AddressOffSegment"}]}`
+		}, whyRefused},
+		"off segment": {func(n *corev1.Node) {
+			n.Annotations[addresses.ReportAnnotation] = `{"segments":["192.0.3.0/24"]}`
 		}, whyRefused},
 		"cordoned": {func(n *corev1.Node) { n.Spec.Unschedulable = true }, whyDraining},
 		"autoscaler": {func(n *corev1.Node) {
@@ -108,7 +112,7 @@ func TestASilentNodeLosesItsAddressesAtOnce(t *testing.T) {
 				if !c.moves {
 					return
 				}
-				// Nobody watches a node that holds nothing; it must not be the first choice.
+				// It may fall silent again, so it must not be the first choice.
 				for _, name := range []string{"a", "b", "c"} {
 					if name != holder {
 						w.report(name, addresses.Report{})
@@ -128,6 +132,43 @@ func TestASilentNodeLosesItsAddressesAtOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Nodes that were all silent for a moment, one after the other, are no reason to wait for one that is
+// dead: who answers again takes over.
+func TestWhoAnswersAgainTakesOver(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder, _ := three(w)
+		others := slices.DeleteFunc([]string{"a", "b", "c"}, func(name string) bool { return name == holder })
+		say := func(silent string, by ...string) {
+			for _, name := range by {
+				w.report(name, addresses.Report{Silent: []addresses.Endpoint{{Node: silent, Port: addresses.ProxyPort}}})
+			}
+			w.after(100 * time.Millisecond)
+		}
+		say(others[0], holder, others[1])
+		say(others[1], holder, others[0])
+		for _, name := range []string{holder, others[0], others[1]} {
+			w.report(name, addresses.Report{})
+		}
+		w.settle()
+		if now := w.holder("one"); now != holder {
+			t.Fatalf("%s holds it: the holder was never silent", now)
+		}
+		say(holder, others...)
+		if now := w.holder("one"); now == holder {
+			t.Error("the silent node goes on, because the others were silent once")
+		}
+		// It is back, and the new holder, which was silent before, keeps what it has.
+		now := w.holder("one")
+		for _, name := range others {
+			w.report(name, addresses.Report{})
+		}
+		w.after(2 * time.Second)
+		if w.holder("one") != now {
+			t.Errorf("%s holds it, want still %s", w.holder("one"), now)
+		}
+	})
 }
 
 // Where nobody else may hold an address it stays, and the Service says why nobody may.
@@ -291,7 +332,7 @@ func TestADefendedAddressStays(t *testing.T) {
 		if w.holder("one") != holder {
 			t.Errorf("it went from %s to %s", holder, w.holder("one"))
 		}
-		w.says("one", "False AddressInUse", "holds 192.0.2.1 against")
+		w.says("one", "False AddressInUse", "holds 192.0.2.1, and another machine")
 	})
 }
 
@@ -322,4 +363,19 @@ func TestAddressesSpreadInCalmTimes(t *testing.T) {
 			t.Errorf("held %v after %v moves", held, w.metric("moves_total", "reason", whyBalanced))
 		}
 	})
+}
+
+// Where pods are replaced most events say nothing that matters here.
+func TestServesElsewhere(t *testing.T) {
+	for _, c := range []struct {
+		old, now string
+		want     bool
+	}{
+		{"a b", "b a", false}, {"a b", "a a b", false}, {"a b", "a", true}, {"a", "a b", true}, {"a", "-a", true}, {"-a", "-a -a", false},
+	} {
+		old, now := sliceOf("one", strings.Fields(c.old)...), sliceOf("one", strings.Fields(c.now)...)
+		if got := servesElsewhere(old, now); got != c.want {
+			t.Errorf("%q, then %q: %t", c.old, c.now, got)
+		}
+	}
 }

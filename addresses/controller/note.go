@@ -20,6 +20,8 @@ const (
 	reasonRouting  = "AddressRoutingFailed"
 	reasonRebuilt  = "AddressLedgerRebuilt"
 	reasonDamaged  = "AddressLedgerDamaged"
+	// reasonOverwritten: two controllers write one status.
+	reasonOverwritten = "AddressStatusOverwritten"
 )
 
 // note is something that a user should know of a Service.

@@ -33,6 +33,7 @@ type change struct {
 // come, so that no two show one that only one of them has. One that failed holds up only those that
 // get what it still shows.
 func (c *Controller) tell(ctx context.Context, p plan) error {
+	c.rivals.forget(p)
 	changes := c.changes(p)
 	if len(changes) == 0 {
 		return nil
@@ -46,6 +47,16 @@ func (c *Controller) tell(ctx context.Context, p plan) error {
 		if slices.ContainsFunc(ch.gained, func(a netip.Addr) bool { return slices.Contains(still, a) }) {
 			failed = append(failed, fmt.Errorf("%w: Service %s waits until another one shows its address no more", errOutdated, klog.KObj(ch.from)))
 			continue
+		}
+		waits, rivalry := c.rivals.waits(ch, p.fleet.now)
+		if waits {
+			still = append(still, ch.freed...)
+			continue
+		}
+		if rivalry {
+			c.recorder.Eventf(ch.from, corev1.EventTypeWarning, reasonOverwritten,
+				"another controller goes on writing the status of this Service, and shows %q: set spec.loadBalancerClass so that one of them serves it, or stop the other one",
+				joined(shown(ch.from)))
 		}
 		if err := c.carryOut(ctx, ch); err != nil {
 			failed = append(failed, err)
@@ -150,6 +161,7 @@ func (c *Controller) carryOut(ctx context.Context, ch change) error {
 		return fmt.Errorf("writing the status of Service %s: %w", klog.KObj(ch.from), err)
 	}
 	c.newest.Wrote(patched)
+	c.rivals.shows(ch)
 	for _, n := range news(ch.from, ch.notes) {
 		c.recorder.Event(ch.from, corev1.EventTypeWarning, n.reason, n.String())
 	}

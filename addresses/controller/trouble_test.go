@@ -354,3 +354,39 @@ func TestALostLedgerAndAnOldCache(t *testing.T) {
 		behind.kill()
 	})
 }
+
+// Another controller takes the Service for its own, and puts its address back whenever it is gone.
+func TestAnotherControllerWritesTheStatus(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.node("a")
+		w.start()
+		w.service("one")
+		w.settle()
+		overwrite := func() {
+			w.editService("one", func(svc *corev1.Service) {
+				svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}}
+			})
+		}
+		overwrite()
+		w.settle()
+		w.has("one", "192.0.2.1") // once is put right at once
+		before := w.api.count("PATCH services/status")
+		for range 1200 {
+			if got := joined(shown(w.api.service("one"))); got != "203.0.113.9" {
+				overwrite()
+			}
+			w.after(100 * time.Millisecond)
+		}
+		if n := w.api.count("PATCH services/status") - before; n < 3 || n > 12 {
+			t.Errorf("%d writes in two minutes", n)
+		}
+		if got := w.events.of("one Warning AddressStatusOverwritten"); len(got) != 1 || !strings.Contains(got[0], "203.0.113.9") {
+			t.Errorf("events %q", got)
+		}
+		w.service("two")
+		w.settle()
+		w.has("two", "192.0.2.2")
+		w.after(2 * lastRivalWait)
+		w.has("one", "192.0.2.1")
+	})
+}

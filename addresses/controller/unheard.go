@@ -19,13 +19,12 @@ type unheard map[string]time.Time
 // learn remembers since when, and says which nodes are spared: what they hold stays with them.
 //
 // A node is spared for a while if other nodes watch it: they say sooner than its kubelet whether it
-// is gone. When half of the nodes are unheard, the API server's word counts for none of them.
+// is gone. When half of the nodes are unheard, the API server's word counts for none of them, where
+// there are agents whose word counts instead.
 func (u unheard) learn(f *fleet) {
-	watched, now := 0, make(map[string]bool)
+	watched, agents, now := false, false, make(map[string]bool)
 	for _, m := range f.members {
-		if m.ready && m.reports {
-			watched++
-		}
+		watched, agents = watched || m.ready && m.reports, agents || m.reports
 		if m.unheard {
 			now[m.name] = true
 		}
@@ -35,7 +34,7 @@ func (u unheard) learn(f *fleet) {
 			delete(u, name)
 		}
 	}
-	most := len(now) > 1 && 2*len(now) >= len(f.members)
+	most := agents && len(now) > 1 && 2*len(now) >= len(f.members)
 	for i := range f.members {
 		m := &f.members[i]
 		if !m.unheard {
@@ -44,7 +43,7 @@ func (u unheard) learn(f *fleet) {
 		if _, known := u[m.name]; !known || most { // when it hears again, not all come back at once
 			u[m.name] = f.now
 		}
-		if m.unfit == whyNotReady && (most || watched > 0 && f.now.Before(u[m.name].Add(unheardFor))) {
+		if m.unfit == whyNotReady && (most || watched && f.now.Before(u[m.name].Add(unheardFor))) {
 			m.unfit, m.spared = "", true
 		}
 	}

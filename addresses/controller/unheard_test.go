@@ -84,9 +84,10 @@ func (nowhere) Route(context.Context, netip.Addr, string) error { return nil }
 // Where no agents run nobody can tell whether a node is heard.
 func TestANodeThatNobodyWatches(t *testing.T) {
 	inWorld(t, func(w *world) {
-		for _, name := range []string{"a", "b"} {
-			w.node(name, func(n *corev1.Node) { n.Annotations = nil })
-		}
+		without := func(n *corev1.Node) { n.Annotations = nil }
+		w.node("a", without)
+		w.node("b", without)
+		w.node("gone-long-ago", without, turned(corev1.ConditionUnknown))
 		w.start(func(c *Config) {
 			c.Pools[0].Mover = "failover"
 			c.Routers = map[string]Routing{"failover": {Router: nowhere{}}}

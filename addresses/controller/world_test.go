@@ -246,6 +246,10 @@ func onPort(port int32) func(*corev1.Service) {
 // endpoints says on which nodes a Service has ready endpoints of IPv4; with a dash before it, one
 // that ends.
 func (w *world) endpoints(service string, nodes ...string) {
+	w.api.put("endpointslices", sliceOf(service, nodes...))
+}
+
+func sliceOf(service string, nodes ...string) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: service + "-v4", Labels: map[string]string{discoveryv1.LabelServiceName: service}},
 		AddressType: discoveryv1.AddressTypeIPv4,
@@ -259,7 +263,7 @@ func (w *world) endpoints(service string, nodes ...string) {
 		}
 		slice.Endpoints = append(slice.Endpoints, e)
 	}
-	w.api.put("endpointslices", slice)
+	return slice
 }
 
 // has compares what a Service shows.

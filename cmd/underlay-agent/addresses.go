@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -61,6 +62,13 @@ func (o *options) holder(
 		Friends: friends, Held: &m.held.Set, Own: &addressagent.Set{}, Check: addressagent.HTTPCheck(),
 		StatePath: o.heldPath(), Registry: reg,
 	})
+}
+
+// heldBefore reports whether an earlier run had pools. If Services use their addresses yet, a run
+// without pools must not become ready: that would take them from one node after the other.
+func (o *options) heldBefore() bool {
+	_, err := os.Stat(o.heldPath())
+	return err == nil
 }
 
 func (o *options) heldPath() string { return filepath.Join(o.stateDir, addressagent.StateFile) }

@@ -158,6 +158,40 @@ func (n *neighborhood) awaitReport(what string, says func(addresses.Report) bool
 	})
 }
 
+// gauges are the values of a registry that has one of each name.
+func gauges(t *testing.T, r metrics.KubeRegistry) map[string]float64 {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			found[f.GetName()] += m.GetGauge().GetValue()
+		}
+	}
+	return found
+}
+
+// without runs the agent with all pools gone from the configuration: it says whose addresses they
+// are and is not ready, so that a rollout of that file ends here.
+func (n *neighborhood) without(t *testing.T, o *options, content string) {
+	head, _, _ := strings.Cut(content, "addresses:")
+	if err := os.WriteFile(o.config, []byte(head), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stop := started(t, o, metrics.NewKubeRegistry())
+	await(t, "it is not ready for the sake of the Service", func(context.Context) bool {
+		_, body := ask(o, "/readyz")
+		return strings.Contains(body, "no pool has 10.0.0.50, which the Service default/web uses")
+	})
+	stop()
+	if err := os.WriteFile(o.config, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestAddressesOfAnAgent runs the program with the shipped roles and policy: what the ledger gives to
 // it a client on the segment reaches, also after a restart without an API server; what is no
 // Service's is refused; and what the ledger takes away is answered for no more.
@@ -187,7 +221,8 @@ func TestAddressesOfAnAgent(t *testing.T) {
 	}
 	o.clusterCIDR = "10.244.0.0/16,fd01::/48"
 	n.ledger(holdings("self", 1, "10.0.0.50", "fd00::50"))
-	stop := started(t, o, registry{})
+	shown := metrics.NewKubeRegistry() // that of the program is another test's
+	stop := started(t, o, shown)
 	n.awaitReport("a kube-proxy that isn't there is told", func(r addresses.Report) bool { return r.Unfit != "" && len(r.Held) == 2 })
 	n.kubeProxy()
 	n.awaitReport("a healthy one too", func(r addresses.Report) bool { return r.Unfit == "" && len(r.Held) == 2 && len(r.Refused) == 0 })
@@ -200,8 +235,8 @@ func TestAddressesOfAnAgent(t *testing.T) {
 			t.Errorf("the agent is not alive to other nodes: %v, %v", response, err)
 		}
 	}
-	if _, page := ask(o, "/metrics"); !strings.Contains(page, `underlay_agent_address_held{mover="layer2"} 2`) || !strings.Contains(page, "underlay_agent_address_doubt 0") {
-		t.Errorf("/metrics:\n%s", page)
+	if got := gauges(t, shown); got["underlay_agent_address_held"] != 2 || got["underlay_agent_address_doubt"] != 0 {
+		t.Errorf("metrics: %v", got)
 	}
 	var out bytes.Buffer
 	if err := check(t.Context(), o, &out); !strings.Contains(out.String(), "address 10.0.0.50: by layer2, pool segment, for default/web") {
@@ -221,6 +256,10 @@ func TestAddressesOfAnAgent(t *testing.T) {
 	})
 	stop = started(t, o, metrics.NewKubeRegistry())
 	n.awaitReport("held again", func(r addresses.Report) bool { return len(r.Held) == 2 })
+	stop()
+	t.Run("without the pools", func(t *testing.T) { n.without(t, o, content) })
+	stop = started(t, o, metrics.NewKubeRegistry())
+	n.awaitServed("held with the pools again", true)
 	n.ledger(holdings("b", 2, "10.0.0.50", "fd00::50"))
 	n.awaitReport("given up", func(r addresses.Report) bool { return len(r.Held) == 0 })
 	n.awaitServed("given up", false)

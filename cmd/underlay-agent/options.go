@@ -109,6 +109,7 @@ func (o *options) settle() (settings, error) {
 		return s, errors.Join(append(wrong, err)...)
 	}
 	s.addresses = loaded.Addresses
+	wrong = append(wrong, passwords(s.addresses.BGP)...)
 	s.Untrusting, s.Inventory = loaded.Metal, loaded.Inventory
 	s.Modes = agent.Modes{IPv4: agent.Mode(loaded.Families.IPv4), IPv6: agent.Mode(loaded.Families.IPv6)}
 	for _, p := range loaded.Pools {

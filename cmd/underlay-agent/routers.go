@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"slices"
@@ -175,6 +176,20 @@ func peerOf(p config.BGPPeer) (bgp.Peer, error) {
 		return bgp.Peer{}, fmt.Errorf("passwordFile %s of router %s: %w", p.PasswordFile, p.Name, err)
 	}
 	return peer, nil
+}
+
+// passwords are the mistakes in files with passwords, which end a rollout at its first node: later
+// they cost one session only. A router of some nodes may have its file on those nodes alone.
+func passwords(b config.BGP) (wrong []error) {
+	for i, p := range b.Peers {
+		_, err := peerOf(p)
+		if err == nil || p.Nodes != nil && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		wrong = append(wrong, fmt.Errorf("addresses.bgp.peers[%d].%w; the file is to hold the password alone, "+
+			"and on each node: the chart's bgp.secretName names the Secret that it comes from", i, err))
+	}
+	return wrong
 }
 
 // stateWithin bounds a look at the sessions.

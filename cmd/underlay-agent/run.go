@@ -69,7 +69,7 @@ func run(ctx context.Context, o *options, reg agent.Registry) error {
 		return err
 	}
 	var holder *addressagent.Agent
-	if holds(s.addresses) {
+	if holds(s.addresses) || o.heldBefore() {
 		if holder, err = o.holder(s, m, nodes.Core().V1().Nodes(), reg); err != nil {
 			return err
 		}
@@ -86,7 +86,11 @@ func together(ctx context.Context, o *options, nodes informers.SharedInformerFac
 	if err != nil {
 		return fmt.Errorf("--bind-address, --port: %w", err)
 	}
-	server := &http.Server{Handler: endpoints(a), ReadHeaderTimeout: stopWithin}
+	ready := a.Ready
+	if holder != nil {
+		ready = func() error { return errors.Join(a.Ready(), holder.Ready()) }
+	}
+	server := &http.Server{Handler: endpoints(a, ready), ReadHeaderTimeout: stopWithin}
 	go func() { fail(fmt.Errorf("serving health and metrics: %w", server.Serve(listener))) }()
 
 	nodes.StartWithContext(ctx)
@@ -114,7 +118,7 @@ func together(ctx context.Context, o *options, nodes informers.SharedInformerFac
 }
 
 // endpoints are what probes and Prometheus ask for.
-func endpoints(a *agent.Agent) http.Handler {
+func endpoints(a *agent.Agent, ready func() error) http.Handler {
 	mux := http.NewServeMux()
 	answer := func(w http.ResponseWriter, problem error) {
 		if problem != nil {
@@ -124,7 +128,7 @@ func endpoints(a *agent.Agent) http.Handler {
 		_, _ = fmt.Fprintln(w, "ok")
 	}
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.Alive(time.Now())) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.Ready()) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, ready()) })
 	mux.Handle("GET /metrics", legacyregistry.Handler())
 	return mux
 }

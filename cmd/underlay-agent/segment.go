@@ -93,10 +93,11 @@ func (s *segment) State() (now addressagent.State) {
 			now.Held = append(now.Held, addresses.Hold{Address: h.Address, Epoch: h.Epoch})
 		}
 	}
-	// Whoever looks for a node for the others need not try this one.
-	for _, a := range s.want.Elsewhere {
-		if !s.routed && !slices.ContainsFunc(s.links, func(l layer2.Link) bool { return hasNeighbor(l, a) }) {
-			now.Refused = append(now.Refused, addresses.Problem{Address: a, Reason: addresses.OffSegment})
+	if s.links != nil && !s.routed {
+		// Whoever looks for a node for the others need not try this one.
+		now.Segments = []netip.Prefix{}
+		for _, l := range s.links {
+			now.Segments = append(now.Segments, l.Prefixes...)
 		}
 	}
 	totals := s.responder.Totals()

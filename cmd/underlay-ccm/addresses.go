@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	appconfig "k8s.io/cloud-provider/app/config"
+	"k8s.io/klog/v2"
 
 	addresscontroller "github.com/underlay-ccm/underlay/addresses/controller"
 	"github.com/underlay-ccm/underlay/internal/config"
@@ -68,16 +71,27 @@ func selectsNamespaces(a config.Addresses) bool {
 }
 
 // checkAddresses refuses at start a configuration that lacks addresses which Services have, so that
-// a process that knows them goes on instead of this one. Where there are no pools at all, a ledger
-// that cannot be read stops nothing: most clusters never had one.
-func (m *manager) checkAddresses(ctx context.Context, client kubernetes.Interface) error {
-	orphans, err := addresscontroller.Check(ctx, client, ledgerNamespace, addressPools(m.config.Addresses))
-	if err != nil && !m.config.Addresses.Enabled() {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
+// a process that knows them goes on instead of this one. It waits for an API server that isn't there
+// yet, as on a control plane that starts. Where there are no pools at all, a ledger that cannot be
+// read stops nothing: most clusters never had one.
+func (m *manager) checkAddresses(ctx context.Context, client kubernetes.Interface, room *waitingRoom) error {
+	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 5, Cap: 10 * time.Second}
+	return backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		orphans, err := addresscontroller.Check(ctx, client, ledgerNamespace, addressPools(m.config.Addresses))
+		switch {
+		case err == nil:
+			return true, addressesInUse(orphans)
+		case !m.config.Addresses.Enabled():
+			return true, nil
+		}
+		room.say("waiting for the API server: " + err.Error())
+		klog.FromContext(ctx).Error(err, "Whether pools lack addresses that Services have is not known; trying again")
+		return false, nil
+	})
+}
+
+// addressesInUse are the mistakes that addresses of Services in no pool are.
+func addressesInUse(orphans []addresscontroller.Orphan) error {
 	var wrong config.Errors
 	for _, o := range orphans {
 		wrong = append(wrong, &config.Error{Field: "addresses.pools", Value: o.Address.String(), Problem: o.Problem(), Remedy: o.Remedy()})

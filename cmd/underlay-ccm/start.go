@@ -51,7 +51,7 @@ func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cl
 	if err := m.checkPools(ctx, c.Client); err != nil {
 		return nil, err
 	}
-	if err := m.checkAddresses(ctx, c.Client); err != nil {
+	if err := m.checkAddresses(ctx, c.Client, room); err != nil {
 		return nil, err
 	}
 	if err := c.SharedInformers.Core().V1().Nodes().Informer().SetTransform(light()); err != nil {

@@ -117,18 +117,18 @@ func (r *resolver) nobodysAddresses(p *addressPoolDraft, one addresses.Range, d 
 // bgp checks the routers against each other.
 func (r *resolver) bgp(d *draft) BGP {
 	b := d.addresses.BGP
-	names, at := map[string]string{}, map[netip.AddrPort]string{}
+	// There is one session with an address, whatever its port.
+	names, at := map[string]string{}, map[netip.Addr]string{}
 	for _, p := range d.bgpPeers {
 		p.Port = uint16(p.port) //nolint:gosec // its format bounds it
 		if twin, twice := names[p.Name]; twice && p.Name != "" {
 			r.complain(p.section+".name", p.Name, "is also the name of "+twin, "give each router a name of its own")
 		}
 		names[p.Name] = p.section
-		place := netip.AddrPortFrom(p.Address, p.Port)
-		if twin, twice := at[place]; twice && p.Address.IsValid() {
+		if twin, twice := at[p.Address]; twice && p.Address.IsValid() {
 			r.complain(p.section+".address", p.Address.String(), "is also the address of "+twin, "give each router once; its nodeSelector may admit several groups of Nodes, as in rack in (1, 2)")
 		}
-		at[place] = p.section
+		at[p.Address] = p.section
 		if p.BFD && p.Multihop {
 			r.complain(p.section+".bfd", "true", "is for a router on a segment of the nodes, and this one is more hops away", "remove it, or multihop")
 		}

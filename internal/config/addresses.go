@@ -63,7 +63,7 @@ type BGP struct {
 
 // BGPPeer is a router that agents speak with.
 type BGPPeer struct {
-	// Name is unique, and so are Address and Port.
+	// Name is unique, and so is Address.
 	Name    string
 	Address netip.Addr
 	Port    uint16
@@ -259,8 +259,13 @@ func autonomousSystem(into *uint32) format {
 // communities reads standard communities, of which some have names (RFC 1997).
 func communities(into *[]uint32) format {
 	const noExport, noAdvertise = 0xFFFFFF01, 0xFFFFFF02
+	const most = 100 // one message has to hold all of them (RFC 4271: 4096 bytes)
 	return format{describe: "list of communities, such as `[64512:100, no-export]`", list: true, read: func(items []string) []*Error {
 		var problems []*Error
+		if len(items) > most {
+			problems = append(problems, &Error{Problem: fmt.Sprintf("has %d items", len(items)), Remedy: fmt.Sprintf("give at most %d", most)})
+			items = nil
+		}
 		for _, item := range items {
 			high, low, two := strings.Cut(strings.TrimSpace(item), ":")
 			first, err1 := strconv.ParseUint(high, 10, 16)

@@ -79,9 +79,9 @@ func addressChecks() []check {
 		},
 		{
 			name:       "address-kube-proxy",
-			looks:      "whether kube-proxy in mode ipvs makes every node answer ARP for the addresses (`ipvs.strictARP` is false)",
+			looks:      "whether kube-proxy runs in mode ipvs, in which no node serves the addresses",
 			severities: []Severity{Error},
-			remedy:     "set mode: nftables, or ipvs.strictARP: true: " + proxyEdit,
+			remedy:     "set mode: nftables: " + proxyEdit,
 			concerns:   (*cluster).addresses,
 			needs:      survey.PartSetup,
 			fails:      proxyFails,
@@ -278,11 +278,11 @@ func (x *cluster) toldOfHolders(w survey.WaitingRow) bool {
 }
 
 func addressKubeProxy(x *cluster) []Finding {
-	if x.proxy.Mode != "ipvs" || x.proxy.IPVS.StrictARP {
+	if x.proxy.Mode != "ipvs" {
 		return nil
 	}
 	return []Finding{{
 		Object: proxyObject,
-		What:   "mode is ipvs and ipvs.strictARP is false: each node has every Service's address on an interface of its own, and answers ARP for it, held or not",
+		What:   "mode is ipvs: each node has every Service's address on an interface of its own, whoever holds it, and redirects packets where the agent's filter has refused them already",
 	}}
 }

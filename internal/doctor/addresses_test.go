@@ -199,21 +199,28 @@ func seededAddresses() []seeded {
 		{name: "a Service gets no address", seed: with(unaccepted("more", "AddressPoolExhausted", "no address is free", false)), check: "address-waiting", severity: Error, object: "Service/shop/more", says: []string{"no address", "AddressPoolExhausted: no address is free"}},
 		{name: "a Service doesn't get all", seed: with(unaccepted("both", "NoAddressPool", "no pool has IPv6", true)), check: "address-waiting", severity: Warning, object: "Service/shop/both", says: []string{"it has 10.0.200.1", "NoAddressPool"}},
 		{name: "nobody looks at a Service", seed: with(unaccepted("more", "", "", false), func(s *survey.Snapshot) { s.Services[len(s.Services)-1].Status.Conditions = nil }), check: "address-waiting", severity: Error, object: "Service/shop/more", says: []string{"24 h ago"}, do: "leads"},
-		{name: "every node answers for every address", seed: with(proxySays("mode: nftables", "mode: ipvs")), check: "address-kube-proxy", severity: Error, object: "ConfigMap/kube-system/kube-proxy", says: []string{"strictARP"}, do: "mode: nftables"},
+		{name: "kube-proxy in mode ipvs", seed: with(proxySays("mode: nftables", "mode: ipvs\nipvs: {strictARP: true}")), check: "address-kube-proxy", severity: Error, object: "ConfigMap/kube-system/kube-proxy", says: []string{"mode is ipvs", "refused"}, do: "mode: nftables"},
 		{name: "an address is held twice", seed: with(says(2, time.Hour, func(r *addresses.Report) { r.Held = append(r.Held, addresses.Hold{Address: edge(), Epoch: 1}) })), check: "address-held-twice", severity: Error, object: address, says: []string{"worker-1 and worker-2", "only worker-1"}},
 		{name: "a stranger has an address", seed: with(says(1, time.Minute/2, refusing(addresses.InUse, "02:00:00:00:00:09"))), check: "address-in-use", severity: Error, object: address, says: []string{"02:00:00:00:00:09", "worker-1"}, do: "leave it out of the pool"},
 		{name: "an address is on no segment", seed: with(says(1, time.Hour, refusing(addresses.OffSegment, ""))), check: "address-off-segment", severity: Error, object: address, says: []string{"worker-1", "as the agent says"}, do: "mover: bgp"},
 		{name: "the holder fails", seed: with(says(1, time.Hour, refusing(addresses.Failed, ""))), check: "address-not-held", severity: Error, object: address, says: []string{"worker-1 is to hold it, and does not", "as the agent says"}},
 		{name: "the holder says nothing of it", seed: with(says(1, time.Hour, func(r *addresses.Report) { r.Held = r.Held[1:] })), check: "address-not-held", severity: Error, object: address, says: []string{"does not say that it does"}},
 		{name: "an address has no holder", seed: with(says(1, time.Hour, func(r *addresses.Report) { r.Held = r.Held[1:] }), ledgerAs(`"node":"worker-1","epoch":2,`, "", time.Hour)), check: "address-not-held", severity: Error, object: address, says: []string{"no node could hold it"}},
-		{name: "the holder is silent", seed: with(silenced(2 * time.Minute)), check: "address-silent", severity: Error, object: address, says: []string{"worker-1 holds it", "10256"}, do: "10267"},
+		{name: "the holder is silent", seed: with(silenced(2 * time.Minute)), check: "address-silent", severity: Error, object: address, says: []string{"worker-1 holds it", "10256"}, do: "10267", also: []string{"address-node"}},
 		{name: "the holder's agent is silent", seed: with(func(s *survey.Snapshot) {
 			for _, node := range []int{0, 2} {
 				says(node, time.Hour, func(r *addresses.Report) {
 					r.Silent = []addresses.Endpoint{{Node: nameOf(1), Port: addresses.AgentPort}}
 				})(s)
 			}
-		}), check: "address-silent", severity: Error, object: address, says: []string{"port 10267"}},
+		}), check: "address-silent", severity: Error, object: address, says: []string{"port 10267"}, also: []string{"address-node"}},
+		{name: "a node without addresses is silent", seed: with(func(s *survey.Snapshot) {
+			for _, node := range []int{0, 1} {
+				says(node, time.Hour, func(r *addresses.Report) {
+					r.Silent = []addresses.Endpoint{{Node: nameOf(2), Port: addresses.ProxyPort}}
+				})(s)
+			}
+		}), check: "address-node", severity: Warning, object: "Node/worker-2", says: []string{"port 10256"}, do: "reach each other"},
 		{name: "the holder has no endpoint that answers", seed: with(func(s *survey.Snapshot) {
 			ledgerAs(`"name":"edge"}`, `"name":"edge","local":true,"check":30123}`, time.Hour)(s)
 			for _, node := range []int{0, 2} {

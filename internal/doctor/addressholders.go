@@ -74,7 +74,7 @@ func holderChecks() []check {
 		},
 		{
 			name:       "address-node",
-			looks:      "whether the agents of Ready Nodes say what they hold, and whether a node holds nothing because its kube-proxy is not healthy",
+			looks:      "whether the agents of Ready Nodes say what they hold, and whether a node is given nothing because its kube-proxy is not healthy, or because the nodes that watch it do not hear it",
 			severities: []Severity{Warning},
 			remedy:     "update the agent, and see that its configuration has addresses.pools: " + agentLogs,
 			concerns:   (*cluster).addresses,
@@ -250,6 +250,7 @@ func addressNode(x *cluster) []Finding {
 		_, says := x.addressing.Reports[n.Name]
 		unreadable := x.addressing.Unreadable[n.Name]
 		unfit := x.lasting.Reports[n.Name].Unfit
+		silent := x.lasting.SilentOf(n.Name, []int{addresses.ProxyPort, addresses.AgentPort})
 		switch {
 		case !old || !kube.Ready(n):
 			return "", "" // told by others
@@ -259,6 +260,9 @@ func addressNode(x *cluster) []Finding {
 			return "its agent says nothing about addresses, so it gets none", ""
 		case unfit != "":
 			return "it holds no addresses: " + unfit, "see that kube-proxy runs there and is healthy: kubectl -n kube-system logs -l k8s-app=kube-proxy"
+		case len(silent) > 0:
+			return fmt.Sprintf("it is given no addresses: most of the nodes that watch it have got no good answer from its port %d for a minute", silent[0]),
+				"let the nodes reach each other at TCP ports 10256 (kube-proxy) and 10267 (the agent), and see that both run there"
 		}
 		return "", ""
 	})(x)

@@ -44,9 +44,6 @@ type proxyConfig struct {
 	DetectLocal        struct {
 		InterfaceNamePrefix string `json:"interfaceNamePrefix"`
 	} `json:"detectLocal"`
-	IPVS struct {
-		StrictARP bool `json:"strictARP"`
-	} `json:"ipvs"`
 }
 
 // readProxy reads kube-proxy's configuration, with kube-proxy's own defaults.

@@ -100,6 +100,33 @@ func TestHeldAddressesServeServicesAndNothingElse(t *testing.T) {
 	}
 }
 
+// Neighbors ask a held address itself whether it is still there, once they know it. That is for who
+// answers from user space: the kernel neither sends it on nor refuses it.
+func TestHeldAddressesAreAskedForByNeighbors(t *testing.T) {
+	f := newSegment(t)
+	f.holding()
+	want := f.desired("10.244.1.0/24", "2001:db8:1:0:1::/80")
+	want.RefuseHeld, want.Held = true, addrs(held4, held6)
+	f.node.apply(want)
+	counters := func() string {
+		return f.node.Run("sh", "-c", "grep -E 'Icmp6OutDestUnreachs|Ip6OutForwDatagrams' /proc/net/snmp6")
+	}
+	before := counters()
+	_, mac, _ := strings.Cut(f.node.Run("ip", "-o", "link", "show", "eth0"), "link/ether ")
+	mac, _, _ = strings.Cut(mac, " ")
+	f.outside.Run("ip", "neighbor", "replace", held6, "lladdr", mac, "dev", "eth0", "nud", "probe")
+	deadline := time.Now().Add(20 * time.Second)
+	for !strings.Contains(f.outside.Run("ip", "neighbor", "show", held6), "FAILED") {
+		if time.Now().After(deadline) {
+			t.Fatalf("the neighbor asks on: %s", f.outside.Run("ip", "neighbor", "show", held6))
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if after := counters(); after != before {
+		t.Errorf("the kernel did something about what it was not asked:\n%s\nbefore:\n%s", after, before)
+	}
+}
+
 // connectPort is connect with ports.
 func (f *segment) connectPort(client, server *netns.Space, to, at string) string {
 	f.t.Helper()

@@ -134,14 +134,18 @@ func rulesFor(want Desired, podLinks string) ruleset {
 // redirects has a pod's address by then. Later, where packets are forwarded, the kernel has told the
 // sender by a redirect that there is a shorter way, which counts against the rate of its ICMP
 // errors. A packet that belongs to no connection is dropped: to refuse it would end the connection
-// that it once was of. The sets are there while nothing is held, so that an address comes and goes
-// by an edit of elements alone.
+// that it once was of. Neighbors that know the address ask it itself whether it is still there
+// (RFC 4861, 7.3.3), which the agent answers and not the kernel. The sets are there while nothing
+// is held, so that an address comes and goes by an edit of elements alone.
 func (r *ruleset) refuseHeld(held []netip.Addr) {
 	var rules []string
 	for f, addrs := range split(hosts(held)) {
 		name := setName("held", f)
 		r.sets = append(r.sets, set{name, []string{prefixes4, prefixes6}[f], prefixElements(minimal(addrs))})
 		to := []string{"ip", "ip6"}[f] + " daddr @" + name
+		if f == 1 {
+			rules = append(rules, to+" icmpv6 type nd-neighbor-solicit drop")
+		}
 		rules = append(rules,
 			to+" ct state invalid drop",
 			to+" meta l4proto tcp reject with tcp reset",

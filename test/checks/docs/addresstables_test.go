@@ -14,6 +14,7 @@ func addressesOfServices() []told {
 		{"AddressInUse", "Warning", unaccepted, "A machine that is none of the cluster's answers for an address of the Service. The message has its hardware address.", "Take the address from that machine, or leave it out of the pool: [UnderlayAddressesInUse](../runbooks/UnderlayAddressesInUse.md)."},
 		{"NoNodeForAddress", "Warning", unaccepted, "No node may hold an address of the Service; the message says what speaks against them. An address that had a holder stays there.", "See [UnderlayAddressesNotHeld](../runbooks/UnderlayAddressesNotHeld.md)."},
 		{"AddressRoutingFailed", "Warning", "", "The cloud or Robot did not lead an address to its node. It is tried again; each cause is told once.", "See the message, and [UnderlayAddressRoutingFailing](../runbooks/UnderlayAddressRoutingFailing.md)."},
+		{"AddressStatusOverwritten", "Warning", "", "Another controller goes on writing the status of the Service, with addresses of its own. It is put right less and less often, at last once a minute.", "Set `spec.loadBalancerClass`, so that one of them serves the Service, or stop the other one."},
 	}
 }
 

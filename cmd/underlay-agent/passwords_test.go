@@ -1,0 +1,52 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A password that can't be used is a mistake at the start, where it ends a rollout, and its text is
+// in no error.
+func TestPasswordsOfRouters(t *testing.T) {
+	dir := t.TempDir()
+	const secret = "hunter2"
+	for name, text := range map[string]string{"good": secret + "\n", "empty": "\n", "lines": secret + "\nmore\n", "long": strings.Repeat(secret, 12)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct{ name, rest, want string }{
+		{"good", "", ""},
+		{"missing", "", "no such file"},
+		{"missing", ", nodeSelector: rack=1", ""}, // this node may be of another rack
+		{"empty", "", "is empty"},
+		{"empty", ", nodeSelector: rack=1", "is empty"},
+		{"lines", "", "line break"},
+		{"long", "", "80"},
+		{"", "", "is a directory"},
+	} {
+		file := filepath.Join(dir, "config-"+c.name)
+		path := filepath.Join(dir, c.name)
+		text := "apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\nprovider: metal\naddresses:\n" +
+			"  pools: [{name: a, ranges: [203.0.113.7], mover: bgp}]\n" +
+			"  bgp: {asn: 64512, peers: [{name: r, address: 192.0.2.1, asn: 64500, passwordFile: " + path + c.rest + "}]}\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o := defaults()
+		o.config, o.clusterCIDR, o.nodeName, o.apiServer = file, "10.244.0.0/16", "node-1", "https://192.0.2.9:6443"
+		_, err := o.settle()
+		got := ""
+		if err != nil {
+			got = err.Error()
+		}
+		about := strings.Contains(got, "addresses.bgp.peers[0].passwordFile "+path)
+		if about != (c.want != "") || !strings.Contains(got, c.want) || strings.Contains(got, secret) {
+			t.Errorf("%s%s: %v, want %q", c.name, c.rest, err, c.want)
+		}
+	}
+}
