@@ -33,7 +33,13 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require github.com/syself/hrobot-go v0.2.7
+require (
+	github.com/chromedp/cdproto v0.159.0
+	github.com/chromedp/chromedp v0.23.0
+	github.com/syself/hrobot-go v0.2.7
+)
+
+require github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 
 require (
 	github.com/google/go-containerregistry v0.22.1
