@@ -1,9 +1,9 @@
 package webui
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/underlay-ccm/underlay/internal/config"
@@ -167,20 +167,23 @@ func troubled(found []doctor.Finding) map[string]bool {
 // findingsOf has one row for all checks that were not made for the same cause.
 func findingsOf(found []doctor.Finding, ids map[string]string) []Finding {
 	tones := map[doctor.Severity]Tone{doctor.Error: Bad, doctor.Warning: Waits, doctor.Info: Unknown}
-	out, unmade := []Finding{}, map[string]int{}
+	unmade := map[string][]string{}
 	for _, f := range found {
-		row := Finding{f.Check, string(f.Severity), cmp.Or(tones[f.Severity], Unknown), f.Object, ids[f.Object], f.What, f.Remedy}
-		if f.Severity != doctor.Info {
-			out = append(out, row)
-			continue
+		if f.Severity == doctor.Info {
+			unmade[f.What] = append(unmade[f.What], f.Check)
 		}
-		if first, seen := unmade[f.What]; seen {
-			out[first].Check += ", " + f.Check
-			out[first].Object, out[first].ID = "", ""
-			out[first].Remedy = "give underlayctl what it needs to see it"
-			continue
+	}
+	out := []Finding{}
+	for _, f := range found {
+		row := Finding{f.Check, string(f.Severity), tones[f.Severity], f.Object, ids[f.Object], f.What, f.Remedy}
+		if same := unmade[f.What]; f.Severity == doctor.Info && len(same) > 1 {
+			if f.Check != same[0] {
+				continue
+			}
+			row.Check, row.Object, row.ID = fmt.Sprintf("%d checks", len(same)), "", ""
+			row.What += ": " + strings.Join(same, ", ")
+			row.Remedy = "give underlayctl what it needs to see it"
 		}
-		unmade[f.What] = len(out)
 		out = append(out, row)
 	}
 	return out
