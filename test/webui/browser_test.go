@@ -25,20 +25,19 @@ const limit = 90 * time.Second
 // feed is a server's feed that shows what a test gives it.
 type feed struct {
 	mu      sync.Mutex
-	look    *survey.Snapshot
-	trouble string
+	live    survey.Live
 	changes chan struct{}
 }
 
-func (f *feed) Latest() (*survey.Snapshot, string) {
+func (f *feed) Latest() survey.Live {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.look, f.trouble
+	return f.live
 }
 
-func (f *feed) show(s *survey.Snapshot, trouble string) {
+func (f *feed) show(live survey.Live) {
 	f.mu.Lock()
-	f.look, f.trouble = s, trouble
+	f.live = live
 	f.mu.Unlock()
 	f.changes <- struct{}{}
 }
@@ -47,8 +46,7 @@ func (f *feed) Changes() <-chan struct{} { return f.changes }
 func (f *feed) Attend() func()           { return func() {} }
 
 func (f *feed) Inspect(context.Context, survey.Want) (*survey.Snapshot, error) {
-	s, _ := f.Latest()
-	return s, nil
+	return f.Latest().Snapshot, nil
 }
 
 // tab is a browser that has the page open.
@@ -81,7 +79,7 @@ func chromium(t *testing.T) string {
 // open starts a browser of a size in which the page shows a look.
 func open(t *testing.T, look *survey.Snapshot, width, height int, before ...step) *tab {
 	t.Helper()
-	f := &feed{look: look, changes: make(chan struct{}, 1)}
+	f := &feed{live: survey.Live{Snapshot: look}, changes: make(chan struct{}, 1)}
 	s := server.New(f)
 	l, err := server.Listen(t.Context(), 0)
 	if err != nil {

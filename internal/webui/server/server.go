@@ -16,9 +16,8 @@ import (
 
 // Feed is where looks at the cluster come from.
 type Feed interface {
-	// Latest is the newest look, nil before the first, and what is wrong since then,
-	// empty if nothing is.
-	Latest() (look *survey.Snapshot, trouble string)
+	// Latest is the newest look, and what is wrong with it.
+	Latest() survey.Live
 	// Changes has an entry when Latest is another than it was.
 	Changes() <-chan struct{}
 	// Attend tells that somebody watches, until leave is called.
@@ -88,15 +87,12 @@ func (s *Server) follow(ctx context.Context, ended <-chan error) error {
 	}
 }
 
-// page is what is shown now. Without a look there is nothing but the trouble.
+// page is what is shown now.
 func (s *Server) page() page {
-	look, trouble := s.feed.Latest()
-	p := page{message: message{Trouble: trouble}}
-	if look != nil {
-		v := webui.ViewOf(look)
-		p.message.View = &v
-	}
-	return p
+	live := s.feed.Latest()
+	v := webui.ViewOf(live.Snapshot)
+	v.Notes = append(live.Notes, v.Notes...)
+	return page{message: message{View: &v, Trouble: live.Trouble}}
 }
 
 // page is a message and how it is written.
