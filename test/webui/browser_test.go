@@ -55,6 +55,7 @@ type tab struct {
 	ctx  context.Context
 	feed *feed
 	url  string
+	stop func() // ends the page's server
 
 	mu     sync.Mutex
 	asked  []string // every URL that the browser asked for
@@ -85,15 +86,16 @@ func open(t *testing.T, look *survey.Snapshot, width, height int, before ...step
 	if err != nil {
 		t.Fatal(err)
 	}
-	serving, stop := context.WithCancel(t.Context())
+	serving, end := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(serving, l) }()
-	t.Cleanup(func() {
-		stop()
+	stop := sync.OnceFunc(func() {
+		end()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(stop)
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(chromium(t)), chromedp.WindowSize(width, height), chromedp.UserDataDir(t.TempDir()),
 		chromedp.Flag("force-color-profile", "srgb"), chromedp.Flag("hide-scrollbars", true),
@@ -108,7 +110,7 @@ func open(t *testing.T, look *survey.Snapshot, width, height int, before ...step
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
-	b := &tab{T: t, ctx: ctx, feed: f, url: s.URL(l)}
+	b := &tab{T: t, ctx: ctx, feed: f, url: s.URL(l), stop: stop}
 	b.do(call(network.Enable, network.EnableParams{}))
 	if err := chromedp.Listen(ctx, b.heard); err != nil {
 		t.Fatal(err)

@@ -340,7 +340,7 @@ function take(hit) {
 $("#find").addEventListener("input", search);
 $("#find").addEventListener("keydown", (event) => {
   const options = all("[data-hit]"), i = options.findIndex((o) => o.getAttribute("aria-selected") === "true");
-  if (event.key === "Enter" && options[i]) take(options[i]);
+  if (event.key === "Enter" && options[i]) { event.preventDefault(); take(options[i]); }
   else if (event.key === "Escape") { event.target.value = ""; hits([], 0); event.target.blur(); event.stopPropagation(); }
   else if ((event.key === "ArrowDown" || event.key === "ArrowUp") && options.length) {
     const next = options[(i + (event.key === "ArrowDown" ? 1 : options.length - 1)) % options.length];
