@@ -117,6 +117,9 @@ func machineOf(s *survey.Snapshot, row *survey.NodeRow, servers map[string]serve
 	}
 	m.Tone, m.State = stateOf(s, n, row)
 	if troubled {
+		if m.Tone == OK {
+			m.State = "has trouble"
+		}
 		m.Tone = Bad
 	}
 	return m
