@@ -5,7 +5,8 @@ import (
 )
 
 // pace says when which parts of a Snapshot are looked at again. What is watched is not
-// among them.
+// among them, and PartSetup is looked at every time: it has the lease, which is renewed
+// every few seconds and seems to be nobody's when its age is that of an earlier look.
 type pace struct {
 	groups []*cadence
 	// credit is how many requests to the cloud may be made now. The project has 3,600
@@ -38,7 +39,7 @@ const (
 func newPace(now time.Time) *pace {
 	p := &pace{credit: creditMost, filled: now, groups: []*cadence{
 		{parts: PartLedger | PartRouteRecord | PartAddresses | PartServiceCIDRs, soon: time.Second, late: 10 * time.Second},
-		{parts: PartConfig | PartWorkloads | PartSetup, soon: time.Minute, late: time.Minute},
+		{parts: PartConfig | PartWorkloads, soon: 30 * time.Second, late: 30 * time.Second},
 		{parts: cloudParts, soon: 3 * time.Second, late: 15 * time.Second},
 		{parts: watchedParts, soon: 2 * time.Second, late: 10 * time.Second},
 	}}

@@ -62,7 +62,7 @@ func TestWhatChangesIsLookedAtSoon(t *testing.T) {
 		{"the cloud after a change", func(s int) bool { return s == 1 }, 3, PartServers, 1},
 		{"the cloud without one", never, 14, PartServers, 0},
 		{"the cloud now and then", never, 30, PartServers, 2},
-		{"the configuration", always, 120, PartConfig, 2},
+		{"the configuration", always, 120, PartConfig, 4},
 		{"what is watched", always, 60, PartNodes, 0},
 	} {
 		if got := stepped(c.seconds, 4, c.changes)[c.part]; got != c.want {

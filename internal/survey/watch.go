@@ -36,8 +36,12 @@ type Live struct {
 	Notes []string
 }
 
-// settle is how long changes may collect before they are shown: they come in groups.
-const settle = 200 * time.Millisecond
+const (
+	// settle is how long changes may collect before they are shown: they come in groups.
+	settle = 200 * time.Millisecond
+	// least is how long what is shown stays, however much happens.
+	least = time.Second
+)
 
 // lookWithin is how long the API server and the cloud may take for one look.
 const lookWithin = time.Minute
@@ -111,8 +115,14 @@ func (w *Watcher) Run(ctx context.Context) {
 			continue
 		}
 		due := p.due(time.Now(), w.unwatched(), look.cost())
-		if (due != 0 || changed) && !w.look(ctx, due) {
+		if due == 0 && !changed {
+			continue
+		}
+		if !w.look(ctx, due) {
 			p.changed() // what was not seen is due again
+		}
+		if !sleep(ctx, least) {
+			return
 		}
 	}
 }
@@ -128,8 +138,14 @@ func (w *Watcher) wait(ctx context.Context, idle time.Duration) bool {
 	case <-timer.C:
 		return true
 	case <-w.poke:
-		timer.Reset(settle)
+		return sleep(ctx, settle)
 	}
+}
+
+// sleep reports whether ctx goes on.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
@@ -156,7 +172,7 @@ func (w *Watcher) look(ctx context.Context, parts Parts) bool {
 	earlier := w.Latest().Snapshot
 	wait, cancel := context.WithTimeoutCause(ctx, lookWithin, fmt.Errorf("no answer within %s", lookWithin))
 	defer cancel()
-	s, err := Refresh(wait, w.from, earlier, Want{Parts: parts})
+	s, err := Refresh(wait, w.from, earlier, Want{Parts: parts | PartSetup})
 	if ctx.Err() != nil {
 		return false
 	}

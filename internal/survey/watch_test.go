@@ -3,12 +3,14 @@ package survey_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -124,6 +126,37 @@ func TestWatcherFollowsTheCloudWhileSomebodyLooks(t *testing.T) {
 		w.sim.ResetRequests()
 		if w.after(time.Hour); len(w.sim.Requests()) > 0 {
 			t.Errorf("everybody left, and the cloud gets %d requests", len(w.sim.Requests()))
+		}
+	})
+}
+
+// The lease is as old as it is, whatever else of the look is older.
+func TestWatcherSeesTheLeaseAsItIs(t *testing.T) {
+	followed(t, nil, func(t *testing.T, w watched) {
+		defer w.Attend()()
+		leases := w.client.CoordinationV1().Leases("kube-system")
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "cloud-controller-manager"}}
+		if _, err := leases.Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 60 {
+			lease.Spec.RenewTime = new(metav1.NowMicro())
+			if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if i%7 == 0 {
+				w.node(t, fmt.Sprintf("node-%d", 100+i))
+			}
+			s := w.after(time.Second).Snapshot
+			if s.Lease == nil {
+				continue // nothing was shown since
+			}
+			if age := s.Taken.Sub(s.Lease.Spec.RenewTime.Time); age > 2*time.Second {
+				t.Fatalf("a lease that is renewed every second seems to be %s old", age)
+			}
+		}
+		if w.Latest().Snapshot.Lease == nil {
+			t.Error("the lease is not seen")
 		}
 	})
 }
