@@ -89,6 +89,7 @@ func exceptions() []exception {
 		// A kubeconfig that comes by SSH.
 		{command: "ssh root@CONTROL-1 cat /etc/kubernetes/admin.conf", why: "there is no machine to log in to", instead: []string{"ssh root@CONTROL-1 cat /etc/kubernetes/admin.conf", "cat admin.conf"}},
 		{command: "ssh -fN", why: "there is no machine to log in to"},
+		{command: "ssh -L", why: "there is no machine to log in to"},
 		{command: "make build && export", why: "the programs are built already", instead: []string{"make build && ", ""}},
 
 		// The Gateway API.
