@@ -27,7 +27,7 @@ ARG VERSION=v0.0.0-unreleased
 ARG COMMIT=unknown
 ARG TREE_STATE=unknown
 ARG BUILD_DATE=1970-01-01T00:00:00Z
-RUN GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -o /out/ \
+RUN GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -tags grpcnotrace -o /out/ \
     -ldflags "-s -w \
       -X k8s.io/component-base/version.gitVersion=$VERSION \
       -X k8s.io/component-base/version.gitCommit=$COMMIT \

@@ -20,6 +20,9 @@ func (l Ledger) Assign(pools []Pool, claims []Claim) (Ledger, []Refusal) {
 		a.renew(c)
 	}
 	for _, c := range claims {
+		a.keep(c)
+	}
+	for _, c := range claims {
 		a.assign(c)
 	}
 	a.ledger.forget()
@@ -32,7 +35,7 @@ type assignment struct {
 	refusals []Refusal
 }
 
-func (a *assignment) put(e Entry) { a.ledger.entries[e.Address] = e }
+func (a *assignment) put(e Entry) { a.ledger.put(e) }
 
 func (a *assignment) refuse(c Claim, f Family, reason Reason, field, value, text string) {
 	a.refusals = append(a.refusals, Refusal{UID: c.UID, Family: f, Reason: reason, Field: field, Value: value, Text: text})
@@ -60,13 +63,15 @@ func (a *assignment) release(claims []Claim) {
 func (a *assignment) renew(c Claim) {
 	for _, address := range a.ledger.Of(c.UID) {
 		e := a.ledger.entries[address]
-		if reason, other := e.admits(c.share()); reason != "" {
+		share := c.share()
+		share.Pool = e.share(c.UID).Pool
+		if reason, other := e.admits(share); reason != "" {
 			a.refuse(c, FamilyOf(address), reason, "spec.ports", portList(c.Ports), fmt.Sprintf(
 				"Service %s/%s shares the address %s and stands against this: change the ports, the traffic policy or the key of one of them; until then what this Service had before counts",
 				other.Namespace, other.Name, address))
 			continue
 		}
-		a.put(e.with(c.share()))
+		a.put(e.with(share))
 	}
 }
 
@@ -81,6 +86,7 @@ func (a *assignment) assign(c Claim) {
 	for _, f := range c.Families {
 		old, had := have[f]
 		if had && a.fits(c, old) {
+			a.asked(c, old)
 			continue
 		}
 		address, ok := a.find(c, f)
@@ -102,12 +108,22 @@ func (a *assignment) assign(c Claim) {
 	}
 }
 
-// fits reports whether an address is what a Service asks for, if it asks for anything.
+// asked writes down which pool a Service that has an address asks for.
+func (a *assignment) asked(c Claim, address netip.Addr) {
+	e := a.ledger.entries[address]
+	if share := e.share(c.UID); share.Pool != c.Pool {
+		share.Pool = c.Pool
+		a.put(e.with(share))
+	}
+}
+
+// fits reports whether an address is what a Service asks for, if it asks for anything. An address
+// that it got by the name of a pool stays what it asks for, whatever becomes of the pool.
 func (a *assignment) fits(c Claim, address netip.Addr) bool {
 	if wanted, asked := c.wanted(FamilyOf(address)); asked {
 		return wanted == address
 	}
-	if c.Pool == "" {
+	if c.Pool == "" || c.Pool == a.ledger.entries[address].share(c.UID).Pool {
 		return true
 	}
 	return slices.ContainsFunc(a.pools, func(p Pool) bool { return p.Name == c.Pool && p.Contains(address) })
@@ -117,9 +133,6 @@ func (a *assignment) fits(c Claim, address netip.Addr) bool {
 func (a *assignment) find(c Claim, f Family) (netip.Addr, bool) {
 	if wanted, asked := c.wanted(f); asked {
 		return wanted, a.mayHave(c, wanted)
-	}
-	if address, ok := a.before(c, f); ok {
-		return address, true
 	}
 	pools := a.usable(c, f)
 	if len(pools) == 0 {
@@ -163,14 +176,14 @@ func noPool(c Claim, f Family, pools []Pool) string {
 // mayHave reports whether a Service can have the address that it asks for.
 func (a *assignment) mayHave(c Claim, address netip.Addr) bool {
 	if !a.inside(c, address) {
-		a.refuse(c, FamilyOf(address), Outside, fieldAddresses, address.String(), fmt.Sprintf("the address is in no pool that Services of namespace %s may use: name another one, or add it to a pool", c.Namespace))
+		a.refuse(c, FamilyOf(address), Outside, fieldAddresses, address.String(), fmt.Sprintf("the address is in no pool that Services of namespace %s may use, or a Node has it itself: name another one, or add it to a pool", c.Namespace))
 		return false
 	}
 	reason, other := a.ledger.entries[address].admits(c.share())
 	if reason == "" {
 		return true
 	}
-	text := fmt.Sprintf("Service %s/%s has it: name another one, or give both the same key to share it, with ports that differ and without externalTrafficPolicy: Local", other.Namespace, other.Name)
+	text := fmt.Sprintf("Service %s/%s has it: name another one, or give both the same key to share it, in one namespace, with ports that differ and without externalTrafficPolicy: Local", other.Namespace, other.Name)
 	if reason == PortTaken {
 		text = fmt.Sprintf("Service %s/%s shares it and has one of the ports %s: change the ports, or name another address", other.Namespace, other.Name, portList(c.Ports))
 	}
@@ -178,18 +191,23 @@ func (a *assignment) mayHave(c Claim, address netip.Addr) bool {
 	return false
 }
 
-// before is the address that a Service had from another controller, if it can have it. Pools that
-// give addresses on request give this one: having it is as good as asking for it.
-func (a *assignment) before(c Claim, f Family) (netip.Addr, bool) {
+// keep gives a Service the addresses that it had from another controller, or by a ledger that was
+// lost, where it lacks one and can have them: all of them before any is given that nobody had.
+// Pools that give addresses on request give these: having one is as good as asking for it.
+func (a *assignment) keep(c Claim) {
 	for _, address := range c.Before {
-		if FamilyOf(address) != f || !a.inside(c, address) {
+		f := FamilyOf(address)
+		has := slices.ContainsFunc(a.ledger.Of(c.UID), func(other netip.Addr) bool { return FamilyOf(other) == f })
+		mine := slices.ContainsFunc(a.pools, func(p Pool) bool { return slices.Contains(c.Admitted, p.Name) && p.Contains(address) })
+		if has || !mine || !slices.Contains(c.Families, f) {
 			continue
 		}
-		if reason, _ := a.ledger.entries[address].admits(c.share()); reason == "" {
-			return address, true
+		e := a.ledger.entries[address]
+		if reason, _ := e.admits(c.share()); reason == "" {
+			e.Address = address
+			a.put(e.with(c.share()))
 		}
 	}
-	return netip.Addr{}, false
 }
 
 // inside reports whether an address is in a pool that a Service may use.

@@ -51,6 +51,9 @@ func TestAssign(t *testing.T) {
 	asks := func(text string) func(*addresses.Claim) {
 		return func(c *addresses.Claim) { c.Addresses = append(c.Addresses, netip.MustParseAddr(text)) }
 	}
+	shows := func(text string) func(*addresses.Claim) {
+		return func(c *addresses.Claim) { c.Before = append(c.Before, netip.MustParseAddr(text)) }
+	}
 	key := func(key string, port int) func(*addresses.Claim) {
 		return func(c *addresses.Claim) {
 			c.Key, c.Ports = key, []addresses.Port{{Protocol: "TCP", Number: port}}
@@ -117,9 +120,49 @@ func TestAssign(t *testing.T) {
 		"from a pool of others": {
 			[][]addresses.Claim{{with(claim("x", 1, v4), func(c *addresses.Claim) { c.Pool, c.Admitted = "b", []string{"a"} })}}, "x:NoAddressPool",
 		},
+		"shown already, before an older one that has nothing": {
+			[][]addresses.Claim{{claim("x", 1, v4), with(claim("y", 2, v4), shows("192.0.2.1"))}}, "192.0.2.1:y 192.0.2.2:x",
+		},
+		"shown already, before an older one that asks for it": {
+			[][]addresses.Claim{{with(claim("x", 1, v4), asks("192.0.2.1")), with(claim("y", 2, v4), shows("192.0.2.1"))}}, "192.0.2.1:y x:AddressTaken",
+		},
+		"shown by two, the older one keeps it": {
+			[][]addresses.Claim{{with(claim("y", 2, v4), shows("192.0.2.1")), with(claim("x", 1, v4), shows("192.0.2.1"))}}, "192.0.2.1:x 192.0.2.2:y",
+		},
+		"shown, and of a pool on request": {
+			[][]addresses.Claim{{with(claim("x", 1, v4), shows("198.51.100.2"))}}, "198.51.100.2:x",
+		},
+		"shown, and in no pool": {[][]addresses.Claim{{with(claim("x", 1, v4), shows("203.0.113.7"))}}, "192.0.2.1:x"},
+		"shown, and of others' pool": {
+			[][]addresses.Claim{{with(with(claim("x", 1, v4), shows("198.51.100.2")), func(c *addresses.Claim) { c.Admitted = []string{"a"} })}}, "192.0.2.1:x",
+		},
+		"shown, and of a family that is not wanted": {
+			[][]addresses.Claim{{with(claim("x", 1, v4), shows("2001:db8::1"))}}, "192.0.2.1:x",
+		},
+		"shown, and another one is asked for": {
+			[][]addresses.Claim{{with(with(claim("x", 1, v4), shows("192.0.2.9")), asks("192.0.2.2"))}}, "192.0.2.2:x 192.0.2.9:",
+		},
+		"shown, and another one is asked for that is taken": {
+			[][]addresses.Claim{{with(claim("w", 0, v4), asks("192.0.2.2")), with(with(claim("x", 1, v4), shows("192.0.2.9")), asks("192.0.2.2"))}},
+			"192.0.2.2:w 192.0.2.9:x x:AddressTaken",
+		},
+		"shown, and the ledger knows another one": {
+			[][]addresses.Claim{{claim("x", 1, v4)}, {with(claim("x", 1, v4), shows("192.0.2.9"))}}, "192.0.2.1:x",
+		},
 		"shared by a key": {
 			[][]addresses.Claim{{with(claim("x", 1, v4), key("k", 80)), with(claim("y", 2, v4), key("k", 81)), with(claim("z", 3, v4), key("other", 82))}},
 			"192.0.2.1:x+y 192.0.2.2:z",
+		},
+		"not shared between namespaces": {
+			[][]addresses.Claim{{with(claim("x", 1, v4), key("k", 80)), with(with(claim("y", 2, v4), key("k", 81)), func(c *addresses.Claim) { c.Namespace = "other" })}},
+			"192.0.2.1:x 192.0.2.2:y",
+		},
+		"not shared by asking for the address from another namespace": {
+			[][]addresses.Claim{{
+				with(claim("x", 1, v4), key("k", 80)),
+				with(with(with(claim("y", 2, v4), key("k", 81)), asks("192.0.2.1")), func(c *addresses.Claim) { c.Namespace = "other" }),
+			}},
+			"192.0.2.1:x y:AddressTaken",
 		},
 		"shared, and the port is taken": {
 			[][]addresses.Claim{{with(claim("x", 1, v4), key("k", 80)), with(claim("y", 2, v4), key("k", 80))}}, "192.0.2.1:x 192.0.2.2:y",
@@ -177,6 +220,9 @@ func TestServicesComeAndGo(t *testing.T) {
 				c.All, c.Local = r.IntN(2) == 0, r.IntN(4) == 0
 				c.Key = []string{"", "k", "l"}[r.IntN(3)]
 				c.Ports = []addresses.Port{{Protocol: "TCP", Number: 80 + r.IntN(3)}}
+				if !c.All && r.IntN(3) == 0 {
+					c.Before = []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, byte(r.IntN(4))}), netip.MustParseAddr("2001:db8::2")}
+				}
 				claims = append(slices.Clone(claims), c)
 			}
 			next, refused := l.Assign(pools(), claims)
@@ -258,5 +304,34 @@ func TestLargeRange(t *testing.T) {
 	l, refused := addresses.Ledger{}.Assign(large, claims)
 	if len(l.Entries()) != 200 || len(refused) != 0 {
 		t.Errorf("%d addresses, refused %v", len(l.Entries()), refused)
+	}
+}
+
+// Whoever edits pools takes nothing from a Service that asked for one by its name.
+func TestPoolsThatChange(t *testing.T) {
+	asks := claim("x", 1, addresses.IPv4)
+	asks.Pool, asks.Admitted = "a", []string{"a", "b", "c"}
+	one := func(p addresses.Pool) addresses.Pool { p.OnRequest = true; return p }
+	l, _ := addresses.Ledger{}.Assign([]addresses.Pool{one(pool("a", "192.0.2.1-192.0.2.8"))}, []addresses.Claim{asks})
+	for name, c := range map[string]struct {
+		pools []addresses.Pool
+		ask   string
+		want  string
+	}{
+		"its range is another pool's": {[]addresses.Pool{pool("a", "192.0.2.5-192.0.2.8"), pool("b", "192.0.2.1-192.0.2.4")}, "a", "192.0.2.1:x"},
+		"the pool is renamed":         {[]addresses.Pool{pool("c", "192.0.2.1-192.0.2.8")}, "a", "192.0.2.1:x"},
+		"it is in none":               {[]addresses.Pool{pool("a", "192.0.2.5-192.0.2.8")}, "a", "192.0.2.1:x"},
+		"it asks for another one":     {[]addresses.Pool{pool("a", "192.0.2.1-192.0.2.8"), pool("b", "192.0.2.9")}, "b", "192.0.2.1: 192.0.2.9:x"},
+		"it asks for its new one":     {[]addresses.Pool{pool("a", "192.0.2.5-192.0.2.8"), pool("b", "192.0.2.1-192.0.2.4")}, "b", "192.0.2.1:x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asks := asks
+			asks.Pool = c.ask
+			next, _ := l.Assign(c.pools, []addresses.Claim{asks})
+			next, refused := next.Assign(c.pools, []addresses.Claim{asks})
+			if got := shown(next, refused); got != c.want {
+				t.Errorf("got %s\nwant %s", got, c.want)
+			}
+		})
 	}
 }

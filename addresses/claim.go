@@ -51,7 +51,8 @@ type Claim struct {
 	Pool string
 	// Admitted are the names of the pools that the Service's namespace may use.
 	Admitted []string
-	// Key lets Services share an address that have the same one. Empty: this one shares none.
+	// Key lets Services of a namespace share an address that have the same one. Empty: this one
+	// shares none.
 	Key string
 	// Local: traffic goes only to pods of the node that holds the address, which is why such a
 	// Service shares no address.
@@ -84,7 +85,7 @@ func (c Claim) share() Share {
 	slices.SortFunc(ports, func(a, b Port) int {
 		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Number, b.Number))
 	})
-	return Share{UID: c.UID, Namespace: c.Namespace, Name: c.Name, Key: c.Key, Local: c.Local, Check: c.Check, Ports: slices.Compact(ports)}
+	return Share{UID: c.UID, Namespace: c.Namespace, Name: c.Name, Key: c.Key, Pool: c.Pool, Local: c.Local, Check: c.Check, Ports: slices.Compact(ports)}
 }
 
 // Reason says why a Service does not get what it asks for. Reasons are reasons of Events too.

@@ -51,10 +51,11 @@ func TestALargePoolDoesNotFillTheLedger(t *testing.T) {
 // is asked for again.
 func TestADroppedAddressComesBackWithAHigherEpoch(t *testing.T) {
 	asked := netip.MustParseAddr("2001:db8::1")
-	ledger := Ledger{entries: map[netip.Addr]Entry{asked: {Address: asked, Epoch: 7}}}
+	ledger := newLedger()
+	ledger.put(Entry{Address: asked, Epoch: 7})
 	for i := range returned {
 		other := netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 1, 15: byte(i)})
-		ledger.entries[other] = Entry{Address: other, Epoch: 8}
+		ledger.put(Entry{Address: other, Epoch: 8})
 	}
 	whole := Range{asked, netip.MustParseAddr("2001:db8::2")}
 	pools := []Pool{{Name: "six", Ranges: []Range{whole}}}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -12,6 +13,8 @@ import (
 // Ledger says who has which address, and which node holds it.
 type Ledger struct {
 	entries map[netip.Addr]Entry
+	// of are the addresses that each Service has, in order; it follows the entries.
+	of map[string][]netip.Addr
 	// floor is the highest epoch of the entries that were dropped: all that come are higher.
 	floor uint64
 }
@@ -61,9 +64,12 @@ type Share struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Key       string `json:"key,omitempty"`
-	Local     bool   `json:"local,omitempty"`
-	Check     int    `json:"check,omitempty"`
-	Ports     []Port `json:"ports,omitempty"`
+	// Pool is the one that the Service asked for, by its name, when it got the address, or when it
+	// asked for this one's pool later.
+	Pool  string `json:"pool,omitempty"`
+	Local bool   `json:"local,omitempty"`
+	Check int    `json:"check,omitempty"`
+	Ports []Port `json:"ports,omitempty"`
 }
 
 // Entries are all, by address.
@@ -77,17 +83,45 @@ func (l Ledger) Entries() []Entry {
 }
 
 // Of are the addresses that a Service has, in order.
-func (l Ledger) Of(uid string) (addresses []netip.Addr) {
-	for _, e := range l.Entries() {
-		if e.has(uid) {
-			addresses = append(addresses, e.Address)
+func (l Ledger) Of(uid string) []netip.Addr { return slices.Clone(l.of[uid]) }
+
+// Entry is what the ledger has of an address.
+func (l Ledger) Entry(a netip.Addr) (Entry, bool) {
+	e, known := l.entries[a]
+	return e, known
+}
+
+// put writes an entry into a ledger that may be changed.
+func (l Ledger) put(e Entry) {
+	for _, s := range l.entries[e.Address].Shares {
+		if !e.has(s.UID) {
+			// The slices are shared with clones.
+			left := slices.DeleteFunc(slices.Clone(l.of[s.UID]), func(a netip.Addr) bool { return a == e.Address })
+			if l.of[s.UID] = left; len(left) == 0 {
+				delete(l.of, s.UID)
+			}
 		}
 	}
-	return addresses
+	for _, s := range e.Shares {
+		if at, has := slices.BinarySearchFunc(l.of[s.UID], e.Address, netip.Addr.Compare); !has {
+			l.of[s.UID] = slices.Insert(slices.Clone(l.of[s.UID]), at, e.Address)
+		}
+	}
+	l.entries[e.Address] = e
 }
 
 func (e Entry) has(uid string) bool {
 	return slices.ContainsFunc(e.Shares, func(s Share) bool { return s.UID == uid })
+}
+
+// share is a Service's part in the entry; the zero Share: it has none.
+func (e Entry) share(uid string) Share {
+	for _, s := range e.Shares {
+		if s.UID == uid {
+			return s
+		}
+	}
+	return Share{}
 }
 
 // without is the entry without a Service.
@@ -108,12 +142,12 @@ func (e Entry) with(s Share) Entry {
 }
 
 // admits says why a Service cannot have a part in the address; empty: it can. other is the Service
-// in the way.
+// in the way. A key is no secret, so it is worth something only within a namespace.
 func (e Entry) admits(s Share) (reason Reason, other Share) {
 	for _, other := range e.Shares {
 		switch {
 		case other.UID == s.UID:
-		case s.Key == "" || s.Key != other.Key || s.Local || other.Local:
+		case s.Key == "" || s.Key != other.Key || s.Namespace != other.Namespace || s.Local || other.Local:
 			return Taken, other
 		case slices.ContainsFunc(s.Ports, func(p Port) bool { return slices.Contains(other.Ports, p) }):
 			return PortTaken, other
@@ -124,11 +158,16 @@ func (e Entry) admits(s Share) (reason Reason, other Share) {
 
 // clone is a copy of the ledger that can be changed.
 func (l Ledger) clone() Ledger {
-	entries := make(map[netip.Addr]Entry, len(l.entries))
-	for a, e := range l.entries {
-		entries[a] = e
+	c := Ledger{maps.Clone(l.entries), maps.Clone(l.of), l.floor}
+	if c.entries == nil {
+		c = newLedger()
+		c.floor = l.floor
 	}
-	return Ledger{entries, l.floor}
+	return c
+}
+
+func newLedger() Ledger {
+	return Ledger{entries: make(map[netip.Addr]Entry), of: make(map[string][]netip.Addr)}
 }
 
 // returned is how many entries of addresses that were given back are kept. A pool of IPv6 may have
@@ -194,7 +233,7 @@ func (l Ledger) MarshalText() ([]byte, error) {
 // ParseLedger reads what MarshalText has written. An empty text is an empty ledger.
 func ParseLedger(text []byte) (Ledger, error) {
 	const reading = "reading the ledger of addresses"
-	l := Ledger{entries: make(map[netip.Addr]Entry)}
+	l := newLedger()
 	if len(text) == 0 {
 		return l, nil
 	}
@@ -219,7 +258,7 @@ func ParseLedger(text []byte) (Ledger, error) {
 		case row.Group != nil:
 			e.Nodes = s.Groups[*row.Group]
 		}
-		l.entries[e.Address] = e
+		l.put(e)
 	}
 	return l, nil
 }

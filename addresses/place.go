@@ -13,6 +13,8 @@ type Eligible struct {
 	Nodes []string
 	// Leaving may hold it too, and give it up as soon as another node may: they drain.
 	Leaving []string
+	// Keeping go on with what they hold, and get nothing: what speaks against them may not be so.
+	Keeping []string
 	// Together: all Nodes hold it at once, and those of Leaving only while there are no others.
 	Together bool
 }
@@ -43,7 +45,7 @@ func (l Ledger) Place(eligible map[netip.Addr]Eligible) (Ledger, []Move) {
 		switch {
 		case len(e.Shares) == 0 || len(e.Nodes) > 0:
 			to = ""
-		case slices.Contains(may.Nodes, e.Holder):
+		case slices.Contains(may.Nodes, e.Holder), slices.Contains(may.Keeping, e.Holder):
 		case len(may.Nodes) > 0:
 			to = choose(e.Address, may.Nodes, held)
 		case slices.Contains(may.Leaving, e.Holder), len(may.Leaving) == 0:
@@ -62,7 +64,12 @@ func (l Ledger) Place(eligible map[netip.Addr]Eligible) (Ledger, []Move) {
 
 // together writes down which nodes hold an address at once.
 func (l Ledger) together(e *Entry, may Eligible) {
-	nodes := may.Nodes
+	nodes := slices.Clone(may.Nodes)
+	for _, n := range may.Keeping {
+		if slices.Contains(e.Nodes, n) {
+			nodes = append(nodes, n)
+		}
+	}
 	if len(nodes) == 0 {
 		nodes = may.Leaving
 	}
@@ -74,7 +81,7 @@ func (l Ledger) together(e *Entry, may Eligible) {
 	case !may.Together && len(nodes) > 0:
 		e.Nodes = nil
 	}
-	l.entries[e.Address] = *e
+	l.put(*e)
 }
 
 // Balance moves one address from the node that holds the most to the one that holds the fewest, if
@@ -106,7 +113,7 @@ func (l Ledger) Balance(eligible map[netip.Addr]Eligible) (Ledger, Move, bool) {
 func (l Ledger) move(e Entry, to string) Move {
 	m := Move{Address: e.Address, From: e.Holder, To: to, Epoch: max(e.Epoch, l.floor) + 1}
 	e.Holder, e.Epoch = to, m.Epoch
-	l.entries[e.Address] = e
+	l.put(e)
 	return m
 }
 
@@ -141,6 +148,8 @@ func weight(address netip.Addr, node string) uint64 {
 func mix(x uint64) uint64 {
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	x *= 0xc4ceb9fe1a85ec53
 	x ^= x >> 33
 	return x
 }

@@ -136,3 +136,33 @@ func TestEpochs(t *testing.T) {
 		}
 	}
 }
+
+// A node that may be wrongly said to be gone keeps what it holds, and gets nothing.
+func TestKeepingNodes(t *testing.T) {
+	keeping := func(l addresses.Ledger, nodes []string, keep ...string) map[netip.Addr]addresses.Eligible {
+		out := everywhere(l, nodes)
+		for a, e := range out {
+			e.Keeping = keep
+			out[a] = e
+		}
+		return out
+	}
+	l, _ := used(4).Place(everywhere(used(4), []string{"n1", "n2"}))
+	if _, moves := l.Place(keeping(l, []string{"n2"}, "n1")); len(moves) > 0 {
+		t.Errorf("n1 keeps what it holds: moves %v", moves)
+	}
+	more := used(8)
+	if next, moves := more.Place(keeping(more, []string{"n2"}, "n1")); len(moves) != 8 || counts(next)["n1"] > 0 {
+		t.Errorf("n1 gets nothing: %v", moves)
+	}
+	both, _ := l.Place(together(l, []string{"n1", "n2", "n3"}))
+	may := keeping(both, []string{"n2"}, "n1", "n4")
+	for a, e := range may {
+		e.Together = true
+		may[a] = e
+	}
+	both, _ = both.Place(may)
+	if got := both.Entries()[0].Nodes; !slices.Equal(got, []string{"n1", "n2"}) {
+		t.Errorf("together: %v", got)
+	}
+}

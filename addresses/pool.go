@@ -103,6 +103,25 @@ func (p Pool) Contains(a netip.Addr) bool {
 	return slices.ContainsFunc(p.Ranges, func(r Range) bool { return r.Contains(a) })
 }
 
+// Without is the pool without some addresses.
+func (p Pool) Without(taken []netip.Addr) Pool {
+	for _, a := range taken {
+		i := slices.IndexFunc(p.Ranges, func(r Range) bool { return r.Contains(a) })
+		if i < 0 {
+			continue
+		}
+		var rest []Range
+		if r := p.Ranges[i]; r.First != a {
+			rest = append(rest, Range{r.First, a.Prev()})
+		}
+		if r := p.Ranges[i]; r.Last != a {
+			rest = append(rest, Range{a.Next(), r.Last})
+		}
+		p.Ranges = slices.Concat(p.Ranges[:i], rest, p.Ranges[i+1:])
+	}
+	return p
+}
+
 // Validate refuses pools that could give one address twice, and such as could give none: all
 // mistakes at once, each a *Mistake.
 func Validate(pools []Pool) error {

@@ -2,6 +2,7 @@ package addresses_test
 
 import (
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -68,4 +69,30 @@ func pool(name string, ranges ...string) addresses.Pool {
 		p.Ranges = append(p.Ranges, r)
 	}
 	return p
+}
+
+func TestWithout(t *testing.T) {
+	p := pool("a", "192.0.2.1-192.0.2.4", "2001:db8::1")
+	for _, c := range []struct{ taken, want string }{
+		{"", "192.0.2.1-192.0.2.4 2001:db8::1"},
+		{"192.0.2.1", "192.0.2.2-192.0.2.4 2001:db8::1"},
+		{"192.0.2.4 2001:db8::1", "192.0.2.1-192.0.2.3"},
+		{"192.0.2.2 203.0.113.7 192.0.2.2 192.0.2.3", "192.0.2.1 192.0.2.4 2001:db8::1"},
+		{"192.0.2.3 192.0.2.1 192.0.2.2 192.0.2.4", "2001:db8::1"},
+	} {
+		var taken []netip.Addr
+		for text := range strings.FieldsSeq(c.taken) {
+			taken = append(taken, netip.MustParseAddr(text))
+		}
+		var got []string
+		for _, r := range p.Without(taken).Ranges {
+			got = append(got, r.String())
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("without %s: %v, want %s", c.taken, got, c.want)
+		}
+	}
+	if len(p.Ranges) != 2 {
+		t.Errorf("the pool that was given is another one afterwards: %v", p.Ranges)
+	}
 }

@@ -16,6 +16,9 @@ type Report struct {
 	Unfit string `json:"unfit,omitempty"`
 	// Held are the addresses that it answers for, or announces.
 	Held []Hold `json:"held,omitempty"`
+	// Segments are those that the node can hold addresses on, where it answers for them; nil: it does
+	// not say.
+	Segments []netip.Prefix `json:"segments,omitzero"`
 	// Refused are the addresses that it should hold, or could, and does not.
 	Refused []Problem `json:"refused,omitempty"`
 	// Silent are the ports of watched nodes that do not say that they serve.
@@ -74,13 +77,38 @@ type Router struct {
 // ReportAnnotation is the key of the Node's annotation that holds its report.
 const ReportAnnotation = "underlay.dev/addresses"
 
-// MarshalText is the report's text, sorted.
+// OnSegment reports whether an address is on one of the node's segments, as far as it says.
+func (r Report) OnSegment(a netip.Addr) bool {
+	return r.Segments == nil || slices.ContainsFunc(r.Segments, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+const (
+	// texts is how many problems of one reason say all that there is to say of them.
+	texts = 8
+	// rows bounds what is said of addresses. Annotations of a Node have 256 KiB together, and each
+	// change of one goes to all who watch Nodes.
+	rows = 1500
+)
+
+// MarshalText is the report's text, sorted. It is never too long for an annotation: of very many
+// addresses it has not all.
 func (r Report) MarshalText() ([]byte, error) {
 	type plain Report // without this method
 	p := plain(r)
 	p.Held = slices.SortedFunc(slices.Values(r.Held), func(a, b Hold) int { return a.Address.Compare(b.Address) })
 	p.Refused = slices.SortedFunc(slices.Values(r.Refused), func(a, b Problem) int { return a.Address.Compare(b.Address) })
+	told := make(map[ProblemReason]int)
+	for i := range p.Refused {
+		if told[p.Refused[i].Reason]++; told[p.Refused[i].Reason] > texts {
+			p.Refused[i].Text = ""
+		}
+	}
+	p.Refused = p.Refused[:min(len(p.Refused), rows)]
+	p.Held = p.Held[:min(len(p.Held), rows-len(p.Refused))]
 	p.Silent = slices.SortedFunc(slices.Values(r.Silent), Endpoint.compare)
+	p.Segments = slices.Clone(r.Segments)
+	slices.SortFunc(p.Segments, netip.Prefix.Compare)
+	p.Segments = slices.Compact(p.Segments)
 	p.Routers = slices.SortedFunc(slices.Values(r.Routers), func(a, b Router) int { return cmp.Compare(a.Name, b.Name) })
 	return json.Marshal(p)
 }

@@ -21,30 +21,63 @@ func Watchers(holder string, nodes []string) []string {
 	return others[:min(watchers, len(others))]
 }
 
-// Watched are the ports of other nodes that a node watches: what the addresses of each holder are
-// checked by, where the node is one of the holder's watchers. nodes are all that can watch.
-// Addresses that nodes hold together are not among them: routers notice which of those are gone.
+// AgentPort is where the agent of a node that may hold addresses says over HTTP, below /healthz,
+// that it runs. Nobody else answers for the node's addresses; but one that is replaced comes back in
+// seconds, and neighbors remember a node for longer, so it may be silent for a while.
+const AgentPort = 10267
+
+// Watched are the ports of other nodes that a node watches, where it is one of their watchers:
+// kube-proxy and the agent of each, and what the addresses of each holder are checked by. nodes are
+// all that can watch, each once. Those that hold nothing are watched too: they are what an address
+// would go to, and one that is silent must not be chosen.
+//
+// Where no node holds an address alone nobody is watched: routers notice which of several are gone.
 func (l Ledger) Watched(self string, nodes []string) []Endpoint {
-	watches := make(map[string]bool)
+	checks := make(map[string][]int)
+	for _, e := range l.entries {
+		if e.Holder != "" && len(e.Shares) > 0 {
+			checks[e.Holder] = append(checks[e.Holder], e.Check())
+		}
+	}
+	if len(checks) == 0 {
+		return nil
+	}
+	for _, n := range nodes {
+		checks[n] = append(checks[n], ProxyPort)
+	}
 	var found []Endpoint
-	for _, e := range l.Entries() {
-		if e.Holder == "" || e.Holder == self || len(e.Shares) == 0 {
+	for holder, ports := range checks {
+		if !watches(self, holder, nodes) {
 			continue
 		}
-		mine, known := watches[e.Holder]
-		if !known {
-			mine = slices.Contains(Watchers(e.Holder, nodes), self)
-			watches[e.Holder] = mine
-		}
-		if mine {
-			found = append(found, Endpoint{e.Holder, e.Check()})
+		found = append(found, Endpoint{holder, AgentPort}, Endpoint{holder, ProxyPort})
+		for _, port := range ports {
+			found = append(found, Endpoint{holder, port})
 		}
 	}
 	slices.SortFunc(found, Endpoint.compare)
 	return slices.Compact(found)
 }
 
-// Silent are the ports that most of their holders' watchers call silent. What a node says of one
+// watches reports whether a node is among the [Watchers] of another one. It looks at as few nodes as
+// it takes: large clusters ask this for each node.
+func watches(self, holder string, nodes []string) bool {
+	if self == holder || !slices.Contains(nodes, self) {
+		return false
+	}
+	own, before := watchWeight(holder, self), 0
+	for _, n := range nodes {
+		weight := watchWeight(holder, n)
+		if n != holder && n != self && (weight > own || weight == own && n < self) {
+			if before++; before == watchers {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Silent are the ports that most of their nodes' watchers call silent. What a node says of one
 // that it does not watch counts for nothing, and so does one whose watcher can't tell.
 //
 // Two of three must agree, and both of two: a watcher that is cut off itself hears nobody, and must
@@ -52,15 +85,21 @@ func (l Ledger) Watched(self string, nodes []string) []Endpoint {
 func Silent(reports map[string]Report, nodes []string) []Endpoint {
 	votes := make(map[Endpoint]int)
 	for watcher, r := range reports {
-		for _, e := range r.Silent {
-			if slices.Contains(Watchers(e.Node, nodes), watcher) {
+		// Each has one vote, however often it says so.
+		said := slices.SortedFunc(slices.Values(r.Silent), Endpoint.compare)
+		for _, e := range slices.Compact(said) {
+			if watches(watcher, e.Node, nodes) {
 				votes[e]++
 			}
 		}
 	}
 	var found []Endpoint
 	for e, n := range votes {
-		if 2*n > len(Watchers(e.Node, nodes)) {
+		others := len(nodes)
+		if slices.Contains(nodes, e.Node) {
+			others--
+		}
+		if 2*n > min(others, watchers) {
 			found = append(found, e)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 type DataPlane struct {
 	Networks      []PlaneNetwork      `json:"networks"`
 	LoadBalancers []PlaneLoadBalancer `json:"load_balancers"`
+	FloatingIPs   []PlaneFloatingIP   `json:"floating_ips"`
 	// ProxyHeaderInChecks never changes, see [Options.ProxyHeaderInChecks].
 	ProxyHeaderInChecks bool `json:"proxy_header_in_checks"`
 }
@@ -71,6 +72,7 @@ func (p *project) dataPlane() DataPlane {
 	return DataPlane{
 		Networks:      rendered(p.networks.rows, p.planeNetwork),
 		LoadBalancers: rendered(p.loadBalancers.rows, p.planeLoadBalancer),
+		FloatingIPs:   rendered(p.floatingIPs.rows, p.planeFloatingIP),
 
 		ProxyHeaderInChecks: p.opts.ProxyHeaderInChecks,
 	}
@@ -124,7 +126,7 @@ func (p *project) planeLoadBalancer(lb *loadBalancer) PlaneLoadBalancer {
 
 // equal is called for every change: only what holds pointers is left to reflect.
 func (d DataPlane) equal(other DataPlane) bool {
-	return slices.EqualFunc(d.Networks, other.Networks, PlaneNetwork.equal) &&
+	return slices.EqualFunc(d.Networks, other.Networks, PlaneNetwork.equal) && slices.Equal(d.FloatingIPs, other.FloatingIPs) &&
 		slices.EqualFunc(d.LoadBalancers, other.LoadBalancers, PlaneLoadBalancer.equal)
 }
 

@@ -25,6 +25,7 @@ func operations() []operation {
 	all = append(all, networkOperations()...)
 	all = append(all, loadBalancerOperations()...)
 	all = append(all, primaryIPOperations()...)
+	all = append(all, floatingIPOperations()...)
 	return all
 }
 

@@ -49,6 +49,8 @@ func FuzzHandler(f *testing.F) {
 		{"POST", "/v1/certificates/1006/actions/retry", ""},
 		{"POST", "/v1/load_balancers/1003/actions/update_service", `{"listen_port":80,"protocol":"https","http":{"certificates":[1006,-1]}}`},
 		{"POST", "/v1/servers", `{"name":"x","server_type":-5,"image":null,"ssh_keys":[{}],"user_data":7}`},
+		{"POST", "/v1/floating_ips", `{"type":"ipv6","server":1002,"home_location":1,"description":null}`},
+		{"POST", "/v1/floating_ips/1007/actions/assign", `{"server":-1}`},
 		{"CONNECT", "/v1/%2e%2e/%2f", "\x00"},
 	} {
 		f.Add(seed[0], seed[1], seed[2])

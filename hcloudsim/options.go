@@ -57,7 +57,7 @@ type Options struct {
 	OneVSwitchSubnet bool
 
 	// The project's quotas; default Unlimited, because each account has its own.
-	ServerLimit, NetworkLimit, LoadBalancerLimit, CertificateLimit, SSHKeyLimit int
+	ServerLimit, NetworkLimit, LoadBalancerLimit, FloatingIPLimit, CertificateLimit, SSHKeyLimit int
 
 	// LoadBalancerTypes changes what types of load balancers allow, by their
 	// names: lb11, lb21, lb31.
@@ -83,6 +83,10 @@ type Options struct {
 	// to the locations of its primary IPs, and refuses it where they differ. Otherwise it is placed
 	// where its primary IPs are. No source tells which.
 	ZoneIgnoresPrimaryIPs bool
+	// RefuseReassign refuses to assign a floating IP that a server has: 422 floating_ip_assigned, as
+	// the description lists it for the operation. Otherwise it moves, as the description's
+	// introduction says ("at any time").
+	RefuseReassign bool
 	// HealthyAfter is how long a target's health is unknown before it turns
 	// healthy, counted from when the target or the service came to be.
 	HealthyAfter time.Duration
@@ -102,8 +106,8 @@ type Options struct {
 	ActionLogSize int
 	// OnRequest, if set, is told of each request once its answer is known.
 	OnRequest func(Request)
-	// OnChange, if set, is told of each change of routes, attachments and load
-	// balancers, so that a router and proxies can follow: with the whole state,
+	// OnChange, if set, is told of each change of routes, attachments, load
+	// balancers and floating IPs, so that a router and proxies can follow: with the whole state,
 	// in order, one at a time, without the simulator's lock. A change that a
 	// request makes is usually told before its reply; the end of an action when
 	// it comes, by a timer, also if nobody looks.
@@ -130,6 +134,7 @@ func (o Options) withDefaults() Options {
 	o.ServerLimit = cmp.Or(o.ServerLimit, Unlimited)
 	o.NetworkLimit = cmp.Or(o.NetworkLimit, Unlimited)
 	o.LoadBalancerLimit = cmp.Or(o.LoadBalancerLimit, Unlimited)
+	o.FloatingIPLimit = cmp.Or(o.FloatingIPLimit, Unlimited)
 	o.CertificateLimit = cmp.Or(o.CertificateLimit, Unlimited)
 	o.SSHKeyLimit = cmp.Or(o.SSHKeyLimit, Unlimited)
 	o.RequestLogSize = cmp.Or(o.RequestLogSize, 100_000)

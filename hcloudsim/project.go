@@ -24,6 +24,7 @@ type project struct {
 	loadBalancers table[*loadBalancer]
 	certificates  table[*certificate]
 	primaryIPs    table[*primaryIP]
+	floatingIPs   table[*floatingIP]
 	sshKeys       table[*sshKey]
 	images        []schema.Image
 	actions       actions

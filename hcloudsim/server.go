@@ -77,7 +77,7 @@ func (p *project) renderServer(s *server) schema.Server {
 	var traffic uint64
 	out := schema.Server{
 		ID: s.id, Name: s.name, Status: s.status, Created: s.created,
-		PublicNet:  schema.ServerPublicNet{FloatingIPs: []int64{}, Firewalls: []schema.ServerFirewall{}},
+		PublicNet:  schema.ServerPublicNet{FloatingIPs: p.floatingOn(s), Firewalls: []schema.ServerFirewall{}},
 		PrivateNet: []schema.ServerPrivateNet{}, ServerType: s.serverType,
 		IncludedTraffic: 20 << 40, OutgoingTraffic: &traffic, IngoingTraffic: &traffic,
 		Locked: p.busy(s.ref()), Location: s.location, Image: s.image,

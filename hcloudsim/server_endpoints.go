@@ -59,7 +59,8 @@ func (c *call) updateServer() (reply, error) {
 }
 
 // deleteServer takes the server away at once, as the API does: out of its
-// networks and load balancers. Routes to it stay, and lead nowhere.
+// networks and load balancers. Routes to it stay, and lead nowhere; its floating
+// IPs are nobody's.
 func (c *call) deleteServer() (reply, error) {
 	s, err := c.server()
 	if err != nil {
@@ -79,6 +80,7 @@ func (c *call) deleteServer() (reply, error) {
 func (p *project) removeServer(s *server) {
 	p.servers.remove(s.id)
 	p.release(s.ref())
+	p.landFloatingIPs(s.id)
 	for _, lb := range p.loadBalancers.rows {
 		lb.dropServer(s.id)
 	}

@@ -12,14 +12,15 @@ import (
 // state is everything that exists, as the API shows it; what the API doesn't
 // show stands at its end.
 type state struct {
-	Servers       []serverBody       `json:"servers"`
-	Networks      []networkBody      `json:"networks"`
-	LoadBalancers []loadBalancerBody `json:"load_balancers"`
-	PrimaryIPs    []schema.PrimaryIP `json:"primary_ips"`
-	Certificates  []certificateBody  `json:"certificates"`
-	SSHKeys       []schema.SSHKey    `json:"ssh_keys"`
-	Images        []schema.Image     `json:"images"`
-	Actions       []schema.Action    `json:"actions"`
+	Servers       []serverBody        `json:"servers"`
+	Networks      []networkBody       `json:"networks"`
+	LoadBalancers []loadBalancerBody  `json:"load_balancers"`
+	PrimaryIPs    []schema.PrimaryIP  `json:"primary_ips"`
+	FloatingIPs   []schema.FloatingIP `json:"floating_ips"`
+	Certificates  []certificateBody   `json:"certificates"`
+	SSHKeys       []schema.SSHKey     `json:"ssh_keys"`
+	Images        []schema.Image      `json:"images"`
+	Actions       []schema.Action     `json:"actions"`
 
 	TargetHealth []targetHealth `json:"target_health"` // fixed by hand
 	LastID       int64          `json:"last_id"`
@@ -62,6 +63,7 @@ func (p *project) state() state {
 		Networks:      rendered(p.networks.rows, p.networkBody),
 		LoadBalancers: rendered(p.loadBalancers.rows, p.loadBalancerBody),
 		PrimaryIPs:    rendered(p.primaryIPs.rows, p.renderPrimaryIP),
+		FloatingIPs:   rendered(p.floatingIPs.rows, p.renderFloatingIP),
 		Certificates:  rendered(p.certificates.rows, p.certificateBody),
 		SSHKeys:       rendered(p.sshKeys.rows, p.renderSSHKey),
 		Images:        p.images,
@@ -113,6 +115,9 @@ func (w state) project(opts Options) (*project, error) {
 		return nil, err
 	}
 	if err := read(p, &p.servers, w.Servers, readServer); err != nil {
+		return nil, err
+	}
+	if err := read(p, &p.floatingIPs, w.FloatingIPs, readFloatingIP(p)); err != nil {
 		return nil, err
 	}
 	if err := read(p, &p.networks, w.Networks, readNetwork); err != nil {

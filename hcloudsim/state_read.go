@@ -178,6 +178,36 @@ func readPrimaryIP(b schema.PrimaryIP) (*primaryIP, error) {
 	return k, r.failure(kindPrimaryIP, k.id)
 }
 
+// readFloatingIP needs the servers: what leads to one that an edited snapshot lacks, leads nowhere.
+func readFloatingIP(p *project) func(schema.FloatingIP) (*floatingIP, error) {
+	return func(b schema.FloatingIP) (*floatingIP, error) {
+		var r reader
+		f := &floatingIP{
+			base: base{b.ID, b.Name, cloneLabels(b.Labels), b.Created, b.Protection.Delete},
+			kind: b.Type, home: b.HomeLocation,
+		}
+		set(&f.description, b.Description)
+		switch b.Type {
+		case typeIPv4:
+			ip := r.addr(b.IP)
+			f.net = netip.PrefixFrom(ip, ip.BitLen())
+		case typeIPv6:
+			f.net = r.prefix(b.IP)
+		default:
+			r.err = errInvalid("type", "must be one of %s, %s", typeIPv4, typeIPv6)
+		}
+		if b.Server != nil {
+			if _, there := p.servers.get(*b.Server); there {
+				f.server = *b.Server
+			}
+		}
+		for _, entry := range b.DNSPtr {
+			f.pointers.note(r.addr(entry.IP), entry.DNSPtr)
+		}
+		return f, r.failure(kindFloatingIP, f.id)
+	}
+}
+
 // readHolders lets servers and load balancers have the primary IPs that are assigned to them, and
 // gives back those whose holder an edited snapshot lacks. Load balancers of a snapshot without
 // primary IPs get their own.

@@ -44,6 +44,10 @@ func furnished(t *testing.T) *hcloudsim.Simulator {
 	spare := seedPrimaryIP(t, sim, hcloudsim.PrimaryIPSeed{Name: "b", Location: now.Location.Name})
 	_, _, err = c.PrimaryIP.Assign(t.Context(), hcloud.PrimaryIPAssignOpts{ID: spare.ID, AssigneeID: b.ID, AssigneeType: "server"})
 	noError(t, err)
+	seedFloatingIP(t, sim, hcloudsim.FloatingIPSeed{Name: "spare", Labels: map[string]string{"x": "y"}, HomeLocation: "hel1"})
+	floating := seedFloatingIP(t, sim, hcloudsim.FloatingIPSeed{Type: "ipv6", Description: "of a", Server: a.ID})
+	_, _, err = c.FloatingIP.ChangeDNSPtr(t.Context(), &hcloud.FloatingIP{ID: floating.ID}, strings.TrimSuffix(floating.IP, "/64")+"9", hcloud.Ptr("f.example.com"))
+	noError(t, err)
 	return sim
 }
 
@@ -56,7 +60,7 @@ func TestSnapshotAndRestore(t *testing.T) {
 	if got := other.Snapshot(); !bytes.Equal(got, snapshot) {
 		t.Errorf("restored:\n%s\nwas:\n%s", got, snapshot)
 	}
-	for _, path := range []string{"/v1/servers", "/v1/networks", "/v1/load_balancers", "/v1/primary_ips", "/v1/certificates", "/v1/ssh_keys", "/v1/servers/actions"} {
+	for _, path := range []string{"/v1/servers", "/v1/networks", "/v1/load_balancers", "/v1/primary_ips", "/v1/floating_ips", "/v1/certificates", "/v1/ssh_keys", "/v1/servers/actions"} {
 		if got, want := send(t, other, "GET", path, "").body, send(t, sim, "GET", path, "").body; got != want {
 			t.Errorf("%s is\n%s\nwas\n%s", path, got, want)
 		}

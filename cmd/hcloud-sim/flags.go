@@ -87,6 +87,7 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	flags.BoolVar(&c.countMembers, "count-vswitch-members", false, "dedicated servers in a vSwitch count toward --attachment-limit of the network that is coupled with it")
 	flags.BoolVar(&c.options.OneVSwitchSubnet, "one-vswitch-subnet", false, "refuse a second subnet of type vswitch in a network")
 	flags.BoolVar(&c.options.ZoneIgnoresPrimaryIPs, "zone-ignores-primary-ips", false, "place a load balancer in a network zone without regard to where its primary IPs are")
+	flags.BoolVar(&c.options.RefuseReassign, "refuse-reassign", false, "refuse to assign a floating IP that a server has, before it is unassigned")
 	flags.StringSliceVar(&owned, "owned-ip", nil, "address of a dedicated server, which may be a load balancer's target; may be given again")
 	for _, limit := range c.limits() {
 		flags.IntVar(limit.value, limit.flag, limit.otherwise, limit.of+"; -1: no limit")

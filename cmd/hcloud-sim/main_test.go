@@ -149,6 +149,7 @@ func TestRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		"unknown seed field":  {[]string{"--seed=" + write(t, "s.yaml", "servers: [{name: a, netwrok: b}]")}, []string{"netwrok"}},
 		"unknown network":     {[]string{"--seed=" + write(t, "s.yaml", "servers: [{name: a, network: b}]")}, []string{`network "b"`}},
 		"impossible network":  {[]string{"--seed=" + write(t, "s.yaml", "networks: [{name: net, ip_range: 10.0.0.0/28}]")}, []string{`"net"`, "ip_range"}},
+		"unknown server":      {[]string{"--seed=" + write(t, "s.yaml", "floating_ips: [{name: a, server: b}]")}, []string{`server "b"`}},
 		"address out of use":  {[]string{"--listen=127.0.0.1:port"}, []string{"listening for api"}},
 		"flag that isn't one": {[]string{"--sed=x"}, []string{"--sed"}},
 	}

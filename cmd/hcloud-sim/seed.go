@@ -9,10 +9,16 @@ import (
 
 // seedFile is what exists from the start. Servers name their network.
 type seedFile struct {
-	Networks   []hcloudsim.NetworkSeed   `json:"networks"`
-	Servers    []serverSeed              `json:"servers"`
-	PrimaryIPs []hcloudsim.PrimaryIPSeed `json:"primary_ips"`
-	Robot      robotSeed                 `json:"robot"`
+	Networks    []hcloudsim.NetworkSeed   `json:"networks"`
+	Servers     []serverSeed              `json:"servers"`
+	PrimaryIPs  []hcloudsim.PrimaryIPSeed `json:"primary_ips"`
+	FloatingIPs []floatingIPSeed          `json:"floating_ips"`
+	Robot       robotSeed                 `json:"robot"`
+}
+
+type floatingIPSeed struct {
+	hcloudsim.FloatingIPSeed
+	ServerName string `json:"server"`
 }
 
 type serverSeed struct {
@@ -29,7 +35,7 @@ func parseSeed(content []byte) (seedFile, error) {
 }
 
 func (f seedFile) plant(sim *hcloudsim.Simulator) error {
-	networks := map[string]int64{}
+	networks, servers := map[string]int64{}, map[string]int64{}
 	for _, seed := range f.Networks {
 		n, err := sim.CreateNetwork(seed)
 		if err != nil {
@@ -45,7 +51,21 @@ func (f seedFile) plant(sim *hcloudsim.Simulator) error {
 			}
 			seed.Network = id
 		}
-		if _, err := sim.CreateServer(seed.ServerSeed); err != nil {
+		made, err := sim.CreateServer(seed.ServerSeed)
+		if err != nil {
+			return fmt.Errorf("seed: %w", err)
+		}
+		servers[made.Name] = made.ID
+	}
+	for _, seed := range f.FloatingIPs {
+		if seed.ServerName != "" {
+			id, known := servers[seed.ServerName]
+			if !known {
+				return fmt.Errorf("seed: floating IP %q: server %q is not in the file", seed.Name, seed.ServerName)
+			}
+			seed.Server = id
+		}
+		if _, err := sim.CreateFloatingIP(seed.FloatingIPSeed); err != nil {
 			return fmt.Errorf("seed: %w", err)
 		}
 	}

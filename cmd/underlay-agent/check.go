@@ -47,6 +47,13 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 		printIngress(out, decision.View)
 	}
 	trouble := len(decision.Faults) + len(decision.Peers)
+	if holds(s.addresses) {
+		found, err := o.printAddresses(ctx, out, s, m.held)
+		if err != nil {
+			return err
+		}
+		trouble += found
+	}
 	for _, fault := range decision.Faults {
 		fmt.Fprintf(out, "fault: %s\n", fault)
 	}

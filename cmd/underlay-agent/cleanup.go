@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
@@ -23,9 +25,23 @@ func cleanup(ctx context.Context, o *options, out io.Writer) error {
 	}
 	defer m.network.Close()
 	routes := func(ctx context.Context) ([]string, error) { return agent.Cleanup(ctx, m.network) }
-	if err := m.cleanupAll(ctx, routes, func(line string) { fmt.Fprintln(out, line) }); err != nil {
+	say := func(line string) { fmt.Fprintln(out, line) }
+	if err := errors.Join(m.cleanupAll(ctx, routes, say), o.forget(say)); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(out, "nothing of underlay is left on this node")
 	return err
+}
+
+// forget removes what the next run would go on holding.
+func (o *options) forget(say func(string)) error {
+	err := os.Remove(o.heldPath())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("removing what says which addresses this node holds: %w", err)
+	}
+	say("addresses: " + o.heldPath() + " is removed")
+	return nil
 }

@@ -31,11 +31,16 @@ func (o *options) restConfig() (*rest.Config, error) {
 	return read, nil
 }
 
-func newClient(to *rest.Config) (*kubernetes.Clientset, error) {
+// identify says who asks, and in which form it wants answers.
+func identify(to *rest.Config) {
 	to.UserAgent = "underlay-agent/" + version.Get().GitVersion
 	// A tenth of the memory and time of JSON, for thousands of Nodes.
 	to.ContentType = "application/vnd.kubernetes.protobuf"
 	to.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+}
+
+func newClient(to *rest.Config) (*kubernetes.Clientset, error) {
+	identify(to)
 	client, err := kubernetes.NewForConfig(to)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the client of the API server: %w; outside of a pod give --kubeconfig", err)

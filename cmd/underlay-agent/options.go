@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/underlay-ccm/underlay/addresses"
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/routes/agent"
@@ -74,6 +75,8 @@ type settings struct {
 	agent.Settings
 	client *kubernetes.Clientset
 	reader kubernetes.Interface // of Nodes, what the agent looks at alone
+	// addresses are those that nodes hold for Services.
+	addresses config.Addresses
 }
 
 // settle checks everything and returns every mistake at once.
@@ -105,6 +108,7 @@ func (o *options) settle() (settings, error) {
 	if err != nil {
 		return s, errors.Join(append(wrong, err)...)
 	}
+	s.addresses = loaded.Addresses
 	s.Untrusting, s.Inventory = loaded.Metal, loaded.Inventory
 	s.Modes = agent.Modes{IPv4: agent.Mode(loaded.Families.IPv4), IPv6: agent.Mode(loaded.Families.IPv6)}
 	for _, p := range loaded.Pools {
@@ -127,6 +131,6 @@ func (o *options) settle() (settings, error) {
 	if s.client, err = newClient(api); err != nil {
 		return s, err
 	}
-	s.reader, err = kube.ReadingOnly(agent.Read(o.nodeName), s.client, api)
+	s.reader, err = kube.ReadingOnly(agent.Read(o.nodeName, addresses.ReportAnnotation), s.client, api)
 	return s, err
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 	"sync/atomic"
 
 	"github.com/underlay-ccm/underlay/internal/cni"
@@ -40,6 +41,8 @@ type follower[D any] struct {
 	edge[D]
 	name    string
 	desired func(agent.View) D
+	// prompt, if not nil, calls changed when what is desired is another though the view isn't.
+	prompt func(ctx context.Context, changed func())
 	// patient: left alone until the Node has podCIDRs.
 	patient bool
 	// down, if not nil, is the edge's own agent.ErrDown.
@@ -82,6 +85,13 @@ func (f *follower[D]) Plan(ctx context.Context, v agent.View) (changes, warnings
 
 // Watch watches where the edge can.
 func (f *follower[D]) Watch(ctx context.Context, changed func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var prompting sync.WaitGroup
+	defer prompting.Wait()
+	defer cancel()
+	if f.prompt != nil {
+		prompting.Go(func() { f.prompt(ctx, changed) })
+	}
 	w, ok := f.edge.(watcher)
 	if !ok {
 		<-ctx.Done()
@@ -99,17 +109,23 @@ func (f *follower[D]) Watch(ctx context.Context, changed func()) error {
 // pods, and it knows a Node before there is a route to it: else the first packets
 // there would leave under this node's address, and every later one of their
 // connections too.
-type parts struct{ before, after []part }
+type parts struct {
+	before, after []part
+	held          *held
+}
 
 func (o *options) parts() (parts, error) {
 	filter, err := netfilter.New(netfilter.Options{})
 	if err != nil {
 		return parts{}, fmt.Errorf("preparing the packet filter: %w", err)
 	}
+	holding := &held{}
 	return parts{
+		held: holding,
 		before: []part{
 			&follower[netfilter.Desired]{
-				name: "netfilter", desired: o.filterFor, edge: filter, patient: true, down: netfilter.ErrDown,
+				name: "netfilter", desired: func(v agent.View) netfilter.Desired { return holding.filtered(o.filterFor(v)) },
+				prompt: holding.Watch, edge: filter, patient: true, down: netfilter.ErrDown,
 			},
 			&follower[sysctl.Desired]{
 				name: "sysctl", desired: sysctlsFor,

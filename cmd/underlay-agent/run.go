@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +25,8 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	"k8s.io/klog/v2"
 
+	"github.com/underlay-ccm/underlay/addresses"
+	addressagent "github.com/underlay-ccm/underlay/addresses/agent"
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
@@ -50,11 +53,12 @@ func run(ctx context.Context, o *options, reg agent.Registry) error {
 		return err
 	}
 	defer m.network.Close()
+	m.held.used = s.addresses.Enabled()
 
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	defer events.Shutdown()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: s.client.CoreV1().Events("")})
-	nodes := informers.NewSharedInformerFactoryWithOptions(s.reader, 0, informers.WithTransform(agent.Trim(o.nodeName)))
+	nodes := informers.NewSharedInformerFactoryWithOptions(s.reader, 0, informers.WithTransform(agent.Trim(o.nodeName, addresses.ReportAnnotation)))
 	a, err := agent.New(agent.Config{
 		Client: s.client, Nodes: nodes.Core().V1().Nodes(), Kernel: m.network,
 		Recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "underlay-agent", Host: o.nodeName}),
@@ -64,11 +68,18 @@ func run(ctx context.Context, o *options, reg agent.Registry) error {
 	if err != nil {
 		return err
 	}
-	return together(ctx, o, nodes, a)
+	var holder *addressagent.Agent
+	if holds(s.addresses) {
+		if holder, err = o.holder(s, m, nodes.Core().V1().Nodes(), reg); err != nil {
+			return err
+		}
+	}
+	return together(ctx, o, nodes, a, holder)
 }
 
-// together runs the agent and its port until either ends.
-func together(ctx context.Context, o *options, nodes informers.SharedInformerFactory, a *agent.Agent) error {
+// together runs the agent, what holds addresses if there is such, and the port, until the agent or
+// the port ends.
+func together(ctx context.Context, o *options, nodes informers.SharedInformerFactory, a *agent.Agent, holder *addressagent.Agent) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	listener, err := net.Listen("tcp", net.JoinHostPort(o.bindAddress, strconv.Itoa(o.port)))
@@ -79,6 +90,13 @@ func together(ctx context.Context, o *options, nodes informers.SharedInformerFac
 	go func() { fail(fmt.Errorf("serving health and metrics: %w", server.Serve(listener))) }()
 
 	nodes.StartWithContext(ctx)
+	var holding sync.WaitGroup
+	defer holding.Wait()
+	defer fail(nil)
+	if holder != nil {
+		holding.Go(func() { holder.Run(ctx) })
+		holding.Go(func() { addressagent.Answer(ctx, holder.Own, holder.Alive) })
+	}
 	klog.FromContext(ctx).Info("Running", "node", o.nodeName, "address", listener.Addr().String())
 	err = a.Run(ctx)
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {

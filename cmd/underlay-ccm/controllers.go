@@ -16,6 +16,7 @@ import (
 	"k8s.io/controller-manager/controller"
 	"k8s.io/klog/v2"
 
+	addresscontroller "github.com/underlay-ccm/underlay/addresses/controller"
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/vswitch"
 	"github.com/underlay-ccm/underlay/internal/wiring"
@@ -43,6 +44,7 @@ func (m *manager) controllers() map[string]app.ControllerInitFuncConstructor {
 		names.NodeRouteController:          m.constructor(names.NodeRouteController, m.routes),
 		names.ServiceLBController:          m.constructor(names.ServiceLBController, m.loadBalancers),
 		vSwitchMemberController:            m.constructor(vSwitchMemberController, m.vSwitchMembers),
+		addresscontroller.Name:             m.constructor(addresscontroller.Name, m.serviceAddresses),
 	}
 }
 

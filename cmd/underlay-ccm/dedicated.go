@@ -39,6 +39,7 @@ func (m *manager) configureDedicated(transport http.RoundTripper, metrics robot.
 	if err != nil {
 		return err
 	}
+	m.robot = client
 	m.account = dedicated.New(client, sayListed)
 	m.dedicated.Account = m.account
 	return nil

@@ -34,6 +34,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/dedicated"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/leadership"
+	"github.com/underlay-ccm/underlay/internal/robot"
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 	"github.com/underlay-ccm/underlay/routes"
 	routecontroller "github.com/underlay-ccm/underlay/routes/controller"
@@ -116,8 +117,9 @@ type manager struct {
 	dedicated *cloud.DedicatedIndex
 	// account is that of dedicated servers at Robot; nil: Robot isn't asked.
 	account *dedicated.Servers
-	offered bool // what load balancers are to be
-	leads   bool // so it may change the network
+	robot   *robot.Client // nil as account is
+	offered bool          // what load balancers are to be
+	leads   bool          // so it may change the network
 
 	gate  leadership.Gate                  // before the API server and the cloud
 	lease atomic.Pointer[leadership.Lease] // nil until this replica leads

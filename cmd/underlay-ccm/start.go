@@ -51,6 +51,9 @@ func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cl
 	if err := m.checkPools(ctx, c.Client); err != nil {
 		return nil, err
 	}
+	if err := m.checkAddresses(ctx, c.Client); err != nil {
+		return nil, err
+	}
 	if err := c.SharedInformers.Core().V1().Nodes().Informer().SetTransform(light()); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -27,6 +29,7 @@ func TestItShowsWhatIsThere(t *testing.T) {
 	l := startLab(t)
 	balancer := l.service(t, "web")
 	t.Run("a healthy cluster", func(t *testing.T) { l.healthy(t, balancer.ID, balancer.Name) })
+	t.Run("addresses that nodes hold", func(t *testing.T) { l.addresses(t) })
 	t.Run("other ways to call it", func(t *testing.T) { l.otherWays(t) })
 	t.Run("what it may not see", func(t *testing.T) { l.unseen(t) })
 	t.Run("a live page", func(t *testing.T) { l.live(t) })
@@ -77,6 +80,45 @@ func (l *lab) healthy(t *testing.T, id int64, name string) {
 	d := l.run(t, nil, "doctor", "-o", "json")
 	if d.code > 2 || strings.Contains(d.stdout, "route/") {
 		t.Errorf("doctor could not do its work, or found trouble with routes: %+v", d)
+	}
+}
+
+// addresses are of a ledger and a report as the controller and an agent write them, of
+// which none runs here.
+func (l *lab) addresses(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	pool := "addresses:\n  pools:\n    - {name: routed, ranges: [198.51.100.0/28], mover: bgp}\n" +
+		"  bgp: {asn: 64512, peers: [{name: edge, address: 203.0.113.1, asn: 64500}]}\n"
+	if err := os.WriteFile(file, []byte(l.CloudConfig()+pool), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	maps := l.Client.CoreV1().ConfigMaps("kube-system")
+	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: survey.AddressLedgerName}, Data: map[string]string{
+		survey.AddressLedgerKey: `{"version":1,"groups":[["worker-1"]],"addresses":[{"address":"198.51.100.1","group":0,"services":[{"uid":"u","namespace":"shop","name":"edge"}]}]}`,
+	}}
+	if _, err := maps.Create(t.Context(), stored, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	report := `{"metadata":{"annotations":{"underlay.dev/addresses":"{\"held\":[{\"address\":\"198.51.100.1\"}]}"}}}`
+	if _, err := l.Client.CoreV1().Nodes().Patch(t.Context(), "worker-1", types.MergePatchType, []byte(report), metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	v := view[survey.AddressesView](t, l, "addresses", "--cloud-config="+file)
+	if len(v.NotSeen) > 0 || len(v.Addresses) != 1 || v.Addresses[0].State != survey.AddressHeld || v.Addresses[0].Pool != "routed" || len(v.Pools) != 1 || v.Pools[0].Used != 1 {
+		t.Errorf("addresses: %+v", v)
+	}
+	for _, f := range view[struct{ Findings []doctor.Finding }](t, l, "doctor", "--cloud-config="+file).Findings {
+		if strings.HasPrefix(f.Object, "address/") {
+			t.Errorf("doctor: %+v", f)
+		}
+	}
+	report = `{"metadata":{"annotations":{"underlay.dev/addresses":null}}}`
+	_, err := l.Client.CoreV1().Nodes().Patch(t.Context(), "worker-1", types.MergePatchType, []byte(report), metav1.PatchOptions{}, "status")
+	if err := errors.Join(err, maps.Delete(t.Context(), survey.AddressLedgerName, metav1.DeleteOptions{})); err != nil {
+		t.Fatal(err)
+	}
+	if out := l.run(t, nil, "addresses"); out.code != 0 || !strings.Contains(out.stderr, "no pool of addresses is configured") {
+		t.Errorf("without pools: %+v", out)
 	}
 }
 

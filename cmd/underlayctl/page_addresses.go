@@ -77,7 +77,7 @@ func addressState(a survey.AddressRow) cell {
 }
 
 func waitingTable(rows []survey.WaitingRow) table {
-	t := table{title: "Waiting", columns: []column{{name: "SERVICE"}, {name: "HAS"}, {name: "WHY"}}}
+	t := table{title: "Not accepted", columns: []column{{name: "SERVICE"}, {name: "HAS"}, {name: "WHY"}}}
 	for _, w := range rows {
 		t.rows = append(t.rows, []cell{text(w.Service), text(orNone(survey.Join(w.Has, ","))), {oneLine(w.Why()), bad}})
 	}

@@ -12,11 +12,11 @@ func someAddresses() survey.AddressesView {
 		Addresses: []survey.AddressRow{
 			{
 				Address: ip("192.0.2.17"), Services: []string{"shop/mail", "shop/web"}, Pool: "segment", Mover: "layer2",
-				Holder: "worker-1", Epoch: 3, HeldBy: []string{"worker-1"}, State: survey.AddressHeld,
+				Holder: "worker-1", Epoch: 3, Local: true, Check: 30123, HeldBy: []string{"worker-1"}, State: survey.AddressHeld,
 			},
 			{
 				Address: ip("192.0.2.18"), Services: []string{"shop/api"}, Pool: "segment", Mover: "layer2",
-				Holder: "worker-2", Epoch: 1, HeldBy: []string{}, State: survey.AddressRefused,
+				Holder: "worker-2", Epoch: 1, Check: 10256, HeldBy: []string{}, State: survey.AddressRefused,
 				Notes: []string{"worker-2: AddressInUse by 02:00:00:00:00:09: a machine that is none of the cluster's\nanswers for it"},
 			},
 			{

@@ -23,6 +23,7 @@ func (r *resolver) addresses(d *draft, pods []candidate, robot Robot) Addresses 
 		a.Pools = append(a.Pools, p.AddressPool)
 		pools[i] = p.Pool
 	}
+	r.onePerNet(d)
 	for _, wrong := range mistakes(addresses.Validate(pools)) {
 		section := d.addressPools[wrong.Pool].section
 		if field := section + "." + wrong.Field; !r.isWrong(field) && !r.isWrong(section) {
@@ -128,6 +129,9 @@ func (r *resolver) bgp(d *draft) BGP {
 			r.complain(p.section+".address", p.Address.String(), "is also the address of "+twin, "give each router once; its nodeSelector may admit several groups of Nodes, as in rack in (1, 2)")
 		}
 		at[place] = p.section
+		if p.BFD && p.Multihop {
+			r.complain(p.section+".bfd", "true", "is for a router on a segment of the nodes, and this one is more hops away", "remove it, or multihop")
+		}
 		b.Peers = append(b.Peers, p.BGPPeer)
 	}
 	none := len(b.Peers) == 0 && !r.isWrongIn(bgpPeersKey)

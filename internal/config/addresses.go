@@ -189,7 +189,7 @@ func bgpPeerSettings(section string, p *bgpPeerDraft) []setting {
 		},
 		{
 			key: section + ".bfd", format: boolean(&p.BFD), fallback: "false",
-			meaning: "Watch each other by BFD, which notices within a second that the other side is gone. The router needs it, too.",
+			meaning: "Watch each other by BFD, which notices within a second that the other side is gone. The router needs it, too, and has to be on a segment of the nodes.",
 		},
 	}
 }

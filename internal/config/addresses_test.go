@@ -115,6 +115,14 @@ func TestMistakesInAddressPools(t *testing.T) {
 			ranges, "192.0.2.0-192.0.2.9", "leave it out",
 		},
 		{
+			"many of a floating net", inFile("addresses:\n  pools: [{name: a, ranges: ['2001:db8:f::/124'], mover: floating-ip}]"),
+			ranges, "2001:db8:f::-2001:db8:f::f", "one address of each /64",
+		},
+		{
+			"two of a floating net", inFile("addresses:\n  pools: [{name: a, ranges: ['2001:db8:f::1'], mover: floating-ip}, {name: b, ranges: ['2001:db8:f::2', '2001:db8:e::2'], mover: floating-ip}]"),
+			"addresses.pools[1].ranges", "2001:db8:f::2", "one address of each /64",
+		},
+		{
 			"failover without Robot", inFile("addresses:\n  pools: [{name: a, ranges: [192.0.2.7], mover: failover}]"),
 			"addresses.pools[0].mover", "failover", "robot.userFile",
 		},
@@ -150,6 +158,7 @@ func TestMistakesWithRouters(t *testing.T) {
 		{"community", peer("name: s, address: 192.0.2.2, asn: 64500, communities: [64512:100, 65536:1]"), second + ".communities", "65536:1", "65535"},
 		{"selector", peer("name: s, address: 192.0.2.2, asn: 64500, nodeSelector: 'a in'"), second + ".nodeSelector", "a in", "rack=1"},
 		{"password", peer("name: s, address: 192.0.2.2, asn: 64500, passwordFile: " + secret), second + ".passwordFile", redacted, "/etc/underlay-bgp/router"},
+		{"bfd over hops", peer("name: s, address: 192.0.2.2, asn: 64500, bfd: true, multihop: true"), second + ".bfd", "true", "multihop"},
 		{"bfd", peer("name: s, address: 192.0.2.2, asn: 64500, bfd: some"), second + ".bfd", "some", "true"},
 	})
 }

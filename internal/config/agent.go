@@ -39,7 +39,7 @@ func LoadAgent(path, clusterCIDR string, readFile func(string) ([]byte, error)) 
 	n := AgentConfig{
 		Families: loaded.Families, Pools: loaded.IPAM.Pools, Exclude: loaded.IPAM.Exclude,
 		VSwitch: loaded.VSwitch, Addresses: loaded.Addresses,
-		Metal:   loaded.Provider == Metal,
+		Metal: loaded.Provider == Metal,
 	}
 	if n.Metal {
 		for _, m := range loaded.Inventory {

@@ -51,7 +51,7 @@ func TestFilesInDocuments(t *testing.T) {
 			}
 			files++
 			flags := ipv4Only()
-			if strings.Contains(block, "pools:") {
+			if strings.Contains(block, "\npools:") { // those of podCIDRs
 				flags.ClusterCIDR = ""
 			}
 			config, _, err := Load(*flags, []byte(block), func(name string) string { return env(nil)[name] },

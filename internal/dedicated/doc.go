@@ -1,6 +1,7 @@
 // Package dedicated tells which dedicated servers an account has, and which of them are
 // in a vSwitch: it stands between internal/robot, which speaks to the web service, and
-// internal/cloud and internal/vswitch, which ask and know nothing of Robot.
+// internal/cloud and internal/vswitch, which ask and know nothing of Robot. It also routes
+// failover addresses for addresses/controller.
 //
 // Robot allows 200 lists an hour, to all programs of the account together, so one
 // list is kept for everybody and read again when it is five minutes old, or when

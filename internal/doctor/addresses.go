@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/addresses"
+	addresscontroller "github.com/underlay-ccm/underlay/addresses/controller"
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/survey"
@@ -23,6 +24,8 @@ const (
 	// countedPool is how many addresses a pool has at least of which it is worth saying
 	// that it is nearly full.
 	countedPool = 10
+	// noNode is the reason of a Service's condition when no node may hold its address.
+	noNode = "NoNodeForAddress"
 )
 
 // addressChecks are about addresses that nodes hold for Services.
@@ -124,11 +127,9 @@ func addressRemovedPool(x *cluster) []Finding {
 		if _, configured := x.AddressPool(e.Address); configured || len(e.Shares) == 0 {
 			continue
 		}
-		var users []string
-		for _, s := range e.Shares {
-			users = append(users, s.Namespace+"/"+s.Name)
-		}
-		found = append(found, Finding{Object: addressObject(e.Address), What: "no configured pool has it, and Services do: " + few(users)})
+		// What the controller ends with at its start.
+		orphan := addresscontroller.Orphan{Address: e.Address, Users: e.Shares}
+		found = append(found, Finding{Object: addressObject(e.Address), What: e.Address.String() + " " + orphan.Problem(), Remedy: orphan.Remedy()})
 	}
 	return found
 }
@@ -247,17 +248,33 @@ func addressWaiting(x *cluster) []Finding {
 			continue
 		case w.Accepted != nil && w.Accepted.Status == string(metav1.ConditionTrue):
 			continue // what the ledger lacks is told of the ledger
+		case w.Accepted != nil && x.toldOfHolders(w):
+			continue
 		case w.Accepted == nil:
 			f.What = fmt.Sprintf("it was created %s ago, and no cloud controller manager has looked at it", long(w.Age))
 			f.Remedy = "see that the cloud controller manager leads (checks cloud-controller and leader): " + managerLogs
 		case len(w.Has) > 0:
-			f.Severity, f.What = Warning, fmt.Sprintf("it has %s, and not all that it asks for: %s", survey.Join(w.Has, ", "), w.Why())
+			f.Severity, f.What = Warning, fmt.Sprintf("it has %s: %s", survey.Join(w.Has, ", "), w.Why())
 		default:
 			f.What = "it has no address: " + w.Why()
 		}
 		found = append(found, f)
 	}
 	return found
+}
+
+// toldOfHolders reports whether what a Service lacks is told of its addresses: somebody else answers
+// for one, or no node holds it.
+func (x *cluster) toldOfHolders(w survey.WaitingRow) bool {
+	switch w.Accepted.Reason {
+	case string(addresses.InUse):
+		return true
+	case noNode:
+		return slices.ContainsFunc(x.addressView.Addresses, func(row survey.AddressRow) bool {
+			return slices.Contains(w.Has, row.Address) && !carried(row)
+		})
+	}
+	return false
 }
 
 func addressKubeProxy(x *cluster) []Finding {

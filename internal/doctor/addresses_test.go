@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -205,7 +206,34 @@ func seededAddresses() []seeded {
 		{name: "the holder fails", seed: with(says(1, time.Hour, refusing(addresses.Failed, ""))), check: "address-not-held", severity: Error, object: address, says: []string{"worker-1 is to hold it, and does not", "as the agent says"}},
 		{name: "the holder says nothing of it", seed: with(says(1, time.Hour, func(r *addresses.Report) { r.Held = r.Held[1:] })), check: "address-not-held", severity: Error, object: address, says: []string{"does not say that it does"}},
 		{name: "an address has no holder", seed: with(says(1, time.Hour, func(r *addresses.Report) { r.Held = r.Held[1:] }), ledgerAs(`"node":"worker-1","epoch":2,`, "", time.Hour)), check: "address-not-held", severity: Error, object: address, says: []string{"no node could hold it"}},
-		{name: "the holder is silent", seed: with(silenced(2 * time.Minute)), check: "address-silent", severity: Error, object: address, says: []string{"worker-1 holds it", "10256"}, do: "kube-proxy runs"},
+		{name: "the holder is silent", seed: with(silenced(2 * time.Minute)), check: "address-silent", severity: Error, object: address, says: []string{"worker-1 holds it", "10256"}, do: "10267", also: []string{"address-node"}},
+		{name: "the holder's agent is silent", seed: with(func(s *survey.Snapshot) {
+			for _, node := range []int{0, 2} {
+				says(node, time.Hour, func(r *addresses.Report) {
+					r.Silent = []addresses.Endpoint{{Node: nameOf(1), Port: addresses.AgentPort}}
+				})(s)
+			}
+		}), check: "address-silent", severity: Error, object: address, says: []string{"port 10267"}, also: []string{"address-node"}},
+		{name: "a node without addresses is silent", seed: with(func(s *survey.Snapshot) {
+			for _, node := range []int{0, 1} {
+				says(node, time.Hour, func(r *addresses.Report) {
+					r.Silent = []addresses.Endpoint{{Node: nameOf(2), Port: addresses.ProxyPort}}
+				})(s)
+			}
+		}), check: "address-node", severity: Warning, object: "Node/worker-2", says: []string{"port 10256"}, do: "reach each other"},
+		{name: "the holder has no endpoint that answers", seed: with(func(s *survey.Snapshot) {
+			ledgerAs(`"name":"edge"}`, `"name":"edge","local":true,"check":30123}`, time.Hour)(s)
+			for _, node := range []int{0, 2} {
+				says(node, time.Hour, func(r *addresses.Report) { r.Silent = []addresses.Endpoint{{Node: nameOf(1), Port: 30123}} })(s)
+			}
+			s.EndpointSlices = append(s.EndpointSlices, &discoveryv1.EndpointSlice{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "edge-1", Labels: map[string]string{discoveryv1.LabelServiceName: "edge"}},
+				Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"10.244.1.10"}}},
+			})
+		}), check: "address-silent", severity: Error, object: address, says: []string{"port 30123"}},
+		{name: "no node may hold an address, and one does", seed: with(func(s *survey.Snapshot) {
+			s.Services[len(s.Services)-2].Status.Conditions[0] = metav1.Condition{Type: "underlay.dev/Accepted", Status: metav1.ConditionFalse, Reason: "NoNodeForAddress", Message: "none is ready"}
+		}), check: "address-waiting", severity: Warning, object: "Service/shop/edge", says: []string{"it has 10.0.200.1: NoNodeForAddress: none is ready"}},
 		{name: "a router speaks with nobody", seed: with(routersDown(0, 1, 2)), check: "address-router", severity: Error, object: "router/edge", says: []string{"3 of 3", "10.0.0.1", "Active"}, do: "TCP port 179"},
 		{name: "a router doesn't speak with one", seed: with(routersDown(2)), check: "address-router", severity: Warning, object: "router/edge", says: []string{"1 of 3", "worker-2"}},
 		{name: "an agent that knows no addresses", seed: with(func(s *survey.Snapshot) { s.Nodes[2].Annotations = nil }), check: "address-node", severity: Warning, object: "Node/worker-2", says: []string{"says nothing"}, do: "update the agent"},
@@ -268,6 +296,19 @@ func TestAddressesWithoutTrouble(t *testing.T) {
 		"a full pool beside one with room": func(s *survey.Snapshot) {
 			s.Config.Addresses.Pools[0].Ranges = ranges("10.0.200.1")
 			s.Config.Addresses.Pools = append(s.Config.Addresses.Pools, config.AddressPool{Pool: addresses.Pool{Name: "more", Ranges: ranges("10.0.201.0/28")}, Mover: config.Layer2})
+		},
+		"policy Local, and no pods": func(s *survey.Snapshot) {
+			ledgerAs(`"name":"edge"}`, `"name":"edge","local":true,"check":30123}`, time.Hour)(s)
+			for _, node := range []int{0, 2} {
+				says(node, time.Hour, func(r *addresses.Report) {
+					r.Silent = []addresses.Endpoint{{Node: nameOf(1), Port: 30123}}
+				})(s)
+			}
+		},
+		"policy Local, and no pods yet": func(s *survey.Snapshot) {
+			ledgerAs(`"name":"edge"}`, `"name":"edge","local":true,"check":30123}`, time.Hour)(s)
+			ledgerAs(`"node":"worker-1","epoch":2,`, "", time.Hour)(s)
+			says(1, time.Hour, func(r *addresses.Report) { r.Held = r.Held[1:] })(s)
 		},
 		"a segment that no Node names, in use": func(s *survey.Snapshot) { s.Nodes[1].Status.Addresses = s.Nodes[1].Status.Addresses[:1] },
 	} {

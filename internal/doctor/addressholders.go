@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/underlay-ccm/underlay/addresses"
 	"github.com/underlay-ccm/underlay/internal/config"
@@ -49,16 +51,16 @@ func holderChecks() []check {
 			severities: []Severity{Error},
 			remedy:     "see what keeps the nodes from it: underlayctl addresses -o wide; " + agentLogs,
 			concerns:   (*cluster).addresses,
-			needs:      seesAddresses,
+			needs:      seesAddresses | survey.PartEndpointSlices,
 			find:       addressNotHeld,
 		},
 		{
 			name:       "address-silent",
-			looks:      "whether most of the nodes that watch a holder get no good answer from its kube-proxy, and its addresses stay there",
+			looks:      "whether most of the nodes that watch a holder get no good answer from its kube-proxy or its agent, and its addresses stay there",
 			severities: []Severity{Error},
-			remedy:     "see that kube-proxy runs on that node, that its health port can be reached from other nodes, and that other nodes could hold the address: underlayctl addresses -o wide",
+			remedy:     "see that kube-proxy and the agent run on that node, that its ports 10256 and 10267 can be reached from other nodes, and that other nodes could hold the address: underlayctl addresses -o wide",
 			concerns:   (*cluster).addresses,
-			needs:      seesAddresses,
+			needs:      seesAddresses | survey.PartEndpointSlices,
 			find:       addressSilent,
 		},
 		{
@@ -72,7 +74,7 @@ func holderChecks() []check {
 		},
 		{
 			name:       "address-node",
-			looks:      "whether the agents of Ready Nodes say what they hold, and whether a node holds nothing because its kube-proxy is not healthy",
+			looks:      "whether the agents of Ready Nodes say what they hold, and whether a node is given nothing because its kube-proxy is not healthy, or because the nodes that watch it do not hear it",
 			severities: []Severity{Warning},
 			remedy:     "update the agent, and see that its configuration has addresses.pools: " + agentLogs,
 			concerns:   (*cluster).addresses,
@@ -148,7 +150,7 @@ func carried(row survey.AddressRow) bool {
 func addressNotHeld(x *cluster) []Finding {
 	var found []Finding
 	for _, row := range x.addressView.Addresses {
-		if carried(row) || row.State == survey.AddressMoving || x.toldOtherwise(row) {
+		if carried(row) || row.State == survey.AddressMoving || x.idle(row) || x.toldOtherwise(row) {
 			continue
 		}
 		f := Finding{Object: addressObject(row.Address)}
@@ -176,19 +178,35 @@ func (x *cluster) toldOtherwise(row survey.AddressRow) bool {
 	})
 }
 
+// idle reports whether there is nothing to hold the address for: the Service has no ready
+// endpoint, and only nodes with one hold it.
+func (x *cluster) idle(row survey.AddressRow) bool {
+	if !row.Local || len(row.Services) == 0 {
+		return false
+	}
+	namespace, name, _ := strings.Cut(row.Services[0], "/") // such a Service shares none
+	for _, slice := range x.EndpointsByService()[types.NamespacedName{Namespace: namespace, Name: name}] {
+		ready := func(e discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready }
+		if slices.ContainsFunc(slice.Endpoints, ready) {
+			return false
+		}
+	}
+	return true
+}
+
 func addressSilent(x *cluster) []Finding {
 	var found []Finding
 	if !x.addressing.Settled {
 		return nil // they may be moving just now
 	}
-	for _, e := range x.addressing.Ledger.Entries() {
-		ports := x.lasting.SilentOf(e.Holder, e)
-		if e.Holder == "" || len(e.Shares) == 0 || len(ports) == 0 {
+	for _, row := range x.addressView.Addresses {
+		ports := x.lasting.SilentOf(row.Holder, row.Ports())
+		if row.Holder == "" || len(ports) == 0 || x.idle(row) {
 			continue
 		}
 		found = append(found, Finding{
-			Object: addressObject(e.Address),
-			What:   fmt.Sprintf("%s holds it, and most of the nodes that watch it have got no good answer from its port %d for a minute", e.Holder, ports[0]),
+			Object: addressObject(row.Address),
+			What:   fmt.Sprintf("%s holds it, and most of the nodes that watch it have got no good answer from its port %d for a minute", row.Holder, ports[0]),
 		})
 	}
 	return found
@@ -232,6 +250,7 @@ func addressNode(x *cluster) []Finding {
 		_, says := x.addressing.Reports[n.Name]
 		unreadable := x.addressing.Unreadable[n.Name]
 		unfit := x.lasting.Reports[n.Name].Unfit
+		silent := x.lasting.SilentOf(n.Name, []int{addresses.ProxyPort, addresses.AgentPort})
 		switch {
 		case !old || !kube.Ready(n):
 			return "", "" // told by others
@@ -241,6 +260,9 @@ func addressNode(x *cluster) []Finding {
 			return "its agent says nothing about addresses, so it gets none", ""
 		case unfit != "":
 			return "it holds no addresses: " + unfit, "see that kube-proxy runs there and is healthy: kubectl -n kube-system logs -l k8s-app=kube-proxy"
+		case len(silent) > 0:
+			return fmt.Sprintf("it is given no addresses: most of the nodes that watch it have got no good answer from its port %d for a minute", silent[0]),
+				"let the nodes reach each other at TCP ports 10256 (kube-proxy) and 10267 (the agent), and see that both run there"
 		}
 		return "", ""
 	})(x)

@@ -189,7 +189,7 @@ func (w writer) run(ctx context.Context, do func(context.Context) error) error {
 	select {
 	case w <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for other changes of the network: %w", ctx.Err())
+		return fmt.Errorf("waiting for other changes: %w", ctx.Err())
 	}
 	defer func() { <-w }()
 	return do(ctx)

@@ -132,3 +132,14 @@ func addressesOf(node *corev1.Node, kind corev1.NodeAddressType) []netip.Addr {
 func Tainted(node *corev1.Node, key string) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }
+
+// Excluded reports whether a label keeps a node away from load balancers. Any value does but one
+// that says false.
+func Excluded(node *corev1.Node) bool {
+	value, set := node.Labels[corev1.LabelNodeExcludeBalancers]
+	if !set {
+		return false
+	}
+	exclude, err := strconv.ParseBool(value)
+	return err != nil || exclude
+}

@@ -29,6 +29,10 @@ type Desired struct {
 	FilterInbound bool
 	// Openings are of IPv6.
 	Openings []Opening
+	// RefuseHeld: what comes for one of the Held addresses, which are configured nowhere, and is not
+	// redirected to a pod by kube-proxy is refused, and not sent on to where it came from.
+	RefuseHeld bool
+	Held       []netip.Addr
 }
 
 // Opening lets TCP connections to a pod's address and port be opened from a prefix.
@@ -120,7 +124,31 @@ func rulesFor(want Desired, podLinks string) ruleset {
 			chain{inboundChain, nil, inboundRules(outer)},
 			chain{"forwarded", &chainKind{knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority}, forward})
 	}
+	if want.RefuseHeld {
+		out.refuseHeld(want.Held)
+	}
 	return out
+}
+
+// refuseHeld refuses what comes for a held address and is not redirected by kube-proxy: what it
+// redirects has a pod's address by then. Later, where packets are forwarded, the kernel has told the
+// sender by a redirect that there is a shorter way, which counts against the rate of its ICMP
+// errors. A packet that belongs to no connection is dropped: to refuse it would end the connection
+// that it once was of. The sets are there while nothing is held, so that an address comes and goes
+// by an edit of elements alone.
+func (r *ruleset) refuseHeld(held []netip.Addr) {
+	var rules []string
+	for f, addrs := range split(hosts(held)) {
+		name := setName("held", f)
+		r.sets = append(r.sets, set{name, []string{prefixes4, prefixes6}[f], prefixElements(minimal(addrs))})
+		to := []string{"ip", "ip6"}[f] + " daddr @" + name
+		rules = append(rules,
+			to+" ct state invalid drop",
+			to+" meta l4proto tcp reject with tcp reset",
+			to+" reject with "+[]string{"icmp port-unreachable", "icmpv6 port-unreachable"}[f])
+	}
+	afterDNAT := knftables.DNATPriority + " + 10"
+	r.chains = append(r.chains, chain{"refused", &chainKind{knftables.FilterType, knftables.PreroutingHook, afterDNAT}, rules})
 }
 
 const (

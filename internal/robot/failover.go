@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"time"
 
 	"github.com/underlay-ccm/underlay/internal/requests"
 )
@@ -82,6 +83,14 @@ func (c *Client) RouteFailover(ctx context.Context, ip, to netip.Addr) (Failover
 		return Failover{}, fmt.Errorf("routing failover address %s to %s: %w", ip, to, err)
 	}
 	return f, nil
+}
+
+// FailoverWait is how long a request to route a failover address would be held back for the
+// operation's quota, if it were sent now with a priority; 0: not at all.
+func (c *Client) FailoverWait(p requests.Priority) (wait time.Duration) {
+	q := c.quotas[routeFailover]
+	q.queue.Change(func(now time.Time) { wait = max(0, q.Wait(p, now)) })
+	return wait
 }
 
 // UnrouteFailover routes a failover address nowhere. Else it is like

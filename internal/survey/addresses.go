@@ -12,13 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/addresses"
-	lbcontroller "github.com/underlay-ccm/underlay/lb/controller"
+	addresscontroller "github.com/underlay-ccm/underlay/addresses/controller"
 )
 
 // AddressesView is which Service has which address, and which node holds it.
 type AddressesView struct {
 	Addresses []AddressRow `json:"addresses"`
-	// Waiting are Services that ask for an address and don't have all that they ask for.
+	// Waiting are Services that don't have all that they ask for, or whose address nobody
+	// can hold.
 	Waiting []WaitingRow     `json:"waiting,omitempty"`
 	Pools   []AddressPoolRow `json:"pools"`
 	Nodes   []AddressNodeRow `json:"nodes"`
@@ -40,6 +41,10 @@ type AddressRow struct {
 	Holder string   `json:"holder,omitempty"`
 	Nodes  []string `json:"nodes,omitempty"`
 	Epoch  uint64   `json:"epoch,omitempty"`
+	// Local: only nodes with ready endpoints of the Service hold it.
+	Local bool `json:"local,omitempty"`
+	// Check is the port of its holder at which kube-proxy tells whether it serves.
+	Check int `json:"check"`
 	// HeldBy are the nodes that say that they hold it.
 	HeldBy []string `json:"heldBy"`
 	// State is one of the words below.
@@ -197,7 +202,7 @@ func (s *Snapshot) waiting(l addresses.Ledger) (rows []WaitingRow) {
 		}
 		row := WaitingRow{Service: NameOf(svc).String(), Has: l.Of(string(svc.UID)), Age: s.Taken.Sub(svc.CreationTimestamp.Time)}
 		refused := false
-		if c := meta.FindStatusCondition(svc.Status.Conditions, lbcontroller.ConditionAccepted); c != nil {
+		if c := meta.FindStatusCondition(svc.Status.Conditions, addresscontroller.ConditionAccepted); c != nil {
 			row.Accepted = &ConditionRow{Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.Time}
 			refused = c.Status == metav1.ConditionFalse
 		}

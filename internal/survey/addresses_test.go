@@ -254,3 +254,28 @@ func TestCollectAddresses(t *testing.T) {
 		}
 	}
 }
+
+// What a minute has not passed over does not count as lasting, and what nobody dated does.
+func TestLasting(t *testing.T) {
+	silent := addresses.Report{Silent: []addresses.Endpoint{{Node: "node-1", Port: addresses.AgentPort}}}
+	s := held(t, "", map[string]addresses.Report{"node-1": holds(3), "node-2": silent, "node-3": silent})
+	a := s.Addressing()
+	if got := a.Lasting(s.Taken).Silent; len(a.Silent) != 1 || len(got) != 1 {
+		t.Errorf("%v, and lasting %v", a.Silent, got)
+	}
+	at := metav1.NewTime(s.Taken.Add(-30 * time.Second))
+	entry := metav1.ManagedFieldsEntry{Time: &at, FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:conditions":{}}}`)}
+	s.Nodes[2].ManagedFields = []metav1.ManagedFieldsEntry{entry}
+	if got := s.Addressing().Lasting(s.Taken).Silent; len(got) != 1 {
+		t.Errorf("another field of the Node was written, and %v lasts", got)
+	}
+	entry.FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:underlay.dev/addresses":{}}}}`)
+	s.Nodes[2].ManagedFields = append(s.Nodes[2].ManagedFields, entry)
+	if got := s.Addressing().Lasting(s.Taken).Silent; len(got) != 0 {
+		t.Errorf("one of two began to say so just now, and %v lasts", got)
+	}
+	v, err := survey.AddressesOf(s)
+	if err != nil || !slices.Contains(v.Addresses[0].Notes, "node-1 is silent at :10267, say most of those that watch it") {
+		t.Errorf("%+v, %v", v.Addresses, err)
+	}
+}

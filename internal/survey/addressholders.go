@@ -13,7 +13,7 @@ import (
 )
 
 func (s *Snapshot) addressRow(a Addressing, e addresses.Entry) AddressRow {
-	row := AddressRow{Address: e.Address, Holder: e.Holder, Nodes: e.Nodes, Epoch: e.Epoch, HeldBy: append([]string{}, a.Holders(e.Address)...)}
+	row := AddressRow{Address: e.Address, Holder: e.Holder, Nodes: e.Nodes, Epoch: e.Epoch, Local: e.Local(), Check: e.Check(), HeldBy: append([]string{}, a.Holders(e.Address)...)}
 	for _, share := range e.Shares {
 		row.Services = append(row.Services, share.Namespace+"/"+share.Name)
 	}
@@ -36,7 +36,7 @@ func (s *Snapshot) addressRow(a Addressing, e addresses.Entry) AddressRow {
 		if node != "" && s.Node(node) == nil {
 			row.Notes = append(row.Notes, "Node "+node+" doesn't exist")
 		}
-		if ports := a.SilentOf(node, e); len(ports) > 0 {
+		if ports := a.SilentOf(node, row.Ports()); len(ports) > 0 {
 			row.Notes = append(row.Notes, fmt.Sprintf("%s is silent at %s, say most of those that watch it", node, portsText(ports)))
 		}
 	}
@@ -77,7 +77,7 @@ func (r *AddressRow) alone(a Addressing, e addresses.Entry) {
 func (r *AddressRow) together(a Addressing, e addresses.Entry) {
 	var missing []string
 	for _, node := range e.Nodes {
-		if slices.Contains(r.HeldBy, node) {
+		if _, holds := slices.BinarySearch(r.HeldBy, node); holds {
 			continue
 		}
 		missing = append(missing, node)
@@ -132,14 +132,18 @@ func portsText(ports []int) string {
 }
 
 func (s *Snapshot) addressNodes(a Addressing) (rows []AddressNodeRow) {
+	assigned := map[string]int{}
+	for _, e := range a.Ledger.Entries() {
+		if len(e.Shares) == 0 {
+			continue
+		}
+		for _, node := range append(slices.Clone(e.Nodes), e.Holder) {
+			assigned[node]++
+		}
+	}
 	for _, n := range s.Nodes {
 		report, reports := a.Reports[n.Name]
-		row := AddressNodeRow{Node: n.Name, Held: len(report.Held), Refused: len(report.Refused), Reports: reports}
-		for _, e := range a.Ledger.Entries() {
-			if e.HeldBy(n.Name) {
-				row.Assigned++
-			}
-		}
+		row := AddressNodeRow{Node: n.Name, Assigned: assigned[n.Name], Held: len(report.Held), Refused: len(report.Refused), Reports: reports}
 		row.Why = s.whyNoAddress(a, n)
 		rows = append(rows, row)
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/addresses"
+	addresscontroller "github.com/underlay-ccm/underlay/addresses/controller"
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
@@ -17,10 +18,8 @@ import (
 const (
 	// AddressLedgerName is the ConfigMap in kube-system that says which Service has
 	// which address, and which node holds it, below AddressLedgerKey.
-	AddressLedgerName = "underlay-addresses"
-	AddressLedgerKey  = "ledger"
-	// addressClass is the loadBalancerClass of Services that get such an address.
-	addressClass = "underlay.dev/address"
+	AddressLedgerName = addresscontroller.LedgerName
+	AddressLedgerKey  = addresscontroller.LedgerKey
 )
 
 // addressesSettle is how long after the last change of the ledger nodes may take to
@@ -42,9 +41,10 @@ type Addressing struct {
 	Reports    map[string]addresses.Report
 	Unreadable map[string]error
 	// Silent are the ports of nodes that most of their watchers call silent.
-	Silent []addresses.Endpoint
-	ready  []string
-	since  map[string]time.Time // when each report became as it is, where that is known
+	Silent  []addresses.Endpoint
+	ready   []string
+	since   map[string]time.Time    // when each report became as it is, where that is known
+	holders map[netip.Addr][]string // by name
 }
 
 // AddressesOn reports whether addresses are handed out.
@@ -54,19 +54,13 @@ func (s *Snapshot) AddressesOn() bool {
 
 // AsksForAddress reports whether a Service is one that gets an address of the pools.
 func (s *Snapshot) AsksForAddress(svc *corev1.Service) bool {
-	if svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
-		return false
-	}
-	if class := svc.Spec.LoadBalancerClass; class != nil {
-		return *class == addressClass
-	}
-	return s.Config.Addresses.Classless
+	return addresscontroller.Ours(svc, s.Config.Addresses.Classless)
 }
 
 // Addressing reads the ledger of addresses and the reports of Nodes. It needs
 // PartNodes and PartAddresses; what of them was not seen is empty.
 func (s *Snapshot) Addressing() Addressing {
-	a := Addressing{Settled: true, Reports: map[string]addresses.Report{}, Unreadable: map[string]error{}, since: map[string]time.Time{}}
+	a := Addressing{Settled: true, Reports: map[string]addresses.Report{}, Unreadable: map[string]error{}, since: map[string]time.Time{}, holders: map[netip.Addr][]string{}}
 	if s.AddressLedger != nil {
 		a.Ledger, a.Damage = addresses.ParseLedger([]byte(s.AddressLedger.Data[AddressLedgerKey]))
 		a.Settled = s.Taken.Sub(changed(s.AddressLedger.ManagedFields, "")) > addressesSettle
@@ -85,6 +79,9 @@ func (s *Snapshot) Addressing() Addressing {
 			continue
 		}
 		a.Reports[n.Name], a.since[n.Name] = report, changed(n.ManagedFields, reportField)
+		for _, h := range report.Held {
+			a.holders[h.Address] = append(a.holders[h.Address], n.Name)
+		}
 	}
 	a.Silent = addresses.Silent(a.Reports, a.ready)
 	return a
@@ -120,15 +117,7 @@ func changed(entries []metav1.ManagedFieldsEntry, field string) (last time.Time)
 }
 
 // Holders are the nodes that say that they hold an address, by name.
-func (a Addressing) Holders(address netip.Addr) (nodes []string) {
-	for node, r := range a.Reports {
-		if slices.ContainsFunc(r.Held, func(h addresses.Hold) bool { return h.Address == address }) {
-			nodes = append(nodes, node)
-		}
-	}
-	slices.Sort(nodes)
-	return nodes
-}
+func (a Addressing) Holders(address netip.Addr) []string { return a.holders[address] }
 
 // Refusal is what a node says against holding an address.
 func (a Addressing) Refusal(node string, address netip.Addr) (addresses.Problem, bool) {
@@ -140,13 +129,23 @@ func (a Addressing) Refusal(node string, address netip.Addr) (addresses.Problem,
 	return addresses.Problem{}, false
 }
 
-// SilentOf are the ports by which an address is checked at a node, and that its
-// watchers call silent.
-func (a Addressing) SilentOf(node string, e addresses.Entry) (ports []int) {
-	for _, silent := range a.Silent {
-		if silent.Node == node && (silent.Port == e.Check() || silent.Port == addresses.ProxyPort) {
-			ports = append(ports, silent.Port)
+// SilentOf are those ports of a node that its watchers call silent.
+func (a Addressing) SilentOf(node string, ports []int) (silent []int) {
+	for _, e := range a.Silent {
+		if e.Node == node && slices.Contains(ports, e.Port) {
+			silent = append(silent, e.Port)
 		}
+	}
+	return silent
+}
+
+// Ports are those by which the holder of an address is watched: where kube-proxy tells
+// whether it serves the address, and whether it serves at all, and where the agent tells
+// that it answers for it, if that is how traffic comes to the node.
+func (r AddressRow) Ports() []int {
+	ports := []int{r.Check, addresses.ProxyPort}
+	if mover := config.Mover(r.Mover); mover == config.Layer2 || mover == config.FloatingIP {
+		ports = append(ports, addresses.AgentPort)
 	}
 	return ports
 }

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -97,7 +96,7 @@ func (r requester) attempt(ctx context.Context, j job) finding {
 	switch {
 	case err == nil:
 		return judge(j, live)
-	case absent(err, "nodes", j.node.Name):
+	case kube.Absent(err, "nodes", j.node.Name):
 		return finding{job: j, outcome: gone}
 	}
 	err = fmt.Errorf("setting the podCIDRs of Node %s to %v: %w", j.node.Name, j.write, err)
@@ -117,7 +116,7 @@ func (r requester) look(ctx context.Context, j job) finding {
 	switch {
 	case err == nil:
 		return judge(j, live)
-	case absent(err, "nodes", j.node.Name):
+	case kube.Absent(err, "nodes", j.node.Name):
 		return finding{job: j, outcome: gone}
 	}
 	return finding{job: j, outcome: unknown, err: fmt.Errorf("reading Node %s: %w", j.node.Name, err)}
@@ -158,20 +157,6 @@ func unlessAbsent(j job, err error) finding {
 		return finding{job: j}
 	}
 	return finding{job: j, err: fmt.Errorf("looking for the admission policy %s: %w", policyName, err)}
-}
-
-// absent reports whether an API server said that there is no object of that name. A 404 alone does
-// not: proxies and load balancers on the way send it too, and client-go makes a NotFound of it
-// that names what was asked for. That one is marked by its cause, and one made by others lacks
-// the name.
-func absent(err error, resource, name string) bool {
-	var answer apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &answer) {
-		return false
-	}
-	about := answer.Status().Details
-	return about != nil && about.Group == "" && about.Kind == resource && about.Name == name &&
-		!apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 func judge(j job, live *corev1.Node) finding {

@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 func TestAbsenceIsOnlyWhatAnAPIServerSaysAboutThatNode(t *testing.T) {
@@ -29,8 +31,8 @@ func TestAbsenceIsOnlyWhatAnAPIServerSaysAboutThatNode(t *testing.T) {
 		{"another status", apierrors.NewForbidden(nodeResource, "a", errConnection), false},
 		{"no answer", errors.Join(errConnection), false},
 	} {
-		if got := absent(c.err, "nodes", "a"); got != c.want {
-			t.Errorf("%s: absent(%v) = %t", c.name, c.err, got)
+		if got := kube.Absent(c.err, "nodes", "a"); got != c.want {
+			t.Errorf("%s: Absent(%v) = %t", c.name, c.err, got)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
@@ -119,7 +120,7 @@ func (s store) get(ctx context.Context, object int) (*corev1.ConfigMap, error) {
 	name := ObjectName(object)
 	live, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
-	case absent(err, "configmaps", name):
+	case kube.Absent(err, "configmaps", name):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading the stored ledger, ConfigMap %s/%s: %w", s.namespace, name, err)

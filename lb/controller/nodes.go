@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,7 +21,7 @@ const toBeDeletedTaint = "ToBeDeletedByClusterAutoscaler"
 // not asked for, as in upstream's controller: health checks judge nodes faster and more finely. It
 // matters to a node that is no target yet, see [joins].
 func eligible(node *corev1.Node) bool {
-	if !node.DeletionTimestamp.IsZero() || excluded(node) {
+	if !node.DeletionTimestamp.IsZero() || kube.Excluded(node) {
 		return false
 	}
 	_, err := kube.ParseProviderID(node.Spec.ProviderID)
@@ -186,17 +185,6 @@ func removal(strangers []lb.Target) string {
 func selects(svc *corev1.Service, node *corev1.Node) bool {
 	selector, err := labels.Parse(svc.Annotations[lb.AnnotationNodeSelector])
 	return err == nil && selector.Matches(labels.Set(node.Labels))
-}
-
-// excluded reads the label that keeps a node away from load balancers. Any value excludes but one
-// that says false.
-func excluded(node *corev1.Node) bool {
-	value, set := node.Labels[corev1.LabelNodeExcludeBalancers]
-	if !set {
-		return false
-	}
-	exclude, err := strconv.ParseBool(value)
-	return err != nil || exclude
 }
 
 // reasonNoNodes is upstream's name for a load balancer without targets.

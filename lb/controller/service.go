@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/cloud-provider/service/helpers"
 
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/lb"
 )
 
@@ -50,6 +51,8 @@ func (c *Controller) needsCleanup(svc *corev1.Service) bool {
 	switch {
 	case c.wants(svc):
 		return false
+	case heldByNodes(svc):
+		return helpers.HasLBFinalizer(svc) && (marked(svc) || deleted)
 	case deleted && helpers.HasLBFinalizer(svc) && c.ours(svc):
 		return true
 	case keeps(svc):
@@ -79,6 +82,13 @@ func served(svc *corev1.Service) bool {
 func foreign(svc *corev1.Service) bool {
 	cond := meta.FindStatusCondition(svc.Status.Conditions, ConditionAccepted)
 	return cond != nil && cond.Reason == lb.ReasonNotOwned
+}
+
+// heldByNodes reports whether a Service is of the class whose addresses nodes hold. Its condition is
+// that controller's, which has no finalizer: one that is there is ours, from when the Service had
+// another class or none.
+func heldByNodes(svc *corev1.Service) bool {
+	return svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass != nil && *svc.Spec.LoadBalancerClass == kube.AddressClass
 }
 
 // handedOver reports whether a Service of type LoadBalancer is another implementation's now.

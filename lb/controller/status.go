@@ -121,13 +121,17 @@ func (c *Controller) claim(ctx context.Context, svc *corev1.Service, managed boo
 // over keeps what its new owner needs.
 func (c *Controller) release(ctx context.Context, svc *corev1.Service) error {
 	updated := svc.DeepCopy()
-	meta.RemoveStatusCondition(&updated.Status.Conditions, ConditionAccepted)
+	if !heldByNodes(svc) {
+		meta.RemoveStatusCondition(&updated.Status.Conditions, ConditionAccepted)
+	}
 	meta.RemoveStatusCondition(&updated.Status.Conditions, conditionManaged)
 	delete(updated.Annotations, lb.AnnotationState)
-	if !c.handedOver(svc) {
+	if !c.handedOver(svc) || heldByNodes(svc) {
 		updated.Finalizers = slices.DeleteFunc(updated.Finalizers, func(f string) bool {
 			return f == helpers.LoadBalancerCleanupFinalizer
 		})
+	}
+	if !c.handedOver(svc) {
 		updated.Status.LoadBalancer = corev1.LoadBalancerStatus{}
 	}
 	// Removing the load balancer took time: a Service that changed meanwhile is looked at again,

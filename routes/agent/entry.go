@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"net"
 	"net/netip"
 	"slices"
 )
@@ -108,7 +109,10 @@ type Link struct {
 	Index int
 	Name  string
 	Up    bool
-	MTU   int
+	// Carrier: there is somebody at the other end, as far as the driver knows.
+	Carrier  bool
+	Hardware net.HardwareAddr // nil: it has none
+	MTU      int
 	// Addrs are its addresses with the length of their prefixes.
 	Addrs []netip.Prefix
 }

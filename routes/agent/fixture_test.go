@@ -104,7 +104,7 @@ func (m *machine) Neighbors(context.Context, int) ([]Neighbor, error) {
 	defer m.mu.Unlock()
 	var all []Neighbor
 	for a, silent := range m.neighbors {
-		all = append(all, Neighbor{a, silent})
+		all = append(all, Neighbor{Addr: a, Silent: silent})
 	}
 	return all, nil
 }

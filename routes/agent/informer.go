@@ -21,13 +21,13 @@ const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
 
 // Read are the fields of a Node that Trim looks at, and the annotation with which an API server
 // ends its first listing on a watch (k8s.io/api/core/v1/generated.proto, and
-// k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto).
-func Read(self string) kube.Fields {
+// k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto). keep are Trim's.
+func Read(self string, keep ...string) kube.Fields {
 	const name, uid, resourceVersion, created, deleted, labels, annotations = 1, 5, 6, 8, 9, 11, 12
 	const podCIDR, podCIDRs = 1, 7
 	const conditions, addresses = 4, 5
 	read := kube.Annotations(func(node, key string) bool {
-		return key == metav1.InitialEventsAnnotationKey || node == self && aboutTargets(key)
+		return key == metav1.InitialEventsAnnotationKey || node == self && (aboutTargets(key) || slices.Contains(keep, key))
 	})
 	return kube.Fields{
 		1: {Of: kube.Fields{name: {}, uid: {}, resourceVersion: {}, created: {}, deleted: {}, labels: {}, annotations: read}},
@@ -59,8 +59,9 @@ func Targets(node *corev1.Node) map[string]string {
 // Trim makes the informer's transform: it keeps of a Node only what the agent uses,
 // and of all but this machine's only what leads to its pods. A cluster's Nodes are
 // nearly all images, labels and annotations, and every machine holds all of them in
-// memory.
-func Trim(self string) cache.TransformFunc {
+// memory. Of this machine's own it keeps the labels, and the annotations with the keys
+// keep, which are others' business.
+func Trim(self string, keep ...string) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			return unknown, nil
@@ -69,7 +70,15 @@ func Trim(self string) cache.TransformFunc {
 		if !ok {
 			return nil, fmt.Errorf("trimming a Node: it is a %T", obj)
 		}
-		return trimmed(node, node.Name == self), nil
+		small := trimmed(node, node.Name == self)
+		if node.Name == self {
+			for _, key := range keep {
+				if value, there := node.Annotations[key]; there {
+					metav1.SetMetaDataAnnotation(&small.ObjectMeta, key, value)
+				}
+			}
+		}
+		return small, nil
 	}
 }
 
@@ -86,9 +95,8 @@ func trimmed(node *corev1.Node, own bool) *corev1.Node {
 		trimmed.Spec.PodCIDR = node.Spec.PodCIDRs[0]
 	}
 	if own {
-		trimmed.Annotations = Targets(node)
-	}
-	if _, ok := node.Labels[controlPlaneLabel]; ok {
+		trimmed.Annotations, trimmed.Labels = Targets(node), node.Labels
+	} else if _, ok := node.Labels[controlPlaneLabel]; ok {
 		trimmed.Labels = map[string]string{controlPlaneLabel: ""}
 	}
 	for _, a := range node.Status.Addresses {

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 )
 
@@ -55,6 +56,8 @@ type Neighbor struct {
 	Addr netip.Addr
 	// Silent: the kernel has asked for it and got no answer, or none yet.
 	Silent bool
+	// Hardware is its address below IP; nil: not known.
+	Hardware net.HardwareAddr
 }
 
 // Event is a change in the kernel.

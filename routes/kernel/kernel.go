@@ -136,6 +136,7 @@ func (k *Kernel) Links(ctx context.Context) ([]agent.Link, error) {
 			attrs := l.Attrs()
 			links = append(links, agent.Link{
 				Index: attrs.Index, Name: attrs.Name, MTU: attrs.MTU, Up: attrs.Flags&net.FlagUp != 0,
+				Carrier: attrs.Flags&net.FlagRunning != 0, Hardware: attrs.HardwareAddr,
 			})
 		}
 		return nil
@@ -180,7 +181,7 @@ func (k *Kernel) Neighbors(ctx context.Context, link int) ([]agent.Neighbor, err
 		known = known[:0]
 		for _, n := range found {
 			if addr, ok := netip.AddrFromSlice(n.IP); ok && n.State != netlink.NUD_NONE {
-				known = append(known, agent.Neighbor{Addr: addr.Unmap(), Silent: n.State&silent != 0})
+				known = append(known, agent.Neighbor{Addr: addr.Unmap(), Silent: n.State&silent != 0, Hardware: n.HardwareAddr})
 			}
 		}
 		return nil

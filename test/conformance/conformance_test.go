@@ -26,6 +26,7 @@ func TestConformance(t *testing.T) {
 	n := d.networks()
 	a, b := d.servers(n)
 	certificate := d.certificates()
+	d.floatingIPs(a, b)
 	d.loadBalancers(n, a, b, certificate)
 	d.rest(n, a, certificate)
 

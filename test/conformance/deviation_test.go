@@ -48,5 +48,6 @@ func unreachable() map[string]string {
 		"GET /load_balancers/{id}/actions/{action_id}": reason,
 		"GET /certificates/{id}/actions/{action_id}":   reason,
 		"GET /primary_ips/{id}/actions/{action_id}":    reason,
+		"GET /floating_ips/{id}/actions/{action_id}":   reason,
 	}
 }

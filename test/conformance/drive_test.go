@@ -118,6 +118,37 @@ func (d *driver) primaryIPs(b *hcloud.Server) (ipv4, ipv6 *hcloud.PrimaryIP) {
 	return ipv4, ipv6
 }
 
+// floatingIPs leaves one that leads to a server.
+func (d *driver) floatingIPs(a, b *hcloud.Server) {
+	ctx := d.Context()
+	made, _, err := d.c.FloatingIP.Create(ctx, hcloud.FloatingIPCreateOpts{
+		Type: hcloud.FloatingIPTypeIPv6, HomeLocation: &hcloud.Location{Name: "fsn1"}, Name: hcloud.Ptr("web-6"), Labels: map[string]string{"a": "b"},
+	})
+	d.must(err)
+	net := made.FloatingIP
+	made, _, err = d.c.FloatingIP.Create(ctx, hcloud.FloatingIPCreateOpts{
+		Type: hcloud.FloatingIPTypeIPv4, Server: a, Name: hcloud.Ptr("web-4"), Description: hcloud.Ptr("the shop"),
+	})
+	d.must(err)
+	address := made.FloatingIP
+	d.must(d.c.FloatingIP.List(ctx, hcloud.FloatingIPListOpts{Name: "web-6", ListOpts: filters("x"), Sort: []string{"created:desc", "id"}}))
+	d.must(d.c.FloatingIP.Update(ctx, net, hcloud.FloatingIPUpdateOpts{Name: "renamed", Description: "two", Labels: map[string]string{"c": ""}}))
+	d.must(d.c.FloatingIP.ChangeDNSPtr(ctx, net, net.IP.String()+"1", hcloud.Ptr("web.example.com")))
+	d.must(d.c.FloatingIP.ChangeProtection(ctx, net, hcloud.FloatingIPChangeProtectionOpts{Delete: hcloud.Ptr(true)}))
+	d.refused(hcloud.ErrorCodeProtected)(d.c.FloatingIP.Delete(ctx, net))
+	d.must(d.c.FloatingIP.ChangeProtection(ctx, net, hcloud.FloatingIPChangeProtectionOpts{Delete: hcloud.Ptr(false)}))
+	d.must(d.c.FloatingIP.Assign(ctx, address, b))
+	d.must(d.c.FloatingIP.GetByID(ctx, address.ID))
+	d.must(d.c.Server.GetByID(ctx, b.ID))
+	d.must(d.c.FloatingIP.Unassign(ctx, address))
+	d.must(d.c.FloatingIP.Assign(ctx, address, a))
+	actions, _, err := d.c.FloatingIP.Action.ListFor(ctx, address, hcloud.ActionListOpts{})
+	d.must(err)
+	d.must(d.c.FloatingIP.Action.List(ctx, hcloud.ActionListOpts{ID: []int64{actions[0].ID}}))
+	d.must(d.c.FloatingIP.Action.GetByID(ctx, actions[0].ID))
+	d.must(d.c.FloatingIP.Delete(ctx, net))
+}
+
 func (d *driver) certificates() *hcloud.Certificate {
 	ctx := d.Context()
 	chain, key := newCertificate(d.T, "example.com")

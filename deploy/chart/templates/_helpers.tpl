@@ -23,6 +23,16 @@ tokenFile: /run/secrets/hcloud/token
 {{- end }}
 
 {{/*
+Not empty if agents answer for addresses in the place of the kernel: a pool has a mover for
+which a node is asked for its hardware address. The default mover is layer2.
+*/}}
+{{- define "underlay.answers" -}}
+{{- range dig "addresses" "pools" (list) .Values.config }}
+{{- if has (get . "mover" | default "layer2") (list "layer2" "floating-ip") }}yes{{ end }}
+{{- end }}
+{{- end }}
+
+{{/*
 An image. Takes a list: the root, the image's name, its digest.
 */}}
 {{- define "underlay.image" -}}

@@ -25,8 +25,9 @@ type scraped struct {
 
 // scrapes are what underlay-ccm and underlay-agent showed in a cluster that was
 // well: recorded by test/e2e/packets, which also says when they show it otherwise.
-// No Robot is asked there. What underlay-ccm shows where one is stands in a file of
-// its own, as the tests of internal/robot and internal/vswitch expect it.
+// No Robot is asked there, and no node holds addresses. What the programs show where
+// that is so stands in files of their own: as the tests of internal/robot and
+// internal/vswitch expect it, and those of addresses/controller and addresses/agent.
 func scrapes(t *testing.T) map[string]scraped {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.prom")
@@ -62,7 +63,7 @@ func scrapes(t *testing.T) map[string]scraped {
 
 // targets are where Prometheus would have read what is recorded, by the file's name.
 func targets() map[string]string {
-	return map[string]string{"underlay-ccm": leader, "underlay-ccm-robot": leader, "underlay-agent": agent}
+	return map[string]string{"underlay-ccm": leader, "underlay-ccm-robot": leader, "underlay-ccm-addresses": leader, "underlay-agent": agent, "underlay-agent-addresses": agent}
 }
 
 // added are the labels that Prometheus adds to what it reads there, by the

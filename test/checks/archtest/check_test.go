@@ -68,6 +68,13 @@ func TestTable(t *testing.T) {
 		{from: "ipam/controller", to: cidrset, refused: true},
 		{from: "ipam/controller", to: cidrset, inTest: true, refused: true},
 
+		{from: "addresses/bgp", to: m + "addresses"},
+		{from: "addresses/bgp", to: "os", refused: true},
+		{from: "addresses/bgp", to: "github.com/osrg/gobgp/v4/pkg/server", refused: true},
+		{from: "addresses/bgp/speaker", to: "github.com/osrg/gobgp/v4/pkg/server"},
+		{from: "addresses/bgp/speaker", to: "k8s.io/client-go/kubernetes", refused: true},
+		{from: "cmd/underlay-agent", to: "github.com/osrg/gobgp/v4/pkg/server", refused: true},
+
 		{from: "cmd/underlay-ccm", to: m + "internal/config"},
 		{from: "cmd/underlay-ccm", to: m + "test/testenv/controlplane", refused: true},
 		{from: "cmd/underlay-ccm", to: m + "test/testenv/controlplane", inTest: true},

@@ -5,6 +5,7 @@ const (
 	hcloudGo     = "github.com/hetznercloud/hcloud-go/v2/..."
 	hcloudSchema = "github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 	cidrset      = "github.com/cilium/ipam/cidrset"
+	gobgp        = "github.com/osrg/gobgp/v4/..."
 )
 
 // impure is what a package that only decides has no use for, though it is in
@@ -35,6 +36,18 @@ func rules() []rule {
 			reason: "the pure packages are tested without Kubernetes too, or they would not be pure for long",
 		},
 
+		{
+			who:    []pattern{"./addresses/bgp"},
+			only:   []pattern{"std", "./addresses"},
+			never:  impure(),
+			reason: "addresses/bgp decides what routers are told and knows no speaker: the configuration is checked with it, in programs that have no BGP",
+		},
+		{
+			who:    []pattern{"./addresses/bgp/speaker"},
+			only:   []pattern{"std", "./addresses", "./addresses/bgp", gobgp, "github.com/go-logr/logr", "k8s.io/klog/v2"},
+			reason: "the speaker keeps sessions and knows neither Nodes nor Services",
+		},
+
 		// Their edges.
 		{
 			who: []pattern{"./ipam/..."}, except: []pattern{"./ipam"}, never: []pattern{"./routes/...", "./lb/..."},
@@ -53,6 +66,31 @@ func rules() []rule {
 			reason: "controllers speak to ports of their own, so that another cloud needs no change in them",
 		},
 
+		{
+			who: []pattern{"./addresses/controller"}, only: []pattern{"std", "./addresses", "./internal/kube", "k8s.io/..."},
+			reason: "addresses/controller keeps the ledger: what moves an address by an API is its port Router, and pools come as values",
+		},
+		{
+			who: []pattern{"./ipam/...", "./routes/...", "./lb/..."}, never: []pattern{"./addresses/..."},
+			reason: "the areas know nothing of each other: what one needs of another is a port, joined in cmd",
+		},
+		{
+			who: []pattern{"./addresses/agent"}, only: []pattern{"std", "./addresses", "./internal/kube", "k8s.io/...", "golang.org/x/sys/unix"},
+			reason: "addresses/agent tells movers what to hold, and is told what they do: what they are, and the kernel, come from cmd",
+		},
+		{
+			who: []pattern{"./addresses/layer2"}, only: []pattern{"std", "./addresses", "github.com/mdlayher/arp", "github.com/mdlayher/ndp", "k8s.io/klog/v2"},
+			reason: "addresses/layer2 knows frames, a ledger's epochs and the time: neither Kubernetes nor sockets, so that any segment can be simulated",
+		},
+		{
+			who: []pattern{"./..."}, except: []pattern{"./addresses/layer2/socket"}, never: []pattern{"github.com/mdlayher/packet/..."}, tests: true,
+			reason: "addresses/layer2/socket is the one place with packet sockets, which take NET_RAW",
+		},
+		{
+			who: []pattern{"./addresses/layer2/..."}, except: []pattern{"./addresses/layer2"}, only: []pattern{"std", "./addresses", "./addresses/layer2", "github.com/mdlayher/...", "golang.org/x/net/bpf", "golang.org/x/sys/unix"},
+			reason: "addresses/layer2/socket sends and receives; what and when is decided where it can be simulated",
+		},
+
 		// Internal packages.
 		{
 			who: []pattern{"./internal/kube/..."}, never: []pattern{"./internal/cloud/...", "./internal/hetzner/...", "./ipam/controller", "./routes/controller", "./lb/controller"},
@@ -63,8 +101,8 @@ func rules() []rule {
 			reason: "internal/cloud declares the ports Servers and DedicatedServers; their implementations come from cmd",
 		},
 		{
-			who: []pattern{"./internal/dedicated/..."}, only: []pattern{"std", "./internal/cloud", "./internal/vswitch", "./internal/robot"},
-			reason: "internal/dedicated makes of what Robot says what internal/cloud and internal/vswitch ask for; it knows neither Nodes nor the web service",
+			who: []pattern{"./internal/dedicated/..."}, only: []pattern{"std", "./addresses", "./internal/cloud", "./internal/vswitch", "./internal/robot", "./internal/requests"},
+			reason: "internal/dedicated makes of what Robot says what internal/cloud, internal/vswitch and addresses/controller ask for; it knows neither Nodes nor the web service",
 		},
 		{
 			who: []pattern{"./internal/vswitch/..."}, only: []pattern{"std", "./internal/kube", "k8s.io/..."},
@@ -120,6 +158,10 @@ func rules() []rule {
 		{
 			who: []pattern{"./..."}, except: []pattern{"./internal/hetzner/...", "./hcloudsim/...", "./test/..."}, never: []pattern{hcloudGo},
 			reason: "internal/hetzner is the one place that speaks to the cloud: one budget, one cache, one writer per network",
+		},
+		{
+			who: []pattern{"./..."}, except: []pattern{"./addresses/bgp/speaker"}, never: []pattern{gobgp}, tests: true,
+			reason: "addresses/bgp/speaker is the one place that speaks BGP: the library keeps settings by process, and is large",
 		},
 		{
 			who: []pattern{"./..."}, never: []pattern{"github.com/syself/hrobot-go/..."},

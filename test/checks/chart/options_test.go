@@ -150,6 +150,37 @@ func TestEveryValueArrives(t *testing.T) {
 	}
 }
 
+// TestAgentsAnswerOnlyWhereTheyHaveTo: packet sockets are for pools whose addresses a node is asked
+// for, and passwords for clusters with routers that have any.
+func TestAgentsAnswerOnlyWhereTheyHaveTo(t *testing.T) {
+	const metal = "clusterCIDR: 10.244.0.0/16\napiServer: https://a.example:6443\nconfig:\n  provider: metal\n"
+	for more, raw := range map[string]bool{
+		"":                                 false,
+		"  addresses: {bgp: {asn: 64512}}": false,
+		"  addresses: {pools: [{name: a, ranges: [192.0.2.1], mover: bgp}]}":                                                false,
+		"  addresses: {pools: [{name: a, ranges: [192.0.2.1]}]}":                                                            true,
+		"  addresses: {pools: [{name: a, ranges: [192.0.2.1], mover: bgp}, {name: b, ranges: [192.0.2.2], mover: layer2}]}": true,
+		"  addresses: {pools: [{name: a, ranges: [192.0.2.1], mover: floating-ip}]}":                                        true,
+		"  addresses: {pools: [{name: a, ranges: [192.0.2.1], mover: failover}]}":                                           false,
+	} {
+		for secret, mounted := range map[string]bool{"": false, "routers": true} {
+			files, err := render(t.Context(), source, namespace, metal+more+"\nbgp: {secretName: \""+secret+"\"}\n")
+			if err != nil {
+				t.Fatalf("%s: %v", more, err)
+			}
+			pod := documents(t, files["agent/daemonset.yaml"])["DaemonSet"].(*appsv1.DaemonSet).Spec.Template.Spec
+			if got := slices.Contains(pod.Containers[0].SecurityContext.Capabilities.Add, "NET_RAW"); got != raw {
+				t.Errorf("%s: NET_RAW %t", more, got)
+			}
+			volume := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == secret })
+			mount := slices.IndexFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/etc/underlay-bgp" && m.ReadOnly })
+			if (volume >= 0) != mounted || (mount >= 0) != mounted {
+				t.Errorf("%s, Secret %q: volume %d, mount %d", more, secret, volume, mount)
+			}
+		}
+	}
+}
+
 func managerHasAll(t *testing.T, d *appsv1.Deployment) {
 	container := d.Spec.Template.Spec.Containers[0]
 	hasArgs(t, container.Args,

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/underlay-ccm/underlay/addresses"
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/podingress"
 	"github.com/underlay-ccm/underlay/routes/agent"
@@ -94,6 +95,13 @@ func itsConditions(t *testing.T, account, admin kubernetes.Interface) {
 			}
 		}
 	}
+	// A merge patch, by which the agent writes its report, touches no condition.
+	for _, report := range []string{`"{}"`, `"{\"unfit\":\"tried\"}"`, `null`, `"{}"`} {
+		body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, addresses.ReportAnnotation, report)
+		if err := patch(t.Context(), account.CoreV1().Nodes(), "self", types.MergePatchType, body, "status"); err != nil {
+			t.Errorf("the report %s: %v", report, err)
+		}
+	}
 	// The kubelet goes on writing, and so does the agent.
 	heartbeat := `{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady"}]}}`
 	if err := patch(t.Context(), admin.CoreV1().Nodes(), "self", types.StrategicMergePatchType, heartbeat, "status"); err != nil {
@@ -118,6 +126,8 @@ func attempts() map[string]attempt {
 		"a label beside a condition":    strategic(`{"metadata":{"labels":{"a":"b"}},` + ownCondition[1:]),
 		"an annotation":                 strategic(`{"metadata":{"annotations":{"example.com/a":"b"}}}`),
 		"an opening of its filter":      strategic(fmt.Sprintf(`{"metadata":{"annotations":{%q:"{}"}}}`, podingress.Annotation("a"))),
+		"a report and an annotation":    strategic(fmt.Sprintf(`{"metadata":{"annotations":{%q:"{}","example.com/a":"b"}}}`, addresses.ReportAnnotation)),
+		"no annotations":                {types.MergePatchType, `{"metadata":{"annotations":null}}`},
 		"a finalizer":                   strategic(`{"metadata":{"finalizers":["example.com/kept"]}}`),
 		"an owner":                      strategic(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"1"}]}}`),
 		"capacity":                      strategic(`{"status":{"capacity":{"cpu":"1000"}}}`),

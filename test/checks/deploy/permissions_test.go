@@ -50,6 +50,8 @@ func needed() []rbac.Permission {
 		{Verb: "update", Resource: "configmaps", Namespace: "kube-system", Name: "underlay-node-ipam"},
 		{Verb: "get", Resource: "configmaps", Namespace: "kube-system", Name: "underlay-routes"},
 		{Verb: "update", Resource: "configmaps", Namespace: "kube-system", Name: "underlay-routes"},
+		{Verb: "get", Resource: "configmaps", Namespace: "kube-system", Name: "underlay-addresses"},
+		{Verb: "update", Resource: "configmaps", Namespace: "kube-system", Name: "underlay-addresses"},
 		{Verb: "create", Resource: "tokenreviews.authentication.k8s.io"},
 		{Verb: "create", Resource: "subjectaccessreviews.authorization.k8s.io"},
 		{Verb: "create", Resource: "leases.coordination.k8s.io", Namespace: "kube-system"},
@@ -74,6 +76,8 @@ func agentNeeds() []rbac.Permission {
 		{Verb: "list", Resource: "nodes"},
 		{Verb: "watch", Resource: "nodes"},
 		{Verb: "patch", Resource: "nodes/status"},
+		{Verb: "list", Resource: "configmaps", Namespace: "kube-system", Name: "underlay-addresses"},
+		{Verb: "watch", Resource: "configmaps", Namespace: "kube-system", Name: "underlay-addresses"},
 		{Verb: "create", Resource: "events", Namespace: "default"},
 		{Verb: "patch", Resource: "events", Namespace: "default"},
 	}

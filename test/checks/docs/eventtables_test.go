@@ -3,15 +3,18 @@ package docs
 // objects are the tables of docs/reference/events.md.
 func objects() []object {
 	return []object{
-		{"Nodes: podCIDRs", "Sent by node IPAM in `underlay-ccm`. What the allocator does and why: [node IPAM](../explanation/node-ipam.md).", podCIDRsOfNodes()},
-		{"ConfigMap kube-system/underlay-node-ipam: the ledger", "Sent by node IPAM in `underlay-ccm`. How to read and repair it: [the ledger](../how-to/read-the-ledger.md).", ledgerReasons()},
-		{"Nodes: routes", "Set and sent by the route controller in `underlay-ccm`. Where no family is routed by the cloud, the agent sets `NetworkUnavailable`, with the first two reasons.", routesOfNodes()},
-		{"Lease kube-system/cloud-controller-manager: the route table", "The network's table is no object of Kubernetes, so what concerns it as a whole is told about the lease of whoever may write it. Each trouble is told once, when it begins.", tableReasons()},
-		{"Nodes: servers", "Sent by `underlay-ccm` while it initializes a Node.", serversOfNodes()},
-		{"Nodes: members of the vSwitch", "Set and sent by `underlay-ccm` for Nodes of dedicated servers whose podCIDR is of a pool with `source: vswitch`, where it [may ask Robot](../how-to/dedicated-servers.md#with-robot): every five minutes, and a minute after a Node has joined at the latest.", membersOfVSwitch()},
-		{"Nodes: peers", "Set and sent by the Node's own agent.", peersOfNodes()},
-		{"Services of type LoadBalancer: what they ask for", "Set and sent by the load balancer controller in `underlay-ccm`. The condition has the reason of the first finding that takes something away; its message has all of them.", wishesOfServices()},
-		{"Services of type LoadBalancer: what became of it", "Set and sent by the load balancer controller in `underlay-ccm`.", outcomesOfServices()},
+		{title: "Nodes: podCIDRs", about: "Sent by node IPAM in `underlay-ccm`. What the allocator does and why: [node IPAM](../explanation/node-ipam.md).", told: podCIDRsOfNodes()},
+		{title: "ConfigMap kube-system/underlay-node-ipam: the ledger", about: "Sent by node IPAM in `underlay-ccm`. How to read and repair it: [the ledger](../how-to/read-the-ledger.md).", told: ledgerReasons()},
+		{title: "Nodes: routes", about: "Set and sent by the route controller in `underlay-ccm`. Where no family is routed by the cloud, the agent sets `NetworkUnavailable`, with the first two reasons.", told: routesOfNodes()},
+		{title: "Lease kube-system/cloud-controller-manager: the route table", about: "The network's table is no object of Kubernetes, so what concerns it as a whole is told about the lease of whoever may write it. Each trouble is told once, when it begins.", told: tableReasons()},
+		{title: "Nodes: servers", about: "Sent by `underlay-ccm` while it initializes a Node.", told: serversOfNodes()},
+		{title: "Nodes: members of the vSwitch", about: "Set and sent by `underlay-ccm` for Nodes of dedicated servers whose podCIDR is of a pool with `source: vswitch`, where it [may ask Robot](../how-to/dedicated-servers.md#with-robot): every five minutes, and a minute after a Node has joined at the latest.", told: membersOfVSwitch()},
+		{title: "Nodes: peers", about: "Set and sent by the Node's own agent.", told: peersOfNodes()},
+		{title: "Services of type LoadBalancer: what they ask for", about: "Set and sent by the load balancer controller in `underlay-ccm`. The condition has the reason of the first finding that takes something away; its message has all of them.", told: wishesOfServices()},
+		{title: "Services of type LoadBalancer: what became of it", about: "Set and sent by the load balancer controller in `underlay-ccm`.", told: outcomesOfServices()},
+		{title: "Services of class underlay.dev/address", about: "Set and sent by the address controller in `underlay-ccm`. The condition has the reason of the first finding; its message has all of them. What a Service can ask for: [addresses](addresses.md).", told: addressesOfServices()},
+		{title: "Nodes: what keeps them from holding an address", about: "Reported by the Node's agent in the annotation `underlay.dev/addresses`, for each address that it should hold, or could. `underlayctl addresses` shows it. The address controller tells the Service of the first.", told: addressesOfNodes(), reported: true},
+		{title: "ConfigMap kube-system/underlay-addresses: the ledger of addresses", about: "Sent by the address controller in `underlay-ccm`. [How it is read](addresses.md#the-ledger).", told: addressLedgerReasons()},
 	}
 }
 

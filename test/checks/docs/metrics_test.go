@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/component-base/metrics"
 
+	addressagent "github.com/underlay-ccm/underlay/addresses/agent"
+	addresscontroller "github.com/underlay-ccm/underlay/addresses/controller"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/robot"
 	"github.com/underlay-ccm/underlay/internal/vswitch"
@@ -155,6 +157,12 @@ func metricSources() []metricSource {
 			})
 			return err
 		}},
+		{"addresses/controller", "underlay-ccm: addresses that nodes hold", "The replica that leads shows them, if `addresses.pools` are configured.", func(c *collector) error {
+			_, err := addresscontroller.New(addresscontroller.Config{
+				Client: client, Nodes: nodes, Services: factory.Core().V1().Services(), Slices: factory.Discovery().V1().EndpointSlices(), Registry: c,
+			})
+			return err
+		}},
 		{"internal/hetzner", "underlay-ccm: requests to the cloud", "Every replica shows them, with provider `hcloud`. One that does not lead asks only at its start, so its figures are old.", func(c *collector) error {
 			_, err := hetzner.New(hetzner.Options{Endpoint: "https://cloud.example/v1", Registry: c})
 			return err
@@ -165,6 +173,10 @@ func metricSources() []metricSource {
 		}},
 		{"internal/vswitch", "underlay-ccm: members of the vSwitch", "The replica that leads shows them, if there is a pool with `source: vswitch` and Robot may be asked.", func(c *collector) error {
 			_, err := vswitch.New(vswitch.Config{Nodes: nodes, Registry: c})
+			return err
+		}},
+		{"addresses/agent", "underlay-agent: addresses that it holds", "Every node's agent shows its own, if `addresses.pools` are configured.", func(c *collector) error {
+			_, err := addressagent.New(addressagent.Config{Nodes: nodes, Registry: c})
 			return err
 		}},
 		{"routes/agent", "underlay-agent", "Every node's agent shows its own.", func(c *collector) error {

@@ -41,7 +41,7 @@ type scan struct {
 }
 
 // reasonsIn finds every reason that the code knows: constants called reason,
-// event or of the type Reason, what is given as a reason to a function or put
+// event or of a type that ends with Reason, what is given as a reason to a function or put
 // into a field Reason, and what Events are sent with.
 func reasonsIn(files []source) (map[string][]use, []string) {
 	s := scan{constants: map[string]string{}, takers: map[string]int{}, found: map[string][]use{}}
@@ -87,7 +87,7 @@ func (s *scan) declarations(f source) {
 		case *ast.ValueSpec:
 			typed, _ := n.Type.(*ast.Ident)
 			for i, name := range n.Names {
-				if i >= len(n.Values) || !constant.MatchString(name.Name) && (typed == nil || typed.Name != "Reason") {
+				if i >= len(n.Values) || !constant.MatchString(name.Name) && (typed == nil || !strings.HasSuffix(typed.Name, "Reason")) {
 					continue
 				}
 				value := text(n.Values[i])

@@ -18,7 +18,7 @@ type source struct {
 }
 
 // shipped are the folders whose code ends up in the programs.
-var shipped = []string{"cmd", "internal", "ipam", "lb", "routes"}
+var shipped = []string{"addresses", "cmd", "internal", "ipam", "lb", "routes"}
 
 // sources parses every file of what ships, tests and the simulator left out.
 func sources(t *testing.T) []source {

@@ -40,6 +40,11 @@ func tested(test string, m mutant) mutant {
 
 // mutants is the table.
 func mutants() []mutant {
+	return append(ipamMutants(), segmentMutants()...)
+}
+
+// ipamMutants are those of node IPAM.
+func ipamMutants() []mutant {
 	return []mutant{
 		tested("TestAReservationThatWasSentOutlivesAnEdit", mutant{
 			name: "a reload forgets a reservation that was sent", file: "ipam/controller/load.go",

@@ -4,6 +4,7 @@ package netlab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -148,7 +149,7 @@ func (f *Lab) Err() error {
 	if f.cloud == nil {
 		return nil
 	}
-	return f.cloud.failed()
+	return errors.Join(f.cloud.failed(), f.internet.failed())
 }
 
 // Dropped counts the packets that the cloud router has dropped because of their

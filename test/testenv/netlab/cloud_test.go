@@ -50,6 +50,35 @@ func TestTheCloudRouterFollowsTheNetwork(t *testing.T) {
 	}
 }
 
+// A floating IP leads to the server that has it, which is asked for an IPv4 address, and may send
+// from it; without a cable it leads nowhere.
+func TestTheInternetFollowsFloatingIPs(t *testing.T) {
+	own, net := prefix("192.0.2.11/32"), prefix("2001:db8:f::/64")
+	i := &internet{
+		layout: layout{
+			routes:  map[netip.Prefix]hop{own: {port: "m1"}},
+			sources: map[string][]netip.Prefix{"m1": {own}},
+		},
+		servers: map[int64]string{1: "m1"},
+		floating: []hcloudsim.PlaneFloatingIP{
+			{ID: 7, Net: prefix("203.0.113.7/32"), Server: 1},
+			{ID: 8, Net: net, Server: 1},
+			{ID: 9, Net: prefix("203.0.113.9/32"), Server: 2},
+			{ID: 10, Net: prefix("203.0.113.10/32")},
+		},
+	}
+	want := layout{
+		routes: map[netip.Prefix]hop{
+			own: {port: "m1"}, prefix("203.0.113.7/32"): {port: "m1"}, net: {port: "m1", via: netip.MustParseAddr("fe80::2")},
+		},
+		sources: map[string][]netip.Prefix{"m1": {own, prefix("203.0.113.7/32"), net}},
+	}
+	opts := []cmp.Option{cmp.AllowUnexported(layout{}, hop{}), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
+	if diff := cmp.Diff(want, i.whole(), opts...); diff != "" {
+		t.Errorf("layout (-want +got):\n%s", diff)
+	}
+}
+
 // Whoever isn't named is dropped, and the table is replaced as a whole.
 func TestTheFilterDropsWhatIsNotNamed(t *testing.T) {
 	script := filter(map[string][]netip.Prefix{"s1": {prefix("10.0.0.2/32"), prefix("2001:db8::/64")}})

@@ -22,7 +22,9 @@
 // there is no IPv6. The cloud router forwards by the simulated network's route
 // table as it is at the moment, and drops what a server sends from an address
 // that is neither its own nor in a prefix routed to it. The internet hands each
-// server its address and its /64, and drops what is sent from others.
+// server its address and its /64, and drops what is sent from others. It leads floating
+// IPs to the server that has them: it asks for an IPv4 address by ARP, as users have seen
+// the cloud do (github.com/metallb/metallb/issues/637), and routes an IPv6 net.
 //
 // A lab may have a vSwitch: a segment of dedicated servers, 10.1.0.0/16 with an MTU of
 // 1400, whose gateway to the network is the cloud router. They have a public

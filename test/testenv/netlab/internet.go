@@ -9,10 +9,12 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
@@ -32,7 +34,11 @@ type internet struct {
 	outside *netns.Namespace
 
 	mu     sync.Mutex
-	layout layout
+	layout layout // without what floats
+	// floating are the cloud's floating IPs, and servers the ports of its servers, by their IDs.
+	floating []hcloudsim.PlaneFloatingIP
+	servers  map[int64]string
+	err      error // the first of what nobody waits for
 }
 
 func newInternet(ctx context.Context) (*internet, error) {
@@ -45,7 +51,7 @@ func newInternet(ctx context.Context) (*internet, error) {
 		r.ns.Close()
 		return nil, err
 	}
-	i := &internet{router: r, outside: outside}
+	i := &internet{router: r, outside: outside, servers: map[int64]string{}}
 	if err := netns.Connect(ctx, i.ns, "outside", outside, "eth0"); err != nil {
 		return i, err
 	}
@@ -62,7 +68,57 @@ func newInternet(ctx context.Context) (*internet, error) {
 	i.layout = layout{routes: map[netip.Prefix]hop{}, sources: map[string][]netip.Prefix{
 		"outside": {prefix("198.51.100.0/24"), prefix("2001:db8:ffff::/64")},
 	}}
-	return i, i.set(ctx, i.layout)
+	return i, i.apply(ctx)
+}
+
+// apply makes the router do what there is.
+func (i *internet) apply(ctx context.Context) error { return i.set(ctx, i.whole()) }
+
+// whole is the layout with the floating IPs. As in the cloud, the server that has one is asked for
+// an IPv4 address by ARP, and has to answer itself; an IPv6 net is routed to it. What leads to a
+// server without a cable, leads nowhere.
+func (i *internet) whole() layout {
+	out := layout{routes: maps.Clone(i.layout.routes), sources: maps.Clone(i.layout.sources)}
+	for _, f := range i.floating {
+		port, plugged := i.servers[f.Server]
+		if !plugged {
+			continue
+		}
+		h := hop{port: port}
+		if f.Net.Addr().Is6() {
+			h.via = netip.MustParseAddr("fe80::2")
+		}
+		out.routes[f.Net] = h
+		out.sources[port] = append(slices.Clone(out.sources[port]), f.Net)
+	}
+	return out
+}
+
+// follow leads floating IPs to where they are now.
+func (i *internet) follow(ctx context.Context, now []hcloudsim.PlaneFloatingIP) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if slices.Equal(i.floating, now) {
+		return
+	}
+	i.floating = now
+	if err := i.apply(ctx); err != nil && i.err == nil {
+		i.err = fmt.Errorf("floating IPs don't lead where they should: %w", err)
+	}
+}
+
+// serve says at which port a server of the cloud is.
+func (i *internet) serve(ctx context.Context, server int64, port string) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.servers[server] = port
+	return i.apply(ctx)
+}
+
+func (i *internet) failed() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.err
 }
 
 func (i *internet) close() {
@@ -100,7 +156,7 @@ func (i *internet) plug(ctx context.Context, port string, ns *netns.Namespace, n
 	i.layout.routes[own] = hop{port: port}
 	i.layout.routes[a.IPv6Prefix] = hop{port: port, via: netip.MustParseAddr("fe80::2")}
 	i.layout.sources[port] = []netip.Prefix{own, a.IPv6Prefix}
-	return i.set(ctx, i.layout)
+	return i.apply(ctx)
 }
 
 // lead gives a host that is plugged in a further address of IPv6. Where another had
@@ -114,7 +170,7 @@ func (i *internet) lead(ctx context.Context, port string, ns *netns.Namespace, n
 	defer i.mu.Unlock()
 	i.layout.routes[own] = hop{port: port, via: netip.MustParseAddr("fe80::2")}
 	i.layout.sources[port] = append(i.layout.sources[port], own)
-	return i.set(ctx, i.layout)
+	return i.apply(ctx)
 }
 
 // unplug takes a host's cable away. It may be gone already.
@@ -123,7 +179,8 @@ func (i *internet) unplug(ctx context.Context, port string) error {
 	defer i.mu.Unlock()
 	maps.DeleteFunc(i.layout.routes, func(_ netip.Prefix, h hop) bool { return h.port == port })
 	delete(i.layout.sources, port)
-	err := i.set(ctx, i.layout)
+	maps.DeleteFunc(i.servers, func(_ int64, p string) bool { return p == port })
+	err := i.apply(ctx)
 	_, _ = i.ns.Run(ctx, "ip", "link", "delete", port)
 	return err
 }
@@ -155,7 +212,7 @@ func (i *internet) addSegment(ctx context.Context) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.layout.sources[segment] = []netip.Prefix{prefix(segmentIPv4), prefix(segmentIPv6)}
-	return i.set(ctx, i.layout)
+	return i.apply(ctx)
 }
 
 // join gives a machine a cable to the segment.

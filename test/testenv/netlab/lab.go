@@ -198,8 +198,9 @@ func (f *Lab) startCluster(ctx context.Context) (err error) {
 	told := cloud.OnChange
 	cloud.OnChange = func(now hcloudsim.DataPlane) {
 		f.mu.Lock()
-		router, balancers := f.cloud, f.balancers
+		router, balancers, internet := f.cloud, f.balancers, f.internet
 		f.mu.Unlock()
+		internet.follow(context.WithoutCancel(ctx), now.FloatingIPs)
 		if router != nil {
 			router.follow(context.WithoutCancel(ctx), now)
 		}

@@ -161,6 +161,11 @@ func (m *Machine) connect(ctx context.Context) error {
 	if err := f.internet.plug(ctx, port, m.Namespace, public, m.Public); err != nil {
 		return err
 	}
+	if !m.Dedicated {
+		if err := f.internet.serve(ctx, m.Server, port); err != nil {
+			return err
+		}
+	}
 	network, err := netip.ParsePrefix(f.Network.IPRange)
 	if err != nil {
 		return fmt.Errorf("range of the cloud's network: %w", err)

@@ -1,0 +1,308 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+// Config is all that an Agent needs.
+type Config struct {
+	// Self is the name of this machine's Node.
+	Self string
+	// Nodes may keep of a Node no more than its name, addresses and readiness, and of Self also
+	// its labels, podCIDRs and the annotation with the report. Its owner starts it.
+	Nodes      coreinformers.NodeInformer
+	ConfigMaps ConfigMaps
+	Patcher    NodePatcher
+	// Movers are asked in this order whose an address is.
+	Movers []NamedMover
+	// Friends, Held and Own, the addresses of this machine's Node, are kept up to date for others.
+	Friends   *Friends
+	Held, Own *Set
+	Check     Check
+	// StatePath is the file that says what the node holds when the API server can't.
+	StatePath string
+	Registry  Registry
+}
+
+// Agent holds addresses on one machine. Run it once.
+type Agent struct {
+	Config
+	reporter *reporter
+	watcher  *watcher
+	metrics  *agentMetrics
+	kick     chan struct{}
+
+	mu    sync.Mutex
+	known Knowledge
+	doubt bool
+	read  bool // from the API server, in this run
+	beat  time.Time
+
+	// The rest belongs to the one goroutine that passes.
+	resumed map[netip.Addr]uint64
+	saved   string
+	counted map[string]State
+	logged  map[netip.Addr]string
+}
+
+// New prepares an agent with what an earlier run of it knew.
+func New(cfg Config) (*Agent, error) {
+	a := &Agent{
+		Config: cfg, kick: make(chan struct{}, 1), doubt: true,
+		resumed: map[netip.Addr]uint64{}, counted: map[string]State{}, logged: map[netip.Addr]string{},
+	}
+	var err error
+	if a.metrics, err = newMetrics(cfg.Registry); err != nil {
+		return nil, err
+	}
+	a.reporter = newReporter(cfg, a.metrics)
+	a.watcher = newWatcher(cfg.Check, a.look)
+	_, err = cfg.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { a.look() },
+		UpdateFunc: func(old, obj any) {
+			was, is := old.(*corev1.Node), obj.(*corev1.Node)
+			if is.Name == cfg.Self {
+				a.reporter.look()
+			}
+			moved := !slices.Equal(was.Status.Addresses, is.Status.Addresses)
+			if is.Name == cfg.Self || kube.Ready(was) != kube.Ready(is) || moved {
+				a.look()
+			}
+		},
+		DeleteFunc: func(any) { a.look() },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching Nodes for addresses: %w", err)
+	}
+	return a, nil
+}
+
+// look makes the agent compare everything again, soon.
+func (a *Agent) look() {
+	select {
+	case a.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Run works until the context ends. What is held stays held then: nothing is withdrawn.
+func (a *Agent) Run(ctx context.Context) {
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("addresses"))
+	known, err := Load(a.StatePath, a.Self)
+	if err != nil { // it then holds nothing until it has read the ledger
+		klog.FromContext(ctx).Error(err, "What an earlier run held is not known")
+	}
+	a.known = known
+	for _, h := range known.Held {
+		a.resumed[h.Address] = h.Epoch
+	}
+	a.metrics.doubt.Set(1)
+	a.beats(time.Now())
+	a.pass(ctx) // before anybody is asked: what was held goes on
+
+	var workers sync.WaitGroup
+	for _, m := range a.Movers {
+		workers.Go(func() { a.move(ctx, m) })
+	}
+	reader := Reader{
+		ConfigMaps: a.ConfigMaps, Read: a.readLedger,
+		Doubt: func(doubt bool, why error) { a.doubts(ctx, doubt, why) },
+	}
+	workers.Go(func() { reader.Run(ctx) })
+	workers.Go(func() { a.Friends.Run(ctx) })
+	workers.Go(func() { a.reporter.run(ctx) })
+	beats := time.NewTicker(beatEvery)
+	defer beats.Stop()
+	for done := false; !done; {
+		select {
+		case <-ctx.Done():
+			done = true
+		case <-a.kick:
+			a.pass(ctx)
+		case now := <-beats.C:
+			a.beats(now)
+		}
+	}
+	a.watcher.stop()
+	workers.Wait()
+}
+
+// runAgain is the pause before a mover that ended is run again. Nothing else of the node may depend
+// on that it works.
+const runAgain = 5 * time.Second
+
+func (a *Agent) move(ctx context.Context, m NamedMover) {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if err := m.Mover.Run(ctx, a.look); ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Addresses can't be held; trying again", "mover", m.Name)
+		}
+	}, runAgain)
+}
+
+func (a *Agent) readLedger(l addresses.Ledger, uid string) {
+	a.mu.Lock()
+	a.known.Ledger, a.known.Cluster = l, uid
+	a.mu.Unlock()
+	a.look()
+}
+
+func (a *Agent) doubts(ctx context.Context, doubt bool, why error) {
+	a.mu.Lock()
+	a.doubt = doubt
+	a.read = a.read || !doubt
+	a.mu.Unlock()
+	a.metrics.doubt.Set(0)
+	if doubt {
+		a.metrics.doubt.Set(1)
+		klog.FromContext(ctx).Info("The ledger of addresses can't be read; this node goes on with what it "+
+			"read last, and yields to whoever shows up with an address", "why", why)
+	} else {
+		klog.FromContext(ctx).Info("The ledger of addresses is read")
+	}
+	a.look()
+}
+
+func (a *Agent) beats(now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.beat = now
+}
+
+// pass brings movers and watches in step with what is known now, and says what they have come to.
+func (a *Agent) pass(ctx context.Context) {
+	nodes, err := a.Nodes.Lister().List(labels.Everything())
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Nodes can't be listed from the cache")
+	}
+	a.mu.Lock()
+	var members []netip.Addr
+	for _, n := range nodes {
+		if n.Name == a.Self {
+			a.known.Node = n
+			continue
+		}
+		members = append(members, kube.InternalIPs(n)...)
+	}
+	known, doubt, read := a.known, a.doubt, a.read
+	a.mu.Unlock()
+
+	if len(nodes) > 0 {
+		a.Friends.set(members)
+	}
+	all, problems := wants(known, a.Self, a.Movers, a.resumed, doubt, owners(nodes, a.heldBefore))
+	report := addresses.Report{Refused: problems}
+	var holding []netip.Addr
+	for i, m := range a.Movers {
+		m.Mover.Set(all[i])
+		for _, h := range all[i].Hold {
+			holding = append(holding, h.Address)
+		}
+		now := m.Mover.State()
+		report.Held = append(report.Held, now.Held...)
+		report.Refused = append(report.Refused, now.Refused...)
+		report.Routers = append(report.Routers, now.Routers...)
+		if now.Segments != nil {
+			report.Segments = append([]netip.Prefix{}, now.Segments...)
+			report.Refused = append(report.Refused, unheld(known.Ledger, all[i].Elsewhere, report)...)
+		}
+		a.count(m.Name, now)
+	}
+	for _, h := range report.Held {
+		holding = append(holding, h.Address)
+	}
+	a.Held.Put(holding)
+	if known.Node != nil {
+		a.Own.Put(kube.InternalIPs(known.Node))
+	}
+	a.watcher.set(ctx, watched(known.Ledger, a.Self, nodes))
+	for _, e := range a.watcher.silent() {
+		if e.Node == a.Self {
+			report.Unfit = unfit()
+			continue
+		}
+		report.Silent = append(report.Silent, e)
+	}
+	a.observe(ctx, report)
+	known.Held = going(all, report)
+	a.save(ctx, known)
+	if !read { // a node that knows nothing yet has nothing to say
+		return
+	}
+	if err := a.reporter.tell(report); err != nil {
+		klog.FromContext(ctx).Error(err, "What this node says about addresses is not written")
+	}
+}
+
+// heldBefore reports whether an address was to be held before this pass, or by an earlier run.
+func (a *Agent) heldBefore(address netip.Addr) bool {
+	_, resumed := a.resumed[address]
+	return resumed || slices.Contains(a.Held.All(), address)
+}
+
+// save writes down what the next run is to go on with.
+func (a *Agent) save(ctx context.Context, known Knowledge) {
+	if known.Cluster == "" {
+		return
+	}
+	text, err := known.text(a.Self)
+	if err == nil && string(text) == a.saved {
+		return
+	}
+	if err == nil {
+		err = replace(a.StatePath, text)
+	}
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "What this node holds is not written down; started again without "+
+			"the API server, it would hold nothing", "file", a.StatePath)
+		return
+	}
+	a.saved = string(text)
+}
+
+// observe shows the report in metrics, and in the log what is new of it.
+func (a *Agent) observe(ctx context.Context, r addresses.Report) {
+	a.metrics.silent.Set(float64(len(r.Silent)))
+	a.metrics.refused.Reset()
+	down := 0
+	for _, router := range r.Routers {
+		if !router.Established {
+			down++
+		}
+	}
+	a.metrics.routersDown.Set(float64(down))
+	now := make(map[netip.Addr]string, len(r.Refused))
+	for _, p := range r.Refused {
+		a.metrics.refused.WithLabelValues(string(p.Reason)).Inc()
+		now[p.Address] = p.Text
+		if p.Text != "" && a.logged[p.Address] != p.Text {
+			klog.FromContext(ctx).Info("An address is not held, or somebody else claims it",
+				"address", p.Address, "reason", p.Reason, "by", p.By, "why", p.Text)
+		}
+	}
+	a.logged = now
+}
+
+// count turns what a mover has counted into metrics.
+func (a *Agent) count(mover string, now State) {
+	was := a.counted[mover]
+	grown := func(from, to uint64) float64 { return float64(to - min(from, to)) }
+	a.metrics.held.WithLabelValues(mover).Set(float64(len(now.Held)))
+	a.metrics.announcements.WithLabelValues(mover).Add(grown(was.Announced, now.Announced))
+	a.metrics.conflicts.WithLabelValues(mover).Add(grown(was.Conflicts, now.Conflicts))
+	a.counted[mover] = now
+}

@@ -1,0 +1,287 @@
+package agent
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/addresses"
+)
+
+// The ledger goes to the mover as a whole, whatever happens to it.
+func TestTheLedgerIsFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.api.put("one", ledgerText("192.0.2.1 a 3", "192.0.2.2 b 1", "198.51.100.1 c 1"))
+		m.start()
+		defer m.stop()
+		first := "one hold [{192.0.2.1 3 false}] elsewhere [192.0.2.2] doubt false"
+		m.expect(" hold [] elsewhere [] doubt true", first)
+		m.api.put("one", ledgerText("192.0.2.1 a,b 0", "192.0.2.2 a 2"))
+		m.after(0)
+		both := "one hold [{192.0.2.1 0 false} {192.0.2.2 2 false}] elsewhere [] doubt false"
+		m.expect(" hold [] elsewhere [] doubt true", first, both)
+
+		// Nothing is given up, but nobody knows what a ledger says that can't be read.
+		m.api.put("one", `{"version":2}`)
+		m.after(time.Minute)
+		doubtful := strings.Replace(both, "doubt false", "doubt true", 1)
+		m.expect(" hold [] elsewhere [] doubt true", first, both, doubtful)
+		m.api.cut()
+		m.after(20 * time.Minute)
+		m.expect(" hold [] elsewhere [] doubt true", first, both, doubtful)
+		m.api.put("one", "") // somebody has emptied it
+		m.after(time.Minute)
+		m.expect(" hold [] elsewhere [] doubt true", first, both, doubtful, both)
+		m.api.remove()
+		m.after(time.Minute)
+		m.expect(" hold [] elsewhere [] doubt true", first, both, doubtful, both)
+		m.api.put("two", ledgerText("192.0.2.1 b 1"))
+		m.after(0)
+		m.expect(" hold [] elsewhere [] doubt true", first, both, doubtful, both, "two hold [] elsewhere [192.0.2.1] doubt false")
+	})
+}
+
+// A watch that ends is no reason for doubt if the next one begins; an API server that nobody hears
+// is, within a second, and what was read last goes on.
+func TestDoubt(t *testing.T) {
+	const certain, doubtful = "one hold [{192.0.2.1 3 false}] elsewhere [] doubt false", "one hold [{192.0.2.1 3 false}] elsewhere [] doubt true"
+	for name, down := range map[string]func(*fakeAPI, bool){
+		"refused":    func(f *fakeAPI, now bool) { f.set(now, false) },
+		"unanswered": func(f *fakeAPI, now bool) { f.set(false, now) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMachine(t)
+				m.api.put("one", ledgerText("192.0.2.1 a 3"))
+				m.start()
+				defer m.stop()
+				start := m.mover.log()
+				for range 3 {
+					m.after(20 * time.Second)
+					m.api.cut()
+				}
+				m.after(time.Second)
+				m.expect(start...)
+
+				down(m.api, true)
+				m.api.cut()
+				m.after(answerWithin + time.Millisecond)
+				m.expect(append(start, doubtful)...)
+				m.after(time.Hour)
+				down(m.api, false)
+				m.after(retryAtMost + answerWithin)
+				m.expect(append(start, doubtful, certain)...)
+
+				// What happened meanwhile is told together with the end of the doubt, not after it.
+				down(m.api, true)
+				m.api.cut()
+				m.after(2 * time.Second)
+				m.api.put("one", ledgerText("192.0.2.1 b 4"))
+				down(m.api, false)
+				m.after(retryAtMost + answerWithin)
+				if got := m.mover.log(); slices.Contains(got[len(start)+3:], certain) || got[len(got)-1] != "one hold [] elsewhere [192.0.2.1] doubt false" {
+					t.Errorf("an older ledger was called certain:\n%s", strings.Join(got, "\n"))
+				}
+			})
+		})
+	}
+}
+
+// A list every few seconds would be a burden to the API server: one for each watch is enough.
+func TestQuietWhileNothingHappens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.api.put("one", ledgerText("192.0.2.1 a 3"))
+		m.start()
+		defer m.stop()
+		m.after(time.Hour)
+		if m.api.lists != 1 || len(m.api.told()) != 1 {
+			t.Errorf("in an hour: %d lists, reports %q", m.api.lists, m.api.told())
+		}
+	})
+}
+
+// An agent that starts again goes on with what it held, also when nobody can be asked; what it was
+// to hold and didn't, it doesn't call its own.
+func TestStartedAgainWithoutTheAPIServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.api.put("one", ledgerText("192.0.2.1 a 3", "192.0.2.2 a 5", "192.0.2.3 b 1"))
+		m.start()
+		m.mover.refused[netip.MustParseAddr("192.0.2.2")] = true
+		m.agent.look()
+		m.after(time.Second)
+		m.stop()
+
+		m.api.set(true, false)
+		m.start()
+		m.expect("one hold [{192.0.2.1 3 true} {192.0.2.2 5 false}] elsewhere [192.0.2.3] doubt true")
+		m.stop() // and crashes before it has done anything
+		m.start()
+		m.expect("one hold [{192.0.2.1 3 true} {192.0.2.2 5 true}] elsewhere [192.0.2.3] doubt true") // the fake mover held it
+		m.api.put("one", ledgerText("192.0.2.1 a 4"))
+		m.api.set(false, false)
+		m.after(3 * time.Second)
+		if got := m.mover.log(); got[len(got)-1] != "one hold [{192.0.2.1 4 false}] elsewhere [] doubt false" {
+			t.Errorf("a later epoch is not what was held: %q", got)
+		}
+		m.stop()
+
+		if err := os.WriteFile(m.state, []byte("{dam"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m.api.set(true, false)
+		m.start()
+		m.expect(" hold [] elsewhere [] doubt true")
+		m.stop()
+	})
+}
+
+func TestTheStateIsOfOneNode(t *testing.T) {
+	path := t.TempDir() + "/" + StateFile
+	ledger, err := addresses.ParseLedger([]byte(ledgerText("192.0.2.1 a 3")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := Knowledge{Ledger: ledger, Cluster: "one"}.text("a")
+	if err == nil {
+		err = replace(path, text)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for node, cluster := range map[string]string{"a": "one", "b": ""} {
+		if k, err := Load(path, node); err != nil || k.Cluster != cluster {
+			t.Errorf("%s: %+v, %v", node, k, err)
+		}
+	}
+	if left, err := os.ReadDir(t.TempDir()); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// What is to be held is told to the packet filter, and what is still held too.
+func TestHeldAddressesAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.api.put("one", ledgerText("192.0.2.2 a 1", "2001:db8::1 a 1"))
+		m.start()
+		defer m.stop()
+		changes := 0
+		go m.agent.Held.Watch(t.Context(), func() { changes++ })
+		m.after(0)
+		want := []netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::1")}
+		if got := m.agent.Held.All(); !slices.Equal(got, want) || changes != 1 {
+			t.Errorf("held: %v, %d changes", got, changes)
+		}
+		m.api.put("one", ledgerText("192.0.2.2 a 1"))
+		m.after(0)
+		if got := m.agent.Held.All(); !slices.Equal(got, want[:1]) || changes != 2 {
+			t.Errorf("held: %v, %d changes", got, changes)
+		}
+	})
+}
+
+// An address of a pool that the agent's configuration does not have is no mover's.
+func TestAnAddressOfNoPoolIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.api.put("one", ledgerText("203.0.113.1 a 1", "203.0.113.2 b 1"))
+		m.start()
+		defer m.stop()
+		m.after(time.Second)
+		if r := m.report(); len(r.Refused) != 1 || r.Refused[0].Reason != addresses.Failed || len(r.Held) != 0 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// Whoever has an InternalIP of a Node is a friend, also when the kernel has forgotten it by now.
+// An address that a Node has itself is not taken from it.
+func TestAddressesOfNodesAreNotTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.node("b", "192.0.2.2", true)
+		m.node("a", "192.0.2.1", true)
+		m.api.put("one", ledgerText("192.0.2.1 a 1", "192.0.2.2 a 2", "192.0.2.3 a 2"))
+		m.start()
+		defer m.stop()
+		m.after(time.Second)
+		m.expect(" hold [] elsewhere [] doubt true", "one hold [{192.0.2.3 2 false}] elsewhere [] doubt false")
+		r := m.report()
+		if len(r.Held) != 1 || len(r.Refused) != 2 || r.Refused[1].Reason != addresses.InUse || !strings.Contains(r.Refused[1].Text, "Node b") {
+			t.Errorf("%+v", r)
+		}
+		m.node("c", "192.0.2.3", true) // whatever it says
+		m.agent.look()
+		m.after(time.Second)
+		if r := m.report(); len(r.Held) != 1 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+func TestFriends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mac := func(last byte) net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, 0, last} }
+		kernel := &fakeNeighbors{known: map[netip.Addr]net.HardwareAddr{}}
+		f := NewFriends(kernel)
+		b, c := netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.3")
+		f.set([]netip.Addr{b, c})
+		kernel.known[b], kernel.known[netip.MustParseAddr("10.0.0.9")] = mac(2), mac(9)
+		if !f.Friend(mac(2)) || f.Friend(mac(9)) {
+			t.Error("b is the friend, 10.0.0.9 is none")
+		}
+		looks := kernel.looks
+		for range 1000 {
+			f.Friend(mac(9))
+		}
+		if kernel.looks != looks {
+			t.Errorf("a stranger costs %d looks at the kernel's table", kernel.looks-looks)
+		}
+		delete(kernel.known, b)
+		time.Sleep(time.Minute)
+		if !f.Friend(mac(2)) {
+			t.Error("b is forgotten")
+		}
+		go f.Run(t.Context())
+		synctest.Wait()
+		if !slices.Equal(kernel.asked, []netip.Addr{c}) {
+			t.Errorf("asked for %v, want %s alone", kernel.asked, c)
+		}
+		f.set([]netip.Addr{c})
+		time.Sleep(time.Minute)
+		if f.Friend(mac(2)) {
+			t.Error("a Node that is gone leaves a friend")
+		}
+	})
+}
+
+// The Node that movers get is the last one that was known, also after a start without anybody.
+func TestTheNodeIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.api.put("one", ledgerText("192.0.2.1 a 3"))
+		m.start()
+		m.stop()
+		for _, n := range []string{"a", "b", "c", "d"} {
+			if err := m.api.nodes.Informer().GetStore().Delete(&corev1.Node{ObjectMeta: named(n)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.api.set(true, false)
+		m.start()
+		defer m.stop()
+		if n := m.mover.want.Node; n == nil || n.Name != "a" || len(n.Status.Addresses) != 1 {
+			t.Errorf("the Node is %+v", n)
+		}
+	})
+}

@@ -1,0 +1,130 @@
+package agent
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+// wants says what each mover is to do, and which addresses none of them is to hold: such as are in no
+// pool of the configuration that this process was started with, and such as a Node has itself.
+func wants(
+	k Knowledge, self string, movers []NamedMover, resumed map[netip.Addr]uint64, doubt bool, owners map[netip.Addr]string,
+) (all []Want, unclaimed []addresses.Problem) {
+	all = make([]Want, len(movers))
+	for i := range all {
+		all[i] = Want{Cluster: k.Cluster, Node: k.Node, Doubt: doubt}
+	}
+	for _, e := range k.Ledger.Entries() {
+		at := slices.IndexFunc(movers, func(m NamedMover) bool { return m.has(e.Address) })
+		mine := e.HeldBy(self)
+		switch {
+		case at < 0 && mine:
+			unclaimed = append(unclaimed, addresses.Problem{
+				Address: e.Address, Reason: addresses.Failed,
+				Text: "no address pool of this node's configuration has the address: restart the agent if " +
+					"the configuration has it by now, or add it to a pool",
+			})
+		case at < 0:
+		case mine && owners[e.Address] != "":
+			unclaimed = append(unclaimed, addresses.Problem{
+				Address: e.Address, Reason: addresses.InUse,
+				Text: fmt.Sprintf("Node %s has the address %s itself: take it out of the pool", owners[e.Address], e.Address),
+			})
+		case mine:
+			epoch, was := resumed[e.Address]
+			hold := Hold{Address: e.Address, Epoch: e.Epoch, Resumed: was && epoch == e.Epoch}
+			all[at].Hold = append(all[at].Hold, hold)
+		case len(e.Shares) > 0:
+			all[at].Elsewhere = append(all[at].Elsewhere, e.Address)
+		}
+	}
+	return all, unclaimed
+}
+
+// owners are the addresses that Nodes have themselves, with their names. Whoever answers for one of
+// them takes the node's traffic, and its kernel answers as a former holder would. But an address that
+// was held before is not given up because a Node says that it has it.
+func owners(nodes []*corev1.Node, before func(netip.Addr) bool) map[netip.Addr]string {
+	all := make(map[netip.Addr]string)
+	for _, n := range nodes {
+		for _, one := range n.Status.Addresses {
+			if a, err := netip.ParseAddr(one.Address); err == nil && !before(a.Unmap()) {
+				all[a.Unmap()] = n.Name
+			}
+		}
+	}
+	return all
+}
+
+func (m NamedMover) has(a netip.Addr) bool {
+	return slices.ContainsFunc(m.Pools, func(p addresses.Pool) bool { return p.Contains(a) })
+}
+
+// unheld are the addresses that no node holds and that this one can't: people look for the reason.
+func unheld(l addresses.Ledger, elsewhere []netip.Addr, r addresses.Report) (all []addresses.Problem) {
+	for _, a := range elsewhere {
+		e, _ := l.Entry(a)
+		if e.Holder == "" && len(e.Nodes) == 0 && !r.OnSegment(a) {
+			all = append(all, addresses.Problem{Address: a, Reason: addresses.OffSegment})
+		}
+	}
+	return all
+}
+
+// going are the addresses that a run after this one goes on with: what is held, and what an earlier
+// run held if this one has just begun with it.
+func going(all []Want, r addresses.Report) []addresses.Hold {
+	on := slices.Clone(r.Held)
+	for _, w := range all {
+		for _, h := range w.Hold {
+			held := func(is addresses.Hold) bool { return is.Address == h.Address }
+			refused := func(p addresses.Problem) bool { return p.Address == h.Address }
+			if h.Resumed && !slices.ContainsFunc(r.Held, held) && !slices.ContainsFunc(r.Refused, refused) {
+				on = append(on, addresses.Hold{Address: h.Address, Epoch: h.Epoch})
+			}
+		}
+	}
+	slices.SortFunc(on, func(a, b addresses.Hold) int { return a.Address.Compare(b.Address) })
+	return on
+}
+
+// loopback is where kube-proxy answers on its own node, unless it was told another address.
+func loopback() netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, 1}) }
+
+// watched says which ports this node watches, and where: its own kube-proxy, and those of holders
+// that it is a watcher of.
+func watched(l addresses.Ledger, self string, nodes []*corev1.Node) map[addresses.Endpoint][]netip.AddrPort {
+	reach := make(map[string]netip.Addr, len(nodes))
+	var ready []string
+	for _, n := range nodes {
+		if ips := kube.InternalIPs(n); len(ips) > 0 {
+			reach[n.Name] = ips[0]
+		}
+		if kube.Ready(n) {
+			ready = append(ready, n.Name)
+		}
+	}
+	own := []netip.AddrPort{netip.AddrPortFrom(loopback(), addresses.ProxyPort)}
+	if ip, known := reach[self]; known {
+		own = append(own, netip.AddrPortFrom(ip, addresses.ProxyPort))
+	}
+	all := map[addresses.Endpoint][]netip.AddrPort{{Node: self, Port: addresses.ProxyPort}: own}
+	for _, e := range l.Watched(self, ready) {
+		if ip, known := reach[e.Node]; known && e.Port > 0 && e.Port < 1<<16 {
+			all[e] = []netip.AddrPort{netip.AddrPortFrom(ip, uint16(e.Port))}
+		}
+	}
+	return all
+}
+
+// unfit says why a node should hold nothing whose own kube-proxy is silent.
+func unfit() string {
+	return fmt.Sprintf("kube-proxy on this node does not say at port %d, /healthz, that it is healthy: "+
+		"look at its log", addresses.ProxyPort)
+}

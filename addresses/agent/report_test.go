@@ -1,0 +1,283 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/addresses"
+)
+
+func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
+
+// The report is written when it changes, once for what changes together, and again if somebody
+// takes it away or the API server fails.
+func TestTheReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.api.put("one", ledgerText("192.0.2.1 a 3"))
+		m.start()
+		defer m.stop()
+		if n := len(m.api.told()); n > 0 {
+			t.Errorf("%d reports before anything could be gathered", n)
+		}
+		m.after(gatherFor)
+		if r := m.report(); len(r.Held) != 1 || r.Held[0].Epoch != 3 {
+			t.Errorf("%+v", r)
+		}
+		for i := range 5 {
+			m.api.put("one", ledgerText(fmt.Sprintf("192.0.2.1 a %d", 4+i)))
+			m.after(gatherFor / 10)
+		}
+		m.after(time.Second)
+		if n, r := len(m.api.told()), m.report(); n != 2 || r.Held[0].Epoch != 8 {
+			t.Errorf("%d reports, the last one %+v", n, r)
+		}
+
+		m.mover.mu.Lock()
+		m.mover.refused[netip.MustParseAddr("192.0.2.1")] = true
+		changed := m.mover.changed
+		m.mover.mu.Unlock()
+		m.api.mu.Lock()
+		m.api.refused = 3
+		m.api.mu.Unlock()
+		changed()
+		m.after(5 * time.Second)
+		if n, r := len(m.api.told()), m.report(); n != 3 || len(r.Held) != 0 || r.Refused[0].Reason != addresses.InUse {
+			t.Errorf("%d reports, the last one %+v", n, r)
+		}
+
+		// Somebody takes it away, and the informer says so.
+		m.node("a", "10.0.0.1", true)
+		m.api.mu.Lock()
+		found, _, _ := m.api.nodes.Informer().GetStore().GetByKey("a")
+		found.(*corev1.Node).ResourceVersion = "1000"
+		m.api.mu.Unlock()
+		m.agent.reporter.look()
+		m.after(time.Second)
+		if n := len(m.api.told()); n != 4 {
+			t.Errorf("%d reports, want one more", n)
+		}
+	})
+}
+
+// What all nodes say at the same time, and nobody acts on, is said less often the more they are.
+func TestReportsThatAreNotUrgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		for i := range 100 {
+			m.node(fmt.Sprint("n", i), fmt.Sprintf("10.0.1.%d", i), true)
+		}
+		m.api.put("one", ledgerText("192.0.2.1 a 3"))
+		m.start()
+		defer m.stop()
+		m.after(time.Minute)
+		all := []string{"192.0.2.1 a 3"}
+		for i := range 60 {
+			all = append(all, fmt.Sprintf("192.0.2.%d a,b 0", i+2))
+			m.api.put("one", ledgerText(all...))
+			m.after(time.Second)
+		}
+		if n := len(m.api.told()); n < 5 || n > 8 {
+			t.Errorf("%d reports in a minute", n)
+		}
+		m.after(20 * time.Second)
+		if r := m.report(); len(r.Held) != 61 {
+			t.Errorf("%d held at last", len(r.Held))
+		}
+		m.api.put("one", ledgerText(append(all[:1:1], "192.0.2.2 a,b 0")...))
+		m.after(time.Second)
+		before := len(m.api.told())
+		m.api.put("one", ledgerText("192.0.2.1 b 4", "192.0.2.2 a,b 0"))
+		m.after(2 * gatherFor)
+		if r := m.report(); len(r.Held) != 1 || len(m.api.told()) != before+1 {
+			t.Errorf("what is urgent waits: %+v", r)
+		}
+	})
+}
+
+// A node that has never read the ledger must not replace what its Node says.
+func TestNothingIsReportedInIgnorance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.api.set(true, false)
+		m.start()
+		defer m.stop()
+		m.after(time.Minute)
+		m.api.mu.Lock()
+		defer m.api.mu.Unlock()
+		if len(m.api.patches) > 0 {
+			t.Errorf("reported %q", m.api.patches)
+		}
+	})
+}
+
+// A holder that falls silent is reported within about a second, and so is the own kube-proxy. One
+// miss is nothing.
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.api.put("one", ledgerText("192.0.2.1 a 3", "192.0.2.2 b 1"))
+		m.start()
+		defer m.stop()
+		m.after(time.Minute)
+		const b = "10.0.0.2:10256"
+		if m.proxies.checks[b] < 150 || m.proxies.checks[b] > 250 || m.proxies.checks["10.0.0.1:10256"] > 0 {
+			t.Fatalf("checks in a minute: %v", m.proxies.checks)
+		}
+		m.proxies.hush(b, true)
+		m.after(checkEvery)
+		m.proxies.hush(b, false)
+		m.after(time.Minute)
+		if n := len(m.api.told()); n != 1 {
+			t.Fatalf("one miss: %q", m.api.told())
+		}
+		m.proxies.hush(b, true)
+		m.after(missesToSilent*checkEvery + gatherFor + time.Millisecond)
+		if r := m.report(); len(r.Silent) != 1 || r.Silent[0] != (addresses.Endpoint{Node: "b", Port: 10256}) {
+			t.Errorf("%+v", r)
+		}
+		m.proxies.hush(b, false)
+		m.after(answersToHeard*checkEvery + gatherFor + time.Millisecond)
+		if r := m.report(); len(r.Silent) != 0 {
+			t.Errorf("%+v", r)
+		}
+
+		// An agent may be replaced.
+		const agent = "10.0.0.2:10267"
+		m.proxies.hush(agent, true)
+		m.after(9 * time.Second)
+		if r := m.report(); len(r.Silent) != 0 {
+			t.Errorf("%+v", r)
+		}
+		m.after(2 * time.Second)
+		if r := m.report(); len(r.Silent) != 1 || r.Silent[0].Port != addresses.AgentPort {
+			t.Errorf("%+v", r)
+		}
+		m.proxies.hush(agent, false)
+		m.after(time.Second)
+		if r := m.report(); len(r.Silent) != 0 {
+			t.Errorf("%+v", r)
+		}
+
+		// A kube-proxy may be replaced too: its machine answers, and forwards as before.
+		for _, at := range []string{b, "127.0.0.1:10256", "10.0.0.1:10256"} {
+			m.proxies.refuses(at, true)
+		}
+		m.after(9 * time.Second)
+		if r := m.report(); len(r.Silent) != 0 || r.Unfit != "" {
+			t.Errorf("%+v", r)
+		}
+		m.after(2 * time.Second)
+		if r := m.report(); len(r.Silent) != 1 || r.Silent[0].Port != addresses.ProxyPort || r.Unfit == "" {
+			t.Errorf("%+v", r)
+		}
+		for _, at := range []string{b, "127.0.0.1:10256", "10.0.0.1:10256"} {
+			m.proxies.refuses(at, false)
+		}
+		m.after(time.Second)
+
+		// The own one may listen at the node's address only.
+		m.proxies.hush("127.0.0.1:10256", true)
+		m.after(time.Minute)
+		if r := m.report(); r.Unfit != "" {
+			t.Errorf("%+v", r)
+		}
+		m.proxies.hush("10.0.0.1:10256", true)
+		m.after(2 * time.Second)
+		if r := m.report(); r.Unfit == "" || len(r.Held) != 1 || len(r.Silent) != 0 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// Nobody is watched any more who holds nothing, and many ports are checked less often each.
+func TestWatchesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &proxies{silent: map[string]bool{}, refuse: map[string]bool{}, checks: map[string]int{}}
+		w := newWatcher(p.check, func() {})
+		all := map[addresses.Endpoint][]netip.AddrPort{}
+		for port := range uint16(300) {
+			all[addresses.Endpoint{Node: "b", Port: int(port)}] = []netip.AddrPort{netip.AddrPortFrom(loopback(), 30000+port)}
+		}
+		w.set(t.Context(), all)
+		time.Sleep(time.Minute)
+		w.stop()
+		total := 0
+		for _, n := range p.checks {
+			total += n
+		}
+		if most := int(time.Minute / checkPace * 11 / 10); total > most || len(p.checks) != 300 {
+			t.Errorf("%d checks of %d ports in a minute, want at most %d", total, len(p.checks), most)
+		}
+	})
+}
+
+// In short: an answer, a miss, and a refusal.
+func TestHearing(t *testing.T) {
+	answers := map[rune]error{'+': nil, '-': context.DeadlineExceeded, 'x': ErrRefused}
+	long := strings.Repeat("x", int(restartWithin/checkEvery))
+	for checks, want := range map[string]bool{
+		"--": false, "---": true, "--+-": false, "---+": true, "---++": false, "---+-+": true, "---+-++": false, "+---": true,
+		"xxxxxx": false, "xx--": false, "xx---": true, "--x--": false, "---x": true, "---x++": false,
+		long: false, long + "xx": true, long + "xx+": true, long + "xx++": false, long + "+" + long: false,
+	} {
+		var h hearing
+		now := time.Unix(0, 0)
+		for _, c := range checks {
+			h = h.after(now, answers[c], false)
+			now = now.Add(checkEvery)
+		}
+		if h.silent != want {
+			t.Errorf("%s: silent %v", checks, h.silent)
+		}
+	}
+}
+
+// Healthy is who says so himself, in time.
+func TestHTTPCheck(t *testing.T) {
+	release := make(chan struct{})
+	var code atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/healthz" {
+			t.Errorf("asked for %s", r.URL.Path)
+		}
+		answer := int(code.Load())
+		if answer == 0 {
+			<-release
+			return
+		}
+		w.Header().Set("Location", "/elsewhere")
+		w.WriteHeader(answer)
+	}))
+	defer server.Close()
+	defer close(release)
+	at := netip.MustParseAddrPort(strings.TrimPrefix(server.URL, "http://"))
+	check := HTTPCheck()
+	for _, c := range []struct {
+		code int64
+		want bool
+	}{{200, true}, {503, false}, {302, false}, {0, false}} {
+		code.Store(c.code)
+		ctx, cancel := context.WithTimeout(t.Context(), checkWithin)
+		began := time.Now()
+		if got := check(ctx, at) == nil; got != c.want || time.Since(began) > 2*checkWithin {
+			t.Errorf("%d: %v after %s", c.code, got, time.Since(began))
+		}
+		cancel()
+	}
+	if err := check(t.Context(), netip.MustParseAddrPort("127.0.0.1:1")); !errors.Is(err, ErrRefused) {
+		t.Errorf("a port that nobody listens on: %v", err)
+	}
+}

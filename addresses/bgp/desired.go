@@ -1,0 +1,162 @@
+package bgp
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/underlay-ccm/underlay/addresses"
+)
+
+// Desired is everything that a node wants to tell, and to whom.
+type Desired struct {
+	// ASN is the node's autonomous system.
+	ASN uint32
+	// RouterID tells the speakers of a network apart: an IPv4 address. See [RouterID].
+	RouterID netip.Addr
+	// RestartTime is how long routers keep what was announced while the speaker is away (RFC 4724),
+	// in whole seconds; 0: they keep nothing.
+	RestartTime time.Duration
+	Peers       []Peer
+	// Prefixes are what is announced: addresses as /32 or /128, podCIDRs.
+	Prefixes []netip.Prefix
+	// NextHops are addresses of the node, for the family that goes over sessions of the other one:
+	// the first one of its family counts.
+	NextHops []netip.Addr
+}
+
+// Host is the prefix of a single address.
+func Host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+
+// RouterID is a node's router ID: its first IPv4 address, or, where it has none, one made of its
+// name. Two of the latter are the same with a chance of one in four billion, and routers refuse
+// the second one only where both are in the same autonomous system (RFC 6286).
+func RouterID(node string, nodeAddresses []netip.Addr) netip.Addr {
+	for _, a := range nodeAddresses {
+		if a.Is4() {
+			return a
+		}
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(node)) // never fails
+	id := [4]byte(h.Sum(nil))
+	id[0] |= 1 // never 0.0.0.0
+	return netip.AddrFrom4(id)
+}
+
+// Check says what is wrong, one error for each field.
+func (d Desired) Check() error {
+	var errs []error
+	if d.ASN == 0 || d.ASN == asTrans {
+		errs = append(errs, fmt.Errorf("asn: %d: not the number of an autonomous system: write the nodes' own, such as 64512", d.ASN))
+	}
+	if !d.RouterID.Is4() || d.RouterID.IsUnspecified() {
+		errs = append(errs, fmt.Errorf("router ID: %s: not an IPv4 address", d.RouterID))
+	}
+	if r := d.RestartTime; r < 0 || r > MaxRestartTime || r%time.Second != 0 {
+		errs = append(errs, fmt.Errorf("restart time: %s: write whole seconds, at most %s", r, MaxRestartTime))
+	}
+	errs = append(errs, CheckPeers(d.Peers)...)
+	for _, p := range d.Prefixes {
+		if !p.IsValid() || p != p.Masked() || p.Addr().Is4In6() {
+			errs = append(errs, fmt.Errorf("prefix %s: not the first address of a prefix", p))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// CheckPeers says what is wrong with peers, each by itself and beside the others.
+func CheckPeers(peers []Peer) (errs []error) {
+	for i, p := range peers {
+		errs = append(errs, p.Check()...)
+		for _, before := range peers[:i] {
+			if p.Name == before.Name {
+				errs = append(errs, fmt.Errorf("peer %q: name: another peer has it too: give each its own", p.Name))
+			}
+			if p.Address == before.Address {
+				errs = append(errs, fmt.Errorf("peer %q: address: %s: peer %q has it too, and there is one session with a router: name it once", p.Name, p.Address, before.Name))
+			}
+		}
+	}
+	return errs
+}
+
+// Path is a prefix with its next hop. An unspecified one stands for the address that a session
+// comes from.
+type Path struct {
+	Prefix  netip.Prefix
+	NextHop netip.Addr
+}
+
+func (p Path) compare(other Path) int { return p.Prefix.Compare(other.Prefix) }
+
+// families are those that sessions with a peer may carry, in order.
+func (d Desired) families() []addresses.Family {
+	var families []addresses.Family
+	for _, f := range []addresses.Family{addresses.IPv4, addresses.IPv6} {
+		if d.nextHop(f).IsValid() {
+			families = append(families, f)
+		}
+	}
+	return families
+}
+
+// nextHop is that of a family's paths; none: no session carries the family.
+func (d Desired) nextHop(f addresses.Family) netip.Addr {
+	own := func(p Peer) bool { return addresses.FamilyOf(p.Address) == f }
+	switch {
+	case len(d.Peers) == 0:
+		return netip.Addr{}
+	case slices.ContainsFunc(d.Peers, own):
+		return unspecified(f)
+	}
+	for _, a := range d.NextHops {
+		if addresses.FamilyOf(a) == f {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+func unspecified(f addresses.Family) netip.Addr {
+	if f == addresses.IPv4 {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}
+
+// Families are those that a session with a peer carries if the router agrees.
+func (d Desired) Families(p Peer) (families []addresses.Family) {
+	for _, f := range d.families() {
+		if f == addresses.FamilyOf(p.Address) || !d.nextHop(f).IsUnspecified() {
+			families = append(families, f)
+		}
+	}
+	return families
+}
+
+// Paths are what is announced, by prefix. Prefixes of a family that no session carries are missing.
+func (d Desired) Paths() []Path {
+	var paths []Path
+	for _, p := range d.Prefixes {
+		if hop := d.nextHop(addresses.FamilyOf(p.Addr())); hop.IsValid() {
+			paths = append(paths, Path{p, hop})
+		}
+	}
+	slices.SortFunc(paths, Path.compare)
+	return slices.Compact(paths)
+}
+
+// Sorted are the peers with their defaults, by name.
+func (d Desired) Sorted() []Peer {
+	peers := make([]Peer, len(d.Peers))
+	for i, p := range d.Peers {
+		peers[i] = p.canonical()
+	}
+	slices.SortFunc(peers, func(a, b Peer) int { return strings.Compare(a.Name, b.Name) })
+	return peers
+}

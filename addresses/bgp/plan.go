@@ -1,0 +1,116 @@
+package bgp
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/underlay-ccm/underlay/addresses"
+)
+
+// Plan is the way from one Desired to another. Its parts are applied in the order of its fields.
+type Plan struct {
+	// Restart: the speaker as a whole has to begin anew, for the node's own number or router ID
+	// changed. Then the other fields are the way from nothing.
+	Restart bool
+	// Policies: the communities of some peer change.
+	Policies bool
+	Announce []Path
+	// End are peers whose sessions end: they are gone, or their settings changed.
+	End []Peer
+	// Begin are peers that sessions are begun with.
+	Begin []Session
+	// Refresh are peers that go on and are told everything once more, with other communities.
+	Refresh  []Peer
+	Withdraw []Path
+}
+
+// Session is a peer, and what a session with it offers.
+type Session struct {
+	Peer
+	Offers Offer
+}
+
+// Offer is what a session depends on beside its peer.
+type Offer struct {
+	IPv4, IPv6 bool
+	// RestartSeconds is the time of Desired.RestartTime.
+	RestartSeconds uint16
+}
+
+// Diff is the plan that leads from what stands to what is wanted. The zero Desired is nothing.
+func Diff(have, want Desired) Plan {
+	if have.ASN != want.ASN || have.RouterID != want.RouterID {
+		plan := Diff(Desired{ASN: want.ASN, RouterID: want.RouterID}, want)
+		plan.Restart = true
+		return plan
+	}
+	var plan Plan
+	plan.diffPeers(have, want)
+	plan.Policies = !maps.EqualFunc(have.marks(), want.marks(), slices.Equal[[]Community])
+	old, paths := have.Paths(), want.Paths()
+	for _, p := range paths {
+		if !slices.Contains(old, p) {
+			plan.Announce = append(plan.Announce, p)
+		}
+	}
+	for _, p := range old {
+		// A path that has another next hop now has replaced this one.
+		if _, stays := slices.BinarySearchFunc(paths, p, Path.compare); !stays {
+			plan.Withdraw = append(plan.Withdraw, p)
+		}
+	}
+	return plan
+}
+
+func (plan *Plan) diffPeers(have, want Desired) {
+	old := have.Sorted()
+	for _, p := range want.Sorted() {
+		session := Session{p, want.offer(p)}
+		i := slices.IndexFunc(old, func(o Peer) bool { return o.Name == p.Name })
+		if i < 0 {
+			plan.Begin = append(plan.Begin, session)
+			continue
+		}
+		o := old[i]
+		old = slices.Delete(old, i, i+1)
+		switch {
+		case !o.sameSession(p) || have.offer(o) != session.Offers:
+			plan.End = append(plan.End, o)
+			plan.Begin = append(plan.Begin, session)
+		case !slices.Equal(o.Communities, p.Communities):
+			plan.Refresh = append(plan.Refresh, p)
+		}
+	}
+	plan.End = append(plan.End, old...)
+	slices.SortFunc(plan.End, func(a, b Peer) int { return a.Address.Compare(b.Address) })
+}
+
+// marks are the communities of each router that has any.
+func (d Desired) marks() map[netip.Addr][]Community {
+	marks := make(map[netip.Addr][]Community)
+	for _, p := range d.Sorted() {
+		if len(p.Communities) > 0 {
+			marks[p.Address] = p.Communities
+		}
+	}
+	return marks
+}
+
+func (d Desired) offer(p Peer) Offer {
+	offer := Offer{RestartSeconds: uint16(d.RestartTime.Seconds())}
+	for _, f := range d.Families(p) {
+		switch f {
+		case addresses.IPv4:
+			offer.IPv4 = true
+		case addresses.IPv6:
+			offer.IPv6 = true
+		}
+	}
+	return offer
+}
+
+// Empty reports whether there is nothing to do.
+func (plan Plan) Empty() bool {
+	return !plan.Restart && !plan.Policies && len(plan.Announce)+len(plan.End)+len(plan.Begin)+len(plan.Refresh)+len(plan.Withdraw) == 0
+}

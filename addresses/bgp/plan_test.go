@@ -1,0 +1,252 @@
+package bgp_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/addresses/bgp"
+)
+
+// router is a peer at 192.0.2.N, or 2001:db8::N.
+func router(name, address string) bgp.Peer {
+	return bgp.Peer{Name: name, Address: netip.MustParseAddr(address), ASN: 64500}
+}
+
+func desired(prefixes string, peers ...bgp.Peer) bgp.Desired {
+	d := bgp.Desired{ASN: 64512, RouterID: netip.MustParseAddr("192.0.2.11"), Peers: peers}
+	for text := range strings.FieldsSeq(prefixes) {
+		d.Prefixes = append(d.Prefixes, netip.MustParsePrefix(text))
+	}
+	return d
+}
+
+// shown is a plan in one line, in the order in which it is applied.
+func shown(plan bgp.Plan) string {
+	var parts []string
+	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	if plan.Restart {
+		add("restart")
+	}
+	if plan.Policies {
+		add("policies")
+	}
+	for _, p := range plan.Announce {
+		add("+%s@%s", p.Prefix, p.NextHop)
+	}
+	for _, p := range plan.End {
+		add("end:%s", p.Name)
+	}
+	for _, s := range plan.Begin {
+		add("begin:%s/%t/%t", s.Name, s.Offers.IPv4, s.Offers.IPv6)
+	}
+	for _, p := range plan.Refresh {
+		add("refresh:%s", p.Name)
+	}
+	for _, p := range plan.Withdraw {
+		add("-%s", p.Prefix)
+	}
+	return strings.Join(parts, " ")
+}
+
+func password(t *testing.T, text string) bgp.Password {
+	t.Helper()
+	p, err := bgp.NewPassword(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestDiff(t *testing.T) {
+	const x, y, six = "203.0.113.1/32", "203.0.113.2/32", "2001:db8:5::1/128"
+	a, b := router("a", "192.0.2.1"), router("b", "192.0.2.2")
+	v6 := router("six", "2001:db8::1")
+	with := func(p bgp.Peer, change func(*bgp.Peer)) bgp.Peer {
+		change(&p)
+		return p
+	}
+	in := func(d bgp.Desired, change func(*bgp.Desired)) bgp.Desired {
+		change(&d)
+		return d
+	}
+	own6 := func(d *bgp.Desired) { d.NextHops = []netip.Addr{netip.MustParseAddr("2001:db8::11")} }
+	secret := func(text string) func(*bgp.Peer) {
+		return func(p *bgp.Peer) { p.Password = password(t, text) }
+	}
+	marked := func(n uint32) func(*bgp.Peer) {
+		return func(p *bgp.Peer) { p.Communities = []bgp.Community{{A: 64512, B: n}} }
+	}
+	for name, c := range map[string]struct {
+		have, want bgp.Desired
+		plan       string
+	}{
+		"nothing":        {bgp.Desired{}, bgp.Desired{}, ""},
+		"from nothing":   {bgp.Desired{}, desired(x, a), "restart +203.0.113.1/32@0.0.0.0 begin:a/true/false"},
+		"the same":       {desired(x+" "+y, a, b), desired(y+" "+x, b, a), ""},
+		"twice the same": {desired(x, a), desired(x+" "+x, a), ""},
+		"defaults":       {desired(x, a), desired(x, with(a, func(p *bgp.Peer) { p.Port, p.HoldTime = 179, 9*time.Second })), ""},
+		"new before old": {desired(x, a), desired(y, a), "+203.0.113.2/32@0.0.0.0 -203.0.113.1/32"},
+		"no prefixes":    {desired(x, a), desired("", a), "-203.0.113.1/32"},
+		"no peers":       {desired(x, a), desired(x), "end:a -203.0.113.1/32"},
+		"another peer":   {desired(x, a), desired(x, a, b), "begin:b/true/false"},
+		"a peer less":    {desired(x, a, b), desired(x, b), "end:a"},
+		"a peer moves":   {desired(x, a), desired(x, with(a, func(p *bgp.Peer) { p.Address = netip.MustParseAddr("192.0.2.3") })), "end:a begin:a/true/false"},
+		"names change places": {
+			desired(x, a, b), desired(x, with(a, func(p *bgp.Peer) { p.Name = "b" }), with(b, func(p *bgp.Peer) { p.Name = "a" })),
+			"end:a end:b begin:a/true/false begin:b/true/false",
+		},
+		"a password":              {desired(x, a, b), desired(x, a, with(b, secret("s"))), "end:b begin:b/true/false"},
+		"the same password":       {desired(x, with(a, secret("s"))), desired(x, with(a, secret("s"))), ""},
+		"another password":        {desired(x, with(a, secret("s"))), desired(x, with(a, secret("t"))), "end:a begin:a/true/false"},
+		"a hold time":             {desired(x, a, b), desired(x, with(a, func(p *bgp.Peer) { p.HoldTime = 3 * time.Second }), b), "end:a begin:a/true/false"},
+		"a restart time":          {desired(x, a), in(desired(x, a), func(d *bgp.Desired) { d.RestartTime = time.Minute }), "end:a begin:a/true/false"},
+		"communities":             {desired(x, a, b), desired(x, with(a, marked(1)), b), "policies refresh:a"},
+		"other communities":       {desired(x, with(a, marked(1))), desired(x, with(a, marked(2))), "policies refresh:a"},
+		"with communities":        {desired(x, a), desired(x, a, with(b, marked(1))), "policies begin:b/true/false"},
+		"communities in disorder": {desired(x, with(a, func(p *bgp.Peer) { p.Communities = []bgp.Community{{A: 1}, {A: 2}} })), desired(x, with(a, func(p *bgp.Peer) { p.Communities = []bgp.Community{{A: 2}, {A: 1}, {A: 2}} })), ""},
+		"another number":          {desired(x, a), in(desired(x, a), func(d *bgp.Desired) { d.ASN = 64513 }), "restart +203.0.113.1/32@0.0.0.0 begin:a/true/false"},
+
+		"each family over its own session": {
+			bgp.Desired{},
+			in(desired(x+" "+six, a, v6), own6),
+			"restart +203.0.113.1/32@0.0.0.0 +2001:db8:5::1/128@:: begin:a/true/false begin:six/false/true",
+		},
+		"IPv6 over IPv4": {
+			bgp.Desired{},
+			in(desired(x+" "+six, a), own6),
+			"restart +203.0.113.1/32@0.0.0.0 +2001:db8:5::1/128@2001:db8::11 begin:a/true/true",
+		},
+		"IPv6 and no way for it": {bgp.Desired{}, desired(x+" "+six, a), "restart +203.0.113.1/32@0.0.0.0 begin:a/true/false"},
+		"IPv6 moves to its own session": {
+			in(desired(six, a), own6), in(desired(six, a, v6), own6),
+			"+2001:db8:5::1/128@:: end:a begin:a/true/false begin:six/false/true",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := bgp.Diff(c.have, c.want)
+			if got := shown(plan); got != c.plan {
+				t.Errorf("the plan is  %s\nand should be %s", got, c.plan)
+			}
+			if plan.Empty() != (c.plan == "") {
+				t.Errorf("empty: %t", plan.Empty())
+			}
+			if again := bgp.Diff(c.want, c.want); !again.Empty() {
+				t.Errorf("and then: %s", shown(again))
+			}
+		})
+	}
+}
+
+// model is what a speaker has that does what plans say.
+type model struct {
+	paths map[netip.Prefix]netip.Addr
+	peers map[string]string
+}
+
+func (m *model) apply(plan bgp.Plan) error {
+	if plan.Restart {
+		*m = model{map[netip.Prefix]netip.Addr{}, map[string]string{}}
+	}
+	for _, p := range plan.Announce {
+		m.paths[p.Prefix] = p.NextHop
+	}
+	for _, p := range plan.End {
+		if _, ok := m.peers[p.Address.String()]; !ok {
+			return fmt.Errorf("%s ends and was not there", p.Name)
+		}
+		delete(m.peers, p.Address.String())
+	}
+	for _, s := range plan.Begin {
+		if _, ok := m.peers[s.Address.String()]; ok {
+			return fmt.Errorf("%s begins and is there", s.Name)
+		}
+		m.peers[s.Address.String()] = fmt.Sprint(s.Peer.HoldTime, s.Offers)
+	}
+	for _, p := range plan.Withdraw {
+		if _, ok := m.paths[p.Prefix]; !ok {
+			return fmt.Errorf("%s is withdrawn and was not there", p.Prefix)
+		}
+		delete(m.paths, p.Prefix)
+	}
+	return nil
+}
+
+// Whatever was wanted before, the end is what is wanted now; and nothing that is wanted before and
+// after is withdrawn on the way.
+func TestAnyWayLeadsThere(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	some := func() bgp.Desired {
+		d := desired("")
+		if random.IntN(10) == 0 {
+			d.ASN++
+		}
+		for i, address := range []string{"192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2"} {
+			if random.IntN(2) == 0 {
+				p := router(fmt.Sprint("peer", (i+random.IntN(2)*2)%4, i), address)
+				p.HoldTime = time.Duration(3+random.IntN(2)) * time.Second
+				d.Peers = append(d.Peers, p)
+			}
+		}
+		for i := range 4 {
+			if random.IntN(2) == 0 {
+				d.Prefixes = append(d.Prefixes, bgp.Host(netip.AddrFrom4([4]byte{203, 0, 113, byte(i)})))
+			}
+		}
+		if random.IntN(2) == 0 {
+			d.Prefixes = append(d.Prefixes, netip.MustParsePrefix("2001:db8:5::1/128"))
+			d.NextHops = []netip.Addr{netip.MustParseAddr("2001:db8::11")}
+		}
+		return d
+	}
+	var m, fresh model
+	var have bgp.Desired
+	for range 2000 {
+		want := some()
+		plan := bgp.Diff(have, want)
+		for _, p := range plan.Withdraw {
+			if slices.Contains(want.Prefixes, p.Prefix) && len(want.Peers) > 0 && slices.ContainsFunc(want.Paths(), func(w bgp.Path) bool { return w.Prefix == p.Prefix }) {
+				t.Fatalf("%s is withdrawn and wanted", p.Prefix)
+			}
+		}
+		if err := m.apply(plan); err != nil {
+			t.Fatal(err)
+		}
+		if err := fresh.apply(bgp.Diff(bgp.Desired{}, want)); err != nil {
+			t.Fatal(err)
+		}
+		if fmt.Sprint(m) != fmt.Sprint(fresh) {
+			t.Fatalf("from %+v\nto %+v:\n%v, want\n%v", have, want, m, fresh)
+		}
+		have = want
+	}
+}
+
+func TestRouterID(t *testing.T) {
+	v4, v6 := netip.MustParseAddr("192.0.2.11"), netip.MustParseAddr("2001:db8::11")
+	if got := bgp.RouterID("n", []netip.Addr{v6, v4}); got != v4 {
+		t.Errorf("with an IPv4 address: %s", got)
+	}
+	one, other := bgp.RouterID("n", []netip.Addr{v6}), bgp.RouterID("m", []netip.Addr{v6})
+	if !one.Is4() || one.IsUnspecified() || one == other || one != bgp.RouterID("n", nil) {
+		t.Errorf("of names: %s and %s", one, other)
+	}
+}
+
+func TestFamiliesOfASession(t *testing.T) {
+	a, v6 := router("a", "192.0.2.1"), router("six", "2001:db8::1")
+	d := desired("", a, v6)
+	d.NextHops = []netip.Addr{netip.MustParseAddr("192.0.2.11"), netip.MustParseAddr("2001:db8::11")}
+	if got := d.Families(a); !slices.Equal(got, []addresses.Family{addresses.IPv4}) {
+		t.Errorf("beside an IPv6 session: %v", got)
+	}
+	d.Peers = []bgp.Peer{v6}
+	if got := d.Families(v6); !slices.Equal(got, []addresses.Family{addresses.IPv4, addresses.IPv6}) {
+		t.Errorf("alone: %v", got)
+	}
+}

@@ -1,0 +1,76 @@
+package speaker
+
+import (
+	"github.com/osrg/gobgp/v4/api"
+
+	announce "github.com/underlay-ccm/underlay/addresses/bgp"
+)
+
+const (
+	// allPeers is the library's name of the table that policies are assigned to.
+	allPeers    = "global"
+	onlyOwn     = "only-own"
+	communities = "communities"
+)
+
+// policies let nothing in but what the node itself announces, and mark what goes out with the
+// communities of each peer.
+func policies(d announce.Desired) *api.SetPoliciesRequest {
+	mark := &api.Policy{Name: communities}
+	request := &api.SetPoliciesRequest{Policies: []*api.Policy{
+		{Name: onlyOwn, Statements: []*api.Statement{{
+			Name:       onlyOwn,
+			Conditions: &api.Conditions{RouteType: api.Conditions_ROUTE_TYPE_LOCAL},
+			Actions:    &api.Actions{RouteAction: api.RouteAction_ROUTE_ACTION_ACCEPT},
+		}}},
+		mark,
+	}}
+	for _, p := range d.Sorted() {
+		if len(p.Communities) == 0 {
+			continue
+		}
+		to := p.Address.String()
+		request.DefinedSets = append(request.DefinedSets, &api.DefinedSet{
+			DefinedType: api.DefinedType_DEFINED_TYPE_NEIGHBOR, Name: to, List: []string{announce.Host(p.Address).String()},
+		})
+		mark.Statements = append(mark.Statements, &api.Statement{
+			Name:       to,
+			Conditions: &api.Conditions{NeighborSet: &api.MatchSet{Type: api.MatchSet_TYPE_ANY, Name: to}},
+			Actions:    marks(p.Communities),
+		})
+	}
+	return request
+}
+
+// marks add communities, which the library keeps in two attributes.
+func marks(all []announce.Community) *api.Actions {
+	actions := &api.Actions{RouteAction: api.RouteAction_ROUTE_ACTION_ACCEPT}
+	add := func(to *api.CommunityAction, c announce.Community) *api.CommunityAction {
+		if to == nil {
+			to = &api.CommunityAction{Type: api.CommunityAction_TYPE_ADD}
+		}
+		to.Communities = append(to.Communities, c.String())
+		return to
+	}
+	for _, c := range all {
+		if c.Large {
+			actions.LargeCommunity = add(actions.LargeCommunity, c)
+		} else {
+			actions.Community = add(actions.Community, c)
+		}
+	}
+	return actions
+}
+
+func assignments() []*api.PolicyAssignment {
+	return []*api.PolicyAssignment{
+		{
+			Name: allPeers, Direction: api.PolicyDirection_POLICY_DIRECTION_IMPORT,
+			Policies: []*api.Policy{{Name: onlyOwn}}, DefaultAction: api.RouteAction_ROUTE_ACTION_REJECT,
+		},
+		{
+			Name: allPeers, Direction: api.PolicyDirection_POLICY_DIRECTION_EXPORT,
+			Policies: []*api.Policy{{Name: communities}}, DefaultAction: api.RouteAction_ROUTE_ACTION_ACCEPT,
+		},
+	}
+}

@@ -1,0 +1,249 @@
+package speaker_test
+
+import (
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/addresses/bgp"
+)
+
+// soon is what a session may take from its start on a busy machine: a library that tries after two
+// seconds, and then every five.
+const soon = 20 * time.Second
+
+func TestTwoNodesAreOneRoute(t *testing.T) {
+	t.Parallel()
+	f := newFabric(t)
+	f.route(session{node: "a", family: 4}, session{node: "a", family: 6}, session{node: "b", family: 4}, session{node: "b", family: 6})
+	pods := netip.MustParsePrefix("10.244.7.0/24")
+	a, b := speak(t, f.nodes["a"]), speak(t, f.nodes["b"])
+	both := hosts(service4, service6)
+	a.set(of("a", append(both, pods), router4, router6))
+	b.set(of("b", both, router4, router6))
+
+	for _, p := range both {
+		f.until(soon, "two next hops of "+p.String(), func() bool { return f.hops(p) == 2 })
+	}
+	f.until(soon, "the podCIDR", func() bool { return f.hops(pods) == 1 })
+	for name, want := range map[string]bgp.PeerState{
+		"router4": {Router: addresses.Router{Established: true, State: "Established", Announced: 2}, Carries: []addresses.Family{addresses.IPv4}},
+		"router6": {Router: addresses.Router{Established: true, State: "Established", Announced: 1}, Carries: []addresses.Family{addresses.IPv6}},
+	} {
+		got := a.state(name)
+		if got.Established != want.Established || got.State != want.State || got.Announced != want.Announced || !slices.Equal(got.Carries, want.Carries) || got.Reason != "" {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
+	if out := f.ask("show", "route", "for", service6.String(), "all"); !strings.Contains(out, "BGP.next_hop: 2001:db8::11") || !strings.Contains(out, "BGP.as_path: 64512") {
+		t.Errorf("the IPv6 route:\n%s", out)
+	}
+
+	b.set(of("b", hosts(service6), router4, router6))
+	f.until(soon, "one next hop after b has withdrawn", func() bool { return f.hops(bgp.Host(service4)) == 1 })
+	if f.hops(bgp.Host(service6)) != 2 {
+		t.Error("what was not withdrawn has gone too")
+	}
+	b.tell(order{Close: true})
+	f.until(soon, "b's end withdraws", func() bool { return f.hops(bgp.Host(service6)) == 1 })
+	if a.tell(order{}).Changes == 0 {
+		t.Error("nothing was told of sessions that came up")
+	}
+}
+
+// What routers announce is not taken, and not told to other routers.
+func TestNothingIsLearned(t *testing.T) {
+	t.Parallel()
+	f := newFabric(t)
+	const tells = "ipv4 { import all; export all; next hop self; };"
+	f.route(session{node: "a", family: 4, channels: tells}, session{node: "b", family: 4, channels: tells})
+	a, b := speak(t, f.nodes["a"]), speak(t, f.nodes["b"])
+	a.set(of("a", hosts(service4), router4))
+	b.set(of("b", hosts(netip.MustParseAddr("203.0.113.11")), router4))
+	f.until(soon, "both routes", func() bool {
+		return f.hops(bgp.Host(service4)) == 1 && f.hops(netip.MustParsePrefix("203.0.113.11/32")) == 1
+	})
+	f.until(soon, "the router tells a of b", func() bool {
+		return strings.Contains(f.ask("show", "route", "export", "a4"), "203.0.113.11")
+	})
+	if got := a.state("router4"); got.Announced != 1 {
+		t.Errorf("a announces %d prefixes", got.Announced)
+	}
+	if out := f.nodes["a"].Run("ip", "route", "show", "203.0.113.11"); out != "" {
+		t.Errorf("a's kernel: %s", out)
+	}
+}
+
+// A router that is spoken to in one family takes the other one over the same session.
+func TestBothFamiliesOverOneSession(t *testing.T) {
+	t.Parallel()
+	f := newFabric(t)
+	const both = "ipv4 { import all; export none; };\n\tipv6 { import all; export none; };"
+	f.route(session{node: "a", family: 4, channels: both}, session{node: "b", family: 4})
+	a, b := speak(t, f.nodes["a"]), speak(t, f.nodes["b"])
+	a.set(of("a", hosts(service4, service6), router4))
+	b.set(of("b", hosts(service4, service6), router4))
+	f.until(soon, "IPv4 of both", func() bool { return f.hops(bgp.Host(service4)) == 2 })
+	f.until(soon, "IPv6 of a", func() bool { return f.hops(bgp.Host(service6)) == 1 })
+	if out := f.router.Run("ip", "-6", "route", "show", service6.String()); !strings.Contains(out, "via 2001:db8::11 dev segment") {
+		t.Errorf("the IPv6 route: %s", out)
+	}
+	if got := b.state("router4"); !slices.Equal(got.Carries, []addresses.Family{addresses.IPv4}) || got.Announced != 1 {
+		t.Errorf("b, whose router takes IPv4 alone: %+v", got)
+	}
+}
+
+func TestCommunities(t *testing.T) {
+	t.Parallel()
+	f := newFabric(t)
+	f.route(session{node: "a", family: 4}, session{node: "a", family: 6})
+	a := speak(t, f.nodes["a"])
+	w := of("a", hosts(service4, service6), router4, router6)
+	w.Peers[0].Communities = []bgp.Community{{A: 64512, B: 100}, {Large: true, A: 64512, B: 1, C: 2}}
+	a.set(w)
+	marked := func(what netip.Addr, texts ...string) func() bool {
+		return func() bool {
+			out := f.ask("show", "route", "for", what.String(), "all")
+			return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(out, text) })
+		}
+	}
+	f.until(soon, "both kinds", marked(service4, "BGP.community: (64512,100)", "BGP.large_community: (64512, 1, 2)"))
+	f.until(soon, "the other session", marked(service6, "BGP.next_hop"))
+	if marked(service6, "community")() {
+		t.Error("the other session has communities too")
+	}
+	since := f.ask("show", "protocols", "a4")
+	w.Peers[0].Communities = []bgp.Community{{A: 64512, B: 200}}
+	a.set(w)
+	f.until(soon, "another community", marked(service4, "BGP.community: (64512,200)"))
+	if now := f.ask("show", "protocols", "a4"); now != since {
+		t.Errorf("the session was reset for communities:\n%s\n%s", since, now)
+	}
+}
+
+func TestPasswords(t *testing.T) {
+	t.Parallel()
+	f := newFabric(t)
+	f.route(session{node: "a", family: 4, options: `password "right";`}, session{node: "a", family: 6})
+	a := speak(t, f.nodes["a"])
+	w := of("a", hosts(service4, service6), router4, router6)
+	w.Peers[0].Password = "wrong"
+	a.set(w)
+	f.until(soon, "the session without a password", func() bool { return f.hops(bgp.Host(service6)) == 1 })
+	f.until(soon, "the reason", func() bool { return strings.Contains(a.state("router4").Reason, "timeout") })
+	if got := a.state("router4"); got.Established || got.State != "Active" || len(got.Carries) > 0 || got.Announced != 0 {
+		t.Errorf("with a wrong password: %+v", got)
+	}
+	since := f.ask("show", "protocols", "a6")
+	w.Peers[0].Password = "right"
+	a.set(w)
+	f.until(soon, "the session with the right password", func() bool { return f.hops(bgp.Host(service4)) == 1 })
+	if now := f.ask("show", "protocols", "a6"); now != since {
+		t.Errorf("the other session was touched:\n%s\n%s", since, now)
+	}
+	if log := a.log(); strings.Contains(log, "wrong") || strings.Contains(log, "right") {
+		t.Errorf("a password is in the log:\n%s", log)
+	}
+}
+
+func TestTheRouterRestarts(t *testing.T) {
+	t.Parallel()
+	f := newFabric(t)
+	sessions := []session{{node: "a", family: 4}, {node: "a", family: 6}}
+	f.route(sessions...)
+	a := speak(t, f.nodes["a"])
+	a.set(of("a", hosts(service4, service6), router4, router6))
+	present := func() bool { return f.hops(bgp.Host(service4)) == 1 && f.hops(bgp.Host(service6)) == 1 }
+	f.until(soon, "the routes", present)
+	f.bird.Kill()
+	f.until(soon, "the sessions' end", func() bool { return !a.state("router4").Established && !a.state("router6").Established })
+	if got := a.state("router4"); got.Reason == "" {
+		t.Errorf("nothing says why the session ended: %+v", got)
+	}
+	f.router.Run("ip", "route", "flush", "proto", "bird")
+	f.router.Run("ip", "-6", "route", "flush", "proto", "bird")
+	f.route(sessions...)
+	t.Logf("sessions and routes are back after %s", f.until(soon, "the routes again", present))
+}
+
+// An internal session: the router is in the nodes' own system.
+func TestInternalSession(t *testing.T) {
+	t.Parallel()
+	f := newFabric(t)
+	f.route(session{node: "a", family: 4, options: "local as 64512; direct;"})
+	a := speak(t, f.nodes["a"])
+	w := of("a", hosts(service4), router4)
+	w.Peers[0].ASN = nodeASN
+	a.set(w)
+	f.until(soon, "the route", func() bool { return f.hops(bgp.Host(service4)) == 1 })
+}
+
+// A number that the router doesn't expect: the state says why there is no session, and another
+// number begins anew.
+func TestAnotherNumber(t *testing.T) {
+	t.Parallel()
+	f := newFabric(t)
+	f.route(session{node: "a", family: 4})
+	a := speak(t, f.nodes["a"])
+	w := of("a", hosts(service4), router4)
+	w.ASN = 64513
+	a.set(w)
+	f.until(soon, "a reason", func() bool { return strings.Contains(a.state("router4").Reason, "autonomous systems") })
+	if out := a.tell(order{Set: &wanted{}}); !strings.Contains(out.Error, "asn: 0") {
+		t.Errorf("an impossible wish: %s", out.Error)
+	}
+	if got := a.state("router4"); got.Name != "router4" {
+		t.Errorf("after it: %+v", got)
+	}
+	w.ASN = nodeASN
+	a.set(w)
+	f.until(soon, "the route", func() bool { return f.hops(bgp.Host(service4)) == 1 })
+	w.Peers = nil
+	a.set(w)
+	f.until(soon, "nothing is left", func() bool { return f.hops(bgp.Host(service4)) == 0 })
+	if out := a.tell(order{}); len(out.State) > 0 {
+		t.Errorf("without peers: %+v", out.State)
+	}
+}
+
+// A router that tells a node the whole table is given up, and the state says so.
+func TestTheRouterTellsTooMuch(t *testing.T) {
+	t.Parallel()
+	f := newFabric(t)
+	f.route(session{node: "a", family: 4, channels: "ipv4 { import all; export all; };"})
+	a := speak(t, f.nodes["a"])
+	a.set(of("a", hosts(service4), router4))
+	f.until(soon, "the session", func() bool { return a.state("router4").Established })
+	f.learn(6000)
+	f.until(soon, "it is given up", func() bool { return strings.Contains(a.state("router4").Reason, "announce none") })
+}
+
+// The router of the how-to.
+func TestTheDocumentedRouter(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/how-to/bgp.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```bird\n")
+	configuration, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("the page has no configuration for BIRD")
+	}
+	f := newFabric(t)
+	f.start(configuration)
+	gateway := netip.MustParsePrefix("192.0.2.1/32")
+	for node, n := range f.nodes {
+		speak(t, n).set(of(node, append(hosts(service4, service6), gateway), router4, router6))
+	}
+	for _, p := range hosts(service4, service6) {
+		f.until(soon, "two next hops of "+p.String(), func() bool { return f.hops(p) == 2 })
+	}
+	if f.hops(gateway) != 0 {
+		t.Error("the filter lets the gateway's address in")
+	}
+}

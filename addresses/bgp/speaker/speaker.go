@@ -1,0 +1,228 @@
+package speaker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/osrg/gobgp/v4/api"
+	"github.com/osrg/gobgp/v4/pkg/apiutil"
+	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
+	"github.com/osrg/gobgp/v4/pkg/server"
+	"k8s.io/klog/v2"
+
+	announce "github.com/underlay-ccm/underlay/addresses/bgp"
+)
+
+// Speaker keeps sessions. Its methods may be called at once from several goroutines.
+type Speaker struct {
+	logger  klog.Logger
+	changed func()
+	started time.Time
+
+	mu      sync.Mutex
+	running *running // nil: nothing is wanted yet
+	// have is what running was told. After a failure it is not known to be so.
+	have   announce.Desired
+	failed bool
+	seen   sessions
+}
+
+// running is the library's server, which can't be started a second time.
+type running struct {
+	*server.BgpServer
+	log      *logHandler
+	unwatch  context.CancelFunc
+	restarts bool // routers keep what they know when it ends
+}
+
+// New returns a speaker that speaks with nobody. It calls changed, if there is one, when the state
+// of a session changes; changed must return at once and not call the Speaker.
+func New(logger klog.Logger, changed func()) *Speaker {
+	if changed == nil {
+		changed = func() {}
+	}
+	return &Speaker{logger: logger, changed: changed, started: time.Now(), seen: newSessions()}
+}
+
+// Set makes the sessions and announcements those of want. It does not wait for routers. After an
+// error the next call begins anew, and routers keep what they know meanwhile if there is a
+// RestartTime.
+//
+// In the first call of a process everything has to be there that the process before it announced:
+// what is missing is withdrawn as soon as a session stands.
+func (s *Speaker) Set(ctx context.Context, want announce.Desired) error {
+	if err := want.Check(); err != nil {
+		return fmt.Errorf("BGP: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	have, again := s.have, s.failed
+	if again || s.running == nil {
+		have = announce.Desired{}
+	}
+	plan := announce.Diff(have, want)
+	if plan.Empty() || s.running == nil && len(want.Peers) == 0 {
+		s.have = want
+		return nil
+	}
+	s.failed = true
+	if plan.Restart {
+		s.stop(again) // routers forget a node that changes its number or ID
+		if err := s.start(ctx, want); err != nil {
+			return fmt.Errorf("BGP: %w", err)
+		}
+	}
+	if err := s.apply(ctx, plan, want); err != nil {
+		return fmt.Errorf("BGP: %w", err)
+	}
+	s.have, s.failed = want, false
+	return nil
+}
+
+func (s *Speaker) apply(ctx context.Context, plan announce.Plan, want announce.Desired) error {
+	r := s.running
+	r.restarts = want.RestartTime > 0
+	s.seen.rename(want.Peers)
+	if plan.Policies {
+		if err := r.SetPolicies(ctx, policies(want)); err != nil {
+			return fmt.Errorf("setting the communities of peers: %w", err)
+		}
+	}
+	for _, p := range plan.Announce {
+		if err := r.announce(p); err != nil {
+			return err
+		}
+	}
+	for _, p := range plan.End {
+		if err := r.DeletePeer(ctx, &api.DeletePeerRequest{Address: p.Address.String()}); err != nil {
+			return fmt.Errorf("ending the session with %s: %w", p.Name, err)
+		}
+		s.seen.forget(p.Address)
+	}
+	restarting := time.Since(s.started) < want.RestartTime
+	for _, p := range plan.Begin {
+		if err := r.AddPeer(ctx, &api.AddPeerRequest{Peer: neighbor(p, restarting)}); err != nil {
+			return fmt.Errorf("beginning a session with %s: %w", p.Name, err)
+		}
+	}
+	for _, p := range plan.Refresh {
+		if err := r.ResetPeer(ctx, &api.ResetPeerRequest{Address: p.Address.String(), Soft: true, Direction: api.ResetPeerRequest_DIRECTION_OUT}); err != nil {
+			return fmt.Errorf("telling %s everything again: %w", p.Name, err)
+		}
+	}
+	return r.withdraw(plan.Withdraw)
+}
+
+// start starts the library's server, without a peer.
+func (s *Speaker) start(ctx context.Context, want announce.Desired) error {
+	log := newLogHandler(s.logger, s.seen.attempted)
+	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))
+	r := &running{BgpServer: server.NewBgpServer(server.LoggerOption(log.logger(), nil)), log: log, unwatch: unwatch}
+	go r.Serve()
+	s.running = r
+	err := r.StartBgp(ctx, &api.StartBgpRequest{Global: &api.Global{
+		Asn: want.ASN, RouterId: want.RouterID.String(),
+		ListenPort: -1, // sessions are opened from here
+	}})
+	if err != nil {
+		return fmt.Errorf("starting with the number %d and the ID %s: %w", want.ASN, want.RouterID, err)
+	}
+	if err := r.SetPolicies(ctx, policies(want)); err != nil {
+		return fmt.Errorf("setting policies: %w", err)
+	}
+	for _, assignment := range assignments() {
+		if err := r.SetPolicyAssignment(ctx, &api.SetPolicyAssignmentRequest{Assignment: assignment}); err != nil {
+			return fmt.Errorf("refusing what routers announce: %w", err)
+		}
+	}
+	callbacks := server.WatchEventMessageCallbacks{OnPeerUpdate: func(e *apiutil.WatchEventMessage_PeerEvent, _ time.Time) {
+		if e.Type == apiutil.PEER_EVENT_STATE {
+			s.seen.observe(s.logger, e.Peer.State)
+			s.changed()
+		}
+	}}
+	if err := r.WatchEvent(watching, callbacks, server.WatchPeer()); err != nil {
+		return fmt.Errorf("watching sessions: %w", err)
+	}
+	return nil
+}
+
+// Close ends all sessions. Routers keep what was announced if there is a RestartTime, and drop it
+// otherwise. To have them drop it, Set a Desired without Prefixes before.
+func (s *Speaker) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop(true)
+	s.have, s.failed = announce.Desired{}, false
+}
+
+// stop ends the server, and lets routers keep what they know if they may and were asked to.
+func (s *Speaker) stop(keep bool) {
+	r := s.running
+	if r == nil {
+		return
+	}
+	s.running = nil
+	r.unwatch()
+	// A failure says that it has ended already.
+	_ = r.StopBgp(context.Background(), &api.StopBgpRequest{AllowGracefulRestart: keep && r.restarts})
+	r.log.close()
+	r.Stop() // BFD is left
+	s.seen.forgetAll()
+}
+
+func (r *running) announce(p announce.Path) error {
+	path, err := toPath(p)
+	if err == nil {
+		_, err = r.AddPath(apiutil.AddPathRequest{Paths: []*apiutil.Path{path}})
+	}
+	if err != nil {
+		return fmt.Errorf("announcing %s: %w", p.Prefix, err)
+	}
+	return nil
+}
+
+func (r *running) withdraw(paths []announce.Path) error {
+	var errs []error
+	for _, p := range paths {
+		path, err := toPath(p)
+		if err == nil {
+			err = r.DeletePath(apiutil.DeletePathRequest{Paths: []*apiutil.Path{path}})
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("withdrawing %s: %w", p.Prefix, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// toPath is a path as the library has it: learned from nobody, and with the next hop that goes with
+// its family (RFC 4271, RFC 4760).
+func toPath(p announce.Path) (*apiutil.Path, error) {
+	family := familyOf(p.Prefix.Addr())
+	nlri, err := bgp.NewIPAddrPrefix(p.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	const igp = 0 // the route comes from inside the node's own system
+	path := &apiutil.Path{Family: family, Nlri: nlri, Attrs: []bgp.PathAttributeInterface{bgp.NewPathAttributeOrigin(igp)}}
+	if family == bgp.RF_IPv4_UC && p.NextHop.Is4() {
+		hop, err := bgp.NewPathAttributeNextHop(p.NextHop)
+		path.Attrs = append(path.Attrs, hop)
+		return path, err
+	}
+	reach, err := bgp.NewPathAttributeMpReachNLRI(family, []bgp.PathNLRI{{NLRI: nlri}}, p.NextHop)
+	path.Attrs = append(path.Attrs, reach)
+	return path, err
+}
+
+func familyOf(a netip.Addr) bgp.Family {
+	if a.Is4() {
+		return bgp.RF_IPv4_UC
+	}
+	return bgp.RF_IPv6_UC
+}

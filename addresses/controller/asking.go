@@ -1,0 +1,146 @@
+package controller
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/underlay-ccm/underlay/addresses"
+)
+
+// The annotations by which a Service asks. Behind ours are those that people who come from MetalLB
+// and kube-vip have on their Services: https://metallb.io/usage/, https://kube-vip.io/docs/usage/.
+const (
+	annotationAddresses = "underlay.dev/addresses"
+	annotationPool      = "underlay.dev/address-pool"
+	annotationKey       = "underlay.dev/address-sharing-key"
+
+	fieldLoadBalancerIP = "spec.loadBalancerIP"
+)
+
+func addressAnnotations() []string {
+	return []string{"metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs", "kube-vip.io/loadbalancerIPs"}
+}
+
+func poolAnnotations() []string {
+	return []string{annotationPool, "metallb.io/address-pool", "metallb.universe.tf/address-pool"}
+}
+
+func keyAnnotations() []string {
+	return []string{annotationKey, "metallb.io/allow-shared-ip", "metallb.universe.tf/allow-shared-ip"}
+}
+
+// asked is what a Service asks for, and what of it cannot be understood.
+type asked struct {
+	addresses.Claim
+	notes []note
+	// where the Service says so, for what is refused
+	addressesField, poolField string
+}
+
+// ask reads a Service. A wish that cannot be understood, and a namespace that is not known yet,
+// leave the Service what it has: something else than what it wants would be its own for life.
+func ask(svc *corev1.Service, pools []Pool, namespaces map[string]labels.Set, have []netip.Addr) asked {
+	a := asked{Claim: addresses.Claim{
+		UID: string(svc.UID), Namespace: svc.Namespace, Name: svc.Name, Created: svc.CreationTimestamp.Time,
+		Families: families(svc), Local: local(svc), Before: shown(svc),
+	}}
+	if policy := svc.Spec.IPFamilyPolicy; policy != nil {
+		a.All = *policy == corev1.IPFamilyPolicyRequireDualStack
+	}
+	if a.Local {
+		a.Check = int(svc.Spec.HealthCheckNodePort)
+	}
+	for _, p := range svc.Spec.Ports {
+		a.Ports = append(a.Ports, addresses.Port{Protocol: string(p.Protocol), Number: int(p.Port)})
+	}
+	_, a.Key = first(svc, keyAnnotations())
+	a.poolField, a.Pool = first(svc, poolAnnotations())
+	known := a.admit(pools, namespaces)
+	a.readAddresses(svc)
+	if !known || len(a.notes) > 0 {
+		a.Addresses, a.Pool, a.Before = nil, "", nil
+		a.Families = slices.DeleteFunc(a.Families, func(f addresses.Family) bool {
+			return !slices.ContainsFunc(have, func(h netip.Addr) bool { return addresses.FamilyOf(h) == f })
+		})
+	}
+	return a
+}
+
+// admit says which pools the Service's namespace may use, and reports whether that is known.
+func (a *asked) admit(pools []Pool, namespaces map[string]labels.Set) bool {
+	set, known := namespaces[a.Namespace]
+	selective := false
+	for _, p := range pools {
+		selective = selective || p.Namespaces != nil
+		if p.Namespaces == nil || known && p.Namespaces.Matches(set) {
+			a.Admitted = append(a.Admitted, p.Name)
+		}
+	}
+	return known || !selective
+}
+
+// first is the first of some annotations that says something.
+func first(svc *corev1.Service, names []string) (name, value string) {
+	for _, name := range names {
+		if value := strings.TrimSpace(svc.Annotations[name]); value != "" {
+			return name, value
+		}
+	}
+	return names[0], ""
+}
+
+// readAddresses reads which addresses the Service asks for: in its annotation, the field, or the
+// annotations of others, the first that says something.
+func (a *asked) readAddresses(svc *corev1.Service) {
+	field, text := first(svc, []string{annotationAddresses})
+	if text == "" && svc.Spec.LoadBalancerIP != "" {
+		field, text = fieldLoadBalancerIP, svc.Spec.LoadBalancerIP
+	}
+	if text == "" {
+		if name, value := first(svc, addressAnnotations()); value != "" {
+			field, text = name, value
+		}
+	}
+	a.addressesField = field
+	if text == "" {
+		return
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		part = strings.TrimSpace(part)
+		address, err := netip.ParseAddr(part)
+		wrong := func(what string) {
+			a.notes = append(a.notes, note{reason: reasonInvalid, field: field, value: part, text: what})
+		}
+		switch family := addresses.FamilyOf(address); {
+		case err != nil || address.Zone() != "" || address.Is4In6():
+			wrong("is not an address: write one, or one of each family with a comma between, such as 192.0.2.17,2001:db8::17")
+		case address.IsUnspecified() && field != annotationAddresses:
+			// kube-vip's word for an address of its own choice
+		case !slices.Contains(a.Families, family):
+			wrong(fmt.Sprintf("is an %s address, and the Service has no such family: add it to spec.ipFamilies, or leave the address out", family))
+		case slices.ContainsFunc(a.Addresses, func(other netip.Addr) bool { return addresses.FamilyOf(other) == family }):
+			wrong(fmt.Sprintf("is a second %s address, and a Service has one of each family: leave one out", family))
+		default:
+			a.Addresses = append(a.Addresses, address)
+		}
+	}
+}
+
+// refused is a refusal as a note, at the place where the Service asks.
+func (a asked) refused(r addresses.Refusal) note {
+	n := note{reason: string(r.Reason), field: r.Field, value: r.Value, text: r.Text}
+	switch {
+	case n.field == annotationAddresses && a.addressesField != "":
+		n.field = a.addressesField
+	case n.field == annotationPool && a.Pool == "":
+		n.field = "" // it asks for none
+	case n.field == annotationPool:
+		n.field = a.poolField
+	}
+	return n
+}

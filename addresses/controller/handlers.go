@@ -1,0 +1,108 @@
+package controller
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+// listen has every change that can matter lead to a pass.
+func (c *Controller) listen(cfg Config) error {
+	type source struct {
+		informer cache.SharedIndexInformer
+		handler  cache.ResourceEventHandler
+	}
+	sources := []source{
+		{cfg.Services.Informer(), handler(c, c.anyService, c.serviceChanged, func(svc *corev1.Service) { c.newest.Forget(svc.UID) })},
+		{cfg.Nodes.Informer(), handler(c, func(*corev1.Node) bool { return true }, nodeChanged, func(*corev1.Node) {})},
+		{cfg.Slices.Informer(), handler(c, c.localSlice, func(old, slice *discoveryv1.EndpointSlice) bool {
+			return c.localSlice(slice) && !equality.Semantic.DeepEqual(old.Endpoints, slice.Endpoints)
+		}, func(*discoveryv1.EndpointSlice) {})},
+	}
+	if c.namespaces != nil {
+		sources = append(sources, source{cfg.Namespaces.Informer(), handler(c, func(*corev1.Namespace) bool { return true },
+			func(old, ns *corev1.Namespace) bool { return !maps.Equal(old.Labels, ns.Labels) }, func(*corev1.Namespace) {})})
+	}
+	for _, s := range sources {
+		registration, err := s.informer.AddEventHandler(s.handler)
+		if err != nil {
+			return fmt.Errorf("listening to what addresses depend on: %w", err)
+		}
+		c.synced = append(c.synced, registration.HasSynced)
+	}
+	return nil
+}
+
+// handler asks for a pass when an object that matters comes or goes, and when one changes so that
+// it matters.
+func handler[T any](c *Controller, matters func(T) bool, changed func(old, now T) bool, gone func(T)) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			if o, ok := obj.(T); ok && matters(o) {
+				c.ask()
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			old, ok1 := before.(T)
+			now, ok2 := after.(T)
+			if ok1 && ok2 && changed(old, now) {
+				c.ask()
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = last.Obj
+			}
+			if o, ok := obj.(T); ok {
+				gone(o)
+				if matters(o) {
+					c.ask()
+				}
+			}
+		},
+	}
+}
+
+// ask sees to a pass soon.
+func (c *Controller) ask() { c.queue.AddAfter(onePass, gather) }
+
+// anyService reports whether a Service may have addresses, or anything else of ours.
+func (c *Controller) anyService(svc *corev1.Service) bool {
+	return svc.Spec.Type == corev1.ServiceTypeLoadBalancer || accepted(svc)
+}
+
+// serviceChanged reports whether a Service changed, and not only to what was known to be written. A
+// status that somebody else wrote is put right.
+func (c *Controller) serviceChanged(old, svc *corev1.Service) bool {
+	return (c.anyService(old) || c.anyService(svc)) && old.ResourceVersion != svc.ResourceVersion &&
+		c.newest.Of(svc).ResourceVersion == svc.ResourceVersion
+}
+
+// localSlice reports whether endpoints decide where addresses can be.
+func (c *Controller) localSlice(slice *discoveryv1.EndpointSlice) bool {
+	svc, err := c.services.Services(slice.Namespace).Get(slice.Labels[discoveryv1.LabelServiceName])
+	return err == nil && local(svc) && svc.Spec.Type == corev1.ServiceTypeLoadBalancer
+}
+
+// nodeChanged reports whether a Node changed in what matters here; heartbeats don't.
+func nodeChanged(old, node *corev1.Node) bool {
+	return kube.Ready(old) != kube.Ready(node) ||
+		old.DeletionTimestamp.IsZero() != node.DeletionTimestamp.IsZero() ||
+		old.Annotations[addresses.ReportAnnotation] != node.Annotations[addresses.ReportAnnotation] ||
+		unknown(old) != unknown(node) || !slices.Equal(old.Status.Addresses, node.Status.Addresses) ||
+		old.Spec.Unschedulable != node.Spec.Unschedulable || old.Spec.ProviderID != node.Spec.ProviderID ||
+		!maps.Equal(old.Labels, node.Labels) || !equality.Semantic.DeepEqual(old.Spec.Taints, node.Spec.Taints)
+}
+
+func unknown(node *corev1.Node) bool {
+	c := kube.Condition(node, corev1.NodeReady)
+	return c != nil && c.Status == corev1.ConditionUnknown
+}

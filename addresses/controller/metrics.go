@@ -1,0 +1,108 @@
+package controller
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"k8s.io/component-base/metrics"
+
+	"github.com/underlay-ccm/underlay/addresses"
+)
+
+// Registry takes the controller's metrics.
+type Registry interface {
+	Register(metrics.Registerable) error
+}
+
+type controllerMetrics struct {
+	size, used                      *metrics.GaugeVec
+	waiting, inUse, unheld, damaged *metrics.Gauge
+	moves, unrouted                 *metrics.CounterVec
+	conflicts                       *metrics.Counter
+}
+
+func newMetrics(r Registry) (*controllerMetrics, error) {
+	gauge := func(name, help string) *metrics.Gauge {
+		return metrics.NewGauge(&metrics.GaugeOpts{Namespace: "underlay", Subsystem: "addresses", Name: name, Help: help})
+	}
+	perPool := func(name, help string) *metrics.GaugeVec {
+		return metrics.NewGaugeVec(&metrics.GaugeOpts{Namespace: "underlay", Subsystem: "addresses", Name: name, Help: help}, []string{"pool", "family"})
+	}
+	counters := func(name, help, label string) *metrics.CounterVec {
+		return metrics.NewCounterVec(&metrics.CounterOpts{Namespace: "underlay", Subsystem: "addresses", Name: name, Help: help}, []string{label})
+	}
+	m := &controllerMetrics{
+		size:    perPool("pool_size", "Number of addresses of the pool by family (ipv4, ipv6)."),
+		used:    perPool("pool_used", "Number of addresses of the pool that Services have, by family (ipv4, ipv6)."),
+		waiting: gauge("services_waiting", "Number of Services that do not have all the addresses that they ask for; the condition underlay.dev/Accepted of each says why."),
+		inUse:   gauge("in_use", "Number of addresses that Services have and that a machine which is none of the cluster's answers for, as nodes say."),
+		unheld:  gauge("unheld", "Number of addresses that Services have and that no node may hold: nobody may answer for them."),
+		damaged: gauge("ledger_damaged", "1 while the stored ledger of addresses cannot be read: no address is given and none moves; else 0."),
+		moves: counters("moves_total", "Number of changes of the node that holds an address by reason: what spoke against the node of before, or assigned, released, balanced (spread in calm times).",
+			"reason"),
+		unrouted: counters("routing_failures_total", "Number of times that an API did not lead an address to its node, or did not tell where addresses lead, by mover; each is tried again.", "mover"),
+		conflicts: metrics.NewCounter(&metrics.CounterOpts{
+			Namespace: "underlay", Subsystem: "addresses", Name: "ledger_conflicts_total",
+			Help: "Number of writes of the stored ledger of addresses that were refused because another process or a person had changed it; it is read again then.",
+		}),
+	}
+	for _, metric := range []metrics.Registerable{m.size, m.used, m.waiting, m.inUse, m.unheld, m.damaged, m.moves, m.unrouted, m.conflicts} {
+		if err := r.Register(metric); err != nil {
+			return nil, fmt.Errorf("registering a metric of addresses: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// show shows how things stand.
+func (c *Controller) show(p plan) {
+	type place struct {
+		pool   string
+		family addresses.Family
+	}
+	used := make(map[place]int)
+	inUse, unheld := make(map[netip.Addr]bool), 0
+	for _, e := range p.ledger.Entries() {
+		if len(e.Shares) == 0 {
+			continue
+		}
+		if pool, known := poolOf(p.pools, e.Address); known {
+			used[place{pool.Name, addresses.FamilyOf(e.Address)}]++
+		}
+		if p.unheld(e) != "" {
+			unheld++
+		}
+		for _, m := range p.fleet.members {
+			for _, problem := range m.report.Refused {
+				if problem.Address == e.Address && problem.Reason == addresses.InUse {
+					inUse[e.Address] = true
+				}
+			}
+		}
+	}
+	for _, pool := range p.pools {
+		for _, f := range []addresses.Family{addresses.IPv4, addresses.IPv6} {
+			if slices.ContainsFunc(pool.Ranges, func(r addresses.Range) bool { return addresses.FamilyOf(r.First) == f }) {
+				c.metrics.size.WithLabelValues(pool.Name, label(f)).Set(float64(pool.Size(f)))
+				c.metrics.used.WithLabelValues(pool.Name, label(f)).Set(float64(used[place{pool.Name, f}]))
+			}
+		}
+	}
+	c.metrics.inUse.Set(float64(len(inUse)))
+	c.metrics.unheld.Set(float64(unheld))
+	waiting := 0
+	for uid, a := range p.asked {
+		if len(a.notes)+len(p.refusals[string(uid)]) > 0 {
+			waiting++
+		}
+	}
+	c.metrics.waiting.Set(float64(waiting))
+}
+
+func label(f addresses.Family) string {
+	if f == addresses.IPv4 {
+		return "ipv4"
+	}
+	return "ipv6"
+}

@@ -1,0 +1,328 @@
+package controller
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/addresses"
+)
+
+// three has three nodes and a Service, and returns the node that holds its address and another one.
+func three(w *world, change ...func(*corev1.Service)) (holder, other string) {
+	for _, name := range []string{"a", "b", "c"} {
+		w.node(name)
+	}
+	w.start()
+	w.service("one", change...)
+	w.settle()
+	holder = w.holder("one")
+	if holder == "a" {
+		return holder, "b"
+	}
+	return holder, "a"
+}
+
+func addr(addr string) netip.Addr { return netip.MustParseAddr(addr) }
+
+// Whatever speaks against a node, its addresses go elsewhere at once, in one write.
+func TestAnAddressLeavesANode(t *testing.T) {
+	ready := func(status corev1.ConditionStatus) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Status.Conditions[0].Status = status }
+	}
+	for name, c := range map[string]struct {
+		edit   func(*corev1.Node)
+		reason string
+	}{
+		"not ready": {ready(corev1.ConditionFalse), whyNotReady},
+		"excluded":  {func(n *corev1.Node) { n.Labels["node.kubernetes.io/exclude-from-external-load-balancers"] = "" }, whyExcluded},
+		"unfit":     {func(n *corev1.Node) { n.Annotations[addresses.ReportAnnotation] = `{"unfit":"kube-proxy"}` }, whyUnfit},
+		"no agent":  {func(n *corev1.Node) { delete(n.Annotations, addresses.ReportAnnotation) }, whyNoReport},
+		"nonsense":  {func(n *corev1.Node) { n.Annotations[addresses.ReportAnnotation] = "{" }, whyNoReport},
+		"refused": {func(n *corev1.Node) {
+			n.Annotations[addresses.ReportAnnotation] = `{"refused":[{"address":"192.0.2.1","reason":"AddressOffSegment"}]}`
+		}, whyRefused},
+		"off segment": {func(n *corev1.Node) {
+			n.Annotations[addresses.ReportAnnotation] = `{"segments":["192.0.3.0/24"]}`
+		}, whyRefused},
+		"cordoned": {func(n *corev1.Node) { n.Spec.Unschedulable = true }, whyDraining},
+		"autoscaler": {func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler", Effect: "NoSchedule"}}
+		}, whyDraining},
+		"deleted": {func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, whyGone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				holder, _ := three(w)
+				w.api.written()
+				w.editNode(holder, c.edit)
+				w.after(100 * time.Millisecond)
+				if now := w.holder("one"); now == holder || now == "" {
+					t.Errorf("%s holds it", now)
+				}
+				if n := w.api.count("PUT configmaps"); n != 1 || w.api.written() > 0 {
+					t.Errorf("%d writes of the ledger, and others", n)
+				}
+				if n := w.metric("moves_total", "reason", c.reason); n != 1 {
+					t.Errorf("%v moves because of %s", n, c.reason)
+				}
+				if got := w.events.of("one Normal AddressMoved"); len(got) != 1 || !strings.HasSuffix(got[0], c.reason) {
+					t.Errorf("events %q", got)
+				}
+				w.has("one", "192.0.2.1")
+			})
+		})
+	}
+}
+
+// The watchers' word counts before the Node's condition does: one write after the second of them.
+func TestASilentNodeLosesItsAddressesAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		port  int
+		moves bool
+	}{
+		{addresses.ProxyPort, true},
+		{addresses.AgentPort, true},
+		{30999, false}, // of another Service
+	} {
+		t.Run(fmt.Sprint(c.port), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				holder, _ := three(w)
+				silent := addresses.Report{Silent: []addresses.Endpoint{{Node: holder, Port: c.port}}}
+				heard := 0
+				for _, name := range []string{"a", "b", "c"} {
+					if name == holder {
+						continue
+					}
+					w.report(name, silent)
+					w.after(50 * time.Millisecond)
+					if heard++; heard == 1 && w.holder("one") != holder {
+						t.Error("one of two watchers moved it")
+					}
+				}
+				if moved := w.holder("one") != holder; moved != c.moves {
+					t.Errorf("moved: %t", moved)
+				}
+				if !c.moves {
+					return
+				}
+				// Nobody watches a node that holds nothing; it must not be the first choice.
+				for _, name := range []string{"a", "b", "c"} {
+					if name != holder {
+						w.report(name, addresses.Report{})
+					}
+				}
+				w.service("two")
+				w.settle()
+				if w.holder("two") == holder {
+					t.Error("the silent node gets the next address")
+				}
+				w.after(2 * time.Minute)
+				w.service("three")
+				w.settle()
+				if w.holder("three") != holder {
+					t.Errorf("%s gets the third address, want the node that was silent long ago", w.holder("three"))
+				}
+			})
+		})
+	}
+}
+
+// Where nobody else may hold an address it stays, and the Service says why nobody may.
+func TestNeverWithoutHolder(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder, _ := three(w)
+		for _, name := range []string{"a", "b", "c"} {
+			w.editNode(name, func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse })
+		}
+		w.settle()
+		if now := w.holder("one"); now == "" {
+			t.Errorf("%s holds it, was %s", now, holder)
+		}
+		w.says("one", "False NoNodeForAddress", whyNotReady)
+		if n := w.metric("unheld"); n != 1 {
+			t.Errorf("%v unheld", n)
+		}
+		w.editNode("b", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue })
+		w.settle()
+		w.says("one", "True Accepted", "")
+		if w.holder("one") != "b" || w.metric("unheld") != 0 {
+			t.Errorf("%s holds it", w.holder("one"))
+		}
+	})
+}
+
+// A node that leaves holds on until another one may.
+func TestALeavingNodeHoldsOn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.node("a")
+		w.start()
+		w.service("one")
+		w.settle()
+		w.editNode("a", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+		w.settle()
+		if w.holder("one") != "a" {
+			t.Errorf("%q holds it", w.holder("one"))
+		}
+		w.node("b")
+		w.settle()
+		if w.holder("one") != "b" {
+			t.Errorf("%q holds it, want the node that stays", w.holder("one"))
+		}
+	})
+}
+
+func TestPolicyLocalFollowsEndpoints(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for _, name := range []string{"a", "b", "c"} {
+			w.node(name)
+		}
+		w.service("one", localOnly)
+		w.endpoints("one")
+		w.start()
+		w.has("one", "192.0.2.1")
+		w.says("one", "True Accepted", "needs a ready endpoint")
+		if got := w.events.of("one Warning"); len(got) > 0 {
+			t.Errorf("events %q", got)
+		}
+		for _, step := range []struct {
+			nodes []string
+			want  string
+		}{
+			{[]string{"b"}, "b"},
+			{[]string{"b", "c"}, "b"},
+			{[]string{"-b", "c"}, "c"},
+			{[]string{"-c"}, "c"},
+			{[]string{"-c", "a"}, "a"},
+			{nil, "a"}, // nobody else either
+		} {
+			w.endpoints("one", step.nodes...)
+			w.settle()
+			if w.holder("one") != step.want {
+				t.Errorf("endpoints on %v: %q holds it, want %s", step.nodes, w.holder("one"), step.want)
+			}
+		}
+		// A check of the Service's own.
+		w.endpoints("one", "a", "b")
+		w.settle()
+		for _, name := range []string{"b", "c"} {
+			w.report(name, addresses.Report{Silent: []addresses.Endpoint{{Node: "a", Port: 30999}}})
+		}
+		w.settle()
+		if w.holder("one") != "b" {
+			t.Errorf("%q holds it although its check is silent", w.holder("one"))
+		}
+	})
+}
+
+// With BGP all nodes announce an address together; one that no router hears stays among them.
+func TestNodesAnnounceTogether(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for _, name := range []string{"a", "b", "c"} {
+			w.node(name)
+		}
+		w.start(func(c *Config) { c.Pools[0].Mover = MoverBGP })
+		w.service("one")
+		w.settle()
+		if w.holder("one") != "a b c " {
+			t.Errorf("held by %q", w.holder("one"))
+		}
+		w.report("b", addresses.Report{Refused: []addresses.Problem{{Address: addr("192.0.2.1"), Reason: addresses.NoRouter}}})
+		w.editNode("c", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+		w.settle()
+		if w.holder("one") != "a b " {
+			t.Errorf("held by %q", w.holder("one"))
+		}
+	})
+}
+
+// A machine that is none of the cluster's has the address: three nodes are believed, and it does
+// not go on around the cluster.
+func TestAnAddressInUse(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for i := range 8 {
+			w.node(fmt.Sprint("n", i))
+		}
+		w.start()
+		w.service("one")
+		w.settle()
+		address := addr("192.0.2.1")
+		seen := map[string]bool{}
+		for range 20 {
+			holder := w.holder("one")
+			seen[holder] = true
+			for i := range 8 {
+				if name := fmt.Sprint("n", i); name != holder {
+					w.report(name, addresses.Report{})
+				}
+			}
+			w.report(holder, addresses.Report{Refused: []addresses.Problem{{Address: address, Reason: addresses.InUse, By: "02:00:00:00:00:07"}}})
+			w.settle()
+		}
+		if len(seen) != believed {
+			t.Errorf("it went to %d nodes, want %d", len(seen), believed)
+		}
+		w.says("one", "False AddressInUse", "02:00:00:00:00:07")
+		if n := w.metric("in_use"); n != 1 {
+			t.Errorf("%v in use", n)
+		}
+		holder := w.holder("one")
+		w.report(holder, addresses.Report{Held: []addresses.Hold{{Address: address, Epoch: 3}}})
+		w.after(time.Hour)
+		w.says("one", "True Accepted", "")
+		if w.holder("one") != holder {
+			t.Error("it moved although the node holds it")
+		}
+	})
+}
+
+// Whoever claims an address that a node holds and defends moves nothing.
+func TestADefendedAddressStays(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder, _ := three(w)
+		address := addr("192.0.2.1")
+		w.report(holder, addresses.Report{
+			Held:    []addresses.Hold{{Address: address, Epoch: 1}},
+			Refused: []addresses.Problem{{Address: address, Reason: addresses.InUse, By: "02:00:00:00:00:07"}},
+		})
+		w.settle()
+		if w.holder("one") != holder {
+			t.Errorf("it went from %s to %s", holder, w.holder("one"))
+		}
+		w.says("one", "False AddressInUse", "holds 192.0.2.1 against")
+	})
+}
+
+// A node that comes gets its part one by one, once all is calm.
+func TestAddressesSpreadInCalmTimes(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.node("a")
+		w.start(func(c *Config) { c.Pools = []Pool{poolNamed("many", "192.0.2.0/26")} })
+		for i := range 6 {
+			w.service(fmt.Sprint("s", i))
+		}
+		w.settle()
+		w.node("b")
+		w.after(4 * time.Minute)
+		if n := w.metric("moves_total", "reason", whyBalanced); n > 0 {
+			t.Errorf("%v moves too early", n)
+		}
+		w.after(90 * time.Second)
+		if n := w.metric("moves_total", "reason", whyBalanced); n != 1 {
+			t.Errorf("%v moves, want one", n)
+		}
+		w.after(10 * time.Minute)
+		held := map[string]int{}
+		for i := range 6 {
+			held[w.holder(fmt.Sprint("s", i))]++
+		}
+		if held["a"] != 3 || held["b"] != 3 || w.metric("moves_total", "reason", whyBalanced) != 3 {
+			t.Errorf("held %v after %v moves", held, w.metric("moves_total", "reason", whyBalanced))
+		}
+	})
+}

@@ -1,0 +1,240 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+// errOutdated: what a pass was decided on is not so any more. It is decided anew.
+var errOutdated = errors.New("decided on what is outdated")
+
+// plansInPass is how often a pass plans anew because something else is stored than it thought.
+const plansInPass = 5
+
+// pass looks at everything, stores what follows, and tells it to Services and routers.
+func (c *Controller) pass(ctx context.Context) error {
+	now := time.Now()
+	c.fresh = false
+	if c.known.object == nil || c.calm.old(now) {
+		if err := c.read(ctx, now); err != nil {
+			return err
+		}
+	}
+	v, err := c.look(now)
+	if err != nil {
+		return err
+	}
+	if c.known.lost() {
+		if err := c.lookLive(ctx, v); err != nil {
+			return err
+		}
+	}
+	p, err := c.settle(ctx, v)
+	if err != nil {
+		return err
+	}
+	for _, r := range c.routing {
+		r.want(p)
+	}
+	c.show(p)
+	return c.tell(ctx, p)
+}
+
+// read reads the stored ledger.
+func (c *Controller) read(ctx context.Context, now time.Time) error {
+	found, err := c.store.read(ctx)
+	if err != nil {
+		c.known = stored{}
+		return err
+	}
+	c.known, c.fresh = found, true
+	c.calm.readAt = now
+	return nil
+}
+
+// settle plans until what is planned is stored.
+func (c *Controller) settle(ctx context.Context, v view) (plan, error) {
+	confirmed := make(map[string]bool)
+	for range plansInPass {
+		lost := c.known.lost()
+		p := newPlan(v, c.known.ledger, c.pools, c.whose, lost)
+		if done, err := c.confirm(ctx, &p, confirmed); err != nil {
+			return plan{}, err
+		} else if !done {
+			continue
+		}
+		c.balance(&p)
+		text, err := p.ledger.MarshalText()
+		if err != nil || string(text) == c.known.text {
+			return p, err
+		}
+		written, err := c.store.write(ctx, c.known, p.ledger)
+		if err == nil {
+			c.known, c.fresh = written, true
+			c.stored(ctx, p, lost)
+			return p, nil
+		}
+		if isConflict(err) {
+			c.metrics.conflicts.Inc()
+		}
+		// What is stored now is somebody else's, or this after all: read it and plan anew.
+		klog.FromContext(ctx).Info("The ledger was not written; reading it again", "cause", err.Error())
+		if err := c.read(ctx, time.Now()); err != nil {
+			return plan{}, err
+		}
+		if c.known.lost() {
+			if err := c.lookLive(ctx, v); err != nil {
+				return plan{}, err
+			}
+		}
+	}
+	return plan{}, fmt.Errorf("%w: the stored ledger, or a Service, changed %d times in a row", errOutdated, plansInPass)
+}
+
+// look is what the caches have.
+func (c *Controller) look(now time.Time) (view, error) {
+	v := view{
+		services: make(map[types.UID]*corev1.Service), namespaces: make(map[string]labels.Set),
+		slices: make(map[types.NamespacedName][]*discoveryv1.EndpointSlice),
+	}
+	services, err := c.services.List(labels.Everything())
+	if err != nil {
+		return view{}, fmt.Errorf("listing Services: %w", err)
+	}
+	for _, svc := range services {
+		v.services[svc.UID] = c.newest.Of(svc)
+	}
+	if c.namespaces != nil {
+		all, err := c.namespaces.List(labels.Everything())
+		if err != nil {
+			return view{}, fmt.Errorf("listing Namespaces: %w", err)
+		}
+		for _, ns := range all {
+			v.namespaces[ns.Name] = ns.Labels
+		}
+	}
+	all, err := c.slices.List(labels.Everything())
+	if err != nil {
+		return view{}, fmt.Errorf("listing EndpointSlices: %w", err)
+	}
+	for _, slice := range all {
+		of := types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
+		v.slices[of] = append(v.slices[of], slice)
+	}
+	nodes, err := c.nodes.List(labels.Everything())
+	if err != nil {
+		return view{}, fmt.Errorf("listing Nodes: %w", err)
+	}
+	v.fleet = newFleet(nodes, c.doubts, c.unheard, c.routers, now)
+	return v, nil
+}
+
+// lookLive replaces the Services of a view by those that there are now: a ledger is made of them,
+// and what a cache does not know yet would be lost.
+func (c *Controller) lookLive(ctx context.Context, v view) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	list, err := c.store.client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing Services, to make the ledger of addresses anew: %w", err)
+	}
+	clear(v.services)
+	for i := range list.Items {
+		v.services[list.Items[i].UID] = &list.Items[i]
+	}
+	return nil
+}
+
+// confirm asks the API server about the Services that lose something, as their caches may be old. It
+// reports whether the plan stands: a Service that is otherwise than thought is in the view then.
+func (c *Controller) confirm(ctx context.Context, p *plan, confirmed map[string]bool) (stands bool, err error) {
+	stands = true
+	for _, share := range p.freed(c.known.ledger) {
+		if confirmed[share.UID] {
+			continue
+		}
+		live, err := c.get(ctx, share.Namespace, share.Name)
+		if err != nil {
+			return false, err
+		}
+		confirmed[share.UID] = true
+		cached := p.services[types.UID(share.UID)]
+		switch {
+		case live == nil || string(live.UID) != share.UID:
+			delete(p.services, types.UID(share.UID))
+			stands = stands && cached == nil
+		case cached == nil || cached.ResourceVersion != live.ResourceVersion:
+			p.services[live.UID] = live
+			stands = false
+		}
+	}
+	return stands, nil
+}
+
+// get is a Service as it is now; nil: there is none.
+func (c *Controller) get(ctx context.Context, namespace, name string) (*corev1.Service, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	live, err := c.store.client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case kube.Absent(err, "services", name):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading Service %s/%s before its address is freed: %w", namespace, name, err)
+	}
+	return live, nil
+}
+
+// stored tells what was just stored.
+func (c *Controller) stored(ctx context.Context, p plan, lost bool) {
+	logger := klog.FromContext(ctx)
+	if lost && p.showing() {
+		text := "The ledger of addresses was lost, and is made anew from what Services show and nodes hold"
+		logger.Error(nil, text, "configMap", LedgerName)
+		c.recorder.Event(c.ledgerReference(), corev1.EventTypeWarning, reasonRebuilt, text)
+	}
+	for _, m := range p.moves {
+		why := p.why[m.Address]
+		c.metrics.moves.WithLabelValues(why).Inc()
+		logger.Info("An address moves", "address", m.Address, "from", m.From, "to", m.To, "epoch", m.Epoch, "reason", why)
+		if m.From == "" || m.To == "" {
+			continue
+		}
+		if why != whyBalanced {
+			c.calm.begin(p.fleet.now)
+		}
+		c.announceMove(p, m)
+	}
+}
+
+// announceMove tells the Services of an address that it moves.
+func (c *Controller) announceMove(p plan, m addresses.Move) {
+	e, _ := p.ledger.Entry(m.Address)
+	for _, s := range e.Shares {
+		if svc := p.services[types.UID(s.UID)]; svc != nil {
+			c.recorder.Eventf(svc, corev1.EventTypeNormal, reasonMoved, "%s moves from node %s to %s: %s", m.Address, m.From, m.To, p.why[m.Address])
+		}
+	}
+}
+
+// showing reports whether a Service shows addresses that this controller gave it.
+func (p *plan) showing() bool {
+	for uid := range p.asked {
+		if svc := p.services[uid]; svc != nil && accepted(svc) && len(shown(svc)) > 0 {
+			return true
+		}
+	}
+	return false
+}

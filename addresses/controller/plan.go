@@ -1,0 +1,140 @@
+package controller
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/underlay-ccm/underlay/addresses"
+)
+
+// view is everything that a pass decides on.
+type view struct {
+	services   map[types.UID]*corev1.Service
+	namespaces map[string]labels.Set
+	slices     map[types.NamespacedName][]*discoveryv1.EndpointSlice
+	fleet      fleet
+}
+
+// plan is what comes out of a view.
+type plan struct {
+	view
+	pools    []Pool
+	asked    map[types.UID]asked // of the Services that are served
+	ledger   addresses.Ledger
+	refusals map[string][]addresses.Refusal // by UID
+	eligible map[netip.Addr]addresses.Eligible
+	moves    []addresses.Move
+	why      map[netip.Addr]string // of the moves
+}
+
+// newPlan decides who has and who holds what, from what is stored.
+func newPlan(v view, stored addresses.Ledger, pools []Pool, w whose, lost bool) plan {
+	p := plan{view: v, pools: pools, asked: make(map[types.UID]asked), refusals: make(map[string][]addresses.Refusal)}
+	var claims []addresses.Claim
+	for uid, svc := range v.services {
+		if w.wanted(svc, stored) {
+			a := ask(svc, pools, v.namespaces, stored.Of(string(uid)))
+			p.asked[uid] = a
+			claims = append(claims, a.Claim)
+		}
+	}
+	assigned, refusals := stored.Assign(free(pools, v.fleet.taken()), claims)
+	for _, r := range refusals {
+		p.refusals[r.UID] = append(p.refusals[r.UID], r)
+	}
+	if lost {
+		assigned = assigned.Resume(v.fleet.reports())
+	}
+	p.place(assigned)
+	return p
+}
+
+// place chooses who holds what.
+func (p *plan) place(assigned addresses.Ledger) {
+	p.eligible = make(map[netip.Addr]addresses.Eligible)
+	for _, e := range assigned.Entries() {
+		if pool, known := poolOf(p.pools, e.Address); known && len(e.Shares) > 0 {
+			p.eligible[e.Address] = p.fleet.eligible(e, pool, p.serving(e))
+		}
+	}
+	p.ledger, p.moves = assigned.Place(p.eligible)
+	p.why = make(map[netip.Addr]string)
+	for _, m := range p.moves {
+		before, _ := assigned.Entry(m.Address)
+		p.why[m.Address] = p.whyMoved(before, m)
+	}
+}
+
+// serving are the nodes with endpoints for an address whose traffic is local.
+func (p *plan) serving(e addresses.Entry) serving {
+	if !e.Local() {
+		return serving{}
+	}
+	s := e.Shares[0] // such a Service shares none
+	return servingOf(p.slices[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}], addresses.FamilyOf(e.Address))
+}
+
+// whyMoved is what was wrong with the holder of before.
+func (p *plan) whyMoved(e addresses.Entry, m addresses.Move) string {
+	switch {
+	case m.To == "":
+		return whyReleased
+	case m.From == "":
+		return whyAssigned
+	}
+	if why := p.unheld(e); why != "" {
+		return why
+	}
+	return whyDraining
+}
+
+// unheld says why the node that holds an address should not; empty: it should, or nodes hold it
+// together.
+func (p *plan) unheld(e addresses.Entry) string {
+	pool, known := poolOf(p.pools, e.Address)
+	switch {
+	case len(e.Nodes) > 0 || !known:
+		return ""
+	case e.Holder == "":
+		return whyAssigned
+	}
+	m, there := p.fleet.member(e.Holder)
+	if !there {
+		return whyGone
+	}
+	return p.fleet.whyNot(m, e, pool, p.serving(e))
+}
+
+// freed are the Services that lose addresses which the stored ledger gives them, by UID: they must
+// be asked first whether that is so.
+func (p *plan) freed(stored addresses.Ledger) (shares []addresses.Share) {
+	for _, e := range stored.Entries() {
+		for _, s := range e.Shares {
+			known := slices.ContainsFunc(shares, func(other addresses.Share) bool { return other.UID == s.UID })
+			if !known && !slices.Contains(p.ledger.Of(s.UID), e.Address) {
+				shares = append(shares, s)
+			}
+		}
+	}
+	return shares
+}
+
+// notes are what there is to say to a Service.
+func (p *plan) notes(uid types.UID) []note {
+	a := p.asked[uid]
+	notes := slices.Clone(a.notes)
+	for _, r := range p.refusals[string(uid)] {
+		notes = append(notes, a.refused(r))
+	}
+	for _, address := range p.ledger.Of(string(uid)) {
+		if e, known := p.ledger.Entry(address); known {
+			notes = append(notes, p.holding(e)...)
+		}
+	}
+	return notes
+}

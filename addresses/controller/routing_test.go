@@ -1,0 +1,178 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/component-base/metrics"
+)
+
+// provider is a Router whose moves take time and may fail.
+type provider struct {
+	mu     sync.Mutex
+	leads  map[netip.Addr]string
+	takes  time.Duration
+	fails  map[string]error // by address, and "" for Routed
+	asked  int
+	moves  []string
+	flying map[netip.Addr]bool
+	most   int
+	twice  bool
+}
+
+func (p *provider) Routed(context.Context) (map[netip.Addr]string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked++
+	return maps.Clone(p.leads), p.fails[""]
+}
+
+func (p *provider) Route(ctx context.Context, a netip.Addr, to string) error {
+	p.mu.Lock()
+	p.twice = p.twice || p.flying[a]
+	p.flying[a] = true
+	p.most = max(p.most, len(p.flying))
+	p.mu.Unlock()
+	select {
+	case <-time.After(p.takes):
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.flying, a)
+	if err := errors.Join(ctx.Err(), p.fails[a.String()]); err != nil {
+		return err
+	}
+	p.leads[a] = to
+	p.moves = append(p.moves, a.String()+">"+to)
+	return nil
+}
+
+func (p *provider) set(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+}
+
+func (p *provider) told() (asked int, moves string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	slices.Sort(p.moves)
+	moves = strings.Join(p.moves, " ")
+	asked, p.moves, p.asked = p.asked, nil, 0
+	return asked, moves
+}
+
+// routed runs a routing for a test.
+func routed(t *testing.T, test func(p *provider, want func(to map[string]string), events *[]string)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p := &provider{leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{}, takes: time.Minute}
+		m, err := newMetrics(metrics.NewKubeRegistry())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var events []string
+		r := newRouting("failover", Routing{Router: p}, m, func(_ string, a netip.Addr, d destination, err error) {
+			events = append(events, fmt.Sprintf("%s>%s: %v", a, d.node, err))
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { r.run(ctx) })
+		test(p, func(to map[string]string) {
+			wanted := map[netip.Addr]destination{}
+			for a, node := range to {
+				wanted[netip.MustParseAddr(a)] = destination{providerID: node, node: node}
+			}
+			r.mu.Lock()
+			r.wanted = wanted
+			r.mu.Unlock()
+			r.woken <- struct{}{}
+			synctest.Wait()
+		}, &events)
+		stop()
+		running.Wait()
+		if p.twice {
+			t.Error("an address was routed twice at the same time")
+		}
+	})
+}
+
+const a1, a2, a3 = "203.0.113.1", "203.0.113.2", "203.0.113.3"
+
+// Addresses go at the same time, what is wanted meanwhile goes next, and at rest nothing is asked
+// but every five minutes.
+func TestAddressesGoTogether(t *testing.T) {
+	routed(t, func(p *provider, want func(map[string]string), events *[]string) {
+		want(map[string]string{a1: "x", a2: "x", a3: "y"})
+		time.Sleep(20 * time.Second)
+		want(map[string]string{a1: "y", a2: "x", a3: "y"}) // a1 is on its way to x
+		time.Sleep(41 * time.Second)
+		if asked, moves := p.told(); moves != a1+">x "+a2+">x "+a3+">y" || asked > 2 || p.most != 3 {
+			t.Errorf("asked %d times, moved %q, %d at a time", asked, moves, p.most)
+		}
+		time.Sleep(time.Minute)
+		if _, moves := p.told(); moves != a1+">y" {
+			t.Errorf("moved %q", moves)
+		}
+		p.set(func() { p.leads[netip.MustParseAddr(a3)] = "x" }) // somebody does
+		time.Sleep(7 * time.Minute)
+		if _, moves := p.told(); moves != a3+">y" {
+			t.Errorf("moved %q", moves)
+		}
+		time.Sleep(time.Hour)
+		if asked, moves := p.told(); asked > 12 || moves != "" {
+			t.Errorf("asked %d times in an hour, moved %q", asked, moves)
+		}
+		if len(*events) > 0 {
+			t.Errorf("told %q", *events)
+		}
+	})
+}
+
+// One that fails is tried again, told once, and doesn't hold up others; another node is tried at
+// once.
+func TestOneAddressFails(t *testing.T) {
+	routed(t, func(p *provider, want func(map[string]string), events *[]string) {
+		p.takes = time.Second
+		p.fails[a1] = errors.New("no")
+		want(map[string]string{a1: "x", a2: "x"})
+		time.Sleep(10 * time.Minute)
+		if _, moves := p.told(); moves != a2+">x" || strings.Join(*events, ", ") != a1+">x: no" {
+			t.Errorf("moved %q, told %q", moves, *events)
+		}
+		p.set(func() { delete(p.fails, a1) })
+		want(map[string]string{a1: "y", a2: "x"})
+		time.Sleep(2 * time.Second)
+		if _, moves := p.told(); moves != a1+">y" {
+			t.Errorf("moved %q", moves)
+		}
+	})
+}
+
+// While nobody tells where addresses lead, none is led elsewhere, and it is asked again.
+func TestNobodyTellsWhereAddressesLead(t *testing.T) {
+	routed(t, func(p *provider, want func(map[string]string), events *[]string) {
+		p.takes = time.Second
+		p.fails[""] = errors.New("away")
+		want(map[string]string{a1: "x"})
+		time.Sleep(10 * time.Minute)
+		if asked, moves := p.told(); moves != "" || asked > 20 {
+			t.Errorf("asked %d times, moved %q", asked, moves)
+		}
+		p.set(func() { delete(p.fails, "") })
+		time.Sleep(2 * time.Minute)
+		if _, moves := p.told(); moves != a1+">x" {
+			t.Errorf("moved %q", moves)
+		}
+	})
+}

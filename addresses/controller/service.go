@@ -1,0 +1,76 @@
+package controller
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/cloud-provider/service/helpers"
+
+	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+// ConditionAccepted on a Service says whether it has all the addresses that it asks for.
+const ConditionAccepted = "underlay.dev/Accepted"
+
+// Ours reports whether a Service is of our class; classless are Services without one.
+func Ours(svc *corev1.Service, classless bool) bool {
+	if svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		return false
+	}
+	if class := svc.Spec.LoadBalancerClass; class != nil {
+		return *class == kube.AddressClass
+	}
+	return classless
+}
+
+// whose says which Services are served.
+type whose struct {
+	classless bool
+	balancers bool // a cloud's load balancers are beside
+}
+
+// wanted reports whether a Service is served. One without a class that has addresses keeps them
+// when the configuration changes, unless load balancers may serve it now: a changed setting must
+// not take traffic down.
+func (w whose) wanted(svc *corev1.Service, l addresses.Ledger) bool {
+	if svc.Spec.LoadBalancerClass == nil && w.balancers && helpers.HasLBFinalizer(svc) {
+		return false
+	}
+	return Ours(svc, w.classless) || !w.balancers && Ours(svc, true) && len(l.Of(string(svc.UID))) > 0
+}
+
+// leftBehind reports whether a Service that is not served carries our condition, and nobody else
+// needs it: on Services that could have a cloud's load balancer it says that there is one.
+func (w whose) leftBehind(svc *corev1.Service) bool {
+	return meta.FindStatusCondition(svc.Status.Conditions, ConditionAccepted) != nil &&
+		svc.Spec.Type != corev1.ServiceTypeLoadBalancer && !helpers.HasLBFinalizer(svc)
+}
+
+// families are those that a Service wants, in its order.
+func families(svc *corev1.Service) (wanted []addresses.Family) {
+	for _, f := range svc.Spec.IPFamilies {
+		if f == corev1.IPv6Protocol {
+			wanted = append(wanted, addresses.IPv6)
+		} else {
+			wanted = append(wanted, addresses.IPv4)
+		}
+	}
+	return wanted
+}
+
+func local(svc *corev1.Service) bool {
+	return svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+}
+
+// shown are the addresses in a Service's status.
+func shown(svc *corev1.Service) (all []netip.Addr) {
+	for _, in := range svc.Status.LoadBalancer.Ingress {
+		if a, err := netip.ParseAddr(in.IP); err == nil && !slices.Contains(all, a.Unmap()) {
+			all = append(all, a.Unmap())
+		}
+	}
+	return all
+}

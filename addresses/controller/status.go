@@ -1,0 +1,185 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/cloud-provider/service/helpers"
+	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/addresses"
+)
+
+// change is what a Service's status is to become.
+type change struct {
+	from, to      *corev1.Service
+	notes         []note
+	gained, freed []netip.Addr
+}
+
+// tell writes what was decided into the Services' status: first where addresses go, then where they
+// come, so that no two show one that only one of them has. One that failed holds up only those that
+// get what it still shows.
+func (c *Controller) tell(ctx context.Context, p plan) error {
+	changes := c.changes(p)
+	if len(changes) == 0 {
+		return nil
+	}
+	if err := c.upToDate(ctx); err != nil {
+		return err
+	}
+	var failed []error
+	var still []netip.Addr
+	for _, ch := range changes {
+		if slices.ContainsFunc(ch.gained, func(a netip.Addr) bool { return slices.Contains(still, a) }) {
+			failed = append(failed, fmt.Errorf("%w: Service %s waits until another one shows its address no more", errOutdated, klog.KObj(ch.from)))
+			continue
+		}
+		if err := c.carryOut(ctx, ch); err != nil {
+			failed = append(failed, err)
+			still = append(still, ch.freed...)
+		}
+	}
+	if len(failed) > 0 && !slices.ContainsFunc(failed, func(err error) bool { return !errors.Is(err, errOutdated) }) {
+		return failed[0]
+	}
+	return errors.Join(failed...)
+}
+
+// upToDate reads the stored ledger, if this pass has not yet, and refuses to go on if it is another
+// one: a process that led before must not show what another has decided otherwise.
+func (c *Controller) upToDate(ctx context.Context) error {
+	if c.fresh {
+		return nil
+	}
+	live, err := c.store.read(ctx)
+	if err != nil {
+		c.known = stored{}
+		return err
+	}
+	if live.version() != c.known.version() {
+		c.known = live
+		return fmt.Errorf("%w: the stored ledger changed", errOutdated)
+	}
+	c.fresh = true
+	return nil
+}
+
+// changes are those of all Services that differ from what they should be, such as lose addresses
+// before the others.
+func (c *Controller) changes(p plan) []change {
+	var all []change
+	for uid, svc := range p.services {
+		ch := change{from: svc}
+		if _, served := p.asked[uid]; served {
+			ch.notes = p.notes(uid)
+			ch.to = showing(svc, p.ledger, ch.notes)
+		} else if c.whose.leftBehind(svc) {
+			ch.to = svc.DeepCopy()
+			meta.RemoveStatusCondition(&ch.to.Status.Conditions, ConditionAccepted)
+		}
+		if ch.to == nil || equality.Semantic.DeepEqual(svc.Status, ch.to.Status) {
+			continue
+		}
+		was, is := shown(svc), shown(ch.to)
+		ch.gained = slices.DeleteFunc(slices.Clone(is), func(a netip.Addr) bool { return slices.Contains(was, a) })
+		ch.freed = slices.DeleteFunc(was, func(a netip.Addr) bool { return slices.Contains(is, a) })
+		all = append(all, ch)
+	}
+	slices.SortFunc(all, func(a, b change) int {
+		if (len(a.freed) > 0) != (len(b.freed) > 0) {
+			return len(b.freed) - len(a.freed)
+		}
+		return strings.Compare(a.from.Namespace+"/"+a.from.Name, b.from.Namespace+"/"+b.from.Name)
+	})
+	return all
+}
+
+// showing is a Service whose status says what the ledger and the notes say.
+func showing(svc *corev1.Service, l addresses.Ledger, notes []note) *corev1.Service {
+	updated := svc.DeepCopy()
+	var status corev1.LoadBalancerStatus
+	for _, f := range families(svc) {
+		for _, a := range l.Of(string(svc.UID)) {
+			if addresses.FamilyOf(a) == f {
+				mode := corev1.LoadBalancerIPModeVIP
+				status.Ingress = append(status.Ingress, corev1.LoadBalancerIngress{IP: a.String(), IPMode: &mode})
+			}
+		}
+	}
+	if !helpers.LoadBalancerStatusEqual(&updated.Status.LoadBalancer, &status) {
+		updated.Status.LoadBalancer = status
+	}
+	meta.SetStatusCondition(&updated.Status.Conditions, condition(notes))
+	return updated
+}
+
+func accepted(svc *corev1.Service) bool {
+	return meta.FindStatusCondition(svc.Status.Conditions, ConditionAccepted) != nil
+}
+
+// carryOut writes one status and announces what is new in it. That the Service is gone is no error,
+// and one that changed meanwhile is outdated.
+func (c *Controller) carryOut(ctx context.Context, ch change) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	patch, err := difference(ch.from, ch.to)
+	if err != nil {
+		return fmt.Errorf("encoding the status of Service %s: %w", klog.KObj(ch.from), err)
+	}
+	patched, err := c.store.client.CoreV1().Services(ch.from.Namespace).Patch(ctx, ch.from.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{FieldManager: fieldManager}, "status")
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsConflict(err):
+		return fmt.Errorf("%w: Service %s changed", errOutdated, klog.KObj(ch.from))
+	case err != nil:
+		return fmt.Errorf("writing the status of Service %s: %w", klog.KObj(ch.from), err)
+	}
+	c.newest.Wrote(patched)
+	for _, n := range news(ch.from, ch.notes) {
+		c.recorder.Event(ch.from, corev1.EventTypeWarning, n.reason, n.String())
+	}
+	if len(ch.gained) > 0 {
+		c.recorder.Eventf(ch.from, corev1.EventTypeNormal, reasonAssigned, "The Service has %s", joined(ch.gained))
+	}
+	return nil
+}
+
+// difference is the patch from one state of a Service to another. It holds what differs, so UID and
+// version are taken out of the old state to be in it: the API server refuses it for another Service
+// of the name, and for one that changed.
+func difference(from, to *corev1.Service) ([]byte, error) {
+	old := from.DeepCopy()
+	old.UID, old.ResourceVersion = "", ""
+	before, err := json.Marshal(old)
+	if err != nil {
+		return nil, err
+	}
+	after, err := json.Marshal(to)
+	if err != nil {
+		return nil, err
+	}
+	return strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Service{})
+}
+
+func joined(all []netip.Addr) string {
+	texts := make([]string, len(all))
+	for i, a := range all {
+		texts[i] = a.String()
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,116 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+const (
+	// LedgerName is the ConfigMap in which the ledger is stored, LedgerKey the key of its data.
+	LedgerName = "underlay-addresses"
+	LedgerKey  = "ledger"
+
+	requestTimeout = 15 * time.Second
+	fieldManager   = "underlay-addresses"
+)
+
+// errDamaged: what is stored cannot be read. Nothing is decided until somebody mends it.
+var errDamaged = errors.New("the stored ledger is damaged")
+
+// stored is the ledger as the API server has it.
+type stored struct {
+	ledger addresses.Ledger
+	text   string
+	object *corev1.ConfigMap // nil: there is none
+}
+
+// lost reports whether nothing is stored: there never was anything, or somebody removed it.
+func (s stored) lost() bool { return s.text == "" }
+
+func (s stored) version() string {
+	if s.object == nil {
+		return ""
+	}
+	return s.object.ResourceVersion
+}
+
+// store is the ConfigMap. It decides nothing.
+type store struct {
+	client    kubernetes.Interface
+	namespace string
+}
+
+// read gets the ledger as it is now, not as a cache has it.
+func (s store) read(ctx context.Context) (stored, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	live, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, LedgerName, metav1.GetOptions{})
+	switch {
+	case kube.Absent(err, "configmaps", LedgerName):
+		return stored{}, nil
+	case err != nil:
+		return stored{}, fmt.Errorf("reading the stored ledger of addresses, ConfigMap %s/%s: %w", s.namespace, LedgerName, err)
+	}
+	return s.decode(live)
+}
+
+func (s store) decode(live *corev1.ConfigMap) (stored, error) {
+	found := stored{object: live, text: live.Data[LedgerKey]}
+	ledger, err := addresses.ParseLedger([]byte(found.text))
+	if err != nil {
+		return stored{}, fmt.Errorf("%w: ConfigMap %s/%s, key %s: %w; restore its last good value, or delete the ConfigMap: it is rebuilt from what Services show and nodes hold",
+			errDamaged, s.namespace, LedgerName, LedgerKey, err)
+	}
+	found.ledger = ledger
+	return found, nil
+}
+
+// write stores a ledger if what was read is still there, and returns what is stored then. A refusal
+// because something else is there is a conflict, see isConflict. After any other error nobody knows
+// what is stored.
+func (s store) write(ctx context.Context, read stored, ledger addresses.Ledger) (stored, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	text, err := ledger.MarshalText()
+	if err != nil {
+		return stored{}, fmt.Errorf("encoding the ledger of addresses: %w", err)
+	}
+	maps := s.client.CoreV1().ConfigMaps(s.namespace)
+	var live *corev1.ConfigMap
+	if read.object == nil {
+		live, err = maps.Create(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: LedgerName, Namespace: s.namespace,
+				Labels:      map[string]string{"app.kubernetes.io/part-of": "underlay"},
+				Annotations: map[string]string{"underlay.dev/about": "Which Service has which address, and which node holds it. Don't delete or edit."},
+			},
+			Data: map[string]string{LedgerKey: string(text)},
+		}, metav1.CreateOptions{FieldManager: fieldManager})
+	} else {
+		next := read.object.DeepCopy()
+		if next.Data == nil {
+			next.Data = make(map[string]string)
+		}
+		next.Data[LedgerKey] = string(text)
+		live, err = maps.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
+	}
+	if err != nil {
+		return stored{}, fmt.Errorf("writing the stored ledger of addresses, ConfigMap %s/%s: %w", s.namespace, LedgerName, err)
+	}
+	return stored{ledger: ledger, text: string(text), object: live}, nil
+}
+
+// isConflict reports whether something else is stored than what was read.
+func isConflict(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || kube.Absent(err, "configmaps", LedgerName)
+}

@@ -1,0 +1,229 @@
+package layer2
+
+import (
+	"hash/fnv"
+	"net/netip"
+	"time"
+)
+
+// begin starts to find out whether the address can be held here. Without a wire it waits for one.
+func (p *protocol) begin(now time.Time, h *holding) {
+	h.announceAt, h.checkAt, h.stepAt = time.Time{}, time.Time{}, time.Time{}
+	h.phase = Probing
+	p.changed, p.sooner = true, true
+	if !p.ready(h) {
+		return
+	}
+	if h.AnswerOn != "" {
+		h.phase = Holding
+		p.tell(h, "Answering for an address that is routed here")
+		return
+	}
+	resumed := h.Resumed
+	h.Resumed = false
+	if resumed && !p.doubt {
+		p.take(now, h)
+		h.checkAt = now
+		return
+	}
+	h.restarts = 0
+	p.probeFromNow(now, h)
+}
+
+// probeFromNow asks as often as it takes to believe that nobody answers.
+func (p *protocol) probeFromNow(now time.Time, h *holding) {
+	h.probesLeft = takeoverProbes
+	if h.Epoch <= 1 || h.by != (MAC{}) {
+		h.probesLeft = firstProbes
+	}
+	h.stepAt = now
+	p.sooner = true
+}
+
+// take answers for the address from now on.
+func (p *protocol) take(now time.Time, h *holding) {
+	h.phase, h.by, h.byFriend, h.newer, h.stepAt = Holding, MAC{}, false, 0, time.Time{}
+	h.suspect, h.takenAt = MAC{}, now
+	p.announceFromNow(now, h)
+	p.scheduleCheck(now, h)
+	p.tell(h, "Holding an address")
+}
+
+func (p *protocol) announceFromNow(now time.Time, h *holding) {
+	if h.AnswerOn != "" {
+		return
+	}
+	h.takenAt, h.announced, h.announceAt = now, 0, now
+	p.announceIfDue(now, h)
+}
+
+// scheduleCheck says when the next look for others comes. Not all addresses look at once.
+func (p *protocol) scheduleCheck(now time.Time, h *holding) {
+	switch {
+	case h.AnswerOn != "":
+		return
+	case p.doubt:
+		h.checkAt = now.Add(spread(h.Address, doubtWait))
+	case now.Sub(h.takenAt) < settleWait:
+		h.checkAt = now.Add(settleWait + spread(h.Address, settleWait/2))
+	default:
+		h.checkAt = now.Add(checkWait - spread(h.Address, checkWait/6))
+	}
+	p.sooner = true
+}
+
+// refuse leaves the address to a stranger.
+func (p *protocol) refuse(now time.Time, h *holding, m Message) {
+	h.phase, h.stepAt, p.sooner = Refused, now.Add(refusedWait), true
+	h.announceAt, h.checkAt = time.Time{}, time.Time{}
+	if h.by != m.Claimant {
+		p.totals.Conflicts++
+	}
+	p.claimed(now, h, m)
+	p.tell(h, "Refused an address that a stranger answers for")
+}
+
+// yield gives the address up to somebody who may hold it rightly.
+func (p *protocol) yield(now time.Time, h *holding, m Message) {
+	held := h.phase == Holding
+	h.phase, h.announceAt, h.checkAt = Yielded, time.Time{}, now.Add(doubtWait)
+	p.sooner = true
+	if p.tagged(m) && m.Tag.Epoch > h.Epoch {
+		h.newer = m.Tag.Epoch
+	}
+	p.claimed(now, h, m)
+	if !h.byFriend {
+		p.totals.Conflicts++
+	}
+	if held {
+		p.tell(h, "Gave up an address that another machine claims")
+	} else {
+		p.tell(h, "Left an address to another machine that claims it")
+	}
+}
+
+// claimed remembers who has the address.
+func (p *protocol) claimed(now time.Time, h *holding, m Message) {
+	p.changed = p.changed || h.by != m.Claimant
+	h.by, h.byFriend, h.byAt = m.Claimant, p.trusted(m), now
+	if h.phase == Yielded {
+		// Of several who yielded to each other, one comes first.
+		h.stepAt = now.Add(silenceWait + spreadBy(macOf(h.link.MAC), silenceWait/4))
+	}
+}
+
+// tick does what is due.
+func (p *protocol) tick(now time.Time) {
+	for _, address := range p.order {
+		h, there := p.holdings[address]
+		if !there {
+			continue
+		}
+		if !h.stepAt.IsZero() && !h.stepAt.After(now) {
+			p.step(now, h)
+		}
+		if !h.checkAt.IsZero() && !h.checkAt.After(now) {
+			p.check(now, h)
+		}
+		p.announceIfDue(now, h)
+	}
+}
+
+// step goes on in a phase.
+func (p *protocol) step(now time.Time, h *holding) {
+	switch h.phase {
+	case Probing:
+		wait := takeoverWait
+		if h.Epoch <= 1 {
+			wait = firstProbeWait
+		}
+		if h.probesLeft == 0 {
+			p.take(now, h)
+			return
+		}
+		h.probesLeft--
+		h.stepAt = now.Add(wait)
+		p.send(h, Frame{Kind: Probe})
+	case Refused:
+		p.begin(now, h)
+	case Yielded:
+		p.take(now, h)
+	case Leaving:
+		p.drop(h, "Stopped answering for an address whose next holder was not heard")
+	}
+}
+
+// check looks for others: who may hold it rightly in doubt, or who has it by mistake.
+func (p *protocol) check(now time.Time, h *holding) {
+	p.send(h, Frame{Kind: Probe})
+	if h.phase == Yielded {
+		h.checkAt = now.Add(doubtWait)
+		return
+	}
+	p.scheduleCheck(now, h)
+	if p.doubt {
+		h.checkAt = now.Add(doubtWait)
+	}
+	if h.by != (MAC{}) && now.Sub(h.byAt) > rivalWait {
+		h.by, h.byFriend = MAC{}, false
+		p.changed = true
+	}
+}
+
+func (p *protocol) announceIfDue(now time.Time, h *holding) {
+	if h.phase != Holding || h.announceAt.IsZero() || h.announceAt.After(now) {
+		return
+	}
+	p.send(h, Frame{Kind: Announce})
+	h.announcedAt = now
+	h.announced++
+	h.announceAt = time.Time{}
+	if h.announced < announcementsAll {
+		h.announceAt = h.takenAt.Add(announceAfter(h.announced))
+	}
+	p.sooner = true
+}
+
+// send puts a frame about an address to those that go out.
+func (p *protocol) send(h *holding, f Frame) {
+	f.key, f.From, f.Address = keyOf(h.link, h.Address), macOf(h.link.MAC), h.Address
+	if p.cluster != 0 {
+		f.Tag = Tag{p.cluster, h.Epoch}
+	}
+	switch f.Kind {
+	case Probe:
+		h.probes++
+		p.totals.Probes++
+	case Announce:
+		h.announcements++
+		p.totals.Announcements++
+	case Answer:
+		h.answers++
+		p.totals.Answers++
+	}
+	p.out = append(p.out, f)
+	if f.Kind == Announce && f.Address.Is4() {
+		f.Reply = true
+		p.out = append(p.out, f)
+	}
+}
+
+func (p *protocol) tell(h *holding, text string) {
+	p.notes = append(p.notes, note{text, h.Address, h.link.Name, h.by, h.Epoch})
+	p.changed = true
+}
+
+// spread is a part of a duration that depends on the address.
+func spread(address netip.Addr, within time.Duration) time.Duration {
+	return share(address.AsSlice(), within)
+}
+
+func spreadBy(m MAC, within time.Duration) time.Duration { return share(m[:], within) }
+
+func share(bytes []byte, within time.Duration) time.Duration {
+	h := fnv.New32a()
+	_, _ = h.Write(bytes)
+	sum := h.Sum32()
+	sum ^= sum >> 15
+	return within * time.Duration(sum%1024) / 1024
+}

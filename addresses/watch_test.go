@@ -1,0 +1,171 @@
+package addresses_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/underlay-ccm/underlay/addresses"
+)
+
+func names(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("node-%d", i))
+	}
+	return all
+}
+
+// Each node is watched by three others, or by all that there are, and watching spreads.
+func TestWatchers(t *testing.T) {
+	for n, want := range map[int]int{0: 0, 1: 0, 2: 1, 3: 2, 4: 3, 100: 3} {
+		nodes := names(n)
+		burden := make(map[string]int)
+		for _, holder := range nodes {
+			got := addresses.Watchers(holder, nodes)
+			if len(got) != want || slices.Contains(got, holder) {
+				t.Errorf("%d nodes: %s is watched by %v", n, holder, got)
+			}
+			slices.Reverse(nodes)
+			if again := addresses.Watchers(holder, nodes); !slices.Equal(again, got) {
+				t.Errorf("in another order %s is watched by %v, not %v", holder, again, got)
+			}
+			for _, w := range got {
+				burden[w]++
+			}
+		}
+		for node, holders := range burden {
+			if holders > 12 {
+				t.Errorf("%d nodes: %s watches %d", n, node, holders)
+			}
+		}
+	}
+}
+
+// A node that goes changes the watchers of those alone that it watched, by one.
+func TestWatchersChangeLittle(t *testing.T) {
+	nodes := names(20)
+	for _, holder := range nodes[1:] {
+		before, after := addresses.Watchers(holder, nodes), addresses.Watchers(holder, nodes[1:])
+		kept := 0
+		for _, w := range before {
+			if slices.Contains(after, w) {
+				kept++
+			}
+		}
+		if want := len(before) - count(before, nodes[0]); kept != want {
+			t.Errorf("%s: %v, then %v", holder, before, after)
+		}
+	}
+}
+
+func count(all []string, one string) (n int) {
+	for _, s := range all {
+		if s == one {
+			n++
+		}
+	}
+	return n
+}
+
+func TestWatched(t *testing.T) {
+	nodes := []string{"n1", "n2", "n3"}
+	c := claim("local", 0, addresses.IPv4)
+	c.Local, c.Check = true, 30999
+	pools := []addresses.Pool{pool("a", "192.0.2.0/24")}
+	l, _ := addresses.Ledger{}.Assign(pools, []addresses.Claim{c, claim("s1", 1, addresses.IPv4), claim("s2", 2, addresses.IPv4), claim("shared", 3, addresses.IPv4)})
+	may := everywhere(l, []string{"n1"})
+	l, _ = l.Place(may)
+	holder := []addresses.Endpoint{{Node: "n1", Port: addresses.ProxyPort}, {Node: "n1", Port: addresses.AgentPort}, {Node: "n1", Port: 30999}}
+	// Those that hold nothing are what an address could go to.
+	idle := func(n string) []addresses.Endpoint {
+		return []addresses.Endpoint{{Node: n, Port: addresses.ProxyPort}, {Node: n, Port: addresses.AgentPort}}
+	}
+	for self, want := range map[string][]addresses.Endpoint{
+		"n1": slices.Concat(idle("n2"), idle("n3")), "n2": slices.Concat(holder, idle("n3")), "n3": slices.Concat(holder, idle("n2")), "stranger": nil,
+	} {
+		if got := l.Watched(self, nodes); !slices.Equal(got, want) {
+			t.Errorf("%s watches %v, want %v", self, got, want)
+		}
+	}
+	// One that is not ready may answer all the same, and holds on until another one does.
+	if got := l.Watched("n2", []string{"n2", "n3"}); !slices.Equal(got, slices.Concat(holder, idle("n3"))) {
+		t.Errorf("n1 is not ready: n2 watches %v", got)
+	}
+	both, _ := l.Place(together(l, []string{"n1", "n2"}))
+	if got := both.Watched("n3", nodes); len(got) > 0 {
+		t.Errorf("routers see who announces, and n3 watches %v", got)
+	}
+	free, _ := l.Assign(pools, nil)
+	free, _ = free.Place(nil)
+	if got := free.Watched("n2", nodes); len(got) > 0 {
+		t.Errorf("nobody has an address, and n2 watches %v", got)
+	}
+}
+
+func TestSilent(t *testing.T) {
+	proxy := addresses.Endpoint{Node: "holder", Port: addresses.ProxyPort}
+	for _, c := range []struct {
+		nodes, voters int // beside the holder; the first so many of its watchers
+		silent        bool
+	}{{1, 0, false}, {1, 1, true}, {2, 1, false}, {2, 2, true}, {3, 1, false}, {3, 2, true}, {9, 1, false}, {9, 2, true}, {9, 3, true}} {
+		nodes := append(names(c.nodes), "holder")
+		reports := map[string]addresses.Report{
+			"holder":   {Silent: []addresses.Endpoint{proxy}}, // of itself
+			"stranger": {Silent: []addresses.Endpoint{proxy}},
+		}
+		watchers := addresses.Watchers("holder", nodes)
+		for _, n := range nodes[:c.nodes] {
+			if !slices.Contains(watchers, n) {
+				reports[n] = addresses.Report{Silent: []addresses.Endpoint{proxy}} // does not count
+			}
+		}
+		for _, w := range watchers[:c.voters] {
+			reports[w] = addresses.Report{Silent: []addresses.Endpoint{proxy, proxy}}
+		}
+		got := addresses.Silent(reports, nodes)
+		if slices.Equal(got, []addresses.Endpoint{proxy}) != c.silent || !c.silent && len(got) > 0 {
+			t.Errorf("%d nodes, %d watchers hear nothing: silent are %v", c.nodes, c.voters, got)
+		}
+	}
+}
+
+// A node that is cut off hears nobody, and takes nothing from anybody while others hear them.
+func TestOneThatIsCutOffSilencesNobody(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 4))
+	nodes := names(30)
+	for range 30 {
+		alone := nodes[r.IntN(len(nodes))]
+		var all []addresses.Endpoint
+		for _, n := range nodes {
+			all = append(all, addresses.Endpoint{Node: n, Port: addresses.ProxyPort})
+		}
+		if got := addresses.Silent(map[string]addresses.Report{alone: {Silent: all}}, nodes); len(got) > 0 {
+			t.Errorf("%s alone silences %v", alone, got)
+		}
+	}
+}
+
+// Each node watches those, and all of those, whose watcher it is.
+func TestWatchedByTheirWatchers(t *testing.T) {
+	l, _ := used(3).Place(everywhere(used(3), []string{"node-0"}))
+	for _, n := range []int{1, 2, 3, 4, 5, 60} {
+		nodes := names(n)
+		watched := make(map[string][]string)
+		for _, self := range nodes {
+			for _, e := range l.Watched(self, nodes) {
+				if e.Port == addresses.AgentPort {
+					watched[e.Node] = append(watched[e.Node], self)
+				}
+			}
+		}
+		for _, node := range nodes {
+			want := addresses.Watchers(node, nodes)
+			slices.Sort(want)
+			slices.Sort(watched[node])
+			if !slices.Equal(watched[node], want) {
+				t.Errorf("%d nodes: %s is watched by %v, want %v", n, node, watched[node], want)
+			}
+		}
+	}
+}

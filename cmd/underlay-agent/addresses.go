@@ -1,0 +1,173 @@
+//go:build linux
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+	"path/filepath"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+
+	"github.com/underlay-ccm/underlay/addresses"
+	addressagent "github.com/underlay-ccm/underlay/addresses/agent"
+	"github.com/underlay-ccm/underlay/addresses/layer2"
+	"github.com/underlay-ccm/underlay/addresses/layer2/socket"
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/netfilter"
+	"github.com/underlay-ccm/underlay/routes/agent"
+	"github.com/underlay-ccm/underlay/routes/kernel"
+)
+
+// held are the addresses that this node holds, which the packet filter follows.
+type held struct {
+	// used: there are pools of them.
+	used bool
+	addressagent.Set
+}
+
+// filtered adds them to what the packet filter does.
+func (h *held) filtered(d netfilter.Desired) netfilter.Desired {
+	if h.used {
+		d.RefuseHeld, d.Held = true, h.All()
+	}
+	return d
+}
+
+// holder makes the part of the agent that holds addresses.
+func (o *options) holder(
+	s settings, m machine, nodes coreinformers.NodeInformer, reg agent.Registry,
+) (*addressagent.Agent, error) {
+	api, err := o.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	identify(api)
+	client, err := addressagent.Connect(api)
+	if err != nil {
+		return nil, err
+	}
+	friends := addressagent.NewFriends(neighbors{m.network})
+	return addressagent.New(addressagent.Config{
+		Self: o.nodeName, Nodes: nodes,
+		ConfigMaps: client.CoreV1().ConfigMaps(addressagent.LedgerNamespace), Patcher: client.CoreV1().Nodes(),
+		Movers:  movers(s.addresses, o.nodeName, m.network, friends),
+		Friends: friends, Held: &m.held.Set, Own: &addressagent.Set{}, Check: addressagent.HTTPCheck(),
+		StatePath: o.heldPath(), Registry: reg,
+	})
+}
+
+func (o *options) heldPath() string { return filepath.Join(o.stateDir, addressagent.StateFile) }
+
+// movers are those that the pools name, and the one that announces podCIDRs.
+func movers(
+	a config.Addresses, self string, network *kernel.Kernel, friends *addressagent.Friends,
+) (all []addressagent.NamedMover) {
+	for _, kind := range []config.Mover{config.Layer2, config.BGPMover, config.FloatingIP, config.Failover} {
+		var pools []addresses.Pool
+		for _, p := range a.Pools {
+			if p.Mover == kind {
+				pools = append(pools, p.Pool)
+			}
+		}
+		if len(pools) == 0 && (kind != config.BGPMover || !a.BGP.PodCIDRs) {
+			continue
+		}
+		named := addressagent.NamedMover{Name: string(kind), Pools: pools}
+		switch kind {
+		case config.Layer2, config.FloatingIP:
+			responder := layer2.New(layer2.Config{Open: socket.Open, Friend: friends.Friend})
+			named.Mover = newSegment(responder, network, kind == config.FloatingIP)
+		case config.BGPMover:
+			named.Mover = newRouters(self, a.BGP, pools)
+		default: // Robot routes it here, to an address that the machine has
+			named.Mover = &addressagent.Passive{}
+		}
+		all = append(all, named)
+	}
+	return all
+}
+
+// holds reports whether this node has anything to do with addresses.
+func holds(a config.Addresses) bool { return a.Enabled() || a.BGP.PodCIDRs }
+
+// printAddresses shows which addresses the ledger gives to this node, and what its Node says against
+// that. It returns how much needs a person.
+func (o *options) printAddresses(ctx context.Context, out io.Writer, s settings, h *held) (trouble int, err error) {
+	only := func(name string) metav1.ListOptions {
+		return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
+	}
+	maps := s.client.CoreV1().ConfigMaps(addressagent.LedgerNamespace)
+	stored, err := maps.List(ctx, only(addressagent.LedgerName))
+	if err != nil {
+		return 0, fmt.Errorf("reading the ledger of addresses: %w", err)
+	}
+	var ledger addresses.Ledger
+	for i := range stored.Items {
+		if ledger, err = addresses.ParseLedger([]byte(stored.Items[i].Data[addressagent.LedgerKey])); err != nil {
+			return 0, err
+		}
+	}
+	var mine []netip.Addr
+	for _, e := range ledger.Entries() {
+		if e.HeldBy(o.nodeName) {
+			mine = append(mine, e.Address)
+			fmt.Fprintf(out, "address %s: %s\n", e.Address, describe(e, s.addresses))
+		}
+	}
+	h.used = s.addresses.Enabled()
+	h.Put(mine)
+	nodes, err := s.client.CoreV1().Nodes().List(ctx, only(o.nodeName))
+	if err != nil {
+		return 0, fmt.Errorf("reading what this machine's Node says about addresses: %w", err)
+	}
+	for i := range nodes.Items {
+		report, err := addresses.ParseReport(nodes.Items[i].Annotations[addresses.ReportAnnotation])
+		if err != nil {
+			return 0, err
+		}
+		trouble += printReport(out, report, mine)
+	}
+	return trouble, nil
+}
+
+// describe says how an address comes to this node, and for whom.
+func describe(e addresses.Entry, a config.Addresses) string {
+	way := "in no pool of the configuration"
+	for _, p := range a.Pools {
+		if p.Contains(e.Address) {
+			way = fmt.Sprintf("by %s, pool %s", p.Mover, p.Name)
+		}
+	}
+	for _, share := range e.Shares {
+		way += fmt.Sprintf(", for %s/%s", share.Namespace, share.Name)
+	}
+	return way
+}
+
+// printReport shows what speaks against holding addresses here.
+func printReport(out io.Writer, r addresses.Report, mine []netip.Addr) (trouble int) {
+	if r.Unfit != "" {
+		trouble++
+		fmt.Fprintf(out, "addresses: %s\n", r.Unfit)
+	}
+	for _, p := range r.Refused {
+		if slices.Contains(mine, p.Address) {
+			trouble++
+			fmt.Fprintf(out, "address %s: %s: %s\n", p.Address, p.Reason, p.Text)
+		}
+	}
+	for _, router := range r.Routers {
+		if !router.Established {
+			trouble++
+			fmt.Fprintf(out, "router %s: the session is %s\n", router.Name, cmp.Or(router.State, "down"))
+		}
+	}
+	return trouble
+}

@@ -1,0 +1,178 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/underlay-ccm/underlay/addresses"
+	addressagent "github.com/underlay-ccm/underlay/addresses/agent"
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/routes/agent"
+)
+
+func prefixes(texts ...string) []netip.Prefix {
+	var all []netip.Prefix
+	for _, text := range texts {
+		all = append(all, netip.MustParsePrefix(text))
+	}
+	return all
+}
+
+// Only interfaces that work, and none of pods', have neighbors that ask for addresses.
+func TestSegmentLinks(t *testing.T) {
+	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
+	found := []agent.Link{
+		{Index: 5, Name: "eth1", Up: true, Carrier: true, Hardware: mac, Addrs: prefixes("fe80::1/64", "192.0.2.7/24", "192.0.2.8/24", "2001:db8::7/64")},
+		{Index: 2, Name: "eth0", Up: true, Carrier: true, Hardware: mac, Addrs: prefixes("198.51.100.7/32", "fe80::1/64")},
+		{Index: 1, Name: "lo", Up: true, Carrier: true, Addrs: prefixes("127.0.0.1/8")},
+		{Index: 9, Name: "veth1234", Up: true, Carrier: true, Hardware: mac, Addrs: prefixes("10.244.1.1/24")},
+		{Index: 6, Name: "down", Carrier: true, Hardware: mac, Addrs: prefixes("10.0.0.1/24")},
+		{Index: 7, Name: "unplugged", Up: true, Hardware: mac, Addrs: prefixes("10.0.1.1/24")},
+		{Index: 8, Name: "tunnel", Up: true, Carrier: true, Addrs: prefixes("10.0.2.1/24")},
+	}
+	var got []string
+	for _, l := range segmentLinks(found) {
+		got = append(got, fmt.Sprint(l.Name, l.Prefixes))
+	}
+	if want := "eth1[192.0.2.0/24 2001:db8::/64]"; strings.Join(got, " ") != want {
+		t.Errorf("segments %s, want %s", got, want)
+	}
+	table := []agent.Entry{
+		{Dst: netip.MustParsePrefix("::/0"), Kind: agent.Unicast, Link: 5},
+		{Dst: netip.MustParsePrefix("0.0.0.0/0"), Kind: agent.Unicast, Link: 5, Metric: 200},
+		{Dst: netip.MustParsePrefix("0.0.0.0/0"), Kind: agent.Unicast, Link: 2, Metric: 100},
+		{Dst: netip.MustParsePrefix("0.0.0.0/0"), Kind: agent.Unicast, Link: 7, Metric: 1},
+		{Dst: netip.MustParsePrefix("10.0.0.0/8"), Kind: agent.Unicast, Link: 5},
+	}
+	if got := uplinkOf(table, working(found)); got != "eth0" {
+		t.Errorf("IPv4 leaves through %q, want the best default route that works", got)
+	}
+}
+
+func nodeInRack(rack string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "self", Labels: map[string]string{"rack": rack}},
+		Spec:       corev1.NodeSpec{PodCIDRs: []string{"10.244.1.0/24", "fd01:1::/64"}},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, {Type: corev1.NodeInternalIP, Address: "fd00::1"},
+		}},
+	}
+}
+
+// A node speaks with the routers that its labels choose, and a password that can't be read costs one
+// of them.
+func TestRoutersOfANode(t *testing.T) {
+	password := filepath.Join(t.TempDir(), "password")
+	rack, err := labels.Parse("rack=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := config.BGP{ASN: 64512, PodCIDRs: true, Peers: []config.BGPPeer{
+		{Name: "all", Address: netip.MustParseAddr("10.0.0.9"), ASN: 64500, Communities: []uint32{64512<<16 | 100}},
+		{Name: "rack", Address: netip.MustParseAddr("10.0.0.8"), ASN: 64500, Nodes: rack, PasswordFile: password},
+	}}
+	v4, err := addresses.ParseRange("192.0.2.0/28")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRouters("self", settings, []addresses.Pool{{Name: "a", Ranges: []addresses.Range{v4}}})
+	hold := []addressagent.Hold{{Address: netip.MustParseAddr("192.0.2.1")}}
+	for _, c := range []struct{ rack, password, peers, problem string }{
+		{rack: "2", peers: "all"},
+		{rack: "1", peers: "all", problem: "passwordFile " + password + " of router rack"},
+		{rack: "1", password: "secret\n", peers: "all rack"},
+		{rack: "1", password: "\n", peers: "all", problem: "the password is empty"},
+	} {
+		if err := os.WriteFile(password, []byte(c.password), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if c.problem != "" && c.password == "" {
+			_ = os.Remove(password)
+		}
+		d, err := r.desired(addressagent.Want{Node: nodeInRack(c.rack), Hold: hold})
+		var peers []string
+		for _, p := range d.Peers {
+			peers = append(peers, p.Name)
+		}
+		if strings.Join(peers, " ") != c.peers || (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {
+			t.Errorf("%+v: peers %v, %v", c, peers, err)
+		}
+		if !slices.Equal(d.Prefixes, prefixes("192.0.2.1/32", "10.244.1.0/24", "fd01:1::/64")) || len(d.NextHops) != 2 || d.Check() != nil {
+			t.Errorf("%+v: %+v, %v", c, d, d.Check())
+		}
+		if strings.Contains(fmt.Sprintf("%+v %v", d, err), "secret") {
+			t.Error("the password is shown")
+		}
+	}
+	r.settings.PodCIDRs = false
+	if d, _ := r.desired(addressagent.Want{Node: nodeInRack("2")}); len(d.NextHops) != 1 || !d.NextHops[0].Is4() {
+		t.Errorf("IPv6 is offered though there is nothing to tell of it: %v", d.NextHops)
+	}
+}
+
+// TestARouterIsTold lets a real router speak with the mover.
+func TestARouterIsTold(t *testing.T) {
+	if _, err := exec.LookPath("bird"); err != nil {
+		t.Skip("the router is Debian's bird2, which is not installed")
+	}
+	n := newNeighborhood(t)
+	dir := t.TempDir()
+	conf := filepath.Join(dir, "bird.conf")
+	text := "router id 10.0.0.9;\nprotocol device {}\nprotocol bgp node { local 10.0.0.9 as 64500; neighbor 10.0.0.1 as 64512; " +
+		"ipv4 { import all; export none; }; }\n"
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.client.Run("bird", "-c", conf, "-s", filepath.Join(dir, "ctl"), "-P", filepath.Join(dir, "pid"))
+	t.Cleanup(func() { n.client.Run("birdc", "-s", filepath.Join(dir, "ctl"), "down") })
+
+	r := newRouters("self", config.BGP{ASN: 64512, Peers: []config.BGPPeer{{Name: "bird", Address: netip.MustParseAddr("10.0.0.9"), ASN: 64500}}}, nil)
+	held, v6 := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
+	r.Set(addressagent.Want{Node: nodeInRack("1"), Hold: []addressagent.Hold{{Address: held}}})
+	ctx, cancel := context.WithCancel(t.Context())
+	done, changed := make(chan error, 1), make(chan struct{}, 1)
+	go func() {
+		done <- r.Run(ctx, func() {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	await(t, "the address is held once a router knows it", func(context.Context) bool {
+		s := r.State()
+		return len(s.Held) == 1 && s.Held[0].Address == held && len(s.Refused) == 0 && len(s.Routers) == 1 && s.Routers[0].Established
+	})
+	if len(changed) == 0 {
+		t.Error("nobody is told that the session stands")
+	}
+	await(t, "the router has a route", func(context.Context) bool {
+		return strings.Contains(n.client.Run("birdc", "-s", filepath.Join(dir, "ctl"), "show", "route"), "192.0.2.1/32")
+	})
+	r.Set(addressagent.Want{Node: nodeInRack("1"), Hold: []addressagent.Hold{{Address: held}, {Address: v6}}})
+	await(t, "what no session carries is told", func(context.Context) bool {
+		s := r.State()
+		return len(s.Held) == 1 && len(s.Refused) == 1 && s.Refused[0].Reason == addresses.NoRouter && s.Refused[0].Address == v6
+	})
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if s := r.State(); len(s.Held) != 0 {
+		t.Errorf("without sessions it holds %v", s.Held)
+	}
+}

@@ -1,0 +1,228 @@
+//go:build linux
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/addresses"
+	addressagent "github.com/underlay-ccm/underlay/addresses/agent"
+	"github.com/underlay-ccm/underlay/addresses/bgp"
+	"github.com/underlay-ccm/underlay/addresses/bgp/speaker"
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+// routers is the mover of addresses that routers are told of.
+type routers struct {
+	self     string
+	settings config.BGP
+	pools    []addresses.Pool
+	kick     chan struct{}
+
+	mu      sync.Mutex
+	want    addressagent.Want
+	told    bgp.Desired
+	speaker *speaker.Speaker // nil: nobody is spoken with
+	problem error
+}
+
+func newRouters(self string, settings config.BGP, pools []addresses.Pool) *routers {
+	return &routers{self: self, settings: settings, pools: pools, kick: make(chan struct{}, 1)}
+}
+
+// Set tells routers soon.
+func (r *routers) Set(w addressagent.Want) {
+	r.mu.Lock()
+	r.want = w
+	r.mu.Unlock()
+	select {
+	case r.kick <- struct{}{}:
+	default:
+	}
+}
+
+// retrySpeaking is the pause after routers could not be told.
+const retrySpeaking = 5 * time.Second
+
+// Run speaks with routers until the context ends. They keep what they were told for a while then.
+func (r *routers) Run(ctx context.Context, changed func()) error {
+	s := speaker.New(klog.FromContext(ctx), changed)
+	r.mu.Lock()
+	r.speaker = s
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		r.speaker = nil
+		r.mu.Unlock()
+		s.Close()
+	}()
+	var again <-chan time.Time
+	for {
+		err := r.tell(ctx, s)
+		r.mu.Lock()
+		news := (err == nil) != (r.problem == nil)
+		r.problem = err
+		r.mu.Unlock()
+		if again = nil; err != nil {
+			again = time.After(retrySpeaking)
+			klog.FromContext(ctx).Error(err, "Routers are not told what this node holds; trying again")
+		}
+		if news {
+			changed()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.kick:
+		case <-again:
+		}
+	}
+}
+
+// tell says everything, as far as this machine's Node is known: by its labels it has routers.
+func (r *routers) tell(ctx context.Context, s *speaker.Speaker) error {
+	r.mu.Lock()
+	w := r.want
+	r.mu.Unlock()
+	if w.Node == nil {
+		return nil
+	}
+	desired, problem := r.desired(w)
+	if err := s.Set(ctx, desired); err != nil {
+		return errors.Join(problem, err)
+	}
+	r.mu.Lock()
+	r.told = desired
+	r.mu.Unlock()
+	return problem
+}
+
+// desired is what routers are to know. A router whose password can't be read is left out.
+func (r *routers) desired(w addressagent.Want) (bgp.Desired, error) {
+	own := kube.InternalIPs(w.Node)
+	d := bgp.Desired{
+		ASN: r.settings.ASN, RouterID: bgp.RouterID(r.self, own), RestartTime: bgp.DefaultRestartTime,
+	}
+	var problems []error
+	for _, p := range r.settings.Peers {
+		if !speaksWith(p, w.Node) {
+			continue
+		}
+		peer, err := peerOf(p)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		d.Peers = append(d.Peers, peer)
+	}
+	for _, h := range w.Hold {
+		d.Prefixes = append(d.Prefixes, bgp.Host(h.Address))
+	}
+	if r.settings.PodCIDRs {
+		podCIDRs, err := kube.PodCIDRs(w.Node)
+		problems = append(problems, err)
+		d.Prefixes = append(d.Prefixes, podCIDRs...)
+	}
+	for _, a := range own {
+		if r.tells(addresses.FamilyOf(a), d.Prefixes) {
+			d.NextHops = append(d.NextHops, a)
+		}
+	}
+	return d, errors.Join(problems...)
+}
+
+// tells reports whether there can be anything to tell of a family: one that is offered and never
+// used is a complaint in the routers' logs.
+func (r *routers) tells(f addresses.Family, prefixes []netip.Prefix) bool {
+	told := func(p netip.Prefix) bool { return addresses.FamilyOf(p.Addr()) == f }
+	offered := func(p addresses.Pool) bool { return p.Size(f) > 0 }
+	return slices.ContainsFunc(prefixes, told) || slices.ContainsFunc(r.pools, offered)
+}
+
+func speaksWith(p config.BGPPeer, node *corev1.Node) bool {
+	return p.Nodes == nil || p.Nodes.Matches(labels.Set(node.Labels))
+}
+
+func peerOf(p config.BGPPeer) (bgp.Peer, error) {
+	peer := bgp.Peer{
+		Name: p.Name, Address: p.Address, Port: p.Port, ASN: p.ASN, HoldTime: p.HoldTime,
+		Multihop: p.Multihop, BFD: p.BFD,
+	}
+	for _, c := range p.Communities {
+		peer.Communities = append(peer.Communities, bgp.Community{A: c >> 16, B: c & 0xffff})
+	}
+	if p.PasswordFile == "" {
+		return peer, nil
+	}
+	text, err := os.ReadFile(p.PasswordFile)
+	if err == nil {
+		peer.Password, err = bgp.NewPassword(string(text))
+	}
+	if err != nil {
+		return bgp.Peer{}, fmt.Errorf("passwordFile %s of router %s: %w", p.PasswordFile, p.Name, err)
+	}
+	return peer, nil
+}
+
+// stateWithin bounds a look at the sessions.
+const stateWithin = time.Second
+
+// State is what routers know.
+func (r *routers) State() (now addressagent.State) {
+	r.mu.Lock()
+	s, w, told, problem := r.speaker, r.want, r.told, r.problem
+	r.mu.Unlock()
+	var sessions []bgp.PeerState
+	if s != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), stateWithin)
+		defer cancel()
+		var err error
+		sessions, err = s.State(ctx)
+		problem = cmp.Or(problem, err)
+	}
+	carried := map[addresses.Family]bool{}
+	for _, session := range sessions {
+		now.Routers = append(now.Routers, session.Router)
+		for _, f := range session.Carries {
+			carried[f] = carried[f] || session.Established
+		}
+	}
+	for _, h := range w.Hold {
+		f := addresses.FamilyOf(h.Address)
+		switch {
+		case carried[f] && slices.Contains(told.Prefixes, bgp.Host(h.Address)):
+			now.Held = append(now.Held, addresses.Hold{Address: h.Address, Epoch: h.Epoch})
+		default:
+			now.Refused = append(now.Refused, addresses.Problem{
+				Address: h.Address, Reason: addresses.NoRouter, Text: r.noRouter(h.Address, sessions, problem),
+			})
+		}
+	}
+	return now
+}
+
+// noRouter says why no router knows an address from this node.
+func (r *routers) noRouter(a netip.Addr, sessions []bgp.PeerState, problem error) string {
+	f := addresses.FamilyOf(a)
+	switch {
+	case problem != nil:
+		return "routers are not told of it: " + problem.Error()
+	case len(sessions) == 0:
+		return "no router of addresses.bgp.peers is for this node: give one a nodeSelector that matches its labels"
+	}
+	return fmt.Sprintf("no session with a router of this node carries %s: look at the routers' BGP, and "+
+		"at what underlayctl addresses says of them", f)
+}

@@ -1,0 +1,200 @@
+package dedicated
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/internal/cloud"
+	"github.com/underlay-ccm/underlay/internal/requests"
+	"github.com/underlay-ccm/underlay/internal/robot"
+)
+
+// Route routes an address to a machine by its provider ID, and returns when that is done, after a
+// minute. An empty one routes it nowhere. It may be called for several addresses at once. After an
+// error, the caller tries again.
+func (f *Failovers) Route(ctx context.Context, address netip.Addr, machine string) error {
+	if err := f.route(requests.WithPriority(ctx, requests.Urgent), address, machine); err != nil {
+		return fmt.Errorf("failover address %s: %w", address, err)
+	}
+	return nil
+}
+
+func (f *Failovers) route(ctx context.Context, address netip.Addr, machine string) error {
+	nodes, err := f.machines(ctx)
+	if err != nil {
+		return err
+	}
+	to, err := f.destination(ctx, address, machine, nodes)
+	if err != nil {
+		return err
+	}
+	failover, err := f.find(ctx, address)
+	if err != nil {
+		return err
+	}
+	if failover.Active == to {
+		f.arrived(failover.IP)
+		return nil
+	}
+	if err := f.stays(ctx, failover); err != nil {
+		return err
+	}
+	if err := f.affordable(ctx); err != nil {
+		return err
+	}
+	if err := f.leaves(failover.IP); err != nil {
+		return err
+	}
+	if to.IsValid() {
+		_, err = f.o.Robot.RouteFailover(ctx, failover.IP, to)
+	} else {
+		_, err = f.o.Robot.UnrouteFailover(ctx, failover.IP)
+	}
+	f.outdate()
+	var refused *robot.Error
+	switch {
+	case err == nil, robot.IsCode(err, robot.CodeAlreadyRouted):
+		f.arrived(failover.IP)
+		return nil
+	case robot.IsCode(err, robot.CodeLocked):
+		return fmt.Errorf("%w: %w", errUnderWay, err)
+	case errors.As(err, &refused) && refused.Status < http.StatusInternalServerError,
+		errors.As(err, new(*robot.CredentialsError)):
+		f.arrived(failover.IP) // of this one nothing is under way
+		return err
+	}
+	// Nobody knows where it is before somebody has looked.
+	if now, lookErr := f.find(ctx, address); lookErr == nil && now.Active == to {
+		f.arrived(failover.IP)
+		return nil
+	}
+	return err
+}
+
+// destination is the address by which a failover address is routed to a machine; none: nowhere.
+func (f *Failovers) destination(
+	ctx context.Context, address netip.Addr, machine string, nodes map[int64]string,
+) (netip.Addr, error) {
+	if machine == "" {
+		return netip.Addr{}, nil
+	}
+	var number int64
+	for n, id := range nodes {
+		if id == machine {
+			number = n
+		}
+	}
+	if number == 0 {
+		return netip.Addr{}, fmt.Errorf("no Node on a dedicated server has the provider ID %q", machine)
+	}
+	there := func(s cloud.Dedicated) bool { return s.Number == number }
+	servers, err := f.o.Servers.List(ctx, time.Time{})
+	i := slices.IndexFunc(servers, there)
+	if err == nil && i < 0 {
+		servers, err = f.o.Servers.List(ctx, time.Now())
+		i = slices.IndexFunc(servers, there)
+	}
+	switch {
+	case err != nil:
+		return netip.Addr{}, err
+	case i < 0:
+		return netip.Addr{}, fmt.Errorf("dedicated server %d is not in the account", number)
+	}
+	to := mainAddress(servers[i], address)
+	if !to.IsValid() {
+		return netip.Addr{}, fmt.Errorf("dedicated server %d has no main address of the address's family, by which it could be routed there", number)
+	}
+	return to, nil
+}
+
+// find looks for the failover address that an address is of.
+func (f *Failovers) find(ctx context.Context, address netip.Addr) (robot.Failover, error) {
+	if !slices.ContainsFunc(f.o.Ranges, func(r addresses.Range) bool { return r.Contains(address) }) {
+		return robot.Failover{}, errors.New("it is in no pool with failover addresses, and naming it there is the consent to move it")
+	}
+	fresh := failoversFresh
+	if f.underWay(address) > 0 {
+		fresh = failoversUnderWay
+	}
+	found, err := f.look(ctx, fresh)
+	if err != nil {
+		return robot.Failover{}, err
+	}
+	i := indexOf(found, address)
+	if i < 0 {
+		return robot.Failover{}, errors.New("the account has none with this address: order it, or take the address out of addresses.pools")
+	}
+	return found[i], nil
+}
+
+// stays is why a failover address must not be moved now; nil: it may.
+func (f *Failovers) stays(ctx context.Context, failover robot.Failover) error {
+	if !failover.Active.IsValid() {
+		return nil
+	}
+	servers, err := f.o.Servers.List(ctx, time.Time{})
+	if err != nil {
+		return err
+	}
+	i := routedTo(servers, failover.Active)
+	if i < 0 {
+		return fmt.Errorf("it is routed to %s, which is no main address of a server of the account: route it to one of the cluster's servers in Robot to agree that it moves", failover.Active)
+	}
+	f.mu.Lock()
+	ours := f.nodes[servers[i].Number]
+	f.mu.Unlock()
+	if !ours {
+		return fmt.Errorf("it is routed to dedicated server %d, which is no Node of the cluster: route it to one of the cluster's servers in Robot to agree that it moves", servers[i].Number)
+	}
+	return nil
+}
+
+// affordable refuses a move that the account's quota has no place for, now or for its priority.
+func (f *Failovers) affordable(ctx context.Context) error {
+	p := requests.PriorityOf(ctx)
+	if p == requests.Background {
+		return errors.New("it is not moved for the balance alone: the account has 50 moves an hour, for failures and drains")
+	}
+	wait := f.o.Robot.FailoverWait(p)
+	at := time.Now().Add(wait + time.Minute).UTC().Format("15:04") // always the same while it waits
+	switch {
+	case wait <= 0:
+		return nil
+	case p == requests.Urgent:
+		return fmt.Errorf("the account's 50 moves an hour are used up; the next one is possible at %s UTC", at)
+	}
+	return fmt.Errorf("what is left of the account's 50 moves an hour is kept for failures of nodes; a planned move is possible at %s UTC", at)
+}
+
+// leaves takes in that a move of a failover address begins, unless one is under way.
+func (f *Failovers) leaves(ip netip.Addr) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if until := f.until[netOf(ip)]; time.Now().Before(until) {
+		return fmt.Errorf("%w; it is not tried again before %s UTC", errUnderWay, until.UTC().Format(time.TimeOnly))
+	}
+	f.until[netOf(ip)] = time.Now().Add(moveTakes)
+	return nil
+}
+
+// underWay is how long a move of an address may still be under way.
+func (f *Failovers) underWay(address netip.Addr) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return time.Until(f.until[netOf(address)])
+}
+
+var errUnderWay = errors.New("a move of it is under way, and Robot has not told its end")
+
+// arrived takes in that no move of it is under way.
+func (f *Failovers) arrived(ip netip.Addr) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.until, netOf(ip))
+}

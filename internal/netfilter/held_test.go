@@ -1,0 +1,125 @@
+//go:build linux
+
+package netfilter
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/underlay-ccm/underlay/test/testenv/netns"
+)
+
+// Addresses that the node holds for Services, on the segment with the outside.
+const held4, held6 = "198.51.100.50", "2001:db8:99::50"
+
+// holding lets the outside find the held addresses at the node, as an answer to its ARP would, and
+// brings two of their ports to pods, as kube-proxy does: 80 to the node's own under the client's
+// address, 81 to another node's under the node's.
+func (f *segment) holding() {
+	_, mac, _ := strings.Cut(f.node.Run("ip", "-o", "link", "show", "eth0"), "link/ether ")
+	mac, _, _ = strings.Cut(mac, " ")
+	for _, held := range []string{held4, held6} {
+		f.outside.Run("ip", "neighbor", "replace", held, "lladdr", mac, "dev", "eth0", "nud", "permanent")
+	}
+	f.node.Run("nft", "add table inet proxy; "+
+		"add chain inet proxy in { type nat hook prerouting priority dstnat ; }; "+
+		"add chain inet proxy out { type nat hook postrouting priority srcnat ; }; "+
+		"add rule inet proxy in ip daddr "+held4+" tcp dport 80 dnat ip to "+pod4+":80; "+
+		"add rule inet proxy in ip6 daddr "+held6+" tcp dport 80 dnat ip6 to ["+pod6+"]:80; "+
+		"add rule inet proxy in ip daddr "+held4+" tcp dport 81 mark set 1 dnat ip to "+peerPod4+":80; "+
+		"add rule inet proxy in ip6 daddr "+held6+" tcp dport 81 mark set 1 dnat ip6 to ["+peerPod6+"]:80; "+
+		"add rule inet proxy out mark 1 masquerade")
+}
+
+// dial connects from the outside and says how it went.
+func (f *segment) dial(network, to, port string) (took time.Duration, err error) {
+	began := time.Now()
+	f.outside.Do(func() {
+		var conn net.Conn
+		if conn, err = net.DialTimeout(network, net.JoinHostPort(to, port), 5*time.Second); err != nil {
+			return
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+		if _, err = conn.Write([]byte("x")); err == nil {
+			_, err = conn.Read(make([]byte, 1))
+		}
+	})
+	return time.Since(began), err
+}
+
+// What kube-proxy redirects arrives as without us, also where the reverse path is checked strictly;
+// what it doesn't is refused at once, and by nobody's silence.
+func TestHeldAddressesServeServicesAndNothingElse(t *testing.T) {
+	f := newSegment(t)
+	for _, link := range []string{"all", "eth0", "eth1", "veth1"} {
+		f.node.Sysctl("net/ipv4/conf/"+link+"/rp_filter", "1")
+	}
+	f.holding()
+	want := f.desired("10.244.1.0/24", "2001:db8:1:0:1::/80")
+	want.RefuseHeld, want.Held = true, addrs(held4, held6)
+	f.node.apply(want)
+
+	through := func(server *netns.Space, to, port, at string) string {
+		return f.connectPort(f.outside, server, net.JoinHostPort(to, port), net.JoinHostPort(at, "80"))
+	}
+	f.expect("own pod", through(f.pod, held4, "80", pod4), outside4)
+	f.expect("own pod, IPv6", through(f.pod, held6, "80", pod6), outside6)
+	f.expect("another node's pod", through(f.peer, held4, "81", peerPod4), "10.0.0.2")
+	f.expect("another node's pod, IPv6", through(f.peer, held6, "81", peerPod6), "2001:db8:77::2")
+
+	for _, held := range []string{held4, held6} {
+		for _, network := range []string{"tcp", "udp"} {
+			took, err := f.dial(network, held, "82")
+			if !errors.Is(err, syscall.ECONNREFUSED) || took > time.Second {
+				t.Errorf("%s to a port of %s that no Service has: %v after %s, want it refused at once", network, held, err, took)
+			}
+		}
+	}
+	f.node.restart()
+	if changed := f.node.apply(want); len(changed) > 0 {
+		t.Errorf("a process that begins finds other rules than it would make: %q", changed)
+	}
+	want.Held = addrs(held6)
+	if changed := f.node.apply(want); !slices.Equal(changed, []string{"nftables set held-4 of table underlay: 0 prefixes added, 1 removed"}) {
+		t.Errorf("an address that goes: %q", changed)
+	}
+	if elements := f.node.Run("nft", "list", "set", "inet", "underlay", "held-6"); !strings.Contains(elements, held6) {
+		t.Errorf("the other one is gone: %s", elements)
+	}
+	want.RefuseHeld, want.Held = false, nil
+	f.node.apply(want)
+	if rules := f.node.Run("nft", "list", "table", "inet", "underlay"); strings.Contains(rules, "held") {
+		t.Errorf("where no addresses are held there is: %s", rules)
+	}
+}
+
+// connectPort is connect with ports.
+func (f *segment) connectPort(client, server *netns.Space, to, at string) string {
+	f.t.Helper()
+	var listener net.Listener
+	var conn net.Conn
+	var err error
+	server.Do(func() { listener, err = net.Listen("tcp", at) })
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer listener.Close()
+	client.Do(func() { conn, err = net.DialTimeout("tcp", to, 3*time.Second) })
+	if err != nil {
+		return "nobody"
+	}
+	defer conn.Close()
+	accepted, err := listener.Accept()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer accepted.Close()
+	return netip.MustParseAddrPort(accepted.RemoteAddr().String()).Addr().String()
+}
