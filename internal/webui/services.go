@@ -61,6 +61,9 @@ func (v *View) services(s *survey.Snapshot) []Service {
 	v.note("addresses", err)
 	out = append(out, addressed(&held)...)
 	v.Pools = append(v.Pools, addressBars(&held)...)
+	if s.AddressesOn() || len(held.Addresses) > 0 {
+		v.Notes = append(v.Notes, held.Notes...)
+	}
 	rank := []Tone{Bad, Waits, Unknown, OK}
 	slices.SortStableFunc(out, func(a, b Service) int {
 		if a.Tone != b.Tone {

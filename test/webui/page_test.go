@@ -180,3 +180,20 @@ func TestANarrowWindow(t *testing.T) {
 		b.stayedHere()
 	}
 }
+
+// Where nodes hold the addresses of Services, lines lead to those that do.
+func TestThePageShowsAddressesThatNodesHold(t *testing.T) {
+	look, err := snapshots.Addressed(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, look, 1440, 900)
+	b.shows("[data-id='service/shop/web']", "held", "192.0.2.17", "address of pool segment, layer2")
+	b.shows("[data-id='service/shop/dns']", "not held", "192.0.2.18")
+	b.shows("[data-id='service/shop/mail']", "waits for an address", "every pool is full")
+	b.shows("#pools", "segment", "2 of 4 addresses free")
+	if got := ask[int](b, `document.querySelectorAll("#links path.bad").length`); got != 1 {
+		t.Errorf("%d lines to nodes that don't hold what they are to, want 1", got)
+	}
+	b.stayedHere()
+}

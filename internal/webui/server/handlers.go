@@ -123,7 +123,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		case <-news:
-			err = say("data: " + string(s.hub.now().text))
+			if text := s.hub.now().text; text != nil {
+				err = say("data: " + string(text))
+			}
 		case <-beat.C:
 			err = say(":")
 		}
