@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"slices"
 )
 
 // A mutant is one guard of the code, broken.
@@ -40,7 +41,7 @@ func tested(test string, m mutant) mutant {
 
 // mutants is the table.
 func mutants() []mutant {
-	return append(ipamMutants(), segmentMutants()...)
+	return slices.Concat(ipamMutants(), segmentMutants(), webuiMutants())
 }
 
 // ipamMutants are those of node IPAM.
