@@ -94,9 +94,9 @@ func same(old, object any) bool {
 	conditions := slices.EqualFunc(a.Status.Conditions, b.Status.Conditions, func(x, y corev1.NodeCondition) bool {
 		return x.Type == y.Type && x.Status == y.Status && x.Reason == y.Reason && x.Message == y.Message
 	})
-	return conditions && equality.Semantic.DeepEqual(a.Spec, b.Spec) && equality.Semantic.DeepEqual(a.Labels, b.Labels) &&
-		equality.Semantic.DeepEqual(a.Annotations, b.Annotations) && equality.Semantic.DeepEqual(a.Status.Addresses, b.Status.Addresses) &&
-		a.DeletionTimestamp.Equal(b.DeletionTimestamp)
+	equal := equality.Semantic.DeepEqual
+	return conditions && equal(a.Spec, b.Spec) && equal(a.Labels, b.Labels) && equal(a.Annotations, b.Annotations) &&
+		equal(a.Status.Addresses, b.Status.Addresses) && a.DeletionTimestamp.Equal(b.DeletionTimestamp)
 }
 
 // unwatched are the parts that have to be looked at.
@@ -163,10 +163,14 @@ func typed[T any](store cache.Store) []*T {
 
 // notes say what is not watched because that is forbidden.
 func (w *Watcher) notes() (notes []string) {
-	resources := map[Part]string{PartNodes: "nodes", PartServices: "services", PartEndpointSlices: "endpointslices.discovery.k8s.io", PartEvents: "events"}
+	resources := map[Part]string{
+		PartNodes: "nodes", PartServices: "services", PartEvents: "events",
+		PartEndpointSlices: "endpointslices.discovery.k8s.io",
+	}
 	for part, resource := range resources {
 		if b, broken := w.broken[part]; broken && apierrors.IsForbidden(b.err) {
-			notes = append(notes, "not allowed to watch "+resource+", so that they are asked for every some seconds: ask for a role with the verb \"watch\" on "+resource)
+			notes = append(notes, "not allowed to watch "+resource+", so that they are asked for again every few seconds: "+
+				"ask for a role with the verb \"watch\" on "+resource)
 		}
 	}
 	slices.Sort(notes)

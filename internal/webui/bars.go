@@ -51,7 +51,7 @@ func number(n uint64) string {
 // pools adds the pools of podCIDRs before those of addresses.
 func (v *View) pools(s *survey.Snapshot) {
 	view, err := survey.PoolsOf(s)
-	v.note("pools", err)
+	v.note(s, "pools", err)
 	bars := []Bar{}
 	for i := range view.Pools {
 		bars = append(bars, poolBar(&view.Pools[i]))
@@ -67,7 +67,10 @@ func (v *View) pools(s *survey.Snapshot) {
 }
 
 func poolBar(p *survey.PoolRow) Bar {
-	bar := Bar{Name: p.Name, Of: fmt.Sprintf("%s in /%d", p.CIDR, p.Mask), Tone: OK, State: fmt.Sprintf("%s of %s free", number(p.Free), number(p.Capacity))}
+	bar := Bar{
+		Name: p.Name, Of: fmt.Sprintf("%s in /%d", p.CIDR, p.Mask), Tone: OK,
+		State: fmt.Sprintf("%s of %s free", number(p.Free), number(p.Capacity)),
+	}
 	if p.Unlimited {
 		bar.Of, bar.State = fmt.Sprintf("/%d of each server's own", p.Mask), number(p.Used)+" used"
 		return bar

@@ -70,6 +70,17 @@ func (q query) matches(p netip.Prefix) bool {
 	return strings.Contains(p.String(), q.text)
 }
 
+// is reports whether an address is the one, lies in the prefix, or has the text in it.
+func (q query) is(a netip.Addr) bool {
+	switch {
+	case q.address.IsValid():
+		return a == q.address
+	case q.prefix.IsValid():
+		return q.prefix.Contains(a)
+	}
+	return strings.Contains(a.String(), q.text)
+}
+
 // machine says what of a Machine was found, empty if nothing.
 func (q query) machine(m *Machine) string {
 	if strings.Contains(strings.ToLower(m.Name), q.text) {
@@ -81,7 +92,7 @@ func (q query) machine(m *Machine) string {
 		}
 	}
 	for _, a := range m.addresses {
-		if a == q.address || !q.address.IsValid() && strings.Contains(a.String(), q.text) || q.prefix.IsValid() && q.prefix.Contains(a) {
+		if q.is(a) {
 			return "address " + a.String()
 		}
 	}
@@ -99,8 +110,7 @@ func (q query) service(s *Service) string {
 		return s.By
 	}
 	for _, text := range s.Addresses {
-		a, err := netip.ParseAddr(text)
-		if err == nil && (a == q.address || q.prefix.IsValid() && q.prefix.Contains(a)) || !q.address.IsValid() && strings.Contains(text, q.text) {
+		if a, err := netip.ParseAddr(text); err == nil && q.is(a) || err != nil && strings.Contains(text, q.text) {
 			return "address " + text
 		}
 	}

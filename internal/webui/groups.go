@@ -39,16 +39,16 @@ func groupsOf(all []Machine) []Group {
 			well = append(well, m)
 		}
 	}
-	slices.SortStableFunc(trouble, func(a, b Machine) int {
-		return slices.Index([]Tone{Bad, Waits, Unknown}, a.Tone) - slices.Index([]Tone{Bad, Waits, Unknown}, b.Tone)
-	})
+	slices.SortStableFunc(trouble, func(a, b Machine) int { return worstFirst(a.Tone, b.Tone) })
 	groups := []Group{}
 	if len(trouble) > 0 {
-		groups = append(groups, Group{ID: "group/trouble", Title: "Need attention", Folded: len(trouble) > fold, Machines: trouble})
+		attention := Group{ID: "group/trouble", Title: "Need attention", Folded: len(trouble) > fold, Machines: trouble}
+		groups = append(groups, attention)
 	}
 	groups = append(groups, placed(well)...)
 	if len(gone) > 0 {
-		groups = append(groups, Group{ID: "group/gone", Title: "Gone, podCIDRs in quarantine", Folded: len(gone) > fold/3, Machines: gone})
+		quarantined := Group{ID: "group/gone", Title: "Gone, podCIDRs in quarantine", Folded: len(gone) > fold/3, Machines: gone}
+		groups = append(groups, quarantined)
 	}
 	return groups
 }

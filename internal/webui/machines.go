@@ -62,7 +62,10 @@ func machinesOf(s *survey.Snapshot, troubled map[string]bool) ([]Machine, error)
 		if h.Released.IsZero() {
 			continue
 		}
-		m := Machine{ID: nodeID(h.Node.Name), Name: h.Node.Name, Tone: Unknown, State: "gone", Gone: true, Ranges: []Range{}, providerID: h.Node.ProviderID}
+		m := Machine{
+			ID: nodeID(h.Node.Name), Name: h.Node.Name, Tone: Unknown, State: "gone", Gone: true,
+			Ranges: []Range{}, providerID: h.Node.ProviderID,
+		}
 		if s.Node(h.Node.Name) != nil {
 			m.ID += "/" + h.Node.UID // another Node has the name now
 		}

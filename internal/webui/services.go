@@ -1,6 +1,7 @@
 package webui
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -48,7 +49,7 @@ type Target struct {
 func (v *View) services(s *survey.Snapshot) []Service {
 	out := []Service{}
 	balancers, err := survey.LoadBalancersOf(s)
-	v.note("load balancers", err)
+	v.note(s, "load balancers", err)
 	for i := range balancers.Services {
 		if b := &balancers.Services[i]; !holdsAddress(s, b) {
 			out = append(out, balanced(b))
@@ -58,18 +59,14 @@ func (v *View) services(s *survey.Snapshot) []Service {
 		out = append(out, balanced(&balancers.Orphans[i]))
 	}
 	held, err := survey.AddressesOf(s)
-	v.note("addresses", err)
+	v.note(s, "addresses", err)
 	out = append(out, addressed(&held)...)
 	v.Pools = append(v.Pools, addressBars(&held)...)
 	if s.AddressesOn() || len(held.Addresses) > 0 {
 		v.Notes = append(v.Notes, held.Notes...)
 	}
-	rank := []Tone{Bad, Waits, Unknown, OK}
 	slices.SortStableFunc(out, func(a, b Service) int {
-		if a.Tone != b.Tone {
-			return slices.Index(rank, a.Tone) - slices.Index(rank, b.Tone)
-		}
-		return strings.Compare(a.Name, b.Name)
+		return cmp.Or(worstFirst(a.Tone, b.Tone), strings.Compare(a.Name, b.Name))
 	})
 	return out
 }
@@ -111,7 +108,8 @@ func balanced(b *survey.BalancerRow) Service {
 
 // listen adds a listener and its targets.
 func (v *Service) listen(l survey.ListenerRow) {
-	port := Port{Text: fmt.Sprintf("%d → %d %s", l.Port, l.DestinationPort, l.Protocol), Check: l.Check, Targets: len(l.Targets)}
+	port := Port{Check: l.Check, Targets: len(l.Targets)}
+	port.Text = fmt.Sprintf("%d → %d %s", l.Port, l.DestinationPort, l.Protocol)
 	tones := map[string]Tone{"healthy": OK, "unhealthy": Bad, "unknown": Waits}
 	for _, t := range l.Targets {
 		if t.Health == "healthy" {

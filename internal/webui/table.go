@@ -80,10 +80,7 @@ func (v *View) table(s *survey.Snapshot) RouteTable {
 		t.Routes = append(t.Routes, row)
 	}
 	t.Budget = budgetBar(&view)
-	order := []Tone{Bad, Waits, Unknown, OK}
-	slices.SortStableFunc(t.Routes, func(a, b Route) int {
-		return slices.Index(order, a.Tone) - slices.Index(order, b.Tone)
-	})
+	slices.SortStableFunc(t.Routes, func(a, b Route) int { return worstFirst(a.Tone, b.Tone) })
 	return t
 }
 

@@ -41,9 +41,14 @@ const (
 	Bad     Tone = "bad"
 )
 
+// worstFirst compares for sorting.
+func worstFirst(a, b Tone) int {
+	order := []Tone{Bad, Waits, Unknown, OK}
+	return slices.Index(order, a) - slices.Index(order, b)
+}
+
 func worse(a, b Tone) Tone {
-	order := []Tone{OK, Unknown, Waits, Bad}
-	if slices.Index(order, a) >= slices.Index(order, b) {
+	if worstFirst(a, b) <= 0 {
 		return a
 	}
 	return b
@@ -83,7 +88,7 @@ func ViewOf(s *survey.Snapshot) View {
 	v := View{Taken: s.Taken, Cluster: cluster(s), NotSeen: s.NotSeen()}
 	found := doctor.Examine(s)
 	machines, err := machinesOf(s, troubled(found))
-	v.note("machines", err)
+	v.note(s, "machines", err)
 	v.Services = v.services(s)
 	v.Table = v.table(s)
 	v.pools(s)
@@ -93,11 +98,17 @@ func ViewOf(s *survey.Snapshot) View {
 	return v
 }
 
-// note says why something is not shown. What could not be seen is said once.
-func (v *View) note(what string, err error) {
-	if err != nil && len(v.NotSeen) == 0 {
-		v.Notes = append(v.Notes, what+": "+err.Error())
+// note says why something is not shown, unless NotSeen says it.
+func (v *View) note(s *survey.Snapshot, what string, err error) {
+	if err == nil {
+		return
 	}
+	for _, g := range s.Gaps {
+		if strings.Contains(err.Error(), g.Reason) {
+			return
+		}
+	}
+	v.Notes = append(v.Notes, what+": "+err.Error())
 }
 
 func cluster(s *survey.Snapshot) string {

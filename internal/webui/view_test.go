@@ -208,6 +208,12 @@ func TestWithoutSight(t *testing.T) {
 			t.Errorf("%+v", svc)
 		}
 	}
+	other := eventful(t, 3)
+	other.Servers = other.Servers[:0] // the token of another project
+	other.Gaps = []survey.Gap{{Part: survey.PartEvents, Reason: "no right"}}
+	if v := webui.ViewOf(other); !strings.Contains(strings.Join(append(v.Table.Notes, v.NotSeen...), " "), "project") {
+		t.Errorf("what is wrong with the token is not said: %q, %q, %q", v.Table.Notes, v.Notes, v.NotSeen)
+	}
 	nothing := webui.ViewOf(&survey.Snapshot{Gaps: []survey.Gap{{Part: survey.PartNodes, Reason: "no right"}}})
 	if len(nothing.NotSeen) != 1 || len(nothing.Groups)+len(nothing.Services) > 0 {
 		t.Errorf("%+v", nothing)

@@ -43,7 +43,8 @@ func Listen(ctx context.Context, port uint16) (net.Listener, error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
-		return nil, fmt.Errorf("port %d of 127.0.0.1: %w: choose another with --port, or leave the flag out for any that is free", port, err)
+		const remedy = "choose another with --port, or leave the flag out for any that is free"
+		return nil, fmt.Errorf("port %d of 127.0.0.1: %w: %s", port, err, remedy)
 	}
 	return l, nil
 }
