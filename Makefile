@@ -42,7 +42,7 @@ ifdef KUBEADM
 	@bin/demo-machines $(if $(ONCE),-once)
 else
 	@[ "$$(id -u)" != 0 ] || $(MAKE) --no-print-directory cni
-	@$(STEP) "programs of the demo" $(COMPILE) build -trimpath $(TAGS) -ldflags '-s -w' -o bin/ ./cmd/underlay-ccm ./cmd/underlay-agent ./test/demo
+	@$(STEP) "programs of the demo" $(COMPILE) build -trimpath $(TAGS) -ldflags '-s -w' -o bin/ ./cmd/underlay-ccm ./cmd/underlay-agent ./cmd/underlayctl ./test/demo
 	@bin/demo $(if $(ONCE),-once)
 endif
 
