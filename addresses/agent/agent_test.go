@@ -182,6 +182,14 @@ func TestHeldAddressesAreTold(t *testing.T) {
 		if got := m.agent.Held.All(); !slices.Equal(got, want) || changes != 1 {
 			t.Errorf("held: %v, %d changes", got, changes)
 		}
+		m.mover.mu.Lock()
+		m.mover.refused[want[1]] = true // whoever has it now, its packets may come here
+		m.mover.mu.Unlock()
+		m.agent.look()
+		m.after(time.Second)
+		if got := m.agent.Held.All(); !slices.Equal(got, want) || changes != 1 {
+			t.Errorf("held or refused: %v, %d changes", got, changes)
+		}
 		m.api.put("one", ledgerText("192.0.2.2 a 1"))
 		m.after(0)
 		if got := m.agent.Held.All(); !slices.Equal(got, want[:1]) || changes != 2 {

@@ -51,6 +51,9 @@ func TestAddressesOnBareMetal(t *testing.T) {
 		{"draining loses nothing", h.drained},
 		{"an agent's death and its upgrade lose nothing", h.agentRestarts},
 		{"a silent API server loses nothing", h.silentAPIServer},
+		{"a holder without API server hands over and loses nothing", h.withoutAPIServer},
+		{"a kube-proxy that ends loses nothing", h.proxyEnds},
+		{"an address whose traffic is local follows the pods", h.podGone},
 		{"a holder that was parted gives up within a second of its return", h.parted},
 		{"a machine that loses its power is followed by another one", h.powerOff},
 	} {
