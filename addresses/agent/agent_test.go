@@ -260,6 +260,7 @@ func TestFriends(t *testing.T) {
 		if !f.Friend(mac(2)) {
 			t.Error("b is forgotten")
 		}
+		kernel.asked = nil
 		go f.Run(t.Context())
 		synctest.Wait()
 		if !slices.Equal(kernel.asked, []netip.Addr{c}) {
@@ -269,6 +270,44 @@ func TestFriends(t *testing.T) {
 		time.Sleep(time.Minute)
 		if f.Friend(mac(2)) {
 			t.Error("a Node that is gone leaves a friend")
+		}
+	})
+}
+
+// An agent that has just started is answered by a machine that its kernel has not spoken with, and
+// by Nodes that it has heard of a moment ago.
+func TestNewFriends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mac := func(last byte) net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, 0, last} }
+		b, c := netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.3")
+		kernel := &fakeNeighbors{known: map[netip.Addr]net.HardwareAddr{b: mac(2)}, answers: map[netip.Addr]net.HardwareAddr{c: mac(3)}}
+		f := NewFriends(kernel)
+		go f.Run(t.Context())
+		synctest.Wait()
+		f.set([]netip.Addr{b})
+		if !f.Friend(mac(2)) {
+			t.Error("the kernel's table is not looked at for a Node that is new")
+		}
+		kernel.asked = nil
+		f.set([]netip.Addr{b, c})
+		if !f.Friend(mac(3)) {
+			t.Error("a Node that answers when it is asked is taken for a stranger")
+		}
+		began := time.Now()
+		for range 1000 {
+			f.Friend(mac(9))
+		}
+		if took := time.Since(began); took > friendsWithin {
+			t.Errorf("a stranger holds everything up for %s", took)
+		}
+		f.set([]netip.Addr{b, c, netip.MustParseAddr("10.0.0.4")}) // it is down
+		began = time.Now()
+		for range 1000 {
+			time.Sleep(10 * time.Millisecond)
+			f.Friend(mac(9))
+		}
+		if took := time.Since(began) - 10*time.Second; took > 2*friendsWithin {
+			t.Errorf("a stranger holds everything up for %s, as a Node is down", took)
 		}
 	})
 }

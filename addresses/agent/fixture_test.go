@@ -236,8 +236,10 @@ func (m *fakeMover) log() []string {
 type fakeNeighbors struct {
 	mu    sync.Mutex
 	known map[netip.Addr]net.HardwareAddr
-	asked []netip.Addr
-	looks int
+	// answers are of machines that answer if they are asked, after a moment.
+	answers map[netip.Addr]net.HardwareAddr
+	asked   []netip.Addr
+	looks   int
 }
 
 func (n *fakeNeighbors) Hardware(context.Context) (map[netip.Addr]net.HardwareAddr, error) {
@@ -251,6 +253,15 @@ func (n *fakeNeighbors) Ask(_ context.Context, all []netip.Addr) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.asked = append(n.asked, all...)
+	time.AfterFunc(20*time.Millisecond, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		for _, a := range all {
+			if hardware, is := n.answers[a]; is {
+				n.known[a] = hardware
+			}
+		}
+	})
 	return nil
 }
 
