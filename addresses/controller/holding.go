@@ -27,9 +27,9 @@ func (p *plan) holding(e addresses.Entry) (notes []note) {
 }
 
 func inUse(m member, problem addresses.Problem) string {
-	text := "node %s does not hold %s, because a machine that is none of the cluster's answers for it"
+	text := "node %s does not hold %s, because another machine answers for it"
 	if slices.ContainsFunc(m.report.Held, func(h addresses.Hold) bool { return h.Address == problem.Address }) {
-		text = "node %s holds %s against a machine that is none of the cluster's and answers for it too"
+		text = "node %s holds %s, and another machine answers for it too"
 	}
 	text = fmt.Sprintf(text, m.name, problem.Address)
 	if problem.By != "" {

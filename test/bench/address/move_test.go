@@ -92,6 +92,7 @@ func (m *move) run(command string) string {
 	defer cancel()
 	sh := exec.CommandContext(ctx, "sh", "-ec", command)
 	sh.Env = append(os.Environ(), "KUBECONFIG="+m.lab.ControlPlane.AdminKubeconfig(), "PATH="+m.shims+":"+os.Getenv("PATH"))
+	sh.WaitDelay = time.Second
 	out, err := sh.CombinedOutput()
 	if err != nil {
 		m.b.Fatalf("%s: %v\n%s", command, err, out)
@@ -188,7 +189,9 @@ func (m *move) commands() (all []string) {
 	m.must(err)
 	for _, block := range shell.FindAllStringSubmatch(string(page), -1) {
 		for line := range strings.Lines(block[1]) {
-			all = append(all, strings.TrimSpace(line))
+			if line = strings.TrimSpace(line); line != "" {
+				all = append(all, line)
+			}
 		}
 	}
 	for _, needed := range []string{stopController, deleteSpeakers, look} {
@@ -208,6 +211,9 @@ func (m *move) follow() {
 		if command == look && !installed {
 			installed = true
 			m.install()
+		}
+		if strings.HasPrefix(command, "kubectl delete namespace ") {
+			command += " --wait=false" // nobody here empties namespaces
 		}
 		out := m.run(command)
 		fmt.Printf("$ %s\n%s", command, out)
@@ -289,17 +295,18 @@ func (m *move) alone() {
 			return ""
 		})
 	}
-	services, err := m.lab.Client.CoreV1().Services(metav1.NamespaceDefault).List(m.b.Context(), metav1.ListOptions{})
-	m.must(err)
-	for i := range services.Items {
-		s := &services.Items[i]
-		if s.Spec.Type != corev1.ServiceTypeLoadBalancer {
-			continue
+	// What the agents heard of the speakers they say for a while.
+	m.await("all Services are accepted", func() string {
+		services, err := m.lab.Client.CoreV1().Services(metav1.NamespaceDefault).List(m.b.Context(), metav1.ListOptions{})
+		m.must(err)
+		for i := range services.Items {
+			s := &services.Items[i]
+			c := meta.FindStatusCondition(s.Status.Conditions, "underlay.dev/Accepted")
+			if s.Spec.Type == corev1.ServiceTypeLoadBalancer && (c == nil || c.Status != metav1.ConditionTrue) {
+				return fmt.Sprintf("Service %s: %+v", s.Name, c)
+			}
 		}
-		c := meta.FindStatusCondition(s.Status.Conditions, "underlay.dev/Accepted")
-		if c == nil || c.Status != metav1.ConditionTrue {
-			m.b.Errorf("Service %s is not accepted: %+v", s.Name, c)
-		}
-	}
+		return ""
+	})
 	m.pause(settled)
 }
