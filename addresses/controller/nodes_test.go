@@ -294,7 +294,7 @@ func TestADefendedAddressStays(t *testing.T) {
 		if w.holder("one") != holder {
 			t.Errorf("it went from %s to %s", holder, w.holder("one"))
 		}
-		w.says("one", "False AddressInUse", "holds 192.0.2.1 against")
+		w.says("one", "False AddressInUse", "holds 192.0.2.1, and another machine")
 	})
 }
 

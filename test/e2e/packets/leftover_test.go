@@ -39,7 +39,10 @@ func TestAddressesThatAnotherProgramLeft(t *testing.T) {
 		{"whose kernel has an address that it should not is told", l.told},
 		{"nothing is told of what is removed", l.removed},
 	} {
-		t.Run(step.name, step.run)
+		// Each begins where the one before ended well.
+		if !t.Run(step.name, step.run) {
+			break
+		}
 	}
 }
 
