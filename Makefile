@@ -154,6 +154,11 @@ bench-address: kube cni ## addresses on one segment under faults, beside MetalLB
 	@$(STEP) "metallb" env CGO_ENABLED=0 go run -trimpath ./test/testenv/metallb/build
 	@go test ./test/bench/address -run '^$$' -bench . -benchtime 1x -timeout 60m -rounds $(or $(ROUNDS),3)
 
+.PHONY: address-moves
+address-moves: kube cni ## follow the how-to from MetalLB by its commands, while clients use the addresses; two minutes, needs root
+	@$(STEP) "metallb" env CGO_ENABLED=0 go run -trimpath ./test/testenv/metallb/build
+	@go test ./test/bench/address -run '^$$' -bench Move -benchtime 1x -timeout 20m -rounds 1
+
 # Each mutant is compiled and tested by itself: minutes, so no part of the tests.
 .PHONY: mutants
 mutants: ## break one guard of the code at a time; a test has to notice each; ONLY='a regular expression' chooses

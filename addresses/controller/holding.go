@@ -27,7 +27,7 @@ func (p *plan) holding(e addresses.Entry) (notes []note) {
 }
 
 func inUse(m member, problem addresses.Problem) string {
-	text := "node %s does not hold %s, because a machine that is none of the cluster's answers for it"
+	text := "node %s does not hold %s, because another machine answers for it"
 	if slices.ContainsFunc(m.report.Held, func(h addresses.Hold) bool { return h.Address == problem.Address }) {
 		text = "node %s holds %s, and another machine answers for it too"
 	}

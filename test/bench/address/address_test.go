@@ -62,7 +62,9 @@ func withPort(to netip.AddrPort, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(to.Addr(), port)
 }
 
-func BenchmarkAddress(b *testing.B) {
+// needMetalLB skips a benchmark where there is none, or no lab.
+func needMetalLB(b *testing.B) metallb.MetalLB {
+	b.Helper()
 	if !netlab.Entered() {
 		b.Skip("not root: a lab is made of network namespaces")
 	}
@@ -73,7 +75,12 @@ func BenchmarkAddress(b *testing.B) {
 	if !is {
 		b.Skipf("MetalLB %s isn't built: run this by make bench-address", built.Version)
 	}
-	for _, c := range []contender{underlay{}, &peer{built: built}} {
+	return built
+}
+
+func BenchmarkAddress(b *testing.B) {
+	built := needMetalLB(b)
+	for _, c := range []contender{underlay{}, &peer{built: built, ranges: []string{addressRange}}} {
 		b.Run(c.name(), func(b *testing.B) {
 			for range *rounds {
 				measure(b, c)

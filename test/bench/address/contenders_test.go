@@ -49,6 +49,7 @@ func (underlay) resume(ctx context.Context, _ *world, m *netlab.Machine) error {
 // peer is MetalLB, on a cluster whose pods we connect.
 type peer struct {
 	built   metallb.MetalLB
+	ranges  []string // of its pool
 	running *metallb.Running
 }
 
@@ -61,7 +62,7 @@ func (p *peer) start(w *world) (err error) {
 		return err
 	}
 	w.b.Cleanup(p.running.Stop)
-	if err := p.running.AddPool(w.b.Context(), addressRange); err != nil {
+	if err := p.running.AddPool(w.b.Context(), p.ranges...); err != nil {
 		return err
 	}
 	for _, m := range w.machines {

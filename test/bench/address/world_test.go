@@ -47,6 +47,14 @@ type world struct {
 // begin starts everything and waits until the client is answered.
 func begin(b *testing.B, c contender) *world {
 	b.Helper()
+	w := open(b, c)
+	w.serve()
+	return w
+}
+
+// open is begin without a Service.
+func open(b *testing.B, c contender) *world {
+	b.Helper()
 	w := &world{b: b, contender: c, pods: map[string]*netlab.Pod{}}
 	o := netlab.Options{
 		Metal: true, Machines: []string{"one", "two", "three"}, Dir: b.TempDir(), NodeGrace: grace,
@@ -77,7 +85,6 @@ func begin(b *testing.B, c contender) *world {
 		w.must(err)
 		w.pods[m.Name] = p
 	}
-	w.serve()
 	return w
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -83,6 +84,19 @@ func (m MetalLB) Install(ctx context.Context, lab *netlab.Lab) (*Running, error)
 
 // Stop ends the controller. Speakers end with their machines.
 func (r *Running) Stop() { r.controller.Kill() }
+
+// StopController ends the controller as a kubelet does, and waits for it.
+func (r *Running) StopController(ctx context.Context) error {
+	if err := r.controller.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case <-r.controller.Done():
+		return nil
+	case <-ctx.Done():
+		return r.controller.Failure(context.Cause(ctx))
+	}
+}
 
 // pod makes the object that a program looks itself up by, and the speakers each other.
 func (r *Running) pod(ctx context.Context, component, node string, ip netip.Addr) error {

@@ -333,6 +333,10 @@ func (f *Lab) cloudConfig() string {
 	return f.CloudConfig() + "  " + f.options.Balancing + "\n"
 }
 
+// Configure replaces Options.Settings for managers and agents that are started from now on. It is not
+// to be called while one is being started.
+func (f *Lab) Configure(settings string) { f.options.Settings = settings }
+
 const metalConfig = "apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\nprovider: metal\n"
 
 // Outside is the namespace of the host outside, at OutsideIPv4 and OutsideIPv6.
