@@ -42,7 +42,7 @@ ifdef KUBEADM
 	@bin/demo-machines $(if $(ONCE),-once)
 else
 	@[ "$$(id -u)" != 0 ] || $(MAKE) --no-print-directory cni
-	@$(STEP) "programs of the demo" $(COMPILE) build -trimpath $(TAGS) -ldflags '-s -w' -o bin/ ./cmd/underlay-ccm ./cmd/underlay-agent ./test/demo
+	@$(STEP) "programs of the demo" $(COMPILE) build -trimpath $(TAGS) -ldflags '-s -w' -o bin/ ./cmd/underlay-ccm ./cmd/underlay-agent ./cmd/underlayctl ./test/demo
 	@bin/demo $(if $(ONCE),-once)
 endif
 
@@ -178,9 +178,10 @@ fmt: ## format every file
 	go tool gofumpt -w .
 
 .PHONY: generate
-generate: ## write docs/reference and the picture of the packages anew from the code
+generate: ## write docs/reference, the picture of the packages and the dashboards anew from the code
 	go test ./internal/config ./hcloudsim ./internal/doctor ./lb ./test/checks/docs ./test/checks/archtest ./test/checks/kubeadm ./test/conformance/kubernetes -run TestDocument -count=1 -update
 	go test -C test/bench/report -run TestDocument -count=1 . -update
+	go test -C test/checks/alerts -run TestDashboardFiles -count=1 . -update
 
 .PHONY: manifests
 manifests: ## render deploy/ccm, deploy/agent and deploy/metal anew from deploy/chart
@@ -200,7 +201,7 @@ chart: ## the chart through Helm's own engine: values, mistakes, drift
 
 # A module of its own too, with Prometheus in it.
 .PHONY: alerts
-alerts: ## the alerts on Prometheus' rule engine
+alerts: ## the alerts and the dashboards' queries on Prometheus' engine
 	@$(STEP) "alerts" go test -C test/checks/alerts -count=1 ./...
 
 # Before the tests, because go test would hide the minutes that a first build takes.

@@ -23,9 +23,10 @@ import (
 const (
 	// gatherFor is how long a report waits for what changes at the same time.
 	gatherFor = 50 * time.Millisecond
-	// writeWithin bounds one attempt, and writeAgain the pause after one that failed.
-	writeWithin           = 3 * time.Second
-	writeAgain, writeLast = 200 * time.Millisecond, 5 * time.Second
+	// writeWithin bounds one attempt, and writeAgain the pause after one that failed. What a node says
+	// of a dead one is waited for, so neither is long.
+	writeWithin           = 2 * time.Second
+	writeAgain, writeLast = 200 * time.Millisecond, time.Second
 )
 
 // perNode is how much each Node of the cluster adds to how long a report waits that is not urgent.

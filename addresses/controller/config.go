@@ -40,7 +40,7 @@ type Router interface {
 	// Route leads an address to a node, and returns when that is done, which may take a minute. It
 	// looks where the address leads before it changes anything. An error may mean that it was done
 	// all the same.
-	Route(ctx context.Context, address netip.Addr, providerID string) error
+	Route(ctx context.Context, address netip.Addr, to addresses.Destination) error
 }
 
 // Routing is a mover that is a Router.

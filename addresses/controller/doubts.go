@@ -18,15 +18,16 @@ type doubt struct {
 type since struct {
 	reason addresses.ProblemReason
 	until  time.Time
+	now    bool // it was said just now
 }
 
-// doubts remember what was said against nodes for some time: a node that refuses an address, or
-// does not answer, loses it, and then nobody says anything of it any more. Without memory it would
-// be the first choice again at once.
+// doubts remember what was said against nodes for some time. A node that refuses an address loses
+// it, and then nobody says anything of it any more; without memory it would be the first choice again
+// at once. And one that answers again after a silence may fall silent again, so it is the last choice.
 type doubts map[doubt]since
 
 const (
-	silentFor  = time.Minute // longer than the API server takes to call a dead node not ready
+	silentFor  = time.Minute
 	refusedFor = 5 * time.Minute
 	// believed is how many nodes must say that a stranger answers for an address until it stays
 	// where it is: it would be the same everywhere.
@@ -38,14 +39,17 @@ func (d doubts) learn(f fleet) {
 	for one, said := range d {
 		if _, there := f.member(one.node); !there || !f.now.Before(said.until) {
 			delete(d, one)
+			continue
 		}
+		said.now = false
+		d[one] = said
 	}
 	for _, e := range addresses.Silent(f.reports(), f.watching()) {
-		d[doubt{node: e.Node, port: e.Port}] = since{until: f.now.Add(silentFor)}
+		d[doubt{node: e.Node, port: e.Port}] = since{until: f.now.Add(silentFor), now: true}
 	}
 	for _, m := range f.members {
 		for _, p := range m.report.Refused {
-			d[doubt{node: m.name, address: p.Address}] = since{p.Reason, f.now.Add(refusedFor)}
+			d[doubt{node: m.name, address: p.Address}] = since{reason: p.Reason, until: f.now.Add(refusedFor)}
 		}
 		for _, h := range m.report.Held {
 			// What a stranger claims too is defended: else it could drive an address around.
@@ -54,9 +58,13 @@ func (d doubts) learn(f fleet) {
 	}
 }
 
-func (d doubts) silent(node string, port int) bool {
-	_, is := d[doubt{node: node, port: port}]
-	return is
+// silent reports whether a port of a node does not answer.
+func (d doubts) silent(node string, port int) bool { return d[doubt{node: node, port: port}].now }
+
+// wasSilent reports whether it did not answer a while ago.
+func (d doubts) wasSilent(node string, port int) bool {
+	_, was := d[doubt{node: node, port: port}]
+	return was
 }
 
 // refused reports whether a node should be spared an address. That no router hears it is no reason

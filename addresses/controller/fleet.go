@@ -138,9 +138,12 @@ func (f fleet) member(name string) (member, bool) {
 // Where no node may that is heard, those that are not heard may, but for a holder that is one of them:
 // it keeps the address. That none is heard says more of what is between the nodes, such as a packet
 // filter that lets no checks through, than of each of them, and who comes next is no better.
+//
+// Those that were not heard a while ago keep what they hold, and get an address before it goes to one
+// that is not heard now.
 func (f fleet) eligible(e addresses.Entry, p Pool, serving serving) addresses.Eligible {
 	may := addresses.Eligible{Together: p.Mover == MoverBGP}
-	var silent []string
+	var recovering, silent []string
 	for _, m := range f.members {
 		switch why := f.whyNot(m, e, p, serving); {
 		case why == whySilent && !m.spared:
@@ -150,9 +153,14 @@ func (f fleet) eligible(e addresses.Entry, p Pool, serving serving) addresses.El
 			may.Keeping = append(may.Keeping, m.name)
 		case m.leaving, e.Local() && !serving.ready[m.name]:
 			may.Leaving = append(may.Leaving, m.name)
+		case !may.Together && e.Holder != m.name && f.wasSilent(m, e, p):
+			recovering = append(recovering, m.name)
 		default:
 			may.Nodes = append(may.Nodes, m.name)
 		}
+	}
+	if len(may.Nodes)+len(may.Leaving) == 0 && !slices.Contains(may.Keeping, e.Holder) {
+		may.Nodes = recovering
 	}
 	if len(may.Nodes)+len(may.Leaving) == 0 && !slices.Contains(silent, e.Holder) && !slices.Contains(may.Keeping, e.Holder) {
 		may.Nodes = silent
@@ -175,11 +183,24 @@ func (f fleet) whyNot(m member, e addresses.Entry, p Pool, serving serving) stri
 		return whyEndpoints
 	case p.Mover == MoverLayer2 && !m.report.OnSegment(e.Address), f.doubts.refused(m.name, e.Address, p.Mover):
 		return whyRefused
-	case f.doubts.silent(m.name, e.Check()), f.doubts.silent(m.name, addresses.ProxyPort),
-		answers && f.doubts.silent(m.name, addresses.AgentPort):
+	case slices.ContainsFunc(f.asked(e, p), func(port int) bool { return f.doubts.silent(m.name, port) }):
 		return whySilent
 	}
 	return ""
+}
+
+// asked are the ports by which nodes say whether they serve an address.
+func (f fleet) asked(e addresses.Entry, p Pool) []int {
+	ports := []int{e.Check(), addresses.ProxyPort}
+	if p.Mover == MoverLayer2 || f.routers[p.Mover].Answering {
+		ports = append(ports, addresses.AgentPort)
+	}
+	return ports
+}
+
+// wasSilent reports whether a node did not answer for an address a while ago.
+func (f fleet) wasSilent(m member, e addresses.Entry, p Pool) bool {
+	return slices.ContainsFunc(f.asked(e, p), func(port int) bool { return f.doubts.wasSilent(m.name, port) })
 }
 
 // serving are the nodes that have endpoints of a Service: such as take traffic, and such as do

@@ -3,6 +3,7 @@ package controller
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -111,7 +112,7 @@ func TestASilentNodeLosesItsAddressesAtOnce(t *testing.T) {
 				if !c.moves {
 					return
 				}
-				// Nobody watches a node that holds nothing; it must not be the first choice.
+				// It may fall silent again, so it must not be the first choice.
 				for _, name := range []string{"a", "b", "c"} {
 					if name != holder {
 						w.report(name, addresses.Report{})
@@ -131,6 +132,43 @@ func TestASilentNodeLosesItsAddressesAtOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Nodes that were all silent for a moment, one after the other, are no reason to wait for one that is
+// dead: who answers again takes over.
+func TestWhoAnswersAgainTakesOver(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder, _ := three(w)
+		others := slices.DeleteFunc([]string{"a", "b", "c"}, func(name string) bool { return name == holder })
+		say := func(silent string, by ...string) {
+			for _, name := range by {
+				w.report(name, addresses.Report{Silent: []addresses.Endpoint{{Node: silent, Port: addresses.ProxyPort}}})
+			}
+			w.after(100 * time.Millisecond)
+		}
+		say(others[0], holder, others[1])
+		say(others[1], holder, others[0])
+		for _, name := range []string{holder, others[0], others[1]} {
+			w.report(name, addresses.Report{})
+		}
+		w.settle()
+		if now := w.holder("one"); now != holder {
+			t.Fatalf("%s holds it: the holder was never silent", now)
+		}
+		say(holder, others...)
+		if now := w.holder("one"); now == holder {
+			t.Error("the silent node goes on, because the others were silent once")
+		}
+		// It is back, and the new holder, which was silent before, keeps what it has.
+		now := w.holder("one")
+		for _, name := range others {
+			w.report(name, addresses.Report{})
+		}
+		w.after(2 * time.Second)
+		if w.holder("one") != now {
+			t.Errorf("%s holds it, want still %s", w.holder("one"), now)
+		}
+	})
 }
 
 // Where nobody else may hold an address it stays, and the Service says why nobody may.

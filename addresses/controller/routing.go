@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/addresses"
 )
 
 const (
@@ -31,6 +33,21 @@ const (
 type destination struct {
 	providerID, node string
 	services         []*corev1.Service
+	// serving are the provider IDs of the nodes that may hold it for now. From one of them a move is
+	// planned, and may be put off.
+	serving map[string]bool
+	// former is the node that held it before, if that is gone.
+	former string
+}
+
+// from is what a router is told of a move from where the address leads.
+func (d destination) from(leads string) addresses.Destination {
+	return addresses.Destination{ProviderID: d.providerID, Planned: d.serving[leads], Former: d.former}
+}
+
+// same reports whether there is nothing to do anew.
+func (d destination) same(other destination) bool {
+	return d.providerID == other.providerID && maps.Equal(d.serving, other.serving)
 }
 
 // routing keeps the addresses of one mover where they are to be. It has its own goroutine, and each
@@ -60,12 +77,15 @@ type routing struct {
 type flight struct {
 	address netip.Addr
 	to      destination
+	from    string
+	told    addresses.Destination
 	err     error
 }
 
 // try is when an address that was not led to its node is led again.
 type try struct {
-	to    string // its provider ID
+	to    addresses.Destination
+	from  string // where it led when it was last known; it leads there or to its node
 	delay time.Duration
 	next  time.Time
 	told  string
@@ -90,7 +110,9 @@ func (r *routing) want(p plan) {
 		if pool.Mover != r.mover || len(e.Shares) == 0 || !there || m.providerID == "" {
 			continue
 		}
-		d := destination{providerID: m.providerID, node: m.name}
+		d := destination{
+			providerID: m.providerID, node: m.name, serving: p.serves(e.Address), former: r.former(p, e),
+		}
 		for _, s := range e.Shares {
 			if svc := p.services[types.UID(s.UID)]; svc != nil {
 				d.services = append(d.services, svc)
@@ -99,7 +121,7 @@ func (r *routing) want(p plan) {
 		wanted[e.Address] = d
 	}
 	r.mu.Lock()
-	changed := r.wanted == nil || !maps.EqualFunc(r.wanted, wanted, func(a, b destination) bool { return a.providerID == b.providerID })
+	changed := r.wanted == nil || !maps.EqualFunc(r.wanted, wanted, destination.same)
 	r.wanted = wanted
 	r.mu.Unlock()
 	if changed {
@@ -108,6 +130,31 @@ func (r *routing) want(p plan) {
 		default:
 		}
 	}
+}
+
+// serves are the provider IDs of the nodes that may hold an address, those that drain too.
+func (p *plan) serves(address netip.Addr) map[string]bool {
+	may := p.eligible[address]
+	ids := make(map[string]bool)
+	for _, name := range slices.Concat(may.Nodes, may.Leaving, may.Keeping) {
+		if m, there := p.fleet.member(name); there {
+			ids[m.providerID] = true
+		}
+	}
+	return ids
+}
+
+// former is the node that is gone and held an address before the plan moved it. It is known until
+// the address has another one, as it may lead there until then.
+func (r *routing) former(p plan, e addresses.Entry) string {
+	for _, m := range p.moves {
+		if m.Address == e.Address && p.why[m.Address] == whyGone {
+			return m.From
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.wanted[e.Address].former
 }
 
 // run routes what differs until the context ends, and returns when nothing is on its way any more.
@@ -186,18 +233,37 @@ func (r *routing) pass(ctx context.Context, flights *sync.WaitGroup) {
 	for _, address := range slices.SortedFunc(maps.Keys(wanted), netip.Addr.Compare) {
 		d := wanted[address]
 		t := r.tries[address]
-		waiting := t.to == d.providerID && now.Before(t.next)
-		if r.leads[address] == d.providerID || r.flying[address] || waiting || len(r.flying) == mostFlying {
+		from, known := r.leads[address]
+		if !known {
+			from = t.from
+		}
+		to := d.from(from)
+		waiting := t.to == to && now.Before(t.next)
+		if from == d.providerID && known {
+			r.arrived(address)
+			continue
+		}
+		if r.flying[address] || waiting || len(r.flying) == mostFlying {
 			continue
 		}
 		r.flying[address] = true
 		flights.Go(func() {
-			f := flight{address, d, r.route(ctx, address, d.providerID)}
+			f := flight{address, d, from, to, r.route(ctx, address, to)}
 			select {
 			case r.landed <- f:
 			case <-ctx.Done():
 			}
 		})
+	}
+}
+
+// arrived forgets who held an address before: it leads to the one that does.
+func (r *routing) arrived(address netip.Addr) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if d, still := r.wanted[address]; still {
+		d.former = ""
+		r.wanted[address] = d
 	}
 }
 
@@ -230,10 +296,10 @@ func (r *routing) look(ctx context.Context) error {
 	return nil
 }
 
-func (r *routing) route(ctx context.Context, address netip.Addr, providerID string) error {
+func (r *routing) route(ctx context.Context, address netip.Addr, to addresses.Destination) error {
 	ctx, cancel := context.WithTimeout(ctx, routeTimeout)
 	defer cancel()
-	return r.Route(ctx, address, providerID)
+	return r.Route(ctx, address, to)
 }
 
 func (r *routing) failed(ctx context.Context, err error) {
@@ -254,9 +320,10 @@ func (r *routing) refused(ctx context.Context, f flight) {
 	klog.FromContext(ctx).Error(f.err, "An address was not led to its node, will retry",
 		"address", f.address, "node", f.to.node, "mover", r.mover)
 	t := r.tries[f.address]
-	if t.to != f.to.providerID {
-		t = try{to: f.to.providerID}
+	if t.to != f.told {
+		t = try{to: f.told}
 	}
+	t.from = f.from
 	t.delay = min(max(2*t.delay, firstRouteRetry), lastRouteRetry)
 	t.next = time.Now().Add(t.delay)
 	if text := f.to.node + ": " + f.err.Error(); t.told != text {

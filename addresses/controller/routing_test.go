@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"k8s.io/component-base/metrics"
+
+	"github.com/underlay-ccm/underlay/addresses"
 )
 
 // provider is a Router whose moves take time and may fail.
@@ -21,7 +23,7 @@ type provider struct {
 	mu     sync.Mutex
 	leads  map[netip.Addr]string
 	takes  time.Duration
-	fails  map[string]error // by address, and "" for Routed
+	fails  map[string]error // by address, "planned", and "" for Routed
 	asked  int
 	moves  []string
 	flying map[netip.Addr]bool
@@ -36,7 +38,7 @@ func (p *provider) Routed(context.Context) (map[netip.Addr]string, error) {
 	return maps.Clone(p.leads), p.fails[""]
 }
 
-func (p *provider) Route(ctx context.Context, a netip.Addr, to string) error {
+func (p *provider) Route(ctx context.Context, a netip.Addr, to addresses.Destination) error {
 	p.mu.Lock()
 	p.twice = p.twice || p.flying[a]
 	p.flying[a] = true
@@ -52,8 +54,18 @@ func (p *provider) Route(ctx context.Context, a netip.Addr, to string) error {
 	if err := errors.Join(ctx.Err(), p.fails[a.String()]); err != nil {
 		return err
 	}
-	p.leads[a] = to
-	p.moves = append(p.moves, a.String()+">"+to)
+	if err := p.fails["planned"]; err != nil && to.Planned {
+		return err
+	}
+	p.leads[a] = to.ProviderID
+	move := a.String() + ">" + to.ProviderID
+	if to.Planned {
+		move += "(planned)"
+	}
+	if to.Former != "" {
+		move += "(from " + to.Former + ")"
+	}
+	p.moves = append(p.moves, move)
 	return nil
 }
 

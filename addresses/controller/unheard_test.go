@@ -79,7 +79,7 @@ type nowhere struct{}
 
 func (nowhere) Routed(context.Context) (map[netip.Addr]string, error) { return nil, nil }
 
-func (nowhere) Route(context.Context, netip.Addr, string) error { return nil }
+func (nowhere) Route(context.Context, netip.Addr, addresses.Destination) error { return nil }
 
 // Where no agents run nobody can tell whether a node is heard.
 func TestANodeThatNobodyWatches(t *testing.T) {

@@ -110,6 +110,9 @@ func (o *options) settle() (settings, error) {
 	}
 	s.addresses = loaded.Addresses
 	wrong = append(wrong, passwords(s.addresses.BGP)...)
+	if api != nil {
+		wrong = append(wrong, s.addresses.CheckServer(api.Host))
+	}
 	s.Untrusting, s.Inventory = loaded.Metal, loaded.Inventory
 	s.Modes = agent.Modes{IPv4: agent.Mode(loaded.Families.IPv4), IPv6: agent.Mode(loaded.Families.IPv6)}
 	for _, p := range loaded.Pools {
@@ -126,8 +129,8 @@ func (o *options) settle() (settings, error) {
 	if s.Modes.Any(agent.ByCloud) && len(s.Pools) == 0 {
 		wrong = append(wrong, errors.New("--cluster-cidr: no pods' range is given; give the flag that the cloud controller manager has, or pools in the file"))
 	}
-	if len(wrong) > 0 {
-		return s, errors.Join(wrong...)
+	if err := errors.Join(wrong...); err != nil {
+		return s, err
 	}
 	if s.client, err = newClient(api); err != nil {
 		return s, err

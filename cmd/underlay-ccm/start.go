@@ -51,6 +51,9 @@ func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cl
 	if err := m.checkPools(ctx, c.Client); err != nil {
 		return nil, err
 	}
+	if err := m.config.Addresses.CheckServer(c.Kubeconfig.Host); err != nil {
+		return nil, err
+	}
 	if err := m.checkAddresses(ctx, c.Client, room); err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func newCommand(w process) *cobra.Command {
 		show(w, o, "routes", "The network's route table: whose routes, the budget, the drift", survey.RoutesParts, survey.RoutesOf, routeTables),
 		show(w, o, "lb", "Services, their load balancers, and how the targets fare", survey.LoadBalancersParts, survey.LoadBalancersOf, loadBalancers),
 		show(w, o, "addresses", "Addresses of Services that nodes hold: who holds which, and who waits for one", survey.AddressesParts, survey.AddressesOf, addressPages),
-		doctorCommand(w, o), inspect(w, o), versionCommand(w, o),
+		doctorCommand(w, o), inspect(w, o), uiCommand(w, o), versionCommand(w, o),
 	)
 	return root
 }

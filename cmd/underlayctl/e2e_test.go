@@ -32,6 +32,7 @@ func TestItShowsWhatIsThere(t *testing.T) {
 	t.Run("addresses that nodes hold", func(t *testing.T) { l.addresses(t) })
 	t.Run("other ways to call it", func(t *testing.T) { l.otherWays(t) })
 	t.Run("what it may not see", func(t *testing.T) { l.unseen(t) })
+	t.Run("a live page", func(t *testing.T) { l.live(t) })
 	l.manager.Kill()
 	t.Run("a cluster that drifted", func(t *testing.T) { l.drifted(t, balancer.ID) })
 	t.Run("a server that is gone", func(t *testing.T) { l.serverGone(t) })

@@ -1,5 +1,5 @@
 // Command underlayctl looks at a cluster that Underlay serves, and checks it. It
-// reads only: get and list in Kubernetes, GET in the cloud, and its transports
+// reads only: get, list and watch in Kubernetes, GET in the cloud, and its transports
 // refuse everything else.
 //
 // The same binary under the name kubectl-underlay is a plugin of kubectl.

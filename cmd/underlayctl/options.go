@@ -101,30 +101,45 @@ func (o *options) look(ctx context.Context, w process, want survey.Want) (*surve
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("no answer within %s: raise --timeout, or look why the API server or the cloud is slow", o.timeout))
+	ctx, cancel := o.patience(ctx)
 	defer cancel()
-	client, err := o.client()
+	from, err := o.sources(ctx, w, want.Parts)
 	if err != nil {
 		return nil, err
+	}
+	return survey.Collect(ctx, from, want)
+}
+
+// patience is how long the API server and the cloud may take.
+func (o *options) patience(ctx context.Context) (context.Context, context.CancelFunc) {
+	late := fmt.Errorf("no answer within %s: raise --timeout, or look why the API server or the cloud is slow", o.timeout)
+	return context.WithTimeoutCause(ctx, o.timeout, late)
+}
+
+// sources are where looks at these parts go.
+func (o *options) sources(ctx context.Context, w process, parts survey.Parts) (survey.Sources, error) {
+	client, err := o.client()
+	if err != nil {
+		return survey.Sources{}, err
 	}
 	from := survey.Sources{Client: client, Namespace: o.namespace, Configuration: survey.Configuration{Flags: o.managerFlags}}
 	if o.cloudConfig != "" {
 		if from.Configuration.File, err = w.readFile(o.cloudConfig); err != nil {
-			return nil, fmt.Errorf("--cloud-config: %w: name a file that exists, or leave the flag out to read the cluster's ConfigMap", err)
+			return survey.Sources{}, fmt.Errorf("--cloud-config: %w: name a file that exists, or leave the flag out to read the cluster's ConfigMap", err)
 		}
 		from.Configuration.FileName = o.cloudConfig
 	}
-	if want.Parts&survey.Cloud != 0 {
+	if parts&survey.Cloud != 0 {
 		token, missing, err := o.token(ctx, w, client)
 		if err != nil {
-			return nil, err
+			return survey.Sources{}, err
 		}
 		from.NoCloud = missing
 		if missing == "" {
 			from.Cloud = cloudClient(token)
 		}
 	}
-	return survey.Collect(ctx, from, want)
+	return from, nil
 }
 
 // client is for the API server, and reads only.

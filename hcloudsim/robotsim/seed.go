@@ -273,6 +273,13 @@ func (a *account) seedFailover(seed FailoverSeed) error {
 	return nil
 }
 
+// Failovers are the failover addresses as they are routed now, for who carries their packets.
+func (s *Simulator) Failovers() []FailoverSeed {
+	a, unlock := s.present()
+	defer unlock()
+	return a.state().Failovers
+}
+
 // Owns reports whether an address belongs to the account: to a server, to a
 // failover address, or to a subnet of a vSwitch.
 func (s *Simulator) Owns(ip netip.Addr) bool {

@@ -39,13 +39,14 @@ type FailoverOptions struct {
 // addresses/controller.
 //
 // An address that is in no pool is never touched. One that is routed to a server that is no Node of
-// the cluster, and was none since this process began, stays there: Robot has no labels by which its
-// owner could agree.
+// the cluster stays there, as Robot has no labels by which its owner could agree, unless it is known
+// that the server was the cluster's: it was a Node since this process began, or it has the name of
+// the Node that the ledger had the address held by, and that is gone.
 //
-// All programs of the account together have 50 moves an hour. Moves are urgent unless the context
-// has another priority: a planned one (normal) leaves 5 of them for the failures of nodes, and one
-// for the balance alone (background) is refused, because it helps nobody. What would have to wait
-// for the quota is refused at once, with the time to wait.
+// All programs of the account together have 50 moves an hour. A planned move leaves 5 of them for the
+// failures of nodes, and one for the balance alone (a context of background priority) is refused,
+// because it helps nobody. What would have to wait for the quota is refused at once, with the time to
+// wait.
 //
 // A move takes a minute. After a write whose fate is unknown the address is looked at, and it is not
 // routed again before that time is over: each try would cost one of the 50.

@@ -15,22 +15,25 @@ import (
 	"github.com/underlay-ccm/underlay/internal/robot"
 )
 
-// Route routes an address to a machine by its provider ID, and returns when that is done, after a
-// minute. An empty one routes it nowhere. It may be called for several addresses at once. After an
-// error, the caller tries again.
-func (f *Failovers) Route(ctx context.Context, address netip.Addr, machine string) error {
-	if err := f.route(requests.WithPriority(ctx, requests.Urgent), address, machine); err != nil {
+// Route routes an address to a machine, and returns when that is done, after a minute. It may be
+// called for several addresses at once. After an error, the caller tries again.
+func (f *Failovers) Route(ctx context.Context, address netip.Addr, to addresses.Destination) error {
+	priority := requests.Urgent
+	if to.Planned {
+		priority = requests.Normal
+	}
+	if err := f.route(requests.WithPriority(ctx, priority), address, to); err != nil {
 		return fmt.Errorf("failover address %s: %w", address, err)
 	}
 	return nil
 }
 
-func (f *Failovers) route(ctx context.Context, address netip.Addr, machine string) error {
+func (f *Failovers) route(ctx context.Context, address netip.Addr, d addresses.Destination) error {
 	nodes, err := f.machines(ctx)
 	if err != nil {
 		return err
 	}
-	to, err := f.destination(ctx, address, machine, nodes)
+	to, err := f.destination(ctx, address, d.ProviderID, nodes)
 	if err != nil {
 		return err
 	}
@@ -42,7 +45,7 @@ func (f *Failovers) route(ctx context.Context, address netip.Addr, machine strin
 		f.arrived(failover.IP)
 		return nil
 	}
-	if err := f.stays(ctx, failover); err != nil {
+	if err := f.stays(ctx, failover, d.Former); err != nil {
 		return err
 	}
 	if err := f.affordable(ctx); err != nil {
@@ -133,8 +136,10 @@ func (f *Failovers) find(ctx context.Context, address netip.Addr) (robot.Failove
 	return found[i], nil
 }
 
-// stays is why a failover address must not be moved now; nil: it may.
-func (f *Failovers) stays(ctx context.Context, failover robot.Failover) error {
+// stays is why a failover address must not be moved now; nil: it may. former is the node that the
+// ledger had it held by: the server of this name is the cluster's, as Nodes are matched to servers
+// by name too.
+func (f *Failovers) stays(ctx context.Context, failover robot.Failover, former string) error {
 	if !failover.Active.IsValid() {
 		return nil
 	}
@@ -147,7 +152,7 @@ func (f *Failovers) stays(ctx context.Context, failover robot.Failover) error {
 		return fmt.Errorf("it is routed to %s, which is no main address of a server of the account: route it to one of the cluster's servers in Robot to agree that it moves", failover.Active)
 	}
 	f.mu.Lock()
-	ours := f.nodes[servers[i].Number]
+	ours := f.nodes[servers[i].Number] || former != "" && servers[i].Name == former
 	f.mu.Unlock()
 	if !ours {
 		return fmt.Errorf("it is routed to dedicated server %d, which is no Node of the cluster: route it to one of the cluster's servers in Robot to agree that it moves", servers[i].Number)

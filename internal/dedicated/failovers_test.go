@@ -39,7 +39,7 @@ func newFailing(t *testing.T, o robotsim.Options) *failing {
 	l := &failing{t: t, sim: robotsim.New(o), nodes: map[int64]string{}}
 	for _, n := range []int64{1, 2, 3, 9} {
 		_, err := l.sim.CreateServer(robotsim.ServerSeed{
-			Number: n, IPv4: netip.AddrFrom4([4]byte{192, 0, 2, byte(n)}), IPv6: netip.MustParsePrefix(fmt.Sprintf("2001:db8:%d::/64", n)),
+			Number: n, Name: fmt.Sprintf("s%d", n), IPv4: netip.AddrFrom4([4]byte{192, 0, 2, byte(n)}), IPv6: netip.MustParsePrefix(fmt.Sprintf("2001:db8:%d::/64", n)),
 		})
 		l.must(err)
 		if n != 9 {
@@ -88,7 +88,7 @@ func (l *failing) must(err error) {
 }
 
 func (l *failing) route(ctx context.Context, address string, to int64) error {
-	return l.f.Route(ctx, netip.MustParseAddr(address), machine(to))
+	return l.f.Route(ctx, netip.MustParseAddr(address), addresses.Destination{ProviderID: machine(to)})
 }
 
 // at wants an address at a server, whose number is told by the adapter itself.
@@ -141,7 +141,7 @@ func TestFailoverAddressesAreMoved(t *testing.T) {
 		l.at(shopSix, 2)
 		l.sim.ResetRequests()
 		l.must(l.route(l.t.Context(), shop, 2))
-		l.must(l.f.Route(l.t.Context(), netip.MustParseAddr(shop), ""))
+		l.must(l.f.Route(l.t.Context(), netip.MustParseAddr(shop), addresses.Destination{}))
 		routed, err := l.f.Routed(l.t.Context())
 		l.must(err)
 		if at, known := routed[netip.MustParseAddr(shop)]; !known || at != "" || l.sent(http.MethodPost) != 0 || l.sent(http.MethodDelete) != 1 {
@@ -189,6 +189,21 @@ func TestAFailoverAddressAtAFormerNode(t *testing.T) {
 		l.must(l.route(l.t.Context(), shop, 2))
 		l.at(shop, 2)
 	})
+}
+
+// A process that never saw the Node of a server, knows it by the name in the ledger. Any other name
+// is no consent.
+func TestAFailoverAddressAtTheFormerHolder(t *testing.T) {
+	for former, moves := range map[string]bool{"s9": true, "": false, "s1": false} {
+		account(t, robotsim.Options{}, func(l *failing) {
+			l.order("203.0.113.8/32", 9)
+			address := netip.MustParseAddr("203.0.113.8")
+			err := l.f.Route(l.t.Context(), address, addresses.Destination{ProviderID: machine(2), Former: former})
+			if moves != (err == nil) || l.sent(http.MethodPost) == 1 != moves {
+				t.Errorf("held before by %q: %v, %d moves", former, err, l.sent(http.MethodPost))
+			}
+		})
+	}
 }
 
 // Whatever becomes of a move, trying again gets there, without a second request while the first may
@@ -244,14 +259,16 @@ func TestMovesWhoseEndIsUnknown(t *testing.T) {
 // told at once.
 func TestMovesAreScarce(t *testing.T) {
 	account(t, robotsim.Options{}, func(l *failing) {
-		planned := requests.WithPriority(l.t.Context(), requests.Normal)
+		planned := func(to int) error {
+			return l.f.Route(l.t.Context(), netip.MustParseAddr(shop), addresses.Destination{ProviderID: machine(int64(to)), Planned: true})
+		}
 		if err := l.route(requests.WithPriority(l.t.Context(), requests.Background), shop, 2); err == nil || !strings.Contains(err.Error(), "balance") {
 			t.Errorf("for the balance: %v", err)
 		}
 		made := 0
 		var err error
 		for ; made < 60 && err == nil; made++ {
-			err = l.route(planned, shop, int64(2+made%2))
+			err = planned(2 + made%2)
 			time.Sleep(time.Second)
 		}
 		if made != 45+1 || !strings.Contains(err.Error(), "kept for failures of nodes; a planned move is possible at ") {

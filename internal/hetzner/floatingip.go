@@ -139,11 +139,13 @@ func (f *FloatingIPs) stays(ip floatingIP, nodes map[int64]string) error {
 	return fmt.Errorf("it is assigned to server %d, which is no Node of cluster %q: unassign it, or give it the label %s=%s to agree that it moves", ip.server, f.o.Cluster, lb.LabelCluster, f.o.Cluster)
 }
 
-// Route leads an address to a machine by its provider ID, and returns when that is done. An empty
-// one leads it nowhere. It is urgent, and may be called for several addresses at once. After an
-// error, the caller tries again.
-func (f *FloatingIPs) Route(ctx context.Context, address netip.Addr, machine string) error {
-	if err := f.route(requests.WithPriority(ctx, requests.Urgent), address, machine); err != nil {
+// Route leads an address to a machine, and returns when that is done. It may be called for several
+// addresses at once. After an error, the caller tries again.
+//
+// A planned move is urgent too: the agent that the ledger took the address from stops answering for
+// it within seconds.
+func (f *FloatingIPs) Route(ctx context.Context, address netip.Addr, to addresses.Destination) error {
+	if err := f.route(requests.WithPriority(ctx, requests.Urgent), address, to.ProviderID); err != nil {
 		return fmt.Errorf("floating IP %s: %w", address, err)
 	}
 	return nil

@@ -13,18 +13,26 @@ import (
 
 // claim labels a floating IP as the cluster's own. If that fails, nothing is wrong but that it is
 // tried again at the next reading, so nobody is told: the request is counted.
+//
+// The API replaces all labels at once, so they are read again just before: what somebody else
+// labeled since the list stays. It happens once for each floating IP.
 func (f *FloatingIPs) claim(ctx context.Context, ip floatingIP) {
 	if _, labeled := ip.labels[lb.LabelCluster]; labeled || f.o.Cluster == "" {
 		return
 	}
-	labels := map[string]string{lb.LabelCluster: f.o.Cluster}
-	maps.Copy(labels, ip.labels)
+	var labels map[string]string
 	err := retry(ctx, write, func(ctx context.Context) error {
-		_, _, err := f.client.api.FloatingIP.Update(ctx, &hcloud.FloatingIP{ID: ip.id},
+		now, _, err := f.client.api.FloatingIP.GetByID(ctx, ip.id)
+		if err != nil || now == nil || now.Server == nil || now.Server.ID != ip.server {
+			return err // it isn't there any more
+		}
+		labels = map[string]string{lb.LabelCluster: f.o.Cluster}
+		maps.Copy(labels, now.Labels)
+		_, _, err = f.client.api.FloatingIP.Update(ctx, &hcloud.FloatingIP{ID: ip.id},
 			hcloud.FloatingIPUpdateOpts{Labels: labels})
 		return err
 	})
-	if err == nil {
+	if err == nil && labels != nil {
 		f.note(ip.id, func(ip *floatingIP) { ip.labels = labels })
 	}
 }

@@ -83,7 +83,7 @@ func (f *floating) must(err error) {
 func (f *floating) machine(name string) string { return fmt.Sprintf("hcloud://%d", f.id[name]) }
 
 func (f *floating) route(address, server string) error {
-	return f.ips.Route(f.t.Context(), netip.MustParseAddr(address), f.machine(server))
+	return f.ips.Route(f.t.Context(), netip.MustParseAddr(address), addresses.Destination{ProviderID: f.machine(server)})
 }
 
 // leads wants an address to lead to a server; empty: nowhere.
@@ -130,7 +130,7 @@ func TestFloatingIPsAreMoved(t *testing.T) {
 		if lists != 1 || assigns != 2 || polls > 4 || len(f.sim.Requests()) != lists+assigns+polls {
 			t.Errorf("%d requests: %d lists, %d assignments, %d polls", len(f.sim.Requests()), lists, assigns, polls)
 		}
-		f.must(f.ips.Route(f.t.Context(), netip.MustParseAddr(six), ""))
+		f.must(f.ips.Route(f.t.Context(), netip.MustParseAddr(six), addresses.Destination{}))
 		f.leads(six, "")
 	})
 }
@@ -177,8 +177,8 @@ func TestRoutedFloatingIPs(t *testing.T) {
 				t.Errorf("%s leads to %q (%t), want %q", address, there, known, machine)
 			}
 		}
-		if n, writes := asked(f.sim, "GET /v1/floating_ips"), asked(f.sim, "PUT "); n != 3 || writes != 1 {
-			t.Errorf("%d lists and %d labels for three looks, want 3 and 1", n, writes)
+		if n, writes := asked(f.sim, "GET /v1/floating_ips"), asked(f.sim, "PUT "); n != 3+1 || writes != 1 {
+			t.Errorf("%d reads and %d labels for three looks, want three lists, one read before the label, and the label", n, writes)
 		}
 		labeled, _ := f.sim.FloatingIP(f.id["203.0.113.9"])
 		if labeled.Labels["underlay.dev/cluster"] != "prod" || labeled.Labels["team"] != "x" || *labeled.Description != "kept" {
@@ -187,6 +187,28 @@ func TestRoutedFloatingIPs(t *testing.T) {
 		missing, err := f.ips.Missing(f.t.Context())
 		if err != nil || len(missing) != 1 || missing[0].String() != "203.0.113.0" {
 			t.Errorf("missing are %v, %v", missing, err)
+		}
+	})
+}
+
+// An hour at rest: 12 lists for up to 50 floating IPs, and nothing else.
+func TestAnHourOfFloatingIPsAtRest(t *testing.T) {
+	bubble(t, hcloudsim.Options{}, func(f *floating) {
+		for i := range 46 {
+			f.float(fmt.Sprintf("203.0.113.%d/32", 9+i), []string{"a", "b", "c", ""}[i%4], nil)
+		}
+		look := func() {
+			_, err := f.ips.Routed(f.t.Context())
+			f.must(err)
+			time.Sleep(5 * time.Minute)
+		}
+		look() // which labels
+		f.sim.ResetRequests()
+		for range 12 {
+			look()
+		}
+		if n, lists := len(f.sim.Requests()), asked(f.sim, "GET /v1/floating_ips"); n != 12 || lists != 12 {
+			t.Errorf("%d requests in an hour, %d of them lists", n, lists)
 		}
 	})
 }

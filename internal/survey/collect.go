@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,10 +49,15 @@ func NameOf(svc *corev1.Service) types.NamespacedName {
 func Collect(ctx context.Context, from Sources, want Want) (*Snapshot, error) {
 	s := &Snapshot{Taken: time.Now(), Namespace: cmp.Or(from.Namespace, system), LeaseName: usualLease()}
 	c := &collector{Sources: from, want: want, s: s}
-	for _, look := range []struct {
-		part Part
-		at   func(context.Context) error
-	}{
+	if err := c.run(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// looks are all, in their order: some rest on others' findings.
+func (c *collector) looks() []look {
+	return []look{
 		{PartConfig, c.config},
 		{PartNodes, c.nodes},
 		{PartLedger, c.ledger},
@@ -69,23 +73,7 @@ func Collect(ctx context.Context, from Sources, want Want) (*Snapshot, error) {
 		{PartServers, c.servers},
 		{PartLoadBalancers, c.loadBalancers},
 		{PartActions, c.actions},
-	} {
-		if want.Parts&look.part == 0 {
-			continue
-		}
-		err := look.at(ctx)
-		switch {
-		case err == nil:
-			s.Parts |= look.part
-		case ctx.Err() != nil:
-			return nil, fmt.Errorf("looking at %s: %w", look.part, context.Cause(ctx))
-		case useless(err):
-			return nil, err
-		default:
-			s.Gaps = append(s.Gaps, gap(look.part, err))
-		}
 	}
-	return s, nil
 }
 
 // collector fills one Snapshot.

@@ -89,9 +89,18 @@ func listed[T any, L runtime.Object](
 	return out, nil
 }
 
+// The orders of a Snapshot's lists.
+func byName(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) }
+
+func byNamespace(a, b *corev1.Service) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
+func byTime(a, b *corev1.Event) int { return EventTime(a).Compare(EventTime(b)) }
+
 func (c *collector) nodes(ctx context.Context) (err error) {
 	c.s.Nodes, err = listed[corev1.Node](ctx, "nodes", "", metav1.ListOptions{}, c.Client.CoreV1().Nodes().List)
-	slices.SortFunc(c.s.Nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(c.s.Nodes, byName)
 	return err
 }
 
@@ -153,9 +162,7 @@ func (c *collector) serviceCIDRs(ctx context.Context) error {
 
 func (c *collector) services(ctx context.Context) (err error) {
 	c.s.Services, err = listed[corev1.Service](ctx, "services", "", metav1.ListOptions{}, c.Client.CoreV1().Services(metav1.NamespaceAll).List)
-	slices.SortFunc(c.s.Services, func(a, b *corev1.Service) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(c.s.Services, byNamespace)
 	return err
 }
 
@@ -176,7 +183,7 @@ func (c *collector) events(ctx context.Context) (err error) {
 		options.FieldSelector = fields.Set{"involvedObject.kind": "Service", "involvedObject.name": c.want.Service.Name}.String()
 	}
 	c.s.Events, err = listed[corev1.Event](ctx, "events", where, options, c.Client.CoreV1().Events(namespace).List)
-	slices.SortStableFunc(c.s.Events, func(a, b *corev1.Event) int { return EventTime(a).Compare(EventTime(b)) })
+	slices.SortStableFunc(c.s.Events, byTime)
 	return err
 }
 

@@ -7,6 +7,9 @@
 // the same packages deciding that decide in the controllers, so that what is
 // shown is what they would do.
 //
+// Watcher keeps a Snapshot up to date while somebody looks: by watching in
+// Kubernetes, and by asking the cloud at a pace that leaves its budget to others.
+//
 // It must never write, and never take what it could not see for what is not
 // there: every part that stayed unseen is a Gap with its reason.
 package survey

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -94,11 +95,46 @@ func TestDocsShowWhatTheDemoPrints(t *testing.T) {
 	}
 }
 
-// TestDemo is the demo itself: every step holds, against the real control plane.
+// screenOf keeps what is printed and tells when the cluster is for others to play with.
+type screenOf struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	up   chan struct{}
+}
+
+func (s *screenOf) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if bytes.Contains(b, []byte("The cluster stays up")) {
+		close(s.up)
+	}
+	return s.text.Write(b)
+}
+
+func (s *screenOf) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// TestDemo is the demo itself: every step holds, against the real control plane, and
+// then whoever pastes what it prints can play.
 func TestDemo(t *testing.T) {
-	var out bytes.Buffer
+	out := &screenOf{up: make(chan struct{})}
 	folder := t.TempDir()
-	code := show(t.Context(), &terminal{out: &out, width: 80}, folder, true)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan int, 1)
+	go func() { ended <- show(ctx, &terminal{out: out, width: 80}, folder, false) }()
+	code := -1
+	select {
+	case code = <-ended:
+		t.Errorf("it ended, and did not stay up")
+	case <-out.up:
+		played(t, out.String())
+		cancel()
+		code = <-ended
+	}
 	t.Log(out.String())
 	if code != 0 {
 		t.Fatalf("exit code %d, want 0", code)

@@ -9,7 +9,6 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 
 	"github.com/underlay-ccm/underlay/test/demo/state"
-	"github.com/underlay-ccm/underlay/test/testenv/kubebinary"
 )
 
 // joinEvery is how often the cloud is searched for servers to start or stop a
@@ -19,11 +18,12 @@ const joinEvery = 500 * time.Millisecond
 // hold keeps the cluster up and shows what happens in it until ctx ends. A
 // server that somebody rents joins, one that is deleted falls silent.
 func (d *demo) hold(ctx context.Context) error {
-	kube, err := kubebinary.Path(ctx, d.out)
+	d.wait(d.Status(0, []string{"underlayctl to be built"}, d.width))
+	folder, err := d.offer(ctx)
 	if err != nil {
 		return err
 	}
-	d.print(d.playground(kube))
+	d.print(d.playground(folder))
 	d.holding = true
 	tenants := map[int64]string{}
 	for _, s := range d.cluster.Cloud.Servers() {
@@ -60,26 +60,27 @@ func (d *demo) settle(ctx context.Context, tenants map[int64]string) {
 	}
 }
 
-// playground says how to get at the cluster.
-func (d *demo) playground(kube string) string {
+// playground says how to get at the cluster, with the programs in a folder.
+func (d *demo) playground(folder string) string {
 	servers := d.state.Cloud.Servers
 	first, lasting := servers[0].ID, d.routeTo(servers[len(servers)-1])
 	return fmt.Sprintf(`
 The cluster stays up. In another terminal:
 
-  export KUBECONFIG=%[1]s
-  alias kubectl='%[2]s kubectl'
+  export PATH=%[1]s:$PATH
+
+  underlayctl ui                    # all of it as a live page in the browser
+  underlayctl nodes                 # or in the terminal: pools, routes, lb, doctor, inspect
   kubectl get nodes -o wide
 
-  cloud() { curl -sS -H "Authorization: Bearer $(cat %[3]s)" -H 'Content-Type: application/json' "$@"; }
-  cloud %[4]s/networks/%[5]d
-  cloud %[4]s/servers -d '{"name":"node-5","server_type":"cx22","location":"fsn1","image":"ubuntu-24.04","networks":[%[5]d]}'
-  cloud -X DELETE %[4]s/servers/%[7]d
-  cloud %[4]s/networks/%[5]d/actions/delete_route -d '{"destination":"%[8]s","gateway":"%[9]s"}'
+  cloud /networks/%[2]d
+  cloud /servers -d '{"name":"node-5","server_type":"cx22","location":"fsn1","image":"ubuntu-24.04","networks":[%[2]d]}'
+  cloud /servers/%[3]d -X DELETE
+  cloud /networks/%[2]d/actions/delete_route -d '{"destination":"%[4]s","gateway":"%[5]s"}'
 
 Logs: %[6]s/*.log. What happens is shown here. Ctrl-C ends it all.
 
-`, d.cluster.ControlPlane.AdminKubeconfig(), kube, d.cluster.TokenFile(), d.cluster.CloudURL, d.cluster.Network.ID, d.cluster.ControlPlane.Dir(), first, lasting.Dst, lasting.Via)
+`, folder, d.cluster.Network.ID, first, lasting.Dst, lasting.Via, d.cluster.ControlPlane.Dir())
 }
 
 // routeTo is the route of a server's Node, the zero Route without one.

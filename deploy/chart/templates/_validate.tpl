@@ -92,7 +92,7 @@ never repeated.
     {{- end }}
   {{- end }}
 {{- end }}
-{{- range $field, $secret := dict "token" .Values.token "robot" .Values.robot "podMonitor.tokenSecret" .Values.podMonitor.tokenSecret }}
+{{- range $field, $secret := dict "token" .Values.token "robot" .Values.robot "podMonitor.tokenSecret" .Values.podMonitor.tokenSecret "serviceMonitor.tokenSecret" .Values.serviceMonitor.tokenSecret }}
   {{- range $key, $name := $secret }}
     {{- $pattern := ternary "^[-._a-zA-Z0-9]+$" "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)?$" (hasSuffix "key" (lower $key)) }}
     {{- if not (regexMatch $pattern $name) }}
@@ -103,15 +103,24 @@ never repeated.
 {{- end }}
 
 {{- define "underlay.mistakes.monitoring" }}
-{{- if .Values.podMonitor.enabled }}
-  {{- range $field := ternary (list "ccm" "agent") (list "ccm") .Values.agent.enabled }}
-    {{- $address := (get $.Values $field).bindAddress }}
-    {{- if has $address (list "127.0.0.1" "::1") }}
-      {{- include "underlay.mistake" (list (print $field ".bindAddress") $address "Prometheus can't reach this address of another node" "set it to an address that it reaches, such as 0.0.0.0, or podMonitor.enabled to false") }}
+{{- if and .Values.podMonitor.enabled .Values.serviceMonitor.enabled }}
+  {{- include "underlay.mistake" (list "serviceMonitor.enabled" nil "podMonitor.enabled is true as well, and everything would be read twice" "set one of them to false") }}
+{{- end }}
+{{- range $name := list "podMonitor" "serviceMonitor" }}
+  {{- $monitor := get $.Values $name }}
+  {{- if $monitor.enabled }}
+    {{- range $field := ternary (list "ccm" "agent") (list "ccm") $.Values.agent.enabled }}
+      {{- $address := (get $.Values $field).bindAddress }}
+      {{- if has $address (list "127.0.0.1" "::1") }}
+        {{- include "underlay.mistake" (list (print $field ".bindAddress") $address "Prometheus can't reach this address of another node" (printf "set it to an address that it reaches, such as 0.0.0.0, or %s.enabled to false" $name)) }}
+      {{- end }}
+    {{- end }}
+    {{- if not $monitor.tokenSecret.name }}
+      {{- include "underlay.mistake" (list (print $name ".tokenSecret.name") nil "the controller manager's metrics ask for a token" "name the Secret in kube-system that holds it") }}
     {{- end }}
   {{- end }}
-  {{- if not .Values.podMonitor.tokenSecret.name }}
-    {{- include "underlay.mistake" (list "podMonitor.tokenSecret.name" nil "the controller manager's metrics ask for a token" "name the Secret in kube-system that holds it") }}
-  {{- end }}
+{{- end }}
+{{- if and .Values.dashboards.enabled (hasPrefix "app.kubernetes.io/" .Values.dashboards.label) }}
+  {{- include "underlay.mistake" (list "dashboards.label" .Values.dashboards.label "the chart sets labels of this prefix itself" "name the label that Grafana's sidecar looks for, such as grafana_dashboard") }}
 {{- end }}
 {{- end }}

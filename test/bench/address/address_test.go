@@ -112,6 +112,17 @@ func measure(b *testing.B, c contender) {
 			func(m *netlab.Machine) { w.must(m.Heal(ctx, netlab.SideSegment, netlab.SideAPI)) }, 20 * time.Second,
 		},
 		{
+			"the holder and the client are parted from all others for 20 s",
+			func(m *netlab.Machine) {
+				w.must(w.lab.Split(ctx, []*netlab.Machine{m}, []*netlab.Neighbor{w.client}))
+				w.must(m.Cut(ctx, netlab.SideAPI))
+			},
+			func(m *netlab.Machine) {
+				w.must(w.lab.Unite(ctx))
+				w.must(m.Heal(ctx, netlab.SideAPI))
+			}, 20 * time.Second,
+		},
+		{
 			"the holder loses its power",
 			func(m *netlab.Machine) { w.must(m.PowerOff(ctx)) }, nil, 20 * time.Second,
 		},

@@ -3,6 +3,7 @@ module github.com/underlay-ccm/underlay/test/checks/alerts
 go 1.26.0
 
 require (
+	github.com/grafana/grafana-foundation-sdk/go v0.0.22
 	github.com/prometheus/common v0.71.0
 	github.com/prometheus/prometheus v0.315.0
 	go.yaml.in/yaml/v3 v3.0.5

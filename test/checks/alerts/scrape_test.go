@@ -105,8 +105,8 @@ func uses(expr parser.Expr) (all []use) {
 	return all
 }
 
-// named are the labels of which a template speaks.
-var named = regexp.MustCompile(`\$labels\.([a-z_]+)`)
+// templated are the labels of which a template speaks.
+var templated = regexp.MustCompile(`\$labels\.([a-z_]+)`)
 
 // TestAlertsFindTheirMetrics: each metric of an alert is one that a running
 // program shows, of the kind that the expression takes, with its labels.
@@ -136,7 +136,7 @@ func TestAlertsFindTheirMetrics(t *testing.T) {
 					t.Errorf("%s: no series of %s is one of %s", rule.Name(), u.selector.Name, u.selector)
 				}
 			}
-			for _, label := range named.FindAllStringSubmatch(rule.Annotations().Get("description"), -1) {
+			for _, label := range templated.FindAllStringSubmatch(rule.Annotations().Get("description"), -1) {
 				asked = append(asked, label[1])
 			}
 			for _, label := range asked {
@@ -164,8 +164,9 @@ func matches(u use, series map[string]string) bool {
 	})
 }
 
-// TestAClusterThatWasWell: what programs really showed sets nothing off.
-func TestAClusterThatWasWell(t *testing.T) {
+// recorded are the series of what programs really showed.
+func recorded(t *testing.T) map[string]string {
+	t.Helper()
 	series := map[string]string{`up{job="kube-system/underlay-agent",` + agent + `}`: fmt.Sprintf("1x%d", minutes)}
 	for program, target := range targets() {
 		content, err := os.ReadFile(filepath.Join("testdata", program+".prom"))
@@ -186,8 +187,13 @@ func TestAClusterThatWasWell(t *testing.T) {
 			series[name] = fmt.Sprintf("%sx%d", strconv.FormatFloat(value, 'f', -1, 64), minutes)
 		}
 	}
+	return series
+}
+
+// TestAClusterThatWasWell: what programs really showed sets nothing off.
+func TestAClusterThatWasWell(t *testing.T) {
 	var fired []string
-	for _, alert := range firing(t, text(series), minutes*time.Minute) {
+	for _, alert := range firing(t, text(recorded(t)), minutes*time.Minute) {
 		name, _, _ := strings.Cut(alert, ":")
 		fired = append(fired, name)
 	}

@@ -133,13 +133,25 @@ func rules() []rule {
 			reason: "the simulator stands in for the cloud in tests; nothing that ships may know of it",
 		},
 		{
-			who: []pattern{"./..."}, except: []pattern{"./cmd/...", "./test/...", "./internal/config/...", "./internal/wiring/...", "./internal/survey/...", "./internal/doctor/..."}, never: []pattern{"./internal/config/..."},
+			who: []pattern{"./..."}, except: []pattern{"./cmd/...", "./test/...", "./internal/config/...", "./internal/wiring/...", "./internal/survey/...", "./internal/doctor/...", "./internal/webui"}, never: []pattern{"./internal/config/..."},
 			reason: "only cmd, and who compares it with the world, knows the configuration as a whole; everything else is handed what it needs",
 		},
 
 		{
 			who: []pattern{"./internal/cni/...", "./internal/netfilter/...", "./internal/sysctl/..."}, never: []pattern{"./...", "k8s.io/..."},
 			reason: "the agent's edges change the machine as they are told; they know neither Nodes nor each other",
+		},
+
+		{
+			who:    []pattern{"./internal/webui"},
+			only:   []pattern{"std", "./internal/survey", "./internal/doctor", "./internal/kube", "./internal/config", "k8s.io/api/...", "k8s.io/apimachinery/..."},
+			never:  impure(),
+			reason: "internal/webui makes of one look what the page shows: what it knows is an argument, so that a page of any cluster can be tried",
+		},
+		{
+			who:    []pattern{"./internal/webui/server"},
+			only:   []pattern{"std", "./internal/webui", "./internal/survey"},
+			reason: "internal/webui/server shows what its feed brings and asks neither the API server nor the cloud",
 		},
 
 		// One importer each.
@@ -190,6 +202,12 @@ func rules() []rule {
 			never:  []pattern{"github.com/google/go-containerregistry/..."},
 			tests:  true,
 			reason: "images are packed in one place, test/testenv/image, and only what tests it reads them back",
+		},
+		{
+			who: []pattern{"./..."}, except: []pattern{"./test/webui"},
+			never:  []pattern{"github.com/chromedp/..."},
+			tests:  true,
+			reason: "a browser is driven in one place, test/webui: nothing else needs one",
 		},
 		{
 			who: []pattern{"./test/testenv/machine/..."}, only: []pattern{"std", "./test/testenv/gobuild", "./test/testenv/kubebinary", "./test/testenv/machine", "./test/testenv/netns", "./test/testenv/process"},

@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,6 +50,7 @@ agent:
   extraArgs: [--sync-period=2m]
   resources: {limits: {memory: 1Gi}}
 podMonitor: {enabled: true, labels: {release: prometheus}, interval: 1m, tokenSecret: {name: reader, key: t}}
+dashboards: {enabled: true, label: watch/me, labelValue: "yes", namespace: grafana, annotations: {grafana_folder: Underlay}}
 `
 
 // documents decodes strictly what a template has made, by kind.
@@ -70,7 +70,7 @@ func documents(t *testing.T, content string) map[string]any {
 			"PodDisruptionBudget":              &policyv1.PodDisruptionBudget{},
 			"ValidatingAdmissionPolicy":        &admissionv1.ValidatingAdmissionPolicy{},
 			"ValidatingAdmissionPolicyBinding": &admissionv1.ValidatingAdmissionPolicyBinding{},
-			"PodMonitor":                       &podMonitor{},
+			"Service":                          &corev1.Service{}, "PodMonitor": &monitor{}, "ServiceMonitor": &monitor{},
 		}[head.Kind]
 		if !ok {
 			t.Fatalf("an object of kind %q:\n%s", head.Kind, text)
@@ -81,30 +81,6 @@ func documents(t *testing.T, content string) map[string]any {
 		found[head.Kind] = into
 	}
 	return found
-}
-
-// podMonitor is the part of monitoring.coreos.com/v1 that is used here.
-type podMonitor struct {
-	APIVersion, Kind string
-	Metadata         struct {
-		Name, Namespace string
-		Labels          map[string]string
-	}
-	Spec struct {
-		Selector            struct{ MatchLabels map[string]string }
-		PodMetricsEndpoints []struct {
-			Port, Path, Interval, Scheme string
-			TLSConfig                    struct{ InsecureSkipVerify bool }
-			Authorization                struct {
-				Type        string
-				Credentials corev1.SecretKeySelector
-			}
-			Relabelings []struct {
-				SourceLabels []string
-				TargetLabel  string
-			}
-		}
-	}
 }
 
 // TestEveryValueArrives renders with all values changed.
@@ -135,15 +111,7 @@ func TestEveryValueArrives(t *testing.T) {
 	t.Run("controller manager", func(t *testing.T) { managerHasAll(t, manager) })
 	t.Run("agent", func(t *testing.T) { agentHasAll(t, agent) })
 	for name, program := range map[string]*corev1.PodTemplateSpec{"ccm": &manager.Spec.Template, "agent": &agent.Spec.Template} {
-		monitor := objects[name+"/podmonitor.yaml"]["PodMonitor"].(*podMonitor)
-		if !maps.Equal(monitor.Spec.Selector.MatchLabels, map[string]string{"app.kubernetes.io/name": "underlay-" + name}) ||
-			program.Labels["app.kubernetes.io/name"] != "underlay-"+name || monitor.Metadata.Labels["release"] != "prometheus" {
-			t.Errorf("the PodMonitor of %s selects %v and has labels %v", name, monitor.Spec.Selector, monitor.Metadata.Labels)
-		}
 		container := program.Spec.Containers[0]
-		if endpoint := monitor.Spec.PodMetricsEndpoints[0]; endpoint.Port != container.Ports[0].Name || endpoint.Interval != "1m" {
-			t.Errorf("the PodMonitor of %s asks %+v", name, endpoint)
-		}
 		if program.Annotations["underlay.dev/config"] == "" || len(program.Spec.ImagePullSecrets) != 2 || container.Resources.Limits.Memory().String() != "1Gi" {
 			t.Errorf("%s: annotations %v, pull Secrets %v, limits %v", name, program.Annotations, program.Spec.ImagePullSecrets, container.Resources.Limits)
 		}

@@ -98,6 +98,12 @@ func TestMistakesAreTold(t *testing.T) {
 		"no name of a variable":      {namespace, three + "ccm: {env: {A B: 1}}", []string{"'A B'"}},
 		"metrics nobody reaches":     {namespace, three + "podMonitor: {enabled: true, tokenSecret: {name: a}}", []string{`- ccm.bindAddress "127.0.0.1": `, `- agent.bindAddress "127.0.0.1": `}},
 		"metrics without a token":    {namespace, three + "podMonitor: {enabled: true}", []string{"- podMonitor.tokenSecret.name: "}},
+		"metrics read twice":         {namespace, three + "podMonitor: {enabled: true}\nserviceMonitor: {enabled: true}", []string{"- serviceMonitor.enabled: ", "set one of them to false"}},
+		"metrics of services":        {namespace, three + "serviceMonitor: {enabled: true}", []string{`- ccm.bindAddress "127.0.0.1": `, "or serviceMonitor.enabled to false", "- serviceMonitor.tokenSecret.name: "}},
+		"a label of the chart's own": {namespace, three + "dashboards: {enabled: true, label: app.kubernetes.io/name}", []string{`- dashboards.label "app.kubernetes.io/name": `}},
+		"no label":                   {namespace, three + "dashboards: {label: 'a b'}", []string{"/dashboards/label"}},
+		"a label without quotes":     {namespace, three + "dashboards: {labelValue: 1}", []string{"/dashboards/labelValue"}},
+		"no namespace of Grafana":    {namespace, three + "dashboards: {namespace: A_b}", []string{"/dashboards/namespace"}},
 		"metrics every now and then": {namespace, three + "podMonitor: {interval: often}", []string{"/podMonitor/interval"}},
 	} {
 		_, err := render(t.Context(), source, test.namespace, test.values)
@@ -127,6 +133,8 @@ func TestMisspelledKeysAreTold(t *testing.T) {
 		"ccm: {replica: 1}":                       "'replicas'",
 		"agent: {uplink: eth0}":                   "'uplinks'",
 		"podMonitor: {tokenSecret: {secret: a}}":  "'name', 'key'",
+		"serviceMonitor: {enable: true}":          "'enabled'",
+		"dashboards: {labels: {a: b}}":            "'label', 'labelValue', 'namespace', 'annotations'",
 	} {
 		_, err := render(t.Context(), source, namespace, values)
 		if err == nil || !strings.Contains(err.Error(), "not allowed") || !strings.Contains(err.Error(), known) {
@@ -155,6 +163,7 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 		"token: {secretName: %s}":                      "- token.secretName: ",
 		"token: {secretKey: %s/}":                      "- token.secretKey: ",
 		"podMonitor: {tokenSecret: {name: %s}}":        "- podMonitor.tokenSecret.name: ",
+		"serviceMonitor: {tokenSecret: {name: %s}}":    "- serviceMonitor.tokenSecret.name: ",
 		"podMonitor: {tokenSecret: {key: '%s %[1]s'}}": "- podMonitor.tokenSecret.key: ",
 		"config: {tokenFile: %s}":                      "- config.tokenFile: ",
 		"config: {token: %s}":                          "'token' not allowed",

@@ -14,6 +14,7 @@ import (
 
 const (
 	workflowFile = underlay + "/.github/workflows/release.yaml"
+	chartDigest  = "sha256:cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd"
 	digest       = "sha256:abababababababababababababababababababababababababababababababab"
 )
 
@@ -39,6 +40,7 @@ func newForge(t *testing.T) forge {
 	for _, program := range []string{"cosign", "gh"} {
 		bin.write(t, program, "#!/bin/sh\necho "+program+" \"$@\" >>"+f.bin+"/calls\n")
 	}
+	bin.write(t, "helm", "#!/bin/sh\necho helm \"$@\" >>"+f.bin+"/calls\necho 'Pushed: registry.example/a/charts/underlay:0.2.0' >&2\necho 'Digest: "+chartDigest+"' >&2\n")
 	// Its metadata are as buildx writes them.
 	bin.write(t, "docker", "#!/bin/sh\necho docker \"$@\" >>"+f.bin+"/calls\n"+
 		"while [ \"$1\" != --metadata-file ]; do shift; done\n"+
@@ -68,7 +70,7 @@ func TestPublishes(t *testing.T) {
 		words := strings.Fields(call)
 		order = append(order, words[0]+" "+words[1])
 	}
-	want := []string{"docker buildx", "docker buildx", "docker buildx", "cosign sign", "cosign sign", "cosign sign", "cosign sign-blob", "gh release"}
+	want := []string{"docker buildx", "docker buildx", "docker buildx", "helm push", "cosign sign", "cosign sign", "cosign sign", "cosign sign", "cosign sign-blob", "gh release"}
 	if !slices.Equal(order, want) {
 		t.Fatalf("calls are\n%s", strings.Join(calls, ""))
 	}
@@ -80,14 +82,20 @@ func TestPublishes(t *testing.T) {
 			}
 		}
 		// By digest: a tag may lead elsewhere by now.
-		if want := "cosign sign --yes " + name + "@" + digest + "\n"; calls[3+i] != want {
-			t.Errorf("signed by %q, want %q", calls[3+i], want)
+		if want := "cosign sign --yes " + name + "@" + digest + "\n"; calls[4+i] != want {
+			t.Errorf("signed by %q, want %q", calls[4+i], want)
 		}
+	}
+	if want := "helm push dist/underlay-0.2.0.tgz oci://registry.example/a/charts\n"; calls[3] != want {
+		t.Errorf("the chart is pushed by %q, want %q", calls[3], want)
+	}
+	if want := "cosign sign --yes registry.example/a/charts/underlay@" + chartDigest + "\n"; calls[7] != want {
+		t.Errorf("the chart is signed by %q, want %q", calls[7], want)
 	}
 	files := f.dist(t)
 	for name := range files {
-		if !strings.Contains(calls[7], " dist/"+name) {
-			t.Errorf("%s is not published: %s", name, calls[7])
+		if !strings.Contains(calls[9], " dist/"+name) {
+			t.Errorf("%s is not published: %s", name, calls[9])
 		}
 	}
 	if chart := string(unpacked(t, files["underlay-0.2.0.tgz"])["underlay/values.yaml"]); !strings.Contains(chart, "agentDigest: "+digest) {

@@ -51,7 +51,11 @@ func TestAddressesOnBareMetal(t *testing.T) {
 		{"draining loses nothing", h.drained},
 		{"an agent's death and its upgrade lose nothing", h.agentRestarts},
 		{"a silent API server loses nothing", h.silentAPIServer},
+		{"a holder without API server hands over and loses nothing", h.withoutAPIServer},
+		{"a kube-proxy that ends loses nothing", h.proxyEnds},
+		{"an address whose traffic is local follows the pods", h.podGone},
 		{"a holder that was parted gives up within a second of its return", h.parted},
+		{"two halves of a segment that meet again have one holder within a second", h.halves},
 		{"a machine that loses its power is followed by another one", h.powerOff},
 	} {
 		// Each begins where the one before ended well.
@@ -236,7 +240,7 @@ func lostNothing(t *testing.T, streams []*netlab.Stream) {
 	t.Helper()
 	for i, s := range streams {
 		if got := s.Stop(); got.Lost > 0 || got.Repeated > 0 {
-			t.Errorf("stream %d: of %d packets %d lost, %d repeated, none for %s", i, got.Sent, got.Lost, got.Repeated, got.Gap)
+			t.Errorf("stream %d: of %d packets %d lost, %d repeated, none for %s from %s on", i, got.Sent, got.Lost, got.Repeated, got.Gap, got.GapAt.UTC().Format("15:04:05.000"))
 		}
 	}
 }

@@ -3,7 +3,6 @@
 package packets
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -17,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/underlay-ccm/underlay/addresses"
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
@@ -30,143 +28,6 @@ const (
 	// from one without power: fewer than until its Node counts as lost, which is after 8 s here.
 	followed = 600
 )
-
-func (h *holders) answered(t *testing.T) {
-	h.held(t)
-	for _, addr := range h.all() {
-		for _, from := range []party{{"client", h.client.Namespace}, outside(h.f)} {
-			for _, network := range both() {
-				if answer, err := netlab.Ask(t.Context(), from.space, network, echo(addr)); err != nil || !strings.HasPrefix(answer.Name, "web-") {
-					t.Errorf("%s asked %s over %s: %+v, %v", from.name, addr, network, answer, err)
-				}
-			}
-		}
-	}
-	// Traffic for policy Local only meets pods of the holder, which see who asks.
-	for _, addr := range h.local {
-		holder := h.holder(t, addr)
-		own := family(addr, h.client.Public.IPv4, h.client.Public.IPv6)
-		reaches(t, party{"client", h.client.Namespace}, echo(addr), h.web[holder.Name].Name, own, both()...)
-	}
-	// No address is one of a machine's interfaces, where programs of the machine would answer at it.
-	for _, m := range h.machines {
-		for _, addr := range h.all() {
-			if out := run(t, m, "ip", "address"); strings.Contains(out, addr.String()+"/") {
-				t.Errorf("%s has %s on an interface:\n%s", m.Name, addr, out)
-			}
-		}
-	}
-}
-
-func (h *holders) sourceRanges(t *testing.T) {
-	services := h.f.Client.CoreV1().Services(metav1.NamespaceDefault)
-	set := func(ranges ...string) {
-		s, err := services.Get(t.Context(), "local", metav1.GetOptions{})
-		if err == nil {
-			s.Spec.LoadBalancerSourceRanges = ranges
-			_, err = services.Update(t.Context(), s, metav1.UpdateOptions{})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	set(h.client.Public.IPv4.String()+"/32", h.client.Public.IPv6.String()+"/128")
-	for _, addr := range h.local {
-		await(t, "the other host is kept out", func() string {
-			if answer, err := netlab.Ask(t.Context(), h.asker.Namespace, "tcp", echo(addr)); err == nil {
-				return fmt.Sprintf("%s answers it", answer.Name)
-			}
-			return ""
-		})
-		refused(t, party{"asker", h.asker.Namespace}, echo(addr), both()...)
-		own := family(addr, h.client.Public.IPv4, h.client.Public.IPv6)
-		reaches(t, party{"client", h.client.Namespace}, echo(addr), h.web[h.holder(t, addr).Name].Name, own, both()...)
-	}
-	set()
-	for _, addr := range h.local {
-		own := family(addr, h.asker.Public.IPv4, h.asker.Public.IPv6)
-		reaches(t, party{"asker", h.asker.Namespace}, echo(addr), h.web[h.holder(t, addr).Name].Name, own, both()...)
-	}
-}
-
-// unserved asks at ports of held addresses that no Service has. Without the agent's rule the holder
-// would send the packet to its own gateway, or take it for itself.
-func (h *holders) unserved(t *testing.T) {
-	for _, addr := range h.all() {
-		holder := h.holder(t, addr)
-		_, err := netlab.Ask(t.Context(), h.client.Namespace, "tcp", netip.AddrPortFrom(addr, 9999))
-		if !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("port 9999 of %s: %v, want it to be refused", addr, err)
-		}
-		in, out := counted(t, holder, addr, func() {
-			_, err := netlab.Ask(t.Context(), h.client.Namespace, "udp", netip.AddrPortFrom(addr, 9999))
-			if !errors.Is(err, syscall.ECONNREFUSED) {
-				t.Errorf("port 9999 of %s over UDP: %v, want it to be refused", addr, err)
-			}
-		})
-		if in != 1 || out != 0 {
-			t.Errorf("one packet to %s came %d times, and left %d times", addr, in, out)
-		}
-		// A program of the machine that listens everywhere is not reached by a Service's address.
-		e, err := h.f.Serve(t.Context(), holder.Namespace, "holder", 9998)
-		if err != nil {
-			t.Fatal(err)
-		}
-		refused(t, party{"client", h.client.Namespace}, netip.AddrPortFrom(addr, 9998), both()...)
-		e.Close()
-	}
-}
-
-// stranger lets a host that is none of the cluster's have an address that a Service asks for.
-func (h *holders) stranger(t *testing.T) {
-	taken := []netip.Addr{netip.MustParseAddr("192.0.2.109"), netip.MustParseAddr("2001:db8:1::109")}
-	for _, addr := range taken {
-		if err := h.asker.Claim(t.Context(), addr); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s := service("taken", corev1.ServiceExternalTrafficPolicyCluster)
-	s.Annotations = map[string]string{"underlay.dev/addresses": taken[0].String() + "," + taken[1].String()}
-	began := time.Now()
-	if got := h.serve(t, s); !slices.Equal(got, taken) {
-		t.Fatalf("the Service has %v, and asks for %v", got, taken)
-	}
-	for _, addr := range taken {
-		await(t, "an agent says that somebody has "+addr.String(), func() string {
-			for _, m := range h.machines {
-				for _, p := range h.report(t, m).Refused {
-					if p.Address == addr && p.Reason == addresses.InUse && p.By != "" {
-						return ""
-					}
-				}
-			}
-			return "none does"
-		})
-		if got := h.frames.Claimants(addr, began); slices.ContainsFunc(got, func(name string) bool { return name != "asker" }) {
-			t.Errorf("%s was claimed by %q, and the asker has it", addr, got)
-		}
-		if err := h.asker.Renounce(t.Context(), addr); err != nil {
-			t.Fatal(err)
-		}
-		await(t, addr.String()+" is answered when the stranger is gone", func() string {
-			if _, err := netlab.Ask(t.Context(), h.client.Namespace, "tcp", echo(addr)); err != nil {
-				return err.Error()
-			}
-			return ""
-		})
-	}
-	if err := h.f.Client.CoreV1().Services(metav1.NamespaceDefault).Delete(t.Context(), "taken", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	for _, addr := range taken {
-		await(t, addr.String()+" has no holder when the Service is gone", func() string {
-			if says := h.says(t, addr); len(says) > 0 {
-				return fmt.Sprintf("%q hold it", says)
-			}
-			return ""
-		})
-	}
-}
 
 func (h *holders) drained(t *testing.T) {
 	for _, m := range h.machines {
@@ -272,10 +133,127 @@ func (h *holders) back(t *testing.T, machines ...*netlab.Machine) {
 			return ""
 		})
 		ready(t, m)
-		if err := h.web[m.Name].Report(t.Context()); err != nil {
+	}
+	h.podsReady(t)
+	h.held(t)
+}
+
+// podsReady reports pods as ready, as their kubelets do, until the control plane has not taken them
+// for lost for a while: it may only just be getting to it.
+func (h *holders) podsReady(t *testing.T) {
+	t.Helper()
+	since := time.Now()
+	await(t, "the pods stay ready", func() string {
+		for _, p := range h.web {
+			now, err := h.f.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), p.Name, metav1.GetOptions{})
+			if err != nil {
+				return err.Error()
+			}
+			is := slices.ContainsFunc(now.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+			})
+			if is {
+				continue
+			}
+			since = time.Now()
+			if err := p.Report(t.Context()); err != nil {
+				return err.Error()
+			}
+		}
+		if time.Since(since) < 3*time.Second {
+			return "one was not a moment ago"
+		}
+		return ""
+	})
+}
+
+// moved waits until the ledger gives an address to another machine, whose agent says that it holds
+// it.
+func (h *holders) moved(t *testing.T, addr netip.Addr, former *netlab.Machine) (now *netlab.Machine) {
+	t.Helper()
+	await(t, "another one than "+former.Name+" has "+addr.String(), func() string {
+		now = h.holder(t, addr)
+		if now == nil || now == former || !slices.Contains(h.says(t, addr), now.Name) {
+			return fmt.Sprintf("the ledger says %v, and these hold it: %q", now, h.says(t, addr))
+		}
+		return ""
+	})
+	return now
+}
+
+// claimedBy expects that a second from now only one machine claims an address, however often it is
+// asked for: everybody who thinks that it has the address says so then.
+func (h *holders) claimedBy(t *testing.T, addr netip.Addr, m *netlab.Machine) {
+	t.Helper()
+	began := time.Now()
+	for time.Since(began) < 3*time.Second {
+		if err := h.asker.Inquire(t.Context(), addr); err != nil {
 			t.Fatal(err)
 		}
+		poll(t.Context(), aMoment/5, func() bool { return false })
 	}
+	if all := h.frames.Claimants(addr, began.Add(time.Second)); !slices.Equal(all, []string{m.Name}) {
+		t.Errorf("a second later %q claim the address, want %s: %v", all, m.Name, h.frames.Claims(addr, began))
+	}
+}
+
+// withoutAPIServer parts a holder from the API server only. Its Node is taken for lost, and it is
+// told by nobody but whoever takes over.
+func (h *holders) withoutAPIServer(t *testing.T) {
+	addr := h.local[0]
+	former := h.holder(t, addr)
+	streams := h.streams(t)
+	if err := former.Cut(t.Context(), netlab.SideAPI); err != nil {
+		t.Fatal(err)
+	}
+	h.claimedBy(t, addr, h.moved(t, addr, former))
+	flows(t, streams, aWhile)
+	lostNothing(t, streams)
+	if err := former.Heal(t.Context(), netlab.SideAPI); err != nil {
+		t.Fatal(err)
+	}
+	h.back(t, former)
+}
+
+// proxyEnds lets the kube-proxy of a holder end. The kernel goes on by what it was told, until
+// another machine has the address.
+func (h *holders) proxyEnds(t *testing.T) {
+	addr := h.cluster[0]
+	former := h.holder(t, addr)
+	streams := h.streams(t)
+	former.KillProxy()
+	h.moved(t, addr, former)
+	flows(t, streams, aWhile)
+	lostNothing(t, streams)
+	if err := former.StartProxy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.back(t, former)
+}
+
+// podGone takes the pod off a holder whose traffic is local, from one moment to the next.
+func (h *holders) podGone(t *testing.T) {
+	addr := h.local[0]
+	former := h.holder(t, addr)
+	s, err := netlab.StartStream(t.Context(), h.client.Namespace, echo(addr), pace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Stop() })
+	flows(t, []*netlab.Stream{s}, aWhile)
+	if err := h.web[former.Name].Delete(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	now := h.moved(t, addr, former)
+	flows(t, []*netlab.Stream{s}, aWhile)
+	got := s.Stop()
+	t.Logf("of %d packets %d lost, none was answered for %s", got.Sent, got.Lost, got.Gap)
+	if got.Lost > followed/3 {
+		t.Errorf("%d packets are lost until another pod's machine has the address, more than %d", got.Lost, followed/3)
+	}
+	own := family(addr, h.client.Public.IPv4, h.client.Public.IPv6)
+	reaches(t, party{"client", h.client.Namespace}, echo(addr), h.web[now.Name].Name, own, both()...)
+	h.web[former.Name] = runPods(t, h.f, map[string]string{"app": "web"}, [2]string{"web-again-" + former.Name, former.Name})[0]
 	h.held(t)
 }
 
@@ -300,17 +278,7 @@ func (h *holders) parted(t *testing.T) {
 	if err := former.Heal(t.Context(), netlab.SideSegment); err != nil {
 		t.Fatal(err)
 	}
-	healed := time.Now()
-	// Everybody who thinks that it has the address says so when it is asked.
-	for time.Since(healed) < 3*time.Second {
-		if err := h.asker.Inquire(t.Context(), addr); err != nil {
-			t.Fatal(err)
-		}
-		poll(t.Context(), aMoment/5, func() bool { return false })
-	}
-	if all := h.frames.Claimants(addr, healed.Add(time.Second)); !slices.Equal(all, []string{now.Name}) {
-		t.Errorf("a second after the holder's return %q claim the address, want %s: %v", all, now.Name, h.frames.Claims(addr, healed))
-	}
+	h.claimedBy(t, addr, now)
 	if missing := h.knownTo(t, h.client, addr, now); missing != "" {
 		t.Error(missing)
 	}
@@ -331,8 +299,60 @@ func (h *holders) parted(t *testing.T) {
 	h.back(t, former)
 }
 
+// halves splits the segment: the holder keeps the client and loses the API server, the others take
+// the address over on their side. When the halves meet, the client follows.
+func (h *holders) halves(t *testing.T) {
+	addr := h.cluster[0]
+	former := h.holder(t, addr)
+	if err := h.f.Split(t.Context(), []*netlab.Machine{former}, []*netlab.Neighbor{h.client}); err != nil {
+		t.Fatal(err)
+	}
+	if err := former.Cut(t.Context(), netlab.SideAPI); err != nil {
+		t.Fatal(err)
+	}
+	now := h.moved(t, addr, former)
+	// Who can only reach the former holder is served by it, as far as its pods go.
+	if missing := h.knownTo(t, h.client, addr, former); missing != "" {
+		t.Error(missing)
+	}
+	if missing := h.knownTo(t, h.asker, addr, now); missing != "" {
+		t.Error(missing)
+	}
+	if err := h.f.Unite(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.claimedBy(t, addr, now)
+	hardware, err := now.Hardware()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The client has not asked again: it was told.
+	if known, err := h.client.Knows(t.Context(), addr); err != nil || known != hardware {
+		t.Errorf("the client knows %q behind the address (%v), and %s is at %s", known, err, now.Name, hardware)
+	}
+	if err := former.Heal(t.Context(), netlab.SideAPI); err != nil {
+		t.Fatal(err)
+	}
+	h.back(t, former)
+}
+
 // powerOff comes last: the machine stays off.
 func (h *holders) powerOff(t *testing.T) {
+	// A new manager remembers nothing of the machines that did not answer before.
+	h.f.Manager.Kill()
+	if err := h.f.StartManager(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the new manager leads", func() string {
+		log, err := os.ReadFile(h.f.Manager.Log)
+		if err != nil {
+			return err.Error()
+		}
+		if !strings.Contains(string(log), `"Starting" logger="service-address-controller"`) {
+			return "its controller of addresses has not started"
+		}
+		return ""
+	})
 	addr := h.local[0]
 	off := h.holder(t, addr)
 	s, err := netlab.StartStream(t.Context(), h.client.Namespace, echo(addr), pace)

@@ -4,6 +4,7 @@ package packets
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -49,10 +50,13 @@ func TestSegment(t *testing.T) {
 		if knows, err := n.Knows(t.Context(), addr); err != nil || knows != hardware {
 			t.Errorf("the neighbor has %q for %s (%v), want %s", knows, addr, err, hardware)
 		}
-		claims := w.Claims(addr, began)
-		if len(claims) == 0 || claims[0].By != "one" || claims[0].Hardware != hardware {
-			t.Errorf("claims of %s: %v, want one by one, who is at %s", addr, claims, hardware)
-		}
+		await(t, "the machine's claim is noted", func() string {
+			claims := w.Claims(addr, began)
+			if len(claims) == 0 || claims[0].By != "one" || claims[0].Hardware != hardware {
+				return fmt.Sprintf("claims of %s: %v, want one by one, who is at %s", addr, claims, hardware)
+			}
+			return ""
+		})
 	}
 	if err := m.Cut(t.Context(), netlab.SideSegment); err != nil {
 		t.Fatal(err)
@@ -65,6 +69,21 @@ func TestSegment(t *testing.T) {
 	}
 	if _, err := netlab.Ask(t.Context(), n.Namespace, "tcp", ownPort(m.Public.IPv4)); err != nil {
 		t.Error(err)
+	}
+	if err := f.Split(t.Context(), []*netlab.Machine{m}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := netlab.Ask(t.Context(), n.Namespace, "tcp", ownPort(m.Public.IPv4)); err == nil {
+		t.Error("a machine on the other side of a split segment answers")
+	}
+	if err := f.Split(t.Context(), []*netlab.Machine{m}, []*netlab.Neighbor{n}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := netlab.Ask(t.Context(), n.Namespace, "tcp", ownPort(m.Public.IPv4)); err != nil {
+		t.Errorf("on the same side of a split segment: %v", err)
+	}
+	if err := f.Unite(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	if err := m.PowerOff(t.Context()); err != nil {
 		t.Fatal(err)

@@ -20,6 +20,11 @@ func BuildAgent(ctx context.Context, folder string) (string, error) {
 	return build(ctx, folder, "underlay-agent")
 }
 
+// BuildReader builds underlayctl likewise.
+func BuildReader(ctx context.Context, folder string) (string, error) {
+	return build(ctx, folder, "underlayctl")
+}
+
 // BuildAll builds every program of cmd likewise.
 func BuildAll(ctx context.Context, folder string) error {
 	_, err := build(ctx, folder, "...")

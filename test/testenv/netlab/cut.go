@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 )
 
 // Side is a network that a machine on metal is in.
@@ -68,6 +70,42 @@ func (m *Machine) pass(ctx context.Context, side Side, forward bool) error {
 	}
 	if _, err := ns.Feed(ctx, script, "nft", "-f", "-"); err != nil {
 		return fmt.Errorf("machine %s: %w", m.Name, err)
+	}
+	return nil
+}
+
+// Split parts the segment of a lab on metal into two, as a fault between two switches does: the
+// given machines and neighbors on one side, all others and the way outside on the other.
+func (f *Lab) Split(ctx context.Context, machines []*Machine, neighbors []*Neighbor) error {
+	var ports []string
+	for _, m := range machines {
+		ports = append(ports, strconv.Quote(m.port()))
+	}
+	for _, n := range neighbors {
+		ports = append(ports, strconv.Quote(n.port))
+	}
+	script := fmt.Sprintf(`add table bridge split
+delete table bridge split
+table bridge split {
+	set side { type ifname; elements = { %s }; }
+	chain forward {
+		type filter hook forward priority filter;
+		iifname @side oifname != @side drop
+		iifname != @side oifname @side drop
+	}
+	chain in { type filter hook input priority filter; iifname @side drop; }
+	chain out { type filter hook output priority filter; oifname @side drop; }
+}`, strings.Join(ports, ", "))
+	if _, err := f.internet.ns.Feed(ctx, script, "nft", "-f", "-"); err != nil {
+		return fmt.Errorf("split the segment: %w", err)
+	}
+	return nil
+}
+
+// Unite undoes Split.
+func (f *Lab) Unite(ctx context.Context) error {
+	if _, err := f.internet.ns.Run(ctx, "nft", "delete", "table", "bridge", "split"); err != nil {
+		return fmt.Errorf("unite the segment: %w", err)
 	}
 	return nil
 }

@@ -31,6 +31,8 @@
 // interface like cloud servers, with 2001:db8:d:N::/64, and "vswitch" in place of "private". A simulated Robot
 // knows them, their public addresses and that they are in the vSwitch; the simulated
 // cloud knows of the subnet, of no server in it, and whose their public addresses are.
+// Failover addresses of the account are routed to the main address of the server that they
+// are switched to, once Robot says that they are.
 //
 // Each load balancer of the simulated cloud is a host too, from its creation to
 // its removal: on the internet with its public addresses, and at the cloud router
@@ -39,7 +41,9 @@
 // the newest load balancer's.
 //
 // On bare metal there is no cloud: the machines' interface "uplink" is on one
-// segment, 192.0.2.0/24 and 2001:db8:1::/64, whose .1 and ::1 lead outside.
+// segment, 192.0.2.0/24 and 2001:db8:1::/64, whose .1 and ::1 lead outside. Hosts that
+// are none of the cluster's can be plugged in beside them, machines parted from the segment
+// or from the API server, and their power cut; who claims which address there is noted.
 //
 // The interfaces "mgmt" are how programs reach the API server, so that a fault
 // on a path of pods is not one of the control plane, and the other way round.
@@ -58,7 +62,7 @@
 //	p, err := f.RunPod(ctx, "a", "one", labels)           // answers on EchoPort
 //	answer, err := netlab.Ask(ctx, p.Namespace, "tcp", q) // who, and from where
 //	s, err := netlab.StartStream(ctx, p.Namespace, q, tick)
-//	traffic := s.Stop()                                   // sent, lost, sources
+//	traffic := s.Stop()                                   // sent, lost, sources, the gap
 //
 // What a kubelet does for the programs of a machine, nobody does here: a
 // kube-proxy that ends because its Node has other addresses stays down until

@@ -38,7 +38,9 @@ type internet struct {
 	// floating are the cloud's floating IPs, and servers the ports of its servers, by their IDs.
 	floating []hcloudsim.PlaneFloatingIP
 	servers  map[int64]string
-	err      error // the first of what nobody waits for
+	// failovers are Robot's failover addresses.
+	failovers []failover
+	err       error // the first of what nobody waits for
 }
 
 func newInternet(ctx context.Context) (*internet, error) {
@@ -71,6 +73,12 @@ func newInternet(ctx context.Context) (*internet, error) {
 	return i, i.apply(ctx)
 }
 
+// failover is a failover address, or net, and the main address of the server that it is routed to.
+type failover struct {
+	net    netip.Prefix
+	active netip.Addr
+}
+
 // apply makes the router do what there is.
 func (i *internet) apply(ctx context.Context) error { return i.set(ctx, i.whole()) }
 
@@ -91,7 +99,39 @@ func (i *internet) whole() layout {
 		out.routes[f.Net] = h
 		out.sources[port] = append(slices.Clone(out.sources[port]), f.Net)
 	}
+	for _, f := range i.failovers {
+		if h, plugged := i.main(f.active); plugged {
+			out.routes[f.net] = h
+			out.sources[h.port] = append(slices.Clone(out.sources[h.port]), f.net)
+		}
+	}
 	return out
+}
+
+// main is the way to a server by its main address, by which failover addresses are routed: nobody
+// asks for themselves.
+func (i *internet) main(address netip.Addr) (hop, bool) {
+	for p, h := range i.layout.routes {
+		if !p.Contains(address) || p.Addr().Is6() && p.IsSingleIP() {
+			continue
+		}
+		if address.Is4() {
+			h.via = address
+		}
+		return h, true
+	}
+	return hop{}, false
+}
+
+// followFailovers leads failover addresses to where they are now. The last that asks where that is,
+// says so last.
+func (i *internet) followFailovers(ctx context.Context, now func() []failover) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.failovers = now()
+	if err := i.apply(ctx); err != nil && i.err == nil {
+		i.err = fmt.Errorf("failover addresses don't lead where they should: %w", err)
+	}
 }
 
 // follow leads floating IPs to where they are now.

@@ -178,17 +178,21 @@ func (m *Machine) connect(ctx context.Context) error {
 }
 
 // Unplug takes a server's cables away, before its programs end: what its kernel then says of their
-// connections, nobody hears. Renew plugs it in again.
+// connections, nobody hears. Renew plugs a server of the cloud in again.
 func (m *Machine) Unplug(ctx context.Context) error {
 	f := m.lab
-	if f.options.Metal || m.Dedicated {
-		return fmt.Errorf("machine %s: only servers of the cloud are rebooted", m.Name)
+	if f.options.Metal {
+		return fmt.Errorf("machine %s: only rented servers are unplugged", m.Name)
+	}
+	private := func() error { return f.cloud.unplug(ctx, Member{"server", m.Server}) }
+	if m.Dedicated {
+		private = func() error { return f.cloud.leave(ctx, m.port()) }
 	}
 	_, down := f.host.Run(ctx, "ip", "link", "set", mgmt+"-"+m.port(), "down")
 	err := errors.Join(
 		down,
 		f.internet.unplug(ctx, m.port()),
-		f.cloud.unplug(ctx, Member{"server", m.Server}),
+		private(),
 	)
 	if err != nil {
 		return fmt.Errorf("machine %s: taking its cables away: %w", m.Name, err)
@@ -199,6 +203,9 @@ func (m *Machine) Unplug(ctx context.Context) error {
 // Renew gives a server whose programs have ended a namespace as a reboot leaves it: cables with
 // the addresses that the provider configures, and nothing else.
 func (m *Machine) Renew(ctx context.Context) error {
+	if m.Dedicated {
+		return fmt.Errorf("machine %s: only servers of the cloud are rebooted", m.Name)
+	}
 	if err := errors.Join(m.Unplug(ctx), m.release(ctx)); err != nil {
 		return err
 	}

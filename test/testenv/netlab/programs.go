@@ -211,6 +211,9 @@ func (m *Machine) StartProxy(ctx context.Context) error {
 	return err
 }
 
+// KillProxy ends kube-proxy as a crash does. What it has told the kernel stays.
+func (m *Machine) KillProxy() { m.proxy.Kill() }
+
 // RestartProxy does what a kubelet does when kube-proxy has ended, which it does
 // when its Node gets other addresses.
 func (m *Machine) RestartProxy(ctx context.Context) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -27,6 +28,10 @@ const (
 // firstDedicated is what the numbers of dedicated servers at Robot begin behind.
 const firstDedicated = 1000
 
+// failoverTime is how long Robot takes to route a failover address elsewhere, which is 40 to 60 s at
+// the real service.
+const failoverTime = 3 * time.Second
+
 // robotAccount is the simulated account that dedicated servers are rented from.
 type robotAccount struct {
 	*robotsim.Simulator
@@ -39,7 +44,12 @@ type robotAccount struct {
 // coupled with. It isn't reached yet.
 func (f *Lab) newRobotAccount() (*robotAccount, error) {
 	account := robotsim.New(robotsim.Options{
-		User: robotUser, Password: robotPassword,
+		User: robotUser, Password: robotPassword, FailoverTime: failoverTime,
+		OnRequest: func(r robotsim.Request) {
+			if r.Method != http.MethodGet {
+				f.followFailovers(context.Background())
+			}
+		},
 		CloudSubnets: func() []robotsim.CloudSubnet { return robotsim.Coupled(f.Cloud)() },
 	})
 	if _, err := account.CreateVSwitch(robotsim.VSwitchSeed{ID: cluster.VSwitchID, Name: vSwitch}); err != nil {
@@ -64,6 +74,38 @@ func (r *robotAccount) listen(ctx context.Context, dir string) error {
 	r.server = &http.Server{Handler: r.Simulator, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = r.server.Serve(listener) }()
 	return nil
+}
+
+// OrderFailover makes a failover address, or net, that is routed to a dedicated server.
+func (f *Lab) OrderFailover(ctx context.Context, net netip.Prefix, m *Machine) error {
+	if err := f.robot.CreateFailover(robotsim.FailoverSeed{Net: net, Server: m.RobotNumber}); err != nil {
+		return err
+	}
+	f.followFailovers(ctx)
+	return f.internet.failed()
+}
+
+// FailoversAt are the main addresses of the servers that the internet leads failover addresses to, in
+// the order in which they were made.
+func (f *Lab) FailoversAt() (active []netip.Addr) {
+	f.internet.mu.Lock()
+	defer f.internet.mu.Unlock()
+	for _, failover := range f.internet.failovers {
+		active = append(active, failover.active)
+	}
+	return active
+}
+
+// RobotRequests are what Robot was asked for.
+func (f *Lab) RobotRequests() []robotsim.Request { return f.robot.Requests() }
+
+func (f *Lab) followFailovers(ctx context.Context) {
+	f.internet.followFailovers(ctx, func() (now []failover) {
+		for _, one := range f.robot.Failovers() {
+			now = append(now, failover{one.Net, one.Active})
+		}
+		return now
+	})
 }
 
 func (r *robotAccount) close() {

@@ -38,8 +38,9 @@ type Traffic struct {
 	Sent int
 	// Lost were not answered, Repeated more than once.
 	Lost, Repeated int
-	// Gap is the longest time without an answer.
-	Gap time.Duration
+	// Gap is the longest time without an answer, which began at GapAt.
+	Gap   time.Duration
+	GapAt time.Time
 	// Sources are the addresses that the answering side saw, with their packets.
 	Sources map[netip.Addr]int
 }
@@ -110,11 +111,14 @@ func (s *Stream) note(packet []byte) {
 type gap struct {
 	last    time.Time
 	longest time.Duration
+	began   time.Time // of the longest
 }
 
 // answer notes that one has come, or that none is awaited any more.
 func (g *gap) answer(now time.Time) {
-	g.longest = max(g.longest, now.Sub(g.last))
+	if gap := now.Sub(g.last); gap > g.longest {
+		g.longest, g.began = gap, g.last
+	}
 	g.last = now
 }
 
@@ -154,7 +158,7 @@ func (s *Stream) Stop() Traffic {
 func (s *Stream) traffic() Traffic {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := Traffic{Sent: s.sent, Lost: s.sent - len(s.answered), Gap: s.longest, Sources: map[netip.Addr]int{}}
+	t := Traffic{Sent: s.sent, Lost: s.sent - len(s.answered), Gap: s.longest, GapAt: s.began, Sources: map[netip.Addr]int{}}
 	for _, times := range s.answered {
 		if times > 1 {
 			t.Repeated++

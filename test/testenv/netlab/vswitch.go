@@ -68,6 +68,12 @@ func (c *cloudRouter) join(ctx context.Context, port string, ns *netns.Namespace
 	return err
 }
 
+// leave takes a dedicated server's cable to the vSwitch away.
+func (c *cloudRouter) leave(ctx context.Context, port string) error {
+	_, err := c.ns.Run(ctx, "ip", "link", "delete", port)
+	return err
+}
+
 // vSwitchAddresses are the commands that give a dedicated server its place, with a
 // way to cloud servers, and none to their pods.
 func vSwitchAddresses(addr netip.Addr) string {

@@ -86,9 +86,12 @@ func exceptions() []exception {
 		// The page's own simulated cloud.
 		{command: "go run ./cmd/hcloud-sim", why: "it is built already, and the ports may be taken", background: true, instead: []string{"go run ./cmd/hcloud-sim", "hcloud-sim --listen=127.0.0.1:0 --admin-listen=127.0.0.1:0"}},
 
+		{command: "underlayctl ui", why: "it serves until it is ended: cmd/underlayctl and test/demo look at its page"},
+
 		// A kubeconfig that comes by SSH.
 		{command: "ssh root@CONTROL-1 cat /etc/kubernetes/admin.conf", why: "there is no machine to log in to", instead: []string{"ssh root@CONTROL-1 cat /etc/kubernetes/admin.conf", "cat admin.conf"}},
 		{command: "ssh -fN", why: "there is no machine to log in to"},
+		{command: "ssh -L", why: "there is no machine to log in to"},
 		{command: "make build && export", why: "the programs are built already", instead: []string{"make build && ", ""}},
 
 		// The Gateway API.
@@ -108,6 +111,7 @@ func exceptions() []exception {
 		{command: "docker push", why: anotherTool},
 		{command: "gh release download", why: "there is no release yet"},
 		{command: "cosign verify", why: anotherTool},
+		{command: "kubectl krew", why: "there is no release yet; test/checks/release reads the manifest"},
 		{command: "sha256sum --check", why: "there is no release yet; test/checks/release checks the file"},
 		{command: "kubeadm init", why: anotherTool + "; test/e2e/kubeadm types it"},
 		{command: "kubeadm join", why: anotherTool + "; test/e2e/kubeadm types it"},

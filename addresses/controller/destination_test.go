@@ -1,0 +1,140 @@
+package controller
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// led is a cluster of three nodes whose one Service has an address that a provider leads.
+func led(t *testing.T, test func(w *world, p *provider, holder string)) {
+	t.Helper()
+	inWorld(t, func(w *world) {
+		p := &provider{leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{}}
+		for _, name := range []string{"a", "b", "c"} {
+			w.node(name)
+		}
+		w.lead(p)
+		w.service("one")
+		w.after(time.Minute)
+		holder := w.holder("one")
+		if _, moves := p.told(); moves != "192.0.2.1>underlay://"+holder {
+			t.Fatalf("moved %q, held by %q", moves, holder)
+		}
+		test(w, p, holder)
+	})
+}
+
+// lead starts a controller whose pool is moved by a provider that counts moves.
+func (w *world) lead(p *provider) {
+	w.start(func(c *Config) {
+		c.Pools = []Pool{poolNamed("failover", "192.0.2.1")}
+		c.Pools[0].Mover = "failover"
+		c.Routers = map[string]Routing{"failover": {Router: p, Scarce: true}}
+	})
+}
+
+func (w *world) moved(p *provider, why string) {
+	w.t.Helper()
+	if _, moves := p.told(); moves != "192.0.2.1>underlay://"+w.holder("one")+why {
+		w.t.Errorf("moved %q, want it to go to %s %s", moves, w.holder("one"), why)
+	}
+}
+
+func cordoned(n *corev1.Node) { n.Spec.Unschedulable = true }
+
+func TestMovesOutOfADrainArePlanned(t *testing.T) {
+	led(t, func(w *world, p *provider, holder string) {
+		w.editNode(holder, cordoned)
+		w.after(time.Minute)
+		w.moved(p, "(planned)")
+	})
+}
+
+func TestMovesFromAFailedNodeAreNotPlanned(t *testing.T) {
+	led(t, func(w *world, p *provider, holder string) {
+		w.editNode(holder, turned(corev1.ConditionFalse))
+		w.after(time.Minute)
+		w.moved(p, "")
+	})
+}
+
+// A planned move that was put off is none any more when the node fails that the address leads to,
+// and is tried at once.
+func TestAPlannedMoveBecomesUrgent(t *testing.T) {
+	led(t, func(w *world, p *provider, holder string) {
+		p.set(func() { p.fails["planned"] = errors.New("no place in the quota") })
+		w.editNode(holder, cordoned)
+		w.after(10 * time.Minute)
+		if _, moves := p.told(); moves != "" {
+			t.Fatalf("moved %q", moves)
+		}
+		w.editNode(holder, turned(corev1.ConditionFalse))
+		w.settle()
+		w.moved(p, "")
+	})
+}
+
+// What somebody led to another node by hand is led back, and that can wait: the node serves it.
+func TestWhatWasLedAwayIsLedBackAsPlanned(t *testing.T) {
+	led(t, func(w *world, p *provider, holder string) {
+		other := strings.Trim("abc", holder)[:1]
+		p.set(func() { p.leads[netip.MustParseAddr("192.0.2.1")] = "underlay://" + other })
+		w.after(6 * time.Minute)
+		w.moved(p, "(planned)")
+		p.set(func() { p.leads[netip.MustParseAddr("192.0.2.1")] = "elsewhere" })
+		w.after(6 * time.Minute)
+		w.moved(p, "")
+	})
+}
+
+// A Node that was deleted while no controller ran is known from the ledger, until the address has
+// left it.
+func TestTheFormerHolderIsTold(t *testing.T) {
+	led(t, func(w *world, p *provider, holder string) {
+		w.kill()
+		w.api.remove("nodes", holder)
+		p.set(func() { p.fails["192.0.2.1"] = errors.New("away") })
+		w.lead(p)
+		w.after(10 * time.Minute)
+		p.set(func() { delete(p.fails, "192.0.2.1") })
+		w.after(time.Minute)
+		w.moved(p, "(from "+holder+")")
+		now := w.holder("one")
+		p.set(func() { p.leads[netip.MustParseAddr("192.0.2.1")] = "underlay://" + holder })
+		w.after(6 * time.Minute)
+		w.moved(p, "")
+		if now == holder || w.holder("one") != now {
+			t.Errorf("%s holds it, then %s", now, w.holder("one"))
+		}
+	})
+}
+
+// Addresses spread over nodes that join, unless moves are counted.
+func TestNoScarceMoveForTheBalance(t *testing.T) {
+	for scarce, want := range map[bool]int{false: 2, true: 0} {
+		inWorld(t, func(w *world) {
+			p := &provider{leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{}}
+			w.node("a")
+			w.start(func(c *Config) {
+				c.Pools = []Pool{poolNamed("failover", "192.0.2.1-192.0.2.4")}
+				c.Pools[0].Mover = "failover"
+				c.Routers = map[string]Routing{"failover": {Router: p, Scarce: scarce}}
+			})
+			for _, name := range []string{"one", "two", "three", "four"} {
+				w.service(name)
+			}
+			w.after(time.Minute)
+			p.told()
+			w.node("b")
+			w.after(30 * time.Minute)
+			if _, moves := p.told(); strings.Count(moves, ">underlay://b(planned)") != want || strings.Count(moves, ">") != want {
+				t.Errorf("scarce: %t: moved %q, want %d to b", scarce, moves, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"github.com/spf13/cobra"
+
+	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/internal/webui/server"
+)
+
+const uiLong = `Show all of it as a page for a browser on this machine, kept up to date by watching:
+Services and their load balancers or addresses, machines with their podCIDRs, the
+route table, how full the pools are, what doctor finds, and the timeline of each Node
+and Service.
+
+It listens on 127.0.0.1 alone and prints the page's URL, whose path is a key: nobody
+else on this machine can open it. To look from elsewhere, forward the port: ssh -L.
+The page loads nothing from anywhere, and nothing can be changed with it. Ctrl-C ends it.`
+
+func uiCommand(w process, o *options) *cobra.Command {
+	var port uint16
+	cmd := &cobra.Command{
+		Use: "ui", Short: "All of it as a live page in a browser, on this machine alone", Long: uiLong, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			watcher, err := o.watch(cmd.Context(), w)
+			if err != nil {
+				return err
+			}
+			listener, err := server.Listen(cmd.Context(), port)
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), w, watcher, listener)
+		},
+	}
+	cmd.Flags().Uint16Var(&port, "port", 0, "Port on 127.0.0.1 to serve the page at. Default: any that is free.")
+	return cmd
+}
+
+// watch looks once, and tells at once what makes every look useless.
+func (o *options) watch(ctx context.Context, w process) (*survey.Watcher, error) {
+	ctx, cancel := o.patience(ctx)
+	defer cancel()
+	from, err := o.sources(ctx, w, survey.Everything)
+	if err != nil {
+		return nil, err
+	}
+	return survey.Watch(ctx, from)
+}
+
+// serve serves the page until ctx ends.
+func serve(ctx context.Context, w process, watcher *survey.Watcher, listener net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		watcher.Run(ctx)
+	}()
+	page := server.New(watcher)
+	fmt.Fprintf(w.stdout, "The page is at %s\nIt is for this machine alone, and for looking only. Ctrl-C ends it.\n", page.URL(listener))
+	err := page.Serve(ctx, listener)
+	cancel()
+	<-watching
+	return err
+}

@@ -1,0 +1,266 @@
+package survey_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/internal/survey"
+)
+
+// watched is a Watcher over a fake API server and a simulated cloud, in a bubble.
+type watched struct {
+	*survey.Watcher
+	client *fake.Clientset
+	sim    *hcloudsim.Simulator
+}
+
+// followed runs a test with a Watcher that runs.
+func followed(t *testing.T, prepare func(*fake.Clientset), test func(t *testing.T, w watched)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		sim, cloud := simulated(t)
+		client := fake.NewClientset(installed()...)
+		if prepare != nil {
+			prepare(client)
+		}
+		w, err := survey.Watch(t.Context(), survey.Sources{Client: client, Cloud: cloud})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { w.Run(ctx); close(ended) }()
+		test(t, watched{w, client, sim})
+		cancel()
+		<-ended
+	})
+}
+
+// after is what is shown when some time has passed.
+func (w watched) after(d time.Duration) survey.Live {
+	time.Sleep(d)
+	synctest.Wait()
+	return w.Latest()
+}
+
+func (w watched) node(t *testing.T, name string) {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.244.7.0/24"}}}
+	if _, err := w.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWatcherShowsWhatHappens(t *testing.T) {
+	followed(t, nil, func(t *testing.T, w watched) {
+		leave := w.Attend()
+		defer leave()
+		if live := w.after(time.Second); live.Snapshot.Node("node-7") != nil || live.Trouble != "" || len(live.Notes) > 0 {
+			t.Fatalf("before: %+v", live)
+		}
+		earlier := w.Latest().Snapshot
+		w.node(t, "node-7")
+		live := w.after(time.Second)
+		if live.Snapshot.Node("node-7") == nil {
+			t.Fatal("a Node that came is not shown within a second")
+		}
+		if earlier.Node("node-7") != nil {
+			t.Error("an earlier look changed under whoever has it")
+		}
+		if !live.Snapshot.Saw(survey.Everything) || live.Snapshot.Config.ClusterName != "mine" || len(live.Snapshot.Servers) != 1 {
+			t.Errorf("what was seen before is lost: %+v", live.Snapshot.Gaps)
+		}
+		select {
+		case <-w.Changes():
+		default:
+			t.Error("nobody is told")
+		}
+		if err := w.client.CoreV1().Nodes().Delete(t.Context(), "node-7", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if w.after(time.Second).Snapshot.Node("node-7") != nil {
+			t.Error("a Node that went is still shown")
+		}
+	})
+}
+
+func TestWatcherFollowsTheCloudWhileSomebodyLooks(t *testing.T) {
+	followed(t, nil, func(t *testing.T, w watched) {
+		w.sim.ResetRequests()
+		if w.after(time.Hour); len(w.sim.Requests()) > 0 {
+			t.Errorf("nobody looks, and the cloud gets %d requests", len(w.sim.Requests()))
+		}
+		network := w.sim.Networks()[0]
+		if _, err := w.sim.CreateServer(hcloudsim.ServerSeed{Name: "node-2", Network: network.ID}); err != nil {
+			t.Fatal(err)
+		}
+		leave := w.Attend()
+		if got := len(w.after(time.Second).Snapshot.Servers); got != 2 {
+			t.Errorf("whoever comes is shown %d servers of an hour ago", got)
+		}
+		w.sim.ResetRequests()
+		w.after(time.Hour)
+		if n := len(w.sim.Requests()); n < 100 || n > 1100 {
+			t.Errorf("%d requests to the cloud in an hour", n)
+		}
+		leave()
+		leave() // once more does nothing
+		w.after(time.Second)
+		w.sim.ResetRequests()
+		if w.after(time.Hour); len(w.sim.Requests()) > 0 {
+			t.Errorf("everybody left, and the cloud gets %d requests", len(w.sim.Requests()))
+		}
+	})
+}
+
+// The lease is as old as it is, whatever else of the look is older.
+func TestWatcherSeesTheLeaseAsItIs(t *testing.T) {
+	followed(t, nil, func(t *testing.T, w watched) {
+		defer w.Attend()()
+		leases := w.client.CoordinationV1().Leases("kube-system")
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "cloud-controller-manager"}}
+		if _, err := leases.Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 60 {
+			lease.Spec.RenewTime = new(metav1.NowMicro())
+			if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if i%7 == 0 {
+				w.node(t, fmt.Sprintf("node-%d", 100+i))
+			}
+			s := w.after(time.Second).Snapshot
+			if s.Lease == nil {
+				continue // nothing was shown since
+			}
+			if age := s.Taken.Sub(s.Lease.Spec.RenewTime.Time); age > 2*time.Second {
+				t.Fatalf("a lease that is renewed every second seems to be %s old", age)
+			}
+		}
+		if w.Latest().Snapshot.Lease == nil {
+			t.Error("the lease is not seen")
+		}
+	})
+}
+
+// A heartbeat of a kubelet is no news.
+func TestWatcherIgnoresHeartbeats(t *testing.T) {
+	followed(t, nil, func(t *testing.T, w watched) {
+		defer w.Attend()()
+		w.after(time.Second)
+		w.sim.ResetRequests()
+		for range 60 {
+			node, err := w.client.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}
+			if _, err := w.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			w.after(time.Second)
+		}
+		// Every 15 seconds, and once when the Node became Ready.
+		if n := len(w.sim.Requests()); n > 6*4 {
+			t.Errorf("%d requests to the cloud in a minute in which nothing happened", n)
+		}
+	})
+}
+
+// Without the right to watch, everything is looked at again now and then, and said.
+func TestWatcherThatMayNotWatch(t *testing.T) {
+	forbid := func(c *fake.Clientset) {
+		c.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New("no"))
+		})
+	}
+	followed(t, forbid, func(t *testing.T, w watched) {
+		defer w.Attend()()
+		live := w.after(15 * time.Second)
+		if len(live.Notes) != 1 || !strings.Contains(live.Notes[0], `not allowed to watch nodes`) || live.Trouble != "" {
+			t.Errorf("%+v", live.Notes)
+		}
+		w.node(t, "node-7")
+		if w.after(15*time.Second).Snapshot.Node("node-7") == nil {
+			t.Error("the Node that came is not shown")
+		}
+	})
+}
+
+func TestWatcherSaysThatItIsNotUpToDate(t *testing.T) {
+	var away atomic.Bool
+	cut := func(c *fake.Clientset) {
+		c.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return away.Load(), nil, errors.New("connection refused")
+		})
+	}
+	followed(t, cut, func(t *testing.T, w watched) {
+		defer w.Attend()()
+		w.after(time.Second)
+		away.Store(true)
+		live := w.after(15 * time.Second)
+		if !strings.Contains(live.Trouble, "not up to date since") || !strings.Contains(live.Trouble, "connection refused") {
+			t.Errorf("trouble: %q", live.Trouble)
+		}
+		if live.Snapshot.Node("node-1") == nil {
+			t.Error("what was seen before is no longer shown")
+		}
+		away.Store(false)
+		if live := w.after(5 * time.Second); live.Trouble != "" {
+			t.Errorf("the API server is back, and still: %s", live.Trouble)
+		}
+	})
+}
+
+// The cloud is asked for an object's actions once in some seconds, however many windows
+// ask.
+func TestWatcherInspects(t *testing.T) {
+	followed(t, nil, func(t *testing.T, w watched) {
+		w.sim.ResetRequests()
+		want := survey.Want{Parts: survey.InspectNodeParts, Node: "node-1"}
+		for range 20 {
+			s, err := w.Inspect(t.Context(), want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := survey.InspectNode(s, "node-1"); err != nil || !s.Saw(survey.InspectNodeParts) {
+				t.Fatalf("%v, not seen: %q", err, s.NotSeen())
+			}
+		}
+		if n := len(w.sim.Requests()); n != 1 {
+			t.Errorf("%d requests", n)
+		}
+		time.Sleep(time.Minute)
+		if _, err := w.Inspect(t.Context(), want); err != nil || len(w.sim.Requests()) != 2 {
+			t.Errorf("%v, %d requests a minute later", err, len(w.sim.Requests()))
+		}
+	})
+}
+
+func TestWatchFailsAtOnce(t *testing.T) {
+	client := fake.NewClientset()
+	client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("no route to host")
+	})
+	if _, err := survey.Watch(t.Context(), survey.Sources{Client: client}); err == nil || !strings.Contains(err.Error(), "no route to host") {
+		t.Errorf("%v", err)
+	}
+}
