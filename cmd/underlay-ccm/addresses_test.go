@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,9 +24,10 @@ import (
 func TestTheLedgerOfAddressesIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(storedLedger(t, "192.0.2.9"))
-		away := true
+		var away atomic.Bool
+		away.Store(true)
 		client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if away {
+			if away.Load() {
 				return true, nil, errors.New("connection refused")
 			}
 			return false, nil, nil
@@ -42,13 +44,13 @@ func TestTheLedgerOfAddressesIsWaitedFor(t *testing.T) {
 		if n := len(client.Actions()); n > 3600/5 {
 			t.Errorf("%d requests in an hour", n)
 		}
-		away = false
+		away.Store(false)
 		err := <-done
 		if err == nil || !strings.Contains(err.Error(), "192.0.2.9") || !strings.Contains(err.Error(), "shop/web") {
 			t.Errorf("an address of a Service is in no pool: %v", err)
 		}
 		without := &manager{}
-		away = true
+		away.Store(true)
 		if err := without.checkAddresses(t.Context(), client, nil); err != nil {
 			t.Errorf("without pools: %v", err)
 		}

@@ -120,7 +120,7 @@ func TestHeldAddressesAreAskedForByNeighbors(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the neighbor asks on: %s", f.outside.Run("ip", "neighbor", "show", held6))
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // the kernel asks once a second
 	}
 	if after := counters(); after != before {
 		t.Errorf("the kernel did something about what it was not asked:\n%s\nbefore:\n%s", after, before)
