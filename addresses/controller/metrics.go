@@ -36,7 +36,7 @@ func newMetrics(r Registry) (*controllerMetrics, error) {
 		size:    perPool("pool_size", "Number of addresses of the pool by family (ipv4, ipv6)."),
 		used:    perPool("pool_used", "Number of addresses of the pool that Services have, by family (ipv4, ipv6)."),
 		waiting: gauge("services_waiting", "Number of Services that do not have all the addresses that they ask for; the condition underlay.dev/Accepted of each says why."),
-		inUse:   gauge("in_use", "Number of addresses that Services have and that a machine which is none of the cluster's answers for, as nodes say."),
+		inUse:   gauge("in_use", "Number of addresses that Services have and that another machine than their holder answers for, as nodes say."),
 		unheld:  gauge("unheld", "Number of addresses that Services have and that no node may hold: nobody may answer for them."),
 		damaged: gauge("ledger_damaged", "1 while the stored ledger of addresses cannot be read: no address is given and none moves; else 0."),
 		moves: counters("moves_total", "Number of changes of the node that holds an address by reason: what spoke against the node of before, or assigned, released, balanced (spread in calm times).",

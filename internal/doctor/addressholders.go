@@ -29,7 +29,7 @@ func holderChecks() []check {
 		},
 		{
 			name:       "address-in-use",
-			looks:      "whether a machine that is none of the cluster's answers for an address (reason `AddressInUse`)",
+			looks:      "whether another machine answers for an address that a node holds, or is to hold (reason `AddressInUse`)",
 			severities: []Severity{Error},
 			remedy:     "take the address from that machine, or leave it out of the pool and let the Service get another one",
 			concerns:   (*cluster).addresses,
@@ -123,9 +123,9 @@ func (x *cluster) refused(reason addresses.ProblemReason, tell func(survey.Addre
 
 func addressInUse(x *cluster) []Finding {
 	return x.refused(addresses.InUse, func(row survey.AddressRow, nodes []string, p addresses.Problem) (Finding, bool) {
-		f := Finding{What: fmt.Sprintf("a machine that is none of the cluster's answers for it, as %s says", few(nodes))}
+		f := Finding{What: fmt.Sprintf("another machine answers for it, as %s says", few(nodes))}
 		if p.By != "" {
-			f.What = fmt.Sprintf("the machine with hardware address %s, none of the cluster's, answers for it, as %s says", p.By, few(nodes))
+			f.What = fmt.Sprintf("the machine with hardware address %s answers for it too, or instead, as %s says", p.By, few(nodes))
 		}
 		return f, true
 	})

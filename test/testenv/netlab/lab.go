@@ -300,9 +300,6 @@ func (f *Lab) families() int {
 	return 2
 }
 
-// Configure replaces Options.Settings for whatever is started from now on.
-func (f *Lab) Configure(settings string) { f.options.Settings = settings }
-
 // config is the file that manager and agents share.
 func (f *Lab) config() string {
 	ipv4Only := f.options.IPv4Only
