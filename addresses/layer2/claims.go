@@ -135,6 +135,11 @@ func (p *protocol) asked(now time.Time, h *holding, m Message) {
 	switch {
 	case h.phase == Holding || h.phase == Leaving:
 		p.send(h, Frame{Kind: Answer, To: m.ReplyTo, Asker: m.Asker})
+		if probe := !m.Asker.IsValid(); probe && h.phase == Holding && p.tagged(m) && m.Tag.Epoch < h.Epoch {
+			// It held the address where this machine was not heard: who was there with it knows it
+			// behind that one still, and is not told by the answer.
+			p.defend(now, h)
+		}
 	case h.phase == Probing && !m.Asker.IsValid() && p.ready(h):
 		// Somebody else asks whether it is free. Whoever takes it answers the next probe.
 		m.Claimant = m.From

@@ -57,6 +57,16 @@ func TestHolding(t *testing.T) {
 			"5000 announce, 6000 announce", Holding,
 			MAC{},
 		},
+		"is asked for by an older one of ours, whom others may know": {
+			func(s *script) { m := dadOf(tagger); m.Tag = claim(tagger, 4).Tag; s.hear(m); second(s) },
+			"5000 answer :03, 5000 announce", Holding,
+			MAC{},
+		},
+		"is asked for by a newer one of ours": {
+			func(s *script) { m := dadOf(tagger); m.Tag = claim(tagger, 9).Tag; s.hear(m); second(s) },
+			"5000 answer :03", Holding,
+			MAC{},
+		},
 		"is claimed by a newer one of ours": {
 			func(s *script) { s.hear(claim(tagger, 6)); s.hear(request) }, "", Yielded, tagger,
 		},
