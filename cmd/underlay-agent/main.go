@@ -53,7 +53,7 @@ func newCommand() *cobra.Command {
 		verflag.PrintAndExitIfRequested() // --version=raw
 	}
 	verflag.AddFlags(root.PersistentFlags())
-	root.AddCommand(runCommand(), checkCommand(), cleanupCommand())
+	root.AddCommand(runCommand(), checkCommand(), cleanupCommand(), probeCommand())
 	return root
 }
 

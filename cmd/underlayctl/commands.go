@@ -15,14 +15,16 @@ import (
 
 const long = `underlayctl looks at a cluster that Underlay serves, and checks it: who holds
 which podCIDRs, which routes stand and whose they are, how the load balancers'
-targets fare, which node holds which address, and what is wrong. It reads only.
+targets fare, which node holds which address, and what is wrong. It reads only;
+connectivity alone starts pods, in a namespace of its own, and removes them.
 
 The configuration is that of underlay-ccm: its flags from its Deployment, and
 the rest from the ConfigMap that it mounts. The cloud's part needs a token, for
 which read permission is enough; without one, what can't be seen is said.
 
 Exit codes: 0 all is well; doctor: 1 when the worst finding is a warning, 2 when
-it is an error; 3 when the command could not do its work, and of doctor also
+it is an error; connectivity: 1 when something is closed, 2 when it could not be
+tried; 3 when the command could not do its work, and of doctor also
 when the configuration or the Nodes could not be seen.`
 
 // plugin begins the name under which kubectl finds its plugins.
@@ -48,7 +50,7 @@ func newCommand(w process) *cobra.Command {
 		show(w, o, "routes", "The network's route table: whose routes, the budget, the drift", survey.RoutesParts, survey.RoutesOf, routeTables),
 		show(w, o, "lb", "Services, their load balancers, and how the targets fare", survey.LoadBalancersParts, survey.LoadBalancersOf, loadBalancers),
 		show(w, o, "addresses", "Addresses of Services that nodes hold: who holds which, and who waits for one", survey.AddressesParts, survey.AddressesOf, addressPages),
-		doctorCommand(w, o), inspect(w, o), uiCommand(w, o), versionCommand(w, o),
+		doctorCommand(w, o), inspect(w, o), connectivityCommand(w, o), uiCommand(w, o), versionCommand(w, o),
 	)
 	return root
 }

@@ -1,11 +1,13 @@
 // Command underlayctl looks at a cluster that Underlay serves, and checks it. It
 // reads only: get, list and watch in Kubernetes, GET in the cloud, and its transports
-// refuse everything else.
+// refuse everything else. Connectivity alone starts pods, and its transport refuses to
+// write outside of its namespace.
 //
 // The same binary under the name kubectl-underlay is a plugin of kubectl.
 //
 // Exit codes: 0 all is well; of doctor 1 when the worst finding is a warning and
-// 2 when it is an error; 3 when a command could not do its work, and of doctor
+// 2 when it is an error; of connectivity 1 when something is closed and 2 when it
+// could not be tried; 3 when a command could not do its work, and of doctor
 // also when the configuration or the Nodes could not be seen.
 package main
 
@@ -56,6 +58,10 @@ func run(ctx context.Context, w process) int {
 		return found.code
 	}
 	fmt.Fprintln(w.stderr, "error: "+oneLine(err.Error()))
+	var not untried
+	if errors.As(err, &not) {
+		return exitUntried
+	}
 	return exitFailed
 }
 

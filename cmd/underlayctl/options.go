@@ -144,6 +144,11 @@ func (o *options) sources(ctx context.Context, w process, parts survey.Parts) (s
 
 // client is for the API server, and reads only.
 func (o *options) client() (kubernetes.Interface, error) {
+	return o.clientThrough(func(next http.RoundTripper) http.RoundTripper { return readOnly{next} })
+}
+
+// clientThrough is a client whose requests go through a gate.
+func (o *options) clientThrough(gate func(http.RoundTripper) http.RoundTripper) (kubernetes.Interface, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig
 	rules.WarnIfAllMissing = false
@@ -158,7 +163,7 @@ func (o *options) client() (kubernetes.Interface, error) {
 	cfg.UserAgent = rest.DefaultKubernetesUserAgent()
 	cfg.QPS, cfg.Burst = 50, 100
 	cfg.WarningHandler = rest.NoWarnings{}
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return readOnly{next} })
+	cfg.Wrap(gate)
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig can't be used: %w", err)

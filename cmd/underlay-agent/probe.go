@@ -1,0 +1,37 @@
+//go:build linux
+
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/underlay-ccm/underlay/internal/connectivity/probe"
+)
+
+// probeCommand is what the pods of underlayctl connectivity run: the agent's image is on
+// every node already, also where no registry is in reach. It is hidden because it is
+// of no use to a person.
+func probeCommand() *cobra.Command {
+	root := &cobra.Command{Use: "probe", Short: "Be a pod of underlayctl connectivity", Hidden: true, Args: cobra.NoArgs}
+	var name, listen string
+	serve := &cobra.Command{
+		Use: "serve", Short: "Answer under a name", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return probe.Serve(cmd.Context(), name, listen) },
+	}
+	serve.Flags().StringVar(&name, "name", "", "What to answer.")
+	serve.Flags().StringVar(&listen, "listen", "", "Where to listen, TCP and UDP.")
+	var trials string
+	var settle time.Duration
+	ask := &cobra.Command{
+		Use: "ask", Short: "Make trials and write the results", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return probe.Run(cmd.Context(), trials, settle, cmd.OutOrStdout())
+		},
+	}
+	ask.Flags().StringVar(&trials, "trials", "", "What to try.")
+	ask.Flags().DurationVar(&settle, "settle", 0, "How long what fails is tried again.")
+	root.AddCommand(serve, ask)
+	return root
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/underlay-ccm/underlay/internal/connectivity"
+	"github.com/underlay-ccm/underlay/internal/connectivity/cluster"
+	"github.com/underlay-ccm/underlay/internal/doctor"
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+const connectivityLong = `Try the network with pods: on every Ready node one that listens and one that asks,
+which are removed at the end, also after Ctrl-C. From each node are tried, in both
+families: the pods of all nodes by TCP and UDP, with full-sized packets that may not
+be fragmented, a Service's ClusterIP, a node port and the node port for health checks
+of every node, and with --target addresses outside.
+
+It is the one command that writes, and only in the namespace underlay-connectivity.
+deploy/underlayctl/connectivity.yaml has that namespace and the rights.
+
+Exit codes: 0 all is open; 1 something is closed, or carries smaller packets than the
+pods send; 2 something could not be tried, and nothing is closed.`
+
+// trying are the flags of connectivity.
+type trying struct {
+	image   string
+	nodes   []string
+	most    int
+	targets []string
+	start   time.Duration
+	settle  time.Duration
+	slow    time.Duration
+}
+
+// The exit codes of connectivity.
+const (
+	exitClosed  = 1
+	exitUntried = 2
+)
+
+// untried is the error of a connectivity that could not try.
+type untried struct{ error }
+
+func (u untried) Unwrap() error { return u.error }
+
+func connectivityCommand(w process, o *options) *cobra.Command {
+	t := &trying{}
+	cmd := &cobra.Command{
+		Use: "connectivity", Short: "Try the network between all nodes, with pods that are removed at the end", Long: connectivityLong, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			err := t.run(cmd.Context(), w, o)
+			var found findings
+			if err == nil || errors.As(err, &found) {
+				return err
+			}
+			return untried{err}
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&t.image, "image", "", "Image of the pods, which must hold underlay-agent of this version. Default: that of the DaemonSet underlay-agent, which every node has already.")
+	f.StringArrayVar(&t.nodes, "node", nil, "Try between these nodes alone. Can be repeated.")
+	f.IntVar(&t.most, "max-nodes", 30, "Try between so many nodes at most, the first by name: there are as many paths as the square of it.")
+	f.StringArrayVar(&t.targets, "target", nil, "An address and port outside that must accept TCP connections, such as 203.0.113.7:443. Can be repeated.")
+	f.DurationVar(&t.start, "start-timeout", time.Minute, "How long pods may take to start.")
+	f.DurationVar(&t.settle, "settle", 10*time.Second, "How long what fails is tried again before it is called closed.")
+	f.DurationVar(&t.slow, "slow", 100*time.Millisecond, "From when on a first answer is called slow. 0: nothing is.")
+	cmd.AddCommand(&cobra.Command{
+		Use: "clean", Short: "Remove what a run of connectivity left that was killed", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := o.writer()
+			if err != nil {
+				return untried{err}
+			}
+			ctx, cancel := o.patience(cmd.Context())
+			defer cancel()
+			if err := cluster.Clean(ctx, client); err != nil {
+				return untried{err}
+			}
+			_, err = fmt.Fprintln(w.stdout, "Nothing of connectivity is left.")
+			return err
+		},
+	})
+	return cmd
+}
+
+// tried is what connectivity prints.
+type tried struct {
+	connectivity.Report
+	// Doctor are doctor's findings that may be causes.
+	Doctor  []doctor.Finding `json:"doctor,omitempty"`
+	Notes   []string         `json:"notes,omitempty"`
+	NotSeen []string         `json:"notSeen,omitempty"`
+}
+
+func (t *trying) run(ctx context.Context, w process, o *options) error {
+	targets, err := t.check(o)
+	if err != nil {
+		return err
+	}
+	client, err := o.writer()
+	if err != nil {
+		return err
+	}
+	nodes, skipped, notes, err := t.choose(ctx, client)
+	if err != nil {
+		return err
+	}
+	if t.image == "" {
+		if t.image, err = agentImage(ctx, client, o.namespace); err != nil {
+			return err
+		}
+	}
+	runner := &cluster.Runner{
+		Client: client, Image: t.image, Start: t.start, Settle: t.settle, Targets: targets,
+		Logs: func(ctx context.Context, pod string) ([]byte, error) {
+			return client.CoreV1().Pods(cluster.Namespace).GetLogs(pod, &corev1.PodLogOptions{}).DoRaw(ctx)
+		},
+		Say: func(what string) { fmt.Fprintln(w.stderr, what) },
+	}
+	found, err := runner.Run(ctx, nodes)
+	if err != nil && len(found.Results) == 0 {
+		return err
+	}
+	shown := tried{Report: connectivity.NewReport(found.Nodes, slices.Concat(skipped, found.Untried), found.Results, t.slow), Notes: notes}
+	if len(shown.Findings) > 0 {
+		shown.Doctor, shown.NotSeen = o.causes(ctx, w, shown.Findings)
+	}
+	return errors.Join(err, o.print(w, shown, func() page { return triedPage(shown) }), outcome(shown.Report))
+}
+
+// outcome is the exit code as an error.
+func outcome(r connectivity.Report) error {
+	switch r.Outcome() {
+	case connectivity.SomethingClosed:
+		return findings{exitClosed}
+	case connectivity.NotTried:
+		return findings{exitUntried}
+	}
+	return nil
+}
+
+func (t *trying) check(o *options) ([]netip.AddrPort, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if t.most < 1 {
+		return nil, fmt.Errorf("--max-nodes %d: give 1 or more", t.most)
+	}
+	if t.start <= 0 || t.settle < 0 || t.settle > time.Minute || t.slow < 0 {
+		return nil, fmt.Errorf("--start-timeout %s, --settle %s, --slow %s: give durations that are not negative, --settle at most 1m", t.start, t.settle, t.slow)
+	}
+	var targets []netip.AddrPort
+	for _, text := range t.targets {
+		a, err := netip.ParseAddrPort(text)
+		if err != nil || a.Port() == 0 {
+			return nil, fmt.Errorf("--target %q is no address with a port: write 203.0.113.7:443 or [2001:db8::7]:443", text)
+		}
+		targets = append(targets, netip.AddrPortFrom(a.Addr().Unmap(), a.Port()))
+	}
+	return targets, nil
+}
+
+// choose are the nodes to try, sorted, those that can't be tried, and what to tell.
+func (t *trying) choose(ctx context.Context, client kubernetes.Interface) (chosen []*corev1.Node, skipped []connectivity.Untried, notes []string, err error) {
+	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	slices.SortFunc(list.Items, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	missing := slices.Clone(t.nodes)
+	for i := range list.Items {
+		n := &list.Items[i]
+		missing = slices.DeleteFunc(missing, func(name string) bool { return name == n.Name })
+		switch {
+		case len(t.nodes) > 0 && !slices.Contains(t.nodes, n.Name):
+		case system(n) != "linux":
+			notes = append(notes, fmt.Sprintf("Node %s is left out: its system is %s", n.Name, system(n)))
+		case !kube.Ready(n):
+			skipped = append(skipped, connectivity.Untried{Node: n.Name, Reason: "the Node is not Ready: see underlayctl inspect node " + n.Name})
+		default:
+			chosen = append(chosen, n)
+		}
+	}
+	if len(missing) > 0 {
+		return nil, nil, nil, fmt.Errorf("--node %s: there is no such Node: see kubectl get nodes", strings.Join(missing, ", "))
+	}
+	if len(chosen) > t.most {
+		notes = append(notes, fmt.Sprintf("%d of %d nodes are tried: raise --max-nodes, or choose with --node", t.most, len(chosen)))
+		chosen = chosen[:t.most]
+	}
+	if len(chosen) == 0 {
+		return nil, nil, nil, errors.New("no Node can be tried: none is Ready, see underlayctl nodes")
+	}
+	return chosen, skipped, notes, nil
+}
+
+func system(n *corev1.Node) string {
+	if os := n.Labels[corev1.LabelOSStable]; os != "" {
+		return os
+	}
+	return "linux"
+}
+
+// agentImage is the image of the agent's DaemonSet.
+func agentImage(ctx context.Context, client kubernetes.Interface, namespace string) (string, error) {
+	const name = "underlay-agent"
+	set, err := client.AppsV1().DaemonSets(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("there is no DaemonSet %s in namespace %s: name its namespace with --namespace, or an image that holds it with --image", name, namespace)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w: or name an image that holds underlay-agent with --image", err)
+	}
+	for _, c := range set.Spec.Template.Spec.Containers {
+		if c.Name == name || len(set.Spec.Template.Spec.Containers) == 1 {
+			return c.Image, nil
+		}
+	}
+	return "", fmt.Errorf("the DaemonSet %s/%s has no container %s: name an image with --image", namespace, name, name)
+}

@@ -1,0 +1,156 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"github.com/underlay-ccm/underlay/internal/connectivity"
+)
+
+// lookEvery is how often pods are looked at.
+const lookEvery = 500 * time.Millisecond
+
+// start creates pods and waits until each is done, has failed, or time is over. The
+// order is kept.
+func (r *Runner) start(ctx context.Context, pods []*corev1.Pod, within time.Duration, done func(*corev1.Pod) bool) ([]*corev1.Pod, []connectivity.Untried, error) {
+	var untried []connectivity.Untried
+	var order []string
+	waiting := map[string]*corev1.Pod{}
+	for _, p := range pods {
+		made, err := r.Client.CoreV1().Pods(Namespace).Create(ctx, p, metav1.CreateOptions{})
+		if apierrors.IsForbidden(err) || err != nil && ctx.Err() != nil {
+			return nil, nil, fmt.Errorf("create a pod: %w", err) // none of the others would fare better
+		}
+		if err != nil {
+			untried = append(untried, connectivity.Untried{Node: p.Spec.NodeName, Reason: "its pod was not created: " + err.Error()})
+			continue
+		}
+		order, waiting[made.Name] = append(order, made.Name), made
+	}
+	finished := map[string]*corev1.Pod{}
+	selector := Label + "=" + pods[0].Labels[Label]
+	err := wait.PollUntilContextTimeout(ctx, lookEvery, within, true, func(ctx context.Context) (bool, error) {
+		list, err := r.Client.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+		if err != nil {
+			return false, err
+		}
+		for i := range list.Items {
+			p := &list.Items[i]
+			switch {
+			case waiting[p.Name] == nil:
+			case done(p):
+				finished[p.Name] = p
+				delete(waiting, p.Name)
+			case p.Status.Phase == corev1.PodFailed:
+				untried = append(untried, connectivity.Untried{Node: p.Spec.NodeName, Reason: "its pod failed: " + state(p)})
+				delete(waiting, p.Name)
+			default:
+				waiting[p.Name] = p
+			}
+		}
+		return len(waiting) == 0, nil
+	})
+	if err != nil && (ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)) {
+		return nil, untried, fmt.Errorf("wait for the pods: %w", cmp.Or(context.Cause(ctx), err))
+	}
+	var in []*corev1.Pod
+	for _, name := range order {
+		if p := finished[name]; p != nil {
+			in = append(in, p)
+		} else if p := waiting[name]; p != nil {
+			untried = append(untried, connectivity.Untried{Node: p.Spec.NodeName, Reason: fmt.Sprintf("its pod was not ready within %s: %s", within, state(p))})
+		}
+	}
+	return in, untried, nil
+}
+
+// state is what a kubelet says of a pod.
+func state(p *corev1.Pod) string {
+	for _, c := range p.Status.ContainerStatuses {
+		switch {
+		case c.State.Waiting != nil && c.State.Waiting.Message != "":
+			return c.State.Waiting.Reason + ": " + c.State.Waiting.Message
+		case c.State.Waiting != nil:
+			return c.State.Waiting.Reason
+		case c.State.Terminated != nil:
+			return fmt.Sprintf("%s, exit code %d", c.State.Terminated.Reason, c.State.Terminated.ExitCode)
+		}
+	}
+	if p.Status.Message != "" {
+		return p.Status.Reason + ": " + p.Status.Message
+	}
+	if p.Status.Phase == "" || p.Status.Phase == corev1.PodPending && len(p.Status.Conditions) == 0 {
+		return "its kubelet says nothing of it"
+	}
+	return "it is " + string(p.Status.Phase)
+}
+
+// Clean removes all that any run made, and waits until the pods are gone. Nothing there
+// is no error. A namespace that an administrator made stays, and is empty.
+func Clean(ctx context.Context, client kubernetes.Interface) error {
+	ns, err := client.CoreV1().Namespaces().Get(ctx, Namespace, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if ns.Labels[Label] == "" {
+		return fmt.Errorf("the namespace %s has no label %s: nothing in it is removed", Namespace, Label)
+	}
+	var failed error
+	remove := func(err error) {
+		if !apierrors.IsNotFound(err) {
+			failed = errors.Join(failed, err)
+		}
+	}
+	all := metav1.ListOptions{LabelSelector: Label}
+	kept, err := client.CoreV1().Services(Namespace).List(ctx, all)
+	remove(err)
+	if err == nil {
+		for _, s := range kept.Items {
+			remove(client.CoreV1().Services(Namespace).Delete(ctx, s.Name, metav1.DeleteOptions{}))
+		}
+	}
+	pods, err := client.CoreV1().Pods(Namespace).List(ctx, all)
+	remove(err)
+	if err == nil {
+		for _, p := range pods.Items {
+			remove(client.CoreV1().Pods(Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](1)}))
+		}
+	}
+	if failed != nil {
+		return failed
+	}
+	if ns.Labels[Label] == temporary {
+		remove(client.CoreV1().Namespaces().Delete(ctx, Namespace, metav1.DeleteOptions{}))
+	}
+	return errors.Join(failed, gone(ctx, client))
+}
+
+// gone waits until no pod is left.
+func gone(ctx context.Context, client kubernetes.Interface) error {
+	var left []corev1.Pod
+	err := wait.PollUntilContextCancel(ctx, lookEvery, true, func(ctx context.Context) (bool, error) {
+		list, err := client.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{LabelSelector: Label})
+		if err != nil {
+			return false, err
+		}
+		left = list.Items
+		return len(left) == 0, nil
+	})
+	if len(left) > 0 {
+		return fmt.Errorf("%d pods are not gone, such as %s on %s, whose kubelet has to end it: %w", len(left), left[0].Name, left[0].Spec.NodeName, err)
+	}
+	return err
+}

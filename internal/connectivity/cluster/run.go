@@ -1,0 +1,190 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/underlay-ccm/underlay/internal/connectivity"
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+// Runner runs plans in a cluster.
+type Runner struct {
+	Client kubernetes.Interface
+	// Logs reads the log of a pod in Namespace.
+	Logs func(ctx context.Context, pod string) ([]byte, error)
+	// Image holds underlay-agent.
+	Image string
+	// Start is how long pods may take to start, Settle how long what fails is tried again.
+	Start, Settle time.Duration
+	Targets       []netip.AddrPort
+	// Say tells a person what is done now.
+	Say func(string)
+}
+
+// Found is what was found out.
+type Found struct {
+	Nodes   []string
+	Untried []connectivity.Untried
+	Results []connectivity.Result
+}
+
+// cleanWithin is how long a run that ends, also by Ctrl-C, may take to remove what it
+// made.
+const cleanWithin = 30 * time.Second
+
+// Run tries everything between nodes. Whatever becomes of it, and also when ctx ends,
+// what it made is removed; an error of the removal is joined to its own.
+func (r *Runner) Run(ctx context.Context, nodes []*corev1.Node) (found Found, err error) {
+	if len(nodes) == 0 {
+		return Found{}, errors.New("there is no node to try")
+	}
+	world := connectivity.World{Targets: r.Targets}
+	ours, err := r.prepare(ctx, &world)
+	if ours {
+		defer func() { err = errors.Join(err, r.remove(ctx)) }()
+	}
+	if err != nil {
+		return Found{}, err
+	}
+	r.Say(fmt.Sprintf("starting a pod on each of %d nodes", len(nodes)))
+	started, untried, err := r.listen(ctx, nodes)
+	found.Untried = untried
+	if err != nil || len(started) == 0 {
+		return found, err
+	}
+	world.Nodes = started
+	for _, n := range started {
+		found.Nodes = append(found.Nodes, n.Name)
+	}
+	r.Say("trying")
+	results, untried, err := r.ask(ctx, world)
+	found.Results, found.Untried = results, append(found.Untried, untried...)
+	return found, err
+}
+
+// remove removes what the run made, also if ctx has ended.
+func (r *Runner) remove(ctx context.Context) error {
+	r.Say("removing the pods")
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanWithin)
+	defer cancel()
+	if left := Clean(ctx, r.Client); left != nil {
+		return fmt.Errorf("not everything was removed: %w: run underlayctl connectivity clean", left)
+	}
+	return nil
+}
+
+// prepare makes the namespace, or takes the one that an administrator made, and the
+// Services. ours: what is in the namespace was made by this run, and is its to remove.
+func (r *Runner) prepare(ctx context.Context, w *connectivity.World) (ours bool, err error) {
+	existing, err := r.Client.CoreV1().Namespaces().Get(ctx, Namespace, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		_, err = r.Client.CoreV1().Namespaces().Create(ctx, namespace(), metav1.CreateOptions{})
+		if apierrors.IsForbidden(err) {
+			return false, fmt.Errorf("%w: have an administrator apply deploy/underlayctl/connectivity.yaml, which has the namespace", err)
+		}
+		ours = !apierrors.IsAlreadyExists(err) // after a lost answer it may be there
+	case err != nil:
+	case existing.Labels[Label] == "":
+		err = fmt.Errorf("the namespace %s has no label %s, so it is not for this: remove or label it", Namespace, Label)
+	case existing.DeletionTimestamp != nil:
+		err = fmt.Errorf("the namespace %s is being removed: try again when it is gone", Namespace)
+	}
+	if err != nil {
+		return ours, err
+	}
+	for _, s := range services() {
+		// The first is also the lock: two runs can't both create it.
+		made, err := r.Client.CoreV1().Services(Namespace).Create(ctx, s, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return false, fmt.Errorf("another run is at work in namespace %s: wait for its end, or remove what a crash left with underlayctl connectivity clean", Namespace)
+		}
+		if err != nil {
+			return ours, fmt.Errorf("create the Service %s: %w", s.Name, err)
+		}
+		ours = true
+		learn(w, made)
+	}
+	return true, nil
+}
+
+// learn adds to what can be asked.
+func learn(w *connectivity.World, s *corev1.Service) {
+	if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		w.HealthPort = uint16(s.Spec.HealthCheckNodePort)
+		return
+	}
+	w.NodePort = uint16(s.Spec.Ports[0].NodePort)
+	for _, text := range s.Spec.ClusterIPs {
+		if a, err := netip.ParseAddr(text); err == nil {
+			w.ClusterIPs = append(w.ClusterIPs, a)
+		}
+	}
+}
+
+// listen starts a pod on each node and waits for their addresses.
+func (r *Runner) listen(ctx context.Context, nodes []*corev1.Node) ([]connectivity.Node, []connectivity.Untried, error) {
+	var pods []*corev1.Pod
+	byName := map[string]*corev1.Node{}
+	for _, n := range nodes {
+		pods, byName[n.Name] = append(pods, listener(r.Image, n.Name)), n
+	}
+	running, untried, err := r.start(ctx, pods, r.Start, func(p *corev1.Pod) bool {
+		return p.Status.Phase == corev1.PodRunning && len(p.Status.PodIPs) > 0
+	})
+	var started []connectivity.Node
+	for _, p := range running {
+		n := connectivity.Node{Name: p.Spec.NodeName, Addresses: kube.InternalIPs(byName[p.Spec.NodeName])}
+		for _, ip := range p.Status.PodIPs {
+			if a, err := netip.ParseAddr(ip.IP); err == nil {
+				n.Pods = append(n.Pods, a)
+			}
+		}
+		started = append(started, n)
+	}
+	return started, untried, err
+}
+
+// ask starts a pod on each node that asks all others, and reads what they found.
+func (r *Runner) ask(ctx context.Context, w connectivity.World) ([]connectivity.Result, []connectivity.Untried, error) {
+	var pods []*corev1.Pod
+	plans := map[string][]connectivity.Trial{}
+	for _, n := range w.Nodes {
+		plans[n.Name] = connectivity.Plan(n.Name, w)
+		p, err := asker(r.Image, n.Name, plans[n.Name], r.Settle)
+		if err != nil {
+			return nil, nil, err
+		}
+		pods = append(pods, p)
+	}
+	// Each trial takes some seconds at most after the time to settle, and many are made at once.
+	within := r.Start + r.Settle + time.Duration(len(w.Nodes))*2*time.Second
+	ended, untried, err := r.start(ctx, pods, within, func(p *corev1.Pod) bool {
+		return p.Status.Phase == corev1.PodSucceeded
+	})
+	if err != nil {
+		return nil, untried, err
+	}
+	var results []connectivity.Result
+	for _, p := range ended {
+		log, err := r.Logs(ctx, p.Name)
+		var some []connectivity.Result
+		if err == nil {
+			some, err = connectivity.ReadResults(log, plans[p.Spec.NodeName])
+		}
+		results = append(results, some...)
+		if err != nil {
+			untried = append(untried, connectivity.Untried{Node: p.Spec.NodeName, Reason: "reading the log of its pod: " + err.Error()})
+		}
+	}
+	return results, untried, nil
+}

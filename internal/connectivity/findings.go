@@ -1,0 +1,135 @@
+package connectivity
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Finding is one thing that is not as it should be, over all nodes that show it.
+type Finding struct {
+	Path   Path  `json:"path"`
+	Family int   `json:"family"`
+	State  State `json:"state"`
+	// What was found, with nodes and values.
+	What string `json:"what"`
+	// Remedy is where to look, and what to do.
+	Remedy string `json:"remedy"`
+	// Checks are those of underlayctl doctor that know causes, Nodes the ends.
+	Checks []string `json:"checks,omitempty"`
+	Nodes  []string `json:"nodes"`
+}
+
+// class is what results of one finding have in common.
+type class struct {
+	path   Path
+	family int
+	state  State
+	same   bool // from and to are one node
+	by     Failure
+}
+
+// findings puts results of one class together. Results are sorted, and so are they.
+func findings(results []Result, slow time.Duration) []Finding {
+	var order []class
+	members := map[class][]Result{}
+	tried := map[class]int{}
+	for _, r := range results {
+		c := class{path: r.Path, family: r.Family(), same: r.To == r.From}
+		tried[c]++
+		if c.state = r.State(slow); c.state == Open {
+			continue
+		}
+		if r.Failure == Stranger || r.Failure == Status {
+			c.by = r.Failure
+		}
+		if members[c] == nil {
+			order = append(order, c)
+		}
+		members[c] = append(members[c], r)
+	}
+	out := []Finding{}
+	for _, c := range order {
+		a := advice(c)
+		of := tried[class{path: c.path, family: c.family, same: c.same}]
+		out = append(out, Finding{
+			Path: c.path, Family: c.family, State: c.state,
+			What:   fmt.Sprintf("%s over IPv%d: %s", what(c), c.family, who(members[c], of)),
+			Remedy: a.remedy, Checks: a.checks, Nodes: ends(members[c]),
+		})
+	}
+	return out
+}
+
+func what(c class) string {
+	way := map[Path]string{
+		Service: "the way to a Service's ClusterIP", NodePort: "node ports",
+		HealthCheck: "node ports for health checks", Outside: "the way to the outside",
+	}[c.path]
+	switch {
+	case c.path == Pod && c.same:
+		way = "pods of the same node"
+	case c.path == Pod:
+		way = "pods of different nodes"
+	}
+	switch {
+	case c.by == Stranger:
+		return way + ": somebody else answers"
+	case c.by == Status:
+		return way + ": the answer is wrong"
+	case c.state == Narrow:
+		return way + ": full-sized packets are lost"
+	}
+	return way + ": " + string(c.state)
+}
+
+// who names the ends: all of it, one end that all have in common, or an example.
+func who(all []Result, of int) string {
+	first := all[0]
+	example := first.From
+	if to := first.end(); to != "" {
+		example += " → " + to
+	}
+	detail := first.words(first.failing())
+	if first.Detail != "" {
+		detail += ": " + first.Detail
+	}
+	same := func(of func(Result) string) bool {
+		return !slices.ContainsFunc(all, func(r Result) bool { return of(r) != of(first) })
+	}
+	from, to := same(func(r Result) string { return r.From }), same(Result.end)
+	var which string
+	switch {
+	case len(all) == of:
+		which = "everywhere"
+	case from && to:
+		return fmt.Sprintf("%s (%s at %s)", example, detail, first.At)
+	case to && first.end() != "":
+		which = "to " + first.end() + " alone"
+	case from:
+		which = "from " + first.From + " alone"
+	default:
+		which = fmt.Sprintf("%d of %d trials", len(all), of)
+	}
+	return fmt.Sprintf("%s, such as %s (%s at %s)", which, example, detail, first.At)
+}
+
+// failing is the state without a limit of time, which is Slow where nothing else is wrong.
+func (r Result) failing() State {
+	if s := r.State(0); s != Open {
+		return s
+	}
+	return Slow
+}
+
+func ends(all []Result) []string {
+	var names []string
+	for _, r := range all {
+		names = append(names, r.From)
+		if r.To != "" {
+			names = append(names, r.To)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

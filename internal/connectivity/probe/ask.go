@@ -1,0 +1,196 @@
+//go:build linux
+
+package probe
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/underlay-ccm/underlay/internal/connectivity"
+)
+
+const (
+	// atOnce is how many trials are made at a time.
+	atOnce = 16
+	// again is the pause before a trial that failed is made again.
+	again = 300 * time.Millisecond
+	// datagramsSent is of how many the loss is counted, between them the pause.
+	datagramsSent  = 20
+	datagramsPause = 10 * time.Millisecond
+)
+
+// Ask makes all trials and returns the results in their order. What fails is made
+// again until settle is over, because Services and neighbors take a moment.
+func Ask(ctx context.Context, trials []connectivity.Trial, settle time.Duration) []connectivity.Result {
+	until := time.Now().Add(settle)
+	results := make([]connectivity.Result, len(trials))
+	places := make(chan struct{}, atOnce)
+	var all sync.WaitGroup
+	for i, t := range trials {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			results[i] = settled(ctx, t, until)
+		})
+	}
+	all.Wait()
+	return results
+}
+
+func settled(ctx context.Context, t connectivity.Trial, until time.Time) connectivity.Result {
+	for {
+		r := once(ctx, t)
+		if r.Failure == "" || time.Now().After(until) {
+			return r
+		}
+		select {
+		case <-ctx.Done():
+			return r
+		case <-time.After(again):
+		}
+	}
+}
+
+func once(ctx context.Context, t connectivity.Trial) connectivity.Result {
+	r := connectivity.Result{Trial: t}
+	var err error
+	switch t.Kind {
+	case connectivity.TCP:
+		err = askTCP(ctx, &r)
+	case connectivity.UDP:
+		err = askUDP(ctx, &r)
+	case connectivity.MTU:
+		err = askMTU(ctx, &r)
+	case connectivity.HTTP:
+		err = askHTTP(ctx, &r)
+	case connectivity.Dial:
+		err = dialed(ctx, &r)
+	default:
+		err = fmt.Errorf("this probe knows no trial %q: use an image of underlayctl's own version", t.Kind)
+	}
+	if err != nil && r.Failure == "" {
+		r.Failure, r.Detail = judged(err)
+	}
+	return r
+}
+
+// judged is an error as a failure. What the failure says already is no detail.
+func judged(err error) (connectivity.Failure, string) {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT):
+		return connectivity.Silent, ""
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return connectivity.Refused, ""
+	case errors.Is(err, syscall.EHOSTUNREACH):
+		return connectivity.Unreachable, "no route to host"
+	case errors.Is(err, syscall.ENETUNREACH):
+		return connectivity.Unreachable, "network is unreachable"
+	}
+	return connectivity.Other, err.Error()
+}
+
+// dial connects and sets the deadline for everything that follows.
+func dial(ctx context.Context, network string, r *connectivity.Result) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: patience}
+	conn, err := dialer.DialContext(ctx, network, r.At.String())
+	if err != nil {
+		return nil, err
+	}
+	return conn, conn.SetDeadline(time.Now().Add(patience))
+}
+
+func dialed(ctx context.Context, r *connectivity.Result) error {
+	began := time.Now()
+	conn, err := dial(ctx, "tcp", r)
+	if err != nil {
+		return err
+	}
+	r.Took = time.Since(began).Microseconds()
+	return conn.Close()
+}
+
+func askTCP(ctx context.Context, r *connectivity.Result) error {
+	began := time.Now()
+	conn, err := dial(ctx, "tcp", r)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	r.Took = time.Since(began).Microseconds()
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		return err
+	}
+	answered(r, strings.TrimSpace(line))
+	return nil
+}
+
+// answered checks who it was, where one node alone may answer.
+func answered(r *connectivity.Result, name string) {
+	if r.Path == connectivity.Pod && name != r.To {
+		r.Failure, r.Detail = connectivity.Stranger, fmt.Sprintf("%.63q", name)
+	}
+}
+
+func askUDP(ctx context.Context, r *connectivity.Result) error {
+	conn, err := dial(ctx, "udp", r)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	began := time.Now()
+	go func() {
+		for range datagramsSent {
+			_, _ = conn.Write([]byte("?")) // what doesn't leave is lost
+			time.Sleep(datagramsPause)
+		}
+	}()
+	buffer := make([]byte, 512)
+	answers := 0
+	for answers < datagramsSent {
+		n, err := conn.Read(buffer)
+		if err != nil && answers == 0 {
+			return err
+		}
+		if err != nil {
+			break // what didn't come until now is lost
+		}
+		if answers == 0 {
+			r.Took = time.Since(began).Microseconds()
+			name, _, _ := strings.Cut(string(buffer[:n]), " ")
+			answered(r, name)
+		}
+		answers++
+	}
+	r.Sent, r.Lost = datagramsSent, datagramsSent-answers
+	return nil
+}
+
+func askHTTP(ctx context.Context, r *connectivity.Result) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.At.String()+"/healthz", nil)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	response, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	r.Took = time.Since(began).Microseconds()
+	if response.StatusCode != http.StatusOK {
+		r.Failure, r.Detail = connectivity.Status, response.Status
+	}
+	return nil
+}

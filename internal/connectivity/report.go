@@ -1,0 +1,112 @@
+package connectivity
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Untried is a node on which, or from which, nothing could be tried.
+type Untried struct {
+	Node   string `json:"node"`
+	Reason string `json:"reason"`
+}
+
+// Cell is one path between two nodes in one family: the worst of its trials.
+type Cell struct {
+	Path   Path   `json:"path"`
+	Family int    `json:"family"`
+	From   string `json:"from"`
+	To     string `json:"to,omitempty"` // none for a Service; the address of a target
+	State  State  `json:"state"`
+	Text   string `json:"text"`
+}
+
+// Report is what was tried, and what it means.
+type Report struct {
+	Nodes    []string  `json:"nodes"`
+	Untried  []Untried `json:"untried,omitempty"`
+	Cells    []Cell    `json:"cells"`
+	Findings []Finding `json:"findings"`
+	Results  []Result  `json:"results"`
+}
+
+// Outcome is what a script wants to know.
+type Outcome int
+
+// The outcomes.
+const (
+	AllOpen Outcome = iota
+	SomethingClosed
+	NotTried
+)
+
+// Outcome is SomethingClosed if a trial failed or a path carries less than the pod's
+// interface; slow and lossy paths are open. NotTried: nothing failed, and something
+// could not be tried.
+func (r Report) Outcome() Outcome {
+	switch {
+	case slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.State == Closed || c.State == Narrow }):
+		return SomethingClosed
+	case len(r.Untried) > 0 || len(r.Results) == 0:
+		return NotTried
+	}
+	return AllOpen
+}
+
+// NewReport judges results. They may come in any order.
+func NewReport(nodes []string, untried []Untried, results []Result, slow time.Duration) Report {
+	r := Report{
+		Nodes: slices.Sorted(slices.Values(nodes)), Untried: slices.Clone(untried),
+		Results: slices.Clone(results), Cells: []Cell{},
+	}
+	slices.SortFunc(r.Untried, func(a, b Untried) int {
+		return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.Reason, b.Reason))
+	})
+	slices.SortFunc(r.Results, func(a, b Result) int {
+		return cmp.Or(
+			cmp.Compare(a.Path.rank(), b.Path.rank()), cmp.Compare(a.Family(), b.Family()),
+			strings.Compare(a.From, b.From), strings.Compare(a.To, b.To),
+			a.At.Compare(b.At), strings.Compare(string(a.Kind), string(b.Kind)))
+	})
+	r.Cells = cells(r.Results, slow)
+	r.Findings = findings(r.Results, slow)
+	return r
+}
+
+func (p Path) rank() int {
+	return slices.Index([]Path{Pod, Service, NodePort, HealthCheck, Outside}, p)
+}
+
+// end is the name of a result's other end.
+func (r Result) end() string {
+	if r.Path == Outside {
+		return r.At.String()
+	}
+	return r.To
+}
+
+// cells puts together what is between the same ends. Results are sorted.
+func cells(results []Result, slow time.Duration) []Cell {
+	out := []Cell{}
+	for _, r := range results {
+		state := r.State(slow)
+		c := Cell{Path: r.Path, Family: r.Family(), From: r.From, To: r.end(), State: state, Text: r.words(state)}
+		if r.Kind == MTU && state == Open {
+			c.Text = "" // the time is that of small packets
+		}
+		last := len(out) - 1
+		same := last >= 0 && out[last].Path == c.Path && out[last].Family == c.Family &&
+			out[last].From == c.From && out[last].To == c.To
+		switch {
+		case !same:
+			out = append(out, c)
+		case state.rank() > out[last].State.rank():
+			out[last] = c
+		case state == Open && out[last].State == Open && r.Kind != MTU:
+			out[last] = c // of what is open, the time of TCP or UDP is shown
+		}
+	}
+	return out
+}

@@ -1,0 +1,214 @@
+//go:build linux
+
+package packets
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/internal/connectivity"
+	"github.com/underlay-ccm/underlay/internal/connectivity/cluster"
+	"github.com/underlay-ccm/underlay/test/testenv/netlab"
+)
+
+// What underlayctl connectivity finds is what the packets do: all is open in a cluster
+// that is well, and each thing that is broken is found where it is.
+func TestConnectivity(t *testing.T) {
+	f := start(t, netlab.Options{Metal: true, Machines: []string{"one", "two"}})
+	ctx, cancel := context.WithCancel(t.Context())
+	kubelets := f.RunPodsOf(ctx, cluster.Namespace, binaries.Agent)
+	t.Cleanup(func() {
+		cancel()
+		if err := kubelets.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	administratorsNamespace(t, f)
+	answerEverywhere(t, f)
+	two := f.Machine("two")
+	for _, c := range []struct {
+		name  string
+		spoil func(*testing.T)
+		mend  func(*testing.T)
+		want  []string // path, family, state and ends of what is not open
+	}{
+		{name: "all is well"},
+		{
+			name: "an address that no packet for pods leaves",
+			spoil: func(t *testing.T) {
+				filter(t, two, "chain out { type filter hook postrouting priority 300; oifname \"uplink\" ip6 saddr "+podCIDRs(t, f, "two")[1].String()+" drop; }")
+			},
+			mend: func(t *testing.T) { unfilter(t, two) },
+			want: []string{"pod 6 closed one→two", "pod 6 closed two→one"},
+		},
+		{
+			name: "node ports that a firewall filters",
+			spoil: func(t *testing.T) {
+				filter(t, two, "chain in { type filter hook prerouting priority -300; iifname \"uplink\" ip daddr "+two.Public.IPv4.String()+" tcp dport 30000-32767 drop; }")
+			},
+			mend: func(t *testing.T) { unfilter(t, two) },
+			want: []string{"node-port 4 closed one→two", "health-check 4 closed one→two"},
+		},
+		{
+			name: "a link that takes smaller packets",
+			spoil: func(t *testing.T) {
+				filter(t, two, "chain in { type filter hook prerouting priority -300; iifname \"uplink\" ip daddr "+podCIDRs(t, f, "two")[0].String()+" ip length > 1400 drop; }")
+			},
+			mend: func(t *testing.T) { unfilter(t, two) },
+			want: []string{"pod 4 narrow one→two"},
+		},
+	} {
+		if !t.Run(c.name, func(t *testing.T) {
+			if c.spoil != nil {
+				c.spoil(t)
+				defer c.mend(t)
+			}
+			r := tried(t, f, kubelets)
+			notOpen(t, r, c.want)
+		}) {
+			break
+		}
+	}
+	t.Run("a run that is interrupted leaves nothing", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		run := runner(f, kubelets)
+		run.Say = func(what string) {
+			if what == "trying" {
+				cancel()
+			}
+		}
+		if _, err := run.Run(ctx, nodesOf(t, f)); err == nil {
+			t.Error("it says nothing of the interruption")
+		}
+		nothingLeft(t, f)
+	})
+}
+
+// administratorsNamespace is that of deploy/underlayctl/connectivity.yaml: it stays.
+func administratorsNamespace(t *testing.T, f *netlab.Lab) {
+	t.Helper()
+	_, err := f.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: cluster.Namespace, Labels: map[string]string{cluster.Label: "permanent", "pod-security.kubernetes.io/enforce": "restricted"},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the namespace's account", func() string {
+		if _, err := f.Client.CoreV1().ServiceAccounts(cluster.Namespace).Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
+			if _, err := f.Client.CoreV1().ServiceAccounts(cluster.Namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+				return err.Error()
+			}
+		}
+		return ""
+	})
+}
+
+func runner(f *netlab.Lab, kubelets *netlab.Kubelets) *cluster.Runner {
+	return &cluster.Runner{
+		Client: f.Client, Image: "underlay-agent", Start: patience, Settle: 4 * time.Second,
+		Targets: []netip.AddrPort{ownPort(netlab.OutsideIPv4), ownPort(netlab.OutsideIPv6)},
+		Logs:    func(_ context.Context, pod string) ([]byte, error) { return kubelets.Log(pod) },
+		Say:     func(string) {},
+	}
+}
+
+func nodesOf(t *testing.T, f *netlab.Lab) []*corev1.Node {
+	t.Helper()
+	list, err := f.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var nodes []*corev1.Node
+	for i := range list.Items {
+		nodes = append(nodes, &list.Items[i])
+	}
+	return nodes
+}
+
+// tried is the report of a run, after which nothing is left.
+func tried(t *testing.T, f *netlab.Lab, kubelets *netlab.Kubelets) connectivity.Report {
+	t.Helper()
+	began := time.Now()
+	found, err := runner(f, kubelets).Run(t.Context(), nodesOf(t, f))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("a run took %s, %d results", time.Since(began).Round(time.Millisecond), len(found.Results))
+	nothingLeft(t, f)
+	return connectivity.NewReport(found.Nodes, found.Untried, found.Results, 0)
+}
+
+func nothingLeft(t *testing.T, f *netlab.Lab) {
+	t.Helper()
+	pods, err := f.Client.CoreV1().Pods(cluster.Namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(pods.Items) > 0 {
+		t.Errorf("%d pods are left (%v)", len(pods.Items), err)
+	}
+	services, err := f.Client.CoreV1().Services(cluster.Namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(services.Items) > 0 {
+		t.Errorf("%d Services are left (%v)", len(services.Items), err)
+	}
+}
+
+// notOpen expects cells that are not open. Services are left out where pods are closed:
+// they lead to one of the pods, whichever it is.
+func notOpen(t *testing.T, r connectivity.Report, want []string) {
+	t.Helper()
+	if len(r.Untried) > 0 {
+		t.Errorf("not tried: %v", r.Untried)
+	}
+	podsClosed := slices.ContainsFunc(want, func(s string) bool { return strings.HasPrefix(s, "pod ") && strings.Contains(s, "closed") })
+	var got []string
+	paths := map[string]bool{}
+	for _, c := range r.Cells {
+		paths[fmt.Sprint(c.Path, c.Family)] = true
+		leadsToAny := c.Path == connectivity.Service || c.Path == connectivity.NodePort
+		if c.State != connectivity.Open && c.State != connectivity.Lossy && !(podsClosed && leadsToAny) {
+			got = append(got, fmt.Sprintf("%s %d %s %s→%s", c.Path, c.Family, c.State, c.From, c.To))
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("not open:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		for _, one := range r.Results {
+			if one.Failure != "" {
+				t.Logf("%+v", one)
+			}
+		}
+	}
+	if len(paths) != 10 {
+		t.Errorf("tried were %v, want 5 paths in 2 families", paths)
+	}
+	if outcome := r.Outcome(); (outcome == connectivity.AllOpen) != (len(want) == 0) {
+		t.Errorf("the outcome is %v", outcome)
+	}
+	for _, found := range r.Findings {
+		t.Log(found.What)
+		if found.Remedy == "" {
+			t.Errorf("no remedy: %s", found.What)
+		}
+	}
+}
+
+const spoiled = "spoiled"
+
+func filter(t *testing.T, m *netlab.Machine, chain string) {
+	t.Helper()
+	if _, err := m.Namespace.Feed(t.Context(), "table inet "+spoiled+" { "+chain+" }", "nft", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func unfilter(t *testing.T, m *netlab.Machine) {
+	t.Helper()
+	run(t, m, "nft", "delete", "table", "inet", spoiled)
+}
