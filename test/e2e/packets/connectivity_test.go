@@ -43,12 +43,12 @@ func TestConnectivity(t *testing.T) {
 	}{
 		{name: "all is well"},
 		{
-			name: "an address that no packet for pods leaves",
+			name: "a node that keeps its pods' IPv6 packets",
 			spoil: func(t *testing.T) {
 				filter(t, two, "chain out { type filter hook postrouting priority 300; oifname \"uplink\" ip6 saddr "+podCIDRs(t, f, "two")[1].String()+" drop; }")
 			},
 			mend: func(t *testing.T) { unfilter(t, two) },
-			want: []string{"pod 6 closed one→two", "pod 6 closed two→one"},
+			want: []string{"pod 6 closed one→two", "pod 6 closed two→one", "health-check 6 closed two→one"},
 		},
 		{
 			name: "node ports that a firewall filters",
@@ -203,7 +203,7 @@ const spoiled = "spoiled"
 
 func filter(t *testing.T, m *netlab.Machine, chain string) {
 	t.Helper()
-	if _, err := m.Namespace.Feed(t.Context(), "table inet "+spoiled+" { "+chain+" }", "nft", "-f", "-"); err != nil {
+	if _, err := m.Namespace.Feed(t.Context(), "table inet "+spoiled+" {\n"+chain+"\n}\n", "nft", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
 }
