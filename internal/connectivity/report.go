@@ -68,7 +68,7 @@ func NewReport(nodes []string, untried []Untried, results []Result, slow time.Du
 		return cmp.Or(
 			cmp.Compare(a.Path.rank(), b.Path.rank()), cmp.Compare(a.Family(), b.Family()),
 			strings.Compare(a.From, b.From), strings.Compare(a.To, b.To),
-			a.At.Compare(b.At), strings.Compare(string(a.Kind), string(b.Kind)))
+			a.At.Compare(b.At), cmp.Compare(a.Kind.rank(), b.Kind.rank()))
 	})
 	r.Cells = cells(r.Results, slow)
 	r.Findings = findings(r.Results, slow)
@@ -78,6 +78,8 @@ func NewReport(nodes []string, untried []Untried, results []Result, slow time.Du
 func (p Path) rank() int {
 	return slices.Index([]Path{Pod, Service, NodePort, HealthCheck, Outside}, p)
 }
+
+func (k Kind) rank() int { return slices.Index([]Kind{TCP, UDP, MTU, HTTP, Dial}, k) }
 
 // end is the name of a result's other end.
 func (r Result) end() string {
@@ -93,9 +95,6 @@ func cells(results []Result, slow time.Duration) []Cell {
 	for _, r := range results {
 		state := r.State(slow)
 		c := Cell{Path: r.Path, Family: r.Family(), From: r.From, To: r.end(), State: state, Text: r.words(state)}
-		if r.Kind == MTU && state == Open {
-			c.Text = "" // the time is that of small packets
-		}
 		last := len(out) - 1
 		same := last >= 0 && out[last].Path == c.Path && out[last].Family == c.Family &&
 			out[last].From == c.From && out[last].To == c.To
@@ -104,8 +103,6 @@ func cells(results []Result, slow time.Duration) []Cell {
 			out = append(out, c)
 		case state.rank() > out[last].State.rank():
 			out[last] = c
-		case state == Open && out[last].State == Open && r.Kind != MTU:
-			out[last] = c // of what is open, the time of TCP or UDP is shown
 		}
 	}
 	return out

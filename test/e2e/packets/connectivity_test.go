@@ -12,8 +12,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/underlay-ccm/underlay/internal/connectivity"
 	"github.com/underlay-ccm/underlay/internal/connectivity/cluster"
@@ -32,7 +33,7 @@ func TestConnectivity(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	administratorsNamespace(t, f)
+	client := rightsOf(t, f)
 	answerEverywhere(t, f)
 	two := f.Machine("two")
 	for _, c := range []struct {
@@ -72,7 +73,7 @@ func TestConnectivity(t *testing.T) {
 				c.spoil(t)
 				defer c.mend(t)
 			}
-			r := tried(t, f, kubelets)
+			r := tried(t, f, client, kubelets)
 			notOpen(t, r, c.want)
 		}) {
 			break
@@ -81,50 +82,59 @@ func TestConnectivity(t *testing.T) {
 	t.Run("a run that is interrupted leaves nothing", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		run := runner(f, kubelets)
+		run := runner(client, kubelets)
 		run.Say = func(what string) {
 			if what == "trying" {
 				cancel()
 			}
 		}
-		if _, err := run.Run(ctx, nodesOf(t, f)); err == nil {
+		if _, err := run.Run(ctx, nodesOf(t, client)); err == nil {
 			t.Error("it says nothing of the interruption")
 		}
 		nothingLeft(t, f)
 	})
 }
 
-// administratorsNamespace is that of deploy/underlayctl/connectivity.yaml: it stays.
-func administratorsNamespace(t *testing.T, f *netlab.Lab) {
+// rightsOf is a client with what deploy/underlayctl/connectivity.yaml grants, and its
+// namespace is made, which stays.
+func rightsOf(t *testing.T, f *netlab.Lab) kubernetes.Interface {
 	t.Helper()
-	_, err := f.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: cluster.Namespace, Labels: map[string]string{cluster.Label: "permanent", "pod-security.kubernetes.io/enforce": "restricted"},
-	}}, metav1.CreateOptions{})
+	if err := f.ControlPlane.Apply(t.Context(), "../../../deploy/underlayctl/connectivity.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	file, err := f.ControlPlane.Kubeconfig(t.Context(), metav1.NamespaceSystem, "underlay-connectivity")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	await(t, "the namespace's account", func() string {
 		if _, err := f.Client.CoreV1().ServiceAccounts(cluster.Namespace).Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
-			if _, err := f.Client.CoreV1().ServiceAccounts(cluster.Namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-				return err.Error()
-			}
+			return err.Error()
 		}
 		return ""
 	})
+	return client
 }
 
-func runner(f *netlab.Lab, kubelets *netlab.Kubelets) *cluster.Runner {
+func runner(client kubernetes.Interface, kubelets *netlab.Kubelets) *cluster.Runner {
 	return &cluster.Runner{
-		Client: f.Client, Image: "underlay-agent", Start: patience, Settle: 4 * time.Second,
+		Client: client, Image: "underlay-agent", Start: patience, Settle: 4 * time.Second,
 		Targets: []netip.AddrPort{ownPort(netlab.OutsideIPv4), ownPort(netlab.OutsideIPv6)},
 		Logs:    func(_ context.Context, pod string) ([]byte, error) { return kubelets.Log(pod) },
 		Say:     func(string) {},
 	}
 }
 
-func nodesOf(t *testing.T, f *netlab.Lab) []*corev1.Node {
+func nodesOf(t *testing.T, client kubernetes.Interface) []*corev1.Node {
 	t.Helper()
-	list, err := f.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	list, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,10 +146,10 @@ func nodesOf(t *testing.T, f *netlab.Lab) []*corev1.Node {
 }
 
 // tried is the report of a run, after which nothing is left.
-func tried(t *testing.T, f *netlab.Lab, kubelets *netlab.Kubelets) connectivity.Report {
+func tried(t *testing.T, f *netlab.Lab, client kubernetes.Interface, kubelets *netlab.Kubelets) connectivity.Report {
 	t.Helper()
 	began := time.Now()
-	found, err := runner(f, kubelets).Run(t.Context(), nodesOf(t, f))
+	found, err := runner(client, kubelets).Run(t.Context(), nodesOf(t, client))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,8 +158,12 @@ func tried(t *testing.T, f *netlab.Lab, kubelets *netlab.Kubelets) connectivity.
 	return connectivity.NewReport(found.Nodes, found.Untried, found.Results, 0)
 }
 
+// nothingLeft expects an empty namespace, which an administrator's is after each run.
 func nothingLeft(t *testing.T, f *netlab.Lab) {
 	t.Helper()
+	if ns, err := f.Client.CoreV1().Namespaces().Get(t.Context(), cluster.Namespace, metav1.GetOptions{}); err != nil || ns.DeletionTimestamp != nil {
+		t.Errorf("the administrator's namespace: %v", err)
+	}
 	pods, err := f.Client.CoreV1().Pods(cluster.Namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(pods.Items) > 0 {
 		t.Errorf("%d pods are left (%v)", len(pods.Items), err)
