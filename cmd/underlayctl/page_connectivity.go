@@ -116,7 +116,7 @@ func listed(title string, cells []connectivity.Cell) table {
 func opened(title string, cells []connectivity.Cell) string {
 	open := 0
 	for _, c := range cells {
-		if c.State == connectivity.Open {
+		if c.State != connectivity.Closed && c.State != connectivity.Narrow {
 			open++
 		}
 	}

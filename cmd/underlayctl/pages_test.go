@@ -121,17 +121,19 @@ func TestPages(t *testing.T) {
 		view any
 		page func() page
 	}{
-		"pools":     {somePools(), func() page { return pools(somePools()) }},
-		"nodes":     {someNodes(), func() page { return nodes(someNodes()) }},
-		"routes":    {someRoutes(), func() page { return routeTables(someRoutes()) }},
-		"lb":        {someBalancers(), func() page { return loadBalancers(someBalancers()) }},
-		"addresses": {someAddresses(), func() page { return addressPages(someAddresses()) }},
-		"doctor":    {someFindings(), func() page { return diagnosed(someFindings()) }},
-		"inspect":   {someTimeline(), func() page { return inspection(someTimeline()) }},
-		"healthy":   {diagnosis{}, func() page { return diagnosed(diagnosis{NotSeen: []string{"servers: there is no token"}}) }},
+		"pools":        {somePools(), func() page { return pools(somePools()) }},
+		"nodes":        {someNodes(), func() page { return nodes(someNodes()) }},
+		"routes":       {someRoutes(), func() page { return routeTables(someRoutes()) }},
+		"lb":           {someBalancers(), func() page { return loadBalancers(someBalancers()) }},
+		"addresses":    {someAddresses(), func() page { return addressPages(someAddresses()) }},
+		"doctor":       {someFindings(), func() page { return diagnosed(someFindings()) }},
+		"connectivity": {someTrials(), func() page { return triedPage(someTrials()) }},
+		"inspect":      {someTimeline(), func() page { return inspection(someTimeline()) }},
+		"healthy":      {diagnosis{}, func() page { return diagnosed(diagnosis{NotSeen: []string{"servers: there is no token"}}) }},
 		"no-plan": {survey.LoadBalancersView{}, func() page {
 			return loadBalancers(survey.LoadBalancersView{Services: []survey.BalancerRow{{Service: "shop/api", ID: 9, Name: "api"}}})
 		}},
+		"no-faults":    {tried{}, func() page { return triedPage(manyOpen()) }},
 		"no-findings":  {diagnosis{}, func() page { return diagnosed(diagnosis{}) }},
 		"no-nodes":     {survey.NodesView{}, func() page { return nodes(survey.NodesView{}) }},
 		"no-addresses": {noAddresses(), func() page { return addressPages(noAddresses()) }},

@@ -53,7 +53,8 @@ const (
 	Closed State = "closed"
 )
 
-// State judges a result. Slower than slow is Slow; 0: nothing is.
+// State judges a result. Slower than slow is Slow; 0: nothing is. The outside may be
+// far away.
 func (r Result) State(slow time.Duration) State {
 	switch {
 	case r.Failure != "":
@@ -62,7 +63,7 @@ func (r Result) State(slow time.Duration) State {
 		return Narrow
 	case r.Lost > 0:
 		return Lossy
-	case slow > 0 && time.Duration(r.Took)*time.Microsecond > slow:
+	case slow > 0 && r.Path != Outside && time.Duration(r.Took)*time.Microsecond > slow:
 		return Slow
 	}
 	return Open

@@ -143,6 +143,20 @@ func rules() []rule {
 		},
 
 		{
+			who:    []pattern{"./internal/connectivity"},
+			only:   []pattern{"std"},
+			never:  append(impure(), "net"),
+			reason: "internal/connectivity plans trials and judges results: what was tried is an argument, so that any network can be judged",
+		},
+		{
+			who: []pattern{"./internal/connectivity/probe"}, only: []pattern{"std", "./internal/connectivity"},
+			reason: "the probe runs in a pod without rights, and knows no API server",
+		},
+		{
+			who: []pattern{"./internal/connectivity/cluster"}, only: []pattern{"std", "./internal/connectivity", "./internal/kube", "k8s.io/..."},
+			reason: "internal/connectivity/cluster starts pods and reads their logs; it judges nothing and asks no cloud",
+		},
+		{
 			who:    []pattern{"./internal/webui"},
 			only:   []pattern{"std", "./internal/survey", "./internal/doctor", "./internal/kube", "./internal/config", "k8s.io/api/...", "k8s.io/apimachinery/..."},
 			never:  impure(),

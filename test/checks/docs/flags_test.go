@@ -22,7 +22,7 @@ func abouts() map[string]string {
 	return map[string]string{
 		"underlay-ccm":   "Flags are those of Kubernetes' cloud controller manager and mean what they mean there; `--node-cidr-mask-size`, `--node-cidr-mask-size-ipv4`, `--node-cidr-mask-size-ipv6` and `--service-cluster-ip-range` are those of kube-controller-manager. `--external-cloud-volume-plugin` and `--node-sync-period` have no effect.",
 		"underlay-agent": "`run` keeps the node's network as it should be, `check` shows what `run` would do, `cleanup` takes everything away again.",
-		"underlayctl":    "It reads and never writes. As `kubectl-underlay` in the path it is a plugin of kubectl.",
+		"underlayctl":    "It reads and never writes; `connectivity` alone starts pods, in a namespace of its own. As `kubectl-underlay` in the path it is a plugin of kubectl.",
 		"hcloud-sim":     "How to use it: [hcloud-sim](../how-to/hcloud-sim.md).",
 	}
 }
