@@ -30,7 +30,7 @@ var (
 	flagLine    = regexp.MustCompile(`^ {2,}(?:-(\w), )? *--([a-z][a-z0-9-]*)(?:\[=[^\]]*\])?(?: (\S+(?:\[=[^\]]*\])?))? {2,}(\S.*)$`)
 	bareFlag    = regexp.MustCompile(`^ {2,}(?:-\w, )? *--[a-z]`)
 	defaultText = regexp.MustCompile(` *\(default (.*)\)$`)
-	listed      = regexp.MustCompile(`^ {2}([a-z][a-z0-9-]*) {2,}(\S.*)`)
+	listed      = regexp.MustCompile(`^ {2}([a-z][a-z0-9-]*) +(\S.*)`)
 	// manyOptions begins a list that is longer than it is useful here.
 	manyOptions = regexp.MustCompile(`\. Options are:.*`)
 )

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/underlay-ccm/underlay/internal/connectivity"
@@ -33,7 +34,7 @@ func TestConnectivity(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	client := rightsOf(t, f)
+	rights, client := rightsOf(t, f)
 	answerEverywhere(t, f)
 	two := f.Machine("two")
 	for _, c := range []struct {
@@ -93,11 +94,12 @@ func TestConnectivity(t *testing.T) {
 		}
 		nothingLeft(t, f)
 	})
+	t.Run("as a person runs it", func(t *testing.T) { theProgram(t, f, kubelets, rights) })
 }
 
 // rightsOf is a client with what deploy/underlayctl/connectivity.yaml grants, and its
 // namespace is made, which stays.
-func rightsOf(t *testing.T, f *netlab.Lab) kubernetes.Interface {
+func rightsOf(t *testing.T, f *netlab.Lab) (*rest.Config, kubernetes.Interface) {
 	t.Helper()
 	if err := f.ControlPlane.Apply(t.Context(), "../../../deploy/underlayctl/connectivity.yaml"); err != nil {
 		t.Fatal(err)
@@ -120,7 +122,7 @@ func rightsOf(t *testing.T, f *netlab.Lab) kubernetes.Interface {
 		}
 		return ""
 	})
-	return client
+	return config, client
 }
 
 func runner(client kubernetes.Interface, kubelets *netlab.Kubelets) *cluster.Runner {
