@@ -29,7 +29,7 @@ func record(b *testing.B, contender, scenario string, o outcome) {
 	}{
 		{gapUDP, "ms", milliseconds(o.udp.Gap)},
 		{"packets of UDP lost", "", float64(o.udp.Lost)},
-		{refused, "", float64(o.tcp.Refused)},
+		{refused, "", float64(o.tcp.Refused + o.tcp.Broken)},
 		{"connections unanswered", "", float64(o.tcp.Unanswered)},
 		{"a long connection broke", "", yes[o.talk.Broken != nil]},
 		{"longest gap of whom asks anew", "ms", milliseconds(o.fresh.Gap)},

@@ -62,9 +62,9 @@ func (u *use) end() {
 	for i, a := range u.addresses {
 		udp, tcp := u.streams[i].Stop(), u.knocks[i].Stop()
 		fmt.Printf("%-20s of %d packets %d lost, longest gap %s; of %d connections %d refused, %d unanswered, longest gap %s\n",
-			a, udp.Sent, udp.Lost, udp.Gap, tcp.Made, tcp.Refused, tcp.Unanswered, tcp.Gap)
-		if udp.Lost > lostAtMost || tcp.Refused+tcp.Unanswered > 0 {
-			u.b.Errorf("%s: of %d packets %d lost; of %d connections %d refused and %d unanswered", a, udp.Sent, udp.Lost, tcp.Made, tcp.Refused, tcp.Unanswered)
+			a, udp.Sent, udp.Lost, udp.Gap, tcp.Made, tcp.Refused+tcp.Broken, tcp.Unanswered, tcp.Gap)
+		if udp.Lost > lostAtMost || tcp.Refused+tcp.Broken+tcp.Unanswered > 0 {
+			u.b.Errorf("%s: of %d packets %d lost; of %d connections %d refused and %d unanswered", a, udp.Sent, udp.Lost, tcp.Made, tcp.Refused+tcp.Broken, tcp.Unanswered)
 		}
 		results.Record(
 			u.b,

@@ -68,7 +68,7 @@ func shipped(folder string) ([]rbac.Account, error) {
 		switch {
 		case err != nil:
 			return fmt.Errorf("find the manifests, from the root of the source tree: %w", err)
-		case entry.Name() == "chart":
+		case entry.Name() == "chart", entry.Name() == "alerts": // of the other folder Prometheus has the account
 			return filepath.SkipDir
 		case filepath.Ext(path) == ".yaml":
 			files = append(files, path)

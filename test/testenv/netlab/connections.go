@@ -29,9 +29,9 @@ type Knocking struct {
 // Knocks is what became of connections.
 type Knocks struct {
 	Made int
-	// Refused were closed by the other side before they were answered, Unanswered not answered
-	// within askWithin.
-	Refused, Unanswered int
+	// Refused were told that nobody listens. Broken were made, and closed by the other side before
+	// they were answered. Unanswered were not answered within askWithin.
+	Refused, Broken, Unanswered int
 	// Gap is the longest time without an answer.
 	Gap time.Duration
 }
@@ -63,8 +63,10 @@ func (k *Knocking) ask(ctx context.Context, from *netns.Namespace, to netip.Addr
 	switch {
 	case err == nil:
 		k.answer(time.Now())
-	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF):
+	case errors.Is(err, syscall.ECONNREFUSED):
 		k.knock.Refused++
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF):
+		k.knock.Broken++
 	default:
 		k.knock.Unanswered++
 	}
@@ -74,7 +76,7 @@ func (k *Knocking) ask(ctx context.Context, from *netns.Namespace, to netip.Addr
 func (k *Knocking) Answered() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.knock.Made - k.knock.Refused - k.knock.Unanswered
+	return k.knock.Made - k.knock.Refused - k.knock.Broken - k.knock.Unanswered
 }
 
 // Stop makes no more connections, waits for the last answers, and says what came of them.
