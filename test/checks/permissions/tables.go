@@ -11,6 +11,7 @@ const (
 	ccm    = "system:serviceaccount:kube-system:underlay-ccm"
 	agent  = "system:serviceaccount:kube-system:underlay-agent"
 	reader = "system:serviceaccount:kube-system:underlay-reader"
+	tries  = "system:serviceaccount:kube-system:underlay-connectivity"
 )
 
 // often is on more control planes than have a thing by chance: what is used on as
@@ -33,7 +34,7 @@ type tables struct {
 
 func ourTables() tables {
 	t := tables{
-		programs: map[string]string{ccm: "underlay-ccm", agent: "underlay-agent", reader: "underlayctl"},
+		programs: map[string]string{ccm: "underlay-ccm", agent: "underlay-agent", reader: "underlayctl", tries: "underlayctl connectivity"},
 		suites: map[string]int{
 			"cmd/underlay-agent":        1,
 			"cmd/underlayctl":           1,
@@ -45,6 +46,7 @@ func ourTables() tables {
 			"test/testenv/kubelet":      2,
 		},
 		rare: map[grant]string{
+			{tries, rbac.Permission{Verb: "get", Resource: "pods/log", Namespace: "underlay-connectivity"}}:                                            "in the namespaces of the tests there is no kubelet, and logs are served beside the API server",
 			{ccm, rbac.Permission{Verb: "list", Resource: "services"}}:                                                                                 "a cache begins with a streaming watch, and lists only where the API server doesn't offer that",
 			{ccm, rbac.Permission{Verb: "list", Resource: "endpointslices.discovery.k8s.io"}}:                                                          "as with services",
 			{ccm, rbac.Permission{Verb: "list", Resource: "servicecidrs.networking.k8s.io"}}:                                                           "as with services",

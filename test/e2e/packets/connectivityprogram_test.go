@@ -122,7 +122,13 @@ func theProgram(t *testing.T, f *netlab.Lab, kubelets *netlab.Kubelets, rights *
 	}
 	nothingLeft(t, f)
 
-	out, code = p.run(t, nil, append(usual, "--target=198.51.100.2:9")...)
+	// Nobody told it which image: this cluster has no DaemonSet.
+	if _, code = p.run(t, nil); code != 2 {
+		t.Errorf("without an image: exit code %d", code)
+	}
+
+	// An administrator, to whom doctor tells causes.
+	out, code = programOf(t, f.ControlPlane.AdminConfig(), kubelets).run(t, nil, append(usual, "--target=198.51.100.2:9")...)
 	if code != 1 || !strings.Contains(out, "Pod to outside, IPv4: 0 of 2 open.") || !strings.Contains(out, "Remedy: ") {
 		t.Errorf("with a target that is closed: exit code %d:\n%s", code, out)
 	}
