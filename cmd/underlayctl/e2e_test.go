@@ -1,10 +1,8 @@
 package main_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -34,12 +32,7 @@ func TestItShowsWhatIsThere(t *testing.T) {
 	t.Run("addresses that nodes hold", func(t *testing.T) { l.addresses(t) })
 	t.Run("other ways to call it", func(t *testing.T) { l.otherWays(t) })
 	t.Run("what it may not see", func(t *testing.T) { l.unseen(t) })
-	t.Run("each change", func(t *testing.T) { l.watch(t) })
 	t.Run("a live page", func(t *testing.T) { l.live(t) })
-	l.eventually(t, "the routes of servers that are gone are removed", func(context.Context) (bool, string) {
-		n := len(l.Cloud.Networks()[0].Routes)
-		return n == 3, fmt.Sprint(n, " are there")
-	})
 	l.manager.Kill()
 	t.Run("a cluster that drifted", func(t *testing.T) { l.drifted(t, balancer.ID) })
 	t.Run("a server that is gone", func(t *testing.T) { l.serverGone(t) })

@@ -9,16 +9,27 @@ import (
 	"os/exec"
 	"slices"
 	"testing"
-	"time"
 
+	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// watch is --watch at work: a Node that joins is told of as it happens, each time in a
-// document of its own, with the rights of somebody who may only look.
-func (l *lab) watch(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+// changes is --watch at work: each change of the Nodes in a document of its own, with
+// the rights of somebody who may only look.
+type changes struct {
+	*exec.Cmd
+	*bufio.Scanner
+}
+
+// shownNode is what a document has of a Node.
+type shownNode struct {
+	Name     string
+	PodCIDRs []netip.Prefix
+	Route    struct{ State string }
+}
+
+func (l *lab) watch(ctx context.Context, t *testing.T) changes {
+	t.Helper()
 	cmd := exec.CommandContext(ctx, l.binary, "nodes", "--watch", "-o", "json")
 	cmd.Env = []string{"HOME=" + t.TempDir(), "HCLOUD_TOKEN=" + cluster.Token, "KUBECONFIG=" + l.kubeconfig}
 	cmd.Stderr = os.Stderr
@@ -29,45 +40,35 @@ func (l *lab) watch(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	documents := bufio.NewScanner(out)
-	documents.Buffer(nil, 4<<20)
-	type node struct {
-		Name     string
-		PodCIDRs []netip.Prefix
-		Route    struct{ State string }
-	}
-	until := func(what string, shown bool, want func(node) bool) {
-		for documents.Scan() {
-			var view struct{ Nodes []node }
-			if err := json.Unmarshal(documents.Bytes(), &view); err != nil {
-				t.Fatalf("%s: %v", documents.Text(), err)
-			}
-			if slices.ContainsFunc(view.Nodes, want) == shown {
-				return
-			}
+	return changes{cmd, bufio.NewScanner(out)}
+}
+
+// until reads documents up to one that has, or hasn't, a Node whose route stands.
+func (c changes) until(t *testing.T, name string, served bool) {
+	t.Helper()
+	for c.Scan() {
+		var view struct{ Nodes []shownNode }
+		if err := json.Unmarshal(c.Bytes(), &view); err != nil {
+			t.Fatalf("%s: %v", c.Text(), err)
 		}
-		t.Fatalf("%s is never shown: %v", what, ctx.Err())
+		if served == slices.ContainsFunc(view.Nodes, func(n shownNode) bool {
+			return n.Name == name && len(n.PodCIDRs) == 2 && n.Route.State == survey.RouteStands
+		}) {
+			return
+		}
 	}
-	until("worker-1", true, func(n node) bool { return n.Name == "worker-1" })
-	if err := l.AddMachine(ctx, cluster.Machine{Name: "worker-watched"}); err != nil {
+	t.Fatalf("no document says of %s that it is served: %t", name, served)
+}
+
+// end is Ctrl-C.
+func (c changes) end(t *testing.T) {
+	t.Helper()
+	if err := c.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
-	serves := func(n node) bool {
-		return n.Name == "worker-watched" && len(n.PodCIDRs) == 2 && n.Route.State == "stands"
+	for c.Scan() {
 	}
-	until("the route of a Node that joins", true, serves)
-	t.Logf("the route of a Node that joined is shown after %s", time.Since(began).Round(10*time.Millisecond))
-	if err := l.DeleteServer("worker-watched"); err != nil {
-		t.Log(err) // the machine says that it lost its server
-	}
-	until("that its server is gone", false, serves)
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	for documents.Scan() {
-	}
-	if err := cmd.Wait(); err != nil {
+	if err := c.Wait(); err != nil {
 		t.Errorf("after Ctrl-C: %v", err)
 	}
 }
