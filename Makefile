@@ -183,8 +183,8 @@ fmt: ## format every file
 	go tool gofumpt -w .
 
 .PHONY: generate
-generate: ## write docs/reference, the picture of the packages and the dashboards anew from the code
-	go test ./internal/config ./hcloudsim ./internal/doctor ./lb ./test/checks/docs ./test/checks/archtest ./test/checks/kubeadm ./test/conformance/kubernetes -run TestDocument -count=1 -update
+generate: ## write docs/reference, the pictures of the packages and of the demo and the dashboards anew from the code
+	go test ./test/demo/recording ./internal/config ./hcloudsim ./internal/doctor ./lb ./test/checks/docs ./test/checks/archtest ./test/checks/kubeadm ./test/conformance/kubernetes -run TestDocument -count=1 -update
 	go test -C test/bench/report -run TestDocument -count=1 . -update
 	go test -C test/checks/alerts -run TestDashboardFiles -count=1 . -update
 

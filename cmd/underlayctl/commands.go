@@ -57,9 +57,17 @@ func newCommand(w process) *cobra.Command {
 
 // show is a command that looks at some parts and shows a view of them.
 func show[V any](w process, o *options, name, short string, parts survey.Parts, of func(*survey.Snapshot) (V, error), render func(V) page) *cobra.Command {
-	return &cobra.Command{
+	var watch bool
+	cmd := &cobra.Command{
 		Use: name, Short: short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if watch {
+				if err := o.check(); err != nil {
+					return err
+				}
+				s := &shower[V]{w: w, o: o, title: cmd.CommandPath(), of: of, render: render}
+				return o.watched(cmd.Context(), w, s.follow)
+			}
 			s, err := o.look(cmd.Context(), w, survey.Want{Parts: parts})
 			if err != nil {
 				return err
@@ -71,6 +79,8 @@ func show[V any](w process, o *options, name, short string, parts survey.Parts, 
 			return o.print(w, v, func() page { return render(v) })
 		},
 	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Stay, and show each change: in place on a terminal, else below each other with the time; -o json: a document a line. Ctrl-C ends it.")
+	return cmd
 }
 
 // diagnosis is what doctor prints.

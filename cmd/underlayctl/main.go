@@ -32,10 +32,19 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, process{
 		name: filepath.Base(os.Args[0]), args: os.Args[1:], getenv: os.Getenv, readFile: os.ReadFile,
-		stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal(int(os.Stdout.Fd())),
+		stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal(int(os.Stdout.Fd())), height: terminalHeight,
 	})
 	stop()
 	os.Exit(code)
+}
+
+// terminalHeight is asked for each frame: a person may change it.
+func terminalHeight() int {
+	_, height, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil {
+		return 0
+	}
+	return height
 }
 
 // findings is the error of a doctor that did its work and found something.

@@ -32,7 +32,8 @@ type process struct {
 	readFile func(string) ([]byte, error)
 	stdout   io.Writer
 	stderr   io.Writer
-	terminal bool // stdout is one
+	terminal bool       // stdout is one
+	height   func() int // of the terminal, in lines; 0: not known
 }
 
 // options are the flags of every command.

@@ -36,8 +36,22 @@ func (o *options) print(w process, view any, people func() page) error {
 		_, err = w.stdout.Write(out)
 		return err
 	}
-	p := painter{color: w.colorful(), wide: o.output == "wide"}
 	shown := people()
+	if _, err := fmt.Fprint(w.stdout, o.painter(w).page(shown)); err != nil {
+		return err
+	}
+	for _, remark := range shown.remarks() {
+		fmt.Fprintln(w.stderr, remark)
+	}
+	return nil
+}
+
+func (o *options) painter(w process) painter {
+	return painter{color: w.colorful(), wide: o.output == "wide"}
+}
+
+// page is the text of a page without its remarks.
+func (p painter) page(shown page) string {
 	var parts []string
 	if p.wide && shown.wide != nil {
 		shown.tables = shown.wide
@@ -50,16 +64,19 @@ func (o *options) print(w process, view any, people func() page) error {
 	if len(shown.lines) > 0 {
 		parts = append(parts, strings.Join(shown.lines, "\n")+"\n")
 	}
-	if _, err := fmt.Fprint(w.stdout, strings.Join(parts, "\n")); err != nil {
-		return err
+	return strings.Join(parts, "\n")
+}
+
+// remarks are a line for each note and for each thing that was not seen.
+func (p page) remarks() []string {
+	var out []string
+	for _, note := range p.notes {
+		out = append(out, "note: "+oneLine(note))
 	}
-	for _, note := range shown.notes {
-		fmt.Fprintln(w.stderr, "note: "+oneLine(note))
+	for _, gap := range p.notSeen {
+		out = append(out, "not seen: "+oneLine(gap))
 	}
-	for _, gap := range shown.notSeen {
-		fmt.Fprintln(w.stderr, "not seen: "+oneLine(gap))
-	}
-	return nil
+	return out
 }
 
 // colorful reports whether the output is a terminal that wants colors

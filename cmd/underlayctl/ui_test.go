@@ -19,8 +19,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// live is the page at work: what a Node is that joins is seen without asking, with the
-// rights of somebody who may only look.
+// live is the page at work, and --watch beside it: what a Node is that joins is seen
+// without asking, with the rights of somebody who may only look.
 func (l *lab) live(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -69,6 +69,8 @@ func (l *lab) live(t *testing.T) {
 		}
 		t.Fatalf("%s is never as it should be: %v", name, ctx.Err())
 	}
+	watch := l.watch(ctx, t)
+	watch.until(t, "worker-1", true)
 	serves := func(m webui.Machine) bool { return m.Tone == webui.OK && len(m.Ranges) == 2 }
 	state("worker-1", serves)
 	if err := l.AddMachine(ctx, cluster.Machine{Name: "worker-live"}); err != nil {
@@ -78,6 +80,7 @@ func (l *lab) live(t *testing.T) {
 	state("worker-live", func(webui.Machine) bool { return true })
 	t.Logf("a Node that joined is shown after %s", time.Since(began).Round(10*time.Millisecond))
 	state("worker-live", serves)
+	watch.until(t, "worker-live", true)
 	t.Logf("and that it serves after %s", time.Since(began).Round(10*time.Millisecond))
 	var told survey.Inspection
 	if err := json.Unmarshal([]byte(fetched(ctx, t, url+"inspect?id=node/worker-live")), &told); err != nil {
@@ -88,6 +91,8 @@ func (l *lab) live(t *testing.T) {
 		t.Log(err) // the machine says that it lost its server
 	}
 	state("worker-live", func(m webui.Machine) bool { return m.Gone })
+	watch.until(t, "worker-live", false)
+	watch.end(t)
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}

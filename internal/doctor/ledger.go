@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/survey"
@@ -17,8 +18,14 @@ import (
 
 const ledgerObject = "ConfigMap/kube-system/" + ipamcontroller.LedgerName
 
-// overdue is how long after its quarantine a record may still be there.
-const overdue = time.Hour
+const (
+	// overdue is how long after its quarantine a record may still be there.
+	overdue = time.Hour
+	// begun is how long the cloud controller manager may take to begin the quarantine
+	// of a Node that was deleted: it looks every few seconds, and asks the API server
+	// whether the Node is really gone.
+	begun = time.Minute
+)
 
 func ledgerChecks() []check {
 	return []check{
@@ -88,7 +95,7 @@ func ledgerLeftover(x *cluster) []Finding {
 	for _, h := range holdings {
 		gone := !slices.ContainsFunc(x.Nodes, func(n *corev1.Node) bool { return string(n.UID) == h.Node.UID })
 		switch {
-		case h.Released.IsZero() && gone:
+		case h.Released.IsZero() && gone && !x.justLeft(h.Node):
 			found = append(found, leftover(h, "and the Node doesn't exist; nobody has begun its quarantine"))
 		case !h.Released.IsZero() && x.age(h.Released) > x.Config.IPAM.Quarantine+overdue:
 			why := "and its quarantine is not over yet, which takes " + long(x.Config.IPAM.Quarantine)
@@ -101,6 +108,18 @@ func ledgerLeftover(x *cluster) []Finding {
 		}
 	}
 	return found
+}
+
+// justLeft reports whether a Node that is gone was there a moment ago: an earlier look
+// had it, or an Event is about it, as Kubernetes writes one when it misses a Node.
+func (x *cluster) justLeft(n ipam.Node) bool {
+	if at, missed := x.Left[types.UID(n.UID)]; missed && x.age(at) < begun {
+		return true
+	}
+	return slices.ContainsFunc(x.Events, func(e *corev1.Event) bool {
+		about := e.InvolvedObject
+		return about.Kind == "Node" && string(about.UID) == n.UID && x.age(survey.EventTime(e)) < begun
+	})
 }
 
 func leftover(h ipam.Holding, why string) Finding {

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/survey"
@@ -45,6 +46,14 @@ func TestWhatPassesByItself(t *testing.T) {
 		{"a server is not attached yet", shape{}, func(s *survey.Snapshot) {
 			joining(s)
 			s.Servers[2].PrivateIP = netip.Addr{}
+		}},
+		{"a Node that an earlier look had was deleted", shape{}, func(s *survey.Snapshot) {
+			s.Ledger.Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4"
+			s.Left = map[types.UID]time.Time{"uid-gone": s.Taken.Add(-59 * time.Second)}
+		}},
+		{"a Node that Kubernetes told of was deleted", shape{}, func(s *survey.Snapshot) {
+			s.Ledger.Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4"
+			s.Events = append(s.Events, removed("uid-gone", s.Taken.Add(-59*time.Second)))
 		}},
 		{"a new load balancer", shape{}, func(s *survey.Snapshot) {
 			sicken(s, machines)

@@ -21,6 +21,14 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
+// removed is the Event that Kubernetes writes when it misses a Node.
+func removed(uid types.UID, at time.Time) *corev1.Event {
+	return &corev1.Event{
+		InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "gone", UID: uid},
+		Reason:         "RemovingNode", Type: corev1.EventTypeNormal, LastTimestamp: metav1.NewTime(at),
+	}
+}
+
 // unready takes the readiness from a pod of the agent.
 func unready(s *survey.Snapshot, node string) {
 	for _, p := range s.Pods {
@@ -173,6 +181,22 @@ func seededPools() []seeded {
 				s.Ledger.Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4"
 			},
 			check: "ledger-leftover", severity: Warning, object: stored, says: []string{"gone (UID uid-gone)", "10.244.9.0/24"},
+		},
+		{
+			name: "a record without a Node for more than a minute", seed: func(s *survey.Snapshot) {
+				s.Ledger.Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4"
+				s.Left = map[types.UID]time.Time{"uid-gone": s.Taken.Add(-time.Minute)}
+				s.Events = append(s.Events, removed("uid-gone", s.Taken.Add(-time.Minute)))
+			},
+			check: "ledger-leftover", severity: Warning, object: stored, says: []string{"gone (UID uid-gone)"},
+		},
+		{
+			name: "a record without a Node, while another of its name was deleted", seed: func(s *survey.Snapshot) {
+				s.Ledger.Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4"
+				s.Left = map[types.UID]time.Time{"uid-other": s.Taken}
+				s.Events = append(s.Events, removed("uid-other", s.Taken))
+			},
+			check: "ledger-leftover", severity: Warning, object: stored, says: []string{"gone (UID uid-gone)"},
 		},
 		{
 			name: "a quarantine without end",

@@ -46,6 +46,9 @@ type Snapshot struct {
 
 	// Nodes are all, by name: PartNodes.
 	Nodes []*corev1.Node
+	// Left are the Nodes that an earlier look had, by UID, with the look that missed
+	// them first. A Watcher remembers them for GracePeriod; nothing else has any.
+	Left map[types.UID]time.Time
 	// Ledger is the ConfigMap kube-system/underlay-node-ipam, nil if there is
 	// none, and Shards are those that it lists and that exist, by number:
 	// PartLedger. Holdings reads them.

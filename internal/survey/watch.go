@@ -182,6 +182,7 @@ func (w *Watcher) look(ctx context.Context, parts Parts) bool {
 		w.live.Trouble = "not up to date since " + clock(earlier.Taken) + ": " + err.Error()
 	} else {
 		w.fill(s)
+		s.Left = left(earlier, s)
 		w.live = Live{Snapshot: s, Notes: w.notes()}
 	}
 	notify(w.changes)

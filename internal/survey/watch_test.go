@@ -62,7 +62,7 @@ func (w watched) after(d time.Duration) survey.Live {
 
 func (w watched) node(t *testing.T, name string) {
 	t.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.244.7.0/24"}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid-7"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.244.7.0/24"}}}
 	if _, err := w.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -95,8 +95,18 @@ func TestWatcherShowsWhatHappens(t *testing.T) {
 		if err := w.client.CoreV1().Nodes().Delete(t.Context(), "node-7", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if w.after(time.Second).Snapshot.Node("node-7") != nil {
+		missed := w.after(time.Second).Snapshot
+		if missed.Node("node-7") != nil {
 			t.Error("a Node that went is still shown")
+		}
+		if at, known := missed.Left["uid-7"]; !known || missed.Taken.Sub(at) > time.Second || len(missed.Left) != 1 {
+			t.Errorf("Nodes that left: %v", missed.Left)
+		}
+		if at := w.after(time.Minute).Snapshot.Left["uid-7"]; !at.Equal(missed.Left["uid-7"]) {
+			t.Errorf("a Node left at %s, and later at %s", missed.Left["uid-7"], at)
+		}
+		if late := w.after(survey.GracePeriod).Snapshot.Left; len(late) > 0 {
+			t.Errorf("Nodes that left long ago are remembered: %v", late)
 		}
 	})
 }

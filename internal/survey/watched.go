@@ -3,12 +3,14 @@ package survey
 import (
 	"context"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
 	"k8s.io/client-go/tools/cache"
@@ -145,6 +147,26 @@ func (w *Watcher) fill(s *Snapshot) {
 			slices.SortStableFunc(s.Events, byTime)
 		}
 	}
+}
+
+// left are the Nodes that one of the looks before had and this one doesn't.
+func left(earlier, s *Snapshot) map[types.UID]time.Time {
+	out := map[types.UID]time.Time{}
+	for uid, at := range earlier.Left {
+		if s.Taken.Sub(at) <= GracePeriod {
+			out[uid] = at
+		}
+	}
+	if !earlier.Saw(PartNodes) || !s.Saw(PartNodes) {
+		return out
+	}
+	for _, n := range earlier.Nodes {
+		out[n.UID] = s.Taken
+	}
+	for _, n := range s.Nodes {
+		delete(out, n.UID)
+	}
+	return out
 }
 
 // typed are a store's objects by namespace and name.

@@ -1,7 +1,10 @@
 package webui
 
 import (
+	"bufio"
+	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -153,6 +156,37 @@ func TestThePageSaysThatItsServerEnded(t *testing.T) {
 	b.shows("#live", "live")
 	b.stop()
 	b.until(`document.querySelector("#live").textContent === "underlayctl has ended"`)
+}
+
+// Of too many windows the last says so, and is live when another was closed.
+func TestTooManyWindows(t *testing.T) {
+	b := open(t, eventful(t, 3), 1000, 800)
+	b.shows("#live", "live")
+	ctx, closeAll := context.WithCancel(t.Context())
+	defer closeAll()
+	for full := false; !full; {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url+"stream", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { answer.Body.Close() })
+		said := bufio.NewScanner(answer.Body)
+		said.Scan()
+		full = said.Text() == "retry: 5000"
+	}
+	another, closeIt := chromedp.NewContext(b.ctx)
+	defer closeIt()
+	late := &tab{T: t, ctx: another, feed: b.feed, url: b.url, stop: b.stop}
+	late.do(chromedp.Navigate(b.url))
+	late.until(`document.querySelector("#live").textContent === "too many windows are open: close some"`)
+	closeAll()
+	late.until(`document.querySelector("#live").textContent === "live"`)
+	b.stop()
+	late.until(`document.querySelector("#live").textContent === "underlayctl has ended"`)
 }
 
 func TestAHealthyClusterLooksSo(t *testing.T) {

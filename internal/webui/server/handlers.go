@@ -103,7 +103,9 @@ func foreign(r *http.Request) bool {
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	news, leave, ok := s.hub.join(browsers)
 	if !ok {
-		http.Error(w, "Too many windows are open: close some.", http.StatusServiceUnavailable)
+		// No status of an error: the browser would not come again, nor tell the page why.
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "retry: 5000\nevent: full\ndata: \n\n")
 		return
 	}
 	defer leave()

@@ -380,4 +380,7 @@ new ResizeObserver(links).observe($("#picture"));
 const stream = new EventSource("stream");
 const live = (text, lost) => { const e = $("#live"); if (e.textContent !== text) e.textContent = text; e.classList.toggle("lost", lost); };
 stream.onmessage = (event) => { const m = JSON.parse(event.data); show(m); live(m.trouble ? "not up to date" : m.view ? "live" : "looking…", Boolean(m.trouble)); };
-stream.onerror = () => live("underlayctl has ended", true);
+// A window too many is told so and left, and asks again until another is closed.
+let full = false;
+stream.addEventListener("full", () => { full = true; });
+stream.onerror = () => { live(full ? "too many windows are open: close some" : "underlayctl has ended", true); full = false; };

@@ -88,6 +88,8 @@ func exceptions() []exception {
 		{command: "go run ./cmd/hcloud-sim", why: "it is built already, and the ports may be taken", background: true, instead: []string{"go run ./cmd/hcloud-sim", "hcloud-sim --listen=127.0.0.1:0 --admin-listen=127.0.0.1:0"}},
 
 		{command: "underlayctl connectivity", why: "no pod runs here: test/e2e/packets runs it, in namespaces where pods do"},
+		{command: "underlayctl nodes --watch", why: "it never ends", instead: []string{"underlayctl", "timeout 5 underlayctl"}, statuses: []int{124}},
+		{command: "underlayctl routes --watch", why: "it never ends", instead: []string{"underlayctl", "timeout 5 underlayctl"}, statuses: []int{124}},
 		{command: "underlayctl ui", why: "it serves until it is ended: cmd/underlayctl and test/demo look at its page"},
 
 		// A kubeconfig that comes by SSH.

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/underlay-ccm/underlay/internal/survey"
+)
+
+// feed is looks that follow each other: a survey.Watcher.
+type feed interface {
+	Latest() survey.Live
+	// Changes has an entry when Latest is another than it was.
+	Changes() <-chan struct{}
+}
+
+// shower shows one look after the other: on a terminal in place, else only what
+// changed, below what was there.
+type shower[V any] struct {
+	w      process
+	o      *options
+	title  string // the command, as a person called it
+	of     func(*survey.Snapshot) (V, error)
+	render func(V) page
+	shown  []byte   // the view that was shown last
+	said   []string // what standard error was told last
+}
+
+// watched shows what a Watcher sees until ctx ends, which is how a person ends it.
+func (o *options) watched(ctx context.Context, w process, show func(context.Context, feed) error) error {
+	watcher, err := o.watch(ctx, w)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		watcher.Run(ctx)
+	}()
+	leave := watcher.Attend()
+	err = show(ctx, watcher)
+	leave()
+	cancel()
+	<-watching
+	return err
+}
+
+// follow shows each look of a feed until ctx ends. A first look that shows nothing is
+// an error; a later one is told as trouble.
+func (s *shower[V]) follow(ctx context.Context, from feed) error {
+	view, err := s.of(from.Latest().Snapshot)
+	if err != nil {
+		return err
+	}
+	if s.w.redraws(s.o) {
+		fmt.Fprint(s.w.stdout, clearScreen)
+	}
+	for {
+		live := from.Latest()
+		if next, err := s.of(live.Snapshot); err == nil {
+			view = next
+		} else if live.Trouble == "" {
+			live.Trouble = "not up to date: " + err.Error()
+		}
+		if err := s.show(live, view); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-from.Changes():
+		}
+	}
+}
+
+// show shows one look.
+func (s *shower[V]) show(live survey.Live, view V) error {
+	content, err := json.Marshal(view)
+	if err != nil {
+		return fmt.Errorf("writing JSON: %w", err)
+	}
+	if s.w.redraws(s.o) {
+		_, err := fmt.Fprint(s.w.stdout, s.frame(live, view))
+		return err
+	}
+	if changed := !bytes.Equal(content, s.shown); changed {
+		s.shown = content
+		if err := s.add(live, view, content); err != nil {
+			return err
+		}
+	}
+	said := remarks(live, s.render(view))
+	for _, line := range said {
+		if !slices.Contains(s.said, line) {
+			fmt.Fprintln(s.w.stderr, line)
+		}
+	}
+	s.said = said
+	return nil
+}
+
+// add writes a look below the earlier ones: a block with its time, a line of JSON, or a
+// document of YAML.
+func (s *shower[V]) add(live survey.Live, view V, content []byte) error {
+	switch s.o.output {
+	case "json":
+		_, err := fmt.Fprintln(s.w.stdout, string(content))
+		return err
+	case "yaml":
+		if _, err := fmt.Fprintln(s.w.stdout, "---"); err != nil {
+			return err
+		}
+		return s.o.print(s.w, view, nil)
+	}
+	_, err := fmt.Fprintf(s.w.stdout, "%s\n%s\n", clock(live), s.o.painter(s.w).page(s.render(view)))
+	return err
+}
+
+// ECMA-48: the cursor at the top, nothing below it, nothing right of it; and lines that
+// are cut at the right side instead of being broken, which would make the frame longer.
+const (
+	home        = "\x1b[H"
+	clearScreen = home + "\x1b[2J"
+	clearLine   = "\x1b[K"
+	clearBelow  = "\x1b[J"
+	cutLines    = "\x1b[?7l"
+	breakLines  = "\x1b[?7h"
+)
+
+// frame is a look on a terminal, over the one before. It is one write, so that no half
+// of it is ever seen and the terminal is left as it was found.
+func (s *shower[V]) frame(live survey.Live, view V) string {
+	p, shown := s.o.painter(s.w), s.render(view)
+	head := p.paint(faint, clock(live)+"  "+s.title+"  Ctrl-C ends it")
+	lines := append([]string{head, ""}, strings.Split(strings.TrimSuffix(p.page(shown), "\n"), "\n")...)
+	if more := remarks(live, shown); len(more) > 0 {
+		lines = append(lines, "")
+		for _, line := range more {
+			lines = append(lines, p.paint(warn, line))
+		}
+	}
+	// The last line stays free for the cursor.
+	if room := s.w.lines() - 1; room > 1 && len(lines) > room {
+		hidden := len(lines) - room + 1
+		lines = append(lines[:room-1], p.paint(faint, fmt.Sprintf("%d more lines: make the terminal higher, or watch without a terminal: | cat", hidden)))
+	}
+	return cutLines + home + strings.Join(lines, clearLine+"\n") + clearLine + "\n" + clearBelow + breakLines
+}
+
+// remarks are what goes to standard error where there is no terminal.
+func remarks(live survey.Live, shown page) []string {
+	var out []string
+	if live.Trouble != "" {
+		out = append(out, "trouble: "+oneLine(live.Trouble))
+	}
+	for _, note := range live.Notes {
+		out = append(out, "note: "+oneLine(note))
+	}
+	return append(out, shown.remarks()...)
+}
+
+func clock(live survey.Live) string { return live.Snapshot.Taken.UTC().Format(time.RFC3339) }
+
+// redraws reports whether looks are drawn over each other: for people, on a terminal
+// that can.
+func (w process) redraws(o *options) bool {
+	return w.terminal && w.getenv("TERM") != "dumb" && (o.output == "table" || o.output == "wide")
+}
+
+// lines is the terminal's height; 0 where it isn't known.
+func (w process) lines() int {
+	if w.height == nil {
+		return 0
+	}
+	return w.height()
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/internal/survey"
+)
+
+// looks is a feed of looks that a test gives. Its times are those of a bubble.
+type looks struct {
+	live    survey.Live
+	changes chan struct{}
+}
+
+func (l *looks) Latest() survey.Live      { return l.live }
+func (l *looks) Changes() <-chan struct{} { return l.changes }
+
+// look is a Snapshot of now with Nodes.
+func look(names ...string) *survey.Snapshot {
+	s := &survey.Snapshot{Taken: time.Now()}
+	for _, name := range names {
+		s.Nodes = append(s.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	return s
+}
+
+// names is a view of a Snapshot.
+type names struct {
+	Names []string `json:"names"`
+}
+
+func namesOf(s *survey.Snapshot) (names, error) {
+	if len(s.Nodes) == 0 {
+		return names{}, errors.New("Nodes can't be seen")
+	}
+	var v names
+	for _, n := range s.Nodes {
+		v.Names = append(v.Names, n.Name)
+	}
+	return v, nil
+}
+
+func namesPage(v names) page {
+	t := table{columns: []column{{name: "NODE"}}}
+	for _, name := range v.Names {
+		t.rows = append(t.rows, []cell{text(name)})
+	}
+	return page{tables: []table{t}, notes: []string{"a note"}}
+}
+
+// watching is a command that watches, in a bubble that begins at midnight.
+type watching struct {
+	*looks
+	t           *testing.T
+	out, errors bytes.Buffer
+	ended       chan error
+	end         context.CancelFunc
+}
+
+func startWatching(t *testing.T, w process, output string, first *survey.Snapshot) *watching {
+	ctx, cancel := context.WithCancel(t.Context())
+	x := &watching{t: t, looks: &looks{live: survey.Live{Snapshot: first}, changes: make(chan struct{}, 1)}, ended: make(chan error, 1), end: cancel}
+	w.stdout, w.stderr, w.getenv = &x.out, &x.errors, func(name string) string { return map[string]string{"NO_COLOR": "1"}[name] }
+	s := &shower[names]{w: w, o: &options{output: output}, title: "underlayctl nodes", of: namesOf, render: namesPage}
+	go func() { x.ended <- s.follow(ctx, x.looks) }()
+	synctest.Wait()
+	return x
+}
+
+// saw returns what a new look adds to standard output.
+func (x *watching) saw(live survey.Live) string {
+	x.out.Reset()
+	x.live = live
+	x.changes <- struct{}{}
+	synctest.Wait()
+	return x.out.String()
+}
+
+func (x *watching) over() {
+	x.t.Helper()
+	x.end()
+	if err := <-x.ended; err != nil {
+		x.t.Errorf("after Ctrl-C: %v", err)
+	}
+}
+
+func expectText(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}
+
+func TestWatchAddsBlocksWhereThereIsNoTerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := startWatching(t, process{}, "table", look("a"))
+		expectText(t, "at first", x.out.String(), "2000-01-01T00:00:00Z\nNODE\na\n\n")
+		expectText(t, "standard error", x.errors.String(), "note: a note\n")
+		time.Sleep(10 * time.Second)
+		expectText(t, "the same", x.saw(survey.Live{Snapshot: look("a")}), "")
+		time.Sleep(time.Second)
+		expectText(t, "a change", x.saw(survey.Live{Snapshot: look("a", "b")}), "2000-01-01T00:00:11Z\nNODE\na\nb\n\n")
+		expectText(t, "trouble", x.saw(survey.Live{Snapshot: x.live.Snapshot, Trouble: "the API server\nis away"}), "")
+		x.saw(x.live)
+		expectText(t, "standard error", x.errors.String(), "note: a note\ntrouble: the API server is away\n")
+		x.over()
+	})
+}
+
+func TestWatchOfProgramsIsADocumentALine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := startWatching(t, process{terminal: true}, "json", look("a"))
+		all := x.out.String() + x.saw(survey.Live{Snapshot: look("a")}) + x.saw(survey.Live{Snapshot: look("b")})
+		x.over()
+		expectText(t, "JSON", all, `{"names":["a"]}`+"\n"+`{"names":["b"]}`+"\n")
+		for line := range strings.Lines(all) {
+			if !json.Valid([]byte(line)) {
+				t.Errorf("%q is no JSON", line)
+			}
+		}
+		x = startWatching(t, process{}, "yaml", look("a"))
+		expectText(t, "YAML", x.out.String()+x.saw(survey.Live{Snapshot: look("b")}), "---\nnames:\n- a\n---\nnames:\n- b\n")
+		x.over()
+	})
+}
+
+func TestWatchRedrawsATerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		height := 24
+		x := startWatching(t, process{terminal: true, height: func() int { return height }}, "table", look("a", "b"))
+		const head = "\x1b[?7l\x1b[H2000-01-01T00:00:0"
+		const title = "Z  underlayctl nodes  Ctrl-C ends it\x1b[K\n\x1b[K\nNODE\x1b[K\na\x1b[K\n"
+		const note = "\x1b[K\nnote: a note\x1b[K\n\x1b[J\x1b[?7h"
+		expectText(t, "at first", x.out.String(), "\x1b[H\x1b[2J"+head+"0"+title+"b\x1b[K\n"+note)
+		time.Sleep(time.Second)
+		expectText(t, "a change", x.saw(survey.Live{Snapshot: look("a")}), head+"1"+title+note)
+		// What is wrong is on the screen, with the time of the look that is shown.
+		got := x.saw(survey.Live{Snapshot: x.live.Snapshot, Trouble: "the API server is away"})
+		if !strings.Contains(got, head+"1") || !strings.Contains(got, "trouble: the API server is away") {
+			t.Errorf("trouble: %q", got)
+		}
+		// A look without the Nodes keeps those that were seen.
+		got = x.saw(survey.Live{Snapshot: look()})
+		if !strings.Contains(got, "\na\x1b[K") || !strings.Contains(got, "trouble: not up to date: Nodes can't be seen") {
+			t.Errorf("not seen: %q", got)
+		}
+		height = 6
+		got = x.saw(survey.Live{Snapshot: look("a", "b", "c", "d")})
+		if n := strings.Count(got, "\n"); n != height-1 || !strings.Contains(got, "5 more lines") {
+			t.Errorf("on %d lines: %d, %q", height, n, got)
+		}
+		if x.errors.Len() > 0 {
+			t.Errorf("standard error, which would break the frame: %q", x.errors.String())
+		}
+		x.over()
+	})
+}
+
+func TestWatchThatSeesNothingAtFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := startWatching(t, process{terminal: true}, "table", look())
+		if err := <-x.ended; err == nil || !strings.Contains(err.Error(), "Nodes can't be seen") {
+			t.Errorf("%v", err)
+		}
+		expectText(t, "output", x.out.String(), "")
+		x.end()
+	})
+}

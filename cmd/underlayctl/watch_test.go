@@ -1,0 +1,74 @@
+package main_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"testing"
+
+	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
+)
+
+// changes is --watch at work: each change of the Nodes in a document of its own, with
+// the rights of somebody who may only look.
+type changes struct {
+	*exec.Cmd
+	*bufio.Scanner
+}
+
+// shownNode is what a document has of a Node.
+type shownNode struct {
+	Name     string
+	PodCIDRs []netip.Prefix
+	Route    struct{ State string }
+}
+
+func (l *lab) watch(ctx context.Context, t *testing.T) changes {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, l.binary, "nodes", "--watch", "-o", "json")
+	cmd.Env = []string{"HOME=" + t.TempDir(), "HCLOUD_TOKEN=" + cluster.Token, "KUBECONFIG=" + l.kubeconfig}
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return changes{cmd, bufio.NewScanner(out)}
+}
+
+// until reads documents up to one that has, or hasn't, a Node whose route stands.
+func (c changes) until(t *testing.T, name string, served bool) {
+	t.Helper()
+	for c.Scan() {
+		var view struct{ Nodes []shownNode }
+		if err := json.Unmarshal(c.Bytes(), &view); err != nil {
+			t.Fatalf("%s: %v", c.Text(), err)
+		}
+		if served == slices.ContainsFunc(view.Nodes, func(n shownNode) bool {
+			return n.Name == name && len(n.PodCIDRs) == 2 && n.Route.State == survey.RouteStands
+		}) {
+			return
+		}
+	}
+	t.Fatalf("no document says of %s that it is served: %t", name, served)
+}
+
+// end is Ctrl-C.
+func (c changes) end(t *testing.T) {
+	t.Helper()
+	if err := c.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	for c.Scan() {
+	}
+	if err := c.Wait(); err != nil {
+		t.Errorf("after Ctrl-C: %v", err)
+	}
+}
