@@ -34,7 +34,7 @@ type tables struct {
 
 func ourTables() tables {
 	t := tables{
-		programs: map[string]string{ccm: "underlay-ccm", agent: "underlay-agent", reader: "underlayctl", tries: "underlayctl connectivity"},
+		programs: map[string]string{ccm: "underlay-ccm", agent: "underlay-agent", reader: "underlayctl", tries: "underlayctl"},
 		suites: map[string]int{
 			"cmd/underlay-agent":        1,
 			"cmd/underlayctl":           1,

@@ -24,6 +24,7 @@ rules:
   - system:serviceaccount:kube-system:underlay-ccm
   - system:serviceaccount:kube-system:underlay-agent
   - system:serviceaccount:kube-system:underlay-reader
+  - system:serviceaccount:kube-system:underlay-connectivity
 - level: Metadata
   verbs: [create, update, patch, delete, deletecollection]
   omitStages: [ResponseStarted]
