@@ -9,9 +9,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	networkinginformers "k8s.io/client-go/informers/networking/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 	appconfig "k8s.io/cloud-provider/app/config"
 	"k8s.io/cloud-provider/names"
 
@@ -108,7 +110,13 @@ func firstLeader(ctx context.Context, client kubernetes.Interface, namespace, na
 // serviceCIDRs is the informer of ServiceCIDR objects, or nil where the API server is too old to
 // have them.
 func serviceCIDRs(c *appconfig.CompletedConfig, client discovery.DiscoveryInterface) (networkinginformers.ServiceCIDRInformer, error) {
-	list, err := client.ServerResourcesForGroupVersion("networking.k8s.io/v1")
+	var list *metav1.APIResourceList
+	// Whoever has just become the leader must not end for one lost answer.
+	lost := func(err error) bool { return !apierrors.IsNotFound(err) }
+	err := retry.OnError(wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 6}, lost, func() (err error) {
+		list, err = client.ServerResourcesForGroupVersion("networking.k8s.io/v1")
+		return err
+	})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("asking whether the API server has ServiceCIDRs: %w", err)
 	}
