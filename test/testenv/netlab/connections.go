@@ -41,16 +41,10 @@ func StartKnocking(ctx context.Context, from *netns.Namespace, to netip.AddrPort
 	k := &Knocking{gap: gap{last: time.Now()}}
 	ctx, k.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	k.ended.Go(func() {
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				k.ended.Go(func() { k.ask(context.WithoutCancel(ctx), from, to) })
-			}
-		}
+		repeat(ctx, every, func() bool {
+			k.ended.Go(func() { k.ask(context.WithoutCancel(ctx), from, to) })
+			return true
+		})
 	})
 	return k
 }
@@ -125,22 +119,14 @@ func StartTalk(ctx context.Context, from *netns.Namespace, to netip.AddrPort, ev
 }
 
 func (t *Talk) send(ctx context.Context, every time.Duration) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	repeat(ctx, every, func() bool {
 		t.mu.Lock()
 		number := uint64(t.sent)
 		t.sent++
 		t.mu.Unlock()
-		if _, err := t.conn.Write(binary.BigEndian.AppendUint64(nil, number)); err != nil {
-			return // whoever receives is told, too
-		}
-	}
+		_, err := t.conn.Write(binary.BigEndian.AppendUint64(nil, number))
+		return err == nil // whoever receives is told, too
+	})
 }
 
 func (t *Talk) receive(ctx context.Context) {

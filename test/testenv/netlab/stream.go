@@ -63,6 +63,20 @@ func StartStream(ctx context.Context, from *netns.Namespace, to netip.AddrPort, 
 }
 
 func (s *Stream) send(ctx context.Context, every time.Duration) {
+	repeat(ctx, every, func() bool {
+		s.mu.Lock()
+		number := uint64(s.sent)
+		s.sent++
+		s.mu.Unlock()
+		// What the kernel refuses stays without an answer. It may also be told here
+		// of an earlier packet, and not send this one: that is lost as well.
+		_, _ = s.conn.Write(binary.BigEndian.AppendUint64(nil, number))
+		return true
+	})
+}
+
+// repeat calls next at every tick, until it returns false or the context ends.
+func repeat(ctx context.Context, every time.Duration, next func() bool) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -71,13 +85,9 @@ func (s *Stream) send(ctx context.Context, every time.Duration) {
 			return
 		case <-tick.C:
 		}
-		s.mu.Lock()
-		number := uint64(s.sent)
-		s.sent++
-		s.mu.Unlock()
-		// What the kernel refuses stays without an answer. It may also be told here
-		// of an earlier packet, and not send this one: that is lost as well.
-		_, _ = s.conn.Write(binary.BigEndian.AppendUint64(nil, number))
+		if !next() {
+			return
+		}
 	}
 }
 
