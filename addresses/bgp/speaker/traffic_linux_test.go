@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -153,7 +154,9 @@ func (f *flows) end() (int, []error) {
 }
 
 // Nodes come and go, and no packet is lost, as long as each one serves until routers know that it
-// doesn't hold the address any more.
+// doesn't hold the address any more. A connection whose packets are spread anew between its first
+// and its last one is reset by the node that it comes to, which knows nothing of it: of those that
+// are made one after the other, at most one in each change.
 func TestNodesComeAndGo(t *testing.T) {
 	for name, service := range map[string]netip.Addr{"IPv4": service4, "IPv6": service6} {
 		t.Run(name, func(t *testing.T) {
@@ -178,7 +181,9 @@ func TestNodesComeAndGo(t *testing.T) {
 				before := clients.questions()
 				f.until(soon, "some more questions", func() bool { return clients.questions() > before+500 })
 			}
+			changes := 0
 			for _, node := range []string{"a", "b", "a", "b"} {
+				changes += 2
 				speakers[node].set(of(node, nil, router))
 				f.until(soon, "one next hop", announced(1))
 				before := clients.answers(node)
@@ -194,9 +199,17 @@ func TestNodesComeAndGo(t *testing.T) {
 				more()
 			}
 			asked, failed := clients.end()
-			t.Logf("%d questions, %d without an answer", asked, len(failed))
-			if len(failed) > 0 {
-				t.Errorf("the first of them: %v", failed[0])
+			reset := 0
+			for _, err := range failed {
+				if !errors.Is(err, syscall.ECONNRESET) {
+					t.Errorf("a question without an answer: %v", err)
+					continue
+				}
+				reset++
+			}
+			t.Logf("%d questions, %d without an answer, of which %d were reset", asked, len(failed), reset)
+			if reset > changes {
+				t.Errorf("%d connections were reset in %d changes, want at most one in each", reset, changes)
 			}
 		})
 	}
