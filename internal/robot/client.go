@@ -140,9 +140,12 @@ func (c *Client) register(o Options) error {
 // do asks for an operation and reads its answer. Whatever is held back or
 // refused beforehand costs nothing.
 func (c *Client) do(ctx context.Context, op operation, path string, form url.Values, into any) error {
-	t, err := c.hold(ctx, op)
+	t, probe, err := c.hold(ctx, op)
 	if err != nil {
 		return err
+	}
+	if probe {
+		defer c.outage.probed()
 	}
 	began := time.Now()
 	told, err := c.send(ctx, op, path, form, t.credentials, into)
@@ -171,14 +174,14 @@ func (c *Client) do(ctx context.Context, op operation, path string, form url.Val
 	}
 }
 
-// hold returns when an operation may be asked for, with its turn to log in.
-func (c *Client) hold(ctx context.Context, op operation) (*turn, error) {
+// hold returns when an operation may be asked for, with its turn to log in, and whether it probes
+// an outage.
+func (c *Client) hold(ctx context.Context, op operation) (t *turn, probe bool, err error) {
 	if err := c.outage.check(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	began, q := time.Now(), c.quotas[op]
-	var t *turn
-	err := q.spend(ctx)
+	err = q.spend(ctx)
 	if err == nil {
 		if t, err = c.login.enter(ctx); err != nil {
 			q.told(false, nil)
@@ -186,14 +189,14 @@ func (c *Client) hold(ctx context.Context, op operation) (*turn, error) {
 	}
 	c.waits.WithLabelValues(requests.PriorityOf(ctx).String()).Observe(time.Since(began).Seconds())
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	if err := c.outage.check(); err != nil { // others have found out meanwhile
+	if probe, err = c.outage.admit(); err != nil { // others have found out meanwhile
 		t.end(untold)
 		q.told(false, nil)
-		return nil, err
+		return nil, false, err
 	}
-	return t, nil
+	return t, probe, nil
 }
 
 // send sends one request, and says what its end tells of the login. An *Error is
@@ -215,7 +218,7 @@ func (c *Client) send(ctx context.Context, op operation, path string, form url.V
 	if form != nil {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
-	r.SetBasicAuth(credentials.reveal())
+	credentials.Authorize(r)
 	resp, err := c.http.Do(r)
 	code := "unanswered"
 	if err == nil {

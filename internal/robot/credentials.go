@@ -3,6 +3,7 @@ package robot
 import (
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -44,6 +45,13 @@ func (c Credentials) same(other Credentials) bool {
 	user, password := c.reveal()
 	otherUser, otherPassword := other.reveal()
 	return user == otherUser && password == otherPassword
+}
+
+// Authorize puts them into a request; none change nothing.
+func (c Credentials) Authorize(r *http.Request) {
+	if c.reveal != nil {
+		r.SetBasicAuth(c.reveal())
+	}
 }
 
 // Format prints [redacted] for every verb and flag.

@@ -36,6 +36,7 @@ type outage struct {
 	until    time.Time
 	cause    error
 	backoff  time.Duration
+	probing  bool // a request is under way that finds out whether it is over
 }
 
 // check returns why nothing is sent now.
@@ -46,6 +47,31 @@ func (o *outage) check() error {
 		return nil
 	}
 	return o.state()
+}
+
+// admit is check for a request that is about to be sent. While nobody answers, one at a time is
+// let through when its time has come: it probes, and whoever sends it calls probed at its end.
+func (o *outage) admit() (probe bool, err error) {
+	if err := o.check(); err != nil {
+		return false, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.failures == 0:
+		return false, nil
+	case o.probing:
+		return false, o.state()
+	}
+	o.probing = true
+	return true, nil
+}
+
+// probed lets the next one probe, if need be.
+func (o *outage) probed() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.probing = false
 }
 
 func (o *outage) state() *Unavailable {
