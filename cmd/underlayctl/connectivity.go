@@ -25,9 +25,10 @@ const connectivityLong = `Try the network with pods: on every Ready node one tha
 which are removed at the end, also after Ctrl-C. From each node are tried, in both
 families: the pods of all nodes by TCP and UDP, with full-sized packets that may not
 be fragmented, a Service's ClusterIP, a node port and the node port for health checks
-of every node, and with --target addresses outside.
+of every node, and with --target addresses outside. From this machine, unless it is a
+node, the addresses of load balancers are tried, by TCP.
 
-It is the one command that writes, and only in the namespace underlay-connectivity.
+It writes in the cluster, and only in the namespace underlay-connectivity.
 deploy/underlayctl/connectivity.yaml has that namespace and the rights.
 
 Exit codes: 0 all is open; 1 something is closed, or carries smaller packets than the
@@ -39,9 +40,11 @@ type trying struct {
 	nodes   []string
 	most    int
 	targets []string
-	start   time.Duration
-	settle  time.Duration
-	slow    time.Duration
+	// balancers: try load balancers from this machine.
+	balancers bool
+	start     time.Duration
+	settle    time.Duration
+	slow      time.Duration
 }
 
 // The exit codes of connectivity.
@@ -73,6 +76,7 @@ func connectivityCommand(w process, o *options) *cobra.Command {
 	f.StringArrayVar(&t.nodes, "node", nil, "Try between these nodes alone. Can be repeated.")
 	f.IntVar(&t.most, "max-nodes", 30, "Try between so many nodes at most, the first by name: there are as many paths as the square of it.")
 	f.StringArrayVar(&t.targets, "target", nil, "An address and port outside that must accept TCP connections, such as 203.0.113.7:443. Can be repeated.")
+	f.BoolVar(&t.balancers, "load-balancers", true, "Try from this machine whether the addresses of load balancers accept TCP connections.")
 	f.DurationVar(&t.start, "start-timeout", time.Minute, "How long pods may take to start.")
 	f.DurationVar(&t.settle, "settle", 10*time.Second, "How long what fails is tried again before it is called closed.")
 	f.DurationVar(&t.slow, "slow", 100*time.Millisecond, "From when on a first answer is called slow. 0: nothing is.")
@@ -122,8 +126,10 @@ func (t *trying) run(ctx context.Context, w process, o *options) error {
 			return err
 		}
 	}
+	opens, leftOut := nodePorts(ctx, client, nodes)
+	notes = append(notes, leftOut...)
 	runner := &cluster.Runner{
-		Client: client, Image: t.image, Start: t.start, Settle: t.settle, Targets: targets,
+		Client: client, Image: t.image, Start: t.start, Settle: t.settle, Targets: targets, NodePorts: opens,
 		Logs: func(ctx context.Context, pod string) ([]byte, error) {
 			return client.CoreV1().Pods(cluster.Namespace).GetLogs(pod, &corev1.PodLogOptions{}).DoRaw(ctx)
 		},
@@ -132,6 +138,11 @@ func (t *trying) run(ctx context.Context, w process, o *options) error {
 	found, err := runner.Run(ctx, nodes)
 	if err != nil && len(found.Results) == 0 {
 		return err
+	}
+	if t.balancers && ctx.Err() == nil {
+		fmt.Fprintln(w.stderr, "trying load balancers from this machine")
+		results, more := balanced(ctx, client, thisMachine(), t.settle)
+		found.Results, notes = append(found.Results, results...), append(notes, more...)
 	}
 	shown := tried{Report: connectivity.NewReport(found.Nodes, slices.Concat(skipped, found.Untried), found.Results, t.slow), Notes: notes}
 	if len(shown.Findings) > 0 {
@@ -211,6 +222,33 @@ func system(n *corev1.Node) string {
 		return os
 	}
 	return "linux"
+}
+
+// nodePorts tells where kube-proxy opens node ports, if its configuration can be read, and notes
+// where it doesn't: load balancers need the addresses that they send to, and no others.
+func nodePorts(ctx context.Context, client kubernetes.Interface, nodes []*corev1.Node) (opens func(*corev1.Node, netip.Addr) bool, notes []string) {
+	object, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, kube.ProxyConfigMap, metav1.GetOptions{})
+	if err != nil {
+		return nil, nil
+	}
+	c, err := kube.ReadProxy(object)
+	if err != nil {
+		return nil, nil
+	}
+	var left []string
+	for _, n := range nodes {
+		for _, a := range kube.InternalIPs(n) {
+			if !c.OpensNodePorts(n, a) {
+				left = append(left, a.String())
+			}
+		}
+	}
+	if len(left) > 0 {
+		of := left[:min(len(left), 3)]
+		notes = []string{fmt.Sprintf("node ports are opened at %s alone, by kube-proxy's nodePortAddresses, and so not tried at %d addresses such as %s",
+			strings.Join(c.NodePortAddresses, ", "), len(left), strings.Join(of, ", "))}
+	}
+	return c.OpensNodePorts, notes
 }
 
 // agentImage is the image of the agent's DaemonSet.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -56,6 +57,15 @@ func someTrials() tried {
 			r.Sent, r.Lost = 20, 3
 		}
 	})
+	for service, at := range map[string]string{"default/web": "203.0.113.10:80", "default/api": "203.0.113.11:443"} {
+		r := connectivity.Result{Trial: connectivity.Trial{
+			Path: connectivity.LoadBalancer, Kind: connectivity.Dial, From: here, To: service, At: netip.MustParseAddrPort(at),
+		}, Took: 31_000}
+		if service == "default/api" {
+			r.Failure, r.Took = connectivity.Silent, 0
+		}
+		results = append(results, r)
+	}
 	return tried{
 		Report: connectivity.NewReport(nodes, []connectivity.Untried{{Node: "worker-3", Reason: "the Node is not Ready"}}, results, 100*time.Millisecond),
 		Doctor: []doctor.Finding{{Check: "peers-unreachable", Severity: doctor.Warning, Object: "Node/worker-2", What: "has no way to its peers", Remedy: "give it an address"}},
@@ -211,5 +221,84 @@ func TestMistakesOfConnectivity(t *testing.T) {
 		if code != exitUntried || out != "" || !strings.Contains(errs, c.want) {
 			t.Errorf("%s: %d, %q, %q", c.args, code, out, errs)
 		}
+	}
+}
+
+// What a load balancer serves is tried from this machine, and what can't be tried is said.
+func TestWhichLoadBalancersAreTried(t *testing.T) {
+	service := func(name string, ports []corev1.ServicePort, at ...string) corev1.Service {
+		s := corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: ports},
+		}
+		for _, a := range at {
+			in := corev1.LoadBalancerIngress{IP: a}
+			if _, err := netip.ParseAddr(a); err != nil {
+				in = corev1.LoadBalancerIngress{Hostname: a}
+			}
+			s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, in)
+		}
+		return s
+	}
+	web := []corev1.ServicePort{{Port: 80}, {Port: 443, Protocol: corev1.ProtocolTCP}, {Port: 443, Protocol: corev1.ProtocolUDP}}
+	inside := service("inside", web, "203.0.113.9")
+	inside.Spec.Type = corev1.ServiceTypeClusterIP
+	trials, notes := balancedTrials([]corev1.Service{
+		service("web", web, "203.0.113.1", "2001:db8::1"), service("named", web, "lb.example"), service("dns", web, "203.0.113.2"), inside, service("waits", web),
+	}, netip.Addr.Is4)
+	var got []string
+	for _, trial := range trials {
+		got = append(got, fmt.Sprint(trial.Kind, " ", trial.From, " ", trial.To, " ", trial.At))
+	}
+	want := []string{
+		"dial this machine default/dns 203.0.113.2:80", "dial this machine default/dns 203.0.113.2:443",
+		"dial this machine default/web 203.0.113.1:80", "dial this machine default/web 203.0.113.1:443",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("tried are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if len(notes) != 2 || !strings.Contains(notes[0], "Service default/named") || !strings.Contains(notes[1], "over IPv6") {
+		t.Errorf("the notes are %q", notes)
+	}
+}
+
+// On a node kube-proxy answers for load balancers, and what is private need not be reached.
+func TestBalanced(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	at := netip.MustParseAddrPort(l.Addr().String())
+	closed, err := net.Listen("tcp", "127.0.0.2:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	shut := netip.MustParseAddrPort(closed.Addr().String())
+	balancer := func(name string, at netip.AddrPort) *corev1.Service {
+		return &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: int32(at.Port())}}},
+			Status:     corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: at.Addr().String()}}}},
+		}
+	}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "one"},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.2"}}},
+	}
+	client := fake.NewClientset(node, balancer("open", at), balancer("shut", shut))
+	everywhere := machine{routed: func(netip.Addr) bool { return true }}
+	results, notes := balanced(t.Context(), client, everywhere, 0)
+	if len(results) != 2 || results[0].Failure != "" || results[1].Failure != connectivity.Refused || len(notes) > 0 {
+		t.Errorf("%+v, %q", results, notes)
+	}
+	r := connectivity.NewReport(nil, nil, results, 0)
+	if len(r.Findings) != 1 || len(r.Findings[0].Nodes) > 0 || !strings.HasPrefix(r.Findings[0].What, "load balancers: closed over IPv4: this machine → default/shut at "+shut.String()) {
+		t.Errorf("%+v", r.Findings)
+	}
+	on := machine{addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}, routed: everywhere.routed}
+	if results, notes := balanced(t.Context(), client, on, 0); len(results) > 0 || len(notes) != 1 || !strings.Contains(notes[0], "Node one") {
+		t.Errorf("on a node: %+v, %q", results, notes)
 	}
 }

@@ -22,6 +22,7 @@ var pathTitles = []struct {
 	{connectivity.NodePort, "Pod to node port"},
 	{connectivity.HealthCheck, "Pod to node port for health checks"},
 	{connectivity.Outside, "Pod to outside"},
+	{connectivity.LoadBalancer, "This machine to load balancers"},
 }
 
 func triedPage(v tried) page {
@@ -35,9 +36,12 @@ func triedPage(v tried) page {
 			if len(of) == 0 {
 				continue
 			}
-			if len(v.Nodes) > widest {
+			switch {
+			case p.path == connectivity.LoadBalancer:
+				out.tables = append(out.tables, fromOne(title, of))
+			case len(v.Nodes) > widest:
 				out.tables = append(out.tables, listed(title, of))
-			} else {
+			default:
 				out.tables = append(out.tables, matrix(title, of))
 			}
 			out.lines = append(out.lines, opened(title, of))
@@ -98,6 +102,15 @@ func matrix(title string, cells []connectivity.Cell) table {
 			row = append(row, c)
 		}
 		t.rows = append(t.rows, row)
+	}
+	return t
+}
+
+// fromOne has a row for each end that one and the same asks.
+func fromOne(title string, cells []connectivity.Cell) table {
+	t := table{title: title, columns: []column{{name: "SERVICE"}, {name: strings.ToUpper(cells[0].From)}}}
+	for _, c := range cells {
+		t.rows = append(t.rows, []cell{text(c.To), {c.Text, stateTone(c.State)}})
 	}
 	return t
 }

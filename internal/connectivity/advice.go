@@ -39,6 +39,11 @@ func advice(c class) counsel {
 		return counsel{"kube-proxy opens node ports at addresses of nodePortAddresses only, and firewalls of nodes must pass its port range", []string{"kube-proxy-node-ports", "kube-proxy-local-mode"}}
 	case HealthCheck:
 		return counsel{"kube-proxy serves it where it runs and knows of the node's own pods: see its log, nodePortAddresses, and firewalls; load balancers take the node for dead until it answers 200", []string{"kube-proxy-health-port", "kube-proxy-node-ports"}}
+	case LoadBalancer:
+		return counsel{"see underlayctl lb for the targets' health and underlayctl inspect service for what became of it; where spec.loadBalancerSourceRanges is set, this machine's address must be in it; if it is refused at once, no pod may be ready", []string{
+			"load-balancer-health", "load-balancer-owner", "service-refused", "service-family", "kube-proxy-node-ports", "kube-proxy-health-port",
+			"address-not-held", "address-held-twice", "address-in-use", "address-off-segment", "address-waiting", "address-router", "address-silent",
+		}}
 	case Outside:
 		return counsel{"from the node itself the target must be open; if it is, see underlay-agent check on the node for the masquerade rules", []string{"agent"}}
 	}

@@ -3,6 +3,7 @@ package connectivity
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -64,7 +65,7 @@ func findings(results []Result, slow time.Duration) []Finding {
 func what(c class) string {
 	way := map[Path]string{
 		Service: "the way to a Service's ClusterIP", NodePort: "node ports",
-		HealthCheck: "node ports for health checks", Outside: "the way to the outside",
+		HealthCheck: "node ports for health checks", Outside: "the way to the outside", LoadBalancer: "load balancers",
 	}[c.path]
 	switch {
 	case c.path == Pod && c.same:
@@ -94,6 +95,9 @@ func who(all []Result, of int) string {
 	if first.Detail != "" {
 		detail += ": " + first.Detail
 	}
+	if !strings.HasSuffix(example, first.At.String()) {
+		detail += " at " + first.At.String()
+	}
 	same := func(of func(Result) string) bool {
 		return !slices.ContainsFunc(all, func(r Result) bool { return of(r) != of(first) })
 	}
@@ -103,7 +107,7 @@ func who(all []Result, of int) string {
 	case len(all) == of:
 		which = "everywhere"
 	case from && to:
-		return fmt.Sprintf("%s (%s at %s)", example, detail, first.At)
+		return fmt.Sprintf("%s (%s)", example, detail)
 	case to && first.end() != "":
 		which = "to " + first.end() + " alone"
 	case from:
@@ -111,7 +115,7 @@ func who(all []Result, of int) string {
 	default:
 		which = fmt.Sprintf("%d of %d trials", len(all), of)
 	}
-	return fmt.Sprintf("%s, such as %s (%s at %s)", which, example, detail, first.At)
+	return fmt.Sprintf("%s, such as %s (%s)", which, example, detail)
 }
 
 // failing is the state without a limit of time, which is Slow where nothing else is wrong.
@@ -123,8 +127,11 @@ func (r Result) failing() State {
 }
 
 func ends(all []Result) []string {
-	var names []string
+	names := []string{}
 	for _, r := range all {
+		if r.Path == LoadBalancer {
+			continue // between somebody outside and a Service
+		}
 		names = append(names, r.From)
 		if r.To != "" {
 			names = append(names, r.To)

@@ -23,6 +23,8 @@ const (
 	HealthCheck Path = "health-check"
 	// Outside is from a pod to an address that the user named.
 	Outside Path = "outside"
+	// LoadBalancer is from outside of the cluster to a Service's address in its status.
+	LoadBalancer Path = "load-balancer"
 )
 
 // Kind is what is sent.
@@ -46,8 +48,8 @@ const (
 type Trial struct {
 	Path Path           `json:"path"`
 	Kind Kind           `json:"kind"`
-	From string         `json:"from"`         // the node of the pod that asks
-	To   string         `json:"to,omitempty"` // the node that is asked; none for a Service and the outside
+	From string         `json:"from"`         // the node of the pod that asks, or Here
+	To   string         `json:"to,omitempty"` // the node, or NAMESPACE/NAME of the load balancer's Service, that is asked; none for a ClusterIP and the outside
 	At   netip.AddrPort `json:"at"`
 }
 

@@ -18,9 +18,10 @@ type Cell struct {
 	Path   Path   `json:"path"`
 	Family int    `json:"family"`
 	From   string `json:"from"`
-	To     string `json:"to,omitempty"` // none for a Service; the address of a target
-	State  State  `json:"state"`
-	Text   string `json:"text"`
+	// To is none for a ClusterIP, and has the address of a target and of a load balancer.
+	To    string `json:"to,omitempty"`
+	State State  `json:"state"`
+	Text  string `json:"text"`
 }
 
 // Report is what was tried, and what it means.
@@ -76,15 +77,18 @@ func NewReport(nodes []string, untried []Untried, results []Result, slow time.Du
 }
 
 func (p Path) rank() int {
-	return slices.Index([]Path{Pod, Service, NodePort, HealthCheck, Outside}, p)
+	return slices.Index([]Path{Pod, Service, NodePort, HealthCheck, Outside, LoadBalancer}, p)
 }
 
 func (k Kind) rank() int { return slices.Index([]Kind{TCP, UDP, MTU, HTTP, Dial}, k) }
 
 // end is the name of a result's other end.
 func (r Result) end() string {
-	if r.Path == Outside {
+	switch r.Path {
+	case Outside:
 		return r.At.String()
+	case LoadBalancer:
+		return r.To + " at " + r.At.String()
 	}
 	return r.To
 }

@@ -63,7 +63,7 @@ func (r Result) State(slow time.Duration) State {
 		return Narrow
 	case r.Lost > 0:
 		return Lossy
-	case slow > 0 && r.Path != Outside && time.Duration(r.Took)*time.Microsecond > slow:
+	case slow > 0 && r.Path != Outside && r.Path != LoadBalancer && time.Duration(r.Took)*time.Microsecond > slow:
 		return Slow
 	}
 	return Open

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/routes"
 )
@@ -38,7 +39,7 @@ type cluster struct {
 	addressing, lasting survey.Addressing
 	addressView         survey.AddressesView
 	// proxy is kube-proxy's configuration.
-	proxy    proxyConfig
+	proxy    kube.ProxyConfig
 	proxyErr error
 }
 

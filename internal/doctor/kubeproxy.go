@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -9,7 +8,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/survey"
@@ -20,59 +18,15 @@ import (
 // again.
 const (
 	proxyObject     = "ConfigMap/kube-system/kube-proxy"
-	proxyMap        = "kube-proxy"
-	proxyKey        = "config.conf"
 	proxyEdit       = "kubectl -n kube-system edit configmap kube-proxy (key config.conf), then kubectl -n kube-system rollout restart daemonset/kube-proxy"
 	vethPrefix      = "veth" // of the host's ends that the plugin ptp makes
 	proxyHealth     = 10256
-	primaryOnly     = "primary"
-	everyAddress    = "all"
-	loopbackOnly    = "localhost"
-	nftablesMode    = "nftables"
 	byInterfaceName = "InterfaceNamePrefix"
 )
 
-// proxyConfig is what the checks read of kube-proxy's configuration
-// (kubeproxy.config.k8s.io/v1alpha1).
-type proxyConfig struct {
-	Mode               string   `json:"mode"`
-	ClusterCIDR        string   `json:"clusterCIDR"`
-	DetectLocalMode    string   `json:"detectLocalMode"`
-	NodePortAddresses  []string `json:"nodePortAddresses"`
-	BindAddress        string   `json:"bindAddress"`
-	HealthzBindAddress string   `json:"healthzBindAddress"`
-	DetectLocal        struct {
-		InterfaceNamePrefix string `json:"interfaceNamePrefix"`
-	} `json:"detectLocal"`
-}
-
-// readProxy reads kube-proxy's configuration, with kube-proxy's own defaults.
-func readProxy(configMaps map[string]*corev1.ConfigMap) (proxyConfig, error) {
-	object := configMaps[proxyMap]
-	if object == nil {
-		return proxyConfig{}, errors.New("there is no ConfigMap kube-system/kube-proxy, so kube-proxy was not set up by kubeadm, or there is none")
-	}
-	text, ok := object.Data[proxyKey]
-	if !ok {
-		return proxyConfig{}, fmt.Errorf("the ConfigMap kube-system/kube-proxy has no key %s", proxyKey)
-	}
-	var c proxyConfig
-	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
-		return proxyConfig{}, fmt.Errorf("the key %s of the ConfigMap kube-system/kube-proxy can't be read: %w", proxyKey, err)
-	}
-	if c.Mode == "" {
-		c.Mode = "iptables"
-	}
-	if c.DetectLocalMode == "" {
-		c.DetectLocalMode = "ClusterCIDR"
-	}
-	if len(c.NodePortAddresses) == 0 {
-		c.NodePortAddresses = []string{everyAddress}
-		if c.Mode == nftablesMode {
-			c.NodePortAddresses = []string{primaryOnly}
-		}
-	}
-	return c, nil
+// readProxy reads kube-proxy's configuration.
+func readProxy(configMaps map[string]*corev1.ConfigMap) (kube.ProxyConfig, error) {
+	return kube.ReadProxy(configMaps[kube.ProxyConfigMap])
 }
 
 func kubeProxyChecks() []check {
@@ -147,7 +101,7 @@ func proxyNodePorts(x *cluster) []Finding {
 	for _, private := range x.waysToNodes() {
 		for _, n := range x.Nodes {
 			for _, a := range x.targeted(n, private) {
-				if !c.opens(n, a) {
+				if !c.OpensNodePorts(n, a) {
 					closed = append(closed, fmt.Sprintf("%s of %s", a, n.Name))
 				}
 			}
@@ -222,33 +176,6 @@ func (x *cluster) addressTargets(n *corev1.Node, private bool) (out []netip.Addr
 		}
 	}
 	return out
-}
-
-// opens reports whether kube-proxy accepts NodePorts on one of its node's addresses.
-func (c proxyConfig) opens(n *corev1.Node, a netip.Addr) bool {
-	return slices.ContainsFunc(c.NodePortAddresses, func(text string) bool {
-		switch text {
-		case everyAddress:
-			return true
-		case loopbackOnly:
-			return a.IsLoopback()
-		case primaryOnly:
-			return primary(n, a.Is4()) == a
-		}
-		p, err := netip.ParsePrefix(text)
-		return err == nil && p.Contains(a)
-	})
-}
-
-// primary is the node's address of a family as kube-proxy has it: the first
-// internal one, or where there is none the first external one.
-func primary(n *corev1.Node, ipv4 bool) netip.Addr {
-	for _, a := range slices.Concat(kube.InternalIPs(n), kube.ExternalIPs(n)) {
-		if a.Is4() == ipv4 {
-			return a
-		}
-	}
-	return netip.Addr{}
 }
 
 func proxyHealthPort(x *cluster) []Finding {

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/underlay-ccm/underlay/internal/connectivity"
@@ -26,6 +28,9 @@ type Runner struct {
 	// Start is how long pods may take to start, Settle how long what fails is tried again.
 	Start, Settle time.Duration
 	Targets       []netip.AddrPort
+	// NodePorts reports whether a node is to have node ports at an address of its own; nil: at
+	// every one. A node that would have them nowhere is tried everywhere.
+	NodePorts func(*corev1.Node, netip.Addr) bool
 	// Say tells a person what is done now.
 	Say func(string)
 }
@@ -85,7 +90,7 @@ func (r *Runner) remove(ctx context.Context) error {
 // prepare makes the namespace, or takes the one that an administrator made, and the
 // Services. ours: what is in the namespace was made by this run, and is its to remove.
 func (r *Runner) prepare(ctx context.Context, w *connectivity.World) (ours bool, err error) {
-	existing, err := r.Client.CoreV1().Namespaces().Get(ctx, Namespace, metav1.GetOptions{})
+	existing, err := r.vacated(ctx)
 	switch {
 	case apierrors.IsNotFound(err):
 		_, err = r.Client.CoreV1().Namespaces().Create(ctx, namespace(), metav1.CreateOptions{})
@@ -97,7 +102,7 @@ func (r *Runner) prepare(ctx context.Context, w *connectivity.World) (ours bool,
 	case existing.Labels[Label] == "":
 		err = fmt.Errorf("the namespace %s has no label %s, so it is not for this: remove or label it", Namespace, Label)
 	case existing.DeletionTimestamp != nil:
-		err = fmt.Errorf("the namespace %s is being removed: try again when it is gone", Namespace)
+		err = fmt.Errorf("the namespace %s is being removed, and was not gone within %s: see its status, and try again when it is gone", Namespace, r.Start)
 	}
 	if err != nil {
 		return ours, err
@@ -116,6 +121,30 @@ func (r *Runner) prepare(ctx context.Context, w *connectivity.World) (ours bool,
 	}
 	return true, nil
 }
+
+// vacated is the namespace as it is when no earlier one is being removed any more, for which it
+// waits as long as pods may take to start.
+func (r *Runner) vacated(ctx context.Context) (*corev1.Namespace, error) {
+	get := func(ctx context.Context) (*corev1.Namespace, error) {
+		return r.Client.CoreV1().Namespaces().Get(ctx, Namespace, metav1.GetOptions{})
+	}
+	ns, err := get(ctx)
+	if err != nil || ns.DeletionTimestamp == nil || ns.Labels[Label] == "" {
+		return ns, err
+	}
+	r.Say("waiting until the namespace of an earlier run is gone")
+	late := wait.PollUntilContextTimeout(ctx, vacatedEvery, r.Start, false, func(ctx context.Context) (bool, error) {
+		ns, err = get(ctx)
+		return err != nil || ns.DeletionTimestamp == nil, nil
+	})
+	if late != nil && ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return ns, err
+}
+
+// vacatedEvery is how often it is asked whether an earlier namespace is gone.
+const vacatedEvery = 500 * time.Millisecond
 
 // learn adds to what can be asked.
 func learn(w *connectivity.World, s *corev1.Service) {
@@ -143,7 +172,7 @@ func (r *Runner) listen(ctx context.Context, nodes []*corev1.Node) ([]connectivi
 	})
 	var started []connectivity.Node
 	for _, p := range running {
-		n := connectivity.Node{Name: p.Spec.NodeName, Addresses: kube.InternalIPs(byName[p.Spec.NodeName])}
+		n := connectivity.Node{Name: p.Spec.NodeName, Addresses: r.nodePortsOf(byName[p.Spec.NodeName])}
 		for _, ip := range p.Status.PodIPs {
 			if a, err := netip.ParseAddr(ip.IP); err == nil {
 				n.Pods = append(n.Pods, a)
@@ -152,6 +181,19 @@ func (r *Runner) listen(ctx context.Context, nodes []*corev1.Node) ([]connectivi
 		started = append(started, n)
 	}
 	return started, untried, err
+}
+
+// nodePortsOf are the node's internal addresses at which node ports are tried.
+func (r *Runner) nodePortsOf(n *corev1.Node) []netip.Addr {
+	all := kube.InternalIPs(n)
+	if r.NodePorts == nil {
+		return all
+	}
+	opened := slices.DeleteFunc(slices.Clone(all), func(a netip.Addr) bool { return !r.NodePorts(n, a) })
+	if len(opened) == 0 {
+		return all
+	}
+	return opened
 }
 
 // ask starts a pod on each node that asks all others, and reads what they found.

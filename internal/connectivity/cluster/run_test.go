@@ -204,6 +204,42 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// The namespace of the run before is waited for, because the API server takes seconds to remove it.
+func TestTheNamespaceOfTheRunBefore(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		gone time.Duration
+		err  string
+	}{
+		{name: "is gone in a while", gone: 6 * time.Second},
+		{name: "never goes", gone: time.Hour, err: "was not gone within 1m0s"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, began := newWorld(), time.Now()
+				w.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+					if time.Since(began) >= c.gone {
+						return false, nil, nil
+					}
+					ns := permanent()
+					ns.DeletionTimestamp = &metav1.Time{Time: began}
+					return true, ns, nil
+				})
+				found, err := w.runner().Run(t.Context(), someNodes("a", "b"))
+				if c.err != "" {
+					if err == nil || !strings.Contains(err.Error(), c.err) {
+						t.Errorf("error %v, want %q", err, c.err)
+					}
+					return
+				}
+				if err != nil || len(found.Results) != 40 || len(w.left(t)) > 0 {
+					t.Errorf("%d results, left is %v: %v", len(found.Results), w.left(t), err)
+				}
+			})
+		})
+	}
+}
+
 // Whenever a run is interrupted, nothing of it is left.
 func TestInterrupted(t *testing.T) {
 	for step := range 40 {

@@ -34,6 +34,7 @@ func TestTutorial(t *testing.T) {
 		t.Errorf("%d commands to a Service that answers are more than somebody wants to type", w.Page.Used())
 	}
 
+	w.connectivity()
 	w.rollOut()
 	w.drain(service)
 	w.rebootWithAgent()
@@ -137,6 +138,38 @@ func (w *world) answers(at netip.AddrPort) {
 		}
 		return err
 	})
+}
+
+// connectivity is what underlayctl finds by pods of its own, whose results come from the kubelets:
+// all is open, and what is then closed on one node is found there.
+func (w *world) connectivity() {
+	ctx := w.T.Context()
+	const command = "underlayctl connectivity --kubeconfig /etc/kubernetes/admin.conf --settle 5s 2>&1"
+	said, err := w.On(ctx, kubeadm.First, command)
+	if err != nil || !strings.Contains(said, "Everything that was tried is open.") {
+		w.T.Fatalf("%v\n%s", err, said)
+	}
+	if !strings.Contains(said, "this machine is Node "+kubeadm.First) {
+		w.T.Errorf("it was run on a node, and doesn't say why load balancers are not tried:\n%s", said)
+	}
+	w.Step("underlayctl connectivity finds everything open")
+
+	const table = "inet spoilt"
+	w.Run("worker-2", "nft add table "+table+" && nft 'add chain "+table+" in { type filter hook prerouting priority -300; }' && "+
+		"nft 'add rule "+table+" in iifname \"private\" udp dport 8080 drop'")
+	said, err = w.On(ctx, kubeadm.First, command+"; echo exit code $?")
+	if err != nil || !strings.Contains(said, "exit code 1") || !strings.Contains(said, "Pods of different nodes: closed over IPv4: to worker-2 alone") {
+		w.T.Errorf("what is closed on worker-2 is not found: %v\n%s", err, said)
+	}
+	w.Run("worker-2", "nft delete table "+table)
+	w.Await("the namespace of connectivity to be gone", func(ctx context.Context) error {
+		left, err := w.On(ctx, kubeadm.First, "kubectl get namespaces --output name")
+		if err == nil && strings.Contains(left, "connectivity") {
+			err = errors.New(left)
+		}
+		return err
+	})
+	w.Step("underlayctl connectivity finds what is closed on worker-2, and leaves nothing")
 }
 
 // rollOut replaces every pod of ours, and no packet is lost.

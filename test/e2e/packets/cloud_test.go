@@ -52,7 +52,36 @@ func TestPodsOnTheCloud(t *testing.T) {
 	})
 	t.Run("the outside reaches no pod", func(t *testing.T) { closedToTheOutside(t, f, served[0]) })
 	t.Run("the cloud drops what is nobody's", func(t *testing.T) { foreignSource(t, f, one, two) })
+	t.Run("connectivity finds a route that the cloud has lost", func(t *testing.T) { lostRoute(t, f) })
 	t.Run("a machine joins, and another is given back", func(t *testing.T) { comeAndGo(t, f, pods, served[1]) })
+}
+
+// lostRoute expects that underlayctl connectivity finds which node's pods no route leads to, while
+// nobody is there to mend it.
+func lostRoute(t *testing.T, f *netlab.Lab) {
+	kubelets := runProbes(t, f)
+	_, client := rightsOf(t, f)
+	two := podCIDRs(t, f, "two")[0]
+	f.Manager.Kill()
+	if err := f.Cloud.DeleteRoute(f.Network.ID, two); err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, path := range []string{"one→two", "three→two", "two→one", "two→three"} {
+		want = append(want, "pod 4 closed "+path)
+	}
+	broken{name: "lost", want: append(want, "health-check 4 closed two→one", "health-check 4 closed two→three"), doctor: "network-unavailable"}.try(t, f, client, kubelets)
+	if err := f.StartManager(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the route is back", func() string {
+		for _, r := range f.Cloud.DataPlane().Networks[0].Routes {
+			if r.Destination == two {
+				return ""
+			}
+		}
+		return "there is none"
+	})
 }
 
 // comeAndGo expects the cloud's routes to follow machines: a new one's pods are

@@ -26,23 +26,11 @@ import (
 // that is well, and each thing that is broken is found where it is.
 func TestConnectivity(t *testing.T) {
 	f := start(t, netlab.Options{Metal: true, Machines: []string{"one", "two"}})
-	ctx, cancel := context.WithCancel(t.Context())
-	kubelets := f.RunPodsOf(ctx, cluster.Namespace, binaries.Agent)
-	t.Cleanup(func() {
-		cancel()
-		if err := kubelets.Wait(); err != nil {
-			t.Error(err)
-		}
-	})
+	kubelets := runProbes(t, f)
 	rights, client := rightsOf(t, f)
 	answerEverywhere(t, f)
-	two := f.Machine("two")
-	for _, c := range []struct {
-		name  string
-		spoil func(*testing.T)
-		mend  func(*testing.T)
-		want  []string // path, family, state and ends of what is not open
-	}{
+	one, two := f.Machine("one"), f.Machine("two")
+	for _, c := range []broken{
 		{name: "all is well"},
 		{
 			name: "a node that keeps its pods' IPv6 packets",
@@ -68,15 +56,64 @@ func TestConnectivity(t *testing.T) {
 			mend: func(t *testing.T) { unfilter(t, two) },
 			want: []string{"pod 4 narrow one→two"},
 		},
+		{
+			name: "a packet filter that drops what is forwarded, as Docker brings one",
+			spoil: func(t *testing.T) {
+				run(t, two, "nft", "add table ip filter; add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }")
+			},
+			mend:   func(t *testing.T) { run(t, two, "nft", "delete table ip filter") },
+			want:   []string{"pod 4 closed one→two", "pod 4 closed two→one", "pod 4 closed two→two", "health-check 4 closed two→one", "outside 4 closed two→198.51.100.2:7000"},
+			doctor: "network-at-risk",
+		},
+		{
+			name: "a route that is lost while no agent runs",
+			spoil: func(t *testing.T) {
+				one.KillAgent()
+				run(t, one, "ip", "route", "del", podCIDRs(t, f, "two")[0].String())
+			},
+			mend: func(t *testing.T) {
+				if err := one.RestartAgent(); err != nil {
+					t.Fatal(err)
+				}
+				if err := one.AwaitReady(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			},
+			want:   []string{"pod 4 closed one→two", "pod 4 closed two→one", "health-check 4 closed two→one"},
+			doctor: "agent",
+		},
+		{
+			name: "a node whose kube-proxy is gone, and its rules too",
+			spoil: func(t *testing.T) {
+				two.KillProxy()
+				run(t, two, "nft", "delete table ip kube-proxy; delete table ip6 kube-proxy")
+			},
+			mend: func(t *testing.T) { restartProxy(t, two) },
+			want: []string{
+				"service 4 closed two→", "service 6 closed two→",
+				"node-port 4 closed one→two", "node-port 4 closed two→two", "node-port 6 closed one→two", "node-port 6 closed two→two",
+				"health-check 4 closed one→two", "health-check 4 closed two→two", "health-check 6 closed one→two", "health-check 6 closed two→two",
+			},
+			doctor: "kube-proxy-node-ports",
+		},
+		{
+			name: "node ports that are open on loopback alone",
+			spoil: func(t *testing.T) {
+				two.NodePortAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+				restartProxy(t, two)
+			},
+			mend: func(t *testing.T) {
+				two.NodePortAddresses = nil
+				restartProxy(t, two)
+			},
+			want: []string{
+				"node-port 4 closed one→two", "node-port 4 closed two→two", "node-port 6 closed one→two", "node-port 6 closed two→two",
+				"health-check 4 closed one→two", "health-check 4 closed two→two", "health-check 6 closed one→two", "health-check 6 closed two→two",
+			},
+			doctor: "kube-proxy-node-ports",
+		},
 	} {
-		if !t.Run(c.name, func(t *testing.T) {
-			if c.spoil != nil {
-				c.spoil(t)
-				defer c.mend(t)
-			}
-			r := tried(t, f, client, kubelets)
-			notOpen(t, r, c.want)
-		}) {
+		if !t.Run(c.name, func(t *testing.T) { c.try(t, f, client, kubelets) }) {
 			break
 		}
 	}
@@ -95,6 +132,51 @@ func TestConnectivity(t *testing.T) {
 		nothingLeft(t, f)
 	})
 	t.Run("as a person runs it", func(t *testing.T) { theProgram(t, f, kubelets, rights) })
+}
+
+// broken is something that is not as it should be, and what is not open then.
+type broken struct {
+	name        string
+	spoil, mend func(*testing.T)
+	want        []string // path, family, state and ends of what is not open
+	doctor      string   // a check of doctor's that the findings name; empty: none knows
+}
+
+func (b broken) try(t *testing.T, f *netlab.Lab, client kubernetes.Interface, kubelets *netlab.Kubelets) {
+	if b.spoil != nil {
+		b.spoil(t)
+		defer b.mend(t)
+	}
+	r := tried(t, f, client, kubelets)
+	notOpen(t, r, b.want)
+	if b.doctor != "" && !slices.ContainsFunc(r.Findings, func(found connectivity.Finding) bool { return slices.Contains(found.Checks, b.doctor) }) {
+		t.Errorf("no finding names doctor's check %s: %+v", b.doctor, r.Findings)
+	}
+}
+
+// restartProxy returns when kube-proxy has told the kernel what it must do.
+func restartProxy(t *testing.T, m *netlab.Machine) {
+	t.Helper()
+	if err := m.RestartProxy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.AwaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// runProbes lets the pods of connectivity run, until the test's end.
+func runProbes(t *testing.T, f *netlab.Lab) *netlab.Kubelets {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	kubelets := f.RunPodsOf(ctx, cluster.Namespace, binaries.Agent)
+	t.Cleanup(func() {
+		cancel()
+		if err := kubelets.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	return kubelets
 }
 
 // rightsOf is a client with what deploy/underlayctl/connectivity.yaml grants, and its
@@ -201,8 +283,8 @@ func notOpen(t *testing.T, r connectivity.Report, want []string) {
 			}
 		}
 	}
-	if len(paths) != 10 {
-		t.Errorf("tried were %v, want 5 paths in 2 families", paths)
+	if len(paths) < 8 {
+		t.Errorf("tried were %v, want pods, a Service and the outside in 2 families, and node ports", paths)
 	}
 	if outcome := r.Outcome(); (outcome == connectivity.AllOpen) != (len(want) == 0) {
 		t.Errorf("the outcome is %v", outcome)

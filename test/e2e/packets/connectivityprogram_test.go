@@ -7,9 +7,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
+	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
@@ -19,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -111,13 +114,43 @@ func (s *said) Write(text []byte) (int, error) {
 	return s.all.Write(text)
 }
 
+// balance makes a Service whose load balancer is this host, which is no node and accepts.
+func balance(t *testing.T, f *netlab.Lab) {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(hostAddress, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	at := netip.MustParseAddrPort(l.Addr().String())
+	services := f.Client.CoreV1().Services(metav1.NamespaceDefault)
+	s, err := services.Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "balanced"},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: new("example.com/nobody"),
+			Ports: []corev1.ServicePort{{Port: int32(at.Port())}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: at.Addr().String()}}
+	if _, err := services.UpdateStatus(t.Context(), s, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hostAddress is where the API server of a lab is.
+const hostAddress = "192.168.250.1"
+
 // theProgram is what a person sees, and leaves behind.
 func theProgram(t *testing.T, f *netlab.Lab, kubelets *netlab.Kubelets, rights *rest.Config) {
 	p := programOf(t, rights, kubelets)
 	usual := []string{"--image=underlay-agent", "--settle=4s"}
+	balance(t, f)
 	out, code := p.run(t, nil, append(usual, "-o", "json")...)
 	var r connectivity.Report
-	if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 || len(r.Nodes) != 2 || len(r.Findings) > 0 || len(r.Results) != 48 {
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 || len(r.Nodes) != 2 || len(r.Findings) > 0 || len(r.Results) != 49 {
 		t.Errorf("exit code %d, %d results (%v):\n%s", code, len(r.Results), err, out)
 	}
 	nothingLeft(t, f)

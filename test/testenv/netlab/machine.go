@@ -43,6 +43,9 @@ type Machine struct {
 	// DetectLocal are the lines of kube-proxy's configuration, from its next start
 	// on, by which it tells local pods' packets; empty: by their interfaces' names.
 	DetectLocal string
+	// NodePortAddresses are where kube-proxy opens node ports, from its next start on; empty: at
+	// Addresses.
+	NodePortAddresses []netip.Prefix
 
 	lab     *Lab
 	number  int

@@ -226,6 +226,12 @@ func (m *Machine) proxyConfig(kubeconfig string) string {
 	for _, a := range m.Addresses() {
 		addresses = append(addresses, fmt.Sprintf("%s/%d", a, a.BitLen()))
 	}
+	if len(m.NodePortAddresses) > 0 {
+		addresses = nil
+		for _, p := range m.NodePortAddresses {
+			addresses = append(addresses, p.String())
+		}
+	}
 	return fmt.Sprintf(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: nftables
