@@ -45,7 +45,7 @@ func (p *project) begin(c change) *action {
 	if c.holds == nil {
 		c.holds = c.about
 	}
-	a := &action{change: c, id: p.nextID(), started: p.now, ends: p.now.Add(p.duration())}
+	a := &action{change: c, id: p.nextID(), started: p.now, ends: p.now.Add(p.duration(c.command))}
 	next := p.actions.next
 	p.actions.next = fate{}
 	a.failure = next.fails
@@ -61,7 +61,11 @@ func (p *project) begin(c change) *action {
 	return a
 }
 
-func (p *project) duration() time.Duration {
+// duration is how long an action of a command runs.
+func (p *project) duration(command string) time.Duration {
+	if times := p.opts.ActionTimes[command]; len(times) > 0 {
+		return times[p.rand.IntN(len(times))]
+	}
 	d := p.opts.ActionTime
 	if p.opts.ActionJitter > 0 {
 		d += time.Duration(p.rand.Int64N(int64(p.opts.ActionJitter)))

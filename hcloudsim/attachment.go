@@ -99,7 +99,7 @@ func (p *project) findPlace(n *network, wish place) (*attachment, error) {
 		if a.ip, err = n.usable("ip", *wish.ip, subnets, taken); err != nil {
 			return nil, err
 		}
-	} else if a.ip = n.firstFree(subnets, taken); !a.ip.IsValid() {
+	} else if a.ip = n.free(subnets, taken, p.opts.AddressesInTurn); !a.ip.IsValid() {
 		return nil, errRefused("no_subnet_available", "no subnet of network %d has a free IP", n.id)
 	}
 	taken[a.ip] = true
@@ -174,11 +174,20 @@ func (n *network) reserved(ip netip.Addr) bool {
 	return s != nil && (ip == s.ipRange.Addr() || !s.ipRange.Contains(ip.Next()))
 }
 
-func (n *network) firstFree(subnets []*subnet, taken map[netip.Addr]bool) netip.Addr {
+// free picks an address that nobody has: the first of the first subnet that has one, or, in turn,
+// the first behind the last that was picked there.
+func (n *network) free(subnets []*subnet, taken map[netip.Addr]bool, inTurn bool) netip.Addr {
 	for _, s := range subnets {
-		for ip := s.ipRange.Addr(); s.ipRange.Contains(ip); ip = ip.Next() {
-			if !taken[ip] && !n.reserved(ip) {
-				return ip
+		first := s.ipRange.Addr()
+		if inTurn && s.picked.IsValid() {
+			first = s.picked.Next()
+		}
+		for _, from := range []netip.Addr{first, s.ipRange.Addr()} {
+			for ip := from; s.ipRange.Contains(ip); ip = ip.Next() {
+				if !taken[ip] && !n.reserved(ip) {
+					s.picked = ip
+					return ip
+				}
 			}
 		}
 	}

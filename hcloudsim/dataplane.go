@@ -12,11 +12,23 @@ import (
 // DataPlane is all that traffic depends on, as of one moment: what a router
 // would forward by, and what a proxy would send where. It is the reader's own.
 type DataPlane struct {
+	Servers       []PlaneServer       `json:"servers"`
 	Networks      []PlaneNetwork      `json:"networks"`
 	LoadBalancers []PlaneLoadBalancer `json:"load_balancers"`
 	FloatingIPs   []PlaneFloatingIP   `json:"floating_ips"`
 	// ProxyHeaderInChecks never changes, see [Options.ProxyHeaderInChecks].
 	ProxyHeaderInChecks bool `json:"proxy_header_in_checks"`
+	// ServeUnjudged neither, see [Options.ServeUnjudged].
+	ServeUnjudged bool `json:"serve_unjudged"`
+}
+
+// PlaneServer is a server with its public addresses.
+type PlaneServer struct {
+	ID   int64        `json:"id"`
+	IPv4 netip.Addr   `json:"ipv4"` // zero: none
+	IPv6 netip.Prefix `json:"ipv6"` // the /64; zero: none
+	// Running: it has power, and is not being built or started any more.
+	Running bool `json:"running"`
 }
 
 // PlaneNetwork is a network with who is in it. What an action is still
@@ -26,8 +38,27 @@ type PlaneNetwork struct {
 	IPRange netip.Prefix   `json:"ip_range"`
 	Gateway netip.Addr     `json:"gateway"`
 	Subnets []netip.Prefix `json:"subnets"`
-	Routes  []RouteSeed    `json:"routes"`
-	Members []PlaneMember  `json:"members"`
+	// VSwitches are those of the subnets that are coupled with a vSwitch.
+	VSwitches []PlaneVSwitch `json:"vswitches"`
+	// ExposeRoutes makes the routes known to the gateways of those.
+	ExposeRoutes bool        `json:"expose_routes_to_vswitch"`
+	Routes       []RouteSeed `json:"routes"`
+	// Building are routes whose actions run, with [Options.Foretell].
+	Building []PlaneBuilding `json:"building,omitempty"`
+	Members  []PlaneMember   `json:"members"`
+}
+
+// PlaneBuilding is a route that an action is adding, and when that ends.
+type PlaneBuilding struct {
+	RouteSeed
+	Ends time.Time `json:"ends"`
+}
+
+// PlaneVSwitch is a subnet that is coupled with a vSwitch.
+type PlaneVSwitch struct {
+	ID      int64        `json:"id"` // of the vSwitch
+	Range   netip.Prefix `json:"range"`
+	Gateway netip.Addr   `json:"gateway"`
 }
 
 // PlaneMember is a server or a load balancer in a network.
@@ -70,22 +101,35 @@ func (s *Simulator) DataPlane() DataPlane {
 
 func (p *project) dataPlane() DataPlane {
 	return DataPlane{
+		Servers:       rendered(p.servers.rows, p.planeServer),
 		Networks:      rendered(p.networks.rows, p.planeNetwork),
 		LoadBalancers: rendered(p.loadBalancers.rows, p.planeLoadBalancer),
 		FloatingIPs:   rendered(p.floatingIPs.rows, p.planeFloatingIP),
 
 		ProxyHeaderInChecks: p.opts.ProxyHeaderInChecks,
+		ServeUnjudged:       p.opts.ServeUnjudged,
 	}
 }
 
+func (p *project) planeServer(s *server) PlaneServer {
+	return PlaneServer{ID: s.id, IPv4: s.ipv4, IPv6: s.ipv6, Running: s.status == statusRunning}
+}
+
 func (p *project) planeNetwork(n *network) PlaneNetwork {
-	out := PlaneNetwork{ID: n.id, IPRange: n.ipRange, Gateway: n.gateway()}
+	out := PlaneNetwork{ID: n.id, IPRange: n.ipRange, Gateway: n.gateway(), ExposeRoutes: n.exposeRoutes}
 	for _, s := range n.subnets {
-		if !s.pending {
-			out.Subnets = append(out.Subnets, s.ipRange)
+		if s.pending {
+			continue
+		}
+		out.Subnets = append(out.Subnets, s.ipRange)
+		if s.kind == subnetVSwitch {
+			out.VSwitches = append(out.VSwitches, PlaneVSwitch{ID: s.vSwitch, Range: s.ipRange, Gateway: s.gateway(n)})
 		}
 	}
 	for _, r := range n.routes {
+		if p.opts.Foretell && r.ends.After(p.now) {
+			out.Building = append(out.Building, PlaneBuilding{RouteSeed{Destination: r.destination, Gateway: r.gateway}, r.ends})
+		}
 		if !r.pending {
 			out.Routes = append(out.Routes, RouteSeed{Destination: r.destination, Gateway: r.gateway})
 		}
@@ -126,13 +170,14 @@ func (p *project) planeLoadBalancer(lb *loadBalancer) PlaneLoadBalancer {
 
 // equal is called for every change: only what holds pointers is left to reflect.
 func (d DataPlane) equal(other DataPlane) bool {
-	return slices.EqualFunc(d.Networks, other.Networks, PlaneNetwork.equal) && slices.Equal(d.FloatingIPs, other.FloatingIPs) &&
+	return slices.Equal(d.Servers, other.Servers) &&
+		slices.EqualFunc(d.Networks, other.Networks, PlaneNetwork.equal) && slices.Equal(d.FloatingIPs, other.FloatingIPs) &&
 		slices.EqualFunc(d.LoadBalancers, other.LoadBalancers, PlaneLoadBalancer.equal)
 }
 
 func (n PlaneNetwork) equal(other PlaneNetwork) bool {
-	return n.ID == other.ID && n.IPRange == other.IPRange &&
-		slices.Equal(n.Subnets, other.Subnets) && slices.Equal(n.Routes, other.Routes) &&
+	return n.ID == other.ID && n.IPRange == other.IPRange && n.ExposeRoutes == other.ExposeRoutes &&
+		slices.Equal(n.Subnets, other.Subnets) && slices.Equal(n.VSwitches, other.VSwitches) && slices.Equal(n.Routes, other.Routes) && slices.Equal(n.Building, other.Building) &&
 		slices.EqualFunc(n.Members, other.Members, func(a, b PlaneMember) bool {
 			return a.Kind == b.Kind && a.ID == b.ID && a.IP == b.IP && slices.Equal(a.Aliases, b.Aliases)
 		})

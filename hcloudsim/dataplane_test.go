@@ -114,3 +114,37 @@ func TestOnChangeMayChange(t *testing.T) {
 		t.Errorf("data plane has %+v", got)
 	}
 }
+
+// Who is to lead packets before an action ends is told of the route at its start; of one that fails, never.
+func TestForetell(t *testing.T) {
+	for _, atOnce := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var told []string
+			sim := newSim(hcloudsim.Options{ActionTime: actionTime, EffectsAtOnce: atOnce, Foretell: true})
+			c, n := client(sim), seedNetwork(t, sim)
+			look := func() {
+				plane := sim.DataPlane().Networks[0]
+				said := fmt.Sprintf("%d routes", len(plane.Routes))
+				for _, b := range plane.Building {
+					said += fmt.Sprintf(", %s in %s", b.Destination, time.Until(b.Ends))
+				}
+				told = append(told, said)
+			}
+			noError(t, addRoute(t, c, n, "10.244.0.0/24", "10.0.0.2"))
+			look()
+			time.Sleep(actionTime)
+			look()
+			noError(t, sim.Inject(hcloudsim.Fault{Match: "POST /networks/{id}/actions/add_route", FailAction: "action_failed"}))
+			noError(t, addRoute(t, c, n, "10.244.1.0/24", "10.0.0.2"))
+			look()
+			at := 0
+			if atOnce {
+				at = 1
+			}
+			want := fmt.Sprintf("%d routes, 10.244.0.0/24 in %s; 1 routes; 1 routes", at, actionTime)
+			if got := strings.Join(told, "; "); got != want {
+				t.Errorf("effects at once %v: told of %s, want %s", atOnce, got, want)
+			}
+		})
+	}
+}

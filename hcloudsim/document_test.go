@@ -55,7 +55,7 @@ func document() string {
 	}
 	var out strings.Builder
 	out.WriteString(documentIntro)
-	for _, name := range []string{"servers", "networks", "load_balancers", "primary_ips", "floating_ips", "certificates", "ssh_keys", "images", "locations", "server_types", "load_balancer_types", "actions"} {
+	for _, name := range []string{"servers", "networks", "load_balancers", "primary_ips", "floating_ips", "certificates", "ssh_keys", "images", "locations", "server_types", "load_balancer_types", "pricing", "actions"} {
 		title := strings.ReplaceAll(strings.ReplaceAll(name, "_", " "), " ips", " IPs")
 		fmt.Fprintf(&out, "\n## %s%s\n\n| operation | simulated | validated |\n|---|---|---|\n", strings.ToUpper(title[:1]), title[1:])
 		for _, row := range groups[name] {

@@ -47,6 +47,7 @@ func catalogOperations() []operation {
 		{"GET", "/server_types/{id}", catalogGet("server_type", machines, serverTypeKey)},
 		{"GET", "/load_balancer_types", catalogList("load_balancer_types", balancers, loadBalancerTypeKey)},
 		{"GET", "/load_balancer_types/{id}", catalogGet("load_balancer_type", balancers, loadBalancerTypeKey)},
+		{"GET", "/pricing", (*call).pricing},
 	}
 }
 

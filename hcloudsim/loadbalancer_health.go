@@ -113,7 +113,8 @@ func (s *Simulator) SetTargetFinding(loadBalancer int64, target TargetID, listen
 
 // HealthyTargets are those that a service of a load balancer sends new
 // connections to now: what the API shows as healthy for its listen port, if it
-// can be reached. A service that there isn't has none.
+// can be reached; with [Options.ServeUnjudged] also what it shows as unknown. A
+// service that there isn't has none.
 func (s *Simulator) HealthyTargets(loadBalancer int64, listenPort int) []PlaneTarget {
 	p, unlock := s.present()
 	defer unlock()
@@ -131,12 +132,17 @@ func (s *Simulator) HealthyTargets(loadBalancer int64, listenPort int) []PlaneTa
 			continue
 		}
 		for _, id := range p.targetIDs(t) {
-			if address := p.addressOf(lb, t, id); address.IsValid() && p.findingOf(lb, service, t, id).Health == HealthHealthy {
+			if address := p.addressOf(lb, t, id); address.IsValid() && p.serves(p.findingOf(lb, service, t, id).Health) {
 				out = append(out, PlaneTarget{id, address})
 			}
 		}
 	}
 	return out
+}
+
+// serves reports whether a target of this health gets connections.
+func (p *project) serves(health Health) bool {
+	return health == HealthHealthy || p.opts.ServeUnjudged && health == HealthUnknown
 }
 
 // findingOf is what a service thinks of a target: what was set, what the prober

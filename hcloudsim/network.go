@@ -3,6 +3,7 @@ package hcloudsim
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
@@ -24,13 +25,15 @@ type subnet struct {
 	ipRange netip.Prefix
 	zone    string
 	vSwitch int64
-	pending bool // an action is still building it
+	pending bool       // an action is still building it
+	picked  netip.Addr // the last that was picked for a member, see [Options.AddressesInTurn]
 }
 
 type route struct {
 	destination netip.Prefix
 	gateway     netip.Addr
 	pending     bool
+	ends        time.Time // when the action that adds it ends well; zero: it never does, or was seeded
 }
 
 func (n *network) ref() ref            { return ref{kindNetwork, n.id} }

@@ -29,12 +29,16 @@ func (c *call) addRoute() (reply, error) {
 		return reply{}, err
 	}
 	r.pending = true
-	return c.started(c.begin(change{
+	a := c.begin(change{
 		command: "add_route",
 		about:   []ref{n.ref()},
 		finish:  func() { r.pending = false },
 		undo:    func() { n.drop(r) },
-	}))
+	})
+	if a.failure == nil {
+		r.ends = a.ends
+	}
+	return c.started(a)
 }
 
 // placeRoute judges a route and enters it.

@@ -30,6 +30,10 @@ type Options struct {
 	ActionTime time.Duration
 	// ActionJitter adds up to this much to each action.
 	ActionJitter time.Duration
+	// ActionTimes are how long actions were measured to take, by their command:
+	// add_route. One of a command's times is drawn for each of its actions, by
+	// the seed, in place of ActionTime and ActionJitter.
+	ActionTimes map[string][]time.Duration
 	// EffectsAtOnce shows what an action does from its start. Otherwise it
 	// shows when the action has ended, which is all that the API promises.
 	EffectsAtOnce bool
@@ -37,7 +41,7 @@ type Options struct {
 	Busy Busy
 	// Latency delays each request before it is looked at.
 	Latency time.Duration
-	// Seed makes the jitter repeatable.
+	// Seed makes the jitter, and what is drawn of ActionTimes, repeatable.
 	Seed uint64
 
 	RateLimit  int     // requests that a full budget holds; default 3600
@@ -87,6 +91,10 @@ type Options struct {
 	// the description lists it for the operation. Otherwise it moves, as the description's
 	// introduction says ("at any time").
 	RefuseReassign bool
+	// AddressesInTurn gives out a network's addresses in turn: one that was given
+	// back only after those behind it. Otherwise a member gets the first that is
+	// free in its subnet. No source tells which.
+	AddressesInTurn bool
 	// HealthyAfter is how long a target's health is unknown before it turns
 	// healthy, counted from when the target or the service came to be.
 	HealthyAfter time.Duration
@@ -94,6 +102,9 @@ type Options struct {
 	// begin with its header, as connections of clients do. Whether the real
 	// cloud's do is not documented.
 	ProxyHeaderInChecks bool
+	// ServeUnjudged lets targets get connections whose health is unknown, see
+	// [Simulator.HealthyTargets]. Whether the real ones do is not documented.
+	ServeUnjudged bool
 	// Prober, if set, judges targets instead of time: it is asked once in each
 	// interval of the health check in which somebody looks, and a status changes
 	// after as many equal answers as the check has retries. It is called with
@@ -106,7 +117,10 @@ type Options struct {
 	ActionLogSize int
 	// OnRequest, if set, is told of each request once its answer is known.
 	OnRequest func(Request)
-	// OnChange, if set, is told of each change of routes, attachments, load
+	// Foretell has routes in the [DataPlane] from the start of the actions that add them, beside those that
+	// the API shows, for who has them lead packets before an action ends.
+	Foretell bool
+	// OnChange, if set, is told of each change of servers, routes, attachments, load
 	// balancers and floating IPs, so that a router and proxies can follow: with the whole state,
 	// in order, one at a time, without the simulator's lock. A change that a
 	// request makes is usually told before its reply; the end of an action when

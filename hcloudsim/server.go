@@ -25,6 +25,7 @@ type server struct {
 	serverType schema.ServerType
 	location   schema.Location
 	image      *schema.Image
+	userData   string
 	ipv4       netip.Addr   // zero: none
 	ipv6       netip.Prefix // the /64; zero: none
 	private    []*attachment

@@ -10,7 +10,7 @@ import (
 )
 
 // serverRequest is schema's ServerCreateRequest as far as it is simulated.
-// User data is accepted: nothing of it shows in the API.
+// User data is kept for [Simulator.UserData]: nothing of it shows in the API.
 type serverRequest struct {
 	Name             string             `json:"name"`
 	ServerType       schema.IDOrName    `json:"server_type"`
@@ -190,7 +190,7 @@ func (p *project) newServer(req serverRequest) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{base: base{name: req.Name, labels: labels}, status: statusRunning, serverType: t, location: location}
+	s := &server{base: base{name: req.Name, labels: labels}, status: statusRunning, serverType: t, location: location, userData: req.UserData}
 	if req.Image != nil {
 		if s.image, err = p.imageFor(*req.Image, t); err != nil {
 			return nil, err

@@ -19,6 +19,18 @@ func (s *Simulator) Server(id int64) (schema.Server, bool) {
 	return renderedOne(&p.servers, id, p.renderServer)
 }
 
+// UserData returns what a server was given for its first boot. The API never shows it, and it is no
+// part of a snapshot.
+func (s *Simulator) UserData(server int64) (userData string, known bool) {
+	p, unlock := s.present()
+	defer unlock()
+	found, known := p.servers.get(server)
+	if !known {
+		return "", false
+	}
+	return found.userData, true
+}
+
 // Networks returns every network, oldest first.
 func (s *Simulator) Networks() []schema.Network {
 	p, unlock := s.present()

@@ -45,7 +45,6 @@ func Omissions() []Omission {
 	return []Omission{
 		{"/datacenters*", "removed from the API"},
 		{"/firewalls*", "the simulator has no packets to filter"},
-		{"/pricing", "prices are those of the types"},
 		{"/load_balancers/{id}/metrics", "there is no traffic to measure"},
 		{"/servers/{id}/metrics", "there is no load to measure"},
 		{"/servers/{id}/actions/add_to_placement_group", "there are no placement groups"},

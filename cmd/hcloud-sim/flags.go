@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +12,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim/profile"
+	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 )
 
 const help = `hcloud-sim serves a simulated Hetzner Cloud project: servers, networks, load
@@ -59,55 +63,122 @@ type config struct {
 	state               []byte // a snapshot to start from; empty: none
 	// countMembers has the servers in vSwitches count as attached.
 	countMembers bool
+	profile      string // the file; empty: none
+	measured     profile.Profile
 }
 
+// texts are flags whose values have yet to be judged.
+type texts struct {
+	token, tokenFile, seed, state, busy string
+	owned                               []string
+}
+
+// parseFlags reads the flags twice: what a profile says is their default, and only they say where
+// the profile is.
 func parseFlags(args []string, out io.Writer) (config, error) {
 	var c config
-	var token, tokenFile, seed, state, busy string
-	var owned []string
-	flags := pflag.NewFlagSet("hcloud-sim", pflag.ContinueOnError)
-	flags.SortFlags = false
-	flags.Usage = func() { fmt.Fprint(out, help, flags.FlagUsages()) }
-	flags.StringVar(&c.listen, "listen", "127.0.0.1:8470", "address of the API, which is below /v1")
-	flags.StringVar(&c.adminListen, "admin-listen", "127.0.0.1:8471", "address of the admin endpoints, which are below /_sim; empty: none")
-	flags.StringVar(&token, "token", "", "the only bearer token that is accepted; empty: any")
-	flags.StringVar(&tokenFile, "token-file", "", "file with the token")
-	flags.StringVar(&seed, "seed", "", "YAML file with what exists from the start")
-	flags.StringVar(&state, "state", "", "JSON file with a snapshot to start from, see /_sim/state; instead of --seed")
-	flags.DurationVar(&c.options.ActionTime, "action-time", 0, "how long an action runs")
-	flags.DurationVar(&c.options.ActionJitter, "action-jitter", 0, "up to this much is added to it")
-	flags.BoolVar(&c.options.EffectsAtOnce, "effects-at-once", false, "show what an action does from its start, not from its end")
-	flags.DurationVar(&c.options.Latency, "latency", 0, "delay of every request")
-	flags.DurationVar(&c.options.HealthyAfter, "healthy-after", 0, "how long a load balancer's target is unknown before it is healthy")
-	flags.BoolVar(&c.options.ProxyHeaderInChecks, "proxy-header-in-checks", false, "health checks of services with the PROXY protocol begin with its header")
-	flags.StringVar(&busy, "busy-code", "conflict", "error of a change while another runs on the same resource: conflict or locked")
-	flags.BoolVar(&c.options.RefuseIPv6Targets, "refuse-ipv6-targets", false, "take only IPv4 addresses of dedicated servers as targets of load balancers")
-	flags.BoolVar(&c.options.OneTargetPerServer, "one-target-per-server", false, "refuse a second target of a server at another address of it")
-	flags.TextVar(&c.options.IPv6Source, "ipv6-source", netip.Addr{}, "address from which load balancers connect to IPv6 addresses; empty: each from its own")
-	flags.BoolVar(&c.countMembers, "count-vswitch-members", false, "dedicated servers in a vSwitch count toward --attachment-limit of the network that is coupled with it")
-	flags.BoolVar(&c.options.OneVSwitchSubnet, "one-vswitch-subnet", false, "refuse a second subnet of type vswitch in a network")
-	flags.BoolVar(&c.options.ZoneIgnoresPrimaryIPs, "zone-ignores-primary-ips", false, "place a load balancer in a network zone without regard to where its primary IPs are")
-	flags.BoolVar(&c.options.RefuseReassign, "refuse-reassign", false, "refuse to assign a floating IP that a server has, before it is unassigned")
-	flags.StringSliceVar(&owned, "owned-ip", nil, "address of a dedicated server, which may be a load balancer's target; may be given again")
-	for _, limit := range c.limits() {
-		flags.IntVar(limit.value, limit.flag, limit.otherwise, limit.of+"; -1: no limit")
-	}
-	c.robot.flags(flags)
+	flags, _ := c.flags(out)
 	if err := flags.Parse(args); err != nil {
 		return c, err
 	}
-	c.robot.options.Latency = c.options.Latency
-
 	var errs []error
+	var defaults config
+	if c.profile != "" {
+		var err error
+		if defaults, err = profiled(c.profile); err != nil {
+			errs = append(errs, fmt.Errorf("--profile=%s: %w", c.profile, err))
+		}
+	}
+	c = defaults
+	flags, given := c.flags(out)
+	if err := flags.Parse(args); err != nil {
+		return c, err
+	}
+	c.outrank(flags.Changed)
+
 	if flags.NArg() > 0 {
 		errs = append(errs, fmt.Errorf("argument %q: there are only flags, see --help", flags.Arg(0)))
 	}
 	for _, limit := range c.limits() {
 		errs = append(errs, checkLimit(limit.flag, *limit.value))
 	}
-	errs = append(errs, c.setOwned(owned), c.setBusy(busy), c.setToken(token, tokenFile), c.loadSeed(seed), c.loadState(state, seed))
+	errs = append(errs, c.setOwned(given.owned), c.setBusy(given.busy), c.setToken(given.token, given.tokenFile),
+		c.loadSeed(given.seed), c.loadState(given.state, given.seed))
 	errs = append(errs, c.robot.check(!c.seed.Robot.empty()))
 	return c, errors.Join(errs...)
+}
+
+// profiled is what a profile's file says.
+func profiled(file string) (config, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return config{}, err
+	}
+	measured, err := profile.Read(bytes.NewReader(content))
+	if err != nil {
+		return config{}, err
+	}
+	c := config{options: hcloudsim.Options{}.With(measured.Cloud), measured: measured}
+	c.robot.options = robotsim.Options{}.With(measured.Robot)
+	return c, nil
+}
+
+// outrank drops what was measured where a flag says something else with other words.
+func (c *config) outrank(changed func(flag string) bool) {
+	if changed("action-time") || changed("action-jitter") {
+		c.options.ActionTimes = nil
+	}
+	if changed("robot-vswitch-time") {
+		c.robot.options.VSwitchTimes = nil
+	}
+	if changed("latency") || c.profile == "" {
+		c.robot.options.Latency = c.options.Latency
+	}
+}
+
+// flags are all of them; what c has is their default.
+func (c *config) flags(out io.Writer) (*pflag.FlagSet, *texts) {
+	var t texts
+	o := &c.options
+	flags := pflag.NewFlagSet("hcloud-sim", pflag.ContinueOnError)
+	flags.SortFlags = false
+	flags.Usage = func() { fmt.Fprint(out, help, flags.FlagUsages()) }
+	flags.StringVar(&c.listen, "listen", "127.0.0.1:8470", "address of the API, which is below /v1")
+	flags.StringVar(&c.adminListen, "admin-listen", "127.0.0.1:8471", "address of the admin endpoints, which are below /_sim; empty: none")
+	flags.StringVar(&t.token, "token", "", "the only bearer token that is accepted; empty: any")
+	flags.StringVar(&t.tokenFile, "token-file", "", "file with the token")
+	flags.StringVar(&t.seed, "seed", "", "YAML file with what exists from the start")
+	flags.StringVar(&t.state, "state", "", "JSON file with a snapshot to start from, see /_sim/state; instead of --seed")
+	flags.StringVar(&c.profile, "profile", c.profile, "file of underlayctl measure: behave as the cloud that it measured; a flag outranks what the file says")
+	flags.DurationVar(&o.ActionTime, "action-time", 0, "how long an action runs")
+	flags.DurationVar(&o.ActionJitter, "action-jitter", 0, "up to this much is added to it")
+	flags.BoolVar(&o.EffectsAtOnce, "effects-at-once", o.EffectsAtOnce, "show what an action does from its start, not from its end")
+	flags.DurationVar(&o.Latency, "latency", o.Latency, "delay of every request")
+	flags.DurationVar(&o.HealthyAfter, "healthy-after", 0, "how long a load balancer's target is unknown before it is healthy")
+	flags.BoolVar(&o.ProxyHeaderInChecks, "proxy-header-in-checks", o.ProxyHeaderInChecks, "health checks of services with the PROXY protocol begin with its header")
+	flags.BoolVar(&o.ServeUnjudged, "serve-unjudged", o.ServeUnjudged, "targets whose health is unknown get connections, for who follows the data plane")
+	flags.StringVar(&t.busy, "busy-code", codeOf(o.Busy), "error of a change while another runs on the same resource: conflict or locked")
+	flags.BoolVar(&o.AddressesInTurn, "addresses-in-turn", o.AddressesInTurn, "give out a network's addresses in turn, not the first that is free")
+	flags.BoolVar(&o.RefuseIPv6Targets, "refuse-ipv6-targets", o.RefuseIPv6Targets, "take only IPv4 addresses of dedicated servers as targets of load balancers")
+	flags.BoolVar(&o.OneTargetPerServer, "one-target-per-server", o.OneTargetPerServer, "refuse a second target of a server at another address of it")
+	flags.TextVar(&o.IPv6Source, "ipv6-source", o.IPv6Source, "address from which load balancers connect to IPv6 addresses; empty: each from its own")
+	flags.BoolVar(&c.countMembers, "count-vswitch-members", false, "dedicated servers in a vSwitch count toward --attachment-limit of the network that is coupled with it")
+	flags.BoolVar(&o.OneVSwitchSubnet, "one-vswitch-subnet", o.OneVSwitchSubnet, "refuse a second subnet of type vswitch in a network")
+	flags.BoolVar(&o.ZoneIgnoresPrimaryIPs, "zone-ignores-primary-ips", o.ZoneIgnoresPrimaryIPs, "place a load balancer in a network zone without regard to where its primary IPs are")
+	flags.BoolVar(&o.RefuseReassign, "refuse-reassign", o.RefuseReassign, "refuse to assign a floating IP that a server has, before it is unassigned")
+	flags.StringSliceVar(&t.owned, "owned-ip", nil, "address of a dedicated server, which may be a load balancer's target; may be given again")
+	for _, limit := range c.limits() {
+		flags.IntVar(limit.value, limit.flag, cmp.Or(*limit.value, limit.otherwise), limit.of+"; -1: no limit")
+	}
+	c.robot.flags(flags)
+	return flags, &t
+}
+
+func codeOf(b hcloudsim.Busy) string {
+	if b == hcloudsim.BusyLocked {
+		return profile.Locked
+	}
+	return profile.Conflict
 }
 
 // limit is a flag for one of the options' limits.
@@ -153,9 +224,9 @@ func checkLimit(flag string, limit int) error {
 
 func (c *config) setBusy(code string) error {
 	switch code {
-	case "conflict":
+	case profile.Conflict:
 		c.options.Busy = hcloudsim.BusyConflict
-	case "locked":
+	case profile.Locked:
 		c.options.Busy = hcloudsim.BusyLocked
 	default:
 		return fmt.Errorf("--busy-code=%s: must be conflict or locked", code)
@@ -207,4 +278,18 @@ func (c *config) loadSeed(file string) error {
 		return fmt.Errorf("--seed=%s: %w", file, err)
 	}
 	return nil
+}
+
+// origin is where the profile comes from, as far as it says, for the log.
+func (c config) origin() []any {
+	said, p := []any{"profile", c.profile}, c.measured
+	if !p.Measured.IsZero() {
+		said = append(said, "measured", p.Measured)
+	}
+	for _, about := range []struct{ key, value string }{{"endpoint", p.Endpoint}, {"location", p.Location}, {"with", p.With}} {
+		if about.value != "" {
+			said = append(said, about.key, about.value)
+		}
+	}
+	return said
 }

@@ -66,6 +66,12 @@ func run(ctx context.Context, args []string, out, diagnostics io.Writer) error {
 			return fmt.Errorf("--state: %w", err)
 		}
 	}
+	if config.profile != "" {
+		logger.Info("behaving as a measured cloud", config.origin()...)
+	}
+	if unused := config.options.UnusedTimes(); len(unused) > 0 {
+		logger.Warn("the profile has times of actions that there are none of here", "commands", unused)
+	}
 	if config.options.Token == "" {
 		logger.Warn("every token is accepted; set --token or --token-file to check it")
 	}

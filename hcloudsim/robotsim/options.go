@@ -29,6 +29,11 @@ type Options struct {
 
 	// VSwitchTime is how long a vSwitch is in process after a change.
 	VSwitchTime time.Duration
+	// VSwitchTimes are how long it was measured to be. One of them is drawn for
+	// each change, by the seed, in place of VSwitchTime.
+	VSwitchTimes []time.Duration
+	// Seed makes what is drawn repeatable.
+	Seed uint64
 	// FailoverTime is how long it takes until a failover address is routed
 	// elsewhere, and the request is answered: 40 to 60 s at the real service.
 	FailoverTime time.Duration

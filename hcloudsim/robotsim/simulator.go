@@ -1,6 +1,7 @@
 package robotsim
 
 import (
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -65,12 +66,15 @@ type account struct {
 	failovers []*failover
 	lastID    int64
 	count     uint32 // of public addresses given away
+	rand      *rand.Rand
 }
 
 // firstID keeps IDs apart from those that seeds are likely to choose.
 const firstID = 1000
 
-func newAccount(opts Options) *account { return &account{opts: opts, now: time.Now(), lastID: firstID} }
+func newAccount(opts Options) *account {
+	return &account{opts: opts, now: time.Now(), lastID: firstID, rand: rand.New(rand.NewPCG(opts.Seed, 0))}
+}
 
 // at lets happen what time has brought about.
 func (a *account) at(now time.Time) {

@@ -64,8 +64,16 @@ func (c *call) change(v *vSwitch, members ...*member) {
 	for _, m := range members {
 		m.status, m.fails = statusInProcess, c.fault.FailChange
 	}
-	v.busy, v.until = true, c.now.Add(c.opts.VSwitchTime)
+	v.busy, v.until = true, c.now.Add(c.vSwitchTime())
 	v.at(c.now)
+}
+
+// vSwitchTime is how long a change takes.
+func (a *account) vSwitchTime() time.Duration {
+	if times := a.opts.VSwitchTimes; len(times) > 0 {
+		return times[a.rand.IntN(len(times))]
+	}
+	return a.opts.VSwitchTime
 }
 
 type vSwitchBody struct {

@@ -140,6 +140,7 @@ func (d *driver) catalog() {
 	d.must(d.c.ServerType.GetByID(ctx, 104))
 	d.must(d.c.LoadBalancerType.List(ctx, hcloud.LoadBalancerTypeListOpts{Name: "lb11"}))
 	d.must(d.c.LoadBalancerType.GetByID(ctx, 1))
+	d.must(d.c.Pricing.Get(ctx))
 	d.must(d.c.Image.List(ctx, hcloud.ImageListOpts{
 		Name: "debian-12", Type: []hcloud.ImageType{hcloud.ImageTypeSystem}, Architecture: []hcloud.Architecture{hcloud.ArchitectureX86},
 		Status: []hcloud.ImageStatus{hcloud.ImageStatusAvailable}, Sort: []string{"id"}, IncludeDeprecated: true,

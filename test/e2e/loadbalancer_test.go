@@ -89,7 +89,9 @@ func TestAServiceGetsALoadBalancer(t *testing.T) {
 // found again; there is never a second one.
 func TestALoadBalancerIsNeverMadeTwice(t *testing.T) {
 	t.Parallel()
-	c := start(t, hcloudsim.Options{ActionTime: 2 * time.Second})
+	c := start(t, hcloudsim.Options{
+		ActionTime: 2 * time.Second, ActionTimes: map[string][]time.Duration{"create_load_balancer": {2 * time.Second}},
+	})
 	first := startManager(t, c, cluster.ManagerOptions{})
 	addMachine(t, c, "node-0")
 	eventually(t, 60*time.Second, "the Node is served", allServed(t, c, 1))

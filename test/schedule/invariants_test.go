@@ -362,10 +362,19 @@ func (v *invariants) heard(sent sending, body []byte, answer *http.Response) {
 	if !strings.HasSuffix(sent.path, "/actions/delete_route") || answer.StatusCode >= 300 {
 		return
 	}
-	var route struct{ Destination, Gateway string }
-	if json.Unmarshal(body, &route) == nil {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		v.deletes[deletion(route.Destination, route.Gateway)] = sent
+	var route struct {
+		Destination netip.Prefix
+		Gateway     netip.Addr
+	}
+	if json.Unmarshal(body, &route) != nil {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	key := deletion(route.Destination.String(), route.Gateway.String())
+	v.deletes[key] = sent
+	// In a cloud that shows effects at once the route went before the answer came.
+	if at, gone := v.ended[key]; gone && !at.Before(sent.at) && v.routes[route.Destination] != route.Gateway {
+		v.deleted(route.Destination, route.Gateway)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/test/testenv/measured"
 )
 
 const (
@@ -29,11 +30,15 @@ type project struct {
 }
 
 func newProject(seed uint64, changed func(hcloudsim.DataPlane)) (*project, error) {
-	p := &project{sim: hcloudsim.New(hcloudsim.Options{
+	options, err := measured.Cloud(hcloudsim.Options{
 		Token: token, OnChange: changed, Seed: seed, Latency: 20 * time.Millisecond,
 		ActionTime: 200 * time.Millisecond, ActionJitter: 400 * time.Millisecond,
 		AttachmentLimit: hcloudsim.Unlimited, RateLimit: 1_000_000, RequestLogSize: 1, ActionLogSize: 200,
-	})}
+	})
+	if err != nil {
+		return nil, err
+	}
+	p := &project{sim: hcloudsim.New(options)}
 	p.api = hcloud.NewClient(hcloud.WithEndpoint("http://cloud.test/v1"), hcloud.WithToken(token),
 		hcloud.WithHTTPClient(&http.Client{Transport: p.sim.Transport()}))
 	made, err := p.sim.CreateNetwork(hcloudsim.NetworkSeed{

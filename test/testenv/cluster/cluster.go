@@ -28,6 +28,7 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
 	"github.com/underlay-ccm/underlay/test/testenv/kubelet"
+	"github.com/underlay-ccm/underlay/test/testenv/measured"
 	"github.com/underlay-ccm/underlay/test/testenv/process"
 )
 
@@ -50,7 +51,8 @@ const VSwitchID = 4321
 type Options struct {
 	// Manager is the path of the underlay-ccm binary; see BuildManager.
 	Manager string
-	// Cloud configures the simulator; its token is set.
+	// Cloud configures the simulator; its token is set. A measured profile may fill what it
+	// leaves zero, and has other times, see package measured.
 	Cloud hcloudsim.Options
 	// VSwitch, if valid, is a further subnet of the network, coupled with the vSwitch
 	// VSwitchID.
@@ -121,7 +123,10 @@ func StartCloud(ctx context.Context, o hcloudsim.Options, address string) (*Clus
 }
 
 func (c *Cluster) startCloud(ctx context.Context, address string) error {
-	options := c.options.Cloud
+	options, err := measured.Cloud(c.options.Cloud)
+	if err != nil {
+		return err
+	}
 	options.Token = Token
 	c.Cloud = hcloudsim.New(options)
 	subnets := []hcloudsim.SubnetSeed{{IPRange: netip.MustParsePrefix(SubnetRange)}}

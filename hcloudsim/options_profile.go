@@ -1,0 +1,73 @@
+package hcloudsim
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/underlay-ccm/underlay/hcloudsim/profile"
+)
+
+// With returns the options with what was measured in place of what they leave zero. An option that
+// is set stays: ActionTime keeps the measured times of actions out, too.
+func (o Options) With(measured profile.Cloud) Options {
+	if o.Busy == BusyConflict && measured.Busy != nil && *measured.Busy == profile.Locked {
+		o.Busy = BusyLocked
+	}
+	if o.ActionTime == 0 && o.ActionTimes == nil && len(measured.ActionSeconds) > 0 {
+		o.ActionTimes = map[string][]time.Duration{}
+		for command, seconds := range measured.ActionSeconds {
+			o.ActionTimes[command] = profile.Durations(seconds)
+		}
+	}
+	if o.Latency == 0 && measured.LatencySeconds != nil {
+		o.Latency = profile.Duration(*measured.LatencySeconds)
+	}
+	if o.RateLimit == 0 && measured.RateLimit != nil {
+		o.RateLimit = *measured.RateLimit
+	}
+	if source := measured.IPv6Source; !o.IPv6Source.IsValid() && source != nil && *source != profile.Own {
+		o.IPv6Source, _ = netip.ParseAddr(*source) // as Read has checked
+	}
+	for option, is := range map[*bool]*bool{
+		&o.EffectsAtOnce:         measured.EffectsAtOnce,
+		&o.AddressesInTurn:       measured.AddressesInTurn,
+		&o.RefuseReassign:        measured.RefuseReassign,
+		&o.OneTargetPerServer:    measured.OneTargetPerServer,
+		&o.RefuseIPv6Targets:     measured.RefuseIPv6Targets,
+		&o.ZoneIgnoresPrimaryIPs: measured.ZoneIgnoresPrimaryIPs,
+		&o.OneVSwitchSubnet:      measured.OneVSwitchSubnet,
+		&o.ProxyHeaderInChecks:   measured.ProxyHeaderInChecks,
+		&o.ServeUnjudged:         measured.ServeUnjudged,
+	} {
+		if is != nil && *is {
+			*option = true
+		}
+	}
+	return o
+}
+
+// commands are those of every action that there is.
+func commands() []string {
+	return []string{
+		"add_route", "add_service", "add_subnet", "add_target", "assign_floating_ip", "assign_primary_ip",
+		"attach_to_network", "change_algorithm", "change_alias_ips", "change_dns_ptr", "change_ip_range",
+		"change_load_balancer_type", "change_protection", "create_certificate", "create_load_balancer",
+		"create_server", "delete_load_balancer", "delete_route", "delete_server", "delete_service",
+		"delete_subnet", "detach_from_network", "disable_public_interface", "enable_public_interface",
+		"issue_certificate", "reboot_server", "remove_target", "reset_server", "shutdown_server",
+		"start_server", "stop_server", "unassign_floating_ip", "unassign_primary_ip", "update_service",
+	}
+}
+
+// UnusedTimes are the commands in ActionTimes that no action has here, sorted: misspelled ones, and
+// those of actions that only a real cloud has.
+func (o Options) UnusedTimes() (unused []string) {
+	for _, command := range slices.Sorted(maps.Keys(o.ActionTimes)) {
+		if !slices.Contains(commands(), command) {
+			unused = append(unused, command)
+		}
+	}
+	return unused
+}

@@ -1,0 +1,60 @@
+package hcloudsim
+
+import (
+	"net/http"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+)
+
+// pricingBody is schema's without what the description has no more, and with what it still demands,
+// although it calls it deprecated: a price of floating IPs of all types.
+type pricingBody struct {
+	schema.Pricing
+	FloatingIP schema.PricingFloatingIP `json:"floating_ip"`
+	PrimaryIPs []primaryIPPrices        `json:"primary_ips"`
+	Traffic    *struct{}                `json:"traffic,omitempty"`
+}
+
+type primaryIPPrices struct {
+	Type   string           `json:"type"`
+	Prices []primaryIPPrice `json:"prices"`
+}
+
+type primaryIPPrice struct {
+	Location     string       `json:"location"`
+	PriceHourly  schema.Price `json:"price_hourly"`
+	PriceMonthly schema.Price `json:"price_monthly"`
+}
+
+// pricing is GET /pricing. As in the rest of the catalog, prices are plausible, and no price list;
+// those of types are what the types themselves show.
+func (c *call) pricing() (reply, error) {
+	out := pricingBody{FloatingIP: schema.PricingFloatingIP{PriceMonthly: price(3_0000)}, Pricing: schema.Pricing{
+		Currency: "EUR", VATRate: "19.00",
+		Image:        schema.PricingImage{PricePerGBMonth: price(110)},
+		Volume:       schema.PricingVolume{PricePerGBPerMonth: price(440)},
+		ServerBackup: schema.PricingServerBackup{Percentage: "20.00"},
+	}}
+	for _, of := range []struct {
+		kind                                       string
+		floatingMonth, primaryHour, primaryMonthly int
+	}{
+		{typeIPv4, 3_0000, 8, 5000},
+		{typeIPv6, 1_0000, 0, 0},
+	} {
+		floating := schema.PricingFloatingIPType{Type: of.kind}
+		primary := primaryIPPrices{Type: of.kind}
+		for _, l := range c.catalog.locations {
+			floating.Prices = append(floating.Prices, schema.PricingFloatingIPTypePrice{Location: l.Name, PriceMonthly: price(of.floatingMonth)})
+			primary.Prices = append(primary.Prices, primaryIPPrice{l.Name, price(of.primaryHour), price(of.primaryMonthly)})
+		}
+		out.FloatingIPs, out.PrimaryIPs = append(out.FloatingIPs, floating), append(out.PrimaryIPs, primary)
+	}
+	for _, t := range c.catalog.serverTypes {
+		out.ServerTypes = append(out.ServerTypes, schema.PricingServerType{ID: t.ID, Name: t.Name, Prices: t.Prices})
+	}
+	for _, t := range c.catalog.loadBalancerTypes {
+		out.LoadBalancerTypes = append(out.LoadBalancerTypes, schema.PricingLoadBalancerType{ID: t.ID, Name: t.Name, Prices: t.Prices})
+	}
+	return ok(http.StatusOK, "pricing", out)
+}

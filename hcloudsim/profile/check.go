@@ -1,0 +1,120 @@
+package profile
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/netip"
+	"regexp"
+	"slices"
+)
+
+// Codes of [Cloud.Busy].
+const (
+	Conflict = "conflict"
+	Locked   = "locked"
+)
+
+// secondsMost is longer than anything takes that is measured: an hour.
+const secondsMost = 3600
+
+// mtuLeast is what every host of IPv4 takes (RFC 791), mtuMost what a packet can have.
+const mtuLeast, mtuMost = 576, 65535
+
+var command = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+
+// check reports every value that can't have been measured.
+func (p Profile) check() error {
+	var errs []error
+	refuse := func(field string, value any, must string) {
+		errs = append(errs, fmt.Errorf("%s: %v: must be %s", field, value, must))
+	}
+	seconds := func(field string, least float64, values ...float64) {
+		for _, v := range values {
+			if math.IsNaN(v) || v < least || v > secondsMost {
+				refuse(field, v, fmt.Sprintf("seconds from %v to %d", least, secondsMost))
+			}
+		}
+	}
+	number := func(field string, value *int, least, most int) {
+		if value != nil && (*value < least || *value > most) {
+			refuse(field, *value, fmt.Sprintf("from %d to %d", least, most))
+		}
+	}
+	if p.Version != Version {
+		refuse("version", p.Version, fmt.Sprintf("%d; measure again with this version of underlayctl", Version))
+	}
+	c := p.Cloud
+	if c.Busy != nil && *c.Busy != Conflict && *c.Busy != Locked {
+		refuse("cloud.busy", fmt.Sprintf("%q", *c.Busy), Conflict+" or "+Locked)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.ActionSeconds)) {
+		field := "cloud.action_seconds." + name
+		switch times := c.ActionSeconds[name]; {
+		case !command.MatchString(name):
+			refuse("cloud.action_seconds", fmt.Sprintf("%q", name), "the command of an action, such as add_route")
+		case len(times) == 0:
+			refuse(field, "[]", "at least one time; remove the command if none was measured")
+		default:
+			seconds(field, 0, times...)
+		}
+	}
+	seconds("cloud.latency_seconds", 0, given(c.LatencySeconds)...)
+	number("cloud.rate_limit", c.RateLimit, 1, math.MaxInt32)
+	if s := c.IPv6Source; s != nil && *s != Own {
+		if a, err := netip.ParseAddr(*s); err != nil || !a.Is6() || a.Is4In6() || a.Zone() != "" || a.IsUnspecified() {
+			refuse("cloud.ipv6_source", fmt.Sprintf("%q", *s), Own+" or an IPv6 address")
+		}
+	}
+	n := p.Network
+	number("network.private_mtu", n.PrivateMTU, mtuLeast, mtuMost)
+	number("network.public_mtu", n.PublicMTU, mtuLeast, mtuMost)
+	number("network.vswitch_mtu", n.VSwitchMTU, mtuLeast, mtuMost)
+	seconds("network.route_seconds", -secondsMost, n.RouteSeconds...)
+	number("network.proxy_protocol", n.ProxyProtocol, 1, 2)
+	number("network.neighbors", n.Neighbors, 0, math.MaxInt32)
+	seconds("robot.vswitch_seconds", 0, p.Robot.VSwitchSeconds...)
+	seconds("robot.latency_seconds", 0, given(p.Robot.LatencySeconds)...)
+	return errors.Join(errs...)
+}
+
+func given(value *float64) []float64 {
+	if value == nil {
+		return nil
+	}
+	return []float64{*value}
+}
+
+// canonical is the same with every list of times in order, and times in whole microseconds, which
+// are written with no more digits than that. What p points to stays as it is.
+func (p Profile) canonical() Profile {
+	if p.Cloud.ActionSeconds != nil {
+		times := make(map[string][]float64, len(p.Cloud.ActionSeconds))
+		for name, seconds := range p.Cloud.ActionSeconds {
+			times[name] = ordered(seconds)
+		}
+		p.Cloud.ActionSeconds = times
+	}
+	p.Cloud.LatencySeconds, p.Robot.LatencySeconds = roundedOne(p.Cloud.LatencySeconds), roundedOne(p.Robot.LatencySeconds)
+	p.Network.RouteSeconds, p.Robot.VSwitchSeconds = ordered(p.Network.RouteSeconds), ordered(p.Robot.VSwitchSeconds)
+	return p
+}
+
+func ordered(seconds []float64) []float64 {
+	out := slices.Sorted(slices.Values(seconds))
+	for i, s := range out {
+		out[i] = rounded(s)
+	}
+	return out
+}
+
+// rounded is never the negative zero.
+func rounded(seconds float64) float64 { return math.Round(seconds*1e6)/1e6 + 0 }
+
+func roundedOne(seconds *float64) *float64 {
+	if seconds == nil {
+		return nil
+	}
+	return new(rounded(*seconds))
+}
