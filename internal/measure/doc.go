@@ -1,0 +1,13 @@
+// Package measure knows what no source tells about the cloud, what the simulator assumes in its
+// place, what it costs to find out, and how what was seen is shown: the table, the report and the
+// profile of "underlayctl measure".
+//
+// It decides and does nothing: prices, what was seen and the time are arguments. Its folders do:
+//
+//	project      throw-away servers, networks, load balancers, in a cloud project
+//	inside       the program inside throw-away servers, which sends and listens
+//	experiment   what is tried with both, and what follows from what was seen
+//
+// Nothing here may change or remove what it has not made itself, and nothing that it shows or
+// writes may hold a secret.
+package measure

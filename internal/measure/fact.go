@@ -1,0 +1,165 @@
+package measure
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/underlay-ccm/underlay/hcloudsim/profile"
+)
+
+// FactID names a fact in flags, tables and reports.
+type FactID string
+
+// What can be found out.
+const (
+	// By the API alone.
+	Latency          FactID = "latency"
+	RateLimit        FactID = "rate-limit"
+	Busy             FactID = "busy"
+	EffectShows      FactID = "effect-shows"
+	ActionTimes      FactID = "action-times"
+	AddressReuse     FactID = "address-reuse"
+	FloatingReassign FactID = "floating-reassign"
+	ZonePrimaryIPs   FactID = "zone-primary-ips"
+	TargetsPerServer FactID = "targets-per-server"
+	RemovedTwice     FactID = "removed-twice"
+	SubnetInUse      FactID = "subnet-in-use"
+
+	// By packets of throw-away servers.
+	RouteEffect     FactID = "route-effect"
+	SourceCheck     FactID = "source-check"
+	PrivateMTU      FactID = "private-mtu"
+	PublicMTU       FactID = "public-mtu"
+	SourcePrivate   FactID = "source-private"
+	SourcePublic    FactID = "source-public"
+	SourceIPv6      FactID = "source-ipv6"
+	ProxyInChecks   FactID = "proxy-in-checks"
+	ProxyProtocol   FactID = "proxy-protocol"
+	UnjudgedTargets FactID = "unjudged-targets"
+	NoHealthyTarget FactID = "no-healthy-target"
+	HealthDetails   FactID = "health-details"
+
+	// With a dedicated server of the user's.
+	IPv6Targets    FactID = "ipv6-targets"
+	VSwitchSubnets FactID = "vswitch-subnets"
+	VSwitchMTU     FactID = "vswitch-mtu"
+	VSwitchSource  FactID = "vswitch-source"
+	ProxyARP       FactID = "proxy-arp"
+	Neighbors      FactID = "neighbors"
+
+	// By the Robot web service.
+	RobotLatency FactID = "robot-latency"
+	RobotLogin   FactID = "robot-login"
+	RobotMembers FactID = "robot-members"
+
+	// Not for cents.
+	MembersCount FactID = "members-count"
+	RobotQuota   FactID = "robot-quota"
+)
+
+// Things are counts of what a run makes in the project, altogether: one that is removed and made
+// again counts twice.
+type Things struct {
+	Servers       int `json:"servers"`
+	Networks      int `json:"networks"`
+	LoadBalancers int `json:"loadBalancers"`
+	FloatingIPs   int `json:"floatingIPs"`
+	PrimaryIPs    int `json:"primaryIPs"`
+}
+
+// Needs are what a fact takes to be found out.
+type Needs struct {
+	// Servers are throw-away ones that experiments share, and so are the network with a subnet, the
+	// load balancer, the floating IP and the primary IP. Servers and the load balancer are in the
+	// network, whether Network says so or not.
+	Servers      int
+	Network      bool
+	LoadBalancer bool
+	FloatingIP   bool
+	PrimaryIP    bool
+	// Own is what the experiment makes for itself beside those.
+	Own Things
+	// Inside: the servers' programs must be reached.
+	Inside bool
+	// Dedicated: a dedicated server of the user's is named; with Inside its program must be reached.
+	Dedicated bool
+	// VSwitch: a vSwitch of the user's is named that is coupled with no network.
+	VSwitch bool
+	// Robot: credentials of the web service.
+	Robot bool
+	// Named: only where --only names it, because it can annoy.
+	Named bool
+	// Impossible says why a run can't find it out; empty: it can.
+	Impossible string
+}
+
+// Fact is a question about the cloud that no source answers.
+type Fact struct {
+	ID       FactID
+	Question string
+	Needs    Needs
+	// Quantity: the answer is a number that is never the same twice, so it doesn't differ from what
+	// is assumed; it is more exact.
+	Quantity bool
+	// Assumed is what a simulator with this profile does, in the words of [Observation.Seen]; nil:
+	// nothing is assumed.
+	Assumed func(profile.Profile) string
+}
+
+// String renders them for people.
+func (n Needs) String() string {
+	if n.Impossible != "" {
+		return "too much: " + n.Impossible
+	}
+	t := ThingsOf([]Fact{{Needs: n}})
+	var parts []string
+	for _, thing := range []struct {
+		n    int
+		what string
+	}{
+		{t.Servers, "server"},
+		{count(t.Networks > 0), "network"},
+		{t.LoadBalancers, "load balancer"},
+		{t.FloatingIPs, "floating IP"},
+		{t.PrimaryIPs, "primary IP"},
+		{count(n.Dedicated), "dedicated server"},
+		{count(n.VSwitch), "vSwitch"},
+	} {
+		switch {
+		case thing.n == 1:
+			parts = append(parts, thing.what)
+		case thing.n > 1:
+			parts = append(parts, fmt.Sprintf("%d %ss", thing.n, thing.what))
+		}
+	}
+	if n.Robot {
+		parts = append(parts, "Robot")
+	}
+	if len(parts) == 0 {
+		return "requests alone"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// String renders what there is for people: "3 servers, 1 network".
+func (t Things) String() string {
+	var parts []string
+	for _, thing := range []struct {
+		n    int
+		what string
+	}{
+		{t.Servers, "server"},
+		{t.Networks, "network"},
+		{t.LoadBalancers, "load balancer"},
+		{t.FloatingIPs, "floating IP"},
+		{t.PrimaryIPs, "primary IP"},
+	} {
+		if thing.n > 0 {
+			parts = append(parts, plural(thing.n, thing.what))
+		}
+	}
+	if len(parts) == 0 {
+		return "nothing"
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,159 @@
+package measure
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/underlay-ccm/underlay/hcloudsim/profile"
+)
+
+// Verdict compares what was seen with what the simulator assumes.
+type Verdict string
+
+const (
+	AsAssumed   Verdict = "as assumed"
+	Differs     Verdict = "differs"
+	Measured    Verdict = "measured" // nothing is assumed, or a quantity
+	NotFoundOut Verdict = "not found out"
+)
+
+// Row is what is known of a fact after a run.
+type Row struct {
+	Fact     FactID  `json:"fact"`
+	Question string  `json:"question"`
+	Assumed  string  `json:"assumed,omitempty"`
+	Seen     string  `json:"seen,omitempty"`
+	Verdict  Verdict `json:"verdict"`
+	Why      string  `json:"why,omitempty"`
+	Note     string  `json:"note,omitempty"`
+}
+
+// Result is what a run found out. It holds neither secrets nor IDs and public addresses. The profile
+// isn't part of it: that has the address from which load balancers connect to IPv6 addresses, if it
+// isn't their own, because a simulator needs it.
+type Result struct {
+	Version          string    `json:"version"`
+	Started          time.Time `json:"started"`
+	Seconds          float64   `json:"seconds"`
+	Endpoint         string    `json:"endpoint"`
+	Location         string    `json:"location"`
+	ServerType       string    `json:"serverType,omitempty"`
+	Image            string    `json:"image,omitempty"`
+	LoadBalancerType string    `json:"loadBalancerType,omitempty"`
+	// Bill is what it cost at most.
+	Bill Bill  `json:"bill"`
+	Rows []Row `json:"facts"`
+	// LeftOut are facts that weren't tried.
+	LeftOut []LeftOut `json:"leftOut,omitempty"`
+	// Ended says why the run ended before its end; empty: it didn't.
+	Ended string `json:"ended,omitempty"`
+	// Left is what is still in the project.
+	Left string `json:"left,omitempty"`
+}
+
+// Rows are what was seen of the facts that were to be found out, in their order, beside what a
+// simulator with the profile assumes. A fact that nothing was seen of has a row that says so.
+func Rows(facts []Fact, tried []FactID, seen []Observation, assumed profile.Profile, r Redaction) []Row {
+	var rows []Row
+	for _, f := range facts {
+		if !slices.Contains(tried, f.ID) {
+			continue
+		}
+		o := Observation{Fact: f.ID, Why: "the run ended before it"}
+		if i := slices.IndexFunc(seen, func(o Observation) bool { return o.Fact == f.ID }); i >= 0 {
+			o = seen[i]
+		}
+		row := Row{
+			Fact: f.ID, Question: f.Question, Seen: r.Clean(o.Seen), Why: r.Clean(o.Why), Note: r.Clean(o.Note),
+		}
+		if f.Assumed != nil {
+			row.Assumed = f.Assumed(assumed)
+		}
+		row.Verdict = f.verdict(row)
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func (f Fact) verdict(r Row) Verdict {
+	switch {
+	case r.Seen == "":
+		return NotFoundOut
+	case f.Quantity, f.Assumed == nil:
+		return Measured
+	case r.Seen == r.Assumed:
+		return AsAssumed
+	}
+	return Differs
+}
+
+// Summary counts the rows by verdict, in words.
+func Summary(rows []Row) string {
+	var parts []string
+	for _, v := range []Verdict{AsAssumed, Differs, Measured, NotFoundOut} {
+		n := 0
+		for _, r := range rows {
+			n += count(r.Verdict == v)
+		}
+		word := string(v)
+		if v == Differs && n != 1 {
+			word = "differ"
+		}
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, word))
+		}
+	}
+	return fmt.Sprintf("%s: %s.", plural(len(rows), "fact"), strings.Join(parts, ", "))
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Recorded is a profile with what was seen in it; what was not stays as it is.
+func Recorded(p profile.Profile, seen []Observation) profile.Profile {
+	p.Version = profile.Version
+	for _, o := range seen {
+		if o.Seen != "" && o.Record != nil {
+			o.Record(&p)
+		}
+	}
+	return p
+}
+
+// Reason is why some facts weren't tried.
+type Reason struct {
+	Facts []FactID
+	Why   string
+}
+
+// Reasons groups facts that weren't tried by why, in order.
+func Reasons(left []LeftOut) (out []Reason) {
+	for _, l := range left {
+		i := slices.IndexFunc(out, func(r Reason) bool { return r.Why == l.Why })
+		if i < 0 {
+			i, out = len(out), append(out, Reason{Why: l.Why})
+		}
+		out[i].Facts = append(out[i].Facts, l.Fact)
+	}
+	return out
+}
+
+// Completed is a profile in which what it doesn't say stands as in the default.
+func Completed(p profile.Profile) (profile.Profile, error) {
+	whole := profile.Default()
+	text, err := json.Marshal(p)
+	if err == nil {
+		err = json.Unmarshal(text, &whole)
+	}
+	if err != nil {
+		return profile.Profile{}, fmt.Errorf("completing a profile: %w", err)
+	}
+	return whole, nil
+}
