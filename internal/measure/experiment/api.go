@@ -1,0 +1,133 @@
+package experiment
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/underlay-ccm/underlay/hcloudsim/profile"
+	"github.com/underlay-ccm/underlay/internal/measure"
+	"github.com/underlay-ccm/underlay/internal/measure/project"
+)
+
+// apiExperiments are those by the API alone.
+func apiExperiments() []Experiment {
+	return []Experiment{
+		{Facts: []measure.FactID{measure.Latency}, Run: latency},
+		{Facts: []measure.FactID{measure.RateLimit}, Run: rateLimit},
+		{Facts: []measure.FactID{measure.Busy}, Run: busy},
+		{Facts: []measure.FactID{measure.EffectShows}, Run: effectShows},
+		{Facts: []measure.FactID{measure.RemovedTwice}, Run: removedTwice},
+		{Facts: []measure.FactID{measure.SubnetInUse}, Run: subnetInUse},
+		{Facts: []measure.FactID{measure.AddressReuse}, Run: addressReuse},
+		{Facts: []measure.FactID{measure.TargetsPerServer}, Run: targetsPerServer},
+		{Facts: []measure.FactID{measure.FloatingReassign}, Run: floatingReassign},
+		{Facts: []measure.FactID{measure.ZonePrimaryIPs}, Run: zonePrimaryIPs},
+	}
+}
+
+// lastExperiments look at what the others did.
+func lastExperiments() []Experiment {
+	return []Experiment{{Facts: []measure.FactID{measure.ActionTimes}, Run: actionTimes}}
+}
+
+// reads is how many requests the median of the latency is of.
+const reads = 20
+
+func latency(ctx context.Context, b *Bench) ([]measure.Observation, error) {
+	b.say("timing %d requests that read", reads)
+	before := len(b.Project.Latencies())
+	for range reads {
+		// What is read is small, and the same in every project.
+		err := b.again(ctx, func() error {
+			_, err := b.client().Location.All(ctx)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("reading the locations: %w", err)
+		}
+	}
+	all := slices.Sorted(slices.Values(b.Project.Latencies()[before:]))
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no request was answered")
+	}
+	middle := rounded(median(all))
+	return []measure.Observation{{
+		Fact: measure.Latency, Seen: measure.Took(middle),
+		Note:   fmt.Sprintf("%d requests: %s", len(all), measure.Between(all)),
+		Record: func(p *profile.Profile) { p.Cloud.LatencySeconds = new(middle.Seconds()) },
+	}}, nil
+}
+
+func rateLimit(ctx context.Context, b *Bench) ([]measure.Observation, error) {
+	var limit hcloud.Ratelimit
+	err := b.again(ctx, func() error {
+		_, answer, err := b.client().Location.List(ctx, hcloud.LocationListOpts{})
+		if err == nil {
+			limit = answer.Meta.Ratelimit
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading the locations: %w", err)
+	case limit.Limit == 0:
+		return sees(unsure(measure.RateLimit, "the answer has no header RateLimit-Limit"))
+	}
+	return []measure.Observation{{
+		Fact: measure.RateLimit, Seen: measure.Requests(limit.Limit),
+		Record: func(p *profile.Profile) { p.Cloud.RateLimit = new(limit.Limit) },
+	}}, nil
+}
+
+// enough is how many times each a route is added and removed.
+const enough = 5
+
+// actionTimes tells how long the actions of the run took, and has some of routes at least.
+func actionTimes(ctx context.Context, b *Bench) ([]measure.Observation, error) {
+	n, err := b.Network(ctx)
+	if err != nil {
+		return nil, err
+	}
+	took := b.Project.Took()
+	missing := enough - min(len(took["add_route"]), len(took["delete_route"]))
+	for i := range max(0, missing) {
+		b.say("timing a route's actions, %d of %d", i+1, missing)
+		if err := b.addRoute(ctx, n, n.spare(timed)); err != nil {
+			return nil, err
+		}
+		if err := b.deleteRoute(ctx, n, n.spare(timed)); err != nil {
+			return nil, err
+		}
+	}
+	took = b.Project.Took()
+	seconds := map[string][]float64{}
+	var notes []string
+	for _, command := range slices.Sorted(maps.Keys(took)) {
+		all := slices.Sorted(slices.Values(took[command]))
+		for _, d := range all {
+			seconds[command] = append(seconds[command], rounded(d).Seconds())
+		}
+		notes = append(notes, fmt.Sprintf("%d of %s took %s, the median %s",
+			len(all), command, measure.Between(all), measure.Took(median(all))))
+	}
+	if len(seconds) == 0 {
+		return sees(unsure(measure.ActionTimes, "no time of an action is known exactly: "+heldBack))
+	}
+	return []measure.Observation{{
+		Fact: measure.ActionTimes, Note: strings.Join(notes, "; ") + "; each to within " + project.Exactness,
+		Record: func(p *profile.Profile) { p.Cloud.ActionSeconds = seconds },
+	}}, nil
+}
+
+// median is that of sorted values, of which there is one at least.
+func median[T cmp.Ordered](sorted []T) T { return sorted[len(sorted)/2] }
+
+// rounded is what a profile has of a time.
+func rounded(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
