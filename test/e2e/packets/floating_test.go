@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/test/testenv/measured"
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
@@ -25,6 +26,13 @@ func TestFloatingIPs(t *testing.T) {
 		Cloud: hcloudsim.Options{ActionTime: 300 * time.Millisecond},
 	})
 	g := newGame(f, "203.0.113.7", "2001:db8:f::1")
+	profile, err := measured.Profile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if refused := profile.Cloud.RefuseReassign; refused != nil && *refused {
+		g.nowhere = 5 * time.Second // two actions, one after the other
+	}
 	g.leads = func() (servers []int64) {
 		for _, ip := range f.Cloud.DataPlane().FloatingIPs {
 			servers = append(servers, ip.Server)

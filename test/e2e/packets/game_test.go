@@ -37,6 +37,7 @@ type game struct {
 	addresses []netip.Addr
 	leads     func() []int64 // the servers that the addresses lead to, by their numbers; 0: none
 	moving    time.Duration  // what the provider takes for a move; a failure costs it too
+	nowhere   time.Duration  // for how long the addresses lead nowhere in a planned move
 }
 
 func newGame(f *netlab.Lab, texts ...string) *game {
@@ -208,7 +209,7 @@ func (g *game) drained(t *testing.T) {
 	all := []string{"one", "two", "three"}
 	i := slices.IndexFunc(all, func(name string) bool { return !slices.Contains(g.holders(), name) })
 	others := slices.Delete(all, i, i+1)
-	g.during(t, func() { cordon(true, others...) }, underWay)
+	g.during(t, func() { cordon(true, others...) }, underWay+int(g.nowhere/gameTick))
 	cordon(false, others...)
 }
 

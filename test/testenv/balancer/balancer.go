@@ -7,7 +7,8 @@
 // and counts their answers; what its API shows as health_status is what traffic
 // follows. What is unknown of the real cloud is taken from the worse side, so
 // that no test passes by luck: a target that refuses a connection fails it, no
-// other target is tried; while no target is healthy, connections are reset.
+// other target is tried; while no target is healthy, connections are reset, unless
+// Options.NoTarget says otherwise.
 //
 // A target that turns unhealthy or is removed gets no new connection, and keeps
 // those it has: a proxy judges a target when it chooses one, and a node that is
@@ -49,6 +50,9 @@ type Options struct {
 	// Header is what targets of a service with the PROXY protocol are sent;
 	// default Version2. Which version the real cloud sends is not documented.
 	Header Version
+	// NoTarget is what clients of a service get while no target takes connections; default
+	// [ResetClients].
+	NoTarget NoTarget
 	// Retry is how long an address that can't be listened on is left alone, and
 	// how long accepting pauses after a failure; default 1 s.
 	Retry time.Duration
@@ -58,6 +62,18 @@ type Options struct {
 	// Logger is told what can't be carried; default nobody.
 	Logger *slog.Logger
 }
+
+// NoTarget is what becomes of connections that nobody is there for. What the real cloud does is not
+// documented.
+type NoTarget int
+
+const (
+	ResetClients  NoTarget = iota // they are accepted and reset
+	RefuseClients                 // nobody listens
+)
+
+// judgeEvery is how often it is looked whether anybody takes connections, with RefuseClients.
+const judgeEvery = 100 * time.Millisecond
 
 // Bell tells a balancer of changes: its Ring is made for
 // [hcloudsim.Options.OnChange], the Bell itself for [Options.Changed].
@@ -126,7 +142,10 @@ func Run(ctx context.Context, o Options) {
 	})
 	for {
 		var again <-chan time.Time
-		if complete := b.follow(ctx, o.Cloud.DataPlane()); !complete {
+		switch complete := b.follow(ctx, o.Cloud.DataPlane()); {
+		case o.NoTarget == RefuseClients:
+			again = time.After(judgeEvery) // nobody tells of judgments
+		case !complete:
 			again = time.After(o.Retry)
 		}
 		select {
@@ -183,19 +202,23 @@ func (b *balancer) listen(ctx context.Context, wanted map[place]*service) (compl
 	}
 	complete = true
 	for p, s := range wanted {
-		if f := b.frontends[p]; f != nil {
-			f.service.Store(s)
-			continue
+		f := b.frontends[p]
+		if f == nil {
+			f = newFrontend(ctx)
+			b.frontends[p] = f
 		}
-		f, err := b.open(ctx, p.at, s)
-		if err != nil {
+		f.service.Store(s)
+		if err := b.admit(f, p.at, b.admits(s)); err != nil {
 			b.Logger.Warn("a service can't listen; it is tried again", "loadBalancer", p.balancer, "address", p.at, "err", err)
 			complete = false
-			continue
 		}
-		b.frontends[p] = f
 	}
 	return complete
+}
+
+// admits reports whether anybody listens for clients of a service.
+func (b *balancer) admits(s *service) bool {
+	return b.NoTarget != RefuseClients || len(b.Cloud.HealthyTargets(s.balancer.ID, s.ListenPort)) > 0
 }
 
 // addressesOf are where a load balancer listens: both public addresses unless

@@ -17,37 +17,50 @@ const connectTimeout = 5 * time.Second
 
 // frontend is a listener of a service with the connections that came through it.
 type frontend struct {
-	listener net.Listener
+	listener net.Listener // nil: clients are refused
+	ctx      context.Context
 	cut      context.CancelFunc // its connections
 	service  atomic.Pointer[service]
 }
 
-// open starts to listen.
-func (b *balancer) open(ctx context.Context, at netip.AddrPort, s *service) (*frontend, error) {
-	listener, err := b.Network.Listen(ctx, at)
-	if err != nil {
-		return nil, err
+func newFrontend(ctx context.Context) *frontend {
+	f := &frontend{}
+	f.ctx, f.cut = context.WithCancel(ctx)
+	return f
+}
+
+// admit listens for clients, or doesn't any more. Connections that there are go on.
+func (b *balancer) admit(f *frontend, at netip.AddrPort, wanted bool) (err error) {
+	switch {
+	case wanted && f.listener == nil:
+		listener, err := b.Network.Listen(f.ctx, at)
+		if err != nil {
+			return err
+		}
+		f.listener = listener
+		b.work.Go(func() { b.accept(f.ctx, f, listener) })
+	case !wanted && f.listener != nil:
+		err = f.listener.Close()
+		f.listener = nil
 	}
-	ctx, cut := context.WithCancel(ctx)
-	f := &frontend{listener: listener, cut: cut}
-	f.service.Store(s)
-	b.work.Go(func() { b.accept(ctx, f) })
-	return f, nil
+	return err
 }
 
 func (f *frontend) close() {
 	f.cut()
-	_ = f.listener.Close()
+	if f.listener != nil {
+		_ = f.listener.Close()
+	}
 }
 
-func (b *balancer) accept(ctx context.Context, f *frontend) {
+func (b *balancer) accept(ctx context.Context, f *frontend, listener net.Listener) {
 	for ctx.Err() == nil {
-		client, err := f.listener.Accept()
+		client, err := listener.Accept()
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil: // out of file descriptors, say
-			b.Logger.Warn("a service can't accept a connection", "address", f.listener.Addr(), "err", err)
+			b.Logger.Warn("a service can't accept a connection", "address", listener.Addr(), "err", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(b.Retry):

@@ -131,6 +131,12 @@ type world struct {
 
 func newWorld(t *testing.T, header balancer.Version, change ...func(*hcloudsim.Options)) *world {
 	t.Helper()
+	return newWorldOf(t, balancer.Options{Header: header}, change...)
+}
+
+// newWorldOf is newWorld with a balancer that is configured as given.
+func newWorldOf(t *testing.T, carries balancer.Options, change ...func(*hcloudsim.Options)) *world {
+	t.Helper()
 	bell := balancer.NewBell()
 	options := hcloudsim.Options{
 		HealthyAfter: time.Hour, // only checks make anything healthy
@@ -157,9 +163,8 @@ func newWorld(t *testing.T, header balancer.Version, change ...func(*hcloudsim.O
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		balancer.Run(ctx, balancer.Options{
-			Cloud: w.sim, Network: w.net, Changed: bell, Header: header, Retry: 10 * time.Millisecond,
-		})
+		carries.Cloud, carries.Network, carries.Changed, carries.Retry = w.sim, w.net, bell, 10*time.Millisecond
+		balancer.Run(ctx, carries)
 	}()
 	w.stop = func() { cancel(); <-done }
 	t.Cleanup(w.stop)

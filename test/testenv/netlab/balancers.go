@@ -26,11 +26,12 @@ import (
 // traffic as package balancer says, and write to balancers.log what they can't.
 type balancers struct {
 	internet *internet
-	cloud    *cloudRouter
-	bell     balancer.Bell
-	log      *slog.Logger
-	file     io.Closer
-	stop     func() // ends the traffic and waits
+	// router is that of a network of the cloud; nil if there is none.
+	router func(network int64) *cloudRouter
+	bell   balancer.Bell
+	log    *slog.Logger
+	file   io.Closer
+	stop   func() // ends the traffic and waits
 
 	following sync.Mutex // held while cables change
 	hosts     map[int64]*balancerHost
@@ -51,7 +52,8 @@ type Checked struct {
 
 type balancerHost struct {
 	ns      *netns.Namespace
-	private netip.Addr // zero: it is not in the network
+	private netip.Addr // zero: it is in no network
+	network int64
 }
 
 // startBalancers comes behind the cloud router, because load balancers have
@@ -60,29 +62,41 @@ func (f *Lab) startBalancers(ctx context.Context) error {
 	if f.options.Metal {
 		return nil
 	}
-	file, err := os.Create(filepath.Join(f.options.Dir, "balancers.log"))
+	b, err := newBalancers(f.options.Dir, f.internet, func(int64) *cloudRouter { return f.cloud.cloudRouter })
 	if err != nil {
 		return err
 	}
-	b := &balancers{
-		internet: f.internet, cloud: f.cloud, bell: balancer.NewBell(), file: file,
-		log:   slog.New(slog.NewTextHandler(file, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		hosts: map[int64]*balancerHost{}, where: map[netip.Addr]*netns.Namespace{}, checks: map[Checked][]hcloudsim.Health{},
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var running sync.WaitGroup
-	running.Go(func() {
-		balancer.Run(ctx, balancer.Options{Cloud: f.Cloud, Network: b, Changed: b.bell, Checked: b.checked, Logger: b.log})
-	})
-	b.stop = func() {
-		cancel()
-		running.Wait()
-	}
+	b.start(context.WithoutCancel(ctx), balancer.Options{Cloud: f.Cloud, Header: f.behaves.header})
 	f.mu.Lock()
 	f.balancers = b
 	f.mu.Unlock()
 	b.follow(ctx, f.Cloud.DataPlane())
 	return nil
+}
+
+// newBalancers makes hosts that carry nothing yet.
+func newBalancers(dir string, internet *internet, router func(network int64) *cloudRouter) (*balancers, error) {
+	file, err := os.Create(filepath.Join(dir, "balancers.log"))
+	if err != nil {
+		return nil, err
+	}
+	return &balancers{
+		internet: internet, router: router, bell: balancer.NewBell(), file: file, stop: func() {},
+		log:   slog.New(slog.NewTextHandler(file, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		hosts: map[int64]*balancerHost{}, where: map[netip.Addr]*netns.Namespace{}, checks: map[Checked][]hcloudsim.Health{},
+	}, nil
+}
+
+// start carries traffic until close. The options say of which cloud, and how.
+func (b *balancers) start(ctx context.Context, o balancer.Options) {
+	ctx, cancel := context.WithCancel(ctx)
+	o.Network, o.Changed, o.Checked, o.Logger = b, b.bell, b.checked, b.log
+	var running sync.WaitGroup
+	running.Go(func() { balancer.Run(ctx, o) })
+	b.stop = func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // follow gives load balancers their cables, and takes those of others away. It
@@ -131,7 +145,7 @@ func (b *balancers) place(ctx context.Context, lb hcloudsim.PlaneLoadBalancer, n
 			b.note(ns, lb.IPv6Source)
 		}
 	}
-	if h.private == lb.PrivateIP {
+	if h.private == lb.PrivateIP && h.network == lb.Network {
 		return nil
 	}
 	if h.private.IsValid() {
@@ -140,13 +154,15 @@ func (b *balancers) place(ctx context.Context, lb hcloudsim.PlaneLoadBalancer, n
 		}
 	}
 	for _, network := range networks {
-		if network.ID == lb.Network {
-			if err := b.cloud.plug(ctx, balancerMember(lb.ID), h.ns, private, lb.PrivateIP, network.IPRange); err != nil {
-				return err
-			}
-			h.private = lb.PrivateIP
-			b.note(h.ns, lb.PrivateIP)
+		router := b.router(network.ID)
+		if network.ID != lb.Network || router == nil {
+			continue
 		}
+		if err := router.plug(ctx, balancerMember(lb.ID), h.ns, private, lb.PrivateIP, network.IPRange); err != nil {
+			return err
+		}
+		h.private, h.network = lb.PrivateIP, lb.Network
+		b.note(h.ns, lb.PrivateIP)
 	}
 	return nil
 }
@@ -173,8 +189,12 @@ func (b *balancers) forget(addr netip.Addr) {
 // unplug takes a load balancer out of the network.
 func (b *balancers) unplug(ctx context.Context, id int64, h *balancerHost) error {
 	b.forget(h.private)
-	h.private = netip.Addr{}
-	return b.cloud.unplug(ctx, balancerMember(id))
+	router := b.router(h.network)
+	h.private, h.network = netip.Addr{}, 0
+	if router == nil {
+		return nil // its cables went with it
+	}
+	return router.unplug(ctx, balancerMember(id))
 }
 
 func (b *balancers) remove(ctx context.Context, id int64, h *balancerHost) error {

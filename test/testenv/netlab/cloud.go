@@ -14,8 +14,12 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
-// privateMTU is that of the cloud's networks.
-const privateMTU = "1450"
+const (
+	// privateMTU is that of servers' interfaces in the cloud's networks.
+	privateMTU = "1450"
+	// roomyMTU is that of a router's ports where its routes say what passes.
+	roomyMTU = "9216"
+)
 
 // Member is who has a port at the cloud router: what the simulator calls a
 // server or a load_balancer, and its ID.
@@ -34,9 +38,21 @@ type cloudRouter struct {
 	mu    sync.Mutex // held while it follows: the last state must win
 	ports map[Member]bool
 	plane hcloudsim.DataPlane
-	// vSwitch: there is one. anySource: its gateway forwards whatever the source is.
-	vSwitch, anySource bool
-	err                error // the first of what nobody waits for
+	path  path
+	// coupled are the subnets of vSwitches, by their ports.
+	coupled map[string]netip.Prefix
+	err     error // the first of what nobody waits for
+}
+
+// path is what becomes of packets beside that they are forwarded. The zero value is what the
+// documentation of Underlay assumes.
+type path struct {
+	// mtu and vSwitchMTU are the largest packets that pass between members, and between them and a
+	// vSwitch; 0: what the ports let through, which are as the documented interfaces then.
+	mtu, vSwitchMTU int
+	// anySource forwards what members send whatever its source is, vSwitchAnySource what comes from
+	// a vSwitch.
+	anySource, vSwitchAnySource bool
 }
 
 func newCloudRouter(ctx context.Context, gateway netip.Addr) (*cloudRouter, error) {
@@ -44,7 +60,7 @@ func newCloudRouter(ctx context.Context, gateway netip.Addr) (*cloudRouter, erro
 	if err != nil {
 		return nil, err
 	}
-	c := &cloudRouter{router: r, gateway: gateway, ports: map[Member]bool{}}
+	c := &cloudRouter{router: r, gateway: gateway, ports: map[Member]bool{}, coupled: map[string]netip.Prefix{}}
 	// On no port alone: the router answers for the gateway on each of them.
 	if _, err := c.ns.Run(ctx, "ip", "address", "add", gateway.String()+"/32", "dev", "lo"); err != nil {
 		return nil, err
@@ -84,7 +100,11 @@ func (c *cloudRouter) plug(ctx context.Context, m Member, ns *netns.Namespace, n
 	if err := netns.Connect(ctx, ns, name, c.ns, m.port()); err != nil {
 		return err
 	}
-	if _, err := c.ns.Run(ctx, "ip", "link", "set", m.port(), "mtu", privateMTU); err != nil {
+	width := privateMTU
+	if c.path.mtu != 0 {
+		width = roomyMTU
+	}
+	if _, err := c.ns.Run(ctx, "ip", "link", "set", m.port(), "mtu", width); err != nil {
 		return err
 	}
 	_, err := ns.Feed(ctx, fmt.Sprintf(
@@ -113,12 +133,7 @@ func (c *cloudRouter) unplug(ctx context.Context, m Member) error {
 // a cable, and routes to them, lead nowhere.
 func (c *cloudRouter) layout() layout {
 	out := layout{routes: map[netip.Prefix]hop{}, sources: map[string][]netip.Prefix{}}
-	switch {
-	case c.vSwitch && c.anySource:
-		out.sources[vSwitch] = []netip.Prefix{prefix("0.0.0.0/0")}
-	case c.vSwitch:
-		out.sources[vSwitch] = []netip.Prefix{prefix(vSwitchSubnet)}
-	}
+	c.addCoupled(&out)
 	for _, network := range c.plane.Networks {
 		owners := map[netip.Addr]string{}
 		for _, m := range network.Members {
@@ -129,18 +144,42 @@ func (c *cloudRouter) layout() layout {
 			for _, addr := range append([]netip.Addr{m.IP}, m.Aliases...) {
 				own := netip.PrefixFrom(addr, addr.BitLen())
 				owners[addr] = port.port()
-				out.routes[own] = hop{port: port.port()}
+				out.routes[own] = hop{port: port.port(), mtu: c.path.mtu}
 				out.sources[port.port()] = append(out.sources[port.port()], own)
 			}
 		}
 		for _, r := range network.Routes {
 			if port, ok := owners[r.Gateway]; ok {
-				out.routes[r.Destination] = hop{port: port, via: r.Gateway}
+				out.routes[r.Destination] = hop{port: port, via: r.Gateway, mtu: c.path.mtu}
 				out.sources[port] = append(out.sources[port], r.Destination)
 			}
 		}
 	}
+	if c.path.anySource {
+		for m := range c.ports {
+			out.sources[m.port()] = []netip.Prefix{anywhere}
+		}
+	}
 	return out
+}
+
+var anywhere = prefix("0.0.0.0/0")
+
+// addCoupled adds what follows from vSwitches.
+func (c *cloudRouter) addCoupled(out *layout) {
+	for port, subnet := range c.coupled {
+		out.sources[port] = []netip.Prefix{subnet}
+		if c.path.vSwitchAnySource {
+			out.sources[port] = []netip.Prefix{anywhere}
+		}
+		if c.path.vSwitchMTU != 0 {
+			out.routes[subnet] = hop{port: port, mtu: c.path.vSwitchMTU}
+			if out.largest == nil {
+				out.largest = map[string]int{}
+			}
+			out.largest[port] = c.path.vSwitchMTU
+		}
+	}
 }
 
 // Err says that packets may not go where the simulated cloud sends them, because

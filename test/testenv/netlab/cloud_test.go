@@ -81,7 +81,7 @@ func TestTheInternetFollowsFloatingIPs(t *testing.T) {
 
 // Whoever isn't named is dropped, and the table is replaced as a whole.
 func TestTheFilterDropsWhatIsNotNamed(t *testing.T) {
-	script := filter(map[string][]netip.Prefix{"s1": {prefix("10.0.0.2/32"), prefix("2001:db8::/64")}})
+	script := filter(layout{sources: map[string][]netip.Prefix{"s1": {prefix("10.0.0.2/32"), prefix("2001:db8::/64")}}})
 	for _, want := range []string{
 		"delete table inet sources\ntable inet sources {",
 		"policy drop",

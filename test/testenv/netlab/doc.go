@@ -45,6 +45,11 @@
 // are none of the cluster's can be plugged in beside them, machines parted from the segment
 // or from the API server, and their power cut; who claims which address there is noted.
 //
+// A CloudLab is a cloud without a cluster: whatever server is made through the API of the
+// simulated cloud, by anybody, gets a namespace, its cables as it is attached and detached, and
+// runs its user data. Its packets are treated as a measured cloud's profile says. Who measures
+// is on the host outside.
+//
 // The interfaces "mgmt" are how programs reach the API server, so that a fault
 // on a path of pods is not one of the control plane, and the other way round.
 //

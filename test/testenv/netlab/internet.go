@@ -40,7 +40,9 @@ type internet struct {
 	servers  map[int64]string
 	// failovers are Robot's failover addresses.
 	failovers []failover
-	err       error // the first of what nobody waits for
+	// mtu is the largest packet that passes between servers; 0: what their interfaces let through.
+	mtu int
+	err error // the first of what nobody waits for
 }
 
 func newInternet(ctx context.Context) (*internet, error) {
@@ -73,6 +75,13 @@ func newInternet(ctx context.Context) (*internet, error) {
 	return i, i.apply(ctx)
 }
 
+// limit is the largest packet that passes between servers, and between them and the outside, from now
+// on, in bytes. It comes before any host is plugged in.
+func (i *internet) limit(ctx context.Context, mtu int) error {
+	i.mtu = mtu
+	return i.batch(ctx, fmt.Sprintf("link set outside mtu %d\n", min(mtu, 1500)))
+}
+
 // failover is a failover address, or net, and the main address of the server that it is routed to.
 type failover struct {
 	net    netip.Prefix
@@ -87,12 +96,18 @@ func (i *internet) apply(ctx context.Context) error { return i.set(ctx, i.whole(
 // server without a cable, leads nowhere.
 func (i *internet) whole() layout {
 	out := layout{routes: maps.Clone(i.layout.routes), sources: maps.Clone(i.layout.sources)}
+	if i.mtu != 0 {
+		for dst, h := range out.routes {
+			h.mtu = i.mtu
+			out.routes[dst] = h
+		}
+	}
 	for _, f := range i.floating {
 		port, plugged := i.servers[f.Server]
 		if !plugged {
 			continue
 		}
-		h := hop{port: port}
+		h := hop{port: port, mtu: i.mtu}
 		if f.Net.Addr().Is6() {
 			h.via = netip.MustParseAddr("fe80::2")
 		}
@@ -174,6 +189,20 @@ type Public struct {
 	IPv6Prefix netip.Prefix
 }
 
+// commands give a host on a cable of its own the addresses that it has; one family may be missing.
+func (a Public) commands(name string) string {
+	lines := fmt.Sprintf("address add fe80::2/64 dev %s nodad\n", name)
+	if a.IPv4.IsValid() {
+		lines += fmt.Sprintf("address add %[2]s/32 dev %[1]s\nroute add %[3]s dev %[1]s scope link\nroute add default via %[3]s dev %[1]s\n",
+			name, a.IPv4, publicGateway)
+	}
+	if a.IPv6.IsValid() {
+		lines += fmt.Sprintf("address add %[2]s/%[3]d dev %[1]s nodad\nroute add default via fe80::1 dev %[1]s\n",
+			name, a.IPv6, a.IPv6Prefix.Bits())
+	}
+	return lines
+}
+
 // plug gives a host a cable of its own, as a cloud's server has it: nothing else
 // is on it, both gateways are outside of its prefixes. port is the interface's
 // name on the internet's side.
@@ -181,21 +210,28 @@ func (i *internet) plug(ctx context.Context, port string, ns *netns.Namespace, n
 	if err := netns.Connect(ctx, ns, name, i.ns, port); err != nil {
 		return err
 	}
-	if err := i.batch(ctx, fmt.Sprintf("address add fe80::1/64 dev %s nodad\n", port)); err != nil {
+	lines := fmt.Sprintf("address add fe80::1/64 dev %s nodad\n", port)
+	if i.mtu != 0 {
+		lines += fmt.Sprintf("link set %s mtu %s\n", port, roomyMTU)
+	}
+	if err := i.batch(ctx, lines); err != nil {
 		return err
 	}
-	_, err := ns.Feed(ctx, fmt.Sprintf("address add %[2]s/32 dev %[1]s\nroute add %[3]s dev %[1]s scope link\nroute add default via %[3]s dev %[1]s\n"+
-		"address add fe80::2/64 dev %[1]s nodad\naddress add %[4]s/%[5]d dev %[1]s nodad\nroute add default via fe80::1 dev %[1]s\n",
-		name, a.IPv4, publicGateway, a.IPv6, a.IPv6Prefix.Bits()), "ip", "-batch", "-")
-	if err != nil {
+	if _, err := ns.Feed(ctx, a.commands(name), "ip", "-batch", "-"); err != nil {
 		return err
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	own := netip.PrefixFrom(a.IPv4, 32)
-	i.layout.routes[own] = hop{port: port}
-	i.layout.routes[a.IPv6Prefix] = hop{port: port, via: netip.MustParseAddr("fe80::2")}
-	i.layout.sources[port] = []netip.Prefix{own, a.IPv6Prefix}
+	i.layout.sources[port] = nil
+	if a.IPv4.IsValid() {
+		own := netip.PrefixFrom(a.IPv4, 32)
+		i.layout.routes[own] = hop{port: port}
+		i.layout.sources[port] = append(i.layout.sources[port], own)
+	}
+	if a.IPv6.IsValid() {
+		i.layout.routes[a.IPv6Prefix] = hop{port: port, via: netip.MustParseAddr("fe80::2")}
+		i.layout.sources[port] = append(i.layout.sources[port], a.IPv6Prefix)
+	}
 	return i.apply(ctx)
 }
 

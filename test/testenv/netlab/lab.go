@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim/profile"
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
@@ -60,6 +61,9 @@ type Options struct {
 	// and the load balancers have followed. With a vSwitch its Owned is set: to what
 	// the account at Robot has.
 	Cloud hcloudsim.Options
+	// Network is what happens to packets on the cloud. What it leaves out a profile may fill, see package
+	// measured, and else the documented interfaces let through.
+	Network profile.Network
 	// Progress hears what the control plane says; nil: nobody.
 	Progress io.Writer
 }
@@ -82,9 +86,10 @@ type Lab struct {
 	Manager *cluster.Manager
 
 	options  Options
+	behaves  behavior
 	host     *netns.Namespace // the one that Enter made
 	internet *internet
-	cloud    *cloudRouter // nil on metal
+	cloud    *cloudNetwork // nil on metal
 	// robot is where dedicated servers are rented; nil without a vSwitch.
 	robot *robotAccount
 	// aging is what the vSwitch's gateway forgets by, if it is told to; guarded by mu.
@@ -126,6 +131,9 @@ func Start(ctx context.Context, o Options) (_ *Lab, err error) {
 		return nil, fmt.Errorf("start a lab: %w", err)
 	}
 	f := &Lab{options: o, machines: map[string]*Machine{}, pods: map[string]*Pod{}}
+	if f.behaves, err = behaviorOf(o.Network); err != nil {
+		return nil, fmt.Errorf("start a lab: %w", err)
+	}
 	defer func() {
 		if err != nil {
 			f.Stop()
@@ -192,14 +200,20 @@ func (f *Lab) startNetwork(ctx context.Context) (err error) {
 		return fmt.Errorf("the management network, of which there is one at a time: %w", err)
 	}
 	f.internet, err = newInternet(ctx)
-	if err == nil && f.options.Metal {
-		err = f.internet.addSegment(ctx)
+	switch {
+	case err != nil:
+		return err
+	case f.options.Metal:
+		return f.internet.addSegment(ctx)
+	case f.behaves.publicMTU != 0:
+		return f.internet.limit(ctx, f.behaves.publicMTU)
 	}
-	return err
+	return nil
 }
 
 func (f *Lab) startCluster(ctx context.Context) (err error) {
 	cloud := f.options.Cloud
+	cloud.Foretell = len(f.behaves.routes) > 0
 	told := cloud.OnChange
 	cloud.OnChange = func(now hcloudsim.DataPlane) {
 		f.mu.Lock()
@@ -207,7 +221,7 @@ func (f *Lab) startCluster(ctx context.Context) (err error) {
 		f.mu.Unlock()
 		internet.follow(context.WithoutCancel(ctx), now.FloatingIPs)
 		if router != nil {
-			router.follow(context.WithoutCancel(ctx), now)
+			router.follow(context.WithoutCancel(ctx), firstNetwork(now))
 		}
 		if balancers != nil {
 			balancers.follow(context.WithoutCancel(ctx), now)
@@ -253,19 +267,18 @@ func (f *Lab) startRouter(ctx context.Context) error {
 	if f.options.Metal {
 		return nil
 	}
-	plane := f.Cloud.DataPlane()
-	router, err := newCloudRouter(ctx, plane.Networks[0].Gateway)
+	router, err := newCloudNetwork(context.WithoutCancel(ctx), firstNetwork(f.Cloud.DataPlane()), f.behaves)
 	if err != nil {
 		return err
 	}
 	f.mu.Lock()
 	f.cloud = router
 	f.mu.Unlock()
-	router.follow(ctx, f.Cloud.DataPlane())
+	router.follow(ctx, firstNetwork(f.Cloud.DataPlane()))
 	if err := router.failed(); err != nil || !f.options.VSwitch {
 		return err
 	}
-	return router.addVSwitch(ctx)
+	return router.addVSwitch(ctx, f.behaves.gateway)
 }
 
 // StartManager starts an underlay-ccm, and doesn't wait for it.
@@ -372,7 +385,7 @@ func (f *Lab) Stop() {
 		n.Namespace.Close()
 	}
 	if f.cloud != nil {
-		f.cloud.ns.Close()
+		f.cloud.close()
 	}
 	if f.internet != nil {
 		f.internet.close()

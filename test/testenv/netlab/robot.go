@@ -17,6 +17,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
+	"github.com/underlay-ccm/underlay/test/testenv/measured"
 )
 
 // What the manager logs in with at Robot.
@@ -43,6 +44,10 @@ type robotAccount struct {
 // newRobotAccount makes an account with a vSwitch, which the cloud's network is
 // coupled with. It isn't reached yet.
 func (f *Lab) newRobotAccount() (*robotAccount, error) {
+	profile, err := measured.Profile()
+	if err != nil {
+		return nil, err
+	}
 	account := robotsim.New(robotsim.Options{
 		User: robotUser, Password: robotPassword, FailoverTime: failoverTime,
 		OnRequest: func(r robotsim.Request) {
@@ -51,7 +56,7 @@ func (f *Lab) newRobotAccount() (*robotAccount, error) {
 			}
 		},
 		CloudSubnets: func() []robotsim.CloudSubnet { return robotsim.Coupled(f.Cloud)() },
-	})
+	}.With(profile.Robot))
 	if _, err := account.CreateVSwitch(robotsim.VSwitchSeed{ID: cluster.VSwitchID, Name: vSwitch}); err != nil {
 		return nil, err
 	}

@@ -20,6 +20,20 @@ import (
 type hop struct {
 	port string
 	via  netip.Addr
+	// mtu is the largest packet that goes there, in bytes; 0: the port's own.
+	mtu int
+}
+
+// command is the line for "ip -batch" that makes a route of it.
+func (h hop) command(dst netip.Prefix) string {
+	line := fmt.Sprintf("route replace %s dev %s", dst, h.port)
+	if h.via.IsValid() {
+		line = fmt.Sprintf("route replace %s via %s dev %s onlink", dst, h.via, h.port)
+	}
+	if h.mtu != 0 {
+		line += fmt.Sprintf(" mtu lock %d", h.mtu)
+	}
+	return line + "\n"
 }
 
 // layout is the whole of what a router does.
@@ -28,6 +42,8 @@ type layout struct {
 	// sources are the addresses that may be sent from behind each port; what is
 	// sent from others, and behind ports that are not here, is dropped.
 	sources map[string][]netip.Prefix
+	// largest are the packets that are taken from a port, in bytes; those that aren't here: any.
+	largest map[string]int
 }
 
 // router is a namespace that forwards.
@@ -72,15 +88,11 @@ func (r *router) set(ctx context.Context, want layout) error {
 		if r.have[dst] == h {
 			continue
 		}
-		if h.via.IsValid() {
-			fmt.Fprintf(&put, "route replace %s via %s dev %s onlink\n", dst, h.via, h.port)
-		} else {
-			fmt.Fprintf(&put, "route replace %s dev %s\n", dst, h.port)
-		}
+		put.WriteString(h.command(dst))
 	}
 	// Those of an interface that is gone went with it.
 	_ = r.batch(ctx, gone.String(), "-force")
-	if _, err := r.ns.Feed(ctx, filter(want.sources), "nft", "-f", "-"); err != nil {
+	if _, err := r.ns.Feed(ctx, filter(want), "nft", "-f", "-"); err != nil {
 		return err
 	}
 	if err := r.batch(ctx, put.String()); err != nil {
@@ -99,12 +111,15 @@ func (r *router) batch(ctx context.Context, lines string, flags ...string) error
 }
 
 // filter is the nft script that replaces the whole table in one transaction.
-func filter(sources map[string][]netip.Prefix) string {
+func filter(want layout) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "add table inet %[1]s\ndelete table inet %[1]s\ntable inet %[1]s {\n\tchain forward {\n", table)
 	fmt.Fprintf(&out, "\t\ttype filter hook forward priority filter; policy drop;\n")
-	for _, port := range slices.Sorted(maps.Keys(sources)) {
-		for _, p := range sources[port] {
+	for _, port := range slices.Sorted(maps.Keys(want.largest)) {
+		fmt.Fprintf(&out, "\t\tiifname %q meta length > %d drop\n", port, want.largest[port])
+	}
+	for _, port := range slices.Sorted(maps.Keys(want.sources)) {
+		for _, p := range want.sources[port] {
 			family := "ip"
 			if p.Addr().Is6() {
 				family = "ip6"

@@ -34,7 +34,7 @@ const (
 )
 
 // addVSwitch makes the vSwitch.
-func (c *cloudRouter) addVSwitch(ctx context.Context) error {
+func (c *cloudRouter) addVSwitch(ctx context.Context, g Gateway) error {
 	// What stays on it is none of the router's business. A kernel without the setting
 	// has no such idea.
 	for _, family := range []string{"ip", "ip6"} {
@@ -43,16 +43,16 @@ func (c *cloudRouter) addVSwitch(ctx context.Context) error {
 		}
 	}
 	err := c.batch(ctx, fmt.Sprintf("link add %[1]s type bridge\nlink set %[1]s mtu %[2]s up\naddress add %[3]s/%[4]d dev %[1]s\n",
-		vSwitch, vSwitchMTU, vSwitchGateway, prefix(vSwitchSubnet).Bits()))
+		vSwitch, c.vSwitchWidth(), vSwitchGateway, prefix(vSwitchSubnet).Bits()))
 	if err != nil {
 		return err
 	}
-	if _, err := c.ns.Feed(ctx, Gateway{}.script(), "nft", "-f", "-"); err != nil {
+	if _, err := c.ns.Feed(ctx, g.script(ofPods), "nft", "-f", "-"); err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.vSwitch = true
+	c.coupled[vSwitch] = prefix(vSwitchSubnet)
 	return c.set(ctx, c.layout())
 }
 
@@ -61,11 +61,19 @@ func (c *cloudRouter) join(ctx context.Context, port string, ns *netns.Namespace
 	if err := netns.Connect(ctx, ns, vSwitch, c.ns, port); err != nil {
 		return err
 	}
-	if err := c.batch(ctx, fmt.Sprintf("link set %s mtu %s master %s\n", port, vSwitchMTU, vSwitch)); err != nil {
+	if err := c.batch(ctx, fmt.Sprintf("link set %s mtu %s master %s\n", port, c.vSwitchWidth(), vSwitch)); err != nil {
 		return err
 	}
 	_, err := ns.Feed(ctx, fmt.Sprintf("link set %[1]s mtu %[2]s\n%[3]s", vSwitch, vSwitchMTU, vSwitchAddresses(addr)), "ip", "-batch", "-")
 	return err
+}
+
+// vSwitchWidth is the MTU of the vSwitch's ports.
+func (c *cloudRouter) vSwitchWidth() string {
+	if c.path.vSwitchMTU != 0 {
+		return roomyMTU // the route says what passes
+	}
+	return vSwitchMTU
 }
 
 // leave takes a dedicated server's cable to the vSwitch away.

@@ -1,0 +1,181 @@
+//go:build linux
+
+package measure
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim/profile"
+	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
+	"github.com/underlay-ccm/underlay/internal/measure"
+	"github.com/underlay-ccm/underlay/internal/measure/experiment"
+	"github.com/underlay-ccm/underlay/internal/measure/inside"
+	"github.com/underlay-ccm/underlay/internal/measure/project"
+	measurerobot "github.com/underlay-ccm/underlay/internal/measure/robot"
+	"github.com/underlay-ccm/underlay/internal/robot"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
+	"github.com/underlay-ccm/underlay/test/testenv/netlab"
+)
+
+// The account's user and password.
+const robotUser, robotPassword = "robot", "a-password"
+
+// dedicatedAddresses are those that the lab's first dedicated server has.
+var dedicatedAddresses = []netip.Prefix{netip.MustParsePrefix("192.0.2.11/32"), netip.MustParsePrefix("2001:db8:d:1::/64")}
+
+// What a dedicated server and the Robot web service tell is found in a cloud as the simulator has
+// it, and in one that has it the other way round in everything. The server is afterwards as it was.
+func TestDedicatedServerTells(t *testing.T) {
+	tests := map[string]struct {
+		cloud   profile.Cloud
+		network profile.Network
+		robot   profile.Robot
+	}{
+		"as the simulator has it": {
+			network: profile.Network{VSwitchMTU: new(1400), Neighbors: new(0)},
+			robot:   profile.Robot{VSwitchSeconds: []float64{4}},
+		},
+		"the other way round": {
+			cloud:   profile.Cloud{RefuseIPv6Targets: new(true), OneVSwitchSubnet: new(true)},
+			network: profile.Network{VSwitchMTU: new(1333), VSwitchAnySource: new(true), RefuseProxied: new(true)},
+			robot:   profile.Robot{VSwitchSeconds: []float64{4}, ForbiddenLogin: new(true), Processing: new(true)},
+		},
+		"with a full table": {
+			network: profile.Network{Neighbors: new(20), VSwitchMTU: new(1420)},
+			robot:   profile.Robot{VSwitchSeconds: []float64{4}},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := start(t, netlab.CloudLabOptions{
+				Cloud:   hcloudsim.Options{ActionTime: 300 * time.Millisecond}.With(tt.cloud),
+				Robot:   robotsim.Options{User: robotUser, Password: robotPassword}.With(tt.robot),
+				Network: tt.network,
+			}, project.Plan{
+				Things:     measure.Things{Servers: 1, Networks: 1, LoadBalancers: 1},
+				ServerType: "cx22", LoadBalancerType: "lb11", VSwitch: cluster.VSwitchID, Dedicated: dedicatedAddresses,
+			})
+			d := l.rentDedicated()
+			before := d.state()
+			facts := []measure.FactID{
+				measure.VSwitchSubnets, measure.IPv6Targets, measure.VSwitchMTU, measure.VSwitchSource, measure.ProxyARP,
+				measure.Neighbors, measure.RobotLatency, measure.RobotLogin, measure.RobotMembers,
+			}
+			like := dedicatedProfile(profile.Profile{Cloud: tt.cloud, Network: tt.network, Robot: tt.robot})
+			words := map[measure.FactID]string{}
+			if tt.network.RefuseProxied != nil { // then nothing tells how many it knows
+				words[measure.Neighbors] = ""
+			}
+			l.expect(facts, like, words)
+			if after := d.state(); after != before {
+				t.Errorf("the dedicated server had\n%s\nand has\n%s", before, after)
+			}
+			if err := l.bench.Dedicated.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if all, err := l.bench.Robot.VSwitches(t.Context()); err != nil || len(all) != 1 {
+				t.Errorf("the account has the vSwitches %+v, %v", all, err)
+			}
+		})
+	}
+}
+
+// dedicatedProfile is the default profile with another one's values where it has any.
+func dedicatedProfile(is profile.Profile) profile.Profile {
+	out := profile.Default()
+	put(&out.Cloud.RefuseIPv6Targets, is.Cloud.RefuseIPv6Targets)
+	put(&out.Cloud.OneVSwitchSubnet, is.Cloud.OneVSwitchSubnet)
+	put(&out.Network.VSwitchMTU, is.Network.VSwitchMTU)
+	put(&out.Network.VSwitchAnySource, is.Network.VSwitchAnySource)
+	put(&out.Network.RefuseProxied, is.Network.RefuseProxied)
+	put(&out.Network.Neighbors, is.Network.Neighbors)
+	put(&out.Robot.ForbiddenLogin, is.Robot.ForbiddenLogin)
+	put(&out.Robot.Processing, is.Robot.Processing)
+	return out
+}
+
+// dedicated is a dedicated server on which its owner has started the program.
+type dedicated struct {
+	*netlab.DedicatedServer
+	t *testing.T
+}
+
+// rentDedicated makes one, and lets the run know of it as the command line does.
+func (l *lab) rentDedicated() dedicated {
+	l.t.Helper()
+	made, err := l.RentDedicated(l.t.Context(), "owned")
+	l.noError(err)
+	l.t.Cleanup(func() { l.quiet(made) })
+	keys, err := inside.NewCredentials("dedicated")
+	l.noError(err)
+	_, err = made.RunScript(inside.UserData(keys, inside.Lifetime))
+	l.noError(err)
+	credentials, err := robot.NewCredentials(robotUser, robotPassword)
+	l.noError(err)
+	l.bench.Robot, err = measurerobot.New(measurerobot.Options{
+		Endpoint: l.RobotEndpoint(), Credentials: credentials, Run: "run",
+		Transport: &http.Transport{DialContext: l.DialContext, DisableKeepAlives: true},
+	})
+	l.noError(err)
+	l.bench.Dedicated = &experiment.Dedicated{
+		Address: made.Public.IPv4, Interface: netlab.VSwitchInterface, VSwitch: cluster.VSwitchID,
+		Hosts:   100, // the kernel's table of neighbors is one for all namespaces of the machine
+		Program: inside.New(keys, netip.AddrPortFrom(made.Public.IPv4, inside.Port), l.DialContext),
+	}
+	ctx, cancel := context.WithTimeout(l.t.Context(), 30*time.Second)
+	defer cancel()
+	l.noError(l.bench.Dedicated.Look(ctx, l.bench.Robot))
+	return dedicated{made, l.t}
+}
+
+// quiet waits until nothing answers at the program's port any more.
+func (l *lab) quiet(d *netlab.DedicatedServer) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.t.Context()), 5*time.Second)
+	defer cancel()
+	at := netip.AddrPortFrom(d.Public.IPv4, inside.Port).String()
+	for {
+		c, err := l.DialContext(ctx, "tcp", at)
+		switch {
+		case err == nil:
+			_ = c.Close()
+		case errors.Is(err, syscall.ECONNREFUSED):
+			return
+		case ctx.Err() != nil:
+			l.t.Errorf("the program on the dedicated server may still run: %v", err)
+			return
+		}
+	}
+}
+
+// state is what of the server an experiment could change: addresses, routes, MTUs.
+func (d dedicated) state() string {
+	d.t.Helper()
+	var all []string
+	for _, args := range [][]string{{"-oneline", "address"}, {"-oneline", "link"}, {"route", "show", "table", "all"}, {"-6", "route", "show", "table", "all"}} {
+		out, err := d.Namespace.Run(d.t.Context(), "ip", args...)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		slices.Sort(lines)
+		all = append(all, lines...)
+	}
+	return strings.Join(all, "\n")
+}
+
+func (l *lab) noError(err error) {
+	l.t.Helper()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}

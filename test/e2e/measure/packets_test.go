@@ -1,0 +1,80 @@
+//go:build linux
+
+package measure
+
+import (
+	"cmp"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim/profile"
+	"github.com/underlay-ccm/underlay/internal/measure"
+	"github.com/underlay-ccm/underlay/internal/measure/project"
+	"github.com/underlay-ccm/underlay/test/testenv/balancer"
+	"github.com/underlay-ccm/underlay/test/testenv/netlab"
+)
+
+// all are the facts that packets of throw-away servers tell.
+func all() []measure.FactID {
+	return []measure.FactID{
+		measure.SourceCheck, measure.PrivateMTU, measure.PublicMTU, measure.RouteEffect, measure.SourcePrivate,
+		measure.SourcePublic, measure.SourceIPv6, measure.ProxyProtocol, measure.ProxyInChecks,
+		measure.UnjudgedTargets, measure.NoHealthyTarget, measure.HealthDetails,
+	}
+}
+
+// What packets of throw-away servers tell is found in a cloud as the simulator has it, and in one
+// that has it the other way round in everything.
+func TestPacketsTell(t *testing.T) {
+	source := "2001:db8:ffff:1::9"
+	other := profile.Profile{
+		Cloud: profile.Cloud{
+			ServeUnjudged: new(true), ProxyHeaderInChecks: new(true), IPv6Source: &source,
+		},
+		Network: profile.Network{
+			PrivateMTU: new(1371), PublicMTU: new(1442), AnySource: new(true),
+			RouteSeconds: []float64{1.5}, ProxyProtocol: new(1),
+		},
+	}
+	tests := map[string]struct {
+		facts    []measure.FactID
+		is       profile.Profile
+		takes    time.Duration // each action
+		noTarget balancer.NoTarget
+		words    map[measure.FactID]string // of what no profile has
+		led      [2]float64
+	}{
+		"as the simulator has it": {facts: all(), led: [2]float64{-0.3, 0.9}},
+		"the other way round": {
+			facts: all(), is: other, noTarget: balancer.RefuseClients, led: [2]float64{1.2, 2.5},
+			words: map[measure.FactID]string{measure.NoHealthyTarget: measure.Refused},
+		},
+		"routes lead from the start of their action": {
+			facts: []measure.FactID{measure.RouteEffect}, takes: 2 * time.Second,
+			is: profile.Profile{Cloud: profile.Cloud{EffectsAtOnce: new(true)}}, led: [2]float64{-2.4, -1.2},
+		},
+		"routes lead before their action ends": {
+			facts: []measure.FactID{measure.RouteEffect}, takes: 2 * time.Second,
+			is: profile.Profile{Network: profile.Network{RouteSeconds: []float64{-1}}}, led: [2]float64{-1.4, -0.3},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := start(t, netlab.CloudLabOptions{
+				Cloud: hcloudsim.Options{ActionTime: cmp.Or(tt.takes, 300*time.Millisecond)}.With(tt.is.Cloud), Network: tt.is.Network, NoTarget: tt.noTarget,
+			}, project.Plan{
+				Things:     measure.Things{Servers: 2, Networks: 1, LoadBalancers: 1},
+				ServerType: "cx22", LoadBalancerType: "lb11",
+			})
+			found := l.expect(tt.facts, with(tt.is), tt.words)
+			if led := found.Network.RouteSeconds; len(led) == 0 || led[0] < tt.led[0] || led[len(led)-1] > tt.led[1] {
+				t.Errorf("routes led packets after %v s, want between %v", led, tt.led)
+			}
+			text, err := json.Marshal(found)
+			t.Logf("%s (%v)", text, err)
+		})
+	}
+}

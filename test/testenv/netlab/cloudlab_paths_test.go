@@ -1,0 +1,317 @@
+//go:build linux
+
+package netlab_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"golang.org/x/sys/unix"
+
+	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim/profile"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
+	"github.com/underlay-ccm/underlay/test/testenv/netlab"
+	"github.com/underlay-ccm/underlay/test/testenv/netns"
+)
+
+// run is a command in a namespace.
+func (l *lab) run(ns *netns.Namespace, command string, args ...any) {
+	l.t.Helper()
+	words := strings.Fields(fmt.Sprintf(command, args...))
+	_, err := ns.Run(l.t.Context(), words[0], words[1:]...)
+	noError(l.t, err)
+}
+
+// arrives reports whether a packet of a size, with its headers, gets from one namespace to another
+// in one piece: behind it goes a small one, on the same way.
+func (l *lab) arrives(from netip.Addr, out *netns.Namespace, to netip.Addr, in *netns.Namespace, size int) bool {
+	l.t.Helper()
+	sender, receiver := l.socket(out, from), l.socket(in, to)
+	defer sender.Close()
+	defer receiver.Close()
+	headers := 28
+	if to.Is6() {
+		headers = 48
+	}
+	address := receiver.LocalAddr()
+	_, err := sender.WriteTo(make([]byte, size-headers), address)
+	noError(l.t, err)
+	_, err = sender.WriteTo([]byte{1}, address)
+	noError(l.t, err)
+	noError(l.t, receiver.SetReadDeadline(time.Now().Add(5*time.Second)))
+	n, _, err := receiver.ReadFrom(make([]byte, 1<<16))
+	noError(l.t, err)
+	return n > 1
+}
+
+// socket is one for UDP whose packets nobody may break into pieces, whatever is known of the path.
+func (l *lab) socket(ns *netns.Namespace, at netip.Addr) net.PacketConn {
+	l.t.Helper()
+	conn, err := ns.ListenPacket(l.t.Context(), "udp", netip.AddrPortFrom(at, 0).String())
+	noError(l.t, err)
+	raw, err := conn.(*net.UDPConn).SyscallConn()
+	noError(l.t, err)
+	level, option := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER
+	if at.Is6() {
+		level, option = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER
+	}
+	var failed error
+	noError(l.t, raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), level, option, unix.IP_PMTUDISC_PROBE) }))
+	noError(l.t, failed)
+	return conn
+}
+
+// largest checks that packets pass up to a size.
+func (l *lab) largest(what string, from netip.Addr, out *netns.Namespace, to netip.Addr, in *netns.Namespace, want int) {
+	l.t.Helper()
+	if !l.arrives(from, out, to, in, want) {
+		l.t.Errorf("%s: %d bytes don't arrive", what, want)
+	}
+	if l.arrives(from, out, to, in, want+1) {
+		l.t.Errorf("%s: %d bytes arrive, the most is %d", what, want+1, want)
+	}
+}
+
+// Packets are as large as the profile says, whatever servers' interfaces would let through, and whose
+// source isn't theirs are dropped unless the profile says otherwise.
+func TestPathsAreAsTheProfileSays(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		network         profile.Network
+		private, public int
+		anySource       bool
+	}{
+		{name: "default", private: 1450, public: 1500},
+		{name: "narrow", network: profile.Network{PrivateMTU: new(1400), PublicMTU: new(1300)}, private: 1400, public: 1300},
+		{
+			name: "wide", network: profile.Network{PrivateMTU: new(1500), PublicMTU: new(1600), AnySource: new(true)},
+			private: 1500, public: 1600, anySource: true,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := startLab(t, netlab.CloudLabOptions{Network: c.network})
+			n := l.network("10.0.0.0/8", "10.1.0.0/24")
+			a, b := l.server(hcloud.ServerCreateOpts{Name: "a"}, n), l.server(hcloud.ServerCreateOpts{Name: "b"}, n)
+			inA, inB := l.Server(a.ID), l.Server(b.ID)
+			for _, ns := range []*netns.Namespace{inA, inB} {
+				l.run(ns, "ip link set eth0 mtu 9000")
+				l.run(ns, "ip link set enp7s0 mtu 9000")
+			}
+			l.largest("private", inside(a, 0), inA, inside(b, 0), inB, c.private)
+			l.largest("public", ipv4(a), inA, ipv4(b), inB, c.public)
+			l.largest("public, IPv6", ipv6(a), inA, ipv6(b), inB, c.public)
+
+			foreign := netip.MustParseAddr("10.77.0.1")
+			l.run(inA, "ip address add %s/32 dev lo", foreign)
+			if got := l.passes(inA, foreign, inB, inside(b, 0)); got != c.anySource {
+				t.Errorf("a packet from %s, which is nobody's, arrives: %v, want %v", foreign, got, c.anySource)
+			}
+			l.route(n, foreign, inside(a, 0))
+			if !l.passes(inA, foreign, inB, inside(b, 0)) {
+				t.Errorf("a packet from %s, which is routed to a, doesn't arrive", foreign)
+			}
+		})
+	}
+}
+
+// passes reports whether a packet from an address arrives, before one does from an address that is
+// the sender's.
+func (l *lab) passes(out *netns.Namespace, from netip.Addr, in *netns.Namespace, to netip.Addr) bool {
+	l.t.Helper()
+	receiver := l.socket(in, to)
+	defer receiver.Close()
+	for _, source := range []netip.Addr{from, {}} {
+		at := ":0"
+		if source.IsValid() {
+			at = netip.AddrPortFrom(source, 0).String()
+		}
+		sender, err := out.ListenPacket(l.t.Context(), "udp", at)
+		noError(l.t, err)
+		defer sender.Close()
+		_, err = sender.WriteTo([]byte("?"), receiver.LocalAddr())
+		noError(l.t, err)
+	}
+	noError(l.t, receiver.SetReadDeadline(time.Now().Add(5*time.Second)))
+	_, came, err := receiver.ReadFrom(make([]byte, 1))
+	noError(l.t, err)
+	return came.(*net.UDPAddr).AddrPort().Addr() == from
+}
+
+func (l *lab) route(n *hcloud.Network, to, via netip.Addr) {
+	l.t.Helper()
+	action, _, err := l.cloud.Network.AddRoute(l.t.Context(), n, hcloud.NetworkAddRouteOpts{Route: hcloud.NetworkRoute{
+		Destination: ipNet(to.String() + "/32"), Gateway: via.AsSlice(),
+	}})
+	noError(l.t, err)
+	l.done(action)
+}
+
+// A route leads packets when its action ends, or as much later or earlier as the profile says.
+func TestRoutesLeadLate(t *testing.T) {
+	const takes = time.Second
+	for _, late := range []time.Duration{-takes, 0, time.Second} {
+		t.Run(late.String(), func(t *testing.T) {
+			l := startLab(t, netlab.CloudLabOptions{
+				Cloud:   hcloudsim.Options{ActionTimes: map[string][]time.Duration{"add_route": {takes}}},
+				Network: profile.Network{RouteSeconds: []float64{late.Seconds()}},
+			})
+			n := l.network("10.0.0.0/8", "10.1.0.0/24")
+			a, b := l.server(hcloud.ServerCreateOpts{Name: "a"}, n), l.server(hcloud.ServerCreateOpts{Name: "b"}, n)
+			far := netip.MustParseAddr("10.77.0.1")
+			l.run(l.Server(b.ID), "ip address add %s/32 dev lo", far)
+			arrival := l.firstPacket(l.Server(a.ID), far, l.Server(b.ID))
+			began := time.Now()
+			_, _, err := l.cloud.Network.AddRoute(t.Context(), n, hcloud.NetworkAddRouteOpts{Route: hcloud.NetworkRoute{
+				Destination: ipNet(far.String() + "/32"), Gateway: inside(b, 0).AsSlice(),
+			}})
+			noError(t, err)
+			if took := arrival().Sub(began) - takes; took < late || took > late+900*time.Millisecond {
+				t.Errorf("the route leads %s after its action has ended, want %s", took, late)
+			}
+		})
+	}
+}
+
+// firstPacket sends packets to an address until arrival says when the first of them came.
+func (l *lab) firstPacket(out *netns.Namespace, to netip.Addr, in *netns.Namespace) (arrival func() time.Time) {
+	l.t.Helper()
+	receiver := l.socket(in, to)
+	sender, err := out.ListenPacket(l.t.Context(), "udp", ":0")
+	noError(l.t, err)
+	ctx, stop := context.WithCancel(l.t.Context())
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		for tick := time.NewTicker(20 * time.Millisecond); ctx.Err() == nil; {
+			_, _ = sender.WriteTo([]byte("?"), receiver.LocalAddr()) // there is no way yet
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+	})
+	return func() time.Time {
+		l.t.Helper()
+		noError(l.t, receiver.SetReadDeadline(time.Now().Add(10*time.Second)))
+		_, _, err := receiver.ReadFrom(make([]byte, 1))
+		at := time.Now()
+		stop()
+		sending.Wait()
+		noError(l.t, errors.Join(err, sender.Close(), receiver.Close()))
+		return at
+	}
+}
+
+// A dedicated server is in the vSwitch, which a network is coupled with, and loses again.
+func TestADedicatedServerIsInTheVSwitch(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		network profile.Network
+		mtu     int
+	}{
+		{name: "default", mtu: 1400},
+		{name: "other", mtu: 1350, network: profile.Network{
+			VSwitchMTU: new(1350), VSwitchAnySource: new(true), RefuseProxied: new(true),
+		}},
+		{name: "few", mtu: 1400, network: profile.Network{Neighbors: new(1)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := startLab(t, netlab.CloudLabOptions{Network: c.network})
+			d, err := l.RentDedicated(t.Context(), "metal")
+			noError(t, err)
+			l.serve("metal", d.Namespace)
+			l.expect("in public", l.answer(l.Outside(), d.Public.IPv4), "metal saw "+netlab.OutsideIPv4.String())
+			l.expect("in public, IPv6", l.answer(l.Outside(), d.Public.IPv6), "metal saw "+netlab.OutsideIPv6.String())
+
+			n := l.network("10.0.0.0/8", "10.1.0.0/24")
+			a := l.server(hcloud.ServerCreateOpts{Name: "a"}, n)
+			inA := l.Server(a.ID)
+			l.serve("a", inA)
+			subnet := hcloud.NetworkSubnet{
+				Type: hcloud.NetworkSubnetTypeVSwitch, IPRange: ipNet("10.9.0.0/22"), NetworkZone: hcloud.NetworkZoneEUCentral, VSwitchID: cluster.VSwitchID,
+			}
+			couple := func() {
+				action, _, err := l.cloud.Network.AddSubnet(t.Context(), n, hcloud.NetworkAddSubnetOpts{Subnet: subnet})
+				noError(t, err)
+				l.done(action)
+			}
+			couple()
+			own, pod, foreign := netip.MustParseAddr("10.9.0.2"), netip.MustParseAddr("10.9.2.1"), netip.MustParseAddr("10.77.0.1")
+			l.run(d.Namespace, "ip address add %s/22 dev %s", own, netlab.VSwitchInterface)
+			l.run(d.Namespace, "ip route add 10.1.0.0/24 via 10.9.0.1 dev %s", netlab.VSwitchInterface)
+			l.expect("a from the dedicated server", l.answer(d.Namespace, inside(a, 0)), "a saw "+own.String())
+			l.expect("the dedicated server from a", l.answer(inA, own), "metal saw "+inside(a, 0).String())
+
+			l.run(inA, "ip link set enp7s0 mtu 1500")
+			l.largest("to the vSwitch", inside(a, 0), inA, own, d.Namespace, c.mtu)
+			l.largest("from the vSwitch", own, d.Namespace, inside(a, 0), inA, c.mtu)
+
+			// An address on the loopback is answered for, as a proxy does.
+			l.run(d.Namespace, "ip address add %s/32 dev lo", pod)
+			want := "metal saw " + inside(a, 0).String()
+			if c.network.RefuseProxied != nil || c.network.Neighbors != nil {
+				want = ""
+			}
+			l.expect("a proxied address", l.answer(inA, pod), want)
+			l.run(d.Namespace, "ip address add %s/32 dev lo", foreign)
+			anySource := c.network.VSwitchAnySource != nil
+			if got := l.passes(d.Namespace, foreign, inA, inside(a, 0)); got != anySource {
+				t.Errorf("a packet from %s, which is in no subnet, arrives: %v, want %v", foreign, got, anySource)
+			}
+
+			action, _, err := l.cloud.Network.DeleteSubnet(t.Context(), n, hcloud.NetworkDeleteSubnetOpts{Subnet: subnet})
+			noError(t, err)
+			l.done(action)
+			l.expect("with the subnet gone", l.answer(inA, own), "")
+			couple()
+			l.expect("with the subnet back", l.answer(inA, own), "metal saw "+inside(a, 0).String())
+		})
+	}
+}
+
+// Load balancers reach servers in public, in the network, and at an IPv6 address of their own net.
+func TestLoadBalancersReachServers(t *testing.T) {
+	l := startLab(t, netlab.CloudLabOptions{Cloud: hcloudsim.Options{ServeUnjudged: true}})
+	n := l.network("10.0.0.0/8", "10.1.0.0/24")
+	a := l.server(hcloud.ServerCreateOpts{Name: "a"}, n)
+	l.serve("a", l.Server(a.ID))
+	made, _, err := l.cloud.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{
+		Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, NetworkZone: hcloud.NetworkZoneEUCentral, Network: n,
+		Services: []hcloud.LoadBalancerCreateOptsService{{
+			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(7), DestinationPort: hcloud.Ptr(7),
+		}},
+	})
+	noError(t, err)
+	l.done(made.Action)
+	lb, _, err := l.cloud.LoadBalancer.GetByID(t.Context(), made.LoadBalancer.ID)
+	noError(t, err)
+	front := addr(lb.PublicNet.IPv4.IP)
+	for _, private := range []bool{true, false} {
+		action, _, err := l.cloud.LoadBalancer.AddServerTarget(t.Context(), lb, hcloud.LoadBalancerAddServerTargetOpts{Server: a, UsePrivateIP: &private})
+		noError(t, err)
+		l.done(action)
+		source := front
+		if private {
+			source = addr(lb.PrivateNet[0].IP)
+		}
+		l.eventually("a is served", func() bool { return l.answer(l.Outside(), front) != "" })
+		l.expect(fmt.Sprintf("a as a target, private: %v", private), l.answer(l.Outside(), front), "a saw "+source.String())
+		action, _, err = l.cloud.LoadBalancer.RemoveServerTarget(t.Context(), lb, a)
+		noError(t, err)
+		l.done(action)
+	}
+	l.expect("without targets", l.answer(l.Outside(), front), "")
+	action, _, err := l.cloud.LoadBalancer.DetachFromNetwork(t.Context(), lb, hcloud.LoadBalancerDetachFromNetworkOpts{Network: n})
+	noError(t, err)
+	l.done(action)
+	_, _, err = l.cloud.LoadBalancer.DeleteWithResult(t.Context(), lb)
+	noError(t, err)
+}

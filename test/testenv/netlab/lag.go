@@ -1,0 +1,101 @@
+//go:build linux
+
+package netlab
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/underlay-ccm/underlay/hcloudsim"
+)
+
+// lag lets a route table take effect later than it changes, each route after a delay of its own; a
+// negative one lets a route lead before the action ends that adds it.
+type lag struct {
+	delay func() time.Duration
+	// changed is called when time has changed what is in effect.
+	changed func()
+
+	mu     sync.Mutex
+	told   map[hcloudsim.RouteSeed]bool
+	works  map[hcloudsim.RouteSeed]bool
+	latest map[hcloudsim.RouteSeed]int // the number of the change that took effect last
+	count  int
+}
+
+func newLag(delay func() time.Duration, changed func()) *lag {
+	return &lag{
+		delay: delay, changed: changed,
+		told: map[hcloudsim.RouteSeed]bool{}, works: map[hcloudsim.RouteSeed]bool{}, latest: map[hcloudsim.RouteSeed]int{},
+	}
+}
+
+// follow is told what the table is, and what it will be when actions end.
+func (g *lag) follow(table []hcloudsim.RouteSeed, building []hcloudsim.PlaneBuilding) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	ends := map[hcloudsim.RouteSeed]time.Time{}
+	for _, r := range table {
+		ends[r] = now
+	}
+	for _, b := range building {
+		ends[b.RouteSeed] = b.Ends
+	}
+	for r := range g.told {
+		if _, stays := ends[r]; !stays {
+			delete(g.told, r)
+			g.schedule(r, false, 0)
+		}
+	}
+	for r, end := range ends {
+		if !g.told[r] {
+			g.told[r] = true
+			g.schedule(r, true, end.Sub(now))
+		}
+	}
+}
+
+// schedule lets a change of a route take effect, by its delay after an action that ends later.
+func (g *lag) schedule(r hcloudsim.RouteSeed, there bool, later time.Duration) {
+	g.count++
+	number, delay := g.count, later+g.delay()
+	if delay <= 0 {
+		g.take(r, number, there)
+		return
+	}
+	time.AfterFunc(delay, func() {
+		g.mu.Lock()
+		took := g.take(r, number, there)
+		g.mu.Unlock()
+		if took {
+			g.changed()
+		}
+	})
+}
+
+// take lets a change take effect, unless a later one of the same route has.
+func (g *lag) take(r hcloudsim.RouteSeed, number int, there bool) bool {
+	if number < g.latest[r] {
+		return false
+	}
+	g.latest[r] = number
+	if there {
+		g.works[r] = true
+	} else {
+		delete(g.works, r)
+	}
+	return true
+}
+
+// routes are those in effect, the newest last.
+func (g *lag) routes() []hcloudsim.RouteSeed {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.SortedFunc(maps.Keys(g.works), func(a, b hcloudsim.RouteSeed) int {
+		return cmp.Compare(g.latest[a], g.latest[b])
+	})
+}
