@@ -22,6 +22,14 @@ TAGS := -tags grpcnotrace
 RACE := $(shell cc=$$(go env CC); command -v "$${cc%% *}" >/dev/null && echo -race)
 TEST := $(if $(RACE),CGO_ENABLED=1 )go test $(RACE) -vet=off -timeout 40m
 
+# The simulated clouds of whole-cluster tests behave as the one that was measured.
+ifdef PROFILE
+export UNDERLAY_PROFILE := $(or $(realpath $(PROFILE)),$(error PROFILE=$(PROFILE): there is no such file; underlayctl measure --profile writes one))
+ifeq ($(MAKELEVEL),0)
+$(info the simulated clouds behave as measured: $(UNDERLAY_PROFILE))
+endif
+endif
+
 # The plugins that the agent's CNI configuration names, for the tests that run them.
 CNI_VERSION := v1.9.1
 export CNI_PATH ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/underlay/cni-$(CNI_VERSION)
@@ -49,7 +57,7 @@ endif
 # Every control plane of the tests leaves in a fresh folder what our accounts
 # asked of it, for the last step. After a failure the folder stays.
 .PHONY: test
-test: check machines kubeadm ## everything: check, unit and integration tests; with the race detector if there is a C compiler
+test: check machines kubeadm ## everything: check, unit and integration tests; with the race detector if there is a C compiler; PROFILE=FILE names the profile of a measured cloud
 	@$(if $(RACE),,echo; echo "== no C compiler ($$(go env CC)): tests run WITHOUT the race detector")
 	@records=$$(mktemp -d); UNDERLAY_AUDIT_DIR="$$records" $(MAKE) --no-print-directory recorded; rm -rf "$$records"
 
@@ -67,7 +75,7 @@ recorded:
 .PHONY: unit
 unit: ## unit tests alone
 	@$(STEP) "unit tests$(if $(RACE), with the race detector)" env $(TEST) $$(go list ./... | grep -v '/underlay/test/') ./test/schedule
-	@$(if $(RACE),$(STEP) "random schedules and models in full" go test -vet=off -timeout 40m ./ipam/... ./test/schedule)
+	@$(if $(RACE),$(STEP) "random schedules and models in full" go test -vet=off -timeout 40m ./ipam/... ./internal/measure/experiment ./test/schedule)
 
 .PHONY: e2e
 e2e: machines ## the integration tests alone: a real control plane, the simulated cloud
@@ -107,10 +115,11 @@ gateway-api: kube ## a Gateway of the Gateway API gets a load balancer, by Conto
 	@$(STEP) "contour" env CGO_ENABLED=0 go run -trimpath ./test/testenv/contour/build
 	@$(STEP) "Gateway API" go test -vet=off -count=1 -timeout 20m -v ./test/e2e/gatewayapi
 
-# Without the race detector, which would be measured too.
+# Without the race detector, which would be measured too, and without a profile, under which
+# the counts would be others.
 .PHONY: counts
 counts:
-	@$(STEP) "request counts and schedules" go test -vet=off -timeout 40m -p 1 ./test/bench/...
+	@$(STEP) "request counts and schedules" env -u UNDERLAY_PROFILE go test -vet=off -timeout 40m -p 1 ./test/bench/...
 
 .PHONY: bench
 bench: ## every benchmark, once

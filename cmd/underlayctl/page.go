@@ -50,6 +50,9 @@ func (o *options) painter(w process) painter {
 	return painter{color: w.colorful(), wide: o.output == "wide"}
 }
 
+// errPainter is for what is said on standard error.
+func (w process) errPainter() painter { return painter{color: w.live && w.wantsColor()} }
+
 // page is the text of a page without its remarks.
 func (p painter) page(shown page) string {
 	var parts []string
@@ -81,6 +84,8 @@ func (p page) remarks() []string {
 
 // colorful reports whether the output is a terminal that wants colors
 // (https://no-color.org).
-func (w process) colorful() bool {
-	return w.terminal && w.getenv("NO_COLOR") == "" && w.getenv("TERM") != "dumb"
+func (w process) colorful() bool { return w.terminal && w.wantsColor() }
+
+func (w process) wantsColor() bool {
+	return w.getenv("NO_COLOR") == "" && w.getenv("TERM") != "dumb"
 }

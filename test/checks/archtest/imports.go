@@ -93,13 +93,17 @@ func checkImports(packages []Package, rules []rule) []string {
 		}
 		for _, path := range p.Imports {
 			// A program is wiring: the packages below it are its parts.
-			if !p.Program && strings.HasPrefix(path, p.Path+"/") {
+			if !p.Program && strings.HasPrefix(path, p.Path+"/") && !slices.Contains(words(), path) {
 				found = append(found, violation(p.Path, path, "a folder's root is pure, its subfolders are edges: a parent never imports its children"))
 			}
 		}
 	}
 	return found
 }
+
+// words are packages that are no edge of their parent, and import nothing that does anything: what
+// the parent shares with others who may not know the rest of it.
+func words() []string { return []string{modulePath + "/hcloudsim/profile"} }
 
 func violation(from, to, reason string) string {
 	return fmt.Sprintf("%s imports %s: %s", short(from), short(to), reason)

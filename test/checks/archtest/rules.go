@@ -129,8 +129,34 @@ func rules() []rule {
 			reason: "the simulator is useful to others and judges our own client: it shares the API's wire format with it, nothing else",
 		},
 		{
-			who: []pattern{"./..."}, except: []pattern{"./cmd/...", "./test/...", "./hcloudsim/..."}, never: []pattern{"./hcloudsim/..."},
+			who: []pattern{"./..."}, except: []pattern{"./cmd/...", "./test/...", "./hcloudsim/...", "./internal/measure/..."}, never: []pattern{"./hcloudsim/..."},
 			reason: "the simulator stands in for the cloud in tests; nothing that ships may know of it",
+		},
+		{
+			who: []pattern{"./internal/measure/..."}, never: []pattern{"./hcloudsim", "./hcloudsim/robotsim"},
+			reason: "what is measured is written in the simulator's words, and by nothing else of it",
+		},
+		{
+			who: []pattern{"./hcloudsim/profile"}, only: []pattern{"std"},
+			never:  append(impure(), "net"),
+			reason: "the profile is words and values, so that programs which ship may write one",
+		},
+		{
+			who: []pattern{"./internal/measure"}, only: []pattern{"std", "./hcloudsim/profile"},
+			never:  append(impure(), "net"),
+			reason: "internal/measure judges and shows: prices, what was seen and the time are arguments, so that any cloud can be judged",
+		},
+		{
+			who: []pattern{"./internal/measure/project"}, only: []pattern{"std", "./internal/measure", hcloudGo},
+			reason: "internal/measure/project makes and removes things by its own rules, which are read in one place; it knows no experiment",
+		},
+		{
+			who: []pattern{"./internal/measure/inside"}, only: []pattern{"std"},
+			reason: "internal/measure/inside asks the program in a server, and knows no cloud",
+		},
+		{
+			who: []pattern{"./internal/measure/robot"}, only: []pattern{"std", "./internal/robot"},
+			reason: "internal/measure/robot makes what no controller may make at Robot, and shares nothing with theirs but the credentials",
 		},
 		{
 			who: []pattern{"./..."}, except: []pattern{"./cmd/...", "./test/...", "./internal/config/...", "./internal/wiring/...", "./internal/survey/...", "./internal/doctor/...", "./internal/webui"}, never: []pattern{"./internal/config/..."},
@@ -170,8 +196,8 @@ func rules() []rule {
 
 		// One importer each.
 		{
-			who: []pattern{"./..."}, except: []pattern{"./internal/hetzner/...", "./hcloudsim/...", "./test/..."}, never: []pattern{hcloudGo},
-			reason: "internal/hetzner is the one place that speaks to the cloud: one budget, one cache, one writer per network",
+			who: []pattern{"./..."}, except: []pattern{"./internal/hetzner/...", "./internal/measure/project", "./internal/measure/experiment", "./hcloudsim/...", "./test/..."}, never: []pattern{hcloudGo},
+			reason: "internal/hetzner is the one place that speaks to the cloud: one budget, one cache, one writer per network; internal/measure makes what no controller may be able to make, servers for one",
 		},
 		{
 			who: []pattern{"./..."}, except: []pattern{"./addresses/bgp/speaker"}, never: []pattern{gobgp}, tests: true,

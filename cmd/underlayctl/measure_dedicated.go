@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"github.com/underlay-ccm/underlay/internal/measure"
+	"github.com/underlay-ccm/underlay/internal/measure/experiment"
+	"github.com/underlay-ccm/underlay/internal/measure/inside"
+	measurerobot "github.com/underlay-ccm/underlay/internal/measure/robot"
+	"github.com/underlay-ccm/underlay/internal/robot"
+)
+
+// dedicatedFlags name a dedicated server of the user's.
+type dedicatedFlags struct {
+	address, key, device string
+	vSwitch              int64
+	robotEndpoint        string
+}
+
+func (d *dedicatedFlags) add(f *pflag.FlagSet) {
+	f.StringVar(&d.address, "dedicated", "", "Public address of a dedicated server of yours, or ADDRESS:PORT if the program there has another port than its own. The server is not thrown away: what is changed there is changed back.")
+	f.StringVar(&d.key, "dedicated-key", "", "Key file of the program that runs there, see underlayctl measure program.")
+	f.StringVar(&d.device, "dedicated-interface", "", "Its interface in the vSwitch, such as enp0s31f6.4000.")
+	f.Int64Var(&d.vSwitch, "vswitch", 0, "ID of a vSwitch that it is in, and that is coupled with no network.")
+}
+
+// addRobot is for every command that asks Robot.
+func (d *dedicatedFlags) addRobot(f *pflag.FlagSet) {
+	f.StringVar(&d.robotEndpoint, "robot-endpoint", "", "Address of the Robot web service, which is asked if ROBOT_USER and ROBOT_PASSWORD are set. Default: the real one.")
+}
+
+// check finds flags that don't go together.
+func (d *dedicatedFlags) check(apiOnly bool) error {
+	var errs []error
+	if d.address == "" {
+		if d.key != "" || d.device != "" {
+			errs = append(errs, errors.New("--dedicated-key and --dedicated-interface are given without --dedicated: name the server's address too"))
+		}
+	} else if _, err := d.at(); err != nil {
+		errs = append(errs, err)
+	}
+	if (d.key != "") != (d.device != "") {
+		errs = append(errs, errors.New("--dedicated-key and --dedicated-interface go together: give both"))
+	}
+	if d.key != "" && apiOnly {
+		errs = append(errs, errors.New("--dedicated-key and --api-only exclude each other: with the program packets are sent"))
+	}
+	return errors.Join(errs...)
+}
+
+// at is where the program on the server is asked.
+func (d *dedicatedFlags) at() (netip.AddrPort, error) {
+	if address, err := netip.ParseAddr(d.address); err == nil {
+		return netip.AddrPortFrom(address, inside.Port), nil
+	}
+	at, err := netip.ParseAddrPort(d.address)
+	if err != nil {
+		return at, fmt.Errorf("--dedicated %q is no address: write one such as 203.0.113.7, or with the program's port 203.0.113.7:%d or [2001:db8::7]:%d", d.address, inside.Port, inside.Port)
+	}
+	return at, nil
+}
+
+// wanted says what there is to find out more with.
+func (d *dedicatedFlags) wanted(w *measure.Wanted, withRobot bool) {
+	w.Dedicated, w.DedicatedProgram, w.VSwitch, w.Robot = d.address != "", d.key != "", d.vSwitch != 0, withRobot
+}
+
+// server is the dedicated server, looked at; nil: none is named.
+func (d *dedicatedFlags) server(ctx context.Context, w process, web *measurerobot.Client) (*experiment.Dedicated, error) {
+	if d.address == "" && d.vSwitch == 0 {
+		return nil, nil
+	}
+	out := &experiment.Dedicated{Interface: d.device, VSwitch: d.vSwitch}
+	if d.address == "" {
+		return out, nil
+	}
+	at, err := d.at()
+	if err != nil {
+		return nil, err
+	}
+	out.Address = at.Addr()
+	if d.key != "" {
+		text, err := w.readFile(d.key)
+		if err != nil {
+			return nil, fmt.Errorf("--dedicated-key: %w", err)
+		}
+		keys, err := inside.ParseClientFile(text)
+		if err != nil {
+			return nil, fmt.Errorf("--dedicated-key %s: %w", d.key, err)
+		}
+		out.Program = inside.New(keys, at, nil)
+	}
+	return out, out.Look(ctx, web)
+}
+
+// credentials are those of Robot; ok: there are some.
+func (d *dedicatedFlags) credentials(w process) (c robot.Credentials, ok bool, err error) {
+	user, password := w.getenv("ROBOT_USER"), w.getenv("ROBOT_PASSWORD")
+	for _, file := range []struct {
+		name string
+		into *string
+	}{{"ROBOT_USER_FILE", &user}, {"ROBOT_PASSWORD_FILE", &password}} {
+		path := w.getenv(file.name)
+		if *file.into != "" || path == "" {
+			continue
+		}
+		text, err := w.readFile(path)
+		if err != nil {
+			return c, false, fmt.Errorf("%s: %w", file.name, err)
+		}
+		*file.into = string(text)
+	}
+	if user == "" && password == "" {
+		return c, false, nil
+	}
+	c, err = robot.NewCredentials(user, password)
+	if err != nil {
+		return c, false, fmt.Errorf("ROBOT_USER and ROBOT_PASSWORD: %w", err)
+	}
+	return c, true, nil
+}
+
+// robot is the client of the web service for a run; nil: there are no credentials.
+func (d *dedicatedFlags) robot(w process, run string) (*measurerobot.Client, error) {
+	credentials, ok, err := d.credentials(w)
+	if err != nil || !ok {
+		return nil, err
+	}
+	journal, err := measurerobot.OpenJournal(journalPath())
+	if err != nil {
+		return nil, err
+	}
+	return measurerobot.New(measurerobot.Options{
+		Endpoint: d.robotEndpoint, Credentials: credentials, Run: run, Journal: journal, Version: release(),
+	})
+}
+
+// journalPath is where this machine's failed logins are noted; empty: nowhere.
+func journalPath() string {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	folder := filepath.Join(cache, "underlay")
+	if os.MkdirAll(folder, 0o700) != nil {
+		return ""
+	}
+	return filepath.Join(folder, "robot-logins")
+}
+
+// asksRobot reports whether any of the facts takes the web service.
+func asksRobot(facts []measure.FactID) bool {
+	return slices.ContainsFunc(facts, func(id measure.FactID) bool {
+		f, _ := measure.Of(id)
+		return f.Needs.Robot
+	})
+}
