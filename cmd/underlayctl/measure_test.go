@@ -250,24 +250,23 @@ func TestInterruptedMeasureLeavesNothing(t *testing.T) {
 
 // Ctrl-C twice ends at once; clean removes what is left, by its label alone.
 func TestCleanRemovesWhatAKilledMeasureLeft(t *testing.T) {
-	c := newMeasuredCloud(t, hcloudsim.Options{ActionTime: 20 * time.Millisecond})
-	once := sync.OnceFunc(func() { close(c.again) })
+	var c *measuredCloud
 	ctx, interrupt := context.WithCancel(t.Context())
 	// The rest of the run must not go on behind: its requests are dropped from then on.
-	var dead sync.Once
-	watch := make(chan struct{})
-	go func() {
-		defer close(watch)
-		for len(c.sim.LoadBalancers()) == 0 && ctx.Err() == nil {
-			time.Sleep(time.Millisecond)
+	die := sync.OnceFunc(func() {
+		if err := c.sim.Inject(hcloudsim.Fault{Times: -1, DropBeforeApply: true}); err != nil {
+			t.Error(err)
 		}
-		dead.Do(func() { _ = c.sim.Inject(hcloudsim.Fault{Times: -1, DropBeforeApply: true}) })
 		interrupt()
-		once()
-	}()
+		close(c.again)
+	})
+	c = newMeasuredCloud(t, hcloudsim.Options{ActionTime: 20 * time.Millisecond, OnRequest: func(r hcloudsim.Request) {
+		if r.Method == http.MethodPost && strings.HasSuffix(r.Path, "/load_balancers") {
+			die()
+		}
+	}})
 	endpoint := "--endpoint=" + c.endpoint
 	_, code := c.call(ctx, "--api-only", "--yes", endpoint)
-	<-watch
 	said := strings.TrimSpace(c.errs.String())
 	if code != exitFailed || !strings.Contains(said, "ended before everything was removed: run underlayctl measure clean --run ") || !strings.HasSuffix(said, " "+endpoint) {
 		t.Errorf("exit code %d: %s", code, said)
