@@ -11,9 +11,13 @@ import (
 type Redaction struct {
 	// Roles are what known addresses are, such as "server 1".
 	Roles map[netip.Addr]string
-	// Secrets are taken out wherever they stand.
+	// Secrets are taken out wherever they stand. A shorter one than shortestSecret is no provider's,
+	// and would be found in words.
 	Secrets []string
 }
+
+// shortestSecret is in bytes.
+const shortestSecret = 6
 
 var (
 	// addressLike is what may be an address, with a prefix length or a port or without.
@@ -28,7 +32,7 @@ var (
 // Clean is a text without them.
 func (r Redaction) Clean(text string) string {
 	for _, secret := range r.Secrets {
-		if secret != "" {
+		if len(secret) >= shortestSecret {
 			text = strings.ReplaceAll(text, secret, "[redacted]")
 		}
 	}

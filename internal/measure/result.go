@@ -72,19 +72,20 @@ func Rows(facts []Fact, tried []FactID, seen []Observation, assumed profile.Prof
 		if f.Assumed != nil {
 			row.Assumed = f.Assumed(assumed)
 		}
-		row.Verdict = f.verdict(row)
+		row.Verdict = f.verdict(o.Seen, row.Assumed)
 		rows = append(rows, row)
 	}
 	return rows
 }
 
-func (f Fact) verdict(r Row) Verdict {
+// verdict judges what was seen, before anything of it is taken out.
+func (f Fact) verdict(seen, assumed string) Verdict {
 	switch {
-	case r.Seen == "":
+	case seen == "":
 		return NotFoundOut
 	case f.Quantity, f.Assumed == nil:
 		return Measured
-	case r.Seen == r.Assumed:
+	case seen == assumed:
 		return AsAssumed
 	}
 	return Differs

@@ -110,7 +110,7 @@ func TestAProfileKeepsWhatWasNotSeen(t *testing.T) {
 func TestReportsShowNoSecretsAddressesAndIDs(t *testing.T) {
 	r := measure.Redaction{
 		Roles:   map[netip.Addr]string{netip.MustParseAddr("203.0.113.7"): "server 1", netip.MustParseAddr("2001:db8:1::1"): "load balancer"},
-		Secrets: []string{"s3cret", ""},
+		Secrets: []string{"s3cret", "", "t"}, // the last one is a word's part, of a simulator
 	}
 	for text, want := range map[string]string{
 		"with token s3cret":                          "with token [redacted]",
@@ -128,6 +128,16 @@ func TestReportsShowNoSecretsAddressesAndIDs(t *testing.T) {
 		if got := r.Clean(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
+	}
+}
+
+// What is taken out of a text changes no verdict.
+func TestVerdictsOfWhatIsTakenOut(t *testing.T) {
+	f, _ := measure.Of(measure.Busy)
+	seen := []measure.Observation{{Fact: f.ID, Seen: "conflict"}}
+	rows := measure.Rows([]measure.Fact{f}, []measure.FactID{f.ID}, seen, profile.Default(), measure.Redaction{Secrets: []string{"conflict"}})
+	if rows[0].Seen != "[redacted]" || rows[0].Verdict != measure.AsAssumed {
+		t.Errorf("%+v", rows[0])
 	}
 }
 
