@@ -71,7 +71,7 @@ func TestDedicatedServerTells(t *testing.T) {
 				measure.VSwitchSubnets, measure.IPv6Targets, measure.VSwitchMTU, measure.VSwitchSource, measure.ProxyARP,
 				measure.Neighbors, measure.RobotLatency, measure.RobotLogin, measure.RobotMembers,
 			}
-			like := dedicatedProfile(profile.Profile{Cloud: tt.cloud, Network: tt.network, Robot: tt.robot})
+			like := with(profile.Profile{Cloud: tt.cloud, Network: tt.network, Robot: tt.robot})
 			words := map[measure.FactID]string{}
 			if tt.network.RefuseProxied != nil { // then nothing tells how many it knows
 				words[measure.Neighbors] = ""
@@ -88,20 +88,6 @@ func TestDedicatedServerTells(t *testing.T) {
 			}
 		})
 	}
-}
-
-// dedicatedProfile is the default profile with another one's values where it has any.
-func dedicatedProfile(is profile.Profile) profile.Profile {
-	out := profile.Default()
-	put(&out.Cloud.RefuseIPv6Targets, is.Cloud.RefuseIPv6Targets)
-	put(&out.Cloud.OneVSwitchSubnet, is.Cloud.OneVSwitchSubnet)
-	put(&out.Network.VSwitchMTU, is.Network.VSwitchMTU)
-	put(&out.Network.VSwitchAnySource, is.Network.VSwitchAnySource)
-	put(&out.Network.RefuseProxied, is.Network.RefuseProxied)
-	put(&out.Network.Neighbors, is.Network.Neighbors)
-	put(&out.Robot.ForbiddenLogin, is.Robot.ForbiddenLogin)
-	put(&out.Robot.Processing, is.Robot.Processing)
-	return out
 }
 
 // dedicated is a dedicated server on which its owner has started the program.

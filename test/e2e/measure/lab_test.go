@@ -110,6 +110,14 @@ func with(is profile.Profile) profile.Profile {
 	put(&out.Network.PublicMTU, is.Network.PublicMTU)
 	put(&out.Network.AnySource, is.Network.AnySource)
 	put(&out.Network.ProxyProtocol, is.Network.ProxyProtocol)
+	put(&out.Cloud.RefuseIPv6Targets, is.Cloud.RefuseIPv6Targets)
+	put(&out.Cloud.OneVSwitchSubnet, is.Cloud.OneVSwitchSubnet)
+	put(&out.Network.VSwitchMTU, is.Network.VSwitchMTU)
+	put(&out.Network.VSwitchAnySource, is.Network.VSwitchAnySource)
+	put(&out.Network.RefuseProxied, is.Network.RefuseProxied)
+	put(&out.Network.Neighbors, is.Network.Neighbors)
+	put(&out.Robot.ForbiddenLogin, is.Robot.ForbiddenLogin)
+	put(&out.Robot.Processing, is.Robot.Processing)
 	return out
 }
 
