@@ -250,32 +250,35 @@ func TestInterruptedMeasureLeavesNothing(t *testing.T) {
 
 // Ctrl-C twice ends at once; clean removes what is left, by its label alone.
 func TestCleanRemovesWhatAKilledMeasureLeft(t *testing.T) {
-	var c *measuredCloud
+	var killed atomic.Bool
 	ctx, interrupt := context.WithCancel(t.Context())
-	// The rest of the run must not go on behind: its requests are dropped from then on.
-	die := sync.OnceFunc(func() {
-		if err := c.sim.Inject(hcloudsim.Fault{Times: -1, DropBeforeApply: true}); err != nil {
-			t.Error(err)
-		}
-		interrupt()
-		close(c.again)
-	})
-	c = newMeasuredCloud(t, hcloudsim.Options{ActionTime: 20 * time.Millisecond, OnRequest: func(r hcloudsim.Request) {
-		if r.Method == http.MethodPost && strings.HasSuffix(r.Path, "/load_balancers") {
-			die()
+	again := make(chan struct{})
+	c := newMeasuredCloud(t, hcloudsim.Options{ActionTime: 20 * time.Millisecond, OnRequest: func(r hcloudsim.Request) {
+		if r.Method == http.MethodPost && strings.HasSuffix(r.Path, "/load_balancers") && !killed.Swap(true) {
+			interrupt()
+			close(again)
 		}
 	}})
-	endpoint := "--endpoint=" + c.endpoint
-	_, code := c.call(ctx, "--api-only", "--yes", endpoint)
-	said := strings.TrimSpace(c.errs.String())
+	// A killed program says nothing more: what still runs of it here has a way of its own to the
+	// cloud, that is cut off for good.
+	way := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if killed.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		c.sim.ServeHTTP(w, r)
+	}))
+	defer way.Close()
+	doomed := &measuredCloud{t: t, sim: c.sim, endpoint: way.URL + "/v1", again: again}
+	endpoint := "--endpoint=" + doomed.endpoint
+	_, code := doomed.call(ctx, "--api-only", "--yes", endpoint)
+	way.Close()
+	said := strings.TrimSpace(doomed.errs.String())
 	if code != exitFailed || !strings.Contains(said, "ended before everything was removed: run underlayctl measure clean --run ") || !strings.HasSuffix(said, " "+endpoint) {
 		t.Errorf("exit code %d: %s", code, said)
 	}
-	c.sim.ClearFaults()
 	if len(c.sim.LoadBalancers()) == 0 {
 		t.Fatal("nothing was left: the run was not killed in its midst")
 	}
-	c.again = make(chan struct{})
 	if out, code := c.call(t.Context(), "clean"); code != exitFailed || out != "" {
 		t.Errorf("clean doesn't ask: exit code %d, %s", code, out)
 	}
