@@ -116,7 +116,7 @@ func TestStartedAgainWithoutTheAPIServer(t *testing.T) {
 		m := newMachine(t)
 		m.api.put("one", ledgerText("192.0.2.1 a 3", "192.0.2.2 a 5", "192.0.2.3 b 1"))
 		m.start()
-		m.mover.refused[netip.MustParseAddr("192.0.2.2")] = true
+		m.mover.refuse("192.0.2.2", addresses.InUse)
 		m.agent.look()
 		m.after(time.Second)
 		m.stop()
@@ -182,9 +182,7 @@ func TestHeldAddressesAreTold(t *testing.T) {
 		if got := m.agent.Held.All(); !slices.Equal(got, want) || changes != 1 {
 			t.Errorf("held: %v, %d changes", got, changes)
 		}
-		m.mover.mu.Lock()
-		m.mover.refused[want[1]] = true // whoever has it now, its packets may come here
-		m.mover.mu.Unlock()
+		m.mover.refuse(want[1].String(), addresses.InUse) // whoever has it now, its packets may come here
 		m.agent.look()
 		m.after(time.Second)
 		if got := m.agent.Held.All(); !slices.Equal(got, want) || changes != 1 {

@@ -22,7 +22,7 @@ func wants(
 	}
 	for _, e := range k.Ledger.Entries() {
 		at := slices.IndexFunc(movers, func(m NamedMover) bool { return m.has(e.Address) })
-		mine := e.HeldBy(self)
+		mine := e.HeldBy(self) && (at < 0 || movers[at].Together || alone(e) == self)
 		switch {
 		case at < 0 && mine:
 			unclaimed = append(unclaimed, addresses.Problem{
@@ -45,6 +45,16 @@ func wants(
 		}
 	}
 	return all, unclaimed
+}
+
+// alone is the node that holds an address where only one can. The manager may have another mover for
+// it than this agent, until the one or the other has the new configuration: then many nodes hold the
+// address by the ledger, and by each of them alone it is the first of those.
+func alone(e addresses.Entry) string {
+	if len(e.Nodes) > 0 {
+		return e.Nodes[0]
+	}
+	return e.Holder
 }
 
 // onlyResumed leaves what an earlier run held. To take another one means to tell the machine that has
@@ -85,15 +95,20 @@ func unheld(l addresses.Ledger, elsewhere []netip.Addr, r addresses.Report) (all
 	return all
 }
 
-// going are the addresses that a run after this one goes on with: what is held, and what an earlier
-// run held if this one has just begun with it.
+// going are the addresses that a run after this one goes on with: what is held, what an earlier run
+// held if this one has just begun with it, and what no router has heard of yet. A router keeps the
+// routes of an agent that is gone, and takes them back if the next one does not announce them.
 func going(all []Want, r addresses.Report) []addresses.Hold {
 	on := slices.Clone(r.Held)
 	for _, w := range all {
 		for _, h := range w.Hold {
 			held := func(is addresses.Hold) bool { return is.Address == h.Address }
-			refused := func(p addresses.Problem) bool { return p.Address == h.Address }
-			if h.Resumed && !slices.ContainsFunc(r.Held, held) && !slices.ContainsFunc(r.Refused, refused) {
+			refused := slices.IndexFunc(r.Refused, func(p addresses.Problem) bool { return p.Address == h.Address })
+			goes := h.Resumed
+			if refused >= 0 {
+				goes = r.Refused[refused].Reason == addresses.NoRouter
+			}
+			if goes && !slices.ContainsFunc(r.Held, held) {
 				on = append(on, addresses.Hold{Address: h.Address, Epoch: h.Epoch})
 			}
 		}

@@ -195,8 +195,15 @@ type fakeMover struct {
 	mu      sync.Mutex
 	want    Want
 	sets    []string // what it was given, each once
-	refused map[netip.Addr]bool
+	refused map[netip.Addr]addresses.ProblemReason
 	changed func()
+}
+
+// refuse lets an address not be held from now on.
+func (m *fakeMover) refuse(address string, why addresses.ProblemReason) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refused[netip.MustParseAddr(address)] = why
 }
 
 func (m *fakeMover) Run(ctx context.Context, changed func()) error {
@@ -221,8 +228,8 @@ func (m *fakeMover) State() (s State) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, h := range m.want.Hold {
-		if m.refused[h.Address] {
-			s.Refused = append(s.Refused, addresses.Problem{Address: h.Address, Reason: addresses.InUse, By: "02:00:00:00:00:09"})
+		if why := m.refused[h.Address]; why != "" {
+			s.Refused = append(s.Refused, addresses.Problem{Address: h.Address, Reason: why, By: "02:00:00:00:00:09"})
 		} else {
 			s.Held = append(s.Held, addresses.Hold{Address: h.Address, Epoch: h.Epoch})
 		}
@@ -345,9 +352,12 @@ func (m *machine) node(name, ip string, ready bool) {
 }
 
 // start starts an agent; only in a bubble.
-func (m *machine) start() {
+func (m *machine) start(before ...func(*fakeMover)) {
 	m.t.Helper()
-	m.mover = &fakeMover{refused: map[netip.Addr]bool{}}
+	m.mover = &fakeMover{refused: map[netip.Addr]addresses.ProblemReason{}}
+	for _, b := range before {
+		b(m.mover)
+	}
 	var err error
 	m.agent, err = New(Config{
 		Self: "a", Nodes: m.api.nodes, ConfigMaps: m.api, Patcher: m.api,

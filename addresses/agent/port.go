@@ -63,7 +63,10 @@ type State struct {
 type NamedMover struct {
 	Name  string
 	Pools []addresses.Pool
-	Mover Mover
+	// Together: all nodes that the ledger names for an address hold it at once. Where they can't, one
+	// of them does.
+	Together bool
+	Mover    Mover
 }
 
 // ConfigMaps are those of the ledger's namespace; client-go's typed client is such.

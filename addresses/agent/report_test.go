@@ -46,7 +46,7 @@ func TestTheReport(t *testing.T) {
 		}
 
 		m.mover.mu.Lock()
-		m.mover.refused[netip.MustParseAddr("192.0.2.1")] = true
+		m.mover.refused[netip.MustParseAddr("192.0.2.1")] = addresses.InUse
 		changed := m.mover.changed
 		m.mover.mu.Unlock()
 		m.api.mu.Lock()

@@ -87,7 +87,7 @@ func movers(
 		if len(pools) == 0 && (kind != config.BGPMover || !a.BGP.PodCIDRs) {
 			continue
 		}
-		named := addressagent.NamedMover{Name: string(kind), Pools: pools}
+		named := addressagent.NamedMover{Name: string(kind), Pools: pools, Together: kind == config.BGPMover}
 		switch kind {
 		case config.Layer2, config.FloatingIP:
 			responder := layer2.New(layer2.Config{Open: socket.Open, Friend: friends.Friend})

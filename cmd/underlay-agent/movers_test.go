@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -60,6 +61,22 @@ func TestSegmentLinks(t *testing.T) {
 	}
 	if got := uplinkOf(table, working(found)); got != "eth0" {
 		t.Errorf("IPv4 leaves through %q, want the best default route that works", got)
+	}
+}
+
+// Many nodes hold an address at once where routers choose among them, and nowhere else.
+func TestWhichMoversHoldTogether(t *testing.T) {
+	var a config.Addresses
+	for _, kind := range []config.Mover{config.Failover, config.FloatingIP, config.BGPMover, config.Layer2} {
+		a.Pools = append(a.Pools, config.AddressPool{Pool: addresses.Pool{Name: string(kind)}, Mover: kind})
+	}
+	together := map[string]bool{}
+	for _, m := range movers(a, "self", nil, addressagent.NewFriends(neighbors{})) {
+		together[m.Name] = m.Together
+	}
+	want := map[string]bool{"layer2": false, "bgp": true, "floating-ip": false, "failover": false}
+	if !maps.Equal(together, want) {
+		t.Errorf("together: %v, want %v", together, want)
 	}
 }
 
