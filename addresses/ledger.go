@@ -32,6 +32,9 @@ type Entry struct {
 	Nodes []string `json:"-"`
 	// Epoch grows with each change of the holder.
 	Epoch uint64 `json:"epoch,omitempty"`
+	// Held: a holder has said that it holds it, and none has left it to a stranger since. The next
+	// holder need not look for strangers as long as the first one did.
+	Held bool `json:"held,omitempty"`
 }
 
 // HeldBy reports whether a node is to hold the address, alone or with others.

@@ -112,7 +112,7 @@ func (l Ledger) Balance(eligible map[netip.Addr]Eligible) (Ledger, Move, bool) {
 // move gives an address another holder.
 func (l Ledger) move(e Entry, to string) Move {
 	m := Move{Address: e.Address, From: e.Holder, To: to, Epoch: max(e.Epoch, l.floor) + 1}
-	e.Holder, e.Epoch = to, m.Epoch
+	e.Holder, e.Epoch, e.Held = to, m.Epoch, e.Held && to != ""
 	l.put(e)
 	return m
 }

@@ -24,9 +24,9 @@ func TestTheLedgerIsFollowed(t *testing.T) {
 		defer m.stop()
 		first := "one hold [{192.0.2.1 3 false}] elsewhere [192.0.2.2] doubt false"
 		m.expect(" hold [] elsewhere [] doubt true", first)
-		m.api.put("one", ledgerText("192.0.2.1 a,b 0", "192.0.2.2 a 2"))
+		m.api.put("one", ledgerText("192.0.2.1 a,b 0", "192.0.2.2 a 2 held"))
 		m.after(0)
-		both := "one hold [{192.0.2.1 0 false} {192.0.2.2 2 false}] elsewhere [] doubt false"
+		both := "one hold [{192.0.2.1 0 false} {192.0.2.2 2 false} held] elsewhere [] doubt false"
 		m.expect(" hold [] elsewhere [] doubt true", first, both)
 
 		// Nothing is given up, but nobody knows what a ledger says that can't be read.

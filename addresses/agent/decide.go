@@ -38,7 +38,7 @@ func wants(
 			})
 		case mine:
 			epoch, was := resumed[e.Address]
-			hold := Hold{Address: e.Address, Epoch: e.Epoch, Resumed: was && epoch == e.Epoch}
+			hold := Hold{Address: e.Address, Epoch: e.Epoch, Resumed: was && epoch == e.Epoch, Held: e.Held}
 			all[at].Hold = append(all[at].Hold, hold)
 		case len(e.Shares) > 0:
 			all[at].Elsewhere = append(all[at].Elsewhere, e.Address)

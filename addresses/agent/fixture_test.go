@@ -32,7 +32,7 @@ import (
 )
 
 // holdings are a ledger in short: "192.0.2.1 a 3" is an address, its holder and epoch; with nodes
-// joined by a comma several hold it.
+// joined by a comma several hold it, and with a fourth word, "held", somebody has held it.
 func ledgerText(holdings ...string) string {
 	type entry map[string]any
 	var entries []entry
@@ -45,6 +45,9 @@ func ledgerText(holdings ...string) string {
 			e["group"], groups = len(groups), append(groups, nodes)
 		} else {
 			e["node"], e["epoch"] = words[1], epoch
+		}
+		if len(words) > 3 {
+			e[words[3]] = true
 		}
 		entries = append(entries, e)
 	}
@@ -218,7 +221,15 @@ func (m *fakeMover) Set(w Want) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.want = w
-	line := fmt.Sprintf("%s hold %v elsewhere %v doubt %v", w.Cluster, w.Hold, w.Elsewhere, w.Doubt)
+	var hold []string
+	for _, h := range w.Hold {
+		one := fmt.Sprintf("{%s %d %t}", h.Address, h.Epoch, h.Resumed)
+		if h.Held {
+			one += " held"
+		}
+		hold = append(hold, one)
+	}
+	line := fmt.Sprintf("%s hold %v elsewhere %v doubt %v", w.Cluster, hold, w.Elsewhere, w.Doubt)
 	if len(m.sets) == 0 || m.sets[len(m.sets)-1] != line {
 		m.sets = append(m.sets, line)
 	}

@@ -45,6 +45,8 @@ type Hold struct {
 	Epoch   uint64
 	// Resumed: an earlier run of this node's agent held it by this epoch when it ended.
 	Resumed bool
+	// Held: a node has held it, so that no stranger is to be expected there.
+	Held bool
 }
 
 // State is what a mover has come to.

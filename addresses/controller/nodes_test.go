@@ -319,6 +319,43 @@ func TestAnAddressInUse(t *testing.T) {
 	})
 }
 
+// The next holder of an address has to know whether a node held the one that it gets, or found a
+// stranger there.
+func TestWhatTheNextHolderIsTold(t *testing.T) {
+	held := addresses.Report{Held: []addresses.Hold{{Address: addr("192.0.2.1"), Epoch: 1}}}
+	refused := addresses.Report{Refused: []addresses.Problem{{Address: addr("192.0.2.1"), Reason: addresses.InUse}}}
+	for name, c := range map[string]struct {
+		reports []addresses.Report // of the first holder
+		held    bool
+	}{
+		"the first one says nothing":        {nil, false},
+		"the first one holds it":            {[]addresses.Report{held}, true},
+		"the first one finds a stranger":    {[]addresses.Report{refused}, false},
+		"a stranger answers the first late": {[]addresses.Report{held, refused}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				first, _ := three(w)
+				for _, r := range c.reports {
+					w.report(first, r)
+					w.settle()
+				}
+				w.editNode(first, func(n *corev1.Node) { n.Spec.Unschedulable = true })
+				w.settle()
+				e, _ := w.api.ledger().Entry(addr("192.0.2.1"))
+				if e.Holder == first || e.Held != c.held {
+					t.Errorf("%+v, want another holder than %s, held: %t", e, first, c.held)
+				}
+				before := w.api.count("PUT configmaps")
+				w.after(time.Hour)
+				if n := w.api.count("PUT configmaps") - before; n > 0 {
+					t.Errorf("the ledger is written %d times though nothing happens", n)
+				}
+			})
+		})
+	}
+}
+
 // Whoever claims an address that a node holds and defends moves nothing.
 func TestADefendedAddressStays(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -50,7 +50,7 @@ func newPlan(v view, stored addresses.Ledger, pools []Pool, w whose, lost bool) 
 	if lost {
 		assigned = assigned.Resume(v.fleet.reports())
 	}
-	p.place(assigned)
+	p.place(assigned.Witness(v.fleet.reports()))
 	return p
 }
 

@@ -58,7 +58,7 @@ func (p *protocol) claim(now time.Time, h *holding, m Message) {
 		switch {
 		case newer, p.doubt && !older:
 			p.yield(now, h, m)
-		case h.Epoch <= 1 && now.Sub(h.takenAt) < youngWait && !p.trusted(m):
+		case now.Before(h.youngUntil) && !p.trusted(m):
 			p.refuse(now, h, m)
 		default:
 			p.defend(now, h)

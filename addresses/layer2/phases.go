@@ -33,15 +33,23 @@ func (p *protocol) begin(now time.Time, h *holding) {
 // probeFromNow asks as often as it takes to believe that nobody answers.
 func (p *protocol) probeFromNow(now time.Time, h *holding) {
 	h.probesLeft = takeoverProbes
-	if h.Epoch <= 1 || h.by != (MAC{}) {
+	if h.anybodys() {
 		h.probesLeft = firstProbes
 	}
 	h.stepAt = now
 	p.sooner = true
 }
 
+// anybodys reports whether a stranger could well have the address: no machine of the cluster has held
+// it, or somebody else was heard with it.
+func (h *holding) anybodys() bool { return !h.Held || h.by != (MAC{}) }
+
 // take answers for the address from now on.
 func (p *protocol) take(now time.Time, h *holding) {
+	h.youngUntil = time.Time{}
+	if h.phase == Probing && h.anybodys() {
+		h.youngUntil = now.Add(youngWait)
+	}
 	h.phase, h.by, h.byFriend, h.newer, h.stepAt = Holding, MAC{}, false, 0, time.Time{}
 	h.suspect, h.takenAt = MAC{}, now
 	p.announceFromNow(now, h)
@@ -134,7 +142,7 @@ func (p *protocol) step(now time.Time, h *holding) {
 	switch h.phase {
 	case Probing:
 		wait := takeoverWait
-		if h.Epoch <= 1 {
+		if h.anybodys() {
 			wait = firstProbeWait
 		}
 		if h.probesLeft == 0 {

@@ -15,7 +15,7 @@ import (
 // is in use, and each moment of silence is an outage of whoever the address serves: machines answer
 // a probe within a millisecond, and one that was not heard is found by the checks that follow.
 const (
-	firstProbes      = 3 // for an address that no machine of the cluster held before
+	firstProbes      = 3 // for an address that a stranger could have
 	firstProbeWait   = 200 * time.Millisecond
 	takeoverProbes   = 1
 	takeoverWait     = 100 * time.Millisecond
@@ -23,7 +23,7 @@ const (
 	doubtWait        = 500 * time.Millisecond
 	settleWait       = time.Second // from taking an address to the first check
 	checkWait        = 30 * time.Second
-	youngWait        = 5 * time.Second // an address that was never held before is given back
+	youngWait        = 5 * time.Second // after those probes a stranger gets the address back
 	leaveWait        = 3 * time.Second
 	silenceWait      = 2 * time.Second // until an address that was yielded is taken again
 	defenceWait      = time.Second
@@ -83,6 +83,7 @@ type holding struct {
 	announced   int       // how many of those that follow each other
 	announcedAt time.Time
 	takenAt     time.Time
+	youngUntil  time.Time // it is given back to a stranger
 	checkAt     time.Time // the next look for others
 
 	by       MAC // see State
@@ -156,7 +157,7 @@ func (p *protocol) want(now time.Time, w Want, doubtEnded bool) {
 		return // relink begins
 	}
 	other := h.Epoch != w.Epoch
-	h.Epoch = w.Epoch
+	h.Epoch, h.Held = w.Epoch, w.Held
 	if h.newer <= h.Epoch {
 		h.newer = 0
 	}

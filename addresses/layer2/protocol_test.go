@@ -42,9 +42,9 @@ func newScript(t *testing.T) *script {
 	return s
 }
 
-// hold wants the address by an epoch, with a wire that is open.
+// hold wants the address by an epoch, with a wire that is open. By the first one nobody held it.
 func (s *script) hold(epoch uint64, change ...func(*Desired)) {
-	s.desired.Hold = []Want{{Address: address4, Epoch: epoch}}
+	s.desired.Hold = []Want{{Address: address4, Epoch: epoch, Held: epoch > 1}}
 	s.set(change...)
 }
 
@@ -66,6 +66,7 @@ func doubt(yes bool) func(*Desired)    { return func(d *Desired) { d.Doubt = yes
 func elsewhere(d *Desired)             { d.Hold, d.Elsewhere = nil, []netip.Addr{address4} }
 func gone(d *Desired)                  { d.Hold, d.Elsewhere = nil, nil }
 func resumed(d *Desired)               { d.Hold[0].Resumed = true }
+func unheld(d *Desired)                { d.Hold[0].Held = false }
 func links(all ...Link) func(*Desired) { return func(d *Desired) { d.Links = all } }
 
 // claim is a claim of somebody, with a tag if there is an epoch.
@@ -216,6 +217,42 @@ func TestTaking(t *testing.T) {
 			"4000 announce", Holding,
 			MAC{},
 		},
+		"from a stranger that answers late, after another machine refused it": {
+			func(s *script) {
+				s.hold(2, unheld)
+				s.pass(150 * time.Millisecond)
+				s.hear(claim(stranger, 0))
+				s.pass(20 * time.Second)
+			},
+			"0 probe", Refused, stranger,
+		},
+		"from a stranger that answers after all probes, while the ledger hears that it is held": {
+			func(s *script) {
+				s.hold(7, unheld)
+				s.pass(700 * time.Millisecond)
+				s.hold(7)
+				s.pass(4 * time.Second)
+				s.said()
+				s.hear(claim(stranger, 0))
+				s.hear(request)
+			},
+			"", Refused, stranger,
+		},
+		"from a stranger long after it was taken": {
+			func(s *script) {
+				s.hold(7, unheld)
+				s.pass(7 * time.Second)
+				s.said()
+				s.hear(claim(stranger, 0))
+			},
+			"7000 announce", Holding,
+			MAC{},
+		},
+		"given back and given out again": {
+			func(s *script) { s.hold(9, unheld); s.pass(700 * time.Millisecond) },
+			"0 probe, 200 probe, 400 probe, 600 announce", Holding,
+			MAC{},
+		},
 		"from a friend that answers": {
 			func(s *script) { s.hold(2); s.pass(time.Millisecond); s.hear(claim(friend, 0)) },
 			"0 probe, 0 announce", Holding,
@@ -324,8 +361,12 @@ func TestRefusedIsProbedAgain(t *testing.T) {
 	s.pass(30*time.Second + 250*time.Millisecond)
 	s.phase(Refused, stranger)
 	s.pass(100 * time.Millisecond)
+	s.phase(Refused, stranger)
+	s.pass(300 * time.Millisecond)
 	s.phase(Holding, MAC{})
-	s.expect("60000 probe, 60100 probe, 60200 probe, 60300 announce")
+	s.expect("60000 probe, 60200 probe, 60400 probe, 60600 announce")
+	s.hear(claim(stranger, 0)) // it was there all the time
+	s.phase(Refused, stranger)
 }
 
 // IPv4 is announced in both ways that devices learn from.

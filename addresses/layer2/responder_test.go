@@ -153,7 +153,7 @@ func expect(t *testing.T, got, want string) {
 
 func TestRun(t *testing.T) {
 	run(t, func(t *testing.T, r *layer2.Responder, w *wires) {
-		r.Set(desired(layer2.Want{Address: address4, Epoch: 1}, layer2.Want{Address: address6, Epoch: 2}))
+		r.Set(desired(layer2.Want{Address: address4, Epoch: 1}, layer2.Want{Address: address6, Epoch: 2, Held: true}))
 		time.Sleep(650 * time.Millisecond)
 		synctest.Wait()
 		if len(w.all()) != 2 {
@@ -176,7 +176,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("%+v", states)
 		}
 
-		r.Set(desired(layer2.Want{Address: address6, Epoch: 2}))
+		r.Set(desired(layer2.Want{Address: address6, Epoch: 2, Held: true}))
 		synctest.Wait()
 		select {
 		case <-w.all()[0].closed:
@@ -191,7 +191,7 @@ func TestRun(t *testing.T) {
 
 func TestAWireFails(t *testing.T) {
 	run(t, func(t *testing.T, r *layer2.Responder, w *wires) {
-		r.Set(desired(layer2.Want{Address: address4, Epoch: 2}))
+		r.Set(desired(layer2.Want{Address: address4, Epoch: 2, Held: true}))
 		time.Sleep(10 * time.Second)
 		w.mu.Lock()
 		w.refuse = errors.New("operation not permitted")
@@ -222,7 +222,7 @@ func TestAWireFails(t *testing.T) {
 // A wire that fails as soon as it is there is not opened all the time.
 func TestAWireFailsAgainAndAgain(t *testing.T) {
 	run(t, func(t *testing.T, r *layer2.Responder, w *wires) {
-		r.Set(desired(layer2.Want{Address: address4, Epoch: 2}))
+		r.Set(desired(layer2.Want{Address: address4, Epoch: 2, Held: true}))
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			synctest.Wait()
 			opened := w.all()
@@ -244,7 +244,7 @@ func TestManyAddresses(t *testing.T) {
 	run(t, func(t *testing.T, r *layer2.Responder, w *wires) {
 		var wants []layer2.Want
 		for address := netip.MustParseAddr("192.0.2.1"); address != netip.MustParseAddr("192.0.2.251"); address = address.Next() {
-			wants = append(wants, layer2.Want{Address: address, Epoch: 2})
+			wants = append(wants, layer2.Want{Address: address, Epoch: 2, Held: true})
 		}
 		d := desired(wants...)
 		r.Set(d)

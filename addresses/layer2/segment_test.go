@@ -76,7 +76,7 @@ func (s *simulation) tell(i int, tags, resumed bool) {
 		d.Cluster = testCluster
 	}
 	if m.seenHolder == i {
-		d.Hold = []Want{{Address: address4, Epoch: m.seenEpoch, Resumed: resumed}}
+		d.Hold = []Want{{Address: address4, Epoch: m.seenEpoch, Held: m.seenEpoch > 1, Resumed: resumed}}
 	} else {
 		d.Elsewhere = []netip.Addr{address4}
 	}

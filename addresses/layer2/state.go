@@ -29,9 +29,10 @@ type Desired struct {
 // Want is an address that a machine is to hold.
 type Want struct {
 	Address netip.Addr
-	// Epoch is the ledger's. The first one is probed for longer: nobody of the cluster held the
-	// address before, so anybody could have it.
-	Epoch uint64
+	Epoch   uint64 // the ledger's
+	// Held: a machine of the cluster has held it. Before one has, anybody could have the address: it
+	// is probed for longer, and given back to a stranger that answers late.
+	Held bool
 	// Resumed: this machine held it by this epoch until a moment ago, and goes on. Without doubt it
 	// is announced at once, and probed for at the same time.
 	Resumed bool

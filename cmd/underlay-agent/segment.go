@@ -73,8 +73,9 @@ func (s *segment) tell() {
 	}
 	for _, h := range s.want.Hold {
 		if s.asked(h) {
-			want := layer2.Want{Address: h.Address, Epoch: h.Epoch, Resumed: h.Resumed, AnswerOn: s.uplink}
-			d.Hold = append(d.Hold, want)
+			d.Hold = append(d.Hold, layer2.Want{
+				Address: h.Address, Epoch: h.Epoch, Held: h.Held, Resumed: h.Resumed, AnswerOn: s.uplink,
+			})
 		}
 	}
 	s.responder.Set(d)

@@ -26,7 +26,7 @@ func BenchmarkRequests(b *testing.B) {
 	d.Links[0].Prefixes = append(d.Links[0].Prefixes, netip.MustParsePrefix("192.0.3.0/24"))
 	for _, address := range first {
 		for range 250 {
-			d.Hold = append(d.Hold, layer2.Want{Address: address, Epoch: 2})
+			d.Hold = append(d.Hold, layer2.Want{Address: address, Epoch: 2, Held: true})
 			address = address.Next()
 		}
 	}

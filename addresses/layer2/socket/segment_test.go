@@ -101,10 +101,11 @@ func (h *host) responder(friends ...*host) (r *layer2.Responder, stop func()) {
 	return r, stop
 }
 
-// hold is desired where the machine holds both addresses by an epoch.
+// hold is desired where the machine holds both addresses by an epoch. By the first one nobody held
+// them.
 func (h *host) hold(epoch uint64) layer2.Desired {
 	return layer2.Desired{Cluster: "one", Links: []layer2.Link{h.link}, Hold: []layer2.Want{
-		{Address: address4, Epoch: epoch}, {Address: address6, Epoch: epoch},
+		{Address: address4, Epoch: epoch, Held: epoch > 1}, {Address: address6, Epoch: epoch, Held: epoch > 1},
 	}}
 }
 
