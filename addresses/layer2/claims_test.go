@@ -202,13 +202,22 @@ func TestLeaving(t *testing.T) {
 		s.expect("")
 		s.none()
 	})
-	t.Run("for three seconds", func(t *testing.T) {
+	t.Run("until the next one, whose agent is being replaced, is there", func(t *testing.T) {
 		s := leaving(t)
-		s.pass(2999 * time.Millisecond)
+		s.pass(10 * time.Second)
+		s.hear(request)
+		s.hear(dadOf(tagger))
+		s.expect("15000 answer :08, 15000 answer :03")
+		s.hear(claim(tagger, 6))
+		s.none()
+	})
+	t.Run("for fifteen seconds", func(t *testing.T) {
+		s := leaving(t)
+		s.pass(14999 * time.Millisecond)
 		s.hear(request)
 		s.pass(time.Millisecond)
 		s.hear(request)
-		s.expect("8000 answer :08")
+		s.expect("20000 answer :08")
 		s.none()
 	})
 	t.Run("and comes back", func(t *testing.T) {

@@ -23,9 +23,9 @@ const (
 	doubtWait        = 500 * time.Millisecond
 	settleWait       = time.Second // from taking an address to the first check
 	checkWait        = 30 * time.Second
-	youngWait        = 5 * time.Second // after those probes a stranger gets the address back
-	leaveWait        = 3 * time.Second
-	silenceWait      = 2 * time.Second // until an address that was yielded is taken again
+	youngWait        = 5 * time.Second  // after those probes a stranger gets the address back
+	leaveWait        = 15 * time.Second // longer than an address waits for a silent agent
+	silenceWait      = 2 * time.Second  // until an address that was yielded is taken again
 	defenceWait      = time.Second
 	confirmWait      = doubtWait // from a claim to the one that shows it was no accident
 	rivalWait        = 2*checkWait + 5*time.Second

@@ -52,7 +52,7 @@ const (
 	Probing Phase = "Probing"
 	// Holding: it answers and announces.
 	Holding Phase = "Holding"
-	// Leaving: another one is to hold it; until that one is heard, or three seconds are over, it
+	// Leaving: another one is to hold it; until that one is heard, or 15 seconds are over, it
 	// answers.
 	Leaving Phase = "Leaving"
 	// Refused: a stranger has it. It is probed for every 30 seconds.

@@ -32,6 +32,12 @@ func segmentMutants() []mutant {
 			why: "a planned move would lose packets",
 		}),
 		{
+			name: "a stranger that answers late is not waited for", file: phases,
+			old: "	if h.anybodys() {\n		h.probesLeft", new: "	if h.Epoch <= 1 {\n		h.probesLeft",
+			why:   "an address that one node left to a stranger would be taken by the next one",
+			tests: "./addresses/layer2", run: "^TestTaking$",
+		},
+		{
 			name: "an address that was given up is never taken again", file: phases,
 			old: "	case Yielded:\n		p.take(now, h)\n", new: "	case Yielded:\n		h.stepAt = now.Add(silenceWait)\n",
 			why:   "nobody would answer once the other one has gone",
