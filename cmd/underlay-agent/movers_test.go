@@ -13,7 +13,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +24,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/addresses"
 	addressagent "github.com/underlay-ccm/underlay/addresses/agent"
+	"github.com/underlay-ccm/underlay/addresses/layer2"
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
@@ -78,6 +82,46 @@ func TestWhichMoversHoldTogether(t *testing.T) {
 	if !maps.Equal(together, want) {
 		t.Errorf("together: %v, want %v", together, want)
 	}
+}
+
+// nobody is a wire that nobody else is at.
+type nobody struct {
+	closed <-chan struct{}
+	end    func()
+}
+
+func (n *nobody) Send([]byte) error           { return nil }
+func (n *nobody) Receive([]byte) (int, error) { <-n.closed; return 0, net.ErrClosed }
+func (n *nobody) Join([]netip.Addr) error     { return nil }
+func (n *nobody) Close() error                { n.end(); return nil }
+
+// An address that no node has held is looked for longer than one that moves.
+func TestStrangersAreLookedForAsTheLedgerSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		open := func(ctx context.Context, _ layer2.Link, _ addresses.Family) (layer2.Wire, error) {
+			ctx, cancel := context.WithCancel(ctx)
+			return &nobody{ctx.Done(), cancel}, nil
+		}
+		responder := layer2.New(layer2.Config{Open: open})
+		s := newSegment(responder, nil, false)
+		s.links = []layer2.Link{{Name: "up0", Index: 2, MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Prefixes: prefixes("192.0.2.0/24")}}
+		moves, given := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+		s.Set(addressagent.Want{Hold: []addressagent.Hold{{Address: moves, Epoch: 7, Held: true}, {Address: given, Epoch: 7}}})
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { responder.Run(ctx) })
+		time.Sleep(time.Second)
+		synctest.Wait()
+		var probes []uint64
+		for _, state := range responder.State() {
+			probes = append(probes, state.Probes)
+		}
+		if !slices.Equal(probes, []uint64{1, 3}) {
+			t.Errorf("%v probes, want one for the address that moves and three for the other", probes)
+		}
+		cancel()
+		running.Wait()
+	})
 }
 
 func nodeInRack(rack string) *corev1.Node {
