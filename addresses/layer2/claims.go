@@ -12,7 +12,7 @@ import "time"
 //	Holding   a newer one of ours    Yielded
 //	Holding   an older one of ours   announce again
 //	Holding   anybody, in doubt      Yielded
-//	Holding   a stranger, so far for the first time: Refused, it did not hear the probes
+//	Holding   a stranger, soon after an address that nobody of ours held was taken: Refused
 //	Holding   anybody                announce again; if it goes on, say who it is
 //	Leaving   anybody                gone
 //	Yielded   an older one of ours   Holding, unless there is a newer one
