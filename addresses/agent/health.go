@@ -21,8 +21,9 @@ const (
 	// has lost nothing: what it holds is known to its neighbors for longer. Nor has a kube-proxy
 	// whose machine refuses connections to its port: its rules stay in the kernel without it.
 	restartWithin = 10 * time.Second
-	// checkPace is how far apart all checks of one node are at least, on average: a holder of many
-	// addresses whose traffic is local has a port for each.
+	// checkPace is how far apart the checks of Services' own ports are at least, on average: a holder
+	// of many addresses whose traffic is local has a port for each. What tells whether the node is
+	// there at all, its kube-proxy and its agent, is asked as often as ever.
 	checkPace = 10 * time.Millisecond
 )
 
@@ -34,7 +35,7 @@ type hearing struct {
 }
 
 // after is what is known after one more check.
-func (h hearing) after(now time.Time, answer error, patient bool) hearing {
+func (h hearing) after(now time.Time, answer error, port int) hearing {
 	if answer == nil {
 		h.misses, h.answers, h.since = 0, h.answers+1, time.Time{}
 		h.silent = h.silent && h.answers < answersToHeard
@@ -46,7 +47,7 @@ func (h hearing) after(now time.Time, answer error, patient bool) hearing {
 	if h.misses++; errors.Is(answer, ErrRefused) {
 		h.misses = 0 // the machine is there
 	}
-	h.silent = h.silent || h.misses >= missesToSilent && !patient || now.Sub(h.since) >= restartWithin
+	h.silent = h.silent || h.misses >= missesToSilent && port != addresses.AgentPort || now.Sub(h.since) >= restartWithin
 	return h
 }
 
@@ -57,12 +58,14 @@ type watcher struct {
 
 	mu      sync.Mutex
 	watches map[addresses.Endpoint]*portWatch
-	workers sync.WaitGroup
+	// services counts the watches of Services' own ports.
+	services int
+	workers  sync.WaitGroup
 }
 
 type portWatch struct {
-	at      []netip.AddrPort // one that answers is enough
-	patient bool
+	at   []netip.AddrPort // one that answers is enough
+	port int
 	hearing
 	stop context.CancelFunc
 }
@@ -81,12 +84,16 @@ func (w *watcher) set(ctx context.Context, want map[addresses.Endpoint][]netip.A
 			delete(w.watches, e)
 		}
 	}
+	w.services = 0
 	for e, at := range want {
+		if ofService(e.Port) {
+			w.services++
+		}
 		if _, watched := w.watches[e]; watched {
 			continue
 		}
 		alone, stop := context.WithCancel(ctx)
-		p := &portWatch{at: at, patient: e.Port == addresses.AgentPort, stop: stop}
+		p := &portWatch{at: at, port: e.Port, stop: stop}
 		w.watches[e] = p
 		w.workers.Go(func() { w.watch(alone, p) })
 	}
@@ -96,7 +103,7 @@ func (w *watcher) set(ctx context.Context, want map[addresses.Endpoint][]netip.A
 func (w *watcher) watch(ctx context.Context, p *portWatch) {
 	// Watches that begin together do not go on together. A check that waits in vain makes the next
 	// one no later: what counts is how soon a node is known to be silent.
-	for next := time.Now().Add(rand.N(checkEvery)); ; next = later(next.Add(w.pause()), time.Now()) {
+	for next := time.Now().Add(rand.N(checkEvery)); ; next = later(next.Add(w.pause(p.port)), time.Now()) {
 		select {
 		case <-ctx.Done():
 			return
@@ -108,7 +115,7 @@ func (w *watcher) watch(ctx context.Context, p *portWatch) {
 		}
 		w.mu.Lock()
 		before := p.silent
-		p.hearing = p.after(time.Now(), answer, p.patient)
+		p.hearing = p.after(time.Now(), answer, p.port)
 		after := p.silent
 		w.mu.Unlock()
 		if before != after {
@@ -124,11 +131,18 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-func (w *watcher) pause() time.Duration {
+// pause is the time from one check of a port to the next.
+func (w *watcher) pause(port int) time.Duration {
+	if !ofService(port) {
+		return checkEvery
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return max(checkEvery, time.Duration(len(w.watches))*checkPace)
+	return max(checkEvery, time.Duration(w.services)*checkPace)
 }
+
+// ofService reports whether a port tells of one Service only: its health check node port.
+func ofService(port int) bool { return port != addresses.ProxyPort && port != addresses.AgentPort }
 
 // checked asks at each address until one answers. Only where all refuse is that what counts.
 func checked(ctx context.Context, check Check, at []netip.AddrPort) (worst error) {

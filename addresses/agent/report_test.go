@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -223,24 +224,60 @@ func TestADeadNodeIsSilentSoon(t *testing.T) {
 	})
 }
 
-// Nobody is watched any more who holds nothing, and many ports are checked less often each.
+// manyServices are 300 ports of Services of a node, and those of its kube-proxy and its agent.
+func manyServices() map[addresses.Endpoint][]netip.AddrPort {
+	all := map[addresses.Endpoint][]netip.AddrPort{}
+	at := func(port int) {
+		all[addresses.Endpoint{Node: "b", Port: port}] = []netip.AddrPort{netip.AddrPortFrom(loopback(), uint16(port))}
+	}
+	for i := range 300 {
+		at(30000 + i)
+	}
+	at(addresses.ProxyPort)
+	at(addresses.AgentPort)
+	return all
+}
+
+// However many Services have ports of their own, a node that is switched off is silent as soon.
+func TestServicesDoNotSlowDownWhoWatchesNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatcher(func(ctx context.Context, _ netip.AddrPort) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}, func() {})
+		w.set(t.Context(), manyServices())
+		time.Sleep(checkEvery * (missesToSilent + 1))
+		synctest.Wait()
+		if !slices.Contains(w.silent(), addresses.Endpoint{Node: "b", Port: addresses.ProxyPort}) {
+			t.Error("kube-proxy is not silent yet")
+		}
+		time.Sleep(restartWithin)
+		synctest.Wait()
+		if !slices.Contains(w.silent(), addresses.Endpoint{Node: "b", Port: addresses.AgentPort}) {
+			t.Error("the agent is not silent yet")
+		}
+		w.stop()
+	})
+}
+
+// Many ports of Services are checked less often each, and those of the node as often as ever.
 func TestWatchesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &proxies{silent: map[string]bool{}, refuse: map[string]bool{}, checks: map[string]int{}}
 		w := newWatcher(p.check, func() {})
-		all := map[addresses.Endpoint][]netip.AddrPort{}
-		for port := range uint16(300) {
-			all[addresses.Endpoint{Node: "b", Port: int(port)}] = []netip.AddrPort{netip.AddrPortFrom(loopback(), 30000+port)}
-		}
-		w.set(t.Context(), all)
+		w.set(t.Context(), manyServices())
 		time.Sleep(time.Minute)
 		w.stop()
 		total := 0
-		for _, n := range p.checks {
-			total += n
+		for at, n := range p.checks {
+			if port := netip.MustParseAddrPort(at).Port(); port >= 30000 {
+				total += n
+			} else if n < 199 || n > 201 {
+				t.Errorf("%d checks of port %d in a minute", n, port)
+			}
 		}
-		if most := int(time.Minute / checkPace * 11 / 10); total > most || len(p.checks) != 300 {
-			t.Errorf("%d checks of %d ports in a minute, want at most %d", total, len(p.checks), most)
+		if most := int(time.Minute / checkPace * 11 / 10); total > most || len(p.checks) != 302 {
+			t.Errorf("%d checks of Services in a minute, of %d ports, want at most %d", total, len(p.checks), most)
 		}
 	})
 }
@@ -257,7 +294,7 @@ func TestHearing(t *testing.T) {
 		var h hearing
 		now := time.Unix(0, 0)
 		for _, c := range checks {
-			h = h.after(now, answers[c], false)
+			h = h.after(now, answers[c], addresses.ProxyPort)
 			now = now.Add(checkEvery)
 		}
 		if h.silent != want {
