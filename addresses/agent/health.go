@@ -19,7 +19,8 @@ const (
 	answersToHeard          = 2
 	// restartWithin is how long a program may take that is replaced. An agent that is back by then
 	// has lost nothing: what it holds is known to its neighbors for longer. Nor has a kube-proxy
-	// whose machine refuses connections to its port: its rules stay in the kernel without it.
+	// whose machine refuses connections to its port: its rules stay in the kernel without it. And
+	// one that says it has no endpoint of a Service has as long to write the rules of new ones.
 	restartWithin = 10 * time.Second
 	// checkPace is how far apart the checks of Services' own ports are at least, on average: a holder
 	// of many addresses whose traffic is local has a port for each. What tells whether the node is
@@ -44,7 +45,11 @@ func (h hearing) after(now time.Time, answer error, port int) hearing {
 	if h.answers = 0; h.since.IsZero() {
 		h.since = now
 	}
-	if h.misses++; errors.Is(answer, ErrRefused) {
+	// That a kube-proxy which answers has no endpoint of a Service is known from EndpointSlices at
+	// least as soon; where they say that there is one, kube-proxy has not come to it yet. The next
+	// node's is no faster: each one that was given up at once would pass the address on.
+	late := ofService(port) && errors.Is(answer, ErrUnready)
+	if h.misses++; late || errors.Is(answer, ErrRefused) {
 		h.misses = 0 // the machine is there
 	}
 	h.silent = h.silent || h.misses >= missesToSilent && port != addresses.AgentPort || now.Sub(h.since) >= restartWithin

@@ -36,7 +36,7 @@ func HTTPCheck() Check {
 		}
 		_ = response.Body.Close()
 		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("asking %s for its health: it answers %s", at, response.Status)
+			return fmt.Errorf("asking %s for its health: %w: %s", at, ErrUnready, response.Status)
 		}
 		return nil
 	}

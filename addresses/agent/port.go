@@ -95,8 +95,13 @@ type Neighbors interface {
 }
 
 // Check asks an HTTP server within the context's time. It returns nil if the server says that it is
-// healthy, and ErrRefused if the machine is there and nobody listens at the port.
+// healthy, ErrUnready if it says that it is not, and ErrRefused if the machine is there and nobody
+// listens at the port.
 type Check func(ctx context.Context, at netip.AddrPort) error
 
-// ErrRefused is what a machine answers at a port where nobody listens.
-var ErrRefused = errors.New("nobody listens at the port")
+var (
+	// ErrRefused is what a machine answers at a port where nobody listens.
+	ErrRefused = errors.New("nobody listens at the port")
+	// ErrUnready is a server's answer that it does not serve.
+	ErrUnready = errors.New("it says that it is not ready")
+)

@@ -282,23 +282,52 @@ func TestWatchesAreBounded(t *testing.T) {
 	})
 }
 
-// In short: an answer, a miss, and a refusal.
+// In short: an answer, a miss, a refusal, and one that says no.
+func hears(checks string, port int) bool {
+	answers := map[rune]error{'+': nil, '-': context.DeadlineExceeded, 'x': ErrRefused, 'n': ErrUnready}
+	var h hearing
+	now := time.Unix(0, 0)
+	for _, c := range checks {
+		h = h.after(now, answers[c], port)
+		now = now.Add(checkEvery)
+	}
+	return !h.silent
+}
+
 func TestHearing(t *testing.T) {
-	answers := map[rune]error{'+': nil, '-': context.DeadlineExceeded, 'x': ErrRefused}
 	long := strings.Repeat("x", int(restartWithin/checkEvery))
 	for checks, want := range map[string]bool{
 		"--": false, "---": true, "--+-": false, "---+": true, "---++": false, "---+-+": true, "---+-++": false, "+---": true,
 		"xxxxxx": false, "xx--": false, "xx---": true, "--x--": false, "---x": true, "---x++": false,
 		long: false, long + "xx": true, long + "xx+": true, long + "xx++": false, long + "+" + long: false,
 	} {
-		var h hearing
-		now := time.Unix(0, 0)
-		for _, c := range checks {
-			h = h.after(now, answers[c], addresses.ProxyPort)
-			now = now.Add(checkEvery)
+		if hears(checks, addresses.ProxyPort) == want {
+			t.Errorf("%s: silent %v, want %v", checks, !want, want)
 		}
-		if h.silent != want {
-			t.Errorf("%s: silent %v", checks, h.silent)
+	}
+}
+
+// A kube-proxy that has not written the rules of a new pod yet says at the Service's port that it has
+// no endpoint. That is no reason to send the address on to the next node, whose kube-proxy is no
+// faster. But one that is not healthy is silent as soon as a dead one, and so is a dead one.
+func TestAKubeProxyThatIsSlow(t *testing.T) {
+	const service = 30999
+	for _, c := range []struct {
+		checks string
+		port   int
+		silent bool
+	}{
+		{strings.Repeat("n", int(restartWithin/checkEvery)), service, false},
+		{strings.Repeat("n", int(restartWithin/checkEvery)) + "nn", service, true},
+		{"nnnnnn+nnnnnn", service, false},
+		{"nnnnnn--", service, false},
+		{"nnnnnn---", service, true},
+		{"---", service, true},
+		{"nnn", addresses.ProxyPort, true},
+		{"nnn", addresses.AgentPort, false},
+	} {
+		if hears(c.checks, c.port) == c.silent {
+			t.Errorf("%s at port %d: silent %v, want %v", c.checks, c.port, !c.silent, c.silent)
 		}
 	}
 }
@@ -330,8 +359,12 @@ func TestHTTPCheck(t *testing.T) {
 		code.Store(c.code)
 		ctx, cancel := context.WithTimeout(t.Context(), checkWithin)
 		began := time.Now()
-		if got := check(ctx, at) == nil; got != c.want || time.Since(began) > 2*checkWithin {
+		err := check(ctx, at)
+		if got := err == nil; got != c.want || time.Since(began) > 2*checkWithin {
 			t.Errorf("%d: %v after %s", c.code, got, time.Since(began))
+		}
+		if answered := c.code != 0 && !c.want; errors.Is(err, ErrUnready) != answered {
+			t.Errorf("%d: %v", c.code, err)
 		}
 		cancel()
 	}
