@@ -13,12 +13,25 @@ const watchers = 3
 // Watchers are the nodes that watch a holder: those with the highest hashes, at most three, so that
 // a node that comes or goes changes few of them.
 func Watchers(holder string, nodes []string) []string {
-	others := slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return n == holder })
-	slices.SortFunc(others, func(a, b string) int {
-		return cmp.Or(cmp.Compare(watchWeight(holder, b), watchWeight(holder, a)), cmp.Compare(a, b))
+	type other struct {
+		name   string
+		weight uint64
+	}
+	others := make([]other, 0, len(nodes))
+	for _, n := range nodes {
+		if n != holder {
+			others = append(others, other{n, watchWeight(holder, n)})
+		}
+	}
+	slices.SortFunc(others, func(a, b other) int {
+		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.name, b.name))
 	})
 	others = slices.Compact(others)
-	return others[:min(watchers, len(others))]
+	names := make([]string, min(watchers, len(others)))
+	for i := range names {
+		names[i] = others[i].name
+	}
+	return names
 }
 
 // AgentPort is where the agent of a node that may hold addresses says over HTTP, below /healthz,
@@ -77,34 +90,63 @@ func watches(self, holder string, nodes []string) bool {
 	return true
 }
 
-// Silent are the ports that most of their nodes' watchers call silent. What a node says of one
-// that it does not watch counts for nothing, and so does one whose watcher can't tell.
+// Silent are the ports that their nodes' watchers call silent. What a node says of one that it does
+// not watch counts for nothing, and so does one whose watcher can't tell.
 //
-// Two of three must agree, and both of two: a watcher that is cut off itself hears nobody, and must
-// not take addresses from those that it does not hear. Where there is one watcher, it decides.
-func Silent(reports map[string]Report, nodes []string) []Endpoint {
-	votes := make(map[Endpoint]int)
+// agreed are those that most of all watchers call silent: two of three must agree, and both of two.
+// A watcher that is cut off itself hears nobody, and must not take addresses from those that it does
+// not hear. Where there is one watcher, it decides.
+//
+// Watchers that are gone themselves agree with nobody: of a rack that fails, those that watch each
+// other would stay. So left are the ports beside those that most of the watchers call silent that can
+// be counted on: that report, and whose kube-proxy and agent no watcher of theirs calls silent. This
+// trusts one alone where the others can't be counted on, and is safe as far as two things hold.
+//
+//   - One that is cut off from the nodes but not from the API server is called silent by its own
+//     watchers as soon as it calls others so. It can't be counted on then, and left is empty for it.
+//     It may only be some checks earlier than they, so whoever acts on left has to wait that long.
+//   - One that is cut off from the API server says nothing new, and moves nothing: holders change by
+//     a write of the ledger that the API server must accept. Which of two halves hears the other no
+//     more does not matter, where each calls the other's nodes silent: nobody can be counted on.
+func Silent(reports map[string]Report, nodes []string) (agreed, left []Endpoint) {
+	votes := make(map[Endpoint][]string)
+	doubted := make(map[string]bool)
 	for watcher, r := range reports {
 		// Each has one vote, however often it says so.
 		said := slices.SortedFunc(slices.Values(r.Silent), Endpoint.compare)
 		for _, e := range slices.Compact(said) {
 			if watches(watcher, e.Node, nodes) {
-				votes[e]++
+				votes[e] = append(votes[e], watcher)
+				doubted[e.Node] = doubted[e.Node] || e.Port == ProxyPort || e.Port == AgentPort
 			}
 		}
 	}
-	var found []Endpoint
-	for e, n := range votes {
-		others := len(nodes)
-		if slices.Contains(nodes, e.Node) {
-			others--
-		}
-		if 2*n > min(others, watchers) {
-			found = append(found, e)
+	counts := func(watcher string) bool {
+		_, reports := reports[watcher]
+		return reports && !doubted[watcher]
+	}
+	for e, voters := range votes {
+		all := Watchers(e.Node, nodes)
+		switch {
+		case 2*len(voters) > len(all):
+			agreed = append(agreed, e)
+		case 2*counted(voters, counts) > counted(all, counts):
+			left = append(left, e)
 		}
 	}
-	slices.SortFunc(found, Endpoint.compare)
-	return found
+	slices.SortFunc(agreed, Endpoint.compare)
+	slices.SortFunc(left, Endpoint.compare)
+	return agreed, left
+}
+
+// counted is how many of the nodes count.
+func counted(nodes []string, counts func(string) bool) (n int) {
+	for _, node := range nodes {
+		if counts(node) {
+			n++
+		}
+	}
+	return n
 }
 
 func watchWeight(holder, watcher string) uint64 {

@@ -2,7 +2,6 @@ package addresses_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -123,26 +122,117 @@ func TestSilent(t *testing.T) {
 		for _, w := range watchers[:c.voters] {
 			reports[w] = addresses.Report{Silent: []addresses.Endpoint{proxy, proxy}}
 		}
-		got := addresses.Silent(reports, nodes)
-		if slices.Equal(got, []addresses.Endpoint{proxy}) != c.silent || !c.silent && len(got) > 0 {
-			t.Errorf("%d nodes, %d watchers hear nothing: silent are %v", c.nodes, c.voters, got)
+		for _, n := range nodes {
+			if _, says := reports[n]; !says {
+				reports[n] = addresses.Report{} // it hears everybody
+			}
+		}
+		got, left := addresses.Silent(reports, nodes)
+		if slices.Equal(got, []addresses.Endpoint{proxy}) != c.silent || !c.silent && len(got) > 0 || len(left) > 0 {
+			t.Errorf("%d nodes, %d watchers hear nothing: silent are %v and %v", c.nodes, c.voters, got, left)
 		}
 	}
 }
 
-// A node that is cut off hears nobody, and takes nothing from anybody while others hear them.
+// heard are the reports of nodes that each say what they hear of those that they watch; hears is
+// asked for each. Those that are gone said last that they hear everybody.
+func heard(nodes, gone []string, hears func(watcher, node string) bool) map[string]addresses.Report {
+	reports := make(map[string]addresses.Report)
+	for _, n := range nodes {
+		reports[n] = addresses.Report{}
+	}
+	for _, n := range nodes {
+		for _, watcher := range addresses.Watchers(n, nodes) {
+			if r := reports[watcher]; !slices.Contains(gone, watcher) && !hears(watcher, n) {
+				r.Silent = append(r.Silent, addresses.Endpoint{Node: n, Port: addresses.ProxyPort})
+				reports[watcher] = r
+			}
+		}
+	}
+	return reports
+}
+
+// nodesOf are the nodes of ports.
+func nodesOf(all ...[]addresses.Endpoint) (names []string) {
+	for _, e := range slices.Concat(all...) {
+		names = append(names, e.Node)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// A node that is cut off from the others hears nobody, is heard by nobody, and takes nothing from
+// anybody, however many nodes there are and whichever of them it is.
 func TestOneThatIsCutOffSilencesNobody(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 4))
-	nodes := names(30)
-	for range 30 {
-		alone := nodes[r.IntN(len(nodes))]
-		var all []addresses.Endpoint
-		for _, n := range nodes {
-			all = append(all, addresses.Endpoint{Node: n, Port: addresses.ProxyPort})
+	for n := 3; n <= 30; n++ {
+		nodes := names(n)
+		for _, alone := range nodes {
+			reports := heard(nodes, nil, func(watcher, node string) bool { return watcher != alone && node != alone })
+			if agreed, left := addresses.Silent(reports, nodes); !slices.Equal(nodesOf(agreed, left), []string{alone}) {
+				t.Errorf("%d nodes, %s is cut off: silent are %v and %v", n, alone, agreed, left)
+			}
 		}
-		if got := addresses.Silent(map[string]addresses.Report{alone: {Silent: all}}, nodes); len(got) > 0 {
-			t.Errorf("%s alone silences %v", alone, got)
+	}
+}
+
+// One of its watchers is enough that it can't be counted on.
+func TestOneThatIsCutOffIsDoubtedByOne(t *testing.T) {
+	nodes := names(3)
+	reports := heard(nodes, nodes[2:], func(watcher, node string) bool { return watcher != "node-0" && node != "node-0" })
+	if agreed, left := addresses.Silent(reports, nodes); len(agreed)+len(left) > 0 {
+		t.Errorf("silent are %v and %v", agreed, left)
+	}
+}
+
+// Where the cluster is torn in two, and both sides reach the API server, nobody can be counted on:
+// what most of all watchers say counts, and what each side says alone does not.
+func TestTornInTwo(t *testing.T) {
+	for _, nodes := range [][]string{names(4), names(6)} {
+		half := len(nodes) / 2
+		side := func(n string) bool { return slices.Index(nodes, n) < half }
+		if agreed, left := addresses.Silent(heard(nodes, nil, func(a, b string) bool { return side(a) == side(b) }), nodes); len(left) > 0 {
+			t.Errorf("%d nodes: silent are %v and %v", len(nodes), agreed, left)
 		}
+	}
+}
+
+// A rack fails, with any three nodes, or of four with any: all of them are called silent, and no others.
+func TestARackFails(t *testing.T) {
+	for n := 2; n <= 9; n++ {
+		nodes := names(n)
+		for set := 1; set < 1<<n-1; set++ {
+			var gone []string
+			for i, node := range nodes {
+				if set&(1<<i) != 0 {
+					gone = append(gone, node)
+				}
+			}
+			isGone := func(node string) bool { return slices.Contains(gone, node) }
+			reports := heard(nodes, gone, func(_, node string) bool { return !isGone(node) })
+			got := nodesOf(addresses.Silent(reports, nodes))
+			if slices.ContainsFunc(got, func(node string) bool { return !isGone(node) }) {
+				t.Errorf("of %d nodes %v are gone: silent are %v", n, gone, got)
+			}
+			if len(gone) <= 3 && len(got) < len(gone) {
+				t.Errorf("of %d nodes %v are gone: silent are %v alone", n, gone, got)
+			}
+		}
+	}
+}
+
+// Nodes without an agent watch nobody.
+func TestWatchersWithoutAnAgent(t *testing.T) {
+	nodes := names(4)
+	reports := heard(nodes, nil, func(_, node string) bool { return node != "node-0" })
+	w := addresses.Watchers("node-0", nodes)
+	delete(reports, w[0])
+	delete(reports, w[1])
+	if agreed, left := addresses.Silent(reports, nodes); !slices.Equal(nodesOf(left), []string{"node-0"}) || len(agreed) > 0 {
+		t.Errorf("silent are %v and %v", agreed, left)
+	}
+	reports[w[0]] = addresses.Report{} // it has one, which hears the node
+	if agreed, left := addresses.Silent(reports, nodes); len(left)+len(agreed) > 0 {
+		t.Errorf("silent are %v and %v", agreed, left)
 	}
 }
 

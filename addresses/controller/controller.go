@@ -176,7 +176,7 @@ func (c *Controller) ledgerReference() *corev1.ObjectReference {
 // belief that the stored ledger is still there.
 func (c *Controller) wake(now time.Time) {
 	after := lookAgain
-	for _, at := range []time.Time{c.doubts.next(), c.unheard.next(now), c.rivals.nextAfter(now), c.calm.next()} {
+	for _, at := range []time.Time{c.doubts.next(now), c.unheard.next(now), c.rivals.nextAfter(now), c.calm.next()} {
 		if !at.IsZero() {
 			after = min(after, max(at.Sub(now), 0)+gather)
 		}

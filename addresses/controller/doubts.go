@@ -18,7 +18,9 @@ type doubt struct {
 type since struct {
 	reason addresses.ProblemReason
 	until  time.Time
-	now    bool // it was said just now
+	// from is when a silence that lasts is believed; zero: it does not last.
+	from time.Time
+	now  bool // it is believed, and lasts
 }
 
 // doubts remember what was said against nodes for some time. A node that refuses an address loses
@@ -29,6 +31,10 @@ type doubts map[doubt]since
 const (
 	silentFor  = time.Minute
 	refusedFor = 5 * time.Minute
+	// disputedFor is how long others may take to say that those who call a node silent are silent
+	// themselves, where some of its watchers can't be counted on: see [addresses.Silent]. They check
+	// as often, so they know it 300 ms later at most, and then have to say it.
+	disputedFor = 500 * time.Millisecond
 	// believed is how many nodes must say that a stranger answers for an address until it stays
 	// where it is: it would be the same everywhere.
 	believed = 3
@@ -36,16 +42,26 @@ const (
 
 // learn adds what nodes say now, and drops what is long ago.
 func (d doubts) learn(f fleet) {
+	lasting := f.silences()
 	for one, said := range d {
+		if _, lasts := lasting[one]; !lasts {
+			if said.from.After(f.now) {
+				said.until = f.now // it was never believed
+			}
+			said.from, said.now = time.Time{}, false
+		}
+		d[one] = said
 		if _, there := f.member(one.node); !there || !f.now.Before(said.until) {
 			delete(d, one)
-			continue
 		}
-		said.now = false
-		d[one] = said
 	}
-	for _, e := range addresses.Silent(f.reports(), f.watching()) {
-		d[doubt{node: e.Node, port: e.Port}] = since{until: f.now.Add(silentFor), now: true}
+	for one, after := range lasting {
+		said := d[one]
+		if from := f.now.Add(after); said.from.IsZero() || said.from.After(from) {
+			said.from = from
+		}
+		said.until, said.now = f.now.Add(silentFor), !f.now.Before(said.from)
+		d[one] = said
 	}
 	for _, m := range f.members {
 		for _, p := range m.report.Refused {
@@ -56,6 +72,19 @@ func (d doubts) learn(f fleet) {
 			delete(d, doubt{node: m.name, address: h.Address})
 		}
 	}
+}
+
+// silences are the ports that are called silent, and how long that must last until it is believed.
+func (f fleet) silences() map[doubt]time.Duration {
+	agreed, left := addresses.Silent(f.reports(), f.watching())
+	all := make(map[doubt]time.Duration, len(agreed)+len(left))
+	for _, e := range agreed {
+		all[doubt{node: e.Node, port: e.Port}] = 0
+	}
+	for _, e := range left {
+		all[doubt{node: e.Node, port: e.Port}] = disputedFor
+	}
+	return all
 }
 
 // silent reports whether a port of a node does not answer.
@@ -86,11 +115,15 @@ func (d doubts) refused(node string, address netip.Addr, mover string) bool {
 	return agreeing < believed
 }
 
-// next is when the first doubt ends; zero: there is none.
-func (d doubts) next() (first time.Time) {
+// next is when the first doubt begins to count or ends; zero: none does.
+func (d doubts) next(now time.Time) (first time.Time) {
 	for _, said := range d {
-		if first.IsZero() || said.until.Before(first) {
-			first = said.until
+		at := said.until
+		if said.from.After(now) {
+			at = said.from
+		}
+		if first.IsZero() || at.Before(first) {
+			first = at
 		}
 	}
 	return first

@@ -40,7 +40,8 @@ type Addressing struct {
 	// read; a Node that is in neither has said nothing.
 	Reports    map[string]addresses.Report
 	Unreadable map[string]error
-	// Silent are the ports of nodes that most of their watchers call silent.
+	// Silent are the ports of nodes that most of their watchers call silent, or most of those that
+	// can be counted on.
 	Silent  []addresses.Endpoint
 	ready   []string
 	since   map[string]time.Time    // when each report became as it is, where that is known
@@ -83,21 +84,22 @@ func (s *Snapshot) Addressing() Addressing {
 			a.holders[h.Address] = append(a.holders[h.Address], n.Name)
 		}
 	}
-	a.Silent = addresses.Silent(a.Reports, a.ready)
+	a.Silent = slices.Concat(addresses.Silent(a.Reports, a.ready))
 	return a
 }
 
-// Lasting is what was known a minute before the look and is so still: without the
-// reports that changed since.
+// Lasting is what was known a minute before the look and is so still: reports that
+// changed since say nothing.
 func (a Addressing) Lasting(look time.Time) Addressing {
 	lasting := a
 	lasting.Reports = make(map[string]addresses.Report, len(a.Reports))
 	for node, r := range a.Reports {
-		if look.Sub(a.since[node]) > addressesSettle {
-			lasting.Reports[node] = r
+		if look.Sub(a.since[node]) <= addressesSettle {
+			r = addresses.Report{}
 		}
+		lasting.Reports[node] = r
 	}
-	lasting.Silent = addresses.Silent(lasting.Reports, a.ready)
+	lasting.Silent = slices.Concat(addresses.Silent(lasting.Reports, a.ready))
 	return lasting
 }
 
