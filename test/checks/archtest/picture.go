@@ -71,7 +71,7 @@ func productImports(packages []Package) map[string][]string {
 }
 
 // rowsOf returns the row of each package: one below the lowest that imports it, 0 at the top, and
-// what only decides in the lowest row of all.
+// what only decides, by what only decides, as low as can be.
 func rowsOf(imports map[string][]string) map[string]int {
 	rows := map[string]int{}
 	var sink func(path string, row int)
@@ -88,9 +88,18 @@ func rowsOf(imports map[string][]string) map[string]int {
 		sink(path, 0)
 	}
 	lowest := slices.Max(slices.Collect(maps.Values(rows)))
+	var above func(path string) (rows int, alone bool) // how many rows of it there are below path
+	above = func(path string) (int, bool) {
+		rows, alone := 0, pure(path)
+		for _, to := range imports[path] {
+			below, also := above(to)
+			rows, alone = max(rows, below+1), alone && also
+		}
+		return rows, alone
+	}
 	for path := range imports {
-		if pure(path) {
-			rows[path] = lowest
+		if n, alone := above(path); alone {
+			rows[path] = lowest - n
 		}
 	}
 	return rows
@@ -200,17 +209,15 @@ func kinds() []kind {
 	}
 }
 
-func pure(path string) bool { return path == "ipam" || path == "routes" || path == "lb" }
-
 func kindOf(path string) kind {
 	k := kinds()
 	switch {
 	case strings.HasPrefix(path, "cmd/"):
 		return k[0]
+	case strings.HasPrefix(path, "hcloudsim"):
+		return k[3]
 	case pure(path):
 		return k[1]
-	case path == "hcloudsim":
-		return k[3]
 	}
 	return k[2]
 }

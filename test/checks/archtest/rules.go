@@ -32,6 +32,12 @@ func rules() []rule {
 			reason: "addresses, routes and lb decide and do nothing else: whatever they need to know is an argument, so that any state can be tried",
 		},
 		{
+			who:    []pattern{"./internal/editdistance"},
+			only:   []pattern{"std"},
+			never:  append(impure(), "net"),
+			reason: "internal/editdistance compares words, for packages that only decide",
+		},
+		{
 			who: []pattern{"./addresses", "./ipam", "./routes", "./lb"}, never: []pattern{"k8s.io/...", "sigs.k8s.io/..."}, tests: true,
 			reason: "the pure packages are tested without Kubernetes too, or they would not be pure for long",
 		},

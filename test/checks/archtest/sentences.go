@@ -1,0 +1,52 @@
+package archtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Importers is a Markdown table of the modules that only some packages may import, one row for each
+// such rule: what no package of the tree may import but those.
+func Importers() string { return importers(rules()) }
+
+func importers(rules []rule) string {
+	var table strings.Builder
+	table.WriteString("| only | may import | because |\n|---|---|---|\n")
+	for _, r := range rules {
+		foreign := !slices.ContainsFunc(r.never, func(p pattern) bool { return strings.HasPrefix(string(p), "./") })
+		if slices.Equal(r.who, []pattern{"./..."}) && len(r.except) > 0 && foreign {
+			fmt.Fprintf(&table, "| %s | %s | %s |\n", names(r.except), names(r.never), r.reason)
+		}
+	}
+	return table.String()
+}
+
+// Deciding lists the packages that are bound to decide and to do nothing else, as code in Markdown.
+func Deciding(packages []Package) string {
+	var found []pattern
+	for _, p := range packages {
+		if pure(short(p.Path)) {
+			found = append(found, pattern(short(p.Path)))
+		}
+	}
+	slices.Sort(found)
+	return names(found)
+}
+
+// pure reports whether a rule keeps a package from everything that does something.
+func pure(path string) bool {
+	return slices.ContainsFunc(rules(), func(r rule) bool {
+		return r.binds(modulePath+"/"+path) && !slices.ContainsFunc(impure(), func(p pattern) bool {
+			return !slices.Contains(r.never, p)
+		})
+	})
+}
+
+func names(patterns []pattern) string {
+	all := make([]string, len(patterns))
+	for i, p := range patterns {
+		all[i] = "`" + strings.TrimSuffix(strings.TrimPrefix(string(p), "./"), "/...") + "`"
+	}
+	return strings.Join(all, ", ")
+}
