@@ -41,6 +41,9 @@ func TestTable(t *testing.T) {
 		{from: "lb/controller", to: m + "hcloudsim", refused: true},
 		{from: "lb/controller", to: m + "hcloudsim", inTest: true},
 		{from: "lb/controller", to: m + "ipam", refused: true},
+		{from: "lb/controller", to: m + "addresses/agent", refused: true},
+		{from: "addresses/agent", to: m + "routes/agent", refused: true},
+		{from: "addresses/bgp/speaker", to: m + "internal/cloud", refused: true},
 
 		{from: "internal/hetzner", to: "github.com/hetznercloud/hcloud-go/v2/hcloud"},
 		{from: "internal/hetzner", to: m + "routes"},
