@@ -16,6 +16,7 @@ import (
 	"k8s.io/component-base/version"
 
 	"github.com/underlay-ccm/underlay/internal/measure/project"
+	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
 // realEndpoint is that of the cloud.
@@ -24,7 +25,7 @@ const realEndpoint = "https://api.hetzner.cloud/v1"
 // access is the way to a project.
 type access struct {
 	endpoint string
-	token    project.Token
+	token    secret.Text
 	// without: there was no token, and the endpoint is on this machine, where it may need none.
 	without bool
 }
@@ -56,10 +57,10 @@ func (m *measuring) access(ctx context.Context, w process, o *options) (access, 
 	case err != nil:
 		return a, err
 	case missing == "":
-		a.token = project.Token(token.Reveal())
+		a.token = token.Text
 	case a.onLoopback():
 		// A simulator without a token takes any.
-		a.token, a.without = "none", true
+		a.token, a.without = secret.New("none"), true
 	default:
 		return a, errNoToken
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/measure"
 	"github.com/underlay-ccm/underlay/internal/measure/experiment"
 	"github.com/underlay-ccm/underlay/internal/measure/project"
+	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
 // running is a run that may make things.
@@ -20,7 +21,7 @@ type running struct {
 	bench   *experiment.Bench
 	tell    *teller
 	limit   time.Duration
-	token   project.Token
+	token   secret.Text
 	clean   string // the command that removes what is left
 	// keep keeps what was found out, before anything is removed.
 	keep func(ran)
@@ -101,7 +102,7 @@ func (r *running) redaction() measure.Redaction {
 	for address, role := range r.bench.Addresses() {
 		roles[address.Unmap()] = role
 	}
-	return measure.Redaction{Roles: roles, Secrets: []string{string(r.token)}}
+	return measure.Redaction{Roles: roles, Secrets: []string{r.token.Reveal()}}
 }
 
 // ran is what came of a run.

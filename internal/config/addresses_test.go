@@ -160,7 +160,7 @@ func TestMistakesWithRouters(t *testing.T) {
 		{"community", peer("name: s, address: 192.0.2.2, asn: 64500, communities: [64512:100, 65536:1]"), second + ".communities", "65536:1", "65535"},
 		{"communities beyond measure", peer("name: s, address: 192.0.2.2, asn: 64500, communities: [" + strings.Repeat("'64512:1',", 101) + "]"), second + ".communities", strings.TrimSuffix(strings.Repeat("64512:1,", 101), ","), "100"},
 		{"selector", peer("name: s, address: 192.0.2.2, asn: 64500, nodeSelector: 'a in'"), second + ".nodeSelector", "a in", "rack=1"},
-		{"password", peer("name: s, address: 192.0.2.2, asn: 64500, passwordFile: " + secret), second + ".passwordFile", redacted, "/etc/underlay-bgp/router"},
+		{"password", peer("name: s, address: 192.0.2.2, asn: 64500, passwordFile: " + tokenText), second + ".passwordFile", redacted, "/etc/underlay-bgp/router"},
 		{"bfd over hops", peer("name: s, address: 192.0.2.2, asn: 64500, bfd: true, multihop: true"), second + ".bfd", "true", "multihop"},
 		{"bfd", peer("name: s, address: 192.0.2.2, asn: 64500, bfd: some"), second + ".bfd", "some", "true"},
 	})

@@ -55,7 +55,7 @@ func TestFilesInDocuments(t *testing.T) {
 				flags.ClusterCIDR = ""
 			}
 			config, _, err := Load(*flags, []byte(block), func(name string) string { return env(nil)[name] },
-				func(string) ([]byte, error) { return []byte(secret), nil })
+				func(string) ([]byte, error) { return []byte(tokenText), nil })
 			if err != nil {
 				t.Errorf("%s:\n%s\n%v", path, block, err)
 			} else if err := makesLedger(config); err != nil {

@@ -181,7 +181,7 @@ func TestReferenceFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := fakeFiles{"/etc/underlay/token": secret, "/etc/underlay/robot/user": "user", "/etc/underlay/robot/password": secret}
+	files := fakeFiles{"/etc/underlay/token": tokenText, "/etc/underlay/robot/user": "user", "/etc/underlay/robot/password": tokenText}
 	_, warnings, err := Load(*ipv4Only(), content, func(string) string { return "" }, files.read)
 	if err != nil || len(warnings) > 0 {
 		t.Errorf("Load: %v, warnings %v", err, warnings)

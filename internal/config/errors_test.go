@@ -99,12 +99,12 @@ func TestMistakesInValues(t *testing.T) {
 }
 
 func TestMistakesBetweenValues(t *testing.T) {
-	noNetwork := vars{"HCLOUD_TOKEN": secret}
+	noNetwork := vars{"HCLOUD_TOKEN": tokenText}
 	checkMistakes(t, []mistake{
 		{"location and zone", inFile("loadBalancers: {location: fsn1, networkZone: eu-central}"), "loadBalancers.location", "fsn1", "one of the two"},
 		{
 			"location and zone in the environment",
-			setup{env: vars{"HCLOUD_TOKEN": secret, "HCLOUD_LOAD_BALANCERS_LOCATION": "fsn1", "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE": "eu-central"}},
+			setup{env: vars{"HCLOUD_TOKEN": tokenText, "HCLOUD_LOAD_BALANCERS_LOCATION": "fsn1", "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE": "eu-central"}},
 			"HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1", "one of the two",
 		},
 		{"routes without network", setup{flags: dualStack(), env: noNetwork}, "network", "", "--configure-cloud-routes=false"},
@@ -118,7 +118,7 @@ func TestMistakesWithTheToken(t *testing.T) {
 	checkMistakes(t, []mistake{
 		{"none", setup{env: vars{"A": ""}}, "HCLOUD_TOKEN", "", "tokenFile"},
 		{"empty", setup{env: vars{"HCLOUD_TOKEN": "\n"}}, "HCLOUD_TOKEN", redacted, "API token"},
-		{"two lines", inEnv("HCLOUD_TOKEN", secret+"\n"+secret), "HCLOUD_TOKEN", redacted, "one line"},
+		{"two lines", inEnv("HCLOUD_TOKEN", tokenText+"\n"+tokenText), "HCLOUD_TOKEN", redacted, "one line"},
 		{"missing file", inFile("tokenFile: /none"), "tokenFile", "/none", "exists"},
 		{
 			"empty file",
@@ -127,11 +127,11 @@ func TestMistakesWithTheToken(t *testing.T) {
 		},
 		{
 			"file with more",
-			setup{file: "tokenFile: /t", env: vars{"A": ""}, files: fakeFiles{"/t": "token: " + secret}},
+			setup{file: "tokenFile: /t", env: vars{"A": ""}, files: fakeFiles{"/t": "token: " + tokenText}},
 			"tokenFile", "/t", "one line",
 		},
-		{"token for a file name", setup{file: "tokenFile: " + secret, env: vars{"A": ""}}, "tokenFile", redacted, "path"},
-		{"token for a file name, variable", setup{env: vars{"HCLOUD_TOKEN_FILE": secret}}, "HCLOUD_TOKEN_FILE", redacted, "path"},
+		{"token for a file name", setup{file: "tokenFile: " + tokenText, env: vars{"A": ""}}, "tokenFile", redacted, "path"},
+		{"token for a file name, variable", setup{env: vars{"HCLOUD_TOKEN_FILE": tokenText}}, "HCLOUD_TOKEN_FILE", redacted, "path"},
 	})
 }
 
@@ -144,7 +144,7 @@ func TestMistakesInTheFile(t *testing.T) {
 		{"nothing like it", inFile("zzzzzzzz: 1"), "zzzzzzzz", "", "use one of apiVersion, kind"},
 		{"nothing like it in a section", inFile("routes: {zzzzzzzz: 1}"), "routes.zzzzzzzz", "", "use one of limit, reserve, maxDeletions"},
 		{"odd key", inFile("\"a\\nb\": 1"), `"a\nb"`, "", "use one of"},
-		{"token in the file", inFile("token: " + secret), "token", "", "tokenFile"},
+		{"token in the file", inFile("token: " + tokenText), "token", "", "tokenFile"},
 		{"twice", inFile("ipamQPS: 1\nipamQPS: 2"), "ipamQPS", "", "one of the two"},
 		{"section twice", inFile("routes: {limit: 1}\nroutes: {limit: 2}"), "routes", "", "one of the two"},
 		{"scalar for a list", inFile("exclude: 10.0.0.0/8"), "exclude", "", "a list"},
@@ -167,7 +167,7 @@ func TestMistakesInTheHeadOfTheFile(t *testing.T) {
 	for name, c := range map[string]struct{ file, field, remedy string }{
 		"empty":         {"", "--cloud-config", apiVersion},
 		"only comments": {"# nothing\n", "--cloud-config", apiVersion},
-		"a token":       {secret, "--cloud-config", apiVersion},
+		"a token":       {tokenText, "--cloud-config", apiVersion},
 		"a list":        {"- a", "--cloud-config", apiVersion},
 		"no version":    {"kind: CloudConfig", "apiVersion", "apiVersion: underlay.dev/v1alpha1"},
 		"other version": {"apiVersion: v1\nkind: CloudConfig", "apiVersion", apiVersion},
@@ -180,7 +180,7 @@ func TestMistakesInTheHeadOfTheFile(t *testing.T) {
 			if !errors.As(err, &all) || len(all) != 1 || all[0].Field != c.field || !strings.Contains(all[0].Remedy, c.remedy) {
 				t.Errorf("got %v\nwant one error about %s that says %q", err, c.field, c.remedy)
 			}
-			if err != nil && strings.Contains(err.Error(), secret) {
+			if err != nil && strings.Contains(err.Error(), tokenText) {
 				t.Errorf("the file's content shows: %v", err)
 			}
 		})
@@ -225,7 +225,7 @@ func TestWarnings(t *testing.T) {
 		"attached check off":       {inEnv("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", "true"), ""},
 		"attached check on":        {inEnv("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", "false"), "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK"},
 		"robot off":                {inEnv("ROBOT_ENABLED", "false"), ""},
-		"robot off, password":      {inEnv("ROBOT_PASSWORD", secret), "ROBOT_PASSWORD"},
+		"robot off, password":      {inEnv("ROBOT_PASSWORD", tokenText), "ROBOT_PASSWORD"},
 		"robot's cache":            {inEnv("ROBOT_CACHE_TIMEOUT", "5m"), "ROBOT_CACHE_TIMEOUT"},
 		"robot unencrypted":        {setup{flags: ipv4Only(), file: "robot: {endpoint: 'http://robot.example.com'}", env: env(nil)}, "robot.endpoint"},
 	} {
@@ -238,7 +238,7 @@ func TestWarnings(t *testing.T) {
 				t.Errorf("warnings about %q, want %q", got, c.want)
 			}
 			for _, w := range warnings {
-				if strings.Contains(w.String(), secret) || strings.Contains(w.String(), "\n") {
+				if strings.Contains(w.String(), tokenText) || strings.Contains(w.String(), "\n") {
 					t.Errorf("a secret or more than a line: %q", w)
 				}
 			}

@@ -26,9 +26,9 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte(head+"provider: metal\ninventory: [{name: a.b, addresses: [192.0.2.7], zone: z}, {name: c, type: t}]\nfamilies: {ipv6: none}\n"), "10.0.0.0/16,fd00::/48", "", 0, 0, 0, "c", false)
 	f.Add([]byte(head+"provider: metal\naddresses:\n  pools: [{name: a, ranges: [192.0.2.0/30, '2001:db8::1-2001:db8::9'], mover: bgp}, {name: b, ranges: [192.0.2.9]}]\n  bgp: {asn: 64512, peers: [{name: r, address: 192.0.2.8, asn: 1, communities: [1:2], nodeSelector: a}]}\n"), "10.0.0.0/16", "", 0, 0, 0, "c", false)
 	f.Fuzz(func(t *testing.T, file []byte, clusters, services string, mask, mask4, mask6 int, text string, badToken bool) {
-		token := secret
+		token := tokenText
 		if badToken {
-			token += " " + secret
+			token += " " + tokenText
 		}
 		flags := Flags{
 			AllocateNodeCIDRs: true, ConfigureCloudRoutes: mask%2 == 0, ClusterCIDR: clusters, ServiceClusterIPRange: services,
@@ -47,7 +47,7 @@ func FuzzLoad(f *testing.F) {
 		config, warnings, err := Load(flags, file, func(name string) string { return variables[name] }, files.read)
 		printed := fmt.Sprintf("%v %+v %#v %v %v", config, config, config, warnings, err)
 		given := string(file) + clusters + services + text
-		if strings.Contains(printed, secret) && !strings.Contains(given, secret) {
+		if strings.Contains(printed, tokenText) && !strings.Contains(given, tokenText) {
 			t.Errorf("the token shows in %s", printed)
 		}
 		if err == nil {
@@ -118,7 +118,7 @@ func checkPromises(t *testing.T, c Config) {
 		checkMetalPromises(t, c)
 		return
 	}
-	if token, err := c.Token.Read(); err != nil || token.Reveal() != secret {
+	if token, err := c.Token.Read(); err != nil || token.Reveal() != tokenText {
 		t.Errorf("token: %v", err)
 	}
 	if c.Provider != Hcloud || len(c.Inventory) > 0 {
@@ -143,7 +143,7 @@ func FuzzPools(f *testing.F) {
 			return "- {" + strings.Join(keys, ", ") + "}\n"
 		}
 		file := head + "pools:\n" + pool(name, cidr, mask, source, selector, "") + pool(name2, cidr2, mask2, source2, "", state)
-		variables := vars{"HCLOUD_TOKEN": secret}
+		variables := vars{"HCLOUD_TOKEN": tokenText}
 		config, _, err := Load(Flags{AllocateNodeCIDRs: true, ClusterCIDR: clusters}, []byte(file),
 			func(name string) string { return variables[name] }, fakeFiles{}.read)
 		if err == nil {

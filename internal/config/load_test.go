@@ -74,7 +74,7 @@ func ipv4Only(change ...func(*Flags)) *Flags {
 }
 
 func env(change vars) vars {
-	all := vars{"HCLOUD_TOKEN": secret, "HCLOUD_NETWORK": "net"}
+	all := vars{"HCLOUD_TOKEN": tokenText, "HCLOUD_NETWORK": "net"}
 	for name, value := range change {
 		all[name] = value
 	}
@@ -118,7 +118,7 @@ func TestDefaults(t *testing.T) {
 			},
 		},
 	}
-	if token, err := config.Token.Read(); err != nil || token.Reveal() != secret {
+	if token, err := config.Token.Read(); err != nil || token.Reveal() != tokenText {
 		t.Errorf("token: %v", err)
 	}
 	config.Token, config.origins = TokenSource{}, nil
@@ -218,7 +218,7 @@ func TestWhenRoutesAreConfigured(t *testing.T) {
 		"pools and network":        {setup{flags: dualStack(), env: env(nil)}, true, clusters},
 		"switched off by flag":     {setup{flags: dualStack(off), env: env(nil)}, false, clusters},
 		"switched off by variable": {setup{flags: ipv4Only(), env: routesOff}, false, ""},
-		"nothing to route":         {setup{env: vars{"HCLOUD_TOKEN": secret}}, false, ""},
+		"nothing to route":         {setup{env: vars{"HCLOUD_TOKEN": tokenText}}, false, ""},
 		"network, nothing to route": {
 			setup{env: env(nil)}, false, "--configure-cloud-routes",
 		},

@@ -99,7 +99,7 @@ func TestMistakesWithMetal(t *testing.T) {
 // Variables may be left over from elsewhere; they change nothing.
 func TestMetalIgnoresTheCloudsVariables(t *testing.T) {
 	s := rented("")
-	s.env = vars{"HCLOUD_TOKEN": secret, "HCLOUD_NETWORK": "net", "HCLOUD_LOAD_BALANCERS_ENABLED": "true"}
+	s.env = vars{"HCLOUD_TOKEN": tokenText, "HCLOUD_NETWORK": "net", "HCLOUD_LOAD_BALANCERS_ENABLED": "true"}
 	config, warnings, err := load(t, s)
 	if err != nil || fields(warnings) != "HCLOUD_TOKEN HCLOUD_NETWORK HCLOUD_LOAD_BALANCERS_ENABLED" {
 		t.Errorf("Load: %v, warnings %v", err, warnings)

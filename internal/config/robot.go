@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"strings"
+
+	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
 const defaultRobotEndpoint = "https://robot-ws.your-server.de"
@@ -81,8 +83,8 @@ func robotSettings(d *robotDraft) []setting {
 // robotSecret reads the user or the password itself, in which some characters can't be.
 func robotSecret(into *Token, what, never string) format {
 	return scalar("secret", func(text string) *Error {
-		secret, problem := parseRobotSecret(text, what, never)
-		*into = secret
+		found, problem := parseRobotSecret(text, what, never)
+		*into = found
 		return problem
 	})
 }
@@ -95,7 +97,7 @@ func parseRobotSecret(text, what, never string) (Token, *Error) {
 	case strings.ContainsAny(text, never):
 		return Token{}, &Error{Value: redacted, Problem: "the " + what + " has a character that none has", Remedy: "copy it again, alone and on one line"}
 	}
-	return Token{reveal: func() string { return text }}, nil
+	return Token{secret.New(text)}, nil
 }
 
 // robot checks the credentials: both or none.

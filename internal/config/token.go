@@ -1,32 +1,18 @@
 package config
 
 import (
-	"encoding"
 	"fmt"
-	"log/slog"
 	"path"
 	"strings"
+
+	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
 // redacted stands wherever a secret would.
-const redacted = "[redacted]"
+const redacted = secret.Redacted
 
-// Token is the secret that authenticates to the cloud. It prints as
-// [redacted] everywhere; only Reveal tells it.
-type Token struct {
-	// A closure, because fmt, deep printers and encoders that reach an
-	// unexported field by reflection cannot call its methods, but can't see
-	// into a function either.
-	reveal func() string
-}
-
-var (
-	_ fmt.Formatter          = Token{}
-	_ fmt.Stringer           = Token{}
-	_ fmt.GoStringer         = Token{}
-	_ encoding.TextMarshaler = Token{}
-	_ slog.LogValuer         = Token{}
-)
+// Token is the secret that authenticates to the cloud.
+type Token struct{ secret.Text }
 
 // NewToken checks a token as it may come from a variable or a file: white
 // space around it is dropped, and what remains must be printable ASCII without
@@ -59,32 +45,8 @@ func parseToken(text string) (Token, *Error) {
 			}
 		}
 	}
-	return Token{reveal: func() string { return text }}, nil
+	return Token{secret.New(text)}, nil
 }
-
-// Reveal returns the secret itself, for the header of a request and nothing
-// else. The zero Token reveals the empty string.
-func (t Token) Reveal() string {
-	if t.reveal == nil {
-		return ""
-	}
-	return t.reveal()
-}
-
-// Format prints [redacted] for every verb and flag.
-func (Token) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
-
-// String returns [redacted].
-func (Token) String() string { return redacted }
-
-// GoString returns [redacted].
-func (Token) GoString() string { return redacted }
-
-// MarshalText returns [redacted]; JSON and YAML encoders use it.
-func (Token) MarshalText() ([]byte, error) { return []byte(redacted), nil }
-
-// LogValue returns [redacted].
-func (Token) LogValue() slog.Value { return slog.StringValue(redacted) }
 
 // TokenSource is where the token comes from.
 type TokenSource struct {

@@ -16,11 +16,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const secret = "S3cr3tS3cr3tS3cr3tS3cr3tS3cr3t"
+const tokenText = "S3cr3tS3cr3tS3cr3tS3cr3tS3cr3t"
 
 func testToken(t *testing.T) Token {
 	t.Helper()
-	token, err := NewToken(secret)
+	token, err := NewToken(tokenText)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,11 +59,11 @@ func TestTokenNeverPrints(t *testing.T) {
 	}
 	printed = append(printed, logged(token, inside, source)...)
 	for _, text := range printed {
-		if strings.Contains(text, secret) || strings.Contains(text, fmt.Sprintf("%x", secret)) {
+		if strings.Contains(text, tokenText) || strings.Contains(text, fmt.Sprintf("%x", tokenText)) {
 			t.Errorf("the token shows in %q", text)
 		}
 	}
-	if token.Reveal() != secret {
+	if token.Reveal() != tokenText {
 		t.Error("Reveal does not return the secret")
 	}
 }
@@ -80,19 +80,19 @@ func logged(values ...any) []string {
 }
 
 func TestNewToken(t *testing.T) {
-	for _, good := range []string{secret, secret + "\n", secret + "\r\n", " " + secret, secret + " ", secret + "\n\n", secret + "\t"} {
+	for _, good := range []string{tokenText, tokenText + "\n", tokenText + "\r\n", " " + tokenText, tokenText + " ", tokenText + "\n\n", tokenText + "\t"} {
 		token, err := NewToken(good)
-		if err != nil || token.Reveal() != secret {
+		if err != nil || token.Reveal() != tokenText {
 			t.Errorf("NewToken(%q) = %q, %v; want the bare secret", good, token.Reveal(), err)
 		}
 	}
-	for _, bad := range []string{"", "\n", "\r\n", " \n\n", secret + " " + secret, "a\x00b", secret + "é", "a\nb"} {
+	for _, bad := range []string{"", "\n", "\r\n", " \n\n", tokenText + " " + tokenText, "a\x00b", tokenText + "é", "a\nb"} {
 		token, err := NewToken(bad)
 		if err == nil || token.Reveal() != "" {
 			t.Errorf("NewToken(%q) accepted it", bad)
 			continue
 		}
-		if strings.Contains(err.Error(), secret) {
+		if strings.Contains(err.Error(), tokenText) {
 			t.Errorf("the error repeats the token: %v", err)
 		}
 	}
@@ -114,8 +114,8 @@ func TestTokenSourceReadsTheFileAgain(t *testing.T) {
 			t.Errorf("Read() = %q, %v; want %q", token.Reveal(), err, want)
 		}
 	}
-	files["/token"] = secret + " " + secret
-	if _, err := config.Token.Read(); err == nil || strings.Contains(err.Error(), secret) {
+	files["/token"] = tokenText + " " + tokenText
+	if _, err := config.Token.Read(); err == nil || strings.Contains(err.Error(), tokenText) {
 		t.Errorf("Read() of a damaged file: %v; want an error without the token", err)
 	}
 	delete(files, "/token")

@@ -62,7 +62,7 @@ func TestWrongNamesThePlace(t *testing.T) {
 		key   string
 		want  string
 	}{
-		{"in the file", setup{file: "network: net", env: vars{"HCLOUD_TOKEN": secret}}, "network", `network (line 3) "net": is gone; make it`},
+		{"in the file", setup{file: "network: net", env: vars{"HCLOUD_TOKEN": tokenText}}, "network", `network (line 3) "net": is gone; make it`},
 		{"in a variable", setup{env: env(nil)}, "network", `HCLOUD_NETWORK "net": is gone; make it`},
 		{"on the command line", setup{flags: ipv4Only(), env: env(nil)}, "--cluster-cidr", `--cluster-cidr "net": is gone; make it`},
 		{"nowhere", setup{env: env(nil)}, "loadBalancers.type", `loadBalancers.type "net": is gone; make it`},

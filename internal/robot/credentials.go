@@ -2,23 +2,16 @@ package robot
 
 import (
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"strings"
 	"time"
+
+	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
-// redacted stands wherever a secret would.
-const redacted = "[redacted]"
-
-// Credentials are the web service's user and its password. They print as
-// [redacted] everywhere. The zero value is none.
-type Credentials struct {
-	// A closure, because fmt and encoders that reach an unexported field by
-	// reflection can't see into a function.
-	reveal func() (user, password string)
-}
+// Credentials are the web service's user and its password, with a colon between them.
+type Credentials struct{ secret.Text }
 
 // NewCredentials checks a user and a password as they may come from files: white
 // space around them is dropped. The error never holds them.
@@ -34,34 +27,18 @@ func NewCredentials(user, password string) (Credentials, error) {
 	case strings.ContainsAny(password, "\r\n"):
 		return Credentials{}, fmt.Errorf("password: holds a line break; copy it again, alone and on one line")
 	}
-	return Credentials{reveal: func() (string, string) { return user, password }}, nil
+	return Credentials{secret.New(user + ":" + password)}, nil
 }
 
 // same reports whether two are equal; none equals none.
-func (c Credentials) same(other Credentials) bool {
-	if c.reveal == nil || other.reveal == nil {
-		return c.reveal == nil && other.reveal == nil
-	}
-	user, password := c.reveal()
-	otherUser, otherPassword := other.reveal()
-	return user == otherUser && password == otherPassword
-}
+func (c Credentials) same(other Credentials) bool { return c.Reveal() == other.Reveal() }
 
 // Authorize puts them into a request; none change nothing.
 func (c Credentials) Authorize(r *http.Request) {
-	if c.reveal != nil {
-		r.SetBasicAuth(c.reveal())
+	if user, password, some := strings.Cut(c.Reveal(), ":"); some {
+		r.SetBasicAuth(user, password)
 	}
 }
-
-// Format prints [redacted] for every verb and flag.
-func (Credentials) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
-
-// MarshalText returns [redacted]; JSON and YAML encoders use it.
-func (Credentials) MarshalText() ([]byte, error) { return []byte(redacted), nil }
-
-// LogValue returns [redacted].
-func (Credentials) LogValue() slog.Value { return slog.StringValue(redacted) }
 
 // CredentialFiles are the paths of the files that hold the user and the password,
 // as a Secret is mounted.

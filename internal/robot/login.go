@@ -81,7 +81,7 @@ func newLogin(read func() (Credentials, error)) *login {
 func (l *login) Wait(_ requests.Priority, now time.Time) time.Duration {
 	l.forget(now)
 	most := mostFailures - len(l.failed)
-	if l.proven.reveal == nil {
+	if l.proven.Reveal() == "" {
 		most = min(most, 1)
 	}
 	if len(l.failed) >= mostFailures || !l.alone && l.inDoubt < most {
@@ -127,7 +127,7 @@ func (l *login) enter(ctx context.Context) (*turn, error) {
 
 // judge says why credentials may not be tried, whoever else is in doubt.
 func (l *login) judge(c Credentials, now time.Time) error {
-	if c.reveal == nil {
+	if c.Reveal() == "" {
 		return errors.New("there are no credentials for the Robot web service")
 	}
 	l.forget(now)

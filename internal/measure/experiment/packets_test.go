@@ -9,6 +9,7 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
 	"github.com/underlay-ccm/underlay/internal/measure"
 	"github.com/underlay-ccm/underlay/internal/measure/project"
+	"github.com/underlay-ccm/underlay/internal/secret"
 	"github.com/underlay-ccm/underlay/test/testenv/balancer"
 )
 
@@ -28,7 +29,7 @@ func (w *world) bench(t *testing.T) *Bench {
 		ServerType: "cx22", LoadBalancerType: "lb11",
 	}
 	p, err := project.New(project.Options{
-		Token: "any", Endpoint: "http://sim.test/v1", Transport: w.way, Run: "run", Plan: plan, Version: "test",
+		Token: secret.New("any"), Endpoint: "http://sim.test/v1", Transport: w.way, Run: "run", Plan: plan, Version: "test",
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
 	"github.com/underlay-ccm/underlay/internal/measure"
 	"github.com/underlay-ccm/underlay/internal/measure/project"
+	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
 const (
@@ -46,7 +47,7 @@ func cleaner(t testing.TB, way http.RoundTripper) *project.Project {
 func projectWith(t testing.TB, way http.RoundTripper, plan project.Plan) *project.Project {
 	t.Helper()
 	p, err := project.New(project.Options{
-		Token: "secret", Endpoint: "http://cloud.test/v1", Transport: way, Run: runName, Plan: plan, Version: "test",
+		Token: secret.New("secret"), Endpoint: "http://cloud.test/v1", Transport: way, Run: runName, Plan: plan, Version: "test",
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/measure/project"
+	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
 // aNetwork makes one, in which routes can lead to addresses.
@@ -290,7 +291,7 @@ func TestPaceEndsWithTheContext(t *testing.T) {
 	inProject(t, hcloudsim.Options{RateLimit: 60}, func(t *testing.T, w *world) {
 		var said []string
 		p, err := project.New(project.Options{
-			Token: token, Endpoint: endpoint, Transport: w.sim.Transport(), Run: run, Progress: func(what string) { said = append(said, what) },
+			Token: secret.New(token), Endpoint: endpoint, Transport: w.sim.Transport(), Run: run, Progress: func(what string) { said = append(said, what) },
 		})
 		noError(t, err)
 		for status := 0; status != http.StatusTooManyRequests; {

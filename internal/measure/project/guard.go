@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
 // ErrRefused is in every error of a request that was not sent, because a rule forbids it.
@@ -29,7 +31,7 @@ const justNow = 2 * time.Second
 // guard is the way to the API, and where the rules of the package hold.
 type guard struct {
 	base  *url.URL
-	token Token
+	token secret.Text
 	run   string
 	plan  Plan
 	next  http.RoundTripper
@@ -278,7 +280,7 @@ func (g *guard) rewrite(
 	if err != nil {
 		return nil, err
 	}
-	out.Header.Set("Authorization", "Bearer "+string(g.token))
+	out.Header.Set("Authorization", "Bearer "+g.token.Reveal())
 	out.Header.Set("Accept", "application/json")
 	out.Header.Set("User-Agent", r.UserAgent())
 	if body != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/measure"
 	"github.com/underlay-ccm/underlay/internal/measure/project"
+	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
 const (
@@ -152,7 +153,7 @@ func (w *world) project(through func(http.RoundTripper) http.RoundTripper) *proj
 		way = through(way)
 	}
 	p, err := project.New(project.Options{
-		Token: token, Endpoint: endpoint, Transport: way, Run: run, Plan: plan(), Version: "test",
+		Token: secret.New(token), Endpoint: endpoint, Transport: way, Run: run, Plan: plan(), Version: "test",
 		Progress: func(string) {},
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/measure/project"
+	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
 func TestTheImageIsLookedForFirst(t *testing.T) {
@@ -27,7 +28,7 @@ func TestTheImageIsLookedForFirst(t *testing.T) {
 				t.Errorf("image %q: %v", image, err)
 			}
 		}
-		none, err := project.New(project.Options{Token: token, Endpoint: endpoint, Transport: w.sim.Transport(), Run: run})
+		none, err := project.New(project.Options{Token: secret.New(token), Endpoint: endpoint, Transport: w.sim.Transport(), Run: run})
 		noError(t, err)
 		noError(t, none.CheckImage(t.Context(), "nope")) // no server is made
 	})

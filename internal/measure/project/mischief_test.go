@@ -16,6 +16,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/measure/project"
+	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
 // Whatever is asked for, of everything that the API can do, nothing of others changes, nothing
@@ -217,7 +218,7 @@ func TestRepliesThatLie(t *testing.T) {
 	} {
 		var changed []string
 		p, err := project.New(project.Options{
-			Token: token, Endpoint: endpoint, Run: run, Plan: plan(),
+			Token: secret.New(token), Endpoint: endpoint, Run: run, Plan: plan(),
 			Transport: way(func(r *http.Request) (*http.Response, error) {
 				if r.Method == http.MethodDelete || strings.Contains(r.URL.Path, "/actions/") {
 					changed = append(changed, r.Method+" "+r.URL.Path)

@@ -15,6 +15,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/underlay-ccm/underlay/internal/measure"
+	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
 // Label marks what a run has made; its value is the run's name.
@@ -26,7 +27,7 @@ const namePrefix = "underlay-measure-"
 // Options are what a Project needs.
 type Options struct {
 	// Token is the project's, with permission to read and write.
-	Token Token
+	Token secret.Text
 	// Endpoint is the API's address including its version path; empty: the real one.
 	Endpoint string
 	// Transport is the way to the API; nil means http.DefaultTransport.
@@ -56,18 +57,6 @@ type Plan struct {
 	// may have as targets.
 	Dedicated []netip.Prefix
 }
-
-// Token authenticates to the API. It prints as [redacted].
-type Token string
-
-// redacted stands wherever a token would.
-const redacted = "[redacted]"
-
-// Format implements [fmt.Formatter], so that no verb shows the token.
-func (Token) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (Token) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 // Project makes and removes the throw-away things of one run.
 type Project struct {
@@ -102,7 +91,7 @@ func New(o Options) (*Project, error) {
 		return nil, fmt.Errorf("run %q is no name of a run: "+
 			"it has at most 24 small letters, digits and hyphens, such as 20261124-0930-4f09a1", o.Run)
 	}
-	if err := o.Token.check(); err != nil {
+	if err := checkToken(o.Token); err != nil {
 		return nil, err
 	}
 	p := &Project{run: o.Run, plan: o.Plan, progress: o.Progress}
@@ -138,13 +127,14 @@ func parseEndpoint(text string) (*url.URL, error) {
 	return base, nil
 }
 
-// check refuses what can't be sent in a header. Its error doesn't hold the token.
-func (t Token) check() error {
-	if t == "" {
+// checkToken refuses what can't be sent in a header. Its error doesn't hold the token.
+func checkToken(t secret.Text) error {
+	text := t.Reveal()
+	if text == "" {
 		return errors.New("the token is empty: " +
 			"put in an API token of the project, with permission to read and write")
 	}
-	for _, b := range []byte(t) {
+	for _, b := range []byte(text) {
 		if b <= ' ' || b > '~' {
 			return errors.New("the token holds a space, a control character or one outside ASCII: " +
 				"copy it again, alone and on one line")

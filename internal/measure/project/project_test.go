@@ -18,16 +18,17 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/measure"
 	"github.com/underlay-ccm/underlay/internal/measure/project"
+	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
 func TestNewRefuses(t *testing.T) {
-	good := project.Options{Token: token, Run: run, Endpoint: endpoint}
+	good := project.Options{Token: secret.New(token), Run: run, Endpoint: endpoint}
 	for _, row := range []struct {
 		change func(*project.Options)
 		says   string
 	}{
-		{func(o *project.Options) { o.Token = "" }, "the token is empty"},
-		{func(o *project.Options) { o.Token = "two words" }, "the token holds a space"},
+		{func(o *project.Options) { o.Token = secret.Text{} }, "the token is empty"},
+		{func(o *project.Options) { o.Token = secret.New("two words") }, "the token holds a space"},
 		{func(o *project.Options) { o.Run = "" }, `run "" is no name`},
 		{func(o *project.Options) { o.Run = "Prod_1" }, `run "Prod_1" is no name`},
 		{func(o *project.Options) { o.Run = strings.Repeat("a", 25) }, "is no name"},
@@ -57,19 +58,20 @@ func TestNewRun(t *testing.T) {
 	if name != "20261124-0830-4f09a1" {
 		t.Errorf("the run is named %s", name)
 	}
-	_, err = project.New(project.Options{Token: token, Run: name})
+	_, err = project.New(project.Options{Token: secret.New(token), Run: name})
 	noError(t, err)
 }
 
 func TestTokenIsNotShown(t *testing.T) {
-	o := project.Options{Token: token, Run: run}
+	o := project.Options{Token: secret.New(token), Run: run}
+	hidden := struct{ options project.Options }{o} // where fmt can't call a method
 	var logged bytes.Buffer
 	slog.New(slog.NewJSONHandler(&logged, nil)).Info("options", "token", o.Token, "all", o.Plan)
 	encoded, err := json.Marshal(o.Token)
 	noError(t, err)
 	for _, text := range []string{
 		fmt.Sprint(o), fmt.Sprintf("%+v", o), fmt.Sprintf("%#v", o), fmt.Sprintf("%x", o.Token), fmt.Sprintf("%q", o.Token),
-		logged.String(), string(encoded),
+		fmt.Sprintf("%v %+v %#v", hidden, hidden, hidden), logged.String(), string(encoded),
 	} {
 		if strings.Contains(text, token) || strings.Contains(text, fmt.Sprintf("%x", token)) {
 			t.Errorf("the token is in %s", text)
@@ -93,7 +95,7 @@ func TestWhatIsSent(t *testing.T) {
 		http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
 	}))
 	defer api.Close()
-	p, err := project.New(project.Options{Token: token, Endpoint: api.URL + "/v1", Run: run, Plan: plan()})
+	p, err := project.New(project.Options{Token: secret.New(token), Endpoint: api.URL + "/v1", Run: run, Plan: plan()})
 	noError(t, err)
 
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, api.URL+"/v1/servers/1", nil)
@@ -159,7 +161,7 @@ func TestThePlanIsKept(t *testing.T) {
 // Without a plan nothing is made, whatever it costs.
 func TestNoPlan(t *testing.T) {
 	inProject(t, hcloudsim.Options{}, func(t *testing.T, w *world) {
-		p, err := project.New(project.Options{Token: token, Endpoint: endpoint, Transport: w.sim.Transport(), Run: run})
+		p, err := project.New(project.Options{Token: secret.New(token), Endpoint: endpoint, Transport: w.sim.Transport(), Run: run})
 		noError(t, err)
 		if _, err := furnish(t.Context(), p); !errors.Is(err, project.ErrRefused) {
 			t.Errorf("%v", err)
@@ -265,7 +267,7 @@ func TestCheckToken(t *testing.T) {
 		inProject(t, hcloudsim.Options{}, func(t *testing.T, w *world) {
 			noError(t, w.sim.Inject(hcloudsim.Fault{Match: "POST /networks", Status: 401, Code: "token_readonly"}))
 			p, err := project.New(project.Options{
-				Token: token, Endpoint: endpoint, Transport: w.sim.Transport(), Run: run, Plan: project.Plan{Things: things},
+				Token: secret.New(token), Endpoint: endpoint, Transport: w.sim.Transport(), Run: run, Plan: project.Plan{Things: things},
 			})
 			noError(t, err)
 			if err := p.CheckToken(t.Context()); (err == nil) != (things == measure.Things{}) {
@@ -275,7 +277,7 @@ func TestCheckToken(t *testing.T) {
 	}
 	// An API that makes what can't be is none to be measured, and what it made can be removed.
 	body := fmt.Sprintf(`{"network": {"id": 7, "name": "underlay-measure-%s-nothing", "labels": {%q: %q}}}`, run, project.Label, run)
-	p, err := project.New(project.Options{Token: token, Endpoint: endpoint, Run: run, Plan: plan(), Transport: replying(201, body)})
+	p, err := project.New(project.Options{Token: secret.New(token), Endpoint: endpoint, Run: run, Plan: plan(), Transport: replying(201, body)})
 	noError(t, err)
 	if err := p.CheckToken(t.Context()); err == nil {
 		t.Error("no error")
@@ -327,7 +329,7 @@ func TestPricesOfWhatCanBeHad(t *testing.T) {
 		"going":       {kind("a", gone, `, "available": true`) + "," + kind("b", "", `, "available": true`+gone) + "," + kind("c", "", `, "available": true`), "c"},
 		"not told":    {kind("a", "", "") + "," + kind("b", gone, ""), "a"},
 	} {
-		p, err := project.New(project.Options{Token: token, Endpoint: endpoint, Run: run, Transport: replying(200, `{"pricing": {"currency": "EUR"}, "server_types": [`+row.types+`]}`)})
+		p, err := project.New(project.Options{Token: secret.New(token), Endpoint: endpoint, Run: run, Transport: replying(200, `{"pricing": {"currency": "EUR"}, "server_types": [`+row.types+`]}`)})
 		noError(t, err)
 		prices, err := p.Prices(t.Context(), "nbg1")
 		noError(t, err)
@@ -360,7 +362,7 @@ func TestPricesThatAreMissing(t *testing.T) {
 			"server_types": [
 				{"id": 1, "name": "a", "architecture": "x86", "locations": [{"id": 2, "name": "nbg1"}]},
 				{"id": 2, "name": "b", "architecture": "x86", "locations": [{"id": 2, "name": "nbg1"}], "prices": [{"location": "nbg1"%[2]s}]}]}`, rows, amounts)
-		p, err := project.New(project.Options{Token: token, Endpoint: endpoint, Run: run, Transport: replying(200, list)})
+		p, err := project.New(project.Options{Token: secret.New(token), Endpoint: endpoint, Run: run, Transport: replying(200, list)})
 		noError(t, err)
 		prices, err := p.Prices(t.Context(), "nbg1")
 		noError(t, err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/measure/project"
+	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
 // A selector that selects whatever bears the run's label alone is named before a server is made.
@@ -37,7 +38,7 @@ func TestSelectorsThatSelectTheRunsServers(t *testing.T) {
 			`{"firewalls": [{"name": "web", "applied_to": [{"type": "server"}, {"type": "label_selector", "label_selector": {"selector": %q}}]}]}`,
 		} {
 			p, err := project.New(project.Options{
-				Token: token, Endpoint: endpoint, Run: run, Plan: plan(),
+				Token: secret.New(token), Endpoint: endpoint, Run: run, Plan: plan(),
 				Transport: way(func(r *http.Request) (*http.Response, error) {
 					if !strings.Contains(reply, strings.TrimPrefix(r.URL.Path, "/v1/")) {
 						return replying(404, `{"error": {"code": "not_found", "message": "no such thing"}}`).RoundTrip(r)
@@ -68,7 +69,7 @@ func TestSelectorsOfAProject(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		// Without servers nothing can be selected.
-		none, err := project.New(project.Options{Token: token, Endpoint: endpoint, Transport: w.sim.Transport(), Run: run})
+		none, err := project.New(project.Options{Token: secret.New(token), Endpoint: endpoint, Transport: w.sim.Transport(), Run: run})
 		noError(t, err)
 		noError(t, none.CheckSelectors(t.Context()))
 	})
@@ -79,7 +80,7 @@ func TestVolumesStay(t *testing.T) {
 	body := fmt.Sprintf(`{"servers": [{"id": 7, "name": "underlay-measure-%[1]s-x", "labels": {%[2]q: %[1]q}, "volumes": [3]}]}`, run, project.Label)
 	var sent []string
 	p, err := project.New(project.Options{
-		Token: token, Endpoint: endpoint, Run: run,
+		Token: secret.New(token), Endpoint: endpoint, Run: run,
 		Transport: way(func(r *http.Request) (*http.Response, error) {
 			if r.Method != http.MethodGet {
 				sent = append(sent, r.URL.Path)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/measure/project"
+	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
 func slow() hcloudsim.Options {
@@ -48,7 +49,7 @@ func TestSweepOfAnEarlierRun(t *testing.T) {
 	inProject(t, slow(), func(t *testing.T, w *world) {
 		_, err := furnish(t.Context(), w.project(nil))
 		noError(t, err)
-		cleaner, err := project.New(project.Options{Token: token, Endpoint: endpoint, Transport: w.sim.Transport(), Run: run})
+		cleaner, err := project.New(project.Options{Token: secret.New(token), Endpoint: endpoint, Transport: w.sim.Transport(), Run: run})
 		noError(t, err)
 		_, err = cleaner.Sweep(t.Context())
 		noError(t, err)

@@ -63,7 +63,7 @@ func rules() []rule {
 
 		{
 			who:    []pattern{"./addresses/bgp"},
-			only:   []pattern{"std", "./addresses"},
+			only:   []pattern{"std", "./addresses", "./internal/secret"},
 			never:  impure(),
 			reason: "addresses/bgp decides what routers are told and knows no speaker: the configuration is checked with it, in programs that have no BGP",
 		},
@@ -122,12 +122,16 @@ func rules() []rule {
 			reason: "internal/hetzner implements ports for the Hetzner Cloud and knows nothing of who calls them",
 		},
 		{
-			who: []pattern{"./internal/robot/..."}, only: []pattern{"std", "./internal/robot/...", "./internal/requests", "k8s.io/component-base/metrics"},
+			who: []pattern{"./internal/robot/..."}, only: []pattern{"std", "./internal/robot/...", "./internal/requests", "./internal/secret", "k8s.io/component-base/metrics"},
 			reason: "internal/robot speaks to the web service of dedicated servers and knows neither the cloud nor who calls it",
 		},
 		{
 			who: []pattern{"./internal/requests/..."}, only: []pattern{"std"},
 			reason: "internal/requests orders requests and knows no API: each brings its own budget",
+		},
+		{
+			who: []pattern{"./internal/secret"}, only: []pattern{"std"},
+			reason: "internal/secret hides texts and knows none of them",
 		},
 		{
 			who: []pattern{"./internal/leadership/..."}, never: []pattern{"./..."},
@@ -156,7 +160,7 @@ func rules() []rule {
 			reason: "internal/measure judges and shows: prices, what was seen and the time are arguments, so that any cloud can be judged",
 		},
 		{
-			who: []pattern{"./internal/measure/project"}, only: []pattern{"std", "./internal/measure", hcloudGo},
+			who: []pattern{"./internal/measure/project"}, only: []pattern{"std", "./internal/measure", "./internal/secret", hcloudGo},
 			reason: "internal/measure/project makes and removes things by its own rules, which are read in one place; it knows no experiment",
 		},
 		{

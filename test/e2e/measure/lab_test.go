@@ -16,6 +16,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/measure"
 	"github.com/underlay-ccm/underlay/internal/measure/experiment"
 	"github.com/underlay-ccm/underlay/internal/measure/project"
+	"github.com/underlay-ccm/underlay/internal/secret"
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
@@ -50,7 +51,7 @@ func start(t *testing.T, o netlab.CloudLabOptions, plan project.Plan) *lab {
 		}
 	})
 	l.run, err = project.New(project.Options{
-		Token: "any", Endpoint: started.Endpoint(), Transport: &http.Transport{DialContext: started.DialContext},
+		Token: secret.New("any"), Endpoint: started.Endpoint(), Transport: &http.Transport{DialContext: started.DialContext},
 		Run: "run", Plan: plan, Version: "test", Progress: func(s string) { t.Log(s) },
 	})
 	if err != nil {
