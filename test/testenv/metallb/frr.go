@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/mod/modfile"
+
+	"github.com/underlay-ccm/underlay/test/testenv/module"
 )
 
 // What MetalLB uses of FRR's API that the version of go.mod does not have yet: a list of prefixes,
@@ -20,9 +22,9 @@ const (
 
 // withFRR makes a module file for the build, by which FRR's API is a copy with what it lacks. The
 // module proxies don't have the version that the release asks for.
-func (m MetalLB) withFRR(ctx context.Context, folder string) (string, error) {
+func withFRR(ctx context.Context, b module.Built, folder string) (string, error) {
 	const path, api = "github.com/metallb/frr-k8s", "api/v1beta1"
-	source, err := m.moduleFolder(ctx, path)
+	source, err := b.Folder(ctx, path)
 	if err != nil {
 		return "", err
 	}
@@ -45,12 +47,12 @@ func (m MetalLB) withFRR(ctx context.Context, folder string) (string, error) {
 		os.WriteFile(filepath.Join(replacement, api, "lacking.go"), []byte(lackingType), 0o644),
 		replaceFile(types, content),
 		copyFile(filepath.Join(source, "go.mod"), filepath.Join(replacement, "go.mod")),
-		copyFile(filepath.Join(m.source, "go.sum"), filepath.Join(folder, "go.sum")),
+		copyFile(filepath.Join(b.Source, "go.sum"), filepath.Join(folder, "go.sum")),
 	)
 	if err != nil {
 		return "", err
 	}
-	text, err := os.ReadFile(filepath.Join(m.source, "go.mod"))
+	text, err := os.ReadFile(filepath.Join(b.Source, "go.mod"))
 	if err != nil {
 		return "", err
 	}

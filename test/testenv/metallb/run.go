@@ -63,7 +63,7 @@ func (m MetalLB) Install(ctx context.Context, lab *netlab.Lab) (*Running, error)
 		return nil, err
 	}
 	r.controller, err = process.Start(process.Command{
-		Name: "metallb-controller", Path: m.program("controller"), Dir: r.dir,
+		Name: "metallb-controller", Path: m.Program("controller"), Dir: r.dir,
 		Args: []string{"--port=0", "--log-level=info", "--webhook-mode=disabled", "--kubeconfig=" + kubeconfig},
 		Env: []string{
 			"METALLB_NAMESPACE=" + namespace, "METALLB_POD_NAME=controller", "METALLB_ML_SECRET_NAME=memberlist", "METALLB_DEPLOYMENT=controller",
@@ -157,7 +157,7 @@ func (r *Running) StartSpeaker(ctx context.Context, m *netlab.Machine) error {
 		return err
 	}
 	speaker, err := m.Start(process.Command{
-		Name: "metallb-speaker", Path: r.metallb.program("speaker"),
+		Name: "metallb-speaker", Path: r.metallb.Program("speaker"),
 		Args: []string{"--port=0", "--log-level=info", "--kubeconfig=" + r.kubeconfig},
 		Env: []string{
 			"METALLB_NAMESPACE=" + namespace, "METALLB_NODE_NAME=" + m.Name, "METALLB_POD_NAME=speaker-" + m.Name,
