@@ -2,6 +2,7 @@ package webui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -11,7 +12,10 @@ import (
 
 // Subject is a Node or a Service whose timeline is asked for.
 type Subject struct {
-	Node    string
+	Node string
+	// Former is the UID of a Node that is gone and is not the only one of its name. What is
+	// known of that name is told, with whose it may be.
+	Former  string
 	Service types.NamespacedName
 }
 
@@ -21,7 +25,8 @@ func ParseSubject(id string) (Subject, error) {
 	parts := strings.Split(name, "/")
 	switch {
 	case kind == "node" && parts[0] != "":
-		return Subject{Node: parts[0]}, nil
+		_, uid, _ := strings.Cut(name, "/")
+		return Subject{Node: parts[0], Former: uid}, nil
 	case kind == "service" && len(parts) == 2 && parts[0] != "" && parts[1] != "":
 		return Subject{Service: types.NamespacedName{Namespace: parts[0], Name: parts[1]}}, nil
 	}
@@ -38,8 +43,14 @@ func (x Subject) Want() survey.Want {
 
 // Inspect tells all that is known of it.
 func (x Subject) Inspect(s *survey.Snapshot) (survey.Inspection, error) {
-	if x.Node != "" {
-		return survey.InspectNode(s, x.Node)
+	if x.Node == "" {
+		return survey.InspectService(s, x.Service)
 	}
-	return survey.InspectService(s, x.Service)
+	told, err := survey.InspectNode(s, x.Node)
+	if err == nil && x.Former != "" {
+		const others = "; other Nodes have or had its name, and all that follows may be theirs but what names this UID"
+		asked := survey.Fact{Name: "asked for", Value: "the former Node with UID " + x.Former + others}
+		told.Facts = slices.Insert(told.Facts, 0, asked)
+	}
+	return told, err
 }

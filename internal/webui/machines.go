@@ -57,6 +57,10 @@ func machinesOf(s *survey.Snapshot, troubled map[string]bool) ([]Machine, error)
 	for i := range rows.Nodes {
 		out = append(out, machineOf(s, &rows.Nodes[i], servers, troubled["Node/"+rows.Nodes[i].Name]))
 	}
+	known := map[string]bool{} // the IDs so far
+	for i := range out {
+		known[out[i].ID] = true
+	}
 	holdings, _ := s.Holdings() // damage is doctor's to tell
 	for _, h := range holdings {
 		if h.Released.IsZero() {
@@ -66,9 +70,10 @@ func machinesOf(s *survey.Snapshot, troubled map[string]bool) ([]Machine, error)
 			ID: nodeID(h.Node.Name), Name: h.Node.Name, Tone: Unknown, State: "gone", Gone: true,
 			Ranges: []Range{}, providerID: h.Node.ProviderID,
 		}
-		if s.Node(h.Node.Name) != nil {
-			m.ID += "/" + h.Node.UID // another Node has the name now
+		if known[m.ID] {
+			m.ID += "/" + h.Node.UID // another Node has the name now, or is gone too
 		}
+		known[m.ID] = true
 		for _, p := range slices.Concat(h.Prefixes, h.Abandoned) {
 			m.Ranges = append(m.Ranges, Range{p, Unknown, "in quarantine"})
 		}

@@ -60,7 +60,13 @@ func (v *View) services(s *survey.Snapshot) []Service {
 	}
 	held, err := survey.AddressesOf(s)
 	v.note(s, "addresses", err)
-	out = append(out, addressed(&held)...)
+	for _, row := range addressed(&held) {
+		if i := slices.IndexFunc(out, func(o Service) bool { return o.ID == row.ID }); i >= 0 {
+			out[i].join(&row)
+		} else {
+			out = append(out, row)
+		}
+	}
 	v.Pools = append(v.Pools, addressBars(&held)...)
 	if s.AddressesOn() || len(held.Addresses) > 0 {
 		v.Notes = append(v.Notes, held.Notes...)
@@ -104,6 +110,21 @@ func balanced(b *survey.BalancerRow) Service {
 		out.Why = append([]string{c.Message}, out.Why...)
 	}
 	return out
+}
+
+// join adds what else serves the Service: one that changes its class has both for a while.
+func (v *Service) join(o *Service) {
+	if worse(v.Tone, o.Tone) != v.Tone {
+		v.Tone, v.State = o.Tone, o.State
+	}
+	v.By = strings.Trim(v.By+"; "+o.By, "; ")
+	for _, a := range o.Addresses {
+		if !slices.Contains(v.Addresses, a) {
+			v.Addresses = append(v.Addresses, a)
+		}
+	}
+	v.Targets = append(v.Targets, o.Targets...)
+	v.Why = append(v.Why, o.Why...)
 }
 
 // listen adds a listener and its targets.

@@ -156,7 +156,9 @@ func (v *View) count(machines []Machine) {
 func (v *View) ids(machines []Machine) map[string]string {
 	ids := make(map[string]string, len(machines)+len(v.Services))
 	for i := range machines {
-		ids["Node/"+machines[i].Name] = machines[i].ID
+		if name := "Node/" + machines[i].Name; ids[name] == "" {
+			ids[name] = machines[i].ID // of one name the Node that there is comes first
+		}
 	}
 	for i := range v.Services {
 		ids["Service/"+v.Services[i].Name] = v.Services[i].ID

@@ -309,4 +309,12 @@ func TestSubjects(t *testing.T) {
 			t.Errorf("%s: %+v", id, want)
 		}
 	}
+	former, err := webui.ParseSubject("node/worker-1/uid-7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, err := former.Inspect(eventful(t, 3))
+	if err != nil || told.Facts[0].Name != "asked for" || !strings.Contains(told.Facts[0].Value, "UID uid-7; other Nodes have or had its name") {
+		t.Errorf("a former Node: %v, %+v", err, told.Facts)
+	}
 }

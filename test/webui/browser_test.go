@@ -27,6 +27,9 @@ type feed struct {
 	mu      sync.Mutex
 	live    survey.Live
 	changes chan struct{}
+	// watching has how many streams there are, whenever that changes.
+	watching chan int
+	streams  int
 }
 
 func (f *feed) Latest() survey.Live {
@@ -43,7 +46,18 @@ func (f *feed) show(live survey.Live) {
 }
 
 func (f *feed) Changes() <-chan struct{} { return f.changes }
-func (f *feed) Attend() func()           { return func() {} }
+
+func (f *feed) Attend() func() {
+	f.attend(1)
+	return func() { f.attend(-1) }
+}
+
+func (f *feed) attend(more int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.streams += more
+	f.watching <- f.streams
+}
 
 func (f *feed) Inspect(context.Context, survey.Want) (*survey.Snapshot, error) {
 	return f.Latest().Snapshot, nil
@@ -80,7 +94,7 @@ func chromium(t *testing.T) string {
 // open starts a browser of a size in which the page shows a look.
 func open(t *testing.T, look *survey.Snapshot, width, height int, before ...step) *tab {
 	t.Helper()
-	f := &feed{live: survey.Live{Snapshot: look}, changes: make(chan struct{}, 1)}
+	f := &feed{live: survey.Live{Snapshot: look}, changes: make(chan struct{}, 1), watching: make(chan int, 1000)}
 	s := server.New(f)
 	l, err := server.Listen(t.Context(), 0)
 	if err != nil {

@@ -18,8 +18,9 @@ import (
 var embedded embed.FS
 
 const (
-	// browsers is how many streams there may be at once.
-	browsers = 32
+	// browsers is how many streams there may be at once: a browser has six connections to
+	// a server of HTTP/1.1, and needs one of them for whatever else a window asks.
+	browsers = 5
 	// hits is how many finds of a search are shown.
 	hits = 12
 	// pulse is how often an idle stream says that it lives, so that a browser notices

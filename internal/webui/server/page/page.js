@@ -1,58 +1,17 @@
 // Draws what the server sends. Nothing is decided here but where things stand: what a
 // machine is called, how it fares and what is folded comes with the data.
 
-const $ = (selector, from = document) => from.querySelector(selector);
-const all = (selector, from = document) => [...from.querySelectorAll(selector)];
-const words = { ok: "well", wait: "waits", bad: "trouble", off: "not seen, or others'" };
+import { $, all, byID, el, keep, mark, sentence, span } from "./elements.js";
 
 let view = null;
 let chosen = ""; // the ID whose timeline is open
 let pointed = ""; // the ID under the pointer or the focus
-
-// el makes an element; children are elements, or text, or nothing.
-function el(tag, attributes = {}, ...children) {
-  const e = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value !== undefined && value !== false) e.setAttribute(name, value === true ? "" : value);
-  }
-  e.append(...children.flat().filter((c) => c !== undefined && c !== null && c !== ""));
-  return e;
-}
-const span = (name, ...children) => el("span", { class: name }, ...children);
-const mark = (tone) => el("i", { class: "mark " + tone, role: "img", "aria-label": words[tone] });
-
-// keep makes children of a parent one for each item, in their order. An element whose
-// item is as before stays, and with it what is open in it.
-function keep(parent, items, make, keyOf = (item, i) => item.id ?? String(i)) {
-  const old = new Map([...parent.children].map((e) => [e.dataset.key, e]));
-  const focused = document.activeElement?.dataset?.id, first = old.size === 0;
-  items.forEach((item, i) => {
-    const key = keyOf(item, i), text = JSON.stringify(item);
-    let e = old.get(key);
-    if (e?.source === text) old.delete(key);
-    else {
-      e = make(item);
-      e.dataset.key = key;
-      e.source = text;
-      if (!first) e.classList.add("fresh");
-    }
-    if (parent.children[i] !== e) parent.insertBefore(e, parent.children[i] ?? null);
-  });
-  for (const e of old.values()) e.remove();
-  if (focused && document.activeElement === document.body) {
-    const e = byID(focused);
-    if (e) e.tabIndex = 0;
-    e?.focus({ preventScroll: true });
-  }
-}
-const byID = (id) => $(`[data-id="${CSS.escape(id)}"]`);
 
 // thing is a button for a Machine, a Service or a Route.
 function thing(name, item, label, ...children) {
   const e = el("button", { class: name + " " + item.tone, "data-id": item.id, "aria-label": label, "aria-pressed": String(item.id === chosen), tabindex: "-1" }, ...children);
   return e;
 }
-const sentence = (...parts) => parts.flat().filter(Boolean).join(", ");
 
 function serviceCard(s) {
   return thing("card", s, sentence("Service " + s.name, s.state, s.by, s.addresses, s.why),
@@ -141,39 +100,60 @@ function counts(v) {
     tile("machines", c.machines, "machines", sentence(c.failing && c.failing + " in trouble", c.waiting && c.waiting + " waiting") || "all serve", c.failing ? "bad" : c.waiting ? "wait" : ""),
     tile("services", c.services, "Services", c.unserved ? c.unserved + " to look at" : c.services ? "all served" : "none asks for an address", c.unserved ? "wait" : ""),
     b && tile("routes", b.state.split(" ")[0], b.state.replace(/^\d+ /, "") + " routes", b.note ?? (b.tone === "ok" ? "in the network" : "nearly full"), b.tone === "ok" ? "" : b.tone),
-    v.pools.length > 0 && tile("pools", v.room.match(/\d+/)?.[0] ?? "∞", "Nodes have room", left ? sentence(left.name, left.state) : plural(v.pools.length, "pool"), left?.tone),
+    v.room && tile("pools", v.room.match(/\d+/)[0], "Nodes have room", left ? sentence(left.name, left.state) : plural(v.pools.length, "pool"), left?.tone),
     tile("findings", c.errors + c.warnings, "findings", sentence(c.errors && plural(c.errors, "error"), c.warnings && plural(c.warnings, "warning")) || "nothing is wrong", c.errors ? "bad" : c.warnings ? "wait" : ""),
   ].filter(Boolean);
 }
 
+// show draws a message. A part that can't be drawn is told, and the others are drawn.
 function show(message) {
-  $("#trouble").hidden = !message.trouble;
-  if ($("#trouble").textContent !== (message.trouble ?? "")) $("#trouble").textContent = message.trouble ?? "";
-  const v = message.view;
-  if (!v) return;
-  const before = view;
-  view = v;
-  $("#cluster").textContent = v.cluster;
-  document.title = (v.counts.errors ? `(${v.counts.errors}) ` : "") + "Underlay: " + v.cluster;
-  $("#counts").replaceChildren(...counts(v));
-  keep($("#services .list"), v.services, serviceCard);
-  groups($("#machines .groups"), v.groups);
-  $("#routes .sub").textContent = sentence(v.table.title, v.table.notes);
-  $("#routes .budget").replaceChildren(...(v.table.budget ? [bar(v.table.budget)] : []));
-  keep($("#routes .list"), v.table.routes, routeRow);
-  $("#routes .more").textContent = v.table.folded ? `${v.table.folded} more lead to their Nodes, as they should.` : "";
-  keep($("#findings .list"), v.findings, finding, (f) => f.check + " " + f.object + " " + f.what);
-  $("#findings .none").hidden = v.findings.length > 0;
-  $("#pools .sub").textContent = v.room ?? "";
-  keep($("#pools .list"), v.pools, bar);
-  const notes = [...(v.notSeen ?? []).map((n) => "Not seen: " + n), ...(v.notes ?? [])];
-  $("#notes").hidden = notes.length === 0;
-  $("#notes ul").replaceChildren(...notes.map((n) => el("li", {}, n)));
-  all("[data-keys]").forEach(rove);
-  point();
-  links();
-  if (chosen && before) inspect(chosen, true);
-  document.body.dataset.taken = v.taken;
+  const v = message.view, before = view, troubles = [message.trouble];
+  const draw = (part, how) => {
+    try {
+      how();
+    } catch (e) {
+      console.error(e);
+      troubles.push(`The page can't draw ${part} (${e.message}): report this, and use underlayctl's other commands meanwhile.`);
+    }
+  };
+  const parts = {
+    "its head": () => {
+      $("#cluster").textContent = v.cluster;
+      document.title = (v.counts.errors ? `(${v.counts.errors}) ` : "") + "Underlay: " + v.cluster;
+      $("#counts").replaceChildren(...counts(v));
+    },
+    Services: () => keep($("#services .list"), v.services, serviceCard),
+    machines: () => groups($("#machines .groups"), v.groups),
+    routes: () => {
+      $("#routes .sub").textContent = sentence(v.table.title, v.table.notes);
+      $("#routes .budget").replaceChildren(...(v.table.budget ? [bar(v.table.budget)] : []));
+      keep($("#routes .list"), v.table.routes, routeRow);
+      $("#routes .more").textContent = v.table.folded ? `${v.table.folded} more lead to their Nodes, as they should.` : "";
+    },
+    findings: () => {
+      keep($("#findings .list"), v.findings, finding, (f) => f.check + " " + f.object + " " + f.what);
+      $("#findings .none").hidden = v.findings.length > 0;
+    },
+    pools: () => {
+      $("#pools .sub").textContent = v.room ?? "";
+      keep($("#pools .list"), v.pools, bar);
+    },
+    notes: () => {
+      const notes = [...(v.notSeen ?? []).map((n) => "Not seen: " + n), ...(v.notes ?? [])];
+      $("#notes").hidden = notes.length === 0;
+      $("#notes ul").replaceChildren(...notes.map((n) => el("li", {}, n)));
+    },
+    lines: () => { all("[data-keys]").forEach(rove); point(); links(); },
+  };
+  if (v) {
+    view = v;
+    for (const [part, how] of Object.entries(parts)) draw(part, how);
+    if (chosen && before) inspect(chosen, true);
+    document.body.dataset.taken = v.taken;
+  }
+  const text = troubles.filter(Boolean).join(" ");
+  $("#trouble").hidden = !text;
+  if ($("#trouble").textContent !== text) $("#trouble").textContent = text;
 }
 
 // links draws what leads where: from Services to their targets, and from machines to
@@ -279,7 +259,7 @@ function close() {
 
 async function inspect(id, again) {
   const box = $("#detail"), body = $(".body", box);
-  $("#h-detail").textContent = id.replace(/^node\//, "Node ").replace(/^service\//, "Service ");
+  $("#h-detail").textContent = id.replace(/^node\/([^/]*).*/, "Node $1").replace(/^service\//, "Service ");
   if (!again) {
     body.replaceChildren(span("sub", "looking…"));
     box.hidden = false;
@@ -376,11 +356,20 @@ document.addEventListener("pointerover", hover);
 document.addEventListener("focusin", hover);
 new ResizeObserver(links).observe($("#picture"));
 
-// The stream comes again by itself when it broke.
-const stream = new EventSource("stream");
+// The stream comes again by itself when it broke. While nobody can see the page there is
+// none, so that a forgotten tab costs no requests.
+let stream;
 const live = (text, lost) => { const e = $("#live"); if (e.textContent !== text) e.textContent = text; e.classList.toggle("lost", lost); };
-stream.onmessage = (event) => { const m = JSON.parse(event.data); show(m); live(m.trouble ? "not up to date" : m.view ? "live" : "looking…", Boolean(m.trouble)); };
-// A window too many is told so and left, and asks again until another is closed.
-let full = false;
-stream.addEventListener("full", () => { full = true; });
-stream.onerror = () => { live(full ? "too many windows are open: close some" : "underlayctl has ended", true); full = false; };
+function follow() {
+  stream?.close();
+  if (document.hidden) return;
+  live("connecting…", false);
+  stream = new EventSource("stream");
+  stream.onmessage = (event) => { const m = JSON.parse(event.data); show(m); live(m.trouble ? "not up to date" : m.view ? "live" : "looking…", Boolean(m.trouble)); };
+  // A window too many is told so and left, and asks again until another is closed.
+  let full = false;
+  stream.addEventListener("full", () => { full = true; });
+  stream.onerror = () => { live(full ? "too many windows are open: close some" : "underlayctl has ended", true); full = false; };
+}
+document.addEventListener("visibilitychange", follow);
+follow();
