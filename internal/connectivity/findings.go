@@ -84,7 +84,8 @@ func what(c class) string {
 	return way + ": " + string(c.state)
 }
 
-// who names the ends: all of it, one end that all have in common, or an example.
+// who names the ends: both, where all have them in common, or all of it, or one end that all have
+// in common, with an example.
 func who(all []Result, of int) string {
 	first := all[0]
 	example := first.From
@@ -104,10 +105,10 @@ func who(all []Result, of int) string {
 	from, to := same(func(r Result) string { return r.From }), same(Result.end)
 	var which string
 	switch {
+	case from && to: // also where nothing else was tried
+		return fmt.Sprintf("%s (%s)", example, detail)
 	case len(all) == of:
 		which = "everywhere"
-	case from && to:
-		return fmt.Sprintf("%s (%s)", example, detail)
 	case to && first.end() != "":
 		which = "to " + first.end() + " alone"
 	case from:

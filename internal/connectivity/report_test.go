@@ -101,7 +101,17 @@ func TestReport(t *testing.T) {
 		{
 			name:    "lossy and slow paths are open",
 			results: slices.Concat(spoil(mesh(UDP), lost(3), to("c")), []Result{result(Service, TCP, "a", "", after(time.Second))}), outcome: AllOpen,
-			what: []string{"pods of different nodes: lossy over IPv4: to c alone, such as a → c (3 of 20 lost", "the way to a Service's ClusterIP: slow over IPv4: everywhere, such as a (slow 1000 ms"},
+			what: []string{"pods of different nodes: lossy over IPv4: to c alone, such as a → c (3 of 20 lost", "the way to a Service's ClusterIP: slow over IPv4: a (slow 1000 ms"},
+		},
+		{
+			name:    "the only one that was tried",
+			results: []Result{result(LoadBalancer, Dial, "this machine", "default/web", failed(Silent))}, outcome: SomethingClosed,
+			what: []string{"load balancers: closed over IPv4: this machine → default/web"},
+		},
+		{
+			name:    "both ports of the only one",
+			results: slices.Repeat([]Result{result(LoadBalancer, Dial, "this machine", "default/web", failed(Silent))}, 2), outcome: SomethingClosed,
+			what: []string{"load balancers: closed over IPv4: this machine → default/web"},
 		},
 		{
 			name: "paths and families are apart",
