@@ -24,9 +24,9 @@ the rest from the ConfigMap that it mounts. The cloud's part needs a token, for
 which read permission is enough; without one, what can't be seen is said.
 
 Exit codes: 0 all is well; doctor: 1 when the worst finding is a warning, 2 when
-it is an error; connectivity: 1 when something is closed, 2 when it could not be
-tried; 3 when the command could not do its work, and of doctor also
-when the configuration or the Nodes could not be seen.`
+it is an error; connectivity: 1 when something is closed, 2 when some of it could
+not be tried; 3 when the command could not do its work, and of doctor also when
+the configuration or the Nodes could not be seen.`
 
 // plugin begins the name under which kubectl finds its plugins.
 const plugin = "kubectl-"

@@ -32,7 +32,8 @@ It writes in the cluster, and only in the namespace underlay-connectivity.
 deploy/underlayctl/connectivity.yaml has that namespace and the rights.
 
 Exit codes: 0 all is open; 1 something is closed, or carries smaller packets than the
-pods send; 2 something could not be tried, and nothing is closed.`
+pods send; 2 some of it could not be tried, and nothing is closed; 3 it could not do
+its work.`
 
 // trying are the flags of connectivity.
 type trying struct {
@@ -53,23 +54,11 @@ const (
 	exitUntried = 2
 )
 
-// untried is the error of a connectivity that could not try.
-type untried struct{ error }
-
-func (u untried) Unwrap() error { return u.error }
-
 func connectivityCommand(w process, o *options) *cobra.Command {
 	t := &trying{}
 	cmd := &cobra.Command{
 		Use: "connectivity", Short: "Try the network between all nodes, with pods that are removed at the end", Long: connectivityLong, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := t.run(cmd.Context(), w, o)
-			var found findings
-			if err == nil || errors.As(err, &found) {
-				return err
-			}
-			return untried{err}
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return t.run(cmd.Context(), w, o) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&t.image, "image", "", "Image of the pods, which must hold underlay-agent of this version. Default: that of the DaemonSet underlay-agent, which every node has already.")
@@ -85,12 +74,12 @@ func connectivityCommand(w process, o *options) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := o.writer()
 			if err != nil {
-				return untried{err}
+				return err
 			}
 			ctx, cancel := o.patience(cmd.Context())
 			defer cancel()
 			if err := cluster.Clean(ctx, client); err != nil {
-				return untried{err}
+				return err
 			}
 			_, err = fmt.Fprintln(w.stdout, "Nothing of connectivity is left.")
 			return err
@@ -148,7 +137,10 @@ func (t *trying) run(ctx context.Context, w process, o *options) error {
 	if len(shown.Findings) > 0 {
 		shown.Doctor, shown.NotSeen = o.causes(ctx, w, shown.Findings)
 	}
-	return errors.Join(err, o.print(w, shown, func() page { return triedPage(shown) }), outcome(shown.Report))
+	if err := errors.Join(err, o.print(w, shown, func() page { return triedPage(shown) })); err != nil {
+		return err
+	}
+	return outcome(shown.Report)
 }
 
 // outcome is the exit code as an error.

@@ -216,9 +216,12 @@ func TestMistakesOfConnectivity(t *testing.T) {
 		{"--settle=2m", "at most 1m"},
 		{"--output=xml", "table, wide, json, yaml"},
 		{"--kubeconfig=/nowhere/at/all", "/nowhere/at/all"},
+		{"--kubeconfig=/nowhere/at/all clean", "/nowhere/at/all"},
+		{"--max-node=3", "unknown flag"},
+		{"worker-1", `unknown command "worker-1"`},
 	} {
-		out, errs, code := called(t, "underlayctl", "connectivity", c.args)
-		if code != exitUntried || out != "" || !strings.Contains(errs, c.want) {
+		out, errs, code := called(t, "underlayctl", append([]string{"connectivity"}, strings.Fields(c.args)...)...)
+		if code != exitFailed || out != "" || !strings.Contains(errs, c.want) {
 			t.Errorf("%s: %d, %q, %q", c.args, code, out, errs)
 		}
 	}

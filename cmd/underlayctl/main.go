@@ -7,8 +7,8 @@
 // The same binary under the name kubectl-underlay is a plugin of kubectl.
 //
 // Exit codes: 0 all is well; of doctor 1 when the worst finding is a warning and
-// 2 when it is an error; of connectivity 1 when something is closed and 2 when it
-// could not be tried; 3 when a command could not do its work, and of doctor
+// 2 when it is an error; of connectivity 1 when something is closed and 2 when some
+// of it could not be tried; 3 when a command could not do its work, and of doctor
 // also when the configuration or the Nodes could not be seen.
 package main
 
@@ -27,7 +27,7 @@ import (
 )
 
 // exitFailed is the exit code of a command that could not do its work. It is none
-// of doctor's.
+// of those that doctor and connectivity have for what they found.
 const exitFailed = 3
 
 func main() {
@@ -106,10 +106,6 @@ func run(ctx context.Context, w process) int {
 		return found.code
 	}
 	fmt.Fprintln(w.stderr, "error: "+oneLine(strings.ReplaceAll(err.Error(), "\n", "; ")))
-	var not untried
-	if errors.As(err, &not) {
-		return exitUntried
-	}
 	return exitFailed
 }
 

@@ -156,7 +156,7 @@ func theProgram(t *testing.T, f *netlab.Lab, kubelets *netlab.Kubelets, rights *
 	nothingLeft(t, f)
 
 	// Nobody told it which image: this cluster has no DaemonSet.
-	if _, code = p.run(t, nil); code != 2 {
+	if _, code = p.run(t, nil); code != 3 {
 		t.Errorf("without an image: exit code %d", code)
 	}
 
@@ -173,7 +173,7 @@ func theProgram(t *testing.T, f *netlab.Lab, kubelets *netlab.Kubelets, rights *
 			_ = cmd.Process.Signal(syscall.SIGINT)
 		}
 	}, append(usual, "--target=192.0.2.99:9")...) // whom nobody has: it takes the time to settle
-	if code != 2 {
+	if code != 3 {
 		t.Errorf("after Ctrl-C the exit code is %d", code)
 	}
 	t.Logf("Ctrl-C took %s", time.Since(began).Round(time.Millisecond))
@@ -188,7 +188,7 @@ func theProgram(t *testing.T, f *netlab.Lab, kubelets *netlab.Kubelets, rights *
 	if err != nil || len(left.Items) == 0 || code != -1 {
 		t.Fatalf("killed (%d), it left %d pods (%v): this test must see some", code, len(left.Items), err)
 	}
-	if out, code = p.run(t, nil, usual...); code != 2 {
+	if out, code = p.run(t, nil, usual...); code != 3 {
 		t.Errorf("beside another run: exit code %d:\n%s", code, out)
 	}
 	if out, code = p.run(t, nil, "clean"); code != 0 {
