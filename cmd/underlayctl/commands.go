@@ -45,6 +45,7 @@ func newCommand(w process) *cobra.Command {
 	}
 	o.add(root.PersistentFlags())
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "wide", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = root.RegisterFlagCompletionFunc("context", o.completeContexts)
 	root.AddCommand(
 		show(w, o, "pools", "How full the pools of podCIDRs are", survey.PoolsParts, survey.PoolsOf, pools),
 		show(w, o, "nodes", "Every Node's podCIDRs, route and conditions, and what it waits for", survey.NodesParts, survey.NodesOf, nodes),
@@ -53,6 +54,7 @@ func newCommand(w process) *cobra.Command {
 		show(w, o, "addresses", "Addresses of Services that nodes hold: who holds which, and who waits for one", survey.AddressesParts, survey.AddressesOf, addressPages),
 		doctorCommand(w, o), inspect(w, o), connectivityCommand(w, o), measureCommand(w, o), uiCommand(w, o), versionCommand(w, o),
 	)
+	completeFiles(root)
 	return root
 }
 
@@ -152,6 +154,7 @@ func inspect(w process, o *options) *cobra.Command {
 	cmd.AddCommand(
 		&cobra.Command{
 			Use: "node NAME", Short: "All that is known of a Node", Args: cobra.ExactArgs(1),
+			ValidArgsFunction: o.completeArgument(nodeNames),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return inspected(cmd.Context(), w, o, survey.Want{Parts: survey.InspectNodeParts, Node: args[0]},
 					func(s *survey.Snapshot) (survey.Inspection, error) { return survey.InspectNode(s, args[0]) })
@@ -159,6 +162,7 @@ func inspect(w process, o *options) *cobra.Command {
 		},
 		&cobra.Command{
 			Use: "service NAMESPACE/NAME", Short: "All that is known of a Service and its load balancer", Args: cobra.ExactArgs(1),
+			ValidArgsFunction: o.completeArgument(serviceNames),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				namespace, name, both := strings.Cut(args[0], "/")
 				if !both || namespace == "" || name == "" {

@@ -63,6 +63,7 @@ func connectivityCommand(w process, o *options) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&t.image, "image", "", "Image of the pods, which must hold underlay-agent of this version. Default: that of the DaemonSet underlay-agent, which every node has already.")
 	f.StringArrayVar(&t.nodes, "node", nil, "Try between these nodes alone. Can be repeated.")
+	_ = cmd.RegisterFlagCompletionFunc("node", o.completeNames(nodeNames, &t.nodes))
 	f.IntVar(&t.most, "max-nodes", 30, "Try between so many nodes at most, the first by name: there are as many paths as the square of it.")
 	f.StringArrayVar(&t.targets, "target", nil, "An address and port outside that must accept TCP connections, such as 203.0.113.7:443. Can be repeated.")
 	f.BoolVar(&t.balancers, "load-balancers", true, "Try from this machine whether the addresses of load balancers accept TCP connections.")

@@ -66,9 +66,6 @@ func completeFacts(
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completing is how long somebody waits for a completion.
-const completing = 3 * time.Second
-
 // completeFromCloud completes a flag by what the project tells. What it doesn't tell in time, or
 // without a token, is left to the person.
 func (m *measuring) completeFromCloud(

@@ -165,13 +165,18 @@ func (o *options) client() (kubernetes.Interface, error) {
 	return o.clientThrough(func(next http.RoundTripper) http.RoundTripper { return readOnly{next} })
 }
 
-// clientThrough is a client whose requests go through a gate.
-func (o *options) clientThrough(gate func(http.RoundTripper) http.RoundTripper) (kubernetes.Interface, error) {
+// kubeconfigs says where kubeconfigs are.
+func (o *options) kubeconfigs() *clientcmd.ClientConfigLoadingRules {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig
 	rules.WarnIfAllMissing = false
+	return rules
+}
+
+// clientThrough is a client whose requests go through a gate.
+func (o *options) clientThrough(gate func(http.RoundTripper) http.RoundTripper) (kubernetes.Interface, error) {
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.context}
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(o.kubeconfigs(), overrides).ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
 		return nil, errors.New("there is no kubeconfig: name one with --kubeconfig or KUBECONFIG")
