@@ -8,6 +8,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
+	"github.com/underlay-ccm/underlay/internal/leadership"
 	"github.com/underlay-ccm/underlay/lb"
 )
 
@@ -49,6 +50,8 @@ func (f *FloatingIPs) move(ctx context.Context, ip floatingIP, server int64) err
 		}
 		f.unassignsFirst.Store(true)
 	}
+	ctx, release := leadership.Hold(ctx)
+	defer release()
 	if err := f.unassign(ctx, ip); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
+	"github.com/underlay-ccm/underlay/internal/leadership"
 	"github.com/underlay-ccm/underlay/internal/requests"
 	"github.com/underlay-ccm/underlay/routes"
 )
@@ -37,10 +38,12 @@ func (n *Network) Delete(ctx context.Context, r routes.Route, by time.Time) erro
 }
 
 // Replace implements routes.Table. The API has no such change, so it is a
-// deletion and an addition with nothing in between: also when the caller is
-// asked to stop there, since the node would be left without a route.
+// deletion and an addition with nothing in between: also when the caller or the
+// process is asked to stop there, since the node would be left without a route.
 func (n *Network) Replace(ctx context.Context, old, to routes.Route, by time.Time) error {
 	return n.Exclusive(ctx, func(ctx context.Context) error {
+		ctx, release := leadership.Hold(ctx)
+		defer release()
 		if err := n.delete(ctx, old, by); err != nil {
 			return err
 		}

@@ -1,6 +1,6 @@
 // Package leadership ends the work of a leader in order: nothing more is sent,
-// what is under way is answered, and the lease is given back, so that the next
-// leader doesn't wait until it expires.
+// what is under way is answered, what must not be left half done is completed, and
+// the lease is given back, so that the next leader doesn't wait until it expires.
 //
 // It must never give back a lease while a write of this process may still arrive,
 // and never one that another process holds. What a cloud has accepted may still go

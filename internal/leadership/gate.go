@@ -18,31 +18,31 @@ type Gate struct {
 	mu     sync.Mutex
 	closed bool
 	writes int // under way
+	holds  int // that have sent something and are not over
 	// unanswered is when the last write ended without an answer: it may arrive yet.
 	unanswered time.Time
-	ended      chan struct{} // not nil once closed; closed when no write is under way
+	ended      chan struct{} // not nil once closed; closed when no write and no hold is under way
 }
 
 // Wrap returns next behind the gate.
 func (g *Gate) Wrap(next http.RoundTripper) http.RoundTripper { return gated{g, next} }
 
 // Close refuses every request from now on and returns when all writes under way
-// have been answered. The error says that one may still arrive: the context ended
-// before its answer came, or another got none within the time given.
+// have been answered, and what [Hold] has begun is over. Until then reads pass: what
+// is held has to look, too. The error says that a write may still arrive: the context
+// ended before, or another got no answer within the time given.
 func (g *Gate) Close(ctx context.Context, within time.Duration) error {
 	g.mu.Lock()
 	if !g.closed {
 		g.closed, g.ended = true, make(chan struct{})
-		if g.writes == 0 {
-			close(g.ended)
-		}
+		g.end()
 	}
 	ended := g.ended
 	g.mu.Unlock()
 	select {
 	case <-ended:
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for the answers to the last requests: %w", context.Cause(ctx))
+		return fmt.Errorf("waiting for the answers to the last requests, and for what must not be left half done: %w", context.Cause(ctx))
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -52,14 +52,17 @@ func (g *Gate) Close(ctx context.Context, within time.Duration) error {
 	return nil
 }
 
-func (g *Gate) enter(write bool) error {
+func (g *Gate) enter(write bool, of *hold) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closed {
+	if g.closed && !of.under(g) && (write || g.holds == 0) {
 		return ErrClosed
 	}
 	if write {
 		g.writes++
+		if of.begins(g) {
+			g.holds++
+		}
 	}
 	return nil
 }
@@ -70,7 +73,20 @@ func (g *Gate) leave(answered bool) {
 	if !answered {
 		g.unanswered = time.Now()
 	}
-	if g.writes--; g.writes == 0 && g.closed {
+	g.writes--
+	g.end()
+}
+
+func (g *Gate) released() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.holds--
+	g.end()
+}
+
+// end tells Close that nothing is under way any more. After that nothing begins.
+func (g *Gate) end() {
+	if g.closed && g.writes == 0 && g.holds == 0 {
 		close(g.ended)
 	}
 }
@@ -80,10 +96,10 @@ type gated struct {
 	next http.RoundTripper
 }
 
-// RoundTrip sends a request if the gate is open.
+// RoundTrip sends a request if the gate is open, or closed later than what it belongs to began.
 func (g gated) RoundTrip(r *http.Request) (*http.Response, error) {
 	write := r.Method != http.MethodGet && r.Method != http.MethodHead
-	if err := g.gate.enter(write); err != nil {
+	if err := g.gate.enter(write, holdOf(r.Context())); err != nil {
 		return nil, err
 	}
 	resp, err := g.next.RoundTrip(r)

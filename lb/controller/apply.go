@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/underlay-ccm/underlay/internal/leadership"
 	"github.com/underlay-ccm/underlay/lb"
 )
 
@@ -54,7 +55,9 @@ func (c converger) run(ctx context.Context, have lb.State, ops []lb.Op) ran {
 				r.errs = append(r.errs, fmt.Errorf("%s: %w", lb.Title(op), err))
 				return r
 			}
-			ctx = longer
+			held, release := leadership.Hold(longer)
+			defer release() // with what the swap dropped and comes after it
+			ctx = held
 		}
 		key := lb.RefusedKey(have, op)
 		if add, ok := op.(lb.AddTarget); ok && !add.Target.Pod() {

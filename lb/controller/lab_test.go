@@ -25,6 +25,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
+	"github.com/underlay-ccm/underlay/internal/leadership"
 	"github.com/underlay-ccm/underlay/lb"
 )
 
@@ -40,6 +41,7 @@ type lab struct {
 	t     *testing.T
 	sim   *hcloudsim.Simulator
 	wire  *wire
+	gate  leadership.Gate // before the wire
 	nodes []*corev1.Node
 	lb.Defaults
 }
@@ -66,7 +68,7 @@ func newLab(t *testing.T, options hcloudsim.Options) *lab {
 	sim := hcloudsim.New(options)
 	l := &lab{t: t, sim: sim, wire: &wire{next: sim.Transport()}}
 	client, err := hetzner.New(hetzner.Options{
-		Endpoint: "http://cloud.invalid/v1", Version: "test", Registry: metrics.NewKubeRegistry(), Transport: l.wire,
+		Endpoint: "http://cloud.invalid/v1", Version: "test", Registry: metrics.NewKubeRegistry(), Transport: l.gate.Wrap(l.wire),
 		Token: func() (string, error) { return "lab", nil },
 	})
 	l.must(err)

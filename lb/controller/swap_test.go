@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -129,23 +130,61 @@ func TestFailedMoveIsNotRepeatedAtOnce(t *testing.T) {
 }
 
 // A process that is told to stop, at whatever moment, puts something in the place of what it took
-// away.
+// away: also where its context never ends and its gate closes, which then takes as long as that.
 func TestASwapOutlivesItsProcess(t *testing.T) {
 	for n := range 15 { // as many requests as it takes
-		inLab(t, func(l *lab) {
-			svc := l.service("000000000001")
-			before := l.converged(svc, l.nodes...)
-			ctx, stop := context.WithCancel(quiet(l.t.Context()))
-			defer stop()
-			l.wire.spoil(n+1, harm{after: stop})
-			svc.Annotations[hetznerPrefix+"private-ipv4"] = "10.0.0.88"
-			l.converge(ctx, l.plan(svc, l.nodes...), hooks{})
-			after, _ := l.sim.LoadBalancer(before.ID)
-			if len(after.PrivateNet) != 1 || len(after.Targets) != 5 || ctx.Err() == nil {
-				t.Errorf("stopped at request %d: %s\n%s", n+1, l.shape(after), l.log())
+		for _, annotation := range []struct{ name, value string }{
+			{"private-ipv4", "10.0.0.88"}, {"use-private-ip", "false"},
+		} {
+			for _, gated := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, gate %t, request %d", annotation.name, gated, n+1), func(t *testing.T) {
+					inLab(t, func(l *lab) { l.stopAt(n+1, gated, annotation.name, annotation.value) })
+				})
 			}
-		})
+		}
 	}
+}
+
+func (l *lab) stopAt(request int, gated bool, annotation, value string) {
+	svc := l.service("000000000001")
+	before := l.converged(svc, l.nodes...)
+	ctx, cancel := context.WithCancel(quiet(l.t.Context()))
+	defer cancel()
+	closed, done := make(chan error, 1), make(chan struct{})
+	stop := func() { cancel(); closed <- nil }
+	if gated {
+		stop = func() {
+			go func() {
+				within, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+				defer cancel()
+				closed <- l.gate.Close(within, 30*time.Second)
+			}()
+			synctest.Wait()
+		}
+	}
+	l.wire.spoil(request, harm{after: stop})
+	svc.Annotations[hetznerPrefix+annotation] = value
+	go func() {
+		defer close(done)
+		l.converge(ctx, l.plan(svc, l.nodes...), hooks{})
+	}()
+	if !gated {
+		<-done
+	}
+	select {
+	case err := <-closed:
+		if err != nil {
+			l.t.Errorf("closing: %v", err)
+		}
+	case <-done:
+		return // it takes less requests
+	}
+	time.Sleep(time.Second) // what the cloud has accepted goes on there
+	after, _ := l.sim.LoadBalancer(before.ID)
+	if len(after.PrivateNet) != 1 || len(after.Targets) != len(l.nodes) {
+		l.t.Errorf("%d networks and %d targets\n%s", len(after.PrivateNet), len(after.Targets), l.log())
+	}
+	<-done
 }
 
 func serverOf(t *testing.T, node *corev1.Node) (id int64) {
