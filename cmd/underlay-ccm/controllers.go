@@ -56,9 +56,7 @@ func (m *manager) constructor(name string, construct build) app.ControllerInitFu
 		InitContext: app.ControllerInitContext{ClientName: name},
 		Constructor: func(_ app.ControllerInitContext, c *appconfig.CompletedConfig, _ cloudprovider.Interface) app.InitFunc {
 			return func(ctx context.Context, _ controllermanager.ControllerContext) (controller.Interface, bool, error) {
-				if err := m.lead(ctx, c); err != nil {
-					return nil, false, err
-				}
+				m.lead(ctx, c)
 				r, err := construct(c)
 				if err != nil || r == nil {
 					return nil, false, err

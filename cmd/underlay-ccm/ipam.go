@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 	appconfig "k8s.io/cloud-provider/app/config"
-	"k8s.io/cloud-provider/names"
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/wiring"
 	"github.com/underlay-ccm/underlay/ipam"
@@ -60,7 +60,7 @@ func (m *manager) nodeIPAM(c *appconfig.CompletedConfig) (runner, error) {
 		Nodes:        c.SharedInformers.Core().V1().Nodes(),
 		ServiceCIDRs: serviceCIDRs,
 		Pools:        pools(m.config),
-		Exclusions:   m.exclusions(),
+		Exclusions:   m.exclusions(m.network),
 		Quarantine:   ipamConfig.Quarantine,
 		Own:          cloud.OwnPrefixes{Servers: m.servers, Index: &m.index, Dedicated: m.dedicated},
 		Namespace:    ledgerNamespace,
@@ -69,7 +69,7 @@ func (m *manager) nodeIPAM(c *appconfig.CompletedConfig) (runner, error) {
 		Recorder:     c.EventRecorder,
 		Registry:     registry{},
 	}
-	if m.config.Routes.Enabled && enabled(c, names.NodeRouteController) {
+	if m.routesRun(c) {
 		cfg.Routed, cfg.Routes = m.routed, m.destinations
 	}
 	if election := c.ComponentConfig.Generic.LeaderElection; election.LeaderElect {
@@ -135,11 +135,11 @@ func pools(c config.Config) []ipamcontroller.Pool {
 	return out
 }
 
-// exclusions are what no podCIDR may lie in.
-func (m *manager) exclusions() []netip.Prefix {
+// exclusions are what no podCIDR may lie in, where a network, if there is one, is as it was seen.
+func (m *manager) exclusions(network *hetzner.Network) []netip.Prefix {
 	out := slices.Concat(m.config.IPAM.ServiceRanges, m.config.IPAM.Exclude)
-	if m.network != nil {
-		out = append(out, m.network.Reserved(m.config.VSwitch.Subnet)...)
+	if network != nil {
+		out = append(out, network.Reserved(m.config.VSwitch.Subnet)...)
 	}
 	return out
 }
@@ -150,7 +150,7 @@ func (m *manager) checkPools(ctx context.Context, client kubernetes.Interface) e
 	if !m.config.IPAM.Enabled {
 		return nil
 	}
-	removed, err := ipamcontroller.Check(ctx, client, ledgerNamespace, pools(m.config), m.exclusions())
+	removed, err := ipamcontroller.Check(ctx, client, ledgerNamespace, pools(m.config), m.exclusions(m.network))
 	if err != nil {
 		return config.Errors{{Field: "pools", Problem: err.Error(), Remedy: "see the network's subnets, the service ranges and exclude", Cause: err}}
 	}

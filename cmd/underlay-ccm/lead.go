@@ -19,19 +19,15 @@ const (
 )
 
 // lead begins what this replica does as the leader.
-func (m *manager) lead(ctx context.Context, c *appconfig.CompletedConfig) error {
+func (m *manager) lead(ctx context.Context, c *appconfig.CompletedConfig) {
 	m.once.Do(func() {
 		m.hold(ctx, c)
-		m.onceErr = m.lookAgain(ctx)
+		m.askRobot(ctx)
+		m.lookAsLeader(ctx)
+		if m.table != nil && !m.routesRun(c) {
+			go m.follow(ctx)
+		}
 	})
-	return m.onceErr
-}
-
-// lookAgain sees the network as it is now, which may be long after the start:
-// podCIDRs keep clear of the subnets of this moment.
-func (m *manager) lookAgain(ctx context.Context) error {
-	m.askRobot(ctx)
-	return m.reachAsLeader(ctx)
 }
 
 // hold remembers the lease, to give it back in the end. Without that it expires.

@@ -106,7 +106,7 @@ type manager struct {
 	ctx     context.Context
 	config  config.Config
 	client  *hetzner.Client  // nil: the provider is no cloud
-	network *hetzner.Network // nil: none configured
+	network *hetzner.Network // as the start saw it, or the beginning leader; nil: none configured
 	table   routes.Table     // of the network
 	// networkID is that of the network of this moment; nil: none configured.
 	networkID func() int64
@@ -119,7 +119,6 @@ type manager struct {
 	account *dedicated.Servers
 	robot   *robot.Client // nil as account is
 	offered bool          // what load balancers are to be
-	leads   bool          // so it may change the network
 
 	gate  leadership.Gate                  // before the API server and the cloud
 	lease atomic.Pointer[leadership.Lease] // nil until this replica leads
@@ -129,9 +128,7 @@ type manager struct {
 	routeController atomic.Pointer[routecontroller.Controller]
 	ipamController  atomic.Pointer[ipamcontroller.Controller]
 
-	// What is done when this replica leads, see lead.
-	once    sync.Once
-	onceErr error
+	once sync.Once // what is done when this replica leads, see lead
 }
 
 func (m *manager) configure(flags config.Flags) error {

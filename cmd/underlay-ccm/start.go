@@ -72,7 +72,7 @@ func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cl
 		Family:    cloud.AddressFamily(m.config.InstancesAddressFamily),
 		InNetwork: m.network != nil,
 		// Only the route controller sets the condition that the gate waits for.
-		Gated:          m.config.Routes.Enabled && enabled(c, names.NodeRouteController),
+		Gated:          m.routesRun(c),
 		Dedicated:      m.dedicated,
 		NetworkRange:   m.networkRange(),
 		ForwardPrivate: m.config.Robot.ForwardInternalIPs,
@@ -114,6 +114,11 @@ func (m *manager) networkRange() func() netip.Prefix {
 	return func() netip.Prefix { return m.found.Load().IPRange }
 }
 
+// routesRun reports whether the route controller runs: it looks at the network all the time.
+func (m *manager) routesRun(c *appconfig.CompletedConfig) bool {
+	return m.config.Routes.Enabled && enabled(c, names.NodeRouteController)
+}
+
 func enabled(c *appconfig.CompletedConfig, name string) bool {
 	return controllermanager.IsControllerEnabled(name, app.ControllersDisabledByDefault, c.ComponentConfig.Generic.Controllers)
 }
@@ -121,8 +126,7 @@ func enabled(c *appconfig.CompletedConfig, name string) bool {
 // reach looks at the cloud until it answers: an answer that says the
 // configuration is wrong is final, anything else is tried again.
 func (m *manager) reach(ctx context.Context, room *waitingRoom) error {
-	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: time.Minute}
-	return backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+	return backoff().DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err := m.look(ctx)
 		var wrong *config.Error
 		switch {
@@ -137,18 +141,9 @@ func (m *manager) reach(ctx context.Context, room *waitingRoom) error {
 	})
 }
 
-// reachAsLeader is reach for a replica that leads: it may change the network. That
-// it can't, or that the vSwitch doesn't fit any more, stops nothing of what goes on
-// in the cloud's half.
-func (m *manager) reachAsLeader(ctx context.Context) error {
-	m.leads = true
-	if err := m.reach(ctx, nil); err != nil {
-		return err
-	}
-	if m.network != nil && m.config.VSwitch.ExposeRoutes && !m.network.Coupling.Exposed {
-		go m.exposeRoutes(ctx, m.network)
-	}
-	return nil
+// backoff is how often a cloud that doesn't answer is asked: ever more seldom, up to a minute.
+func backoff() wait.Backoff {
+	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: time.Minute}
 }
 
 // look asks for the network, or where there is none for the servers, which
@@ -165,14 +160,8 @@ func (m *manager) look(ctx context.Context) error {
 	if err != nil {
 		return m.explain(err)
 	}
-	wrong = append(wrong, m.checkLayout(ctx)...)
-	for _, unfit := range m.checkVSwitch() {
-		if !m.leads {
-			wrong = append(wrong, unfit)
-			continue
-		}
-		klog.FromContext(ctx).Error(unfit, "Dedicated servers' pods are not reached")
-	}
+	wrong = append(wrong, m.checkLayout(ctx, m.network)...)
+	wrong = append(wrong, m.checkVSwitch(m.network)...)
 	if len(wrong) > 0 {
 		return wrong
 	}
@@ -192,15 +181,15 @@ func (m *manager) lookAtProject(ctx context.Context) (err error) {
 }
 
 // checkLayout compares the pools with the network that they are routed in.
-func (m *manager) checkLayout(ctx context.Context) config.Errors {
-	if m.network == nil || !m.config.Routes.Enabled {
+func (m *manager) checkLayout(ctx context.Context, network *hetzner.Network) config.Errors {
+	if network == nil || !m.config.Routes.Enabled {
 		return nil
 	}
 	findings := routes.Check(routes.Layout{
 		Pods:     wiring.Ranges(m.config),
 		Services: m.config.IPAM.ServiceRanges,
-		Network:  m.network.IPRange,
-		Subnets:  m.network.Subnets,
+		Network:  network.IPRange,
+		Subnets:  network.Subnets,
 	})
 	var wrong config.Errors
 	for _, f := range findings {
@@ -215,11 +204,11 @@ func (m *manager) checkLayout(ctx context.Context) config.Errors {
 
 // checkVSwitch compares where dedicated servers are to be with the network. That the
 // network doesn't expose its routes is mended once this replica leads, if it may be.
-func (m *manager) checkVSwitch() config.Errors {
-	if m.network == nil {
+func (m *manager) checkVSwitch(network *hetzner.Network) config.Errors {
+	if network == nil {
 		return nil
 	}
-	coupling := m.network.Coupling
+	coupling := network.Coupling
 	coupling.Exposed = coupling.Exposed || m.config.VSwitch.ExposeRoutes
 	var wrong config.Errors
 	for _, f := range wiring.VSwitch(m.config).Check(coupling) {
@@ -230,20 +219,6 @@ func (m *manager) checkVSwitch() config.Errors {
 		wrong = append(wrong, m.config.Wrong(key, value, f.Problem, f.Remedy, nil))
 	}
 	return wrong
-}
-
-// exposeRoutes has the network tell its routes to the vSwitch, and tries until it
-// does.
-func (m *manager) exposeRoutes(ctx context.Context, network *hetzner.Network) {
-	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 12, Cap: 10 * time.Minute}
-	_ = backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		if err := network.ExposeRoutes(ctx); err != nil {
-			klog.FromContext(ctx).Error(err, "The network doesn't tell its routes to the vSwitch, so pods of dedicated servers don't reach those of cloud servers; trying again", "network", network.Name)
-			return false, nil
-		}
-		klog.FromContext(ctx).Info("The network tells its routes to the vSwitch from now on", "network", network.Name, "subnet", m.config.VSwitch.Subnet)
-		return true, nil
-	})
 }
 
 // explain turns what the configuration is to blame for into its errors.

@@ -106,6 +106,12 @@ func TestWhatLoadBalancersAreToBeIsChecked(t *testing.T) {
 // starting is a manager with this configuration, that has not looked at its cloud.
 func starting(t *testing.T, file string) (*hcloudsim.Simulator, *manager) {
 	t.Helper()
+	return startingWith(t, config.Flags{}, file)
+}
+
+// startingWith is the same with flags.
+func startingWith(t *testing.T, flags config.Flags, file string) (*hcloudsim.Simulator, *manager) {
+	t.Helper()
 	sim := hcloudsim.New(hcloudsim.Options{Token: "right"})
 	if _, err := sim.CreateNetwork(hcloudsim.NetworkSeed{Name: "cluster", IPRange: netip.MustParsePrefix("10.0.0.0/8")}); err != nil {
 		t.Fatal(err)
@@ -118,7 +124,7 @@ func starting(t *testing.T, file string) (*hcloudsim.Simulator, *manager) {
 		t.Fatal(err)
 	}
 	const head = "apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\n"
-	loaded, _, err := config.Load(config.Flags{}, []byte(head+file), func(name string) string {
+	loaded, _, err := config.Load(flags, []byte(head+file), func(name string) string {
 		return map[string]string{"HCLOUD_TOKEN": "right-and-long-enough-to-be-a-token"}[name]
 	}, os.ReadFile)
 	if err != nil {

@@ -87,9 +87,7 @@ func TestTheVSwitchIsChecked(t *testing.T) {
 				if err != nil {
 					return
 				}
-				if err := m.reachAsLeader(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				m.lookAsLeader(t.Context())
 				synctest.Wait()
 				var want []string
 				if c.leads {
@@ -103,17 +101,6 @@ func TestTheVSwitchIsChecked(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// A leader whose network was decoupled meanwhile leads all the same.
-func TestALeaderGoesOnWithoutTheVSwitch(t *testing.T) {
-	_, m := starting(t, "network: cluster\nvswitch: {subnet: 10.1.0.0/16}\n"+dedicatedPool)
-	if err := m.reach(t.Context(), nil); err == nil {
-		t.Fatal("the start was not refused")
-	}
-	if err := m.reachAsLeader(t.Context()); err != nil {
-		t.Errorf("a leader ends because of the vSwitch: %v", err)
 	}
 }
 
@@ -134,8 +121,8 @@ func TestALeaderGoesOnToExposeRoutes(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if err := m.reachAsLeader(ctx); err != nil || time.Since(began) > 0 {
-			t.Fatalf("%v after %s", err, time.Since(began))
+		if m.lookAsLeader(ctx); time.Since(began) > 0 {
+			t.Fatalf("after %s", time.Since(began))
 		}
 		time.Sleep(time.Minute)
 		if now, _ := sim.Network(made.ID); !now.ExposeRoutesToVSwitch {

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/internal/hetzner"
+	"github.com/underlay-ccm/underlay/internal/requests"
+	"github.com/underlay-ccm/underlay/internal/wiring"
+	"github.com/underlay-ccm/underlay/ipam"
+)
+
+const (
+	// lookTimeout is how long the controllers of a new leader wait for the cloud.
+	lookTimeout = 10 * time.Second
+	// followPeriod lies between two looks at a network whose routes are not ours. Load balancers
+	// look at its subnets themselves only when nobody did for 5 minutes.
+	followPeriod = 4 * time.Minute
+)
+
+// lookAsLeader sees the network as it is now, which may be long after the start: podCIDRs keep clear
+// of the subnets of this moment. No controller runs before it returns, also those that need no cloud
+// (upstream starts one after the other, and then the informers of them all). So a cloud that doesn't
+// answer soon is looked at in the background, while the controllers go on with what the start saw,
+// as those of the leader before did; and nothing that is found ends the process, since every replica
+// would end in turn. Only a start refuses.
+func (m *manager) lookAsLeader(ctx context.Context) {
+	if m.client == nil || m.config.Network == "" {
+		return
+	}
+	seen := make(chan *hetzner.Network, 1)
+	go func() {
+		network, err := m.networkAsLeader(ctx)
+		if err != nil {
+			return // the context ended
+		}
+		seen <- network
+		if m.config.VSwitch.ExposeRoutes && !network.Coupling.Exposed {
+			m.exposeRoutes(ctx, network)
+		}
+	}()
+	select {
+	case network := <-seen:
+		m.useAsLeader(ctx, network)
+	case <-time.After(lookTimeout):
+		klog.FromContext(ctx).Info("The cloud doesn't answer; leading with what was seen of the network at the start", "network", m.config.Network)
+	case <-ctx.Done():
+	}
+}
+
+// networkAsLeader looks for the network until the cloud shows it, and logs what a start would refuse.
+func (m *manager) networkAsLeader(ctx context.Context) (network *hetzner.Network, err error) {
+	err = backoff().DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		var err error
+		network, err = m.client.Network(requests.WithPriority(ctx, requests.Urgent), m.config.Network)
+		if err != nil {
+			klog.FromContext(ctx).Error(m.explain(err), "The network can't be looked at; trying again", "endpoint", m.config.Endpoint)
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, unfit := range m.checkLayout(ctx, network) {
+		klog.FromContext(ctx).Error(unfit, "Nodes with such podCIDRs get no routes; the next start will be refused")
+	}
+	for _, unfit := range m.checkVSwitch(network) {
+		klog.FromContext(ctx).Error(unfit, "Dedicated servers' pods are not reached; the next start will be refused")
+	}
+	return network, nil
+}
+
+// useAsLeader takes what was seen of the network for what is, unless its subnets leave nothing of a
+// pool: there is no Ledger of such a pool.
+func (m *manager) useAsLeader(ctx context.Context, network *hetzner.Network) {
+	if m.config.IPAM.Enabled {
+		if _, err := ipam.NewLedger(wiring.Pools(m.config), m.exclusions(network)); err != nil {
+			klog.FromContext(ctx).Error(err, "podCIDRs keep clear only of the subnets that the network had at the start")
+			return
+		}
+	}
+	m.network = network
+}
+
+// follow looks at the network now and then where no route controller does, so that one that was
+// deleted and created again under its name is found again.
+func (m *manager) follow(ctx context.Context) {
+	ctx = requests.WithPriority(ctx, requests.Background)
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if _, err := m.table.List(ctx); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "The network can't be looked at; trying again", "network", m.config.Network)
+		}
+	}, followPeriod)
+}
+
+// exposeRoutes has the network tell its routes to the vSwitch, and tries until it
+// does.
+func (m *manager) exposeRoutes(ctx context.Context, network *hetzner.Network) {
+	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 12, Cap: 10 * time.Minute}
+	_ = backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		if err := network.ExposeRoutes(ctx); err != nil {
+			klog.FromContext(ctx).Error(err, "The network doesn't tell its routes to the vSwitch, so pods of dedicated servers don't reach those of cloud servers; trying again", "network", network.Name)
+			return false, nil
+		}
+		klog.FromContext(ctx).Info("The network tells its routes to the vSwitch from now on", "network", network.Name, "subnet", m.config.VSwitch.Subnet)
+		return true, nil
+	})
+}
