@@ -57,9 +57,13 @@ endif
 # Every control plane of the tests leaves in a fresh folder what our accounts
 # asked of it, for the last step. After a failure the folder stays.
 .PHONY: test
-test: check machines kubeadm ## everything: check, unit and integration tests; with the race detector if there is a C compiler; PROFILE=FILE names the profile of a measured cloud
+test: skipped check machines kubeadm ## everything: check, unit and integration tests; with the race detector if there is a C compiler; PROFILE=FILE names the profile of a measured cloud
 	@$(if $(RACE),,echo; echo "== no C compiler ($$(go env CC)): tests run WITHOUT the race detector")
 	@records=$$(mktemp -d); UNDERLAY_AUDIT_DIR="$$records" $(MAKE) --no-print-directory recorded; rm -rf "$$records"
+
+.PHONY: skipped
+skipped:
+	@.ci/skipped
 
 # Unit tests compute and integration tests mostly wait, so they run side by side; what
 # measures comes after them, alone.

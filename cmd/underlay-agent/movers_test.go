@@ -27,6 +27,7 @@ import (
 	"github.com/underlay-ccm/underlay/addresses/layer2"
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/routes/agent"
+	"github.com/underlay-ccm/underlay/test/testenv/complete"
 )
 
 func prefixes(texts ...string) []netip.Prefix {
@@ -188,7 +189,7 @@ func TestRoutersOfANode(t *testing.T) {
 // TestARouterIsTold lets a real router speak with the mover.
 func TestARouterIsTold(t *testing.T) {
 	if _, err := exec.LookPath("bird"); err != nil {
-		t.Skip("the router is Debian's bird2, which is not installed")
+		complete.Skip(t, "the router is Debian's bird2, which is not installed: apt install bird2")
 	}
 	n := newNeighborhood(t)
 	dir := t.TempDir()

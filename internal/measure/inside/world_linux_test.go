@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/underlay-ccm/underlay/internal/measure/inside"
+	"github.com/underlay-ccm/underlay/test/testenv/complete"
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 	"github.com/underlay-ccm/underlay/test/testenv/process"
 )
@@ -47,7 +48,7 @@ func startAt(
 ) *host {
 	t.Helper()
 	if _, err := exec.LookPath("/usr/bin/python3"); err != nil {
-		t.Skip("there is no /usr/bin/python3: install Debian's package python3")
+		complete.Skip(t, "there is no /usr/bin/python3: install Debian's package python3")
 	}
 	h := &host{Space: space, credentials: newCredentials(t, name)}
 	dir := t.TempDir()

@@ -13,6 +13,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/underlay-ccm/underlay/test/testenv/complete"
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
@@ -53,7 +54,7 @@ func needLab(t *testing.T) {
 		t.Skip("not root: a lab is made of network namespaces")
 	}
 	if os.Getenv("CNI_PATH") == "" {
-		t.Skip("CNI_PATH names no folder with the CNI plugins; make cni builds them")
+		complete.Skip(t, "CNI_PATH names no folder with the CNI plugins; make cni builds them")
 	}
 }
 
