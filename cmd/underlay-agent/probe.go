@@ -22,15 +22,16 @@ func probeCommand() *cobra.Command {
 	}
 	serve.Flags().StringVar(&name, "name", "", "What to answer.")
 	serve.Flags().StringVar(&listen, "listen", "", "Where to listen, TCP and UDP.")
-	var trials string
+	var from, world string
 	var settle time.Duration
 	ask := &cobra.Command{
-		Use: "ask", Short: "Make trials and write the results", Args: cobra.NoArgs,
+		Use: "ask", Short: "Ask all that can be asked, and write the results", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return probe.Run(cmd.Context(), trials, settle, cmd.OutOrStdout())
+			return probe.Run(cmd.Context(), from, world, settle, cmd.OutOrStdout())
 		},
 	}
-	ask.Flags().StringVar(&trials, "trials", "", "What to try.")
+	ask.Flags().StringVar(&from, "from", "", "The node that asks.")
+	ask.Flags().StringVar(&world, "world", "", "What can be asked.")
 	ask.Flags().DurationVar(&settle, "settle", 0, "How long what fails is tried again.")
 	root.AddCommand(serve, ask)
 	return root

@@ -63,18 +63,19 @@ func (t Trial) Family() int {
 
 // Node is a node with a probe that listens.
 type Node struct {
-	Name      string
-	Addresses []netip.Addr // its internal addresses
-	Pods      []netip.Addr // those of the probe
+	Name      string       `json:"name"`
+	Addresses []netip.Addr `json:"addresses,omitempty"` // its internal addresses
+	Pods      []netip.Addr `json:"pods,omitempty"`      // those of the probe
 }
 
-// World is what can be asked.
+// World is what can be asked. Who asks is told of it, and makes the plan: a plan is ten times as
+// long.
 type World struct {
-	Nodes      []Node
-	ClusterIPs []netip.Addr
-	NodePort   uint16 // 0: none
-	HealthPort uint16 // 0: none
-	Targets    []netip.AddrPort
+	Nodes      []Node           `json:"nodes,omitempty"`
+	ClusterIPs []netip.Addr     `json:"clusterIPs,omitempty"`
+	NodePort   uint16           `json:"nodePort,omitempty"`   // 0: none
+	HealthPort uint16           `json:"healthPort,omitempty"` // 0: none
+	Targets    []netip.AddrPort `json:"targets,omitempty"`
 }
 
 // Plan is what the pod on a node tries, in the order of the paths. Service, node

@@ -52,6 +52,9 @@ func (r *Runner) Run(ctx context.Context, nodes []*corev1.Node) (found Found, er
 	if len(nodes) == 0 {
 		return Found{}, errors.New("there is no node to try")
 	}
+	if err := roomFor(nodes, r.Targets); err != nil {
+		return Found{}, err
+	}
 	world := connectivity.World{Targets: r.Targets}
 	ours, err := r.prepare(ctx, &world)
 	if ours {
@@ -198,15 +201,13 @@ func (r *Runner) nodePortsOf(n *corev1.Node) []netip.Addr {
 
 // ask starts a pod on each node that asks all others, and reads what they found.
 func (r *Runner) ask(ctx context.Context, w connectivity.World) ([]connectivity.Result, []connectivity.Untried, error) {
+	argument, err := told(w)
+	if err != nil {
+		return nil, nil, err
+	}
 	var pods []*corev1.Pod
-	plans := map[string][]connectivity.Trial{}
 	for _, n := range w.Nodes {
-		plans[n.Name] = connectivity.Plan(n.Name, w)
-		p, err := asker(r.Image, n.Name, plans[n.Name], r.Settle)
-		if err != nil {
-			return nil, nil, err
-		}
-		pods = append(pods, p)
+		pods = append(pods, asker(r.Image, n.Name, argument, r.Settle))
 	}
 	// Each trial takes some seconds at most after the time to settle, and many are made at once.
 	within := r.Start + r.Settle + time.Duration(len(w.Nodes))*2*time.Second
@@ -221,7 +222,7 @@ func (r *Runner) ask(ctx context.Context, w connectivity.World) ([]connectivity.
 		log, err := r.Logs(ctx, p.Name)
 		var some []connectivity.Result
 		if err == nil {
-			some, err = connectivity.ReadResults(log, plans[p.Spec.NodeName])
+			some, err = connectivity.ReadResults(log, connectivity.Plan(p.Spec.NodeName, w))
 		}
 		results = append(results, some...)
 		if err != nil {

@@ -73,14 +73,18 @@ func (w *world) runner() *Runner {
 			if err != nil {
 				return nil, err
 			}
+			var from string
 			for _, arg := range p.Spec.Containers[0].Args {
-				if text, is := strings.CutPrefix(arg, "--trials="); is {
-					var trials []connectivity.Trial
-					err = json.Unmarshal([]byte(text), &trials)
-					return w.log(trials), err
+				if text, is := strings.CutPrefix(arg, "--from="); is {
+					from = text
+				}
+				if text, is := strings.CutPrefix(arg, "--world="); is {
+					var world connectivity.World
+					err = json.Unmarshal([]byte(text), &world)
+					return w.log(connectivity.Plan(from, world)), err
 				}
 			}
-			return nil, errors.New("it has no trials")
+			return nil, errors.New("it is not told what can be asked")
 		},
 	}
 }

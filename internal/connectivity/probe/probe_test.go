@@ -130,20 +130,20 @@ func TestLargest(t *testing.T) {
 
 func TestRun(t *testing.T) {
 	at := served(t, "b", "127.0.0.1:0")
-	trials := []connectivity.Trial{{Path: connectivity.Pod, Kind: connectivity.TCP, From: "a", To: "b", At: at}}
-	text, err := json.Marshal(trials)
+	world := connectivity.World{Targets: []netip.AddrPort{at}}
+	text, err := json.Marshal(world)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := Run(t.Context(), string(text), 0, &out); err != nil {
+	if err := Run(t.Context(), "a", string(text), 0, &out); err != nil {
 		t.Fatal(err)
 	}
-	results, err := connectivity.ReadResults(out.Bytes(), trials)
+	results, err := connectivity.ReadResults(out.Bytes(), connectivity.Plan("a", world))
 	if err != nil || !slices.ContainsFunc(results, func(r connectivity.Result) bool { return r.Failure == "" }) {
 		t.Errorf("%+v, %v", results, err)
 	}
-	if err := Run(t.Context(), "{", 0, &out); err == nil {
-		t.Error("what is no list of trials is no error")
+	if err := Run(t.Context(), "a", "{", 0, &out); err == nil {
+		t.Error("what can't be read is no error")
 	}
 }
