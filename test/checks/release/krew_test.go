@@ -2,6 +2,8 @@ package release
 
 import (
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -58,6 +60,18 @@ func TestReleaseHasThePlugin(t *testing.T) {
 	}
 	if p.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || p.Kind != "Plugin" || p.Metadata.Name != "underlay" || p.Spec.Version != "v0.2.0" {
 		t.Errorf("it is the %s %s %s of %s, version %s", p.APIVersion, p.Kind, p.Metadata.Name, pluginFile, p.Spec.Version)
+	}
+	// Who installs it by krew has no checkout: what it names can be had from the release's tag.
+	const raw = "https://raw.githubusercontent.com/underlay-ccm/underlay/v0.2.0/"
+	named := regexp.MustCompile(`\S*deploy/\S+`).FindAllString(p.Spec.Caveats, -1)
+	for _, name := range named {
+		path, at := strings.CutPrefix(name, raw)
+		if _, err := os.Stat(filepath.Join(underlay, path)); !at || err != nil {
+			t.Errorf("the caveats name %s, want a file of this tree below %s: %v", name, raw, err)
+		}
+	}
+	if len(named) == 0 {
+		t.Errorf("the caveats don't say which rights it needs: %s", p.Spec.Caveats)
 	}
 	// Rules of krew's index.
 	if short := p.Spec.ShortDescription; len(short) == 0 || len(short) > 60 || strings.HasSuffix(short, ".") {
