@@ -53,6 +53,7 @@ const (
 	RobotMembers FactID = "robot-members"
 
 	// Not for cents.
+	NeighborAge  FactID = "neighbor-age"
 	MembersCount FactID = "members-count"
 	RobotQuota   FactID = "robot-quota"
 )

@@ -77,6 +77,13 @@ func robotFacts() []Fact {
 func impossibleFacts() []Fact {
 	return []Fact{
 		{
+			ID: NeighborAge, Question: "How soon the vSwitch's gateway forgets a host that it knows",
+			// Linux answers ARP for each address that it takes packets for, so without another setting
+			// of the user's kernel nothing that falls silent could tell that packets still come.
+			Needs: Needs{Impossible: "it takes a host that falls silent and goes on taking packets, " +
+				"and a gateway may remember it for hours"},
+		},
+		{
 			ID: MembersCount, Question: "Dedicated servers in a vSwitch among a network's attachments",
 			Needs:   Needs{Impossible: "it takes a network with all of its 100 attachments"},
 			Assumed: always("don't count"),
