@@ -50,7 +50,10 @@ func (d *demo) settle(ctx context.Context, tenants map[int64]string) {
 		}
 	}
 	for _, s := range servers {
-		if _, known := tenants[s.ID]; known || len(s.PrivateNet) == 0 {
+		ours := slices.ContainsFunc(s.PrivateNet, func(n schema.ServerPrivateNet) bool {
+			return n.Network == d.cluster.Network.ID
+		})
+		if _, known := tenants[s.ID]; known || !ours {
 			continue
 		}
 		tenants[s.ID] = s.Name

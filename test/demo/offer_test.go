@@ -33,12 +33,18 @@ func played(t *testing.T, text string) {
 		{"underlayctl lb", "default/web"},
 		{"underlayctl inspect node node-3", "NetworkUnavailable=False"},
 		{"kubectl underlay routes", "192.168.178.0/24"},
+		// Its throw-away server is in a network of its own, and joins nothing.
+		{"underlayctl measure --api-only --only targets-per-server --yes", " at 127.0.0.1:"},
+		{"kubectl underlay measure --api-only --only rate-limit --yes", " at 127.0.0.1:"},
 		{regexp.MustCompile(`(?m)^  (cloud /networks/\d+)$`).FindStringSubmatch(text)[1], `"routes"`},
 	} {
 		out, err := shell(c.command).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), c.says) || strings.Contains(string(out), "not seen") {
 			t.Errorf("%s: %v, without %q or with what was not seen:\n%s", c.command, err, c.says, out)
 		}
+	}
+	if out, err := shell("kubectl get nodes -o name").CombinedOutput(); err != nil || strings.Count(string(out), "node/") != 3 {
+		t.Errorf("the Nodes are %s (%v), want the 3 that are left", out, err)
 	}
 	page := shell("exec underlayctl ui")
 	out, err := page.StdoutPipe()
