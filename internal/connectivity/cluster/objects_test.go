@@ -2,10 +2,14 @@ package cluster
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/internal/connectivity"
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // dualStack are nodes with internal addresses of both families.
@@ -21,46 +25,41 @@ func dualStack(count int, name string) (nodes []*corev1.Node) {
 	return nodes
 }
 
-// TestManyNodes: Linux starts no program with an argument of 128 KiB or more, so each of many nodes'
-// pods has to be told of all others in less; and what can't work is refused before anything is made.
-func TestManyNodes(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		nodes []*corev1.Node
-		err   string
-	}{
-		{name: "500 nodes, dual stack", nodes: dualStack(500, "worker-pool-fsn1")},
-		{
-			name: "as many with names as long as a label", nodes: dualStack(500, strings.Repeat("n", 120)),
-			err: "lower --max-nodes",
-		},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			w := newWorld()
-			longest, i := 0, 0
-			w.run = func(p *corev1.Pod) {
-				runs(p)
-				if i++; p.Labels[Label] == asks {
-					p.Status.Phase = corev1.PodFailed // before it writes a log of a megabyte
-				}
-				p.Status.PodIPs = []corev1.PodIP{
-					{IP: fmt.Sprintf("10.244.%d.%d", 100+i/100%100, 100+i%100)}, {IP: fmt.Sprintf("2001:db8:5678:%x:1:2:3:4", 0x1000+i)},
-				}
-				for _, argument := range p.Spec.Containers[0].Args {
-					longest = max(longest, len(argument))
-				}
-			}
-			_, err := w.runner().Run(t.Context(), c.nodes)
-			if c.err != "" {
-				if err == nil || !strings.Contains(err.Error(), c.err) || i > 0 || len(w.left(t)) > 0 {
-					t.Errorf("%v after %d pods, want %q and nothing made", err, i, c.err)
-				}
-				return
-			}
-			if err != nil || i != 2*len(c.nodes) || longest >= 128<<10 {
-				t.Errorf("%d pods, an argument of %d bytes: %v", i, longest, err)
-			}
-			t.Logf("the longest argument has %d bytes", longest)
-		})
+// Linux starts no program with an argument of 128 KiB or more, so each of many nodes' pods has to be
+// told of all others in less.
+func TestManyNodesAreToldOfEachOther(t *testing.T) {
+	nodes := dualStack(500, "worker-pool-fsn1")
+	if err := roomFor(nodes, nil); err != nil {
+		t.Fatal(err)
+	}
+	w := connectivity.World{
+		ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.9"), netip.MustParseAddr("fd00:96::9")},
+		NodePort:   30080, HealthPort: 31000,
+	}
+	for i, n := range nodes {
+		w.Nodes = append(w.Nodes, connectivity.Node{Name: n.Name, Addresses: kube.InternalIPs(n), Pods: []netip.Addr{
+			netip.MustParseAddr(fmt.Sprintf("10.244.%d.%d", 100+i/100, 100+i%100)),
+			netip.MustParseAddr(fmt.Sprintf("2001:db8:5678:%x:1:2:3:4", 0x1000+i)),
+		}})
+	}
+	argument, err := told(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, given := range asker("agent:v1", nodes[0].Name, argument, 0).Spec.Containers[0].Args {
+		if len(given) >= 128<<10 {
+			t.Errorf("an argument has %d bytes", len(given))
+		}
+	}
+	t.Logf("%d nodes take %d bytes", len(nodes), len(argument))
+}
+
+// What can't work is refused before anything is made.
+func TestTooManyNodes(t *testing.T) {
+	w := newWorld()
+	w.run = func(*corev1.Pod) { t.Error("a pod is made") }
+	_, err := w.runner().Run(t.Context(), dualStack(500, strings.Repeat("n", 120)))
+	if err == nil || !strings.Contains(err.Error(), "lower --max-nodes") || len(w.left(t)) > 0 {
+		t.Errorf("%v, %v is left", err, w.left(t))
 	}
 }
