@@ -354,6 +354,11 @@ func TestTheLedgerIsBounded(t *testing.T) {
 	}
 	l, refused := addresses.Ledger{}.Assign(wide, claims)
 	l, _ = l.Place(everywhere(l, []string{"a-node-with-an-ordinary-name"}))
+	var r addresses.Report
+	for _, e := range l.Entries() {
+		r.Held = append(r.Held, addresses.Hold{Address: e.Address, Epoch: e.Epoch})
+	}
+	l = l.Witness(map[string]addresses.Report{"a-node-with-an-ordinary-name": r})
 	text, err := l.MarshalText()
 	if err != nil || len(text) > 1_000_000 {
 		t.Errorf("%d bytes, %v", len(text), err)
