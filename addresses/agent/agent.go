@@ -30,7 +30,9 @@ type Config struct {
 	Patcher    NodePatcher
 	// Movers are asked in this order whose an address is.
 	Movers []NamedMover
-	// Friends, Held and Own, the addresses of this machine's Node, are kept up to date for others.
+	// Friends, Held and Own are kept up to date for others. Held is what packets may come here for:
+	// the addresses that this node holds or is to hold, and those of others that a provider may lead
+	// here. Own are the addresses of this machine's Node.
 	Friends   *Friends
 	Held, Own *Set
 	Check     Check
@@ -58,6 +60,7 @@ type Agent struct {
 
 	// The rest belongs to the one goroutine that passes.
 	resumed map[netip.Addr]uint64
+	holding []netip.Addr // what the last pass held, or was to hold
 	saved   string
 	counted map[string]State
 	logged  map[netip.Addr]string
@@ -235,7 +238,8 @@ func (a *Agent) pass(ctx context.Context) {
 	for _, h := range report.Held {
 		holding = append(holding, h.Address)
 	}
-	a.Held.Put(holding)
+	a.holding = holding
+	a.Held.Put(slices.Concat(holding, Passing(known.Ledger, a.Self, routed(a.Movers), nodes)))
 	if known.Node != nil {
 		a.Own.Put(kube.InternalIPs(known.Node))
 	}
@@ -269,7 +273,7 @@ func (a *Agent) forget(ctx context.Context) {
 // heldBefore reports whether an address was to be held before this pass, or by an earlier run.
 func (a *Agent) heldBefore(address netip.Addr) bool {
 	_, resumed := a.resumed[address]
-	return resumed || slices.Contains(a.Held.All(), address)
+	return resumed || slices.Contains(a.holding, address)
 }
 
 // save writes down what the next run is to go on with.

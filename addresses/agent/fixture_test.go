@@ -327,6 +327,7 @@ type machine struct {
 	mover   *fakeMover
 	kernel  *fakeNeighbors
 	proxies *proxies
+	routed  bool // a provider leads its addresses
 	state   string
 	agent   *Agent
 	stop    func()
@@ -372,7 +373,9 @@ func (m *machine) start(before ...func(*fakeMover)) {
 	var err error
 	m.agent, err = New(Config{
 		Self: "a", Nodes: m.api.nodes, ConfigMaps: m.api, Patcher: m.api,
-		Movers:  []NamedMover{{Name: "layer2", Pools: []addresses.Pool{pool(m.t, "192.0.2.0/24", "2001:db8::/120")}, Mover: m.mover}},
+		Movers: []NamedMover{{
+			Name: "layer2", Pools: []addresses.Pool{pool(m.t, "192.0.2.0/24", "2001:db8::/120")}, Mover: m.mover, Routed: m.routed,
+		}},
 		Friends: NewFriends(m.kernel), Held: &Set{}, Own: &Set{}, Check: m.proxies.check, StatePath: m.state, Registry: metrics.NewKubeRegistry(),
 	})
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Set are the addresses that this node holds, or is to hold; others follow it.
+// Set are addresses that others follow.
 type Set struct {
 	mu       sync.Mutex
 	all      []netip.Addr

@@ -16,7 +16,7 @@ func (p *protocol) begin(now time.Time, h *holding) {
 	}
 	if h.AnswerOn != "" {
 		h.phase = Holding
-		p.tell(h, "Answering for an address that is routed here")
+		p.tell(h, "Answering for an address that a router may send here")
 		return
 	}
 	resumed := h.Resumed

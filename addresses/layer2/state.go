@@ -37,9 +37,9 @@ type Want struct {
 	// is announced at once, and probed for at the same time.
 	Resumed bool
 	// AnswerOn names the link of an address that is on no segment: a router there sends its traffic
-	// to this machine alone, and asks for the hardware address first. It is answered for as long as
-	// it is wanted; nobody is probed, told or resisted. Empty: the link is the one whose prefix has
-	// the address.
+	// to one machine alone, and asks that one for the hardware address first. It is answered for as
+	// long as it is wanted; nobody is probed, told or resisted. Empty: the link is the one whose
+	// prefix has the address.
 	AnswerOn string
 }
 

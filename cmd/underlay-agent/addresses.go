@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -26,7 +27,7 @@ import (
 	"github.com/underlay-ccm/underlay/routes/kernel"
 )
 
-// held are the addresses that this node holds, which the packet filter follows.
+// held are the addresses that packets may come for, which the packet filter follows.
 type held struct {
 	// used: there are pools of them.
 	used bool
@@ -87,7 +88,7 @@ func movers(
 		if len(pools) == 0 && (kind != config.BGPMover || !a.BGP.PodCIDRs) {
 			continue
 		}
-		named := addressagent.NamedMover{Name: string(kind), Pools: pools, Together: kind == config.BGPMover}
+		named := addressagent.NamedMover{Name: string(kind), Pools: pools, Routed: routed(kind)}
 		switch kind {
 		case config.Layer2, config.FloatingIP:
 			responder := layer2.New(layer2.Config{Open: socket.Open, Friend: friends.Friend})
@@ -100,6 +101,19 @@ func movers(
 		all = append(all, named)
 	}
 	return all
+}
+
+// routed reports whether a provider brings packets to the node that it leads an address to.
+func routed(kind config.Mover) bool { return kind == config.FloatingIP || kind == config.Failover }
+
+// led are the pools whose addresses a provider leads to nodes.
+func led(a config.Addresses) (pools []addresses.Pool) {
+	for _, p := range a.Pools {
+		if routed(p.Mover) {
+			pools = append(pools, p.Pool)
+		}
+	}
+	return pools
 }
 
 // holds reports whether this node has anything to do with addresses.
@@ -129,14 +143,21 @@ func (o *options) printAddresses(ctx context.Context, out io.Writer, s settings,
 			fmt.Fprintf(out, "address %s: %s\n", e.Address, describe(e, s.addresses))
 		}
 	}
-	h.used = s.addresses.Enabled()
-	h.Put(mine)
-	nodes, err := s.client.CoreV1().Nodes().List(ctx, only(o.nodeName))
+	found, err := s.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("reading what this machine's Node says about addresses: %w", err)
 	}
-	for i := range nodes.Items {
-		report, err := addresses.ParseReport(nodes.Items[i].Annotations[addresses.ReportAnnotation])
+	nodes := make([]*corev1.Node, len(found.Items))
+	for i := range found.Items {
+		nodes[i] = &found.Items[i]
+	}
+	h.used = s.addresses.Enabled()
+	h.Put(slices.Concat(mine, addressagent.Passing(ledger, o.nodeName, led(s.addresses), nodes)))
+	for _, n := range nodes {
+		if n.Name != o.nodeName {
+			continue
+		}
+		report, err := addresses.ParseReport(n.Annotations[addresses.ReportAnnotation])
 		if err != nil {
 			return 0, err
 		}

@@ -29,7 +29,9 @@ type segment struct {
 	responder *layer2.Responder
 	network   *kernel.Kernel
 	// routed: the addresses are on no segment. A cloud routes them to this machine, and of IPv4 asks
-	// for the hardware address on the interface of the default route.
+	// for the hardware address on the interface of the default route. It asks that machine alone which
+	// it leads an address to, and leads it elsewhere when it likes, or never. So each machine answers
+	// for all of them, whoever holds them by the ledger: kube-proxy serves them on every node.
 	routed bool
 
 	mu     sync.Mutex
@@ -68,29 +70,40 @@ func (s *segment) Set(w addressagent.Want) {
 
 func (s *segment) tell() {
 	d := layer2.Desired{Cluster: s.want.Cluster, Links: s.links, Doubt: s.want.Doubt}
+	for _, h := range s.want.Hold {
+		if s.asked(h.Address) {
+			want := layer2.Want{Address: h.Address, Epoch: h.Epoch, Resumed: h.Resumed, AnswerOn: s.uplink}
+			d.Hold = append(d.Hold, want)
+		}
+	}
 	if !s.routed {
 		d.Elsewhere = s.want.Elsewhere
-	}
-	for _, h := range s.want.Hold {
-		if s.asked(h) {
-			d.Hold = append(d.Hold, layer2.Want{
-				Address: h.Address, Epoch: h.Epoch, Held: h.Held, Resumed: h.Resumed, AnswerOn: s.uplink,
-			})
+	} else if s.uplink != "" {
+		for _, address := range s.want.Elsewhere {
+			if s.asked(address) {
+				d.Hold = append(d.Hold, layer2.Want{Address: address, AnswerOn: s.uplink})
+			}
 		}
 	}
 	s.responder.Set(d)
 }
 
-// asked reports whether somebody asks for the hardware address of who holds it.
-func (s *segment) asked(h addressagent.Hold) bool { return !s.routed || h.Address.Is4() }
+// asked reports whether somebody asks for the hardware address of who has an address.
+func (s *segment) asked(address netip.Addr) bool { return !s.routed || address.Is4() }
 
-// State is the responder's.
+// State is the responder's, of what this machine is to hold.
 func (s *segment) State() (now addressagent.State) {
-	now.Held, now.Refused = layer2.Report(s.responder.State())
+	states := s.responder.State()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.routed {
+		states = slices.DeleteFunc(states, func(one layer2.State) bool {
+			return slices.Contains(s.want.Elsewhere, one.Address)
+		})
+	}
+	now.Held, now.Refused = layer2.Report(states)
 	for _, h := range s.want.Hold {
-		if !s.asked(h) {
+		if !s.asked(h.Address) {
 			now.Held = append(now.Held, addresses.Hold{Address: h.Address, Epoch: h.Epoch})
 		}
 	}

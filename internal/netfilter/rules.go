@@ -30,7 +30,8 @@ type Desired struct {
 	// Openings are of IPv6.
 	Openings []Opening
 	// RefuseHeld: what comes for one of the Held addresses, which are configured nowhere, and is not
-	// redirected to a pod by kube-proxy is refused, and not sent on to where it came from.
+	// redirected to a pod by kube-proxy is refused, and not sent on to where it came from. Held are
+	// also such as another node holds and a provider leads here nevertheless.
 	RefuseHeld bool
 	Held       []netip.Addr
 }

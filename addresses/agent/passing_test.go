@@ -1,0 +1,66 @@
+package agent
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/addresses"
+)
+
+// Packets for what other nodes hold may come here where a provider leads them; a Node's own address is
+// reached by more than ports of Services.
+func TestPassing(t *testing.T) {
+	l, err := addresses.ParseLedger([]byte(ledgerText("192.0.2.1 a 1", "192.0.2.2 b 1", "192.0.2.3 b 1", "2001:db8::1 b 1", "198.51.100.1 b 1")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeExternalIP, Address: "192.0.2.3"}}
+	led := []addresses.Pool{pool(t, "192.0.2.0/24", "2001:db8::/120")}
+	want := []netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::1")}
+	if got := Passing(l, "a", led, []*corev1.Node{node}); !slices.Equal(got, want) {
+		t.Errorf("passing are %v, want %v", got, want)
+	}
+	if got := Passing(l, "a", led, nil); len(got) > 0 {
+		t.Errorf("before Nodes are known: %v", got)
+	}
+	if got := Passing(l, "a", nil, []*corev1.Node{node}); len(got) > 0 {
+		t.Errorf("where no provider leads addresses: %v", got)
+	}
+}
+
+// What a provider may lead here though another node holds it is told to the packet filter, and neither
+// said to be held nor taken for something that this node held before.
+func TestWhatAProviderLeadsHereIsTold(t *testing.T) {
+	for led, want := range map[bool][]netip.Addr{
+		false: {netip.MustParseAddr("192.0.2.1")},
+		true:  {netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMachine(t)
+			m.api.put("one", ledgerText("192.0.2.1 a 1", "192.0.2.2 b 1"))
+			m.routed = led
+			m.start()
+			defer m.stop()
+			m.after(time.Second)
+			if got := m.agent.Held.All(); !slices.Equal(got, want) {
+				t.Errorf("routed %t: for the packet filter: %v, want %v", led, got, want)
+			}
+			if r := m.report(); len(r.Held) != 1 || len(r.Refused) != 0 {
+				t.Errorf("it says %+v", r)
+			}
+			m.node("c", "192.0.2.2", true)
+			m.api.put("one", ledgerText("192.0.2.1 a 1", "192.0.2.2 a 2"))
+			m.after(time.Second)
+			if r := m.report(); len(r.Held) != 1 || len(r.Refused) != 1 || r.Refused[0].Reason != addresses.InUse {
+				t.Errorf("of a Node's own address it says %+v", r)
+			}
+		})
+	}
+}
