@@ -44,11 +44,12 @@ func (c *calm) next() time.Time {
 }
 
 // balance moves one address to a node that holds fewer, if all is calm and nothing else is to be
-// done.
+// done. Providers that count moves, or don't do as asked, are spared.
 func (c *Controller) balance(p *plan) {
 	eligible := maps.Clone(p.eligible)
 	for address := range eligible {
-		if pool, _ := poolOf(p.pools, address); c.routers[pool.Mover].Scarce {
+		pool, _ := poolOf(p.pools, address)
+		if r := c.routing[pool.Mover]; r != nil && (r.Scarce || !r.steady(address)) {
 			delete(eligible, address)
 		}
 	}

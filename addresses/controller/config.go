@@ -39,7 +39,7 @@ type Router interface {
 	Routed(context.Context) (map[netip.Addr]string, error)
 	// Route leads an address to a node, and returns when that is done, which may take a minute. It
 	// looks where the address leads before it changes anything. An error may mean that it was done
-	// all the same.
+	// all the same. An *addresses.Unrouted says that it was not, and what would have to be otherwise.
 	Route(ctx context.Context, address netip.Addr, to addresses.Destination) error
 }
 

@@ -83,7 +83,7 @@ func New(cfg Config) (*Controller, error) {
 		r, routed := cfg.Routers[p.Mover]
 		switch {
 		case routed && c.routing[p.Mover] == nil:
-			c.routing[p.Mover] = newRouting(p.Mover, r, m, c.announceRouting)
+			c.routing[p.Mover] = newRouting(p.Mover, r, m, c.announceRouting, func() { c.queue.Add(onePass) })
 		case !routed && p.Mover != MoverLayer2 && p.Mover != MoverBGP:
 			return nil, fmt.Errorf("pool %s: nothing moves addresses by %q", p.Name, p.Mover)
 		}

@@ -31,13 +31,11 @@ type doubts map[doubt]since
 const (
 	silentFor  = time.Minute
 	refusedFor = 5 * time.Minute
-	// disputedFor is how long others may take to say that those who call a node silent are silent
-	// themselves, where some of its watchers can't be counted on: see [addresses.Silent]. They check
-	// as often, so they know it 300 ms later at most, and then have to say it.
-	disputedFor = 500 * time.Millisecond
-	// believed is how many nodes must say that a stranger answers for an address until it stays
-	// where it is: it would be the same everywhere.
+	// believed is of how many nodes it must be said that a stranger answers for an address, or that
+	// a provider refuses it, until it stays where it is: it would be the same everywhere.
 	believed = 3
+	// notRouted: a provider refuses to lead an address to a node.
+	notRouted addresses.ProblemReason = "NotRouted"
 )
 
 // learn adds what nodes say now, and drops what is long ago.
@@ -68,23 +66,31 @@ func (d doubts) learn(f fleet) {
 			d[doubt{node: m.name, address: p.Address}] = since{reason: p.Reason, until: f.now.Add(refusedFor)}
 		}
 		for _, h := range m.report.Held {
-			// What a stranger claims too is defended: else it could drive an address around.
-			delete(d, doubt{node: m.name, address: h.Address})
+			// What a stranger claims too is defended: else it could drive an address around. That a
+			// node answers for an address does not yet make the provider lead it there.
+			if one := (doubt{node: m.name, address: h.Address}); d[one].reason != notRouted {
+				delete(d, one)
+			}
 		}
 	}
 }
 
-// silences are the ports that are called silent, and how long that must last until it is believed.
-func (f fleet) silences() map[doubt]time.Duration {
-	agreed, left := addresses.Silent(f.reports(), f.watching())
-	all := make(map[doubt]time.Duration, len(agreed)+len(left))
-	for _, e := range agreed {
-		all[doubt{node: e.Node, port: e.Port}] = 0
+// hear takes in what providers made of leading addresses to nodes.
+func (d doubts) hear(outcomes map[outcome]bool, now time.Time) {
+	for o, refused := range outcomes {
+		one := doubt{node: o.node, address: o.address}
+		if refused {
+			d[one] = since{reason: notRouted, until: now.Add(refusedFor)}
+		} else if d[one].reason == notRouted {
+			delete(d, one)
+		}
 	}
-	for _, e := range left {
-		all[doubt{node: e.Node, port: e.Port}] = disputedFor
-	}
-	return all
+}
+
+// unrouted reports whether a provider refused to lead an address to a node. That may pass, so it is
+// the last choice, and no reason to leave it where nobody serves it.
+func (d doubts) unrouted(node string, address netip.Addr) bool {
+	return d[doubt{node: node, address: address}].reason == notRouted
 }
 
 // silent reports whether a port of a node does not answer.
@@ -103,12 +109,12 @@ func (d doubts) refused(node string, address netip.Addr, mover string) bool {
 	switch {
 	case !is, mover == MoverBGP && said.reason == addresses.NoRouter:
 		return false
-	case said.reason != addresses.InUse:
+	case said.reason != addresses.InUse && said.reason != notRouted:
 		return true
 	}
 	agreeing := 0
 	for one, other := range d {
-		if one.address == address && other.reason == addresses.InUse {
+		if one.address == address && other.reason == said.reason {
 			agreeing++
 		}
 	}

@@ -137,17 +137,18 @@ func (f fleet) member(name string) (member, bool) {
 //
 // Where no node may that is heard, those that are not heard may, but for a holder that is one of them:
 // it keeps the address. That none is heard says more of what is between the nodes, such as a packet
-// filter that lets no checks through, than of each of them, and who comes next is no better.
+// filter that lets no checks through, than of each of them, and who comes next is no better. So it is
+// with those that a provider refuses to lead an address to.
 //
 // Those that were not heard a while ago keep what they hold, and get an address before it goes to one
 // that is not heard now.
 func (f fleet) eligible(e addresses.Entry, p Pool, serving serving) addresses.Eligible {
 	may := addresses.Eligible{Together: p.Mover == MoverBGP}
-	var recovering, silent []string
+	var recovering, last []string
 	for _, m := range f.members {
 		switch why := f.whyNot(m, e, p, serving); {
-		case why == whySilent && !m.spared:
-			silent = append(silent, m.name)
+		case why == whySilent && !m.spared, why == whyRefused && f.doubts.unrouted(m.name, e.Address):
+			last = append(last, m.name)
 		case why != "":
 		case m.spared:
 			may.Keeping = append(may.Keeping, m.name)
@@ -162,8 +163,8 @@ func (f fleet) eligible(e addresses.Entry, p Pool, serving serving) addresses.El
 	if len(may.Nodes)+len(may.Leaving) == 0 && !slices.Contains(may.Keeping, e.Holder) {
 		may.Nodes = recovering
 	}
-	if len(may.Nodes)+len(may.Leaving) == 0 && !slices.Contains(silent, e.Holder) && !slices.Contains(may.Keeping, e.Holder) {
-		may.Nodes = silent
+	if len(may.Nodes)+len(may.Leaving) == 0 && !slices.Contains(last, e.Holder) && !slices.Contains(may.Keeping, e.Holder) {
+		may.Nodes = last
 	}
 	return may
 }

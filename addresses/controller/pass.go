@@ -137,6 +137,9 @@ func (c *Controller) look(now time.Time) (view, error) {
 	if err != nil {
 		return view{}, fmt.Errorf("listing Nodes: %w", err)
 	}
+	for _, r := range c.routing {
+		c.doubts.hear(r.heard(), now)
+	}
 	v.fleet = newFleet(nodes, c.doubts, c.unheard, c.routers, now)
 	return v, nil
 }

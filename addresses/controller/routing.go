@@ -58,10 +58,12 @@ type routing struct {
 	Routing
 	metrics  *controllerMetrics
 	announce func(mover string, address netip.Addr, d destination, err error)
+	changed  func() // outcomes has more
+	woken    chan struct{}
 
 	mu     sync.Mutex
 	wanted map[netip.Addr]destination
-	woken  chan struct{}
+	standing
 
 	// run has these to itself.
 	leads  map[netip.Addr]string // as it is; an address that is missing: not known, or nowhere
@@ -89,14 +91,28 @@ type try struct {
 	delay time.Duration
 	next  time.Time
 	told  string
+	// stays: it is the same for every node. Only somebody else can change that, which the next look
+	// shows, so it is tried again after that one; seen is the last look before it was refused.
+	stays bool
+	seen  time.Time
+}
+
+// waits reports whether it is too early to lead the address to the same destination again.
+func (t try) waits(now, read time.Time) bool {
+	if t.stays {
+		return read.Equal(t.seen)
+	}
+	return now.Before(t.next)
 }
 
 // mostFlying bounds how many addresses are on their way at a time.
 const mostFlying = 16
 
-func newRouting(mover string, r Routing, m *controllerMetrics, announce func(string, netip.Addr, destination, error)) *routing {
+func newRouting(
+	mover string, r Routing, m *controllerMetrics, announce func(string, netip.Addr, destination, error), changed func(),
+) *routing {
 	return &routing{
-		mover: mover, Routing: r, metrics: m, announce: announce, woken: make(chan struct{}, 1),
+		mover: mover, Routing: r, metrics: m, announce: announce, changed: changed, woken: make(chan struct{}, 1),
 		flying: make(map[netip.Addr]bool), landed: make(chan flight), tries: make(map[netip.Addr]try),
 	}
 }
@@ -191,7 +207,7 @@ func (r *routing) wait(now time.Time) time.Duration {
 	var next time.Time
 	switch {
 	case r.delay > 0:
-		next = now.Add(r.delay)
+		return r.delay // before that nothing is led
 	case r.read.IsZero():
 	case r.read.Before(r.begun.Add(routeSettled)):
 		next = r.begun.Add(routeSettled)
@@ -199,7 +215,7 @@ func (r *routing) wait(now time.Time) time.Duration {
 		next = r.read.Add(routeDrift)
 	}
 	for address, t := range r.tries {
-		if !r.flying[address] && (next.IsZero() || t.next.Before(next)) {
+		if !r.flying[address] && !t.stays && (next.IsZero() || t.next.Before(next)) {
 			next = t.next
 		}
 	}
@@ -222,14 +238,21 @@ func (r *routing) pass(ctx context.Context, flights *sync.WaitGroup) {
 	if r.read.IsZero() || now.Sub(r.read) >= routeDrift || r.read.Before(settled) && !now.Before(settled) {
 		if err := r.look(ctx); err != nil {
 			r.failed(ctx, err)
+			r.stand(nil)
 			return
 		}
 	}
 	r.delay = 0
 	maps.DeleteFunc(r.tries, func(a netip.Addr, _ try) bool {
 		d, still := wanted[a]
-		return !r.flying[a] && (!still || r.leads[a] == d.providerID)
+		led := still && r.leads[a] == d.providerID
+		if led {
+			r.hear(a, d.node, false)
+		}
+		return !r.flying[a] && (!still || led)
 	})
+	astray := make(map[netip.Addr]bool)
+	defer func() { r.stand(astray) }()
 	for _, address := range slices.SortedFunc(maps.Keys(wanted), netip.Addr.Compare) {
 		d := wanted[address]
 		t := r.tries[address]
@@ -238,11 +261,12 @@ func (r *routing) pass(ctx context.Context, flights *sync.WaitGroup) {
 			from = t.from
 		}
 		to := d.from(from)
-		waiting := t.to == to && now.Before(t.next)
+		waiting := t.to == to && t.waits(now, r.read)
 		if from == d.providerID && known {
 			r.arrived(address)
 			continue
 		}
+		astray[address] = t.stays
 		if r.flying[address] || waiting || len(r.flying) == mostFlying {
 			continue
 		}
@@ -276,6 +300,7 @@ func (r *routing) land(ctx context.Context, f flight) {
 		return
 	}
 	klog.FromContext(ctx).Info("An address leads to another node", "address", f.address, "node", f.to.node, "mover", r.mover)
+	r.hear(f.address, f.to.node, false)
 	r.leads[f.address] = f.to.providerID
 	delete(r.tries, f.address)
 }
@@ -326,17 +351,15 @@ func (r *routing) refused(ctx context.Context, f flight) {
 	t.from = f.from
 	t.delay = min(max(2*t.delay, firstRouteRetry), lastRouteRetry)
 	t.next = time.Now().Add(t.delay)
+	var refusal *addresses.Unrouted
+	about := errors.As(f.err, &refusal)
+	t.stays, t.seen = about && refusal.About == addresses.AboutAddress, r.read
+	if about && refusal.About == addresses.AboutNode {
+		r.hear(f.address, f.to.node, true)
+	}
 	if text := f.to.node + ": " + f.err.Error(); t.told != text {
 		t.told = text
 		r.announce(r.mover, f.address, f.to, f.err)
 	}
 	r.tries[f.address] = t
-}
-
-// announceRouting makes Events of what a router could not do.
-func (c *Controller) announceRouting(mover string, address netip.Addr, d destination, err error) {
-	for _, svc := range d.services {
-		c.recorder.Eventf(svc, corev1.EventTypeWarning, reasonRouting, "%s: %s was not led to node %s, will retry: %s",
-			mover, address, d.node, cut(err.Error(), longest))
-	}
 }

@@ -23,8 +23,9 @@ type provider struct {
 	mu     sync.Mutex
 	leads  map[netip.Addr]string
 	takes  time.Duration
-	fails  map[string]error // by address, "planned", and "" for Routed
+	fails  map[string]error // by address, by node, "planned", and "" for Routed
 	asked  int
+	tried  []time.Time
 	moves  []string
 	flying map[netip.Addr]bool
 	most   int
@@ -42,6 +43,7 @@ func (p *provider) Route(ctx context.Context, a netip.Addr, to addresses.Destina
 	p.mu.Lock()
 	p.twice = p.twice || p.flying[a]
 	p.flying[a] = true
+	p.tried = append(p.tried, time.Now())
 	p.most = max(p.most, len(p.flying))
 	p.mu.Unlock()
 	select {
@@ -51,7 +53,10 @@ func (p *provider) Route(ctx context.Context, a netip.Addr, to addresses.Destina
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.flying, a)
-	if err := errors.Join(ctx.Err(), p.fails[a.String()]); err != nil {
+	if p.leads[a] == to.ProviderID && ctx.Err() == nil {
+		return nil
+	}
+	if err := errors.Join(ctx.Err(), p.fails[a.String()], p.fails[to.ProviderID]); err != nil {
 		return err
 	}
 	if err := p.fails["planned"]; err != nil && to.Planned {
@@ -96,7 +101,7 @@ func routed(t *testing.T, test func(p *provider, want func(to map[string]string)
 		var events []string
 		r := newRouting("failover", Routing{Router: p}, m, func(_ string, a netip.Addr, d destination, err error) {
 			events = append(events, fmt.Sprintf("%s>%s: %v", a, d.node, err))
-		})
+		}, func() {})
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { r.run(ctx) })

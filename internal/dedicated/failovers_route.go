@@ -70,6 +70,9 @@ func (f *Failovers) route(ctx context.Context, address netip.Addr, d addresses.D
 	case errors.As(err, &refused) && refused.Status < http.StatusInternalServerError,
 		errors.As(err, new(*robot.CredentialsError)):
 		f.arrived(failover.IP) // of this one nothing is under way
+		if robot.IsCode(err, robot.CodeServerNotFound) {
+			return &addresses.Unrouted{About: addresses.AboutNode, Err: err}
+		}
 		return err
 	}
 	// Nobody knows where it is before somebody has looked.
@@ -107,11 +110,11 @@ func (f *Failovers) destination(
 	case err != nil:
 		return netip.Addr{}, err
 	case i < 0:
-		return netip.Addr{}, fmt.Errorf("dedicated server %d is not in the account", number)
+		return netip.Addr{}, refusal(addresses.AboutNode, "dedicated server %d is not in the account", number)
 	}
 	to := mainAddress(servers[i], address)
 	if !to.IsValid() {
-		return netip.Addr{}, fmt.Errorf("dedicated server %d has no main address of the address's family, by which it could be routed there", number)
+		return netip.Addr{}, refusal(addresses.AboutNode, "dedicated server %d has no main address of the address's family, by which it could be routed there", number)
 	}
 	return to, nil
 }
@@ -119,7 +122,7 @@ func (f *Failovers) destination(
 // find looks for the failover address that an address is of.
 func (f *Failovers) find(ctx context.Context, address netip.Addr) (robot.Failover, error) {
 	if !slices.ContainsFunc(f.o.Ranges, func(r addresses.Range) bool { return r.Contains(address) }) {
-		return robot.Failover{}, errors.New("it is in no pool with failover addresses, and naming it there is the consent to move it")
+		return robot.Failover{}, refusal(addresses.AboutAddress, "it is in no pool with failover addresses, and naming it there is the consent to move it")
 	}
 	fresh := failoversFresh
 	if f.underWay(address) > 0 {
@@ -131,12 +134,12 @@ func (f *Failovers) find(ctx context.Context, address netip.Addr) (robot.Failove
 	}
 	i := indexOf(found, address)
 	if i < 0 {
-		return robot.Failover{}, errors.New("the account has none with this address: order it, or take the address out of addresses.pools")
+		return robot.Failover{}, refusal(addresses.AboutAddress, "the account has none with this address: order it, or take the address out of addresses.pools")
 	}
 	return found[i], nil
 }
 
-// stays is why a failover address must not be moved now; nil: it may. former is the node that the
+// stays is why a failover address must not be moved now, an error about the address; nil: it may. former is the node that the
 // ledger had it held by: the server of this name is the cluster's, as Nodes are matched to servers
 // by name too.
 func (f *Failovers) stays(ctx context.Context, failover robot.Failover, former string) error {
@@ -149,15 +152,20 @@ func (f *Failovers) stays(ctx context.Context, failover robot.Failover, former s
 	}
 	i := routedTo(servers, failover.Active)
 	if i < 0 {
-		return fmt.Errorf("it is routed to %s, which is no main address of a server of the account: route it to one of the cluster's servers in Robot to agree that it moves", failover.Active)
+		return refusal(addresses.AboutAddress, "it is routed to %s, which is no main address of a server of the account: route it to one of the cluster's servers in Robot to agree that it moves", failover.Active)
 	}
 	f.mu.Lock()
 	ours := f.nodes[servers[i].Number] || former != "" && servers[i].Name == former
 	f.mu.Unlock()
 	if !ours {
-		return fmt.Errorf("it is routed to dedicated server %d, which is no Node of the cluster: route it to one of the cluster's servers in Robot to agree that it moves", servers[i].Number)
+		return refusal(addresses.AboutAddress, "it is routed to dedicated server %d, which is no Node of the cluster: route it to one of the cluster's servers in Robot to agree that it moves", servers[i].Number)
 	}
 	return nil
+}
+
+// refusal says what would have to be another one.
+func refusal(about addresses.Subject, format string, args ...any) error {
+	return &addresses.Unrouted{About: about, Err: fmt.Errorf(format, args...)}
 }
 
 // affordable refuses a move that the account's quota has no place for, now or for its priority.

@@ -125,25 +125,25 @@ func (ip floatingIP) machine(nodes map[int64]string) string {
 	return cloud.Server{ID: ip.server}.ProviderID()
 }
 
-// stays is why a floating IP must not be moved; nil: it may.
+// stays is why a floating IP must not be moved, an error about the address; nil: it may.
 func (f *FloatingIPs) stays(ip floatingIP, nodes map[int64]string) error {
 	owner, owned := ip.labels[lb.LabelCluster]
 	switch {
 	case owned && owner != f.o.Cluster:
-		return fmt.Errorf("its label %s says that it is cluster %q's, not %q's: take it out of one of the clusters' pools, and remove the label", lb.LabelCluster, owner, f.o.Cluster)
+		return aboutAddress("its label %s says that it is cluster %q's, not %q's: take it out of one of the clusters' pools, and remove the label", lb.LabelCluster, owner, f.o.Cluster)
 	case ip.blocked:
-		return fmt.Errorf("the provider has blocked it: ask its support")
+		return aboutAddress("the provider has blocked it: ask its support")
 	case ip.server == 0, owned, nodes[ip.server] != "":
 		return nil
 	}
-	return fmt.Errorf("it is assigned to server %d, which is no Node of cluster %q: unassign it, or give it the label %s=%s to agree that it moves", ip.server, f.o.Cluster, lb.LabelCluster, f.o.Cluster)
+	return aboutAddress("it is assigned to server %d, which is no Node of cluster %q: unassign it, or give it the label %s=%s to agree that it moves", ip.server, f.o.Cluster, lb.LabelCluster, f.o.Cluster)
 }
 
 // Route leads an address to a machine, and returns when that is done. It may be called for several
 // addresses at once. After an error, the caller tries again.
 //
-// A planned move is urgent too: the agent that the ledger took the address from stops answering for
-// it within seconds.
+// A planned move is urgent too: the node that the address leaves may be gone within seconds, or with
+// policy Local its pods.
 func (f *FloatingIPs) Route(ctx context.Context, address netip.Addr, to addresses.Destination) error {
 	if err := f.route(requests.WithPriority(ctx, requests.Urgent), address, to.ProviderID); err != nil {
 		return fmt.Errorf("floating IP %s: %w", address, err)
@@ -188,6 +188,11 @@ func (f *FloatingIPs) route(ctx context.Context, address netip.Addr, machine str
 	return err
 }
 
+// aboutAddress is a refusal that no other node changes.
+func aboutAddress(format string, args ...any) error {
+	return &addresses.Unrouted{About: addresses.AboutAddress, Err: fmt.Errorf(format, args...)}
+}
+
 // Missing returns addresses of the pools that no floating IP of the project has, the first of each
 // range: a Service that gets one of them is not reached.
 func (f *FloatingIPs) Missing(ctx context.Context) (missing []netip.Addr, err error) {
@@ -213,7 +218,7 @@ func (f *FloatingIPs) Missing(ctx context.Context) (missing []netip.Addr, err er
 // look finds the floating IP that an address is of.
 func (f *FloatingIPs) look(ctx context.Context, address netip.Addr) (floatingIP, error) {
 	if !slices.ContainsFunc(f.o.Ranges, func(r addresses.Range) bool { return r.Contains(address) }) {
-		return floatingIP{}, fmt.Errorf("it is in no pool with floating IPs, and naming it there is the consent to move it")
+		return floatingIP{}, aboutAddress("it is in no pool with floating IPs, and naming it there is the consent to move it")
 	}
 	found, err := f.list(ctx)
 	if err != nil {
@@ -221,7 +226,7 @@ func (f *FloatingIPs) look(ctx context.Context, address netip.Addr) (floatingIP,
 	}
 	i := slices.IndexFunc(found, func(ip floatingIP) bool { return ip.net.Contains(address) })
 	if i < 0 {
-		return floatingIP{}, fmt.Errorf("the project has none with this address: create it, or take the address out of addresses.pools")
+		return floatingIP{}, aboutAddress("the project has none with this address: create it, or take the address out of addresses.pools")
 	}
 	return found[i], nil
 }

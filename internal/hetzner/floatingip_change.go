@@ -2,13 +2,14 @@ package hetzner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
-	"github.com/underlay-ccm/underlay/internal/leadership"
+	"github.com/underlay-ccm/underlay/addresses"
 	"github.com/underlay-ccm/underlay/lb"
 )
 
@@ -67,10 +68,22 @@ func (f *FloatingIPs) assign(ctx context.Context, id, server int64) error {
 			&hcloud.Server{ID: server})
 		return action, err
 	})
-	if err != nil {
-		return fmt.Errorf("assigning it to server %d: %w", server, err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if aboutServer(err) {
+		err = &addresses.Unrouted{About: addresses.AboutNode, Err: err}
+	}
+	return fmt.Errorf("assigning it to server %d: %w", server, err)
+}
+
+// aboutServer reports whether an assignment was refused, or failed, such that one to another server
+// may be done: not for a token that may not write, or an API that is away.
+func aboutServer(err error) bool {
+	return errors.As(err, new(hcloud.ActionError)) || hcloud.IsError(err,
+		hcloud.ErrorCodeInvalidInput, hcloud.ErrorCodeNotFound, hcloud.ErrorCodeConflict,
+		hcloud.ErrorCodeLocked, hcloud.ErrorCodeResourceLocked, hcloud.ErrorCodeResourceUnavailable,
+		hcloud.ErrorCodeResourceLimitExceeded, hcloud.ErrorUnsupportedError)
 }
 
 func (f *FloatingIPs) unassign(ctx context.Context, ip floatingIP) error {

@@ -1,0 +1,221 @@
+package controller
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/addresses"
+)
+
+var (
+	aboutAddress = &addresses.Unrouted{About: addresses.AboutAddress, Err: errors.New("a stranger has it")}
+	aboutNode    = &addresses.Unrouted{About: addresses.AboutNode, Err: errors.New("the server is locked")}
+	errToken     = errors.New("the token may not write")
+)
+
+// Robot counts looks: what stays whatever node it is for is tried after looks alone, of which at
+// rest there are twelve an hour, however many such addresses there are.
+func TestWhatStaysIsTriedAfterLooks(t *testing.T) {
+	routed(t, func(p *provider, want func(map[string]string), events *[]string) {
+		p.takes = 0
+		p.fails[a1], p.fails[a2] = aboutAddress, aboutAddress
+		want(map[string]string{a1: "x", a2: "x", a3: "x"})
+		time.Sleep(time.Minute)
+		p.told()
+		p.set(func() { p.tried = nil })
+		time.Sleep(time.Hour)
+		if asked, _ := p.told(); asked > 12 || len(p.tried) > 2*asked {
+			t.Errorf("asked %d times in an hour, tried %d times", asked, len(p.tried))
+		}
+		p.set(func() { delete(p.fails, a1) }) // it was agreed to
+		time.Sleep(5*time.Minute + time.Second)
+		if _, moves := p.told(); moves != a1+">x" || len(*events) != 2 {
+			t.Errorf("moved %q, told %q", moves, *events)
+		}
+	})
+}
+
+// What waits for another try does not make a provider be asked all the time that is away.
+func TestAProviderThatIsAwayIsAskedSeldom(t *testing.T) {
+	for name, cause := range map[string]error{"stays": aboutAddress, "fails": errToken} {
+		t.Run(name, func(t *testing.T) {
+			routed(t, func(p *provider, want func(map[string]string), _ *[]string) {
+				p.takes = 0
+				p.fails[a1] = cause
+				want(map[string]string{a1: "x"})
+				time.Sleep(4 * time.Minute)
+				p.told()
+				p.set(func() { p.fails[""] = errors.New("away") })
+				time.Sleep(30 * time.Minute)
+				if asked, _ := p.told(); asked > 40 {
+					t.Errorf("asked %d times in half an hour", asked)
+				}
+			})
+		})
+	}
+}
+
+func underlay(node string) string { return "underlay://" + node }
+
+// answering lets all agents say that they answer for the address, as they do.
+func (w *world) answering(nodes ...string) {
+	for _, n := range nodes {
+		w.report(n, addresses.Report{Held: []addresses.Hold{{Address: netip.MustParseAddr("192.0.2.1"), Epoch: 1}}})
+	}
+}
+
+// A node that the provider refuses is not waited for: another one gets the address.
+func TestANodeThatTheProviderRefuses(t *testing.T) {
+	led(t, func(w *world, p *provider, holder string) {
+		w.answering("a", "b", "c")
+		w.settle()
+		p.takes = time.Second
+		w.editNode(holder, turned(corev1.ConditionFalse))
+		w.settle()
+		first := w.holder("one")
+		p.set(func() { p.fails[underlay(first)] = aboutNode })
+		w.after(3 * time.Second)
+		second := w.holder("one")
+		if second == first || second == holder {
+			t.Fatalf("%s failed, %s is refused, and %s holds it", holder, first, second)
+		}
+		w.moved(p, "")
+		w.after(time.Hour)
+		if _, moves := p.told(); moves != "" || w.holder("one") != second {
+			t.Errorf("moved %q then, to %s", moves, w.holder("one"))
+		}
+	})
+}
+
+// Where the provider refuses all nodes an address goes back to the one that drains and has it; and if
+// that one fails, a refused node is better than none.
+func TestTheProviderRefusesAllOtherNodes(t *testing.T) {
+	led(t, func(w *world, p *provider, holder string) {
+		p.set(func() {
+			for _, n := range []string{"a", "b", "c"} {
+				p.fails[underlay(n)] = aboutNode
+			}
+		})
+		w.editNode(holder, cordoned)
+		w.after(time.Minute)
+		if now := w.holder("one"); now != holder {
+			t.Errorf("%s drains, can hold it and has it; the ledger says %s", holder, now)
+		}
+		p.set(func() { clear(p.fails) })
+		w.editNode(holder, turned(corev1.ConditionFalse))
+		w.after(time.Minute)
+		if now := w.holder("one"); now == holder {
+			t.Error("it stays where nobody serves it")
+		}
+		w.moved(p, "")
+	})
+}
+
+// A refusal that is none of the node's moves nothing: it would be the same for the next one.
+func TestATokenThatMayNotWriteMovesNothing(t *testing.T) {
+	for _, cause := range []error{errToken, aboutAddress} {
+		led(t, func(w *world, p *provider, holder string) {
+			p.set(func() { p.fails["192.0.2.1"] = cause })
+			w.editNode(holder, cordoned)
+			w.settle()
+			now := w.holder("one")
+			w.after(time.Hour)
+			if moves := w.events.of("one Normal " + reasonMoved); len(moves) != 1 || w.holder("one") != now {
+				t.Errorf("%v: %d moves, from %s to %s: %q", cause, len(moves), holder, w.holder("one"), moves)
+			}
+		})
+	}
+}
+
+// However many nodes a provider refuses, an address does not wander through all of them.
+func TestRefusedEverywhereDoesNotWander(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p := &provider{leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{}}
+		for _, name := range strings.Split("abcdefghijklmnopqrstuvwxyz", "") {
+			w.node(name)
+			p.fails[underlay(name)] = aboutNode
+		}
+		w.lead(p)
+		w.service("one")
+		w.after(4 * time.Minute)
+		if moves := w.events.of("one Normal " + reasonMoved); len(moves) > believed {
+			t.Errorf("%d moves: %q", len(moves), moves)
+		}
+	})
+}
+
+// While a provider does not do as asked, no address is moved only to spread them: one node after the
+// other would part from what leads to it.
+func TestNoBalanceWhileTheProviderRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		fails map[string]error
+		takes time.Duration
+		want  int
+	}{
+		"a token without permission": {map[string]error{"planned": errToken}, 0, 1},
+		"no answer":                  {nil, time.Hour, 1},
+		"away":                       {map[string]error{"": errors.New("away")}, 0, 0},
+		"one that stays":             {map[string]error{"192.0.2.9": aboutAddress}, 0, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				p := &provider{leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{}}
+				w.node("a")
+				w.start(func(c *Config) {
+					c.Pools = []Pool{poolNamed("floating", "192.0.2.1-192.0.2.4")}
+					c.Pools[0].Mover = "floating"
+					c.Routers = map[string]Routing{"floating": {Router: p}}
+				})
+				for _, name := range []string{"one", "two", "three", "four"} {
+					w.service(name)
+				}
+				w.after(time.Minute)
+				p.set(func() {
+					p.takes = c.takes
+					for key, err := range c.fails {
+						p.fails[key] = err
+					}
+				})
+				w.after(6 * time.Minute) // so that a provider that is away was asked
+				w.node("b")
+				w.after(30 * time.Minute)
+				moved := 0
+				for _, e := range w.api.ledger().Entries() {
+					if e.Holder == "b" {
+						moved++
+					}
+				}
+				if moved != c.want {
+					t.Errorf("%d addresses moved to b, want %d", moved, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestSteady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		address, other, third := netip.MustParseAddr(a1), netip.MustParseAddr(a2), netip.MustParseAddr(a3)
+		r := &routing{}
+		for _, c := range []struct {
+			astray map[netip.Addr]bool
+			steady bool
+		}{
+			{nil, false},
+			{map[netip.Addr]bool{}, true},
+			{map[netip.Addr]bool{address: true}, false},
+			{map[netip.Addr]bool{other: true, third: true}, true},
+			{map[netip.Addr]bool{other: true, third: false}, false},
+		} {
+			if r.stand(c.astray); r.steady(address) != c.steady {
+				t.Errorf("%v: steady is %t", c.astray, !c.steady)
+			}
+		}
+	})
+}
