@@ -19,7 +19,8 @@ const floatingPool = `addresses:
 `
 
 // Floating IPs bring UDP to a Service under the client's own address, and follow a node that serves
-// it: out of a drain at once, out of a failure within seconds.
+// it: out of a drain at once, out of a failure within seconds. While the cloud refuses, who has them
+// serves them.
 func TestFloatingIPs(t *testing.T) {
 	f := start(t, netlab.Options{
 		Machines: []string{"one", "two", "three"}, Settings: floatingPool,
@@ -38,6 +39,10 @@ func TestFloatingIPs(t *testing.T) {
 			servers = append(servers, ip.Server)
 		}
 		return servers
+	}
+	g.refuse = func() (func(), error) {
+		fault := hcloudsim.Fault{Match: "POST /floating_ips/{rest...}", Status: 403, Code: "forbidden", Times: -1}
+		return f.Cloud.ClearFaults, f.Cloud.Inject(fault)
 	}
 	for _, seed := range []hcloudsim.FloatingIPSeed{
 		{Name: "games-4", IP: netip.MustParsePrefix("203.0.113.7/32")},

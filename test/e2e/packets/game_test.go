@@ -4,9 +4,11 @@ package packets
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -38,6 +40,8 @@ type game struct {
 	leads     func() []int64 // the servers that the addresses lead to, by their numbers; 0: none
 	moving    time.Duration  // what the provider takes for a move; a failure costs it too
 	nowhere   time.Duration  // for how long the addresses lead nowhere in a planned move
+	// refuse has the provider refuse every move until what it returns is called; nil: that is not tried.
+	refuse func() (allow func(), err error)
 }
 
 func newGame(f *netlab.Lab, texts ...string) *game {
@@ -69,6 +73,7 @@ func (g *game) play(t *testing.T) {
 		run  func(*testing.T)
 	}{
 		{"a Service gets both, and clients are seen", g.published},
+		{"a provider that refuses moves takes nothing from who is drained", g.refused},
 		{"a drained node loses what is under way at most", g.drained},
 		{"a killed node costs seconds", g.killed},
 	} {
@@ -124,29 +129,96 @@ func (g *game) published(t *testing.T) {
 	}
 }
 
+// refused drains the nodes that have the addresses while the provider moves none. They go on, also when
+// whoever routes to them asks anew for their hardware addresses; and a port that no Service has is
+// refused there, as where it is held, instead of going around until nobody takes it any more.
+func (g *game) refused(t *testing.T) {
+	if g.refuse == nil {
+		return
+	}
+	allow, err := g.refuse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer allow()
+	before := g.holders()
+	g.cordon(t, true, before...)
+	await(t, "the ledger has other nodes hold them", func() string {
+		for i, holder := range g.ledger(t) {
+			if slices.Contains(before, holder) {
+				return fmt.Sprintf("%s is held by %s", g.addresses[i], holder)
+			}
+		}
+		return ""
+	})
+	time.Sleep(time.Second) // in which their agents would stop
+	if err := g.f.ForgetServers(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range g.addresses {
+		await(t, a.String()+" answers where it leads", func() string {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := netlab.Ask(ctx, g.f.Outside(), "udp", netip.AddrPortFrom(a, gamePort)); err != nil {
+				return fmt.Sprintf("%v; they lead to %q", err, g.holders())
+			}
+			return ""
+		})
+		await(t, a.String()+" refuses what no Service has", func() string {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := netlab.Ask(ctx, g.f.Outside(), "tcp", netip.AddrPortFrom(a, gamePort+1)); !errors.Is(err, syscall.ECONNREFUSED) {
+				return fmt.Sprint(err)
+			}
+			return ""
+		})
+	}
+	if now := g.holders(); !slices.Equal(now, before) {
+		t.Errorf("they lead to %q, to %q before: the provider has moved them", now, before)
+	}
+	allow()
+	g.cordon(t, false, before...)
+	g.settled(t)
+}
+
 // settled waits until the addresses lead to the nodes that the ledger says: also where they led
 // before they were a Service's, there is a pod.
 func (g *game) settled(t *testing.T) {
 	t.Helper()
 	await(t, "the addresses lead to who holds them", func() string {
-		stored, err := g.f.Client.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "underlay-addresses", metav1.GetOptions{})
-		if err != nil {
-			return err.Error()
-		}
-		ledger, err := addresses.ParseLedger([]byte(stored.Data["ledger"]))
-		if err != nil {
-			return err.Error()
-		}
-		var want []string
-		for _, a := range g.addresses {
-			e, _ := ledger.Entry(a)
-			want = append(want, e.Holder)
-		}
-		if now := g.holders(); !slices.Equal(now, want) {
+		if now, want := g.holders(), g.ledger(t); !slices.Equal(now, want) {
 			return fmt.Sprintf("they lead to %q, want %q", now, want)
 		}
 		return ""
 	})
+}
+
+// ledger are the nodes that are to hold the addresses, in their order.
+func (g *game) ledger(t *testing.T) (holders []string) {
+	t.Helper()
+	stored, err := g.f.Client.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "underlay-addresses", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledger, err := addresses.ParseLedger([]byte(stored.Data["ledger"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range g.addresses {
+		e, _ := ledger.Entry(a)
+		holders = append(holders, e.Holder)
+	}
+	return holders
+}
+
+func (g *game) cordon(t *testing.T, yes bool, names ...string) {
+	t.Helper()
+	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, yes)
+	for _, name := range names {
+		if _, err := g.f.Client.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // during sends to both addresses while something happens, and until both have moved.
@@ -198,19 +270,11 @@ func (g *game) during(t *testing.T, do func(), lost int) {
 
 // drained cordons every machine but one that has no address.
 func (g *game) drained(t *testing.T) {
-	cordon := func(yes bool, names ...string) {
-		patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, yes)
-		for _, name := range names {
-			if _, err := g.f.Client.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 	all := []string{"one", "two", "three"}
 	i := slices.IndexFunc(all, func(name string) bool { return !slices.Contains(g.holders(), name) })
 	others := slices.Delete(all, i, i+1)
-	g.during(t, func() { cordon(true, others...) }, underWay+int(g.nowhere/gameTick))
-	cordon(false, others...)
+	g.during(t, func() { g.cordon(t, true, others...) }, underWay+int(g.nowhere/gameTick))
+	g.cordon(t, false, others...)
 }
 
 // killed lets the machine fail that has both addresses since the drain.

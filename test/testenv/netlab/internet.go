@@ -170,6 +170,14 @@ func (i *internet) serve(ctx context.Context, server int64, port string) error {
 	return i.apply(ctx)
 }
 
+// ForgetServers has the internet's routers look for every server's hardware address anew, as they do
+// from time to time. What waits for an answer goes on waiting.
+func (f *Lab) ForgetServers(ctx context.Context) error {
+	_, err := f.internet.ns.Run(ctx, "ip", "neighbor", "flush", "all",
+		"nud", "reachable", "nud", "stale", "nud", "delay", "nud", "probe", "nud", "failed")
+	return err
+}
+
 func (i *internet) failed() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
