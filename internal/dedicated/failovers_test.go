@@ -2,6 +2,7 @@ package dedicated_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -165,8 +166,13 @@ func TestFailoverAddressesThatStay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			account(t, robotsim.Options{}, func(l *failing) {
 				l.order("203.0.113.8/32", 9)
-				if err := l.route(l.t.Context(), c.address, c.to); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.address) {
+				err := l.route(l.t.Context(), c.address, c.to)
+				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.address) {
 					t.Errorf("error is %v, want %q", err, c.want)
+				}
+				var unrouted *addresses.Unrouted
+				if stays := errors.As(err, &unrouted) && unrouted.About == addresses.AboutAddress; stays != (name != "to a stranger") {
+					t.Errorf("%v is said to be about the address: %t", err, stays)
 				}
 				if l.sent(http.MethodPost) != 0 {
 					t.Error("it was moved")
@@ -178,6 +184,28 @@ func TestFailoverAddressesThatStay(t *testing.T) {
 			})
 		})
 	}
+}
+
+// At rest it is twelve looks an hour also where addresses are at strangers: trying them after a look
+// costs no further one.
+func TestAnHourAtStrangers(t *testing.T) {
+	account(t, robotsim.Options{}, func(l *failing) {
+		l.order("203.0.113.8/32", 9)
+		l.order("203.0.113.9/32", 9)
+		for range 12 {
+			_, err := l.f.Routed(l.t.Context())
+			l.must(err)
+			for _, address := range []string{"203.0.113.8", "203.0.113.9"} {
+				if err := l.route(l.t.Context(), address, 1); err == nil {
+					t.Error("it was moved")
+				}
+			}
+			time.Sleep(5 * time.Minute)
+		}
+		if looks := l.sent(http.MethodGet); looks != 12 {
+			t.Errorf("%d looks in an hour", looks)
+		}
+	})
 }
 
 // A server whose Node was deleted gives its addresses away.

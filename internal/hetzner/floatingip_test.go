@@ -2,6 +2,7 @@ package hetzner_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -242,6 +243,7 @@ func TestFloatingIPsThatStay(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), c.refused) || !strings.Contains(err.Error(), c.address) {
 					t.Errorf("error is %v, want %q", err, c.refused)
 				}
+				about(t, err, addresses.AboutAddress)
 				if string(f.sim.Snapshot()) != before {
 					t.Error("something changed")
 				}
@@ -254,11 +256,57 @@ func TestFloatingIPsThatStay(t *testing.T) {
 		f.id["far"], f.nodes[far.ID] = far.ID, fmt.Sprintf("hcloud://%d", far.ID)
 		if err := f.route(web, "far"); err == nil || !strings.Contains(err.Error(), "home location alone, fsn1 (eu-central)") {
 			t.Errorf("across zones: %v", err)
+		} else {
+			about(t, err, addresses.AboutNode)
 		}
 		if err := f.route(web, "stranger"); err == nil || !strings.Contains(err.Error(), "no Node") {
 			t.Errorf("to a stranger: %v", err)
 		}
 	})
+}
+
+// about expects that an error says what it is about.
+func about(t *testing.T, err error, want addresses.Subject) {
+	t.Helper()
+	var unrouted *addresses.Unrouted
+	if !errors.As(err, &unrouted) || unrouted.About != want {
+		t.Errorf("%v is not said to be about %v", err, want)
+	}
+}
+
+// What the server is the cause of is said to be; where nobody may write, or the API is away, another
+// one would have no more luck.
+func TestWhatARefusalIsAbout(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault  hcloudsim.Fault
+		server bool
+	}{
+		"a locked server":            {hcloudsim.Fault{Status: 423, Code: "locked", Times: -1}, true},
+		"a server that has too many": {hcloudsim.Fault{Status: 403, Code: "resource_limit_exceeded"}, true},
+		"a server that is gone":      {hcloudsim.Fault{Status: 404, Code: "not_found"}, true},
+		"an action that fails":       {hcloudsim.Fault{FailAction: "server_locked"}, true},
+		"a token that may not write": {hcloudsim.Fault{Status: 403, Code: "forbidden"}, false},
+		"a token that is gone":       {hcloudsim.Fault{Status: 401, Code: "unauthorized"}, false},
+		"maintenance":                {hcloudsim.Fault{Status: 503, Code: "maintenance"}, false},
+		"an API that is away":        {hcloudsim.Fault{DropBeforeApply: true, Times: -1}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, hcloudsim.Options{ActionTime: time.Second}, func(f *floating) {
+				f.must(f.route(web, "a"))
+				c.fault.Match = "POST /floating_ips/{rest...}"
+				f.must(f.sim.Inject(c.fault))
+				err := f.route(web, "b")
+				if err == nil {
+					t.Fatal("it was moved")
+				}
+				if c.server {
+					about(t, err, addresses.AboutNode)
+				} else if errors.As(err, new(*addresses.Unrouted)) {
+					t.Errorf("another server would have no more luck: %v", err)
+				}
+			})
+		})
+	}
 }
 
 // A floating IP can be moved from a server whose Node was deleted, because it is labeled.
