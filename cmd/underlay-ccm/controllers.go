@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app"
 	appconfig "k8s.io/cloud-provider/app/config"
@@ -145,6 +146,14 @@ func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
 		ranges = func() []netip.Prefix { return m.found.Load().DedicatedRanges() }
 		refresh = func(ctx context.Context) error { return m.found.Load().RefreshDedicatedRanges(ctx) }
 	}
+	nodes := c.SharedInformers.Core().V1().Nodes().Lister()
+	doubt := func(ctx context.Context) error {
+		all, err := nodes.List(labels.Everything())
+		if err != nil {
+			return fmt.Errorf("listing Nodes: %w", err)
+		}
+		return m.index.Doubt(ctx, m.servers, all)
+	}
 	return lbcontroller.New(lbcontroller.Config{
 		Client:    client.CoreV1(),
 		Services:  c.SharedInformers.Core().V1().Services(),
@@ -154,6 +163,7 @@ func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
 		Defaults:  wiring.Defaults(m.config, network, nil),
 		Network:   m.networkID,
 		Reachable: m.reachableTargets,
+		Doubt:     doubt,
 		Recorder:  c.EventRecorder,
 		Registry:  registry{},
 		Workers:   int(c.ComponentConfig.ServiceController.ConcurrentServiceSyncs),

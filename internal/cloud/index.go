@@ -1,11 +1,16 @@
 package cloud
 
 import (
+	"context"
 	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // Index remembers the index of a server list, which every look at the list needs
@@ -18,6 +23,21 @@ type Index struct {
 	mu      sync.Mutex
 	reports map[reporter]reports
 	swept   time.Time // when reports that are too old were forgotten
+}
+
+// Doubt returns an error unless the servers that are listed now are those of the
+// cluster's own project. Nodes that have no provider ID yet, or another provider's,
+// say nothing about that; where all are such, there is no doubt, and no request.
+func (x *Index) Doubt(ctx context.Context, servers Servers, nodes []*corev1.Node) error {
+	identified := func(n *corev1.Node) bool { _, err := kube.ParseProviderID(n.Spec.ProviderID); return err == nil }
+	if !slices.ContainsFunc(nodes, identified) {
+		return nil
+	}
+	list, err := servers.List(ctx, time.Now())
+	if err != nil {
+		return err
+	}
+	return x.of(list).doubt(nodes)
 }
 
 func (x *Index) of(servers []Server) *index {

@@ -271,6 +271,8 @@ type belongings struct {
 	Peers bool
 	// Certificates: managed ones.
 	Certificates bool
+	// Proven: the project is known to be the cluster's, so that it may have nothing of the Service.
+	Proven bool
 }
 
 // sharesError: a Service shares load balancers, so that it has to leave their groups first.
@@ -307,6 +309,9 @@ func (c converger) find(ctx context.Context, owner lb.Owner, peers bool) (lb.Sta
 // remove deletes what an owner has in the cloud; existed is true if that was a load balancer.
 func (c converger) remove(ctx context.Context, owner lb.Owner, and belongings) (existed bool, err error) {
 	have, err := c.find(ctx, owner, and.Peers)
+	if err == nil && !have.Exists() && !and.Proven {
+		err = c.doubted(ctx)
+	}
 	if err != nil {
 		return false, err
 	}

@@ -26,9 +26,10 @@ import (
 // what it changes, may refuse some of that, and lets a test say what the health checks find:
 // nothing, until it does.
 type cloud struct {
-	sim    *hcloudsim.Simulator
-	client *hetzner.LoadBalancers
-	seeds  []lb.State
+	sim     *hcloudsim.Simulator
+	client  *hetzner.LoadBalancers
+	servers *hetzner.Servers
+	seeds   []lb.State
 
 	mu        sync.Mutex
 	reads     int
@@ -72,7 +73,7 @@ func (c *cloud) open(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.client = client.LoadBalancers()
+	c.client, c.servers = client.LoadBalancers(), client.Servers(7)
 	network, err := c.sim.CreateNetwork(hcloudsim.NetworkSeed{
 		Name: "network", IPRange: netip.MustParsePrefix("10.0.0.0/8"),
 		Subnets: []hcloudsim.SubnetSeed{{IPRange: netip.MustParsePrefix("10.0.0.0/16")}, {IPRange: vSwitch, Type: "vswitch", VSwitch: 4321}},

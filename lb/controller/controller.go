@@ -41,8 +41,8 @@ const (
 	defaultWorkers = 4
 )
 
-// Config is what the controller needs. All fields but Slices, Network,
-// DedicatedRanges, RefreshRanges, Reachable and Workers are required.
+// Config is what the controller needs. All fields but Slices, Network, DedicatedRanges,
+// RefreshRanges, Reachable, Doubt and Workers are required.
 type Config struct {
 	Client   corev1client.CoreV1Interface
 	Services coreinformers.ServiceInformer
@@ -67,8 +67,11 @@ type Config struct {
 	// reached: a target that the cloud refused is asked for again when the list shows that. Nil:
 	// nobody knows.
 	Reachable func(context.Context) (map[lb.Target]bool, error)
-	Recorder  record.EventRecorder
-	Registry  Registry
+	// Doubt returns an error unless the cloud that answers at the time of the call is the cluster's
+	// own project, and not that of another token. Nil: nobody knows.
+	Doubt    func(context.Context) error
+	Recorder record.EventRecorder
+	Registry Registry
 	// Workers is how many Services are reconciled at a time. 0: 4.
 	Workers int
 }
@@ -134,7 +137,7 @@ func New(cfg Config) (*Controller, error) {
 	if c.workers <= 0 {
 		c.workers = defaultWorkers
 	}
-	c.converger = converger{backend: cfg.Backend, done: m.done, refusals: newRefusals(), unhealthy: newSince[lb.Target]()}
+	c.converger = converger{backend: cfg.Backend, done: m.done, refusals: newRefusals(), unhealthy: newSince[lb.Target](), doubt: cfg.Doubt}
 	c.reachable, c.refreshRanges = cfg.Reachable, cfg.RefreshRanges
 	if c.network = cfg.Network; c.network == nil {
 		c.network = func() int64 { return cfg.Defaults.Network }

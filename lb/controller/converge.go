@@ -31,6 +31,8 @@ type converger struct {
 	refusals *refusals
 	// unhealthy remembers since when targets are not healthy.
 	unhealthy *since[lb.Target]
+	// doubt is [Config.Doubt].
+	doubt func(context.Context) error
 }
 
 // hooks are what the caller has a say in. Each may be nil.
@@ -136,6 +138,12 @@ func (c converger) pass(ctx context.Context, p Plan, hooks hooks, o *outcome) (a
 		o.memory = now.memory
 		return false
 	}
+	if !o.State.Exists() && !proves(now.Ops[0]) {
+		if err := c.doubted(ctx); err != nil {
+			o.doubt(err)
+			return false
+		}
+	}
 	uid := types.UID(p.Spec.Owner.UID)
 	if text := now.memory.text(uid); hooks.Remember != nil && text != "" && text != o.memory.text(uid) {
 		if err := hooks.Remember(ctx, now.memory); err != nil {
@@ -206,7 +214,11 @@ func (c converger) look(ctx context.Context, p Plan) (lb.State, error) {
 	if have.Exists() || !p.Spec.Takeover.Adopt && !p.served {
 		return have, nil
 	}
-	return c.claimable(ctx, p.claimable())
+	have, err = c.claimable(ctx, p.claimable())
+	if err == nil && !have.Exists() && p.served {
+		err = c.doubted(ctx)
+	}
+	return have, err
 }
 
 // claimable finds what may become the owner's: by the peer's label, and by the name if there is
@@ -221,9 +233,14 @@ func (c converger) claimable(ctx context.Context, spec lb.Spec) (lb.State, error
 		klog.FromContext(ctx).Info("Found load balancer of another controller", "loadBalancer", have.ID, "name", have.Name)
 	}
 	if err != nil {
-		err = fmt.Errorf("taking over: %w", err)
+		return have, fmt.Errorf("taking over: %w", err)
 	}
-	return have, err
+	if have.Exists() && have.Labels[lb.LabelPeer] != spec.Owner.UID {
+		if err := c.doubted(ctx); err != nil { // a name is anybody's
+			return lb.State{}, err
+		}
+	}
+	return have, nil
 }
 
 // create makes the load balancer. One bad target fails a creation as a whole, but nothing else, so
@@ -231,6 +248,10 @@ func (c converger) claimable(ctx context.Context, spec lb.Spec) (lb.State, error
 func (c converger) create(ctx context.Context, op lb.Create, o *outcome) (again bool) {
 	errs := c.run(ctx, lb.State{}, []lb.Op{op}).errs
 	if refusedTarget(errs) {
+		if err := c.doubted(ctx); err != nil {
+			o.doubt(err)
+			return false
+		}
 		op.Spec.Targets = nil
 		errs = c.run(ctx, lb.State{}, []lb.Op{op}).errs
 	}

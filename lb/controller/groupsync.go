@@ -34,6 +34,9 @@ func (c *Controller) syncGroup(ctx context.Context, name string) ([]lb.Note, err
 		}
 		return nil, err
 	}
+	if err := c.doubtGroup(ctx, g, have); err != nil {
+		return nil, err
+	}
 	c.carriers.set(name, have.Services())
 	observe := func(owner lb.Owner) (lb.State, error) { return c.backend.Observe(ctx, owner) }
 	if err := c.findOthers(g, have, observe); err != nil {
@@ -150,7 +153,7 @@ func (c *Controller) depart(ctx context.Context, g *group) error {
 		if !helpers.HasLBFinalizer(svc) && !marked(svc) {
 			continue
 		}
-		_, _, err := c.dispose(ctx, svc, trialLook)
+		_, _, err := c.dispose(ctx, svc, trialLook, true) // see doubtGroup
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

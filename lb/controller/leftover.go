@@ -60,6 +60,9 @@ func (c *Controller) cleanLeftover(ctx context.Context, svc *corev1.Service) ([]
 		}
 		return c.cleanup(ctx, claimed)
 	case !theirs:
+		if err := c.doubted(ctx); err != nil {
+			return nil, err
+		}
 		c.announceUnexplained(svc, fmt.Sprintf("no load balancer carries the labels of this Service and of cluster %q, or %s with its UID", c.defaults.Cluster, lb.LabelPeer))
 	}
 	return nil, nil

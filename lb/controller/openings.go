@@ -210,21 +210,34 @@ func (o *openings) patch(ctx context.Context, node *corev1.Node, key, want strin
 	return nil
 }
 
-// closeOrphans removes the annotations for Services that have no load balancer of ours.
-func (o *openings) closeOrphans(ctx context.Context, ours map[types.UID]bool) error {
+// closeOrphans removes the annotations for Services that have no load balancer of ours, unless that
+// is doubted.
+func (o *openings) closeOrphans(ctx context.Context, ours map[types.UID]bool, doubted func(context.Context) error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	nodes, err := o.nodes.List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	var errs []error
+	orphans := make(map[*corev1.Node][]string)
 	for _, cached := range nodes {
 		node := o.newest.Of(cached)
 		for key := range node.Annotations {
 			if uid, is := podingress.Service(key); is && !ours[types.UID(uid)] {
-				errs = append(errs, o.patch(ctx, node, key, ""))
+				orphans[node] = append(orphans[node], key)
 			}
+		}
+	}
+	if len(orphans) == 0 {
+		return nil
+	}
+	if err := doubted(ctx); err != nil {
+		return err
+	}
+	var errs []error
+	for node, keys := range orphans {
+		for _, key := range keys {
+			errs = append(errs, o.patch(ctx, node, key, ""))
 		}
 	}
 	return errors.Join(errs...)
@@ -283,7 +296,7 @@ func (c *Controller) closeOrphans(ctx context.Context, involved []*corev1.Servic
 			ours[svc.UID] = true
 		}
 	}
-	if err := c.openings.closeOrphans(ctx, ours); err != nil {
+	if err := c.openings.closeOrphans(ctx, ours, c.doubted); err != nil {
 		klog.FromContext(ctx).Error(err, "Closing pods to load balancers that are gone failed, will retry")
 	}
 }

@@ -186,7 +186,7 @@ func (c *Controller) tell(ctx context.Context, read, latest *corev1.Service, t t
 // cleanup removes the load balancer of a Service that wants none of us any more, then lets the
 // Service go.
 func (c *Controller) cleanup(ctx context.Context, svc *corev1.Service) ([]lb.Note, error) {
-	left, notes, err := c.dispose(ctx, svc, nodeDelay)
+	left, notes, err := c.dispose(ctx, svc, nodeDelay, false)
 	if left && err == nil {
 		c.announceLeft(svc)
 	}
@@ -194,11 +194,11 @@ func (c *Controller) cleanup(ctx context.Context, svc *corev1.Service) ([]lb.Not
 }
 
 // dispose is cleanup, and reports whether there was no load balancer to be deleted. A Service that
-// shares one leaves that first: its group is looked at after that time.
-func (c *Controller) dispose(ctx context.Context, svc *corev1.Service, after time.Duration) (left bool, notes []lb.Note, err error) {
+// shares one leaves that first: its group is looked at after that time. Proven is that of belongings.
+func (c *Controller) dispose(ctx context.Context, svc *corev1.Service, after time.Duration, proven bool) (left bool, notes []lb.Note, err error) {
 	// What the Hetzner controller made for a Service that is another implementation's now is
 	// theirs.
-	belongings := belongings{Peers: !c.handedOver(svc), Certificates: hadManaged(svc)}
+	belongings := belongings{Peers: !c.handedOver(svc), Certificates: hadManaged(svc), Proven: proven}
 	existed, err := c.remove(ctx, c.owner(svc), belongings)
 	var shares *sharesError
 	if errors.As(err, &shares) {

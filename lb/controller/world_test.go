@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics"
 
+	cloudnodes "github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/lb"
 	"github.com/underlay-ccm/underlay/lb/controller"
 )
@@ -34,6 +35,7 @@ type world struct {
 	events   *record.FakeRecorder
 	registry metrics.KubeRegistry
 	defaults lb.Defaults
+	index    cloudnodes.Index
 	network  func() int64
 	ranges   func() []netip.Prefix
 	refresh  func(context.Context) error
@@ -80,7 +82,7 @@ func (w *world) start() {
 	c, err := controller.New(controller.Config{
 		Client: w.api.CoreV1(), Services: factory.Core().V1().Services(), Nodes: factory.Core().V1().Nodes(),
 		Slices:  factory.Discovery().V1().EndpointSlices(),
-		Network: w.network, DedicatedRanges: w.ranges, RefreshRanges: w.refresh, Reachable: w.reachable, Backend: w.cloud, Defaults: w.defaults, Recorder: w.events, Registry: w.registry,
+		Network: w.network, DedicatedRanges: w.ranges, RefreshRanges: w.refresh, Reachable: w.reachable, Doubt: w.doubt, Backend: w.cloud, Defaults: w.defaults, Recorder: w.events, Registry: w.registry,
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -96,6 +98,19 @@ func (w *world) start() {
 		factory.Shutdown()
 	}
 	w.settle()
+}
+
+// doubt is what the controller manager asks too.
+func (w *world) doubt(ctx context.Context) error {
+	all, err := w.api.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	var nodes []*corev1.Node
+	for i := range all.Items {
+		nodes = append(nodes, &all.Items[i])
+	}
+	return w.index.Doubt(ctx, w.cloud.servers, nodes)
 }
 
 func (w *world) restart() {
