@@ -47,6 +47,10 @@ var (
 // succeed.
 var ErrFailed = errors.New("failed in the cloud")
 
+// ErrGone: what a Delete or a DeleteCertificate is about is not there, so nothing is left to be done
+// unless it is another project that answers.
+var ErrGone = errors.New("is not there")
+
 // RejectedError is a request that the cloud understood and refused. The same request will be
 // refused again until something else changes.
 type RejectedError struct {

@@ -27,13 +27,13 @@ func alreadyDone(op lb.Op, err error) bool {
 var errStillThere = errors.New("the API says that it isn't there, but it is")
 
 // confirm looks for what the API says is gone: nobody looks again for what a
-// Service leaves behind. Everything else is seen by the next look anyway, but for a
+// Service leaves behind. If it is gone, that is lb.ErrGone. Everything else is seen by the next look anyway, but for a
 // pod: it may be the server that is defined, at another address.
 func (l *LoadBalancers) confirm(ctx context.Context, have lb.State, op lb.Op) error {
 	if add, ok := op.(lb.AddTarget); ok && add.Target.Pod() {
 		return l.confirmPod(ctx, have, add.Target)
 	}
-	there := false
+	leftBehind, there := true, false
 	err := retry(ctx, read, func(ctx context.Context) error {
 		switch op := op.(type) {
 		case lb.Delete:
@@ -45,10 +45,15 @@ func (l *LoadBalancers) confirm(ctx context.Context, have lb.State, op lb.Op) er
 			there = found != nil
 			return err
 		}
+		leftBehind = false
 		return nil
 	})
-	if err == nil && there {
+	switch {
+	case err != nil || !leftBehind:
+	case there:
 		err = errStillThere
+	default:
+		err = lb.ErrGone
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)

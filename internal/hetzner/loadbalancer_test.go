@@ -2,6 +2,7 @@ package hetzner_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -215,7 +216,7 @@ func TestLoadBalancerRequests(t *testing.T) {
 		if _, writes, all := lab.counted(); writes != 1 || all > 3 || len(lab.sim.LoadBalancers()) != 0 {
 			t.Errorf("deletion: %d writes, %d requests, want 1 and at most 3; %d left", writes, all, len(lab.sim.LoadBalancers()))
 		}
-		if err := lab.Apply(ctx, have, lb.Delete{}); err != nil {
+		if err := lab.Apply(ctx, have, lb.Delete{}); !errors.Is(err, lb.ErrGone) {
 			t.Errorf("deleting what is gone: %v", err)
 		}
 	})

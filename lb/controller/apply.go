@@ -245,6 +245,9 @@ func refusal(err error) bool {
 // apply does one thing.
 func (c converger) apply(ctx context.Context, have lb.State, op lb.Op) error {
 	err := c.backend.Apply(ctx, have, op)
+	if errors.Is(err, lb.ErrGone) { // as it should be, in the right project
+		err = c.doubted(ctx)
+	}
 	c.report(ctx, have, op, err)
 	return err
 }

@@ -37,6 +37,7 @@ type cloud struct {
 	options   hcloudsim.Options // beside those that every cloud has
 	fault     func(lb.Op) error
 	watch     func(lb.Op) // is told of each op before it is done
+	sending   func()      // is called before each request is sent
 	hidden    error       // what a look at certificates gets, if set
 	verdicts  map[int64]map[int]map[lb.Target]lb.Verdict
 	cause     lb.Cause // of all that is unhealthy
@@ -67,7 +68,7 @@ func (c *cloud) open(t *testing.T) {
 	}
 	c.sim = hcloudsim.New(options)
 	client, err := hetzner.New(hetzner.Options{
-		Endpoint: "http://cloud.invalid/v1", Version: "test", Registry: metrics.NewKubeRegistry(), Transport: c.sim.Transport(),
+		Endpoint: "http://cloud.invalid/v1", Version: "test", Registry: metrics.NewKubeRegistry(), Transport: c,
 		Token: func() (string, error) { return "any", nil },
 	})
 	if err != nil {
@@ -118,6 +119,24 @@ func (c *cloud) open(t *testing.T) {
 	for _, s := range c.seeds {
 		c.put(s)
 	}
+}
+
+// RoundTrip is the way to the simulator.
+func (c *cloud) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.mu.Lock()
+	sending := c.sending
+	c.mu.Unlock()
+	if sending != nil {
+		sending()
+	}
+	return c.sim.Transport().RoundTrip(r)
+}
+
+// onSending has f called before each request from now on.
+func (c *cloud) onSending(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sending = f
 }
 
 // ownOf is the /64 of a server.

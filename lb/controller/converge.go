@@ -275,9 +275,12 @@ func (c converger) lookAgain(ctx context.Context, o *outcome) bool {
 	state, err := c.backend.Observe(ctx, o.Spec.Owner)
 	switch {
 	case err != nil:
-		o.add(fmt.Errorf("reading the load balancer again: %w", err))
+		err = fmt.Errorf("reading the load balancer again: %w", err)
 	case !state.Exists() && o.State.Exists():
-		o.add(fmt.Errorf("load balancer %q is not there after it was changed", o.Spec.Name))
+		err = fmt.Errorf("load balancer %q is not there after it was changed", o.Spec.Name)
+	}
+	if err != nil {
+		o.add(err)
 	}
 	o.State, o.Seen = state, err == nil
 	return err == nil

@@ -20,7 +20,7 @@ import (
 //	a Service that shows addresses is taken to have no load balancer
 //	a load balancer is created without servers, or a certificate before its load balancer
 //	a load balancer is adopted by its name
-//	a finalizer is removed without a load balancer
+//	a finalizer is removed without a load balancer, or with one that is not there to be deleted
 //	nodes close pods to a load balancer that is gone
 //
 // Its error passes: nothing is written, and the Service is tried again.

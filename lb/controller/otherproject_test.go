@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -171,6 +172,65 @@ func (w *world) expectHealed(shown map[string]string) {
 	if all := w.cloud.all(); len(all) != 5 { // web, edge, fresh, secure, other
 		w.t.Errorf("in the end %d load balancers:\n%s", len(all), w.cloud)
 	}
+}
+
+// The token may change between any two requests, also those of one reconciliation.
+func TestTokenChangesAtAnyMoment(t *testing.T) {
+	enough := true
+	for moment := int64(1); enough && !t.Failed(); moment++ {
+		t.Run(fmt.Sprint(moment), func(t *testing.T) {
+			project := newCloud()
+			project.options.Latency = 20 * time.Millisecond
+			inWorldWith(t, project, nodes(2), func(d *lb.Defaults) { d.Network = 0 }, func(w *world) {
+				enough = w.changeToken(moment)
+			})
+		})
+	}
+}
+
+// changeToken has another project answer from a request on, and reports whether there was that one.
+func (w *world) changeToken(moment int64) bool {
+	w.createAll(service("web"), service("leaves"), sharing("a", 1, 80), sharing("c", 3, 82), sharingOf("alone", "other"))
+	w.settle()
+	shown := w.shown("a")
+	var sent atomic.Int64
+	w.cloud.onSending(func() {
+		if sent.Add(1) == moment {
+			w.strange()
+		}
+	})
+	w.createAll(service("fresh"))
+	w.delete("leaves")
+	w.delete("alone")
+	w.delete("c")
+	w.edit("web", func(svc *corev1.Service) { svc.Spec.Ports[0].NodePort = 30081 })
+	w.later()
+	w.later()
+	w.cloud.onSending(nil)
+	strange := sent.Load() >= moment
+	if strange {
+		w.expectNothing(0)
+	}
+	w.homely()
+	w.later()
+	w.later()
+	for _, name := range []string{"web", "fresh"} {
+		if svc := w.service(name); accepted(svc) != "True Accepted" || ingress(svc) == "" {
+			w.t.Errorf("in the end %s: %s", name, w.shown(name))
+		}
+	}
+	if now := w.shown("a"); now != shown {
+		w.t.Errorf("a: %s, was %s", now, shown)
+	}
+	for _, name := range []string{"leaves", "alone", "c"} {
+		if svc := w.service(name); len(svc.Finalizers) != 0 {
+			w.t.Errorf("in the end %s: %s", name, w.shown(name))
+		}
+	}
+	if all := w.cloud.all(); len(all) != 3 { // web, edge, fresh
+		w.t.Errorf("in the end %d load balancers:\n%s", len(all), w.shared())
+	}
+	return strange
 }
 
 func sharingOf(name, group string) *corev1.Service {
