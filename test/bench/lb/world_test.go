@@ -16,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/lb"
 	"github.com/underlay-ccm/underlay/lb/controller"
@@ -38,6 +40,7 @@ type world struct {
 	client   *hetzner.Client
 	network  *hetzner.Network
 	servers  *hetzner.Servers
+	index    cloud.Index
 	seeded   int64 // the network's ID
 	defaults lb.Defaults
 	stop     func()
@@ -82,6 +85,11 @@ func (w *world) start() {
 		Slices: factory.Discovery().V1().EndpointSlices(), Backend: w.client.LoadBalancers(), Defaults: w.defaults,
 		Recorder: record.NewFakeRecorder(100_000), Registry: metrics.NewKubeRegistry(), Workers: 5,
 		Reachable: w.reachable,
+		Doubt: func(ctx context.Context) error {
+			nodes, err := factory.Core().V1().Nodes().Lister().List(labels.Everything())
+			w.must(err)
+			return w.index.Doubt(ctx, w.servers, nodes)
+		},
 	})
 	w.must(err)
 	factory.Start(ctx.Done())
