@@ -50,6 +50,8 @@ type Instances struct {
 	NetworkRange func() netip.Prefix
 	// ForwardPrivate: where there is no network, they are taken from anywhere.
 	ForwardPrivate bool
+
+	missing missing
 }
 
 var _ cloudprovider.InstancesV2 = (*Instances)(nil)
@@ -126,8 +128,13 @@ func (i *Instances) find(ctx context.Context, node *corev1.Node) (host, error) {
 	if detached() {
 		err = fmt.Errorf("node %s: server %s is not attached to the network: %w", node.Name, found.server.ProviderID(), errNotYet)
 	}
-	if errors.Is(err, ErrAmbiguous) {
+	switch {
+	case errors.Is(err, ErrAmbiguous):
 		i.Recorder.Event(node, corev1.EventTypeWarning, "ServerAmbiguous", err.Error())
+	case errors.Is(err, ErrNoMatch):
+		err = errors.Join(err, i.noteMissing(ctx, node))
+	case err == nil:
+		i.missing.over(node.UID)
 	}
 	return found, err
 }

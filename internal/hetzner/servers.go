@@ -116,8 +116,10 @@ func (s *Servers) share(ctx context.Context, key string, done func() bool, fly f
 func (s *Servers) past(since, now time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	since = since.Round(0).UTC()
-	if first, ok := s.ahead[since]; ok {
+	// Times of our own clock keep their monotonic reading, by which they are compared:
+	// when that clock is set back, a list from before is no newer.
+	named := since.Round(0).UTC()
+	if first, ok := s.ahead[named]; ok {
 		return first
 	}
 	if !since.After(now) {
@@ -128,7 +130,7 @@ func (s *Servers) past(since, now time.Time) time.Time {
 	if s.ahead == nil {
 		s.ahead = map[time.Time]time.Time{}
 	}
-	s.ahead[since] = now
+	s.ahead[named] = now
 	return now
 }
 

@@ -76,6 +76,7 @@ func tableReasons() []told {
 
 func serversOfNodes() []told {
 	return []told{
+		{"ServerMissing", "Warning", "", "The Node is Ready, and the project has no server with the ID of its provider ID: the server was replaced under its name while its Node stayed. Routes and targets go on leading to the server that is gone. Told once while it lasts, after it was seen for 2 minutes.", "Delete the Node, and restart its kubelet, so that it joins anew."},
 		{"ServerAmbiguous", "Warning", "", "Two servers fit the Node, or its name and its address lead to different ones. The Node stays uninitialized.", "Rename the server, or start the kubelet with the server's name and `--node-ip`."},
 		{"AddressMismatch", "Warning", "", "With provider `metal`: the kubelet reports an address that the inventory doesn't have for this machine. With `hcloud`: a dedicated server's kubelet was given an address that can't be its own: it lies outside the network, or is another server's or Node's.", "Correct `inventory`, or the kubelet's `--node-ip`."},
 		{"InventoryMismatch", "Warning", "", "The inventory contradicts Robot about a dedicated server. Robot counts.", "Correct `inventory`, or the server's name at Robot."},
