@@ -133,7 +133,7 @@ func outcomesOfServices() []told {
 		{"EnsuredLoadBalancer", "Normal", "", "The load balancer was created.", nothing},
 		{"DeletedLoadBalancer", "Normal", "", "The load balancer was deleted with its Service, or with the last one that shared it.", nothing},
 		{"SharingLoadBalancer", "Normal", "", "A Service that had a load balancer of its own is served by one that it shares. Its own is deleted, and its addresses are others now.", "Let DNS follow the Service's status."},
-		{"SyncLoadBalancerFailed", "Warning", "", "Something failed three times in a row, and is tried again. It is told again while that lasts.", "See the message; if the cloud is in trouble, wait."},
+		{"SyncLoadBalancerFailed", "Warning", "", "Something failed three times in a row, and is tried again. It is told again while that lasts.", "See the message; if the cloud is in trouble, wait. If it doubts the token's project, put the right token into the Secret."},
 		{"Rejected", "Warning", unaccepted, "The cloud refused a request, and says why.", "Do what the message says."},
 		{"LoadBalancerHeld", "Warning", "", "The Service is refused, but has a load balancer: only its targets follow the nodes, if anything. Of one that it shares, its ports stay as they are.", "Correct what the other findings name."},
 		{"HealthCheckUnanswered", "Warning", "", "No node answers a health check that asks kube-proxy, at a Service with the PROXY protocol: the cloud's checks may carry its header, which kube-proxy does not understand.", "Annotate `underlay.dev/health-check: node-port`, if the port is open to the load balancer."},
