@@ -28,13 +28,16 @@ func (m *manager) configureDedicated(transport http.RoundTripper, metrics robot.
 	if !m.config.Robot.Enabled {
 		return nil
 	}
+	if transport == nil {
+		transport = robot.NewTransport()
+	}
 	client, err := robot.New(robot.Options{
 		Endpoint:     m.config.Robot.Endpoint,
 		Credentials:  robotCredentials(m.config.Robot),
 		Availability: sayAvailability,
 		Version:      version.Get().GitVersion,
 		Registry:     metrics,
-		Transport:    transport,
+		Transport:    m.gate.Wrap(transport), // it leads failover addresses
 	})
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
@@ -53,6 +54,29 @@ func TestNothingWaitsForRobot(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A replica that gave its lease back leads no failover address any more.
+func TestRobotIsBehindTheGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		service := robotsim.New(robotsim.Options{User: "user", Password: "right"})
+		dir := t.TempDir()
+		user, password := filepath.Join(dir, "user"), filepath.Join(dir, "password")
+		if err := errors.Join(os.WriteFile(user, []byte("user"), 0o600), os.WriteFile(password, []byte("right"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		_, m := starting(t, "network: cluster\nrobot: {userFile: "+user+", passwordFile: "+password+"}\n")
+		if err := m.configureDedicated(service.Transport(), metrics.NewKubeRegistry()); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.gate.Close(t.Context(), lastWords); err != nil {
+			t.Fatal(err)
+		}
+		_, err := m.robot.RouteFailover(t.Context(), netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.8"))
+		if err == nil || len(service.Requests()) > 0 {
+			t.Errorf("%d requests, %v", len(service.Requests()), err)
+		}
+	})
 }
 
 // Without either, dedicated servers are another provider's, as ever.

@@ -41,8 +41,8 @@ type Options struct {
 	Application, Version string
 
 	Registry Registry
-	// Transport is the way to the web service; nil means one like
-	// http.DefaultTransport. It must not repeat requests by itself.
+	// Transport is the way to the web service; nil means that of NewTransport.
+	// It must not repeat requests by itself.
 	Transport http.RoundTripper
 }
 
@@ -79,7 +79,7 @@ func New(o Options) (*Client, error) {
 	}
 	next := o.Transport
 	if next == nil {
-		next = newTransport()
+		next = NewTransport()
 	}
 	c := &Client{
 		endpoint: strings.TrimSuffix(endpoint, "/"),
@@ -97,10 +97,10 @@ func New(o Options) (*Client, error) {
 	return c, c.register(o)
 }
 
-// newTransport returns one that uses each connection once. On a kept one that the
+// NewTransport returns one like http.DefaultTransport that uses each connection once. On a kept one that the
 // server has closed, net/http repeats a request by itself: the first may have
 // reached the service, and would be another failed login that nobody counts.
-func newTransport() http.RoundTripper {
+func NewTransport() http.RoundTripper {
 	t, is := http.DefaultTransport.(*http.Transport)
 	if !is { // somebody has replaced it
 		t = &http.Transport{Proxy: http.ProxyFromEnvironment}
