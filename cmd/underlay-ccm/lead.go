@@ -14,7 +14,9 @@ import (
 const (
 	// holdTimeout is well within any lease, so that who holds it then is who got it.
 	holdTimeout = 3 * time.Second
-	// stepDownTimeout is well within the time that Kubernetes gives a pod to end.
+	// stepDownTimeout is well within the time that Kubernetes gives a pod to end. What is held
+	// goes on no longer than the lease either: renewals of the lease are behind the gate, too, and
+	// an elector that can't renew ends the process before the lease expires.
 	stepDownTimeout = 10 * time.Second
 )
 
