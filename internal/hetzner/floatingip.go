@@ -13,6 +13,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/addresses"
 	"github.com/underlay-ccm/underlay/internal/cloud"
+	"github.com/underlay-ccm/underlay/internal/ipnet"
 	"github.com/underlay-ccm/underlay/internal/requests"
 	"github.com/underlay-ccm/underlay/lb"
 )
@@ -267,9 +268,9 @@ func (f *FloatingIPs) list(ctx context.Context) ([]floatingIP, error) {
 }
 
 func convertFloatingIP(ip *hcloud.FloatingIP) floatingIP {
-	out := floatingIP{id: ip.ID, net: prefix(ip.Network), labels: ip.Labels, blocked: ip.Blocked}
+	out := floatingIP{id: ip.ID, net: ipnet.Prefix(ip.Network), labels: ip.Labels, blocked: ip.Blocked}
 	if !out.net.IsValid() {
-		address := addr(ip.IP)
+		address := ipnet.Addr(ip.IP)
 		out.net = netip.PrefixFrom(address, address.BitLen())
 	}
 	if ip.Server != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
+	"github.com/underlay-ccm/underlay/internal/ipnet"
 	"github.com/underlay-ccm/underlay/lb"
 )
 
@@ -17,7 +18,7 @@ import (
 func balancerState(b *hcloud.LoadBalancer, addresses []string) lb.State {
 	s := lb.State{
 		ID: b.ID, Name: b.Name, Labels: b.Labels, Created: b.Created, Algorithm: lb.Algorithm(b.Algorithm.Type),
-		Public: b.PublicNet.Enabled, IPv4: addr(b.PublicNet.IPv4.IP), IPv6: addr(b.PublicNet.IPv6.IP),
+		Public: b.PublicNet.Enabled, IPv4: ipnet.Addr(b.PublicNet.IPv4.IP), IPv6: ipnet.Addr(b.PublicNet.IPv6.IP),
 		IPv4Name: b.PublicNet.IPv4.DNSPtr, IPv6Name: b.PublicNet.IPv6.DNSPtr,
 		PrimaryIPv4: b.PublicNet.IPv4.ID, PrimaryIPv6: b.PublicNet.IPv6.ID,
 	}
@@ -29,7 +30,7 @@ func balancerState(b *hcloud.LoadBalancer, addresses []string) lb.State {
 	}
 	// A load balancer is in one network at most.
 	if len(b.PrivateNet) > 0 && b.PrivateNet[0].Network != nil {
-		s.Network, s.PrivateIP = b.PrivateNet[0].Network.ID, addr(b.PrivateNet[0].IP)
+		s.Network, s.PrivateIP = b.PrivateNet[0].Network.ID, ipnet.Addr(b.PrivateNet[0].IP)
 	}
 	for _, service := range b.Services {
 		s.Listeners = append(s.Listeners, lb.Listener{
@@ -237,7 +238,7 @@ func attachOpts(op lb.AttachNetwork) hcloud.LoadBalancerAttachToNetworkOpts {
 		opts.IP = op.IP.AsSlice()
 	}
 	if op.Range.IsValid() {
-		opts.IPRange = ipNet(op.Range)
+		opts.IPRange = ipnet.Of(op.Range)
 	}
 	return opts
 }

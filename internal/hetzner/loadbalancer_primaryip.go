@@ -8,6 +8,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
+	"github.com/underlay-ccm/underlay/internal/ipnet"
 	"github.com/underlay-ccm/underlay/lb"
 )
 
@@ -100,7 +101,7 @@ func primaryIP(ip *hcloud.PrimaryIP) lb.PrimaryIP {
 	if ip.Location != nil {
 		out.Location, out.NetworkZone = ip.Location.Name, string(ip.Location.NetworkZone)
 	}
-	if address := addr(ip.IP); address.IsValid() {
+	if address := ipnet.Addr(ip.IP); address.IsValid() {
 		bits := address.BitLen()
 		if ip.Network != nil {
 			bits, _ = ip.Network.Mask.Size()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
+	"github.com/underlay-ccm/underlay/internal/ipnet"
 	"github.com/underlay-ccm/underlay/routes"
 )
 
@@ -60,14 +61,14 @@ func (c *Client) findNetwork(ctx context.Context, idOrName string) (*hcloud.Netw
 
 func (c *Client) network(found *hcloud.Network) *Network {
 	n := &Network{
-		ID: found.ID, Name: found.Name, IPRange: prefix(found.IPRange),
+		ID: found.ID, Name: found.Name, IPRange: ipnet.Prefix(found.IPRange),
 		client: c, writer: c.writerOf(found.ID),
 	}
 	n.Coupling.Exposed = found.ExposeRoutesToVSwitch
 	for _, subnet := range found.Subnets {
-		n.Subnets = append(n.Subnets, prefix(subnet.IPRange))
+		n.Subnets = append(n.Subnets, ipnet.Prefix(subnet.IPRange))
 		if subnet.Type == hcloud.NetworkSubnetTypeVSwitch {
-			n.Coupling.Subnets = append(n.Coupling.Subnets, prefix(subnet.IPRange))
+			n.Coupling.Subnets = append(n.Coupling.Subnets, ipnet.Prefix(subnet.IPRange))
 		}
 	}
 	asks := time.Now()
@@ -120,7 +121,7 @@ func (n *Network) keep(found *hcloud.Network) {
 	vSwitches := map[netip.Prefix]int64{}
 	for _, subnet := range found.Subnets {
 		if subnet.Type == hcloud.NetworkSubnetTypeVSwitch {
-			vSwitches[prefix(subnet.IPRange)] = subnet.VSwitchID
+			vSwitches[ipnet.Prefix(subnet.IPRange)] = subnet.VSwitchID
 		}
 	}
 	n.vSwitches.Store(&vSwitches)
@@ -130,11 +131,11 @@ func dedicatedRanges(n *hcloud.Network) *[]netip.Prefix {
 	var ranges []netip.Prefix
 	for _, subnet := range n.Subnets {
 		if subnet.Type == hcloud.NetworkSubnetTypeVSwitch {
-			ranges = append(ranges, prefix(subnet.IPRange))
+			ranges = append(ranges, ipnet.Prefix(subnet.IPRange))
 		}
 	}
 	if len(ranges) == 0 {
-		ranges = []netip.Prefix{prefix(n.IPRange)}
+		ranges = []netip.Prefix{ipnet.Prefix(n.IPRange)}
 	}
 	return &ranges
 }
@@ -198,7 +199,7 @@ func (w writer) run(ctx context.Context, do func(context.Context) error) error {
 func convertRoutes(rs []hcloud.NetworkRoute) []routes.Route {
 	out := make([]routes.Route, len(rs))
 	for i, r := range rs {
-		out[i] = routes.Route{Dst: prefix(r.Destination), Via: addr(r.Gateway)}
+		out[i] = routes.Route{Dst: ipnet.Prefix(r.Destination), Via: ipnet.Addr(r.Gateway)}
 	}
 	return out
 }

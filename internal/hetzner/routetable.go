@@ -9,7 +9,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
-	"github.com/underlay-ccm/underlay/internal/leadership"
+	"github.com/underlay-ccm/underlay/internal/ipnet"
 	"github.com/underlay-ccm/underlay/internal/requests"
 	"github.com/underlay-ccm/underlay/routes"
 )
@@ -56,7 +56,7 @@ func (n *Network) Replace(ctx context.Context, old, to routes.Route, by time.Tim
 func (n *Network) add(ctx context.Context, r routes.Route) error {
 	err := n.change(ctx, time.Time{}, func(ctx context.Context) (*hcloud.Action, error) {
 		action, _, err := n.client.api.Network.AddRoute(ctx, n.ref(),
-			hcloud.NetworkAddRouteOpts{Route: hcloud.NetworkRoute{Destination: ipNet(r.Dst), Gateway: r.Via.AsSlice()}})
+			hcloud.NetworkAddRouteOpts{Route: hcloud.NetworkRoute{Destination: ipnet.Of(r.Dst), Gateway: r.Via.AsSlice()}})
 		return action, err
 	})
 	if hcloud.IsError(err, hcloud.ErrorCodeResourceLimitExceeded) {
@@ -71,7 +71,7 @@ func (n *Network) add(ctx context.Context, r routes.Route) error {
 func (n *Network) delete(ctx context.Context, r routes.Route, by time.Time) error {
 	err := n.change(ctx, by, func(ctx context.Context) (*hcloud.Action, error) {
 		action, _, err := n.client.api.Network.DeleteRoute(ctx, n.ref(),
-			hcloud.NetworkDeleteRouteOpts{Route: hcloud.NetworkRoute{Destination: ipNet(r.Dst), Gateway: r.Via.AsSlice()}})
+			hcloud.NetworkDeleteRouteOpts{Route: hcloud.NetworkRoute{Destination: ipnet.Of(r.Dst), Gateway: r.Via.AsSlice()}})
 		return action, err
 	})
 	if NotFound(err) {

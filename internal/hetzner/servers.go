@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
+	"github.com/underlay-ccm/underlay/internal/ipnet"
 )
 
 // Servers is the project's server list, cached and shared by all controllers.
@@ -237,18 +238,18 @@ func (s *Servers) convert(server *hcloud.Server) cloud.Server {
 		out.Location = server.Location.Name
 	}
 	if !server.PublicNet.IPv4.IsUnspecified() {
-		out.PublicIPv4 = addr(server.PublicNet.IPv4.IP)
+		out.PublicIPv4 = ipnet.Addr(server.PublicNet.IPv4.IP)
 	}
 	if !server.PublicNet.IPv6.IsUnspecified() {
-		out.PublicIPv6 = prefix(server.PublicNet.IPv6.Network)
+		out.PublicIPv6 = ipnet.Prefix(server.PublicNet.IPv6.Network)
 	}
 	for _, private := range server.PrivateNet {
 		if private.Network == nil || private.Network.ID != s.network {
 			continue
 		}
-		out.PrivateIP = addr(private.IP)
+		out.PrivateIP = ipnet.Addr(private.IP)
 		for _, alias := range private.Aliases {
-			out.AliasIPs = append(out.AliasIPs, addr(alias))
+			out.AliasIPs = append(out.AliasIPs, ipnet.Addr(alias))
 		}
 	}
 	return out

@@ -10,6 +10,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
+	"github.com/underlay-ccm/underlay/internal/ipnet"
 	"github.com/underlay-ccm/underlay/internal/measure"
 )
 
@@ -108,7 +109,7 @@ func (b *Bench) coupling(ctx context.Context) (*Network, error) {
 // away, and can be called after an error too.
 func (b *Bench) couple(ctx context.Context, n *Network, subnet netip.Prefix) (uncouple func(), err error) {
 	at := hcloud.NetworkSubnet{
-		Type: hcloud.NetworkSubnetTypeVSwitch, IPRange: ipNet(subnet),
+		Type: hcloud.NetworkSubnetTypeVSwitch, IPRange: ipnet.Of(subnet),
 		NetworkZone: vSwitchZone, VSwitchID: b.Dedicated.VSwitch,
 	}
 	add := func(ctx context.Context) (*hcloud.Action, *hcloud.Response, error) {

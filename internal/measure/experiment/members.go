@@ -10,6 +10,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
+	"github.com/underlay-ccm/underlay/internal/ipnet"
 	"github.com/underlay-ccm/underlay/internal/measure"
 )
 
@@ -30,7 +31,7 @@ func subnetInUse(ctx context.Context, b *Bench) ([]measure.Observation, error) {
 	}
 	change := func(ctx context.Context) (*hcloud.Action, *hcloud.Response, error) {
 		return b.client().Network.DeleteSubnet(ctx, n.ref(), hcloud.NetworkDeleteSubnetOpts{
-			Subnet: hcloud.NetworkSubnet{IPRange: ipNet(n.Subnet)},
+			Subnet: hcloud.NetworkSubnet{IPRange: ipnet.Of(n.Subnet)},
 		})
 	}
 	_, err = b.Change(ctx, "removing a subnet", change)

@@ -11,6 +11,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
+	"github.com/underlay-ccm/underlay/internal/ipnet"
 	"github.com/underlay-ccm/underlay/internal/measure"
 	"github.com/underlay-ccm/underlay/internal/measure/inside"
 )
@@ -122,7 +123,7 @@ func tryRoute(ctx context.Context, b *Bench, network *Network, from, to *Server,
 func followRoute(ctx context.Context, b *Bench, network *Network, dst netip.Prefix, via netip.Addr,
 	sent func() ([]time.Time, error),
 ) (out routeTimes, err error) {
-	opts := hcloud.NetworkRoute{Destination: ipNet(dst), Gateway: via.AsSlice()}
+	opts := hcloud.NetworkRoute{Destination: ipnet.Of(dst), Gateway: via.AsSlice()}
 	added, err := b.ended(ctx, "adding a route", func(ctx context.Context) (*hcloud.Action, *hcloud.Response, error) {
 		return b.client().Network.AddRoute(ctx, network.ref(), hcloud.NetworkAddRouteOpts{Route: opts})
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
+	"github.com/underlay-ccm/underlay/internal/ipnet"
 	"github.com/underlay-ccm/underlay/internal/measure"
 )
 
@@ -36,14 +37,14 @@ func (n *Network) via() netip.Addr {
 func (b *Bench) startRoute(ctx context.Context, n *Network, dst netip.Prefix,
 ) (*hcloud.Action, *hcloud.Response, error) {
 	return b.client().Network.AddRoute(ctx, n.ref(), hcloud.NetworkAddRouteOpts{
-		Route: hcloud.NetworkRoute{Destination: ipNet(dst), Gateway: n.via().AsSlice()},
+		Route: hcloud.NetworkRoute{Destination: ipnet.Of(dst), Gateway: n.via().AsSlice()},
 	})
 }
 
 func (b *Bench) endRoute(ctx context.Context, n *Network, dst netip.Prefix,
 ) (*hcloud.Action, *hcloud.Response, error) {
 	return b.client().Network.DeleteRoute(ctx, n.ref(), hcloud.NetworkDeleteRouteOpts{
-		Route: hcloud.NetworkRoute{Destination: ipNet(dst), Gateway: n.via().AsSlice()},
+		Route: hcloud.NetworkRoute{Destination: ipnet.Of(dst), Gateway: n.via().AsSlice()},
 	})
 }
 
@@ -215,7 +216,7 @@ func (b *Bench) shows(ctx context.Context, n *Network, dst netip.Prefix) (bool, 
 		return false, errGone
 	}
 	for _, r := range now.Routes {
-		if prefix(r.Destination) == dst {
+		if ipnet.Prefix(r.Destination) == dst {
 			return true, nil
 		}
 	}

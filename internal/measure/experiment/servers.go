@@ -9,6 +9,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
+	"github.com/underlay-ccm/underlay/internal/ipnet"
 	"github.com/underlay-ccm/underlay/internal/measure/inside"
 )
 
@@ -213,14 +214,14 @@ func (b *Bench) awaitServer(ctx context.Context, id int64, n *Network) (*Server,
 func (b *Bench) serverFrom(now *hcloud.Server, n *Network) *Server {
 	s := &Server{
 		ID: now.ID, Name: now.Name,
-		Public4: addr(now.PublicNet.IPv4.IP), Net6: prefix(now.PublicNet.IPv6.Network),
+		Public4: ipnet.Addr(now.PublicNet.IPv4.IP), Net6: ipnet.Prefix(now.PublicNet.IPv6.Network),
 	}
 	if s.Net6.IsValid() {
 		s.Public6 = s.Net6.Addr().Next() // the images' own choice
 	}
 	for _, at := range now.PrivateNet {
 		if at.Network != nil && at.Network.ID == n.ID {
-			s.Private = addr(at.IP)
+			s.Private = ipnet.Addr(at.IP)
 		}
 	}
 	return s

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/underlay-ccm/underlay/internal/ipnet"
 )
 
 // Network is a throw-away network with one subnet of type cloud.
@@ -58,7 +60,7 @@ func (b *Bench) newNetwork(ctx context.Context, name string, n Network) (*Networ
 		return nil, err
 	}
 	opts := hcloud.NetworkCreateOpts{
-		Name: b.Project.Name(name), Labels: b.Project.Labels(), IPRange: ipNet(n.Range),
+		Name: b.Project.Name(name), Labels: b.Project.Labels(), IPRange: ipnet.Of(n.Range),
 		Subnets: []hcloud.NetworkSubnet{b.cloudSubnet(&n)},
 	}
 	network, err := made(ctx, b, opts.Name, func() (*hcloud.Network, error) {
@@ -75,7 +77,7 @@ func (b *Bench) newNetwork(ctx context.Context, name string, n Network) (*Networ
 // cloudSubnet is the network's subnet, in the zone that was asked for before.
 func (b *Bench) cloudSubnet(n *Network) hcloud.NetworkSubnet {
 	return hcloud.NetworkSubnet{
-		Type: hcloud.NetworkSubnetTypeCloud, IPRange: ipNet(n.Subnet), NetworkZone: b.shared.zone,
+		Type: hcloud.NetworkSubnetTypeCloud, IPRange: ipnet.Of(n.Subnet), NetworkZone: b.shared.zone,
 	}
 }
 
@@ -135,11 +137,11 @@ func (b *Bench) newLoadBalancer(ctx context.Context) (*LoadBalancer, error) {
 			return false, errGone
 		}
 		l = LoadBalancer{
-			ID: now.ID, Public4: addr(now.PublicNet.IPv4.IP), Public6: addr(now.PublicNet.IPv6.IP),
+			ID: now.ID, Public4: ipnet.Addr(now.PublicNet.IPv4.IP), Public6: ipnet.Addr(now.PublicNet.IPv6.IP),
 		}
 		for _, at := range now.PrivateNet {
 			if at.Network != nil && at.Network.ID == n.ID {
-				l.Private = addr(at.IP)
+				l.Private = ipnet.Addr(at.IP)
 			}
 		}
 		return l.Private.IsValid(), nil

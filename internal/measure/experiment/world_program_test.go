@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/underlay-ccm/underlay/internal/ipnet"
 	"github.com/underlay-ccm/underlay/internal/measure/inside"
 	"github.com/underlay-ccm/underlay/test/testenv/balancer"
 )
@@ -55,7 +56,7 @@ func (p *fakeProgram) given() []netip.Addr {
 	p.mu.Lock()
 	if p.id == 0 {
 		if s, err := p.world.server(p.public); err == nil {
-			p.id, p.public6 = s.ID, addr(s.PublicNet.IPv6.IP).Next()
+			p.id, p.public6 = s.ID, ipnet.Addr(s.PublicNet.IPv6.IP).Next()
 		}
 	}
 	out := []netip.Addr{p.public, p.public6}

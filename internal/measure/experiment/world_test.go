@@ -14,6 +14,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
+	"github.com/underlay-ccm/underlay/internal/ipnet"
 	"github.com/underlay-ccm/underlay/internal/measure/inside"
 	"github.com/underlay-ccm/underlay/test/testenv/balancer"
 )
@@ -224,7 +225,7 @@ func (w *world) server(public netip.Addr) (*hcloud.Server, error) {
 		return nil, err
 	}
 	for _, s := range all {
-		if addr(s.PublicNet.IPv4.IP) == public {
+		if ipnet.Addr(s.PublicNet.IPv4.IP) == public {
 			return s, nil
 		}
 	}

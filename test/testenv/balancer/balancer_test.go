@@ -18,6 +18,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/internal/ipnet"
 	"github.com/underlay-ccm/underlay/test/testenv/balancer"
 )
 
@@ -31,10 +32,10 @@ func TestFollows(t *testing.T) {
 	w.serve(netip.AddrPortFrom(private(b), 30081), says("b, other service"))
 	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)}}, a)
 	w.healthy(lb, "a:80")
-	for _, at := range []netip.Addr{addr(lb.PublicNet.IPv4.IP), addr(lb.PublicNet.IPv6.IP), addr(lb.PrivateNet[0].IP)} {
+	for _, at := range []netip.Addr{ipnet.Addr(lb.PublicNet.IPv4.IP), ipnet.Addr(lb.PublicNet.IPv6.IP), ipnet.Addr(lb.PrivateNet[0].IP)} {
 		w.eventually("a answers at "+at.String(), func() bool { return w.ask(at, 80) == "a" })
 	}
-	front := addr(lb.PublicNet.IPv4.IP)
+	front := ipnet.Addr(lb.PublicNet.IPv4.IP)
 
 	_, _, err := w.cloud.LoadBalancer.AddServerTarget(t.Context(), lb, hcloud.LoadBalancerAddServerTargetOpts{Server: b, UsePrivateIP: hcloud.Ptr(true)})
 	noError(t, err)
@@ -63,7 +64,7 @@ func TestFollows(t *testing.T) {
 	_, _, err = w.cloud.LoadBalancer.DisablePublicInterface(t.Context(), lb)
 	noError(t, err)
 	w.eventually("without public interface, only the private address is left", func() bool {
-		return w.ask(front, 81) == "" && w.ask(addr(lb.PrivateNet[0].IP), 81) == "b, other service"
+		return w.ask(front, 81) == "" && w.ask(ipnet.Addr(lb.PrivateNet[0].IP), 81) == "b, other service"
 	})
 }
 
@@ -81,7 +82,7 @@ func TestAlgorithms(t *testing.T) {
 	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)}}, servers...)
 	w.healthy(lb, "a:80", "b:80", "c:80")
 	w.listens(3 + 3)
-	front := addr(lb.PublicNet.IPv4.IP)
+	front := ipnet.Addr(lb.PublicNet.IPv4.IP)
 	reached := func(conns map[string][]net.Conn) {
 		t.Helper()
 		c := w.dial(front, 80)
@@ -146,7 +147,7 @@ func TestUnhealthyGetsNothing(t *testing.T) {
 	service.HealthCheck.Retries = hcloud.Ptr(2)
 	service.HealthCheck.HTTP = &hcloud.LoadBalancerCreateOptsServiceHealthCheckHTTP{Path: hcloud.Ptr("/healthz")}
 	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{service}}, a, b)
-	front := addr(lb.PublicNet.IPv4.IP)
+	front := ipnet.Addr(lb.PublicNet.IPv4.IP)
 	w.listens(4 + 3)
 	if got := w.firstByte(front, 80); got != "error" {
 		t.Errorf("a connection reaches %s before its checks", got)
@@ -200,7 +201,7 @@ func TestHalfOpen(t *testing.T) {
 	})
 	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080), tcp(81, 30081)}}, a)
 	w.healthy(lb, "a:80", "a:81")
-	front := addr(lb.PublicNet.IPv4.IP)
+	front := ipnet.Addr(lb.PublicNet.IPv4.IP)
 	w.listens(2 + 6)
 
 	c := w.dial(front, 80)
@@ -231,7 +232,7 @@ func TestRemoval(t *testing.T) {
 	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)}}, a)
 	w.healthy(lb, "a:80")
 	w.listens(1 + 3)
-	front := addr(lb.PublicNet.IPv4.IP)
+	front := ipnet.Addr(lb.PublicNet.IPv4.IP)
 	c := w.dial(front, 80)
 	echo := func(text string) string {
 		_, _ = io.WriteString(c, text)
@@ -264,7 +265,7 @@ func TestSources(t *testing.T) {
 	a, b := w.server("a"), w.server("b")
 	places := []netip.AddrPort{
 		netip.AddrPortFrom(private(a), 30080), netip.MustParseAddrPort("10.1.0.9:30080"),
-		netip.AddrPortFrom(addr(b.PublicNet.IPv4.IP), 30080), netip.AddrPortFrom(owned, 30080),
+		netip.AddrPortFrom(ipnet.Addr(b.PublicNet.IPv4.IP), 30080), netip.AddrPortFrom(owned, 30080),
 	}
 	for _, at := range places {
 		w.serve(at, says("ok"))
@@ -277,7 +278,7 @@ func TestSources(t *testing.T) {
 		noError(t, err)
 	}
 	w.healthy(lb, "a:80", "b:80", "10.1.0.9:80", "203.0.113.9:80")
-	front := addr(lb.PublicNet.IPv4.IP)
+	front := ipnet.Addr(lb.PublicNet.IPv4.IP)
 	w.listens(4 + 3)
 	for range places {
 		if got := w.ask(front, 80); got != "ok" {
@@ -285,7 +286,7 @@ func TestSources(t *testing.T) {
 		}
 	}
 	w.stop()
-	inside := addr(lb.PrivateNet[0].IP)
+	inside := ipnet.Addr(lb.PrivateNet[0].IP)
 	for i, want := range []netip.Addr{inside, inside, front, front} {
 		if got := w.net.sources[places[i]]; len(got) < 2 || slices.ContainsFunc(got, func(s netip.Addr) bool { return s != want }) {
 			t.Errorf("%s is reached from %v, want a check and a connection, all from %s", places[i], got, want)
@@ -301,7 +302,7 @@ func TestListeningIsTriedAgain(t *testing.T) {
 	a := w.server("a")
 	w.serve(netip.AddrPortFrom(private(a), 30080), says("a"))
 	lb := w.balance(hcloud.LoadBalancerCreateOpts{})
-	blocked := netip.AddrPortFrom(addr(lb.PublicNet.IPv6.IP), 80)
+	blocked := netip.AddrPortFrom(ipnet.Addr(lb.PublicNet.IPv6.IP), 80)
 	w.net.mu.Lock()
 	w.net.refuse[blocked] = true
 	w.net.mu.Unlock()
@@ -327,7 +328,7 @@ func TestIdle(t *testing.T) {
 	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)}}, a)
 	w.healthy(lb, "a:80")
 	w.listens(1 + 3)
-	front := addr(lb.PublicNet.IPv4.IP)
+	front := ipnet.Addr(lb.PublicNet.IPv4.IP)
 	reads, opened, before := w.sim.reads.Load(), w.net.opened, calls.Load()
 	for range 10 {
 		if got := w.ask(front, 80); got != "a" {
@@ -355,7 +356,7 @@ func TestEnds(t *testing.T) {
 	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080), slow}}, a)
 	w.healthy(lb, "a:80")
 	w.listens(1 + 6)
-	c := w.dial(addr(lb.PublicNet.IPv4.IP), 80)
+	c := w.dial(ipnet.Addr(lb.PublicNet.IPv4.IP), 80)
 	for range 3 { // two checks, of which one gets no answer, and the connection
 		receive(t, accepted)
 	}
@@ -403,7 +404,7 @@ func TestAddressesOfAServer(t *testing.T) {
 			lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 8080)}})
 			from := source
 			if !from.IsValid() {
-				from = addr(lb.PublicNet.IPv6.IP)
+				from = ipnet.Addr(lb.PublicNet.IPv6.IP)
 			}
 			own := netip.MustParsePrefix(a.PublicNet.IPv6.Network.String()).Addr()
 			one, two, silent := own.Next(), own.Next().Next(), own.Next().Next().Next()
@@ -416,7 +417,7 @@ func TestAddressesOfAServer(t *testing.T) {
 			w.eventually("two are healthy", func() bool { return len(w.sim.HealthyTargets(lb.ID, 80)) == 2 })
 			answers := map[string]int{}
 			for range 10 {
-				answer, err := io.ReadAll(w.dial(addr(lb.PublicNet.IPv4.IP), 80))
+				answer, err := io.ReadAll(w.dial(ipnet.Addr(lb.PublicNet.IPv4.IP), 80))
 				noError(t, err)
 				answers[string(answer)]++
 			}
@@ -463,7 +464,7 @@ func TestHeaderIsSent(t *testing.T) {
 			lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{service}}, a)
 			w.healthy(lb, "a:80")
 			w.listens(1 + 3)
-			for _, front := range []netip.Addr{addr(lb.PublicNet.IPv4.IP), addr(lb.PublicNet.IPv6.IP)} {
+			for _, front := range []netip.Addr{ipnet.Addr(lb.PublicNet.IPv4.IP), ipnet.Addr(lb.PublicNet.IPv6.IP)} {
 				c := w.dial(front, 80)
 				_, err := io.WriteString(c, "hello")
 				noError(t, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/internal/ipnet"
 	"github.com/underlay-ccm/underlay/test/testenv/balancer"
 )
 
@@ -23,7 +24,7 @@ func TestRefusesClients(t *testing.T) {
 	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)}}, a)
 	w.healthy(lb, "a:80")
 	w.listens(3 + 1)
-	c := w.dial(addr(lb.PublicNet.IPv4.IP), 80)
+	c := w.dial(ipnet.Addr(lb.PublicNet.IPv4.IP), 80)
 	noError(t, echoes(c))
 	for _, health := range []hcloudsim.Health{hcloudsim.HealthUnhealthy, hcloudsim.HealthHealthy} {
 		noError(t, w.sim.SetTargetHealth(lb.ID, hcloudsim.TargetID{Server: a.ID}, 80, health))
@@ -36,7 +37,7 @@ func TestRefusesClients(t *testing.T) {
 			t.Errorf("with %s targets, a connection that there was: %v", health, err)
 		}
 	}
-	noError(t, echoes(w.dial(addr(lb.PublicNet.IPv4.IP), 80)))
+	noError(t, echoes(w.dial(ipnet.Addr(lb.PublicNet.IPv4.IP), 80)))
 }
 
 // echoes is why a connection doesn't say what it is told.

@@ -19,6 +19,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/internal/ipnet"
 	"github.com/underlay-ccm/underlay/test/testenv/balancer"
 )
 
@@ -182,12 +183,7 @@ func (w *world) server(name string) *hcloud.Server {
 }
 
 // private is where a server is in the network.
-func private(s *hcloud.Server) netip.Addr { return addr(s.PrivateNet[0].IP) }
-
-func addr(ip net.IP) netip.Addr {
-	a, _ := netip.AddrFromSlice(ip)
-	return a.Unmap()
-}
+func private(s *hcloud.Server) netip.Addr { return ipnet.Addr(s.PrivateNet[0].IP) }
 
 // tcp is a service that is checked by a connection to where it sends traffic.
 func tcp(listen, destination int) hcloud.LoadBalancerCreateOptsService {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
+	"github.com/underlay-ccm/underlay/internal/ipnet"
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
@@ -293,14 +294,14 @@ func TestLoadBalancersReachServers(t *testing.T) {
 	l.done(made.Action)
 	lb, _, err := l.cloud.LoadBalancer.GetByID(t.Context(), made.LoadBalancer.ID)
 	noError(t, err)
-	front := addr(lb.PublicNet.IPv4.IP)
+	front := ipnet.Addr(lb.PublicNet.IPv4.IP)
 	for _, private := range []bool{true, false} {
 		action, _, err := l.cloud.LoadBalancer.AddServerTarget(t.Context(), lb, hcloud.LoadBalancerAddServerTargetOpts{Server: a, UsePrivateIP: &private})
 		noError(t, err)
 		l.done(action)
 		source := front
 		if private {
-			source = addr(lb.PrivateNet[0].IP)
+			source = ipnet.Addr(lb.PrivateNet[0].IP)
 		}
 		l.eventually("a is served", func() bool { return l.answer(l.Outside(), front) != "" })
 		l.expect(fmt.Sprintf("a as a target, private: %v", private), l.answer(l.Outside(), front), "a saw "+source.String())

@@ -18,6 +18,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/underlay-ccm/underlay/internal/ipnet"
 	"github.com/underlay-ccm/underlay/test/testenv/echo"
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
@@ -114,15 +115,10 @@ func (l *lab) expect(what, got, want string) {
 	}
 }
 
-func ipv4(s *hcloud.Server) netip.Addr { return addr(s.PublicNet.IPv4.IP) }
-func ipv6(s *hcloud.Server) netip.Addr { return addr(s.PublicNet.IPv6.IP).Next() }
+func ipv4(s *hcloud.Server) netip.Addr { return ipnet.Addr(s.PublicNet.IPv4.IP) }
+func ipv6(s *hcloud.Server) netip.Addr { return ipnet.Addr(s.PublicNet.IPv6.IP).Next() }
 func inside(s *hcloud.Server, i int) netip.Addr {
-	return addr(s.PrivateNet[i].IP)
-}
-
-func addr(ip net.IP) netip.Addr {
-	a, _ := netip.AddrFromSlice(ip)
-	return a.Unmap()
+	return ipnet.Addr(s.PrivateNet[i].IP)
 }
 
 func ipNet(text string) *net.IPNet {
