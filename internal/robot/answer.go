@@ -2,7 +2,6 @@ package robot
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -64,15 +63,9 @@ func read(resp *http.Response, into any) (outcome, error) {
 
 // failure reads an answer that isn't a success.
 func failure(status int, body []byte) error {
-	var envelope struct {
-		Error *Error `json:"error"`
-	}
 	inFront := status == http.StatusBadGateway || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout
-	_ = json.Unmarshal(body, &envelope) // a field of another type than documented leaves the code readable
-	if !inFront && envelope.Error != nil && envelope.Error.Code != "" {
-		envelope.Error.MaxRequests = cmp.Or(envelope.Error.MaxRequests, envelope.Error.MaxRequest)
-		envelope.Error.Status = status
-		return envelope.Error
+	if e := ReadError(status, body); !inFront && e.Code != "" {
+		return e
 	}
 	other := &notTheService{status}
 	if status == http.StatusNotFound || status < http.StatusBadRequest {

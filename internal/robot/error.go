@@ -1,8 +1,11 @@
 package robot
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 )
 
@@ -11,6 +14,8 @@ const (
 	CodeRateLimit      = "RATE_LIMIT_EXCEEDED"
 	CodeNotFound       = "NOT_FOUND"
 	CodeServerNotFound = "SERVER_NOT_FOUND"
+	CodeConflict       = "CONFLICT"
+	CodeInProcess      = "VSWITCH_IN_PROCESS"
 	CodeAlreadyRouted  = "FAILOVER_ALREADY_ROUTED"
 	CodeLocked         = "FAILOVER_LOCKED"
 )
@@ -30,9 +35,21 @@ type Error struct {
 
 func (e *Error) Error() string {
 	if e.Code == CodeRateLimit {
-		return fmt.Sprintf("%s (%s): the quota of %d requests in %d s is used up, by other programs of the account too", e.Message, e.Code, e.MaxRequests, e.Interval)
+		return fmt.Sprintf("%s (%s): the quota of %d requests in %d s is used up, by other programs of the account too; try again after that time", e.Message, e.Code, e.MaxRequests, e.Interval)
 	}
-	return fmt.Sprintf("%s (%s)", e.Message, e.Code)
+	return fmt.Sprintf("%s (%d %s)", cmp.Or(e.Message, http.StatusText(e.Status)), e.Status, e.Code)
+}
+
+// ReadError reads an answer that is no success. Without a code it is none of the web service's:
+// something in front of it may have answered.
+func ReadError(status int, body []byte) *Error {
+	var envelope struct {
+		Error Error `json:"error"`
+	}
+	_ = json.Unmarshal(body, &envelope) // a field of another type than documented leaves the code readable
+	e := &envelope.Error
+	e.Status, e.MaxRequests = status, cmp.Or(e.MaxRequests, e.MaxRequest)
+	return e
 }
 
 // IsCode reports whether the web service refused with one of the codes.

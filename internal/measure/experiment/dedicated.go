@@ -12,6 +12,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/measure"
 	"github.com/underlay-ccm/underlay/internal/measure/inside"
 	"github.com/underlay-ccm/underlay/internal/measure/robot"
+	webservice "github.com/underlay-ccm/underlay/internal/robot"
 )
 
 // Dedicated is a dedicated server of the user's. It is not thrown away, so whatever is done in it is
@@ -103,7 +104,7 @@ func (d *Dedicated) askRobot(ctx context.Context, r *robot.Client) error {
 	}
 	v, err := r.VSwitch(ctx, d.VSwitch)
 	switch {
-	case robot.IsCode(err, robot.CodeNotFound):
+	case webservice.IsCode(err, webservice.CodeNotFound):
 		return fmt.Errorf("--vswitch %d: the Robot account has none with this ID", d.VSwitch)
 	case err != nil:
 		return err

@@ -204,20 +204,20 @@ func (c *Client) send(
 // is documented for quotas alone.
 func (a answer) refusesLogin() bool {
 	return a.status == http.StatusUnauthorized ||
-		a.status == http.StatusForbidden && refusal(a.status, a.body).Code != CodeRateLimit
+		a.status == http.StatusForbidden && robot.ReadError(a.status, a.body).Code != robot.CodeRateLimit
 }
 
 // acceptsLogin reports whether the web service has looked at the login and taken it. What stands in
 // front of it, and a maintenance, say nothing of it.
 func (a answer) acceptsLogin() bool {
 	return a.status < http.StatusMultipleChoices ||
-		a.status < http.StatusInternalServerError && refusal(a.status, a.body).Code != ""
+		a.status < http.StatusInternalServerError && robot.ReadError(a.status, a.body).Code != ""
 }
 
 // read decodes a success; nil: its body doesn't matter, changes have none.
 func (a answer) read(into any) error {
 	if a.status >= http.StatusMultipleChoices {
-		return refusal(a.status, a.body)
+		return robot.ReadError(a.status, a.body)
 	}
 	if into == nil {
 		return nil

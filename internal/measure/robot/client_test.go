@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
-	credentials "github.com/underlay-ccm/underlay/internal/robot"
+	webservice "github.com/underlay-ccm/underlay/internal/robot"
 
 	"github.com/underlay-ccm/underlay/internal/measure/robot"
 )
@@ -47,7 +47,7 @@ func account(t *testing.T, o robotsim.Options) *robotsim.Simulator {
 
 func client(t *testing.T, sim *robotsim.Simulator, change func(*robot.Options)) *robot.Client {
 	t.Helper()
-	right, err := credentials.NewCredentials(user, password)
+	right, err := webservice.NewCredentials(user, password)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func client(t *testing.T, sim *robotsim.Simulator, change func(*robot.Options)) 
 
 func wrongPassword(t *testing.T) func(*robot.Options) {
 	t.Helper()
-	wrong, err := credentials.NewCredentials(user, "another-"+password)
+	wrong, err := webservice.NewCredentials(user, "another-"+password)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func wrongPassword(t *testing.T) func(*robot.Options) {
 
 // The password goes to nobody who could read it on the way, and is in no error.
 func TestEndpoint(t *testing.T) {
-	right, err := credentials.NewCredentials(user, password)
+	right, err := webservice.NewCredentials(user, password)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestUsedUpQuotaIsNoRefusedLogin(t *testing.T) {
 	if _, err := c.Ping(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Ping(t.Context()); !robot.IsCode(err, robot.CodeRateLimit) {
+	if _, err := c.Ping(t.Context()); !webservice.IsCode(err, webservice.CodeRateLimit) {
 		t.Errorf("error is %v", err)
 	}
 	if _, err := c.Servers(t.Context()); err != nil {

@@ -17,7 +17,7 @@
 //
 // Nothing is tried again by itself, except by [Client.Sweep], and the password is in no error.
 //
-// It is not built on internal/robot, the client of the controllers: that one can't make vSwitches,
-// because no controller may, and hides what is to be measured, the words of a member's status and
-// the status of a refused login.
+// Of internal/robot it has the credentials and the refusals, and not the client of the controllers:
+// that one can't make vSwitches, because no controller may, and hides what is to be measured, the
+// words of a member's status and the status of a refused login.
 package robot

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"github.com/underlay-ccm/underlay/internal/robot"
 )
 
 // Server is a dedicated server.
@@ -34,7 +36,7 @@ func (c *Client) Servers(ctx context.Context) ([]Server, error) {
 		} `json:"server"`
 	}
 	_, err := c.do(ctx, listServers, listServers.path, nil, &bodies)
-	if err != nil && !IsCode(err, codeNoServer) { // else there is none
+	if err != nil && !robot.IsCode(err, robot.CodeServerNotFound) { // else there is none
 		return nil, fmt.Errorf("listing dedicated servers: %w", err)
 	}
 	var found []Server

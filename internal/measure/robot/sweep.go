@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/underlay-ccm/underlay/internal/robot"
 )
 
 const (
@@ -67,7 +69,7 @@ func (c *Client) remove(ctx context.Context, id int64) error {
 		switch {
 		case gone:
 			return nil
-		case err == nil || IsCode(err, CodeInProcess, CodeConflict):
+		case err == nil || robot.IsCode(err, robot.CodeInProcess, robot.CodeConflict):
 			lost = 0
 		case final(err) || lost == mostLost:
 			return err
@@ -83,20 +85,20 @@ func (c *Client) remove(ctx context.Context, id int64) error {
 // final reports whether trying again is of no use, or not allowed.
 func final(err error) bool {
 	return errors.As(err, new(*LoginError)) || errors.As(err, new(*OverBudgetError)) ||
-		errors.As(err, new(*JournalError)) || errors.As(err, new(*StrangersError)) || IsCode(err, CodeRateLimit)
+		errors.As(err, new(*JournalError)) || errors.As(err, new(*StrangersError)) || robot.IsCode(err, robot.CodeRateLimit)
 }
 
 // step does what can be done now, and reports whether the vSwitch is gone.
 func (c *Client) step(ctx context.Context, id int64) (gone bool, err error) {
 	v, err := c.VSwitch(ctx, id)
 	switch {
-	case IsCode(err, CodeNotFound) || err == nil && v.Cancelled:
+	case robot.IsCode(err, robot.CodeNotFound) || err == nil && v.Cancelled:
 		return true, nil
 	case err != nil:
 		return false, err
 	case len(v.Members) == 0:
 		err := c.Cancel(ctx, id)
-		return err == nil || IsCode(err, CodeNotFound), err
+		return err == nil || robot.IsCode(err, robot.CodeNotFound), err
 	}
 	member := v.Members[0]
 	// A client that hasn't put it in goes by the vSwitch's name: a run puts in one.

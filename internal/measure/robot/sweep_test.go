@@ -14,6 +14,7 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 
 	"github.com/underlay-ccm/underlay/internal/measure/robot"
+	webservice "github.com/underlay-ccm/underlay/internal/robot"
 )
 
 // busy is an account in which changes take their time.
@@ -76,7 +77,7 @@ func TestSweepThroughTrouble(t *testing.T) {
 	troubles := map[string]robotsim.Fault{
 		"lost request": {DropBeforeApply: true},
 		"lost reply":   {DropAfterApply: true},
-		"in process":   {Code: robot.CodeInProcess},
+		"in process":   {Code: webservice.CodeInProcess},
 		"bad gateway":  {Status: 502},
 		"failed":       {FailChange: true},
 	}

@@ -169,7 +169,7 @@ func rules() []rule {
 		},
 		{
 			who: []pattern{"./internal/measure/robot"}, only: []pattern{"std", "./internal/robot"},
-			reason: "internal/measure/robot makes what no controller may make at Robot, and shares nothing with theirs but the credentials",
+			reason: "internal/measure/robot makes what no controller may make at Robot, and shares nothing with theirs but the credentials and the service's refusals",
 		},
 		{
 			who: []pattern{"./..."}, except: []pattern{"./cmd/...", "./test/...", "./internal/config/...", "./internal/wiring/...", "./internal/survey/...", "./internal/doctor/...", "./internal/webui"}, never: []pattern{"./internal/config/..."},
