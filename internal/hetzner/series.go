@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/underlay-ccm/underlay/internal/sleep"
 )
 
 // series is a run of changes of one load balancer, which takes one at a time. That it takes the next
@@ -29,7 +31,7 @@ func (s *series) send(ctx context.Context, do func(context.Context) (*hcloud.Act
 	if n := len(s.started); n > 0 && s.started[n-1].action.Status == hcloud.ActionStatusRunning {
 		before = &s.started[n-1]
 		wait, _ := s.waiter.intervals.first(before.action.Command)
-		if err := pause(ctx, time.Until(before.at.Add(wait))); err != nil {
+		if err := sleep.For(ctx, time.Until(before.at.Add(wait))); err != nil {
 			return 0, err
 		}
 	}
@@ -56,20 +58,6 @@ func (s *series) send(ctx context.Context, do func(context.Context) (*hcloud.Act
 	}
 	s.started = append(s.started, started{action: action, at: time.Now()})
 	return len(s.started) - 1, nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
 
 // wait returns what became of each change.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/underlay-ccm/underlay/internal/sleep"
 )
 
 // Watcher keeps a Snapshot up to date while somebody attends. Nodes, Services,
@@ -121,7 +123,7 @@ func (w *Watcher) Run(ctx context.Context) {
 		if !w.look(ctx, due) {
 			p.changed() // what was not seen is due again
 		}
-		if !sleep(ctx, least) {
+		if sleep.For(ctx, least) != nil {
 			return
 		}
 	}
@@ -138,19 +140,7 @@ func (w *Watcher) wait(ctx context.Context, idle time.Duration) bool {
 	case <-timer.C:
 		return true
 	case <-w.poke:
-		return sleep(ctx, settle)
-	}
-}
-
-// sleep reports whether ctx goes on.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
+		return sleep.For(ctx, settle) == nil
 	}
 }
 

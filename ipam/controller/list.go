@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/sleep"
 )
 
 // listTimeout bounds the live list, over all its pages.
@@ -26,7 +27,7 @@ func (d *decider) listUntilDone(ctx context.Context) ([]*corev1.Node, error) {
 			return holders, nil
 		}
 		klog.FromContext(ctx).Error(err, "Existing podCIDRs are not known; trying again")
-		if err := sleep(ctx, again()); err != nil {
+		if err := sleep.For(ctx, again()); err != nil {
 			return nil, err
 		}
 	}

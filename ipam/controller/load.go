@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/sleep"
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
@@ -52,7 +53,7 @@ func (d *decider) load(ctx context.Context) error {
 			pause = damagedRetry
 		}
 		klog.FromContext(ctx).Error(err, "Nothing is handed out until the ledger is known; trying again", "in", pause)
-		if err := sleep(ctx, pause); err != nil {
+		if err := sleep.For(ctx, pause); err != nil {
 			return err
 		}
 	}
@@ -134,7 +135,7 @@ func (d *decider) fence(ctx context.Context, found stored) (first bool, err erro
 	text := d.lostText(found)
 	klog.FromContext(ctx).Info(text)
 	d.tellLedger(reasonLedgerLost, text)
-	return false, sleep(ctx, d.Fence)
+	return false, sleep.For(ctx, d.Fence)
 }
 
 // lostText says what was lost, and what happens now.
@@ -316,16 +317,4 @@ func LiveNode(live *corev1.Node) ipam.LiveNode {
 func backoff() wait.DelayFunc {
 	b := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: lastRetry}
 	return b.DelayFunc()
-}
-
-// sleep waits, unless the context ends first.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
+	"github.com/underlay-ccm/underlay/internal/sleep"
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
@@ -177,7 +178,7 @@ func (d *decider) unwritten(ctx context.Context, cause error) error {
 	}
 	klog.FromContext(ctx).Info("The stored ledger is not known to be written; reading it again", "err", cause, "in", wait)
 	if wait > 0 {
-		if err := sleep(ctx, wait); err != nil {
+		if err := sleep.For(ctx, wait); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/underlay-ccm/underlay/internal/sleep"
 )
 
 const (
@@ -106,16 +108,12 @@ func until(ctx context.Context, what string, there func() (bool, error)) error {
 	}
 }
 
-// wait passes d, or ends with ctx.
+// wait passes d, or ends with ctx and says why that ended.
 func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if sleep.For(ctx, d) != nil {
 		return context.Cause(ctx)
 	}
+	return nil
 }
 
 // code is that of an error that the API answered with.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/underlay-ccm/underlay/internal/sleep"
 )
 
 const (
@@ -51,7 +53,7 @@ func (p *Project) Await(
 	running := began // when it was known to run last
 	for seen.Status == hcloud.ActionStatusRunning {
 		pause := interval(time.Since(began), failures)
-		if err := sleep(ctx, pause); err != nil {
+		if err := sleep.For(ctx, pause); err != nil {
 			return 0, false, fmt.Errorf("waiting for action %s: %w", action.Command, err)
 		}
 		next, at, lasted, err := p.actionNow(ctx, action.ID)
@@ -149,16 +151,4 @@ func (p *Project) Latencies() []time.Duration {
 	p.guard.mu.Lock()
 	defer p.guard.mu.Unlock()
 	return slices.Clone(p.guard.latencies)
-}
-
-// sleep passes d, or ends with ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/underlay-ccm/underlay/internal/sleep"
 )
 
 // addressesMost is how long public addresses may stay after what they came with.
@@ -32,7 +34,7 @@ func (s *sweep) awaitAddresses(ctx context.Context) error {
 		if ctx.Err() != nil || time.Now().After(end) {
 			return &LeftBehind{Run: s.run, Things: left, Err: err}
 		}
-		_ = sleep(ctx, roundMost)
+		_ = sleep.For(ctx, roundMost)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/underlay-ccm/underlay/internal/measure"
+	"github.com/underlay-ccm/underlay/internal/sleep"
 )
 
 const (
@@ -141,11 +142,11 @@ func (p *Project) Sweep(ctx context.Context) (Removed, error) {
 			return s.removed, s.leftBehind(ctx, left, err)
 		}
 		if quiet == 1 {
-			_ = sleep(ctx, p.guard.settling())
+			_ = sleep.For(ctx, p.guard.settling())
 			continue
 		}
 		s.remove(ctx, left)
-		_ = sleep(ctx, pause)
+		_ = sleep.For(ctx, pause)
 		pause = min(2*pause, roundMost)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/underlay-ccm/underlay/internal/robot"
+	"github.com/underlay-ccm/underlay/internal/sleep"
 )
 
 const (
@@ -34,7 +35,7 @@ func (c *Client) Sweep(ctx context.Context, runs ...string) (removed int, err er
 	defer cancel()
 	left, err := c.Leftovers(ctx)
 	for range mostLost {
-		if err == nil || final(err) || pause(ctx, firstWait) != nil {
+		if err == nil || final(err) || sleep.For(ctx, firstWait) != nil {
 			break
 		}
 		left, err = c.Leftovers(ctx)
@@ -76,7 +77,7 @@ func (c *Client) remove(ctx context.Context, id int64) error {
 		default:
 			lost++
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := sleep.For(ctx, wait); err != nil {
 			return fmt.Errorf("removing vSwitch %d, which is still being changed: %w", id, err)
 		}
 	}
@@ -133,15 +134,3 @@ func (e *StrangersError) Error() string {
 
 // Words of a member's status that both documentation and clients know.
 const Ready, Failed = "ready", "failed"
-
-// pause waits, or returns why not.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
-}

@@ -130,8 +130,8 @@ func rules() []rule {
 			reason: "internal/requests orders requests and knows no API: each brings its own budget",
 		},
 		{
-			who: []pattern{"./internal/secret"}, only: []pattern{"std"},
-			reason: "internal/secret hides texts and knows none of them",
+			who: []pattern{"./internal/secret", "./internal/sleep", "./internal/ipnet"}, only: []pattern{"std"},
+			reason: "internal/secret, sleep and ipnet do one small thing each, for whoever needs it",
 		},
 		{
 			who: []pattern{"./internal/leadership/..."}, never: []pattern{"./..."},
@@ -160,7 +160,7 @@ func rules() []rule {
 			reason: "internal/measure judges and shows: prices, what was seen and the time are arguments, so that any cloud can be judged",
 		},
 		{
-			who: []pattern{"./internal/measure/project"}, only: []pattern{"std", "./internal/measure", "./internal/secret", hcloudGo},
+			who: []pattern{"./internal/measure/project"}, only: []pattern{"std", "./internal/measure", "./internal/secret", "./internal/sleep", hcloudGo},
 			reason: "internal/measure/project makes and removes things by its own rules, which are read in one place; it knows no experiment",
 		},
 		{
@@ -168,7 +168,7 @@ func rules() []rule {
 			reason: "internal/measure/inside asks the program in a server, and knows no cloud",
 		},
 		{
-			who: []pattern{"./internal/measure/robot"}, only: []pattern{"std", "./internal/robot"},
+			who: []pattern{"./internal/measure/robot"}, only: []pattern{"std", "./internal/robot", "./internal/sleep"},
 			reason: "internal/measure/robot makes what no controller may make at Robot, and shares nothing with theirs but the credentials and the service's refusals",
 		},
 		{

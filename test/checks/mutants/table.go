@@ -105,7 +105,7 @@ func ipamMutants() []mutant {
 		}),
 		tested("TestAMissingLedgerIsRebuiltAfterTheFence", mutant{
 			name: "no fence", file: "ipam/controller/load.go",
-			old: "return false, sleep(ctx, d.Fence)", new: "return false, nil",
+			old: "return false, sleep.For(ctx, d.Fence)", new: "return false, nil",
 			why: "a request from the lost ledger may still arrive",
 		}),
 		tested("TestAReservationThatAnotherNodeTookIsNotWrittenAgain", mutant{
