@@ -118,11 +118,34 @@ func (f Fault) refusal() *Error {
 	return e
 }
 
-// injected is a fault that waits for its requests.
-type injected struct {
-	Fault
+// Faults are faults of one kind that wait for their requests, in the order in which they came. The
+// simulator of each API has its own kind.
+type Faults[F any] struct{ waiting []*waitingFault[F] }
+
+type waitingFault[F any] struct {
+	fault F
 	left  int
 	match func(*http.Request) bool
+}
+
+// Add lets a fault wait for a number of requests that match: 0 is one, negative is all.
+func (f *Faults[F]) Add(fault F, times int, match func(*http.Request) bool) {
+	f.waiting = append(f.waiting, &waitingFault[F]{fault, cmp.Or(times, 1), match})
+}
+
+// Take returns the fault that a request meets; the zero value: none.
+func (f *Faults[F]) Take(r *http.Request) F {
+	for i, w := range f.waiting {
+		if !w.match(r) {
+			continue
+		}
+		if w.left--; w.left == 0 {
+			f.waiting = slices.Delete(f.waiting, i, i+1)
+		}
+		return w.fault
+	}
+	var none F
+	return none
 }
 
 // Inject lets requests fail from now on. Faults are tried in the order in
@@ -134,7 +157,7 @@ func (s *Simulator) Inject(f Fault) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.faults = append(s.faults, &injected{Fault: f, left: cmp.Or(f.Times, 1), match: match})
+	s.faults.Add(f, f.Times, match)
 	return nil
 }
 
@@ -142,20 +165,7 @@ func (s *Simulator) Inject(f Fault) error {
 func (s *Simulator) ClearFaults() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.faults = nil
-}
-
-func (s *Simulator) takeFault(r *http.Request) Fault {
-	for i, f := range s.faults {
-		if !f.match(r) {
-			continue
-		}
-		if f.left--; f.left == 0 {
-			s.faults = slices.Delete(s.faults, i, i+1)
-		}
-		return f.Fault
-	}
-	return Fault{}
+	s.faults = Faults[Fault]{}
 }
 
 // MatchRequests returns what reports whether a request matches a pattern of

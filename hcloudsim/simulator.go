@@ -18,7 +18,7 @@ type Simulator struct {
 	// stranger is the project behind another token, see Fault.OtherProject.
 	stranger *project
 	budget   budget
-	faults   []*injected
+	faults   Faults[Fault]
 	log      requestLog
 
 	observer observer

@@ -70,7 +70,7 @@ func (s *Simulator) exchange(r *http.Request) (*answer, error) {
 		coupled = s.opts.CloudSubnets()
 	}
 	s.mu.Lock()
-	fault := s.takeFault(r)
+	fault := s.faults.Take(r)
 	s.mu.Unlock()
 	if err := wait(r.Context(), s.opts.Latency+fault.Delay); err != nil {
 		return nil, err

@@ -2,8 +2,6 @@ package robotsim
 
 import (
 	"cmp"
-	"net/http"
-	"slices"
 	"time"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
@@ -53,13 +51,6 @@ func (s *Simulator) spoil(a *answer, f Fault) {
 	s.refuse(a, &Error{Status: status, Code: f.Code, Message: cmp.Or(f.Message, "injected fault")})
 }
 
-// injected is a fault that waits for its requests.
-type injected struct {
-	Fault
-	left  int
-	match func(*http.Request) bool
-}
-
 // Inject lets requests fail from now on. Faults are tried in the order in which
 // they came; each request meets one at most. The error is about Match.
 func (s *Simulator) Inject(f Fault) error {
@@ -69,7 +60,7 @@ func (s *Simulator) Inject(f Fault) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.faults = append(s.faults, &injected{Fault: f, left: cmp.Or(f.Times, 1), match: match})
+	s.faults.Add(f, f.Times, match)
 	return nil
 }
 
@@ -77,18 +68,5 @@ func (s *Simulator) Inject(f Fault) error {
 func (s *Simulator) ClearFaults() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.faults = nil
-}
-
-func (s *Simulator) takeFault(r *http.Request) Fault {
-	for i, f := range s.faults {
-		if !f.match(r) {
-			continue
-		}
-		if f.left--; f.left == 0 {
-			s.faults = slices.Delete(s.faults, i, i+1)
-		}
-		return f.Fault
-	}
-	return Fault{}
+	s.faults = hcloudsim.Faults[Fault]{}
 }

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
 // Simulator is one simulated account. Its methods may be called from any
@@ -20,7 +22,7 @@ type Simulator struct {
 	account     *account
 	quotas      map[string]*quota // by operation
 	logins      map[string]*login // by address
-	faults      []*injected
+	faults      hcloudsim.Faults[Fault]
 	log         []Request
 }
 
