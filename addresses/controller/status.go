@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -15,11 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/cloud-provider/service/helpers"
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // change is what a Service's status is to become.
@@ -146,7 +145,7 @@ func accepted(svc *corev1.Service) bool {
 func (c *Controller) carryOut(ctx context.Context, ch change) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	patch, err := difference(ch.from, ch.to)
+	patch, err := kube.ServicePatch(ch.from, ch.to, true)
 	if err != nil {
 		return fmt.Errorf("encoding the status of Service %s: %w", klog.KObj(ch.from), err)
 	}
@@ -169,23 +168,6 @@ func (c *Controller) carryOut(ctx context.Context, ch change) error {
 		c.recorder.Eventf(ch.from, corev1.EventTypeNormal, reasonAssigned, "The Service has %s", joined(ch.gained))
 	}
 	return nil
-}
-
-// difference is the patch from one state of a Service to another. It holds what differs, so UID and
-// version are taken out of the old state to be in it: the API server refuses it for another Service
-// of the name, and for one that changed.
-func difference(from, to *corev1.Service) ([]byte, error) {
-	old := from.DeepCopy()
-	old.UID, old.ResourceVersion = "", ""
-	before, err := json.Marshal(old)
-	if err != nil {
-		return nil, err
-	}
-	after, err := json.Marshal(to)
-	if err != nil {
-		return nil, err
-	}
-	return strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Service{})
 }
 
 func joined(all []netip.Addr) string {

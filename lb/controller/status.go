@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/cloud-provider/service/helpers"
 	"k8s.io/klog/v2"
 
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/lb"
 )
 
@@ -153,7 +152,7 @@ func (c *Controller) patch(ctx context.Context, svc, updated *corev1.Service) (*
 	if equality.Semantic.DeepEqual(svc, updated) {
 		return svc, nil
 	}
-	changes, err := difference(svc, updated)
+	changes, err := kube.ServicePatch(svc, updated, false)
 	if err != nil {
 		return nil, fmt.Errorf("encoding status of Service %s: %w", klog.KObj(svc), err)
 	}
@@ -164,22 +163,6 @@ func (c *Controller) patch(ctx context.Context, svc, updated *corev1.Service) (*
 	}
 	c.newest.Wrote(patched)
 	return patched, nil
-}
-
-// difference is the patch from one state of a Service to another. A patch holds what differs, so
-// the UID is taken out of the old state to be in it.
-func difference(svc, updated *corev1.Service) ([]byte, error) {
-	old := svc.DeepCopy()
-	old.UID = ""
-	before, err := json.Marshal(old)
-	if err != nil {
-		return nil, err
-	}
-	after, err := json.Marshal(updated)
-	if err != nil {
-		return nil, err
-	}
-	return strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Service{})
 }
 
 // Errors of ports in the status; the API wants such names.
