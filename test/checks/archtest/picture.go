@@ -12,7 +12,8 @@ import (
 
 // Sizes of the picture, in pixels.
 const (
-	boxWidth, boxHeight = 156, 46
+	boxWidth, boxHeight = 130, 46 // a box is wider if its name is
+	letterWidth         = 8.0     // of a bold name, on average and generously
 	gapX, gapY          = 22, 58
 	bendWidth           = 14 // of a row's place through which an arrow passes
 	margin              = 24
@@ -30,7 +31,7 @@ func (p *place) width() float64 {
 	if p.path == "" {
 		return bendWidth
 	}
-	return boxWidth
+	return max(boxWidth, letterWidth*float64(len(p.path))+16)
 }
 
 func (p *place) top() float64 { return margin + legendHeight + float64(p.row)*(boxHeight+gapY) }
@@ -267,7 +268,7 @@ func draw(grid, chains [][]*place, lines map[string]int) string {
 			if p.path == "" {
 				continue
 			}
-			fmt.Fprintf(&out, "  <rect class=\"%s\" x=\"%.0f\" y=\"%.0f\" width=\"%d\" height=\"%d\" rx=\"5\"/>\n", kindOf(p.path).class, p.x-boxWidth/2, p.top(), boxWidth, boxHeight)
+			fmt.Fprintf(&out, "  <rect class=\"%s\" x=\"%.0f\" y=\"%.0f\" width=\"%.0f\" height=\"%d\" rx=\"5\"/>\n", kindOf(p.path).class, p.x-p.width()/2, p.top(), p.width(), boxHeight)
 			fmt.Fprintf(&out, "  <text class=\"n\" text-anchor=\"middle\" x=\"%.0f\" y=\"%.0f\">%s</text>\n", p.x, p.top()+20, p.path)
 			fmt.Fprintf(&out, "  <text class=\"l\" text-anchor=\"middle\" x=\"%.0f\" y=\"%.0f\">%s</text>\n", p.x, p.top()+36, thousand(lines[p.path]))
 		}
