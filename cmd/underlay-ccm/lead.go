@@ -52,16 +52,20 @@ func (m *manager) hold(ctx context.Context, c *appconfig.CompletedConfig) {
 	klog.FromContext(ctx).Error(err, "The lease will not be given back at the end; it will expire")
 }
 
-// stepDown lets the next leader begin at once.
+// stepDown ends what is held, whether there is a lease or not, and lets the next leader begin at
+// once if there is one. On a replica that doesn't lead nothing is held.
 func (m *manager) stepDown() {
-	lease := m.lease.Load()
-	if lease == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), stepDownTimeout)
 	defer cancel()
-	if err := m.gate.Close(ctx, lastWords); err != nil {
-		klog.FromContext(ctx).Error(err, "The lease is not given back; it will expire")
+	closed, lease := m.gate.Close(ctx, lastWords), m.lease.Load()
+	switch {
+	case closed != nil && lease != nil:
+		klog.FromContext(ctx).Error(closed, "The lease is not given back; it will expire")
+		return
+	case closed != nil:
+		klog.FromContext(ctx).Error(closed, "The process ends, and a change may be half done")
+		return
+	case lease == nil:
 		return
 	}
 	if err := lease.Release(ctx); err != nil {

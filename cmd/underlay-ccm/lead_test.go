@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"slices"
 	"testing"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/leadership"
 	"github.com/underlay-ccm/underlay/internal/wiring"
 	"github.com/underlay-ccm/underlay/ipam"
 )
@@ -175,4 +178,37 @@ func TestANetworkIsFoundAgainWithoutRoutes(t *testing.T) {
 		}
 		stop()
 	})
+}
+
+// transport is a way to the cloud.
+type transport func(*http.Request) *http.Response
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }
+
+// A process without a lease to give back, as there is no election or it was not seen, waits all the
+// same for what must not be left half done.
+func TestASwapIsEndedWithoutALease(t *testing.T) {
+	for name, swap := range map[string]time.Duration{"a swap": 2 * time.Second, "nothing held": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var m manager
+				if swap > 0 {
+					ctx, release := leadership.Hold(t.Context())
+					way := m.gate.Wrap(transport(func(*http.Request) *http.Response { return httptest.NewRecorder().Result() }))
+					request := httptest.NewRequestWithContext(ctx, http.MethodDelete, "http://cloud.test/v1", nil)
+					answer, err := way.RoundTrip(request)
+					if err != nil {
+						t.Fatal(err)
+					}
+					_ = answer.Body.Close()
+					time.AfterFunc(swap, release)
+				}
+				began := time.Now()
+				m.stepDown()
+				if took := time.Since(began); took != swap {
+					t.Errorf("the process ended after %s, want %s", took, swap)
+				}
+			})
+		})
+	}
 }

@@ -46,7 +46,7 @@ func (m *manager) lookAsLeader(ctx context.Context) {
 	case network := <-seen:
 		m.useAsLeader(ctx, network)
 	case <-time.After(lookTimeout):
-		klog.FromContext(ctx).Info("The cloud doesn't answer; leading with what was seen of the network at the start", "network", m.config.Network)
+		klog.FromContext(ctx).Info("The cloud doesn't answer; leading with what was seen of the network at the start; podCIDRs keep clear of the subnets of that moment until the next leader or restart", "network", m.config.Network)
 	case <-ctx.Done():
 	}
 }

@@ -29,16 +29,17 @@ type project struct {
 	listErr error
 	getErr  error
 	asked   []string
+	listed  time.Time // when a list was asked for last
 }
 
 func (p *project) List(_ context.Context, since time.Time) ([]cloud.Server, error) {
 	if p.listErr != nil {
 		return nil, p.listErr
 	}
-	if since.IsZero() && p.cached != nil {
+	if p.cached != nil && (since.IsZero() || since.Before(p.listed)) {
 		return p.cached, nil
 	}
-	p.asked = append(p.asked, "list")
+	p.asked, p.listed = append(p.asked, "list"), time.Now()
 	p.cached = p.servers
 	return p.servers, nil
 }

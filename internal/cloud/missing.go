@@ -70,7 +70,8 @@ func (m *missing) over(uid types.UID) {
 }
 
 // noteMissing tells once, while it lasts, that a Ready Node has no server. A new
-// list has to show that, and to be of the cluster's own project.
+// list has to show that, and to be of the cluster's own project. The one that find has
+// just asked for will do: with the wrong token all Nodes come here, round for round.
 func (i *Instances) noteMissing(ctx context.Context, node *corev1.Node) error {
 	id, err := kube.ParseProviderID(node.Spec.ProviderID)
 	if err != nil {
@@ -87,7 +88,7 @@ func (i *Instances) noteMissing(ctx context.Context, node *corev1.Node) error {
 	if err != nil {
 		return fmt.Errorf("listing Nodes: %w", err)
 	}
-	servers, err := i.Servers.List(ctx, time.Now())
+	servers, err := i.Servers.List(ctx, time.Now().Add(-freshEnough))
 	if err != nil {
 		return err
 	}

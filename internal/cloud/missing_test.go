@@ -77,6 +77,9 @@ func TestMissingServerIsDoubted(t *testing.T) {
 				if said := looks(t, instances(p, n, other), n, 5); len(said) != 0 {
 					t.Errorf("said %q", said)
 				}
+				if len(p.asked) > 5 {
+					t.Errorf("%d lists for 5 looks", len(p.asked))
+				}
 			})
 		})
 	}
