@@ -137,7 +137,7 @@ func New(cfg Config) (*Controller, error) {
 	if c.workers <= 0 {
 		c.workers = defaultWorkers
 	}
-	c.converger = converger{backend: cfg.Backend, done: m.done, refusals: newRefusals(), unhealthy: newSince[lb.Target](), doubt: cfg.Doubt}
+	c.converger = converger{backend: cfg.Backend, done: m.done, refusals: newRefusals(), unhealthy: newSince[lb.Target](), doubt: c.unlessProved(cfg.Doubt)}
 	c.reachable, c.refreshRanges = cfg.Reachable, cfg.RefreshRanges
 	if c.network = cfg.Network; c.network == nil {
 		c.network = func() int64 { return cfg.Defaults.Network }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/underlay-ccm/underlay/lb"
@@ -15,7 +16,8 @@ import (
 // proved by a load balancer whose labels name a Service, and by a creation that names servers, as
 // UIDs and servers' IDs are nobody else's: what works as it should costs no request for this. Where
 // there is no such proof, [Config.Doubt] is asked after the look that found nothing, since the token
-// may just have been changed. It is asked before
+// may just have been changed. If it doubts, any other Service's load balancer is the proof: all of
+// the cluster's cloud servers may really be gone, while others go on. It is asked before
 //
 //	a Service that shows addresses is taken to have no load balancer
 //	a load balancer is created without servers, or a certificate before its load balancer
@@ -34,6 +36,31 @@ func (c converger) doubted(ctx context.Context) error {
 		return fmt.Errorf("what the cloud lacks is not taken for gone: %w", err)
 	}
 	return nil
+}
+
+// unlessProved returns what asks doubt, and then looks for a load balancer of any Service.
+func (c *Controller) unlessProved(doubt func(context.Context) error) func(context.Context) error {
+	if doubt == nil {
+		return nil
+	}
+	return func(ctx context.Context) error {
+		err := doubt(ctx)
+		if err == nil || c.proved(ctx) {
+			return nil
+		}
+		return err
+	}
+}
+
+// proved reports whether the cloud has a load balancer that carries the UID of a Service.
+func (c *Controller) proved(ctx context.Context) bool {
+	states, err := c.backend.List(ctx, c.defaults.Cluster)
+	if err != nil {
+		return false // there is an error already
+	}
+	all, err := c.services.List(labels.Everything())
+	carries := func(svc *corev1.Service) bool { return len(carriedBy(c.owner(svc), states)) > 0 }
+	return err == nil && slices.ContainsFunc(all, carries)
 }
 
 // doubt takes in that what was seen may be another project.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -14,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/runtime"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
@@ -210,14 +210,15 @@ func (o *openings) patch(ctx context.Context, node *corev1.Node, key, want strin
 	return nil
 }
 
-// closeOrphans removes the annotations for Services that have no load balancer of ours, unless that
-// is doubted.
-func (o *openings) closeOrphans(ctx context.Context, ours map[types.UID]bool, doubted func(context.Context) error) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+// orphans are the annotations for Services that are not ours, by Nodes.
+func (o *openings) orphans(find func() (ours map[types.UID]bool, err error)) (map[*corev1.Node][]string, error) {
 	nodes, err := o.nodes.List(labels.Everything())
 	if err != nil {
-		return fmt.Errorf("listing nodes: %w", err)
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	ours, err := find()
+	if err != nil {
+		return nil, err
 	}
 	orphans := make(map[*corev1.Node][]string)
 	for _, cached := range nodes {
@@ -228,10 +229,25 @@ func (o *openings) closeOrphans(ctx context.Context, ours map[types.UID]bool, do
 			}
 		}
 	}
-	if len(orphans) == 0 {
-		return nil
+	return orphans, nil
+}
+
+// closeOrphans removes the annotations for Services that have no load balancer of ours, unless that
+// is doubted. Doubt may wait for the cloud, and nobody else has to wait for that: Services come and
+// go meanwhile, so the orphans are found again.
+func (o *openings) closeOrphans(ctx context.Context, ours func() (map[types.UID]bool, error), doubted func(context.Context) error) error {
+	o.mu.Lock()
+	orphans, err := o.orphans(ours)
+	o.mu.Unlock()
+	if err != nil || len(orphans) == 0 {
+		return err
 	}
 	if err := doubted(ctx); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if orphans, err = o.orphans(ours); err != nil {
 		return err
 	}
 	var errs []error
@@ -274,27 +290,30 @@ func (c *Controller) reopenNext(ctx context.Context) bool {
 // States are what the cloud had after these Services were listed: whoever has one there keeps it,
 // even if its Service is not for us to serve any more or the cache does not know it yet.
 func (c *Controller) closeOrphans(ctx context.Context, involved []*corev1.Service, states []lb.State) {
-	ours := make(map[types.UID]bool, len(involved))
+	seen := make(map[types.UID]bool, len(involved))
 	for _, svc := range involved {
-		ours[svc.UID] = true
+		seen[svc.UID] = true
 	}
 	for _, s := range states {
 		for _, uid := range s.Services() {
 			if !s.Shared() { // its targets are nodes
-				ours[types.UID(uid)] = true
+				seen[types.UID(uid)] = true
 			}
 		}
 	}
-	// Services may have come since; those are not meant.
-	all, err := c.services.List(labels.Everything())
-	if err != nil {
-		runtime.HandleError(err) // a cache in memory does not fail
-		return
-	}
-	for _, svc := range all {
-		if svc = c.newest.Of(svc); c.groupOf(svc) == "" && (c.wants(svc) || c.needsCleanup(svc)) {
-			ours[svc.UID] = true
+	ours := func() (map[types.UID]bool, error) {
+		// Services may have come since; those are not meant.
+		all, err := c.services.List(labels.Everything())
+		if err != nil {
+			return nil, fmt.Errorf("listing Services: %w", err)
 		}
+		ours := maps.Clone(seen)
+		for _, svc := range all {
+			if svc = c.newest.Of(svc); c.groupOf(svc) == "" && (c.wants(svc) || c.needsCleanup(svc)) {
+				ours[svc.UID] = true
+			}
+		}
+		return ours, nil
 	}
 	if err := c.openings.closeOrphans(ctx, ours, c.doubted); err != nil {
 		klog.FromContext(ctx).Error(err, "Closing pods to load balancers that are gone failed, will retry")
