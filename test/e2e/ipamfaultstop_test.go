@@ -64,8 +64,8 @@ func TestStoppedLeaderWakesUp(t *testing.T) {
 			awaitPodCIDRs(t, c, batch/2, time.Minute)
 			// The other is in the middle too: ranges that the first was about to
 			// write are other Nodes' by now, and its Nodes still have none.
+			expectInTheMiddle(t, c) // before: what the first held back meanwhile goes out at once
 			signal(t, first, syscall.SIGCONT)
-			expectInTheMiddle(t, c)
 			if election {
 				awaitEnd(t, first)
 			}
