@@ -98,55 +98,66 @@ func watches(self, holder string, nodes []string) bool {
 // not hear. Where there is one watcher, it decides.
 //
 // Watchers that are gone themselves agree with nobody: of a rack that fails, those that watch each
-// other would stay. So left are the ports beside those that most of the watchers call silent that can
-// be counted on: that report, and whose kube-proxy and agent no watcher of theirs calls silent. This
-// trusts one alone where the others can't be counted on, and is safe as far as two things hold.
+// other would stay. So left are the ports that one watcher calls silent, where no other one can be
+// counted on, because kube-proxy or the agent of each is called silent too: by somebody else than
+// that one. For it may be that it alone hears nobody, as where packet filters of the others don't
+// list it yet while it lets them in. Then all that it watches are silent by its word, nobody calls it
+// silent, and it must not do away with those who know better. The price is that the last one of three
+// or four nodes is not believed: nobody is there who says the same, and the others keep what they
+// hold until Kubernetes calls them NotReady.
 //
-//   - One that is cut off from the nodes but not from the API server is called silent by its own
-//     watchers as soon as it calls others so. It can't be counted on then, and left is empty for it.
-//     It may only be some checks earlier than they, so whoever acts on left has to wait that long.
+// Those that have no agent say nothing for the port either, but a watcher that has none beside it
+// that reports is not believed: nothing would tell it from one that hears nobody.
+//
+// This trusts one alone, and is safe as far as two things hold.
+//
+//   - Some that are cut off from the nodes but not from the API server are called silent by their own
+//     watchers as soon as they call others so. They can't be counted on then, and left is empty for
+//     them. They may only be some checks earlier, so whoever acts on left has to wait that long.
 //   - One that is cut off from the API server says nothing new, and moves nothing: holders change by
 //     a write of the ledger that the API server must accept. Which of two halves hears the other no
-//     more does not matter, where each calls the other's nodes silent: nobody can be counted on.
+//     more does not matter, where each calls the other's nodes silent: hardly any can be counted on.
 func Silent(reports map[string]Report, nodes []string) (agreed, left []Endpoint) {
 	votes := make(map[Endpoint][]string)
-	doubted := make(map[string]bool)
+	doubters := make(map[string][]string) // of nodes
 	for watcher, r := range reports {
 		// Each has one vote, however often it says so.
 		said := slices.SortedFunc(slices.Values(r.Silent), Endpoint.compare)
 		for _, e := range slices.Compact(said) {
-			if watches(watcher, e.Node, nodes) {
-				votes[e] = append(votes[e], watcher)
-				doubted[e.Node] = doubted[e.Node] || e.Port == ProxyPort || e.Port == AgentPort
+			if !watches(watcher, e.Node, nodes) {
+				continue
+			}
+			votes[e] = append(votes[e], watcher)
+			if e.Port == ProxyPort || e.Port == AgentPort {
+				doubters[e.Node] = append(doubters[e.Node], watcher)
 			}
 		}
 	}
-	counts := func(watcher string) bool {
-		_, reports := reports[watcher]
-		return reports && !doubted[watcher]
-	}
 	for e, voters := range votes {
 		all := Watchers(e.Node, nodes)
-		switch {
-		case 2*len(voters) > len(all):
+		if 2*len(voters) > len(all) {
 			agreed = append(agreed, e)
-		case 2*counted(voters, counts) > counted(all, counts):
+			continue
+		}
+		// There are three watchers at most, so one alone says so.
+		another := func(doubter string) bool { return doubter != voters[0] }
+		var reporting, counted []string
+		for _, w := range all {
+			if _, says := reports[w]; !says {
+				continue
+			}
+			reporting = append(reporting, w)
+			if !slices.ContainsFunc(doubters[w], another) {
+				counted = append(counted, w)
+			}
+		}
+		if len(reporting) > 1 && slices.Equal(counted, voters) {
 			left = append(left, e)
 		}
 	}
 	slices.SortFunc(agreed, Endpoint.compare)
 	slices.SortFunc(left, Endpoint.compare)
 	return agreed, left
-}
-
-// counted is how many of the nodes count.
-func counted(nodes []string, counts func(string) bool) (n int) {
-	for _, node := range nodes {
-		if counts(node) {
-			n++
-		}
-	}
-	return n
 }
 
 func watchWeight(holder, watcher string) uint64 {

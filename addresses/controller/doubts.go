@@ -17,7 +17,8 @@ type doubt struct {
 // since is what was said, and until when it counts.
 type since struct {
 	reason addresses.ProblemReason
-	until  time.Time
+	// until is zero for a silence that was not believed yet.
+	until time.Time
 	// from is when a silence that lasts is believed; zero: it does not last.
 	from time.Time
 	now  bool // it is believed, and lasts
@@ -42,14 +43,15 @@ const (
 func (d doubts) learn(f fleet) {
 	lasting := f.silences()
 	for one, said := range d {
-		if _, lasts := lasting[one]; !lasts {
-			if said.from.After(f.now) {
-				said.until = f.now // it was never believed
-			}
+		_, lasts := lasting[one]
+		if !lasts {
 			said.from, said.now = time.Time{}, false
 		}
+		if !f.now.Before(said.until) {
+			said.until = time.Time{}
+		}
 		d[one] = said
-		if _, there := f.member(one.node); !there || !f.now.Before(said.until) {
+		if _, there := f.member(one.node); !there || !lasts && said.until.IsZero() {
 			delete(d, one)
 		}
 	}
@@ -58,7 +60,9 @@ func (d doubts) learn(f fleet) {
 		if from := f.now.Add(after); said.from.IsZero() || said.from.After(from) {
 			said.from = from
 		}
-		said.until, said.now = f.now.Add(silentFor), !f.now.Before(said.from)
+		if said.now = !f.now.Before(said.from); said.now {
+			said.until = f.now.Add(silentFor)
+		}
 		d[one] = said
 	}
 	for _, m := range f.members {
@@ -96,10 +100,9 @@ func (d doubts) unrouted(node string, address netip.Addr) bool {
 // silent reports whether a port of a node does not answer.
 func (d doubts) silent(node string, port int) bool { return d[doubt{node: node, port: port}].now }
 
-// wasSilent reports whether it did not answer a while ago.
+// wasSilent reports whether it did not answer a while ago. What is not believed yet is no silence.
 func (d doubts) wasSilent(node string, port int) bool {
-	_, was := d[doubt{node: node, port: port}]
-	return was
+	return !d[doubt{node: node, port: port}].until.IsZero()
 }
 
 // refused reports whether a node should be spared an address. That no router hears it is no reason
