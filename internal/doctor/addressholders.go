@@ -56,7 +56,7 @@ func holderChecks() []check {
 		},
 		{
 			name:       "address-silent",
-			looks:      "whether most of the nodes that watch a holder get no good answer from its kube-proxy or its agent, and its addresses stay there",
+			looks:      "whether a holder's kube-proxy or agent gives no good answer, by what the nodes that watch it say, and its addresses stay there",
 			severities: []Severity{Error},
 			remedy:     "see that kube-proxy and the agent run on that node, that its ports 10256 and 10267 can be reached from other nodes, and that other nodes could hold the address: underlayctl addresses -o wide",
 			concerns:   (*cluster).addresses,
@@ -206,7 +206,7 @@ func addressSilent(x *cluster) []Finding {
 		}
 		found = append(found, Finding{
 			Object: addressObject(row.Address),
-			What:   fmt.Sprintf("%s holds it, and most of the nodes that watch it have got no good answer from its port %d for a minute", row.Holder, ports[0]),
+			What:   fmt.Sprintf("%s holds it, and by what the nodes that watch it say its port %d has given no good answer for a minute", row.Holder, ports[0]),
 		})
 	}
 	return found
@@ -261,7 +261,7 @@ func addressNode(x *cluster) []Finding {
 		case unfit != "":
 			return "it holds no addresses: " + unfit, "see that kube-proxy runs there and is healthy: kubectl -n kube-system logs -l k8s-app=kube-proxy"
 		case len(silent) > 0:
-			return fmt.Sprintf("it is given no addresses: most of the nodes that watch it have got no good answer from its port %d for a minute", silent[0]),
+			return fmt.Sprintf("it is given no addresses: by what the nodes that watch it say, its port %d has given no good answer for a minute", silent[0]),
 				"let the nodes reach each other at TCP ports 10256 (kube-proxy) and 10267 (the agent), and see that both run there"
 		}
 		return "", ""

@@ -275,7 +275,7 @@ func TestLasting(t *testing.T) {
 		t.Errorf("one of two began to say so just now, and %v lasts", got)
 	}
 	v, err := survey.AddressesOf(s)
-	if err != nil || !slices.Contains(v.Addresses[0].Notes, "node-1 is silent at :10267, say most of those that watch it") {
+	if err != nil || !slices.Contains(v.Addresses[0].Notes, "node-1 is silent at :10267, by what its watchers say") {
 		t.Errorf("%+v, %v", v.Addresses, err)
 	}
 }

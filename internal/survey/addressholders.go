@@ -37,7 +37,7 @@ func (s *Snapshot) addressRow(a Addressing, e addresses.Entry) AddressRow {
 			row.Notes = append(row.Notes, "Node "+node+" doesn't exist")
 		}
 		if ports := a.SilentOf(node, row.Ports()); len(ports) > 0 {
-			row.Notes = append(row.Notes, fmt.Sprintf("%s is silent at %s, say most of those that watch it", node, portsText(ports)))
+			row.Notes = append(row.Notes, fmt.Sprintf("%s is silent at %s, by what its watchers say", node, portsText(ports)))
 		}
 	}
 	return row
@@ -174,7 +174,7 @@ func (s *Snapshot) whyNoAddress(a Addressing, n *corev1.Node) (why []string) {
 	}
 	for _, silent := range a.Silent {
 		if silent.Node == n.Name {
-			why = append(why, fmt.Sprintf("silent at :%d, say most of those that watch it", silent.Port))
+			why = append(why, fmt.Sprintf("silent at :%d, by what its watchers say", silent.Port))
 		}
 	}
 	return why

@@ -40,8 +40,8 @@ type Addressing struct {
 	// read; a Node that is in neither has said nothing.
 	Reports    map[string]addresses.Report
 	Unreadable map[string]error
-	// Silent are the ports of nodes that most of their watchers call silent, or most of those that
-	// can be counted on.
+	// Silent are the ports of nodes that count as silent by what their watchers say: most of them, or
+	// one where the others can't be counted on.
 	Silent  []addresses.Endpoint
 	ready   []string
 	since   map[string]time.Time    // when each report became as it is, where that is known
