@@ -22,6 +22,8 @@ type since struct {
 	// from is when a silence that lasts is believed; zero: it does not last.
 	from time.Time
 	now  bool // it is believed, and lasts
+	// first is when a provider refused it, if it did.
+	first time.Time
 }
 
 // doubts remember what was said against nodes for some time. A node that refuses an address loses
@@ -32,6 +34,13 @@ type doubts map[doubt]since
 const (
 	silentFor  = time.Minute
 	refusedFor = 5 * time.Minute
+	// refusedLongest is when a node is tried again that a provider refused, though it goes on to
+	// refuse others.
+	refusedLongest = time.Hour
+	// disputedFor is how long others may take to say that those who call a node silent are silent
+	// themselves, where some of its watchers can't be counted on: see [addresses.Silent]. They check
+	// as often, so they know it 300 ms later at most, and then have to say it.
+	disputedFor = 500 * time.Millisecond
 	// believed is of how many nodes it must be said that a stranger answers for an address, or that
 	// a provider refuses it, until it stays where it is: it would be the same everywhere.
 	believed = 3
@@ -79,12 +88,23 @@ func (d doubts) learn(f fleet) {
 	}
 }
 
-// hear takes in what providers made of leading addresses to nodes.
+// hear takes in what providers made of leading addresses to nodes. Only the one that holds an address
+// is tried, again and again. While that is refused, what is known of the others is not forgotten: else
+// the address would go around among them for ever.
 func (d doubts) hear(outcomes map[outcome]bool, now time.Time) {
 	for o, refused := range outcomes {
 		one := doubt{node: o.node, address: o.address}
 		if refused {
-			d[one] = since{reason: notRouted, until: now.Add(refusedFor)}
+			d[one] = since{reason: notRouted, first: now}
+			for other, said := range d {
+				if other.address == o.address && said.reason == notRouted {
+					said.until = said.first.Add(refusedLongest)
+					if soon := now.Add(refusedFor); soon.Before(said.until) {
+						said.until = soon
+					}
+					d[other] = said
+				}
+			}
 		} else if d[one].reason == notRouted {
 			delete(d, one)
 		}

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -133,19 +134,65 @@ func TestATokenThatMayNotWriteMovesNothing(t *testing.T) {
 	}
 }
 
-// However many nodes a provider refuses, an address does not wander through all of them.
+// However many nodes a provider refuses, an address does not wander through all of them; but what it
+// refused is tried again now and then. Meanwhile addresses of others are evened out.
 func TestRefusedEverywhereDoesNotWander(t *testing.T) {
+	for _, nodes := range []int{2, 3, 4, 26} {
+		t.Run(fmt.Sprint(nodes, " nodes"), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				p := &provider{leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{}}
+				for _, name := range strings.Split("abcdefghijklmnopqrstuvwxyz", "")[:nodes] {
+					w.node(name)
+					p.fails[underlay(name)] = aboutNode
+				}
+				w.lead(p)
+				w.service("one")
+				moves := func() int { return len(w.events.of("one Normal " + reasonMoved)) }
+				w.after(time.Hour - time.Minute)
+				first := moves()
+				if first >= believed {
+					t.Errorf("%d moves within an hour", first)
+				}
+				w.after(2 * time.Hour)
+				if more := moves() - first; more == 0 || more > 2*believed {
+					t.Errorf("%d moves within the next two hours", more)
+				}
+				p.set(func() { clear(p.fails) })
+				w.after(2 * time.Minute)
+				w.moved(p, "")
+			})
+		})
+	}
+}
+
+// That a provider refuses one address everywhere does not keep nodes from evening out the others.
+func TestARefusedAddressDoesNotKeepOthersFromBalance(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := &provider{leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{}}
-		for _, name := range strings.Split("abcdefghijklmnopqrstuvwxyz", "") {
-			w.node(name)
+		for _, name := range []string{"a", "b", "c"} {
 			p.fails[underlay(name)] = aboutNode
 		}
-		w.lead(p)
-		w.service("one")
-		w.after(4 * time.Minute)
-		if moves := w.events.of("one Normal " + reasonMoved); len(moves) > believed {
-			t.Errorf("%d moves: %q", len(moves), moves)
+		w.node("a")
+		w.node("b")
+		w.start(func(c *Config) {
+			c.Pools = []Pool{poolNamed("failover", "192.0.2.1"), poolNamed("segment", "192.0.2.2-192.0.2.9")}
+			c.Pools[0].Mover = "failover"
+			c.Routers = map[string]Routing{"failover": {Router: p, Scarce: true}}
+		})
+		for i := range 9 {
+			w.service(fmt.Sprint("service", i))
+		}
+		w.after(10 * time.Minute)
+		w.node("c")
+		w.after(time.Hour)
+		held := 0
+		for _, e := range w.api.ledger().Entries() {
+			if e.Holder == "c" {
+				held++
+			}
+		}
+		if held < 2 {
+			t.Errorf("a node that came an hour ago holds %d of 9 addresses", held)
 		}
 	})
 }
