@@ -21,6 +21,8 @@ func TestWitness(t *testing.T) {
 	refuses := func(why addresses.ProblemReason) addresses.Report {
 		return addresses.Report{Refused: []addresses.Problem{{Address: one, Reason: why}}}
 	}
+	young := holds(1)
+	young.Held[0].Young = true
 	both := holds(1)
 	both.Refused = refuses(addresses.InUse).Refused
 	says := func(node string, r addresses.Report) step {
@@ -52,6 +54,8 @@ func TestWitness(t *testing.T) {
 	}{
 		"nobody has said so":                 {nil, false},
 		"its holder says so":                 {[]step{says("a", holds(1))}, true},
+		"it may be given back in a moment":   {[]step{says("a", young)}, false},
+		"it was held, and is young again":    {[]step{says("a", holds(1)), says("a", young)}, true},
 		"another node says so":               {[]step{says("b", holds(1))}, false},
 		"its holder says so of another time": {[]step{says("a", holds(7))}, false},
 		"it moves":                           {[]step{says("a", holds(1)), on("b")}, true},

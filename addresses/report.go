@@ -31,6 +31,9 @@ type Report struct {
 type Hold struct {
 	Address netip.Addr `json:"address"`
 	Epoch   uint64     `json:"epoch,omitempty"`
+	// Young: it was taken a moment ago, nobody of the cluster had it before, and it is given back to a
+	// stranger that answers late.
+	Young bool `json:"young,omitempty"`
 }
 
 // Problem is an address that a node does not hold.

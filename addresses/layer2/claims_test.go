@@ -350,6 +350,7 @@ func TestReport(t *testing.T) {
 	held, problems := Report([]State{
 		{Address: address4, Epoch: 3, Phase: Holding},
 		{Address: address4.Next(), Epoch: 4, Phase: Holding, By: stranger, Link: "up0"},
+		{Address: address4, Epoch: 5, Phase: Holding, Young: true},
 		{Address: address4, Phase: Refused, By: stranger, Link: "up0"},
 		{Address: address4, Phase: Yielded, By: friend, Friend: true, Link: "up0"},
 		{Address: address4, Phase: OffSegment},
@@ -357,7 +358,7 @@ func TestReport(t *testing.T) {
 		{Address: address4, Phase: Probing, Link: "up0", Trouble: "no such device"},
 		{Address: address4, Phase: Leaving, Link: "up0"},
 	})
-	if got, want := fmt.Sprint(held), "[{192.0.2.10 3} {192.0.2.11 4}]"; got != want {
+	if got, want := fmt.Sprint(held), "[{192.0.2.10 3 false} {192.0.2.11 4 false} {192.0.2.10 5 true}]"; got != want {
 		t.Errorf("held %s, want %s", got, want)
 	}
 	var reasons []string

@@ -23,6 +23,7 @@ func (p *protocol) begin(now time.Time, h *holding) {
 	h.Resumed = false
 	if resumed && !p.doubt {
 		p.take(now, h)
+		h.youngUntil = time.Time{} // this machine had it, whether or not the ledger says so yet
 		h.checkAt = now
 		return
 	}
@@ -134,6 +135,9 @@ func (p *protocol) tick(now time.Time) {
 			p.check(now, h)
 		}
 		p.announceIfDue(now, h)
+		if !h.youngUntil.IsZero() && !h.youngUntil.After(now) {
+			h.youngUntil, p.changed = time.Time{}, true
+		}
 	}
 }
 

@@ -279,7 +279,7 @@ func (p *protocol) needed() map[wireKey][]*holding {
 // next is when tick has something to do; zero: never, unless something happens.
 func (p *protocol) next() (next time.Time) {
 	for _, h := range p.holdings {
-		for _, at := range []time.Time{h.stepAt, h.announceAt, h.checkAt} {
+		for _, at := range []time.Time{h.stepAt, h.announceAt, h.checkAt, h.youngUntil} {
 			if !at.IsZero() && (next.IsZero() || at.Before(next)) {
 				next = at
 			}
@@ -297,6 +297,7 @@ func (p *protocol) states() (states []State) {
 		}
 		s := State{
 			Address: address, Epoch: h.Epoch, Phase: h.phase, By: h.by, Friend: h.byFriend,
+			Young:   h.phase == Holding && !h.youngUntil.IsZero(),
 			Answers: h.answers, Announcements: h.announcements, Probes: h.probes,
 		}
 		if h.linked {

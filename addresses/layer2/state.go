@@ -75,6 +75,8 @@ type State struct {
 	By MAC
 	// Friend: By is a machine of the cluster.
 	Friend bool
+	// Young: in Holding, it is given back to a stranger that shows up.
+	Young bool
 	// Trouble says why nothing can be heard or said on the link; empty: all is well.
 	Trouble string
 	// What was sent for it since it was first wanted.
@@ -100,7 +102,7 @@ func Report(states []State) (held []addresses.Hold, problems []addresses.Problem
 				})
 			}
 		case Holding:
-			held = append(held, addresses.Hold{Address: s.Address, Epoch: s.Epoch})
+			held = append(held, addresses.Hold{Address: s.Address, Epoch: s.Epoch, Young: s.Young})
 		case OffSegment:
 			problems = append(problems, addresses.Problem{
 				Address: s.Address, Reason: addresses.OffSegment,

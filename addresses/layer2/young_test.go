@@ -1,0 +1,65 @@
+package layer2
+
+import (
+	"testing"
+	"time"
+
+	"github.com/underlay-ccm/underlay/addresses"
+)
+
+// A stranger that always answers too late makes an address be given back and taken again. The ledger
+// is not written each time; and once the stranger is gone it hears that the address is held.
+func TestALateStrangerDoesNotKeepTheLedgerBusy(t *testing.T) {
+	l, err := addresses.ParseLedger([]byte(`{"version":1,"addresses":[{"address":"192.0.2.10",` +
+		`"services":[{"uid":"u","namespace":"n","name":"s"}],"node":"a","epoch":7}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newScript(t)
+	s.hold(7, unheld)
+	writes, refusals := 0, 0
+	witness := func() {
+		held, problems := Report(s.p.states())
+		l = l.Witness(map[string]addresses.Report{"a": {Held: held, Refused: problems}})
+		if e, _ := l.Entry(address4); e.Held != s.desired.Hold[0].Held {
+			writes++
+			s.set(func(d *Desired) { d.Hold[0].Held = e.Held })
+		}
+	}
+	late := func() {
+		s.pass(time.Second)
+		s.hear(claim(stranger, 0))
+	}
+	for s.now.Sub(start) < 10*time.Minute {
+		s.pass(100 * time.Millisecond)
+		witness()
+		if s.p.states()[0].Phase == Holding {
+			late()
+			refusals++
+			witness()
+		}
+	}
+	if writes > 0 || refusals < 10 {
+		t.Errorf("the ledger was written %d times while the address was given back %d times", writes, refusals)
+	}
+	s.pass(time.Minute) // nobody answers any more
+	s.phase(Holding, MAC{})
+	if witness(); writes != 1 {
+		t.Errorf("the ledger was written %d times after the stranger was gone", writes)
+	}
+}
+
+// That an address is not young any more is told.
+func TestYoungEnds(t *testing.T) {
+	s := newScript(t)
+	s.hold(7, unheld)
+	s.pass(5 * time.Second)
+	s.p.changed = false
+	if !s.p.states()[0].Young {
+		t.Errorf("%+v: want it young", s.p.states())
+	}
+	s.pass(time.Second)
+	if s.p.states()[0].Young || !s.p.changed {
+		t.Errorf("%+v, told: %t", s.p.states(), s.p.changed)
+	}
+}
