@@ -218,6 +218,8 @@ func (a *Agent) pass(ctx context.Context) {
 	if len(nodes) == 0 {
 		onlyResumed(all)
 	}
+	passing := Passing(known.Ledger, routed(a.Movers), nodes)
+	onlyPassing(all, a.Movers, passing)
 	report := addresses.Report{Refused: problems}
 	var holding []netip.Addr
 	for i, m := range a.Movers {
@@ -239,7 +241,7 @@ func (a *Agent) pass(ctx context.Context) {
 		holding = append(holding, h.Address)
 	}
 	a.holding = holding
-	a.Held.Put(slices.Concat(holding, Passing(known.Ledger, a.Self, routed(a.Movers), nodes)))
+	a.Held.Put(slices.Concat(holding, passing))
 	if known.Node != nil {
 		a.Own.Put(kube.InternalIPs(known.Node))
 	}

@@ -61,6 +61,16 @@ func TestWhatAProviderLeadsHereIsTold(t *testing.T) {
 			if r := m.report(); len(r.Held) != 1 || len(r.Refused) != 1 || r.Refused[0].Reason != addresses.InUse {
 				t.Errorf("of a Node's own address it says %+v", r)
 			}
+			m.api.put("one", ledgerText("192.0.2.1 a 1", "192.0.2.2 b 3", "192.0.2.3 b 1"))
+			m.after(time.Second)
+			elsewhere := "[192.0.2.2 192.0.2.3]"
+			if led { // it is not refused here, so nobody may be told to send it here
+				elsewhere = "[192.0.2.3]"
+			}
+			told := m.mover.log()
+			if last := told[len(told)-1]; last != "one hold [{192.0.2.1 1 false}] elsewhere "+elsewhere+" doubt false" {
+				t.Errorf("routed %t: the mover was told %q", led, last)
+			}
 		})
 	}
 }

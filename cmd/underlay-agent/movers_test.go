@@ -69,17 +69,29 @@ func TestSegmentLinks(t *testing.T) {
 	}
 }
 
-// Many nodes hold an address at once where routers choose among them, and nowhere else.
-func TestWhichMoversHoldTogether(t *testing.T) {
+// Many nodes hold an address at once where routers choose among them, and nowhere else; and what a
+// provider leads may come to any node.
+func TestMoversOfPools(t *testing.T) {
 	var a config.Addresses
 	for _, kind := range []config.Mover{config.Failover, config.FloatingIP, config.BGPMover, config.Layer2} {
 		a.Pools = append(a.Pools, config.AddressPool{Pool: addresses.Pool{Name: string(kind)}, Mover: kind})
 	}
-	together := map[string]bool{}
+	together, routed := map[string]bool{}, map[string]bool{}
 	for _, m := range movers(a, "self", nil, addressagent.NewFriends(neighbors{})) {
-		together[m.Name] = m.Together
+		together[m.Name], routed[m.Name] = m.Together, m.Routed
 	}
-	want := map[string]bool{"layer2": false, "bgp": true, "floating-ip": false, "failover": false}
+	want := map[string]bool{"layer2": false, "bgp": false, "floating-ip": true, "failover": true}
+	if !maps.Equal(routed, want) {
+		t.Errorf("a provider leads to nodes: %v, want %v", routed, want)
+	}
+	var pools []string
+	for _, p := range led(a) {
+		pools = append(pools, p.Name)
+	}
+	if !slices.Equal(pools, []string{"failover", "floating-ip"}) {
+		t.Errorf("a provider leads addresses of the pools %v", pools)
+	}
+	want = map[string]bool{"layer2": false, "bgp": true, "floating-ip": false, "failover": false}
 	if !maps.Equal(together, want) {
 		t.Errorf("together: %v, want %v", together, want)
 	}

@@ -11,11 +11,13 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/addresses"
 	addressagent "github.com/underlay-ccm/underlay/addresses/agent"
 	"github.com/underlay-ccm/underlay/addresses/layer2"
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/routes/kernel"
 )
@@ -78,7 +80,7 @@ func (s *segment) tell() {
 	}
 	if !s.routed {
 		d.Elsewhere = s.want.Elsewhere
-	} else if s.uplink != "" {
+	} else if s.uplink != "" && !dedicated(s.want.Node) {
 		for _, address := range s.want.Elsewhere {
 			if s.asked(address) {
 				d.Hold = append(d.Hold, layer2.Want{Address: address, AnswerOn: s.uplink})
@@ -86,6 +88,16 @@ func (s *segment) tell() {
 		}
 	}
 	s.responder.Set(d)
+}
+
+// dedicated reports whether a Node is one of the provider's dedicated servers, which the addresses of
+// its cloud are never led to.
+func dedicated(n *corev1.Node) bool {
+	if n == nil {
+		return false
+	}
+	_, err := kube.ParseDedicatedID(n.Spec.ProviderID)
+	return err == nil
 }
 
 // asked reports whether somebody asks for the hardware address of who has an address.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/underlay-ccm/underlay/addresses"
 	addressagent "github.com/underlay-ccm/underlay/addresses/agent"
 	"github.com/underlay-ccm/underlay/addresses/layer2"
@@ -71,6 +73,11 @@ func TestARoutedSegmentAnswersForWhatOthersHold(t *testing.T) {
 		t.Error("nobody answers for what another node holds, and the cloud leads here")
 	}
 	holds()
+	server := &corev1.Node{Spec: corev1.NodeSpec{ProviderID: "hrobot://4711"}}
+	s.Set(addressagent.Want{Node: server, Elsewhere: []netip.Addr{four, six}})
+	if answers() {
+		t.Error("a dedicated server answers, which the cloud leads nothing to")
+	}
 	s.Set(addressagent.Want{Hold: both})
 	await(t, "held again", func(context.Context) bool { return len(s.State().Held) == 2 })
 	s.Set(addressagent.Want{})
