@@ -248,17 +248,6 @@ func TestTaking(t *testing.T) {
 			"7000 announce", Holding,
 			MAC{},
 		},
-		"again after a restart, from a stranger, by a ledger that does not say who held": {
-			func(s *script) {
-				s.hold(2, unheld, resumed)
-				s.pass(100 * time.Millisecond)
-				s.said()
-				s.hear(claim(stranger, 0))
-				s.pass(time.Second)
-			},
-			"200 announce, 1000 announce, 1100 probe", Holding,
-			MAC{},
-		},
 		"given back and given out again": {
 			func(s *script) { s.hold(9, unheld); s.pass(700 * time.Millisecond) },
 			"0 probe, 200 probe, 400 probe, 600 announce", Holding,

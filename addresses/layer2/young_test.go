@@ -63,3 +63,15 @@ func TestYoungEnds(t *testing.T) {
 		t.Errorf("%+v, told: %t", s.p.states(), s.p.changed)
 	}
 }
+
+// A machine that goes on with an address had it, also by a ledger that does not say so.
+func TestResumedIsNotYoung(t *testing.T) {
+	s := newScript(t)
+	s.hold(2, unheld, resumed)
+	s.pass(100 * time.Millisecond)
+	s.said()
+	s.hear(claim(stranger, 0))
+	s.pass(time.Second)
+	s.expect("200 announce, 1000 announce, 1100 probe")
+	s.phase(Holding, MAC{})
+}
