@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
 	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
@@ -143,18 +145,29 @@ func (l *lab) quiet(d *netlab.DedicatedServer) {
 	}
 }
 
-// state is what of the server an experiment could change: addresses, routes, MTUs.
+// state is what of the server an experiment could change: addresses, routes, MTUs. It waits until
+// the interfaces are up: the one in the vSwitch comes when the simulated Robot has put it there.
 func (d dedicated) state() string {
 	d.t.Helper()
 	var all []string
-	for _, args := range [][]string{{"-oneline", "address"}, {"-oneline", "link"}, {"route", "show", "table", "all"}, {"-6", "route", "show", "table", "all"}} {
-		out, err := d.Namespace.Run(d.t.Context(), "ip", args...)
-		if err != nil {
-			d.t.Fatal(err)
+	err := wait.PollUntilContextTimeout(d.t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		all = nil
+		for _, args := range [][]string{{"-oneline", "address"}, {"-oneline", "link"}, {"route", "show", "table", "all"}, {"-6", "route", "show", "table", "all"}} {
+			out, err := d.Namespace.Run(ctx, "ip", args...)
+			if err != nil {
+				return false, err
+			}
+			lines := strings.Split(strings.TrimSpace(out), "\n")
+			slices.Sort(lines)
+			all = append(all, lines...)
 		}
-		lines := strings.Split(strings.TrimSpace(out), "\n")
-		slices.Sort(lines)
-		all = append(all, lines...)
+		coming := func(line string) bool {
+			return strings.Contains(line, "NO-CARRIER") || strings.Contains(line, "tentative")
+		}
+		return !slices.ContainsFunc(all, coming), nil
+	})
+	if err != nil {
+		d.t.Fatalf("%v; the server has\n%s", err, strings.Join(all, "\n"))
 	}
 	return strings.Join(all, "\n")
 }

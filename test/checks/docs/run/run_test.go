@@ -26,6 +26,7 @@ import (
 func before() map[string]string {
 	return map[string]string{
 		"README.md":                             "kubectl -n kube-system delete secret hcloud",
+		"deploy/chart/README.md":                "kubectl -n kube-system delete secret hcloud",
 		"docs/how-to/several-control-planes.md": "kubectl -n kube-system delete secret hcloud",
 		"docs/tutorial/first-cluster.md":        "kubectl -n kube-system delete secret hcloud; kubectl delete service/web deployment/web",
 	}
