@@ -9,23 +9,21 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// Passing are the addresses of pools that a provider leads where it likes, which Services have and
-// other nodes hold: while the provider leads one of them here nevertheless, its packets come here.
-// kube-proxy serves them as on any node. What it doesn't redirect would be sent back to the provider
-// by the default route, and come again, so that it is to be refused here too.
+// Passing are the addresses of Services that a provider leads where it likes: while it leads one here
+// that another node holds, its packets come here. kube-proxy serves them as on any node. What it
+// doesn't redirect would be sent back to the provider by the default route, and come again, so that
+// it is to be refused here too.
 //
 // Addresses of Nodes are none of them: these are reached by more than ports of Services. So there
 // are none before Nodes are known.
-func Passing(
-	l addresses.Ledger, self string, routed []addresses.Pool, nodes []*corev1.Node,
-) (all []netip.Addr) {
+func Passing(l addresses.Ledger, routed []addresses.Pool, nodes []*corev1.Node) (all []netip.Addr) {
 	if len(routed) == 0 || len(nodes) == 0 {
 		return nil
 	}
 	owned := owners(nodes, func(netip.Addr) bool { return false })
 	for _, e := range l.Entries() {
 		led := slices.ContainsFunc(routed, func(p addresses.Pool) bool { return p.Contains(e.Address) })
-		if led && len(e.Shares) > 0 && !e.HeldBy(self) && owned[e.Address] == "" {
+		if led && len(e.Shares) > 0 && owned[e.Address] == "" {
 			all = append(all, e.Address)
 		}
 	}

@@ -23,14 +23,14 @@ func TestPassing(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeExternalIP, Address: "192.0.2.3"}}
 	led := []addresses.Pool{pool(t, "192.0.2.0/24", "2001:db8::/120")}
-	want := []netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::1")}
-	if got := Passing(l, "a", led, []*corev1.Node{node}); !slices.Equal(got, want) {
+	want := []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::1")}
+	if got := Passing(l, led, []*corev1.Node{node}); !slices.Equal(got, want) {
 		t.Errorf("passing are %v, want %v", got, want)
 	}
-	if got := Passing(l, "a", led, nil); len(got) > 0 {
+	if got := Passing(l, led, nil); len(got) > 0 {
 		t.Errorf("before Nodes are known: %v", got)
 	}
-	if got := Passing(l, "a", nil, []*corev1.Node{node}); len(got) > 0 {
+	if got := Passing(l, nil, []*corev1.Node{node}); len(got) > 0 {
 		t.Errorf("where no provider leads addresses: %v", got)
 	}
 }

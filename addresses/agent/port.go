@@ -65,10 +65,13 @@ type State struct {
 type NamedMover struct {
 	Name  string
 	Pools []addresses.Pool
-	Mover Mover
+	// Together: all nodes that the ledger names for an address hold it at once. Where they can't, one
+	// of them does.
+	Together bool
 	// Routed: a provider brings packets to the node that it leads an address to, whatever the ledger
 	// says, so that those for addresses of other nodes may come here too.
 	Routed bool
+	Mover  Mover
 }
 
 // ConfigMaps are those of the ledger's namespace; client-go's typed client is such.

@@ -117,6 +117,19 @@ func (d doubts) unrouted(node string, address netip.Addr) bool {
 	return d[doubt{node: node, address: address}].reason == notRouted
 }
 
+// silences are the ports that are called silent, and how long that must last until it is believed.
+func (f fleet) silences() map[doubt]time.Duration {
+	agreed, left := addresses.Silent(f.reports(), f.watching())
+	all := make(map[doubt]time.Duration, len(agreed)+len(left))
+	for _, e := range agreed {
+		all[doubt{node: e.Node, port: e.Port}] = 0
+	}
+	for _, e := range left {
+		all[doubt{node: e.Node, port: e.Port}] = disputedFor
+	}
+	return all
+}
+
 // silent reports whether a port of a node does not answer.
 func (d doubts) silent(node string, port int) bool { return d[doubt{node: node, port: port}].now }
 

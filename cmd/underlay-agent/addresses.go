@@ -88,7 +88,9 @@ func movers(
 		if len(pools) == 0 && (kind != config.BGPMover || !a.BGP.PodCIDRs) {
 			continue
 		}
-		named := addressagent.NamedMover{Name: string(kind), Pools: pools, Routed: routed(kind)}
+		named := addressagent.NamedMover{
+			Name: string(kind), Pools: pools, Together: kind == config.BGPMover, Routed: routed(kind),
+		}
 		switch kind {
 		case config.Layer2, config.FloatingIP:
 			responder := layer2.New(layer2.Config{Open: socket.Open, Friend: friends.Friend})
@@ -152,7 +154,7 @@ func (o *options) printAddresses(ctx context.Context, out io.Writer, s settings,
 		nodes[i] = &found.Items[i]
 	}
 	h.used = s.addresses.Enabled()
-	h.Put(slices.Concat(mine, addressagent.Passing(ledger, o.nodeName, led(s.addresses), nodes)))
+	h.Put(slices.Concat(mine, addressagent.Passing(ledger, led(s.addresses), nodes)))
 	for _, n := range nodes {
 		if n.Name != o.nodeName {
 			continue

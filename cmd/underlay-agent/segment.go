@@ -74,8 +74,9 @@ func (s *segment) tell() {
 	d := layer2.Desired{Cluster: s.want.Cluster, Links: s.links, Doubt: s.want.Doubt}
 	for _, h := range s.want.Hold {
 		if s.asked(h.Address) {
-			want := layer2.Want{Address: h.Address, Epoch: h.Epoch, Resumed: h.Resumed, AnswerOn: s.uplink}
-			d.Hold = append(d.Hold, want)
+			d.Hold = append(d.Hold, layer2.Want{
+				Address: h.Address, Epoch: h.Epoch, Held: h.Held, Resumed: h.Resumed, AnswerOn: s.uplink,
+			})
 		}
 	}
 	if !s.routed {

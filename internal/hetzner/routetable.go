@@ -10,6 +10,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/underlay-ccm/underlay/internal/ipnet"
+	"github.com/underlay-ccm/underlay/internal/leadership"
 	"github.com/underlay-ccm/underlay/internal/requests"
 	"github.com/underlay-ccm/underlay/routes"
 )
