@@ -82,8 +82,8 @@ func BenchmarkAddress(b *testing.B) {
 	built := needMetalLB(b)
 	for _, c := range []contender{underlay{}, &peer{built: built, ranges: []string{addressRange}}} {
 		b.Run(c.name(), func(b *testing.B) {
-			for range *rounds {
-				measure(b, c)
+			for range *rounds { // each is over, with its lab, before the next begins
+				b.Run("round", func(b *testing.B) { measure(b, c) })
 			}
 		})
 	}

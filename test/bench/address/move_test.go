@@ -46,12 +46,14 @@ const (
 func BenchmarkMove(b *testing.B) {
 	built := needMetalLB(b)
 	for range *rounds {
-		p := &peer{built: built, ranges: []string{addressRange, moveRange6}}
-		m := &move{world: open(b, p), peer: p, seen: map[string][]string{}}
-		m.tools()
-		m.publish()
-		m.watchStatus()
-		m.follow()
+		b.Run("round", func(b *testing.B) {
+			p := &peer{built: built, ranges: []string{addressRange, moveRange6}}
+			m := &move{world: open(b, p), peer: p, seen: map[string][]string{}}
+			m.tools()
+			m.publish()
+			m.watchStatus()
+			m.follow()
+		})
 	}
 }
 
