@@ -13,7 +13,7 @@ import (
 )
 
 // ConditionAccepted on a Service says whether it has all the addresses that it asks for.
-const ConditionAccepted = "underlay.dev/Accepted"
+const ConditionAccepted = kube.ConditionAccepted
 
 // Ours reports whether a Service is of our class; classless are Services without one.
 func Ours(svc *corev1.Service, classless bool) bool {

@@ -12,6 +12,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
+// ConditionAccepted on a Service says whether it gets all that it asks for: of a load balancer, or of
+// addresses that nodes hold. Its class decides which controller writes it.
+const ConditionAccepted = "underlay.dev/Accepted"
+
 // SetCondition writes one condition of a node's status and returns the node as
 // the API server then has it. The patch carries the node's UID, so that a node
 // that was deleted and joined again under its name isn't told the old one's

@@ -17,7 +17,7 @@ const LoadBalancerClass = "underlay.dev/hcloud"
 
 // ConditionAccepted on a Service says whether its load balancer is all that the Service asks for.
 // It also marks the Service as one that we have dealt with.
-const ConditionAccepted = "underlay.dev/Accepted"
+const ConditionAccepted = kube.ConditionAccepted
 
 // conditionManaged remembers, before one is asked for, that the Service has a managed certificate:
 // it must not outlive the Service, and looking for one would cost every Service a request.
