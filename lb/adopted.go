@@ -128,7 +128,7 @@ func keptTargets(private bool) string {
 func keepAll(have State) string {
 	var names []string
 	if public, private := reached(deciding(have.Targets)); public || private {
-		names = append(names, keptTargets(private)) // as [Spec.Retarget] has it
+		names = append(names, keptTargets(private)) // as [Member.asFound] has it
 	}
 	for _, k := range (Spec{}).keepables(have) {
 		names = append(names, k.name)

@@ -62,7 +62,7 @@ func TestTakeoverKeepsHowTargetsAreReached(t *testing.T) {
 			if got := onTargets(ops); got != c.ops {
 				t.Errorf("targets: %s, want %s", got, c.ops)
 			}
-			if label := ops[0].(lb.TakeOver).Labels[lb.LabelKept]; label != c.label {
+			if label := ops[0].(lb.SetLabels).Labels[lb.LabelKept]; label != c.label {
 				t.Errorf("label %q, want %q", label, c.label)
 			}
 			said := keptNote(notes)
@@ -70,7 +70,7 @@ func TestTakeoverKeepsHowTargetsAreReached(t *testing.T) {
 				t.Errorf("note %q, want %q", said, c.note)
 			}
 
-			after, err := apply(found, ops)
+			after, err := settle(found, spec)
 			if err != nil {
 				t.Fatal(err)
 			}

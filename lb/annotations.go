@@ -21,9 +21,6 @@ const (
 	AnnotationNetworkZone  = HetznerPrefix + "network-zone"
 	AnnotationNodeSelector = HetznerPrefix + "node-selector"
 
-	// AnnotationState is written by the controller, not read by Parse; see package lb/controller.
-	AnnotationState = OwnPrefix + "health-check-state"
-
 	annotationAlgorithm      = HetznerPrefix + "algorithm-type"
 	annotationAdopt          = OwnPrefix + "adopt"
 	annotationElsewhere      = OwnPrefix + "source-ranges-enforced-elsewhere"

@@ -32,6 +32,27 @@ func apply(have lb.State, ops []lb.Op) (lb.State, error) {
 	return have, nil
 }
 
+// settle does all that there is to do, and sees to it that no port opens before the public interface
+// is off that has to go: only then a second look is needed.
+func settle(have lb.State, want lb.Spec) (lb.State, error) {
+	looks := 1
+	if have.Exists() && have.Public && !want.Public {
+		looks = 2
+	}
+	for range looks {
+		for _, op := range lb.Diff(want, have) {
+			if _, opens := op.(lb.AddListener); opens && have.Exists() && have.Public && !want.Public {
+				return have, fmt.Errorf("%s before the public interface is off", op)
+			}
+			var err error
+			if have, err = apply(have, []lb.Op{op}); err != nil {
+				return have, err
+			}
+		}
+	}
+	return have, nil
+}
+
 func clone(s lb.State) lb.State {
 	s.Labels, s.Listeners, s.Targets = maps.Clone(s.Labels), slices.Clone(s.Listeners), slices.Clone(s.Targets)
 	return s
@@ -67,10 +88,10 @@ func change(s lb.State, op lb.Op) (lb.State, error) {
 	switch op := op.(type) {
 	case lb.Create:
 		return created(op.Spec)
-	case lb.Update:
-		s.Name, s.Labels = op.Name, op.Labels
-	case lb.TakeOver:
-		return change(s, op.Update)
+	case lb.SetLabels:
+		s.Labels = op.Labels
+	case lb.Rename:
+		s.Name = op.Name
 	case lb.ChangeAlgorithm:
 		s.Algorithm = op.Algorithm
 	case lb.ChangeType:

@@ -58,27 +58,8 @@ func (s Spec) Fit(have State, preferred []Node) (Spec, []Note) {
 	}}
 }
 
-// Retarget returns a load balancer's type and targets, with these nodes as its targets. It is for a
-// Service that says nothing usable: how a node is reached is read off the targets that are there.
-// Of the spec only the excluded nodes count.
-func (s Spec) Retarget(have State, nodes, preferred []Node) (Spec, []Note) {
-	_, private := reached(deciding(have.Targets))
-	private = private || !have.Public
-	want := Spec{Type: have.Type, Public: have.Public, UsePrivateIP: private, Excluded: s.Excluded}.WithTargets(nodes).asFound(have.Targets, private)
-	missing := want.unaddressed()
-	want, notes := want.keepUnaddressed(have).Fit(have, preferred)
-	return want, slices.Concat(missing, notes)
-}
-
-// DiffTargets is the part of [Diff] that concerns targets.
-func DiffTargets(want Spec, have State) []Op {
-	gone, added, replaced := diffTargets(want, have.Targets, nil)
-	gone, last := want.goLast(have, gone, len(added))
-	return slices.Concat(gone, added, replaced, last)
-}
-
 // Hindrances are the reasons for which no load balancer may be created. One that there is needs no
-// place, and has its own answer to the others: see [Spec.Against].
+// place, and has its own answer to the others: see [Input.Plan].
 func (s Spec) Hindrances() []Note {
 	return slices.Concat(s.Barred, s.Placeless, s.crowded())
 }
@@ -105,27 +86,12 @@ func (s Spec) crowded() (notes []Note) {
 	return notes
 }
 
-// bounded fits the spec to a load balancer that must not, or cannot, come to serve more than it
-// does. A type that is too small is not taken; where that does not help, or more may not be served,
-// no port opens and none closes: one that closed would take traffic down for the sake of one that
-// may not open.
-func (s Spec) bounded(have State) (Spec, []Note) {
-	notes := s.crowded()
-	if len(notes) > 0 {
-		s.Type = have.Type
+// ReasonNoNodes is upstream's name for a load balancer without targets.
+const ReasonNoNodes = "UnAvailableLoadBalancer"
+
+func noNodes() Note {
+	return Note{
+		Grade: Warning, Reason: ReasonNoNodes,
+		Text: "no node can be a target: nodes need a provider ID hcloud://… or hrobot://…, to be Ready when they join, no label node.kubernetes.io/exclude-from-external-load-balancers, and to match the node selector if there is one",
 	}
-	notes = slices.Concat(s.Barred, notes)
-	if len(s.Barred) == 0 && len(s.crowded()) == 0 {
-		return s, notes
-	}
-	wanted := ByPort(s.Listeners)
-	s.Listeners = slices.Clone(have.Listeners)
-	for i, old := range have.Listeners {
-		if want, ok := wanted[old.Port]; ok {
-			want.HTTP.Redirect = want.HTTP.Redirect && old.HTTP.Redirect // it opens a port too
-			s.Listeners[i] = want
-		}
-	}
-	s.Public = s.Public && have.Public
-	return s, notes
 }

@@ -108,7 +108,7 @@ func TestRedirectFreesItsPort(t *testing.T) {
 	for _, op := range lb.Diff(want, have) {
 		order = append(order, lb.Kind(op))
 	}
-	if got := strings.Join(order, " "); got != "update update_listener add_listener" {
+	if got := strings.Join(order, " "); got != "set_labels update_listener add_listener" {
 		t.Errorf("got %s", got)
 	}
 }

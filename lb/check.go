@@ -2,7 +2,6 @@ package lb
 
 import (
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"strings"
 )
@@ -143,40 +142,6 @@ func ByPort(listeners []Listener) map[int]Listener {
 		byPort[l.Port] = l
 	}
 	return byPort
-}
-
-// Answering returns a health check that somebody answers in place of one that was right under
-// another traffic policy: the port on which kube-proxy answered for policy Local goes with the
-// policy. have is the listener that has or had the check.
-func (s Spec) Answering(check HealthCheck, have Listener) HealthCheck {
-	others := check.Protocol != ProtocolHTTP || check.Path != healthPath || check.TLS
-	if others || check.Port == kubeProxyHealthPort || check.Port == s.HealthCheckNodePort || check.Port == have.DestinationPort {
-		return check
-	}
-	have.Check = check
-	return have.NodePortCheck()
-}
-
-// CheckDigest names what the listeners check, whichever they are: two specs with the same digest
-// ask the nodes the same questions. A check of the node port is the same question for each port of
-// the Service. Which port asks it matters where the port's own options say so: one that moves to
-// the port that it was meant for is another.
-func (s Spec) CheckDigest() string {
-	var checks []string
-	for _, l := range s.Listeners {
-		if l.Check.Port == l.DestinationPort {
-			l.Check.Port = 0
-		}
-		check := fmt.Sprintf("%#v", l.Check)
-		if slices.Contains(s.OwnChecks, l.Port) {
-			check = fmt.Sprintf("%d: %s", l.Port, check)
-		}
-		checks = append(checks, check)
-	}
-	slices.Sort(checks)
-	h := fnv.New64a()
-	fmt.Fprintf(h, "%q", slices.Compact(checks))
-	return fmt.Sprintf("%016x", h.Sum64())
 }
 
 // The cloud does not say whether the health checks of a listener with the PROXY protocol begin with

@@ -13,18 +13,18 @@ import (
 //
 // The order is part of the result, because the cloud refuses some orders and others lose traffic:
 //
-//	labels, so that ownership stands first, and the name
+//	labels, so that ownership comes first, then the name
 //	public interface on, before targets are reached through it
 //	listeners and targets that go, before those that come need their room
 //	the type: what is left now fits the old one and the new one
 //	the network, before targets are reached through it
+//	public interface off, if no target is reached through it any more and listeners are to come
 //	targets that come, then those that change their address, one after the other
-//	listeners that come or change
+//	listeners that come or change; none comes while the public interface has to go first
 //	pods that go, if there was room for those that come
 //	reverse DNS
-//	public interface off, when no target is reached through it any more
+//	public interface off, if targets were reached through it until now
 //	labels that remembered what was there until now
-//	the name, if the load balancer is shared
 func Diff(want Spec, have State) []Op {
 	if !have.Exists() {
 		return []Op{Create{Spec: want.inOneRequest()}}
@@ -38,12 +38,17 @@ func Diff(want Spec, have State) []Op {
 	marked, final := diffLabels(want, have)
 	gone, added, replaced := diffTargets(want, have.Targets, want.lost(have))
 	closed, listeners := diffListeners(want.Listeners, have.Listeners)
-
-	name := want.Name
-	if want.Owner.Group != "" { // who shares it must be written, though somebody else have the name
-		name = have.Name
+	closes := !want.Public && have.Public
+	if closes { // no port opens before it is, and a load balancer without ports gets no targets
+		if len(have.Listeners) == 0 {
+			added = nil
+		}
+		listeners = slices.DeleteFunc(listeners, func(op Op) bool { _, opens := op.(AddListener); return opens })
 	}
-	ops = append(ops, diffMarks(want, name, have, marked)...)
+	early := closes && !slices.ContainsFunc(have.Targets, func(t Target) bool { return !t.Private })
+
+	add(!maps.Equal(marked, have.Labels), SetLabels{Labels: marked})
+	add(want.Name != have.Name, Rename{Name: want.Name})
 	add(want.Algorithm != have.Algorithm, ChangeAlgorithm{Algorithm: want.Algorithm})
 	add(want.Public && !have.Public, SetPublicInterface{Enabled: true})
 	ops = append(ops, closed...)
@@ -53,39 +58,29 @@ func Diff(want Spec, have State) []Op {
 	if want.moves(have) {
 		ops = append(ops, want.move(have))
 	}
+	add(closes && early, SetPublicInterface{Enabled: false})
 	ops = append(ops, added...)
 	ops = append(ops, replaced...)
 	ops = append(ops, listeners...)
 	ops = append(ops, last...)
 	ops = append(ops, diffReverseDNS(want, have)...)
-	add(!want.Public && have.Public, SetPublicInterface{Enabled: false})
-	add(!maps.Equal(marked, final), Update{Name: name, Labels: final})
-	add(name != want.Name, Update{Name: want.Name, Labels: final})
-	return ops
-}
-
-// diffMarks makes a load balancer the owner's under the name that it has: one that somebody else
-// has already must not stand in the way of that. Then it gets this name.
-func diffMarks(want Spec, name string, have State, marked map[string]string) (ops []Op) {
-	if !want.Owner.Owns(have.Labels) {
-		ops = append(ops, TakeOver{Update{Name: have.Name, Labels: marked}})
-		have.Labels = marked
-	}
-	if name != have.Name || !maps.Equal(marked, have.Labels) {
-		ops = append(ops, Update{Name: name, Labels: marked})
-	}
+	add(closes && !early, SetPublicInterface{Enabled: false})
+	add(!maps.Equal(marked, final), SetLabels{Labels: final})
 	return ops
 }
 
 // inOneRequest is the part of the spec that a creation can have. It chooses the address in the
 // network itself, so one that wants a certain address gets into the network afterwards, and with it
-// what is reached there.
+// what is reached there. One that is to be private opens no port before it is.
 func (s Spec) inOneRequest() Spec {
 	if s.PodTargets {
 		s.Targets = nil // pods can be reached when the load balancer's address is known to their nodes
 	}
 	if at := s.attachment(); !at.IP.IsValid() && !at.Range.IsValid() {
 		return s
+	}
+	if !s.Public {
+		s.Listeners = nil
 	}
 	s.Network, s.Public = 0, true
 	if s.UsePrivateIP {
@@ -160,6 +155,13 @@ func diffLabels(want Spec, have State) (marked, final map[string]string) {
 	marked = maps.Clone(have.Labels)
 	if marked == nil {
 		marked = make(map[string]string)
+	}
+	if want.AsFound {
+		if !want.Owner.Owns(have.Labels) {
+			marked[LabelCheck], marked[LabelKept] = checkKept, keepAll(have)
+			maps.Copy(marked, want.Owner.Labels())
+		}
+		return marked, marked
 	}
 	delete(marked, LabelCheck)
 	if want.ChecksKept {

@@ -153,7 +153,7 @@ func TestApplyOfDiffIsTheSpec(t *testing.T) {
 		if r.IntN(10) == 0 {
 			have = lb.State{}
 		}
-		got, err := apply(have, lb.Diff(want, have))
+		got, err := settle(have, want)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -180,11 +180,11 @@ func TestAnyOrderOfEditsEndsTheSame(t *testing.T) {
 		}
 		have := lb.State{}
 		for _, i := range r.Perm(len(specs)) {
-			if have, err = apply(have, lb.Diff(specs[i], have)); err != nil {
+			if have, err = settle(have, specs[i]); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 		}
-		if have, err = apply(have, lb.Diff(last, have)); err != nil {
+		if have, err = settle(have, last); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		have.ID, have.IPv4, have.IPv6, have.PrivateIP = fresh.ID, fresh.IPv4, fresh.IPv6, fresh.PrivateIP
@@ -239,7 +239,7 @@ func TestDiffCases(t *testing.T) {
 		},
 		{
 			name: "labels of others stay", have: func(s *lb.State) { s.Labels = map[string]string{"team": "web"} },
-			plan: `[set name "web" and 3 labels]`,
+			plan: "[set 3 labels]",
 		},
 		{
 			name: "smaller", want: func(s *lb.Spec) { *s = s.WithTargets(nodesOf([]int64{12})) }, have: func(s *lb.State) { s.Type = "lb21" },

@@ -62,7 +62,7 @@ const documentIntro = `<!-- Generated from the table in lb by "go test ./lb -run
 
 Annotations of a Service of type LoadBalancer say what its load balancer is. Most names are those of the Hetzner cloud controller manager and mean what they mean there. Defaults are the built-in ones; the configuration may hold others (see [configuration](configuration.md)).
 
-An annotation that is removed, or left empty, resets what it set. Durations are whole seconds, written as a number (` + "`15`" + `) or as in Go (` + "`15s`, `1m`" + `). A value that cannot be used keeps a new load balancer from being created and leaves an existing one as it is, but for its targets; the Service's condition ` + "`underlay.dev/Accepted`" + ` and an Event name annotation, value and remedy. An annotation that has no effect beside the others, or a name that nobody knows, is noted in the same places and stops nothing.
+An annotation that is removed, or left empty, resets what it set. Durations are whole seconds, written as a number (` + "`15`" + `) or as in Go (` + "`15s`, `1m`" + `). A value that cannot be used keeps a new load balancer from being created and leaves an existing one as it is, but for its targets and the node ports that it leads to; the Service's condition ` + "`underlay.dev/Accepted`" + ` and an Event name annotation, value and remedy. An annotation that has no effect beside the others, or a name that nobody knows, is noted in the same places and stops nothing.
 `
 
 const portsIntro = `
@@ -88,11 +88,5 @@ For what is left out of a port, the annotation in the last column counts, or its
 `
 
 const documentEnd = `
-## Written by Underlay
-
-| name | meaning |
-|---|---|
-| ` + "`" + lb.AnnotationState + "`" + ` | What must outlive a restart about changes of health checks: the old ones while new ones are tried, those that were taken back, and when a certificate that could not be obtained is tried again. Remove it to have that tried again. It names its Service by UID; in a manifest of another one it is without effect, and removed. |
-
 ` + "`id`, `ipv4` and `ipv6` below `load-balancer.hetzner.cloud/`" + ` are reserved names without effect.
 `

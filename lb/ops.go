@@ -17,14 +17,12 @@ type Op interface {
 type (
 	// Create makes the load balancer with everything in it.
 	Create struct{ Spec Spec }
-	// Update sets name and labels; Labels is the whole set.
-	Update struct {
-		Name   string
-		Labels map[string]string
-	}
-	// TakeOver is the Update that makes the load balancer the owner's: nothing else may be done to
-	// it before.
-	TakeOver struct{ Update }
+	// SetLabels replaces the whole set of labels. Nothing else is done while it fails: labels say
+	// whose the load balancer and its ports are. Name and labels are separate requests, so that a
+	// name that is taken costs no label.
+	SetLabels struct{ Labels map[string]string }
+	// Rename gives the load balancer another name.
+	Rename struct{ Name string }
 	// ChangeType makes the load balancer larger or smaller.
 	ChangeType struct{ Type string }
 	// ChangeAlgorithm sets how targets are chosen.
@@ -82,19 +80,22 @@ type traits struct {
 	look        bool
 }
 
-func (Create) op() traits             { return traits{kind: "create", look: true} }
-func (Update) op() traits             { return traits{kind: "update", independent: true} }
-func (TakeOver) op() traits           { return traits{kind: "update"} }
-func (ReplaceTarget) op() traits      { return traits{kind: "replace_target", independent: true} }
-func (MoveNetwork) op() traits        { return traits{kind: "move_network", independent: true, look: true} }
-func (ChangeType) op() traits         { return traits{kind: "change_type", independent: true} }
-func (ChangeAlgorithm) op() traits    { return traits{kind: "change_algorithm", independent: true} }
-func (SetPublicInterface) op() traits { return traits{kind: "set_public_interface", look: true} }
+func (Create) op() traits          { return traits{kind: "create", look: true} }
+func (SetLabels) op() traits       { return traits{kind: "set_labels"} }
+func (Rename) op() traits          { return traits{kind: "rename", independent: true} }
+func (ReplaceTarget) op() traits   { return traits{kind: "replace_target", independent: true} }
+func (MoveNetwork) op() traits     { return traits{kind: "move_network", independent: true, look: true} }
+func (ChangeType) op() traits      { return traits{kind: "change_type"} }
+func (ChangeAlgorithm) op() traits { return traits{kind: "change_algorithm", independent: true} }
+func (o SetPublicInterface) op() traits {
+	return traits{kind: "set_public_interface", independent: !o.Enabled, look: true}
+}
+
 func (AttachNetwork) op() traits {
 	return traits{kind: "attach_network", independent: true, look: true}
 }
 func (DetachNetwork) op() traits  { return traits{kind: "detach_network", look: true} }
-func (AddListener) op() traits    { return traits{kind: "add_listener", independent: true} }
+func (AddListener) op() traits    { return traits{kind: "add_listener", independent: true, look: true} }
 func (UpdateListener) op() traits { return traits{kind: "update_listener", independent: true} }
 func (DeleteListener) op() traits { return traits{kind: "delete_listener", independent: true} }
 func (AddTarget) op() traits      { return traits{kind: "add_target", independent: true} }
@@ -115,9 +116,8 @@ func (o Create) String() string {
 	return fmt.Sprintf("create %q with %d listeners and %d targets", o.Spec.Name, len(o.Spec.Listeners), len(o.Spec.Targets))
 }
 
-func (o Update) String() string {
-	return fmt.Sprintf("set name %q and %d labels", o.Name, len(o.Labels))
-}
+func (o SetLabels) String() string       { return fmt.Sprintf("set %d labels", len(o.Labels)) }
+func (o Rename) String() string          { return fmt.Sprintf("rename to %q", o.Name) }
 func (o ChangeType) String() string      { return "change type to " + o.Type }
 func (o ChangeAlgorithm) String() string { return "change algorithm to " + string(o.Algorithm) }
 func (o SetPublicInterface) String() string {
@@ -166,8 +166,8 @@ func Title(op Op) string {
 	switch op := op.(type) {
 	case Create:
 		return "create"
-	case Update, TakeOver:
-		return "set name and labels"
+	case SetLabels:
+		return "set labels"
 	case AddListener:
 		return fmt.Sprintf("add listener %d", op.Listener.Port)
 	case UpdateListener:

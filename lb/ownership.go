@@ -89,6 +89,11 @@ func ownedByOthers(s State, o Owner) bool {
 // is, what there is room for, and what cannot be. The notes say what of the wish is not fulfilled.
 func (s Spec) Against(have State, preferred []Node) (Spec, []Note) {
 	var notes []Note
+	if s.AsFound {
+		missing := s.unaddressed()
+		s, trimmed := s.keepUnaddressed(have).Fit(have, preferred)
+		return s, slices.Concat(missing, trimmed)
+	}
 	if s.keepsChecks(have) {
 		s.ChecksKept = true
 		kept := s.KeepChecks(ByPort(have.Listeners))
@@ -103,28 +108,11 @@ func (s Spec) Against(have State, preferred []Node) (Spec, []Note) {
 	s, kept := s.keep(have)
 	s, waiting := s.keepPorts(have)
 	kept = slices.Concat(kept, waiting)
-	if have.Exists() {
-		var bounds []Note
-		s, bounds = s.bounded(have)
-		notes = slices.Concat(bounds, notes)
-	}
 	s, moved := s.stay(have)
 	missing := s.unaddressed()
 	s = s.keepUnaddressed(have)
 	s, trimmed := s.Fit(have, preferred)
 	return s, slices.Concat(notes, kept, moved, missing, trimmed, Immovable(s, have), s.unanswered(have, preferred))
-}
-
-// TakeOverAsIs makes a load balancer an owner's whose Service cannot be understood: everything of
-// it is kept.
-func TakeOverAsIs(o Owner, have State) TakeOver {
-	labels := maps.Clone(have.Labels)
-	if labels == nil {
-		labels = make(map[string]string)
-	}
-	labels[LabelCheck], labels[LabelKept] = checkKept, keepAll(have)
-	maps.Copy(labels, o.Labels())
-	return TakeOver{Update{Name: have.Name, Labels: labels}}
 }
 
 // keepsChecks reports whether the checks are those of before: at the takeover, and after it until

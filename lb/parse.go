@@ -15,7 +15,7 @@ import (
 //
 // Notes tell what the user should know although there will be a load balancer. The error is a
 // *[RefusedError] with everything that is not to be understood; then the Spec is empty, nothing may be
-// created, and an existing load balancer stays as it is, but for its targets ([Retarget]). What is
+// created, and an existing load balancer stays as it is, but for its ports and targets ([Frozen]). What is
 // understood and cannot be had stands in the Spec, because it matters less to a load balancer that
 // there is: [Spec.Hindrances].
 func Parse(svc Service, d Defaults) (Spec, []Note, error) {
@@ -132,7 +132,7 @@ func off(value string) bool {
 // too, is all but one of the table's.
 func misspelled(name string, table []Annotation) bool {
 	const slips = 2
-	return strings.HasPrefix(name, OwnPrefix) && name != AnnotationState &&
+	return strings.HasPrefix(name, OwnPrefix) &&
 		slices.ContainsFunc(table, func(row Annotation) bool { return editdistance.Between(name, row.Name) <= slips })
 }
 
@@ -284,9 +284,6 @@ func (p *parser) spec() Spec {
 			Port: port.Number, DestinationPort: p.destination(port), Protocol: s.protocol, ProxyProtocol: s.proxy,
 			HTTP: s.listenerHTTP(), Check: p.check(s, port),
 		})
-		if p.check(s, port) != p.check(p.set, port) {
-			spec.OwnChecks = append(spec.OwnChecks, port.Number)
-		}
 		if s.protocol == ProtocolHTTPS && s.ownCertificates {
 			if spec.PortCertificates == nil {
 				spec.PortCertificates = make(map[int][]string)

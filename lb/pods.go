@@ -112,12 +112,6 @@ func (s Spec) fitPods(have State) (Spec, []Note) {
 	}}
 }
 
-// RetargetPods returns a load balancer's type and targets, with these pods as its targets. It is
-// for a Service that says nothing usable.
-func RetargetPods(have State, pods []Target) (Spec, []Note) {
-	return Spec{Type: have.Type, Public: have.Public, PodTargets: true}.WithPods(pods).fitPods(have)
-}
-
 // Step returns what is done now of a change from nodes to pods or back, and whether more is to be
 // done after that. A listener leads to one port of all its targets, so that nodes and pods can not
 // both serve. The targets that come are there before the listeners lead to them, so that they are

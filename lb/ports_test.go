@@ -23,7 +23,7 @@ func portsCase() annotationCase {
 			s.Listeners[1].Protocol, s.Listeners[1].HTTP = "http", http
 		},
 		other: `{"80":{"healthCheck":{"retries":1}}}`, then: func(s *lb.Spec) {
-			s.Listeners[0].Check.Retries, s.OwnChecks = 1, []int{80}
+			s.Listeners[0].Check.Retries = 1
 		},
 		invalid: []string{"443", "[]", `{"443":{}`, `{"443":{}} x`, `{"443":{},"443":{}}`, "null"},
 	}
@@ -53,8 +53,7 @@ func TestOptionOfEachPortIsTheAnnotationForAll(t *testing.T) {
 				svc.Annotations[lb.AnnotationPorts] = portsJSON(t, svc.Ports, option, value)
 				got, want := resolved(t, svc, d), resolved(t, byAnnotation, d)
 				got.Takeover, want.Takeover = lb.Takeover{}, lb.Takeover{}
-				got.PortCertificates, want.Certificates, got.OwnChecks = nil, nil, nil
-				got.Certificates = nil
+				got.PortCertificates, got.Certificates, want.Certificates = nil, nil, nil
 				if !reflect.DeepEqual(got, want) {
 					t.Errorf("%s\n got %+v\nwant %+v", svc.Annotations[lb.AnnotationPorts], got, want)
 				}
@@ -303,35 +302,6 @@ func TestOptionsOfPortsWithoutEffect(t *testing.T) {
 	spec, notes, err = lb.Parse(svc, d)
 	if err != nil || len(notes) != 1 || !spec.Listeners[2].HTTP.Sticky { // the note is about port 53
 		t.Errorf("%v %v %+v", notes, err, spec.Listeners)
-	}
-}
-
-// A check that was refused is tried again when it moves to another port, and not because a port
-// comes that says nothing of its own, or because node ports change.
-func TestDigestOfChecksOfPorts(t *testing.T) {
-	digest := func(options string, change func(*lb.Service)) string {
-		svc, d := portService(options)
-		change(&svc)
-		return parse(t, svc, d).CheckDigest()
-	}
-	same := func(*lb.Service) {}
-	const options = `{"80":{"healthCheck":{"protocol":"http","path":"/a"}},"443":{"healthCheck":{"protocol":"http","path":"/b"}}}`
-	was := digest(options, same)
-	if digest(strings.NewReplacer("/a", "/b", "/b", "/a").Replace(options), same) == was {
-		t.Error("ports that swap their checks ask what they asked before")
-	}
-	if proxied := `{"25":{"proxyProtocol":true}}`; digest(proxied, same) == digest(strings.Replace(proxied, "25", "80", 1), same) {
-		t.Error("a check of the node port that moves to another port is the same")
-	}
-	for name, change := range map[string]func(*lb.Service){
-		"a port more": func(svc *lb.Service) {
-			svc.Ports = append(svc.Ports, lb.Port{Number: 8080, Protocol: "TCP", NodePort: 31080})
-		},
-		"other node port": func(svc *lb.Service) { svc.Ports[0].NodePort = 31081 },
-	} {
-		if digest(options, change) != was {
-			t.Errorf("%s: other checks", name)
-		}
 	}
 }
 

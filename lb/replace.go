@@ -85,43 +85,13 @@ func Waits(op Op) bool {
 	return false
 }
 
-// RefusedKey names what the cloud refused with an op whose repetition costs traffic or requests, so
-// that it is not repeated at once; empty for other ops. What a server is refused for holds for all
-// load balancers, what a pod is for may be that its server is this one's target at another address.
-func RefusedKey(have State, op Op) string {
-	switch op := op.(type) {
-	case AddTarget:
-		return addedKey(have, op.Target)
-	case ReplaceTarget:
-		return op.String()
-	case MoveNetwork:
-		return movedKey(have, op.Join)
-	case AttachNetwork:
-		if op.IP.IsValid() || op.Range.IsValid() {
-			return movedKey(have, op)
-		}
-	}
-	return ""
-}
-
-func addedKey(have State, t Target) string {
-	if t.Pod() {
-		return fmt.Sprintf("load balancer %d: %s", have.ID, t)
-	}
-	return t.String()
-}
-
-func movedKey(have State, at AttachNetwork) string {
-	return fmt.Sprintf("load balancer %d: %s", have.ID, at)
-}
-
-// Without returns the spec without what the cloud refused not long ago, and why it was refused: the
-// load balancer stays where it is in the network, and a target is reached at its other address, if
-// it was, or others still are, and else not at all.
-func (s Spec) Without(have State, refused func(key string) error) (Spec, []error) {
+// Without returns the spec without what the cloud refuses at the moment, and why: the load balancer
+// stays where it is in the network, and a target is reached at its other address, if it was, or
+// others still are, and else not at all.
+func (s Spec) Without(have State, refused func(Op) error) (Spec, []error) {
 	var why []error
 	if have.Exists() && s.moves(have) {
-		if err := refused(movedKey(have, s.attachment())); err != nil {
+		if err := refused(s.move(have)); err != nil {
 			why = append(why, err)
 			s.PrivateIP, s.PrivateRange, s.Subnet = netip.Addr{}, netip.Prefix{}, netip.Prefix{}
 			if have.Network != 0 {
@@ -136,15 +106,15 @@ func (s Spec) Without(have State, refused func(key string) error) (Spec, []error
 	for _, t := range wanted {
 		old, there := now[t]
 		other, pair := otherOf(t)
-		adding, replacing := refused(addedKey(have, t)), error(nil)
+		adding, replacing := refused(AddTarget{Target: t}), error(nil)
 		if pair {
-			replacing = refused(ReplaceTarget{Old: other, New: t}.String())
+			replacing = refused(ReplaceTarget{Old: other, New: t})
 		}
 		switch {
 		case there && old == t, replacing == nil && adding == nil:
 			s.Targets = append(s.Targets, t)
 			continue
-		case there, pair && refused(other.String()) == nil && (replacing != nil || slices.ContainsFunc(have.Targets, func(h Target) bool { return h.Private == other.Private })):
+		case there, pair && refused(AddTarget{Target: other}) == nil && (replacing != nil || slices.ContainsFunc(have.Targets, func(h Target) bool { return h.Private == other.Private })):
 			s.Targets = append(s.Targets, other)
 			s.Public = s.Public || !other.Private
 		}

@@ -22,8 +22,6 @@ type Rollout struct {
 	Possible func(Target) bool
 	// Overdue are targets that are there and have not been healthy for the time of a verdict.
 	Overdue map[Target]bool
-	// Hold: no target is replaced now, because the health checks themselves are on trial.
-	Hold bool
 }
 
 // Next returns the spec with the targets that the load balancer is to have now. waits: more is to
@@ -39,9 +37,8 @@ func (r Rollout) Next(want Spec, have State) (now Spec, waits bool, notes []Note
 		waits = true
 	}
 	slices.SortFunc(want.Targets, Target.Compare)
-	// What is reached, or may have to be reached again, through the public interface needs it.
-	inDoubt := waits || len(notes) > 0 || have.unserved()
-	want.Public = want.Public || have.Public && inDoubt || slices.ContainsFunc(want.Targets, func(t Target) bool { return !t.Private })
+	// What is still reached through the public interface needs it.
+	want.Public = want.Public || slices.ContainsFunc(want.Targets, func(t Target) bool { return !t.Private })
 	return want, waits, notes
 }
 
@@ -74,12 +71,10 @@ func (r Rollout) replace(want *Spec, have State) (waits bool, notes []Note) {
 	}
 	stuck := slices.ContainsFunc(failing, func(t Target) bool { return r.Overdue[t] })
 	if len(others) == 0 {
-		// Until the last is healthy, or had its time, the public interface may be needed again.
-		return have.Public && !want.Public && len(failing) > 0 && !stuck, nil
+		return false, nil
 	}
 	var move []int
 	switch {
-	case r.Hold:
 	case stuck && proved: // those that nobody finds healthy lose nothing where others are healthy
 		move = slices.DeleteFunc(slices.Clone(others), func(i int) bool { return slices.Contains(serving, i) })
 	case len(failing) > 0, early:
@@ -96,7 +91,7 @@ func (r Rollout) replace(want *Spec, have State) (waits bool, notes []Note) {
 	if stuck && len(move) < len(others) {
 		return false, []Note{notReplaced(want.UsePrivateIP, failing)}
 	}
-	return !r.Hold, nil
+	return true, nil
 }
 
 // keepLeaving keeps healthy targets that are not wanted any more, while none that is wanted is
@@ -165,11 +160,6 @@ func addressesOf(private bool) string {
 // saysSomething reports whether the checks of any listener say anything of a target.
 func (s State) saysSomething() bool {
 	return slices.ContainsFunc(s.Listeners, func(l Listener) bool { return len(s.Verdicts[l.Port]) > 0 })
-}
-
-// unserved reports whether no target is healthy at any listener.
-func (s State) unserved() bool {
-	return !slices.ContainsFunc(s.Targets, func(t Target) bool { return len(s.HealthyAt(t)) > 0 })
 }
 
 // healthy reports whether a target is healthy at every listener that finds any target healthy, and

@@ -267,20 +267,9 @@ func TestTargetsChangeTheirAddresses(t *testing.T) {
 			if stuck := len(r.notes) == 1 && r.notes[0].Reason == lb.ReasonTargetsNotReplaced; stuck != c.stuck {
 				t.Errorf("notes %v", r.notes)
 			}
-			healthy := r.have.Health(80).Healthy > 0
-			if public := changed < len(c.have) || !healthy; r.have.Public != public {
+			if public := changed < len(c.have); r.have.Public != public {
 				t.Errorf("public interface %t", r.have.Public)
 			}
 		})
-	}
-}
-
-// While health checks are on trial no target is replaced.
-func TestTargetsWaitForTheTrialOfChecks(t *testing.T) {
-	r := newRoller(t, lb.State{Targets: targetsOf(false, 1, 2)}, healthOf(lb.Healthy, targetsOf(false, 1, 2)...))
-	want := lb.Spec{Type: "lb11", Network: 7, UsePrivateIP: true, Listeners: r.have.Listeners}.WithTargets(nodesOfBothKinds(1, 2))
-	now, _, _ := lb.Rollout{Expected: everyServer, Hold: true}.Next(want, r.have)
-	if ops := lb.DiffTargets(now, r.have); len(ops) > 0 || !now.Public {
-		t.Errorf("%v", ops)
 	}
 }

@@ -66,8 +66,8 @@ const (
 	ReasonTargetPortUnknown = "TargetPortUnknown"
 	// ReasonImmutable: a wish that an existing load balancer cannot follow.
 	ReasonImmutable = "ImmutableField"
-	// ReasonHeld: a Service that is refused has a load balancer, of which only the targets are kept
-	// up to date.
+	// ReasonHeld: a Service that is refused has a load balancer, of which only ports and targets follow
+	// the Service and the nodes.
 	ReasonHeld = "LoadBalancerHeld"
 	// ReasonCertificate: a certificate that cannot be used.
 	ReasonCertificate = "CertificateUnusable"
@@ -83,8 +83,6 @@ const (
 	ReasonCheckKept = "HealthCheckKept"
 	// ReasonSettingsKept: settings are those of whoever had the load balancer before.
 	ReasonSettingsKept = "SettingsKept"
-	// ReasonCheckRolledBack: a change of the health check left no healthy node and was taken back.
-	ReasonCheckRolledBack = "HealthCheckRolledBack"
 	// ReasonTargetsNotReplaced: a target that changed its address is not healthy there, so no other
 	// changes.
 	ReasonTargetsNotReplaced = "TargetsNotReplaced"

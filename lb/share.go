@@ -8,49 +8,8 @@ import (
 	"strings"
 )
 
-// Standing is how a Service takes part in a group.
-type Standing int
-
-const (
-	// Joined: the Service gets what it asks for, if nothing older stands in the way.
-	Joined Standing = iota
-	// Held: the Service says what it wants, and its ports stay as they are for now.
-	Held
-	// Refused: nobody knows what the Service wants. Its ports stay as they are, and so does what it
-	// may have decided.
-	Refused
-	// Leaving: the Service does not share any more. Its ports stay until it is served otherwise.
-	Leaving
-)
-
-// Sharer is a Service of a group, as [Share] needs it.
-type Sharer struct {
-	// Spec is what the Service alone would ask for. Its Nodes are those that its selector admits.
-	// Of one that is refused only Owner, the names and Nodes count.
-	Spec     Spec
-	Standing Standing
-	// AnyNode: the Service's selector is not known.
-	AnyNode bool
-}
-
-func (s Sharer) uid() string { return s.Spec.Owner.UID }
-
-func (s Sharer) name() string { return s.Spec.Namespace + "/" + s.Spec.Service }
-
-// parsed reports whether it is known what the Service asks for.
-func (s Sharer) parsed() bool { return s.Standing == Joined || s.Standing == Held }
-
-// Part is what a Service has of a load balancer that it shares.
-type Part struct {
-	// Listeners are those of its ports.
-	Listeners []Listener
-	// Unopened are the ports that it asks for and does not get.
-	Unopened []int
-	Notes    []Note
-}
-
-// Share merges what the Services of a group ask for, oldest first, into the load balancer of the
-// group, and says what each of them has of it.
+// share merges what the members ask for, oldest first, into the load balancer of all, and says what
+// each has of it.
 //
 //	a port                           the oldest that asks for it
 //	name, type, algorithm, …         the oldest that sets it by an annotation
@@ -62,46 +21,99 @@ type Part struct {
 // too small for the ports that are open is not taken.
 //
 // The spec has no targets yet: its Nodes are what the selectors admit.
-func Share(owner Owner, sharers []Sharer, have State) (Spec, []Part) {
-	idle := make([]bool, len(sharers))
-	m := merge(owner, sharers, have, idle)
+func share(in Input, members []Member) *merger {
+	idle := make([]bool, len(members))
+	m := merge(in, members, idle)
 	for m.leaveIdle() { // without their selectors, others may have nodes in common
-		m = merge(owner, sharers, have, idle)
+		m = merge(in, members, idle)
 	}
-	for i, s := range sharers {
-		if s.parsed() || s.Standing == Leaving || slices.Contains(have.Services(), s.uid()) {
-			m.spec.Sharers = append(m.spec.Sharers, sharers[i].uid())
+	if slices.Contains(in.Taken, m.spec.Name) {
+		m.spec.Name = or(in.Have.Name, in.Owner.DefaultName())
+	}
+	for _, member := range members {
+		if member.Parsed || member.Standing == Closing || slices.Contains(in.Have.Services(), member.uid()) {
+			m.spec.Sharers = append(m.spec.Sharers, member.uid())
 		}
 	}
 	for field, i := range m.deciders {
-		m.spec.Deciders[field] = sharers[i].uid()
+		m.spec.Deciders[field] = members[i].uid()
 	}
-	return m.spec, m.parts
+	return m
 }
 
 // merge decides everything for Services of which those that are idle have no port.
-func merge(owner Owner, sharers []Sharer, have State, idle []bool) *merger {
+func merge(in Input, members []Member, idle []bool) *merger {
 	m := &merger{
-		owner: owner, sharers: sharers, have: have, idle: idle,
-		parts: make([]Part, len(sharers)), apart: make([]bool, len(sharers)), deciders: make(map[string]int),
+		Input: in, sharers: members, have: in.Have, idle: idle,
+		parts: make([]Part, len(members)), apart: make([]bool, len(members)), deciders: make(map[string]int),
 	}
-	m.settings()
+	if in.Owner.Group == "" {
+		m.alone()
+	} else {
+		m.settings()
+		m.keepRefusedType()
+	}
 	m.nodes()
-	m.roomFor()
+	if in.Owner.Group != "" {
+		m.roomFor()
+	}
 	m.ports()
 	return m
 }
 
 type merger struct {
-	owner   Owner
-	sharers []Sharer
+	Input
+	sharers []Member
 	have    State
 	spec    Spec
 	parts   []Part
 	apart   []bool // has no node in common with the older ones
 	idle    []bool // has no port, so that its selector must not take nodes from those that have one
+	crowded bool   // a Service alone has more than the type holds
+	held    []error
 	// deciders are who sets what a load balancer has once, by the annotation.
 	deciders map[string]int
+}
+
+// alone decides the settings of a Service that shares nothing. A type that is too small for it is not
+// taken. While the Service is frozen, or its load balancer has no room for it, all stays as it is but
+// for ports and targets.
+func (m *merger) alone() {
+	s := &m.sharers[0]
+	if m.spec = s.Spec; s.decides() {
+		m.keepRefusedType()
+		adopted, _ := m.spec.keep(m.have) // its type may be another
+		if notes := adopted.crowded(); len(notes) > 0 {
+			if m.spec.Type = m.have.Type; len(m.held) == 0 {
+				m.parts[0].Notes = notes
+			}
+			m.crowded = len(m.spec.crowded()) > 0
+		}
+	}
+	if !s.decides() || m.have.Exists() && (m.crowded || s.Standing == Frozen || len(s.Spec.Barred) > 0) {
+		m.spec = s.asFound(m.have)
+		s.Service.PodTargets = m.spec.PodTargets
+	}
+}
+
+// keepRefusedType plans with the type that there is while the cloud refuses another.
+func (m *merger) keepRefusedType() {
+	if m.have.Exists() && m.spec.Type != m.have.Type {
+		if err := m.refused(ChangeType{Type: m.spec.Type}); err != nil {
+			m.held, m.spec.Type = append(m.held, err), m.have.Type
+		}
+	}
+}
+
+// asFound is the spec of a load balancer whose Service decides nothing at the moment.
+func (m Member) asFound(have State) Spec {
+	s := Spec{Owner: m.Spec.Owner, Namespace: m.Spec.Namespace, Service: m.Spec.Service, AsFound: true, Network: have.Network}
+	for _, setting := range sharedSettings() {
+		setting.keep(&s, have)
+	}
+	s.UsePrivateIP = s.UsePrivateIP || !have.Public
+	s.PodTargets = slices.ContainsFunc(have.Targets, Target.Pod) || len(have.Targets) == 0 && m.Service.PodTargets
+	return s
 }
 
 func (m *merger) tell(i int, grade Grade, reason, field, value, text string) {
@@ -130,14 +142,15 @@ func (m *merger) nodes() {
 		if s.AnyNode || m.idle[i] {
 			continue
 		}
-		common := s.Spec.Nodes
+		admitted := slices.Concat(s.Nodes, s.Staying)
+		common := admitted
 		if started {
-			common = inCommon(m.spec.Nodes, s.Spec.Nodes)
+			common = inCommon(m.spec.Nodes, admitted)
 		}
 		switch {
 		case !started || len(common) > 0 || len(m.spec.Nodes) == 0:
 			m.spec.Nodes, started = common, true
-		case s.parsed():
+		case s.decides():
 			m.apart[i] = true
 			m.tell(i, Error, ReasonNoCommonNode, AnnotationNodeSelector, s.Spec.NodeSelector,
 				"the load balancer is shared, and no node matches this and the selectors of the older Services that share it, so this Service is not served: change the selector, or use a load balancer of its own")
@@ -167,25 +180,52 @@ func inCommon(a, b []Node) (common []Node) {
 // claims are the listeners that a Service asks for, or keeps.
 func (m *merger) claims(i int) []Listener {
 	s := m.sharers[i]
-	own := m.have.Only(s.uid()).Listeners
 	switch {
 	case m.apart[i]:
 		return nil
-	case s.Standing != Joined:
-		return own
-	case len(s.Spec.Barred) == 0:
+	case s.Standing == Wanted && len(s.Spec.Barred) == 0 && !m.crowded:
 		return s.Spec.Listeners
 	}
-	// More than it has may not be served.
-	wanted := ByPort(s.Spec.Listeners)
-	var bounded []Listener
-	for _, old := range own {
-		if want, ok := wanted[old.Port]; ok {
-			want.HTTP.Redirect = want.HTTP.Redirect && old.HTTP.Redirect
-			bounded = append(bounded, want)
-		}
+	return s.Service.frozen(m.open(s))
+}
+
+// open are the listeners that a Service has.
+func (m *merger) open(s Member) []Listener {
+	if m.Owner.Group == "" {
+		return m.have.Listeners
 	}
-	return bounded
+	return m.have.Only(s.uid()).Listeners
+}
+
+// frozen are the listeners that stay of a Service which is not wanted to have others: each follows
+// the node port that the Service has for the port now. One whose port the Service has no more stays
+// as long as its node port is the Service's, and closes then, because Kubernetes may give the node
+// port to another Service. So may it give what kube-proxy answered at for policy Local.
+func (s Service) frozen(have []Listener) (kept []Listener) {
+	for _, l := range have {
+		to := 0
+		for _, p := range s.Ports {
+			if p.Protocol == "TCP" && (p.Number == l.Port || to == 0 && p.NodePort == l.DestinationPort) {
+				to = p.NodePort
+			}
+		}
+		if s.PodTargets {
+			to = l.DestinationPort // the pods are the Service's own
+		}
+		asksNodes := l.Check.Protocol == ProtocolHTTP && l.Check.Path == healthPath && !l.Check.TLS && l.Check.Port != kubeProxyHealthPort
+		explicit := s.Annotations[annotationCheckPort] != "" || s.Annotations[AnnotationPorts] != ""
+		switch {
+		case to == 0:
+			continue
+		case l.Check.Port == l.DestinationPort:
+			l.Check.Port = to
+		case asksNodes && !explicit && !s.PodTargets:
+			l.Check.Port = or(s.HealthCheckNodePort, kubeProxyHealthPort)
+		}
+		l.DestinationPort = to
+		kept = append(kept, l)
+	}
+	return kept
 }
 
 // roomFor keeps the type if the one that is decided is too small for what is open.
@@ -198,7 +238,7 @@ func (m *merger) roomFor() {
 	open, certificates := 0, make(map[string]bool)
 	for i, s := range m.sharers {
 		claimed := ByPort(m.claims(i))
-		for _, l := range m.have.Only(s.uid()).Listeners {
+		for _, l := range m.open(s) {
 			if _, ok := claimed[l.Port]; ok {
 				open++
 				certificatesOf(l, certificates)
@@ -235,6 +275,8 @@ func certificatesOf(l Listener, into map[string]bool) {
 // ports gives the ports to the Services, oldest first, while there is room.
 func (m *merger) ports() {
 	limits, known := LimitsOf(m.spec.Type)
+	known = known && m.Owner.Group != ""
+	m.spec.Listeners = nil
 	owners := make(map[int]int)
 	certificates := make(map[string]bool)
 	barred := false
@@ -270,7 +312,8 @@ func (m *merger) ports() {
 			m.spec.Listeners = append(m.spec.Listeners, l)
 			m.parts[i].Listeners = append(m.parts[i].Listeners, l)
 		}
-		if s.Standing == Joined {
+		if s.Standing == Wanted {
+			m.parts[i].Notes = slices.Concat(s.Spec.Barred, m.parts[i].Notes)
 			open := ByPort(wanted)
 			for _, l := range s.Spec.Listeners {
 				if _, ok := open[l.Port]; !ok {
@@ -284,10 +327,12 @@ func (m *merger) ports() {
 	if barred { // it may not come to serve more people either
 		m.spec.Public = m.spec.Public && m.have.Public
 	}
-	for port, i := range owners {
-		m.spec.PortOwners[port] = m.sharers[i].uid()
+	if m.Owner.Group != "" {
+		for port, i := range owners {
+			m.spec.PortOwners[port] = m.sharers[i].uid()
+		}
+		m.spec.Certificates = slices.Sorted(maps.Keys(certificates))
 	}
-	m.spec.Certificates = slices.Sorted(maps.Keys(certificates))
 	slices.SortFunc(m.spec.Listeners, func(a, b Listener) int { return a.Port - b.Port })
 }
 

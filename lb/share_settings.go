@@ -115,16 +115,16 @@ func marked(have State, mark, name string) string {
 // settings decides what a load balancer has once.
 func (m *merger) settings() {
 	m.spec = Spec{
-		Owner: m.owner, Name: m.owner.DefaultName(), Network: m.have.Network, Public: true,
+		Owner: m.Owner, Name: m.Owner.DefaultName(), Network: m.have.Network, Public: true,
 		UsePrivateIP: m.have.Exists() && !m.have.Public, Takeover: Takeover{OptedIn: true}, PortOwners: make(map[int]string), Deciders: make(map[string]string),
 	}
-	if i := slices.IndexFunc(m.sharers, Sharer.parsed); i >= 0 {
+	if i := slices.IndexFunc(m.sharers, Member.decides); i >= 0 {
 		m.spec.Network, m.spec.Subnet, m.spec.UsePrivateIP = m.sharers[i].Spec.Network, m.sharers[i].Spec.Subnet, m.sharers[i].Spec.UsePrivateIP
 	} else {
 		for _, setting := range sharedSettings() {
 			setting.keep(&m.spec, m.have)
 		}
-		m.spec.Name = m.owner.DefaultName() // one that leaves may need the name
+		m.spec.Name = m.Owner.DefaultName() // one that leaves may need the name
 	}
 	for _, setting := range sharedSettings() {
 		m.setting(setting)
@@ -151,14 +151,14 @@ func (m *merger) settings() {
 func (m *merger) setting(setting sharedSetting) {
 	decided := ""
 	for i, s := range m.sharers {
-		if s.Standing == Refused && decided == "" && slices.Contains(m.have.Services(), s.uid()) {
+		if s.Standing == Frozen && !s.Parsed && decided == "" && slices.Contains(m.have.Services(), s.uid()) {
 			setting.keep(&m.spec, m.have)
 			decided = s.name()
 			continue
 		}
 		field, value := setting.said(s.Spec)
 		switch {
-		case !s.parsed() || value == "":
+		case !s.decides() || value == "":
 		case decided == "":
 			setting.take(&m.spec, s.Spec)
 			m.deciders[field], decided = i, s.name()
@@ -169,7 +169,7 @@ func (m *merger) setting(setting sharedSetting) {
 			}
 		}
 	}
-	if i := slices.IndexFunc(m.sharers, Sharer.parsed); i >= 0 && decided == "" {
+	if i := slices.IndexFunc(m.sharers, Member.decides); i >= 0 && decided == "" {
 		setting.take(&m.spec, m.sharers[i].Spec) // what is configured, or built in
 	}
 }

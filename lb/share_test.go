@@ -62,7 +62,7 @@ func TestSharedIsRefused(t *testing.T) {
 }
 
 // asks is a Service that shares, with these TCP ports, in namespace shop.
-func asks(t *testing.T, name string, annotations map[string]string, ports ...int) lb.Sharer {
+func asks(t *testing.T, name string, annotations map[string]string, ports ...int) lb.Member {
 	t.Helper()
 	svc := lb.Service{Namespace: "shop", Name: name, UID: name, Annotations: map[string]string{lb.AnnotationShared: "edge"}}
 	maps.Copy(svc.Annotations, annotations)
@@ -70,14 +70,18 @@ func asks(t *testing.T, name string, annotations map[string]string, ports ...int
 		svc.Ports = append(svc.Ports, lb.Port{Name: fmt.Sprint("p", p), Number: p, Protocol: "TCP", NodePort: 30000 + p})
 	}
 	spec := parse(t, svc, lb.Defaults{Cluster: "demo", Network: 7, Location: "fsn1"})
-	spec.Nodes = nodesOf(upTo(3))
-	return lb.Sharer{Spec: spec}
+	return lb.Member{Service: svc, Spec: spec, Parsed: true, Nodes: nodesOf(upTo(3))}
 }
 
 var group = lb.GroupOwner("demo", "shop.edge")
 
-// shown is a merged spec and what each Service has of it, in a line each.
-func shown(spec lb.Spec, sharers []lb.Sharer, parts []lb.Part) string {
+// merged is the plan for what the group's Services ask for.
+func merged(have lb.State, members ...lb.Member) lb.Plan {
+	return lb.Input{Owner: group, Members: members, Have: have}.Plan()
+}
+
+// shown is what each Service has of a load balancer.
+func shown(sharers []lb.Member, parts []lb.Part) string {
 	var b strings.Builder
 	for i, p := range parts {
 		fmt.Fprintf(&b, "%s:", sharers[i].Spec.Owner.UID)
@@ -104,24 +108,21 @@ func hetz(pairs ...string) map[string]string {
 }
 
 func TestShare(t *testing.T) {
-	as := func(s lb.Sharer, standing lb.Standing) lb.Sharer { s.Standing = standing; return s }
-	on := func(s lb.Sharer, servers ...int64) lb.Sharer { s.Spec.Nodes = nodesOf(servers); return s }
-	barred := func(s lb.Sharer) lb.Sharer { s.Spec.Barred = []lb.Note{{Grade: lb.Error}}; return s }
-	unread := func(name string) lb.Sharer {
-		return lb.Sharer{
-			Standing: lb.Refused,
-			Spec:     lb.Spec{Owner: lb.Owner{Cluster: "demo", UID: name}, Namespace: "shop", Service: name, Nodes: nodesOf(upTo(3))},
-		}
+	as := func(s lb.Member, standing lb.Standing) lb.Member { s.Standing = standing; return s }
+	on := func(s lb.Member, servers ...int64) lb.Member { s.Nodes = nodesOf(servers); return s }
+	barred := func(s lb.Member) lb.Member { s.Spec.Barred = []lb.Note{{Grade: lb.Error, Reason: "Barred"}}; return s }
+	unread := func(name string) lb.Member {
+		m := asks(t, name, nil, 80)
+		m.Standing, m.Parsed = lb.Frozen, false
+		m.Spec = lb.Spec{Owner: m.Spec.Owner, Namespace: "shop", Service: name}
+		return m
 	}
-	ask := func(name string, annotations map[string]string, ports ...int) lb.Sharer {
+	moved := func(s lb.Member) lb.Member { s.Service.Ports[0].NodePort = 31080; return s }
+	ask := func(name string, annotations map[string]string, ports ...int) lb.Member {
 		return asks(t, name, annotations, ports...)
 	}
-	https := func(s lb.Sharer, certificates string, redirect bool) lb.Sharer {
-		for i := range s.Spec.Listeners {
-			l := &s.Spec.Listeners[i]
-			l.Protocol, l.HTTP = lb.ProtocolHTTPS, lb.HTTP{Certificates: certificates, Redirect: redirect}
-		}
-		return s
+	https := func(certificates, redirect string) map[string]string {
+		return hetz("protocol", "https", "http-certificates", certificates, "http-redirect-http", redirect)
 	}
 	many := func(n int) (ids string) {
 		for i := range n {
@@ -131,156 +132,160 @@ func TestShare(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name    string
-		before  []lb.Sharer // whose load balancer there is
-		sharers []lb.Sharer
+		before  []lb.Member // whose load balancer there is
+		sharers []lb.Member
 		want    string
 		also    func(lb.Spec) bool
 	}{
-		{name: "different ports", sharers: []lb.Sharer{ask("a", nil, 80), ask("b", nil, 81, 82)}, want: "a: 80; b: 81 82"},
+		{name: "different ports", sharers: []lb.Member{ask("a", nil, 80), ask("b", nil, 81, 82)}, want: "a: 80; b: 81 82"},
 		{
-			name: "the same port", sharers: []lb.Sharer{ask("a", nil, 80), ask("b", nil, 80, 81)},
+			name: "the same port", sharers: []lb.Member{ask("a", nil, 80), ask("b", nil, 80, 81)},
 			want: "a: 80 PortConflict(0,ports=80/TCP); b: 81 -80 PortConflict(1,ports=80/TCP)",
 		},
 		{
-			name: "an older Service comes for a port", before: []lb.Sharer{ask("b", nil, 80)}, sharers: []lb.Sharer{ask("a", nil, 80), ask("b", nil, 80)},
+			name: "an older Service comes for a port", before: []lb.Member{ask("b", nil, 80)}, sharers: []lb.Member{ask("a", nil, 80), ask("b", nil, 80)},
 			want: "a: 80 PortConflict(0,ports=80/TCP); b: -80 PortConflict(1,ports=80/TCP)",
 			also: func(s lb.Spec) bool { return s.PortOwners[80] == "a" },
 		},
 		{
-			name: "a redirect takes port 80", sharers: []lb.Sharer{https(ask("a", nil, 443), "1", true), ask("b", nil, 80)},
+			name: "a redirect takes port 80", sharers: []lb.Member{ask("a", https("1", "true"), 443), ask("b", nil, 80)},
 			want: "a: 443 PortConflict(0,ports=80/TCP); b: -80 PortConflict(1,ports=80/TCP)",
 			also: func(s lb.Spec) bool { return s.PortOwners[80] == "a" },
 		},
 		{
-			name: "a redirect finds port 80 taken", sharers: []lb.Sharer{ask("a", nil, 80), https(ask("b", nil, 443), "1", true)},
+			name: "a redirect finds port 80 taken", sharers: []lb.Member{ask("a", nil, 80), ask("b", https("1", "true"), 443)},
 			want: "a: 80 PortConflict(0,ports=80/TCP, for the redirect); b: 443 PortConflict(1,ports=80/TCP, for the redirect)",
 			also: func(s lb.Spec) bool { return !s.Listeners[1].HTTP.Redirect },
 		},
 		{
-			name: "the oldest that sets decides", sharers: []lb.Sharer{
+			name: "the oldest that sets decides", sharers: []lb.Member{
 				ask("a", nil, 80), ask("b", hetz("type", "lb21", "name", "front"), 81), ask("c", hetz("type", "lb31", "name", "front"), 82),
 			},
 			want: "a: 80; b: 81; c: 82 FieldWithoutEffect(0,type=lb31)",
 			also: func(s lb.Spec) bool { return s.Type == "lb21" && s.Name == "front" },
 		},
 		{
-			name: "no room for ports", sharers: []lb.Sharer{ask("a", nil, 80), ask("b", nil, 81, 82, 83, 84, 85)},
+			name: "no room for ports", sharers: []lb.Member{ask("a", nil, 80), ask("b", nil, 81, 82, 83, 84, 85)},
 			want: "a: 80; b: 81 82 83 84 -85 NoRoomForPort(1,ports=85/TCP)",
 		},
 		{
-			name: "an older one makes room for itself", before: []lb.Sharer{ask("b", nil, 81, 82, 83, 84, 85)}, sharers: []lb.Sharer{ask("a", nil, 80), ask("b", nil, 81, 82, 83, 84, 85)},
+			name: "an older one makes room for itself", before: []lb.Member{ask("b", nil, 81, 82, 83, 84, 85)}, sharers: []lb.Member{ask("a", nil, 80), ask("b", nil, 81, 82, 83, 84, 85)},
 			want: "a: 80; b: 81 82 83 84 -85 NoRoomForPort(1,ports=85/TCP)",
 		},
 		{
-			name: "no room for certificates", sharers: []lb.Sharer{https(ask("a", nil, 80), many(9), false), https(ask("b", nil, 81), "9,10", false), https(ask("c", nil, 82), "11", false)},
+			name: "no room for certificates", sharers: []lb.Member{ask("a", https(many(9), ""), 80), ask("b", https("9,10", ""), 81), ask("c", https("11", ""), 82)},
 			want: "a: 80; b: 81; c: -82 NoRoomForPort(1,ports=82/TCP)",
 		},
 		{
-			name: "too small a type is not taken", before: []lb.Sharer{ask("a", hetz("type", "lb21"), 80), ask("b", nil, 81, 82, 83, 84, 85)},
-			sharers: []lb.Sharer{ask("a", hetz("type", "lb11"), 80), ask("b", nil, 81, 82, 83, 84, 85)},
+			name: "too small a type is not taken", before: []lb.Member{ask("a", hetz("type", "lb21"), 80), ask("b", nil, 81, 82, 83, 84, 85)},
+			sharers: []lb.Member{ask("a", hetz("type", "lb11"), 80), ask("b", nil, 81, 82, 83, 84, 85)},
 			want:    "a: 80 InvalidField(1,type=lb11); b: 81 82 83 84 85", also: func(s lb.Spec) bool { return s.Type == "lb21" },
 		},
 		{
-			name: "nor one that nobody asks for", before: []lb.Sharer{ask("a", hetz("type", "lb21"), 80), ask("b", nil, 81, 82, 83, 84, 85, 86)},
-			sharers: []lb.Sharer{ask("b", nil, 81, 82, 83, 84, 85, 86)},
+			name: "nor one that nobody asks for", before: []lb.Member{ask("a", hetz("type", "lb21"), 80), ask("b", nil, 81, 82, 83, 84, 85, 86)},
+			sharers: []lb.Member{ask("b", nil, 81, 82, 83, 84, 85, 86)},
 			want:    "b: 81 82 83 84 85 86 InvalidField(0,type=lb11)", also: func(s lb.Spec) bool { return s.Type == "lb21" },
 		},
 		{
-			name: "a smaller type that suffices", before: []lb.Sharer{ask("a", hetz("type", "lb21"), 80)}, sharers: []lb.Sharer{ask("a", nil, 80)},
+			name: "a smaller type that suffices", before: []lb.Member{ask("a", hetz("type", "lb21"), 80)}, sharers: []lb.Member{ask("a", nil, 80)},
 			want: "a: 80", also: func(s lb.Spec) bool { return s.Type == "lb11" },
 		},
 		{
-			name: "one that is refused keeps its ports, and nothing else", before: []lb.Sharer{ask("a", nil, 80), ask("b", nil, 81)},
-			sharers: []lb.Sharer{unread("a"), ask("b", nil, 81, 82)}, want: "a: 80; b: 81 82",
+			name: "one that is refused keeps its ports, and nothing else", before: []lb.Member{ask("a", nil, 80), ask("b", nil, 81)},
+			sharers: []lb.Member{unread("a"), ask("b", nil, 81, 82)}, want: "a: 80 LoadBalancerHeld(0,=); b: 81 82",
 			also: func(s lb.Spec) bool { return slices.Equal(s.Sharers, []string{"a", "b"}) },
 		},
 		{
-			name: "one that is refused and never shared", before: []lb.Sharer{ask("b", nil, 81)}, sharers: []lb.Sharer{unread("a"), ask("b", nil, 81)},
+			name: "one that is refused and never shared", before: []lb.Member{ask("b", nil, 81)}, sharers: []lb.Member{unread("a"), ask("b", nil, 81)},
 			want: "a:; b: 81", also: func(s lb.Spec) bool { return slices.Equal(s.Sharers, []string{"b"}) },
 		},
 		{
-			name: "what one that is refused decided stays", before: []lb.Sharer{ask("a", hetz("type", "lb21", "name", "front"), 80), ask("b", nil, 81)},
-			sharers: []lb.Sharer{unread("a"), ask("b", hetz("type", "lb31"), 81)}, want: "a: 80; b: 81 FieldWithoutEffect(0,type=lb31)",
+			name: "what one that is refused decided stays", before: []lb.Member{ask("a", hetz("type", "lb21", "name", "front"), 80), ask("b", nil, 81)},
+			sharers: []lb.Member{unread("a"), ask("b", hetz("type", "lb31"), 81)}, want: "a: 80 LoadBalancerHeld(0,=); b: 81 FieldWithoutEffect(0,type=lb31)",
 			also: func(s lb.Spec) bool { return s.Type == "lb21" && s.Name == "front" },
 		},
 		{
-			name: "all are refused", before: []lb.Sharer{ask("a", hetz("type", "lb21"), 80)}, sharers: []lb.Sharer{unread("a")}, want: "a: 80",
+			name: "all are refused", before: []lb.Member{ask("a", hetz("type", "lb21"), 80)}, sharers: []lb.Member{unread("a")}, want: "a: 80 LoadBalancerHeld(0,=)",
 			also: func(s lb.Spec) bool { return s.Type == "lb21" && s.Network == 7 && s.Algorithm == lb.RoundRobin },
 		},
 		{
-			name: "one that is held decides and opens nothing", before: []lb.Sharer{ask("a", nil, 80)},
-			sharers: []lb.Sharer{as(ask("a", hetz("type", "lb21"), 80, 90), lb.Held), ask("b", nil, 90)}, want: "a: 80; b: 90",
+			name: "one that is refused follows its node ports, and closes with them", before: []lb.Member{ask("a", nil, 80, 81)},
+			sharers: []lb.Member{moved(unread("a"))}, want: "a: 80 LoadBalancerHeld(0,=)",
+			also: func(s lb.Spec) bool { return s.Listeners[0].DestinationPort == 31080 && len(s.PortOwners) == 1 },
+		},
+		{
+			name: "one that is held decides and opens nothing", before: []lb.Member{ask("a", nil, 80)},
+			sharers: []lb.Member{as(ask("a", hetz("type", "lb21"), 80, 90), lb.Frozen), ask("b", nil, 90)}, want: "a: 80; b: 90",
 			also: func(s lb.Spec) bool { return s.Type == "lb21" },
 		},
 		{
-			name: "one that leaves keeps its ports and decides nothing", before: []lb.Sharer{ask("a", hetz("name", "front"), 80), ask("b", nil, 81)},
-			sharers: []lb.Sharer{as(ask("a", hetz("name", "front"), 80, 90), lb.Leaving), ask("b", nil, 80, 81)},
+			name: "one that leaves keeps its ports and decides nothing", before: []lb.Member{ask("a", hetz("name", "front"), 80), ask("b", nil, 81)},
+			sharers: []lb.Member{as(ask("a", hetz("name", "front"), 80, 90), lb.Closing), ask("b", nil, 80, 81)},
 			want:    "a: 80 PortConflict(0,ports=80/TCP); b: 81 -80 PortConflict(1,ports=80/TCP)",
 			also:    func(s lb.Spec) bool { return strings.HasPrefix(s.Name, "shared-shop.edge-") },
 		},
 		{
-			name: "all leave", before: []lb.Sharer{ask("a", hetz("name", "front", "type", "lb21", "algorithm-type", "least_connections"), 80)},
-			sharers: []lb.Sharer{as(ask("a", hetz("name", "front"), 80), lb.Leaving)}, want: "a: 80",
+			name: "all leave", before: []lb.Member{ask("a", hetz("name", "front", "type", "lb21", "algorithm-type", "least_connections"), 80)},
+			sharers: []lb.Member{as(ask("a", hetz("name", "front"), 80), lb.Closing)}, want: "a: 80",
 			also: func(s lb.Spec) bool {
 				return s.Type == "lb21" && s.Algorithm == lb.LeastConnections && s.Network == 7 && s.Public && strings.HasPrefix(s.Name, "shared-")
 			},
 		},
-		{name: "one that is barred opens nothing", sharers: []lb.Sharer{barred(ask("a", nil, 80)), ask("b", nil, 81)}, want: "a: -80; b: 81"},
+		{name: "one that is barred opens nothing", sharers: []lb.Member{barred(ask("a", nil, 80)), ask("b", nil, 81)}, want: "a: -80 Barred(1,=); b: 81"},
 		{
-			name: "one that is barred keeps what it has", before: []lb.Sharer{ask("a", nil, 80), ask("b", nil, 81)},
-			sharers: []lb.Sharer{barred(ask("a", nil, 80, 82)), ask("b", nil, 81)}, want: "a: 80 -82; b: 81",
+			name: "one that is barred keeps what it has", before: []lb.Member{ask("a", nil, 80), ask("b", nil, 81)},
+			sharers: []lb.Member{barred(ask("a", nil, 80, 82)), ask("b", nil, 81)}, want: "a: 80 -82 Barred(1,=); b: 81",
 		},
 		{
-			name: "nodes that all admit", sharers: []lb.Sharer{ask("a", nil, 80), on(ask("b", nil, 81), 2, 3), on(ask("c", nil, 82), 1, 2)}, want: "a: 80; b: 81; c: 82",
+			name: "nodes that all admit", sharers: []lb.Member{ask("a", nil, 80), on(ask("b", nil, 81), 2, 3), on(ask("c", nil, 82), 1, 2)}, want: "a: 80; b: 81; c: 82",
 			also: func(s lb.Spec) bool { return reflect.DeepEqual(s.Nodes, nodesOf([]int64{2})) },
 		},
 		{
 			name:    "one without a port takes no nodes",
-			sharers: []lb.Sharer{on(ask("a", nil, 80), 1, 2), on(ask("b", nil, 80), 2), on(ask("c", nil, 82), 1)},
+			sharers: []lb.Member{on(ask("a", nil, 80), 1, 2), on(ask("b", nil, 80), 2), on(ask("c", nil, 82), 1)},
 			want:    "a: 80 PortConflict(0,ports=80/TCP); b: -80 PortConflict(1,ports=80/TCP); c: 82",
 			also:    func(s lb.Spec) bool { return reflect.DeepEqual(s.Nodes, nodesOf([]int64{1})) },
 		},
 		{
-			name: "a selector that leaves none", sharers: []lb.Sharer{on(ask("a", nil, 80), 1), on(ask("b", hetz("node-selector", "x=y"), 81), 2), ask("c", nil, 82)},
+			name: "a selector that leaves none", sharers: []lb.Member{on(ask("a", nil, 80), 1), on(ask("b", hetz("node-selector", "x=y"), 81), 2), ask("c", nil, 82)},
 			want: "a: 80; b: -81 NoCommonNode(1,node-selector=x=y); c: 82", also: func(s lb.Spec) bool { return reflect.DeepEqual(s.Nodes, nodesOf([]int64{1})) },
 		},
 		{
-			name: "an oldest one without nodes", sharers: []lb.Sharer{on(ask("a", nil, 80)), ask("b", nil, 81)}, want: "a: 80; b: 81",
+			name: "an oldest one without nodes", sharers: []lb.Member{on(ask("a", nil, 80)), ask("b", nil, 81)}, want: "a: 80; b: 81",
 			also: func(s lb.Spec) bool { return len(s.Nodes) == 0 },
 		},
 		{
 			name:    "no public interface, and no way in the network",
-			sharers: []lb.Sharer{ask("a", hetz("use-private-ip", "false"), 80), ask("b", hetz("use-private-ip", "true", "disable-public-network", "true"), 81)},
+			sharers: []lb.Member{ask("a", hetz("use-private-ip", "false"), 80), ask("b", hetz("use-private-ip", "true", "disable-public-network", "true"), 81)},
 			want:    "a: 80; b: 81 FieldWithoutEffect(0,use-private-ip=true) FieldWithoutEffect(0,disable-public-network=true)",
 			also:    func(s lb.Spec) bool { return s.Public && !s.UsePrivateIP },
 		},
 		{
-			name: "a range without the address", sharers: []lb.Sharer{ask("a", hetz("private-ipv4", "10.0.0.5"), 80), ask("b", hetz("private-subnet-ip-range", "10.9.0.0/24"), 81)},
+			name: "a range without the address", sharers: []lb.Member{ask("a", hetz("private-ipv4", "10.0.0.5"), 80), ask("b", hetz("private-subnet-ip-range", "10.9.0.0/24"), 81)},
 			want: "a: 80; b: 81 FieldWithoutEffect(0,private-subnet-ip-range=10.9.0.0/24)",
 			also: func(s lb.Spec) bool {
 				return s.PrivateIP == netip.MustParseAddr("10.0.0.5") && !s.PrivateRange.IsValid()
 			},
 		},
 		{
-			name: "reverse DNS", sharers: []lb.Sharer{ask("a", nil, 80), ask("b", hetz("ipv4-rdns", "b.example.com"), 81), ask("c", hetz("ipv4-rdns", "c.example.com"), 82)},
+			name: "reverse DNS", sharers: []lb.Member{ask("a", nil, 80), ask("b", hetz("ipv4-rdns", "b.example.com"), 81), ask("c", hetz("ipv4-rdns", "c.example.com"), 82)},
 			want: "a: 80; b: 81; c: 82 FieldWithoutEffect(0,ipv4-rdns=c.example.com)", also: func(s lb.Spec) bool { return s.IPv4Name == "b.example.com" },
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			have := lb.State{}
 			if c.before != nil {
-				spec, _ := lb.Share(group, c.before, have)
 				var err error
-				if have, err = apply(have, lb.Diff(spec, have)); err != nil {
+				if have, err = apply(have, merged(have, c.before...).Ops); err != nil {
 					t.Fatal(err)
 				}
 			}
-			spec, parts := lb.Share(group, c.sharers, have)
-			if got := shown(spec, c.sharers, parts); got != c.want {
+			plan := merged(have, c.sharers...)
+			if got := shown(c.sharers, plan.Parts); got != c.want {
 				t.Errorf("\n got %s\nwant %s", got, c.want)
 			}
-			if c.also != nil && !c.also(spec) {
-				t.Errorf("%+v", spec)
+			if c.also != nil && !c.also(plan.Spec) {
+				t.Errorf("%+v", plan.Spec)
 			}
 		})
 	}
@@ -289,8 +294,7 @@ func TestShare(t *testing.T) {
 // Nobody but the group owns its load balancer, and the group owns no other.
 func TestOwnersOfShared(t *testing.T) {
 	service := lb.Owner{Cluster: "demo", UID: "a"}
-	spec, _ := lb.Share(group, []lb.Sharer{asks(t, "a", nil, 80), asks(t, "b", nil, 81)}, lb.State{})
-	labels := spec.Labels()
+	labels := merged(lb.State{}, asks(t, "a", nil, 80), asks(t, "b", nil, 81)).Spec.Labels()
 	want := map[string]string{
 		lb.LabelCluster: "demo", lb.LabelShared: "shop.edge", "underlay.dev/svc-a": "", "underlay.dev/svc-b": "",
 		"underlay.dev/port-80": "a", "underlay.dev/port-81": "b",
@@ -318,7 +322,7 @@ func TestOwnersOfShared(t *testing.T) {
 // that is not its owner's.
 func TestShareDoesNotDependOnThePath(t *testing.T) {
 	const services = 5
-	random := func(r *rand.Rand, i int) lb.Sharer {
+	random := func(r *rand.Rand, i int) lb.Member {
 		annotations := map[string]string{}
 		for name, values := range map[string][]string{
 			"name": {"x", "y"}, "algorithm-type": {"round_robin", "least_connections"}, "type": {"lb21", "lb31"},
@@ -333,20 +337,19 @@ func TestShareDoesNotDependOnThePath(t *testing.T) {
 			ports[i] += 80
 		}
 		s := asks(t, fmt.Sprint("s", i), annotations, ports...)
-		s.Spec.Nodes = nodesOf(slices.Sorted(slices.Values([]int64{1, int64(2 + r.IntN(3))})))
+		s.Nodes = nodesOf(slices.Sorted(slices.Values([]int64{1, int64(2 + r.IntN(3))})))
 		return s
 	}
-	merged := func(present map[int]lb.Sharer, have lb.State) (lb.Spec, []lb.Part) {
-		var sharers []lb.Sharer
+	plan := func(present map[int]lb.Member, have lb.State) lb.Plan {
+		var sharers []lb.Member
 		for _, i := range slices.Sorted(maps.Keys(present)) {
 			sharers = append(sharers, present[i])
 		}
-		spec, parts := lb.Share(group, sharers, have)
-		return spec.WithTargets(spec.Nodes), parts
+		return merged(have, sharers...)
 	}
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 0))
-		have, present := lb.State{}, map[int]lb.Sharer{0: random(r, 0)}
+		have, present := lb.State{}, map[int]lb.Member{0: random(r, 0)}
 		for range 20 {
 			i := r.IntN(services)
 			if _, there := present[i]; there && r.IntN(2) == 0 && len(present) > 1 {
@@ -357,7 +360,7 @@ func TestShareDoesNotDependOnThePath(t *testing.T) {
 			if len(present) > 0 {
 				present[slices.Min(slices.Collect(maps.Keys(present)))] = withType(present, "lb21")
 			}
-			spec, _ := merged(present, have)
+			spec := plan(present, have).Spec
 			for port, owner := range spec.PortOwners {
 				before, at := have.PortOwner(port), slices.Index(spec.Sharers, owner)
 				was := slices.Index(spec.Sharers, before)
@@ -367,22 +370,21 @@ func TestShareDoesNotDependOnThePath(t *testing.T) {
 			}
 			var err error
 			for range 2 { // a creation leaves reverse DNS
-				if have, err = apply(have, lb.Diff(spec, have)); err != nil {
+				if have, err = apply(have, plan(present, have).Ops); err != nil {
 					t.Fatalf("seed %d: %v", seed, err)
 				}
-				spec, _ = merged(present, have)
 			}
-			if again, _ := merged(present, have); len(lb.Diff(again, have)) != 0 {
-				t.Fatalf("seed %d: not at rest: %v", seed, lb.Diff(again, have))
+			if again := plan(present, have).Ops; len(again) != 0 {
+				t.Fatalf("seed %d: not at rest: %v", seed, again)
 			}
 		}
-		spec, parts := merged(present, lb.State{})
-		fresh, err := apply(lb.State{}, lb.Diff(spec, lb.State{}))
+		first := plan(present, lb.State{})
+		fresh, err := apply(lb.State{}, first.Ops)
 		if err == nil {
-			fresh, err = apply(fresh, lb.Diff(spec, fresh))
+			fresh, err = apply(fresh, plan(present, fresh).Ops)
 		}
-		_, now := merged(present, have)
-		if err != nil || fmt.Sprintf("%+v", fresh) != fmt.Sprintf("%+v", have) || !reflect.DeepEqual(parts, now) {
+		now := plan(present, have)
+		if err != nil || fmt.Sprintf("%+v", fresh) != fmt.Sprintf("%+v", have) || !reflect.DeepEqual(first.Parts, now.Parts) {
 			t.Errorf("seed %d: %v\n got %+v\nwant %+v", seed, err, have, fresh)
 		}
 	}
@@ -390,13 +392,13 @@ func TestShareDoesNotDependOnThePath(t *testing.T) {
 
 // withType is the oldest Service with a type that has room for all ports: only that a type is too
 // small depends on what was open before.
-func withType(present map[int]lb.Sharer, typ string) lb.Sharer {
+func withType(present map[int]lb.Member, typ string) lb.Member {
 	s := present[slices.Min(slices.Collect(maps.Keys(present)))]
 	s.Spec.Type, s.Spec.Takeover.Annotated.Type = typ, true
 	return s
 }
 
-func asksFor(present map[int]lb.Sharer, uid string, port int) bool {
+func asksFor(present map[int]lb.Member, uid string, port int) bool {
 	for _, s := range present {
 		if s.Spec.Owner.UID == uid {
 			_, ok := lb.ByPort(s.Spec.Listeners)[port]

@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// Services that name the same load balancer in [AnnotationShared] share it: they are its sharers,
-// and all of them together are its group. [Group] says which group a Service is in, [Share] what
-// load balancer a group asks for.
+// Services that name the same load balancer in [AnnotationShared] share it: all of them together are
+// its group. [Group] returns the group of a Service, [Input.Plan] what its members ask for.
 
 // AnnotationShared names the load balancer that a Service shares with others.
 const AnnotationShared = OwnPrefix + "shared"
@@ -110,6 +109,9 @@ func GroupOwner(cluster, group string) Owner { return Owner{Cluster: cluster, Gr
 // DefaultName is the name by default of a group's load balancer: unlike a Service's UID, a group is
 // the same in two clusters.
 func (o Owner) DefaultName() string {
+	if o.Group == "" {
+		return defaultName(o.UID)
+	}
 	return fmt.Sprintf("shared-%s-%s", o.Group, digest(o.Cluster+"/"+o.Group))
 }
 

@@ -64,10 +64,11 @@ type Spec struct {
 	// is taken back.
 	IPv4Name, IPv6Name string
 
+	// AsFound: it is not known what the Service asks for, so that all stays as it is but for ports
+	// and targets.
+	AsFound bool
+
 	Listeners []Listener // sorted by port
-	// OwnChecks are the ports whose health check is another than it would be without options of
-	// their own.
-	OwnChecks []int
 	// HealthCheckNodePort is where kube-proxy answers for the Service; 0 without policy Local.
 	HealthCheckNodePort int
 	// Certificates are IDs and names of certificates; [Spec.Resolve] puts them into the listeners
@@ -106,8 +107,6 @@ type Spec struct {
 	Unserved []Port
 	// Served are the Service's ports that have one.
 	Served []Port
-	// Unopened are those of Served that a load balancer which is shared does not open.
-	Unopened []int
 }
 
 // Publish says what the Service's status shows.

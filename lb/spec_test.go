@@ -116,7 +116,16 @@ func TestIngress(t *testing.T) {
 	}
 }
 
-func TestRetarget(t *testing.T) {
+// misread is the plan for a load balancer whose Service cannot be understood.
+func misread(have lb.State, nodes []lb.Node, excluded ...lb.Node) lb.Plan {
+	have.ID = 1
+	return lb.Input{Owner: owner, Have: have, Members: []lb.Member{{
+		Spec: lb.Spec{Owner: owner, Excluded: excluded}, Standing: lb.Frozen, Nodes: nodes,
+		Service: lb.Service{Ports: []lb.Port{{Number: 80, Protocol: "TCP", NodePort: 30080}}},
+	}}}.Plan()
+}
+
+func TestTargetsOfAMisreadService(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		have    lb.State
@@ -130,9 +139,10 @@ func TestRetarget(t *testing.T) {
 		{"no public interface, no targets", lb.State{Type: "lb11"}, []int64{1}, "[add server 1 (private)]"},
 		{"no room", lb.State{Type: "lb11", Public: true, OtherTargets: 24, Targets: []lb.Target{{Server: 9}}}, []int64{1, 9}, "[]"},
 	} {
-		want, notes := (lb.Spec{}).Retarget(c.have, nodesOf(c.servers), nil)
-		if got := fmt.Sprint(lb.DiffTargets(want, c.have)); got != c.want || (len(notes) > 0) != (c.name == "no room") {
-			t.Errorf("%s: got %s, notes %v; want %s", c.name, got, notes, c.want)
+		c.have.Labels = owner.Labels()
+		plan := misread(c.have, nodesOf(c.servers))
+		if got := fmt.Sprint(plan.Ops); got != c.want || (len(plan.Notes) > 0) != (c.name == "no room") {
+			t.Errorf("%s: got %s, notes %v; want %s", c.name, got, plan.Notes, c.want)
 		}
 	}
 }
@@ -165,7 +175,8 @@ func TestOwns(t *testing.T) {
 func TestEveryOpHasItsKind(t *testing.T) {
 	ops := []lb.Op{
 		lb.Create{},
-		lb.Update{},
+		lb.SetLabels{},
+		lb.Rename{},
 		lb.ChangeType{},
 		lb.ChangeAlgorithm{},
 		lb.SetPublicInterface{},

@@ -36,15 +36,38 @@ func (o Owner) Labels() map[string]string {
 }
 
 // Owns reports whether these labels make a load balancer this owner's. One that is shared belongs to
-// the group, and to no Service of it alone.
+// the group, and to no Service of it alone, also while it lacks the label that names the group.
 func (o Owner) Owns(labels map[string]string) bool {
 	group, shared := labels[LabelShared]
 	_, service := labels[o.ServiceLabel()]
-	mine := service && !shared
+	mine := service && !shared && !hasPorts(labels)
 	if o.Group != "" {
 		mine = group == o.Group
 	}
 	return mine && labels[LabelCluster] == o.Cluster
+}
+
+// Find returns the load balancers of an owner. Members are the UIDs of a group's Services: one that
+// lost the label of the group is still theirs.
+func (o Owner) Find(states []State, members []string) (found []State) {
+	for _, s := range states {
+		_, shared := s.Labels[LabelShared]
+		lost := o.Group != "" && !shared && s.Labels[LabelCluster] == o.Cluster && hasPorts(s.Labels) &&
+			slices.ContainsFunc(s.Services(), func(uid string) bool { return slices.Contains(members, uid) })
+		if o.Owns(s.Labels) || lost {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+func hasPorts(labels map[string]string) bool {
+	for label := range labels {
+		if strings.HasPrefix(label, labelPortPrefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // Carries reports whether these labels name the Service, alone or among those that share.

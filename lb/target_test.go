@@ -76,7 +76,7 @@ func TestDiffOfBothKinds(t *testing.T) {
 		{"an address that a node had before", append(slices.Clone(private.Targets[:3]), address("10.1.0.60")), "[remove IP 10.1.0.60 add IP 10.1.0.6]"},
 	} {
 		have := lb.State{ID: 1, Type: "lb11", Network: 1, Public: true, Targets: c.have}
-		if got := fmt.Sprint(lb.DiffTargets(private, have)); got != c.plan {
+		if got := onTargets(lb.Diff(private, have)); got != c.plan {
 			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.plan)
 		}
 	}
@@ -106,9 +106,9 @@ func TestFitCountsBothKinds(t *testing.T) {
 // What the cloud refused for an address is left out, and the node is reached at its other address
 // where others are.
 func TestWithoutRefusedAddresses(t *testing.T) {
-	refused := func(keys ...string) func(string) error {
-		return func(key string) error {
-			if slices.Contains(keys, key) {
+	refused := func(ops ...string) func(lb.Op) error {
+		return func(op lb.Op) error {
+			if slices.Contains(ops, op.String()) {
 				return &lb.RejectedError{Code: "ip_not_owned"}
 			}
 			return nil
@@ -124,11 +124,11 @@ func TestWithoutRefusedAddresses(t *testing.T) {
 		why     int
 	}{
 		{"nothing", nil, nil, "[server 11 (private) server 12 (private) IP 10.1.0.5 IP 10.1.0.6]", 0},
-		{"the only address", nil, []string{"IP 10.1.0.6"}, "[server 11 (private) server 12 (private) IP 10.1.0.5]", 1},
-		{"one of two", nil, []string{"IP 10.1.0.5"}, "[server 11 (private) server 12 (private) IP 10.1.0.6]", 1},
-		{"one of two, others are public", []lb.Target{{Server: 99}}, []string{"IP 10.1.0.5"}, "[server 11 (private) server 12 (private) IP 10.1.0.6 IP 203.0.113.5]", 1},
+		{"the only address", nil, []string{"add IP 10.1.0.6"}, "[server 11 (private) server 12 (private) IP 10.1.0.5]", 1},
+		{"one of two", nil, []string{"add IP 10.1.0.5"}, "[server 11 (private) server 12 (private) IP 10.1.0.6]", 1},
+		{"one of two, others are public", []lb.Target{{Server: 99}}, []string{"add IP 10.1.0.5"}, "[server 11 (private) server 12 (private) IP 10.1.0.6 IP 203.0.113.5]", 1},
 		{"the change to it", []lb.Target{public}, []string{"replace IP 203.0.113.5 by IP 10.1.0.5"}, "[server 11 (private) server 12 (private) IP 10.1.0.6 IP 203.0.113.5]", 1},
-		{"what is there", spec.Targets, []string{"IP 10.1.0.6"}, "[server 11 (private) server 12 (private) IP 10.1.0.5 IP 10.1.0.6]", 0},
+		{"what is there", spec.Targets, []string{"add IP 10.1.0.6"}, "[server 11 (private) server 12 (private) IP 10.1.0.5 IP 10.1.0.6]", 0},
 	} {
 		got, why := spec.Without(lb.State{ID: 1, Network: 1, Public: true, Targets: c.have}, refused(c.refused...))
 		if fmt.Sprint(got.Targets) != c.want || len(why) != c.why {
@@ -139,7 +139,7 @@ func TestWithoutRefusedAddresses(t *testing.T) {
 
 // A Service that says nothing usable: nodes stay reached as they are, and those that come are
 // reached as others are.
-func TestRetargetOfBothKinds(t *testing.T) {
+func TestTargetsOfAMisreadServiceOfBothKinds(t *testing.T) {
 	public := []lb.Target{{Server: 11}, lb.AddressTarget(netip.MustParseAddr("203.0.113.5"))}
 	inside := []lb.Target{{Server: 11, Private: true}, lb.AddressTarget(netip.MustParseAddr("203.0.113.5"))}
 	for _, c := range []struct {
@@ -149,10 +149,9 @@ func TestRetargetOfBothKinds(t *testing.T) {
 		{public, "[add server 12 add IP 2001:db8:6::2]"},
 		{inside, "[add server 12 (private) add IP 10.1.0.6]"},
 	} {
-		have := lb.State{ID: 1, Type: "lb11", Public: true, Network: 1, Targets: c.have}
-		want, notes := (lb.Spec{}).Retarget(have, mixed(), nil)
-		if got := fmt.Sprint(lb.DiffTargets(want, have)); got != c.want || len(notes) != 1 {
-			t.Errorf("%v: %s, notes %v; want %s", c.have, got, notes, c.want)
+		plan := misread(lb.State{Type: "lb11", Public: true, Network: 1, Targets: c.have}, mixed())
+		if got := onTargets(plan.Ops); got != c.want || len(plan.Notes) != 1 {
+			t.Errorf("%v: %s, notes %v; want %s", c.have, got, plan.Notes, c.want)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func dedicated(private, public string) lb.Node {
 
 // removes reports whether a target is removed.
 func removes(want lb.Spec, have lb.State, t lb.Target) bool {
-	return slices.Contains(lb.DiffTargets(want, have), lb.Op(lb.RemoveTarget{Target: t}))
+	return slices.Contains(lb.Diff(want, have), lb.Op(lb.RemoveTarget{Target: t}))
 }
 
 // A node that has no address where targets are reached goes on as a target at its other one, which
@@ -51,7 +51,7 @@ func TestUnaddressedNodesStayTargets(t *testing.T) {
 		server := lb.Target{Server: 11, Private: c.private}
 		spec := lb.Spec{Owner: owner, Type: "lb11", Network: 7, Public: !c.private, UsePrivateIP: c.private}
 		spec.Takeover.Annotated.Targets = true
-		spec.Excluded = []lb.Node{dedicated("", "203.0.113.7")}
+		spec.Excluded = []lb.Node{{Name: "excluded", Public: netip.MustParseAddr("203.0.113.7")}}
 		nodes := []lb.Node{c.node, cloud}
 		have := lb.State{
 			ID: 1, Type: "lb11", Network: 7, Public: true,
@@ -75,8 +75,8 @@ func TestUnaddressedNodesStayTargets(t *testing.T) {
 				t.Errorf("%s, owned %t: in the end %v, public %t", c.name, labels != nil, now.Targets, now.Public)
 			}
 		}
-		if want, _ := spec.Retarget(have, nodes, nil); removes(want, have, other) == c.stays {
-			t.Errorf("%s, the Service is refused: targets %v", c.name, want.Targets)
+		if plan := misread(have, nodes, spec.Excluded...); removes(plan.Spec, have, other) == c.stays {
+			t.Errorf("%s, the Service is refused: targets %v", c.name, plan.Spec.Targets)
 		}
 	}
 }
@@ -142,12 +142,10 @@ func TestServersSayHowTargetsAreReached(t *testing.T) {
 				t.Errorf("%s, %s: label %q, want %q", c.name, when, have.Labels[lb.LabelKept], c.kept)
 			}
 		}
-		want, _ := lb.Spec{}.Retarget(found, nodes, nil)
-		if got := fmt.Sprint(lb.DiffTargets(want, found)); got != c.add {
-			t.Errorf("%s, the Service is refused: %s, want %s", c.name, got, c.add)
-		}
-		if label := lb.TakeOverAsIs(owner, found).Labels[lb.LabelKept]; !strings.HasPrefix(label, c.kept+".") {
-			t.Errorf("%s, the Service is refused: label %q", c.name, label)
+		ops := misread(found, nodes).Ops
+		labels := ops[0].(lb.SetLabels).Labels
+		if got := onTargets(ops); got != c.add || !strings.HasPrefix(labels[lb.LabelKept], c.kept+".") || labels[lb.LabelCheck] != "kept" || !owner.Owns(labels) {
+			t.Errorf("%s, the Service is refused: %s, want %s; labels %v", c.name, got, c.add, labels)
 		}
 	}
 }

@@ -176,8 +176,8 @@ func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
 // reachableTargets tells from the cached server list which servers have addresses in the network,
 // and which public ones. Dedicated servers are not in it: the load balancer controller knows their
 // addresses from their Nodes.
-func (m *manager) reachableTargets(ctx context.Context) (map[lb.Target]bool, error) {
-	servers, err := m.servers.List(ctx, time.Time{})
+func (m *manager) reachableTargets(ctx context.Context, notBefore time.Time) (map[lb.Target]bool, error) {
+	servers, err := m.servers.List(ctx, notBefore)
 	if err != nil {
 		return nil, err
 	}

@@ -62,7 +62,7 @@ func serviceRefused(x *cluster) []Finding {
 				Remedy: "see that the cloud controller manager leads (checks cloud-controller and leader): " + managerLogs,
 			})
 		case !blind:
-			for _, note := range lbcontroller.Survey(svc, x.Nodes, endpoints[survey.NameOf(svc)], x.LBDefaults(), x.Taken).Unseen().Notes {
+			for _, note := range x.NotesOf(svc, endpoints[survey.NameOf(svc)]) {
 				found = append(found, Finding{Severity: graded(note.Grade), Object: serviceObject(svc), What: note.Reason + ": " + note.String()})
 			}
 		}

@@ -225,10 +225,10 @@ func (l *LoadBalancers) send(ctx context.Context, have lb.State, op lb.Op) error
 func (l *LoadBalancers) request(ctx context.Context, have lb.State, op lb.Op) (action *hcloud.Action, err error) {
 	api, ref := &l.client.api.LoadBalancer, &hcloud.LoadBalancer{ID: have.ID}
 	switch op := op.(type) {
-	case lb.Update:
-		_, _, err = api.Update(ctx, ref, hcloud.LoadBalancerUpdateOpts{Name: op.Name, Labels: op.Labels})
-	case lb.TakeOver:
-		_, _, err = api.Update(ctx, ref, hcloud.LoadBalancerUpdateOpts{Name: op.Name, Labels: op.Labels})
+	case lb.SetLabels:
+		_, _, err = api.Update(ctx, ref, hcloud.LoadBalancerUpdateOpts{Labels: op.Labels})
+	case lb.Rename:
+		_, _, err = api.Update(ctx, ref, hcloud.LoadBalancerUpdateOpts{Name: op.Name})
 	case lb.ChangeType:
 		action, _, err = api.ChangeType(ctx, ref, hcloud.LoadBalancerChangeTypeOpts{LoadBalancerType: &hcloud.LoadBalancerType{Name: op.Type}})
 	case lb.ChangeAlgorithm:

@@ -104,8 +104,8 @@ func (l *LoadBalancers) refusal(op lb.Op, name string, err error) error {
 	case hcloud.ErrorCodeForbidden:
 		return fmt.Errorf("%s %q: %w", subject(op), name, err) // the token, which is nobody's Service
 	case hcloud.ErrorCodeUniquenessError:
-		if update, ok := op.(lb.Update); ok {
-			name = update.Name
+		if rename, ok := op.(lb.Rename); ok {
+			name = rename.Name
 		}
 		return fmt.Errorf("load balancer %q %w", name, lb.ErrNotOwned)
 	case hcloud.ErrorCodeResourceInUse:

@@ -104,7 +104,7 @@ func TestCopiedLabelsAreAmbiguous(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := lab.Apply(t.Context(), have, lb.Update{Name: "copy", Labels: spec.Owner.Labels()}); err != nil {
+		if err := lab.Apply(t.Context(), have, lb.SetLabels{Labels: spec.Owner.Labels()}); err != nil {
 			t.Fatal(err)
 		}
 		_, first := lab.Observe(t.Context(), spec.Owner)
@@ -195,7 +195,8 @@ func TestVanishedLoadBalancerIsNoRefusal(t *testing.T) {
 		}
 		for _, op := range []lb.Op{
 			lb.ChangeType{Type: "lb21"},
-			lb.Update{Name: "other"},
+			lb.SetLabels{Labels: spec.Owner.Labels()},
+			lb.Rename{Name: "other"},
 			lb.ChangeAlgorithm{Algorithm: lb.LeastConnections},
 			lb.UpdateListener{Listener: have.Listeners[0]},
 			lb.AddListener{Listener: have.Listeners[0]},

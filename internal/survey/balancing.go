@@ -19,8 +19,10 @@ type Balancing struct {
 	// LoadBalancer is the Service's own, or the one that it would take over; nil:
 	// none is seen.
 	LoadBalancer *lb.State
-	// Plan has the Ops that are left to do, and the Notes for people.
-	Plan lbcontroller.Plan
+	// Spec is what the load balancer is to be; Ops are left to do for that, Notes are for people.
+	Spec  lb.Spec
+	Ops   []lb.Op
+	Notes []lb.Note
 	// Conflict is why no load balancer can be the Service's, nil if one can.
 	Conflict error
 	// Shared is the group in which the Service shares its load balancer, of which LoadBalancer has
@@ -42,22 +44,55 @@ func (s *Snapshot) LBDefaults() lb.Defaults {
 // PartLoadBalancers, and PartNetwork where one is configured; with PartServers it
 // knows Nodes that can't be targets, because their servers don't exist.
 func (s *Snapshot) Balancings() []Balancing {
+	if !s.Config.LoadBalancers.Enabled {
+		return nil
+	}
 	var out []Balancing
-	endpoints, nodes, groups := s.EndpointsByService(), s.servedNodes(), map[string]*sharedPlan{}
+	endpoints, defaults, surveyed := s.EndpointsByService(), s.LBDefaults(), map[lb.Owner]lbcontroller.Surveyed{}
+	survey := lbcontroller.Survey{
+		Services: s.Services, Nodes: s.servedNodes(), States: s.LoadBalancers, Certificates: s.Certificates, Defaults: defaults, Now: s.Taken,
+		Slices: func(svc *corev1.Service) []*discoveryv1.EndpointSlice { return endpoints[NameOf(svc)] },
+	}
 	for _, svc := range s.Services {
-		if s.Config.LoadBalancers.Enabled && lbcontroller.Ours(svc, s.Config.LoadBalancers.Classless) && svc.DeletionTimestamp.IsZero() {
-			group := lbcontroller.GroupOf(svc, s.Config.LoadBalancers.Shared)
-			if group == "" {
-				out = append(out, s.balancing(svc, nodes, endpoints[NameOf(svc)]))
-				continue
-			}
-			if groups[group] == nil {
-				groups[group] = s.sharedPlan(group, nodes, endpoints)
-			}
-			out = append(out, groups[group].balancing(svc))
+		if !lbcontroller.Ours(svc, s.Config.LoadBalancers.Classless) || !svc.DeletionTimestamp.IsZero() {
+			continue
 		}
+		owner := lbcontroller.KeyOf(svc, defaults)
+		found, ok := surveyed[owner]
+		if !ok {
+			found = survey.Balancer(owner)
+			surveyed[owner] = found
+		}
+		b := Balancing{Service: svc, Spec: found.Plan.Spec, Conflict: found.Conflict, Shared: owner.Group}
+		b.Ops, b.Notes = found.For(svc)
+		if owner.Group != "" {
+			for _, sharer := range found.Services {
+				b.Sharers = append(b.Sharers, NameOf(sharer))
+			}
+		}
+		if found.Have.Exists() && found.Conflict == nil {
+			have := found.Have
+			if owner.Group != "" {
+				have = have.Only(string(svc.UID))
+			}
+			b.LoadBalancer = &have
+		}
+		out = append(out, b)
 	}
 	return out
+}
+
+// NotesOf are what the load balancer controller says of a Service whatever its load balancer is like,
+// and whatever certificates there are.
+func (s *Snapshot) NotesOf(svc *corev1.Service, endpoints []*discoveryv1.EndpointSlice) []lb.Note {
+	survey := lbcontroller.Survey{
+		Services: []*corev1.Service{svc}, Nodes: s.Nodes, Defaults: s.LBDefaults(), Now: s.Taken,
+		Slices: func(*corev1.Service) []*discoveryv1.EndpointSlice { return endpoints },
+	}
+	found := survey.Balancer(lbcontroller.KeyOf(svc, survey.Defaults))
+	found.Plan = lb.Plan{Notes: slices.DeleteFunc(found.Plan.Notes, func(n lb.Note) bool { return n.Reason != lb.ReasonNoNodes })}
+	_, notes := found.For(svc)
+	return notes
 }
 
 // EndpointsByService are the EndpointSlices of each Service.
@@ -68,48 +103,6 @@ func (s *Snapshot) EndpointsByService() map[types.NamespacedName][]*discoveryv1.
 		out[name] = append(out[name], slice)
 	}
 	return out
-}
-
-func (s *Snapshot) balancing(svc *corev1.Service, nodes []*corev1.Node, endpoints []*discoveryv1.EndpointSlice) Balancing {
-	plan := lbcontroller.Survey(svc, nodes, endpoints, s.LBDefaults(), s.Taken)
-	b := Balancing{Service: svc}
-	b.LoadBalancer, b.Conflict = s.balancerFor(svc, plan.Unseen())
-	var have lb.State
-	if b.LoadBalancer != nil {
-		have = *b.LoadBalancer
-	}
-	if b.Conflict != nil {
-		b.Plan = plan.Unseen()
-		return b
-	}
-	b.Plan = plan.Against(have, s.Certificates)
-	return b
-}
-
-// balancerFor finds the load balancer as the controller does: by the labels, else
-// what may be taken over.
-func (s *Snapshot) balancerFor(svc *corev1.Service, plan lbcontroller.Plan) (*lb.State, error) {
-	owned := s.ownedBy(lbcontroller.Owner(svc, s.Config.ClusterName))
-	switch {
-	case len(owned) > 1:
-		return nil, lb.ErrAmbiguous
-	case len(owned) == 1:
-		return owned[0], nil
-	case plan.Refused:
-		return nil, nil
-	}
-	var candidates []lb.State
-	for _, b := range s.LoadBalancers {
-		if b.Name == plan.Spec.Name || b.Labels[lb.LabelPeer] == string(svc.UID) {
-			candidates = append(candidates, b)
-		}
-	}
-	found, err := lb.Claim(plan.Spec, candidates)
-	if err != nil || !found.Exists() {
-		return nil, err
-	}
-	i := slices.IndexFunc(s.LoadBalancers, func(b lb.State) bool { return b.ID == found.ID })
-	return &s.LoadBalancers[i], nil
 }
 
 func (s *Snapshot) ownedBy(owner lb.Owner) []*lb.State {
@@ -128,11 +121,7 @@ func (s *Snapshot) balancerOf(name types.NamespacedName) *lb.State {
 	if svc == nil {
 		return nil
 	}
-	owner := lbcontroller.Owner(svc, s.Config.ClusterName)
-	if group := lbcontroller.GroupOf(svc, s.Config.LoadBalancers.Shared); group != "" {
-		owner = lb.GroupOwner(s.Config.ClusterName, group)
-	}
-	owned := s.ownedBy(owner)
+	owned := s.ownedBy(lbcontroller.KeyOf(svc, s.LBDefaults()))
 	if len(owned) == 0 {
 		return nil
 	}

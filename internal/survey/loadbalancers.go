@@ -171,10 +171,10 @@ func (b Balancing) row(nodes func(lb.Target) string) BalancerRow {
 	if b.Conflict != nil {
 		row.Notes = append(row.Notes, b.Conflict.Error())
 	}
-	for _, op := range b.Plan.Ops {
+	for _, op := range b.Ops {
 		row.Plan = append(row.Plan, op.String())
 	}
-	for _, note := range b.Plan.Notes {
+	for _, note := range b.Notes {
 		row.Notes = append(row.Notes, note.String())
 	}
 	return row

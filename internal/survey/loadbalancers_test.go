@@ -33,7 +33,7 @@ func balanced(t *testing.T) *survey.Snapshot {
 		},
 	}
 	s.Services = []*corev1.Service{web}
-	spec := s.Balancings()[0].Plan.Spec // what the CCM wants is what is there
+	spec := s.Balancings()[0].Spec // what the CCM wants is what is there
 	b := lb.State{
 		ID: 700, Name: spec.Name, Labels: spec.Labels(), Type: spec.Type, Location: "fsn1", NetworkZone: "eu-central",
 		Algorithm: spec.Algorithm, Public: true, IPv4: addr("192.0.2.7"), Network: 1, PrivateIP: addr("10.0.0.200"),

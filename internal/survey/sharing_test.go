@@ -25,7 +25,7 @@ func sharing(t *testing.T) *survey.Snapshot {
 	mail.Spec.Ports = []corev1.ServicePort{{Port: 25, NodePort: 30025, Protocol: corev1.ProtocolTCP}}
 	s.Services = []*corev1.Service{mail, web}
 	s.LoadBalancers[0].Name = "" // so that the name is not taken
-	spec := s.Balancings()[0].Plan.Spec
+	spec := s.Balancings()[0].Spec
 	b := &s.LoadBalancers[0]
 	b.Name, b.Labels, b.Listeners = spec.Name, spec.Labels(), spec.Listeners
 	b.Verdicts[25] = verdicts(spec.Targets, 3)
@@ -50,14 +50,14 @@ func TestSharedLoadBalancer(t *testing.T) {
 			},
 			[]string{
 				"default/mail" + at, mail, "plan: add listener 26 → 30025, http :10256/healthz every 10s, timeout 15s, 3 tries", "default/web" + at, web,
-				`plan: set name "shared-default.edge-0c83a1dc98235a54" and 7 labels`, "plan: delete listener 25", "plan: change type to lb11",
-				`plan: set name "shared-default.edge-0c83a1dc98235a54" and 6 labels`,
+				"plan: set 7 labels", "plan: delete listener 25", "plan: change type to lb11",
+				"plan: set 6 labels",
 			},
 			"",
 		},
 		{
 			"a conflict", func(s *survey.Snapshot) { s.Services[0].Spec.Ports[0].Port = 80 },
-			[]string{"default/mail" + at, mail, "default/web" + at, web, "plan: delete listener 25", `plan: set name "shared-default.edge-0c83a1dc98235a54" and 5 labels`},
+			[]string{"default/mail" + at, mail, "default/web" + at, web, "plan: delete listener 25", "plan: set 5 labels"},
 			"default/web, which is older",
 		},
 		{

@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/lb"
@@ -35,164 +34,132 @@ func (w watched) Apply(ctx context.Context, have lb.State, op lb.Op) error {
 // lan is where servers have their private addresses.
 var lan = netip.MustParsePrefix("10.0.0.0/8")
 
-// public are the servers that are reached at their public addresses.
-func public(b schema.LoadBalancer) (servers []int64) {
-	for _, t := range b.Targets {
-		if !t.UsePrivateIP {
-			servers = append(servers, t.Server.ID)
-		}
-	}
-	return servers
+// public are the targets that are reached at their public addresses.
+func public(b schema.LoadBalancer) []schema.LoadBalancerTarget {
+	return slices.DeleteFunc(slices.Clone(b.Targets), func(t schema.LoadBalancerTarget) bool {
+		return t.UsePrivateIP || t.IP != nil && lan.Contains(netip.MustParseAddr(t.IP.IP))
+	})
 }
 
-// inTheNetwork asks for targets at their private addresses, and for nothing else to be reachable.
-func inTheNetwork(svc *corev1.Service, yes bool) {
-	svc.Annotations[hetznerPrefix+"use-private-ip"] = fmt.Sprint(yes)
-	svc.Annotations[hetznerPrefix+"disable-public-network"] = fmt.Sprint(yes)
-}
-
-// repeated carries a Service out once, as the controller does, which comes again.
-func (l *lab) repeated(m memory, svc *corev1.Service, nodes []*corev1.Node) outcome {
-	p := newPlan(svc, nodes, nil, l.Defaults, time.Now())
-	p.memory, p.repeats, p.refusals, p.unhealthy = m, true, l.refusals, l.unhealthy
-	return l.converge(quiet(l.t.Context()), p, hooks{})
-}
-
-// change is four nodes, reached at their public addresses and healthy, that are to be reached in
-// the network.
+// change is nodes, reached at their public addresses and healthy, that are to be reached in the
+// network, and nothing else to be reachable.
 type change struct {
 	*lab
 	svc    *corev1.Service
 	nodes  []*corev1.Node
-	memory memory
 	fault  func(lb.Op) error
 	fewest int // targets that were healthy, after any change
 }
 
-// changing runs a test of such a change. inLAN is the health in the network of a server, in their
-// order.
-func changing(t *testing.T, n int, inLAN func(server int) hcloudsim.Health, test func(c *change)) {
+// changing runs a test of such a change. inLAN is the health of a server in the network.
+func changing(t *testing.T, inLAN func() hcloudsim.Health, nodes func(l *lab) []*corev1.Node, test func(c *change)) {
 	t.Helper()
-	var first int64
 	prober := judging(func(p hcloudsim.Probe) hcloudsim.Health {
-		if p.Service.HealthCheck.Port == 4711 {
-			return hcloudsim.HealthUnhealthy
-		}
 		if !lan.Contains(p.Address) {
 			return hcloudsim.HealthHealthy
 		}
-		return inLAN(int(p.Target.Server - first))
+		return inLAN()
 	})
 	inLabWith(t, hcloudsim.Options{Prober: prober}, func(l *lab) {
-		c := &change{lab: l, svc: l.service("000000000001"), nodes: l.nodes[:n], fault: func(lb.Op) error { return nil }}
-		first = serverOf(t, l.nodes[0])
-		inTheNetwork(c.svc, false)
+		c := &change{lab: l, nodes: nodes(l), fault: func(lb.Op) error { return nil }}
+		c.ask(false)
 		c.converged(c.svc, c.nodes...)
 		time.Sleep(time.Minute)
-		c.fewest = n
+		c.fewest = len(c.nodes)
 		id := c.sim.LoadBalancers()[0].ID
-		l.backend = watched{
-			l.backend, func(op lb.Op) error { return c.fault(op) },
+		l.cloud = watched{
+			l.cloud, func(op lb.Op) error { return c.fault(op) },
 			func() { c.fewest = min(c.fewest, len(c.sim.HealthyTargets(id, 80))) },
 		}
-		inTheNetwork(c.svc, true)
+		l.restart()
+		c.ask(true)
 		test(c)
 	})
 }
 
-// looks carries the Service out every 15 s for a while, and returns what came of the last time.
-func (c *change) looks(d time.Duration) (o outcome) {
+func (c *change) ask(private bool) {
+	c.svc = c.service("000000000001", "use-private-ip", fmt.Sprint(private), "disable-public-network", fmt.Sprint(private))
+}
+
+// looksFor carries the Service out every 15 s for a while, and then compares how many targets are
+// reached at their public addresses, and what the Service is told.
+func (c *change) looksFor(d time.Duration, atPublic int, reasons ...string) {
 	c.t.Helper()
+	var notes []lb.Note
+	var err error
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(15 * time.Second) {
-		o = c.repeated(c.memory, c.svc, c.nodes)
-		c.memory = recall(withMemory(c.svc, o.memory))
+		notes, err = c.once(c.svc, c.nodes...)
 	}
-	return o
-}
-
-// withMemory is the Service as it is stored with a memory.
-func withMemory(svc *corev1.Service, m memory) *corev1.Service {
-	svc = svc.DeepCopy()
-	svc.Annotations[lb.AnnotationState] = m.text(svc.UID)
-	return svc
-}
-
-// expect compares how many targets are reached at their public addresses, and what the Service is
-// told.
-func (c *change) expect(o outcome, atPublic int, reasons ...string) {
-	c.t.Helper()
 	var told []string
-	for _, n := range o.Notes {
+	for _, n := range notes {
 		told = append(told, n.Reason)
 	}
-	b := c.sim.LoadBalancers()[0]
-	if len(b.Targets) != len(c.nodes) || len(public(b)) != atPublic || !slices.Equal(told, reasons) {
-		c.t.Errorf("%s\nnotes %v, want %v\n%s", c.shape(b), o.Notes, reasons, c.log())
+	b := c.balancer(c.svc)
+	if err != nil || len(b.Targets) != len(c.nodes) || len(public(b)) != atPublic || b.PublicNet.Enabled != (atPublic > 0) || !slices.Equal(told, reasons) {
+		c.t.Errorf("%s\n%v, notes %v, want %v\n%s", c.shape(b), err, notes, reasons, c.log())
+	}
+	if c.fewest < len(c.nodes)-1 {
+		c.t.Errorf("only %d targets were healthy", c.fewest)
 	}
 }
 
-func healthyInLAN(int) hcloudsim.Health   { return hcloudsim.HealthHealthy }
-func unhealthyInLAN(int) hcloudsim.Health { return hcloudsim.HealthUnhealthy }
-
 // Targets change their addresses one after the other, so that all but one stay healthy; then the
-// public interface goes. Where the first is not healthy no other changes, until a person changes
-// the annotation back, and nothing is remembered but what any process sees.
+// public interface goes. Where the first is not healthy no other changes, until it heals or a person
+// changes the annotation back, and nothing is remembered but what any process sees.
 func TestTargetsChangeTheirAddressesInTheSimulator(t *testing.T) {
-	t.Run("healthy", func(t *testing.T) {
-		changing(t, 4, healthyInLAN, func(c *change) {
-			o := c.looks(8 * time.Minute)
-			c.expect(o, 0)
-			if c.fewest < 3 || c.sim.LoadBalancers()[0].PublicNet.Enabled || o.waits || o.memory.text(c.svc.UID) != "" {
-				t.Errorf("only %d targets were healthy; %s", c.fewest, c.shape(c.sim.LoadBalancers()[0]))
+	for kind, nodes := range map[string]func(l *lab) []*corev1.Node{
+		"servers": func(l *lab) []*corev1.Node { return l.nodes[:4] },
+		"dedicated servers": func(*lab) (nodes []*corev1.Node) {
+			for i := range 4 {
+				nodes = append(nodes, bare(5+i, fmt.Sprint("10.1.0.", 5+i), fmt.Sprint("198.51.100.", 5+i)))
 			}
-		})
-	})
-	t.Run("a single one", func(t *testing.T) {
-		changing(t, 1, healthyInLAN, func(c *change) { c.expect(c.looks(3*time.Minute), 0) })
-	})
-	for name, health := range map[string]func(int) hcloudsim.Health{
-		"unhealthy": unhealthyInLAN, "never judged": func(int) hcloudsim.Health { return hcloudsim.HealthUnknown },
+			return nodes
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			changing(t, 4, health, func(c *change) {
-				o := c.looks(3 * time.Minute)
-				c.expect(o, 3, lb.ReasonTargetsNotReplaced)
-				c.unhealthy = newSince[lb.Target]() // another process
-				o = c.looks(time.Hour)
-				c.expect(o, 3, lb.ReasonTargetsNotReplaced)
-				if c.fewest < 3 || o.waits || o.memory.text(c.svc.UID) != "" {
-					t.Errorf("only %d targets were healthy, waits %t", c.fewest, o.waits)
-				}
-				inTheNetwork(c.svc, false)
-				c.expect(c.looks(3*time.Minute), 4)
-				if n := len(c.sim.HealthyTargets(c.sim.LoadBalancers()[0].ID, 80)); n != 4 {
-					t.Errorf("%d are healthy", n)
-				}
+		t.Run(kind+" that are healthy", func(t *testing.T) {
+			changing(t, healthyInLAN, nodes, func(c *change) { c.looksFor(8*time.Minute, 0) })
+		})
+		t.Run(kind+", a single one", func(t *testing.T) {
+			one := func(l *lab) []*corev1.Node { return nodes(l)[:1] }
+			changing(t, healthyInLAN, one, func(c *change) { c.looksFor(3*time.Minute, 0) })
+		})
+		for _, bad := range []hcloudsim.Health{hcloudsim.HealthUnhealthy, hcloudsim.HealthUnknown} {
+			t.Run(fmt.Sprintf("%s that are %v", kind, bad), func(t *testing.T) {
+				changing(t, func() hcloudsim.Health { return bad }, nodes, func(c *change) {
+					c.looksFor(3*time.Minute, 3, lb.ReasonTargetsNotReplaced)
+					c.restart()
+					c.looksFor(time.Hour, 3, lb.ReasonTargetsNotReplaced)
+					c.ask(false)
+					c.looksFor(3*time.Minute, 4)
+					if n := len(c.sim.HealthyTargets(c.balancer(c.svc).ID, 80)); n != 4 {
+						t.Errorf("%d are healthy", n)
+					}
+				})
+			})
+		}
+		t.Run(kind+" that heal", func(t *testing.T) {
+			health := hcloudsim.HealthUnhealthy
+			changing(t, func() hcloudsim.Health { return health }, nodes, func(c *change) {
+				c.looksFor(3*time.Minute, 3, lb.ReasonTargetsNotReplaced)
+				health = hcloudsim.HealthHealthy
+				c.looksFor(8*time.Minute, 0)
 			})
 		})
 	}
-	t.Run("it heals", func(t *testing.T) {
-		healed := false
-		health := func(int) hcloudsim.Health {
-			return map[bool]hcloudsim.Health{true: hcloudsim.HealthHealthy, false: hcloudsim.HealthUnhealthy}[healed]
-		}
-		changing(t, 4, health, func(c *change) {
-			c.expect(c.looks(3*time.Minute), 3, lb.ReasonTargetsNotReplaced)
-			healed = true
-			c.expect(c.looks(8*time.Minute), 0)
-		})
-	})
 }
+
+func healthyInLAN() hcloudsim.Health { return hcloudsim.HealthHealthy }
 
 // A load balancer that somebody deletes in the middle is made again as is wanted.
 func TestALoadBalancerIsDeletedWhileTargetsChange(t *testing.T) {
-	changing(t, 4, healthyInLAN, func(c *change) {
-		begun := c.repeated(c.memory, c.svc, c.nodes)
-		c.expect(begun, 3)
-		c.must(c.backend.Apply(quiet(c.t.Context()), begun.State, lb.Delete{}))
-		c.expect(c.looks(time.Minute), 0)
-		if b := c.sim.LoadBalancers(); len(b) != 1 || b[0].PublicNet.Enabled {
-			t.Errorf("%d load balancers", len(b))
+	changing(t, healthyInLAN, func(l *lab) []*corev1.Node { return l.nodes[:4] }, func(c *change) {
+		c.looksFor(time.Second, 3)
+		c.must(c.cloud.Apply(quiet(c.t.Context()), lb.State{ID: c.balancer(c.svc).ID}, lb.Delete{}))
+		c.converged(c.svc, c.nodes...)
+		c.fewest = 4 // of one that is gone none was
+		c.looksFor(time.Minute, 0)
+		if n := len(c.sim.LoadBalancers()); n != 1 {
+			t.Errorf("%d load balancers", n)
 		}
 	})
 }
@@ -200,7 +167,7 @@ func TestALoadBalancerIsDeletedWhileTargetsChange(t *testing.T) {
 // What the cloud refuses in the place of a target that it took away is put back at once, and not
 // tried again all the time.
 func TestTargetsThatCannotBeReplacedArePutBack(t *testing.T) {
-	changing(t, 4, healthyInLAN, func(c *change) {
+	changing(t, healthyInLAN, func(l *lab) []*corev1.Node { return l.nodes[:4] }, func(c *change) {
 		tries := 0
 		c.fault = func(op lb.Op) error {
 			if add, ok := op.(lb.AddTarget); ok && add.Target.Private {
@@ -209,21 +176,9 @@ func TestTargetsThatCannotBeReplacedArePutBack(t *testing.T) {
 			}
 			return nil
 		}
-		o := c.looks(30 * time.Minute)
-		c.expect(o, 4, reasonRejected, reasonRejected, reasonRejected, reasonRejected)
-		if c.fewest < 3 || tries != 4 || o.Transient != nil || !c.sim.LoadBalancers()[0].PublicNet.Enabled {
-			t.Errorf("only %d targets were healthy, %d tries, %v", c.fewest, tries, o.Transient)
+		c.looksFor(30*time.Minute, 4, reasonRejected, reasonRejected, reasonRejected, reasonRejected)
+		if tries != 4 {
+			t.Errorf("%d tries", tries)
 		}
-	})
-}
-
-// A change of checks and addresses at once is one after the other, so that neither is blamed for
-// the other.
-func TestChecksBeforeAddresses(t *testing.T) {
-	changing(t, 4, healthyInLAN, func(c *change) {
-		c.svc.Annotations[hetznerPrefix+"health-check-port"] = "4711"
-		c.svc.Annotations[hetznerPrefix+"health-check-protocol"] = "tcp"
-		c.expect(c.looks(15*time.Second), 4)
-		c.expect(c.looks(10*time.Minute), 0, lb.ReasonCheckRolledBack)
 	})
 }

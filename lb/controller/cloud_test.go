@@ -36,9 +36,10 @@ type cloud struct {
 	writes    []string
 	options   hcloudsim.Options // beside those that every cloud has
 	fault     func(lb.Op) error
-	watch     func(lb.Op) // is told of each op before it is done
-	sending   func()      // is called before each request is sent
-	hidden    error       // what a look at certificates gets, if set
+	watch     func(lb.Op)           // is told of each op before it is done
+	observe   func(lb.State, lb.Op) // the same, with the load balancer as the controller read it
+	sending   func()                // is called before each request is sent
+	hidden    error                 // what a look at certificates gets, if set
 	verdicts  map[int64]map[int]map[lb.Target]lb.Verdict
 	cause     lb.Cause // of all that is unhealthy
 	types     map[string]schema.LoadBalancerType
@@ -437,6 +438,9 @@ func (c *cloud) Apply(ctx context.Context, have lb.State, op lb.Op) error {
 	c.mu.Unlock()
 	if c.watch != nil {
 		c.watch(op)
+	}
+	if c.observe != nil {
+		c.observe(have, op)
 	}
 	if err := ctx.Err(); err != nil {
 		return err

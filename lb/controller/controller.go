@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -28,11 +31,10 @@ import (
 const Name = "service-lb-controller"
 
 const (
-	// Failed Services are retried after this long, doubling; upstream's values.
+	// What failed is retried after this long, doubling; upstream's values.
 	minRetryDelay = 5 * time.Second
 	maxRetryDelay = 5 * time.Minute
-	// A Service that fails this often in a row gets an Event. What passes before is nobody's
-	// business.
+	// What fails this often in a row gets an Event.
 	announcedFailure = 3
 	// After so many more failures it is told again: the API server forgets Events after an hour,
 	// and the condition says what was true before.
@@ -63,55 +65,57 @@ type Config struct {
 	// minutes. It is called before the regular look while there is a dedicated server. Nil: somebody
 	// else sees to that.
 	RefreshRanges func(context.Context) error
-	// Reachable tells from a list of servers, which may be some minutes old, how targets can be
-	// reached: a target that the cloud refused is asked for again when the list shows that. Nil:
-	// nobody knows.
-	Reachable func(context.Context) (map[lb.Target]bool, error)
+	// Reachable tells from a list of servers, which is not older than the given time and may be some
+	// minutes older than now, how targets can be reached: those that cannot are not added. Nil: nobody
+	// knows.
+	Reachable func(ctx context.Context, notBefore time.Time) (map[lb.Target]bool, error)
 	// Doubt returns an error unless the cloud that answers at the time of the call is the cluster's
 	// own project, and not that of another token. Nil: nobody knows.
 	Doubt    func(context.Context) error
 	Recorder record.EventRecorder
 	Registry Registry
-	// Workers is how many Services are reconciled at a time. 0: 4.
+	// Workers is how many load balancers are reconciled at a time. 0: 4.
 	Workers int
 }
 
 // Controller reconciles Services of type LoadBalancer.
 type Controller struct {
-	converger
+	actor
 	client   corev1client.CoreV1Interface
 	services corelisters.ServiceLister
 	nodes    corelisters.NodeLister
 	synced   []cache.InformerSynced
-	slices   discoverylisters.EndpointSliceLister // nil: endpoints are not known
+	endpoint discoverylisters.EndpointSliceLister
+	// slices are a Service's; nil: endpoints are not known.
+	slices   func(*corev1.Service) ([]*discoveryv1.EndpointSlice, error)
 	defaults lb.Defaults
 	network  func() int64
 	// dedicatedRanges are those of the network.
 	dedicatedRanges func() []netip.Prefix
 	refreshRanges   func(context.Context) error
-	reachable       func(context.Context) (map[lb.Target]bool, error)
+	reachable       func(context.Context, time.Time) (map[lb.Target]bool, error)
 	recorder        record.EventRecorder
 	metrics         *controllerMetrics
 	newest          *kube.Newest[*corev1.Service]
-	// targets are, by the name of a Service, what its last plan wanted, an [aim]: a node whose
-	// readiness comes and goes costs requests only where it is no target yet.
-	targets sync.Map
-	aiming  sync.Mutex // held while one of them is changed: the regular look does that too
-	// carriers are the groups that Services are in by labels of the cloud; former says of Services in a
-	// group, by their UIDs, whether they have a load balancer of their own beside.
-	carriers *carriers
-	former   sync.Map
-	surveyed atomic.Bool // the regular look has told both
+	states          *states
+	damper          *damper
+	openings        openings
+	queue           workqueue.TypedRateLimitingInterface[lb.Owner]
+	workers         int
+
+	// unserved and unhealthy remember since when listeners have had no healthy target, by their ports,
+	// and since when targets have not been healthy. Another process begins anew, but for what the
+	// Service's condition says.
+	unserved  *since[int]
+	unhealthy *since[lb.Target]
 	// unexplained are the UIDs of Services whose finalizer is not known to be ours.
 	unexplained sync.Map
-	// unserved remembers listeners without a healthy target, by their ports. Another process
-	// begins anew, but for what the Service's condition says.
-	unserved *since[int]
-	queue    workqueue.TypedRateLimitingInterface[cache.ObjectName]
-	workers  int
-	openings openings
-	// reopens are Services whose endpoints came or went, which may matter to the openings alone.
-	reopens workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	// addresses are those that Nodes on dedicated servers have had.
+	addresses sync.Map
+	// nodesChanged is when a Node got other addresses, in Unix nanoseconds.
+	nodesChanged atomic.Int64
+	// drifting are the balancers that the regular look has queued.
+	drifting sync.Map
 }
 
 // New returns a controller that listens to its informers. Nothing happens before Run.
@@ -125,30 +129,35 @@ func New(cfg Config) (*Controller, error) {
 	}
 	c := &Controller{
 		client: cfg.Client, services: cfg.Services.Lister(), nodes: cfg.Nodes.Lister(),
-		defaults: cfg.Defaults, recorder: cfg.Recorder, metrics: m,
-		newest: kube.NewNewest[*corev1.Service](), carriers: newCarriers(), unserved: newSince[int](), workers: cfg.Workers,
+		defaults: cfg.Defaults, recorder: cfg.Recorder, metrics: m, network: cfg.Network, dedicatedRanges: cfg.DedicatedRanges,
+		refreshRanges: cfg.RefreshRanges, reachable: cfg.Reachable, workers: cmp.Or(max(cfg.Workers, 0), defaultWorkers),
+		newest: kube.NewNewest[*corev1.Service](), states: newStates(cfg.Backend, cfg.Defaults.Cluster), damper: newDamper(),
+		unserved: newSince[int](), unhealthy: newSince[lb.Target](),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](minRetryDelay, maxRetryDelay),
-			workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: Name},
+			workqueue.NewTypedItemExponentialFailureRateLimiter[lb.Owner](minRetryDelay, maxRetryDelay),
+			workqueue.TypedRateLimitingQueueConfig[lb.Owner]{Name: Name},
 		),
 	}
 	c.openings = openings{client: cfg.Client, nodes: c.nodes, newest: kube.NewNewest[*corev1.Node](), sources: cfg.Defaults.PodTargetSources}
-	c.reopens = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](minRetryDelay, maxRetryDelay))
-	if c.workers <= 0 {
-		c.workers = defaultWorkers
-	}
-	c.converger = converger{backend: cfg.Backend, done: m.done, refusals: newRefusals(), unhealthy: newSince[lb.Target](), doubt: c.unlessProved(cfg.Doubt)}
-	c.reachable, c.refreshRanges = cfg.Reachable, cfg.RefreshRanges
-	if c.network = cfg.Network; c.network == nil {
+	c.actor = actor{backend: cfg.Backend, done: m.done, backoff: newBackoff(), doubt: c.unlessProved(cfg.Doubt)}
+	if c.network == nil {
 		c.network = func() int64 { return cfg.Defaults.Network }
 	}
-	if c.dedicatedRanges = cfg.DedicatedRanges; c.dedicatedRanges == nil {
+	if c.dedicatedRanges == nil {
 		c.dedicatedRanges = func() []netip.Prefix { return cfg.Defaults.DedicatedRanges }
 	}
 	if cfg.Slices != nil {
-		c.slices = cfg.Slices.Lister()
+		c.endpoint, c.slices = cfg.Slices.Lister(), c.slicesOf
 	}
 	return c, c.listen(cfg)
+}
+
+func (c *Controller) slicesOf(svc *corev1.Service) ([]*discoveryv1.EndpointSlice, error) {
+	all, err := c.endpoint.EndpointSlices(svc.Namespace).List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: svc.Name}))
+	if err != nil {
+		return nil, fmt.Errorf("listing endpoints of Service %s: %w", klog.KObj(svc), err)
+	}
+	return all, nil
 }
 
 func (c *Controller) listen(cfg Config) error {
@@ -178,7 +187,6 @@ func (c *Controller) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx).WithName(Name)
 	ctx = klog.NewContext(ctx, logger)
 	defer c.queue.ShutDown()
-	defer c.reopens.ShutDown()
 	if !cache.WaitForNamedCacheSyncWithContext(ctx, c.synced...) {
 		return context.Cause(ctx)
 	}
@@ -186,61 +194,63 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer logger.Info("Stopped")
 
 	var running sync.WaitGroup
+	surveyed := make(chan struct{})
+	running.Go(func() { c.watchDrift(ctx, surveyed) })
+	running.Go(func() { c.watchRanges(ctx) })
 	for range c.workers {
 		running.Go(func() {
+			select {
+			case <-surveyed: // what there is decides about every load balancer
+			case <-ctx.Done():
+			}
 			for c.next(ctx) {
 			}
 		})
 	}
-	running.Go(func() {
-		for c.reopenNext(ctx) {
-		}
-	})
-	running.Go(func() { c.watchDrift(ctx) })
-	if c.reachable != nil {
-		running.Go(func() { c.watchRefused(ctx) })
-	}
 	<-ctx.Done()
 	c.queue.ShutDown()
-	c.reopens.ShutDown()
 	running.Wait()
 	return nil
 }
 
-// next reconciles one Service of the queue; false when the queue is shut down.
+// next reconciles one balancer of the queue; false when the queue is shut down.
 func (c *Controller) next(ctx context.Context) bool {
-	key, quit := c.queue.Get()
+	owner, quit := c.queue.Get()
 	if quit {
 		return false
 	}
-	defer c.queue.Done(key)
-	logger := klog.FromContext(ctx).WithValues("service", key.String())
+	defer c.queue.Done(owner)
+	logger := klog.FromContext(ctx).WithValues("balancer", owner.Key())
 	start := time.Now()
-	notes, err := c.sync(klog.NewContext(ctx, logger), key)
+	notes, err := c.sync(klog.NewContext(ctx, logger), owner)
 	switch {
 	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return true // stopping is not a failure
 	case err != nil:
 		c.metrics.synced(start, resultFailed)
-		logger.Error(err, "Reconciling Service failed, will retry")
-		c.queue.AddRateLimited(key)
-		if n := c.queue.NumRequeues(key) - announcedFailure; n >= 0 && n%announcedAgain == 0 {
-			c.announceFailure(key, err)
+		logger.Error(err, "Reconciling load balancer failed, will retry")
+		c.states.expire(owner)
+		c.queue.AddRateLimited(owner)
+		if n := c.queue.NumRequeues(owner) - announcedFailure; n >= 0 && n%announcedAgain == 0 {
+			c.announceFailure(owner, err)
 		}
 		return true
 	case len(notes) > 0:
 		c.metrics.synced(start, resultRefused)
-		logger.Info("Service needs attention", "notes", lb.Join(notes))
+		logger.Info("Load balancer needs attention", "notes", lb.Join(notes))
 	default:
 		c.metrics.synced(start, resultDone)
 	}
-	c.queue.Forget(key)
+	c.queue.Forget(owner)
 	return true
 }
 
 // announceFailure tells of a failure that has not passed by itself so far.
-func (c *Controller) announceFailure(key cache.ObjectName, err error) {
-	for _, svc := range c.concerned(key) {
-		c.recorder.Eventf(svc, corev1.EventTypeWarning, "SyncLoadBalancerFailed", "Error syncing load balancer, will retry: %v", err)
+func (c *Controller) announceFailure(owner lb.Owner, err error) {
+	all, _ := c.services.List(labels.Everything()) // a cache in memory does not fail
+	for _, svc := range all {
+		if c.keyOf(svc) == owner && (c.wants(svc) || needsCleanup(svc, c.defaults)) {
+			c.recorder.Eventf(svc, corev1.EventTypeWarning, "SyncLoadBalancerFailed", "Error syncing load balancer, will retry: %v", err)
+		}
 	}
 }

@@ -353,7 +353,7 @@ func TestReplacedServiceGetsNothing(t *testing.T) {
 			return false, nil, nil
 		})
 		w.create(service("web"))
-		if reads, writes := w.cloud.counts(); reads != 1 || len(writes) != 0 || refused == 0 {
+		if reads, writes := w.cloud.counts(); reads > 2 || len(writes) != 0 || refused == 0 {
 			t.Errorf("%d reads, changes %v for a Service that is gone; %d patches carried its UID", reads, writes, refused)
 		}
 	})

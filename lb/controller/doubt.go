@@ -28,11 +28,11 @@ import (
 // Its error passes: nothing is written, and the Service is tried again.
 
 // doubted returns an error unless the cloud is the cluster's own project.
-func (c converger) doubted(ctx context.Context) error {
-	if c.doubt == nil {
+func (a actor) doubted(ctx context.Context) error {
+	if a.doubt == nil {
 		return nil
 	}
-	if err := c.doubt(ctx); err != nil {
+	if err := a.doubt(ctx); err != nil {
 		return fmt.Errorf("what the cloud lacks is not taken for gone: %w", err)
 	}
 	return nil
@@ -52,6 +52,24 @@ func (c *Controller) unlessProved(doubt func(context.Context) error) func(contex
 	}
 }
 
+// absent returns an error unless an owner, of which the last read found nothing, has really nothing:
+// other load balancers of the cluster's Services that the same list found are proof.
+func (c *Controller) absent(ctx context.Context, owner lb.Owner) error {
+	if !c.states.listedFor(owner) {
+		if err := c.states.readAll(ctx, owner); err != nil {
+			return err
+		}
+	}
+	if len(c.states.carrying(owner)) == 0 {
+		all, err := c.services.List(labels.Everything())
+		carried := func(svc *corev1.Service) bool { return len(c.states.carrying(c.owner(svc))) > 0 }
+		if err == nil && slices.ContainsFunc(all, carried) {
+			return nil
+		}
+	}
+	return c.doubted(ctx)
+}
+
 // proved reports whether the cloud has a load balancer that carries the UID of a Service.
 func (c *Controller) proved(ctx context.Context) bool {
 	states, err := c.backend.List(ctx, c.defaults.Cluster)
@@ -59,37 +77,14 @@ func (c *Controller) proved(ctx context.Context) bool {
 		return false // there is an error already
 	}
 	all, err := c.services.List(labels.Everything())
-	carries := func(svc *corev1.Service) bool { return len(carriedBy(c.owner(svc), states)) > 0 }
+	carries := func(svc *corev1.Service) bool {
+		return slices.ContainsFunc(states, func(s lb.State) bool { return c.owner(svc).Carries(s.Labels) })
+	}
 	return err == nil && slices.ContainsFunc(all, carries)
-}
-
-// doubt takes in that what was seen may be another project.
-func (o *outcome) doubt(err error) {
-	o.Seen = false
-	o.add(err)
 }
 
 // proves reports whether an op that makes something fails in any project but the cluster's own.
 func proves(op lb.Op) bool {
 	create, ok := op.(lb.Create)
 	return ok && slices.ContainsFunc(create.Spec.Targets, func(t lb.Target) bool { return t.Server != 0 })
-}
-
-// doubtGroup is asked of a group's load balancer, or that it has none.
-func (c *Controller) doubtGroup(ctx context.Context, g *group, have lb.State) error {
-	all, err := c.services.List(labels.Everything())
-	if err != nil {
-		return fmt.Errorf("listing Services: %w", err)
-	}
-	for _, svc := range all {
-		if c.owner(svc).Carries(have.Labels) {
-			return nil
-		}
-	}
-	shows := func(m member) bool { return m.plan.served }
-	atStake := have.Exists() || len(g.departing) > 0 || c.carriers.known(g.name) || slices.ContainsFunc(g.members, shows)
-	if !atStake {
-		return nil
-	}
-	return c.doubted(ctx)
 }

@@ -67,6 +67,8 @@ func TestDoubtKeepsNobodyWaiting(t *testing.T) {
 			t.Fatal("nobody doubts")
 		}
 		p.are(map[lb.Target]string{podAt(1, 1): "ready", podAt(2, 7): "ready"})
+		time.Sleep(10 * time.Second) // the client slows down after refusals
+		w.settle()
 		if now := w.openings(); !strings.Contains(now, podAt(2, 7).Address.String()) {
 			t.Errorf("opened:\n%s", now)
 		}

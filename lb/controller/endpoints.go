@@ -2,7 +2,6 @@ package controller
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -20,6 +19,8 @@ type endpoints struct {
 	pods lb.Pods
 	// ports are the numbers of the Service's ports on the pods, in the Service's order.
 	ports [][]int
+	// unready are those that can't take traffic, and are not about to end.
+	unready []lb.Target
 	// known are all, whatever their state, that have an address like a target's, with their Nodes'
 	// names.
 	known map[lb.Target]string
@@ -29,6 +30,7 @@ type endpoints struct {
 type backend struct {
 	name, key          string // key is another for a pod that took the name of one that is gone
 	ready, terminating bool   // it takes traffic; it does if no other is ready
+	ends               bool   // it was told to terminate
 	target             lb.Target
 }
 
@@ -50,7 +52,7 @@ func readEndpoints(svc *corev1.Service, all []*discoveryv1.EndpointSlice, nodes 
 					e.known[b.target] = *at.NodeName
 				}
 				if known := found[b.key]; known != nil {
-					b.ready, b.terminating = b.ready || known.ready, b.terminating || known.terminating
+					b.ready, b.terminating, b.ends = b.ready || known.ready, b.terminating || known.terminating, b.ends || known.ends
 					if !b.target.Pod() {
 						b.target = known.target
 					}
@@ -66,6 +68,9 @@ func readEndpoints(svc *corev1.Service, all []*discoveryv1.EndpointSlice, nodes 
 	for _, b := range found {
 		switch {
 		case !takes(b):
+			if b.target.Pod() && !b.ends {
+				e.unready = append(e.unready, b.target)
+			}
 		case b.target.Pod():
 			e.pods.Targets = append(e.pods.Targets, b.target)
 		default:
@@ -94,7 +99,7 @@ func backendsOf(slice *discoveryv1.EndpointSlice, at discoveryv1.Endpoint, nodes
 	yes := func(condition *bool) bool { return condition == nil || *condition }
 	terminating := at.Conditions.Terminating != nil && *at.Conditions.Terminating
 	for _, text := range at.Addresses {
-		b := backend{name: text, key: text, ready: yes(at.Conditions.Ready), terminating: yes(at.Conditions.Serving) && terminating}
+		b := backend{name: text, key: text, ready: yes(at.Conditions.Ready), terminating: yes(at.Conditions.Serving) && terminating, ends: terminating}
 		if ref := at.TargetRef; ref != nil && ref.Kind == "Pod" {
 			b.name, b.key = ref.Name, ref.Name+"/"+string(ref.UID)
 		}
@@ -171,17 +176,6 @@ func portsOf(svc *corev1.Service, all []*discoveryv1.EndpointSlice, pods []lb.Ta
 		}
 	}
 	return ports
-}
-
-// digest is the same for endpoints that lead to the same load balancer.
-func (e endpoints) digest() string {
-	switch {
-	case e.pods.IPv4Only, e.pods.NoPool:
-		return ""
-	case len(e.pods.Targets) == 0 && len(e.pods.Others) > 0:
-		return "others"
-	}
-	return fmt.Sprint(e.pods.Targets, len(e.pods.Others) > 0, e.ports)
 }
 
 // asksAboutPods reports whether pods have to do with a Service's load balancer.

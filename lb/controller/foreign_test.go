@@ -261,7 +261,7 @@ func TestRefusedServiceKeepsItsTargetsUpToDate(t *testing.T) {
 		w.settle()
 		w.expect("a node leaves", "remove server 1 (private)")
 		got := w.service("web")
-		if message := got.Status.Conditions[0].Message; accepted(got) != "False InvalidField" || ingress(got) == "" || !strings.Contains(message, "only the targets") {
+		if message := got.Status.Conditions[0].Message; accepted(got) != "False InvalidField" || ingress(got) == "" || !strings.Contains(message, "its ports follow") {
 			t.Errorf("accepted %s, addresses %q: %s", accepted(got), ingress(got), message)
 		}
 		w.said()

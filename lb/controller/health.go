@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +13,7 @@ import (
 
 // targetsHealth says which listeners have had no healthy target for the time of a verdict. It looks
 // again when that time is over for the others, and for listeners that have just been opened.
-func (c *Controller) targetsHealth(svc *corev1.Service, spec lb.Spec, have lb.State, idle bool) (notes []lb.Note) {
+func (c *Controller) targetsHealth(svc *corev1.Service, spec lb.Spec, have lb.State, idle bool, opened []int) (notes []lb.Note) {
 	wanted, present := lb.ByPort(spec.Listeners), lb.ByPort(have.Listeners)
 	changed := func(l lb.Listener) bool {
 		want, ok := wanted[l.Port]
@@ -25,6 +26,7 @@ func (c *Controller) targetsHealth(svc *corev1.Service, spec lb.Spec, have lb.St
 			ports = append(ports, l.Port)
 		}
 	}
+	ports = append(ports, opened...) // their time begins now
 	since := c.unserved.look(string(svc.UID), ports, time.Now())
 	var next time.Duration
 	lookAfter := func(d time.Duration) {
@@ -45,12 +47,12 @@ func (c *Controller) targetsHealth(svc *corev1.Service, spec lb.Spec, have lb.St
 		}
 	}
 	for _, l := range spec.Listeners {
-		if _, open := present[l.Port]; !open && have.Exists() {
+		if _, open := present[l.Port]; !open || slices.Contains(opened, l.Port) {
 			lookAfter(l.Check.Verdict())
 		}
 	}
 	if next > 0 {
-		c.queue.AddAfter(c.keyOf(svc), next)
+		c.recheck(c.keyOf(svc), next)
 	}
 	return notes
 }

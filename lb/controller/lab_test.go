@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"sort"
 	"strings"
@@ -18,8 +17,16 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	discoverylisters "k8s.io/client-go/listers/discovery/v1"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
@@ -29,20 +36,26 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-const hetznerPrefix = lb.HetznerPrefix
+const (
+	hetznerPrefix = lb.HetznerPrefix
+	// dedicatedAddress is the public address of a dedicated server that the project may use.
+	dedicatedAddress = "198.51.100.7"
+)
 
-// dedicatedAddress is the public address of a dedicated server that the project may use.
-const dedicatedAddress = "198.51.100.7"
-
-// lab is a project with a network and servers in it, whose every request goes through a wire that
-// can be cut.
+// lab is a controller whose workers do not run, in a cluster without handlers, and a project with a
+// network and servers in it, whose every request goes through a wire that can be cut.
 type lab struct {
-	converger
-	t     *testing.T
-	sim   *hcloudsim.Simulator
-	wire  *wire
-	gate  leadership.Gate // before the wire
-	nodes []*corev1.Node
+	*Controller
+	t        *testing.T
+	api      *fake.Clientset
+	services cache.Indexer
+	members  cache.Indexer // the cluster's Nodes
+	sim      *hcloudsim.Simulator
+	cloud    lb.Backend
+	wire     *wire
+	gate     leadership.Gate // before the wire
+	nodes    []*corev1.Node
+	ranges   []netip.Prefix
 	lb.Defaults
 }
 
@@ -79,20 +92,59 @@ func newLab(t *testing.T, options hcloudsim.Options) *lab {
 	})
 	l.must(err)
 	for i := range 5 {
-		server, err := sim.CreateServer(hcloudsim.ServerSeed{Name: fmt.Sprint("node-", i), Network: seeded.ID})
-		l.must(err)
-		l.nodes = append(l.nodes, &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: server.Name},
-			Spec:       corev1.NodeSpec{ProviderID: fmt.Sprint("hcloud://", server.ID)},
-			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
-		})
+		l.nodes = append(l.nodes, l.server(hcloudsim.ServerSeed{Name: fmt.Sprint("node-", i), Network: seeded.ID}))
 	}
 	network, err := client.Network(t.Context(), "lab")
 	l.must(err)
-	l.Defaults = lb.Defaults{Cluster: "lab", Network: network.ID, Location: "nbg1", DedicatedRanges: network.DedicatedRanges()}
-	l.converger = converger{backend: client.LoadBalancers(), done: func(lb.Op, string) {}, refusals: newRefusals(), unhealthy: newSince[lb.Target]()}
+	l.Defaults = lb.Defaults{Cluster: "lab", Network: network.ID, Location: "nbg1", Classless: true}
+	l.cloud, l.ranges = client.LoadBalancers(), network.DedicatedRanges()
+	l.api = fake.NewSimpleClientset() // the other one takes long to make
+	l.api.PrependReactor("*", "services", l.reacts)
+	l.restart()
+	t.Cleanup(func() { l.queue.ShutDown() })
 	sim.ResetRequests()
 	return l
+}
+
+// reacts keeps the cache up to date.
+func (l *lab) reacts(action clienttesting.Action) (bool, runtime.Object, error) {
+	handled, object, err := clienttesting.ObjectReaction(l.api.Tracker())(action)
+	if svc, ok := object.(*corev1.Service); ok && err == nil {
+		err = l.services.Update(svc)
+	}
+	return handled, object, err
+}
+
+// restart begins another process.
+func (l *lab) restart() {
+	l.t.Helper()
+	factory := informers.NewSharedInformerFactory(l.api, 0)
+	services, nodes := factory.Core().V1().Services().Informer().GetIndexer(), factory.Core().V1().Nodes().Informer().GetIndexer()
+	c, err := New(Config{
+		Client: l.api.CoreV1(), Services: factory.Core().V1().Services(), Nodes: factory.Core().V1().Nodes(), Backend: l.cloud,
+		Defaults: l.Defaults, DedicatedRanges: func() []netip.Prefix { return l.ranges }, Recorder: &record.FakeRecorder{}, Registry: metrics.NewKubeRegistry(),
+	})
+	l.must(err)
+	if l.Controller != nil {
+		l.queue.ShutDown()
+		l.must(errors.Join(services.Replace(l.services.List(), ""), nodes.Replace(l.members.List(), "")))
+	}
+	l.Controller, l.services, l.members = c, services, nodes
+}
+
+// server is a Node on a new server.
+func (l *lab) server(seed hcloudsim.ServerSeed) *corev1.Node {
+	l.t.Helper()
+	server, err := l.sim.CreateServer(seed)
+	l.must(err)
+	return readyNode(server.Name, fmt.Sprint("hcloud://", server.ID))
+}
+
+func readyNode(name, providerID string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: providerID},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	}
 }
 
 // quiet keeps what every change logs out of the tests' output.
@@ -106,55 +158,174 @@ func (l *lab) must(err error) {
 }
 
 // service has two ports and is reached through the network.
-func (l *lab) service(name string) *corev1.Service {
-	return &corev1.Service{
+func (l *lab) service(name string, annotations ...string) *corev1.Service {
+	svc := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: name, UID: types.UID("0a1b2c3d-0000-4000-8000-" + name),
 			Annotations: map[string]string{hetznerPrefix + "use-private-ip": "true"},
 		},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyCluster,
-			Ports: []corev1.ServicePort{{Port: 80, Protocol: "TCP", NodePort: 30080}, {Port: 443, Protocol: "TCP", NodePort: 30443}},
+			Ports: []corev1.ServicePort{{Name: "a", Port: 80, Protocol: "TCP", NodePort: 30080}, {Name: "b", Port: 443, Protocol: "TCP", NodePort: 30443}},
 		},
 	}
+	for pair := range slices.Chunk(annotations, 2) {
+		svc.Annotations[hetznerPrefix+pair[0]] = pair[1]
+	}
+	return svc
 }
 
-func (l *lab) plan(svc *corev1.Service, nodes ...*corev1.Node) Plan {
-	p := newPlan(svc, nodes, nil, l.Defaults, time.Now())
-	p.hadManaged, p.refusals = true, l.refusals
-	return p
+// put has the cluster hold the Service, with what the controller has written to it, and these Nodes.
+func (l *lab) put(svc *corev1.Service, nodes ...*corev1.Node) {
+	l.t.Helper()
+	svc = svc.DeepCopy()
+	all := l.api.CoreV1().Services(svc.Namespace)
+	if known := l.live(svc); known == nil {
+		_, err := all.Create(l.t.Context(), svc, metav1.CreateOptions{})
+		l.must(err)
+	} else {
+		svc.Finalizers, svc.Status.Conditions = known.Finalizers, known.Status.Conditions
+		if len(svc.Status.LoadBalancer.Ingress) == 0 {
+			svc.Status = known.Status
+		}
+		_, err := all.Update(l.t.Context(), svc, metav1.UpdateOptions{})
+		l.must(err)
+	}
+	var objects []any
+	for _, n := range nodes {
+		objects = append(objects, n)
+	}
+	l.must(l.members.Replace(objects, ""))
 }
+
+// live is the Service as the cluster has it; nil: it has none.
+func (l *lab) live(svc *corev1.Service) *corev1.Service {
+	object, err := l.api.Tracker().Get(corev1.SchemeGroupVersion.WithResource("services"), svc.Namespace, svc.Name)
+	if err != nil {
+		return nil
+	}
+	return object.(*corev1.Service)
+}
+
+// once reads and carries out what the Service asks for, as the controller does when something
+// happens.
+func (l *lab) once(svc *corev1.Service, nodes ...*corev1.Node) ([]lb.Note, error) {
+	l.t.Helper()
+	l.put(svc, nodes...)
+	return l.again(l.t.Context(), l.keyOf(svc))
+}
+
+func (l *lab) again(ctx context.Context, owner lb.Owner) ([]lb.Note, error) {
+	for l.queue.Len() > 0 { // nobody else is to be reconciled
+		queued, _ := l.queue.Get()
+		l.queue.Done(queued)
+	}
+	l.states.expire(owner)
+	return l.sync(quiet(ctx), owner)
+}
+
+// looks reports whether the controller means to look again by itself, and waits until then.
+func (l *lab) looks(owner lb.Owner) bool {
+	left := time.Until(l.states.due[owner])
+	time.Sleep(max(left, 0))
+	return left > 0
+}
+
+func isError(n lb.Note) bool { return n.Grade == lb.Error }
 
 // converged carries a Service out, which must succeed, and returns its load balancer.
 func (l *lab) converged(svc *corev1.Service, nodes ...*corev1.Node) schema.LoadBalancer {
 	l.t.Helper()
-	o := l.converge(quiet(l.t.Context()), l.plan(svc, nodes...), hooks{})
-	if o.Transient != nil || slices.ContainsFunc(o.Notes, func(n lb.Note) bool { return n.Grade == lb.Error }) {
-		l.t.Fatalf("converging: %v, notes %v\n%s", o.Transient, o.Notes, l.log())
+	owner := l.keyOf(svc)
+	for range 60 {
+		if notes, err := l.once(svc, nodes...); err != nil || slices.ContainsFunc(notes, isError) {
+			l.t.Fatalf("reconciling: %v, notes %v\n%s", err, notes, l.log())
+		}
+		if !l.looks(owner) {
+			return l.balancer(svc)
+		}
 	}
-	balancer, ok := l.sim.LoadBalancer(o.State.ID)
-	if !ok {
-		l.t.Fatalf("no load balancer %d\n%s", o.State.ID, l.log())
+	l.t.Fatalf("no end\n%s", l.log())
+	return schema.LoadBalancer{}
+}
+
+// balancer is the Service's.
+func (l *lab) balancer(svc *corev1.Service) schema.LoadBalancer {
+	l.t.Helper()
+	found, err := l.cloud.Carrying(l.t.Context(), l.owner(svc))
+	if err != nil || len(found) != 1 {
+		l.t.Fatalf("%d load balancers, %v\n%s", len(found), err, l.log())
 	}
-	return balancer
+	b, _ := l.sim.LoadBalancer(found[0].ID)
+	return b
 }
 
 // settled fails the test unless nothing is left to do.
 func (l *lab) settled(svc *corev1.Service, nodes ...*corev1.Node) {
 	l.t.Helper()
-	p := l.plan(svc, nodes...)
-	have, err := l.backend.Observe(l.t.Context(), p.Spec.Owner)
-	l.must(err)
-	certificates, err := l.backend.Certificates(l.t.Context())
-	l.must(err)
-	if p = p.Against(have, certificates); len(p.Ops) > 0 || p.Refused {
-		l.t.Fatalf("still to do: %v, notes %v\n%s", p.Ops, p.Notes, l.log())
+	l.requests()
+	notes, err := l.once(svc, nodes...)
+	log := l.log()
+	if _, writes := l.requests(); writes > 0 || err != nil || slices.ContainsFunc(notes, isError) || l.looks(l.keyOf(svc)) {
+		l.t.Fatalf("still to do: %d writes, %v, notes %v\n%s", writes, err, notes, log)
 	}
+}
+
+// persist carries Services out again and again, as the controller's queue would, until nothing is
+// left to do and all that go are gone. A context that ends is the process's end.
+func (l *lab) persist(ctx context.Context, services ...*corev1.Service) error {
+	owners := make(map[lb.Owner]bool)
+	for _, svc := range services {
+		owners[l.keyOf(svc)] = true
+		if group := svc.Annotations[lb.AnnotationShared]; group != "" {
+			owners[lb.GroupOwner(l.Cluster, svc.Namespace+"."+group)] = true
+		}
+	}
+	var errs, notes string
+	for round := range 40 {
+		errs, notes = "", ""
+		waits := false
+		for owner := range owners {
+			said, err := l.again(ctx, owner)
+			if err != nil {
+				errs += err.Error()
+			}
+			notes += lb.Join(slices.DeleteFunc(said, func(n lb.Note) bool { return !isError(n) }))
+			waits = waits || time.Until(l.states.due[owner]) > 0
+		}
+		for _, svc := range services {
+			waits = waits || !svc.DeletionTimestamp.IsZero() && holds(l.live(svc))
+		}
+		switch {
+		case ctx.Err() != nil:
+			l.restart()
+			ctx = l.t.Context()
+		case errs == "" && notes != "":
+			time.Sleep(2 * time.Hour) // until what was refused is asked for again
+		case errs == "" && !waits:
+			return nil
+		}
+		time.Sleep(min(20*time.Second<<min(round, 5), maxRetryDelay))
+	}
+	return fmt.Errorf("no end: %s, notes: %s", errs, notes)
+}
+
+// endpointsOn has the controller know that a Service has endpoints on these nodes alone.
+func (l *lab) endpointsOn(svc *corev1.Service, nodes ...*corev1.Node) {
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
+		Namespace: svc.Namespace, Name: svc.Name, Labels: map[string]string{discoveryv1.LabelServiceName: svc.Name},
+	}}
+	for _, n := range nodes {
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{NodeName: &n.Name})
+	}
+	known := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	l.must(known.Add(slice))
+	l.endpoint, l.slices = discoverylisters.NewEndpointSliceLister(known), l.slicesOf
 }
 
 func (l *lab) certificates() map[int64]lb.Certificate {
 	l.t.Helper()
-	all, err := l.backend.Certificates(l.t.Context())
+	all, err := l.cloud.Certificates(l.t.Context())
 	l.must(err)
 	byID := map[int64]lb.Certificate{}
 	for _, c := range all {
@@ -171,20 +342,18 @@ func (l *lab) log() string {
 	return b.String()
 }
 
-// requests counts reads, writes and looks at actions since the last call.
-func (l *lab) requests() (reads, writes, polls int) {
+// requests counts reads, but for looks at actions, and writes since the last call.
+func (l *lab) requests() (reads, writes int) {
 	for _, r := range l.sim.Requests() {
 		switch {
 		case r.Method != http.MethodGet:
 			writes++
-		case strings.Contains(r.Path, "/actions"):
-			polls++
-		default:
+		case !strings.Contains(r.Path, "/actions"):
 			reads++
 		}
 	}
 	l.sim.ResetRequests()
-	return reads, writes, polls
+	return reads, writes
 }
 
 // shape is all of a load balancer but what the cloud chooses: IDs, addresses, times.
@@ -241,12 +410,11 @@ type wire struct {
 	harm harm
 }
 
-// harm is what becomes of a request: fail may answer in the cloud's place, or nil; drop loses the
-// reply.
+// harm is what becomes of a request.
 type harm struct {
 	name   string
 	before func()
-	drop   bool
+	drop   bool // the reply is lost
 	cut    bool // it never arrives
 	after  func()
 }
@@ -263,18 +431,6 @@ func (w *wire) sent() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.count
-}
-
-// redirected sends requests to another server.
-type redirected struct {
-	next http.RoundTripper
-	to   *url.URL
-}
-
-func (d redirected) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.URL.Scheme, r.URL.Host, r.Host = d.to.Scheme, d.to.Host, d.to.Host
-	return d.next.RoundTrip(r)
 }
 
 var errCut = errors.New("connection reset by peer")
@@ -316,39 +472,4 @@ func (l *lab) post(path, body string) {
 	}
 	l.must(answer.Body.Close())
 	time.Sleep(time.Second) // until the action is over
-}
-
-// retryIssuance does what the note about a certificate that could not be obtained asks a person to
-// do.
-func (l *lab) retryIssuance() {
-	l.t.Helper()
-	for _, c := range l.certificates() {
-		if c.Failed == "" {
-			continue
-		}
-		l.post(fmt.Sprintf("/certificates/%d/actions/retry", c.ID), "")
-	}
-}
-
-// persist carries a Service out again and again, as the controller's queue would, until nothing is
-// left to do.
-func (l *lab) persist(ctx context.Context, svc *corev1.Service, nodes ...*corev1.Node) error {
-	var last error
-	for range 12 {
-		o := l.converge(quiet(ctx), l.plan(svc, nodes...), hooks{})
-		last = o.Transient
-		if last == nil && !slices.ContainsFunc(o.Notes, func(n lb.Note) bool { return n.Grade == lb.Error }) {
-			return nil
-		}
-		if last == nil {
-			last = fmt.Errorf("notes: %v", o.Notes)
-			l.retryIssuance()
-			time.Sleep(2 * time.Hour) // until what was refused is asked for again
-		}
-		if ctx.Err() != nil {
-			ctx = l.t.Context() // the next process
-		}
-		time.Sleep(20 * time.Second)
-	}
-	return last
 }

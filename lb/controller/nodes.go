@@ -5,10 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/lb"
@@ -94,78 +92,6 @@ func joins(node *corev1.Node) bool {
 	return eligible(node) && kube.Ready(node) && !kube.Tainted(node, toBeDeletedTaint)
 }
 
-// aim is what a Service's last plan wanted.
-type aim struct {
-	pods      bool      // pods are the targets, and nodes are none
-	endpoints string    // their digest, if they matter
-	acted     time.Time // when the load balancer was changed last
-	// opening is what is wanted of nodes; nil: nobody knows.
-	opening *opening
-	nodes   []lb.Node // as targets
-	// owned are the addresses among the targets that a Node had when they were wanted.
-	owned []lb.Target
-}
-
-// aimed is what the Service's last plan wanted, if there was one.
-func (c *Controller) aimed(svc *corev1.Service) aim {
-	last, _ := c.targets.Load(nameOf(svc))
-	a, _ := last.(aim)
-	return a
-}
-
-// aims remembers what a plan wanted of a load balancer as it was seen.
-func (c *Controller) aims(svc *corev1.Service, p Plan, nodes []lb.Node, seen lb.State) {
-	c.aiming.Lock()
-	defer c.aiming.Unlock()
-	a := aim{nodes: nodes, pods: p.Spec.PodTargets, opening: c.aimed(svc).opening, acted: c.aimed(svc).acted}
-	if p.endpoints != nil {
-		a.endpoints = p.endpoints.digest()
-	}
-	// An address that its Node gave up stays a target for a while, if others are not healthy yet.
-	for _, t := range c.aimed(svc).owned {
-		if slices.Contains(seen.Targets, t) {
-			a.owned = append(a.owned, t)
-		}
-	}
-	for _, n := range nodes {
-		if n.Server == 0 {
-			a.owned = append(a.owned, n.Targets()...)
-		}
-	}
-	c.targets.Store(nameOf(svc), a)
-}
-
-// acted remembers that the load balancer was changed just now.
-func (c *Controller) acted(svc *corev1.Service) {
-	c.aiming.Lock()
-	defer c.aiming.Unlock()
-	a := c.aimed(svc)
-	a.acted = time.Now()
-	c.targets.Store(nameOf(svc), a)
-}
-
-// isTarget reports whether a Service's last plan wanted the node as a target.
-func (c *Controller) isTarget(svc *corev1.Service, node *corev1.Node) bool {
-	return slices.ContainsFunc(c.aimed(svc).nodes, func(n lb.Node) bool { return n.Name == node.Name })
-}
-
-// strangers are the addresses among removed targets that no Node has, nor had when they were
-// wanted.
-func (c *Controller) strangers(svc *corev1.Service, removed []lb.Target) (strangers []lb.Target, err error) {
-	nodes, err := c.nodes.List(labels.Everything())
-	if err != nil {
-		return nil, fmt.Errorf("listing nodes: %w", err)
-	}
-	owned := c.aimed(svc).owned
-	for _, t := range removed {
-		has := func(node *corev1.Node) bool { return slices.Contains(reported(node), t.Address) }
-		if t.Address.IsValid() && !t.Pod() && !slices.Contains(owned, t) && !slices.ContainsFunc(nodes, has) {
-			strangers = append(strangers, t)
-		}
-	}
-	return strangers, nil
-}
-
 // maxRemoved is how many addresses an Event names: a message has at most 1024 bytes.
 const maxRemoved = 10
 
@@ -181,22 +107,6 @@ func removal(strangers []lb.Target) string {
 	return fmt.Sprintf("removed targets of the load balancer that no Node has: %s; if a dedicated server outside the cluster shall get traffic, use a load balancer of its own", strings.Join(names, ", "))
 }
 
-// selects reports whether a Service's node selector, if it can be read, matches a node.
-func selects(svc *corev1.Service, node *corev1.Node) bool {
-	selector, err := labels.Parse(svc.Annotations[lb.AnnotationNodeSelector])
-	return err == nil && selector.Matches(labels.Set(node.Labels))
-}
-
-// reasonNoNodes is upstream's name for a load balancer without targets.
-const reasonNoNodes = "UnAvailableLoadBalancer"
-
 func noPods() lb.Note {
-	return lb.Note{Grade: lb.Warning, Reason: reasonNoNodes, Text: "no pod can be a target: none of the Service is ready"}
-}
-
-func noNodes() lb.Note {
-	return lb.Note{
-		Grade: lb.Warning, Reason: reasonNoNodes,
-		Text: "no node can be a target: nodes need a provider ID hcloud://… or hrobot://…, to be Ready when they join, no label " + corev1.LabelNodeExcludeBalancers + ", and to match the node selector if there is one",
-	}
+	return lb.Note{Grade: lb.Warning, Reason: lb.ReasonNoNodes, Text: "no pod can be a target: none of the Service is ready"}
 }

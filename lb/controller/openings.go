@@ -48,24 +48,14 @@ type openings struct {
 	mu      sync.Mutex     // held from reading what is wanted until it is written
 }
 
-// opensAt are the ports of pods that listeners lead to or check.
-func opensAt(listeners []lb.Listener) (ports []int) {
-	for _, l := range listeners {
-		ports = append(ports, l.DestinationPort, l.Check.Port)
-	}
-	slices.Sort(ports)
-	return slices.Compact(ports)
-}
-
-// openFor makes nodes let through what a plan is about to need of them.
-func (c *Controller) openFor(ctx context.Context, svc *corev1.Service, p Plan, have lb.State) error {
-	o := opening{source: have.IPv6, ports: p.opens, targets: podsAmong(have.Targets, p.Spec.Targets)}
+// openBefore makes nodes let through what ops are about to need of them.
+func (c *Controller) openBefore(ctx context.Context, o *outcome) error {
+	ports := slices.Clone(o.plan.Opens)
 	// It reaches them there until the listeners change, and if nobody says where, they do not.
-	if len(o.ports) == 0 || leadsToPods(have) {
-		o.ports = slices.Concat(o.ports, opensAt(have.Listeners))
+	if len(ports) == 0 || leadsToPods(o.have) {
+		ports = slices.Concat(ports, lb.PortsOf(o.have.Listeners))
 	}
-	c.aimOpening(svc, o)
-	return c.reopen(ctx, svc)
+	return c.reopen(ctx, o.services[0], opening{source: o.have.IPv6, ports: ports, targets: podsAmong(o.have.Targets, o.plan.Spec.Targets)})
 }
 
 // leadsToPods reports whether what listeners say is about pods: they lead to one port of all targets.
@@ -74,32 +64,22 @@ func leadsToPods(have lb.State) bool {
 	return len(have.Targets) > 0 && !slices.ContainsFunc(have.Targets, isNode)
 }
 
-// openAfter makes nodes let through what a Service's load balancer needs from now on: nothing if it
-// has no pods as targets.
-func (c *Controller) openAfter(ctx context.Context, svc *corev1.Service, p Plan, done outcome) error {
-	if !done.Seen {
-		return nil
-	}
-	ports := done.opens
-	if failed := done.Transient != nil || rejected(done.Notes); failed && len(ports) > 0 && leadsToPods(done.State) {
-		ports = slices.Concat(ports, opensAt(done.State.Listeners)) // a listener may lead where it did
-	}
-	c.aimOpening(svc, openingAt(p, done.State, ports, done.Removed, done.Spec.Targets...))
-	return c.reopen(ctx, svc)
-}
-
-// openingAt is what a load balancer needs when a plan has been carried out that wants these targets
-// and ports: nothing if no pod is a target. Without a plan that can be used it is what it has.
-func openingAt(p Plan, have lb.State, ports []int, removed []lb.Target, wanted ...lb.Target) opening {
-	targets := slices.DeleteFunc(podsAmong(have.Targets, wanted), func(t lb.Target) bool { return slices.Contains(removed, t) })
-	usable := p.Spec.PodTargets && !p.Refused && len(ports) > 0
+// opening is what nodes are to let through from now on: nothing if no pods are targets. Without a plan
+// that can be used it is what the load balancer has.
+func (o *outcome) opening(m lb.Member) opening {
+	removed := func(t lb.Target) bool { return slices.Contains(o.removed, t) }
+	targets := slices.DeleteFunc(podsAmong(o.have.Targets, o.plan.Spec.Targets), removed)
+	ports, usable := o.plan.Opens, o.plan.Spec.PodTargets && m.Parsed && len(o.plan.Opens) > 0
+	failed := o.transient != nil || slices.ContainsFunc(o.notes, func(n lb.Note) bool { return n.Reason == reasonRejected })
 	switch {
-	case !have.Exists(), !usable && len(targets) == 0:
+	case !usable && len(targets) == 0:
 		return opening{}
 	case !usable:
-		ports = opensAt(have.Listeners)
+		ports = lb.PortsOf(o.have.Listeners)
+	case leadsToPods(o.have) && failed:
+		ports = slices.Concat(ports, lb.PortsOf(o.have.Listeners)) // a listener may lead where it did
 	}
-	return opening{source: have.IPv6, ports: ports, targets: targets}
+	return opening{source: o.have.IPv6, ports: ports, targets: targets}
 }
 
 // podsAmong are the pods among lists of targets.
@@ -107,24 +87,10 @@ func podsAmong(lists ...[]lb.Target) []lb.Target {
 	return slices.DeleteFunc(slices.Concat(lists...), func(t lb.Target) bool { return !t.Pod() })
 }
 
-// aimOpening remembers what is wanted of nodes.
-func (c *Controller) aimOpening(svc *corev1.Service, o opening) {
-	c.aiming.Lock()
-	defer c.aiming.Unlock()
-	a := c.aimed(svc)
-	a.opening = &o
-	c.targets.Store(nameOf(svc), a)
-}
-
-// reopen writes what is wanted for a Service, as far as that is known: with the endpoints that there
-// are now.
-func (c *Controller) reopen(ctx context.Context, svc *corev1.Service) error {
+// reopen writes what a Service needs, with the endpoints that there are now.
+func (c *Controller) reopen(ctx context.Context, svc *corev1.Service, o opening) error {
 	c.openings.mu.Lock()
 	defer c.openings.mu.Unlock()
-	o := c.aimed(svc).opening
-	if o == nil {
-		return nil
-	}
 	nodes, err := c.nodes.List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
@@ -259,41 +225,11 @@ func (o *openings) closeOrphans(ctx context.Context, ours func() (map[types.UID]
 	return errors.Join(errs...)
 }
 
-// close removes the annotations for a Service that has no load balancer any more.
-func (c *Controller) close(ctx context.Context, svc *corev1.Service) error {
-	c.aimOpening(svc, opening{})
-	return c.reopen(ctx, svc)
-}
-
-// reopenNext follows endpoints that come and go although the load balancer's targets stay; false
-// when the queue is shut down.
-func (c *Controller) reopenNext(ctx context.Context) bool {
-	key, quit := c.reopens.Get()
-	if quit {
-		return false
-	}
-	defer c.reopens.Done(key)
-	svc, err := c.services.Services(key.Namespace).Get(key.Name)
-	if err == nil && c.wants(c.newest.Of(svc)) { // else its cleanup closes them
-		err = c.reopen(ctx, svc)
-	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		klog.FromContext(ctx).Error(err, "Telling nodes which pods load balancers may reach failed, will retry", "service", key.String())
-		c.reopens.AddRateLimited(key)
-		return true
-	}
-	c.reopens.Forget(key)
-	return true
-}
-
 // closeOrphans removes the annotations that are about Services without a load balancer of their own.
 // States are what the cloud had after these Services were listed: whoever has one there keeps it,
 // even if its Service is not for us to serve any more or the cache does not know it yet.
-func (c *Controller) closeOrphans(ctx context.Context, involved []*corev1.Service, states []lb.State) {
-	seen := make(map[types.UID]bool, len(involved))
-	for _, svc := range involved {
-		seen[svc.UID] = true
-	}
+func (c *Controller) closeOrphans(ctx context.Context, before []*corev1.Service, states []lb.State) {
+	seen := make(map[types.UID]bool)
 	for _, s := range states {
 		for _, uid := range s.Services() {
 			if !s.Shared() { // its targets are nodes
@@ -303,13 +239,13 @@ func (c *Controller) closeOrphans(ctx context.Context, involved []*corev1.Servic
 	}
 	ours := func() (map[types.UID]bool, error) {
 		// Services may have come since; those are not meant.
-		all, err := c.services.List(labels.Everything())
+		after, err := c.services.List(labels.Everything())
 		if err != nil {
 			return nil, fmt.Errorf("listing Services: %w", err)
 		}
 		ours := maps.Clone(seen)
-		for _, svc := range all {
-			if svc = c.newest.Of(svc); c.groupOf(svc) == "" && (c.wants(svc) || c.needsCleanup(svc)) {
+		for _, svc := range slices.Concat(before, after) {
+			if svc = c.newest.Of(svc); c.keyOf(svc).Group == "" && (c.wants(svc) || needsCleanup(svc, c.defaults)) {
 				ours[svc.UID] = true
 			}
 		}

@@ -45,7 +45,7 @@ func TestPodIsReadyAgainWhileItIsRemoved(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 		}
-		p.are(map[lb.Target]string{podAt(1, 1): "ready", podAt(2, 1): "waiting"})
+		p.are(map[lb.Target]string{podAt(1, 1): "ready"})
 		for range 5 {
 			w.settle()
 		}
@@ -124,8 +124,13 @@ func TestSurveyOfPods(t *testing.T) {
 		Endpoints: []discoveryv1.Endpoint{endpoint(pod.Address.String(), "node-1", "pod", "ready")},
 	}
 	defaults := lb.Defaults{Cluster: "demo", Location: "fsn1", Classless: true, OwnPools: true}
-	p := controller.Survey(podService(), []*corev1.Node{podNode(1)}, []*discoveryv1.EndpointSlice{slice}, defaults, time.Now()).Unseen()
-	if p.Refused || len(p.Notes) > 0 || !slices.Equal(p.Spec.Targets, []lb.Target{pod}) {
-		t.Errorf("refused: %t, targets %v, notes %v", p.Refused, p.Spec.Targets, p.Notes)
+	svc := podService()
+	survey := controller.Survey{
+		Services: []*corev1.Service{svc}, Nodes: []*corev1.Node{podNode(1)}, Defaults: defaults, Now: time.Now(),
+		Slices: func(*corev1.Service) []*discoveryv1.EndpointSlice { return []*discoveryv1.EndpointSlice{slice} },
+	}
+	s := survey.Balancer(controller.KeyOf(svc, defaults))
+	if _, notes := s.For(svc); s.Plan.Refused || len(notes) > 0 || !slices.Equal(s.Plan.Spec.Targets, []lb.Target{pod}) {
+		t.Errorf("refused: %t, targets %v, notes %v", s.Plan.Refused, s.Plan.Spec.Targets, notes)
 	}
 }

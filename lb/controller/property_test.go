@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/lb"
@@ -76,14 +77,13 @@ func (l *lab) upload(names ...string) {
 	l.t.Helper()
 	for i, name := range names {
 		op := lb.CreateCertificate{Owner: lb.Owner{Cluster: "somebody", UID: "else"}, Certificate: lb.ManagedCertificate{Name: name, Domains: []string{fmt.Sprintf("%d.example.org", i)}}}
-		l.must(l.backend.Apply(l.t.Context(), lb.State{}, op))
+		l.must(l.cloud.Apply(l.t.Context(), lb.State{}, op))
 	}
 	l.sim.ResetRequests()
 }
 
-// Whatever a load balancer was, one reconciliation makes it what is wanted, and in the end it is no
-// different from one that was never anything else. What the Service's other certificates and load
-// balancers are stays.
+// Whatever a load balancer was, it becomes what is wanted, and in the end it is no different from one
+// that was never anything else. What the Service's other certificates and load balancers are stays.
 func TestFromAnyStateToAnyService(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -126,53 +126,41 @@ var codes = []string{
 }
 
 func (l *lab) harms(cancel func()) []harm {
+	inject := func(f hcloudsim.Fault) func() { return func() { l.must(l.sim.Inject(f)) } }
 	all := []harm{
 		{name: "never arrives", cut: true},
 		{name: "reply lost", drop: true},
 		{name: "killed before the answer", after: cancel, drop: true},
 		{name: "killed after the answer", after: cancel},
-		{name: "action fails", before: func() { l.must(l.sim.Inject(hcloudsim.Fault{FailAction: "action_failed"})) }},
-		{name: "action is lost", before: func() { l.must(l.sim.Inject(hcloudsim.Fault{LoseAction: true})) }},
+		{name: "action fails", before: inject(hcloudsim.Fault{FailAction: "action_failed"})},
+		{name: "action is lost", before: inject(hcloudsim.Fault{LoseAction: true})},
 	}
 	for _, code := range codes {
 		all = append(all,
-			harm{name: code, before: func() { l.must(l.sim.Inject(hcloudsim.Fault{Code: code})) }},
-			harm{name: code + " although it was done", before: func() { l.must(l.sim.Inject(hcloudsim.Fault{Code: code, Applied: true})) }})
+			harm{name: code, before: inject(hcloudsim.Fault{Code: code})},
+			harm{name: code + " although it was done", before: inject(hcloudsim.Fault{Code: code, Applied: true})})
 	}
 	return all
 }
 
-// scenarios are what a fault hits: a Service from nothing with much of everything, and a change of
-// it all.
-func (l *lab) scenarios() map[string]func() (before, svc *corev1.Service) {
-	first := func() *corev1.Service {
-		svc := l.service("000000000001")
-		for key, value := range map[string]string{
-			"protocol": "https", "certificate-type": "managed", "http-managed-certificate-domains": "example.com",
-			"ipv4-rdns": "a.example.com", "private-ipv4": "10.0.0.9", "name": "web",
-		} {
-			svc.Annotations[hetznerPrefix+key] = value
-		}
-		return svc
-	}
-	return map[string]func() (before, svc *corev1.Service){
-		"creation":               func() (before, svc *corev1.Service) { return nil, l.service("000000000001") },
-		"creation of everything": func() (before, svc *corev1.Service) { return nil, first() },
-		"change of everything": func() (before, svc *corev1.Service) {
-			svc = first()
-			for key, value := range map[string]string{
-				"http-managed-certificate-domains": "example.com,www.example.com", "ipv4-rdns": "", "ipv6-rdns": "b.example.com",
-				"private-ipv4": "10.0.0.10", "name": "shop", "type": "lb21", "algorithm-type": "least_connections", "disable-public-network": "false",
-			} {
-				svc.Annotations[hetznerPrefix+key] = value
-			}
-			svc.Spec.Ports[0].Port, svc.Spec.Ports[1].NodePort = 8080, 30444
-			return first(), svc
-		},
-	}
+// everything is a Service with much of everything.
+func (l *lab) everything() *corev1.Service {
+	return l.service("000000000001",
+		"protocol", "https", "certificate-type", "managed", "http-managed-certificate-domains", "example.com",
+		"ipv4-rdns", "a.example.com", "private-ipv4", "10.0.0.9", "name", "web")
 }
 
-// everyFault makes the test below try each code at each request, which takes minutes.
+// changed is everything with another value of it all.
+func (l *lab) changed() *corev1.Service {
+	svc := l.service("000000000001",
+		"protocol", "https", "certificate-type", "managed", "http-managed-certificate-domains", "example.com,www.example.com",
+		"ipv4-rdns", "", "ipv6-rdns", "b.example.com", "private-ipv4", "10.0.0.10", "name", "shop", "type", "lb21",
+		"algorithm-type", "least_connections", "disable-public-network", "false")
+	svc.Spec.Ports[0].Port, svc.Spec.Ports[1].NodePort = 8080, 30444
+	return svc
+}
+
+// everyFault makes the tests below try each code at each request, which takes minutes.
 var everyFault = flag.Bool("every-fault", false, "try every error code at every request")
 
 // tried reports whether the ith harm is done to the nth request: broken connections, lost actions
@@ -193,14 +181,32 @@ func tried(i, n int) bool {
 // never a second load balancer or certificate, and what belongs to others does not change. Every
 // pair of fault and request is tried with -every-fault, a part of them otherwise.
 func TestAnyFaultThenTheSameEnd(t *testing.T) {
+	gone := func(svc *corev1.Service) *corev1.Service {
+		svc.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		return svc
+	}
 	runs := 0
-	for _, name := range []string{"creation", "creation of everything", "change of everything"} {
-		for n := 1; faulted(t, name, 0, n); n++ {
+	for _, s := range []scenario{
+		{name: "creation", balancers: 1, steps: func(l *lab) [][]*corev1.Service {
+			return [][]*corev1.Service{{l.service("000000000001")}}
+		}},
+		{name: "creation of everything", balancers: 1, certificates: 1, steps: func(l *lab) [][]*corev1.Service {
+			return [][]*corev1.Service{{l.everything()}}
+		}},
+		{name: "change of everything", balancers: 1, certificates: 1, unspoiled: 1, steps: func(l *lab) [][]*corev1.Service {
+			return [][]*corev1.Service{{l.everything()}, {l.changed()}}
+		}},
+		{name: "the end", unspoiled: 1, steps: func(l *lab) [][]*corev1.Service {
+			return [][]*corev1.Service{{l.everything()}, {gone(l.everything())}}
+		}},
+		{name: "a group", balancers: 1, steps: groupSteps, check: checkGroup},
+	} {
+		for n := 1; s.run(t, 0, n); n++ {
 			for i := range len((&lab{}).harms(nil)) {
 				if !tried(i, n) {
 					continue
 				}
-				if runs++; !faulted(t, name, i, n) || t.Failed() {
+				if runs++; !s.run(t, i, n) || t.Failed() {
 					break
 				}
 			}
@@ -212,87 +218,63 @@ func TestAnyFaultThenTheSameEnd(t *testing.T) {
 	t.Logf("%d runs with one fault each", runs)
 }
 
-// The same holds for the end of a Service: load balancer and certificate go, once, and nothing else
-// does.
-func TestAnyFaultAtTheEnd(t *testing.T) {
-	for n := 1; n <= 6; n++ {
-		for i := range len((&lab{}).harms(nil)) {
-			if !tried(i, n) {
-				continue
-			}
-			inLab(t, func(l *lab) {
-				t := l.t
-				bystander := l.service("000000000002")
-				bystander.Annotations[hetznerPrefix+"name"] = "bystander"
-				l.converged(bystander, l.nodes...)
-				_, svc := l.scenarios()["creation of everything"]()
-				l.converged(svc, l.nodes...)
-				others, _ := l.sim.LoadBalancer(l.sim.LoadBalancers()[0].ID)
-
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				h := l.harms(cancel)[i]
-				l.wire.spoil(n, h)
-				var err error
-				for range 10 {
-					if _, err = l.remove(quiet(ctx), l.plan(svc).Spec.Owner, belongings{Certificates: true}); err == nil {
-						break
-					}
-					if ctx.Err() != nil {
-						ctx = t.Context() // the next process
-					}
-					time.Sleep(20 * time.Second)
-				}
-				l.wire.spoil(0, harm{})
-				l.sim.ClearFaults()
-				time.Sleep(time.Second) // until the last action is over
-				after, there := l.sim.LoadBalancer(others.ID)
-				if err != nil || !there || cmp.Diff(others, after) != "" || len(l.sim.LoadBalancers()) != 1 || len(l.certificates()) != 0 {
-					t.Errorf("request %d: %s: %v; %d load balancers, %d certificates\n%s", n, h.name, err, len(l.sim.LoadBalancers()), len(l.certificates()), l.log())
-				}
-			})
-		}
-	}
+// scenario is what a fault hits.
+type scenario struct {
+	name                    string
+	steps                   func(l *lab) [][]*corev1.Service // one after the other
+	unspoiled               int                              // steps before the fault
+	balancers, certificates int                              // in the end, beside others
+	check                   func(l *lab) string              // what is wrong; may be nil
 }
 
-// faulted runs one scenario in which the nth request meets a harm; false if there are not so many.
-func faulted(t *testing.T, name string, which, n int) (hit bool) {
+// run runs the scenario, in which the nth request meets a harm; false if there are not so many.
+func (s scenario) run(t *testing.T, which, n int) (hit bool) {
 	t.Helper()
 	inLab(t, func(l *lab) {
 		t := l.t
-		bystander := l.service("000000000002")
-		bystander.Annotations[hetznerPrefix+"name"] = "bystander"
-		l.converged(bystander, l.nodes...)
-		before, svc := l.scenarios()[name]()
-		if before != nil {
-			l.converged(before, l.nodes...)
-		}
-		others, _ := l.sim.LoadBalancer(l.sim.LoadBalancers()[0].ID)
-
+		bystander := l.service("000000000002", "name", "bystander")
+		others := l.converged(bystander, l.nodes...)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		h := l.harms(cancel)[which]
-		l.sim.ResetRequests()
-		l.wire.spoil(n, h)
-		if err := l.persist(ctx, svc, l.nodes...); err != nil {
-			t.Errorf("%s, request %d: %s: %v\n%s", name, n, h.name, err, l.log())
-			return
+		var services []*corev1.Service
+		for i, step := range s.steps(l) {
+			if i == s.unspoiled {
+				l.sim.ResetRequests()
+				l.wire.spoil(n, h)
+			}
+			for services = step; len(step) > 0; step = step[1:] {
+				l.put(step[0], l.nodes...)
+			}
+			if err := l.persist(ctx, services...); err != nil {
+				t.Errorf("%s, request %d: %s: %v\n%s", s.name, n, h.name, err, l.log())
+				return
+			}
+			if ctx.Err() != nil {
+				ctx = t.Context()
+			}
 		}
 		hit = l.wire.sent() >= n
 		l.wire.spoil(0, harm{})
 		l.sim.ClearFaults()
+		time.Sleep(time.Second) // until the last action is over
 		log := l.log()
-		l.settled(svc, l.nodes...)
+		for _, svc := range services {
+			if svc.DeletionTimestamp.IsZero() {
+				l.settled(svc, l.nodes...)
+			}
+		}
 		after, _ := l.sim.LoadBalancer(others.ID)
 		if changed := cmp.Diff(others, after); changed != "" {
-			t.Errorf("%s, request %d: %s: somebody else's load balancer changed:\n%s", name, n, h.name, changed)
+			t.Errorf("%s, request %d: %s: somebody else's load balancer changed:\n%s", s.name, n, h.name, changed)
 		}
-		managed := 0
-		if svc.Annotations[hetznerPrefix+"certificate-type"] == "managed" {
-			managed = 1
+		if b, c := len(l.sim.LoadBalancers())-1, len(l.certificates()); b != s.balancers || c != s.certificates {
+			t.Errorf("%s, request %d: %s: %d load balancers and %d certificates\n%s", s.name, n, h.name, b, c, log)
 		}
-		if b, c := len(l.sim.LoadBalancers()), len(l.certificates()); b != 2 || c != managed {
-			t.Errorf("%s, request %d: %s: %d load balancers and %d certificates, want 2 and %d\n%s", name, n, h.name, b, c, managed, log)
+		if s.check != nil {
+			if wrong := s.check(l); wrong != "" {
+				t.Errorf("%s, request %d: %s: %s\n%s", s.name, n, h.name, wrong, log)
+			}
 		}
 	})
 	return hit

@@ -24,38 +24,39 @@ func kubeProxy(p hcloudsim.Probe) hcloudsim.Health {
 // Service with the PROXY protocol works either way under policy Cluster; under policy Local it
 // works without, and with it the Service says what to set.
 func TestChecksOfTheProxyProtocol(t *testing.T) {
+	const cluster, local = corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal
 	for _, c := range []struct {
 		policy  corev1.ServiceExternalTrafficPolicy
 		header  bool
 		asks    string // the annotation
 		healthy bool
 	}{
-		{policy: corev1.ServiceExternalTrafficPolicyCluster, healthy: true},
-		{policy: corev1.ServiceExternalTrafficPolicyCluster, header: true, healthy: true},
-		{policy: corev1.ServiceExternalTrafficPolicyCluster, asks: "kube-proxy", healthy: true},
-		{policy: corev1.ServiceExternalTrafficPolicyCluster, header: true, asks: "kube-proxy"},
-		{policy: corev1.ServiceExternalTrafficPolicyLocal, healthy: true},
-		{policy: corev1.ServiceExternalTrafficPolicyLocal, header: true},
-		{policy: corev1.ServiceExternalTrafficPolicyLocal, header: true, asks: "node-port", healthy: true},
+		{policy: cluster, healthy: true},
+		{policy: cluster, header: true, healthy: true},
+		{policy: cluster, asks: "kube-proxy", healthy: true},
+		{policy: cluster, header: true, asks: "kube-proxy"},
+		{policy: local, healthy: true},
+		{policy: local, header: true},
+		{policy: local, header: true, asks: "node-port", healthy: true},
 	} {
 		t.Run(fmt.Sprintf("%s, header %t, %q", c.policy, c.header, c.asks), func(t *testing.T) {
 			inLabWith(t, hcloudsim.Options{Prober: judging(kubeProxy), ProxyHeaderInChecks: c.header}, func(l *lab) {
-				svc := l.service("000000000001")
-				svc.Annotations[hetznerPrefix+"uses-proxyprotocol"], svc.Annotations["underlay.dev/health-check"] = "true", c.asks
+				svc := l.service("000000000001", "uses-proxyprotocol", "true")
+				svc.Annotations["underlay.dev/health-check"] = c.asks
 				svc.Spec.ExternalTrafficPolicy, svc.Spec.HealthCheckNodePort = c.policy, 32000
-				nodes := map[string]bool{l.nodes[0].Name: true}
-				var o outcome
+				l.endpointsOn(svc, l.nodes[0])
+				var notes []lb.Note
 				for range 5 { // somebody has to look for the checks to be carried out
-					p := newPlan(svc, l.nodes[:1], nodes, l.Defaults, time.Now())
-					o = l.converge(quiet(l.t.Context()), p, hooks{})
+					var err error
+					notes, err = l.once(svc, l.nodes[0])
+					l.must(err)
 					time.Sleep(20 * time.Second)
 				}
-				h := o.State.Health(80)
-				if (h.Healthy == 1) != c.healthy || h.Unknown != 0 {
-					t.Errorf("health %+v, checks %v", h, o.State.Listeners)
+				if healthy := len(l.sim.HealthyTargets(l.balancer(svc).ID, 80)) == 1; healthy != c.healthy {
+					t.Errorf("healthy %t", healthy)
 				}
-				if c.healthy != (len(o.Notes) == 0) || !c.healthy && o.Notes[0].Reason != lb.ReasonCheckUnanswered {
-					t.Errorf("notes %v", o.Notes)
+				if c.healthy != (len(notes) == 0) || !c.healthy && notes[0].Reason != lb.ReasonCheckUnanswered {
+					t.Errorf("notes %v", notes)
 				}
 			})
 		})

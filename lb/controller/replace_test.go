@@ -57,8 +57,7 @@ func TestRefusedPrivateTargetsLoseNoTraffic(t *testing.T) {
 					[]func(){
 						w.restart, w.later, func() { time.Sleep(2 * time.Hour) },
 						func() { w.edit("web", func(svc *corev1.Service) { svc.Annotations["a"] = fmt.Sprint(r.Int()) }) },
-						func() { w.edit("web", func(svc *corev1.Service) { delete(svc.Annotations, lb.AnnotationState) }) },
-					}[r.IntN(5)]()
+					}[r.IntN(4)]()
 				}
 				w.settle()
 				if low := least(); low < n-1 {
@@ -105,8 +104,8 @@ func TestRefusedPrivateTargetsAreTriedAgain(t *testing.T) {
 		time.Sleep(50 * time.Minute)
 		w.settle()
 		w.expect("an hour later", "remove server 1", "add server 1 (private)", "remove server 2", "add server 2 (private)", "set public interface false")
-		if got := w.service("web"); accepted(got) != "True Accepted" || got.Annotations[lb.AnnotationState] != "" {
-			t.Errorf("accepted %s, remembered %q", accepted(got), got.Annotations[lb.AnnotationState])
+		if got := w.service("web"); accepted(got) != "True Accepted" {
+			t.Errorf("accepted %s", accepted(got))
 		}
 	})
 }
@@ -135,8 +134,8 @@ func TestTargetsAreReplacedOneByOne(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.settle()
 		w.expect("all are healthy", "remove server 2", "add server 2 (private)", "remove server 3", "add server 3 (private)", "set public interface false")
-		if got := w.service("web"); accepted(got) != "True Accepted" || got.Annotations[lb.AnnotationState] != "" {
-			t.Errorf("accepted %s, remembered %q", accepted(got), got.Annotations[lb.AnnotationState])
+		if got := w.service("web"); accepted(got) != "True Accepted" {
+			t.Errorf("accepted %s", accepted(got))
 		}
 		w.later()
 		w.expect("after that")
@@ -172,9 +171,6 @@ func TestNoTargetOfARefusedServiceIsReplaced(t *testing.T) {
 		w.settle()
 		if reads, writes := w.cloud.counts(); reads > 15 || len(writes) != 0 {
 			t.Errorf("%d reads and %q in an hour", reads, writes)
-		}
-		if text := w.service("web").Annotations[lb.AnnotationState]; text != "" {
-			t.Errorf("remembered %q", text)
 		}
 	})
 }

@@ -23,10 +23,11 @@ const ConditionAccepted = kube.ConditionAccepted
 // it must not outlive the Service, and looking for one would cost every Service a request.
 const conditionManaged = "underlay.dev/ManagedCertificate"
 
-// ours reports whether a Service of type LoadBalancer is for us to serve.
-func (c *Controller) ours(svc *corev1.Service) bool { return Ours(svc, c.defaults.Classless) }
+// conditionForeign says that addresses in a Service's status may be those of another controller.
+const conditionForeign = "underlay.dev/AddressesOfOthers"
 
-// Ours reports the same to others; classless are Services without a loadBalancerClass.
+// Ours reports whether a Service of type LoadBalancer is for us to serve; with classless, those without a
+// loadBalancerClass are.
 func Ours(svc *corev1.Service, classless bool) bool {
 	if svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		return false
@@ -37,23 +38,22 @@ func Ours(svc *corev1.Service, classless bool) bool {
 	return classless
 }
 
-// wants reports whether there should be a load balancer.
-func (c *Controller) wants(svc *corev1.Service) bool {
-	return svc.DeletionTimestamp.IsZero() && c.ours(svc)
-}
+func (c *Controller) wants(svc *corev1.Service) bool { return wants(svc, c.defaults) }
+
+func (c *Controller) keyOf(svc *corev1.Service) lb.Owner { return KeyOf(svc, c.defaults) }
 
 // needsCleanup reports whether we may have left something behind for a Service that wants nothing
 // of us any more. The finalizer alone proves nothing: every implementation uses the same one.
 //
-// A Service of which none of this is true can have left something all the same: see leftover.
-func (c *Controller) needsCleanup(svc *corev1.Service) bool {
+// A Service of which none of this is true can have left something all the same: see mayBeLeftover.
+func needsCleanup(svc *corev1.Service, d lb.Defaults) bool {
 	deleted := !svc.DeletionTimestamp.IsZero()
 	switch {
-	case c.wants(svc):
+	case wants(svc, d):
 		return false
 	case heldByNodes(svc):
 		return helpers.HasLBFinalizer(svc) && (marked(svc) || deleted)
-	case deleted && helpers.HasLBFinalizer(svc) && c.ours(svc):
+	case deleted && helpers.HasLBFinalizer(svc) && Ours(svc, d.Classless):
 		return true
 	case keeps(svc):
 		return false
@@ -72,16 +72,33 @@ func marked(svc *corev1.Service) bool {
 	return meta.FindStatusCondition(svc.Status.Conditions, ConditionAccepted) != nil
 }
 
-// served reports whether the Service had our load balancer when that was last looked at: nothing
-// else makes the condition true.
-func served(svc *corev1.Service) bool {
-	return meta.IsStatusConditionTrue(svc.Status.Conditions, ConditionAccepted)
+// mayBeLeftover reports whether a Service that nothing of ours marks may have a load balancer all the
+// same: the Hetzner controller made it, or the status got lost, and the Service asked for none any
+// more, or went, while no controller ran. Its finalizer says that somebody has to clean up, and an
+// exact label that it is us.
+func mayBeLeftover(svc *corev1.Service, d lb.Defaults) bool {
+	return helpers.HasLBFinalizer(svc) && !wants(svc, d) && !needsCleanup(svc, d) && !keeps(svc)
 }
 
-// foreign reports whether the Service's name for a load balancer was found to be taken.
-func foreign(svc *corev1.Service) bool {
+// holds reports whether a Service may have a load balancer.
+func holds(svc *corev1.Service) bool { return helpers.HasLBFinalizer(svc) }
+
+// showsAny reports whether a Service's status shows addresses of a load balancer.
+func showsAny(svc *corev1.Service) bool { return len(svc.Status.LoadBalancer.Ingress) > 0 }
+
+// takeable reports whether a Service without a load balancer of ours may have one of another
+// controller's.
+func takeable(svc *corev1.Service) bool { return holds(svc) && showsAny(svc) }
+
+// nameTaken reports whether the Service's name for a load balancer was found to be taken.
+func nameTaken(svc *corev1.Service) bool {
 	cond := meta.FindStatusCondition(svc.Status.Conditions, ConditionAccepted)
 	return cond != nil && cond.Reason == lb.ReasonNotOwned
+}
+
+// foreign reports whether the addresses of a Service may be those of somebody else's load balancer.
+func foreign(svc *corev1.Service) bool {
+	return nameTaken(svc) || meta.IsStatusConditionTrue(svc.Status.Conditions, conditionForeign)
 }
 
 // heldByNodes reports whether a Service is of the class whose addresses nodes hold. Its condition is
@@ -95,7 +112,7 @@ func heldByNodes(svc *corev1.Service) bool {
 // Finalizer and addresses are theirs then, also when the Service is about to go: every
 // implementation writes the same fields.
 func (c *Controller) handedOver(svc *corev1.Service) bool {
-	return svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass != nil && !c.ours(svc)
+	return svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass != nil && !Ours(svc, c.defaults.Classless)
 }
 
 // addresses are those that the status shows.

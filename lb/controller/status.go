@@ -49,16 +49,26 @@ func condition(notes []lb.Note) metav1.Condition {
 type telling struct {
 	notes   []lb.Note
 	status  corev1.LoadBalancerStatus
-	memory  memory
 	managed bool // there is, or may be, a managed certificate
+	ours    bool // the addresses are our load balancer's, or there are none
 }
+
+// annotationState held what earlier versions remembered of health checks.
+const annotationState = "underlay.dev/health-check-state"
 
 // told returns the Service as it is to be.
 func told(svc *corev1.Service, t telling) *corev1.Service {
-	updated := remembering(svc, t.memory)
+	updated := svc.DeepCopy()
+	delete(updated.Annotations, annotationState)
 	meta.SetStatusCondition(&updated.Status.Conditions, condition(t.notes))
 	if !t.managed {
 		meta.RemoveStatusCondition(&updated.Status.Conditions, conditionManaged)
+	}
+	switch {
+	case t.ours:
+		meta.RemoveStatusCondition(&updated.Status.Conditions, conditionForeign)
+	case !marked(svc) && showsAny(svc):
+		markForeign(updated)
 	}
 	if !helpers.LoadBalancerStatusEqual(&updated.Status.LoadBalancer, &t.status) {
 		updated.Status.LoadBalancer = t.status
@@ -66,19 +76,25 @@ func told(svc *corev1.Service, t telling) *corev1.Service {
 	return updated
 }
 
-// remembering returns a copy of the Service with this memory.
-func remembering(svc *corev1.Service, m memory) *corev1.Service {
-	updated := svc.DeepCopy()
-	text := m.text(svc.UID)
-	if text == "" {
-		delete(updated.Annotations, lb.AnnotationState)
-		return updated
+// markForeign remembers that a Service came to us with addresses that are not known to be ours: unlike
+// those of a load balancer of ours that is gone, they may lead somewhere.
+func markForeign(svc *corev1.Service) {
+	meta.SetStatusCondition(&svc.Status.Conditions, metav1.Condition{
+		Type: conditionForeign, Status: metav1.ConditionTrue, Reason: "Found",
+		Message: "the Service had the addresses in its status before a load balancer of this controller",
+	})
+}
+
+// tell writes condition and status, then announces what is new.
+func (c *Controller) tell(ctx context.Context, svc *corev1.Service, t telling) error {
+	_, err := c.patch(ctx, svc, told(svc, t))
+	if apierrors.IsNotFound(err) {
+		return nil
 	}
-	if updated.Annotations == nil {
-		updated.Annotations = make(map[string]string)
+	if err == nil {
+		c.announce(svc, t.notes)
 	}
-	updated.Annotations[lb.AnnotationState] = text
-	return updated
+	return err
 }
 
 // announce makes an Event of every note that the Service's condition does not hold already. The
@@ -101,6 +117,9 @@ func (c *Controller) claim(ctx context.Context, svc *corev1.Service, managed boo
 	if !helpers.HasLBFinalizer(svc) {
 		updated.Finalizers = append(updated.Finalizers, helpers.LoadBalancerCleanupFinalizer)
 	}
+	if !marked(svc) && showsAny(svc) {
+		markForeign(updated)
+	}
 	if !marked(svc) {
 		meta.SetStatusCondition(&updated.Status.Conditions, metav1.Condition{
 			Type: ConditionAccepted, Status: metav1.ConditionUnknown, Reason: reasonPending,
@@ -116,15 +135,16 @@ func (c *Controller) claim(ctx context.Context, svc *corev1.Service, managed boo
 	return c.patch(ctx, svc, updated)
 }
 
-// release lets a Service go: no finalizer, no addresses, no condition of ours. One that was handed
+// letGo lets a Service go: no finalizer, no addresses, no condition of ours. One that was handed
 // over keeps what its new owner needs.
-func (c *Controller) release(ctx context.Context, svc *corev1.Service) error {
+func (c *Controller) letGo(ctx context.Context, svc *corev1.Service) error {
 	updated := svc.DeepCopy()
 	if !heldByNodes(svc) {
 		meta.RemoveStatusCondition(&updated.Status.Conditions, ConditionAccepted)
 	}
 	meta.RemoveStatusCondition(&updated.Status.Conditions, conditionManaged)
-	delete(updated.Annotations, lb.AnnotationState)
+	meta.RemoveStatusCondition(&updated.Status.Conditions, conditionForeign)
+	delete(updated.Annotations, annotationState)
 	if !c.handedOver(svc) || heldByNodes(svc) {
 		updated.Finalizers = slices.DeleteFunc(updated.Finalizers, func(f string) bool {
 			return f == helpers.LoadBalancerCleanupFinalizer
@@ -172,10 +192,10 @@ const (
 )
 
 // ingressStatus is the part of the status that tells how to reach the Service.
-func ingressStatus(spec lb.Spec, have lb.State) corev1.LoadBalancerStatus {
+func ingressStatus(spec lb.Spec, unopened []int, have lb.State) corev1.LoadBalancerStatus {
 	var status corev1.LoadBalancerStatus
 	for _, point := range lb.Ingress(spec, have) {
-		in := corev1.LoadBalancerIngress{Hostname: point.Hostname, Ports: portStatus(spec)}
+		in := corev1.LoadBalancerIngress{Hostname: point.Hostname, Ports: portStatus(spec, unopened)}
 		if point.IP.IsValid() {
 			mode := corev1.LoadBalancerIPModeVIP
 			if point.Proxy {
@@ -189,8 +209,8 @@ func ingressStatus(spec lb.Spec, have lb.State) corev1.LoadBalancerStatus {
 }
 
 // portStatus is empty unless a port is not served; then it holds every port, as the API asks for.
-func portStatus(spec lb.Spec) []corev1.PortStatus {
-	if len(spec.Unserved)+len(spec.Unopened) == 0 {
+func portStatus(spec lb.Spec, unopened []int) []corev1.PortStatus {
+	if len(spec.Unserved)+len(unopened) == 0 {
 		return nil
 	}
 	var ports []corev1.PortStatus
@@ -199,7 +219,7 @@ func portStatus(spec lb.Spec) []corev1.PortStatus {
 	}
 	protocol, shared := portErrorProtocol, portErrorShared
 	for _, p := range spec.Served {
-		if slices.Contains(spec.Unopened, p.Number) {
+		if slices.Contains(unopened, p.Number) {
 			add(p, &shared)
 		} else {
 			add(p, nil)

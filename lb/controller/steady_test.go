@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -122,28 +121,6 @@ func TestTargetsFollowTheNodesWithoutANewCertificate(t *testing.T) {
 	})
 }
 
-// A check of the node port that was brought back follows the node port.
-func TestCheckBroughtBackFollowsTheNodePort(t *testing.T) {
-	inWorld(t, newCloud(), nodes(2), func(w *world) {
-		svc := service("web")
-		svc.Annotations["underlay.dev/health-check"] = "node-port"
-		w.create(svc)
-		w.healthy(2, 0)
-		w.edit("web", func(svc *corev1.Service) { svc.Annotations["underlay.dev/health-check"] = "kube-proxy" })
-		w.healthy(0, 2)
-		time.Sleep(2 * time.Minute)
-		w.settle()
-		w.healthy(2, 0)
-		w.edit("web", func(svc *corev1.Service) { svc.Spec.Ports[0].NodePort = 30099 })
-		w.later()
-		w.restart()
-		w.later()
-		if l := w.cloud.all()[0].Listeners[0]; l.DestinationPort != 30099 || l.Check.Protocol != "tcp" || l.Check.Port != 30099 {
-			t.Errorf("%+v", l)
-		}
-	})
-}
-
 // A takeover that fails is not one that was accepted.
 func TestTakeoverThatFailsIsNotAccepted(t *testing.T) {
 	inWorld(t, newCloud(peers("awebuid")), nodes(1), func(w *world) {
@@ -195,31 +172,6 @@ func TestTheOnlyTargetComesBack(t *testing.T) {
 		w.later()
 		if got := w.servers(); !slices.Equal(got, []int64{1}) {
 			t.Errorf("targets %v", got)
-		}
-	})
-}
-
-// A bad check is taken back although the Service cannot be understood meanwhile.
-func TestBadCheckOfARefusedServiceIsTakenBack(t *testing.T) {
-	inWorld(t, newCloud(), nodes(2), func(w *world) {
-		w.endpoints("web", "node-1")
-		w.create(service("web"))
-		w.healthy(2, 0)
-		w.edit("web", toLocal)
-		w.healthy(0, 2)
-		w.edit("web", func(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"algorithm-type"] = "wrong" })
-		w.cloud.counts()
-		w.later()
-		reads, writes := w.cloud.counts()
-		if !slices.Equal(writes, []string{byProxy}) || reads > 10 {
-			t.Errorf("%d reads, %q", reads, writes)
-		}
-		w.healthy(2, 0)
-		w.edit("web", func(svc *corev1.Service) { delete(svc.Annotations, lb.HetznerPrefix+"algorithm-type") })
-		w.later()
-		w.expect("corrected")
-		if got := accepted(w.service("web")); got != "False HealthCheckRolledBack" {
-			t.Errorf("accepted %s", got)
 		}
 	})
 }

@@ -12,49 +12,50 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// remembering carries a Service out with the memory of the time before, and returns the outcome.
-func (l *lab) remembering(svc *corev1.Service, m memory, nodes ...*corev1.Node) outcome {
-	p := l.plan(svc, nodes...)
-	p.memory = m
-	return l.converge(quiet(l.t.Context()), p, hooks{})
+// idle carries the Service out once more, which must not write anything to the cloud, and returns the
+// notes.
+func (l *lab) idle(svc *corev1.Service, nodes ...*corev1.Node) []lb.Note {
+	l.t.Helper()
+	l.requests()
+	notes, err := l.once(svc, nodes...)
+	log := l.log()
+	if _, writes := l.requests(); writes != 0 {
+		l.t.Errorf("%d writes, notes %v, %v\n%s", writes, notes, err, log)
+	}
+	return notes
 }
 
 // Servers outside of the network cannot be reached there: they stay targets at their public
 // addresses.
 func TestServersOutsideTheNetworkStayTargets(t *testing.T) {
 	inLab(t, func(l *lab) {
-		svc := l.service("000000000001")
-		delete(svc.Annotations, hetznerPrefix+"use-private-ip")
+		svc := l.service("000000000001", "use-private-ip", "false")
 		var outside []*corev1.Node
 		for i := range 3 {
-			server, err := l.sim.CreateServer(hcloudsim.ServerSeed{Name: fmt.Sprint("outside-", i)})
-			l.must(err)
-			n := l.nodes[0].DeepCopy()
-			n.Name, n.Spec.ProviderID = server.Name, fmt.Sprint("hcloud://", server.ID)
-			outside = append(outside, n)
+			outside = append(outside, l.server(hcloudsim.ServerSeed{Name: fmt.Sprint("outside-", i)}))
 		}
-		before := l.converged(svc, outside...)
-		svc.Annotations[hetznerPrefix+"use-private-ip"] = "true"
+		l.converged(svc, outside...)
+		svc = l.service("000000000001")
 		svc.Spec.Ports[0].NodePort = 30099
-		o := l.remembering(svc, memory{}, outside...)
-		for range outside[1:] { // each is tried once
-			o = l.remembering(svc, o.memory, outside...)
+		var notes []lb.Note
+		for range outside { // each is tried once
+			var err error
+			notes, err = l.once(svc, outside...)
+			l.must(err)
+			time.Sleep(recheckAfter)
 		}
-		after, _ := l.sim.LoadBalancer(before.ID)
-		if len(after.Targets) != 3 || after.Targets[0].UsePrivateIP || after.Services[0].DestinationPort != 30099 {
+		after := l.balancer(svc)
+		if len(after.Targets) != 3 || len(public(after)) != 3 || after.Services[0].DestinationPort != 30099 {
 			t.Errorf("%s\n%s", l.shape(after), l.log())
 		}
-		if o.Transient != nil || len(o.Notes) != 3 || o.Notes[0].Reason != reasonRejected {
-			t.Errorf("%v, notes %v", o.Transient, o.Notes)
+		if len(notes) != 3 || notes[0].Reason != reasonRejected {
+			t.Errorf("notes %v", notes)
 		}
-		l.requests()
-		l.remembering(svc, o.memory, outside...)
-		if _, writes, _ := l.requests(); writes != 0 {
-			t.Errorf("%d writes at once after that", writes)
-		}
+		l.idle(svc, outside...)
 	})
 }
 
@@ -68,32 +69,31 @@ func TestRefusedAddressInTheNetwork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLab(t, func(l *lab) {
-				svc := l.service("000000000001")
+				t, svc := l.t, l.service("000000000001")
 				before := l.converged(svc, l.nodes...)
-				server, _ := l.sim.Server(serverOf(t, l.nodes[0]))
-				svc.Annotations[hetznerPrefix+"private-ipv4"] = server.PrivateNet[0].IP
+				id, err := kube.ParseProviderID(l.nodes[0].Spec.ProviderID)
+				l.must(err)
+				server, _ := l.sim.Server(id)
+				address := server.PrivateNet[0].IP
+				svc.Annotations[hetznerPrefix+"private-ipv4"] = address
 				svc.Spec.Ports[0].NodePort = 30099
 				harm(l, before.ID)
-				o := l.remembering(svc, memory{}, l.nodes[1:]...)
-				after, _ := l.sim.LoadBalancer(before.ID)
+				notes, err := l.once(svc, l.nodes[1:]...)
+				after := l.balancer(svc)
 				if len(after.PrivateNet) != 1 || len(after.Targets) != 4 || after.Services[0].DestinationPort != 30099 {
 					t.Fatalf("%s\n%s", l.shape(after), l.log())
 				}
 				if name == "refused" && after.PrivateNet[0].IP != before.PrivateNet[0].IP {
 					t.Errorf("address %s, was %s", after.PrivateNet[0].IP, before.PrivateNet[0].IP)
 				}
-				if o.Transient != nil || len(o.Notes) != 1 || !strings.Contains(o.Notes[0].Text, server.PrivateNet[0].IP) {
-					t.Errorf("%v, notes %v", o.Transient, o.Notes)
+				if err != nil || len(notes) != 1 || !strings.Contains(notes[0].Text, address) {
+					t.Errorf("%v, notes %v", err, notes)
 				}
-				l.requests()
-				again := l.remembering(svc, o.memory, l.nodes[1:]...)
-				if _, writes, _ := l.requests(); writes != 0 || len(again.Notes) != 1 {
-					t.Errorf("%d writes at once after that, notes %v", writes, again.Notes)
+				if notes := l.idle(svc, l.nodes[1:]...); len(notes) != 1 {
+					t.Errorf("notes %v", notes)
 				}
-				time.Sleep(2 * time.Hour)
-				svc.Annotations[hetznerPrefix+"private-ipv4"] = "10.0.0.88"
-				l.remembering(svc, again.memory, l.nodes[1:]...)
-				if after, _ := l.sim.LoadBalancer(before.ID); after.PrivateNet[0].IP != "10.0.0.88" || len(after.Targets) != 4 {
+				svc.Annotations[hetznerPrefix+"private-ipv4"] = "10.0.0.88" // another one is asked for at once
+				if after := l.converged(svc, l.nodes[1:]...); after.PrivateNet[0].IP != "10.0.0.88" || len(after.Targets) != 4 {
 					t.Errorf("%s\n%s", l.shape(after), l.log())
 				}
 			})
@@ -108,22 +108,18 @@ func TestFailedMoveIsNotRepeatedAtOnce(t *testing.T) {
 		svc := l.service("000000000001")
 		before := l.converged(svc, l.nodes...)
 		svc.Annotations[hetznerPrefix+"private-ipv4"] = "10.0.0.88"
-		if err := l.sim.Inject(hcloudsim.Fault{Match: "POST /load_balancers/{id}/actions/attach_to_network", FailAction: "action_failed"}); err != nil {
-			t.Fatal(err)
+		l.must(l.sim.Inject(hcloudsim.Fault{Match: "POST /load_balancers/{id}/actions/attach_to_network", FailAction: "action_failed"}))
+		notes, err := l.once(svc, l.nodes...)
+		after := l.balancer(svc)
+		if after.PrivateNet[0].IP != before.PrivateNet[0].IP || len(after.Targets) != len(l.nodes) || len(notes) == 0 && err == nil {
+			t.Fatalf("%s\n%v, notes %v\n%s", l.shape(after), err, notes, l.log())
 		}
-		o := l.remembering(svc, memory{}, l.nodes...)
-		after, _ := l.sim.LoadBalancer(before.ID)
-		if after.PrivateNet[0].IP != before.PrivateNet[0].IP || len(after.Targets) != len(l.nodes) || len(o.Notes) != 1 {
-			t.Fatalf("%s\nnotes %v\n%s", l.shape(after), o.Notes, l.log())
+		for range 10 {
+			l.idle(svc, l.nodes...)
+			time.Sleep(maxRetryDelay)
 		}
-		l.requests()
-		again := l.remembering(svc, o.memory, l.nodes...)
-		if _, writes, _ := l.requests(); writes != 0 {
-			t.Errorf("%d writes at once after that", writes)
-		}
-		time.Sleep(2 * time.Hour)
-		l.remembering(svc, again.memory, l.nodes...)
-		if after, _ := l.sim.LoadBalancer(before.ID); after.PrivateNet[0].IP != "10.0.0.88" || len(after.Targets) != len(l.nodes) {
+		time.Sleep(longestRetry)
+		if after := l.converged(svc, l.nodes...); after.PrivateNet[0].IP != "10.0.0.88" || len(after.Targets) != len(l.nodes) {
 			t.Errorf("later: %s\n%s", l.shape(after), l.log())
 		}
 	})
@@ -156,9 +152,8 @@ func TestASwapOutlivesItsProcess(t *testing.T) {
 
 // stopAt does a swap that is told to stop, and reports whether it takes that many requests.
 func (l *lab) stopAt(request int, gated bool, annotation, value string) bool {
-	svc := l.service("000000000001")
-	before := l.converged(svc, l.nodes...)
-	ctx, cancel := context.WithCancel(quiet(l.t.Context()))
+	l.converged(l.service("000000000001"), l.nodes...)
+	ctx, cancel := context.WithCancel(l.t.Context())
 	defer cancel()
 	closed, done := make(chan error, 1), make(chan struct{})
 	stop := func() { cancel(); closed <- nil }
@@ -172,11 +167,12 @@ func (l *lab) stopAt(request int, gated bool, annotation, value string) bool {
 			synctest.Wait()
 		}
 	}
+	svc := l.service("000000000001", annotation, value)
+	l.put(svc, l.nodes...)
 	l.wire.spoil(request, harm{after: stop})
-	svc.Annotations[hetznerPrefix+annotation] = value
 	go func() {
 		defer close(done)
-		l.converge(ctx, l.plan(svc, l.nodes...), hooks{})
+		_, _ = l.again(ctx, l.owner(svc))
 	}()
 	if gated {
 		select {
@@ -194,7 +190,7 @@ func (l *lab) stopAt(request int, gated bool, annotation, value string) bool {
 		l.t.Errorf("closing: %v", err)
 	}
 	time.Sleep(time.Second) // what the cloud has accepted goes on there
-	after, _ := l.sim.LoadBalancer(before.ID)
+	after := l.sim.LoadBalancers()[0]
 	if len(after.PrivateNet) != 1 || len(after.Targets) != len(l.nodes) {
 		l.t.Errorf("%d networks and %d targets\n%s", len(after.PrivateNet), len(after.Targets), l.log())
 	}
@@ -202,30 +198,19 @@ func (l *lab) stopAt(request int, gated bool, annotation, value string) bool {
 	return true
 }
 
-func serverOf(t *testing.T, node *corev1.Node) (id int64) {
-	t.Helper()
-	if _, err := fmt.Sscanf(node.Spec.ProviderID, "hcloud://%d", &id); err != nil {
-		t.Fatal(err)
-	}
-	return id
-}
-
 // The subnet by default is for load balancers that are attached from now on.
 func TestTheSubnetByDefaultMovesNobody(t *testing.T) {
 	inLab(t, func(l *lab) {
 		svc := l.service("000000000001")
-		before := l.converged(svc, l.nodes...)
-		l.PrivateSubnet = netip.MustParsePrefix("10.9.0.0/16")
-		l.post(fmt.Sprintf("/networks/%d/actions/add_subnet", l.Network), `{"type":"cloud","network_zone":"eu-central","ip_range":"10.9.0.0/16"}`)
-		l.requests()
 		l.converged(svc, l.nodes...)
-		if _, writes, _ := l.requests(); writes != 0 {
-			t.Errorf("%d writes for a load balancer that is attached at %s\n%s", writes, before.PrivateNet[0].IP, l.log())
-		}
-		fresh := l.service("000000000002")
-		fresh.Annotations[lb.AnnotationName] = "fresh"
+		subnet := netip.MustParsePrefix("10.9.0.0/16")
+		l.PrivateSubnet = subnet
+		l.restart()
+		l.post(fmt.Sprintf("/networks/%d/actions/add_subnet", l.Network), `{"type":"cloud","network_zone":"eu-central","ip_range":"10.9.0.0/16"}`)
+		l.settled(svc, l.nodes...)
+		fresh := l.service("000000000002", "name", "fresh")
 		b := l.converged(fresh, l.nodes...)
-		if !l.PrivateSubnet.Contains(netip.MustParseAddr(b.PrivateNet[0].IP)) || len(b.Targets) != 5 {
+		if !subnet.Contains(netip.MustParseAddr(b.PrivateNet[0].IP)) || len(b.Targets) != 5 {
 			t.Errorf("a new one is attached at %s with %d targets", b.PrivateNet[0].IP, len(b.Targets))
 		}
 		// An address by annotation does not have to lie in it.

@@ -7,229 +7,339 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/cloud-provider/service/helpers"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// sync reconciles one Service. The notes are what a person must look at; the error is what will be
-// retried.
-func (c *Controller) sync(ctx context.Context, key cache.ObjectName) (notes []lb.Note, err error) {
-	if isGroup(key) {
-		return c.syncGroup(ctx, key.Name)
-	}
-	cached, err := c.services.Services(key.Namespace).Get(key.Name)
-	if apierrors.IsNotFound(err) {
-		return nil, nil // gone; the finalizer made sure that nothing was left behind
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading Service %s from the cache: %w", key, err)
-	}
-	switch svc := c.newest.Of(cached).DeepCopy(); {
-	case c.keyOf(svc) != key && (c.wants(svc) || c.needsCleanup(svc)):
-		c.add(c.keyOf(svc)) // it shares since it was queued
-	case c.wants(svc):
-		return c.ensure(ctx, svc)
-	case c.needsCleanup(svc):
-		return c.cleanup(ctx, svc)
-	case c.mayBeLeftover(svc):
-		return c.cleanLeftover(ctx, svc)
-	}
-	return nil, nil
+// maxPasses bounds how often one reconciliation reads, plans and acts: a certificate, a creation,
+// what only an existing load balancer can get, what is done instead of a move and of other targets
+// that the cloud refused, the steps from nodes to pods, and a last plan.
+const maxPasses = 10
+
+// recheckAfter is how soon it is looked again what the health checks, or the cloud, have made of what
+// was done.
+const recheckAfter = 15 * time.Second
+
+// outcome is what became of a balancer.
+type outcome struct {
+	balancer
+	plan    lb.Plan
+	seen    bool // have is what the cloud has
+	created bool
+	acted   bool
+	removed []lb.Target
+	opened  []int     // ports whose targets are to be judged anew
+	notes   []lb.Note // beside those of the plan
+	// transient is what will pass, and must be tried again.
+	transient error
+	unwanted  bool     // a Service that it was planned for is no more
+	claimed   lb.State // of another controller's, which becomes ours
+	primary   primaryIPs
 }
 
-// ensure makes the load balancer be what the Service asks for, and tells how it went.
-func (c *Controller) ensure(ctx context.Context, svc *corev1.Service) ([]lb.Note, error) {
-	c.former.Delete(svc.UID)
-	p, err := c.plan(svc)
+// add sorts an error into what a person must mend and what is worth trying again.
+func (o *outcome) add(err error) {
+	if note, known := noteOf(err, o.plan.Spec); known {
+		o.notes = append(o.notes, note)
+	} else if err != nil {
+		o.transient = errors.Join(o.transient, err)
+	}
+}
+
+// hold takes in why something is not repeated yet.
+func (o *outcome) hold(err error) {
+	note, known := noteOf(err, o.plan.Spec)
+	if !known {
+		note = lb.Note{Grade: lb.Error, Reason: reasonRejected, Text: err.Error(), About: about(err, o.plan.Spec)}
+	}
+	o.notes = append(o.notes, note)
+}
+
+// view is what the caches have now.
+func (c *Controller) view() (view, error) {
+	all, err := c.services.List(labels.Everything())
 	if err != nil {
-		return nil, err
+		return view{}, fmt.Errorf("listing Services: %w", err)
 	}
-	// Without the finalizer nothing was ever created: a Service that is refused from the beginning
-	// costs no request.
-	unseen := p.choose(lb.State{})
-	if unseen.impossible() && !helpers.HasLBFinalizer(svc) {
-		notes := unseen.Against(lb.State{}, nil).Notes
-		return notes, c.tell(ctx, svc, svc, telling{notes: notes, status: svc.Status.LoadBalancer, memory: p.memory, managed: hadManaged(svc)})
+	nodes, err := c.nodes.List(labels.Everything())
+	if err != nil {
+		return view{}, fmt.Errorf("listing nodes: %w", err)
 	}
-	claimed := svc
-	if managed := p.Spec.Managed != nil || unseen.Spec.Managed != nil; !p.Refused || !unseen.Refused {
-		if claimed, err = c.claim(ctx, svc, managed); apierrors.IsNotFound(err) {
-			return nil, nil
+	v := view{nodes: nodes, states: c.states.all(), defaults: c.defaults, damper: c.damper, now: time.Now()}
+	for _, svc := range all {
+		v.services = append(v.services, c.newest.Of(svc))
+	}
+	v.defaults.Network, v.defaults.DedicatedRanges = c.network(), c.dedicatedRanges()
+	if c.slices != nil {
+		v.slices = c.slicesOf
+	}
+	return v, nil
+}
+
+// sync reconciles one balancer: read, plan, and only the ops that the plan names, until there are
+// none. Nothing is read of the cloud while what is known already asks for nothing. The notes are what
+// a person must look at; the error is what will be retried.
+func (c *Controller) sync(ctx context.Context, owner lb.Owner) ([]lb.Note, error) {
+	o, read := &outcome{}, c.states.isExpired(owner)
+	var unclaimed error
+	for range maxPasses {
+		fresh := read || c.states.fresh(owner)
+		if read {
+			if err := c.read(ctx, owner); err != nil {
+				return nil, err
+			}
+			read = false
 		}
+		v, err := c.view()
 		if err != nil {
 			return nil, err
 		}
-		p.hadManaged = p.hadManaged || managed
+		o.balancer, err = v.balancer(owner)
+		if ended, err := c.unowned(ctx, v, o, err); ended || err != nil {
+			return nil, err
+		}
+		if err := c.markDeparting(ctx, o); err != nil {
+			return nil, err
+		}
+		if len(o.members) == 0 {
+			if needed := len(o.departing) + len(o.left); needed > 0 && !fresh {
+				read = true
+				continue
+			}
+			return c.end(ctx, o)
+		}
+		if !fresh && !o.have.Exists() && slices.ContainsFunc(o.services, showsAny) {
+			read = true // whether its addresses are still those of anything
+			continue
+		}
+		if unclaimed = c.claimAll(ctx, o); len(o.members) == 0 {
+			return nil, unclaimed
+		}
+		if err := c.claimable(ctx, v, o); err != nil {
+			o.add(err)
+			break
+		}
+		o.seen = true
+		again := c.pass(ctx, o, fresh)
+		if !again {
+			break
+		}
+		read = true
 	}
-	done := c.converge(ctx, p, hooks{
-		Wanted: func(ctx context.Context) (bool, error) { return c.stillWanted(ctx, svc) },
-		Remember: func(ctx context.Context, m memory) (err error) {
-			claimed, err = c.patch(ctx, claimed, remembering(claimed, m))
-			return err
-		},
-		Open: func(ctx context.Context, p Plan, have lb.State) error { return c.openFor(ctx, svc, p, have) },
-	})
-	p = p.choose(done.State)
-	strangers, err := c.strangers(svc, done.Removed)
-	if err != nil {
-		return nil, err
-	}
-	c.aims(svc, p, done.Nodes, done.State)
-	if done.acted {
-		c.acted(svc)
-	}
-	if done.Unwanted {
+	if o.unwanted {
 		return nil, nil // the cache will learn of it
 	}
-	// Endpoints that came and went meanwhile were compared with those of the look before.
-	if lb.MayMeanPods(svc.Annotations) {
-		c.endpointsMoved(svc)
-	}
-	if err := c.openAfter(ctx, svc, p, done); err != nil {
-		done.Transient = errors.Join(done.Transient, err)
-	}
-	if done.Created {
-		c.recorder.Event(svc, corev1.EventTypeNormal, "EnsuredLoadBalancer", "Ensured load balancer")
-	}
-	if len(strangers) > 0 {
-		c.recorder.Event(svc, corev1.EventTypeWarning, lb.ReasonTargetsRemoved, removal(strangers))
-	}
-	if done.RetryTargets > 0 && done.RetryTargets < driftPeriod { // later ones are found by the regular look
-		c.queue.AddAfter(nameOf(svc), done.RetryTargets)
-	}
-	if done.waits && done.Transient == nil {
-		c.queue.AddAfter(nameOf(svc), trialLook)
-	}
-	// What failed is tried again by the queue, at its pace; only the old checks cannot wait for
-	// that.
-	if done.memory.open() && (done.Transient == nil || done.memory.checks.open()) {
-		c.queue.AddAfter(nameOf(svc), max(time.Until(done.memory.Until), trialLook))
-	}
-	notes, err := c.report(ctx, svc, claimed, p, done)
-	for _, group := range c.carriers.of(string(svc.UID)) {
-		c.add(groupKey(group)) // it left, and may be served here now
-	}
-	if now, err := c.services.Services(svc.Namespace).Get(svc.Name); err == nil && c.keyOf(now) != nameOf(svc) {
-		c.former.Store(svc.UID, true) // it shares meanwhile
-		c.add(c.keyOf(now))
-	}
-	return notes, err
+	notes, err := c.report(ctx, o)
+	return notes, errors.Join(unclaimed, o.transient, err)
 }
 
-// trialLook is how soon a health check on trial is looked at again when its verdict is due, and
-// targets whose turn has come.
-const trialLook = 15 * time.Second
-
-// report writes what became of a plan.
-func (c *Controller) report(ctx context.Context, svc, claimed *corev1.Service, p Plan, done outcome) ([]lb.Note, error) {
-	if done.Seen && done.State.Exists() && !done.memory.open() {
-		done.Notes = slices.Concat(done.Notes, c.targetsHealth(svc, done.Spec, done.State, p.idle()))
+// read reads what an owner has, by a list where others wait to be reconciled too, or where the Service
+// has to do with shared ones.
+func (c *Controller) read(ctx context.Context, owner lb.Owner) error {
+	shares := owner.Group == "" && slices.ContainsFunc(c.states.carrying(owner), lb.State.Shared)
+	if shares || c.states.many(owner) || c.queue.Len() >= c.states.pages() {
+		return c.states.readAll(ctx, owner)
 	}
-	told := telling{notes: done.Notes, status: claimed.Status.LoadBalancer, memory: done.memory}
+	return c.states.read(ctx, owner)
+}
+
+// hopeless reports whether no Service can have a load balancer, nor has had one: then it costs no
+// request to say so.
+func (o *outcome) hopeless() bool {
+	alone := o.owner.Group == ""
+	return !o.have.Exists() && !slices.ContainsFunc(o.members, func(m lb.Member) bool {
+		hindered := len(m.Spec.Barred) > 0 || alone && len(m.Spec.Hindrances()) > 0
+		return m.Holds || m.Parsed && !hindered
+	})
+}
+
+// pass plans once more and does what is left; true if that may have left something else.
+func (c *Controller) pass(ctx context.Context, o *outcome, fresh bool) (again bool) {
+	in := lb.Input{
+		Owner: o.owner, Members: o.members, Have: o.have, Taken: o.taken, Rolling: true, Now: time.Now(),
+		Unhealthy: c.unhealthy.look(o.owner.Key(), o.have.Waiting(), time.Now()),
+	}
+	reached := c.unreachable(ctx, o)
+	in.Refused = func(op lb.Op) error {
+		if err := reached(op); err != nil {
+			return err
+		}
+		return c.backoff.of(o.owner, op)
+	}
+	if err := c.lookUp(ctx, &in, o); err != nil {
+		o.add(err)
+		return false
+	}
+	p := in.Plan()
+	o.plan, o.notes, o.transient = p, nil, nil
+	for _, err := range p.Held {
+		o.hold(err)
+	}
+	for _, n := range slices.Concat(p.Notes, partNotes(p)) {
+		switch {
+		case n.Reason == lb.ReasonPrimaryIPInUse && !o.have.Exists():
+			o.transient = errors.Join(o.transient, errors.New("a primary IP is in use, and looked at again"))
+		case n.Reason == lb.ReasonCertificatePending:
+			c.recheck(o.owner, recheckAfter)
+		}
+	}
+	if c.ends(o) {
+		p.Ops = []lb.Op{lb.Delete{}}
+	}
+	ops := slices.DeleteFunc(slices.Clone(p.Ops), func(op lb.Op) bool {
+		err := c.backoff.of(o.owner, op)
+		if err != nil {
+			o.hold(err)
+		}
+		return err != nil && lb.Independent(op) && !lb.HoldsUp(op)
+	})
 	switch {
-	case p.Refused: // how the load balancer is to be shown is among what cannot be used
-	case done.Transient != nil && len(c.carriers.of(string(svc.UID))) > 0:
-		// The group that it comes from serves it while it shows the addresses there.
-	case done.Seen && done.State.Exists():
-		told.status = ingressStatus(done.Spec, done.State)
-	case lost(claimed, done) && !c.surveyed.Load():
-		c.queue.AddAfter(nameOf(svc), trialLook) // it is not known yet whether it shares one
-	case lost(claimed, done) && len(c.carriers.of(string(svc.UID))) == 0:
-		told.status = corev1.LoadBalancerStatus{}
+	case len(ops) == 0:
+		if p.Waits {
+			c.recheck(o.owner, recheckAfter)
+		}
+		return false
+	case !fresh:
+		return true // nothing is done because of what was read long ago
 	}
-	told.managed = hadManaged(claimed) && (p.Refused || p.Spec.Managed != nil || done.Transient != nil || rejected(done.Notes))
-	if done.Transient != nil && (len(done.Notes) == len(p.Notes) || condition(done.Notes).Status == metav1.ConditionTrue) {
-		// Nothing new to say yet, and nothing is accepted that is not there; but addresses that are
-		// can be used.
-		updated := remembering(claimed, done.memory)
-		updated.Status.LoadBalancer = told.status
-		_, err := c.patch(ctx, claimed, updated)
-		return nil, errors.Join(done.Transient, err)
+	if _, drifted := c.drifting.LoadAndDelete(o.owner); drifted && o.have.Exists() {
+		c.metrics.drifted.Inc()
 	}
-	err := c.tell(ctx, svc, claimed, told)
-	if err == nil {
-		c.announceHealed(svc, done.State)
+	if !o.acted {
+		if wait := c.damper.change(o.owner); wait > 0 {
+			c.queue.AddAfter(o.owner, wait)
+			return false
+		}
 	}
-	return done.Notes, errors.Join(done.Transient, err)
+	o.acted = true
+	return c.act(ctx, o, ops)
 }
 
-// lost reports whether the addresses that the Service shows lead nowhere: its load balancer was
-// ours, is gone, and will not be back soon. Without proof they stay, for they may be those of a
-// load balancer that works: another controller's, before this one takes over, or ours under another
-// cluster's name.
-func lost(svc *corev1.Service, o outcome) bool {
-	foreign := slices.ContainsFunc(o.Notes, func(n lb.Note) bool { return n.Reason == lb.ReasonNotOwned })
-	return o.Seen && !o.State.Exists() && o.Transient == nil && !foreign && served(svc)
+func partNotes(p lb.Plan) (notes []lb.Note) {
+	for _, part := range p.Parts {
+		notes = append(notes, part.Notes...)
+	}
+	return notes
 }
 
-func rejected(notes []lb.Note) bool {
-	return slices.ContainsFunc(notes, func(n lb.Note) bool { return n.Reason == reasonRejected })
+// act carries ops out, and reports whether there may be more to do.
+func (c *Controller) act(ctx context.Context, o *outcome, ops []lb.Op) (again bool) {
+	create, creates := ops[0].(lb.Create)
+	if !o.have.Exists() && !proves(ops[0]) {
+		if err := c.doubted(ctx); err != nil {
+			o.seen = false
+			o.add(err)
+			return false
+		}
+	}
+	if creates {
+		if wanted, err := c.stillWanted(ctx, o); !wanted {
+			o.unwanted = err == nil
+			o.add(err)
+			return false
+		}
+	}
+	if !creates && (o.plan.Spec.PodTargets || slices.ContainsFunc(ops, addsPod)) {
+		if err := c.openBefore(ctx, o); err != nil {
+			o.add(err)
+			return false
+		}
+	}
+	var r acted
+	if creates {
+		r = c.create(ctx, o.owner, create)
+	} else {
+		r = c.run(ctx, o.owner, o.have, ops)
+	}
+	if len(r.errs) == 0 {
+		c.states.wrote(o.owner, o.have.ID, ops)
+	} else {
+		c.states.expire(o.owner)
+	}
+	for _, svc := range o.departing {
+		c.enqueue(c.owner(svc))
+	}
+	o.removed = append(o.removed, r.removed...)
+	if r.freed {
+		c.nameFreed(o)
+	}
+	for _, err := range r.errs {
+		o.add(err)
+	}
+	for _, op := range ops {
+		if len(r.errs) > 0 {
+			break
+		}
+		switch op := op.(type) {
+		case lb.AddListener:
+			o.opened = append(o.opened, op.Listener.Port)
+		case lb.UpdateListener:
+			o.opened = append(o.opened, op.Listener.Port)
+		}
+	}
+	if _, deleted := ops[0].(lb.Delete); deleted && len(r.errs) == 0 {
+		return c.deleted(ctx, o)
+	}
+	if o.plan.Waits && o.transient == nil {
+		c.recheck(o.owner, recheckAfter)
+	}
+	if creates && len(r.errs) == 0 {
+		o.created = true
+	}
+	if slices.ContainsFunc(r.errs, hasSubstitute) {
+		return true
+	}
+	return (r.moved || o.plan.Again) && len(r.errs) == 0 || creates && len(r.errs) > 0 && c.claimsByName(ctx, o)
 }
 
-// tell writes condition and status, then announces what is new since the Service was read.
-func (c *Controller) tell(ctx context.Context, read, latest *corev1.Service, t telling) error {
-	_, err := c.patch(ctx, latest, told(latest, t))
-	if apierrors.IsNotFound(err) {
-		return nil
+// hasSubstitute reports whether an operation was refused in whose place another plan puts something
+// else: another address, or what the present type has room for.
+func hasSubstitute(err error) bool {
+	var failed *opError
+	if !refusal(err) || !errors.As(err, &failed) {
+		return false
 	}
-	if err == nil {
-		c.announce(read, t.notes)
+	switch failed.op.(type) {
+	case lb.ChangeType, lb.AttachNetwork:
+		return true
 	}
-	return err
+	return false
 }
 
-// cleanup removes the load balancer of a Service that wants none of us any more, then lets the
-// Service go.
-func (c *Controller) cleanup(ctx context.Context, svc *corev1.Service) ([]lb.Note, error) {
-	left, notes, err := c.dispose(ctx, svc, nodeDelay, false)
-	if left && err == nil {
-		c.announceLeft(svc)
-	}
-	return notes, err
+// addsPod reports whether an op adds a pod, as it may for a Service of which it is not known whether
+// it wants that.
+func addsPod(op lb.Op) bool {
+	add, ok := op.(lb.AddTarget)
+	return ok && add.Target.Pod()
 }
 
-// dispose is cleanup, and reports whether there was no load balancer to be deleted. A Service that
-// shares one leaves that first: its group is looked at after that time. Proven is that of belongings.
-func (c *Controller) dispose(ctx context.Context, svc *corev1.Service, after time.Duration, proven bool) (left bool, notes []lb.Note, err error) {
-	// What the Hetzner controller made for a Service that is another implementation's now is
-	// theirs.
-	belongings := belongings{Peers: !c.handedOver(svc), Certificates: hadManaged(svc), Proven: proven}
-	existed, err := c.remove(ctx, c.owner(svc), belongings)
-	var shares *sharesError
-	if errors.As(err, &shares) {
-		c.leave(svc, shares.groups, after)
-		return false, nil, nil
+// nameFreed queues the balancers that wait for a name.
+func (c *Controller) nameFreed(o *outcome) {
+	for _, owner := range c.backoff.nameFreed() {
+		c.enqueue(owner)
 	}
-	if err == nil {
-		err = c.close(ctx, svc)
+	for _, svc := range slices.Concat(o.services, o.left) {
+		if key := c.keyOf(svc); key != o.owner {
+			c.enqueue(key)
+		}
 	}
-	if err == nil && existed {
-		c.recorder.Event(svc, corev1.EventTypeNormal, "DeletedLoadBalancer", "Deleted load balancer")
-	}
-	if err == nil {
-		return !existed, nil, c.release(ctx, svc)
-	}
-	err = fmt.Errorf("removing the load balancer: %w", err)
-	if note, known := noteOf(err, lb.Spec{}); known {
-		notes := []lb.Note{note}
-		return false, notes, c.tell(ctx, svc, svc, telling{notes: notes, status: svc.Status.LoadBalancer, memory: recall(svc), managed: hadManaged(svc)})
-	}
-	return false, nil, err
 }
 
-// announceLeft says that a Service went and no load balancer with it, where its user might think
-// otherwise.
-func (c *Controller) announceLeft(svc *corev1.Service) {
-	none := fmt.Sprintf("No load balancer with the labels of this Service and of cluster %q exists, so none was deleted", c.defaults.Cluster)
-	switch {
-	case foreign(svc):
-		c.recorder.Event(svc, corev1.EventTypeWarning, lb.ReasonNotOwned, none+"; the load balancer of somebody else was left alone")
-	case len(svc.Status.LoadBalancer.Ingress) > 0 && !c.handedOver(svc):
-		c.recorder.Event(svc, corev1.EventTypeWarning, lb.ReasonNotOwned, none+"; whatever answers at "+addresses(svc)+" was left alone")
+// recheck has a balancer read again after a while.
+func (c *Controller) recheck(owner lb.Owner, after time.Duration) {
+	after = max(after, time.Second)
+	c.states.expireAfter(owner, after)
+	c.queue.AddAfter(owner, after)
+}
+
+// enqueue has a balancer read again and reconciled. Services that share one are often changed
+// together, and cost less when they are looked at together.
+func (c *Controller) enqueue(owner lb.Owner) {
+	c.states.expire(owner)
+	if owner.Group != "" {
+		c.queue.AddAfter(owner, nodeDelay)
+		return
 	}
+	c.queue.Add(owner)
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,8 +31,8 @@ func TestTakeoverFromTheHetznerController(t *testing.T) {
 		status   bool // the Service shows its addresses
 		changes  []string
 	}{
-		"the name by default": {"awebuid", true, []string{`set name "awebuid" and 5 labels`}},
-		"by its name alone":   {"awebuid", false, []string{`create "awebuid" with 1 listeners and 1 targets`, `set name "awebuid" and 5 labels`}},
+		"the name by default": {"awebuid", true, []string{`set 5 labels`}},
+		"by its name alone":   {"awebuid", false, []string{`create "awebuid" with 1 listeners and 1 targets`, `set 5 labels`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, newCloud(peers(c.balancer)), nodes(1), func(w *world) {
@@ -54,7 +53,7 @@ func TestTakeoverFromTheHetznerController(t *testing.T) {
 				w.restart()
 				w.expect("after that")
 				w.edit("web", func(svc *corev1.Service) { svc.Annotations["underlay.dev/health-check"] = "kube-proxy" })
-				w.expect("opted in", `set name "awebuid" and 4 labels`, byProxy)
+				w.expect("opted in", `set 4 labels`, byProxy)
 				w.delete("web")
 				if len(w.cloud.all()) != 0 {
 					t.Errorf("left behind:\n%s", w.cloud)
@@ -130,7 +129,7 @@ func TestAdoption(t *testing.T) {
 			s.Labels["underlay.dev/adopt-service"] = "web"
 		})
 		w.later()
-		w.expect("adopted", `set name "web" and 7 labels`)
+		w.expect("adopted", `set 7 labels`)
 		if got := w.service("web"); accepted(got) != "True Accepted" || len(w.cloud.all()) != 1 || w.cloud.all()[0].ID != 17 {
 			t.Errorf("accepted %s:\n%s", accepted(got), w.cloud)
 		}
@@ -214,7 +213,7 @@ func TestTakeoverKeepsWhatNobodySays(t *testing.T) {
 		w.edit("web", func(svc *corev1.Service) {
 			svc.Annotations[lb.AnnotationType], svc.Annotations[lb.HetznerPrefix+"algorithm-type"] = "lb31", "least_connections"
 		})
-		w.expect("annotated", `set name "before" and 6 labels`, "change type to lb31")
+		w.expect("annotated", `set 6 labels`, "change type to lb31")
 		w.edit("web", func(svc *corev1.Service) {
 			svc.Annotations, svc.Spec.Ports = map[string]string{}, svc.Spec.Ports[:5]
 			w.editNode("node-30", func(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "" })
@@ -237,9 +236,9 @@ func TestTakeoverKeepsThePublicInterfaceOff(t *testing.T) {
 		w.create(svc)
 		w.later()
 		w.restart()
-		w.expect("takeover", `set name "awebuid" and 6 labels`)
+		w.expect("takeover", `set 6 labels`)
 		w.edit("web", func(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"disable-public-network"] = "false" })
-		w.expect("wanted", `set name "awebuid" and 5 labels`, "set public interface true")
+		w.expect("wanted", `set 5 labels`, "set public interface true")
 	})
 }
 
@@ -252,7 +251,7 @@ func TestTakeoverKeepsHowTargetsAreReached(t *testing.T) {
 		w.defaults.UsePrivateIP = true
 		w.start()
 		w.create(takenOver())
-		w.expect("takeover", `set name "awebuid" and 6 labels`)
+		w.expect("takeover", `set 6 labels`)
 		if got, said := w.service("web"), strings.Join(w.said(), "\n"); accepted(got) != "True Accepted" || !strings.Contains(said, "SettingsKept the load balancer was taken over and keeps its targets at their public addresses") {
 			t.Errorf("accepted %s, Events:\n%s", accepted(got), said)
 		}
@@ -275,7 +274,7 @@ func TestTakeoverKeepsHowTargetsAreReached(t *testing.T) {
 			t.Errorf("Events %q", events)
 		}
 		w.edit("web", toPrivate)
-		w.expect("annotated", `set name "awebuid" and 5 labels`, "remove server 1", "add server 1 (private)")
+		w.expect("annotated", `set 5 labels`, "remove server 1", "add server 1 (private)")
 		w.edit("web", func(svc *corev1.Service) { svc.Annotations = map[string]string{} })
 		w.later()
 		w.expect("the annotation is removed")
@@ -292,11 +291,11 @@ func TestTakeoverOfARefusedServiceKeepsHowTargetsAreReached(t *testing.T) {
 		svc := takenOver()
 		svc.Annotations[lb.HetznerPrefix+"health-check-retries"] = "9"
 		w.create(svc)
-		w.expect("refused", `set name "awebuid" and 6 labels`, "add server 2")
+		w.expect("refused", `set 6 labels`, "add server 2")
 		w.edit("web", func(svc *corev1.Service) { svc.Annotations = map[string]string{} })
 		w.later()
 		w.restart()
-		w.expect("corrected", `set name "awebuid" and 6 labels`)
+		w.expect("corrected", `set 6 labels`)
 	})
 }
 
@@ -321,7 +320,7 @@ func TestRefusedServicesAreTakenOver(t *testing.T) {
 				svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: fmt.Sprint(port), Port: 8000 + port, Protocol: "TCP", NodePort: 31000 + port})
 			}
 		}, "False InvalidField", "choose a larger type", 1},
-		"a value that cannot be": {func(_ *world, svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"health-check-retries"] = "9" }, "False InvalidField", "only the targets", 1},
+		"a value that cannot be": {func(_ *world, svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"health-check-retries"] = "9" }, "False InvalidField", "its ports follow", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, newCloud(peers("awebuid")), nodes(1), func(w *world) {
@@ -351,7 +350,7 @@ func TestRefusedServicesAreTakenOver(t *testing.T) {
 				}
 				// What it serves goes on to lead where it should.
 				w.edit("web", func(svc *corev1.Service) { svc.Spec.Ports[0].NodePort = 30099 })
-				if port := w.cloud.all()[0].Listeners[0].DestinationPort; port != 30099 && c.word != "only the targets" {
+				if port := w.cloud.all()[0].Listeners[0].DestinationPort; port != 30099 && c.word != "its ports follow" {
 					t.Errorf("port 80 leads to %d", port)
 				}
 				w.delete("web")
@@ -395,7 +394,7 @@ func TestServiceDeletedBeforeItsTakeover(t *testing.T) {
 				before := w.cloud.String()
 				w.cloud.setFault(func(op lb.Op) error {
 					switch op.(type) {
-					case lb.TakeOver, lb.Update:
+					case lb.SetLabels, lb.Rename:
 						return &lb.RejectedError{Code: "invalid_input", Message: "labels"}
 					}
 					return nil
@@ -412,57 +411,5 @@ func TestServiceDeletedBeforeItsTakeover(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// Undoing the opt-in to our health check brings back the checks of before the takeover, whatever
-// became of ours meanwhile, and not ours a second time.
-func TestOptInUndone(t *testing.T) {
-	const kept = "update listener 80 → 30080, tcp :30080 every 15s, timeout 10s, 3 tries"
-	for name, wait := range map[string]time.Duration{"while it is tried": 10 * time.Second, "when it was taken back": 3 * time.Minute} {
-		for who, before := range map[string]bool{"before the takeover": true, "after it": false} {
-			t.Run(name+", opted in "+who, func(t *testing.T) {
-				found := peers("awebuid")
-				found.Verdicts = map[int]map[lb.Target]lb.Verdict{80: verdicts(found.Targets, 1, 0)}
-				inWorld(t, newCloud(found), nodes(1), func(w *world) {
-					in := func(svc *corev1.Service) { svc.Annotations["underlay.dev/health-check"] = "kube-proxy" }
-					svc := takenOver()
-					if before {
-						in(svc)
-					}
-					w.create(svc)
-					if !before {
-						w.edit("web", in)
-					}
-					w.healthy(0, 1)
-					time.Sleep(wait)
-					w.settle()
-					w.edit("web", func(svc *corev1.Service) { delete(svc.Annotations, "underlay.dev/health-check") })
-					w.healthy(1, 0)
-					w.later()
-					w.restart()
-					w.later()
-					_, writes := w.cloud.counts()
-					ours := 0
-					for _, op := range writes {
-						if op == byProxy {
-							ours++
-						}
-					}
-					if ours != 1 || !slices.Contains(writes, kept) || w.cloud.all()[0].Listeners[0].Check.Protocol != "tcp" {
-						t.Errorf("ours was tried %d times: %q", ours, writes)
-					}
-					if got := w.service("web"); got.Annotations[lb.AnnotationState] != "" || accepted(got) != "True Accepted" {
-						t.Errorf("remembered %q, accepted %s", got.Annotations[lb.AnnotationState], accepted(got))
-					}
-					// A good one is taken, and then nothing is kept any more.
-					w.edit("web", in)
-					w.later()
-					if b := w.cloud.all()[0]; b.Listeners[0].Check.Port != 10256 || b.Labels[lb.LabelCheck] != "" {
-						t.Errorf("%s, labels %v", w.cloud, b.Labels)
-					}
-				})
-			})
-		}
 	}
 }

@@ -40,7 +40,7 @@ type world struct {
 	ranges   func() []netip.Prefix
 	refresh  func(context.Context) error
 	// reachable is what the server list says; nil: nobody asks.
-	reachable func(context.Context) (map[lb.Target]bool, error)
+	reachable func(context.Context, time.Time) (map[lb.Target]bool, error)
 	stop      func()
 	// kill stops the controller in the middle of what it does; stop is to be called after it.
 	kill func()

@@ -103,8 +103,8 @@ func (w *world) start() {
 }
 
 // reachable is what the server list says, from the cache that all controllers share.
-func (w *world) reachable(ctx context.Context) (map[lb.Target]bool, error) {
-	servers, err := w.servers.List(ctx, time.Time{})
+func (w *world) reachable(ctx context.Context, notBefore time.Time) (map[lb.Target]bool, error) {
+	servers, err := w.servers.List(ctx, notBefore)
 	reachable := map[lb.Target]bool{}
 	for _, s := range servers {
 		reachable[lb.Target{Server: s.ID, Private: true}] = s.PrivateIP.IsValid()

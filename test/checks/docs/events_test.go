@@ -52,6 +52,7 @@ func conditions() [][3]string {
 		{"underlay.dev/VSwitchMember", "Node", "False while Robot says that the Node's dedicated server has no working place in the vSwitch over which its pods are to be reached, Unknown while its port is being configured again. It stays as it is while Robot doesn't answer. A Node whose server never lacked its place doesn't have it. Nothing else depends on it: routes and podCIDRs stay."},
 		{"underlay.dev/Accepted", "Service", "Whether the load balancer is all that the Service asks for, or the Service has all addresses that it asks for. Its message holds every finding."},
 		{"underlay.dev/ManagedCertificate", "Service", "True from before a certificate is ordered for the Service until it is removed."},
+		{"underlay.dev/AddressesOfOthers", "Service", "True while the Service shows addresses that it had before it had a load balancer of this controller."},
 	}
 }
 

@@ -112,7 +112,7 @@ func accepted(svc *corev1.Service, status metav1.ConditionStatus, reason, messag
 // unhealthy targets.
 func balance(s *survey.Snapshot, svc *corev1.Service, id int64, address string, unhealthy int) {
 	i := slices.IndexFunc(s.Balancings(), func(b survey.Balancing) bool { return b.Service == svc })
-	spec := s.Balancings()[i].Plan.Spec
+	spec := s.Balancings()[i].Spec
 	b := lb.State{
 		ID: id, Name: spec.Name, Labels: spec.Labels(), Type: spec.Type, Location: "fsn1", NetworkZone: "eu-central",
 		Algorithm: spec.Algorithm, Public: true, IPv4: netip.MustParseAddr(address), Network: s.Network.ID,

@@ -1,0 +1,278 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/internal/leadership"
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+// reasonRejected: the cloud refused a request, and says why.
+const reasonRejected = "Rejected"
+
+// actor carries out what plans ask for.
+type actor struct {
+	backend lb.Backend
+	backoff *backoff
+	// done is told of every op that was tried, and its result as a label's value.
+	done func(op lb.Op, result string)
+	// doubt is [Config.Doubt].
+	doubt func(context.Context) error
+}
+
+// acted is what became of a list of ops.
+type acted struct {
+	moved   bool // what there is must be read again
+	errs    []error
+	removed []lb.Target
+	freed   bool // a name may be free now
+}
+
+// run executes an owner's ops in their order, past those whose failure concerns nothing but
+// themselves. What the cloud refuses is not asked for again before its time.
+func (a actor) run(ctx context.Context, owner lb.Owner, have lb.State, ops []lb.Op) acted {
+	var r acted
+	stuck := false // what others wait for failed
+	stopping := ctx
+	longer, cancel := outliving(ctx)
+	defer cancel()
+	for len(ops) > 0 {
+		n := max(1, together(ops))
+		next := ops[:n]
+		ops = ops[n:]
+		if next = slices.DeleteFunc(slices.Clone(next), func(op lb.Op) bool { return stuck && lb.Waits(op) }); len(next) == 0 {
+			continue
+		}
+		if len(next) > 1 {
+			if a.runTogether(ctx, owner, have, next, &r); ctx.Err() != nil {
+				return r
+			}
+			continue
+		}
+		op := next[0]
+		if _, swap := op.(lb.Swap); swap {
+			if err := stopping.Err(); err != nil { // what is not begun is not missed
+				r.errs = append(r.errs, fmt.Errorf("%s: %w", lb.Title(op), err))
+				return r
+			}
+			held, release := leadership.Hold(longer)
+			defer release() // with what the swap dropped and comes after it
+			ctx = held
+		}
+		err, final := a.backoff.of(owner, op), false
+		if err == nil {
+			err, final = a.carryOut(ctx, have, op)
+			r.take(a.backoff, owner, op, err, final)
+		} else {
+			r.errs = append(r.errs, err)
+		}
+		switch {
+		case err == nil:
+		case !lb.Independent(op) || ctx.Err() != nil:
+			return r
+		default:
+			stuck = stuck || lb.HoldsUp(op)
+		}
+	}
+	return r
+}
+
+// together is how many of the first ops can be done in one go.
+func together(ops []lb.Op) int {
+	n := slices.IndexFunc(ops, func(op lb.Op) bool { return !lb.OfTargets(op) })
+	if n < 0 {
+		return len(ops)
+	}
+	return n
+}
+
+// runTogether adds and removes targets.
+func (a actor) runTogether(ctx context.Context, owner lb.Owner, have lb.State, ops []lb.Op, r *acted) {
+	ops = slices.DeleteFunc(ops, func(op lb.Op) bool {
+		err := a.backoff.of(owner, op)
+		if err != nil {
+			r.errs = append(r.errs, err)
+		}
+		return err != nil
+	})
+	for i, err := range a.backend.ApplyTargets(ctx, have, ops) {
+		a.report(ctx, have, ops[i], err)
+		r.take(a.backoff, owner, ops[i], err, refusal(err))
+	}
+}
+
+// take takes in what became of an op.
+func (r *acted) take(b *backoff, owner lb.Owner, op lb.Op, err error, final bool) {
+	_, retries := op.(lb.RetryCertificate)
+	if err != nil {
+		err = &opError{op: op, err: err}
+		if r.errs = append(r.errs, err); final || retries { // each attempt counts
+			b.record(owner, op, err)
+		}
+		return
+	}
+	b.succeeded(owner, op)
+	switch op := op.(type) {
+	case lb.RemoveTarget:
+		r.removed = append(r.removed, op.Target)
+	case lb.Rename, lb.Delete:
+		r.freed = true
+	}
+	r.moved = r.moved || lb.NeedsLook(op)
+}
+
+// opError is why an op failed.
+type opError struct {
+	op  lb.Op
+	err error
+}
+
+func (e *opError) Error() string { return fmt.Sprintf("%s: %v", lb.Title(e.op), e.err) }
+
+func (e *opError) Unwrap() error { return e.err }
+
+// errTriedToday: a certificate that could not be obtained is tried again later.
+var errTriedToday = errors.New("tried again once a day")
+
+// about is the UID of the Service that an error is about, among those that share a load balancer;
+// empty: all of them, or there is but one.
+func about(err error, spec lb.Spec) string {
+	var failed *opError
+	if spec.Owner.Group == "" || !errors.As(err, &failed) {
+		return ""
+	}
+	switch op := failed.op.(type) {
+	case lb.AddListener:
+		return spec.PortOwners[op.Listener.Port]
+	case lb.UpdateListener:
+		return spec.PortOwners[op.Listener.Port]
+	case lb.CreateCertificate:
+		return op.Owner.UID
+	case lb.ChangeType:
+		return spec.Deciders[lb.AnnotationType]
+	case lb.Rename:
+		return spec.Deciders[lb.AnnotationName]
+	}
+	return ""
+}
+
+// carryOut does an op, and a swap as a whole: what it took is put back at once when the other
+// cannot be had. The failure is final if the cloud refused what was to be given, or took it on and
+// failed: finding out again takes away again.
+func (a actor) carryOut(ctx context.Context, have lb.State, op lb.Op) (err error, final bool) {
+	swap, ok := op.(lb.Swap)
+	if !ok {
+		err = a.apply(ctx, have, op)
+		return err, refusal(err)
+	}
+	if err := a.apply(ctx, have, swap.Take()); err != nil {
+		return err, refusal(err)
+	}
+	if err = a.apply(ctx, have, swap.Give()); err == nil {
+		return nil, false
+	}
+	final = refusal(err) || errors.Is(err, lb.ErrFailed)
+	for _, undo := range swap.Undo() {
+		if undoErr := a.apply(ctx, have, undo); undoErr != nil {
+			err = fmt.Errorf("%w; putting back what was there: %s: %v", err, lb.Title(undo), undoErr)
+		}
+	}
+	return err, final
+}
+
+// finishing is how long a process that stops takes at most to put something in the place of what it
+// took away: until another one begins, targets would be missing.
+const finishing = 15 * time.Second
+
+// outliving is a context that ends a while after the one it comes from.
+func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-longer.Done():
+		case <-time.After(finishing):
+			cancel()
+		}
+	})
+	return longer, func() { stop(); cancel() }
+}
+
+// apply does one thing.
+func (a actor) apply(ctx context.Context, have lb.State, op lb.Op) error {
+	err := a.backend.Apply(ctx, have, op)
+	if errors.Is(err, lb.ErrGone) { // as it should be, in the right project
+		err = a.doubted(ctx)
+	}
+	a.report(ctx, have, op, err)
+	return err
+}
+
+// report counts an op, and logs what was done.
+func (a actor) report(ctx context.Context, have lb.State, op lb.Op, err error) {
+	result := resultDone
+	switch {
+	case refusal(err):
+		result = resultRefused
+	case err != nil:
+		result = resultFailed
+	default:
+		klog.FromContext(ctx).Info("Changed load balancer", "loadBalancer", have.ID, "operation", op.String())
+	}
+	a.done(op, result)
+}
+
+// create makes the load balancer. One bad target fails a creation as a whole, but nothing else, so
+// without targets it is tried again; the next pass adds each by itself.
+func (a actor) create(ctx context.Context, owner lb.Owner, op lb.Create) acted {
+	r := a.run(ctx, owner, lb.State{}, []lb.Op{op})
+	if !refusedTarget(r.errs) {
+		return r
+	}
+	if err := a.doubted(ctx); err != nil {
+		return acted{errs: []error{err}}
+	}
+	a.backoff.succeeded(owner, op)
+	op.Spec.Targets = nil
+	return a.run(ctx, owner, lb.State{}, []lb.Op{op})
+}
+
+func refusedTarget(errs []error) bool {
+	return slices.ContainsFunc(errs, func(err error) bool {
+		var rejected *lb.RejectedError
+		return errors.As(err, &rejected) && rejected.Target
+	})
+}
+
+func refusal(err error) bool {
+	_, known := noteOf(err, lb.Spec{})
+	return err != nil && known
+}
+
+func isNotOwned(err error) bool { return errors.Is(err, lb.ErrNotOwned) }
+
+// noteOf makes a note of an error that only a person can mend.
+func noteOf(err error, spec lb.Spec) (lb.Note, bool) {
+	if err == nil {
+		return lb.Note{}, false
+	}
+	note := lb.Note{Grade: lb.Error, Text: err.Error(), About: about(err, spec)}
+	var rejected *lb.RejectedError
+	switch {
+	case isNotOwned(err):
+		note.Reason, note.Field, note.Value = lb.ReasonNotOwned, lb.AnnotationName, spec.Name
+		note.Text += "; it is left alone: choose another name"
+	case errors.Is(err, lb.ErrAmbiguous):
+		note.Reason = lb.ReasonNotOwned
+	case errors.Is(err, lb.ErrProtected), errors.As(err, &rejected):
+		note.Reason = reasonRejected
+	default:
+		return lb.Note{}, false
+	}
+	return note, true
+}

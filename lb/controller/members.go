@@ -1,0 +1,282 @@
+package controller
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+// A balancer is what a key of the queue stands for: the load balancer of a Service alone, or of the
+// group of Services that share one. Which one a Service belongs to is computed from the Service each
+// time, so that it cannot be remembered wrongly.
+
+// KeyOf is the balancer that a Service asks for: its own, also where it asks for a shared one in a
+// way that is refused, or for none any more.
+func KeyOf(svc *corev1.Service, d lb.Defaults) lb.Owner {
+	if wants(svc, d) {
+		if group, err := lb.Group(svc.Namespace, svc.Annotations[lb.AnnotationShared], d.Shared); err == nil && group != "" {
+			return lb.GroupOwner(d.Cluster, group)
+		}
+	}
+	return Owner(svc, d.Cluster)
+}
+
+// wants reports whether there should be a load balancer of ours.
+func wants(svc *corev1.Service, d lb.Defaults) bool {
+	return svc.DeletionTimestamp.IsZero() && Ours(svc, d.Classless)
+}
+
+// view is what is known of the cluster, and of the cloud.
+type view struct {
+	services []*corev1.Service
+	nodes    []*corev1.Node
+	slices   func(*corev1.Service) ([]*discoveryv1.EndpointSlice, error) // nil: endpoints are not known
+	states   []lb.State
+	defaults lb.Defaults
+	damper   *damper // nil: nothing is damped
+	now      time.Time
+}
+
+// balancer is a load balancer with the Services that have to do with it.
+type balancer struct {
+	owner lb.Owner
+	have  lb.State
+	// members are served by it, or are to be, oldest first; services are the same ones.
+	members  []lb.Member
+	services []*corev1.Service
+	// departing ask for no load balancer of ours any more; left are served by another one; gone are
+	// UIDs of which the cluster has no Service.
+	departing, left []*corev1.Service
+	gone            []string
+	// unmarked is a Service that asks for none, and whose finalizer may be ours.
+	unmarked *corev1.Service
+	taken    []string      // names that the members' other load balancers have
+	next     time.Duration // until pods may be targets that are none, or the other way round; 0: not known
+}
+
+// balancer finds what has to do with an owner.
+func (v view) balancer(owner lb.Owner) (balancer, error) {
+	b := balancer{owner: owner}
+	var asking []string
+	for _, svc := range v.services {
+		if wants(svc, v.defaults) && KeyOf(svc, v.defaults) == owner {
+			asking = append(asking, string(svc.UID))
+		}
+	}
+	found := owner.Find(v.states, asking)
+	if len(found) > 1 {
+		_ = v.fill(&b) // as though there were none
+		return b, fmt.Errorf("load balancers %d and %d: %w", found[0].ID, found[1].ID, lb.ErrAmbiguous)
+	}
+	if len(found) == 1 {
+		b.have = found[0]
+	}
+	return b, v.fill(&b)
+}
+
+// fill finds the Services of a balancer whose state is known.
+func (v view) fill(b *balancer) error {
+	known := make(map[string]bool, len(v.services))
+	byAge := slices.SortedFunc(slices.Values(v.services), func(a, b *corev1.Service) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
+	})
+	for _, svc := range byAge {
+		uid := string(svc.UID)
+		known[uid] = true
+		own, carried := b.owner.Group == "" && b.owner.UID == uid, b.have.Exists() && slices.Contains(b.have.Services(), uid)
+		if !own && !carried && b.owner.Group == "" {
+			continue
+		}
+		switch {
+		case wants(svc, v.defaults):
+			standing := lb.Wanted
+			if KeyOf(svc, v.defaults) != b.owner {
+				switch {
+				case !carried:
+					continue
+				case !v.needs(svc, b.have):
+					b.left = append(b.left, svc)
+					continue
+				case b.owner.Group != "" && svc.Annotations[lb.AnnotationShared] != "" && KeyOf(svc, v.defaults).Group == "":
+					standing = lb.Frozen // it is not known where it wants to be
+				default:
+					standing = lb.Closing
+				}
+			}
+			if err := v.join(b, svc, standing); err != nil {
+				return err
+			}
+		case !own && !carried:
+		case keeps(svc):
+			if carried && b.owner.Group != "" {
+				if err := v.join(b, svc, lb.Frozen); err != nil {
+					return err
+				}
+			}
+		case needsCleanup(svc, v.defaults), carried:
+			b.departing = append(b.departing, svc)
+		case mayBeLeftover(svc, v.defaults):
+			b.unmarked = svc
+		}
+	}
+	for _, uid := range b.have.Services() {
+		if !known[uid] {
+			b.gone = append(b.gone, uid)
+		}
+	}
+	return nil
+}
+
+func (v view) join(b *balancer, svc *corev1.Service, standing lb.Standing) error {
+	m, next, err := v.member(b.owner, svc, b.have, standing)
+	if err != nil {
+		return err
+	}
+	if next > 0 && (b.next == 0 || next < b.next) {
+		b.next = next
+	}
+	m.Parsed = m.Parsed && standing != lb.Frozen // nothing of it is to be changed
+	b.members, b.services = append(b.members, m), append(b.services, svc)
+	owner := Owner(svc, v.defaults.Cluster)
+	for _, s := range v.states {
+		if s.ID != b.have.ID && owner.Carries(s.Labels) {
+			b.taken = append(b.taken, s.Name)
+		}
+	}
+	return nil
+}
+
+// needs reports whether a Service that asks for another balancer has ports here that it is not served
+// at there, or shows addresses of this one.
+func (v view) needs(svc *corev1.Service, have lb.State) bool {
+	uid := string(svc.UID)
+	held := have
+	if have.Shared() {
+		held = have.Only(uid)
+	}
+	other := KeyOf(svc, v.defaults)
+	var now lb.State
+	if found := other.Find(v.states, []string{uid}); len(found) == 1 && found[0].ID != have.ID {
+		if now = found[0]; other.Group != "" {
+			now = now.Only(uid)
+		}
+	}
+	open, any := lb.ByPort(now.Listeners), false
+	for _, l := range held.Listeners {
+		if slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return int(p.Port) == l.Port && p.Protocol == corev1.ProtocolTCP }) {
+			if _, served := open[l.Port]; !served {
+				return true
+			}
+			any = true
+		}
+	}
+	return any && shows(svc, have)
+}
+
+// shows reports whether a Service's status has an address of the load balancer.
+func shows(svc *corev1.Service, have lb.State) bool {
+	return slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, func(in corev1.LoadBalancerIngress) bool {
+		return in.IP != "" && (in.IP == have.IPv4.String() || in.IP == have.IPv6.String() || in.IP == have.PrivateIP.String())
+	})
+}
+
+// member reads a Service together with what is known of nodes and endpoints. next is after how long
+// its pods may be others; 0: not before an endpoint changes.
+func (v view) member(owner lb.Owner, svc *corev1.Service, have lb.State, standing lb.Standing) (m lb.Member, next time.Duration, err error) {
+	q, hasPods := question(svc), slices.ContainsFunc(have.Targets, lb.Target.Pod)
+	m = lb.Member{Standing: standing, HadManaged: hadManaged(svc), Holds: holds(svc)}
+	var all []*discoveryv1.EndpointSlice
+	readsPods := asksAboutPods(svc) || hasPods
+	if v.slices != nil && (local(svc) || readsPods) {
+		if all, err = v.slices(svc); err != nil {
+			return m, 0, err
+		}
+	}
+	var notes []lb.Note
+	var others int
+	if readsPods {
+		e := readEndpoints(svc, all, v.nodes, v.defaults.OwnPools)
+		for i := range q.Ports {
+			q.Ports[i].TargetPorts = e.ports[i]
+		}
+		if lb.AsksForPods(svc.Annotations) {
+			q.PodTargets, notes = e.pods.Choose(have)
+		}
+		m.Pods, next = v.damper.damp(owner, e, have, v.now)
+		others = len(e.pods.Others)
+	}
+	spec, parsed, err := lb.Parse(q, v.defaults)
+	notes = append(notes, parsed...)
+	var refused *lb.RefusedError
+	if m.Spec, m.Parsed = spec, err == nil; errors.As(err, &refused) {
+		m.Spec = lb.Spec{Owner: Owner(svc, v.defaults.Cluster), Namespace: svc.Namespace, Service: svc.Name, PodTargets: q.PodTargets}
+		notes = append(notes, refused.Notes...)
+	}
+	if !m.Parsed || standing == lb.Closing {
+		q.PodTargets = hasPods || len(have.Targets) == 0 && q.PodTargets
+	}
+	m.Service = q
+	if q.PodTargets && m.Parsed && len(m.Pods)+others == 0 && len(m.Spec.Hindrances()) == 0 {
+		notes = append(notes, noPods())
+	}
+	// The selector's syntax is Kubernetes', so it is read here; even when the rest is refused, so
+	// that the user learns everything at once.
+	text := svc.Annotations[lb.AnnotationNodeSelector]
+	selector, err := labels.Parse(text)
+	if err != nil && !q.PodTargets {
+		m.Parsed, m.AnyNode, selector = false, true, labels.Nothing()
+		notes = append(notes, lb.Note{
+			Grade: lb.Error, Reason: lb.ReasonInvalid, Field: lb.AnnotationNodeSelector, Value: text,
+			Text: fmt.Sprintf("not a label selector (%v): write it as kubectl's --selector; until then the targets stay as they are", err),
+		})
+	}
+	m.Notes = notes
+	v.admit(&m, svc, all, selector)
+	return m, next, nil
+}
+
+// admit finds the nodes that a Service's load balancer may have as targets.
+func (v view) admit(m *lb.Member, svc *corev1.Service, all []*discoveryv1.EndpointSlice, selector labels.Selector) {
+	endpoints := serving(all...)
+	m.Follows = local(svc) && v.slices != nil && !m.Service.PodTargets
+	ipv6 := slices.Contains(svc.Spec.IPFamilies, corev1.IPv6Protocol)
+	for _, node := range v.nodes {
+		n := asTarget(node, v.defaults.DedicatedRanges, ipv6)
+		switch {
+		case !eligible(node) || !selector.Matches(labels.Set(node.Labels)):
+			if dedicated(node) {
+				m.Spec.Excluded = append(m.Spec.Excluded, n)
+			}
+			continue
+		case joins(node):
+			m.Nodes = append(m.Nodes, n)
+		default:
+			m.Staying = append(m.Staying, n)
+		}
+		if local(svc) && endpoints[node.Name] {
+			m.Preferred = append(m.Preferred, n)
+		}
+	}
+}
+
+// serving are the nodes with an endpoint that takes traffic, as kube-proxy's health check node port
+// counts them: ready is unknown means yes.
+func serving(slices ...*discoveryv1.EndpointSlice) map[string]bool {
+	nodes := make(map[string]bool)
+	for _, slice := range slices {
+		for _, e := range slice.Endpoints {
+			if e.NodeName != nil && (e.Conditions.Ready == nil || *e.Conditions.Ready) {
+				nodes[*e.NodeName] = true
+			}
+		}
+	}
+	return nodes
+}

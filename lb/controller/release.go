@@ -1,0 +1,231 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/cloud-provider/service/helpers"
+
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+// ends reports whether a load balancer is to be deleted because nothing that it serves is left. One
+// that no Service left stays, even if it serves nothing: it is not known what became of its Services.
+func (c *Controller) ends(o *outcome) bool {
+	return o.have.Exists() && len(o.plan.Spec.Listeners) == 0 && len(o.left)+len(o.departing) > 0 && !o.plan.Refused
+}
+
+// end deals with a balancer that no Service asks for. What was read of it is fresh.
+func (c *Controller) end(ctx context.Context, o *outcome) ([]lb.Note, error) {
+	switch {
+	case o.unmarked != nil:
+		return c.cleanLeftover(ctx, o)
+	case o.owner.Group == "" && len(o.departing) > 0:
+		return c.release(ctx, o, o.departing[0])
+	case !o.have.Exists() || len(o.left)+len(o.departing) == 0:
+		return nil, nil
+	}
+	for _, svc := range o.left {
+		if err := c.states.read(ctx, c.keyOf(svc)); err != nil {
+			return nil, err
+		}
+	}
+	v, err := c.view()
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(o.left, func(svc *corev1.Service) bool { return v.needs(svc, o.have) }) {
+		c.recheck(o.owner, recheckAfter)
+		return nil, nil
+	}
+	r := c.run(ctx, o.owner, o.have, []lb.Op{lb.Delete{}})
+	c.states.expire(o.owner)
+	if err := errors.Join(r.errs...); err != nil {
+		return c.tellDeparting(ctx, o.departing, fmt.Errorf("removing the load balancer: %w", err))
+	}
+	c.deleted(ctx, o)
+	return nil, nil
+}
+
+// deleted tells of a load balancer that is gone, and has those reconciled that waited for that.
+func (c *Controller) deleted(ctx context.Context, o *outcome) (again bool) {
+	c.states.forget(o.have.ID)
+	c.unhealthy.look(o.owner.Key(), nil, time.Now())
+	c.nameFreed(o)
+	for _, svc := range o.departing {
+		c.recorder.Event(svc, corev1.EventTypeNormal, "DeletedLoadBalancer", "Deleted load balancer, which no other Service shares")
+		c.enqueue(c.owner(svc))
+	}
+	for _, svc := range o.left {
+		if o.owner.Group == "" {
+			c.recorder.Event(svc, corev1.EventTypeNormal, reasonNowShared,
+				fmt.Sprintf("The load balancer shared as %q serves the Service now, at other addresses; its own, %q, is deleted", c.keyOf(svc).Group, o.have.Name))
+			_ = c.reopen(ctx, svc, opening{}) // the regular look repeats it
+		}
+		c.enqueue(c.keyOf(svc))
+	}
+	o.have = lb.State{}
+	return len(o.members) > 0
+}
+
+// reasonNowShared: a Service that had a load balancer of its own shares one now.
+const reasonNowShared = "SharingLoadBalancer"
+
+// tellDeparting says at Services what is in the way of their end, if that is for a person to mend.
+func (c *Controller) tellDeparting(ctx context.Context, departing []*corev1.Service, why error) ([]lb.Note, error) {
+	note, known := noteOf(why, lb.Spec{})
+	if !known {
+		return nil, why
+	}
+	var errs []error
+	for _, svc := range departing {
+		errs = append(errs, c.tell(ctx, svc, telling{notes: []lb.Note{note}, status: svc.Status.LoadBalancer, managed: hadManaged(svc)}))
+	}
+	return []lb.Note{note}, errors.Join(errs...)
+}
+
+// release removes what a Service has that asks for no load balancer of ours any more, then lets it
+// go. Where it shares one, it leaves that first.
+func (c *Controller) release(ctx context.Context, o *outcome, svc *corev1.Service) ([]lb.Note, error) {
+	shares, err := c.leave(o, svc)
+	if shares || err != nil {
+		return nil, err
+	}
+	have := o.have
+	// What the Hetzner controller made for a Service that is another implementation's now is theirs.
+	if !have.Exists() && !c.handedOver(svc) {
+		have, err = c.candidate(ctx, lb.Spec{Owner: c.owner(svc)})
+	}
+	if err == nil && !have.Exists() {
+		err = c.absent(ctx, o.owner)
+	}
+	var ops []lb.Op
+	if have.Exists() {
+		ops = append(ops, lb.Delete{})
+	}
+	if err == nil && hadManaged(svc) {
+		var all []lb.Certificate
+		all, err = c.backend.Certificates(ctx)
+		ops = append(ops, lb.Surplus(lb.Spec{Owner: c.owner(svc)}, all, have.ID)...)
+	}
+	if err == nil {
+		r := c.run(ctx, o.owner, have, ops)
+		c.states.expire(o.owner)
+		if err = errors.Join(r.errs...); r.freed {
+			c.nameFreed(o)
+		}
+	}
+	if err == nil {
+		err = c.reopen(ctx, svc, opening{})
+	}
+	if err != nil {
+		return c.tellDeparting(ctx, []*corev1.Service{svc}, fmt.Errorf("removing the load balancer: %w", err))
+	}
+	if have.Exists() {
+		c.states.forget(have.ID)
+		c.recorder.Event(svc, corev1.EventTypeNormal, "DeletedLoadBalancer", "Deleted load balancer")
+	} else {
+		c.announceLeft(svc)
+	}
+	return nil, c.letGo(ctx, svc)
+}
+
+// markDeparting marks Services that are to be released and that nothing of ours marks, before anything
+// is removed, so that an interrupted release goes on although nothing is left to be found.
+func (c *Controller) markDeparting(ctx context.Context, o *outcome) error {
+	for i, svc := range o.departing {
+		if mayBeLeftover(svc, c.defaults) {
+			claimed, err := c.claim(ctx, svc, svc.Spec.Type != corev1.ServiceTypeLoadBalancer)
+			if err != nil {
+				return err
+			}
+			o.departing[i] = claimed
+		}
+	}
+	return nil
+}
+
+// leave has what a Service shares reconciled without it, and reports whether there is any. A shared load
+// balancer that lost the label of its group is the last one's alone.
+func (c *Controller) leave(o *outcome, svc *corev1.Service) (shares bool, err error) {
+	all, err := c.services.List(labels.Everything())
+	if err != nil {
+		return false, fmt.Errorf("listing Services: %w", err)
+	}
+	for _, s := range c.states.carrying(c.owner(svc)) {
+		if s.Group() != "" {
+			c.enqueue(lb.GroupOwner(c.defaults.Cluster, s.Group()))
+			shares = true
+			continue
+		}
+		i := slices.IndexFunc(all, func(other *corev1.Service) bool {
+			return other.UID != svc.UID && c.wants(other) && c.owner(other).Carries(s.Labels)
+		})
+		if i < 0 {
+			o.have = s
+			continue
+		}
+		c.enqueue(c.keyOf(all[i]))
+		shares = true
+	}
+	return shares, nil
+}
+
+// announceLeft says that a Service went and no load balancer with it, where its user might think
+// otherwise.
+func (c *Controller) announceLeft(svc *corev1.Service) {
+	none := fmt.Sprintf("No load balancer with the labels of this Service and of cluster %q exists, so none was deleted", c.defaults.Cluster)
+	switch {
+	case nameTaken(svc):
+		c.recorder.Event(svc, corev1.EventTypeWarning, lb.ReasonNotOwned, none+"; the load balancer of somebody else was left alone")
+	case showsAny(svc) && !c.handedOver(svc):
+		c.recorder.Event(svc, corev1.EventTypeWarning, lb.ReasonNotOwned, none+"; whatever answers at "+addresses(svc)+" was left alone")
+	}
+}
+
+// cleanLeftover releases a Service whose load balancer the Hetzner controller made, or tells what is in
+// the way of its finalizer.
+func (c *Controller) cleanLeftover(ctx context.Context, o *outcome) ([]lb.Note, error) {
+	svc := o.unmarked
+	if _, told := c.unexplained.Load(svc.UID); told || svc.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		return nil, nil
+	}
+	have, err := c.candidate(ctx, lb.Spec{Owner: c.owner(svc)})
+	switch {
+	case refusal(err):
+		c.announceUnexplained(svc, err.Error())
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("looking for what the Service left: %w", err)
+	case !have.Exists():
+		if err := c.doubted(ctx); err != nil {
+			return nil, err
+		}
+		c.announceUnexplained(svc, fmt.Sprintf("no load balancer carries the labels of this Service and of cluster %q, or %s with its UID", c.defaults.Cluster, lb.LabelPeer))
+		return nil, nil
+	}
+	o.departing = []*corev1.Service{svc}
+	if err := c.markDeparting(ctx, o); err != nil {
+		return nil, err
+	}
+	o.have = have
+	return c.release(ctx, o, o.departing[0])
+}
+
+// announceUnexplained tells once in a process why a finalizer stays, and how to remove it.
+func (c *Controller) announceUnexplained(svc *corev1.Service, why string) {
+	if _, told := c.unexplained.LoadOrStore(svc.UID, true); told {
+		return
+	}
+	at := slices.Index(svc.Finalizers, helpers.LoadBalancerCleanupFinalizer)
+	c.recorder.Eventf(svc, corev1.EventTypeWarning, lb.ReasonNotOwned,
+		`metadata.finalizers=%q: the Service asks for no load balancer any more, and the finalizer stays because it is not known whose it is: %s. `+
+			`If no other controller is about to clean up, delete in the cloud what the Service had, and run: `+
+			`kubectl -n %s patch service %s --type=json -p '[{"op":"test","path":"/metadata/finalizers/%d","value":%[1]q},{"op":"remove","path":"/metadata/finalizers/%[5]d"}]'`,
+		helpers.LoadBalancerCleanupFinalizer, why, svc.Namespace, svc.Name, at)
+}

@@ -1,0 +1,134 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+// report writes what became of a balancer to each Service that asks for it, and tells of it by
+// Events. Those that ask for another one are told by that. The notes are all that there is to say.
+func (c *Controller) report(ctx context.Context, o *outcome) (all []lb.Note, err error) {
+	strangers := c.strangers(o.removed)
+	var errs []error
+	for i, m := range o.members {
+		svc := o.services[i]
+		if len(strangers) > 0 {
+			c.recorder.Event(svc, corev1.EventTypeWarning, lb.ReasonTargetsRemoved, removal(strangers))
+		}
+		if m.Standing == lb.Closing || c.keyOf(svc) != o.owner {
+			continue
+		}
+		if now, err := c.services.Services(svc.Namespace).Get(svc.Name); err == nil && c.keyOf(now) != o.owner {
+			c.enqueue(c.keyOf(now)) // it asks for another one meanwhile
+			c.enqueue(o.owner)
+			continue
+		}
+		errs = append(errs, c.reportTo(ctx, o, i))
+		all = append(all, o.notesOf(i)...)
+	}
+	if o.owner.Group == "" && len(o.members) > 0 && o.seen && o.have.Exists() {
+		errs = append(errs, c.reopen(ctx, o.services[0], o.opening(o.members[0])))
+	}
+	if next := c.backoff.next(o.owner); next > 0 {
+		c.queue.AddAfter(o.owner, next)
+	}
+	if o.next > 0 {
+		c.queue.AddAfter(o.owner, o.next)
+	}
+	return all, errors.Join(errs...)
+}
+
+func (o *outcome) notesOf(i int) []lb.Note {
+	return notesOf(o.members[i], o.plan, i, slices.Concat(o.plan.Notes, o.notes))
+}
+
+// part is what a member has of the load balancer.
+func (o *outcome) part(i int) lb.Part {
+	if i < len(o.plan.Parts) {
+		return o.plan.Parts[i]
+	}
+	return lb.Part{}
+}
+
+// reportTo writes what became of one Service.
+func (c *Controller) reportTo(ctx context.Context, o *outcome, i int) error {
+	m, svc, part := o.members[i], o.services[i], o.part(i)
+	exists := o.seen && o.have.Exists()
+	state := o.have
+	state.Listeners = slices.DeleteFunc(slices.Clone(state.Listeners), func(l lb.Listener) bool {
+		_, mine := lb.ByPort(part.Listeners)[l.Port]
+		return !mine
+	})
+	t := telling{notes: o.notesOf(i), status: c.statusOf(o, i, state)}
+	if exists {
+		spec := o.plan.Spec
+		spec.Listeners = part.Listeners
+		t.notes = slices.Concat(t.notes, c.targetsHealth(svc, spec, state, m.Idle() && !spec.PodTargets, o.opened))
+	}
+	t.ours = exists && len(state.Listeners) > 0 || len(t.status.Ingress) == 0
+	rejected := func(n lb.Note) bool { return n.Reason == reasonRejected }
+	t.managed = hadManaged(svc) && (!m.Parsed || m.Spec.Managed != nil || o.transient != nil || slices.ContainsFunc(t.notes, rejected))
+	var err error
+	if o.transient != nil && condition(t.notes).Status == metav1.ConditionTrue {
+		// Nothing is accepted that is not there; but addresses that are there can be used.
+		updated := svc.DeepCopy()
+		updated.Status.LoadBalancer = t.status
+		_, err = c.patch(ctx, svc, updated)
+	} else if err = c.tell(ctx, svc, t); err == nil {
+		c.announceHealed(svc, state)
+	}
+	if o.created {
+		text := "Ensured load balancer"
+		if o.owner.Group != "" {
+			text = fmt.Sprintf("Ensured load balancer, shared as %q", o.owner.Group)
+		}
+		c.recorder.Event(svc, corev1.EventTypeNormal, "EnsuredLoadBalancer", text)
+	}
+	if err == nil {
+		c.releaseOthers(svc)
+	}
+	return err
+}
+
+// ownerOf is the balancer that a load balancer is, which carries a Service's label.
+func ownerOf(s lb.State, svc *corev1.Service, cluster string) lb.Owner {
+	if s.Group() != "" {
+		return lb.GroupOwner(cluster, s.Group())
+	}
+	return Owner(svc, cluster)
+}
+
+// statusOf is what a Service's status shows of the load balancer, of which state has the Service's
+// listeners.
+func (c *Controller) statusOf(o *outcome, i int, state lb.State) corev1.LoadBalancerStatus {
+	m, svc, part := o.members[i], o.services[i], o.part(i)
+	now := svc.Status.LoadBalancer
+	elsewhere := slices.ContainsFunc(c.states.carrying(c.owner(svc)), func(s lb.State) bool { return s.ID != o.have.ID })
+	complete := len(state.Listeners) == len(m.Spec.Listeners)
+	switch {
+	case !o.seen:
+		return now
+	case elsewhere && !(complete && m.Parsed && o.transient == nil):
+		return now // it is served there until this one has all of its ports
+	case !o.have.Exists() && (o.transient != nil || foreign(svc) || slices.ContainsFunc(o.notesOf(i), notOwned)):
+		return now // those of a load balancer that is not ours, or that will soon be back
+	case !o.have.Exists() || len(state.Listeners) == 0:
+		return corev1.LoadBalancerStatus{}
+	case !m.Parsed: // how the load balancer is to be shown is among what cannot be used
+		return now
+	}
+	spec := m.Spec
+	if o.plan.Spec.Owner.Group == "" {
+		part.Unopened = nil
+	}
+	return ingressStatus(spec, part.Unopened, state)
+}
+
+func notOwned(n lb.Note) bool { return n.Reason == lb.ReasonNotOwned }

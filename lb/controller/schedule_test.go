@@ -1,0 +1,383 @@
+package controller_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+// schedule is a random life of some Services in a cluster: users edit, pods flap, nodes come and go,
+// somebody works in the cloud's console, the cloud refuses, loses replies and is out of budget, the
+// controller stops and starts. Users are the only ones that do not make mistakes in what they expect.
+type schedule struct {
+	*world
+	r     *rand.Rand
+	p     *pods
+	steps []string
+	// private are the UIDs of Services that ask to be private from their creation to their end.
+	private map[string]bool
+}
+
+var (
+	scheduled  = []string{"a", "b", "c", "web"}
+	nodePorts  = []int32{30001, 30002, 30003, 30004, 30005, 30006, 30007, 30008, 30009}
+	annotation = map[string][]string{
+		"type": {"lb11", "lb21"}, "algorithm-type": {"round_robin", "least_connections"}, "name": {"front", "back"},
+		"use-private-ip": {"true", "false"}, "ipv4-rdns": {"a.example.com", "b.example.com"}, "health-check-protocol": {"tcp", "http"},
+		"health-check-http-path": {"/old", "/new"}, "health-check-retries": {"2", "9"}, "uses-proxyprotocol": {"true", "false"},
+	}
+)
+
+func (s *schedule) live(name string) *corev1.Service {
+	svc, err := s.api.CoreV1().Services("default").Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	if svc.DeletionTimestamp != nil && len(svc.Finalizers) == 0 { // the fake leaves what the API server removes
+		must(s.api.CoreV1().Services("default").Delete(context.Background(), name, metav1.DeleteOptions{}))
+		return nil
+	}
+	return svc
+}
+
+// freePort is a node port that no Service has: as Kubernetes does, it gives a port again that another
+// Service just gave back.
+func (s *schedule) freePort() int32 {
+	taken := map[int32]bool{}
+	for _, name := range scheduled {
+		if svc := s.live(name); svc != nil {
+			for _, p := range svc.Spec.Ports {
+				taken[p.NodePort] = true
+			}
+		}
+	}
+	free := slices.DeleteFunc(slices.Clone(nodePorts), func(p int32) bool { return taken[p] })
+	return free[s.r.IntN(len(free))]
+}
+
+// change edits a Service as a user's tool does, whatever the controller writes at that moment.
+func (s *schedule) change(svc *corev1.Service, edit func(*corev1.Service)) {
+	after := svc.DeepCopy()
+	if after.Annotations == nil {
+		after.Annotations = map[string]string{}
+	}
+	edit(after)
+	annotations := map[string]any{}
+	for key := range svc.Annotations {
+		annotations[key] = nil
+	}
+	for key, value := range after.Annotations {
+		annotations[key] = value
+	}
+	spec := map[string]any{
+		"ports": after.Spec.Ports, "type": after.Spec.Type, "externalTrafficPolicy": after.Spec.ExternalTrafficPolicy,
+		"healthCheckNodePort": after.Spec.HealthCheckNodePort, "loadBalancerSourceRanges": after.Spec.LoadBalancerSourceRanges,
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}, "spec": spec})
+	must(err)
+	_, err = s.api.CoreV1().Services("default").Patch(context.Background(), svc.Name, types.MergePatchType, body, metav1.PatchOptions{})
+	must(err)
+}
+
+func (s *schedule) birth(name string) {
+	svc := service(name)
+	svc.UID = types.UID(fmt.Sprintf("%s%d-uid", name, s.r.IntN(1e6)))
+	svc.CreationTimestamp = metav1.Now()
+	svc.Spec.Ports[0].Port, svc.Spec.Ports[0].NodePort = 80+int32(slices.Index(scheduled, name)), s.freePort()
+	switch {
+	case name == "web":
+		svc.Annotations[lb.AnnotationTargets] = "pods"
+		svc.Spec.Ports[0].TargetPort.IntVal = 8080
+	case s.r.IntN(3) == 0:
+		s.private[string(svc.UID)] = true
+		toPrivate(svc)
+		svc.Annotations[lb.HetznerPrefix+"disable-public-network"] = "true"
+		if s.r.IntN(2) == 0 {
+			svc.Annotations[lb.HetznerPrefix+"private-ipv4"] = fmt.Sprint("10.0.3.", 10+slices.Index(scheduled, name))
+		}
+	}
+	_, err := s.api.CoreV1().Services("default").Create(context.Background(), svc, metav1.CreateOptions{})
+	must(err)
+}
+
+// edit is one thing that a user changes of a Service.
+func (s *schedule) edit(name string, svc *corev1.Service) {
+	private := s.private[string(svc.UID)]
+	s.change(svc, func(svc *corev1.Service) {
+		switch n := s.r.IntN(12); {
+		case n == 0 && name != "web" && !private:
+			svc.Annotations[lb.AnnotationShared] = pickOf(s.r, "edge", "other")
+		case n == 1:
+			delete(svc.Annotations, lb.AnnotationShared)
+		case n == 2, n == 7:
+			svc.Spec.Ports[0].NodePort = s.freePort()
+		case n == 8: // what cannot be used
+			svc.Annotations[lb.HetznerPrefix+"health-check-retries"] = "9"
+		case n == 3 && len(svc.Spec.Ports) == 1:
+			svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "dns", Port: 53, Protocol: "UDP", NodePort: s.freePort()})
+		case n == 3:
+			svc.Spec.Ports = svc.Spec.Ports[:1]
+		case n == 4 && svc.Spec.HealthCheckNodePort == 0:
+			toLocal(svc)
+		case n == 4:
+			svc.Spec.ExternalTrafficPolicy, svc.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyCluster, 0
+		case n == 5 && svc.Spec.LoadBalancerSourceRanges == nil:
+			svc.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"}
+		case n == 5:
+			svc.Spec.LoadBalancerSourceRanges = nil
+		case n == 6 && name != "web" && !private:
+			toPrivate(svc)
+			svc.Annotations[lb.HetznerPrefix+"disable-public-network"] = pickOf(s.r, "true", "false")
+		default:
+			keys := slices.Sorted(mapKeys(annotation))
+			key := keys[s.r.IntN(len(keys))]
+			if key == "use-private-ip" && (private || name == "web") {
+				return
+			}
+			if svc.Annotations[lb.HetznerPrefix+key] != "" {
+				delete(svc.Annotations, lb.HetznerPrefix+key)
+			} else {
+				svc.Annotations[lb.HetznerPrefix+key] = pickOf(s.r, annotation[key]...)
+			}
+		}
+	})
+}
+
+func mapKeys[V any](m map[string]V) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// step is one thing that happens.
+func (s *schedule) step() {
+	name := pickOf(s.r, scheduled...)
+	svc := s.live(name)
+	what := pickOf(s.r, "edit", "edit", "edit", "edit", "end", "pods", "pods", "node", "console", "refuse", "refuse", "lose", "budget", "restart", "kill")
+	s.steps = append(s.steps, what+" "+name)
+	switch {
+	case svc == nil:
+		s.birth(name)
+	case svc.DeletionTimestamp != nil:
+	case what == "edit":
+		s.edit(name, svc)
+	case what == "end":
+		body := fmt.Sprintf(`{"metadata":{"deletionTimestamp":%q}}`, time.Now().UTC().Format(time.RFC3339))
+		_, err := s.api.CoreV1().Services("default").Patch(context.Background(), name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
+		must(err)
+	case what == "pods":
+		s.p.states = map[lb.Target]string{}
+		for i := range 3 {
+			if state := pickOf(s.r, "ready", "ready", "waiting", "draining", ""); state != "" {
+				s.p.states[podAt(1+i%2, 1+i)] = state
+			}
+		}
+		s.p.publish()
+	case what == "node":
+		s.editNode("node-3", readiness(pickOf(s.r, corev1.ConditionTrue, corev1.ConditionFalse)))
+	case what == "console":
+		s.console()
+	case what == "refuse":
+		kind := pickOf(s.r, "create", "change_type", "add_target", "set_public_interface", "update_listener", "add_listener", "rename", "attach_network", "delete")
+		s.cloud.setFault(func(op lb.Op) error {
+			if lb.Kind(op) == kind {
+				return &lb.RejectedError{Code: "refused", Message: "refused for the schedule", Target: kind == "add_target"}
+			}
+			return nil
+		})
+	case what == "lose":
+		must(s.cloud.sim.Inject(hcloudsim.Fault{Match: pickOf(s.r, "POST /load_balancers", "/load_balancers/{rest...}"), Status: http.StatusServiceUnavailable, Applied: true, Times: 1 + s.r.IntN(2)}))
+	case what == "budget":
+		must(s.cloud.sim.Inject(hcloudsim.Fault{Status: http.StatusTooManyRequests, Code: "rate_limit_exceeded", Times: 3}))
+	case what == "restart":
+		s.restart()
+	case what == "kill":
+		s.kill()
+		s.restart()
+	}
+	time.Sleep(pickOf(s.r, 0, time.Second, 5*time.Second, 70*time.Second))
+}
+
+// console is what somebody does in the cloud's console.
+func (s *schedule) console() {
+	all := s.cloud.all()
+	if len(all) == 0 {
+		return
+	}
+	have := all[s.r.IntN(len(all))]
+	switch s.r.IntN(6) {
+	case 0, 4, 5:
+		_ = s.cloud.client.Apply(context.Background(), have, lb.Delete{})
+	case 1:
+		_ = s.cloud.client.Apply(context.Background(), have, lb.ChangeAlgorithm{Algorithm: lb.LeastConnections})
+	case 2:
+		if len(have.Targets) > 0 {
+			_ = s.cloud.client.Apply(context.Background(), have, lb.RemoveTarget{Target: have.Targets[0]})
+		}
+	case 3:
+		labels := map[string]string{}
+		for k, v := range have.Labels {
+			if k != lb.LabelShared {
+				labels[k] = v
+			}
+		}
+		_ = s.cloud.client.Apply(context.Background(), have, lb.SetLabels{Labels: labels})
+	}
+}
+
+// watchOver looks at what the controller is about to do.
+func (s *schedule) watchOver(have lb.State, op lb.Op) {
+	for _, now := range s.cloud.all() {
+		for _, uid := range now.Services() {
+			if s.private[uid] && !now.Shared() && now.Public && len(now.Listeners) > 0 {
+				s.t.Errorf("before %q load balancer %q is public, which was asked to be private", op, now.Name)
+			}
+		}
+	}
+	if _, deletes := op.(lb.Delete); !deletes {
+		return
+	}
+	for _, name := range scheduled {
+		svc := s.live(name)
+		if svc != nil && svc.DeletionTimestamp == nil && slices.Contains(have.Services(), string(svc.UID)) && have.IPv4.IsValid() && have.Public && strings.Contains(ingress(svc), have.IPv4.String()) {
+			s.t.Errorf("load balancer %q is deleted while Service %s shows its address", have.Name, name)
+		}
+	}
+}
+
+// calm ends all trouble, waits until what was refused is asked for again, and compares.
+func (s *schedule) calm() {
+	s.cloud.setFault(nil)
+	s.cloud.sim.ClearFaults()
+	s.editNode("node-3", readiness(corev1.ConditionTrue))
+	time.Sleep(3 * time.Hour)
+	s.settle()
+	s.requests()
+	time.Sleep(time.Hour)
+	s.settle()
+	if reads, writes := s.requests(); reads+writes > 60 {
+		s.t.Errorf("%d reads and %d writes in an hour of calm", reads, writes)
+	}
+	owners, alive := map[int32]string{}, map[string]*corev1.Service{}
+	for _, name := range scheduled {
+		if svc := s.live(name); svc != nil {
+			if svc.DeletionTimestamp != nil {
+				s.t.Errorf("Service %s is not let go: %v", name, svc.Status.Conditions)
+				continue
+			}
+			alive[string(svc.UID)] = svc
+			for _, p := range svc.Spec.Ports {
+				owners[p.NodePort] = string(svc.UID)
+			}
+		}
+	}
+	shown := map[string]string{} // the UID of a Service that each address of a load balancer serves
+	for _, have := range s.cloud.all() {
+		for _, uid := range have.Services() {
+			if alive[uid] == nil {
+				s.t.Errorf("load balancer %q is left of a Service that is gone", have.Name)
+			}
+		}
+		pods := slices.ContainsFunc(have.Targets, lb.Target.Pod)
+		for _, l := range have.Listeners {
+			owner := have.PortOwner(l.Port)
+			if !have.Shared() {
+				owner = have.Services()[0]
+			}
+			shown[have.IPv4.String()+" "+owner] = have.Name
+			if !pods && l.DestinationPort != 8080 && owners[int32(l.DestinationPort)] != owner {
+				s.t.Errorf("port %d of load balancer %q, which is %s's, leads to node port %d of %q", l.Port, have.Name, owner, l.DestinationPort, owners[int32(l.DestinationPort)])
+			}
+		}
+	}
+	for _, have := range s.cloud.all() {
+		if svc := alive[have.Services()[0]]; svc != nil && !have.Shared() && accepted(svc) == "True Accepted" && svc.Name != "web" {
+			s.compare(svc, have)
+		}
+	}
+	for uid, svc := range alive {
+		for _, in := range svc.Status.LoadBalancer.Ingress {
+			if strings.HasPrefix(in.IP, "198.18.") && shown[in.IP+" "+uid] == "" {
+				s.t.Errorf("Service %s shows %s, which does not serve it", svc.Name, in.IP)
+			}
+		}
+		if accepted(svc) == "True Accepted" && ingress(svc) == "" {
+			s.t.Errorf("Service %s is accepted and has no address", svc.Name)
+		}
+		wrong := svc.Annotations[lb.HetznerPrefix+"health-check-retries"] == "9" || svc.Spec.LoadBalancerSourceRanges != nil
+		if named := svc.Annotations[lb.AnnotationName] != "" || svc.Annotations[lb.AnnotationShared] != ""; !wrong && !named && ingress(svc) == "" {
+			s.t.Errorf("Service %s has no address: %v", svc.Name, svc.Status.Conditions)
+		}
+	}
+}
+
+// compare looks whether a load balancer is what its Service asks for.
+func (s *schedule) compare(svc *corev1.Service, have lb.State) {
+	said := func(key string) string { return svc.Annotations[lb.HetznerPrefix+key] }
+	if want := said("disable-public-network") != "true"; have.Public != want {
+		s.t.Errorf("load balancer %q is public: %t", have.Name, have.Public)
+	}
+	if len(have.Listeners) != 1 || len(have.Targets) != 3 {
+		s.t.Errorf("load balancer %q has %d listeners and targets %v", have.Name, len(have.Listeners), have.Targets)
+		return
+	}
+	check, port := have.Listeners[0].Check, 10256
+	switch explicit := said("health-check-protocol"); {
+	case explicit != "":
+		port = int(svc.Spec.Ports[0].NodePort)
+		if want := cmp.Or(said("health-check-http-path"), "/"); explicit == "http" && check.Path != want {
+			s.t.Errorf("load balancer %q checks %s, want %s", have.Name, check, want)
+		}
+	case svc.Spec.HealthCheckNodePort != 0:
+		port = int(svc.Spec.HealthCheckNodePort)
+	case said("uses-proxyprotocol") == "true":
+		port = int(svc.Spec.Ports[0].NodePort)
+	}
+	if check.Port != port {
+		s.t.Errorf("load balancer %q checks %s, want port %d", have.Name, check, port)
+	}
+}
+
+// After every calm each port leads to its Service alone, what is shown serves, what was private was
+// never public, and nothing is left of what went.
+func TestRandomSchedule(t *testing.T) {
+	seeds, from := uint64(40), uint64(0)
+	if testing.Short() {
+		seeds = 10
+	}
+	for seed := from; seed < from+seeds; seed++ {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			inPodWorld(t, hcloudsim.Options{HealthyAfter: 20 * time.Second}, func(w *world, p *pods) {
+				s := &schedule{world: w, r: rand.New(rand.NewPCG(seed, 1)), p: p, private: map[string]bool{}}
+				w.cloud.observe = s.watchOver
+				for range 3 {
+					for range 40 {
+						s.step()
+					}
+					s.calm()
+				}
+				if t.Failed() {
+					t.Logf("%s\n%s", strings.Join(s.steps, ", "), w.cloud)
+				}
+			})
+		})
+	}
+}

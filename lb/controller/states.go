@@ -1,0 +1,268 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+// freshness is for how long what was read of the cloud is good enough to act upon.
+const freshness = 30 * time.Second
+
+// states are the cluster's load balancers as they were read last. One list feeds all that are
+// reconciled because of the same events; after a write, a load balancer is read again by itself.
+type states struct {
+	backend lb.Backend
+	cluster string
+
+	mu    sync.Mutex
+	known map[int64]reading
+	// reads are the last reads of single owners, expired when what was read before became too old.
+	// Both are forgotten when a later list ends.
+	// What was read before an owner's targets were written shows them as they were made, and is not
+	// acted upon.
+	reads, expired, written map[lb.Owner]moment
+	// due is when what was read of an owner becomes too old by itself.
+	due    map[lb.Owner]time.Time
+	listed moment
+	events moment   // of nodes: what was read before is not acted upon
+	list   *listing // under way
+	count  uint64
+}
+
+// moment is a point in the order of reads and writes, and its time.
+type moment struct {
+	order uint64
+	time  time.Time
+}
+
+type reading struct {
+	lb.State
+	at moment
+}
+
+type listing struct {
+	began moment
+	ended chan struct{}
+	err   error
+}
+
+func newStates(backend lb.Backend, cluster string) *states {
+	return &states{backend: backend, cluster: cluster, known: make(map[int64]reading), reads: make(map[lb.Owner]moment), expired: make(map[lb.Owner]moment), written: make(map[lb.Owner]moment), due: make(map[lb.Owner]time.Time)}
+}
+
+// now must be called with the lock held.
+func (s *states) now() moment {
+	s.count++
+	return moment{order: s.count, time: time.Now()}
+}
+
+// expire makes what was read of an owner until now too old.
+func (s *states) expire(owner lb.Owner) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expired[owner] = s.now()
+}
+
+// event has whoever acts because of a change of nodes read the cloud after it.
+func (s *states) event() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = s.now()
+}
+
+// isExpired reports whether an owner has not been read since [states.expire].
+func (s *states) isExpired(owner lb.Owner) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last, due := s.last(owner), s.due[owner]
+	return last.order <= s.expired[owner].order || !due.IsZero() && last.time.Before(due) && !time.Now().Before(due)
+}
+
+// expireAfter makes what was read of an owner before that time too old then.
+func (s *states) expireAfter(owner lb.Owner, after time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	due := time.Now().Add(after)
+	if known := s.due[owner]; known.Before(time.Now()) || due.Before(known) {
+		s.due[owner] = due
+	}
+}
+
+// fresh reports whether it may be acted upon what was read of an owner.
+func (s *states) fresh(owner lb.Owner) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.last(owner)
+	return last.order > max(s.expired[owner].order, s.written[owner].order, s.events.order) && time.Since(last.time) < freshness
+}
+
+func (s *states) last(owner lb.Owner) moment {
+	if read := s.reads[owner]; read.order > s.listed.order {
+		return read
+	}
+	return s.listed
+}
+
+// all are the states that are known, by ID.
+func (s *states) all() []lb.State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]lb.State, 0, len(s.known))
+	for _, id := range slices.Sorted(maps.Keys(s.known)) {
+		all = append(all, s.known[id].State)
+	}
+	return all
+}
+
+// carrying are the states whose labels name a Service, by ID.
+func (s *states) carrying(owner lb.Owner) []lb.State {
+	return slices.DeleteFunc(s.all(), func(have lb.State) bool { return !owner.Carries(have.Labels) })
+}
+
+// listedFor reports whether an owner was read last by a list of all.
+func (s *states) listedFor(owner lb.Owner) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.listed.order > 0 && s.last(owner) == s.listed
+}
+
+// pages is how many requests a list takes.
+func (s *states) pages() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.known)/50 + 1
+}
+
+// wrote takes in what was done to an owner's load balancer: targets that were added or removed are
+// shown, all else has to be read again.
+func (s *states) wrote(owner lb.Owner, id int64, ops []lb.Op) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, known := s.known[id]
+	r.Targets = slices.Clone(r.Targets)
+	for _, op := range ops {
+		switch op := op.(type) {
+		case lb.AddTarget:
+			r.Targets = append(r.Targets, op.Target)
+		case lb.RemoveTarget:
+			r.Targets = slices.DeleteFunc(r.Targets, func(t lb.Target) bool { return t == op.Target })
+		default:
+			known = false
+		}
+	}
+	if !known {
+		s.expired[owner] = s.now()
+		return
+	}
+	slices.SortFunc(r.Targets, lb.Target.Compare)
+	s.known[id], s.written[owner] = r, s.now()
+}
+
+// touch has whoever acts on an owner's load balancer read it before.
+func (s *states) touch(owner lb.Owner) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.written[owner] = s.now()
+}
+
+// many reports whether other load balancers are to be read because of the same event.
+func (s *states) many(owner lb.Owner) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last(owner).order < s.events.order && len(s.known) > len(s.known)/50+1
+}
+
+// forget removes what was deleted.
+func (s *states) forget(id int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.known, id)
+}
+
+// readAll reads all load balancers, or joins a list that began after the owner expired.
+func (s *states) readAll(ctx context.Context, owner lb.Owner) error {
+	for {
+		s.mu.Lock()
+		l := s.list
+		if l == nil {
+			break
+		}
+		enough := l.began.order > s.expired[owner].order
+		s.mu.Unlock()
+		select {
+		case <-l.ended:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if enough {
+			return l.err
+		}
+	}
+	l := &listing{began: s.now(), ended: make(chan struct{})}
+	s.list = l
+	s.mu.Unlock()
+	found, err := s.backend.List(ctx, s.cluster)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.err = err; err == nil {
+		s.listed = l.began
+		maps.DeleteFunc(s.known, func(_ int64, r reading) bool { return r.at.order < l.began.order })
+		for _, have := range found {
+			s.put(have, l.began)
+		}
+		old := func(_ lb.Owner, m moment) bool { return m.order < l.began.order }
+		maps.DeleteFunc(s.reads, old)
+		maps.DeleteFunc(s.expired, old)
+		maps.DeleteFunc(s.written, old)
+		maps.DeleteFunc(s.due, func(_ lb.Owner, due time.Time) bool { return due.Before(l.began.time) })
+	}
+	s.list = nil
+	close(l.ended)
+	if err != nil {
+		return fmt.Errorf("listing load balancers: %w", err)
+	}
+	return nil
+}
+
+// put must be called with the lock held.
+func (s *states) put(have lb.State, at moment) {
+	if s.known[have.ID].at.order <= at.order {
+		s.known[have.ID] = reading{State: have, at: at}
+	}
+}
+
+// read reads what an owner has: all there is for a group, and else what carries the Service's label.
+func (s *states) read(ctx context.Context, owner lb.Owner) error {
+	if owner.Group != "" {
+		return s.readAll(ctx, owner)
+	}
+	s.mu.Lock()
+	began := s.now()
+	s.mu.Unlock()
+	found, err := s.backend.Carrying(ctx, owner)
+	if err != nil {
+		return fmt.Errorf("looking for the load balancer: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.known, func(id int64, r reading) bool {
+		gone := r.at.order < began.order && owner.Carries(r.Labels) && !slices.ContainsFunc(found, func(have lb.State) bool { return have.ID == id })
+		if gone && r.Shared() {
+			s.expired[lb.GroupOwner(owner.Cluster, r.Group())] = s.now() // it was changed
+		}
+		return gone
+	})
+	for _, have := range found {
+		s.put(have, began)
+	}
+	if began.order > s.reads[owner].order {
+		s.reads[owner] = began
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+// Survey is what is known of a cluster and its cloud, to see what the controller would do.
+type Survey struct {
+	Services []*corev1.Service
+	Nodes    []*corev1.Node
+	// Slices are those of a Service.
+	Slices func(*corev1.Service) []*discoveryv1.EndpointSlice
+	// States are the project's load balancers.
+	States       []lb.State
+	Certificates []lb.Certificate
+	Defaults     lb.Defaults
+	Now          time.Time
+}
+
+// Surveyed is a load balancer as the controller sees it.
+type Surveyed struct {
+	Have lb.State // zero: none
+	// Services are those that it serves, or is to serve, oldest first.
+	Services []*corev1.Service
+	Plan     lb.Plan
+	// Conflict is why no load balancer can be theirs, nil if one can. There are no Ops then.
+	Conflict error
+	members  []lb.Member
+}
+
+// Balancer is what the controller would make of an owner's load balancer. Steps that health checks
+// decide about are not taken apart: the Ops are all that differs.
+func (s Survey) Balancer(owner lb.Owner) Surveyed {
+	v := view{
+		services: s.Services, nodes: s.Nodes, states: s.States, defaults: s.Defaults, now: s.Now,
+		slices: func(svc *corev1.Service) ([]*discoveryv1.EndpointSlice, error) { return s.Slices(svc), nil },
+	}
+	b, err := v.balancer(owner)
+	if err != nil {
+		return Surveyed{Conflict: err}
+	}
+	out := Surveyed{}
+	if owner.Group == "" && len(b.members) == 1 && !b.have.Exists() && b.members[0].Parsed {
+		b.have, out.Conflict = lb.Claim(b.members[0].Spec, s.States)
+		if b.have.Exists() {
+			b.members, b.services = nil, nil
+			_ = v.fill(&b) // the endpoints can be read
+		}
+	}
+	out.Have, out.Services, out.members = b.have, b.services, b.members
+	if len(b.members) == 0 {
+		return out
+	}
+	out.Plan = lb.Input{Owner: owner, Members: b.members, Have: b.have, Certificates: s.Certificates, Taken: b.taken, Now: s.Now, Refused: retriesLater}.Plan()
+	if named := b.have.Services(); out.Conflict == nil && owner.Group != "" {
+		taken := func(have lb.State) bool { return have.Name == out.Plan.Spec.Name }
+		switch {
+		case len(named) > 0 && len(named) == len(b.gone):
+			out.Conflict = fmt.Errorf("load balancer %q %w: it is shared by Services that this cluster does not have", b.have.Name, lb.ErrNotOwned)
+		case !b.have.Exists() && slices.ContainsFunc(s.States, taken):
+			out.Conflict = fmt.Errorf("load balancer %q %w", out.Plan.Spec.Name, lb.ErrNotOwned)
+		}
+	}
+	if out.Conflict != nil {
+		out.Plan.Ops = nil
+	}
+	return out
+}
+
+// retriesLater: when a certificate is obtained again is not for a survey to say.
+func retriesLater(op lb.Op) error {
+	if _, retries := op.(lb.RetryCertificate); retries {
+		return errTriedToday
+	}
+	return nil
+}
+
+// For is the part of a plan that concerns one of the Services: what there is to say of it, and what is
+// done to its ports. What is done to the load balancer as a whole is with the oldest.
+func (s Surveyed) For(svc *corev1.Service) (ops []lb.Op, notes []lb.Note) {
+	i := slices.IndexFunc(s.Services, func(member *corev1.Service) bool { return member.UID == svc.UID })
+	if i < 0 {
+		return nil, nil
+	}
+	for _, op := range s.Plan.Ops {
+		if uid := about(&opError{op: op}, s.Plan.Spec); uid == string(svc.UID) || uid == "" && i == 0 {
+			ops = append(ops, op)
+		}
+	}
+	return ops, notesOf(s.members[i], s.Plan, i, s.Plan.Notes)
+}
+
+// notesOf are all notes about a member, each once.
+func notesOf(m lb.Member, p lb.Plan, i int, all []lb.Note) (notes []lb.Note) {
+	var own []lb.Note
+	if i < len(p.Parts) {
+		own = p.Parts[i].Notes
+	}
+	for _, n := range slices.Concat(m.Notes, own, all) {
+		same := func(other lb.Note) bool { return other.String() == n.String() }
+		if (n.About == "" || n.About == m.Spec.Owner.UID) && !slices.ContainsFunc(notes, same) {
+			notes = append(notes, n)
+		}
+	}
+	return notes
+}

@@ -1,0 +1,152 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/lb"
+)
+
+// claimable looks for a load balancer of another controller's for a Service that has none, and makes
+// sure that there is really none.
+func (c *Controller) claimable(ctx context.Context, v view, o *outcome) error {
+	if o.claimed.Exists() && !o.have.Exists() {
+		return o.take(v, o.claimed)
+	}
+	if o.have.Exists() || o.hopeless() && !slices.ContainsFunc(o.services, takeable) {
+		return nil
+	}
+	showing := slices.ContainsFunc(o.services, showsAny)
+	// Whoever takes over a Service finds addresses in its status, or a name that is taken; asking
+	// every time would cost every new load balancer two requests.
+	if o.owner.Group == "" && (showing || o.members[0].Spec.Takeover.Adopt) {
+		m := o.members[0]
+		spec := m.Spec
+		if !m.Parsed || len(spec.Barred) > 0 {
+			spec.Name = "" // it is only taken if it serves the Service already, by whose label it carries
+		}
+		found, err := c.candidate(ctx, spec)
+		if err != nil {
+			return err
+		}
+		if found.Exists() {
+			return o.take(v, found)
+		}
+	}
+	if showing {
+		return c.doubted(ctx)
+	}
+	return nil
+}
+
+// take plans for a load balancer of another controller's.
+func (o *outcome) take(v view, have lb.State) error {
+	o.claimed, o.have, o.members, o.services, o.taken = have, have, nil, nil, nil
+	return v.fill(&o.balancer)
+}
+
+// candidate finds what may become an owner's: by the peer's label, and by the name if there is one.
+func (c *Controller) candidate(ctx context.Context, spec lb.Spec) (lb.State, error) {
+	found, err := c.backend.Candidates(ctx, spec.Owner, spec.Name)
+	if err != nil {
+		return lb.State{}, fmt.Errorf("looking for the load balancer: %w", err)
+	}
+	have, err := lb.Claim(spec, found)
+	if err != nil {
+		return have, fmt.Errorf("taking over: %w", err)
+	}
+	if have.Exists() {
+		klog.FromContext(ctx).Info("Found load balancer of another controller", "loadBalancer", have.ID, "name", have.Name)
+		if have.Labels[lb.LabelPeer] != spec.Owner.UID { // a name is anybody's
+			if err := c.doubted(ctx); err != nil {
+				return lb.State{}, err
+			}
+		}
+	}
+	return have, nil
+}
+
+// claimsByName explains a creation whose name is taken, or finds that it may be taken over.
+func (c *Controller) claimsByName(ctx context.Context, o *outcome) bool {
+	i := slices.IndexFunc(o.notes, func(n lb.Note) bool { return n.Reason == lb.ReasonNotOwned })
+	if i < 0 || o.owner.Group != "" {
+		return false
+	}
+	found, err := c.candidate(ctx, o.plan.Spec)
+	if o.claimed = found; found.Exists() {
+		return true
+	}
+	if err != nil {
+		o.notes = slices.Delete(o.notes, i, i+1)
+		o.add(err)
+		c.backoff.explain(o.owner, lb.Create{}, err)
+	}
+	return false
+}
+
+// unowned deals with a balancer that is nobody's, several, or others'; true if nothing else is to be
+// done.
+func (c *Controller) unowned(ctx context.Context, v view, o *outcome, err error) (ended bool, _ error) {
+	var why lb.Note
+	switch {
+	case err != nil && o.unmarked != nil:
+		c.announceUnexplained(o.unmarked, err.Error())
+		return true, nil
+	case err != nil:
+		note, known := noteOf(fmt.Errorf("looking for the load balancer: %w", err), lb.Spec{})
+		if !known {
+			return false, err
+		}
+		why = note
+	case len(o.gone) > 0 && o.owner.Group != "":
+		if err := c.reallyGone(ctx, o.gone, o.have); err != nil {
+			return false, err
+		}
+		if len(o.gone) < len(o.have.Services()) {
+			return false, nil
+		}
+		if err := c.doubted(ctx); err != nil {
+			return false, err
+		}
+		why = ofOthers(o.have, c.defaults.Cluster)
+		o.have = lb.State{}
+	default:
+		return false, nil
+	}
+	o.notes = []lb.Note{why}
+	var errs []error
+	for _, svc := range o.departing {
+		errs = append(errs, c.tell(ctx, svc, telling{notes: o.notes, status: svc.Status.LoadBalancer, managed: hadManaged(svc)}))
+	}
+	_, err = c.report(ctx, o)
+	return true, errors.Join(append(errs, err)...)
+}
+
+// ofOthers says why a load balancer is left alone of whose Services the cluster has none. Unlike a
+// Service's UID, a group's name is the same in another cluster, and so may the cluster's name be.
+func ofOthers(have lb.State, cluster string) lb.Note {
+	return lb.Note{
+		Grade: lb.Error, Reason: lb.ReasonNotOwned, Field: lb.AnnotationShared,
+		Text: fmt.Sprintf("load balancer %d is shared under this name in a cluster named %q by Services that this cluster does not have, so it is left alone: give each cluster of a project its own --cluster-name, or set another name here; if nobody needs it any more, delete it, or remove its labels underlay.dev/svc-… to share it here", have.ID, cluster),
+	}
+}
+
+// reallyGone asks the API server itself about Services that the load balancer names and the cache
+// does not know: that can be older than what another process has done.
+func (c *Controller) reallyGone(ctx context.Context, uids []string, have lb.State) error {
+	live, err := c.client.Services("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing Services that the load balancer %q may serve: %w", have.Name, err)
+	}
+	for _, svc := range live.Items {
+		if slices.Contains(uids, string(svc.UID)) {
+			return fmt.Errorf("the cache does not know the Service %s, which shares the load balancer %q", klog.KObj(&svc), have.Name)
+		}
+	}
+	return nil
+}
