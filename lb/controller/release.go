@@ -46,7 +46,7 @@ func (c *Controller) end(ctx context.Context, o *outcome) ([]lb.Note, error) {
 	r := c.run(ctx, o.owner, o.have, []lb.Op{lb.Delete{}})
 	c.states.expire(o.owner)
 	if err := errors.Join(r.errs...); err != nil {
-		return c.tellDeparting(ctx, o.departing, fmt.Errorf("removing the load balancer: %w", err))
+		return c.tellDeparting(ctx, o, o.departing, fmt.Errorf("removing the load balancer: %w", err))
 	}
 	c.deleted(ctx, o)
 	return nil, nil
@@ -77,10 +77,13 @@ func (c *Controller) deleted(ctx context.Context, o *outcome) (again bool) {
 const reasonNowShared = "SharingLoadBalancer"
 
 // tellDeparting says at Services what is in the way of their end, if that is for a person to mend.
-func (c *Controller) tellDeparting(ctx context.Context, departing []*corev1.Service, why error) ([]lb.Note, error) {
+func (c *Controller) tellDeparting(ctx context.Context, o *outcome, departing []*corev1.Service, why error) ([]lb.Note, error) {
 	note, known := noteOf(why, lb.Spec{})
 	if !known {
 		return nil, why
+	}
+	if next := c.backoff.next(o.owner); next > 0 {
+		c.recheck(o.owner, next)
 	}
 	var errs []error
 	for _, svc := range departing {
@@ -124,7 +127,7 @@ func (c *Controller) release(ctx context.Context, o *outcome, svc *corev1.Servic
 		err = c.reopen(ctx, svc, opening{})
 	}
 	if err != nil {
-		return c.tellDeparting(ctx, []*corev1.Service{svc}, fmt.Errorf("removing the load balancer: %w", err))
+		return c.tellDeparting(ctx, o, []*corev1.Service{svc}, fmt.Errorf("removing the load balancer: %w", err))
 	}
 	if have.Exists() {
 		c.states.forget(have.ID)
