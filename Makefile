@@ -79,7 +79,7 @@ recorded:
 .PHONY: unit
 unit: ## unit tests alone
 	@$(STEP) "unit tests$(if $(RACE), with the race detector)" env $(TEST) $$(go list ./... | grep -v '/underlay/test/') ./test/schedule
-	@$(if $(RACE),$(STEP) "random schedules and models in full" go test -vet=off -timeout 40m ./ipam/... ./internal/measure/experiment ./test/schedule)
+	@$(if $(RACE),$(STEP) "random schedules and models in full" go test -vet=off -timeout 40m ./ipam/... ./lb/controller ./internal/measure/experiment ./test/schedule)
 
 .PHONY: e2e
 e2e: machines ## the integration tests alone: a real control plane, the simulated cloud

@@ -234,10 +234,10 @@ func (a actor) create(ctx context.Context, owner lb.Owner, op lb.Create) acted {
 	if !refusedTarget(r.errs) {
 		return r
 	}
+	a.backoff.succeeded(owner, op)
 	if err := a.doubted(ctx); err != nil {
 		return acted{errs: []error{err}}
 	}
-	a.backoff.succeeded(owner, op)
 	op.Spec.Targets = nil
 	return a.run(ctx, owner, lb.State{}, []lb.Op{op})
 }

@@ -41,7 +41,8 @@ type cloud struct {
 	sending   func()                // is called before each request is sent
 	hidden    error                 // what a look at certificates gets, if set
 	verdicts  map[int64]map[int]map[lb.Target]lb.Verdict
-	cause     lb.Cause // of all that is unhealthy
+	judge     func(lb.Target) lb.Verdict // gives all verdicts, if set
+	cause     lb.Cause                   // of all that is unhealthy
 	types     map[string]schema.LoadBalancerType
 	locations map[string]schema.Location
 }
@@ -324,6 +325,15 @@ func (c *cloud) judged(s lb.State) lb.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.Verdicts, s.Why = map[int]map[lb.Target]lb.Verdict{}, map[int]map[lb.Target]lb.Cause{}
+	if c.judge != nil {
+		for _, l := range s.Listeners {
+			s.Verdicts[l.Port] = make(map[lb.Target]lb.Verdict)
+			for _, t := range s.Targets {
+				s.Verdicts[l.Port][t] = c.judge(t)
+			}
+		}
+		return s
+	}
 	for port, verdicts := range c.verdicts[s.ID] {
 		s.Verdicts[port], s.Why[port] = make(map[lb.Target]lb.Verdict), make(map[lb.Target]lb.Cause)
 		for t, v := range verdicts {

@@ -332,6 +332,33 @@ func TestALargerTypeIsRefused(t *testing.T) {
 	})
 }
 
+// An attachment that the cloud refuses, at the wanted address and at any, costs some requests in an hour.
+func TestAnAttachmentIsRefused(t *testing.T) {
+	inWorld(t, newCloud(), nodes(2), func(w *world) {
+		w.cloud.setFault(func(op lb.Op) error {
+			if _, ok := op.(lb.AttachNetwork); ok {
+				return &lb.RejectedError{Code: "ip_not_available", Message: "the address is taken"}
+			}
+			return nil
+		})
+		svc := service("web")
+		toPrivate(svc)
+		svc.Annotations[lb.HetznerPrefix+"disable-public-network"] = "true"
+		svc.Annotations[lb.HetznerPrefix+"private-ipv4"] = "10.0.0.77"
+		w.create(svc)
+		time.Sleep(10 * time.Minute)
+		if n := w.after(time.Hour); n > 60 || accepted(w.service("web")) != "False Rejected" {
+			t.Errorf("%d requests in an hour, accepted %s", n, accepted(w.service("web")))
+		}
+		w.cloud.setFault(nil)
+		time.Sleep(time.Hour)
+		w.settle()
+		if s := w.cloud.all()[0]; s.Public || s.PrivateIP.String() != "10.0.0.77" || len(s.Listeners) != 1 || len(s.Targets) != 2 {
+			t.Errorf("not mended:\n%s", w.cloud)
+		}
+	})
+}
+
 // A name that another Service gives up is taken at once.
 func TestANameIsFreed(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {

@@ -181,11 +181,19 @@ func (v view) needs(svc *corev1.Service, have lb.State) bool {
 	return any && shows(svc, have)
 }
 
-// shows reports whether a Service's status has an address of the load balancer.
+// shows reports whether a Service's status has an address of the load balancer, onlyThose whether it has
+// no other: one in the network is soon another load balancer's.
 func shows(svc *corev1.Service, have lb.State) bool {
-	return slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, func(in corev1.LoadBalancerIngress) bool {
-		return in.IP != "" && (in.IP == have.IPv4.String() || in.IP == have.IPv6.String() || in.IP == have.PrivateIP.String())
-	})
+	return slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, func(in corev1.LoadBalancerIngress) bool { return isOf(in, have) })
+}
+
+func onlyThose(svc *corev1.Service, have lb.State) bool {
+	other := func(in corev1.LoadBalancerIngress) bool { return in.IP != "" && !isOf(in, have) }
+	return !slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, other)
+}
+
+func isOf(in corev1.LoadBalancerIngress, have lb.State) bool {
+	return in.IP != "" && (in.IP == have.IPv4.String() || in.IP == have.IPv6.String() || in.IP == have.PrivateIP.String())
 }
 
 // member reads a Service together with what is known of nodes and endpoints. next is after how long

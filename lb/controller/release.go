@@ -102,7 +102,7 @@ func (c *Controller) release(ctx context.Context, o *outcome, svc *corev1.Servic
 	have := o.have
 	// What the Hetzner controller made for a Service that is another implementation's now is theirs.
 	if !have.Exists() && !c.handedOver(svc) {
-		have, err = c.candidate(ctx, lb.Spec{Owner: c.owner(svc)})
+		have, err = c.candidate(ctx, o, lb.Spec{Owner: c.owner(svc)})
 	}
 	if err == nil && !have.Exists() {
 		err = c.absent(ctx, o.owner)
@@ -198,7 +198,7 @@ func (c *Controller) cleanLeftover(ctx context.Context, o *outcome) ([]lb.Note, 
 	if _, told := c.unexplained.Load(svc.UID); told || svc.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		return nil, nil
 	}
-	have, err := c.candidate(ctx, lb.Spec{Owner: c.owner(svc)})
+	have, err := c.candidate(ctx, o, lb.Spec{Owner: c.owner(svc)})
 	switch {
 	case refusal(err):
 		c.announceUnexplained(svc, err.Error())

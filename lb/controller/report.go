@@ -117,7 +117,7 @@ func (c *Controller) statusOf(o *outcome, i int, state lb.State) corev1.LoadBala
 		return now
 	case elsewhere && !(complete && m.Parsed && o.transient == nil):
 		return now // it is served there until this one has all of its ports
-	case !o.have.Exists() && (o.transient != nil || foreign(svc) || slices.ContainsFunc(o.notesOf(i), notOwned)):
+	case !o.have.Exists() && (o.transient != nil || foreign(svc) || slices.ContainsFunc(o.found, func(s lb.State) bool { return onlyThose(svc, s) })):
 		return now // those of a load balancer that is not ours, or that will soon be back
 	case !o.have.Exists() || len(state.Listeners) == 0:
 		return corev1.LoadBalancerStatus{}
@@ -130,5 +130,3 @@ func (c *Controller) statusOf(o *outcome, i int, state lb.State) corev1.LoadBala
 	}
 	return ingressStatus(spec, part.Unopened, state)
 }
-
-func notOwned(n lb.Note) bool { return n.Reason == lb.ReasonNotOwned }

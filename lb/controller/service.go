@@ -98,7 +98,7 @@ func nameTaken(svc *corev1.Service) bool {
 
 // foreign reports whether the addresses of a Service may be those of somebody else's load balancer.
 func foreign(svc *corev1.Service) bool {
-	return nameTaken(svc) || meta.IsStatusConditionTrue(svc.Status.Conditions, conditionForeign)
+	return meta.IsStatusConditionTrue(svc.Status.Conditions, conditionForeign)
 }
 
 // heldByNodes reports whether a Service is of the class whose addresses nodes hold. Its condition is

@@ -36,6 +36,7 @@ type outcome struct {
 	unwanted  bool     // a Service that it was planned for is no more
 	claimed   lb.State // of another controller's, which becomes ours
 	primary   primaryIPs
+	found     []lb.State // by the name, and by another controller's label
 }
 
 // add sorts an error into what a person must mend and what is worth trying again.
@@ -187,13 +188,7 @@ func (c *Controller) pass(ctx context.Context, o *outcome, fresh bool) (again bo
 	if c.ends(o) {
 		p.Ops = []lb.Op{lb.Delete{}}
 	}
-	ops := slices.DeleteFunc(slices.Clone(p.Ops), func(op lb.Op) bool {
-		err := c.backoff.of(o.owner, op)
-		if err != nil {
-			o.hold(err)
-		}
-		return err != nil && lb.Independent(op) && !lb.HoldsUp(op)
-	})
+	ops := c.due(o, p.Ops)
 	switch {
 	case len(ops) == 0:
 		if p.Waits {
@@ -214,6 +209,27 @@ func (c *Controller) pass(ctx context.Context, o *outcome, fresh bool) (again bo
 	}
 	o.acted = true
 	return c.act(ctx, o, ops)
+}
+
+// due are the ops that the cloud may be asked for now. What waits for one that it may not, waits too.
+func (c *Controller) due(o *outcome, ops []lb.Op) (due []lb.Op) {
+	stuck := false
+	for _, op := range ops {
+		if stuck && lb.Waits(op) {
+			continue
+		}
+		err := c.backoff.of(o.owner, op)
+		if err == nil {
+			due = append(due, op)
+			continue
+		}
+		o.hold(err)
+		if !lb.Independent(op) {
+			break
+		}
+		stuck = stuck || lb.HoldsUp(op)
+	}
+	return due
 }
 
 func partNotes(p lb.Plan) (notes []lb.Note) {

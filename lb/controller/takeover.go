@@ -30,7 +30,10 @@ func (c *Controller) claimable(ctx context.Context, v view, o *outcome) error {
 		if !m.Parsed || len(spec.Barred) > 0 {
 			spec.Name = "" // it is only taken if it serves the Service already, by whose label it carries
 		}
-		found, err := c.candidate(ctx, spec)
+		found, err := c.candidate(ctx, o, spec)
+		if refusal(err) { // what there is was found, and it is not the Service's
+			o.seen = c.doubted(ctx) == nil
+		}
 		if err != nil {
 			return err
 		}
@@ -51,8 +54,9 @@ func (o *outcome) take(v view, have lb.State) error {
 }
 
 // candidate finds what may become an owner's: by the peer's label, and by the name if there is one.
-func (c *Controller) candidate(ctx context.Context, spec lb.Spec) (lb.State, error) {
+func (c *Controller) candidate(ctx context.Context, o *outcome, spec lb.Spec) (lb.State, error) {
 	found, err := c.backend.Candidates(ctx, spec.Owner, spec.Name)
+	o.found = found
 	if err != nil {
 		return lb.State{}, fmt.Errorf("looking for the load balancer: %w", err)
 	}
@@ -77,7 +81,7 @@ func (c *Controller) claimsByName(ctx context.Context, o *outcome) bool {
 	if i < 0 || o.owner.Group != "" {
 		return false
 	}
-	found, err := c.candidate(ctx, o.plan.Spec)
+	found, err := c.candidate(ctx, o, o.plan.Spec)
 	if o.claimed = found; found.Exists() {
 		return true
 	}
