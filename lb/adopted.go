@@ -39,7 +39,7 @@ func (s Spec) keepables(have State) []keepable {
 		// that closes the load balancer to the internet is not for somebody's earlier setting to
 		// undo.
 		{"public-interface", annotated.Public || !s.Public || !s.UsePrivateIP, s.Public != have.Public, func(s *Spec) {
-			s.Public, s.IPv4Name, s.IPv6Name = false, "", ""
+			s.Public, s.ReverseDNS = false, ReverseDNS{}
 		}, "off"},
 		{"type", annotated.Type, s.Type != have.Type, func(s *Spec) { s.Type = have.Type }, have.Type},
 	}

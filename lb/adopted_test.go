@@ -19,7 +19,9 @@ func TestTakeoverKeepsHowTargetsAreReached(t *testing.T) {
 		}
 		return targets
 	}
-	private := func(ids ...int64) []lb.Target { return lb.Spec{UsePrivateIP: true}.WithTargets(nodesOf(ids)).Targets }
+	private := func(ids ...int64) []lb.Target {
+		return lb.Spec{Targeting: lb.Targeting{UsePrivateIP: true}}.WithTargets(nodesOf(ids)).Targets
+	}
 	mixed := append(public(1), private(2)...)
 	for _, c := range []struct {
 		name      string

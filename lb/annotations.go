@@ -75,37 +75,37 @@ func generalAnnotations() []Annotation {
 		{
 			Name: AnnotationName, Type: "text", Range: "1 to 128 characters, no space at either end",
 			Default: "a name made of the Service's UID", Effect: "Name of the load balancer, unique in the project.",
-			set: text(func(s *settings) *string { return &s.name }, validName),
+			set: text(func(s *settings) *string { return &s.Name }, validName),
 		},
 		{
 			Name: AnnotationType, Type: "text", Range: "lb11, lb21, lb31, or another type that the cloud offers",
 			Default: "lb11", Effect: "How many ports and nodes fit: 5 and 25, 15 and 75, 30 and 150.",
-			set: text(func(s *settings) *string { return &s.kind }, validIdentifier),
+			set: text(func(s *settings) *string { return &s.Type }, validIdentifier),
 		},
 		{
 			Name: AnnotationLocation, Type: "text", Range: "a location: fsn1, nbg1, hel1, ash, hil, sin",
 			Default: "none", Effect: "Where the load balancer is created. Excludes network-zone; one of the two is needed.",
-			set: text(func(s *settings) *string { return &s.location }, validIdentifier),
+			set: text(func(s *settings) *string { return &s.Location }, validIdentifier),
 		},
 		{
 			Name: AnnotationNetworkZone, Type: "text", Range: "a network zone: eu-central, us-east, us-west, ap-southeast",
 			Default: "none", Effect: "Lets the cloud choose a location in the zone. Excludes location.",
-			set: text(func(s *settings) *string { return &s.zone }, validIdentifier),
+			set: text(func(s *settings) *string { return &s.NetworkZone }, validIdentifier),
 		},
 		{
 			Name: annotationAlgorithm, Type: "choice", Range: "round_robin, least_connections",
 			Default: "round_robin", Effect: "How a healthy node is chosen for a connection.",
-			set: choice(func(s *settings, v string) { s.algorithm = Algorithm(v) }, string(RoundRobin), string(LeastConnections)),
+			set: choice(func(s *settings, v string) { s.Algorithm = Algorithm(v) }, string(RoundRobin), string(LeastConnections)),
 		},
 		{
 			Name: HetznerPrefix + "hostname", Type: "text", Range: "a DNS name",
 			Default: "none", Effect: "Shown in the Service's status instead of addresses.",
-			set: text(func(s *settings) *string { return &s.hostname }, validHostname),
+			set: text(func(s *settings) *string { return &s.Publish.Hostname }, validHostname),
 		},
 		{
 			Name: AnnotationNodeSelector, Type: "text", Range: "a label selector",
 			Default: "all nodes", Effect: "Only nodes with matching labels become targets, on cloud servers and on dedicated ones. Without effect where pods are the targets.",
-			set:  text(func(s *settings) *string { return &s.nodeSelector }, func(string) error { return nil }),
+			set:  text(func(s *settings) *string { return &s.NodeSelector }, func(string) error { return nil }),
 			idle: withPods,
 		},
 		{
@@ -116,13 +116,13 @@ func generalAnnotations() []Annotation {
 		{
 			Name: HetznerPrefix + "ipv4-rdns", Type: "text", Range: "a DNS name",
 			Default: "the cloud's", Effect: "Reverse DNS of the public IPv4 address.",
-			set:  text(func(s *settings) *string { return &s.rdns4 }, validHostname),
+			set:  text(func(s *settings) *string { return &s.IPv4Name }, validHostname),
 			idle: notPublic,
 		},
 		{
 			Name: HetznerPrefix + "ipv6-rdns", Type: "text", Range: "a DNS name",
 			Default: "none", Effect: "Reverse DNS of the public IPv6 address.",
-			set:  text(func(s *settings) *string { return &s.rdns6 }, validHostname),
+			set:  text(func(s *settings) *string { return &s.IPv6Name }, validHostname),
 			idle: notPublic,
 		},
 		{
@@ -134,12 +134,12 @@ func generalAnnotations() []Annotation {
 		{
 			Name: annotationAdopt, Type: "boolean", Range: "true, false",
 			Default: "false", Effect: "Takes over the load balancer with this name, if it carries no owner's label and the project's side agrees: by labels in the cloud, or by loadBalancers.adoptable in the configuration. It is deleted with the Service from then on. Its health checks stay until health-check says otherwise.",
-			set: boolean(func(s *settings) *bool { return &s.adopt }),
+			set: boolean(func(s *settings) *bool { return &s.Takeover.Adopt }),
 		},
 		{
 			Name: AnnotationShared, Type: "text", Range: "a DNS label, such as edge",
 			Default: "none", Effect: "Shares one load balancer with all Services of the namespace that set the same, or of the namespaces that loadBalancers.shared in the configuration lists with the name. A port is the oldest Service's that asks for it; what a load balancer has once is decided by the oldest that sets it; targets are the nodes that all admit. Excludes adopt.",
-			set: text(func(s *settings) *string { return &s.shared }, validDNSLabel),
+			set: text(func(s *settings) *string { return &s.Shared }, validDNSLabel),
 		},
 		{
 			Name: annotationElsewhere, Type: "boolean", Range: "true, false",
@@ -150,7 +150,7 @@ func generalAnnotations() []Annotation {
 }
 
 func withPods(s settings) string {
-	if s.podTargets {
+	if s.PodTargets {
 		return "pods are the targets, wherever they run: remove the annotation, or set " + AnnotationTargets + " to nodes"
 	}
 	return ""
@@ -168,7 +168,7 @@ func networkAnnotations() []Annotation {
 		{
 			Name: annotationPrivateIP, Type: "boolean", Range: "true, false",
 			Default: "false", Effect: "Reaches nodes at their address in the configured network: dedicated servers at the InternalIP of their Node in the network's vSwitch subnet, and without this at the Node's public address. A load balancer that was taken over goes on to reach them as it did until this is set.",
-			set: boolean(func(s *settings) *bool { return &s.usePrivateIP }),
+			set: boolean(func(s *settings) *bool { return &s.UsePrivateIP }),
 		},
 		{
 			Name: HetznerPrefix + "disable-private-ingress", Type: "boolean", Range: "true, false",
@@ -183,7 +183,7 @@ func networkAnnotations() []Annotation {
 		{
 			Name: annotationIPv6Off, Type: "boolean", Range: "true, false",
 			Default: "false", Effect: "Keeps the load balancer's IPv6 address out of the Service's status. With false, it is shown also for a Service whose ipFamilies are IPv4 alone.",
-			set: boolean(func(s *settings) *bool { return &s.ipv6Off }),
+			set: boolean(func(s *settings) *bool { return &s.Takeover.NoIPv6 }),
 		},
 		{
 			Name: annotationPrivateIPv4, Type: "address", Range: "an IPv4 address of the network that nobody has",
@@ -199,7 +199,7 @@ func networkAnnotations() []Annotation {
 }
 
 func noNetwork(s settings) string {
-	if !s.attached {
+	if s.Network == 0 {
 		return "no network is configured: remove the annotation, or configure the network"
 	}
 	return ""

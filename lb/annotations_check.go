@@ -1,6 +1,9 @@
 package lb
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 func checkAnnotations() []Annotation {
 	return []Annotation{
@@ -13,47 +16,47 @@ func checkAnnotations() []Annotation {
 		{
 			Name: annotationCheckProtocol, Type: "choice", Range: "tcp, http, https",
 			Default: "by traffic policy", Effect: "Checks with this protocol, on the node port unless health-check-port is set. https is http over TLS.",
-			set: choice(func(s *settings, v string) { s.checkProtocol = v }, ProtocolTCP, ProtocolHTTP, ProtocolHTTPS),
+			set: choice(func(s *settings, v string) { s.listener.Check.Protocol = v }, ProtocolTCP, ProtocolHTTP, ProtocolHTTPS),
 		},
 		{
 			Name: annotationCheckPort, Type: "integer", Range: "1 to 65535",
 			Default: "by traffic policy", Effect: "Checks on this port, with the protocol of health-check-protocol, else HTTP for a Service with http or https, else TCP.",
-			set: integer(func(s *settings) *int { return &s.checkPort }, 1, 65535),
+			set: integer(func(s *settings) *int { return &s.listener.Check.Port }, 1, 65535),
 		},
 		{
 			Name: annotationCheckInterval, Type: "duration", Range: "3s to 60s, whole seconds",
 			Default: "10s", Effect: "Time between two checks.",
-			set: duration(func(s *settings) *time.Duration { return &s.interval }, minInterval, maxInterval),
+			set: duration(func(s *settings) *time.Duration { return &s.listener.Check.Interval }, minInterval, maxInterval),
 		},
 		{
 			Name: annotationCheckTimeout, Type: "duration", Range: "1s to 60s, whole seconds",
 			Default: "15s", Effect: "Time after which a check has failed.",
-			set: duration(func(s *settings) *time.Duration { return &s.timeout }, minTimeout, maxTimeout),
+			set: duration(func(s *settings) *time.Duration { return &s.listener.Check.Timeout }, minTimeout, maxTimeout),
 		},
 		{
 			Name: annotationCheckRetries, Type: "integer", Range: "1 to 5",
 			Default: "3", Effect: "Failed checks before a node is unhealthy, and good ones before it is healthy again.",
-			set: integer(func(s *settings) *int { return &s.retries }, minRetries, maxRetries),
+			set: integer(func(s *settings) *int { return &s.listener.Check.Retries }, minRetries, maxRetries),
 		},
 		{
 			Name: annotationCheckPath, Type: "text", Range: "a path, 1 to 256 characters",
 			Default: "/", Effect: "Path that an HTTP check asks for.",
-			set: text(func(s *settings) *string { return &s.checkPath }, validPath), idle: noHTTPCheck,
+			set: text(func(s *settings) *string { return &s.listener.Check.Path }, validPath), idle: noHTTPCheck,
 		},
 		{
 			Name: annotationCheckDomain, Type: "text", Range: "a host name, at most 128 characters",
 			Default: "none", Effect: "Host header of an HTTP check.",
-			set: text(func(s *settings) *string { return &s.checkDomain }, validCheckDomain), idle: noHTTPCheck,
+			set: text(func(s *settings) *string { return &s.listener.Check.Domain }, validCheckDomain), idle: noHTTPCheck,
 		},
 		{
 			Name: annotationCheckTLS, Type: "boolean", Range: "true, false",
 			Default: "false", Effect: "An HTTP check uses TLS.",
-			set: boolean(func(s *settings) *bool { return &s.checkTLS }), idle: noHTTPCheck,
+			set: boolean(func(s *settings) *bool { return &s.listener.Check.TLS }), idle: noHTTPCheck,
 		},
 		{
 			Name: annotationCheckCodes, Type: "list", Range: "1 to 20 status codes between commas; ? and * are wildcards",
 			Default: DefaultStatusCodes, Effect: "Answers that an HTTP check takes as healthy.",
-			set: list(func(s *settings) *[]string { return &s.checkCodes }, 20, validStatusCode), idle: noHTTPCheck,
+			set: list(func(s *settings, items []string) { s.listener.Check.StatusCodes = strings.Join(items, ",") }, 20, validStatusCode), idle: noHTTPCheck,
 		},
 	}
 }

@@ -13,37 +13,37 @@ func protocolAnnotations() []Annotation {
 		{
 			Name: annotationProtocol, Type: "choice", Range: "tcp, http, https",
 			Default: "tcp", Effect: "Protocol of all ports. https ends TLS at the load balancer and needs a certificate; the nodes are reached with http.",
-			set: choice(func(s *settings, v string) { s.protocol = v }, ProtocolTCP, ProtocolHTTP, ProtocolHTTPS),
+			set: choice(func(s *settings, v string) { s.listener.Protocol = v }, ProtocolTCP, ProtocolHTTP, ProtocolHTTPS),
 		},
 		{
 			Name: annotationProxyProtocol, Type: "boolean", Range: "true, false",
 			Default: "false", Effect: "Sends the PROXY protocol's header to the nodes, so that pods learn the client's address.",
-			set: boolean(func(s *settings) *bool { return &s.proxy }),
+			set: boolean(func(s *settings) *bool { return &s.listener.ProxyProtocol }),
 		},
 		{
 			Name: annotationSticky, Type: "boolean", Range: "true, false",
 			Default: "false", Effect: "Keeps a client on one node by a cookie.",
-			set: boolean(func(s *settings) *bool { return &s.http.Sticky }), idle: noHTTP,
+			set: boolean(func(s *settings) *bool { return &s.listener.HTTP.Sticky }), idle: noHTTP,
 		},
 		{
 			Name: annotationCookieName, Type: "text", Range: "a cookie's name, 1 to 100 characters",
 			Default: defaultCookie, Effect: "Name of the cookie of sticky sessions.",
-			set: text(func(s *settings) *string { return &s.http.CookieName }, validCookie), idle: noHTTP,
+			set: text(func(s *settings) *string { return &s.listener.HTTP.CookieName }, validCookie), idle: noHTTP,
 		},
 		{
 			Name: annotationCookieLifetime, Type: "duration", Range: "30s to 24h, whole seconds",
 			Default: defaultCookieLifetime.String(), Effect: "Lifetime of the cookie of sticky sessions.",
-			set: duration(func(s *settings) *time.Duration { return &s.http.CookieLifetime }, minCookieLifetime, maxCookieLifetime), idle: noHTTP,
+			set: duration(func(s *settings) *time.Duration { return &s.listener.HTTP.CookieLifetime }, minCookieLifetime, maxCookieLifetime), idle: noHTTP,
 		},
 		{
 			Name: annotationIdleTimeout, Type: "duration", Range: "30s to 5m, whole seconds",
 			Default: defaultIdleTimeout.String(), Effect: "Time after which an idle connection is closed, to clients and to nodes.",
-			set: duration(func(s *settings) *time.Duration { return &s.http.IdleTimeout }, minIdleTimeout, maxIdleTimeout), idle: noHTTP,
+			set: duration(func(s *settings) *time.Duration { return &s.listener.HTTP.IdleTimeout }, minIdleTimeout, maxIdleTimeout), idle: noHTTP,
 		},
 		{
 			Name: annotationRedirect, Type: "boolean", Range: "true, false",
 			Default: "false", Effect: "Answers HTTP on port 80 with a redirect to the one port with https. The Service has no port 80 of its own then.",
-			set: boolean(func(s *settings) *bool { return &s.http.Redirect }), idle: noHTTPS,
+			set: boolean(func(s *settings) *bool { return &s.listener.HTTP.Redirect }), idle: noHTTPS,
 		},
 	}
 }
@@ -58,22 +58,22 @@ func certificateAnnotations() []Annotation {
 		{
 			Name: annotationCertificates, Type: "list", Range: "IDs or names of certificates between commas; what is a number is an ID",
 			Default: "none", Effect: "Certificates of https. They are never changed or removed.",
-			set: list(func(s *settings) *[]string { return &s.certificates }, 50, validName), idle: noUploaded,
+			set: list(func(s *settings, items []string) { s.Certificates = items }, 50, validName), idle: noUploaded,
 		},
 		{
 			Name: annotationManagedName, Type: "text", Range: "1 to 128 characters, no space at either end",
 			Default: managedPrefix + "<UID of the Service>", Effect: "Name of the managed certificate when it is created. While a certificate for other domains has the name, a suffix is added.",
-			set: text(func(s *settings) *string { return &s.managedName }, validName), idle: noManaged,
+			set: text(func(s *settings) *string { return &s.managedCert.Name }, validName), idle: noManaged,
 		},
 		{
 			Name: annotationDomains, Type: "list", Range: "1 to 100 domain names between commas, *. in front stands for any subdomain",
 			Default: "none", Effect: "Domains of the managed certificate, in a zone of Hetzner DNS. Other domains get a new certificate; the old one is removed when the new one is in use.",
-			set: list(func(s *settings) *[]string { return &s.domains }, 100, validDomain), idle: noManaged,
+			set: list(func(s *settings, items []string) { s.managedCert.Domains = items }, 100, validDomain), idle: noManaged,
 		},
 		{
 			Name: HetznerPrefix + "http-managed-certificate-acme-staging", Type: "boolean", Range: "true, false",
 			Default: "false", Effect: "Obtains the managed certificate from the certificate authority's test environment, which browsers do not trust.",
-			set: boolean(func(s *settings) *bool { return &s.staging }), idle: noManaged,
+			set: boolean(func(s *settings) *bool { return &s.managedCert.Staging }), idle: noManaged,
 		},
 	}
 }
@@ -95,14 +95,14 @@ func remedied(why, remedy string) string {
 }
 
 func withoutHTTP(s settings) string {
-	if s.protocol == ProtocolTCP {
+	if s.listener.Protocol == ProtocolTCP {
 		return "only http and https have it"
 	}
 	return ""
 }
 
 func withoutHTTPS(s settings) string {
-	if s.protocol != ProtocolHTTPS {
+	if s.listener.Protocol != ProtocolHTTPS {
 		return "only https has it"
 	}
 	return ""

@@ -63,7 +63,7 @@ func created(want lb.Spec) (lb.State, error) {
 	s := lb.State{
 		ID: 1, Name: want.Name, Labels: want.Labels(), Type: want.Type,
 		Location: cmp.Or(want.Location, "fsn1"), NetworkZone: "eu-central", Algorithm: want.Algorithm, Public: true,
-		IPv4: netip.MustParseAddr("203.0.113.1"), IPv6: netip.MustParseAddr("2001:db8::1"), IPv4Name: defaultName(netip.MustParseAddr("203.0.113.1")),
+		IPv4: netip.MustParseAddr("203.0.113.1"), IPv6: netip.MustParseAddr("2001:db8::1"), ReverseDNS: lb.ReverseDNS{IPv4Name: defaultName(netip.MustParseAddr("203.0.113.1"))},
 	}
 	var ops []lb.Op
 	if want.Network != 0 {

@@ -24,18 +24,34 @@ func LimitsOf(typ string) (Limits, bool) {
 	return Limits{}, false
 }
 
-// Fit trims the targets to what the type holds. Preferred nodes come first, then those that are
-// targets already, so that a cluster too large for its type does not shuffle its targets with every
-// change.
+// Fit trims the targets to what the type holds. Preferred nodes come first, and one pod of each node,
+// then those that are targets already, so that a cluster too large for its type does not shuffle its
+// targets with every change.
 func (s Spec) Fit(have State, preferred []Node) (Spec, []Note) {
-	if s.PodTargets {
-		return s.fitPods(have)
-	}
 	limits, known := LimitsOf(s.Type)
 	room := max(limits.Targets-have.OtherTargets, 0)
 	if !known || len(s.Targets) <= room {
 		return s, nil
 	}
+	note := Note{
+		Grade: Error, Reason: ReasonTargetsTruncated, Field: AnnotationType, Value: s.Type,
+		Figures: fmt.Sprintf("%d of %d nodes", room, len(s.Targets)),
+		Text: fmt.Sprintf("only %d nodes are targets, the type holds no more: choose a larger type, or fewer nodes with %s",
+			room, AnnotationNodeSelector),
+	}
+	sorted := s.nodesByRank(have, preferred)
+	if s.PodTargets {
+		note.Figures = fmt.Sprintf("%d of %d pods", room, len(s.Targets))
+		note.Text = fmt.Sprintf("only %d pods are targets, the type holds no more: choose a larger type, or set %s to nodes",
+			room, AnnotationTargets)
+		sorted = s.podsByRank(have)
+	}
+	s.Targets = slices.SortedFunc(slices.Values(sorted[:room]), Target.Compare)
+	return s, []Note{note}
+}
+
+// nodesByRank are the targets in the order in which they are kept.
+func (s Spec) nodesByRank(have State, preferred []Node) []Target {
 	rank := make(map[Target]int, len(s.Targets)) // the lower, the sooner it goes
 	now, _ := s.match(have.Targets)
 	for t := range now {
@@ -44,18 +60,9 @@ func (s Spec) Fit(have State, preferred []Node) (Spec, []Note) {
 	for t := range targetsOf(preferred) {
 		rank[t] += 2
 	}
-	nodes := len(s.Targets)
-	s.Targets = slices.Clone(s.Targets)
-	slices.SortStableFunc(s.Targets, func(a, b Target) int {
+	return slices.SortedFunc(slices.Values(s.Targets), func(a, b Target) int {
 		return cmp.Or(cmp.Compare(rank[b], rank[a]), a.Compare(b))
 	})
-	s.Targets = s.Targets[:room]
-	slices.SortFunc(s.Targets, Target.Compare)
-	return s, []Note{{
-		Grade: Error, Reason: ReasonTargetsTruncated, Field: AnnotationType, Value: s.Type,
-		Figures: fmt.Sprintf("%d of %d nodes", room, nodes),
-		Text:    fmt.Sprintf("only %d nodes are targets, the type holds no more: choose a larger type, or fewer nodes with %s", room, AnnotationNodeSelector),
-	}}
 }
 
 // Hindrances are the reasons for which no load balancer may be created. One that there is needs no

@@ -3,7 +3,6 @@ package lb
 import (
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // kube-proxy's health port answers /healthz with 503 while the node drains or its rules are stale.
@@ -16,23 +15,18 @@ const (
 // explicit reports whether annotations say what to check; then the traffic policy has no say. With
 // http and https, saying what to ask for says that it is asked for.
 func (s settings) explicit() bool {
-	asks := s.checkPath != "" || len(s.checkCodes) > 0 || s.checkDomain != "" || s.checkTLS
-	return s.checkProtocol != "" || s.checkPort != 0 || s.protocol != ProtocolTCP && asks
-}
-
-// forgetCheck takes back what annotations say of what to check.
-func (s *settings) forgetCheck() {
-	s.checkProtocol, s.checkPort = "", 0
-	s.checkPath, s.checkCodes, s.checkDomain, s.checkTLS = "", nil, "", false
+	c := s.listener.Check
+	asks := c.Path != "" || c.StatusCodes != "" || c.Domain != "" || c.TLS
+	return c.Protocol != "" || c.Port != 0 || s.listener.Protocol != ProtocolTCP && asks
 }
 
 // explicitProtocol is the protocol of a check by annotations.
 func (s settings) explicitProtocol() string {
-	switch {
-	case s.checkProtocol == "" && s.protocol != ProtocolTCP, s.checkProtocol == ProtocolHTTPS:
+	protocol := s.listener.Check.Protocol
+	if protocol == "" && s.listener.Protocol != ProtocolTCP || protocol == ProtocolHTTPS {
 		return ProtocolHTTP
 	}
-	return or(s.checkProtocol, ProtocolTCP)
+	return or(protocol, ProtocolTCP)
 }
 
 // checks answers combinations of health check settings that cannot mean anything. What a port says
@@ -66,28 +60,39 @@ func (p *parser) checks() {
 // they serve; of nodes policy Local asks each whether it has endpoints of this Service, and policy
 // Cluster whether the node's proxy works at all.
 func (p *parser) check(s settings, port Port) HealthCheck {
-	check := HealthCheck{Interval: s.interval, Timeout: s.timeout, Retries: s.retries}
+	asked := s.listener.Check
+	check := asked.pace()
 	switch {
 	case s.explicit():
-		check.Protocol = s.explicitProtocol()
-		check.Port = or(s.checkPort, p.destination(port))
-		check.Path = or(s.checkPath, "/")
-		check.StatusCodes = strings.Join(s.checkCodes, ",")
-		check.Domain, check.TLS = s.checkDomain, s.checkTLS || s.checkProtocol == ProtocolHTTPS
-	case s.podTargets:
+		check = asked
+		check.Protocol, check.TLS = s.explicitProtocol(), asked.TLS || asked.Protocol == ProtocolHTTPS
+		check.Port, check.Path = or(asked.Port, p.destination(port)), or(asked.Path, "/")
+	case s.PodTargets:
 		check.Protocol, check.Port = ProtocolTCP, p.destination(port)
 	case p.svc.Local && !s.connects():
 		check.Protocol, check.Port, check.Path = ProtocolHTTP, p.svc.HealthCheckNodePort, healthPath
-	case s.checkMode == CheckNodePort, s.proxy && !s.checkModeSet:
+	case s.checkMode == CheckNodePort, s.listener.ProxyProtocol && !s.checkModeSet:
 		check.Protocol, check.Port = ProtocolTCP, port.NodePort
 	default:
 		check.Protocol, check.Port, check.Path = ProtocolHTTP, kubeProxyHealthPort, healthPath
 	}
 	if check.Protocol == ProtocolTCP {
-		return HealthCheck{Protocol: ProtocolTCP, Port: check.Port, Interval: check.Interval, Timeout: check.Timeout, Retries: check.Retries}
+		return check.connecting(check.Port)
 	}
 	check.StatusCodes = or(check.StatusCodes, DefaultStatusCodes)
 	return check
+}
+
+// pace is the check with its figures and nothing that determines what is checked.
+func (h HealthCheck) pace() HealthCheck {
+	return HealthCheck{Interval: h.Interval, Timeout: h.Timeout, Retries: h.Retries}
+}
+
+// connecting is a check of the same pace that connects to a port.
+func (h HealthCheck) connecting(port int) HealthCheck {
+	h = h.pace()
+	h.Protocol, h.Port = ProtocolTCP, port
+	return h
 }
 
 // LabelCheck marks a load balancer whose health checks are not to follow the traffic policy: it was
@@ -106,7 +111,7 @@ func (s Spec) KeepChecks(have map[int]Listener) Spec {
 		want := &s.Listeners[i]
 		old, ok := have[want.Port]
 		if !ok {
-			want.Check = want.NodePortCheck()
+			want.Check = want.Check.connecting(want.DestinationPort)
 			continue
 		}
 		check := old.Check
@@ -127,14 +132,6 @@ func (s Spec) KeepChecks(have map[int]Listener) Spec {
 	return s
 }
 
-// NodePortCheck connects to the listener's node port, at the pace of the check that it has.
-func (l Listener) NodePortCheck() HealthCheck {
-	return HealthCheck{
-		Protocol: ProtocolTCP, Port: l.DestinationPort,
-		Interval: l.Check.Interval, Timeout: l.Check.Timeout, Retries: l.Check.Retries,
-	}
-}
-
 // ByPort are the listeners by their ports.
 func ByPort(listeners []Listener) map[int]Listener {
 	byPort := make(map[int]Listener, len(listeners))
@@ -153,7 +150,7 @@ func ByPort(listeners []Listener) map[int]Listener {
 
 // connects reports whether nodes are judged by connecting to the node port under policy Local.
 func (s settings) connects() bool {
-	return s.proxy && s.checkModeSet && s.checkMode == CheckNodePort
+	return s.listener.ProxyProtocol && s.checkModeSet && s.checkMode == CheckNodePort
 }
 
 // unanswered notes the listener with the PROXY protocol whose check asks kube-proxy and finds no

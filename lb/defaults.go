@@ -47,10 +47,7 @@ type Defaults struct {
 	UsesProxyProtocol     bool
 	DisableIPv6           bool
 
-	HealthCheck         CheckMode     // built in: kube-proxy
-	HealthCheckInterval time.Duration // built in: 10 s
-	HealthCheckTimeout  time.Duration // built in: 15 s
-	HealthCheckRetries  int           // built in: 3
+	CheckDefaults
 
 	// Classless makes Services without loadBalancerClass ours.
 	Classless bool
@@ -61,14 +58,26 @@ type Defaults struct {
 	// addresses.
 	PodTargetSources []netip.Prefix
 
-	// Adoptable are load balancers of others that Services may take over without a label in the
-	// cloud.
+	Grants
+}
+
+// CheckDefaults are how targets are judged.
+type CheckDefaults struct {
+	HealthCheck         CheckMode     // built in: kube-proxy
+	HealthCheckInterval time.Duration // built in: 10 s
+	HealthCheckTimeout  time.Duration // built in: 15 s
+	HealthCheckRetries  int           // built in: 3
+}
+
+// Grants are the project's resources that the configuration lets Services use.
+type Grants struct {
+	// Adoptable are load balancers of others that may be taken over without a label in the cloud.
 	Adoptable []Adoptable
-	// PrimaryIPs are those that Services may have without a label in the cloud.
+	// PrimaryIPs are those that may be used without a label in the cloud.
 	PrimaryIPs []GivenAddress
 	// Shared are load balancers that Services of several namespaces may share.
 	Shared []SharedName
-	// Certificates says which certificates Services may name. Built in: any.
+	// Certificates determines which certificates Services may name. Built in: any.
 	Certificates CertificateUse
 }
 

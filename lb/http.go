@@ -71,23 +71,26 @@ func (p *parser) redirects() {
 	}
 }
 
-func (s settings) redirects() bool { return s.protocol == ProtocolHTTPS && s.http.Redirect }
+func (s settings) redirects() bool {
+	return s.listener.Protocol == ProtocolHTTPS && s.listener.HTTP.Redirect
+}
 
 // takesDefaultCertificate reports whether a port needs a certificate and names none of its own.
 func (s settings) takesDefaultCertificate() bool {
-	return s.protocol == ProtocolHTTPS && !s.ownCertificates
+	return s.listener.Protocol == ProtocolHTTPS && !s.ownCertificates
 }
 
 // listenerHTTP is the HTTP part of a listener, but for the certificates, whose IDs are to be found
 // out.
 func (s settings) listenerHTTP() HTTP {
-	switch s.protocol {
+	http := s.listener.HTTP
+	switch s.listener.Protocol {
 	case ProtocolTCP:
 		return HTTP{}
 	case ProtocolHTTP:
-		s.http.Redirect = false
+		http.Redirect = false
 	}
-	return s.http
+	return http
 }
 
 // withCertificates puts certificates into all listeners that need some and name none of their own.

@@ -138,7 +138,7 @@ func (s Spec) stay(have State) (Spec, []Note) {
 			Grade: Error, Reason: ReasonImmutable,
 			Text: fmt.Sprintf("the load balancer stays in network %d and does not join network %d, because leaving would drop targets that this cluster did not add: remove those", have.Network, s.Network),
 		}
-		s.Network, s.PrivateIP, s.PrivateRange, s.Subnet = have.Network, netip.Addr{}, netip.Prefix{}, netip.Prefix{}
+		s.Network, s.Attachment = have.Network, Attachment{}
 		return s, []Note{note}
 	}
 	field, value := annotationPrivateIPv4, s.PrivateIP.String()

@@ -54,7 +54,7 @@ func TestClaim(t *testing.T) {
 		{name: "another Service's, to be adopted", found: []lb.State{{ID: 6, Name: "web", Labels: others.Labels()}}, adopt: true, err: lb.ErrNotOwned},
 		{name: "another cluster's, to be adopted", found: []lb.State{{ID: 7, Name: "web", Labels: map[string]string{lb.LabelCluster: "other"}}}, adopt: true, err: lb.ErrNotOwned},
 	} {
-		got, err := lb.Claim(lb.Spec{Owner: ours, Namespace: "shop", Service: "web", Name: "web", Takeover: lb.Takeover{Adopt: c.adopt}}, c.found)
+		got, err := lb.Claim(lb.Spec{Owner: ours, Subject: lb.Subject{Namespace: "shop", Service: "web"}, Name: "web", Takeover: lb.Takeover{Adopt: c.adopt}}, c.found)
 		if got.ID != c.id || !errors.Is(err, c.err) {
 			t.Errorf("%s: got load balancer %d and %v, want %d and %v", c.name, got.ID, err, c.id, c.err)
 		}

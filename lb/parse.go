@@ -19,16 +19,8 @@ import (
 // understood and cannot be had stands in the Spec, because it matters less to a load balancer that
 // there is: [Spec.Hindrances].
 func Parse(svc Service, d Defaults) (Spec, []Note, error) {
-	d = d.resolved()
-	p := &parser{svc: svc, defaults: d}
-	p.set = settings{
-		kind: d.Type, algorithm: d.Algorithm,
-		usePrivateIP: d.UsePrivateIP, privateOff: d.DisablePrivateIngress, publicOff: d.DisablePublicNetwork,
-		proxy: d.UsesProxyProtocol, ipv6Off: d.DisableIPv6,
-		protocol: ProtocolTCP, http: HTTP{CookieName: defaultCookie, CookieLifetime: defaultCookieLifetime, IdleTimeout: defaultIdleTimeout},
-		attached: d.Network != 0, podTargets: svc.PodTargets, local: svc.Local && !svc.PodTargets,
-		checkMode: d.HealthCheck, interval: d.HealthCheckInterval, timeout: d.HealthCheckTimeout, retries: d.HealthCheckRetries,
-	}
+	p := &parser{svc: svc, defaults: d.resolved()}
+	p.set = p.defaults.settings(svc)
 	p.annotations()
 	p.sharing()
 	p.pods()
@@ -42,6 +34,32 @@ func Parse(svc Service, d Defaults) (Spec, []Note, error) {
 		return Spec{}, p.notes, &RefusedError{Notes: slices.Concat(p.refused, p.barred, p.placeless)}
 	}
 	return p.spec(), p.notes, nil
+}
+
+// settings are those of a Service without annotations.
+func (d Defaults) settings(svc Service) settings {
+	s := settings{
+		publicOff: d.DisablePublicNetwork, privateOff: d.DisablePrivateIngress,
+		local: svc.Local && !svc.PodTargets, checkMode: d.HealthCheck,
+		listener: Listener{
+			Protocol: ProtocolTCP, ProxyProtocol: d.UsesProxyProtocol,
+			HTTP: HTTP{
+				CookieName: defaultCookie, CookieLifetime: defaultCookieLifetime,
+				IdleTimeout: defaultIdleTimeout,
+			},
+			Check: HealthCheck{
+				Interval: d.HealthCheckInterval, Timeout: d.HealthCheckTimeout, Retries: d.HealthCheckRetries,
+			},
+		},
+	}
+	s.Owner = Owner{Cluster: d.Cluster, UID: svc.UID}
+	s.Namespace, s.Service, s.HealthCheckNodePort = svc.Namespace, svc.Name, svc.HealthCheckNodePort
+	s.Name, s.Type, s.Algorithm = defaultName(svc.UID), d.Type, d.Algorithm
+	s.Network, s.Subnet = d.Network, d.PrivateSubnet
+	s.UsePrivateIP, s.PodTargets = d.UsePrivateIP, svc.PodTargets
+	s.Takeover.NoIPv6 = d.DisableIPv6
+	s.LabelledCertificates = d.Certificates == CertificatesLabelled
+	return s
 }
 
 type parser struct {
@@ -153,11 +171,11 @@ func (p *parser) unknown(name string, table []Annotation) {
 // place decides between location and network zone; an annotation beats both defaults.
 func (p *parser) place() {
 	switch {
-	case p.set.location != "" && p.set.zone != "":
-		p.misplace(p.set.location, "a load balancer has a location or a network zone: remove this or "+AnnotationNetworkZone)
-	case p.set.location == "" && p.set.zone == "":
-		p.set.location, p.set.zone = p.defaults.Location, p.defaults.NetworkZone
-		if p.set.location == "" && p.set.zone == "" && p.set.primaryIPv4 == "" && p.set.primaryIPv6 == "" {
+	case p.set.Location != "" && p.set.NetworkZone != "":
+		p.misplace(p.set.Location, "a load balancer has a location or a network zone: remove this or "+AnnotationNetworkZone)
+	case p.set.Location == "" && p.set.NetworkZone == "":
+		p.set.Location, p.set.NetworkZone = p.defaults.Location, p.defaults.NetworkZone
+		if p.set.Location == "" && p.set.NetworkZone == "" && p.set.PrimaryIPv4.Named == "" && p.set.PrimaryIPv6.Named == "" {
 			p.misplace("", "a load balancer needs a location or a network zone: set this, "+AnnotationNetworkZone+", or a default in the configuration")
 		}
 	}
@@ -165,19 +183,19 @@ func (p *parser) place() {
 
 func (p *parser) network() {
 	attached := p.defaults.Network != 0
-	if ip, in := p.set.privateIP, p.set.privateRange; ip.IsValid() && in.IsValid() && !in.Contains(ip) {
+	if ip, in := p.set.PrivateIP, p.set.PrivateRange; ip.IsValid() && in.IsValid() && !in.Contains(ip) {
 		p.refuse(ReasonInvalid, annotationPrivateIPv4, ip.String(), fmt.Sprintf("the address must lie in %s, the range of the subnet: set another, or another %s", in, annotationPrivateRange))
 	}
-	if p.set.usePrivateIP && !attached {
+	if p.set.UsePrivateIP && !attached {
 		p.refuse(ReasonInvalid, annotationPrivateIP, "true", "no network is configured: set false, or configure the network")
 	}
 	if p.set.publicOff && !attached {
 		p.refuse(ReasonInvalid, annotationPublicOff, "true", "no network is configured, so nothing could reach the load balancer: set false, or configure the network")
 	}
-	if p.set.publicOff && attached && !p.set.usePrivateIP {
+	if p.set.publicOff && attached && !p.set.UsePrivateIP {
 		p.refuse(ReasonInvalid, annotationPublicOff, "true", "without its public interface the load balancer reaches nodes only in the network: set "+annotationPrivateIP+" to true as well")
 	}
-	if p.set.publicOff && p.set.privateOff && p.set.hostname == "" {
+	if p.set.publicOff && p.set.privateOff && p.set.Publish.Hostname == "" {
 		p.note(Warning, ReasonNoEffect, annotationPublicOff, "true",
 			"with disable-private-ingress there is no address to show, so the Service stays pending: set "+HetznerPrefix+"hostname, or remove one of them")
 	}
@@ -248,68 +266,53 @@ func (p *parser) ports() {
 }
 
 func (p *parser) spec() Spec {
-	s := p.set
-	each := p.atPorts()
-	spec := Spec{
-		Owner:     Owner{Cluster: p.defaults.Cluster, UID: p.svc.UID},
-		Namespace: p.svc.Namespace, Service: p.svc.Name, Shared: s.shared,
-		Name: or(s.name, defaultName(p.svc.UID)),
-		Type: s.kind, Location: s.location, NetworkZone: s.zone,
-		Algorithm: s.algorithm, Public: !s.publicOff,
-		IPv4Name: s.rdns4, IPv6Name: s.rdns6,
-		PrimaryIPv4: PrimaryIPRef{Named: s.primaryIPv4}, PrimaryIPv6: PrimaryIPRef{Named: s.primaryIPv6},
-		PrivateIP: s.privateIP, PrivateRange: s.privateRange, Subnet: p.defaults.PrivateSubnet,
-		Takeover: Takeover{Adopt: s.adopt, OptedIn: s.podTargets || !slices.ContainsFunc(each, settings.leavesCheck), Annotated: p.annotated(), NoIPv6: s.ipv6Off},
-		Network:  p.defaults.Network, UsePrivateIP: s.usePrivateIP, PodTargets: s.podTargets,
-		NodeSelector: s.nodeSelector,
-		Publish: Publish{
-			Hostname: s.hostname, IPv6: !s.ipv6Off && (!p.svc.IPv4Only || p.has(annotationIPv6Off)), IPv6First: p.svc.IPv6First,
-			Private: p.defaults.Network != 0 && !s.privateOff, Proxy: slices.ContainsFunc(each, settings.behindProxy),
-		},
-		HealthCheckNodePort: p.svc.HealthCheckNodePort,
-		Served:              p.served, Unserved: p.unserved, Barred: p.barred, Placeless: p.placeless,
-
-		LabelledCertificates: p.defaults.Certificates == CertificatesLabelled,
-	}
-	listed := Adoptable{Name: spec.Name, Namespace: spec.Namespace, Service: spec.Service}
-	spec.Takeover.Listed = slices.Contains(p.defaults.Adoptable, listed)
-	for _, one := range p.defaults.PrimaryIPs {
-		if one.Namespace == spec.Namespace && one.Service == spec.Service {
-			spec.GivenAddresses = append(spec.GivenAddresses, one.Name)
+	s, spec, each := p.set, p.set.Spec, p.atPorts()
+	spec.Public = !s.publicOff
+	spec.Served, spec.Unserved, spec.Barred, spec.Placeless = p.served, p.unserved, p.barred, p.placeless
+	spec.Takeover.OptedIn = s.PodTargets || !slices.ContainsFunc(each, settings.leavesCheck)
+	spec.Takeover.Annotated = p.annotated()
+	spec.Takeover.Listed = slices.Contains(p.defaults.Adoptable,
+		Adoptable{Name: spec.Name, Namespace: spec.Namespace, Service: spec.Service})
+	spec.Publish.IPv6 = !s.Takeover.NoIPv6 && (!p.svc.IPv4Only || p.has(annotationIPv6Off))
+	spec.Publish.IPv6First = p.svc.IPv6First
+	spec.Publish.Private = s.Network != 0 && !s.privateOff
+	spec.Publish.Proxy = slices.ContainsFunc(each, settings.behindProxy)
+	for _, given := range p.defaults.PrimaryIPs {
+		if given.Namespace == spec.Namespace && given.Service == spec.Service {
+			spec.GivenAddresses = append(spec.GivenAddresses, given.Name)
 		}
 	}
-	for _, port := range p.served {
-		s := p.at(port)
-		spec.Listeners = append(spec.Listeners, Listener{
-			Port: port.Number, DestinationPort: p.destination(port), Protocol: s.protocol, ProxyProtocol: s.proxy,
-			HTTP: s.listenerHTTP(), Check: p.check(s, port),
-		})
-		if s.protocol == ProtocolHTTPS && s.ownCertificates {
+	for i, port := range p.served {
+		s, l := each[i], each[i].listener
+		l.Port, l.DestinationPort = port.Number, p.destination(port)
+		l.HTTP, l.Check = s.listenerHTTP(), p.check(s, port)
+		spec.Listeners = append(spec.Listeners, l)
+		if l.Protocol == ProtocolHTTPS && s.ownCertificates {
 			if spec.PortCertificates == nil {
 				spec.PortCertificates = make(map[int][]string)
 			}
-			spec.PortCertificates[port.Number] = s.certificates
+			spec.PortCertificates[port.Number] = s.Certificates
 		}
 	}
-	slices.SortFunc(spec.Listeners, func(a, b Listener) int { return a.Port - b.Port })
-	switch {
-	case !slices.ContainsFunc(each, settings.takesDefaultCertificate):
-	case s.managed:
-		spec.Managed = &ManagedCertificate{
-			Name:    or(s.managedName, managedPrefix+p.svc.UID),
-			Domains: slices.Compact(slices.Sorted(slices.Values(s.domains))), Staging: s.staging,
-		}
-	default:
-		spec.Certificates = s.certificates
+	slices.SortFunc(spec.Listeners, byPort)
+	needed := slices.ContainsFunc(each, settings.takesDefaultCertificate)
+	if !needed || s.managed {
+		spec.Certificates = nil
+	}
+	if needed && s.managed {
+		managed := s.managedCert
+		managed.Name = or(managed.Name, managedPrefix+p.svc.UID)
+		managed.Domains = slices.Compact(slices.Sorted(slices.Values(managed.Domains)))
+		spec.Managed = &managed
 	}
 	if !spec.NeedsCertificates() {
 		spec, _, _ = spec.Resolve(nil)
 	}
 	if !spec.Public {
-		spec.IPv4Name, spec.IPv6Name = "", ""
+		spec.ReverseDNS = ReverseDNS{}
 	}
 	if spec.Network == 0 {
-		spec.PrivateIP, spec.PrivateRange, spec.Subnet = netip.Addr{}, netip.Prefix{}, netip.Prefix{}
+		spec.Attachment = Attachment{}
 	}
 	return spec
 }
@@ -338,7 +341,7 @@ func (s settings) behindProxy() bool {
 	if s.proxyMode != "" {
 		return s.proxyMode == modeProxy
 	}
-	return s.proxy || s.protocol != ProtocolTCP
+	return s.listener.ProxyProtocol || s.listener.Protocol != ProtocolTCP
 }
 
 // defaultName is what cloud providers have named load balancers from the beginning, so that a

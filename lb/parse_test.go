@@ -30,7 +30,7 @@ func TestParseResolvesEverything(t *testing.T) {
 			{Port: 443, DestinationPort: 30443, Protocol: "tcp", Check: check},
 		},
 		Publish: lb.Publish{IPv6: true, Private: true},
-		Served:  svc.Ports,
+		Subject: lb.Subject{Served: svc.Ports},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("\n got %+v\nwant %+v", got, want)
@@ -42,7 +42,7 @@ func TestDefaultsReachTheSpec(t *testing.T) {
 	got := parse(t, svc, lb.Defaults{
 		Cluster: "demo", Network: 7, NetworkZone: "eu-central", Type: "lb31", Algorithm: lb.LeastConnections,
 		UsePrivateIP: true, DisablePrivateIngress: true, DisablePublicNetwork: true, UsesProxyProtocol: true, DisableIPv6: true,
-		HealthCheck: lb.CheckNodePort, HealthCheckInterval: 5 * time.Second, HealthCheckTimeout: 4 * time.Second, HealthCheckRetries: 2,
+		CheckDefaults: lb.CheckDefaults{HealthCheck: lb.CheckNodePort, HealthCheckInterval: 5 * time.Second, HealthCheckTimeout: 4 * time.Second, HealthCheckRetries: 2},
 	})
 	if got.NetworkZone != "eu-central" || got.Location != "" || got.Type != "lb31" || got.Algorithm != lb.LeastConnections ||
 		!got.UsePrivateIP || got.Public || got.Publish != (lb.Publish{Proxy: true}) {
@@ -234,7 +234,7 @@ func TestDefaultsValidate(t *testing.T) {
 	if err := (lb.Defaults{Cluster: "kubernetes"}).Validate(); err != nil {
 		t.Errorf("built-in defaults: %v", err)
 	}
-	err := lb.Defaults{Cluster: "-", HealthCheckInterval: 2 * time.Second, HealthCheckTimeout: 1500 * time.Millisecond}.Validate()
+	err := lb.Defaults{Cluster: "-", CheckDefaults: lb.CheckDefaults{HealthCheckInterval: 2 * time.Second, HealthCheckTimeout: 1500 * time.Millisecond}}.Validate()
 	for _, field := range []string{`Cluster="-"`, `HealthCheckInterval="2s"`, `HealthCheckTimeout="1.5s"`} {
 		if err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%v does not name %s", err, field)

@@ -50,13 +50,7 @@ func (p Pods) Choose(have State) (pods bool, notes []Note) {
 	note := func(figures, text string) []Note {
 		return []Note{{Grade: Error, Reason: ReasonPodsNotTargets, Field: AnnotationTargets, Value: targetsPods, Text: text, Figures: figures}}
 	}
-	others := ""
-	if len(p.Others) > 0 {
-		others = p.Others[0]
-		if more := len(p.Others) - 1; more > 0 {
-			others += fmt.Sprintf(" and %d more", more)
-		}
-	}
+	others := andMore(p.Others)
 	switch hasPods := slices.ContainsFunc(have.Targets, Target.Pod); {
 	case p.IPv4Only:
 		return false, note("", "the Service has no IPv6 address, and pods are reached at theirs, so nodes are the targets: set spec.ipFamilyPolicy to PreferDualStack, or this to nodes")
@@ -72,20 +66,25 @@ func (p Pods) Choose(have State) (pods bool, notes []Note) {
 	return true, nil
 }
 
+// andMore is the first name and the number of the others.
+func andMore(names []string) string {
+	switch len(names) {
+	case 0:
+		return ""
+	case 1:
+		return names[0]
+	}
+	return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
+}
+
 // WithPods returns the spec with these pods as its targets.
 func (s Spec) WithPods(pods []Target) Spec {
 	s.Targets = slices.Compact(slices.SortedFunc(slices.Values(pods), Target.Compare))
 	return s
 }
 
-// fitPods trims the targets to what the type holds: one for each node first, then those that are
-// targets already, so that a load balancer which is too small does not shuffle its targets.
-func (s Spec) fitPods(have State) (Spec, []Note) {
-	limits, known := LimitsOf(s.Type)
-	room := max(limits.Targets-have.OtherTargets, 0)
-	if !known || len(s.Targets) <= room {
-		return s, nil
-	}
+// podsByRank are the targets in the order in which they are kept.
+func (s Spec) podsByRank(have State) []Target {
 	present := setOf(have.Targets)
 	pods := slices.Clone(s.Targets)
 	stays := func(t Target) int {
@@ -104,12 +103,7 @@ func (s Spec) fitPods(have State) (Spec, []Note) {
 	slices.SortStableFunc(pods, func(a, b Target) int {
 		return cmp.Or(cmp.Compare(min(nth[a], 1), min(nth[b], 1)), cmp.Compare(stays(a), stays(b)), cmp.Compare(nth[a], nth[b]))
 	})
-	s.Targets = slices.SortedFunc(slices.Values(pods[:room]), Target.Compare)
-	return s, []Note{{
-		Grade: Error, Reason: ReasonTargetsTruncated, Field: AnnotationType, Value: s.Type,
-		Figures: fmt.Sprintf("%d of %d pods", room, len(pods)),
-		Text:    fmt.Sprintf("only %d pods are targets, the type holds no more: choose a larger type, or set %s to nodes", room, AnnotationTargets),
-	}}
+	return pods
 }
 
 // Step returns what is done now of a change from nodes to pods or back, and whether more is to be
@@ -247,7 +241,7 @@ func (p *parser) pods() {
 	if !p.svc.PodTargets {
 		return
 	}
-	if p.set.usePrivateIP && p.has(annotationPrivateIP) {
+	if p.set.UsePrivateIP && p.has(annotationPrivateIP) {
 		p.refuse(ReasonInvalid, annotationPrivateIP, p.svc.Annotations[annotationPrivateIP], "pods are reached at their public addresses: remove this, or set "+AnnotationTargets+" to nodes")
 	}
 	switch {
@@ -256,5 +250,5 @@ func (p *parser) pods() {
 	case p.set.publicOff:
 		p.refuse(ReasonInvalid, AnnotationTargets, targetsPods, "pods are reached through the load balancer's public interface, which the configuration switches off: set "+annotationPublicOff+" to false, or this to nodes")
 	}
-	p.set.usePrivateIP, p.set.publicOff = false, false
+	p.set.UsePrivateIP, p.set.publicOff = false, false
 }

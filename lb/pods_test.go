@@ -136,7 +136,7 @@ func TestFitSpreadsPodsOverNodes(t *testing.T) {
 		there = append(there, pod(10, i))
 	}
 	there = append(there, pod(9, 3))
-	spec := lb.Spec{Type: "lb11", PodTargets: true}.WithPods(pods)
+	spec := lb.Spec{Type: "lb11", Targeting: lb.Targeting{PodTargets: true}}.WithPods(pods)
 	fitted, notes := spec.Fit(lb.State{ID: 1, Targets: there}, nil)
 	if len(fitted.Targets) != 25 || len(notes) != 1 || notes[0].Figures != "25 of 40 pods" || !strings.Contains(notes[0].Text, lb.AnnotationTargets) {
 		t.Fatalf("%d targets, notes %v", len(fitted.Targets), notes)

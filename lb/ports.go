@@ -1,10 +1,10 @@
 package lb
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -75,7 +75,7 @@ func (p *parser) portOptions() {
 		p.refusePorts("", text, fmt.Sprintf("%d bytes are too long: set at most %d, without spaces and options that say what holds for all ports anyway", len(text), longestPorts))
 		return
 	}
-	ports, err := decodeObject(text)
+	ports, err := decodeObject([]byte(text))
 	if err != nil {
 		p.refusePorts("", text, fmt.Sprintf(`not a JSON object of ports (%v): set one such as {"443":{"protocol":"https"}}`, err))
 		return
@@ -86,12 +86,16 @@ func (p *parser) portOptions() {
 		if _, twice := p.byPort[port.Number]; err == nil && twice {
 			err = fmt.Errorf("port %d is named twice: put its options into one object", port.Number)
 		}
-		options, isObject := m.value.([]member)
-		if err == nil && !isObject {
-			err = errors.New(`a port has an object of options: set one such as {"protocol":"https"}`)
+		var options []member
+		if err == nil {
+			if m.value[0] != '{' {
+				err = errors.New(`a port has an object of options: set one such as {"protocol":"https"}`)
+			} else {
+				options, err = decodeObject(m.value)
+			}
 		}
 		if err != nil {
-			p.refusePorts(m.key, shownJSON(m.value), err.Error())
+			p.refusePorts(m.key, m.shown(), err.Error())
 			continue
 		}
 		p.byPort[port.Number] = p.optionsOf(port, options)
@@ -125,26 +129,29 @@ func (p *parser) portNamed(key string) (Port, error) {
 // optionsOf are the settings of a port with its own options over those of all ports.
 func (p *parser) optionsOf(port Port, options []member) settings {
 	key := strconv.Itoa(port.Number)
-	given := make(map[string]any)
+	given := make(map[string]member)
 	for _, o := range options {
-		nested, isObject := o.value.([]member)
 		switch group, path, dotted := strings.Cut(o.key, "."); {
-		case dotted: // beside an object it would be a second way to say the same
-			p.refusePorts(key+"."+o.key, shownJSON(o.value), fmt.Sprintf(`a key has no dot: set an object, "%s":{"%s":…}`, group, path))
-			continue
+		case dotted: // beside an object it would be a second way to set the same
+			p.refusePorts(key+"."+o.key, o.shown(), fmt.Sprintf(`a key has no dot: set an object, "%s":{"%s":…}`, group, path))
 		case o.key != pathHealthCheck:
-			given[o.key] = o.value
-			continue
-		case !isObject:
-			p.refusePorts(key+"."+o.key, shownJSON(o.value), `set an object of options such as {"port":8080}`)
-		}
-		for _, n := range nested {
-			given[o.key+"."+n.key] = n.value
+			given[o.key] = o
+		default:
+			nested, err := decodeObject(o.value)
+			if o.value[0] != '{' {
+				err = errors.New(`set an object of options such as {"port":8080}`)
+			}
+			if err != nil {
+				p.refusePorts(key+"."+o.key, o.shown(), err.Error())
+			}
+			for _, n := range nested {
+				given[o.key+"."+n.key] = n
+			}
 		}
 	}
 	s := p.set
 	if _, ok := given[pathCheckMode]; ok {
-		s.forgetCheck() // the mode of this port is nearer than what all ports ask for
+		s.listener.Check = s.listener.Check.pace() // this port's mode overrides what all ports check
 	}
 	rows, paths := PortOptions(), []string{}
 	for _, row := range rows {
@@ -154,18 +161,18 @@ func (p *parser) optionsOf(port Port, options []member) settings {
 			continue
 		}
 		delete(given, row.Path)
-		text, err := row.text(value)
+		text, err := row.text(value.value)
 		if err == nil {
 			err = setterOf(row.Annotation)(&s, text)
 		}
 		if err != nil {
-			p.refusePorts(key+"."+row.Path, shownJSON(value), err.Error())
+			p.refusePorts(key+"."+row.Path, value.shown(), err.Error())
 		}
 		s.ownCertificates = s.ownCertificates || row.Path == pathCertificates
 		s.given = append(s.given, row)
 	}
 	for _, path := range slices.Sorted(maps.Keys(given)) {
-		p.refusePorts(key+"."+path, shownJSON(given[path]), fmt.Sprintf("no such option: did you mean %s?", nearest(path, paths)))
+		p.refusePorts(key+"."+path, given[path].shown(), fmt.Sprintf("no such option: did you mean %s?", nearest(path, paths)))
 	}
 	return s
 }
@@ -216,36 +223,37 @@ func (p *parser) atEach() (all []settings) {
 }
 
 // text is an option's value as its annotation has it.
-func (o PortOption) text(value any) (string, error) {
-	_, isText := value.(string)
-	_, isNumber := value.(json.Number)
-	_, isBool := value.(bool)
-	items, isList := value.([]any)
-	fits := map[string]bool{
-		"boolean": isBool, "integer": isNumber, "text": isText, "list": isList, "duration": isText || isNumber,
+func (o PortOption) text(value json.RawMessage) (string, error) {
+	kind := map[byte]string{'"': "text", 't': "boolean", 'f': "boolean", '[': "list", '{': "object", 'n': "null"}[value[0]]
+	if kind == "" {
+		kind = "integer"
 	}
 	switch {
-	case !fits[o.Type]:
+	case kind != o.Type && (o.Type != "duration" || kind != "text" && kind != "integer"):
 		return "", fmt.Errorf("set %s", map[string]string{
 			"boolean": "true or false, without quotes", "integer": "a number, without quotes", "text": "a text in quotes",
 			"list": "a list in brackets", "duration": `seconds, as 10 or "10s"`,
 		}[o.Type])
-	case !isList && fmt.Sprint(value) != "":
-		return fmt.Sprint(value), nil
-	case !isList || len(items) == 0:
-		return "", errors.New("set a value, or leave it out")
+	case kind != "list":
+		value = slices.Concat([]byte("["), value, []byte("]"))
 	}
-	texts := make([]string, len(items))
-	for i, item := range items {
-		if _, isNumber := item.(json.Number); !isNumber {
-			if _, isText := item.(string); !isText {
-				return "", errors.New("set texts in quotes, or numbers, between commas")
-			}
+	var items []json.RawMessage
+	if err := json.Unmarshal(value, &items); err != nil {
+		return "", err
+	}
+	var texts []string
+	for _, item := range items {
+		text := member{value: item}.shown()
+		switch c := item[0]; {
+		case kind == "list" && c != '"' && c != '-' && (c < '0' || c > '9'):
+			return "", errors.New("set texts in quotes, or numbers, between commas")
+		case kind == "list" && strings.Contains(text, ","):
+			return "", fmt.Errorf("%q holds a comma: set values without one", text)
 		}
-		texts[i] = fmt.Sprint(item)
-		if strings.Contains(texts[i], ",") {
-			return "", fmt.Errorf("%q holds a comma: set values without one", texts[i])
-		}
+		texts = append(texts, text)
+	}
+	if len(texts) == 0 || kind != "list" && texts[0] == "" {
+		return "", errors.New("set a value, or leave it out")
 	}
 	return strings.Join(texts, ","), nil
 }
@@ -256,87 +264,44 @@ func setterOf(annotation string) setter {
 	return table[slices.IndexFunc(table, func(row Annotation) bool { return row.Name == annotation })].set
 }
 
-// member is a key of a JSON object and its value; an object is a list of them.
+// member is a key of a JSON object and its value.
 type member struct {
 	key   string
-	value any
+	value json.RawMessage
 }
 
 // decodeObject reads a JSON object and nothing after it. Unlike package json it refuses a key that
 // is there twice: one of the two would be lost.
-func decodeObject(text string) ([]member, error) {
-	d := json.NewDecoder(strings.NewReader(text))
-	d.UseNumber()
-	value, err := decodeValue(d)
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
+func decodeObject(text []byte) (members []member, err error) {
+	if !json.Valid(text) {
+		return nil, json.Unmarshal(text, new(any))
 	}
-	if err != nil {
-		return nil, err
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, errors.New("something follows its end")
-	}
-	members, ok := value.([]member)
-	if !ok {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if start, _ := d.Token(); start != json.Delim('{') {
 		return nil, errors.New("it does not begin with {")
+	}
+	for d.More() {
+		token, _ := d.Token()
+		m := member{key: token.(string)}
+		if err := d.Decode(&m.value); err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(members, func(other member) bool { return other.key == m.key }) {
+			return nil, fmt.Errorf("%q is there twice", m.key)
+		}
+		members = append(members, m)
 	}
 	return members, nil
 }
 
-func decodeValue(d *json.Decoder) (any, error) {
-	token, err := d.Token()
-	if err != nil {
-		return nil, err
-	}
-	switch token {
-	case json.Delim('{'):
-		members := []member{}
-		for d.More() {
-			key, err := d.Token()
-			if err != nil {
-				return nil, err
-			}
-			name, _ := key.(string) // the decoder lets nothing else be a key
-			if slices.ContainsFunc(members, func(m member) bool { return m.key == name }) {
-				return nil, fmt.Errorf("%q is there twice", name)
-			}
-			value, err := decodeValue(d)
-			if err != nil {
-				return nil, err
-			}
-			members = append(members, member{name, value})
-		}
-		_, err = d.Token()
-		return members, err
-	case json.Delim('['):
-		items := []any{}
-		for d.More() {
-			item, err := decodeValue(d)
-			if err != nil {
-				return nil, err
-			}
-			items = append(items, item)
-		}
-		_, err = d.Token()
-		return items, err
-	}
-	return token, nil
-}
-
-// shownJSON is a value as its user wrote it, or nearly so.
-func shownJSON(value any) string {
-	switch value := value.(type) {
-	case nil:
-		return "null"
-	case []member:
+// shown is a value as its user wrote it, or nearly so.
+func (m member) shown() string {
+	var text string
+	switch {
+	case json.Unmarshal(m.value, &text) == nil && m.value[0] == '"':
+		return text
+	case m.value[0] == '{':
 		return "{…}"
-	case []any:
-		texts := make([]string, len(value))
-		for i, item := range value {
-			texts[i] = shownJSON(item)
-		}
-		return "[" + strings.Join(texts, ",") + "]"
 	}
-	return fmt.Sprint(value)
+	return string(m.value)
 }

@@ -236,8 +236,8 @@ func TestMistakesInOptionsOfPorts(t *testing.T) {
 		`{"443":{"healthCheck":true}}`:                        `443.healthCheck="true": set an object of options`,
 		`{"443":7}`:                                           `443="7": a port has an object of options`,
 		`["443"]`:                                             `not a JSON object of ports (it does not begin with {)`,
-		`{"443":{}`:                                           `not a JSON object of ports (unexpected EOF)`,
-		`{"443":{}}{}`:                                        `something follows its end`,
+		`{"443":{}`:                                           `not a JSON object of ports (unexpected end of JSON input)`,
+		`{"443":{}}{}`:                                        `after top-level value`,
 		`{443:{}}`:                                            `not a JSON object of ports (invalid character`,
 
 		`{"443":{"healthCheck":{"port":80},"healthCheck.port":81}}`: `443.healthCheck.port="81": a key has no dot: set an object, "healthCheck":{"port":…}`,

@@ -89,8 +89,8 @@ func primaryIPAnnotations() []Annotation {
 		}
 	}
 	return []Annotation{
-		row(AnnotationPrimaryIPv4, "IPv4", func(s *settings) *string { return &s.primaryIPv4 }),
-		row(AnnotationPrimaryIPv6, "IPv6", func(s *settings) *string { return &s.primaryIPv6 }),
+		row(AnnotationPrimaryIPv4, "IPv4", func(s *settings) *string { return &s.PrimaryIPv4.Named }),
+		row(AnnotationPrimaryIPv6, "IPv6", func(s *settings) *string { return &s.PrimaryIPv6.Named }),
 	}
 }
 

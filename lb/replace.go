@@ -2,7 +2,6 @@ package lb
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 )
 
@@ -93,7 +92,7 @@ func (s Spec) Without(have State, refused func(Op) error) (Spec, []error) {
 	if have.Exists() && s.moves(have) {
 		if err := refused(s.move(have)); err != nil {
 			why = append(why, err)
-			s.PrivateIP, s.PrivateRange, s.Subnet = netip.Addr{}, netip.Prefix{}, netip.Prefix{}
+			s.Attachment = Attachment{}
 			if have.Network != 0 {
 				s.Network = have.Network
 			}

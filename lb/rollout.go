@@ -139,12 +139,12 @@ func (r Rollout) keepLeaving(want *Spec, have State) bool {
 
 // notReplaced says why no other target is replaced.
 func notReplaced(private bool, failing []Target) Note {
-	others := ""
-	if n := len(failing) - 1; n > 0 {
-		others = fmt.Sprintf(" and %d more", n)
+	names := make([]string, len(failing))
+	for i, t := range failing {
+		names[i] = t.name()
 	}
 	return Note{
-		Grade: Error, Reason: ReasonTargetsNotReplaced, Figures: failing[0].name() + others,
+		Grade: Error, Reason: ReasonTargetsNotReplaced, Figures: andMore(names),
 		Text: fmt.Sprintf("a target that is reached at its %s is not healthy there, so no other is changed: let nodes answer there, at their node ports and health checks, or change %s back", addressesOf(private), annotationPrivateIP),
 	}
 }

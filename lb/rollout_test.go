@@ -117,7 +117,7 @@ func nodesOfBothKinds(servers ...int64) (nodes []lb.Node) {
 }
 
 func targetsOf(private bool, servers ...int64) []lb.Target {
-	return lb.Spec{UsePrivateIP: private}.WithTargets(nodesOfBothKinds(servers...)).Targets
+	return lb.Spec{Targeting: lb.Targeting{UsePrivateIP: private}}.WithTargets(nodesOfBothKinds(servers...)).Targets
 }
 
 func healthOf(v lb.Verdict, targets ...lb.Target) map[lb.Target]lb.Verdict {
@@ -250,7 +250,7 @@ func TestTargetsChangeTheirAddresses(t *testing.T) {
 				c.expected = everyServer
 			}
 			r := newRoller(t, lb.State{Targets: c.have}, c.health)
-			want := lb.Spec{Type: "lb11", Network: 7, UsePrivateIP: true, Listeners: r.have.Listeners}.WithTargets(nodesOfBothKinds(all[:len(c.have)]...))
+			want := lb.Spec{Type: "lb11", Network: 7, Targeting: lb.Targeting{UsePrivateIP: true}, Listeners: r.have.Listeners}.WithTargets(nodesOfBothKinds(all[:len(c.have)]...))
 			looks, _ := r.run(want, c.expected)
 			changed := 0
 			for _, target := range r.have.Targets {

@@ -13,54 +13,24 @@ import (
 // setter puts a valid value into the settings, or says what a valid value is.
 type setter func(s *settings, value string) error
 
-// settings are the defaults, overridden by what a Service's annotations say.
+// settings are the defaults, overridden by annotations: of the load balancer, and of one port.
 type settings struct {
-	name         string
-	kind         string // the load balancer's type
-	location     string
-	zone         string
-	algorithm    Algorithm
-	usePrivateIP bool
-	privateOff   bool // no private address in the status
-	publicOff    bool
-	proxy        bool
-	hostname     string
-	proxyMode    string // empty: by protocol
-	ipv6Off      bool
-	nodeSelector string
-	adopt        bool
-	elsewhere    bool   // source ranges are enforced elsewhere
-	shared       string // a name, then the group
-	rdns4, rdns6 string
+	// Spec has what annotations set directly; see [parser.spec] for the rest of it.
+	Spec
+	publicOff  bool
+	privateOff bool   // no private address in the status
+	proxyMode  string // empty: by protocol
+	elsewhere  bool   // source ranges are enforced elsewhere
+	local      bool   // externalTrafficPolicy is Local, and it matters
 
-	primaryIPv4, primaryIPv6 string
+	managed     bool // the certificate is managedCert
+	managedCert ManagedCertificate
 
-	privateIP    netip.Addr
-	privateRange netip.Prefix
-
-	protocol     string
-	http         HTTP
-	managed      bool
-	certificates []string
-	managedName  string
-	domains      []string
-	staging      bool
-
-	checkMode     CheckMode
-	checkModeSet  bool
-	checkProtocol string // empty: by traffic policy
-	checkPort     int    // 0: by traffic policy
-	checkPath     string
-	checkCodes    []string
-	checkDomain   string
-	checkTLS      bool
-	interval      time.Duration
-	timeout       time.Duration
-	retries       int
-
-	attached   bool // a network is configured
-	podTargets bool // pods are the targets, and not nodes
-	local      bool // externalTrafficPolicy is Local, and it matters
+	// listener is that of each port, without port numbers. Its check is what annotations set: an
+	// empty protocol and port follow the traffic policy.
+	listener     Listener
+	checkMode    CheckMode
+	checkModeSet bool
 
 	// Of one port only: it has certificates of its own; and the options that it was given.
 	ownCertificates bool
@@ -126,7 +96,7 @@ func duration(at func(*settings) *time.Duration, low, high time.Duration) setter
 }
 
 // list reads texts between commas; spaces around them do not matter.
-func list(at func(*settings) *[]string, most int, valid func(string) error) setter {
+func list(set func(*settings, []string), most int, valid func(string) error) setter {
 	return func(s *settings, value string) error {
 		var items []string
 		for item := range strings.SplitSeq(value, ",") {
@@ -142,7 +112,7 @@ func list(at func(*settings) *[]string, most int, valid func(string) error) sett
 		if len(items) > most {
 			return fmt.Errorf("set at most %d values", most)
 		}
-		*at(s) = items
+		set(s, items)
 		return nil
 	}
 }
@@ -153,7 +123,7 @@ func privateAddress(s *settings, value string) error {
 	if err != nil || !addr.Is4() || !addr.IsPrivate() {
 		return errors.New("set an IPv4 address of the network, such as 10.0.0.5")
 	}
-	s.privateIP = addr
+	s.PrivateIP = addr
 	return nil
 }
 
@@ -163,7 +133,7 @@ func privateSubnet(s *settings, value string) error {
 	if err != nil || !prefix.Addr().Is4() || prefix != prefix.Masked() {
 		return errors.New("set the IPv4 range of a subnet of the network, such as 10.0.1.0/24")
 	}
-	s.privateRange = prefix
+	s.PrivateRange = prefix
 	return nil
 }
 

@@ -107,7 +107,7 @@ func (m *merger) keepRefusedType() {
 
 // asFound is the spec of a load balancer whose Service decides nothing at the moment.
 func (m Member) asFound(have State) Spec {
-	s := Spec{Owner: m.Spec.Owner, Namespace: m.Spec.Namespace, Service: m.Spec.Service, AsFound: true, Network: have.Network}
+	s := Spec{Owner: m.Spec.Owner, Subject: Subject{Namespace: m.Spec.Namespace, Service: m.Spec.Service}, Adopted: Adopted{AsFound: true}, Network: have.Network}
 	for _, setting := range sharedSettings() {
 		setting.keep(&s, have)
 	}
@@ -333,7 +333,7 @@ func (m *merger) ports() {
 		}
 		m.spec.Certificates = slices.Sorted(maps.Keys(certificates))
 	}
-	slices.SortFunc(m.spec.Listeners, func(a, b Listener) int { return a.Port - b.Port })
+	slices.SortFunc(m.spec.Listeners, byPort)
 }
 
 // conflict tells both Services of a port that both ask for.

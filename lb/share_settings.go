@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// sharedSetting is a setting that a load balancer has once, whoever shares it.
+// sharedSetting is a setting that a load balancer has once, however many Services share it.
 type sharedSetting struct {
 	// field and value are the annotation's, which says nothing if the value is empty.
 	said func(Spec) (field, value string)
@@ -22,6 +22,19 @@ func saidIf(annotated bool, field, value string) (string, string) {
 	return field, value
 }
 
+// decided is a setting that is one field of a Spec.
+func decided[T any](annotation string, said func(Spec) bool, at func(*Spec) *T, has func(State) T) sharedSetting {
+	return sharedSetting{
+		said: func(s Spec) (string, string) { return saidIf(said(s), annotation, fmt.Sprint(*at(&s))) },
+		take: func(to *Spec, from Spec) { *at(to) = *at(&from) },
+		keep: func(to *Spec, have State) {
+			if has != nil { // an address is kept where no annotation sets it
+				*at(to) = has(have)
+			}
+		},
+	}
+}
+
 func sharedSettings() []sharedSetting {
 	return []sharedSetting{
 		{
@@ -33,11 +46,8 @@ func sharedSettings() []sharedSetting {
 			},
 			keep: func(to *Spec, have State) { to.Name = have.Name },
 		},
-		{
-			said: func(s Spec) (string, string) { return saidIf(s.Takeover.Annotated.Type, AnnotationType, s.Type) },
-			take: func(to *Spec, from Spec) { to.Type = from.Type },
-			keep: func(to *Spec, have State) { to.Type = have.Type },
-		},
+		decided(AnnotationType, func(s Spec) bool { return s.Takeover.Annotated.Type },
+			func(s *Spec) *string { return &s.Type }, func(have State) string { return have.Type }),
 		{
 			said: func(s Spec) (string, string) {
 				field, value := AnnotationLocation, s.Location
@@ -52,13 +62,8 @@ func sharedSettings() []sharedSetting {
 			},
 			keep: func(to *Spec, have State) { to.Location = have.Location },
 		},
-		{
-			said: func(s Spec) (string, string) {
-				return saidIf(s.Takeover.Annotated.Algorithm, annotationAlgorithm, string(s.Algorithm))
-			},
-			take: func(to *Spec, from Spec) { to.Algorithm = from.Algorithm },
-			keep: func(to *Spec, have State) { to.Algorithm = have.Algorithm },
-		},
+		decided(annotationAlgorithm, func(s Spec) bool { return s.Takeover.Annotated.Algorithm },
+			func(s *Spec) *Algorithm { return &s.Algorithm }, func(have State) Algorithm { return have.Algorithm }),
 		{
 			said: func(s Spec) (string, string) {
 				return saidIf(s.Takeover.Annotated.Targets, annotationPrivateIP, fmt.Sprint(s.UsePrivateIP))
@@ -77,30 +82,16 @@ func sharedSettings() []sharedSetting {
 			take: func(to *Spec, from Spec) { to.Public = from.Public },
 			keep: func(to *Spec, have State) { to.Public = have.Public },
 		},
-		{
-			said: func(s Spec) (string, string) {
-				return saidIf(s.PrivateIP.IsValid(), annotationPrivateIPv4, s.PrivateIP.String())
-			},
-			take: func(to *Spec, from Spec) { to.PrivateIP = from.PrivateIP },
-			keep: func(*Spec, State) {}, // an address stays where nothing is said of it
-		},
-		{
-			said: func(s Spec) (string, string) {
-				return saidIf(s.PrivateRange.IsValid(), annotationPrivateRange, s.PrivateRange.String())
-			},
-			take: func(to *Spec, from Spec) { to.PrivateRange = from.PrivateRange },
-			keep: func(*Spec, State) {},
-		},
-		{
-			said: func(s Spec) (string, string) { return HetznerPrefix + "ipv4-rdns", s.IPv4Name },
-			take: func(to *Spec, from Spec) { to.IPv4Name = from.IPv4Name },
-			keep: func(to *Spec, have State) { to.IPv4Name = marked(have, labelIPv4Name, have.IPv4Name) },
-		},
-		{
-			said: func(s Spec) (string, string) { return HetznerPrefix + "ipv6-rdns", s.IPv6Name },
-			take: func(to *Spec, from Spec) { to.IPv6Name = from.IPv6Name },
-			keep: func(to *Spec, have State) { to.IPv6Name = marked(have, labelIPv6Name, have.IPv6Name) },
-		},
+		decided(annotationPrivateIPv4, func(s Spec) bool { return s.PrivateIP.IsValid() },
+			func(s *Spec) *netip.Addr { return &s.PrivateIP }, nil),
+		decided(annotationPrivateRange, func(s Spec) bool { return s.PrivateRange.IsValid() },
+			func(s *Spec) *netip.Prefix { return &s.PrivateRange }, nil),
+		decided(HetznerPrefix+"ipv4-rdns", func(s Spec) bool { return s.IPv4Name != "" },
+			func(s *Spec) *string { return &s.IPv4Name },
+			func(have State) string { return marked(have, labelIPv4Name, have.IPv4Name) }),
+		decided(HetznerPrefix+"ipv6-rdns", func(s Spec) bool { return s.IPv6Name != "" },
+			func(s *Spec) *string { return &s.IPv6Name },
+			func(have State) string { return marked(have, labelIPv6Name, have.IPv6Name) }),
 	}
 }
 
@@ -116,7 +107,7 @@ func marked(have State, mark, name string) string {
 func (m *merger) settings() {
 	m.spec = Spec{
 		Owner: m.Owner, Name: m.Owner.DefaultName(), Network: m.have.Network, Public: true,
-		UsePrivateIP: m.have.Exists() && !m.have.Public, Takeover: Takeover{OptedIn: true}, PortOwners: make(map[int]string), Deciders: make(map[string]string),
+		Targeting: Targeting{UsePrivateIP: m.have.Exists() && !m.have.Public}, Takeover: Takeover{OptedIn: true}, Sharing: Sharing{PortOwners: make(map[int]string), Deciders: make(map[string]string)},
 	}
 	if i := slices.IndexFunc(m.sharers, Member.decides); i >= 0 {
 		m.spec.Network, m.spec.Subnet, m.spec.UsePrivateIP = m.sharers[i].Spec.Network, m.sharers[i].Spec.Subnet, m.sharers[i].Spec.UsePrivateIP
@@ -142,7 +133,7 @@ func (m *merger) settings() {
 		m.spec.PrivateRange = netip.Prefix{}
 	}
 	if !m.spec.Public {
-		m.spec.IPv4Name, m.spec.IPv6Name = "", ""
+		m.spec.ReverseDNS = ReverseDNS{}
 	}
 }
 

@@ -114,7 +114,7 @@ func TestShare(t *testing.T) {
 	unread := func(name string) lb.Member {
 		m := asks(t, name, nil, 80)
 		m.Standing, m.Parsed = lb.Frozen, false
-		m.Spec = lb.Spec{Owner: m.Spec.Owner, Namespace: "shop", Service: name}
+		m.Spec = lb.Spec{Owner: m.Spec.Owner, Subject: lb.Subject{Namespace: "shop", Service: name}}
 		return m
 	}
 	moved := func(s lb.Member) lb.Member { s.Service.Ports[0].NodePort = 31080; return s }

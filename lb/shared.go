@@ -78,7 +78,7 @@ func validDNSLabel(v string) error {
 
 // sharing reads which load balancer the Service shares, and answers what excludes that.
 func (p *parser) sharing() {
-	name := p.set.shared
+	name := p.set.Shared
 	if name == "" {
 		return
 	}
@@ -86,13 +86,13 @@ func (p *parser) sharing() {
 	if err != nil {
 		p.refuse(ReasonInvalid, AnnotationShared, name, err.Error())
 	}
-	p.set.shared = group
+	p.set.Shared = group
 	for _, other := range []struct {
 		annotation string
 		set        bool
 		why        string
 	}{
-		{annotationAdopt, p.set.adopt, "a load balancer that somebody else made cannot be shared"},
+		{annotationAdopt, p.set.Takeover.Adopt, "a load balancer that somebody else made cannot be shared"},
 		{AnnotationTargets, AsksForPods(p.svc.Annotations), "the targets of a load balancer that is shared are nodes"},
 		{AnnotationPrimaryIPv4, p.has(AnnotationPrimaryIPv4), "a primary IP is given to one Service"},
 		{AnnotationPrimaryIPv6, p.has(AnnotationPrimaryIPv6), "a primary IP is given to one Service"},

@@ -15,101 +15,132 @@ const (
 	LeastConnections Algorithm = "least_connections"
 )
 
-// Spec is a load balancer as it should be: every value resolved, nothing left to default.
+// Spec is a load balancer as it should be: every value resolved, nothing left to default. Its parts
+// are named after what decides their fields.
 type Spec struct {
 	Owner Owner
-	// Namespace and Service are the Service's names, by which others refer to it; empty for a group.
-	Namespace, Service string
-	// Shared is the group that the Service is in.
-	Shared string
-	// Sharers are the UIDs of the group's Services, oldest first, PortOwners those of the Services
-	// that own ports, by these, and Deciders those of the Services whose annotations decide what the
-	// load balancer has once, by these. Only for a group.
-	Sharers    []string
-	PortOwners map[int]string
-	Deciders   map[string]string
+	Subject
+	Sharing
 
 	Name string
 	Type string
-
-	// Exactly one of Location and NetworkZone is set, or none where primary IPs say where it is.
+	// Exactly one of Location and NetworkZone is set, or none where primary IPs determine the place.
 	// They matter at creation; see [Immovable].
 	Location    string
 	NetworkZone string
-
-	Algorithm Algorithm
-	// Public says whether the load balancer has its public interface.
+	Algorithm   Algorithm
+	// Public: the load balancer has its public interface.
 	Public bool
-	// Network is the network it is attached to. 0: no opinion, an attachment made by others stays.
+	// Network is the network it is attached to. 0: an attachment made by others is kept.
 	Network int64
-	// UsePrivateIP makes targets be reached at their address in Network.
-	UsePrivateIP bool
+	Attachment
+	PrimaryIPs
+	ReverseDNS
 
-	// PodTargets: the targets are the pods of the Service, and not nodes.
-	PodTargets bool
+	Listeners []Listener // sorted by port
+	CertificateRefs
+	Targeting
 
-	// PrivateIP and PrivateRange, if valid, say which address it has in Network.
+	Takeover Takeover
+	Adopted
+	Publish Publish
+	Blockers
+}
+
+// Blockers are what keeps the Service from a load balancer.
+type Blockers struct {
+	// Barred are the reasons why there may be none, and why an existing one must not serve more.
+	Barred []Note
+	// Placeless are the reasons why none can be created; an existing one has its place.
+	Placeless []Note
+}
+
+// Subject is the Service that the load balancer is for; empty for a group.
+type Subject struct {
+	Namespace, Service string
+	// HealthCheckNodePort is where kube-proxy reports endpoints of the Service; 0 without policy
+	// Local.
+	HealthCheckNodePort int
+	// Served are the Service's ports that have a listener, Unserved the others.
+	Served, Unserved []Port
+}
+
+// Sharing is how Services share the load balancer. All but Shared are set for a group only.
+type Sharing struct {
+	// Shared is the group of the Service.
+	Shared string
+	// Sharers are the UIDs of the group's Services, oldest first.
+	Sharers []string
+	// PortOwners are the UIDs of the Services that own ports.
+	PortOwners map[int]string
+	// Deciders are the UIDs of the Services whose annotations decide the settings that a load
+	// balancer has once, by annotation.
+	Deciders map[string]string
+}
+
+// Attachment is the address in the network.
+type Attachment struct {
+	// PrivateIP and PrivateRange, if valid, are the address and the subnet that are requested.
 	PrivateIP    netip.Addr
 	PrivateRange netip.Prefix
-	// Subnet, if valid, is where it gets its address when it is attached; it never moves one that
-	// is.
+	// Subnet, if valid, is where a new attachment gets its address. It never moves an existing one.
 	Subnet netip.Prefix
-	// PrimaryIPv4 and PrimaryIPv6 are the public addresses that it is created with; see
-	// [Spec.WithPrimaryIPs].
+}
+
+// PrimaryIPs are the public addresses that the load balancer is created with; see
+// [Spec.WithPrimaryIPs].
+type PrimaryIPs struct {
 	PrimaryIPv4, PrimaryIPv6 PrimaryIPRef
 	// GivenAddresses are the IDs and names of primary IPs that the configuration gives to the
 	// Service.
 	GivenAddresses []string
-	// IPv4Name and IPv6Name are what reverse DNS says of the public addresses. Empty: what we said
-	// is taken back.
-	IPv4Name, IPv6Name string
+}
 
-	// AsFound: it is not known what the Service asks for, so that all stays as it is but for ports
-	// and targets.
-	AsFound bool
+// ReverseDNS are the names of the public addresses. Empty in a [Spec]: a name that was set by this
+// cluster is reset.
+type ReverseDNS struct{ IPv4Name, IPv6Name string }
 
-	Listeners []Listener // sorted by port
-	// HealthCheckNodePort is where kube-proxy answers for the Service; 0 without policy Local.
-	HealthCheckNodePort int
-	// Certificates are IDs and names of certificates; [Spec.Resolve] puts them into the listeners
-	// that have none of their own.
+// CertificateRefs are the certificates that listeners need, before [Spec.Resolve] puts their IDs
+// into the listeners.
+type CertificateRefs struct {
+	// Certificates are the IDs and names of those for listeners that have none of their own.
 	Certificates []string
-	// PortCertificates are those of single listeners, by their ports.
+	// PortCertificates are those of single listeners, by port.
 	PortCertificates map[int][]string
 	// LabelledCertificates: only those whose label names the namespace may be used.
 	LabelledCertificates bool
-	// Managed is the certificate to obtain instead.
+	// Managed is the certificate to obtain instead of Certificates.
 	Managed *ManagedCertificate
-	Targets []Target // in the order of Target.Compare
-	// Nodes are those that may be targets, whether or not they are: they know of a dedicated
-	// server's addresses which belong together.
-	Nodes []Node
-	// Excluded are nodes on dedicated servers that shall be no targets: what has their addresses is
-	// known to be theirs.
-	Excluded []Node
-
-	Takeover Takeover
-	// ChecksKept is set by Against: the health checks stay as they were at the takeover.
-	ChecksKept bool
-	// Kept is set by Against: the settings that stay as they were at the takeover.
-	Kept []string
-
-	// Barred says why there may be no load balancer, and why one that there is must not come to
-	// serve more.
-	Barred []Note
-	// Placeless says why none can be created; one that there is has its place.
-	Placeless []Note
-
-	// NodeSelector is a label selector in Kubernetes' syntax; empty selects every node.
-	NodeSelector string
-	Publish      Publish
-	// Unserved are the Service's ports that no listener stands for.
-	Unserved []Port
-	// Served are the Service's ports that have one.
-	Served []Port
 }
 
-// Publish says what the Service's status shows.
+// Targeting is what receives the traffic.
+type Targeting struct {
+	// PodTargets: the targets are the pods of the Service, and not nodes.
+	PodTargets bool
+	// UsePrivateIP: targets are reached at their address in the network.
+	UsePrivateIP bool
+	// NodeSelector is a label selector in Kubernetes' syntax; empty selects every node.
+	NodeSelector string
+	Targets      []Target // in the order of Target.Compare
+	// Nodes are those that may be targets. They show which addresses of a dedicated server belong
+	// together.
+	Nodes []Node
+	// Excluded are nodes on dedicated servers that must not be targets: a target with one of their
+	// addresses is known to be theirs.
+	Excluded []Node
+}
+
+// Adopted is what stays as it was found.
+type Adopted struct {
+	// AsFound: the Service's wishes are unknown, so that only ports and targets change.
+	AsFound bool
+	// ChecksKept: the health checks are those from before the takeover. Set by [Spec.Against].
+	ChecksKept bool
+	// Kept are the names of settings from before the takeover. Set by [Spec.Against].
+	Kept []string
+}
+
+// Publish is what the Service's status shows.
 type Publish struct {
 	Hostname string // instead of addresses
 	IPv6     bool
@@ -128,6 +159,8 @@ type Listener struct {
 	HTTP            HTTP
 	Check           HealthCheck
 }
+
+func byPort(a, b Listener) int { return a.Port - b.Port }
 
 // Protocols of listeners and health checks; a check is never https, see HealthCheck.TLS.
 const (
@@ -157,7 +190,8 @@ type HealthCheck struct {
 }
 
 func (h HealthCheck) String() string {
-	return fmt.Sprintf("%s :%d%s every %s, timeout %s, %d tries", h.Protocol, h.Port, h.Path, h.Interval, h.Timeout, h.Retries)
+	return fmt.Sprintf("%s :%d%s every %s, timeout %s, %d tries",
+		h.Protocol, h.Port, h.Path, h.Interval, h.Timeout, h.Retries)
 }
 
 // settling is what a verdict takes beyond the checks' own time.

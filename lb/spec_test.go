@@ -65,7 +65,7 @@ func TestFitKeepsWhatIsThere(t *testing.T) {
 }
 
 func TestWithTargets(t *testing.T) {
-	got := lb.Spec{UsePrivateIP: true}.WithTargets(nodesOf([]int64{3, 1, 3, 2})).Targets
+	got := lb.Spec{Targeting: lb.Targeting{UsePrivateIP: true}}.WithTargets(nodesOf([]int64{3, 1, 3, 2})).Targets
 	want := []lb.Target{{Server: 1, Private: true}, {Server: 2, Private: true}, {Server: 3, Private: true}}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
@@ -120,7 +120,7 @@ func TestIngress(t *testing.T) {
 func misread(have lb.State, nodes []lb.Node, excluded ...lb.Node) lb.Plan {
 	have.ID = 1
 	return lb.Input{Owner: owner, Have: have, Members: []lb.Member{{
-		Spec: lb.Spec{Owner: owner, Excluded: excluded}, Standing: lb.Frozen, Nodes: nodes,
+		Spec: lb.Spec{Owner: owner, Targeting: lb.Targeting{Excluded: excluded}}, Standing: lb.Frozen, Nodes: nodes,
 		Service: lb.Service{Ports: []lb.Port{{Number: 80, Protocol: "TCP", NodePort: 30080}}},
 	}}}.Plan()
 }

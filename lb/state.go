@@ -118,18 +118,21 @@ type State struct {
 	// PrimaryIPv4 and PrimaryIPv6 are the IDs of the primary IPs that the public addresses are; 0:
 	// unknown.
 	PrimaryIPv4, PrimaryIPv6 int64
-	// IPv4Name and IPv6Name are what reverse DNS says of the public addresses.
-	IPv4Name, IPv6Name string
+	ReverseDNS
 
 	Listeners []Listener
 	Targets   []Target
 	// OtherTargets counts what label selectors find. We did not add them and cannot judge them, so
 	// they stay; they take room all the same.
 	OtherTargets int
-	// Verdicts are what the checks say of the targets, by the listener's port and the target.
-	// OtherTargets are not in it.
+	CheckResults
+}
+
+// CheckResults are the results of health checks, by the listener's port and the target, without
+// OtherTargets.
+type CheckResults struct {
 	Verdicts map[int]map[Target]Verdict
-	// Why says the same of why targets are unhealthy, where the cloud does.
+	// Why are the causes of targets that are unhealthy, where the cloud reports them.
 	Why map[int]map[Target]Cause
 }
 

@@ -245,15 +245,12 @@ func (s Spec) unaddressed() []Note {
 		return nil
 	}
 	note := Note{
-		Grade: Error, Reason: ReasonTargetAddressMissing, Field: annotationPrivateIP, Value: "false", Figures: names[0],
+		Grade: Error, Reason: ReasonTargetAddressMissing, Field: annotationPrivateIP, Value: "false", Figures: andMore(names),
 		Text: "a node on a dedicated server has no public address in its status, so it is not added, and stays a target only where it is one: let it have an ExternalIP, or set this to true if it has an address in the network",
 	}
 	if s.UsePrivateIP {
 		note.Value = "true"
 		note.Text = "a node on a dedicated server has no InternalIP in the network's vSwitch subnet, so it is not added, and stays a target only where it is one: set its kubelet's --node-ip to its address there, or set this to false"
-	}
-	if more := len(names) - 1; more > 0 {
-		note.Figures = fmt.Sprintf("%s and %d more", names[0], more)
 	}
 	return []Note{note}
 }

@@ -33,7 +33,7 @@ func TestTargetsOfNodes(t *testing.T) {
 		{true, "[server 11 (private) server 12 (private) IP 10.1.0.5 IP 10.1.0.6]", "nowhere and 1 more"},
 		{false, "[server 11 server 12 IP 203.0.113.5 IP 2001:db8:6::2]", "inside and 1 more"},
 	} {
-		spec := lb.Spec{Type: "lb11", UsePrivateIP: c.private}.WithTargets(append(mixed(), mixed()[0]))
+		spec := lb.Spec{Type: "lb11", Targeting: lb.Targeting{UsePrivateIP: c.private}}.WithTargets(append(mixed(), mixed()[0]))
 		if got := fmt.Sprint(spec.Targets); got != c.want {
 			t.Errorf("private %t: %s, want %s", c.private, got, c.want)
 		}
@@ -55,7 +55,7 @@ func TestTargetsOfNodes(t *testing.T) {
 // Nodes of both kinds through one Diff: what each plan says of targets, in its order.
 func TestDiffOfBothKinds(t *testing.T) {
 	address := func(a string) lb.Target { return lb.AddressTarget(netip.MustParseAddr(a)) }
-	private := lb.Spec{Type: "lb11", Network: 1, Public: true, UsePrivateIP: true}.WithTargets(mixed())
+	private := lb.Spec{Type: "lb11", Network: 1, Public: true, Targeting: lb.Targeting{UsePrivateIP: true}}.WithTargets(mixed())
 	for _, c := range []struct {
 		name string
 		have []lb.Target
@@ -92,13 +92,13 @@ func TestFitCountsBothKinds(t *testing.T) {
 		})
 	}
 	have := lb.State{ID: 1, Type: "lb11", Targets: []lb.Target{lb.AddressTarget(nodes[39].Public), lb.AddressTarget(nodes[38].Private), {Server: 20}}}
-	spec, notes := lb.Spec{Type: "lb11", UsePrivateIP: true}.WithTargets(nodes).Fit(have, nodes[30:36])
+	spec, notes := lb.Spec{Type: "lb11", Targeting: lb.Targeting{UsePrivateIP: true}}.WithTargets(nodes).Fit(have, nodes[30:36])
 	if len(notes) != 1 || notes[0].Reason != lb.ReasonTargetsTruncated || notes[0].Figures != "25 of 40 nodes" {
 		t.Errorf("notes %v", notes)
 	}
 	want := append(nodesOf(upTo(16)), nodes[19])
 	want = append(append(want, nodes[30:36]...), nodes[38:]...)
-	if all := (lb.Spec{UsePrivateIP: true}).WithTargets(want); !slices.Equal(spec.Targets, all.Targets) {
+	if all := (lb.Spec{Targeting: lb.Targeting{UsePrivateIP: true}}).WithTargets(want); !slices.Equal(spec.Targets, all.Targets) {
 		t.Errorf("targets %v, want %v", spec.Targets, all.Targets)
 	}
 }
@@ -114,7 +114,7 @@ func TestWithoutRefusedAddresses(t *testing.T) {
 			return nil
 		}
 	}
-	spec := lb.Spec{Type: "lb11", Network: 1, Public: true, UsePrivateIP: true}.WithTargets(mixed())
+	spec := lb.Spec{Type: "lb11", Network: 1, Public: true, Targeting: lb.Targeting{UsePrivateIP: true}}.WithTargets(mixed())
 	public := lb.AddressTarget(netip.MustParseAddr("203.0.113.5"))
 	for _, c := range []struct {
 		name    string

@@ -49,15 +49,15 @@ func TestUnaddressedNodesStayTargets(t *testing.T) {
 	} {
 		other := at(c.have)
 		server := lb.Target{Server: 11, Private: c.private}
-		spec := lb.Spec{Owner: owner, Type: "lb11", Network: 7, Public: !c.private, UsePrivateIP: c.private}
+		spec := lb.Spec{Owner: owner, Type: "lb11", Network: 7, Public: !c.private, Targeting: lb.Targeting{UsePrivateIP: c.private}}
 		spec.Takeover.Annotated.Targets = true
 		spec.Excluded = []lb.Node{{Name: "excluded", Public: netip.MustParseAddr("203.0.113.7")}}
 		nodes := []lb.Node{c.node, cloud}
 		have := lb.State{
 			ID: 1, Type: "lb11", Network: 7, Public: true,
-			Listeners: []lb.Listener{{Port: 80, DestinationPort: 30080}},
-			Targets:   []lb.Target{server, other},
-			Verdicts:  map[int]map[lb.Target]lb.Verdict{80: {server: lb.Unhealthy, other: lb.Healthy}},
+			Listeners:    []lb.Listener{{Port: 80, DestinationPort: 30080}},
+			Targets:      []lb.Target{server, other},
+			CheckResults: lb.CheckResults{Verdicts: map[int]map[lb.Target]lb.Verdict{80: {server: lb.Unhealthy, other: lb.Healthy}}},
 		}
 		for _, labels := range []map[string]string{nil, owner.Labels()} {
 			have.Labels = labels
@@ -88,7 +88,7 @@ func TestUnaddressedNodesHoldUpNoOther(t *testing.T) {
 		health := healthOf(lb.Healthy, append(targetsOf(true, 1, 3), targetsOf(false, 1, 3)...)...)
 		health[all[2]] = verdict
 		r := newRoller(t, lb.State{Targets: all}, health)
-		want := lb.Spec{Owner: owner, Type: "lb11", Network: 7, UsePrivateIP: true, Listeners: r.have.Listeners}
+		want := lb.Spec{Owner: owner, Type: "lb11", Network: 7, Targeting: lb.Targeting{UsePrivateIP: true}, Listeners: r.have.Listeners}
 		want.Takeover.OptedIn, want.Takeover.Annotated.Targets = true, true
 		want, _ = want.WithTargets(append(nodesOf([]int64{1, 3}), dedicated("", "203.0.113.5"))).Against(r.have, nil)
 		want.Name, want.Algorithm = r.have.Name, r.have.Algorithm

@@ -113,8 +113,8 @@ func TestDefaults(t *testing.T) {
 		LoadBalancers: LoadBalancers{
 			Enabled: true,
 			Defaults: lb.Defaults{
-				Type: "lb11", HealthCheck: lb.CheckKubeProxy, Classless: true, Algorithm: lb.RoundRobin,
-				HealthCheckInterval: 10 * time.Second, HealthCheckTimeout: 15 * time.Second, HealthCheckRetries: 3, Certificates: lb.CertificatesAny,
+				Type: "lb11", CheckDefaults: lb.CheckDefaults{HealthCheck: lb.CheckKubeProxy, HealthCheckInterval: 10 * time.Second, HealthCheckTimeout: 15 * time.Second, HealthCheckRetries: 3}, Classless: true, Algorithm: lb.RoundRobin,
+				Grants: lb.Grants{Certificates: lb.CertificatesAny},
 			},
 		},
 	}

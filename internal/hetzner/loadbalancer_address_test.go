@@ -33,7 +33,7 @@ func inLabOf(t *testing.T, options hcloudsim.Options, test func(t *testing.T, la
 func (lab *balancerLab) created(t *testing.T) lb.State {
 	t.Helper()
 	spec := lb.Spec{
-		Owner: labOwner, Name: "web", Type: "lb11", Location: "fsn1", Algorithm: lb.RoundRobin, Public: true, PodTargets: true,
+		Owner: labOwner, Name: "web", Type: "lb11", Location: "fsn1", Algorithm: lb.RoundRobin, Public: true, Targeting: lb.Targeting{PodTargets: true},
 		Listeners: []lb.Listener{{Port: 80, DestinationPort: 8080, Protocol: "tcp", Check: lb.HealthCheck{Protocol: "tcp", Port: 8080, Interval: 10 * time.Second, Timeout: 15 * time.Second, Retries: 3}}},
 	}
 	if err := lab.Apply(t.Context(), lb.State{}, lb.Create{Spec: spec}); err != nil {

@@ -19,7 +19,7 @@ func balancerState(b *hcloud.LoadBalancer, addresses []string) lb.State {
 	s := lb.State{
 		ID: b.ID, Name: b.Name, Labels: b.Labels, Created: b.Created, Algorithm: lb.Algorithm(b.Algorithm.Type),
 		Public: b.PublicNet.Enabled, IPv4: ipnet.Addr(b.PublicNet.IPv4.IP), IPv6: ipnet.Addr(b.PublicNet.IPv6.IP),
-		IPv4Name: b.PublicNet.IPv4.DNSPtr, IPv6Name: b.PublicNet.IPv6.DNSPtr,
+		ReverseDNS:  lb.ReverseDNS{IPv4Name: b.PublicNet.IPv4.DNSPtr, IPv6Name: b.PublicNet.IPv6.DNSPtr},
 		PrimaryIPv4: b.PublicNet.IPv4.ID, PrimaryIPv6: b.PublicNet.IPv6.ID,
 	}
 	if b.LoadBalancerType != nil {
@@ -49,8 +49,7 @@ func balancerState(b *hcloud.LoadBalancer, addresses []string) lb.State {
 			continue
 		}
 		s.Targets = append(s.Targets, target)
-		s.Verdicts = verdicts(s.Verdicts, target, found.HealthStatus)
-		s.Why = causes(s.Why, target, found.HealthStatus)
+		addResults(&s, target, found.HealthStatus)
 	}
 	slices.SortFunc(s.Targets, lb.Target.Compare)
 	return s
@@ -68,46 +67,36 @@ func targetOf(t hcloud.LoadBalancerTarget) (lb.Target, bool) {
 	return lb.Target{}, false
 }
 
-// verdicts adds what the listeners say of one target.
-func verdicts(all map[int]map[lb.Target]lb.Verdict, target lb.Target, status []hcloud.LoadBalancerTargetHealthStatus) map[int]map[lb.Target]lb.Verdict {
-	if all == nil {
-		all = make(map[int]map[lb.Target]lb.Verdict)
-	}
-	for _, s := range status {
-		if all[s.ListenPort] == nil {
-			all[s.ListenPort] = make(map[lb.Target]lb.Verdict)
-		}
+// addResults adds the results of the listeners' health checks of one target.
+func addResults(s *lb.State, target lb.Target, status []hcloud.LoadBalancerTargetHealthStatus) {
+	for _, result := range status {
 		verdict := lb.Unknown
-		switch s.Status {
+		switch result.Status {
 		case hcloud.LoadBalancerTargetHealthStatusStatusHealthy:
 			verdict = lb.Healthy
 		case hcloud.LoadBalancerTargetHealthStatusStatusUnhealthy:
 			verdict = lb.Unhealthy
 		}
-		all[s.ListenPort][target] = verdict
+		put(&s.Verdicts, result.ListenPort, target, verdict)
+		if verdict == lb.Unhealthy && result.Detail != nil {
+			cause := lb.Cause{Detail: lb.Detail(*result.Detail)}
+			if result.HTTPStatusCode != nil {
+				cause.HTTPStatus = *result.HTTPStatusCode
+			}
+			put(&s.Why, result.ListenPort, target, cause)
+		}
 	}
-	return all
 }
 
-// causes adds why listeners find a target unhealthy.
-func causes(all map[int]map[lb.Target]lb.Cause, target lb.Target, status []hcloud.LoadBalancerTargetHealthStatus) map[int]map[lb.Target]lb.Cause {
-	for _, s := range status {
-		if s.Detail == nil || s.Status != hcloud.LoadBalancerTargetHealthStatusStatusUnhealthy {
-			continue
-		}
-		if all == nil {
-			all = make(map[int]map[lb.Target]lb.Cause)
-		}
-		if all[s.ListenPort] == nil {
-			all[s.ListenPort] = make(map[lb.Target]lb.Cause)
-		}
-		cause := lb.Cause{Detail: lb.Detail(*s.Detail)}
-		if s.HTTPStatusCode != nil {
-			cause.HTTPStatus = *s.HTTPStatusCode
-		}
-		all[s.ListenPort][target] = cause
+// put sets a value and makes the maps that are missing.
+func put[V any](all *map[int]map[lb.Target]V, port int, target lb.Target, value V) {
+	if *all == nil {
+		*all = make(map[int]map[lb.Target]V)
 	}
-	return all
+	if (*all)[port] == nil {
+		(*all)[port] = make(map[lb.Target]V)
+	}
+	(*all)[port][target] = value
 }
 
 func listenerHTTP(s hcloud.LoadBalancerService) lb.HTTP {

@@ -37,7 +37,7 @@ func balanced(t *testing.T) *survey.Snapshot {
 	b := lb.State{
 		ID: 700, Name: spec.Name, Labels: spec.Labels(), Type: spec.Type, Location: "fsn1", NetworkZone: "eu-central",
 		Algorithm: spec.Algorithm, Public: true, IPv4: addr("192.0.2.7"), Network: 1, PrivateIP: addr("10.0.0.200"),
-		Listeners: spec.Listeners, Targets: spec.Targets, Verdicts: map[int]map[lb.Target]lb.Verdict{80: verdicts(spec.Targets, 3)},
+		Listeners: spec.Listeners, Targets: spec.Targets, CheckResults: lb.CheckResults{Verdicts: map[int]map[lb.Target]lb.Verdict{80: verdicts(spec.Targets, 3)}},
 		Created: now().Add(-30 * 60e9),
 	}
 	s.LoadBalancers = []lb.State{b}

@@ -21,15 +21,20 @@ func TestEveryDefaultComesFromTheConfiguration(t *testing.T) {
 		LoadBalancers: config.LoadBalancers{Defaults: lb.Defaults{
 			Location: "fsn1", NetworkZone: "eu-central", Type: "lb21", Algorithm: "least_connections", UsePrivateIP: true,
 			DisablePrivateIngress: true, DisablePublicNetwork: true, UsesProxyProtocol: true, DisableIPv6: true,
-			PrivateSubnet: netip.MustParsePrefix("10.0.1.0/24"), HealthCheck: "node-port", HealthCheckInterval: time.Second,
-			HealthCheckTimeout: time.Second, HealthCheckRetries: 1, Classless: true,
-			Adoptable: []lb.Adoptable{{Name: "web"}}, PrimaryIPs: []lb.GivenAddress{{Name: "web"}}, Shared: []lb.SharedName{{Name: "edge"}}, Certificates: "labelled",
+			PrivateSubnet: netip.MustParsePrefix("10.0.1.0/24"), Classless: true,
+			CheckDefaults: lb.CheckDefaults{
+				HealthCheck: "node-port", HealthCheckInterval: time.Second, HealthCheckTimeout: time.Second, HealthCheckRetries: 1,
+			},
+			Grants: lb.Grants{
+				Adoptable: []lb.Adoptable{{Name: "web"}}, PrimaryIPs: []lb.GivenAddress{{Name: "web"}},
+				Shared: []lb.SharedName{{Name: "edge"}}, Certificates: "labelled",
+			},
 			PodTargetSources: []netip.Prefix{netip.MustParsePrefix("2001:db8::/48")},
 		}},
 	}, 7, []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}))
-	for i := range got.NumField() {
-		if got.Field(i).IsZero() {
-			t.Errorf("%s is not filled in", got.Type().Field(i).Name)
+	for _, field := range reflect.VisibleFields(got.Type()) {
+		if got.FieldByIndex(field.Index).IsZero() {
+			t.Errorf("%s is not filled in", field.Name)
 		}
 	}
 }

@@ -225,7 +225,7 @@ func (v view) member(owner lb.Owner, svc *corev1.Service, have lb.State, standin
 	notes = append(notes, parsed...)
 	var refused *lb.RefusedError
 	if m.Spec, m.Parsed = spec, err == nil; errors.As(err, &refused) {
-		m.Spec = lb.Spec{Owner: Owner(svc, v.defaults.Cluster), Namespace: svc.Namespace, Service: svc.Name, PodTargets: q.PodTargets}
+		m.Spec = lb.Spec{Owner: Owner(svc, v.defaults.Cluster), Subject: lb.Subject{Namespace: svc.Namespace, Service: svc.Name}, Targeting: lb.Targeting{PodTargets: q.PodTargets}}
 		notes = append(notes, refused.Notes...)
 	}
 	if !m.Parsed || standing == lb.Closing {

@@ -117,7 +117,7 @@ func balance(s *survey.Snapshot, svc *corev1.Service, id int64, address string, 
 		ID: id, Name: spec.Name, Labels: spec.Labels(), Type: spec.Type, Location: "fsn1", NetworkZone: "eu-central",
 		Algorithm: spec.Algorithm, Public: true, IPv4: netip.MustParseAddr(address), Network: s.Network.ID,
 		PrivateIP: netip.AddrFrom4([4]byte{10, 0, 254, byte(id)}), Listeners: spec.Listeners, Targets: spec.Targets,
-		Created: ago(30 * time.Minute).Time, Verdicts: map[int]map[lb.Target]lb.Verdict{},
+		Created: ago(30 * time.Minute).Time, CheckResults: lb.CheckResults{Verdicts: map[int]map[lb.Target]lb.Verdict{}},
 	}
 	for _, l := range b.Listeners {
 		b.Verdicts[l.Port] = map[lb.Target]lb.Verdict{}
