@@ -2,17 +2,21 @@ package hetzner
 
 import (
 	"context"
-	"fmt"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
 // Location is where something can be made.
 type Location struct{ Name, NetworkZone string }
 
-// Locations are those of the cloud, in its order. It is one request.
+// Locations are those of the cloud, by their IDs. It is one request.
 func (c *Client) Locations(ctx context.Context) ([]Location, error) {
-	found, err := all(ctx, c.api.Location.All)
+	found, err := list(ctx, c, "locations", func(l *hcloud.Location) int64 { return l.ID },
+		func(ctx context.Context, page hcloud.ListOpts) ([]*hcloud.Location, *hcloud.Response, error) {
+			return c.api.Location.List(ctx, hcloud.LocationListOpts{ListOpts: page, Sort: byID()})
+		})
 	if err != nil {
-		return nil, fmt.Errorf("listing locations: %w", err)
+		return nil, err
 	}
 	all := make([]Location, len(found))
 	for i, l := range found {
@@ -21,12 +25,15 @@ func (c *Client) Locations(ctx context.Context) ([]Location, error) {
 	return all, nil
 }
 
-// LoadBalancerTypes are the names of the types that a load balancer can have, in
-// the cloud's order. It is one request.
+// LoadBalancerTypes are the names of the types that a load balancer can have, by
+// their IDs. It is one request.
 func (c *Client) LoadBalancerTypes(ctx context.Context) ([]string, error) {
-	found, err := all(ctx, c.api.LoadBalancerType.All)
+	found, err := list(ctx, c, "load balancer types", func(t *hcloud.LoadBalancerType) int64 { return t.ID },
+		func(ctx context.Context, page hcloud.ListOpts) ([]*hcloud.LoadBalancerType, *hcloud.Response, error) {
+			return c.api.LoadBalancerType.List(ctx, hcloud.LoadBalancerTypeListOpts{ListOpts: page})
+		})
 	if err != nil {
-		return nil, fmt.Errorf("listing load balancer types: %w", err)
+		return nil, err
 	}
 	names := make([]string, len(found))
 	for i, t := range found {

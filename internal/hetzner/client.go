@@ -20,7 +20,6 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -54,9 +53,8 @@ type Client struct {
 	actions *waiter
 	budget  *budget
 	listed  *metrics.Gauge
-	// lastPage is the last page of the server list when it was read last; 0: it
-	// was not. It only saves a request.
-	lastPage atomic.Int64
+	// lastPages are the last pages of lists that have several, see list.
+	lastPages sync.Map
 	// writers is one for each network, by its ID, however often it is looked up.
 	writers sync.Map
 }

@@ -247,12 +247,12 @@ func (f *FloatingIPs) list(ctx context.Context) ([]floatingIP, error) {
 		return known, nil
 	}
 	asked = time.Now()
-	pages := hcloud.FloatingIPListOpts{ListOpts: hcloud.ListOpts{PerPage: 50}}
-	found, err := all(ctx, func(ctx context.Context) ([]*hcloud.FloatingIP, error) {
-		return f.client.api.FloatingIP.AllWithOpts(ctx, pages)
-	})
+	found, err := list(ctx, f.client, "floating IPs", func(ip *hcloud.FloatingIP) int64 { return ip.ID },
+		func(ctx context.Context, page hcloud.ListOpts) ([]*hcloud.FloatingIP, *hcloud.Response, error) {
+			return f.client.api.FloatingIP.List(ctx, hcloud.FloatingIPListOpts{ListOpts: page, Sort: byID()})
+		})
 	if err != nil {
-		return nil, fmt.Errorf("listing floating IPs: %w", err)
+		return nil, err
 	}
 	known = make([]floatingIP, len(found))
 	for i, ip := range found {

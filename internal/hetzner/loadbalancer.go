@@ -52,7 +52,7 @@ func (l *LoadBalancers) Candidates(ctx context.Context, owner lb.Owner, name str
 	if name != "" { // the API takes an empty name for any
 		var err error
 		if found, err = l.find(ctx, hcloud.LoadBalancerListOpts{Name: name}); err != nil {
-			return nil, fmt.Errorf("looking for load balancer %q: %w", name, err)
+			return nil, err
 		}
 	}
 	assigned, err := l.list(ctx, fmt.Sprintf("%s=%s", lb.LabelPeer, owner.UID))
@@ -69,36 +69,28 @@ func (l *LoadBalancers) Candidates(ctx context.Context, owner lb.Owner, name str
 
 // All returns all load balancers of the project, whoever's, by ID.
 func (l *LoadBalancers) All(ctx context.Context) ([]lb.State, error) {
-	states, err := l.find(ctx, hcloud.LoadBalancerListOpts{})
-	if err != nil {
-		return nil, fmt.Errorf("listing load balancers: %w", err)
-	}
-	return states, nil
+	return l.find(ctx, hcloud.LoadBalancerListOpts{})
 }
 
 func (l *LoadBalancers) list(ctx context.Context, selector string) ([]lb.State, error) {
-	states, err := l.find(ctx, hcloud.LoadBalancerListOpts{ListOpts: hcloud.ListOpts{LabelSelector: selector}})
-	if err != nil {
-		return nil, fmt.Errorf("listing load balancers with labels %s: %w", selector, err)
-	}
-	return states, nil
+	return l.find(ctx, hcloud.LoadBalancerListOpts{ListOpts: hcloud.ListOpts{LabelSelector: selector}})
 }
 
 func (l *LoadBalancers) find(ctx context.Context, opts hcloud.LoadBalancerListOpts) ([]lb.State, error) {
-	// Sorted, so that an error about two of them has the same text each time.
-	opts.PerPage, opts.Sort = 50, []string{"id:asc"}
-	return all(ctx, func(ctx context.Context) ([]lb.State, error) {
-		var states []lb.State
-		opts := opts
-		for opts.Page = 1; opts.Page > 0; {
-			found, next, err := l.page(ctx, opts)
-			if err != nil {
-				return nil, err
-			}
-			states, opts.Page = append(states, found...), next
-		}
-		return states, nil
-	})
+	what := "load balancers"
+	if opts.Name != "" {
+		what = fmt.Sprintf("load balancers named %q", opts.Name)
+	}
+	if opts.LabelSelector != "" {
+		what += " with labels " + opts.LabelSelector
+	}
+	opts.Sort = byID()
+	return list(ctx, l.client, what, func(s lb.State) int64 { return s.ID },
+		func(ctx context.Context, page hcloud.ListOpts) ([]lb.State, *hcloud.Response, error) {
+			page.LabelSelector = opts.LabelSelector
+			opts.ListOpts = page
+			return l.page(ctx, opts)
+		})
 }
 
 // Apply implements lb.Backend.

@@ -50,23 +50,22 @@ func (l *LoadBalancers) changePod(ctx context.Context, balancer int64, action st
 	return hcloud.ActionFromSchema(answer.Action), nil
 }
 
-// page reads one page of load balancers, and which page is next; 0: none.
-func (l *LoadBalancers) page(ctx context.Context, opts hcloud.LoadBalancerListOpts) (states []lb.State, next int, err error) {
+// page reads one page of load balancers.
+func (l *LoadBalancers) page(
+	ctx context.Context, opts hcloud.LoadBalancerListOpts,
+) (states []lb.State, answer *hcloud.Response, err error) {
 	found, answer, err := l.client.api.LoadBalancer.List(ctx, opts)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	addresses, err := readAddresses(answer.Body)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	for _, balancer := range found {
 		states = append(states, balancerState(balancer, addresses[balancer.ID]))
 	}
-	if p := answer.Meta.Pagination; p != nil {
-		next = p.NextPage
-	}
-	return states, next, nil
+	return states, answer, nil
 }
 
 // readAddresses reads from a list of load balancers the address of each target of type server, by

@@ -12,13 +12,12 @@ import (
 
 // Certificates implements lb.Backend, in one request per 50 certificates.
 func (l *LoadBalancers) Certificates(ctx context.Context) ([]lb.Certificate, error) {
-	found, err := all(ctx, func(ctx context.Context) ([]*hcloud.Certificate, error) {
-		return l.client.api.Certificate.AllWithOpts(ctx, hcloud.CertificateListOpts{
-			ListOpts: hcloud.ListOpts{PerPage: 50}, Sort: []string{"id:asc"},
+	found, err := list(ctx, l.client, "certificates", func(c *hcloud.Certificate) int64 { return c.ID },
+		func(ctx context.Context, page hcloud.ListOpts) ([]*hcloud.Certificate, *hcloud.Response, error) {
+			return l.client.api.Certificate.List(ctx, hcloud.CertificateListOpts{ListOpts: page, Sort: byID()})
 		})
-	})
 	if err != nil {
-		return nil, fmt.Errorf("listing certificates: %w", err)
+		return nil, err
 	}
 	all := make([]lb.Certificate, len(found))
 	for i, c := range found {

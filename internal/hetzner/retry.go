@@ -53,17 +53,10 @@ func retry(ctx context.Context, k kind, send func(context.Context) error) error 
 
 // get sends a read until it is answered, see retry.
 func get[T any](ctx context.Context, send func(context.Context) (T, *hcloud.Response, error)) (T, error) {
-	return all(ctx, func(ctx context.Context) (T, error) {
-		found, _, err := send(ctx)
-		return found, err
-	})
-}
-
-// all does the same for methods that read every page.
-func all[T any](ctx context.Context, send func(context.Context) (T, error)) (found T, err error) {
-	err = retry(ctx, read, func(ctx context.Context) error {
+	var found T
+	err := retry(ctx, read, func(ctx context.Context) error {
 		var err error
-		found, err = send(ctx)
+		found, _, err = send(ctx)
 		return err
 	})
 	return found, err
@@ -77,7 +70,7 @@ func refusedForNow(err error) bool {
 // broken reports whether nobody knows what the API did.
 func broken(err error) bool {
 	var other *notTheAPI
-	if errors.As(err, &other) {
+	if errors.As(err, &other) || errors.Is(err, errPaging) {
 		return false
 	}
 	var answered hcloud.Error

@@ -154,9 +154,9 @@ func (s *Servers) answered(q cloud.Question) bool {
 
 func (s *Servers) refresh(ctx context.Context) error {
 	asked := time.Now()
-	found, err := all(ctx, s.client.allServers)
+	found, err := s.client.servers(ctx, "servers", hcloud.ServerListOpts{})
 	if err != nil {
-		return fmt.Errorf("listing servers: %w", err)
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,18 +169,13 @@ func (s *Servers) refresh(ctx context.Context) error {
 func (s *Servers) ask(ctx context.Context, q cloud.Question) error {
 	asked := time.Now()
 	var found []*hcloud.Server
-	err := retry(ctx, read, func(ctx context.Context) error {
-		if q.ID == 0 {
-			var err error
-			found, _, err = s.client.api.Server.List(ctx, hcloud.ServerListOpts{Name: q.Name})
-			return err
-		}
-		one, _, err := s.client.api.Server.GetByID(ctx, q.ID)
-		if found = nil; one != nil {
-			found = []*hcloud.Server{one}
-		}
-		return err
-	})
+	var one *hcloud.Server
+	var err error
+	if q.ID == 0 {
+		found, err = s.client.servers(ctx, "servers of this name", hcloud.ServerListOpts{Name: q.Name})
+	} else if one, err = s.client.server(ctx, q.ID); one != nil {
+		found = []*hcloud.Server{one}
+	}
 	if err != nil {
 		return fmt.Errorf("getting server %s: %w", q, err)
 	}
@@ -199,9 +194,7 @@ var errContradiction = errors.New("the server list is out of date")
 // Get implements cloud.Servers: one server, from the API itself.
 func (s *Servers) Get(ctx context.Context, id int64) (cloud.Server, error) {
 	asked := time.Now()
-	found, err := get(ctx, func(ctx context.Context) (*hcloud.Server, *hcloud.Response, error) {
-		return s.client.api.Server.GetByID(ctx, id)
-	})
+	found, err := s.client.server(ctx, id)
 	if err != nil {
 		return cloud.Server{}, fmt.Errorf("getting server %d: %w", id, err)
 	}
@@ -213,6 +206,23 @@ func (s *Servers) Get(ctx context.Context, id int64) (cloud.Server, error) {
 	defer s.mu.Unlock()
 	s.known.told(cloud.Question{ID: id}, []cloud.Server{server}, asked)
 	return server, nil
+}
+
+// servers lists them, sorted by ID.
+func (c *Client) servers(ctx context.Context, what string, o hcloud.ServerListOpts) ([]*hcloud.Server, error) {
+	o.Sort = byID()
+	return list(ctx, c, what, func(s *hcloud.Server) int64 { return s.ID },
+		func(ctx context.Context, page hcloud.ListOpts) ([]*hcloud.Server, *hcloud.Response, error) {
+			o.ListOpts = page
+			return c.api.Server.List(ctx, o)
+		})
+}
+
+// server is nil if there is none.
+func (c *Client) server(ctx context.Context, id int64) (*hcloud.Server, error) {
+	return get(ctx, func(ctx context.Context) (*hcloud.Server, *hcloud.Response, error) {
+		return c.api.Server.GetByID(ctx, id)
+	})
 }
 
 func (s *Servers) convertAll(servers []*hcloud.Server) []cloud.Server {

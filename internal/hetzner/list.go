@@ -1,0 +1,140 @@
+package hetzner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+)
+
+const (
+	// pageSize is the most that the API puts on a page.
+	pageSize = 50
+	// mostPages bounds a list, so that one without end doesn't cost the project's budget. 50,000
+	// objects are far more than a project may have.
+	mostPages = 1000
+)
+
+// byID is the order that list needs.
+func byID() []string { return []string{"id:asc"} }
+
+var (
+	// errCut means that a page held fewer objects than it must.
+	errCut = errors.New("a page of the list is incomplete")
+	// errPaging means that pages contradict each other: sending the requests again is no use.
+	errPaging = errors.New("the API's pages contradict each other")
+)
+
+// lister reads one page of a list that is sorted by ID.
+type lister[T any] func(context.Context, hcloud.ListOpts) ([]T, *hcloud.Response, error)
+
+// list reads every page of a list and returns what is on them by ID, or an error: never a part. It
+// reads the last page first. A new object gets a higher ID than all others, so a creation only
+// appends to the list, and a deletion only moves objects toward pages that are still to be read.
+// Hence whatever is created and deleted meanwhile, an object that exists during the whole read is
+// in the result. what names the list in errors.
+func list[T any](
+	ctx context.Context, c *Client, what string, id func(T) int64, page lister[T],
+) (found []T, err error) {
+	err = retry(ctx, read, func(ctx context.Context) error {
+		var last int
+		p := pages[T]{id: id, read: page}
+		if found, last, err = p.all(ctx, c.lastPage(what)); err != nil {
+			last = 1 // the page to begin with may be what is wrong
+		}
+		c.endsAt(what, last)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", what, err)
+	}
+	return found, nil
+}
+
+// lastPage is the last page of a list when it was read last, or 1. It only saves requests.
+func (c *Client) lastPage(what string) int {
+	last, ok := c.lastPages.Load(what)
+	if !ok {
+		return 1
+	}
+	return last.(int)
+}
+
+func (c *Client) endsAt(what string, page int) {
+	if page == 1 {
+		c.lastPages.Delete(what) // most lists are short, and there is one for each Service
+		return
+	}
+	c.lastPages.Store(what, page)
+}
+
+type pages[T any] struct {
+	id   func(T) int64
+	read lister[T]
+}
+
+// all reads the pages, beginning where the list ended last time; the answer tells where it ends
+// now. What is created later is not asked for.
+func (p pages[T]) all(ctx context.Context, page int) (sorted []T, end int, err error) {
+	found, last, err := p.page(ctx, page)
+	if err == nil && last < page && len(found) == 0 {
+		page = last
+		found, last, err = p.page(ctx, page)
+	}
+	for err == nil && last > page {
+		if last > mostPages {
+			return nil, 0, fmt.Errorf("%w: %d pages are more than %d", errPaging, last, mostPages)
+		}
+		before := found
+		page = last
+		found, last, err = p.page(ctx, page)
+		if len(before) > 0 && len(found) > 0 && p.id(found[0]) <= p.id(before[len(before)-1]) {
+			return nil, 0, fmt.Errorf("%w: page %d repeats what an earlier one holds", errPaging, page)
+		}
+	}
+	all := map[int64]T{}
+	for end = page; err == nil; found, _, err = p.page(ctx, page) {
+		if page < end && len(found) < pageSize {
+			// Either objects of this page were deleted just now, or the answer is
+			// not the whole page. The next read tells.
+			return nil, 0, errCut
+		}
+		for _, object := range found {
+			all[p.id(object)] = object
+		}
+		if page--; page == 0 {
+			return slices.SortedFunc(maps.Values(all), p.compare), end, nil
+		}
+	}
+	return nil, 0, err
+}
+
+func (p pages[T]) compare(a, b T) int { return cmp.Compare(p.id(a), p.id(b)) }
+
+// page reads one page, and tells which page is the last, or a later one than this.
+func (p pages[T]) page(ctx context.Context, page int) (found []T, last int, err error) {
+	found, resp, err := p.read(ctx, hcloud.ListOpts{Page: page, PerPage: pageSize})
+	if err != nil {
+		return nil, 0, err
+	}
+	at := resp.Meta.Pagination
+	switch {
+	case at == nil: // every list has it: an answer such as {} is none without anything in it
+		return nil, 0, errors.New("the answer is no list")
+	case at.NextPage != 0 && at.NextPage <= page:
+		return nil, 0, fmt.Errorf("%w: after page %d comes page %d", errPaging, page, at.NextPage)
+	case at.NextPage != 0 && len(found) < pageSize,
+		// The API may leave out the numbers that describe the whole list.
+		at.TotalEntries > 0 && len(found) != min(pageSize, max(0, at.TotalEntries-(page-1)*pageSize)):
+		return nil, 0, errCut
+	}
+	last = max(1, cmp.Or(at.LastPage, at.NextPage, page))
+	if max(last, page) > 1 && !slices.IsSortedFunc(found, p.compare) {
+		return nil, 0, fmt.Errorf("%w: page %d is not sorted by ID", errPaging, page)
+	}
+	return found, last, nil
+}
