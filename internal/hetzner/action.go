@@ -85,10 +85,14 @@ func (w *waiter) wait(ctx context.Context, a *hcloud.Action) error {
 
 // failure is why an action that is over failed, or nil.
 func failure(a *hcloud.Action) error {
-	if a.Status == hcloud.ActionStatusError {
+	switch a.Status {
+	case hcloud.ActionStatusSuccess:
+		return nil
+	case hcloud.ActionStatusError:
 		return fmt.Errorf("action %d (%s) failed: %w", a.ID, a.Command, a.Error())
 	}
-	return nil
+	return fmt.Errorf("action %d (%s): the API says neither that it runs nor that it is over (%q)",
+		a.ID, a.Command, a.Status)
 }
 
 func (w *waiter) watch(ctx context.Context, a *hcloud.Action) (*hcloud.Action, error) {

@@ -105,10 +105,10 @@ func New(o Options) (*Client, error) {
 			// Only a request whose token was replaced passes twice.
 			Transport: &reauthorized{token: o.Token, next: &budgeted{
 				budget: budget,
-				next: &counted{
+				next: &matched{&counted{
 					below: base.Path, requests: requests,
 					next: &limited{next: &authorized{next: next, token: o.Token}, limit: requestTimeout},
-				},
+				}},
 			}},
 		}),
 		// Retrying is ours: what may be repeated depends on what was asked.

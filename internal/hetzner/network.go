@@ -90,6 +90,9 @@ func (n *Network) look(ctx context.Context) (*hcloud.Network, error) {
 	if found == nil {
 		return nil, fmt.Errorf("network %d: %w", n.ID, ErrNoNetwork)
 	}
+	if !ipnet.Prefix(found.IPRange).IsValid() { // without it, an answer may lack the routes too
+		return nil, fmt.Errorf("getting network %d: the answer is incomplete", n.ID)
+	}
 	n.keep(found)
 	return found, nil
 }
