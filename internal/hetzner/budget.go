@@ -22,6 +22,11 @@ const (
 	// countedOn is the share of the refill that is counted on until an answer
 	// tells what there is: the rest may be what other programs take.
 	countedOn = 0.5
+	// leastLimit is the least that is believed of a project's limit, a request a minute: less, and a
+	// wrong header would silence the program for hours.
+	leastLimit = 60
+	// knownFor is how long what an answer told holds back requests: then one asks again.
+	knownFor = 5 * time.Minute
 )
 
 // budget keeps the project's requests within what the API allows: so many at
@@ -41,6 +46,7 @@ type budget struct {
 	limit    float64
 	left     float64 // requests that may be sent at the time of asOf
 	asOf     time.Time
+	heard    time.Time // when an answer told last; what is older than knownFor is a guess
 	inFlight int
 	newest   int // the number of the latest request that was heard of
 	lastSent time.Time
@@ -98,7 +104,8 @@ func (b *budget) Wait(p requests.Priority, now time.Time) (wait time.Duration) {
 	if b.known {
 		b.refill(now)
 		short := floor(p)*b.limit + 1 - b.left
-		wait = max(wait, time.Duration(short*float64(time.Hour)/(b.limit*countedOn)))
+		refilled := time.Duration(short * float64(time.Hour) / (b.limit * countedOn))
+		wait = max(wait, min(refilled, later(b.heard, b.lastSent).Add(knownFor).Sub(now)))
 	}
 	return wait
 }
@@ -157,15 +164,17 @@ func (b *budget) blame(answer *http.Response, err error) {
 // read takes in what an answer's headers say about the budget.
 func (b *budget) read(h http.Header, now time.Time) {
 	limit, err := strconv.Atoi(h.Get("RateLimit-Limit"))
-	if err != nil || limit <= 0 {
+	if err != nil || limit < leastLimit {
 		return
 	}
 	left, err := strconv.Atoi(h.Get("RateLimit-Remaining"))
 	if err != nil {
 		return
 	}
+	left = min(max(left, 0), limit)
 	// Those under way may or may not be counted in yet; say that they aren't.
 	b.known, b.limit, b.left, b.asOf = true, float64(limit), float64(left-b.inFlight), now
+	b.heard = now
 	b.remaining.Set(float64(left))
 }
 
