@@ -20,6 +20,8 @@ type Observed struct {
 	Departed map[string][]netip.Prefix
 	// Record is what this cluster wrote or adopted.
 	Record Record
+	// Stood are the routes that may be deleted or replaced; nil: all that are ours.
+	Stood map[Route]bool
 	// Kept are destinations that keep what stands for them, whatever else is known.
 	Kept   []netip.Prefix
 	Budget Budget
@@ -43,8 +45,11 @@ func Decide(o Observed) Decision {
 	o.VSwitch.divide(o.Nodes)
 	d := Decision{Observed: o, Wanted: Desired(o.Nodes, o.Ranges).Hold(o.Kept), Ownership: Owned(o)}
 	d.Changes = Diff(d.Wanted, d.Ownership)
-	if o.Gateways.Doubt != nil {
-		d.Changes = d.Changes.Additions()
+	switch {
+	case o.Gateways.Doubt != nil:
+		d.Changes = d.Changes.removing(map[Route]bool{})
+	case o.Stood != nil:
+		d.Changes = d.Changes.removing(o.Stood)
 	}
 	d.Plan = o.Budget.Trim(d.Changes, d.Ownership)
 	d.Usage = o.Budget.Usage(d.Plan, d.Ownership)

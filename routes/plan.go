@@ -113,10 +113,11 @@ func (p Plan) Without(skip func(netip.Prefix) bool) Plan {
 	return p
 }
 
-// Additions is the plan less everything that takes a route away: all that may be
-// done in doubt about what the routes are for.
-func (p Plan) Additions() Plan {
-	p.Delete, p.Replace, p.Postponed = nil, nil, nil
+// removing is the plan less what takes other routes away than these. Without any it
+// is all that may be done in doubt about what the routes are for.
+func (p Plan) removing(these map[Route]bool) Plan {
+	p.Delete = slices.DeleteFunc(slices.Clone(p.Delete), func(r Route) bool { return !these[r] })
+	p.Replace = slices.DeleteFunc(slices.Clone(p.Replace), func(c Change) bool { return !these[c.Old] })
 	return p
 }
 

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/requests"
 	"github.com/underlay-ccm/underlay/routes"
 )
 
@@ -29,8 +30,10 @@ type Gateways struct {
 const dedicatedPatience = time.Second
 
 // Gateways matches every Node against the server list; fresh asks for a list
-// that is not from before the call. It fails as a whole where the list does.
+// that is not from before the call. It fails as a whole where the list does. The
+// requests are as urgent as the changes of routes that wait for them.
 func (g Gateways) Gateways(ctx context.Context, nodes []*corev1.Node, fresh bool) (routes.Gateways, error) {
+	ctx = requests.WithPriority(ctx, requests.Urgent)
 	if fresh {
 		if _, err := g.Servers.List(ctx, time.Now()); err != nil {
 			return routes.Gateways{}, err
@@ -73,6 +76,13 @@ func (g Gateways) Gateways(ctx context.Context, nodes []*corev1.Node, fresh bool
 		out.IDs[node.Name] = s.ProviderID()
 	}
 	return out, nil
+}
+
+// Look asks about the servers of these Nodes, each by itself where that takes fewer
+// requests than the list. Nothing is asked about dedicated servers.
+func (g Gateways) Look(ctx context.Context, nodes []*corev1.Node) error {
+	_, err := g.Index.look(requests.WithPriority(ctx, requests.Urgent), g.Servers, time.Now(), nodes...)
+	return err
 }
 
 // matcher finds the hosts of these Nodes in what is known by now.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/ipnet"
+	"github.com/underlay-ccm/underlay/internal/requests"
 )
 
 // Servers is the project's server list, cached and shared by all controllers.
@@ -86,7 +87,11 @@ func (s *Servers) Look(ctx context.Context, questions []cloud.Question) ([]cloud
 
 // share runs fly until done, where callers with the same key share one run. A
 // caller may join a run that began too early to be enough; the second can't have.
+// While requests may have to wait for the budget, none joins one of another priority.
 func (s *Servers) share(ctx context.Context, key string, done func() bool, fly func(context.Context) error) error {
+	if !s.client.Spare() {
+		key += " " + requests.PriorityOf(ctx).String()
+	}
 	for range 2 {
 		if done() {
 			return nil

@@ -6,11 +6,13 @@
 // decision: all nodes, all routes, what package routes makes of them, then one
 // write at a time. After each write it decides anew, so that whatever became
 // urgent meanwhile overtakes what was planned before. It never deletes on
-// incomplete knowledge: a pass that deletes has listed routes, servers and Nodes
-// itself, in this order, and a node that isn't attached at the moment keeps its
-// route. Nor does it delete on old knowledge: a deletion that is not accepted
-// within half a lease of the list of routes is not sent any more, so that the next
-// leader knows when the last one of this process can have taken effect.
+// incomplete knowledge: a pass that deletes has listed servers, Nodes and routes
+// itself, in this order. It deletes only routes that were known before and are in that
+// list too: none of them is younger than what is known of the servers, however long
+// their list took. A node that isn't attached at the moment keeps its route. Nor does
+// it delete on old knowledge: a deletion that is not accepted within half a lease of
+// that list of routes is not sent any more, so that the next leader knows when the last
+// one of this process can have taken effect.
 //
 // What it writes or adopts is recorded first, in the ConfigMap RecordName, and only
 // that is ever deleted (see routes.Owned). A route that can't be recorded is added
@@ -46,10 +48,13 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// Gateways finds each Node's address in the network. fresh asks for knowledge
-// that is not from before the call. An answer is complete or an error.
+// Gateways finds each Node's address in the network.
 type Gateways interface {
+	// Gateways returns what is known. fresh asks for knowledge of all servers that is
+	// not from before the call. An answer is complete or an error.
 	Gateways(ctx context.Context, nodes []*corev1.Node, fresh bool) (routes.Gateways, error)
+	// Look learns of these Nodes' servers anew, in as few requests as that takes.
+	Look(ctx context.Context, nodes []*corev1.Node) error
 }
 
 // Config is all that a Controller needs. Every field but VSwitch, Departed and Lease is required.
@@ -96,6 +101,7 @@ type Controller struct {
 	learned   learnedLimit
 	admitted  bool // the ranges were found not to be another cluster's
 	poll      *serverPoll
+	givenUp   int // passes in a row that were too late to delete or replace anything
 	retries   *retries
 	deletions deletionCount
 	events    *tableEvents

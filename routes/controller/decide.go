@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +20,7 @@ type decision struct {
 	statuses map[string]routes.NodeStatus
 	uids     map[string]types.UID
 	// waiting names the Nodes that wait for their servers to be attached.
-	waiting string
+	waiting []string
 }
 
 // basis is what a decision may rest on.
@@ -34,6 +32,8 @@ type basis struct {
 	// podCIDRs are those of all Nodes as the API server had them when it was
 	// asked: no route to them is deleted, whatever the cache says.
 	podCIDRs []netip.Prefix
+	// stood are the routes that may be deleted or replaced; nil: all that are ours.
+	stood map[routes.Route]bool
 }
 
 // decide decides on the table as it was last seen. What failed of late is left
@@ -50,7 +50,7 @@ func (c *Controller) decide(ctx context.Context, b basis) (decision, error) {
 	now := time.Now()
 	o := routes.Observed{
 		Table: c.table, Ranges: c.Ranges, VSwitch: c.VSwitch, Gateways: gateways, Departed: c.departedPodCIDRs(),
-		Record: c.record.routes, Kept: b.podCIDRs, Budget: c.budget(b.mayDelete, now),
+		Record: c.record.routes, Kept: b.podCIDRs, Stood: b.stood, Budget: c.budget(b.mayDelete, now),
 	}
 	d := decision{uids: make(map[string]types.UID, len(nodes))}
 	for _, node := range nodes {
@@ -68,9 +68,7 @@ func (c *Controller) decide(ctx context.Context, b basis) (decision, error) {
 		}
 	}
 	d.statuses = d.NodeStatuses()
-	waiting := d.Waiting()
-	slices.Sort(waiting)
-	d.waiting = strings.Join(waiting, " ")
+	d.waiting = d.Waiting()
 	return d, nil
 }
 
@@ -133,8 +131,6 @@ func (d decision) lookAgain() bool {
 	return false
 }
 
-// needsServers reports whether a decision rests on where servers are: a deletion
-// on whose a gateway is, a replacement on which one is right.
-func (d decision) needsServers() bool {
-	return d.waiting != "" || len(d.Plan.Delete)+len(d.Plan.Replace) > 0
-}
+// removes reports whether a decision rests on where servers are: a deletion on whose a
+// gateway is, a replacement on which one is right.
+func (d decision) removes() bool { return len(d.Plan.Delete)+len(d.Plan.Replace) > 0 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/record"
@@ -14,6 +15,7 @@ import (
 // Reasons of Events about the table as a whole.
 const (
 	eventDeletionsCapped = "RouteDeletionsCapped"
+	eventDeletionsLate   = "RouteDeletionsLate"
 	eventNearlyFull      = "RouteTableNearlyFull"
 	eventUnreadable      = "RouteTableUnreadable"
 	eventUnrecorded      = "RoutesNotRecorded"
@@ -83,4 +85,10 @@ func (e *tableEvents) decided(d decision) {
 func (e *tableEvents) capped(postponed int, percent int) {
 	e.tell(eventDeletionsCapped, only(postponed > 0, fmt.Sprintf(
 		"%d stale routes are deleted later: at most %d%% of this cluster's routes are deleted per period (routes.maxDeletions), so that a mistake takes time to do harm", postponed, percent)))
+}
+
+// late tells that deletions and replacements are given up because they come too late.
+func (e *tableEvents) late(wrong bool, took, limit time.Duration) {
+	e.tell(eventDeletionsLate, only(wrong, fmt.Sprintf(
+		"routes that are stale or wrong can't be deleted or replaced: that may be done until %s after the list of routes was asked for, and %s had passed; see what delays requests to the cloud, such as another program that spends the project's request limit", limit, took.Round(100*time.Millisecond))))
 }

@@ -25,9 +25,13 @@ type table struct {
 	answered func(write string)
 	// listErr makes looking fail.
 	listErr error
+	// listTakes and writeTakes are how long a list and a write take, writes besides the
+	// cloud's pace and before they are accepted.
+	listTakes, writeTakes time.Duration
 }
 
 func (t *table) List(context.Context) ([]routes.Route, error) {
+	time.Sleep(t.delay(&t.listTakes))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lists++
@@ -48,6 +52,7 @@ func (t *table) Add(ctx context.Context, r routes.Route) error {
 }
 
 func (t *table) Delete(ctx context.Context, r routes.Route, by time.Time) error {
+	time.Sleep(t.delay(&t.writeTakes))
 	if time.Now().After(by) {
 		return errLate
 	}
@@ -58,6 +63,7 @@ func (t *table) Delete(ctx context.Context, r routes.Route, by time.Time) error 
 }
 
 func (t *table) Replace(ctx context.Context, old, to routes.Route, by time.Time) error {
+	time.Sleep(t.delay(&t.writeTakes))
 	if time.Now().After(by) {
 		return errLate
 	}
@@ -66,6 +72,12 @@ func (t *table) Replace(ctx context.Context, old, to routes.Route, by time.Time)
 		t.routes = append(t.routes, to)
 		return nil
 	})
+}
+
+func (t *table) delay(d *time.Duration) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return *d
 }
 
 func (t *table) change(write string, apply func() error) error {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -19,10 +20,17 @@ import (
 
 // attempt is one pass under way.
 type attempt struct {
-	// fresh: the servers were listed for this pass, after the routes, so that
-	// routes may be deleted or replaced on what is known of them.
-	fresh bool
-	// looked are the Nodes whose servers were looked for in that list.
+	// stood are the routes that were known when the servers were listed for this pass,
+	// so that no fact about a server is older than such a route: only these may be
+	// deleted or replaced. nil: the servers weren't listed, and none may.
+	stood map[routes.Route]bool
+	// by is when what the pass rests on is too old to delete or replace anything:
+	// counted from the list of routes that came after those of servers and Nodes.
+	by time.Time
+	// late is how much time had passed since that list was asked for, if a deletion or
+	// replacement was given up because it was too much; 0: none was.
+	late time.Duration
+	// looked are the Nodes whose servers were looked for in this pass.
 	looked map[types.UID]bool
 	// podCIDRs are the podCIDRs of the Nodes that the API server listed for this
 	// pass; nil: it wasn't asked, and nothing is deleted.
@@ -35,16 +43,24 @@ type attempt struct {
 // replaced: well below the time after which somebody else leads.
 func (c *Controller) maxListAge() time.Duration { return c.Lease / 2 }
 
-// deadline is when the table as it was last listed is too old to delete from.
-func (c *Controller) deadline() time.Time { return c.asked.Add(c.maxListAge()) }
+// lateInARow is how many passes in a row have to give deletions up before that is told:
+// one may be a moment's trouble.
+const lateInARow = 2
 
 // certain reports whether the pass may delete and replace on what it knows of
 // routes and servers.
-func (c *Controller) certain(a *attempt) bool { return a.fresh && time.Now().Before(c.deadline()) }
+func (a *attempt) certain() bool { return a.stood != nil && time.Now().Before(a.by) }
 
 // basis is what may be decided on what the pass knows now.
-func (c *Controller) basis(a *attempt) basis {
-	return basis{mayDelete: c.certain(a) && a.podCIDRs != nil, podCIDRs: a.podCIDRs}
+func (a *attempt) basis() basis {
+	return basis{mayDelete: a.certain() && a.podCIDRs != nil, podCIDRs: a.podCIDRs, stood: a.stood}
+}
+
+// noteLate notes how late it is, if it is too late to delete and replace.
+func (a *attempt) noteLate(maxAge time.Duration) {
+	if a.stood != nil && !a.certain() {
+		a.late = time.Since(a.by.Add(-maxAge))
+	}
 }
 
 // pass brings the table to what the Nodes need, as far as it can. It costs no
@@ -67,19 +83,24 @@ func (c *Controller) pass(ctx context.Context, why trigger) error {
 	if err := c.admit(d); err != nil {
 		return err
 	}
-	var a attempt
-	if c.worthAList(d) {
-		if !listed {
-			if err := c.list(ctx); err != nil {
-				return err
-			}
+	a := attempt{looked: map[types.UID]bool{}}
+	if d.removes() {
+		err = c.lookForServers(ctx, d, &a)
+	} else {
+		d, err = c.lookForWaiting(ctx, d, &a)
+	}
+	if err != nil {
+		return err
+	}
+	// What is to go has to stand in a list from after that of the servers too. And what
+	// an old table lacks may have been added since.
+	if a.stood != nil || !listed && (!d.Plan.Empty() || d.lookAgain() || len(a.looked) > 0) {
+		if err := c.list(ctx); err != nil {
+			return err
 		}
-		if d.needsServers() {
-			if err := c.lookForServers(ctx, &a, len(d.Plan.Delete) > 0); err != nil {
-				return err
-			}
-		}
-		if d, err = c.decide(ctx, c.basis(&a)); err != nil {
+		a.by = c.asked.Add(c.maxListAge())
+		a.noteLate(c.maxListAge())
+		if d, err = c.decide(ctx, a.basis()); err != nil {
 			return err
 		}
 	}
@@ -103,18 +124,22 @@ func (c *Controller) admit(d decision) error {
 	return nil
 }
 
-// lookForServers gets a new list of servers for the pass and, where something
-// is to be deleted, of Nodes: a cache may be older than a Node whose route
-// another manager wrote.
-func (c *Controller) lookForServers(ctx context.Context, a *attempt, deleting bool) error {
+// lookForServers gets a new list of servers for a pass that deletes or replaces and,
+// where something is to be deleted, of Nodes: a cache may be older than a Node whose
+// route another manager wrote.
+func (c *Controller) lookForServers(ctx context.Context, d decision, a *attempt) error {
+	a.stood = make(map[routes.Route]bool, len(c.table))
+	for _, r := range c.table {
+		a.stood[r] = true
+	}
+	deleting := len(d.Plan.Delete) > 0
 	d, err := c.decide(ctx, basis{fresh: true, mayDelete: true})
 	if err != nil {
 		return err
 	}
-	c.poll.polled(d.waiting, time.Now())
-	a.fresh, a.looked = true, make(map[types.UID]bool, len(d.uids))
-	for _, uid := range d.uids {
-		a.looked[uid] = true
+	for _, name := range d.waiting {
+		c.poll.polled(d.uids[name], time.Now())
+		a.looked[d.uids[name]] = true
 	}
 	if !deleting {
 		return nil
@@ -132,27 +157,44 @@ func (c *Controller) lookForServers(ctx context.Context, a *attempt, deleting bo
 	return nil
 }
 
-// worthAList reports whether a decision, made on the table as last seen, is a
-// reason to list the real one.
-func (c *Controller) worthAList(d decision) bool {
-	return !d.Plan.Empty() || d.lookAgain() || d.waiting != "" && c.poll.due(d.waiting, time.Now())
+// lookForWaiting asks about the servers of those waiting Nodes whose turn it is, and
+// decides again, until it is no Node's turn.
+func (c *Controller) lookForWaiting(ctx context.Context, d decision, a *attempt) (decision, error) {
+	for {
+		var due []*corev1.Node
+		for _, name := range d.waiting {
+			node, err := c.lister.Get(name)
+			if err == nil && c.poll.wait(node.UID, time.Now()) == 0 {
+				due = append(due, node)
+			}
+		}
+		if len(due) == 0 {
+			return d, nil
+		}
+		if err := c.Gateways.Look(ctx, due); err != nil {
+			return d, fmt.Errorf("looking for the servers of Nodes that wait: %w", err)
+		}
+		for _, node := range due {
+			c.poll.polled(node.UID, time.Now())
+			a.looked[node.UID] = true
+		}
+		var err error
+		if d, err = c.decide(ctx, a.basis()); err != nil {
+			return d, err
+		}
+	}
 }
 
 // converge writes one step after the other, deciding anew after each. A
 // destination that fails is left for later; the others go on.
 func (c *Controller) converge(ctx context.Context, d decision, a *attempt) error {
 	for {
-		for d.waiting != "" && c.poll.due(d.waiting, time.Now()) {
-			// Nodes that joined since the pass began.
-			if err := c.lookForServers(ctx, a, false); err != nil {
-				return err
-			}
-			var err error
-			if d, err = c.decide(ctx, c.basis(a)); err != nil {
-				return err
-			}
+		var err error
+		// Nodes may have joined since the pass began.
+		if d, err = c.lookForWaiting(ctx, d, a); err != nil {
+			return err
 		}
-		step, more := next(d.Plan, c.certain(a))
+		step, more := next(d.Plan, a.certain())
 		c.publish(d, a, !more)
 		c.remember(ctx, d)
 		if !more {
@@ -162,8 +204,7 @@ func (c *Controller) converge(ctx context.Context, d decision, a *attempt) error
 		if err := c.carryOut(ctx, step, a); err != nil {
 			return err
 		}
-		var err error
-		if d, err = c.decide(ctx, c.basis(a)); err != nil {
+		if d, err = c.decide(ctx, a.basis()); err != nil {
 			return err
 		}
 	}
@@ -202,7 +243,7 @@ func (c *Controller) carryOut(ctx context.Context, step routes.Step, a *attempt)
 		c.deletions.add()
 	}
 	asked := time.Now()
-	err := c.write(ctx, step)
+	err := c.write(ctx, step, a.by)
 	c.metrics.wrote(step, err)
 	if err == nil {
 		c.table = step.Apply(c.table)
@@ -226,10 +267,11 @@ func (c *Controller) carryOut(ctx context.Context, step routes.Step, a *attempt)
 	if !full {
 		c.retries.failed(step.Route().Dst, err, time.Now())
 	}
-	// Whether a failed write was applied is unknown: look. Then the list of
-	// servers is older than that of the routes, and a gateway that is nobody's
-	// in it may belong to a server that came in between.
-	a.fresh, a.podCIDRs = false, nil
+	if step.Verb != routes.Add {
+		a.noteLate(c.maxListAge())
+	}
+	// Whether a failed write was applied is unknown: look. A route that only this list
+	// shows is younger than what is known of the servers, and so not among a.stood.
 	if err := c.list(ctx); err != nil {
 		return err
 	}
@@ -245,22 +287,31 @@ func (c *Controller) finish(ctx context.Context, d decision, a *attempt) {
 	now := time.Now()
 	c.forgetGone(d.uids)
 	c.events.decided(d)
-	mayDelete, certain := c.basis(a).mayDelete, c.certain(a)
+	mayDelete, certain := a.basis().mayDelete, a.certain()
 	if mayDelete || len(d.Plan.Postponed) == 0 {
 		c.events.capped(len(d.Plan.Postponed), c.MaxDeletions)
 	}
 	// What was postponed only for want of a look. Where looking took so long that
 	// nothing could be done on it, looking again at once would not end.
 	postponed := len(d.Plan.Postponed) > 0 && !mayDelete && c.budget(true, now).Deletions(len(d.Ownership.Ours)) > 0
-	if (postponed || !certain && len(d.Plan.Replace) > 0) && (!a.fresh || a.removed > 0) || d.lookAgain() {
+	if (postponed || !certain && len(d.Plan.Replace) > 0) && (a.stood == nil || a.removed > 0) || d.lookAgain() {
 		c.passes.Add(change)
+	}
+	if a.stood != nil {
+		if c.givenUp++; a.late == 0 || a.removed > 0 {
+			c.givenUp = 0
+		}
+		c.events.late(c.givenUp >= lateInARow, a.late, c.maxListAge())
 	}
 	if wait, any := c.learned.wait(now); any && d.Plan.Full() > 0 {
 		c.passes.AddAfter(change, wait)
 	}
-	if d.waiting != "" {
-		c.passes.AddAfter(change, c.poll.wait(d.waiting, now))
+	waiting := make(map[types.UID]bool, len(d.waiting))
+	for _, name := range d.waiting {
+		waiting[d.uids[name]] = true
+		c.passes.AddAfter(change, c.poll.wait(d.uids[name], now))
 	}
+	c.poll.keep(waiting)
 	if wait, any := c.retries.wait(now); any {
 		klog.FromContext(ctx).V(1).Info("Routes that were not written are tried again", "in", wait)
 		c.passes.AddAfter(change, wait)

@@ -1,47 +1,54 @@
 package controller
 
 import (
+	"maps"
 	"time"
 
-	"k8s.io/client-go/util/workqueue"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// serverPoll paces the lists of servers that are asked for because some aren't
-// attached yet: often at first, then seldom, and often again when other nodes wait.
+// serverPoll paces the requests for servers that aren't attached yet, for each Node
+// by itself, whichever others wait: often at first, then seldom.
 type serverPoll struct {
-	backoff    workqueue.TypedRateLimiter[string]
-	waiting    string
-	last, next time.Time
+	nodes map[types.UID]pace
+	last  time.Time
 }
 
-// shortestPoll is the time between two lists for different nodes.
-const shortestPoll = time.Second
-
-func newServerPoll() *serverPoll {
-	return &serverPoll{backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](2*time.Second, 5*time.Minute)}
+// pace is when to ask about a Node's server again, and how long the pause until then is.
+type pace struct {
+	due   time.Time
+	pause time.Duration
 }
 
-// due reports whether to list now for the nodes that wait.
-func (p *serverPoll) due(waiting string, now time.Time) bool {
-	return p.wait(waiting, now) == 0
-}
+const (
+	// shortestPoll is the time between two requests for different Nodes.
+	shortestPoll = time.Second
+	// firstPoll and longestPoll are the least and the most time between two for one.
+	firstPoll, longestPoll = 2 * time.Second, 5 * time.Minute
+)
 
-// polled notes that a list was asked for, and which nodes still wait.
-func (p *serverPoll) polled(waiting string, now time.Time) {
-	if waiting != p.waiting {
-		p.backoff.Forget(p.waiting)
-		p.waiting = waiting
+func newServerPoll() *serverPoll { return &serverPoll{nodes: map[types.UID]pace{}} }
+
+// polled notes that a Node's server was asked for. The pause grows only if that was
+// the Node's turn, and not for the sake of another.
+func (p *serverPoll) polled(node types.UID, now time.Time) {
+	n := p.nodes[node]
+	if !now.Before(n.due) {
+		n.pause = min(max(firstPoll, 2*n.pause), longestPoll)
 	}
-	p.last = now
-	if waiting != "" {
-		p.next = now.Add(p.backoff.When(waiting))
-	}
+	n.due, p.last = now.Add(n.pause), now
+	p.nodes[node] = n
 }
 
-// wait is the time until the next list for the nodes that wait.
-func (p *serverPoll) wait(waiting string, now time.Time) time.Duration {
-	if waiting != p.waiting {
-		return max(0, p.last.Add(shortestPoll).Sub(now))
+// wait is the time until a Node's server is to be asked for.
+func (p *serverPoll) wait(node types.UID, now time.Time) time.Duration {
+	if n, known := p.nodes[node]; known {
+		return max(0, n.due.Sub(now))
 	}
-	return max(0, p.next.Sub(now))
+	return max(0, p.last.Add(shortestPoll).Sub(now))
+}
+
+// keep forgets Nodes that don't wait.
+func (p *serverPoll) keep(waiting map[types.UID]bool) {
+	maps.DeleteFunc(p.nodes, func(node types.UID, _ pace) bool { return !waiting[node] })
 }

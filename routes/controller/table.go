@@ -81,15 +81,15 @@ func (c *Controller) list(ctx context.Context) error {
 	return nil
 }
 
-func (c *Controller) write(ctx context.Context, s routes.Step) error {
+func (c *Controller) write(ctx context.Context, s routes.Step, by time.Time) error {
 	if s.Verb != routes.Delete {
 		c.lastList.adding(s.New)
 	}
 	switch s.Verb {
 	case routes.Delete:
-		return c.Table.Delete(ctx, s.Old, c.deadline())
+		return c.Table.Delete(ctx, s.Old, by)
 	case routes.Replace:
-		return c.Table.Replace(ctx, s.Old, s.New, c.deadline())
+		return c.Table.Replace(ctx, s.Old, s.New, by)
 	default:
 		return c.Table.Add(ctx, s.New)
 	}

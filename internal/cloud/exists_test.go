@@ -1,0 +1,41 @@
+package cloud_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/internal/cloud"
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+// lacking is a project whose list, however new, lacks a server that exists.
+type lacking struct {
+	*project
+	id int64
+}
+
+func (l lacking) List(ctx context.Context, since time.Time) ([]cloud.Server, error) {
+	list, err := l.project.List(ctx, since)
+	lacks := func(s cloud.Server) bool { return s.ID == l.id }
+	return slices.DeleteFunc(slices.Clone(list), lacks), err
+}
+
+// A Node whose server only the list lacks is not declared absent: the server itself is
+// asked for, and that answer counts.
+func TestAServerThatOnlyTheListLacksExists(t *testing.T) {
+	p := &project{servers: []cloud.Server{server(1, "n1", "10.0.0.2"), server(2, "n2", "10.0.0.3")}}
+	unready := withCondition(corev1.NodeReady, corev1.ConditionUnknown)
+	one := node("n1", withID(kube.FormatProviderID(1)), unready)
+	i := instances(p, one, node("n2", withID(kube.FormatProviderID(2)), unready))
+	i.Servers = lacking{p, 1}
+	if exists, err := i.InstanceExists(t.Context(), one); !exists || err != nil {
+		t.Errorf("exists %t, %v; want that it does", exists, err)
+	}
+	if !slices.Contains(p.asked, "get 1") {
+		t.Errorf("asked %q, want the server by itself", p.asked)
+	}
+}
