@@ -1,6 +1,7 @@
 package ipam
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -290,6 +291,11 @@ func (f *Files) Opened(object int, entries map[string]string) {
 	if entries == nil {
 		entries = map[string]string{}
 	}
+	if generation, _ := parseMark(entries[MarkKey]); generation > maxGeneration {
+		// The root names none of this object, so any is new that Underlay never comes to.
+		entries = maps.Clone(entries)
+		entries[MarkKey] = mark(maxGeneration / 2)
+	}
 	f.is(object, entries)
 	for name := range entries {
 		if isName(name) {
@@ -297,6 +303,9 @@ func (f *Files) Opened(object int, entries map[string]string) {
 		}
 	}
 }
+
+// Stored are the entries that an object is known to have.
+func (f *Files) Stored(object int) map[string]string { return f.file(object).stored }
 
 // Pending is how many names wait to be written.
 func (f *Files) Pending() (n int) {

@@ -114,8 +114,7 @@ func (p *parser) entry(object int, key, text string) error {
 		return err
 	}
 	if object != RootObject && key == MarkKey {
-		_, err := parseMark(text)
-		return err
+		return implausible(parseMark(text))
 	}
 	if number, ok := parseNumber(key); ok && object == RootObject {
 		return p.shard(number, text)
@@ -128,8 +127,8 @@ func (p *parser) entry(object int, key, text string) error {
 }
 
 func (p *parser) shard(number int, text string) error {
-	_, blocks, err := parseListing(text)
-	if err != nil {
+	generation, blocks, err := parseListing(text)
+	if err = implausible(generation, err); err != nil {
 		return err
 	}
 	for _, b := range blocks {

@@ -42,6 +42,9 @@ const (
 	generationWord = "generation="
 	// ShardPrefix begins the keys under which the root lists shards; what follows is the number.
 	ShardPrefix = "_shard."
+	// maxGeneration is the highest that is read, far above what layouts that change can come to and
+	// far below where numbers overflow. A higher one was not written by Underlay.
+	maxGeneration = 1 << 30
 	// MarkKey is the key under which a shard's object says which generation it is of.
 	MarkKey = "_shard"
 )
@@ -65,6 +68,14 @@ func parseMark(text string) (int, error) {
 		return 0, fmt.Errorf("%q is no generation: write %s and a number from 1 on", text, generationWord)
 	}
 	return generation, nil
+}
+
+// implausible is the error of a generation that was not written by Underlay.
+func implausible(generation int, err error) error {
+	if err == nil && generation > maxGeneration {
+		err = fmt.Errorf("the generation %d is higher than %d, which Underlay never comes to: write a lower one, for the root at least the shard's object's, for that at most the root's plus 1", generation, maxGeneration)
+	}
+	return err
 }
 
 // parseListing reads how the root lists a shard.

@@ -23,6 +23,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/wiring"
 	"github.com/underlay-ccm/underlay/ipam"
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
+	routecontroller "github.com/underlay-ccm/underlay/routes/controller"
 )
 
 const (
@@ -97,14 +98,20 @@ func shards(wanted bool) ipamcontroller.Shards {
 	return ipamcontroller.Shards{After: rootNodes, BlockBits: ipam.BlockBits}
 }
 
-// firstLeader tells that the lease has never changed hands: no other process can have handed out
-// anything.
+// firstLeader reports whether the lease has never changed hands and no route was ever recorded.
 func firstLeader(ctx context.Context, client kubernetes.Interface, namespace, name string) (bool, error) {
 	lease, err := client.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return false, fmt.Errorf("reading the lease %s/%s: %w", namespace, name, err)
 	}
-	return lease.Spec.LeaseTransitions == nil || *lease.Spec.LeaseTransitions == 0, nil
+	if transitions := lease.Spec.LeaseTransitions; transitions != nil && *transitions > 0 {
+		return false, nil
+	}
+	_, err = client.CoreV1().ConfigMaps(ledgerNamespace).Get(ctx, routecontroller.RecordName, metav1.GetOptions{})
+	if absent := kube.Absent(err, "configmaps", routecontroller.RecordName); err == nil || absent {
+		return absent, nil
+	}
+	return false, fmt.Errorf("reading ConfigMap %s/%s: %w", ledgerNamespace, routecontroller.RecordName, err)
 }
 
 // serviceCIDRs is the informer of ServiceCIDR objects, or nil where the API server is too old to
@@ -166,7 +173,7 @@ func (m *manager) checkPools(ctx context.Context, client kubernetes.Interface) e
 
 // routed is what the route controller knows, once there is one. Inside the vSwitch's
 // subnet no route leads to anybody.
-func (m *manager) routed(p netip.Prefix) (routed, known bool) {
+func (m *manager) routed(p netip.Prefix, since time.Time) (routed, known bool) {
 	if subnet := m.config.VSwitch.Subnet; subnet.Contains(p.Addr()) && p.Bits() >= subnet.Bits() {
 		return false, true
 	}
@@ -174,7 +181,7 @@ func (m *manager) routed(p netip.Prefix) (routed, known bool) {
 	if r == nil {
 		return false, false
 	}
-	return r.Routed(p)
+	return r.Routed(p, since)
 }
 
 // destinations are those of the network's routes, as far as the route controller

@@ -139,10 +139,10 @@ func TestPodCIDRsInsideTheVSwitch(t *testing.T) {
 	if len(pools) != 2 || pools[0].Exclusive || !pools[1].Exclusive || pools[1].Selector == nil {
 		t.Errorf("pools %+v, want the second one for its Nodes alone", pools)
 	}
-	if routed, known := m.routed(netip.MustParsePrefix("10.1.128.0/24")); routed || !known {
+	if routed, known := m.routed(netip.MustParsePrefix("10.1.128.0/24"), time.Time{}); routed || !known {
 		t.Errorf("inside: routed %v, known %v", routed, known)
 	}
-	if _, known := m.routed(netip.MustParsePrefix("10.244.1.0/24")); known {
+	if _, known := m.routed(netip.MustParsePrefix("10.244.1.0/24"), time.Time{}); known {
 		t.Error("what lies outside is known without a list of routes")
 	}
 }

@@ -38,10 +38,6 @@ const (
 	// reportMemory is how long it is remembered when a report was first seen. A
 	// report that still isn't confirmed then is looked up again.
 	reportMemory = time.Hour
-	// mostAddressReports is how many addresses of one Node are looked up within
-	// reportMemory. Kubelets report addresses, so they could cost any number of
-	// requests.
-	mostAddressReports = 5
 )
 
 // look returns the server list, in which everything that the Nodes say of their
@@ -137,7 +133,8 @@ func (x *Index) born(node *corev1.Node, now time.Time) time.Time {
 	return earlier(node.CreationTimestamp.Add(time.Second), heard)
 }
 
-// hear returns when a report was first seen, unless the Node makes too many. By
+// hear returns when a report was first seen, unless the Node makes too many within
+// reportMemory: kubelets report addresses, and each costs a request. By
 // our own clock: the Node's age is told by another.
 func (x *Index) hear(c report, now time.Time) (first time.Time, ok bool) {
 	if x == nil {
@@ -155,7 +152,7 @@ func (x *Index) hear(c report, now time.Time) (first time.Time, ok bool) {
 	if _, ok := heard[netip.Addr{}]; ok {
 		addresses--
 	}
-	if c.address.IsValid() && addresses >= mostAddressReports {
+	if c.address.IsValid() && addresses >= kube.MostReported {
 		return time.Time{}, false
 	}
 	if heard == nil {

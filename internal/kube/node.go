@@ -90,6 +90,10 @@ func ProvidedIPs(node *corev1.Node) []netip.Addr {
 	return addrs(strings.Split(node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr], ","))
 }
 
+// MostReported is how many of the addresses that a Node reports, and that nothing else confirms, may
+// have an effect beyond the Node itself: its kubelet may report any number.
+const MostReported = 5
+
 // Addresses are all addresses that the node says it has, ProvidedIPs first.
 func Addresses(node *corev1.Node) []netip.Addr {
 	texts := make([]string, 0, len(node.Status.Addresses))

@@ -94,9 +94,10 @@ type Config struct {
 	Exclusions []netip.Prefix
 	// Quarantine is how long at least the prefixes of a deleted Node stay unused.
 	Quarantine time.Duration
-	// Routed tells whether a route toward the prefix stands, and whether that is known: a
-	// quarantine doesn't end before it stands no more. nil: there is nothing to ask.
-	Routed func(netip.Prefix) (routed, known bool)
+	// Routed reports whether a route toward the prefix exists, by a list that was asked for at since
+	// or later, and whether there is such a list: a quarantine doesn't end before the route is
+	// gone. nil: there is nothing to ask.
+	Routed func(p netip.Prefix, since time.Time) (routed, known bool)
 	// Routes are the destinations of the network's routes, as they were listed last, and whether
 	// that is known. Nothing new is handed out that overlaps one. nil: there is nothing to ask.
 	Routes func() (standing []netip.Prefix, known bool)
@@ -109,8 +110,8 @@ type Config struct {
 	// Fence is how long after the stored ledger was lost nothing is handed out: the longest that
 	// another process may go on without its lease, and its last requests after that.
 	Fence time.Duration
-	// First tells that no other process can ever have handed out anything, so that a ledger that
-	// isn't there was never lost; nil: it is never known.
+	// First reports whether nothing outside of the ledger and the Nodes shows that another process
+	// ever ran, so that a ledger that isn't there may never have been; nil: it is never known.
 	First func(context.Context) (bool, error)
 	// Recorder takes Warnings about Nodes and the ledger.
 	Recorder record.EventRecorder
@@ -187,7 +188,7 @@ func (c *Controller) Run(ctx context.Context) error {
 			return stopped(ctx, errors.New("the cache of Nodes never synced"))
 		}
 	}
-	if err := d.load(ctx); err != nil {
+	if err := d.load(ctx, stored{}); err != nil {
 		return stopped(ctx, err)
 	}
 	logger.Info("The stored ledger is read and all existing podCIDRs are observed", "holders", len(d.nodes), "room", d.ledger.Room())

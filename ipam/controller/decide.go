@@ -92,7 +92,9 @@ type node struct {
 	told     map[string]bool
 	said     string        // the reason of the condition that was last written
 	saying   bool          // that is on its way
-	inside   []netip.Addr  // its addresses that lie in pools
+	inside   []netip.Addr  // its addresses that lie in pools, as many as count
+	since    time.Time     // when this process saw first that it is gone
+	until    time.Time     // how long its quarantine lasts, on this process's monotonic clock
 	stopped  time.Time     // since when it has waited for another allocator to be gone
 	place    *list.Element // among the waiting; nil: it doesn't wait
 }
@@ -130,7 +132,7 @@ func (d *decider) loop(ctx context.Context, t traffic) error {
 			jobs = nil
 		}
 		if d.storedAgain() {
-			if err := d.load(ctx); err != nil {
+			if err := d.load(ctx, stored{}); err != nil {
 				return err
 			}
 			continue

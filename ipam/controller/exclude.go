@@ -91,15 +91,16 @@ func (d *decider) vacate(ctx context.Context) {
 	}
 }
 
-// insidePools are the Node's addresses that lie in pools, sorted.
+// insidePools are the Node's addresses that lie in pools, sorted: as many as one Node can make count,
+// because its kubelet may report one of every node prefix.
 func (d *decider) insidePools(live *corev1.Node) []netip.Addr {
 	var inside []netip.Addr
 	for _, a := range kube.Addresses(live) {
 		contains := func(p netip.Prefix) bool { return p.Contains(a) }
-		if !slices.ContainsFunc(d.Exclusions, contains) && slices.ContainsFunc(d.Pools, func(p Pool) bool { return contains(p.Prefix) }) {
+		if len(inside) < kube.MostReported && !slices.Contains(inside, a) && !slices.ContainsFunc(d.Exclusions, contains) && slices.ContainsFunc(d.Pools, func(p Pool) bool { return contains(p.Prefix) }) {
 			inside = append(inside, a)
 		}
 	}
 	slices.SortFunc(inside, netip.Addr.Compare)
-	return slices.Compact(inside)
+	return inside
 }

@@ -1,9 +1,12 @@
 package controller
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // Ranges of Services that arrive at run time are not handed out any more, and again when they go.
@@ -68,6 +71,27 @@ func TestAReservationInANewServiceRangeIsReplaced(t *testing.T) {
 			t.Errorf("Node a has %v, which is a range of Services now\n%s", got, api)
 		}
 		wantSound(t, api)
+	})
+}
+
+// A kubelet writes the addresses of its own Node. One that reports an address of every node prefix
+// keeps few of them from the others.
+func TestReportedAddressesKeepFewPrefixes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, []Pool{pool("v4", "10.0.0.0/20", 24)})
+		defer p.stop()
+		pass(time.Second)
+		var all []string
+		for i := range 16 {
+			all = append(all, fmt.Sprintf("10.0.%d.9", i), fmt.Sprintf("10.0.%d.9", i))
+		}
+		api.add("reporter", withAddress(all...))
+		pass(time.Second)
+		p.wantMetric(t, rangesMetric, kube.MostReported, "excluded")
+		api.create("new")
+		pass(time.Second)
+		wantPodCIDRs(t, api, "new", "10.0.6.0/24")
 	})
 }
 

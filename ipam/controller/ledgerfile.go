@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -46,6 +47,16 @@ func newLedgerFiles(l *ipam.Ledger, s stored) *ledgerFiles {
 		f.made = s.objects[ipam.RootObject].CreationTimestamp.Time
 	}
 	return f
+}
+
+// known is what is stored, without one object that has to be read again.
+func (f *ledgerFiles) known(but int) stored {
+	s := stored{maps.Clone(f.objects), map[int]map[string]string{}}
+	for object := range f.objects {
+		s.entries[object] = f.Stored(object)
+	}
+	delete(s.objects, but)
+	return s
 }
 
 // exists reports whether there is a root.

@@ -26,9 +26,11 @@ const damagedRetry = 10 * time.Second
 // load reads the stored ledger and plans anew from it and from all that is known about Nodes.
 // It tries until that succeeds; meanwhile nothing is handed out. It returns an error only when
 // the context ends or when the configuration contradicts what is stored.
-func (d *decider) load(ctx context.Context) error {
-	for again := backoff(); ; {
-		retry, err := d.loadOnce(ctx)
+//
+// What is known of shards is not read again at the first try.
+func (d *decider) load(ctx context.Context, known stored) error {
+	for again := backoff(); ; known = (stored{}) {
+		retry, err := d.loadOnce(ctx, known)
 		var broken *ipam.DamagedEntry
 		switch {
 		case err == nil:
@@ -60,8 +62,8 @@ func (d *decider) load(ctx context.Context) error {
 }
 
 // loadOnce tries to load, and tells whether trying again can help.
-func (d *decider) loadOnce(ctx context.Context) (retry bool, err error) {
-	found, err := d.store.read(ctx, false)
+func (d *decider) loadOnce(ctx context.Context, known stored) (retry bool, err error) {
+	found, err := d.store.read(ctx, true, known)
 	if err != nil {
 		return true, err
 	}
@@ -79,8 +81,10 @@ func (d *decider) loadOnce(ctx context.Context) (retry bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	if found, err = d.store.read(ctx, !first); err != nil || len(found.lost()) == 0 {
-		return true, cmp.Or(err, errors.New("another process stored the ledger meanwhile"))
+	if !first {
+		if found, err = d.store.read(ctx, true, stored{}); err != nil || len(found.lost()) == 0 {
+			return true, cmp.Or(err, errors.New("another process stored the ledger meanwhile"))
+		}
 	}
 	holders, err := d.listUntilDone(ctx)
 	if err != nil {
@@ -127,15 +131,33 @@ func (d *decider) storedAgain() bool {
 // fence waits until no process can be left that goes on from a ledger which is lost. It reports
 // whether there was never another process.
 func (d *decider) fence(ctx context.Context, found stored) (first bool, err error) {
-	if d.First != nil && found.unrooted() {
-		if first, err = d.First(ctx); err != nil || first {
-			return first, err
-		}
+	if first, err = d.first(ctx, found); err != nil || first {
+		return first, err
 	}
 	text := d.lostText(found)
 	klog.FromContext(ctx).Info(text)
 	d.tellLedger(reasonLedgerLost, text)
 	return false, sleep.For(ctx, d.Fence)
+}
+
+// first reports whether nothing shows that another process ever handed out anything. The lease alone
+// can't tell: it may have been deleted together with the ledger, and counts from 0 then.
+func (d *decider) first(ctx context.Context, found stored) (first bool, err error) {
+	shards := len(found.objects)
+	if found.exists() {
+		shards-- // one without entries is what is left of a start that failed
+	}
+	if d.First == nil || !found.unrooted() || shards > 0 {
+		return false, nil
+	}
+	if first, err = d.First(ctx); err != nil || !first {
+		return false, err
+	}
+	holders, err := d.listHolders(ctx)
+	return err == nil && !slices.ContainsFunc(holders, func(live *corev1.Node) bool {
+		manager, _, _ := kube.PodCIDRSetter(live)
+		return manager == fieldManager
+	}), err
 }
 
 // lostText says what was lost, and what happens now.
@@ -185,8 +207,11 @@ func (d *decider) rebuild(ctx context.Context, s stored, holders []*corev1.Node)
 		case gone && !n.gone():
 			n.phase = released
 			d.stopWaiting(n)
-		case !gone && n.gone():
-			n.phase = unserved
+		case !gone:
+			d.revive(n)
+		}
+		if n.gone() {
+			d.count(n, h.Released)
 		}
 		n.delivery, n.doubt = max(n.delivery, maybeSent), true
 	}

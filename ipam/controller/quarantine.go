@@ -15,6 +15,21 @@ import (
 // quarantineLook is how often a quarantine is looked at that could be over but for a route.
 const quarantineLook = 10 * time.Second
 
+// count begins the quarantine of a Node that is gone, where this process sees it first. Only what
+// is left of one that another process began depends on when the stored ledger says that was. One that is
+// over by that, and yet there, is counted in full: the clock that began it may have been behind.
+func (d *decider) count(n *node, released time.Time) {
+	if !n.since.IsZero() {
+		return
+	}
+	n.since = time.Now()
+	left := released.Add(d.Quarantine).Sub(n.since)
+	if left <= 0 || left > d.Quarantine {
+		left = d.Quarantine
+	}
+	n.until = n.since.Add(left)
+}
+
 // expire ends the quarantines that are over, and arranges for the next look.
 func (d *decider) expire(ctx context.Context) {
 	d.due = time.Time{}
@@ -22,18 +37,17 @@ func (d *decider) expire(ctx context.Context) {
 	if len(d.routes.told) > 0 && d.waiting.len() > 0 {
 		d.expireIn(quarantineLook) // the routes may go, and nothing else would tell
 	}
-	now := time.Now()
 	for _, h := range d.ledger.Quarantined() {
 		n := d.identify(h.Node)
-		left := h.Released.Add(d.Quarantine).Sub(now)
-		switch {
+		d.count(n, h.Released)
+		switch left := time.Until(n.until); {
 		case left > 0:
 			d.expireIn(max(left, time.Second))
 			continue
 		case n.phase != confirmedGone && d.seen(h.Node):
 			// Whoever wrote that it is gone: the API server has the last word.
 			d.request(n)
-		case d.unrouted(h):
+		case d.unrouted(h, n.since):
 			d.free(ctx, h)
 			continue
 		}
@@ -59,15 +73,15 @@ func (d *decider) expireIn(after time.Duration) {
 	}
 }
 
-// unrouted reports whether no route toward what a Node had stands any more, for sure. What a living
-// Node has as well, set by somebody else, doesn't count: the route is toward that one, and the
+// unrouted reports whether no route toward what a Node had stands any more, for sure: a list that
+// was asked for before the Node's end may lack a route that came after it. What a living Node has as well, set by somebody else, doesn't count: the route is toward that one, and the
 // prefix doesn't become free.
-func (d *decider) unrouted(h ipam.Holding) bool {
+func (d *decider) unrouted(h ipam.Holding, since time.Time) bool {
 	if d.Routed == nil {
 		return true
 	}
 	return !slices.ContainsFunc(slices.Concat(h.Prefixes, h.Abandoned), func(p netip.Prefix) bool {
-		routed, known := d.Routed(p)
+		routed, known := d.Routed(p, since)
 		return !known || routed && !d.ledger.Shared(p)
 	})
 }

@@ -142,7 +142,7 @@ func (d *decider) receive(ctx context.Context, r receipt) error {
 		if r.write.Object != ipam.RootObject && (apierrors.IsForbidden(r.err) || apierrors.IsInvalid(r.err)) {
 			d.refused = true // the root goes on without it
 		}
-		return d.unwritten(ctx, r.err)
+		return d.unwritten(ctx, r.write.Object, r.err)
 	}
 	d.pause = nil
 	d.metrics.wrote(r.write)
@@ -167,7 +167,7 @@ func recordable(w ipam.Write) []string {
 	return slices.Collect(maps.Keys(w.Entries)) // those that are no names nobody has
 }
 
-func (d *decider) unwritten(ctx context.Context, cause error) error {
+func (d *decider) unwritten(ctx context.Context, object int, cause error) error {
 	d.metrics.ledgerWrites.WithLabelValues(writeOutcome(cause)).Inc()
 	d.tellUnwritable(cause)
 	var wait time.Duration
@@ -182,7 +182,7 @@ func (d *decider) unwritten(ctx context.Context, cause error) error {
 			return err
 		}
 	}
-	return d.load(ctx)
+	return d.load(ctx, d.file.known(object))
 }
 
 // tellUnwritable warns about a refusal that waiting doesn't mend.

@@ -121,8 +121,10 @@ func (d *decider) look(n *node, podCIDRs []netip.Prefix) []ipam.Warning {
 	warnings := d.ledger.Observe(n.Node, podCIDRs, moment())
 	retired := n.Node
 	retired.UID += ipam.RetiredSuffix
-	if _, held := d.ledger.Lookup(retired.UID); held {
-		d.identify(retired).phase, d.stale = released, true
+	if held, ok := d.ledger.Lookup(retired.UID); ok {
+		gone := d.identify(retired)
+		gone.phase, d.stale = released, true
+		d.count(gone, held.Released)
 		d.expireIn(max(d.Quarantine, time.Second))
 	}
 	return warnings
@@ -154,6 +156,7 @@ func (d *decider) forget(ctx context.Context, n *node) {
 		d.vacates(n)
 		return
 	}
+	d.count(n, held.Released)
 	d.metrics.releases.Inc()
 	d.noted(n)
 	d.stale = true
@@ -183,7 +186,7 @@ func (d *decider) outdated(n *node) bool { return n.gone() && n.cached && !d.see
 // with the Ledger's next word about it.
 func (d *decider) revive(n *node) {
 	if n.gone() {
-		n.phase, d.stale = unserved, true
+		n.phase, n.since, d.stale = unserved, time.Time{}, true
 	}
 }
 

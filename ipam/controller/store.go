@@ -5,7 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,6 +41,8 @@ const (
 	// between two of them; each is twice as long as the one before.
 	readTries = 4
 	readPause = 100 * time.Millisecond
+	// readers is how many shards are read at once.
+	readers = 16
 )
 
 // store is the ConfigMaps that hold the ledger. It decides nothing.
@@ -65,38 +72,62 @@ func (s stored) lost() (names []string) {
 	return names
 }
 
-func (s stored) put(object int, live *corev1.ConfigMap) {
-	if live == nil {
-		return
-	}
-	s.entries[object] = live.Data
+func (s stored) put(object int, live *corev1.ConfigMap, entries map[string]string) {
+	s.entries[object] = entries
 	s.objects[object] = live.DeepCopy()
 	s.objects[object].Data = nil
 }
 
 // read gets the root as it is now, not as a cache has it, and then the shards that it lists; where
-// all is asked for and there is no root, those that there are.
-func (s store) read(ctx context.Context, all bool) (stored, error) {
+// all is asked for and there is no root, those that there are. What is known of shards is not read
+// again while the root lists the same: a write of one that has changed since is refused.
+func (s store) read(ctx context.Context, all bool, known stored) (stored, error) {
 	found := stored{map[int]*corev1.ConfigMap{}, map[int]map[string]string{}}
 	root, err := s.get(ctx, ipam.RootObject)
 	if err != nil {
 		return stored{}, err
 	}
-	found.put(ipam.RootObject, root)
+	if root != nil {
+		found.put(ipam.RootObject, root, root.Data)
+	}
 	shards := ipam.Listed(found.entries[ipam.RootObject])
 	if all && found.unrooted() {
 		for number := range ipam.MaxShards {
 			shards = append(shards, number+1)
 		}
 	}
-	for _, number := range shards {
-		live, err := s.getShard(ctx, number)
-		if err != nil {
-			return stored{}, err
-		}
-		found.put(number, live)
+	if !sameLayout(known.entries[ipam.RootObject], found.entries[ipam.RootObject]) {
+		known = stored{}
 	}
-	return found, nil
+	var mu sync.Mutex
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(readers)
+	for _, number := range shards {
+		group.Go(func() (err error) {
+			live, entries := known.objects[number], known.entries[number]
+			if live == nil {
+				if live, err = s.getShard(ctx, number); err != nil || live == nil {
+					return err
+				}
+				entries = live.Data
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			found.put(number, live, entries)
+			return nil
+		})
+	}
+	return found, group.Wait()
+}
+
+// sameLayout reports whether two roots list the same shards with the same blocks and generations.
+func sameLayout(a, b map[string]string) bool {
+	listings := func(root map[string]string) map[string]string {
+		listed := maps.Clone(root)
+		maps.DeleteFunc(listed, func(key, _ string) bool { return !strings.HasPrefix(key, ipam.ShardPrefix) })
+		return listed
+	}
+	return maps.Equal(listings(a), listings(b))
 }
 
 // getShard reads one, and reads it again if that fails: with many shards, one answer that is lost
@@ -196,6 +227,12 @@ func (s store) carryOut(ctx context.Context, o order) receipt {
 		return receipt{o.write, live, err}
 	}
 	version, err := s.write(ctx, o.object)
+	if err != nil && !apierrors.IsConflict(err) {
+		// Maybe only the answer was lost.
+		if live, unread := s.get(ctx, o.write.Object); unread == nil && live != nil && maps.Equal(live.Data, o.object.Data) {
+			o.object, version, err = live, live.ResourceVersion, nil
+		}
+	}
 	if err != nil {
 		return receipt{o.write, nil, err}
 	}

@@ -180,7 +180,9 @@ func excluding(prefixes ...string) setting {
 func quarantine(d time.Duration) setting { return func(c *Config) { c.Quarantine = d } }
 
 func asking(routed func(netip.Prefix) (bool, bool)) setting {
-	return func(c *Config) { c.Routed = routed }
+	return func(c *Config) {
+		c.Routed = func(p netip.Prefix, _ time.Time) (bool, bool) { return routed(p) }
+	}
 }
 
 // notFirst is a process that can't know what others did before.

@@ -114,9 +114,10 @@ func TestRouted(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		c, stop := w.startController()
 		defer stop()
+		var since time.Time
 		expect := func(when, prefix string, routed, known bool) {
 			t.Helper()
-			if r, k := c.Routed(netip.MustParsePrefix(prefix)); r != routed || k != known {
+			if r, k := c.Routed(netip.MustParsePrefix(prefix), since); r != routed || k != known {
 				t.Errorf("%s: %s is routed %v, known %v; want %v, %v", when, prefix, r, k, routed, known)
 			}
 		}
@@ -139,6 +140,9 @@ func TestRouted(t *testing.T) {
 		w.table.mu.Unlock()
 		rest(90 * time.Second)
 		expect("the last list is 90 s old", "10.244.1.0/24", false, true)
+		since = time.Now().Add(-time.Minute)
+		expect("nothing was listed in the last minute", "10.244.1.0/24", false, false)
+		since = time.Time{}
 		rest(time.Minute)
 		expect("the last list is too old", "10.244.1.0/24", false, false)
 	})

@@ -57,10 +57,14 @@ func (c *Controller) Destinations() (destinations []netip.Prefix, known bool) {
 	return c.lastList.destinations(time.Now().Add(-knownPeriods * c.Period))
 }
 
-// Routed reports whether the table holds a route that overlaps the prefix, as far
-// as Destinations tell.
-func (c *Controller) Routed(p netip.Prefix) (routed, known bool) {
-	destinations, known := c.Destinations()
+// Routed reports whether the table holds a route that overlaps the prefix, by a list
+// that was asked for at since or later. Without one, or with one that is too old for
+// Destinations, nothing is known. It is safe for concurrent use.
+func (c *Controller) Routed(p netip.Prefix, since time.Time) (routed, known bool) {
+	if oldest := time.Now().Add(-knownPeriods * c.Period); since.Before(oldest) {
+		since = oldest
+	}
+	destinations, known := c.lastList.destinations(since)
 	return slices.ContainsFunc(destinations, p.Overlaps), known
 }
 

@@ -117,7 +117,7 @@ func (m *manager) assemble(ctx context.Context, client kubernetes.Interface, fac
 	}
 	allocator, err := ipamcontroller.New(ipamcontroller.Config{
 		Client: client, Nodes: nodes, Pools: pools, Quarantine: quarantine, Namespace: namespace,
-		Routed:   func(p netip.Prefix) (routed, known bool) { return router.Routed(p) },
+		Routed:   func(p netip.Prefix, since time.Time) (routed, known bool) { return router.Routed(p, since) },
 		Routes:   func() (standing []netip.Prefix, known bool) { return router.Destinations() },
 		Fence:    leaseTime + lastWords + lateness,
 		First:    func(context.Context) (bool, error) { return first, nil },

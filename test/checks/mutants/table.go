@@ -41,7 +41,7 @@ func tested(test string, m mutant) mutant {
 
 // mutants is the table.
 func mutants() []mutant {
-	return slices.Concat(ipamMutants(), routeMutants(), segmentMutants(), routerMutants(), holdingMutants(), moverMutants(), webuiMutants())
+	return slices.Concat(ipamMutants(), ledgerMutants(), routeMutants(), segmentMutants(), routerMutants(), holdingMutants(), moverMutants(), webuiMutants())
 }
 
 // ipamMutants are those of node IPAM.
@@ -133,6 +133,56 @@ func ipamMutants() []mutant {
 			name: "a living Node's route keeps a quarantine for ever", file: "ipam/controller/quarantine.go",
 			old: "routed && !d.ledger.Shared(p)", new: "routed",
 			why: "the route is toward the living one; the record of the other must end",
+		}),
+	}
+}
+
+// ledgerMutants are those of what the stored ledger says, and of clocks.
+func ledgerMutants() []mutant {
+	recorded := mutant{file: "ipam/files.go", tests: "./ipam", run: "^TestRecordedOnlyWhereItIsGuarded$"}
+	listed, opened := recorded, recorded
+	listed.name = "recorded in a shard that the root does not list for it"
+	listed.old, listed.new = "if !slices.Equal(f.layout.guards(p), f.ledger.layout.guards(p)) {", "if false && p.IsValid() {"
+	listed.why = "another leader reads the root, takes the prefix for the root's and gives it away"
+	opened.name = "recorded in a shard that is not open"
+	opened.old, opened.new = "object != RootObject && !f.open(object) || ", ""
+	opened.why = "somebody with an older root may write the shard's object"
+	return []mutant{
+		listed, opened,
+		tested("TestAQuarantineOfTwoShardsOutlivesOne", mutant{
+			name: "a reload forgets what a lost shard had of a quarantine", file: "ipam/controller/load.go",
+			old: "keepAll(stored, h)\n", new: "_ = keepAll\n",
+			why: "the prefixes of a Node that has gone would be free at once",
+		}),
+		tested("TestALeaseMadeAnewIsNoFirstStart", mutant{
+			name: "the lease alone says who is first", file: "ipam/controller/load.go",
+			old: "return manager == fieldManager\n", new: "return false && manager == fieldManager\n",
+			why: "a lease that was deleted and made anew never changed hands",
+		}),
+		tested("TestAnotherLeadersClockEndsNoQuarantine", mutant{
+			name: "another leader's clock ends a quarantine", file: "ipam/controller/quarantine.go",
+			old: "left <= 0 || left > d.Quarantine", new: "left > d.Quarantine",
+			why: "the clock that began it may have been behind",
+		}),
+		tested("TestAClockThatIsSetBackStretchesNoQuarantine", mutant{
+			name: "a clock that was ahead stretches a quarantine", file: "ipam/controller/quarantine.go",
+			old: "left <= 0 || left > d.Quarantine", new: "left <= 0",
+			why: "Nodes would wait for as long as the clock was wrong",
+		}),
+		tested("TestOnlyAListAfterTheEndOfANodeEndsItsQuarantine", mutant{
+			name: "an older list of routes ends a quarantine", file: "ipam/controller/quarantine.go",
+			old: "d.Routed(p, since)", new: "d.Routed(p, time.Time{})",
+			why: "the route may have come after it",
+		}),
+		tested("TestAnotherLayoutIsReadWhole", mutant{
+			name: "what is known of shards outlives their layout", file: "ipam/controller/store.go",
+			old: "if !sameLayout(known.entries[ipam.RootObject], found.entries[ipam.RootObject]) {", new: "if false {",
+			why: "shards that another process moved blocks between are not what they were",
+		}),
+		tested("TestReportedAddressesKeepFewPrefixes", mutant{
+			name: "a kubelet's addresses take a pool", file: "ipam/controller/exclude.go",
+			old: "len(inside) < kube.MostReported && ", new: "",
+			why: "one Node could keep podCIDRs from all others",
 		}),
 	}
 }

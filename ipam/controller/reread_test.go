@@ -1,0 +1,96 @@
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// One write of a ledger in many shards whose outcome isn't known: what is read again, and how long
+// a Node waits that joins, where each request takes 10 ms.
+func TestOnlyWhatIsDoubtedIsReadAgain(t *testing.T) {
+	refusal := apierrors.NewInternalError(fmt.Errorf("etcd is away"))
+	for name, c := range map[string]struct {
+		fails fault
+		reads int
+		wait  time.Duration
+	}{
+		"the answer is lost":      {fault{lose: true}, 2, 100 * time.Millisecond},
+		"it never arrives":        {fault{refuse: true}, 4, 200 * time.Millisecond},
+		"the API server refuses":  {fault{answer: refusal}, 4, 200 * time.Millisecond},
+		"a conflict, as it seems": {fault{answer: apierrors.NewConflict(configMapResource, "any", fmt.Errorf("changed"))}, 3, 200 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				api := newFakeAPI()
+				fails, reads := false, 0
+				api.inject(func(c2 call) fault {
+					f := fault{delay: 10 * time.Millisecond}
+					if c2.kind == "GET configmaps" {
+						reads++
+					}
+					if fails && c2.kind == "PUT configmaps" {
+						fails, f = false, c.fails
+					}
+					return f
+				})
+				p := start(t, api, dualStack(256), spreading(4, 4))
+				defer p.stop()
+				pass(time.Second)
+				for i := range 100 {
+					api.add(fmt.Sprint("node-", i), onMachine(fmt.Sprint("underlay://node-", i)))
+				}
+				pass(10 * time.Minute)
+				if shards := len(api.shards()); shards < 6 {
+					t.Fatalf("%d shards, want more", shards)
+				}
+				api.Lock()
+				reads, fails = 0, true
+				api.Unlock()
+				began := time.Now()
+				api.create("new")
+				for len(api.podCIDRs("new")) == 0 && time.Since(began) < time.Minute {
+					pass(time.Millisecond)
+				}
+				if waited := time.Since(began); reads > c.reads || waited > c.wait {
+					t.Errorf("%d reads of the ledger and %s, want at most %d and %s", reads, waited, c.reads, c.wait)
+				}
+				wantSound(t, api)
+			})
+		})
+	}
+}
+
+// Another process has changed the layout since: then everything is read again.
+func TestAnotherLayoutIsReadWhole(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, dualStack(256), spreading(4, 4))
+		for i := range 40 {
+			api.create(fmt.Sprint("node-", i))
+		}
+		pass(10 * time.Minute)
+		defer p.stop()
+		p.connection.freeze()
+		other := start(t, api, dualStack(256), notFirst) // takes the shards back
+		pass(10 * time.Minute)
+		if root := api.stored(); strings.Contains(fmt.Sprint(root), "_shard.") {
+			t.Fatalf("the root still lists shards: %v", root)
+		}
+		other.stop()
+		p.connection.thaw()
+		for i := range 10 {
+			api.create(fmt.Sprint("more-", i))
+		}
+		pass(10 * time.Minute)
+		for name := range api.live() {
+			if got := api.podCIDRs(name); len(got) != 2 {
+				t.Errorf("Node %s has %v", name, got)
+			}
+		}
+		wantSound(t, api)
+	})
+}
