@@ -174,11 +174,6 @@ func ledgerMutants() []mutant {
 			old: "d.Routed(p, since)", new: "d.Routed(p, time.Time{})",
 			why: "the route may have come after it",
 		}),
-		tested("TestAnotherLayoutIsReadWhole", mutant{
-			name: "what is known of shards outlives their layout", file: "ipam/controller/store.go",
-			old: "if !sameLayout(known.entries[ipam.RootObject], found.entries[ipam.RootObject]) {", new: "if false {",
-			why: "shards that another process moved blocks between are not what they were",
-		}),
 		tested("TestReportedAddressesKeepFewPrefixes", mutant{
 			name: "a kubelet's addresses take a pool", file: "ipam/controller/exclude.go",
 			old: "len(inside) < kube.MostReported && ", new: "",
