@@ -168,8 +168,12 @@ func (p *protocol) step(now time.Time, h *holding) {
 // check looks for others: who may hold it rightly in doubt, or who has it by mistake.
 func (p *protocol) check(now time.Time, h *holding) {
 	p.send(h, Frame{Kind: Probe})
-	if h.phase == Yielded {
+	switch h.phase {
+	case Yielded:
 		h.checkAt = now.Add(doubtWait)
+		return
+	case Leaving: // once
+		h.checkAt = time.Time{}
 		return
 	}
 	p.scheduleCheck(now, h)

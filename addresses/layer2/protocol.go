@@ -174,13 +174,15 @@ func (p *protocol) want(now time.Time, w Want, doubtEnded bool) {
 }
 
 // release ends what is not wanted any more. Where another machine is to hold it, it is answered
-// for until that one is heard, so that nobody is without an answer in between.
+// for until that one is heard, so that nobody is without an answer in between. It is asked for once:
+// who holds it by a higher epoch announces it.
 func (p *protocol) release(now time.Time, h *holding, elsewhere bool) {
 	switch {
 	case h.phase == Leaving && elsewhere:
 	case h.phase == Holding && elsewhere && h.AnswerOn == "":
 		h.phase, h.stepAt, h.by = Leaving, now.Add(leaveWait), MAC{}
-		h.announceAt, h.checkAt = time.Time{}, time.Time{}
+		// A machine that was frozen has not heard who announced it meanwhile.
+		h.announceAt, h.checkAt = time.Time{}, now
 		p.tell(h, "Leaving an address to another machine")
 	default:
 		p.drop(h, "Stopped answering for an address")
