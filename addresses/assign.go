@@ -193,7 +193,7 @@ func noPool(c Claim, f Family, pools []Pool) string {
 // mayHave reports whether a Service can have the address that it asks for.
 func (a *assignment) mayHave(c Claim, address netip.Addr) bool {
 	if !a.inside(c, address) {
-		a.refuse(c, FamilyOf(address), Outside, fieldAddresses, address.String(), fmt.Sprintf("the address is in no pool that Services of namespace %s may use, or a Node has it itself: name another one, or add it to a pool", c.Namespace))
+		a.refuse(c, FamilyOf(address), Outside, fieldAddresses, address.String(), fmt.Sprintf("the address is in no pool that Services of namespace %s may use, or a Node has it itself, or no machine of its segment can: name another one, or add it to a pool", c.Namespace))
 		return false
 	}
 	reason, other := a.ledger.entries[address].admits(c.share())

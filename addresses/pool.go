@@ -66,9 +66,23 @@ func ParseRange(text string) (Range, error) {
 // RangeOf is all addresses of a prefix.
 func RangeOf(p netip.Prefix) Range { return Range{p.Masked().Addr(), lastOf(p.Masked())} }
 
+// Edges are the addresses of a segment that no machine can have: IPv4's network and broadcast
+// addresses, IPv6's subnet-router anycast address (RFC 4291, 2.6.1). Point-to-point links have none
+// (RFC 3021, RFC 6164).
+func Edges(segment netip.Prefix) []netip.Addr {
+	first := segment.Masked().Addr()
+	switch {
+	case segment.Bits() >= first.BitLen()-1:
+		return nil
+	case first.Is4():
+		return []netip.Addr{first, lastOf(segment)}
+	}
+	return []netip.Addr{first}
+}
+
 // lastOf is the last address of a prefix.
 func lastOf(p netip.Prefix) netip.Addr {
-	bytes := p.Addr().AsSlice()
+	bytes := p.Masked().Addr().AsSlice()
 	for bit := p.Bits(); bit < p.Addr().BitLen(); bit++ {
 		bytes[bit/8] |= 1 << (7 - bit%8)
 	}

@@ -2,6 +2,7 @@ package addresses_test
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -99,5 +100,19 @@ func TestWithout(t *testing.T) {
 	}
 	if len(p.Ranges) != 2 {
 		t.Errorf("the pool that was given is another one afterwards: %v", p.Ranges)
+	}
+}
+
+func TestEdges(t *testing.T) {
+	for segment, want := range map[string]string{
+		"192.0.2.0/24": "[192.0.2.0 192.0.2.255]", "192.0.2.9/29": "[192.0.2.8 192.0.2.15]", "192.0.2.2/31": "[]",
+		"192.0.2.1/32": "[]", "2001:db8::5/64": "[2001:db8::]", "2001:db8::/127": "[]", "2001:db8::1/128": "[]",
+	} {
+		if got := fmt.Sprint(addresses.Edges(netip.MustParsePrefix(segment))); got != want {
+			t.Errorf("%s: %s, want %s", segment, got, want)
+		}
+	}
+	if got := addresses.Edges(netip.Prefix{}); len(got) > 0 {
+		t.Errorf("of no segment: %v", got)
 	}
 }

@@ -218,6 +218,8 @@ func (a *Agent) pass(ctx context.Context) {
 	if len(nodes) == 0 {
 		onlyResumed(all)
 	}
+	waiting := serving(known.Ledger, a.Self, all, a.Movers, a.heldBefore, a.watcher.unready)
+	a.watcher.set(ctx, watched(known.Ledger, a.Self, nodes, waiting))
 	passing := Passing(known.Ledger, routed(a.Movers), nodes)
 	onlyPassing(all, a.Movers, passing)
 	report := addresses.Report{Refused: problems}
@@ -241,17 +243,20 @@ func (a *Agent) pass(ctx context.Context) {
 		holding = append(holding, h.Address)
 	}
 	a.holding = holding
+	for _, e := range waiting {
+		holding = append(holding, e.Address)
+	}
 	a.Held.Put(slices.Concat(holding, passing))
 	if known.Node != nil {
 		a.Own.Put(kube.InternalIPs(known.Node))
 	}
-	a.watcher.set(ctx, watched(known.Ledger, a.Self, nodes))
 	for _, e := range a.watcher.silent() {
-		if e.Node == a.Self {
+		switch {
+		case e.Node != a.Self:
+			report.Silent = append(report.Silent, e)
+		case !ofService(e.Port):
 			report.Unfit = unfit()
-			continue
 		}
-		report.Silent = append(report.Silent, e)
 	}
 	a.observe(ctx, report)
 	known.Held = going(all, report)

@@ -31,7 +31,7 @@ func wants(
 					"the configuration has it by now, or add it to a pool",
 			})
 		case at < 0:
-		case mine && owners[e.Address] != "":
+		case mine && !e.Held && owners[e.Address] != "":
 			unclaimed = append(unclaimed, addresses.Problem{
 				Address: e.Address, Reason: addresses.InUse,
 				Text: fmt.Sprintf("Node %s has the address %s itself: take it out of the pool", owners[e.Address], e.Address),
@@ -57,6 +57,29 @@ func alone(e addresses.Entry) string {
 	return e.Holder
 }
 
+// serving moves the addresses that wait from Hold to Elsewhere: with externalTrafficPolicy Local the
+// former holder serves connections by endpoints that end until this node's kube-proxy says at the
+// Service's port that its rules are there. What was held before stays, and so does what a provider
+// leads here: no former holder gets its packets any more.
+func serving(
+	l addresses.Ledger, self string, all []Want, movers []NamedMover,
+	before func(netip.Addr) bool, unready func(addresses.Endpoint) bool,
+) (waiting []addresses.Entry) {
+	for i, m := range movers {
+		all[i].Hold = slices.DeleteFunc(all[i].Hold, func(h Hold) bool {
+			e, _ := l.Entry(h.Address)
+			own := addresses.Endpoint{Node: self, Port: e.Check()}
+			if m.Routed || before(h.Address) || !ofService(own.Port) || !unready(own) {
+				return false
+			}
+			waiting = append(waiting, e)
+			all[i].Elsewhere = append(all[i].Elsewhere, h.Address)
+			return true
+		})
+	}
+	return waiting
+}
+
 // onlyResumed leaves what an earlier run held. To take another one means to tell the machine that has
 // it from a stranger, which nobody can who knows no Nodes yet.
 func onlyResumed(all []Want) {
@@ -67,7 +90,8 @@ func onlyResumed(all []Want) {
 
 // owners are the addresses that Nodes have themselves, with their names. Whoever answers for one of
 // them takes the node's traffic, and its kernel answers as a former holder would. But an address that
-// was held before is not given up because a Node says that it has it.
+// was held before, here or anywhere, is not given up because a Node says that it has it: a kubelet may
+// name any address, and what a Node had when the address was given to a Service was left out then.
 func owners(nodes []*corev1.Node, before func(netip.Addr) bool) map[netip.Addr]string {
 	all := make(map[netip.Addr]string)
 	for _, n := range nodes {
@@ -118,30 +142,70 @@ func going(all []Want, r addresses.Report) []addresses.Hold {
 }
 
 // loopback is where kube-proxy answers on its own node, unless it was told another address.
-func loopback() netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, 1}) }
+func loopback(f addresses.Family) netip.Addr {
+	if f == addresses.IPv4 {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	return netip.IPv6Loopback()
+}
 
-// watched says which ports this node watches, and where: its own kube-proxy, and those of holders
-// that it is a watcher of.
-func watched(l addresses.Ledger, self string, nodes []*corev1.Node) map[addresses.Endpoint][]netip.AddrPort {
-	reach := make(map[string]netip.Addr, len(nodes))
+// internal is the first InternalIP of a family, or the zero Addr: where its nodePortAddresses is
+// "primary", kube-proxy opens Services' ports there alone.
+func internal(n *corev1.Node, f addresses.Family) netip.Addr {
+	if n != nil {
+		for _, a := range kube.InternalIPs(n) {
+			if addresses.FamilyOf(a) == f {
+				return a
+			}
+		}
+	}
+	return netip.Addr{}
+}
+
+// watched says which ports this node watches, and where: its own kube-proxy, those of holders that it
+// is a watcher of, and its own ports of Services whose addresses wait until kube-proxy serves them.
+// kube-proxy opens a Service's port in the families of the Service alone.
+func watched(
+	l addresses.Ledger, self string, nodes []*corev1.Node, waiting []addresses.Entry,
+) map[addresses.Endpoint][]netip.AddrPort {
+	known := make(map[string]*corev1.Node, len(nodes))
 	var ready []string
 	for _, n := range nodes {
-		if ips := kube.InternalIPs(n); len(ips) > 0 {
-			reach[n.Name] = ips[0]
-		}
+		known[n.Name] = n
 		if kube.Ready(n) {
 			ready = append(ready, n.Name)
 		}
 	}
-	own := []netip.AddrPort{netip.AddrPortFrom(loopback(), addresses.ProxyPort)}
-	if ip, known := reach[self]; known {
-		own = append(own, netip.AddrPortFrom(ip, addresses.ProxyPort))
-	}
-	all := map[addresses.Endpoint][]netip.AddrPort{{Node: self, Port: addresses.ProxyPort}: own}
-	for _, e := range l.Watched(self, ready) {
-		if ip, known := reach[e.Node]; known && e.Port > 0 && e.Port < 1<<16 {
-			all[e] = []netip.AddrPort{netip.AddrPortFrom(ip, uint16(e.Port))}
+	all := make(map[addresses.Endpoint][]netip.AddrPort)
+	add := func(e addresses.Endpoint, a netip.Addr) {
+		at := netip.AddrPortFrom(a, uint16(e.Port))
+		if a.IsValid() && e.Port > 0 && e.Port < 1<<16 && !slices.Contains(all[e], at) {
+			all[e] = append(all[e], at)
 		}
+	}
+	first := func(e addresses.Endpoint) { // kube-proxy and agents listen in both families
+		if n := known[e.Node]; n != nil {
+			add(e, append(kube.InternalIPs(n), netip.Addr{})[0])
+		}
+	}
+	own := addresses.Endpoint{Node: self, Port: addresses.ProxyPort}
+	add(own, loopback(addresses.IPv4))
+	first(own)
+	services := make(map[addresses.Endpoint]bool)
+	for _, e := range l.Watched(self, ready) {
+		if services[e] = ofService(e.Port); !services[e] {
+			first(e)
+		}
+	}
+	for _, entry := range l.Entries() {
+		if e := (addresses.Endpoint{Node: entry.Holder, Port: entry.Check()}); services[e] {
+			add(e, internal(known[e.Node], addresses.FamilyOf(entry.Address)))
+		}
+	}
+	for _, entry := range waiting {
+		e, f := addresses.Endpoint{Node: self, Port: entry.Check()}, addresses.FamilyOf(entry.Address)
+		add(e, loopback(f))
+		add(e, internal(known[self], f))
 	}
 	return all
 }

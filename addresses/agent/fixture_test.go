@@ -292,6 +292,7 @@ type proxies struct {
 	mu     sync.Mutex
 	silent map[string]bool
 	refuse map[string]bool
+	ready  map[string]time.Time // not before
 	checks map[string]int
 }
 
@@ -304,8 +305,18 @@ func (p *proxies) check(_ context.Context, at netip.AddrPort) error {
 		return context.DeadlineExceeded
 	case p.refuse[at.String()]:
 		return ErrRefused
+	case time.Now().Before(p.ready[at.String()]):
+		return ErrUnready
 	}
 	return nil
+}
+
+// lag lets a port at all of this machine's addresses say for a while that it does not serve.
+func (p *proxies) lag(at string, d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	own := strings.Replace(at, "127.0.0.1", "10.0.0.1", 1)
+	p.ready = map[string]time.Time{at: time.Now().Add(d), own: time.Now().Add(d)}
 }
 
 func (p *proxies) hush(at string, silent bool) {

@@ -52,7 +52,13 @@ func (h hearing) after(now time.Time, answer error, port int) hearing {
 	if h.misses++; late || errors.Is(answer, ErrRefused) {
 		h.misses = 0 // the machine is there
 	}
-	h.silent = h.silent || h.misses >= missesToSilent && port != addresses.AgentPort || now.Sub(h.since) >= restartWithin
+	// kube-proxy opens a Service's port in the Service's families alone, and where its
+	// nodePortAddresses has it. Whether kube-proxy is there its own port says.
+	if ofService(port) && errors.Is(answer, ErrRefused) {
+		h.since = time.Time{}
+	}
+	h.silent = h.silent || h.misses >= missesToSilent && port != addresses.AgentPort ||
+		!h.since.IsZero() && now.Sub(h.since) >= restartWithin
 	return h
 }
 
@@ -72,8 +78,13 @@ type portWatch struct {
 	at   []netip.AddrPort // one that answers is enough
 	port int
 	hearing
-	stop context.CancelFunc
+	// unready: nothing was answered yet, or that it does not serve.
+	unready bool
+	stop    context.CancelFunc
 }
+
+// local reports whether the port is this machine's.
+func (p *portWatch) local() bool { return p.at[0].Addr().IsLoopback() }
 
 func newWatcher(check Check, changed func()) *watcher {
 	return &watcher{check: check, changed: changed, watches: map[addresses.Endpoint]*portWatch{}}
@@ -98,7 +109,7 @@ func (w *watcher) set(ctx context.Context, want map[addresses.Endpoint][]netip.A
 			continue
 		}
 		alone, stop := context.WithCancel(ctx)
-		p := &portWatch{at: at, port: e.Port, stop: stop}
+		p := &portWatch{at: at, port: e.Port, unready: true, stop: stop}
 		w.watches[e] = p
 		w.workers.Go(func() { w.watch(alone, p) })
 	}
@@ -107,8 +118,13 @@ func (w *watcher) set(ctx context.Context, want map[addresses.Endpoint][]netip.A
 // watch checks one port until the context ends.
 func (w *watcher) watch(ctx context.Context, p *portWatch) {
 	// Watches that begin together do not go on together. A check that waits in vain makes the next
-	// one no later: what counts is how soon a node is known to be silent.
-	for next := time.Now().Add(rand.N(checkEvery)); ; next = later(next.Add(w.pause(p.port)), time.Now()) {
+	// one no later: what counts is how soon a node is known to be silent. What this machine itself
+	// says is waited for.
+	first := time.Now().Add(rand.N(checkEvery))
+	if p.local() {
+		first = time.Now()
+	}
+	for next := first; ; next = later(next.Add(w.pause(p.port)), time.Now()) {
 		select {
 		case <-ctx.Done():
 			return
@@ -119,11 +135,12 @@ func (w *watcher) watch(ctx context.Context, p *portWatch) {
 			return
 		}
 		w.mu.Lock()
-		before := p.silent
+		before, waited := p.silent, p.unready
 		p.hearing = p.after(time.Now(), answer, p.port)
-		after := p.silent
+		p.unready = errors.Is(answer, ErrUnready)
+		changed := before != p.silent || waited != p.unready && p.local()
 		w.mu.Unlock()
-		if before != after {
+		if changed {
 			w.changed()
 		}
 	}
@@ -176,6 +193,15 @@ func (w *watcher) silent() []addresses.Endpoint {
 		}
 	}
 	return found
+}
+
+// unready reports whether an address waits for a port: it was not asked yet, or says for less than
+// [restartWithin] that it does not serve.
+func (w *watcher) unready(e addresses.Endpoint) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p, watched := w.watches[e]
+	return !watched || p.unready && !p.silent
 }
 
 // stop ends all watches.

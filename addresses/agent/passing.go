@@ -23,7 +23,7 @@ func Passing(l addresses.Ledger, routed []addresses.Pool, nodes []*corev1.Node) 
 	owned := owners(nodes, func(netip.Addr) bool { return false })
 	for _, e := range l.Entries() {
 		led := slices.ContainsFunc(routed, func(p addresses.Pool) bool { return p.Contains(e.Address) })
-		if led && len(e.Shares) > 0 && owned[e.Address] == "" {
+		if led && len(e.Shares) > 0 && (e.Held || owned[e.Address] == "") {
 			all = append(all, e.Address)
 		}
 	}

@@ -213,7 +213,7 @@ func TestADeadNodeIsSilentSoon(t *testing.T) {
 			return ctx.Err()
 		}
 		w := newWatcher(dead, func() { silent <- struct{}{} })
-		at := []netip.AddrPort{netip.AddrPortFrom(loopback(), addresses.ProxyPort)}
+		at := []netip.AddrPort{netip.AddrPortFrom(loopback(addresses.IPv4), addresses.ProxyPort)}
 		began := time.Now()
 		w.set(t.Context(), map[addresses.Endpoint][]netip.AddrPort{{Node: "b", Port: addresses.ProxyPort}: at})
 		<-silent
@@ -228,7 +228,7 @@ func TestADeadNodeIsSilentSoon(t *testing.T) {
 func manyServices() map[addresses.Endpoint][]netip.AddrPort {
 	all := map[addresses.Endpoint][]netip.AddrPort{}
 	at := func(port int) {
-		all[addresses.Endpoint{Node: "b", Port: port}] = []netip.AddrPort{netip.AddrPortFrom(loopback(), uint16(port))}
+		all[addresses.Endpoint{Node: "b", Port: port}] = []netip.AddrPort{netip.AddrPortFrom(loopback(addresses.IPv4), uint16(port))}
 	}
 	for i := range 300 {
 		at(30000 + i)
@@ -319,6 +319,8 @@ func TestAKubeProxyThatIsSlow(t *testing.T) {
 	}{
 		{strings.Repeat("n", int(restartWithin/checkEvery)), service, false},
 		{strings.Repeat("n", int(restartWithin/checkEvery)) + "nn", service, true},
+		{strings.Repeat("x", 2*int(restartWithin/checkEvery)), service, false},
+		{strings.Repeat("n", int(restartWithin/checkEvery)) + "xnn", service, false},
 		{"nnnnnn+nnnnnn", service, false},
 		{"nnnnnn--", service, false},
 		{"nnnnnn---", service, true},

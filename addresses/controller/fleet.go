@@ -68,15 +68,16 @@ func memberOf(node *corev1.Node) member {
 	return m
 }
 
+// mostOwn is how many addresses and segments of a Node count, in its order: it says them itself, and
+// could name all of a pool.
+const mostOwn = 5
+
 // own are the addresses of a machine.
-func own(node *corev1.Node) (all []netip.Addr) {
-	for _, one := range node.Status.Addresses {
-		if a, err := netip.ParseAddr(one.Address); err == nil {
-			all = append(all, a.Unmap())
-		}
-	}
-	return all
+func own(node *corev1.Node) []netip.Addr {
+	return atMost(mostOwn, slices.Concat(kube.InternalIPs(node), kube.ExternalIPs(node)))
 }
+
+func atMost[T any](n int, all []T) []T { return all[:min(len(all), n)] }
 
 // fleet is all nodes, and what they say of each other.
 type fleet struct {
@@ -97,10 +98,18 @@ func newFleet(nodes []*corev1.Node, d doubts, u unheard, routers map[string]Rout
 	return f
 }
 
-// taken are the addresses of nodes. Who takes one of them for a Service takes the node's.
+// taken are the addresses of nodes, and those at the edges of their segments that no machine can
+// have. Who takes one of a node's for a Service takes the node's.
 func (f fleet) taken() (all []netip.Addr) {
+	segments := make(map[netip.Prefix]bool)
 	for _, m := range f.members {
 		all = append(all, m.addresses...)
+		for _, s := range atMost(mostOwn, m.report.Segments) {
+			segments[s.Masked()] = true
+		}
+	}
+	for s := range segments {
+		all = append(all, addresses.Edges(s)...)
 	}
 	return all
 }
@@ -154,7 +163,7 @@ func (f fleet) eligible(e addresses.Entry, p Pool, serving serving) addresses.El
 			may.Keeping = append(may.Keeping, m.name)
 		case m.leaving, e.Local() && !serving.ready[m.name]:
 			may.Leaving = append(may.Leaving, m.name)
-		case !may.Together && e.Holder != m.name && f.wasSilent(m, e, p):
+		case !may.Together && e.Holder != m.name && f.wasSilent(m, e, p, serving):
 			recovering = append(recovering, m.name)
 		default:
 			may.Nodes = append(may.Nodes, m.name)
@@ -184,15 +193,19 @@ func (f fleet) whyNot(m member, e addresses.Entry, p Pool, serving serving) stri
 		return whyEndpoints
 	case p.Mover == MoverLayer2 && !m.report.OnSegment(e.Address), f.doubts.refused(m.name, e.Address, p.Mover):
 		return whyRefused
-	case slices.ContainsFunc(f.asked(e, p), func(port int) bool { return f.doubts.silent(m.name, port) }):
+	case slices.ContainsFunc(f.asked(m, e, p, serving), func(port int) bool { return f.doubts.silent(m.name, port) }):
 		return whySilent
 	}
 	return ""
 }
 
-// asked are the ports by which nodes say whether they serve an address.
-func (f fleet) asked(e addresses.Entry, p Pool) []int {
-	ports := []int{e.Check(), addresses.ProxyPort}
+// asked are the ports by which a node says whether it serves an address. Where endpoints end and none
+// is ready, kube-proxy serves and says at the Service's port that it does not.
+func (f fleet) asked(m member, e addresses.Entry, p Pool, serving serving) []int {
+	ports := []int{addresses.ProxyPort}
+	if serving.ready[m.name] || !serving.ending[m.name] {
+		ports = append(ports, e.Check())
+	}
 	if p.Mover == MoverLayer2 || f.routers[p.Mover].Answering {
 		ports = append(ports, addresses.AgentPort)
 	}
@@ -200,8 +213,8 @@ func (f fleet) asked(e addresses.Entry, p Pool) []int {
 }
 
 // wasSilent reports whether a node did not answer for an address a while ago.
-func (f fleet) wasSilent(m member, e addresses.Entry, p Pool) bool {
-	return slices.ContainsFunc(f.asked(e, p), func(port int) bool { return f.doubts.wasSilent(m.name, port) })
+func (f fleet) wasSilent(m member, e addresses.Entry, p Pool, serving serving) bool {
+	return slices.ContainsFunc(f.asked(m, e, p, serving), func(port int) bool { return f.doubts.wasSilent(m.name, port) })
 }
 
 // serving are the nodes that have endpoints of a Service: such as take traffic, and such as do

@@ -131,7 +131,7 @@ func addressPoolSettings(section string, p *AddressPool) []setting {
 		},
 		{
 			key: section + ".ranges", format: addressRanges(&p.Ranges), required: true,
-			meaning: "The pool's addresses: single ones, prefixes with all of their addresses, or the first and the last with a dash between. They are nobody else's: no machine, DHCP server or other pool may use them.",
+			meaning: "The pool's addresses: single ones, prefixes with all of their addresses, or the first and the last with a dash between. What no machine can have, such as the network and broadcast address of the nodes' segment, is left out. They are nobody else's: no machine, DHCP server or other pool may use them.",
 		},
 		{
 			key: section + ".mover", format: oneOf(&p.Mover, []Mover{Layer2, BGPMover, FloatingIP, Failover}), fallback: string(Layer2),

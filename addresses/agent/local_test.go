@@ -1,0 +1,145 @@
+package agent
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/addresses"
+)
+
+// localText is a ledger with one address of a Service with policy Local.
+func localText(address, holder string, epoch int) string {
+	return strings.ReplaceAll(ledgerText(fmt.Sprintf("%s %s %d held", address, holder, epoch)),
+		`"name":"s"`, `"name":"s","local":true,"check":30999`)
+}
+
+// kube-proxy opens the health check node port of a Service in the families of the Service alone.
+func TestAPortOfAServiceIsAskedInItsFamilies(t *testing.T) {
+	node := func(name string, ips ...string) *corev1.Node {
+		n := &corev1.Node{}
+		n.Name = name
+		for _, ip := range ips {
+			n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
+		}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		return n
+	}
+	self := node("a", "10.0.0.1", "fd00::1")
+	for _, c := range []struct {
+		address string
+		holder  *corev1.Node
+		want    []string
+	}{
+		{"192.0.2.1", node("b", "10.0.0.2", "fd00::2"), []string{"10.0.0.2:30999"}},
+		{"192.0.2.1", node("b", "fd00::2", "10.0.0.2"), []string{"10.0.0.2:30999"}},
+		{"2001:db8::1", node("b", "10.0.0.2", "fd00::2", "fd00::3"), []string{"[fd00::2]:30999"}},
+		{"2001:db8::1", node("b", "10.0.0.2"), nil},
+	} {
+		l, err := addresses.ParseLedger([]byte(localText(c.address, "b", 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, at := range watched(l, "a", []*corev1.Node{self, c.holder}, nil)[addresses.Endpoint{Node: "b", Port: 30999}] {
+			got = append(got, at.String())
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s at %v: asked at %q, want %q", c.address, c.holder.Status.Addresses, got, c.want)
+		}
+	}
+}
+
+// The address of a Service with policy Local comes when kube-proxy here says that its rules are there:
+// until then the former holder serves. It is taken after a while in any case, and at once where
+// kube-proxy says nothing.
+func TestALocalAddressWaitsForKubeProxy(t *testing.T) {
+	const port = "127.0.0.1:30999"
+	for name, c := range map[string]struct {
+		answer  func(p *proxies)
+		waits   time.Duration
+		resumed bool
+	}{
+		"it serves":          {answer: func(*proxies) {}},
+		"it can't be asked":  {answer: func(p *proxies) { p.refuses(port, true); p.refuses("10.0.0.1:30999", true) }},
+		"it serves later":    {answer: func(p *proxies) { p.lag(port, 2*time.Second) }, waits: 2 * time.Second},
+		"it never serves":    {answer: func(p *proxies) { p.lag(port, time.Hour) }, waits: restartWithin},
+		"it was held before": {answer: func(p *proxies) { p.lag(port, time.Hour) }, resumed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMachine(t)
+				holder := "b"
+				if c.resumed {
+					holder = "a"
+				}
+				m.api.put("one", localText("192.0.2.1", holder, 1))
+				m.start()
+				defer func() { m.stop() }()
+				m.after(time.Second)
+				if c.resumed {
+					m.stop()
+					m.start()
+				}
+				c.answer(m.proxies)
+				holds := func() bool {
+					log := m.mover.log()
+					return strings.Contains(log[len(log)-1], "hold [{192.0.2.1")
+				}
+				m.api.put("one", localText("192.0.2.1", "a", 2))
+				if c.waits > 0 {
+					m.after(c.waits - time.Millisecond)
+					if holds() {
+						t.Error("it is held although kube-proxy does not serve it yet")
+					}
+					if r := m.report(); r.Unfit != "" || len(r.Silent) > 0 {
+						t.Errorf("the report is %+v", r)
+					}
+					if !slices.Contains(m.agent.Held.All(), netip.MustParseAddr("192.0.2.1")) {
+						t.Error("the packet filter has to know it before packets come")
+					}
+				}
+				m.after(2 * checkEvery)
+				if !holds() {
+					t.Errorf("%s later it is not held", c.waits)
+				}
+				m.after(time.Minute)
+				if !holds() {
+					t.Error("it is given up again")
+				}
+			})
+		})
+	}
+}
+
+// Whatever one kubelet says of its Node, an address that a Service has goes on to its next holder.
+func TestOneKubeletKeepsNoAddressFromOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.node("d", "192.0.2.3", true)
+		m.api.put("one", ledgerText("192.0.2.3 b 1 held"))
+		m.start()
+		defer m.stop()
+		m.after(time.Second)
+		m.api.put("one", ledgerText("192.0.2.3 a 2 held"))
+		m.after(time.Minute)
+		if r := m.report(); len(r.Held) != 1 {
+			t.Errorf("after a minute it is not held: %+v", r)
+		}
+		l, err := addresses.ParseLedger([]byte(ledgerText("192.0.2.3 b 3 held")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		node := &corev1.Node{}
+		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.3"}}
+		if got := Passing(l, []addresses.Pool{pool(t, "192.0.2.0/24")}, []*corev1.Node{node}); len(got) != 1 {
+			t.Errorf("refused here while a provider leads it here: %v", got)
+		}
+	})
+}

@@ -1,0 +1,155 @@
+package controller
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/underlay-ccm/underlay/addresses"
+)
+
+// kube-proxy serves by endpoints that end where there are no others, and says at the Service's port
+// that it does not. The address stays where it is served.
+func TestOnlyEndingEndpointsAreLeft(t *testing.T) {
+	inWorld(t, func(w *world) {
+		nodes := []string{"a", "b", "c"}
+		for _, n := range nodes {
+			w.node(n)
+		}
+		w.start()
+		w.service("one", localOnly)
+		w.endpoints("one", "a", "b")
+		w.settle()
+		first := w.holder("one")
+		w.endpoints("one", "-a", "-b")
+		w.settle()
+		for range 6 {
+			holder := w.holder("one")
+			for _, n := range nodes {
+				w.report(n, addresses.Report{})
+			}
+			w.after(10 * time.Second)
+			w.silences(30999, addresses.Watchers(holder, nodes), holder)
+			w.settle()
+		}
+		if e := w.api.ledger().Entries()[0]; e.Epoch != 1 {
+			t.Errorf("%s holds it in epoch %d, want %s in 1", e.Holder, e.Epoch, first)
+		}
+		// A machine that is down is left all the same.
+		w.silences(addresses.ProxyPort, addresses.Watchers(first, nodes), first)
+		w.settle()
+		if now := w.holder("one"); now == first || now == "c" {
+			t.Errorf("%s holds it", now)
+		}
+	})
+}
+
+// However endpoints come and end, with kube-proxy answering by its rule, an address moves only to a
+// node that is better than the one that holds it: ready before ending before none.
+func TestNoMoveToANodeThatIsNoBetter(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 38))
+		names := []string{"a", "b", "c", "d"}
+		f := fleet{doubts: doubts{}, now: time.Unix(0, 0)}
+		for _, n := range names {
+			f.members = append(f.members, member{name: n, ready: true, reports: true})
+		}
+		states := map[string]string{}
+		e := addresses.Entry{
+			Address: netip.MustParseAddr("192.0.2.1"),
+			Shares:  []addresses.Share{{UID: "u", Local: true, Check: 30999}},
+		}
+		rank := func(node string) int {
+			return slices.Index([]string{"gone", "ending", "ready"}, states[node])
+		}
+		var log []string
+		for range 60 {
+			node := names[r.IntN(len(names))]
+			states[node] = []string{"ready", "ending", "gone"}[r.IntN(3)]
+			if r.IntN(3) == 0 { // long enough for watchers to call a port silent
+				f.now = f.now.Add(restarted)
+			}
+			var nodes []string
+			for n, state := range states {
+				nodes = append(nodes, map[string]string{"ready": n, "ending": "-" + n}[state])
+			}
+			nodes = slices.DeleteFunc(nodes, func(n string) bool { return n == "" })
+			s := servingOf([]*discoveryv1.EndpointSlice{sliceOf("one", nodes...)}, addresses.IPv4)
+			for i := range f.members {
+				f.members[i].report.Silent = nil
+			}
+			if e.Holder != "" && states[e.Holder] != "ready" { // it answers 503
+				for _, watcher := range addresses.Watchers(e.Holder, names) {
+					i := slices.Index(names, watcher)
+					f.members[i].report.Silent = []addresses.Endpoint{{Node: e.Holder, Port: 30999}}
+				}
+			}
+			f.doubts.learn(f)
+			may := f.eligible(e, Pool{Mover: MoverLayer2}, s)
+			before := e
+			l := ledgerOf(t, e)
+			placed, moves := l.Place(map[netip.Addr]addresses.Eligible{e.Address: may})
+			e, _ = placed.Entry(e.Address)
+			log = append(log, fmt.Sprint(states, before.Holder, "->", e.Holder))
+			if len(moves) > 0 && before.Holder != "" && rank(e.Holder) <= rank(before.Holder) {
+				t.Fatalf("seed %d: it moves to a node that is no better\n%s", seed, strings.Join(log, "\n"))
+			}
+		}
+	}
+}
+
+// restarted is longer than watchers wait for a port that says it does not serve.
+const restarted = 11 * time.Second
+
+func ledgerOf(t *testing.T, e addresses.Entry) addresses.Ledger {
+	t.Helper()
+	text := fmt.Sprintf(`{"version":1,"addresses":[{"address":%q,"services":[{"uid":"u","local":true,"check":30999}],"node":%q,"epoch":%d}]}`,
+		e.Address, e.Holder, e.Epoch)
+	l, err := addresses.ParseLedger([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// A pool that is written as the prefix of the machines' segment gives no address that no machine can
+// have, and a Node that names all of it leaves enough to others.
+func TestWhatNodesSayOfAPool(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.node("a")
+		w.node("evil", func(n *corev1.Node) {
+			for i := range 16 {
+				n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{
+					Type: corev1.NodeInternalIP, Address: fmt.Sprint("192.0.2.", i),
+				})
+			}
+		})
+		segments := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/28"), netip.MustParsePrefix("2001:db8::/64")}
+		w.report("a", addresses.Report{Segments: segments})
+		w.start(func(cfg *Config) { cfg.Pools = []Pool{poolNamed("segment", "192.0.2.0/28", "2001:db8::/64")} })
+		for i := range 10 { // 16 but for the edges and five of evil's, one of them an edge
+			name := fmt.Sprint("s", i)
+			if i == 0 {
+				w.service(name, requiresBoth)
+			} else {
+				w.service(name)
+			}
+			w.settle()
+			if i == 0 {
+				w.has(name, "192.0.2.5, 2001:db8::1")
+			} else {
+				w.has(name, fmt.Sprint("192.0.2.", 5+i))
+			}
+		}
+		w.service("last")
+		w.settle()
+		w.has("last", "")
+	})
+}
