@@ -25,9 +25,10 @@ type Settings struct {
 	Gateway netip.Addr
 	// Uplinks are names of interfaces; none: those with the Node's InternalIPs.
 	Uplinks []string
-	// Untrusting: Nodes' addresses are what their kubelets say. One counts only if it
-	// is in Inventory, or if the machine reaches it over an uplink by a route of its
-	// own that isn't the default route.
+	// Untrusting: there is no cloud, and people are told of all addresses of Nodes that
+	// don't count. One counts only if it is in Inventory, if the machine reaches it over
+	// an uplink by a route of its own that isn't the default route, or if it is in what
+	// the provider routes to the Node's machine.
 	Untrusting bool
 	Inventory  []netip.Addr
 	// VSwitch is where dedicated servers are, in clusters of which IPv4 is ByCloud.
@@ -272,7 +273,7 @@ func (d *decider) neighbor(addr netip.Addr) (Link, string) {
 		return Link{}, fmt.Sprintf("InternalIP %s is no neighbor, it is reached through %s; kernel routes need a shared segment, use families cloud or native otherwise", addr, e.Via)
 	case at < 0:
 		return Link{}, fmt.Sprintf("InternalIP %s is a neighbor on %s, which is no uplink; add it with --uplink if nodes talk over it", addr, d.linkName(e.Link))
-	case !d.trusted(addr):
+	case !d.trusted(Node{}, addr):
 		return Link{}, fmt.Sprintf("InternalIP %s is on no segment of the nodes; add it to the configuration's inventory if it is the machine's", addr)
 	}
 	return d.uplinks[at], ""

@@ -262,6 +262,7 @@ func TestView(t *testing.T) {
 	s.Table = append(s.Table, advertised)
 	b := aNode("b", "10.0.0.2", "10.244.2.0/24")
 	b.ExternalIPs = []netip.Addr{addr("203.0.113.5")}
+	s.Inventory = b.ExternalIPs
 	s.Nodes = append(s.Nodes, b)
 	d, err := Decide(s)
 	if err != nil {

@@ -6,11 +6,12 @@ import (
 	"slices"
 )
 
-// trusted reports whether an address of a Node may be what its kubelet says: who
-// has one machine could otherwise open the filters of all others to any address,
-// and have packets to it leave under pods' own.
-func (d *decider) trusted(addr netip.Addr) bool {
-	if !d.Untrusting || slices.Contains(d.Inventory, addr) {
+// trusted reports whether an address of a Node may be what its kubelet says, in a
+// cloud too: who has one machine could otherwise open the filters of all others to
+// any address, and have packets to it leave under pods' own. What the provider
+// routes to the Node's machine is known by the podCIDR that is cut from it.
+func (d *decider) trusted(n Node, addr netip.Addr) bool {
+	if slices.Contains(d.Inventory, addr) || contain(d.serverPrefixes(n), addr) {
 		return true
 	}
 	if slices.ContainsFunc(d.Links, func(l Link) bool { return l.has(addr) }) {
@@ -20,15 +21,23 @@ func (d *decider) trusted(addr netip.Addr) bool {
 	return ok && e.Kind == Unicast && e.Dst.Bits() > 0 && d.onUplink(e.Link)
 }
 
-// believed are the addresses of a Node that are trusted. It notes the others.
+func contain(all []netip.Prefix, addr netip.Addr) bool {
+	return slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+// believed are the addresses of a Node that are trusted. It notes the others; in a
+// cloud only where it is known which the Node should have, and matters to filters:
+// public IPv4 addresses of machines are in none.
 func (d *decider) believed(n Node, addrs []netip.Addr) []netip.Addr {
 	var found []netip.Addr
 	for _, a := range addrs {
-		if d.trusted(a) {
+		if d.trusted(n, a) {
 			found = append(found, a)
 			continue
 		}
-		d.doubtful = append(d.doubtful, Peer{n.Name, a.String()})
+		if d.Untrusting || a.Is6() && len(d.serverPrefixes(n)) > 0 {
+			d.doubtful = append(d.doubtful, Peer{n.Name, a.String()})
+		}
 	}
 	return found
 }
@@ -37,6 +46,11 @@ func (d *decider) believed(n Node, addrs []netip.Addr) []netip.Addr {
 func (d *decider) distrust() []string {
 	if len(d.doubtful) == 0 {
 		return nil
+	}
+	if !d.Untrusting {
+		return []string{fmt.Sprintf(
+			"%d addresses of Nodes are neither in what the provider routes to their machines nor on a network of the uplinks %s, and are left out of the packet filter: %s; find out who wrote them into the status of these Nodes, as their kubelets can",
+			len(d.doubtful), d.uplinkNames(), named(d.doubtful))}
 	}
 	return []string{fmt.Sprintf(
 		"%d addresses of Nodes are neither in the inventory nor on a network of the uplinks %s, and are left out of the packet filter: %s; add them to the configuration's inventory if they are those machines'",

@@ -7,16 +7,17 @@ import (
 	"testing"
 )
 
-// Where no cloud vouches for the addresses of Nodes, what a kubelet says counts only
-// if it is on a network of the uplinks or in the inventory.
+// What a kubelet says of its Node's addresses counts only if it is on a network of the
+// uplinks or in the inventory. In a cloud people are not told of addresses that machines
+// have beside.
 func TestAddressesThatKubeletsReport(t *testing.T) {
 	reported := []string{"10.0.0.2", "10.5.0.2", "198.51.100.7", "203.0.113.9", "2001:db8::9", "fd00::2"}
 	for name, c := range map[string]struct {
 		change func(*Situation)
 		want   []string
 	}{
-		"a cloud vouches for them": {func(s *Situation) { s.Untrusting = false }, reported},
-		"on the segment":           {func(*Situation) {}, []string{"10.0.0.2", "fd00::2"}},
+		"in a cloud":     {func(s *Situation) { s.Untrusting = false }, []string{"10.0.0.2", "fd00::2"}},
+		"on the segment": {func(*Situation) {}, []string{"10.0.0.2", "fd00::2"}},
 		"in the inventory": {
 			func(s *Situation) { s.Inventory = []netip.Addr{addr("203.0.113.9")} },
 			[]string{"10.0.0.2", "203.0.113.9", "fd00::2"},
@@ -48,14 +49,38 @@ func TestAddressesThatKubeletsReport(t *testing.T) {
 		if !slices.Equal(believed, c.want) {
 			t.Errorf("%s: believed are %q, want %q", name, believed, c.want)
 		}
-		if external := len(d.View.ExternalIPs) > 0; external == s.Untrusting {
+		if len(d.View.ExternalIPs) > 0 {
 			t.Errorf("%s: external addresses are %v", name, d.View.ExternalIPs)
 		}
 		for _, a := range reported {
 			told := strings.Contains(strings.Join(d.Warnings, ""), a)
-			if told == slices.Contains(c.want, a) {
+			if told == (slices.Contains(c.want, a) || !s.Untrusting) {
 				t.Errorf("%s: warnings are %q, and %s is believed: %v", name, d.Warnings, a, !told)
 			}
+		}
+	}
+}
+
+// In a cloud a public IPv6 address counts if the provider routes it to the Node's own
+// machine, and who names another one is told of by name.
+func TestAKubeletInACloudOpensNoFilters(t *testing.T) {
+	s := segment()
+	s.Modes = Modes{IPv4: ByCloud, IPv6: Natively}
+	own, others := aNode("good", "10.0.0.8", "2001:db8:8:0:1::/80"), aNode("evil", "10.0.0.9", "2001:db8:9:0:1::/80")
+	own.ExternalIPs = []netip.Addr{addr("2001:db8:8::1"), addr("198.51.100.8")}
+	others.ExternalIPs = []netip.Addr{addr("2a00:bad::1"), addr("2001:db8:8::1")}
+	s.Nodes = append(s.Nodes, own, others)
+	d, err := Decide(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []netip.Addr{addr("2001:db8:8::1")}; !slices.Equal(d.View.ExternalIPs, want) {
+		t.Errorf("filters let in %v, want %v", d.View.ExternalIPs, want)
+	}
+	told := strings.Join(d.Warnings, "\n")
+	for text, want := range map[string]bool{"evil": true, "2a00:bad::1": true, "good": false, "198.51.100.8": false} {
+		if strings.Contains(told, text) != want {
+			t.Errorf("%q is told of: %t, want %t: %q", text, !want, want, told)
 		}
 	}
 }
