@@ -110,7 +110,7 @@ func (s *shower[V]) show(live survey.Live, view V) error {
 func (s *shower[V]) add(live survey.Live, view V, content []byte) error {
 	switch s.o.output {
 	case "json":
-		_, err := fmt.Fprintln(s.w.stdout, string(content))
+		_, err := fmt.Fprintln(s.w.stdout, harmless(string(content)))
 		return err
 	case "yaml":
 		if _, err := fmt.Fprintln(s.w.stdout, "---"); err != nil {

@@ -110,4 +110,4 @@ func run(ctx context.Context, w process) int {
 }
 
 // oneLine keeps an error on one line, whoever wrote it.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+func oneLine(text string) string { return harmless(strings.Join(strings.Fields(text), " ")) }

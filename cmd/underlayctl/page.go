@@ -26,14 +26,14 @@ func (o *options) print(w process, view any, people func() page) error {
 		if err != nil {
 			return fmt.Errorf("writing JSON: %w", err)
 		}
-		_, err = fmt.Fprintln(w.stdout, string(out))
+		_, err = fmt.Fprintln(w.stdout, harmless(string(out)))
 		return err
 	case "yaml":
 		out, err := yaml.Marshal(view)
 		if err != nil {
 			return fmt.Errorf("writing YAML: %w", err)
 		}
-		_, err = w.stdout.Write(out)
+		_, err = fmt.Fprint(w.stdout, harmless(string(out)))
 		return err
 	}
 	shown := people()
@@ -65,7 +65,7 @@ func (p painter) page(shown page) string {
 		}
 	}
 	if len(shown.lines) > 0 {
-		parts = append(parts, strings.Join(shown.lines, "\n")+"\n")
+		parts = append(parts, harmless(strings.Join(shown.lines, "\n"))+"\n")
 	}
 	return strings.Join(parts, "\n")
 }

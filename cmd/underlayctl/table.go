@@ -2,6 +2,7 @@ package main
 
 import (
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -54,11 +55,36 @@ func (p painter) paint(t tone, s string) string {
 	return code + s + reset
 }
 
+// harmless is a text without what orders a terminal about or turns around what it shows: control
+// characters but line ends and tabs, and those that set the direction of writing. Nodes, Services,
+// Events and the cloud say what others have written.
+func harmless(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r) {
+			return utf8.RuneError
+		}
+		return r
+	}, s)
+}
+
+// harmlessCell is what a cell shows: a line end in it would begin a row.
+func harmlessCell(c cell) cell {
+	c.text = strings.NewReplacer("\n", " ", "\t", " ").Replace(harmless(c.text))
+	return c
+}
+
 // table is the text of a table; a table without rows is nothing.
 func (p painter) table(t table) string {
 	if len(t.rows) == 0 {
 		return ""
 	}
+	rows := make([][]cell, len(t.rows))
+	for i, row := range t.rows {
+		for _, c := range row {
+			rows[i] = append(rows[i], harmlessCell(c))
+		}
+	}
+	t.rows = rows
 	var shown []int
 	for i, c := range t.columns {
 		if p.wide || !c.wide {
@@ -74,7 +100,7 @@ func (p painter) table(t table) string {
 	}
 	var b strings.Builder
 	if t.title != "" {
-		b.WriteString(p.heading(t.title))
+		b.WriteString(p.heading(harmless(t.title)))
 	}
 	head := make([]cell, len(t.columns))
 	for i, c := range t.columns {

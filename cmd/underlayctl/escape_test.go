@@ -1,0 +1,42 @@
+package main
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/underlay-ccm/underlay/internal/survey"
+)
+
+// What nodes report, Events and names in the cloud are texts of others. A terminal takes no orders from
+// them, and a text neither begins a row nor reads in another direction than it is written.
+func TestTextsOfOthersGiveATerminalNoOrders(t *testing.T) {
+	for _, orders := range []string{
+		"\x1b]52;c;cm0gLXJmIC8K\x07", "\x1b[2J\x1b[1;1H", "\u009b2J", "\x9b2J", "\r", "\b", "\x7f", "\u202e", "\u2066", "\u200f",
+	} {
+		v := survey.AddressesView{Addresses: []survey.AddressRow{{
+			Address: netip.MustParseAddr("192.0.2.17"), Services: []string{"shop/web" + orders}, State: survey.AddressRefused,
+			Notes: []string{"evil: AddressInUse: " + orders + "all is well"},
+		}}}
+		shown := addressPages(v)
+		shown.lines = append(shown.lines, "said: "+orders)
+		out := painter{wide: true}.page(shown) + strings.Join(shown.remarks(), "\n")
+		if strings.Contains(out, orders) || !strings.Contains(out, "shop/web") {
+			t.Errorf("the terminal is told %q", out)
+		}
+		if got := oneLine("error: " + orders + "x"); strings.Contains(got, orders) {
+			t.Errorf("of an error: %q", got)
+		}
+	}
+	forged := painter{}.table(table{columns: []column{{name: "NAME"}}, rows: [][]cell{{text("a\nb")}}})
+	if lines := strings.Count(forged, "\n"); lines != 2 {
+		t.Errorf("a row looks like two: %q", forged)
+	}
+	colored := painter{color: true}.table(table{columns: []column{{name: "NAME"}}, rows: [][]cell{{{"a", good}}}})
+	if !strings.Contains(colored, "\x1b[32ma"+reset) {
+		t.Errorf("our own colors are gone: %q", colored)
+	}
+	if got, is := harmless("Größe\t→ ✓\n日本"), "Größe\t→ ✓\n日本"; got != is {
+		t.Errorf("%q became %q", is, got)
+	}
+}
