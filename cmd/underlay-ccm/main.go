@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -34,6 +33,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/dedicated"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/leadership"
+	"github.com/underlay-ccm/underlay/internal/requests"
 	"github.com/underlay-ccm/underlay/internal/robot"
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 	"github.com/underlay-ccm/underlay/routes"
@@ -152,7 +152,7 @@ func (m *manager) configure(flags config.Flags) error {
 		},
 		Version:   version.Get().GitVersion,
 		Registry:  registry{},
-		Transport: m.gate.Wrap(http.DefaultTransport),
+		Transport: m.gate.Wrap(requests.NewTransport()),
 	})
 	if err != nil {
 		return err

@@ -21,6 +21,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
+	"github.com/underlay-ccm/underlay/internal/requests"
 	"github.com/underlay-ccm/underlay/internal/survey"
 )
 
@@ -256,7 +257,7 @@ func cloudClient(token config.Token) func(string) (*hetzner.Client, error) {
 		return hetzner.New(hetzner.Options{
 			Endpoint: endpoint, Token: func() (string, error) { return token.Reveal(), nil },
 			Application: "underlayctl", Version: version.Get().GitVersion,
-			Registry: nobody{}, Transport: readOnly{http.DefaultTransport},
+			Registry: nobody{}, Transport: readOnly{requests.NewTransport()},
 		})
 	}
 }

@@ -24,6 +24,8 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"k8s.io/component-base/metrics"
+
+	"github.com/underlay-ccm/underlay/internal/requests"
 )
 
 // Registry takes metrics; component-base's registries are such.
@@ -43,7 +45,7 @@ type Options struct {
 	Application, Version string
 
 	Registry Registry
-	// Transport is the way to the API; nil means http.DefaultTransport.
+	// Transport is the way to the API; nil means that of requests.NewTransport.
 	Transport http.RoundTripper
 }
 
@@ -73,7 +75,7 @@ func New(o Options) (*Client, error) {
 	if err != nil || base.Scheme == "" || base.Host == "" {
 		return nil, fmt.Errorf("endpoint %q is not a URL such as https://api.hetzner.cloud/v1", o.Endpoint)
 	}
-	requests := metrics.NewCounterVec(&metrics.CounterOpts{
+	sent := metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: "underlay", Subsystem: "cloud_requests", Name: "total",
 		Help: "Number of requests sent to the cloud's API by operation (such as `POST /networks/{id}/actions/add_route`), priority (urgent, normal, background) and code (the HTTP status, or `unanswered`).",
 	}, []string{"operation", "priority", "code"})
@@ -81,7 +83,7 @@ func New(o Options) (*Client, error) {
 		Namespace: "underlay", Subsystem: "cloud_requests", Name: "server_list_timestamp_seconds",
 		Help: "Unix time at which the cached server list was asked for; how long ago that is, is the cache's age. 0 before the first.",
 	})
-	for _, m := range []metrics.Registerable{requests, listed} {
+	for _, m := range []metrics.Registerable{sent, listed} {
 		if err := o.Registry.Register(m); err != nil {
 			return nil, fmt.Errorf("registering the cloud request metrics: %w", err)
 		}
@@ -92,7 +94,7 @@ func New(o Options) (*Client, error) {
 	}
 	next := o.Transport
 	if next == nil {
-		next = http.DefaultTransport
+		next = requests.NewTransport()
 	}
 	api := hcloud.NewClient(
 		hcloud.WithEndpoint(o.Endpoint),
@@ -106,7 +108,7 @@ func New(o Options) (*Client, error) {
 			Transport: &reauthorized{token: o.Token, next: &budgeted{
 				budget: budget,
 				next: &matched{&counted{
-					below: base.Path, requests: requests,
+					below: base.Path, requests: sent,
 					next: &limited{next: &authorized{next: next, token: o.Token}, limit: requestTimeout},
 				}},
 			}},

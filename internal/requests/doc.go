@@ -3,6 +3,6 @@
 //
 // What a budget is differs between APIs (one for a project that refills, one for
 // each operation and hour), so a [Queue] asks a [Budget] that its user brings.
-// The package knows no API, sends nothing, and must never let a request pass
-// another that is more urgent.
+// [NewTransport] is the way that all of them take. The package knows no API,
+// sends nothing, and must never let a request pass another that is more urgent.
 package requests

@@ -97,15 +97,11 @@ func New(o Options) (*Client, error) {
 	return c, c.register(o)
 }
 
-// NewTransport returns one like http.DefaultTransport that uses each connection once. On a kept one that the
+// NewTransport returns one that uses each connection once. On a kept one that the
 // server has closed, net/http repeats a request by itself: the first may have
 // reached the service, and would be another failed login that nobody counts.
 func NewTransport() http.RoundTripper {
-	t, is := http.DefaultTransport.(*http.Transport)
-	if !is { // somebody has replaced it
-		t = &http.Transport{Proxy: http.ProxyFromEnvironment}
-	}
-	t = t.Clone()
+	t := requests.NewTransport()
 	t.DisableKeepAlives = true
 	return t
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/underlay-ccm/underlay/internal/requests"
 	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
@@ -67,7 +68,7 @@ func newGuard(base *url.URL, o Options) *guard {
 		spared: map[ref]thing{}, addresses: map[int64]ref{},
 	}
 	if g.next == nil {
-		g.next = http.DefaultTransport
+		g.next = requests.NewTransport()
 	}
 	return g
 }

@@ -30,7 +30,7 @@ type Options struct {
 	Token secret.Text
 	// Endpoint is the API's address including its version path; empty: the real one.
 	Endpoint string
-	// Transport is the way to the API; nil means http.DefaultTransport.
+	// Transport is the way to the API; nil means that of requests.NewTransport.
 	Transport http.RoundTripper
 	// Run is the name of the run, see [NewRun].
 	Run string

@@ -70,11 +70,7 @@ func New(o Options) (*Client, error) {
 		o.Journal = &Journal{}
 	}
 	if o.Transport == nil {
-		// On a kept connection that the server has closed, net/http repeats a request by itself: the
-		// first may have reached the service, and would be another failed login that nobody counts.
-		o.Transport = &http.Transport{
-			Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, ForceAttemptHTTP2: true,
-		}
+		o.Transport = robot.NewTransport()
 	}
 	return &Client{
 		endpoint: endpoint, agent: strings.TrimSuffix("underlayctl/"+o.Version, "/"),

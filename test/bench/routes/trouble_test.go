@@ -42,7 +42,7 @@ func TestANetworkIsDeletedAndCreatedAgain(t *testing.T) {
 		if spent.All > 400 || spent.Writes > 0 {
 			t.Errorf("an hour without a network costs %+v", spent)
 		}
-		if _, known := m.Controller.Routed(simcluster.Range().Prefix); known {
+		if _, known := m.Controller.Routed(simcluster.Range().Prefix, time.Time{}); known {
 			t.Error("the table's content is said to be known")
 		}
 

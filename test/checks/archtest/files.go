@@ -99,6 +99,12 @@ func checkSyntax(file File, bubble bool) ([]string, error) {
 			if node.Name.Name == "init" && node.Recv == nil {
 				report(node, "init(): what a package needs is given to it by its caller")
 			}
+		case *ast.SelectorExpr:
+			of, ok := node.X.(*ast.Ident)
+			if ok && of.Name == "http" && !file.test() &&
+				(node.Sel.Name == "DefaultTransport" || node.Sel.Name == "DefaultClient") {
+				report(node, "http."+node.Sel.Name+" sends no pings, so a dead connection is never given up: requests.NewTransport")
+			}
 		case *ast.CallExpr:
 			line := set.Position(node.Pos()).Line
 			switch {
