@@ -2,10 +2,12 @@ package controller_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics"
 
@@ -66,9 +69,41 @@ func inWorldWith(t *testing.T, project *cloud, objects []runtime.Object, configu
 
 func newWorld(t *testing.T, project *cloud, objects []runtime.Object) *world {
 	return &world{
-		t: t, api: fake.NewClientset(objects...), cloud: project, events: record.NewFakeRecorder(10_000),
+		t: t, api: versioned(objects), cloud: project, events: record.NewFakeRecorder(10_000),
 		defaults: lb.Defaults{Cluster: "demo", Network: 7, Location: "fsn1", Classless: true, DedicatedRanges: []netip.Prefix{vSwitch}},
 	}
+}
+
+// versioned is an API server that gives Services a version with each write, by which the controller knows
+// that its cache is older than what it wrote.
+func versioned(objects []runtime.Object) *fake.Clientset {
+	var last atomic.Int64
+	next := func() string { return fmt.Sprint(last.Add(1)) }
+	for _, object := range objects {
+		if svc, ok := object.(*corev1.Service); ok {
+			svc.ResourceVersion = next()
+		}
+	}
+	api := fake.NewClientset(objects...)
+	put := func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if write, ok := a.(interface{ GetObject() runtime.Object }); ok {
+			write.GetObject().(*corev1.Service).ResourceVersion = next()
+		}
+		return false, nil, nil
+	}
+	api.PrependReactor("create", "services", put)
+	api.PrependReactor("update", "services", put)
+	api.PrependReactor("patch", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		patch, body := a.(clienttesting.PatchActionImpl), map[string]any{}
+		must(json.Unmarshal(patch.Patch, &body))
+		metadata, _ := body["metadata"].(map[string]any)
+		body["metadata"] = with(metadata, map[string]any{"resourceVersion": next()})
+		var err error
+		patch.Patch, err = json.Marshal(body)
+		must(err)
+		return clienttesting.ObjectReaction(api.Tracker())(patch)
+	})
+	return api
 }
 
 // start runs a controller until stop is called; a second call is a restart.

@@ -62,7 +62,7 @@ func TestANetworkIsDeletedAndCreatedAgain(t *testing.T) {
 				t.Errorf("route %s via %s, its Node is at %s", dst, via, address)
 			}
 		}
-		if _, known := m.Controller.Routed(simcluster.Range().Prefix); !known {
+		if _, known := m.Controller.Routed(simcluster.Range().Prefix, time.Time{}); !known {
 			t.Error("the table's content is not known again")
 		}
 	})
