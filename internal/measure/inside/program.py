@@ -805,6 +805,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def question(self):
         length = self.headers.get("Content-Length", "")
         if not length.isascii() or not length.isdigit() or int(length) > LARGEST_QUESTION:
+            if length.isascii() and length.isdigit():
+                # A client that still writes when the connection ends may never read the answer.
+                self.rfile.read(min(int(length), 16 * LARGEST_QUESTION))
             raise Refusal("", "a question has a length, of at most %d bytes" % LARGEST_QUESTION)
         try:
             question = json.loads(self.rfile.read(int(length)))

@@ -41,7 +41,7 @@ func tested(test string, m mutant) mutant {
 
 // mutants is the table.
 func mutants() []mutant {
-	return slices.Concat(ipamMutants(), ledgerMutants(), routeMutants(), segmentMutants(), routerMutants(), holdingMutants(), moverMutants(), webuiMutants())
+	return slices.Concat(ipamMutants(), ledgerMutants(), routeMutants(), balancerMutants(), segmentMutants(), routerMutants(), holdingMutants(), moverMutants(), webuiMutants())
 }
 
 // ipamMutants are those of node IPAM.
