@@ -1,6 +1,9 @@
 package routes
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // Observed is everything that one decision rests on.
 type Observed struct {
@@ -43,7 +46,7 @@ type Decision struct {
 func Decide(o Observed) Decision {
 	o.Nodes = o.Gateways.locate(o.Nodes)
 	o.VSwitch.divide(o.Nodes)
-	d := Decision{Observed: o, Wanted: Desired(o.Nodes, o.Ranges).Hold(o.Kept), Ownership: Owned(o)}
+	d := Decision{Observed: o, Wanted: Desired(o.Nodes, o.Ranges).Hold(o.kept()), Ownership: Owned(o)}
 	d.Changes = Diff(d.Wanted, d.Ownership)
 	switch {
 	case o.Gateways.Doubt != nil:
@@ -54,6 +57,13 @@ func Decide(o Observed) Decision {
 	d.Plan = o.Budget.Trim(d.Changes, d.Ownership)
 	d.Usage = o.Budget.Usage(d.Plan, d.Ownership)
 	return d
+}
+
+// kept are Kept less what Nodes have that yield their routes.
+func (o Observed) kept() []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(o.Kept), func(p netip.Prefix) bool {
+		return slices.ContainsFunc(o.Nodes, func(n Node) bool { return n.Yields && slices.Contains(n.Dsts, p) })
+	})
 }
 
 // Without is the decision with a plan that leaves some destinations alone for now.

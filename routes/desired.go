@@ -36,6 +36,11 @@ type Node struct {
 	ControlPlane bool
 	Ready        bool
 	Created      time.Time
+	// SameServer is another Node with the same provider ID; empty: none. One of them is
+	// routed, and the others are Unrouted: they get no new route. Yields: this one isn't
+	// Ready and the routed one is, so that its routes are deleted.
+	SameServer       string
+	Unrouted, Yields bool
 	// Unseen: what is known of the table is older than the node.
 	Unseen bool
 }
@@ -101,8 +106,8 @@ func Desired(nodes []Node, ranges []Range) Wanted {
 	for _, n := range ranked {
 		for _, dst := range n.Dsts {
 			switch {
-			case losers[nodeDst{n.Name, dst}]:
-			case n.Via.IsValid():
+			case losers[nodeDst{n.Name, dst}], n.Yields:
+			case n.Via.IsValid() && !n.Unrouted:
 				w.Routes = append(w.Routes, NodeRoute{Route{Dst: dst, Via: n.Via}, n.Name, !cutsAny(ranges, dst), n.Aliases})
 			default:
 				w.Held = append(w.Held, dst)

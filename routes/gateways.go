@@ -1,6 +1,7 @@
 package routes
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 )
@@ -44,5 +45,29 @@ func (g Gateways) locate(nodes []Node) []Node {
 			n.Missing = g.Missing[n.Name]
 		}
 	}
+	g.markSameServer(located)
 	return located
+}
+
+// markSameServer finds Nodes with one provider ID: of a machine that was cloned, or that
+// joined again under another name. The first that is Ready is routed, the oldest of
+// several. While none is, it is not known which one exists, and all keep what they have.
+func (g Gateways) markSameServer(nodes []Node) {
+	byID := map[string][]*Node{}
+	for i := range nodes {
+		if id := g.IDs[nodes[i].Name]; id != "" {
+			byID[id] = append(byID[id], &nodes[i])
+		}
+	}
+	for _, same := range byID {
+		if len(same) == 1 {
+			continue
+		}
+		slices.SortFunc(same, func(a, b *Node) int { return cmp.Or(firstIf(a.Ready, b.Ready), byAge(a, b)) })
+		routed := same[0]
+		routed.SameServer, routed.Unrouted = same[1].Name, !routed.Ready
+		for _, n := range same[1:] {
+			n.SameServer, n.Unrouted, n.Yields = routed.Name, true, routed.Ready && !n.Ready
+		}
+	}
 }

@@ -42,6 +42,7 @@ const (
 	EventRouteAmbiguous   = "RouteAmbiguous"
 	EventDuplicatePodCIDR = "DuplicatePodCIDR"
 	EventForeignPodCIDR   = "ForeignPodCIDR"
+	EventProviderIDShared = "ProviderIDShared"
 )
 
 // NodeStatuses says of every node whether the table, as it stands, makes it reachable,
@@ -103,12 +104,24 @@ func (o outlook) nodeStatus(n Node) NodeStatus {
 		if r, ok := o.refused[key]; ok {
 			return refusal(r)
 		}
+		if n.Unrouted {
+			return NodeStatus{Reason: NoRouteCreated, Event: EventProviderIDShared, Message: sameServer(n)}
+		}
 		return NodeStatus{Reason: NoRouteCreated, Message: fmt.Sprintf("route %s does not stand yet", needed.Route)}
 	}
 	if n.Unseen && len(n.Dsts) > 0 {
 		return NodeStatus{Reason: NoRouteCreated, Unproved: true, LookAgain: true, Message: "looking whether the route stands"}
 	}
-	return NodeStatus{Reachable: true, Reason: RouteCreated, Message: created(n)}
+	status := NodeStatus{Reachable: true, Reason: RouteCreated, Message: created(n)}
+	if n.SameServer != "" {
+		status.Event, status.Message = EventProviderIDShared, status.Message+"; "+sameServer(n)
+	}
+	return status
+}
+
+func sameServer(n Node) string {
+	return fmt.Sprintf(
+		"Node %s has the same provider ID, and one server is routed for one Node; delete the Node whose machine is gone, or have a cloned machine join with the ID of its own server", n.SameServer)
 }
 
 func duplicate(d Duplicate) NodeStatus {

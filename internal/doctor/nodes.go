@@ -54,6 +54,14 @@ func nodeChecks() []check {
 			find:       nodeServer,
 		},
 		{
+			name:       "node-provider-id",
+			looks:      "whether two Nodes have one provider ID: a machine that was cloned with its kubelet's state, or that joined again under another name",
+			severities: []Severity{Error},
+			remedy:     "delete the Node whose machine is gone; let a cloned machine join with the ID of its own server (kubeadm reset there, then kubeadm join)",
+			needs:      survey.PartNodes,
+			find:       sameProviderID,
+		},
+		{
 			name:       "network-unavailable",
 			looks:      "whether a Node has the condition NetworkUnavailable=True for longer than 2 minutes, and its reason",
 			severities: []Severity{Error},
@@ -102,6 +110,23 @@ func eachNode(ask func(*cluster, *corev1.Node) (what, remedy string)) func(*clus
 		}
 		return found
 	}
+}
+
+func sameProviderID(x *cluster) (found []Finding) {
+	first := make(map[string]string, len(x.Nodes)) // a Node's name, by the provider ID
+	for _, n := range x.Nodes {
+		id := n.Spec.ProviderID
+		switch other, shared := first[id]; {
+		case id == "":
+		case shared:
+			found = append(found, Finding{
+				Object: nodeObject(n), What: fmt.Sprintf("it has the same provider ID %s as Node %s: one server is routed for one Node", id, other),
+			})
+		default:
+			first[id] = n.Name
+		}
+	}
+	return found
 }
 
 func nodeServer(x *cluster) []Finding {

@@ -233,6 +233,10 @@ func seededNodes() []seeded {
 			check: "node-uninitialized", severity: Error, object: late, do: "--provider-id",
 		},
 		{
+			name: "a cloned machine", seed: func(s *survey.Snapshot) { s.Nodes[2].Spec.ProviderID = s.Nodes[1].Spec.ProviderID },
+			check: "node-provider-id", severity: Error, object: late, says: []string{"worker-1"}, do: "delete the Node", with: []string{"node-server"},
+		},
+		{
 			name: "a server outside the network", seed: func(s *survey.Snapshot) {
 				s.Servers[2].PrivateIP = netip.Addr{}
 				s.Network.Routes = s.Network.Routes[:2]

@@ -54,6 +54,7 @@ func ledgerReasons() []told {
 func routesOfNodes() []told {
 	return []told{
 		{"RouteCreated", "", "NetworkUnavailable=False", "All routes that the Node needs stand, or it needs none: its podCIDR lies inside the vSwitch's subnet.", nothing},
+		{"ProviderIDShared", "Warning", "", "Another Node has the same provider ID: a machine was cloned with its kubelet's state, or joined again under another name. One of the Nodes is routed: the Ready one, the older of two. Told to both.", "Delete the Node whose machine is gone, or let the cloned machine join with the ID of its own server."},
 		{"NoRouteCreated", "", unavailable, "The Node has no podCIDR yet, or its route is not there yet. The message says which.", "Wait a minute; then see the Events of the Node and of the lease."},
 		{"RouteTableFull", "Warning", unavailable, "The network's table has no room for the Node's route.", "Remove routes or Nodes, or have the limit raised and set `routes.limit`."},
 		{"NotAttached", "Warning", unavailable, "The Node's server has no address in the network, or isn't found; or it is a dedicated server, to which no route of the network can lead, and its podCIDR lies outside the vSwitch's subnet.", "Attach the server to the network of the configuration. A dedicated server needs a podCIDR from a pool [inside the vSwitch's subnet](../how-to/dedicated-servers.md#over-a-vswitch), or an overlay: let such a pool select it, delete the Node and let it join again."},

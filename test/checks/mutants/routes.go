@@ -22,6 +22,12 @@ func routeMutants() []mutant {
 			old: "	if a.stood != nil || !listed", new: "	if !listed",
 			why: "where that list takes long, nothing would ever be deleted",
 		}),
+		{
+			name: "a Node of the same server keeps its route", file: "routes/desired.go",
+			old: "nodeDst{n.Name, dst}], n.Yields:", new: "nodeDst{n.Name, dst}]:",
+			why:   "where the table is full, the Node that exists would wait for the room of its former name",
+			tests: "./routes", run: "^TestTwoNodesOfOneServer$",
+		},
 		routed("TestAnOldCacheDeletesNothing", mutant{
 			name: "no live Nodes before a deletion", file: "routes/controller/pass.go",
 			old: "		a.podCIDRs = append(a.podCIDRs, prefixes...)\n", new: "		_ = prefixes\n",
