@@ -113,7 +113,7 @@ func fill(n int) func(*survey.Snapshot) {
 		for i := machines; i < n; i++ {
 			node := nodeOf(shape{}, 0)
 			node.Name, node.UID = fmt.Sprintf("x-%03d", i), types.UID(fmt.Sprintf("uid-%d", i))
-			node.Spec.ProviderID, node.Spec.PodCIDRs = "hrobot://1", []string{fmt.Sprintf("10.244.%d.0/24", i)}
+			node.Spec.ProviderID, node.Spec.PodCIDRs = fmt.Sprint("hrobot://", i+1), []string{fmt.Sprintf("10.244.%d.0/24", i)}
 			node.Status.Addresses = node.Status.Addresses[:1]
 			s.Nodes = append(s.Nodes, node)
 			s.Ledger.Data[node.Name] = recordOf(node, time.Time{})
@@ -234,7 +234,7 @@ func seededNodes() []seeded {
 		},
 		{
 			name: "a cloned machine", seed: func(s *survey.Snapshot) { s.Nodes[2].Spec.ProviderID = s.Nodes[1].Spec.ProviderID },
-			check: "node-provider-id", severity: Error, object: late, says: []string{"worker-1"}, do: "delete the Node", with: []string{"node-server"},
+			check: "node-provider-id", severity: Error, object: late, says: []string{"worker-1"}, do: "delete the Node", also: []string{"node-server"},
 		},
 		{
 			name: "a server outside the network", seed: func(s *survey.Snapshot) {

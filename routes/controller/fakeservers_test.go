@@ -96,6 +96,13 @@ func (s *servers) asks() int {
 	return s.calls
 }
 
+// listed is how often all were listed.
+func (s *servers) listed() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lists
+}
+
 func (s *servers) attach(name, addr string) {
 	s.change(func(p *project) { p.of[name] = netip.MustParseAddr(addr); delete(p.detached, name) })
 }

@@ -35,9 +35,9 @@ func TestASlowServerListDelaysDeletionsAndPreventsNone(t *testing.T) {
 				for i := 10; i < 15; i++ {
 					w.expectCondition(nodeName(i), "False RouteCreated")
 				}
-				lists := w.servers.lists
+				lists := w.servers.listed()
 				rest(6 * time.Hour)
-				if n := w.servers.lists - lists; n > 6*12 {
+				if n := w.servers.listed() - lists; n > 6*12 {
 					t.Errorf("%d server lists in six hours at rest", n)
 				}
 				events := w.drainEvents()
@@ -171,11 +171,11 @@ func TestWhatADeletionCosts(t *testing.T) {
 		defer w.start()()
 		w.joinMany(0, 3)
 		rest(90 * time.Second)
-		looks, lists := w.table.looks(), w.servers.lists
+		looks, lists := w.table.looks(), w.servers.listed()
 		w.leave(nodeName(0))
 		rest(2 * time.Second)
 		w.expectTable("10.244.1.0/24 via 10.0.0.3", "10.244.2.0/24 via 10.0.0.4")
-		if a, b := w.table.looks()-looks, w.servers.lists-lists; a != 1 || b != 1 {
+		if a, b := w.table.looks()-looks, w.servers.listed()-lists; a != 1 || b != 1 {
 			t.Errorf("%d lists of the table, %d of the servers; want one of each", a, b)
 		}
 	})
@@ -193,7 +193,7 @@ func TestANodeThatWaitsForEverCostsOthersNothing(t *testing.T) {
 				w.join("dedicated", "10.244.200.0/24")
 			}
 			rest(3 * time.Hour)
-			before := w.servers.lists
+			before := w.servers.listed()
 			for i := range 60 { // one joins and another leaves each minute
 				w.join(nodeName(20+i), w.podCIDR(20+i))
 				rest(10 * time.Second)
@@ -203,7 +203,7 @@ func TestANodeThatWaitsForEverCostsOthersNothing(t *testing.T) {
 				rest(50 * time.Second)
 				w.expectCondition(nodeName(20+i), "False RouteCreated")
 			}
-			lists[waits] = w.servers.lists - before
+			lists[waits] = w.servers.listed() - before
 		})
 	}
 	t.Logf("60 Nodes join and 60 leave: %d lists, %d while one waits", lists[false], lists[true])
