@@ -4,4 +4,4 @@ package controller_test
 
 // slowdown is how many times fewer random schedules run with the race detector; all of them
 // run without it.
-const slowdown = 8
+const slowdown = 12
