@@ -17,11 +17,6 @@ func routeMutants() []mutant {
 			old: "c.Table.Delete(ctx, s.Old, by)", new: "c.Table.Delete(ctx, s.Old, by.Add(time.Hour))",
 			why: "a process that lost its lease would delete what the next leader wrote",
 		}),
-		routed("TestASlowServerListDelaysDeletionsAndPreventsNone", mutant{
-			name: "the time for a deletion is counted from before the list of servers", file: "routes/controller/pass.go",
-			old: "	if a.stood != nil || !listed", new: "	if !listed",
-			why: "where that list takes long, nothing would ever be deleted",
-		}),
 		{
 			name: "a Node of the same server keeps its route", file: "routes/desired.go",
 			old: "nodeDst{n.Name, dst}], n.Yields:", new: "nodeDst{n.Name, dst}]:",
