@@ -68,16 +68,14 @@ func memberOf(node *corev1.Node) member {
 	return m
 }
 
-// mostOwn is how many addresses and segments of a Node count, in its order: it says them itself, and
-// could name all of a pool.
-const mostOwn = 5
-
-// own are the addresses of a machine.
+// own are the addresses of a machine: as many as count, because its kubelet reports them itself and
+// could report all of a pool.
 func own(node *corev1.Node) []netip.Addr {
-	return atMost(mostOwn, slices.Concat(kube.InternalIPs(node), kube.ExternalIPs(node)))
+	return counted(slices.Concat(kube.InternalIPs(node), kube.ExternalIPs(node)))
 }
 
-func atMost[T any](n int, all []T) []T { return all[:min(len(all), n)] }
+// counted are the first of what a Node reports, as many as count.
+func counted[T any](all []T) []T { return all[:min(len(all), kube.MostReported)] }
 
 // fleet is all nodes, and what they say of each other.
 type fleet struct {
@@ -104,7 +102,7 @@ func (f fleet) taken() (all []netip.Addr) {
 	segments := make(map[netip.Prefix]bool)
 	for _, m := range f.members {
 		all = append(all, m.addresses...)
-		for _, s := range atMost(mostOwn, m.report.Segments) {
+		for _, s := range counted(m.report.Segments) {
 			segments[s.Masked()] = true
 		}
 	}
