@@ -75,11 +75,12 @@ recorded:
 	@$(STEP) "permissions, beside what the tests asked for" go run ./test/checks/permissions "$$UNDERLAY_AUDIT_DIR"
 
 # Random schedules and models run in full without the race detector, which slows them
-# down eight times, and an eighth of them with it.
+# down eight times, and an eighth of them with it. Integration tests, which count lost
+# packets, go first where both want the processors.
 .PHONY: unit
 unit: ## unit tests alone
-	@$(STEP) "unit tests$(if $(RACE), with the race detector)" env $(TEST) $$(go list ./... | grep -v '/underlay/test/') ./test/schedule
-	@$(if $(RACE),$(STEP) "random schedules and models in full" go test -vet=off -timeout 40m ./ipam/... ./lb/controller ./internal/measure/experiment ./test/schedule)
+	@$(STEP) "unit tests$(if $(RACE), with the race detector)" nice -n 19 env $(TEST) $$(go list ./... | grep -v '/underlay/test/') ./test/schedule
+	@$(if $(RACE),$(STEP) "random schedules and models in full" nice -n 19 go test -vet=off -timeout 40m ./ipam/... ./lb/controller ./internal/measure/experiment ./test/schedule)
 
 .PHONY: e2e
 e2e: machines ## the integration tests alone: a real control plane, the simulated cloud

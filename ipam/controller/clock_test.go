@@ -3,6 +3,7 @@ package controller
 import (
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -87,21 +88,25 @@ func TestAQuarantineThatWasTakenBackIsCountedAnew(t *testing.T) {
 func TestOnlyAListAfterTheEndOfANodeEndsItsQuarantine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
-		listed := time.Now()
+		var listed atomic.Int64 // in seconds since 1970
+		list := func() { listed.Store(time.Now().Unix()) }
+		list()
 		p := start(t, api, dualStack(1), quarantine(5*time.Minute), func(c *Config) {
-			c.Routed = func(_ netip.Prefix, since time.Time) (routed, known bool) { return false, !listed.Before(since) }
+			c.Routed = func(_ netip.Prefix, since time.Time) (routed, known bool) {
+				return false, listed.Load() >= since.Unix()
+			}
 		})
 		defer p.stop()
 		pass(time.Second)
 		api.create("a")
 		pass(time.Second)
-		listed = time.Now()
+		list()
 		pass(time.Second)
 		api.delete("a")
 		api.create("b")
 		pass(10 * time.Minute)
 		wantPodCIDRs(t, api, "b")
-		listed = time.Now()
+		list()
 		pass(2 * quarantineLook)
 		wantPodCIDRs(t, api, "b", "10.0.0.0/24", "fd00::/64")
 	})

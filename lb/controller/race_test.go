@@ -1,7 +1,7 @@
 //go:build race
 
-package controller_test
+package controller
 
-// slowdown is how many times fewer random schedules run with the race detector; all of them
+// Slowdown is how many times fewer random schedules run with the race detector; all of them
 // run without it.
-const slowdown = 12
+const Slowdown = 12

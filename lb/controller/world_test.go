@@ -30,6 +30,8 @@ import (
 
 const finalizer = "service.kubernetes.io/load-balancer-cleanup"
 
+const slowdown = controller.Slowdown
+
 // world is a cluster and a cloud, with the controller between them.
 type world struct {
 	t        *testing.T
