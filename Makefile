@@ -66,31 +66,37 @@ skipped:
 	@.ci/skipped
 
 # Unit tests compute and integration tests mostly wait, so they run side by side; what
-# measures comes after them, alone.
+# counts packets or requests comes after them, alone.
 .PHONY: recorded
 recorded:
 	@$(MAKE) --no-print-directory -j2 unit integration
+	@$(MAKE) --no-print-directory packets
 	@$(MAKE) --no-print-directory installed
 	@$(MAKE) --no-print-directory counts performance
 	@$(STEP) "permissions, beside what the tests asked for" go run ./test/checks/permissions "$$UNDERLAY_AUDIT_DIR"
 
 # Random schedules and models run in full without the race detector, which slows them
-# down eight times, and an eighth of them with it. Integration tests, which count lost
-# packets, go first where both want the processors.
+# down eight times, and an eighth of them with it.
 .PHONY: unit
 unit: ## unit tests alone
-	@$(STEP) "unit tests$(if $(RACE), with the race detector)" nice -n 19 env $(TEST) $$(go list ./... | grep -v '/underlay/test/') ./test/schedule
-	@$(if $(RACE),$(STEP) "random schedules and models in full" nice -n 19 go test -vet=off -timeout 40m ./ipam/... ./lb/controller ./internal/measure/experiment ./test/schedule)
+	@$(STEP) "unit tests$(if $(RACE), with the race detector)" env $(TEST) $$(go list ./... | grep -v -e '/underlay/test/' -e '/bgp/speaker') ./test/schedule
+	@$(if $(RACE),$(STEP) "random schedules and models in full" go test -vet=off -timeout 40m ./ipam/... ./lb/controller ./internal/measure/experiment ./test/schedule)
 
 .PHONY: e2e
 e2e: machines ## the integration tests alone: a real control plane, the simulated cloud
-	@$(MAKE) --no-print-directory integration installed counts
+	@$(MAKE) --no-print-directory integration packets installed counts
 
-# Three packages at a time, the two longest from the start, and two tests of one that
+# Three packages at a time, the longest from the start, and two tests of one that
 # are parallel: each starts control planes of its own, on ports and in networks of its own.
 .PHONY: integration
 integration:
-	@$(STEP) "integration tests$(if $(RACE), with the race detector)" env $(TEST) -p 3 -parallel 2 ./test/e2e ./test/e2e/packets $$(go list ./test/... | grep -v -e '/test/bench' -e '/test/schedule' -e '/test/e2e/kubeadm' -e '/test/e2e/gatewayapi')
+	@$(STEP) "integration tests$(if $(RACE), with the race detector)" env $(TEST) -p 3 -parallel 2 ./test/e2e $$(go list ./test/... | grep -v -e '/test/e2e/packets' -e '/test/bench' -e '/test/schedule' -e '/test/e2e/kubeadm' -e '/test/e2e/gatewayapi')
+
+# They count lost packets, and nodes judge each other by how soon they answer: on processors
+# that others keep busy, some are lost and some are late.
+.PHONY: packets
+packets:
+	@$(STEP) "packets$(if $(RACE), with the race detector)" env $(TEST) -p 2 -parallel 2 ./test/e2e/packets ./addresses/bgp/speaker
 
 # By themselves: three machines' kubelets and a control plane are work for both cores.
 .PHONY: installed
