@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -31,7 +32,7 @@ type decider struct {
 	ledger  *ipam.Ledger
 	file    *ledgerFiles
 	writing bool           // an order is on its way
-	rested  time.Time      // when the next may go out
+	written *rate.Limiter  // bytes of orders
 	pause   wait.DelayFunc // between writes that fail; nil: the last one didn't
 	nodes   map[types.UID]*node
 	byName  map[string][]*node
@@ -115,7 +116,8 @@ func newDecider(cfg Config, ledger *ipam.Ledger, m *ipamMetrics, queue workqueue
 	return &decider{
 		Config: cfg, lister: cfg.Nodes.Lister(), metrics: m, queue: queue,
 		store: store{cfg.Client, cfg.Namespace}, ledger: ledger,
-		nodes: map[types.UID]*node{}, byName: map[string][]*node{},
+		written: rate.NewLimiter(writeRate, writeBurst),
+		nodes:   map[types.UID]*node{}, byName: map[string][]*node{},
 	}
 }
 
