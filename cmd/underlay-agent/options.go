@@ -31,6 +31,7 @@ type options struct {
 	uplinks               []string
 	networkGateway        string
 	filterInbound         bool
+	allowInbound          []netip.Prefix
 
 	// Of the service.
 	bindAddress string
@@ -61,7 +62,15 @@ func (o *options) clusterFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.apiServer, "api-server", o.apiServer, "URL of the API server, such as https://10.0.0.2:6443. Never its ClusterIP: that may depend on this program. Outranks the kubeconfig's.")
 	fs.StringArrayVar(&o.uplinks, "uplink", o.uplinks, "Interface over which nodes talk to each other; may be given several times. Default: those with the Node's InternalIPs.")
 	fs.StringVar(&o.networkGateway, "network-gateway", o.networkGateway, "The cloud network's gateway. Default: that of this machine's route to the network.")
-	fs.BoolVar(&o.filterInbound, "filter-inbound", o.filterInbound, "Keep the outside from opening connections to pods' public addresses.")
+	fs.BoolVar(&o.filterInbound, "filter-inbound", o.filterInbound, "Keep the outside from opening connections to pods.")
+	fs.Func("allow-inbound", "Network (`prefix`) outside the cluster from which connections to pods may be opened, such as an office's behind a VPN gateway; may be given several times.", func(text string) error {
+		p, err := netip.ParsePrefix(text)
+		if err != nil || p != p.Masked() || p.Addr().Is4In6() {
+			return errors.New("is no network with its length; give one such as 192.0.2.0/24")
+		}
+		o.allowInbound = append(o.allowInbound, p)
+		return nil
+	})
 }
 
 func (o *options) serviceFlags(fs *pflag.FlagSet) {

@@ -168,7 +168,8 @@ func sysctlsFor(v agent.View) sysctl.Desired {
 func (o *options) filterFor(v agent.View) netfilter.Desired {
 	return netfilter.Desired{
 		PodCIDRs: v.PodCIDRs, ClusterPods: v.ClusterPods,
-		InternalIPs: v.InternalIPs, ExternalIPs: v.ExternalIPs, ServerPrefixes: v.ServerPrefixes, FilterInbound: o.filterInbound,
+		InternalIPs: v.InternalIPs, ExternalIPs: v.ExternalIPs, ServerPrefixes: v.ServerPrefixes,
+		FilterInbound: o.filterInbound, AllowedInbound: o.allowInbound,
 		Openings: openingsOf(v),
 	}
 }

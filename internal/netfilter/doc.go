@@ -1,6 +1,6 @@
 // Package netfilter keeps one nftables table of its own on a node: it lets pods
 // leave under the node's address where their own is not known outside, and keeps
-// strangers from opening connections to pods that have public addresses, unless
+// strangers from opening connections to pods, unless
 // they are told to be let in, as load balancers are that have pods as targets.
 //
 // It must never rewrite the address of a packet between pods, or between pods

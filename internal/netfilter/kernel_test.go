@@ -166,7 +166,7 @@ func TestWhatOthersChangedIsRepaired(t *testing.T) {
 		"add chain inet underlay forwarded { policy drop ; }",
 		"add table inet underlay { flags dormant ; }",
 		// A set with the same elements, which would forget one within a day.
-		"flush chain inet underlay leaving; delete set inet underlay inside-4; add set inet underlay inside-4 { type ipv4_addr ; flags interval,timeout ; }; " +
+		"flush chain inet underlay leaving; flush chain inet underlay inbound; delete set inet underlay inside-4; add set inet underlay inside-4 { type ipv4_addr ; flags interval,timeout ; }; " +
 			"add element inet underlay inside-4 { 10.0.0.2/31, 10.244.0.0/23 timeout 1d }",
 	} {
 		n.Run("nft", damage)

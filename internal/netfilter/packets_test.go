@@ -150,7 +150,9 @@ func TestPodsLeaveAsWhoTheyAreKnown(t *testing.T) {
 	f.expect("pod to a node that joined", f.connect(f.pod, pod4, f.outside, outside4), pod4)
 }
 
-func TestStrangersReachNoPublicPod(t *testing.T) {
+// A neighbor on the segment, or a machine in a vSwitch that is no Node, needs only a route of its
+// own to a private podCIDR.
+func TestStrangersReachNoPod(t *testing.T) {
 	f := newSegment(t)
 	want := f.desired("10.244.1.0/24", "2001:db8:1:0:1::/80")
 	f.expect("without rules", f.connect(f.outside, outside6, f.pod, pod6), outside6)
@@ -160,7 +162,13 @@ func TestStrangersReachNoPublicPod(t *testing.T) {
 	f.expect("pod to pod", f.connect(f.peer, peerPod6, f.pod, pod6), peerPod6)
 	f.expect("another node to pod", f.connect(f.peer, peer6, f.pod, pod6), peer6)
 	f.expect("its node to pod", f.connect(f.node.Space, "2001:db8:1:0:1::1", f.pod, pod6), "2001:db8:1:0:1::1")
-	f.expect("outside to a private pod, which is not ours to filter", f.connect(f.outside, outside4, f.pod, pod4), outside4)
+	f.expect("outside to a private pod", f.connect(f.outside, outside4, f.pod, pod4), "nobody")
+	f.expect("another node to a private pod", f.connect(f.peer, peer4, f.pod, pod4), peer4)
+	f.expect("pod to a private pod", f.connect(f.peer, peerPod4, f.pod, pod4), peerPod4)
+	want.AllowedInbound = prefixes(outside4 + "/32")
+	f.node.apply(want)
+	f.expect("allowed outside to a private pod", f.connect(f.outside, outside4, f.pod, pod4), outside4)
+	f.expect("outside of the other family", f.connect(f.outside, outside6, f.pod, pod6), "nobody")
 
 	// As kube-proxy brings a node port's client to a pod.
 	f.node.Run("nft", "add table inet proxy; add chain inet proxy in { type nat hook prerouting priority dstnat ; }; "+

@@ -24,9 +24,11 @@ type Desired struct {
 	// ServerPrefixes are routed to machines of Nodes as a whole: packets for pods
 	// may come from any address of them too.
 	ServerPrefixes []netip.Prefix
-	// FilterInbound keeps the outside from opening connections to the node's
-	// pods that have public addresses, but for the Openings.
-	FilterInbound bool
+	// FilterInbound keeps the outside from opening connections to the node's pods, but for the
+	// Openings and from what is AllowedInbound. Private addresses too: a neighbor on the segment
+	// needs only a route of its own to reach them.
+	FilterInbound  bool
+	AllowedInbound []netip.Prefix
 	// Openings are of IPv6.
 	Openings []Opening
 	// RefuseHeld: what comes for one of the Held addresses, which are configured nowhere, and is not
@@ -99,12 +101,12 @@ func rulesFor(want Desired, podLinks string) ruleset {
 			inside[f] = true
 			masquerade = append(masquerade, fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr != @%[3]s oifname != \"%[4]s*\" masquerade fully-random", family, shown(pods), setName("inside", f), podLinks))
 		}
-		if want.FilterInbound && public(pods) {
+		if want.FilterInbound {
 			inside[f], outer[f] = true, true
 			forward = append(forward, fmt.Sprintf("%s daddr %s goto %s", family, shown(pods), inboundChain))
 		}
 	}
-	addresses := [][]netip.Prefix{slices.Concat(want.ClusterPods, hosts(want.InternalIPs)), slices.Concat(hosts(want.ExternalIPs), want.ServerPrefixes)}
+	addresses := [][]netip.Prefix{slices.Concat(want.ClusterPods, hosts(want.InternalIPs)), want.outer()}
 	for i, base := range []string{"inside", "outer"} {
 		byFamily := split(addresses[i])
 		for f, used := range [][2]bool{inside, outer}[i] {
@@ -161,7 +163,12 @@ const (
 	targetSet    = "targets-6"
 )
 
-// inboundRules judge a packet for a pod with a public address. Accepting one
+// outer is what packets for pods may come from, and does not see their own addresses.
+func (d Desired) outer() []netip.Prefix {
+	return slices.Concat(hosts(d.ExternalIPs), d.ServerPrefixes, d.AllowedInbound)
+}
+
+// inboundRules judge a packet for a pod. Accepting one
 // here leaves it to the rules of others.
 func inboundRules(families [2]bool) []string {
 	rules := []string{"ct state established,related accept", "ct status dnat accept"}
@@ -183,13 +190,6 @@ func setName(base string, family int) string { return base + []string{"-4", "-6"
 // masqueraded reports whether pods leave under the node's address: always in IPv4,
 // in IPv6 where their own is a unique local one (RFC 4193).
 func masqueraded(p netip.Prefix) bool { return p.Addr().Is4() || p.Addr().IsPrivate() }
-
-// public reports whether the outside may know a way to the addresses: they are
-// neither private (RFC 1918, RFC 4193) nor shared (RFC 6598).
-func public(p netip.Prefix) bool {
-	shared := netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64}), 10)
-	return !p.Addr().IsPrivate() && !shared.Contains(p.Addr())
-}
 
 func hosts(addrs []netip.Addr) []netip.Prefix {
 	out := make([]netip.Prefix, len(addrs))

@@ -81,11 +81,13 @@ func TestRules(t *testing.T) {
 	}{
 		"private IPv4, public IPv6": {func(*Desired) {}, table + inside +
 			"add set inside-6 { type ipv6_addr ; flags interval ; }\nadd element inside-6 { 2001:db8:1:0:1::/80 }\nadd element inside-6 { 2001:db8:2:0:1::/80 }\n" +
+			"add set outer-4 { type ipv4_addr ; flags interval ; }\nadd element outer-4 { 198.51.100.7/32 }\n" +
 			"add set outer-6 { type ipv6_addr ; flags interval ; }\nadd element outer-6 { 2001:db8:1::1/128 }\nadd element outer-6 { 2001:db8:2::1/128 }\n" +
 			none + leave + four + "\nadd chain inbound\n" +
 			"add rule inbound ct state established,related accept\nadd rule inbound ct status dnat accept\n" +
+			"add rule inbound ip saddr @inside-4 accept\nadd rule inbound ip saddr @outer-4 accept\n" +
 			"add rule inbound ip6 saddr @inside-6 accept\nadd rule inbound ip6 saddr @outer-6 accept\n" + open + "add rule inbound drop\n" +
-			"add chain forwarded { type filter hook forward priority 0 ; policy accept ; }\nadd rule forwarded ip6 daddr 2001:db8:1:0:1::/80 goto inbound"},
+			"add chain forwarded { type filter hook forward priority 0 ; policy accept ; }\nadd rule forwarded ip daddr 10.244.1.0/24 goto inbound\nadd rule forwarded ip6 daddr 2001:db8:1:0:1::/80 goto inbound"},
 		"a pod is open to a load balancer": {func(d *Desired) {
 			d.PodCIDRs = d.PodCIDRs[1:]
 			d.Openings = openings("2001:db8:f::2/128 2001:db8:f::/64", "[2001:db8:1:0:1::7]:8080", "[2001:db8:1:0:1::7]:81")
@@ -110,9 +112,14 @@ func TestRules(t *testing.T) {
 			d.PodCIDRs = prefixes("fd00:1::/64")
 			d.ClusterPods = d.PodCIDRs
 			d.InternalIPs = addrs("fd01::1")
+			d.ExternalIPs, d.AllowedInbound = nil, prefixes("fd02::/48", "198.51.100.0/24")
 		}, table +
 			"add set inside-6 { type ipv6_addr ; flags interval ; }\nadd element inside-6 { fd00:1::/64 }\nadd element inside-6 { fd01::1/128 }\n" +
-			leave + `ip6 saddr fd00:1::/64 ip6 daddr != @inside-6 oifname != "veth*" masquerade fully-random`},
+			"add set outer-6 { type ipv6_addr ; flags interval ; }\nadd element outer-6 { fd02::/48 }\n" + none +
+			leave + `ip6 saddr fd00:1::/64 ip6 daddr != @inside-6 oifname != "veth*" masquerade fully-random` + "\nadd chain inbound\n" +
+			"add rule inbound ct state established,related accept\nadd rule inbound ct status dnat accept\n" +
+			"add rule inbound ip6 saddr @inside-6 accept\nadd rule inbound ip6 saddr @outer-6 accept\n" + open + "add rule inbound drop\n" +
+			"add chain forwarded { type filter hook forward priority 0 ; policy accept ; }\nadd rule forwarded ip6 daddr fd00:1::/64 goto inbound"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := dualStack()
@@ -124,20 +131,17 @@ func TestRules(t *testing.T) {
 	}
 }
 
-func TestPublic(t *testing.T) {
-	for text, want := range map[string]struct{ public, masqueraded bool }{
-		"10.244.0.0/16":  {false, true},
-		"172.20.0.0/16":  {false, true},
-		"100.64.0.0/16":  {false, true},
-		"100.128.0.0/16": {true, true},
-		"203.0.113.0/24": {true, true},
-		"fd00::/64":      {false, true},
-		"fc00::/64":      {false, true},
-		"2a01:4f8::/80":  {true, false},
+func TestMasqueraded(t *testing.T) {
+	for text, want := range map[string]bool{
+		"10.244.0.0/16":  true,
+		"100.64.0.0/16":  true,
+		"203.0.113.0/24": true,
+		"fd00::/64":      true,
+		"fc00::/64":      true,
+		"2a01:4f8::/80":  false,
 	} {
-		p := netip.MustParsePrefix(text)
-		if public(p) != want.public || masqueraded(p) != want.masqueraded {
-			t.Errorf("%s: public %t, masqueraded %t, want %+v", text, public(p), masqueraded(p), want)
+		if got := masqueraded(netip.MustParsePrefix(text)); got != want {
+			t.Errorf("%s: masqueraded %t, want %t", text, got, want)
 		}
 	}
 }
@@ -191,7 +195,7 @@ func TestDiff(t *testing.T) {
 		"a chain is empty": {rules, func(f *found) { f.parts["chain inbound"] = nil }, `chain inbound was another: "ct state established,related accept" was missing`},
 		"in another order": {rules, func(f *found) { is := f.parts["chain inbound"]; is[0], is[1] = is[1], is[0] }, "chain inbound was another"},
 		"a rule too many":  {rules, func(f *found) { f.parts["chain inbound"] = append(f.parts["chain inbound"], "accept") }, `it had "accept" too`},
-		"another rule":     {rules, func(f *found) { f.parts["chain inbound"][5] = "accept" }, `it had "accept", not "drop"`},
+		"another rule":     {rules, func(f *found) { is := f.parts["chain inbound"]; is[len(is)-1] = "accept" }, `it had "accept", not "drop"`},
 		"another policy": {rules, func(f *found) {
 			f.parts["chain forwarded"][0] = "type filter hook forward priority filter; policy drop;"
 		}, "policy drop"},

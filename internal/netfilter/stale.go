@@ -24,15 +24,15 @@ type staleness struct {
 func stalenessOf(want Desired) staleness {
 	s := staleness{
 		inside: minimal(slices.Concat(want.ClusterPods, hosts(want.InternalIPs))),
-		outer:  minimal(slices.Concat(hosts(want.ExternalIPs), want.ServerPrefixes)),
+		outer:  minimal(want.outer()),
 
 		openings: want.Openings,
 	}
-	for _, p := range want.PodCIDRs {
+	for _, p := range minimal(want.PodCIDRs) {
 		if masqueraded(p) {
 			s.masqueraded = append(s.masqueraded, p)
 		}
-		if want.FilterInbound && public(p) {
+		if want.FilterInbound {
 			s.filtered = append(s.filtered, p)
 		}
 	}

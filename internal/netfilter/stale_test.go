@@ -19,6 +19,7 @@ func TestStaleConnections(t *testing.T) {
 		ExternalIPs:    addrs("2001:db8:77::3"),
 		ServerPrefixes: prefixes("2001:db8:2::/64"),
 		FilterInbound:  true,
+		AllowedInbound: prefixes("192.0.2.0/24"),
 	})
 	const service = "10.96.0.1"
 	for _, c := range []struct {
@@ -39,6 +40,9 @@ func TestStaleConnections(t *testing.T) {
 		{"from a pod of another node", "2001:db8:2:0:1::7", pod6, pod6, "2001:db8:2:0:1::7", false},
 		{"from another node", "2001:db8:77::3", pod6, pod6, "2001:db8:77::3", false},
 		{"from another address of its machine", "2001:db8:2::5", pod6, pod6, "2001:db8:2::5", false},
+		{"from a stranger to a private address", outside4, pod4, pod4, outside4, true},
+		{"from another node to a private address", "10.0.0.3", pod4, pod4, "10.0.0.3", false},
+		{"from where it is allowed", "192.0.2.9", pod4, pod4, "192.0.2.9", false},
 		{"begun by the pod", pod6, outside6, outside6, pod6, false},
 	} {
 		a := netip.MustParseAddr

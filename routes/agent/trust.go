@@ -27,7 +27,7 @@ func contain(all []netip.Prefix, addr netip.Addr) bool {
 
 // believed are the addresses of a Node that are trusted. It notes the others; in a
 // cloud only where it is known which the Node should have, and matters to filters:
-// public IPv4 addresses of machines are in none.
+// nodes reach pods of IPv4 from their private addresses.
 func (d *decider) believed(n Node, addrs []netip.Addr) []netip.Addr {
 	var found []netip.Addr
 	for _, a := range addrs {

@@ -43,6 +43,7 @@ agent:
   uplinks: [eth1, eth2]
   networkGateway: 10.0.0.1
   filterInbound: false
+  allowInbound: [192.0.2.0/24, 'fd02::/48']
   cniConfDir: /var/lib/net.d
   cniBinDir: /usr/lib/cni
   installPlugins: true
@@ -183,7 +184,7 @@ func agentHasAll(t *testing.T, d *appsv1.DaemonSet) {
 	container := pod.Containers[0]
 	hasArgs(t, container.Args,
 		"--api-server=https://api.example:443", "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56", "--uplink=eth1", "--uplink=eth2",
-		"--network-gateway=10.0.0.1", "--filter-inbound=false", "--bind-address=0.0.0.0", "--sync-period=2m")
+		"--network-gateway=10.0.0.1", "--filter-inbound=false", "--allow-inbound=192.0.2.0/24", "--allow-inbound=fd02::/48", "--bind-address=0.0.0.0", "--sync-period=2m")
 	for _, image := range []string{container.Image, pod.InitContainers[0].Image} {
 		if !strings.HasPrefix(image, "registry.example/a/underlay-agent@sha256:0123") {
 			t.Errorf("image %s", image)

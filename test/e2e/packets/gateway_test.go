@@ -137,6 +137,15 @@ const foreignAddress = "10.2.0.9"
 func (b *border) foreign(t *testing.T) (send func(), arrived func() string) {
 	t.Helper()
 	const port = 9001
+	// Else the pod's node drops what the gateway is to be seen to forward or not.
+	restart := func(args ...string) {
+		ctx := context.WithoutCancel(t.Context())
+		if err := errors.Join(b.cloud.StopAgent(ctx), b.cloud.StartAgent(ctx, args...)); err != nil {
+			t.Error(err)
+		}
+	}
+	restart("--allow-inbound=" + foreignAddress + "/32")
+	t.Cleanup(func() { restart() })
 	to := netip.AddrPortFrom(b.inCloud.IPv4, port)
 	run(t, b.one, "ip", "address", "add", foreignAddress+"/32", "dev", "lo")
 	run(t, b.one, "ip", "route", "add", to.Addr().String(), "via", "10.1.0.1", "dev", "vswitch", "src", foreignAddress)

@@ -150,8 +150,8 @@ func (v *vSwitch) gateway(t *testing.T) {
 	}
 }
 
-// strangers are a host outside, and one of the subnet that is no node: it has no
-// route to pods, and needs none.
+// strangers are a host outside, and one of the subnet that is no node: it needs no route to reach
+// pods, but no pod lets it in.
 func (v *vSwitch) strangers(t *testing.T) {
 	stranger, err := v.f.RentDedicated(t.Context(), "stranger")
 	if err != nil {
@@ -164,7 +164,7 @@ func (v *vSwitch) strangers(t *testing.T) {
 		reaches(t, of(p), ownPort(netlab.OutsideIPv4), "outside", p.Machine.Public.IPv4, both()...)
 		reaches(t, of(p), ownPort(stranger.Private), stranger.Name, p.Machine.Private, both()...)
 		if p.Machine.Dedicated { // the stranger knows of no other pods
-			reaches(t, machine(stranger), echo(p.IPv4), p.Name, stranger.Private, both()...)
+			refused(t, machine(stranger), echo(p.IPv4), both()...)
 		}
 	}
 }
