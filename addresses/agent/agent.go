@@ -246,9 +246,9 @@ func (a *Agent) pass(ctx context.Context) {
 	for _, e := range waiting {
 		holding = append(holding, e.Address)
 	}
-	a.Held.Put(slices.Concat(holding, passing))
+	a.Held.Put(slices.Concat(holding, passing), known.Ledger)
 	if known.Node != nil {
-		a.Own.Put(kube.InternalIPs(known.Node))
+		a.Own.Put(kube.InternalIPs(known.Node), addresses.Ledger{})
 	}
 	for _, e := range a.watcher.silent() {
 		switch {

@@ -143,3 +143,26 @@ func TestOneKubeletKeepsNoAddressFromOthers(t *testing.T) {
 		}
 	})
 }
+
+// kube-proxy drops what comes for a Service with policy Local where it has no endpoint yet: the packet
+// filter is told its ports, and of no other Service's.
+func TestPortsOfLocalTrafficAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		ports := func(text string) string {
+			return strings.ReplaceAll(text, `"name":"s"`, `"name":"s","ports":[{"protocol":"UDP","port":53},{"protocol":"TCP","port":53}]`)
+		}
+		m.api.put("one", ports(localText("192.0.2.1", "a", 1)))
+		m.start()
+		defer m.stop()
+		m.after(0)
+		if got, want := fmt.Sprint(m.agent.Held.Ports()), "[192.0.2.1:53]"; got != want {
+			t.Errorf("told are %s, want %s", got, want)
+		}
+		m.api.put("one", ports(ledgerText("192.0.2.1 a 1 held")))
+		m.after(0)
+		if got := m.agent.Held.Ports(); len(got) > 0 || len(m.agent.Held.All()) != 1 {
+			t.Errorf("without policy Local told are %v of %v, want none of one", got, m.agent.Held.All())
+		}
+	})
+}

@@ -37,7 +37,7 @@ type held struct {
 // filtered adds them to what the packet filter does.
 func (h *held) filtered(d netfilter.Desired) netfilter.Desired {
 	if h.used {
-		d.RefuseHeld, d.Held = true, h.All()
+		d.RefuseHeld, d.Held, d.Served = true, h.All(), h.Ports()
 	}
 	return d
 }
@@ -154,7 +154,7 @@ func (o *options) printAddresses(ctx context.Context, out io.Writer, s settings,
 		nodes[i] = &found.Items[i]
 	}
 	h.used = s.addresses.Enabled()
-	h.Put(slices.Concat(mine, addressagent.Passing(ledger, led(s.addresses), nodes)))
+	h.Put(slices.Concat(mine, addressagent.Passing(ledger, led(s.addresses), nodes)), ledger)
 	for _, n := range nodes {
 		if n.Name != o.nodeName {
 			continue

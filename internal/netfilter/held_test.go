@@ -4,6 +4,7 @@ package netfilter
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -74,6 +75,9 @@ func TestHeldAddressesServeServicesAndNothingElse(t *testing.T) {
 	f.expect("another node's pod", through(f.peer, held4, "81", peerPod4), "10.0.0.2")
 	f.expect("another node's pod, IPv6", through(f.peer, held6, "81", peerPod6), "2001:db8:77::2")
 
+	want.Served = endpoints(held4, held6, 80, 81, 83)
+	f.node.apply(want)
+	f.expect("own pod, its port known", through(f.pod, held4, "80", pod4), outside4)
 	for _, held := range []string{held4, held6} {
 		for _, network := range []string{"tcp", "udp"} {
 			took, err := f.dial(network, held, "82")
@@ -93,11 +97,60 @@ func TestHeldAddressesServeServicesAndNothingElse(t *testing.T) {
 	if elements := f.node.Run("nft", "list", "set", "inet", "underlay", "held-6"); !strings.Contains(elements, held6) {
 		t.Errorf("the other one is gone: %s", elements)
 	}
-	want.RefuseHeld, want.Held = false, nil
+	want.Served = want.Served[1:]
+	if changed := f.node.apply(want); !slices.Equal(changed, []string{"nftables set served-4 of table underlay: 0 ports added, 1 removed"}) {
+		t.Errorf("a port that goes: %q", changed)
+	}
+	want.RefuseHeld, want.Held, want.Served = false, nil, nil
 	f.node.apply(want)
 	if rules := f.node.Run("nft", "list", "table", "inet", "underlay"); strings.Contains(rules, "held") {
 		t.Errorf("where no addresses are held there is: %s", rules)
 	}
+}
+
+// With policy Local a connection may come before kube-proxy has a rule for the pod here: it is neither
+// refused nor sent on, and is served when its first packet comes again.
+func TestWhatIsServedIsNotRefusedTooEarly(t *testing.T) {
+	f := newSegment(t)
+	f.holding()
+	want := f.desired("10.244.1.0/24", "2001:db8:1:0:1::/80")
+	want.RefuseHeld, want.Held, want.Served = true, addrs(held4, held6), endpoints(held4, held6, 83)
+	f.node.apply(want)
+	for _, to := range [][2]string{{held4, pod4}, {held6, pod6}} {
+		served := make(chan string)
+		go func() {
+			served <- f.connectPort(f.outside, f.pod, net.JoinHostPort(to[0], "83"), net.JoinHostPort(to[1], "80"))
+		}()
+		family := map[bool]string{true: "ip6", false: "ip"}[strings.Contains(to[0], ":")]
+		f.arrives(family + " daddr " + to[0] + " tcp dport 83")
+		f.node.Run("nft", fmt.Sprintf("add rule inet proxy in %s daddr %s tcp dport 83 dnat %s to %s", family, to[0], family, net.JoinHostPort(to[1], "80")))
+		if who := <-served; who == "nobody" {
+			t.Errorf("a connection to %s before kube-proxy has its rules fails for good", to[0])
+		}
+	}
+}
+
+// arrives waits until a packet that a rule's words describe has come to the node.
+func (f *segment) arrives(words string) {
+	f.t.Helper()
+	f.node.Run("nft", "add table inet seen; add chain inet seen in { type filter hook prerouting priority raw ; }; flush chain inet seen in; add rule inet seen in "+words+" counter")
+	deadline := time.Now().Add(20 * time.Second)
+	for strings.Contains(f.node.Run("nft", "list", "table", "inet", "seen"), "packets 0 ") {
+		if time.Now().After(deadline) {
+			f.t.Fatalf("no packet comes: %s", words)
+		}
+		time.Sleep(5 * time.Millisecond) // the counter tells nobody
+	}
+}
+
+// endpoints are the ports of two addresses, those of the first one first.
+func endpoints(one, two string, ports ...uint16) (all []netip.AddrPort) {
+	for _, a := range addrs(one, two) {
+		for _, p := range ports {
+			all = append(all, netip.AddrPortFrom(a, p))
+		}
+	}
+	return all
 }
 
 // Neighbors ask a held address itself whether it is still there, once they know it. That is for who

@@ -46,8 +46,11 @@ func (p plan) lines() []string {
 	var out []string
 	for _, e := range p.edits {
 		what := "prefixes"
-		if e.set.kind == openings6 {
+		switch e.set.kind {
+		case openings6:
 			what = "openings"
+		case served4, served6:
+			what = "ports"
 		}
 		out = append(out, fmt.Sprintf("nftables set %s of table %s: %d %s added, %d removed", e.set.name, tableName, len(e.added), what, len(e.gone)))
 	}

@@ -33,9 +33,12 @@ type Desired struct {
 	Openings []Opening
 	// RefuseHeld: what comes for one of the Held addresses, which are configured nowhere, and is not
 	// redirected to a pod by kube-proxy is refused, and not sent on to where it came from. Held are
-	// also such as another node holds and a provider leads here nevertheless.
+	// also such as another node holds and a provider leads here nevertheless. What comes for one
+	// of the Served ports is dropped instead: kube-proxy is about to redirect it, or leaves it to
+	// another node, and the sender tries again.
 	RefuseHeld bool
 	Held       []netip.Addr
+	Served     []netip.AddrPort
 }
 
 // Opening lets TCP connections to a pod's address and port be opened from a prefix.
@@ -70,13 +73,15 @@ type set struct {
 	elements []element
 }
 
-// element is a prefix or, in a set of openings, one with an endpoint.
+// element is a prefix, an endpoint or, in a set of openings, both.
 type element Opening
 
 // The kinds of sets.
 const (
 	prefixes4 = "ipv4_addr"
 	prefixes6 = "ipv6_addr"
+	served4   = "ipv4_addr . inet_service"
+	served6   = "ipv6_addr . inet_service"
 	openings6 = "ipv6_addr . ipv6_addr . inet_service"
 )
 
@@ -128,7 +133,7 @@ func rulesFor(want Desired, podLinks string) ruleset {
 			chain{"forwarded", &chainKind{knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority}, forward})
 	}
 	if want.RefuseHeld {
-		out.refuseHeld(want.Held)
+		out.refuseHeld(want)
 	}
 	return out
 }
@@ -140,17 +145,20 @@ func rulesFor(want Desired, podLinks string) ruleset {
 // that it once was of. Neighbors that know the address ask it itself whether it is still there
 // (RFC 4861, 7.3.3), which the agent answers and not the kernel. The sets are there while nothing
 // is held, so that an address comes and goes by an edit of elements alone.
-func (r *ruleset) refuseHeld(held []netip.Addr) {
+func (r *ruleset) refuseHeld(want Desired) {
 	var rules []string
-	for f, addrs := range split(hosts(held)) {
-		name := setName("held", f)
-		r.sets = append(r.sets, set{name, []string{prefixes4, prefixes6}[f], prefixElements(minimal(addrs))})
-		to := []string{"ip", "ip6"}[f] + " daddr @" + name
+	for f, addrs := range split(hosts(want.Held)) {
+		family, held, served := []string{"ip", "ip6"}[f], setName("held", f), setName("served", f)
+		r.sets = append(r.sets,
+			set{held, []string{prefixes4, prefixes6}[f], prefixElements(minimal(addrs))},
+			set{served, []string{served4, served6}[f], servedElements(want.Served, f == 1)})
+		to := family + " daddr @" + held
 		if f == 1 {
 			rules = append(rules, to+" icmpv6 type nd-neighbor-solicit drop")
 		}
 		rules = append(rules,
 			to+" ct state invalid drop",
+			fmt.Sprintf("%s daddr . th dport @%s drop", family, served),
 			to+" meta l4proto tcp reject with tcp reset",
 			to+" reject with "+[]string{"icmp port-unreachable", "icmpv6 port-unreachable"}[f])
 	}
@@ -258,6 +266,18 @@ func prefixElements(prefixes []netip.Prefix) []element {
 		out[i].From = p
 	}
 	return out
+}
+
+// servedElements are the endpoints of one family, in order.
+func servedElements(all []netip.AddrPort, ipv6 bool) []element {
+	out := []element{}
+	for _, to := range all {
+		if to.Addr().Is6() == ipv6 {
+			out = append(out, element{To: to})
+		}
+	}
+	slices.SortFunc(out, element.compare)
+	return slices.Compact(out)
 }
 
 // joined is the prefix whose two halves a and b are.

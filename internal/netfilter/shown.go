@@ -57,27 +57,35 @@ func shown(p netip.Prefix) string {
 
 // key is the element as it is written, a part for each field.
 func (e element) key() []string {
-	if !e.To.IsValid() {
-		return []string{e.From.String()}
+	var fields []string
+	if e.From.IsValid() {
+		fields = append(fields, e.From.String())
 	}
-	return []string{e.From.String(), e.To.Addr().String(), strconv.Itoa(int(e.To.Port()))}
+	if e.To.IsValid() {
+		fields = append(fields, e.To.Addr().String(), strconv.Itoa(int(e.To.Port())))
+	}
+	return fields
 }
 
 // elementOf reads the fields of an element, which nft shows as prefixes, addresses
 // and numbers, or as ranges, of which we add none.
 func elementOf(key []string) element {
-	switch len(key) {
-	case 1:
-		return element{From: prefix(key[0])}
-	case 3:
-		from := prefix(key[0])
-		addr, err := netip.ParseAddr(key[1])
-		port, noPort := strconv.ParseUint(key[2], 10, 16)
-		if from.IsValid() && err == nil && noPort == nil {
-			return element{from, netip.AddrPortFrom(addr, uint16(port))}
+	var e element
+	if len(key)%2 == 1 {
+		if e.From = prefix(key[0]); !e.From.IsValid() {
+			return element{}
 		}
+		key = key[1:]
 	}
-	return element{}
+	if len(key) == 2 {
+		addr := prefix(key[0]) // nft shows an address of an interval set as either
+		port, err := strconv.ParseUint(key[1], 10, 16)
+		if !addr.IsSingleIP() || err != nil {
+			return element{}
+		}
+		e.To = netip.AddrPortFrom(addr.Addr(), uint16(port))
+	}
+	return e
 }
 
 // prefix reads a prefix or an address; the zero Prefix is neither.
