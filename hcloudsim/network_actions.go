@@ -156,10 +156,16 @@ func (c *call) deleteSubnet() (reply, error) {
 		// "Subnets containing attached resources can not be deleted, they must be
 		// detached beforehand" (DELETE of a subnet in the API's description). Load
 		// balancers are such resources: users report subnets that can't be deleted
-		// until the load balancer is detached. The code is known for servers only.
+		// until the load balancer is detached. Terraform's provider matches the code and
+		// both messages (hetznercloud/terraform-provider-hcloud#412 and #1523); that the
+		// second is the one for load balancers is a guess.
 		for m := range c.members(n.id) {
-			if m.attachment.isIn(s.ipRange) {
-				return reply{}, errRefused("service_error", "cannot remove subnet %s because %s %d is attached to it", s.ipRange, m.kind, m.id)
+			switch {
+			case !m.attachment.isIn(s.ipRange):
+			case m.kind == kindServer:
+				return reply{}, errRefused("service_error", "cannot remove subnet because servers are attached to it")
+			default:
+				return reply{}, errRefused("service_error", "network has attached resources")
 			}
 		}
 		return c.started(c.begin(change{
