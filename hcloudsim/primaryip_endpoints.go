@@ -35,8 +35,8 @@ func (c *call) listPrimaryIPs() (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	if query := c.request.URL.Query(); query.Has("ip") {
-		chosen = slices.DeleteFunc(chosen, func(k *primaryIP) bool { return c.renderPrimaryIP(k).IP != query.Get("ip") })
+	if query := c.request.URL.Query(); query.Has("ip") { // an address without a prefix length, as hcloud-go has it
+		chosen = slices.DeleteFunc(chosen, func(k *primaryIP) bool { return k.net.Addr().String() != query.Get("ip") })
 	}
 	by := byBase[*primaryIP]()
 	delete(by, "name")

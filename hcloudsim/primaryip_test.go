@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -221,6 +222,21 @@ func TestPrimaryIPRules(t *testing.T) {
 	noError(t, err)
 	if got, _ := sim.Server(made.Server.ID); got.PublicNet.IPv4.IP != ip.IP {
 		t.Errorf("the server has %+v, want %s", got.PublicNet.IPv4, ip.IP)
+	}
+}
+
+// The filter takes an address without a prefix length, of both families.
+func TestPrimaryIPByAddress(t *testing.T) {
+	sim := newSim(hcloudsim.Options{})
+	seedPrimaryIP(t, sim, hcloudsim.PrimaryIPSeed{Name: "other", Type: "ipv6"})
+	for _, kind := range []string{"ipv4", "ipv6"} {
+		ip := seedPrimaryIP(t, sim, hcloudsim.PrimaryIPSeed{Name: kind, Type: kind})
+		text, _, _ := strings.Cut(ip.IP, "/")
+		got, _, err := client(sim).PrimaryIP.GetByIP(t.Context(), text)
+		noError(t, err)
+		if got == nil || got.ID != ip.ID {
+			t.Errorf("at %s there is %+v, want %d", text, got, ip.ID)
+		}
 	}
 }
 
