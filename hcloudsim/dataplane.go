@@ -112,7 +112,7 @@ func (p *project) dataPlane() DataPlane {
 }
 
 func (p *project) planeServer(s *server) PlaneServer {
-	return PlaneServer{ID: s.id, IPv4: s.ipv4, IPv6: s.ipv6, Running: s.status == statusRunning}
+	return PlaneServer{ID: s.id, IPv4: s.ipv4(), IPv6: s.ipv6(), Running: s.status == statusRunning}
 }
 
 func (p *project) planeNetwork(n *network) PlaneNetwork {

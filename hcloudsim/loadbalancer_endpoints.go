@@ -1,6 +1,7 @@
 package hcloudsim
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 
@@ -70,7 +71,10 @@ func (c *call) createLoadBalancer() (reply, error) {
 	named := lb.addresses
 	lb.base = c.newBase(lb.name, lb.labels)
 	c.loadBalancers.add(lb)
-	c.giveAddresses(lb)
+	fresh := c.newAddresses()
+	lb.addresses.ipv4, lb.addresses.ipv6 = cmp.Or(named.ipv4, fresh.ipv4), cmp.Or(named.ipv6, fresh.ipv6)
+	c.hold(lb.addresses, lb.ref(), lb.location)
+	lb.ipv4, lb.ipv6 = lb.addresses.ipv4.address(), lb.addresses.ipv6.address()
 	action := c.beginBalancing(lb, named, networks)
 	return reply{status: http.StatusCreated, body: map[string]any{
 		kindLoadBalancer: c.loadBalancerBody(lb), "action": c.renderAction(action),

@@ -200,7 +200,7 @@ func (p *project) addressOf(lb *loadBalancer, t *target, id TargetID) netip.Addr
 	case !known:
 		return netip.Addr{}
 	case !t.usePrivate:
-		return s.ipv4
+		return s.ipv4()
 	case lb.private == nil || lb.private.pending:
 		return netip.Addr{}
 	}

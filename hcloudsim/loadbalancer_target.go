@@ -97,7 +97,7 @@ func (t *target) reaches(s *server) bool {
 
 // normalize leaves out the address of a server that it is reached at anyway.
 func (p *project) normalize(t *target) {
-	if s, ok := p.servers.get(t.server); ok && t.kind == targetServer && !t.usePrivate && t.ip == s.ipv4 {
+	if s, ok := p.servers.get(t.server); ok && t.kind == targetServer && !t.usePrivate && t.ip == s.ipv4() {
 		t.ip = netip.Addr{}
 	}
 }
@@ -162,11 +162,11 @@ func (p *project) checkServerTarget(lb *loadBalancer, t *target) error {
 	switch {
 	case t.usePrivate && t.ip.IsValid():
 		return errInvalid("server.ip", "is not available together with use_private_ip")
-	case t.ip.IsValid() && (!s.ipv6.Contains(t.ip) || t.ip == s.ipv6.Masked().Addr()): // the primary IPv4 is none, see normalize
+	case t.ip.IsValid() && (!s.ipv6().Contains(t.ip) || t.ip == s.ipv6().Addr()): // the primary IPv4 is none, see normalize
 		return errRefused("ip_not_assigned_to_server", "IP %s is not assigned to server %d", t.ip, s.id)
 	case t.usePrivate && s.attachmentTo(lb.private.network) == nil:
 		return errRefused("resolve_cloud_private_targets_error", "server %d is not attached to network %d", s.id, lb.private.network)
-	case !t.usePrivate && !t.ip.IsValid() && !s.ipv4.IsValid():
+	case !t.usePrivate && !t.ip.IsValid() && !s.ipv4().IsValid():
 		return errRefused("resolve_cloud_public_targets_error", "server %d has no public IPv4 address", s.id)
 	}
 	return nil
@@ -174,7 +174,7 @@ func (p *project) checkServerTarget(lb *loadBalancer, t *target) error {
 
 // isCloud reports whether a public address belongs to something of the project.
 func (p *project) isCloud(ip netip.Addr) bool {
-	return slices.ContainsFunc(p.servers.rows, func(s *server) bool { return s.ipv4 == ip || s.ipv6.Contains(ip) }) ||
+	return slices.ContainsFunc(p.servers.rows, func(s *server) bool { return s.ipv4() == ip || s.ipv6().Contains(ip) }) ||
 		slices.ContainsFunc(p.loadBalancers.rows, func(lb *loadBalancer) bool { return lb.ipv4 == ip || lb.ipv6 == ip })
 }
 

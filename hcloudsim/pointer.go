@@ -64,10 +64,14 @@ func (c *call) changeServerPointer() (reply, error) {
 		return reply{}, err
 	}
 	ip, err := netip.ParseAddr(req.IP)
-	if err != nil || (ip != s.ipv4 && !s.ipv6.Contains(ip)) {
+	k := s.addresses.ipv4
+	if err == nil && ip.Is6() {
+		k = s.addresses.ipv6
+	}
+	if err != nil || k == nil || !k.net.Contains(ip) {
 		return reply{}, errInvalid("ip", "'%s' is no public IP of the server", req.IP)
 	}
-	finish, err := s.pointersOf(ip).change(ip, req.DNSPtr)
+	finish, err := k.pointers.change(ip, req.DNSPtr)
 	if err != nil {
 		return reply{}, err
 	}

@@ -16,9 +16,8 @@ const (
 	typeIPv6 = "ipv6"
 )
 
-// primaryIP is a public address that can outlive who has it. A load balancer has one of each type:
-// those it was created with, or new ones that go with it. Of servers only those are simulated that
-// were created by themselves; a server's other addresses come and go with it.
+// primaryIP is a public address that can outlive who has it. A load balancer has one of each type,
+// a server at most one: those it was created with, or new ones that go with it.
 type primaryIP struct {
 	base
 	kind       string
@@ -64,6 +63,18 @@ func (p *project) renderPrimaryIP(k *primaryIP) schema.PrimaryIP {
 
 // addressPair is what a load balancer, or a server, has or shall have. Nil: none.
 type addressPair struct{ ipv4, ipv6 *primaryIP }
+
+func newIPv4(ip netip.Addr) *primaryIP {
+	return &primaryIP{kind: typeIPv4, net: netip.PrefixFrom(ip, ip.BitLen())}
+}
+
+func newIPv6(net netip.Prefix) *primaryIP { return &primaryIP{kind: typeIPv6, net: net} }
+
+// newAddresses are primary IPs that have no ID yet, see hold.
+func (p *project) newAddresses() addressPair {
+	ipv4, ipv6 := p.public.next()
+	return addressPair{newIPv4(ipv4), newIPv6(ipv6)}
+}
 
 func (a addressPair) all() []*primaryIP {
 	return slices.DeleteFunc([]*primaryIP{a.ipv4, a.ipv6}, func(k *primaryIP) bool { return k == nil })
@@ -124,31 +135,17 @@ func (a addressPair) in(location schema.Location) error {
 	return nil
 }
 
-// giveAddresses lets a new load balancer have the primary IPs that it was created with, and new
-// ones where none was named. Those go with it.
-func (p *project) giveAddresses(lb *loadBalancer) {
-	for _, k := range lb.addresses.all() {
-		k.holder = lb.ref()
-	}
-	if lb.addresses.ipv4 == nil || lb.addresses.ipv6 == nil {
-		ipv4, ipv6 := p.public.next()
-		if lb.addresses.ipv4 == nil {
-			p.ownAddress(lb, typeIPv4, netip.PrefixFrom(ipv4, ipv4.BitLen()))
-		}
-		if lb.addresses.ipv6 == nil {
-			p.ownAddress(lb, typeIPv6, ipv6)
+// hold lets a server or load balancer have its primary IPs. Those without an ID are new, and go with
+// it.
+func (p *project) hold(pair addressPair, holder ref, at schema.Location) {
+	for _, k := range pair.all() {
+		k.holder = holder
+		if k.id == 0 {
+			k.base, k.location, k.autoDelete = p.newBase("", nil), at, true
+			k.name = fmt.Sprintf("%s-%d", kindPrimaryIP, k.id)
+			p.primaryIPs.add(k)
 		}
 	}
-	lb.ipv4, lb.ipv6 = lb.addresses.ipv4.address(), lb.addresses.ipv6.address()
-}
-
-// ownAddress makes a primary IP that comes and goes with a load balancer.
-func (p *project) ownAddress(lb *loadBalancer, kind string, net netip.Prefix) *primaryIP {
-	k := &primaryIP{base: p.newBase("", nil), kind: kind, net: net, location: lb.location, holder: lb.ref(), autoDelete: true}
-	k.name = fmt.Sprintf("%s-%d", kindPrimaryIP, k.id)
-	p.primaryIPs.add(k)
-	lb.addresses.set(k)
-	return k
 }
 
 // removeLoadBalancer leaves the primary IPs that are not to go with it.
@@ -174,39 +171,14 @@ func (p *project) release(holder ref) {
 func (s *server) assign(k *primaryIP) {
 	k.holder = s.ref()
 	s.addresses.set(k)
-	if k.kind == typeIPv4 {
-		s.ipv4 = k.net.Addr()
-	} else {
-		s.ipv6 = k.net
-	}
 }
 
 // unassign takes it away again.
 func (s *server) unassign(k *primaryIP) {
 	k.holder = ref{}
 	if k.kind == typeIPv4 {
-		s.ipv4, s.addresses.ipv4 = netip.Addr{}, nil
+		s.addresses.ipv4 = nil
 	} else {
-		s.ipv6, s.addresses.ipv6 = netip.Prefix{}, nil
+		s.addresses.ipv6 = nil
 	}
-}
-
-// pointersOf are the reverse DNS entries of an address of the server's, which belong to its primary
-// IP if it has one.
-func (s *server) pointersOf(ip netip.Addr) *pointers {
-	for _, k := range s.addresses.all() {
-		if k.net.Contains(ip) {
-			return &k.pointers
-		}
-	}
-	return &s.pointers
-}
-
-// publicID is the ID of a primary IP as the server shows it. One that came with the server is no
-// primary IP here, and has the server's.
-func (s *server) publicID(k *primaryIP) int64 {
-	if k == nil {
-		return s.id
-	}
-	return k.id
 }

@@ -185,9 +185,9 @@ func (p *project) mayAssign(k *primaryIP, s *server) error {
 		return errRefused("primary_ip_already_assigned", "the primary IP is already assigned to %s %d", k.holder.kind, k.holder.id)
 	case s.status != statusOff:
 		return errRefused("server_not_stopped", "the server is not off")
-	case k.kind == typeIPv4 && s.ipv4.IsValid():
+	case k.kind == typeIPv4 && s.addresses.ipv4 != nil:
 		return errRefused("server_has_ipv4", "the server already has an IPv4 address")
-	case k.kind == typeIPv6 && s.ipv6.IsValid():
+	case k.kind == typeIPv6 && s.addresses.ipv6 != nil:
 		return errRefused("server_has_ipv6", "the server already has an IPv6 address")
 	}
 	pair := addressPair{ipv4: k}
@@ -244,7 +244,7 @@ func (c *call) unassignPrimaryIP() (reply, error) {
 func (p *project) targetedPublicly(s *server) bool {
 	return slices.ContainsFunc(p.loadBalancers.rows, func(lb *loadBalancer) bool {
 		return slices.ContainsFunc(lb.targets, func(t *target) bool {
-			return t.reaches(s) && !t.usePrivate && (!t.ip.IsValid() || t.ip == s.ipv4)
+			return t.reaches(s) && !t.usePrivate && (!t.ip.IsValid() || t.ip == s.ipv4())
 		})
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -65,8 +66,8 @@ func TestPrimaryIPsOutliveLoadBalancers(t *testing.T) {
 		if got, _ := w.sim.PrimaryIP(ipv4.ID); got.DNSPtr[0].DNSPtr != "web.example.com" {
 			t.Errorf("the primary IP's reverse DNS is %+v", got.DNSPtr)
 		}
-		if made := w.sim.PrimaryIPs(); len(made) != 2 {
-			t.Errorf("there are primary IPs %+v, want the two that were named", made)
+		if made := w.sim.PrimaryIPs(); made[len(made)-1].ID != ipv6.ID {
+			t.Errorf("there are primary IPs %+v, want none after the two that were named", made)
 		}
 
 		result, _, err := w.c.LoadBalancer.DeleteWithResult(t.Context(), first)
@@ -257,6 +258,8 @@ func TestRestoredPrimaryIPs(t *testing.T) {
 	sim := newSim(hcloudsim.Options{})
 	kept := seedPrimaryIP(t, sim, hcloudsim.PrimaryIPSeed{Name: "kept"})
 	lb := createAt(t, client(sim), "web", kept.ID, 0)
+	s := seedServer(t, sim, hcloudsim.ServerSeed{Name: "node"})
+	before, _ := sim.Server(s.ID)
 	var project map[string]any
 	noError(t, json.Unmarshal(sim.Snapshot(), &project))
 	restored := func(change func()) *hcloudsim.Simulator {
@@ -268,11 +271,19 @@ func TestRestoredPrimaryIPs(t *testing.T) {
 		return other
 	}
 	old := restored(func() { delete(project, "primary_ips") })
-	if got := old.LoadBalancers()[0].PublicNet; got.IPv4.IP != kept.IP || got.IPv6.IP != lb.PublicNet.IPv6.IP.String() || len(old.PrimaryIPs()) != 2 {
+	if got := old.LoadBalancers()[0].PublicNet; got.IPv4.IP != kept.IP || got.IPv6.IP != lb.PublicNet.IPv6.IP.String() || len(old.PrimaryIPs()) != 4 {
 		t.Errorf("without primary IPs: %+v, %+v", got, old.PrimaryIPs())
 	}
+	got := old.Servers()[0].PublicNet
+	if ip, there := old.PrimaryIP(got.IPv4.ID); got.IPv4.IP != before.PublicNet.IPv4.IP || !there || ip.AssigneeID == nil || *ip.AssigneeID != s.ID {
+		t.Errorf("without primary IPs, the server has %+v, and primary IP %+v", got, ip)
+	}
 	noError(t, json.Unmarshal(sim.Snapshot(), &project))
-	gone := restored(func() { project["load_balancers"] = nil })
+	same := restored(func() {})
+	if now, _ := same.Server(s.ID); !reflect.DeepEqual(now.PublicNet, before.PublicNet) || len(same.PrimaryIPs()) != 4 {
+		t.Errorf("restored, the server has %+v, want %+v", now.PublicNet, before.PublicNet)
+	}
+	gone := restored(func() { project["load_balancers"], project["servers"] = nil, nil })
 	if left := gone.PrimaryIPs(); len(left) != 1 || left[0].AssigneeID != nil {
 		t.Errorf("without its load balancer: %+v", left)
 	}

@@ -57,15 +57,15 @@ func (p *project) seedServer(seed ServerSeed) (*server, error) {
 	}
 	switch {
 	case seed.NoIPv4:
-		made.ipv4 = netip.Addr{}
+		made.addresses.ipv4 = nil
 	case seed.PublicIPv4.IsValid():
-		made.ipv4 = seed.PublicIPv4
+		made.addresses.ipv4 = newIPv4(seed.PublicIPv4)
 	}
 	switch {
 	case seed.NoIPv6:
-		made.ipv6 = netip.Prefix{}
+		made.addresses.ipv6 = nil
 	case seed.PublicIPv6.IsValid():
-		made.ipv6 = seed.PublicIPv6.Masked()
+		made.addresses.ipv6 = newIPv6(seed.PublicIPv6.Masked())
 	}
 	switch seed.Status {
 	case "":
@@ -85,6 +85,7 @@ func (p *project) seedServer(seed ServerSeed) (*server, error) {
 	}
 	made.base = p.newBase(made.name, made.labels)
 	p.servers.add(made)
+	p.hold(made.addresses, made.ref(), made.location)
 	return made, nil
 }
 

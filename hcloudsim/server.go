@@ -26,11 +26,24 @@ type server struct {
 	location   schema.Location
 	image      *schema.Image
 	userData   string
-	ipv4       netip.Addr   // zero: none
-	ipv6       netip.Prefix // the /64; zero: none
+	addresses  addressPair
 	private    []*attachment
-	pointers   pointers
-	addresses  addressPair // of those that are primary IPs
+}
+
+// ipv4 is the public address; zero: none.
+func (s *server) ipv4() netip.Addr {
+	if k := s.addresses.ipv4; k != nil {
+		return k.net.Addr()
+	}
+	return netip.Addr{}
+}
+
+// ipv6 is the public /64; zero: none.
+func (s *server) ipv6() netip.Prefix {
+	if k := s.addresses.ipv6; k != nil {
+		return k.net
+	}
+	return netip.Prefix{}
 }
 
 func (s *server) ref() ref { return ref{kindServer, s.id} }
@@ -86,11 +99,12 @@ func (p *project) renderServer(s *server) schema.Server {
 		Labels:     cloneLabels(s.labels), Volumes: []int64{}, LoadBalancers: p.targetedBy(s),
 		PrimaryDiskSize: s.serverType.Disk,
 	}
-	if s.ipv4.IsValid() {
-		out.PublicNet.IPv4 = schema.ServerPublicNetIPv4{ID: s.publicID(s.addresses.ipv4), IP: s.ipv4.String(), DNSPtr: s.pointersOf(s.ipv4).of(s.ipv4)}
+	if k := s.addresses.ipv4; k != nil {
+		ip := k.net.Addr()
+		out.PublicNet.IPv4 = schema.ServerPublicNetIPv4{ID: k.id, IP: ip.String(), DNSPtr: k.pointers.of(ip)}
 	}
-	if s.ipv6.IsValid() {
-		out.PublicNet.IPv6 = schema.ServerPublicNetIPv6{ID: s.publicID(s.addresses.ipv6), IP: s.ipv6.String(), DNSPtr: s.pointersOf(s.ipv6.Addr()).inside(s.ipv6)}
+	if k := s.addresses.ipv6; k != nil {
+		out.PublicNet.IPv6 = schema.ServerPublicNetIPv6{ID: k.id, IP: k.net.String(), DNSPtr: k.pointers.inside(k.net)}
 	}
 	for _, a := range s.private {
 		if a.pending {
@@ -109,10 +123,10 @@ func (p *project) serverBody(s *server) serverBody {
 	out := serverBody{Server: p.renderServer(s)}
 	net := out.Server.PublicNet
 	out.PublicNet = publicNet{FloatingIPs: net.FloatingIPs, Firewalls: net.Firewalls}
-	if s.ipv4.IsValid() {
+	if s.addresses.ipv4 != nil {
 		out.PublicNet.IPv4 = &net.IPv4
 	}
-	if s.ipv6.IsValid() {
+	if s.addresses.ipv6 != nil {
 		out.PublicNet.IPv6 = &net.IPv6
 	}
 	return out

@@ -2,7 +2,6 @@ package hcloudsim
 
 import (
 	"net/http"
-	"net/netip"
 	"regexp"
 	"strings"
 
@@ -92,8 +91,9 @@ func (c *call) createServer() (reply, error) {
 	s.base = c.newBase(s.name, s.labels)
 	c.servers.add(s)
 	for _, k := range named.all() {
-		s.assign(k)
+		s.addresses.set(k)
 	}
+	c.hold(s.addresses, s.ref(), s.location)
 	action, next := c.beginCreation(s, networks, req.StartAfterCreate == nil || *req.StartAfterCreate)
 	var password *string // a server with SSH keys has none
 	if len(req.SSHKeys) == 0 {
@@ -196,12 +196,12 @@ func (p *project) newServer(req serverRequest) (*server, error) {
 			return nil, err
 		}
 	}
-	s.ipv4, s.ipv6 = p.public.next()
+	s.addresses = p.newAddresses()
 	if off(req.PublicNet.EnableIPv4) {
-		s.ipv4 = netip.Addr{}
+		s.addresses.ipv4 = nil
 	}
 	if off(req.PublicNet.EnableIPv6) {
-		s.ipv6 = netip.Prefix{}
+		s.addresses.ipv6 = nil
 	}
 	return s, nil
 }

@@ -59,8 +59,8 @@ func (s *Simulator) LoadBalancer(id int64) (schema.LoadBalancer, bool) {
 	return renderedOne(&p.loadBalancers, id, p.renderLoadBalancer)
 }
 
-// PrimaryIPs returns every primary IP, oldest first: those of load balancers, and others that were
-// created by themselves.
+// PrimaryIPs returns every primary IP, oldest first: those of servers and load balancers, and others
+// that were created by themselves.
 func (s *Simulator) PrimaryIPs() []schema.PrimaryIP {
 	p, unlock := s.present()
 	defer unlock()

@@ -138,7 +138,7 @@ func (w state) project(opts Options) (*project, error) {
 			p.lastID = max(p.lastID, a.ID)
 		}
 	}
-	p.readHolders(w.LoadBalancers)
+	p.readHolders()
 	for _, h := range w.TargetHealth {
 		lb, err := must(&p.loadBalancers, kindLoadBalancer, h.LoadBalancer)
 		if err != nil {

@@ -73,13 +73,14 @@ func readServer(b serverBody) (*server, error) {
 		status: b.Status, serverType: b.ServerType, location: b.Location, image: b.Image,
 	}
 	if ipv4 := b.PublicNet.IPv4; ipv4 != nil {
-		s.ipv4 = r.addr(ipv4.IP)
-		s.pointers.note(s.ipv4, ipv4.DNSPtr)
+		ip := r.addr(ipv4.IP)
+		s.addresses.ipv4 = newIPv4(ip)
+		s.addresses.ipv4.pointers.note(ip, ipv4.DNSPtr)
 	}
 	if ipv6 := b.PublicNet.IPv6; ipv6 != nil {
-		s.ipv6 = r.prefix(ipv6.IP)
+		s.addresses.ipv6 = newIPv6(r.prefix(ipv6.IP))
 		for _, entry := range ipv6.DNSPtr {
-			s.pointers.note(r.addr(entry.IP), entry.DNSPtr)
+			s.addresses.ipv6.pointers.note(r.addr(entry.IP), entry.DNSPtr)
 		}
 	}
 	for _, net := range b.PrivateNet {
@@ -131,6 +132,9 @@ func readLoadBalancer(p *project) func(loadBalancerBody) (*loadBalancer, error) 
 			public: b.PublicNet.Enabled, ipv4: r.addr(b.PublicNet.IPv4.IP), ipv6: r.addr(b.PublicNet.IPv6.IP),
 			health: map[healthKey]Finding{},
 		}
+		lb.addresses = addressPair{newIPv4(lb.ipv4), newIPv6(netip.PrefixFrom(lb.ipv6, 64).Masked())}
+		lb.addresses.ipv4.pointers.note(lb.ipv4, b.PublicNet.IPv4.DNSPtr)
+		lb.addresses.ipv6.pointers.note(lb.ipv6, b.PublicNet.IPv6.DNSPtr)
 		for _, net := range b.PrivateNet {
 			lb.private = &attachment{network: net.Network, ip: r.addr(net.IP)}
 		}
@@ -209,26 +213,23 @@ func readFloatingIP(p *project) func(schema.FloatingIP) (*floatingIP, error) {
 }
 
 // readHolders lets servers and load balancers have the primary IPs that are assigned to them, and
-// gives back those whose holder an edited snapshot lacks. Load balancers of a snapshot without
-// primary IPs get their own.
-func (p *project) readHolders(bodies []loadBalancerBody) {
+// gives back those whose holder an edited snapshot lacks. Those of a snapshot without primary IPs get
+// their own, with the addresses that it shows.
+func (p *project) readHolders() {
 	for _, k := range slices.Clone(p.primaryIPs.rows) {
 		if s, there := p.servers.get(k.holder.id); there && k.holder == s.ref() {
-			s.assign(k)
+			s.addresses.set(k)
 		} else if lb, there := p.loadBalancers.get(k.holder.id); there && k.holder == lb.ref() {
 			lb.addresses.set(k)
 		} else if !k.free() {
 			p.release(k.holder)
 		}
 	}
-	for _, body := range bodies {
-		lb, _ := p.loadBalancers.get(body.ID)
-		if lb.addresses.ipv4 == nil {
-			p.ownAddress(lb, typeIPv4, netip.PrefixFrom(lb.ipv4, lb.ipv4.BitLen())).pointers.note(lb.ipv4, body.PublicNet.IPv4.DNSPtr)
-		}
-		if lb.addresses.ipv6 == nil {
-			p.ownAddress(lb, typeIPv6, netip.PrefixFrom(lb.ipv6, 64).Masked()).pointers.note(lb.ipv6, body.PublicNet.IPv6.DNSPtr)
-		}
+	for _, s := range p.servers.rows {
+		p.hold(s.addresses, s.ref(), s.location)
+	}
+	for _, lb := range p.loadBalancers.rows {
+		p.hold(lb.addresses, lb.ref(), lb.location)
 		lb.ipv4, lb.ipv6 = lb.addresses.ipv4.address(), lb.addresses.ipv6.address()
 	}
 }

@@ -115,7 +115,8 @@ func TestPrimaryIPThatMayNotBeHad(t *testing.T) {
 		"not given": {
 			&hcloudsim.PrimaryIPSeed{Name: "web"}, "hcloud primary-ip add-label ",
 			func(w *world) {
-				w.cloud.row("primary_ips", w.cloud.sim.PrimaryIPs()[0].ID, func(row map[string]any) { row["labels"] = given() })
+				all := w.cloud.sim.PrimaryIPs() // the node's come before it
+				w.cloud.row("primary_ips", all[len(all)-1].ID, func(row map[string]any) { row["labels"] = given() })
 			},
 		},
 		"unknown": {
