@@ -9,6 +9,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/version"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // Where a pod finds its ServiceAccount.
@@ -22,12 +24,14 @@ func (o *options) restConfig() (*rest.Config, error) {
 	if o.kubeconfig == "" {
 		return &rest.Config{
 			Host: o.apiServer, BearerTokenFile: accountToken, TLSClientConfig: rest.TLSClientConfig{CAFile: accountCA},
+			WrapTransport: kube.WithDeadline,
 		}, nil
 	}
 	read, err := clientcmd.BuildConfigFromFlags(o.apiServer, o.kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig %q: can't be used: %w; name a file that this process may read, whose current context has a server", o.kubeconfig, err)
 	}
+	read.Wrap(kube.WithDeadline)
 	return read, nil
 }
 

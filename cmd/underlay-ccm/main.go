@@ -15,7 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app"
 	appconfig "k8s.io/cloud-provider/app/config"
@@ -32,6 +34,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/dedicated"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/leadership"
 	"github.com/underlay-ccm/underlay/internal/requests"
 	"github.com/underlay-ccm/underlay/internal/robot"
@@ -160,10 +163,22 @@ func (m *manager) configure(flags config.Flags) error {
 	return m.configureDedicated(nil, registry{})
 }
 
+// giveDeadlines has clients give up on a silent API server. Those that upstream has made before are
+// made again. With credentials of its own for each controller, upstream knows no such way.
+func giveDeadlines(c *appconfig.CompletedConfig) {
+	c.Kubeconfig.Wrap(kube.WithDeadline)
+	of := func(name string) *kubernetes.Clientset {
+		return kubernetes.NewForConfigOrDie(rest.AddUserAgent(rest.CopyConfig(c.Kubeconfig), name))
+	}
+	c.Client, c.VersionedClient = of("cloud-controller-manager"), of("shared-informers")
+	c.SharedInformers = informers.NewSharedInformerFactory(c.VersionedClient, app.ResyncPeriod(c)())
+}
+
 // start is upstream's hook between configuration and controllers. It returns
 // when the cloud has been seen and fits the configuration; upstream offers it
 // no error to return, so what can't be mended by waiting ends the process.
 func (m *manager) start(c *appconfig.CompletedConfig) cloudprovider.Interface {
+	giveDeadlines(c)
 	m.plain = c.Client
 	c.Kubeconfig.Wrap(m.gate.Wrap) // of the clients that are made from here on
 	provider, err := m.connect(m.ctx, c)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/requests"
 	"github.com/underlay-ccm/underlay/internal/survey"
 )
@@ -187,6 +188,7 @@ func (o *options) clientThrough(gate func(http.RoundTripper) http.RoundTripper) 
 	cfg.UserAgent = rest.DefaultKubernetesUserAgent()
 	cfg.QPS, cfg.Burst = 50, 100
 	cfg.WarningHandler = rest.NoWarnings{}
+	cfg.Wrap(kube.WithDeadline)
 	cfg.Wrap(gate)
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {

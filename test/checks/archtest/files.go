@@ -6,7 +6,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -36,7 +38,7 @@ func CheckFiles(files []File) ([]string, error) {
 }
 
 func checkFiles(files []File, long map[string]string) ([]string, error) {
-	var found []string
+	found := checkDeadlines(files)
 	bubbles := bubbleFolders(files)
 	for _, file := range files {
 		found = append(found, checkLength(file, long)...)
@@ -63,6 +65,28 @@ func checkLength(file File, long map[string]string) []string {
 		return []string{fmt.Sprintf("%s: has %d lines now and needs no exception", file.Name, lines)}
 	}
 	return nil
+}
+
+// checkDeadlines finds programs whose requests to the API server may wait for ever.
+func checkDeadlines(files []File) []string {
+	clients, deadlines := map[string]string{}, map[string]bool{}
+	for _, file := range files {
+		folder := path.Dir(file.Name)
+		if file.test() || !strings.HasPrefix(folder, "cmd/") {
+			continue
+		}
+		if bytes.Contains(file.Content, []byte("kubernetes.NewForConfig")) {
+			clients[folder] = file.Name
+		}
+		deadlines[folder] = deadlines[folder] || bytes.Contains(file.Content, []byte("kube.WithDeadline"))
+	}
+	var found []string
+	for _, folder := range slices.Sorted(maps.Keys(clients)) {
+		if !deadlines[folder] {
+			found = append(found, clients[folder]+": a client of the API server that waits for ever: kube.WithDeadline")
+		}
+	}
+	return found
 }
 
 // bubbleFolders are those whose tests use testing/synctest. There a sleep costs
