@@ -20,8 +20,8 @@ func reasons() []reason {
 		},
 		{
 			setup: cloud, spec: regexp.MustCompile(`ExternalTrafficPolicy: Local .* should only target nodes with endpoints`),
-			why: "It asks kube-proxy's health check at each InternalIP of a Node. One is the server's public IPv6 address, where the example opens neither node ports " +
-				"nor these checks (`nodePortAddresses`); load balancers ask at the address in the network.",
+			why: "It asks kube-proxy's health check at every InternalIP of a Node. kube-proxy opens that check in the Service's families alone, and this Service is IPv4 only, " +
+				"so there is none at a dual-stack Node's IPv6 address, whatever `nodePortAddresses` says. Load balancers ask at the IPv4 address in the network.",
 		},
 		{
 			setup: cloud, spec: regexp.MustCompile(`IPv6DualStack.* should function for ((endpoint|node|pod)-Service: (http|udp)|service endpoints using hostNetwork)$`),

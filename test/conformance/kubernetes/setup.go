@@ -50,7 +50,10 @@ func setups() []setup {
 			filter: conformance + "{LoadBalancer, " + dualStack + "})",
 		},
 		{
-			name: metal, what: "Three machines on one segment, with kernel routes between them and no load balancers", metal: true,
+			name: metal, metal: true,
+			what: "Three machines on one segment, with kernel routes between them and no load balancers, so their specs don't run here. " +
+				"One of them would wait for the finalizer `service.kubernetes.io/load-balancer-cleanup`: a Service whose address nodes hold has none, " +
+				"because nothing outside of the cluster has to be removed before it",
 			filter: conformance + dualStack + ") && !(Feature: containsAny LoadBalancer)",
 		},
 	}
