@@ -16,6 +16,7 @@ func (l Ledger) Assign(pools []Pool, claims []Claim) (Ledger, []Refusal) {
 	a := assignment{pools: pools, ledger: l.clone()}
 	claims = slices.SortedFunc(slices.Values(claims), Claim.older)
 	a.release(claims)
+	a.renewTogether(claims)
 	for _, c := range claims {
 		a.renew(c)
 	}
@@ -58,6 +59,30 @@ func (a *assignment) release(claims []Claim) {
 	}
 }
 
+// renewTogether renews the Services that share an address at once where they admit each other as
+// they are now: none of them can be the first to change its key, policy or selector.
+func (a *assignment) renewTogether(claims []Claim) {
+	byUID := make(map[string]Claim, len(claims))
+	for _, c := range claims {
+		byUID[c.UID] = c
+	}
+	for _, e := range a.ledger.Entries() {
+		renewed := Entry{}
+		for _, s := range e.Shares {
+			share := byUID[s.UID].share()
+			share.Pool = s.Pool
+			if reason, _ := renewed.admits(share); reason != "" {
+				break
+			}
+			renewed = renewed.with(share)
+		}
+		if len(e.Shares) > 1 && len(renewed.Shares) == len(e.Shares) {
+			e.Shares = renewed.Shares
+			a.put(e)
+		}
+	}
+}
+
 // renew lets the ledger say what a Service serves at the addresses that it has. A change that
 // another sharer stands against is refused, and what was there goes on.
 func (a *assignment) renew(c Claim) {
@@ -67,7 +92,7 @@ func (a *assignment) renew(c Claim) {
 		share.Pool = e.share(c.UID).Pool
 		if reason, other := e.admits(share); reason != "" {
 			a.refuse(c, FamilyOf(address), reason, "spec.ports", portList(c.Ports), fmt.Sprintf(
-				"Service %s/%s shares the address %s and stands against this: change the ports, the traffic policy or the key of one of them; until then what this Service had before counts",
+				"Service %s/%s shares the address %s and stands against this: change the ports, the traffic policy, the key, or with externalTrafficPolicy: Local the selector of one of them; until then what this Service had before counts",
 				other.Namespace, other.Name, address))
 			continue
 		}
@@ -200,7 +225,7 @@ func (a *assignment) mayHave(c Claim, address netip.Addr) bool {
 	if reason == "" {
 		return true
 	}
-	text := fmt.Sprintf("Service %s/%s has it: name another one, or give both the same key to share it, in one namespace, with ports that differ and without externalTrafficPolicy: Local", other.Namespace, other.Name)
+	text := fmt.Sprintf("Service %s/%s has it: name another one, or give both the same key to share it, in one namespace, with ports that differ and one externalTrafficPolicy, and with Local one selector", other.Namespace, other.Name)
 	if reason == PortTaken {
 		text = fmt.Sprintf("Service %s/%s shares it and has one of the ports %s: change the ports, or name another address", other.Namespace, other.Name, portList(c.Ports))
 	}

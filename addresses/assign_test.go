@@ -54,6 +54,9 @@ func TestAssign(t *testing.T) {
 	shows := func(text string) func(*addresses.Claim) {
 		return func(c *addresses.Claim) { c.Before = append(c.Before, netip.MustParseAddr(text)) }
 	}
+	localTo := func(selector string) func(*addresses.Claim) {
+		return func(c *addresses.Claim) { c.Local, c.Selector = true, selector }
+	}
 	key := func(key string, port int) func(*addresses.Claim) {
 		return func(c *addresses.Claim) {
 			c.Key, c.Ports = key, []addresses.Port{{Protocol: "TCP", Number: port}}
@@ -167,6 +170,30 @@ func TestAssign(t *testing.T) {
 		"shared, and the port is taken": {
 			[][]addresses.Claim{{with(claim("x", 1, v4), key("k", 80)), with(claim("y", 2, v4), key("k", 80))}}, "192.0.2.1:x 192.0.2.2:y",
 		},
+		"shared with policy Local and the same pods, by those that had it too": {
+			[][]addresses.Claim{{
+				with(with(with(claim("x", 1, v4), key("k", 443)), localTo("app=web")), shows("192.0.2.2")),
+				with(with(with(claim("y", 1, v4), key("k", 444)), localTo("app=web")), shows("192.0.2.2")),
+				with(with(claim("z", 2, v4), key("k", 445)), localTo("app=web")),
+			}},
+			"192.0.2.2:x+y+z",
+		},
+		"not shared with policy Local and other pods, or pods that nobody selects": {
+			[][]addresses.Claim{{
+				with(with(claim("x", 1, v4), key("k", 80)), localTo("app=web")),
+				with(with(claim("y", 2, v4), key("k", 81)), localTo("app=dns")),
+				with(with(claim("z", 3, v4), key("k", 82)), localTo("")),
+			}},
+			"192.0.2.1:x 192.0.2.2:y 192.0.2.9:z",
+		},
+		"shared, and one after the other changed to policy Local": {
+			[][]addresses.Claim{
+				{with(claim("x", 1, v4), key("k", 80)), with(claim("y", 2, v4), key("k", 81))},
+				{with(with(claim("x", 1, v4), key("k", 80)), localTo("app=web")), with(claim("y", 2, v4), key("k", 81))},
+				{with(with(claim("x", 1, v4), key("k", 80)), localTo("app=web")), with(with(claim("y", 2, v4), key("k", 81)), localTo("app=web"))},
+			},
+			"192.0.2.1:x+y",
+		},
 		"not shared with policy Local": {
 			[][]addresses.Claim{{with(claim("x", 1, v4), key("k", 80)), with(with(claim("y", 2, v4), key("k", 81)), func(c *addresses.Claim) { c.Local = true })}},
 			"192.0.2.1:x 192.0.2.2:y",
@@ -218,6 +245,7 @@ func TestServicesComeAndGo(t *testing.T) {
 				c := claim(fmt.Sprintf("s%d", step), r.IntN(5), addresses.IPv4, addresses.IPv6)
 				c.Families = c.Families[r.IntN(2):]
 				c.All, c.Local = r.IntN(2) == 0, r.IntN(4) == 0
+				c.Selector = []string{"", "app=web", "app=dns"}[r.IntN(3)]
 				c.Key = []string{"", "k", "l"}[r.IntN(3)]
 				c.Ports = []addresses.Port{{Protocol: "TCP", Number: 80 + r.IntN(3)}}
 				if !c.All && r.IntN(3) == 0 {
@@ -243,6 +271,7 @@ func TestServicesComeAndGo(t *testing.T) {
 				}
 			}
 			checkShares(t, next)
+			checkPods(t, next, claims)
 			text, err := next.MarshalText()
 			if err != nil {
 				t.Fatal(err)
@@ -270,10 +299,27 @@ func checkShares(t *testing.T, l addresses.Ledger) {
 	for _, e := range l.Entries() {
 		for i, a := range e.Shares {
 			for _, b := range e.Shares[:i] {
-				if a.UID == b.UID || a.Key == "" || a.Key != b.Key || a.Local || b.Local || reflect.DeepEqual(a.Ports, b.Ports) {
+				if a.UID == b.UID || a.Key == "" || a.Key != b.Key || a.Local != b.Local || reflect.DeepEqual(a.Ports, b.Ports) {
 					t.Fatalf("%s is on %+v and %+v", e.Address, a, b)
 				}
 			}
+		}
+	}
+}
+
+// checkPods finds Services with policy Local that share an address and have other pods.
+func checkPods(t *testing.T, l addresses.Ledger, claims []addresses.Claim) {
+	t.Helper()
+	pods := make(map[netip.Addr]string)
+	for _, c := range claims {
+		for _, address := range l.Of(c.UID) {
+			if e, _ := l.Entry(address); !c.Local || len(e.Shares) < 2 {
+				continue
+			}
+			if other, shared := pods[address]; c.Selector == "" || shared && other != c.Selector {
+				t.Fatalf("%s is on pods of %q and %q", address, c.Selector, other)
+			}
+			pods[address] = c.Selector
 		}
 	}
 }

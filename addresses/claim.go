@@ -57,8 +57,10 @@ type Claim struct {
 	// shares none.
 	Key string
 	// Local: traffic goes only to pods of the node that holds the address, which is why such a
-	// Service shares no address.
+	// Service shares an address only with others of that policy and its Selector.
 	Local bool
+	// Selector is the one of the Service's pods, in one order; empty: none.
+	Selector string
 	// Check is the Service's health check node port; 0: none.
 	Check int
 	Ports []Port
@@ -85,7 +87,9 @@ func (c Claim) wanted(f Family) (netip.Addr, bool) {
 const mostPorts = 100
 
 // shares reports whether the claim can share an address at all.
-func (c Claim) shares() bool { return c.Key != "" && !c.Local && len(c.Ports) <= mostPorts }
+func (c Claim) shares() bool {
+	return c.Key != "" && (!c.Local || c.Selector != "") && len(c.Ports) <= mostPorts
+}
 
 // share is the claim as an entry of the ledger has it. The ledger must not grow by what users write:
 // where it has no room left, no address moves any more. So it has ports only where they decide, and of
@@ -96,8 +100,11 @@ func (c Claim) share() Share {
 		return s
 	}
 	s.Key = c.Key
+	if c.Local { // one node serves all only where all have the same pods
+		s.Key += "\n" + c.Selector
+	}
 	if len(s.Key) > 64 {
-		s.Key = fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(c.Key)))[:64]
+		s.Key = fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(s.Key)))[:64]
 	}
 	ports := slices.Clone(c.Ports)
 	slices.SortFunc(ports, func(a, b Port) int {

@@ -145,12 +145,13 @@ func (e Entry) with(s Share) Entry {
 }
 
 // admits says why a Service cannot have a part in the address; empty: it can. other is the Service
-// in the way. A key is no secret, so it is worth something only within a namespace.
+// in the way. A key is no secret, so it is worth something only within a namespace; with policy Local
+// the selector of the pods is a part of it.
 func (e Entry) admits(s Share) (reason Reason, other Share) {
 	for _, other := range e.Shares {
 		switch {
 		case other.UID == s.UID:
-		case s.Key == "" || s.Key != other.Key || s.Namespace != other.Namespace || s.Local || other.Local:
+		case s.Key == "" || s.Key != other.Key || s.Namespace != other.Namespace || s.Local != other.Local:
 			return Taken, other
 		case slices.ContainsFunc(s.Ports, func(p Port) bool { return slices.Contains(other.Ports, p) }):
 			return PortTaken, other

@@ -47,7 +47,7 @@ type asked struct {
 func ask(svc *corev1.Service, pools []Pool, namespaces map[string]labels.Set, have []netip.Addr) asked {
 	a := asked{Claim: addresses.Claim{
 		UID: string(svc.UID), Namespace: svc.Namespace, Name: svc.Name, Created: svc.CreationTimestamp.Time,
-		Families: families(svc), Local: local(svc), Before: shown(svc),
+		Families: families(svc), Local: local(svc), Before: shown(svc), Selector: labels.Set(svc.Spec.Selector).String(),
 	}}
 	if policy := svc.Spec.IPFamilyPolicy; policy != nil {
 		a.All = *policy == corev1.IPFamilyPolicyRequireDualStack

@@ -75,8 +75,11 @@ func (p *plan) serving(e addresses.Entry) serving {
 	if !e.Local() {
 		return serving{}
 	}
-	s := e.Shares[0] // such a Service shares none
-	return servingOf(p.slices[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}], addresses.FamilyOf(e.Address))
+	var all []*discoveryv1.EndpointSlice // of the same pods, though one Service's may come later
+	for _, s := range e.Shares {
+		all = append(all, p.slices[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}]...)
+	}
+	return servingOf(all, addresses.FamilyOf(e.Address))
 }
 
 // whyMoved is what was wrong with the holder of before.
