@@ -145,7 +145,7 @@ func (a *assignment) asked(c Claim, address netip.Addr) {
 // fits reports whether an address is what a Service asks for, if it asks for anything. An address
 // that it got by the name of a pool stays what it asks for, whatever becomes of the pool.
 func (a *assignment) fits(c Claim, address netip.Addr) bool {
-	if wanted, asked := c.wanted(FamilyOf(address)); asked {
+	if wanted, asked := c.Wanted(FamilyOf(address)); asked {
 		return wanted == address
 	}
 	if c.Pool == "" || c.Pool == a.ledger.entries[address].share(c.UID).Pool {
@@ -173,7 +173,7 @@ func (a *assignment) find(c Claim, f Family) (netip.Addr, bool) {
 		a.refuse(c, f, Exhausted, fieldPool, c.Pool, fmt.Sprintf("Services have %d addresses, and the ledger takes no more: delete some", Most))
 		return netip.Addr{}, false
 	}
-	if wanted, asked := c.wanted(f); asked {
+	if wanted, asked := c.Wanted(f); asked {
 		return wanted, a.mayHave(c, wanted)
 	}
 	pools := a.usable(c, f)

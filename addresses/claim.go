@@ -74,8 +74,8 @@ func (c Claim) older(other Claim) int {
 	return cmp.Or(c.Created.Compare(other.Created), cmp.Compare(c.UID, other.UID))
 }
 
-// wanted is the address of a family that is asked for.
-func (c Claim) wanted(f Family) (netip.Addr, bool) {
+// Wanted is the address of a family that is asked for.
+func (c Claim) Wanted(f Family) (netip.Addr, bool) {
 	i := slices.IndexFunc(c.Addresses, func(a netip.Addr) bool { return FamilyOf(a) == f })
 	if i < 0 {
 		return netip.Addr{}, false

@@ -38,8 +38,9 @@ func keyAnnotations() []string {
 type asked struct {
 	addresses.Claim
 	notes []note
-	// where the Service says so, for what is refused
-	addressesField, poolField string
+	// where the Service says so, for what is refused: of each address, and of the pool
+	addressFields map[string]string
+	poolField     string
 }
 
 // ask reads a Service. A wish that cannot be understood, and a namespace that is not known yet,
@@ -94,20 +95,21 @@ func first(svc *corev1.Service, names []string) (name, value string) {
 	return names[0], ""
 }
 
-// readAddresses reads which addresses the Service asks for: in its annotation, the field, or the
-// annotations of others, the first that says something.
+// readAddresses reads which addresses the Service asks for: for each family in its annotation, the
+// field, or the annotations of others, the first that names one. kube-vip writes an IPv4 address
+// into the field, and both into its annotation.
 func (a *asked) readAddresses(svc *corev1.Service) {
-	field, text := first(svc, []string{annotationAddresses})
-	if text == "" && svc.Spec.LoadBalancerIP != "" {
-		field, text = fieldLoadBalancerIP, svc.Spec.LoadBalancerIP
+	a.addressFields = make(map[string]string)
+	a.readList(annotationAddresses, svc.Annotations[annotationAddresses])
+	a.readList(fieldLoadBalancerIP, svc.Spec.LoadBalancerIP)
+	for _, name := range addressAnnotations() {
+		a.readList(name, svc.Annotations[name])
 	}
-	if text == "" {
-		if name, value := first(svc, addressAnnotations()); value != "" {
-			field, text = name, value
-		}
-	}
-	a.addressesField = field
-	if text == "" {
+}
+
+// readList reads one of them, if a family is left.
+func (a *asked) readList(field, text string) {
+	if strings.TrimSpace(text) == "" || len(a.Addresses) == len(a.Families) {
 		return
 	}
 	for part := range strings.SplitSeq(text, ",") {
@@ -116,6 +118,7 @@ func (a *asked) readAddresses(svc *corev1.Service) {
 		wrong := func(what string) {
 			a.notes = append(a.notes, note{reason: reasonInvalid, field: field, value: part, text: what})
 		}
+		asked, twice := a.Wanted(addresses.FamilyOf(address))
 		switch family := addresses.FamilyOf(address); {
 		case err != nil || address.Zone() != "" || address.Is4In6():
 			wrong("is not an address: write one, or one of each family with a comma between, such as 192.0.2.17,2001:db8::17")
@@ -123,10 +126,11 @@ func (a *asked) readAddresses(svc *corev1.Service) {
 			// kube-vip's word for an address of its own choice
 		case !slices.Contains(a.Families, family):
 			wrong(fmt.Sprintf("is an %s address, and the Service has no such family: add it to spec.ipFamilies, or leave the address out", family))
-		case slices.ContainsFunc(a.Addresses, func(other netip.Addr) bool { return addresses.FamilyOf(other) == family }):
+		case twice && a.addressFields[asked.String()] == field:
 			wrong(fmt.Sprintf("is a second %s address, and a Service has one of each family: leave one out", family))
-		default:
+		case !twice:
 			a.Addresses = append(a.Addresses, address)
+			a.addressFields[address.String()] = field
 		}
 	}
 }
@@ -135,8 +139,8 @@ func (a *asked) readAddresses(svc *corev1.Service) {
 func (a asked) refused(r addresses.Refusal) note {
 	n := note{reason: string(r.Reason), field: r.Field, value: r.Value, text: r.Text}
 	switch {
-	case n.field == annotationAddresses && a.addressesField != "":
-		n.field = a.addressesField
+	case n.field == annotationAddresses && a.addressFields[r.Value] != "":
+		n.field = a.addressFields[r.Value]
 	case n.field == annotationPool && a.Pool == "":
 		n.field = "" // it asks for none
 	case n.field == annotationPool:
