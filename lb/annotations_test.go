@@ -280,6 +280,10 @@ func TestUnknownAnnotations(t *testing.T) {
 	}
 
 	svc, d := plain()
+	svc.Annotations = map[string]string{"loadbalancer.hetzner.cloud/type": "lb21"}
+	if _, notes, err := lb.Parse(svc, d); err != nil || len(notes) != 1 || !strings.Contains(notes[0].Text, hetzner+"type?") {
+		t.Errorf("a slip in the prefix: notes %v, error %v", notes, err)
+	}
 	svc.Annotations = map[string]string{"underlay.dev/adpot": "true", "underlay.dev/health-check-state": "of an older version"}
 	if _, notes, err := lb.Parse(svc, d); err != nil || len(notes) != 1 || !strings.Contains(notes[0].Text, "underlay.dev/adopt?") {
 		t.Errorf("a slip below our own prefix: notes %v, error %v", notes, err)

@@ -96,9 +96,9 @@ func (p *parser) note(grade Grade, reason, field, value, remedy string) {
 // An empty value counts as not set: templates write it for "use the default".
 func (p *parser) annotations() {
 	table := Annotations()
-	known := make(map[string]bool, len(table))
-	for _, row := range table {
-		known[row.Name] = true
+	names := make([]string, len(table))
+	for i, row := range table {
+		names[i] = row.Name
 		value := p.svc.Annotations[row.Name]
 		if value == "" {
 			continue
@@ -112,13 +112,15 @@ func (p *parser) annotations() {
 	p.idlePortOptions()
 	var unknown []string
 	for name := range p.svc.Annotations {
-		if !known[name] && (strings.HasPrefix(name, HetznerPrefix) || misspelled(name, table)) {
+		// Below our own prefix annotations of other parts live too.
+		_, slip := editdistance.Meant(name, names)
+		if slip || strings.HasPrefix(name, HetznerPrefix) && !slices.Contains(names, name) {
 			unknown = append(unknown, name)
 		}
 	}
 	slices.Sort(unknown)
 	for _, name := range unknown {
-		p.unknown(name, table)
+		p.unknown(name, names)
 	}
 }
 
@@ -146,23 +148,11 @@ func off(value string) bool {
 	return err == nil && !on
 }
 
-// misspelled reports whether a name below our own prefix, where annotations of other parts live
-// too, is all but one of the table's.
-func misspelled(name string, table []Annotation) bool {
-	const slips = 2
-	return strings.HasPrefix(name, OwnPrefix) &&
-		slices.ContainsFunc(table, func(row Annotation) bool { return editdistance.Between(name, row.Name) <= slips })
-}
-
 // unknown answers an annotation that is not in the table. Three names are documented as reserved:
 // other programs may write them, so they are nobody's mistake.
-func (p *parser) unknown(name string, table []Annotation) {
+func (p *parser) unknown(name string, names []string) {
 	if slices.Contains([]string{"id", "ipv4", "ipv6"}, strings.TrimPrefix(name, HetznerPrefix)) {
 		return
-	}
-	names := make([]string, len(table))
-	for i, row := range table {
-		names[i] = row.Name
 	}
 	p.note(Warning, ReasonUnknown, name, p.svc.Annotations[name],
 		fmt.Sprintf("no such annotation, without effect: did you mean %s?", nearest(name, names)))

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/internal/editdistance"
 )
 
 // The annotations by which a Service asks. Behind ours are those that people who come from MetalLB
@@ -69,7 +71,21 @@ func ask(svc *corev1.Service, pools []Pool, namespaces map[string]labels.Set, ha
 			return !slices.ContainsFunc(have, func(h netip.Addr) bool { return addresses.FamilyOf(h) == f })
 		})
 	}
+	a.misspelled(svc)
 	return a
+}
+
+// misspelled notes the annotations that are all but one of those that are read.
+func (a *asked) misspelled(svc *corev1.Service) {
+	names := slices.Concat([]string{annotationAddresses}, addressAnnotations(), poolAnnotations(), keyAnnotations())
+	for _, name := range slices.Sorted(maps.Keys(svc.Annotations)) {
+		if meant, slip := editdistance.Meant(name, names); slip {
+			a.notes = append(a.notes, note{
+				reason: reasonUnknown, field: name, value: svc.Annotations[name], met: true,
+				text: fmt.Sprintf("no such annotation, without effect: did you mean %s?", meant),
+			})
+		}
+	}
 }
 
 // admit says which pools the Service's namespace may use, and reports whether that is known.

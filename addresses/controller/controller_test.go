@@ -140,6 +140,12 @@ func TestWhatAServiceAsksFor(t *testing.T) {
 		"two of a family":                     {annotated("underlay.dev/addresses", "192.0.2.3,192.0.2.4"), "", "False InvalidField", `"192.0.2.4"`},
 		"any of ours":                         {annotated("underlay.dev/addresses", "0.0.0.0"), "", "False AddressOutsidePools", "no pool"},
 		"outside":                             {ip("203.0.113.7"), "", "False AddressOutsidePools", `spec.loadBalancerIP="203.0.113.7"`},
+		"MetalLB's key misspelled":            {annotated("metallb.universe.tf/allow-shared", "k"), "192.0.2.1", "True Accepted", "did you mean metallb.universe.tf/allow-shared-ip?"},
+		"MetalLB's addresses misspelled":      {annotated("metallb.io/loadbalancerIPs", "192.0.2.3"), "192.0.2.1", "True Accepted", "did you mean metallb.io/loadBalancerIPs?"},
+		"ours misspelled":                     {annotated("underlay.dev/adresses", "192.0.2.3"), "192.0.2.1", "True Accepted", "did you mean underlay.dev/addresses?"},
+		"a prefix misspelled":                 {annotated("kubevip.io/loadbalancerIPs", "192.0.2.3"), "192.0.2.1", "True Accepted", "did you mean kube-vip.io/loadbalancerIPs?"},
+		"misspelled beside nonsense":          {both(annotated("underlay.dev/adresses", "192.0.2.3"), annotated("underlay.dev/addresses", "web")), "", "False InvalidField", "did you mean underlay.dev/addresses?"},
+		"others' annotations":                 {both(annotated("metallb.io/ip-allocated-from-pool", "x"), annotated("kube-vip.io/vipHost", "x"), annotated("underlay.dev/shared", "x")), "192.0.2.1", "True Accepted", "has the addresses"},
 		"no such pool":                        {annotated("metallb.io/address-pool", "gold"), "", "False NoAddressPool", `metallb.io/address-pool="gold"`},
 		"others' pool":                        {annotated("underlay.dev/address-pool", "closed"), "", "False NoAddressPool", "namespaceSelector"},
 		"taken":                               {annotated("underlay.dev/addresses", "192.0.2.2"), "", "False AddressTaken", "shop/there"},
@@ -164,7 +170,11 @@ func TestWhatAServiceAsksFor(t *testing.T) {
 				w.has("one", c.has)
 				w.says("one", c.says, c.part)
 				warnings := w.events.of("one Warning")
-				if strings.HasPrefix(c.says, "False") != (len(warnings) == 1) {
+				want := strings.Count(c.part, "did you mean")
+				if strings.HasPrefix(c.says, "False") {
+					want++
+				}
+				if len(warnings) != want {
 					t.Errorf("events %q", warnings)
 				}
 				w.after(time.Hour)

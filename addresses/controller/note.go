@@ -14,6 +14,7 @@ import (
 const (
 	reasonAccepted = "Accepted"
 	reasonInvalid  = "InvalidField"
+	reasonUnknown  = "UnknownAnnotation"
 	reasonNoNode   = "NoNodeForAddress"
 	reasonAssigned = "AddressAssigned"
 	reasonMoved    = "AddressMoved"
@@ -30,7 +31,9 @@ type note struct {
 	field  string
 	value  string
 	text   string // what is wrong, and the remedy
-	// quiet: the Service has what it asks for, and the condition alone says this.
+	// met: the Service has what it asks for.
+	met bool
+	// quiet: and the condition alone says this.
 	quiet bool
 }
 
@@ -69,7 +72,7 @@ func condition(notes []note) metav1.Condition {
 	if len(lines) > 0 {
 		c.Message = cut(strings.Join(lines, "; "), 8*longest)
 	}
-	if i := slices.IndexFunc(notes, func(n note) bool { return !n.quiet }); i >= 0 {
+	if i := slices.IndexFunc(notes, func(n note) bool { return !n.met && !n.quiet }); i >= 0 {
 		c.Status, c.Reason = metav1.ConditionFalse, notes[i].reason
 	}
 	return c

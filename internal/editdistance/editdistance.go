@@ -22,3 +22,21 @@ func Between(a, b string) int {
 	}
 	return row[len(b)]
 }
+
+// slips is how far a name may be from the one that was meant: a letter or two, or a short ending.
+const slips = 3
+
+// Meant returns the known name that a name is a slip of, and reports whether there is one. A known
+// name is no slip.
+func Meant(name string, known []string) (meant string, slip bool) {
+	best := slips + 1
+	for _, k := range known {
+		if more := len(name) - len(k); more >= best || -more >= best {
+			continue
+		}
+		if edits := Between(name, k); edits < best {
+			meant, best = k, edits
+		}
+	}
+	return meant, best > 0 && best <= slips
+}

@@ -26,3 +26,15 @@ func TestBetween(t *testing.T) {
 		}
 	}
 }
+
+func TestMeant(t *testing.T) {
+	known := []string{"pool", "address-pool", "addresses"}
+	for name, want := range map[string]string{
+		"pool": "", "addresses": "", "something": "",
+		"adresses": "addresses", "address": "addresses", "pools": "pool", "addresspool": "address-pool",
+	} {
+		if got, slip := editdistance.Meant(name, known); slip != (want != "") || slip && got != want {
+			t.Errorf("%s: %q %v, want %q", name, got, slip, want)
+		}
+	}
+}

@@ -80,7 +80,7 @@ func rules() []rule {
 		},
 
 		{
-			who: []pattern{"./addresses/controller"}, only: []pattern{"std", "./addresses", "./internal/kube", "k8s.io/..."},
+			who: []pattern{"./addresses/controller"}, only: []pattern{"std", "./addresses", "./internal/editdistance", "./internal/kube", "k8s.io/..."},
 			reason: "addresses/controller keeps the ledger: what moves an address by an API is its port Router, and pools come as values",
 		},
 		{

@@ -6,6 +6,7 @@ func addressesOfServices() []told {
 		{"AddressAssigned", "Normal", "", "The Service got addresses. The message names them.", nothing},
 		{"AddressMoved", "Normal", "", "An address moved to another node. The message says from which one, and why.", nothing},
 		{"InvalidField", "Warning", unaccepted, "An annotation or `spec.loadBalancerIP` has a value that it can't have. The Service keeps what it has.", "Correct it: [what a Service can ask for](addresses.md)."},
+		{"UnknownAnnotation", "Warning", "", "An annotation that is a slip of one that is read, ours, MetalLB's or kube-vip's.", "Correct its name, or take it out."},
 		{"NoAddressPool", "Warning", unaccepted, "There is no pool of that name, none of the Service's address family, or none that admits its namespace.", "Name another pool, label the namespace, or add a pool (`addresses.pools`)."},
 		{"AddressPoolExhausted", "Warning", unaccepted, "The pools that the Service may use have no free address.", "Add a range, or delete Services. The oldest that waits is served first."},
 		{"AddressOutsidePools", "Warning", unaccepted, "The address that the Service asks for is in no pool that it may use.", "Ask for another one, or add it to a pool."},

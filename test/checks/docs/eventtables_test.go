@@ -122,7 +122,7 @@ func wishesOfServices() []told {
 		{"PortConflict", "Warning", unaccepted, "Two Services that share a load balancer ask for the same port. The older one has it, and is told by the Event alone.", "Use another port in one of them, or a load balancer of its own: [sharing](../how-to/share-a-load-balancer.md#conflicts)."},
 		{"NoRoomForPort", "Warning", unaccepted, "The type of a load balancer that is shared has no room for a port or its certificates, because older Services take it.", "Let the oldest Service set a larger `load-balancer.hetzner.cloud/type`, or use a load balancer of its own."},
 		{"NoCommonNode", "Warning", unaccepted, "No node matches the Service's node selector and those of the older Services that share its load balancer. It is not served.", "Change the selector, or use a load balancer of its own."},
-		{"UnknownAnnotation", "Warning", "", "An annotation below a known prefix that nobody reads.", "Correct its name, or take it out."},
+		{"UnknownAnnotation", "Warning", "", "An annotation below `load-balancer.hetzner.cloud/` that nobody reads, or one that is a slip of an annotation that is read.", "Correct its name, or take it out."},
 		{"FieldWithoutEffect", "Warning", "", "A setting that another one of the same Service makes meaningless, or that an older Service decides which shares the load balancer.", "Take one of them out."},
 	}
 }

@@ -1,0 +1,38 @@
+package controller
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Services with policy Local and the same pods that shared an address before keep it, on a node with
+// these pods, though one's endpoints are known later than the other's.
+func TestSharedWithPolicyLocal(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.node("a")
+		w.node("b")
+		for name, protocol := range map[string]corev1.Protocol{"tcp": corev1.ProtocolTCP, "udp": corev1.ProtocolUDP} {
+			w.service(name, localOnly, annotated("metallb.universe.tf/allow-shared-ip", "k"),
+				annotated("metallb.universe.tf/loadBalancerIPs", "192.0.2.3"), func(svc *corev1.Service) {
+					svc.Spec.Selector = map[string]string{"app": "traefik", "tier": "edge"}
+					svc.Spec.Ports[0].Protocol = protocol
+					svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.3"}}
+				})
+		}
+		for _, late := range []string{"tcp", "udp"} {
+			w.endpoints("tcp", "b")
+			w.endpoints("udp", "b")
+			w.endpoints(late)
+			w.start()
+			for _, name := range []string{"tcp", "udp"} {
+				w.has(name, "192.0.2.3")
+				w.says(name, "True Accepted", "has the addresses")
+			}
+			if w.holder("tcp") != "b" {
+				t.Errorf("without endpoints of %s: %q holds it, want the node with pods", late, w.holder("tcp"))
+			}
+			w.kill()
+		}
+	})
+}
