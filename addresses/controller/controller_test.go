@@ -153,7 +153,7 @@ func TestWhatAServiceAsksFor(t *testing.T) {
 		"shared as MetalLB's":                 {both(onPort(81), annotated("metallb.io/allow-shared-ip", "k")), "192.0.2.2", "True Accepted", ""},
 		"a port that is shared":               {both(annotated("underlay.dev/address-sharing-key", "k"), annotated("underlay.dev/addresses", "192.0.2.2")), "", "False AddressPortTaken", "80/TCP"},
 		"both or none":                        {both(requiresBoth, annotated("underlay.dev/address-pool", "asked")), "", "False NoAddressPool", "IPv6"},
-		"both preferred":                      {both(dualStack, annotated("underlay.dev/address-pool", "asked")), "198.51.100.1", "False NoAddressPool", "IPv6"},
+		"both preferred":                      {both(dualStack, annotated("underlay.dev/address-pool", "asked")), "198.51.100.1", "True Accepted", "IPv6"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {

@@ -132,7 +132,9 @@ func (p *plan) notes(uid types.UID) []note {
 	a := p.asked[uid]
 	notes := slices.Clone(a.notes)
 	for _, r := range p.refusals[string(uid)] {
-		notes = append(notes, a.refused(r))
+		n := a.refused(r)
+		n.quiet = a.preferred(r) && p.has(uid, other(r.Family)) && !p.has(uid, r.Family)
+		notes = append(notes, n)
 	}
 	for _, address := range p.ledger.Of(string(uid)) {
 		if e, known := p.ledger.Entry(address); known {
@@ -140,4 +142,9 @@ func (p *plan) notes(uid types.UID) []note {
 		}
 	}
 	return notes
+}
+
+// has reports whether a Service has an address of a family.
+func (p *plan) has(uid types.UID, f addresses.Family) bool {
+	return slices.ContainsFunc(p.ledger.Of(string(uid)), func(a netip.Addr) bool { return addresses.FamilyOf(a) == f })
 }
