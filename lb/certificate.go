@@ -25,9 +25,11 @@ type ManagedCertificate struct {
 	Staging bool
 }
 
-// Labels are what such a certificate of an owner carries.
+// Labels are what such a certificate of a Service carries. The Hetzner controller, which takes the
+// same name, looks for its label, so that the way back is open.
 func (m ManagedCertificate) Labels(o Owner) map[string]string {
 	labels := o.Labels()
+	labels[LabelPeer] = o.UID
 	if m.Staging {
 		labels[labelStaging] = "true"
 	}
@@ -52,7 +54,8 @@ type Certificate struct {
 // ownedBy reports whether a certificate was made for this owner: by us, or by the Hetzner
 // controller for the same Service.
 func (c Certificate) ownedBy(o Owner) bool {
-	return c.Managed && (o.Owns(c.Labels) || c.Labels[LabelPeer] == o.UID)
+	_, ours := c.Labels[LabelCluster] // perhaps another cluster's, with a copy of the Service
+	return c.Managed && (o.Owns(c.Labels) || !ours && c.Labels[LabelPeer] == o.UID)
 }
 
 func (c Certificate) is(m ManagedCertificate) bool {

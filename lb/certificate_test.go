@@ -45,6 +45,9 @@ func TestLifeOfAManagedCertificate(t *testing.T) {
 	}
 	made := ops[0].(lb.CreateCertificate)
 	have := []lb.Certificate{{ID: 4, Name: name, Managed: true, Domains: []string{"b.example.com", "a.example.com"}, Labels: made.Certificate.Labels(made.Owner), Users: []int64{1}}}
+	if have[0].Labels["hcloud-ccm/service-uid"] != first.Owner.UID {
+		t.Errorf("the Hetzner controller would not find it: %v", have[0].Labels)
+	}
 	used, ops, _ := first.Resolve(have)
 	if len(ops) != 0 || used.Listeners[0].HTTP.Certificates != "4" || len(lb.Surplus(used, have, 1)) != 0 {
 		t.Errorf("it is there: %v, listeners %+v, surplus %v", ops, used.Listeners[0].HTTP, lb.Surplus(used, have, 1))
@@ -73,6 +76,7 @@ func TestLifeOfAManagedCertificate(t *testing.T) {
 		{ID: 6, Managed: true, Labels: lb.Owner{Cluster: "demo", UID: "other"}.Labels()},
 		{ID: 7, Managed: true, Labels: lb.Owner{Cluster: "other", UID: first.Owner.UID}.Labels()},
 		{ID: 8, Labels: first.Owner.Labels()}, // uploaded by somebody
+		{ID: 9, Managed: true, Labels: made.Certificate.Labels(lb.Owner{Cluster: "other", UID: first.Owner.UID})},
 	} {
 		if ops := lb.Surplus(lb.Spec{Owner: first.Owner}, []lb.Certificate{foreign}, 1); len(ops) != 0 {
 			t.Errorf("%+v is not ours: %v", foreign, ops)
