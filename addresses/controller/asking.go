@@ -165,11 +165,9 @@ func (a asked) refused(r addresses.Refusal) note {
 	return n
 }
 
-// preferred reports whether a refusal is about a family of which no address in particular is asked
-// for, and which spec.ipFamilyPolicy does not require.
-func (a asked) preferred(r addresses.Refusal) bool {
-	return !a.All && (r.Reason == addresses.NoPool || r.Reason == addresses.Exhausted)
-}
+// preferred reports whether a refusal is about a family that no pool has, and that
+// spec.ipFamilyPolicy does not require.
+func (a asked) preferred(r addresses.Refusal) bool { return !a.All && r.Reason == addresses.NoPool }
 
 func other(f addresses.Family) addresses.Family {
 	if f == addresses.IPv4 {
