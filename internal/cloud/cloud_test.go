@@ -160,7 +160,7 @@ func TestMatching(t *testing.T) {
 		{"by name, the address agrees", node("a", withIP("10.0.0.2")), "hcloud://1"},
 		{"by name, the address is outside the network", node("a", withIP("192.0.2.77")), "hcloud://1"},
 		{"by address", node("x", withIP("10.0.0.4")), "hcloud://3"},
-		{"by the address given to the kubelet", node("x", withAnnotation("10.0.0.4,fd00::4")), "hcloud://3"},
+		{"by the address given to the kubelet", node("x", withAnnotation("10.0.0.4")), "hcloud://3"},
 		{"by alias address", node("x", withIP("10.0.0.40")), "hcloud://3"},
 		{"name and address disagree", node("a", withIP("10.0.0.3")), "more than one server"},
 		{"two addresses of two servers", node("x", withIP("10.0.0.2"), withIP("10.0.0.3")), "more than one server"},
@@ -225,6 +225,23 @@ func TestAddressesByFamily(t *testing.T) {
 		}
 		if got.InstanceType != "cx22" || got.Region != "fsn1" || got.Zone != "fsn1-dc14" {
 			t.Errorf("labels %s %s %s", got.InstanceType, got.Region, got.Zone)
+		}
+	}
+}
+
+// A kubelet that was given an address that is not its server's has a Node that stays
+// uninitialized, and says why.
+func TestAnAddressThatIsNotTheServers(t *testing.T) {
+	for _, given := range []string{"10.0.0.99", "10.0.0.2,2001:db8:2::1", "192.0.2.7"} {
+		i := instances(&project{servers: []cloud.Server{server(1, "a", "10.0.0.2")}})
+		i.Family, i.InNetwork = cloud.IPv4, true
+		_, err := i.InstanceMetadata(t.Context(), node("a", withAnnotation(given)))
+		wrong := given[strings.LastIndex(given, ",")+1:]
+		if err == nil || !strings.Contains(err.Error(), wrong+" is no address of server 1") {
+			t.Errorf("given %s: %v, want an error that names %s", given, err, wrong)
+		}
+		if e := told(i.Recorder.(*record.FakeRecorder)); e != "AddressMismatch" {
+			t.Errorf("given %s: Events %q, want AddressMismatch", given, e)
 		}
 	}
 }

@@ -79,10 +79,18 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 		return i.dedicatedMetadata(ctx, node, found.dedicated)
 	}
 	server := *found.server
+	addresses := i.addresses(node, server)
+	for _, a := range kube.ProvidedIPs(node) {
+		if !slices.ContainsFunc(addresses, func(known corev1.NodeAddress) bool { return known.Address == a.String() }) {
+			err := fmt.Errorf("%w: %s is no address of server %d that its Node may have; correct the kubelet's --node-ip", errOtherAddress, a, server.ID)
+			i.Recorder.Event(node, corev1.EventTypeWarning, "AddressMismatch", err.Error())
+			return nil, fmt.Errorf("node %s: %w", node.Name, err)
+		}
+	}
 	return &cloudprovider.InstanceMetadata{
 		ProviderID:       server.ProviderID(),
 		InstanceType:     server.Type,
-		NodeAddresses:    i.addresses(node, server),
+		NodeAddresses:    addresses,
 		Zone:             zone(server.Location),
 		Region:           server.Location,
 		AdditionalLabels: map[string]string{"instance.hetzner.cloud/provided-by": "cloud"},

@@ -2,6 +2,8 @@ package doctor
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,7 +37,7 @@ func nodeChecks() []check {
 			name:       "node-uninitialized",
 			looks:      "whether a Node waits longer than 5 minutes for its provider ID, or for the cloud controller manager to take the taint `node.cloudprovider.kubernetes.io/uninitialized`",
 			severities: []Severity{Error},
-			remedy:     "see why: kubectl describe node, Events ServerAmbiguous; name the server as the Node, or start the kubelet with --provider-id=hcloud://ID (a dedicated server: hrobot://NUMBER); " + managerLogs,
+			remedy:     "see why: kubectl describe node; Event AddressMismatch: give the kubelet as --node-ip an address of its server; Event ServerAmbiguous: name the server as the Node, or start the kubelet with --provider-id=hcloud://ID (a dedicated server: hrobot://NUMBER); " + managerLogs,
 			needs:      survey.PartNodes,
 			find: eachNode(func(x *cluster, n *corev1.Node) (string, string) {
 				if since, late := x.waiting(n); late && survey.Uninitialized(n) {
@@ -60,6 +62,21 @@ func nodeChecks() []check {
 			remedy:     "delete the Node whose machine is gone; let a cloned machine join with the ID of its own server (kubeadm reset there, then kubeadm join)",
 			needs:      survey.PartNodes,
 			find:       sameProviderID,
+		},
+		{
+			name:       "node-addresses",
+			looks:      "whether a Node names more addresses than count for other Nodes and for Services: a kubelet may write any",
+			severities: []Severity{Warning},
+			remedy:     "see who wrote them: kubectl get node NAME --show-managed-fields -o yaml; of a machine with so many addresses give the kubelet those that nodes use as --node-ip",
+			needs:      survey.PartNodes,
+			find: eachNode(func(_ *cluster, n *corev1.Node) (string, string) {
+				named := kube.Addresses(n)
+				slices.SortFunc(named, netip.Addr.Compare)
+				if named = slices.Compact(named); len(named) > kube.MostReported {
+					return fmt.Sprintf("it names %d addresses, %s to %s, of which %d count", len(named), named[0], named[len(named)-1], kube.MostReported), ""
+				}
+				return "", ""
+			}),
 		},
 		{
 			name:       "network-unavailable",

@@ -233,6 +233,14 @@ func seededNodes() []seeded {
 			check: "node-uninitialized", severity: Error, object: late, do: "--provider-id",
 		},
 		{
+			name: "a kubelet that names every address", seed: third(func(n *corev1.Node) {
+				for i := range 9 {
+					n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: fmt.Sprintf("198.51.100.%d", i)})
+				}
+			}),
+			check: "node-addresses", severity: Warning, object: late, says: []string{"11 addresses", "203.0.113.4"}, do: "--node-ip",
+		},
+		{
 			name: "a cloned machine", seed: func(s *survey.Snapshot) { s.Nodes[2].Spec.ProviderID = s.Nodes[1].Spec.ProviderID },
 			check: "node-provider-id", severity: Error, object: late, says: []string{"worker-1"}, do: "delete the Node", also: []string{"node-server"},
 		},
