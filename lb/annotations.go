@@ -92,11 +92,9 @@ func generalAnnotations() []Annotation {
 			Default: "none", Effect: "Lets the cloud choose a location in the zone. Excludes location.",
 			set: text(func(s *settings) *string { return &s.NetworkZone }, validIdentifier),
 		},
-		{
-			Name: annotationAlgorithm, Type: "choice", Range: "round_robin, least_connections",
-			Default: "round_robin", Effect: "How a healthy node is chosen for a connection.",
-			set: choice(func(s *settings, v string) { s.Algorithm = Algorithm(v) }, string(RoundRobin), string(LeastConnections)),
-		},
+		choice(annotationAlgorithm, "round_robin", "How a healthy node is chosen for a connection.",
+			func(s *settings, v string) { s.Algorithm = Algorithm(v) }, nil,
+			string(RoundRobin), string(LeastConnections)),
 		{
 			Name: HetznerPrefix + "hostname", Type: "text", Range: "a DNS name",
 			Default: "none", Effect: "Shown in the Service's status instead of addresses.",
@@ -108,11 +106,10 @@ func generalAnnotations() []Annotation {
 			set:  text(func(s *settings) *string { return &s.NodeSelector }, func(string) error { return nil }),
 			idle: withPods,
 		},
-		{
-			Name: AnnotationTargets, Type: "choice", Range: "nodes, pods",
-			Default: "nodes", Effect: "What the load balancer sends traffic to: the nodes, at node ports, or the pods themselves, at their IPv6 addresses. Pods need an IPv6 pool with source: node, and a Service with IPv6 among its families; where no pod has such an address, nodes are the targets.",
-			set: choice(func(*settings, string) {}, targetsNodes, targetsPods), // read before, see AsksForPods
-		},
+		// read before, see AsksForPods
+		choice(AnnotationTargets, "nodes", "What the load balancer sends traffic to: the nodes, at node ports, or the pods themselves, at their IPv6 addresses. Pods need an IPv6 pool with source: node, and a Service with IPv6 among its families; where no pod has such an address, nodes are the targets.",
+			func(*settings, string) {}, nil,
+			targetsNodes, targetsPods),
 		{
 			Name: HetznerPrefix + "ipv4-rdns", Type: "text", Range: "a DNS name",
 			Default: "the cloud's", Effect: "Reverse DNS of the public IPv4 address.",
@@ -125,27 +122,18 @@ func generalAnnotations() []Annotation {
 			set:  text(func(s *settings) *string { return &s.IPv6Name }, validHostname),
 			idle: notPublic,
 		},
-		{
-			Name: OwnPrefix + "ip-mode", Type: "choice", Range: "VIP, Proxy",
-			Default: "Proxy with the PROXY protocol, http and https, else VIP",
-			Effect:  "Whether pods of the cluster reach the Service behind the load balancer's address directly (VIP) or through the load balancer (Proxy).",
-			set:     choice(func(s *settings, v string) { s.proxyMode = v }, modeVIP, modeProxy),
-		},
-		{
-			Name: annotationAdopt, Type: "boolean", Range: "true, false",
-			Default: "false", Effect: "Takes over the load balancer with this name, if it carries no owner's label and the project's side agrees: by labels in the cloud, or by loadBalancers.adoptable in the configuration. It is deleted with the Service from then on. Its health checks stay until health-check says otherwise.",
-			set: boolean(func(s *settings) *bool { return &s.Takeover.Adopt }),
-		},
+		choice(OwnPrefix+"ip-mode", "Proxy with the PROXY protocol, http and https, else VIP", "Whether pods of the cluster reach the Service behind the load balancer's address directly (VIP) or through the load balancer (Proxy).",
+			func(s *settings, v string) { s.proxyMode = v }, nil,
+			modeVIP, modeProxy),
+		boolean(annotationAdopt, "Takes over the load balancer with this name, if it carries no owner's label and the project's side agrees: by labels in the cloud, or by loadBalancers.adoptable in the configuration. It is deleted with the Service from then on. Its health checks stay until health-check says otherwise.",
+			func(s *settings) *bool { return &s.Takeover.Adopt }, nil),
 		{
 			Name: AnnotationShared, Type: "text", Range: "a DNS label, such as edge",
 			Default: "none", Effect: "Shares one load balancer with all Services of the namespace that set the same, or of the namespaces that loadBalancers.shared in the configuration lists with the name. A port is the oldest Service's that asks for it; what a load balancer has once is decided by the oldest that sets it; targets are the nodes that all admit. Excludes adopt.",
 			set: text(func(s *settings) *string { return &s.Shared }, validDNSLabel),
 		},
-		{
-			Name: annotationElsewhere, Type: "boolean", Range: "true, false",
-			Default: "false", Effect: "Confirms that something else enforces spec.loadBalancerSourceRanges. The cloud's load balancers cannot, so without this such a Service gets none.",
-			set: boolean(func(s *settings) *bool { return &s.elsewhere }),
-		},
+		boolean(annotationElsewhere, "Confirms that something else enforces spec.loadBalancerSourceRanges. The cloud's load balancers cannot, so without this such a Service gets none.",
+			func(s *settings) *bool { return &s.elsewhere }, nil),
 	}
 }
 
@@ -165,26 +153,14 @@ func notPublic(s settings) string {
 
 func networkAnnotations() []Annotation {
 	return []Annotation{
-		{
-			Name: annotationPrivateIP, Type: "boolean", Range: "true, false",
-			Default: "false", Effect: "Reaches nodes at their address in the configured network: dedicated servers at the InternalIP of their Node in the network's vSwitch subnet, and without this at the Node's public address. A load balancer that was taken over goes on to reach them as it did until this is set.",
-			set: boolean(func(s *settings) *bool { return &s.UsePrivateIP }),
-		},
-		{
-			Name: HetznerPrefix + "disable-private-ingress", Type: "boolean", Range: "true, false",
-			Default: "false", Effect: "Keeps the load balancer's address in the network out of the Service's status.",
-			set: boolean(func(s *settings) *bool { return &s.privateOff }),
-		},
-		{
-			Name: annotationPublicOff, Type: "boolean", Range: "true, false",
-			Default: "false", Effect: "Switches the load balancer's public interface off. Needs use-private-ip.",
-			set: boolean(func(s *settings) *bool { return &s.publicOff }),
-		},
-		{
-			Name: annotationIPv6Off, Type: "boolean", Range: "true, false",
-			Default: "false", Effect: "Keeps the load balancer's IPv6 address out of the Service's status. With false, it is shown also for a Service whose ipFamilies are IPv4 alone.",
-			set: boolean(func(s *settings) *bool { return &s.Takeover.NoIPv6 }),
-		},
+		boolean(annotationPrivateIP, "Reaches nodes at their address in the configured network: dedicated servers at the InternalIP of their Node in the network's vSwitch subnet, and without this at the Node's public address. A load balancer that was taken over goes on to reach them as it did until this is set.",
+			func(s *settings) *bool { return &s.UsePrivateIP }, nil),
+		boolean(HetznerPrefix+"disable-private-ingress", "Keeps the load balancer's address in the network out of the Service's status.",
+			func(s *settings) *bool { return &s.privateOff }, nil),
+		boolean(annotationPublicOff, "Switches the load balancer's public interface off. Needs use-private-ip.",
+			func(s *settings) *bool { return &s.publicOff }, nil),
+		boolean(annotationIPv6Off, "Keeps the load balancer's IPv6 address out of the Service's status. With false, it is shown also for a Service whose ipFamilies are IPv4 alone.",
+			func(s *settings) *bool { return &s.Takeover.NoIPv6 }, nil),
 		{
 			Name: annotationPrivateIPv4, Type: "address", Range: "an IPv4 address of the network that nobody has",
 			Default: "the cloud's choice", Effect: "Address of the load balancer in the network. Another one than it has takes it out of the network for seconds; removing the annotation leaves the address.",

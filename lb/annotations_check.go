@@ -7,17 +7,12 @@ import (
 
 func checkAnnotations() []Annotation {
 	return []Annotation{
-		{
-			Name: annotationOwnHealthCheck, Type: "choice", Range: "kube-proxy, node-port",
-			Default: "kube-proxy, or node-port with uses-proxyprotocol", Effect: "How nodes are judged under externalTrafficPolicy: Cluster: by kube-proxy's health port, or by connecting to the node port. kube-proxy does not understand the PROXY protocol's header, and the cloud does not say whether its checks carry one: so the default depends on it, and with it node-port counts under externalTrafficPolicy: Local too, where kube-proxy is asked otherwise.",
-			set:  choice(func(s *settings, v string) { s.checkMode, s.checkModeSet = CheckMode(v), true }, string(CheckKubeProxy), string(CheckNodePort)),
-			idle: withPods,
-		},
-		{
-			Name: annotationCheckProtocol, Type: "choice", Range: "tcp, http, https",
-			Default: "by traffic policy", Effect: "Checks with this protocol, on the node port unless health-check-port is set. https is http over TLS.",
-			set: choice(func(s *settings, v string) { s.listener.Check.Protocol = v }, ProtocolTCP, ProtocolHTTP, ProtocolHTTPS),
-		},
+		choice(annotationOwnHealthCheck, "kube-proxy, or node-port with uses-proxyprotocol", "How nodes are judged under externalTrafficPolicy: Cluster: by kube-proxy's health port, or by connecting to the node port. kube-proxy does not understand the PROXY protocol's header, and the cloud does not say whether its checks carry one: so the default depends on it, and with it node-port counts under externalTrafficPolicy: Local too, where kube-proxy is asked otherwise.",
+			func(s *settings, v string) { s.checkMode, s.checkModeSet = CheckMode(v), true }, withPods,
+			string(CheckKubeProxy), string(CheckNodePort)),
+		choice(annotationCheckProtocol, "by traffic policy", "Checks with this protocol, on the node port unless health-check-port is set. https is http over TLS.",
+			func(s *settings, v string) { s.listener.Check.Protocol = v }, nil,
+			ProtocolTCP, ProtocolHTTP, ProtocolHTTPS),
 		{
 			Name: annotationCheckPort, Type: "integer", Range: "1 to 65535",
 			Default: "by traffic policy", Effect: "Checks on this port, with the protocol of health-check-protocol, else HTTP for a Service with http or https, else TCP.",
@@ -48,11 +43,8 @@ func checkAnnotations() []Annotation {
 			Default: "none", Effect: "Host header of an HTTP check.",
 			set: text(func(s *settings) *string { return &s.listener.Check.Domain }, validCheckDomain), idle: noHTTPCheck,
 		},
-		{
-			Name: annotationCheckTLS, Type: "boolean", Range: "true, false",
-			Default: "false", Effect: "An HTTP check uses TLS.",
-			set: boolean(func(s *settings) *bool { return &s.listener.Check.TLS }), idle: noHTTPCheck,
-		},
+		boolean(annotationCheckTLS, "An HTTP check uses TLS.",
+			func(s *settings) *bool { return &s.listener.Check.TLS }, noHTTPCheck),
 		{
 			Name: annotationCheckCodes, Type: "list", Range: "1 to 20 status codes between commas; ? and * are wildcards",
 			Default: DefaultStatusCodes, Effect: "Answers that an HTTP check takes as healthy.",

@@ -10,21 +10,13 @@ func protocolAnnotations() []Annotation {
 			Default: "none", Effect: "Options of single ports. What it does not say of a port is what the other annotations say of all.",
 			set: func(*settings, string) error { return nil }, // see portOptions: it takes the Service's ports
 		},
-		{
-			Name: annotationProtocol, Type: "choice", Range: "tcp, http, https",
-			Default: "tcp", Effect: "Protocol of all ports. https ends TLS at the load balancer and needs a certificate; the nodes are reached with http.",
-			set: choice(func(s *settings, v string) { s.listener.Protocol = v }, ProtocolTCP, ProtocolHTTP, ProtocolHTTPS),
-		},
-		{
-			Name: annotationProxyProtocol, Type: "boolean", Range: "true, false",
-			Default: "false", Effect: "Sends the PROXY protocol's header to the nodes, so that pods learn the client's address.",
-			set: boolean(func(s *settings) *bool { return &s.listener.ProxyProtocol }),
-		},
-		{
-			Name: annotationSticky, Type: "boolean", Range: "true, false",
-			Default: "false", Effect: "Keeps a client on one node by a cookie.",
-			set: boolean(func(s *settings) *bool { return &s.listener.HTTP.Sticky }), idle: noHTTP,
-		},
+		choice(annotationProtocol, "tcp", "Protocol of all ports. https ends TLS at the load balancer and needs a certificate; the nodes are reached with http.",
+			func(s *settings, v string) { s.listener.Protocol = v }, nil,
+			ProtocolTCP, ProtocolHTTP, ProtocolHTTPS),
+		boolean(annotationProxyProtocol, "Sends the PROXY protocol's header to the nodes, so that pods learn the client's address.",
+			func(s *settings) *bool { return &s.listener.ProxyProtocol }, nil),
+		boolean(annotationSticky, "Keeps a client on one node by a cookie.",
+			func(s *settings) *bool { return &s.listener.HTTP.Sticky }, noHTTP),
 		{
 			Name: annotationCookieName, Type: "text", Range: "a cookie's name, 1 to 100 characters",
 			Default: defaultCookie, Effect: "Name of the cookie of sticky sessions.",
@@ -40,21 +32,16 @@ func protocolAnnotations() []Annotation {
 			Default: defaultIdleTimeout.String(), Effect: "Time after which an idle connection is closed, to clients and to nodes.",
 			set: duration(func(s *settings) *time.Duration { return &s.listener.HTTP.IdleTimeout }, minIdleTimeout, maxIdleTimeout), idle: noHTTP,
 		},
-		{
-			Name: annotationRedirect, Type: "boolean", Range: "true, false",
-			Default: "false", Effect: "Answers HTTP on port 80 with a redirect to the one port with https. The Service has no port 80 of its own then.",
-			set: boolean(func(s *settings) *bool { return &s.listener.HTTP.Redirect }), idle: noHTTPS,
-		},
+		boolean(annotationRedirect, "Answers HTTP on port 80 with a redirect to the one port with https. The Service has no port 80 of its own then.",
+			func(s *settings) *bool { return &s.listener.HTTP.Redirect }, noHTTPS),
 	}
 }
 
 func certificateAnnotations() []Annotation {
 	return []Annotation{
-		{
-			Name: annotationCertType, Type: "choice", Range: "uploaded, managed",
-			Default: "uploaded", Effect: "Whether https uses the certificates of http-certificates, or one that the cloud obtains for http-managed-certificate-domains and renews.",
-			set: choice(func(s *settings, v string) { s.managed = v == "managed" }, "uploaded", "managed"), idle: noHTTPS,
-		},
+		choice(annotationCertType, "uploaded", "Whether https uses the certificates of http-certificates, or one that the cloud obtains for http-managed-certificate-domains and renews.",
+			func(s *settings, v string) { s.managed = v == "managed" }, noHTTPS,
+			"uploaded", "managed"),
 		{
 			Name: annotationCertificates, Type: "list", Range: "IDs or names of certificates between commas; what is a number is an ID",
 			Default: "none", Effect: "Certificates of https. They are never changed or removed.",
@@ -70,11 +57,8 @@ func certificateAnnotations() []Annotation {
 			Default: "none", Effect: "Domains of the managed certificate, in a zone of Hetzner DNS. Other domains get a new certificate; the old one is removed when the new one is in use.",
 			set: list(func(s *settings, items []string) { s.managedCert.Domains = items }, 100, validDomain), idle: noManaged,
 		},
-		{
-			Name: HetznerPrefix + "http-managed-certificate-acme-staging", Type: "boolean", Range: "true, false",
-			Default: "false", Effect: "Obtains the managed certificate from the certificate authority's test environment, which browsers do not trust.",
-			set: boolean(func(s *settings) *bool { return &s.managedCert.Staging }), idle: noManaged,
-		},
+		boolean(HetznerPrefix+"http-managed-certificate-acme-staging", "Obtains the managed certificate from the certificate authority's test environment, which browsers do not trust.",
+			func(s *settings) *bool { return &s.managedCert.Staging }, noManaged),
 	}
 }
 

@@ -29,21 +29,18 @@ type Cause struct {
 
 // String is for people: empty if the cloud does not say why.
 func (c Cause) String() string {
-	switch c.Detail {
-	case "", DetailUnspecified:
-		return ""
-	case DetailNoConnection:
-		return "no connection"
-	case DetailConnectLate:
-		return "connecting timed out"
-	case DetailAnswerLate:
-		return "no answer in time"
-	case DetailHTTPStatus:
-		return fmt.Sprintf("HTTP status %d", c.HTTPStatus)
-	case DetailHTTPContent:
-		return "unexpected content"
+	words, known := map[Detail]string{
+		DetailUnspecified:  "",
+		DetailNoConnection: "no connection",
+		DetailConnectLate:  "connecting timed out",
+		DetailAnswerLate:   "no answer in time",
+		DetailHTTPStatus:   fmt.Sprintf("HTTP status %d", c.HTTPStatus),
+		DetailHTTPContent:  "unexpected content",
+	}[c.Detail]
+	if !known {
+		return string(c.Detail)
 	}
-	return string(c.Detail)
+	return words
 }
 
 // Causes sums up why the checks of a listener find targets unhealthy, the most frequent cause

@@ -65,7 +65,10 @@ func (c Certificate) is(m ManagedCertificate) bool {
 // NeedsCertificates reports whether certificates must be looked at to know what the spec means: IDs
 // say all by themselves, unless the certificates' labels have a say.
 func (s Spec) NeedsCertificates() bool {
-	looksUp := func(ref string) bool { return s.LabelledCertificates || !isID(ref) }
+	looksUp := func(ref string) bool {
+		_, isID := ReferenceID(ref)
+		return s.LabelledCertificates || !isID
+	}
 	return s.Managed != nil || slices.ContainsFunc(s.references(), looksUp)
 }
 
@@ -77,11 +80,6 @@ func (s Spec) references() []string {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-func isID(ref string) bool {
-	id, err := strconv.ParseInt(ref, 10, 64)
-	return err == nil && id > 0
 }
 
 // Resolve puts the IDs of the wanted certificates into the spec. A managed certificate that there
@@ -119,8 +117,7 @@ func (s Spec) resolveReferences(field string, refs []string, have []Certificate)
 // resolveReference finds the certificate that an ID or a name means, or says why there is none.
 func (s Spec) resolveReference(ref string, have []Certificate) (int64, *Note) {
 	what, means := "name", func(c Certificate) bool { return c.Name == ref }
-	if isID(ref) {
-		id, _ := strconv.ParseInt(ref, 10, 64)
+	if id, isID := ReferenceID(ref); isID {
 		if !s.LabelledCertificates {
 			return id, nil
 		}

@@ -1,6 +1,7 @@
 package lb
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -26,7 +27,7 @@ func (s settings) explicitProtocol() string {
 	if protocol == "" && s.listener.Protocol != ProtocolTCP || protocol == ProtocolHTTPS {
 		return ProtocolHTTP
 	}
-	return or(protocol, ProtocolTCP)
+	return cmp.Or(protocol, ProtocolTCP)
 }
 
 // checks answers combinations of health check settings that cannot mean anything. What a port says
@@ -66,7 +67,7 @@ func (p *parser) check(s settings, port Port) HealthCheck {
 	case s.explicit():
 		check = asked
 		check.Protocol, check.TLS = s.explicitProtocol(), asked.TLS || asked.Protocol == ProtocolHTTPS
-		check.Port, check.Path = or(asked.Port, p.destination(port)), or(asked.Path, "/")
+		check.Port, check.Path = cmp.Or(asked.Port, p.destination(port)), cmp.Or(asked.Path, "/")
 	case s.PodTargets:
 		check.Protocol, check.Port = ProtocolTCP, p.destination(port)
 	case p.svc.Local && !s.connects():
@@ -79,7 +80,7 @@ func (p *parser) check(s settings, port Port) HealthCheck {
 	if check.Protocol == ProtocolTCP {
 		return check.connecting(check.Port)
 	}
-	check.StatusCodes = or(check.StatusCodes, DefaultStatusCodes)
+	check.StatusCodes = cmp.Or(check.StatusCodes, DefaultStatusCodes)
 	return check
 }
 

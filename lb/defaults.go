@@ -1,6 +1,7 @@
 package lb
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -90,22 +91,14 @@ const (
 
 // resolved returns the defaults with every built-in value in its place.
 func (d Defaults) resolved() Defaults {
-	d.Type = or(d.Type, "lb11")
-	d.Algorithm = or(d.Algorithm, RoundRobin)
-	d.HealthCheck = or(d.HealthCheck, CheckKubeProxy)
-	d.HealthCheckInterval = or(d.HealthCheckInterval, 10*time.Second)
-	d.HealthCheckTimeout = or(d.HealthCheckTimeout, 15*time.Second)
-	d.HealthCheckRetries = or(d.HealthCheckRetries, 3)
-	d.Certificates = or(d.Certificates, CertificatesAny)
+	d.Type = cmp.Or(d.Type, "lb11")
+	d.Algorithm = cmp.Or(d.Algorithm, RoundRobin)
+	d.HealthCheck = cmp.Or(d.HealthCheck, CheckKubeProxy)
+	d.HealthCheckInterval = cmp.Or(d.HealthCheckInterval, 10*time.Second)
+	d.HealthCheckTimeout = cmp.Or(d.HealthCheckTimeout, 15*time.Second)
+	d.HealthCheckRetries = cmp.Or(d.HealthCheckRetries, 3)
+	d.Certificates = cmp.Or(d.Certificates, CertificatesAny)
 	return d
-}
-
-func or[T comparable](value, builtin T) T {
-	var zero T
-	if value == zero {
-		return builtin
-	}
-	return value
 }
 
 // Validate reports what would go wrong silently: load balancers that are not marked, or that differ

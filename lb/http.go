@@ -98,16 +98,21 @@ func (s Spec) withCertificates(ids []int64) Spec {
 	return s.certified(ids, func(port int) bool { return s.PortCertificates[port] == nil })
 }
 
-// certified puts certificates into the listeners of these ports, if they have https.
-func (s Spec) certified(ids []int64, ports func(port int) bool) Spec {
+// JoinCertificates returns IDs as [HTTP] has them.
+func JoinCertificates(ids []int64) string {
 	texts := make([]string, 0, len(ids))
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
 		texts = append(texts, strconv.FormatInt(id, 10))
 	}
+	return strings.Join(texts, ",")
+}
+
+// certified puts certificates into the listeners of these ports, if they have https.
+func (s Spec) certified(ids []int64, ports func(port int) bool) Spec {
 	s.Listeners = slices.Clone(s.Listeners)
 	for i := range s.Listeners {
 		if l := &s.Listeners[i]; l.Protocol == ProtocolHTTPS && ports(l.Port) {
-			l.HTTP.Certificates = strings.Join(texts, ",")
+			l.HTTP.Certificates = JoinCertificates(ids)
 		}
 	}
 	return s

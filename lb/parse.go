@@ -1,6 +1,7 @@
 package lb
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -291,7 +292,7 @@ func (p *parser) spec() Spec {
 	}
 	if needed && s.managed {
 		managed := s.managedCert
-		managed.Name = or(managed.Name, managedPrefix+p.svc.UID)
+		managed.Name = cmp.Or(managed.Name, managedPrefix+p.svc.UID)
 		managed.Domains = slices.Compact(slices.Sorted(slices.Values(managed.Domains)))
 		spec.Managed = &managed
 	}

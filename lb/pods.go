@@ -164,7 +164,7 @@ func (s Spec) keepPorts(have State) (Spec, []Note) {
 		if l.DestinationPort == 0 {
 			waiting = waiting || !ok
 			l.DestinationPort = old.DestinationPort
-			l.Check.Port = or(l.Check.Port, l.DestinationPort)
+			l.Check.Port = cmp.Or(l.Check.Port, l.DestinationPort)
 		}
 		if l.DestinationPort != 0 {
 			listeners = append(listeners, l)

@@ -41,14 +41,14 @@ func (ip PrimaryIP) family() string {
 
 // Is reports whether a Service means this one by a name or an ID. What is a number is an ID.
 func (ip PrimaryIP) Is(named string) bool {
-	if id, isID := PrimaryIPID(named); isID {
+	if id, isID := ReferenceID(named); isID {
 		return ip.ID == id
 	}
 	return ip.Name == named
 }
 
-// PrimaryIPID reads a reference to a primary IP that is an ID, not a name.
-func PrimaryIPID(named string) (int64, bool) {
+// ReferenceID reads a reference to a primary IP or a certificate that is an ID, not a name.
+func ReferenceID(named string) (int64, bool) {
 	id, err := strconv.ParseInt(named, 10, 64)
 	return id, err == nil && id > 0
 }
@@ -95,7 +95,7 @@ func primaryIPAnnotations() []Annotation {
 }
 
 func validPrimaryIP(v string) error {
-	if _, isID := PrimaryIPID(v); !isID && strings.Trim(v, "0123456789") == "" {
+	if _, isID := ReferenceID(v); !isID && strings.Trim(v, "0123456789") == "" {
 		return errors.New("set the primary IP's ID or name; a number is an ID")
 	}
 	return validName(v)

@@ -47,24 +47,36 @@ func text(at func(*settings) *string, valid func(string) error) setter {
 	}
 }
 
-func choice(set func(*settings, string), values ...string) setter {
-	return func(s *settings, value string) error {
+// choice is the row of an annotation that takes one of these values.
+func choice(
+	name, builtin, effect string, set func(*settings, string), idle func(settings) string, values ...string,
+) Annotation {
+	valid := func(s *settings, value string) error {
 		if !slices.Contains(values, value) {
 			return fmt.Errorf("set %s, or remove it", strings.Join(values, " or "))
 		}
 		set(s, value)
 		return nil
 	}
+	return Annotation{
+		Name: name, Type: "choice", Range: strings.Join(values, ", "), Default: builtin, Effect: effect,
+		set: valid, idle: idle,
+	}
 }
 
-func boolean(at func(*settings) *bool) setter {
-	return func(s *settings, value string) error {
+// boolean is the row of an annotation that is off where nothing sets it.
+func boolean(name, effect string, at func(*settings) *bool, idle func(settings) string) Annotation {
+	valid := func(s *settings, value string) error {
 		parsed, err := strconv.ParseBool(value)
 		if err != nil {
 			return errors.New("set true or false")
 		}
 		*at(s) = parsed
 		return nil
+	}
+	return Annotation{
+		Name: name, Type: "boolean", Range: "true, false", Default: "false", Effect: effect,
+		set: valid, idle: idle,
 	}
 }
 

@@ -1,6 +1,7 @@
 package lb
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -28,7 +29,7 @@ func share(in Input, members []Member) *merger {
 		m = merge(in, members, idle)
 	}
 	if slices.Contains(in.Taken, m.spec.Name) {
-		m.spec.Name = or(in.Have.Name, in.Owner.DefaultName())
+		m.spec.Name = cmp.Or(in.Have.Name, in.Owner.DefaultName())
 	}
 	for _, member := range members {
 		if member.Parsed || member.Standing == Closing || slices.Contains(in.Have.Services(), member.uid()) {
@@ -220,7 +221,7 @@ func (s Service) frozen(have []Listener) (kept []Listener) {
 		case l.Check.Port == l.DestinationPort:
 			l.Check.Port = to
 		case asksNodes && !explicit && !s.PodTargets:
-			l.Check.Port = or(s.HealthCheckNodePort, kubeProxyHealthPort)
+			l.Check.Port = cmp.Or(s.HealthCheckNodePort, kubeProxyHealthPort)
 		}
 		l.DestinationPort = to
 		kept = append(kept, l)

@@ -111,10 +111,7 @@ func (l *LoadBalancers) Apply(ctx context.Context, have lb.State, op lb.Op) erro
 	}
 	do := func(ctx context.Context) error {
 		err := l.send(ctx, have, op)
-		switch {
-		case err == nil:
-			return nil
-		case alreadyDone(op, err):
+		if alreadyDone(op, err) {
 			return l.confirm(ctx, have, op)
 		}
 		return l.refusal(op, have.Name, err)
@@ -202,10 +199,8 @@ func (l *LoadBalancers) create(ctx context.Context, spec lb.Spec) error {
 		}
 		return err
 	}
-	if err := l.exclusive(ctx, spec.Network, do); err != nil {
-		return l.refusal(lb.Create{Spec: spec}, spec.Name, err)
-	}
-	return nil
+	err := l.exclusive(ctx, spec.Network, do)
+	return l.refusal(lb.Create{Spec: spec}, spec.Name, err)
 }
 
 // send is one request and the wait for its action.

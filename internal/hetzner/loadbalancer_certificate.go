@@ -57,10 +57,7 @@ func (l *LoadBalancers) createCertificate(ctx context.Context, op lb.CreateCerti
 		})
 		return result.Action, err
 	})
-	switch {
-	case err == nil:
-		return nil
-	case hcloud.IsError(err, hcloud.ErrorCodeUniquenessError):
+	if hcloud.IsError(err, hcloud.ErrorCodeUniquenessError) {
 		all, lookErr := l.Certificates(ctx)
 		mine := func(c lb.Certificate) bool { return c.Name == want.Name && op.Owner.Owns(c.Labels) }
 		if lookErr != nil || slices.ContainsFunc(all, mine) {
@@ -78,10 +75,7 @@ func (l *LoadBalancers) retryCertificate(ctx context.Context, op lb.RetryCertifi
 		action, _, err := l.client.api.Certificate.RetryIssuance(ctx, &hcloud.Certificate{ID: op.ID})
 		return action, err
 	})
-	if err != nil {
-		return l.refusal(op, op.Name, err)
-	}
-	return nil
+	return l.refusal(op, op.Name, err)
 }
 
 // deleteCertificate is done at once: there is no action for it.
@@ -90,10 +84,7 @@ func (l *LoadBalancers) deleteCertificate(ctx context.Context, op lb.DeleteCerti
 		_, err := l.client.api.Certificate.Delete(ctx, &hcloud.Certificate{ID: op.ID})
 		return nil, err
 	})
-	switch {
-	case err == nil:
-		return nil
-	case alreadyDone(op, err):
+	if alreadyDone(op, err) {
 		return l.confirm(ctx, lb.State{}, op)
 	}
 	return l.refusal(op, op.Name, err)

@@ -111,12 +111,7 @@ func listenerHTTP(s hcloud.LoadBalancerService) lb.HTTP {
 	for _, c := range s.HTTP.Certificates {
 		ids = append(ids, c.ID)
 	}
-	slices.Sort(ids)
-	texts := make([]string, len(ids))
-	for i, id := range ids {
-		texts[i] = strconv.FormatInt(id, 10)
-	}
-	http.Certificates = strings.Join(texts, ",")
+	http.Certificates = lb.JoinCertificates(ids)
 	return http
 }
 

@@ -92,6 +92,9 @@ var targetCodes = []hcloud.ErrorCode{
 // pass as it is. Its texts are the same for the same cause, so that a user is
 // told once: the API's own error prints a different correlation ID each time.
 func (l *LoadBalancers) refusal(op lb.Op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
 	var failed hcloud.ActionError
 	if errors.As(err, &failed) {
 		return fmt.Errorf("%s %q: %w: %s (%s)", subject(op), name, lb.ErrFailed, failed.Message, failed.Code)
@@ -101,15 +104,14 @@ func (l *LoadBalancers) refusal(op lb.Op, name string, err error) error {
 		return fmt.Errorf("%s %q: %w", subject(op), name, err)
 	}
 	switch said.Code {
-	case hcloud.ErrorCodeForbidden:
-		return fmt.Errorf("%s %q: %w", subject(op), name, err) // the token, which is nobody's Service
+	case hcloud.ErrorCodeForbidden, // the token, which is nobody's Service
+		hcloud.ErrorCodeResourceInUse: // it will not be when the listener is gone
+		return fmt.Errorf("%s %q: %w", subject(op), name, err)
 	case hcloud.ErrorCodeUniquenessError:
 		if rename, ok := op.(lb.Rename); ok {
 			name = rename.Name
 		}
 		return fmt.Errorf("load balancer %q %w", name, lb.ErrNotOwned)
-	case hcloud.ErrorCodeResourceInUse:
-		return fmt.Errorf("%s %q: %w", subject(op), name, err) // it will not be when the listener is gone
 	case hcloud.ErrorCodeProtected:
 		return fmt.Errorf("%s %q %w", subject(op), name, lb.ErrProtected)
 	case hcloud.ErrorCodeNotFound:

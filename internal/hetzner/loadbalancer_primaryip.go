@@ -48,7 +48,7 @@ func (l *LoadBalancers) PrimaryIPs(ctx context.Context, named []string) ([]lb.Pr
 
 // primaryIP looks for one, in one request.
 func (l *LoadBalancers) primaryIP(ctx context.Context, named string) (lb.PrimaryIP, bool, error) {
-	id, isID := lb.PrimaryIPID(named)
+	id, isID := lb.ReferenceID(named)
 	if !isID {
 		page, err := l.listPrimaryIPs(ctx, hcloud.PrimaryIPListOpts{Name: named})
 		ip, ok := page.find(named)

@@ -22,8 +22,8 @@ type actor struct {
 	backoff *backoff
 	// done is told of every op that was tried, and its result as a label's value.
 	done func(op lb.Op, result string)
-	// doubt is [Config.Doubt].
-	doubt func(context.Context) error
+	// checkProject returns an error unless the cloud is the cluster's own project.
+	checkProject func(context.Context) error
 }
 
 // acted is what became of a list of ops.
@@ -65,12 +65,16 @@ func (a actor) run(ctx context.Context, owner lb.Owner, have lb.State, ops []lb.
 			defer release() // with what the swap dropped and comes after it
 			ctx = held
 		}
-		err, final := a.backoff.of(owner, op), false
-		if err == nil {
-			err, final = a.carryOut(ctx, have, op)
-			r.take(a.backoff, owner, op, err, final)
-		} else {
+		err := a.backoff.of(owner, op)
+		if err != nil {
 			r.errs = append(r.errs, err)
+		} else {
+			var final bool
+			var undone error
+			err, final, undone = a.carryOut(ctx, have, op)
+			if r.take(a.backoff, owner, op, err, final); undone != nil {
+				r.errs = append(r.errs, undone)
+			}
 		}
 		switch {
 		case err == nil:
@@ -111,7 +115,7 @@ func (a actor) runTogether(ctx context.Context, owner lb.Owner, have lb.State, o
 func (r *acted) take(b *backoff, owner lb.Owner, op lb.Op, err error, final bool) {
 	_, retries := op.(lb.RetryCertificate)
 	if err != nil {
-		err = &opError{op: op, err: err}
+		err = &opError{op: op, err: err, final: final || retries}
 		if r.errs = append(r.errs, err); final || retries { // each attempt counts
 			b.record(owner, op, err)
 		}
@@ -129,8 +133,9 @@ func (r *acted) take(b *backoff, owner lb.Owner, op lb.Op, err error, final bool
 
 // opError is why an op failed.
 type opError struct {
-	op  lb.Op
-	err error
+	op    lb.Op
+	err   error
+	final bool // it is not repeated before its time
 }
 
 func (e *opError) Error() string { return fmt.Sprintf("%s: %v", lb.Title(e.op), e.err) }
@@ -163,27 +168,27 @@ func about(err error, spec lb.Spec) string {
 }
 
 // carryOut does an op, and a swap as a whole: what it took is put back at once when the other
-// cannot be had. The failure is final if the cloud refused what was to be given, or took it on and
-// failed: finding out again takes away again.
-func (a actor) carryOut(ctx context.Context, have lb.State, op lb.Op) (err error, final bool) {
+// cannot be had. The failure is final if the cloud refused what was to be given, or accepted it and
+// failed: finding out again takes away again. What cannot be put back is missing, and undone says so.
+func (a actor) carryOut(ctx context.Context, have lb.State, op lb.Op) (err error, final bool, undone error) {
 	swap, ok := op.(lb.Swap)
 	if !ok {
 		err = a.apply(ctx, have, op)
-		return err, refusal(err)
+		return err, refusal(err), nil
 	}
 	if err := a.apply(ctx, have, swap.Take()); err != nil {
-		return err, refusal(err)
+		return err, refusal(err), nil
 	}
 	if err = a.apply(ctx, have, swap.Give()); err == nil {
-		return nil, false
+		return nil, false, nil
 	}
-	final = refusal(err) || errors.Is(err, lb.ErrFailed)
 	for _, undo := range swap.Undo() {
-		if undoErr := a.apply(ctx, have, undo); undoErr != nil {
-			err = fmt.Errorf("%w; putting back what was there: %s: %v", err, lb.Title(undo), undoErr)
+		if err := a.apply(ctx, have, undo); err != nil {
+			err = fmt.Errorf("putting back what was there: %w", &opError{op: undo, err: err})
+			undone = errors.Join(undone, err)
 		}
 	}
-	return err, final
+	return err, refusal(err) || errors.Is(err, lb.ErrFailed), undone
 }
 
 // finishing is how long a process that stops takes at most to put something in the place of what it
@@ -207,7 +212,7 @@ func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
 func (a actor) apply(ctx context.Context, have lb.State, op lb.Op) error {
 	err := a.backend.Apply(ctx, have, op)
 	if errors.Is(err, lb.ErrGone) { // as it should be, in the right project
-		err = a.doubted(ctx)
+		err = a.checkProject(ctx)
 	}
 	a.report(ctx, have, op, err)
 	return err
@@ -231,30 +236,21 @@ func (a actor) report(ctx context.Context, have lb.State, op lb.Op, err error) {
 // without targets it is tried again; the next pass adds each by itself.
 func (a actor) create(ctx context.Context, owner lb.Owner, op lb.Create) acted {
 	r := a.run(ctx, owner, lb.State{}, []lb.Op{op})
-	if !refusedTarget(r.errs) {
+	if !slices.ContainsFunc(r.errs, isRefusedTarget) {
 		return r
 	}
 	a.backoff.succeeded(owner, op)
-	if err := a.doubted(ctx); err != nil {
+	if err := a.checkProject(ctx); err != nil {
 		return acted{errs: []error{err}}
 	}
 	op.Spec.Targets = nil
 	return a.run(ctx, owner, lb.State{}, []lb.Op{op})
 }
 
-func refusedTarget(errs []error) bool {
-	return slices.ContainsFunc(errs, func(err error) bool {
-		var rejected *lb.RejectedError
-		return errors.As(err, &rejected) && rejected.Target
-	})
-}
-
 func refusal(err error) bool {
 	_, known := noteOf(err, lb.Spec{})
 	return err != nil && known
 }
-
-func isNotOwned(err error) bool { return errors.Is(err, lb.ErrNotOwned) }
 
 // noteOf makes a note of an error that only a person can mend.
 func noteOf(err error, spec lb.Spec) (lb.Note, bool) {
@@ -263,13 +259,15 @@ func noteOf(err error, spec lb.Spec) (lb.Note, bool) {
 	}
 	note := lb.Note{Grade: lb.Error, Text: err.Error(), About: about(err, spec)}
 	var rejected *lb.RejectedError
+	var failed *opError
 	switch {
 	case isNotOwned(err):
 		note.Reason, note.Field, note.Value = lb.ReasonNotOwned, lb.AnnotationName, spec.Name
 		note.Text += "; it is left alone: choose another name"
 	case errors.Is(err, lb.ErrAmbiguous):
 		note.Reason = lb.ReasonNotOwned
-	case errors.Is(err, lb.ErrProtected), errors.As(err, &rejected):
+	case errors.Is(err, lb.ErrProtected), errors.As(err, &rejected), errors.Is(err, errTriedToday),
+		errors.As(err, &failed) && failed.final:
 		note.Reason = reasonRejected
 	default:
 		return lb.Note{}, false

@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -23,7 +24,12 @@ const (
 // the process.
 type backoff struct {
 	mu      sync.Mutex
-	refused map[lb.Owner]map[string]*refused // by the operation's title
+	refused map[operation]*refused
+}
+
+type operation struct {
+	owner lb.Owner
+	title string
 }
 
 type refused struct {
@@ -35,7 +41,7 @@ type refused struct {
 	hinted bool
 }
 
-func newBackoff() *backoff { return &backoff{refused: make(map[lb.Owner]map[string]*refused)} }
+func newBackoff() *backoff { return &backoff{refused: make(map[operation]*refused)} }
 
 // contents is what makes an operation another one. A creation is the same while nodes come and go,
 // and a move while targets do.
@@ -50,7 +56,7 @@ func contents(op lb.Op) string {
 	return fmt.Sprintf("%#v", op)
 }
 
-// title is what an operation is known by: moving to a network is joining it.
+// title identifies an operation: moving to a network is joining it.
 func title(op lb.Op) string {
 	if move, ok := op.(lb.MoveNetwork); ok {
 		op = move.Join
@@ -63,10 +69,11 @@ func title(op lb.Op) string {
 func (b *backoff) of(owner lb.Owner, op lb.Op) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	known := b.refused[owner][title(op)]
+	key := operation{owner, title(op)}
+	known := b.refused[key]
 	if _, retries := op.(lb.RetryCertificate); retries && known == nil {
-		b.put(owner, op, &refused{op: contents(op), err: errTriedToday, until: time.Now().Add(firstReissue)})
-		return errTriedToday
+		known = &refused{op: contents(op), err: errTriedToday, until: time.Now().Add(firstReissue)}
+		b.refused[key] = known
 	}
 	if known == nil || known.op != contents(op) || !time.Now().Before(known.until) {
 		return nil
@@ -74,66 +81,66 @@ func (b *backoff) of(owner lb.Owner, op lb.Op) error {
 	return known.err
 }
 
-func (b *backoff) put(owner lb.Owner, op lb.Op, r *refused) {
-	if b.refused[owner] == nil {
-		b.refused[owner] = make(map[string]*refused)
-	}
-	b.refused[owner][title(op)] = r
-}
-
 // record keeps that an operation was refused.
 func (b *backoff) record(owner lb.Owner, op lb.Op, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delay, hinted := firstRetry, false
+	next := &refused{op: contents(op), err: err, delay: firstRetry}
 	if _, swap := op.(lb.Swap); swap {
-		delay = longestRetry // each attempt takes something away first
+		next.delay = longestRetry // each attempt takes something away first
 	}
-	if known := b.refused[owner][title(op)]; known != nil && known.op == contents(op) {
-		delay, hinted = min(2*known.delay, longestRetry), known.hinted
+	key := operation{owner, title(op)}
+	if known := b.refused[key]; known != nil && known.op == next.op {
+		next.delay, next.hinted = min(2*known.delay, longestRetry), known.hinted
 	}
 	if _, retries := op.(lb.RetryCertificate); retries {
-		delay = reissuePeriod
+		next.delay = reissuePeriod
 	}
-	b.put(owner, op, &refused{op: contents(op), err: err, delay: delay, until: time.Now().Add(delay), hinted: hinted})
+	next.until = time.Now().Add(next.delay)
+	b.refused[key] = next
 }
 
 // succeeded forgets an operation.
 func (b *backoff) succeeded(owner lb.Owner, op lb.Op) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.refused[owner], title(op))
+	delete(b.refused, operation{owner, title(op)})
 }
 
 // forget forgets an owner.
 func (b *backoff) forget(owner lb.Owner) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.refused, owner)
+	maps.DeleteFunc(b.refused, func(key operation, _ *refused) bool { return key.owner == owner })
 }
 
 // next is after how long the first of an owner's operations is repeated; 0: none was refused.
 func (b *backoff) next(owner lb.Owner) (next time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, r := range b.refused[owner] {
-		if d := time.Until(r.until); d > 0 && (next == 0 || d < next) {
+	for key, r := range b.refused {
+		if d := time.Until(r.until); key.owner == owner && d > 0 && (next == 0 || d < next) {
 			next = d
 		}
 	}
 	return next
 }
 
-// knows reports whether any load balancer was refused an operation on a target.
-func (b *backoff) knows(op lb.Op) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, ops := range b.refused {
-		if ops[title(op)] != nil {
-			return true
+// anywhere returns the refusals of an operation on a target by any load balancer.
+func (b *backoff) anywhere(op lb.Op) (found []*refused) {
+	for key, r := range b.refused {
+		if key.title == title(op) {
+			found = append(found, r)
 		}
 	}
-	return false
+	return found
+}
+
+// wasRefused reports whether any load balancer was refused an operation on a target.
+func (b *backoff) wasRefused(op lb.Op) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.anywhere(op)) > 0
 }
 
 // hint has an operation repeated at once when the server list shows that it can succeed now. A list
@@ -141,41 +148,23 @@ func (b *backoff) knows(op lb.Op) bool {
 func (b *backoff) hint(op lb.Op, can bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, ops := range b.refused {
-		if r := ops[title(op)]; r != nil {
-			if can && !r.hinted {
-				r.until = time.Time{}
-			}
-			r.hinted = can
+	for _, r := range b.anywhere(op) {
+		if can && !r.hinted {
+			r.until = time.Time{}
 		}
+		r.hinted = can
 	}
 }
 
-// askAgain has targets asked for again at once that were refused: something about nodes changed that
-// may mend it.
-func (b *backoff) askAgain() {
+// reset has operations repeated at once that were refused for one of these reasons, and returns whose
+// they are.
+func (b *backoff) reset(reason func(error) bool) (owners []lb.Owner) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, ops := range b.refused {
-		for _, r := range ops {
-			var rejected *lb.RejectedError
-			if errors.As(r.err, &rejected) && rejected.Target {
-				r.until = time.Time{}
-			}
-		}
-	}
-}
-
-// nameFreed lets those repeat at once what was refused them who ask for a name, and returns them.
-func (b *backoff) nameFreed() (owners []lb.Owner) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for owner, ops := range b.refused {
-		for _, r := range ops {
-			if isNotOwned(r.err) {
-				r.until = time.Time{}
-				owners = append(owners, owner)
-			}
+	for key, r := range b.refused {
+		if reason(r.err) {
+			r.until = time.Time{}
+			owners = append(owners, key.owner)
 		}
 	}
 	return owners
@@ -185,7 +174,15 @@ func (b *backoff) nameFreed() (owners []lb.Owner) {
 func (b *backoff) explain(owner lb.Owner, op lb.Op, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if known := b.refused[owner][title(op)]; known != nil {
+	if known := b.refused[operation{owner, title(op)}]; known != nil {
 		known.err = err
 	}
 }
+
+// isRefusedTarget reports whether the cloud found fault with a target.
+func isRefusedTarget(err error) bool {
+	var rejected *lb.RejectedError
+	return errors.As(err, &rejected) && rejected.Target
+}
+
+func isNotOwned(err error) bool { return errors.Is(err, lb.ErrNotOwned) }

@@ -81,27 +81,22 @@ type Config struct {
 // Controller reconciles Services of type LoadBalancer.
 type Controller struct {
 	actor
-	client   corev1client.CoreV1Interface
+	cfg      Config
 	services corelisters.ServiceLister
 	nodes    corelisters.NodeLister
 	synced   []cache.InformerSynced
 	endpoint discoverylisters.EndpointSliceLister
 	// slices are a Service's; nil: endpoints are not known.
-	slices   func(*corev1.Service) ([]*discoveryv1.EndpointSlice, error)
-	defaults lb.Defaults
-	network  func() int64
-	// dedicatedRanges are those of the network.
-	dedicatedRanges func() []netip.Prefix
-	refreshRanges   func(context.Context) error
-	reachable       func(context.Context, time.Time) (map[lb.Target]bool, error)
-	recorder        record.EventRecorder
-	metrics         *controllerMetrics
-	newest          *kube.Newest[*corev1.Service]
-	states          *states
-	damper          *damper
-	openings        openings
-	queue           workqueue.TypedRateLimitingInterface[lb.Owner]
-	workers         int
+	slices  func(*corev1.Service) []*discoveryv1.EndpointSlice
+	metrics *controllerMetrics
+	newest  *kube.Newest[*corev1.Service]
+	states  *states
+	damper  *damper
+	queue   workqueue.TypedRateLimitingInterface[lb.Owner]
+
+	// podIngress is held while annotations of Nodes are compared and written.
+	podIngress   sync.Mutex
+	nodesWritten *kube.Newest[*corev1.Node]
 
 	// unserved and unhealthy remember since when listeners have had no healthy target, by their ports,
 	// and since when targets have not been healthy. Another process begins anew, but for what the
@@ -114,7 +109,7 @@ type Controller struct {
 	addresses sync.Map
 	// nodesChanged is when a Node got other addresses, in Unix nanoseconds.
 	nodesChanged atomic.Int64
-	// drifting are the balancers that the regular look has queued.
+	// drifting are the balancers that the regular read has queued.
 	drifting sync.Map
 }
 
@@ -127,59 +122,57 @@ func New(cfg Config) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering load balancer metrics: %w", err)
 	}
+	if cfg.Network == nil {
+		cfg.Network = func() int64 { return cfg.Defaults.Network }
+	}
+	if cfg.DedicatedRanges == nil {
+		cfg.DedicatedRanges = func() []netip.Prefix { return cfg.Defaults.DedicatedRanges }
+	}
 	c := &Controller{
-		client: cfg.Client, services: cfg.Services.Lister(), nodes: cfg.Nodes.Lister(),
-		defaults: cfg.Defaults, recorder: cfg.Recorder, metrics: m, network: cfg.Network, dedicatedRanges: cfg.DedicatedRanges,
-		refreshRanges: cfg.RefreshRanges, reachable: cfg.Reachable, workers: cmp.Or(max(cfg.Workers, 0), defaultWorkers),
-		newest: kube.NewNewest[*corev1.Service](), states: newStates(cfg.Backend, cfg.Defaults.Cluster), damper: newDamper(),
+		cfg: cfg, services: cfg.Services.Lister(), nodes: cfg.Nodes.Lister(), metrics: m,
+		newest: kube.NewNewest[*corev1.Service](), nodesWritten: kube.NewNewest[*corev1.Node](),
+		states: newStates(cfg.Backend, cfg.Defaults.Cluster), damper: newDamper(),
 		unserved: newSince[int](), unhealthy: newSince[lb.Target](),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[lb.Owner](minRetryDelay, maxRetryDelay),
 			workqueue.TypedRateLimitingQueueConfig[lb.Owner]{Name: Name},
 		),
 	}
-	c.openings = openings{client: cfg.Client, nodes: c.nodes, newest: kube.NewNewest[*corev1.Node](), sources: cfg.Defaults.PodTargetSources}
-	c.actor = actor{backend: cfg.Backend, done: m.done, backoff: newBackoff(), doubt: c.unlessProved(cfg.Doubt)}
-	if c.network == nil {
-		c.network = func() int64 { return cfg.Defaults.Network }
-	}
-	if c.dedicatedRanges == nil {
-		c.dedicatedRanges = func() []netip.Prefix { return cfg.Defaults.DedicatedRanges }
+	c.actor = actor{backend: cfg.Backend, done: m.done, backoff: newBackoff(), checkProject: c.checkProject}
+	handlers := map[cache.SharedIndexInformer]cache.ResourceEventHandler{
+		cfg.Services.Informer(): onChange(c.serviceChanged),
+		cfg.Nodes.Informer():    onChange(c.nodeChanged),
 	}
 	if cfg.Slices != nil {
 		c.endpoint, c.slices = cfg.Slices.Lister(), c.slicesOf
+		handlers[cfg.Slices.Informer()] = onChange(c.sliceChanged)
 	}
-	return c, c.listen(cfg)
-}
-
-func (c *Controller) slicesOf(svc *corev1.Service) ([]*discoveryv1.EndpointSlice, error) {
-	all, err := c.endpoint.EndpointSlices(svc.Namespace).List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: svc.Name}))
-	if err != nil {
-		return nil, fmt.Errorf("listing endpoints of Service %s: %w", klog.KObj(svc), err)
-	}
-	return all, nil
-}
-
-func (c *Controller) listen(cfg Config) error {
-	type source struct {
-		informer cache.SharedIndexInformer
-		handler  cache.ResourceEventHandler
-	}
-	sources := []source{
-		{cfg.Services.Informer(), c.serviceHandler()},
-		{cfg.Nodes.Informer(), c.nodeHandler()},
-	}
-	if cfg.Slices != nil {
-		sources = append(sources, source{cfg.Slices.Informer(), c.sliceHandler()})
-	}
-	for _, s := range sources {
-		registration, err := s.informer.AddEventHandler(s.handler)
+	for informer, handler := range handlers {
+		registration, err := informer.AddEventHandler(handler)
 		if err != nil {
-			return fmt.Errorf("listening to Services, Nodes and EndpointSlices: %w", err)
+			return nil, fmt.Errorf("listening to Services, Nodes and EndpointSlices: %w", err)
 		}
 		c.synced = append(c.synced, registration.HasSynced)
 	}
-	return nil
+	return c, nil
+}
+
+// The caches are in memory, and listing what they hold does not fail.
+
+func (c *Controller) slicesOf(svc *corev1.Service) []*discoveryv1.EndpointSlice {
+	ofService := labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: svc.Name})
+	all, _ := c.endpoint.EndpointSlices(svc.Namespace).List(ofService)
+	return all
+}
+
+func (c *Controller) allServices() []*corev1.Service {
+	all, _ := c.services.List(labels.Everything())
+	return all
+}
+
+func (c *Controller) allNodes() []*corev1.Node {
+	all, _ := c.nodes.List(labels.Everything())
+	return all
 }
 
 // Run works until the context ends, and returns when every worker has stopped.
@@ -190,14 +183,15 @@ func (c *Controller) Run(ctx context.Context) error {
 	if !cache.WaitForNamedCacheSyncWithContext(ctx, c.synced...) {
 		return context.Cause(ctx)
 	}
-	logger.Info("Starting", "workers", c.workers)
+	workers := cmp.Or(max(c.cfg.Workers, 0), defaultWorkers)
+	logger.Info("Starting", "workers", workers)
 	defer logger.Info("Stopped")
 
 	var running sync.WaitGroup
 	surveyed := make(chan struct{})
 	running.Go(func() { c.watchDrift(ctx, surveyed) })
 	running.Go(func() { c.watchRanges(ctx) })
-	for range c.workers {
+	for range workers {
 		running.Go(func() {
 			select {
 			case <-surveyed: // what there is decides about every load balancer
@@ -247,10 +241,10 @@ func (c *Controller) next(ctx context.Context) bool {
 
 // announceFailure tells of a failure that has not passed by itself so far.
 func (c *Controller) announceFailure(owner lb.Owner, err error) {
-	all, _ := c.services.List(labels.Everything()) // a cache in memory does not fail
-	for _, svc := range all {
-		if c.keyOf(svc) == owner && (c.wants(svc) || needsCleanup(svc, c.defaults)) {
-			c.recorder.Eventf(svc, corev1.EventTypeWarning, "SyncLoadBalancerFailed", "Error syncing load balancer, will retry: %v", err)
+	for _, svc := range c.allServices() {
+		role := roleOf(svc, c.cfg.Defaults)
+		if c.keyOf(svc) == owner && (role == wanted || role == departing) {
+			c.cfg.Recorder.Eventf(svc, corev1.EventTypeWarning, "SyncLoadBalancerFailed", "Error syncing load balancer, will retry: %v", err)
 		}
 	}
 }

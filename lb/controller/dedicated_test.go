@@ -193,7 +193,7 @@ func TestRefusedAddressesCostTheOthersNothing(t *testing.T) {
 					t.Errorf("%d writes in a day", writes)
 				}
 				l.idle(svc, nodes...)
-				l.nodeHandler().OnUpdate(nodes[2], bare(6, c.internal+" 10.1.0.99", c.external))
+				onChange(l.nodeChanged).OnUpdate(nodes[2], bare(6, c.internal+" 10.1.0.99", c.external))
 				if l.once(svc, nodes...); !strings.Contains(l.log(), c.code) {
 					t.Error("a Node with other addresses is not asked for again")
 				}

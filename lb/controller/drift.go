@@ -2,13 +2,11 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
@@ -39,54 +37,45 @@ func (c *Controller) watchDrift(ctx context.Context, surveyed chan struct{}) {
 // balancer: those that are as they should be cost no other. It reads without Services too, for what
 // may have been left behind.
 func (c *Controller) drift(ctx context.Context) error {
-	before, err := c.services.List(labels.Everything())
-	if err != nil {
-		return fmt.Errorf("listing Services: %w", err)
-	}
+	before := c.allServices()
 	c.refreshDedicated(ctx)
-	owners := make(map[lb.Owner]bool)
-	add := func(owner lb.Owner) {
-		if !owners[owner] {
-			owners[owner] = true
-			c.drifting.Store(owner, true)
-		}
-	}
 	if err := c.states.readAll(ctx, lb.Owner{}); err != nil {
 		return err
 	}
 	states := c.states.all()
-	if err := c.reportOrphans(ctx, before, states); err != nil {
-		return err
-	}
+	c.reportOrphans(ctx, before, states)
+	owners := make(map[lb.Owner]bool)
 	for _, svc := range before {
 		svc = c.newest.Of(svc)
-		if c.wants(svc) || needsCleanup(svc, c.defaults) || mayBeLeftover(svc, c.defaults) {
-			add(c.keyOf(svc))
+		switch roleOf(svc, c.cfg.Defaults) {
+		case wanted, departing, unmarked:
+			owners[c.keyOf(svc)] = true
 		}
 		for _, s := range states {
 			if c.owner(svc).Carries(s.Labels) {
-				add(ownerOf(s, svc, c.defaults.Cluster))
+				owners[ownerOf(s, svc, c.cfg.Defaults.Cluster)] = true
 			}
 		}
 	}
-	c.closeOrphans(ctx, before, states)
+	for owner := range owners {
+		c.drifting.Store(owner, true)
+	}
+	if err := c.removeOrphanedAccess(ctx, before, states); err != nil {
+		klog.FromContext(ctx).Error(err, "Closing pods to load balancers that are gone failed, will retry")
+	}
 	for owner := range owners {
 		c.queue.Add(owner)
 	}
 	return nil
 }
 
-// refreshDedicated has the network looked at for where dedicated servers have their addresses, if
-// there is any. What is known of that is good enough until the next time.
+// refreshDedicated updates where dedicated servers have their addresses in the network, if there is
+// any. What is known of that is good enough until the next time.
 func (c *Controller) refreshDedicated(ctx context.Context) {
-	if c.refreshRanges == nil {
+	if c.cfg.RefreshRanges == nil || !slices.ContainsFunc(c.allNodes(), dedicated) {
 		return
 	}
-	nodes, err := c.nodes.List(labels.Everything())
-	if err == nil && slices.ContainsFunc(nodes, dedicated) {
-		err = c.refreshRanges(ctx)
-	}
-	if err != nil {
+	if err := c.cfg.RefreshRanges(ctx); err != nil {
 		klog.FromContext(ctx).V(2).Info("Where dedicated servers have their addresses in the network was not read", "err", err)
 	}
 }
@@ -97,26 +86,21 @@ const rangesPeriod = 15 * time.Second
 
 // watchRanges has targets asked for again when the network has got other subnets for them.
 func (c *Controller) watchRanges(ctx context.Context) {
-	known := c.dedicatedRanges()
+	known := c.cfg.DedicatedRanges()
 	wait.UntilWithContext(ctx, func(context.Context) {
-		if now := c.dedicatedRanges(); !slices.Equal(known, now) {
+		if now := c.cfg.DedicatedRanges(); !slices.Equal(known, now) {
 			known = now
-			c.backoff.askAgain()
+			c.backoff.reset(isRefusedTarget)
 			c.enqueueAll()
 		}
 	}, rangesPeriod)
 }
 
-// reportOrphans tells of load balancers that carry our cluster's label and belong to no Service.
+// reportOrphans reports load balancers that carry our cluster's label and belong to no Service.
 // They stay: a label can be copied, and a cluster be restored from a backup.
-func (c *Controller) reportOrphans(ctx context.Context, before []*corev1.Service, states []lb.State) error {
-	// Services may have come and gone while the cloud answered; those are not meant.
-	after, err := c.services.List(labels.Everything())
-	if err != nil {
-		return fmt.Errorf("listing Services: %w", err)
-	}
+func (c *Controller) reportOrphans(ctx context.Context, before []*corev1.Service, states []lb.State) {
 	known := make(map[string]bool)
-	for _, svc := range slices.Concat(before, after) {
+	for _, svc := range slices.Concat(before, c.allServices()) { // some were created while the cloud was read
 		known[string(svc.UID)] = true
 	}
 	orphans := 0
@@ -127,5 +111,4 @@ func (c *Controller) reportOrphans(ctx context.Context, before []*corev1.Service
 		}
 	}
 	c.metrics.orphaned.Set(float64(orphans))
-	return nil
 }

@@ -63,7 +63,7 @@ func (c *Controller) announceHealed(svc *corev1.Service, have lb.State) {
 	said := saidOf(svc)
 	for _, l := range have.Listeners {
 		if healthy := have.Health(l.Port).Healthy; healthy > 0 && l.SaidUnserved(said) {
-			c.recorder.Event(svc, corev1.EventTypeNormal, lb.ReasonTargetsHealthy, fmt.Sprintf("port %d: targets are healthy again", l.Port))
+			c.cfg.Recorder.Event(svc, corev1.EventTypeNormal, lb.ReasonTargetsHealthy, fmt.Sprintf("port %d: targets are healthy again", l.Port))
 		}
 	}
 }

@@ -47,7 +47,7 @@ type primaryIPs struct {
 // cached: then the cloud is not asked to try. It is looked at only for a server that some load balancer
 // was refused.
 func (c *Controller) unreachable(ctx context.Context, o *outcome) func(lb.Op) error {
-	if c.reachable == nil || !o.have.Exists() {
+	if c.cfg.Reachable == nil || !o.have.Exists() {
 		return func(lb.Op) error { return nil }
 	}
 	var reached map[lb.Target]bool
@@ -57,12 +57,12 @@ func (c *Controller) unreachable(ctx context.Context, o *outcome) func(lb.Op) er
 		if replace, is := op.(lb.ReplaceTarget); is {
 			add.Target, ok = replace.New, slices.Contains(o.have.Targets, replace.Old)
 		}
-		if !ok || add.Target.Server == 0 || add.Target.Pod() || slices.Contains(o.have.Targets, add.Target) || !c.backoff.knows(op) {
+		if !ok || add.Target.Server == 0 || add.Target.Pod() || slices.Contains(o.have.Targets, add.Target) || !c.backoff.wasRefused(op) {
 			return nil
 		}
 		if !looked {
 			var err error
-			if reached, err = c.reachable(ctx, time.Unix(0, c.nodesChanged.Load())); err != nil {
+			if reached, err = c.cfg.Reachable(ctx, time.Unix(0, c.nodesChanged.Load())); err != nil {
 				klog.FromContext(ctx).V(2).Info("The server list is unknown", "err", err)
 			}
 			looked = true
@@ -88,7 +88,7 @@ func (c *Controller) stillWanted(ctx context.Context, o *outcome) (bool, error) 
 		if o.members[i].Standing != lb.Wanted {
 			continue
 		}
-		live, err := c.client.Services(svc.Namespace).Get(ctx, svc.Name, metav1.GetOptions{})
+		live, err := c.cfg.Client.Services(svc.Namespace).Get(ctx, svc.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			return false, nil

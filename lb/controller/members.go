@@ -38,7 +38,7 @@ func wants(svc *corev1.Service, d lb.Defaults) bool {
 type view struct {
 	services []*corev1.Service
 	nodes    []*corev1.Node
-	slices   func(*corev1.Service) ([]*discoveryv1.EndpointSlice, error) // nil: endpoints are not known
+	slices   func(*corev1.Service) []*discoveryv1.EndpointSlice // nil: endpoints are not known
 	states   []lb.State
 	defaults lb.Defaults
 	damper   *damper // nil: nothing is damped
@@ -62,7 +62,8 @@ type balancer struct {
 	next     time.Duration // until pods may be targets that are none, or the other way round; 0: not known
 }
 
-// balancer finds what has to do with an owner.
+// balancer finds what has to do with an owner. The error is that it has several load balancers: then
+// the rest is as though there were none.
 func (v view) balancer(owner lb.Owner) (balancer, error) {
 	b := balancer{owner: owner}
 	var asking []string
@@ -73,73 +74,61 @@ func (v view) balancer(owner lb.Owner) (balancer, error) {
 	}
 	found := owner.Find(v.states, asking)
 	if len(found) > 1 {
-		_ = v.fill(&b) // as though there were none
+		v.fill(&b)
 		return b, fmt.Errorf("load balancers %d and %d: %w", found[0].ID, found[1].ID, lb.ErrAmbiguous)
 	}
 	if len(found) == 1 {
 		b.have = found[0]
 	}
-	return b, v.fill(&b)
+	v.fill(&b)
+	return b, nil
 }
 
 // fill finds the Services of a balancer whose state is known.
-func (v view) fill(b *balancer) error {
-	known := make(map[string]bool, len(v.services))
+func (v view) fill(b *balancer) {
 	byAge := slices.SortedFunc(slices.Values(v.services), func(a, b *corev1.Service) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 	})
+	b.gone = b.have.Services()
 	for _, svc := range byAge {
 		uid := string(svc.UID)
-		known[uid] = true
-		own, carried := b.owner.Group == "" && b.owner.UID == uid, b.have.Exists() && slices.Contains(b.have.Services(), uid)
-		if !own && !carried && b.owner.Group == "" {
-			continue
-		}
-		switch {
-		case wants(svc, v.defaults):
-			standing := lb.Wanted
-			if KeyOf(svc, v.defaults) != b.owner {
-				switch {
-				case !carried:
-					continue
-				case !v.needs(svc, b.have):
-					b.left = append(b.left, svc)
-					continue
-				case b.owner.Group != "" && svc.Annotations[lb.AnnotationShared] != "" && KeyOf(svc, v.defaults).Group == "":
-					standing = lb.Frozen // it is not known where it wants to be
-				default:
-					standing = lb.Closing
-				}
-			}
-			if err := v.join(b, svc, standing); err != nil {
-				return err
-			}
+		carried := slices.Contains(b.have.Services(), uid)
+		b.gone = slices.DeleteFunc(b.gone, func(gone string) bool { return gone == uid })
+		own := b.owner.Group == "" && b.owner.UID == uid
+		switch role := roleOf(svc, v.defaults); {
+		case role == wanted && KeyOf(svc, v.defaults) == b.owner:
+			v.join(b, svc, lb.Wanted)
 		case !own && !carried:
-		case keeps(svc):
+		case role == wanted:
+			v.leave(b, svc, carried)
+		case role == kept:
 			if carried && b.owner.Group != "" {
-				if err := v.join(b, svc, lb.Frozen); err != nil {
-					return err
-				}
+				v.join(b, svc, lb.Frozen)
 			}
-		case needsCleanup(svc, v.defaults), carried:
+		case role == departing, carried:
 			b.departing = append(b.departing, svc)
-		case mayBeLeftover(svc, v.defaults):
+		case role == unmarked:
 			b.unmarked = svc
 		}
 	}
-	for _, uid := range b.have.Services() {
-		if !known[uid] {
-			b.gone = append(b.gone, uid)
-		}
-	}
-	return nil
 }
 
-func (v view) join(b *balancer, svc *corev1.Service, standing lb.Standing) error {
-	m, next, err := v.member(b.owner, svc, b.have, standing)
-	if err != nil {
-		return err
+// leave takes in a Service that asks for another balancer.
+func (v view) leave(b *balancer, svc *corev1.Service, carried bool) {
+	shared := svc.Annotations[lb.AnnotationShared] != ""
+	switch {
+	case !carried:
+	case !v.needs(svc, b.have):
+		b.left = append(b.left, svc)
+	case b.owner.Group != "" && shared && KeyOf(svc, v.defaults).Group == "":
+		v.join(b, svc, lb.Frozen) // it is not known which one it asks for
+	default:
+		v.join(b, svc, lb.Closing)
 	}
+}
+
+func (v view) join(b *balancer, svc *corev1.Service, standing lb.Standing) {
+	m, next := v.member(b.owner, svc, b.have, standing)
 	if next > 0 && (b.next == 0 || next < b.next) {
 		b.next = next
 	}
@@ -151,7 +140,6 @@ func (v view) join(b *balancer, svc *corev1.Service, standing lb.Standing) error
 			b.taken = append(b.taken, s.Name)
 		}
 	}
-	return nil
 }
 
 // needs reports whether a Service that asks for another balancer has ports here that it is not served
@@ -198,15 +186,13 @@ func isOf(in corev1.LoadBalancerIngress, have lb.State) bool {
 
 // member reads a Service together with what is known of nodes and endpoints. next is after how long
 // its pods may be others; 0: not before an endpoint changes.
-func (v view) member(owner lb.Owner, svc *corev1.Service, have lb.State, standing lb.Standing) (m lb.Member, next time.Duration, err error) {
+func (v view) member(owner lb.Owner, svc *corev1.Service, have lb.State, standing lb.Standing) (m lb.Member, next time.Duration) {
 	q, hasPods := question(svc), slices.ContainsFunc(have.Targets, lb.Target.Pod)
 	m = lb.Member{Standing: standing, HadManaged: hadManaged(svc), Holds: holds(svc)}
 	var all []*discoveryv1.EndpointSlice
 	readsPods := asksAboutPods(svc) || hasPods
 	if v.slices != nil && (local(svc) || readsPods) {
-		if all, err = v.slices(svc); err != nil {
-			return m, 0, err
-		}
+		all = v.slices(svc)
 	}
 	var notes []lb.Note
 	var others int
@@ -248,7 +234,7 @@ func (v view) member(owner lb.Owner, svc *corev1.Service, have lb.State, standin
 	}
 	m.Notes = notes
 	v.admit(&m, svc, all, selector)
-	return m, next, nil
+	return m, next
 }
 
 // admit finds the nodes that a Service's load balancer may have as targets.

@@ -95,10 +95,10 @@ func joins(node *corev1.Node) bool {
 // maxRemoved is how many addresses an Event names: a message has at most 1024 bytes.
 const maxRemoved = 10
 
-// removal tells of addresses that were removed.
-func removal(strangers []lb.Target) string {
-	names := make([]string, 0, len(strangers))
-	for _, t := range strangers {
+// removal describes addresses that were removed.
+func removal(unknown []lb.Target) string {
+	names := make([]string, 0, len(unknown))
+	for _, t := range unknown {
 		names = append(names, t.String())
 	}
 	if more := len(names) - maxRemoved; more > 0 {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cloud-provider/service/helpers"
 
 	"github.com/underlay-ccm/underlay/lb"
@@ -35,10 +34,7 @@ func (c *Controller) end(ctx context.Context, o *outcome) ([]lb.Note, error) {
 			return nil, err
 		}
 	}
-	v, err := c.view()
-	if err != nil {
-		return nil, err
-	}
+	v := c.view()
 	if slices.ContainsFunc(o.left, func(svc *corev1.Service) bool { return v.needs(svc, o.have) }) {
 		c.recheck(o.owner, recheckAfter)
 		return nil, nil
@@ -58,14 +54,14 @@ func (c *Controller) deleted(ctx context.Context, o *outcome) (again bool) {
 	c.unhealthy.look(o.owner.Key(), nil, time.Now())
 	c.nameFreed(o)
 	for _, svc := range o.departing {
-		c.recorder.Event(svc, corev1.EventTypeNormal, "DeletedLoadBalancer", "Deleted load balancer, which no other Service shares")
+		c.cfg.Recorder.Event(svc, corev1.EventTypeNormal, "DeletedLoadBalancer", "Deleted load balancer, which no other Service shares")
 		c.enqueue(c.owner(svc))
 	}
 	for _, svc := range o.left {
 		if o.owner.Group == "" {
-			c.recorder.Event(svc, corev1.EventTypeNormal, reasonNowShared,
+			c.cfg.Recorder.Event(svc, corev1.EventTypeNormal, reasonNowShared,
 				fmt.Sprintf("The load balancer shared as %q serves the Service now, at other addresses; its own, %q, is deleted", c.keyOf(svc).Group, o.have.Name))
-			_ = c.reopen(ctx, svc, opening{}) // the regular look repeats it
+			_ = c.allowAccess(ctx, svc, podAccess{}) // the regular look repeats it
 		}
 		c.enqueue(c.keyOf(svc))
 	}
@@ -95,17 +91,16 @@ func (c *Controller) tellDeparting(ctx context.Context, o *outcome, departing []
 // release removes what a Service has that asks for no load balancer of ours any more, then lets it
 // go. Where it shares one, it leaves that first.
 func (c *Controller) release(ctx context.Context, o *outcome, svc *corev1.Service) ([]lb.Note, error) {
-	shares, err := c.leave(o, svc)
-	if shares || err != nil {
-		return nil, err
+	if c.leave(o, svc) {
+		return nil, nil
 	}
-	have := o.have
+	have, err := o.have, error(nil)
 	// What the Hetzner controller made for a Service that is another implementation's now is theirs.
 	if !have.Exists() && !c.handedOver(svc) {
 		have, err = c.candidate(ctx, o, lb.Spec{Owner: c.owner(svc)})
 	}
 	if err == nil && !have.Exists() {
-		err = c.absent(ctx, o.owner)
+		err = c.checkAbsent(ctx, o.owner)
 	}
 	var ops []lb.Op
 	if have.Exists() {
@@ -124,14 +119,14 @@ func (c *Controller) release(ctx context.Context, o *outcome, svc *corev1.Servic
 		}
 	}
 	if err == nil {
-		err = c.reopen(ctx, svc, opening{})
+		err = c.allowAccess(ctx, svc, podAccess{})
 	}
 	if err != nil {
 		return c.tellDeparting(ctx, o, []*corev1.Service{svc}, fmt.Errorf("removing the load balancer: %w", err))
 	}
 	if have.Exists() {
 		c.states.forget(have.ID)
-		c.recorder.Event(svc, corev1.EventTypeNormal, "DeletedLoadBalancer", "Deleted load balancer")
+		c.cfg.Recorder.Event(svc, corev1.EventTypeNormal, "DeletedLoadBalancer", "Deleted load balancer")
 	} else {
 		c.announceLeft(svc)
 	}
@@ -142,7 +137,7 @@ func (c *Controller) release(ctx context.Context, o *outcome, svc *corev1.Servic
 // is removed, so that an interrupted release goes on although nothing is left to be found.
 func (c *Controller) markDeparting(ctx context.Context, o *outcome) error {
 	for i, svc := range o.departing {
-		if mayBeLeftover(svc, c.defaults) {
+		if roleOf(svc, c.cfg.Defaults) == unmarked {
 			claimed, err := c.claim(ctx, svc, svc.Spec.Type != corev1.ServiceTypeLoadBalancer)
 			if err != nil {
 				return err
@@ -155,39 +150,35 @@ func (c *Controller) markDeparting(ctx context.Context, o *outcome) error {
 
 // leave has what a Service shares reconciled without it, and reports whether there is any. A shared load
 // balancer that lost the label of its group is the last one's alone.
-func (c *Controller) leave(o *outcome, svc *corev1.Service) (shares bool, err error) {
-	all, err := c.services.List(labels.Everything())
-	if err != nil {
-		return false, fmt.Errorf("listing Services: %w", err)
-	}
+func (c *Controller) leave(o *outcome, svc *corev1.Service) (shares bool) {
 	for _, s := range c.states.carrying(c.owner(svc)) {
-		if s.Group() != "" {
-			c.enqueue(lb.GroupOwner(c.defaults.Cluster, s.Group()))
-			shares = true
-			continue
+		other := lb.GroupOwner(c.cfg.Defaults.Cluster, s.Group())
+		if s.Group() == "" {
+			all := c.allServices()
+			i := slices.IndexFunc(all, func(other *corev1.Service) bool {
+				return other.UID != svc.UID && c.wants(other) && c.owner(other).Carries(s.Labels)
+			})
+			if i < 0 {
+				o.have = s
+				continue
+			}
+			other = c.keyOf(all[i])
 		}
-		i := slices.IndexFunc(all, func(other *corev1.Service) bool {
-			return other.UID != svc.UID && c.wants(other) && c.owner(other).Carries(s.Labels)
-		})
-		if i < 0 {
-			o.have = s
-			continue
-		}
-		c.enqueue(c.keyOf(all[i]))
+		c.enqueue(other)
 		shares = true
 	}
-	return shares, nil
+	return shares
 }
 
 // announceLeft says that a Service went and no load balancer with it, where its user might think
 // otherwise.
 func (c *Controller) announceLeft(svc *corev1.Service) {
-	none := fmt.Sprintf("No load balancer with the labels of this Service and of cluster %q exists, so none was deleted", c.defaults.Cluster)
+	none := fmt.Sprintf("No load balancer with the labels of this Service and of cluster %q exists, so none was deleted", c.cfg.Defaults.Cluster)
 	switch {
 	case nameTaken(svc):
-		c.recorder.Event(svc, corev1.EventTypeWarning, lb.ReasonNotOwned, none+"; the load balancer of somebody else was left alone")
+		c.cfg.Recorder.Event(svc, corev1.EventTypeWarning, lb.ReasonNotOwned, none+"; the load balancer of somebody else was left alone")
 	case showsAny(svc) && !c.handedOver(svc):
-		c.recorder.Event(svc, corev1.EventTypeWarning, lb.ReasonNotOwned, none+"; whatever answers at "+addresses(svc)+" was left alone")
+		c.cfg.Recorder.Event(svc, corev1.EventTypeWarning, lb.ReasonNotOwned, none+"; whatever answers at "+addresses(svc)+" was left alone")
 	}
 }
 
@@ -206,10 +197,10 @@ func (c *Controller) cleanLeftover(ctx context.Context, o *outcome) ([]lb.Note, 
 	case err != nil:
 		return nil, fmt.Errorf("looking for what the Service left: %w", err)
 	case !have.Exists():
-		if err := c.doubted(ctx); err != nil {
+		if err := c.checkProject(ctx); err != nil {
 			return nil, err
 		}
-		c.announceUnexplained(svc, fmt.Sprintf("no load balancer carries the labels of this Service and of cluster %q, or %s with its UID", c.defaults.Cluster, lb.LabelPeer))
+		c.announceUnexplained(svc, fmt.Sprintf("no load balancer carries the labels of this Service and of cluster %q, or %s with its UID", c.cfg.Defaults.Cluster, lb.LabelPeer))
 		return nil, nil
 	}
 	o.departing = []*corev1.Service{svc}
@@ -226,7 +217,7 @@ func (c *Controller) announceUnexplained(svc *corev1.Service, why string) {
 		return
 	}
 	at := slices.Index(svc.Finalizers, helpers.LoadBalancerCleanupFinalizer)
-	c.recorder.Eventf(svc, corev1.EventTypeWarning, lb.ReasonNotOwned,
+	c.cfg.Recorder.Eventf(svc, corev1.EventTypeWarning, lb.ReasonNotOwned,
 		`metadata.finalizers=%q: the Service asks for no load balancer any more, and the finalizer stays because it is not known whose it is: %s. `+
 			`If no other controller is about to clean up, delete in the cloud what the Service had, and run: `+
 			`kubectl -n %s patch service %s --type=json -p '[{"op":"test","path":"/metadata/finalizers/%d","value":%[1]q},{"op":"remove","path":"/metadata/finalizers/%[5]d"}]'`,

@@ -15,12 +15,12 @@ import (
 // report writes what became of a balancer to each Service that asks for it, and tells of it by
 // Events. Those that ask for another one are told by that. The notes are all that there is to say.
 func (c *Controller) report(ctx context.Context, o *outcome) (all []lb.Note, err error) {
-	strangers := c.strangers(o.removed)
+	unknown := c.unknownTargets(o.removed)
 	var errs []error
 	for i, m := range o.members {
 		svc := o.services[i]
-		if len(strangers) > 0 {
-			c.recorder.Event(svc, corev1.EventTypeWarning, lb.ReasonTargetsRemoved, removal(strangers))
+		if len(unknown) > 0 {
+			c.cfg.Recorder.Event(svc, corev1.EventTypeWarning, lb.ReasonTargetsRemoved, removal(unknown))
 		}
 		if m.Standing == lb.Closing || c.keyOf(svc) != o.owner {
 			continue
@@ -34,7 +34,7 @@ func (c *Controller) report(ctx context.Context, o *outcome) (all []lb.Note, err
 		all = append(all, o.notesOf(i)...)
 	}
 	if o.owner.Group == "" && len(o.members) > 0 && o.seen && o.have.Exists() {
-		errs = append(errs, c.reopen(ctx, o.services[0], o.opening(o.members[0])))
+		errs = append(errs, c.allowAccess(ctx, o.services[0], o.accessAfter()))
 	}
 	if next := c.backoff.next(o.owner); next > 0 {
 		c.queue.AddAfter(o.owner, next)
@@ -73,7 +73,6 @@ func (c *Controller) reportTo(ctx context.Context, o *outcome, i int) error {
 		t.notes = slices.Concat(t.notes, c.targetsHealth(svc, spec, state, m.Idle() && !spec.PodTargets, o.opened))
 	}
 	t.ours = exists && len(state.Listeners) > 0 || len(t.status.Ingress) == 0
-	rejected := func(n lb.Note) bool { return n.Reason == reasonRejected }
 	t.managed = hadManaged(svc) && (!m.Parsed || m.Spec.Managed != nil || o.transient != nil || slices.ContainsFunc(t.notes, rejected))
 	var err error
 	if o.transient != nil && condition(t.notes).Status == metav1.ConditionTrue {
@@ -89,7 +88,7 @@ func (c *Controller) reportTo(ctx context.Context, o *outcome, i int) error {
 		if o.owner.Group != "" {
 			text = fmt.Sprintf("Ensured load balancer, shared as %q", o.owner.Group)
 		}
-		c.recorder.Event(svc, corev1.EventTypeNormal, "EnsuredLoadBalancer", text)
+		c.cfg.Recorder.Event(svc, corev1.EventTypeNormal, "EnsuredLoadBalancer", text)
 	}
 	if err == nil {
 		c.releaseOthers(svc)
@@ -130,3 +129,5 @@ func (c *Controller) statusOf(o *outcome, i int, state lb.State) corev1.LoadBala
 	}
 	return ingressStatus(spec, part.Unopened, state)
 }
+
+func rejected(n lb.Note) bool { return n.Reason == reasonRejected }

@@ -38,46 +38,53 @@ func Ours(svc *corev1.Service, classless bool) bool {
 	return classless
 }
 
-func (c *Controller) wants(svc *corev1.Service) bool { return wants(svc, c.defaults) }
+func (c *Controller) wants(svc *corev1.Service) bool { return wants(svc, c.cfg.Defaults) }
 
-func (c *Controller) keyOf(svc *corev1.Service) lb.Owner { return KeyOf(svc, c.defaults) }
+func (c *Controller) keyOf(svc *corev1.Service) lb.Owner { return KeyOf(svc, c.cfg.Defaults) }
 
-// needsCleanup reports whether we may have left something behind for a Service that wants nothing
-// of us any more. The finalizer alone proves nothing: every implementation uses the same one.
-//
-// A Service of which none of this is true can have left something all the same: see mayBeLeftover.
-func needsCleanup(svc *corev1.Service, d lb.Defaults) bool {
-	deleted := !svc.DeletionTimestamp.IsZero()
-	switch {
-	case wants(svc, d):
-		return false
-	case heldByNodes(svc):
-		return helpers.HasLBFinalizer(svc) && (marked(svc) || deleted)
-	case deleted && helpers.HasLBFinalizer(svc) && Ours(svc, d.Classless):
-		return true
-	case keeps(svc):
-		return false
+// role is what a Service is to us.
+type role int
+
+const (
+	// unrelated: it is another implementation's, or asks for no load balancer.
+	unrelated role = iota
+	// wanted: there should be a load balancer of ours.
+	wanted
+	// kept: it has no class, and we served it until the configuration said otherwise. A changed setting
+	// must not take traffic down, so its load balancer is only removed with the Service.
+	kept
+	// departing: it asks for none of ours any more, and we may have left something behind.
+	departing
+	// unmarked: nothing of ours marks it, and it may have a load balancer all the same: the Hetzner
+	// controller made it, or the status got lost, and the Service asked for none any more, or was
+	// deleted, while no controller ran. Its finalizer says that there is something to clean up, and an
+	// exact label that it is ours.
+	unmarked
+)
+
+// roleOf finds the role of a Service. The finalizer alone proves nothing: every implementation uses
+// the same one.
+func roleOf(svc *corev1.Service, d lb.Defaults) role {
+	deleted, finalizer := !svc.DeletionTimestamp.IsZero(), helpers.HasLBFinalizer(svc)
+	switch ours := Ours(svc, d.Classless); {
+	case !deleted && ours:
+		return wanted
+	case heldByNodes(svc) && !finalizer:
+		return unrelated // the condition is of the controller that gives it addresses of nodes
+	case deleted && finalizer && (ours || heldByNodes(svc)):
+		return departing
+	case !deleted && svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass == nil:
+		return kept
+	case marked(svc):
+		return departing
+	case finalizer:
+		return unmarked
 	}
-	return marked(svc)
-}
-
-// keeps reports whether a Service that is not ours keeps its load balancer: one without a class
-// that we served until the configuration said otherwise. A changed setting must not take traffic
-// down. It is removed with the Service.
-func keeps(svc *corev1.Service) bool {
-	return svc.DeletionTimestamp.IsZero() && svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass == nil
+	return unrelated
 }
 
 func marked(svc *corev1.Service) bool {
 	return meta.FindStatusCondition(svc.Status.Conditions, ConditionAccepted) != nil
-}
-
-// mayBeLeftover reports whether a Service that nothing of ours marks may have a load balancer all the
-// same: the Hetzner controller made it, or the status got lost, and the Service asked for none any
-// more, or went, while no controller ran. Its finalizer says that somebody has to clean up, and an
-// exact label that it is us.
-func mayBeLeftover(svc *corev1.Service, d lb.Defaults) bool {
-	return helpers.HasLBFinalizer(svc) && !wants(svc, d) && !needsCleanup(svc, d) && !keeps(svc)
 }
 
 // holds reports whether a Service may have a load balancer.
@@ -85,10 +92,6 @@ func holds(svc *corev1.Service) bool { return helpers.HasLBFinalizer(svc) }
 
 // showsAny reports whether a Service's status shows addresses of a load balancer.
 func showsAny(svc *corev1.Service) bool { return len(svc.Status.LoadBalancer.Ingress) > 0 }
-
-// takeable reports whether a Service without a load balancer of ours may have one of another
-// controller's.
-func takeable(svc *corev1.Service) bool { return holds(svc) && showsAny(svc) }
 
 // nameTaken reports whether the Service's name for a load balancer was found to be taken.
 func nameTaken(svc *corev1.Service) bool {
@@ -112,7 +115,7 @@ func heldByNodes(svc *corev1.Service) bool {
 // Finalizer and addresses are theirs then, also when the Service is about to go: every
 // implementation writes the same fields.
 func (c *Controller) handedOver(svc *corev1.Service) bool {
-	return svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass != nil && !Ours(svc, c.defaults.Classless)
+	return svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass != nil && !Ours(svc, c.cfg.Defaults.Classless)
 }
 
 // addresses are those that the status shows.
@@ -129,7 +132,7 @@ func Owner(svc *corev1.Service, cluster string) lb.Owner {
 	return lb.Owner{Cluster: cluster, UID: string(svc.UID)}
 }
 
-func (c *Controller) owner(svc *corev1.Service) lb.Owner { return Owner(svc, c.defaults.Cluster) }
+func (c *Controller) owner(svc *corev1.Service) lb.Owner { return Owner(svc, c.cfg.Defaults.Cluster) }
 
 // hadManaged reports whether a managed certificate was made for the Service, and may still be
 // there.

@@ -105,7 +105,7 @@ func (c *Controller) announce(svc *corev1.Service, notes []lb.Note) {
 	remembered := lb.Join(notes) // it may be too short for all of them
 	for _, n := range notes {
 		if text := n.String(); !strings.Contains(known, text) && strings.Contains(remembered, text) {
-			c.recorder.Event(svc, corev1.EventTypeWarning, n.Reason, n.Announcement())
+			c.cfg.Recorder.Event(svc, corev1.EventTypeWarning, n.Reason, n.Announcement())
 		}
 	}
 }
@@ -177,7 +177,7 @@ func (c *Controller) patch(ctx context.Context, svc, updated *corev1.Service) (*
 		return nil, fmt.Errorf("encoding status of Service %s: %w", klog.KObj(svc), err)
 	}
 	// Conditions merge by their type under the strategic merge patch, and finalizers one by one.
-	patched, err := c.client.Services(svc.Namespace).Patch(ctx, svc.Name, types.StrategicMergePatchType, changes, metav1.PatchOptions{}, "status")
+	patched, err := c.cfg.Client.Services(svc.Namespace).Patch(ctx, svc.Name, types.StrategicMergePatchType, changes, metav1.PatchOptions{}, "status")
 	if err != nil {
 		return nil, fmt.Errorf("writing status of Service %s: %w", klog.KObj(svc), err)
 	}

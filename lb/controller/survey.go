@@ -40,7 +40,7 @@ type Surveyed struct {
 func (s Survey) Balancer(owner lb.Owner) Surveyed {
 	v := view{
 		services: s.Services, nodes: s.Nodes, states: s.States, defaults: s.Defaults, now: s.Now,
-		slices: func(svc *corev1.Service) ([]*discoveryv1.EndpointSlice, error) { return s.Slices(svc), nil },
+		slices: s.Slices,
 	}
 	b, err := v.balancer(owner)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s Survey) Balancer(owner lb.Owner) Surveyed {
 		b.have, out.Conflict = lb.Claim(b.members[0].Spec, s.States)
 		if b.have.Exists() {
 			b.members, b.services = nil, nil
-			_ = v.fill(&b) // the endpoints can be read
+			v.fill(&b)
 		}
 	}
 	out.Have, out.Services, out.members = b.have, b.services, b.members

@@ -111,7 +111,7 @@ func TestFailedMoveIsNotRepeatedAtOnce(t *testing.T) {
 		l.must(l.sim.Inject(hcloudsim.Fault{Match: "POST /load_balancers/{id}/actions/attach_to_network", FailAction: "action_failed"}))
 		notes, err := l.once(svc, l.nodes...)
 		after := l.balancer(svc)
-		if after.PrivateNet[0].IP != before.PrivateNet[0].IP || len(after.Targets) != len(l.nodes) || len(notes) == 0 && err == nil {
+		if after.PrivateNet[0].IP != before.PrivateNet[0].IP || len(after.Targets) != len(l.nodes) || len(notes) != 1 || notes[0].Reason != reasonRejected || err != nil {
 			t.Fatalf("%s\n%v, notes %v\n%s", l.shape(after), err, notes, l.log())
 		}
 		for range 10 {

@@ -3,11 +3,8 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
-
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/underlay-ccm/underlay/lb"
 )
@@ -48,34 +45,21 @@ func (o *outcome) add(err error) {
 	}
 }
 
-// hold takes in why something is not repeated yet.
-func (o *outcome) hold(err error) {
-	note, known := noteOf(err, o.plan.Spec)
-	if !known {
-		note = lb.Note{Grade: lb.Error, Reason: reasonRejected, Text: err.Error(), About: about(err, o.plan.Spec)}
-	}
-	o.notes = append(o.notes, note)
-}
-
 // view is what the caches have now.
-func (c *Controller) view() (view, error) {
-	all, err := c.services.List(labels.Everything())
-	if err != nil {
-		return view{}, fmt.Errorf("listing Services: %w", err)
+func (c *Controller) view() view {
+	v := view{nodes: c.allNodes(), slices: c.slices, states: c.states.all(), defaults: c.cfg.Defaults, damper: c.damper, now: time.Now()}
+	for _, node := range v.nodes {
+		if dedicated(node) {
+			for _, a := range reported(node) {
+				c.addresses.Store(a, true)
+			}
+		}
 	}
-	nodes, err := c.nodes.List(labels.Everything())
-	if err != nil {
-		return view{}, fmt.Errorf("listing nodes: %w", err)
-	}
-	v := view{nodes: nodes, states: c.states.all(), defaults: c.defaults, damper: c.damper, now: time.Now()}
-	for _, svc := range all {
+	for _, svc := range c.allServices() {
 		v.services = append(v.services, c.newest.Of(svc))
 	}
-	v.defaults.Network, v.defaults.DedicatedRanges = c.network(), c.dedicatedRanges()
-	if c.slices != nil {
-		v.slices = c.slicesOf
-	}
-	return v, nil
+	v.defaults.Network, v.defaults.DedicatedRanges = c.cfg.Network(), c.cfg.DedicatedRanges()
+	return v
 }
 
 // sync reconciles one balancer: read, plan, and only the ops that the plan names, until there are
@@ -92,10 +76,8 @@ func (c *Controller) sync(ctx context.Context, owner lb.Owner) ([]lb.Note, error
 			}
 			read = false
 		}
-		v, err := c.view()
-		if err != nil {
-			return nil, err
-		}
+		var err error
+		v := c.view()
 		o.balancer, err = v.balancer(owner)
 		if ended, err := c.unowned(ctx, v, o, err); ended || err != nil {
 			return nil, err
@@ -175,7 +157,7 @@ func (c *Controller) pass(ctx context.Context, o *outcome, fresh bool) (again bo
 	p := in.Plan()
 	o.plan, o.notes, o.transient = p, nil, nil
 	for _, err := range p.Held {
-		o.hold(err)
+		o.add(err)
 	}
 	for _, n := range slices.Concat(p.Notes, partNotes(p)) {
 		switch {
@@ -223,7 +205,7 @@ func (c *Controller) due(o *outcome, ops []lb.Op) (due []lb.Op) {
 			due = append(due, op)
 			continue
 		}
-		o.hold(err)
+		o.add(err)
 		if !lb.Independent(op) {
 			break
 		}
@@ -243,7 +225,7 @@ func partNotes(p lb.Plan) (notes []lb.Note) {
 func (c *Controller) act(ctx context.Context, o *outcome, ops []lb.Op) (again bool) {
 	create, creates := ops[0].(lb.Create)
 	if !o.have.Exists() && !proves(ops[0]) {
-		if err := c.doubted(ctx); err != nil {
+		if err := c.checkProject(ctx); err != nil {
 			o.seen = false
 			o.add(err)
 			return false
@@ -257,7 +239,7 @@ func (c *Controller) act(ctx context.Context, o *outcome, ops []lb.Op) (again bo
 		}
 	}
 	if !creates && (o.plan.Spec.PodTargets || slices.ContainsFunc(ops, addsPod)) {
-		if err := c.openBefore(ctx, o); err != nil {
+		if err := c.allowAccess(ctx, o.services[0], o.accessBefore()); err != nil {
 			o.add(err)
 			return false
 		}
@@ -332,7 +314,7 @@ func addsPod(op lb.Op) bool {
 
 // nameFreed queues the balancers that wait for a name.
 func (c *Controller) nameFreed(o *outcome) {
-	for _, owner := range c.backoff.nameFreed() {
+	for _, owner := range c.backoff.reset(isNotOwned) {
 		c.enqueue(owner)
 	}
 	for _, svc := range slices.Concat(o.services, o.left) {

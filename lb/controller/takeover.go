@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
@@ -16,8 +17,10 @@ import (
 // sure that there is really none.
 func (c *Controller) claimable(ctx context.Context, v view, o *outcome) error {
 	if o.claimed.Exists() && !o.have.Exists() {
-		return o.take(v, o.claimed)
+		o.take(v, o.claimed)
+		return nil
 	}
+	takeable := func(svc *corev1.Service) bool { return holds(svc) && showsAny(svc) }
 	if o.have.Exists() || o.hopeless() && !slices.ContainsFunc(o.services, takeable) {
 		return nil
 	}
@@ -32,25 +35,26 @@ func (c *Controller) claimable(ctx context.Context, v view, o *outcome) error {
 		}
 		found, err := c.candidate(ctx, o, spec)
 		if refusal(err) { // what there is was found, and it is not the Service's
-			o.seen = c.doubted(ctx) == nil
+			o.seen = c.checkProject(ctx) == nil
 		}
 		if err != nil {
 			return err
 		}
 		if found.Exists() {
-			return o.take(v, found)
+			o.take(v, found)
+			return nil
 		}
 	}
 	if showing {
-		return c.doubted(ctx)
+		return c.checkProject(ctx)
 	}
 	return nil
 }
 
 // take plans for a load balancer of another controller's.
-func (o *outcome) take(v view, have lb.State) error {
+func (o *outcome) take(v view, have lb.State) {
 	o.claimed, o.have, o.members, o.services, o.taken = have, have, nil, nil, nil
-	return v.fill(&o.balancer)
+	v.fill(&o.balancer)
 }
 
 // candidate finds what may become an owner's: by the peer's label, and by the name if there is one.
@@ -67,7 +71,7 @@ func (c *Controller) candidate(ctx context.Context, o *outcome, spec lb.Spec) (l
 	if have.Exists() {
 		klog.FromContext(ctx).Info("Found load balancer of another controller", "loadBalancer", have.ID, "name", have.Name)
 		if have.Labels[lb.LabelPeer] != spec.Owner.UID { // a name is anybody's
-			if err := c.doubted(ctx); err != nil {
+			if err := c.checkProject(ctx); err != nil {
 				return lb.State{}, err
 			}
 		}
@@ -114,10 +118,10 @@ func (c *Controller) unowned(ctx context.Context, v view, o *outcome, err error)
 		if len(o.gone) < len(o.have.Services()) {
 			return false, nil
 		}
-		if err := c.doubted(ctx); err != nil {
+		if err := c.checkProject(ctx); err != nil {
 			return false, err
 		}
-		why = ofOthers(o.have, c.defaults.Cluster)
+		why = ofOthers(o.have, c.cfg.Defaults.Cluster)
 		o.have = lb.State{}
 	default:
 		return false, nil
@@ -143,7 +147,7 @@ func ofOthers(have lb.State, cluster string) lb.Note {
 // reallyGone asks the API server itself about Services that the load balancer names and the cache
 // does not know: that can be older than what another process has done.
 func (c *Controller) reallyGone(ctx context.Context, uids []string, have lb.State) error {
-	live, err := c.client.Services("").List(ctx, metav1.ListOptions{})
+	live, err := c.cfg.Client.Services("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("listing Services that the load balancer %q may serve: %w", have.Name, err)
 	}
