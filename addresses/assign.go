@@ -239,7 +239,7 @@ func (a *assignment) mayHave(c Claim, address netip.Addr) bool {
 func (a *assignment) keep(c Claim) {
 	for _, address := range c.Before {
 		f := FamilyOf(address)
-		has := slices.ContainsFunc(a.ledger.Of(c.UID), func(other netip.Addr) bool { return FamilyOf(other) == f })
+		_, has := OfFamily(a.ledger.Of(c.UID), f)
 		mine := slices.ContainsFunc(a.pools, func(p Pool) bool { return slices.Contains(c.Admitted, p.Name) && p.Contains(address) })
 		if has || !mine || !slices.Contains(c.Families, f) || a.full() {
 			continue

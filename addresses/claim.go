@@ -33,6 +33,15 @@ func FamilyOf(a netip.Addr) Family {
 	return IPv6
 }
 
+// OfFamily is the first address of a family, and reports whether there is one.
+func OfFamily(all []netip.Addr, f Family) (netip.Addr, bool) {
+	i := slices.IndexFunc(all, func(a netip.Addr) bool { return FamilyOf(a) == f })
+	if i < 0 {
+		return netip.Addr{}, false
+	}
+	return all[i], true
+}
+
 // Port is a port of a Service.
 type Port struct {
 	Protocol string `json:"protocol"` // "TCP", "UDP" or "SCTP"
@@ -75,13 +84,7 @@ func (c Claim) older(other Claim) int {
 }
 
 // Wanted is the address of a family that is asked for.
-func (c Claim) Wanted(f Family) (netip.Addr, bool) {
-	i := slices.IndexFunc(c.Addresses, func(a netip.Addr) bool { return FamilyOf(a) == f })
-	if i < 0 {
-		return netip.Addr{}, false
-	}
-	return c.Addresses[i], true
-}
+func (c Claim) Wanted(f Family) (netip.Addr, bool) { return OfFamily(c.Addresses, f) }
 
 // mostPorts is how many ports a Service may have that shares an address: the ledger has them all.
 const mostPorts = 100

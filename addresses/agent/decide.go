@@ -152,14 +152,11 @@ func loopback(f addresses.Family) netip.Addr {
 // internal is the first InternalIP of a family, or the zero Addr: where its nodePortAddresses is
 // "primary", kube-proxy opens Services' ports there alone.
 func internal(n *corev1.Node, f addresses.Family) netip.Addr {
-	if n != nil {
-		for _, a := range kube.InternalIPs(n) {
-			if addresses.FamilyOf(a) == f {
-				return a
-			}
-		}
+	if n == nil {
+		return netip.Addr{}
 	}
-	return netip.Addr{}
+	a, _ := addresses.OfFamily(kube.InternalIPs(n), f)
+	return a
 }
 
 // watched says which ports this node watches, and where: its own kube-proxy, those of holders that it

@@ -68,7 +68,8 @@ func ask(svc *corev1.Service, pools []Pool, namespaces map[string]labels.Set, ha
 	if !known || len(a.notes) > 0 {
 		a.Addresses, a.Pool, a.Before = nil, "", nil
 		a.Families = slices.DeleteFunc(a.Families, func(f addresses.Family) bool {
-			return !slices.ContainsFunc(have, func(h netip.Addr) bool { return addresses.FamilyOf(h) == f })
+			_, has := addresses.OfFamily(have, f)
+			return !has
 		})
 	}
 	a.misspelled(svc)
@@ -168,10 +169,3 @@ func (a asked) refused(r addresses.Refusal) note {
 // preferred reports whether a refusal is about a family that no pool has, and that
 // spec.ipFamilyPolicy does not require.
 func (a asked) preferred(r addresses.Refusal) bool { return !a.All && r.Reason == addresses.NoPool }
-
-func other(f addresses.Family) addresses.Family {
-	if f == addresses.IPv4 {
-		return addresses.IPv6
-	}
-	return addresses.IPv4
-}

@@ -131,20 +131,17 @@ func (p *plan) freed(stored addresses.Ledger) (shares []addresses.Share) {
 func (p *plan) notes(uid types.UID) []note {
 	a := p.asked[uid]
 	notes := slices.Clone(a.notes)
+	have := p.ledger.Of(string(uid))
 	for _, r := range p.refusals[string(uid)] {
 		n := a.refused(r)
-		n.quiet = a.preferred(r) && p.has(uid, other(r.Family)) && !p.has(uid, r.Family)
+		_, has := addresses.OfFamily(have, r.Family)
+		n.quiet = a.preferred(r) && !has && len(have) > 0
 		notes = append(notes, n)
 	}
-	for _, address := range p.ledger.Of(string(uid)) {
+	for _, address := range have {
 		if e, known := p.ledger.Entry(address); known {
 			notes = append(notes, p.holding(e)...)
 		}
 	}
 	return notes
-}
-
-// has reports whether a Service has an address of a family.
-func (p *plan) has(uid types.UID, f addresses.Family) bool {
-	return slices.ContainsFunc(p.ledger.Of(string(uid)), func(a netip.Addr) bool { return addresses.FamilyOf(a) == f })
 }

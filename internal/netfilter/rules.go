@@ -171,7 +171,8 @@ const (
 	targetSet    = "targets-6"
 )
 
-// outer is what packets for pods may come from, and does not see their own addresses.
+// outer are the sources outside the pod network whose packets to pods are let in. Pods with private
+// addresses reach them under the node's.
 func (d Desired) outer() []netip.Prefix {
 	return slices.Concat(hosts(d.ExternalIPs), d.ServerPrefixes, d.AllowedInbound)
 }

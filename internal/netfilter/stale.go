@@ -28,14 +28,11 @@ func stalenessOf(want Desired) staleness {
 
 		openings: want.Openings,
 	}
-	for _, p := range minimal(want.PodCIDRs) {
-		if masqueraded(p) {
-			s.masqueraded = append(s.masqueraded, p)
-		}
-		if want.FilterInbound {
-			s.filtered = append(s.filtered, p)
-		}
+	pods := minimal(want.PodCIDRs)
+	if want.FilterInbound {
+		s.filtered = pods
 	}
+	s.masqueraded = slices.DeleteFunc(slices.Clone(pods), func(p netip.Prefix) bool { return !masqueraded(p) })
 	return s
 }
 

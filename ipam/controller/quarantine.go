@@ -16,8 +16,9 @@ import (
 const quarantineLook = 10 * time.Second
 
 // count begins the quarantine of a Node that is gone, where this process sees it first. Only what
-// is left of one that another process began depends on when the stored ledger says that was. One that is
-// over by that, and yet there, is counted in full: the clock that began it may have been behind.
+// is left of one that another process began depends on when the stored ledger says that was. One
+// that is over by that, and yet there, is counted in full: the clock that began it may have been
+// behind.
 func (d *decider) count(n *node, released time.Time) {
 	if !n.since.IsZero() {
 		return
@@ -74,8 +75,9 @@ func (d *decider) expireIn(after time.Duration) {
 }
 
 // unrouted reports whether no route toward what a Node had stands any more, for sure: a list that
-// was asked for before the Node's end may lack a route that came after it. What a living Node has as well, set by somebody else, doesn't count: the route is toward that one, and the
-// prefix doesn't become free.
+// was asked for before the Node's end may lack a route that came after it. What a living Node has as
+// well, set by somebody else, doesn't count: the route is toward that one, and the prefix doesn't
+// become free.
 func (d *decider) unrouted(h ipam.Holding, since time.Time) bool {
 	if d.Routed == nil {
 		return true

@@ -61,8 +61,7 @@ func (d *decider) order(ctx context.Context) (o order, ok bool, wait time.Durati
 		return order{}, false, 0
 	}
 	now := time.Now()
-	owed := -d.written.TokensAt(now) / writeRate // in seconds
-	if wait = max(due.Sub(now), time.Duration(owed*float64(time.Second))); wait > 0 {
+	if wait = max(due.Sub(now), d.written.ReserveN(now, 0).DelayFrom(now)); wait > 0 {
 		return order{}, false, wait
 	}
 	if !d.storable(ctx) || !d.file.exists() {
