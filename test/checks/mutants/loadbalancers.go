@@ -59,8 +59,8 @@ func balancerMutants() []mutant {
 			why: "a refused type would cost hundreds of requests in an hour",
 		},
 		{
-			name: "a freed name is not noticed", file: "lb/controller/backoff.go",
-			old: "			if isNotOwned(r.err) {", new: "			if false {",
+			name: "a freed name is not noticed", file: "lb/controller/sync.go",
+			old: "range c.backoff.reset(isNotOwned) {", new: "range c.backoff.reset(func(error) bool { return false }) {",
 			why: "nothing would serve under it for minutes",
 		},
 		{
