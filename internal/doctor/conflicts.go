@@ -13,9 +13,10 @@ import (
 )
 
 const (
-	policyName      = "underlay-podcidrs"
-	agentPolicyName = "underlay-agent-node-status"
-	agentEventsName = "underlay-agent-events"
+	policyName        = "underlay-podcidrs"
+	agentPolicyName   = "underlay-agent-node-status"
+	kubeletPolicyName = "underlay-kubelet-addresses"
+	agentEventsName   = "underlay-agent-events"
 	// ownManagers begins the names under which our programs write.
 	ownManagers = "underlay-"
 	peerName    = "hcloud-cloud-controller-manager"
@@ -43,6 +44,14 @@ func conflictChecks() []check {
 			concerns:   (*cluster).allocates,
 			needs:      survey.PartSetup,
 			find:       func(x *cluster) []Finding { return x.policy(policyName) },
+		},
+		{
+			name:       "kubelet-policy",
+			looks:      "whether the admission policy `underlay-kubelet-addresses` and its binding are in place, which keep a kubelet from adding addresses to its Node that its machine does not have",
+			severities: []Severity{Warning},
+			remedy:     "kubectl apply -f deploy/ccm/kubelet-policy.yaml",
+			needs:      survey.PartSetup,
+			find:       func(x *cluster) []Finding { return x.policy(kubeletPolicyName) },
 		},
 		{
 			name:       "agent-policy",

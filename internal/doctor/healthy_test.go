@@ -224,7 +224,7 @@ func setUp(snap *survey.Snapshot, s shape) {
 		}}},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed, LeaseDurationSeconds: &lasts},
 	}
-	for _, name := range []string{"underlay-podcidrs", "underlay-agent-node-status", "underlay-agent-events"} {
+	for _, name := range []string{"underlay-podcidrs", "underlay-agent-node-status", "underlay-agent-events", "underlay-kubelet-addresses"} {
 		snap.Policies = append(snap.Policies, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		snap.PolicyBindings = append(snap.PolicyBindings, &admissionv1.ValidatingAdmissionPolicyBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name},

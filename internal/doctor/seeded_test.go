@@ -204,8 +204,9 @@ func seededRivals() []seeded {
 			},
 			check: "podcidr-policy", severity: Warning, object: "ValidatingAdmissionPolicyBinding/underlay-podcidrs", says: []string{"Warn"},
 		},
+		{name: "no policy for kubelets", seed: func(s *survey.Snapshot) { s.Policies = s.Policies[:3] }, check: "kubelet-policy", severity: Warning, object: "ValidatingAdmissionPolicy/underlay-kubelet-addresses", do: "kubelet-policy.yaml"},
 		{name: "no policy for agents", seed: func(s *survey.Snapshot) { s.Policies = slices.Delete(s.Policies, 1, 2) }, check: "agent-policy", severity: Warning, object: "ValidatingAdmissionPolicy/underlay-agent-node-status", do: "node-status-policy.yaml"},
-		{name: "no policy for agents' Events", seed: func(s *survey.Snapshot) { s.Policies = s.Policies[:2] }, check: "agent-policy", severity: Warning, object: "ValidatingAdmissionPolicy/underlay-agent-events", do: "events-policy.yaml"},
+		{name: "no policy for agents' Events", seed: func(s *survey.Snapshot) { s.Policies = slices.Delete(s.Policies, 2, 3) }, check: "agent-policy", severity: Warning, object: "ValidatingAdmissionPolicy/underlay-agent-events", do: "events-policy.yaml"},
 		{name: "the Hetzner CCM still runs", seed: peer(1), check: "other-cloud-controller", severity: Error, object: "Deployment/kube-system/hcloud-cloud-controller-manager", says: []string{"Hetzner"}, do: "kubectl -n kube-system delete deployment hcloud-cloud-controller-manager"},
 		{
 			name: "the Hetzner CCM as a DaemonSet under another name",

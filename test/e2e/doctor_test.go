@@ -140,7 +140,7 @@ func describe(all []doctor.Finding, err error) string {
 // whole control plane add to it.
 func (p *patient) setUp(t *testing.T) {
 	t.Helper()
-	for _, path := range []string{"ccm/podcidr-policy.yaml", "ccm/deployment.yaml", "agent/rbac.yaml", "agent/node-status-policy.yaml", "agent/events-policy.yaml", "agent/daemonset.yaml"} {
+	for _, path := range []string{"ccm/podcidr-policy.yaml", "ccm/kubelet-policy.yaml", "ccm/deployment.yaml", "agent/rbac.yaml", "agent/node-status-policy.yaml", "agent/events-policy.yaml", "agent/daemonset.yaml"} {
 		if err := p.ControlPlane.Apply(t.Context(), "../../deploy/"+path); err != nil {
 			t.Fatal(err)
 		}

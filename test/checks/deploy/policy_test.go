@@ -73,7 +73,10 @@ func TestOnlyWeSetPodCIDRs(t *testing.T) {
 	t.Run("we are not", func(t *testing.T) { weAreNot(t, cp, admin) })
 	t.Run("all else goes on", func(t *testing.T) { allElseGoesOn(t, cp, admin) })
 	t.Run("the peer's allocator is refused", func(t *testing.T) { peerIsRefused(t, cp, admin) })
-	t.Run("its expressions fit the kind", func(t *testing.T) { expressionsFit(t, cp, policyName) })
+	t.Run("kubelets name their machine", func(t *testing.T) { kubeletsNameTheirMachine(t, cp, admin) })
+	for _, policy := range []string{policyName, kubeletPolicy} {
+		t.Run("the expressions of "+policy+" fit the kind", func(t *testing.T) { expressionsFit(t, cp, policy) })
+	}
 }
 
 // expressionsFit reads what kube-controller-manager found when it checked the

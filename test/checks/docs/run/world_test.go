@@ -74,7 +74,7 @@ func startWorld(t *testing.T) *world {
 	}
 	w.manifests = []string{
 		w.own(t, "ccm/configmap.yaml"), w.own(t, "ccm/deployment.yaml"),
-		"testdata/cluster.yaml", root + "/deploy/ccm/podcidr-policy.yaml", root + "/deploy/ccm/poddisruptionbudget.yaml",
+		"testdata/cluster.yaml", root + "/deploy/ccm/podcidr-policy.yaml", root + "/deploy/ccm/kubelet-policy.yaml", root + "/deploy/ccm/poddisruptionbudget.yaml",
 		root + "/deploy/agent", root + "/deploy/underlayctl/reader.yaml",
 	}
 	w.restore(t)
