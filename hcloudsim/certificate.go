@@ -36,6 +36,8 @@ type content struct {
 	chain               string
 	notBefore, notAfter time.Time
 	fingerprint         string
+	// key is in PEM format; empty after a snapshot was restored, since the API never shows keys.
+	key string
 }
 
 func (k *certificate) ref() ref { return ref{kindCertificate, k.id} }

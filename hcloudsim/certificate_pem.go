@@ -55,7 +55,7 @@ func readChain(chain, key string) (*content, []string, error) {
 	if _, err := tls.X509KeyPair([]byte(chain), []byte(key)); err != nil {
 		return nil, nil, errInvalid("private_key", "does not belong to the certificate")
 	}
-	return newContent(chain, parsed[0]), domainsOf(parsed[0]), nil
+	return newContent(chain, key, parsed[0]), domainsOf(parsed[0]), nil
 }
 
 func domainsOf(leaf *x509.Certificate) []string {
@@ -65,7 +65,7 @@ func domainsOf(leaf *x509.Certificate) []string {
 	return append([]string{}, leaf.DNSNames...)
 }
 
-func newContent(chain string, leaf *x509.Certificate) *content {
+func newContent(chain, key string, leaf *x509.Certificate) *content {
 	sum := sha256.Sum256(leaf.Raw)
 	text := strings.ToUpper(hex.EncodeToString(sum[:]))
 	var pairs []string
@@ -73,13 +73,12 @@ func newContent(chain string, leaf *x509.Certificate) *content {
 		pairs = append(pairs, text[i:i+2])
 	}
 	return &content{
-		chain: chain, fingerprint: strings.Join(pairs, ":"),
+		chain: chain, key: key, fingerprint: strings.Join(pairs, ":"),
 		notBefore: leaf.NotBefore.UTC(), notAfter: leaf.NotAfter.UTC(),
 	}
 }
 
-// issue makes up the content of a managed certificate. It is signed by its own
-// key, which nobody keeps: load balancers here don't serve it.
+// issue makes up the content of a managed certificate, which is signed by its own key.
 func issue(domains []string, now time.Time, random *rand.Rand) (*content, error) {
 	seed := make([]byte, ed25519.SeedSize)
 	for i := range ed25519.SeedSize / 8 {
@@ -103,5 +102,12 @@ func issue(domains []string, now time.Time, random *rand.Rand) (*content, error)
 	if err != nil {
 		return nil, err
 	}
-	return newContent(string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), leaf), nil
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	encoded := func(kind string, bytes []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes}))
+	}
+	return newContent(encoded("CERTIFICATE", der), encoded("PRIVATE KEY", secret), leaf), nil
 }

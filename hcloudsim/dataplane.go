@@ -1,6 +1,7 @@
 package hcloudsim
 
 import (
+	"crypto/tls"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -97,6 +98,31 @@ func (s *Simulator) DataPlane() DataPlane {
 	p, unlock := s.present()
 	defer unlock()
 	return p.dataPlane()
+}
+
+// KeyPairs returns the certificates of a service of a load balancer with their keys, in its order:
+// those with which clients are served. What is not issued, or came from a snapshot, is left out.
+func (s *Simulator) KeyPairs(loadBalancer int64, listenPort int) (pairs []tls.Certificate) {
+	p, unlock := s.present()
+	defer unlock()
+	lb, ok := p.loadBalancers.get(loadBalancer)
+	if !ok {
+		return nil
+	}
+	service := lb.serviceOn(listenPort)
+	if service == nil || service.HTTP == nil {
+		return nil
+	}
+	for _, id := range service.HTTP.Certificates {
+		k, ok := p.certificates.get(id)
+		if !ok || k.content == nil {
+			continue
+		}
+		if pair, err := tls.X509KeyPair([]byte(k.content.chain), []byte(k.content.key)); err == nil {
+			pairs = append(pairs, pair)
+		}
+	}
+	return pairs
 }
 
 func (p *project) dataPlane() DataPlane {

@@ -16,12 +16,13 @@
 // removed takes its connections with it, because nobody is left to carry them.
 //
 // Services of protocol http are carried as plain TCP, without cookies or
-// headers. Those of protocol https are left out and logged: the simulated
-// certificates have no keys.
+// headers. Those of protocol https are too, behind TLS with the service's
+// certificates; nothing is redirected to them.
 package balancer
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"net/netip"
 	"sync"
@@ -37,6 +38,8 @@ type Cloud interface {
 	DataPlane() hcloudsim.DataPlane
 	// HealthyTargets are where a service sends new connections to now.
 	HealthyTargets(loadBalancer int64, listenPort int) []hcloudsim.PlaneTarget
+	// KeyPairs are what a service of protocol https serves clients with.
+	KeyPairs(loadBalancer int64, listenPort int) []tls.Certificate
 	// RunHealthChecks asks for checks when they are due, until ctx ends.
 	RunHealthChecks(ctx context.Context, ask hcloudsim.Prober)
 }
@@ -167,10 +170,6 @@ func (b *balancer) follow(ctx context.Context, plane hcloudsim.DataPlane) (compl
 	for _, lb := range plane.LoadBalancers {
 		known[lb.ID] = lb
 		for _, s := range lb.Services {
-			if s.Protocol == "https" {
-				b.Logger.Warn("a service of protocol https is not carried", "loadBalancer", lb.ID, "port", s.ListenPort)
-				continue
-			}
 			id := serviceID{lb.ID, s.ListenPort}
 			services[id] = true
 			if b.turns[id] == nil {

@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -73,6 +74,10 @@ func (b *balancer) accept(ctx context.Context, f *frontend, listener net.Listene
 
 // carry serves one connection as the service was when it came.
 func (b *balancer) carry(ctx context.Context, s *service, client net.Conn) {
+	if s.Protocol == "https" {
+		config := &tls.Config{Certificates: b.Cloud.KeyPairs(s.balancer.ID, s.ListenPort)}
+		client = encrypted{tls.Server(client, config)}
+	}
 	defer client.Close()
 	targets := b.Cloud.HealthyTargets(s.balancer.ID, s.ListenPort)
 	if len(targets) == 0 {
@@ -153,6 +158,17 @@ func pass(to, from net.Conn) {
 	if err != nil {
 		reset(to, from)
 	}
+}
+
+// encrypted is a client's connection behind TLS.
+type encrypted struct{ *tls.Conn }
+
+// SetLinger is that of the connection below.
+func (e encrypted) SetLinger(seconds int) error {
+	if below, ok := e.NetConn().(interface{ SetLinger(seconds int) error }); ok {
+		return below.SetLinger(seconds)
+	}
+	return nil
 }
 
 // reset ends connections so that the peers see an error, not an end.
