@@ -66,7 +66,8 @@ var scheduleExclusions = []string{"10.0.3.7/32", "fd00:0:0:8::/66"}
 
 // schedule is one random course of events: Nodes come, go, come back and are touched, requests and
 // watches fail in every way the fake knows, processes crash, freeze while another takes over, and
-// wake late; the stored ledger is deleted, damaged and added to by hand; pools are redefined.
+// wake late; the stored ledger is deleted, damaged, restored and added to by hand, the lease is
+// deleted; pools are redefined.
 // Everything follows from the seed but the order in which goroutines happen to run.
 type schedule struct {
 	rng   *rand.Rand // for the course of events
@@ -83,7 +84,11 @@ type schedule struct {
 	damaged map[string]string // keys damaged by hand, and what they held before
 	// damagedIn is the ConfigMap in which they are.
 	damagedIn string
-	variant   variant
+	// saved is an older copy of the stored ledger; nil: there is none.
+	saved map[string]map[string]string
+	// anew: the lease was deleted, and the next leader makes it.
+	anew    bool
+	variant variant
 }
 
 // A variant is a controller that is broken on purpose: by what it is told of its requests, or by
@@ -129,7 +134,8 @@ func runSchedule(t *testing.T, seed uint64, v variant) (problems []string) {
 // start makes a new process the leader.
 func (s *schedule) start() {
 	s.started++
-	first := s.started == 1
+	number, first := s.started, s.started == 1 || s.anew
+	s.anew = false
 	var shards Shards
 	if s.sharded && s.rng.IntN(4) > 0 {
 		shards = Shards{After: 1 + s.rng.IntN(2), BlockBits: 1}
@@ -140,7 +146,7 @@ func (s *schedule) start() {
 			c.Own = s
 			c.Shards = shards
 			c.Fence = scheduleFence
-			c.First = func(context.Context) (bool, error) { return first && s.started == 1, nil }
+			c.First = func(context.Context) (bool, error) { return first && s.started == number, nil }
 		},
 	}, s.variant.settings...)
 	line := http.RoundTripper(s.api)
@@ -171,6 +177,8 @@ func (s *schedule) step() {
 		s.api.resume()
 	case roll < 38:
 		s.ledgerStep(roll)
+	case roll < 40:
+		s.leaseStep(roll)
 	case roll < 42:
 		s.api.removeStaleRoutes()
 	case roll < 45:
