@@ -45,6 +45,7 @@ const (
 func TestLoadBalancers(t *testing.T) {
 	f := start(t, netlab.Options{Machines: []string{"one", "two", "three"}})
 	t.Run("targets by private and by public address", func(t *testing.T) { privateAndPublic(t, f) })
+	t.Run("https with a managed certificate", func(t *testing.T) { overTLS(t, f) })
 	t.Run("metrics are those that alerts ask for", func(t *testing.T) { scrapes(t, f) })
 	t.Run("policy Local follows a pod by health checks alone", func(t *testing.T) { podMoves(t, f) })
 	t.Run("policy Cluster loses nothing to a drained node", func(t *testing.T) { nodeDrained(t, f) })
