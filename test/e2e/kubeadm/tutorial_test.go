@@ -144,7 +144,8 @@ func (w *world) answers(at netip.AddrPort) {
 // all is open, and what is then closed on one node is found there.
 func (w *world) connectivity() {
 	ctx := w.T.Context()
-	const command = "underlayctl connectivity --kubeconfig /etc/kubernetes/admin.conf --settle 5s 2>&1"
+	// How soon pods answer says how busy the machine of the test is.
+	const command = "underlayctl connectivity --kubeconfig /etc/kubernetes/admin.conf --settle 5s --slow 0 2>&1"
 	said, err := w.On(ctx, kubeadm.First, command)
 	if err != nil || !strings.Contains(said, "Everything that was tried is open.") {
 		w.T.Fatalf("%v\n%s", err, said)
