@@ -18,7 +18,12 @@ func (d *decider) trusted(n Node, addr netip.Addr) bool {
 		return true // this machine's
 	}
 	e, ok := d.lookup.route(addr, addr.BitLen())
-	return ok && e.Kind == Unicast && e.Dst.Bits() > 0 && d.onUplink(e.Link)
+	if !ok || e.Kind != Unicast || !d.onUplink(e.Link) {
+		return false
+	}
+	// All of a cloud's network may lie behind a default route to the gateway that is configured.
+	byGateway := d.Gateway.IsValid() && e.Via == d.Gateway && addr.IsPrivate()
+	return e.Dst.Bits() > 0 || byGateway
 }
 
 func contain(all []netip.Prefix, addr netip.Addr) bool {
@@ -26,8 +31,8 @@ func contain(all []netip.Prefix, addr netip.Addr) bool {
 }
 
 // believed are the addresses of a Node that are trusted. It notes the others; in a
-// cloud only where it is known which the Node should have, and matters to filters:
-// nodes reach pods of IPv4 from their private addresses.
+// cloud only those of IPv6 that matter to filters: nodes reach pods of IPv4 from their
+// private addresses.
 func (d *decider) believed(n Node, addrs []netip.Addr) []netip.Addr {
 	var found []netip.Addr
 	for _, a := range addrs {
@@ -35,7 +40,7 @@ func (d *decider) believed(n Node, addrs []netip.Addr) []netip.Addr {
 			found = append(found, a)
 			continue
 		}
-		if d.Untrusting || a.Is6() && len(d.serverPrefixes(n)) > 0 {
+		if d.Untrusting || a.Is6() && d.Modes.IPv6 == Natively {
 			d.doubtful = append(d.doubtful, Peer{n.Name, a.String()})
 		}
 	}
@@ -49,7 +54,7 @@ func (d *decider) distrust() []string {
 	}
 	if !d.Untrusting {
 		return []string{fmt.Sprintf(
-			"%d addresses of Nodes are neither in what the provider routes to their machines nor on a network of the uplinks %s, and are left out of the packet filter: %s; find out who wrote them into the status of these Nodes, as their kubelets can",
+			"%d addresses of Nodes are neither in what the provider routes to their machines nor on a network of the uplinks %s, and are left out of the packet filter: %s; let them in by --allow-inbound if they are those machines', or find out who wrote them into the status of these Nodes, as their kubelets can",
 			len(d.doubtful), d.uplinkNames(), named(d.doubtful))}
 	}
 	return []string{fmt.Sprintf(

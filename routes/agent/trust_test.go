@@ -85,6 +85,50 @@ func TestAKubeletInACloudOpensNoFilters(t *testing.T) {
 	}
 }
 
+// A Node that was there before the cluster became dual-stack has no podCIDR of IPv6, so nothing
+// shows which addresses are its machine's: its packets don't pass the filter, and people are told.
+func TestANodeWithoutAnIPv6PodCIDRIsToldOf(t *testing.T) {
+	s := segment()
+	s.Modes = Modes{IPv4: ByCloud, IPv6: Natively}
+	former := aNode("former", "10.244.2.0/24", "10.0.0.8")
+	former.ExternalIPs = []netip.Addr{addr("2001:db8:8::1")}
+	s.Nodes = append(s.Nodes, former)
+	d, err := Decide(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(d.View.ExternalIPs) > 0 {
+		t.Errorf("filters let in %v", d.View.ExternalIPs)
+	}
+	told := strings.Join(d.Warnings, "\n")
+	for _, text := range []string{"former", "2001:db8:8::1", "--allow-inbound"} {
+		if !strings.Contains(told, text) {
+			t.Errorf("the warnings %q don't have %q", told, text)
+		}
+	}
+}
+
+// A server may reach all of its network by a default route to the gateway that the configuration
+// names. Nothing but private addresses is trusted for that.
+func TestPeersBehindTheConfiguredGateway(t *testing.T) {
+	for name, gateway := range map[string]netip.Addr{"named": addr("10.0.0.254"), "not named": {}} {
+		s := segment()
+		s.Modes, s.Gateway = Modes{IPv4: ByCloud, IPv6: Unrouted}, gateway
+		s.Table = []Entry{foreign("10.0.0.254/32", "", 2), foreign("0.0.0.0/0", "10.0.0.254", 2)}
+		s.Nodes = append(s.Nodes, aNode("b", "10.244.2.0/24", "10.0.0.2", "203.0.113.9"))
+		d, err := Decide(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := slices.Contains(d.View.InternalIPs, addr("10.0.0.2")); got != gateway.IsValid() {
+			t.Errorf("%s: the peer is trusted: %t", name, got)
+		}
+		if slices.Contains(d.View.InternalIPs, addr("203.0.113.9")) {
+			t.Errorf("%s: a public address behind the gateway is trusted", name)
+		}
+	}
+}
+
 // A route to a peer does not lead to an address that nothing but its kubelet vouches
 // for.
 func TestAnAddressNotTrustedIsNoNextHop(t *testing.T) {

@@ -162,13 +162,15 @@ func (c *Controller) lookForServers(ctx context.Context, d decision, a *attempt)
 func (c *Controller) lookForWaiting(ctx context.Context, d decision, a *attempt) (decision, error) {
 	for {
 		var due []*corev1.Node
+		turn, now := false, time.Now()
 		for _, name := range d.waiting {
 			node, err := c.lister.Get(name)
-			if err == nil && c.poll.wait(node.UID, time.Now()) == 0 {
+			if err == nil && c.poll.soon(node.UID, now) {
 				due = append(due, node)
+				turn = turn || c.poll.wait(node.UID, now) == 0
 			}
 		}
-		if len(due) == 0 {
+		if !turn {
 			return d, nil
 		}
 		if err := c.Gateways.Look(ctx, due); err != nil {

@@ -29,11 +29,18 @@ const (
 
 func newServerPoll() *serverPoll { return &serverPoll{nodes: map[types.UID]pace{}} }
 
+// soon reports whether it is so nearly a Node's turn that a request for another one is as good as
+// its own: those that wait for long come to wait together.
+func (p *serverPoll) soon(node types.UID, now time.Time) bool {
+	n := p.nodes[node]
+	return n.due.Sub(now) <= n.pause/2
+}
+
 // polled notes that a Node's server was asked for. The pause grows only if that was
-// the Node's turn, and not for the sake of another.
+// about the Node's turn, and not for the sake of another.
 func (p *serverPoll) polled(node types.UID, now time.Time) {
 	n := p.nodes[node]
-	if !now.Before(n.due) {
+	if p.soon(node, now) {
 		n.pause = min(max(firstPoll, 2*n.pause), longestPoll)
 	}
 	n.due, p.last = now.Add(n.pause), now

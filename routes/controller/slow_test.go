@@ -212,3 +212,22 @@ func TestANodeThatWaitsForEverCostsOthersNothing(t *testing.T) {
 			lists[false], lists[true])
 	}
 }
+
+// Nodes that wait for good, as where the network takes no more servers, come to wait together: one
+// list answers for all of them.
+func TestManyThatWaitForEverShareTheirLists(t *testing.T) {
+	withFixture(t, func(w *fixture) {
+		defer w.start()()
+		for i := range 50 {
+			w.join(nodeName(i), w.podCIDR(i))
+			w.servers.vanish(nodeName(i))
+			rest(7 * time.Second)
+		}
+		rest(3 * time.Hour)
+		before := w.servers.listed()
+		rest(time.Hour)
+		if n := w.servers.listed() - before; n > 20 {
+			t.Errorf("%d lists of servers in an hour for 50 Nodes that wait, want one in five minutes", n)
+		}
+	})
+}
