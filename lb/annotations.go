@@ -1,6 +1,7 @@
 package lb
 
 import (
+	"net/netip"
 	"slices"
 )
 
@@ -60,7 +61,8 @@ type Annotation struct {
 	Default string
 	Effect  string
 
-	set setter
+	// set puts a valid value into the settings, or says what a valid value is.
+	set func(s *settings, value string) error
 	// idle says, if not nil, why the annotation has no effect beside the others, or nothing.
 	idle func(settings) string
 }
@@ -72,66 +74,42 @@ func Annotations() []Annotation {
 
 func generalAnnotations() []Annotation {
 	return []Annotation{
-		{
-			Name: AnnotationName, Type: "text", Range: "1 to 128 characters, no space at either end",
-			Default: "a name made of the Service's UID", Effect: "Name of the load balancer, unique in the project.",
-			set: text(func(s *settings) *string { return &s.Name }, validName),
-		},
-		{
-			Name: AnnotationType, Type: "text", Range: "lb11, lb21, lb31, or another type that the cloud offers",
-			Default: "lb11", Effect: "How many ports and nodes fit: 5 and 25, 15 and 75, 30 and 150.",
-			set: text(func(s *settings) *string { return &s.Type }, validIdentifier),
-		},
-		{
-			Name: AnnotationLocation, Type: "text", Range: "a location: fsn1, nbg1, hel1, ash, hil, sin",
-			Default: "none", Effect: "Where the load balancer is created. Excludes network-zone; one of the two is needed.",
-			set: text(func(s *settings) *string { return &s.Location }, validIdentifier),
-		},
-		{
-			Name: AnnotationNetworkZone, Type: "text", Range: "a network zone: eu-central, us-east, us-west, ap-southeast",
-			Default: "none", Effect: "Lets the cloud choose a location in the zone. Excludes location.",
-			set: text(func(s *settings) *string { return &s.NetworkZone }, validIdentifier),
-		},
+		text(AnnotationName, "1 to 128 characters, no space at either end", "a name made of the Service's UID",
+			"Name of the load balancer, unique in the project.",
+			func(s *settings) *string { return &s.Name }, validName, nil),
+		text(AnnotationType, "lb11, lb21, lb31, or another type that the cloud offers", "lb11",
+			"How many ports and nodes fit: 5 and 25, 15 and 75, 30 and 150.",
+			func(s *settings) *string { return &s.Type }, validIdentifier, nil),
+		text(AnnotationLocation, "a location: fsn1, nbg1, hel1, ash, hil, sin", "none",
+			"Where the load balancer is created. Excludes network-zone; one of the two is needed.",
+			func(s *settings) *string { return &s.Location }, validIdentifier, nil),
+		text(AnnotationNetworkZone, "a network zone: eu-central, us-east, us-west, ap-southeast", "none",
+			"Lets the cloud choose a location in the zone. Excludes location.",
+			func(s *settings) *string { return &s.NetworkZone }, validIdentifier, nil),
 		choice(annotationAlgorithm, "round_robin", "How a healthy node is chosen for a connection.",
-			func(s *settings, v string) { s.Algorithm = Algorithm(v) }, nil,
-			string(RoundRobin), string(LeastConnections)),
-		{
-			Name: HetznerPrefix + "hostname", Type: "text", Range: "a DNS name",
-			Default: "none", Effect: "Shown in the Service's status instead of addresses.",
-			set: text(func(s *settings) *string { return &s.Publish.Hostname }, validHostname),
-		},
-		{
-			Name: AnnotationNodeSelector, Type: "text", Range: "a label selector",
-			Default: "all nodes", Effect: "Only nodes with matching labels become targets, on cloud servers and on dedicated ones. Without effect where pods are the targets.",
-			set:  text(func(s *settings) *string { return &s.NodeSelector }, func(string) error { return nil }),
-			idle: withPods,
-		},
+			func(s *settings) *Algorithm { return &s.Algorithm }, nil, RoundRobin, LeastConnections),
+		text(HetznerPrefix+"hostname", "a DNS name", "none",
+			"Shown in the Service's status instead of addresses.",
+			func(s *settings) *string { return &s.Publish.Hostname }, validHostname, nil),
+		text(AnnotationNodeSelector, "a label selector", "all nodes",
+			"Only nodes with matching labels become targets, on cloud servers and on dedicated ones. Without effect where pods are the targets.",
+			func(s *settings) *string { return &s.NodeSelector }, func(string) error { return nil }, withPods),
 		// read before, see AsksForPods
 		choice(AnnotationTargets, "nodes", "What the load balancer sends traffic to: the nodes, at node ports, or the pods themselves, at their IPv6 addresses. Pods need an IPv6 pool with source: node, and a Service with IPv6 among its families; where no pod has such an address, nodes are the targets.",
-			func(*settings, string) {}, nil,
-			targetsNodes, targetsPods),
-		{
-			Name: HetznerPrefix + "ipv4-rdns", Type: "text", Range: "a DNS name",
-			Default: "the cloud's", Effect: "Reverse DNS of the public IPv4 address.",
-			set:  text(func(s *settings) *string { return &s.IPv4Name }, validHostname),
-			idle: notPublic,
-		},
-		{
-			Name: HetznerPrefix + "ipv6-rdns", Type: "text", Range: "a DNS name",
-			Default: "none", Effect: "Reverse DNS of the public IPv6 address.",
-			set:  text(func(s *settings) *string { return &s.IPv6Name }, validHostname),
-			idle: notPublic,
-		},
+			func(*settings) *string { return new(string) }, nil, targetsNodes, targetsPods),
+		text(HetznerPrefix+"ipv4-rdns", "a DNS name", "the cloud's",
+			"Reverse DNS of the public IPv4 address.",
+			func(s *settings) *string { return &s.IPv4Name }, validHostname, notPublic),
+		text(HetznerPrefix+"ipv6-rdns", "a DNS name", "none",
+			"Reverse DNS of the public IPv6 address.",
+			func(s *settings) *string { return &s.IPv6Name }, validHostname, notPublic),
 		choice(OwnPrefix+"ip-mode", "Proxy with the PROXY protocol, http and https, else VIP", "Whether pods of the cluster reach the Service behind the load balancer's address directly (VIP) or through the load balancer (Proxy).",
-			func(s *settings, v string) { s.proxyMode = v }, nil,
-			modeVIP, modeProxy),
+			func(s *settings) *string { return &s.proxyMode }, nil, modeVIP, modeProxy),
 		boolean(annotationAdopt, "Takes over the load balancer with this name, if it carries no owner's label and the project's side agrees: by labels in the cloud, or by loadBalancers.adoptable in the configuration. It is deleted with the Service from then on. Its health checks stay until health-check says otherwise.",
 			func(s *settings) *bool { return &s.Takeover.Adopt }, nil),
-		{
-			Name: AnnotationShared, Type: "text", Range: "a DNS label, such as edge",
-			Default: "none", Effect: "Shares one load balancer with all Services of the namespace that set the same, or of the namespaces that loadBalancers.shared in the configuration lists with the name. A port is the oldest Service's that asks for it; what a load balancer has once is decided by the oldest that sets it; targets are the nodes that all admit. Excludes adopt.",
-			set: text(func(s *settings) *string { return &s.Shared }, validDNSLabel),
-		},
+		text(AnnotationShared, "a DNS label, such as edge", "none",
+			"Shares one load balancer with all Services of the namespace that set the same, or of the namespaces that loadBalancers.shared in the configuration lists with the name. A port is the oldest Service's that asks for it; what a load balancer has once is decided by the oldest that sets it; targets are the nodes that all admit. Excludes adopt.",
+			func(s *settings) *string { return &s.Shared }, validDNSLabel, nil),
 		boolean(annotationElsewhere, "Confirms that something else enforces spec.loadBalancerSourceRanges. The cloud's load balancers cannot, so without this such a Service gets none.",
 			func(s *settings) *bool { return &s.elsewhere }, nil),
 	}
@@ -161,16 +139,12 @@ func networkAnnotations() []Annotation {
 			func(s *settings) *bool { return &s.publicOff }, nil),
 		boolean(annotationIPv6Off, "Keeps the load balancer's IPv6 address out of the Service's status. With false, it is shown also for a Service whose ipFamilies are IPv4 alone.",
 			func(s *settings) *bool { return &s.Takeover.NoIPv6 }, nil),
-		{
-			Name: annotationPrivateIPv4, Type: "address", Range: "an IPv4 address of the network that nobody has",
-			Default: "the cloud's choice", Effect: "Address of the load balancer in the network. Another one than it has takes it out of the network for seconds; removing the annotation leaves the address.",
-			set: privateAddress, idle: noNetwork,
-		},
-		{
-			Name: annotationPrivateRange, Type: "prefix", Range: "the IPv4 range of a subnet of the network",
-			Default: "none", Effect: "Subnet in which the load balancer gets its address. Another one than it is in takes it out of the network for seconds; removing the annotation leaves the address.",
-			set: privateSubnet, idle: noNetwork,
-		},
+		row(annotationPrivateIPv4, "address", "an IPv4 address of the network that nobody has", "the cloud's choice",
+			"Address of the load balancer in the network. Another one than it has takes it out of the network for seconds; removing the annotation leaves the address.",
+			func(s *settings) *netip.Addr { return &s.PrivateIP }, privateAddress, noNetwork),
+		row(annotationPrivateRange, "prefix", "the IPv4 range of a subnet of the network", "none",
+			"Subnet in which the load balancer gets its address. Another one than it is in takes it out of the network for seconds; removing the annotation leaves the address.",
+			func(s *settings) *netip.Prefix { return &s.PrivateRange }, privateSubnet, noNetwork),
 	}
 }
 

@@ -11,27 +11,20 @@ func protocolAnnotations() []Annotation {
 			set: func(*settings, string) error { return nil }, // see portOptions: it takes the Service's ports
 		},
 		choice(annotationProtocol, "tcp", "Protocol of all ports. https ends TLS at the load balancer and needs a certificate; the nodes are reached with http.",
-			func(s *settings, v string) { s.listener.Protocol = v }, nil,
-			ProtocolTCP, ProtocolHTTP, ProtocolHTTPS),
+			func(s *settings) *string { return &s.listener.Protocol }, nil, ProtocolTCP, ProtocolHTTP, ProtocolHTTPS),
 		boolean(annotationProxyProtocol, "Sends the PROXY protocol's header to the nodes, so that pods learn the client's address.",
 			func(s *settings) *bool { return &s.listener.ProxyProtocol }, nil),
 		boolean(annotationSticky, "Keeps a client on one node by a cookie.",
 			func(s *settings) *bool { return &s.listener.HTTP.Sticky }, noHTTP),
-		{
-			Name: annotationCookieName, Type: "text", Range: "a cookie's name, 1 to 100 characters",
-			Default: defaultCookie, Effect: "Name of the cookie of sticky sessions.",
-			set: text(func(s *settings) *string { return &s.listener.HTTP.CookieName }, validCookie), idle: noHTTP,
-		},
-		{
-			Name: annotationCookieLifetime, Type: "duration", Range: "30s to 24h, whole seconds",
-			Default: defaultCookieLifetime.String(), Effect: "Lifetime of the cookie of sticky sessions.",
-			set: duration(func(s *settings) *time.Duration { return &s.listener.HTTP.CookieLifetime }, minCookieLifetime, maxCookieLifetime), idle: noHTTP,
-		},
-		{
-			Name: annotationIdleTimeout, Type: "duration", Range: "30s to 5m, whole seconds",
-			Default: defaultIdleTimeout.String(), Effect: "Time after which an idle connection is closed, to clients and to nodes.",
-			set: duration(func(s *settings) *time.Duration { return &s.listener.HTTP.IdleTimeout }, minIdleTimeout, maxIdleTimeout), idle: noHTTP,
-		},
+		text(annotationCookieName, "a cookie's name, 1 to 100 characters", defaultCookie,
+			"Name of the cookie of sticky sessions.",
+			func(s *settings) *string { return &s.listener.HTTP.CookieName }, validCookie, noHTTP),
+		duration(annotationCookieLifetime, "30s to 24h, whole seconds", defaultCookieLifetime.String(),
+			"Lifetime of the cookie of sticky sessions.",
+			func(s *settings) *time.Duration { return &s.listener.HTTP.CookieLifetime }, minCookieLifetime, maxCookieLifetime, noHTTP),
+		duration(annotationIdleTimeout, "30s to 5m, whole seconds", defaultIdleTimeout.String(),
+			"Time after which an idle connection is closed, to clients and to nodes.",
+			func(s *settings) *time.Duration { return &s.listener.HTTP.IdleTimeout }, minIdleTimeout, maxIdleTimeout, noHTTP),
 		boolean(annotationRedirect, "Answers HTTP on port 80 with a redirect to the one port with https. The Service has no port 80 of its own then.",
 			func(s *settings) *bool { return &s.listener.HTTP.Redirect }, noHTTPS),
 	}
@@ -40,23 +33,16 @@ func protocolAnnotations() []Annotation {
 func certificateAnnotations() []Annotation {
 	return []Annotation{
 		choice(annotationCertType, "uploaded", "Whether https uses the certificates of http-certificates, or one that the cloud obtains for http-managed-certificate-domains and renews.",
-			func(s *settings, v string) { s.managed = v == "managed" }, noHTTPS,
-			"uploaded", "managed"),
-		{
-			Name: annotationCertificates, Type: "list", Range: "IDs or names of certificates between commas; what is a number is an ID",
-			Default: "none", Effect: "Certificates of https. They are never changed or removed.",
-			set: list(func(s *settings, items []string) { s.Certificates = items }, 50, validName), idle: noUploaded,
-		},
-		{
-			Name: annotationManagedName, Type: "text", Range: "1 to 128 characters, no space at either end",
-			Default: managedPrefix + "<UID of the Service>", Effect: "Name of the managed certificate when it is created. While a certificate for other domains has the name, a suffix is added.",
-			set: text(func(s *settings) *string { return &s.managedCert.Name }, validName), idle: noManaged,
-		},
-		{
-			Name: annotationDomains, Type: "list", Range: "1 to 100 domain names between commas, *. in front stands for any subdomain",
-			Default: "none", Effect: "Domains of the managed certificate, in a zone of Hetzner DNS. Other domains get a new certificate; the old one is removed when the new one is in use.",
-			set: list(func(s *settings, items []string) { s.managedCert.Domains = items }, 100, validDomain), idle: noManaged,
-		},
+			func(s *settings) *string { return &s.certificateType }, noHTTPS, "uploaded", certificateManaged),
+		row(annotationCertificates, "list", "IDs or names of certificates between commas; what is a number is an ID", "none",
+			"Certificates of https. They are never changed or removed.",
+			func(s *settings) *[]string { return &s.Certificates }, list(50, validName), noUploaded),
+		text(annotationManagedName, "1 to 128 characters, no space at either end", managedPrefix+"<UID of the Service>",
+			"Name of the managed certificate when it is created. While a certificate for other domains has the name, a suffix is added.",
+			func(s *settings) *string { return &s.managedCert.Name }, validName, noManaged),
+		row(annotationDomains, "list", "1 to 100 domain names between commas, *. in front stands for any subdomain", "none",
+			"Domains of the managed certificate, in a zone of Hetzner DNS. Other domains get a new certificate; the old one is removed when the new one is in use.",
+			func(s *settings) *[]string { return &s.managedCert.Domains }, list(100, validDomain), noManaged),
 		boolean(HetznerPrefix+"http-managed-certificate-acme-staging", "Obtains the managed certificate from the certificate authority's test environment, which browsers do not trust.",
 			func(s *settings) *bool { return &s.managedCert.Staging }, noManaged),
 	}
@@ -92,15 +78,20 @@ func withoutHTTPS(s settings) string {
 	return ""
 }
 
+// certificateManaged is the type of a certificate that the cloud obtains.
+const certificateManaged = "managed"
+
+func (s settings) managed() bool { return s.certificateType == certificateManaged }
+
 func noUploaded(s settings) string {
-	if s.managed && !s.ownCertificates {
+	if s.managed() && !s.ownCertificates {
 		return "the managed certificate is used: remove the annotation, or set " + annotationCertType + " to uploaded"
 	}
 	return noHTTPS(s)
 }
 
 func noManaged(s settings) string {
-	if !s.managed {
+	if !s.managed() {
 		return "only a managed certificate has it: set " + annotationCertType + " to managed, or remove the annotation"
 	}
 	return noHTTPS(s)

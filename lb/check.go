@@ -36,14 +36,14 @@ func (p *parser) checks() {
 	if p.svc.PodTargets {
 		return // the traffic policy has no say
 	}
-	if p.set.checkModeSet && p.set.explicit() {
+	if p.set.checkMode != "" && p.set.explicit() {
 		p.note(Warning, ReasonNoEffect, annotationOwnHealthCheck, string(p.set.checkMode),
 			"health-check-protocol or health-check-port decides: remove one of them")
 	}
 	followsPolicy := func(s settings) bool { return p.svc.Local && !s.explicit() }
 	// The other mode has no effect either, but is how the checks of a load balancer that was taken
 	// over are asked to be truthful, under any policy.
-	idle := p.svc.Local && p.set.checkModeSet && p.set.checkMode == CheckNodePort
+	idle := p.svc.Local && p.set.checkMode == CheckNodePort
 	if idle && !p.set.explicit() && !slices.ContainsFunc(p.atPorts(), settings.connects) {
 		p.note(Warning, ReasonNoEffect, annotationOwnHealthCheck, string(p.set.checkMode),
 			"externalTrafficPolicy: Local is judged by healthCheckNodePort: remove the annotation")
@@ -72,7 +72,7 @@ func (p *parser) check(s settings, port Port) HealthCheck {
 		check.Protocol, check.Port = ProtocolTCP, p.destination(port)
 	case p.svc.Local && !s.connects():
 		check.Protocol, check.Port, check.Path = ProtocolHTTP, p.svc.HealthCheckNodePort, healthPath
-	case s.checkMode == CheckNodePort, s.listener.ProxyProtocol && !s.checkModeSet:
+	case cmp.Or(s.checkMode, p.defaults.HealthCheck) == CheckNodePort, s.listener.ProxyProtocol && s.checkMode == "":
 		check.Protocol, check.Port = ProtocolTCP, port.NodePort
 	default:
 		check.Protocol, check.Port, check.Path = ProtocolHTTP, kubeProxyHealthPort, healthPath
@@ -151,7 +151,7 @@ func ByPort(listeners []Listener) map[int]Listener {
 
 // connects reports whether nodes are judged by connecting to the node port under policy Local.
 func (s settings) connects() bool {
-	return s.listener.ProxyProtocol && s.checkModeSet && s.checkMode == CheckNodePort
+	return s.listener.ProxyProtocol && s.checkMode == CheckNodePort
 }
 
 // unanswered notes the listener with the PROXY protocol whose check asks kube-proxy and finds no
@@ -179,4 +179,4 @@ func (s Spec) unanswered(have State, preferred []Node) []Note {
 // leavesCheck reports whether annotations say nothing of how nodes are judged at a port. While one
 // is left, a load balancer that was taken over keeps the checks of all: nobody knows whether the
 // nodes answer others there.
-func (s settings) leavesCheck() bool { return !s.checkModeSet && !s.explicit() }
+func (s settings) leavesCheck() bool { return s.checkMode == "" && !s.explicit() }

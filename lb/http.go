@@ -38,9 +38,9 @@ const (
 func (p *parser) protocols() {
 	switch {
 	case !slices.ContainsFunc(p.atPorts(), settings.takesDefaultCertificate):
-	case p.set.managed && p.svc.Annotations[annotationDomains] == "":
+	case p.set.managed() && p.svc.Annotations[annotationDomains] == "":
 		p.refuse(ReasonInvalid, annotationDomains, "", "a managed certificate needs domains: set this, or "+annotationCertType+" to uploaded")
-	case !p.set.managed && p.svc.Annotations[annotationCertificates] == "":
+	case !p.set.managed() && p.svc.Annotations[annotationCertificates] == "":
 		p.refuse(ReasonInvalid, annotationCertificates, "", "https needs a certificate: set this, "+annotationCertType+" to managed, or certificates of the port in "+AnnotationPorts)
 	}
 	p.redirects()

@@ -41,7 +41,7 @@ func Parse(svc Service, d Defaults) (Spec, []Note, error) {
 func (d Defaults) settings(svc Service) settings {
 	s := settings{
 		publicOff: d.DisablePublicNetwork, privateOff: d.DisablePrivateIngress,
-		local: svc.Local && !svc.PodTargets, checkMode: d.HealthCheck,
+		local: svc.Local && !svc.PodTargets,
 		listener: Listener{
 			Protocol: ProtocolTCP, ProxyProtocol: d.UsesProxyProtocol,
 			HTTP: HTTP{
@@ -111,18 +111,7 @@ func (p *parser) annotations() {
 	p.portOptions()
 	p.idle(table)
 	p.idlePortOptions()
-	var unknown []string
-	for name := range p.svc.Annotations {
-		// Below our own prefix annotations of other parts live too.
-		_, slip := editdistance.Meant(name, names)
-		if slip || strings.HasPrefix(name, HetznerPrefix) && !slices.Contains(names, name) {
-			unknown = append(unknown, name)
-		}
-	}
-	slices.Sort(unknown)
-	for _, name := range unknown {
-		p.unknown(name, names)
-	}
+	p.unknown(names)
 }
 
 // idle notes the annotations that others make meaningless, at every port if they concern ports. A
@@ -149,14 +138,23 @@ func off(value string) bool {
 	return err == nil && !on
 }
 
-// unknown answers an annotation that is not in the table. Three names are documented as reserved:
-// other programs may write them, so they are nobody's mistake.
-func (p *parser) unknown(name string, names []string) {
-	if slices.Contains([]string{"id", "ipv4", "ipv6"}, strings.TrimPrefix(name, HetznerPrefix)) {
-		return
+// unknown notes annotations that are not in the table. Three names are documented as reserved: other
+// programs may write them. Below our own prefix annotations of other components exist too.
+func (p *parser) unknown(names []string) {
+	reserved := []string{HetznerPrefix + "id", HetznerPrefix + "ipv4", HetznerPrefix + "ipv6"}
+	for _, name := range slices.Sorted(maps.Keys(p.svc.Annotations)) {
+		if slices.Contains(names, name) || slices.Contains(reserved, name) {
+			continue
+		}
+		meant, slip := editdistance.Meant(name, names)
+		if !slip && strings.HasPrefix(name, HetznerPrefix) {
+			meant = nearest(name, names)
+		}
+		if meant != "" {
+			p.note(Warning, ReasonUnknown, name, p.svc.Annotations[name],
+				fmt.Sprintf("no such annotation, without effect: did you mean %s?", meant))
+		}
 	}
-	p.note(Warning, ReasonUnknown, name, p.svc.Annotations[name],
-		fmt.Sprintf("no such annotation, without effect: did you mean %s?", nearest(name, names)))
 }
 
 // place decides between location and network zone; an annotation beats both defaults.
@@ -287,10 +285,10 @@ func (p *parser) spec() Spec {
 	}
 	slices.SortFunc(spec.Listeners, byPort)
 	needed := slices.ContainsFunc(each, settings.takesDefaultCertificate)
-	if !needed || s.managed {
+	if !needed || s.managed() {
 		spec.Certificates = nil
 	}
-	if needed && s.managed {
+	if needed && s.managed() {
 		managed := s.managedCert
 		managed.Name = cmp.Or(managed.Name, managedPrefix+p.svc.UID)
 		managed.Domains = slices.Compact(slices.Sorted(slices.Values(managed.Domains)))

@@ -259,7 +259,7 @@ func (o PortOption) text(value json.RawMessage) (string, error) {
 }
 
 // setterOf is how an annotation's value gets into the settings.
-func setterOf(annotation string) setter {
+func setterOf(annotation string) func(*settings, string) error {
 	table := Annotations()
 	return table[slices.IndexFunc(table, func(row Annotation) bool { return row.Name == annotation })].set
 }

@@ -80,17 +80,15 @@ func (r PrimaryIPRef) mark() string {
 }
 
 func primaryIPAnnotations() []Annotation {
-	row := func(name, family string, at func(*settings) *string) Annotation {
-		return Annotation{
-			Name: name, Type: "text", Range: "ID or name of an " + family + " primary IP of the project; a number is an ID",
-			Default: "a new address, which goes with the load balancer",
-			Effect:  "Public " + family + " address that the load balancer is created with, and that stays when the Service is deleted. The project's side has to agree: by labels of the primary IP, or by loadBalancers.primaryIPs in the configuration. The load balancer is created where the primary IP is, unless location or network-zone contradicts. One that exists keeps its addresses.",
-			set:     text(at, validPrimaryIP), idle: unreachable,
-		}
+	primaryIP := func(name, family string, at func(*settings) *string) Annotation {
+		return text(name, "ID or name of an "+family+" primary IP of the project; a number is an ID",
+			"a new address, which goes with the load balancer",
+			"Public "+family+" address that the load balancer is created with, and that stays when the Service is deleted. The project's side has to agree: by labels of the primary IP, or by loadBalancers.primaryIPs in the configuration. The load balancer is created where the primary IP is, unless location or network-zone contradicts. One that exists keeps its addresses.",
+			at, validPrimaryIP, unreachable)
 	}
 	return []Annotation{
-		row(AnnotationPrimaryIPv4, "IPv4", func(s *settings) *string { return &s.PrimaryIPv4.Named }),
-		row(AnnotationPrimaryIPv6, "IPv6", func(s *settings) *string { return &s.PrimaryIPv6.Named }),
+		primaryIP(AnnotationPrimaryIPv4, "IPv4", func(s *settings) *string { return &s.PrimaryIPv4.Named }),
+		primaryIP(AnnotationPrimaryIPv6, "IPv6", func(s *settings) *string { return &s.PrimaryIPv6.Named }),
 	}
 }
 

@@ -10,9 +10,6 @@ import (
 	"time"
 )
 
-// setter puts a valid value into the settings, or says what a valid value is.
-type setter func(s *settings, value string) error
-
 // settings are the defaults, overridden by annotations: of the load balancer, and of one port.
 type settings struct {
 	// Spec has what annotations set directly; see [parser.spec] for the rest of it.
@@ -23,130 +20,147 @@ type settings struct {
 	elsewhere  bool   // source ranges are enforced elsewhere
 	local      bool   // externalTrafficPolicy is Local, and it matters
 
-	managed     bool // the certificate is managedCert
-	managedCert ManagedCertificate
+	certificateType string // certificateManaged: the certificate is managedCert
+	managedCert     ManagedCertificate
 
 	// listener is that of each port, without port numbers. Its check is what annotations set: an
 	// empty protocol and port follow the traffic policy.
-	listener     Listener
-	checkMode    CheckMode
-	checkModeSet bool
+	listener  Listener
+	checkMode CheckMode // empty: by default
 
 	// Of one port only: it has certificates of its own; and the options that it was given.
 	ownCertificates bool
 	given           []PortOption
 }
 
-func text(at func(*settings) *string, valid func(string) error) setter {
-	return func(s *settings, value string) error {
-		if err := valid(value); err != nil {
-			return err
+// row is the row of an annotation whose value read turns into a field of the settings, or says what a
+// valid value is. An idle of nil: the annotation always has an effect.
+func row[T any](
+	name, kind, accepts, builtin, effect string,
+	at func(*settings) *T, read func(string) (T, error), idle func(settings) string,
+) Annotation {
+	set := func(s *settings, value string) error {
+		parsed, err := read(value)
+		if err == nil {
+			*at(s) = parsed
 		}
-		*at(s) = value
-		return nil
+		return err
+	}
+	return Annotation{
+		Name: name, Type: kind, Range: accepts, Default: builtin, Effect: effect, set: set, idle: idle,
 	}
 }
 
-// choice is the row of an annotation that takes one of these values.
-func choice(
-	name, builtin, effect string, set func(*settings, string), idle func(settings) string, values ...string,
+func text(
+	name, accepts, builtin, effect string,
+	at func(*settings) *string, valid func(string) error, idle func(settings) string,
 ) Annotation {
-	valid := func(s *settings, value string) error {
-		if !slices.Contains(values, value) {
-			return fmt.Errorf("set %s, or remove it", strings.Join(values, " or "))
+	read := func(value string) (string, error) { return value, valid(value) }
+	return row(name, "text", accepts, builtin, effect, at, read, idle)
+}
+
+// choice is the row of an annotation that takes one of these values.
+func choice[T ~string](
+	name, builtin, effect string, at func(*settings) *T, idle func(settings) string, values ...T,
+) Annotation {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = string(v)
+	}
+	read := func(value string) (T, error) {
+		if !slices.Contains(texts, value) {
+			return "", fmt.Errorf("set %s, or remove it", strings.Join(texts, " or "))
 		}
-		set(s, value)
-		return nil
+		return T(value), nil
 	}
-	return Annotation{
-		Name: name, Type: "choice", Range: strings.Join(values, ", "), Default: builtin, Effect: effect,
-		set: valid, idle: idle,
-	}
+	return row(name, "choice", strings.Join(texts, ", "), builtin, effect, at, read, idle)
 }
 
 // boolean is the row of an annotation that is off where nothing sets it.
 func boolean(name, effect string, at func(*settings) *bool, idle func(settings) string) Annotation {
-	valid := func(s *settings, value string) error {
-		parsed, err := strconv.ParseBool(value)
+	read := func(value string) (bool, error) {
+		on, err := strconv.ParseBool(value)
 		if err != nil {
-			return errors.New("set true or false")
+			err = errors.New("set true or false")
 		}
-		*at(s) = parsed
-		return nil
+		return on, err
 	}
-	return Annotation{
-		Name: name, Type: "boolean", Range: "true, false", Default: "false", Effect: effect,
-		set: valid, idle: idle,
-	}
+	return row(name, "boolean", "true, false", "false", effect, at, read, idle)
 }
 
-func integer(at func(*settings) *int, low, high int) setter {
-	return func(s *settings, value string) error {
+func integer(
+	name, accepts, builtin, effect string, at func(*settings) *int, low, high int,
+) Annotation {
+	read := func(value string) (int, error) {
 		parsed, err := strconv.Atoi(value)
 		if err != nil || parsed < low || parsed > high {
-			return fmt.Errorf("set a whole number from %d to %d", low, high)
+			err = fmt.Errorf("set a whole number from %d to %d", low, high)
 		}
-		*at(s) = parsed
-		return nil
+		return parsed, err
 	}
+	return row(name, "integer", accepts, builtin, effect, at, read, nil)
 }
 
 // duration reads seconds as a plain number, and Go's notation.
-func duration(at func(*settings) *time.Duration, low, high time.Duration) setter {
-	return func(s *settings, value string) error {
+func duration(
+	name, accepts, builtin, effect string,
+	at func(*settings) *time.Duration, low, high time.Duration, idle func(settings) string,
+) Annotation {
+	read := func(value string) (time.Duration, error) {
 		parsed, err := time.ParseDuration(value)
-		if seconds, plain := strconv.Atoi(value); plain == nil && seconds >= 0 && seconds <= int(high/time.Second) {
-			parsed, err = time.Duration(seconds)*time.Second, nil
+		if _, plain := strconv.Atoi(value); plain == nil {
+			parsed, err = time.ParseDuration(value + "s")
 		}
 		if err != nil || !wholeSeconds(parsed, low, high) {
-			return fmt.Errorf("set whole seconds from %d to %d, as %q or %q",
-				low/time.Second, high/time.Second, strconv.Itoa(int(low/time.Second)), low.String())
+			err = fmt.Errorf("set whole seconds from %d to %d, as \"%[1]d\" or %[3]q",
+				low/time.Second, high/time.Second, low.String())
 		}
-		*at(s) = parsed
-		return nil
+		return parsed, err
 	}
+	return row(name, "duration", accepts, builtin, effect, at, read, idle)
 }
 
 // list reads texts between commas; spaces around them do not matter.
-func list(set func(*settings, []string), most int, valid func(string) error) setter {
-	return func(s *settings, value string) error {
-		var items []string
-		for item := range strings.SplitSeq(value, ",") {
-			item = strings.TrimSpace(item)
-			if item == "" {
-				return errors.New("set values between commas, none of them empty")
+func list(most int, valid func(string) error) func(string) ([]string, error) {
+	return func(value string) ([]string, error) {
+		items := strings.Split(value, ",")
+		for i, item := range items {
+			if items[i] = strings.TrimSpace(item); items[i] == "" {
+				return nil, errors.New("set values between commas, none of them empty")
 			}
-			if err := valid(item); err != nil {
-				return err
+			if err := valid(items[i]); err != nil {
+				return nil, err
 			}
-			items = append(items, item)
 		}
 		if len(items) > most {
-			return fmt.Errorf("set at most %d values", most)
+			return nil, fmt.Errorf("set at most %d values", most)
 		}
-		set(s, items)
-		return nil
+		return items, nil
 	}
+}
+
+// statusCodes reads a list of status codes, which a health check has as one text.
+func statusCodes(value string) (string, error) {
+	codes, err := list(20, validStatusCode)(value)
+	return strings.Join(codes, ","), err
 }
 
 // privateAddress reads an address that a private network can have.
-func privateAddress(s *settings, value string) error {
+func privateAddress(value string) (netip.Addr, error) {
 	addr, err := netip.ParseAddr(value)
 	if err != nil || !addr.Is4() || !addr.IsPrivate() {
-		return errors.New("set an IPv4 address of the network, such as 10.0.0.5")
+		err = errors.New("set an IPv4 address of the network, such as 10.0.0.5")
 	}
-	s.PrivateIP = addr
-	return nil
+	return addr, err
 }
 
 // privateSubnet reads the range of a private network's subnet.
-func privateSubnet(s *settings, value string) error {
+func privateSubnet(value string) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(value)
 	if err != nil || !prefix.Addr().Is4() || prefix != prefix.Masked() {
-		return errors.New("set the IPv4 range of a subnet of the network, such as 10.0.1.0/24")
+		err = errors.New("set the IPv4 range of a subnet of the network, such as 10.0.1.0/24")
 	}
-	s.PrivateRange = prefix
-	return nil
+	return prefix, err
 }
 
 func validName(v string) error {
