@@ -39,30 +39,40 @@ func (s Spec) Fit(have State, preferred []Node) (Spec, []Note) {
 		Text: fmt.Sprintf("only %d nodes are targets, the type holds no more: choose a larger type, or fewer nodes with %s",
 			room, AnnotationNodeSelector),
 	}
-	sorted := s.nodesByRank(have, preferred)
 	if s.PodTargets {
 		note.Figures = fmt.Sprintf("%d of %d pods", room, len(s.Targets))
 		note.Text = fmt.Sprintf("only %d pods are targets, the type holds no more: choose a larger type, or set %s to nodes",
 			room, AnnotationTargets)
-		sorted = s.podsByRank(have)
 	}
-	s.Targets = slices.SortedFunc(slices.Values(sorted[:room]), Target.Compare)
+	s.Targets = slices.SortedFunc(slices.Values(s.byRank(have, preferred)[:room]), Target.Compare)
 	return s, []Note{note}
 }
 
-// nodesByRank are the targets in the order in which they are kept.
-func (s Spec) nodesByRank(have State, preferred []Node) []Target {
+// byRank returns the targets in the order in which they are kept.
+func (s Spec) byRank(have State, preferred []Node) []Target {
 	rank := make(map[Target]int, len(s.Targets)) // the lower, the sooner it goes
+	nth := make(map[Target]int)                  // among the pods of its node
 	now, _ := s.match(have.Targets)
 	for t := range now {
 		rank[t]++
 	}
+	sorted := func() []Target {
+		return slices.SortedFunc(slices.Values(s.Targets), func(a, b Target) int {
+			return cmp.Or(cmp.Compare(rank[b], rank[a]), cmp.Compare(nth[a], nth[b]), a.Compare(b))
+		})
+	}
 	for t := range targetsOf(preferred) {
 		rank[t] += 2
 	}
-	return slices.SortedFunc(slices.Values(s.Targets), func(a, b Target) int {
-		return cmp.Or(cmp.Compare(rank[b], rank[a]), a.Compare(b))
-	})
+	pods := make(map[int64]int) // by server
+	for _, t := range slices.DeleteFunc(sorted(), func(t Target) bool { return !t.Pod() }) {
+		if pods[t.Server] == 0 {
+			rank[t] += 2
+		}
+		nth[t] = pods[t.Server]
+		pods[t.Server]++
+	}
+	return sorted()
 }
 
 // Hindrances are the reasons for which no load balancer may be created. One that there is needs no

@@ -83,29 +83,6 @@ func (s Spec) WithPods(pods []Target) Spec {
 	return s
 }
 
-// podsByRank are the targets in the order in which they are kept.
-func (s Spec) podsByRank(have State) []Target {
-	present := setOf(have.Targets)
-	pods := slices.Clone(s.Targets)
-	stays := func(t Target) int {
-		if present[t] {
-			return 0
-		}
-		return 1
-	}
-	slices.SortFunc(pods, func(a, b Target) int { return cmp.Or(cmp.Compare(stays(a), stays(b)), a.Compare(b)) })
-	nth := make(map[Target]int, len(pods)) // of its node
-	onNode := make(map[int64]int)
-	for _, t := range pods {
-		nth[t] = onNode[t.Server]
-		onNode[t.Server]++
-	}
-	slices.SortStableFunc(pods, func(a, b Target) int {
-		return cmp.Or(cmp.Compare(min(nth[a], 1), min(nth[b], 1)), cmp.Compare(stays(a), stays(b)), cmp.Compare(nth[a], nth[b]))
-	})
-	return pods
-}
-
 // Step returns what is done now of a change from nodes to pods or back, and whether more is to be
 // done after that. A listener leads to one port of all its targets, so that nodes and pods can not
 // both serve. The targets that come are there before the listeners lead to them, so that they are
