@@ -9,7 +9,7 @@ import (
 // Op is one change to one load balancer: one request to the cloud, but for a [Swap]. The sum is
 // sealed, so that whoever executes it can be checked for having thought of every kind.
 type Op interface {
-	op() traits
+	kind() string
 	String() string
 }
 
@@ -73,44 +73,26 @@ type (
 	}
 )
 
-// traits are what is true of every op of a kind.
-type traits struct {
-	kind        string
-	independent bool
-	look        bool
-}
-
-func (Create) op() traits          { return traits{kind: "create", look: true} }
-func (SetLabels) op() traits       { return traits{kind: "set_labels"} }
-func (Rename) op() traits          { return traits{kind: "rename", independent: true} }
-func (ReplaceTarget) op() traits   { return traits{kind: "replace_target", independent: true} }
-func (MoveNetwork) op() traits     { return traits{kind: "move_network", independent: true, look: true} }
-func (ChangeType) op() traits      { return traits{kind: "change_type"} }
-func (ChangeAlgorithm) op() traits { return traits{kind: "change_algorithm", independent: true} }
-func (o SetPublicInterface) op() traits {
-	return traits{kind: "set_public_interface", independent: !o.Enabled, look: true}
-}
-
-func (AttachNetwork) op() traits {
-	return traits{kind: "attach_network", independent: true, look: true}
-}
-func (DetachNetwork) op() traits  { return traits{kind: "detach_network", look: true} }
-func (AddListener) op() traits    { return traits{kind: "add_listener", independent: true, look: true} }
-func (UpdateListener) op() traits { return traits{kind: "update_listener", independent: true} }
-func (DeleteListener) op() traits { return traits{kind: "delete_listener", independent: true} }
-func (AddTarget) op() traits      { return traits{kind: "add_target", independent: true} }
-func (RemoveTarget) op() traits   { return traits{kind: "remove_target", independent: true} }
-func (Delete) op() traits         { return traits{kind: "delete"} }
-func (SetReverseDNS) op() traits  { return traits{kind: "set_reverse_dns", independent: true} }
-func (CreateCertificate) op() traits {
-	return traits{kind: "create_certificate", independent: true, look: true}
-}
-
-func (RetryCertificate) op() traits {
-	return traits{kind: "retry_certificate", independent: true, look: true}
-}
-
-func (DeleteCertificate) op() traits { return traits{kind: "delete_certificate", independent: true} }
+func (Create) kind() string             { return "create" }
+func (SetLabels) kind() string          { return "set_labels" }
+func (Rename) kind() string             { return "rename" }
+func (ReplaceTarget) kind() string      { return "replace_target" }
+func (MoveNetwork) kind() string        { return "move_network" }
+func (ChangeType) kind() string         { return "change_type" }
+func (ChangeAlgorithm) kind() string    { return "change_algorithm" }
+func (SetPublicInterface) kind() string { return "set_public_interface" }
+func (AttachNetwork) kind() string      { return "attach_network" }
+func (DetachNetwork) kind() string      { return "detach_network" }
+func (AddListener) kind() string        { return "add_listener" }
+func (UpdateListener) kind() string     { return "update_listener" }
+func (DeleteListener) kind() string     { return "delete_listener" }
+func (AddTarget) kind() string          { return "add_target" }
+func (RemoveTarget) kind() string       { return "remove_target" }
+func (SetReverseDNS) kind() string      { return "set_reverse_dns" }
+func (Delete) kind() string             { return "delete" }
+func (CreateCertificate) kind() string  { return "create_certificate" }
+func (RetryCertificate) kind() string   { return "retry_certificate" }
+func (DeleteCertificate) kind() string  { return "delete_certificate" }
 
 func (o Create) String() string {
 	return fmt.Sprintf("create %q with %d listeners and %d targets", o.Spec.Name, len(o.Spec.Listeners), len(o.Spec.Targets))
@@ -177,12 +159,20 @@ func Title(op Op) string {
 }
 
 // Kind is the op's name for metrics: few values, never a number of anything.
-func Kind(op Op) string { return op.op().kind }
+func Kind(op Op) string { return op.kind() }
 
 // Independent reports whether the ops after this one still make sense when it failed. One target or
 // one listener that the cloud refuses must not keep the others from being served, nor a network
 // targets that are not reached there. [Waits] has exceptions.
-func Independent(op Op) bool { return op.op().independent }
+func Independent(op Op) bool {
+	switch op := op.(type) {
+	case Create, SetLabels, ChangeType, DetachNetwork, Delete:
+		return false
+	case SetPublicInterface:
+		return !op.Enabled
+	}
+	return true
+}
 
 // OfTargets reports whether an op adds or removes a target, so that a Backend can do it along with
 // others.
@@ -196,4 +186,11 @@ func OfTargets(op Op) bool {
 
 // NeedsLook reports whether the load balancer, or the certificates, must be read again before it is
 // known what there is: addresses, targets and IDs are the cloud's to choose.
-func NeedsLook(op Op) bool { return op.op().look }
+func NeedsLook(op Op) bool {
+	switch op.(type) {
+	case Create, SetPublicInterface, AttachNetwork, DetachNetwork, MoveNetwork, AddListener,
+		CreateCertificate, RetryCertificate:
+		return true
+	}
+	return false
+}

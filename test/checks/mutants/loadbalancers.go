@@ -65,7 +65,7 @@ func balancerMutants() []mutant {
 		},
 		{
 			name: "a name that is taken stops the rest", file: "lb/ops.go",
-			old: "kind: \"rename\", independent: true", new: "kind: \"rename\"",
+			old: "case Create, SetLabels, ChangeType,", new: "case Rename, Create, SetLabels, ChangeType,",
 			why: "reverse DNS would not follow the Service",
 		},
 	}
