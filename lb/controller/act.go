@@ -34,8 +34,38 @@ type acted struct {
 	freed   bool // a name may be free now
 }
 
-// run executes an owner's ops in their order, past those whose failure concerns nothing but
-// themselves. What the cloud refuses is not asked for again before its time.
+// due returns the ops that the cloud may be asked for now, and why not for the others. What waits for
+// one of these, see [lb.Waits], waits too.
+func (a actor) due(owner lb.Owner, ops []lb.Op) (due []lb.Op, held []error) {
+	stuck := false
+	for _, op := range ops {
+		if stuck && lb.Waits(op) {
+			continue
+		}
+		err := a.backoff.of(owner, op)
+		if err == nil {
+			due = append(due, op)
+			continue
+		}
+		held = append(held, err)
+		if !lb.Independent(op) {
+			break
+		}
+		stuck = stuck || lb.HoldsUp(op)
+	}
+	return due, held
+}
+
+// runDue executes the ops that are due; the others are errors.
+func (a actor) runDue(ctx context.Context, owner lb.Owner, have lb.State, ops []lb.Op) acted {
+	due, held := a.due(owner, ops)
+	r := a.run(ctx, owner, have, due)
+	r.errs = slices.Concat(held, r.errs)
+	return r
+}
+
+// run executes ops that are due in their order, past those whose failure concerns nothing but
+// themselves.
 func (a actor) run(ctx context.Context, owner lb.Owner, have lb.State, ops []lb.Op) acted {
 	var r acted
 	stuck := false // what others wait for failed
@@ -44,13 +74,17 @@ func (a actor) run(ctx context.Context, owner lb.Owner, have lb.State, ops []lb.
 	defer cancel()
 	for len(ops) > 0 {
 		n := max(1, together(ops))
-		next := ops[:n]
+		next := slices.DeleteFunc(slices.Clone(ops[:n]), func(op lb.Op) bool { return stuck && lb.Waits(op) })
 		ops = ops[n:]
-		if next = slices.DeleteFunc(slices.Clone(next), func(op lb.Op) bool { return stuck && lb.Waits(op) }); len(next) == 0 {
+		switch {
+		case len(next) == 0:
 			continue
-		}
-		if len(next) > 1 {
-			if a.runTogether(ctx, owner, have, next, &r); ctx.Err() != nil {
+		case len(next) > 1:
+			for i, err := range a.backend.ApplyTargets(ctx, have, next) {
+				a.report(ctx, have, next[i], err)
+				r.take(a.backoff, owner, next[i], err, refusal(err))
+			}
+			if ctx.Err() != nil {
 				return r
 			}
 			continue
@@ -65,24 +99,14 @@ func (a actor) run(ctx context.Context, owner lb.Owner, have lb.State, ops []lb.
 			defer release() // with what the swap dropped and comes after it
 			ctx = held
 		}
-		err := a.backoff.of(owner, op)
-		if err != nil {
-			r.errs = append(r.errs, err)
-		} else {
-			var final bool
-			var undone error
-			err, final, undone = a.carryOut(ctx, have, op)
-			if r.take(a.backoff, owner, op, err, final); undone != nil {
-				r.errs = append(r.errs, undone)
-			}
+		err, final, undone := a.carryOut(ctx, have, op)
+		if r.take(a.backoff, owner, op, err, final); undone != nil {
+			r.errs = append(r.errs, undone)
 		}
-		switch {
-		case err == nil:
-		case !lb.Independent(op) || ctx.Err() != nil:
+		if err != nil && (!lb.Independent(op) || ctx.Err() != nil) {
 			return r
-		default:
-			stuck = stuck || lb.HoldsUp(op)
 		}
+		stuck = stuck || err != nil && lb.HoldsUp(op)
 	}
 	return r
 }
@@ -94,21 +118,6 @@ func together(ops []lb.Op) int {
 		return len(ops)
 	}
 	return n
-}
-
-// runTogether adds and removes targets.
-func (a actor) runTogether(ctx context.Context, owner lb.Owner, have lb.State, ops []lb.Op, r *acted) {
-	ops = slices.DeleteFunc(ops, func(op lb.Op) bool {
-		err := a.backoff.of(owner, op)
-		if err != nil {
-			r.errs = append(r.errs, err)
-		}
-		return err != nil
-	})
-	for i, err := range a.backend.ApplyTargets(ctx, have, ops) {
-		a.report(ctx, have, ops[i], err)
-		r.take(a.backoff, owner, ops[i], err, refusal(err))
-	}
 }
 
 // take takes in what became of an op.
@@ -198,13 +207,7 @@ const finishing = 15 * time.Second
 // outliving is a context that ends a while after the one it comes from.
 func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		select {
-		case <-longer.Done():
-		case <-time.After(finishing):
-			cancel()
-		}
-	})
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(finishing, cancel) })
 	return longer, func() { stop(); cancel() }
 }
 

@@ -39,7 +39,7 @@ func (c *Controller) end(ctx context.Context, o *outcome) ([]lb.Note, error) {
 		c.recheck(o.owner, recheckAfter)
 		return nil, nil
 	}
-	r := c.run(ctx, o.owner, o.have, []lb.Op{lb.Delete{}})
+	r := c.runDue(ctx, o.owner, o.have, []lb.Op{lb.Delete{}})
 	c.states.expire(o.owner)
 	if err := errors.Join(r.errs...); err != nil {
 		return c.tellDeparting(ctx, o, o.departing, fmt.Errorf("removing the load balancer: %w", err))
@@ -81,11 +81,17 @@ func (c *Controller) tellDeparting(ctx context.Context, o *outcome, departing []
 	if next := c.backoff.next(o.owner); next > 0 {
 		c.recheck(o.owner, next)
 	}
+	return []lb.Note{note}, c.tellAll(ctx, departing, note)
+}
+
+// tellAll makes a note the condition of Services whose addresses stay as they are.
+func (c *Controller) tellAll(ctx context.Context, services []*corev1.Service, note lb.Note) error {
 	var errs []error
-	for _, svc := range departing {
-		errs = append(errs, c.tell(ctx, svc, telling{notes: []lb.Note{note}, status: svc.Status.LoadBalancer, managed: hadManaged(svc)}))
+	for _, svc := range services {
+		t := telling{notes: []lb.Note{note}, status: svc.Status.LoadBalancer, managed: hadManaged(svc)}
+		errs = append(errs, c.tell(ctx, svc, t))
 	}
-	return []lb.Note{note}, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // release removes what a Service has that asks for no load balancer of ours any more, then lets it
@@ -112,7 +118,7 @@ func (c *Controller) release(ctx context.Context, o *outcome, svc *corev1.Servic
 		ops = append(ops, lb.Surplus(lb.Spec{Owner: c.owner(svc)}, all, have.ID)...)
 	}
 	if err == nil {
-		r := c.run(ctx, o.owner, have, ops)
+		r := c.runDue(ctx, o.owner, have, ops)
 		c.states.expire(o.owner)
 		if err = errors.Join(r.errs...); r.freed {
 			c.nameFreed(o)

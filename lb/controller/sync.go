@@ -170,7 +170,10 @@ func (c *Controller) pass(ctx context.Context, o *outcome, fresh bool) (again bo
 	if c.ends(o) {
 		p.Ops = []lb.Op{lb.Delete{}}
 	}
-	ops := c.due(o, p.Ops)
+	ops, held := c.due(o.owner, p.Ops)
+	for _, err := range held {
+		o.add(err)
+	}
 	switch {
 	case len(ops) == 0:
 		if p.Waits {
@@ -191,27 +194,6 @@ func (c *Controller) pass(ctx context.Context, o *outcome, fresh bool) (again bo
 	}
 	o.acted = true
 	return c.act(ctx, o, ops)
-}
-
-// due are the ops that the cloud may be asked for now. What waits for one that it may not, waits too.
-func (c *Controller) due(o *outcome, ops []lb.Op) (due []lb.Op) {
-	stuck := false
-	for _, op := range ops {
-		if stuck && lb.Waits(op) {
-			continue
-		}
-		err := c.backoff.of(o.owner, op)
-		if err == nil {
-			due = append(due, op)
-			continue
-		}
-		o.add(err)
-		if !lb.Independent(op) {
-			break
-		}
-		stuck = stuck || lb.HoldsUp(op)
-	}
-	return due
 }
 
 func partNotes(p lb.Plan) (notes []lb.Note) {

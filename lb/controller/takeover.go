@@ -127,12 +127,9 @@ func (c *Controller) unowned(ctx context.Context, v view, o *outcome, err error)
 		return false, nil
 	}
 	o.notes = []lb.Note{why}
-	var errs []error
-	for _, svc := range o.departing {
-		errs = append(errs, c.tell(ctx, svc, telling{notes: o.notes, status: svc.Status.LoadBalancer, managed: hadManaged(svc)}))
-	}
+	told := c.tellAll(ctx, o.departing, why)
 	_, err = c.report(ctx, o)
-	return true, errors.Join(append(errs, err)...)
+	return true, errors.Join(told, err)
 }
 
 // ofOthers says why a load balancer is left alone of whose Services the cluster has none. Unlike a
