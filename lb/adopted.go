@@ -65,9 +65,9 @@ func (s Spec) keep(have State) (Spec, []Note) {
 	if len(shown) == 0 {
 		return s, nil
 	}
-	return s, []Note{{
-		Grade: Warning, Reason: ReasonSettingsKept, Text: fmt.Sprintf("the load balancer was taken over and keeps its %s: set the annotations for them to decide otherwise", strings.Join(shown, ", ")),
-	}}
+	return s, []Note{warningNote(ReasonSettingsKept, "", "",
+		"the load balancer was taken over and keeps its %s: set the annotations for them to decide otherwise",
+		strings.Join(shown, ", "))}
 }
 
 // keepTargets leaves each target to be reached as it is: at another address it would be out of

@@ -33,17 +33,13 @@ func (s Spec) Fit(have State, preferred []Node) (Spec, []Note) {
 	if !known || len(s.Targets) <= room {
 		return s, nil
 	}
-	note := Note{
-		Grade: Error, Reason: ReasonTargetsTruncated, Field: AnnotationType, Value: s.Type,
-		Figures: fmt.Sprintf("%d of %d nodes", room, len(s.Targets)),
-		Text: fmt.Sprintf("only %d nodes are targets, the type holds no more: choose a larger type, or fewer nodes with %s",
-			room, AnnotationNodeSelector),
-	}
+	kind, remedy := "nodes", "fewer nodes with "+AnnotationNodeSelector
 	if s.PodTargets {
-		note.Figures = fmt.Sprintf("%d of %d pods", room, len(s.Targets))
-		note.Text = fmt.Sprintf("only %d pods are targets, the type holds no more: choose a larger type, or set %s to nodes",
-			room, AnnotationTargets)
+		kind, remedy = "pods", "set "+AnnotationTargets+" to nodes"
 	}
+	note := errorNote(ReasonTargetsTruncated, AnnotationType, s.Type,
+		"only %d %s are targets, the type holds no more: choose a larger type, or %s", room, kind, remedy)
+	note.Figures = fmt.Sprintf("%d of %d %s", room, len(s.Targets), kind)
 	s.Targets = slices.SortedFunc(slices.Values(s.byRank(have, preferred)[:room]), Target.Compare)
 	return s, []Note{note}
 }
@@ -88,17 +84,14 @@ func (s Spec) crowded() (notes []Note) {
 		return nil
 	}
 	if len(s.Listeners) > limits.Listeners {
-		notes = append(notes, Note{
-			Grade: Error, Reason: ReasonInvalid, Field: AnnotationType, Value: s.Type,
-			Text: fmt.Sprintf("the type carries %d ports and the Service has %d: choose a larger type, or split the Service", limits.Listeners, len(s.Listeners)),
-		})
+		notes = append(notes, errorNote(ReasonInvalid, AnnotationType, s.Type,
+			"the type carries %d ports and the Service has %d: choose a larger type, or split the Service",
+			limits.Listeners, len(s.Listeners)))
 	}
-	refs := s.references()
-	if len(refs) > limits.Certificates {
-		notes = append(notes, Note{
-			Grade: Error, Reason: ReasonInvalid, Field: annotationCertificates, Value: strings.Join(refs, ","),
-			Text: fmt.Sprintf("%s carries %d certificates and these are %d: set fewer, or a larger %s", s.Type, limits.Certificates, len(refs), AnnotationType),
-		})
+	if refs := s.references(); len(refs) > limits.Certificates {
+		notes = append(notes, errorNote(ReasonInvalid, annotationCertificates, strings.Join(refs, ","),
+			"%s carries %d certificates and these are %d: set fewer, or a larger %s",
+			s.Type, limits.Certificates, len(refs), AnnotationType))
 	}
 	return notes
 }
@@ -107,8 +100,6 @@ func (s Spec) crowded() (notes []Note) {
 const ReasonNoNodes = "UnAvailableLoadBalancer"
 
 func noNodes() Note {
-	return Note{
-		Grade: Warning, Reason: ReasonNoNodes,
-		Text: "no node can be a target: nodes need a provider ID hcloud://… or hrobot://…, to be Ready when they join, no label node.kubernetes.io/exclude-from-external-load-balancers, and to match the node selector if there is one",
-	}
+	return warningNote(ReasonNoNodes, "", "",
+		"no node can be a target: nodes need a provider ID hcloud://… or hrobot://…, to be Ready when they join, no label node.kubernetes.io/exclude-from-external-load-balancers, and to match the node selector if there is one")
 }

@@ -100,44 +100,32 @@ func (s Spec) Resolve(have []Certificate) (Spec, []Op, []Note) {
 	return s.withCertificates(ids), nil, append(notes, unusable...)
 }
 
-// resolveReferences finds the certificates that IDs and names in an annotation mean.
+// resolveReferences finds the certificates that IDs and names in an annotation mean, and says why there
+// is none.
 func (s Spec) resolveReferences(field string, refs []string, have []Certificate) (ids []int64, notes []Note) {
 	for _, ref := range refs {
-		id, note := s.resolveReference(ref, have)
-		if note != nil {
-			note.Field = field
-			notes = append(notes, *note)
-			continue
+		what, means := "name", func(c Certificate) bool { return c.Name == ref }
+		if id, isID := ReferenceID(ref); isID {
+			if !s.LabelledCertificates {
+				ids = append(ids, id)
+				continue
+			}
+			what, means = "ID", func(c Certificate) bool { return c.ID == id }
 		}
-		ids = append(ids, id)
+		i := slices.IndexFunc(have, means)
+		switch {
+		case i < 0:
+			notes = append(notes, errorNote(ReasonInvalid, field, ref,
+				"no certificate has this %s: upload it, or correct the %[1]s", what))
+		case !s.mayUse(have[i]):
+			notes = append(notes, errorNote(ReasonCertificate, field, ref,
+				`the certificate is not labelled for namespace %s: run "hcloud certificate add-label %d %s=%[1]s" (several namespaces with dots between them), or use another one`,
+				s.Namespace, have[i].ID, labelNamespaces))
+		default:
+			ids = append(ids, have[i].ID)
+		}
 	}
 	return ids, notes
-}
-
-// resolveReference finds the certificate that an ID or a name means, or says why there is none.
-func (s Spec) resolveReference(ref string, have []Certificate) (int64, *Note) {
-	what, means := "name", func(c Certificate) bool { return c.Name == ref }
-	if id, isID := ReferenceID(ref); isID {
-		if !s.LabelledCertificates {
-			return id, nil
-		}
-		what, means = "ID", func(c Certificate) bool { return c.ID == id }
-	}
-	i := slices.IndexFunc(have, means)
-	switch {
-	case i < 0:
-		return 0, &Note{
-			Grade: Error, Reason: ReasonInvalid, Value: ref,
-			Text: fmt.Sprintf("no certificate has this %s: upload it, or correct the %[1]s", what),
-		}
-	case !s.mayUse(have[i]):
-		return 0, &Note{
-			Grade: Error, Reason: ReasonCertificate, Value: ref,
-			Text: fmt.Sprintf(`the certificate is not labelled for namespace %s: run "hcloud certificate add-label %d %s=%[1]s" (several namespaces with dots between them), or use another one`,
-				s.Namespace, have[i].ID, labelNamespaces),
-		}
-	}
-	return have[i].ID, nil
 }
 
 func (s Spec) resolveManaged(have []Certificate) (Spec, []Op, []Note) {
@@ -157,18 +145,16 @@ func (s Spec) resolveManaged(have []Certificate) (Spec, []Op, []Note) {
 		}
 		return cmp.Compare(a.ID, b.ID)
 	})
-	c := mine[0]
+	c, domains := mine[0], strings.Join(s.Managed.Domains, ",")
 	switch {
 	case c.Pending:
-		return s, nil, []Note{{
-			Grade: Error, Reason: ReasonCertificatePending, Field: annotationDomains, Value: strings.Join(s.Managed.Domains, ","),
-			Text: fmt.Sprintf("certificate %q is being obtained", c.Name),
-		}}
+		return s, nil, []Note{errorNote(ReasonCertificatePending, annotationDomains, domains,
+			"certificate %q is being obtained", c.Name)}
 	case c.Failed != "":
-		return s, []Op{RetryCertificate{ID: c.ID, Name: c.Name}}, []Note{{
-			Grade: Error, Reason: ReasonCertificate, Field: annotationDomains, Value: strings.Join(s.Managed.Domains, ","),
-			Text: fmt.Sprintf("the cloud could not obtain certificate %q (%s): mend what it names, or set other domains; it is tried again once a day, and at once if you retry it in the cloud", c.Name, c.Failed),
-		}}
+		note := errorNote(ReasonCertificate, annotationDomains, domains,
+			"the cloud could not obtain certificate %q (%s): mend what it names, or set other domains; it is tried again once a day, and at once if you retry it in the cloud",
+			c.Name, c.Failed)
+		return s, []Op{RetryCertificate{ID: c.ID, Name: c.Name}}, []Note{note}
 	}
 	return s.withCertificates([]int64{c.ID}), nil, nil
 }

@@ -2,7 +2,6 @@ package lb
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 )
 
@@ -37,7 +36,7 @@ func (p *parser) checks() {
 		return // the traffic policy has no say
 	}
 	if p.set.checkMode != "" && p.set.explicit() {
-		p.note(Warning, ReasonNoEffect, annotationOwnHealthCheck, string(p.set.checkMode),
+		p.warn(ReasonNoEffect, annotationOwnHealthCheck, string(p.set.checkMode),
 			"health-check-protocol or health-check-port decides: remove one of them")
 	}
 	followsPolicy := func(s settings) bool { return p.svc.Local && !s.explicit() }
@@ -45,7 +44,7 @@ func (p *parser) checks() {
 	// over are asked to be truthful, under any policy.
 	idle := p.svc.Local && p.set.checkMode == CheckNodePort
 	if idle && !p.set.explicit() && !slices.ContainsFunc(p.atPorts(), settings.connects) {
-		p.note(Warning, ReasonNoEffect, annotationOwnHealthCheck, string(p.set.checkMode),
+		p.warn(ReasonNoEffect, annotationOwnHealthCheck, string(p.set.checkMode),
 			"externalTrafficPolicy: Local is judged by healthCheckNodePort: remove the annotation")
 	}
 	if p.svc.HealthCheckNodePort == 0 && slices.ContainsFunc(p.atPorts(), followsPolicy) {
@@ -167,10 +166,9 @@ func (s Spec) unanswered(have State, preferred []Node) []Note {
 			continue
 		}
 		if h.Unhealthy > 0 && h.Healthy+h.Unknown == 0 {
-			return []Note{{
-				Grade: Warning, Reason: ReasonCheckUnanswered, Field: annotationOwnHealthCheck,
-				Text: fmt.Sprintf("no node answers the health check of port %d, which asks kube-proxy: that does not understand the PROXY protocol's header, and the cloud's checks may carry one; if port %d of the nodes is open to the load balancer, set this to node-port", l.Port, l.Check.Port),
-			}}
+			return []Note{warningNote(ReasonCheckUnanswered, annotationOwnHealthCheck, "",
+				"no node answers the health check of port %d, which asks kube-proxy: that does not understand the PROXY protocol's header, and the cloud's checks may carry one; if port %d of the nodes is open to the load balancer, set this to node-port",
+				l.Port, l.Check.Port)}
 		}
 	}
 	return nil

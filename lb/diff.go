@@ -1,7 +1,6 @@
 package lb
 
 import (
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -266,8 +265,7 @@ func Immovable(want Spec, have State) []Note {
 	if value == "" || value == is {
 		return nil
 	}
-	return []Note{{
-		Grade: Error, Reason: ReasonImmutable, Field: field, Value: value,
-		Text: fmt.Sprintf("the load balancer %q is in %s and cannot move: set it back, or delete the Service and create it again (its addresses change)", have.Name, is),
-	}}
+	return []Note{errorNote(ReasonImmutable, field, value,
+		"the load balancer %q is in %s and cannot move: set it back, or delete the Service and create it again (its addresses change)",
+		have.Name, is)}
 }

@@ -1,7 +1,6 @@
 package lb
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,10 +63,10 @@ func (p *parser) redirects() {
 	switch {
 	case len(redirecting) > 1:
 		p.refuse(ReasonInvalid, field, "true",
-			fmt.Sprintf("the redirect takes port %d for each port with https, and these ask for it: %s: leave it to one port, or to none", redirectPort, strings.Join(redirecting, ", ")))
+			"the redirect takes port %d for each port with https, and these ask for it: %s: leave it to one port, or to none", redirectPort, strings.Join(redirecting, ", "))
 	case len(redirecting) == 1 && taken:
 		p.refuse(ReasonInvalid, field, "true",
-			fmt.Sprintf("the redirect for port %s takes port %d, which the Service has too: leave out the redirect, or the port", redirecting[0], redirectPort))
+			"the redirect for port %s takes port %d, which the Service has too: leave out the redirect, or the port", redirecting[0], redirectPort)
 	}
 }
 

@@ -98,10 +98,8 @@ func (s Spec) Against(have State, preferred []Node) (Spec, []Note) {
 		s.ChecksKept = true
 		kept := s.KeepChecks(ByPort(have.Listeners))
 		if !slices.Equal(kept.Listeners, s.Listeners) {
-			notes = append(notes, Note{
-				Grade: Warning, Reason: ReasonCheckKept, Field: annotationOwnHealthCheck,
-				Text: "the load balancer was taken over and keeps its health checks: set this to kube-proxy, so that they follow the traffic policy, or to node-port",
-			})
+			notes = append(notes, warningNote(ReasonCheckKept, annotationOwnHealthCheck, "",
+				"the load balancer was taken over and keeps its health checks: set this to kube-proxy, so that they follow the traffic policy, or to node-port"))
 		}
 		s = kept
 	}
@@ -134,10 +132,9 @@ func (s Spec) stay(have State) (Spec, []Note) {
 		return s, nil
 	}
 	if s.Network != have.Network {
-		note := Note{
-			Grade: Error, Reason: ReasonImmutable,
-			Text: fmt.Sprintf("the load balancer stays in network %d and does not join network %d, because leaving would drop targets that this cluster did not add: remove those", have.Network, s.Network),
-		}
+		note := errorNote(ReasonImmutable, "", "",
+			"the load balancer stays in network %d and does not join network %d, because leaving would drop targets that this cluster did not add: remove those",
+			have.Network, s.Network)
 		s.Network, s.Attachment = have.Network, Attachment{}
 		return s, []Note{note}
 	}
@@ -145,10 +142,9 @@ func (s Spec) stay(have State) (Spec, []Note) {
 	if !s.PrivateIP.IsValid() {
 		field, value = annotationPrivateRange, s.PrivateRange.String()
 	}
-	note := Note{
-		Grade: Error, Reason: ReasonImmutable, Field: field, Value: value,
-		Text: fmt.Sprintf("the load balancer keeps its address %s, because leaving the network would drop targets that this cluster did not add: remove those, or this", have.PrivateIP),
-	}
+	note := errorNote(ReasonImmutable, field, value,
+		"the load balancer keeps its address %s, because leaving the network would drop targets that this cluster did not add: remove those, or this",
+		have.PrivateIP)
 	s.PrivateIP, s.PrivateRange = netip.Addr{}, netip.Prefix{}
 	return s, []Note{note}
 }

@@ -2,7 +2,6 @@ package lb
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -77,20 +76,12 @@ type parser struct {
 	placeless        []Note
 }
 
-func (p *parser) refuse(reason, field, value, remedy string) {
-	p.refused = append(p.refused, Note{Grade: Error, Reason: reason, Field: field, Value: value, Text: remedy})
+func (p *parser) refuse(reason, field, value, format string, args ...any) {
+	p.refused = append(p.refused, errorNote(reason, field, value, format, args...))
 }
 
-func (p *parser) bar(reason, field, value, remedy string) {
-	p.barred = append(p.barred, Note{Grade: Error, Reason: reason, Field: field, Value: value, Text: remedy})
-}
-
-func (p *parser) misplace(value, remedy string) {
-	p.placeless = append(p.placeless, Note{Grade: Error, Reason: ReasonInvalid, Field: AnnotationLocation, Value: value, Text: remedy})
-}
-
-func (p *parser) note(grade Grade, reason, field, value, remedy string) {
-	p.notes = append(p.notes, Note{Grade: grade, Reason: reason, Field: field, Value: value, Text: remedy})
+func (p *parser) warn(reason, field, value, format string, args ...any) {
+	p.notes = append(p.notes, warningNote(reason, field, value, format, args...))
 }
 
 // annotations reads everything below our prefixes, in the table's order, then what the table lacks.
@@ -105,7 +96,7 @@ func (p *parser) annotations() {
 			continue
 		}
 		if err := row.set(&p.set, value); err != nil {
-			p.refuse(ReasonInvalid, row.Name, value, err.Error())
+			p.refuse(ReasonInvalid, row.Name, value, "%v", err)
 		}
 	}
 	p.portOptions()
@@ -128,7 +119,7 @@ func (p *parser) idle(table []Annotation) {
 			remedies[i] = row.idle(s)
 		}
 		if remedy := remedies[len(remedies)-1]; !slices.Contains(remedies, "") {
-			p.note(Warning, ReasonNoEffect, row.Name, value, remedy)
+			p.warn(ReasonNoEffect, row.Name, value, "%s", remedy)
 		}
 	}
 }
@@ -151,8 +142,8 @@ func (p *parser) unknown(names []string) {
 			meant = nearest(name, names)
 		}
 		if meant != "" {
-			p.note(Warning, ReasonUnknown, name, p.svc.Annotations[name],
-				fmt.Sprintf("no such annotation, without effect: did you mean %s?", meant))
+			p.warn(ReasonUnknown, name, p.svc.Annotations[name],
+				"no such annotation, without effect: did you mean %s?", meant)
 		}
 	}
 }
@@ -161,11 +152,13 @@ func (p *parser) unknown(names []string) {
 func (p *parser) place() {
 	switch {
 	case p.set.Location != "" && p.set.NetworkZone != "":
-		p.misplace(p.set.Location, "a load balancer has a location or a network zone: remove this or "+AnnotationNetworkZone)
+		p.placeless = append(p.placeless, errorNote(ReasonInvalid, AnnotationLocation, p.set.Location,
+			"a load balancer has a location or a network zone: remove this or "+AnnotationNetworkZone))
 	case p.set.Location == "" && p.set.NetworkZone == "":
 		p.set.Location, p.set.NetworkZone = p.defaults.Location, p.defaults.NetworkZone
 		if p.set.Location == "" && p.set.NetworkZone == "" && p.set.PrimaryIPv4.Named == "" && p.set.PrimaryIPv6.Named == "" {
-			p.misplace("", "a load balancer needs a location or a network zone: set this, "+AnnotationNetworkZone+", or a default in the configuration")
+			p.placeless = append(p.placeless, errorNote(ReasonInvalid, AnnotationLocation, "",
+				"a load balancer needs a location or a network zone: set this, "+AnnotationNetworkZone+", or a default in the configuration"))
 		}
 	}
 }
@@ -173,7 +166,7 @@ func (p *parser) place() {
 func (p *parser) network() {
 	attached := p.defaults.Network != 0
 	if ip, in := p.set.PrivateIP, p.set.PrivateRange; ip.IsValid() && in.IsValid() && !in.Contains(ip) {
-		p.refuse(ReasonInvalid, annotationPrivateIPv4, ip.String(), fmt.Sprintf("the address must lie in %s, the range of the subnet: set another, or another %s", in, annotationPrivateRange))
+		p.refuse(ReasonInvalid, annotationPrivateIPv4, ip.String(), "the address must lie in %s, the range of the subnet: set another, or another %s", in, annotationPrivateRange)
 	}
 	if p.set.UsePrivateIP && !attached {
 		p.refuse(ReasonInvalid, annotationPrivateIP, "true", "no network is configured: set false, or configure the network")
@@ -185,7 +178,7 @@ func (p *parser) network() {
 		p.refuse(ReasonInvalid, annotationPublicOff, "true", "without its public interface the load balancer reaches nodes only in the network: set "+annotationPrivateIP+" to true as well")
 	}
 	if p.set.publicOff && p.set.privateOff && p.set.Publish.Hostname == "" {
-		p.note(Warning, ReasonNoEffect, annotationPublicOff, "true",
+		p.warn(ReasonNoEffect, annotationPublicOff, "true",
 			"with disable-private-ingress there is no address to show, so the Service stays pending: set "+HetznerPrefix+"hostname, or remove one of them")
 	}
 }
@@ -193,23 +186,23 @@ func (p *parser) network() {
 // fields answers what a Service can ask for and this cloud cannot give.
 func (p *parser) fields() {
 	if !openToAll(p.svc.SourceRanges) && !p.set.elsewhere {
-		p.bar(ReasonUnsupported, "spec.loadBalancerSourceRanges", strings.Join(p.svc.SourceRanges, ","),
-			"the cloud's load balancers cannot filter clients, and one without the filter would be open to all: remove the ranges, or filter elsewhere, for example with a NetworkPolicy, and confirm that by setting "+annotationElsewhere+" to true")
+		p.barred = append(p.barred, errorNote(ReasonUnsupported, "spec.loadBalancerSourceRanges", strings.Join(p.svc.SourceRanges, ","),
+			"the cloud's load balancers cannot filter clients, and one without the filter would be open to all: remove the ranges, or filter elsewhere, for example with a NetworkPolicy, and confirm that by setting "+annotationElsewhere+" to true"))
 	}
 	if p.svc.IPv6Only && !p.svc.PodTargets {
-		p.bar(ReasonUnsupported, "spec.ipFamilies", "IPv6",
-			"load balancers reach nodes over IPv4, so the node ports must answer there: set ipFamilyPolicy to PreferDualStack")
+		p.barred = append(p.barred, errorNote(ReasonUnsupported, "spec.ipFamilies", "IPv6",
+			"load balancers reach nodes over IPv4, so the node ports must answer there: set ipFamilyPolicy to PreferDualStack"))
 	}
 	if p.svc.ClientIPAffinity {
 		remedy := "the nodes see the load balancer as their only client, so one pod would get everything: set sessionAffinity to None"
 		if p.svc.PodTargets {
 			remedy = "the load balancer chooses a pod for each connection: set sessionAffinity to None"
 		}
-		p.note(Error, ReasonUnsupported, "spec.sessionAffinity", "ClientIP", remedy)
+		p.notes = append(p.notes, errorNote(ReasonUnsupported, "spec.sessionAffinity", "ClientIP", "%s", remedy))
 	}
 	if p.svc.LoadBalancerIP != "" {
-		p.note(Error, ReasonUnsupported, "spec.loadBalancerIP", p.svc.LoadBalancerIP,
-			"the cloud chooses the address of a load balancer: remove the field, or name a primary IP by "+AnnotationPrimaryIPv4)
+		p.notes = append(p.notes, errorNote(ReasonUnsupported, "spec.loadBalancerIP", p.svc.LoadBalancerIP,
+			"the cloud chooses the address of a load balancer: remove the field, or name a primary IP by "+AnnotationPrimaryIPv4))
 	}
 }
 
@@ -246,8 +239,8 @@ func (p *parser) ports() {
 		}
 	}
 	for _, port := range p.unserved {
-		p.note(Error, ReasonUnsupported, "spec.ports", port.String(),
-			"the cloud's load balancers carry TCP only, so this port is not served: move it to a Service of its own kind, or expose it on the nodes")
+		p.notes = append(p.notes, errorNote(ReasonUnsupported, "spec.ports", port.String(),
+			"the cloud's load balancers carry TCP only, so this port is not served: move it to a Service of its own kind, or expose it on the nodes"))
 	}
 	if len(p.served) == 0 && len(p.refused) == 0 {
 		p.refuse(ReasonUnsupported, "spec.ports", "", "no TCP port is left to serve: add one, or choose another type of Service")

@@ -127,7 +127,8 @@ func (in Input) Plan() Plan {
 	p := Plan{Parts: m.parts, Held: m.held}
 	for i, notes := range unusable {
 		if members[i].Standing == Frozen && len(m.parts[i].Listeners) > 0 && (!members[i].Parsed || len(notes) > 0) {
-			notes = append(notes, frozenPorts())
+			notes = append(notes, warningNote(ReasonHeld, "", "",
+				"until this is corrected, nothing of the load balancer is changed for the Service but that its ports follow the node ports, and targets the nodes or pods"))
 		}
 		p.Parts[i].Notes = slices.Concat(notes, p.Parts[i].Notes)
 	}
@@ -218,13 +219,6 @@ func (in Input) resolve(members []Member) (obtain []Op, notes [][]Note) {
 		}
 	}
 	return obtain, notes
-}
-
-func frozenPorts() Note {
-	return Note{
-		Grade: Warning, Reason: ReasonHeld,
-		Text: "until this is corrected, nothing of the load balancer is changed for the Service but that its ports follow the node ports, and targets the nodes or pods",
-	}
 }
 
 // addressed puts the primary IPs into the spec that were found, and returns false if no load balancer

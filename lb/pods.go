@@ -180,14 +180,12 @@ func (s Spec) goLast(have State, gone []Op, added int) (first, last []Op) {
 func (p *parser) podPort(port Port) (usable bool) {
 	switch len(port.TargetPorts) {
 	case 0:
-		p.placeless = append(p.placeless, Note{
-			Grade: Error, Reason: ReasonTargetPortUnknown, Field: "spec.ports", Value: port.String(),
-			Text: "no pod tells which number the name of the target port means, so nothing leads there yet: let a pod of the Service be ready, or set a number",
-		})
+		p.placeless = append(p.placeless, errorNote(ReasonTargetPortUnknown, "spec.ports", port.String(),
+			"no pod tells which number the name of the target port means, so nothing leads there yet: let a pod of the Service be ready, or set a number"))
 	case 1:
 	default:
-		p.refuse(ReasonUnsupported, "spec.ports", port.String(), fmt.Sprintf("the target port has the numbers %s on different pods, and a load balancer can use one for all: let the name mean one number, or set %s to nodes",
-			numbers(port.TargetPorts), AnnotationTargets))
+		p.refuse(ReasonUnsupported, "spec.ports", port.String(), "the target port has the numbers %s on different pods, and a load balancer can use one for all: let the name mean one number, or set %s to nodes",
+			numbers(port.TargetPorts), AnnotationTargets)
 		return false
 	}
 	return true

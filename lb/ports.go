@@ -72,12 +72,12 @@ func (p *parser) portOptions() {
 	case text == "":
 		return
 	case len(text) > longestPorts:
-		p.refusePorts("", text, fmt.Sprintf("%d bytes are too long: set at most %d, without spaces and options that say what holds for all ports anyway", len(text), longestPorts))
+		p.refusePorts("", text, "%d bytes are too long: set at most %d, without spaces and options that say what holds for all ports anyway", len(text), longestPorts)
 		return
 	}
 	ports, err := decodeObject([]byte(text))
 	if err != nil {
-		p.refusePorts("", text, fmt.Sprintf(`not a JSON object of ports (%v): set one such as {"443":{"protocol":"https"}}`, err))
+		p.refusePorts("", text, `not a JSON object of ports (%v): set one such as {"443":{"protocol":"https"}}`, err)
 		return
 	}
 	p.byPort = make(map[int]settings, len(ports))
@@ -95,7 +95,7 @@ func (p *parser) portOptions() {
 			}
 		}
 		if err != nil {
-			p.refusePorts(m.key, m.shown(), err.Error())
+			p.refusePorts(m.key, m.shown(), "%v", err)
 			continue
 		}
 		p.byPort[port.Number] = p.optionsOf(port, options)
@@ -103,8 +103,8 @@ func (p *parser) portOptions() {
 }
 
 // refusePorts refuses what stands at a path of the annotation; an empty one is the whole.
-func (p *parser) refusePorts(path, value, remedy string) {
-	p.refuse(ReasonInvalid, strings.TrimSpace(AnnotationPorts+" "+path), value, remedy)
+func (p *parser) refusePorts(path, value, format string, args ...any) {
+	p.refuse(ReasonInvalid, strings.TrimSpace(AnnotationPorts+" "+path), value, format, args...)
 }
 
 // portNamed finds the port that a key of the annotation means.
@@ -133,7 +133,7 @@ func (p *parser) optionsOf(port Port, options []member) settings {
 	for _, o := range options {
 		switch group, path, dotted := strings.Cut(o.key, "."); {
 		case dotted: // beside an object it would be a second way to set the same
-			p.refusePorts(key+"."+o.key, o.shown(), fmt.Sprintf(`a key has no dot: set an object, "%s":{"%s":…}`, group, path))
+			p.refusePorts(key+"."+o.key, o.shown(), `a key has no dot: set an object, "%s":{"%s":…}`, group, path)
 		case o.key != pathHealthCheck:
 			given[o.key] = o
 		default:
@@ -142,7 +142,7 @@ func (p *parser) optionsOf(port Port, options []member) settings {
 				err = errors.New(`set an object of options such as {"port":8080}`)
 			}
 			if err != nil {
-				p.refusePorts(key+"."+o.key, o.shown(), err.Error())
+				p.refusePorts(key+"."+o.key, o.shown(), "%v", err)
 			}
 			for _, n := range nested {
 				given[o.key+"."+n.key] = n
@@ -166,13 +166,13 @@ func (p *parser) optionsOf(port Port, options []member) settings {
 			err = setterOf(row.Annotation)(&s, text)
 		}
 		if err != nil {
-			p.refusePorts(key+"."+row.Path, value.shown(), err.Error())
+			p.refusePorts(key+"."+row.Path, value.shown(), "%v", err)
 		}
 		s.ownCertificates = s.ownCertificates || row.Path == pathCertificates
 		s.given = append(s.given, row)
 	}
 	for _, path := range slices.Sorted(maps.Keys(given)) {
-		p.refusePorts(key+"."+path, given[path].shown(), fmt.Sprintf("no such option: did you mean %s?", nearest(path, paths)))
+		p.refusePorts(key+"."+path, given[path].shown(), "no such option: did you mean %s?", nearest(path, paths))
 	}
 	return s
 }
@@ -186,7 +186,7 @@ func (p *parser) idlePortOptions() {
 				continue
 			}
 			if why := row.idle(s); why != "" {
-				p.note(Warning, ReasonNoEffect, fmt.Sprintf("%s %d.%s", AnnotationPorts, number, row.Path), "", why+": leave it out, or change that")
+				p.warn(ReasonNoEffect, fmt.Sprintf("%s %d.%s", AnnotationPorts, number, row.Path), "", "%s: leave it out, or change that", why)
 			}
 		}
 	}

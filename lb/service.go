@@ -131,6 +131,16 @@ type Note struct {
 	About string
 }
 
+func errorNote(reason, field, value, format string, args ...any) Note {
+	text := fmt.Sprintf(format, args...)
+	return Note{Grade: Error, Reason: reason, Field: field, Value: value, Text: text}
+}
+
+func warningNote(reason, field, value, format string, args ...any) Note {
+	text := fmt.Sprintf(format, args...)
+	return Note{Grade: Warning, Reason: reason, Field: field, Value: value, Text: text}
+}
+
 // What a user wrote, and what the cloud answered, can be of any length; a condition and an Event
 // cannot.
 const (

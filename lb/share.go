@@ -117,9 +117,7 @@ func (m Member) asFound(have State) Spec {
 	return s
 }
 
-func (m *merger) tell(i int, grade Grade, reason, field, value, text string) {
-	m.parts[i].Notes = append(m.parts[i].Notes, Note{Grade: grade, Reason: reason, Field: field, Value: value, Text: text})
-}
+func (m *merger) tell(i int, n Note) { m.parts[i].Notes = append(m.parts[i].Notes, n) }
 
 // leaveIdle finds the Services that have no port, whatever their selectors, and reports whether any
 // was not known to be one.
@@ -153,8 +151,8 @@ func (m *merger) nodes() {
 			m.spec.Nodes, started = common, true
 		case s.decides():
 			m.apart[i] = true
-			m.tell(i, Error, ReasonNoCommonNode, AnnotationNodeSelector, s.Spec.NodeSelector,
-				"the load balancer is shared, and no node matches this and the selectors of the older Services that share it, so this Service is not served: change the selector, or use a load balancer of its own")
+			m.tell(i, errorNote(ReasonNoCommonNode, AnnotationNodeSelector, s.Spec.NodeSelector,
+				"the load balancer is shared, and no node matches this and the selectors of the older Services that share it, so this Service is not served: change the selector, or use a load balancer of its own"))
 		}
 	}
 }
@@ -250,17 +248,16 @@ func (m *merger) roomFor() {
 		return
 	}
 	decider, asked := m.deciders[AnnotationType]
+	note := warningNote(ReasonInvalid, AnnotationType, m.spec.Type,
+		"the type carries %d ports and %d certificates, and the load balancer, which is shared, serves %d and %d: it stays %s; let the oldest Service that shares it set a larger type, or leave it",
+		want.Listeners, want.Certificates, open, len(certificates), m.have.Type)
+	if asked {
+		note.Grade = Error
+	}
 	for i := range m.sharers {
-		grade := Warning // nobody asked for it
-		if asked && i != decider {
-			continue
+		if !asked || i == decider {
+			m.tell(i, note)
 		}
-		if asked {
-			grade = Error
-		}
-		m.tell(i, grade, ReasonInvalid, AnnotationType, m.spec.Type,
-			fmt.Sprintf("the type carries %d ports and %d certificates, and the load balancer, which is shared, serves %d and %d: it stays %s; let the oldest Service that shares it set a larger type, or leave it",
-				want.Listeners, want.Certificates, open, len(certificates), m.have.Type))
 	}
 	m.spec.Type = m.have.Type
 }
@@ -339,13 +336,13 @@ func (m *merger) ports() {
 
 // conflict tells both Services of a port that both ask for.
 func (m *merger) conflict(younger, older int, port string) {
-	m.tell(younger, Error, ReasonPortConflict, "spec.ports", port,
-		fmt.Sprintf("the load balancer is shared, and this port is that of the Service %s, which is older: use another port, or a load balancer of its own", m.sharers[older].name()))
-	m.tell(older, Warning, ReasonPortConflict, "spec.ports", port,
-		fmt.Sprintf("the Service %s, which shares the load balancer, asks for this port too, and does not get it because it is younger: let it use another port, or a load balancer of its own", m.sharers[younger].name()))
+	m.tell(younger, errorNote(ReasonPortConflict, "spec.ports", port,
+		"the load balancer is shared, and this port is that of the Service %s, which is older: use another port, or a load balancer of its own", m.sharers[older].name()))
+	m.tell(older, warningNote(ReasonPortConflict, "spec.ports", port,
+		"the Service %s, which shares the load balancer, asks for this port too, and does not get it because it is younger: let it use another port, or a load balancer of its own", m.sharers[younger].name()))
 }
 
 func (m *merger) noRoom(i, port int, most string) {
-	m.tell(i, Error, ReasonNoRoom, "spec.ports", fmt.Sprintf("%d/TCP", port),
-		fmt.Sprintf("the load balancer is shared, its type %s carries %s, and those of older Services take them: let the oldest Service that shares it set a larger %s, or use a load balancer of its own", m.spec.Type, most, AnnotationType))
+	m.tell(i, errorNote(ReasonNoRoom, "spec.ports", fmt.Sprintf("%d/TCP", port),
+		"the load balancer is shared, its type %s carries %s, and those of older Services take them: let the oldest Service that shares it set a larger %s, or use a load balancer of its own", m.spec.Type, most, AnnotationType))
 }

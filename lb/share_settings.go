@@ -123,13 +123,13 @@ func (m *merger) settings() {
 	if !m.spec.Public && !m.spec.UsePrivateIP {
 		m.spec.Public = true
 		if i, ok := m.deciders[annotationPublicOff]; ok {
-			m.tell(i, Warning, ReasonNoEffect, annotationPublicOff, "true",
-				"the load balancer is shared, and without its public interface it reaches nodes only in the network, which "+annotationPrivateIP+" does not ask for: let the oldest Service that shares it set that to true, or remove this")
+			m.tell(i, warningNote(ReasonNoEffect, annotationPublicOff, "true",
+				"the load balancer is shared, and without its public interface it reaches nodes only in the network, which "+annotationPrivateIP+" does not ask for: let the oldest Service that shares it set that to true, or remove this"))
 		}
 	}
 	if ip, in := m.spec.PrivateIP, m.spec.PrivateRange; ip.IsValid() && in.IsValid() && !in.Contains(ip) {
-		m.tell(m.deciders[annotationPrivateRange], Warning, ReasonNoEffect, annotationPrivateRange, in.String(),
-			fmt.Sprintf("the load balancer is shared, and another Service gives it the address %s, which lies elsewhere: remove this, or that", ip))
+		m.tell(m.deciders[annotationPrivateRange], warningNote(ReasonNoEffect, annotationPrivateRange, in.String(),
+			"the load balancer is shared, and another Service gives it the address %s, which lies elsewhere: remove this, or that", ip))
 		m.spec.PrivateRange = netip.Prefix{}
 	}
 	if !m.spec.Public {
@@ -155,8 +155,8 @@ func (m *merger) setting(setting sharedSetting) {
 			m.deciders[field], decided = i, s.name()
 		default:
 			if !m.has(setting, s.Spec) {
-				m.tell(i, Warning, ReasonNoEffect, field, value,
-					fmt.Sprintf("the load balancer is shared, and the Service %s, which is older, decides: remove this, or change it there", decided))
+				m.tell(i, warningNote(ReasonNoEffect, field, value,
+					"the load balancer is shared, and the Service %s, which is older, decides: remove this, or change it there", decided))
 			}
 		}
 	}

@@ -84,7 +84,7 @@ func (p *parser) sharing() {
 	}
 	group, err := Group(p.svc.Namespace, name, p.defaults.Shared)
 	if err != nil {
-		p.refuse(ReasonInvalid, AnnotationShared, name, err.Error())
+		p.refuse(ReasonInvalid, AnnotationShared, name, "%v", err)
 	}
 	p.set.Shared = group
 	for _, other := range []struct {
@@ -98,7 +98,7 @@ func (p *parser) sharing() {
 		{AnnotationPrimaryIPv6, p.has(AnnotationPrimaryIPv6), "a primary IP is given to one Service"},
 	} {
 		if other.set {
-			p.refuse(ReasonInvalid, AnnotationShared, name, fmt.Sprintf("%s: remove this, or %s", other.why, other.annotation))
+			p.refuse(ReasonInvalid, AnnotationShared, name, "%s: remove this, or %s", other.why, other.annotation)
 		}
 	}
 }
