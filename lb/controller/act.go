@@ -31,7 +31,8 @@ type acted struct {
 	moved   bool // what there is must be read again
 	errs    []error
 	removed []lb.Target
-	freed   bool // a name may be free now
+	opened  []int // ports whose targets are to be judged anew
+	freed   bool  // a name may be free now
 }
 
 // due returns the ops that the cloud may be asked for now, and why not for the others. What waits for
@@ -134,6 +135,10 @@ func (r *acted) take(b *backoff, owner lb.Owner, op lb.Op, err error, final bool
 	switch op := op.(type) {
 	case lb.RemoveTarget:
 		r.removed = append(r.removed, op.Target)
+	case lb.AddListener:
+		r.opened = append(r.opened, op.Listener.Port)
+	case lb.UpdateListener:
+		r.opened = append(r.opened, op.Listener.Port)
 	case lb.Rename, lb.Delete:
 		r.freed = true
 	}

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/lb"
@@ -62,7 +64,7 @@ func readEndpoints(svc *corev1.Service, all []*discoveryv1.EndpointSlice, nodes 
 		}
 	}
 	takes := func(b *backend) bool { return b.ready }
-	if !anyOf(found, takes) {
+	if !slices.ContainsFunc(slices.Collect(maps.Values(found)), takes) {
 		takes = func(b *backend) bool { return b.terminating }
 	}
 	for _, b := range found {
@@ -84,39 +86,26 @@ func readEndpoints(svc *corev1.Service, all []*discoveryv1.EndpointSlice, nodes 
 	return e
 }
 
-func anyOf(all map[string]*backend, is func(*backend) bool) bool {
-	for _, b := range all {
-		if is(b) {
-			return true
-		}
-	}
-	return false
-}
-
 // backendsOf are the pods of an endpoint, which is one pod. An endpoint that somebody else made may
 // name none, and have several addresses.
 func backendsOf(slice *discoveryv1.EndpointSlice, at discoveryv1.Endpoint, nodes map[string]*corev1.Node) (all []backend) {
-	yes := func(condition *bool) bool { return condition == nil || *condition }
-	terminating := at.Conditions.Terminating != nil && *at.Conditions.Terminating
+	ends := ptr.Deref(at.Conditions.Terminating, false)
+	serves := ptr.Deref(at.Conditions.Serving, true)
 	for _, text := range at.Addresses {
-		b := backend{name: text, key: text, ready: yes(at.Conditions.Ready), terminating: yes(at.Conditions.Serving) && terminating, ends: terminating}
+		b := backend{
+			name: text, key: text,
+			ready: ptr.Deref(at.Conditions.Ready, true), terminating: serves && ends, ends: ends,
+		}
 		if ref := at.TargetRef; ref != nil && ref.Kind == "Pod" {
 			b.name, b.key = ref.Name, ref.Name+"/"+string(ref.UID)
 		}
 		address, err := netip.ParseAddr(text)
-		if node := nodes[value(at.NodeName)]; err == nil && node != nil && slice.AddressType == discoveryv1.AddressTypeIPv6 {
+		if node := nodes[ptr.Deref(at.NodeName, "")]; err == nil && node != nil && slice.AddressType == discoveryv1.AddressTypeIPv6 {
 			b.target = podOn(node, address)
 		}
 		all = append(all, b)
 	}
 	return all
-}
-
-func value(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
 }
 
 // shortestOwn is the least length of a prefix for pods that a pool with source: node cuts out of a
@@ -164,7 +153,8 @@ func portsOf(svc *corev1.Service, all []*discoveryv1.EndpointSlice, pods []lb.Ta
 	for _, slice := range all {
 		for _, p := range slice.Ports {
 			if p.Port != nil && counts(slice) {
-				numbers[value(p.Name)] = append(numbers[value(p.Name)], int(*p.Port))
+				name := ptr.Deref(p.Name, "")
+				numbers[name] = append(numbers[name], int(*p.Port))
 			}
 		}
 	}

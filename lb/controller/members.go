@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/underlay-ccm/underlay/lb"
 )
@@ -267,7 +268,7 @@ func serving(slices ...*discoveryv1.EndpointSlice) map[string]bool {
 	nodes := make(map[string]bool)
 	for _, slice := range slices {
 		for _, e := range slice.Endpoints {
-			if e.NodeName != nil && (e.Conditions.Ready == nil || *e.Conditions.Ready) {
+			if e.NodeName != nil && ptr.Deref(e.Conditions.Ready, true) {
 				nodes[*e.NodeName] = true
 			}
 		}

@@ -6,20 +6,16 @@ import (
 )
 
 // since remembers since when something is found again and again, by the UID of the Service that it
-// is found at. It does not outlive the process. A nil since remembers nothing.
+// is found at. It does not outlive the process.
 type since[K comparable] struct {
 	mu    sync.Mutex
 	since map[string]map[K]time.Time
 }
 
-// newSince returns an empty memory.
 func newSince[K comparable]() *since[K] { return &since[K]{since: make(map[string]map[K]time.Time)} }
 
 // look replaces what was found at the last look, and returns since when each is found.
 func (s *since[K]) look(uid string, found []K, now time.Time) map[K]time.Time {
-	if s == nil {
-		return nil
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := make(map[K]time.Time, len(found))

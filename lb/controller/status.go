@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cloud-provider/service/helpers"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/lb"
@@ -197,11 +198,10 @@ func ingressStatus(spec lb.Spec, unopened []int, have lb.State) corev1.LoadBalan
 	for _, point := range lb.Ingress(spec, have) {
 		in := corev1.LoadBalancerIngress{Hostname: point.Hostname, Ports: portStatus(spec, unopened)}
 		if point.IP.IsValid() {
-			mode := corev1.LoadBalancerIPModeVIP
+			in.IP, in.IPMode = point.IP.String(), ptr.To(corev1.LoadBalancerIPModeVIP)
 			if point.Proxy {
-				mode = corev1.LoadBalancerIPModeProxy
+				in.IPMode = ptr.To(corev1.LoadBalancerIPModeProxy)
 			}
-			in.IP, in.IPMode = point.IP.String(), &mode
 		}
 		status.Ingress = append(status.Ingress, in)
 	}
@@ -214,19 +214,15 @@ func portStatus(spec lb.Spec, unopened []int) []corev1.PortStatus {
 		return nil
 	}
 	var ports []corev1.PortStatus
-	add := func(p lb.Port, reason *string) {
-		ports = append(ports, corev1.PortStatus{Port: int32(p.Number), Protocol: corev1.Protocol(p.Protocol), Error: reason})
-	}
-	protocol, shared := portErrorProtocol, portErrorShared
-	for _, p := range spec.Served {
-		if slices.Contains(unopened, p.Number) {
-			add(p, &shared)
-		} else {
-			add(p, nil)
+	for i, p := range slices.Concat(spec.Served, spec.Unserved) {
+		status := corev1.PortStatus{Port: int32(p.Number), Protocol: corev1.Protocol(p.Protocol)}
+		switch {
+		case i >= len(spec.Served):
+			status.Error = ptr.To(portErrorProtocol)
+		case slices.Contains(unopened, p.Number):
+			status.Error = ptr.To(portErrorShared)
 		}
-	}
-	for _, p := range spec.Unserved {
-		add(p, &protocol)
+		ports = append(ports, status)
 	}
 	return ports
 }

@@ -234,6 +234,7 @@ func (c *Controller) act(ctx context.Context, o *outcome, ops []lb.Op) (again bo
 	}
 	if len(r.errs) == 0 {
 		c.states.wrote(o.owner, o.have.ID, ops)
+		o.opened = append(o.opened, r.opened...)
 	} else {
 		c.states.expire(o.owner)
 	}
@@ -246,17 +247,6 @@ func (c *Controller) act(ctx context.Context, o *outcome, ops []lb.Op) (again bo
 	}
 	for _, err := range r.errs {
 		o.add(err)
-	}
-	for _, op := range ops {
-		if len(r.errs) > 0 {
-			break
-		}
-		switch op := op.(type) {
-		case lb.AddListener:
-			o.opened = append(o.opened, op.Listener.Port)
-		case lb.UpdateListener:
-			o.opened = append(o.opened, op.Listener.Port)
-		}
 	}
 	if _, deleted := ops[0].(lb.Delete); deleted && len(r.errs) == 0 {
 		return c.deleted(ctx, o)
