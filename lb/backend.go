@@ -8,9 +8,6 @@ import (
 
 // Backend is the cloud, as the controller needs it.
 type Backend interface {
-	// Observe finds the owner's load balancer by its labels; the zero State when there is none.
-	// More than one is an error that wraps ErrAmbiguous.
-	Observe(ctx context.Context, owner Owner) (State, error)
 	// Carrying are all load balancers that carry a Service's label, also those that it shares.
 	Carrying(ctx context.Context, owner Owner) ([]State, error)
 	// Candidates are the load balancers that an owner without one might take over: that of the

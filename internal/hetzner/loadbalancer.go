@@ -22,7 +22,8 @@ type LoadBalancers struct {
 // network goes through that network's one writer.
 func (c *Client) LoadBalancers() *LoadBalancers { return &LoadBalancers{client: c} }
 
-// Observe implements lb.Backend, in one request.
+// Observe finds the owner's load balancer by its labels, in one request; the zero State when there is
+// none. More than one is an error that wraps lb.ErrAmbiguous.
 func (l *LoadBalancers) Observe(ctx context.Context, owner lb.Owner) (lb.State, error) {
 	found, err := l.list(ctx, owner.Selector())
 	switch {

@@ -26,39 +26,39 @@ func alreadyDone(op lb.Op, err error) bool {
 // errStillThere: the API denied that something exists, and has it.
 var errStillThere = errors.New("the API says that it isn't there, but it is")
 
-// confirm looks for what the API says is gone: nobody looks again for what a
-// Service leaves behind. If it is gone, that is lb.ErrGone. Everything else is seen by the next look anyway, but for a
+// confirm looks for what the API says is deleted, as nobody looks again for what a Service leaves
+// behind. If it is, that is lb.ErrGone. Everything else is seen by the next read anyway, but for a
 // pod: it may be the server that is defined, at another address.
 func (l *LoadBalancers) confirm(ctx context.Context, have lb.State, op lb.Op) error {
-	if add, ok := op.(lb.AddTarget); ok && add.Target.Pod() {
-		return l.confirmPod(ctx, have, add.Target)
-	}
-	leftBehind, there := true, false
-	err := retry(ctx, read, func(ctx context.Context) error {
-		switch op := op.(type) {
-		case lb.Delete:
-			found, _, err := l.client.api.LoadBalancer.GetByID(ctx, have.ID)
-			there = found != nil
-			return err
-		case lb.DeleteCertificate:
-			found, _, err := l.client.api.Certificate.GetByID(ctx, op.ID)
-			there = found != nil
-			return err
+	var exists func(context.Context) (bool, *hcloud.Response, error)
+	switch op := op.(type) {
+	case lb.AddTarget:
+		if op.Target.Pod() {
+			return l.confirmPod(ctx, have, op.Target)
 		}
-		leftBehind = false
 		return nil
-	})
+	case lb.Delete:
+		exists = func(ctx context.Context) (bool, *hcloud.Response, error) {
+			found, answer, err := l.client.api.LoadBalancer.GetByID(ctx, have.ID)
+			return found != nil, answer, err
+		}
+	case lb.DeleteCertificate:
+		exists = func(ctx context.Context) (bool, *hcloud.Response, error) {
+			found, answer, err := l.client.api.Certificate.GetByID(ctx, op.ID)
+			return found != nil, answer, err
+		}
+	default:
+		return nil
+	}
+	there, err := get(ctx, exists)
 	switch {
-	case err != nil || !leftBehind:
+	case err != nil:
 	case there:
 		err = errStillThere
 	default:
 		err = lb.ErrGone
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", op, err)
-	}
-	return nil
+	return fmt.Errorf("%s: %w", op, err)
 }
 
 // confirmPod looks whether a pod is a target that the API says is defined.

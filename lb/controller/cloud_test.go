@@ -391,15 +391,6 @@ func (c *cloud) counted() error {
 	return c.hidden
 }
 
-func (c *cloud) Observe(ctx context.Context, owner lb.Owner) (lb.State, error) {
-	_ = c.counted()
-	s, err := c.client.Observe(ctx, owner)
-	if !s.Exists() {
-		return s, err
-	}
-	return c.judged(s), err
-}
-
 func (c *cloud) Carrying(ctx context.Context, owner lb.Owner) ([]lb.State, error) {
 	_ = c.counted()
 	found, err := c.client.Carrying(ctx, owner)

@@ -31,7 +31,11 @@ func groupSteps(l *lab) [][]*corev1.Service {
 
 // checkGroup says what is wrong in the end with the load balancer of those that stay.
 func checkGroup(l *lab) string {
-	have, err := l.cloud.Observe(l.t.Context(), lb.GroupOwner(l.Cluster, "default.edge"))
+	all, err := l.cloud.List(l.t.Context(), l.Cluster)
+	var have lb.State
+	if found := lb.GroupOwner(l.Cluster, "default.edge").Find(all, nil); len(found) == 1 {
+		have = found[0]
+	}
 	var ports []string
 	for _, listener := range have.Listeners {
 		ports = append(ports, fmt.Sprint(listener.Port, " ", have.PortOwner(listener.Port)))
