@@ -62,10 +62,13 @@ type Annotation struct {
 	Effect  string
 
 	// set puts a valid value into the settings, or says what a valid value is.
-	set func(s *settings, value string) error
-	// idle says, if not nil, why the annotation has no effect beside the others, or nothing.
-	idle func(settings) string
+	set  func(s *settings, value string) error
+	idle idleRule // nil: the annotation always has an effect
 }
+
+// idleRule says why an annotation or an option of a port has no effect beside the others, and how to
+// give it one; nothing if it has one.
+type idleRule func(settings) (why, remedy string)
 
 // Annotations returns the table of all annotations, sorted as a reader wants them: by subject.
 func Annotations() []Annotation {
@@ -115,18 +118,18 @@ func generalAnnotations() []Annotation {
 	}
 }
 
-func withPods(s settings) string {
+func withPods(s settings) (why, remedy string) {
 	if s.PodTargets {
-		return "pods are the targets, wherever they run: remove the annotation, or set " + AnnotationTargets + " to nodes"
+		return "pods are the targets, wherever they run", "set " + AnnotationTargets + " to nodes"
 	}
-	return ""
+	return "", ""
 }
 
-func notPublic(s settings) string {
+func notPublic(s settings) (why, remedy string) {
 	if s.publicOff {
-		return "the load balancer has no public interface: remove the annotation, or disable-public-network"
+		return "the load balancer has no public interface", "set " + annotationPublicOff + " to false"
 	}
-	return ""
+	return "", ""
 }
 
 func networkAnnotations() []Annotation {
@@ -148,9 +151,9 @@ func networkAnnotations() []Annotation {
 	}
 }
 
-func noNetwork(s settings) string {
+func noNetwork(s settings) (why, remedy string) {
 	if s.Network == 0 {
-		return "no network is configured: remove the annotation, or configure the network"
+		return "no network is configured", "configure the network"
 	}
-	return ""
+	return "", ""
 }

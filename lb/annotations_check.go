@@ -5,7 +5,7 @@ import "time"
 func checkAnnotations() []Annotation {
 	return []Annotation{
 		choice(annotationOwnHealthCheck, "kube-proxy, or node-port with uses-proxyprotocol", "How nodes are judged under externalTrafficPolicy: Cluster: by kube-proxy's health port, or by connecting to the node port. kube-proxy does not understand the PROXY protocol's header, and the cloud does not say whether its checks carry one: so the default depends on it, and with it node-port counts under externalTrafficPolicy: Local too, where kube-proxy is asked otherwise.",
-			func(s *settings) *CheckMode { return &s.checkMode }, withPods, CheckKubeProxy, CheckNodePort),
+			func(s *settings) *CheckMode { return &s.checkMode }, overruled, CheckKubeProxy, CheckNodePort),
 		choice(annotationCheckProtocol, "by traffic policy", "Checks with this protocol, on the node port unless health-check-port is set. https is http over TLS.",
 			func(s *settings) *string { return &s.listener.Check.Protocol }, nil, ProtocolTCP, ProtocolHTTP, ProtocolHTTPS),
 		integer(annotationCheckPort, "1 to 65535", "by traffic policy",
@@ -34,26 +34,26 @@ func checkAnnotations() []Annotation {
 	}
 }
 
-func noHTTPCheck(s settings) string {
-	return remedied(withoutHTTPCheck(s), "set "+annotationCheckProtocol+" to http")
-}
-
-// withoutHTTPCheck concerns what only a check by annotations has: the checks that follow the traffic
-// policy ask kube-proxy, whose paths and answers are known.
-func withoutHTTPCheck(s settings) string {
+// noHTTPCheck concerns what only a check by annotations has: the checks that follow the traffic policy
+// ask kube-proxy, whose paths and answers are known.
+func noHTTPCheck(s settings) (why, remedy string) {
 	if s.explicit() && s.explicitProtocol() != ProtocolTCP {
-		return ""
+		return "", ""
 	}
-	return "only an HTTP check that annotations ask for has it"
+	return "only an HTTP check that annotations ask for has it", "set " + annotationCheckProtocol + " to http"
 }
 
-// overruled concerns how nodes are judged where nothing says what to check.
-func overruled(s settings) string {
+// overruled concerns how nodes are judged where nothing says what to check. Under policy Local the mode
+// kube-proxy has no effect either, but it is how a user lets the checks of a load balancer that was
+// taken over follow the Service.
+func overruled(s settings) (why, remedy string) {
 	switch {
+	case s.PodTargets:
+		return withPods(s)
 	case s.explicit():
-		return "what the health check of this port says beside it decides"
+		return "the health check's own protocol, port or path decides", "remove those"
 	case s.local && s.checkMode == CheckNodePort && !s.connects():
-		return "externalTrafficPolicy: Local is judged by healthCheckNodePort"
+		return "externalTrafficPolicy: Local is judged by healthCheckNodePort", "set externalTrafficPolicy to Cluster"
 	}
-	return ""
+	return "", ""
 }

@@ -48,34 +48,18 @@ func certificateAnnotations() []Annotation {
 	}
 }
 
-func noHTTP(s settings) string {
-	return remedied(withoutHTTP(s), "set "+annotationProtocol)
-}
-
-func noHTTPS(s settings) string {
-	return remedied(withoutHTTPS(s), "set "+annotationProtocol+" to https")
-}
-
-// remedied is a reason for which an annotation has no effect with what to do about it.
-func remedied(why, remedy string) string {
-	if why == "" {
-		return ""
-	}
-	return why + ": " + remedy + ", or remove the annotation"
-}
-
-func withoutHTTP(s settings) string {
+func noHTTP(s settings) (why, remedy string) {
 	if s.listener.Protocol == ProtocolTCP {
-		return "only http and https have it"
+		return "only http and https have it", "set " + annotationProtocol
 	}
-	return ""
+	return "", ""
 }
 
-func withoutHTTPS(s settings) string {
+func noHTTPS(s settings) (why, remedy string) {
 	if s.listener.Protocol != ProtocolHTTPS {
-		return "only https has it"
+		return "only https has it", "set " + annotationProtocol + " to https"
 	}
-	return ""
+	return "", ""
 }
 
 // certificateManaged is the type of a certificate that the cloud obtains.
@@ -83,16 +67,16 @@ const certificateManaged = "managed"
 
 func (s settings) managed() bool { return s.certificateType == certificateManaged }
 
-func noUploaded(s settings) string {
+func noUploaded(s settings) (why, remedy string) {
 	if s.managed() && !s.ownCertificates {
-		return "the managed certificate is used: remove the annotation, or set " + annotationCertType + " to uploaded"
+		return "the managed certificate is used", "set " + annotationCertType + " to uploaded"
 	}
 	return noHTTPS(s)
 }
 
-func noManaged(s settings) string {
+func noManaged(s settings) (why, remedy string) {
 	if !s.managed() {
-		return "only a managed certificate has it: set " + annotationCertType + " to managed, or remove the annotation"
+		return "only a managed certificate has it", "set " + annotationCertType + " to managed"
 	}
 	return noHTTPS(s)
 }

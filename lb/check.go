@@ -29,24 +29,9 @@ func (s settings) explicitProtocol() string {
 	return cmp.Or(protocol, ProtocolTCP)
 }
 
-// checks answers combinations of health check settings that cannot mean anything. What a port says
-// of its own is answered by its idle options.
+// checks refuses policy Local where nothing tells which nodes have endpoints.
 func (p *parser) checks() {
-	if p.svc.PodTargets {
-		return // the traffic policy has no say
-	}
-	if p.set.checkMode != "" && p.set.explicit() {
-		p.warn(ReasonNoEffect, annotationOwnHealthCheck, string(p.set.checkMode),
-			"health-check-protocol or health-check-port decides: remove one of them")
-	}
-	followsPolicy := func(s settings) bool { return p.svc.Local && !s.explicit() }
-	// The other mode has no effect either, but is how the checks of a load balancer that was taken
-	// over are asked to be truthful, under any policy.
-	idle := p.svc.Local && p.set.checkMode == CheckNodePort
-	if idle && !p.set.explicit() && !slices.ContainsFunc(p.atPorts(), settings.connects) {
-		p.warn(ReasonNoEffect, annotationOwnHealthCheck, string(p.set.checkMode),
-			"externalTrafficPolicy: Local is judged by healthCheckNodePort: remove the annotation")
-	}
+	followsPolicy := func(s settings) bool { return s.local && !s.explicit() }
 	if p.svc.HealthCheckNodePort == 0 && slices.ContainsFunc(p.atPorts(), followsPolicy) {
 		p.refuse(ReasonInvalid, "spec.healthCheckNodePort", "",
 			"externalTrafficPolicy: Local needs it to tell which nodes have endpoints: set a free node port")

@@ -114,12 +114,10 @@ func (p *parser) idle(table []Annotation) {
 		if value == "" || row.idle == nil || row.Type == "boolean" && off(value) {
 			continue
 		}
-		remedies := make([]string, len(all))
-		for i, s := range all {
-			remedies[i] = row.idle(s)
-		}
-		if remedy := remedies[len(remedies)-1]; !slices.Contains(remedies, "") {
-			p.warn(ReasonNoEffect, row.Name, value, "%s", remedy)
+		has := func(s settings) bool { why, _ := row.idle(s); return why == "" }
+		if !slices.ContainsFunc(all, has) {
+			why, remedy := row.idle(all[len(all)-1])
+			p.warn(ReasonNoEffect, row.Name, value, "%s: %s, or remove the annotation", why, remedy)
 		}
 	}
 }

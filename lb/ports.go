@@ -25,9 +25,6 @@ type PortOption struct {
 	Type string
 	// Annotation is the one that says the same of all ports. It has the same range.
 	Annotation string
-
-	// idle says, if not nil, why the option has no effect beside the others, or nothing.
-	idle func(settings) string
 }
 
 // PortOptions returns the table of all options of a port, sorted as a reader wants them.
@@ -35,19 +32,19 @@ func PortOptions() []PortOption {
 	return []PortOption{
 		{Path: "protocol", Type: "text", Annotation: annotationProtocol},
 		{Path: "proxyProtocol", Type: "boolean", Annotation: annotationProxyProtocol},
-		{Path: pathCertificates, Type: "list", Annotation: annotationCertificates, idle: withoutHTTPS},
-		{Path: "redirectHTTP", Type: "boolean", Annotation: annotationRedirect, idle: withoutHTTPS},
-		{Path: "stickySessions", Type: "boolean", Annotation: annotationSticky, idle: withoutHTTP},
-		{Path: "cookieName", Type: "text", Annotation: annotationCookieName, idle: withoutHTTP},
-		{Path: "cookieLifetime", Type: "duration", Annotation: annotationCookieLifetime, idle: withoutHTTP},
-		{Path: "idleTimeout", Type: "duration", Annotation: annotationIdleTimeout, idle: withoutHTTP},
-		{Path: pathCheckMode, Type: "text", Annotation: annotationOwnHealthCheck, idle: overruled},
+		{Path: pathCertificates, Type: "list", Annotation: annotationCertificates},
+		{Path: "redirectHTTP", Type: "boolean", Annotation: annotationRedirect},
+		{Path: "stickySessions", Type: "boolean", Annotation: annotationSticky},
+		{Path: "cookieName", Type: "text", Annotation: annotationCookieName},
+		{Path: "cookieLifetime", Type: "duration", Annotation: annotationCookieLifetime},
+		{Path: "idleTimeout", Type: "duration", Annotation: annotationIdleTimeout},
+		{Path: pathCheckMode, Type: "text", Annotation: annotationOwnHealthCheck},
 		{Path: "healthCheck.protocol", Type: "text", Annotation: annotationCheckProtocol},
 		{Path: "healthCheck.port", Type: "integer", Annotation: annotationCheckPort},
-		{Path: "healthCheck.path", Type: "text", Annotation: annotationCheckPath, idle: withoutHTTPCheck},
-		{Path: "healthCheck.domain", Type: "text", Annotation: annotationCheckDomain, idle: withoutHTTPCheck},
-		{Path: "healthCheck.tls", Type: "boolean", Annotation: annotationCheckTLS, idle: withoutHTTPCheck},
-		{Path: "healthCheck.statusCodes", Type: "list", Annotation: annotationCheckCodes, idle: withoutHTTPCheck},
+		{Path: "healthCheck.path", Type: "text", Annotation: annotationCheckPath},
+		{Path: "healthCheck.domain", Type: "text", Annotation: annotationCheckDomain},
+		{Path: "healthCheck.tls", Type: "boolean", Annotation: annotationCheckTLS},
+		{Path: "healthCheck.statusCodes", Type: "list", Annotation: annotationCheckCodes},
 		{Path: "healthCheck.interval", Type: "duration", Annotation: annotationCheckInterval},
 		{Path: "healthCheck.timeout", Type: "duration", Annotation: annotationCheckTimeout},
 		{Path: "healthCheck.retries", Type: "integer", Annotation: annotationCheckRetries},
@@ -163,7 +160,7 @@ func (p *parser) optionsOf(port Port, options []member) settings {
 		delete(given, row.Path)
 		text, err := row.text(value.value)
 		if err == nil {
-			err = setterOf(row.Annotation)(&s, text)
+			err = rowOf(row.Annotation).set(&s, text)
 		}
 		if err != nil {
 			p.refusePorts(key+"."+row.Path, value.shown(), "%v", err)
@@ -181,12 +178,14 @@ func (p *parser) optionsOf(port Port, options []member) settings {
 func (p *parser) idlePortOptions() {
 	for _, number := range slices.Sorted(maps.Keys(p.byPort)) {
 		s := p.byPort[number]
-		for _, row := range s.given {
-			if row.idle == nil {
+		for _, option := range s.given {
+			idle := rowOf(option.Annotation).idle
+			if idle == nil {
 				continue
 			}
-			if why := row.idle(s); why != "" {
-				p.warn(ReasonNoEffect, fmt.Sprintf("%s %d.%s", AnnotationPorts, number, row.Path), "", "%s: leave it out, or change that", why)
+			if why, _ := idle(s); why != "" {
+				field := fmt.Sprintf("%s %d.%s", AnnotationPorts, number, option.Path)
+				p.warn(ReasonNoEffect, field, "", "%s: leave it out, or change that", why)
 			}
 		}
 	}
@@ -258,10 +257,10 @@ func (o PortOption) text(value json.RawMessage) (string, error) {
 	return strings.Join(texts, ","), nil
 }
 
-// setterOf is how an annotation's value gets into the settings.
-func setterOf(annotation string) func(*settings, string) error {
+// rowOf is an annotation's row of the table.
+func rowOf(annotation string) Annotation {
 	table := Annotations()
-	return table[slices.IndexFunc(table, func(row Annotation) bool { return row.Name == annotation })].set
+	return table[slices.IndexFunc(table, func(row Annotation) bool { return row.Name == annotation })]
 }
 
 // member is a key of a JSON object and its value.

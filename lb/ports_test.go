@@ -271,7 +271,7 @@ func TestOptionsOfPortsWithoutEffect(t *testing.T) {
 		`{"443":{"stickySessions":true}}`:                       `443.stickySessions: only http and https have it`,
 		`{"443":{"certificates":["7"]}}`:                        `443.certificates: only https has it`,
 		`{"443":{"healthCheck":{"path":"/x"}}}`:                 `443.healthCheck.path: only an HTTP check`,
-		`{"443":{"healthCheck":{"mode":"node-port","port":1}}}`: `443.healthCheck.mode: what the health check of this port says beside it decides`,
+		`{"443":{"healthCheck":{"mode":"node-port","port":1}}}`: `443.healthCheck.mode: the health check's own protocol, port or path decides`,
 	} {
 		svc, d := portService(options)
 		_, notes, err := lb.Parse(svc, d)

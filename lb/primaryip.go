@@ -101,11 +101,11 @@ func validPrimaryIP(v string) error {
 
 // unreachable concerns addresses that the load balancer is created with all the same: it can get
 // them at no other time.
-func unreachable(s settings) string {
+func unreachable(s settings) (why, remedy string) {
 	if s.publicOff {
-		return "the load balancer has the address but no public interface, so nobody reaches it there: remove this, or " + annotationPublicOff
+		return "the load balancer has the address but no public interface, so nobody reaches it there", "set " + annotationPublicOff + " to false"
 	}
-	return ""
+	return "", ""
 }
 
 // reference is one of the two, with what belongs to its family.

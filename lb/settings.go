@@ -34,10 +34,10 @@ type settings struct {
 }
 
 // row is the row of an annotation whose value read turns into a field of the settings, or says what a
-// valid value is. An idle of nil: the annotation always has an effect.
+// valid value is.
 func row[T any](
 	name, kind, accepts, builtin, effect string,
-	at func(*settings) *T, read func(string) (T, error), idle func(settings) string,
+	at func(*settings) *T, read func(string) (T, error), idle idleRule,
 ) Annotation {
 	set := func(s *settings, value string) error {
 		parsed, err := read(value)
@@ -53,7 +53,7 @@ func row[T any](
 
 func text(
 	name, accepts, builtin, effect string,
-	at func(*settings) *string, valid func(string) error, idle func(settings) string,
+	at func(*settings) *string, valid func(string) error, idle idleRule,
 ) Annotation {
 	read := func(value string) (string, error) { return value, valid(value) }
 	return row(name, "text", accepts, builtin, effect, at, read, idle)
@@ -61,7 +61,7 @@ func text(
 
 // choice is the row of an annotation that takes one of these values.
 func choice[T ~string](
-	name, builtin, effect string, at func(*settings) *T, idle func(settings) string, values ...T,
+	name, builtin, effect string, at func(*settings) *T, idle idleRule, values ...T,
 ) Annotation {
 	texts := make([]string, len(values))
 	for i, v := range values {
@@ -77,7 +77,7 @@ func choice[T ~string](
 }
 
 // boolean is the row of an annotation that is off where nothing sets it.
-func boolean(name, effect string, at func(*settings) *bool, idle func(settings) string) Annotation {
+func boolean(name, effect string, at func(*settings) *bool, idle idleRule) Annotation {
 	read := func(value string) (bool, error) {
 		on, err := strconv.ParseBool(value)
 		if err != nil {
@@ -104,7 +104,7 @@ func integer(
 // duration reads seconds as a plain number, and Go's notation.
 func duration(
 	name, accepts, builtin, effect string,
-	at func(*settings) *time.Duration, low, high time.Duration, idle func(settings) string,
+	at func(*settings) *time.Duration, low, high time.Duration, idle idleRule,
 ) Annotation {
 	read := func(value string) (time.Duration, error) {
 		parsed, err := time.ParseDuration(value)
