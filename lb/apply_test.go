@@ -19,8 +19,8 @@ func apply(have lb.State, ops []lb.Op) (lb.State, error) {
 	have = clone(have)
 	for _, op := range ops {
 		steps := []lb.Op{op}
-		if swap, ok := op.(lb.Swap); ok {
-			steps = []lb.Op{swap.Take(), swap.Give()}
+		if swap, ok := lb.SwapOf(op); ok {
+			steps = []lb.Op{swap.Take, swap.Give}
 		}
 		for _, step := range steps {
 			var err error

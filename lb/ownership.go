@@ -116,13 +116,8 @@ func (s Spec) Against(have State, preferred []Node) (Spec, []Note) {
 // keepsChecks reports whether the checks are those of before: at the takeover, and after it until
 // the user opts in.
 func (s Spec) keepsChecks(have State) bool {
-	return !s.Takeover.OptedIn && s.MayKeepChecks(have)
-}
-
-// MayKeepChecks reports whether the load balancer has checks from before the takeover, to which the
-// user can go back.
-func (s Spec) MayKeepChecks(have State) bool {
-	return have.Exists() && (have.Labels[LabelCheck] == checkKept || !s.Owner.Owns(have.Labels))
+	keeps := have.Labels[LabelCheck] == checkKept || !s.Owner.Owns(have.Labels)
+	return have.Exists() && keeps && !s.Takeover.OptedIn
 }
 
 // stay gives up another network, or another address in the network, where getting it would lose the

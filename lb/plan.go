@@ -112,6 +112,14 @@ type Plan struct {
 	Held []error
 }
 
+// Part is what a member has of the load balancer; nothing if nothing was planned.
+func (p Plan) Part(i int) Part {
+	if i < len(p.Parts) {
+		return p.Parts[i]
+	}
+	return Part{}
+}
+
 // Plan compares what the members ask for with what there is.
 func (in Input) Plan() Plan {
 	alone, have := in.Owner.Group == "", in.Have

@@ -5,17 +5,6 @@ import (
 	"slices"
 )
 
-// Swap is an op that must take something away before it can put something else in its place, and
-// that knows how to put back what it took. It is more than one request, so no Backend sees it:
-// whoever executes ops does Take, then Give, and when Give fails Undo, so that nothing is lost that
-// the cloud has no substitute for.
-type Swap interface {
-	Op
-	Take() Op
-	Give() Op
-	Undo() []Op
-}
-
 type (
 	// ReplaceTarget lets a node be reached at its other address: the cloud has a server as a target
 	// once, and a node is to get its traffic once.
@@ -30,41 +19,39 @@ type (
 	}
 )
 
-var _, _ Swap = ReplaceTarget{}, MoveNetwork{}
-
-// Take implements Swap.
-func (o ReplaceTarget) Take() Op { return RemoveTarget{Target: o.Old} }
-
-// Give implements Swap.
-func (o ReplaceTarget) Give() Op { return AddTarget{Target: o.New} }
-
-// Undo implements Swap.
-func (o ReplaceTarget) Undo() []Op { return []Op{AddTarget{Target: o.Old}} }
-
 func (o ReplaceTarget) String() string { return fmt.Sprintf("replace %s by %s", o.Old, o.New) }
-
-// Take implements Swap.
-func (o MoveNetwork) Take() Op { return o.Leave }
-
-// Give implements Swap.
-func (o MoveNetwork) Give() Op { return o.Join }
-
-// Undo implements Swap.
-func (o MoveNetwork) Undo() []Op {
-	ops := []Op{o.Back}
-	for _, t := range o.Lost {
-		ops = append(ops, AddTarget{Target: t})
-	}
-	return ops
-}
 
 func (o MoveNetwork) String() string {
 	return fmt.Sprintf("move from network %d: %s", o.Leave.Network, o.Join)
 }
 
+// Swap is an op that must take something away before it can put something else in its place. It is
+// more than one request, so no Backend sees it: the caller does Take, then Give, and when Give fails
+// Undo, so that nothing is lost that the cloud has no substitute for.
+type Swap struct {
+	Take, Give Op
+	Undo       []Op
+}
+
+// SwapOf returns the steps of an op, and false for one that is a single request.
+func SwapOf(op Op) (Swap, bool) {
+	switch op := op.(type) {
+	case ReplaceTarget:
+		back := AddTarget{Target: op.Old}
+		return Swap{RemoveTarget{Target: op.Old}, AddTarget{Target: op.New}, []Op{back}}, true
+	case MoveNetwork:
+		undo := []Op{op.Back}
+		for _, t := range op.Lost {
+			undo = append(undo, AddTarget{Target: t})
+		}
+		return Swap{op.Leave, op.Join, undo}, true
+	}
+	return Swap{}, false
+}
+
 // HoldsUp reports whether the ops that wait, see [Waits], are left for later when this one failed.
 func HoldsUp(op Op) bool {
-	_, swap := op.(Swap)
+	_, swap := SwapOf(op)
 	_, attach := op.(AttachNetwork)
 	return swap || attach
 }

@@ -80,8 +80,8 @@ func (r *roller) run(want lb.Spec, expected func(lb.Target) bool) (looks int, la
 func (r *roller) do(op lb.Op) {
 	r.t.Helper()
 	ops := []lb.Op{op}
-	if swap, ok := op.(lb.Swap); ok {
-		ops = []lb.Op{swap.Take(), swap.Give()}
+	if swap, ok := lb.SwapOf(op); ok {
+		ops = []lb.Op{swap.Take, swap.Give}
 	}
 	for _, op := range ops {
 		if remove, ok := op.(lb.RemoveTarget); ok {

@@ -150,8 +150,8 @@ func (lab *balancerLab) reconcile(ctx context.Context, spec lb.Spec) error {
 	}
 	for _, op := range lb.Diff(spec, have) {
 		steps := []lb.Op{op}
-		if swap, ok := op.(lb.Swap); ok {
-			steps = []lb.Op{swap.Take(), swap.Give()}
+		if swap, ok := lb.SwapOf(op); ok {
+			steps = []lb.Op{swap.Take, swap.Give}
 		}
 		for _, step := range steps {
 			if err := lab.Apply(ctx, have, step); err != nil {

@@ -91,7 +91,7 @@ func (a actor) run(ctx context.Context, owner lb.Owner, have lb.State, ops []lb.
 			continue
 		}
 		op := next[0]
-		if _, swap := op.(lb.Swap); swap {
+		if _, swap := lb.SwapOf(op); swap {
 			if err := stopping.Err(); err != nil { // what is not begun is not missed
 				r.errs = append(r.errs, fmt.Errorf("%s: %w", lb.Title(op), err))
 				return r
@@ -185,18 +185,18 @@ func about(err error, spec lb.Spec) string {
 // cannot be had. The failure is final if the cloud refused what was to be given, or accepted it and
 // failed: finding out again takes away again. What cannot be put back is missing, and undone says so.
 func (a actor) carryOut(ctx context.Context, have lb.State, op lb.Op) (err error, final bool, undone error) {
-	swap, ok := op.(lb.Swap)
+	swap, ok := lb.SwapOf(op)
 	if !ok {
 		err = a.apply(ctx, have, op)
 		return err, refusal(err), nil
 	}
-	if err := a.apply(ctx, have, swap.Take()); err != nil {
+	if err := a.apply(ctx, have, swap.Take); err != nil {
 		return err, refusal(err), nil
 	}
-	if err = a.apply(ctx, have, swap.Give()); err == nil {
+	if err = a.apply(ctx, have, swap.Give); err == nil {
 		return nil, false, nil
 	}
-	for _, undo := range swap.Undo() {
+	for _, undo := range swap.Undo {
 		if err := a.apply(ctx, have, undo); err != nil {
 			err = fmt.Errorf("putting back what was there: %w", &opError{op: undo, err: err})
 			undone = errors.Join(undone, err)
@@ -216,7 +216,6 @@ func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
 	return longer, func() { stop(); cancel() }
 }
 
-// apply does one thing.
 func (a actor) apply(ctx context.Context, have lb.State, op lb.Op) error {
 	err := a.backend.Apply(ctx, have, op)
 	if errors.Is(err, lb.ErrGone) { // as it should be, in the right project

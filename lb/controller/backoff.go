@@ -81,12 +81,11 @@ func (b *backoff) of(owner lb.Owner, op lb.Op) error {
 	return known.err
 }
 
-// record keeps that an operation was refused.
 func (b *backoff) record(owner lb.Owner, op lb.Op, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	next := &refused{op: contents(op), err: err, delay: firstRetry}
-	if _, swap := op.(lb.Swap); swap {
+	if _, swap := lb.SwapOf(op); swap {
 		next.delay = longestRetry // each attempt takes something away first
 	}
 	key := operation{owner, title(op)}
@@ -100,14 +99,12 @@ func (b *backoff) record(owner lb.Owner, op lb.Op, err error) {
 	b.refused[key] = next
 }
 
-// succeeded forgets an operation.
 func (b *backoff) succeeded(owner lb.Owner, op lb.Op) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.refused, operation{owner, title(op)})
 }
 
-// forget forgets an owner.
 func (b *backoff) forget(owner lb.Owner) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

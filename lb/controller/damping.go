@@ -135,7 +135,6 @@ func (d *damper) acted(owner lb.Owner) time.Time {
 	return time.Time{}
 }
 
-// forget forgets an owner.
 func (d *damper) forget(owner lb.Owner) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -49,17 +49,9 @@ func (o *outcome) notesOf(i int) []lb.Note {
 	return notesOf(o.members[i], o.plan, i, slices.Concat(o.plan.Notes, o.notes))
 }
 
-// part is what a member has of the load balancer.
-func (o *outcome) part(i int) lb.Part {
-	if i < len(o.plan.Parts) {
-		return o.plan.Parts[i]
-	}
-	return lb.Part{}
-}
-
 // reportTo writes what became of one Service.
 func (c *Controller) reportTo(ctx context.Context, o *outcome, i int) error {
-	m, svc, part := o.members[i], o.services[i], o.part(i)
+	m, svc, part := o.members[i], o.services[i], o.plan.Part(i)
 	exists := o.seen && o.have.Exists()
 	state := o.have
 	state.Listeners = slices.DeleteFunc(slices.Clone(state.Listeners), func(l lb.Listener) bool {
@@ -107,7 +99,7 @@ func ownerOf(s lb.State, svc *corev1.Service, cluster string) lb.Owner {
 // statusOf is what a Service's status shows of the load balancer, of which state has the Service's
 // listeners.
 func (c *Controller) statusOf(o *outcome, i int, state lb.State) corev1.LoadBalancerStatus {
-	m, svc, part := o.members[i], o.services[i], o.part(i)
+	m, svc, part := o.members[i], o.services[i], o.plan.Part(i)
 	now := svc.Status.LoadBalancer
 	elsewhere := slices.ContainsFunc(c.states.carrying(c.owner(svc)), func(s lb.State) bool { return s.ID != o.have.ID })
 	complete := len(state.Listeners) == len(m.Spec.Listeners)

@@ -178,7 +178,6 @@ func (s *states) many(owner lb.Owner) bool {
 	return s.last(owner).order < s.events.order && len(s.known) > len(s.known)/50+1
 }
 
-// forget removes what was deleted.
 func (s *states) forget(id int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

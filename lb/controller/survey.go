@@ -99,11 +99,7 @@ func (s Surveyed) For(svc *corev1.Service) (ops []lb.Op, notes []lb.Note) {
 
 // notesOf are all notes about a member, each once.
 func notesOf(m lb.Member, p lb.Plan, i int, all []lb.Note) (notes []lb.Note) {
-	var own []lb.Note
-	if i < len(p.Parts) {
-		own = p.Parts[i].Notes
-	}
-	for _, n := range slices.Concat(m.Notes, own, all) {
+	for _, n := range slices.Concat(m.Notes, p.Part(i).Notes, all) {
 		same := func(other lb.Note) bool { return other.String() == n.String() }
 		if (n.About == "" || n.About == m.Spec.Owner.UID) && !slices.ContainsFunc(notes, same) {
 			notes = append(notes, n)
