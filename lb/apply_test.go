@@ -95,8 +95,8 @@ func change(s lb.State, op lb.Op) (lb.State, error) {
 	case lb.ChangeAlgorithm:
 		s.Algorithm = op.Algorithm
 	case lb.ChangeType:
-		limits, known := lb.LimitsOf(op.Type)
-		if known && (len(s.Listeners) > limits.Listeners || len(s.Targets)+s.OtherTargets > limits.Targets) {
+		limits := lb.LimitsOf(op.Type)
+		if len(s.Listeners) > limits.Listeners || len(s.Targets)+s.OtherTargets > limits.Targets {
 			return s, refuse("invalid_load_balancer_type", "%s is too small", op.Type)
 		}
 		s.Type = op.Type
@@ -170,7 +170,7 @@ func changeListener(s lb.State, op lb.Op) (lb.State, error) {
 		if find(op.Listener.Port) >= 0 {
 			return s, refuse("source_port_already_used", "port %d", op.Listener.Port)
 		}
-		if limits, known := lb.LimitsOf(s.Type); known && len(s.Listeners) >= limits.Listeners {
+		if limits := lb.LimitsOf(s.Type); len(s.Listeners) >= limits.Listeners {
 			return s, refuse("resource_limit_exceeded", "%s carries %d services", s.Type, limits.Listeners)
 		}
 		s.Listeners = append(s.Listeners, op.Listener)
@@ -198,7 +198,7 @@ func changeTarget(s lb.State, op lb.Op) (lb.State, error) {
 	switch op := op.(type) {
 	case lb.AddTarget:
 		t := op.Target
-		limits, known := lb.LimitsOf(s.Type)
+		limits := lb.LimitsOf(s.Type)
 		switch {
 		case find(t) >= 0:
 			return s, refuse("target_already_defined", "%s", t)
@@ -206,7 +206,7 @@ func changeTarget(s lb.State, op lb.Op) (lb.State, error) {
 			return s, refuse("load_balancer_not_attached_to_network", "%s", t)
 		case !t.Private && !s.Public:
 			return s, refuse("load_balancer_public_interface_disabled", "%s", t)
-		case known && len(s.Targets)+s.OtherTargets >= limits.Targets:
+		case len(s.Targets)+s.OtherTargets >= limits.Targets:
 			return s, refuse("resource_limit_exceeded", "%s holds %d targets", s.Type, limits.Targets)
 		}
 		s.Targets = append(s.Targets, t)

@@ -3,6 +3,7 @@ package lb
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -10,27 +11,26 @@ import (
 // Limits of a load balancer type.
 type Limits struct{ Listeners, Targets, Certificates int }
 
-// LimitsOf returns what a load balancer type holds, and false for a type that this version does not
-// know.
-func LimitsOf(typ string) (Limits, bool) {
+// LimitsOf returns what a load balancer type holds. A type that this version does not know has no
+// limits here, and the cloud enforces its own.
+func LimitsOf(typ string) Limits {
 	switch typ {
 	case "lb11":
-		return Limits{Listeners: 5, Targets: 25, Certificates: 10}, true
+		return Limits{Listeners: 5, Targets: 25, Certificates: 10}
 	case "lb21":
-		return Limits{Listeners: 15, Targets: 75, Certificates: 25}, true
+		return Limits{Listeners: 15, Targets: 75, Certificates: 25}
 	case "lb31":
-		return Limits{Listeners: 30, Targets: 150, Certificates: 50}, true
+		return Limits{Listeners: 30, Targets: 150, Certificates: 50}
 	}
-	return Limits{}, false
+	return Limits{Listeners: math.MaxInt, Targets: math.MaxInt, Certificates: math.MaxInt}
 }
 
 // Fit trims the targets to what the type holds. Preferred nodes come first, and one pod of each node,
 // then those that are targets already, so that a cluster too large for its type does not shuffle its
 // targets with every change.
 func (s Spec) Fit(have State, preferred []Node) (Spec, []Note) {
-	limits, known := LimitsOf(s.Type)
-	room := max(limits.Targets-have.OtherTargets, 0)
-	if !known || len(s.Targets) <= room {
+	room := max(LimitsOf(s.Type).Targets-have.OtherTargets, 0)
+	if len(s.Targets) <= room {
 		return s, nil
 	}
 	kind, remedy := "nodes", "fewer nodes with "+AnnotationNodeSelector
@@ -79,10 +79,7 @@ func (s Spec) Hindrances() []Note {
 
 // crowded says what the type has no room for.
 func (s Spec) crowded() (notes []Note) {
-	limits, known := LimitsOf(s.Type)
-	if !known {
-		return nil
-	}
+	limits := LimitsOf(s.Type)
 	if len(s.Listeners) > limits.Listeners {
 		notes = append(notes, errorNote(ReasonInvalid, AnnotationType, s.Type,
 			"the type carries %d ports and the Service has %d: choose a larger type, or split the Service",

@@ -116,8 +116,8 @@ func (s Spec) Step(have State) (step Spec, more bool) {
 		return step, true
 	}
 	step.Listeners = slices.Clone(have.Listeners)
-	if limits, known := LimitsOf(have.Type); known && len(wanted) > 0 {
-		room := limits.Targets - have.OtherTargets
+	if len(wanted) > 0 {
+		room := LimitsOf(have.Type).Targets - have.OtherTargets
 		other = other[:max(0, min(len(other), room-1))]
 		wanted = wanted[:max(0, min(len(wanted), room-len(other)))]
 	}
@@ -168,12 +168,9 @@ func (s Spec) goLast(have State, gone []Op, added int) (first, last []Op) {
 			first = append(first, op)
 		}
 	}
-	if limits, known := LimitsOf(have.Type); known {
-		lack := have.OtherTargets + len(have.Targets) - len(first) + added - limits.Targets
-		lack = max(0, min(lack, len(last)))
-		first, last = slices.Concat(first, last[:lack]), last[lack:]
-	}
-	return first, last
+	lack := have.OtherTargets + len(have.Targets) - len(first) + added - LimitsOf(have.Type).Targets
+	lack = max(0, min(lack, len(last)))
+	return slices.Concat(first, last[:lack]), last[lack:]
 }
 
 // podPort reports whether a port of the Service can lead to pods, or may yet.

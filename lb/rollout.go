@@ -124,13 +124,11 @@ func (r Rollout) keepLeaving(want *Spec, have State) bool {
 	if !pending || len(leaving) == 0 {
 		return false
 	}
-	if limits, known := LimitsOf(want.Type); known {
-		room := limits.Targets - have.OtherTargets
-		leaving = leaving[:min(len(leaving), max(1, room-len(want.Targets)))]
-		for i := len(want.Targets) - 1; i >= 0 && len(want.Targets)+len(leaving) > room; i-- {
-			if _, ok := now[want.Targets[i]]; !ok {
-				want.Targets = slices.Delete(want.Targets, i, i+1)
-			}
+	room := LimitsOf(want.Type).Targets - have.OtherTargets
+	leaving = leaving[:min(len(leaving), max(1, room-len(want.Targets)))]
+	for i := len(want.Targets) - 1; i >= 0 && len(want.Targets)+len(leaving) > room; i-- {
+		if _, ok := now[want.Targets[i]]; !ok {
+			want.Targets = slices.Delete(want.Targets, i, i+1)
 		}
 	}
 	want.Targets = append(want.Targets, leaving...)

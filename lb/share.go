@@ -229,9 +229,8 @@ func (s Service) frozen(have []Listener) (kept []Listener) {
 
 // roomFor keeps the type if the one that is decided is too small for what is open.
 func (m *merger) roomFor() {
-	want, known := LimitsOf(m.spec.Type)
-	has, hasKnown := LimitsOf(m.have.Type)
-	if !known || !m.have.Exists() || hasKnown && has.Listeners <= want.Listeners {
+	want := LimitsOf(m.spec.Type)
+	if !m.have.Exists() || LimitsOf(m.have.Type).Listeners <= want.Listeners {
 		return
 	}
 	open, certificates := 0, make(map[string]bool)
@@ -272,8 +271,10 @@ func certificatesOf(l Listener, into map[string]bool) {
 
 // ports gives the ports to the Services, oldest first, while there is room.
 func (m *merger) ports() {
-	limits, known := LimitsOf(m.spec.Type)
-	known = known && m.Owner.Group != ""
+	limits := LimitsOf(m.spec.Type)
+	if m.Owner.Group == "" {
+		limits = LimitsOf("") // see alone
+	}
 	m.spec.Listeners = nil
 	owners := make(map[int]int)
 	certificates := make(map[string]bool)
@@ -288,9 +289,9 @@ func (m *merger) ports() {
 			switch j, taken := owners[l.Port]; {
 			case taken:
 				m.conflict(i, j, fmt.Sprintf("%d/TCP", l.Port))
-			case known && len(m.spec.Listeners) >= limits.Listeners:
+			case len(m.spec.Listeners) >= limits.Listeners:
 				m.noRoom(i, l.Port, fmt.Sprintf("%d ports", limits.Listeners))
-			case known && len(more) > limits.Certificates && len(more) > len(certificates):
+			case len(more) > limits.Certificates && len(more) > len(certificates):
 				m.noRoom(i, l.Port, fmt.Sprintf("%d certificates", limits.Certificates))
 			default:
 				refused = false

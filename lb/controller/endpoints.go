@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -166,9 +165,4 @@ func portsOf(svc *corev1.Service, all []*discoveryv1.EndpointSlice, pods []lb.Ta
 		}
 	}
 	return ports
-}
-
-// asksAboutPods reports whether pods have to do with a Service's load balancer.
-func asksAboutPods(svc *corev1.Service) bool {
-	return strings.TrimSpace(svc.Annotations[lb.AnnotationTargets]) != ""
 }

@@ -191,7 +191,7 @@ func (v view) member(owner lb.Owner, svc *corev1.Service, have lb.State, standin
 	q, hasPods := question(svc), slices.ContainsFunc(have.Targets, lb.Target.Pod)
 	m = lb.Member{Standing: standing, HadManaged: hadManaged(svc), Holds: holds(svc)}
 	var all []*discoveryv1.EndpointSlice
-	readsPods := asksAboutPods(svc) || hasPods
+	readsPods := lb.MayMeanPods(svc.Annotations) || hasPods
 	if v.slices != nil && (local(svc) || readsPods) {
 		all = v.slices(svc)
 	}
