@@ -43,16 +43,14 @@ const (
 	defaultWorkers = 4
 )
 
-// Config is what the controller needs. All fields but Slices, Network, DedicatedRanges,
-// RefreshRanges, Reachable, Doubt and Workers are required.
+// Config is what the controller needs. All fields but Network, DedicatedRanges, RefreshRanges,
+// Reachable, Doubt and Workers are required.
 type Config struct {
 	Client   corev1client.CoreV1Interface
 	Services coreinformers.ServiceInformer
 	Nodes    coreinformers.NodeInformer
-	// Slices tell which nodes have endpoints of a Service with policy Local: those come first where
-	// a load balancer cannot have all nodes. Nil: nobody knows, and the choice is only stable.
-	Slices  discoveryinformers.EndpointSliceInformer
-	Backend lb.Backend
+	Slices   discoveryinformers.EndpointSliceInformer
+	Backend  lb.Backend
 	// Defaults names the cluster too: its name marks what is ours in the cloud.
 	Defaults lb.Defaults
 	// Network is the ID of the network of this moment: one that is deleted and created again is
@@ -81,18 +79,16 @@ type Config struct {
 // Controller reconciles Services of type LoadBalancer.
 type Controller struct {
 	actor
-	cfg      Config
-	services corelisters.ServiceLister
-	nodes    corelisters.NodeLister
-	synced   []cache.InformerSynced
-	endpoint discoverylisters.EndpointSliceLister
-	// slices are a Service's; nil: endpoints are not known.
-	slices  func(*corev1.Service) []*discoveryv1.EndpointSlice
-	metrics *controllerMetrics
-	newest  *kube.Newest[*corev1.Service]
-	states  *states
-	damper  *damper
-	queue   workqueue.TypedRateLimitingInterface[lb.Owner]
+	cfg       Config
+	services  corelisters.ServiceLister
+	nodes     corelisters.NodeLister
+	endpoints discoverylisters.EndpointSliceLister
+	synced    []cache.InformerSynced
+	metrics   *controllerMetrics
+	newest    *kube.Newest[*corev1.Service]
+	states    *states
+	damper    *damper
+	queue     workqueue.TypedRateLimitingInterface[lb.Owner]
 
 	// podIngress is held while annotations of Nodes are compared and written.
 	podIngress   sync.Mutex
@@ -129,7 +125,8 @@ func New(cfg Config) (*Controller, error) {
 		cfg.DedicatedRanges = func() []netip.Prefix { return cfg.Defaults.DedicatedRanges }
 	}
 	c := &Controller{
-		cfg: cfg, services: cfg.Services.Lister(), nodes: cfg.Nodes.Lister(), metrics: m,
+		cfg: cfg, metrics: m,
+		services: cfg.Services.Lister(), nodes: cfg.Nodes.Lister(), endpoints: cfg.Slices.Lister(),
 		newest: kube.NewNewest[*corev1.Service](), nodesWritten: kube.NewNewest[*corev1.Node](),
 		states: newStates(cfg.Backend, cfg.Defaults.Cluster), damper: newDamper(),
 		unserved: newSince[int](), unhealthy: newSince[lb.Target](),
@@ -142,10 +139,7 @@ func New(cfg Config) (*Controller, error) {
 	handlers := map[cache.SharedIndexInformer]cache.ResourceEventHandler{
 		cfg.Services.Informer(): onChange(c.serviceChanged),
 		cfg.Nodes.Informer():    onChange(c.nodeChanged),
-	}
-	if cfg.Slices != nil {
-		c.endpoint, c.slices = cfg.Slices.Lister(), c.slicesOf
-		handlers[cfg.Slices.Informer()] = onChange(c.sliceChanged)
+		cfg.Slices.Informer():   onChange(c.sliceChanged),
 	}
 	for informer, handler := range handlers {
 		registration, err := informer.AddEventHandler(handler)
@@ -161,7 +155,7 @@ func New(cfg Config) (*Controller, error) {
 
 func (c *Controller) slicesOf(svc *corev1.Service) []*discoveryv1.EndpointSlice {
 	ofService := labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: svc.Name})
-	all, _ := c.endpoint.EndpointSlices(svc.Namespace).List(ofService)
+	all, _ := c.endpoints.EndpointSlices(svc.Namespace).List(ofService)
 	return all
 }
 

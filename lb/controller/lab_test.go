@@ -121,7 +121,8 @@ func (l *lab) restart() {
 	factory := informers.NewSharedInformerFactory(l.api, 0)
 	services, nodes := factory.Core().V1().Services().Informer().GetIndexer(), factory.Core().V1().Nodes().Informer().GetIndexer()
 	c, err := New(Config{
-		Client: l.api.CoreV1(), Services: factory.Core().V1().Services(), Nodes: factory.Core().V1().Nodes(), Backend: l.cloud,
+		Client: l.api.CoreV1(), Services: factory.Core().V1().Services(), Nodes: factory.Core().V1().Nodes(),
+		Slices: factory.Discovery().V1().EndpointSlices(), Backend: l.cloud,
 		Defaults: l.Defaults, DedicatedRanges: func() []netip.Prefix { return l.ranges }, Recorder: &record.FakeRecorder{}, Registry: metrics.NewKubeRegistry(),
 	})
 	l.must(err)
@@ -320,7 +321,7 @@ func (l *lab) endpointsOn(svc *corev1.Service, nodes ...*corev1.Node) {
 	}
 	known := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	l.must(known.Add(slice))
-	l.endpoint, l.slices = discoverylisters.NewEndpointSliceLister(known), l.slicesOf
+	l.endpoints = discoverylisters.NewEndpointSliceLister(known)
 }
 
 func (l *lab) certificates() map[int64]lb.Certificate {

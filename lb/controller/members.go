@@ -39,7 +39,7 @@ func wants(svc *corev1.Service, d lb.Defaults) bool {
 type view struct {
 	services []*corev1.Service
 	nodes    []*corev1.Node
-	slices   func(*corev1.Service) []*discoveryv1.EndpointSlice // nil: endpoints are not known
+	slices   func(*corev1.Service) []*discoveryv1.EndpointSlice
 	states   []lb.State
 	defaults lb.Defaults
 	damper   *damper // nil: nothing is damped
@@ -192,7 +192,7 @@ func (v view) member(owner lb.Owner, svc *corev1.Service, have lb.State, standin
 	m = lb.Member{Standing: standing, HadManaged: hadManaged(svc), Holds: holds(svc)}
 	var all []*discoveryv1.EndpointSlice
 	readsPods := lb.MayMeanPods(svc.Annotations) || hasPods
-	if v.slices != nil && (local(svc) || readsPods) {
+	if local(svc) || readsPods {
 		all = v.slices(svc)
 	}
 	var notes []lb.Note
@@ -241,7 +241,7 @@ func (v view) member(owner lb.Owner, svc *corev1.Service, have lb.State, standin
 // admit finds the nodes that a Service's load balancer may have as targets.
 func (v view) admit(m *lb.Member, svc *corev1.Service, all []*discoveryv1.EndpointSlice, selector labels.Selector) {
 	endpoints := serving(all...)
-	m.Follows = local(svc) && v.slices != nil && !m.Service.PodTargets
+	m.Follows = local(svc) && !m.Service.PodTargets
 	ipv6 := slices.Contains(svc.Spec.IPFamilies, corev1.IPv6Protocol)
 	for _, node := range v.nodes {
 		n := asTarget(node, v.defaults.DedicatedRanges, ipv6)

@@ -77,8 +77,8 @@ func (c *Controller) allowAccess(ctx context.Context, svc *corev1.Service, acces
 	defer c.podIngress.Unlock()
 	nodes := c.allNodes()
 	known := make(map[lb.Target]string)
-	if len(access.ports) > 0 && c.slices != nil {
-		known = readEndpoints(svc, c.slices(svc), nodes, true).known
+	if len(access.ports) > 0 {
+		known = readEndpoints(svc, c.slicesOf(svc), nodes, true).known
 	}
 	values := access.annotations(c.cfg.Defaults.PodTargetSources, known, nodes)
 	key := podingress.Annotation(string(svc.UID))

@@ -47,7 +47,7 @@ func (o *outcome) add(err error) {
 
 // view is what the caches have now.
 func (c *Controller) view() view {
-	v := view{nodes: c.allNodes(), slices: c.slices, states: c.states.all(), defaults: c.cfg.Defaults, damper: c.damper, now: time.Now()}
+	v := view{nodes: c.allNodes(), slices: c.slicesOf, states: c.states.all(), defaults: c.cfg.Defaults, damper: c.damper, now: time.Now()}
 	for _, node := range v.nodes {
 		if dedicated(node) {
 			for _, a := range reported(node) {

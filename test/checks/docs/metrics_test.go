@@ -153,7 +153,7 @@ func metricSources() []metricSource {
 		{"lb/controller", "underlay-ccm: load balancers", "The replica that leads shows them, if load balancers are its work.", func(c *collector) error {
 			_, err := lbcontroller.New(lbcontroller.Config{
 				Client: client.CoreV1(), Nodes: nodes, Services: factory.Core().V1().Services(),
-				Defaults: lb.Defaults{Cluster: "c"}, Registry: c,
+				Slices: factory.Discovery().V1().EndpointSlices(), Defaults: lb.Defaults{Cluster: "c"}, Registry: c,
 			})
 			return err
 		}},
