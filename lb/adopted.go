@@ -66,7 +66,8 @@ func (s Spec) keep(have State) (Spec, []Note) {
 		return s, nil
 	}
 	return s, []Note{warningNote(ReasonSettingsKept, "", "",
-		"the load balancer was taken over and keeps its %s: set the annotations for them to decide otherwise",
+		"the load balancer was taken over and keeps its %s: set the annotations for them to "+
+			"decide otherwise",
 		strings.Join(shown, ", "))}
 }
 

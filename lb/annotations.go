@@ -66,8 +66,8 @@ type Annotation struct {
 	idle idleRule // nil: the annotation always has an effect
 }
 
-// idleRule says why an annotation or an option of a port has no effect beside the others, and how to
-// give it one; nothing if it has one.
+// idleRule says why an annotation or an option of a port has no effect beside the others, and how
+// to give it one; nothing if it has one.
 type idleRule func(settings) (why, remedy string)
 
 // Annotations returns the table of all annotations, sorted as a reader wants them: by subject.
@@ -86,7 +86,8 @@ func generalAnnotations() []Annotation {
 		text(AnnotationLocation, "a location: fsn1, nbg1, hel1, ash, hil, sin", "none",
 			"Where the load balancer is created. Excludes network-zone; one of the two is needed.",
 			func(s *settings) *string { return &s.Location }, validIdentifier, nil),
-		text(AnnotationNetworkZone, "a network zone: eu-central, us-east, us-west, ap-southeast", "none",
+		text(AnnotationNetworkZone,
+			"a network zone: eu-central, us-east, us-west, ap-southeast", "none",
 			"Lets the cloud choose a location in the zone. Excludes location.",
 			func(s *settings) *string { return &s.NetworkZone }, validIdentifier, nil),
 		choice(annotationAlgorithm, "round_robin", "How a healthy node is chosen for a connection.",
@@ -95,10 +96,15 @@ func generalAnnotations() []Annotation {
 			"Shown in the Service's status instead of addresses.",
 			func(s *settings) *string { return &s.Publish.Hostname }, validHostname, nil),
 		text(AnnotationNodeSelector, "a label selector", "all nodes",
-			"Only nodes with matching labels become targets, on cloud servers and on dedicated ones. Without effect where pods are the targets.",
+			"Only nodes with matching labels become targets, on cloud servers and on dedicated "+
+				"ones. Without effect where pods are the targets.",
 			func(s *settings) *string { return &s.NodeSelector }, func(string) error { return nil }, withPods),
 		// read before, see AsksForPods
-		choice(AnnotationTargets, "nodes", "What the load balancer sends traffic to: the nodes, at node ports, or the pods themselves, at their IPv6 addresses. Pods need an IPv6 pool with source: node, and a Service with IPv6 among its families; where no pod has such an address, nodes are the targets.",
+		choice(AnnotationTargets, "nodes",
+			"What the load balancer sends traffic to: the nodes, at node ports, or the pods "+
+				"themselves, at their IPv6 addresses. Pods need an IPv6 pool with source: node, "+
+				"and a Service with IPv6 among its families; where no pod has such an address, "+
+				"nodes are the targets.",
 			func(*settings) *string { return new(string) }, nil, targetsNodes, targetsPods),
 		text(HetznerPrefix+"ipv4-rdns", "a DNS name", "the cloud's",
 			"Reverse DNS of the public IPv4 address.",
@@ -106,14 +112,26 @@ func generalAnnotations() []Annotation {
 		text(HetznerPrefix+"ipv6-rdns", "a DNS name", "none",
 			"Reverse DNS of the public IPv6 address.",
 			func(s *settings) *string { return &s.IPv6Name }, validHostname, notPublic),
-		choice(OwnPrefix+"ip-mode", "Proxy with the PROXY protocol, http and https, else VIP", "Whether pods of the cluster reach the Service behind the load balancer's address directly (VIP) or through the load balancer (Proxy).",
+		choice(OwnPrefix+"ip-mode", "Proxy with the PROXY protocol, http and https, else VIP",
+			"Whether pods of the cluster reach the Service behind the load balancer's address "+
+				"directly (VIP) or through the load balancer (Proxy).",
 			func(s *settings) *string { return &s.proxyMode }, nil, modeVIP, modeProxy),
-		boolean(annotationAdopt, "Takes over the load balancer with this name, if it carries no owner's label and the project's side agrees: by labels in the cloud, or by loadBalancers.adoptable in the configuration. It is deleted with the Service from then on. Its health checks stay until health-check says otherwise.",
+		boolean(annotationAdopt,
+			"Takes over the load balancer with this name, if it carries no owner's label and the "+
+				"project's side agrees: by labels in the cloud, or by loadBalancers.adoptable in "+
+				"the configuration. It is deleted with the Service from then on. Its health "+
+				"checks stay until health-check says otherwise.",
 			func(s *settings) *bool { return &s.Takeover.Adopt }, nil),
 		text(AnnotationShared, "a DNS label, such as edge", "none",
-			"Shares one load balancer with all Services of the namespace that set the same, or of the namespaces that loadBalancers.shared in the configuration lists with the name. A port is the oldest Service's that asks for it; what a load balancer has once is decided by the oldest that sets it; targets are the nodes that all admit. Excludes adopt.",
+			"Shares one load balancer with all Services of the namespace that set the same, or of "+
+				"the namespaces that loadBalancers.shared in the configuration lists with the "+
+				"name. A port is the oldest Service's that asks for it; what a load balancer has "+
+				"once is decided by the oldest that sets it; targets are the nodes that all "+
+				"admit. Excludes adopt.",
 			func(s *settings) *string { return &s.Shared }, validDNSLabel, nil),
-		boolean(annotationElsewhere, "Confirms that something else enforces spec.loadBalancerSourceRanges. The cloud's load balancers cannot, so without this such a Service gets none.",
+		boolean(annotationElsewhere,
+			"Confirms that something else enforces spec.loadBalancerSourceRanges. The cloud's "+
+				"load balancers cannot, so without this such a Service gets none.",
 			func(s *settings) *bool { return &s.elsewhere }, nil),
 	}
 }
@@ -134,19 +152,30 @@ func notPublic(s settings) (why, remedy string) {
 
 func networkAnnotations() []Annotation {
 	return []Annotation{
-		boolean(annotationPrivateIP, "Reaches nodes at their address in the configured network: dedicated servers at the InternalIP of their Node in the network's vSwitch subnet, and without this at the Node's public address. A load balancer that was taken over goes on to reach them as it did until this is set.",
+		boolean(annotationPrivateIP,
+			"Reaches nodes at their address in the configured network: dedicated servers at the "+
+				"InternalIP of their Node in the network's vSwitch subnet, and without this at "+
+				"the Node's public address. A load balancer that was taken over goes on to reach "+
+				"them as it did until this is set.",
 			func(s *settings) *bool { return &s.UsePrivateIP }, nil),
-		boolean(HetznerPrefix+"disable-private-ingress", "Keeps the load balancer's address in the network out of the Service's status.",
+		boolean(HetznerPrefix+"disable-private-ingress",
+			"Keeps the load balancer's address in the network out of the Service's status.",
 			func(s *settings) *bool { return &s.privateOff }, nil),
-		boolean(annotationPublicOff, "Switches the load balancer's public interface off. Needs use-private-ip.",
+		boolean(annotationPublicOff,
+			"Switches the load balancer's public interface off. Needs use-private-ip.",
 			func(s *settings) *bool { return &s.publicOff }, nil),
-		boolean(annotationIPv6Off, "Keeps the load balancer's IPv6 address out of the Service's status. With false, it is shown also for a Service whose ipFamilies are IPv4 alone.",
+		boolean(annotationIPv6Off,
+			"Keeps the load balancer's IPv6 address out of the Service's status. With false, it "+
+				"is shown also for a Service whose ipFamilies are IPv4 alone.",
 			func(s *settings) *bool { return &s.Takeover.NoIPv6 }, nil),
-		row(annotationPrivateIPv4, "address", "an IPv4 address of the network that nobody has", "the cloud's choice",
-			"Address of the load balancer in the network. Another one than it has takes it out of the network for seconds; removing the annotation leaves the address.",
+		row(annotationPrivateIPv4, "address",
+			"an IPv4 address of the network that nobody has", "the cloud's choice",
+			"Address of the load balancer in the network. Another one than it has takes it out of "+
+				"the network for seconds; removing the annotation leaves the address.",
 			func(s *settings) *netip.Addr { return &s.PrivateIP }, privateAddress, noNetwork),
 		row(annotationPrivateRange, "prefix", "the IPv4 range of a subnet of the network", "none",
-			"Subnet in which the load balancer gets its address. Another one than it is in takes it out of the network for seconds; removing the annotation leaves the address.",
+			"Subnet in which the load balancer gets its address. Another one than it is in takes "+
+				"it out of the network for seconds; removing the annotation leaves the address.",
 			func(s *settings) *netip.Prefix { return &s.PrivateRange }, privateSubnet, noNetwork),
 	}
 }

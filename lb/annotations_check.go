@@ -4,12 +4,20 @@ import "time"
 
 func checkAnnotations() []Annotation {
 	return []Annotation{
-		choice(annotationOwnHealthCheck, "kube-proxy, or node-port with uses-proxyprotocol", "How nodes are judged under externalTrafficPolicy: Cluster: by kube-proxy's health port, or by connecting to the node port. kube-proxy does not understand the PROXY protocol's header, and the cloud does not say whether its checks carry one: so the default depends on it, and with it node-port counts under externalTrafficPolicy: Local too, where kube-proxy is asked otherwise.",
+		choice(annotationOwnHealthCheck, "kube-proxy, or node-port with uses-proxyprotocol",
+			"How nodes are judged under externalTrafficPolicy: Cluster: by kube-proxy's health "+
+				"port, or by connecting to the node port. kube-proxy does not understand the "+
+				"PROXY protocol's header, and the cloud does not say whether its checks carry "+
+				"one: so the default depends on it, and with it node-port counts under "+
+				"externalTrafficPolicy: Local too, where kube-proxy is asked otherwise.",
 			func(s *settings) *CheckMode { return &s.checkMode }, overruled, CheckKubeProxy, CheckNodePort),
-		choice(annotationCheckProtocol, "by traffic policy", "Checks with this protocol, on the node port unless health-check-port is set. https is http over TLS.",
+		choice(annotationCheckProtocol, "by traffic policy",
+			"Checks with this protocol, on the node port unless health-check-port is set. https "+
+				"is http over TLS.",
 			func(s *settings) *string { return &s.listener.Check.Protocol }, nil, ProtocolTCP, ProtocolHTTP, ProtocolHTTPS),
 		integer(annotationCheckPort, "1 to 65535", "by traffic policy",
-			"Checks on this port, with the protocol of health-check-protocol, else HTTP for a Service with http or https, else TCP.",
+			"Checks on this port, with the protocol of health-check-protocol, else HTTP for a "+
+				"Service with http or https, else TCP.",
 			func(s *settings) *int { return &s.listener.Check.Port }, 1, 65535),
 		duration(annotationCheckInterval, "3s to 60s, whole seconds", "10s",
 			"Time between two checks.",
@@ -28,14 +36,15 @@ func checkAnnotations() []Annotation {
 			func(s *settings) *string { return &s.listener.Check.Domain }, validCheckDomain, noHTTPCheck),
 		boolean(annotationCheckTLS, "An HTTP check uses TLS.",
 			func(s *settings) *bool { return &s.listener.Check.TLS }, noHTTPCheck),
-		row(annotationCheckCodes, "list", "1 to 20 status codes between commas; ? and * are wildcards", DefaultStatusCodes,
+		row(annotationCheckCodes, "list",
+			"1 to 20 status codes between commas; ? and * are wildcards", DefaultStatusCodes,
 			"Answers that an HTTP check takes as healthy.",
 			func(s *settings) *string { return &s.listener.Check.StatusCodes }, statusCodes, noHTTPCheck),
 	}
 }
 
-// noHTTPCheck concerns what only a check by annotations has: the checks that follow the traffic policy
-// ask kube-proxy, whose paths and answers are known.
+// noHTTPCheck concerns what only a check by annotations has: the checks that follow the traffic
+// policy ask kube-proxy, whose paths and answers are known.
 func noHTTPCheck(s settings) (why, remedy string) {
 	if s.explicit() && s.explicitProtocol() != ProtocolTCP {
 		return "", ""
@@ -43,9 +52,9 @@ func noHTTPCheck(s settings) (why, remedy string) {
 	return "only an HTTP check that annotations ask for has it", "set " + annotationCheckProtocol + " to http"
 }
 
-// overruled concerns how nodes are judged where nothing says what to check. Under policy Local the mode
-// kube-proxy has no effect either, but it is how a user lets the checks of a load balancer that was
-// taken over follow the Service.
+// overruled concerns how nodes are judged where nothing says what to check. Under policy Local the
+// mode kube-proxy has no effect either, but it is how a user lets the checks of a load balancer
+// that was taken over follow the Service.
 func overruled(s settings) (why, remedy string) {
 	switch {
 	case s.PodTargets:

@@ -10,9 +10,13 @@ func protocolAnnotations() []Annotation {
 			Default: "none", Effect: "Options of single ports. What it does not say of a port is what the other annotations say of all.",
 			set: func(*settings, string) error { return nil }, // see portOptions: it takes the Service's ports
 		},
-		choice(annotationProtocol, "tcp", "Protocol of all ports. https ends TLS at the load balancer and needs a certificate; the nodes are reached with http.",
+		choice(annotationProtocol, "tcp",
+			"Protocol of all ports. https ends TLS at the load balancer and needs a certificate; "+
+				"the nodes are reached with http.",
 			func(s *settings) *string { return &s.listener.Protocol }, nil, ProtocolTCP, ProtocolHTTP, ProtocolHTTPS),
-		boolean(annotationProxyProtocol, "Sends the PROXY protocol's header to the nodes, so that pods learn the client's address.",
+		boolean(annotationProxyProtocol,
+			"Sends the PROXY protocol's header to the nodes, so that pods learn the client's "+
+				"address.",
 			func(s *settings) *bool { return &s.listener.ProxyProtocol }, nil),
 		boolean(annotationSticky, "Keeps a client on one node by a cookie.",
 			func(s *settings) *bool { return &s.listener.HTTP.Sticky }, noHTTP),
@@ -25,25 +29,35 @@ func protocolAnnotations() []Annotation {
 		duration(annotationIdleTimeout, "30s to 5m, whole seconds", defaultIdleTimeout.String(),
 			"Time after which an idle connection is closed, to clients and to nodes.",
 			func(s *settings) *time.Duration { return &s.listener.HTTP.IdleTimeout }, minIdleTimeout, maxIdleTimeout, noHTTP),
-		boolean(annotationRedirect, "Answers HTTP on port 80 with a redirect to the one port with https. The Service has no port 80 of its own then.",
+		boolean(annotationRedirect,
+			"Answers HTTP on port 80 with a redirect to the one port with https. The Service has "+
+				"no port 80 of its own then.",
 			func(s *settings) *bool { return &s.listener.HTTP.Redirect }, noHTTPS),
 	}
 }
 
 func certificateAnnotations() []Annotation {
 	return []Annotation{
-		choice(annotationCertType, "uploaded", "Whether https uses the certificates of http-certificates, or one that the cloud obtains for http-managed-certificate-domains and renews.",
+		choice(annotationCertType, "uploaded",
+			"Whether https uses the certificates of http-certificates, or one that the cloud "+
+				"obtains for http-managed-certificate-domains and renews.",
 			func(s *settings) *string { return &s.certificateType }, noHTTPS, "uploaded", certificateManaged),
-		row(annotationCertificates, "list", "IDs or names of certificates between commas; what is a number is an ID", "none",
+		row(annotationCertificates, "list",
+			"IDs or names of certificates between commas; what is a number is an ID", "none",
 			"Certificates of https. They are never changed or removed.",
 			func(s *settings) *[]string { return &s.Certificates }, list(50, validName), noUploaded),
 		text(annotationManagedName, "1 to 128 characters, no space at either end", managedPrefix+"<UID of the Service>",
-			"Name of the managed certificate when it is created. While a certificate for other domains has the name, a suffix is added.",
+			"Name of the managed certificate when it is created. While a certificate for other "+
+				"domains has the name, a suffix is added.",
 			func(s *settings) *string { return &s.managedCert.Name }, validName, noManaged),
-		row(annotationDomains, "list", "1 to 100 domain names between commas, *. in front stands for any subdomain", "none",
-			"Domains of the managed certificate, in a zone of Hetzner DNS. Other domains get a new certificate; the old one is removed when the new one is in use.",
+		row(annotationDomains, "list",
+			"1 to 100 domain names between commas, *. in front stands for any subdomain", "none",
+			"Domains of the managed certificate, in a zone of Hetzner DNS. Other domains get a "+
+				"new certificate; the old one is removed when the new one is in use.",
 			func(s *settings) *[]string { return &s.managedCert.Domains }, list(100, validDomain), noManaged),
-		boolean(HetznerPrefix+"http-managed-certificate-acme-staging", "Obtains the managed certificate from the certificate authority's test environment, which browsers do not trust.",
+		boolean(HetznerPrefix+"http-managed-certificate-acme-staging",
+			"Obtains the managed certificate from the certificate authority's test environment, "+
+				"which browsers do not trust.",
 			func(s *settings) *bool { return &s.managedCert.Staging }, noManaged),
 	}
 }

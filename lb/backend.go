@@ -15,7 +15,8 @@ type Backend interface {
 	Candidates(ctx context.Context, owner Owner, name string) ([]State, error)
 	// Certificates are all the project has, in as few requests as the cloud allows.
 	Certificates(ctx context.Context) ([]Certificate, error)
-	// PrimaryIPs are those among the named that there are, by ID or name; what is a number is an ID.
+	// PrimaryIPs are those among the named that there are, by ID or name; what is a number is an
+	// ID.
 	PrimaryIPs(ctx context.Context, named []string) ([]PrimaryIP, error)
 	// List finds all load balancers of a cluster, in as few requests as the cloud allows.
 	List(ctx context.Context, cluster string) ([]State, error)
@@ -23,9 +24,9 @@ type Backend interface {
 	// Create finds out by itself whether an earlier Create got through after all. That something is
 	// gone which was observed is no refusal but an ordinary error: whoever looks again does better.
 	Apply(ctx context.Context, have State, op Op) error
-	// ApplyTargets adds and removes targets, in the ops' order, and returns what became of each when
-	// all are done. None is left out because another failed, unless the cloud takes no change of the
-	// load balancer for now.
+	// ApplyTargets adds and removes targets, in the ops' order, and returns what became of each
+	// when all are done. None is left out because another failed, unless the cloud takes no change
+	// of the load balancer for now.
 	ApplyTargets(ctx context.Context, have State, ops []Op) []error
 }
 
@@ -44,8 +45,8 @@ var (
 // succeed.
 var ErrFailed = errors.New("failed in the cloud")
 
-// ErrGone: what a Delete or a DeleteCertificate is about is not there, so nothing is left to be done
-// unless it is another project that answers.
+// ErrGone: what a Delete or a DeleteCertificate is about is not there, so nothing is left to be
+// done unless it is another project that answers.
 var ErrGone = errors.New("is not there")
 
 // RejectedError is a request that the cloud understood and refused. The same request will be

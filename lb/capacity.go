@@ -25,9 +25,9 @@ func LimitsOf(typ string) Limits {
 	return Limits{Listeners: math.MaxInt, Targets: math.MaxInt, Certificates: math.MaxInt}
 }
 
-// Fit trims the targets to what the type holds. Preferred nodes come first, and one pod of each node,
-// then those that are targets already, so that a cluster too large for its type does not shuffle its
-// targets with every change.
+// Fit trims the targets to what the type holds. Preferred nodes come first, and one pod of each
+// node, then those that are targets already, so that a cluster too large for its type does not
+// shuffle its targets with every change.
 func (s Spec) Fit(have State, preferred []Node) (Spec, []Note) {
 	room := max(LimitsOf(s.Type).Targets-have.OtherTargets, 0)
 	if len(s.Targets) <= room {
@@ -38,7 +38,8 @@ func (s Spec) Fit(have State, preferred []Node) (Spec, []Note) {
 		kind, remedy = "pods", "set "+AnnotationTargets+" to nodes"
 	}
 	note := errorNote(ReasonTargetsTruncated, AnnotationType, s.Type,
-		"only %d %s are targets, the type holds no more: choose a larger type, or %s", room, kind, remedy)
+		"only %d %s are targets, the type holds no more: choose a larger type, or %s",
+		room, kind, remedy)
 	note.Figures = fmt.Sprintf("%d of %d %s", room, len(s.Targets), kind)
 	s.Targets = slices.SortedFunc(slices.Values(s.byRank(have, preferred)[:room]), Target.Compare)
 	return s, []Note{note}
@@ -82,7 +83,8 @@ func (s Spec) crowded() (notes []Note) {
 	limits := LimitsOf(s.Type)
 	if len(s.Listeners) > limits.Listeners {
 		notes = append(notes, errorNote(ReasonInvalid, AnnotationType, s.Type,
-			"the type carries %d ports and the Service has %d: choose a larger type, or split the Service",
+			"the type carries %d ports and the Service has %d: choose a larger type, or split the "+
+				"Service",
 			limits.Listeners, len(s.Listeners)))
 	}
 	if refs := s.references(); len(refs) > limits.Certificates {
@@ -98,5 +100,7 @@ const ReasonNoNodes = "UnAvailableLoadBalancer"
 
 func noNodes() Note {
 	return warningNote(ReasonNoNodes, "", "",
-		"no node can be a target: nodes need a provider ID hcloud://… or hrobot://…, to be Ready when they join, no label node.kubernetes.io/exclude-from-external-load-balancers, and to match the node selector if there is one")
+		"no node can be a target: nodes need a provider ID hcloud://… or hrobot://…, to be Ready "+
+			"when they join, no label node.kubernetes.io/exclude-from-external-load-balancers, "+
+			"and to match the node selector if there is one")
 }

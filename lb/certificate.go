@@ -100,8 +100,8 @@ func (s Spec) Resolve(have []Certificate) (Spec, []Op, []Note) {
 	return s.withCertificates(ids), nil, append(notes, unusable...)
 }
 
-// resolveReferences finds the certificates that IDs and names in an annotation mean, and says why there
-// is none.
+// resolveReferences finds the certificates that IDs and names in an annotation mean, and says why
+// there is none.
 func (s Spec) resolveReferences(field string, refs []string, have []Certificate) (ids []int64, notes []Note) {
 	for _, ref := range refs {
 		what, means := "name", func(c Certificate) bool { return c.Name == ref }
@@ -152,7 +152,8 @@ func (s Spec) resolveManaged(have []Certificate) (Spec, []Op, []Note) {
 			"certificate %q is being obtained", c.Name)}
 	case c.Failed != "":
 		note := errorNote(ReasonCertificate, annotationDomains, domains,
-			"the cloud could not obtain certificate %q (%s): mend what it names, or set other domains; it is tried again once a day, and at once if you retry it in the cloud",
+			"the cloud could not obtain certificate %q (%s): mend what it names, or set other "+
+				"domains; it is tried again once a day, and at once if you retry it in the cloud",
 			c.Name, c.Failed)
 		return s, []Op{RetryCertificate{ID: c.ID, Name: c.Name}}, []Note{note}
 	}

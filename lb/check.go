@@ -34,7 +34,8 @@ func (p *parser) checks() {
 	followsPolicy := func(s settings) bool { return s.local && !s.explicit() }
 	if p.svc.HealthCheckNodePort == 0 && slices.ContainsFunc(p.atPorts(), followsPolicy) {
 		p.refuse(ReasonInvalid, "spec.healthCheckNodePort", "",
-			"externalTrafficPolicy: Local needs it to tell which nodes have endpoints: set a free node port")
+			"externalTrafficPolicy: Local needs it to tell which nodes have endpoints: set a free "+
+				"node port")
 	}
 }
 
@@ -152,7 +153,10 @@ func (s Spec) unanswered(have State, preferred []Node) []Note {
 		}
 		if h.Unhealthy > 0 && h.Healthy+h.Unknown == 0 {
 			return []Note{warningNote(ReasonCheckUnanswered, annotationOwnHealthCheck, "",
-				"no node answers the health check of port %d, which asks kube-proxy: that does not understand the PROXY protocol's header, and the cloud's checks may carry one; if port %d of the nodes is open to the load balancer, set this to node-port",
+				"no node answers the health check of port %d, which asks kube-proxy: that does "+
+					"not understand the PROXY protocol's header, and the cloud's checks may carry "+
+					"one; if port %d of the nodes is open to the load balancer, set this to "+
+					"node-port",
 				l.Port, l.Check.Port)}
 		}
 	}

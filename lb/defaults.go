@@ -110,7 +110,9 @@ func (d Defaults) Validate() error {
 		errs = append(errs, fmt.Errorf("%s=%q: %s", field, fmt.Sprint(value), remedy))
 	}
 	if !labelValue(d.Cluster) {
-		bad("Cluster", d.Cluster, "the cluster's name marks load balancers as a label value: set 1 to 63 letters, digits, '-', '_' or '.'")
+		bad("Cluster", d.Cluster,
+			"the cluster's name marks load balancers as a label value: set 1 to 63 letters, "+
+				"digits, '-', '_' or '.'")
 	}
 	r := d.resolved()
 	if !wholeSeconds(r.HealthCheckInterval, minInterval, maxInterval) {

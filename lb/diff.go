@@ -148,8 +148,8 @@ func (s Spec) Labels() map[string]string {
 
 // diffLabels returns the label set that stands before anything else is done, and the one at the
 // end. The cloud replaces the set as a whole, and labels of others are not ours to drop. A mark is
-// set before what it remembers, and removed after that; so is what says who shares the load balancer
-// and whose its ports are.
+// set before what it remembers, and removed after that; so is what says who shares the load
+// balancer and whose its ports are.
 func diffLabels(want Spec, have State) (marked, final map[string]string) {
 	marked = maps.Clone(have.Labels)
 	if marked == nil {
@@ -266,6 +266,7 @@ func Immovable(want Spec, have State) []Note {
 		return nil
 	}
 	return []Note{errorNote(ReasonImmutable, field, value,
-		"the load balancer %q is in %s and cannot move: set it back, or delete the Service and create it again (its addresses change)",
+		"the load balancer %q is in %s and cannot move: set it back, or delete the Service and "+
+			"create it again (its addresses change)",
 		have.Name, is)}
 }

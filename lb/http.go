@@ -38,7 +38,8 @@ func (p *parser) protocols() {
 	switch {
 	case !slices.ContainsFunc(p.atPorts(), settings.takesDefaultCertificate):
 	case p.set.managed() && p.svc.Annotations[annotationDomains] == "":
-		p.refuse(ReasonInvalid, annotationDomains, "", "a managed certificate needs domains: set this, or "+annotationCertType+" to uploaded")
+		p.refuse(ReasonInvalid, annotationDomains, "",
+			"a managed certificate needs domains: set this, or "+annotationCertType+" to uploaded")
 	case !p.set.managed() && p.svc.Annotations[annotationCertificates] == "":
 		p.refuse(ReasonInvalid, annotationCertificates, "", "https needs a certificate: set this, "+annotationCertType+" to managed, or certificates of the port in "+AnnotationPorts)
 	}
@@ -63,10 +64,12 @@ func (p *parser) redirects() {
 	switch {
 	case len(redirecting) > 1:
 		p.refuse(ReasonInvalid, field, "true",
-			"the redirect takes port %d for each port with https, and these ask for it: %s: leave it to one port, or to none", redirectPort, strings.Join(redirecting, ", "))
+			"the redirect takes port %d for each port with https, and these ask for it: %s: leave "+
+				"it to one port, or to none", redirectPort, strings.Join(redirecting, ", "))
 	case len(redirecting) == 1 && taken:
 		p.refuse(ReasonInvalid, field, "true",
-			"the redirect for port %s takes port %d, which the Service has too: leave out the redirect, or the port", redirecting[0], redirectPort)
+			"the redirect for port %s takes port %d, which the Service has too: leave out the "+
+				"redirect, or the port", redirecting[0], redirectPort)
 	}
 }
 

@@ -99,7 +99,8 @@ func (s Spec) Against(have State, preferred []Node) (Spec, []Note) {
 		kept := s.KeepChecks(ByPort(have.Listeners))
 		if !slices.Equal(kept.Listeners, s.Listeners) {
 			notes = append(notes, warningNote(ReasonCheckKept, annotationOwnHealthCheck, "",
-				"the load balancer was taken over and keeps its health checks: set this to kube-proxy, so that they follow the traffic policy, or to node-port"))
+				"the load balancer was taken over and keeps its health checks: set this to "+
+					"kube-proxy, so that they follow the traffic policy, or to node-port"))
 		}
 		s = kept
 	}
@@ -128,7 +129,8 @@ func (s Spec) stay(have State) (Spec, []Note) {
 	}
 	if s.Network != have.Network {
 		note := errorNote(ReasonImmutable, "", "",
-			"the load balancer stays in network %d and does not join network %d, because leaving would drop targets that this cluster did not add: remove those",
+			"the load balancer stays in network %d and does not join network %d, because leaving "+
+				"would drop targets that this cluster did not add: remove those",
 			have.Network, s.Network)
 		s.Network, s.Attachment = have.Network, Attachment{}
 		return s, []Note{note}
@@ -138,7 +140,8 @@ func (s Spec) stay(have State) (Spec, []Note) {
 		field, value = annotationPrivateRange, s.PrivateRange.String()
 	}
 	note := errorNote(ReasonImmutable, field, value,
-		"the load balancer keeps its address %s, because leaving the network would drop targets that this cluster did not add: remove those, or this",
+		"the load balancer keeps its address %s, because leaving the network would drop targets "+
+			"that this cluster did not add: remove those, or this",
 		have.PrivateIP)
 	s.PrivateIP, s.PrivateRange = netip.Addr{}, netip.Prefix{}
 	return s, []Note{note}

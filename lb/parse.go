@@ -14,10 +14,10 @@ import (
 // Parse resolves a Service and the defaults into the load balancer that it asks for.
 //
 // Notes tell what the user should know although there will be a load balancer. The error is a
-// *[RefusedError] with everything that is not to be understood; then the Spec is empty, nothing may be
-// created, and an existing load balancer stays as it is, but for its ports and targets ([Frozen]). What is
-// understood and cannot be had stands in the Spec, because it matters less to a load balancer that
-// there is: [Spec.Hindrances].
+// *[RefusedError] with everything that is not to be understood; then the Spec is empty, nothing may
+// be created, and an existing load balancer stays as it is, but for its ports and targets
+// ([Frozen]). What is understood and cannot be had stands in the Spec, because it matters less to a
+// load balancer that there is: [Spec.Hindrances].
 func Parse(svc Service, d Defaults) (Spec, []Note, error) {
 	p := &parser{svc: svc, defaults: d.resolved()}
 	p.set = p.defaults.settings(svc)
@@ -127,8 +127,8 @@ func off(value string) bool {
 	return err == nil && !on
 }
 
-// unknown notes annotations that are not in the table. Three names are documented as reserved: other
-// programs may write them. Below our own prefix annotations of other components exist too.
+// unknown notes annotations that are not in the table. Three names are documented as reserved:
+// other programs may write them. Below our own prefix annotations of other components exist too.
 func (p *parser) unknown(names []string) {
 	reserved := []string{HetznerPrefix + "id", HetznerPrefix + "ipv4", HetznerPrefix + "ipv6"}
 	for _, name := range slices.Sorted(maps.Keys(p.svc.Annotations)) {
@@ -156,7 +156,8 @@ func (p *parser) place() {
 		p.set.Location, p.set.NetworkZone = p.defaults.Location, p.defaults.NetworkZone
 		if p.set.Location == "" && p.set.NetworkZone == "" && p.set.PrimaryIPv4.Named == "" && p.set.PrimaryIPv6.Named == "" {
 			p.placeless = append(p.placeless, errorNote(ReasonInvalid, AnnotationLocation, "",
-				"a load balancer needs a location or a network zone: set this, "+AnnotationNetworkZone+", or a default in the configuration"))
+				"a load balancer needs a location or a network zone: set this, "+AnnotationNetworkZone+
+					", or a default in the configuration"))
 		}
 	}
 }
@@ -164,20 +165,28 @@ func (p *parser) place() {
 func (p *parser) network() {
 	attached := p.defaults.Network != 0
 	if ip, in := p.set.PrivateIP, p.set.PrivateRange; ip.IsValid() && in.IsValid() && !in.Contains(ip) {
-		p.refuse(ReasonInvalid, annotationPrivateIPv4, ip.String(), "the address must lie in %s, the range of the subnet: set another, or another %s", in, annotationPrivateRange)
+		p.refuse(ReasonInvalid, annotationPrivateIPv4, ip.String(),
+			"the address must lie in %s, the range of the subnet: set another, or another %s",
+			in, annotationPrivateRange)
 	}
 	if p.set.UsePrivateIP && !attached {
-		p.refuse(ReasonInvalid, annotationPrivateIP, "true", "no network is configured: set false, or configure the network")
+		p.refuse(ReasonInvalid, annotationPrivateIP, "true",
+			"no network is configured: set false, or configure the network")
 	}
 	if p.set.publicOff && !attached {
-		p.refuse(ReasonInvalid, annotationPublicOff, "true", "no network is configured, so nothing could reach the load balancer: set false, or configure the network")
+		p.refuse(ReasonInvalid, annotationPublicOff, "true",
+			"no network is configured, so nothing could reach the load balancer: set false, or "+
+				"configure the network")
 	}
 	if p.set.publicOff && attached && !p.set.UsePrivateIP {
-		p.refuse(ReasonInvalid, annotationPublicOff, "true", "without its public interface the load balancer reaches nodes only in the network: set "+annotationPrivateIP+" to true as well")
+		p.refuse(ReasonInvalid, annotationPublicOff, "true",
+			"without its public interface the load balancer reaches nodes only in the network: "+
+				"set "+annotationPrivateIP+" to true as well")
 	}
 	if p.set.publicOff && p.set.privateOff && p.set.Publish.Hostname == "" {
 		p.warn(ReasonNoEffect, annotationPublicOff, "true",
-			"with disable-private-ingress there is no address to show, so the Service stays pending: set "+HetznerPrefix+"hostname, or remove one of them")
+			"with disable-private-ingress there is no address to show, so the Service stays "+
+				"pending: set "+HetznerPrefix+"hostname, or remove one of them")
 	}
 }
 
@@ -185,11 +194,14 @@ func (p *parser) network() {
 func (p *parser) fields() {
 	if !openToAll(p.svc.SourceRanges) && !p.set.elsewhere {
 		p.barred = append(p.barred, errorNote(ReasonUnsupported, "spec.loadBalancerSourceRanges", strings.Join(p.svc.SourceRanges, ","),
-			"the cloud's load balancers cannot filter clients, and one without the filter would be open to all: remove the ranges, or filter elsewhere, for example with a NetworkPolicy, and confirm that by setting "+annotationElsewhere+" to true"))
+			"the cloud's load balancers cannot filter clients, and one without the filter would "+
+				"be open to all: remove the ranges, or filter elsewhere, for example with a "+
+				"NetworkPolicy, and confirm that by setting "+annotationElsewhere+" to true"))
 	}
 	if p.svc.IPv6Only && !p.svc.PodTargets {
 		p.barred = append(p.barred, errorNote(ReasonUnsupported, "spec.ipFamilies", "IPv6",
-			"load balancers reach nodes over IPv4, so the node ports must answer there: set ipFamilyPolicy to PreferDualStack"))
+			"load balancers reach nodes over IPv4, so the node ports must answer there: set "+
+				"ipFamilyPolicy to PreferDualStack"))
 	}
 	if p.svc.ClientIPAffinity {
 		remedy := "the nodes see the load balancer as their only client, so one pod would get everything: set sessionAffinity to None"
@@ -200,7 +212,8 @@ func (p *parser) fields() {
 	}
 	if p.svc.LoadBalancerIP != "" {
 		p.notes = append(p.notes, errorNote(ReasonUnsupported, "spec.loadBalancerIP", p.svc.LoadBalancerIP,
-			"the cloud chooses the address of a load balancer: remove the field, or name a primary IP by "+AnnotationPrimaryIPv4))
+			"the cloud chooses the address of a load balancer: remove the field, or name a "+
+				"primary IP by "+AnnotationPrimaryIPv4))
 	}
 }
 
@@ -231,17 +244,20 @@ func (p *parser) ports() {
 			}
 		case port.NodePort == 0:
 			p.refuse(ReasonUnsupported, "spec.ports", port.String(),
-				"load balancers send to node ports and this port has none: set allocateLoadBalancerNodePorts to true, or give it a nodePort")
+				"load balancers send to node ports and this port has none: set "+
+					"allocateLoadBalancerNodePorts to true, or give it a nodePort")
 		default:
 			p.served = append(p.served, port)
 		}
 	}
 	for _, port := range p.unserved {
 		p.notes = append(p.notes, errorNote(ReasonUnsupported, "spec.ports", port.String(),
-			"the cloud's load balancers carry TCP only, so this port is not served: move it to a Service of its own kind, or expose it on the nodes"))
+			"the cloud's load balancers carry TCP only, so this port is not served: move it to a "+
+				"Service of its own kind, or expose it on the nodes"))
 	}
 	if len(p.served) == 0 && len(p.refused) == 0 {
-		p.refuse(ReasonUnsupported, "spec.ports", "", "no TCP port is left to serve: add one, or choose another type of Service")
+		p.refuse(ReasonUnsupported, "spec.ports", "",
+			"no TCP port is left to serve: add one, or choose another type of Service")
 	}
 }
 

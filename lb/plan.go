@@ -15,8 +15,8 @@ const (
 	// Frozen: it is not known what the Service asks for, or it cannot be had now. Its ports stay,
 	// lead to the node ports that it has at present, and close with these.
 	Frozen
-	// Closing: the Service asks to be served by another load balancer, and is not yet. Its ports stay
-	// as those of one that is frozen, and it decides nothing else.
+	// Closing: the Service asks to be served by another load balancer, and is not yet. Its ports
+	// stay as those of one that is frozen, and it decides nothing else.
 	Closing
 )
 
@@ -41,7 +41,8 @@ type Member struct {
 	Pods []Target
 	// Holds: the Service was given a load balancer before, or may have been.
 	Holds bool
-	// HadManaged: a certificate may have been obtained for the Service that it does not need any more.
+	// HadManaged: a certificate may have been obtained for the Service that it does not need any
+	// more.
 	HadManaged bool
 }
 
@@ -136,7 +137,8 @@ func (in Input) Plan() Plan {
 	for i, notes := range unusable {
 		if members[i].Standing == Frozen && len(m.parts[i].Listeners) > 0 && (!members[i].Parsed || len(notes) > 0) {
 			notes = append(notes, warningNote(ReasonHeld, "", "",
-				"until this is corrected, nothing of the load balancer is changed for the Service but that its ports follow the node ports, and targets the nodes or pods"))
+				"until this is corrected, nothing of the load balancer is changed for the Service "+
+					"but that its ports follow the node ports, and targets the nodes or pods"))
 		}
 		p.Parts[i].Notes = slices.Concat(notes, p.Parts[i].Notes)
 	}
@@ -200,8 +202,8 @@ func (in Input) refused(op Op) error {
 	return in.Refused(op)
 }
 
-// resolve finds the certificates of the members. One that needs a certificate which is not there yet
-// or can't be used is frozen; the notes say why, by member, and the ops are what obtains it.
+// resolve finds the certificates of the members. One that needs a certificate which is not there
+// yet or can't be used is frozen; the notes say why, by member, and the ops are what obtains it.
 func (in Input) resolve(members []Member) (obtain []Op, notes [][]Note) {
 	notes = make([][]Note, len(members))
 	for i := range members {
@@ -229,8 +231,8 @@ func (in Input) resolve(members []Member) (obtain []Op, notes [][]Note) {
 	return obtain, notes
 }
 
-// addressed puts the primary IPs into the spec that were found, and returns false if no load balancer
-// may be created with them, or without.
+// addressed puts the primary IPs into the spec that were found, and returns false if no load
+// balancer may be created with them, or without.
 func (in Input) addressed(spec Spec, p *Plan) (Spec, bool) {
 	if !in.Looked && len(spec.UnknownPrimaryIPs(in.Have)) > 0 {
 		return spec.RememberedPrimaryIPs(in.Have), true // nobody has looked
@@ -299,8 +301,8 @@ func (in Input) nodes(members []Member, common []Node) aim {
 	return a
 }
 
-// aimedAt returns the spec with its targets. Where it is not known how these are to be reached, each
-// is reached as it is.
+// aimedAt returns the spec with its targets. Where it is not known how these are to be reached,
+// each is reached as it is.
 func (s Spec) aimedAt(a aim, have State) Spec {
 	s.Excluded = a.excluded
 	if s.PodTargets {

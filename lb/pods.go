@@ -21,8 +21,8 @@ func AsksForPods(annotations map[string]string) bool {
 	return annotations[AnnotationTargets] == targetsPods
 }
 
-// MayMeanPods reports whether a Service wants its pods as targets, or says of its targets what nobody
-// can read: the pods that are targets stay up to date meanwhile.
+// MayMeanPods reports whether a Service wants its pods as targets, or says of its targets what
+// nobody can read: the pods that are targets stay up to date meanwhile.
 func MayMeanPods(annotations map[string]string) bool {
 	value := strings.TrimSpace(annotations[AnnotationTargets])
 	return value != "" && value != targetsNodes
@@ -53,15 +53,27 @@ func (p Pods) Choose(have State) (pods bool, notes []Note) {
 	others := andMore(p.Others)
 	switch hasPods := slices.ContainsFunc(have.Targets, Target.Pod); {
 	case p.IPv4Only:
-		return false, note("", "the Service has no IPv6 address, and pods are reached at theirs, so nodes are the targets: set spec.ipFamilyPolicy to PreferDualStack, or this to nodes")
+		return false, note("",
+			"the Service has no IPv6 address, and pods are reached at theirs, so nodes are the "+
+				"targets: set spec.ipFamilyPolicy to PreferDualStack, or this to nodes")
 	case p.NoPool:
-		return false, note("", "no pool has source: node, so that no pod has an address which the cloud routes to its server, and nodes are the targets: add such a pool, or set this to nodes")
+		return false, note("",
+			"no pool has source: node, so that no pod has an address which the cloud routes to "+
+				"its server, and nodes are the targets: add such a pool, or set this to nodes")
 	case len(p.Targets) == 0 && len(p.Others) > 0:
-		return false, note(others, "no ready pod has an IPv6 address out of its cloud server's own /64, so nodes are the targets: let pods run on nodes with a prefix of a pool with source: node, or set this to nodes")
+		return false, note(others,
+			"no ready pod has an IPv6 address out of its cloud server's own /64, so nodes are the "+
+				"targets: let pods run on nodes with a prefix of a pool with source: node, or set "+
+				"this to nodes")
 	case !hasPods && len(have.Targets) > 0 && (len(p.Others) > 0 || len(p.Targets) == 0):
-		return false, note(others, "nodes stay the targets until there are ready pods, and each has an IPv6 address out of its cloud server's own /64: let pods run on nodes with a prefix of a pool with source: node, or set this to nodes")
+		return false, note(others,
+			"nodes stay the targets until there are ready pods, and each has an IPv6 address out "+
+				"of its cloud server's own /64: let pods run on nodes with a prefix of a pool "+
+				"with source: node, or set this to nodes")
 	case len(p.Others) > 0:
-		return true, note(others, "a ready pod without an IPv6 address out of its cloud server's own /64 is no target: let pods run on nodes with a prefix of a pool with source: node")
+		return true, note(others,
+			"a ready pod without an IPv6 address out of its cloud server's own /64 is no target: "+
+				"let pods run on nodes with a prefix of a pool with source: node")
 	}
 	return true, nil
 }
@@ -86,8 +98,8 @@ func (s Spec) WithPods(pods []Target) Spec {
 // Step returns what is done now of a change from nodes to pods or back, and whether more is to be
 // done after that. A listener leads to one port of all its targets, so that nodes and pods can not
 // both serve. The targets that come are there before the listeners lead to them, so that they are
-// judged as soon as possible, and if the cloud refuses them all, nothing else changes; those that go
-// are useless after that.
+// judged as soon as possible, and if the cloud refuses them all, nothing else changes; those that
+// go are useless after that.
 //
 //	targets wanted       listeners   step
 //	none                 –           none; those that are there serve
@@ -178,10 +190,13 @@ func (p *parser) podPort(port Port) (usable bool) {
 	switch len(port.TargetPorts) {
 	case 0:
 		p.placeless = append(p.placeless, errorNote(ReasonTargetPortUnknown, "spec.ports", port.String(),
-			"no pod tells which number the name of the target port means, so nothing leads there yet: let a pod of the Service be ready, or set a number"))
+			"no pod tells which number the name of the target port means, so nothing leads there "+
+				"yet: let a pod of the Service be ready, or set a number"))
 	case 1:
 	default:
-		p.refuse(ReasonUnsupported, "spec.ports", port.String(), "the target port has the numbers %s on different pods, and a load balancer can use one for all: let the name mean one number, or set %s to nodes",
+		p.refuse(ReasonUnsupported, "spec.ports", port.String(),
+			"the target port has the numbers %s on different pods, and a load balancer can use "+
+				"one for all: let the name mean one number, or set %s to nodes",
 			numbers(port.TargetPorts), AnnotationTargets)
 		return false
 	}
@@ -214,13 +229,20 @@ func (p *parser) pods() {
 		return
 	}
 	if p.set.UsePrivateIP && p.has(annotationPrivateIP) {
-		p.refuse(ReasonInvalid, annotationPrivateIP, p.svc.Annotations[annotationPrivateIP], "pods are reached at their public addresses: remove this, or set "+AnnotationTargets+" to nodes")
+		p.refuse(ReasonInvalid, annotationPrivateIP, p.svc.Annotations[annotationPrivateIP],
+			"pods are reached at their public addresses: remove this, or set "+AnnotationTargets+
+				" to nodes")
 	}
 	switch {
 	case p.set.publicOff && p.has(annotationPublicOff):
-		p.refuse(ReasonInvalid, annotationPublicOff, p.svc.Annotations[annotationPublicOff], "pods are reached through the load balancer's public interface: remove this, or set "+AnnotationTargets+" to nodes")
+		p.refuse(ReasonInvalid, annotationPublicOff, p.svc.Annotations[annotationPublicOff],
+			"pods are reached through the load balancer's public interface: remove this, or set "+AnnotationTargets+
+				" to nodes")
 	case p.set.publicOff:
-		p.refuse(ReasonInvalid, AnnotationTargets, targetsPods, "pods are reached through the load balancer's public interface, which the configuration switches off: set "+annotationPublicOff+" to false, or this to nodes")
+		p.refuse(ReasonInvalid, AnnotationTargets, targetsPods,
+			"pods are reached through the load balancer's public interface, which the "+
+				"configuration switches off: set "+annotationPublicOff+
+				" to false, or this to nodes")
 	}
 	p.set.UsePrivateIP, p.set.publicOff = false, false
 }

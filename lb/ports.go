@@ -69,7 +69,9 @@ func (p *parser) portOptions() {
 	case text == "":
 		return
 	case len(text) > longestPorts:
-		p.refusePorts("", text, "%d bytes are too long: set at most %d, without spaces and options that say what holds for all ports anyway", len(text), longestPorts)
+		p.refusePorts("", text,
+			"%d bytes are too long: set at most %d, without spaces and options that say what "+
+				"holds for all ports anyway", len(text), longestPorts)
 		return
 	}
 	ports, err := decodeObject([]byte(text))
@@ -208,7 +210,8 @@ func (p *parser) atPorts() []settings {
 	return all
 }
 
-// atEach are the settings of all ports that can be served, and those of no port where there is none.
+// atEach are the settings of all ports that can be served, and those of no port where there is
+// none.
 func (p *parser) atEach() (all []settings) {
 	for _, port := range p.svc.Ports {
 		if port.Protocol == "TCP" {

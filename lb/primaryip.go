@@ -16,8 +16,8 @@ const (
 	AnnotationPrimaryIPv6 = OwnPrefix + "primary-ipv6"
 )
 
-// PrimaryIP is a public address of the project that outlives whatever has it. A load balancer can be
-// created with one of each family and keeps them as long as it lives: the cloud exchanges none.
+// PrimaryIP is a public address of the project that outlives whatever has it. A load balancer can
+// be created with one of each family and keeps them as long as it lives: the cloud exchanges none.
 type PrimaryIP struct {
 	ID     int64
 	Name   string
@@ -83,7 +83,12 @@ func primaryIPAnnotations() []Annotation {
 	primaryIP := func(name, family string, at func(*settings) *string) Annotation {
 		return text(name, "ID or name of an "+family+" primary IP of the project; a number is an ID",
 			"a new address, which goes with the load balancer",
-			"Public "+family+" address that the load balancer is created with, and that stays when the Service is deleted. The project's side has to agree: by labels of the primary IP, or by loadBalancers.primaryIPs in the configuration. The load balancer is created where the primary IP is, unless location or network-zone contradicts. One that exists keeps its addresses.",
+			"Public "+family+
+				" address that the load balancer is created with, and that stays when the Service "+
+				"is deleted. The project's side has to agree: by labels of the primary IP, or "+
+				"by loadBalancers.primaryIPs in the configuration. The load balancer is "+
+				"created where the primary IP is, unless location or network-zone "+
+				"contradicts. One that exists keeps its addresses.",
 			at, validPrimaryIP, unreachable)
 	}
 	return []Annotation{
@@ -159,8 +164,8 @@ func (s Spec) RememberedPrimaryIPs(have State) Spec {
 // WithPrimaryIPs resolves the primary IPs that the spec names. Found are those among
 // [Spec.UnknownPrimaryIPs] that there are.
 //
-// A load balancer that is to be created must not be if a note is an [Error]: with other addresses it
-// would be of no use, and it could never get the right ones. One that exists keeps what it has.
+// A load balancer that is to be created must not be if a note is an [Error]: with other addresses
+// it would be of no use, and it could never get the right ones. One that exists keeps what it has.
 func (s Spec) WithPrimaryIPs(have State, found []PrimaryIP) (Spec, []Note) {
 	var notes []Note
 	var usable []PrimaryIP

@@ -26,8 +26,8 @@ func (o MoveNetwork) String() string {
 }
 
 // Swap is an op that must take something away before it can put something else in its place. It is
-// more than one request, so no Backend sees it: the caller does Take, then Give, and when Give fails
-// Undo, so that nothing is lost that the cloud has no substitute for.
+// more than one request, so no Backend sees it: the caller does Take, then Give, and when Give
+// fails Undo, so that nothing is lost that the cloud has no substitute for.
 type Swap struct {
 	Take, Give Op
 	Undo       []Op

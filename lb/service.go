@@ -66,15 +66,15 @@ const (
 	ReasonTargetPortUnknown = "TargetPortUnknown"
 	// ReasonImmutable: a wish that an existing load balancer cannot follow.
 	ReasonImmutable = "ImmutableField"
-	// ReasonHeld: a Service that is refused has a load balancer, of which only ports and targets follow
-	// the Service and the nodes.
+	// ReasonHeld: a Service that is refused has a load balancer, of which only ports and targets
+	// follow the Service and the nodes.
 	ReasonHeld = "LoadBalancerHeld"
 	// ReasonCertificate: a certificate that cannot be used.
 	ReasonCertificate = "CertificateUnusable"
 	// ReasonCertificatePending: a certificate that will be usable soon.
 	ReasonCertificatePending = "CertificatePending"
-	// ReasonPrimaryIP: a primary IP that the load balancer cannot be created with, or that goes with
-	// it.
+	// ReasonPrimaryIP: a primary IP that the load balancer cannot be created with, or that goes
+	// with it.
 	ReasonPrimaryIP = "PrimaryIPUnusable"
 	// ReasonPrimaryIPInUse: one that something else has, maybe not for long.
 	ReasonPrimaryIPInUse = "PrimaryIPInUse"

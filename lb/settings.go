@@ -33,8 +33,8 @@ type settings struct {
 	given           []PortOption
 }
 
-// row is the row of an annotation whose value read turns into a field of the settings, or says what a
-// valid value is.
+// row is the row of an annotation whose value read turns into a field of the settings, or says what
+// a valid value is.
 func row[T any](
 	name, kind, accepts, builtin, effect string,
 	at func(*settings) *T, read func(string) (T, error), idle idleRule,

@@ -17,9 +17,9 @@ import (
 //	nodes                            those that the selectors admit of all that have a port
 //	room for ports and certificates  the oldest
 //
-// Whatever is decided, it is decided by age alone, so that it does not matter in which order Services
-// come, change and go. There is one exception, because closing a port costs traffic: a type that is
-// too small for the ports that are open is not taken.
+// Whatever is decided, it is decided by age alone, so that it does not matter in which order
+// Services come, change and go. There is one exception, because closing a port costs traffic: a
+// type that is too small for the ports that are open is not taken.
 //
 // The spec has no targets yet: its Nodes are what the selectors admit.
 func share(in Input, members []Member) *merger {
@@ -76,9 +76,9 @@ type merger struct {
 	deciders map[string]int
 }
 
-// alone decides the settings of a Service that shares nothing. A type that is too small for it is not
-// taken. While the Service is frozen, or its load balancer has no room for it, all stays as it is but
-// for ports and targets.
+// alone decides the settings of a Service that shares nothing. A type that is too small for it is
+// not taken. While the Service is frozen, or its load balancer has no room for it, all stays as it
+// is but for ports and targets.
 func (m *merger) alone() {
 	s := &m.sharers[0]
 	if m.spec = s.Spec; s.decides() {
@@ -133,8 +133,8 @@ func (m *merger) leaveIdle() (more bool) {
 	return more
 }
 
-// nodes finds those that the selectors admit of all that have a port. A selector that leaves none of those that the older
-// Services admit is not followed, and its Service not served.
+// nodes finds those that the selectors admit of all that have a port. A selector that leaves none
+// of those that the older Services admit is not followed, and its Service not served.
 func (m *merger) nodes() {
 	started := false
 	for i, s := range m.sharers {
@@ -152,7 +152,9 @@ func (m *merger) nodes() {
 		case s.decides():
 			m.apart[i] = true
 			m.tell(i, errorNote(ReasonNoCommonNode, AnnotationNodeSelector, s.Spec.NodeSelector,
-				"the load balancer is shared, and no node matches this and the selectors of the older Services that share it, so this Service is not served: change the selector, or use a load balancer of its own"))
+				"the load balancer is shared, and no node matches this and the selectors of the "+
+					"older Services that share it, so this Service is not served: change the "+
+					"selector, or use a load balancer of its own"))
 		}
 	}
 }
@@ -248,7 +250,9 @@ func (m *merger) roomFor() {
 	}
 	decider, asked := m.deciders[AnnotationType]
 	note := warningNote(ReasonInvalid, AnnotationType, m.spec.Type,
-		"the type carries %d ports and %d certificates, and the load balancer, which is shared, serves %d and %d: it stays %s; let the oldest Service that shares it set a larger type, or leave it",
+		"the type carries %d ports and %d certificates, and the load balancer, which is shared, "+
+			"serves %d and %d: it stays %s; let the oldest Service that shares it set a larger "+
+			"type, or leave it",
 		want.Listeners, want.Certificates, open, len(certificates), m.have.Type)
 	if asked {
 		note.Grade = Error
@@ -338,12 +342,17 @@ func (m *merger) ports() {
 // conflict tells both Services of a port that both ask for.
 func (m *merger) conflict(younger, older int, port string) {
 	m.tell(younger, errorNote(ReasonPortConflict, "spec.ports", port,
-		"the load balancer is shared, and this port is that of the Service %s, which is older: use another port, or a load balancer of its own", m.sharers[older].name()))
+		"the load balancer is shared, and this port is that of the Service %s, which is older: "+
+			"use another port, or a load balancer of its own", m.sharers[older].name()))
 	m.tell(older, warningNote(ReasonPortConflict, "spec.ports", port,
-		"the Service %s, which shares the load balancer, asks for this port too, and does not get it because it is younger: let it use another port, or a load balancer of its own", m.sharers[younger].name()))
+		"the Service %s, which shares the load balancer, asks for this port too, and does not get "+
+			"it because it is younger: let it use another port, or a load balancer of its own",
+		m.sharers[younger].name()))
 }
 
 func (m *merger) noRoom(i, port int, most string) {
 	m.tell(i, errorNote(ReasonNoRoom, "spec.ports", fmt.Sprintf("%d/TCP", port),
-		"the load balancer is shared, its type %s carries %s, and those of older Services take them: let the oldest Service that shares it set a larger %s, or use a load balancer of its own", m.spec.Type, most, AnnotationType))
+		"the load balancer is shared, its type %s carries %s, and those of older Services take "+
+			"them: let the oldest Service that shares it set a larger %s, or use a load balancer "+
+			"of its own", m.spec.Type, most, AnnotationType))
 }

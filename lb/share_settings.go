@@ -124,12 +124,16 @@ func (m *merger) settings() {
 		m.spec.Public = true
 		if i, ok := m.deciders[annotationPublicOff]; ok {
 			m.tell(i, warningNote(ReasonNoEffect, annotationPublicOff, "true",
-				"the load balancer is shared, and without its public interface it reaches nodes only in the network, which "+annotationPrivateIP+" does not ask for: let the oldest Service that shares it set that to true, or remove this"))
+				"the load balancer is shared, and without its public interface it reaches nodes "+
+					"only in the network, which "+annotationPrivateIP+
+					" does not ask for: let the oldest Service that shares it set that to true, "+
+					"or remove this"))
 		}
 	}
 	if ip, in := m.spec.PrivateIP, m.spec.PrivateRange; ip.IsValid() && in.IsValid() && !in.Contains(ip) {
 		m.tell(m.deciders[annotationPrivateRange], warningNote(ReasonNoEffect, annotationPrivateRange, in.String(),
-			"the load balancer is shared, and another Service gives it the address %s, which lies elsewhere: remove this, or that", ip))
+			"the load balancer is shared, and another Service gives it the address %s, which lies "+
+				"elsewhere: remove this, or that", ip))
 		m.spec.PrivateRange = netip.Prefix{}
 	}
 	if !m.spec.Public {
@@ -137,8 +141,8 @@ func (m *merger) settings() {
 	}
 }
 
-// setting lets the oldest Service decide that says something of a setting. Before one that cannot be
-// read, and may have decided until now, the setting stays.
+// setting lets the oldest Service decide that says something of a setting. Before one that cannot
+// be read, and may have decided until now, the setting stays.
 func (m *merger) setting(setting sharedSetting) {
 	decided := ""
 	for i, s := range m.sharers {
@@ -156,7 +160,8 @@ func (m *merger) setting(setting sharedSetting) {
 		default:
 			if !m.has(setting, s.Spec) {
 				m.tell(i, warningNote(ReasonNoEffect, field, value,
-					"the load balancer is shared, and the Service %s, which is older, decides: remove this, or change it there", decided))
+					"the load balancer is shared, and the Service %s, which is older, decides: "+
+						"remove this, or change it there", decided))
 			}
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Services that name the same load balancer in [AnnotationShared] share it: all of them together are
-// its group. [Group] returns the group of a Service, [Input.Plan] what its members ask for.
+// Services that name the same load balancer in [AnnotationShared] share it: all of them together
+// are its group. [Group] returns the group of a Service, [Input.Plan] what its members ask for.
 
 // AnnotationShared names the load balancer that a Service shares with others.
 const AnnotationShared = OwnPrefix + "shared"
@@ -33,8 +33,8 @@ type SharedName struct {
 // nothing without a name. A name that the configuration lists means the same in all of its
 // namespaces, and nothing elsewhere.
 //
-// The group is a label's value: the name alone if it is listed, else the namespace and the name with
-// a dot between them, which no name has.
+// The group is a label's value: the name alone if it is listed, else the namespace and the name
+// with a dot between them, which no name has.
 func Group(namespace, name string, listed []SharedName) (string, error) {
 	if name == "" {
 		return "", nil
@@ -92,8 +92,14 @@ func (p *parser) sharing() {
 		set        bool
 		why        string
 	}{
-		{annotationAdopt, p.set.Takeover.Adopt, "a load balancer that somebody else made cannot be shared"},
-		{AnnotationTargets, AsksForPods(p.svc.Annotations), "the targets of a load balancer that is shared are nodes"},
+		{
+			annotationAdopt, p.set.Takeover.Adopt,
+			"a load balancer that somebody else made cannot be shared",
+		},
+		{
+			AnnotationTargets, AsksForPods(p.svc.Annotations),
+			"the targets of a load balancer that is shared are nodes",
+		},
 		{AnnotationPrimaryIPv4, p.has(AnnotationPrimaryIPv4), "a primary IP is given to one Service"},
 		{AnnotationPrimaryIPv6, p.has(AnnotationPrimaryIPv6), "a primary IP is given to one Service"},
 	} {

@@ -24,8 +24,8 @@ type Spec struct {
 
 	Name string
 	Type string
-	// Exactly one of Location and NetworkZone is set, or none where primary IPs determine the place.
-	// They matter at creation; see [Immovable].
+	// Exactly one of Location and NetworkZone is set, or none where primary IPs determine the
+	// place. They matter at creation; see [Immovable].
 	Location    string
 	NetworkZone string
 	Algorithm   Algorithm

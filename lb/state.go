@@ -35,8 +35,8 @@ func (o Owner) Labels() map[string]string {
 	return map[string]string{LabelCluster: o.Cluster, o.ServiceLabel(): ""}
 }
 
-// Owns reports whether these labels make a load balancer this owner's. One that is shared belongs to
-// the group, and to no Service of it alone, also while it lacks the label that names the group.
+// Owns reports whether these labels make a load balancer this owner's. One that is shared belongs
+// to the group, and to no Service of it alone, also while it lacks the label that names the group.
 func (o Owner) Owns(labels map[string]string) bool {
 	group, shared := labels[LabelShared]
 	_, service := labels[o.ServiceLabel()]

@@ -22,8 +22,8 @@ type LoadBalancers struct {
 // network goes through that network's one writer.
 func (c *Client) LoadBalancers() *LoadBalancers { return &LoadBalancers{client: c} }
 
-// Observe finds the owner's load balancer by its labels, in one request; the zero State when there is
-// none. More than one is an error that wraps lb.ErrAmbiguous.
+// Observe finds the owner's load balancer by its labels, in one request; the zero State when there
+// is none. More than one is an error that wraps lb.ErrAmbiguous.
 func (l *LoadBalancers) Observe(ctx context.Context, owner lb.Owner) (lb.State, error) {
 	found, err := l.list(ctx, owner.Selector())
 	switch {
@@ -120,8 +120,9 @@ func (l *LoadBalancers) Apply(ctx context.Context, have lb.State, op lb.Op) erro
 	return l.exclusive(ctx, locks(op, have), do)
 }
 
-// mostRefused is how many changes of targets in a row may be refused for now: each is repeated for a
-// while, and a load balancer that somebody else changes, or a spent budget, refuses all others too.
+// mostRefused is how many changes of targets in a row may be refused for now: each is repeated for
+// a while, and a load balancer that somebody else changes, or a spent budget, refuses all others
+// too.
 const mostRefused = 2
 
 // ApplyTargets implements lb.Backend, in one request for each op and one for each 25 of their

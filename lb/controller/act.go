@@ -35,8 +35,8 @@ type acted struct {
 	freed   bool  // a name may be free now
 }
 
-// due returns the ops that the cloud may be asked for now, and why not for the others. What waits for
-// one of these, see [lb.Waits], waits too.
+// due returns the ops that the cloud may be asked for now, and why not for the others. What waits
+// for one of these, see [lb.Waits], waits too.
 func (a actor) due(owner lb.Owner, ops []lb.Op) (due []lb.Op, held []error) {
 	stuck := false
 	for _, op := range ops {
@@ -183,7 +183,8 @@ func about(err error, spec lb.Spec) string {
 
 // carryOut does an op, and a swap as a whole: what it took is put back at once when the other
 // cannot be had. The failure is final if the cloud refused what was to be given, or accepted it and
-// failed: finding out again takes away again. What cannot be put back is missing, and undone says so.
+// failed: finding out again takes away again. What cannot be put back is missing, and undone says
+// so.
 func (a actor) carryOut(ctx context.Context, have lb.State, op lb.Op) (err error, final bool, undone error) {
 	swap, ok := lb.SwapOf(op)
 	if !ok {

@@ -13,8 +13,8 @@ import (
 const (
 	firstRetry   = 5 * time.Second
 	longestRetry = time.Hour
-	// reissuePeriod is between two attempts to obtain a certificate: the authority counts failed ones.
-	// A process that does not know when the last one was waits for firstReissue.
+	// reissuePeriod is between two attempts to obtain a certificate: the authority counts failed
+	// ones. A process that does not know when the last one was waits for firstReissue.
 	firstReissue  = time.Hour
 	reissuePeriod = 24 * time.Hour
 )
@@ -64,8 +64,8 @@ func title(op lb.Op) string {
 	return lb.Title(op)
 }
 
-// of returns why an operation was refused and is not to be repeated yet, or nil. An attempt to obtain
-// a certificate was just made when it is known to have failed.
+// of returns why an operation was refused and is not to be repeated yet, or nil. An attempt to
+// obtain a certificate was just made when it is known to have failed.
 func (b *backoff) of(owner lb.Owner, op lb.Op) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -153,8 +153,8 @@ func (b *backoff) hint(op lb.Op, can bool) {
 	}
 }
 
-// reset has operations repeated at once that were refused for one of these reasons, and returns whose
-// they are.
+// reset has operations repeated at once that were refused for one of these reasons, and returns
+// whose they are.
 func (b *backoff) reset(reason func(error) bool) (owners []lb.Owner) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

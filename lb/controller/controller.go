@@ -60,12 +60,12 @@ type Config struct {
 	// moment. Nil: Defaults has them.
 	DedicatedRanges func() []netip.Prefix
 	// RefreshRanges has DedicatedRanges looked up again unless that was done within the last 5
-	// minutes. It is called before the regular look while there is a dedicated server. Nil: somebody
-	// else sees to that.
+	// minutes. It is called before the regular look while there is a dedicated server. Nil:
+	// somebody else sees to that.
 	RefreshRanges func(context.Context) error
-	// Reachable tells from a list of servers, which is not older than the given time and may be some
-	// minutes older than now, how targets can be reached: those that cannot are not added. Nil: nobody
-	// knows.
+	// Reachable tells from a list of servers, which is not older than the given time and may be
+	// some minutes older than now, how targets can be reached: those that cannot are not added.
+	// Nil: nobody knows.
 	Reachable func(ctx context.Context, notBefore time.Time) (map[lb.Target]bool, error)
 	// Doubt returns an error unless the cloud that answers at the time of the call is the cluster's
 	// own project, and not that of another token. Nil: nobody knows.
@@ -94,9 +94,9 @@ type Controller struct {
 	podIngress   sync.Mutex
 	nodesWritten *kube.Newest[*corev1.Node]
 
-	// unserved and unhealthy remember since when listeners have had no healthy target, by their ports,
-	// and since when targets have not been healthy. Another process begins anew, but for what the
-	// Service's condition says.
+	// unserved and unhealthy remember since when listeners have had no healthy target, by their
+	// ports, and since when targets have not been healthy. Another process begins anew, but for
+	// what the Service's condition says.
 	unserved  *since[int]
 	unhealthy *since[lb.Target]
 	// unexplained are the UIDs of Services whose finalizer is not known to be ours.

@@ -48,9 +48,9 @@ func newDamper() *damper {
 	return &damper{flaps: make(map[lb.Owner]map[lb.Target]*flap), limiters: make(map[lb.Owner]*limiter)}
 }
 
-// damp returns the pods that are to be targets, and after how long there may be others; 0: not before
-// an endpoint changes. Without a ready pod, those that are targets and still there stay. A nil damper
-// takes those that are ready.
+// damp returns the pods that are to be targets, and after how long there may be others; 0: not
+// before an endpoint changes. Without a ready pod, those that are targets and still there stay. A
+// nil damper takes those that are ready.
 func (d *damper) damp(owner lb.Owner, e endpoints, have lb.State, now time.Time) (pods []lb.Target, next time.Duration) {
 	if d == nil {
 		return e.pods.Targets, 0

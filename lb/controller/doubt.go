@@ -13,10 +13,10 @@ import (
 // A token of another project sees nothing of this cluster, and that it sees nothing is true and
 // proves nothing. So what the cloud lacks is believed only of the cluster's own project. That is
 // proved by a load balancer whose labels name a Service, and by a creation that names servers, as
-// UIDs and servers' IDs are unique: what works as it should costs no request for this. Where there is
-// no such proof, [Config.Doubt] is called after the read that found nothing, since the token may just
-// have been changed. If it returns an error, any other Service's load balancer is the proof: all of
-// the cluster's cloud servers may really be gone, while others exist. It is called before
+// UIDs and servers' IDs are unique: what works as it should costs no request for this. Where there
+// is no such proof, [Config.Doubt] is called after the read that found nothing, since the token may
+// just have been changed. If it returns an error, any other Service's load balancer is the proof:
+// all of the cluster's cloud servers may really be gone, while others exist. It is called before
 //
 //	a Service that shows addresses is taken to have no load balancer
 //	a load balancer is created without servers, or a certificate before its load balancer

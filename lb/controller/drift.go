@@ -61,7 +61,8 @@ func (c *Controller) drift(ctx context.Context) error {
 		c.drifting.Store(owner, true)
 	}
 	if err := c.removeOrphanedAccess(ctx, before, states); err != nil {
-		klog.FromContext(ctx).Error(err, "Closing pods to load balancers that are gone failed, will retry")
+		klog.FromContext(ctx).Error(err,
+			"Closing pods to load balancers that are gone failed, will retry")
 	}
 	for owner := range owners {
 		c.queue.Add(owner)

@@ -15,8 +15,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// nodeDelay gathers changes of nodes and endpoints, so that a batch of them costs each load balancer
-// one plan.
+// nodeDelay gathers changes of nodes and endpoints, so that a batch of them costs each load
+// balancer one plan.
 const nodeDelay = time.Second
 
 // While targets that are pods follow each other, as in a rolling update, they are gathered for
@@ -28,8 +28,8 @@ const (
 )
 
 // onChange calls change with an object before and after a change; before is nil for one that was
-// added, after for one that was removed. Those that are there at the start wait for the first reading
-// of the cloud.
+// added, after for one that was removed. Those that are there at the start wait for the first
+// reading of the cloud.
 func onChange[T any](change func(before, after *T)) cache.ResourceEventHandler {
 	notify := func(before, after any) {
 		if last, removed := before.(cache.DeletedFinalStateUnknown); removed {
@@ -131,8 +131,8 @@ func (c *Controller) podsChanged(owner lb.Owner) {
 	c.queue.AddAfter(owner, delay)
 }
 
-// nodeChanged queues the balancers when a node changes so that targets may be others. Heartbeats are
-// no such change. Where targets stay as they are, the plan says so, and no request is sent.
+// nodeChanged queues the balancers when a node changes so that targets may be others. Heartbeats
+// are no such change. Where targets stay as they are, the plan says so, and no request is sent.
 func (c *Controller) nodeChanged(old, node *corev1.Node) {
 	switch {
 	case node == nil:

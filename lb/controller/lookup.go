@@ -43,9 +43,9 @@ type primaryIPs struct {
 	found  []lb.PrimaryIP
 }
 
-// unreachable returns why a cloud server cannot be reached as a target, by the server list, which is
-// cached: then the cloud is not asked to try. It is looked at only for a server that some load balancer
-// was refused.
+// unreachable returns why a cloud server cannot be reached as a target, by the server list, which
+// is cached: then the cloud is not asked to try. It is looked at only for a server that some load
+// balancer was refused.
 func (c *Controller) unreachable(ctx context.Context, o *outcome) func(lb.Op) error {
 	if c.cfg.Reachable == nil || !o.have.Exists() {
 		return func(lb.Op) error { return nil }
@@ -80,9 +80,9 @@ func (c *Controller) unreachable(ctx context.Context, o *outcome) func(lb.Op) er
 	}
 }
 
-// stillWanted asks the API server itself, before a creation, whether the Services are still there and
-// ask for this balancer. A cache can be older than that: a new leader may fill it from an API server
-// that lags behind, and a load balancer for a Service that is gone would be left for good.
+// stillWanted asks the API server itself, before a creation, whether the Services are still there
+// and ask for this balancer. A cache can be older than that: a new leader may fill it from an API
+// server that lags behind, and a load balancer for a Service that is gone would be left for good.
 func (c *Controller) stillWanted(ctx context.Context, o *outcome) (bool, error) {
 	for i, svc := range o.services {
 		if o.members[i].Standing != lb.Wanted {

@@ -16,8 +16,8 @@ import (
 )
 
 // A balancer is what a key of the queue stands for: the load balancer of a Service alone, or of the
-// group of Services that share one. Which one a Service belongs to is computed from the Service each
-// time, so that it cannot be remembered wrongly.
+// group of Services that share one. Which one a Service belongs to is computed from the Service
+// each time, so that it cannot be remembered wrongly.
 
 // KeyOf is the balancer that a Service asks for: its own, also where it asks for a shared one in a
 // way that is refused, or for none any more.
@@ -63,8 +63,8 @@ type balancer struct {
 	next     time.Duration // until pods may be targets that are none, or the other way round; 0: not known
 }
 
-// balancer finds what has to do with an owner. The error is that it has several load balancers: then
-// the rest is as though there were none.
+// balancer finds what has to do with an owner. The error is that it has several load balancers:
+// then the rest is as though there were none.
 func (v view) balancer(owner lb.Owner) (balancer, error) {
 	b := balancer{owner: owner}
 	var asking []string
@@ -143,8 +143,8 @@ func (v view) join(b *balancer, svc *corev1.Service, standing lb.Standing) {
 	}
 }
 
-// needs reports whether a Service that asks for another balancer has ports here that it is not served
-// at there, or shows addresses of this one.
+// needs reports whether a Service that asks for another balancer has ports here that it is not
+// served at there, or shows addresses of this one.
 func (v view) needs(svc *corev1.Service, have lb.State) bool {
 	uid := string(svc.UID)
 	held := have
@@ -170,8 +170,8 @@ func (v view) needs(svc *corev1.Service, have lb.State) bool {
 	return any && shows(svc, have)
 }
 
-// shows reports whether a Service's status has an address of the load balancer, onlyThose whether it has
-// no other: one in the network is soon another load balancer's.
+// shows reports whether a Service's status has an address of the load balancer, onlyThose whether
+// it has no other: one in the network is soon another load balancer's.
 func shows(svc *corev1.Service, have lb.State) bool {
 	return slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, func(in corev1.LoadBalancerIngress) bool { return isOf(in, have) })
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// By annotations of Nodes, agents learn which pods load balancers may reach, see package podingress.
-// An annotation holds what is wanted as a whole, and is written where it differs.
+// By annotations of Nodes, agents learn which pods load balancers may reach, see package
+// podingress. An annotation holds what is wanted as a whole, and is written where it differs.
 //
 //	pod                                        is in the annotation of its Node
 //	about to be a target                       before it is added
@@ -152,8 +152,9 @@ func (c *Controller) annotateNode(ctx context.Context, node *corev1.Node, key, w
 }
 
 // removeOrphanedAccess removes the annotations that are about Services without a load balancer of
-// their own. States are what the cloud had after these Services were listed: a Service with one there
-// keeps its annotations, even if it is not ours to serve any more or the cache does not have it yet.
+// their own. States are what the cloud had after these Services were listed: a Service with one
+// there keeps its annotations, even if it is not ours to serve any more or the cache does not have
+// it yet.
 func (c *Controller) removeOrphanedAccess(ctx context.Context, before []*corev1.Service, states []lb.State) error {
 	orphans := func() map[*corev1.Node][]string {
 		current := make(map[string]bool)

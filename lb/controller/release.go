@@ -14,7 +14,8 @@ import (
 )
 
 // ends reports whether a load balancer is to be deleted because nothing that it serves is left. One
-// that no Service left stays, even if it serves nothing: it is not known what became of its Services.
+// that no Service left stays, even if it serves nothing: it is not known what became of its
+// Services.
 func (c *Controller) ends(o *outcome) bool {
 	return o.have.Exists() && len(o.plan.Spec.Listeners) == 0 && len(o.left)+len(o.departing) > 0 && !o.plan.Refused
 }
@@ -54,7 +55,8 @@ func (c *Controller) deleted(ctx context.Context, o *outcome) (again bool) {
 	c.unhealthy.look(o.owner.Key(), nil, time.Now())
 	c.nameFreed(o)
 	for _, svc := range o.departing {
-		c.cfg.Recorder.Event(svc, corev1.EventTypeNormal, "DeletedLoadBalancer", "Deleted load balancer, which no other Service shares")
+		c.cfg.Recorder.Event(svc, corev1.EventTypeNormal, "DeletedLoadBalancer",
+			"Deleted load balancer, which no other Service shares")
 		c.enqueue(c.owner(svc))
 	}
 	for _, svc := range o.left {
@@ -101,7 +103,8 @@ func (c *Controller) release(ctx context.Context, o *outcome, svc *corev1.Servic
 		return nil, nil
 	}
 	have, err := o.have, error(nil)
-	// What the Hetzner controller made for a Service that is another implementation's now is theirs.
+	// What the Hetzner controller made for a Service that is another implementation's now is
+	// theirs.
 	if !have.Exists() && !c.handedOver(svc) {
 		have, err = c.candidate(ctx, o, lb.Spec{Owner: c.owner(svc)})
 	}
@@ -139,8 +142,8 @@ func (c *Controller) release(ctx context.Context, o *outcome, svc *corev1.Servic
 	return nil, c.letGo(ctx, svc)
 }
 
-// markDeparting marks Services that are to be released and that nothing of ours marks, before anything
-// is removed, so that an interrupted release goes on although nothing is left to be found.
+// markDeparting marks Services that are to be released and that nothing of ours marks, before
+// anything is removed, so that an interrupted release goes on although nothing is left to be found.
 func (c *Controller) markDeparting(ctx context.Context, o *outcome) error {
 	for i, svc := range o.departing {
 		if roleOf(svc, c.cfg.Defaults) == unmarked {
@@ -154,8 +157,8 @@ func (c *Controller) markDeparting(ctx context.Context, o *outcome) error {
 	return nil
 }
 
-// leave has what a Service shares reconciled without it, and reports whether there is any. A shared load
-// balancer that lost the label of its group is the last one's alone.
+// leave has what a Service shares reconciled without it, and reports whether there is any. A shared
+// load balancer that lost the label of its group is the last one's alone.
 func (c *Controller) leave(o *outcome, svc *corev1.Service) (shares bool) {
 	for _, s := range c.states.carrying(c.owner(svc)) {
 		other := lb.GroupOwner(c.cfg.Defaults.Cluster, s.Group())
@@ -188,8 +191,8 @@ func (c *Controller) announceLeft(svc *corev1.Service) {
 	}
 }
 
-// cleanLeftover releases a Service whose load balancer the Hetzner controller made, or tells what is in
-// the way of its finalizer.
+// cleanLeftover releases a Service whose load balancer the Hetzner controller made, or tells what
+// is in the way of its finalizer.
 func (c *Controller) cleanLeftover(ctx context.Context, o *outcome) ([]lb.Note, error) {
 	svc := o.unmarked
 	if _, told := c.unexplained.Load(svc.UID); told || svc.Spec.Type == corev1.ServiceTypeLoadBalancer {

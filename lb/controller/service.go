@@ -26,8 +26,8 @@ const conditionManaged = "underlay.dev/ManagedCertificate"
 // conditionForeign says that addresses in a Service's status may be those of another controller.
 const conditionForeign = "underlay.dev/AddressesOfOthers"
 
-// Ours reports whether a Service of type LoadBalancer is for us to serve; with classless, those without a
-// loadBalancerClass are.
+// Ours reports whether a Service of type LoadBalancer is for us to serve; with classless, those
+// without a loadBalancerClass are.
 func Ours(svc *corev1.Service, classless bool) bool {
 	if svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		return false
@@ -50,15 +50,15 @@ const (
 	unrelated role = iota
 	// wanted: there should be a load balancer of ours.
 	wanted
-	// kept: it has no class, and we served it until the configuration said otherwise. A changed setting
-	// must not take traffic down, so its load balancer is only removed with the Service.
+	// kept: it has no class, and we served it until the configuration said otherwise. A changed
+	// setting must not take traffic down, so its load balancer is only removed with the Service.
 	kept
 	// departing: it asks for none of ours any more, and we may have left something behind.
 	departing
 	// unmarked: nothing of ours marks it, and it may have a load balancer all the same: the Hetzner
 	// controller made it, or the status got lost, and the Service asked for none any more, or was
-	// deleted, while no controller ran. Its finalizer says that there is something to clean up, and an
-	// exact label that it is ours.
+	// deleted, while no controller ran. Its finalizer says that there is something to clean up, and
+	// an exact label that it is ours.
 	unmarked
 )
 
@@ -104,9 +104,9 @@ func foreign(svc *corev1.Service) bool {
 	return meta.IsStatusConditionTrue(svc.Status.Conditions, conditionForeign)
 }
 
-// heldByNodes reports whether a Service is of the class whose addresses nodes hold. Its condition is
-// that controller's, which has no finalizer: one that is there is ours, from when the Service had
-// another class or none.
+// heldByNodes reports whether a Service is of the class whose addresses nodes hold. Its condition
+// is that controller's, which has no finalizer: one that is there is ours, from when the Service
+// had another class or none.
 func heldByNodes(svc *corev1.Service) bool {
 	return svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass != nil && *svc.Spec.LoadBalancerClass == kube.AddressClass
 }

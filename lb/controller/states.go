@@ -236,7 +236,8 @@ func (s *states) put(have lb.State, at moment) {
 	}
 }
 
-// read reads what an owner has: all there is for a group, and else what carries the Service's label.
+// read reads what an owner has: all there is for a group, and else what carries the Service's
+// label.
 func (s *states) read(ctx context.Context, owner lb.Owner) error {
 	if owner.Group != "" {
 		return s.readAll(ctx, owner)

@@ -77,8 +77,8 @@ func told(svc *corev1.Service, t telling) *corev1.Service {
 	return updated
 }
 
-// markForeign remembers that a Service came to us with addresses that are not known to be ours: unlike
-// those of a load balancer of ours that is gone, they may lead somewhere.
+// markForeign remembers that a Service came to us with addresses that are not known to be ours:
+// unlike those of a load balancer of ours that is gone, they may lead somewhere.
 func markForeign(svc *corev1.Service) {
 	meta.SetStatusCondition(&svc.Status.Conditions, metav1.Condition{
 		Type: conditionForeign, Status: metav1.ConditionTrue, Reason: "Found",

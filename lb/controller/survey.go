@@ -82,8 +82,8 @@ func retriesLater(op lb.Op) error {
 	return nil
 }
 
-// For is the part of a plan that concerns one of the Services: what there is to say of it, and what is
-// done to its ports. What is done to the load balancer as a whole is with the oldest.
+// For is the part of a plan that concerns one of the Services: what there is to say of it, and what
+// is done to its ports. What is done to the load balancer as a whole is with the oldest.
 func (s Surveyed) For(svc *corev1.Service) (ops []lb.Op, notes []lb.Note) {
 	i := slices.IndexFunc(s.Services, func(member *corev1.Service) bool { return member.UID == svc.UID })
 	if i < 0 {

@@ -14,8 +14,8 @@ import (
 // that the cloud refused, the steps from nodes to pods, and a last plan.
 const maxPasses = 10
 
-// recheckAfter is how soon it is looked again what the health checks, or the cloud, have made of what
-// was done.
+// recheckAfter is how soon it is looked again what the health checks, or the cloud, have made of
+// what was done.
 const recheckAfter = 15 * time.Second
 
 // outcome is what became of a balancer.
@@ -63,8 +63,8 @@ func (c *Controller) view() view {
 }
 
 // sync reconciles one balancer: read, plan, and only the ops that the plan names, until there are
-// none. Nothing is read of the cloud while what is known already asks for nothing. The notes are what
-// a person must look at; the error is what will be retried.
+// none. Nothing is read of the cloud while what is known already asks for nothing. The notes are
+// what a person must look at; the error is what will be retried.
 func (c *Controller) sync(ctx context.Context, owner lb.Owner) ([]lb.Note, error) {
 	o, read := &outcome{}, c.states.isExpired(owner)
 	var unclaimed error
@@ -117,8 +117,8 @@ func (c *Controller) sync(ctx context.Context, owner lb.Owner) ([]lb.Note, error
 	return notes, errors.Join(unclaimed, o.transient, err)
 }
 
-// read reads what an owner has, by a list where others wait to be reconciled too, or where the Service
-// has to do with shared ones.
+// read reads what an owner has, by a list where others wait to be reconciled too, or where the
+// Service has to do with shared ones.
 func (c *Controller) read(ctx context.Context, owner lb.Owner) error {
 	shares := owner.Group == "" && slices.ContainsFunc(c.states.carrying(owner), lb.State.Shared)
 	if shares || c.states.many(owner) || c.queue.Len() >= c.states.pages() {
@@ -277,8 +277,8 @@ func hasSubstitute(err error) bool {
 	return false
 }
 
-// addsPod reports whether an op adds a pod, as it may for a Service of which it is not known whether
-// it wants that.
+// addsPod reports whether an op adds a pod, as it may for a Service of which it is not known
+// whether it wants that.
 func addsPod(op lb.Op) bool {
 	add, ok := op.(lb.AddTarget)
 	return ok && add.Target.Pod()

@@ -13,8 +13,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// claimable looks for a load balancer of another controller's for a Service that has none, and makes
-// sure that there is really none.
+// claimable looks for a load balancer of another controller's for a Service that has none, and
+// makes sure that there is really none.
 func (c *Controller) claimable(ctx context.Context, v view, o *outcome) error {
 	if o.claimed.Exists() && !o.have.Exists() {
 		o.take(v, o.claimed)
@@ -97,8 +97,8 @@ func (c *Controller) claimsByName(ctx context.Context, o *outcome) bool {
 	return false
 }
 
-// unowned deals with a balancer that is nobody's, several, or others'; true if nothing else is to be
-// done.
+// unowned deals with a balancer that is nobody's, several, or others'; true if nothing else is to
+// be done.
 func (c *Controller) unowned(ctx context.Context, v view, o *outcome, err error) (ended bool, _ error) {
 	var why lb.Note
 	switch {
