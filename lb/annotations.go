@@ -30,7 +30,6 @@ const (
 	annotationCertType       = HetznerPrefix + "certificate-type"
 	annotationCertificates   = HetznerPrefix + "http-certificates"
 	annotationDomains        = HetznerPrefix + "http-managed-certificate-domains"
-	annotationManagedName    = HetznerPrefix + "http-managed-certificate-name"
 	annotationPrivateIPv4    = HetznerPrefix + "private-ipv4"
 	annotationPrivateRange   = HetznerPrefix + "private-subnet-ip-range"
 	annotationCheckProtocol  = HetznerPrefix + "health-check-protocol"
@@ -40,16 +39,7 @@ const (
 	annotationCheckInterval  = HetznerPrefix + "health-check-interval"
 	annotationCheckTimeout   = HetznerPrefix + "health-check-timeout"
 	annotationCheckRetries   = HetznerPrefix + "health-check-retries"
-	annotationCheckPath      = HetznerPrefix + "health-check-http-path"
 	annotationCheckPort      = HetznerPrefix + "health-check-port"
-	annotationCheckDomain    = HetznerPrefix + "health-check-http-domain"
-	annotationCheckTLS       = HetznerPrefix + "health-check-http-validate-certificate"
-	annotationCheckCodes     = HetznerPrefix + "http-status-codes"
-	annotationProxyProtocol  = HetznerPrefix + "uses-proxyprotocol"
-	annotationSticky         = HetznerPrefix + "http-sticky-sessions"
-	annotationCookieName     = HetznerPrefix + "http-cookie-name"
-	annotationCookieLifetime = HetznerPrefix + "http-cookie-lifetime"
-	annotationIdleTimeout    = HetznerPrefix + "http-timeout-idle"
 	annotationOwnHealthCheck = OwnPrefix + "health-check"
 )
 
@@ -64,6 +54,13 @@ type Annotation struct {
 	// set puts a valid value into the settings, or says what a valid value is.
 	set  func(s *settings, value string) error
 	idle idleRule // nil: the annotation always has an effect
+	// option is what says the same of one port, in [AnnotationPorts]; empty: nothing does.
+	option string
+}
+
+func (a Annotation) atPort(option string) Annotation {
+	a.option = option
+	return a
 }
 
 // idleRule says why an annotation or an option of a port has no effect beside the others, and how
@@ -91,14 +88,16 @@ func generalAnnotations() []Annotation {
 			"Lets the cloud choose a location in the zone. Excludes location.",
 			func(s *settings) *string { return &s.NetworkZone }, validIdentifier, nil),
 		choice(annotationAlgorithm, "round_robin", "How a healthy node is chosen for a connection.",
-			func(s *settings) *Algorithm { return &s.Algorithm }, nil, RoundRobin, LeastConnections),
+			func(s *settings) *Algorithm { return &s.Algorithm },
+			nil, RoundRobin, LeastConnections),
 		text(HetznerPrefix+"hostname", "a DNS name", "none",
 			"Shown in the Service's status instead of addresses.",
 			func(s *settings) *string { return &s.Publish.Hostname }, validHostname, nil),
 		text(AnnotationNodeSelector, "a label selector", "all nodes",
 			"Only nodes with matching labels become targets, on cloud servers and on dedicated "+
 				"ones. Without effect where pods are the targets.",
-			func(s *settings) *string { return &s.NodeSelector }, func(string) error { return nil }, withPods),
+			func(s *settings) *string { return &s.NodeSelector },
+			func(string) error { return nil }, withPods),
 		// read before, see AsksForPods
 		choice(AnnotationTargets, "nodes",
 			"What the load balancer sends traffic to: the nodes, at node ports, or the pods "+

@@ -25,30 +25,21 @@ type PortOption struct {
 	Type string
 	// Annotation is the one that says the same of all ports. It has the same range.
 	Annotation string
+	row        Annotation
 }
 
-// PortOptions returns the table of all options of a port, sorted as a reader wants them.
-func PortOptions() []PortOption {
-	return []PortOption{
-		{Path: "protocol", Type: "text", Annotation: annotationProtocol},
-		{Path: "proxyProtocol", Type: "boolean", Annotation: annotationProxyProtocol},
-		{Path: pathCertificates, Type: "list", Annotation: annotationCertificates},
-		{Path: "redirectHTTP", Type: "boolean", Annotation: annotationRedirect},
-		{Path: "stickySessions", Type: "boolean", Annotation: annotationSticky},
-		{Path: "cookieName", Type: "text", Annotation: annotationCookieName},
-		{Path: "cookieLifetime", Type: "duration", Annotation: annotationCookieLifetime},
-		{Path: "idleTimeout", Type: "duration", Annotation: annotationIdleTimeout},
-		{Path: pathCheckMode, Type: "text", Annotation: annotationOwnHealthCheck},
-		{Path: "healthCheck.protocol", Type: "text", Annotation: annotationCheckProtocol},
-		{Path: "healthCheck.port", Type: "integer", Annotation: annotationCheckPort},
-		{Path: "healthCheck.path", Type: "text", Annotation: annotationCheckPath},
-		{Path: "healthCheck.domain", Type: "text", Annotation: annotationCheckDomain},
-		{Path: "healthCheck.tls", Type: "boolean", Annotation: annotationCheckTLS},
-		{Path: "healthCheck.statusCodes", Type: "list", Annotation: annotationCheckCodes},
-		{Path: "healthCheck.interval", Type: "duration", Annotation: annotationCheckInterval},
-		{Path: "healthCheck.timeout", Type: "duration", Annotation: annotationCheckTimeout},
-		{Path: "healthCheck.retries", Type: "integer", Annotation: annotationCheckRetries},
+// PortOptions returns the table of all options of a port, sorted as their annotations.
+func PortOptions() (options []PortOption) {
+	for _, row := range Annotations() {
+		kind := row.Type
+		if kind == "choice" {
+			kind = "text"
+		}
+		if row.option != "" {
+			options = append(options, PortOption{Path: row.option, Type: kind, Annotation: row.Name, row: row})
+		}
 	}
+	return options
 }
 
 const (
@@ -152,23 +143,23 @@ func (p *parser) optionsOf(port Port, options []member) settings {
 	if _, ok := given[pathCheckMode]; ok {
 		s.listener.Check = s.listener.Check.pace() // this port's mode overrides what all ports check
 	}
-	rows, paths := PortOptions(), []string{}
-	for _, row := range rows {
-		paths = append(paths, row.Path)
-		value, ok := given[row.Path]
+	var paths []string
+	for _, option := range PortOptions() {
+		paths = append(paths, option.Path)
+		value, ok := given[option.Path]
 		if !ok {
 			continue
 		}
-		delete(given, row.Path)
-		text, err := row.text(value.value)
+		delete(given, option.Path)
+		text, err := option.text(value.value)
 		if err == nil {
-			err = rowOf(row.Annotation).set(&s, text)
+			err = option.row.set(&s, text)
 		}
 		if err != nil {
-			p.refusePorts(key+"."+row.Path, value.shown(), "%v", err)
+			p.refusePorts(key+"."+option.Path, value.shown(), "%v", err)
 		}
-		s.ownCertificates = s.ownCertificates || row.Path == pathCertificates
-		s.given = append(s.given, row)
+		s.ownCertificates = s.ownCertificates || option.Path == pathCertificates
+		s.given = append(s.given, option)
 	}
 	for _, path := range slices.Sorted(maps.Keys(given)) {
 		p.refusePorts(key+"."+path, given[path].shown(), "no such option: did you mean %s?", nearest(path, paths))
@@ -181,11 +172,10 @@ func (p *parser) idlePortOptions() {
 	for _, number := range slices.Sorted(maps.Keys(p.byPort)) {
 		s := p.byPort[number]
 		for _, option := range s.given {
-			idle := rowOf(option.Annotation).idle
-			if idle == nil {
+			if option.row.idle == nil {
 				continue
 			}
-			if why, _ := idle(s); why != "" {
+			if why, _ := option.row.idle(s); why != "" {
 				field := fmt.Sprintf("%s %d.%s", AnnotationPorts, number, option.Path)
 				p.warn(ReasonNoEffect, field, "", "%s: leave it out, or change that", why)
 			}
@@ -258,12 +248,6 @@ func (o PortOption) text(value json.RawMessage) (string, error) {
 		return "", errors.New("set a value, or leave it out")
 	}
 	return strings.Join(texts, ","), nil
-}
-
-// rowOf is an annotation's row of the table.
-func rowOf(annotation string) Annotation {
-	table := Annotations()
-	return table[slices.IndexFunc(table, func(row Annotation) bool { return row.Name == annotation })]
 }
 
 // member is a key of a JSON object and its value.
