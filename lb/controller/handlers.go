@@ -68,12 +68,16 @@ func (c *Controller) serviceChanged(old, svc *corev1.Service) {
 		if role != wanted && role != departing {
 			return
 		}
-		carrying := c.states.carrying(c.owner(svc))
-		if role == wanted || !slices.ContainsFunc(carrying, lb.State.Shared) { // it leaves what it shares first
-			c.enqueue(c.keyOf(svc))
+		key, carrying := c.keyOf(svc), c.states.carrying(c.owner(svc))
+		leaves := role != wanted && slices.ContainsFunc(carrying, lb.State.Shared) // what it shares, first
+		if !leaves {
+			c.enqueue(key)
 		}
 		for _, s := range carrying {
-			c.enqueue(ownerOf(s, svc, c.cfg.Defaults.Cluster))
+			// Queued twice, a balancer would be read twice if a worker begins in between.
+			if owner := ownerOf(s, svc, c.cfg.Defaults.Cluster); leaves || owner != key {
+				c.enqueue(owner)
+			}
 		}
 	case !helpers.LoadBalancerStatusEqual(&old.Status.LoadBalancer, &svc.Status.LoadBalancer):
 		c.releaseOthers(svc) // one that it shows no more
