@@ -34,6 +34,8 @@ func TestMistakesInPools(t *testing.T) {
 		{"item that is text", inFile(first + "- 10.245.0.0/16"), "pools[1]", "", "name, cidr, source, nodeMask, nodeSelector, state"},
 		{"typo", withPools("name: a, cidr: 10.245.0.0/16, nodemask: 24"), "pools[1].nodemask", "", "did you mean pools[1].nodeMask?"},
 		{"nothing like it", withPools("name: a, cidr: 10.245.0.0/16, zzzzzzzz: 24"), "pools[1].zzzzzzzz", "", "use one of name, cidr"},
+		{"of another list", withPools("name: a, cidr: 10.245.0.0/16, mover: bgp"), "pools[1].mover", "", "use one of name, cidr"},
+		{"almost of another list", withPools("name: a, cidr: 10.245.0.0/16, movers: bgp"), "pools[1].movers", "", "use one of name, cidr"},
 		{"outside of pools", inFile("nodeSelector: a=b"), "nodeSelector", "", "did you mean pools[].nodeSelector?"},
 		{"twice", withPools("name: a, name: b, cidr: 10.245.0.0/16"), "pools[1].name", "", "one of the two"},
 		{"no name", withPools("cidr: 10.245.0.0/16"), "pools[1].name", "", "such as `edge`"},

@@ -32,7 +32,7 @@ func (r *fileReader) unknown(field string) (problem, remedy string) {
 		neighbors = append(neighbors, fieldIn(section, name))
 	}
 	nearest := nearestKey(field, neighbors)
-	if nearest == "" {
+	if nearest == "" && !strings.Contains(section, "[") { // entries of lists have keys of one kind
 		nearest = nearestKey(field, r.allKeys())
 	}
 	if nearest != "" {
