@@ -32,11 +32,8 @@ func (i *Instances) dedicatedMetadata(ctx context.Context, node *corev1.Node, d 
 			"the inventory contradicts Robot about dedicated server %d, and Robot counts: %s; correct inventory, or the server's name at Robot", d.Number, strings.Join(wrong, ", "))
 	}
 	addresses, err := i.dedicatedAddresses(ctx, node, d, dx)
-	if errors.Is(err, errOtherAddress) {
-		i.Recorder.Event(node, corev1.EventTypeWarning, "AddressMismatch", err.Error())
-	}
 	if err != nil {
-		return nil, fmt.Errorf("node %s: %w", node.Name, err)
+		return nil, withoutAddresses(i.Recorder, node, err)
 	}
 	id := node.Spec.ProviderID // in the older form, too
 	if id == "" {

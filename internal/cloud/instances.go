@@ -83,8 +83,7 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 	for _, a := range kube.ProvidedIPs(node) {
 		if !slices.ContainsFunc(addresses, func(known corev1.NodeAddress) bool { return known.Address == a.String() }) {
 			err := fmt.Errorf("%w: %s is no address of server %d that its Node may have; correct the kubelet's --node-ip", errOtherAddress, a, server.ID)
-			i.Recorder.Event(node, corev1.EventTypeWarning, "AddressMismatch", err.Error())
-			return nil, fmt.Errorf("node %s: %w", node.Name, err)
+			return nil, withoutAddresses(i.Recorder, node, err)
 		}
 	}
 	return &cloudprovider.InstanceMetadata{

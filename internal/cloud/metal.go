@@ -45,6 +45,15 @@ type Metal struct {
 
 var _ cloudprovider.InstancesV2 = (*Metal)(nil)
 
+// withoutAddresses returns why a Node has no addresses, and notifies it if its kubelet was given a
+// wrong one.
+func withoutAddresses(recorder record.EventRecorder, node *corev1.Node, err error) error {
+	if errors.Is(err, errOtherAddress) {
+		recorder.Event(node, corev1.EventTypeWarning, "AddressMismatch", err.Error())
+	}
+	return fmt.Errorf("node %s: %w", node.Name, err)
+}
+
 // NewMetal takes the machines that are known beforehand, each under a name of
 // its own.
 func NewMetal(inventory []Machine, recorder record.EventRecorder) *Metal {
@@ -66,11 +75,8 @@ func (m *Metal) InstanceShutdown(context.Context, *corev1.Node) (bool, error) { 
 func (m *Metal) InstanceMetadata(_ context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	machine, listed := m.machines[machineName(node)]
 	addrs, err := machine.addresses(node)
-	if errors.Is(err, errOtherAddress) {
-		m.recorder.Event(node, corev1.EventTypeWarning, "AddressMismatch", err.Error())
-	}
 	if err != nil {
-		return nil, fmt.Errorf("node %s: %w", node.Name, err)
+		return nil, withoutAddresses(m.recorder, node, err)
 	}
 	metadata := &cloudprovider.InstanceMetadata{
 		ProviderID:    node.Spec.ProviderID,
