@@ -2,8 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"net/netip"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,14 +67,7 @@ func nodeChecks() []check {
 			severities: []Severity{Warning},
 			remedy:     "see who wrote them: kubectl get node NAME --show-managed-fields -o yaml; of a machine with so many addresses give the kubelet those that nodes use as --node-ip",
 			needs:      survey.PartNodes,
-			find: eachNode(func(_ *cluster, n *corev1.Node) (string, string) {
-				named := kube.Addresses(n)
-				slices.SortFunc(named, netip.Addr.Compare)
-				if named = slices.Compact(named); len(named) > kube.MostReported {
-					return fmt.Sprintf("it names %d addresses, %s to %s, of which %d count", len(named), named[0], named[len(named)-1], kube.MostReported), ""
-				}
-				return "", ""
-			}),
+			find:       eachNode(func(_ *cluster, n *corev1.Node) (string, string) { return kube.TooMany(n), "" }),
 		},
 		{
 			name:       "network-unavailable",

@@ -103,6 +103,18 @@ func Addresses(node *corev1.Node) []netip.Addr {
 	return append(ProvidedIPs(node), addrs(texts)...)
 }
 
+// TooMany describes the addresses that the node says it has, if they are more than [MostReported];
+// else it is empty.
+func TooMany(node *corev1.Node) string {
+	named := Addresses(node)
+	slices.SortFunc(named, netip.Addr.Compare)
+	if named = slices.Compact(named); len(named) <= MostReported {
+		return ""
+	}
+	return fmt.Sprintf("it names %d addresses, %s to %s, of which %d count",
+		len(named), named[0], named[len(named)-1], MostReported)
+}
+
 // addrs reads addresses and leaves out what is none, such as host names.
 func addrs(texts []string) []netip.Addr {
 	var out []netip.Addr

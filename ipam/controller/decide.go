@@ -94,6 +94,7 @@ type node struct {
 	said     string        // the reason of the condition that was last written
 	saying   bool          // that is on its way
 	inside   []netip.Addr  // its addresses that lie in pools, as many as count
+	excess   string        // that it names more addresses than count; empty: it doesn't
 	since    time.Time     // when this process saw first that it is gone
 	until    time.Time     // how long its quarantine lasts, on this process's monotonic clock
 	stopped  time.Time     // since when it has waited for another allocator to be gone

@@ -25,6 +25,7 @@ const (
 	reasonForeignPodCIDR    = "ForeignPodCIDR"
 	reasonDuplicatePodCIDR  = "DuplicatePodCIDR"
 	reasonMissingPodCIDR    = "MissingPodCIDR"
+	reasonTooManyAddresses  = "TooManyAddresses"
 )
 
 // sayings are the messages of the condition. Figures are in the Events: a condition whose text
@@ -73,9 +74,14 @@ func (d *decider) tell(n *node, reason, about, message string) bool {
 		n.told = map[string]bool{} // most Nodes never have any
 	}
 	n.told[cause] = true
+	d.event(n, reason, message)
+	return true
+}
+
+// event warns about a Node.
+func (d *decider) event(n *node, reason, message string) {
 	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: types.UID(n.UID)}
 	d.Recorder.Event(ref, corev1.EventTypeWarning, reason, message)
-	return true
 }
 
 // tellLedger warns about the stored ledger.

@@ -56,9 +56,14 @@ func (d *decider) exclude(ctx context.Context) {
 	}
 }
 
-// occupies notes which of the Node's addresses lie in pools. Those that are new are excluded at
-// once, and by themselves: every Node may have some.
+// occupies notes which of the Node's addresses lie in pools, and tells it if it names more than count.
+// Those that are new are excluded at once, and by themselves: every Node may have some.
 func (d *decider) occupies(ctx context.Context, n *node, live *corev1.Node) {
+	if excess := kube.TooMany(live); excess != n.excess {
+		if n.excess = excess; excess != "" {
+			d.event(n, reasonTooManyAddresses, excess)
+		}
+	}
 	inside := d.insidePools(live)
 	if slices.Equal(inside, n.inside) {
 		return

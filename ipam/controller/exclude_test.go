@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
@@ -92,6 +94,36 @@ func TestReportedAddressesKeepFewPrefixes(t *testing.T) {
 		api.create("new")
 		pass(time.Second)
 		wantPodCIDRs(t, api, "new", "10.0.6.0/24")
+	})
+}
+
+// A Node that names more addresses than count is told so when it does, and when they become others.
+func TestANodeIsToldOfAddressesThatDoNotCount(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, []Pool{pool("v4", "10.0.0.0/20", 24)})
+		defer p.stop()
+		pass(time.Second)
+		names := func(n int) func(*corev1.Node) {
+			var all []string
+			for i := range n {
+				all = append(all, fmt.Sprintf("192.0.2.%d", i))
+			}
+			return func(n *corev1.Node) {
+				n.Status.Addresses = nil
+				withAddress(append(all, all...)...)(n)
+			}
+		}
+		api.add("a", names(kube.MostReported))
+		pass(time.Second)
+		p.events.want(t, 0, "a Warning TooManyAddresses")
+		for i, n := range []int{6, 6, 7, 5, 6} {
+			api.edit("a", names(n))
+			api.edit("a", func(n *corev1.Node) { n.Labels = map[string]string{"edit": fmt.Sprint(i)} })
+			pass(time.Minute)
+			p.events.want(t, []int{1, 1, 2, 2, 3}[i], "a Warning TooManyAddresses it names")
+		}
+		p.events.want(t, 1, "a Warning TooManyAddresses it names 7 addresses, 192.0.2.0 to 192.0.2.6, of which 5 count")
 	})
 }
 
