@@ -49,6 +49,15 @@ var ErrFailed = errors.New("failed in the cloud")
 // done unless it is another project that answers.
 var ErrGone = errors.New("is not there")
 
+// What to do about a server that is no target, because it has no address where targets are reached.
+const (
+	RemedyPrivate = "attach the server to the network, or set use-private-ip to false"
+	RemedyPublic  = "give the server a public IPv4 address, or set use-private-ip to true"
+)
+
+// CodeNotFound is the API's error code for what the project does not have.
+const CodeNotFound = "not_found"
+
 // RejectedError is a request that the cloud understood and refused. The same request will be
 // refused again until something else changes.
 type RejectedError struct {

@@ -119,7 +119,7 @@ const (
 // Note is something a user should know about a Service: what, where, and what to change.
 type Note struct {
 	Grade  Grade
-	Reason string
+	Reason string // empty: it is told by the condition, and by no Event
 	Field  string // annotation, or field of the Service
 	Value  string // as the user wrote it; may be empty
 	Text   string // what is wrong, and the remedy

@@ -230,6 +230,38 @@ func (s State) Strangers(nodes []Node) []Target {
 	return slices.DeleteFunc(slices.Clone(s.Targets), func(t Target) bool { return !t.outside() || owned[t] })
 }
 
+// NodeOf is the name of the node that a target is, or whose pod it is; empty: none of the spec's.
+func (s Spec) NodeOf(t Target) string {
+	for _, n := range s.Nodes {
+		if slices.Contains(n.Targets(), t) || t.Server != 0 && n.Server == t.Server {
+			return n.Name
+		}
+	}
+	return ""
+}
+
+// Serverless says how many of the nodes are targets, where the cloud has no server with the ID that
+// others have. It is only for those whose load balancer has a target all the same, and empty else.
+func (s State) Serverless(nodes []Node, missing map[int64]bool) string {
+	var without []string
+	targets := 0
+	for _, n := range nodes {
+		if slices.ContainsFunc(n.Targets(), func(t Target) bool { return slices.Contains(s.Targets, t) }) {
+			targets++
+		} else if missing[n.Server] {
+			without = append(without, n.Name)
+		}
+	}
+	if targets == 0 || len(without) == 0 {
+		return ""
+	}
+	why := "its server does not exist"
+	if len(without) > 1 {
+		why = "their servers do not exist"
+	}
+	return fmt.Sprintf("%d of %d nodes are targets; without: %s (%s)", targets, len(nodes), andMore(without), why)
+}
+
 // unaddressed notes the nodes that are no targets because they have no address where targets are
 // reached. It comes before [Spec.keepUnaddressed], which leaves some where they are.
 func (s Spec) unaddressed() []Note {

@@ -123,8 +123,13 @@ func (l *LoadBalancers) refusal(op lb.Op, name string, err error) error {
 			return fmt.Errorf("load balancer %q: %w", name, err)
 		}
 	}
+	remedy := remedies()[said.Code]
+	if _, adds := op.(lb.AddTarget); adds && said.Code == lb.CodeNotFound {
+		remedy = "the project has no server with the ID of the Node's provider ID: delete the Node, " +
+			"and restart its kubelet, so that it joins anew"
+	}
 	return &lb.RejectedError{
-		Code: string(said.Code), Message: explained(said), Target: aboutTarget(op, said.Code), Remedy: remedies()[said.Code],
+		Code: string(said.Code), Message: explained(said), Target: aboutTarget(op, said.Code), Remedy: remedy,
 	}
 }
 
@@ -133,6 +138,10 @@ func remedies() map[hcloud.ErrorCode]string {
 	const only = "only addresses of dedicated servers of the project's owner, and addresses in the network's vSwitch subnets, can be targets: "
 	const elsewhere = "something else has got the primary IP: free it, or name another one"
 	return map[hcloud.ErrorCode]string{
+		hcloud.ErrorCodeServerNotAttachedToNetwork:  lb.RemedyPrivate,
+		"resolve_cloud_private_targets_error":       lb.RemedyPrivate,
+		hcloud.ErrorCodeMissingIPv4:                 lb.RemedyPublic,
+		"resolve_cloud_public_targets_error":        lb.RemedyPublic,
 		hcloud.ErrorCodeIPNotOwned:                  only + "see that the Node's addresses and provider ID are those of such a server, or label the Node " + excludeLabel,
 		hcloud.ErrorCodeCloudResourceIPNotAllowed:   "the address is a cloud server's: the Node's provider ID must begin with hcloud:// then",
 		hcloud.ErrorCodePrimaryIPAssigned:           elsewhere,

@@ -255,6 +255,40 @@ func (a actor) create(ctx context.Context, owner lb.Owner, op lb.Create) acted {
 	return a.run(ctx, owner, lb.State{}, []lb.Op{op})
 }
 
+// target is the one that an op that failed was to add; the zero Target if there is none.
+func (e *opError) target() lb.Target {
+	switch op := e.op.(type) {
+	case lb.AddTarget:
+		return op.Target
+	case lb.ReplaceTarget:
+		return op.New
+	}
+	return lb.Target{}
+}
+
+// nodeOf is the name of the node whose target the cloud refuses, or nothing.
+func nodeOf(err error, spec lb.Spec) string {
+	var failed *opError
+	if !errors.As(err, &failed) {
+		return ""
+	}
+	return spec.NodeOf(failed.target())
+}
+
+// missingServer is the server that the cloud does not have, of a target that it refuses; 0: it refuses
+// for another reason.
+func missingServer(err error) int64 {
+	var failed *opError
+	var rejected *lb.RejectedError
+	if !errors.As(err, &failed) || !errors.As(err, &rejected) || rejected.Code != lb.CodeNotFound {
+		return 0
+	}
+	if t := failed.target(); !t.Pod() {
+		return t.Server
+	}
+	return 0
+}
+
 func refusal(err error) bool {
 	_, known := noteOf(err, lb.Spec{})
 	return err != nil && known
@@ -266,6 +300,9 @@ func noteOf(err error, spec lb.Spec) (lb.Note, bool) {
 		return lb.Note{}, false
 	}
 	note := lb.Note{Grade: lb.Error, Text: err.Error(), About: about(err, spec)}
+	if name := nodeOf(err, spec); name != "" {
+		note.Text = fmt.Sprintf("Node %s: %s", name, note.Text)
+	}
 	var rejected *lb.RejectedError
 	var failed *opError
 	switch {

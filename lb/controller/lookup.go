@@ -72,11 +72,14 @@ func (c *Controller) unreachable(ctx context.Context, o *outcome) func(lb.Op) er
 			return nil
 		}
 		c.queue.AddAfter(o.owner, recheckAfter)
-		text := "the server has no public IPv4 address"
-		if add.Target.Private {
-			text = "the server is not attached to the network"
+		why := &lb.RejectedError{
+			Code: "server_not_reachable", Target: true,
+			Message: "the server has no public IPv4 address", Remedy: lb.RemedyPublic,
 		}
-		return &opError{op: op, err: &lb.RejectedError{Code: "server_not_reachable", Message: text, Target: true}}
+		if add.Target.Private {
+			why.Message, why.Remedy = "the server is not attached to the network", lb.RemedyPrivate
+		}
+		return &opError{op: op, err: why}
 	}
 }
 

@@ -105,7 +105,7 @@ func (c *Controller) announce(svc *corev1.Service, notes []lb.Note) {
 	known := saidOf(svc)
 	remembered := lb.Join(notes) // it may be too short for all of them
 	for _, n := range notes {
-		if text := n.String(); !strings.Contains(known, text) && strings.Contains(remembered, text) {
+		if text := n.String(); n.Reason != "" && !strings.Contains(known, text) && strings.Contains(remembered, text) {
 			c.cfg.Recorder.Event(svc, corev1.EventTypeWarning, n.Reason, n.Announcement())
 		}
 	}

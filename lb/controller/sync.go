@@ -3,8 +3,12 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"time"
+
+	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/lb"
 )
@@ -28,6 +32,9 @@ type outcome struct {
 	removed []lb.Target
 	opened  []int     // ports whose targets are to be judged anew
 	notes   []lb.Note // beside those of the plan
+	view    view      // what was planned for
+	// missing are why nodes are no targets whose servers do not exist.
+	missing map[int64]error
 	// transient is what will pass, and must be tried again.
 	transient error
 	unwanted  bool     // a Service that it was planned for is no more
@@ -38,10 +45,49 @@ type outcome struct {
 
 // add sorts an error into what a person must mend and what is worth trying again.
 func (o *outcome) add(err error) {
-	if note, known := noteOf(err, o.plan.Spec); known {
+	if server := missingServer(err); server != 0 {
+		o.missing[server] = err
+	} else if note, known := noteOf(err, o.plan.Spec); known {
+		if other := o.namesake(); note.Reason == lb.ReasonNotOwned && other != "" {
+			note.Text += fmt.Sprintf(", or share it with the Service %s, whose it is, by the annotation %s",
+				other, lb.AnnotationShared)
+		}
 		o.notes = append(o.notes, note)
 	} else if err != nil {
 		o.transient = errors.Join(o.transient, err)
+	}
+}
+
+// namesake is another Service whose load balancer has the name that is asked for, or nothing.
+func (o *outcome) namesake() string {
+	for _, s := range o.view.states {
+		if s.Name != o.plan.Spec.Name || s.ID == o.have.ID {
+			continue
+		}
+		for _, svc := range o.view.services {
+			carries := Owner(svc, o.view.defaults.Cluster).Carries(s.Labels)
+			if carries && !slices.Contains(o.services, svc) {
+				return klog.KObj(svc).String()
+			}
+		}
+	}
+	return ""
+}
+
+// noteMissing reports nodes without a server, by what was read after all that was done. An Event at
+// the Node says that, so a load balancer falls short of what is asked for only without any target.
+func (o *outcome) noteMissing() {
+	servers := make(map[int64]bool)
+	for server := range o.missing {
+		servers[server] = true
+	}
+	if text := o.have.Serverless(o.plan.Nodes, servers); text != "" {
+		o.notes = append(o.notes, lb.Note{Grade: lb.Warning, Text: text})
+		return
+	}
+	for _, server := range slices.Sorted(maps.Keys(o.missing)) {
+		note, _ := noteOf(o.missing[server], o.plan.Spec)
+		o.notes = append(o.notes, note)
 	}
 }
 
@@ -66,7 +112,7 @@ func (c *Controller) view() view {
 // none. Nothing is read of the cloud while what is known already asks for nothing. The notes are
 // what a person must look at; the error is what will be retried.
 func (c *Controller) sync(ctx context.Context, owner lb.Owner) ([]lb.Note, error) {
-	o, read := &outcome{}, c.states.isExpired(owner)
+	o, read := &outcome{missing: make(map[int64]error)}, c.states.isExpired(owner)
 	var unclaimed error
 	for range maxPasses {
 		fresh := read || c.states.fresh(owner)
@@ -78,6 +124,7 @@ func (c *Controller) sync(ctx context.Context, owner lb.Owner) ([]lb.Note, error
 		}
 		var err error
 		v := c.view()
+		o.view = v
 		o.balancer, err = v.balancer(owner)
 		if ended, err := c.unowned(ctx, v, o, err); ended || err != nil {
 			return nil, err
@@ -113,6 +160,7 @@ func (c *Controller) sync(ctx context.Context, owner lb.Owner) ([]lb.Note, error
 	if o.unwanted {
 		return nil, nil // the cache will learn of it
 	}
+	o.noteMissing()
 	notes, err := c.report(ctx, o)
 	return notes, errors.Join(unclaimed, o.transient, err)
 }
@@ -156,6 +204,7 @@ func (c *Controller) pass(ctx context.Context, o *outcome, fresh bool) (again bo
 	}
 	p := in.Plan()
 	o.plan, o.notes, o.transient = p, nil, nil
+	clear(o.missing)
 	for _, err := range p.Held {
 		o.add(err)
 	}
@@ -257,7 +306,7 @@ func (c *Controller) act(ctx context.Context, o *outcome, ops []lb.Op) (again bo
 	if creates && len(r.errs) == 0 {
 		o.created = true
 	}
-	if slices.ContainsFunc(r.errs, hasSubstitute) {
+	if slices.ContainsFunc(r.errs, hasSubstitute) || len(o.missing) > 0 && o.transient == nil {
 		return true
 	}
 	return (r.moved || o.plan.Again) && len(r.errs) == 0 || creates && len(r.errs) > 0 && c.claimsByName(ctx, o)

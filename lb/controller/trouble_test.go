@@ -130,6 +130,9 @@ func TestOneBadTarget(t *testing.T) {
 		if len(all) != 1 || len(all[0].Targets) != 2 || ingress(w.service("web")) == "" || accepted(w.service("web")) != "False Rejected" {
 			t.Errorf("accepted %s, addresses %q, cloud:\n%s", accepted(w.service("web")), ingress(w.service("web")), w.cloud)
 		}
+		if text := w.service("web").Status.Conditions[0].Message; !strings.HasPrefix(text, "Node node-2: add server 2: ") {
+			t.Errorf("the refusal %q does not begin with the Node", text)
+		}
 		w.cloud.setFault(nil)
 		time.Sleep(30 * time.Second) // it is tried again soon
 		w.settle()
