@@ -24,11 +24,35 @@ type posted struct {
 type statuses struct {
 	mu     sync.Mutex
 	of     map[types.UID]posted
+	told   map[types.UID]told
 	newest *kube.Newest[*corev1.Node]
 }
 
+// told is what this process wrote of a Node last.
+type told struct {
+	posted
+	at time.Time
+}
+
+// overwrittenPause is how long a status stays that somebody has written over this process's: a former
+// leader that does not know yet that it is one, and would write over the next one at once.
+const overwrittenPause = time.Second
+
 func newStatuses() statuses {
-	return statuses{of: map[types.UID]posted{}, newest: kube.NewNewest[*corev1.Node]()}
+	return statuses{
+		of: map[types.UID]posted{}, told: map[types.UID]told{}, newest: kube.NewNewest[*corev1.Node](),
+	}
+}
+
+// pause is how long to wait before a status is written again that was written before.
+func (v *statuses) pause(uid types.UID, p posted, now time.Time) time.Duration {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	last, known := v.told[uid]
+	if !known || last.NodeStatus != p.NodeStatus {
+		return 0
+	}
+	return max(0, last.at.Add(overwrittenPause).Sub(now))
 }
 
 func (v *statuses) post(uid types.UID, p posted) (changed bool) {
@@ -53,6 +77,7 @@ func (v *statuses) wrote(node *corev1.Node, p posted) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.newest.Wrote(node)
+	v.told[node.UID] = told{p, time.Now()}
 	if _, known := v.of[node.UID]; !known {
 		v.of[node.UID] = p
 	}
@@ -65,6 +90,7 @@ func (v *statuses) keep(alive map[types.UID]bool) {
 	for uid := range v.of {
 		if !alive[uid] {
 			delete(v.of, uid)
+			delete(v.told, uid)
 			v.newest.Forget(uid)
 		}
 	}
@@ -110,6 +136,10 @@ func (c *Controller) tell(ctx context.Context, name string) error {
 		p = posted{NodeStatus: routes.NodeStatus{Reason: routes.NoRouteCreated, Message: "waiting for a podCIDR and its route"}}
 	}
 	if !c.news(node, p, known) {
+		return nil
+	}
+	if rest := c.statuses.pause(node.UID, p, time.Now()); rest > 0 {
+		c.conditions.AddAfter(name, rest)
 		return nil
 	}
 	patched, err := kube.SetCondition(ctx, c.Client, node, condition(p.NodeStatus), time.Now())

@@ -9,6 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/routes"
 )
 
@@ -307,5 +311,36 @@ func TestAControlPlaneNodeOvertakes(t *testing.T) {
 		if i := slices.Index(w.table.log(), "add 10.244.200.0/24 via 10.0.0.200"); i < 0 || i > 3 {
 			t.Errorf("the control plane's route was write %d of %q", i, w.table.log())
 		}
+	})
+}
+
+// A former leader that does not know yet that it is one writes over what a Node is told. Each would
+// write over the other at once, as fast as the API server answers.
+func TestAnOverwrittenConditionIsNotWrittenAgainAtOnce(t *testing.T) {
+	withFixture(t, func(w *fixture) {
+		defer w.start()()
+		w.join("a", "10.244.0.0/24")
+		w.servers.attach("a", w.address(0))
+		rest(time.Minute)
+		w.expectCondition("a", "False RouteCreated")
+		before := w.conditionWrites()
+		for range 100 {
+			node, err := w.client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = kube.SetCondition(t.Context(), w.client, node, corev1.NodeCondition{
+				Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: "RouteTableFull",
+			}, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			rest(30 * time.Millisecond)
+		}
+		if n := w.conditionWrites() - before - 100; n > 4 {
+			t.Errorf("%d writes in three seconds against somebody else's, want one a second", n)
+		}
+		rest(2 * time.Second)
+		w.expectCondition("a", "False RouteCreated")
 	})
 }
