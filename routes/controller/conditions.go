@@ -24,12 +24,12 @@ type posted struct {
 type statuses struct {
 	mu     sync.Mutex
 	of     map[types.UID]posted
-	told   map[types.UID]told
+	last   map[types.UID]written
 	newest *kube.Newest[*corev1.Node]
 }
 
-// told is what this process wrote of a Node last.
-type told struct {
+// written is a status that this process has written.
+type written struct {
 	posted
 	at time.Time
 }
@@ -40,7 +40,7 @@ const overwrittenPause = time.Second
 
 func newStatuses() statuses {
 	return statuses{
-		of: map[types.UID]posted{}, told: map[types.UID]told{}, newest: kube.NewNewest[*corev1.Node](),
+		of: map[types.UID]posted{}, last: map[types.UID]written{}, newest: kube.NewNewest[*corev1.Node](),
 	}
 }
 
@@ -48,7 +48,7 @@ func newStatuses() statuses {
 func (v *statuses) pause(uid types.UID, p posted, now time.Time) time.Duration {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	last, known := v.told[uid]
+	last, known := v.last[uid]
 	if !known || last.NodeStatus != p.NodeStatus {
 		return 0
 	}
@@ -77,7 +77,7 @@ func (v *statuses) wrote(node *corev1.Node, p posted) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.newest.Wrote(node)
-	v.told[node.UID] = told{p, time.Now()}
+	v.last[node.UID] = written{p, time.Now()}
 	if _, known := v.of[node.UID]; !known {
 		v.of[node.UID] = p
 	}
@@ -90,7 +90,7 @@ func (v *statuses) keep(alive map[types.UID]bool) {
 	for uid := range v.of {
 		if !alive[uid] {
 			delete(v.of, uid)
-			delete(v.told, uid)
+			delete(v.last, uid)
 			v.newest.Forget(uid)
 		}
 	}
