@@ -65,14 +65,12 @@ func ourTables() tables {
 			"TestAPIServerRestartedWhileAllocating": "an API server that has just begun forbids everything until it has read the roles",
 		},
 	}
-	for n := range ipam.MaxShards {
+	for n := range ipam.MaxShards { // at a first start node IPAM reads each
 		shard := rbac.Permission{Resource: "configmaps", Namespace: "kube-system", Name: fmt.Sprintf("underlay-node-ipam-%d", n+1)}
-		for _, user := range []string{ccm, reader} {
-			shard.Verb = "get"
+		for user, verb := range map[string]string{ccm: "update", reader: "get"} {
+			shard.Verb = verb
 			t.rare[grant{user, shard}] = "only where the stored ledger has many Nodes"
 		}
-		shard.Verb = "update"
-		t.rare[grant{ccm, shard}] = "only where the stored ledger has many Nodes"
 	}
 	return t
 }
