@@ -192,10 +192,7 @@ func (a *Agent) beats(now time.Time) {
 
 // pass brings movers and watches in step with what is known now, and says what they have come to.
 func (a *Agent) pass(ctx context.Context) {
-	nodes, err := a.Nodes.Lister().List(labels.Everything())
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Nodes can't be listed from the cache")
-	}
+	nodes, _ := a.Nodes.Lister().List(labels.Everything()) // none before the cache is filled
 	a.mu.Lock()
 	var members []netip.Addr
 	for _, n := range nodes {

@@ -123,7 +123,9 @@ func holds(a config.Addresses) bool { return a.Enabled() || a.BGP.PodCIDRs }
 
 // printAddresses shows which addresses the ledger gives to this node, and what its Node says against
 // that. It returns how much needs a person.
-func (o *options) printAddresses(ctx context.Context, out io.Writer, s settings, h *held) (trouble int, err error) {
+func (o *options) printAddresses(
+	ctx context.Context, out io.Writer, s settings, nodes []*corev1.Node, h *held,
+) (trouble int, err error) {
 	only := func(name string) metav1.ListOptions {
 		return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 	}
@@ -144,14 +146,6 @@ func (o *options) printAddresses(ctx context.Context, out io.Writer, s settings,
 			mine = append(mine, e.Address)
 			fmt.Fprintf(out, "address %s: %s\n", e.Address, describe(e, s.addresses))
 		}
-	}
-	found, err := s.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return 0, fmt.Errorf("reading what this machine's Node says about addresses: %w", err)
-	}
-	nodes := make([]*corev1.Node, len(found.Items))
-	for i := range found.Items {
-		nodes[i] = &found.Items[i]
 	}
 	h.used = s.addresses.Enabled()
 	h.Put(slices.Concat(mine, addressagent.Passing(ledger, led(s.addresses), nodes)), ledger)

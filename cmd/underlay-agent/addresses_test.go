@@ -26,6 +26,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/addresses"
 	addressagent "github.com/underlay-ccm/underlay/addresses/agent"
+	"github.com/underlay-ccm/underlay/internal/directory/directorytest"
 	"github.com/underlay-ccm/underlay/routes/kernel/kerneltest"
 	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
@@ -201,7 +202,7 @@ func TestAddressesOfAnAgent(t *testing.T) {
 	}
 	n := newNeighborhood(t)
 	cp := controlplane.StartT(t, controlplane.Options{WithoutControllerManager: true})
-	for _, file := range []string{"rbac.yaml", "node-status-policy.yaml", "events-policy.yaml"} {
+	for _, file := range []string{"../ccm/directory.yaml", "rbac.yaml", "node-status-policy.yaml", "events-policy.yaml"} {
 		if err := cp.Apply(t.Context(), filepath.Join(manifests, file)); err != nil {
 			t.Fatal(err)
 		}
@@ -210,6 +211,7 @@ func TestAddressesOfAnAgent(t *testing.T) {
 	if n.admin, err = kubernetes.NewForConfig(cp.AdminConfig()); err != nil {
 		t.Fatal(err)
 	}
+	directorytest.Publish(t, n.admin)
 	join(t, n.admin, "self", []string{"10.244.1.0/24", "fd01:1::/64"}, "10.0.0.1", "fd00::1")
 	join(t, n.admin, "b", []string{"10.244.2.0/24", "fd01:2::/64"}, "10.0.0.2", "fd00::2")
 	kubeconfig, _ := agentAccount(t, cp, "self")

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-base/metrics"
 
+	"github.com/underlay-ccm/underlay/internal/directory/directorytest"
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/routes/kernel/kerneltest"
@@ -137,7 +138,7 @@ func TestLifeOfAnAgent(t *testing.T) {
 	segment := kerneltest.NewSegment(t, "uplink", "10.0.0.1/24", "fd00::1/64")
 	segment.Far("10.0.0.2/24")
 	cp := controlplane.StartT(t, controlplane.Options{WithoutControllerManager: true})
-	for _, file := range []string{"rbac.yaml", "node-status-policy.yaml", "events-policy.yaml"} {
+	for _, file := range []string{"../ccm/directory.yaml", "rbac.yaml", "node-status-policy.yaml", "events-policy.yaml"} {
 		if err := cp.Apply(t.Context(), filepath.Join(manifests, file)); err != nil {
 			t.Fatal(err)
 		}
@@ -146,6 +147,7 @@ func TestLifeOfAnAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	directorytest.Publish(t, admin)
 	join(t, admin, "self", []string{"10.244.1.0/24", "fd01:1::/64"}, "10.0.0.1", "fd00::1")
 	join(t, admin, "b", []string{"10.244.2.0/24", "fd01:2::/64"}, "10.0.0.2", "fd00::2")
 	kubeconfig, account := agentAccount(t, cp, "self")

@@ -12,8 +12,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
 
+	"github.com/underlay-ccm/underlay/internal/directory"
 	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/routes/kernel"
 )
@@ -35,7 +36,11 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 	defer m.network.Close()
 	ctx, cancel := context.WithTimeout(ctx, checkWithin)
 	defer cancel()
-	decision, links, err := o.decide(ctx, s, m.network)
+	nodes, err := directory.List(ctx, s.client, o.nodeName)
+	if err != nil {
+		return err
+	}
+	decision, links, err := o.decide(ctx, s, nodes, m.network)
 	if err == nil {
 		printRoutes(out, decision, links)
 	}
@@ -48,7 +53,7 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 	}
 	trouble := len(decision.Faults) + len(decision.Peers)
 	if holds(s.addresses) {
-		found, err := o.printAddresses(ctx, out, s, m.held)
+		found, err := o.printAddresses(ctx, out, s, nodes, m.held)
 		if err != nil {
 			return err
 		}
@@ -72,21 +77,20 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 	return nil
 }
 
-// decide looks at cluster and machine and decides as run does.
-func (o *options) decide(ctx context.Context, s settings, network *kernel.Kernel) (agent.Decision, []agent.Link, error) {
+// decide looks at the machine and decides as run does.
+func (o *options) decide(
+	ctx context.Context, s settings, nodes []*corev1.Node, network *kernel.Kernel,
+) (agent.Decision, []agent.Link, error) {
 	situation := agent.Situation{Settings: s.Settings, Unresolved: map[netip.Addr]bool{}}
-	listed, err := s.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return agent.Decision{}, nil, fmt.Errorf("listing Nodes: %w", err)
-	}
-	for i := range listed.Items {
+	for _, n := range nodes {
 		// What can't be read of a Node shows as a route that isn't there.
-		node, _ := agent.FromKube(&listed.Items[i])
+		node, _ := agent.FromKube(n)
 		situation.Nodes = append(situation.Nodes, node)
 		if node.Name == o.nodeName {
-			situation.Targets = agent.Targets(&listed.Items[i])
+			situation.Targets = agent.Targets(n)
 		}
 	}
+	var err error
 	if situation.Links, err = network.Links(ctx); err != nil {
 		return agent.Decision{}, nil, err
 	}

@@ -12,9 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/underlay-ccm/underlay/addresses"
 	"github.com/underlay-ccm/underlay/internal/config"
-	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
@@ -83,7 +81,6 @@ func (o *options) serviceFlags(fs *pflag.FlagSet) {
 type settings struct {
 	agent.Settings
 	client *kubernetes.Clientset
-	reader kubernetes.Interface // of Nodes, what the agent looks at alone
 	// addresses are those that nodes hold for Services.
 	addresses config.Addresses
 }
@@ -141,9 +138,6 @@ func (o *options) settle() (settings, error) {
 	if err := errors.Join(wrong...); err != nil {
 		return s, err
 	}
-	if s.client, err = newClient(api); err != nil {
-		return s, err
-	}
-	s.reader, err = kube.ReadingOnly(agent.Read(o.nodeName, addresses.ReportAnnotation), s.client, api)
+	s.client, err = newClient(api)
 	return s, err
 }

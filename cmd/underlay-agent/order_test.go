@@ -54,7 +54,7 @@ func runsOn(t *testing.T, o *options) *fake.Clientset {
 	t.Cleanup(m.network.Close)
 	client := fake.NewClientset()
 	pools := []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}
-	nodes := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(agent.Trim("self")))
+	nodes := informers.NewSharedInformerFactoryWithOptions(client, 0)
 	a, err := agent.New(agent.Config{
 		Client: client, Nodes: nodes.Core().V1().Nodes(), Kernel: m.network, Recorder: record.NewFakeRecorder(100),
 		Registry: metrics.NewKubeRegistry(),

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
@@ -27,6 +26,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/addresses"
 	addressagent "github.com/underlay-ccm/underlay/addresses/agent"
+	"github.com/underlay-ccm/underlay/internal/directory"
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
@@ -58,9 +58,9 @@ func run(ctx context.Context, o *options, reg agent.Registry) error {
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	defer events.Shutdown()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: s.client.CoreV1().Events("")})
-	nodes := informers.NewSharedInformerFactoryWithOptions(s.reader, 0, informers.WithTransform(agent.Trim(o.nodeName, addresses.ReportAnnotation)))
+	nodes := directory.NewNodes(s.client, o.nodeName, agent.Trim(addresses.ReportAnnotation))
 	a, err := agent.New(agent.Config{
-		Client: s.client, Nodes: nodes.Core().V1().Nodes(), Kernel: m.network,
+		Client: s.client, Nodes: nodes, Kernel: m.network,
 		Recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "underlay-agent", Host: o.nodeName}),
 		Registry: reg, Settings: s.Settings,
 		Before: edges(m.before), After: edges(m.after), Period: o.period,
@@ -70,7 +70,7 @@ func run(ctx context.Context, o *options, reg agent.Registry) error {
 	}
 	var holder *addressagent.Agent
 	if holds(s.addresses) || o.heldBefore() {
-		if holder, err = o.holder(s, m, nodes.Core().V1().Nodes(), reg); err != nil {
+		if holder, err = o.holder(s, m, nodes, reg); err != nil {
 			return err
 		}
 	}
@@ -79,27 +79,32 @@ func run(ctx context.Context, o *options, reg agent.Registry) error {
 
 // together runs the agent, what holds addresses if there is such, and the port, until the agent or
 // the port ends.
-func together(ctx context.Context, o *options, nodes informers.SharedInformerFactory, a *agent.Agent, holder *addressagent.Agent) error {
+func together(ctx context.Context, o *options, nodes *directory.Nodes, a *agent.Agent, holder *addressagent.Agent) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	listener, err := net.Listen("tcp", net.JoinHostPort(o.bindAddress, strconv.Itoa(o.port)))
 	if err != nil {
 		return fmt.Errorf("--bind-address, --port: %w", err)
 	}
-	ready := a.Ready
-	if holder != nil {
-		ready = func() error { return errors.Join(a.Ready(), holder.Ready()) }
+	ready := func() error {
+		switch err := nodes.Ready(); {
+		case err != nil:
+			return err
+		case holder != nil:
+			return errors.Join(a.Ready(), holder.Ready())
+		}
+		return a.Ready()
 	}
 	server := &http.Server{Handler: endpoints(a, ready), ReadHeaderTimeout: stopWithin}
 	go func() { fail(fmt.Errorf("serving health and metrics: %w", server.Serve(listener))) }()
 
-	nodes.StartWithContext(ctx)
-	var holding sync.WaitGroup
-	defer holding.Wait()
+	var working sync.WaitGroup
+	defer working.Wait()
 	defer fail(nil)
+	working.Go(func() { nodes.Run(ctx) })
 	if holder != nil {
-		holding.Go(func() { holder.Run(ctx) })
-		holding.Go(func() { addressagent.Answer(ctx, holder.Own, holder.Alive) })
+		working.Go(func() { holder.Run(ctx) })
+		working.Go(func() { addressagent.Answer(ctx, holder.Own, holder.Alive) })
 	}
 	klog.FromContext(ctx).Info("Running", "node", o.nodeName, "address", listener.Addr().String())
 	err = a.Run(ctx)
@@ -109,7 +114,6 @@ func together(ctx context.Context, o *options, nodes informers.SharedInformerFac
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
 	_ = server.Shutdown(grace)
-	nodes.Shutdown()
 	if ctx.Err() != nil {
 		klog.FromContext(ctx).Info("Stopped; everything on this node stays as it is")
 		return nil

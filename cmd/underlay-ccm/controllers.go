@@ -19,6 +19,7 @@ import (
 
 	addresscontroller "github.com/underlay-ccm/underlay/addresses/controller"
 	"github.com/underlay-ccm/underlay/internal/cloud"
+	"github.com/underlay-ccm/underlay/internal/directory"
 	"github.com/underlay-ccm/underlay/internal/vswitch"
 	"github.com/underlay-ccm/underlay/internal/wiring"
 	"github.com/underlay-ccm/underlay/lb"
@@ -31,6 +32,9 @@ const nodeIPAMController = "node-ipam-controller"
 
 // vSwitchMemberController has none upstream.
 const vSwitchMemberController = "vswitch-member-controller"
+
+// nodeDirectoryController has none upstream.
+const nodeDirectoryController = "node-directory-controller"
 
 // runner is a controller of ours: it works until the context ends.
 type runner interface{ Run(context.Context) error }
@@ -45,6 +49,7 @@ func (m *manager) controllers() map[string]app.ControllerInitFuncConstructor {
 		names.NodeRouteController:          m.constructor(names.NodeRouteController, m.routes),
 		names.ServiceLBController:          m.constructor(names.ServiceLBController, m.loadBalancers),
 		vSwitchMemberController:            m.constructor(vSwitchMemberController, m.vSwitchMembers),
+		nodeDirectoryController:            m.constructor(nodeDirectoryController, m.nodeDirectory),
 		addresscontroller.Name:             m.constructor(addresscontroller.Name, m.serviceAddresses),
 	}
 }
@@ -128,6 +133,15 @@ func (m *manager) vSwitchMembers(c *appconfig.CompletedConfig) (runner, error) {
 		Recorder: c.EventRecorder,
 		Registry: registry{},
 	})
+}
+
+// nodeDirectory makes the controller that writes what agents read of Nodes.
+func (m *manager) nodeDirectory(c *appconfig.CompletedConfig) (runner, error) {
+	client, err := m.fastClient(c, nodeDirectoryController)
+	if err != nil {
+		return nil, err
+	}
+	return directory.NewPublisher(client, c.SharedInformers.Core().V1().Nodes())
 }
 
 func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {

@@ -41,16 +41,9 @@ func (m *manager) nodeIPAM(c *appconfig.CompletedConfig) (runner, error) {
 	if !ipamConfig.Enabled {
 		return nil, nil
 	}
-	// Its own client, because the rate limit of the others' would be the
-	// ceiling of how fast Nodes get their podCIDRs.
-	rest, err := c.ClientBuilder.Config(nodeIPAMController)
+	client, err := m.fastClient(c, nodeIPAMController)
 	if err != nil {
-		return nil, fmt.Errorf("client of the node IPAM controller: %w", err)
-	}
-	rest.QPS, rest.Burst = float32(ipamConfig.QPS), ipamConfig.QPS
-	client, err := kubernetes.NewForConfig(rest)
-	if err != nil {
-		return nil, fmt.Errorf("client of the node IPAM controller: %w", err)
+		return nil, err
 	}
 	serviceCIDRs, err := serviceCIDRs(c, client)
 	if err != nil {
@@ -84,6 +77,21 @@ func (m *manager) nodeIPAM(c *appconfig.CompletedConfig) (runner, error) {
 	}
 	m.ipamController.Store(r)
 	return r, nil
+}
+
+// fastClient makes a client with the rate limit ipamQPS and a budget of its own: that of the other
+// clients would be the ceiling of how fast Nodes get their podCIDRs.
+func (m *manager) fastClient(c *appconfig.CompletedConfig, controller string) (*kubernetes.Clientset, error) {
+	rest, err := c.ClientBuilder.Config(controller)
+	if err != nil {
+		return nil, fmt.Errorf("client of the %s: %w", controller, err)
+	}
+	rest.QPS, rest.Burst = float32(m.config.IPAM.QPS), m.config.IPAM.QPS
+	client, err := kubernetes.NewForConfig(rest)
+	if err != nil {
+		return nil, fmt.Errorf("client of the %s: %w", controller, err)
+	}
+	return client, nil
 }
 
 // rootNodes is how many Nodes the stored ledger's root has before more go to shards: what it takes

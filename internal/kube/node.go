@@ -78,9 +78,12 @@ func Ready(node *corev1.Node) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
+// ControlPlaneLabel is the label of the control plane's Nodes.
+const ControlPlaneLabel = "node-role.kubernetes.io/control-plane"
+
 // ControlPlane reports whether the node carries the control plane's role label.
 func ControlPlane(node *corev1.Node) bool {
-	_, ok := node.Labels["node-role.kubernetes.io/control-plane"]
+	_, ok := node.Labels[ControlPlaneLabel]
 	return ok
 }
 

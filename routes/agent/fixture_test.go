@@ -272,7 +272,7 @@ func (w *fixture) start(modes Modes) {
 func (w *fixture) startWith(settings Settings) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
-	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0, informers.WithTransform(Trim("self")))
+	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0, informers.WithTransform(Trim()))
 	a, err := New(Config{
 		Client: w.client, Nodes: factory.Core().V1().Nodes(), Kernel: w.machine, Recorder: w.events,
 		Registry: metrics.NewKubeRegistry(),

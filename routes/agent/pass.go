@@ -77,7 +77,11 @@ func (a *Agent) putRight(ctx context.Context, full bool, events []time.Time) err
 	if len(waiting) > 0 {
 		ready = errors.Join(err, errors.New(strings.Join(waiting, "; ")))
 	}
-	a.report(ready)
+	shown := ready
+	if shown == nil && !a.Nodes.Informer().HasSynced() { // not in the Node's condition: all agents would write
+		shown = errors.New("the Nodes are not current")
+	}
+	a.report(shown)
 	a.status.tell(outcome{uid: d.UID, ready: ready, hasPodCIDRs: len(d.View.PodCIDRs) > 0, peers: d.Peers, warnings: warnings})
 	return err
 }

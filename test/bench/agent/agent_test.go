@@ -164,7 +164,7 @@ func prepare(b *testing.B, k agent.Kernel, count int) *running {
 		objects = append(objects, node(i))
 	}
 	client := fake.NewClientset(objects...)
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(agent.Trim(own)))
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(agent.Trim()))
 	a, err := agent.New(agent.Config{
 		Client: client, Nodes: factory.Core().V1().Nodes(), Kernel: k, Recorder: &record.FakeRecorder{},
 		Registry: metrics.NewKubeRegistry(), Period: time.Hour,

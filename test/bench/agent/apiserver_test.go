@@ -24,6 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/underlay-ccm/underlay/internal/directory"
 )
 
 // generatedNodes is set in the process that is the API server: to how many Nodes
@@ -32,9 +34,9 @@ const generatedNodes = "UNDERLAY_BENCH_NODES"
 
 const protobufType = "application/vnd.kubernetes.protobuf"
 
-// nodesAPI is as much of an API server as an agent asks for: Nodes that are
-// generated, one heartbeat after the other, and the status of the agent's own. It
-// is a process of its own, so that nothing of it counts as the agent's.
+// nodesAPI is as much of an API server as an agent asks for: the directory of Nodes that are
+// generated, the agent's own Node, and its status. Kubelets send heartbeats, of which a watch of the
+// own Node has that Node's. It is a process of its own, so that nothing of it counts as the agent's.
 type nodesAPI struct {
 	count     int
 	watchList bool
@@ -42,7 +44,7 @@ type nodesAPI struct {
 	mu       sync.Mutex
 	version  int
 	own      *corev1.Node
-	watchers map[chan *corev1.Node]bool
+	watchers map[chan *corev1.Node]bool // whether it is of Nodes
 }
 
 // serveNodes is the process: it prints its address, and sends a heartbeat for each
@@ -71,11 +73,10 @@ func serveNodes(setting string) error {
 func (s *nodesAPI) beat(i int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	node := s.own
 	if i > 0 {
-		node = full(i)
+		return // nobody watches this Node
 	}
-	node = node.DeepCopy()
+	node := s.own.DeepCopy()
 	for c := range node.Status.Conditions {
 		node.Status.Conditions[c].LastHeartbeatTime = metav1.Now()
 	}
@@ -86,17 +87,21 @@ func (s *nodesAPI) beat(i int) {
 func (s *nodesAPI) publish(node *corev1.Node) {
 	s.version++
 	node.ResourceVersion = strconv.Itoa(s.version)
-	for w := range s.watchers {
-		w <- node
+	for w, ofNodes := range s.watchers {
+		if ofNodes {
+			w <- node
+		}
 	}
 }
 
 func (s *nodesAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
-	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/nodes" && r.URL.Query().Get("watch") != "":
-		s.watch(w, r)
-	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/nodes":
-		s.list(w)
+	case r.Method == http.MethodGet && (r.URL.Path == entriesPath || r.URL.Path == "/api/v1/nodes" && ofOwn(r)):
+		if r.URL.Query().Get("watch") != "" {
+			s.watch(w, r)
+			return
+		}
+		s.list(w, r)
 	case r.Method == http.MethodPatch && r.URL.Path == "/api/v1/nodes/"+own+"/status":
 		s.patch(w, r)
 	case strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/default/events"):
@@ -106,21 +111,47 @@ func (s *nodesAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *nodesAPI) node(i int) *corev1.Node {
-	if i == 0 {
+const entriesPath = "/api/v1/namespaces/" + directory.Namespace + "/configmaps"
+
+// ofOwn reports whether a request is about the agent's own Node alone.
+func ofOwn(r *http.Request) bool { return r.URL.Query().Get("fieldSelector") == "metadata.name="+own }
+
+// objects are what a request lists.
+func (s *nodesAPI) objects(r *http.Request) (all []runtime.Object) {
+	if r.URL.Path != entriesPath {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.own
+		return []runtime.Object{s.own}
 	}
-	n := full(i)
-	n.ResourceVersion = strconv.Itoa(i)
-	return n
+	for i := range s.count {
+		entry, err := directory.Object(full(i))
+		if err != nil {
+			panic(err) // a Node that can't be encoded
+		}
+		entry.UID, entry.ResourceVersion = types.UID(fmt.Sprintf("%08d-0000-4000-9000-%012d", i, i)), strconv.Itoa(i+1)
+		entry.CreationTimestamp = metav1.Unix(1_700_000_000+int64(i), 0)
+		entry.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Manager: "underlay-ccm", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
+			Time:     &entry.CreationTimestamp,
+			FieldsV1: metav1.NewFieldsV1(`{"f:data":{".":{},"f:node":{}},"f:metadata":{"f:ownerReferences":{".":{},"k:{\"uid\":\"` + string(entry.UID) + `\"}":{}}}}`),
+		}}
+		all = append(all, entry)
+	}
+	return append(all, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Name: directory.Complete, Namespace: directory.Namespace, ResourceVersion: strconv.Itoa(s.count),
+	}})
 }
 
-func (s *nodesAPI) list(w http.ResponseWriter) {
-	list := &corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(s.count)}}
-	for i := range s.count {
-		list.Items = append(list.Items, *s.node(i))
+func (s *nodesAPI) list(w http.ResponseWriter, r *http.Request) {
+	meta := metav1.ListMeta{ResourceVersion: strconv.Itoa(s.count)}
+	all := s.objects(r)
+	if r.URL.Path != entriesPath {
+		answer(w, http.StatusOK, &corev1.NodeList{ListMeta: meta, Items: []corev1.Node{*all[0].(*corev1.Node)}})
+		return
+	}
+	list := &corev1.ConfigMapList{ListMeta: meta}
+	for _, o := range all {
+		list.Items = append(list.Items, *o.(*corev1.ConfigMap))
 	}
 	answer(w, http.StatusOK, list)
 }
@@ -134,7 +165,7 @@ func (s *nodesAPI) watch(w http.ResponseWriter, r *http.Request) {
 	}
 	changed := make(chan *corev1.Node, 1000)
 	s.mu.Lock()
-	s.watchers[changed] = true
+	s.watchers[changed] = r.URL.Path != entriesPath
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
@@ -143,12 +174,17 @@ func (s *nodesAPI) watch(w http.ResponseWriter, r *http.Request) {
 	}()
 	send := events(w)
 	if initial {
-		for i := range s.count {
-			send("ADDED", s.node(i))
+		for _, o := range s.objects(r) {
+			send("ADDED", o)
 		}
-		send("BOOKMARK", &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		end := metav1.ObjectMeta{
 			ResourceVersion: strconv.Itoa(s.count), Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
-		}})
+		}
+		if r.URL.Path == entriesPath {
+			send("BOOKMARK", &corev1.ConfigMap{ObjectMeta: end})
+		} else {
+			send("BOOKMARK", &corev1.Node{ObjectMeta: end})
+		}
 	}
 	for {
 		w.(http.Flusher).Flush()
@@ -162,12 +198,12 @@ func (s *nodesAPI) watch(w http.ResponseWriter, r *http.Request) {
 }
 
 // events begins a stream of events, and returns what sends one.
-func events(w http.ResponseWriter) func(kind string, node *corev1.Node) {
+func events(w http.ResponseWriter) func(kind string, obj runtime.Object) {
 	w.Header().Set("Content-Type", protobufType+";stream=watch")
 	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), protobufType)
 	frames := info.StreamSerializer.NewFrameWriter(w)
-	return func(kind string, node *corev1.Node) {
-		event := &metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: encoded(node)}}
+	return func(kind string, obj runtime.Object) {
+		event := &metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: encoded(obj)}}
 		_ = info.StreamSerializer.Encode(event, frames) // if the agent has gone, its context tells
 	}
 }

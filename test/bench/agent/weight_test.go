@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/underlay-ccm/underlay/internal/directory/directorytest"
 	"github.com/underlay-ccm/underlay/routes/kernel/kerneltest"
 	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
 )
@@ -45,7 +46,7 @@ func BenchmarkWeight(b *testing.B) {
 	k := open(b)
 	binary := build(b)
 	cp := controlplane.StartT(b, controlplane.Options{WithoutControllerManager: true, Progress: io.Discard})
-	populate(b, cp)
+	directorytest.Publish(b, populate(b, cp))
 	for b.Loop() {
 		weigh(b, scene{"a real API server", manyNodes, cp.AdminKubeconfig(), nil}, binary)
 		complete(b, k, 2*manyNodes)
@@ -108,7 +109,7 @@ func neighbors(b *testing.B) {
 }
 
 // populate creates the Nodes.
-func populate(b *testing.B, cp *controlplane.ControlPlane) {
+func populate(b *testing.B, cp *controlplane.ControlPlane) kubernetes.Interface {
 	b.Helper()
 	config := cp.AdminConfig()
 	config.QPS, config.Burst = -1, -1
@@ -131,6 +132,10 @@ func populate(b *testing.B, cp *controlplane.ControlPlane) {
 	if len(failed) > 0 {
 		b.Fatalf("%d Nodes could not be created: %v", len(failed), <-failed)
 	}
+	if err := cp.Apply(b.Context(), "../../../deploy/ccm/directory.yaml"); err != nil {
+		b.Fatal(err)
+	}
+	return client
 }
 
 // scene is what the program is weighed among. Without an api nothing happens.

@@ -118,6 +118,10 @@ func rules() []rule {
 			reason: "internal/vswitch tells Nodes what its port Members says; what implements it, and what else rests on the vSwitch, come from cmd",
 		},
 		{
+			who: []pattern{"./internal/directory"}, only: []pattern{"std", "./internal/kube", "k8s.io/..."},
+			reason: "internal/directory carries Nodes from the controller manager to the agents: what either does with them comes from cmd",
+		},
+		{
 			who: []pattern{"./internal/hetzner/..."}, never: []pattern{"./internal/kube/...", "./ipam/controller", "./routes/controller", "./lb/controller"},
 			reason: "internal/hetzner implements ports for the Hetzner Cloud and knows nothing of who calls them",
 		},

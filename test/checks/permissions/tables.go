@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/underlay-ccm/underlay/internal/directory"
 	"github.com/underlay-ccm/underlay/ipam"
 	"github.com/underlay-ccm/underlay/test/checks/rbac"
 )
@@ -49,6 +50,7 @@ func ourTables() tables {
 			{tries, rbac.Permission{Verb: "get", Resource: "pods/log", Namespace: "underlay-connectivity"}}:                                            "in the namespaces of the tests there is no kubelet, and logs are served beside the API server",
 			{ccm, rbac.Permission{Verb: "list", Resource: "services"}}:                                                                                 "a cache begins with a streaming watch, and lists only where the API server doesn't offer that",
 			{ccm, rbac.Permission{Verb: "list", Resource: "endpointslices.discovery.k8s.io"}}:                                                          "as with services",
+			{ccm, rbac.Permission{Verb: "list", Resource: "configmaps", Namespace: directory.Namespace}}:                                               "as with services",
 			{ccm, rbac.Permission{Verb: "list", Resource: "servicecidrs.networking.k8s.io"}}:                                                           "as with services",
 			{ccm, rbac.Permission{Verb: "patch", Resource: "events"}}:                                                                                  "only an Event that repeats itself is patched",
 			{ccm, rbac.Permission{Verb: "get", Resource: "validatingadmissionpolicies.admissionregistration.k8s.io", Name: "underlay-podcidrs"}}:       "only where another allocator is seen at work",

@@ -103,7 +103,8 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.ControlPlane.Apply(ctx, filepath.Join(root, "deploy", "ccm", "rbac.yaml")); err != nil {
+	deploy := filepath.Join(root, "deploy")
+	if err := c.ControlPlane.Apply(ctx, filepath.Join(deploy, "ccm", "rbac.yaml"), filepath.Join(deploy, "ccm", "directory.yaml")); err != nil {
 		return nil, fmt.Errorf("applying the manager's permissions: %w", err)
 	}
 	if c.kubeconfig, err = c.ControlPlane.Kubeconfig(ctx, "kube-system", "underlay-ccm"); err != nil {

@@ -1,0 +1,217 @@
+package directory
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+const (
+	// writers is how many entries are written at the same time.
+	writers = 4
+	// completePeriod is the time between two checks of whether the directory is complete, until it is.
+	completePeriod = time.Second
+	// calm is how long nothing must have been deleted before the directory counts as complete again:
+	// where a client deletes all of it, Complete goes first, and must not be back before the last.
+	calm = 5 * time.Second
+)
+
+// Publisher writes the directory. Run it once, where the process is the leader.
+type Publisher struct {
+	client  typedcorev1.CoreV1Interface
+	nodes   corelisters.NodeLister
+	synced  cache.InformerSynced
+	factory informers.SharedInformerFactory
+	entries corelisters.ConfigMapNamespaceLister
+	queue   workqueue.TypedRateLimitingInterface[string] // names of ConfigMaps
+	deleted atomic.Pointer[time.Time]                    // when an entry of a Node, or Complete, was deleted last
+}
+
+// NewPublisher subscribes a publisher to Nodes and to the directory. It sends no request.
+func NewPublisher(
+	client kubernetes.Interface, nodes coreinformers.NodeInformer,
+) (*Publisher, error) {
+	all := factory(client)
+	entries := all.Core().V1().ConfigMaps()
+	p := &Publisher{
+		client: client.CoreV1(), nodes: nodes.Lister(), synced: nodes.Informer().HasSynced,
+		factory: all, entries: entries.Lister().ConfigMaps(Namespace),
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](20*time.Millisecond, time.Minute),
+			workqueue.TypedRateLimitingQueueConfig[string]{Name: "node_directory"}),
+	}
+	changed := func(obj any) {
+		if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
+			p.queue.Add(name.Name)
+		}
+	}
+	_, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: changed, DeleteFunc: changed,
+		UpdateFunc: func(old, obj any) {
+			if !equal(entryOf(old.(*corev1.Node)), entryOf(obj.(*corev1.Node))) {
+				changed(obj)
+			}
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching Nodes for the directory: %w", err)
+	}
+	_, err = entries.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: changed, UpdateFunc: func(_, obj any) { changed(obj) },
+		DeleteFunc: func(obj any) {
+			p.noteDeletion(obj)
+			changed(obj)
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching the directory of Nodes: %w", err)
+	}
+	return p, nil
+}
+
+// Run works until the context ends. It needs the Node informer to be started by its owner.
+func (p *Publisher) Run(ctx context.Context) error {
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("directory"))
+	p.factory.StartWithContext(ctx)
+	defer p.factory.Shutdown()
+	published := p.factory.Core().V1().ConfigMaps().Informer().HasSynced
+	if !cache.WaitForCacheSync(ctx.Done(), p.synced, published) {
+		return fmt.Errorf("directory of Nodes: never synced: %w", ctx.Err())
+	}
+	p.queue.Add(Complete)
+	var workers sync.WaitGroup
+	for range writers {
+		workers.Go(func() {
+			kube.Work(ctx, p.queue, "Directory of Nodes not written; trying again", p.sync)
+		})
+	}
+	<-ctx.Done()
+	p.queue.ShutDown()
+	workers.Wait()
+	return nil
+}
+
+// noteDeletion notes a deletion that another client made.
+func (p *Publisher) noteDeletion(obj any) {
+	name, err := cache.DeletionHandlingObjectToName(obj)
+	if err != nil {
+		return
+	}
+	if _, err := p.nodes.Get(name.Name); err == nil || name.Name == Complete {
+		now := time.Now()
+		p.deleted.Store(&now)
+	}
+}
+
+// sync writes, corrects or deletes one ConfigMap.
+func (p *Publisher) sync(ctx context.Context, name string) error {
+	if name == Complete {
+		return p.complete(ctx)
+	}
+	live, err := p.entries.Get(name)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	node, err := p.nodes.Get(name)
+	switch {
+	case apierrors.IsNotFound(err) && live == nil:
+		return nil
+	case apierrors.IsNotFound(err):
+		return p.remove(ctx, live)
+	case err != nil:
+		return err
+	}
+	want, err := Object(node)
+	if err != nil || live != nil && same(live, want) {
+		return err
+	}
+	if live == nil {
+		return p.create(ctx, want)
+	}
+	// A Node keeps the podCIDRs that it has, so the cache of Nodes may be older than the entry.
+	if before := read(live); before.UID == node.UID && len(before.PodCIDRs) > len(read(want).PodCIDRs) {
+		if node, err = p.client.Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		if want, err = Object(node); err != nil {
+			return err
+		}
+	}
+	_, err = p.client.ConfigMaps(Namespace).Update(ctx, want, metav1.UpdateOptions{})
+	return err
+}
+
+// create writes what the cache lacks. It may exist: the cache is older, or another client removed
+// the label.
+func (p *Publisher) create(ctx context.Context, want *corev1.ConfigMap) error {
+	configMaps := p.client.ConfigMaps(Namespace)
+	_, err := configMaps.Create(ctx, want, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		_, err = configMaps.Update(ctx, want, metav1.UpdateOptions{})
+	}
+	return err
+}
+
+// remove deletes what is no entry of a Node. The cache of Nodes may be older than the directory,
+// where another process was the leader a moment ago, so the API server has to confirm it.
+func (p *Publisher) remove(ctx context.Context, live *corev1.ConfigMap) error {
+	switch _, err := p.client.Nodes().Get(ctx, live.Name, metav1.GetOptions{}); {
+	case err == nil:
+		p.queue.AddAfter(live.Name, completePeriod)
+		return nil
+	case !apierrors.IsNotFound(err):
+		return err
+	}
+	unchanged := &metav1.Preconditions{ResourceVersion: &live.ResourceVersion}
+	options := metav1.DeleteOptions{Preconditions: unchanged}
+	err := p.client.ConfigMaps(Namespace).Delete(ctx, live.Name, options)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// complete writes the object of this name, once every Node has its entry.
+func (p *Publisher) complete(ctx context.Context) error {
+	if _, err := p.entries.Get(Complete); !apierrors.IsNotFound(err) {
+		return err
+	}
+	if at := p.deleted.Load(); at != nil && time.Since(*at) < calm {
+		p.queue.AddAfter(Complete, completePeriod)
+		return nil
+	}
+	nodes, err := p.nodes.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		want, err := Object(node)
+		if err != nil {
+			return err
+		}
+		live, err := p.entries.Get(node.Name)
+		if node.Name != Complete && (err != nil || !same(live, want)) {
+			p.queue.AddAfter(Complete, completePeriod)
+			return nil
+		}
+	}
+	done := metav1.ObjectMeta{Name: Complete, Namespace: Namespace, Labels: labelled()}
+	return p.create(ctx, &corev1.ConfigMap{ObjectMeta: done})
+}
