@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	appconfig "k8s.io/cloud-provider/app/config"
 	"k8s.io/klog/v2"
 
@@ -19,6 +20,20 @@ const (
 	// an elector that can't renew ends the process before the lease expires.
 	stepDownTimeout = 10 * time.Second
 )
+
+// warm starts, before this replica leads, the informers that node IPAM waits for when it does: to
+// list the Nodes of a large cluster takes seconds. Controllers subscribe only when it leads, so
+// until then events fill the caches and nothing else.
+func (m *manager) warm(c *appconfig.CompletedConfig) {
+	if m.config.IPAM.Enabled && enabled(c, nodeIPAMController) {
+		// The leader tries again.
+		if ranges, err := serviceCIDRs(c, c.Client.Discovery()); err == nil && ranges != nil {
+			ranges.Informer()
+		}
+	}
+	// Those of Nodes are there since connect. They end with the process, as the leader's do.
+	c.SharedInformers.Start(wait.NeverStop)
+}
 
 // lead begins what this replica does as the leader.
 func (m *manager) lead(ctx context.Context, c *appconfig.CompletedConfig) {

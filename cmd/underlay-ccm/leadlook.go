@@ -21,12 +21,12 @@ const (
 	followPeriod = 4 * time.Minute
 )
 
-// lookAsLeader sees the network as it is now, which may be long after the start: podCIDRs keep clear
-// of the subnets of this moment. No controller runs before it returns, also those that need no cloud
-// (upstream starts one after the other, and then the informers of them all). So a cloud that doesn't
-// answer soon is looked at in the background, while the controllers go on with what the start saw,
-// as those of the leader before did; and nothing that is found ends the process, since every replica
-// would end in turn. Only a start refuses.
+// lookAsLeader sees the network as it is now, which may be long after the start: podCIDRs keep
+// clear of the subnets of this moment. No controller of ours runs before it returns, also those
+// that need no cloud: upstream starts one after the other. So a cloud that doesn't answer soon is
+// looked at in the background, while the controllers go on with what the start saw, as those of the
+// leader before did; and nothing that is found ends the process, since every replica would end in
+// turn. Only a start refuses.
 func (m *manager) lookAsLeader(ctx context.Context) {
 	if m.client == nil || m.config.Network == "" {
 		return

@@ -190,5 +190,6 @@ func (m *manager) start(c *appconfig.CompletedConfig) cloudprovider.Interface {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	m.warm(c)
 	return provider
 }
