@@ -182,9 +182,9 @@ func TestWhatADeletionCosts(t *testing.T) {
 }
 
 // A Node that waits for ever for its server, such as a dedicated one without a pool, does
-// not make the joining of others cost more lists.
+// not make the joining of others cost more lists, nor all Nodes be decided about again and again.
 func TestANodeThatWaitsForEverCostsOthersNothing(t *testing.T) {
-	lists := map[bool]int{}
+	lists, decisions := map[bool]int{}, map[bool]int{}
 	for _, waits := range []bool{false, true} {
 		withFixture(t, func(w *fixture) {
 			defer w.start()()
@@ -193,7 +193,7 @@ func TestANodeThatWaitsForEverCostsOthersNothing(t *testing.T) {
 				w.join("dedicated", "10.244.200.0/24")
 			}
 			rest(3 * time.Hour)
-			before := w.servers.listed()
+			before, decided := w.servers.listed(), w.servers.asks()
 			for i := range 60 { // one joins and another leaves each minute
 				w.join(nodeName(20+i), w.podCIDR(20+i))
 				rest(10 * time.Second)
@@ -203,13 +203,18 @@ func TestANodeThatWaitsForEverCostsOthersNothing(t *testing.T) {
 				rest(50 * time.Second)
 				w.expectCondition(nodeName(20+i), "False RouteCreated")
 			}
-			lists[waits] = w.servers.listed() - before
+			lists[waits], decisions[waits] = w.servers.listed()-before, w.servers.asks()-decided
 		})
 	}
-	t.Logf("60 Nodes join and 60 leave: %d lists, %d while one waits", lists[false], lists[true])
+	t.Logf("60 Nodes join and 60 leave: %d lists and %d decisions, %d and %d while one waits",
+		lists[false], decisions[false], lists[true], decisions[true])
 	if lists[true] > lists[false]+60/5+1 {
 		t.Errorf("%d lists, %d while one waits; want its own, one in five minutes, besides",
 			lists[false], lists[true])
+	}
+	if decisions[true] > decisions[false]+60 {
+		t.Errorf("%d decisions, %d while one waits; want none besides that it waits for",
+			decisions[false], decisions[true])
 	}
 }
 

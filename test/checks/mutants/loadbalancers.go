@@ -1,7 +1,9 @@
 package main
 
-// balancerMutants are faults that load balancers had, each of which cost traffic or requests. The random
-// schedule catches them.
+import "cmp"
+
+// balancerMutants are faults that load balancers had, each of which cost traffic or requests. The
+// random schedule catches them, or where it doesn't come to what they cost, the test that is named.
 func balancerMutants() []mutant {
 	all := []mutant{
 		{
@@ -20,6 +22,7 @@ func balancerMutants() []mutant {
 			name: "the label of a group is lost", file: "lb/state.go",
 			old: "o.Owns(s.Labels) || lost", new: "o.Owns(s.Labels) || lost && false",
 			why: "its Services would find no load balancer",
+			run: "^TestTheLabelOfAGroupIsLost$",
 		},
 		{
 			name: "the public interface waits for healthy targets", file: "lb/diff.go",
@@ -36,6 +39,7 @@ func balancerMutants() []mutant {
 			name: "pods leave as soon as they are not ready", file: "lb/controller/damping.go",
 			old: "		case len(e.pods.Targets) == 0, after(f.since.Add(leavesAfter)):", new: "		case false:",
 			why: "some seconds without a ready pod would leave no target",
+			run: "^TestPodsThatAreNotReadyForSeconds$",
 		},
 		{
 			name: "pods are not damped", file: "lb/controller/damping.go",
@@ -70,7 +74,7 @@ func balancerMutants() []mutant {
 		},
 	}
 	for i := range all {
-		all[i].tests, all[i].run = "./lb/controller", "^TestRandomSchedule$"
+		all[i].tests, all[i].run = "./lb/controller", cmp.Or(all[i].run, "^TestRandomSchedule$")
 	}
 	return all
 }

@@ -29,9 +29,9 @@ func routeMutants() []mutant {
 			why: "a cache may be older than the Node whose route it is",
 		}),
 		routed("TestANodeThatWaitsForEverCostsOthersNothing", mutant{
-			name: "a Node that waits is asked about with each that joins", file: "routes/controller/serverpoll.go",
+			name: "a Node that waits has a pass run every 2 seconds", file: "routes/controller/serverpoll.go",
 			old: "return max(0, n.due.Sub(now))", new: "return max(0, min(n.due.Sub(now), firstPoll))",
-			why: "each joining Node would cost several lists of all servers",
+			why: "each pass decides about all Nodes, for as long as one waits",
 		}),
 		{
 			name: "a Node is declared absent by a list alone", file: "internal/cloud/instances.go",
