@@ -17,7 +17,8 @@ import (
 func TestRequestsOfAFlappingPod(t *testing.T) {
 	const pods, most = 3, 120
 	for _, unready := range []time.Duration{5 * time.Second, 20 * time.Second, time.Minute} {
-		what := fmt.Sprintf("a flapping pod for an hour, %s not ready and %s ready", unready, time.Minute)
+		what := fmt.Sprintf("a flapping pod for an hour, %.0f s not ready and %.0f s ready",
+			unready.Seconds(), time.Minute.Seconds())
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := &deployment{pods: map[netip.Addr]*replica{}}

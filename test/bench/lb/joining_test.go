@@ -45,7 +45,8 @@ func TestRequestsOfNodesThatJoin(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		c := w.spent()
-		what := fmt.Sprintf("%d Services x %d nodes that join one after the other", services, joining)
+		what := fmt.Sprintf("%d load balancers, 2 ports each, and %d nodes that join one after the other",
+			services, joining)
 		t.Logf("%s: %d reads, %d writes, %d polls: %d requests in %s", what, c.reads, c.writes, c.polls, c.all(), took)
 		if n := incomplete(); c.writes != writes || c.reads > reads || n > 0 {
 			t.Errorf("%+v, want %d writes and at most %d reads; %d load balancers without all of their targets", c, writes, reads, n)
