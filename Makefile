@@ -24,7 +24,7 @@ TEST := $(if $(RACE),CGO_ENABLED=1 )go test $(RACE) -vet=off -timeout 40m
 
 # The simulated clouds of whole-cluster tests behave as the one that was measured.
 ifdef PROFILE
-export UNDERLAY_PROFILE := $(or $(realpath $(PROFILE)),$(error PROFILE=$(PROFILE): there is no such file; underlayctl measure --profile writes one))
+export UNDERLAY_PROFILE := $(or $(realpath $(PROFILE)),$(error PROFILE=$(PROFILE): there is no such file; hcloud-sim measure --profile writes one))
 ifeq ($(MAKELEVEL),0)
 $(info the simulated clouds behave as measured: $(UNDERLAY_PROFILE))
 endif

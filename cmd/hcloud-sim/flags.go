@@ -51,6 +51,9 @@ Behind the API, without a token, see what was asked and let things go wrong:
   curl http://127.0.0.1:8471/_sim/state > state.json
   curl -X PUT -d @state.json http://127.0.0.1:8471/_sim/state
 
+Available Commands:
+  measure  Find out in a project of yours what no source tells about the cloud
+
 Flags:
 `
 
@@ -149,7 +152,7 @@ func (c *config) flags(out io.Writer) (*pflag.FlagSet, *texts) {
 	flags.StringVar(&t.tokenFile, "token-file", "", "file with the token")
 	flags.StringVar(&t.seed, "seed", "", "YAML file with what exists from the start")
 	flags.StringVar(&t.state, "state", "", "JSON file with a snapshot to start from, see /_sim/state; instead of --seed")
-	flags.StringVar(&c.profile, "profile", c.profile, "file of underlayctl measure: behave as the cloud that it measured; a flag outranks what the file says")
+	flags.StringVar(&c.profile, "profile", c.profile, "file of hcloud-sim measure: behave as the cloud that it measured; a flag outranks what the file says")
 	flags.DurationVar(&o.ActionTime, "action-time", 0, "how long an action runs")
 	flags.DurationVar(&o.ActionJitter, "action-jitter", 0, "up to this much is added to it")
 	flags.BoolVar(&o.EffectsAtOnce, "effects-at-once", o.EffectsAtOnce, "show what an action does from its start, not from its end")

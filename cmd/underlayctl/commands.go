@@ -16,8 +16,8 @@ import (
 const long = `underlayctl looks at a cluster that Underlay serves, and checks it: who holds
 which podCIDRs, which routes stand and whose they are, how the load balancers'
 targets fare, which node holds which address, and what is wrong. It reads only,
-but for two commands: connectivity starts pods, in a namespace of its own, and
-measure makes throw-away servers in the cloud; both remove what they have made.
+but for one command: connectivity starts pods, in a namespace of its own, and
+removes them.
 
 The configuration is that of underlay-ccm: its flags from its Deployment, and
 the rest from the ConfigMap that it mounts. The cloud's part needs a token, for
@@ -52,7 +52,7 @@ func newCommand(w process) *cobra.Command {
 		show(w, o, "routes", "The network's route table: whose routes, the budget, the drift", survey.RoutesParts, survey.RoutesOf, routeTables),
 		show(w, o, "lb", "Services, their load balancers, and how the targets fare", survey.LoadBalancersParts, survey.LoadBalancersOf, loadBalancers),
 		show(w, o, "addresses", "Addresses of Services that nodes hold: who holds which, and who waits for one", survey.AddressesParts, survey.AddressesOf, addressPages),
-		doctorCommand(w, o), inspect(w, o), connectivityCommand(w, o), measureCommand(w, o), uiCommand(w, o), versionCommand(w, o),
+		doctorCommand(w, o), inspect(w, o), connectivityCommand(w, o), uiCommand(w, o), versionCommand(w, o),
 	)
 	completeFiles(root)
 	return root

@@ -21,7 +21,7 @@ const completing = 3 * time.Second
 // completeFiles completes by the names of files the flags that name one, and nothing else.
 func completeFiles(root *cobra.Command) {
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
-	files := []string{"kubeconfig", "cloud-config", "token-file", "profile", "report", "dedicated-key", "out", "key"}
+	files := []string{"kubeconfig", "cloud-config", "token-file"}
 	var each func(*cobra.Command)
 	each = func(cmd *cobra.Command) {
 		for _, name := range files {

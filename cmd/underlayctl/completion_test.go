@@ -64,7 +64,7 @@ func TestWhereFilesAreOffered(t *testing.T) {
 	root := newCommand(process{})
 	root.InitDefaultHelpFlag()
 	walk(root, nil)
-	want := map[string]bool{"kubeconfig": true, "cloud-config": true, "token-file": true, "profile": true, "report": true, "dedicated-key": true, "out": true, "key": true}
+	want := map[string]bool{"kubeconfig": true, "cloud-config": true, "token-file": true}
 	if fmt.Sprint(named) != fmt.Sprint(want) {
 		t.Errorf("files are offered to %v, want %v", named, want)
 	}

@@ -1,8 +1,7 @@
 // Command underlayctl looks at a cluster that Underlay serves, and checks it. It
 // reads only: get, list and watch in Kubernetes, GET in the cloud, and its transports
-// refuse everything else. Two commands write: connectivity starts pods, and its transport
-// refuses to write outside of its namespace; measure makes throw-away things in a project
-// of the cloud, and its transport refuses to change what it hasn't made.
+// refuse everything else. One command writes: connectivity starts pods, and its transport
+// refuses to write outside of its namespace.
 //
 // The same binary under the name kubectl-underlay is a plugin of kubectl.
 //
@@ -21,7 +20,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/term"
 )
@@ -31,51 +29,18 @@ import (
 const exitFailed = 3
 
 func main() {
-	ctx, again, stop := interrupts()
+	told := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+		told = append(told, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), told...)
 	code := run(ctx, process{
-		again: again, unread: noteBrokenPipes, stdin: os.Stdin, asks: term.IsTerminal(int(os.Stdin.Fd())), live: term.IsTerminal(int(os.Stderr.Fd())),
 		name: filepath.Base(os.Args[0]), args: os.Args[1:], getenv: os.Getenv, readFile: os.ReadFile,
 		stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal(int(os.Stdout.Fd())), height: terminalHeight,
 	})
 	stop()
 	os.Exit(code)
 }
-
-// interrupts ends ctx when the process is told to end, and closes again when it is told so once
-// more; see heed.
-func interrupts() (ctx context.Context, again <-chan struct{}, stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	told := make(chan os.Signal, 4)
-	signal.Notify(told, os.Interrupt, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
-		signal.Notify(told, syscall.SIGHUP)
-	}
-	second := make(chan struct{})
-	go heed(told, cancel, func() { close(second) })
-	return ctx, second, func() { signal.Stop(told); cancel() }
-}
-
-// moment is how soon after the first signal another one belongs to it.
-const moment = time.Second
-
-// heed calls end at the first signal, and again at the next that was sent on purpose. A terminal
-// that is closed hangs up more than once: it does itself, and so does its shell. A wrapper passes
-// on the Ctrl-C that its whole process group got. So neither a hang-up nor what comes within a
-// moment of the first signal is another one.
-func heed(told <-chan os.Signal, end, again func()) {
-	<-told
-	end()
-	first := time.Now()
-	for s := range told {
-		if s != syscall.SIGHUP && time.Since(first) >= moment {
-			again()
-			return
-		}
-	}
-}
-
-// noteBrokenPipes keeps what is written into a broken pipe from ending the process.
-func noteBrokenPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // terminalHeight is asked for each frame: a person may change it.
 func terminalHeight() int {

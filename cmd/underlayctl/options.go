@@ -34,23 +34,8 @@ type process struct {
 	readFile func(string) ([]byte, error)
 	stdout   io.Writer
 	stderr   io.Writer
-	stdin    io.Reader
-	asks     bool       // somebody answers at stdin
 	terminal bool       // stdout is one
-	live     bool       // stderr is one
 	height   func() int // of the terminal, in lines; 0: not known
-	// again is done when the process is told to end a second time.
-	again <-chan struct{}
-	// unread lets the process live on where nobody reads any more what it writes, as behind head;
-	// nil: it does so already.
-	unread func()
-}
-
-// goesOnUnread lets the program go on to its end where nobody reads what it says.
-func (w process) goesOnUnread() {
-	if w.unread != nil {
-		w.unread()
-	}
 }
 
 // options are the flags of every command.
@@ -62,8 +47,6 @@ type options struct {
 	managerFlags           []string
 	output                 string
 	timeout                time.Duration
-	// writes: the command needs a token that may write.
-	writes bool
 }
 
 const (
@@ -79,7 +62,7 @@ func (o *options) add(fs *pflag.FlagSet) {
 	fs.StringVarP(&o.namespace, "namespace", "n", usualNamespace, "Namespace in which underlay-ccm and underlay-agent are installed.")
 	fs.StringVar(&o.cloudConfig, "cloud-config", "", "The configuration file of underlay-ccm. Default: the ConfigMap that its Deployment mounts, which is underlay-config.")
 	fs.StringArrayVar(&o.managerFlags, "manager-flag", nil, "A flag of underlay-ccm, such as --manager-flag=--cluster-cidr=10.244.0.0/16, where it has no Deployment; outranks the Deployment's. Can be repeated.")
-	fs.StringVar(&o.tokenFile, "token-file", "", "File with an API token of the cloud project; read permission is enough, but for measure. Default: $HCLOUD_TOKEN, then the file $HCLOUD_TOKEN_FILE.")
+	fs.StringVar(&o.tokenFile, "token-file", "", "File with an API token of the cloud project; read permission is enough. Default: $HCLOUD_TOKEN, then the file $HCLOUD_TOKEN_FILE.")
 	fs.StringVar(&o.tokenSecret, "token-secret", "", "Take the token from a Secret of the cluster, namespace/name/key. Without a value: "+usualSecret+".")
 	fs.Lookup("token-secret").NoOptDefVal = usualSecret
 	fs.StringVarP(&o.output, "output", "o", "table", "table, wide, json or yaml.")
@@ -199,10 +182,7 @@ func (o *options) clientThrough(gate func(http.RoundTripper) http.RoundTripper) 
 
 // token finds the cloud's. missing says for people why there is none.
 func (o *options) token(ctx context.Context, w process, client kubernetes.Interface) (token config.Token, missing string, err error) {
-	remedy := "put in an API token of the cluster's project, alone; read permission is enough"
-	if o.writes {
-		remedy = "put in an API token of the project, alone, with permission to read and write"
-	}
+	const remedy = "put in an API token of the cluster's project, alone; read permission is enough"
 	file := o.tokenFile
 	if file == "" && w.getenv("HCLOUD_TOKEN") == "" {
 		file = w.getenv("HCLOUD_TOKEN_FILE")

@@ -50,9 +50,6 @@ func (o *options) painter(w process) painter {
 	return painter{color: w.colorful(), wide: o.output == "wide"}
 }
 
-// errPainter is for what is said on standard error.
-func (w process) errPainter() painter { return painter{color: w.live && w.wantsColor()} }
-
 // page is the text of a page without its remarks.
 func (p painter) page(shown page) string {
 	var parts []string

@@ -128,10 +128,6 @@ func TestPages(t *testing.T) {
 		"addresses":    {someAddresses(), func() page { return addressPages(someAddresses()) }},
 		"doctor":       {someFindings(), func() page { return diagnosed(someFindings()) }},
 		"connectivity": {someTrials(), func() page { return triedPage(someTrials()) }},
-		"measure":      {someMeasured(), func() page { return resultPage(someMeasured(), "cloud.json", "report.md", false) }},
-		"measure-wide": {someMeasured(), func() page { return resultPage(someMeasured(), "cloud.json", "", true) }},
-		"measure-plan": {somePlan(), func() page { return planPage(somePlan()) }},
-		"no-hours":     {floatingPlan(), func() page { return planPage(floatingPlan()) }},
 		"inspect":      {someTimeline(), func() page { return inspection(someTimeline()) }},
 		"healthy":      {diagnosis{}, func() page { return diagnosed(diagnosis{NotSeen: []string{"servers: there is no token"}}) }},
 		"no-plan": {survey.LoadBalancersView{}, func() page {
@@ -145,7 +141,7 @@ func TestPages(t *testing.T) {
 		"no-routes":    {survey.RoutesView{}, func() page { return routeTables(survey.RoutesView{Notes: []string{"the provider is metal"}}) }},
 	} {
 		for _, form := range []string{"table", "wide", "json", "yaml", "color"} {
-			if form == "color" && name != "routes" || strings.HasPrefix(name, "no-") && form != "table" || name == "healthy" && form != "table" || name == "measure-wide" && form != "wide" || name == "measure" && form == "wide" {
+			if form == "color" && name != "routes" || strings.HasPrefix(name, "no-") && form != "table" || name == "healthy" && form != "table" {
 				continue
 			}
 			t.Run(name+" "+form, func(t *testing.T) {

@@ -43,7 +43,7 @@ func (p Profile) check() error {
 		}
 	}
 	if p.Version != Version {
-		refuse("version", p.Version, fmt.Sprintf("%d; measure again with this version of underlayctl", Version))
+		refuse("version", p.Version, fmt.Sprintf("%d; measure again with this version of hcloud-sim", Version))
 	}
 	c := p.Cloud
 	if c.Busy != nil && *c.Busy != Conflict && *c.Busy != Locked {

@@ -51,13 +51,13 @@ func explain(err error) error {
 	var syntax *json.SyntaxError
 	switch {
 	case errors.As(err, &wrong) && wrong.Field == "":
-		return fmt.Errorf("the file is a JSON %s: a profile is an object, as underlayctl measure writes it", wrong.Value)
+		return fmt.Errorf("the file is a JSON %s: a profile is an object, as hcloud-sim measure writes it", wrong.Value)
 	case errors.As(err, &wrong):
 		return fmt.Errorf("%s: is a JSON %s, must be %s", wrong.Field, wrong.Value, named(wrong.Type.Kind().String()))
 	case errors.As(err, &syntax):
-		return fmt.Errorf("no JSON at byte %d: %w; a profile is the file that underlayctl measure writes", syntax.Offset, err)
+		return fmt.Errorf("no JSON at byte %d: %w; a profile is the file that hcloud-sim measure writes", syntax.Offset, err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return errors.New("the file ends too early: a profile is the whole file that underlayctl measure writes")
+		return errors.New("the file ends too early: a profile is the whole file that hcloud-sim measure writes")
 	}
 	return fmt.Errorf("%w; remove the field, or use the version of the program that wrote it", err)
 }

@@ -107,7 +107,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{``, []string{"whole file"}},
 		{`{"version": 1`, []string{"whole file"}},
-		{`busy: locked`, []string{"no JSON", "underlayctl measure"}},
+		{`busy: locked`, []string{"no JSON", "hcloud-sim measure"}},
 		{`[]`, []string{"array", "object"}},
 		{`{}`, []string{"version: 0", "must be 1"}},
 		{`{"version": 2}`, []string{"version: 2", "must be 1"}},

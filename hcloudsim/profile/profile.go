@@ -1,5 +1,5 @@
 // Package profile holds what a real cloud was measured to do where no source tells: the file that
-// "underlayctl measure" writes and that "hcloud-sim --profile" takes.
+// "hcloud-sim measure" writes and that "hcloud-sim --profile" takes.
 //
 // It is the one part of the simulator that programs which ship may know of: it has words and
 // values, and does nothing.

@@ -1,8 +1,8 @@
 // Package measure knows what no source tells about the cloud, what the simulator assumes in its
-// place, what it costs to find out, and how what was seen is shown: the table, the report and the
-// profile of "underlayctl measure".
+// place, and how what was seen is shown: the table, the report and the profile of "hcloud-sim
+// measure".
 //
-// It decides and does nothing: prices, what was seen and the time are arguments. Its folders do:
+// It decides and does nothing: what was seen and the time are arguments. Its folders do:
 //
 //	project      throw-away servers, networks, load balancers, in a cloud project
 //	robot        the same for vSwitches, by the web service of dedicated servers

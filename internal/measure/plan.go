@@ -1,24 +1,16 @@
 package measure
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Wanted is what a plan is made for.
 type Wanted struct {
 	// Only are the facts that were named; empty: all. Skip are left out.
 	Only, Skip []FactID
-	// Ceiling is what everything may cost.
-	Ceiling Money
-	// TimeLimit is how long the experiments may take, Cleaning how long removing may.
-	TimeLimit, Cleaning time.Duration
-	ServerType          string // empty: the cheapest of architecture x86
-	LoadBalancerType    string
 	// What there is to find out more with.
 	Inside, Dedicated, DedicatedProgram, VSwitch, Robot bool
 }
@@ -30,10 +22,7 @@ type Plan struct {
 	// LeftOut are those that are not.
 	LeftOut []LeftOut
 	// Things are made, at most.
-	Things           Things
-	ServerType       string
-	LoadBalancerType string
-	Bill             Bill
+	Things Things
 }
 
 // LeftOut is a fact that isn't tried.
@@ -43,39 +32,22 @@ type LeftOut struct {
 	Why string `json:"why"`
 }
 
-// NewPlan plans what is wanted under the ceiling: a fact whose things would exceed it, or have no
-// known price, is left out, and those behind it are not. It is an error if nothing remains.
-func NewPlan(facts []Fact, prices Prices, w Wanted) (Plan, error) {
+// NewPlan plans what is wanted. It is an error if nothing remains.
+func NewPlan(facts []Fact, w Wanted) (Plan, error) {
 	if err := w.check(facts); err != nil {
 		return Plan{}, err
 	}
-	p, err := choose(facts, prices, w)
-	if err != nil {
-		return Plan{}, err
-	}
-	var chosen, dear []Fact
+	var p Plan
+	var chosen []Fact
 	for _, f := range facts {
 		if !w.wants(f.ID) {
 			continue
 		}
-		if why := cmp.Or(w.lacks(f), prices.lack(ThingsOf([]Fact{f}))); why != "" {
+		if why := w.lacks(f); why != "" {
 			p.LeftOut = append(p.LeftOut, LeftOut{f.ID, why})
 			continue
 		}
-		bill := p.bill(prices, ThingsOf(append(slices.Clone(chosen), f)), w)
-		if bill.Total > w.Ceiling {
-			p.LeftOut = append(p.LeftOut, LeftOut{Fact: f.ID})
-			dear = append(dear, f)
-			continue
-		}
-		chosen = append(chosen, f)
-		p.Facts, p.Bill = append(p.Facts, f.ID), bill
-	}
-	for n, f := range dear {
-		i := slices.IndexFunc(p.LeftOut, func(l LeftOut) bool { return l.Fact == f.ID })
-		// With that ceiling those before it are not left out either, and cost too.
-		with := p.bill(prices, ThingsOf(append(slices.Clone(chosen), dear[:n+1]...)), w)
-		p.LeftOut[i].Why = fmt.Sprintf("only with --max-cost %s", with.Total)
+		chosen, p.Facts = append(chosen, f), append(p.Facts, f.ID)
 	}
 	if len(p.Facts) == 0 {
 		return p, nothing(p.LeftOut)
@@ -101,7 +73,7 @@ func (w Wanted) check(facts []Fact) error {
 	known := func(flag string, ids []FactID) error {
 		for _, id := range ids {
 			if !slices.ContainsFunc(facts, func(f Fact) bool { return f.ID == id }) {
-				return fmt.Errorf("%s names %q, which is no fact: see underlayctl measure facts", flag, id)
+				return fmt.Errorf("%s names %q, which is no fact: see hcloud-sim measure facts", flag, id)
 			}
 		}
 		return nil
@@ -137,31 +109,6 @@ func (w Wanted) lacks(f Fact) string {
 	return ""
 }
 
-// choose finds the types of things that the plan makes.
-func choose(facts []Fact, prices Prices, w Wanted) (Plan, error) {
-	p := Plan{ServerType: w.ServerType, LoadBalancerType: w.LoadBalancerType}
-	p.Bill = p.bill(prices, Things{}, w)
-	all := slices.DeleteFunc(slices.Clone(facts), func(f Fact) bool { return !w.wants(f.ID) || w.lacks(f) != "" })
-	most := ThingsOf(all)
-	if p.ServerType == "" && most.Servers > 0 {
-		cheapest, err := prices.Cheapest("x86")
-		if err != nil {
-			return p, err
-		}
-		p.ServerType = cheapest.Name
-	}
-	if _, known := prices.server(p.ServerType); !known && most.Servers > 0 {
-		return p, fmt.Errorf("--server-type %q is not on offer in location %s: choose one of %s, or another --location", p.ServerType, prices.Location, strings.Join(prices.serverNames(), ", "))
-	}
-	if _, known := prices.LoadBalancers[p.LoadBalancerType]; !known && most.LoadBalancers > 0 {
-		return p, fmt.Errorf("--load-balancer-type %q is not on offer in location %s: choose one of %s", p.LoadBalancerType, prices.Location, strings.Join(prices.loadBalancerNames(), ", "))
-	}
-	return p, nil
-}
-
-// spareNetworks are for those that have to be made again; they are free of charge.
-const spareNetworks = 2
-
 // ThingsOf are what finding out these facts makes: what they share once, and what each makes for
 // itself. Servers and the load balancer that are shared are in the shared network.
 func ThingsOf(facts []Fact) Things {
@@ -175,11 +122,7 @@ func ThingsOf(facts []Fact) Things {
 		shared.PrimaryIPs = max(shared.PrimaryIPs, count(n.PrimaryIP))
 		own = own.plus(n.Own)
 	}
-	all := shared.plus(own)
-	if all.Networks > 0 {
-		all.Networks += spareNetworks
-	}
-	return all
+	return shared.plus(own)
 }
 
 func (t Things) plus(o Things) Things {

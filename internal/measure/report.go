@@ -26,14 +26,13 @@ func (r Result) Markdown() string {
 			fmt.Fprintf(&b, "- %s: %s\n", quoted(reason.Facts), cellText(reason.Why))
 		}
 	}
-	b.WriteString("\nPublic addresses, IDs and secrets are left out.\n")
 	return b.String()
 }
 
 // head is what the run was.
 func (r Result) head() []string {
 	out := []string{
-		"underlayctl " + r.Version,
+		"hcloud-sim " + r.Version,
 		r.Started.UTC().Format("2006-01-02 15:04 UTC") + ", took " +
 			time.Duration(r.Seconds*float64(time.Second)).Round(time.Second).String(),
 		"API: " + r.Endpoint + ", location " + r.Location,

@@ -31,9 +31,7 @@ type Row struct {
 	Note     string  `json:"note,omitempty"`
 }
 
-// Result is what a run found out. It holds neither secrets nor IDs and public addresses. The profile
-// isn't part of it: that has the address from which load balancers connect to IPv6 addresses, if it
-// isn't their own, because a simulator needs it.
+// Result is what a run found out.
 type Result struct {
 	Version          string    `json:"version"`
 	Started          time.Time `json:"started"`
@@ -43,9 +41,7 @@ type Result struct {
 	ServerType       string    `json:"serverType,omitempty"`
 	Image            string    `json:"image,omitempty"`
 	LoadBalancerType string    `json:"loadBalancerType,omitempty"`
-	// Bill is what it cost at most.
-	Bill Bill  `json:"bill"`
-	Rows []Row `json:"facts"`
+	Rows             []Row     `json:"facts"`
 	// LeftOut are facts that weren't tried.
 	LeftOut []LeftOut `json:"leftOut,omitempty"`
 	// Ended says why the run ended before its end; empty: it didn't.
@@ -56,7 +52,7 @@ type Result struct {
 
 // Rows are what was seen of the facts that were to be found out, in their order, beside what a
 // simulator with the profile assumes. A fact that nothing was seen of has a row that says so.
-func Rows(facts []Fact, tried []FactID, seen []Observation, assumed profile.Profile, r Redaction) []Row {
+func Rows(facts []Fact, tried []FactID, seen []Observation, assumed profile.Profile) []Row {
 	var rows []Row
 	for _, f := range facts {
 		if !slices.Contains(tried, f.ID) {
@@ -67,7 +63,7 @@ func Rows(facts []Fact, tried []FactID, seen []Observation, assumed profile.Prof
 			o = seen[i]
 		}
 		row := Row{
-			Fact: f.ID, Question: f.Question, Seen: r.Clean(o.Seen), Why: r.Clean(o.Why), Note: r.Clean(o.Note),
+			Fact: f.ID, Question: f.Question, Seen: o.Seen, Why: o.Why, Note: o.Note,
 		}
 		if f.Assumed != nil {
 			row.Assumed = f.Assumed(assumed)
@@ -78,7 +74,7 @@ func Rows(facts []Fact, tried []FactID, seen []Observation, assumed profile.Prof
 	return rows
 }
 
-// verdict judges what was seen, before anything of it is taken out.
+// verdict judges what was seen.
 func (f Fact) verdict(seen, assumed string) Verdict {
 	switch {
 	case seen == "":

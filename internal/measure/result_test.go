@@ -1,7 +1,6 @@
 package measure_test
 
 import (
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +18,7 @@ func TestRowsCompareWhatWasSeenWithWhatIsAssumed(t *testing.T) {
 		{Fact: measure.Latency, Seen: "84 ms"},
 		{Fact: measure.SubnetInUse, Why: "the server could not be attached"},
 	}
-	rows := measure.Rows(measure.Facts(), tried, seen, profile.Default(), measure.Redaction{})
+	rows := measure.Rows(measure.Facts(), tried, seen, profile.Default())
 	got := map[measure.FactID][3]string{}
 	for _, r := range rows {
 		got[r.Fact] = [3]string{r.Assumed, r.Seen, string(r.Verdict)}
@@ -104,40 +103,6 @@ func TestAProfileKeepsWhatWasNotSeen(t *testing.T) {
 	})
 	if *got.Cloud.RateLimit != 7200 || *got.Cloud.Busy != "locked" || got.Version != profile.Version {
 		t.Errorf("recorded %d, %s, version %d", *got.Cloud.RateLimit, *got.Cloud.Busy, got.Version)
-	}
-}
-
-func TestReportsShowNoSecretsAddressesAndIDs(t *testing.T) {
-	r := measure.Redaction{
-		Roles:   map[netip.Addr]string{netip.MustParseAddr("203.0.113.7"): "server 1", netip.MustParseAddr("2001:db8:1::1"): "load balancer"},
-		Secrets: []string{"s3cret", "", "t"}, // the last one is a word's part, of a simulator
-	}
-	for text, want := range map[string]string{
-		"with token s3cret":                          "with token [redacted]",
-		"from 203.0.113.7 to 198.51.100.9":           "from [server 1] to [address]",
-		"dial tcp 203.0.113.7:8443: refused":         "dial tcp [server 1]:8443: refused",
-		"[2001:db8:1::1]:80 and 2001:db8:2::/64.":    "[[load balancer]]:80 and [address]/64.",
-		"10.0.0.2 and 192.168.1.1:80 stay":           "10.0.0.2 and 192.168.1.1:80 stay",
-		"network 1001 is being changed":              "network [id] is being changed",
-		"server #12345678 is locked":                 "server #[id] is locked",
-		"id=7777, 98765432, server 1, 3600 requests": "id=[id], [id], server 1, 3600 requests",
-		"median 0.4 s, 1450 bytes, at 18:26:59":      "median 0.4 s, 1450 bytes, at 18:26:59",
-		"network 10.0.0.0/8, server: 203.0.113.70":   "network 10.0.0.0/8, server: [address]",
-		"closed: layer4_no_connection, 503: added:":  "closed: layer4_no_connection, 503: added:",
-	} {
-		if got := r.Clean(text); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-	}
-}
-
-// What is taken out of a text changes no verdict.
-func TestVerdictsOfWhatIsTakenOut(t *testing.T) {
-	f, _ := measure.Of(measure.Busy)
-	seen := []measure.Observation{{Fact: f.ID, Seen: "conflict"}}
-	rows := measure.Rows([]measure.Fact{f}, []measure.FactID{f.ID}, seen, profile.Default(), measure.Redaction{Secrets: []string{"conflict"}})
-	if rows[0].Seen != "[redacted]" || rows[0].Verdict != measure.AsAssumed {
-		t.Errorf("%+v", rows[0])
 	}
 }
 

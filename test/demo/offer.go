@@ -48,12 +48,10 @@ func (d *demo) offer(ctx context.Context) (folder string, err error) {
 		"--manager-flag=--allocate-node-cidrs", "--manager-flag=--cluster-cidr=" + cluster.PodRanges,
 		"--manager-flag=--service-cluster-ip-range=" + cluster.ServiceRange,
 	}
-	// measure knows no cluster, and would ask the real cloud.
-	measured := "HCLOUD_ENDPOINT=${HCLOUD_ENDPOINT:-" + quoted(d.cluster.CloudURL) + "} "
 	for name, line := range map[string]string{
 		"kubectl":          "KUBECONFIG=${KUBECONFIG:-" + quoted(kubeconfig) + "} exec " + quoted(kube, "kubectl"),
-		"underlayctl":      measured + "exec " + quoted(append([]string{reader}, settings...)...),
-		"kubectl-underlay": measured + "exec " + quoted(append([]string{plugin}, settings...)...),
+		"underlayctl":      "exec " + quoted(append([]string{reader}, settings...)...),
+		"kubectl-underlay": "exec " + quoted(append([]string{plugin}, settings...)...),
 		"cloud": fmt.Sprintf(`path=$1; shift; exec curl -sS -H "Authorization: Bearer $(cat %s)" -H 'Content-Type: application/json' %s"$path"`,
 			quoted(d.cluster.TokenFile()), quoted(d.cluster.CloudURL)),
 	} {

@@ -20,9 +20,8 @@ const (
 	firstPause, longestPause = 250 * time.Millisecond, 4 * time.Second
 )
 
-// heldBack says why times aren't exact.
-const heldBack = "requests were held back or failed, as when others use more than half of the " +
-	"project's budget of requests"
+// inexact says why times aren't exact.
+const inexact = "requests came late or failed, as when the project's budget of requests is used up"
 
 // Change makes a change and waits for its end; the client's methods fit. While what it changes is
 // busy, or the API has no time, it is made again, for two minutes at most. The error wraps the

@@ -65,7 +65,7 @@ func (d *Dedicated) Look(ctx context.Context, r *robot.Client) error {
 func (d *Dedicated) askProgram(ctx context.Context) error {
 	if err := d.Program.Ready(ctx); err != nil {
 		return fmt.Errorf("the program on the dedicated server doesn't answer: %w; start it there "+
-			"(underlayctl measure program --help), and let a firewall pass TCP port %d", err, inside.Port)
+			"(hcloud-sim measure program --help), and let a firewall pass TCP port %d", err, inside.Port)
 	}
 	all, err := d.Program.Interfaces(ctx)
 	if err != nil {

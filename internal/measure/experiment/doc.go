@@ -7,9 +7,9 @@
 //
 // Its rules:
 //
-//   - It makes, changes and removes things through [Project] alone, whose guard refuses what isn't
-//     the run's. Nothing needs to be removed for the sake of the user: the project is swept in the
-//     end, whatever happened. What an experiment takes back, it takes back for those after it.
+//   - It makes, changes and removes things through [project.Project] alone, in a project that was empty.
+//     Nothing needs to be removed for the sake of the user: the project is swept in the end,
+//     whatever happened. What an experiment takes back, it takes back for those after it.
 //   - An answer is what was seen and nothing else. What may have another cause, an action that was
 //     over too soon, an API that had no time, a packet that could be lost, is no answer; the
 //     observation says why there is none.

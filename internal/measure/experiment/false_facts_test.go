@@ -195,7 +195,7 @@ func TestActionsThatFailAreToldApart(t *testing.T) {
 }
 
 // TestTheZonesRefusalIsAnAnswer refuses load balancers in a zone whose primary IP is in the second
-// of the locations that are tried. All that is made fits the plan of this fact alone.
+// of the locations that are tried.
 func TestTheZonesRefusalIsAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := hcloudsim.New(like(nil))
@@ -216,11 +216,8 @@ func TestTheZonesRefusalIsAnAnswer(t *testing.T) {
 				}
 			}
 		}
-		fact, _ := measure.Of(measure.ZonePrimaryIPs)
-		plan := plenty()
-		plan.Things = measure.ThingsOf([]measure.Fact{fact})
-		p := projectWith(t, watched{sim.Transport(), "/load_balancers", refuse}, plan)
-		o := Run(t.Context(), benchOf(p), []measure.FactID{fact.ID})[0]
+		p := projectOver(t, watched{sim.Transport(), "/load_balancers", refuse})
+		o := Run(t.Context(), benchOf(p), []measure.FactID{measure.ZonePrimaryIPs})[0]
 		if o.Seen != measure.ZonesFirst || o.Record == nil || !strings.Contains(o.Note, "invalid_input") {
 			t.Error(describe(o))
 		}

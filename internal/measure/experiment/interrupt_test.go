@@ -59,9 +59,8 @@ func neighbors(t testing.TB, sim *hcloudsim.Simulator) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := map[string]string{project.Label: "20261124-0930-bbbbbb"}
 	for name, labels := range map[string]map[string]string{
-		"theirs": nil, "underlay-measure-20261124-0930-bbbbbb-server-0": other,
+		"theirs": nil, "underlay-measure-by-name": nil, "by-label": {project.Label: ""},
 	} {
 		_, err := sim.CreateServer(hcloudsim.ServerSeed{Name: name, Labels: labels, Network: n.ID})
 		if err != nil {
@@ -137,7 +136,7 @@ func endedRun(t *testing.T, facts []measure.FactID, at int, how ending) (request
 			}
 		}
 		if how.dead {
-			p = cleaner(t, w.sim.Transport())
+			p = projectOver(t, w.sim.Transport())
 		}
 		_, err := p.Sweep(t.Context())
 		if after := kept(t, w.sim); err != nil || after != before {

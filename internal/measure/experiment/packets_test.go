@@ -8,8 +8,6 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
 	"github.com/underlay-ccm/underlay/internal/measure"
-	"github.com/underlay-ccm/underlay/internal/measure/project"
-	"github.com/underlay-ccm/underlay/internal/secret"
 	"github.com/underlay-ccm/underlay/test/testenv/balancer"
 )
 
@@ -21,23 +19,12 @@ func packetIDs() (out []measure.FactID) {
 	return out
 }
 
-// bench is one in the world, with consent to what packets take.
+// bench is one in the world.
 func (w *world) bench(t *testing.T) *Bench {
 	t.Helper()
-	plan := project.Plan{
-		Things:     measure.Things{Servers: 2, Networks: 1, LoadBalancers: 1},
-		ServerType: "cx22", LoadBalancerType: "lb11",
-	}
-	p, err := project.New(project.Options{
-		Token: secret.New("any"), Endpoint: "http://sim.test/v1", Transport: w.way, Run: "run", Plan: plan, Version: "test",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &Bench{
-		Project: p, Location: "fsn1", ServerType: plan.ServerType, Image: "debian-12",
-		LoadBalancerType: plan.LoadBalancerType, Programs: w, Progress: func(s string) { t.Log(s) },
-	}
+	b := benchOf(projectOver(t, w.way))
+	b.Location, b.Programs, b.Progress = "fsn1", w, func(s string) { t.Log(s) }
+	return b
 }
 
 // defaults is what the simulator assumes, by fact.

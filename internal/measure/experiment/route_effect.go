@@ -178,7 +178,7 @@ func followRoute(ctx context.Context, b *Bench, network *Network, dst netip.Pref
 }
 
 // errInexact says that a change was made, and that nobody knows when exactly.
-var errInexact = errors.New("the end of its action is not known exactly: " + heldBack)
+var errInexact = errors.New("the end of its action is not known exactly: " + inexact)
 
 // ended makes a change, and tells when its action ended: as exactly as it was looked at, or it is an
 // errInexact.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,47 +16,17 @@ import (
 	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
-const (
-	runName      = "20261124-0930-aaaaaa"
-	serverType   = "cx23"
-	balancerType = "lb11"
-)
-
-// plenty is a plan that holds whatever the experiments make.
-func plenty() project.Plan {
-	return project.Plan{
-		Things:     measure.Things{Servers: 3, Networks: 4, LoadBalancers: 4, FloatingIPs: 1, PrimaryIPs: 2},
-		ServerType: serverType, LoadBalancerType: balancerType,
-		VSwitch: usersVSwitch, Dedicated: []netip.Prefix{netip.PrefixFrom(dedicated4, 32), dedicated6},
-	}
-}
-
-// projectOver is the run's project, whose requests go over a transport.
+// projectOver is a project whose requests go over a transport.
 func projectOver(t testing.TB, way http.RoundTripper) *project.Project {
 	t.Helper()
-	return projectWith(t, way, plenty())
-}
-
-// cleaner is the project for another process, which removes what the run has left.
-func cleaner(t testing.TB, way http.RoundTripper) *project.Project {
-	t.Helper()
-	return projectWith(t, way, project.Plan{})
-}
-
-func projectWith(t testing.TB, way http.RoundTripper, plan project.Plan) *project.Project {
-	t.Helper()
-	p, err := project.New(project.Options{
-		Token: secret.New("secret"), Endpoint: "http://cloud.test/v1", Transport: way, Run: runName, Plan: plan, Version: "test",
+	return project.New(project.Options{
+		Token: secret.New("secret"), Endpoint: "http://cloud.test/v1", Transport: way, Version: "test",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }
 
-func benchOf(p Project) *Bench {
+func benchOf(p *project.Project) *Bench {
 	return &Bench{
-		Project: p, Location: "nbg1", ServerType: serverType, Image: "debian-12", LoadBalancerType: balancerType,
+		Project: p, Location: "nbg1", ServerType: "cx23", Image: "debian-12", LoadBalancerType: "lb11",
 	}
 }
 

@@ -64,15 +64,17 @@ func (b *Bench) Server(ctx context.Context, n int) (*Server, error) {
 			return nil, fmt.Errorf("making server %d (%s with %s in %s)%s: %w",
 				n, b.ServerType, b.Image, b.Location, remedy(err), err)
 		}
-		b.note(fmt.Sprintf("server %d", n), s.Public4, s.Public6, s.Net6.Addr(), s.Private)
 		return s, nil
 	})
 }
 
 // remedy is what helps against an error of a creation.
 func remedy(err error) string {
-	if hcloud.IsError(err, hcloud.ErrorCodeResourceUnavailable) {
+	switch {
+	case hcloud.IsError(err, hcloud.ErrorCodeResourceUnavailable):
 		return ", of which there is none now: choose another --server-type or --location"
+	case hcloud.IsError(err, hcloud.ErrorCodeInvalidInput, hcloud.ErrorCodeNotFound):
+		return "; if there is no such thing, choose another --server-type, --image or --location"
 	}
 	return ""
 }

@@ -149,6 +149,5 @@ func (b *Bench) newLoadBalancer(ctx context.Context) (*LoadBalancer, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.note("load balancer", l.Public4, l.Public6, l.Private)
 	return &l, nil
 }

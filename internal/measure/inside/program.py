@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Sends packets, listens, and says what came, as it is asked over HTTPS.
 
-"underlayctl measure" puts this into throw-away servers. It takes root, "ip", and nothing beside
+"hcloud-sim measure" puts this into throw-away servers. It takes root, "ip", and nothing beside
 Python's own library (3.9 or later). It answers only who knows the key below. What it adds to
 interfaces it takes away when it ends: when asked, by SIGTERM or Ctrl-C, or when its time is over.
 """
@@ -892,7 +892,7 @@ def detach():
 
 def main():
     if "key" not in SETTINGS:
-        sys.exit("the program has no settings: take it from underlayctl")
+        sys.exit("the program has no settings: take it from hcloud-sim measure")
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     port = SETTINGS["port"]
     arguments.add_argument("--port", type=int, default=port, help="where it is asked (%d)" % port)

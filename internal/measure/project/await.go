@@ -2,7 +2,6 @@ package project
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,8 +34,8 @@ type timings struct {
 
 // Await waits for the end of an action; nil is none, and over. It took so long from the reply that
 // named it, which is known to half of the time between two looks: up to a twentieth. That it is not
-// exact says that it isn't known like that, since looks were held back or failed: such a time says
-// more of the looking than of the action, and must not count.
+// exact says that it isn't known like that, since looks came late or failed: such a time says more of
+// the looking than of the action, and must not count.
 //
 // Looking is all it does, so that a look that fails is repeated. The error of an action that
 // failed is a [hcloud.ActionError].
@@ -48,7 +47,7 @@ func (p *Project) Await(
 	}
 	ctx, cancel := context.WithTimeout(ctx, awaitMost)
 	defer cancel()
-	began := p.guard.began(action.ID)
+	began := p.way.began(action.ID)
 	seen, exact, failures := action, true, 0
 	running := began // when it was known to run last
 	for seen.Status == hcloud.ActionStatusRunning {
@@ -85,12 +84,12 @@ func (p *Project) Await(
 }
 
 // actionNow asks for an action; nil: there is none. The reply shows it as it was at that time: half-way
-// between the reply and when the request was sent, however long it had been held back before.
+// between the request and the reply.
 func (p *Project) actionNow(
 	ctx context.Context, id int64,
 ) (action *hcloud.Action, at time.Time, lasted time.Duration, err error) {
 	began := time.Now()
-	action, _, err = p.client.Action.GetByID(context.WithValue(ctx, sent{}, &began), id)
+	action, _, err = p.client.Action.GetByID(ctx, id)
 	lasted = time.Since(began)
 	return action, began.Add(lasted / 2), lasted, err
 }
@@ -105,19 +104,8 @@ func interval(running time.Duration, failures int) time.Duration {
 
 // hopeless reports whether another look would fail too.
 func hopeless(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || errors.Is(err, ErrRefused) ||
-		hcloud.IsError(err, hcloud.ErrorCodeNotFound,
-			hcloud.ErrorCodeUnauthorized, hcloud.ErrorCodeForbidden)
-}
-
-// began is when a reply named an action, or now.
-func (g *guard) began(action int64) time.Time {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if at, known := g.replied[action]; known {
-		return at
-	}
-	return time.Now()
+	return ctx.Err() != nil || hcloud.IsError(err,
+		hcloud.ErrorCodeNotFound, hcloud.ErrorCodeUnauthorized, hcloud.ErrorCodeForbidden)
 }
 
 func (t *timings) add(action *hcloud.Action, took time.Duration) {
@@ -143,12 +131,4 @@ func (p *Project) Took() map[string][]time.Duration {
 		took[command] = slices.Clone(took[command])
 	}
 	return took
-}
-
-// Latencies are how long the requests took that read and were answered, without the time that
-// they were held back.
-func (p *Project) Latencies() []time.Duration {
-	p.guard.mu.Lock()
-	defer p.guard.mu.Unlock()
-	return slices.Clone(p.guard.latencies)
 }

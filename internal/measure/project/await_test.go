@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +12,6 @@ import (
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/measure/project"
-	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
 // aNetwork makes one, in which routes can lead to addresses.
@@ -62,56 +59,6 @@ func TestAwaitTellsHowLongItTook(t *testing.T) {
 			}
 			if again, _, err := p.Await(t.Context(), a); err != nil || len(p.Took()["add_route"]) != 1 {
 				t.Errorf("awaited again: %s, %v, %v", again, err, p.Took())
-			}
-		})
-	}
-}
-
-// spend uses up the budget until so much of it is left, as others do.
-func (w *world) spend(t *testing.T, p *project.Project, left int) {
-	t.Helper()
-	for {
-		_, resp, err := p.Client().Location.List(t.Context(), hcloud.LocationListOpts{})
-		noError(t, err)
-		if resp.Meta.Ratelimit.Remaining <= left+1 {
-			return
-		}
-		for range resp.Meta.Ratelimit.Remaining - left - 1 {
-			w.direct("GET", "/locations", "")
-		}
-	}
-}
-
-// A look that is held back shows what is when it is sent; and what is known too late isn't known.
-func TestAwaitWhileRequestsAreHeldBack(t *testing.T) {
-	for _, row := range []struct {
-		limit  int // of requests in an hour: held back they come at half of that
-		real   time.Duration
-		exact  bool
-		within time.Duration
-	}{
-		{3600, time.Second, false, 2 * time.Second},
-		{3600, 21300 * time.Millisecond, true, 1100 * time.Millisecond},
-		{3600, 21900 * time.Millisecond, true, 1100 * time.Millisecond},
-		{3600, 22500 * time.Millisecond, true, 1100 * time.Millisecond},
-		{3600, 23100 * time.Millisecond, true, 1100 * time.Millisecond},
-		{360, time.Second, false, 20 * time.Second},
-		{360, 30 * time.Second, false, 20 * time.Second},
-	} {
-		inProject(t, hcloudsim.Options{ActionTime: row.real, RateLimit: row.limit, Latency: 50 * time.Millisecond}, func(t *testing.T, w *world) {
-			time.Sleep(time.Hour) // the budget is full
-			p := w.project(nil)
-			n := aNetwork(t, p)
-			w.spend(t, p, row.limit/2-5)
-			a, err := addRoute(t.Context(), p, n, 1)
-			noError(t, err)
-			took, exact, err := p.Await(t.Context(), a)
-			noError(t, err)
-			if exact != row.exact || len(p.Took()["add_route"]) == 1 != row.exact {
-				t.Errorf("%d an hour: an action of %s took %s, exact: %t; noted is %v", row.limit, row.real, took, exact, p.Took())
-			}
-			if off := (took - row.real).Abs(); off > row.within {
-				t.Errorf("%d an hour: an action of %s took %s", row.limit, row.real, took)
 			}
 		})
 	}
@@ -193,131 +140,6 @@ func TestAwaitFails(t *testing.T) {
 		}
 		if took, _, err := p.Await(t.Context(), nil); took != 0 || err != nil {
 			t.Errorf("no action took %s, %v", took, err)
-		}
-	})
-}
-
-func TestLatencies(t *testing.T) {
-	inProject(t, hcloudsim.Options{Latency: 80 * time.Millisecond, RateLimit: 60}, func(t *testing.T, w *world) {
-		time.Sleep(time.Hour)
-		p := w.project(nil)
-		for range 40 { // half of them are held back
-			_, _, err := p.Client().Location.List(t.Context(), hcloud.LocationListOpts{})
-			noError(t, err)
-		}
-		noError(t, w.sim.Inject(hcloudsim.Fault{Code: "server_error"}))
-		if _, _, err := p.Client().Location.List(t.Context(), hcloud.LocationListOpts{}); err == nil {
-			t.Error("no error")
-		}
-		all := p.Latencies()
-		if len(all) != 40 {
-			t.Errorf("%d are noted, want those of 40 requests that were answered", len(all))
-		}
-		for _, took := range all {
-			if took != 80*time.Millisecond {
-				t.Errorf("a request took %s", took)
-			}
-		}
-	})
-}
-
-// Half of the budget is left to others, and a sweep may use it all.
-func TestPace(t *testing.T) {
-	inProject(t, hcloudsim.Options{RateLimit: 360}, func(t *testing.T, w *world) {
-		time.Sleep(time.Hour) // the budget is full
-		p := w.project(nil)
-		began, first := time.Now(), 0
-		for range 240 {
-			_, resp, err := p.Client().Location.List(t.Context(), hcloud.LocationListOpts{})
-			noError(t, err)
-			if left := resp.Meta.Ratelimit.Remaining; left < 178 {
-				t.Fatalf("%d requests are left of 360", left)
-			}
-			if time.Since(began) == 0 {
-				first++
-			}
-		}
-		if first < 175 {
-			t.Errorf("%d requests were sent at once, want half of the budget", first)
-		}
-		if took := time.Since(began); took < 590*time.Second || took > 700*time.Second { // 60, of which one comes back in 10 s
-			t.Errorf("240 requests took %s", took)
-		}
-
-		// Others need more than half of it: of what comes back, half is theirs.
-		for range 100 {
-			w.direct("GET", "/locations", "")
-		}
-		_, _, err := p.Client().Location.List(t.Context(), hcloud.LocationListOpts{})
-		noError(t, err)
-		began = time.Now()
-		for range 10 {
-			_, _, err := p.Client().Location.List(t.Context(), hcloud.LocationListOpts{})
-			noError(t, err)
-		}
-		if took := time.Since(began); took < 180*time.Second || took > 200*time.Second {
-			t.Errorf("10 requests took %s", took)
-		}
-
-		// A sweep may use more of it.
-		swept := w.project(nil)
-		aNetwork(t, swept)
-		began = time.Now()
-		_, err = swept.Sweep(t.Context())
-		noError(t, err)
-		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("the sweep took %s", took)
-		}
-
-		// Somebody else uses up everything.
-		aNetwork(t, p)
-		for {
-			if status, _ := w.direct("GET", "/locations", ""); status == http.StatusTooManyRequests {
-				break
-			}
-		}
-		began = time.Now()
-		_, err = p.Sweep(t.Context())
-		noError(t, err)
-		if took := time.Since(began); took > 9*time.Minute {
-			t.Errorf("the sweep took %s", took)
-		}
-	})
-}
-
-// A request that waits for its turn ends with its context. It isn't waited for if it can't be sent
-// by then. Each says why, and so does what goes on.
-func TestPaceEndsWithTheContext(t *testing.T) {
-	inProject(t, hcloudsim.Options{RateLimit: 60}, func(t *testing.T, w *world) {
-		var said []string
-		p, err := project.New(project.Options{
-			Token: secret.New(token), Endpoint: endpoint, Transport: w.sim.Transport(), Run: run, Progress: func(what string) { said = append(said, what) },
-		})
-		noError(t, err)
-		for status := 0; status != http.StatusTooManyRequests; {
-			status, _ = w.direct("GET", "/locations", "")
-		}
-		list := func(ctx context.Context) error {
-			_, _, err := p.Client().Location.List(ctx, hcloud.LocationListOpts{})
-			return err
-		}
-		if err := list(t.Context()); !hcloud.IsError(err, hcloud.ErrorCodeRateLimitExceeded) {
-			t.Errorf("nothing is left: %v", err)
-		}
-		const why = "rate limit: 0 of 60 requests are left, and half is for others: wait, or stop the other program"
-		limited, done := context.WithTimeout(t.Context(), 20*time.Second)
-		defer done()
-		began := time.Now()
-		if err := list(limited); err == nil || !strings.Contains(err.Error(), why) || time.Since(began) != 0 || said != nil {
-			t.Errorf("after %s: %v, said was %q", time.Since(began), err, said)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(20*time.Second, cancel)
-		if err := list(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), why) || time.Since(began) != 20*time.Second {
-			t.Errorf("after %s: %v", time.Since(began), err)
-		}
-		if !slices.Equal(said, []string{why}) {
-			t.Errorf("said was %q", said)
 		}
 	})
 }

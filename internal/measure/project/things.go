@@ -1,155 +1,178 @@
 package project
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/underlay-ccm/underlay/internal/measure"
-)
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
-// kind is a kind of resource that runs make: the word that the API has for one, as actions and
-// replies name it.
-type kind string
+	"github.com/underlay-ccm/underlay/internal/sleep"
+)
 
 const (
-	server       kind = "server"
-	network      kind = "network"
-	loadBalancer kind = "load_balancer"
-	floatingIP   kind = "floating_ip"
-	primaryIP    kind = "primary_ip"
-	sshKeyKind   kind = "ssh_key"
+	// sweepMost is how long removing is tried.
+	sweepMost = 10 * time.Minute
+	// roundLeast and roundMost bound the time between two rounds of it.
+	roundLeast, roundMost = 500 * time.Millisecond, 5 * time.Second
+	// lateMost is how long something may come to be after the reply was lost.
+	lateMost = 10 * time.Second
+	// addressesMost is how long public addresses may stay after what they came with.
+	addressesMost = time.Minute
 )
 
-// kinds are in the order in which things can be removed: load balancers and servers let go of
-// addresses and networks.
-var kinds = [...]kind{loadBalancer, server, floatingIP, primaryIP, network, sshKeyKind}
+const sshKeys = "ssh_keys"
 
-// plural is the word for several, which is that of the collection's path too.
-func (k kind) plural() string { return string(k) + "s" }
+// kinds are the collections of what is made here, in an order in which they can be removed, and,
+// behind them, of what else a project must not have.
+var kinds = [...]string{
+	"load_balancers", "servers", "floating_ips", "primary_ips", "networks", sshKeys, "firewalls", "volumes",
+}
+
+// Thing is a resource of the project.
+type Thing struct {
+	Kind string // its collection
+	ID   int64
+	Name string
+	ours bool
+}
 
 // String is for people.
-func (k kind) String() string {
-	switch k {
-	case floatingIP:
-		return "floating IP"
-	case primaryIP:
-		return "primary IP"
-	case sshKeyKind:
-		return "SSH key"
-	}
-	return strings.ReplaceAll(string(k), "_", " ")
+func (t Thing) String() string {
+	kind := strings.NewReplacer("_", " ", "ip", "IP", "ssh", "SSH").Replace(strings.TrimSuffix(t.Kind, "s"))
+	return fmt.Sprintf("%s %s (ID %d)", kind, t.Name, t.ID)
 }
 
-// collection is the kind whose resources are below a path's first segment.
-func collection(segment string) (kind, bool) {
-	for _, k := range kinds {
-		if k.plural() == segment {
-			return k, true
+func (t Thing) path() string { return fmt.Sprintf("/%s/%d", t.Kind, t.ID) }
+
+// Existing is everything in the project but SSH keys, which nothing that is measured depends on. An
+// error means that it isn't the whole.
+func (p *Project) Existing(ctx context.Context) ([]Thing, error) {
+	all, err := p.all(ctx)
+	return slices.DeleteFunc(all, func(t Thing) bool { return t.Kind == sshKeys }), err
+}
+
+// Leftovers are what was made here and not removed.
+func (p *Project) Leftovers(ctx context.Context) ([]Thing, error) {
+	all, err := p.all(ctx)
+	return slices.DeleteFunc(all, func(t Thing) bool { return !t.ours }), err
+}
+
+func (p *Project) all(ctx context.Context) (all []Thing, err error) {
+	for _, kind := range kinds {
+		for page := 1; page != 0; {
+			path := fmt.Sprintf("/%s?page=%d&per_page=50", kind, page)
+			var reply map[string]json.RawMessage
+			err := p.ask(ctx, http.MethodGet, path, &reply)
+			if hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
+				break // not an API that has it
+			}
+			var rows []struct {
+				ID     int64
+				Name   string
+				Labels map[string]string
+			}
+			var meta struct {
+				Pagination struct {
+					Next int `json:"next_page"` // 0: this is the last
+				}
+			}
+			if err == nil {
+				err = errors.Join(json.Unmarshal(reply[kind], &rows), json.Unmarshal(reply["meta"], &meta))
+			}
+			if err != nil {
+				return nil, fmt.Errorf("listing %s: %w", kind, err)
+			}
+			for _, r := range rows {
+				_, labeled := r.Labels[Label]
+				all = append(all, Thing{kind, r.ID, r.Name, labeled && strings.HasPrefix(r.Name, namePrefix)})
+			}
+			page = meta.Pagination.Next
 		}
 	}
-	return "", false
+	return all, nil
 }
 
-// ref names a resource.
-type ref struct {
-	kind kind
-	id   int64
-}
-
-// thing is a resource of the project as a reply showed it.
-type thing struct {
-	ref
-	name    string
-	run     string // the label's value; empty: it has none
-	created time.Time
-	seen    time.Time // when a reply showed it last
-	// holds are the resources that would be changed if it were removed.
-	holds []ref
-	// addresses are the IDs of the primary IPs that a server or load balancer has.
-	addresses []int64
-	// volumes: it has volumes, which are none of the run's.
-	volumes bool
-}
-
-// shown is what replies show of any kind of resource, as far as it matters here.
-type shown struct {
-	ID      int64             `json:"id"`
-	Name    string            `json:"name"`
-	Labels  map[string]string `json:"labels"`
-	Created time.Time         `json:"created"`
-
-	// Of a server.
-	Volumes []int64 `json:"volumes"`
-	// Of a server or load balancer.
-	PublicNet struct {
-		IPv4, IPv6  struct{ ID int64 }
-		FloatingIPs []int64 `json:"floating_ips"`
-	} `json:"public_net"`
-	// Of a network.
-	Servers       []int64 `json:"servers"`
-	LoadBalancers []int64 `json:"load_balancers"`
-	// Of a floating IP.
-	Server *int64 `json:"server"`
-	// Of a primary IP.
-	AssigneeID   *int64 `json:"assignee_id"`
-	AssigneeType string `json:"assignee_type"`
-}
-
-// parse reads a resource of a reply. Something without an ID is none.
-func parse(k kind, text json.RawMessage) (thing, bool) {
-	var s shown
-	if json.Unmarshal(text, &s) != nil || s.ID <= 0 {
-		return thing{}, false
+// ask sends a request without a body.
+func (p *Project) ask(ctx context.Context, method, path string, into any) error {
+	r, err := p.client.NewRequest(ctx, method, path, nil)
+	if err != nil {
+		return err
 	}
-	t := thing{ref: ref{k, s.ID}, name: s.Name, run: s.Labels[Label], created: s.Created}
-	hold := func(k kind, ids ...int64) {
-		for _, id := range ids {
-			t.holds = append(t.holds, ref{k, id})
+	_, err = p.client.Do(r, into)
+	return err
+}
+
+// Sweep removes what was made here. It looks and removes again and again, until two looks one after
+// the other have shown nothing: things can be locked, replies can be lost, and what was asked for
+// last can come to be later. It ends after ten minutes, or with ctx; the error names what is left.
+func (p *Project) Sweep(ctx context.Context) (removed int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, sweepMost)
+	defer cancel()
+	why := map[Thing]error{} // of everything that was there
+	var left []Thing         // as far as it was known last
+	pause := roundLeast
+	for quiet := 0; ; {
+		now, err := p.Leftovers(ctx)
+		if err == nil {
+			left = now
+		}
+		if err == nil && len(left) == 0 {
+			if quiet++; quiet == 2 {
+				return len(why), nil
+			}
+		} else {
+			quiet, pause = 0, min(2*pause, roundMost)
+		}
+		if ctx.Err() != nil {
+			return len(why) - len(left), leftBehind(left, why, err)
+		}
+		for _, t := range left {
+			_, tried := why[t]
+			switch why[t] = p.ask(ctx, http.MethodDelete, t.path(), nil); {
+			case why[t] == nil:
+				p.progress("removing " + t.String())
+			case !tried:
+				p.progress(fmt.Sprintf("%s can't be removed yet: %v", t, why[t]))
+			}
+		}
+		if quiet == 1 && p.way.lost.Load() {
+			pause = lateMost
+		}
+		_ = sleep.For(ctx, pause)
+	}
+}
+
+// Emptied waits, for a minute at most, until the project is empty: public addresses are removed by the
+// API with what they came with, and bear no label. The error names what is left.
+func (p *Project) Emptied(ctx context.Context) error {
+	for end := time.Now().Add(addressesMost); ; {
+		left, err := p.Existing(ctx)
+		if err == nil && len(left) == 0 {
+			return nil
+		}
+		if ctx.Err() != nil || time.Now().After(end) {
+			return leftBehind(left, nil, err)
+		}
+		_ = sleep.For(ctx, roundMost)
+	}
+}
+
+// leftBehind says what wasn't removed.
+func leftBehind(left []Thing, why map[Thing]error, unknown error) error {
+	errs := []error{unknown}
+	for _, t := range left {
+		if why[t] != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", t, why[t]))
+		} else {
+			errs = append(errs, errors.New(t.String()))
 		}
 	}
-	for _, id := range []int64{s.PublicNet.IPv4.ID, s.PublicNet.IPv6.ID} {
-		if id > 0 {
-			t.addresses = append(t.addresses, id)
-		}
-	}
-	switch k {
-	case server:
-		hold(floatingIP, s.PublicNet.FloatingIPs...)
-		t.volumes = len(s.Volumes) > 0
-	case network:
-		hold(server, s.Servers...)
-		hold(loadBalancer, s.LoadBalancers...)
-	case floatingIP:
-		if s.Server != nil {
-			hold(server, *s.Server)
-		}
-	case primaryIP:
-		if s.AssigneeID != nil {
-			hold(kind(s.AssigneeType), *s.AssigneeID)
-		}
-	}
-	return t, true
-}
-
-// of reports whether a thing was made by a run: its label and its name say so.
-func (t thing) of(run string) bool {
-	return run != "" && t.run == run && strings.HasPrefix(t.name, namesOf(run))
-}
-
-// count adds to a kind's count; nil for kinds that cost nothing and aren't planned.
-func count(of *measure.Things, k kind) *int {
-	switch k {
-	case server:
-		return &of.Servers
-	case network:
-		return &of.Networks
-	case loadBalancer:
-		return &of.LoadBalancers
-	case floatingIP:
-		return &of.FloatingIPs
-	case primaryIP:
-		return &of.PrimaryIPs
-	}
-	return nil
+	return fmt.Errorf("not everything was removed from the project, and it costs until it is: %w",
+		errors.Join(errs...))
 }

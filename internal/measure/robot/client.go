@@ -73,7 +73,7 @@ func New(o Options) (*Client, error) {
 		o.Transport = robot.NewTransport()
 	}
 	return &Client{
-		endpoint: endpoint, agent: strings.TrimSuffix("underlayctl/"+o.Version, "/"),
+		endpoint: endpoint, agent: strings.TrimSuffix("hcloud-sim-measure/"+o.Version, "/"),
 		run: o.Run, credentials: o.Credentials, journal: o.Journal,
 		http: &http.Client{
 			// A redirect would carry the password to whoever it names.

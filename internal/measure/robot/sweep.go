@@ -128,7 +128,7 @@ func strangers(v VSwitch) *StrangersError {
 
 func (e *StrangersError) Error() string {
 	return fmt.Sprintf("vSwitch %d is not removed, because servers are in it that the run has not put in: "+
-		"it has %s, of which one at most is the run's; take the others out, and run underlayctl measure clean",
+		"it has %s, of which one at most is the run's; take the others out, and run hcloud-sim measure clean",
 		e.VSwitch, strings.Trim(fmt.Sprint(e.Servers), "[]"))
 }
 

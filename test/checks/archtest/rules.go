@@ -161,10 +161,10 @@ func rules() []rule {
 		{
 			who: []pattern{"./internal/measure"}, only: []pattern{"std", "./hcloudsim/profile"},
 			never:  append(impure(), "net"),
-			reason: "internal/measure judges and shows: prices, what was seen and the time are arguments, so that any cloud can be judged",
+			reason: "internal/measure judges and shows: what was seen and the time are arguments, so that any cloud can be judged",
 		},
 		{
-			who: []pattern{"./internal/measure/project"}, only: []pattern{"std", "./internal/measure", "./internal/requests", "./internal/secret", "./internal/sleep", hcloudGo},
+			who: []pattern{"./internal/measure/project"}, only: []pattern{"std", "./internal/requests", "./internal/secret", "./internal/sleep", hcloudGo},
 			reason: "internal/measure/project makes and removes things by its own rules, which are read in one place; it knows no experiment",
 		},
 		{

@@ -22,7 +22,7 @@ func abouts() map[string]string {
 	return map[string]string{
 		"underlay-ccm":   "Flags are those of Kubernetes' cloud controller manager and mean what they mean there; `--node-cidr-mask-size`, `--node-cidr-mask-size-ipv4`, `--node-cidr-mask-size-ipv6` and `--service-cluster-ip-range` are those of kube-controller-manager. `--external-cloud-volume-plugin` and `--node-sync-period` have no effect.",
 		"underlay-agent": "`run` keeps the node's network as it should be, `check` shows what `run` would do, `cleanup` takes everything away again.",
-		"underlayctl":    "It reads and never writes, but for two commands: `connectivity` starts pods, in a namespace of its own, and `measure` makes throw-away things in a project of the cloud. As `kubectl-underlay` in the path it is a plugin of kubectl.",
+		"underlayctl":    "It reads and never writes, but for one command: `connectivity` starts pods, in a namespace of its own. As `kubectl-underlay` in the path it is a plugin of kubectl.",
 		"hcloud-sim":     "How to use it: [hcloud-sim](../how-to/hcloud-sim.md).",
 	}
 }
@@ -97,8 +97,8 @@ func variables() []variable {
 		{"NODE_NAME", "underlay-agent", "The name of the machine's Node, if `--node-name` isn't given. The manifest sets it to the pod's node."},
 		{"GOGC", "underlay-agent", "How much the heap may grow, in percent, before it is collected; 40 if it isn't set. Go's runtime reads it."},
 		{"NO_COLOR", "underlayctl", "If it is set, nothing is colored."},
-		{"ROBOT_USER", "underlayctl", "User of the Robot web service, which `underlayctl measure` asks if there is one; or `ROBOT_USER_FILE`, a file with it."},
-		{"ROBOT_PASSWORD", "underlayctl", "Its password; or `ROBOT_PASSWORD_FILE`, a file with it."},
+		{"ROBOT_USER", "hcloud-sim", "User of the Robot web service, which `hcloud-sim measure` asks if there is one; or `ROBOT_USER_FILE`, a file with it."},
+		{"ROBOT_PASSWORD", "hcloud-sim", "Its password; or `ROBOT_PASSWORD_FILE`, a file with it."},
 		{"TERM", "underlayctl", "If it is `dumb`, nothing is colored."},
 	}
 }

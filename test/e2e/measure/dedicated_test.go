@@ -21,7 +21,6 @@ import (
 	"github.com/underlay-ccm/underlay/internal/measure"
 	"github.com/underlay-ccm/underlay/internal/measure/experiment"
 	"github.com/underlay-ccm/underlay/internal/measure/inside"
-	"github.com/underlay-ccm/underlay/internal/measure/project"
 	measurerobot "github.com/underlay-ccm/underlay/internal/measure/robot"
 	"github.com/underlay-ccm/underlay/internal/robot"
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
@@ -30,9 +29,6 @@ import (
 
 // The account's user and password.
 const robotUser, robotPassword = "robot", "a-password"
-
-// dedicatedAddresses are those that the lab's first dedicated server has.
-var dedicatedAddresses = []netip.Prefix{netip.MustParsePrefix("192.0.2.11/32"), netip.MustParsePrefix("2001:db8:d:1::/64")}
 
 // What a dedicated server and the Robot web service tell is found in a cloud as the simulator has
 // it, and in one that has it the other way round in everything. The server is afterwards as it was.
@@ -63,9 +59,6 @@ func TestDedicatedServerTells(t *testing.T) {
 				Cloud:   hcloudsim.Options{ActionTime: 300 * time.Millisecond}.With(tt.cloud),
 				Robot:   robotsim.Options{User: robotUser, Password: robotPassword}.With(tt.robot),
 				Network: tt.network,
-			}, project.Plan{
-				Things:     measure.Things{Servers: 1, Networks: 1, LoadBalancers: 1},
-				ServerType: "cx22", LoadBalancerType: "lb11", VSwitch: cluster.VSwitchID, Dedicated: dedicatedAddresses,
 			})
 			d := l.rentDedicated()
 			before := d.state()

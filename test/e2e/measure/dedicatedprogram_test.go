@@ -14,7 +14,6 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
 	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
-	"github.com/underlay-ccm/underlay/internal/measure/project"
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 	"github.com/underlay-ccm/underlay/test/testenv/process"
@@ -27,12 +26,12 @@ func TestTheProgramMeasuresWithADedicatedServer(t *testing.T) {
 		Cloud:   hcloudsim.Options{ActionTime: 300 * time.Millisecond, RefuseIPv6Targets: true},
 		Robot:   robotsim.Options{User: robotUser, Password: robotPassword, VSwitchTime: 4 * time.Second, Processing: true},
 		Network: profile.Network{RefuseProxied: new(true)},
-	}, project.Plan{})
-	path, err := cluster.BuildReader(t.Context(), t.TempDir())
+	})
+	path, err := cluster.BuildSimulator(t.Context(), t.TempDir())
 	l.noError(err)
 	dir := t.TempDir()
 	script, file, report := filepath.Join(dir, "program.py"), filepath.Join(dir, "cloud.json"), filepath.Join(dir, "report.md")
-	said := l.underlayctl(path, "program", "--out", script)
+	said := l.measure(path, "program", "--out", script)
 	if !strings.Contains(said, script+".key") {
 		t.Errorf("measure program says %s", said)
 	}
@@ -45,8 +44,8 @@ func TestTheProgramMeasuresWithADedicatedServer(t *testing.T) {
 	l.noError(err)
 	before := d.state()
 
-	said = l.underlayctl(
-		path, "--robot-endpoint", l.RobotEndpoint(), "--yes", "--max-cost", "3", "-o", "wide", "--profile", file, "--report", report, "--time-limit", "10m",
+	said = l.measure(
+		path, "--robot-endpoint", l.RobotEndpoint(), "--yes", "--profile", file, "--report", report, "--time-limit", "10m",
 		"--only", "ipv6-targets,vswitch-source,proxy-arp,robot-login,robot-members",
 		"--dedicated", made.Public.IPv4.String(), "--dedicated-key", script+".key",
 		"--dedicated-interface", netlab.VSwitchInterface, "--vswitch", strconv.Itoa(cluster.VSwitchID),
@@ -70,12 +69,7 @@ func TestTheProgramMeasuresWithADedicatedServer(t *testing.T) {
 	}
 	markdown, err := os.ReadFile(report)
 	l.noError(err)
-	for _, secret := range []string{robotPassword, made.Public.IPv4.String(), "2001:db8:d:"} {
-		if strings.Contains(string(markdown), secret) {
-			t.Errorf("the report shows %s:\n%s", secret, markdown)
-		}
-	}
-	if strings.Contains(said, robotPassword) {
+	if strings.Contains(said+string(markdown), robotPassword) {
 		t.Error("the password is shown")
 	}
 	if !strings.Contains(said, "your dedicated server is in it for a moment") {
@@ -88,12 +82,12 @@ func TestTheProgramMeasuresWithADedicatedServer(t *testing.T) {
 
 func isTrue(p *bool) bool { return p != nil && *p }
 
-// underlayctl runs a command of measure on the host outside, and returns what it says.
-func (l *lab) underlayctl(path string, args ...string) string {
+// measure runs a command of measure on the host outside, and returns what it says.
+func (l *lab) measure(path string, args ...string) string {
 	l.t.Helper()
 	cache := l.t.TempDir()
 	program, err := l.RunOutside(process.Command{
-		Name: "underlayctl", Path: path, Args: append([]string{"measure"}, args...),
+		Name: "hcloud-sim", Path: path, Args: append([]string{"measure"}, args...),
 		Env: append(os.Environ(), "HCLOUD_TOKEN=any", "HCLOUD_ENDPOINT="+l.Endpoint(),
 			"ROBOT_USER="+robotUser, "ROBOT_PASSWORD="+robotPassword, "XDG_CACHE_HOME="+cache),
 	})

@@ -30,7 +30,7 @@ type lab struct {
 
 // start starts a cloud for a test, which is skipped where there can be none. When the test ends
 // the run is swept, and nothing may be left in the cloud.
-func start(t *testing.T, o netlab.CloudLabOptions, plan project.Plan) *lab {
+func start(t *testing.T, o netlab.CloudLabOptions) *lab {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("not root: a lab is made of network namespaces")
@@ -50,17 +50,14 @@ func start(t *testing.T, o netlab.CloudLabOptions, plan project.Plan) *lab {
 			t.Log(netlab.Logs(o.Dir, 15))
 		}
 	})
-	l.run, err = project.New(project.Options{
+	l.run = project.New(project.Options{
 		Token: secret.New("any"), Endpoint: started.Endpoint(), Transport: &http.Transport{DialContext: started.DialContext},
-		Run: "run", Plan: plan, Version: "test", Progress: func(s string) { t.Log(s) },
+		Version: "test", Progress: func(s string) { t.Log(s) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(l.expectSwept)
 	l.bench = &experiment.Bench{
-		Project: l.run, Location: "fsn1", ServerType: plan.ServerType, Image: "debian-12",
-		LoadBalancerType: plan.LoadBalancerType, Programs: experiment.InsidePrograms{Dial: started.DialContext},
+		Project: l.run, Location: "fsn1", ServerType: "cx22", Image: "debian-12",
+		LoadBalancerType: "lb11", Programs: experiment.InsidePrograms{Dial: started.DialContext},
 		Progress: func(s string) { t.Log(s) },
 		Found:    func(o measure.Observation) { t.Logf("%s: %s (%s%s)", o.Fact, o.Seen, o.Note, o.Why) },
 	}
@@ -74,9 +71,8 @@ func (l *lab) expectSwept() {
 	if _, err := l.run.Sweep(ctx); err != nil {
 		l.t.Errorf("sweeping: %v", err)
 	}
-	left, err := l.run.Existing(ctx)
-	if err != nil || left != (measure.Things{}) {
-		l.t.Errorf("after sweeping the cloud has %+v (%v), want nothing", left, err)
+	if err := l.run.Emptied(ctx); err != nil {
+		l.t.Errorf("after sweeping: %v", err)
 	}
 }
 

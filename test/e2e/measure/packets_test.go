@@ -12,7 +12,6 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
 	"github.com/underlay-ccm/underlay/internal/measure"
-	"github.com/underlay-ccm/underlay/internal/measure/project"
 	"github.com/underlay-ccm/underlay/test/testenv/balancer"
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
@@ -68,9 +67,6 @@ func TestPacketsTell(t *testing.T) {
 			t.Parallel()
 			l := start(t, netlab.CloudLabOptions{
 				Cloud: hcloudsim.Options{ActionTime: cmp.Or(tt.takes, 300*time.Millisecond)}.With(tt.is.Cloud), Network: tt.is.Network, NoTarget: tt.noTarget,
-			}, project.Plan{
-				Things:     measure.Things{Servers: 2, Networks: 1, LoadBalancers: 1},
-				ServerType: "cx22", LoadBalancerType: "lb11",
 			})
 			found := l.expect(tt.facts, with(tt.is), tt.words)
 			led := slices.Sorted(slices.Values(found.Network.RouteSeconds))

@@ -25,6 +25,11 @@ func BuildReader(ctx context.Context, folder string) (string, error) {
 	return build(ctx, folder, "underlayctl")
 }
 
+// BuildSimulator builds hcloud-sim likewise.
+func BuildSimulator(ctx context.Context, folder string) (string, error) {
+	return build(ctx, folder, "hcloud-sim")
+}
+
 // BuildAll builds every program of cmd likewise.
 func BuildAll(ctx context.Context, folder string) error {
 	_, err := build(ctx, folder, "...")

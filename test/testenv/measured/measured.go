@@ -1,5 +1,5 @@
 // Package measured says which cloud the simulated ones of whole-cluster tests behave as: the one
-// whose profile the environment variable UNDERLAY_PROFILE names, as "underlayctl measure" has
+// whose profile the environment variable UNDERLAY_PROFILE names, as "hcloud-sim measure" has
 // written it. Without the variable nothing was measured, and everything is as the simulators have it.
 //
 // What a test sets itself outranks the profile, so that it goes on testing what it is about. Times

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -26,15 +27,15 @@ type dedicatedFlags struct {
 }
 
 func (d *dedicatedFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&d.address, "dedicated", "", "Public address of a dedicated server of yours, or ADDRESS:PORT if the program there has another port than its own. The server is not thrown away: what is changed there is changed back.")
-	f.StringVar(&d.key, "dedicated-key", "", "Key file of the program that runs there, see underlayctl measure program.")
-	f.StringVar(&d.device, "dedicated-interface", "", "Its interface in the vSwitch, such as enp0s31f6.4000.")
-	f.Int64Var(&d.vSwitch, "vswitch", 0, "ID of a vSwitch that it is in, and that is coupled with no network.")
+	f.StringVar(&d.address, "dedicated", "", "public address of a dedicated server of yours, or ADDRESS:PORT if the program there has another port than its own; the server is not thrown away: what is changed there is changed back")
+	f.StringVar(&d.key, "dedicated-key", "", "key file of the program that runs there, see hcloud-sim measure program")
+	f.StringVar(&d.device, "dedicated-interface", "", "its interface in the vSwitch, such as enp0s31f6.4000")
+	f.Int64Var(&d.vSwitch, "vswitch", 0, "ID of a vSwitch that it is in, and that is coupled with no network")
 }
 
 // addRobot is for every command that asks Robot.
 func (d *dedicatedFlags) addRobot(f *pflag.FlagSet) {
-	f.StringVar(&d.robotEndpoint, "robot-endpoint", "", "Address of the Robot web service, which is asked if ROBOT_USER and ROBOT_PASSWORD are set. Default: the real one.")
+	f.StringVar(&d.robotEndpoint, "robot-endpoint", "", "address of the Robot web service, which is asked if ROBOT_USER and ROBOT_PASSWORD are set; empty: the real one")
 }
 
 // check finds flags that don't go together.
@@ -74,7 +75,7 @@ func (d *dedicatedFlags) wanted(w *measure.Wanted, withRobot bool) {
 }
 
 // server is the dedicated server, looked at; nil: none is named.
-func (d *dedicatedFlags) server(ctx context.Context, w process, web *measurerobot.Client) (*experiment.Dedicated, error) {
+func (d *dedicatedFlags) server(ctx context.Context, web *measurerobot.Client) (*experiment.Dedicated, error) {
 	if d.address == "" && d.vSwitch == 0 {
 		return nil, nil
 	}
@@ -88,7 +89,7 @@ func (d *dedicatedFlags) server(ctx context.Context, w process, web *measurerobo
 	}
 	out.Address = at.Addr()
 	if d.key != "" {
-		text, err := w.readFile(d.key)
+		text, err := os.ReadFile(d.key)
 		if err != nil {
 			return nil, fmt.Errorf("--dedicated-key: %w", err)
 		}
@@ -102,17 +103,17 @@ func (d *dedicatedFlags) server(ctx context.Context, w process, web *measurerobo
 }
 
 // credentials are those of Robot; ok: there are some.
-func (d *dedicatedFlags) credentials(w process) (c robot.Credentials, ok bool, err error) {
-	user, password := w.getenv("ROBOT_USER"), w.getenv("ROBOT_PASSWORD")
+func (d *dedicatedFlags) credentials(t terminal) (c robot.Credentials, ok bool, err error) {
+	user, password := t.getenv("ROBOT_USER"), t.getenv("ROBOT_PASSWORD")
 	for _, file := range []struct {
 		name string
 		into *string
 	}{{"ROBOT_USER_FILE", &user}, {"ROBOT_PASSWORD_FILE", &password}} {
-		path := w.getenv(file.name)
+		path := t.getenv(file.name)
 		if *file.into != "" || path == "" {
 			continue
 		}
-		text, err := w.readFile(path)
+		text, err := os.ReadFile(path)
 		if err != nil {
 			return c, false, fmt.Errorf("%s: %w", file.name, err)
 		}
@@ -128,9 +129,9 @@ func (d *dedicatedFlags) credentials(w process) (c robot.Credentials, ok bool, e
 	return c, true, nil
 }
 
-// robot is the client of the web service for a run; nil: there are no credentials.
-func (d *dedicatedFlags) robot(w process, run string) (*measurerobot.Client, error) {
-	credentials, ok, err := d.credentials(w)
+// robot is the client of the web service; nil: there are no credentials.
+func (d *dedicatedFlags) robot(t terminal) (*measurerobot.Client, error) {
+	credentials, ok, err := d.credentials(t)
 	if err != nil || !ok {
 		return nil, err
 	}
@@ -138,6 +139,7 @@ func (d *dedicatedFlags) robot(w process, run string) (*measurerobot.Client, err
 	if err != nil {
 		return nil, err
 	}
+	run := fmt.Sprintf("%s-%06x", time.Now().UTC().Format("20060102-1504"), rand.N(1<<24))
 	return measurerobot.New(measurerobot.Options{
 		Endpoint: d.robotEndpoint, Credentials: credentials, Run: run, Journal: journal, Version: release(),
 	})
@@ -154,12 +156,4 @@ func journalPath() string {
 		return ""
 	}
 	return filepath.Join(folder, "robot-logins")
-}
-
-// asksRobot reports whether any of the facts takes the web service.
-func asksRobot(facts []measure.FactID) bool {
-	return slices.ContainsFunc(facts, func(id measure.FactID) bool {
-		f, _ := measure.Of(id)
-		return f.Needs.Robot
-	})
 }

@@ -13,16 +13,13 @@ import (
 func TestMeasureProgram(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "program.py")
-	called := func(args ...string) (code int, said string) {
+	called := func(args ...string) (said string, err error) {
 		var out bytes.Buffer
-		code = run(t.Context(), process{
-			name: "underlayctl", args: append([]string{"measure", "program"}, args...), getenv: func(string) string { return "" },
-			readFile: os.ReadFile, stdout: &out, stderr: &out,
-		})
-		return code, out.String()
+		err = run(t.Context(), append([]string{"measure", "program"}, args...), &out, &out)
+		return out.String(), err
 	}
-	if code, said := called("--out", program); code != 0 || !strings.Contains(said, "python3 program.py") {
-		t.Fatalf("exit code %d: %s", code, said)
+	if said, err := called("--out", program); err != nil || !strings.Contains(said, "python3 program.py") {
+		t.Fatalf("%v: %s", err, said)
 	}
 	for _, name := range []string{program, program + ".key"} {
 		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
@@ -51,8 +48,8 @@ func TestMeasureProgram(t *testing.T) {
 		"--key " + program + ": the": {"--out", other, "--key", program},
 	}
 	for says, args := range wrong {
-		if code, said := called(args...); code != exitFailed || !strings.Contains(said, says) {
-			t.Errorf("%v: exit code %d, %q; want %q", args, code, said, says)
+		if _, err := called(args...); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: %v; want %q", args, err, says)
 		}
 	}
 	if _, err := os.Stat(other); err == nil {

@@ -23,10 +23,10 @@ to ARP there) it changes back when it ends.
 Whoever has one of the files may ask the program, which runs as root: keep both to
 yourself, and remove them afterwards. They are made anew each time, for one server.
 
-    underlayctl measure program --out program.py
+    hcloud-sim measure program --out program.py
     scp program.py root@203.0.113.7:
     ssh -t root@203.0.113.7 python3 program.py
-    underlayctl measure --dedicated 203.0.113.7 --dedicated-key program.py.key \
+    hcloud-sim measure --dedicated 203.0.113.7 --dedicated-key program.py.key \
       --dedicated-interface enp0s31f6.4000 --vswitch 4321`
 
 // programming are the flags of measure program.
@@ -35,32 +35,25 @@ type programming struct {
 	lifetime time.Duration
 }
 
-// programView is what was written.
-type programView struct {
-	Program string `json:"program"`
-	Key     string `json:"key"`
-	Port    int    `json:"port"`
-}
-
-func measureProgramCommand(w process, o *options) *cobra.Command {
+func programCommand(t terminal) *cobra.Command {
 	p := &programming{}
 	cmd := &cobra.Command{
 		Use: "program", Short: "Write the program that a dedicated server of yours is measured with", Long: programLong, Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if err := errors.Join(o.check(), p.check()); err != nil {
-				return err
+			err := p.check()
+			if err == nil {
+				err = p.write()
 			}
-			view, err := p.write()
-			if err != nil {
-				return err
+			if err == nil {
+				_, err = fmt.Fprint(t.out, p.written())
 			}
-			return o.print(w, view, func() page { return p.page() })
+			return err
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&p.out, "out", "", "File for the program. It must not exist.")
-	f.StringVar(&p.key, "key", "", "File for the key, which --dedicated-key takes. It must not exist. Default: the program's name with .key behind it.")
-	f.DurationVar(&p.lifetime, "lifetime", inside.Lifetime, "How long the program runs if nobody ends it before.")
+	f.StringVar(&p.out, "out", "", "file for the program; it must not exist")
+	f.StringVar(&p.key, "key", "", "file for the key, which --dedicated-key takes; it must not exist; empty: the program's name with .key behind it")
+	f.DurationVar(&p.lifetime, "lifetime", inside.Lifetime, "how long the program runs if nobody ends it before")
 	return cmd
 }
 
@@ -83,18 +76,18 @@ func (p *programming) check() error {
 }
 
 // write makes both files, or none.
-func (p *programming) write() (programView, error) {
+func (p *programming) write() error {
 	credentials, err := inside.NewCredentials("dedicated")
 	if err != nil {
-		return programView{}, err
+		return err
 	}
 	if err := writeSecret("out", p.out, []byte(inside.UserData(credentials, p.lifetime))); err != nil {
-		return programView{}, err
+		return err
 	}
 	if err := writeSecret("key", p.key, credentials.ClientFile()); err != nil {
-		return programView{}, errors.Join(err, os.Remove(p.out))
+		return errors.Join(err, os.Remove(p.out))
 	}
-	return programView{Program: p.out, Key: p.key, Port: inside.Port}, nil
+	return nil
 }
 
 // writeSecret makes a file that nobody else may read. One that is there stays as it is.
@@ -113,11 +106,10 @@ func writeSecret(flag, name string, content []byte) error {
 	return nil
 }
 
-func (p *programming) page() page {
-	return page{lines: []string{
-		fmt.Sprintf("The program is %s, and its key %s. Nobody else may get them.", p.out, p.key),
-		fmt.Sprintf("Copy the program to the server and start it there as root: python3 %s", filepath.Base(p.out)),
-		fmt.Sprintf("It is asked at TCP port %d, which a firewall must let pass from here, and ends after %.0f minutes at the latest.", inside.Port, p.lifetime.Minutes()),
-		fmt.Sprintf("Then: underlayctl measure --dedicated ADDRESS --dedicated-key %s --dedicated-interface NAME --vswitch ID", p.key),
-	}}
+func (p *programming) written() string {
+	return fmt.Sprintf(`The program is %s, and its key %s. Nobody else may get them.
+Copy the program to the server and start it there as root: python3 %s
+It is asked at TCP port %d, which a firewall must let pass from here, and ends after %.0f minutes at the latest.
+Then: hcloud-sim measure --dedicated ADDRESS --dedicated-key %s --dedicated-interface NAME --vswitch ID
+`, p.out, p.key, filepath.Base(p.out), inside.Port, p.lifetime.Minutes(), p.key)
 }

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+
+	"github.com/underlay-ccm/underlay/internal/measure"
+)
+
+// oneLine is a text on one line, without what orders a terminal about.
+func oneLine(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, text)
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// writeColumns writes a table.
+func writeColumns(to io.Writer, rows [][]string) error {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = cmp.Or(oneLine(cell), "–")
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	return w.Flush()
+}
+
+// planned is what is said before anything is made.
+func (m *measuring) planned(p measure.Plan) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s at %s, location %s, within %s\n",
+		plural(len(p.Facts), "fact"), m.host(), m.location, m.timeLimit)
+	if p.Things == (measure.Things{}) {
+		b.WriteString("Nothing is made for that.\n")
+	} else {
+		fmt.Fprintf(&b, "For that are made, and removed at the end: %s.\n", p.Things)
+		fmt.Fprintf(&b, "Servers are of type %s, load balancers of type %s. "+
+			"The cloud charges each started hour of them", m.serverType, m.loadBalancerType)
+		if p.Things.FloatingIPs > 0 {
+			fmt.Fprintf(&b, ", and a whole month of the floating IP: --skip %s leaves it out", measure.FloatingReassign)
+		}
+		b.WriteString(".\n")
+	}
+	for _, sentence := range measure.Touched(p.Facts) {
+		b.WriteString(sentence + "\n")
+	}
+	if host, _, _ := strings.Cut(m.host(), ":"); onLoopback(host) && slices.ContainsFunc(p.Facts, inServers) {
+		b.WriteString("hcloud-sim runs no programs in its servers: for it, add --api-only.\n")
+	}
+	for _, r := range measure.Reasons(p.LeftOut) {
+		fmt.Fprintf(&b, "Not tried: %s, %s.\n", joined(r.Facts), r.Why)
+	}
+	return b.String()
+}
+
+// inServers reports whether a fact needs programs in throw-away servers.
+func inServers(id measure.FactID) bool {
+	f, _ := measure.Of(id)
+	return f.Needs.Inside && f.Needs.Servers > 0
+}
+
+func joined(facts []measure.FactID) string {
+	var names []string
+	for _, f := range facts {
+		names = append(names, string(f))
+	}
+	return strings.Join(names, ", ")
+}
+
+// writeResult writes what was found out: a table, and below it what else was seen, and why something
+// was not.
+func writeResult(to io.Writer, r measure.Result) error {
+	rows := [][]string{{"FACT", "ASSUMED", "SEEN", "VERDICT"}}
+	var below []string
+	for _, row := range r.Rows {
+		rows = append(rows, []string{string(row.Fact), row.Assumed, row.Seen, string(row.Verdict)})
+		for _, text := range []string{row.Note, row.Why} {
+			if text != "" {
+				below = append(below, string(row.Fact)+": "+oneLine(text))
+			}
+		}
+	}
+	if err := writeColumns(to, rows); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(to, strings.Join(append(below, measure.Summary(r.Rows)), "\n"))
+	return err
+}

@@ -1,5 +1,0 @@
-//go:build !race
-
-package project_test
-
-const slowdown = 1
