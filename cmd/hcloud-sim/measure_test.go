@@ -182,7 +182,7 @@ func TestMeasureMakesNothing(t *testing.T) {
 		"no":                {asks: true, in: "n\n", fails: true, says: "Make this? [y/N]"},
 		"nothing":           {asks: true, in: "\n", fails: true, says: "not yes"},
 		"the end":           {asks: true, fails: true, says: "not yes"},
-		"a look":            {args: "--dry-run", says: "For that are made, and removed at the end: 2 servers, 3 networks, 3 load balancers"},
+		"a look":            {args: "--dry-run", says: "For that are made, and removed at the end: 2 servers, 2 networks, 3 load balancers"},
 		"a simulator":       {args: "--dry-run --api-only=false", says: "add --api-only"},
 		"a typo":            {args: "--yes --only bussy", fails: true, says: `"bussy"`},
 		"not to be written": {args: "--yes --profile /nonexistent/file", fails: true, says: "--profile"},

@@ -22,22 +22,16 @@ const (
 	FloatingReassign FactID = "floating-reassign"
 	ZonePrimaryIPs   FactID = "zone-primary-ips"
 	TargetsPerServer FactID = "targets-per-server"
-	RemovedTwice     FactID = "removed-twice"
-	SubnetInUse      FactID = "subnet-in-use"
 
 	// By packets of throw-away servers.
 	RouteEffect     FactID = "route-effect"
 	SourceCheck     FactID = "source-check"
 	PrivateMTU      FactID = "private-mtu"
 	PublicMTU       FactID = "public-mtu"
-	SourcePrivate   FactID = "source-private"
-	SourcePublic    FactID = "source-public"
 	SourceIPv6      FactID = "source-ipv6"
 	ProxyInChecks   FactID = "proxy-in-checks"
 	ProxyProtocol   FactID = "proxy-protocol"
 	UnjudgedTargets FactID = "unjudged-targets"
-	NoHealthyTarget FactID = "no-healthy-target"
-	HealthDetails   FactID = "health-details"
 
 	// With a dedicated server of the user's.
 	IPv6Targets    FactID = "ipv6-targets"
@@ -51,11 +45,6 @@ const (
 	RobotLatency FactID = "robot-latency"
 	RobotLogin   FactID = "robot-login"
 	RobotMembers FactID = "robot-members"
-
-	// Not for cents.
-	NeighborAge  FactID = "neighbor-age"
-	MembersCount FactID = "members-count"
-	RobotQuota   FactID = "robot-quota"
 )
 
 // Things are counts of what a run makes in the project, altogether: one that is removed and made
@@ -90,8 +79,6 @@ type Needs struct {
 	Robot bool
 	// Named: only where --only names it, because it can annoy.
 	Named bool
-	// Impossible says why a run can't find it out; empty: it can.
-	Impossible string
 }
 
 // Fact is a question about the cloud that no source answers.
@@ -109,9 +96,6 @@ type Fact struct {
 
 // String renders them for people.
 func (n Needs) String() string {
-	if n.Impossible != "" {
-		return "too much: " + n.Impossible
-	}
 	t := ThingsOf([]Fact{{Needs: n}})
 	var parts []string
 	for _, thing := range []struct {

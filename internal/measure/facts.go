@@ -8,7 +8,7 @@ import (
 
 // Facts are all of them, in the order in which they are found out and shown.
 func Facts() []Fact {
-	return slices.Concat(apiFacts(), packetFacts(), dedicatedFacts(), robotFacts(), impossibleFacts())
+	return slices.Concat(apiFacts(), packetFacts(), dedicatedFacts(), robotFacts())
 }
 
 // Of is the fact with an ID.
@@ -19,11 +19,6 @@ func Of(id FactID) (Fact, bool) {
 		return Fact{}, false
 	}
 	return all[i], true
-}
-
-// always is what a simulator does with any profile: there is no switch.
-func always(word string) func(profile.Profile) string {
-	return func(profile.Profile) string { return word }
 }
 
 // apiFacts are found out by the API alone.
@@ -46,16 +41,6 @@ func apiFacts() []Fact {
 			ID: EffectShows, Question: "When the API shows what an action does",
 			Needs:   Needs{Network: true},
 			Assumed: func(p profile.Profile) string { return either(value(p.Cloud.EffectsAtOnce), AtStart, AtEnd) },
-		},
-		{
-			ID: RemovedTwice, Question: "The error of removing a route that isn't there",
-			Needs:   Needs{Network: true},
-			Assumed: always("not_found"),
-		},
-		{
-			ID: SubnetInUse, Question: "The error of removing a subnet in which a server is",
-			Needs:   Needs{Own: Things{Networks: 1}, Servers: 1},
-			Assumed: always("service_error"),
 		},
 		{
 			ID: AddressReuse, Question: "The private address that the next server gets, once one was given back",
@@ -119,15 +104,7 @@ func packetFacts() []Fact {
 			Assumed: func(p profile.Profile) string { return Bytes(value(p.Network.PublicMTU)) },
 		},
 		{
-			ID: SourcePrivate, Question: "Where a load balancer connects to private targets from",
-			Needs: balanced, Assumed: always(OwnPrivate),
-		},
-		{
-			ID: SourcePublic, Question: "Where it connects to public targets from",
-			Needs: balanced, Assumed: always(OwnPublic),
-		},
-		{
-			ID: SourceIPv6, Question: "Where it connects to IPv6 addresses of servers from",
+			ID: SourceIPv6, Question: "Where a load balancer connects to IPv6 addresses of servers from",
 			Needs: balanced,
 			Assumed: func(p profile.Profile) string {
 				return either(value(p.Cloud.IPv6Source) == profile.Own, OwnPublic, OtherAddress)
@@ -149,16 +126,6 @@ func packetFacts() []Fact {
 			ID: UnjudgedTargets, Question: "Connections while the only target's health is unknown",
 			Needs:   balanced,
 			Assumed: func(p profile.Profile) string { return either(value(p.Cloud.ServeUnjudged), Served, NotServed) },
-		},
-		{
-			ID: NoHealthyTarget, Question: "Connections while no target is healthy",
-			Needs: balanced, Assumed: always(Reset),
-		},
-		{
-			ID: HealthDetails, Question: "What the API says of targets whose check fails",
-			Needs: balanced,
-			Assumed: always(Details("layer4_no_connection", "layer4_timeout", "layer7_timeout",
-				"unexpected_http_status", "unexpected_http_content")),
 		},
 	}
 }

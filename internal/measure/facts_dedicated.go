@@ -73,29 +73,6 @@ func robotFacts() []Fact {
 	}
 }
 
-// impossibleFacts stay open, each for a reason.
-func impossibleFacts() []Fact {
-	return []Fact{
-		{
-			ID: NeighborAge, Question: "How soon the vSwitch's gateway forgets a host that it knows",
-			// Linux answers ARP for each address that it takes packets for, so without another setting
-			// of the user's kernel nothing that falls silent could tell that packets still come.
-			Needs: Needs{Impossible: "it takes a host that falls silent and goes on taking packets, " +
-				"and a gateway may remember it for hours"},
-		},
-		{
-			ID: MembersCount, Question: "Dedicated servers in a vSwitch among a network's attachments",
-			Needs:   Needs{Impossible: "it takes a network with all of its 100 attachments"},
-			Assumed: always("don't count"),
-		},
-		{
-			ID: RobotQuota, Question: "The field of Robot's error that has the quota",
-			Needs:   Needs{Impossible: "it takes an hour's quota of requests"},
-			Assumed: always("max_request"),
-		},
-	}
-}
-
 // Touched says, in sentences, what facts do for a while to what isn't thrown away: the user's
 // dedicated server, vSwitch and Robot account.
 func Touched(facts []FactID) (sentences []string) {

@@ -89,8 +89,6 @@ func (w Wanted) wants(id FactID) bool {
 // lacks says why a fact that is wanted can't be tried; empty: it can.
 func (w Wanted) lacks(f Fact) string {
 	switch n := f.Needs; {
-	case n.Impossible != "":
-		return "never: " + n.Impossible
 	case (n.Dedicated || n.VSwitch) && !w.Dedicated && !w.VSwitch:
 		return "only with a dedicated server and a vSwitch of yours: --dedicated, --vswitch"
 	case n.Dedicated && !w.Dedicated:

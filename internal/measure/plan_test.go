@@ -44,7 +44,6 @@ func TestWhatCanNotBePlanned(t *testing.T) {
 		"an unknown fact":          {func(w *measure.Wanted) { w.Only = []measure.FactID{"bussy"} }, `--only names "bussy"`},
 		"an unknown one to skip":   {func(w *measure.Wanted) { w.Skip = []measure.FactID{"bussy"} }, `--skip names "bussy"`},
 		"nothing remains":          {func(w *measure.Wanted) { w.Only, w.Skip = []measure.FactID{"busy"}, []measure.FactID{"busy"} }, "--skip"},
-		"only what is impossible":  {func(w *measure.Wanted) { w.Only = []measure.FactID{measure.RobotQuota} }, "an hour's quota"},
 		"packets without programs": {func(w *measure.Wanted) { w.Only, w.Inside = []measure.FactID{measure.SourceCheck}, false }, "--api-only"},
 	} {
 		w := wanted()

@@ -11,12 +11,12 @@ import (
 )
 
 func TestRowsCompareWhatWasSeenWithWhatIsAssumed(t *testing.T) {
-	tried := []measure.FactID{measure.Busy, measure.EffectShows, measure.Latency, measure.SubnetInUse, measure.PrivateMTU}
+	tried := []measure.FactID{measure.Busy, measure.EffectShows, measure.Latency, measure.AddressReuse, measure.PrivateMTU}
 	seen := []measure.Observation{
 		{Fact: measure.EffectShows, Seen: measure.AtEnd},
 		{Fact: measure.Busy, Seen: "locked", Note: "5 times"},
 		{Fact: measure.Latency, Seen: "84 ms"},
-		{Fact: measure.SubnetInUse, Why: "the server could not be attached"},
+		{Fact: measure.AddressReuse, Why: "the server could not be attached"},
 	}
 	rows := measure.Rows(measure.Facts(), tried, seen, profile.Default())
 	got := map[measure.FactID][3]string{}
@@ -24,11 +24,11 @@ func TestRowsCompareWhatWasSeenWithWhatIsAssumed(t *testing.T) {
 		got[r.Fact] = [3]string{r.Assumed, r.Seen, string(r.Verdict)}
 	}
 	for fact, want := range map[measure.FactID][3]string{
-		measure.Busy:        {"conflict", "locked", "differs"},
-		measure.EffectShows: {"at its end", "at its end", "as assumed"},
-		measure.Latency:     {"none", "84 ms", "measured"},
-		measure.SubnetInUse: {"service_error", "", "not found out"},
-		measure.PrivateMTU:  {"1450 bytes", "", "not found out"},
+		measure.Busy:         {"conflict", "locked", "differs"},
+		measure.EffectShows:  {"at its end", "at its end", "as assumed"},
+		measure.Latency:      {"none", "84 ms", "measured"},
+		measure.AddressReuse: {"the first free one", "", "not found out"},
+		measure.PrivateMTU:   {"1450 bytes", "", "not found out"},
 	} {
 		if got[fact] != want {
 			t.Errorf("%s: %v, want %v", fact, got[fact], want)
@@ -99,7 +99,7 @@ func TestAProfileKeepsWhatWasNotSeen(t *testing.T) {
 	got := measure.Recorded(p, []measure.Observation{
 		{Fact: measure.RateLimit, Seen: measure.Requests(7200), Record: set(7200)},
 		{Fact: measure.RateLimit, Why: "there was no answer", Record: set(0)},
-		{Fact: measure.SubnetInUse, Seen: "service_error"},
+		{Fact: measure.AddressReuse, Seen: measure.Lowest},
 	})
 	if *got.Cloud.RateLimit != 7200 || *got.Cloud.Busy != "locked" || got.Version != profile.Version {
 		t.Errorf("recorded %d, %s, version %d", *got.Cloud.RateLimit, *got.Cloud.Busy, got.Version)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -16,11 +15,9 @@ const (
 	Moves, Refused            = "moves", "refused"
 	Taken                     = "taken"
 	Dropped, Forwarded        = "dropped", "forwarded"
-	OwnPrivate, OwnPublic     = "its private address", "its public address"
-	OtherAddress              = "another address"
+	OwnPublic, OtherAddress   = "its public address", "another address"
 	WithHeader, WithoutHeader = "with the header", "without"
 	Served, NotServed         = "served", "not served"
-	Reset, Unanswered, Ended  = "reset", "unanswered", "ended" // of connections, beside Refused, Served
 	WherePrimaryIPs           = "where its primary IPs are"
 	ZonesFirst                = "elsewhere in the zone, or refused"
 	AsManyAsTried             = "as many as were tried"
@@ -86,16 +83,6 @@ func Around(all []time.Duration) string {
 		return from + side(first)
 	}
 	return from + " to " + to + side(first)
-}
-
-// Details renders what a load balancer says of targets whose check fails: of a port where nobody
-// listens, one that drops everything, one that accepts and says nothing, one that answers 503,
-// and one whose answer lacks what is expected.
-func Details(closed, drops, hangs, status, content string) string {
-	said := []string{
-		"closed: " + closed, "drops: " + drops, "hangs: " + hangs, "503: " + status, "content: " + content,
-	}
-	return strings.Join(said, ", ")
 }
 
 // seconds are durations of a profile.

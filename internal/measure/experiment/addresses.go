@@ -49,10 +49,10 @@ func floatingReassign(ctx context.Context, b *Bench) ([]measure.Observation, err
 	default:
 		return []measure.Observation{{Fact: measure.FloatingReassign, Seen: said}}, nil
 	}
-	return []measure.Observation{{
+	return sees(measure.Observation{
 		Fact:   measure.FloatingReassign,
 		Record: func(p *profile.Profile) { p.Cloud.RefuseReassign = new(said != measure.Taken) },
-	}}, nil
+	})
 }
 
 // newFloatingIP makes one of IPv6, which is the cheaper type.
@@ -102,16 +102,16 @@ func zonePrimaryIPs(ctx context.Context, b *Bench) ([]measure.Observation, error
 			return nil, err
 		}
 		if !there {
-			return []measure.Observation{{
+			return sees(measure.Observation{
 				Fact: measure.ZonePrimaryIPs, Note: note,
 				Record: func(p *profile.Profile) { p.Cloud.ZoneIgnoresPrimaryIPs = new(true) },
-			}}, nil
+			})
 		}
 	}
-	return []measure.Observation{{
+	return sees(measure.Observation{
 		Fact:   measure.ZonePrimaryIPs,
 		Record: func(p *profile.Profile) { p.Cloud.ZoneIgnoresPrimaryIPs = new(false) },
-	}}, nil
+	})
 }
 
 // placedAt makes a load balancer in a zone with a primary IP of a location, and returns whether it

@@ -15,9 +15,6 @@ import (
 // TestEachFactCanBeFoundAlone finds each in a run of its own, and makes no more for it than the plan says.
 func TestEachFactCanBeFoundAlone(t *testing.T) {
 	for _, f := range measure.Facts() {
-		if f.Needs.Impossible != "" {
-			continue
-		}
 		t.Run(string(f.ID), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, owner(profile.Cloud{}))

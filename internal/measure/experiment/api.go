@@ -23,8 +23,6 @@ func apiExperiments() []Experiment {
 		{Facts: []measure.FactID{measure.RateLimit}, Run: rateLimit},
 		{Facts: []measure.FactID{measure.Busy}, Run: busy},
 		{Facts: []measure.FactID{measure.EffectShows}, Run: effectShows},
-		{Facts: []measure.FactID{measure.RemovedTwice}, Run: removedTwice},
-		{Facts: []measure.FactID{measure.SubnetInUse}, Run: subnetInUse},
 		{Facts: []measure.FactID{measure.AddressReuse}, Run: addressReuse},
 		{Facts: []measure.FactID{measure.TargetsPerServer}, Run: targetsPerServer},
 		{Facts: []measure.FactID{measure.FloatingReassign}, Run: floatingReassign},
@@ -59,11 +57,11 @@ func latency(ctx context.Context, b *Bench) ([]measure.Observation, error) {
 	}
 	slices.Sort(all)
 	middle := rounded(median(all))
-	return []measure.Observation{{
+	return sees(measure.Observation{
 		Fact: measure.Latency, Seen: measure.Took(middle),
 		Note:   fmt.Sprintf("%d requests: %s", len(all), measure.Between(all)),
 		Record: func(p *profile.Profile) { p.Cloud.LatencySeconds = new(middle.Seconds()) },
-	}}, nil
+	})
 }
 
 func rateLimit(ctx context.Context, b *Bench) ([]measure.Observation, error) {
@@ -81,10 +79,10 @@ func rateLimit(ctx context.Context, b *Bench) ([]measure.Observation, error) {
 	case limit.Limit == 0:
 		return sees(unsure(measure.RateLimit, "the answer has no header RateLimit-Limit"))
 	}
-	return []measure.Observation{{
+	return sees(measure.Observation{
 		Fact: measure.RateLimit, Seen: measure.Requests(limit.Limit),
 		Record: func(p *profile.Profile) { p.Cloud.RateLimit = new(limit.Limit) },
-	}}, nil
+	})
 }
 
 // enough is how many times each a route is added and removed.
@@ -121,10 +119,10 @@ func actionTimes(ctx context.Context, b *Bench) ([]measure.Observation, error) {
 	if len(seconds) == 0 {
 		return sees(unsure(measure.ActionTimes, "no time of an action is known exactly: "+inexact))
 	}
-	return []measure.Observation{{
+	return sees(measure.Observation{
 		Fact: measure.ActionTimes, Note: strings.Join(notes, "; ") + "; each to within " + project.Exactness,
 		Record: func(p *profile.Profile) { p.Cloud.ActionSeconds = seconds },
-	}}, nil
+	})
 }
 
 // median is that of sorted values, of which there is one at least.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
-	"github.com/underlay-ccm/underlay/internal/measure"
 	"github.com/underlay-ccm/underlay/internal/measure/inside"
 )
 
@@ -32,7 +31,6 @@ type check struct {
 	port           uint16
 	every, timeout time.Duration
 	retries        int
-	response       string // that the body must have
 }
 
 // service is one of the shared load balancer, of protocol tcp.
@@ -56,9 +54,6 @@ func (s service) opts() hcloud.LoadBalancerAddServiceOpts {
 		health.Protocol = hcloud.LoadBalancerServiceProtocolHTTP
 		health.HTTP = &hcloud.LoadBalancerAddServiceOptsHealthCheckHTTP{
 			Path: new("/"), StatusCodes: []string{"2??", "3??"}, TLS: new(false),
-		}
-		if s.check.response != "" {
-			health.HTTP.Response = &s.check.response
 		}
 	}
 	return hcloud.LoadBalancerAddServiceOpts{
@@ -159,37 +154,9 @@ func (l *LoadBalancer) answers(ctx context.Context, from *Server, listen uint16)
 		return last == inside.Answered, err
 	})
 	if errors.Is(err, errLate) {
-		return fmt.Errorf("a connection through the load balancer to a healthy target is %s", word(last))
+		return fmt.Errorf("a connection through the load balancer to a healthy target is %s", last)
 	}
 	return err
-}
-
-// word is an outcome in the words of observations.
-func word(o inside.Outcome) string {
-	switch o {
-	case inside.Answered:
-		return measure.Served
-	case inside.Refused:
-		return measure.Refused
-	case inside.Reset:
-		return measure.Reset
-	case inside.Ended:
-		return measure.Ended
-	case inside.Unanswered:
-		return measure.Unanswered
-	}
-	return string(o)
-}
-
-// role names an address by whose it is.
-func (l *LoadBalancer) role(a netip.Addr) string {
-	switch a.Unmap() {
-	case l.Private:
-		return measure.OwnPrivate
-	case l.Public4, l.Public6:
-		return measure.OwnPublic
-	}
-	return measure.OtherAddress
 }
 
 // clients are the connections to a server's port in which a request of HTTP came, and checks the

@@ -67,7 +67,7 @@ func proxyProtocol(ctx context.Context, b *Bench) ([]measure.Observation, error)
 		return out, errors.New("connections are answered, but none came to the server")
 	}
 	version := came[len(came)-1].Proxy
-	o := seen(measure.ProxyProtocol, measure.Version(version))
+	o := measure.Observation{Fact: measure.ProxyProtocol, Seen: measure.Version(version)}
 	if version != 0 { // a cloud without the header is not one that the simulator knows
 		o.Record = func(p *profile.Profile) { p.Network.ProxyProtocol = &version }
 	}
@@ -94,13 +94,8 @@ func proxiedChecks(ctx context.Context, server *Server) ([]measure.Observation, 
 		}
 	}
 	header := with > 0
-	out := seen(measure.ProxyInChecks, measure.WithoutHeader)
-	if header {
-		out.Seen = measure.WithHeader
-	}
-	if header && with < len(all) {
-		out.Note = fmt.Sprintf("%d of %d checks", with, len(all))
-	}
-	out.Record = func(p *profile.Profile) { p.Cloud.ProxyHeaderInChecks = &header }
-	return []measure.Observation{out}, nil
+	return sees(measure.Observation{
+		Fact: measure.ProxyInChecks, Note: fmt.Sprintf("%d of %d checks have the header", with, len(all)),
+		Record: func(p *profile.Profile) { p.Cloud.ProxyHeaderInChecks = &header },
+	})
 }

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -16,102 +17,70 @@ import (
 
 const sourcesListen = 7101
 
-// balancerSources connects through the load balancer to a server that is its target at one address
-// after the other, and asks the server where the connections came from.
-func balancerSources(ctx context.Context, b *Bench) ([]measure.Observation, error) {
+// sourceIPv6 connects through the load balancer to a server that is its target at its IPv6 address,
+// and asks the server where the connections came from.
+func sourceIPv6(ctx context.Context, b *Bench) ([]measure.Observation, error) {
 	server, err := b.inNetwork(ctx, 0)
 	if err != nil {
 		return nil, err
+	}
+	// Without an address to aim at, the target would be the server's primary IPv4.
+	if !server.Public6.IsValid() {
+		return sees(unsure(measure.SourceIPv6, "the server has no public IPv6 address"))
 	}
 	lb, err := b.emptyBalancer(ctx)
 	if err != nil {
 		return nil, err
 	}
+	b.say("looking where the load balancer connects to IPv6 addresses from")
 	// A check of protocol tcp says nothing, so clients are told from it.
 	remove, err := b.serve(ctx, lb, service{listen: sourcesListen, check: check{port: servedPort}})
 	if err != nil {
 		return nil, err
 	}
 	defer remove()
-	var out []measure.Observation
-	for _, way := range []struct {
-		fact measure.FactID
-		aim  aim
-	}{
-		{measure.SourcePrivate, aim{server: server, private: true}},
-		{measure.SourcePublic, aim{server: server}},
-		{measure.SourceIPv6, aim{server: server, at: server.Public6}},
-	} {
-		if !b.Wants(way.fact) {
-			continue
-		}
-		// Without an address to aim at, the target would be the server's primary IPv4.
-		if way.fact == measure.SourceIPv6 && !server.Public6.IsValid() {
-			out = append(out, unsure(way.fact, "the server has no public IPv6 address"))
-			continue
-		}
-		b.say("looking where the load balancer connects from: %s", way.fact)
-		seen, err := sourceOf(ctx, b, lb, way.fact, way.aim)
-		if ctx.Err() != nil {
-			return out, err
-		}
-		if err != nil {
-			seen = unsure(way.fact, "%v", err)
-		}
-		out = append(out, seen)
+	answering := inside.Listener{Port: servedPort, Does: inside.Answers, Status: 200}
+	if err := server.Program.Listen(ctx, answering); err != nil {
+		return nil, err
 	}
-	return out, nil
-}
-
-// sourceOf looks where connections to one target come from.
-func sourceOf(ctx context.Context, b *Bench, lb *LoadBalancer, fact measure.FactID, a aim) (measure.Observation, error) {
-	err := a.server.Program.Listen(ctx, inside.Listener{Port: servedPort, Does: inside.Answers, Status: 200})
+	remove, err = b.target(ctx, lb, aim{server: server, at: server.Public6})
 	if err != nil {
-		return measure.Observation{}, err
-	}
-	if err := b.withoutTargets(ctx, lb); err != nil {
-		return measure.Observation{}, err
-	}
-	remove, err := b.target(ctx, lb, a)
-	if err != nil {
-		return measure.Observation{}, err
+		return nil, err
 	}
 	defer remove()
 	if err := b.becomes(ctx, lb, hcloud.LoadBalancerTargetHealthStatusStatusHealthy, sourcesListen); err != nil {
-		return measure.Observation{}, err
+		return nil, err
 	}
 	for range 3 {
-		if err := lb.answers(ctx, a.server, sourcesListen); err != nil {
-			return measure.Observation{}, err
+		if err := lb.answers(ctx, server, sourcesListen); err != nil {
+			return nil, err
 		}
 	}
-	came, checked, err := clients(ctx, a.server, servedPort)
+	came, checked, err := clients(ctx, server, servedPort)
 	if err != nil {
-		return measure.Observation{}, err
+		return nil, err
 	}
 	sources, checkers := sourcesOf(came), sourcesOf(checked)
 	if len(sources) == 0 {
-		return measure.Observation{}, fmt.Errorf("connections are answered, but none came to the server")
+		return nil, errors.New("connections are answered, but none came to the server")
 	}
-	out := seen(fact, lb.role(sources[0]))
+	is := sources[0].String()
 	var notes []string
+	if sources[0] == lb.Public6 {
+		is = profile.Own
+	} else if netip.PrefixFrom(lb.Public6, 64).Masked().Contains(sources[0]) {
+		notes = append(notes, "it is in the /64 of the public one")
+	}
 	if len(sources) > 1 {
 		notes = append(notes, fmt.Sprintf("connections came from %d addresses", len(sources)))
 	}
 	if !slices.Equal(sources, checkers) && len(checkers) > 0 {
-		notes = append(notes, "health checks from "+lb.role(checkers[0]))
+		notes = append(notes, "health checks come from elsewhere")
 	}
-	if fact == measure.SourceIPv6 {
-		is := sources[0].String()
-		if lb.role(sources[0]) == measure.OwnPublic {
-			is = profile.Own
-		} else if netip.PrefixFrom(lb.Public6, 64).Masked().Contains(sources[0]) {
-			notes = append(notes, "which is in the /64 of its public one")
-		}
-		out.Record = func(p *profile.Profile) { p.Cloud.IPv6Source = &is }
-	}
-	out.Note = strings.Join(notes, "; ")
-	return out, nil
+	return sees(measure.Observation{
+		Fact: measure.SourceIPv6, Note: strings.Join(notes, "; "),
+		Record: func(p *profile.Profile) { p.Cloud.IPv6Source = &is },
+	})
 }
 
 // sourcesOf are where connections came from, each address once, sorted.

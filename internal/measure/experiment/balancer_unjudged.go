@@ -68,13 +68,10 @@ func unjudgedTargets(ctx context.Context, b *Bench) ([]measure.Observation, erro
 		}
 	}
 	out := measure.Observation{
-		Fact: measure.UnjudgedTargets, Seen: measure.NotServed, Note: "connections are " + word(outcome),
+		Fact: measure.UnjudgedTargets, Note: "connections are " + string(outcome),
 		Record: func(p *profile.Profile) { p.Cloud.ServeUnjudged = &served },
 	}
-	if served {
-		out.Seen, out.Note = measure.Served, ""
-	}
-	return []measure.Observation{out}, nil
+	return sees(out)
 }
 
 // servedBefore makes a server a target whose check succeeds, waits until it is served, and takes it

@@ -286,10 +286,7 @@ func (c *crossing) source(ctx context.Context) (measure.Observation, error) {
 		return unsure(measure.VSwitchSource,
 			"packets from the dedicated server's own address don't arrive any more either"), nil
 	}
-	out := seen(measure.VSwitchSource, measure.Dropped)
-	if alien {
-		out.Seen = measure.Forwarded
-	}
-	out.Record = func(p *profile.Profile) { p.Network.VSwitchAnySource = &alien }
-	return out, nil
+	return measure.Observation{
+		Fact: measure.VSwitchSource, Record: func(p *profile.Profile) { p.Network.VSwitchAnySource = &alien },
+	}, nil
 }

@@ -82,12 +82,9 @@ func (c *crossing) proxied(ctx context.Context) (measure.Observation, error) {
 		return unsure(measure.ProxyARP,
 			"packets to the dedicated server's own address don't arrive any more either"), nil
 	}
-	out := seen(measure.ProxyARP, measure.Taken)
-	if !taken {
-		out.Seen = measure.Refused
-	}
-	out.Record = func(p *profile.Profile) { p.Network.RefuseProxied = new(!taken) }
-	return out, nil
+	return measure.Observation{
+		Fact: measure.ProxyARP, Record: func(p *profile.Profile) { p.Network.RefuseProxied = new(!taken) },
+	}, nil
 }
 
 // neighbors has the dedicated server answer for many addresses, and sends packets to all of them.

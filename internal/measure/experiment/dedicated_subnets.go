@@ -41,14 +41,14 @@ func vSwitchSubnets(ctx context.Context, b *Bench) ([]measure.Observation, error
 		return nil, err
 	}
 	defer again()
-	out := measure.Observation{Fact: measure.VSwitchSubnets, Seen: measure.Taken}
+	out := measure.Observation{Fact: measure.VSwitchSubnets}
 	switch why, _ := code(err); {
 	case err == nil:
 	case why == codeVSwitchUsed:
-		return []measure.Observation{unsure(measure.VSwitchSubnets, "a second subnet for the same vSwitch is "+
-			"refused (%s), which says nothing of one for another vSwitch", why)}, nil
+		return sees(unsure(measure.VSwitchSubnets, "a second subnet for the same vSwitch is "+
+			"refused (%s), which says nothing of one for another vSwitch", why))
 	default:
-		out.Seen, out.Note = measure.Refused, why
+		out.Note = why
 	}
 	out.Record = func(p *profile.Profile) { p.Cloud.OneVSwitchSubnet = new(err != nil) }
 	return []measure.Observation{out}, nil

@@ -34,7 +34,7 @@ func ipv6Targets(ctx context.Context, b *Bench) ([]measure.Observation, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := measure.Observation{Fact: measure.IPv6Targets, Seen: measure.Taken}
+	out := measure.Observation{Fact: measure.IPv6Targets}
 	if refusal != nil {
 		four, ok := b.Dedicated.public(netip.Addr.Is4)
 		if !ok {
@@ -50,7 +50,7 @@ func ipv6Targets(ctx context.Context, b *Bench) ([]measure.Observation, error) {
 				"use a cloud project of the account that has the server", also)
 		}
 		why, _ := code(refusal)
-		out.Seen, out.Note = measure.Refused, why+", while its IPv4 address is taken"
+		out.Note = why + ", while its IPv4 address is taken"
 	}
 	out.Record = func(p *profile.Profile) { p.Cloud.RefuseIPv6Targets = new(refusal != nil) }
 	return []measure.Observation{out}, nil

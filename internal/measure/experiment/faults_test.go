@@ -116,8 +116,7 @@ func TestATiredCloudIsNoAnswer(t *testing.T) {
 		"locked", "conflict",
 	} {
 		for fact, request := range map[measure.FactID]string{
-			measure.Busy: "add_route", measure.EffectShows: "add_route", measure.RemovedTwice: "delete_route",
-			measure.SubnetInUse: "delete_subnet", measure.TargetsPerServer: "add_target",
+			measure.Busy: "add_route", measure.EffectShows: "add_route", measure.TargetsPerServer: "add_target",
 			measure.FloatingReassign: "assign",
 		} {
 			synctest.Test(t, func(t *testing.T) {

@@ -10,41 +10,8 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
-	"github.com/underlay-ccm/underlay/internal/ipnet"
 	"github.com/underlay-ccm/underlay/internal/measure"
 )
-
-// subnetInUse removes a subnet in which a server is.
-func subnetInUse(ctx context.Context, b *Bench) ([]measure.Observation, error) {
-	n, err := b.Scratch(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s, err := b.Server(ctx, 0)
-	if err != nil {
-		return nil, err
-	}
-	b.say("removing a subnet in which a server is")
-	defer b.detach(ctx, n, s)
-	if _, err := b.attach(ctx, n, s); err != nil {
-		return nil, err
-	}
-	change := func(ctx context.Context) (*hcloud.Action, *hcloud.Response, error) {
-		return b.client().Network.DeleteSubnet(ctx, n.ref(), hcloud.NetworkDeleteSubnetOpts{
-			Subnet: hcloud.NetworkSubnet{IPRange: ipnet.Of(n.Subnet)},
-		})
-	}
-	_, err = b.Change(ctx, "removing a subnet", change)
-	seen, err := refusal(err)
-	if err == nil && seen == measure.Taken {
-		change := func(ctx context.Context) (*hcloud.Action, *hcloud.Response, error) {
-			opts := hcloud.NetworkAddSubnetOpts{Subnet: b.cloudSubnet(n)}
-			return b.client().Network.AddSubnet(ctx, n.ref(), opts)
-		}
-		b.Cleanup(ctx, "adding the subnet again", change)
-	}
-	return []measure.Observation{{Fact: measure.SubnetInUse, Seen: seen}}, err
-}
 
 // freed is how long an address may be taken still that the API shows no more.
 const freed = 20 * time.Second

@@ -60,10 +60,10 @@ func privateMTU(ctx context.Context, b *Bench) ([]measure.Observation, error) {
 	if size == limit {
 		notes = append(notes, fmt.Sprintf("no larger one was tried: %d bytes are the interfaces' own MTU", limit))
 	}
-	return []measure.Observation{{
+	return sees(measure.Observation{
 		Fact: measure.PrivateMTU, Seen: measure.Bytes(size), Note: strings.Join(notes, "; "),
 		Record: func(p *profile.Profile) { p.Network.PrivateMTU = &size },
-	}}, nil
+	})
 }
 
 // restoreMTU gives an interface back what it had.
@@ -105,10 +105,10 @@ func publicMTU(ctx context.Context, b *Bench) ([]measure.Observation, error) {
 		return nil, errors.New("the servers have no public addresses of the same family")
 	}
 	size := slices.Min(sizes)
-	return []measure.Observation{{
+	return sees(measure.Observation{
 		Fact: measure.PublicMTU, Seen: measure.Bytes(size), Note: strings.Join(notes, "; "),
 		Record: func(p *profile.Profile) { p.Network.PublicMTU = &size },
-	}}, nil
+	})
 }
 
 // errNoInterface is that no interface of a server has the address that the cloud gave it.

@@ -18,10 +18,9 @@ func packetExperiments() []Experiment {
 		{Facts: []measure.FactID{measure.PrivateMTU}, Run: privateMTU},
 		{Facts: []measure.FactID{measure.PublicMTU}, Run: publicMTU},
 		{Facts: []measure.FactID{measure.RouteEffect}, Run: routeEffect},
-		{Facts: []measure.FactID{measure.SourcePrivate, measure.SourcePublic, measure.SourceIPv6}, Run: balancerSources},
+		{Facts: []measure.FactID{measure.SourceIPv6}, Run: sourceIPv6},
 		{Facts: []measure.FactID{measure.ProxyProtocol, measure.ProxyInChecks}, Run: proxyProtocol},
 		{Facts: []measure.FactID{measure.UnjudgedTargets}, Run: unjudgedTargets},
-		{Facts: []measure.FactID{measure.NoHealthyTarget, measure.HealthDetails}, Run: unhealthyTargets},
 	}
 }
 
@@ -132,9 +131,4 @@ func came(ctx context.Context, at *Server, port uint16, from, to netip.Addr) ([]
 		}
 	}
 	return out, err
-}
-
-// seen is a fact with what its record says, and one in words alone.
-func seen(fact measure.FactID, words string) measure.Observation {
-	return measure.Observation{Fact: fact, Seen: words}
 }

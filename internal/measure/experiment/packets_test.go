@@ -8,7 +8,6 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
 	"github.com/underlay-ccm/underlay/internal/measure"
-	"github.com/underlay-ccm/underlay/test/testenv/balancer"
 )
 
 // packetIDs are the facts by packets of throw-away servers.
@@ -77,10 +76,6 @@ func TestPacketPositions(t *testing.T) {
 		"another source of IPv6": {
 			is:   position{cloud: profile.Cloud{IPv6Source: &own}},
 			want: map[measure.FactID]string{measure.SourceIPv6: measure.OtherAddress},
-		},
-		"refusing without a target": {
-			is:   position{noTarget: balancer.RefuseClients},
-			want: map[measure.FactID]string{measure.NoHealthyTarget: measure.Refused},
 		},
 		"routes that wait": {
 			is:  position{network: profile.Network{RouteSeconds: []float64{1.5}}},

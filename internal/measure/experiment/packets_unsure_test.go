@@ -69,19 +69,18 @@ func TestPacketsUnsure(t *testing.T) {
 		"nobody is reached through the load balancer": {
 			trouble: func(w *world) { w.cut, w.deaf = true, true }, why: "after 2m0s|only 0 health checks",
 			facts: []measure.FactID{
-				measure.SourcePrivate, measure.SourcePublic, measure.SourceIPv6, measure.ProxyProtocol,
-				measure.ProxyInChecks, measure.UnjudgedTargets,
+				measure.SourceIPv6, measure.ProxyProtocol, measure.ProxyInChecks, measure.UnjudgedTargets,
 			},
 		},
 		"no target is ever unknown": {
 			trouble: func(w *world) { w.way = rewriting{w.way, `"status":"unknown"`, `"status":"unhealthy"`} },
 			facts:   []measure.FactID{measure.UnjudgedTargets}, why: "never unknown",
 		},
-		"a second load balancer service is refused": {
+		"a load balancer service is refused": {
 			trouble: func(w *world) {
 				mustInject(t, w, hcloudsim.Fault{Match: "POST /load_balancers/{id}/actions/add_service", Code: "resource_limit_exceeded", Times: -1})
 			},
-			facts: []measure.FactID{measure.NoHealthyTarget, measure.HealthDetails}, why: "resource_limit_exceeded",
+			facts: []measure.FactID{measure.SourceIPv6}, why: "resource_limit_exceeded",
 		},
 	}
 	for name, tt := range tests {

@@ -40,11 +40,11 @@ func robotLatency(ctx context.Context, b *Bench) ([]measure.Observation, error) 
 	}
 	slices.Sort(all)
 	median := all[len(all)/2]
-	return []measure.Observation{{
+	return sees(measure.Observation{
 		Fact: measure.RobotLatency, Seen: measure.Took(median),
 		Note:   fmt.Sprintf("%d requests, %s", len(all), measure.Between(all)),
 		Record: func(p *profile.Profile) { p.Robot.LatencySeconds = new(median.Seconds()) },
-	}}, nil
+	})
 }
 
 func errNoRobot() error {
@@ -72,8 +72,8 @@ func robotLogin(ctx context.Context, b *Bench) ([]measure.Observation, error) {
 	if _, err := b.Robot.Ping(ctx); err != nil {
 		note = "afterwards: " + err.Error()
 	}
-	return []measure.Observation{{
+	return sees(measure.Observation{
 		Fact: measure.RobotLogin, Seen: strconv.Itoa(status), Note: note,
 		Record: func(p *profile.Profile) { p.Robot.ForbiddenLogin = new(status == http.StatusForbidden) },
-	}}, nil
+	})
 }

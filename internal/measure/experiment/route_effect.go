@@ -63,12 +63,12 @@ func routeEffect(ctx context.Context, b *Bench) ([]measure.Observation, error) {
 	for i, d := range led {
 		seconds[i] = float64(d.Round(time.Millisecond).Milliseconds()) / 1000
 	}
-	return []measure.Observation{{
+	return sees(measure.Observation{
 		Fact: measure.RouteEffect, Seen: measure.Around(led),
 		Note: fmt.Sprintf("%d routes; the last packet that a removed one led: %s the end of its action",
 			len(led), measure.Around(stopped)),
 		Record: func(p *profile.Profile) { p.Network.RouteSeconds = seconds },
-	}}, nil
+	})
 }
 
 // tryRoute adds and removes the n-th route.

@@ -111,7 +111,7 @@ func busy(ctx context.Context, b *Bench) ([]measure.Observation, error) {
 		}
 		return []measure.Observation{seen}, nil
 	}
-	return []measure.Observation{unsure(measure.Busy, tooShort, attempts, attempts)}, nil
+	return sees(unsure(measure.Busy, tooShort, attempts, attempts))
 }
 
 // changeTwice adds two routes, the second while the first is being added, and removes them again.
@@ -181,12 +181,12 @@ func effectShows(ctx context.Context, b *Bench) ([]measure.Observation, error) {
 		case !after:
 			return sees(measure.Observation{Fact: measure.EffectShows, Seen: "later than at its end"})
 		}
-		return []measure.Observation{{
+		return sees(measure.Observation{
 			Fact:   measure.EffectShows,
 			Record: func(p *profile.Profile) { p.Cloud.EffectsAtOnce = new(during) },
-		}}, nil
+		})
 	}
-	return []measure.Observation{unsure(measure.EffectShows, tooShort, attempts, attempts)}, nil
+	return sees(unsure(measure.EffectShows, tooShort, attempts, attempts))
 }
 
 // shownWhileAdded adds a route, and returns whether the network has shown it while its action ran;
@@ -221,25 +221,6 @@ func (b *Bench) shows(ctx context.Context, n *Network, dst netip.Prefix) (bool, 
 		}
 	}
 	return false, nil
-}
-
-// removedTwice removes a route that was removed.
-func removedTwice(ctx context.Context, b *Bench) ([]measure.Observation, error) {
-	n, err := b.Network(ctx)
-	if err != nil {
-		return nil, err
-	}
-	b.say("removing a route twice")
-	dst := n.spare(first)
-	if err := b.addRoute(ctx, n, dst); err != nil {
-		return nil, err
-	}
-	if err := b.deleteRoute(ctx, n, dst); err != nil {
-		b.dropRoute(ctx, n, dst)
-		return nil, err
-	}
-	seen, err := refusal(b.deleteRoute(ctx, n, dst))
-	return []measure.Observation{{Fact: measure.RemovedTwice, Seen: seen}}, err
 }
 
 // refusal is the code of what the API refused; what it took is [measure.Taken]. An action that was

@@ -42,21 +42,18 @@ func sourceCheck(ctx context.Context, b *Bench) ([]measure.Observation, error) {
 	}
 	switch {
 	case errors.Is(err, errLate):
-		return []measure.Observation{unsure(measure.SourceCheck,
-			"packets from a server's own address don't arrive in the network either")}, nil
+		return sees(unsure(measure.SourceCheck,
+			"packets from a server's own address don't arrive in the network either"))
 	case err != nil:
 		return nil, err
 	case len(own) == 0:
-		return []measure.Observation{unsure(measure.SourceCheck,
-			"packets from a server's own address arrive in the network at one time and not at another: try again")}, nil
+		return sees(unsure(measure.SourceCheck,
+			"packets from a server's own address arrive in the network at one time and not at another: try again"))
 	}
 	forwarded := len(alien) > 0
-	out := seen(measure.SourceCheck, measure.Dropped)
-	if forwarded {
-		out.Seen = measure.Forwarded
-	}
-	out.Record = func(p *profile.Profile) { p.Network.AnySource = &forwarded }
-	return []measure.Observation{out}, nil
+	return sees(measure.Observation{
+		Fact: measure.SourceCheck, Record: func(p *profile.Profile) { p.Network.AnySource = &forwarded },
+	})
 }
 
 // sendBoth sends packets from the foreign address and from the sender's own one, and returns those

@@ -63,10 +63,9 @@ type planeSince struct {
 
 // position is how the cloud's switches stand.
 type position struct {
-	cloud    profile.Cloud
-	network  profile.Network
-	options  hcloudsim.Options
-	noTarget balancer.NoTarget
+	cloud   profile.Cloud
+	network profile.Network
+	options hcloudsim.Options
 }
 
 // newWorld makes a world in which nothing is. It ends with the test.
@@ -91,7 +90,7 @@ func newWorld(t *testing.T, is position) *world {
 	w.ctx, cancel = context.WithCancel(context.WithoutCancel(t.Context()))
 	w.work.Go(func() {
 		balancer.Run(w.ctx, balancer.Options{
-			Cloud: learning{w.sim, w}, Network: w, Changed: bell, NoTarget: is.noTarget,
+			Cloud: learning{w.sim, w}, Network: w, Changed: bell,
 			Header: balancer.Version(*w.network.ProxyProtocol),
 		})
 	})

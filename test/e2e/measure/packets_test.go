@@ -12,16 +12,14 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
 	"github.com/underlay-ccm/underlay/internal/measure"
-	"github.com/underlay-ccm/underlay/test/testenv/balancer"
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
 // all are the facts that packets of throw-away servers tell.
 func all() []measure.FactID {
 	return []measure.FactID{
-		measure.SourceCheck, measure.PrivateMTU, measure.PublicMTU, measure.RouteEffect, measure.SourcePrivate,
-		measure.SourcePublic, measure.SourceIPv6, measure.ProxyProtocol, measure.ProxyInChecks,
-		measure.UnjudgedTargets, measure.NoHealthyTarget, measure.HealthDetails,
+		measure.SourceCheck, measure.PrivateMTU, measure.PublicMTU, measure.RouteEffect,
+		measure.SourceIPv6, measure.ProxyProtocol, measure.ProxyInChecks, measure.UnjudgedTargets,
 	}
 }
 
@@ -39,19 +37,16 @@ func TestPacketsTell(t *testing.T) {
 		},
 	}
 	tests := map[string]struct {
-		facts    []measure.FactID
-		is       profile.Profile
-		takes    time.Duration // each action
-		noTarget balancer.NoTarget
-		words    map[measure.FactID]string // of what no profile has
+		facts []measure.FactID
+		is    profile.Profile
+		takes time.Duration // each action
 		// led bounds how long after the end of its action a route led packets, the median: what
 		// else the machine does moves single ones. The ranges of the cases are disjoint.
 		led [2]float64
 	}{
 		"as the simulator has it": {facts: all(), led: [2]float64{-0.5, 0.9}},
 		"the other way round": {
-			facts: all(), is: other, noTarget: balancer.RefuseClients, led: [2]float64{0.9, 2.5},
-			words: map[measure.FactID]string{measure.NoHealthyTarget: measure.Refused},
+			facts: all(), is: other, led: [2]float64{0.9, 2.5},
 		},
 		"routes lead from the start of their action": {
 			facts: []measure.FactID{measure.RouteEffect}, takes: 2 * time.Second,
@@ -66,9 +61,9 @@ func TestPacketsTell(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := start(t, netlab.CloudLabOptions{
-				Cloud: hcloudsim.Options{ActionTime: cmp.Or(tt.takes, 300*time.Millisecond)}.With(tt.is.Cloud), Network: tt.is.Network, NoTarget: tt.noTarget,
+				Cloud: hcloudsim.Options{ActionTime: cmp.Or(tt.takes, 300*time.Millisecond)}.With(tt.is.Cloud), Network: tt.is.Network,
 			})
-			found := l.expect(tt.facts, with(tt.is), tt.words)
+			found := l.expect(tt.facts, with(tt.is), nil)
 			led := slices.Sorted(slices.Values(found.Network.RouteSeconds))
 			if n := len(led); n == 0 || led[n/2] < tt.led[0] || led[n/2] > tt.led[1] {
 				t.Errorf("routes led packets after %v s, want the median between %v", led, tt.led)
