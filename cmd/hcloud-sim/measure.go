@@ -24,7 +24,8 @@ import (
 const measureLong = `Find out what no source tells about the cloud, in an empty project of yours: throw-away
 servers, a network and a load balancer are made there, tried, and removed at the end,
 also after Ctrl-C. What is found out is compared with what the simulator assumes, and
-written into a profile with which it does the same as your cloud.
+written into a profile with which it does the same as your cloud. What is printed is
+Markdown, to be attached to an issue.
 
 A project with anything in it is refused. Before anything is made it says what, and
 asks. What is made costs what the cloud charges for it, and what couldn't be removed goes
@@ -58,7 +59,7 @@ type measuring struct {
 	endpoint         string
 	tokenFile        string
 	timeLimit        time.Duration
-	profile, report  string
+	profile          string
 	dryRun, yes      bool
 	dedicated        dedicatedFlags
 }
@@ -93,7 +94,6 @@ func measureCommand(t terminal) *cobra.Command {
 	f.BoolVar(&m.apiOnly, "api-only", false, "send no packets to servers: only what the API alone tells")
 	f.DurationVar(&m.timeLimit, "time-limit", 30*time.Minute, "how long it may take before everything is removed")
 	f.StringVar(&m.profile, "profile", "", "write the profile for hcloud-sim --profile into this file; if it exists, it is what the cloud is compared with, and what was not found out now stays in it")
-	f.StringVar(&m.report, "report", "", "write a report in Markdown into this file, to be attached to an issue")
 	f.BoolVar(&m.dryRun, "dry-run", false, "say what would be made, and make nothing")
 	m.dedicated.add(f)
 	m.cloudFlags(f)
@@ -187,7 +187,7 @@ func factsCommand(t terminal) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rows := [][]string{{"FACT", "QUESTION", "ASSUMED", "TAKES"}}
+			rows := [][]string{{"fact", "question", "simulator", "takes"}}
 			for _, f := range measure.Facts() {
 				is := ""
 				if f.Assumed != nil {

@@ -33,8 +33,7 @@ func (m *measuring) measure(ctx context.Context) error {
 		err = fmt.Errorf("--profile %s was measured in location %s, and this is %s: name another file, "+
 			"or --location %s", m.profile, known.Location, m.location, known.Location)
 	}
-	err = errors.Join(err, writable("profile", m.profile), writable("report", m.report))
-	if err != nil {
+	if err = errors.Join(err, writable(m.profile)); err != nil {
 		return err
 	}
 	p, err := m.open()
@@ -147,24 +146,15 @@ func (m *measuring) run(
 		return err
 	}
 	seen := experiment.Run(limited, b, plan.Facts)
-	result := measure.Result{
-		Version: release(), Started: started, Seconds: time.Since(started).Seconds(),
-		Endpoint: m.host(), Location: m.location, LeftOut: plan.LeftOut,
-		Rows: measure.Rows(measure.Facts(), plan.Facts, seen, assumed),
-	}
-	if plan.Things.Servers > 0 {
-		result.ServerType, result.Image = m.serverType, m.image
-	}
-	if plan.Things.LoadBalancers > 0 {
-		result.LoadBalancerType = m.loadBalancerType
-	}
+	rows := measure.Rows(measure.Facts(), plan.Facts, seen, assumed)
+	why := "the causes are above"
 	switch {
 	case ctx.Err() != nil:
-		result.Ended = "it was interrupted"
+		why = "it was interrupted"
 	case limited.Err() != nil:
-		result.Ended = fmt.Sprintf("the time limit of %s was over", m.timeLimit)
+		why = fmt.Sprintf("the time limit of %s was over", m.timeLimit)
 	}
-	return errors.Join(m.write(result, known, seen), writeResult(m.out, result), missing(result))
+	return errors.Join(m.write(known, seen, started), m.report(plan, rows, started), missing(rows, why))
 }
 
 // untilHangUp ends a context when the terminal is closed, and goes on where nobody reads any more
@@ -186,32 +176,25 @@ func (m *measuring) host() string {
 	return base.Host
 }
 
-// write writes profile and report.
-func (m *measuring) write(
-	result measure.Result, known profile.Profile, seen []measure.Observation,
-) error {
-	var errs []error
-	if m.profile != "" {
-		p := measure.Recorded(known, seen)
-		p.Measured, p.Location = result.Started.UTC().Truncate(time.Second), m.location
-		p.Endpoint, p.With = result.Endpoint, result.Version
-		var text bytes.Buffer
-		err := profile.Write(&text, p)
-		if err == nil {
-			err = os.WriteFile(m.profile, text.Bytes(), 0o644)
-		}
-		errs = append(errs, err)
+// write writes the profile.
+func (m *measuring) write(known profile.Profile, seen []measure.Observation, started time.Time) error {
+	if m.profile == "" {
+		return nil
 	}
-	if m.report != "" {
-		errs = append(errs, os.WriteFile(m.report, []byte(result.Markdown()), 0o644))
+	p := measure.Recorded(known, seen)
+	p.Measured, p.Location = started.UTC().Truncate(time.Second), m.location
+	p.Endpoint, p.With = m.host(), release()
+	var text bytes.Buffer
+	if err := profile.Write(&text, p); err != nil {
+		return err
 	}
-	return errors.Join(errs...)
+	return os.WriteFile(m.profile, text.Bytes(), 0o644)
 }
 
 // missing is an error if something was planned and not found out.
-func missing(r measure.Result) error {
+func missing(rows []measure.Row, why string) error {
 	var names []string
-	for _, row := range r.Rows {
+	for _, row := range rows {
 		if row.Seen == "" {
 			names = append(names, string(row.Fact))
 		}
@@ -219,7 +202,6 @@ func missing(r measure.Result) error {
 	if len(names) == 0 {
 		return nil
 	}
-	why := cmp.Or(r.Ended, "the causes are above")
 	return fmt.Errorf("not found out: %s: %s", strings.Join(names, ", "), why)
 }
 
@@ -337,8 +319,8 @@ func readProfile(name string) (profile.Profile, error) {
 	return p, nil
 }
 
-// writable finds out whether a file can be written, before anything is made.
-func writable(flag, name string) error {
+// writable finds out whether the profile can be written, before anything is made.
+func writable(name string) error {
 	if name == "" {
 		return nil
 	}
@@ -351,7 +333,7 @@ func writable(flag, name string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("--%s: %w: name another file", flag, err)
+		return fmt.Errorf("--profile: %w: name another file", err)
 	}
 	return nil
 }

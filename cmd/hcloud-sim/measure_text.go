@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 	"unicode"
 
 	"github.com/underlay-ccm/underlay/internal/measure"
@@ -30,15 +31,18 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// writeColumns writes a table.
+// writeColumns writes a table that people and Markdown read.
 func writeColumns(to io.Writer, rows [][]string) error {
-	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		cells := make([]string, len(row))
-		for i, cell := range row {
-			cells[i] = cmp.Or(oneLine(cell), "–")
+	w := tabwriter.NewWriter(to, 0, 0, 1, ' ', 0)
+	for n, row := range rows {
+		for _, cell := range row {
+			cell = strings.NewReplacer("|", "/", "<", "‹").Replace(oneLine(cell))
+			fmt.Fprint(w, "| "+cmp.Or(cell, "–")+"\t")
 		}
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
+		fmt.Fprintln(w, "|")
+		if n == 0 {
+			fmt.Fprintln(w, strings.Repeat("|---\t", len(row))+"|")
+		}
 	}
 	return w.Flush()
 }
@@ -85,22 +89,29 @@ func joined(facts []measure.FactID) string {
 	return strings.Join(names, ", ")
 }
 
-// writeResult writes what was found out: a table, and below it what else was seen, and why something
-// was not.
-func writeResult(to io.Writer, r measure.Result) error {
-	rows := [][]string{{"FACT", "ASSUMED", "SEEN", "VERDICT"}}
+// report writes what was found out, in Markdown: a table, and below it what else was seen, and why
+// something was not.
+func (m *measuring) report(p measure.Plan, all []measure.Row, started time.Time) error {
+	fmt.Fprintf(m.out, "# What the cloud was measured to do\n\nhcloud-sim %s, %s, took %s. "+
+		"API: %s, location %s; servers: %s with %s; load balancers: %s.\n\n",
+		release(), started.UTC().Format("2006-01-02 15:04 UTC"), time.Since(started).Round(time.Second),
+		m.host(), m.location, m.serverType, m.image, m.loadBalancerType)
+	rows := [][]string{{"fact", "simulator", "seen", "verdict"}}
 	var below []string
-	for _, row := range r.Rows {
+	for _, row := range all {
 		rows = append(rows, []string{string(row.Fact), row.Assumed, row.Seen, string(row.Verdict)})
 		for _, text := range []string{row.Note, row.Why} {
 			if text != "" {
-				below = append(below, string(row.Fact)+": "+oneLine(text))
+				below = append(below, fmt.Sprintf("- %s: %s\n", row.Fact, oneLine(text)))
 			}
 		}
 	}
-	if err := writeColumns(to, rows); err != nil {
+	if err := writeColumns(m.out, rows); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(to, strings.Join(append(below, measure.Summary(r.Rows)), "\n"))
+	for _, r := range measure.Reasons(p.LeftOut) {
+		below = append(below, fmt.Sprintf("- not tried: %s, %s\n", joined(r.Facts), r.Why))
+	}
+	_, err := fmt.Fprintf(m.out, "\n%s\n%s\n", strings.Join(below, ""), measure.Summary(all))
 	return err
 }

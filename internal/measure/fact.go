@@ -1,7 +1,8 @@
 package measure
 
 import (
-	"fmt"
+	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
@@ -50,11 +51,7 @@ const (
 // Things are counts of what a run makes in the project, altogether: one that is removed and made
 // again counts twice.
 type Things struct {
-	Servers       int `json:"servers"`
-	Networks      int `json:"networks"`
-	LoadBalancers int `json:"loadBalancers"`
-	FloatingIPs   int `json:"floatingIPs"`
-	PrimaryIPs    int `json:"primaryIPs"`
+	Servers, Networks, LoadBalancers, FloatingIPs, PrimaryIPs int
 }
 
 // Needs are what a fact takes to be found out.
@@ -98,32 +95,18 @@ type Fact struct {
 func (n Needs) String() string {
 	t := ThingsOf([]Fact{{Needs: n}})
 	var parts []string
-	for _, thing := range []struct {
-		n    int
-		what string
-	}{
-		{t.Servers, "server"},
-		{count(t.Networks > 0), "network"},
-		{t.LoadBalancers, "load balancer"},
-		{t.FloatingIPs, "floating IP"},
-		{t.PrimaryIPs, "primary IP"},
-		{count(n.Dedicated), "dedicated server"},
-		{count(n.VSwitch), "vSwitch"},
+	if t != (Things{}) {
+		parts = append(parts, t.String())
+	}
+	for what, is := range map[string]bool{
+		"dedicated server": n.Dedicated, "vSwitch": n.VSwitch, "Robot": n.Robot,
 	} {
-		switch {
-		case thing.n == 1:
-			parts = append(parts, thing.what)
-		case thing.n > 1:
-			parts = append(parts, fmt.Sprintf("%d %ss", thing.n, thing.what))
+		if is {
+			parts = append(parts, what)
 		}
 	}
-	if n.Robot {
-		parts = append(parts, "Robot")
-	}
-	if len(parts) == 0 {
-		return "requests alone"
-	}
-	return strings.Join(parts, ", ")
+	slices.Sort(parts)
+	return cmp.Or(strings.Join(parts, ", "), "requests alone")
 }
 
 // String renders what there is for people: "3 servers, 1 network".
@@ -143,8 +126,5 @@ func (t Things) String() string {
 			parts = append(parts, plural(thing.n, thing.what))
 		}
 	}
-	if len(parts) == 0 {
-		return "nothing"
-	}
-	return strings.Join(parts, ", ")
+	return cmp.Or(strings.Join(parts, ", "), "nothing")
 }

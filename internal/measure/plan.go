@@ -27,9 +27,8 @@ type Plan struct {
 
 // LeftOut is a fact that isn't tried.
 type LeftOut struct {
-	Fact FactID `json:"fact"`
-	// Why is a cause with its remedy, for people.
-	Why string `json:"why"`
+	Fact FactID
+	Why  string // a cause with its remedy, for people
 }
 
 // NewPlan plans what is wanted. It is an error if nothing remains.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
 )
@@ -22,32 +21,11 @@ const (
 
 // Row is what is known of a fact after a run.
 type Row struct {
-	Fact     FactID  `json:"fact"`
-	Question string  `json:"question"`
-	Assumed  string  `json:"assumed,omitempty"`
-	Seen     string  `json:"seen,omitempty"`
-	Verdict  Verdict `json:"verdict"`
-	Why      string  `json:"why,omitempty"`
-	Note     string  `json:"note,omitempty"`
-}
-
-// Result is what a run found out.
-type Result struct {
-	Version          string    `json:"version"`
-	Started          time.Time `json:"started"`
-	Seconds          float64   `json:"seconds"`
-	Endpoint         string    `json:"endpoint"`
-	Location         string    `json:"location"`
-	ServerType       string    `json:"serverType,omitempty"`
-	Image            string    `json:"image,omitempty"`
-	LoadBalancerType string    `json:"loadBalancerType,omitempty"`
-	Rows             []Row     `json:"facts"`
-	// LeftOut are facts that weren't tried.
-	LeftOut []LeftOut `json:"leftOut,omitempty"`
-	// Ended says why the run ended before its end; empty: it didn't.
-	Ended string `json:"ended,omitempty"`
-	// Left is what is still in the project.
-	Left string `json:"left,omitempty"`
+	Fact          FactID
+	Assumed, Seen string
+	Verdict       Verdict
+	// Why there is no answer, or no sure one, and what else was seen.
+	Why, Note string
 }
 
 // Rows are what was seen of the facts that were to be found out, in their order, beside what a
@@ -62,9 +40,7 @@ func Rows(facts []Fact, tried []FactID, seen []Observation, assumed profile.Prof
 		if i := slices.IndexFunc(seen, func(o Observation) bool { return o.Fact == f.ID }); i >= 0 {
 			o = seen[i]
 		}
-		row := Row{
-			Fact: f.ID, Question: f.Question, Seen: o.Seen, Why: o.Why, Note: o.Note,
-		}
+		row := Row{Fact: f.ID, Seen: o.Seen, Why: o.Why, Note: o.Note}
 		if f.Assumed != nil {
 			row.Assumed = f.Assumed(assumed)
 		}
