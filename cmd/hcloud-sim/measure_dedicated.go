@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -135,25 +134,8 @@ func (d *dedicatedFlags) robot(t terminal) (*measurerobot.Client, error) {
 	if err != nil || !ok {
 		return nil, err
 	}
-	journal, err := measurerobot.OpenJournal(journalPath())
-	if err != nil {
-		return nil, err
-	}
 	run := fmt.Sprintf("%s-%06x", time.Now().UTC().Format("20060102-1504"), rand.N(1<<24))
 	return measurerobot.New(measurerobot.Options{
-		Endpoint: d.robotEndpoint, Credentials: credentials, Run: run, Journal: journal, Version: release(),
+		Endpoint: d.robotEndpoint, Credentials: credentials, Run: run, Version: release(),
 	})
-}
-
-// journalPath is where this machine's failed logins are noted; empty: nowhere.
-func journalPath() string {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return ""
-	}
-	folder := filepath.Join(cache, "underlay")
-	if os.MkdirAll(folder, 0o700) != nil {
-		return ""
-	}
-	return filepath.Join(folder, "robot-logins")
 }

@@ -34,7 +34,6 @@ type measuredCloud struct {
 
 func newMeasuredCloud(t *testing.T, o hcloudsim.Options) *measuredCloud {
 	t.Helper()
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	o.Token = measureToken
 	sim := hcloudsim.New(o)
 	server := httptest.NewServer(sim)

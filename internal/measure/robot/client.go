@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/underlay-ccm/underlay/internal/robot"
@@ -24,8 +25,6 @@ type Options struct {
 	Credentials robot.Credentials
 	// Run is the name of the run, of which the names of its vSwitches are made.
 	Run string
-	// Journal notes logins; nil: one of this process.
-	Journal *Journal
 	// Version goes into the User-Agent.
 	Version string
 	// Transport is the way to the web service; nil: one that uses each connection once. It must not
@@ -37,14 +36,11 @@ type Options struct {
 type Client struct {
 	endpoint, agent, run string
 	credentials          robot.Credentials
-	journal              *Journal
 	http                 *http.Client
 
 	mu     sync.Mutex // held during a request; guards what follows
 	proven bool       // the credentials were accepted
 	broken error      // why nothing more is sent
-	wrong  bool       // the login that must fail was sent
-	sent   map[operation]int
 	// owned are the vSwitches that bear the name of a run, with the server that it has put into each;
 	// 0: none that is known of.
 	owned map[int64]int64
@@ -66,77 +62,54 @@ func New(o Options) (*Client, error) {
 	if o.Run == "" {
 		return nil, errors.New("the run has no name, by which its vSwitches at Robot are known")
 	}
-	if o.Journal == nil {
-		o.Journal = &Journal{}
-	}
 	if o.Transport == nil {
 		o.Transport = robot.NewTransport()
 	}
 	return &Client{
 		endpoint: endpoint, agent: strings.TrimSuffix("hcloud-sim-measure/"+o.Version, "/"),
-		run: o.Run, credentials: o.Credentials, journal: o.Journal,
+		run: o.Run, credentials: o.Credentials,
 		http: &http.Client{
 			// A redirect would carry the password to whoever it names.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			Transport:     o.Transport,
 		},
-		sent: map[operation]int{}, owned: map[int64]int64{},
+		owned: map[int64]int64{},
 	}, nil
 }
 
-// do asks for an operation, by the rules of the package, and reads its answer. It took so long once
-// the connection stood.
+// do asks the web service, unless it has refused the credentials, and reads its answer. It took so long
+// once the connection stood.
 func (c *Client) do(
-	ctx context.Context, op operation, path string, form url.Values, into any,
+	ctx context.Context, method, path string, form url.Values, into any,
 ) (took time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.broken != nil {
 		return 0, c.broken
 	}
-	if c.sent[op] >= op.most {
-		return 0, &OverBudgetError{op.name()}
-	}
-	noted := time.Now()
-	if !c.proven {
-		if err := c.mayFail(noted, mostFailures-1); err != nil {
-			return 0, err
-		}
-	}
-	c.sent[op]++
-	a, err := c.send(ctx, op.method, path, form, c.credentials.Authorize)
+	a, err := c.send(ctx, method, path, form, c.credentials.Authorize)
 	if err != nil {
-		if !a.reached && !c.proven {
-			err = errors.Join(err, c.journal.strike(noted))
-		}
 		return 0, err
 	}
 	if a.refusesLogin() {
 		c.broken = &LoginError{a.status}
 		return 0, c.broken
 	}
-	if !c.proven && a.acceptsLogin() {
-		c.proven = true
-		if err := c.journal.strike(noted); err != nil {
-			return 0, err
-		}
-	}
+	c.proven = c.proven || a.status < http.StatusMultipleChoices
 	return a.took, a.read(into)
 }
 
-// mayFail notes a login that may fail, unless more of them than a number are noted.
-func (c *Client) mayFail(now time.Time, most int) error {
-	if n := c.journal.failed(now); n > most {
-		return &JournalError{Failed: n, Until: c.journal.safeAt()}
-	}
-	return c.journal.note(now)
+// LoginError says that the user and the password are refused; nothing more is sent with them.
+type LoginError struct{ Status int }
+
+func (e *LoginError) Error() string {
+	return fmt.Sprintf("the Robot web service refuses the user and the password (%d); put in those of the web "+
+		"service user in Robot's settings; nothing more was sent, because three failed logins block this address "+
+		"for ten minutes", e.Status)
 }
 
 // answer is what came back.
 type answer struct {
-	// reached: the request may have reached the service, though no answer came.
-	reached bool
-
 	status int
 	body   []byte
 	took   time.Duration
@@ -154,21 +127,10 @@ func (c *Client) send(
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	began := time.Now()
-	var mu sync.Mutex // the trace comes from the transport's goroutine
-	// A transport without connections traces nothing: then every request may have got there.
-	reached := true
+	var connected atomic.Int64 // the trace comes from the transport's goroutine
+	connected.Store(time.Now().UnixNano())
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) {
-			mu.Lock()
-			defer mu.Unlock()
-			reached = false
-		},
-		GotConn: func(httptrace.GotConnInfo) {
-			mu.Lock()
-			defer mu.Unlock()
-			began, reached = time.Now(), true
-		},
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(time.Now().UnixNano()) },
 	})
 	r, err := http.NewRequestWithContext(ctx, method, c.endpoint+path, strings.NewReader(form.Encode()))
 	if err != nil {
@@ -181,15 +143,12 @@ func (c *Client) send(
 	authorize(r)
 	resp, err := c.http.Do(r)
 	if err != nil {
-		mu.Lock()
-		defer mu.Unlock()
-		return answer{reached: reached}, fmt.Errorf("the Robot web service doesn't answer: %w", err)
+		return answer{}, fmt.Errorf("the Robot web service doesn't answer: %w", err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	mu.Lock()
-	defer mu.Unlock()
-	a := answer{reached: true, status: resp.StatusCode, body: body, took: time.Since(began)}
+	took := time.Since(time.Unix(0, connected.Load()))
+	a := answer{status: resp.StatusCode, body: body, took: took}
 	if err != nil && !a.refusesLogin() { // which doesn't wait for a body
 		return a, fmt.Errorf("reading the Robot web service's answer: %w", err)
 	}
@@ -201,13 +160,6 @@ func (c *Client) send(
 func (a answer) refusesLogin() bool {
 	return a.status == http.StatusUnauthorized ||
 		a.status == http.StatusForbidden && robot.ReadError(a.status, a.body).Code != robot.CodeRateLimit
-}
-
-// acceptsLogin reports whether the web service has looked at the login and taken it. What stands in
-// front of it, and a maintenance, say nothing of it.
-func (a answer) acceptsLogin() bool {
-	return a.status < http.StatusMultipleChoices ||
-		a.status < http.StatusInternalServerError && robot.ReadError(a.status, a.body).Code != ""
 }
 
 // read decodes a success; nil: its body doesn't matter, changes have none.
@@ -226,41 +178,24 @@ func (a answer) read(into any) error {
 
 // Ping reads a list, and says how long the answer took.
 func (c *Client) Ping(ctx context.Context) (time.Duration, error) {
-	took, err := c.do(ctx, listVSwitches, listVSwitches.path, nil, new([]json.RawMessage))
+	took, err := c.do(ctx, http.MethodGet, "/vswitch", nil, new([]json.RawMessage))
 	if err != nil {
 		return 0, fmt.Errorf("listing vSwitches: %w", err)
 	}
 	return took, nil
 }
 
-// WrongLogin logs in, once, as somebody who isn't there, and returns the status of the answer. It is
-// one of the three failures that block this address, so it is not sent unless the right credentials
-// have been accepted and no other failure is known.
+// WrongLogin logs in as somebody who isn't there, and returns the status of the answer. It is one of
+// the three failures that block this address, so it is not sent unless the right credentials have
+// been accepted.
 func (c *Client) WrongLogin(ctx context.Context) (status int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case c.broken != nil:
-		return 0, c.broken
-	case !c.proven:
-		return 0, errors.New("a login that must fail is tried only after one that was accepted")
-	case c.wrong:
-		return 0, errors.New("a login that must fail is tried only once")
+	if c.broken != nil || !c.proven {
+		return 0, errors.Join(errors.New("a login that must fail is tried only after one that was accepted"), c.broken)
 	}
-	noted := time.Now()
-	if err := c.mayFail(noted, 0); err != nil {
-		return 0, err
-	}
-	c.wrong = true
-	c.sent[listVSwitches]++
-	a, err := c.send(ctx, listVSwitches.method, listVSwitches.path, nil, func(r *http.Request) {
+	a, err := c.send(ctx, http.MethodGet, "/vswitch", nil, func(r *http.Request) {
 		r.SetBasicAuth("underlay-measure", "no password")
 	})
-	if err != nil {
-		return 0, err
-	}
-	if a.status < http.StatusMultipleChoices {
-		return a.status, c.journal.strike(noted)
-	}
-	return a.status, nil
+	return a.status, err
 }

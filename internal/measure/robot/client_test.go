@@ -4,14 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http/httptest"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 	webservice "github.com/underlay-ccm/underlay/internal/robot"
@@ -127,102 +122,21 @@ func TestRefusedLoginEndsTheRun(t *testing.T) {
 	}
 }
 
-func TestRunsAfterEachOtherDoNotBlockTheAddress(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sim := account(t, robotsim.Options{})
-		path := filepath.Join(t.TempDir(), "cache", "logins")
-		another := func(options func(*robot.Options)) *robot.Client {
-			journal, err := robot.OpenJournal(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return client(t, sim, func(o *robot.Options) {
-				if options != nil {
-					options(o)
-				}
-				o.Journal = journal
-			})
-		}
-		for range 5 {
-			if _, err := another(wrongPassword(t)).Ping(t.Context()); err == nil {
-				t.Fatal("a wrong password was accepted")
-			}
-		}
-		if n := len(sim.Requests()); n != 2 {
-			t.Errorf("%d logins failed, want 2", n)
-		}
-		// The right password could be a wrong one.
-		_, err := another(nil).Ping(t.Context())
-		var late *robot.JournalError
-		if !errors.As(err, &late) || late.Failed != 2 {
-			t.Fatalf("error of the third login: %v", err)
-		}
-		time.Sleep(time.Until(late.Until))
-		if _, err := another(nil).Ping(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if blocked := sim.Blocked(); len(blocked) > 0 {
-			t.Error("the address is blocked")
-		}
-		text, err := os.ReadFile(path)
-		if err != nil || len(strings.Fields(string(text))) > 1 {
-			t.Errorf("the journal is %q, %v: an accepted login is stricken, and nothing is noted but times", text, err)
-		}
-	})
-}
-
-// A request that certainly never reached the service can't have failed to log in.
-func TestUnreachedServiceIsNoFailedLogin(t *testing.T) {
-	sim := account(t, robotsim.Options{})
-	server := httptest.NewServer(sim)
-	server.Close()
-	journal := &robot.Journal{}
-	for range 5 {
-		c := client(t, sim, func(o *robot.Options) { o.Endpoint, o.Transport, o.Journal = server.URL, nil, journal })
-		_, err := c.Ping(t.Context())
-		if err == nil || errors.As(err, new(*robot.JournalError)) {
-			t.Fatalf("error is %v", err)
-		}
-	}
-	if _, err := client(t, sim, func(o *robot.Options) { o.Journal = journal }).Ping(t.Context()); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestWrongLogin(t *testing.T) {
 	for status, o := range map[int]robotsim.Options{401: {}, 403: {ForbiddenLogin: true}} {
 		sim := account(t, o)
-		journal := &robot.Journal{}
-		c := client(t, sim, func(o *robot.Options) { o.Journal = journal })
+		c := client(t, sim, nil)
 		if _, err := c.WrongLogin(t.Context()); err == nil {
 			t.Error("it was tried before any login was accepted")
 		}
 		if _, err := c.Ping(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		got, err := c.WrongLogin(t.Context())
-		if err != nil || got != status {
+		if got, err := c.WrongLogin(t.Context()); err != nil || got != status {
 			t.Errorf("status is %d, %v, want %d", got, err, status)
 		}
-		if _, err := c.WrongLogin(t.Context()); err == nil {
-			t.Error("it was tried twice")
-		}
-		// Neither does another run try it so soon.
-		next := client(t, sim, func(o *robot.Options) { o.Journal = journal })
-		if _, err := next.Ping(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if _, err := next.WrongLogin(t.Context()); !errors.As(err, new(*robot.JournalError)) {
-			t.Errorf("error of another run: %v", err)
-		}
-		failed := 0
-		for _, r := range sim.Requests() {
-			if r.Status == status {
-				failed++
-			}
-		}
-		if failed != 1 {
-			t.Errorf("%d logins failed, want 1", failed)
+		if _, err := c.Ping(t.Context()); err != nil || len(sim.Blocked()) > 0 {
+			t.Errorf("afterwards: %v, blocked are %v", err, sim.Blocked())
 		}
 	}
 }
@@ -238,24 +152,6 @@ func TestUsedUpQuotaIsNoRefusedLogin(t *testing.T) {
 	}
 	if _, err := c.Servers(t.Context()); err != nil {
 		t.Errorf("another operation: %v", err)
-	}
-}
-
-func TestQuotaIsLeftToOthers(t *testing.T) {
-	sim := account(t, robotsim.Options{})
-	c := client(t, sim, nil)
-	sent := 0
-	for range 500 {
-		if _, err := c.Ping(t.Context()); err != nil {
-			if !errors.As(err, new(*robot.OverBudgetError)) {
-				t.Fatal(err)
-			}
-			break
-		}
-		sent++
-	}
-	if sent > 500/4 {
-		t.Errorf("%d of 500 requests of the hour were sent, want a quarter at most", sent)
 	}
 }
 

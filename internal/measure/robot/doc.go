@@ -7,13 +7,9 @@
 //     shown. The name is in the request that makes it. Any other request than a read is not sent.
 //     A run puts one server into it, and no other is taken out: one with a server that somebody else
 //     has put in stays as it is.
-//   - Of every operation's quota a quarter is used at most, so that the account's other programs
-//     have the rest.
 //   - Three failed logins within ten minutes block the address that they come from, and every
-//     program behind it. A login is noted before it is tried ([Journal]) and stricken when it is
-//     accepted, so that two runs after each other don't add up to three. What is refused is not
-//     tried again. A login that must fail goes only after one that was accepted, and only if no
-//     other is noted.
+//     program behind it. What is refused is not tried again, and a login that must fail is tried
+//     only after one that was accepted.
 //
 // Nothing is tried again by itself, except by [Client.Sweep], and the password is in no error.
 //

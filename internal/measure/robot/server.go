@@ -3,6 +3,7 @@ package robot
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"slices"
 
@@ -35,7 +36,7 @@ func (c *Client) Servers(ctx context.Context) ([]Server, error) {
 			IPs     []string `json:"ip"`
 		} `json:"server"`
 	}
-	_, err := c.do(ctx, listServers, listServers.path, nil, &bodies)
+	_, err := c.do(ctx, http.MethodGet, "/server", nil, &bodies)
 	if err != nil && !robot.IsCode(err, robot.CodeServerNotFound) { // else there is none
 		return nil, fmt.Errorf("listing dedicated servers: %w", err)
 	}

@@ -85,8 +85,8 @@ func (c *Client) remove(ctx context.Context, id int64) error {
 
 // final reports whether trying again is of no use, or not allowed.
 func final(err error) bool {
-	return errors.As(err, new(*LoginError)) || errors.As(err, new(*OverBudgetError)) ||
-		errors.As(err, new(*JournalError)) || errors.As(err, new(*StrangersError)) || robot.IsCode(err, robot.CodeRateLimit)
+	return errors.As(err, new(*LoginError)) || errors.As(err, new(*StrangersError)) ||
+		robot.IsCode(err, robot.CodeRateLimit)
 }
 
 // step does what can be done now, and reports whether the vSwitch is gone.

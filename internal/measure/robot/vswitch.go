@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -55,7 +56,7 @@ func (v VSwitch) Status(server int64) string {
 // VSwitches are those of the account.
 func (c *Client) VSwitches(ctx context.Context) ([]VSwitch, error) {
 	var found []VSwitch
-	if _, err := c.do(ctx, listVSwitches, listVSwitches.path, nil, &found); err != nil {
+	if _, err := c.do(ctx, http.MethodGet, "/vswitch", nil, &found); err != nil {
 		return nil, fmt.Errorf("listing vSwitches: %w", err)
 	}
 	return found, nil
@@ -64,7 +65,7 @@ func (c *Client) VSwitches(ctx context.Context) ([]VSwitch, error) {
 // VSwitch is one with its members and networks.
 func (c *Client) VSwitch(ctx context.Context, id int64) (VSwitch, error) {
 	var found VSwitch
-	_, err := c.do(ctx, getVSwitch, path(id, ""), nil, &found)
+	_, err := c.do(ctx, http.MethodGet, path(id, ""), nil, &found)
 	if err == nil && found.ID != id {
 		err = fmt.Errorf("the answer is about vSwitch %d", found.ID)
 	}
@@ -94,7 +95,7 @@ func (c *Client) CreateVSwitch(ctx context.Context) (VSwitch, error) {
 	var made VSwitch
 	name := namePrefix + c.run
 	form := url.Values{"name": {name}, "vlan": {strconv.Itoa(vlan)}}
-	_, err = c.do(ctx, createVSwitch, createVSwitch.path, form, &made)
+	_, err = c.do(ctx, http.MethodPost, "/vswitch", form, &made)
 	if err == nil && (made.ID <= 0 || made.Name != name) {
 		err = fmt.Errorf("the answer is about vSwitch %d, %q", made.ID, made.Name)
 	}
@@ -141,7 +142,7 @@ func (c *Client) join(id, server int64) error {
 // AddServer puts a dedicated server into a vSwitch of a run, one at most. The server's other ports
 // stay as they are.
 func (c *Client) AddServer(ctx context.Context, id, server int64) error {
-	if err := c.changeMember(ctx, addServer, id, server); err != nil {
+	if err := c.changeMember(ctx, http.MethodPost, id, server); err != nil {
 		return fmt.Errorf("adding server %d to vSwitch %d: %w", server, id, err)
 	}
 	return nil
@@ -149,32 +150,32 @@ func (c *Client) AddServer(ctx context.Context, id, server int64) error {
 
 // RemoveServer takes the run's server out again.
 func (c *Client) RemoveServer(ctx context.Context, id, server int64) error {
-	if err := c.changeMember(ctx, removeServer, id, server); err != nil {
+	if err := c.changeMember(ctx, http.MethodDelete, id, server); err != nil {
 		return fmt.Errorf("removing server %d from vSwitch %d: %w", server, id, err)
 	}
 	return nil
 }
 
-func (c *Client) changeMember(ctx context.Context, op operation, id, server int64) error {
+func (c *Client) changeMember(ctx context.Context, method string, id, server int64) error {
 	if err := c.join(id, server); err != nil {
 		return err
 	}
 	form := url.Values{"server[]": {strconv.FormatInt(server, 10)}}
-	return c.change(ctx, op, id, "/server", form)
+	return c.change(ctx, method, id, "/server", form)
 }
 
 // Cancel removes a vSwitch of a run, now.
 func (c *Client) Cancel(ctx context.Context, id int64) error {
-	if err := c.change(ctx, cancelVSwitch, id, "", url.Values{"cancellation_date": {"now"}}); err != nil {
+	if err := c.change(ctx, http.MethodDelete, id, "", url.Values{"cancellation_date": {"now"}}); err != nil {
 		return fmt.Errorf("removing vSwitch %d: %w", id, err)
 	}
 	return nil
 }
 
-func (c *Client) change(ctx context.Context, op operation, id int64, below string, form url.Values) error {
+func (c *Client) change(ctx context.Context, method string, id int64, below string, form url.Values) error {
 	if err := c.mine(id); err != nil {
 		return err
 	}
-	_, err := c.do(ctx, op, path(id, below), form, nil)
+	_, err := c.do(ctx, method, path(id, below), form, nil)
 	return err
 }

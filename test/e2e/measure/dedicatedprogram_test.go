@@ -83,11 +83,10 @@ func isTrue(p *bool) bool { return p != nil && *p }
 // measure runs a command of measure on the host outside, and returns what it says.
 func (l *lab) measure(path string, args ...string) string {
 	l.t.Helper()
-	cache := l.t.TempDir()
 	program, err := l.RunOutside(process.Command{
 		Name: "hcloud-sim", Path: path, Args: append([]string{"measure"}, args...),
 		Env: append(os.Environ(), "HCLOUD_TOKEN=any", "HCLOUD_ENDPOINT="+l.Endpoint(),
-			"ROBOT_USER="+robotUser, "ROBOT_PASSWORD="+robotPassword, "XDG_CACHE_HOME="+cache),
+			"ROBOT_USER="+robotUser, "ROBOT_PASSWORD="+robotPassword),
 	})
 	l.noError(err)
 	<-program.Done()
