@@ -58,13 +58,13 @@ func floatingReassign(ctx context.Context, b *Bench) ([]measure.Observation, err
 // newFloatingIP makes one of IPv6, which is the cheaper type.
 func (b *Bench) newFloatingIP(ctx context.Context) (*hcloud.FloatingIP, error) {
 	name := b.Project.Name("floating-ip")
-	floating, err := made(ctx, b, name, func() (*hcloud.FloatingIP, error) {
+	floating, err := created(ctx, b, func() (*hcloud.FloatingIP, error) {
 		result, _, err := b.client().FloatingIP.Create(ctx, hcloud.FloatingIPCreateOpts{
 			Type: hcloud.FloatingIPTypeIPv6, HomeLocation: &hcloud.Location{Name: b.Location},
 			Name: &name, Labels: b.Project.Labels(),
 		})
 		return result.FloatingIP, err
-	}, b.client().FloatingIP.GetByName)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("making a floating IP in %s: %w", b.Location, err)
 	}
@@ -183,13 +183,13 @@ func (b *Bench) newPrimaryIP(ctx context.Context, location string) (*hcloud.Prim
 		Type: hcloud.PrimaryIPTypeIPv6, Location: location, AutoDelete: new(false),
 		Name: b.Project.Name("primary-ip-" + location), Labels: b.Project.Labels(),
 	}
-	address, err := made(ctx, b, opts.Name, func() (*hcloud.PrimaryIP, error) {
+	address, err := created(ctx, b, func() (*hcloud.PrimaryIP, error) {
 		result, _, err := b.client().PrimaryIP.Create(ctx, opts)
 		if err != nil {
 			return nil, err
 		}
 		return result.PrimaryIP, nil
-	}, b.client().PrimaryIP.GetByName)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("making a primary IP in %s: %w", location, err)
 	}

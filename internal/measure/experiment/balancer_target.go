@@ -104,8 +104,6 @@ func (b *Bench) withoutTargets(ctx context.Context, lb *LoadBalancer) error {
 
 // known is the shared server with an ID, or nil.
 func (b *Bench) known(id int64) *Server {
-	b.shared.mu.Lock()
-	defer b.shared.mu.Unlock()
 	for _, s := range b.shared.servers {
 		if s.thing != nil && s.thing.ID == id {
 			return s.thing

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"sync"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
@@ -45,13 +44,10 @@ type Bench struct {
 
 // shared is what has been made.
 type shared struct {
-	mu       sync.Mutex
 	zone     hcloud.NetworkZone
 	network  lazy[Network]
 	scratch  lazy[Network]
-	servers  map[int]*lazy[Server]
-	prepared map[string]prepared // by the server's name
-	answered map[int]error       // why the program in a server doesn't answer; nil: it did
+	servers  [2]lazy[Server]
 	balancer lazy[LoadBalancer]
 }
 

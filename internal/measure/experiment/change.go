@@ -89,22 +89,17 @@ func passes(err error) bool {
 
 // until asks again and again whether something is there; what says so for people.
 func until(ctx context.Context, what string, there func() (bool, error)) error {
-	end := time.Now().Add(settling)
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+	err := lookFor(ctx, settling, time.Second, func() (bool, error) {
 		is, err := there()
-		if err != nil && !passes(err) {
-			return err
+		if passes(err) {
+			return false, nil
 		}
-		if is && err == nil {
-			return nil
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("%s after %s", what, settling)
-		}
-		if err := wait(ctx, pause); err != nil {
-			return err
-		}
+		return is, err
+	})
+	if errors.Is(err, errLate) {
+		return fmt.Errorf("%s after %s", what, settling)
 	}
+	return err
 }
 
 // wait passes d, or ends with ctx and says why that ended.

@@ -12,17 +12,12 @@ import (
 	"github.com/underlay-ccm/underlay/internal/measure"
 )
 
-// TestLostRepliesOfCreations loses the reply of what is made first: it is found by its name, and
-// not made twice, or made in the end.
-func TestLostRepliesOfCreations(t *testing.T) {
+// TestCreationsThatFindTheCloudBusy are made in the end.
+func TestCreationsThatFindTheCloudBusy(t *testing.T) {
 	for _, request := range []string{
-		"POST /networks", "POST /servers", "POST /load_balancers", "POST /ssh_keys",
-		"POST /floating_ips", "POST /primary_ips",
+		"POST /networks", "POST /servers", "POST /load_balancers", "POST /ssh_keys", "POST /floating_ips", "POST /primary_ips",
 	} {
 		for name, fault := range map[string]hcloudsim.Fault{
-			"after":  {DropAfterApply: true},
-			"torn":   {TornBody: true},
-			"502":    {Status: 502, NotJSON: true, Applied: true},
 			"locked": {Code: "locked", Times: 3},
 			"busy":   {Code: "conflict", Times: 3},
 			"429":    {Code: "rate_limit_exceeded", Times: 3},

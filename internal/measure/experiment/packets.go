@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"time"
 
+	poll "k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/underlay-ccm/underlay/internal/measure"
 	"github.com/underlay-ccm/underlay/internal/measure/inside"
 )
@@ -108,17 +110,15 @@ var errLate = errors.New("not in time")
 
 // lookFor looks again and again until found reports true. After within it is errLate.
 func lookFor(ctx context.Context, within, every time.Duration, found func() (bool, error)) error {
-	for end := time.Now().Add(within); ; {
-		if ok, err := found(); ok || err != nil {
-			return err
-		}
-		if !time.Now().Before(end) {
-			return errLate
-		}
-		if err := wait(ctx, every); err != nil {
-			return err
-		}
+	err := poll.PollUntilContextTimeout(ctx, every, within, true,
+		func(context.Context) (bool, error) { return found() })
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case poll.Interrupted(err):
+		return errLate
 	}
+	return err
 }
 
 // came are the packets that came to a port from one address to another.

@@ -25,6 +25,9 @@ type Server struct {
 	// Program is asked inside it; nil in a run by the API alone. It may not have started yet: see
 	// [Bench.Inside].
 	Program Program
+
+	answered bool  // the program did
+	silent   error // why it doesn't
 }
 
 func (s *Server) ref() *hcloud.Server { return &hcloud.Server{ID: s.ID} }
@@ -50,15 +53,7 @@ func (s *Server) boot() (most time.Duration, needs string) {
 
 // Server returns the n-th of the shared servers, from 0: it runs, and is in the shared network.
 func (b *Bench) Server(ctx context.Context, n int) (*Server, error) {
-	b.shared.mu.Lock()
-	defer b.shared.mu.Unlock()
-	if b.shared.servers[n] == nil {
-		if b.shared.servers == nil {
-			b.shared.servers = map[int]*lazy[Server]{}
-		}
-		b.shared.servers[n] = new(lazy[Server])
-	}
-	return b.shared.servers[n].get(ctx, func() (*Server, error) {
+	return b.shared.servers[n].get(func() (*Server, error) {
 		s, err := b.newServer(ctx, fmt.Sprintf("server-%d", n))
 		if err != nil {
 			return nil, fmt.Errorf("making server %d (%s with %s in %s)%s: %w",
@@ -89,38 +84,24 @@ func (b *Bench) Inside(ctx context.Context, n int) (*Server, error) {
 	if s.Program == nil {
 		return nil, errors.New("there is no program inside the servers of a run by the API alone")
 	}
-	b.shared.mu.Lock()
-	defer b.shared.mu.Unlock()
-	err, known := b.shared.answered[n]
-	if err != nil {
-		return nil, err
+	if s.silent != nil {
+		return nil, s.silent
 	}
 	most, needs := s.boot()
-	if !known {
+	if !s.answered {
 		b.say("waiting for the program in server %d, for up to %g minutes", n, most.Minutes())
 	}
 	limited, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	if err = s.Program.Ready(limited); err != nil {
-		err = fmt.Errorf("waiting for the program in server %d (%s): %w", n, needs, err)
+	if err := s.Program.Ready(limited); err != nil {
+		s.silent = fmt.Errorf("waiting for the program in server %d (%s): %w", n, needs, err)
 	}
-	late := limited.Err() != nil && ctx.Err() == nil
-	if err == nil || late || errors.Is(err, inside.ErrForeign) {
-		b.remember(n, err)
-	}
-	return s, err
-}
-
-// remember notes how the program in a server was reached. The lock is held.
-func (b *Bench) remember(n int, err error) {
-	if b.shared.answered == nil {
-		b.shared.answered = map[int]error{}
-	}
-	b.shared.answered[n] = err
+	s.answered = s.silent == nil
+	return s, s.silent
 }
 
 func (b *Bench) newServer(ctx context.Context, what string) (*Server, error) {
-	n, err := b.sharedNetwork(ctx)
+	n, err := b.Network(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -139,11 +120,12 @@ func (b *Bench) newServer(ctx context.Context, what string) (*Server, error) {
 		Location: &hcloud.Location{Name: b.Location}, SSHKeys: []*hcloud.SSHKey{key},
 		Networks: []*hcloud.Network{n.ref()},
 	}
-	program, err := b.prepare(what)
-	if err != nil {
-		return nil, err
+	var at func(netip.Addr) Program
+	if b.Programs != nil {
+		if opts.UserData, at, err = b.Programs.Prepare(what); err != nil {
+			return nil, fmt.Errorf("preparing the program of %s: %w", what, err)
+		}
 	}
-	opts.UserData = program.userData
 	server, err := b.createServer(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -152,44 +134,20 @@ func (b *Bench) newServer(ctx context.Context, what string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if program.at != nil {
-		s.Program = program.at(s.Public4)
+	if at != nil {
+		s.Program = at(s.Public4)
 	}
 	return s, nil
-}
-
-// prepared is the program of a server.
-type prepared struct {
-	userData string
-	at       func(netip.Addr) Program
-}
-
-// prepare returns the program of a server: the same one when the server is found that was made
-// before.
-func (b *Bench) prepare(server string) (prepared, error) {
-	p, known := b.shared.prepared[server]
-	if known || b.Programs == nil {
-		return p, nil
-	}
-	var err error
-	if p.userData, p.at, err = b.Programs.Prepare(server); err != nil {
-		return p, fmt.Errorf("preparing the program of %s: %w", server, err)
-	}
-	if b.shared.prepared == nil {
-		b.shared.prepared = map[string]prepared{}
-	}
-	b.shared.prepared[server] = p
-	return p, nil
 }
 
 // createServer makes a server and waits for the actions that follow.
 func (b *Bench) createServer(ctx context.Context, opts hcloud.ServerCreateOpts) (*hcloud.Server, error) {
 	var actions []*hcloud.Action
-	server, err := made(ctx, b, opts.Name, func() (*hcloud.Server, error) {
+	server, err := created(ctx, b, func() (*hcloud.Server, error) {
 		result, _, err := b.client().Server.Create(ctx, opts)
 		actions = append([]*hcloud.Action{result.Action}, result.NextActions...)
 		return result.Server, err
-	}, b.client().Server.GetByName)
+	})
 	if err != nil {
 		return nil, err
 	}

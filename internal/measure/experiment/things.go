@@ -32,13 +32,7 @@ func numbered(n byte) Network {
 
 // Network returns the shared network.
 func (b *Bench) Network(ctx context.Context) (*Network, error) {
-	b.shared.mu.Lock()
-	defer b.shared.mu.Unlock()
-	return b.sharedNetwork(ctx)
-}
-
-func (b *Bench) sharedNetwork(ctx context.Context) (*Network, error) {
-	return b.shared.network.get(ctx, func() (*Network, error) {
+	return b.shared.network.get(func() (*Network, error) {
 		return b.newNetwork(ctx, "network", numbered(200))
 	})
 }
@@ -46,9 +40,7 @@ func (b *Bench) sharedNetwork(ctx context.Context) (*Network, error) {
 // Scratch returns a network in which nothing is, for experiments by the API that attach, detach
 // and remove. They leave it as it was.
 func (b *Bench) Scratch(ctx context.Context) (*Network, error) {
-	b.shared.mu.Lock()
-	defer b.shared.mu.Unlock()
-	return b.shared.scratch.get(ctx, func() (*Network, error) {
+	return b.shared.scratch.get(func() (*Network, error) {
 		return b.newNetwork(ctx, "second-network", numbered(201))
 	})
 }
@@ -63,10 +55,10 @@ func (b *Bench) newNetwork(ctx context.Context, name string, n Network) (*Networ
 		Name: b.Project.Name(name), Labels: b.Project.Labels(), IPRange: ipnet.Of(n.Range),
 		Subnets: []hcloud.NetworkSubnet{b.cloudSubnet(&n)},
 	}
-	network, err := made(ctx, b, opts.Name, func() (*hcloud.Network, error) {
+	network, err := created(ctx, b, func() (*hcloud.Network, error) {
 		network, _, err := b.client().Network.Create(ctx, opts)
 		return network, err
-	}, b.client().Network.GetByName)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("making a %s in zone %s: %w", strings.ReplaceAll(name, "-", " "), zone, err)
 	}
@@ -109,13 +101,11 @@ func (l *LoadBalancer) ref() *hcloud.LoadBalancer { return &hcloud.LoadBalancer{
 
 // LoadBalancer returns the shared load balancer.
 func (b *Bench) LoadBalancer(ctx context.Context) (*LoadBalancer, error) {
-	b.shared.mu.Lock()
-	defer b.shared.mu.Unlock()
-	return b.shared.balancer.get(ctx, func() (*LoadBalancer, error) { return b.newLoadBalancer(ctx) })
+	return b.shared.balancer.get(func() (*LoadBalancer, error) { return b.newLoadBalancer(ctx) })
 }
 
 func (b *Bench) newLoadBalancer(ctx context.Context) (*LoadBalancer, error) {
-	n, err := b.sharedNetwork(ctx)
+	n, err := b.Network(ctx)
 	if err != nil {
 		return nil, err
 	}
