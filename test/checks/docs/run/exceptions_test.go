@@ -87,6 +87,7 @@ func exceptions() []exception {
 		// The page's own simulated cloud.
 		{command: "go run ./cmd/hcloud-sim measure facts", why: "it is built already", instead: []string{"go run ./cmd/hcloud-sim", "hcloud-sim"}},
 		{command: "go run ./cmd/hcloud-sim measure", why: "it makes servers: test/e2e/measure runs it, in a cloud with packets"},
+		{command: "hcloud-sim measure", why: "it makes servers: test/e2e/measure runs it, in a cloud with packets"},
 		{command: "go run ./cmd/hcloud-sim --profile cloud.json", why: "no cloud was measured here", background: true, instead: []string{"go run ./cmd/hcloud-sim --profile cloud.json", "hcloud-sim --listen=127.0.0.1:0 --admin-listen=127.0.0.1:0"}},
 		{command: "go run ./cmd/hcloud-sim --seed seed.yaml --profile profile.json", why: "no cloud was measured here", background: true, instead: []string{"go run ./cmd/hcloud-sim", "hcloud-sim --listen=127.0.0.1:0 --admin-listen=127.0.0.1:0", " --profile profile.json", ""}},
 		{command: "go run ./cmd/hcloud-sim", why: "it is built already, and the ports may be taken", background: true, instead: []string{"go run ./cmd/hcloud-sim", "hcloud-sim --listen=127.0.0.1:0 --admin-listen=127.0.0.1:0"}},
