@@ -125,10 +125,12 @@ func (w *watcher) watch(ctx context.Context, p *portWatch) {
 		first = time.Now()
 	}
 	for next := first; ; next = later(next.Add(w.pause(p.port)), time.Now()) {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(time.Until(next)):
+		if wait := time.Until(next); wait > 0 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(wait):
+			}
 		}
 		answer := checked(ctx, w.check, p.at)
 		if ctx.Err() != nil {
