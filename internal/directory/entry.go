@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// Namespace contains the directory and nothing else.
+	// Namespace is made for the directory. Other controllers may add ConfigMaps to it.
 	Namespace = "underlay-nodes"
 	// Complete is the name of the ConfigMap that is written when every Node has its entry. It comes
 	// first in the order of names, but for a few, so that it is deleted first where everything is. A

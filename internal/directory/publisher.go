@@ -146,7 +146,7 @@ func (p *Publisher) sync(ctx context.Context, name string) error {
 		return p.create(ctx, want)
 	}
 	// A Node keeps the podCIDRs that it has, so the cache of Nodes may be older than the entry.
-	if before := read(live); before.UID == node.UID && len(before.PodCIDRs) > len(read(want).PodCIDRs) {
+	if before := read(live); before.UID == node.UID && len(before.PodCIDRs) > len(entryOf(node).PodCIDRs) {
 		if node, err = p.client.Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
 		}
