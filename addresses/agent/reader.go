@@ -11,11 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // The ConfigMap of the ledger.
@@ -87,8 +87,7 @@ func (r *Reader) doubt(doubt bool, why error) {
 
 // follow lists and watches until the watch ends. began: it had begun.
 func (r *Reader) follow(ctx context.Context) (began bool, err error) {
-	named := fields.OneTermEqualSelector(metav1.ObjectNameField, LedgerName)
-	only := metav1.ListOptions{FieldSelector: named.String()}
+	only := kube.Only(LedgerName)
 	latest, err := r.list(ctx, only)
 	if err != nil {
 		return false, err

@@ -13,8 +13,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 
 	"github.com/underlay-ccm/underlay/addresses"
@@ -22,6 +20,7 @@ import (
 	"github.com/underlay-ccm/underlay/addresses/layer2"
 	"github.com/underlay-ccm/underlay/addresses/layer2/socket"
 	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/netfilter"
 	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/routes/kernel"
@@ -126,11 +125,8 @@ func holds(a config.Addresses) bool { return a.Enabled() || a.BGP.PodCIDRs }
 func (o *options) printAddresses(
 	ctx context.Context, out io.Writer, s settings, nodes []*corev1.Node, h *held,
 ) (trouble int, err error) {
-	only := func(name string) metav1.ListOptions {
-		return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
-	}
 	maps := s.client.CoreV1().ConfigMaps(addressagent.LedgerNamespace)
-	stored, err := maps.List(ctx, only(addressagent.LedgerName))
+	stored, err := maps.List(ctx, kube.Only(addressagent.LedgerName))
 	if err != nil {
 		return 0, fmt.Errorf("reading the ledger of addresses: %w", err)
 	}

@@ -10,13 +10,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // ErrIncomplete is returned while the directory lacks the object Complete.
@@ -38,7 +39,7 @@ type Nodes struct {
 // NewNodes prepares an informer for the machine whose Node is self, of which it keeps what trim
 // leaves.
 func NewNodes(client kubernetes.Interface, self string, trim cache.TransformFunc) *Nodes {
-	named := func(o *metav1.ListOptions) { o.FieldSelector = only(self).FieldSelector }
+	named := func(o *metav1.ListOptions) { o.FieldSelector = kube.Only(self).FieldSelector }
 	n := &Nodes{
 		self: self,
 		own: informers.NewSharedInformerFactoryWithOptions(client, 0,
@@ -162,7 +163,7 @@ func (n *Nodes) pick(entries []any) (others []*corev1.Node, complete bool) {
 
 // List reads what an informer of Nodes would have, once. The machine's own Node is whole.
 func List(ctx context.Context, client kubernetes.Interface, self string) ([]*corev1.Node, error) {
-	own, err := client.CoreV1().Nodes().List(ctx, only(self))
+	own, err := client.CoreV1().Nodes().List(ctx, kube.Only(self))
 	if err != nil {
 		return nil, fmt.Errorf("reading this machine's Node: %w", err)
 	}
@@ -187,9 +188,4 @@ func List(ctx context.Context, client kubernetes.Interface, self string) ([]*cor
 		all = append(all, &own.Items[i])
 	}
 	return append(all, others...), nil
-}
-
-func only(name string) metav1.ListOptions {
-	byName := fields.OneTermEqualSelector(metav1.ObjectNameField, name)
-	return metav1.ListOptions{FieldSelector: byName.String()}
 }

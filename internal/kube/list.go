@@ -1,0 +1,12 @@
+package kube
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+)
+
+// Only returns the options of a list or a watch of the one object with the name.
+func Only(name string) metav1.ListOptions {
+	byName := fields.OneTermEqualSelector(metav1.ObjectNameField, name)
+	return metav1.ListOptions{FieldSelector: byName.String()}
+}
