@@ -65,22 +65,31 @@ test: skipped check machines kubeadm ## everything: check, unit and integration 
 skipped:
 	@.ci/skipped
 
-# Unit tests compute and integration tests mostly wait, so they run side by side; what
-# counts packets or requests comes after them, alone.
+# What depends on real time has both cores to itself, step by step: a test that starves fails. Only
+# schedules, whose time is virtual, run beside integration tests, and give way to them. A step that
+# fails doesn't keep the others from running.
 .PHONY: recorded
 recorded:
-	@$(MAKE) --no-print-directory -j2 unit integration
-	@$(MAKE) --no-print-directory packets
-	@$(MAKE) --no-print-directory installed
-	@$(MAKE) --no-print-directory counts performance
+	@status=0; \
+	for steps in unit "-j2 integration schedules" packets installed counts performance permissions; do \
+		$(MAKE) --no-print-directory --keep-going $$steps || status=1; \
+	done; exit $$status
+
+.PHONY: permissions
+permissions:
 	@$(STEP) "permissions, beside what the tests asked for" go run ./test/checks/permissions "$$UNDERLAY_AUDIT_DIR"
+
+.PHONY: unit
+unit: ## unit tests alone, but for random schedules
+	@$(STEP) "unit tests$(if $(RACE), with the race detector)" env $(TEST) $$(go list ./... | grep -v -e '/underlay/test/' -e '/bgp/speaker' -e '/underlay/ipam' -e '/lb/controller' -e '/measure/experiment')
 
 # Random schedules and models run in full without the race detector, which slows them
 # down eight times, and an eighth of them with it.
-.PHONY: unit
-unit: ## unit tests alone
-	@$(STEP) "unit tests$(if $(RACE), with the race detector)" env $(TEST) $$(go list ./... | grep -v -e '/underlay/test/' -e '/bgp/speaker') ./test/schedule
-	@$(if $(RACE),$(STEP) "random schedules and models in full" go test -vet=off -timeout 40m ./ipam/... ./lb/controller ./internal/measure/experiment ./test/schedule)
+SCHEDULES := ./ipam/... ./lb/controller ./internal/measure/experiment ./test/schedule
+.PHONY: schedules
+schedules: ## random schedules and models alone
+	@$(STEP) "random schedules and models$(if $(RACE), with the race detector)" nice -n 19 env $(TEST) $(SCHEDULES)
+	@$(if $(RACE),$(STEP) "random schedules and models in full" nice -n 19 go test -vet=off -timeout 40m $(SCHEDULES))
 
 .PHONY: e2e
 e2e: machines ## the integration tests alone: a real control plane, the simulated cloud

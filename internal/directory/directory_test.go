@@ -113,6 +113,12 @@ func (w *world) watch() {
 	w.Cleanup(func() { cancel(); running.Wait() })
 }
 
+func (w *world) received(event string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Contains(w.events, event)
+}
+
 func (w *world) await(what string, done func() bool) {
 	w.Helper()
 	err := wait.PollUntilContextTimeout(w.Context(), 5*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
@@ -310,16 +316,14 @@ func TestADeletedDirectoryIsWrittenAgain(t *testing.T) {
 		if got := w.listed(); len(got) != nodes {
 			t.Fatalf("%d of %d Nodes are listed", len(got), nodes)
 		}
-		w.mu.Lock()
-		deleted := slices.Contains(w.events, "delete "+directory.Complete)
-		w.mu.Unlock()
-		return deleted && w.nodes.Ready() == nil
+		return w.nodes.Ready() == nil && w.received("delete "+directory.Complete)
 	})
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if last := w.events[len(w.events)-1]; last != "add "+directory.Complete {
-		t.Errorf("the last event is %q, want that the directory is complete", last)
-	}
+	// So that a handler which waits for the last entry is called after it.
+	w.await("the last event is that it is complete", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.events[len(w.events)-1] == "add "+directory.Complete
+	})
 }
 
 // Where all of it is deleted and not written again, a machine keeps the Nodes it had, and is not ready.
@@ -334,11 +338,7 @@ func TestADeletedDirectoryChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.await("the deletions are received", func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return slices.Contains(w.events, "delete b")
-	})
+	w.await("the deletions are received", func() bool { return w.received("delete b") })
 	w.awaitListed(bLine, selfLine)
 	if err := w.nodes.Ready(); !errors.Is(err, directory.ErrIncomplete) {
 		t.Errorf("ready: %v", err)

@@ -215,9 +215,13 @@ func probe(t *testing.T, own, far, answers, answersNot string) {
 		}
 		return silent
 	}
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+	// The cable may not carry the first questions yet, and the kernel gives up after three seconds.
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
 		silent, found := known()[there]
-		return found && !silent, nil
+		if silent {
+			return false, k.Probe(ctx, segment.Index, there)
+		}
+		return found, nil
 	})
 	if err != nil {
 		t.Errorf("%s answers and is not known to: %v", there, known())
