@@ -390,6 +390,10 @@ func TestTheLedgerIsBounded(t *testing.T) {
 	for i := range addresses.Most + 100 {
 		c := claim(fmt.Sprintf("00000000-0000-0000-0000-%012d", i), i, addresses.IPv6)
 		c.Name = fmt.Sprintf("a-service-with-an-ordinary-name-%d", i)
+		c.Endpoints = true
+		for port := range 8 {
+			c.Ports = append(c.Ports, addresses.Port{Protocol: "TCP", Number: 30000 + port})
+		}
 		if i < 20 {
 			c.Key, c.Pool, c.Before = strings.Repeat("k", 200_000)+fmt.Sprint(i), strings.Repeat("p", 200_000), []netip.Addr{netip.MustParseAddr(fmt.Sprintf("2001:db8::1:%d", i))}
 		}

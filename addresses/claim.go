@@ -73,6 +73,8 @@ type Claim struct {
 	// Check is the Service's health check node port; 0: none.
 	Check int
 	Ports []Port
+	// Endpoints: the Service has some, ready or not.
+	Endpoints bool
 	// Before are addresses that the Service had from another controller. It keeps those that it can
 	// have, and nobody hears of the others.
 	Before []netip.Addr
@@ -89,6 +91,10 @@ func (c Claim) Wanted(f Family) (netip.Addr, bool) { return OfFamily(c.Addresses
 // mostPorts is how many ports a Service may have that shares an address: the ledger has them all.
 const mostPorts = 100
 
+// mostServed is how many ports a Service may have for them to be Served: the ledger has them of
+// every Service, and one with more is refused what comes early.
+const mostServed = 8
+
 // shares reports whether the claim can share an address at all.
 func (c Claim) shares() bool {
 	return c.Key != "" && (!c.Local || c.Selector != "") && len(c.Ports) <= mostPorts
@@ -99,6 +105,13 @@ func (c Claim) shares() bool {
 // a key no more than tells it from others.
 func (c Claim) share() Share {
 	s := Share{UID: c.UID, Namespace: c.Namespace, Name: c.Name, Pool: c.Pool, Local: c.Local, Check: c.Check}
+	if c.Endpoints && len(c.Ports) <= mostServed {
+		for _, p := range c.Ports {
+			s.Served = append(s.Served, p.Number)
+		}
+		slices.Sort(s.Served)
+		s.Served = slices.Compact(s.Served)
+	}
 	if !c.shares() {
 		return s
 	}

@@ -73,6 +73,9 @@ type Share struct {
 	Local bool   `json:"local,omitempty"`
 	Check int    `json:"check,omitempty"`
 	Ports []Port `json:"ports,omitempty"`
+	// Served are the numbers of the Service's ports while it has endpoints: a holder drops what
+	// kube-proxy does not redirect there, and refuses it at every other port.
+	Served []int `json:"served,omitempty"`
 }
 
 // Entries are all, by address.

@@ -144,25 +144,23 @@ func TestOneKubeletKeepsNoAddressFromOthers(t *testing.T) {
 	})
 }
 
-// kube-proxy drops what comes for a Service with policy Local where it has no endpoint yet: the packet
-// filter is told its ports, and of no other Service's.
-func TestPortsOfLocalTrafficAreTold(t *testing.T) {
+// What kube-proxy does not redirect yet at a port of a Service with endpoints is dropped: the packet
+// filter is told these ports, and of no other Service's.
+func TestServedPortsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
-		ports := func(text string) string {
-			return strings.ReplaceAll(text, `"name":"s"`, `"name":"s","ports":[{"protocol":"UDP","port":53},{"protocol":"TCP","port":53}]`)
-		}
-		m.api.put("one", ports(localText("192.0.2.1", "a", 1)))
+		text := ledgerText("192.0.2.1 a 1 held")
+		m.api.put("one", strings.ReplaceAll(text, `"name":"s"`, `"name":"s","served":[53,80]`))
 		m.start()
 		defer m.stop()
 		m.after(0)
-		if got, want := fmt.Sprint(m.agent.Held.Ports()), "[192.0.2.1:53]"; got != want {
+		if got, want := fmt.Sprint(m.agent.Held.Ports()), "[192.0.2.1:53 192.0.2.1:80]"; got != want {
 			t.Errorf("told are %s, want %s", got, want)
 		}
-		m.api.put("one", ports(ledgerText("192.0.2.1 a 1 held")))
+		m.api.put("one", text)
 		m.after(0)
 		if got := m.agent.Held.Ports(); len(got) > 0 || len(m.agent.Held.All()) != 1 {
-			t.Errorf("without policy Local told are %v of %v, want none of one", got, m.agent.Held.All())
+			t.Errorf("without endpoints told are %v of %v, want none of one", got, m.agent.Held.All())
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// Set are addresses that others follow, and their ports with traffic that stays on a node.
+// Set are addresses that others follow, and the ports of Services that have endpoints.
 type Set struct {
 	mu       sync.Mutex
 	all      []netip.Addr
@@ -24,8 +24,8 @@ func (s *Set) All() []netip.Addr {
 	return s.all
 }
 
-// Ports are those of Services with externalTrafficPolicy Local, sorted. kube-proxy may drop there
-// what another node is to have. The slice is not to be changed.
+// Ports are those where Services have endpoints, sorted: what kube-proxy does not redirect there
+// comes early, or is for another node. The slice is not to be changed.
 func (s *Set) Ports() []netip.AddrPort {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,10 +56,8 @@ func (s *Set) Put(all []netip.Addr, ledger addresses.Ledger) {
 	for _, addr := range all {
 		entry, _ := ledger.Entry(addr)
 		for _, share := range entry.Shares {
-			for _, p := range share.Ports {
-				if share.Local {
-					ports = append(ports, netip.AddrPortFrom(addr, uint16(p.Number)))
-				}
+			for _, port := range share.Served {
+				ports = append(ports, netip.AddrPortFrom(addr, uint16(port)))
 			}
 		}
 	}

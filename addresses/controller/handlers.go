@@ -23,9 +23,7 @@ func (c *Controller) listen(cfg Config) error {
 	sources := []source{
 		{cfg.Services.Informer(), handler(c, c.anyService, c.serviceChanged, func(svc *corev1.Service) { c.newest.Forget(svc.UID) })},
 		{cfg.Nodes.Informer(), handler(c, func(*corev1.Node) bool { return true }, nodeChanged, func(*corev1.Node) {})},
-		{cfg.Slices.Informer(), handler(c, c.localSlice, func(old, slice *discoveryv1.EndpointSlice) bool {
-			return c.localSlice(slice) && servesElsewhere(old, slice)
-		}, func(*discoveryv1.EndpointSlice) {})},
+		{cfg.Slices.Informer(), handler(c, c.anySlice, c.sliceChanged, func(*discoveryv1.EndpointSlice) {})},
 	}
 	if c.namespaces != nil {
 		sources = append(sources, source{cfg.Namespaces.Informer(), handler(c, func(*corev1.Namespace) bool { return true },
@@ -86,11 +84,27 @@ func (c *Controller) serviceChanged(old, svc *corev1.Service) bool {
 		c.newest.Of(svc).ResourceVersion == svc.ResourceVersion
 }
 
-// localSlice reports whether endpoints decide where addresses can be.
-func (c *Controller) localSlice(slice *discoveryv1.EndpointSlice) bool {
+// serviceOf is the Service of endpoints, if it may have addresses.
+func (c *Controller) serviceOf(slice *discoveryv1.EndpointSlice) *corev1.Service {
 	svc, err := c.services.Services(slice.Namespace).Get(slice.Labels[discoveryv1.LabelServiceName])
-	return err == nil && local(svc) && svc.Spec.Type == corev1.ServiceTypeLoadBalancer
+	if err != nil || svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		return nil
+	}
+	return svc
 }
+
+func (c *Controller) anySlice(slice *discoveryv1.EndpointSlice) bool {
+	return populated(slice) && c.serviceOf(slice) != nil
+}
+
+// sliceChanged reports whether endpoints changed in what decides: whether there are any and, with
+// policy Local, where.
+func (c *Controller) sliceChanged(old, slice *discoveryv1.EndpointSlice) bool {
+	svc := c.serviceOf(slice)
+	return svc != nil && (populated(old) != populated(slice) || local(svc) && servesElsewhere(old, slice))
+}
+
+func populated(slice *discoveryv1.EndpointSlice) bool { return len(slice.Endpoints) > 0 }
 
 // servesElsewhere reports whether endpoints came to a node that had none, or left one. Where pods are
 // replaced, most events say no such thing.

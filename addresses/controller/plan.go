@@ -39,6 +39,7 @@ func newPlan(v view, stored addresses.Ledger, pools []Pool, w whose, lost bool) 
 	for uid, svc := range v.services {
 		if w.wanted(svc, stored) {
 			a := ask(svc, pools, v.namespaces, stored.Of(string(uid)))
+			a.Endpoints = slices.ContainsFunc(v.slices[types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}], populated)
 			p.asked[uid] = a
 			claims = append(claims, a.Claim)
 		}

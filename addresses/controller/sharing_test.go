@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,4 +36,37 @@ func TestSharedWithPolicyLocal(t *testing.T) {
 			w.kill()
 		}
 	})
+}
+
+// The ledger has a Service's ports as long as there are endpoints, ready or not, whatever its policy:
+// by them nodes tell what comes too early from what nobody serves.
+func TestThePortsOfServicesWithEndpoints(t *testing.T) {
+	for name, change := range map[string][]func(*corev1.Service){"Cluster": nil, "Local": {localOnly}} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.node("a")
+				w.service("one", append(change, func(svc *corev1.Service) {
+					svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Protocol: corev1.ProtocolUDP, Port: 53})
+				})...)
+				w.start()
+				want := func(when, ports string) {
+					t.Helper()
+					w.settle()
+					entry, _ := w.api.ledger().Entry(addr("192.0.2.1"))
+					if got := fmt.Sprint(entry.Shares[0].Served); got != ports {
+						t.Errorf("%s: served are %s, want %s", when, got, ports)
+					}
+				}
+				want("no endpoints", "[]")
+				w.endpoints("one", "a")
+				want("an endpoint", "[53 80]")
+				unready := sliceOf("one", "a")
+				unready.Endpoints[0].Conditions.Ready = new(false)
+				w.api.put("endpointslices", unready)
+				want("one that is not ready", "[53 80]")
+				w.endpoints("one")
+				want("no endpoints again", "[]")
+			})
+		})
+	}
 }
