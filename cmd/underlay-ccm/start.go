@@ -60,11 +60,15 @@ func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cl
 	if err := c.SharedInformers.Core().V1().Nodes().Informer().SetTransform(light()); err != nil {
 		return nil, err
 	}
+	reported := func(v2 cloudprovider.InstancesV2) cloudprovider.InstancesV2 {
+		return cloud.Mismatches{InstancesV2: v2, Client: c.Client, Recorder: c.EventRecorder}
+	}
 	if m.config.Provider == config.Metal {
-		return cloud.MetalProvider{Metal: cloud.NewMetal(wiring.Machines(m.config), c.EventRecorder)}, nil
+		metal := cloud.NewMetal(wiring.Machines(m.config))
+		return cloud.Provider{Name: "underlay", V2: reported(metal)}, nil
 	}
 	m.see()
-	return cloud.Provider{V2: &cloud.Instances{
+	return cloud.Provider{Name: "hcloud", V2: reported(&cloud.Instances{
 		Servers:   m.servers,
 		Index:     &m.index,
 		Nodes:     c.SharedInformers.Core().V1().Nodes().Lister(),
@@ -76,13 +80,14 @@ func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cl
 		Dedicated:      m.dedicated,
 		NetworkRange:   m.networkRange(),
 		ForwardPrivate: m.config.Robot.ForwardInternalIPs,
-	}}, nil
+	})}, nil
 }
 
 // light is what the cache keeps of Nodes. The conditions are those that the controllers of this
 // program read, upstream's included.
 func light() cache.TransformFunc {
-	return kube.Light(corev1.NodeReady, corev1.NodeNetworkUnavailable, ipamcontroller.PodCIDRsAllocated, vswitch.MemberCondition)
+	return kube.Light(corev1.NodeReady, corev1.NodeNetworkUnavailable, ipamcontroller.PodCIDRsAllocated,
+		vswitch.MemberCondition, kube.AddressesMatch)
 }
 
 // see begins to look at the servers and, if there is one, at the network's route

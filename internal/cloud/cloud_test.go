@@ -235,12 +235,14 @@ func TestAnAddressThatIsNotTheServers(t *testing.T) {
 	for _, given := range []string{"10.0.0.99", "10.0.0.2,2001:db8:2::1", "192.0.2.7"} {
 		i := instances(&project{servers: []cloud.Server{server(1, "a", "10.0.0.2")}})
 		i.Family, i.InNetwork = cloud.IPv4, true
-		_, err := i.InstanceMetadata(t.Context(), node("a", withAnnotation(given)))
+		n := node("a", withAnnotation(given))
+		m, events := reported(i, n)
+		_, err := m.InstanceMetadata(t.Context(), n)
 		wrong := given[strings.LastIndex(given, ",")+1:]
 		if err == nil || !strings.Contains(err.Error(), wrong+" is no address of server 1") {
 			t.Errorf("given %s: %v, want an error that names %s", given, err, wrong)
 		}
-		if e := told(i.Recorder.(*record.FakeRecorder)); e != "AddressMismatch" {
+		if e := told(events); e != "AddressMismatch" {
 			t.Errorf("given %s: Events %q, want AddressMismatch", given, e)
 		}
 	}

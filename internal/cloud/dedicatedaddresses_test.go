@@ -60,7 +60,7 @@ func TestDedicatedAddresses(t *testing.T) {
 			s := server(1, "a", "10.0.0.2")
 			s.AliasIPs = []netip.Addr{netip.MustParseAddr("10.0.0.20")}
 			newcomer := node("newcomer", withTaints("node.cloudprovider.kubernetes.io/uninitialized"), withIP("10.0.1.9"))
-			i, events := mixed(&project{servers: []cloud.Server{s}}, &cloud.DedicatedIndex{
+			i, _ := mixed(&project{servers: []cloud.Server{s}}, &cloud.DedicatedIndex{
 				Account:   &account{servers: []cloud.Dedicated{dedicated(7, "bm"), dedicated(8, "bn")}},
 				Inventory: []cloud.Dedicated{{Number: 8, Addresses: []netip.Addr{netip.MustParseAddr("10.0.1.88")}}},
 			}, established("other", "10.0.1.8"), newcomer)
@@ -70,7 +70,8 @@ func TestDedicatedAddresses(t *testing.T) {
 			}
 			n := node("bm", withID("hrobot://7"), withAnnotation(c.given))
 			n.CreationTimestamp = metav1.Unix(2000, 0)
-			got, err := i.InstanceMetadata(t.Context(), n)
+			m, events := reported(i, n)
+			got, err := m.InstanceMetadata(t.Context(), n)
 			if err != nil {
 				if e := told(events); !strings.Contains(err.Error(), c.want) || e != "AddressMismatch" {
 					t.Errorf("%v, Events %q; want %q and AddressMismatch", err, e, c.want)

@@ -33,7 +33,7 @@ func (i *Instances) dedicatedMetadata(ctx context.Context, node *corev1.Node, d 
 	}
 	addresses, err := i.dedicatedAddresses(ctx, node, d, dx)
 	if err != nil {
-		return nil, withoutAddresses(i.Recorder, node, err)
+		return nil, fmt.Errorf("node %s: %w", node.Name, err)
 	}
 	id := node.Spec.ProviderID // in the older form, too
 	if id == "" {

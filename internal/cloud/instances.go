@@ -82,8 +82,8 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 	addresses := i.addresses(node, server)
 	for _, a := range kube.ProvidedIPs(node) {
 		if !slices.ContainsFunc(addresses, func(known corev1.NodeAddress) bool { return known.Address == a.String() }) {
-			err := fmt.Errorf("%w: %s is no address of server %d that its Node may have; correct the kubelet's --node-ip", errOtherAddress, a, server.ID)
-			return nil, withoutAddresses(i.Recorder, node, err)
+			return nil, fmt.Errorf("node %s: %w: %s is no address of server %d that its Node may have; correct the kubelet's --node-ip",
+				node.Name, errOtherAddress, a, server.ID)
 		}
 	}
 	return &cloudprovider.InstanceMetadata{

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
@@ -31,33 +30,20 @@ const metalScheme = "underlay://"
 // errNoAddress: neither inventory nor kubelet says how the machine is reached.
 var errNoAddress = errors.New("no address of the machine is known")
 
-// errOtherAddress: inventory and kubelet disagree.
-var errOtherAddress = errors.New("the kubelet's --node-ip is not an address of the machine")
-
 // Metal answers upstream's node controllers for machines that no API knows. It
 // has nobody to ask, so it describes every Node, whatever its provider ID, and
 // declares none absent or shut down. It doesn't wait for the network either:
 // here a Node isn't ready before its agent has set that up.
 type Metal struct {
 	machines map[string]Machine
-	recorder record.EventRecorder
 }
 
 var _ cloudprovider.InstancesV2 = (*Metal)(nil)
 
-// withoutAddresses returns why a Node has no addresses, and notifies it if its kubelet was given a
-// wrong one.
-func withoutAddresses(recorder record.EventRecorder, node *corev1.Node, err error) error {
-	if errors.Is(err, errOtherAddress) {
-		recorder.Event(node, corev1.EventTypeWarning, "AddressMismatch", err.Error())
-	}
-	return fmt.Errorf("node %s: %w", node.Name, err)
-}
-
 // NewMetal takes the machines that are known beforehand, each under a name of
 // its own.
-func NewMetal(inventory []Machine, recorder record.EventRecorder) *Metal {
-	m := &Metal{machines: make(map[string]Machine, len(inventory)), recorder: recorder}
+func NewMetal(inventory []Machine) *Metal {
+	m := &Metal{machines: make(map[string]Machine, len(inventory))}
 	for _, machine := range inventory {
 		m.machines[machine.Name] = machine
 	}
@@ -76,7 +62,7 @@ func (m *Metal) InstanceMetadata(_ context.Context, node *corev1.Node) (*cloudpr
 	machine, listed := m.machines[machineName(node)]
 	addrs, err := machine.addresses(node)
 	if err != nil {
-		return nil, withoutAddresses(m.recorder, node, err)
+		return nil, fmt.Errorf("node %s: %w", node.Name, err)
 	}
 	metadata := &cloudprovider.InstanceMetadata{
 		ProviderID:    node.Spec.ProviderID,
@@ -132,17 +118,3 @@ func (m Machine) addresses(node *corev1.Node) ([]netip.Addr, error) {
 	}
 	return m.Addresses, nil
 }
-
-// MetalProvider is the cloudprovider.Interface without a cloud.
-type MetalProvider struct {
-	Provider
-	Metal *Metal
-}
-
-var _ cloudprovider.Interface = MetalProvider{}
-
-// InstancesV2 answers the node controllers.
-func (p MetalProvider) InstancesV2() (cloudprovider.InstancesV2, bool) { return p.Metal, true }
-
-// ProviderName is the scheme of provider IDs.
-func (p MetalProvider) ProviderName() string { return strings.TrimSuffix(metalScheme, "://") }

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
@@ -32,12 +31,11 @@ func internalIP(text string) corev1.NodeAddress {
 	return corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: text}
 }
 
-func newMetal() (*cloud.Metal, *record.FakeRecorder) {
-	recorder := record.NewFakeRecorder(10)
+func newMetal() *cloud.Metal {
 	return cloud.NewMetal([]cloud.Machine{
 		{Name: "rack-7", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::7")}, Zone: "hall-1", Region: "berlin", Type: "ex44"},
 		{Name: "rack-8", Zone: "hall-2"},
-	}, recorder), recorder
+	})
 }
 
 func TestMetalDescribesEveryNode(t *testing.T) {
@@ -71,7 +69,7 @@ func TestMetalDescribesEveryNode(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			metal, _ := newMetal()
+			metal := newMetal()
 			got, err := metal.InstanceMetadata(t.Context(), test.node)
 			if err != nil {
 				t.Fatal(err)
@@ -99,7 +97,7 @@ func TestMetalGuessesNoAddress(t *testing.T) {
 		"none that is one":             {metalNode("x", "", "0.0.0.0"), "--node-ip", false},
 		"another than the kubelet has": {metalNode("rack-7", "", "192.0.2.70"), "192.0.2.70 is not among", true},
 	} {
-		metal, recorder := newMetal()
+		metal, recorder := reported(newMetal(), test.node)
 		got, err := metal.InstanceMetadata(t.Context(), test.node)
 		if err == nil || !strings.Contains(err.Error(), test.says) || !strings.Contains(err.Error(), test.node.Name) {
 			t.Errorf("%s: %+v, %v, want %q", name, got, err, test.says)
@@ -111,7 +109,7 @@ func TestMetalGuessesNoAddress(t *testing.T) {
 }
 
 func TestMetalDeclaresNobodyAbsent(t *testing.T) {
-	metal, _ := newMetal()
+	metal := newMetal()
 	for _, id := range []string{"", "underlay://rack-7", "underlay://gone", "hcloud://1", "hrobot://7", "nonsense"} {
 		node := metalNode("x", id, "")
 		if exists, err := metal.InstanceExists(t.Context(), node); !exists || err != nil {
@@ -121,7 +119,7 @@ func TestMetalDeclaresNobodyAbsent(t *testing.T) {
 			t.Errorf("%q: shut down %t, %v", id, down, err)
 		}
 	}
-	provider := cloud.MetalProvider{Metal: metal}
+	provider := cloud.Provider{Name: "underlay", V2: metal}
 	if v2, ok := provider.InstancesV2(); v2 != metal || !ok || provider.ProviderName() != "underlay" {
 		t.Errorf("provider %s answers with %v", provider.ProviderName(), v2)
 	}

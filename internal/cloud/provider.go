@@ -6,7 +6,10 @@ import (
 
 // Provider is the cloudprovider.Interface: instances and nothing else, since
 // routes and load balancers have controllers of our own.
-type Provider struct{ V2 *Instances }
+type Provider struct {
+	Name string // the scheme of provider IDs
+	V2   cloudprovider.InstancesV2
+}
 
 var _ cloudprovider.Interface = Provider{}
 
@@ -17,7 +20,7 @@ func (p Provider) Initialize(cloudprovider.ControllerClientBuilder, <-chan struc
 func (p Provider) InstancesV2() (cloudprovider.InstancesV2, bool) { return p.V2, true }
 
 // ProviderName is the scheme of provider IDs.
-func (p Provider) ProviderName() string { return "hcloud" }
+func (p Provider) ProviderName() string { return p.Name }
 
 // HasClusterID: ownership does not rest on tags of instances.
 func (p Provider) HasClusterID() bool { return true }

@@ -35,11 +35,15 @@ func nodeChecks() []check {
 			name:       "node-uninitialized",
 			looks:      "whether a Node waits longer than 5 minutes for its provider ID, or for the cloud controller manager to take the taint `node.cloudprovider.kubernetes.io/uninitialized`",
 			severities: []Severity{Error},
-			remedy:     "see why: kubectl describe node; Event AddressMismatch: give the kubelet as --node-ip an address of its server; Event ServerAmbiguous: name the server as the Node, or start the kubelet with --provider-id=hcloud://ID (a dedicated server: hrobot://NUMBER); " + managerLogs,
+			remedy:     "see why: kubectl describe node; condition underlay.dev/AddressesMatch: give the kubelet as --node-ip an address of its server; Event ServerAmbiguous: name the server as the Node, or start the kubelet with --provider-id=hcloud://ID (a dedicated server: hrobot://NUMBER); " + managerLogs,
 			needs:      survey.PartNodes,
 			find: eachNode(func(x *cluster, n *corev1.Node) (string, string) {
 				if since, late := x.waiting(n); late && survey.Uninitialized(n) {
-					return fmt.Sprintf("it joined %s ago and still has the taint %s; its provider ID is %q", long(since), cloudproviderapi.TaintExternalCloudProvider, n.Spec.ProviderID), ""
+					text := fmt.Sprintf("it joined %s ago and still has the taint %s; its provider ID is %q", long(since), cloudproviderapi.TaintExternalCloudProvider, n.Spec.ProviderID)
+					if c := kube.Condition(n, kube.AddressesMatch); c != nil && c.Status == corev1.ConditionFalse {
+						text += "; " + c.Message
+					}
+					return text, ""
 				}
 				return "", ""
 			}),

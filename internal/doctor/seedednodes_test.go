@@ -229,8 +229,11 @@ func seededNodes() []seeded {
 			name: "a Node that stays uninitialized", seed: third(func(n *corev1.Node) {
 				withoutID(n)
 				n.Spec.Taints = []corev1.Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized", Effect: corev1.TaintEffectNoSchedule}}
+				n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
+					Type: kube.AddressesMatch, Status: corev1.ConditionFalse, Message: "192.0.2.7 is no address of server 3",
+				})
 			}),
-			check: "node-uninitialized", severity: Error, object: late, do: "--provider-id",
+			check: "node-uninitialized", severity: Error, object: late, says: []string{"192.0.2.7 is no address of server 3"}, do: "--node-ip",
 		},
 		{
 			name: "a kubelet that names every address", seed: third(func(n *corev1.Node) {

@@ -16,6 +16,10 @@ import (
 // addresses that nodes hold. Its class decides which controller writes it.
 const ConditionAccepted = "underlay.dev/Accepted"
 
+// AddressesMatch is the condition of a Node that is False while its kubelet was given an address
+// that is not its machine's. A Node for which that never was so doesn't have it.
+const AddressesMatch corev1.NodeConditionType = "underlay.dev/AddressesMatch"
+
 // SetCondition writes one condition of a node's status and returns the node as
 // the API server then has it. The patch carries the node's UID, so that a node
 // that was deleted and joined again under its name isn't told the old one's

@@ -139,7 +139,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 func (m *Manager) begin(ctx context.Context, o Options) error {
 	nodes := m.Informers.Core().V1().Nodes()
-	provider := cloud.Provider{V2: &cloud.Instances{
+	provider := cloud.Provider{Name: "hcloud", V2: &cloud.Instances{
 		Servers: m.Gateways.Servers, Index: m.Gateways.Index, Nodes: nodes.Lister(), Recorder: m.Events,
 		Family: cloud.IPv4, InNetwork: true, Gated: true,
 	}}
