@@ -191,7 +191,7 @@ func diagnosed(d diagnosis) page {
 	case blind:
 		out.lines = []string{"Nothing is wrong with what could be seen."}
 	default:
-		out.lines = []string{"Nothing is wrong."}
+		out.lines = []string{fmt.Sprintf("Nothing is wrong: all %d checks pass.", doctor.Checks())}
 	}
 	return out
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
 // recent is how old an Event may be that still says how things are: kubelets and
@@ -27,7 +28,7 @@ func agentChecks() []check {
 	return []check{
 		{
 			name:       "agent",
-			looks:      "whether the agent's DaemonSet is there, and its pod ready on every Node that is older than 5 minutes",
+			looks:      "whether the agent's DaemonSet is there, and its pod ready on every Node that is older than 5 minutes. Where nodes route nothing by themselves, another CNI plugin may do without it: it does where Nodes are ready, which takes a pod network, and none has ever had an agent (condition `underlay.dev/PeersReachable`)",
 			severities: []Severity{Error, Warning},
 			remedy:     "kubectl -n " + here + " describe pod -l app.kubernetes.io/name=underlay-agent; " + agentLogs,
 			needs:      survey.PartWorkloads | survey.PartNodes | survey.PartConfig,
@@ -73,6 +74,15 @@ func (x *cluster) agents() *appsv1.DaemonSet {
 	return x.DaemonSets[i]
 }
 
+// networkOfOthers reports whether there is a pod network that no agent made: a kubelet
+// reports no Node ready whose container runtime has no network, and agents leave their
+// condition behind.
+func (x *cluster) networkOfOthers() bool {
+	return slices.ContainsFunc(x.Nodes, kube.Ready) && !slices.ContainsFunc(x.Nodes, func(n *corev1.Node) bool {
+		return kube.Condition(n, agent.PeersReachable) != nil
+	})
+}
+
 // agentOn reports whether an agent runs on a node, and whether it is ready.
 func (x *cluster) agentOn(node string) (runs, ready bool) {
 	for _, p := range x.Pods {
@@ -92,6 +102,8 @@ func agentReady(x *cluster) []Finding {
 		f := Finding{Severity: Warning, What: "there is no DaemonSet underlay-agent in " + x.Namespace + ": nothing makes the pod network on the nodes, unless another CNI plugin does", Remedy: "kubectl apply -f deploy/agent"}
 		if families := x.Config.Families; families.IPv4 == config.RoutedByNodes || families.IPv6 == config.RoutedByNodes {
 			f.Severity, f.What = Error, "there is no DaemonSet underlay-agent in "+x.Namespace+", and the nodes are to route pods' packets by themselves"
+		} else if x.networkOfOthers() {
+			return nil
 		}
 		return []Finding{f}
 	}

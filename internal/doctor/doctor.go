@@ -75,6 +75,9 @@ func Examine(s *survey.Snapshot) []Finding {
 	return all
 }
 
+// Checks is how many checks Examine runs.
+func Checks() int { return len(checks()) }
+
 // Worst is the worst severity among findings; empty for none.
 func Worst(findings []Finding) Severity {
 	var worst Severity

@@ -5,10 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
 func shapes() []shape {
@@ -100,6 +102,31 @@ func hide(s *survey.Snapshot, part survey.Part) {
 		s.Network = nil
 	case survey.PartLoadBalancers:
 		s.LoadBalancers, s.Certificates = nil, nil
+	}
+}
+
+// What runs without a workload of ours is healthy as far as its traces are.
+func TestWithoutWorkloads(t *testing.T) {
+	snap := healthy(t, shape{})
+	withoutAgents(snap)
+	snap.Deployments = nil
+	for _, f := range Examine(snap) {
+		t.Errorf("%+v", f)
+	}
+	snap.Parts &^= survey.PartSetup
+	hide(snap, survey.PartSetup)
+	if found := Examine(snap); !slices.ContainsFunc(found, func(f Finding) bool {
+		return f.Check == "cloud-controller" && f.Severity == Info
+	}) {
+		t.Errorf("%+v, want that cloud-controller was not checked without the lease", found)
+	}
+}
+
+// withoutAgents makes the pods' network another program's.
+func withoutAgents(s *survey.Snapshot) {
+	s.DaemonSets = s.DaemonSets[:1]
+	for _, n := range s.Nodes {
+		n.Status.Conditions = slices.DeleteFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == agent.PeersReachable })
 	}
 }
 

@@ -48,7 +48,7 @@ func managerChecks() []check {
 		},
 		{
 			name:       "cloud-controller",
-			looks:      "whether the Deployment of the cloud controller manager has all of its replicas available",
+			looks:      "whether the Deployment of the cloud controller manager has all of its replicas available; where it runs in another way, whether one leads",
 			severities: []Severity{Error, Warning},
 			remedy:     "kubectl -n " + here + " describe pod -l app.kubernetes.io/name=underlay-ccm; " + managerLogs,
 			needs:      survey.PartWorkloads,
@@ -127,6 +127,9 @@ func cloudController(x *cluster) []Finding {
 	i := slices.IndexFunc(x.Deployments, func(d *appsv1.Deployment) bool {
 		return d.Name == managerName || d.Labels[nameLabel] == managerName
 	})
+	if i < 0 && x.Saw(survey.PartSetup) && len(leader(x)) == 0 {
+		return nil // it runs in another way; where its flags are not known, configuration says so
+	}
 	if i < 0 {
 		return unseen("there is no Deployment underlay-ccm in " + x.Namespace + ": name the namespace that it is in with --namespace; where it runs in another way, see that it does")
 	}

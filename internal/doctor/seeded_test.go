@@ -273,6 +273,7 @@ func seededManager() []seeded {
 		{name: "no CCM runs", seed: func(s *survey.Snapshot) { s.Deployments[0].Status.AvailableReplicas = 0 }, check: "cloud-controller", severity: Error, object: "Deployment/kube-system/underlay-ccm", says: []string{"none of 2"}, do: "describe pod"},
 		{name: "scaled down", seed: func(s *survey.Snapshot) { *s.Deployments[0].Spec.Replicas = 0 }, check: "cloud-controller", severity: Error, object: "Deployment/kube-system/underlay-ccm", do: "--replicas=2"},
 		{name: "one replica is missing", seed: func(s *survey.Snapshot) { s.Deployments[0].Status.AvailableReplicas = 1 }, check: "cloud-controller", severity: Warning, object: "Deployment/kube-system/underlay-ccm", says: []string{"1 of 2"}},
+		{name: "a CCM without a Deployment, and none leads", seed: func(s *survey.Snapshot) { s.Deployments, s.Lease = nil, nil }, check: "leader", severity: Error, object: lease, also: []string{"cloud-controller"}},
 		{name: "no lease", seed: func(s *survey.Snapshot) { s.Lease = nil }, check: "leader", severity: Error, object: lease},
 		{
 			name: "the lease is not renewed", seed: func(s *survey.Snapshot) {

@@ -78,6 +78,12 @@ func seededAgent() []seeded {
 			check: "agent", severity: Error, object: object, says: []string{"not running on worker-1"},
 		},
 		{name: "no agents", seed: func(s *survey.Snapshot) { s.DaemonSets = s.DaemonSets[:1] }, check: "agent", severity: Warning, do: "deploy/agent"},
+		{name: "no agents, and no pod network", seed: func(s *survey.Snapshot) {
+			withoutAgents(s)
+			for _, n := range s.Nodes {
+				setCondition(n, corev1.NodeReady, corev1.ConditionFalse, "KubeletNotReady", "container runtime network not ready", time.Minute)
+			}
+		}, check: "agent", severity: Warning, do: "deploy/agent", also: []string{"service-refused"}},
 		{name: "no agents on metal", shape: shape{metal: true}, seed: func(s *survey.Snapshot) { s.DaemonSets = s.DaemonSets[:1] }, check: "agent", severity: Error},
 		{name: "agents fit no node", seed: func(s *survey.Snapshot) { s.DaemonSets[1].Status.DesiredNumberScheduled = 0 }, check: "agent", severity: Error, object: object},
 		{name: "missing plugins", seed: complains(time.Minute), check: "cni-plugins", severity: Error, object: "Node/worker-1", says: []string{"the CNI plugin ptp is not in"}, do: "containernetworking/plugins", also: both},
