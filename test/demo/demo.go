@@ -22,6 +22,8 @@ type demo struct {
 	observer *observer
 	state    *state.State
 	timeline *state.Timeline
+	// reader is the path of underlayctl.
+	reader string
 	// holding: the scenario is over, and what happens is the user's doing.
 	holding bool
 }

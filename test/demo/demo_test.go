@@ -56,7 +56,7 @@ func promised(packets bool) []string {
 	var text strings.Builder
 	var results []screen.Result
 	p := screen.Painter{}
-	steps := append([]step{begin()}, scenario()...)
+	steps := append(append([]step{begin()}, scenario()...), doctorStep())
 	if packets {
 		steps = append(steps, packetsStep())
 	}

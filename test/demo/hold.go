@@ -18,7 +18,6 @@ const joinEvery = 500 * time.Millisecond
 // hold keeps the cluster up and shows what happens in it until ctx ends. A
 // server that somebody rents joins, one that is deleted falls silent.
 func (d *demo) hold(ctx context.Context) error {
-	d.wait(d.Status(0, []string{"underlayctl to be built"}, d.width))
 	folder, err := d.offer(ctx)
 	if err != nil {
 		return err

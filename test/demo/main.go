@@ -86,7 +86,7 @@ func quiet(path string) error {
 // show runs all steps, then the tables, and without once waits for the end.
 func show(ctx context.Context, t *terminal, folder string, once bool) int {
 	first, steps := begin(), scenario()
-	count := len(steps) + 1
+	count := len(steps) + 2
 	missing := noPackets()
 	if missing == "" {
 		count++
@@ -95,11 +95,12 @@ func show(ctx context.Context, t *terminal, folder string, once bool) int {
 	t.print("Underlay: pod networking and load balancers for rented machines.\n" +
 		"The cloud is simulated, the machines are their kubelets' heartbeats; everything else is real.\n")
 	t.print(t.Heading(1, count, first.title))
-	manager, err := build(ctx, t, folder)
+	manager, reader, err := build(ctx, t, folder)
 	if err != nil {
 		return t.end(ctx, append(results, screen.Result{Name: first.name, Title: first.title, Err: err}), folder)
 	}
 	defer os.Remove(manager) // the logs of a demo that failed are enough
+	defer os.Remove(reader)
 	began := time.Now()
 	d, err := start(ctx, t, folder, manager, first.limit)
 	r := screen.Result{Name: first.name, Title: first.title, Took: time.Since(began), Err: err}
@@ -108,13 +109,19 @@ func show(ctx context.Context, t *terminal, folder string, once bool) int {
 		return t.end(ctx, results, folder)
 	}
 	defer d.cluster.Stop()
+	d.reader = reader
 	t.print(t.Held(r))
 
 	results = append(results, d.play(ctx, steps, count)...)
+	if t.verdict(ctx, results) == 0 {
+		results = append(results, t.last(ctx, len(steps)+2, count, doctorStep(), d.examine))
+	}
 	if missing != "" {
-		t.print("\n" + t.Note("no packets are shown: "+missing))
+		t.print("\n" + t.Note("no packets are shown, and no agents run: "+missing))
 	} else if t.verdict(ctx, results) == 0 {
-		results = append(results, t.packets(ctx, count, folder, manager))
+		results = append(results, t.last(ctx, count, count, packetsStep(), func(ctx context.Context) error {
+			return t.sendPackets(ctx, folder, manager, reader)
+		}))
 	}
 	if code := t.verdict(ctx, results); code == 0 {
 		d.print(d.Tables(d.state, d.timeline, everyMachine(), time.Now()))
@@ -131,15 +138,14 @@ func show(ctx context.Context, t *terminal, folder string, once bool) int {
 	return 0
 }
 
-// packets is the last step, in a cluster of its own.
-func (t *terminal) packets(ctx context.Context, number int, folder, manager string) screen.Result {
-	s := packetsStep()
-	t.print(t.Heading(number, number, s.title))
+// last is a step behind the scenario.
+func (t *terminal) last(ctx context.Context, number, count int, s step, do func(context.Context) error) screen.Result {
+	t.print(t.Heading(number, count, s.title))
 	t.print(t.Note(s.note))
 	began := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, s.limit, fmt.Errorf("%w: it may take %s", errLate, s.limit))
 	defer cancel()
-	r := screen.Result{Name: s.name, Title: s.title, Err: t.sendPackets(ctx, folder, manager)}
+	r := screen.Result{Name: s.name, Title: s.title, Err: do(ctx)}
 	r.Took = time.Since(began)
 	if r.Err == nil {
 		t.print(t.Held(r))

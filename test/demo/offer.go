@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 	"github.com/underlay-ccm/underlay/test/testenv/kubebinary"
 )
 
@@ -28,29 +27,16 @@ func (d *demo) offer(ctx context.Context) (folder string, err error) {
 			return "", fmt.Errorf("making a folder for programs: %w", err)
 		}
 	}
-	reader, err := cluster.BuildReader(ctx, programs)
-	if err != nil {
-		return "", err
-	}
 	// By the name that it is called by it knows that kubectl calls it.
 	plugin := filepath.Join(programs, "kubectl-underlay")
-	if err := os.Symlink(reader, plugin); err != nil {
+	if err := os.Symlink(d.reader, plugin); err != nil {
 		return "", fmt.Errorf("naming the plugin: %w", err)
 	}
-	config := filepath.Join(dir, "cloud-config.yaml")
-	if err := os.WriteFile(config, []byte(d.cluster.CloudConfig()), 0o600); err != nil {
-		return "", fmt.Errorf("writing the configuration: %w", err)
-	}
 	kubeconfig := d.cluster.ControlPlane.AdminKubeconfig()
-	// What a cluster's Deployment would say of underlay-ccm, which is none here.
-	settings := []string{
-		"--kubeconfig=" + kubeconfig, "--cloud-config=" + config, "--token-file=" + d.cluster.TokenFile(),
-		"--manager-flag=--allocate-node-cidrs", "--manager-flag=--cluster-cidr=" + cluster.PodRanges,
-		"--manager-flag=--service-cluster-ip-range=" + cluster.ServiceRange,
-	}
+	settings := readerFlags(d.cluster)
 	for name, line := range map[string]string{
 		"kubectl":          "KUBECONFIG=${KUBECONFIG:-" + quoted(kubeconfig) + "} exec " + quoted(kube, "kubectl"),
-		"underlayctl":      "exec " + quoted(append([]string{reader}, settings...)...),
+		"underlayctl":      "exec " + quoted(append([]string{d.reader}, settings...)...),
 		"kubectl-underlay": "exec " + quoted(append([]string{plugin}, settings...)...),
 		"cloud": fmt.Sprintf(`path=$1; shift; exec curl -sS -H "Authorization: Bearer $(cat %s)" -H 'Content-Type: application/json' %s"$path"`,
 			quoted(d.cluster.TokenFile()), quoted(d.cluster.CloudURL)),

@@ -30,6 +30,7 @@ func played(t *testing.T, text string) {
 		{"kubectl get nodes -o wide", "node-3"},
 		{"underlayctl nodes", "stands"},
 		{"underlayctl pools", "10.244.0.0/16"},
+		{"underlayctl doctor", " checks pass."},
 		{"underlayctl lb", "default/web"},
 		{"underlayctl inspect node node-3", "NetworkUnavailable=False"},
 		{"kubectl underlay routes", "192.168.178.0/24"},

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/test/demo/screen"
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
@@ -43,7 +44,7 @@ func noPackets() string {
 
 // sendPackets shows packets. They take network namespaces, which are a process's
 // own, so it is this program once more that does it: see packetsShown.
-func (t *terminal) sendPackets(ctx context.Context, folder, manager string) error {
+func (t *terminal) sendPackets(ctx context.Context, folder, manager, reader string) error {
 	folder = filepath.Join(folder, "packets")
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		return err
@@ -55,7 +56,7 @@ func (t *terminal) sendPackets(ctx context.Context, folder, manager string) erro
 	}
 	t.wait(t.Status(0, []string{"a cluster in network namespaces"}, t.width))
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", packetsFlag+"="+folder)
-	cmd.Env = append(os.Environ(), managerVariable+"="+manager, agentVariable+"="+agent)
+	cmd.Env = append(os.Environ(), managerVariable+"="+manager, agentVariable+"="+agent, readerVariable+"="+reader)
 	if t.Color {
 		cmd.Env = append(cmd.Env, colorVariable+"=1")
 	}
@@ -83,6 +84,7 @@ func (t *terminal) sendPackets(ctx context.Context, folder, manager string) erro
 const (
 	managerVariable = "UNDERLAY_DEMO_MANAGER"
 	agentVariable   = "UNDERLAY_DEMO_AGENT"
+	readerVariable  = "UNDERLAY_DEMO_READER"
 	colorVariable   = "UNDERLAY_DEMO_COLOR"
 )
 
@@ -121,7 +123,7 @@ func (p *packets) note(format string, args ...any) {
 }
 
 func (p *packets) show(ctx context.Context, o netlab.Options) (err error) {
-	if p.lab, err = netlab.Start(ctx, o); err != nil {
+	if p.lab, err = p.start(ctx, o); err != nil {
 		return err
 	}
 	defer p.lab.Stop()
@@ -145,8 +147,36 @@ func (p *packets) show(ctx context.Context, o netlab.Options) (err error) {
 	if err := p.loadBalancer(ctx); err != nil {
 		return err
 	}
+	if err := errors.Join(install(ctx, p.lab.Cluster), p.lab.ShowAgents(ctx)); err != nil {
+		return err
+	}
+	line, err := examine(ctx, os.Getenv(readerVariable), p.lab.Cluster)
+	if err != nil {
+		return err
+	}
+	p.note("underlayctl doctor, with agents and kube-proxies on all machines: %s", line)
 	fmt.Fprint(p.out, p.painter.Trips(p.rows))
 	return nil
+}
+
+// start starts the lab, with kube-proxies that do what their configuration in the cluster says.
+func (p *packets) start(ctx context.Context, o netlab.Options) (*netlab.Lab, error) {
+	object, err := proxyConfig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	proxy, err := kube.ReadProxy(object)
+	if err != nil {
+		return nil, err
+	}
+	for _, text := range proxy.NodePortAddresses {
+		a, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("kube-proxy's nodePortAddresses: %w", err)
+		}
+		o.NodePortAddresses = append(o.NodePortAddresses, a)
+	}
+	return netlab.Start(ctx, o)
 }
 
 // trip asks over TCP and wants the question to have come from an address.

@@ -89,6 +89,15 @@ func scenario() []step {
 	}
 }
 
+// doctorStep looks at the cluster as a user would.
+func doctorStep() step {
+	return step{
+		name: "doctor", title: "What underlayctl doctor says",
+		note:  "no agent and no kube-proxy runs on these machines: their kubelets report pods' network as ready",
+		limit: 30 * time.Second,
+	}
+}
+
 // packetsStep comes last where there is root. It has a cluster of its own, whose
 // machines are network namespaces.
 func packetsStep() step {

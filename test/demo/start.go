@@ -27,18 +27,21 @@ const (
 )
 
 // build builds what is missing: the control plane's binary once, which takes
-// minutes, and underlay-ccm into folder.
-func build(ctx context.Context, t *terminal, folder string) (manager string, err error) {
+// minutes, and underlay-ccm and underlayctl into folder.
+func build(ctx context.Context, t *terminal, folder string) (manager, reader string, err error) {
 	if _, err := kubebinary.Path(ctx, os.Stderr); err != nil {
-		return "", err
+		return "", "", err
 	}
 	began := time.Now()
-	t.wait(t.Status(0, []string{"underlay-ccm to be built"}, t.width))
+	t.wait(t.Status(0, []string{"underlay-ccm and underlayctl to be built"}, t.width))
 	if manager, err = cluster.BuildManager(ctx, folder); err != nil {
-		return "", err
+		return "", "", err
 	}
-	t.print(t.Note(fmt.Sprintf("underlay-ccm built in %.1f s", time.Since(began).Seconds())))
-	return manager, nil
+	if reader, err = cluster.BuildReader(ctx, folder); err != nil {
+		return "", "", err
+	}
+	t.print(t.Note(fmt.Sprintf("underlay-ccm and underlayctl built in %.1f s", time.Since(began).Seconds())))
+	return manager, reader, nil
 }
 
 // start starts everything in folder and returns when underlay-ccm leads.
@@ -56,7 +59,7 @@ func start(ctx context.Context, t *terminal, folder, manager string, limit time.
 		return nil, err
 	}
 	d := &demo{terminal: t, cluster: c, timeline: state.NewTimeline(), state: state.New(state.Layout{
-		Pods: podRanges(), RouteLimit: routeLimit,
+		Pods: []netip.Prefix{netip.MustParsePrefix(podRange)}, RouteLimit: routeLimit,
 	})}
 	note("control plane at %s: etcd, kube-apiserver, kube-controller-manager", c.ControlPlane.URL())
 	note("simulated cloud at %s, network %s with somebody's own route %s", c.CloudURL, c.Network.IPRange, foreign().Dst)
@@ -65,6 +68,11 @@ func start(ctx context.Context, t *terminal, folder, manager string, limit time.
 		return nil, err
 	}
 	note("underlay-ccm leads, with the permissions of deploy/ccm/rbac.yaml")
+	if err := install(ctx, c); err != nil {
+		c.Stop()
+		return nil, err
+	}
+	note("admission policies of deploy/ccm, kube-proxy's configuration of deploy/kubeadm")
 	return d, nil
 }
 
@@ -78,7 +86,9 @@ func (d *demo) lead(ctx context.Context, limit time.Duration) error {
 	if d.observer, err = observe(ctx, d.cluster); err != nil {
 		return err
 	}
-	if d.manager, err = d.cluster.StartManager(ctx, cluster.ManagerOptions{}); err != nil {
+	if d.manager, err = d.cluster.StartManager(ctx, cluster.ManagerOptions{
+		Config: d.cluster.CloudConfig() + families, Args: []string{"--cluster-cidr=" + podRange},
+	}); err != nil {
 		return err
 	}
 	says := "nothing"
@@ -103,12 +113,4 @@ func (d *demo) lead(ctx context.Context, limit time.Duration) error {
 	}
 	d.timeline.Observe(time.Now(), d.state.Facts())
 	return nil
-}
-
-func podRanges() []netip.Prefix {
-	var prefixes []netip.Prefix
-	for _, text := range strings.Split(cluster.PodRanges, ",") {
-		prefixes = append(prefixes, netip.MustParsePrefix(text))
-	}
-	return prefixes
 }

@@ -90,7 +90,8 @@ func controllers() []string {
 	}
 }
 
-func (c *ControlPlane) controllerManagerArgs() []string {
+// ControllerManagerArgs are those that kube-controller-manager runs with.
+func (c *ControlPlane) ControllerManagerArgs() []string {
 	kubeconfig := "controller-manager.kubeconfig"
 	return append([]string{
 		"--kubeconfig=" + kubeconfig,

@@ -101,7 +101,7 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	if c.options.WithoutControllerManager {
 		return nil
 	}
-	return c.run(ctx, controllerManager, c.controllerManagerArgs(), c.defaultServiceAccountExists)
+	return c.run(ctx, controllerManager, c.ControllerManagerArgs(), c.defaultServiceAccountExists)
 }
 
 func (c *ControlPlane) makeDir() error {

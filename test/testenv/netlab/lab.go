@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"regexp"
 	"sync"
 	"time"
@@ -51,6 +49,8 @@ type Options struct {
 	// Settings are further lines for the configuration file that manager and
 	// agents share.
 	Settings string
+	// NodePortAddresses are where kube-proxies open node ports; empty: at their machine's Addresses.
+	NodePortAddresses []netip.Prefix
 	// NodeGrace is how long a Node may be silent before it counts as lost; zero: seconds.
 	NodeGrace time.Duration
 	// Balancing is a further line of the section loadBalancers there; not on metal.
@@ -157,38 +157,6 @@ func Start(ctx context.Context, o Options) (_ *Lab, err error) {
 	return f, nil
 }
 
-func (o Options) complete() (Options, error) {
-	if o.Progress == nil {
-		o.Progress = io.Discard
-	}
-	o.VSwitch = o.VSwitch || len(o.Dedicated) > 0
-	if o.VSwitch && (o.Metal || o.MachinesOnly || o.IPv4Only) {
-		return o, errors.New("VSwitch, Dedicated: there is one only beside a cloud, in a cluster of both families")
-	}
-	if o.MachinesOnly {
-		if len(o.Machines) > 0 {
-			return o, errors.New("MachinesOnly: there is nobody whom machines could join")
-		}
-		return o, absolute(map[string]string{"Dir": o.Dir})
-	}
-	if o.Plugins == "" {
-		o.Plugins = os.Getenv("CNI_PATH")
-	}
-	if o.Plugins == "" {
-		return o, errors.New("no folder with the CNI plugins: set CNI_PATH, or run it by make")
-	}
-	return o, absolute(map[string]string{"Dir": o.Dir, "Manager": o.Manager, "Agent": o.Agent, "Plugins": o.Plugins})
-}
-
-func absolute(paths map[string]string) error {
-	for what, path := range paths {
-		if !filepath.IsAbs(path) {
-			return fmt.Errorf("%s %q: give an absolute path", what, path)
-		}
-	}
-	return nil
-}
-
 // startNetwork makes what machines are plugged into.
 func (f *Lab) startNetwork(ctx context.Context) (err error) {
 	if f.host, err = netns.Current(); err != nil {
@@ -249,6 +217,7 @@ func (f *Lab) startCluster(ctx context.Context) (err error) {
 		Manager: f.options.Manager, Cloud: cloud, VSwitch: coupled,
 		ControlPlane: controlplane.Options{
 			Dir: f.options.Dir, Address: mgmtAddr(1), Progress: f.options.Progress, NodeMonitorGracePeriod: f.options.NodeGrace,
+			ExtraControllerManagerArgs: []string{"--controllers=daemonset-controller"}, // see ShowAgents
 		},
 	})
 	if err != nil {

@@ -100,6 +100,7 @@ func (f *Lab) rent(ctx context.Context, m *Machine) (*Machine, error) {
 	name := m.Name
 	f.mu.Lock()
 	f.joined++
+	m.NodePortAddresses = f.options.NodePortAddresses
 	m.lab, m.number, m.dir = f, f.joined, filepath.Join(f.options.Dir, "machine-"+name)
 	taken := f.machines[name] != nil
 	f.mu.Unlock()
