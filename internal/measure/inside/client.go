@@ -68,18 +68,11 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // refusal is what the program says if it doesn't do what it was asked.
 type refusal struct {
-	Status int    `json:"-"`
-	Code   string `json:"code"`  // a word for programs, or empty
-	Field  string `json:"field"` // of the question
-	Text   string `json:"error"`
+	Code string `json:"code"` // a word for programs, or empty
+	Text string `json:"error"`
 }
 
-func (r *refusal) Error() string {
-	if r.Field != "" {
-		return fmt.Sprintf("%s: %s", r.Field, r.Text)
-	}
-	return r.Text
-}
+func (r *refusal) Error() string { return r.Text }
 
 // Is reports whether the refusal is for that reason.
 func (r *refusal) Is(reason error) bool {
@@ -155,7 +148,6 @@ func (c *Client) askOnce(
 		if json.Unmarshal(text, r) != nil || r.Text == "" {
 			r = &refusal{Text: "the program answered with status " + response.Status}
 		}
-		r.Status = response.StatusCode
 		return r
 	}
 	if answer == nil {
