@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/netip"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -16,9 +15,9 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/component-base/version"
 
+	configuration "github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/measure"
 	"github.com/underlay-ccm/underlay/internal/measure/project"
-	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
 const measureLong = `Find out what no source tells about the cloud, in an empty project of yours: throw-away
@@ -130,29 +129,31 @@ func (m *measuring) open() (*project.Project, error) {
 		return nil, fmt.Errorf("--endpoint %s is asked without encryption, and the token would be read on "+
 			"the way: write https, or an address of this machine", base.Host)
 	}
-	text, file := m.getenv("HCLOUD_TOKEN"), m.tokenFile
-	if file == "" && text == "" {
-		file = m.getenv("HCLOUD_TOKEN_FILE")
-	}
-	if file != "" {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("the token file: %w", err)
-		}
-		text = string(content)
-	}
-	token := strings.TrimSpace(text)
-	if token == "" && local {
-		token = "none" // a simulator without a token takes any
-	}
-	if token == "" {
-		return nil, errors.New("there is no token for the cloud: set HCLOUD_TOKEN, or give --token-file, " +
-			"with permission to read and write")
+	token, err := m.token(local)
+	if err != nil {
+		return nil, err
 	}
 	return project.New(project.Options{
-		Token: secret.New(token), Endpoint: strings.TrimRight(m.endpoint, "/"),
+		Token: token.Text, Endpoint: strings.TrimRight(m.endpoint, "/"),
 		Version: release(), Progress: m.progress,
 	}), nil
+}
+
+// token is that of the file of the flag, else of the variable, else of the file of its variable.
+func (m *measuring) token(local bool) (configuration.Token, error) {
+	text, file := m.getenv("HCLOUD_TOKEN"), m.getenv("HCLOUD_TOKEN_FILE")
+	switch {
+	case m.tokenFile != "":
+		return configuration.TokenFile("--token-file", m.tokenFile).Read()
+	case text == "" && file != "":
+		return configuration.TokenFile("HCLOUD_TOKEN_FILE", file).Read()
+	case text == "" && local:
+		text = "none" // a simulator without a token takes any
+	case text == "":
+		return configuration.Token{}, errors.New("there is no token for the cloud: set HCLOUD_TOKEN, " +
+			"or give --token-file, with permission to read and write")
+	}
+	return configuration.NewToken(text)
 }
 
 // progress says what is being done now.

@@ -101,38 +101,22 @@ func (d *dedicatedFlags) server(ctx context.Context, web *measurerobot.Client) (
 	return out, out.Look(ctx, web)
 }
 
-// credentials are those of Robot; ok: there are some.
-func (d *dedicatedFlags) credentials(t terminal) (c robot.Credentials, ok bool, err error) {
-	user, password := t.getenv("ROBOT_USER"), t.getenv("ROBOT_PASSWORD")
-	for _, file := range []struct {
-		name string
-		into *string
-	}{{"ROBOT_USER_FILE", &user}, {"ROBOT_PASSWORD_FILE", &password}} {
-		path := t.getenv(file.name)
-		if *file.into != "" || path == "" {
-			continue
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return c, false, fmt.Errorf("%s: %w", file.name, err)
-		}
-		*file.into = string(text)
-	}
-	if user == "" && password == "" {
-		return c, false, nil
-	}
-	c, err = robot.NewCredentials(user, password)
-	if err != nil {
-		return c, false, fmt.Errorf("ROBOT_USER and ROBOT_PASSWORD: %w", err)
-	}
-	return c, true, nil
-}
-
 // robot is the client of the web service; nil: there are no credentials.
 func (d *dedicatedFlags) robot(t terminal) (*measurerobot.Client, error) {
-	credentials, ok, err := d.credentials(t)
-	if err != nil || !ok {
-		return nil, err
+	user, password := t.getenv("ROBOT_USER"), t.getenv("ROBOT_PASSWORD")
+	files := robot.CredentialFiles{
+		User: t.getenv("ROBOT_USER_FILE"), Password: t.getenv("ROBOT_PASSWORD_FILE"),
+	}
+	read := files.Read
+	if user != "" || password != "" {
+		read = func() (robot.Credentials, error) { return robot.NewCredentials(user, password) }
+	} else if files == (robot.CredentialFiles{}) {
+		return nil, nil
+	}
+	credentials, err := read()
+	if err != nil {
+		return nil, fmt.Errorf("ROBOT_USER and ROBOT_PASSWORD, or ROBOT_USER_FILE and "+
+			"ROBOT_PASSWORD_FILE: %w", err)
 	}
 	run := fmt.Sprintf("%s-%06x", time.Now().UTC().Format("20060102-1504"), rand.N(1<<24))
 	return measurerobot.New(measurerobot.Options{

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"os"
 	"path"
 	"strings"
 
@@ -57,6 +58,12 @@ type TokenSource struct {
 	field    string
 	fixed    Token
 	readFile func(string) ([]byte, error)
+}
+
+// TokenFile is the source of a program without a configuration: the file that a flag or a variable
+// names.
+func TokenFile(field, path string) TokenSource {
+	return TokenSource{File: path, field: field, readFile: os.ReadFile}
 }
 
 // String names the source, not the token.
