@@ -57,13 +57,12 @@ type Things struct {
 // Needs are what a fact takes to be found out.
 type Needs struct {
 	// Servers are throw-away ones that experiments share, and so are the network with a subnet, the
-	// load balancer, the floating IP and the primary IP. Servers and the load balancer are in the
-	// network, whether Network says so or not.
+	// load balancer and the floating IP. Servers and the load balancer are in the network, whether
+	// Network says so or not.
 	Servers      int
 	Network      bool
 	LoadBalancer bool
 	FloatingIP   bool
-	PrimaryIP    bool
 	// Own is what the experiment makes for itself beside those.
 	Own Things
 	// Inside: the servers' programs must be reached.

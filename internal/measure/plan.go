@@ -116,7 +116,6 @@ func ThingsOf(facts []Fact) Things {
 		shared.Networks = max(shared.Networks, count(n.Network || n.Servers > 0 || n.LoadBalancer))
 		shared.LoadBalancers = max(shared.LoadBalancers, count(n.LoadBalancer))
 		shared.FloatingIPs = max(shared.FloatingIPs, count(n.FloatingIP))
-		shared.PrimaryIPs = max(shared.PrimaryIPs, count(n.PrimaryIP))
 		own = own.plus(n.Own)
 	}
 	return shared.plus(own)

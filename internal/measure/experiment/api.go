@@ -98,7 +98,7 @@ func actionTimes(ctx context.Context, b *Bench) ([]measure.Observation, error) {
 	missing := enough - min(len(took["add_route"]), len(took["delete_route"]))
 	for i := range max(0, missing) {
 		b.say("timing a route's actions, %d of %d", i+1, missing)
-		if err := b.addRoute(ctx, n, n.spare(timed)); err != nil {
+		if _, err := b.Change(ctx, "adding a route", b.adding(n, n.spare(timed))); err != nil {
 			return nil, err
 		}
 		if err := b.deleteRoute(ctx, n, n.spare(timed)); err != nil {

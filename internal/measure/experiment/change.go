@@ -23,11 +23,14 @@ const (
 // inexact says why times aren't exact.
 const inexact = "requests came late or failed, as when the project's budget of requests is used up"
 
-// Change makes a change and waits for its end; the client's methods fit. While what it changes is
+// change asks the API for a change; the client's methods fit.
+type change = func(context.Context) (*hcloud.Action, *hcloud.Response, error)
+
+// Change makes a change and waits for its end. While what it changes is
 // busy, or the API has no time, it is made again, for two minutes at most. The error wraps the
 // API's.
 func (b *Bench) Change(ctx context.Context, what string,
-	change func(context.Context) (*hcloud.Action, *hcloud.Response, error),
+	change change,
 ) (took time.Duration, err error) {
 	took, _, err = b.timed(ctx, what, change)
 	return took, err
@@ -35,7 +38,7 @@ func (b *Bench) Change(ctx context.Context, what string,
 
 // timed is Change that tells also whether the time is exact.
 func (b *Bench) timed(ctx context.Context, what string,
-	change func(context.Context) (*hcloud.Action, *hcloud.Response, error),
+	change change,
 ) (took time.Duration, exact bool, err error) {
 	var action *hcloud.Action
 	err = b.again(ctx, func() (err error) {
@@ -55,7 +58,7 @@ func (b *Bench) timed(ctx context.Context, what string,
 // progress and nothing else, and once ctx has ended nothing is done: what remains goes with the
 // run.
 func (b *Bench) Cleanup(ctx context.Context, what string,
-	change func(context.Context) (*hcloud.Action, *hcloud.Response, error),
+	change change,
 ) {
 	if ctx.Err() != nil {
 		return

@@ -161,20 +161,13 @@ func (p path) opens(ctx context.Context) error {
 	if err := p.to.Program.Receive(ctx, crossPort); err != nil {
 		return err
 	}
-	for end := time.Now().Add(crossWithin); ; {
-		found, err := p.send(ctx, crossPort)
-		if found || err != nil {
-			return err
-		}
-		if !time.Now().Before(end) {
-			return fmt.Errorf("no packet came from the %s to the %s across the vSwitch in %s: is the "+
-				"interface of --dedicated-interface in the vSwitch of --vswitch, and does a firewall there let UDP pass?",
-				p.from.Name, p.to.Name, crossWithin)
-		}
-		if err := wait(ctx, look); err != nil {
-			return err
-		}
+	err := lookFor(ctx, crossWithin, look, func() (bool, error) { return p.send(ctx, crossPort) })
+	if errors.Is(err, errLate) {
+		return fmt.Errorf("no packet came from the %s to the %s across the vSwitch in %s: is the "+
+			"interface of --dedicated-interface in the vSwitch of --vswitch, and does a firewall there let UDP pass?",
+			p.from.Name, p.to.Name, crossWithin)
 	}
+	return err
 }
 
 // send sends some packets to a port, and reports whether any arrived.

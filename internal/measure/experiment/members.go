@@ -115,7 +115,7 @@ func (b *Bench) detach(ctx context.Context, n *Network, s *Server) {
 }
 
 func (b *Bench) detaching(n *Network, s *Server,
-) func(context.Context) (*hcloud.Action, *hcloud.Response, error) {
+) change {
 	return func(ctx context.Context) (*hcloud.Action, *hcloud.Response, error) {
 		opts := hcloud.ServerDetachFromNetworkOpts{Network: n.ref()}
 		return b.client().Server.DetachFromNetwork(ctx, s.ref(), opts)

@@ -19,8 +19,8 @@ const inProcess, processing = "in process", "processing"
 const (
 	// memberTime is how long a change of a vSwitch is looked at.
 	memberTime = 2 * time.Minute
-	// The first looks come fast, because a change may be short; then they spare the quota.
-	memberLook, memberFastLooks, memberSlowLook = time.Second, 10, 5 * time.Second
+	// memberLook is the time between two looks: they spare the quota.
+	memberLook = 2 * time.Second
 )
 
 // robotMembers puts the user's dedicated server into a throw-away vSwitch and takes it out again, and
@@ -97,44 +97,36 @@ type memberWatch struct {
 
 // until looks until the member has a status; empty: until it is none. It reports whether it came to
 // that.
-func (m *memberWatch) until(ctx context.Context, want string) (bool, error) {
+func (m *memberWatch) until(ctx context.Context, want string) (reached bool, err error) {
 	began := time.Now()
-	for looks := 0; time.Since(began) < memberTime; looks++ {
+	looks := 0
+	err = lookFor(ctx, memberTime, memberLook, func() (bool, error) {
 		v, err := m.bench.Robot.VSwitch(ctx, m.vSwitch)
 		if err != nil {
 			return false, err
 		}
-		switch status := v.Status(m.server); {
-		case status == want:
-			if looks > 0 { // else it was over before the first look
-				m.took = append(m.took, time.Since(began))
-			}
-			return true, nil
+		looks++
+		status := v.Status(m.server)
+		switch reached = status == want; {
+		case reached && looks > 1: // else it was over before the first look
+			m.took = append(m.took, time.Since(began))
 		case status == robot.Failed:
 			m.ended = "the change failed"
-			return false, nil
 		case status != robot.Ready && status != "" && !slices.Contains(m.statuses, status):
 			m.statuses = append(m.statuses, status)
 		}
-		if err := wait(ctx, memberPause(looks)); err != nil {
-			return false, err
-		}
+		return reached || status == robot.Failed, nil
+	})
+	if errors.Is(err, errLate) {
+		m.ended, err = fmt.Sprintf("a change was not over after %s", memberTime), nil
 	}
-	m.ended = fmt.Sprintf("a change was not over after %s", memberTime)
-	return false, nil
-}
-
-func memberPause(looks int) time.Duration {
-	if looks < memberFastLooks {
-		return memberLook
-	}
-	return memberSlowLook
+	return reached, err
 }
 
 func (m *memberWatch) observation() measure.Observation {
 	o := measure.Observation{Fact: measure.RobotMembers, Seen: strings.Join(m.statuses, ", "), Note: m.ended}
 	if len(m.took) > 0 {
-		o.Note = strings.TrimPrefix(o.Note+"; changes took "+measure.Between(m.took)+", looked at each second", "; ")
+		o.Note = strings.TrimPrefix(o.Note+"; changes took "+measure.Between(m.took)+", looked at every 2 seconds", "; ")
 	}
 	if o.Seen == "" {
 		o.Why = "the changes were over before the first look; try again"

@@ -183,7 +183,7 @@ var errInexact = errors.New("the end of its action is not known exactly: " + ine
 // ended makes a change, and tells when its action ended: as exactly as it was looked at, or it is an
 // errInexact.
 func (b *Bench) ended(ctx context.Context, what string,
-	change func(context.Context) (*hcloud.Action, *hcloud.Response, error),
+	change change,
 ) (time.Time, error) {
 	var replied time.Time
 	took, exact, err := b.timed(ctx, what, func(ctx context.Context) (*hcloud.Action, *hcloud.Response, error) {

@@ -34,52 +34,42 @@ func (n *Network) via() netip.Addr {
 	return netip.AddrFrom4(at)
 }
 
-func (b *Bench) startRoute(ctx context.Context, n *Network, dst netip.Prefix,
-) (*hcloud.Action, *hcloud.Response, error) {
-	return b.client().Network.AddRoute(ctx, n.ref(), hcloud.NetworkAddRouteOpts{
-		Route: hcloud.NetworkRoute{Destination: ipnet.Of(dst), Gateway: n.via().AsSlice()},
-	})
+// adding is the request for a route, for Change.
+func (b *Bench) adding(n *Network, dst netip.Prefix) change {
+	return func(ctx context.Context) (*hcloud.Action, *hcloud.Response, error) {
+		return b.client().Network.AddRoute(ctx, n.ref(), hcloud.NetworkAddRouteOpts{
+			Route: hcloud.NetworkRoute{Destination: ipnet.Of(dst), Gateway: n.via().AsSlice()},
+		})
+	}
 }
 
-func (b *Bench) endRoute(ctx context.Context, n *Network, dst netip.Prefix,
-) (*hcloud.Action, *hcloud.Response, error) {
-	return b.client().Network.DeleteRoute(ctx, n.ref(), hcloud.NetworkDeleteRouteOpts{
-		Route: hcloud.NetworkRoute{Destination: ipnet.Of(dst), Gateway: n.via().AsSlice()},
-	})
+// removing is the request to remove it.
+func (b *Bench) removing(n *Network, dst netip.Prefix) change {
+	return func(ctx context.Context) (*hcloud.Action, *hcloud.Response, error) {
+		return b.client().Network.DeleteRoute(ctx, n.ref(), hcloud.NetworkDeleteRouteOpts{
+			Route: hcloud.NetworkRoute{Destination: ipnet.Of(dst), Gateway: n.via().AsSlice()},
+		})
+	}
 }
 
-// beginRoute is startRoute when nothing else changes.
+// beginRoute adds a route when nothing else changes, and doesn't wait for its end.
 func (b *Bench) beginRoute(ctx context.Context, n *Network, dst netip.Prefix) (*hcloud.Action, error) {
 	var action *hcloud.Action
 	err := b.again(ctx, func() (err error) {
-		action, _, err = b.startRoute(ctx, n, dst)
+		action, _, err = b.adding(n, dst)(ctx)
 		return err
 	})
 	return action, err
 }
 
-func (b *Bench) addRoute(ctx context.Context, n *Network, dst netip.Prefix) error {
-	change := func(ctx context.Context) (*hcloud.Action, *hcloud.Response, error) {
-		return b.startRoute(ctx, n, dst)
-	}
-	_, err := b.Change(ctx, "adding a route", change)
-	return err
-}
-
 func (b *Bench) deleteRoute(ctx context.Context, n *Network, dst netip.Prefix) error {
-	change := func(ctx context.Context) (*hcloud.Action, *hcloud.Response, error) {
-		return b.endRoute(ctx, n, dst)
-	}
-	_, err := b.Change(ctx, "removing a route", change)
+	_, err := b.Change(ctx, "removing a route", b.removing(n, dst))
 	return err
 }
 
 // dropRoute is deleteRoute for what an experiment leaves.
 func (b *Bench) dropRoute(ctx context.Context, n *Network, dst netip.Prefix) {
-	change := func(ctx context.Context) (*hcloud.Action, *hcloud.Response, error) {
-		return b.endRoute(ctx, n, dst)
-	}
-	b.Cleanup(ctx, "removing a route", change)
+	b.Cleanup(ctx, "removing a route", b.removing(n, dst))
 }
 
 // attempts is how often something is tried that must happen while an action runs.
@@ -121,7 +111,7 @@ func (b *Bench) changeTwice(ctx context.Context, n *Network) (said string, sure 
 	if err != nil {
 		return "", false, err
 	}
-	other, _, err := b.startRoute(ctx, n, n.spare(second))
+	other, _, err := b.adding(n, n.spare(second))(ctx)
 	switch said, err = refusal(err); {
 	case hcloud.IsError(err, hcloud.ErrorCodeRateLimitExceeded):
 	case hcloud.IsError(err, hcloud.ErrorCodeConflict, hcloud.ErrorCodeLocked):

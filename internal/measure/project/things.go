@@ -11,15 +11,12 @@ import (
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
-
-	"github.com/underlay-ccm/underlay/internal/sleep"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
-	// sweepMost is how long removing is tried.
-	sweepMost = 10 * time.Minute
-	// roundLeast and roundMost bound the time between two rounds of it.
-	roundLeast, roundMost = 500 * time.Millisecond, 5 * time.Second
+	// sweepEvery is between two rounds of removing, sweepMost how long it is tried.
+	sweepEvery, sweepMost = time.Second, 10 * time.Minute
 	// lateMost is how long something may come to be after the reply was lost.
 	lateMost = 10 * time.Second
 	// addressesMost is how long public addresses may stay after what they came with.
@@ -112,55 +109,51 @@ func (p *Project) ask(ctx context.Context, method, path string, into any) error 
 // the other have shown nothing: things can be locked, replies can be lost, and what was asked for
 // last can come to be later. It ends after ten minutes, or with ctx; the error names what is left.
 func (p *Project) Sweep(ctx context.Context) (removed int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, sweepMost)
-	defer cancel()
 	why := map[Thing]error{} // of everything that was there
 	var left []Thing         // as far as it was known last
-	pause := roundLeast
-	for quiet := 0; ; {
-		now, err := p.Leftovers(ctx)
-		if err == nil {
-			left = now
-		}
-		if err == nil && len(left) == 0 {
-			if quiet++; quiet == 2 {
-				return len(why), nil
+	quiet := 0
+	late := wait.PollUntilContextTimeout(ctx, sweepEvery, sweepMost, true,
+		func(ctx context.Context) (bool, error) {
+			var now []Thing
+			if now, err = p.Leftovers(ctx); err == nil {
+				left = now
 			}
-		} else {
-			quiet, pause = 0, min(2*pause, roundMost)
-		}
-		if ctx.Err() != nil {
-			return len(why) - len(left), leftBehind(left, why, err)
-		}
-		for _, t := range left {
-			_, tried := why[t]
-			switch why[t] = p.ask(ctx, http.MethodDelete, t.path(), nil); {
-			case why[t] == nil:
-				p.progress("removing " + t.String())
-			case !tried:
-				p.progress(fmt.Sprintf("%s can't be removed yet: %v", t, why[t]))
+			if err == nil && len(left) == 0 {
+				quiet++
+				return quiet > 1 && (!p.way.lost.Load() || quiet > int(lateMost/sweepEvery)), nil
 			}
-		}
-		if quiet == 1 && p.way.lost.Load() {
-			pause = lateMost
-		}
-		_ = sleep.For(ctx, pause)
+			quiet = 0
+			for _, t := range left {
+				_, tried := why[t]
+				switch why[t] = p.ask(ctx, http.MethodDelete, t.path(), nil); {
+				case why[t] == nil:
+					p.progress("removing " + t.String())
+				case !tried:
+					p.progress(fmt.Sprintf("%s can't be removed yet: %v", t, why[t]))
+				}
+			}
+			return false, nil
+		})
+	if late != nil {
+		return len(why) - len(left), leftBehind(left, why, errors.Join(err, context.Cause(ctx)))
 	}
+	return len(why), nil
 }
 
 // Emptied waits, for a minute at most, until the project is empty: public addresses are removed by the
 // API with what they came with, and bear no label. The error names what is left.
 func (p *Project) Emptied(ctx context.Context) error {
-	for end := time.Now().Add(addressesMost); ; {
-		left, err := p.Existing(ctx)
-		if err == nil && len(left) == 0 {
-			return nil
-		}
-		if ctx.Err() != nil || time.Now().After(end) {
-			return leftBehind(left, nil, err)
-		}
-		_ = sleep.For(ctx, roundMost)
+	var left []Thing
+	var err error
+	late := wait.PollUntilContextTimeout(ctx, sweepEvery, addressesMost, true,
+		func(ctx context.Context) (bool, error) {
+			left, err = p.Existing(ctx)
+			return err == nil && len(left) == 0, nil
+		})
+	if late != nil {
+		return leftBehind(left, nil, err)
 	}
+	return nil
 }
 
 // leftBehind says what wasn't removed.

@@ -30,9 +30,6 @@ func (p *Project) CheckToken(ctx context.Context) error {
 	return fmt.Errorf("asking the API: %w", err)
 }
 
-// Unauthorized reports whether the API takes the token for none.
-func Unauthorized(err error) bool { return hcloud.IsError(err, hcloud.ErrorCodeUnauthorized) }
-
 // Key is an SSH key for servers: one without gets a root password, which the cloud mails to the owner
 // of the account. Nobody has the other half of it. It is made first, so that its error says whether
 // the token may change things.

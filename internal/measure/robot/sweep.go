@@ -4,17 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/underlay-ccm/underlay/internal/robot"
-	"github.com/underlay-ccm/underlay/internal/sleep"
 )
 
 const (
-	// firstWait and longestWait are between two looks at a vSwitch that is in process.
-	firstWait, longestWait = time.Second, 10 * time.Second
+	// sweepEvery is between two rounds of removing, which are few because the web service counts
+	// requests. mostLost is how many rounds in a row may get no list.
+	sweepEvery, mostLost = 10 * time.Second, 5
 	// sweepTime is how long removing may take: members are taken out first, and that takes minutes.
 	sweepTime = 10 * time.Minute
 )
@@ -25,62 +28,55 @@ func (c *Client) Leftovers(ctx context.Context) ([]VSwitch, error) {
 	return slices.DeleteFunc(all, func(v VSwitch) bool { return v.Run() == "" || v.Cancelled }), err
 }
 
-// Sweep removes the vSwitches of runs, by their names; without any those of this run. It returns how
-// many it removed, and an error if any remain.
+// Sweep removes the vSwitches of runs, by their names; without any those of this run. It lists them
+// and takes the next step with each until none is left, and returns how many it removed, and an
+// error if any remain.
 func (c *Client) Sweep(ctx context.Context, runs ...string) (removed int, err error) {
 	if len(runs) == 0 {
 		runs = []string{c.run}
 	}
-	ctx, cancel := context.WithTimeout(ctx, sweepTime)
-	defer cancel()
-	left, err := c.Leftovers(ctx)
-	for range mostLost {
-		if err == nil || final(err) || sleep.For(ctx, firstWait) != nil {
-			break
-		}
-		left, err = c.Leftovers(ctx)
-	}
-	if err != nil {
-		return 0, err
-	}
-	var failed []error
-	for _, v := range left {
-		if !slices.Contains(runs, v.Run()) {
-			continue
-		}
-		c.own(v.ID)
-		if err := c.remove(ctx, v.ID); err != nil {
-			failed = append(failed, err)
-			continue
-		}
-		removed++
-	}
-	return removed, errors.Join(failed...)
-}
-
-// mostLost is how many requests in a row may fail while a vSwitch is removed.
-const mostLost = 5
-
-// remove takes the run's server out of a vSwitch and removes it. It waits while the vSwitch is in process,
-// and tries again what got no answer.
-func (c *Client) remove(ctx context.Context, id int64) error {
+	var open []int64 // as far as it was known last
+	seen, refused := map[int64]bool{}, map[int64]error{}
+	var last error
 	lost := 0
-	for wait := firstWait; ; wait = min(2*wait, longestWait) {
-		gone, err := c.step(ctx, id)
-		switch {
-		case gone:
-			return nil
-		case err == nil || robot.IsCode(err, robot.CodeInProcess, robot.CodeConflict):
-			lost = 0
-		case final(err) || lost == mostLost:
-			return err
-		default:
-			lost++
-		}
-		if err := sleep.For(ctx, wait); err != nil {
-			return fmt.Errorf("removing vSwitch %d, which is still being changed: %w", id, err)
-		}
+	err = wait.PollUntilContextTimeout(ctx, sweepEvery, sweepTime, true,
+		func(ctx context.Context) (bool, error) {
+			left, err := c.Leftovers(ctx)
+			if err != nil {
+				lost++
+				last = err
+				if final(err) || lost > mostLost {
+					return false, err
+				}
+				return false, nil
+			}
+			open, last, lost = nil, nil, 0
+			for _, v := range left {
+				if !slices.Contains(runs, v.Run()) || refused[v.ID] != nil {
+					continue
+				}
+				seen[v.ID] = true
+				c.own(v.ID)
+				switch gone, err := c.step(ctx, v.ID); {
+				case gone:
+				case final(err):
+					refused[v.ID] = err
+				default:
+					open, last = append(open, v.ID), err
+				}
+			}
+			return len(open) == 0, nil
+		})
+	if len(open) > 0 {
+		err = fmt.Errorf("removing vSwitches %d, which are still being changed: %w", open, err)
 	}
+	for _, id := range slices.Sorted(maps.Keys(refused)) {
+		err = errors.Join(err, refused[id])
+	}
+	if !errors.Is(err, last) {
+		err = errors.Join(err, last)
+	}
+	return len(seen) - len(open) - len(refused), err
 }
 
 // final reports whether trying again is of no use, or not allowed.

@@ -6,6 +6,7 @@ import "slices"
 const (
 	hcloudGo     = "github.com/hetznercloud/hcloud-go/v2/..."
 	hcloudSchema = "github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+	pollUntil    = "k8s.io/apimachinery/pkg/util/wait"
 	cidrset      = "github.com/cilium/ipam/cidrset"
 	gobgp        = "github.com/osrg/gobgp/v4/..."
 )
@@ -164,7 +165,7 @@ func rules() []rule {
 			reason: "internal/measure judges and shows: what was seen and the time are arguments, so that any cloud can be judged",
 		},
 		{
-			who: []pattern{"./internal/measure/project"}, only: []pattern{"std", "./internal/requests", "./internal/secret", "./internal/sleep", hcloudGo},
+			who: []pattern{"./internal/measure/project"}, only: []pattern{"std", "./internal/requests", "./internal/secret", "./internal/sleep", pollUntil, hcloudGo},
 			reason: "internal/measure/project makes and removes things by its own rules, which are read in one place; it knows no experiment",
 		},
 		{
@@ -172,7 +173,7 @@ func rules() []rule {
 			reason: "internal/measure/inside asks the program in a server, and knows no cloud",
 		},
 		{
-			who: []pattern{"./internal/measure/robot"}, only: []pattern{"std", "./internal/robot", "./internal/sleep"},
+			who: []pattern{"./internal/measure/robot"}, only: []pattern{"std", "./internal/robot", pollUntil},
 			reason: "internal/measure/robot makes what no controller may make at Robot, and shares nothing with theirs but the credentials and the service's refusals",
 		},
 		{
