@@ -228,7 +228,7 @@ func (m *measuring) sweep(ctx context.Context, b *experiment.Bench) error {
 		}
 	}
 	if err == nil {
-		m.say("Removed: %s. Nothing is left in the project.", plural(removed, "thing"))
+		m.say("Removed: %s. Nothing is left in the project.", measure.Plural(removed, "thing"))
 	}
 	return err
 }

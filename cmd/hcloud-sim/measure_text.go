@@ -24,13 +24,6 @@ func oneLine(text string) string {
 	}, text)
 }
 
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
 // writeColumns writes a table that people and Markdown read.
 func writeColumns(to io.Writer, rows [][]string) error {
 	w := tabwriter.NewWriter(to, 0, 0, 1, ' ', 0)
@@ -51,7 +44,7 @@ func writeColumns(to io.Writer, rows [][]string) error {
 func (m *measuring) planned(p measure.Plan) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s at %s, location %s, within %s\n",
-		plural(len(p.Facts), "fact"), m.host(), m.location, m.timeLimit)
+		measure.Plural(len(p.Facts), "fact"), m.host(), m.location, m.timeLimit)
 	if p.Things == (measure.Things{}) {
 		b.WriteString("Nothing is made for that.\n")
 	} else {

@@ -122,7 +122,7 @@ func (t Things) String() string {
 		{t.PrimaryIPs, "primary IP"},
 	} {
 		if thing.n > 0 {
-			parts = append(parts, plural(thing.n, thing.what))
+			parts = append(parts, Plural(thing.n, thing.what))
 		}
 	}
 	return cmp.Or(strings.Join(parts, ", "), "nothing")

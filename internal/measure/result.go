@@ -79,10 +79,11 @@ func Summary(rows []Row) string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, word))
 		}
 	}
-	return fmt.Sprintf("%s: %s.", plural(len(rows), "fact"), strings.Join(parts, ", "))
+	return fmt.Sprintf("%s: %s.", Plural(len(rows), "fact"), strings.Join(parts, ", "))
 }
 
-func plural(n int, what string) string {
+// Plural renders a count: "1 server", "2 servers".
+func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
