@@ -16,25 +16,6 @@ import (
 	"github.com/underlay-ccm/underlay/internal/measure/project"
 )
 
-// apiExperiments are those by the API alone.
-func apiExperiments() []Experiment {
-	return []Experiment{
-		{Facts: []measure.FactID{measure.Latency}, Run: latency},
-		{Facts: []measure.FactID{measure.RateLimit}, Run: rateLimit},
-		{Facts: []measure.FactID{measure.Busy}, Run: busy},
-		{Facts: []measure.FactID{measure.EffectShows}, Run: effectShows},
-		{Facts: []measure.FactID{measure.AddressReuse}, Run: addressReuse},
-		{Facts: []measure.FactID{measure.TargetsPerServer}, Run: targetsPerServer},
-		{Facts: []measure.FactID{measure.FloatingReassign}, Run: floatingReassign},
-		{Facts: []measure.FactID{measure.ZonePrimaryIPs}, Run: zonePrimaryIPs},
-	}
-}
-
-// lastExperiments look at what the others did.
-func lastExperiments() []Experiment {
-	return []Experiment{{Facts: []measure.FactID{measure.ActionTimes}, Run: actionTimes}}
-}
-
 // reads is how many requests the median of the latency is of.
 const reads = 20
 

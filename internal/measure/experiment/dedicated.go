@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/underlay-ccm/underlay/internal/measure"
 	"github.com/underlay-ccm/underlay/internal/measure/inside"
 	"github.com/underlay-ccm/underlay/internal/measure/robot"
 	webservice "github.com/underlay-ccm/underlay/internal/robot"
@@ -31,18 +30,6 @@ type Dedicated struct {
 	Hosts int
 	// Addresses are its public addresses, as far as they are known; see [Dedicated.Look].
 	Addresses []netip.Addr
-}
-
-// dedicatedExperiments are those with a dedicated server.
-func dedicatedExperiments() []Experiment {
-	return []Experiment{
-		{Facts: []measure.FactID{measure.VSwitchSubnets}, Run: vSwitchSubnets},
-		{Facts: []measure.FactID{measure.IPv6Targets}, Run: ipv6Targets},
-		{
-			Facts: []measure.FactID{measure.VSwitchMTU, measure.VSwitchSource, measure.ProxyARP, measure.Neighbors},
-			Run:   acrossVSwitch,
-		},
-	}
 }
 
 // Look asks who the server is, before anything is made: its program, if one is named, for its

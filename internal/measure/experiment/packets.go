@@ -9,22 +9,8 @@ import (
 
 	poll "k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/underlay-ccm/underlay/internal/measure"
 	"github.com/underlay-ccm/underlay/internal/measure/inside"
 )
-
-// packetExperiments are those by packets of throw-away servers.
-func packetExperiments() []Experiment {
-	return []Experiment{
-		{Facts: []measure.FactID{measure.SourceCheck}, Run: sourceCheck},
-		{Facts: []measure.FactID{measure.PrivateMTU}, Run: privateMTU},
-		{Facts: []measure.FactID{measure.PublicMTU}, Run: publicMTU},
-		{Facts: []measure.FactID{measure.RouteEffect}, Run: routeEffect},
-		{Facts: []measure.FactID{measure.SourceIPv6}, Run: sourceIPv6},
-		{Facts: []measure.FactID{measure.ProxyProtocol, measure.ProxyInChecks}, Run: proxyProtocol},
-		{Facts: []measure.FactID{measure.UnjudgedTargets}, Run: unjudgedTargets},
-	}
-}
 
 // Ports of the servers, one for each thing that is looked at. Those of UDP have no listener of TCP
 // behind them, and the other way round.

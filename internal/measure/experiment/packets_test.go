@@ -12,8 +12,10 @@ import (
 
 // packetIDs are the facts by packets of throw-away servers.
 func packetIDs() (out []measure.FactID) {
-	for _, e := range packetExperiments() {
-		out = append(out, e.Facts...)
+	for _, f := range measure.Facts() {
+		if f.Needs.Inside && !f.Needs.Dedicated {
+			out = append(out, f.ID)
+		}
 	}
 	return out
 }

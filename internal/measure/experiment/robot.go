@@ -12,15 +12,6 @@ import (
 	"github.com/underlay-ccm/underlay/internal/measure"
 )
 
-// robotExperiments are those by the Robot web service.
-func robotExperiments() []Experiment {
-	return []Experiment{
-		{Facts: []measure.FactID{measure.RobotLatency}, Run: robotLatency},
-		{Facts: []measure.FactID{measure.RobotLogin}, Run: robotLogin},
-		{Facts: []measure.FactID{measure.RobotMembers}, Run: robotMembers},
-	}
-}
-
 // robotPings is how many requests the median is of.
 const robotPings = 7
 

@@ -18,10 +18,39 @@ type Experiment struct {
 	Run func(context.Context, *Bench) ([]measure.Observation, error)
 }
 
-// All returns every experiment, in the order in which they are done.
+// All returns every experiment, in the order in which they are done: those by the API alone, by
+// packets, with a dedicated server, by Robot, and the one that looks at what the others did.
 func All() []Experiment {
-	return slices.Concat(apiExperiments(), packetExperiments(),
-		dedicatedExperiments(), robotExperiments(), lastExperiments())
+	of := func(run func(context.Context, *Bench) ([]measure.Observation, error),
+		facts ...measure.FactID,
+	) Experiment {
+		return Experiment{Facts: facts, Run: run}
+	}
+	return []Experiment{
+		of(latency, measure.Latency),
+		of(rateLimit, measure.RateLimit),
+		of(busy, measure.Busy),
+		of(effectShows, measure.EffectShows),
+		of(addressReuse, measure.AddressReuse),
+		of(targetsPerServer, measure.TargetsPerServer),
+		of(floatingReassign, measure.FloatingReassign),
+		of(zonePrimaryIPs, measure.ZonePrimaryIPs),
+		of(sourceCheck, measure.SourceCheck),
+		of(privateMTU, measure.PrivateMTU),
+		of(publicMTU, measure.PublicMTU),
+		of(routeEffect, measure.RouteEffect),
+		of(sourceIPv6, measure.SourceIPv6),
+		of(proxyProtocol, measure.ProxyProtocol, measure.ProxyInChecks),
+		of(unjudgedTargets, measure.UnjudgedTargets),
+		of(vSwitchSubnets, measure.VSwitchSubnets),
+		of(ipv6Targets, measure.IPv6Targets),
+		of(acrossVSwitch,
+			measure.VSwitchMTU, measure.VSwitchSource, measure.ProxyARP, measure.Neighbors),
+		of(robotLatency, measure.RobotLatency),
+		of(robotLogin, measure.RobotLogin),
+		of(robotMembers, measure.RobotMembers),
+		of(actionTimes, measure.ActionTimes),
+	}
 }
 
 // Run does the experiments that the facts need, and returns an observation of each of them, in
