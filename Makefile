@@ -105,7 +105,7 @@ integration:
 # that others keep busy, some are lost and some are late.
 .PHONY: packets
 packets:
-	@$(STEP) "packets$(if $(RACE), with the race detector)" env $(TEST) -p 2 -parallel 2 ./test/e2e/packets ./addresses/bgp/speaker
+	@$(STEP) "packets$(if $(RACE), with the race detector)" env $(TEST) -p 1 ./test/e2e/packets ./addresses/bgp/speaker
 
 # By themselves: three machines' kubelets and a control plane are work for both cores.
 .PHONY: installed
