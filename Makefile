@@ -81,7 +81,7 @@ permissions:
 
 .PHONY: unit
 unit: ## unit tests alone, but for random schedules
-	@$(STEP) "unit tests$(if $(RACE), with the race detector)" env $(TEST) $$(go list ./... | grep -v -e '/underlay/test/' -e '/bgp/speaker' -e '/underlay/ipam' -e '/lb/controller' -e '/measure/experiment')
+	@$(STEP) "unit tests$(if $(RACE), with the race detector)" env $(TEST) $$(go list ./... | grep -v -e '/underlay/test/' -e '/bgp/speaker' | grep -vxFf <(go list $(SCHEDULES)))
 
 # Random schedules and models run in full without the race detector, which slows them
 # down eight times, and an eighth of them with it.

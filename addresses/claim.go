@@ -101,8 +101,8 @@ func (c Claim) shares() bool {
 }
 
 // share is the claim as an entry of the ledger has it. The ledger must not grow by what users write:
-// where it has no room left, no address moves any more. So it has ports only where they decide, and of
-// a key no more than tells it from others.
+// where it has no room left, no address moves any more. So it has few of the ports that are
+// served, all ports only where they decide, and of a key no more than tells it from others.
 func (c Claim) share() Share {
 	s := Share{UID: c.UID, Namespace: c.Namespace, Name: c.Name, Pool: c.Pool, Local: c.Local, Check: c.Check}
 	if c.Endpoints && len(c.Ports) <= mostServed {
