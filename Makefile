@@ -21,6 +21,8 @@ TAGS := -tags grpcnotrace
 # The race detector is written in C.
 RACE := $(shell cc=$$(go env CC); command -v "$${cc%% *}" >/dev/null && echo -race)
 TEST := $(if $(RACE),CGO_ENABLED=1 )go test $(RACE) -vet=off -timeout 40m
+# The heaps of pure tests are small, and collected less often for little memory.
+SMALL := GOGC=400
 
 # The simulated clouds of whole-cluster tests behave as the one that was measured.
 ifdef PROFILE
@@ -81,15 +83,15 @@ permissions:
 
 .PHONY: unit
 unit: ## unit tests alone, but for random schedules
-	@$(STEP) "unit tests$(if $(RACE), with the race detector)" env $(TEST) $$(go list ./... | grep -v -e '/underlay/test/' -e '/bgp/speaker' | grep -vxFf <(go list $(SCHEDULES)))
+	@$(STEP) "unit tests$(if $(RACE), with the race detector)" env $(SMALL) $(TEST) $$(go list ./... | grep -v -e '/underlay/test/' -e '/bgp/speaker' | grep -vxFf <(go list $(SCHEDULES)))
 
 # Random schedules and models run in full without the race detector, which slows them
 # down eight times, and an eighth of them with it.
 SCHEDULES := ./ipam/... ./lb/controller ./internal/measure/experiment ./test/schedule
 .PHONY: schedules
 schedules: ## random schedules and models alone
-	@$(STEP) "random schedules and models$(if $(RACE), with the race detector)" nice -n 19 env $(TEST) $(SCHEDULES)
-	@$(if $(RACE),$(STEP) "random schedules and models in full" nice -n 19 go test -vet=off -timeout 40m $(SCHEDULES))
+	@$(STEP) "random schedules and models$(if $(RACE), with the race detector)" nice -n 19 env $(SMALL) $(TEST) $(SCHEDULES)
+	@$(if $(RACE),$(STEP) "random schedules and models in full" nice -n 19 env $(SMALL) go test -vet=off -timeout 40m $(SCHEDULES))
 
 .PHONY: e2e
 e2e: machines ## the integration tests alone: a real control plane, the simulated cloud

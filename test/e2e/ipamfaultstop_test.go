@@ -231,15 +231,14 @@ func TestLedgerDeletedWhileStopped(t *testing.T) {
 // lease of StartManager could have ended that was held when the ledger went.
 func expectWaited(t *testing.T, c *cluster.Cluster, prefix string, deleted time.Time) {
 	t.Helper()
-	const lease = 4 * time.Second
 	writes := slices.DeleteFunc(podCIDRWrites(t, c), func(e controlplane.AuditEvent) bool { return !strings.HasPrefix(e.Name, prefix) })
 	if len(writes) == 0 {
 		t.Fatalf("no podCIDR was written to Nodes %s*", prefix)
 	}
 	waited := writes[0].Time.Sub(deleted)
 	t.Logf("Node %s was written %.1f s after the ledger was deleted", writes[0].Name, waited.Seconds())
-	if waited < lease {
-		t.Errorf("that is within the lease of %s", lease)
+	if waited < cluster.Lease {
+		t.Errorf("that is within the lease of %s", cluster.Lease)
 	}
 }
 

@@ -146,7 +146,7 @@ func TestAStandbyTakesOverWithAnOldCache(t *testing.T) {
 	})
 	addMachine(t, p.Cluster, "node-3")
 	// Longer than the lease, which is when the route table is listed a second time.
-	whileNothingNeedsToHappen(t, 10*time.Second)
+	whileNothingNeedsToHappen(t, cluster.Lease+4*time.Second)
 	if now := routeTable(t, p.Cluster); !maps.Equal(now, routes) {
 		t.Errorf("the routes were %v before, and are %v", routes, now)
 	}

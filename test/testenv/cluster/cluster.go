@@ -244,8 +244,12 @@ loadBalancers:
 // TokenFile is where the API token lies.
 func (c *Cluster) TokenFile() string { return filepath.Join(c.ControlPlane.Dir(), "cloud-token") }
 
-// StartManager starts underlay-ccm as its Deployment does, with short leases so
-// that another takes over within seconds. It doesn't wait for anything.
+// Lease is how soon another manager takes over from one that was killed. A manager ends when the
+// API server does not answer for half of it, which one on busy processors may do for two seconds.
+const Lease = 8 * time.Second
+
+// StartManager starts underlay-ccm as its Deployment does, with short leases.
+// It doesn't wait for anything.
 func (c *Cluster) StartManager(ctx context.Context, o ManagerOptions) (*Manager, error) {
 	if o.Config == "" {
 		o.Config = c.CloudConfig()
@@ -277,8 +281,8 @@ func (c *Cluster) StartManager(ctx context.Context, o ManagerOptions) (*Manager,
 			"--service-cluster-ip-range=" + ServiceRange,
 			"--bind-address=127.0.0.1",
 			fmt.Sprintf("--secure-port=%d", port),
-			"--leader-elect-lease-duration=4s",
-			"--leader-elect-renew-deadline=3s",
+			fmt.Sprint("--leader-elect-lease-duration=", Lease),
+			fmt.Sprint("--leader-elect-renew-deadline=", Lease-time.Second),
 			"--leader-elect-retry-period=500ms",
 			"-v=1",
 		}, o.Args...),

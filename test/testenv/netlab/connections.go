@@ -29,8 +29,8 @@ type Knocking struct {
 // Knocks is what became of connections.
 type Knocks struct {
 	Made int
-	// Refused were told that nobody listens. Broken were made, and closed by the other side before
-	// they were answered. Unanswered were not answered within askWithin.
+	// Refused were told that nobody listens. Broken were made, and then closed by the other side or
+	// not answered. Unanswered were not made within askWithin.
 	Refused, Broken, Unanswered int
 	// Gap is the longest time without an answer.
 	Gap time.Duration
@@ -51,6 +51,8 @@ func StartKnocking(ctx context.Context, from *netns.Namespace, to netip.AddrPort
 
 func (k *Knocking) ask(ctx context.Context, from *netns.Namespace, to netip.AddrPort) {
 	_, err := Ask(ctx, from, "tcp", to)
+	var call *net.OpError
+	made := errors.As(err, &call) && call.Op != "dial"
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.knock.Made++
@@ -59,7 +61,7 @@ func (k *Knocking) ask(ctx context.Context, from *netns.Namespace, to netip.Addr
 		k.answer(time.Now())
 	case errors.Is(err, syscall.ECONNREFUSED):
 		k.knock.Refused++
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF):
+	case made, errors.Is(err, io.EOF):
 		k.knock.Broken++
 	default:
 		k.knock.Unanswered++

@@ -21,9 +21,10 @@ const latest = 2 * time.Second
 
 // Stream asks an Echo over UDP again and again, each packet with a number.
 type Stream struct {
-	conn   net.Conn
-	cancel context.CancelFunc
-	ended  sync.WaitGroup
+	conn      net.Conn
+	cancel    context.CancelFunc
+	sending   sync.WaitGroup
+	receiving sync.WaitGroup
 
 	mu       sync.Mutex
 	sent     int
@@ -57,8 +58,8 @@ func StartStream(ctx context.Context, from *netns.Namespace, to netip.AddrPort, 
 	}
 	s := &Stream{conn: conn, answered: map[uint64]int{}, sources: map[netip.Addr]int{}, gap: gap{last: time.Now()}}
 	ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	s.ended.Go(func() { s.send(ctx, every) })
-	s.ended.Go(s.receive)
+	s.sending.Go(func() { s.send(ctx, every) })
+	s.receiving.Go(s.receive)
 	return s, nil
 }
 
@@ -142,6 +143,8 @@ func (s *Stream) Answered() int {
 // Stop sends no more, waits for the last answers, and says what came of it.
 func (s *Stream) Stop() Traffic {
 	s.cancel()
+	// The sender may only just be getting to its last packet, which is to be answered as well.
+	s.sending.Wait()
 	ended := time.Now()
 	deadline := time.NewTimer(latest)
 	defer deadline.Stop()
@@ -156,7 +159,7 @@ func (s *Stream) Stop() Traffic {
 		}
 	}
 	_ = s.conn.Close()
-	s.ended.Wait()
+	s.receiving.Wait()
 	s.mu.Lock()
 	if len(s.answered) < s.sent && ended.After(s.last) {
 		s.answer(ended)
