@@ -35,9 +35,9 @@ func explain(b *testing.B) {
 		results.Note{Text: "underlay-ccm beside a real API server and etcd, with 15,000 Nodes as large as kubelets make them, which report every five minutes. Provider `metal`, so that no cloud's limits are measured. Another Kubernetes allocator isn't run: kube-controller-manager hands out podCIDRs with the same API calls, see the section above."},
 		results.Note{Quantity: untilServing, Text: "from the start of the process to the podCIDRs of a Node that was created at that moment."},
 		results.Note{Quantity: atRest, Text: "resident memory half a minute after the first Node was served."},
-		results.Note{Quantity: stopped, Text: "from SIGTERM for the leader, as in a rollout, to the podCIDRs of a Node that was created at that moment. The leader gives its lease back; another looks for it every 2 s, at random up to 4.4 s (`--leader-elect-retry-period`), and has the Nodes in its cache by then."},
+		results.Note{Quantity: stopped, Text: "from SIGTERM for the leader, as in a rollout, to the podCIDRs of a Node that was created at that moment. The leader gives its lease back; another looks for it every second, at random up to 2.2 s (`--leader-elect-retry-period`), and has the Nodes in its cache by then."},
 		results.Note{Quantity: elected, Text: "from the lease's acquisition on: going through all Nodes, and reading the stored ledger."},
-		results.Note{Quantity: killed, Text: "as above with SIGKILL: the lease has to expire first, which takes 15 s (`--leader-elect-lease-duration`)."},
+		results.Note{Quantity: killed, Text: "as above with SIGKILL: the lease has to expire first, which takes 8 s (`--leader-elect-lease-duration`)."},
 		results.Note{Quantity: faultLongest, Text: "of the last Nodes: leaders are killed every two minutes, and each takes with it what it had not written yet of Nodes that are gone, which where each write carries many Nodes may be the last five minutes. So quarantines begin anew, and the 1,340 ranges that are free at first run out."},
 		results.Note{Quantity: replacedHere, Text: "one percent of the Nodes a minute. Requests and replies are lost, watches stall, four leaders are killed. That no range was handed out twice is asserted."},
 	)

@@ -38,9 +38,8 @@ const (
 // How a leader's work ends.
 const toldToStop, isKilled = "leader told to stop", "leader killed"
 
-// deployed are the flags of leader election with which deploy/ runs the manager: it sets none, so
-// they are upstream's defaults.
-var deployed = election{lease: 15 * time.Second, renew: 10 * time.Second, retry: 2 * time.Second}
+// deployed are the flags of leader election with which deploy/ runs the manager.
+var deployed = election{lease: 8 * time.Second, renew: 6 * time.Second, retry: time.Second}
 
 var replaceFor = flag.Duration("replace", 10*time.Minute, "how long the benchmark replaces Nodes")
 

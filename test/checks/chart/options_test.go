@@ -64,7 +64,7 @@ func documents(t *testing.T, content string) map[string]any {
 			t.Fatalf("%v in\n%s", err, text)
 		}
 		into, ok := map[string]any{
-			"ConfigMap": &corev1.ConfigMap{}, "ServiceAccount": &corev1.ServiceAccount{},
+			"ConfigMap": &corev1.ConfigMap{}, "ServiceAccount": &corev1.ServiceAccount{}, "Namespace": &corev1.Namespace{},
 			"Deployment": &appsv1.Deployment{}, "DaemonSet": &appsv1.DaemonSet{},
 			"ClusterRole": &rbacv1.ClusterRole{}, "ClusterRoleBinding": &rbacv1.ClusterRoleBinding{},
 			"Role": &rbacv1.Role{}, "RoleBinding": &rbacv1.RoleBinding{},
