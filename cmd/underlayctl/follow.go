@@ -159,9 +159,6 @@ func remarks(live survey.Live, shown page) []string {
 	if live.Trouble != "" {
 		out = append(out, "trouble: "+oneLine(live.Trouble))
 	}
-	for _, note := range live.Notes {
-		out = append(out, "note: "+oneLine(note))
-	}
 	return append(out, shown.remarks()...)
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/webui/server"
 )
 
-const uiLong = `Show all of it as a page for a browser on this machine, kept up to date by watching:
+const uiLong = `Show all of it as a page for a browser on this machine, kept up to date:
 Services and their load balancers or addresses, machines with their podCIDRs, the
 route table, how full the pools are, what doctor finds, and the timeline of each Node
 and Service.

@@ -7,25 +7,19 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/client-go/tools/cache"
-
-	"github.com/underlay-ccm/underlay/internal/sleep"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// Watcher keeps a Snapshot up to date while somebody attends. Nodes, Services,
-// EndpointSlices and Events are watched; where that is not allowed or does not work
-// they are looked at again now and then, as everything else is.
+// Watcher looks again and again while somebody attends: at the API server every few seconds, at
+// the cloud as often as its budget of requests allows.
 type Watcher struct {
-	from      Sources
-	informers map[Part]cache.SharedIndexInformer
-	poke      chan struct{} // something changed, or somebody came
-	changes   chan struct{}
+	from    Sources
+	poke    chan struct{} // somebody attends or has left
+	changes chan struct{}
 
 	mu        sync.Mutex
 	live      Live
 	attending int
-	changed   bool
-	broken    map[Part]breakage
 	told      map[Want]told
 }
 
@@ -34,31 +28,36 @@ type Live struct {
 	Snapshot *Snapshot
 	// Trouble is why there is no newer look; empty: it is the newest.
 	Trouble string
-	// Notes say of what is shown how it is come by, where that is not as it should be.
-	Notes []string
 }
 
 const (
-	// settle is how long changes may collect before they are shown: they come in groups.
-	settle = 200 * time.Millisecond
-	// least is how long what is shown stays, however much happens.
-	least = time.Second
+	// shortestPause and longestPause are the least and the most time between two looks; in
+	// between, looking takes a twentieth of the time, so that a large cluster's API server has
+	// no more to do for it than a small one's.
+	shortestPause, longestPause = 2 * time.Second, time.Minute
+	idleShare                   = 20
+	// lookWithin is how long the API server and the cloud may take for one look.
+	lookWithin = time.Minute
+
+	cloudParts = PartNetwork | PartServers | PartLoadBalancers
+	// cloudPause is the least time between two looks at the cloud. A look may cost one request
+	// for each perRequest: the project has 3,600 an hour for everybody, of which a page that
+	// stays open takes a quarter at most.
+	cloudPause, perRequest = 15 * time.Second, 4 * time.Second
+	// perPage is how many objects the cloud's lists have on a page at most.
+	perPage = 50
 )
 
-// lookWithin is how long the API server and the cloud may take for one look.
-const lookWithin = time.Minute
-
-// Watch looks once at everything. What it returns follows with Run.
+// Watch looks once at everything. Run of what it returns looks again.
 func Watch(ctx context.Context, from Sources) (*Watcher, error) {
 	first, err := Collect(ctx, from, Want{Parts: Everything})
 	if err != nil {
 		return nil, err
 	}
-	w := &Watcher{
+	return &Watcher{
 		from: from, poke: make(chan struct{}, 1), changes: make(chan struct{}, 1),
-		live: Live{Snapshot: first}, broken: map[Part]breakage{}, told: map[Want]told{},
-	}
-	return w, w.prepare(first.Parts)
+		live: Live{Snapshot: first}, told: map[Want]told{},
+	}, nil
 }
 
 // Latest is the newest look.
@@ -71,8 +70,7 @@ func (w *Watcher) Latest() Live {
 // Changes has an entry when Latest is another than it was.
 func (w *Watcher) Changes() <-chan struct{} { return w.changes }
 
-// Attend tells that somebody looks, until leave is called. While nobody does, nothing
-// is asked of the cloud.
+// Attend has the Watcher look until leave is called.
 func (w *Watcher) Attend() (leave func()) {
 	w.attend(1)
 	return sync.OnceFunc(func() { w.attend(-1) })
@@ -85,6 +83,12 @@ func (w *Watcher) attend(more int) {
 	notify(w.poke)
 }
 
+func (w *Watcher) attended() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.attending > 0
+}
+
 func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -92,77 +96,55 @@ func notify(c chan<- struct{}) {
 	}
 }
 
-// Run follows what happens until ctx ends.
+// Run looks until ctx ends.
 func (w *Watcher) Run(ctx context.Context) {
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	for _, i := range w.informers {
-		watching.Go(func() { i.RunWithContext(ctx) })
+	first := w.Latest().Snapshot
+	next, cloud := first.Taken.Add(shortestPause), first.Taken
+	for w.wait(ctx, next) {
+		parts, began := Everything, time.Now()
+		spacing := max(cloudPause, time.Duration(w.Latest().Snapshot.cost())*perRequest)
+		if began.Before(cloud.Add(spacing)) {
+			parts &^= cloudParts
+		}
+		pause := shortestPause
+		if w.look(ctx, parts) {
+			pause = min(max(pause, idleShare*time.Since(began)), longestPause)
+			if parts&cloudParts != 0 {
+				cloud = began
+			}
+		}
+		next = time.Now().Add(pause)
 	}
-	p, attended := newPace(time.Now()), false
+}
+
+// wait returns at a time or later, when somebody attends. It reports whether ctx goes on.
+func (w *Watcher) wait(ctx context.Context, until time.Time) bool {
 	for {
-		look := w.Latest().Snapshot
-		idle := time.Hour
-		if attended {
-			idle = p.next(time.Now(), w.unwatched(), look.cost())
+		rest := time.Until(until)
+		switch {
+		case !w.attended():
+			rest = longestPause
+		case rest <= 0:
+			return true
 		}
-		if !w.wait(ctx, idle) {
-			return
-		}
-		came, changed := w.news()
-		if changed || came && !attended {
-			p.changed()
-		}
-		if attended = came; !attended {
-			continue
-		}
-		due := p.due(time.Now(), w.unwatched(), look.cost())
-		if due == 0 && !changed {
-			continue
-		}
-		if !w.look(ctx, due) {
-			p.changed() // what was not seen is due again
-		}
-		if sleep.For(ctx, least) != nil {
-			return
+		timer := time.NewTimer(rest)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		case <-timer.C:
+		case <-w.poke:
+			timer.Stop()
 		}
 	}
 }
 
-// wait returns after a while, or when there is news and others had the time to join
-// it. It reports whether ctx goes on.
-func (w *Watcher) wait(ctx context.Context, idle time.Duration) bool {
-	timer := time.NewTimer(idle)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	case <-w.poke:
-		return sleep.For(ctx, settle) == nil
-	}
-}
-
-// news reports whether somebody attends, and whether something was seen to change
-// since it was asked last.
-func (w *Watcher) news() (attended, changed bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	attended = w.attending > 0
-	if attended {
-		changed, w.changed = w.changed, false
-	}
-	return attended, changed
-}
-
-// look shows what is watched as it is now, looks again at parts, and reports whether it
-// could.
+// look looks again at parts and reports whether it could.
 func (w *Watcher) look(ctx context.Context, parts Parts) bool {
 	earlier := w.Latest().Snapshot
 	wait, cancel := context.WithTimeoutCause(ctx, lookWithin, fmt.Errorf("no answer within %s", lookWithin))
 	defer cancel()
-	s, err := Refresh(wait, w.from, earlier, Want{Parts: parts | PartSetup})
+	s, err := Refresh(wait, w.from, earlier, Want{Parts: parts})
 	if ctx.Err() != nil {
 		return false
 	}
@@ -171,12 +153,45 @@ func (w *Watcher) look(ctx context.Context, parts Parts) bool {
 	if err != nil {
 		w.live.Trouble = "not up to date since " + clock(earlier.Taken) + ": " + err.Error()
 	} else {
-		w.fill(s)
 		s.Left = left(earlier, s)
-		w.live = Live{Snapshot: s, Notes: w.notes()}
+		w.live = Live{Snapshot: s}
 	}
 	notify(w.changes)
 	return err == nil
+}
+
+// left are the Nodes that one of the looks before had and this one doesn't.
+func left(earlier, s *Snapshot) map[types.UID]time.Time {
+	out := map[types.UID]time.Time{}
+	for uid, at := range earlier.Left {
+		if s.Taken.Sub(at) <= GracePeriod {
+			out[uid] = at
+		}
+	}
+	if !earlier.Saw(PartNodes) || !s.Saw(PartNodes) {
+		return out
+	}
+	for _, n := range earlier.Nodes {
+		out[n.UID] = s.Taken
+	}
+	for _, n := range s.Nodes {
+		delete(out, n.UID)
+	}
+	return out
+}
+
+// cost is how many requests a look at the cloud takes that finds what this one found.
+func (s *Snapshot) cost() int {
+	// The first page of a longer list says how many there are, and is read again as the last one.
+	pages := func(n int) int { return n/perPage + 1 + min(n/perPage, 1) }
+	n := pages(len(s.Servers)) + pages(len(s.LoadBalancers))
+	if s.Config.Network != "" {
+		n++
+	}
+	if len(s.LoadBalancers) > 0 {
+		n += pages(len(s.Certificates))
+	}
+	return n
 }
 
 // told is what the cloud remembered of an object.

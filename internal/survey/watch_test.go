@@ -12,11 +12,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -72,14 +69,14 @@ func TestWatcherShowsWhatHappens(t *testing.T) {
 	followed(t, nil, func(t *testing.T, w watched) {
 		leave := w.Attend()
 		defer leave()
-		if live := w.after(time.Second); live.Snapshot.Node("node-7") != nil || live.Trouble != "" || len(live.Notes) > 0 {
+		if live := w.after(time.Second); live.Snapshot.Node("node-7") != nil || live.Trouble != "" {
 			t.Fatalf("before: %+v", live)
 		}
 		earlier := w.Latest().Snapshot
 		w.node(t, "node-7")
-		live := w.after(time.Second)
+		live := w.after(3 * time.Second)
 		if live.Snapshot.Node("node-7") == nil {
-			t.Fatal("a Node that came is not shown within a second")
+			t.Fatal("a Node that came is not shown within three seconds")
 		}
 		if earlier.Node("node-7") != nil {
 			t.Error("an earlier look changed under whoever has it")
@@ -95,11 +92,11 @@ func TestWatcherShowsWhatHappens(t *testing.T) {
 		if err := w.client.CoreV1().Nodes().Delete(t.Context(), "node-7", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		missed := w.after(time.Second).Snapshot
+		missed := w.after(3 * time.Second).Snapshot
 		if missed.Node("node-7") != nil {
 			t.Error("a Node that went is still shown")
 		}
-		if at, known := missed.Left["uid-7"]; !known || missed.Taken.Sub(at) > time.Second || len(missed.Left) != 1 {
+		if at, known := missed.Left["uid-7"]; !known || missed.Taken.Sub(at) > 3*time.Second || len(missed.Left) != 1 {
 			t.Errorf("Nodes that left: %v", missed.Left)
 		}
 		if at := w.after(time.Minute).Snapshot.Left["uid-7"]; !at.Equal(missed.Left["uid-7"]) {
@@ -127,7 +124,7 @@ func TestWatcherFollowsTheCloudWhileSomebodyLooks(t *testing.T) {
 		}
 		w.sim.ResetRequests()
 		w.after(time.Hour)
-		if n := len(w.sim.Requests()); n < 100 || n > 1100 {
+		if n := len(w.sim.Requests()); n < 100 || n > 900 {
 			t.Errorf("%d requests to the cloud in an hour", n)
 		}
 		leave()
@@ -171,46 +168,40 @@ func TestWatcherSeesTheLeaseAsItIs(t *testing.T) {
 	})
 }
 
-// A heartbeat of a kubelet is no news.
-func TestWatcherIgnoresHeartbeats(t *testing.T) {
+// A page takes a quarter of the project's requests at most, however many servers there are.
+func TestWatcherLeavesTheCloudToOthers(t *testing.T) {
 	followed(t, nil, func(t *testing.T, w watched) {
-		defer w.Attend()()
-		w.after(time.Second)
-		w.sim.ResetRequests()
-		for range 60 {
-			node, err := w.client.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{})
-			if err != nil {
+		for i := range 200 {
+			if _, err := w.sim.CreateServer(hcloudsim.ServerSeed{Name: fmt.Sprint("other-", i)}); err != nil {
 				t.Fatal(err)
 			}
-			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}
-			if _, err := w.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			w.after(time.Second)
 		}
-		// Every 15 seconds, and once when the Node became Ready.
-		if n := len(w.sim.Requests()); n > 6*4 {
-			t.Errorf("%d requests to the cloud in a minute in which nothing happened", n)
+		defer w.Attend()()
+		w.after(time.Minute)
+		w.sim.ResetRequests()
+		w.after(time.Hour)
+		if n := len(w.sim.Requests()); n < 600 || n > 900 {
+			t.Errorf("%d requests to the cloud in an hour", n)
 		}
 	})
 }
 
-// Without the right to watch, everything is looked at again now and then, and said.
-func TestWatcherThatMayNotWatch(t *testing.T) {
-	forbid := func(c *fake.Clientset) {
-		c.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {
-			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New("no"))
+// An API server that answers slowly is left alone for twenty times as long.
+func TestWatcherSparesASlowAPIServer(t *testing.T) {
+	looks := 0
+	slow := func(c *fake.Clientset) {
+		c.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			looks++
+			time.Sleep(time.Second)
+			return false, nil, nil
 		})
 	}
-	followed(t, forbid, func(t *testing.T, w watched) {
+	followed(t, slow, func(t *testing.T, w watched) {
 		defer w.Attend()()
-		live := w.after(15 * time.Second)
-		if len(live.Notes) != 1 || !strings.Contains(live.Notes[0], `not allowed to watch nodes`) || live.Trouble != "" {
-			t.Errorf("%+v", live.Notes)
-		}
-		w.node(t, "node-7")
-		if w.after(15*time.Second).Snapshot.Node("node-7") == nil {
-			t.Error("the Node that came is not shown")
+		before := looks
+		w.after(10 * time.Minute)
+		if n := looks - before; n < 20 || n > 30 {
+			t.Errorf("%d looks in ten minutes", n)
 		}
 	})
 }
@@ -224,7 +215,7 @@ func TestWatcherSaysThatItIsNotUpToDate(t *testing.T) {
 	}
 	followed(t, cut, func(t *testing.T, w watched) {
 		defer w.Attend()()
-		w.after(time.Second)
+		w.after(3 * time.Second)
 		away.Store(true)
 		live := w.after(15 * time.Second)
 		if !strings.Contains(live.Trouble, "not up to date since") || !strings.Contains(live.Trouble, "connection refused") {

@@ -92,7 +92,6 @@ func (s *Server) follow(ctx context.Context, ended <-chan error) error {
 func (s *Server) page() page {
 	live := s.feed.Latest()
 	v := webui.ViewOf(live.Snapshot)
-	v.Notes = append(live.Notes, v.Notes...)
 	return page{message: message{View: &v, Trouble: live.Trouble}}
 }
 

@@ -41,7 +41,7 @@ func fed(t *testing.T) *feed {
 		t.Fatal(err)
 	}
 	f := &feed{changes: make(chan struct{}, 1)}
-	f.live.Store(&survey.Live{Snapshot: s, Notes: []string{"a note of the feed"}})
+	f.live.Store(&survey.Live{Snapshot: s})
 	return f
 }
 
@@ -210,7 +210,7 @@ func TestTheStreamTellsWhatIsNew(t *testing.T) {
 	lines := bufio.NewScanner(stream.Body)
 	lines.Buffer(nil, 1<<20)
 	m := told(t, lines)
-	if m.View == nil || m.View.Counts.Machines != 4 || m.Trouble != "" || m.View.Notes[0] != "a note of the feed" {
+	if m.View == nil || m.View.Counts.Machines != 4 || m.Trouble != "" {
 		t.Errorf("%+v", m)
 	}
 	if n := f.attending.Load(); n != 1 {

@@ -2,7 +2,7 @@ package main
 
 // webuiMutants are those of the page of underlayctl ui and of what keeps it up to date.
 func webuiMutants() []mutant {
-	const handlers, watched = "internal/webui/server/handlers.go", "internal/survey/watched.go"
+	const handlers, watch = "internal/webui/server/handlers.go", "internal/survey/watch.go"
 	return []mutant{
 		{
 			name: "the page answers to any name", file: handlers,
@@ -23,34 +23,28 @@ func webuiMutants() []mutant {
 			tests: "./internal/webui/server", run: "^TestWhoIsAnswered$",
 		},
 		{
-			name: "the page spends the project's requests", file: "internal/survey/pace.go",
-			old: "p.credit -= price(cost)", new: "p.credit -= 0",
+			name: "the page spends the project's requests", file: watch,
+			old: "max(cloudPause, time.Duration(w.Latest().Snapshot.cost())*perRequest)", new: "max(cloudPause, perRequest)",
 			why:   "the controllers would find none left",
-			tests: "./internal/survey", run: "^TestThePageLeavesTheCloudToOthers$",
+			tests: "./internal/survey", run: "^TestWatcherLeavesTheCloudToOthers$",
 		},
 		{
-			name: "the cloud is asked for nobody", file: "internal/survey/watch.go",
-			old: "if attended = came; !attended {", new: "if attended = came; false {",
+			name: "the cloud is asked for nobody", file: watch,
+			old: "case !w.attended():", new: "case false:",
 			why:   "a page that nobody looks at would cost requests",
 			tests: "./internal/survey", run: "^TestWatcherFollowsTheCloudWhileSomebodyLooks$",
 		},
 		{
-			name: "heartbeats count as news", file: watched,
-			old: "if bears(object) && !same(old, object) {", new: "if bears(object) {",
-			why:   "every kubelet's heartbeat would have the cloud asked",
-			tests: "./internal/survey", run: "^TestWatcherIgnoresHeartbeats$",
+			name: "a slow API server is not spared", file: watch,
+			old: "idleShare*time.Since(began)", new: "time.Since(began)",
+			why:   "the page would keep the API server of a large cluster busy",
+			tests: "./internal/survey", run: "^TestWatcherSparesASlowAPIServer$",
 		},
 		{
-			name: "the lease of an earlier look is judged", file: "internal/survey/watch.go",
-			old: "Want{Parts: parts | PartSetup}", new: "Want{Parts: parts}",
+			name: "the lease of an earlier look is judged", file: watch,
+			old: "parts &^= cloudParts", new: "parts &^= cloudParts | PartSetup",
 			why:   "doctor would say that nobody leads",
 			tests: "./internal/survey", run: "^TestWatcherSeesTheLeaseAsItIs$",
-		},
-		{
-			name: "what can't be watched is not looked at", file: watched,
-			old: "if informer.HasSynced() && !w.isBroken(part) {\n\t\t\tparts", new: "if informer.HasSynced() {\n\t\t\tparts",
-			why:   "whoever may not watch would see the first look for ever",
-			tests: "./internal/survey", run: "^TestWatcherThatMayNotWatch$",
 		},
 	}
 }
