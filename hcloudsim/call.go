@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+
+	"github.com/underlay-ccm/underlay/internal/httpsim"
 )
 
 // call is a request that has reached its endpoint: the project as of now, and
@@ -39,9 +41,9 @@ func (s *Simulator) serve(do endpoint) http.HandlerFunc {
 			return
 		}
 		if out.link != "" {
-			a.header.Set("Link", out.link)
+			a.Header().Set("Link", out.link)
 		}
-		a.send(out.status, out.body)
+		a.Send(out.status, out.body)
 	}
 }
 
@@ -78,7 +80,7 @@ func must[R resource](t *table[R], kind string, id int64) (R, error) {
 func decode[T any](c *call) (T, error) {
 	var into T
 	body, err := io.ReadAll(c.request.Body)
-	if err != nil || len(body) > maxBody {
+	if err != nil || len(body) > httpsim.MaxBody {
 		return into, errJSON()
 	}
 	body = bytes.TrimSpace(body)

@@ -2,70 +2,48 @@ package hcloudsim
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"io"
 	"net/http"
 	"path"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/underlay-ccm/underlay/internal/httpsim"
 )
-
-// maxBody is more than any request of this API needs.
-const maxBody = 1 << 20
-
-// errDropped stands for a connection that ended without an answer.
-var errDropped = errors.New("connection closed without an answer (injected fault)")
 
 // ServeHTTP answers the API below /v1.
 func (s *Simulator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	a, err := s.exchange(r)
-	if err != nil {
-		panic(http.ErrAbortHandler) // net/http's word for closing the connection
-	}
-	for key, values := range a.header {
-		w.Header()[key] = values
-	}
-	body := a.body.Bytes()
-	if r.Method == http.MethodHead {
-		body = nil
-	}
-	if a.fault.TornBody && len(body) > 0 {
-		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-		body = body[:len(body)/2]
-	}
-	w.WriteHeader(a.status)
-	_, _ = w.Write(body) // the client may be gone; nobody else cares
-	if a.fault.TornBody {
-		_ = http.NewResponseController(w).Flush() // half of it has to arrive
-		panic(http.ErrAbortHandler)
-	}
+	httpsim.Exchange(s.exchange).ServeHTTP(w, r)
 }
+
+// Transport answers requests in process: whatever their host, those for /v1
+// reach the simulator. A dropped connection is an error that wraps
+// [io.ErrUnexpectedEOF], as over a socket.
+func (s *Simulator) Transport() http.RoundTripper { return httpsim.Exchange(s.exchange) }
 
 // exchange takes one request to its answer. An error means that the client
 // gets none: its connection was dropped, or it has given up.
-func (s *Simulator) exchange(r *http.Request) (*answer, error) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+func (s *Simulator) exchange(r *http.Request) (*httpsim.Answer, error) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, httpsim.MaxBody+1))
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	fault := s.faults.Take(r)
 	s.mu.Unlock()
-	if err := wait(r.Context(), s.opts.Latency+fault.Delay); err != nil {
+	if err := httpsim.Wait(r.Context(), s.opts.Latency+fault.Delay); err != nil {
 		return nil, err
 	}
 
-	a := &answer{header: http.Header{}}
+	a := &answer{}
 	entry := s.perform(a, r, body, fault)
 	if s.opts.OnRequest != nil {
 		s.opts.OnRequest(entry)
 	}
 	if entry.Dropped {
-		return nil, errDropped
+		return nil, httpsim.ErrDropped
 	}
-	return a, nil
+	return &a.Answer, nil
 }
 
 // perform is the part of the exchange that happens at one moment.
@@ -77,7 +55,7 @@ func (s *Simulator) perform(a *answer, r *http.Request, body []byte, fault Fault
 	if r.Method != http.MethodGet {
 		s.project.touched = true
 	}
-	a.fault = fault
+	a.fault, a.Torn = fault, fault.TornBody
 
 	entry := Request{
 		Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery,
@@ -86,9 +64,9 @@ func (s *Simulator) perform(a *answer, r *http.Request, body []byte, fault Fault
 	}
 	if !fault.DropBeforeApply {
 		s.judge(a, r, body, fault, now)
-		entry.Status, entry.Code = a.status, a.code
+		entry.Status, entry.Code = a.Status, a.Code
 	}
-	s.log.add(entry)
+	s.log.Add(entry)
 	return entry
 }
 
@@ -96,7 +74,7 @@ func (s *Simulator) perform(a *answer, r *http.Request, body []byte, fault Fault
 // injected fault; else the operation itself.
 func (s *Simulator) judge(a *answer, r *http.Request, body []byte, fault Fault, now time.Time) {
 	allowed := s.budget.take(now)
-	s.budget.describe(a.header)
+	s.budget.describe(a.Header())
 	if !allowed {
 		a.refuse(&Error{Status: http.StatusTooManyRequests, Code: "rate_limit_exceeded", Message: "limit of requests per hour reached"})
 		return
@@ -156,19 +134,4 @@ func (s *Simulator) authenticate(r *http.Request) error {
 		return &Error{Status: http.StatusUnauthorized, Code: "unauthorized", Message: "the token you have provided is invalid"}
 	}
 	return nil
-}
-
-// wait passes d, or ends with ctx.
-func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -2,59 +2,59 @@ package hcloudsim
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+
+	"github.com/underlay-ccm/underlay/internal/httpsim"
 )
 
 // Fault is something that goes wrong with the requests it matches.
 type Fault struct {
 	// Match is a pattern of [http.ServeMux], below /v1: "POST /servers",
 	// "GET /networks/{id}", "/load_balancers/{rest...}". Empty matches all.
-	Match string
+	Match string `json:"match"`
 	// Times is how many requests are hit: 0 is one, negative is all until
 	// ClearFaults.
-	Times int
+	Times int `json:"times"`
 
 	// Delay holds the request back before it is looked at.
-	Delay time.Duration
+	Delay time.Duration `json:"-"`
 
 	// Status and Code refuse the request. Either is enough for the codes that
 	// the API documents.
-	Status  int
-	Code    string
-	Message string
+	Status  int    `json:"status"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
 
 	// NotJSON refuses with a page of HTML, as a proxy in between does; Status,
 	// or 502.
-	NotJSON bool
+	NotJSON bool `json:"not_json"`
 	// Applied lets a refusal come only after the request was carried out.
-	Applied bool
+	Applied bool `json:"applied"`
 	// TornBody ends the body halfway, after the headers of a whole one.
-	TornBody bool
+	TornBody bool `json:"torn_body"`
 
 	// EmptyList answers a listing as though nothing existed. PartialList
 	// leaves out the second half of the page, which the pagination still counts.
-	EmptyList, PartialList bool
+	EmptyList   bool `json:"empty_list"`
+	PartialList bool `json:"partial_list"`
 	// OtherProject serves the request from another project, an empty one, as
 	// the token of another project would.
-	OtherProject bool
+	OtherProject bool `json:"other_project"`
 
 	// DropBeforeApply closes the connection instead of looking at the request;
 	// DropAfterApply does what it asks for, and loses the reply.
-	DropBeforeApply bool
-	DropAfterApply  bool
+	DropBeforeApply bool `json:"drop_before_apply"`
+	DropAfterApply  bool `json:"drop_after_apply"`
 
 	// FailAction lets the first action that the request starts end with this
 	// error code, without effect.
-	FailAction string
+	FailAction string `json:"fail_action"`
 	// LoseAction lets the first action that the request starts do its work,
 	// but nobody finds it any more.
-	LoseAction bool
+	LoseAction bool `json:"lose_action"`
 }
 
 // refuses reports whether the fault is the answer.
@@ -62,15 +62,11 @@ func (f Fault) refuses() bool { return f.Code != "" || f.Status != 0 || f.NotJSO
 
 // spoil makes the fault the answer.
 func (f Fault) spoil(a *answer) {
-	a.body.Reset()
-	a.code = ""
-	if !f.NotJSON {
-		a.refuse(f.refusal())
+	if f.NotJSON {
+		a.Page(cmp.Or(f.Status, http.StatusBadGateway))
 		return
 	}
-	a.status = cmp.Or(f.Status, http.StatusBadGateway)
-	a.header.Set("Content-Type", "text/html; charset=utf-8")
-	fmt.Fprintf(&a.body, "<html><head><title>%[1]d %[2]s</title></head><body><h1>%[1]d %[2]s</h1></body></html>\n", a.status, http.StatusText(a.status))
+	a.refuse(f.refusal())
 }
 
 // documented lists the API's codes with their status; for a status alone, its
@@ -118,40 +114,10 @@ func (f Fault) refusal() *Error {
 	return e
 }
 
-// Faults are faults of one kind that wait for their requests, in the order in which they came. The
-// simulator of each API has its own kind.
-type Faults[F any] struct{ waiting []*waitingFault[F] }
-
-type waitingFault[F any] struct {
-	fault F
-	left  int
-	match func(*http.Request) bool
-}
-
-// Add lets a fault wait for a number of requests that match: 0 is one, negative is all.
-func (f *Faults[F]) Add(fault F, times int, match func(*http.Request) bool) {
-	f.waiting = append(f.waiting, &waitingFault[F]{fault, cmp.Or(times, 1), match})
-}
-
-// Take returns the fault that a request meets; the zero value: none.
-func (f *Faults[F]) Take(r *http.Request) F {
-	for i, w := range f.waiting {
-		if !w.match(r) {
-			continue
-		}
-		if w.left--; w.left == 0 {
-			f.waiting = slices.Delete(f.waiting, i, i+1)
-		}
-		return w.fault
-	}
-	var none F
-	return none
-}
-
 // Inject lets requests fail from now on. Faults are tried in the order in
 // which they came; each request meets one at most. The error is about Match.
 func (s *Simulator) Inject(f Fault) error {
-	match, err := MatchRequests("/v1", f.Match)
+	match, err := httpsim.MatchRequests("/v1", f.Match)
 	if err != nil {
 		return err
 	}
@@ -165,38 +131,7 @@ func (s *Simulator) Inject(f Fault) error {
 func (s *Simulator) ClearFaults() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.faults = Faults[Fault]{}
-}
-
-// MatchRequests returns what reports whether a request matches a pattern of
-// [http.ServeMux] whose path is below another, such as "POST /servers" below
-// /v1. A ServeMux of one pattern judges, so that patterns mean here what they
-// mean everywhere in Go; the empty pattern matches all.
-func MatchRequests(below, pattern string) (match func(*http.Request) bool, err error) {
-	if pattern == "" {
-		return func(*http.Request) bool { return true }, nil
-	}
-	no := func(reason any) error {
-		return fmt.Errorf("fault: Match %q is no pattern of net/http.ServeMux, such as \"POST /servers\": %v", pattern, reason)
-	}
-	defer func() {
-		if reason := recover(); reason != nil { // ServeMux's way to say no
-			err = no(reason)
-		}
-	}()
-	method, path, found := strings.Cut(pattern, " ")
-	if !found {
-		method, path = "", pattern
-	}
-	if !strings.HasPrefix(path, "/") {
-		return nil, no("the path must start with /")
-	}
-	mux := http.NewServeMux()
-	mux.Handle(strings.TrimSpace(method+" "+below+path), http.NotFoundHandler())
-	return func(r *http.Request) bool {
-		_, matched := mux.Handler(r)
-		return matched != ""
-	}, nil
+	s.faults = httpsim.Faults[Fault]{}
 }
 
 // fate is what becomes of the first action that the request starts.

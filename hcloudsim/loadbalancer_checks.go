@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+
+	"github.com/underlay-ccm/underlay/internal/httpsim"
 )
 
 // checks are the health checks of one target by one service, as far as they
@@ -79,7 +81,7 @@ func (s *Simulator) RunHealthChecks(ctx context.Context, ask Prober) {
 		for _, due := range s.dueChecks() {
 			asking.Go(func() { s.recordCheck(due, ask(due.probe)) })
 		}
-		_ = wait(ctx, healthTick) // the loop's condition looks at ctx
+		_ = httpsim.Wait(ctx, healthTick) // the loop's condition looks at ctx
 	}
 }
 

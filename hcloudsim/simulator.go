@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/underlay-ccm/underlay/internal/httpsim"
 )
 
 // Simulator is one simulated project. Its methods may be called from any
@@ -18,8 +20,8 @@ type Simulator struct {
 	// stranger is the project behind another token, see Fault.OtherProject.
 	stranger *project
 	budget   budget
-	faults   Faults[Fault]
-	log      requestLog
+	faults   httpsim.Faults[Fault]
+	log      httpsim.Log[Request]
 
 	observer observer
 }
@@ -32,7 +34,7 @@ func New(opts Options) *Simulator {
 		token:   opts.Token,
 		project: newProject(opts),
 		budget:  newBudget(opts, time.Now()),
-		log:     requestLog{most: opts.RequestLogSize},
+		log:     httpsim.Log[Request]{Most: opts.RequestLogSize},
 	}
 	s.mux = s.routes()
 	return s

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/internal/httpsim"
 )
 
 // Simulator is one simulated account. Its methods may be called from any
@@ -22,8 +22,8 @@ type Simulator struct {
 	account     *account
 	quotas      map[string]*quota // by operation
 	logins      map[string]*login // by address
-	faults      hcloudsim.Faults[Fault]
-	log         []Request
+	faults      httpsim.Faults[Fault]
+	log         httpsim.Log[Request]
 }
 
 // New returns an empty account.
@@ -32,6 +32,7 @@ func New(opts Options) *Simulator {
 	s := &Simulator{
 		opts: opts, user: opts.User, password: opts.Password,
 		account: newAccount(opts), logins: map[string]*login{},
+		log: httpsim.Log[Request]{Most: opts.RequestLogSize},
 	}
 	s.quotas = newQuotas(opts)
 	s.mux = s.routes()
