@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 	"github.com/underlay-ccm/underlay/test/testenv/process"
 )
@@ -83,6 +85,9 @@ func (m *Machine) Boot(ctx context.Context) error {
 	if m.first != nil {
 		return fmt.Errorf("boot machine %s: it is on", m.o.Name)
 	}
+	if err := watchable(watchers); err != nil {
+		return fmt.Errorf("boot machine %s: %w", m.o.Name, err)
+	}
 	var err error
 	m.first, err = process.Start(process.Command{
 		Name: "machine", Path: "nsenter", Dir: m.o.Dir,
@@ -93,6 +98,24 @@ func (m *Machine) Boot(ctx context.Context) error {
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("boot machine %s: %w", m.o.Name, err), m.PullPlug())
+	}
+	return nil
+}
+
+// watchers is more inotify instances than what runs on one machine takes: kubelet, containerd,
+// kube-proxy and pods.
+const watchers = 20
+
+// watchable reports an error if this user has fewer inotify instances left. Without them kube-proxy
+// and kubelet end after they have started.
+func watchable(instances int) error {
+	for range instances {
+		watcher, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+		if err != nil {
+			return fmt.Errorf("fewer than %d inotify instances are left for its programs (%w): "+
+				"end other machines, or raise the limit: sysctl fs.inotify.max_user_instances=1024", instances, err)
+		}
+		defer unix.Close(watcher)
 	}
 	return nil
 }

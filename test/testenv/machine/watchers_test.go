@@ -1,0 +1,28 @@
+//go:build linux
+
+package machine
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// What would end after its start is told before.
+func TestTooFewWatchersAreTold(t *testing.T) {
+	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
+	if err != nil {
+		t.Fatal(err)
+	}
+	most, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := watchable(min(most, 5)); err != nil {
+		t.Error(err)
+	}
+	if err := watchable(most + 1); err == nil || !strings.Contains(err.Error(), "max_user_instances") {
+		t.Errorf("%v", err)
+	}
+}
