@@ -9,10 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
-	coreinformers "k8s.io/client-go/informers/core/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/addresses"
@@ -23,9 +20,8 @@ import (
 type Config struct {
 	// Self is the name of this machine's Node.
 	Self string
-	// Nodes may keep of a Node no more than its name, addresses and readiness, and of Self also
-	// its labels, podCIDRs and the annotation with the report. Its owner starts it.
-	Nodes      coreinformers.NodeInformer
+	// Nodes are started by their owner.
+	Nodes      Nodes
 	ConfigMaps ConfigMaps
 	Patcher    NodePatcher
 	// Movers are asked in this order whose an address is.
@@ -78,20 +74,10 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a.reporter = newReporter(cfg, a.metrics)
 	a.watcher = newWatcher(cfg.Check, a.look)
-	_, err = cfg.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { a.look() },
-		UpdateFunc: func(old, obj any) {
-			was, is := old.(*corev1.Node), obj.(*corev1.Node)
-			if is.Name == cfg.Self {
-				a.reporter.look()
-			}
-			moved := !slices.Equal(was.Status.Addresses, is.Status.Addresses)
-			if is.Name == cfg.Self || kube.Ready(was) != kube.Ready(is) || moved {
-				a.look()
-			}
-		},
-		DeleteFunc: func(any) { a.look() },
-	})
+	err = cfg.Nodes.Subscribe(func(_, _ *corev1.Node) {
+		a.reporter.look()
+		a.look()
+	}, func(string) { a.look() })
 	if err != nil {
 		return nil, fmt.Errorf("watching Nodes for addresses: %w", err)
 	}
@@ -192,18 +178,20 @@ func (a *Agent) beats(now time.Time) {
 
 // pass brings movers and watches in step with what is known now, and says what they have come to.
 func (a *Agent) pass(ctx context.Context) {
-	nodes, _ := a.Nodes.Lister().List(labels.Everything()) // none before the cache is filled
+	nodes, _ := a.Nodes.All() // none before they are read
+	own := a.Nodes.Own()
 	a.mu.Lock()
 	var members []netip.Addr
 	for _, n := range nodes {
-		if n.Name == a.Self {
-			if was := a.known.Node; was != nil && was.UID != n.UID && !a.ledgerRead {
-				a.forget(ctx)
-			}
-			a.known.Node = n
-			continue
+		if n.Name != a.Self {
+			members = append(members, n.InternalIPs...)
 		}
-		members = append(members, kube.InternalIPs(n)...)
+	}
+	if own != nil && len(nodes) > 0 {
+		if was := a.known.Node; was != nil && was.UID != own.UID && !a.ledgerRead {
+			a.forget(ctx)
+		}
+		a.known.Node = own
 	}
 	known, doubt, read := a.known, a.doubt, a.read
 	a.mu.Unlock()

@@ -5,8 +5,6 @@ import (
 	"net/netip"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/underlay-ccm/underlay/addresses"
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
@@ -92,12 +90,14 @@ func onlyResumed(all []Want) {
 // them takes the node's traffic, and its kernel answers as a former holder would. But an address that
 // was held before, here or anywhere, is not given up because a Node says that it has it: a kubelet may
 // name any address, and what a Node had when the address was given to a Service was left out then.
-func owners(nodes []*corev1.Node, before func(netip.Addr) bool) map[netip.Addr]string {
+func owners(nodes []*kube.Node, before func(netip.Addr) bool) map[netip.Addr]string {
 	all := make(map[netip.Addr]string)
 	for _, n := range nodes {
-		for _, one := range n.Status.Addresses {
-			if a, err := netip.ParseAddr(one.Address); err == nil && !before(a.Unmap()) {
-				all[a.Unmap()] = n.Name
+		for _, ips := range [][]netip.Addr{n.InternalIPs, n.ExternalIPs} {
+			for _, a := range ips {
+				if !before(a) {
+					all[a] = n.Name
+				}
 			}
 		}
 	}
@@ -151,11 +151,11 @@ func loopback(f addresses.Family) netip.Addr {
 
 // internal is the first InternalIP of a family, or the zero Addr: where its nodePortAddresses is
 // "primary", kube-proxy opens Services' ports there alone.
-func internal(n *corev1.Node, f addresses.Family) netip.Addr {
+func internal(n *kube.Node, f addresses.Family) netip.Addr {
 	if n == nil {
 		return netip.Addr{}
 	}
-	a, _ := addresses.OfFamily(kube.InternalIPs(n), f)
+	a, _ := addresses.OfFamily(n.InternalIPs, f)
 	return a
 }
 
@@ -163,13 +163,13 @@ func internal(n *corev1.Node, f addresses.Family) netip.Addr {
 // is a watcher of, and its own ports of Services whose addresses wait until kube-proxy serves them.
 // kube-proxy opens a Service's port in the families of the Service alone.
 func watched(
-	l addresses.Ledger, self string, nodes []*corev1.Node, waiting []addresses.Entry,
+	l addresses.Ledger, self string, nodes []*kube.Node, waiting []addresses.Entry,
 ) map[addresses.Endpoint][]netip.AddrPort {
-	known := make(map[string]*corev1.Node, len(nodes))
+	known := make(map[string]*kube.Node, len(nodes))
 	var ready []string
 	for _, n := range nodes {
 		known[n.Name] = n
-		if kube.Ready(n) {
+		if n.Ready {
 			ready = append(ready, n.Name)
 		}
 	}
@@ -181,8 +181,8 @@ func watched(
 		}
 	}
 	first := func(e addresses.Endpoint) { // kube-proxy and agents listen in both families
-		if n := known[e.Node]; n != nil {
-			add(e, append(kube.InternalIPs(n), netip.Addr{})[0])
+		if n := known[e.Node]; n != nil && len(n.InternalIPs) > 0 {
+			add(e, n.InternalIPs[0])
 		}
 	}
 	own := addresses.Endpoint{Node: self, Port: addresses.ProxyPort}

@@ -29,6 +29,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/internal/directory/directorytest"
 )
 
 // holdings are a ledger in short: "192.0.2.1 a 3" is an address, its holder and epoch; with nodes
@@ -383,7 +384,7 @@ func (m *machine) start(before ...func(*fakeMover)) {
 	}
 	var err error
 	m.agent, err = New(Config{
-		Self: "a", Nodes: m.api.nodes, ConfigMaps: m.api, Patcher: m.api,
+		Self: "a", Nodes: directorytest.Nodes{Self: "a", Informer: m.api.nodes.Informer()}, ConfigMaps: m.api, Patcher: m.api,
 		Movers: []NamedMover{{
 			Name: "layer2", Pools: []addresses.Pool{pool(m.t, "192.0.2.0/24", "2001:db8::/120")}, Mover: m.mover, Routed: m.routed,
 		}},

@@ -9,9 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // localText is a ledger with one address of a Service with policy Local.
@@ -22,19 +21,17 @@ func localText(address, holder string, epoch int) string {
 
 // kube-proxy opens the health check node port of a Service in the families of the Service alone.
 func TestAPortOfAServiceIsAskedInItsFamilies(t *testing.T) {
-	node := func(name string, ips ...string) *corev1.Node {
-		n := &corev1.Node{}
-		n.Name = name
+	node := func(name string, ips ...string) *kube.Node {
+		n := &kube.Node{Name: name, Ready: true}
 		for _, ip := range ips {
-			n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
+			n.InternalIPs = append(n.InternalIPs, netip.MustParseAddr(ip))
 		}
-		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		return n
 	}
 	self := node("a", "10.0.0.1", "fd00::1")
 	for _, c := range []struct {
 		address string
-		holder  *corev1.Node
+		holder  *kube.Node
 		want    []string
 	}{
 		{"192.0.2.1", node("b", "10.0.0.2", "fd00::2"), []string{"10.0.0.2:30999"}},
@@ -47,11 +44,11 @@ func TestAPortOfAServiceIsAskedInItsFamilies(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []string
-		for _, at := range watched(l, "a", []*corev1.Node{self, c.holder}, nil)[addresses.Endpoint{Node: "b", Port: 30999}] {
+		for _, at := range watched(l, "a", []*kube.Node{self, c.holder}, nil)[addresses.Endpoint{Node: "b", Port: 30999}] {
 			got = append(got, at.String())
 		}
 		if !slices.Equal(got, c.want) {
-			t.Errorf("%s at %v: asked at %q, want %q", c.address, c.holder.Status.Addresses, got, c.want)
+			t.Errorf("%s at %v: asked at %q, want %q", c.address, c.holder.InternalIPs, got, c.want)
 		}
 	}
 }
@@ -136,9 +133,8 @@ func TestOneKubeletKeepsNoAddressFromOthers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		node := &corev1.Node{}
-		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.3"}}
-		if got := Passing(l, []addresses.Pool{pool(t, "192.0.2.0/24")}, []*corev1.Node{node}); len(got) != 1 {
+		node := &kube.Node{InternalIPs: []netip.Addr{netip.MustParseAddr("192.0.2.3")}}
+		if got := Passing(l, []addresses.Pool{pool(t, "192.0.2.0/24")}, []*kube.Node{node}); len(got) != 1 {
 			t.Errorf("refused here while a provider leads it here: %v", got)
 		}
 	})

@@ -4,9 +4,8 @@ import (
 	"net/netip"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // Passing are the addresses of Services that a provider leads where it likes: while it leads one here
@@ -16,7 +15,7 @@ import (
 //
 // Addresses of Nodes are none of them: these are reached by more than ports of Services. So there
 // are none before Nodes are known.
-func Passing(l addresses.Ledger, routed []addresses.Pool, nodes []*corev1.Node) (all []netip.Addr) {
+func Passing(l addresses.Ledger, routed []addresses.Pool, nodes []*kube.Node) (all []netip.Addr) {
 	if len(routed) == 0 || len(nodes) == 0 {
 		return nil
 	}

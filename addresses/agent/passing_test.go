@@ -7,10 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // Packets for what other nodes hold may come here where a provider leads them; a Node's own address is
@@ -20,17 +18,16 @@ func TestPassing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
-	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeExternalIP, Address: "192.0.2.3"}}
+	node := &kube.Node{Name: "c", ExternalIPs: []netip.Addr{netip.MustParseAddr("192.0.2.3")}}
 	led := []addresses.Pool{pool(t, "192.0.2.0/24", "2001:db8::/120")}
 	want := []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::1")}
-	if got := Passing(l, led, []*corev1.Node{node}); !slices.Equal(got, want) {
+	if got := Passing(l, led, []*kube.Node{node}); !slices.Equal(got, want) {
 		t.Errorf("passing are %v, want %v", got, want)
 	}
 	if got := Passing(l, led, nil); len(got) > 0 {
 		t.Errorf("before Nodes are known: %v", got)
 	}
-	if got := Passing(l, nil, []*corev1.Node{node}); len(got) > 0 {
+	if got := Passing(l, nil, []*kube.Node{node}); len(got) > 0 {
 		t.Errorf("where no provider leads addresses: %v", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // Mover holds addresses in one way. Set and State may be called before Run and while it runs; the
@@ -23,6 +24,18 @@ type Mover interface {
 	// Set is given all that this node is to hold in this way, again and again, also the same.
 	Set(w Want)
 	State() State
+}
+
+// Nodes are all Nodes of the cluster, as far as this machine has read them.
+type Nodes interface {
+	// All returns all of them, or an error. They are not to be changed.
+	All() ([]*kube.Node, error)
+	// Own returns this machine's, or nil if there is none. It may have no more than its name, labels,
+	// addresses, podCIDRs and the annotation with the report.
+	Own() *corev1.Node
+	// Subscribe calls own for each change of this machine's Node, and other with the name of each
+	// other Node that changes.
+	Subscribe(own func(old, now *corev1.Node), other func(name string)) error
 }
 
 // Want is what one mover is to do.

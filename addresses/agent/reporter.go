@@ -11,9 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/addresses"
@@ -37,7 +35,7 @@ const perNode, atLeast = 100 * time.Millisecond, time.Second
 // reporter keeps the report on the Node as it should be.
 type reporter struct {
 	self    string
-	nodes   corelisters.NodeLister
+	nodes   Nodes
 	patcher NodePatcher
 	newest  *kube.Newest[*corev1.Node]
 	metrics *agentMetrics
@@ -50,7 +48,7 @@ type reporter struct {
 
 func newReporter(cfg Config, m *agentMetrics) *reporter {
 	return &reporter{
-		self: cfg.Self, nodes: cfg.Nodes.Lister(), patcher: cfg.Patcher, newest: kube.NewNewest[*corev1.Node](),
+		self: cfg.Self, nodes: cfg.Nodes, patcher: cfg.Patcher, newest: kube.NewNewest[*corev1.Node](),
 		metrics: m, kick: make(chan struct{}, 1),
 	}
 }
@@ -128,7 +126,7 @@ func urgent(text string) string {
 
 // leisure is how long after the last report the next one waits that is not urgent.
 func (r *reporter) leisure() time.Duration {
-	all, err := r.nodes.List(labels.Everything())
+	all, err := r.nodes.All()
 	if err != nil {
 		return atLeast
 	}
@@ -141,12 +139,9 @@ func (r *reporter) write(ctx context.Context) (wait time.Duration, err error) {
 	r.mu.Lock()
 	text := r.text
 	r.mu.Unlock()
-	cached, err := r.nodes.Get(r.self)
-	if apierrors.IsNotFound(err) || text == "" {
+	cached := r.nodes.Own()
+	if cached == nil || text == "" {
 		return 0, nil // the Node's event comes, or the first report
-	}
-	if err != nil {
-		return 0, err
 	}
 	node := r.newest.Of(cached)
 	said := node.Annotations[addresses.ReportAnnotation]

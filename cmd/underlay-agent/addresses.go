@@ -13,7 +13,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	coreinformers "k8s.io/client-go/informers/core/v1"
 
 	"github.com/underlay-ccm/underlay/addresses"
 	addressagent "github.com/underlay-ccm/underlay/addresses/agent"
@@ -43,7 +42,7 @@ func (h *held) filtered(d netfilter.Desired) netfilter.Desired {
 
 // holder makes the part of the agent that holds addresses.
 func (o *options) holder(
-	s settings, m machine, nodes coreinformers.NodeInformer, reg agent.Registry,
+	s settings, m machine, nodes addressagent.Nodes, reg agent.Registry,
 ) (*addressagent.Agent, error) {
 	api, err := o.restConfig()
 	if err != nil {
@@ -123,7 +122,7 @@ func holds(a config.Addresses) bool { return a.Enabled() || a.BGP.PodCIDRs }
 // printAddresses shows which addresses the ledger gives to this node, and what its Node says against
 // that. It returns how much needs a person.
 func (o *options) printAddresses(
-	ctx context.Context, out io.Writer, s settings, nodes []*corev1.Node, h *held,
+	ctx context.Context, out io.Writer, s settings, own *corev1.Node, nodes []*kube.Node, h *held,
 ) (trouble int, err error) {
 	maps := s.client.CoreV1().ConfigMaps(addressagent.LedgerNamespace)
 	stored, err := maps.List(ctx, kube.Only(addressagent.LedgerName))
@@ -145,17 +144,14 @@ func (o *options) printAddresses(
 	}
 	h.used = s.addresses.Enabled()
 	h.Put(slices.Concat(mine, addressagent.Passing(ledger, led(s.addresses), nodes)), ledger)
-	for _, n := range nodes {
-		if n.Name != o.nodeName {
-			continue
-		}
-		report, err := addresses.ParseReport(n.Annotations[addresses.ReportAnnotation])
-		if err != nil {
-			return 0, err
-		}
-		trouble += printReport(out, report, mine)
+	if own == nil {
+		return 0, nil
 	}
-	return trouble, nil
+	report, err := addresses.ParseReport(own.Annotations[addresses.ReportAnnotation])
+	if err != nil {
+		return 0, err
+	}
+	return printReport(out, report, mine), nil
 }
 
 // describe says how an address comes to this node, and for whom.

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/underlay-ccm/underlay/internal/directory"
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/routes/kernel"
 )
@@ -36,11 +37,11 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 	defer m.network.Close()
 	ctx, cancel := context.WithTimeout(ctx, checkWithin)
 	defer cancel()
-	nodes, err := directory.List(ctx, s.client, o.nodeName)
+	own, nodes, err := directory.List(ctx, s.client, o.nodeName)
 	if err != nil {
 		return err
 	}
-	decision, links, err := o.decide(ctx, s, nodes, m.network)
+	decision, links, err := decide(ctx, s, own, nodes, m.network)
 	if err == nil {
 		printRoutes(out, decision, links)
 	}
@@ -53,7 +54,7 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 	}
 	trouble := len(decision.Faults) + len(decision.Peers)
 	if holds(s.addresses) {
-		found, err := o.printAddresses(ctx, out, s, nodes, m.held)
+		found, err := o.printAddresses(ctx, out, s, own, nodes, m.held)
 		if err != nil {
 			return err
 		}
@@ -78,17 +79,14 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 }
 
 // decide looks at the machine and decides as run does.
-func (o *options) decide(
-	ctx context.Context, s settings, nodes []*corev1.Node, network *kernel.Kernel,
+func decide(
+	ctx context.Context, s settings, own *corev1.Node, nodes []*kube.Node, network *kernel.Kernel,
 ) (agent.Decision, []agent.Link, error) {
-	situation := agent.Situation{Settings: s.Settings, Unresolved: map[netip.Addr]bool{}}
-	for _, n := range nodes {
-		// What can't be read of a Node shows as a route that isn't there.
-		node, _ := agent.FromKube(n)
-		situation.Nodes = append(situation.Nodes, node)
-		if node.Name == o.nodeName {
-			situation.Targets = agent.Targets(n)
-		}
+	situation := agent.Situation{
+		Settings: s.Settings, Nodes: nodes, Unresolved: map[netip.Addr]bool{},
+	}
+	if own != nil {
+		situation.Targets = agent.Targets(own)
 	}
 	var err error
 	if situation.Links, err = network.Links(ctx); err != nil {

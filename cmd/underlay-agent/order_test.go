@@ -23,6 +23,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/underlay-ccm/underlay/internal/cni"
+	"github.com/underlay-ccm/underlay/internal/directory/directorytest"
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/routes/kernel/kerneltest"
@@ -56,7 +57,9 @@ func runsOn(t *testing.T, o *options) *fake.Clientset {
 	pools := []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}
 	nodes := informers.NewSharedInformerFactoryWithOptions(client, 0)
 	a, err := agent.New(agent.Config{
-		Client: client, Nodes: nodes.Core().V1().Nodes(), Kernel: m.network, Recorder: record.NewFakeRecorder(100),
+		Client: client, Kernel: m.network,
+		Nodes:    directorytest.Nodes{Self: "self", Informer: nodes.Core().V1().Nodes().Informer()},
+		Recorder: record.NewFakeRecorder(100),
 		Registry: metrics.NewKubeRegistry(),
 		Settings: agent.Settings{
 			Self: "self", Modes: agent.Modes{IPv4: agent.ByNodes, IPv6: agent.ByNodes}, Pools: pools, PodRanges: pools,

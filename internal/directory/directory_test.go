@@ -13,11 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/underlay-ccm/underlay/internal/directory"
 	"github.com/underlay-ccm/underlay/internal/directory/directorytest"
@@ -32,7 +30,7 @@ type world struct {
 	nodes  *directory.Nodes
 
 	mu     sync.Mutex
-	events []string // of the informer
+	events []string // names of Nodes that changed
 }
 
 func newWorld(t *testing.T) *world {
@@ -90,20 +88,12 @@ func (w *world) node(name string) *corev1.Node {
 func (w *world) watch() {
 	w.Helper()
 	w.nodes = directory.NewNodes(w.client, "self", func(obj any) (any, error) { return obj, nil })
-	note := func(what string) func(any) {
-		return func(obj any) {
-			name, err := cache.DeletionHandlingObjectToName(obj)
-			if err != nil {
-				w.Error(err)
-			}
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.events = append(w.events, what+" "+name.Name)
-		}
+	note := func(name string) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.events = append(w.events, name)
 	}
-	_, err := w.nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: note("add"), UpdateFunc: func(_, obj any) { note("update")(obj) }, DeleteFunc: note("delete"),
-	})
+	err := w.nodes.Subscribe(func(_, _ *corev1.Node) { note("self") }, note)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -113,10 +103,16 @@ func (w *world) watch() {
 	w.Cleanup(func() { cancel(); running.Wait() })
 }
 
-func (w *world) received(event string) bool {
+// received is how often a Node changed.
+func (w *world) received(name string) (times int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Contains(w.events, event)
+	for _, event := range w.events {
+		if event == name {
+			times++
+		}
+	}
+	return times
 }
 
 func (w *world) await(what string, done func() bool) {
@@ -131,20 +127,22 @@ func (w *world) await(what string, done func() bool) {
 
 // listed are the Nodes as a machine has them: name, podCIDRs, addresses, readiness.
 func (w *world) listed() (all []string) {
-	nodes, err := w.nodes.Lister().List(labels.Everything())
+	nodes, err := w.nodes.All()
 	if err != nil {
 		return []string{err.Error()}
 	}
 	for _, n := range nodes {
 		line := []string{n.Name}
-		line = append(line, n.Spec.PodCIDRs...)
-		for _, a := range kube.InternalIPs(n) {
+		for _, p := range n.PodCIDRs {
+			line = append(line, p.String())
+		}
+		for _, a := range n.InternalIPs {
 			line = append(line, a.String())
 		}
-		if kube.Ready(n) {
+		if n.Ready {
 			line = append(line, "ready")
 		}
-		if kube.ControlPlane(n) {
+		if n.ControlPlane {
 			line = append(line, "control plane")
 		}
 		all = append(all, strings.Join(line, " "))
@@ -181,15 +179,15 @@ func TestADirectoryFollowsNodes(t *testing.T) {
 	w := newWorld(t)
 	w.watch()
 	w.await("its own Node is read", func() bool { return errors.Is(w.nodes.Ready(), directory.ErrIncomplete) })
-	if got := w.listed(); got[0] != directory.ErrIncomplete.Error() || w.nodes.Informer().HasSynced() {
+	if got := w.listed(); got[0] != directory.ErrIncomplete.Error() || w.nodes.Own() == nil {
 		t.Errorf("before anything is published there are %q", got)
 	}
 	directorytest.Publish(t, w.client)
-	w.await("complete", w.nodes.Informer().HasSynced)
+	w.await("complete", func() bool { return w.nodes.Ready() == nil })
 	w.awaitListed(bLine, selfLine)
-	once, err := directory.List(t.Context(), w.client, "self")
-	if err != nil || len(once) != 2 || once[0].Name != "self" || len(once[0].Status.Addresses) != 2 || once[1].Name != "b" {
-		t.Errorf("listed once: %v, %v", once, err)
+	own, once, err := directory.List(t.Context(), w.client, "self")
+	if err != nil || len(own.Status.Addresses) != 2 || len(once) != 2 || once[0].Name != "b" || once[1].Name != "self" {
+		t.Errorf("listed once: %v, %v, %v", own, once, err)
 	}
 
 	w.join("c", "10.244.3.0/24", "10.0.0.3")
@@ -215,7 +213,7 @@ func TestADirectoryFollowsNodes(t *testing.T) {
 	w.await("the deletion is received", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return slices.Equal(w.events, []string{"delete b"})
+		return slices.Equal(w.events, []string{"b"})
 	})
 }
 
@@ -316,13 +314,13 @@ func TestADeletedDirectoryIsWrittenAgain(t *testing.T) {
 		if got := w.listed(); len(got) != nodes {
 			t.Fatalf("%d of %d Nodes are listed", len(got), nodes)
 		}
-		return w.nodes.Ready() == nil && w.received("delete "+directory.Complete)
+		return w.nodes.Ready() == nil && w.received(directory.Complete) == 3 // added, deleted and added
 	})
 	// So that a handler which waits for the last entry is called after it.
 	w.await("the last event is that it is complete", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return w.events[len(w.events)-1] == "add "+directory.Complete
+		return w.events[len(w.events)-1] == directory.Complete
 	})
 }
 
@@ -338,7 +336,7 @@ func TestADeletedDirectoryChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.await("the deletions are received", func() bool { return w.received("delete b") })
+	w.await("the deletions are received", func() bool { return w.received("b") == 2 && w.received(directory.Complete) == 2 })
 	w.awaitListed(bLine, selfLine)
 	if err := w.nodes.Ready(); !errors.Is(err, directory.ErrIncomplete) {
 		t.Errorf("ready: %v", err)

@@ -6,7 +6,7 @@
 // every watcher: among 15,000 Nodes these are 700 kB a second for each of 15,000 agents. An entry
 // has less than 1 kB and is written when something changed that an agent uses.
 //
-// Publisher, in the cloud controller manager, is its only writer. Nodes, in the agents,
-// reads it as an informer of Nodes. An agent removes the routes to what is not in the directory, so
-// it uses none that was never complete, or of which the object Complete is missing.
+// Publisher, in the cloud controller manager, is its only writer. Nodes, in the agents, caches it.
+// An agent removes the routes to what is not in the directory, so it uses none that was never
+// complete, or of which the object Complete is missing.
 package directory

@@ -9,8 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
@@ -31,33 +30,13 @@ const (
 	label = "underlay.dev/directory"
 )
 
-// entry is what the directory has of a Node.
-type entry struct {
-	UID          types.UID      `json:"uid"`
-	Created      metav1.Time    `json:"created"`
-	PodCIDRs     []netip.Prefix `json:"podCIDRs,omitempty"`
-	InternalIPs  []netip.Addr   `json:"internalIPs,omitempty"`
-	ExternalIPs  []netip.Addr   `json:"externalIPs,omitempty"`
-	ControlPlane bool           `json:"controlPlane,omitempty"`
-	Ready        bool           `json:"ready,omitempty"`
-}
-
-// entryOf reads a Node. What can't be read of it is left out, and so are addresses of which it
-// reports too many: its kubelet may report any number.
-func entryOf(node *corev1.Node) entry {
-	podCIDRs, _ := kube.PodCIDRs(node)
+// entryOf is what the directory has of a Node. Addresses of which the Node reports too many are
+// left out: its kubelet may report any number.
+func entryOf(node *corev1.Node) *kube.Node {
 	bounded := func(all []netip.Addr) []netip.Addr { return all[:min(len(all), kube.MostReported)] }
-	return entry{
-		UID: node.UID, Created: node.CreationTimestamp, PodCIDRs: podCIDRs,
-		InternalIPs: bounded(kube.InternalIPs(node)), ExternalIPs: bounded(kube.ExternalIPs(node)),
-		ControlPlane: kube.ControlPlane(node), Ready: kube.Ready(node),
-	}
-}
-
-func equal(a, b entry) bool {
-	return a.UID == b.UID && slices.Equal(a.PodCIDRs, b.PodCIDRs) &&
-		slices.Equal(a.InternalIPs, b.InternalIPs) && slices.Equal(a.ExternalIPs, b.ExternalIPs) &&
-		a.ControlPlane == b.ControlPlane && a.Ready == b.Ready
+	e := kube.NodeOf(node)
+	e.InternalIPs, e.ExternalIPs = bounded(e.InternalIPs), bounded(e.ExternalIPs)
+	return e
 }
 
 // Object is the ConfigMap of a Node. The API server deletes it with its owner where the publisher
@@ -80,13 +59,10 @@ func Object(node *corev1.Node) (*corev1.ConfigMap, error) {
 
 func labelled() map[string]string { return map[string]string{label: ""} }
 
-// factory makes informers of the directory's ConfigMaps.
-func factory(
-	client kubernetes.Interface, options ...informers.SharedInformerOption,
-) informers.SharedInformerFactory {
+// newInformer makes an informer of the directory's ConfigMaps.
+func newInformer(client kubernetes.Interface) cache.SharedIndexInformer {
 	labelled := func(o *metav1.ListOptions) { o.LabelSelector = label }
-	options = append(options, informers.WithNamespace(Namespace), informers.WithTweakListOptions(labelled))
-	return informers.NewSharedInformerFactoryWithOptions(client, 0, options...)
+	return coreinformers.NewFilteredConfigMapInformer(client, Namespace, 0, nil, labelled)
 }
 
 // same reports whether a stored ConfigMap is as it should be.
@@ -94,53 +70,36 @@ func same(live, want *corev1.ConfigMap) bool {
 	return maps.Equal(live.Data, want.Data) && slices.Equal(live.OwnerReferences, want.OwnerReferences)
 }
 
-// read is the entry in a ConfigMap; of what can't be read, the zero entry.
-func read(stored *corev1.ConfigMap) entry {
-	var e entry
-	if err := json.Unmarshal([]byte(stored.Data[key]), &e); err != nil {
-		return entry{}
+// read is the entry in a ConfigMap; of what can't be read, one without anything but the name.
+func read(stored *corev1.ConfigMap) kube.Node {
+	var n kube.Node
+	if err := json.Unmarshal([]byte(stored.Data[key]), &n); err != nil {
+		n = kube.Node{}
 	}
-	return e
+	n.Name = stored.Name
+	return n
 }
 
-// transform makes an informer's transform: of an entry it makes the Node, with the ConfigMap's
-// namespace, which is part of the informer's keys. It leaves alone what it has made before.
-func transform() cache.TransformFunc {
-	// Thousands of Nodes share these.
-	controlPlane := map[string]string{kube.ControlPlaneLabel: ""}
-	ready := []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	return func(obj any) (any, error) {
-		stored, ok := obj.(*corev1.ConfigMap)
-		if !ok {
-			return obj, nil
-		}
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-			Name: stored.Name, Namespace: Namespace, ResourceVersion: stored.ResourceVersion,
-		}}
-		e := read(stored)
-		node.UID, node.CreationTimestamp = e.UID, e.Created
-		for _, p := range e.PodCIDRs {
-			node.Spec.PodCIDRs = append(node.Spec.PodCIDRs, p.String())
-		}
-		if len(node.Spec.PodCIDRs) > 0 {
-			node.Spec.PodCIDR = node.Spec.PodCIDRs[0]
-		}
-		node.Status.Addresses = append(addressesOf(corev1.NodeInternalIP, e.InternalIPs),
-			addressesOf(corev1.NodeExternalIP, e.ExternalIPs)...)
-		if e.ControlPlane {
-			node.Labels = controlPlane
-		}
-		if e.Ready {
-			node.Status.Conditions = ready
-		}
-		return node, nil
-	}
+// cached is an entry in an informer's cache.
+type cached struct {
+	kube.Node
+	version string
 }
 
-func addressesOf(kind corev1.NodeAddressType, addrs []netip.Addr) []corev1.NodeAddress {
-	all := make([]corev1.NodeAddress, 0, len(addrs)+1)
-	for _, a := range addrs {
-		all = append(all, corev1.NodeAddress{Type: kind, Address: a.String()})
+// GetObjectMeta returns what an informer uses: it finds the entry by its key, and takes an update
+// without another version for a repetition.
+func (c *cached) GetObjectMeta() metav1.Object {
+	return &metav1.ObjectMeta{Name: c.Name, Namespace: Namespace, ResourceVersion: c.version}
+}
+
+func compacted(stored *corev1.ConfigMap) *cached {
+	return &cached{read(stored), stored.ResourceVersion}
+}
+
+// compact is an informer's transform of ConfigMaps. It leaves alone what it has made before.
+func compact(obj any) (any, error) {
+	if stored, ok := obj.(*corev1.ConfigMap); ok {
+		return compacted(stored), nil
 	}
-	return all
+	return obj, nil
 }

@@ -5,15 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -26,35 +25,32 @@ var ErrIncomplete = errors.New("the directory of Nodes in the namespace " + Name
 
 var errUnread = errors.New("the API server has not been read")
 
-// Nodes is a coreinformers.NodeInformer: one Node is itself, and every other is what the directory
-// has of it. Of these, podCIDRs, addresses, readiness and the label of the control plane are read;
-// they have a namespace, the directory's.
+// Nodes are all Nodes, as one machine caches them: its own whole, and of every other what the
+// directory has of it.
 type Nodes struct {
-	self    string
-	own     informers.SharedInformerFactory // of the one Node
-	entries informers.SharedInformerFactory // of the directory
-	others  atomic.Pointer[[]*corev1.Node]  // when the directory was complete
+	self         string
+	own, entries cache.SharedIndexInformer
+	others       atomic.Pointer[[]*kube.Node] // when the directory was complete
 }
 
-// NewNodes prepares an informer for the machine whose Node is self, of which it keeps what trim
-// leaves.
+// NewNodes prepares a cache for the machine whose Node is self, of which it keeps what trim leaves.
 func NewNodes(client kubernetes.Interface, self string, trim cache.TransformFunc) *Nodes {
 	named := func(o *metav1.ListOptions) { o.FieldSelector = kube.Only(self).FieldSelector }
 	n := &Nodes{
-		self: self,
-		own: informers.NewSharedInformerFactoryWithOptions(client, 0,
-			informers.WithTweakListOptions(named), informers.WithTransform(trim)),
-		entries: factory(client, informers.WithTransform(transform())),
+		self: self, own: coreinformers.NewFilteredNodeInformer(client, 0, nil, named),
+		entries: newInformer(client),
 	}
-	n.ownInformer() // a factory starts the informers that were requested
-	n.entryInformer()
+	_ = n.own.SetTransform(trim) // an error only once the informer runs
+	_ = n.entries.SetTransform(compact)
 	return n
 }
 
 // Run watches until the context ends, and reports in the log what is missing.
 func (n *Nodes) Run(ctx context.Context) {
-	n.own.StartWithContext(ctx)
-	n.entries.StartWithContext(ctx)
+	var informers sync.WaitGroup
+	defer informers.Wait()
+	informers.Go(func() { n.own.RunWithContext(ctx) })
+	informers.Go(func() { n.entries.RunWithContext(ctx) })
 	reports := time.NewTicker(30 * time.Second)
 	defer reports.Stop()
 	for ctx.Err() == nil {
@@ -66,94 +62,89 @@ func (n *Nodes) Run(ctx context.Context) {
 			}
 		}
 	}
-	n.own.Shutdown()
-	n.entries.Shutdown()
 }
 
 // Ready returns why the Nodes are not current, or nil.
 func (n *Nodes) Ready() error {
-	if !n.ownInformer().HasSynced() || !n.entryInformer().HasSynced() {
+	if !n.own.HasSynced() || !n.entries.HasSynced() {
 		return errUnread
 	}
-	_, complete, err := n.entryInformer().GetStore().GetByKey(Namespace + "/" + Complete)
+	_, complete, err := n.entries.GetStore().GetByKey(Namespace + "/" + Complete)
 	if err == nil && !complete {
 		return ErrIncomplete
 	}
 	return err
 }
 
-func (n *Nodes) ownInformer() cache.SharedIndexInformer { return n.own.Core().V1().Nodes().Informer() }
-
-func (n *Nodes) entryInformer() cache.SharedIndexInformer {
-	return n.entries.Core().V1().ConfigMaps().Informer()
+// Own returns the machine's own Node, or nil if there is none.
+func (n *Nodes) Own() *corev1.Node {
+	found, exists, err := n.own.GetStore().GetByKey(n.self)
+	if err != nil || !exists {
+		return nil
+	}
+	return found.(*corev1.Node)
 }
 
-// Informer returns an informer of which AddEventHandler and HasSynced are of all Nodes; everything
-// else of it is of the machine's own. A handler is called by two goroutines, and for the object
-// Complete too.
-func (n *Nodes) Informer() cache.SharedIndexInformer { return informer{n.ownInformer(), n} }
-
-// Lister returns a lister of all Nodes. Its Get finds the machine's own alone.
-func (n *Nodes) Lister() corelisters.NodeLister {
-	return lister{n.own.Core().V1().Nodes().Lister(), n}
-}
-
-type informer struct {
-	cache.SharedIndexInformer
-	nodes *Nodes
-}
-
-func (i informer) HasSynced() bool { return i.nodes.Ready() == nil }
-
-func (i informer) AddEventHandler(
-	h cache.ResourceEventHandler,
-) (cache.ResourceEventHandlerRegistration, error) {
-	others := func(obj any) bool {
+// Subscribe calls own for each change of the machine's own Node, where nil is a Node that does not
+// exist, and other with the name of each other Node that changes. Each is called by a goroutine of
+// its own, and other for the object Complete too.
+func (n *Nodes) Subscribe(own func(old, now *corev1.Node), other func(name string)) error {
+	others := func(obj any) {
 		name, err := cache.DeletionHandlingObjectToName(obj)
-		return err == nil && name.Name != i.nodes.self
+		if err == nil && name.Name != n.self {
+			other(name.Name)
+		}
 	}
-	filtered := cache.FilteringResourceEventHandler{FilterFunc: others, Handler: h}
-	if _, err := i.nodes.entryInformer().AddEventHandler(filtered); err != nil {
-		return nil, err
+	_, err := n.entries.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: others, DeleteFunc: others,
+		UpdateFunc: func(old, obj any) {
+			if entry := obj.(*cached); !entry.Equal(&old.(*cached).Node) {
+				others(entry)
+			}
+		},
+	})
+	if err != nil {
+		return err
 	}
-	return i.SharedIndexInformer.AddEventHandler(h)
+	_, err = n.own.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { own(nil, obj.(*corev1.Node)) },
+		UpdateFunc: func(old, obj any) { own(old.(*corev1.Node), obj.(*corev1.Node)) },
+		DeleteFunc: func(obj any) {
+			old, _ := obj.(*corev1.Node) // unless the deletion itself was missed
+			own(old, nil)
+		},
+	})
+	return err
 }
 
-type lister struct {
-	corelisters.NodeLister
-	nodes *Nodes
-}
-
-// List returns ErrIncomplete before the directory was complete. Where it is incomplete again,
-// because a client deletes it, List returns the others that there were before, so that no route is
-// removed.
-func (l lister) List(selector labels.Selector) ([]*corev1.Node, error) {
-	if !l.nodes.ownInformer().HasSynced() {
+// All returns all Nodes, and ErrIncomplete before the directory was complete. Where it is
+// incomplete again, because a client deletes it, All returns the others that there were before, so
+// that no route is removed.
+func (n *Nodes) All() ([]*kube.Node, error) {
+	if !n.own.HasSynced() {
 		return nil, errUnread
 	}
-	if others, complete := l.nodes.pick(l.nodes.entryInformer().GetStore().List()); complete {
-		l.nodes.others.Store(&others)
+	if others, complete := pick(n.entries.GetStore().List(), n.self); complete {
+		n.others.Store(&others)
 	}
-	others := l.nodes.others.Load()
+	others := n.others.Load()
 	if others == nil {
 		return nil, ErrIncomplete
 	}
-	all, err := l.NodeLister.List(labels.Everything())
-	if err != nil {
-		return nil, err
+	if own := n.Own(); own != nil {
+		return append(slices.Clip(*others), kube.NodeOf(own)), nil
 	}
-	all = append(all, *others...)
-	unwanted := func(n *corev1.Node) bool { return !selector.Matches(labels.Set(n.Labels)) }
-	return slices.DeleteFunc(all, unwanted), nil
+	return *others, nil
 }
 
 // pick returns the other machines' Nodes, and reports whether the directory is complete.
-func (n *Nodes) pick(entries []any) (others []*corev1.Node, complete bool) {
+func pick(entries []any, self string) (others []*kube.Node, complete bool) {
+	others = make([]*kube.Node, 0, len(entries))
 	for _, e := range entries {
-		switch node := e.(*corev1.Node); node.Name {
+		switch node := &e.(*cached).Node; node.Name {
 		case Complete:
 			complete = true
-		case n.self:
+		case self:
 		default:
 			others = append(others, node)
 		}
@@ -161,31 +152,30 @@ func (n *Nodes) pick(entries []any) (others []*corev1.Node, complete bool) {
 	return others, complete
 }
 
-// List reads what an informer of Nodes would have, once. The machine's own Node is whole.
-func List(ctx context.Context, client kubernetes.Interface, self string) ([]*corev1.Node, error) {
-	own, err := client.CoreV1().Nodes().List(ctx, kube.Only(self))
+// List reads once what a cache would have: the machine's own Node, or nil, and all Nodes.
+func List(
+	ctx context.Context, client kubernetes.Interface, self string,
+) (own *corev1.Node, all []*kube.Node, err error) {
+	found, err := client.CoreV1().Nodes().List(ctx, kube.Only(self))
 	if err != nil {
-		return nil, fmt.Errorf("reading this machine's Node: %w", err)
+		return nil, nil, fmt.Errorf("reading this machine's Node: %w", err)
 	}
 	labelled := metav1.ListOptions{LabelSelector: label}
 	stored, err := client.CoreV1().ConfigMaps(Namespace).List(ctx, labelled)
 	if err != nil {
-		return nil, fmt.Errorf("reading the directory of Nodes: %w", err)
+		return nil, nil, fmt.Errorf("reading the directory of Nodes: %w", err)
 	}
-	nodeOf := transform()
 	entries := make([]any, len(stored.Items))
 	for i := range stored.Items {
-		if entries[i], err = nodeOf(&stored.Items[i]); err != nil {
-			return nil, err
-		}
+		entries[i] = compacted(&stored.Items[i])
 	}
-	others, complete := (&Nodes{self: self}).pick(entries)
+	all, complete := pick(entries, self)
 	if !complete {
-		return nil, ErrIncomplete
+		return nil, nil, ErrIncomplete
 	}
-	var all []*corev1.Node
-	for i := range own.Items {
-		all = append(all, &own.Items[i])
+	for i := range found.Items {
+		own = &found.Items[i]
+		all = append(all, kube.NodeOf(own))
 	}
-	return append(all, others...), nil
+	return own, all, nil
 }

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -35,24 +34,24 @@ const (
 
 // Publisher writes the directory. Run it once, where the process is the leader.
 type Publisher struct {
-	client  typedcorev1.CoreV1Interface
-	nodes   corelisters.NodeLister
-	synced  cache.InformerSynced
-	factory informers.SharedInformerFactory
-	entries corelisters.ConfigMapNamespaceLister
-	queue   workqueue.TypedRateLimitingInterface[string] // names of ConfigMaps
-	deleted atomic.Pointer[time.Time]                    // when an entry of a Node, or Complete, was deleted last
+	client    typedcorev1.CoreV1Interface
+	nodes     corelisters.NodeLister
+	synced    cache.InformerSynced
+	published cache.SharedIndexInformer
+	entries   corelisters.ConfigMapNamespaceLister         // of published
+	queue     workqueue.TypedRateLimitingInterface[string] // names of ConfigMaps
+	deleted   atomic.Pointer[time.Time]                    // when an entry of a Node, or Complete, was deleted last
 }
 
 // NewPublisher subscribes a publisher to Nodes and to the directory. It sends no request.
 func NewPublisher(
 	client kubernetes.Interface, nodes coreinformers.NodeInformer,
 ) (*Publisher, error) {
-	all := factory(client)
-	entries := all.Core().V1().ConfigMaps()
+	published := newInformer(client)
 	p := &Publisher{
 		client: client.CoreV1(), nodes: nodes.Lister(), synced: nodes.Informer().HasSynced,
-		factory: all, entries: entries.Lister().ConfigMaps(Namespace),
+		published: published,
+		entries:   corelisters.NewConfigMapLister(published.GetIndexer()).ConfigMaps(Namespace),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](20*time.Millisecond, time.Minute),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "node_directory"}),
@@ -65,7 +64,7 @@ func NewPublisher(
 	_, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: changed, DeleteFunc: changed,
 		UpdateFunc: func(old, obj any) {
-			if !equal(entryOf(old.(*corev1.Node)), entryOf(obj.(*corev1.Node))) {
+			if !entryOf(old.(*corev1.Node)).Equal(entryOf(obj.(*corev1.Node))) {
 				changed(obj)
 			}
 		},
@@ -73,7 +72,7 @@ func NewPublisher(
 	if err != nil {
 		return nil, fmt.Errorf("watching Nodes for the directory: %w", err)
 	}
-	_, err = entries.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err = published.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: changed, UpdateFunc: func(_, obj any) { changed(obj) },
 		DeleteFunc: func(obj any) {
 			p.noteDeletion(obj)
@@ -89,14 +88,13 @@ func NewPublisher(
 // Run works until the context ends. It needs the Node informer to be started by its owner.
 func (p *Publisher) Run(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("directory"))
-	p.factory.StartWithContext(ctx)
-	defer p.factory.Shutdown()
-	published := p.factory.Core().V1().ConfigMaps().Informer().HasSynced
-	if !cache.WaitForCacheSync(ctx.Done(), p.synced, published) {
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	workers.Go(func() { p.published.RunWithContext(ctx) })
+	if !cache.WaitForCacheSync(ctx.Done(), p.synced, p.published.HasSynced) {
 		return fmt.Errorf("directory of Nodes: never synced: %w", ctx.Err())
 	}
 	p.queue.Add(Complete)
-	var workers sync.WaitGroup
 	for range writers {
 		workers.Go(func() {
 			kube.Work(ctx, p.queue, "Directory of Nodes not written; trying again", p.sync)
@@ -104,7 +102,6 @@ func (p *Publisher) Run(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	p.queue.ShutDown()
-	workers.Wait()
 	return nil
 }
 

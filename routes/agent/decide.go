@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/podingress"
 	"github.com/underlay-ccm/underlay/routes"
 )
@@ -39,7 +42,7 @@ type Settings struct {
 type Situation struct {
 	Settings
 	// Nodes are all of the cluster's, this machine's among them.
-	Nodes []Node
+	Nodes []*kube.Node
 	// Targets are the annotations of the machine's own Node that say which pods load
 	// balancers may reach, by their keys.
 	Targets map[string]string
@@ -77,7 +80,7 @@ type Decision struct {
 	Warnings []string
 	View     View
 	// UID is that of the Node that was decided for.
-	UID string
+	UID types.UID
 }
 
 // Peer is a node whose pods can't be reached from here.
@@ -117,7 +120,7 @@ var ErrNoNode = errors.New("this machine's Node does not exist")
 // ErrNoNode, and nothing else, as an error. The decision then has Proxies alone, which
 // end the answers for podCIDRs that other Nodes have by now.
 func Decide(s Situation) (Decision, error) {
-	at := slices.IndexFunc(s.Nodes, func(n Node) bool { return n.Name == s.Self })
+	at := slices.IndexFunc(s.Nodes, func(n *kube.Node) bool { return n.Name == s.Self })
 	if at < 0 {
 		return Decision{Proxies: diffProxies(nil, s.Proxies, s.unclaimed(nil))}, fmt.Errorf("deciding on routes among %d Nodes: %s: %w", len(s.Nodes), s.Self, ErrNoNode)
 	}
@@ -159,7 +162,7 @@ func Decide(s Situation) (Decision, error) {
 
 type decider struct {
 	Situation
-	self    Node
+	self    *kube.Node
 	lookup  lookup
 	uplinks []Link
 	want    []WantedEntry
@@ -197,7 +200,7 @@ func (d *decider) sortedPeers() []Peer {
 func (d *decider) peerRoutes(ipv4 bool) {
 	planned := make([]routes.Node, 0, len(d.Nodes))
 	for _, n := range d.Nodes {
-		planned = append(planned, n.planned(ipv4))
+		planned = append(planned, plannedNode(n, ipv4))
 	}
 	d.leadTo(planned, fmt.Sprintf("has no %s InternalIP; set the kubelet's --node-ip, or have the cloud controller manager report one", family(ipv4)))
 }
@@ -273,7 +276,7 @@ func (d *decider) neighbor(addr netip.Addr) (Link, string) {
 		return Link{}, fmt.Sprintf("InternalIP %s is no neighbor, it is reached through %s; kernel routes need a shared segment, use families cloud or native otherwise", addr, e.Via)
 	case at < 0:
 		return Link{}, fmt.Sprintf("InternalIP %s is a neighbor on %s, which is no uplink; add it with --uplink if nodes talk over it", addr, d.linkName(e.Link))
-	case !d.trusted(Node{}, addr):
+	case !d.trusted(&kube.Node{}, addr):
 		return Link{}, fmt.Sprintf("InternalIP %s is on no segment of the nodes; add it to the configuration's inventory if it is the machine's", addr)
 	}
 	return d.uplinks[at], ""

@@ -7,17 +7,19 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 func addr(s string) netip.Addr     { return netip.MustParseAddr(s) }
 
 // aNode is a ready node; what is no prefix is an InternalIP.
-func aNode(name string, has ...string) Node {
-	n := Node{Name: name, Ready: true, Created: time.Unix(1000, 0)}
+func aNode(name string, has ...string) *kube.Node {
+	n := &kube.Node{Name: name, Ready: true, Created: metav1.Unix(1000, 0)}
 	for _, text := range has {
 		if strings.Contains(text, "/") {
 			n.PodCIDRs = append(n.PodCIDRs, prefix(text))
@@ -45,7 +47,7 @@ func segment() Situation {
 		Settings: Settings{
 			Self: "self", Modes: Modes{ByNodes, ByNodes}, Pools: []netip.Prefix{prefix("10.244.0.0/16"), prefix("fd01::/48")},
 		},
-		Nodes: []Node{aNode("self", "10.0.0.1", "fd00::1", "10.244.1.0/24", "fd01:1::/64")},
+		Nodes: []*kube.Node{aNode("self", "10.0.0.1", "fd00::1", "10.244.1.0/24", "fd01:1::/64")},
 		Links: []Link{
 			{Index: 1, Name: "lo", Up: true, MTU: 65536},
 			{Index: 2, Name: "eth0", Up: true, MTU: 1500, Addrs: []netip.Prefix{prefix("10.0.0.1/24"), prefix("fd00::1/64")}},
@@ -63,7 +65,7 @@ func segment() Situation {
 // behind the gateway.
 func cloud() Situation {
 	s := segment()
-	s.Nodes = []Node{aNode("self", "10.0.0.2", "10.244.1.0/24"), aNode("b", "10.0.0.3", "10.244.2.0/24")}
+	s.Nodes = []*kube.Node{aNode("self", "10.0.0.2", "10.244.1.0/24"), aNode("b", "10.0.0.3", "10.244.2.0/24")}
 	s.Modes = Modes{ByCloud, Natively}
 	s.Links[1].Addrs = []netip.Prefix{prefix("10.0.0.2/32")}
 	s.Links[1].MTU = 1450
@@ -136,12 +138,12 @@ func TestDecide(t *testing.T) {
 		}, "add 10.244.1.0/24 unreachable\nadd 10.244.2.0/24 via 10.0.0.2 dev 2\nadd fd01:1::/64 unreachable\n"},
 		{"of two with one podCIDR the older is routed", segment, func(s *Situation) {
 			young := aNode("b", "10.0.0.2", "10.244.2.0/24")
-			young.Created = time.Unix(2000, 0)
+			young.Created = metav1.Unix(2000, 0)
 			s.Nodes = append(s.Nodes, young, aNode("c", "10.0.0.3", "10.244.2.0/24"))
 		}, "add 10.244.1.0/24 unreachable\nadd 10.244.2.0/24 via 10.0.0.3 dev 2\nadd fd01:1::/64 unreachable\nb: podCIDR 10.244.2.0/24 overlaps~\n"},
 		{"an older Node has this machine's podCIDR: nobody has a route here", segment, func(s *Situation) {
 			old := aNode("b", "10.0.0.2", "10.244.1.0/24")
-			old.Created = time.Unix(500, 0)
+			old.Created = metav1.Unix(500, 0)
 			s.Nodes = append(s.Nodes, old)
 		}, "add 10.244.1.0/24 via 10.0.0.2 dev 2\nadd 10.244.1.0/24 unreachable\nadd fd01:1::/64 unreachable\nfault: podCIDR 10.244.1.0/24 overlaps 10.244.1.0/24 of node b~delete this Node~\n"},
 		{"somebody else's route is kept and named", segment, func(s *Situation) {
@@ -230,7 +232,7 @@ func fits(text, pattern string) bool {
 // cluster's, or empty.
 func TestWithoutTheOwnNodeNothingIsDecided(t *testing.T) {
 	s := segment()
-	s.Nodes = []Node{aNode("b", "10.0.0.2", "10.244.2.0/24")}
+	s.Nodes = []*kube.Node{aNode("b", "10.0.0.2", "10.244.2.0/24")}
 	s.Table = append(s.Table, ours("10.244.9.0/24", "10.0.0.9", 2))
 	d, err := Decide(s)
 	if !errors.Is(err, ErrNoNode) || !d.Plan.Empty() {

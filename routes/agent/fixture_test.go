@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics"
 
+	"github.com/underlay-ccm/underlay/internal/directory/directorytest"
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
@@ -274,7 +275,7 @@ func (w *fixture) startWith(settings Settings) {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0, informers.WithTransform(Trim()))
 	a, err := New(Config{
-		Client: w.client, Nodes: factory.Core().V1().Nodes(), Kernel: w.machine, Recorder: w.events,
+		Client: w.client, Nodes: directorytest.Nodes{Self: "self", Informer: factory.Core().V1().Nodes().Informer()}, Kernel: w.machine, Recorder: w.events,
 		Registry: metrics.NewKubeRegistry(),
 		Settings: settings,
 		Before:   []Edge{w.before}, After: []Edge{w.after}, Period: time.Minute,

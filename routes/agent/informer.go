@@ -2,7 +2,6 @@ package agent
 
 import (
 	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,25 +76,9 @@ func Trim(keep ...string) cache.TransformFunc {
 	}
 }
 
-// changed reports whether anything that the decision of a machine rests on differs, self being
-// its Node. Heartbeats don't.
-func changed(self string, old, node *corev1.Node) bool {
-	return node.Name == self && !maps.Equal(Targets(old), Targets(node)) ||
-		old.UID != node.UID ||
-		old.Spec.PodCIDR != node.Spec.PodCIDR ||
-		!slices.Equal(old.Spec.PodCIDRs, node.Spec.PodCIDRs) ||
-		!slices.Equal(old.Status.Addresses, node.Status.Addresses) ||
-		kube.Ready(old) != kube.Ready(node) ||
-		kube.ControlPlane(old) != kube.ControlPlane(node)
-}
-
-// FromKube reads a Node. What can't be read of it is returned as an error beside
-// what can.
-func FromKube(node *corev1.Node) (Node, error) {
-	podCIDRs, err := kube.PodCIDRs(node)
-	read := Node{
-		Name: node.Name, UID: string(node.UID), PodCIDRs: podCIDRs, InternalIPs: kube.InternalIPs(node), ExternalIPs: kube.ExternalIPs(node),
-		ControlPlane: kube.ControlPlane(node), Ready: kube.Ready(node), Created: node.CreationTimestamp.Time,
-	}
-	return read, err
+// changed reports whether anything that the decision of a machine rests on differs of its own Node.
+// Heartbeats don't.
+func changed(old, now *corev1.Node) bool {
+	return old == nil || now == nil || !maps.Equal(Targets(old), Targets(now)) ||
+		!kube.NodeOf(old).Equal(kube.NodeOf(now))
 }

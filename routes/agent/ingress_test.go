@@ -8,13 +8,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/podingress"
 )
 
 // own is a machine whose pods have public addresses of IPv6.
 func own() Situation {
 	s := segment()
-	s.Nodes = []Node{aNode("self", "10.0.0.1", "fd00::1", "10.244.1.0/24", "2001:db8:1:0:1::/80", "fd01:1::/64")}
+	s.Nodes = []*kube.Node{aNode("self", "10.0.0.1", "fd00::1", "10.244.1.0/24", "2001:db8:1:0:1::/80", "fd01:1::/64")}
 	return s
 }
 

@@ -10,11 +10,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
-	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -26,8 +23,8 @@ import (
 // Config is all that an Agent needs.
 type Config struct {
 	Client kubernetes.Interface
-	// Nodes may hold Nodes that went through Trim.
-	Nodes    coreinformers.NodeInformer
+	// Nodes are started by their owner.
+	Nodes    Nodes
 	Kernel   Kernel
 	Recorder record.EventRecorder
 	Registry Registry
@@ -44,7 +41,6 @@ type Config struct {
 // Agent is one node's agent. Run it once.
 type Agent struct {
 	Config
-	lister  corelisters.NodeLister
 	queue   workqueue.TypedRateLimitingInterface[task]
 	metrics *agentMetrics
 	pending pending
@@ -75,7 +71,6 @@ const (
 func New(cfg Config) (*Agent, error) {
 	a := &Agent{
 		Config: cfg,
-		lister: cfg.Nodes.Lister(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[task](20*time.Millisecond, 30*time.Second),
 			workqueue.TypedRateLimitingQueueConfig[task]{Name: "agent"}),
@@ -88,21 +83,11 @@ func New(cfg Config) (*Agent, error) {
 	if a.metrics, err = newMetrics(cfg.Registry); err != nil {
 		return nil, err
 	}
-	_, err = cfg.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { a.nodeChanged(obj.(*corev1.Node).Name) },
-		UpdateFunc: func(old, obj any) {
-			if node := obj.(*corev1.Node); changed(a.Self, old.(*corev1.Node), node) {
-				a.nodeChanged(node.Name)
-			}
-		},
-		DeleteFunc: func(obj any) {
-			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				a.nodeChanged(unknown.Key)
-				return
-			}
-			a.nodeChanged(obj.(*corev1.Node).Name)
-		},
-	})
+	err = cfg.Nodes.Subscribe(func(old, now *corev1.Node) {
+		if changed(old, now) {
+			a.nodeChanged(a.Self)
+		}
+	}, a.nodeChanged)
 	if err != nil {
 		return nil, fmt.Errorf("watching Nodes for the agent: %w", err)
 	}
@@ -114,15 +99,14 @@ func (a *Agent) nodeChanged(name string) {
 	a.queue.Add(pass)
 }
 
-// Run works until the context ends, and leaves everything standing then. It
-// needs the Node informer to be started by its owner.
+// Run works until the context ends, and leaves everything standing then.
 func (a *Agent) Run(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("agent"))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer a.queue.ShutDown()
 	defer a.status.stop()
-	if !cache.WaitForCacheSync(ctx.Done(), a.Nodes.Informer().HasSynced) {
+	if !cache.WaitForCacheSync(ctx.Done(), func() bool { return a.Nodes.Ready() == nil }) {
 		return fmt.Errorf("agent: Nodes never synced: %w", ctx.Err())
 	}
 	// Events of the first list say nothing about how long a change takes.
@@ -130,7 +114,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 	var workers sync.WaitGroup
 	workers.Go(func() { a.work(ctx) })
-	workers.Go(func() { a.status.run(ctx, a.lister) })
+	workers.Go(func() { a.status.run(ctx) })
 	workers.Go(func() {
 		a.watch(ctx, "kernel", func(ctx context.Context) error {
 			return a.Kernel.Watch(ctx, func(e Event) { a.happened(ctx, e) })
@@ -182,19 +166,15 @@ func (a *Agent) work(ctx context.Context) {
 
 // situation reads everything that a decision rests on.
 func (a *Agent) situation(ctx context.Context) (Situation, error) {
-	cached, err := a.lister.List(labels.Everything())
+	nodes, err := a.Nodes.All()
 	if err != nil {
 		return Situation{}, fmt.Errorf("listing Nodes from the cache: %w", err)
 	}
-	s := Situation{Settings: a.Settings, Unresolved: a.unresolved, Nodes: make([]Node, 0, len(cached))}
-	for _, node := range cached {
-		read, err := FromKube(node)
-		if err != nil {
+	s := Situation{Settings: a.Settings, Unresolved: a.unresolved, Nodes: nodes}
+	if own := a.Nodes.Own(); own != nil {
+		s.Targets = Targets(own)
+		if _, err := kube.PodCIDRs(own); err != nil {
 			a.warn(ctx, err.Error())
-		}
-		s.Nodes = append(s.Nodes, read)
-		if node.Name == a.Self {
-			s.Targets = Targets(node)
 		}
 	}
 	// Before the table: the kernel tells of an IPv4 address that goes before it

@@ -1,9 +1,7 @@
 package agent
 
 import (
-	"net/netip"
-	"time"
-
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/routes"
 )
 
@@ -31,23 +29,11 @@ func (m Modes) of(ipv4 bool) Mode {
 // Any reports whether a family is in the mode.
 func (m Modes) Any(mode Mode) bool { return m.IPv4 == mode || m.IPv6 == mode }
 
-// Node is what routing needs to know of a cluster's node.
-type Node struct {
-	Name         string
-	UID          string
-	PodCIDRs     []netip.Prefix
-	InternalIPs  []netip.Addr
-	ExternalIPs  []netip.Addr
-	ControlPlane bool
-	Ready        bool
-	Created      time.Time
-}
-
-// planned is the node as package routes plans one family's routes to it.
-func (n Node) planned(ipv4 bool) routes.Node {
+// plannedNode is the node as package routes plans one family's routes to it.
+func plannedNode(n *kube.Node, ipv4 bool) routes.Node {
 	planned := routes.Node{
 		Name: n.Name, Allocated: len(n.PodCIDRs) > 0,
-		ControlPlane: n.ControlPlane, Ready: n.Ready, Created: n.Created,
+		ControlPlane: n.ControlPlane, Ready: n.Ready, Created: n.Created.Time,
 	}
 	for _, p := range n.PodCIDRs {
 		if p.Addr().Is4() == ipv4 {

@@ -78,7 +78,7 @@ func (a *Agent) putRight(ctx context.Context, full bool, events []time.Time) err
 		ready = errors.Join(err, errors.New(strings.Join(waiting, "; ")))
 	}
 	shown := ready
-	if shown == nil && !a.Nodes.Informer().HasSynced() { // not in the Node's condition: all agents would write
+	if shown == nil && a.Nodes.Ready() != nil { // not in the Node's condition: all agents would write
 		shown = errors.New("the Nodes are not current")
 	}
 	a.report(shown)

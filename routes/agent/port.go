@@ -5,7 +5,24 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
+
+// Nodes are all Nodes of the cluster, as far as this machine has read them.
+type Nodes interface {
+	// Ready returns why they are not current, or nil.
+	Ready() error
+	// All returns all of them, or an error. They are not to be changed.
+	All() ([]*kube.Node, error)
+	// Own returns this machine's, as far as Trim keeps it, or nil if there is none.
+	Own() *corev1.Node
+	// Subscribe calls own for each change of this machine's Node, where nil is a Node that does not
+	// exist, and other with the name of each other Node that changes.
+	Subscribe(own func(old, now *corev1.Node), other func(name string)) error
+}
 
 // Kernel is the machine's networking as far as routes need it. Implementations
 // are safe for concurrent use.

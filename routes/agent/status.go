@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
@@ -34,7 +34,7 @@ const rewording = time.Minute
 
 // outcome is what a pass found out about this node.
 type outcome struct {
-	uid         string // of the Node; of a later one of its name nothing is known yet
+	uid         types.UID // of the Node; of a later one of its name nothing is known yet
 	ready       error
 	hasPodCIDRs bool
 	peers       []Peer
@@ -75,25 +75,22 @@ func (s *status) tell(o outcome) {
 
 func (s *status) stop() { s.queue.ShutDown() }
 
-func (s *status) run(ctx context.Context, lister corelisters.NodeLister) {
+func (s *status) run(ctx context.Context) {
 	kube.Work(ctx, s.queue, "Node's conditions not written; trying again", func(ctx context.Context, _ struct{}) error {
-		return s.write(ctx, lister, time.Now())
+		return s.write(ctx, time.Now())
 	})
 }
 
-func (s *status) write(ctx context.Context, lister corelisters.NodeLister, now time.Time) error {
+func (s *status) write(ctx context.Context, now time.Time) error {
 	s.mu.Lock()
 	o := *s.latest
 	s.mu.Unlock()
-	cached, err := lister.Get(s.Self)
-	if apierrors.IsNotFound(err) {
+	cached := s.Nodes.Own()
+	if cached == nil {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
 	node := s.newest.Of(cached)
-	if string(node.UID) != o.uid {
+	if node.UID != o.uid {
 		return nil
 	}
 	s.reportNotReady(node, o, now)

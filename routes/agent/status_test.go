@@ -7,10 +7,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
-	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+
+	"github.com/underlay-ccm/underlay/internal/directory/directorytest"
 )
 
 func TestAConditionNamesTenPeersAndCountsTheRest(t *testing.T) {
@@ -30,16 +32,19 @@ func TestAConditionNamesTenPeersAndCountsTheRest(t *testing.T) {
 func TestAnOutcomeIsOfOneNode(t *testing.T) {
 	next := self()
 	next.UID = "2"
-	client, nodes := fake.NewClientset(next), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
-	if err := nodes.Add(next); err != nil {
+	client := fake.NewClientset(next)
+	nodes := informers.NewSharedInformerFactory(client, 0).Core().V1().Nodes().Informer()
+	if err := nodes.GetStore().Add(next); err != nil {
 		t.Fatal(err)
 	}
-	s := newStatus(Config{Client: client, Recorder: record.NewFakeRecorder(10), Settings: Settings{Self: "self", Modes: bothByNodes}})
+	s := newStatus(Config{
+		Nodes: directorytest.Nodes{Self: "self", Informer: nodes}, Client: client, Recorder: record.NewFakeRecorder(10), Settings: Settings{Self: "self", Modes: bothByNodes},
+	})
 	defer s.stop()
-	for uid, patches := range map[string]bool{"1": false, "2": true} {
+	for uid, patches := range map[types.UID]bool{"1": false, "2": true} {
 		client.ClearActions()
 		s.tell(outcome{uid: uid, hasPodCIDRs: true})
-		if err := s.write(t.Context(), corelisters.NewNodeLister(nodes), time.Now()); err != nil {
+		if err := s.write(t.Context(), time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		if wrote := len(client.Actions()) > 0; wrote != patches {

@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // trusted reports whether an address of a Node may be what its kubelet says, in a
 // cloud too: who has one machine could otherwise open the filters of all others to
 // any address, and have packets to it leave under pods' own. What the provider
 // routes to the Node's machine is known by the podCIDR that is cut from it.
-func (d *decider) trusted(n Node, addr netip.Addr) bool {
+func (d *decider) trusted(n *kube.Node, addr netip.Addr) bool {
 	if slices.Contains(d.Inventory, addr) || contain(d.serverPrefixes(n), addr) {
 		return true
 	}
@@ -33,7 +35,7 @@ func contain(all []netip.Prefix, addr netip.Addr) bool {
 // believed are the addresses of a Node that are trusted. It notes the others; in a
 // cloud only those of IPv6 that matter to filters: nodes reach pods of IPv4 from their
 // private addresses.
-func (d *decider) believed(n Node, addrs []netip.Addr) []netip.Addr {
+func (d *decider) believed(n *kube.Node, addrs []netip.Addr) []netip.Addr {
 	var found []netip.Addr
 	for _, a := range addrs {
 		if d.trusted(n, a) {

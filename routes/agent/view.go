@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // findUplinks are the interfaces over which nodes talk to each other.
@@ -80,7 +82,7 @@ func (d *decider) view() View {
 
 // serverPrefixes are those that the node's own podCIDRs are cut from. Its Node may
 // not say which address of it the machine itself has.
-func (d *decider) serverPrefixes(n Node) []netip.Prefix {
+func (d *decider) serverPrefixes(n *kube.Node) []netip.Prefix {
 	if d.Modes.IPv6 != Natively {
 		return nil
 	}

@@ -121,7 +121,7 @@ func (d *decider) segmentRoutes() []netip.Prefix {
 func (d *decider) segmentNodes() []routes.Node {
 	planned := make([]routes.Node, 0, len(d.Nodes))
 	for _, n := range d.Nodes {
-		p := n.planned(true)
+		p := plannedNode(n, true)
 		p.Dsts = slices.DeleteFunc(p.Dsts, func(dst netip.Prefix) bool { return !d.VSwitch.holds(dst) })
 		p.Via = netip.Addr{}
 		if at := slices.IndexFunc(n.InternalIPs, d.VSwitch.Subnet.Contains); at >= 0 {

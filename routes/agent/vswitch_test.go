@@ -9,6 +9,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // inVSwitch is a podCIDR of 10.0.96.0/19, within the subnet 10.0.64.0/18.
@@ -22,7 +25,7 @@ func server() Situation {
 			Self: "self", Modes: Modes{ByCloud, Natively}, Pools: prefixes([]string{"10.244.0.0/16", "10.0.96.0/19"}),
 			VSwitch: VSwitch{prefix("10.0.64.0/18"), addr("10.0.64.1"), prefixes([]string{"10.0.96.0/19"})},
 		},
-		Nodes: []Node{
+		Nodes: []*kube.Node{
 			aNode("self", "10.0.64.2", inVSwitch),
 			aNode("cloud", "10.0.0.3", "10.244.2.0/24"),
 			aNode("other", "10.0.64.3", "10.0.96.16/28"),
@@ -114,7 +117,7 @@ func TestDecideOnTheVSwitch(t *testing.T) {
 		}, ownInVSwitch + "fault: 10.0.64.1/32 of the vSwitch is not reached directly on eth0.4000;~\n"},
 		{"a podCIDR of a million addresses", func(s *Situation) {
 			s.VSwitch = VSwitch{prefix("10.64.0.0/10"), addr("10.64.0.1"), prefixes([]string{"10.96.0.0/11"})}
-			s.Pools[1], s.Nodes = s.VSwitch.Pools[0], []Node{aNode("self", "10.64.0.2", "10.96.0.0/12")}
+			s.Pools[1], s.Nodes = s.VSwitch.Pools[0], []*kube.Node{aNode("self", "10.64.0.2", "10.96.0.0/12")}
 			s.Links[2].Addrs, s.Table[0] = prefixes([]string{"10.64.0.2/10"}), foreign("10.64.0.0/10", "", 3)
 		}, "add 10.96.0.0/12 unreachable\nadd 10.244.0.0/16 via 10.64.0.1 dev 3\nfault: podCIDR 10.96.0.0/12 is too large~nodeMask of 18 or more~\n"},
 		{"the packets are too long", func(s *Situation) {
@@ -135,7 +138,7 @@ func TestDecideOnTheVSwitch(t *testing.T) {
 		{"an older Node has this machine's podCIDR: it is left to answer", func(s *Situation) {
 			standing(s)
 			older := aNode("older", "10.0.64.9", inVSwitch)
-			older.Created = time.Unix(500, 0)
+			older.Created = metav1.Unix(500, 0)
 			s.Nodes = append(s.Nodes, older)
 		}, "add 10.0.96.0/28 via 10.0.64.9 dev 3\n" + allStands + "fault: podCIDR 10.0.96.0/28 overlaps~\n" +
 			"ARP is answered no longer for 16 addresses, 10.0.96.0 to 10.0.96.15, on interface 3\n"},
@@ -159,14 +162,14 @@ func TestDecideOnTheVSwitch(t *testing.T) {
 			standing(s)
 			s.Uplinks = []string{"eth0"}
 			younger := aNode("younger", "10.0.64.9", inVSwitch)
-			younger.Created = time.Unix(2000, 0)
+			younger.Created = metav1.Unix(2000, 0)
 			s.Nodes = append(s.Nodes, younger)
 		}, "stands 10.0.96.0/28 unreachable\nfault: pods are hosts of the vSwitch's subnet 10.0.64.0/18, and eth0.4000~\n"},
 		{"the interface is no uplink, and an older Node has this machine's podCIDR", func(s *Situation) {
 			standing(s)
 			s.Uplinks = []string{"eth0"}
 			older := aNode("older", "10.0.64.9", inVSwitch)
-			older.Created = time.Unix(500, 0)
+			older.Created = metav1.Unix(500, 0)
 			s.Nodes = append(s.Nodes, older)
 		}, "stands 10.0.96.0/28 unreachable\nfault: pods are hosts of the vSwitch's subnet 10.0.64.0/18, and eth0.4000~\n" +
 			"ARP is answered no longer for 16 addresses, 10.0.96.0 to 10.0.96.15, on interface 3\n"},

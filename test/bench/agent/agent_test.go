@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics"
 
+	"github.com/underlay-ccm/underlay/internal/directory/directorytest"
 	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/routes/kernel"
 	"github.com/underlay-ccm/underlay/routes/kernel/kerneltest"
@@ -166,7 +167,9 @@ func prepare(b *testing.B, k agent.Kernel, count int) *running {
 	client := fake.NewClientset(objects...)
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(agent.Trim()))
 	a, err := agent.New(agent.Config{
-		Client: client, Nodes: factory.Core().V1().Nodes(), Kernel: k, Recorder: &record.FakeRecorder{},
+		Client: client, Kernel: k,
+		Nodes:    directorytest.Nodes{Self: own, Informer: factory.Core().V1().Nodes().Informer()},
+		Recorder: &record.FakeRecorder{},
 		Registry: metrics.NewKubeRegistry(), Period: time.Hour,
 		Settings: agent.Settings{Self: own, Modes: agent.Modes{IPv4: agent.ByNodes, IPv6: agent.ByNodes}},
 	})

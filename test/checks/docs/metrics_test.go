@@ -15,6 +15,7 @@ import (
 
 	addressagent "github.com/underlay-ccm/underlay/addresses/agent"
 	addresscontroller "github.com/underlay-ccm/underlay/addresses/controller"
+	"github.com/underlay-ccm/underlay/internal/directory/directorytest"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/robot"
 	"github.com/underlay-ccm/underlay/internal/vswitch"
@@ -176,11 +177,11 @@ func metricSources() []metricSource {
 			return err
 		}},
 		{"addresses/agent", "underlay-agent: addresses that it holds", "Every node's agent shows its own, if `addresses.pools` are configured.", func(c *collector) error {
-			_, err := addressagent.New(addressagent.Config{Nodes: nodes, Registry: c})
+			_, err := addressagent.New(addressagent.Config{Nodes: directorytest.Nodes{Informer: nodes.Informer()}, Registry: c})
 			return err
 		}},
 		{"routes/agent", "underlay-agent", "Every node's agent shows its own.", func(c *collector) error {
-			_, err := agent.New(agent.Config{Client: client, Nodes: nodes, Registry: c})
+			_, err := agent.New(agent.Config{Client: client, Nodes: directorytest.Nodes{Informer: nodes.Informer()}, Registry: c})
 			return err
 		}},
 	}
