@@ -214,6 +214,7 @@ func (d *decider) leadTo(planned []routes.Node, lacking string) (lost []netip.Pr
 		ready[n.Name] = n.Ready
 	}
 	wanted := routes.Desired(planned, nil)
+	d.want = slices.Grow(d.want, len(wanted.Routes))
 	for _, peer := range wanted.Routes {
 		if peer.Node == d.Self {
 			continue

@@ -61,11 +61,11 @@ type Entry struct {
 	Dst netip.Prefix
 	// Via is the gateway of a Unicast entry. The zero Addr means that there is none,
 	// and that everything in Dst is a neighbor on Link.
-	Via  netip.Addr
-	Kind Kind
+	Via netip.Addr
 	// Link is the index of the interface, 0 where Kind isn't Unicast.
 	Link     int
 	Metric   uint32
+	Kind     Kind
 	Protocol uint8
 }
 

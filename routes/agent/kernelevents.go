@@ -18,15 +18,21 @@ type interest struct {
 	uplinks map[int]bool
 	names   []string     // of configured uplinks
 	own     []netip.Addr // of this machine's Node
-	peers   []netip.Addr
-	via     map[netip.Addr]int // of peers: the link
+	peers   []peer       // as of wanted routes, those of the most urgent Nodes first
 	answers map[Proxy]bool
+}
+
+// peer is a neighbor that a route leads to, and the interface.
+type peer struct {
+	addr netip.Addr
+	link int
 }
 
 func newInterest(d Decision, s Situation) *interest {
 	i := &interest{
 		wanted: make([]Entry, len(d.Want)), refused: make(map[Place]bool, len(d.Plan.Refused)),
-		uplinks: map[int]bool{}, names: s.Uplinks, via: map[netip.Addr]int{}, answers: make(map[Proxy]bool, len(d.Answers)),
+		uplinks: map[int]bool{}, names: s.Uplinks,
+		peers: make([]peer, 0, len(d.Want)), answers: make(map[Proxy]bool, len(d.Answers)),
 	}
 	for _, p := range d.Answers {
 		i.answers[p] = true
@@ -36,11 +42,11 @@ func newInterest(d Decision, s Situation) *interest {
 	}
 	for at, wanted := range d.Want {
 		i.wanted[at] = wanted.Entry
-		if _, known := i.via[wanted.Via]; wanted.Node != "" && !known {
-			i.via[wanted.Via] = wanted.Link
-			i.peers = append(i.peers, wanted.Via)
+		if wanted.Node != "" {
+			i.peers = append(i.peers, peer{wanted.Via, wanted.Link})
 		}
 	}
+	i.peers = slices.Compact(i.peers) // the routes to one Node are in a row
 	slices.SortFunc(i.wanted, compareEntries)
 	for _, l := range s.Links {
 		if slices.Contains(d.View.Uplinks, l.Name) {

@@ -53,7 +53,7 @@ type Agent struct {
 	interest atomic.Pointer[interest]
 
 	// The rest belongs to the one goroutine that works off the queue.
-	answers    *answers
+	answers    answers
 	unresolved map[netip.Addr]bool
 	answering  bool            // ARP is or may be answered for something
 	toldOf     map[string]bool // warnings of edges that have been logged
@@ -75,7 +75,6 @@ func New(cfg Config) (*Agent, error) {
 			workqueue.NewTypedItemExponentialFailureRateLimiter[task](20*time.Millisecond, 30*time.Second),
 			workqueue.TypedRateLimitingQueueConfig[task]{Name: "agent"}),
 		status:    newStatus(cfg),
-		answers:   newAnswers(),
 		answering: true, // an earlier agent may have had pools on the vSwitch
 		toldOf:    map[string]bool{},
 	}

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"maps"
 	"net/netip"
 	"time"
 )
@@ -29,40 +28,34 @@ type answers struct {
 	answered map[netip.Addr]bool
 }
 
-func newAnswers() *answers {
-	return &answers{since: map[netip.Addr]time.Time{}, answered: map[netip.Addr]bool{}}
-}
-
-// update takes what the kernel knows of the peers' addresses now, and returns those
-// to ask for and whether to update again soon.
-func (a *answers) update(now time.Time, peers []netip.Addr, known map[netip.Addr]Neighbor) (probe []netip.Addr, soon bool) {
-	current := make(map[netip.Addr]bool, len(peers))
-	for _, addr := range peers {
-		current[addr] = true
-		n, found := known[addr]
-		switch {
-		case found && !n.Silent:
-			a.answered[addr] = true
-			delete(a.since, addr)
-			continue
-		case found:
-			if _, silent := a.since[addr]; !silent {
-				a.since[addr] = now
-			}
-			delete(a.answered, addr)
-		case a.answered[addr]: // forgotten by the kernel for want of traffic
+// update takes the neighbors that the kernel knows now, and whether each is silent. It returns those
+// of the peers to ask for, and whether to update again soon.
+func (a *answers) update(
+	now time.Time, peers []peer, known map[netip.Addr]bool,
+) (probe []peer, soon bool) {
+	before := *a
+	*a = answers{since: map[netip.Addr]time.Time{}, answered: make(map[netip.Addr]bool, len(peers))}
+	for _, p := range peers {
+		isSilent, found := known[p.addr]
+		// The kernel forgets a neighbor for want of traffic.
+		if found && !isSilent || !found && before.answered[p.addr] {
+			a.answered[p.addr] = true
 			continue
 		}
-		since, silent := a.since[addr]
+		since, silent := before.since[p.addr]
+		if found && !silent {
+			since, silent = now, true
+		}
+		if silent {
+			a.since[p.addr] = since
+		}
 		if !silent || now.Sub(since) < silenceLimit {
 			soon = true
 		}
 		if len(probe) < probesAtOnce {
-			probe = append(probe, addr)
+			probe = append(probe, p)
 		}
 	}
-	maps.DeleteFunc(a.since, func(addr netip.Addr, _ time.Time) bool { return !current[addr] })
-	maps.DeleteFunc(a.answered, func(addr netip.Addr, _ bool) bool { return !current[addr] })
 	return probe, soon
 }
 

@@ -210,20 +210,20 @@ func (a *Agent) askNeighbors(ctx context.Context) error {
 	if want == nil || !a.Modes.Any(ByNodes) && len(want.peers) == 0 {
 		return nil
 	}
-	known := map[netip.Addr]Neighbor{}
+	known := map[netip.Addr]bool{}
 	for link := range want.uplinks {
 		found, err := a.Kernel.Neighbors(ctx, link)
 		if err != nil {
 			return err
 		}
 		for _, n := range found {
-			known[n.Addr] = n
+			known[n.Addr] = n.Silent
 		}
 	}
 	now := time.Now()
 	probe, soon := a.answers.update(now, want.peers, known)
-	for _, addr := range probe {
-		if err := a.Kernel.Probe(ctx, want.via[addr], addr); err != nil {
+	for _, p := range probe {
+		if err := a.Kernel.Probe(ctx, p.link, p.addr); err != nil {
 			a.warn(ctx, err.Error())
 		}
 	}
