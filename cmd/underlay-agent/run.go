@@ -102,6 +102,7 @@ func together(ctx context.Context, o *options, nodes *directory.Nodes, a *agent.
 	defer working.Wait()
 	defer fail(nil)
 	working.Go(func() { nodes.Run(ctx) })
+	working.Go(func() { releaseMemory(ctx) })
 	if holder != nil {
 		working.Go(func() { holder.Run(ctx) })
 		working.Go(func() { addressagent.Answer(ctx, holder.Own, holder.Alive) })
