@@ -4,8 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strconv"
-	"strings"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -91,196 +90,159 @@ const (
 	bgpPeersKey        = "addresses.bgp.peers"
 )
 
-// addressPoolDraft is an item of addresses.pools.
-type addressPoolDraft struct {
-	section string
-	AddressPool
-}
-
-// bgpPeerDraft is an item of addresses.bgp.peers.
-type bgpPeerDraft struct {
-	section string
-	port    int
-	BGPPeer
-}
-
-// addressSettings say how Services get addresses that nodes hold.
-func addressSettings(a *Addresses) []setting {
-	return []setting{
-		{
-			key: addressesClassless, format: boolean(&a.Classless),
-			meaning: "Serve Services without `loadBalancerClass`, too, not only those of class `underlay.dev/address`. The default is `true` with provider `metal`, and `false` with `hcloud`, where load balancers of the cloud serve them.",
-		},
-		{
-			key: bgpASN, format: autonomousSystem(&a.BGP.ASN),
-			meaning: "The autonomous system of the nodes. Required by pools with `mover: bgp`.",
-		},
-		{
-			key: bgpPodCIDRs, format: boolean(&a.BGP.PodCIDRs), fallback: "false",
-			meaning: "Each node announces its podCIDRs, too, for fabrics whose routers are to know where pods are.",
-		},
-	}
-}
-
-// addressPoolSettings are the keys of one pool of addresses.
-func addressPoolSettings(section string, p *AddressPool) []setting {
-	return []setting{
-		{
-			key: section + ".name", format: dnsLabel(&p.Name, "segment"), required: true,
-			meaning: "What a Service names in its annotation `underlay.dev/address-pool`.",
-		},
-		{
-			key: section + ".ranges", format: addressRanges(&p.Ranges), required: true,
-			meaning: "The pool's addresses: single ones, prefixes with all of their addresses, or the first and the last with a dash between. What no machine can have, such as the network and broadcast address of the nodes' segment, is left out. They are nobody else's: no machine, DHCP server or other pool may use them.",
-		},
-		{
-			key: section + ".mover", format: oneOf(&p.Mover, []Mover{Layer2, BGPMover, FloatingIP, Failover}), fallback: string(Layer2),
-			meaning: "What brings an address to the node that holds it. `layer2`: the node answers for it on its segment. `bgp`: nodes announce it to the routers of `addresses.bgp`. `floating-ip`: the cloud routes a floating IP to the server. `failover`: Robot routes a failover address to the dedicated server.",
-		},
-		{
-			key: section + ".onRequest", format: boolean(&p.OnRequest), fallback: "false",
-			meaning: "Only Services that ask for the pool or for an address of it get one.",
-		},
-		{
-			key: section + ".namespaceSelector", format: labelSelector(&p.Namespaces, "team=web", "remove the key if the pool is for all namespaces"),
-			meaning: "Namespaces whose Services may use the pool, by their labels. Without the key: all.",
-		},
-	}
-}
-
-// bgpPeerSettings are the keys of one router.
-func bgpPeerSettings(section string, p *bgpPeerDraft) []setting {
-	return []setting{
-		{
-			key: section + ".name", format: dnsLabel(&p.Name, "router"), required: true,
-			meaning: "What the router is called in reports and metrics.",
-		},
-		{
-			key: section + ".address", format: oneAddress(&p.Address), required: true,
-			meaning: "The router's address.",
-		},
-		{
-			key: section + ".port", format: whole(&p.port, 1, 65535), fallback: "179",
-			meaning: "The TCP port that it listens on.",
-		},
-		{
-			key: section + ".asn", format: autonomousSystem(&p.ASN), required: true,
-			meaning: "Its autonomous system; that of the nodes for internal BGP.",
-		},
-		{
-			key: section + ".nodeSelector", format: labelSelector(&p.Nodes, "rack=1", "remove the key if all Nodes speak with the router"),
-			meaning: "Nodes that speak with it, by their labels. Without the key: all.",
-		},
-		{
-			key: section + ".passwordFile", format: secretPath(&p.PasswordFile, "password", "/etc/underlay-bgp/router"), secret: true,
-			meaning: "File on the nodes that holds the password for the router (TCP MD5).",
-		},
-		{
-			key: section + ".holdTime", format: wholeSeconds(&p.HoldTime, 3*time.Second, time.Hour), fallback: "9s",
-			meaning: "Time without a word after which each side takes the other for gone; the smaller one of both sides counts.",
-		},
-		{
-			key: section + ".communities", format: communities(&p.Communities),
-			meaning: "Communities that go with what is announced to it.",
-		},
-		{
-			key: section + ".multihop", format: boolean(&p.Multihop), fallback: "false",
-			meaning: "The router is not on a segment of the nodes.",
-		},
-		{
-			key: section + ".bfd", format: boolean(&p.BFD), fallback: "false",
-			meaning: "Watch each other by BFD, which notices within a second that the other side is gone. The router needs it, too, and has to be on a segment of the nodes.",
-		},
-	}
-}
-
-// addressRanges reads ranges of addresses.
-func addressRanges(into *[]addresses.Range) format {
-	return format{describe: "list of addresses, prefixes and ranges, such as `[192.0.2.16-192.0.2.31]`", list: true, read: func(items []string) []*Error {
-		var problems []*Error
-		if len(items) == 0 {
-			problems = append(problems, &Error{Problem: "is empty", Remedy: "write at least one range, such as 192.0.2.16-192.0.2.31"})
+// addresses checks the pools of addresses against each other and everything that their addresses may
+// not be, and whether there is what moves them.
+func (l *loader) addresses() {
+	a := &l.Addresses
+	a.Classless = l.classlessAddresses()
+	pools := make([]addresses.Pool, len(a.Pools))
+	for i, p := range a.Pools {
+		pools[i] = p.Pool
+		l.movable(item(addressPoolsKey, i)+".mover", p.Mover)
+		for _, one := range p.Ranges {
+			l.nobodysAddresses(p.Field, one)
 		}
-		for _, item := range items {
-			r, err := addresses.ParseRange(strings.TrimSpace(item))
-			var wrong *addresses.Mistake
-			switch {
-			case errors.As(err, &wrong):
-				problems = append(problems, &Error{Value: item, Problem: wrong.Problem, Remedy: wrong.Remedy})
-			case neverOfServices(r) != "":
-				problems = append(problems, &Error{Value: item, Problem: "holds addresses of " + neverOfServices(r) + ", which no client reaches a Service by", Remedy: "give unicast addresses of the nodes' segment, or such as routers lead to them"})
-			default:
-				*into = append(*into, r)
+	}
+	l.onePerNet()
+	if joined, ok := addresses.Validate(pools).(interface{ Unwrap() []error }); ok { //nolint:errorlint // each of them
+		for _, err := range joined.Unwrap() {
+			l.mistake(err)
+		}
+	}
+	l.bgp()
+}
+
+// mistake adds what addresses.Validate has found, where the same is not said already.
+func (l *loader) mistake(err error) {
+	var wrong *addresses.Mistake
+	if !errors.As(err, &wrong) {
+		return
+	}
+	section := item(addressPoolsKey, wrong.Pool)
+	if field := section + "." + wrong.Field; !l.isWrong(field) && !l.isWrong(section) {
+		l.complain(field, wrong.Value, wrong.Problem, wrong.Remedy)
+	}
+}
+
+// classlessAddresses decides whether Services without a class are those of the address pools: where
+// there is no cloud whose load balancers could serve them, unless the file says so.
+func (l *loader) classlessAddresses() bool {
+	none, classless := len(l.Addresses.Pools) == 0, l.Addresses.Classless
+	if !l.isSet(addressesClassless) {
+		return l.Provider == Metal && !none
+	}
+	if classless && none && !l.isWrongIn(addressPoolsKey) {
+		l.complain(addressesClassless, "true", "there is no pool that Services could get addresses from",
+			"add one to "+addressPoolsKey+", or remove this")
+	}
+	if b := l.LoadBalancers; classless && l.Provider != Metal && b.Enabled && b.Classless {
+		l.complain(addressesClassless, "true", "load balancers of the cloud serve Services without a class already",
+			"set it to false, or loadBalancers.classless to false")
+	}
+	return classless
+}
+
+// movable checks that what is to move a pool's addresses is there.
+func (l *loader) movable(field string, mover Mover) {
+	cloudless := l.Provider == Metal
+	wrong := func(problem, remedy string) { l.complain(field, string(mover), problem, remedy) }
+	switch {
+	case l.isWrong(field):
+	case mover == FloatingIP && cloudless:
+		wrong("takes a cloud, and with provider: metal there is none", "use layer2 or bgp, or set provider: hcloud")
+	case mover == Failover && cloudless:
+		wrong("takes the Robot web service, which is not asked with provider: metal",
+			"use layer2 or bgp, or set provider: hcloud and give robot.userFile and robot.passwordFile")
+	case mover == Failover && !l.Robot.Enabled && !l.onNode && l.file.unread == nil:
+		wrong("takes the Robot web service, and Robot is not switched on",
+			"give robot.userFile and robot.passwordFile, or use another mover")
+	case mover == BGPMover && len(l.Addresses.BGP.Peers) == 0 && !l.isWrongIn(bgpPeersKey):
+		wrong("takes routers to announce the addresses to, and there are none",
+			"give them in "+bgpPeersKey+", or use another mover")
+	case mover == Layer2 && !cloudless:
+		l.warn(field, "layer2 works between machines of one segment, such as dedicated servers in a vSwitch: the cloud's own networks have no such segments, and cloud servers hold none of these addresses")
+	}
+}
+
+// nobodysAddresses checks that a range has no address that is somebody's already.
+func (l *loader) nobodysAddresses(field string, one addresses.Range) {
+	wrong := func(problem, remedy string) { l.complain(field, one.String(), problem, remedy) }
+	const apart = "choose ranges that lie apart from each other"
+	for _, p := range l.IPAM.Pools {
+		if !p.Own && one.Overlaps(addresses.RangeOf(p.Prefix)) {
+			wrong("overlaps the "+p.what()+", which is for pods", apart)
+		}
+	}
+	for _, service := range l.IPAM.ServiceRanges {
+		if one.Overlaps(addresses.RangeOf(service)) {
+			wrong(fmt.Sprintf("overlaps the service range %v of %s", service, serviceFlag), apart)
+		}
+	}
+	taken := func(a netip.Addr, whose string) {
+		if one.Contains(a) {
+			wrong(fmt.Sprintf("holds %v, which is %s", a, whose), "leave it out of the range")
+		}
+	}
+	for i, m := range l.Inventory {
+		for _, a := range m.Addresses {
+			taken(a, "an address of "+item(inventoryKey, i))
+		}
+	}
+	for i, peer := range l.Addresses.BGP.Peers {
+		taken(peer.Address, "the address of "+item(bgpPeersKey, i))
+	}
+}
+
+// onePerNet checks that pools have one address of each /64 of floating IPs and failover addresses: the
+// provider moves it as a whole, and two of its addresses can't be at two nodes.
+func (l *loader) onePerNet() {
+	const remedy = "give one address of each /64, such as 2001:db8:f::1; Services share it by underlay.dev/address-sharing-key"
+	taken := map[netip.Prefix]string{}
+	for _, p := range l.Addresses.Pools {
+		for _, one := range p.Ranges {
+			if p.Mover != FloatingIP && p.Mover != Failover || addresses.FamilyOf(one.First) != addresses.IPv6 {
+				continue
 			}
-		}
-		return problems
-	}}
-}
-
-// neverOfServices is a prefix that the range has a part of, and that no Service can be reached by;
-// empty: none. The loopback and link-local ranges, and what begins where multicast does.
-func neverOfServices(r addresses.Range) string {
-	for _, text := range []string{"0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", "::/64", "fe80::/10", "ff00::/8"} {
-		if r.Overlaps(addresses.RangeOf(netip.MustParsePrefix(text))) {
-			return text
+			net := netip.PrefixFrom(one.First, 64).Masked()
+			switch twin, twice := taken[net]; {
+			case one.First != one.Last:
+				l.complain(p.Field, one.String(), "has several addresses, and the provider moves all of a /64 together", remedy)
+			case twice:
+				l.complain(p.Field, one.String(), "lies in the /64 of "+twin+", and the provider moves all of it together", remedy)
+			}
+			taken[net] = one.String()
 		}
 	}
-	return ""
 }
 
-// oneAddress reads an address that one machine has.
-func oneAddress(into *netip.Addr) format {
-	return scalar("address", func(text string) *Error {
-		var all []netip.Addr
-		if problems := ownAddresses(&all).read([]string{text}); len(problems) > 0 {
-			return &Error{Value: text, Problem: problems[0].Problem, Remedy: "give the router's, such as 192.0.2.1 or 2001:db8::1"}
+// bgp checks the routers against each other.
+func (l *loader) bgp() {
+	b := l.Addresses.BGP
+	// There is one session with an address, whatever its port.
+	names, at := map[string]string{}, map[string]string{}
+	for i, p := range b.Peers {
+		section := item(bgpPeersKey, i)
+		l.unique(names, section, "name", p.Name, "give each router a name of its own")
+		if p.Address.IsValid() {
+			l.unique(at, section, "address", p.Address.String(), "give each router once; its nodeSelector may admit several groups of Nodes, as in rack in (1, 2)")
 		}
-		*into = all[0]
-		return nil
-	})
-}
-
-// autonomousSystem reads a number of one, RFC 6793; some are nobody's (RFC 7607, RFC 7300).
-func autonomousSystem(into *uint32) format {
-	return scalar("number of an autonomous system, such as `64512`", func(text string) *Error {
-		const transition = 23456
-		number, err := strconv.ParseUint(text, 10, 32)
-		if err != nil || number == 0 || number == transition || number == 1<<16-1 || number == 1<<32-1 {
-			return &Error{
-				Problem: "is not the number of an autonomous system",
-				Remedy:  "give one from 1 to 4294967294, for private use from 64512 to 65534",
-			}
+		if p.BFD && p.Multihop {
+			l.complain(section+".bfd", "true", "is for a router on a segment of the nodes, and this one is more hops away", "remove it, or multihop")
 		}
-		*into = uint32(number)
-		return nil
-	})
-}
-
-// communities reads standard communities, of which some have names (RFC 1997).
-func communities(into *[]uint32) format {
-	const noExport, noAdvertise = 0xFFFFFF01, 0xFFFFFF02
-	const most = 100 // one message has to hold all of them (RFC 4271: 4096 bytes)
-	return format{describe: "list of communities, such as `[64512:100, no-export]`", list: true, read: func(items []string) []*Error {
-		var problems []*Error
-		if len(items) > most {
-			problems = append(problems, &Error{Problem: fmt.Sprintf("has %d items", len(items)), Remedy: fmt.Sprintf("give at most %d", most)})
-			items = nil
-		}
-		for _, item := range items {
-			high, low, two := strings.Cut(strings.TrimSpace(item), ":")
-			first, err1 := strconv.ParseUint(high, 10, 16)
-			second, err2 := strconv.ParseUint(low, 10, 16)
-			switch {
-			case high == "no-export" && !two:
-				*into = append(*into, noExport)
-			case high == "no-advertise" && !two:
-				*into = append(*into, noAdvertise)
-			case !two || err1 != nil || err2 != nil:
-				problems = append(problems, &Error{Value: item, Problem: "is not a community", Remedy: fmt.Sprintf("write two numbers up to %d with a colon between, or no-export or no-advertise", 1<<16-1)})
-			default:
-				*into = append(*into, uint32(first)<<16|uint32(second))
-			}
-		}
-		return problems
-	}}
+	}
+	announced := func(p AddressPool) bool { return p.Mover == BGPMover }
+	none := len(b.Peers) == 0 && !l.isWrongIn(bgpPeersKey)
+	switch {
+	case len(b.Peers) > 0 && !l.isSet(bgpASN):
+		l.problems = append(l.problems, &Error{
+			Field: bgpASN, Line: l.file.items[bgpPeersKey], Problem: "the key is missing, and the nodes are to speak with routers",
+			Remedy: "give the number of the nodes' autonomous system, such as 64512",
+		})
+	case b.PodCIDRs && none:
+		l.complain(bgpPodCIDRs, "true", "there is no router to announce podCIDRs to", "give one in "+bgpPeersKey+", or remove this")
+	case l.isSet(bgpASN) && none:
+		l.warn(bgpASN, "has no effect without %s", bgpPeersKey)
+	case len(b.Peers) > 0 && !b.PodCIDRs && !slices.ContainsFunc(l.Addresses.Pools, announced):
+		l.warn(bgpPeersKey, "have no effect: no pool has mover: bgp, and podCIDRs are not announced")
+	}
 }

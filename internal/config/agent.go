@@ -25,24 +25,19 @@ type AgentConfig struct {
 // stand in the controller manager's. A file that is wrong is refused as a whole,
 // and warnings are left to Load. clusterCIDR is that flag's value.
 func LoadAgent(path, clusterCIDR string, readFile func(string) ([]byte, error)) (AgentConfig, error) {
-	var d draft
-	flags := Flags{CloudConfig: path, ClusterCIDR: clusterCIDR, ConfigureCloudRoutes: true}
-	r := newResolver(&d, flags, func(string) string { return "" })
-	r.fileFlag, r.onNode = "--config", true
-	r.loadFile(nil, readFile)
-	r.resolve()
-	loaded := r.validate(&d, readFile)
-	if len(r.problems) > 0 {
-		r.problems.sort()
-		return AgentConfig{}, r.problems
+	l := &loader{
+		flags:    Flags{CloudConfig: path, ClusterCIDR: clusterCIDR, ConfigureCloudRoutes: true},
+		fileFlag: "--config", getenv: func(string) string { return "" }, readFile: readFile, onNode: true,
+	}
+	if err := l.load(nil); err != nil {
+		return AgentConfig{}, err
 	}
 	n := AgentConfig{
-		Families: loaded.Families, Pools: loaded.IPAM.Pools, Exclude: loaded.IPAM.Exclude,
-		VSwitch: loaded.VSwitch, Addresses: loaded.Addresses,
-		Metal: loaded.Provider == Metal,
+		Families: l.Families, Pools: l.IPAM.Pools, Exclude: l.IPAM.Exclude,
+		VSwitch: l.VSwitch, Addresses: l.Addresses, Metal: l.Provider == Metal,
 	}
 	if n.Metal {
-		for _, m := range loaded.Inventory {
+		for _, m := range l.Inventory {
 			n.Inventory = append(n.Inventory, m.Addresses...)
 		}
 	}

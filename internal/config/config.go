@@ -111,15 +111,6 @@ type IPAM struct {
 	Shards bool
 }
 
-// LedgerShards says whether the stored ledger has shards.
-type LedgerShards string
-
-// When it has.
-const (
-	AutoShards LedgerShards = "auto" // where there are many Nodes
-	NoShards   LedgerShards = "none"
-)
-
 // Pool is what node prefixes are carved from.
 type Pool struct {
 	// Name is unique: at most 63 lower-case letters, digits and dashes.

@@ -3,7 +3,7 @@
 //
 // It is the only place that reads settings: nothing downstream parses,
 // defaults or checks a setting again. Every setting is one row of one table
-// (reference.go), from which the file is decoded, the remedies in errors are
+// (settings.go), from which the file is decoded, the remedies in errors are
 // written and docs/reference/configuration.md is generated. A flag outranks
 // the file, the file outranks the environment, which outranks the default.
 //

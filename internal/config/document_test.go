@@ -39,7 +39,7 @@ func rendered(t *testing.T) string {
 		t.Fatal(err)
 	}
 	var keys, flags, variables []setting
-	for _, row := range reference(&draft{}) {
+	for _, row := range settings(&loader{}) {
 		switch {
 		case row.key != "":
 			keys = append(keys, row)
@@ -55,13 +55,13 @@ func rendered(t *testing.T) string {
 	for _, row := range keys {
 		writeRow(&b, code(row.key), code(row.env), row.format.describe, fallback(row), row.meaning)
 	}
-	for _, l := range lists(&draft{}) {
+	for _, l := range lists(&loader{}) {
 		writeRow(&b, code(l.key), "", "list of "+l.of+"s", "", l.meaning)
 	}
-	for _, l := range lists(&draft{}) {
+	for _, l := range lists(&loader{}) {
 		b.WriteString(map[string]string{poolsKey: poolsText, inventoryKey: inventoryText, adoptableKey: adoptableText, primaryIPsKey: primaryIPsText, sharedKey: sharedText, addressPoolsKey: addressPoolsText, bgpPeersKey: bgpPeersText}[l.key])
 		b.WriteString("\n| key | values | default | meaning |\n|---|---|---|---|\n")
-		for _, row := range l.item(l.key + "[]") {
+		for _, row := range l.documented() {
 			writeRow(&b, code(row.key), row.format.describe, fallback(row), row.meaning)
 		}
 	}
@@ -164,8 +164,8 @@ func code(text string) string {
 }
 
 func fallback(row setting) string {
-	if row.required {
-		return "required"
+	if row.fallback == required {
+		return required
 	}
 	return code(row.fallback)
 }
@@ -186,34 +186,43 @@ func TestReferenceFile(t *testing.T) {
 	if err != nil || len(warnings) > 0 {
 		t.Errorf("Load: %v, warnings %v", err, warnings)
 	}
-	rows := reference(&draft{})
-	decoded, problems := decodeFile(content, rows, lists(&draft{}))
-	if len(problems) > 0 {
-		t.Fatal(problems)
+	rows := settings(&loader{})
+	decoded := file{rows: rows, lists: lists(&loader{})}
+	decoded.decode(content)
+	if len(decoded.problems) > 0 {
+		t.Fatal(decoded.problems)
 	}
-	for _, row := range itemReference() {
-		_, name, _ := cutLast(row.key)
+	for _, row := range itemSettings() {
+		_, name := cutLast(row.key)
 		if !strings.Contains(string(content), " "+name+": ") {
 			t.Errorf("no pool has %s", name)
 		}
 	}
 	for _, row := range rows {
 		value, has := decoded.values[row.key]
-		_, name, _ := cutLast(row.key)
+		_, name := cutLast(row.key)
 		switch commented := strings.Contains(string(content), "# "+name+": "); {
 		case row.key == "":
 		case !has && !commented:
 			t.Errorf("%s is missing", row.key)
-		case has && row.fallback != "" && !slices.Equal(value.items, []string{row.fallback}):
+		case has && row.fallback != "" && row.fallback != required && !slices.Equal(value.items, []string{row.fallback}):
 			t.Errorf("%s is %v, the default is %s", row.key, value.items, row.fallback)
 		}
 	}
 }
 
+// itemSettings are those of the items of all lists, as in pools[].name.
+func itemSettings() (rows []setting) {
+	for _, l := range lists(&loader{}) {
+		rows = append(rows, l.documented()...)
+	}
+	return rows
+}
+
 // TestTable checks the rows by themselves.
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
-	for _, row := range slices.Concat(reference(&draft{}), itemReference()) {
+	for _, row := range slices.Concat(settings(&loader{}), itemSettings()) {
 		for _, name := range []string{row.flag, row.key, row.env} {
 			if name != "" && seen[name] {
 				t.Errorf("%s is in the table twice", name)
@@ -223,7 +232,7 @@ func TestTable(t *testing.T) {
 		if row.meaning == "" || row.format.describe == "" {
 			t.Errorf("%s is not explained", row.field())
 		}
-		if row.fallback != "" {
+		if row.fallback != "" && row.fallback != required {
 			if problems := row.format.read([]string{row.fallback}); len(problems) > 0 {
 				t.Errorf("the default of %s: %v", row.field(), problems[0])
 			}
@@ -234,8 +243,8 @@ func TestTable(t *testing.T) {
 		NodeCIDRMaskSize: 24, NodeCIDRMaskSizeIPv4: 24, NodeCIDRMaskSizeIPv6: 64,
 		ClusterName: "c", RouteReconciliationPeriod: time.Minute,
 	}
-	for _, row := range flagSettings(&draft{}) {
-		if everyFlag.text(row.flag) == "" {
+	for _, row := range flagSettings(&loader{}) {
+		if everyFlag.texts()[row.flag] == "" {
 			t.Errorf("%s is in the table, but never read", row.flag)
 		}
 	}

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,17 +52,8 @@ func (e *Error) Unwrap() error { return e.Cause }
 type Errors []*Error
 
 func (e Errors) sort() {
-	slices.SortStableFunc(e, func(a, b *Error) int {
-		switch {
-		case a.Line == 0 && b.Line == 0:
-			return 0
-		case a.Line == 0:
-			return 1
-		case b.Line == 0:
-			return -1
-		}
-		return a.Line - b.Line
-	})
+	line := func(e *Error) int { return cmp.Or(e.Line, math.MaxInt) }
+	slices.SortStableFunc(e, func(a, b *Error) int { return cmp.Compare(line(a), line(b)) })
 }
 
 // Error has one line for each mistake.

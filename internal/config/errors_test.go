@@ -35,7 +35,7 @@ func checkMistakes(t *testing.T, mistakes []mistake) {
 			if got.Problem == "" || strings.ContainsAny(got.Error(), "\n\r") {
 				t.Errorf("not one clear line: %q", got.Error())
 			}
-			_, key, _ := cutLast(got.Field)
+			_, key := cutLast(got.Field)
 			if strings.Contains(m.setup.file, key+":") && got.Line < 3 {
 				t.Errorf("line %d of the file, want 3 or later", got.Line)
 			}

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/underlay-ccm/underlay/internal/editdistance"
 )
 
 // place is where a setting was given: a flag, a variable, or a key on a line of
@@ -19,181 +21,152 @@ type place struct {
 	line  int
 }
 
-// given is a setting as it was written somewhere.
+// given is a value of the file as it was written.
 type given struct {
-	place
 	items []string
-	list  bool
+	line  int
 }
 
-// decoded is what stands in a file.
-type decoded struct {
-	// values by key.
-	values map[string]given
+// file is the file's values by key. It knows the form of the file, not the meaning of a value.
+type file struct {
 	// rows are those of the table and, behind them, those of the lists' items.
-	rows []setting
-	// items tells on which line each list of sections, and each item of one,
-	// begins.
-	items map[string]int
-}
-
-// fileReader collects the file's values by key. It knows the form of the
-// file, not the meaning of a value.
-type fileReader struct {
-	decoded
-	lists    []list
+	rows   []setting
+	lists  []list
+	values map[string]given
+	// items are the lines on which each list of sections, and each item of one, begins.
+	items    map[string]int
 	problems Errors
+	// unread is why nobody knows what stands in the file; a key that is missing is no mistake then.
+	unread *Error
 }
 
-// decodeFile decodes the file strictly. It walks the document's nodes, because
-// decoding into a struct stops at the first mistake and loses the lines. A
-// mistake without a field is about the file as a whole.
-func decodeFile(content []byte, rows []setting, lists []list) (decoded, Errors) {
-	r := &fileReader{
-		decoded: decoded{values: map[string]given{}, rows: slices.Clone(rows), items: map[string]int{}},
-		lists:   lists,
-	}
-	root, problem := document(content)
-	if problem != nil {
-		return r.decoded, Errors{problem}
-	}
-	r.mapping(root, "")
-	r.requireKeys()
-	return r.decoded, r.problems
-}
-
-// document returns the only document's root.
-func document(content []byte) (*yaml.Node, *Error) {
+// decode reads the file strictly. It walks the document's nodes: decoding into a struct stops at
+// the first mistake, loses the lines, and takes 1.10 for 1.1.
+func (f *file) decode(content []byte) {
+	f.values, f.items = map[string]given{}, map[string]int{}
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
-	var first, second yaml.Node
-	if err := decoder.Decode(&first); err != nil {
-		problem := &Error{Problem: fmt.Sprintf("the file is not valid YAML: %v", err), Remedy: "correct the syntax", Cause: err}
-		if errors.Is(err, io.EOF) {
-			problem.Problem = "the file is empty"
-			problem.Remedy = headRemedy()
-		}
-		return nil, problem
+	var root, second yaml.Node
+	err := decoder.Decode(&root)
+	switch {
+	case errors.Is(err, io.EOF):
+		f.unread = wrong("the file is empty", headRemedy)
+	case err != nil:
+		f.unread = wrong(fmt.Sprintf("the file is not valid YAML: %v", err), "correct the syntax")
+		f.unread.Cause = err
+	case !errors.Is(decoder.Decode(&second), io.EOF):
+		f.unread = wrong("the file holds more than one document", "remove everything from the second --- on")
+	case len(root.Content) != 1 || root.Content[0].Kind != yaml.MappingNode:
+		f.unread = wrong("the file is not a mapping of keys to values", headRemedy)
+	default:
+		f.section(root.Content[0], "")
+		f.requireKeys()
 	}
-	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
-		return nil, &Error{
-			Problem: "the file holds more than one document",
-			Remedy:  "remove everything from the second --- on",
-		}
-	}
-	if len(first.Content) != 1 || first.Content[0].Kind != yaml.MappingNode {
-		return nil, &Error{
-			Problem: "the file is not a mapping of keys to values",
-			Remedy:  headRemedy(),
-		}
-	}
-	return first.Content[0], nil
 }
 
-func headRemedy() string {
-	return fmt.Sprintf("begin it with the lines apiVersion: %s and kind: %s", apiVersion, kind)
-}
+const headRemedy = "begin it with the lines apiVersion: " + apiVersion + " and kind: " + kind
 
-// mapping reads the keys below section; "" is the root.
-func (r *fileReader) mapping(node *yaml.Node, section string) {
+// section reads the keys below a section; "" is the root.
+func (f *file) section(node *yaml.Node, section string) {
 	seen := map[string]int{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
-		if key.Kind != yaml.ScalarNode {
-			r.complain(section, key.Line, "a key is not plain text", "use a documented key")
-			continue
-		}
 		field := fieldIn(section, key.Value)
-		if line, twice := seen[key.Value]; twice {
-			r.complain(field, key.Line, fmt.Sprintf("the key is already on line %d", line), "remove one of the two")
-			continue
+		switch line, twice := seen[key.Value]; {
+		case key.Kind != yaml.ScalarNode && section == "":
+			f.unread = &Error{Line: key.Line, Problem: "a key is not plain text", Remedy: "use a documented key"}
+		case key.Kind != yaml.ScalarNode:
+			f.complain(section, key.Line, "a key is not plain text", "use a documented key")
+		case twice:
+			f.complain(field, key.Line, fmt.Sprintf("the key is already on line %d", line), "remove one of the two")
+		default:
+			seen[key.Value] = key.Line
+			f.value(field, key.Line, value)
 		}
-		seen[key.Value] = key.Line
-		r.value(field, key.Line, value)
 	}
 }
 
 // value reads what stands at field, which may be a section of its own.
-func (r *fileReader) value(field string, line int, node *yaml.Node) {
-	row := slices.IndexFunc(r.rows, func(s setting) bool { return s.key == field })
-	list := slices.IndexFunc(r.lists, func(l list) bool { return l.key == field })
+func (f *file) value(field string, line int, node *yaml.Node) {
+	row := slices.IndexFunc(f.rows, func(s setting) bool { return s.key == field })
+	list := slices.IndexFunc(f.lists, func(l list) bool { return l.key == field })
 	switch {
 	case row >= 0:
-		r.setting(r.rows[row], line, node)
+		f.setting(f.rows[row], line, node)
 	case list >= 0:
-		r.list(r.lists[list], line, node)
-	case !r.isSection(field):
-		problem, remedy := r.unknown(field)
-		r.complain(field, line, problem, remedy)
+		f.list(f.lists[list], line, node)
+	case len(keysIn(field)) == 0:
+		f.complain(field, line, "unknown key", advise(field))
 	case node.Kind == yaml.MappingNode:
-		r.mapping(node, field)
+		f.section(node, field)
 	case !isNull(node):
-		r.complain(field, line, "is not a section of keys", "write its keys below it, indented: "+strings.Join(r.keysIn(field), ", "))
+		f.complain(field, line, "is not a section of keys",
+			"write its keys below it, indented: "+strings.Join(keysIn(field), ", "))
 	}
 }
 
-// list reads a list of sections. The rows of each item are added as it comes.
-func (r *fileReader) list(l list, line int, node *yaml.Node) {
+// list reads a list of sections.
+func (f *file) list(l list, line int, node *yaml.Node) {
 	if node.Kind != yaml.SequenceNode || len(node.Content) == 0 {
-		r.complain(l.key, line, "is not a list of "+l.of+"s", "write at least one "+l.of+", or remove the key")
+		f.complain(l.key, line, "is not a list of "+l.of+"s", "write at least one "+l.of+", or remove the key")
 		return
 	}
-	r.items[l.key] = line
-	for i, item := range node.Content {
-		section := fmt.Sprintf("%s[%d]", l.key, i)
-		r.rows = append(r.rows, l.item(section)...)
-		r.items[section] = item.Line
-		if item.Kind != yaml.MappingNode {
-			r.complain(section, item.Line, "is not a section of keys", "write the "+l.of+"'s keys: "+strings.Join(r.keysIn(section), ", "))
+	f.items[l.key] = line
+	f.rows = append(f.rows, l.rows(len(node.Content))...)
+	for i, node := range node.Content {
+		section := item(l.key, i)
+		f.items[section] = node.Line
+		if node.Kind != yaml.MappingNode {
+			f.complain(section, node.Line, "is not a section of keys",
+				"write the "+l.of+"'s keys: "+strings.Join(keysIn(section), ", "))
 			continue
 		}
-		r.mapping(item, section)
+		f.section(node, section)
 	}
 }
 
-func (r *fileReader) setting(row setting, line int, node *yaml.Node) {
-	value := given{place: place{row.key, line}}
-	items := []*yaml.Node{node}
-	if node.Kind == yaml.SequenceNode {
-		value.list = true
-		items = node.Content
+func (f *file) setting(s setting, line int, node *yaml.Node) {
+	value, nodes, wanted := given{line: line}, []*yaml.Node{node}, "a single value"
+	if s.list {
+		wanted = "a list"
 	}
-	if row.format.list != value.list {
-		wanted := "a single value"
-		if row.format.list {
-			wanted = "a list"
-		}
-		r.complain(row.key, line, "is not "+wanted, "write "+wanted+": "+row.format.describe)
+	isList := node.Kind == yaml.SequenceNode
+	if isList {
+		nodes = node.Content
+	}
+	if s.list != isList {
+		f.complain(s.key, line, "is not "+wanted, "write "+wanted+": "+s.describe)
 		return
 	}
-	for _, item := range items {
+	for _, item := range nodes {
 		if item.Kind != yaml.ScalarNode || isNull(item) || !strings.HasPrefix(item.ShortTag(), "!!") {
-			r.complain(row.key, item.Line, "has no plain value", "write "+row.format.describe+", or remove the key")
+			f.complain(s.key, item.Line, "has no plain value", "write "+s.describe+", or remove the key")
 			return
 		}
 		value.items = append(value.items, item.Value)
 	}
-	r.values[row.key] = value
+	f.values[s.key] = value
 }
 
-func (r *fileReader) requireKeys() {
-	for _, row := range r.rows {
-		section, _, _ := cutLast(row.key)
-		_, has := r.values[row.key]
-		complained := slices.ContainsFunc(r.problems, func(e *Error) bool {
-			return e.Field == row.key || section != "" && e.Field == section
+func (f *file) requireKeys() {
+	for _, s := range f.rows {
+		section, _ := cutLast(s.key)
+		_, has := f.values[s.key]
+		complained := slices.ContainsFunc(f.problems, func(e *Error) bool {
+			return e.Field == s.key || section != "" && e.Field == section
 		})
-		if row.required && !has && !complained {
-			remedy := "give it: " + row.format.describe
-			if value := strings.Trim(row.format.describe, "`"); !strings.Contains(value, "`") {
-				remedy = "write " + row.key + ": " + value
-			}
-			r.complain(row.key, r.items[section], "the key is missing", remedy)
+		if s.fallback != required || has || complained {
+			continue
 		}
+		remedy := "give it: " + s.describe
+		if section == "" {
+			remedy = headRemedy
+		}
+		f.complain(s.key, f.items[section], "the key is missing", remedy)
 	}
 }
 
-func (r *fileReader) complain(field string, line int, problem, remedy string) {
-	r.problems = append(r.problems, &Error{Field: field, Line: line, Problem: problem, Remedy: remedy})
+func (f *file) complain(field string, line int, problem, remedy string) {
+	f.problems = append(f.problems, &Error{Field: field, Line: line, Problem: problem, Remedy: remedy})
 }
 
 func isNull(node *yaml.Node) bool {
@@ -208,8 +181,82 @@ func fieldIn(section, key string) string {
 	if !plainKey.MatchString(key) {
 		key = quote(key)
 	}
-	if section == "" {
-		return key
+	return strings.TrimPrefix(section+"."+key, ".")
+}
+
+// cutLast is the section of a field, "" for none, and its own name.
+func cutLast(field string) (section, name string) {
+	at := strings.LastIndex(field, ".")
+	return field[:max(at, 0)], field[at+1:]
+}
+
+// advise says what to do about an unknown key. It never repeats the value: whoever mistypes
+// tokenFile may have put the token there.
+func advise(field string) string {
+	if lower := strings.ToLower(field); lower == "token" || lower == "hcloud_token" {
+		return "the token does not belong in this file: put it into a file of its own and name that in tokenFile"
 	}
-	return section + "." + key
+	section, _ := cutLast(field)
+	var neighbors []string
+	for _, name := range keysIn(section) {
+		neighbors = append(neighbors, fieldIn(section, name))
+	}
+	nearest := nearestKey(field, neighbors)
+	if nearest == "" && !strings.Contains(section, "[") { // entries of lists have keys of one kind
+		nearest = nearestKey(field, allKeys())
+	}
+	if nearest != "" {
+		return "did you mean " + nearest + "?"
+	}
+	return "remove it, or use one of " + strings.Join(keysIn(section), ", ")
+}
+
+// allKeys are all keys and sections; those in a list's items stand there once,
+// as in pools[].name.
+func allKeys() (keys []string) {
+	var l loader
+	rows := settings(&l)
+	for _, list := range lists(&l) {
+		rows = append(append(rows, setting{key: list.key}), list.documented()...)
+	}
+	for _, s := range rows {
+		section, _ := cutLast(s.key)
+		for _, key := range []string{section, s.key} {
+			if key != "" && !strings.HasSuffix(key, "[]") && !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
+var itemNumber = regexp.MustCompile(`\[[0-9]+\]`)
+
+// keysIn returns the names that may stand directly in a section.
+func keysIn(section string) (names []string) {
+	section = itemNumber.ReplaceAllString(section, "[]")
+	for _, key := range allKeys() {
+		if in, name := cutLast(key); in == section {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// nearestKey returns the known key that was probably meant: one with the same
+// last part in another section, or one a few letters away; else nothing.
+func nearestKey(field string, known []string) string {
+	_, last := cutLast(strings.ToLower(field))
+	nearest, best := "", max(1, min(len(last), 30)/3)+1
+	for _, key := range known {
+		_, knownLast := cutLast(strings.ToLower(key))
+		away := min(
+			editdistance.Between(strings.ToLower(field), strings.ToLower(key)),
+			editdistance.Between(last, knownLast),
+		)
+		if away < best {
+			nearest, best = key, away
+		}
+	}
+	return nearest
 }

@@ -1,7 +1,12 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -24,54 +29,182 @@ type Flags struct {
 	RouteReconciliationPeriodGiven bool
 }
 
+// texts are the flags as they were written; those that were not given are empty.
+func (f Flags) texts() map[string]string {
+	number := func(n int) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.Itoa(n)
+	}
+	texts := map[string]string{
+		"--cloud-provider":         f.CloudProvider,
+		"--allocate-node-cidrs":    strconv.FormatBool(f.AllocateNodeCIDRs),
+		"--configure-cloud-routes": strconv.FormatBool(f.ConfigureCloudRoutes),
+		"--cidr-allocator-type":    f.CIDRAllocatorType,
+		clusterFlag:                f.ClusterCIDR,
+		serviceFlag:                f.ServiceClusterIPRange,
+		maskFlag:                   number(f.NodeCIDRMaskSize),
+		maskFlagIPv4:               number(f.NodeCIDRMaskSizeIPv4),
+		maskFlagIPv6:               number(f.NodeCIDRMaskSizeIPv6),
+		"--cluster-name":           f.ClusterName,
+	}
+	if f.RouteReconciliationPeriod != 0 || f.RouteReconciliationPeriodGiven {
+		texts["--route-reconciliation-period"] = f.RouteReconciliationPeriod.String()
+	}
+	return texts
+}
+
 // Load combines flags, file and environment. The file is the content of the
 // one named by --cloud-config; nil: it is read through readFile, if a name is
 // given at all. Its error is Errors, with everything that is wrong; warnings
 // are valid either way.
 func Load(flags Flags, file []byte, getenv func(string) string, readFile func(string) ([]byte, error)) (Config, []Warning, error) {
-	var d draft
-	r := newResolver(&d, flags, getenv)
-	r.loadFile(file, readFile)
-	r.resolve()
-	r.foreignVariables()
-	config := r.validate(&d, readFile)
-	if len(r.problems) > 0 {
-		r.problems.sort()
-		return Config{}, r.warnings, r.problems
-	}
-	return config, r.warnings, nil
+	l := &loader{flags: flags, fileFlag: "--cloud-config", getenv: getenv, readFile: readFile}
+	err := l.load(file)
+	return l.Config, l.warnings, err
 }
 
-func newResolver(d *draft, flags Flags, getenv func(string) string) *resolver {
-	return &resolver{
-		flags: flags, fileFlag: "--cloud-config", getenv: getenv,
-		file: decoded{rows: reference(d)}, lists: lists(d), origins: map[string]given{},
-	}
+// loader fills a Config, which is of use only if there are no problems.
+type loader struct {
+	Config
+	flags Flags
+	// fileFlag is the program's flag that names the file.
+	fileFlag string
+	getenv   func(string) string
+	readFile func(string) ([]byte, error)
+	// onNode: it is the node agent that reads the file. It has neither the token
+	// nor the controller manager's environment, where what is missing may stand.
+	onNode bool
+
+	file     file
+	problems Errors
+	warnings []Warning
+
+	// What Config has in another form.
+	routesFlag, routesVariable     bool
+	clusterCIDRs                   []netip.Prefix
+	clustersWhole                  bool // every item of the flag was readable
+	nodeMask, nodeMask4, nodeMask6 int
 }
 
-func (r *resolver) loadFile(content []byte, readFile func(string) ([]byte, error)) {
-	if content == nil && r.flags.CloudConfig == "" {
-		return
+// load reads the file and every setting, and then compares them with each other.
+func (l *loader) load(content []byte) error {
+	l.origins = map[string]place{}
+	l.file = file{rows: settings(l), lists: lists(l)}
+	if content != nil || l.flags.CloudConfig != "" {
+		l.loadFile(content)
 	}
+	flags := l.flags.texts()
+	for _, s := range l.file.rows {
+		l.read(s, flags[s.flag])
+	}
+	l.clustersWhole = !l.isWrong(clusterFlag)
+	l.foreignVariables()
+	l.check()
+	if len(l.problems) == 0 {
+		return nil
+	}
+	l.problems.sort()
+	l.Config = Config{}
+	return l.problems
+}
+
+func (l *loader) loadFile(content []byte) {
 	if content == nil {
-		read, err := readFile(r.flags.CloudConfig)
+		read, err := l.readFile(l.flags.CloudConfig)
 		if err != nil {
-			r.problems = append(r.problems, &Error{
-				Field:   r.fileFlag,
-				Value:   r.flags.CloudConfig,
-				Problem: fmt.Sprintf("the file can't be read: %v", err),
-				Remedy:  "name a file that exists and that this process may read",
-				Cause:   err,
-			})
-			r.unread = true
-			return
+			e := wrong(fmt.Sprintf("the file can't be read: %v", err),
+				"name a file that exists and that this process may read")
+			e.Cause = err
+			l.file.unread = e
 		}
 		content = read
 	}
-	r.file, r.problems = decodeFile(content, r.file.rows, r.lists)
-	for _, problem := range r.problems {
-		if problem.Field == "" {
-			problem.Field, problem.Value, r.unread = r.fileFlag, r.flags.CloudConfig, true
-		}
+	if l.file.unread == nil {
+		l.file.decode(content)
 	}
+	l.problems = l.file.problems
+	if e := l.file.unread; e != nil {
+		e.Field, e.Value = l.fileFlag, l.flags.CloudConfig
+		l.problems = append(l.problems, e)
+	}
+}
+
+// read stores a setting of the highest source: flag, file, environment, default.
+func (l *loader) read(s setting, flag string) {
+	items, at := []string{s.fallback}, place{field: cmp.Or(s.flag, s.env)}
+	given, inFile := l.file.values[s.key]
+	text := flag
+	if flag == "" && s.env != "" && !inFile {
+		text = l.getenv(s.env)
+	}
+	switch {
+	case text != "" && s.list:
+		items = strings.Split(text, ",")
+	case text != "":
+		items = []string{text}
+	case inFile:
+		items, at = given.items, place{s.key, given.line}
+	default:
+		// A default is written by us and correct; a test reads them all.
+		if s.fallback != "" && s.fallback != required {
+			_ = s.format.read(items)
+		}
+		return
+	}
+	l.origins[s.field()] = at
+	for _, e := range s.format.read(items) {
+		e.Field, e.Line = at.field, at.line
+		e.Value = cmp.Or(e.Value, strings.Join(items, ","))
+		if s.secret {
+			e.Value = redacted
+		}
+		l.problems = append(l.problems, e)
+	}
+}
+
+// isSet reports whether any source gives the setting.
+func (l *loader) isSet(field string) bool { return l.Given(field) }
+
+// inFile reports whether the file gives the setting.
+func (l *loader) inFile(field string) bool { return l.origins[field].line > 0 }
+
+// isWrong reports whether a setting's value has already been complained about,
+// so that comparing it with others would only add noise.
+func (l *loader) isWrong(field string) bool {
+	origin := l.origins[field].field
+	return slices.ContainsFunc(l.problems, func(e *Error) bool {
+		return e.Field == field || origin != "" && e.Field == origin
+	})
+}
+
+// isWrongIn reports whether anything in a list has been complained about, so that
+// nobody knows all of it.
+func (l *loader) isWrongIn(list string) bool {
+	return slices.ContainsFunc(l.problems, func(e *Error) bool {
+		return e.Field == list || strings.HasPrefix(e.Field, list+"[")
+	})
+}
+
+// origin is where the setting was given, or where it could be: for a key that
+// an item of a list lacks, at the item.
+func (l *loader) origin(field string) place {
+	if origin, set := l.origins[field]; set {
+		return origin
+	}
+	section, _ := cutLast(field)
+	return place{field, cmp.Or(l.file.items[field], l.file.items[section])}
+}
+
+// complain adds an error about the setting, at the place where it was given.
+func (l *loader) complain(field, value, problem, remedy string) {
+	at := l.origin(field)
+	l.problems = append(l.problems, &Error{
+		Field: at.field, Line: at.line, Value: value, Problem: problem, Remedy: remedy,
+	})
+}
+
+func (l *loader) warn(field, problem string, arguments ...any) {
+	l.warnings = append(l.warnings, Warning{l.origin(field).field, fmt.Sprintf(problem, arguments...)})
 }

@@ -1,9 +1,11 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 const (
@@ -19,8 +21,6 @@ const (
 	poolsKey      = "pools"
 	sourceNode    = "node"
 	sourceVSwitch = "vswitch"
-	stateActive   = "active"
-	stateDraining = "draining"
 )
 
 // The pools that --cluster-cidr makes. The names stand in stored ledgers.
@@ -53,154 +53,291 @@ func longestNodeMask(ipv4 bool) int {
 	return 126
 }
 
+// cloudGateway is every server's public gateway and metadata route: no
+// network, route or pod may have it.
+// https://docs.hetzner.cloud/reference/cloud#networks
+var cloudGateway = netip.MustParseAddr("172.31.1.1")
+
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// candidate is a pool that has still to be compared with everything else.
-type candidate struct {
-	Pool
-	// mask is the setting that the node mask comes from, for errors.
-	mask string
-}
-
-func (c candidate) ipv4() bool { return !c.Own && c.Prefix.Addr().Is4() }
+func (p Pool) ipv4() bool { return !p.Own && p.Prefix.Addr().Is4() }
 
 // family names the address family.
-func (c candidate) family() string {
-	if c.ipv4() {
+func (p Pool) family() string {
+	if p.ipv4() {
 		return "IPv4"
 	}
 	return "IPv6"
 }
 
 // what is how a message names the pool.
-func (c candidate) what() string {
-	if c.Own {
-		return fmt.Sprintf("pool %s (%s)", c.Name, c.Field)
+func (p Pool) what() string {
+	if p.Own {
+		return fmt.Sprintf("pool %s (%s)", p.Name, p.Field)
 	}
-	return fmt.Sprintf("pool %s (%v)", c.Name, c.Prefix)
+	return fmt.Sprintf("pool %s (%v)", p.Name, p.Prefix)
 }
 
-// candidates are the pools of the file, or one for each cluster CIDR, as far as
-// they are readable.
-func (r *resolver) candidates(d *draft) []candidate {
-	var all []candidate
-	sections := map[string]string{} // by the pool's name
-	for _, p := range d.pools {
-		if twin, twice := sections[p.name]; twice && p.name != "" {
-			r.complain(p.section+".name", p.name, "is also the name of "+twin, "give each pool a name of its own")
-		} else {
-			sections[p.name] = p.section
-		}
-		if c, readable := r.filePool(p); readable {
-			all = append(all, c)
+// key is the pool's setting of that name.
+func (p Pool) key(name string) string {
+	section, _ := cutLast(p.Field)
+	return section + "." + name
+}
+
+// pools returns the pools of the file, or one for each cluster CIDR, as far as they are readable, and
+// checks them by themselves and against everything that they may not touch.
+func (l *loader) pools() []Pool {
+	ofFile := l.IPAM.Pools
+	inFile := len(ofFile) > 0 || l.isWrongIn(poolsKey)
+	if l.IPAM.Enabled && !l.isSet(clusterFlag) && !inFile && l.file.unread == nil {
+		l.complain(clusterFlag, "", "no prefix is given to take podCIDRs from",
+			"give one, such as 10.244.0.0/16, or one of each family; or write pools into the file")
+	}
+	l.oneOfEachFamily(clusterFlag, l.clusterCIDRs, "; further ones belong into pools")
+	l.oneOfEachFamily(serviceFlag, l.IPAM.ServiceRanges, "")
+	var all []Pool
+	names := map[string]string{}
+	for i, p := range ofFile {
+		l.unique(names, item(poolsKey, i), "name", p.Name, "give each pool a name of its own")
+		if l.readable(item(poolsKey, i), &p) {
+			all = append(all, p)
 		}
 	}
-	inFile := len(d.pools) > 0 || r.isWrongIn(poolsKey)
-	for _, prefix := range d.clusterCIDRs {
-		if inFile {
-			break
+	for _, prefix := range l.clusterCIDRs {
+		if !inFile {
+			p := Pool{Name: defaultPoolIPv6, Prefix: prefix, Field: clusterFlag}
+			if p.ipv4() {
+				p.Name = defaultPoolIPv4
+			}
+			all = append(all, p)
 		}
-		name := defaultPoolIPv6
-		if prefix.Addr().Is4() {
-			name = defaultPoolIPv4
-		}
-		all = append(all, candidate{Pool: Pool{Name: name, Prefix: prefix, Field: clusterFlag}})
 	}
-	r.nodeMasks(all, d)
+	single := l.maskFlags(all)
+	for i := range all {
+		l.pool(&all[i], all[:i], single)
+	}
+	if len(ofFile) > 0 && !l.isWrongIn(poolsKey) && len(l.clusterCIDRs) > 0 {
+		l.likeClusterCIDRs(all)
+	}
+	l.drained(all)
+	l.exclusions(all)
+	l.services()
 	return all
 }
 
-// filePool reads one pool of the file. A node mask that the file doesn't give
-// stays 0.
-func (r *resolver) filePool(p *poolDraft) (candidate, bool) {
-	cidr, source, mask := p.section+".cidr", p.section+".source", p.section+".nodeMask"
-	if r.isWrong(p.section) {
-		return candidate{}, false
+func (l *loader) oneOfEachFamily(flag string, given []netip.Prefix, more string) {
+	if len(given) == 2 && given[0].Addr().Is4() == given[1].Addr().Is4() {
+		l.complain(flag, given[1].String(), fmt.Sprintf("is of the same address family as %v", given[0]),
+			"give one prefix, or one IPv4 and one IPv6 prefix"+more)
 	}
-	c := candidate{
-		Pool: Pool{Name: p.name, Prefix: p.cidr, NodeMask: p.nodeMask, Draining: p.state == stateDraining, Selector: p.selector, Field: cidr},
-		mask: mask,
-	}
-	hasPrefix, hasSource := r.isSet(cidr), r.isSet(source)
-	switch {
-	case r.isWrong(cidr), r.isWrong(source):
-		return candidate{}, false
-	case p.source == sourceVSwitch && hasPrefix:
-		c.VSwitch = true
-	case hasPrefix && hasSource:
-		r.complain(source, p.source, "excludes "+cidr, "give one of the two")
-		return candidate{}, false
-	case p.source == sourceNode:
-		c.Own, c.Field = true, source
-	case !hasPrefix:
-		r.complain(cidr, "", "the key is missing",
-			"give a prefix, such as 10.245.0.0/16, or source: node for IPv6 from each server's own /64")
-		return candidate{}, false
-	}
-	return c, true
 }
 
-// nodeMasks gives every pool the node mask of its own, of its family's flag, or
-// the default, and remembers which it was.
-func (r *resolver) nodeMasks(all []candidate, d *draft) {
+// readable reports whether it is known where a pool of the file has its prefixes from.
+func (l *loader) readable(section string, p *Pool) bool {
+	cidr, source := section+".cidr", section+".source"
+	switch {
+	case l.isWrong(section), l.isWrong(cidr), l.isWrong(source):
+		return false
+	case p.Own && l.isSet(cidr):
+		l.complain(source, sourceNode, "excludes "+cidr, "give one of the two")
+		return false
+	case p.Own:
+		p.Field = source
+	case !l.isSet(cidr):
+		l.complain(cidr, "", "the key is missing",
+			"give a prefix, such as 10.245.0.0/16, or source: node for IPv6 from each server's own /64")
+		return false
+	}
+	return true
+}
+
+// maskFlags allows the combinations that upstream allows, and reports whether the pools are of a single
+// family.
+func (l *loader) maskFlags(all []Pool) (single bool) {
 	var four, six bool
-	for _, prefix := range d.clusterCIDRs {
+	for _, prefix := range l.clusterCIDRs {
 		four, six = four || prefix.Addr().Is4(), six || prefix.Addr().Is6()
 	}
-	for _, c := range all {
-		four, six = four || c.ipv4(), six || !c.Own && !c.ipv4()
+	for _, p := range all {
+		four, six = four || p.ipv4(), six || !p.Own && !p.ipv4()
 	}
-	// What can't be read may be of any family.
-	known := !r.isWrongIn(poolsKey) && r.isWhole(clusterFlag, d.clusterCIDRs)
-	r.maskFlags(d, four || !known, six || !known)
-	for i := range all {
-		c := &all[i]
-		switch {
-		case c.NodeMask > 0 || r.isWrong(c.mask):
-		case c.Own:
-			c.NodeMask = defaultOwnMask
-		case r.isSet(maskFlag) && four != six:
-			c.mask, c.NodeMask = maskFlag, d.nodeMask
-		case c.ipv4():
-			c.mask, c.NodeMask = r.flagUnless(maskFlagIPv4, c.mask), d.nodeMask4
-		default:
-			c.mask, c.NodeMask = r.flagUnless(maskFlagIPv6, c.mask), d.nodeMask6
-		}
+	single = four != six
+	if l.isWrongIn(poolsKey) || !l.clustersWhole { // what can't be read may be of any family
+		four, six = true, true
 	}
-}
-
-// flagUnless is the flag if somebody gave it, or there is no key that could be
-// given instead.
-func (r *resolver) flagUnless(flag, key string) string {
-	if r.isSet(flag) {
-		return flag
-	}
-	return cmp.Or(key, flag)
-}
-
-// maskFlags allows the combinations that upstream allows. four and six tell
-// which families the pools are, or may be, of.
-func (r *resolver) maskFlags(d *draft, four, six bool) {
 	refuse := func(flag string, value int, problem, remedy string) {
-		if r.isSet(flag) && !r.isWrong(flag) {
-			r.complain(flag, itoa(value), problem, remedy)
+		if l.isSet(flag) && !l.isWrong(flag) {
+			l.complain(flag, itoa(value), problem, remedy)
 		}
 	}
 	switch {
 	case !four && !six:
 		for _, flag := range []string{maskFlag, maskFlagIPv4, maskFlagIPv6} {
-			if r.isSet(flag) {
-				r.warn(flag, "has no effect without %s or a pool with a cidr", clusterFlag)
+			if l.isSet(flag) {
+				l.warn(flag, "has no effect without %s or a pool with a cidr", clusterFlag)
 			}
 		}
-	case four && six && !r.isWrong(clusterFlag) && !r.isWrongIn(poolsKey):
-		refuse(maskFlag, d.nodeMask, "does not say which of the two address families it is for",
+	case four && six && !l.isWrong(clusterFlag) && !l.isWrongIn(poolsKey):
+		refuse(maskFlag, l.nodeMask, "does not say which of the two address families it is for",
 			"use "+maskFlagIPv4+" and "+maskFlagIPv6)
-	case r.isSet(maskFlag) && (r.isSet(maskFlagIPv4) || r.isSet(maskFlagIPv6)):
-		refuse(maskFlag, d.nodeMask, "excludes "+maskFlagIPv4+" and "+maskFlagIPv6, "give only one of them")
+	case l.isSet(maskFlag) && (l.isSet(maskFlagIPv4) || l.isSet(maskFlagIPv6)):
+		refuse(maskFlag, l.nodeMask, "excludes "+maskFlagIPv4+" and "+maskFlagIPv6, "give only one of them")
 	case !six:
-		refuse(maskFlagIPv6, d.nodeMask6, "no pool has an IPv6 prefix", "remove it, or add such a prefix")
+		refuse(maskFlagIPv6, l.nodeMask6, "no pool has an IPv6 prefix", "remove it, or add such a prefix")
 	case !four:
-		refuse(maskFlagIPv4, d.nodeMask4, "no pool has an IPv4 prefix", "remove it, or add such a prefix")
+		refuse(maskFlagIPv4, l.nodeMask4, "no pool has an IPv4 prefix", "remove it, or add such a prefix")
+	}
+	return single
+}
+
+// pool gives a pool its node mask, and checks it against those before it and everything else.
+func (l *loader) pool(p *Pool, before []Pool, single bool) {
+	mask := l.giveMask(p, single)
+	if p.Own {
+		longest := longestNodeMask(false)
+		if !l.isWrong(mask) && (p.NodeMask < shortestOwnMask || p.NodeMask > longest) {
+			l.complain(mask, itoa(p.NodeMask), "is no part of a server's own /64 that leaves out the server's address",
+				fmt.Sprintf("give a length from %d to %d", shortestOwnMask, longest))
+		}
+		if l.Provider == Metal {
+			l.complain(p.Field, sourceNode, "takes a provider that knows each server's own prefix, and metal does not",
+				"give a cidr instead, such as fd00:10:244::/56")
+		}
+		return
+	}
+	wrong := func(problem, remedy string) { l.complain(p.Field, p.Prefix.String(), problem, remedy) }
+	for _, other := range before {
+		if !other.Own && other.Prefix.Overlaps(p.Prefix) && p.Field != clusterFlag {
+			wrong("overlaps the "+other.what(),
+				"choose prefixes that lie apart; for another node mask add a pool elsewhere and let the old one drain")
+		}
+	}
+	for _, service := range l.IPAM.ServiceRanges {
+		if p.Prefix.Overlaps(service) {
+			wrong(fmt.Sprintf("overlaps the service range %v of %s", service, serviceFlag),
+				"choose ranges that lie apart from each other")
+		}
+	}
+	excluded := func(e netip.Prefix) bool { return e.Contains(cloudGateway) }
+	if p.Prefix.Contains(cloudGateway) && !slices.ContainsFunc(l.IPAM.Exclude, excluded) && l.Provider != Metal {
+		wrong(fmt.Sprintf("holds %v, every server's gateway in this cloud", cloudGateway),
+			"choose another prefix, or put 172.31.1.1/32 into exclude")
+	}
+	l.inVSwitch(*p)
+	if l.fits(*p, mask) && !roomLeft(p.Prefix, p.NodeMask, l.IPAM.Exclude) {
+		var touching []string
+		for _, e := range l.IPAM.Exclude {
+			if e.Overlaps(p.Prefix) {
+				touching = append(touching, e.String())
+			}
+		}
+		l.complain("exclude", strings.Join(touching, ","), "leaves no node prefix of the "+p.what(),
+			"exclude less, or choose another prefix for the pool")
+	}
+}
+
+// giveMask gives a pool the node mask of its own, of its family's flag, or the default, and returns the
+// setting that it comes from.
+func (l *loader) giveMask(p *Pool, single bool) string {
+	key, flag, bits := p.key("nodeMask"), maskFlagIPv6, l.nodeMask6
+	if p.ipv4() {
+		flag, bits = maskFlagIPv4, l.nodeMask4
+	}
+	switch {
+	case p.NodeMask > 0 || l.isWrong(key):
+		return key
+	case p.Own:
+		p.NodeMask = defaultOwnMask
+		return key
+	case l.isSet(maskFlag) && single:
+		p.NodeMask = l.nodeMask
+		return maskFlag
+	}
+	p.NodeMask = bits
+	if l.isSet(flag) || p.Field == clusterFlag {
+		return flag
+	}
+	return key
+}
+
+// fits checks that node prefixes of this length can be carved from the pool.
+func (l *loader) fits(p Pool, mask string) bool {
+	roomy, widest := longestNodeMask(p.ipv4()), widestPool(p.ipv4())
+	shortest, longest := p.Prefix.Bits(), min(roomy, p.Prefix.Bits()+widest)
+	if shortest > longest {
+		l.complain(p.Field, p.Prefix.String(), "is too small for a node's podCIDR",
+			fmt.Sprintf("give a prefix of length %d or shorter", longest))
+		return false
+	}
+	var problem string
+	switch {
+	case l.isWrong(mask):
+		return false
+	case p.NodeMask < shortest:
+		problem = fmt.Sprintf("a node's podCIDR would be larger than its pool %v", p.Prefix)
+	case p.NodeMask > roomy:
+		problem = "leaves a node too few addresses"
+	case p.NodeMask > longest:
+		problem = fmt.Sprintf("is more than %d bits longer than its pool %v, which makes more podCIDRs than the allocator can manage", widest, p.Prefix)
+	case p.NodeMask == shortest:
+		l.warn(p.Field, "the pool %v holds a single node's podCIDR of the same length, %d", p.Prefix, p.NodeMask)
+	}
+	if problem != "" {
+		l.complain(mask, itoa(p.NodeMask), problem, fmt.Sprintf("give a length from %d to %d", shortest, longest))
+	}
+	return problem == ""
+}
+
+// likeClusterCIDRs compares the pools of the file with --cluster-cidr, which is
+// what other programs know of the pods' addresses.
+func (l *loader) likeClusterCIDRs(all []Pool) {
+	for _, cluster := range l.clusterCIDRs {
+		if !slices.ContainsFunc(all, func(p Pool) bool { return !p.Own && p.Prefix.Overlaps(cluster) }) {
+			l.complain(clusterFlag, cluster.String(), "no pool of the file has any of it, and podCIDRs that Nodes have from it would count as foreign",
+				"add a pool with this cidr, with state: draining if nothing more shall be handed out; or take it off the flag")
+		}
+	}
+	for _, p := range all {
+		// One inside the vSwitch's subnet can't lie within the range of the cloud servers' pods.
+		if !p.Own && !p.VSwitch && l.clustersWhole && !within(p.Prefix, l.clusterCIDRs) {
+			l.warn(p.Field, "the %s lies outside %s: what is told that range, such as kube-proxy with detectLocalMode ClusterCIDR, does not know its addresses for pods'; without the flag this is not checked", p.what(), clusterFlag)
+		}
+	}
+	if first := all[0]; first.ipv4() != l.clusterCIDRs[0].Addr().Is4() {
+		l.warn(first.Field, "%s comes first in pools and not in %s: podCIDRs of new Nodes have the order of the pools", first.family(), clusterFlag)
+	}
+}
+
+// drained warns about families of which nothing is handed out: a Node gets all
+// of its podCIDRs or none.
+func (l *loader) drained(all []Pool) {
+	for i, p := range all {
+		same := func(other Pool) bool { return other.ipv4() == p.ipv4() }
+		open := func(other Pool) bool { return same(other) && !other.Draining }
+		if !slices.ContainsFunc(all[:i], same) && !slices.ContainsFunc(all, open) {
+			l.warn(p.key("state"), "every pool of %s is draining: no Node gets podCIDRs of any family until there is an active one, or none of %[1]s", p.family())
+		}
+	}
+}
+
+func (l *loader) exclusions(all []Pool) {
+	for _, excluded := range l.IPAM.Exclude {
+		touches := func(p Pool) bool {
+			return p.Own && excluded.Addr().Is6() || !p.Own && excluded.Overlaps(p.Prefix)
+		}
+		if !slices.ContainsFunc(all, touches) {
+			l.warn("exclude", "%v lies in no pool and has no effect", excluded)
+		}
+	}
+}
+
+func (l *loader) services() {
+	if l.IPAM.Enabled && !l.isSet(serviceFlag) {
+		l.warn(serviceFlag, "is not given, so a podCIDR may be taken from the range of the Services, and pods in it could not be reached; give the API server's ranges")
+	}
+	for _, service := range l.IPAM.ServiceRanges {
+		if service.Contains(cloudGateway) && l.Provider != Metal {
+			l.warn(serviceFlag, "%v holds %v, every server's gateway: a Service with that address would cut nodes off", service, cloudGateway)
+		}
 	}
 }

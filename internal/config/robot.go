@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/underlay-ccm/underlay/internal/secret"
@@ -38,136 +37,61 @@ type RobotSecret struct {
 	Fixed Token
 }
 
-// robotDraft is the section as it is written.
-type robotDraft struct {
-	enabled, forward       bool
-	endpoint               string
-	user, password         Token
-	userFile, passwordFile string
+// robotSecret reads the user or the password itself.
+func robotSecret(into *Token, what string) format {
+	return hidden(one(into, "secret", robotParser(what)))
 }
 
-// robotSettings say how dedicated servers are asked about.
-func robotSettings(d *robotDraft) []setting {
-	return []setting{
-		{
-			key: robotUserFile, env: "ROBOT_USER_FILE", format: secretPath(&d.userFile, "user", "/etc/underlay/robot/user"), secret: true,
-			meaning: "File that holds the user of the [Robot web service](https://robot.hetzner.com/doc/webservice/en.html), for clusters with dedicated servers; read again when it changes. The key switches Robot on. `ROBOT_USER` outranks `ROBOT_USER_FILE`, the key outranks both. One user for one cluster: the quotas are the account's.",
-		},
-		{
-			key: robotPasswordFile, env: "ROBOT_PASSWORD_FILE", format: secretPath(&d.passwordFile, "password", "/etc/underlay/robot/password"), secret: true,
-			meaning: "File that holds the user's password, as above.",
-		},
-		{
-			key: "robot.endpoint", format: hostURL(&d.endpoint, defaultRobotEndpoint), fallback: defaultRobotEndpoint,
-			meaning: "Base of the web service; only resource paths are appended.",
-		},
-		{
-			key: "robot.forwardInternalIPs", env: "ROBOT_FORWARD_INTERNAL_IPS", format: boolean(&d.forward), fallback: "true",
-			meaning: "Without `network`: the private address that a dedicated server's kubelet was given (`--node-ip`) becomes the Node's internal one. With `network` that is so anyway, if the address lies in the network's range and is nobody else's.",
-		},
-		{
-			env: robotEnabled, format: boolean(&d.enabled), secret: true,
-			meaning: "`true`: Robot is asked about dedicated servers, with the credentials of the variables below. Credentials of the file need it not.",
-		},
-		{
-			env: robotUser, format: robotSecret(&d.user, "user", ":\r\n"), secret: true,
-			meaning: "The user of the Robot web service. The file can't hold it.",
-		},
-		{
-			env: robotPassword, format: robotSecret(&d.password, "password", "\r\n"), secret: true,
-			meaning: "The user's password. The file can't hold it.",
-		},
+// robotParser reads what Robot takes: no user has a colon, and neither has a line break.
+func robotParser(what string) func(string) (Token, *Error) {
+	never := "\r\n"
+	if what == "user" {
+		never = ":\r\n"
 	}
-}
-
-// robotSecret reads the user or the password itself, in which some characters can't be.
-func robotSecret(into *Token, what, never string) format {
-	return scalar("secret", func(text string) *Error {
-		found, problem := parseRobotSecret(text, what, never)
-		*into = found
-		return problem
-	})
-}
-
-func parseRobotSecret(text, what, never string) (Token, *Error) {
-	text = strings.TrimSpace(text)
-	switch {
-	case text == "":
-		return Token{}, &Error{Value: redacted, Problem: "the " + what + " is empty", Remedy: "put in that of the web service, as Robot's settings have it; it is not the customer's login"}
-	case strings.ContainsAny(text, never):
-		return Token{}, &Error{Value: redacted, Problem: "the " + what + " has a character that none has", Remedy: "copy it again, alone and on one line"}
+	return func(text string) (Token, *Error) {
+		text = strings.TrimSpace(text)
+		switch {
+		case text == "":
+			return Token{}, wrong("the "+what+" is empty",
+				"put in that of the web service, as Robot's settings have it; it is not the customer's login")
+		case strings.ContainsAny(text, never):
+			return Token{}, wrong("the "+what+" has a character that none has", "copy it again, alone and on one line")
+		}
+		return Token{secret.New(text)}, nil
 	}
-	return Token{secret.New(text)}, nil
 }
 
 // robot checks the credentials: both or none.
-func (r *resolver) robot(d *draft, readFile func(string) ([]byte, error)) Robot {
-	if d.provider == Metal || r.onNode {
+func (l *loader) robot() Robot {
+	r := l.Robot
+	inFile := l.inFile(robotUserFile) || l.inFile(robotPasswordFile)
+	switch on := r.Enabled && !l.isWrong(robotEnabled); {
+	case l.Provider == Metal || l.onNode:
 		return Robot{}
-	}
-	draft := d.robot
-	inFile := r.origin(robotUserFile).line > 0 || r.origin(robotPasswordFile).line > 0
-	switch on := draft.enabled && !r.isWrong(robotEnabled); {
-	case inFile && r.isSet(robotEnabled) && !on:
-		r.warn(robotEnabled, "has no effect: the file's robot section switches Robot on")
+	case inFile && l.isSet(robotEnabled) && !on:
+		l.warn(robotEnabled, "has no effect: the file's robot section switches Robot on")
 	case !inFile && !on:
 		for _, unused := range []string{robotUserFile, robotPasswordFile, robotUser, robotPassword} {
-			if r.isSet(unused) && !r.isWrong(robotEnabled) {
-				r.warn(unused, "has no effect without %s=true", robotEnabled)
+			if l.isSet(unused) && !l.isWrong(robotEnabled) {
+				l.warn(unused, "has no effect without %s=true", robotEnabled)
 			}
 		}
 		return Robot{}
 	}
-	return Robot{
-		Enabled:            true,
-		Endpoint:           draft.endpoint,
-		ForwardInternalIPs: draft.forward,
-		User:               r.robotSource(robotUserFile, draft.userFile, robotUser, draft.user, inFile, readFile),
-		Password:           r.robotSource(robotPasswordFile, draft.passwordFile, robotPassword, draft.password, inFile, readFile),
-	}
+	r.Enabled = true
+	l.robotSecret(robotUserFile, robotUser, "user", inFile, &r.User)
+	l.robotSecret(robotPasswordFile, robotPassword, "password", inFile, &r.Password)
+	return r
 }
 
-// robotSource picks the source of the user or the password, as token does.
-func (r *resolver) robotSource(key, path, direct string, fixed Token, inFile bool, readFile func(string) ([]byte, error)) RobotSecret {
-	origin, what, never := r.origin(key), "user", ":\r\n"
-	if direct == robotPassword {
-		what, never = "password", "\r\n"
-	}
+func (l *loader) robotSecret(key, direct, what string, inFile bool, s *RobotSecret) {
+	const neither = "is missing, and neither goes without the other"
 	switch {
-	case r.isSet(direct) && r.isSet(key) && origin.line == 0:
-		r.warn(key, "is not used, %s outranks it", direct)
-	case r.isSet(key):
-		if r.isSet(direct) {
-			r.warn(direct, "is not used, %s outranks it", key)
-		}
-		if !r.isWrong(key) {
-			r.readRobotFile(origin, path, what, never, readFile)
-		}
-		return RobotSecret{File: path}
-	case r.isSet(direct) || r.isWrong(direct) || r.unread:
+	case l.secret(key, direct, what, &s.File, &s.Fixed, robotParser(what)):
 	case inFile:
-		r.complain(key, "", "the "+what+"'s file is missing, and neither goes without the other", "name the file that holds the "+what+", or remove both")
+		l.complain(key, "", "the "+what+"'s file "+neither, "name the file that holds the "+what+", or remove both")
 	default:
-		r.complain(direct, "", "the "+what+" is missing, and neither goes without the other",
-			"put it into "+direct+", or into a file named by "+key+" or "+direct+"_FILE; or unset "+robotEnabled)
+		l.complain(direct, "", "the "+what+" "+neither, "put it into "+direct+", or into a file named by "+key+
+			" or "+direct+"_FILE; or unset "+robotEnabled)
 	}
-	return RobotSecret{Fixed: fixed}
-}
-
-// readRobotFile checks what a file holds now. Never that it is right: only Robot
-// knows.
-func (r *resolver) readRobotFile(origin given, path, what, never string, readFile func(string) ([]byte, error)) {
-	content, err := readFile(path)
-	problem := &Error{
-		Problem: fmt.Sprintf("the %s's file can't be read: %v", what, err),
-		Remedy:  "name a file that exists and that this process may read", Cause: err,
-	}
-	if err == nil {
-		if _, problem = parseRobotSecret(string(content), what, never); problem == nil {
-			return
-		}
-		problem.Problem += " in the file"
-	}
-	problem.Field, problem.Line, problem.Value = origin.field, origin.line, path
-	r.problems = append(r.problems, problem)
 }

@@ -1,147 +1,183 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"net/netip"
+	"strings"
 	"time"
-
-	"github.com/underlay-ccm/underlay/lb"
 )
 
+// setting is one row of the reference: a thing that can be set, where, and what it means.
+type setting struct {
+	// flag, key and env are the places it can be set in, in the order of their precedence; empty
+	// where it can't be.
+	flag, key, env string
+	format
+	// fallback is the default, in the notation of the format, or required: a file must have the key.
+	fallback string
+	meaning  string
+}
+
+const required = "required"
+
+// row is the setting that is given by these names: a flag, or a key of the file and a variable.
+func row(names, fallback string, f format, meaning string) setting {
+	s := setting{format: f, fallback: fallback, meaning: meaning}
+	for name := range strings.FieldsSeq(names) {
+		switch {
+		case strings.HasPrefix(name, "--"):
+			s.flag = name
+		case variablePrefix(name) != "":
+			s.env = name
+		default:
+			s.key = name
+		}
+	}
+	return s
+}
+
+// field is the setting's name where nobody has set it.
+func (s setting) field() string { return cmp.Or(s.key, s.flag, s.env) }
+
+// list is a key that holds a list of sections.
+type list struct {
+	key, of, meaning string
+	// rows makes so many items and returns their settings, keys beginning with pools[1] for instance.
+	rows func(items int) []setting
+	// documented are those of any item, as in pools[].name.
+	documented func() []setting
+}
+
+func listOf[T any](key, of, meaning string, into *[]T, rows func(section string, item *T) []setting) list {
+	return list{
+		key: key, of: of, meaning: meaning,
+		rows: func(items int) (all []setting) {
+			*into = make([]T, items)
+			for i := range *into {
+				all = append(all, rows(item(key, i), &(*into)[i])...)
+			}
+			return all
+		},
+		documented: func() []setting { return rows(key+"[]", new(T)) },
+	}
+}
+
+// item is the section of a list's item.
+func item(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
+
+// settings is the table of all settings but those in lists, each bound to its place in l.
+func settings(l *loader) []setting {
+	rows := flagSettings(l)
+	rows = append(rows, cloudSettings(l)...)
+	rows = append(rows, robotSettings(&l.Robot)...)
+	rows = append(rows, podSettings(l)...)
+	rows = append(rows, vSwitchSettings(&l.VSwitch)...)
+	rows = append(rows, loadBalancerSettings(&l.LoadBalancers)...)
+	return append(rows, addressSettings(&l.Addresses)...)
+}
+
+// lists is the table of all lists of sections.
+func lists(l *loader) []list {
+	return []list{
+		listOf(poolsKey, "pool", "What podCIDRs are carved from, see [Pools](#pools). None: one pool for each `--cluster-cidr`.",
+			&l.IPAM.Pools, poolSettings),
+		listOf(inventoryKey, "machine", "Machines that are known beforehand: those of provider `metal`, or dedicated servers beside the cloud's, see [Inventory](#inventory).",
+			&l.Inventory, machineSettings),
+		listOf(adoptableKey, "load balancer", "Load balancers made by others that Services may take over, see [Adoptable load balancers](#adoptable-load-balancers). None: only those whose labels in the cloud say so.",
+			&l.LoadBalancers.Adoptable, adoptableSettings),
+		listOf(primaryIPsKey, "primary IP", "Primary IPs that Services may have their load balancers created with, see [Primary IPs](#primary-ips). None: only those whose labels in the cloud say so.",
+			&l.LoadBalancers.PrimaryIPs, primaryIPSettings),
+		listOf(sharedKey, "load balancer", "Load balancers that Services of several namespaces may share, see [Shared load balancers](#shared-load-balancers). None: only Services of one namespace share one.",
+			&l.LoadBalancers.Shared, sharedSettings),
+		listOf(addressPoolsKey, "pool", "Addresses for Services that nodes hold, see [Address pools](#address-pools). None: Services get no such addresses.",
+			&l.Addresses.Pools, addressPoolSettings),
+		listOf(bgpPeersKey, "router", "Routers that nodes announce addresses to, see [BGP peers](#bgp-peers).",
+			&l.Addresses.BGP.Peers, bgpPeerSettings),
+	}
+}
+
+// What every file says of itself.
+const (
+	apiVersion = "underlay.dev/v1alpha1"
+	kind       = "CloudConfig"
+)
+
+const defaultEndpoint = "https://api.hetzner.cloud/v1"
+
 // flagSettings can only be given on the command line, as upstream's flags.
-func flagSettings(d *draft) []setting {
+func flagSettings(l *loader) []setting {
 	return []setting{
-		{
-			flag: "--cloud-provider", format: oneOf(&d.cloudProvider, []string{"underlay", "hcloud"}),
-			fallback: "hcloud",
-			meaning:  "Name of this provider. `hcloud` is accepted so that manifests of the Hetzner cloud controller manager keep working.",
-		},
-		{
-			flag: "--allocate-node-cidrs", format: boolean(&d.allocateNodeCIDRs), fallback: "false",
-			meaning: "Give every Node its podCIDRs. Requires `--cluster-cidr` or `pools`.",
-		},
-		{
-			flag: "--cidr-allocator-type", format: oneOf(&d.cidrAllocatorType, []string{"RangeAllocator"}),
-			fallback: "RangeAllocator",
-			meaning:  "How podCIDRs are found: by carving pools. Upstream's other types are refused.",
-		},
-		{
-			flag: "--configure-cloud-routes", format: boolean(&d.configureCloudRoutes), fallback: "true",
-			meaning: "Keep one route per Node in the cloud's network. Needs an IPv4 prefix in `--cluster-cidr` or `pools`, and `network`; without any pool there is nothing to route.",
-		},
-		{
-			flag: "--cluster-cidr", format: upTo(2, prefixes(&d.clusterCIDRs)),
-			meaning: "The prefixes of the cluster's pods: one, or one of each family. Without `pools` each is a pool; with them, see [Pools](#pools).",
-		},
-		{
-			flag: "--service-cluster-ip-range", format: upTo(2, prefixes(&d.serviceRanges)),
-			meaning: "The API server's ranges for Service addresses; may not overlap a pool. Without them nothing keeps podCIDRs out of those ranges.",
-		},
-		{
-			flag: "--node-cidr-mask-size", format: whole(&d.nodeMask, 1, longestNodeMask(false)),
-			meaning: "Length of a Node's podCIDR in a single-stack cluster. Excludes the two flags below.",
-		},
-		{
-			flag: "--node-cidr-mask-size-ipv4", format: whole(&d.nodeMask4, 1, longestNodeMask(true)), fallback: "24",
-			meaning: "Length of a Node's IPv4 podCIDR, at most 16 bits longer than its pool's. A pool's `nodeMask` outranks it.",
-		},
-		{
-			flag: "--node-cidr-mask-size-ipv6", format: whole(&d.nodeMask6, 1, longestNodeMask(false)), fallback: "64",
-			meaning: "Length of a Node's IPv6 podCIDR, at most 48 bits longer than its pool's. A pool's `nodeMask` outranks it.",
-		},
-		{
-			flag: "--cluster-name", format: labelValue(&d.clusterName), fallback: "kubernetes",
-			meaning: "Name of the cluster; labels what is created in the cloud.",
-		},
-		{
-			flag: "--route-reconciliation-period", format: atLeast(&d.reconcilePeriod, time.Second), fallback: "1m0s",
-			meaning: "Time between two passes over the routes that no event has caused; each costs a request of the project's hourly budget.",
-		},
+		row("--cloud-provider", "hcloud", oneOf(new(string), "underlay", "hcloud"),
+			"Name of this provider. `hcloud` is accepted so that manifests of the Hetzner cloud controller manager keep working."),
+		row("--allocate-node-cidrs", "false", boolean(&l.IPAM.Enabled),
+			"Give every Node its podCIDRs. Requires `--cluster-cidr` or `pools`."),
+		row("--cidr-allocator-type", "RangeAllocator", oneOf(new(string), "RangeAllocator"),
+			"How podCIDRs are found: by carving pools. Upstream's other types are refused."),
+		row("--configure-cloud-routes", "true", boolean(&l.routesFlag),
+			"Keep one route per Node in the cloud's network. Needs an IPv4 prefix in `--cluster-cidr` or `pools`, and `network`; without any pool there is nothing to route."),
+		row("--cluster-cidr", "", prefixes(&l.clusterCIDRs, 2),
+			"The prefixes of the cluster's pods: one, or one of each family. Without `pools` each is a pool; with them, see [Pools](#pools)."),
+		row("--service-cluster-ip-range", "", prefixes(&l.IPAM.ServiceRanges, 2),
+			"The API server's ranges for Service addresses; may not overlap a pool. Without them nothing keeps podCIDRs out of those ranges."),
+		row("--node-cidr-mask-size", "", whole(&l.nodeMask, 1, longestNodeMask(false)),
+			"Length of a Node's podCIDR in a single-stack cluster. Excludes the two flags below."),
+		row("--node-cidr-mask-size-ipv4", "24", whole(&l.nodeMask4, 1, longestNodeMask(true)),
+			"Length of a Node's IPv4 podCIDR, at most 16 bits longer than its pool's. A pool's `nodeMask` outranks it."),
+		row("--node-cidr-mask-size-ipv6", "64", whole(&l.nodeMask6, 1, longestNodeMask(false)),
+			"Length of a Node's IPv6 podCIDR, at most 48 bits longer than its pool's. A pool's `nodeMask` outranks it."),
+		row("--cluster-name", "kubernetes", labelValue(&l.ClusterName),
+			"Name of the cluster; labels what is created in the cloud."),
+		row("--route-reconciliation-period", "1m0s", atLeast(&l.Routes.ReconciliationPeriod, time.Second),
+			"Time between two passes over the routes that no event has caused; each costs a request of the project's hourly budget."),
 	}
 }
 
 // cloudSettings say which cloud it is and how to reach it.
-func cloudSettings(d *draft) []setting {
+func cloudSettings(l *loader) []setting {
 	return []setting{
-		{
-			key: "apiVersion", format: oneOf(&d.apiVersion, []string{apiVersion}), required: true,
-			meaning: "Version of the file's form.",
-		},
-		{
-			key: "kind", format: oneOf(&d.kind, []string{kind}), required: true,
-			meaning: "Kind of the file.",
-		},
-		{
-			key: "provider", format: oneOf(&d.provider, []Provider{Hcloud, Metal}), fallback: string(Hcloud),
-			meaning: "Where the machines come from. `hcloud`: the Hetzner Cloud. `metal`: from anywhere; nothing is asked about them, see [Inventory](#inventory), there are no routes or load balancers of a cloud, and settings of those are refused.",
-		},
-		{
-			key: "endpoint", env: "HCLOUD_ENDPOINT", format: baseURL(&d.endpoint), fallback: defaultEndpoint,
-			meaning: "Base of the API; only resource paths are appended.",
-		},
-		{
-			key: "tokenFile", env: "HCLOUD_TOKEN_FILE", format: secretPath(&d.tokenFile, "token", "/etc/underlay/token"), secret: true,
-			meaning: "File that holds the API token; read again when it changes. `HCLOUD_TOKEN` outranks `HCLOUD_TOKEN_FILE`, the key outranks both.",
-		},
-		{
-			env: "HCLOUD_TOKEN", format: secretToken(&d.token), secret: true,
-			meaning: "The API token, with permission to read and write. The file can't hold it.",
-		},
-		{
-			key: "network", env: "HCLOUD_NETWORK", format: name(&d.network),
-			meaning: "The private network: source of internal addresses, home of the routes. Required with routes.",
-		},
-		{
-			key: "instancesAddressFamily", env: "HCLOUD_INSTANCES_ADDRESS_FAMILY",
-			format: oneOf(&d.addressFamily, []AddressFamily{IPv4, IPv6, DualStack}), fallback: string(IPv4),
-			meaning: "Which external addresses a Node gets.",
-		},
+		row("apiVersion", required, oneOf(new(string), apiVersion),
+			"Version of the file's form."),
+		row("kind", required, oneOf(new(string), kind),
+			"Kind of the file."),
+		row("provider", string(Hcloud), oneOf(&l.Provider, Hcloud, Metal),
+			"Where the machines come from. `hcloud`: the Hetzner Cloud. `metal`: from anywhere; nothing is asked about them, see [Inventory](#inventory), there are no routes or load balancers of a cloud, and settings of those are refused."),
+		row("endpoint HCLOUD_ENDPOINT", defaultEndpoint, apiURL(&l.Endpoint, defaultEndpoint),
+			"Base of the API; only resource paths are appended."),
+		row("tokenFile HCLOUD_TOKEN_FILE", "", secretPath(&l.Token.File, "token", "/etc/underlay/token"),
+			"File that holds the API token; read again when it changes. `HCLOUD_TOKEN` outranks `HCLOUD_TOKEN_FILE`, the key outranks both."),
+		row("HCLOUD_TOKEN", "", hidden(one(&l.Token.fixed, "secret", parseToken)),
+			"The API token, with permission to read and write. The file can't hold it."),
+		row("network HCLOUD_NETWORK", "", name(&l.Network),
+			"The private network: source of internal addresses, home of the routes. Required with routes."),
+		row("instancesAddressFamily HCLOUD_INSTANCES_ADDRESS_FAMILY", string(IPv4), oneOf(&l.InstancesAddressFamily, IPv4, IPv6, DualStack),
+			"Which external addresses a Node gets."),
 	}
 }
 
 // podSettings say how pods get addresses and routes.
-func podSettings(d *draft) []setting {
+func podSettings(l *loader) []setting {
 	return []setting{
-		{
-			env: "HCLOUD_NETWORK_ROUTES_ENABLED", format: boolean(&d.routesEnabled), fallback: "true",
-			meaning: "`false` switches routes off like `--configure-cloud-routes=false`.",
-		},
-		{
-			key: "families.ipv4", format: oneOf(&d.families.IPv4, []Routing{RoutedByCloud, RoutedByNodes}),
-			fallback: string(RoutedByCloud),
-			meaning:  "What routes IPv4 between the pods of different nodes. `cloud`: routes in the cloud's network, unless `--configure-cloud-routes=false`. `node`: kernel routes on every node, and no routes in the cloud; they are the work of `underlay-agent`, which has to run on every node. With provider `metal` it is always `node`.",
-		},
-		{
-			key: "families.ipv6", format: oneOf(&d.families.IPv6, []Routing{RoutedNatively, RoutedByNodes, Unrouted}),
-			meaning: "What routes IPv6, which the cloud's networks don't carry. `native`: the provider, which routes the prefixes of pools with `source: node` to their servers. `node`: as for IPv4. `none`: nothing of Underlay's. Without the key: `native` where every IPv6 pool has `source: node`, else `none`; with provider `metal` `node` where there is an IPv6 pool.",
-		},
-		{
-			key: "exclude", format: prefixes(&d.exclude),
-			meaning: "Prefixes that no podCIDR may touch. Pods reach every other address of the pools under their own, and what is excluded under their node's: exclude what is somebody else's, such as a VPN.",
-		},
-		{
-			key: "quarantine", format: atLeast(&d.quarantine, shortestQuarantine), fallback: "5m0s",
-			meaning: "How long at least the podCIDRs of a Node that is gone are kept from others, beside the time until its route is gone. Kubernetes needs up to a minute to delete the pods of a Node that is gone; until then Services may still send to their addresses.",
-		},
-		{
-			key: "ipamQPS", format: whole(&d.ipamQPS, 1, 10_000), fallback: "100",
-			meaning: "Requests per second that the allocator may send to the API server.",
-		},
-		{
-			key: "ledgerShards", format: oneOf(&d.ledgerShards, []LedgerShards{AutoShards, NoShards}), fallback: string(AutoShards),
-			meaning: "Whether the stored ledger of podCIDRs is spread over several ConfigMaps. `auto`: where there are many Nodes. `none`: no longer; all of it goes back into the one ConfigMap, which has room for some 6,000 Nodes. Needed before [going back](../how-to/upgrade.md#back) to a version without shards.",
-		},
-		{
-			key: "routes.limit", format: whole(&d.routeLimit, 1, 1000), fallback: "100",
-			meaning: "Routes that the network takes. The cloud's limit is 100 unless support has raised it.",
-		},
-		{
-			key: "routes.reserve", format: whole(&d.routeReserve, 0, 999), fallback: "0",
-			meaning: "How many of them are left for others; less than `routes.limit`.",
-		},
-		{
-			key: "routes.maxDeletions", format: percentage(&d.maxDeletions), fallback: "25%",
-			meaning: "Share of the cluster's routes that may be deleted within one `--route-reconciliation-period`.",
-		},
+		row("HCLOUD_NETWORK_ROUTES_ENABLED", "true", boolean(&l.routesVariable),
+			"`false` switches routes off like `--configure-cloud-routes=false`."),
+		row("families.ipv4", string(RoutedByCloud), oneOf(&l.Families.IPv4, RoutedByCloud, RoutedByNodes),
+			"What routes IPv4 between the pods of different nodes. `cloud`: routes in the cloud's network, unless `--configure-cloud-routes=false`. `node`: kernel routes on every node, and no routes in the cloud; they are the work of `underlay-agent`, which has to run on every node. With provider `metal` it is always `node`."),
+		row("families.ipv6", "", oneOf(&l.Families.IPv6, RoutedNatively, RoutedByNodes, Unrouted),
+			"What routes IPv6, which the cloud's networks don't carry. `native`: the provider, which routes the prefixes of pools with `source: node` to their servers. `node`: as for IPv4. `none`: nothing of Underlay's. Without the key: `native` where every IPv6 pool has `source: node`, else `none`; with provider `metal` `node` where there is an IPv6 pool."),
+		row("exclude", "", many(&l.IPAM.Exclude, "list of prefixes", parsePrefix),
+			"Prefixes that no podCIDR may touch. Pods reach every other address of the pools under their own, and what is excluded under their node's: exclude what is somebody else's, such as a VPN."),
+		row("quarantine", "5m0s", atLeast(&l.IPAM.Quarantine, shortestQuarantine),
+			"How long at least the podCIDRs of a Node that is gone are kept from others, beside the time until its route is gone. Kubernetes needs up to a minute to delete the pods of a Node that is gone; until then Services may still send to their addresses."),
+		row("ipamQPS", "100", whole(&l.IPAM.QPS, 1, 10_000),
+			"Requests per second that the allocator may send to the API server."),
+		row("ledgerShards", "auto", switches([]string{"auto", "none"}, &l.IPAM.Shards, nil),
+			"Whether the stored ledger of podCIDRs is spread over several ConfigMaps. `auto`: where there are many Nodes. `none`: no longer; all of it goes back into the one ConfigMap, which has room for some 6,000 Nodes. Needed before [going back](../how-to/upgrade.md#back) to a version without shards."),
+		row("routes.limit", "100", whole(&l.Routes.Limit, 1, 1000),
+			"Routes that the network takes. The cloud's limit is 100 unless support has raised it."),
+		row("routes.reserve", "0", whole(&l.Routes.Reserve, 0, 999),
+			"How many of them are left for others; less than `routes.limit`."),
+		row("routes.maxDeletions", "25%", percentage(&l.Routes.MaxDeletionsPercent),
+			"Share of the cluster's routes that may be deleted within one `--route-reconciliation-period`."),
 	}
 }
 
@@ -152,172 +188,76 @@ func podSettings(d *draft) []setting {
 const shortestQuarantine = time.Minute
 
 // poolSettings are the keys of one pool.
-func poolSettings(section string, p *poolDraft) []setting {
+func poolSettings(section string, p *Pool) []setting {
+	p.Field = section + ".cidr"
 	return []setting{
-		{
-			key: section + ".name", format: poolName(&p.name), required: true,
-			meaning: "Its name in events, metrics and the stored ledger. The pools that `--cluster-cidr` makes are named `" + defaultPoolIPv4 + "` and `" + defaultPoolIPv6 + "`.",
-		},
-		{
-			key: section + ".cidr", format: onePrefix(&p.cidr),
-			meaning: "The prefix to carve. No two pools overlap. An IPv4 prefix with routes in the cloud must lie within RFC 1918. With `source: vswitch` it lies in `vswitch.subnet` and leaves out the addresses of the servers.",
-		},
-		{
-			key: section + ".source", format: oneOf(&p.source, []string{sourceNode, sourceVSwitch}),
-			meaning: "`node`, instead of `cidr`: carve IPv6 prefixes from each server's own /64. `vswitch`, with `cidr`: carve IPv4 prefixes from inside `vswitch.subnet`, for dedicated servers, which answer for their pods there; needs no route in the cloud. Neither with provider `metal`.",
-		},
-		{
-			key: section + ".nodeMask", format: whole(&p.nodeMask, 1, longestNodeMask(false)),
-			meaning: fmt.Sprintf("Length of a Node's prefix. IPv4: at most 16 bits longer than `cidr` and at most 30. IPv6: at most 48 bits longer and at most 126; with `source: node` %d to 126. Default: what `--node-cidr-mask-size-ipv4` and `-ipv6` say, so 24 and 64; with `source: node` %d.", shortestOwnMask, defaultOwnMask),
-		},
-		{
-			key: section + ".nodeSelector", format: labelSelector(&p.selector, "size in (small, tiny)", "remove the key if the pool is for all Nodes"),
-			meaning: "The Nodes that the pool is for, by their labels. Without it: all. Required with `source: vswitch`: those of dedicated servers, which then get their IPv4 prefix from such pools alone.",
-		},
-		{
-			key: section + ".state", format: oneOf(&p.state, []string{stateActive, stateDraining}), fallback: stateActive,
-			meaning: "`draining`: Nodes keep what they have from it, and nothing new is handed out.",
-		},
+		row(section+".name", required, dnsLabel(&p.Name, "edge"),
+			"Its name in events, metrics and the stored ledger. The pools that `--cluster-cidr` makes are named `"+defaultPoolIPv4+"` and `"+defaultPoolIPv6+"`."),
+		row(section+".cidr", "", one(&p.Prefix, "prefix", parsePrefix),
+			"The prefix to carve. No two pools overlap. An IPv4 prefix with routes in the cloud must lie within RFC 1918. With `source: vswitch` it lies in `vswitch.subnet` and leaves out the addresses of the servers."),
+		row(section+".source", "", switches([]string{sourceNode, sourceVSwitch}, &p.Own, &p.VSwitch),
+			"`node`, instead of `cidr`: carve IPv6 prefixes from each server's own /64. `vswitch`, with `cidr`: carve IPv4 prefixes from inside `vswitch.subnet`, for dedicated servers, which answer for their pods there; needs no route in the cloud. Neither with provider `metal`."),
+		row(section+".nodeMask", "", whole(&p.NodeMask, 1, longestNodeMask(false)),
+			fmt.Sprintf("Length of a Node's prefix. IPv4: at most 16 bits longer than `cidr` and at most 30. IPv6: at most 48 bits longer and at most 126; with `source: node` %d to 126. Default: what `--node-cidr-mask-size-ipv4` and `-ipv6` say, so 24 and 64; with `source: node` %d.", shortestOwnMask, defaultOwnMask)),
+		row(section+".nodeSelector", "", labelSelector(&p.Selector, "size in (small, tiny)", "the pool is for all Nodes"),
+			"The Nodes that the pool is for, by their labels. Without it: all. Required with `source: vswitch`: those of dedicated servers, which then get their IPv4 prefix from such pools alone."),
+		row(section+".state", "active", switches([]string{"active", "draining"}, nil, &p.Draining),
+			"`draining`: Nodes keep what they have from it, and nothing new is handed out."),
 	}
 }
 
-// loadBalancerSettings are defaults that a Service's annotations override.
-func loadBalancerSettings(b *LoadBalancers) []setting {
+// robotSettings say how dedicated servers are asked about.
+func robotSettings(r *Robot) []setting {
 	return []setting{
-		{
-			key: "loadBalancers.enabled", env: "HCLOUD_LOAD_BALANCERS_ENABLED", format: boolean(&b.Enabled),
-			fallback: "true",
-			meaning:  "Serve Services of type LoadBalancer.",
-		},
-		{
-			key: "loadBalancers.classless", format: boolean(&b.Classless), fallback: "true",
-			meaning: "Serve Services without a loadBalancerClass too.",
-		},
-		{
-			key: "loadBalancers.location", env: "HCLOUD_LOAD_BALANCERS_LOCATION", format: word(&b.Location, "fsn1"),
-			meaning: "Location of new load balancers. Excludes `loadBalancers.networkZone`.",
-		},
-		{
-			key: "loadBalancers.networkZone", env: "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE",
-			format:  word(&b.NetworkZone, "eu-central"),
-			meaning: "Network zone of new load balancers. Excludes `loadBalancers.location`.",
-		},
-		{
-			key: "loadBalancers.type", env: "HCLOUD_LOAD_BALANCERS_TYPE", format: word(&b.Type, "lb11"),
-			fallback: "lb11",
-			meaning:  "Type of new load balancers.",
-		},
-		{
-			key: "loadBalancers.algorithm", env: "HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE",
-			format:   oneOf(&b.Algorithm, []lb.Algorithm{lb.RoundRobin, lb.LeastConnections}),
-			fallback: string(lb.RoundRobin),
-			meaning:  "How connections are distributed.",
-		},
-		{
-			key: "loadBalancers.usePrivateIP", env: "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP",
-			format: boolean(&b.UsePrivateIP), fallback: "false",
-			meaning: "Reach nodes through the network. Requires `network`.",
-		},
-		{
-			key: "loadBalancers.disablePublicNetwork", env: "HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK",
-			format: boolean(&b.DisablePublicNetwork), fallback: "false",
-			meaning: "Load balancers without public addresses. Requires `network`.",
-		},
-		{
-			key: "loadBalancers.privateSubnetIPRange", env: "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE",
-			format:  onePrefix(&b.PrivateSubnet),
-			meaning: "Range of the network's subnet in which load balancers get their private address. Without it the cloud chooses.",
-		},
-		{
-			key: "loadBalancers.disableIPv6", env: "HCLOUD_LOAD_BALANCERS_DISABLE_IPV6",
-			format: boolean(&b.DisableIPv6), fallback: "false",
-			meaning: "Leave the public IPv6 address out of a Service's status.",
-		},
-		{
-			key: "loadBalancers.disablePrivateIngress", env: "HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS",
-			format: boolean(&b.DisablePrivateIngress), fallback: "false",
-			meaning: "Leave the private address out of a Service's status.",
-		},
-		{
-			key: "loadBalancers.usesProxyProtocol", env: "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL",
-			format: boolean(&b.UsesProxyProtocol), fallback: "false",
-			meaning: "Announce clients to targets with the PROXY protocol.",
-		},
-		{
-			key:      "loadBalancers.healthCheck",
-			format:   oneOf(&b.HealthCheck, []lb.CheckMode{lb.CheckKubeProxy, lb.CheckNodePort}),
-			fallback: string(lb.CheckKubeProxy),
-			meaning:  "What is checked with externalTrafficPolicy Cluster: kube-proxy's health on port 10256, or a TCP connection to the node port.",
-		},
-		{
-			key: "loadBalancers.healthCheckInterval", env: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL",
-			format: wholeSeconds(&b.HealthCheckInterval, 3*time.Second, time.Minute), fallback: "10s",
-			meaning: "Time between two health checks.",
-		},
-		{
-			key: "loadBalancers.healthCheckTimeout", env: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT",
-			format: wholeSeconds(&b.HealthCheckTimeout, time.Second, time.Minute), fallback: "15s",
-			meaning: "Time after which a health check has failed.",
-		},
-		{
-			key: "loadBalancers.healthCheckRetries", env: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES",
-			format: whole(&b.HealthCheckRetries, 1, 5), fallback: "3",
-			meaning: "Failed checks that make a target unhealthy, and good ones that make it healthy again.",
-		},
-		{
-			key:      "loadBalancers.certificates",
-			format:   oneOf(&b.Certificates, []lb.CertificateUse{lb.CertificatesAny, lb.CertificatesLabelled}),
-			fallback: string(lb.CertificatesAny),
-			meaning:  "Which certificates of the project a Service may name. `labelled`: those whose label `underlay.dev/namespaces` in the cloud holds the Service's namespace, several of them with dots between.",
-		},
-		{
-			key: "loadBalancers.podTargetSources", format: ipv6Prefixes(&b.PodTargetSources),
-			meaning: "Where load balancers connect from to pods that are their targets, beside their own public addresses: nodes let these through to such pods, too. Needed only if the cloud connects from elsewhere.",
-		},
+		row(robotUserFile+" "+"ROBOT_USER_FILE", "", secretPath(&r.User.File, "user", "/etc/underlay/robot/user"),
+			"File that holds the user of the [Robot web service](https://robot.hetzner.com/doc/webservice/en.html), for clusters with dedicated servers; read again when it changes. The key switches Robot on. `ROBOT_USER` outranks `ROBOT_USER_FILE`, the key outranks both. One user for one cluster: the quotas are the account's."),
+		row(robotPasswordFile+" "+"ROBOT_PASSWORD_FILE", "", secretPath(&r.Password.File, "password", "/etc/underlay/robot/password"),
+			"File that holds the user's password, as above."),
+		row("robot.endpoint", defaultRobotEndpoint, apiURL(&r.Endpoint, defaultRobotEndpoint),
+			"Base of the web service; only resource paths are appended."),
+		row("robot.forwardInternalIPs ROBOT_FORWARD_INTERNAL_IPS", "true", boolean(&r.ForwardInternalIPs),
+			"Without `network`: the private address that a dedicated server's kubelet was given (`--node-ip`) becomes the Node's internal one. With `network` that is so anyway, if the address lies in the network's range and is nobody else's."),
+		row(robotEnabled, "", hidden(boolean(&r.Enabled)),
+			"`true`: Robot is asked about dedicated servers, with the credentials of the variables below. Credentials of the file need it not."),
+		row(robotUser, "", robotSecret(&r.User.Fixed, "user"),
+			"The user of the Robot web service. The file can't hold it."),
+		row(robotPassword, "", robotSecret(&r.Password.Fixed, "password"),
+			"The user's password. The file can't hold it."),
 	}
 }
 
-const adoptableKey = "loadBalancers.adoptable"
-
-// adoptableSettings are the keys of one load balancer that a Service may take over.
-func adoptableSettings(section string, one *lb.Adoptable) []setting {
-	return givenSettings(section, &one.Name, &one.Namespace, &one.Service, "Its name in the cloud, which the Service's annotation `load-balancer.hetzner.cloud/name` gives.")
-}
-
-const primaryIPsKey = "loadBalancers.primaryIPs"
-
-// primaryIPSettings are the keys of one primary IP that a Service may have.
-func primaryIPSettings(section string, one *lb.GivenAddress) []setting {
-	return givenSettings(section, &one.Name, &one.Namespace, &one.Service, "Its ID or name in the cloud; a number is an ID.")
-}
-
-// givenSettings are the keys of one thing in the cloud and the Service that it is given to.
-func givenSettings(section string, named, namespace, service *string, meaning string) []setting {
+// vSwitchSettings say where dedicated servers meet the cloud's network.
+func vSwitchSettings(v *VSwitch) []setting {
 	return []setting{
-		{key: section + ".name", format: name(named), required: true, meaning: meaning},
-		{
-			key: section + ".namespace", format: dnsLabel(namespace, "shop"), required: true,
-			meaning: "The Service's namespace.",
-		},
-		{
-			key: section + ".service", format: dnsLabel(service, "web"), required: true,
-			meaning: "The Service's name.",
-		},
+		row(vSwitchSubnet, "", one(&v.Subnet, "prefix", parsePrefix),
+			"The subnet of `network` that is coupled with the vSwitch of the dedicated servers; of several, the one of this cluster's. Its first address is the gateway between the two. Required by pools with `source: vswitch`."),
+		row(vSwitchExpose, "false", boolean(&v.ExposeRoutes),
+			"Have the network tell its routes to the vSwitch (`expose_routes_to_vswitch`), if it doesn't do so yet: without that, the pods of dedicated servers don't reach those of cloud servers."),
 	}
 }
 
-const sharedKey = "loadBalancers.shared"
+const inventoryKey = "inventory"
 
-// sharedSettings are the keys of one load balancer that several namespaces may share.
-func sharedSettings(section string, one *lb.SharedName) []setting {
+// machineSettings are the keys of one machine.
+func machineSettings(section string, m *Machine) []setting {
 	return []setting{
-		{
-			key: section + ".name", format: dnsLabel(&one.Name, "edge"), required: true,
-			meaning: "What Services give in their annotation `underlay.dev/shared`.",
-		},
-		{
-			key: section + ".namespaces", format: dnsLabels(&one.Namespaces), required: true,
-			meaning: "The namespaces whose Services may share it. In others the name is refused.",
-		},
+		row(section+".name", required, nodeName(&m.Name),
+			"The Node's name, or what stands behind `underlay://` in the provider ID that its kubelet was started with."),
+		row(section+".number", "", whole(&m.Number, 1, 999_999_999),
+			"The dedicated server's number at Robot. Required with provider `hcloud`, and refused with `metal`."),
+		row(section+".addresses", "", many(&m.Addresses, "list of addresses", parseAddress),
+			"With provider `metal`: the Node's internal addresses, by which other nodes reach it. Where a kubelet has `--node-ip`, its addresses have to be among them, and the Node gets those alone. Without the key: what the kubelet reports. With `hcloud`: addresses of the dedicated server, public and private ones, beside those that Robot tells."),
+		row(section+".zone", "", labelValue(&m.Zone),
+			"The Node's label `topology.kubernetes.io/zone`."),
+		row(section+".region", "", labelValue(&m.Region),
+			"The Node's label `topology.kubernetes.io/region`."),
+		row(section+".type", "", labelValue(&m.Type),
+			"The Node's label `node.kubernetes.io/instance-type`."),
 	}
+}
+
+// prefixes reads at most so many prefixes.
+func prefixes(into *[]netip.Prefix, most int) format {
+	describe := fmt.Sprintf("list of prefixes, at most %d", most)
+	return sized(0, most, "prefix", many(into, describe, parsePrefix))
 }

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"os"
-	"path"
 	"strings"
 
 	"github.com/underlay-ccm/underlay/internal/secret"
@@ -29,21 +28,18 @@ func NewToken(text string) (Token, error) {
 
 func parseToken(text string) (Token, *Error) {
 	text = strings.Trim(text, " \t\r\n")
-	if text == "" {
+	odd := func(r rune) bool { return r <= ' ' || r > '~' }
+	switch {
+	case text == "":
 		return Token{}, &Error{
-			Field:   "token",
-			Problem: "the token is empty",
-			Remedy:  "put in an API token of the project, with permission to read and write",
+			Field: "token", Problem: "the token is empty",
+			Remedy: "put in an API token of the project, with permission to read and write",
 		}
-	}
-	for i := range len(text) {
-		if text[i] <= ' ' || text[i] > '~' {
-			return Token{}, &Error{
-				Field:   "token",
-				Value:   redacted,
-				Problem: "the token holds a space, a control character or one outside ASCII",
-				Remedy:  "copy the token again, alone and on one line",
-			}
+	case strings.ContainsFunc(text, odd):
+		return Token{}, &Error{
+			Field: "token", Value: redacted,
+			Problem: "the token holds a space, a control character or one outside ASCII",
+			Remedy:  "copy the token again, alone and on one line",
 		}
 	}
 	return Token{secret.New(text)}, nil
@@ -77,57 +73,77 @@ func (s TokenSource) String() string {
 // Read returns the token: the file's present one, or the fixed one. Its
 // error is an *Error.
 func (s TokenSource) Read() (Token, error) {
-	token, problem := s.read()
-	if problem != nil {
-		return Token{}, problem
-	}
-	return token, nil
-}
-
-func (s TokenSource) read() (Token, *Error) {
 	if s.File == "" {
 		return s.fixed, nil
 	}
-	content, err := s.readFile(s.File)
-	if err != nil {
-		return Token{}, &Error{
-			Field:   s.field,
-			Value:   s.File,
-			Problem: fmt.Sprintf("the token file can't be read: %v", err),
-			Remedy:  "name a file that exists and that this process may read",
-			Cause:   err,
-		}
-	}
-	token, problem := parseToken(string(content))
-	if problem != nil {
-		problem.Field, problem.Value = s.field, s.File
-		problem.Problem += " in the file"
-		return Token{}, problem
+	token, wrong := readSecret(place{field: s.field}, s.File, "token", s.readFile, parseToken)
+	if wrong != nil {
+		return Token{}, wrong
 	}
 	return token, nil
 }
 
-// secretPath reads the path of a file that holds a secret. Anything else is not
-// repeated in the error: it may well be the secret itself, put into the wrong place.
-func secretPath(into *string, what, example string) format {
-	return scalar("absolute path of a file", func(text string) *Error {
-		if !path.IsAbs(text) || strings.ContainsFunc(text, isControl) {
-			return &Error{
-				Value:   redacted,
-				Problem: "is not an absolute path (not shown, it might be the " + what + " itself)",
-				Remedy:  "give the path of a file that holds the " + what + ", such as " + example,
-			}
+// readSecret returns the secret that a file holds now. Whether it is the right one only the other
+// side knows.
+func readSecret(
+	at place, path, what string,
+	readFile func(string) ([]byte, error), parse func(string) (Token, *Error),
+) (Token, *Error) {
+	content, err := readFile(path)
+	problem := &Error{
+		Problem: fmt.Sprintf("the %s's file can't be read: %v", what, err),
+		Remedy:  "name a file that exists and that this process may read", Cause: err,
+	}
+	if err == nil {
+		var found Token
+		if found, problem = parse(string(content)); problem == nil {
+			return found, nil
 		}
-		*into = text
-		return nil
-	})
+		problem.Problem += " in the file"
+	}
+	problem.Field, problem.Line, problem.Value = at.field, at.line, path
+	return Token{}, problem
 }
 
-// secretToken reads the token itself.
-func secretToken(into *Token) format {
-	return scalar("secret", func(text string) *Error {
-		token, problem := parseToken(text)
-		*into = token
-		return problem
-	})
+// secret picks the source of a secret and reports whether there is one. A file that key names in the
+// file of --cloud-config outranks both variables; of those the secret itself (direct) outranks the
+// name of a file, as its users know it.
+func (l *loader) secret(
+	key, direct, what string, path *string, fixed *Token, parse func(string) (Token, *Error),
+) bool {
+	switch {
+	case !l.isSet(key):
+		return l.isSet(direct) || l.isWrong(direct) || l.isWrong(key) || l.file.unread != nil
+	case l.isSet(direct) && !l.inFile(key):
+		l.warn(key, "is not used, %s outranks it", direct)
+		*path = ""
+		return true
+	case l.isSet(direct):
+		l.warn(direct, "is not used, %s outranks it", key)
+	}
+	*fixed = Token{}
+	if l.isWrong(key) {
+		return true
+	}
+	if _, wrong := readSecret(l.origin(key), *path, what, l.readFile, parse); wrong != nil {
+		l.problems = append(l.problems, wrong)
+	}
+	return true
+}
+
+// token is the token's source.
+func (l *loader) token() TokenSource {
+	const key, direct = "tokenFile", "HCLOUD_TOKEN"
+	if l.Provider == Metal {
+		return TokenSource{}
+	}
+	s := TokenSource{File: l.Token.File, fixed: l.Token.fixed, field: direct, readFile: l.readFile}
+	if !l.onNode && !l.secret(key, direct, "token", &s.File, &s.fixed, parseToken) {
+		l.complain(direct, "", "no token is given",
+			"put a token of the project into HCLOUD_TOKEN, or into a file named by tokenFile or HCLOUD_TOKEN_FILE")
+	}
+	if s.File != "" {
+		s.field = l.origin(key).field
+	}
+	return s
 }

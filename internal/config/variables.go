@@ -3,16 +3,14 @@ package config
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// variablePrefixes begin the names of all variables that are settings of the cloud
-// and of dedicated servers.
-func variablePrefixes() []string { return []string{"HCLOUD_", "ROBOT_"} }
-
-// variablePrefix is the one of them that the name begins with, or empty.
+// variablePrefix is the prefix by which a variable is a setting of the cloud or of dedicated servers;
+// empty: it is none.
 func variablePrefix(name string) string {
-	for _, prefix := range variablePrefixes() {
+	for _, prefix := range []string{"HCLOUD_", "ROBOT_"} {
 		if strings.HasPrefix(name, prefix) {
 			return prefix
 		}
@@ -46,7 +44,7 @@ func UnknownVariables(environ []string) []Warning {
 // why they have none.
 func knownVariables() []string {
 	var names []string
-	for _, row := range reference(&draft{}) {
+	for _, row := range settings(&loader{}) {
 		if variablePrefix(row.env) != "" {
 			names = append(names, row.env)
 		}
@@ -85,4 +83,44 @@ func ofService(name string, set map[string]bool) bool {
 		}
 	}
 	return false
+}
+
+// variable is one that the Hetzner cloud controller manager reads and
+// Underlay does not.
+type variable struct {
+	name, why string
+	// quiet is the boolean that asks for nothing but what Underlay does
+	// anyway; nil: any value is worth a warning.
+	quiet *bool
+}
+
+// foreign lists the variables whose users would otherwise wait in vain for an
+// effect. Values are never repeated: some are secrets.
+func foreign() []variable {
+	yes, no := true, false
+	const cache = "one list of the servers serves all controllers, and is read again when it has to be"
+	return []variable{
+		{name: "HCLOUD_DEBUG", quiet: &no, why: "there is no dump of API traffic"},
+		{name: "HCLOUD_METRICS_ENABLED", why: "metrics are always served on the secure port"},
+		{name: "HCLOUD_METRICS_ADDRESS", why: "metrics are always served on the secure port"},
+		{name: "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", quiet: &yes, why: "whether the own server is attached to the network is never checked; each Node's attachment is"},
+		{name: "HCLOUD_INSTANCES_ZONE_LABEL_ENABLED", quiet: &yes, why: "every Node gets the label of its zone"},
+		{name: "HCLOUD_SERVER_CACHE_MODE", why: cache},
+		{name: "HCLOUD_SERVER_CACHE_MAX_AGE", why: cache},
+		{name: "ROBOT_CACHE_TIMEOUT", why: "one list of the dedicated servers is kept for five minutes, and read again sooner when it has to be"},
+		{name: "ROBOT_RATE_LIMIT_WAIT_TIME", why: "requests are counted and wait for their quota; after a refusal they rest for a minute, and longer each time"},
+	}
+}
+
+func (l *loader) foreignVariables() {
+	for _, v := range foreign() {
+		text := l.getenv(v.name)
+		if text == "" {
+			continue
+		}
+		if on, err := strconv.ParseBool(text); err == nil && v.quiet != nil && on == *v.quiet {
+			continue
+		}
+		l.warn(v.name, "has no effect: %s", v.why)
+	}
 }

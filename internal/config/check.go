@@ -1,0 +1,159 @@
+package config
+
+import (
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// check compares the values with each other.
+func (l *loader) check() {
+	if l.Provider == Metal {
+		l.withoutCloud()
+	} else {
+		l.encrypted("endpoint", "the token", l.Endpoint)
+		l.encrypted("robot.endpoint", "the password", l.Robot.Endpoint)
+	}
+	l.IPAM.Pools = l.pools()
+	l.Robot = l.robot()
+	l.inventory()
+	l.Token = l.token()
+	l.Families = l.families()
+	l.routes()
+	l.loadBalancers()
+	l.vSwitch()
+	l.addresses()
+}
+
+// encrypted warns where a secret goes over a network as it is.
+func (l *loader) encrypted(field, secret, endpoint string) {
+	parsed, err := url.Parse(endpoint)
+	if err != nil || parsed.Scheme != "http" {
+		return
+	}
+	address, err := netip.ParseAddr(parsed.Hostname())
+	if parsed.Hostname() != "localhost" && (err != nil || !address.IsLoopback()) {
+		l.warn(field, "%s travels unencrypted to %s; use https", secret, parsed.Host)
+	}
+}
+
+// withoutCloud refuses what only a cloud could do. What the file says was meant;
+// a variable may be left over from elsewhere.
+func (l *loader) withoutCloud() {
+	for _, s := range l.file.rows {
+		field, routing := s.field(), Routing("")
+		switch {
+		case field == familyIPv4 && l.Families.IPv4 == RoutedByCloud:
+			routing = RoutedByCloud
+		case field == familyIPv6 && l.Families.IPv6 == RoutedNatively:
+			routing = RoutedNatively
+		case !ofCloud(field):
+			continue
+		}
+		switch {
+		case !l.isSet(field) || l.isWrong(field):
+		case !l.inFile(field):
+			l.warn(field, "has no effect with provider: metal")
+		case routing != "":
+			l.complain(field, string(routing), "takes a cloud, and with provider: metal there is none",
+				"write node, or remove the key")
+		default:
+			l.complain(field, "", "is about a cloud, and with provider: metal there is none", "remove it")
+		}
+	}
+}
+
+// ofCloud reports whether a setting is about a cloud and nothing else.
+func ofCloud(field string) bool {
+	section, _, _ := strings.Cut(field, ".")
+	return slices.Contains([]string{
+		"endpoint", "tokenFile", "network", "instancesAddressFamily", "HCLOUD_TOKEN", "HCLOUD_NETWORK_ROUTES_ENABLED",
+		robotEnabled, robotUser, robotPassword, "routes", "loadBalancers", "vswitch", "robot",
+	}, section)
+}
+
+// lacksNetwork reports whether no network is given, as far as anybody knows.
+func (l *loader) lacksNetwork() bool {
+	return l.Network == "" && !l.isWrong("network") && l.file.unread == nil && !l.onNode
+}
+
+// inventory checks the machines against each other.
+func (l *loader) inventory() {
+	names, numbers, owners := map[string]string{}, map[int]string{}, map[netip.Addr]string{}
+	for i, m := range l.Inventory {
+		section := item(inventoryKey, i)
+		l.number(section+".number", m.Number)
+		if twin, twice := numbers[m.Number]; twice && m.Number != 0 {
+			l.complain(section+".number", itoa(m.Number), "is also the number of "+twin, "give each server its own")
+		}
+		l.unique(names, section, "name", m.Name, "give each machine the name of its Node")
+		for _, a := range m.Addresses {
+			if other, twice := owners[a]; twice {
+				l.complain(section+".addresses", a.String(), "is already an address of "+other,
+					"give each machine addresses of its own")
+			}
+			owners[a] = section
+		}
+		numbers[m.Number] = section
+	}
+}
+
+// unique refuses a value that another item of a list has, too. seen has the items by their values.
+func (l *loader) unique(seen map[string]string, section, key, value, remedy string) {
+	if twin, twice := seen[value]; twice && value != "" {
+		l.complain(section+"."+key, value, "is also the "+key+" of "+twin, remedy)
+		return
+	}
+	seen[value] = section
+}
+
+// number checks whether a machine has a number, which makes it a dedicated server.
+func (l *loader) number(field string, number int) {
+	switch {
+	case l.isWrong("provider") || l.isWrong(field):
+	case l.Provider == Metal && number != 0:
+		l.complain(field, itoa(number), "is a dedicated server's beside a cloud, and with provider: metal there is none",
+			"remove it, or set provider: hcloud")
+	case l.Provider != Metal && number == 0:
+		l.complain(field, "", "is missing: beside the cloud's own servers, which it tells of, the inventory is for dedicated ones",
+			"give the server's number at Robot, or remove the machine, or set provider: metal")
+	}
+}
+
+// loadBalancers checks what Services are served with.
+func (l *loader) loadBalancers() {
+	const location, zone = "loadBalancers.location", "loadBalancers.networkZone"
+	if l.Provider == Metal {
+		l.LoadBalancers = LoadBalancers{}
+		return
+	}
+	b := &l.LoadBalancers
+	names := map[string]string{}
+	for i, one := range b.Shared {
+		l.unique(names, item(sharedKey, i), "name", one.Name, "put all namespaces into one item")
+	}
+	// The two are one setting in two notations, so the file's outranks the environment's.
+	switch inFile := l.inFile(location); {
+	case !l.isSet(location) || !l.isSet(zone):
+	case inFile == l.inFile(zone):
+		l.complain(location, b.Location, "excludes "+l.origin(zone).field, "give one of the two")
+	case inFile:
+		b.NetworkZone = ""
+		l.warn(zone, "is not used, %s outranks it", location)
+	default:
+		b.Location = ""
+		l.warn(location, "is not used, %s outranks it", zone)
+	}
+	needsNetwork := func(key string, on bool) {
+		if on && l.lacksNetwork() {
+			l.complain(key, "true", "needs a network", "give the network's ID or name in network, or set it to false")
+		}
+	}
+	needsNetwork("loadBalancers.usePrivateIP", b.UsePrivateIP)
+	needsNetwork("loadBalancers.disablePublicNetwork", b.DisablePublicNetwork)
+	if b.DisablePublicNetwork && !b.UsePrivateIP {
+		l.warn("loadBalancers.disablePublicNetwork",
+			"a load balancer without public network reaches nothing unless usePrivateIP is true, here or on each Service")
+	}
+}
