@@ -119,9 +119,12 @@ func (o *options) settle() (settings, error) {
 	if api != nil {
 		wrong = append(wrong, s.addresses.CheckServer(api.Host))
 	}
-	s.Untrusting, s.Inventory = loaded.Metal, loaded.Inventory
+	s.Untrusting = loaded.Provider == config.Metal
+	for _, m := range loaded.Inventory {
+		s.Inventory = append(s.Inventory, m.Addresses...)
+	}
 	s.Modes = agent.Modes{IPv4: agent.Mode(loaded.Families.IPv4), IPv6: agent.Mode(loaded.Families.IPv6)}
-	for _, p := range loaded.Pools {
+	for _, p := range loaded.IPAM.Pools {
 		if !p.Own {
 			s.Pools = append(s.Pools, p.Prefix)
 		}
@@ -130,7 +133,7 @@ func (o *options) settle() (settings, error) {
 		}
 	}
 	s.VSwitch.Subnet, s.VSwitch.Gateway = loaded.VSwitch.Subnet, loaded.VSwitch.Gateway()
-	s.PodRanges = agent.PodRanges(s.Pools, loaded.Exclude)
+	s.PodRanges = agent.PodRanges(s.Pools, loaded.IPAM.Exclude)
 	// Without pools nobody knows what to bring to the gateway.
 	if s.Modes.Any(agent.ByCloud) && len(s.Pools) == 0 {
 		wrong = append(wrong, errors.New("--cluster-cidr: no pods' range is given; give the flag that the cloud controller manager has, or pools in the file"))

@@ -153,7 +153,7 @@ func (l *loader) movable(field string, mover Mover) {
 	case mover == Failover && cloudless:
 		wrong("takes the Robot web service, which is not asked with provider: metal",
 			"use layer2 or bgp, or set provider: hcloud and give robot.userFile and robot.passwordFile")
-	case mover == Failover && !l.Robot.Enabled && !l.onNode && l.file.unread == nil:
+	case mover == Failover && !l.Robot.Enabled && !l.onNode && !l.unread:
 		wrong("takes the Robot web service, and Robot is not switched on",
 			"give robot.userFile and robot.passwordFile, or use another mover")
 	case mover == BGPMover && len(l.Addresses.BGP.Peers) == 0 && !l.isWrongIn(bgpPeersKey):
@@ -234,10 +234,9 @@ func (l *loader) bgp() {
 	none := len(b.Peers) == 0 && !l.isWrongIn(bgpPeersKey)
 	switch {
 	case len(b.Peers) > 0 && !l.isSet(bgpASN):
-		l.problems = append(l.problems, &Error{
-			Field: bgpASN, Line: l.file.items[bgpPeersKey], Problem: "the key is missing, and the nodes are to speak with routers",
-			Remedy: "give the number of the nodes' autonomous system, such as 64512",
-		})
+		l.complainAt(place{bgpASN, l.values[bgpPeersKey].line}, "",
+			"the key is missing, and the nodes are to speak with routers",
+			"give the number of the nodes' autonomous system, such as 64512")
 	case b.PodCIDRs && none:
 		l.complain(bgpPodCIDRs, "true", "there is no router to announce podCIDRs to", "give one in "+bgpPeersKey+", or remove this")
 	case l.isSet(bgpASN) && none:

@@ -50,7 +50,7 @@ func TestLoadAgent(t *testing.T) {
 				t.Fatal(err)
 			}
 			var pools []string
-			for _, p := range node.Pools {
+			for _, p := range node.IPAM.Pools {
 				if !p.Own {
 					pools = append(pools, p.Prefix.String())
 				}

@@ -41,7 +41,7 @@ func (l *loader) encrypted(field, secret, endpoint string) {
 // withoutCloud refuses what only a cloud could do. What the file says was meant;
 // a variable may be left over from elsewhere.
 func (l *loader) withoutCloud() {
-	for _, s := range l.file.rows {
+	for _, s := range l.rows {
 		field, routing := s.field(), Routing("")
 		switch {
 		case field == familyIPv4 && l.Families.IPv4 == RoutedByCloud:
@@ -75,7 +75,7 @@ func ofCloud(field string) bool {
 
 // lacksNetwork reports whether no network is given, as far as anybody knows.
 func (l *loader) lacksNetwork() bool {
-	return l.Network == "" && !l.isWrong("network") && l.file.unread == nil && !l.onNode
+	return l.Network == "" && !l.isWrong("network") && !l.unread && !l.onNode
 }
 
 // inventory checks the machines against each other.

@@ -186,9 +186,10 @@ func TestReferenceFile(t *testing.T) {
 	if err != nil || len(warnings) > 0 {
 		t.Errorf("Load: %v, warnings %v", err, warnings)
 	}
-	rows := settings(&loader{})
-	decoded := file{rows: rows, lists: lists(&loader{})}
-	decoded.decode(content)
+	decoded := &loader{}
+	rows := settings(decoded)
+	decoded.rows, decoded.lists = rows, lists(decoded)
+	decoded.loadFile(content)
 	if len(decoded.problems) > 0 {
 		t.Fatal(decoded.problems)
 	}

@@ -21,139 +21,139 @@ type place struct {
 	line  int
 }
 
-// given is a value of the file as it was written.
+// given is a value of the file as it was written, or where a list of sections or an item of one
+// begins.
 type given struct {
 	items []string
 	line  int
 }
 
-// file is the file's values by key. It knows the form of the file, not the meaning of a value.
-type file struct {
-	// rows are those of the table and, behind them, those of the lists' items.
-	rows   []setting
-	lists  []list
-	values map[string]given
-	// items are the lines on which each list of sections, and each item of one, begins.
-	items    map[string]int
-	problems Errors
-	// unread is why nobody knows what stands in the file; a key that is missing is no mistake then.
-	unread *Error
-}
-
-// decode reads the file strictly. It walks the document's nodes: decoding into a struct stops at
-// the first mistake, loses the lines, and takes 1.10 for 1.1.
-func (f *file) decode(content []byte) {
-	f.values, f.items = map[string]given{}, map[string]int{}
+// loadFile reads the values of the file strictly. It knows the form of the file, not the meaning of a
+// value. It walks the document's nodes: decoding into a struct stops at the first mistake, loses the
+// lines, and takes 1.10 for 1.1.
+func (l *loader) loadFile(content []byte) {
+	l.values = map[string]given{}
+	var err error
+	if content == nil {
+		content, err = l.readFile(l.flags.CloudConfig)
+	}
+	if err != nil {
+		l.unreadable(0, fmt.Sprintf("the file can't be read: %v", err),
+			"name a file that exists and that this process may read", err)
+		return
+	}
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	var root, second yaml.Node
-	err := decoder.Decode(&root)
+	err = decoder.Decode(&root)
 	switch {
 	case errors.Is(err, io.EOF):
-		f.unread = wrong("the file is empty", headRemedy)
+		l.unreadable(0, "the file is empty", headRemedy, nil)
 	case err != nil:
-		f.unread = wrong(fmt.Sprintf("the file is not valid YAML: %v", err), "correct the syntax")
-		f.unread.Cause = err
+		l.unreadable(0, fmt.Sprintf("the file is not valid YAML: %v", err), "correct the syntax", err)
 	case !errors.Is(decoder.Decode(&second), io.EOF):
-		f.unread = wrong("the file holds more than one document", "remove everything from the second --- on")
+		l.unreadable(0, "the file holds more than one document", "remove everything from the second --- on", nil)
 	case len(root.Content) != 1 || root.Content[0].Kind != yaml.MappingNode:
-		f.unread = wrong("the file is not a mapping of keys to values", headRemedy)
+		l.unreadable(0, "the file is not a mapping of keys to values", headRemedy, nil)
 	default:
-		f.section(root.Content[0], "")
-		f.requireKeys()
+		l.section(root.Content[0], "")
+		l.requireKeys()
 	}
+}
+
+// unreadable adds a mistake of the file as a whole.
+func (l *loader) unreadable(line int, problem, remedy string, cause error) {
+	l.unread = true
+	l.problems = append(l.problems, &Error{
+		Field: l.fileFlag, Line: line, Value: l.flags.CloudConfig, Problem: problem, Remedy: remedy, Cause: cause,
+	})
 }
 
 const headRemedy = "begin it with the lines apiVersion: " + apiVersion + " and kind: " + kind
 
 // section reads the keys below a section; "" is the root.
-func (f *file) section(node *yaml.Node, section string) {
+func (l *loader) section(node *yaml.Node, section string) {
 	seen := map[string]int{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		field := fieldIn(section, key.Value)
 		switch line, twice := seen[key.Value]; {
 		case key.Kind != yaml.ScalarNode && section == "":
-			f.unread = &Error{Line: key.Line, Problem: "a key is not plain text", Remedy: "use a documented key"}
+			l.unreadable(key.Line, "a key is not plain text", "use a documented key", nil)
 		case key.Kind != yaml.ScalarNode:
-			f.complain(section, key.Line, "a key is not plain text", "use a documented key")
+			l.complainAt(place{section, key.Line}, "", "a key is not plain text", "use a documented key")
 		case twice:
-			f.complain(field, key.Line, fmt.Sprintf("the key is already on line %d", line), "remove one of the two")
+			l.complainAt(place{field, key.Line}, "", fmt.Sprintf("the key is already on line %d", line), "remove one of the two")
 		default:
 			seen[key.Value] = key.Line
-			f.value(field, key.Line, value)
+			l.value(field, key.Line, value)
 		}
 	}
 }
 
 // value reads what stands at field, which may be a section of its own.
-func (f *file) value(field string, line int, node *yaml.Node) {
-	row := slices.IndexFunc(f.rows, func(s setting) bool { return s.key == field })
-	list := slices.IndexFunc(f.lists, func(l list) bool { return l.key == field })
+func (l *loader) value(field string, line int, node *yaml.Node) {
+	row := slices.IndexFunc(l.rows, func(s setting) bool { return s.key == field })
+	list := slices.IndexFunc(l.lists, func(of list) bool { return of.key == field })
 	switch {
 	case row >= 0:
-		f.setting(f.rows[row], line, node)
+		l.setting(l.rows[row], line, node)
 	case list >= 0:
-		f.list(f.lists[list], line, node)
+		l.list(l.lists[list], line, node)
 	case len(keysIn(field)) == 0:
-		f.complain(field, line, "unknown key", advise(field))
+		l.complainAt(place{field, line}, "", "unknown key", advise(field))
 	case node.Kind == yaml.MappingNode:
-		f.section(node, field)
+		l.section(node, field)
 	case !isNull(node):
-		f.complain(field, line, "is not a section of keys",
+		l.complainAt(place{field, line}, "", "is not a section of keys",
 			"write its keys below it, indented: "+strings.Join(keysIn(field), ", "))
 	}
 }
 
 // list reads a list of sections.
-func (f *file) list(l list, line int, node *yaml.Node) {
+func (l *loader) list(of list, line int, node *yaml.Node) {
 	if node.Kind != yaml.SequenceNode || len(node.Content) == 0 {
-		f.complain(l.key, line, "is not a list of "+l.of+"s", "write at least one "+l.of+", or remove the key")
+		l.complainAt(place{of.key, line}, "", "is not a list of "+of.of+"s",
+			"write at least one "+of.of+", or remove the key")
 		return
 	}
-	f.items[l.key] = line
-	f.rows = append(f.rows, l.rows(len(node.Content))...)
+	l.values[of.key] = given{line: line}
+	l.rows = append(l.rows, of.rows(len(node.Content))...)
 	for i, node := range node.Content {
-		section := item(l.key, i)
-		f.items[section] = node.Line
+		section := item(of.key, i)
+		l.values[section] = given{line: node.Line}
 		if node.Kind != yaml.MappingNode {
-			f.complain(section, node.Line, "is not a section of keys",
-				"write the "+l.of+"'s keys: "+strings.Join(keysIn(section), ", "))
+			l.complainAt(place{section, node.Line}, "", "is not a section of keys",
+				"write the "+of.of+"'s keys: "+strings.Join(keysIn(section), ", "))
 			continue
 		}
-		f.section(node, section)
+		l.section(node, section)
 	}
 }
 
-func (f *file) setting(s setting, line int, node *yaml.Node) {
+func (l *loader) setting(s setting, line int, node *yaml.Node) {
 	value, nodes, wanted := given{line: line}, []*yaml.Node{node}, "a single value"
 	if s.list {
-		wanted = "a list"
+		nodes, wanted = node.Content, "a list"
 	}
-	isList := node.Kind == yaml.SequenceNode
-	if isList {
-		nodes = node.Content
-	}
-	if s.list != isList {
-		f.complain(s.key, line, "is not "+wanted, "write "+wanted+": "+s.describe)
+	if s.list != (node.Kind == yaml.SequenceNode) {
+		l.complainAt(place{s.key, line}, "", "is not "+wanted, "write "+wanted+": "+s.describe)
 		return
 	}
-	for _, item := range nodes {
-		if item.Kind != yaml.ScalarNode || isNull(item) || !strings.HasPrefix(item.ShortTag(), "!!") {
-			f.complain(s.key, item.Line, "has no plain value", "write "+s.describe+", or remove the key")
+	for _, n := range nodes {
+		if n.Kind != yaml.ScalarNode || isNull(n) || !strings.HasPrefix(n.ShortTag(), "!!") {
+			l.complainAt(place{s.key, n.Line}, "", "has no plain value", "write "+s.describe+", or remove the key")
 			return
 		}
-		value.items = append(value.items, item.Value)
+		value.items = append(value.items, n.Value)
 	}
-	f.values[s.key] = value
+	l.values[s.key] = value
 }
 
-func (f *file) requireKeys() {
-	for _, s := range f.rows {
+func (l *loader) requireKeys() {
+	for _, s := range l.rows {
 		section, _ := cutLast(s.key)
-		_, has := f.values[s.key]
-		complained := slices.ContainsFunc(f.problems, func(e *Error) bool {
-			return e.Field == s.key || section != "" && e.Field == section
-		})
+		_, has := l.values[s.key]
+		complained := l.isWrong(s.key) || section != "" && l.isWrong(section)
 		if s.fallback != required || has || complained {
 			continue
 		}
@@ -161,12 +161,8 @@ func (f *file) requireKeys() {
 		if section == "" {
 			remedy = headRemedy
 		}
-		f.complain(s.key, f.items[section], "the key is missing", remedy)
+		l.complainAt(place{s.key, l.values[section].line}, "", "the key is missing", remedy)
 	}
-}
-
-func (f *file) complain(field string, line int, problem, remedy string) {
-	f.problems = append(f.problems, &Error{Field: field, Line: line, Problem: problem, Remedy: remedy})
 }
 
 func isNull(node *yaml.Node) bool {

@@ -77,7 +77,12 @@ type loader struct {
 	// nor the controller manager's environment, where what is missing may stand.
 	onNode bool
 
-	file     file
+	rows  []setting // those of the table and, behind them, those of the lists' items
+	lists []list
+	// values are the file's. unread: nobody knows what stands in it, and a key that is missing is no
+	// mistake.
+	values   map[string]given
+	unread   bool
 	problems Errors
 	warnings []Warning
 
@@ -90,13 +95,12 @@ type loader struct {
 
 // load reads the file and every setting, and then compares them with each other.
 func (l *loader) load(content []byte) error {
-	l.origins = map[string]place{}
-	l.file = file{rows: settings(l), lists: lists(l)}
+	l.origins, l.rows, l.lists = map[string]place{}, settings(l), lists(l)
 	if content != nil || l.flags.CloudConfig != "" {
 		l.loadFile(content)
 	}
 	flags := l.flags.texts()
-	for _, s := range l.file.rows {
+	for _, s := range l.rows {
 		l.read(s, flags[s.flag])
 	}
 	l.clustersWhole = !l.isWrong(clusterFlag)
@@ -110,31 +114,10 @@ func (l *loader) load(content []byte) error {
 	return l.problems
 }
 
-func (l *loader) loadFile(content []byte) {
-	if content == nil {
-		read, err := l.readFile(l.flags.CloudConfig)
-		if err != nil {
-			e := wrong(fmt.Sprintf("the file can't be read: %v", err),
-				"name a file that exists and that this process may read")
-			e.Cause = err
-			l.file.unread = e
-		}
-		content = read
-	}
-	if l.file.unread == nil {
-		l.file.decode(content)
-	}
-	l.problems = l.file.problems
-	if e := l.file.unread; e != nil {
-		e.Field, e.Value = l.fileFlag, l.flags.CloudConfig
-		l.problems = append(l.problems, e)
-	}
-}
-
 // read stores a setting of the highest source: flag, file, environment, default.
 func (l *loader) read(s setting, flag string) {
 	items, at := []string{s.fallback}, place{field: cmp.Or(s.flag, s.env)}
-	given, inFile := l.file.values[s.key]
+	given, inFile := l.values[s.key]
 	text := flag
 	if flag == "" && s.env != "" && !inFile {
 		text = l.getenv(s.env)
@@ -194,12 +177,15 @@ func (l *loader) origin(field string) place {
 		return origin
 	}
 	section, _ := cutLast(field)
-	return place{field, cmp.Or(l.file.items[field], l.file.items[section])}
+	return place{field, cmp.Or(l.values[field].line, l.values[section].line)}
 }
 
 // complain adds an error about the setting, at the place where it was given.
 func (l *loader) complain(field, value, problem, remedy string) {
-	at := l.origin(field)
+	l.complainAt(l.origin(field), value, problem, remedy)
+}
+
+func (l *loader) complainAt(at place, value, problem, remedy string) {
 	l.problems = append(l.problems, &Error{
 		Field: at.field, Line: at.line, Value: value, Problem: problem, Remedy: remedy,
 	})

@@ -89,7 +89,7 @@ func (p Pool) key(name string) string {
 func (l *loader) pools() []Pool {
 	ofFile := l.IPAM.Pools
 	inFile := len(ofFile) > 0 || l.isWrongIn(poolsKey)
-	if l.IPAM.Enabled && !l.isSet(clusterFlag) && !inFile && l.file.unread == nil {
+	if l.IPAM.Enabled && !l.isSet(clusterFlag) && !inFile && !l.unread {
 		l.complain(clusterFlag, "", "no prefix is given to take podCIDRs from",
 			"give one, such as 10.244.0.0/16, or one of each family; or write pools into the file")
 	}
@@ -194,11 +194,7 @@ func (l *loader) maskFlags(all []Pool) (single bool) {
 func (l *loader) pool(p *Pool, before []Pool, single bool) {
 	mask := l.giveMask(p, single)
 	if p.Own {
-		longest := longestNodeMask(false)
-		if !l.isWrong(mask) && (p.NodeMask < shortestOwnMask || p.NodeMask > longest) {
-			l.complain(mask, itoa(p.NodeMask), "is no part of a server's own /64 that leaves out the server's address",
-				fmt.Sprintf("give a length from %d to %d", shortestOwnMask, longest))
-		}
+		l.hasLength(*p, mask, shortestOwnMask, longestNodeMask(false))
 		if l.Provider == Metal {
 			l.complain(p.Field, sourceNode, "takes a provider that knows each server's own prefix, and metal does not",
 				"give a cidr instead, such as fd00:10:244::/56")
@@ -260,32 +256,35 @@ func (l *loader) giveMask(p *Pool, single bool) string {
 	return key
 }
 
-// fits checks that node prefixes of this length can be carved from the pool.
+// fits reports whether node prefixes of this length can be carved from the pool.
 func (l *loader) fits(p Pool, mask string) bool {
-	roomy, widest := longestNodeMask(p.ipv4()), widestPool(p.ipv4())
-	shortest, longest := p.Prefix.Bits(), min(roomy, p.Prefix.Bits()+widest)
+	shortest := p.Prefix.Bits()
+	longest := min(longestNodeMask(p.ipv4()), shortest+widestPool(p.ipv4()))
 	if shortest > longest {
 		l.complain(p.Field, p.Prefix.String(), "is too small for a node's podCIDR",
 			fmt.Sprintf("give a prefix of length %d or shorter", longest))
 		return false
 	}
-	var problem string
-	switch {
-	case l.isWrong(mask):
+	if !l.hasLength(p, mask, shortest, longest) {
 		return false
-	case p.NodeMask < shortest:
-		problem = fmt.Sprintf("a node's podCIDR would be larger than its pool %v", p.Prefix)
-	case p.NodeMask > roomy:
-		problem = "leaves a node too few addresses"
-	case p.NodeMask > longest:
-		problem = fmt.Sprintf("is more than %d bits longer than its pool %v, which makes more podCIDRs than the allocator can manage", widest, p.Prefix)
-	case p.NodeMask == shortest:
+	}
+	if p.NodeMask == shortest {
 		l.warn(p.Field, "the pool %v holds a single node's podCIDR of the same length, %d", p.Prefix, p.NodeMask)
 	}
-	if problem != "" {
-		l.complain(mask, itoa(p.NodeMask), problem, fmt.Sprintf("give a length from %d to %d", shortest, longest))
+	return true
+}
+
+// hasLength reports whether a pool's node mask is within bounds.
+func (l *loader) hasLength(p Pool, mask string, shortest, longest int) bool {
+	if l.isWrong(mask) {
+		return false
 	}
-	return problem == ""
+	if p.NodeMask < shortest || p.NodeMask > longest {
+		l.complain(mask, itoa(p.NodeMask), "can't be the length of a node's podCIDR from the "+p.what(),
+			fmt.Sprintf("give a length from %d to %d", shortest, longest))
+		return false
+	}
+	return true
 }
 
 // likeClusterCIDRs compares the pools of the file with --cluster-cidr, which is

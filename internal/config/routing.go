@@ -80,7 +80,7 @@ func (l *loader) routes() {
 		l.complain(reserve, itoa(r.Reserve), "leaves no route of routes.limit "+itoa(r.Limit),
 			"give a reserve below the limit")
 	}
-	_, ofFile := l.file.items[poolsKey]
+	_, ofFile := l.values[poolsKey]
 	switch {
 	case l.Provider == Metal || !l.routesFlag || !l.routesVariable || l.Families.IPv4 == RoutedByNodes:
 		return

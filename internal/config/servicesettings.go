@@ -60,28 +60,25 @@ const (
 	sharedKey     = "loadBalancers.shared"
 )
 
-// adoptableSettings are the keys of one load balancer that a Service may take over.
-func adoptableSettings(section string, one *lb.Adoptable) []setting {
-	return givenSettings(section, &one.Name, &one.Namespace, &one.Service,
-		"Its name in the cloud, which the Service's annotation `load-balancer.hetzner.cloud/name` gives.")
-}
-
-// primaryIPSettings are the keys of one primary IP that a Service may have.
-func primaryIPSettings(section string, one *lb.GivenAddress) []setting {
-	return givenSettings(section, &one.Name, &one.Namespace, &one.Service,
-		"Its ID or name in the cloud; a number is an ID.")
-}
-
-// givenSettings are the keys of one thing in the cloud and the Service that it is given to.
-func givenSettings(section string, named, namespace, service *string, meaning string) []setting {
+// givenTo are the keys of one thing in the cloud and the Service that it is given to.
+func givenTo(section string, named, namespace, service *string, meaning string) []setting {
 	return []setting{
-		row(section+".name", required, name(named),
-			meaning),
+		row(section+".name", required, name(named), meaning),
 		row(section+".namespace", required, dnsLabel(namespace, "shop"),
 			"The Service's namespace."),
 		row(section+".service", required, dnsLabel(service, "web"),
 			"The Service's name."),
 	}
+}
+
+func adoptableSettings(section string, one *lb.Adoptable) []setting {
+	return givenTo(section, &one.Name, &one.Namespace, &one.Service,
+		"Its name in the cloud, which the Service's annotation `load-balancer.hetzner.cloud/name` gives.")
+}
+
+func primaryIPSettings(section string, one *lb.GivenAddress) []setting {
+	return givenTo(section, &one.Name, &one.Namespace, &one.Service,
+		"Its ID or name in the cloud; a number is an ID.")
 }
 
 // sharedSettings are the keys of one load balancer that several namespaces may share.

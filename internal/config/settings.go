@@ -43,24 +43,29 @@ func (s setting) field() string { return cmp.Or(s.key, s.flag, s.env) }
 // list is a key that holds a list of sections.
 type list struct {
 	key, of, meaning string
-	// rows makes so many items and returns their settings, keys beginning with pools[1] for instance.
+	// rows makes so many items and returns their settings.
 	rows func(items int) []setting
-	// documented are those of any item, as in pools[].name.
-	documented func() []setting
 }
 
-func listOf[T any](key, of, meaning string, into *[]T, rows func(section string, item *T) []setting) list {
-	return list{
-		key: key, of: of, meaning: meaning,
-		rows: func(items int) (all []setting) {
-			*into = make([]T, items)
-			for i := range *into {
-				all = append(all, rows(item(key, i), &(*into)[i])...)
-			}
-			return all
-		},
-		documented: func() []setting { return rows(key+"[]", new(T)) },
+func listOf[T any](
+	key, of, meaning string, into *[]T, rows func(section string, item *T) []setting,
+) list {
+	return list{key, of, meaning, func(items int) (all []setting) {
+		*into = make([]T, items)
+		for i := range *into {
+			all = append(all, rows(item(key, i), &(*into)[i])...)
+		}
+		return all
+	}}
+}
+
+// documented are the settings of any item, as in pools[].name.
+func (l list) documented() []setting {
+	rows := l.rows(1)
+	for i := range rows {
+		rows[i].key = strings.Replace(rows[i].key, "[0]", "[]", 1)
 	}
+	return rows
 }
 
 // item is the section of a list's item.

@@ -113,7 +113,7 @@ func (l *loader) secret(
 ) bool {
 	switch {
 	case !l.isSet(key):
-		return l.isSet(direct) || l.isWrong(direct) || l.isWrong(key) || l.file.unread != nil
+		return l.isSet(direct) || l.isWrong(direct) || l.isWrong(key) || l.unread
 	case l.isSet(direct) && !l.inFile(key):
 		l.warn(key, "is not used, %s outranks it", direct)
 		*path = ""

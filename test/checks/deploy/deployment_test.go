@@ -163,8 +163,8 @@ func TestSettingsAreValid(t *testing.T) {
 			agent := only[*appsv1.DaemonSet](t, objects).Spec.Template.Spec
 			flags := flagsOf(t, agent.Containers[0].Args[1:])
 			node, err := config.LoadAgent(flags["--config"], flags["--cluster-cidr"], reader(mounted(t, agent, objects, token)))
-			if err != nil || !slices.Equal(node.Pools, loaded.IPAM.Pools) || node.Families != loaded.Families {
-				t.Errorf("the agent sees families %v and pools %v, the controller manager %v and %v: %v", node.Families, node.Pools, loaded.Families, loaded.IPAM.Pools, err)
+			if err != nil || !slices.Equal(node.IPAM.Pools, loaded.IPAM.Pools) || node.Families != loaded.Families {
+				t.Errorf("the agent sees families %v and pools %v, the controller manager %v and %v: %v", node.Families, node.IPAM.Pools, loaded.Families, loaded.IPAM.Pools, err)
 			}
 		})
 	}
