@@ -15,6 +15,7 @@ import (
 	addressagent "github.com/underlay-ccm/underlay/addresses/agent"
 	"github.com/underlay-ccm/underlay/addresses/layer2"
 	"github.com/underlay-ccm/underlay/addresses/layer2/socket"
+	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/routes/kernel"
 )
 
@@ -73,8 +74,12 @@ func TestARoutedSegmentAnswersForWhatOthersHold(t *testing.T) {
 		t.Error("nobody answers for what another node holds, and the cloud leads here")
 	}
 	holds()
-	server := &corev1.Node{Spec: corev1.NodeSpec{ProviderID: "hrobot://4711"}}
-	s.Set(addressagent.Want{Node: server, Elsewhere: []netip.Addr{four, six}})
+	// As the agent's cache keeps it.
+	server, err := agent.Trim()(&corev1.Node{Spec: corev1.NodeSpec{ProviderID: "hrobot://4711"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Set(addressagent.Want{Node: server.(*corev1.Node), Elsewhere: []netip.Addr{four, six}})
 	if answers() {
 		t.Error("a dedicated server answers, which the cloud leads nothing to")
 	}

@@ -314,7 +314,7 @@ func TestADeletedDirectoryIsWrittenAgain(t *testing.T) {
 		if got := w.listed(); len(got) != nodes {
 			t.Fatalf("%d of %d Nodes are listed", len(got), nodes)
 		}
-		return w.nodes.Ready() == nil && w.received(directory.Complete) == 3 // added, deleted and added
+		return w.nodes.Ready() == nil && w.received(directory.Complete) >= 3 // added, deleted and added
 	})
 	// So that a handler which waits for the last entry is called after it.
 	w.await("the last event is that it is complete", func() bool {
@@ -336,7 +336,7 @@ func TestADeletedDirectoryChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.await("the deletions are received", func() bool { return w.received("b") == 2 && w.received(directory.Complete) == 2 })
+	w.await("the deletions are received", func() bool { return w.received("b") >= 2 && w.received(directory.Complete) >= 2 })
 	w.awaitListed(bLine, selfLine)
 	if err := w.nodes.Ready(); !errors.Is(err, directory.ErrIncomplete) {
 		t.Errorf("ready: %v", err)

@@ -50,7 +50,9 @@ func Trim(keep ...string) cache.TransformFunc {
 				CreationTimestamp: node.CreationTimestamp, DeletionTimestamp: node.DeletionTimestamp,
 				Annotations: Targets(node),
 			},
-			Spec: corev1.NodeSpec{PodCIDR: node.Spec.PodCIDR, PodCIDRs: node.Spec.PodCIDRs},
+			Spec: corev1.NodeSpec{
+				PodCIDR: node.Spec.PodCIDR, PodCIDRs: node.Spec.PodCIDRs, ProviderID: node.Spec.ProviderID,
+			},
 		}
 		for _, a := range node.Status.Addresses {
 			if a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP {

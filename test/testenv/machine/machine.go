@@ -18,8 +18,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 	"github.com/underlay-ccm/underlay/test/testenv/process"
 )
@@ -110,12 +108,12 @@ const watchers = 20
 // and kubelet end after they have started.
 func watchable(instances int) error {
 	for range instances {
-		watcher, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+		watcher, err := syscall.InotifyInit1(syscall.IN_CLOEXEC)
 		if err != nil {
 			return fmt.Errorf("fewer than %d inotify instances are left for its programs (%w): "+
 				"end other machines, or raise the limit: sysctl fs.inotify.max_user_instances=1024", instances, err)
 		}
-		defer unix.Close(watcher)
+		defer syscall.Close(watcher)
 	}
 	return nil
 }
