@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/underlay-ccm/underlay/internal/httpsim"
+	"github.com/underlay-ccm/underlay/internal/sleep"
 )
 
 // ServeHTTP answers the API below /v1.
@@ -31,7 +32,7 @@ func (s *Simulator) exchange(r *http.Request) (*httpsim.Answer, error) {
 	s.mu.Lock()
 	fault := s.faults.Take(r)
 	s.mu.Unlock()
-	if err := httpsim.Wait(r.Context(), s.opts.Latency+fault.Delay); err != nil {
+	if err := sleep.For(r.Context(), s.opts.Latency+fault.Delay); err != nil {
 		return nil, err
 	}
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 
-	"github.com/underlay-ccm/underlay/internal/httpsim"
+	"github.com/underlay-ccm/underlay/internal/sleep"
 )
 
 // checks are the health checks of one target by one service, as far as they
@@ -81,7 +81,7 @@ func (s *Simulator) RunHealthChecks(ctx context.Context, ask Prober) {
 		for _, due := range s.dueChecks() {
 			asking.Go(func() { s.recordCheck(due, ask(due.probe)) })
 		}
-		_ = httpsim.Wait(ctx, healthTick) // the loop's condition looks at ctx
+		_ = sleep.For(ctx, healthTick) // the loop's condition looks at ctx
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/underlay-ccm/underlay/internal/httpsim"
+	"github.com/underlay-ccm/underlay/internal/sleep"
 )
 
 // Request is one line of the request log.
@@ -51,7 +52,7 @@ func (s *Simulator) exchange(r *http.Request) (*httpsim.Answer, error) {
 	s.mu.Lock()
 	fault := s.faults.Take(r)
 	s.mu.Unlock()
-	if err := httpsim.Wait(r.Context(), s.opts.Latency+fault.Delay); err != nil {
+	if err := sleep.For(r.Context(), s.opts.Latency+fault.Delay); err != nil {
 		return nil, err
 	}
 
@@ -86,7 +87,7 @@ func (s *Simulator) answer(a *httpsim.Answer, c *call) (dropped bool, err error)
 	if c.until.IsZero() {
 		return dropped, nil
 	}
-	if err := httpsim.Wait(c.request.Context(), time.Until(c.until)); err != nil {
+	if err := sleep.For(c.request.Context(), time.Until(c.until)); err != nil {
 		return dropped, err
 	}
 	s.mu.Lock()

@@ -92,8 +92,11 @@ func whole[T int | uint16](into *T, least, most int) format {
 	bounds := fmt.Sprintf("%d to %d", least, most)
 	return one(into, "whole number, "+bounds, func(text string) (T, *Error) {
 		value, err := strconv.Atoi(text)
-		if err != nil || value < least || value > most {
-			return 0, wrong("is not a whole number from "+bounds, "give a number from "+bounds)
+		switch {
+		case err != nil:
+			return 0, wrong("is not a whole number", "give a number from "+bounds)
+		case value < least || value > most:
+			return 0, wrong("is out of bounds", "give a number from "+bounds)
 		}
 		return T(value), nil
 	})
@@ -120,8 +123,10 @@ func wholeSeconds(into *time.Duration, least, most time.Duration) format {
 			value, err = time.ParseDuration(text + "s")
 		}
 		switch {
-		case err != nil || value < least || value > most:
-			return 0, wrong("is not a duration from "+bounds, "write one as in 15s, from "+bounds)
+		case err != nil:
+			return 0, wrong("is not a duration", "write one as in 15s, from "+bounds)
+		case value < least || value > most:
+			return 0, wrong("is out of bounds", "give a duration from "+bounds)
 		case value%time.Second != 0:
 			return 0, wrong("is not a number of whole seconds", "round it to seconds, from "+bounds)
 		}

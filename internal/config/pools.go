@@ -279,12 +279,21 @@ func (l *loader) hasLength(p Pool, mask string, shortest, longest int) bool {
 	if l.isWrong(mask) {
 		return false
 	}
-	if p.NodeMask < shortest || p.NodeMask > longest {
-		l.complain(mask, itoa(p.NodeMask), "can't be the length of a node's podCIDR from the "+p.what(),
-			fmt.Sprintf("give a length from %d to %d", shortest, longest))
-		return false
+	problem := "is no part of a server's own /64 that leaves out the server's address"
+	switch {
+	case p.NodeMask >= shortest && p.NodeMask <= longest:
+		return true
+	case p.Own:
+	case p.NodeMask < shortest:
+		problem = fmt.Sprintf("a node's podCIDR would be larger than its pool %v", p.Prefix)
+	case p.NodeMask > longestNodeMask(p.ipv4()):
+		problem = "leaves a node too few addresses"
+	default:
+		problem = fmt.Sprintf("is more than %d bits longer than its pool %v, "+
+			"which makes more podCIDRs than the allocator can manage", widestPool(p.ipv4()), p.Prefix)
 	}
-	return true
+	l.complain(mask, itoa(p.NodeMask), problem, fmt.Sprintf("give a length from %d to %d", shortest, longest))
+	return false
 }
 
 // likeClusterCIDRs compares the pools of the file with --cluster-cidr, which is

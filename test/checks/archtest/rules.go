@@ -143,7 +143,7 @@ func rules() []rule {
 			reason: "internal/leadership ends the process's work for whoever does it, and knows none of it",
 		},
 		{
-			who: []pattern{"./hcloudsim/..."}, only: []pattern{"std", "./hcloudsim/...", "./internal/httpsim", hcloudSchema},
+			who: []pattern{"./hcloudsim/..."}, only: []pattern{"std", "./hcloudsim/...", "./internal/httpsim", "./internal/sleep", hcloudSchema},
 			reason: "the simulator is useful to others and judges our own client: it shares the API's wire format with it, nothing else",
 		},
 		{
