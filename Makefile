@@ -87,7 +87,7 @@ unit: ## unit tests alone, but for random schedules
 
 # Random schedules and models run in full without the race detector, which slows them
 # down eight times, and an eighth of them with it.
-SCHEDULES := ./ipam/... ./lb/controller ./internal/measure/experiment ./test/schedule
+SCHEDULES := ./ipam/... ./lb/controller ./test/schedule
 .PHONY: schedules
 schedules: ## random schedules and models alone
 	@$(STEP) "random schedules and models$(if $(RACE), with the race detector)" nice -n 19 env $(SMALL) $(TEST) $(SCHEDULES)

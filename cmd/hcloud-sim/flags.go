@@ -52,7 +52,7 @@ Behind the API, without a token, see what was asked and let things go wrong:
   curl -X PUT -d @state.json http://127.0.0.1:8471/_sim/state
 
 Available Commands:
-  measure  Find out in a project of yours what no source tells about the cloud
+  measure  Measure what a real cloud does where its documentation is silent
 
 Flags:
 `

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
@@ -43,9 +42,7 @@ func main() {
 // run serves until ctx ends, or measures. Help goes to out, the log to diagnostics.
 func run(ctx context.Context, args []string, out, diagnostics io.Writer) error {
 	if len(args) > 0 && args[0] == "measure" {
-		cmd := measureCommand(terminal{
-			in: os.Stdin, out: out, err: diagnostics, asks: term.IsTerminal(int(os.Stdin.Fd())), getenv: os.Getenv,
-		})
+		cmd := measureCommand(out, diagnostics, os.Getenv)
 		cmd.SetArgs(args[1:])
 		return cmd.ExecuteContext(ctx)
 	}

@@ -1,142 +1,228 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/netip"
 	"net/url"
+	"os"
+	"os/signal"
+	"slices"
 	"strings"
+	"syscall"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/component-base/version"
 
+	"github.com/underlay-ccm/underlay/hcloudsim/profile"
 	configuration "github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/measure"
-	"github.com/underlay-ccm/underlay/internal/measure/project"
 )
 
-const measureLong = `Find out what no source tells about the cloud, in an empty project of yours: throw-away
-servers, a network and a load balancer are made there, tried, and removed at the end,
-also after Ctrl-C. What is found out is compared with what the simulator assumes, and
-written into a profile with which it does the same as your cloud. What is printed is
-Markdown, to be attached to an issue.
+const measureLong = `Measure what a real cloud does where its documentation is silent, in an
+empty project of yours, and write the profile with which the simulator does the same. Two
+servers, two networks, up to three load balancers, two primary IPs and a floating IP are
+created there and deleted at the end, also after Ctrl-C. They cost what your cloud charges.
 
-A project with anything in it is refused. Before anything is made it says what, and
-asks. What is made costs what the cloud charges for it, and what couldn't be removed goes
-on costing, so it says what that is. The token needs permission to write: $HCLOUD_TOKEN,
-or the file of --token-file or $HCLOUD_TOKEN_FILE.
+Without --yes it lists the facts and what the simulator does, and sends no request.
+With --yes it measures. A project with anything in it is refused. The token needs
+permission to write: $HCLOUD_TOKEN, or the file of --token-file or $HCLOUD_TOKEN_FILE.
 
-Exit codes: 0 all that was planned was found out, whatever was seen; 1 it was not, and the
-last line says which, or something is left in the project.`
-
-// terminal is what measure gets from its process.
-type terminal struct {
-	in       io.Reader
-	out, err io.Writer
-	asks     bool // somebody answers at in
-	getenv   func(string) string
-}
-
-// say writes a line about what is being done.
-func (t terminal) say(format string, args ...any) { fmt.Fprintf(t.err, format+"\n", args...) }
+The result is a Markdown table on standard output; progress is on standard error. The
+exit code is 1 if a fact was not found out or something is left in the project.`
 
 // measuring are the flags of measure.
 type measuring struct {
-	terminal
+	measure.Options
 
-	location         string
-	serverType       string
-	image            string
-	loadBalancerType string
-	only, skip       []string
-	apiOnly          bool
-	endpoint         string
-	tokenFile        string
-	timeLimit        time.Duration
-	profile          string
-	dryRun, yes      bool
-	dedicated        dedicatedFlags
+	out, err     io.Writer
+	getenv       func(string) string
+	only, skip   []string
+	apiOnly, yes bool
+	tokenFile    string
+	profile      string
+	timeLimit    time.Duration
 }
 
-const (
-	// realEndpoint is that of the cloud.
-	realEndpoint = "https://api.hetzner.cloud/v1"
-	// lookTime is how long looking may take before anything is made.
-	lookTime = time.Minute
-	// cleaning is how long removing may take after the time limit.
-	cleaning = 10 * time.Minute
-)
+// realEndpoint is that of the cloud.
+const realEndpoint = "https://api.hetzner.cloud/v1"
 
-func measureCommand(t terminal) *cobra.Command {
-	m := &measuring{terminal: t}
+func measureCommand(out, diagnostics io.Writer, getenv func(string) string) *cobra.Command {
+	m := &measuring{out: out, err: diagnostics, getenv: getenv}
+	m.Version = release()
+	m.Progress = func(what string) { fmt.Fprintln(m.err, what) }
 	cmd := &cobra.Command{
-		Use: "measure", Short: "Find out in a project of yours what no source tells about the cloud",
+		Use: "measure", Short: "Measure what a real cloud does where its documentation is silent",
 		Long: measureLong, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "hcloud-sim measure"},
 		RunE:              func(cmd *cobra.Command, _ []string) error { return m.measure(cmd.Context()) },
 	}
-	cmd.SetOut(t.out)
-	cmd.SetErr(t.err)
+	cmd.SetOut(out)
+	cmd.SetErr(diagnostics)
 	f := cmd.Flags()
-	f.StringVar(&m.location, "location", "nbg1", "where everything is made")
-	f.StringVar(&m.serverType, "server-type", "cx23", "type of the servers")
-	f.StringVar(&m.image, "image", "debian-12", "image of the servers, with cloud-init and Python 3.9 or later")
-	f.StringVar(&m.loadBalancerType, "load-balancer-type", "lb11", "type of the load balancers")
-	f.StringSliceVar(&m.only, "only", nil, "find out these facts alone, of those of hcloud-sim measure facts; may be given again, or a list with commas")
+	f.BoolVarP(&m.yes, "yes", "y", false,
+		"create what is needed and measure; otherwise the facts are listed")
+	f.StringVar(&m.Location, "location", "nbg1", "where everything is created")
+	f.StringVar(&m.ServerType, "server-type", "cx23", "type of the servers")
+	f.StringVar(&m.Image, "image", "debian-12",
+		"image of the servers, with cloud-init and Python 3.9 or later")
+	f.StringVar(&m.LoadBalancerType, "load-balancer-type", "lb11", "type of the load balancers")
+	f.StringSliceVar(&m.only, "only", nil,
+		"measure these facts alone; may be given again, or a list with commas")
 	f.StringSliceVar(&m.skip, "skip", nil, "leave these facts out")
-	f.BoolVar(&m.apiOnly, "api-only", false, "send no packets to servers: only what the API alone tells")
-	f.DurationVar(&m.timeLimit, "time-limit", 30*time.Minute, "how long it may take before everything is removed")
-	f.StringVar(&m.profile, "profile", "", "write the profile for hcloud-sim --profile into this file; if it exists, it is what the cloud is compared with, and what was not found out now stays in it")
-	f.BoolVar(&m.dryRun, "dry-run", false, "say what would be made, and make nothing")
-	m.dedicated.add(f)
+	f.BoolVar(&m.apiOnly, "api-only", false, "leave out what takes packets of servers")
+	f.DurationVar(&m.timeLimit, "time-limit", 30*time.Minute,
+		"how long it may take before everything is deleted")
+	f.StringVar(&m.profile, "profile", "",
+		"file for the profile, for hcloud-sim --profile; if it exists, it is what the cloud is "+
+			"compared with, and what is not measured now stays in it")
 	m.cloudFlags(f)
-	cmd.AddCommand(factsCommand(t), m.cleanCommand(), programCommand(t))
+	clean := &cobra.Command{
+		Use: "clean", Short: "Delete what runs of measure that were killed have left", Args: cobra.NoArgs,
+		Long: "Delete everything in the project that has the label " + measure.Label + ".",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, err := m.open()
+			if err != nil {
+				return err
+			}
+			return p.Sweep(cmd.Context())
+		},
+	}
+	m.cloudFlags(clean.Flags())
+	cmd.AddCommand(clean)
 	return cmd
 }
 
-// cloudFlags are those of commands that write in the cloud.
 func (m *measuring) cloudFlags(f *pflag.FlagSet) {
-	f.StringVar(&m.endpoint, "endpoint", "", "address of the cloud's API, such as http://127.0.0.1:8470/v1 of hcloud-sim; empty: $HCLOUD_ENDPOINT, then the real one")
+	f.StringVar(&m.Endpoint, "endpoint", "",
+		"address of the cloud's API, such as http://127.0.0.1:8470/v1 of hcloud-sim; empty: "+
+			"$HCLOUD_ENDPOINT, then the real one")
 	f.StringVar(&m.tokenFile, "token-file", "", "file with the project's token")
-	m.dedicated.addRobot(f)
-	f.BoolVarP(&m.yes, "yes", "y", false, "don't ask")
 }
 
-// check finds every mistake in the flags.
-func (m *measuring) check() error {
-	var errs []error
-	if m.timeLimit < time.Minute || m.timeLimit > 6*time.Hour {
-		errs = append(errs, fmt.Errorf("--time-limit %s: it must be between 1m and 6h", m.timeLimit))
+// facts are those that the flags choose.
+func (m *measuring) facts() (chosen []measure.Fact, err error) {
+	all := measure.Facts()
+	for _, id := range slices.Concat(m.only, m.skip) {
+		if !slices.ContainsFunc(all, func(f measure.Fact) bool { return f.ID == id }) {
+			return nil, fmt.Errorf("%q is no fact: hcloud-sim measure without --yes lists them", id)
+		}
 	}
-	return errors.Join(append(errs, m.dedicated.check(m.apiOnly))...)
+	return slices.DeleteFunc(all, func(f measure.Fact) bool {
+		return f.Packets && m.apiOnly || slices.Contains(m.skip, f.ID) ||
+			len(m.only) > 0 && !slices.Contains(m.only, f.ID)
+	}), nil
+}
+
+func (m *measuring) measure(ctx context.Context) error {
+	facts, err := m.facts()
+	if err != nil {
+		return err
+	}
+	before, err := readProfile(m.profile)
+	if err != nil {
+		return fmt.Errorf("--profile %s: %w", m.profile, err)
+	}
+	if before.Location != "" && before.Location != m.Location {
+		return fmt.Errorf("--profile %s was measured in location %s: choose another file, or that "+
+			"--location", m.profile, before.Location)
+	}
+	if !m.yes {
+		return m.list(facts, before)
+	}
+	p, err := m.open()
+	if err != nil {
+		return err
+	}
+	if err := p.Empty(ctx); err != nil {
+		return err
+	}
+	return m.run(ctx, p, facts, before)
+}
+
+// list writes the facts and what the simulator does.
+func (m *measuring) list(facts []measure.Fact, before profile.Profile) error {
+	assumed, err := measure.Complete(before)
+	if err != nil {
+		return err
+	}
+	rows := [][]string{{"fact", "question", "simulator"}}
+	for _, f := range facts {
+		rows = append(rows, []string{f.ID, f.Question, f.Words(assumed)})
+	}
+	return m.table(rows)
+}
+
+// run measures, writes the profile after each fact, and deletes everything.
+func (m *measuring) run(
+	ctx context.Context, p *measure.Project, facts []measure.Fact, before profile.Profile,
+) (err error) {
+	signal.Ignore(syscall.SIGPIPE) // a closed pipe must not keep it from deleting
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
+	defer stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, m.timeLimit,
+		fmt.Errorf("the time limit of %s is over", m.timeLimit))
+	defer cancel()
+	defer func() { err = errors.Join(err, p.Sweep(context.WithoutCancel(ctx))) }()
+	before.Measured, before.Location = time.Now().UTC().Truncate(time.Second), m.Location
+	before.Endpoint, before.With = host(m.Endpoint), m.Version
+	rows := [][]string{{"fact", "simulator", "seen", "verdict"}}
+	var missing []error
+	err = p.Measure(ctx, facts, before, func(r measure.Row, now profile.Profile) error {
+		result := cmp.Or(r.Seen, r.Verdict())
+		fmt.Fprintf(m.err, "%d/%d %s: %s\n", len(rows), len(facts), r.Fact.ID, result)
+		rows = append(rows, []string{r.Fact.ID, r.Assumed, r.Seen, r.Verdict()})
+		if r.Err != nil {
+			missing = append(missing, fmt.Errorf("%s: %w", r.Fact.ID, r.Err))
+		}
+		return writeProfile(m.profile, now)
+	})
+	return errors.Join(m.table(rows), errors.Join(missing...), err)
+}
+
+// table writes a table in Markdown.
+func (m *measuring) table(rows [][]string) error {
+	w := tabwriter.NewWriter(m.out, 0, 0, 1, ' ', 0)
+	for n, row := range rows {
+		for _, cell := range row {
+			fmt.Fprintf(w, "| %s\t", cell)
+		}
+		fmt.Fprintln(w, "|")
+		if n == 0 {
+			fmt.Fprintln(w, strings.Repeat("|---\t", len(row))+"|")
+		}
+	}
+	return w.Flush()
 }
 
 // open finds endpoint and token, and opens the project.
-func (m *measuring) open() (*project.Project, error) {
-	m.endpoint = cmp.Or(m.endpoint, m.getenv("HCLOUD_ENDPOINT"), realEndpoint)
-	base, err := url.Parse(m.endpoint)
-	if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" || base.User != nil {
+func (m *measuring) open() (*measure.Project, error) {
+	m.Endpoint = strings.TrimRight(cmp.Or(m.Endpoint, m.getenv("HCLOUD_ENDPOINT"), realEndpoint), "/")
+	base, err := url.Parse(m.Endpoint)
+	if err != nil || base.Host == "" {
 		return nil, fmt.Errorf("the endpoint is no URL such as %s", realEndpoint)
 	}
-	local := onLoopback(base.Hostname())
-	if base.Scheme == "http" && !local {
-		return nil, fmt.Errorf("--endpoint %s is asked without encryption, and the token would be read on "+
-			"the way: write https, or an address of this machine", base.Host)
+	ip, _ := netip.ParseAddr(base.Hostname())
+	local := base.Hostname() == "localhost" || ip.IsLoopback()
+	if base.Scheme != "https" && !local {
+		return nil, fmt.Errorf("the endpoint %s would receive the token without encryption: use https, "+
+			"or an address of this machine", base.Host)
 	}
 	token, err := m.token(local)
 	if err != nil {
 		return nil, err
 	}
-	return project.New(project.Options{
-		Token: token.Text, Endpoint: strings.TrimRight(m.endpoint, "/"),
-		Version: release(), Progress: m.progress,
-	}), nil
+	m.Token = token.Text
+	return measure.New(m.Options), nil
 }
 
 // token is that of the file of the flag, else of the variable, else of the file of its variable.
@@ -148,7 +234,7 @@ func (m *measuring) token(local bool) (configuration.Token, error) {
 	case text == "" && file != "":
 		return configuration.TokenFile("HCLOUD_TOKEN_FILE", file).Read()
 	case text == "" && local:
-		text = "none" // a simulator without a token takes any
+		text = "none" // a simulator without a token accepts any
 	case text == "":
 		return configuration.Token{}, errors.New("there is no token for the cloud: set HCLOUD_TOKEN, " +
 			"or give --token-file, with permission to read and write")
@@ -156,13 +242,13 @@ func (m *measuring) token(local bool) (configuration.Token, error) {
 	return configuration.NewToken(text)
 }
 
-// progress says what is being done now.
-func (m *measuring) progress(what string) { m.say("  %s", oneLine(what)) }
-
-// onLoopback reports whether a host is this machine: a simulator.
-func onLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
+// host is the endpoint's.
+func host(endpoint string) string {
+	base, err := url.Parse(endpoint)
+	if err != nil {
+		return ""
+	}
+	return base.Host
 }
 
 // release is the program's version. One that was built without the release's flags has none.
@@ -174,57 +260,28 @@ func release() string {
 	return v
 }
 
-func factsCommand(t terminal) *cobra.Command {
-	var file string
-	cmd := &cobra.Command{
-		Use: "facts", Args: cobra.NoArgs,
-		Short: "What can be found out, what it takes, and what the simulator assumes",
-		RunE: func(*cobra.Command, []string) error {
-			known, err := readProfile(file)
-			if err != nil {
-				return err
-			}
-			assumed, err := measure.Completed(known)
-			if err != nil {
-				return err
-			}
-			rows := [][]string{{"fact", "question", "simulator", "takes"}}
-			for _, f := range measure.Facts() {
-				is := ""
-				if f.Assumed != nil {
-					is = f.Assumed(assumed)
-				}
-				rows = append(rows, []string{string(f.ID), f.Question, is, f.Needs.String()})
-			}
-			return writeColumns(t.out, rows)
-		},
+// readProfile reads a profile; it is empty without a name, or where there is none yet.
+func readProfile(name string) (profile.Profile, error) {
+	if name == "" {
+		return profile.Profile{}, nil
 	}
-	cmd.Flags().StringVar(&file, "profile", "", "show what hcloud-sim --profile assumes with this file")
-	return cmd
+	content, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return profile.Profile{}, nil
+	}
+	if err != nil {
+		return profile.Profile{}, err
+	}
+	return profile.Read(bytes.NewReader(content))
 }
 
-// consent asks, unless --yes was given.
-func (m *measuring) consent(ctx context.Context, question, remedy string) error {
-	if m.yes {
+func writeProfile(name string, p profile.Profile) error {
+	if name == "" {
 		return nil
 	}
-	if !m.asks {
-		return errors.New("nobody can be asked here: " + remedy)
+	var text bytes.Buffer
+	if err := profile.Write(&text, p); err != nil {
+		return err
 	}
-	fmt.Fprint(m.err, question+" [y/N] ")
-	answer := make(chan string, 1)
-	go func() {
-		var line string
-		_, _ = fmt.Fscanln(m.in, &line)
-		answer <- strings.ToLower(line)
-	}()
-	select {
-	case <-ctx.Done():
-		return errors.New("nothing was done: it was interrupted")
-	case a := <-answer:
-		if a == "y" || a == "yes" {
-			return nil
-		}
-	}
-	return errors.New("nothing was done: the answer was not yes")
+	return os.WriteFile(name, text.Bytes(), 0o644)
 }

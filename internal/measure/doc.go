@@ -1,14 +1,12 @@
-// Package measure knows what no source tells about the cloud, what the simulator assumes in its
-// place, and how what was seen is shown: the table, the report and the profile of "hcloud-sim
-// measure".
+// Package measure finds out what a real cloud does where its documentation is silent, and records
+// it in the profile that the simulator reads.
 //
-// It decides and does nothing: what was seen and the time are arguments. Its folders do:
+// A [Fact] is a question, the function that finds it out, and what a cloud with a given profile
+// does, in words. [Project.Measure] makes servers, networks and load balancers in a cloud project
+// that was empty, and [Project.Sweep] deletes everything that bears [Label]. Servers run
+// program.py, which sends and receives packets.
 //
-//	project      throw-away servers, networks, load balancers, in a cloud project
-//	robot        the same for vSwitches, by the web service of dedicated servers
-//	inside       the program inside throw-away servers, which sends and listens
-//	experiment   what is tried with them, and what follows from what was seen
-//
-// Nothing here may change or remove what it has not made itself, and nothing that it shows or
-// writes may hold a secret.
+// A result is what was observed and nothing else: where the observation may have another cause, as
+// when an action ended too early to look meanwhile, the fact has an error instead. No error and no
+// result contains the token or the key of a server's program.
 package measure

@@ -1,129 +1,164 @@
 package measure
 
 import (
-	"cmp"
+	"context"
+	"fmt"
 	"slices"
-	"strings"
+	"strconv"
+	"time"
 
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
 )
 
-// FactID names a fact in flags, tables and reports.
-type FactID string
-
-// What can be found out.
-const (
-	// By the API alone.
-	Latency          FactID = "latency"
-	RateLimit        FactID = "rate-limit"
-	Busy             FactID = "busy"
-	EffectShows      FactID = "effect-shows"
-	ActionTimes      FactID = "action-times"
-	AddressReuse     FactID = "address-reuse"
-	FloatingReassign FactID = "floating-reassign"
-	ZonePrimaryIPs   FactID = "zone-primary-ips"
-	TargetsPerServer FactID = "targets-per-server"
-
-	// By packets of throw-away servers.
-	RouteEffect     FactID = "route-effect"
-	SourceCheck     FactID = "source-check"
-	PrivateMTU      FactID = "private-mtu"
-	PublicMTU       FactID = "public-mtu"
-	SourceIPv6      FactID = "source-ipv6"
-	ProxyInChecks   FactID = "proxy-in-checks"
-	ProxyProtocol   FactID = "proxy-protocol"
-	UnjudgedTargets FactID = "unjudged-targets"
-
-	// With a dedicated server of the user's.
-	IPv6Targets    FactID = "ipv6-targets"
-	VSwitchSubnets FactID = "vswitch-subnets"
-	VSwitchMTU     FactID = "vswitch-mtu"
-	VSwitchSource  FactID = "vswitch-source"
-	ProxyARP       FactID = "proxy-arp"
-	Neighbors      FactID = "neighbors"
-
-	// By the Robot web service.
-	RobotLatency FactID = "robot-latency"
-	RobotLogin   FactID = "robot-login"
-	RobotMembers FactID = "robot-members"
-)
-
-// Things are counts of what a run makes in the project, altogether: one that is removed and made
-// again counts twice.
-type Things struct {
-	Servers, Networks, LoadBalancers, FloatingIPs, PrimaryIPs int
-}
-
-// Needs are what a fact takes to be found out.
-type Needs struct {
-	// Servers are throw-away ones that experiments share, and so are the network with a subnet, the
-	// load balancer and the floating IP. Servers and the load balancer are in the network, whether
-	// Network says so or not.
-	Servers      int
-	Network      bool
-	LoadBalancer bool
-	FloatingIP   bool
-	// Own is what the experiment makes for itself beside those.
-	Own Things
-	// Inside: the servers' programs must be reached.
-	Inside bool
-	// Dedicated: a dedicated server of the user's is named; with Inside its program must be reached.
-	Dedicated bool
-	// VSwitch: a vSwitch of the user's is named that is coupled with no network.
-	VSwitch bool
-	// Robot: credentials of the web service.
-	Robot bool
-	// Named: only where --only names it, because it can annoy.
-	Named bool
-}
-
-// Fact is a question about the cloud that no source answers.
+// Fact is a question about the cloud.
 type Fact struct {
-	ID       FactID
-	Question string
-	Needs    Needs
-	// Quantity: the answer is a number that is never the same twice, so it doesn't differ from what
-	// is assumed; it is more exact.
+	ID, Question string
+	// Packets: throw-away servers must send and receive packets for it.
+	Packets bool
+	// Quantity: it is a number that is never the same twice, so it does not differ from the
+	// simulator's; it is more exact.
 	Quantity bool
-	// Assumed is what a simulator with this profile does, in the words of [Observation.Seen]; nil:
-	// nothing is assumed.
-	Assumed func(profile.Profile) string
+	// Words is what a cloud with a complete profile does.
+	Words func(profile.Profile) string
+
+	find func(context.Context, *run) (record, error)
 }
 
-// String renders them for people.
-func (n Needs) String() string {
-	t := ThingsOf([]Fact{{Needs: n}})
-	var parts []string
-	if t != (Things{}) {
-		parts = append(parts, t.String())
+// record writes what was found into a profile.
+type record = func(*profile.Profile)
+
+// Facts returns all facts in the order in which they are found out; the times of actions are the
+// last, because they are those of the whole run.
+func Facts() []Fact {
+	return []Fact{
+		{
+			ID: "latency", Question: "How long a request that reads takes, the median", find: latency,
+			Quantity: true,
+			Words:    func(p profile.Profile) string { return took(*p.Cloud.LatencySeconds) },
+		},
+		{
+			ID: "rate-limit", Question: "Requests that a full budget holds", find: rateLimit,
+			Words: func(p profile.Profile) string { return fmt.Sprintf("%d an hour", *p.Cloud.RateLimit) },
+		},
+		{
+			ID: "busy", Question: "The error of a change while another runs on the same network",
+			find:  busy,
+			Words: func(p profile.Profile) string { return *p.Cloud.Busy },
+		},
+		{
+			ID: "effect-shows", Question: "When the API shows what an action does", find: effectShows,
+			Words: either(func(p profile.Profile) *bool { return p.Cloud.EffectsAtOnce },
+				"from its start", "at its end"),
+		},
+		{
+			ID: "address-reuse", Question: "The private address after one that was given back",
+			find: addressReuse,
+			Words: either(func(p profile.Profile) *bool { return p.Cloud.AddressesInTurn },
+				"the one after the last", "the first free one"),
+		},
+		{
+			ID: "targets-per-server", Question: "A second address of one server as a target",
+			find: targetsPerServer,
+			Words: either(func(p profile.Profile) *bool { return p.Cloud.OneTargetPerServer },
+				"refused", "accepted"),
+		},
+		{
+			ID: "floating-reassign", Question: "Assigning a floating IP that another server has",
+			find: floatingReassign,
+			Words: either(func(p profile.Profile) *bool { return p.Cloud.RefuseReassign },
+				"refused", "moves"),
+		},
+		{
+			ID: "zone-primary-ips", Question: "Where a load balancer of a zone with a primary IP is placed",
+			find: zonePrimaryIPs,
+			Words: either(func(p profile.Profile) *bool { return p.Cloud.ZoneIgnoresPrimaryIPs },
+				"elsewhere, or refused", "where its primary IP is"),
+		},
+		{
+			ID: "source-check", Question: "Packets in the network with a source that is not the sender's",
+			find: sourceCheck, Packets: true,
+			Words: either(func(p profile.Profile) *bool { return p.Network.AnySource },
+				"forwarded", "dropped"),
+		},
+		{
+			ID: "private-mtu", Question: "The largest packet between servers in the network",
+			find: privateMTU, Packets: true,
+			Words: func(p profile.Profile) string { return strconv.Itoa(*p.Network.PrivateMTU) + " bytes" },
+		},
+		{
+			ID: "public-mtu", Question: "The largest packet between public addresses",
+			find: publicMTU, Packets: true,
+			Words: func(p profile.Profile) string { return strconv.Itoa(*p.Network.PublicMTU) + " bytes" },
+		},
+		{
+			ID: "route-effect", Question: "When a route carries packets, after the end of its action",
+			find: routeEffect, Packets: true, Quantity: true,
+			Words: func(p profile.Profile) string { return took(p.Network.RouteSeconds...) },
+		},
+		{
+			ID: "source-ipv6", Question: "The source of a load balancer's connections to IPv6 targets",
+			find: sourceIPv6, Packets: true,
+			Words: func(p profile.Profile) string {
+				if *p.Cloud.IPv6Source == profile.Own {
+					return "its public address"
+				}
+				return "another address"
+			},
+		},
+		{
+			ID: "proxy-protocol", Question: "The version of the PROXY protocol that targets receive",
+			find: proxyProtocol, Packets: true,
+			Words: func(p profile.Profile) string {
+				return fmt.Sprintf("version %d", *p.Network.ProxyProtocol)
+			},
+		},
+		{
+			ID: "proxy-in-checks", Question: "Health checks of services with the PROXY protocol",
+			find: proxyInChecks, Packets: true,
+			Words: either(func(p profile.Profile) *bool { return p.Cloud.ProxyHeaderInChecks },
+				"with the header", "without it"),
+		},
+		{
+			ID: "unjudged-targets", Question: "Connections while the only target's health is unknown",
+			find: unjudgedTargets, Packets: true,
+			Words: either(func(p profile.Profile) *bool { return p.Cloud.ServeUnjudged },
+				"served", "not served"),
+		},
+		{
+			ID: "action-times", Question: "How long actions take", find: actionTimes, Quantity: true,
+			Words: func(p profile.Profile) string {
+				var all []float64
+				for _, seconds := range p.Cloud.ActionSeconds {
+					all = append(all, seconds...)
+				}
+				return took(all...)
+			},
+		},
 	}
-	for what, is := range map[string]bool{
-		"dedicated server": n.Dedicated, "vSwitch": n.VSwitch, "Robot": n.Robot,
-	} {
-		if is {
-			parts = append(parts, what)
-		}
-	}
-	slices.Sort(parts)
-	return cmp.Or(strings.Join(parts, ", "), "requests alone")
 }
 
-// String renders what there is for people: "3 servers, 1 network".
-func (t Things) String() string {
-	var parts []string
-	for _, thing := range []struct {
-		n    int
-		what string
-	}{
-		{t.Servers, "server"},
-		{t.Networks, "network"},
-		{t.LoadBalancers, "load balancer"},
-		{t.FloatingIPs, "floating IP"},
-		{t.PrimaryIPs, "primary IP"},
-	} {
-		if thing.n > 0 {
-			parts = append(parts, Plural(thing.n, thing.what))
+// either returns one of two words, by a switch of the profile.
+func either(is func(profile.Profile) *bool, yes, no string) func(profile.Profile) string {
+	return func(p profile.Profile) string {
+		if *is(p) {
+			return yes
 		}
+		return no
 	}
-	return cmp.Or(strings.Join(parts, ", "), "nothing")
+}
+
+// took is the shortest and the longest of some times.
+func took(seconds ...float64) string {
+	if len(seconds) == 0 {
+		return "none"
+	}
+	shortest, longest := duration(slices.Min(seconds)), duration(slices.Max(seconds))
+	if shortest == longest {
+		return shortest.String()
+	}
+	return fmt.Sprintf("%s to %s", shortest, longest)
+}
+
+func duration(seconds float64) time.Duration {
+	return profile.Duration(seconds).Round(time.Millisecond)
 }

@@ -160,21 +160,9 @@ func rules() []rule {
 			reason: "the profile is words and values, so that programs which ship may write one",
 		},
 		{
-			who: []pattern{"./internal/measure"}, only: []pattern{"std", "./hcloudsim/profile"},
-			never:  append(impure(), "net"),
-			reason: "internal/measure judges and shows: what was seen and the time are arguments, so that any cloud can be judged",
-		},
-		{
-			who: []pattern{"./internal/measure/project"}, only: []pattern{"std", "./internal/requests", "./internal/secret", "./internal/sleep", pollUntil, hcloudGo},
-			reason: "internal/measure/project makes and removes things by its own rules, which are read in one place; it knows no experiment",
-		},
-		{
-			who: []pattern{"./internal/measure/inside"}, only: []pattern{"std"},
-			reason: "internal/measure/inside asks the program in a server, and knows no cloud",
-		},
-		{
-			who: []pattern{"./internal/measure/robot"}, only: []pattern{"std", "./internal/robot", pollUntil},
-			reason: "internal/measure/robot makes what no controller may make at Robot, and shares nothing with theirs but the credentials and the service's refusals",
+			who:    []pattern{"./internal/measure"},
+			only:   []pattern{"std", "./hcloudsim/profile", "./internal/ipnet", "./internal/requests", "./internal/secret", "./internal/sleep", pollUntil, hcloudGo},
+			reason: "internal/measure makes what no controller may make, servers for one, and shares nothing with them but the way to the API",
 		},
 		{
 			who: []pattern{"./..."}, except: []pattern{"./cmd/...", "./test/...", "./internal/config/...", "./internal/wiring/...", "./internal/survey/...", "./internal/doctor/...", "./internal/webui"}, never: []pattern{"./internal/config/..."},
@@ -214,7 +202,7 @@ func rules() []rule {
 
 		// One importer each.
 		{
-			who: []pattern{"./..."}, except: []pattern{"./internal/hetzner/...", "./internal/measure/project", "./internal/measure/experiment", "./hcloudsim/...", "./test/..."}, never: []pattern{hcloudGo},
+			who: []pattern{"./..."}, except: []pattern{"./internal/hetzner/...", "./internal/measure", "./hcloudsim/...", "./test/..."}, never: []pattern{hcloudGo},
 			reason: "internal/hetzner is the one place that speaks to the cloud: one budget, one cache, one writer per network; internal/measure makes what no controller may be able to make, servers for one",
 		},
 		{

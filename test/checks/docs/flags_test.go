@@ -97,10 +97,6 @@ func variables() []variable {
 		{"NODE_NAME", "underlay-agent", "The name of the machine's Node, if `--node-name` isn't given. The manifest sets it to the pod's node."},
 		{"GOGC", "underlay-agent", "How much the heap may grow, in percent, before it is collected; 40 if it isn't set. Go's runtime reads it."},
 		{"NO_COLOR", "underlayctl", "If it is set, nothing is colored."},
-		{"ROBOT_USER", "hcloud-sim", "User of the Robot web service, which `hcloud-sim measure` asks if there is one."},
-		{"ROBOT_USER_FILE", "hcloud-sim", "A file with the user, if neither `ROBOT_USER` nor `ROBOT_PASSWORD` is set."},
-		{"ROBOT_PASSWORD", "hcloud-sim", "The user's password."},
-		{"ROBOT_PASSWORD_FILE", "hcloud-sim", "A file with the password, beside `ROBOT_USER_FILE`."},
 		{"TERM", "underlayctl", "If it is `dumb`, nothing is colored."},
 	}
 }

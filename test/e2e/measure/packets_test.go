@@ -1,35 +1,63 @@
 //go:build linux
 
+// Package measure measures a cloud that is known: the simulated one with its servers, networks and
+// load balancers in network namespaces, the real program inside the servers, and every switch in
+// every position. Each must be found.
 package measure
 
 import (
+	"bytes"
 	"cmp"
-	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
 	"github.com/underlay-ccm/underlay/internal/measure"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
+	"github.com/underlay-ccm/underlay/test/testenv/process"
 )
 
-// all are the facts that packets of throw-away servers tell.
-func all() []measure.FactID {
-	return []measure.FactID{
-		measure.SourceCheck, measure.PrivateMTU, measure.PublicMTU, measure.RouteEffect,
-		measure.SourceIPv6, measure.ProxyProtocol, measure.ProxyInChecks, measure.UnjudgedTargets,
+// start starts a cloud for a test, which is skipped where there can be none.
+func start(t *testing.T, o netlab.CloudLabOptions) *netlab.CloudLab {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("not root: a lab is made of network namespaces")
 	}
+	o.Dir = t.TempDir()
+	lab, err := netlab.StartCloudLab(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.Err(); err != nil {
+			t.Error(err)
+		}
+		lab.Stop()
+		if t.Failed() {
+			t.Log(netlab.Logs(o.Dir, 15))
+		}
+	})
+	return lab
 }
 
-// What packets of throw-away servers tell is found in a cloud as the simulator has it, and in one
-// that has it the other way round in everything.
-func TestPacketsTell(t *testing.T) {
-	source := "2001:db8:ffff:1::9"
+// The program finds out every fact, in a cloud as the simulator has it and in one that is the other
+// way round in everything, and leaves nothing there.
+func TestTheProgramMeasures(t *testing.T) {
+	path, err := cluster.BuildSimulator(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
 	other := profile.Profile{
 		Cloud: profile.Cloud{
-			ServeUnjudged: new(true), ProxyHeaderInChecks: new(true), IPv6Source: &source,
+			Busy: new(profile.Locked), EffectsAtOnce: new(true), AddressesInTurn: new(true),
+			RefuseReassign: new(true), OneTargetPerServer: new(true), ZoneIgnoresPrimaryIPs: new(true),
+			ServeUnjudged: new(true), ProxyHeaderInChecks: new(true), IPv6Source: new("2001:db8:ffff:1::9"),
 		},
 		Network: profile.Network{
 			PrivateMTU: new(1371), PublicMTU: new(1442), AnySource: new(true),
@@ -37,39 +65,92 @@ func TestPacketsTell(t *testing.T) {
 		},
 	}
 	tests := map[string]struct {
-		facts []measure.FactID
+		only  string
 		is    profile.Profile
 		takes time.Duration // each action
 		// led bounds how long after the end of its action a route led packets, the median: what
 		// else the machine does moves single ones. The ranges of the cases are disjoint.
 		led [2]float64
 	}{
-		"as the simulator has it": {facts: all(), led: [2]float64{-0.5, 0.9}},
-		"the other way round": {
-			facts: all(), is: other, led: [2]float64{0.9, 2.5},
-		},
+		"as the simulator has it": {led: [2]float64{-0.5, 0.9}},
+		"the other way round":     {is: other, led: [2]float64{0.9, 2.5}},
 		"routes lead from the start of their action": {
-			facts: []measure.FactID{measure.RouteEffect}, takes: 2 * time.Second,
-			is: profile.Profile{Cloud: profile.Cloud{EffectsAtOnce: new(true)}}, led: [2]float64{-2.6, -1.5},
+			only: "route-effect", takes: 2 * time.Second, led: [2]float64{-2.6, -1.5},
+			is: profile.Profile{Cloud: profile.Cloud{EffectsAtOnce: new(true)}},
 		},
 		"routes lead before their action ends": {
-			facts: []measure.FactID{measure.RouteEffect}, takes: 2 * time.Second,
-			is: profile.Profile{Network: profile.Network{RouteSeconds: []float64{-1}}}, led: [2]float64{-1.5, -0.5},
+			only: "route-effect", takes: 2 * time.Second, led: [2]float64{-1.5, -0.5},
+			is: profile.Profile{Network: profile.Network{RouteSeconds: []float64{-1}}},
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			takes := cmp.Or(tt.takes, 300*time.Millisecond)
 			l := start(t, netlab.CloudLabOptions{
-				Cloud: hcloudsim.Options{ActionTime: cmp.Or(tt.takes, 300*time.Millisecond)}.With(tt.is.Cloud), Network: tt.is.Network,
+				Cloud: hcloudsim.Options{ActionTime: takes}.With(tt.is.Cloud), Network: tt.is.Network,
 			})
-			found := l.expect(tt.facts, with(tt.is), nil)
+			file := filepath.Join(t.TempDir(), "cloud.json")
+			args := []string{"measure", "--yes", "--profile", file}
+			if tt.only != "" {
+				args = append(args, "--only", tt.only)
+			}
+			program, err := l.RunOutside(process.Command{
+				Name: "hcloud-sim", Path: path, Args: args,
+				Env: append(os.Environ(), "HCLOUD_TOKEN=the-token", "HCLOUD_ENDPOINT="+l.Endpoint()),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-program.Done()
+			said, _ := os.ReadFile(program.Log)
+			text, _ := os.ReadFile(file)
+			t.Logf("%s\n%s", said, text)
+			if code := program.ExitCode(); code != 0 {
+				t.Fatalf("exit code %d", code)
+			}
+			if strings.Contains(string(said)+string(text), "the-token") {
+				t.Error("the token is shown")
+			}
+			n := len(l.Cloud.Servers()) + len(l.Cloud.Networks()) + len(l.Cloud.LoadBalancers()) +
+				len(l.Cloud.FloatingIPs()) + len(l.Cloud.PrimaryIPs())
+			if n > 0 {
+				t.Errorf("%d things are left", n)
+			}
+			expect(t, text, tt.is, tt.only)
+			found, _ := profile.Read(bytes.NewReader(text))
 			led := slices.Sorted(slices.Values(found.Network.RouteSeconds))
 			if n := len(led); n == 0 || led[n/2] < tt.led[0] || led[n/2] > tt.led[1] {
 				t.Errorf("routes led packets after %v s, want the median between %v", led, tt.led)
 			}
-			text, err := json.Marshal(found)
-			t.Logf("%s (%v)", text, err)
 		})
+	}
+}
+
+// expect fails unless a file has a profile in which every fact, or the only one, is as in is.
+func expect(t *testing.T, file []byte, is profile.Profile, only string) {
+	t.Helper()
+	found, err := profile.Read(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := measure.Complete(is)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := measure.Complete(found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range measure.Facts() {
+		if f.Quantity || only != "" && f.ID != only {
+			continue
+		}
+		if g, w := f.Words(got), f.Words(want); g != w {
+			t.Errorf("%s: %s, want %s", f.ID, g, w)
+		}
+	}
+	if only == "" && (found.Cloud.Busy == nil || found.Cloud.ActionSeconds == nil) {
+		t.Errorf("not everything was measured:\n%s", file)
 	}
 }

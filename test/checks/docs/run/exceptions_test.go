@@ -85,16 +85,14 @@ func exceptions() []exception {
 		{command: "kubectl -n kube-system delete configmap/underlay-node-ipam", why: "underlay-ccm runs and needs them", instead: []string{"delete", "delete --dry-run=server"}},
 
 		// The page's own simulated cloud.
-		{command: "go run ./cmd/hcloud-sim measure facts", why: "it is built already", instead: []string{"go run ./cmd/hcloud-sim", "hcloud-sim"}},
-		{command: "go run ./cmd/hcloud-sim measure", why: "it makes servers: test/e2e/measure runs it, in a cloud with packets"},
-		{command: "hcloud-sim measure", why: "it makes servers: test/e2e/measure runs it, in a cloud with packets"},
+		{command: "go run ./cmd/hcloud-sim measure --yes", why: "it makes servers: test/e2e/measure runs it, in a cloud with packets"},
+		{command: "go run ./cmd/hcloud-sim measure clean", why: "it deletes in a project: cmd/hcloud-sim tests it"},
+		{command: "go run ./cmd/hcloud-sim measure", why: "it is built already", instead: []string{"go run ./cmd/hcloud-sim", "hcloud-sim"}},
 		{command: "go run ./cmd/hcloud-sim --profile cloud.json", why: "no cloud was measured here", background: true, instead: []string{"go run ./cmd/hcloud-sim --profile cloud.json", "hcloud-sim --listen=127.0.0.1:0 --admin-listen=127.0.0.1:0"}},
 		{command: "go run ./cmd/hcloud-sim --seed seed.yaml --profile profile.json", why: "no cloud was measured here", background: true, instead: []string{"go run ./cmd/hcloud-sim", "hcloud-sim --listen=127.0.0.1:0 --admin-listen=127.0.0.1:0", " --profile profile.json", ""}},
 		{command: "go run ./cmd/hcloud-sim", why: "it is built already, and the ports may be taken", background: true, instead: []string{"go run ./cmd/hcloud-sim", "hcloud-sim --listen=127.0.0.1:0 --admin-listen=127.0.0.1:0"}},
 
 		{command: "underlayctl connectivity", why: "no pod runs here: test/e2e/packets runs it, in namespaces where pods do"},
-		{command: "scp program.py", why: "there is no dedicated server"},
-		{command: "ssh -t root@203.0.113.7", why: "there is no dedicated server"},
 		{command: "underlayctl nodes --watch", why: "it never ends", instead: []string{"underlayctl", "timeout 5 underlayctl"}, statuses: []int{124}},
 		{command: "underlayctl routes --watch", why: "it never ends", instead: []string{"underlayctl", "timeout 5 underlayctl"}, statuses: []int{124}},
 		{command: "underlayctl ui", why: "it serves until it is ended: cmd/underlayctl and test/demo look at its page"},
