@@ -64,7 +64,7 @@ func read(resp *http.Response, into any) (outcome, error) {
 // failure reads an answer that isn't a success.
 func failure(status int, body []byte) error {
 	inFront := status == http.StatusBadGateway || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout
-	if e := ReadError(status, body); !inFront && e.Code != "" {
+	if e := readError(status, body); !inFront && e.Code != "" {
 		return e
 	}
 	other := &notTheService{status}

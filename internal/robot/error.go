@@ -40,9 +40,9 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s (%d %s)", cmp.Or(e.Message, http.StatusText(e.Status)), e.Status, e.Code)
 }
 
-// ReadError reads an answer that is no success. Without a code it is none of the web service's:
+// readError reads an answer that is no success. Without a code it is none of the web service's:
 // something in front of it may have answered.
-func ReadError(status int, body []byte) *Error {
+func readError(status int, body []byte) *Error {
 	var envelope struct {
 		Error Error `json:"error"`
 	}

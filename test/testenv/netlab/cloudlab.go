@@ -14,7 +14,6 @@ import (
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
-	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 	"github.com/underlay-ccm/underlay/test/testenv/balancer"
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 	"github.com/underlay-ccm/underlay/test/testenv/process"
@@ -24,10 +23,9 @@ import (
 type CloudLabOptions struct {
 	// Dir holds every file and log, as an absolute path. It exists, and is the caller's to remove.
 	Dir string
-	// Cloud and Robot configure the simulators. Cloud.OnChange is called once the packets follow;
-	// Cloud.Owned, Cloud.Foretell and Robot.CloudSubnets are set.
+	// Cloud configures the simulator. Cloud.OnChange is called once the packets follow;
+	// Cloud.Foretell is set.
 	Cloud hcloudsim.Options
-	Robot robotsim.Options
 	// Network is what happens to packets. What it leaves out is as in profile.Default.
 	Network profile.Network
 	// NoTarget is what clients get from a service none of whose targets takes connections.
@@ -48,24 +46,20 @@ type CloudLabOptions struct {
 // same private address in two networks.
 type CloudLab struct {
 	Cloud *hcloudsim.Simulator
-	// Robot is the account of dedicated servers, with the vSwitch cluster.VSwitchID.
-	Robot *robotsim.Simulator
 
 	options   CloudLabOptions
 	behaves   behavior
 	internet  *internet
 	balancers *balancers
-	apis      []*http.Server
-	endpoints [2]string // of the cloud, of Robot
+	api       *http.Server
+	endpoint  string
 
-	mu        sync.Mutex // held while cables change
-	stopped   bool
-	networks  map[int64]*cloudNetwork
-	servers   map[int64]*cloudServer
-	segments  map[int64]*netns.Namespace // of vSwitches, by their IDs
-	dedicated []*DedicatedServer
-	programs  []*process.Process
-	err       error // the first of what nobody waits for
+	mu       sync.Mutex // held while cables change
+	stopped  bool
+	networks map[int64]*cloudNetwork
+	servers  map[int64]*cloudServer
+	programs []*process.Process
+	err      error // the first of what nobody waits for
 }
 
 // StartCloudLab starts a cloud in which nothing is. It takes root, and doesn't need Enter.
@@ -77,7 +71,7 @@ func StartCloudLab(ctx context.Context, o CloudLabOptions) (_ *CloudLab, err err
 		return nil, fmt.Errorf("start a cloud: %w", err)
 	}
 	l := &CloudLab{
-		options: o, networks: map[int64]*cloudNetwork{}, servers: map[int64]*cloudServer{}, segments: map[int64]*netns.Namespace{},
+		options: o, networks: map[int64]*cloudNetwork{}, servers: map[int64]*cloudServer{},
 	}
 	defer func() {
 		if err != nil {
@@ -87,7 +81,7 @@ func StartCloudLab(ctx context.Context, o CloudLabOptions) (_ *CloudLab, err err
 	if l.behaves, err = newBehavior(o.Network); err != nil {
 		return nil, fmt.Errorf("start a cloud: %w", err)
 	}
-	for _, step := range []func(context.Context) error{l.startNetwork, l.startSimulators, l.startAPIs} {
+	for _, step := range []func(context.Context) error{l.startNetwork, l.startSimulator, l.startAPI} {
 		if err := step(context.WithoutCancel(ctx)); err != nil {
 			return nil, fmt.Errorf("start a cloud in %s: %w", o.Dir, err)
 		}
@@ -112,11 +106,9 @@ func (l *CloudLab) startNetwork(ctx context.Context) (err error) {
 	return err
 }
 
-func (l *CloudLab) startSimulators(ctx context.Context) error {
-	cloud, robot := l.options.Cloud, l.options.Robot
-	robot.CloudSubnets = func() []robotsim.CloudSubnet { return robotsim.Coupled(l.Cloud)() }
-	l.Robot = robotsim.New(robot)
-	cloud.Owned, cloud.Foretell = l.Robot.Owns, len(l.behaves.routes) > 0
+func (l *CloudLab) startSimulator(ctx context.Context) error {
+	cloud := l.options.Cloud
+	cloud.Foretell = len(l.behaves.routes) > 0
 	told := cloud.OnChange
 	cloud.OnChange = func(now hcloudsim.DataPlane) {
 		l.follow(ctx, now)
@@ -126,21 +118,18 @@ func (l *CloudLab) startSimulators(ctx context.Context) error {
 	}
 	l.Cloud = hcloudsim.New(cloud)
 	l.balancers.start(ctx, balancer.Options{Cloud: l.Cloud, Header: l.behaves.header, NoTarget: l.options.NoTarget})
-	return l.startVSwitch()
+	return nil
 }
 
-// startAPIs lets programs outside reach the simulators.
-func (l *CloudLab) startAPIs(ctx context.Context) error {
-	for i, api := range []http.Handler{l.Cloud, l.Robot} {
-		listener, err := l.internet.outside.Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
-			return fmt.Errorf("listening for the simulators: %w", err)
-		}
-		l.endpoints[i] = "http://" + listener.Addr().String()
-		server := &http.Server{Handler: api, ReadHeaderTimeout: 10 * time.Second}
-		l.apis = append(l.apis, server)
-		go func() { _ = server.Serve(listener) }()
+// startAPI lets programs outside reach the simulator.
+func (l *CloudLab) startAPI(ctx context.Context) error {
+	listener, err := l.internet.outside.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("listening for the simulator: %w", err)
 	}
+	l.endpoint = "http://" + listener.Addr().String()
+	l.api = &http.Server{Handler: l.Cloud, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = l.api.Serve(listener) }()
 	return nil
 }
 
@@ -152,8 +141,8 @@ func (l *CloudLab) Stop() {
 	for _, p := range l.programs {
 		p.Kill()
 	}
-	for _, api := range l.apis {
-		_ = api.Close()
+	if l.api != nil {
+		_ = l.api.Close()
 	}
 	if l.balancers != nil {
 		l.balancers.close()
@@ -161,14 +150,8 @@ func (l *CloudLab) Stop() {
 	for _, s := range l.servers {
 		s.halt()
 	}
-	for _, d := range l.dedicated {
-		d.halt()
-	}
 	for _, n := range l.networks {
 		n.close()
-	}
-	for _, segment := range l.segments {
-		segment.Close()
 	}
 	if l.internet != nil {
 		l.internet.close()
@@ -188,10 +171,7 @@ func (l *CloudLab) Err() error {
 }
 
 // Endpoint is the URL of the cloud's API, with its version, for programs outside.
-func (l *CloudLab) Endpoint() string { return l.endpoints[0] + "/v1" }
-
-// RobotEndpoint is the URL of the Robot web service, for programs outside.
-func (l *CloudLab) RobotEndpoint() string { return l.endpoints[1] }
+func (l *CloudLab) Endpoint() string { return l.endpoint + "/v1" }
 
 // Outside is the namespace of the host outside, at OutsideIPv4 and OutsideIPv6.
 func (l *CloudLab) Outside() *netns.Namespace { return l.internet.outside }

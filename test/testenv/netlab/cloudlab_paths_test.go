@@ -19,7 +19,6 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
 	"github.com/underlay-ccm/underlay/internal/ipnet"
-	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
@@ -208,73 +207,6 @@ func (l *lab) firstPacket(out *netns.Namespace, to netip.Addr, in *netns.Namespa
 		sending.Wait()
 		noError(l.t, errors.Join(err, sender.Close(), receiver.Close()))
 		return at
-	}
-}
-
-// A dedicated server is in the vSwitch, which a network is coupled with, and loses again.
-func TestADedicatedServerIsInTheVSwitch(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		network profile.Network
-		mtu     int
-	}{
-		{name: "default", mtu: 1400},
-		{name: "other", mtu: 1350, network: profile.Network{
-			VSwitchMTU: new(1350), VSwitchAnySource: new(true), RefuseProxied: new(true),
-		}},
-		{name: "few", mtu: 1400, network: profile.Network{Neighbors: new(1)}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			l := startLab(t, netlab.CloudLabOptions{Network: c.network})
-			d, err := l.RentDedicated(t.Context(), "metal")
-			noError(t, err)
-			l.serve("metal", d.Namespace)
-			l.expect("in public", l.answer(l.Outside(), d.Public.IPv4), "metal saw "+netlab.OutsideIPv4.String())
-			l.expect("in public, IPv6", l.answer(l.Outside(), d.Public.IPv6), "metal saw "+netlab.OutsideIPv6.String())
-
-			n := l.network("10.0.0.0/8", "10.1.0.0/24")
-			a := l.server(hcloud.ServerCreateOpts{Name: "a"}, n)
-			inA := l.Server(a.ID)
-			l.serve("a", inA)
-			subnet := hcloud.NetworkSubnet{
-				Type: hcloud.NetworkSubnetTypeVSwitch, IPRange: ipNet("10.9.0.0/22"), NetworkZone: hcloud.NetworkZoneEUCentral, VSwitchID: cluster.VSwitchID,
-			}
-			couple := func() {
-				action, _, err := l.cloud.Network.AddSubnet(t.Context(), n, hcloud.NetworkAddSubnetOpts{Subnet: subnet})
-				noError(t, err)
-				l.done(action)
-			}
-			couple()
-			own, pod, foreign := netip.MustParseAddr("10.9.0.2"), netip.MustParseAddr("10.9.2.1"), netip.MustParseAddr("10.77.0.1")
-			l.run(d.Namespace, "ip address add %s/22 dev %s", own, netlab.VSwitchInterface)
-			l.run(d.Namespace, "ip route add 10.1.0.0/24 via 10.9.0.1 dev %s", netlab.VSwitchInterface)
-			l.expect("a from the dedicated server", l.answer(d.Namespace, inside(a, 0)), "a saw "+own.String())
-			l.expect("the dedicated server from a", l.answer(inA, own), "metal saw "+inside(a, 0).String())
-
-			l.run(inA, "ip link set enp7s0 mtu 1500")
-			l.largest("to the vSwitch", inside(a, 0), inA, own, d.Namespace, c.mtu)
-			l.largest("from the vSwitch", own, d.Namespace, inside(a, 0), inA, c.mtu)
-
-			// An address on the loopback is answered for, as a proxy does.
-			l.run(d.Namespace, "ip address add %s/32 dev lo", pod)
-			want := "metal saw " + inside(a, 0).String()
-			if c.network.RefuseProxied != nil || c.network.Neighbors != nil {
-				want = ""
-			}
-			l.expect("a proxied address", l.answer(inA, pod), want)
-			l.run(d.Namespace, "ip address add %s/32 dev lo", foreign)
-			anySource := c.network.VSwitchAnySource != nil
-			if got := l.passes(d.Namespace, foreign, inA, inside(a, 0)); got != anySource {
-				t.Errorf("a packet from %s, which is in no subnet, arrives: %v, want %v", foreign, got, anySource)
-			}
-
-			action, _, err := l.cloud.Network.DeleteSubnet(t.Context(), n, hcloud.NetworkDeleteSubnetOpts{Subnet: subnet})
-			noError(t, err)
-			l.done(action)
-			l.expect("with the subnet gone", l.answer(inA, own), "")
-			couple()
-			l.expect("with the subnet back", l.answer(inA, own), "metal saw "+inside(a, 0).String())
-		})
 	}
 }
 

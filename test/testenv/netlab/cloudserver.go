@@ -102,7 +102,7 @@ func (l *CloudLab) followNetwork(ctx context.Context, plane hcloudsim.PlaneNetwo
 		l.networks[plane.ID] = n
 	}
 	n.follow(ctx, plane)
-	return l.couple(ctx, n, plane.VSwitches)
+	return nil
 }
 
 // followServer gives a server what it has: power, cables, and what it was made to run.

@@ -46,42 +46,20 @@ const answered = "gateway"
 const vSwitchPorts = vSwitch + "*"
 
 // script replaces the table, and with it forgets who is known.
-func (g Gateway) script(proxied proxied) string {
+func (g Gateway) script() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "add table arp %[1]s\ndelete table arp %[1]s\ntable arp %[1]s {\n", answered)
 	fmt.Fprintf(&out, "\tcounter answers {}\n")
 	fmt.Fprintf(&out, "\tset known { type ipv4_addr; size %d; flags dynamic; }\n", cmp.Or(g.Neighbors, roomy))
-	if g.RefuseProxied {
-		fmt.Fprint(&out, proxied.sets)
-	}
 	fmt.Fprintf(&out, "\tchain input {\n\t\ttype filter hook input priority filter; policy accept;\n")
 	fmt.Fprintf(&out, "\t\tiifname != %q accept\n", vSwitchPorts)
 	if g.RefuseProxied {
-		fmt.Fprintf(&out, "\t\t%s\n", proxied.rule)
+		fmt.Fprintf(&out, "\t\tarp operation reply arp saddr ip %s drop\n", vSwitchPods)
 	}
 	fmt.Fprintf(&out, "\t\tupdate @known { arp saddr ip } counter name answers accept\n") // no match where it is full
 	fmt.Fprintf(&out, "\t\tarp operation reply drop\n\t}\n}\n")
 	return out.String()
 }
-
-// proxied is how an answer is known that one host gives for another: a rule that drops it, and what
-// that goes by.
-type proxied struct{ rule, sets string }
-
-var (
-	// ofPods are answers for pods.
-	ofPods = proxied{rule: "arp operation reply arp saddr ip " + vSwitchPods + " drop"}
-	// ofOthers are answers for another address than the first that a host has used.
-	ofOthers = proxied{rule: "jump others", sets: `	set hosts { type ether_addr; size 65536; flags dynamic; }
-	set own { type ether_addr . ipv4_addr; size 65536; flags dynamic; }
-	chain others {
-		arp saddr ether . arp saddr ip @own return
-		arp operation reply arp saddr ether @hosts drop
-		arp saddr ether @hosts return
-		add @hosts { arp saddr ether } add @own { arp saddr ether . arp saddr ip }
-	}
-`}
-)
 
 // aging forgets hosts until it is stopped.
 type aging struct {
@@ -111,7 +89,7 @@ func (f *Lab) SetGateway(ctx context.Context, g Gateway) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.ns.Feed(ctx, g.script(ofPods), "nft", "-f", "-"); err != nil {
+	if _, err := c.ns.Feed(ctx, g.script(), "nft", "-f", "-"); err != nil {
 		return err
 	}
 	if err := f.ForgetNeighbors(ctx); err != nil || g.Forgets == 0 {

@@ -12,11 +12,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/process"
 )
 
-// Where a script lies: user data where cloud-init has it, another where a person may put it.
-const (
-	userDataPath = "/var/lib/cloud/instance/scripts/part-001"
-	scriptPath   = "/run/script"
-)
+// userDataPath is where cloud-init has a script.
+const userDataPath = "/var/lib/cloud/instance/scripts/part-001"
 
 // boot copies the file $1 to $2 and runs it there, as the first process among those with IDs of their
 // own. It stays when the file has ended: what that has started in the background goes on, until this
@@ -31,8 +28,8 @@ exec sleep infinity
 // isScript reports whether user data is what cloud-init runs as it is.
 func isScript(userData string) bool { return strings.HasPrefix(userData, "#!") }
 
-// runScript runs a script in a namespace, at a path there. Its output is in name.log in dir.
-func runScript(ns *netns.Namespace, dir, name, script, at string) (*process.Process, error) {
+// runScript runs a script in a namespace. Its output is in name.log in dir.
+func runScript(ns *netns.Namespace, dir, name, script string) (*process.Process, error) {
 	file := filepath.Join(dir, name)
 	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
 		return nil, err
@@ -42,7 +39,7 @@ func runScript(ns *netns.Namespace, dir, name, script, at string) (*process.Proc
 		Args: []string{
 			"--net=" + ns.Path(), "--",
 			"unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--",
-			"sh", "-c", boot, "boot", file, at,
+			"sh", "-c", boot, "boot", file, userDataPath,
 		},
 		Env: []string{"HOME=/root", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 	})
@@ -59,7 +56,7 @@ func (l *CloudLab) runUserData(s *cloudServer) (err error) {
 	}
 	s.ran = true
 	if script, _ := l.Cloud.UserData(s.id); isScript(script) {
-		s.userData, err = runScript(s.ns, l.options.Dir, userDataName(s.id), script, userDataPath)
+		s.userData, err = runScript(s.ns, l.options.Dir, userDataName(s.id), script)
 	}
 	return err
 }

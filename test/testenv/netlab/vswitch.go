@@ -47,7 +47,7 @@ func (c *cloudRouter) addVSwitch(ctx context.Context, g Gateway) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.ns.Feed(ctx, g.script(ofPods), "nft", "-f", "-"); err != nil {
+	if _, err := c.ns.Feed(ctx, g.script(), "nft", "-f", "-"); err != nil {
 		return err
 	}
 	c.mu.Lock()
