@@ -7,10 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
+	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/component-base/version"
 
 	"github.com/underlay-ccm/underlay/internal/doctor"
 	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/internal/table"
 )
 
 const long = `underlayctl looks at a cluster that Underlay serves, and checks it: who holds
@@ -47,11 +49,11 @@ func newCommand(w process) *cobra.Command {
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "wide", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = root.RegisterFlagCompletionFunc("context", o.completeContexts)
 	root.AddCommand(
-		show(w, o, "pools", "How full the pools of podCIDRs are", survey.PoolsParts, survey.PoolsOf, pools),
-		show(w, o, "nodes", "Every Node's podCIDRs, route and conditions, and what it waits for", survey.NodesParts, survey.NodesOf, nodes),
-		show(w, o, "routes", "The network's route table: whose routes, the budget, the drift", survey.RoutesParts, survey.RoutesOf, routeTables),
-		show(w, o, "lb", "Services, their load balancers, and how the targets fare", survey.LoadBalancersParts, survey.LoadBalancersOf, loadBalancers),
-		show(w, o, "addresses", "Addresses of Services that nodes hold: who holds which, and who waits for one", survey.AddressesParts, survey.AddressesOf, addressPages),
+		show(w, o, "pools", "How full the pools of podCIDRs are", survey.PoolsParts, survey.PoolsOf),
+		show(w, o, "nodes", "Every Node's podCIDRs, route and conditions, and what it waits for", survey.NodesParts, survey.NodesOf),
+		show(w, o, "routes", "The network's route table: whose routes, the budget, the drift", survey.RoutesParts, survey.RoutesOf),
+		show(w, o, "lb", "Services, their load balancers, and how the targets fare", survey.LoadBalancersParts, survey.LoadBalancersOf),
+		show(w, o, "addresses", "Addresses of Services that nodes hold: who holds which, and who waits for one", survey.AddressesParts, survey.AddressesOf),
 		doctorCommand(w, o), inspect(w, o), connectivityCommand(w, o), uiCommand(w, o), versionCommand(w, o),
 	)
 	completeFiles(root)
@@ -59,7 +61,9 @@ func newCommand(w process) *cobra.Command {
 }
 
 // show is a command that looks at some parts and shows a view of them.
-func show[V any](w process, o *options, name, short string, parts survey.Parts, of func(*survey.Snapshot) (V, error), render func(V) page) *cobra.Command {
+func show[V table.Shown](
+	w process, o *options, name, short string, parts survey.Parts, of func(*survey.Snapshot) (V, error),
+) *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use: name, Short: short, Args: cobra.NoArgs,
@@ -68,7 +72,7 @@ func show[V any](w process, o *options, name, short string, parts survey.Parts, 
 				if err := o.check(); err != nil {
 					return err
 				}
-				s := &shower[V]{w: w, o: o, title: cmd.CommandPath(), of: of, render: render}
+				s := &shower[V]{w: w, o: o, title: cmd.CommandPath(), of: of}
 				return o.watched(cmd.Context(), w, s.follow)
 			}
 			s, err := o.look(cmd.Context(), w, survey.Want{Parts: parts})
@@ -79,17 +83,11 @@ func show[V any](w process, o *options, name, short string, parts survey.Parts, 
 			if err != nil {
 				return err
 			}
-			return o.print(w, v, func() page { return render(v) })
+			return o.print(w, v)
 		},
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Stay, and show each change: in place on a terminal, else below each other with the time; -o json: a document a line. Ctrl-C ends it.")
 	return cmd
-}
-
-// diagnosis is what doctor prints.
-type diagnosis struct {
-	Findings []doctor.Finding `json:"findings"`
-	NotSeen  []string         `json:"notSeen,omitempty"`
 }
 
 func doctorCommand(w process, o *options) *cobra.Command {
@@ -101,11 +99,8 @@ func doctorCommand(w process, o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d := diagnosis{Findings: doctor.Examine(s), NotSeen: s.NotSeen()}
-			if d.Findings == nil {
-				d.Findings = []doctor.Finding{}
-			}
-			if err := o.print(w, d, func() page { return diagnosed(d) }); err != nil {
+			d := doctor.Diagnose(s)
+			if err := o.print(w, d); err != nil {
 				return err
 			}
 			if err := unexamined(s); err != nil {
@@ -186,7 +181,7 @@ func inspected(ctx context.Context, w process, o *options, want survey.Want, of 
 	if err != nil {
 		return err
 	}
-	return o.print(w, v, func() page { return inspection(v) })
+	return o.print(w, v)
 }
 
 func versionCommand(w process, o *options) *cobra.Command {
@@ -196,13 +191,15 @@ func versionCommand(w process, o *options) *cobra.Command {
 			if err := o.check(); err != nil {
 				return err
 			}
-			v := version.Get()
-			return o.print(w, v, func() page {
-				return page{lines: []string{versionLine()}}
-			})
+			return o.print(w, programVersion{version.Get()})
 		},
 	}
 }
+
+type programVersion struct{ apiversion.Info }
+
+// Page shows the version.
+func (programVersion) Page() table.Page { return table.Page{Lines: []string{versionLine()}} }
 
 func versionLine() string {
 	v := version.Get()

@@ -19,6 +19,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/connectivity/cluster"
 	"github.com/underlay-ccm/underlay/internal/doctor"
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/table"
 )
 
 const connectivityLong = `Try the network with pods: on every Ready node one that listens and one that asks,
@@ -123,7 +124,7 @@ func (t *trying) run(ctx context.Context, w process, o *options) error {
 		Logs: func(ctx context.Context, pod string) ([]byte, error) {
 			return client.CoreV1().Pods(cluster.Namespace).GetLogs(pod, &corev1.PodLogOptions{}).DoRaw(ctx)
 		},
-		Say: func(what string) { fmt.Fprintln(w.stderr, harmless(what)) },
+		Say: func(what string) { fmt.Fprintln(w.stderr, table.Harmless(what)) },
 	}
 	found, err := runner.Run(ctx, nodes)
 	if err != nil && len(found.Results) == 0 {
@@ -138,7 +139,7 @@ func (t *trying) run(ctx context.Context, w process, o *options) error {
 	if len(shown.Findings) > 0 {
 		shown.Doctor, shown.NotSeen = o.causes(ctx, w, shown.Findings)
 	}
-	if err := errors.Join(err, o.print(w, shown, func() page { return triedPage(shown) })); err != nil {
+	if err := errors.Join(err, o.print(w, shown)); err != nil {
 		return err
 	}
 	return outcome(shown.Report)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/internal/table"
 )
 
 // What nodes report, Events and names in the cloud are texts of others. A terminal takes no orders from
@@ -18,25 +19,32 @@ func TestTextsOfOthersGiveATerminalNoOrders(t *testing.T) {
 			Address: netip.MustParseAddr("192.0.2.17"), Services: []string{"shop/web" + orders}, State: survey.AddressRefused,
 			Notes: []string{"evil: AddressInUse: " + orders + "all is well"},
 		}}}
-		shown := addressPages(v)
-		shown.lines = append(shown.lines, "said: "+orders)
-		out := painter{wide: true}.page(shown) + strings.Join(shown.remarks(), "\n")
+		shown := v.Page()
+		shown.Lines = append(shown.Lines, "said: "+orders)
+		out := table.Painter{Wide: true}.Page(shown) + strings.Join(shown.Remarks(), "\n")
 		if strings.Contains(out, orders) || !strings.Contains(out, "shop/web") {
 			t.Errorf("the terminal is told %q", out)
 		}
-		if got := oneLine("error: " + orders + "x"); strings.Contains(got, orders) {
+		if got := table.OneLine("error: " + orders + "x"); strings.Contains(got, orders) {
 			t.Errorf("of an error: %q", got)
 		}
 	}
-	forged := painter{}.table(table{columns: []column{{name: "NAME"}}, rows: [][]cell{{text("a\nb")}}})
+	forged := table.Painter{}.Table(named("a\nb"))
 	if lines := strings.Count(forged, "\n"); lines != 2 {
 		t.Errorf("a row looks like two: %q", forged)
 	}
-	colored := painter{color: true}.table(table{columns: []column{{name: "NAME"}}, rows: [][]cell{{{"a", good}}}})
-	if !strings.Contains(colored, "\x1b[32ma"+reset) {
+	colored := table.Painter{Color: true}.Table(named(table.Cell{Text: "a", Tone: table.Good}))
+	if !strings.Contains(colored, "\x1b[32ma\x1b[0m") {
 		t.Errorf("our own colors are gone: %q", colored)
 	}
-	if got, is := harmless("Größe\t→ ✓\n日本"), "Größe\t→ ✓\n日本"; got != is {
+	if got, is := table.Harmless("Größe\t→ ✓\n日本"), "Größe\t→ ✓\n日本"; got != is {
 		t.Errorf("%q became %q", is, got)
 	}
+}
+
+// named is a table of one cell.
+func named(value any) table.Table {
+	t := table.New("", "NAME")
+	t.Add(value)
+	return t
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/internal/table"
 )
 
 // feed is looks that follow each other: a survey.Watcher.
@@ -21,14 +22,13 @@ type feed interface {
 
 // shower shows one look after the other: on a terminal in place, else only what
 // changed, below what was there.
-type shower[V any] struct {
-	w      process
-	o      *options
-	title  string // the command, as a person called it
-	of     func(*survey.Snapshot) (V, error)
-	render func(V) page
-	shown  []byte   // the view that was shown last
-	said   []string // what standard error was told last
+type shower[V table.Shown] struct {
+	w     process
+	o     *options
+	title string // the command, as a person called it
+	of    func(*survey.Snapshot) (V, error)
+	shown []byte   // the view that was shown last
+	said  []string // what standard error was told last
 }
 
 // watched shows what a Watcher sees until ctx ends, which is how a person ends it.
@@ -95,7 +95,7 @@ func (s *shower[V]) show(live survey.Live, view V) error {
 			return err
 		}
 	}
-	said := remarks(live, s.render(view))
+	said := remarks(live, view.Page())
 	for _, line := range said {
 		if !slices.Contains(s.said, line) {
 			fmt.Fprintln(s.w.stderr, line)
@@ -110,15 +110,15 @@ func (s *shower[V]) show(live survey.Live, view V) error {
 func (s *shower[V]) add(live survey.Live, view V, content []byte) error {
 	switch s.o.output {
 	case "json":
-		_, err := fmt.Fprintln(s.w.stdout, harmless(string(content)))
+		_, err := fmt.Fprintln(s.w.stdout, table.Harmless(string(content)))
 		return err
 	case "yaml":
 		if _, err := fmt.Fprintln(s.w.stdout, "---"); err != nil {
 			return err
 		}
-		return s.o.print(s.w, view, nil)
+		return s.o.print(s.w, view)
 	}
-	_, err := fmt.Fprintf(s.w.stdout, "%s\n%s\n", clock(live), s.o.painter(s.w).page(s.render(view)))
+	_, err := fmt.Fprintf(s.w.stdout, "%s\n%s\n", clock(live), s.o.painter(s.w).Page(view.Page()))
 	return err
 }
 
@@ -136,30 +136,30 @@ const (
 // frame is a look on a terminal, over the one before. It is one write, so that no half
 // of it is ever seen and the terminal is left as it was found.
 func (s *shower[V]) frame(live survey.Live, view V) string {
-	p, shown := s.o.painter(s.w), s.render(view)
-	head := p.paint(faint, clock(live)+"  "+s.title+"  Ctrl-C ends it")
-	lines := append([]string{head, ""}, strings.Split(strings.TrimSuffix(p.page(shown), "\n"), "\n")...)
+	p, shown := s.o.painter(s.w), view.Page()
+	head := p.Paint(table.Faint, clock(live)+"  "+s.title+"  Ctrl-C ends it")
+	lines := append([]string{head, ""}, strings.Split(strings.TrimSuffix(p.Page(shown), "\n"), "\n")...)
 	if more := remarks(live, shown); len(more) > 0 {
 		lines = append(lines, "")
 		for _, line := range more {
-			lines = append(lines, p.paint(warn, line))
+			lines = append(lines, p.Paint(table.Warn, line))
 		}
 	}
 	// The last line stays free for the cursor.
 	if room := s.w.lines() - 1; room > 1 && len(lines) > room {
 		hidden := len(lines) - room + 1
-		lines = append(lines[:room-1], p.paint(faint, fmt.Sprintf("%d more lines: make the terminal higher, or watch without a terminal: | cat", hidden)))
+		lines = append(lines[:room-1], p.Paint(table.Faint, fmt.Sprintf("%d more lines: make the terminal higher, or watch without a terminal: | cat", hidden)))
 	}
 	return cutLines + home + strings.Join(lines, clearLine+"\n") + clearLine + "\n" + clearBelow + breakLines
 }
 
 // remarks are what goes to standard error where there is no terminal.
-func remarks(live survey.Live, shown page) []string {
+func remarks(live survey.Live, shown table.Page) []string {
 	var out []string
 	if live.Trouble != "" {
-		out = append(out, "trouble: "+oneLine(live.Trouble))
+		out = append(out, "trouble: "+table.OneLine(live.Trouble))
 	}
-	return append(out, shown.remarks()...)
+	return append(out, shown.Remarks()...)
 }
 
 func clock(live survey.Live) string { return live.Snapshot.Taken.UTC().Format(time.RFC3339) }

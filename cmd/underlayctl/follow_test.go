@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/internal/table"
 )
 
 // looks is a feed of looks that a test gives. Its times are those of a bubble.
@@ -50,12 +51,12 @@ func namesOf(s *survey.Snapshot) (names, error) {
 	return v, nil
 }
 
-func namesPage(v names) page {
-	t := table{columns: []column{{name: "NODE"}}}
+func (v names) Page() table.Page {
+	t := table.New("", "NODE")
 	for _, name := range v.Names {
-		t.rows = append(t.rows, []cell{text(name)})
+		t.Add(name)
 	}
-	return page{tables: []table{t}, notes: []string{"a note"}}
+	return table.Page{Tables: []table.Table{t}, Notes: []string{"a note"}}
 }
 
 // watching is a command that watches, in a bubble that begins at midnight.
@@ -71,7 +72,7 @@ func startWatching(t *testing.T, w process, output string, first *survey.Snapsho
 	ctx, cancel := context.WithCancel(t.Context())
 	x := &watching{t: t, looks: &looks{live: survey.Live{Snapshot: first}, changes: make(chan struct{}, 1)}, ended: make(chan error, 1), end: cancel}
 	w.stdout, w.stderr, w.getenv = &x.out, &x.errors, func(name string) string { return map[string]string{"NO_COLOR": "1"}[name] }
-	s := &shower[names]{w: w, o: &options{output: output}, title: "underlayctl nodes", of: namesOf, render: namesPage}
+	s := &shower[names]{w: w, o: &options{output: output}, title: "underlayctl nodes", of: namesOf}
 	go func() { x.ended <- s.follow(ctx, x.looks) }()
 	synctest.Wait()
 	return x

@@ -22,6 +22,8 @@ import (
 	"syscall"
 
 	"golang.org/x/term"
+
+	"github.com/underlay-ccm/underlay/internal/table"
 )
 
 // exitFailed is the exit code of a command that could not do its work. It is none
@@ -70,9 +72,6 @@ func run(ctx context.Context, w process) int {
 	case errors.As(err, &found):
 		return found.code
 	}
-	fmt.Fprintln(w.stderr, "error: "+oneLine(strings.ReplaceAll(err.Error(), "\n", "; ")))
+	fmt.Fprintln(w.stderr, "error: "+table.OneLine(strings.ReplaceAll(err.Error(), "\n", "; ")))
 	return exitFailed
 }
-
-// oneLine keeps an error on one line, whoever wrote it.
-func oneLine(text string) string { return harmless(strings.Join(strings.Fields(text), " ")) }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/underlay-ccm/underlay/internal/connectivity"
+	"github.com/underlay-ccm/underlay/internal/table"
 )
 
 // widest is up to how many nodes there is a matrix; beyond, only what is not open is
@@ -25,8 +26,9 @@ var pathTitles = []struct {
 	{connectivity.LoadBalancer, "This machine to load balancers"},
 }
 
-func triedPage(v tried) page {
-	out := page{notes: v.Notes, notSeen: v.NotSeen}
+// Page shows a matrix for each path and family, and what it means.
+func (v tried) Page() table.Page {
+	out := table.Page{Notes: v.Notes, NotSeen: v.NotSeen}
 	for _, p := range pathTitles {
 		for _, family := range []int{4, 6} {
 			title := fmt.Sprintf("%s, IPv%d", p.title, family)
@@ -38,89 +40,86 @@ func triedPage(v tried) page {
 			}
 			switch {
 			case p.path == connectivity.LoadBalancer:
-				out.tables = append(out.tables, fromOne(title, of))
+				out.Tables = append(out.Tables, fromOne(title, of))
 			case len(v.Nodes) > widest:
-				out.tables = append(out.tables, listed(title, of))
+				out.Tables = append(out.Tables, listed(title, of))
 			default:
-				out.tables = append(out.tables, matrix(title, of))
+				out.Tables = append(out.Tables, matrix(title, of))
 			}
-			out.lines = append(out.lines, opened(title, of))
+			out.Lines = append(out.Lines, opened(title, of))
 		}
 	}
 	for _, u := range v.Untried {
-		out.lines = append(out.lines, "Not tried: Node "+u.Node+": "+oneLine(u.Reason))
+		out.Lines = append(out.Lines, "Not tried: Node "+u.Node+": "+table.OneLine(u.Reason))
 	}
 	if len(v.Findings) == 0 && len(v.Results) > 0 {
-		out.lines = append(out.lines, "Everything that was tried is open.")
+		out.Lines = append(out.Lines, "Everything that was tried is open.")
 	}
 	for _, f := range v.Findings {
-		out.lines = append(out.lines, "", upper(f.What)+".", "  Remedy: "+f.Remedy+".")
+		out.Lines = append(out.Lines, "", upper(f.What)+".", "  Remedy: "+f.Remedy+".")
 	}
 	if len(v.Doctor) > 0 {
-		out.lines = append(out.lines, "", "What doctor finds that may be the cause:")
+		out.Lines = append(out.Lines, "", "What doctor finds that may be the cause:")
 	}
 	for _, d := range v.Doctor {
-		out.lines = append(out.lines,
-			fmt.Sprintf("  %s %s %s: %s", d.Severity, d.Check, d.Object, oneLine(d.What)),
-			"    Remedy: "+oneLine(d.Remedy))
+		out.Lines = append(out.Lines,
+			fmt.Sprintf("  %s %s %s: %s", d.Severity, d.Check, d.Object, table.OneLine(d.What)),
+			"    Remedy: "+table.OneLine(d.Remedy))
 	}
 	return out
 }
 
-func stateTone(s connectivity.State) tone {
-	switch s {
-	case connectivity.Open:
-		return good
-	case connectivity.Slow, connectivity.Lossy:
-		return warn
+func stateCell(text string, s connectivity.State) table.Cell {
+	tones := map[connectivity.State]table.Tone{
+		connectivity.Open: table.Good, connectivity.Slow: table.Warn, connectivity.Lossy: table.Warn,
 	}
-	return bad
+	return cmp.Or(tones[s], table.Bad).Cell(text)
 }
 
 // matrix has a row for each node that asks and a column for each that is asked.
-func matrix(title string, cells []connectivity.Cell) table {
-	t := table{title: title, columns: []column{{name: "FROM"}}}
+func matrix(title string, cells []connectivity.Cell) table.Table {
 	var to, from []string
-	at := map[[2]string]cell{}
+	at := map[[2]string]table.Cell{}
 	for _, c := range cells {
 		to, from = append(to, c.To), append(from, c.From)
-		at[[2]string{c.From, c.To}] = cell{c.Text, stateTone(c.State)}
+		at[[2]string{c.From, c.To}] = stateCell(c.Text, c.State)
 	}
 	slices.Sort(to)
 	slices.Sort(from)
 	to, from = slices.Compact(to), slices.Compact(from)
+	t := table.New(title, "FROM")
 	for _, name := range to {
-		t.columns = append(t.columns, column{name: cmp.Or(name, "SERVICE")})
+		t.Columns = append(t.Columns, table.Column{Name: cmp.Or(name, "SERVICE")})
 	}
 	for _, f := range from {
-		row := []cell{text(f)}
+		row := []any{f}
 		for _, name := range to {
 			c, tried := at[[2]string{f, name}]
 			if !tried {
-				c = cell{none, faint}
+				c = table.Faint.Cell(table.None)
 			}
 			row = append(row, c)
 		}
-		t.rows = append(t.rows, row)
+		t.Add(row...)
 	}
 	return t
 }
 
 // fromOne has a row for each end that one and the same asks.
-func fromOne(title string, cells []connectivity.Cell) table {
-	t := table{title: title, columns: []column{{name: "SERVICE"}, {name: strings.ToUpper(cells[0].From)}}}
+func fromOne(title string, cells []connectivity.Cell) table.Table {
+	t := table.New(title, "SERVICE", strings.ToUpper(cells[0].From))
 	for _, c := range cells {
-		t.rows = append(t.rows, []cell{text(c.To), {c.Text, stateTone(c.State)}})
+		t.Add(c.To, stateCell(c.Text, c.State))
 	}
 	return t
 }
 
 // listed has a row for each path that is not open.
-func listed(title string, cells []connectivity.Cell) table {
-	t := table{title: title, columns: []column{{name: "FROM"}, {name: "TO"}, {name: "STATE"}, {name: "WHAT"}}}
+func listed(title string, cells []connectivity.Cell) table.Table {
+	t := table.New(title, "FROM", "TO", "STATE", "WHAT")
 	for _, c := range cells {
 		if c.State != connectivity.Open {
-			t.rows = append(t.rows, []cell{text(c.From), text(orNone(c.To)), {string(c.State), stateTone(c.State)}, text(c.Text)})
+			t.Add(c.From, table.OrNone(c.To), stateCell(string(c.State), c.State), c.Text)
 		}
 	}
 	return t

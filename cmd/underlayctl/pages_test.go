@@ -15,6 +15,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/doctor"
 	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/internal/table"
 )
 
 func pfx(text string) netip.Prefix { return netip.MustParsePrefix(text) }
@@ -96,8 +97,8 @@ func someBalancers() survey.LoadBalancersView {
 	}
 }
 
-func someFindings() diagnosis {
-	return diagnosis{Findings: []doctor.Finding{
+func someFindings() doctor.Diagnosis {
+	return doctor.Diagnosis{Findings: []doctor.Finding{
 		{Check: "second-allocator", Severity: doctor.Error, Object: "Pod/kube-system/kube-controller-manager-a", What: "it allocates\ntoo", Remedy: "stop it"},
 		{Check: "route-budget", Severity: doctor.Warning, What: "81 of 100", Remedy: "have the limit raised"},
 		{Check: "servers", Severity: doctor.Info, What: "not checked", Remedy: "give a token"},
@@ -117,28 +118,23 @@ func someTimeline() survey.Inspection {
 // Each page, in each form, is what stands in testdata/*.golden; with
 // UPDATE_GOLDEN=1 those are written anew, to be looked at.
 func TestPages(t *testing.T) {
-	for name, c := range map[string]struct {
-		view any
-		page func() page
-	}{
-		"pools":        {somePools(), func() page { return pools(somePools()) }},
-		"nodes":        {someNodes(), func() page { return nodes(someNodes()) }},
-		"routes":       {someRoutes(), func() page { return routeTables(someRoutes()) }},
-		"lb":           {someBalancers(), func() page { return loadBalancers(someBalancers()) }},
-		"addresses":    {someAddresses(), func() page { return addressPages(someAddresses()) }},
-		"doctor":       {someFindings(), func() page { return diagnosed(someFindings()) }},
-		"connectivity": {someTrials(), func() page { return triedPage(someTrials()) }},
-		"inspect":      {someTimeline(), func() page { return inspection(someTimeline()) }},
-		"healthy":      {diagnosis{}, func() page { return diagnosed(diagnosis{NotSeen: []string{"servers: there is no token"}}) }},
-		"no-plan": {survey.LoadBalancersView{}, func() page {
-			return loadBalancers(survey.LoadBalancersView{Services: []survey.BalancerRow{{Service: "shop/api", ID: 9, Name: "api"}}})
-		}},
-		"no-faults":    {tried{}, func() page { return triedPage(manyOpen()) }},
-		"no-findings":  {diagnosis{}, func() page { return diagnosed(diagnosis{}) }},
-		"no-nodes":     {survey.NodesView{}, func() page { return nodes(survey.NodesView{}) }},
-		"no-addresses": {noAddresses(), func() page { return addressPages(noAddresses()) }},
-		"no-lb":        {survey.LoadBalancersView{}, func() page { return loadBalancers(survey.LoadBalancersView{}) }},
-		"no-routes":    {survey.RoutesView{}, func() page { return routeTables(survey.RoutesView{Notes: []string{"the provider is metal"}}) }},
+	for name, view := range map[string]table.Shown{
+		"pools":        somePools(),
+		"nodes":        someNodes(),
+		"routes":       someRoutes(),
+		"lb":           someBalancers(),
+		"addresses":    someAddresses(),
+		"doctor":       someFindings(),
+		"connectivity": someTrials(),
+		"inspect":      someTimeline(),
+		"healthy":      doctor.Diagnosis{NotSeen: []string{"servers: there is no token"}},
+		"no-plan":      survey.LoadBalancersView{Services: []survey.BalancerRow{{Service: "shop/api", ID: 9, Name: "api"}}},
+		"no-faults":    manyOpen(),
+		"no-findings":  doctor.Diagnosis{},
+		"no-nodes":     survey.NodesView{},
+		"no-addresses": noAddresses(),
+		"no-lb":        survey.LoadBalancersView{},
+		"no-routes":    survey.RoutesView{Notes: []string{"the provider is metal"}},
 	} {
 		for _, form := range []string{"table", "wide", "json", "yaml", "color"} {
 			if form == "color" && name != "routes" || strings.HasPrefix(name, "no-") && form != "table" || name == "healthy" && form != "table" {
@@ -148,7 +144,7 @@ func TestPages(t *testing.T) {
 				var out, errs bytes.Buffer
 				o := options{output: strings.ReplaceAll(form, "color", "table")}
 				w := process{stdout: &out, stderr: &errs, terminal: form == "color", getenv: func(string) string { return "" }}
-				if err := o.print(w, c.view, c.page); err != nil {
+				if err := o.print(w, view); err != nil {
 					t.Fatal(err)
 				}
 				got := out.String() + "--- standard error\n" + errs.String()

@@ -74,9 +74,6 @@ type ConditionRow struct {
 
 // String is status and reason.
 func (c *ConditionRow) String() string {
-	if c == nil {
-		return "–"
-	}
 	return strings.TrimSpace(c.Status + " " + c.Reason)
 }
 

@@ -182,11 +182,14 @@ type names struct {
 	servers map[netip.Addr]string
 }
 
+// departedMark follows the name of a Node that is gone.
+const departedMark = " (gone)"
+
 func (s *Snapshot) namesOf(r routes.Decision) names {
 	n := names{nodes: map[netip.Prefix]string{}, servers: map[netip.Addr]string{}}
 	for _, d := range s.departed() {
 		for _, p := range d.Prefixes {
-			n.nodes[p] = d.Name + " (gone)"
+			n.nodes[p] = d.Name + departedMark
 		}
 	}
 	for i := len(r.Nodes) - 1; i >= 0; i-- {

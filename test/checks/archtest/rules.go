@@ -185,6 +185,12 @@ func rules() []rule {
 			reason: "internal/connectivity/cluster starts pods and reads their logs; it judges nothing and asks no cloud",
 		},
 		{
+			who:    []pattern{"./internal/table"},
+			only:   []pattern{"std"},
+			never:  impure(),
+			reason: "internal/table holds and prints rows: what they are about is decided by those that fill them",
+		},
+		{
 			who:    []pattern{"./internal/webui"},
 			only:   []pattern{"std", "./internal/survey", "./internal/doctor", "./internal/kube", "./internal/config", "k8s.io/api/...", "k8s.io/apimachinery/..."},
 			never:  impure(),
