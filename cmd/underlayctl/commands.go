@@ -72,8 +72,12 @@ func show[V table.Shown](
 				if err := o.check(); err != nil {
 					return err
 				}
+				watcher, err := o.watch(cmd.Context(), w)
+				if err != nil {
+					return err
+				}
 				s := &shower[V]{w: w, o: o, title: cmd.CommandPath(), of: of}
-				return o.watched(cmd.Context(), w, s.follow)
+				return s.follow(cmd.Context(), watcher)
 			}
 			s, err := o.look(cmd.Context(), w, survey.Want{Parts: parts})
 			if err != nil {

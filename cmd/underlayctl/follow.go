@@ -15,9 +15,7 @@ import (
 
 // feed is looks that follow each other: a survey.Watcher.
 type feed interface {
-	Latest() survey.Live
-	// Changes has an entry when Latest is another than it was.
-	Changes() <-chan struct{}
+	Look(ctx context.Context) (survey.Live, error)
 }
 
 // shower shows one look after the other: on a terminal in place, else only what
@@ -31,42 +29,26 @@ type shower[V table.Shown] struct {
 	said  []string // what standard error was told last
 }
 
-// watched shows what a Watcher sees until ctx ends, which is how a person ends it.
-func (o *options) watched(ctx context.Context, w process, show func(context.Context, feed) error) error {
-	watcher, err := o.watch(ctx, w)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	watching := make(chan struct{})
-	go func() {
-		defer close(watching)
-		watcher.Run(ctx)
-	}()
-	leave := watcher.Attend()
-	err = show(ctx, watcher)
-	leave()
-	cancel()
-	<-watching
-	return err
-}
-
-// follow shows each look of a feed until ctx ends. A first look that shows nothing is
-// an error; a later one is told as trouble.
+// follow shows each look of a feed until ctx ends. A first look that shows nothing is an
+// error; a later one is shown as trouble.
 func (s *shower[V]) follow(ctx context.Context, from feed) error {
-	view, err := s.of(from.Latest().Snapshot)
-	if err != nil {
-		return err
-	}
-	if s.w.redraws(s.o) {
-		fmt.Fprint(s.w.stdout, clearScreen)
-	}
-	for {
-		live := from.Latest()
-		if next, err := s.of(live.Snapshot); err == nil {
+	var view V
+	for first := true; ; first = false {
+		live, err := from.Look(ctx)
+		if err != nil {
+			return nil // Ctrl-C
+		}
+		next, err := s.of(live.Snapshot)
+		switch {
+		case err == nil:
 			view = next
-		} else if live.Trouble == "" {
+		case first:
+			return err
+		case live.Trouble == "":
 			live.Trouble = "not up to date: " + err.Error()
+		}
+		if first && s.w.redraws(s.o) {
+			fmt.Fprint(s.w.stdout, clearScreen)
 		}
 		if err := s.show(live, view); err != nil {
 			return err
@@ -74,7 +56,7 @@ func (s *shower[V]) follow(ctx context.Context, from feed) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-from.Changes():
+		case <-time.After(survey.ShortestPause):
 		}
 	}
 }

@@ -18,13 +18,9 @@ import (
 )
 
 // looks is a feed of looks that a test gives. Its times are those of a bubble.
-type looks struct {
-	live    survey.Live
-	changes chan struct{}
-}
+type looks struct{ live survey.Live }
 
-func (l *looks) Latest() survey.Live      { return l.live }
-func (l *looks) Changes() <-chan struct{} { return l.changes }
+func (l *looks) Look(ctx context.Context) (survey.Live, error) { return l.live, ctx.Err() }
 
 // look is a Snapshot of now with Nodes.
 func look(names ...string) *survey.Snapshot {
@@ -70,7 +66,7 @@ type watching struct {
 
 func startWatching(t *testing.T, w process, output string, first *survey.Snapshot) *watching {
 	ctx, cancel := context.WithCancel(t.Context())
-	x := &watching{t: t, looks: &looks{live: survey.Live{Snapshot: first}, changes: make(chan struct{}, 1)}, ended: make(chan error, 1), end: cancel}
+	x := &watching{t: t, looks: &looks{survey.Live{Snapshot: first}}, ended: make(chan error, 1), end: cancel}
 	w.stdout, w.stderr, w.getenv = &x.out, &x.errors, func(name string) string { return map[string]string{"NO_COLOR": "1"}[name] }
 	s := &shower[names]{w: w, o: &options{output: output}, title: "underlayctl nodes", of: namesOf}
 	go func() { x.ended <- s.follow(ctx, x.looks) }()
@@ -82,7 +78,7 @@ func startWatching(t *testing.T, w process, output string, first *survey.Snapsho
 func (x *watching) saw(live survey.Live) string {
 	x.out.Reset()
 	x.live = live
-	x.changes <- struct{}{}
+	time.Sleep(survey.ShortestPause)
 	synctest.Wait()
 	return x.out.String()
 }
@@ -110,7 +106,7 @@ func TestWatchAddsBlocksWhereThereIsNoTerminal(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		expectText(t, "the same", x.saw(survey.Live{Snapshot: look("a")}), "")
 		time.Sleep(time.Second)
-		expectText(t, "a change", x.saw(survey.Live{Snapshot: look("a", "b")}), "2000-01-01T00:00:11Z\nNODE\na\nb\n\n")
+		expectText(t, "a change", x.saw(survey.Live{Snapshot: look("a", "b")}), "2000-01-01T00:00:13Z\nNODE\na\nb\n\n")
 		expectText(t, "trouble", x.saw(survey.Live{Snapshot: x.live.Snapshot, Trouble: "the API server\nis away"}), "")
 		x.saw(x.live)
 		expectText(t, "standard error", x.errors.String(), "note: a note\ntrouble: the API server is away\n")

@@ -50,7 +50,9 @@ func someNodes() survey.NodesView {
 			PodCIDRsAllocated:  &survey.ConditionRow{Status: "False", Reason: "PoolExhausted"},
 			Why:                []string{"the pools are exhausted: add one", "its peers are far"}, Created: created, Age: 3 * time.Minute,
 		},
-	}}
+	}, Gone: []survey.GoneRow{{
+		Name: "worker-9", UID: "uid-9", PodCIDRs: []netip.Prefix{pfx("10.244.9.0/24")}, Released: created, Free: created.Add(time.Hour),
+	}}}
 }
 
 func someRoutes() survey.RoutesView {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 
 	"github.com/spf13/cobra"
 
@@ -11,10 +10,10 @@ import (
 	"github.com/underlay-ccm/underlay/internal/webui/server"
 )
 
-const uiLong = `Show all of it as a page for a browser on this machine, kept up to date:
-Services and their load balancers or addresses, machines with their podCIDRs, the
-route table, how full the pools are, what doctor finds, and the timeline of each Node
-and Service.
+const uiLong = `Show all of it as a page for a browser on this machine, kept up to date: what
+doctor finds, Nodes with their podCIDRs, load balancers and their targets, addresses
+that nodes hold, the route table, how full the pools are, and the timeline of each
+Node and Service.
 
 It listens on 127.0.0.1 alone and prints the page's URL, whose path is a key: nobody
 else on this machine can open it. To look from elsewhere, forward the port: ssh -L.
@@ -36,7 +35,10 @@ func uiCommand(w process, o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), w, watcher, listener)
+			page := server.New(watcher)
+			fmt.Fprintf(w.stdout, "The page is at %s\nIt is for this machine alone, and for looking only. "+
+				"Ctrl-C ends it.\n", page.URL(listener))
+			return page.Serve(cmd.Context(), listener)
 		},
 	}
 	cmd.Flags().Uint16Var(&port, "port", 0, "Port on 127.0.0.1 to serve the page at. Default: any that is free.")
@@ -52,20 +54,4 @@ func (o *options) watch(ctx context.Context, w process) (*survey.Watcher, error)
 		return nil, err
 	}
 	return survey.Watch(ctx, from)
-}
-
-// serve serves the page until ctx ends.
-func serve(ctx context.Context, w process, watcher *survey.Watcher, listener net.Listener) error {
-	ctx, cancel := context.WithCancel(ctx)
-	watching := make(chan struct{})
-	go func() {
-		defer close(watching)
-		watcher.Run(ctx)
-	}()
-	page := server.New(watcher)
-	fmt.Fprintf(w.stdout, "The page is at %s\nIt is for this machine alone, and for looking only. Ctrl-C ends it.\n", page.URL(listener))
-	err := page.Serve(ctx, listener)
-	cancel()
-	<-watching
-	return err
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/internal/table"
 	"github.com/underlay-ccm/underlay/internal/webui"
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
@@ -44,53 +45,53 @@ func (l *lab) live(t *testing.T) {
 	if !strings.Contains(page, "<title>Underlay</title>") {
 		t.Errorf("the page is %q", page)
 	}
-	stream := opened(ctx, t, url+"stream")
-	defer stream.Close()
-	views := bufio.NewScanner(stream)
-	views.Buffer(nil, 4<<20)
-	state := func(name string, want func(webui.Machine) bool) {
-		for views.Scan() {
-			text, is := strings.CutPrefix(views.Text(), "data: ")
-			if !is {
-				continue
-			}
-			var m struct{ View webui.View }
-			if err := json.Unmarshal([]byte(text), &m); err != nil {
-				t.Fatal(err)
-			}
+	state := func(name string, want func(*table.Row) bool) {
+		// A browser requests the view every two seconds, and so does this.
+		for ; ctx.Err() == nil; time.Sleep(survey.ShortestPause) {
+			text := fetched(ctx, t, url+"view")
 			if strings.Contains(text, cluster.Token) {
 				t.Fatal("the page has the cloud's token")
 			}
-			for _, g := range m.View.Groups {
-				if slices.ContainsFunc(g.Machines, func(x webui.Machine) bool { return x.Name == name && want(x) }) {
-					return
+			var v webui.View
+			if err := json.Unmarshal([]byte(text), &v); err != nil {
+				t.Fatal(err)
+			}
+			var found *table.Row
+			if nodes := v.Parts[1]; nodes.ID == "nodes" && len(nodes.Tables) > 0 {
+				if i := slices.IndexFunc(nodes.Tables[0].Rows, func(r table.Row) bool { return r.About == "Node/"+name }); i >= 0 {
+					found = &nodes.Tables[0].Rows[i]
 				}
+			}
+			if want(found) {
+				return
 			}
 		}
 		t.Fatalf("%s is never as it should be: %v", name, ctx.Err())
 	}
 	watch := l.watch(ctx, t)
 	watch.until(t, "worker-1", true)
-	serves := func(m webui.Machine) bool { return m.Tone == webui.OK && len(m.Ranges) == 2 }
+	serves := func(r *table.Row) bool {
+		return r != nil && strings.Contains(r.Cells[1].Text, ",") && r.Cells[2].Text == survey.RouteStands
+	}
 	state("worker-1", serves)
 	if err := l.AddMachine(ctx, cluster.Machine{Name: "worker-live"}); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	state("worker-live", func(webui.Machine) bool { return true })
+	state("worker-live", func(r *table.Row) bool { return r != nil })
 	t.Logf("a Node that joined is shown after %s", time.Since(began).Round(10*time.Millisecond))
 	state("worker-live", serves)
 	watch.until(t, "worker-live", true)
 	t.Logf("and that it serves after %s", time.Since(began).Round(10*time.Millisecond))
 	var told survey.Inspection
-	if err := json.Unmarshal([]byte(fetched(ctx, t, url+"inspect?id=node/worker-live")), &told); err != nil {
+	if err := json.Unmarshal([]byte(fetched(ctx, t, url+"inspect?about=Node/worker-live")), &told); err != nil {
 		t.Fatal(err)
 	}
 	expectInOrder(t, told, "server created", "Node created", "NetworkUnavailable=False RouteCreated")
 	if err := l.DeleteServer("worker-live"); err != nil {
 		t.Log(err) // the machine says that it lost its server
 	}
-	state("worker-live", func(m webui.Machine) bool { return m.Gone })
+	state("worker-live", func(r *table.Row) bool { return r == nil })
 	watch.until(t, "worker-live", false)
 	watch.end(t)
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,12 +49,44 @@ func NameOf(svc *corev1.Service) types.NamespacedName {
 // the API server can't be reached, it refuses the credentials, or the context
 // ends.
 func Collect(ctx context.Context, from Sources, want Want) (*Snapshot, error) {
-	s := &Snapshot{Taken: time.Now(), Namespace: cmp.Or(from.Namespace, system), LeaseName: usualLease()}
+	s := from.empty()
+	return s, s.look(ctx, from, want)
+}
+
+// empty is a Snapshot of nothing.
+func (from Sources) empty() *Snapshot {
+	return &Snapshot{Taken: time.Now(), Namespace: cmp.Or(from.Namespace, system), LeaseName: usualLease()}
+}
+
+// look fills the parts that are wanted. Parts and Gaps are complete only without an error.
+func (s *Snapshot) look(ctx context.Context, from Sources, want Want) error {
 	c := &collector{Sources: from, want: want, s: s}
-	if err := c.run(ctx); err != nil {
-		return nil, err
+	order := map[Part]int{}
+	for i, look := range c.looks() {
+		order[look.part] = i
+		if want.Parts&look.part == 0 {
+			continue
+		}
+		err := look.at(ctx)
+		switch {
+		case err == nil:
+			s.Parts |= look.part
+		case ctx.Err() != nil:
+			return fmt.Errorf("looking at %s: %w", look.part, context.Cause(ctx))
+		case useless(err):
+			return err
+		default:
+			s.Gaps = append(s.Gaps, gap(look.part, err))
+		}
 	}
-	return s, nil
+	slices.SortStableFunc(s.Gaps, func(a, b Gap) int { return cmp.Compare(order[a.Part], order[b.Part]) })
+	return nil
+}
+
+// look fills one part of a Snapshot.
+type look struct {
+	part Part
+	at   func(context.Context) error
 }
 
 // looks are all, in their order: some rest on others' findings.

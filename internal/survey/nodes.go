@@ -19,8 +19,20 @@ import (
 
 // NodesView is every Node's podCIDRs and how they are reached.
 type NodesView struct {
-	Nodes   []NodeRow `json:"nodes"`
+	Nodes []NodeRow `json:"nodes"`
+	// Gone are Nodes that don't exist any more, and have podCIDRs in quarantine.
+	Gone    []GoneRow `json:"gone,omitempty"`
 	NotSeen []string  `json:"notSeen,omitempty"`
+}
+
+// GoneRow is a Node that doesn't exist any more.
+type GoneRow struct {
+	Name     string         `json:"name"`
+	UID      string         `json:"uid"`
+	PodCIDRs []netip.Prefix `json:"podCIDRs"`
+	Released time.Time      `json:"released"`
+	// Free is when its podCIDRs can be given to another Node at the earliest.
+	Free time.Time `json:"free,omitzero"`
 }
 
 // NodeRow is one Node.
@@ -32,6 +44,7 @@ type NodeRow struct {
 	// node, vswitch or none, by IPv4 and IPv6.
 	Families map[string]string `json:"families"`
 	// The conditions; nil: the Node never had it.
+	Ready              *ConditionRow `json:"ready,omitempty"`
 	NetworkUnavailable *ConditionRow `json:"networkUnavailable,omitempty"`
 	PodCIDRsAllocated  *ConditionRow `json:"podCIDRsAllocated,omitempty"`
 	PeersReachable     *ConditionRow `json:"peersReachable,omitempty"`
@@ -101,6 +114,17 @@ func NodesOf(s *Snapshot) (NodesView, error) {
 	for _, n := range s.Nodes {
 		v.Nodes = append(v.Nodes, k.row(n))
 	}
+	holdings, _ := s.Holdings() // doctor reports damage
+	for _, h := range holdings {
+		if h.Released.IsZero() {
+			continue
+		}
+		row := GoneRow{Name: h.Node.Name, UID: h.Node.UID, PodCIDRs: slices.Concat(h.Prefixes, h.Abandoned), Released: h.Released}
+		if s.Saw(PartConfig) {
+			row.Free = h.Released.Add(s.Config.IPAM.Quarantine)
+		}
+		v.Gone = append(v.Gone, row)
+	}
 	return v, nil
 }
 
@@ -152,6 +176,7 @@ func (k *knowledge) row(n *corev1.Node) NodeRow {
 	prefixes, unreadable := kube.PodCIDRs(n)
 	row := NodeRow{
 		Name: n.Name, PodCIDRs: slices.Concat([]netip.Prefix{}, prefixes), Families: k.families(prefixes), Route: k.route(n, prefixes),
+		Ready:              condition(n, corev1.NodeReady),
 		NetworkUnavailable: condition(n, corev1.NodeNetworkUnavailable),
 		PodCIDRsAllocated:  condition(n, ipamcontroller.PodCIDRsAllocated),
 		PeersReachable:     condition(n, agent.PeersReachable),

@@ -33,8 +33,8 @@ func (v PoolsView) Page() table.Page {
 
 // Page shows the Nodes.
 func (v NodesView) Page() table.Page {
-	t := table.New("", "NODE", "PODCIDRS", "ROUTE", "VIA", "FAMILIES", "NETWORKUNAVAILABLE",
-		"PODCIDRSALLOCATED", "PEERSREACHABLE", "+AGE", "+PROVIDER ID", "+SERVER", "WHY")
+	t := table.New("", "NODE", "PODCIDRS", "ROUTE", "VIA", "FAMILIES", "+READY",
+		"NETWORKUNAVAILABLE", "PODCIDRSALLOCATED", "PEERSREACHABLE", "+AGE", "+PROVIDER ID", "+SERVER", "WHY")
 	tones := map[string]table.Tone{
 		RouteStands: table.Good, RouteMissing: table.Bad, RouteStale: table.Bad,
 		RouteNoPodCIDR: table.Bad, RouteNotNeeded: table.Faint, RouteNotSeen: table.Faint,
@@ -42,11 +42,19 @@ func (v NodesView) Page() table.Page {
 	for _, n := range v.Nodes {
 		t.Add(n.Name, table.OrNone(Join(n.PodCIDRs, ",")), tones[n.Route.State].Cell(n.Route.State),
 			n.Route.Via, table.OrNone(FamiliesText(n.Families)),
-			n.NetworkUnavailable.cell("False"), n.PodCIDRsAllocated.cell("True"), n.PeersReachable.cell("True"),
+			n.Ready.cell("True"), n.NetworkUnavailable.cell("False"), n.PodCIDRsAllocated.cell("True"), n.PeersReachable.cell("True"),
 			duration.HumanDuration(n.Age), table.OrNone(n.ProviderID), table.OrNone(n.Server),
 			table.Warn.Cell(strings.Join(n.Why, "; "))).About = "Node/" + n.Name
 	}
-	out := table.Page{Tables: []table.Table{t}, NotSeen: v.NotSeen}
+	gone := table.New("Gone, podCIDRs in quarantine", "NODE", "PODCIDRS", "RELEASED", "FREE AGAIN", "+UID")
+	for _, g := range v.Gone {
+		free := table.None
+		if !g.Free.IsZero() {
+			free = clock(g.Free)
+		}
+		gone.Add(g.Name, Join(g.PodCIDRs, ","), clock(g.Released), free, g.UID).About = "Node/" + g.Name
+	}
+	out := table.Page{Tables: []table.Table{t, gone}, NotSeen: v.NotSeen}
 	if len(v.Nodes) == 0 {
 		out.Lines = []string{"The cluster has no Nodes."}
 	}

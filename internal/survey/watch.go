@@ -4,23 +4,21 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Watcher looks again and again while somebody attends: at the API server every few seconds, at
-// the cloud as often as its budget of requests allows.
+// Watcher looks again when it is called: at the API server every few seconds at most, at the
+// cloud as often as its budget of requests allows. Without calls it sends no request.
 type Watcher struct {
-	from    Sources
-	poke    chan struct{} // somebody attends or has left
-	changes chan struct{}
+	from Sources
+	turn chan struct{} // has an entry while a call uses what is below
 
-	mu        sync.Mutex
-	live      Live
-	attending int
-	told      map[Want]told
+	live Live
+	// next is when the next look is due, cloud when the cloud was looked at last.
+	next, cloud time.Time
+	inspected   map[Want]*Snapshot
 }
 
 // Live is the newest look and what is wrong with it.
@@ -31,133 +29,93 @@ type Live struct {
 }
 
 const (
-	// shortestPause and longestPause are the least and the most time between two looks; in
+	// ShortestPause and longestPause are the least and the most time between two looks; in
 	// between, looking takes a twentieth of the time, so that a large cluster's API server has
 	// no more to do for it than a small one's.
-	shortestPause, longestPause = 2 * time.Second, time.Minute
+	ShortestPause, longestPause = 2 * time.Second, time.Minute
 	idleShare                   = 20
 	// lookWithin is how long the API server and the cloud may take for one look.
 	lookWithin = time.Minute
 
 	cloudParts = PartNetwork | PartServers | PartLoadBalancers
 	// cloudPause is the least time between two looks at the cloud. A look may cost one request
-	// for each perRequest: the project has 3,600 an hour for everybody, of which a page that
-	// stays open takes a quarter at most.
+	// for each perRequest: the project has 3,600 an hour for all clients, of which a page that
+	// is kept open takes a quarter at most.
 	cloudPause, perRequest = 15 * time.Second, 4 * time.Second
 	// perPage is how many objects the cloud's lists have on a page at most.
 	perPage = 50
+	// inspectAgain is how old an inspection may be, of which mostInspected are kept.
+	inspectAgain  = 10 * time.Second
+	mostInspected = 32
 )
 
-// Watch looks once at everything. Run of what it returns looks again.
+// Watch looks once at everything.
 func Watch(ctx context.Context, from Sources) (*Watcher, error) {
 	first, err := Collect(ctx, from, Want{Parts: Everything})
 	if err != nil {
 		return nil, err
 	}
 	return &Watcher{
-		from: from, poke: make(chan struct{}, 1), changes: make(chan struct{}, 1),
-		live: Live{Snapshot: first}, told: map[Want]told{},
+		from: from, turn: make(chan struct{}, 1), live: Live{Snapshot: first},
+		next: first.Taken.Add(ShortestPause), cloud: first.Taken, inspected: map[Want]*Snapshot{},
 	}, nil
 }
 
-// Latest is the newest look.
-func (w *Watcher) Latest() Live {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.live
-}
-
-// Changes has an entry when Latest is another than it was.
-func (w *Watcher) Changes() <-chan struct{} { return w.changes }
-
-// Attend has the Watcher look until leave is called.
-func (w *Watcher) Attend() (leave func()) {
-	w.attend(1)
-	return sync.OnceFunc(func() { w.attend(-1) })
-}
-
-func (w *Watcher) attend(more int) {
-	w.mu.Lock()
-	w.attending += more
-	w.mu.Unlock()
-	notify(w.poke)
-}
-
-func (w *Watcher) attended() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.attending > 0
-}
-
-func notify(c chan<- struct{}) {
+// enter waits for the call's turn. The error is that ctx has ended.
+func (w *Watcher) enter(ctx context.Context) (leave func(), err error) {
 	select {
-	case c <- struct{}{}:
-	default: // there is an entry already
+	case w.turn <- struct{}{}:
+		return func() { <-w.turn }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 }
 
-// Run looks until ctx ends.
-func (w *Watcher) Run(ctx context.Context) {
-	first := w.Latest().Snapshot
-	next, cloud := first.Taken.Add(shortestPause), first.Taken
-	for w.wait(ctx, next) {
-		parts, began := Everything, time.Now()
-		spacing := max(cloudPause, time.Duration(w.Latest().Snapshot.cost())*perRequest)
-		if began.Before(cloud.Add(spacing)) {
-			parts &^= cloudParts
-		}
-		pause := shortestPause
-		if w.look(ctx, parts) {
-			pause = min(max(pause, idleShare*time.Since(began)), longestPause)
-			if parts&cloudParts != 0 {
-				cloud = began
-			}
-		}
-		next = time.Now().Add(pause)
+// Look returns the newest look, and looks first if that is due. The error is that ctx has
+// ended; other errors are Trouble.
+func (w *Watcher) Look(ctx context.Context) (Live, error) {
+	leave, err := w.enter(ctx)
+	if err != nil {
+		return Live{}, err
 	}
-}
-
-// wait returns at a time or later, when somebody attends. It reports whether ctx goes on.
-func (w *Watcher) wait(ctx context.Context, until time.Time) bool {
-	for {
-		rest := time.Until(until)
-		switch {
-		case !w.attended():
-			rest = longestPause
-		case rest <= 0:
-			return true
-		}
-		timer := time.NewTimer(rest)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return false
-		case <-timer.C:
-		case <-w.poke:
-			timer.Stop()
-		}
+	defer leave()
+	began, earlier := time.Now(), w.live.Snapshot
+	if began.Before(w.next) {
+		return w.live, nil
 	}
-}
-
-// look looks again at parts and reports whether it could.
-func (w *Watcher) look(ctx context.Context, parts Parts) bool {
-	earlier := w.Latest().Snapshot
-	wait, cancel := context.WithTimeoutCause(ctx, lookWithin, fmt.Errorf("no answer within %s", lookWithin))
+	parts, s := Everything, w.from.empty()
+	if began.Before(w.cloud.Add(max(cloudPause, time.Duration(earlier.cost())*perRequest))) {
+		parts &^= cloudParts
+		s.keepCloud(earlier)
+	}
+	late := fmt.Errorf("no answer within %s", lookWithin)
+	within, cancel := context.WithTimeoutCause(ctx, lookWithin, late)
 	defer cancel()
-	s, err := Refresh(wait, w.from, earlier, Want{Parts: parts})
+	err = s.look(within, w.from, Want{Parts: parts})
 	if ctx.Err() != nil {
-		return false
+		return Live{}, context.Cause(ctx)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	pause := ShortestPause
 	if err != nil {
 		w.live.Trouble = "not up to date since " + clock(earlier.Taken) + ": " + err.Error()
 	} else {
 		s.Left = left(earlier, s)
 		w.live = Live{Snapshot: s}
+		pause = min(max(pause, idleShare*time.Since(began)), longestPause)
+		if parts&cloudParts != 0 {
+			w.cloud = began
+		}
 	}
-	notify(w.changes)
-	return err == nil
+	w.next = time.Now().Add(pause)
+	return w.live, nil
+}
+
+// keepCloud takes what the cloud returned from an earlier look.
+func (s *Snapshot) keepCloud(earlier *Snapshot) {
+	s.Network, s.Servers = earlier.Network, earlier.Servers
+	s.LoadBalancers, s.Certificates = earlier.LoadBalancers, earlier.Certificates
+	s.Parts = earlier.Parts & cloudParts
+	s.Gaps = slices.DeleteFunc(slices.Clone(earlier.Gaps), func(g Gap) bool { return g.Part&cloudParts == 0 })
 }
 
 // left are the Nodes that one of the looks before had and this one doesn't.
@@ -194,46 +152,25 @@ func (s *Snapshot) cost() int {
 	return n
 }
 
-// told is what the cloud remembered of an object.
-type told struct {
-	at   time.Time
-	from *Snapshot
-}
-
-const (
-	// toldAgain is how soon the cloud is asked again about one object.
-	toldAgain = 10 * time.Second
-	toldMost  = 32 // objects
-)
-
-// Inspect is the newest look with the Actions of one object, which are some seconds old
-// at most.
+// Inspect is a look with the Actions of one object, which is some seconds old at most.
 func (w *Watcher) Inspect(ctx context.Context, want Want) (*Snapshot, error) {
-	want.Parts = PartActions
-	w.mu.Lock()
-	look, known := w.live.Snapshot, w.told[want]
-	w.mu.Unlock()
-	if known.from != nil && time.Since(known.at) < toldAgain {
-		s := *look
-		s.Actions, s.OlderActions = known.from.Actions, known.from.OlderActions
-		s.Parts |= known.from.Parts & PartActions
-		s.Gaps = slices.Clone(s.Gaps)
-		for _, g := range known.from.Gaps {
-			if g.Part == PartActions {
-				s.Gaps = append(s.Gaps, g)
-			}
-		}
-		return &s, nil
-	}
-	s, err := Refresh(ctx, w.from, look, want)
+	leave, err := w.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.told) >= toldMost {
-		clear(w.told)
+	defer leave()
+	want.Parts = PartActions
+	if known := w.inspected[want]; known != nil && time.Since(known.Taken) < inspectAgain {
+		return known, nil
 	}
-	w.told[want] = told{time.Now(), s}
-	return s, nil
+	s := *w.live.Snapshot
+	s.Taken, s.Gaps = time.Now(), slices.Clone(s.Gaps)
+	if err := s.look(ctx, w.from, want); err != nil {
+		return nil, err
+	}
+	if len(w.inspected) >= mostInspected {
+		clear(w.inspected)
+	}
+	w.inspected[want] = &s
+	return &s, nil
 }

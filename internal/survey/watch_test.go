@@ -24,11 +24,12 @@ import (
 // watched is a Watcher over a fake API server and a simulated cloud, in a bubble.
 type watched struct {
 	*survey.Watcher
+	t      *testing.T
 	client *fake.Clientset
 	sim    *hcloudsim.Simulator
 }
 
-// followed runs a test with a Watcher that runs.
+// followed runs a test with a Watcher.
 func followed(t *testing.T, prepare func(*fake.Clientset), test func(t *testing.T, w watched)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -41,20 +42,27 @@ func followed(t *testing.T, prepare func(*fake.Clientset), test func(t *testing.
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { w.Run(ctx); close(ended) }()
-		test(t, watched{w, client, sim})
-		cancel()
-		<-ended
+		test(t, watched{w, t, client, sim})
 	})
 }
 
-// after is what is shown when some time has passed.
+func (w watched) look() survey.Live {
+	w.t.Helper()
+	live, err := w.Look(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return live
+}
+
+// after is what is shown when some time has passed in which a page was open.
 func (w watched) after(d time.Duration) survey.Live {
-	time.Sleep(d)
-	synctest.Wait()
-	return w.Latest()
+	w.t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		w.look()
+		time.Sleep(time.Second)
+	}
+	return w.look()
 }
 
 func (w watched) node(t *testing.T, name string) {
@@ -67,12 +75,10 @@ func (w watched) node(t *testing.T, name string) {
 
 func TestWatcherShowsWhatHappens(t *testing.T) {
 	followed(t, nil, func(t *testing.T, w watched) {
-		leave := w.Attend()
-		defer leave()
 		if live := w.after(time.Second); live.Snapshot.Node("node-7") != nil || live.Trouble != "" {
 			t.Fatalf("before: %+v", live)
 		}
-		earlier := w.Latest().Snapshot
+		earlier := w.look().Snapshot
 		w.node(t, "node-7")
 		live := w.after(3 * time.Second)
 		if live.Snapshot.Node("node-7") == nil {
@@ -83,11 +89,6 @@ func TestWatcherShowsWhatHappens(t *testing.T) {
 		}
 		if !live.Snapshot.Saw(survey.Everything) || live.Snapshot.Config.ClusterName != "mine" || len(live.Snapshot.Servers) != 1 {
 			t.Errorf("what was seen before is lost: %+v", live.Snapshot.Gaps)
-		}
-		select {
-		case <-w.Changes():
-		default:
-			t.Error("nobody is told")
 		}
 		if err := w.client.CoreV1().Nodes().Delete(t.Context(), "node-7", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -111,28 +112,58 @@ func TestWatcherShowsWhatHappens(t *testing.T) {
 func TestWatcherFollowsTheCloudWhileSomebodyLooks(t *testing.T) {
 	followed(t, nil, func(t *testing.T, w watched) {
 		w.sim.ResetRequests()
-		if w.after(time.Hour); len(w.sim.Requests()) > 0 {
-			t.Errorf("nobody looks, and the cloud gets %d requests", len(w.sim.Requests()))
-		}
 		network := w.sim.Networks()[0]
 		if _, err := w.sim.CreateServer(hcloudsim.ServerSeed{Name: "node-2", Network: network.ID}); err != nil {
 			t.Fatal(err)
 		}
-		leave := w.Attend()
-		if got := len(w.after(time.Second).Snapshot.Servers); got != 2 {
-			t.Errorf("whoever comes is shown %d servers of an hour ago", got)
+		time.Sleep(time.Hour)
+		if n := len(w.sim.Requests()); n > 0 {
+			t.Errorf("without a page the cloud gets %d requests", n)
+		}
+		if got := len(w.look().Snapshot.Servers); got != 2 {
+			t.Errorf("a page that is opened shows %d servers of an hour ago", got)
 		}
 		w.sim.ResetRequests()
 		w.after(time.Hour)
 		if n := len(w.sim.Requests()); n < 100 || n > 900 {
 			t.Errorf("%d requests to the cloud in an hour", n)
 		}
-		leave()
-		leave() // once more does nothing
-		w.after(time.Second)
-		w.sim.ResetRequests()
-		if w.after(time.Hour); len(w.sim.Requests()) > 0 {
-			t.Errorf("everybody left, and the cloud gets %d requests", len(w.sim.Requests()))
+	})
+}
+
+// A call that is given up returns at once, and the next one looks.
+func TestWatcherOfAPageThatIsClosed(t *testing.T) {
+	var held atomic.Bool
+	slow := func(c *fake.Clientset) {
+		c.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if held.Load() {
+				time.Sleep(time.Second)
+			}
+			return false, nil, nil
+		})
+	}
+	followed(t, slow, func(t *testing.T, w watched) {
+		time.Sleep(time.Minute)
+		held.Store(true)
+		ctx, cancel := context.WithCancel(t.Context())
+		first := make(chan error)
+		go func() {
+			_, err := w.Look(t.Context())
+			first <- err
+		}()
+		synctest.Wait()
+		second := make(chan error)
+		go func() {
+			_, err := w.Look(ctx)
+			second <- err
+		}()
+		synctest.Wait()
+		cancel()
+		if err := <-second; !errors.Is(err, context.Canceled) {
+			t.Errorf("a call that was given up: %v", err)
+		}
+		if err := <-first; err != nil {
+			t.Errorf("the other one: %v", err)
 		}
 	})
 }
@@ -140,7 +171,6 @@ func TestWatcherFollowsTheCloudWhileSomebodyLooks(t *testing.T) {
 // The lease is as old as it is, whatever else of the look is older.
 func TestWatcherSeesTheLeaseAsItIs(t *testing.T) {
 	followed(t, nil, func(t *testing.T, w watched) {
-		defer w.Attend()()
 		leases := w.client.CoordinationV1().Leases("kube-system")
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "cloud-controller-manager"}}
 		if _, err := leases.Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
@@ -162,7 +192,7 @@ func TestWatcherSeesTheLeaseAsItIs(t *testing.T) {
 				t.Fatalf("a lease that is renewed every second seems to be %s old", age)
 			}
 		}
-		if w.Latest().Snapshot.Lease == nil {
+		if w.look().Snapshot.Lease == nil {
 			t.Error("the lease is not seen")
 		}
 	})
@@ -176,7 +206,6 @@ func TestWatcherLeavesTheCloudToOthers(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		defer w.Attend()()
 		w.after(time.Minute)
 		w.sim.ResetRequests()
 		w.after(20 * time.Minute)
@@ -197,7 +226,6 @@ func TestWatcherSparesASlowAPIServer(t *testing.T) {
 		})
 	}
 	followed(t, slow, func(t *testing.T, w watched) {
-		defer w.Attend()()
 		before := looks.Load()
 		w.after(10 * time.Minute)
 		if n := looks.Load() - before; n < 20 || n > 30 {
@@ -214,7 +242,6 @@ func TestWatcherSaysThatItIsNotUpToDate(t *testing.T) {
 		})
 	}
 	followed(t, cut, func(t *testing.T, w watched) {
-		defer w.Attend()()
 		w.after(3 * time.Second)
 		away.Store(true)
 		live := w.after(15 * time.Second)

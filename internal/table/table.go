@@ -104,10 +104,10 @@ func cell(v any) Cell {
 // Cell is a cell with the tone.
 func (t Tone) Cell(v any) Cell { return Toned(v, t, true) }
 
-// Toned is a cell that has the tone when a condition holds.
+// Toned is a cell that has the tone when a condition holds and it has a text.
 func Toned(v any, tone Tone, when bool) Cell {
 	c := cell(v)
-	if when {
+	if when && c.Text != "" {
 		c.Tone = tone
 	}
 	return c

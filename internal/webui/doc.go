@@ -1,12 +1,9 @@
-// Package webui makes of a look at a cluster what the page of `underlayctl ui` shows:
-// Services and their load balancers or addresses, machines with their ranges, the
-// route table, how full the pools are, and what doctor finds. A survey.Snapshot goes
-// in, a View comes out, which the page draws as it is: what is folded, what is called
-// healthy and in which order things stand is decided here, where tests see it.
+// Package webui makes of a look at a cluster what the page of `underlayctl ui` shows: the
+// tables of the other commands, one part below the other, and the objects that have a timeline.
+// A survey.Live goes in, a View comes out, and the page draws it as it is.
 //
-// It must never hold a secret, since all of it goes to a browser, and never judge by
-// itself what survey and doctor already judge: the page and the other commands say the
-// same of the same look.
+// It must never hold a secret, because all of it goes to a browser, and it judges nothing:
+// survey and doctor do, so that the page and the other commands show the same of one look.
 //
 // The server of the page is the package below it.
 package webui

@@ -3,116 +3,72 @@ package webui
 import (
 	"net/netip"
 	"strings"
+
+	"github.com/underlay-ccm/underlay/internal/table"
 )
 
-// Hit is what a search found.
+// Hit is an object that a search found, and the text in which it was found.
 type Hit struct {
-	ID    string `json:"id"`
-	Title string `json:"title"`
-	// Why says what of it was found.
-	Why string `json:"why"`
+	About string `json:"about"`
+	Why   string `json:"why"`
 }
 
-// Find searches names, IDs and addresses. An address is also found in the podCIDR or
-// the destination that contains it. At most limit Hits come back, and how many there
-// are in all.
+// Find searches all cells. An address is also found in a prefix that contains it. At most
+// limit Hits come back, and how many there are in all.
 func (v *View) Find(text string, limit int) (hits []Hit, all int) {
-	text = strings.ToLower(strings.TrimSpace(text))
-	if text == "" {
-		return []Hit{}, 0
+	hits = []Hit{}
+	q := query{text: strings.ToLower(strings.TrimSpace(text))}
+	if q.text == "" {
+		return hits, 0
 	}
-	q := query{text: text}
-	q.address, _ = netip.ParseAddr(text)
-	if p, err := netip.ParsePrefix(text); err == nil {
+	if a, err := netip.ParseAddr(q.text); err == nil {
+		q.prefix = netip.PrefixFrom(a, a.BitLen())
+	} else if p, err := netip.ParsePrefix(q.text); err == nil {
 		q.prefix = p.Masked()
 	}
-	hits = []Hit{}
-	add := func(id, title, why string) {
-		if why == "" {
-			return
-		}
-		if all++; len(hits) < limit {
-			hits = append(hits, Hit{id, title, why})
-		}
-	}
-	for i := range v.Groups {
-		for j := range v.Groups[i].Machines {
-			m := &v.Groups[i].Machines[j]
-			add(m.ID, m.Name, q.machine(m))
-		}
-	}
-	for i := range v.Services {
-		add(v.Services[i].ID, v.Services[i].Name, q.service(&v.Services[i]))
-	}
-	for i := range v.Table.Routes {
-		r := &v.Table.Routes[i]
-		if r.Node == "" && (q.matches(r.Destination) || strings.Contains(r.Gateway, q.text)) {
-			add(r.ID, r.Destination.String(), r.Whose+" route to "+r.Leads)
+	found := map[string]bool{}
+	for _, part := range v.Parts {
+		for _, t := range part.Tables {
+			for _, row := range t.Rows {
+				why := q.in(row)
+				if why == "" || found[row.About] {
+					continue
+				}
+				found[row.About] = true
+				if all++; len(hits) < limit {
+					hits = append(hits, Hit{row.About, why})
+				}
+			}
 		}
 	}
 	return hits, all
 }
 
-// query is what is looked for, as text and if it is one as an address or a prefix.
+// query is what is searched, as text, and as a prefix if it is an address or a prefix.
 type query struct {
-	text    string
-	address netip.Addr
-	prefix  netip.Prefix
+	text   string
+	prefix netip.Prefix
 }
 
-func (q query) matches(p netip.Prefix) bool {
-	switch {
-	case q.address.IsValid():
-		return p.Contains(q.address)
-	case q.prefix.IsValid():
-		return p.Overlaps(q.prefix)
+// in is the text of the first cell that has it, empty if none does.
+func (q query) in(row table.Row) string {
+	for _, c := range row.Cells {
+		if !q.prefix.IsValid() && strings.Contains(strings.ToLower(c.Text), q.text) {
+			return c.Text
+		}
+		for word := range strings.FieldsFuncSeq(c.Text, func(r rune) bool { return r == ',' || r == ' ' || r == ';' }) {
+			if q.prefix.IsValid() && q.meets(word) {
+				return word
+			}
+		}
 	}
-	return strings.Contains(p.String(), q.text)
+	return ""
 }
 
-// is reports whether an address is the one, lies in the prefix, or has the text in it.
-func (q query) is(a netip.Addr) bool {
-	switch {
-	case q.address.IsValid():
-		return a == q.address
-	case q.prefix.IsValid():
+func (q query) meets(word string) bool {
+	if a, err := netip.ParseAddr(word); err == nil {
 		return q.prefix.Contains(a)
 	}
-	return strings.Contains(a.String(), q.text)
-}
-
-// machine says what of a Machine was found, empty if nothing.
-func (q query) machine(m *Machine) string {
-	if strings.Contains(strings.ToLower(m.Name), q.text) {
-		return m.State
-	}
-	for _, r := range m.Ranges {
-		if q.matches(r.Prefix) {
-			return "podCIDR " + r.Prefix.String()
-		}
-	}
-	for _, a := range m.addresses {
-		if q.is(a) {
-			return "address " + a.String()
-		}
-	}
-	if strings.Contains(m.providerID, q.text) {
-		return m.providerID
-	}
-	return ""
-}
-
-func (q query) service(s *Service) string {
-	if strings.Contains(strings.ToLower(s.Name), q.text) {
-		return s.State
-	}
-	if strings.Contains(strings.ToLower(s.By), q.text) {
-		return s.By
-	}
-	for _, text := range s.Addresses {
-		if a, err := netip.ParseAddr(text); err == nil && q.is(a) || err != nil && strings.Contains(text, q.text) {
-			return "address " + text
-		}
-	}
-	return ""
+	p, err := netip.ParsePrefix(word)
+	return err == nil && p.Overlaps(q.prefix)
 }

@@ -23,45 +23,37 @@ import (
 // limit is how long a browser may take for all of a test.
 const limit = 90 * time.Second
 
-// feed is a server's feed that shows what a test gives it.
+// feed is a server's feed that shows what a test gives it, and counts how often.
 type feed struct {
-	mu      sync.Mutex
-	live    survey.Live
-	changes chan struct{}
-	// watching has how many streams there are, whenever that changes.
-	watching chan int
-	streams  int
+	mu    sync.Mutex
+	live  survey.Live
+	looks int
 }
 
-func (f *feed) Latest() survey.Live {
+func (f *feed) Look(ctx context.Context) (survey.Live, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.live
+	f.looks++
+	return f.live, ctx.Err()
 }
 
 func (f *feed) show(live survey.Live) {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.live = live
-	f.mu.Unlock()
-	f.changes <- struct{}{}
 }
 
-func (f *feed) Changes() <-chan struct{} { return f.changes }
-
-func (f *feed) Attend() func() {
-	f.attend(1)
-	return func() { f.attend(-1) }
-}
-
-func (f *feed) attend(more int) {
+// seen is how often a browser has requested what is shown.
+func (f *feed) seen() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.streams += more
-	f.watching <- f.streams
+	return f.looks
 }
 
 func (f *feed) Inspect(context.Context, survey.Want) (*survey.Snapshot, error) {
-	return f.Latest().Snapshot, nil
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.live.Snapshot, nil
 }
 
 // tab is a browser that has the page open.
@@ -91,7 +83,7 @@ func chromium(t *testing.T) string {
 // open starts a browser of a size in which the page shows a look.
 func open(t *testing.T, look *survey.Snapshot, width, height int, before ...step) *tab {
 	t.Helper()
-	f := &feed{live: survey.Live{Snapshot: look}, changes: make(chan struct{}, 1), watching: make(chan int, 1000)}
+	f := &feed{live: survey.Live{Snapshot: look}}
 	s := server.New(f)
 	l, err := server.Listen(t.Context(), 0)
 	if err != nil {

@@ -47,7 +47,7 @@ func TestColors(t *testing.T) {
 func TestTonesHaveShapes(t *testing.T) {
 	b := open(t, eventful(t, 3), 1440, 900)
 	shapes := map[string]string{}
-	for _, tone := range []string{"ok", "wait", "bad", "off"} {
+	for _, tone := range []string{"good", "warn", "bad", "faint"} {
 		shape := ask[string](b, fmt.Sprintf(`(() => { const s = getComputedStyle(document.querySelector("footer .mark.%s")); return [s.borderRadius, s.borderStyle, s.borderLeftColor === s.borderRightColor, s.transform, s.borderWidth].join(); })()`, tone))
 		for other, its := range shapes {
 			if its == shape {

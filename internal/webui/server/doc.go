@@ -1,6 +1,6 @@
 // Package server serves the page of `underlayctl ui` to the browser of the person who
-// started it: the page itself, which is embedded, what it shows as a stream of
-// server-sent events, searches, and the timeline of a Node or a Service.
+// started it: the page itself, which is embedded, what it shows, which the browser requests
+// every two seconds while a person can see it, searches, and the timeline of a Node or a Service.
 //
 // It must never answer anybody else. It listens on loopback only and knows no way to
 // listen elsewhere; every path begins with a key that only the printed URL has, since

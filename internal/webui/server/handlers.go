@@ -2,13 +2,13 @@ package server
 
 import (
 	"embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/internal/webui"
@@ -17,16 +17,8 @@ import (
 //go:embed page
 var embedded embed.FS
 
-const (
-	// browsers is how many streams there may be at once: a browser has six connections to
-	// a server of HTTP/1.1, and needs one of them for whatever else a window asks.
-	browsers = 5
-	// hits is how many finds of a search are shown.
-	hits = 12
-	// pulse is how often an idle stream says that it lives, so that a browser notices
-	// when the other end is gone without a word.
-	pulse = 15 * time.Second
-)
+// hits is how many finds of a search are shown.
+const hits = 12
 
 // policy lets the page load what it consists of, from here, and nothing else.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
@@ -41,7 +33,7 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	base := "/" + s.key + "/"
 	mux.Handle("GET "+base, http.StripPrefix(base, http.FileServerFS(files)))
-	mux.HandleFunc("GET "+base+"stream", s.stream)
+	mux.HandleFunc("GET "+base+"view", s.look)
 	mux.HandleFunc("GET "+base+"find", s.find)
 	mux.HandleFunc("GET "+base+"inspect", s.inspect)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
@@ -100,79 +92,55 @@ func foreign(r *http.Request) bool {
 	return r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
-// stream sends what is shown, now and whenever it changes, until the browser goes.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
-	news, leave, ok := s.hub.join(browsers)
-	if !ok {
-		// No status of an error: the browser would not come again, nor tell the page why.
-		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprint(w, "retry: 5000\nevent: full\ndata: \n\n")
-		return
-	}
-	defer leave()
-	defer s.feed.Attend()()
-	w.Header().Set("Content-Type", "text/event-stream")
-	out := http.NewResponseController(w)
-	say := func(text string) error {
-		if _, err := fmt.Fprintf(w, "%s\n\n", text); err != nil {
-			return err
-		}
-		return out.Flush()
-	}
-	beat := time.NewTicker(pulse)
-	defer beat.Stop()
-	err := say("retry: 1000")
-	for err == nil {
-		select {
-		case <-r.Context().Done():
-			return
-		case <-news:
-			if text := s.hub.now().text; text != nil {
-				err = say("data: " + string(text))
-			}
-		case <-beat.C:
-			err = say(":")
-		}
+// look writes what is shown now. An error is that the browser went away.
+func (s *Server) look(w http.ResponseWriter, r *http.Request) {
+	if v, err := s.shown(r.Context()); err == nil {
+		write(w, http.StatusOK, v)
 	}
 }
 
-// found is the answer to a search.
+// found is the result of a search.
 type found struct {
 	Hits []webui.Hit `json:"hits"`
 	All  int         `json:"all"`
 }
 
 func (s *Server) find(w http.ResponseWriter, r *http.Request) {
-	answer := found{Hits: []webui.Hit{}}
-	if v := s.hub.now().message.View; v != nil {
-		answer.Hits, answer.All = v.Find(r.URL.Query().Get("q"), hits)
+	if v, err := s.shown(r.Context()); err == nil {
+		some, all := v.Find(r.URL.Query().Get("q"), hits)
+		write(w, http.StatusOK, found{some, all})
 	}
-	write(w, http.StatusOK, answer)
 }
 
-// refusal says why there is no answer.
+// refusal says why there is no timeline.
 type refusal struct {
 	Error string `json:"error"`
 }
 
 func (s *Server) inspect(w http.ResponseWriter, r *http.Request) {
-	subject, err := webui.ParseSubject(r.URL.Query().Get("id"))
+	want, of, err := webui.ParseObject(r.URL.Query().Get("about"))
 	if err != nil {
 		write(w, http.StatusBadRequest, refusal{err.Error()})
 		return
 	}
-	look, err := s.feed.Inspect(r.Context(), subject.Want())
-	if err != nil {
-		write(w, http.StatusBadGateway, refusal{err.Error()})
-		return
+	look, err := s.feed.Inspect(r.Context(), want)
+	var timeline survey.Inspection
+	if err == nil {
+		timeline, err = of(look)
 	}
-	told, err := subject.Inspect(look)
 	switch {
 	case errors.Is(err, survey.ErrNoObject):
 		write(w, http.StatusNotFound, refusal{err.Error()})
 	case err != nil:
 		write(w, http.StatusBadGateway, refusal{err.Error()})
 	default:
-		write(w, http.StatusOK, told)
+		write(w, http.StatusOK, timeline)
 	}
+}
+
+// write writes a value as JSON. Every value here can be written.
+func write(w http.ResponseWriter, status int, value any) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(value) // the browser went away
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/internal/webui"
@@ -21,17 +19,13 @@ import (
 
 // feed shows one look.
 type feed struct {
-	live      atomic.Pointer[survey.Live]
-	changes   chan struct{}
-	attending atomic.Int64
+	live atomic.Pointer[survey.Live]
 }
 
-func (f *feed) Latest() survey.Live      { return *f.live.Load() }
-func (f *feed) Changes() <-chan struct{} { return f.changes }
-func (f *feed) Attend() func()           { f.attending.Add(1); return func() { f.attending.Add(-1) } }
+func (f *feed) Look(context.Context) (survey.Live, error) { return *f.live.Load(), nil }
 
 func (f *feed) Inspect(context.Context, survey.Want) (*survey.Snapshot, error) {
-	return f.Latest().Snapshot, nil
+	return f.live.Load().Snapshot, nil
 }
 
 func fed(t *testing.T) *feed {
@@ -40,15 +34,14 @@ func fed(t *testing.T) *feed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &feed{changes: make(chan struct{}, 1)}
+	f := &feed{}
 	f.live.Store(&survey.Live{Snapshot: s})
 	return f
 }
 
-// answer is what a request gets, with the page shown.
+// answer is what a request gets.
 func answer(t *testing.T, s *Server, method, path string, header map[string]string) *http.Response {
 	t.Helper()
-	s.hub.show(s.page())
 	r := httptest.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:1"+path, nil)
 	for name, value := range header {
 		if name == "Host" {
@@ -76,11 +69,12 @@ func TestWhoIsAnswered(t *testing.T) {
 		"by name":                     {http.MethodGet, own, map[string]string{"Host": "localhost:8080"}, 200},
 		"by IPv6":                     {http.MethodGet, own, map[string]string{"Host": "[::1]:8080"}, 200},
 		"without a port":              {http.MethodGet, own, map[string]string{"Host": "127.0.0.1"}, 200},
+		"what is shown":               {http.MethodGet, own + "view", nil, 200},
 		"the page's own script":       {http.MethodGet, own + "find?q=a", map[string]string{"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}, 200},
 		"from a link elsewhere":       {http.MethodGet, own, map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 200},
 		"without the key":             {http.MethodGet, "/", nil, 404},
 		"a script without the key":    {http.MethodGet, "/page.js", nil, 404},
-		"with another key":            {http.MethodGet, "/" + strings.Repeat("A", len(s.key)) + "/stream", nil, 404},
+		"with another key":            {http.MethodGet, "/" + strings.Repeat("A", len(s.key)) + "/view", nil, 404},
 		"a file that isn't there":     {http.MethodGet, own + "other", nil, 404},
 		"out of the folder":           {http.MethodGet, own + "../server.go", nil, 307},
 		"a name that points here":     {http.MethodGet, own, map[string]string{"Host": "evil.example:8080"}, 421},
@@ -91,11 +85,11 @@ func TestWhoIsAnswered(t *testing.T) {
 		"another port's script":       {http.MethodGet, own + "page.js", map[string]string{"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"}, 403},
 		"in a frame of another site":  {http.MethodGet, own, map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}, 403},
 		"a write":                     {http.MethodPost, own, nil, 405},
-		"a deletion":                  {http.MethodDelete, own + "inspect?id=node/control-1", nil, 405},
-		"a Node":                      {http.MethodGet, own + "inspect?id=node/control-1", nil, 200},
-		"a Service":                   {http.MethodGet, own + "inspect?id=service/shop/web", nil, 200},
-		"a Node that isn't there":     {http.MethodGet, own + "inspect?id=node/nobody", nil, 404},
-		"something that has no story": {http.MethodGet, own + "inspect?id=route/10.0.0.0/8", nil, 400},
+		"a deletion":                  {http.MethodDelete, own + "inspect?about=Node/control-1", nil, 405},
+		"a Node":                      {http.MethodGet, own + "inspect?about=Node/control-1", nil, 200},
+		"a Service":                   {http.MethodGet, own + "inspect?about=Service/shop/web", nil, 200},
+		"a Node that isn't there":     {http.MethodGet, own + "inspect?about=Node/nobody", nil, 404},
+		"something that has no story": {http.MethodGet, own + "inspect?about=routes/10.0.0.0/8", nil, 400},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := answer(t, s, c.method, c.path, c.header)
@@ -174,94 +168,38 @@ func served(t *testing.T, f *feed) (url string, stop func()) {
 	}
 }
 
-// told reads the next message of a stream.
-func told(t *testing.T, lines *bufio.Scanner) (m struct {
-	View    *webui.View
-	Trouble string
-},
-) {
+// viewed is what a browser gets now.
+func viewed(t *testing.T, url string) (v webui.View) {
 	t.Helper()
-	for lines.Scan() {
-		if text, is := strings.CutPrefix(lines.Text(), "data: "); is {
-			if err := json.Unmarshal([]byte(text), &m); err != nil {
-				t.Fatal(err)
-			}
-			return m
-		}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"view", nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("the stream ended")
-	return m
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if err := json.NewDecoder(answer.Body).Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
-func TestTheStreamTellsWhatIsNew(t *testing.T) {
+func TestThePageIsUpToDate(t *testing.T) {
 	f := fed(t)
 	url, stop := served(t, f)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"stream", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stream, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stream.Body.Close()
-	lines := bufio.NewScanner(stream.Body)
-	lines.Buffer(nil, 1<<20)
-	m := told(t, lines)
-	if m.View == nil || m.View.Counts.Machines != 4 || m.Trouble != "" {
-		t.Errorf("%+v", m)
-	}
-	if n := f.attending.Load(); n != 1 {
-		t.Errorf("%d attend", n)
+	defer stop()
+	nodes := func(v webui.View) int { return len(v.Parts[1].Tables[0].Rows) }
+	if v := viewed(t, url); nodes(v) != 4 || v.Trouble != "" {
+		t.Errorf("%d Nodes, %q", nodes(v), v.Trouble)
 	}
 	next, err := snapshots.Eventful(5)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.live.Store(&survey.Live{Snapshot: next, Trouble: "it is away"})
-	f.changes <- struct{}{}
-	if m = told(t, lines); m.View.Counts.Machines != 6 || m.Trouble != "it is away" {
-		t.Errorf("%+v", m)
-	}
-	stop() // with a stream open, and in time
-	for lines.Scan() {
-	}
-	if n := f.attending.Load(); n != 0 {
-		t.Errorf("%d attend after the end", n)
-	}
-}
-
-// A browser that comes when there are too many is told so.
-func TestThereAreOnlySoManyStreams(t *testing.T) {
-	s := New(fed(t))
-	for range browsers {
-		if _, _, ok := s.hub.join(browsers); !ok {
-			t.Fatal("refused too soon")
-		}
-	}
-	a := answer(t, s, http.MethodGet, "/"+s.key+"/stream", nil)
-	defer a.Body.Close()
-	// It comes again by itself, as it would not after an error.
-	text, err := io.ReadAll(a.Body)
-	if err != nil || a.StatusCode != http.StatusOK || !strings.Contains(string(text), "event: full\ndata:") {
-		t.Errorf("%v, %d, %q", err, a.StatusCode, text)
-	}
-}
-
-// Nothing that is no news wakes a browser.
-func TestTheHubTellsOnlyNews(t *testing.T) {
-	h := newHub()
-	news, leave, _ := h.join(1)
-	defer leave()
-	<-news
-	h.show(page{message: message{Trouble: "a"}})
-	<-news
-	h.show(page{message: message{Trouble: "a"}})
-	select {
-	case <-news:
-		t.Error("told what it knew")
-	default:
+	if v := viewed(t, url); nodes(v) != 6 || v.Trouble != "it is away" {
+		t.Errorf("%d Nodes, %q", nodes(v), v.Trouble)
 	}
 }

@@ -192,7 +192,7 @@ func rules() []rule {
 		},
 		{
 			who:    []pattern{"./internal/webui"},
-			only:   []pattern{"std", "./internal/survey", "./internal/doctor", "./internal/kube", "./internal/config", "k8s.io/api/...", "k8s.io/apimachinery/..."},
+			only:   []pattern{"std", "./internal/survey", "./internal/doctor", "./internal/table", "./internal/config", "k8s.io/apimachinery/..."},
 			never:  impure(),
 			reason: "internal/webui makes of one look what the page shows: what it knows is an argument, so that a page of any cluster can be tried",
 		},

@@ -24,15 +24,15 @@ func webuiMutants() []mutant {
 		},
 		{
 			name: "the page spends the project's requests", file: watch,
-			old: "max(cloudPause, time.Duration(w.Latest().Snapshot.cost())*perRequest)", new: "max(cloudPause, perRequest)",
+			old: "max(cloudPause, time.Duration(earlier.cost())*perRequest)", new: "max(cloudPause, perRequest)",
 			why:   "the controllers would find none left",
 			tests: "./internal/survey", run: "^TestWatcherLeavesTheCloudToOthers$",
 		},
 		{
-			name: "the cloud is asked for nobody", file: watch,
-			old: "case !w.attended():", new: "case false:",
-			why:   "a page that nobody looks at would cost requests",
-			tests: "./internal/survey", run: "^TestWatcherFollowsTheCloudWhileSomebodyLooks$",
+			name: "each window looks by itself", file: watch,
+			old: "if began.Before(w.next) {", new: "if false {",
+			why:   "many windows would keep the API server and the cloud busy",
+			tests: "./internal/survey", run: "^TestWatcherSparesASlowAPIServer$",
 		},
 		{
 			name: "a slow API server is not spared", file: watch,
