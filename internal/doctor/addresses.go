@@ -32,60 +32,28 @@ const (
 func addressChecks() []check {
 	return slices.Concat([]check{
 		{
-			name:       "address-ledger",
-			looks:      "whether the stored ledger of addresses (ConfigMap `kube-system/underlay-addresses`) can be read, and is there while Services have addresses of the pools",
-			severities: []Severity{Error},
-			remedy:     "restore the ConfigMap from a backup, or leave it to the cloud controller manager to rebuild it from the Services: " + managerLogs,
-			concerns:   (*cluster).addresses,
-			needs:      survey.PartAddresses | survey.PartServices,
-			find:       addressLedger,
+			"address-ledger", Error, (*cluster).addresses, survey.PartAddresses | survey.PartServices,
+			"restore the ConfigMap from a backup, or leave it to the cloud controller manager to rebuild it from the Services: " + managerLogs, addressLedger,
 		},
 		{
-			name:       "address-removed-pool",
-			looks:      "whether Services have addresses of pools that are not configured any more: the cloud controller manager refuses to start",
-			severities: []Severity{Error},
-			remedy:     "configure the pool as before, with onRequest: true if nothing new is to come from it; remove it once no Service has an address of it",
-			concerns:   func(x *cluster) bool { return x.addresses() || x.AddressLedger != nil },
-			given:      survey.PartConfig | survey.PartAddresses,
-			needs:      survey.PartAddresses,
-			find:       addressRemovedPool,
+			"address-removed-pool", Error, nil, survey.PartConfig | survey.PartAddresses,
+			"configure the pool as before, with onRequest: true if nothing new is to come from it; remove it once no Service has an address of it", addressRemovedPool,
 		},
 		{
-			name:       "address-pool-room",
-			looks:      "how many addresses of a family are left to Services that ask for none in particular: none, or of 10 and more less than 10 %",
-			severities: []Severity{Warning},
-			remedy:     "add ranges (key addresses.pools of underlay-config), or set onRequest: true on a pool of which each address is meant to be in use",
-			concerns:   (*cluster).addresses,
-			needs:      survey.PartAddresses,
-			find:       addressPoolRoom,
+			"address-pool-room", Warning, (*cluster).addresses, survey.PartAddresses,
+			"add ranges (key addresses.pools of underlay-config), or set onRequest: true on a pool of which each address is meant to be in use", addressPoolRoom,
 		},
 		{
-			name:       "address-pool-segment",
-			looks:      "whether a pool with `mover: layer2` has ranges that are far from all addresses of Nodes, while no node holds an address of it: it may be on no segment of theirs",
-			severities: []Severity{Warning},
-			remedy:     "take ranges from a segment that nodes are on, or give the pool mover: bgp if routers are to bring its addresses to nodes",
-			concerns:   (*cluster).addresses,
-			needs:      survey.PartNodes | survey.PartAddresses,
-			find:       addressPoolSegment,
+			"address-pool-segment", Warning, (*cluster).addresses, survey.PartNodes | survey.PartAddresses,
+			"take ranges from a segment that nodes are on, or give the pool mover: bgp if routers are to bring its addresses to nodes", addressPoolSegment,
 		},
 		{
-			name:       "address-waiting",
-			looks:      "whether Services of class `underlay.dev/address` lack an address that they ask for (condition `underlay.dev/Accepted`)",
-			severities: []Severity{Error, Warning},
-			remedy:     "correct the Service or the pools as the text says; see docs/reference/addresses.md",
-			concerns:   (*cluster).addresses,
-			needs:      survey.PartAddresses | survey.PartServices,
-			find:       addressWaiting,
+			"address-waiting", Error, (*cluster).addresses, survey.PartAddresses | survey.PartServices,
+			"correct the Service or the pools as the text says; see docs/reference/addresses.md", addressWaiting,
 		},
 		{
-			name:       "address-kube-proxy",
-			looks:      "whether kube-proxy runs in mode ipvs, in which no node serves the addresses",
-			severities: []Severity{Error},
-			remedy:     "set mode: nftables: " + proxyEdit,
-			concerns:   (*cluster).addresses,
-			needs:      survey.PartSetup,
-			fails:      proxyFails,
-			find:       addressKubeProxy,
+			"address-kube-proxy", Error, (*cluster).addresses, hasProxy,
+			"set mode: nftables: " + proxyEdit, addressKubeProxy,
 		},
 	}, holderChecks())
 }
@@ -121,8 +89,7 @@ func addressLedger(x *cluster) []Finding {
 	return []Finding{{Object: addressLedgerObject, What: "it is lost or empty, although Services have addresses: " + few(have)}}
 }
 
-func addressRemovedPool(x *cluster) []Finding {
-	var found []Finding
+func addressRemovedPool(x *cluster) (found []Finding) {
 	for _, e := range x.addressing.Ledger.Entries() {
 		if _, configured := x.AddressPool(e.Address); configured || len(e.Shares) == 0 {
 			continue
@@ -136,8 +103,7 @@ func addressRemovedPool(x *cluster) []Finding {
 
 // addressPoolRoom counts the pools of a family that serve every namespace together: one
 // that is full does no harm while another has room.
-func addressPoolRoom(x *cluster) []Finding {
-	var found []Finding
+func addressPoolRoom(x *cluster) (found []Finding) {
 	for _, family := range []addresses.Family{addresses.IPv4, addresses.IPv6} {
 		for _, group := range automatic(x.Config.Addresses.Pools) {
 			var size, used uint64
@@ -191,8 +157,7 @@ func automatic(pools []config.AddressPool) (groups [][]config.AddressPool) {
 // addressPoolSegment compares with what Nodes report as their addresses, of which no
 // prefix length is known: what is farther from all of them than any usual segment is
 // wide may be a mistake. Where a node holds an address of the pool, it is none.
-func addressPoolSegment(x *cluster) []Finding {
-	var found []Finding
+func addressPoolSegment(x *cluster) (found []Finding) {
 	for _, p := range x.Config.Addresses.Pools {
 		if p.Mover != config.Layer2 || x.holdsOf(p) {
 			continue
@@ -239,8 +204,7 @@ func texts(all []netip.Addr) (out []string) {
 	return out
 }
 
-func addressWaiting(x *cluster) []Finding {
-	var found []Finding
+func addressWaiting(x *cluster) (found []Finding) {
 	for _, w := range x.addressView.Waiting {
 		f := Finding{Object: "Service/" + w.Service}
 		switch {

@@ -19,73 +19,37 @@ import (
 func holderChecks() []check {
 	return []check{
 		{
-			name:       "address-held-twice",
-			looks:      "whether two nodes say that they hold one address for more than a minute",
-			severities: []Severity{Error},
-			remedy:     "see why the node that is not the holder does not follow the ledger: " + agentLogs,
-			concerns:   (*cluster).addresses,
-			needs:      seesAddresses,
-			find:       addressHeldTwice,
+			"address-held-twice", Error, (*cluster).addresses, seesAddresses,
+			"see why the node that is not the holder does not follow the ledger: " + agentLogs, addressHeldTwice,
 		},
 		{
-			name:       "address-in-use",
-			looks:      "whether another machine answers for an address that a node holds, or is to hold (reason `AddressInUse`)",
-			severities: []Severity{Error},
-			remedy:     "take the address from that machine, or leave it out of the pool and let the Service get another one",
-			concerns:   (*cluster).addresses,
-			needs:      seesAddresses,
-			find:       addressInUse,
+			"address-in-use", Error, (*cluster).addresses, seesAddresses,
+			"take the address from that machine, or leave it out of the pool and let the Service get another one", addressInUse,
 		},
 		{
-			name:       "address-off-segment",
-			looks:      "whether addresses have no holder because nodes that could hold them are on no segment with them (reason `AddressOffSegment`)",
-			severities: []Severity{Error},
-			remedy:     "take the pool's ranges from a segment that the nodes are on, or give the pool mover: bgp",
-			concerns:   (*cluster).addresses,
-			needs:      seesAddresses,
-			find:       addressOffSegment,
+			"address-off-segment", Error, (*cluster).addresses, seesAddresses,
+			"take the pool's ranges from a segment that the nodes are on, or give the pool mover: bgp", addressOffSegment,
 		},
 		{
-			name:       "address-not-held",
-			looks:      "whether the node that is to hold an address says that it does, within a minute, and whether there is such a node",
-			severities: []Severity{Error},
-			remedy:     "see what keeps the nodes from it: underlayctl addresses -o wide; " + agentLogs,
-			concerns:   (*cluster).addresses,
-			needs:      seesAddresses | survey.PartEndpointSlices,
-			find:       addressNotHeld,
+			"address-not-held", Error, (*cluster).addresses, seesAddresses | survey.PartEndpointSlices,
+			"see what keeps the nodes from it: underlayctl addresses -o wide; " + agentLogs, addressNotHeld,
 		},
 		{
-			name:       "address-silent",
-			looks:      "whether a holder's kube-proxy or agent gives no good answer, by what the nodes that watch it say, and its addresses stay there",
-			severities: []Severity{Error},
-			remedy:     "see that kube-proxy and the agent run on that node, that its ports 10256 and 10267 can be reached from other nodes, and that other nodes could hold the address: underlayctl addresses -o wide",
-			concerns:   (*cluster).addresses,
-			needs:      seesAddresses | survey.PartEndpointSlices,
-			find:       addressSilent,
+			"address-silent", Error, (*cluster).addresses, seesAddresses | survey.PartEndpointSlices,
+			"see that kube-proxy and the agent run on that node, that its ports 10256 and 10267 can be reached from other nodes, and that other nodes could hold the address: underlayctl addresses -o wide", addressSilent,
 		},
 		{
-			name:       "address-router",
-			looks:      "whether the routers of pools with `mover: bgp` speak with the nodes that are to speak with them",
-			severities: []Severity{Error, Warning},
-			remedy:     "compare both sides' addresses, autonomous systems and passwords (key addresses.bgp.peers of underlay-config), and see that TCP port 179 is open between them; " + agentLogs,
-			concerns:   func(x *cluster) bool { return len(x.Config.Addresses.BGP.Peers) > 0 },
-			needs:      seesAddresses,
-			find:       addressRouter,
+			"address-router", Error, func(x *cluster) bool { return len(x.Config.Addresses.BGP.Peers) > 0 }, seesAddresses,
+			"compare both sides' addresses, autonomous systems and passwords (key addresses.bgp.peers of underlay-config), and see that TCP port 179 is open between them; " + agentLogs, addressRouter,
 		},
 		{
-			name:       "address-node",
-			looks:      "whether the agents of Ready Nodes say what they hold, and whether a node is given nothing because its kube-proxy is not healthy, or because the nodes that watch it do not hear it",
-			severities: []Severity{Warning},
-			remedy:     "update the agent, and see that its configuration has addresses.pools: " + agentLogs,
-			concerns:   (*cluster).addresses,
-			needs:      seesAddresses,
-			find:       addressNode,
+			"address-node", Warning, (*cluster).addresses, seesAddresses,
+			"update the agent, and see that its configuration has addresses.pools: " + agentLogs, addressNode,
 		},
 	}
 }
 
-func addressHeldTwice(x *cluster) []Finding {
-	var found []Finding
+func addressHeldTwice(x *cluster) (found []Finding) {
 	for _, row := range x.addressView.Addresses {
 		if row.State != survey.AddressHeldTwice {
 			continue
@@ -147,8 +111,7 @@ func carried(row survey.AddressRow) bool {
 	return row.State == survey.AddressHeld || row.State == survey.AddressHeldTwice
 }
 
-func addressNotHeld(x *cluster) []Finding {
-	var found []Finding
+func addressNotHeld(x *cluster) (found []Finding) {
 	for _, row := range x.addressView.Addresses {
 		if carried(row) || row.State == survey.AddressMoving || x.idle(row) || x.toldOtherwise(row) {
 			continue
@@ -194,8 +157,7 @@ func (x *cluster) idle(row survey.AddressRow) bool {
 	return true
 }
 
-func addressSilent(x *cluster) []Finding {
-	var found []Finding
+func addressSilent(x *cluster) (found []Finding) {
 	if !x.addressing.Settled {
 		return nil // they may be moving just now
 	}
@@ -212,8 +174,7 @@ func addressSilent(x *cluster) []Finding {
 	return found
 }
 
-func addressRouter(x *cluster) []Finding {
-	var found []Finding
+func addressRouter(x *cluster) (found []Finding) {
 	for _, peer := range x.Config.Addresses.BGP.Peers {
 		var down []string
 		var state string

@@ -27,28 +27,18 @@ const noSandbox = "FailedCreatePodSandBox"
 func agentChecks() []check {
 	return []check{
 		{
-			name:       "agent",
-			looks:      "whether the agent's DaemonSet is there, and its pod ready on every Node that is older than 5 minutes. Where nodes route nothing by themselves, another CNI plugin may do without it: it does where Nodes are ready, which takes a pod network, and none has ever had an agent (condition `underlay.dev/PeersReachable`)",
-			severities: []Severity{Error, Warning},
-			remedy:     "kubectl -n " + here + " describe pod -l app.kubernetes.io/name=underlay-agent; " + agentLogs,
-			needs:      survey.PartWorkloads | survey.PartNodes | survey.PartConfig,
-			find:       agentReady,
+			"agent", Error, nil, survey.PartWorkloads | survey.PartNodes | survey.PartConfig,
+			"kubectl -n " + here + " describe pod -l app.kubernetes.io/name=underlay-agent; " + agentLogs, agentReady,
 		},
 		{
-			name:       "cni-plugins",
-			looks:      "whether the CNI plugins ptp, host-local and portmap are on every node, as agents and kubelets report it (conditions and Events of the last 15 minutes)",
-			severities: []Severity{Error},
-			remedy:     "put the plugins of github.com/containernetworking/plugins into /opt/cni/bin on the node (Debian, Ubuntu: apt-get install kubernetes-cni)",
-			needs:      survey.PartNodes | survey.PartEvents | survey.PartWorkloads,
-			find:       func(x *cluster) []Finding { return x.reported(missesPlugin) },
+			"cni-plugins", Error, nil, survey.PartNodes | survey.PartEvents | survey.PartWorkloads,
+			"put the plugins of github.com/containernetworking/plugins into /opt/cni/bin on the node (Debian, Ubuntu: apt-get install kubernetes-cni)",
+			func(x *cluster) []Finding { return x.reported(missesPlugin) },
 		},
 		{
-			name:       "cni-order",
-			looks:      "whether another CNI configuration in /etc/cni/net.d sorts before `05-underlay.conflist`, as agents report it",
-			severities: []Severity{Error},
-			remedy:     "remove the other file on the node, or rename it to sort behind 05-underlay.conflist",
-			needs:      survey.PartNodes | survey.PartEvents | survey.PartWorkloads,
-			find:       func(x *cluster) []Finding { return x.reported(isSecond) },
+			"cni-order", Error, nil, survey.PartNodes | survey.PartEvents | survey.PartWorkloads,
+			"remove the other file on the node, or rename it to sort behind 05-underlay.conflist",
+			func(x *cluster) []Finding { return x.reported(isSecond) },
 		},
 	}
 }

@@ -20,28 +20,17 @@ import (
 func balancerChecks() []check {
 	return []check{
 		{
-			name:       "load-balancer-owner",
-			looks:      "whether a Service's load balancer belongs to somebody else, its name is taken, or several carry its labels; and load balancers of this cluster that belong to no Service",
-			severities: []Severity{Error, Warning},
-			remedy:     "choose another name (annotation load-balancer.hetzner.cloud/name), or where the load balancer is to become this Service's, do what the Service's Event says: label it in the cloud, and set the annotation underlay.dev/adopt to true",
-			concerns:   (*cluster).balances,
-			needs:      seesBalancing,
-			find:       balancerOwner,
+			"load-balancer-owner", Error, (*cluster).balances, seesBalancing,
+			"choose another name (annotation load-balancer.hetzner.cloud/name), or where the load balancer is to become this Service's, do what the Service's Event says: label it in the cloud, and set the annotation underlay.dev/adopt to true", balancerOwner,
 		},
 		{
-			name:       "load-balancer-health",
-			looks:      "whether a load balancer finds targets unhealthy although endpoints are ready: all of a port, or those of Nodes that are ready",
-			severities: []Severity{Error, Warning},
-			remedy:     "let load balancers reach the port of the health check on every node",
-			concerns:   (*cluster).balances,
-			needs:      seesBalancing,
-			find:       balancerHealth,
+			"load-balancer-health", Error, (*cluster).balances, seesBalancing,
+			"let load balancers reach the port of the health check on every node", balancerHealth,
 		},
 	}
 }
 
-func balancerOwner(x *cluster) []Finding {
-	var found []Finding
+func balancerOwner(x *cluster) (found []Finding) {
 	for _, b := range x.balancings {
 		c := accepted(b.Service)
 		f := Finding{Object: serviceObject(b.Service)}
@@ -67,8 +56,7 @@ func balancerOwner(x *cluster) []Finding {
 	return found
 }
 
-func balancerHealth(x *cluster) []Finding {
-	var found []Finding
+func balancerHealth(x *cluster) (found []Finding) {
 	endpoints := x.EndpointsByService()
 	for _, b := range x.balancings {
 		if b.LoadBalancer == nil || x.age(b.LoadBalancer.Created) < survey.GracePeriod {

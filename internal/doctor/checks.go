@@ -8,28 +8,21 @@ import (
 	"github.com/underlay-ccm/underlay/internal/survey"
 )
 
-// check is a row of the table, of which the reference is made.
+// check is a row of the table. What it looks at is written in docs/reference/doctor.md, in the
+// row with its name, which a finding about what could not be seen refers to.
 type check struct {
 	name string
-	// looks is what it looks at, and for what; for the reference.
-	looks string
-	// severities are those that its findings can have, the usual one first. A
-	// finding that says none has that.
-	severities []Severity
-	// remedy is what to do in general; for the reference, and for findings that
-	// know nothing better.
-	remedy string
-	// needs are the parts of the Snapshot without which nothing can be said.
+	// severity is that of a finding without one.
+	severity Severity
+	// when reports whether the cluster has what is checked at all, by its configuration; nil:
+	// every cluster has.
+	when func(*cluster) bool
+	// needs are what has to be seen, and derived, to make the check.
 	needs survey.Parts
-	// concerns reports whether the cluster has what is checked at all; nil: every
-	// cluster has. It is asked with the parts that it needs, and no others.
-	concerns func(*cluster) bool
-	// given are the parts that concerns needs; none: PartConfig.
-	given survey.Parts
-	// fails is why what was seen leads to nothing that can be checked; nil: it does.
-	fails func(*cluster) error
-	// find looks. What it could not see although the parts are there is among the
-	// findings, see unseen.
+	// remedy is what to do in general, of a finding that has none of its own.
+	remedy string
+	// find looks. What it could not see although the parts are there is among the findings,
+	// see unseen.
 	find func(x *cluster) []Finding
 }
 
@@ -43,49 +36,35 @@ func checks() []check {
 
 // run makes the check if what it needs was seen.
 func (c check) run(x *cluster) []Finding {
-	if c.concerns != nil {
-		if reason, blind := x.blind(c.first()); blind {
-			return c.complete(x, unseen(reason))
-		}
-		if !c.concerns(x) {
-			return nil
-		}
+	if reason, blind := x.blind(c.first()); blind {
+		return c.complete(x, unseen(reason))
+	}
+	if c.when != nil && !c.when(x) {
+		return nil
 	}
 	if reason, blind := x.blind(c.needs); blind {
 		return c.complete(x, unseen(reason))
 	}
-	if c.fails != nil {
-		if err := c.fails(x); err != nil {
-			return c.complete(x, unseen(err.Error()))
-		}
-	}
 	return c.complete(x, c.find(x))
 }
 
-// first are the parts that tell whether the check concerns the cluster.
+// first are the parts by which when decides.
 func (c check) first() survey.Parts {
-	if c.concerns == nil {
+	if c.when == nil {
 		return 0
 	}
-	return cmp.Or(c.given, survey.PartConfig)
+	return survey.PartConfig
 }
 
-// complete adds to findings what the check says in general.
+// complete adds to findings what the check has in general.
 func (c check) complete(x *cluster, found []Finding) []Finding {
 	for i := range found {
 		f := &found[i]
-		f.Check = c.name
-		if f.Severity == "" {
-			f.Severity = c.severities[0]
+		f.Check, f.Severity = c.name, cmp.Or(f.Severity, c.severity)
+		if f.Severity == Info {
+			f.Remedy = cmp.Or(f.Remedy, "give underlayctl what it needs to see it, or check by hand: docs/reference/doctor.md#"+c.name)
 		}
-		switch {
-		case f.Remedy != "":
-		case f.Severity == Info:
-			f.Remedy = "give underlayctl what it needs to see it, or check by hand: " + c.looks
-		default:
-			f.Remedy = c.remedy
-		}
-		f.Remedy = placed(f.Remedy, x.Namespace)
+		f.Remedy = placed(cmp.Or(f.Remedy, c.remedy), x.Namespace)
 	}
 	return found
 }
@@ -98,9 +77,15 @@ func unseen(reason string) []Finding {
 // placed puts the namespace of Underlay's programs into a remedy.
 func placed(remedy, namespace string) string { return strings.ReplaceAll(remedy, here, namespace) }
 
-// blind reports whether parts were not seen, and why.
-func (x *cluster) blind(parts survey.Parts) (reason string, blind bool) {
+// blind reports whether parts were not seen, or what is derived of them can't be, and why.
+func (x *cluster) blind(needs survey.Parts) (reason string, blind bool) {
+	derived := needs & (book | routing | proxy)
+	parts := needs &^ derived
 	if x.Saw(parts) {
+		errs := map[survey.Part]error{book: x.bookErr, routing: x.routingErr, proxy: x.proxyErr}
+		if err := errs[derived]; err != nil {
+			return err.Error(), true
+		}
 		return "", false
 	}
 	var reasons []string

@@ -17,6 +17,15 @@ const (
 	seesBook      = survey.PartConfig | survey.PartNodes | survey.PartLedger
 	seesRouting   = seesBook | survey.PartRouteRecord | survey.PartNetwork | survey.PartServers
 	seesBalancing = survey.PartConfig | survey.PartNodes | survey.PartServices | survey.PartEndpointSlices | survey.PartLoadBalancers
+
+	// What a check may rest on, and that can't be derived from every cluster.
+	book survey.Part = survey.PartActions << (iota + 1)
+	routing
+	proxy
+
+	hasBook    = seesBook | book
+	hasRouting = seesRouting | routing
+	hasProxy   = survey.PartSetup | proxy
 )
 
 // cluster is a Snapshot with what more than one check concludes from it. A field
@@ -95,11 +104,6 @@ func (x *cluster) waiting(n *corev1.Node) (lasts time.Duration, tooLong bool) {
 	age := x.age(n.CreationTimestamp.Time)
 	return age, age > survey.GracePeriod && n.DeletionTimestamp.IsZero()
 }
-
-// What a check may rest on and that can't be derived from every cluster.
-func bookFails(x *cluster) error    { return x.bookErr }
-func routingFails(x *cluster) error { return x.routingErr }
-func proxyFails(x *cluster) error   { return x.proxyErr }
 
 func nodeObject(n *corev1.Node) string { return "Node/" + n.Name }
 

@@ -28,60 +28,40 @@ const (
 func conflictChecks() []check {
 	return []check{
 		{
-			name:       "second-allocator",
-			looks:      "whether kube-controller-manager runs with `--allocate-node-cidrs` and node IPAM, or Nodes' managedFields show podCIDRs that another program set after the ledger was there",
-			severities: []Severity{Error, Warning},
-			remedy:     kcmEdit,
-			concerns:   (*cluster).allocates,
-			needs:      survey.PartWorkloads | survey.PartNodes | survey.PartLedger | survey.PartSetup,
-			find:       secondAllocator,
+			"second-allocator", Error, (*cluster).allocates, survey.PartWorkloads | survey.PartNodes | survey.PartLedger | survey.PartSetup,
+			kcmEdit, secondAllocator,
 		},
 		{
-			name:       "podcidr-policy",
-			looks:      "whether the admission policy `underlay-podcidrs` and its binding are in place, which refuse podCIDRs that anybody but the cloud controller manager sets",
-			severities: []Severity{Warning},
-			remedy:     "kubectl apply -f deploy/ccm/podcidr-policy.yaml",
-			concerns:   (*cluster).allocates,
-			needs:      survey.PartSetup,
-			find:       func(x *cluster) []Finding { return x.policy(policyName) },
+			"podcidr-policy", Warning, (*cluster).allocates, survey.PartSetup,
+			"kubectl apply -f deploy/ccm/podcidr-policy.yaml",
+			func(x *cluster) []Finding { return x.policy(policyName) },
 		},
 		{
-			name:       "kubelet-policy",
-			looks:      "whether the admission policy `underlay-kubelet-addresses` and its binding are in place, which keep a kubelet from adding addresses to its Node that its machine does not have",
-			severities: []Severity{Warning},
-			remedy:     "kubectl apply -f deploy/ccm/kubelet-policy.yaml",
-			needs:      survey.PartSetup,
-			find:       func(x *cluster) []Finding { return x.policy(kubeletPolicyName) },
+			"kubelet-policy", Warning, nil, survey.PartSetup,
+			"kubectl apply -f deploy/ccm/kubelet-policy.yaml",
+			func(x *cluster) []Finding { return x.policy(kubeletPolicyName) },
 		},
 		{
-			name:       "agent-policy",
-			looks:      "whether the admission policies `underlay-agent-node-status` and `underlay-agent-events` and their bindings are in place, which let an agent change its own Node's conditions alone and write Events about that Node alone",
-			severities: []Severity{Warning},
-			remedy:     "kubectl apply -f deploy/agent/node-status-policy.yaml -f deploy/agent/events-policy.yaml",
-			given:      survey.PartWorkloads,
-			concerns:   func(x *cluster) bool { return x.agents() != nil },
-			needs:      survey.PartSetup,
-			find: func(x *cluster) []Finding {
-				return append(x.policy(agentPolicyName), x.policy(agentEventsName)...)
-			},
+			"agent-policy", Warning, nil, survey.PartSetup | survey.PartWorkloads,
+			"kubectl apply -f deploy/agent/node-status-policy.yaml -f deploy/agent/events-policy.yaml",
+			agentPolicies,
 		},
 		{
-			name:       "other-cloud-controller",
-			looks:      "whether another cloud controller manager, such as the Hetzner CCM, is still there or holds the lease of this one",
-			severities: []Severity{Error},
-			remedy:     "delete it: only one cloud controller manager may work in a cluster",
-			needs:      survey.PartWorkloads | survey.PartSetup,
-			find:       otherCloudController,
+			"other-cloud-controller", Error, nil, survey.PartWorkloads | survey.PartSetup,
+			"delete it: only one cloud controller manager may work in a cluster", otherCloudController,
 		},
 		{
-			name:       "other-pod-network",
-			looks:      "whether another pod network's DaemonSet (flannel, Calico, Cilium, kube-router, …) runs in kube-system or beside the agent",
-			severities: []Severity{Error},
-			remedy:     "remove one of the two pod networks",
-			needs:      survey.PartWorkloads,
-			find:       otherPodNetwork,
+			"other-pod-network", Error, nil, survey.PartWorkloads,
+			"remove one of the two pod networks", otherPodNetwork,
 		},
 	}
+}
+
+func agentPolicies(x *cluster) []Finding {
+	if x.agents() == nil {
+		return nil
+	}
+	return append(x.policy(agentPolicyName), x.policy(agentEventsName)...)
 }
 
 // policy says what is missing of an admission policy.
@@ -157,8 +137,7 @@ func (w workload) program(name string) bool {
 	})
 }
 
-func otherCloudController(x *cluster) []Finding {
-	var found []Finding
+func otherCloudController(x *cluster) (found []Finding) {
 	for _, w := range x.workloads() {
 		if w.wanted > 0 && w.program(peerName) {
 			found = append(found, Finding{
@@ -185,8 +164,7 @@ func podNetworks() []string {
 	return []string{"flannel", "calico-node", "cilium", "kube-router", "weave-kube", "kindnetd", "kube-ovn", "antrea", "ovn-kubernetes"}
 }
 
-func otherPodNetwork(x *cluster) []Finding {
-	var found []Finding
+func otherPodNetwork(x *cluster) (found []Finding) {
 	for _, w := range x.workloads() {
 		if w.kind != "DaemonSet" {
 			continue

@@ -32,44 +32,22 @@ func readProxy(configMaps map[string]*corev1.ConfigMap) (kube.ProxyConfig, error
 func kubeProxyChecks() []check {
 	return []check{
 		{
-			name:       "kube-proxy-local-mode",
-			looks:      "whether kube-proxy tells pods of its node by their interface (`detectLocalMode: InterfaceNamePrefix` with `veth`). With `NodeCIDR` it waits for podCIDRs, which wait for the cloud controller manager, which may wait for kube-proxy",
-			severities: []Severity{Error, Warning},
-			remedy:     "set detectLocalMode: InterfaceNamePrefix and detectLocal.interfaceNamePrefix: veth: " + proxyEdit,
-			needs:      survey.PartSetup,
-			fails:      proxyFails,
-			find:       proxyLocalMode,
+			"kube-proxy-local-mode", Error, nil, hasProxy,
+			"set detectLocalMode: InterfaceNamePrefix and detectLocal.interfaceNamePrefix: veth: " + proxyEdit, proxyLocalMode,
 		},
 		{
-			name:       "kube-proxy-node-ports",
-			looks:      "whether kube-proxy opens NodePorts (`nodePortAddresses`; in mode nftables the node's primary address alone unless set) on the addresses that load balancers send to",
-			severities: []Severity{Error},
-			remedy:     "set nodePortAddresses to what load balancers send to: " + proxyEdit,
-			concerns:   (*cluster).balances,
-			needs:      survey.PartSetup | survey.PartNodes,
-			fails:      proxyFails,
-			find:       proxyNodePorts,
+			"kube-proxy-node-ports", Error, (*cluster).balances, hasProxy | survey.PartNodes,
+			"set nodePortAddresses to what load balancers send to: " + proxyEdit, proxyNodePorts,
 		},
 		{
-			name:       "kube-proxy-health-port",
-			looks:      "whether load balancers can ask kube-proxy's health port, 10256 on every address, where their health checks do, and so can the nodes that watch each other where nodes hold addresses",
-			severities: []Severity{Error},
-			remedy:     "set healthzBindAddress: 0.0.0.0:10256, or healthCheck: node-port below loadBalancers in underlay-config: " + proxyEdit,
-			concerns: func(x *cluster) bool {
+			"kube-proxy-health-port", Error, func(x *cluster) bool {
 				return x.addresses() || x.balances() && x.Config.LoadBalancers.HealthCheck != "node-port"
-			},
-			needs: survey.PartSetup,
-			fails: proxyFails,
-			find:  proxyHealthPort,
+			}, hasProxy,
+			"set healthzBindAddress: 0.0.0.0:10256, or healthCheck: node-port below loadBalancers in underlay-config: " + proxyEdit, proxyHealthPort,
 		},
 		{
-			name:       "kube-proxy-cluster-cidr",
-			looks:      "whether kube-proxy's `clusterCIDR`, where it has one, is the range of the pools",
-			severities: []Severity{Warning},
-			remedy:     "set clusterCIDR to the ranges of the pools: " + proxyEdit,
-			needs:      survey.PartSetup | survey.PartConfig,
-			fails:      proxyFails,
-			find:       proxyClusterCIDR,
+			"kube-proxy-cluster-cidr", Warning, nil, hasProxy | survey.PartConfig,
+			"set clusterCIDR to the ranges of the pools: " + proxyEdit, proxyClusterCIDR,
 		},
 	}
 }

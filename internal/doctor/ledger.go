@@ -30,22 +30,12 @@ const (
 func ledgerChecks() []check {
 	return []check{
 		{
-			name:       "ledger",
-			looks:      "whether the stored ledger of podCIDRs (ConfigMap `kube-system/underlay-node-ipam`, and the shards that it lists) is there and can be read",
-			severities: []Severity{Error},
-			remedy:     "restore all its ConfigMaps from one backup, or leave it to the cloud controller manager to rebuild it from the Nodes: see that one leads, and " + managerLogs,
-			concerns:   (*cluster).allocates,
-			needs:      survey.PartNodes | survey.PartLedger,
-			find:       ledger,
+			"ledger", Error, (*cluster).allocates, survey.PartNodes | survey.PartLedger,
+			"restore all its ConfigMaps from one backup, or leave it to the cloud controller manager to rebuild it from the Nodes: see that one leads, and " + managerLogs, ledger,
 		},
 		{
-			name:       "ledger-leftover",
-			looks:      "whether the ledger holds records of Nodes that don't exist any more, or that are long past their quarantine",
-			severities: []Severity{Warning},
-			remedy:     "see that a cloud controller manager leads: it releases what Nodes had that are gone; " + managerLogs,
-			concerns:   (*cluster).allocates,
-			needs:      seesBook,
-			find:       ledgerLeftover,
+			"ledger-leftover", Warning, (*cluster).allocates, seesBook,
+			"see that a cloud controller manager leads: it releases what Nodes had that are gone; " + managerLogs, ledgerLeftover,
 		},
 	}
 }

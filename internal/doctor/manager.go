@@ -32,41 +32,25 @@ const (
 func managerChecks() []check {
 	return []check{
 		{
-			name:       "configuration",
-			looks:      "the flags and the file of the cloud controller manager, as it reads them when it starts",
-			severities: []Severity{Error, Warning},
-			remedy:     "correct it, then kubectl -n " + here + " rollout restart deployment/underlay-ccm",
-			find:       configuration,
+			"configuration", Error, nil, 0,
+			"correct it, then kubectl -n " + here + " rollout restart deployment/underlay-ccm", configuration,
 		},
 		{
-			name:       "cloud-access",
-			looks:      "whether the cloud takes the token, and whether the network and the Nodes' servers are in the token's project",
-			severities: []Severity{Error},
-			remedy:     "give a token of the cluster's project, and the ID or name of its network in underlay-config (key network)",
-			concerns:   (*cluster).onCloud,
-			find:       cloudAccess,
+			"cloud-access", Error, (*cluster).onCloud, 0,
+			"give a token of the cluster's project, and the ID or name of its network in underlay-config (key network)", cloudAccess,
 		},
 		{
-			name:       "cloud-controller",
-			looks:      "whether the Deployment of the cloud controller manager has all of its replicas available; where it runs in another way, whether one leads",
-			severities: []Severity{Error, Warning},
-			remedy:     "kubectl -n " + here + " describe pod -l app.kubernetes.io/name=underlay-ccm; " + managerLogs,
-			needs:      survey.PartWorkloads,
-			find:       cloudController,
+			"cloud-controller", Error, nil, survey.PartWorkloads,
+			"kubectl -n " + here + " describe pod -l app.kubernetes.io/name=underlay-ccm; " + managerLogs, cloudController,
 		},
 		{
-			name:       "leader",
-			looks:      "whether somebody renews the cloud controller manager's lease (`kube-system/cloud-controller-manager` unless its flags say otherwise): without a leader no Node and no Service is served",
-			severities: []Severity{Error},
-			remedy:     "see why the cloud controller manager doesn't run: " + managerLogs,
-			needs:      survey.PartSetup,
-			find:       leader,
+			"leader", Error, nil, survey.PartSetup,
+			"see why the cloud controller manager doesn't run: " + managerLogs, leader,
 		},
 	}
 }
 
-func configuration(x *cluster) []Finding {
-	var found []Finding
+func configuration(x *cluster) (found []Finding) {
 	for _, e := range x.ConfigErrors {
 		found = append(found, Finding{Object: e.Field, What: valued(e.Value, e.Problem), Remedy: e.Remedy})
 	}

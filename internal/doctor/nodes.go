@@ -19,12 +19,9 @@ const conditionAge = 2 * time.Minute
 func nodeChecks() []check {
 	return []check{
 		{
-			name:       "kubelet-cloud-provider",
-			looks:      "whether kubelets run with `--cloud-provider=external`: a Node of any other has neither provider ID nor the taint that asks for one",
-			severities: []Severity{Error},
-			remedy:     "start the kubelet with --cloud-provider=external (kubeadm: nodeRegistration.kubeletExtraArgs), delete the Node, and restart the kubelet: it joins again",
-			needs:      survey.PartNodes,
-			find: eachNode(func(x *cluster, n *corev1.Node) (string, string) {
+			"kubelet-cloud-provider", Error, nil, survey.PartNodes,
+			"start the kubelet with --cloud-provider=external (kubeadm: nodeRegistration.kubeletExtraArgs), delete the Node, and restart the kubelet: it joins again",
+			eachNode(func(x *cluster, n *corev1.Node) (string, string) {
 				if since, late := x.waiting(n); late && n.Spec.ProviderID == "" && !survey.Uninitialized(n) {
 					return fmt.Sprintf("it joined %s ago and has neither a provider ID nor the taint %s: its kubelet runs without --cloud-provider=external", long(since), cloudproviderapi.TaintExternalCloudProvider), ""
 				}
@@ -32,12 +29,9 @@ func nodeChecks() []check {
 			}),
 		},
 		{
-			name:       "node-uninitialized",
-			looks:      "whether a Node waits longer than 5 minutes for its provider ID, or for the cloud controller manager to take the taint `node.cloudprovider.kubernetes.io/uninitialized`",
-			severities: []Severity{Error},
-			remedy:     "see why: kubectl describe node; condition underlay.dev/AddressesMatch: give the kubelet as --node-ip an address of its server; Event ServerAmbiguous: name the server as the Node, or start the kubelet with --provider-id=hcloud://ID (a dedicated server: hrobot://NUMBER); " + managerLogs,
-			needs:      survey.PartNodes,
-			find: eachNode(func(x *cluster, n *corev1.Node) (string, string) {
+			"node-uninitialized", Error, nil, survey.PartNodes,
+			"see why: kubectl describe node; condition underlay.dev/AddressesMatch: give the kubelet as --node-ip an address of its server; Event ServerAmbiguous: name the server as the Node, or start the kubelet with --provider-id=hcloud://ID (a dedicated server: hrobot://NUMBER); " + managerLogs,
+			eachNode(func(x *cluster, n *corev1.Node) (string, string) {
 				if since, late := x.waiting(n); late && survey.Uninitialized(n) {
 					text := fmt.Sprintf("it joined %s ago and still has the taint %s; its provider ID is %q", long(since), cloudproviderapi.TaintExternalCloudProvider, n.Spec.ProviderID)
 					if c := kube.Condition(n, kube.AddressesMatch); c != nil && c.Status == corev1.ConditionFalse {
@@ -49,45 +43,26 @@ func nodeChecks() []check {
 			}),
 		},
 		{
-			name:       "node-server",
-			looks:      "whether every Node's server exists in the project and is attached to the network; the cloud controller manager deletes a Node whose server is gone within a minute",
-			severities: []Severity{Error},
-			remedy:     "attach the server to the network: hcloud server attach-to-network NAME --network NETWORK",
-			concerns:   (*cluster).onCloud,
-			needs:      survey.PartNodes | survey.PartServers,
-			find:       nodeServer,
+			"node-server", Error, (*cluster).onCloud, survey.PartNodes | survey.PartServers,
+			"attach the server to the network: hcloud server attach-to-network NAME --network NETWORK", nodeServer,
 		},
 		{
-			name:       "node-provider-id",
-			looks:      "whether two Nodes have one provider ID: a machine that was cloned with its kubelet's state, or that joined again under another name",
-			severities: []Severity{Error},
-			remedy:     "delete the Node whose machine is gone; let a cloned machine join with the ID of its own server (kubeadm reset there, then kubeadm join)",
-			needs:      survey.PartNodes,
-			find:       sameProviderID,
+			"node-provider-id", Error, nil, survey.PartNodes,
+			"delete the Node whose machine is gone; let a cloned machine join with the ID of its own server (kubeadm reset there, then kubeadm join)", sameProviderID,
 		},
 		{
-			name:       "node-addresses",
-			looks:      "whether a Node names more addresses than count for other Nodes and for Services: a kubelet may write any",
-			severities: []Severity{Warning},
-			remedy:     "see who wrote them: kubectl get node NAME --show-managed-fields -o yaml; of a machine with so many addresses give the kubelet those that nodes use as --node-ip",
-			needs:      survey.PartNodes,
-			find:       eachNode(func(_ *cluster, n *corev1.Node) (string, string) { return kube.TooMany(n), "" }),
+			"node-addresses", Warning, nil, survey.PartNodes,
+			"see who wrote them: kubectl get node NAME --show-managed-fields -o yaml; of a machine with so many addresses give the kubelet those that nodes use as --node-ip",
+			eachNode(func(_ *cluster, n *corev1.Node) (string, string) { return kube.TooMany(n), "" }),
 		},
 		{
-			name:       "network-unavailable",
-			looks:      "whether a Node has the condition NetworkUnavailable=True for longer than 2 minutes, and its reason",
-			severities: []Severity{Error},
-			remedy:     "see the reason: kubectl describe node; " + managerLogs,
-			needs:      survey.PartNodes,
-			find:       eachNode(networkUnavailable),
+			"network-unavailable", Error, nil, survey.PartNodes,
+			"see the reason: kubectl describe node; " + managerLogs, eachNode(networkUnavailable),
 		},
 		{
-			name:       "peers-unreachable",
-			looks:      "whether a node's agent has no route to other nodes' pods, or its own network isn't ready, for longer than 2 minutes (condition `underlay.dev/PeersReachable`)",
-			severities: []Severity{Error},
-			remedy:     "put both nodes into one network segment, or see the agent: " + agentLogs,
-			needs:      survey.PartNodes,
-			find: eachNode(func(x *cluster, n *corev1.Node) (string, string) {
+			"peers-unreachable", Error, nil, survey.PartNodes,
+			"put both nodes into one network segment, or see the agent: " + agentLogs,
+			eachNode(func(x *cluster, n *corev1.Node) (string, string) {
 				if c := kube.Condition(n, agent.PeersReachable); c != nil && c.Status == corev1.ConditionFalse && x.age(c.LastTransitionTime.Time) > conditionAge {
 					return fmt.Sprintf("for %s: %s", long(x.age(c.LastTransitionTime.Time)), c.Message), ""
 				}
@@ -95,12 +70,9 @@ func nodeChecks() []check {
 			}),
 		},
 		{
-			name:       "network-at-risk",
-			looks:      "whether a node's agent warns of what it can't mend: another program's packet filter that drops forwarded packets, such as Docker's or ufw's, addresses of Nodes that nobody vouches for, an interface on a vSwitch that takes too large packets, or an annotation that would open to load balancers what is no public pod of the node (reason `NetworkAtRisk` of `underlay.dev/PeersReachable`)",
-			severities: []Severity{Warning},
-			remedy:     "do what the message says, on that node",
-			needs:      survey.PartNodes,
-			find: eachNode(func(_ *cluster, n *corev1.Node) (string, string) {
+			"network-at-risk", Warning, nil, survey.PartNodes,
+			"do what the message says, on that node",
+			eachNode(func(_ *cluster, n *corev1.Node) (string, string) {
 				if c := kube.Condition(n, agent.PeersReachable); c != nil && c.Reason == agent.ReasonAtRisk {
 					return c.Message, ""
 				}

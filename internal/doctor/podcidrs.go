@@ -16,43 +16,22 @@ import (
 func podCIDRChecks() []check {
 	return []check{
 		{
-			name:       "node-without-podcidr",
-			looks:      "whether a Node waits longer than 5 minutes for podCIDRs, and why (condition `underlay.dev/PodCIDRsAllocated`)",
-			severities: []Severity{Error},
-			remedy:     "see why: kubectl describe node; " + managerLogs,
-			concerns:   (*cluster).allocates,
-			needs:      survey.PartNodes,
-			find:       eachNode(withoutPodCIDR),
+			"node-without-podcidr", Error, (*cluster).allocates, survey.PartNodes,
+			"see why: kubectl describe node; " + managerLogs, eachNode(withoutPodCIDR),
 		},
 		{
-			name:       "duplicate-podcidr",
-			looks:      "whether podCIDRs of two Nodes overlap: only one of them is routed",
-			severities: []Severity{Error},
-			remedy:     "delete one of the two Nodes and let it join again",
-			concerns:   (*cluster).allocates,
-			needs:      seesBook,
-			fails:      bookFails,
-			find:       bookWarnings(Error, ipam.Duplicate, ipam.DuplicateRecord),
+			"duplicate-podcidr", Error, (*cluster).allocates, hasBook,
+			"delete one of the two Nodes and let it join again",
+			bookWarnings(Error, ipam.Duplicate, ipam.DuplicateRecord),
 		},
 		{
-			name:       "foreign-podcidr",
-			looks:      "whether a Node has a podCIDR outside every pool, of another size than its pool's, or inside what is excluded",
-			severities: []Severity{Warning},
-			remedy:     "add a pool that covers it, or delete the Node and let it join again",
-			concerns:   (*cluster).allocates,
-			needs:      seesBook,
-			fails:      bookFails,
-			find:       bookWarnings(Warning, ipam.OutsidePools, ipam.WrongSize, ipam.Excluded),
+			"foreign-podcidr", Warning, (*cluster).allocates, hasBook,
+			"add a pool that covers it, or delete the Node and let it join again",
+			bookWarnings(Warning, ipam.OutsidePools, ipam.WrongSize, ipam.Excluded),
 		},
 		{
-			name:       "missing-family",
-			looks:      "whether a Node has podCIDRs, and none of a family that the pools have",
-			severities: []Severity{Warning},
-			remedy:     "delete the Node and let it join again",
-			concerns:   (*cluster).allocates,
-			needs:      seesBook,
-			fails:      bookFails,
-			find:       bookWarnings(Warning, ipam.MissingFamily),
+			"missing-family", Warning, (*cluster).allocates, hasBook,
+			"delete the Node and let it join again", bookWarnings(Warning, ipam.MissingFamily),
 		},
 	}
 }
@@ -92,8 +71,7 @@ func bookWarnings(severity Severity, kinds ...ipam.WarningKind) func(*cluster) [
 }
 
 // unreadable are podCIDRs that an API server of long ago let in.
-func (x *cluster) unreadable() []Finding {
-	var found []Finding
+func (x *cluster) unreadable() (found []Finding) {
 	for _, n := range x.Nodes {
 		if _, err := kube.PodCIDRs(n); err != nil {
 			found = append(found, Finding{Object: nodeObject(n), What: err.Error()})

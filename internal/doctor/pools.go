@@ -20,41 +20,20 @@ const fullPercent = 90
 func poolChecks() []check {
 	return []check{
 		{
-			name:       "pool-overlap",
-			looks:      "whether a pool overlaps the Service ranges of the API server (ServiceCIDR objects) or of the flag, a subnet of the network or its gateway, or lies outside the network",
-			severities: []Severity{Error, Warning},
-			remedy:     "choose ranges that lie apart, and let the pool that overlaps drain (state: draining)",
-			needs:      survey.PartConfig | survey.PartServiceCIDRs,
-			find:       poolOverlap,
+			"pool-overlap", Error, nil, survey.PartConfig | survey.PartServiceCIDRs,
+			"choose ranges that lie apart, and let the pool that overlaps drain (state: draining)", poolOverlap,
 		},
 		{
-			name:       "pool-node-address",
-			looks:      "whether Nodes have addresses inside a pool: pods could get the same ones, and the node prefix is lost",
-			severities: []Severity{Warning},
-			remedy:     "keep podCIDRs out of it (key exclude of underlay-config), or move the pool",
-			concerns:   (*cluster).allocates,
-			needs:      survey.PartNodes,
-			find:       poolNodeAddress,
+			"pool-node-address", Warning, (*cluster).allocates, survey.PartNodes,
+			"keep podCIDRs out of it (key exclude of underlay-config), or move the pool", poolNodeAddress,
 		},
 		{
-			name:       "pool-room",
-			looks:      "how many of an active pool's node prefixes are in use: all, or 90 % and more",
-			severities: []Severity{Error, Warning},
-			remedy:     "add a pool of the same address family (key pools of underlay-config)",
-			concerns:   (*cluster).allocates,
-			needs:      seesBook,
-			fails:      bookFails,
-			find:       poolRoom,
+			"pool-room", Error, (*cluster).allocates, hasBook,
+			"add a pool of the same address family (key pools of underlay-config)", poolRoom,
 		},
 		{
-			name:       "removed-pool",
-			looks:      "whether the ledger has podCIDRs of pools that are not configured any more: the cloud controller manager refuses to start",
-			severities: []Severity{Error},
-			remedy:     "configure the pool as before with state: draining",
-			concerns:   (*cluster).allocates,
-			needs:      seesBook,
-			fails:      bookFails,
-			find:       removedPool,
+			"removed-pool", Error, (*cluster).allocates, hasBook,
+			"configure the pool as before with state: draining", removedPool,
 		},
 	}
 }
@@ -106,8 +85,7 @@ func ofRoutes(f routes.Finding) Finding {
 	return out
 }
 
-func poolNodeAddress(x *cluster) []Finding {
-	var found []Finding
+func poolNodeAddress(x *cluster) (found []Finding) {
 	for _, p := range x.Pools() {
 		var inside []string
 		for _, n := range x.Nodes {
@@ -126,8 +104,7 @@ func poolNodeAddress(x *cluster) []Finding {
 	return found
 }
 
-func poolRoom(x *cluster) []Finding {
-	var found []Finding
+func poolRoom(x *cluster) (found []Finding) {
 	for i, c := range x.book.Counts() {
 		all := c.Free + c.Allocated + c.Quarantined + c.Foreign
 		if c.State != ipam.Active || !c.Pool.IsValid() || !nearlyFull(c) || x.relieved(i) {

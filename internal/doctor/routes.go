@@ -20,50 +20,25 @@ const attachable = 100
 func routeChecks() []check {
 	return []check{
 		{
-			name:       "foreign-routes",
-			looks:      "whether routes that this cluster neither wrote nor adopted take a part of a pool or are for one of its podCIDRs",
-			severities: []Severity{Warning, Error},
-			remedy:     "remove the route if nothing uses it, or keep podCIDRs out of it (key exclude)",
-			concerns:   (*cluster).routed,
-			needs:      seesRouting,
-			fails:      routingFails,
-			find:       foreignRoutes,
+			"foreign-routes", Warning, (*cluster).routed, hasRouting,
+			"remove the route if nothing uses it, or keep podCIDRs out of it (key exclude)", foreignRoutes,
 		},
 		{
-			name:       "stale-routes",
-			looks:      "whether routes that this cluster wrote or adopted lead to a gateway that no server has, and are not about to go with their Node (see `node-server`)",
-			severities: []Severity{Warning},
-			remedy:     "see why the cloud controller manager doesn't delete it: " + managerLogs + "; or by hand: hcloud network remove-route NETWORK --destination PREFIX --gateway ADDRESS",
-			concerns:   (*cluster).routed,
-			needs:      seesRouting,
-			fails:      routingFails,
-			find:       staleRoutes,
+			"stale-routes", Warning, (*cluster).routed, hasRouting,
+			"see why the cloud controller manager doesn't delete it: " + managerLogs + "; or by hand: hcloud network remove-route NETWORK --destination PREFIX --gateway ADDRESS", staleRoutes,
 		},
 		{
-			name:       "route-table",
-			looks:      "whether the network's route table has room for every Node: full, or 80 % of `routes.limit`",
-			severities: []Severity{Error, Warning},
-			remedy:     "have the limit raised and set routes.limit in underlay-config",
-			concerns:   (*cluster).routed,
-			needs:      seesRouting,
-			fails:      routingFails,
-			find:       routeTable,
+			"route-table", Error, (*cluster).routed, hasRouting,
+			"have the limit raised and set routes.limit in underlay-config", routeTable,
 		},
 		{
-			name:       "attachments",
-			looks:      "whether the network takes more servers: of 100, load balancers included, 80 or more are attached; for the warning, the cluster's dedicated servers on a vSwitch that the network is coupled with count as well, because nobody documents that they don't",
-			severities: []Severity{Error, Warning},
-			remedy:     "have the limit raised before more nodes join",
-			concerns:   (*cluster).routed,
-			needs:      seesRouting,
-			fails:      routingFails,
-			find:       attachments,
+			"attachments", Error, (*cluster).routed, hasRouting,
+			"have the limit raised before more nodes join", attachments,
 		},
 	}
 }
 
-func foreignRoutes(x *cluster) []Finding {
-	var found []Finding
+func foreignRoutes(x *cluster) (found []Finding) {
 	for _, f := range x.routing.Obstacles() {
 		finding := ofRoutes(f)
 		finding.Object = "route/" + f.Prefix.String()
@@ -90,8 +65,7 @@ func (x *cluster) accounted(podCIDR netip.Prefix) bool {
 	})
 }
 
-func staleRoutes(x *cluster) []Finding {
-	var found []Finding
+func staleRoutes(x *cluster) (found []Finding) {
 	for _, r := range x.routing.Ownership.Ours {
 		if _, attached := x.routing.Gateways.Servers[r.Via]; !attached && !x.accounted(r.Dst) {
 			found = append(found, Finding{

@@ -15,22 +15,12 @@ import (
 func serviceChecks() []check {
 	return []check{
 		{
-			name:       "service-refused",
-			looks:      "whether Services of type LoadBalancer ask for what can't be done or is invalid (condition `underlay.dev/Accepted`), or for what has no effect",
-			severities: []Severity{Error, Warning},
-			remedy:     "correct the Service as the text says; see docs/reference/annotations.md",
-			concerns:   (*cluster).balances,
-			needs:      survey.PartServices | survey.PartNodes | survey.PartEndpointSlices,
-			find:       serviceRefused,
+			"service-refused", Error, (*cluster).balances, survey.PartServices | survey.PartNodes | survey.PartEndpointSlices,
+			"correct the Service as the text says; see docs/reference/annotations.md", serviceRefused,
 		},
 		{
-			name:       "service-family",
-			looks:      "whether Services ask for an address family of which no pool hands out podCIDRs",
-			severities: []Severity{Warning},
-			remedy:     "add a pool of that family (key pools of underlay-config), or take it from spec.ipFamilies of the Service",
-			concerns:   (*cluster).allocates,
-			needs:      survey.PartServices,
-			find:       serviceFamily,
+			"service-family", Warning, (*cluster).allocates, survey.PartServices,
+			"add a pool of that family (key pools of underlay-config), or take it from spec.ipFamilies of the Service", serviceFamily,
 		},
 	}
 }
@@ -39,8 +29,7 @@ func accepted(svc *corev1.Service) *metav1.Condition {
 	return meta.FindStatusCondition(svc.Status.Conditions, lbcontroller.ConditionAccepted)
 }
 
-func serviceRefused(x *cluster) []Finding {
-	var found []Finding
+func serviceRefused(x *cluster) (found []Finding) {
 	endpoints := x.EndpointsByService()
 	reason, blind := "", false
 	if x.inNetwork() {

@@ -19,32 +19,16 @@ import (
 func vSwitchChecks() []check {
 	return []check{
 		{
-			name:       "vswitch-network",
-			looks:      "whether `vswitch.subnet` is a subnet of the network that is coupled with a vSwitch, and, where there are pools with `source: vswitch`, whether the network tells its routes to the vSwitch",
-			severities: []Severity{Error},
-			remedy:     "couple the subnet with the vSwitch, and expose the routes: hcloud network expose-routes-to-vswitch NETWORK",
-			concerns:   (*cluster).coupled,
-			needs:      survey.PartConfig | survey.PartNetwork,
-			find:       vSwitchNetwork,
+			"vswitch-network", Error, (*cluster).coupled, survey.PartConfig | survey.PartNetwork,
+			"couple the subnet with the vSwitch, and expose the routes: hcloud network expose-routes-to-vswitch NETWORK", vSwitchNetwork,
 		},
 		{
-			name:       "vswitch-node",
-			looks:      "whether the Nodes that pools with `source: vswitch` select are dedicated servers with an internal address in the subnet, and all dedicated servers are selected",
-			severities: []Severity{Error},
-			remedy:     "correct the Node's labels, delete the Node and let it join again: podCIDRs can't be changed",
-			concerns:   func(x *cluster) bool { return x.coupled() && len(x.VSwitch().Ranges) > 0 },
-			needs:      seesRouting,
-			fails:      routingFails,
-			find:       vSwitchNodes,
+			"vswitch-node", Error, func(x *cluster) bool { return x.coupled() && len(x.VSwitch().Ranges) > 0 }, hasRouting,
+			"correct the Node's labels, delete the Node and let it join again: podCIDRs can't be changed", vSwitchNodes,
 		},
 		{
-			name:       "vswitch-member",
-			looks:      "whether Robot has said of a dedicated server, whose Node has a podCIDR inside the vSwitch's subnet, that its membership in the vSwitch has failed, or that there is none (condition `underlay.dev/VSwitchMember`, where the cloud controller manager may ask Robot)",
-			severities: []Severity{Error},
-			remedy:     "remove the server from the vSwitch at Robot and add it again",
-			concerns:   func(x *cluster) bool { return x.coupled() && len(x.VSwitch().Ranges) > 0 },
-			needs:      survey.PartConfig | survey.PartNodes,
-			find:       eachNode(vSwitchMember),
+			"vswitch-member", Error, func(x *cluster) bool { return x.coupled() && len(x.VSwitch().Ranges) > 0 }, survey.PartConfig | survey.PartNodes,
+			"remove the server from the vSwitch at Robot and add it again", eachNode(vSwitchMember),
 		},
 	}
 }
@@ -63,8 +47,7 @@ func vSwitchMember(x *cluster, n *corev1.Node) (what, remedy string) {
 // coupled reports whether the network is to be coupled with a vSwitch.
 func (x *cluster) coupled() bool { return x.inNetwork() && x.VSwitch().Subnet.IsValid() }
 
-func vSwitchNetwork(x *cluster) []Finding {
-	var found []Finding
+func vSwitchNetwork(x *cluster) (found []Finding) {
 	for _, f := range x.VSwitch().Check(x.Network.Coupling) {
 		found = append(found, ofRoutes(f))
 	}
