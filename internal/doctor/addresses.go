@@ -123,10 +123,8 @@ func addressPoolRoom(x *cluster) (found []Finding) {
 			if size == 0 || used < size && (size < countedPool || (size-used)*10 >= size) {
 				continue
 			}
-			found = append(found, Finding{
-				Object: "pool/" + names[0],
-				What:   fmt.Sprintf("%d of %d %s addresses of %s are left", size-used, size, family, strings.Join(names, ", ")),
-			})
+			found = append(found, about("pool/"+names[0],
+				"%d of %d %s addresses of %s are left", size-used, size, family, strings.Join(names, ", ")))
 		}
 	}
 	return found
@@ -167,10 +165,8 @@ func addressPoolSegment(x *cluster) (found []Finding) {
 				return slices.ContainsFunc(kube.Addresses(n), func(a netip.Addr) bool { return neighborly(a, r.First) })
 			}
 			if len(x.Nodes) > 0 && !slices.ContainsFunc(x.Nodes, near) {
-				found = append(found, Finding{
-					Object: "pool/" + p.Name,
-					What:   fmt.Sprintf("%s is far from the addresses of all Nodes (%s), and no node holds an address of the pool", r, few(texts(kube.Addresses(x.Nodes[0])))),
-				})
+				found = append(found, about("pool/"+p.Name,
+					"%s is far from the addresses of all Nodes (%s), and no node holds an address of the pool", r, few(texts(kube.Addresses(x.Nodes[0])))))
 			}
 		}
 	}
@@ -245,8 +241,6 @@ func addressKubeProxy(x *cluster) []Finding {
 	if x.proxy.Mode != "ipvs" {
 		return nil
 	}
-	return []Finding{{
-		Object: proxyObject,
-		What:   "mode is ipvs: each node has every Service's address on an interface of its own, whoever holds it, and redirects packets where the agent's filter has refused them already",
-	}}
+	return []Finding{about(proxyObject,
+		"mode is ipvs: each node has every Service's address on an interface of its own, whoever holds it, and redirects packets where the agent's filter has refused them already")}
 }

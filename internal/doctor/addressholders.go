@@ -54,10 +54,8 @@ func addressHeldTwice(x *cluster) (found []Finding) {
 		if row.State != survey.AddressHeldTwice {
 			continue
 		}
-		found = append(found, Finding{
-			Object: addressObject(row.Address),
-			What:   fmt.Sprintf("%s hold it, and by the ledger only %s is to: packets reach either", strings.Join(row.HeldBy, " and "), row.Holder),
-		})
+		found = append(found, about(addressObject(row.Address),
+			"%s hold it, and by the ledger only %s is to: packets reach either", strings.Join(row.HeldBy, " and "), row.Holder))
 	}
 	return found
 }
@@ -166,10 +164,8 @@ func addressSilent(x *cluster) (found []Finding) {
 		if row.Holder == "" || len(ports) == 0 || x.idle(row) {
 			continue
 		}
-		found = append(found, Finding{
-			Object: addressObject(row.Address),
-			What:   fmt.Sprintf("%s holds it, and by what the nodes that watch it say its port %d has given no good answer for a minute", row.Holder, ports[0]),
-		})
+		found = append(found, about(addressObject(row.Address),
+			"%s holds it, and by what the nodes that watch it say its port %d has given no good answer for a minute", row.Holder, ports[0]))
 	}
 	return found
 }

@@ -77,10 +77,8 @@ func (x *cluster) policy(name string) []Finding {
 	case !slices.ContainsFunc(x.PolicyBindings, func(b *admissionv1.ValidatingAdmissionPolicyBinding) bool {
 		return binds(b) && slices.Contains(b.Spec.ValidationActions, admissionv1.Deny)
 	}):
-		return []Finding{{
-			Object: "ValidatingAdmissionPolicyBinding/" + x.PolicyBindings[i].Name,
-			What:   fmt.Sprintf("the binding's validationActions are %v, so nothing is refused", x.PolicyBindings[i].Spec.ValidationActions),
-		}}
+		return []Finding{about("ValidatingAdmissionPolicyBinding/"+x.PolicyBindings[i].Name,
+			"the binding's validationActions are %v, so nothing is refused", x.PolicyBindings[i].Spec.ValidationActions)}
 	}
 	return nil
 }

@@ -197,8 +197,6 @@ func proxyClusterCIDR(x *cluster) []Finding {
 	if len(unknown) == 0 {
 		return nil
 	}
-	return []Finding{{
-		Object: proxyObject,
-		What:   fmt.Sprintf("clusterCIDR is %s, which does not hold %s", c.ClusterCIDR, few(unknown)),
-	}}
+	return []Finding{about(proxyObject,
+		"clusterCIDR is %s, which does not hold %s", c.ClusterCIDR, few(unknown))}
 }

@@ -43,10 +43,8 @@ func ledgerChecks() []check {
 func ledger(x *cluster) []Finding {
 	if x.Ledger == nil {
 		if i := slices.IndexFunc(x.Nodes, kube.HasPodCIDRs); i >= 0 {
-			return []Finding{{
-				Object: ledgerObject,
-				What:   fmt.Sprintf("there is no ledger, although Nodes have podCIDRs (%s): it was lost, and nothing is handed out before it is rebuilt", x.Nodes[i].Name),
-			}}
+			return []Finding{about(ledgerObject,
+				"there is no ledger, although Nodes have podCIDRs (%s): it was lost, and nothing is handed out before it is rebuilt", x.Nodes[i].Name)}
 		}
 		return nil
 	}

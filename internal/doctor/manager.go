@@ -151,10 +151,8 @@ func leader(x *cluster) []Finding {
 		lasts = time.Duration(*spec.LeaseDurationSeconds) * time.Second
 	}
 	if since := x.age(spec.RenewTime.Time); since > lasts+skew {
-		return []Finding{{
-			Object: x.leaseObject(),
-			What:   fmt.Sprintf("%s held the lease and has not renewed it for %s; it lasts %s", *spec.HolderIdentity, long(since), long(lasts)),
-		}}
+		return []Finding{about(x.leaseObject(),
+			"%s held the lease and has not renewed it for %s; it lasts %s", *spec.HolderIdentity, long(since), long(lasts))}
 	}
 	return nil
 }

@@ -103,9 +103,8 @@ func sameProviderID(x *cluster) (found []Finding) {
 		switch other, shared := first[id]; {
 		case id == "":
 		case shared:
-			found = append(found, Finding{
-				Object: nodeObject(n), What: fmt.Sprintf("it has the same provider ID %s as Node %s: one server is routed for one Node", id, other),
-			})
+			found = append(found, about(nodeObject(n),
+				"it has the same provider ID %s as Node %s: one server is routed for one Node", id, other))
 		default:
 			first[id] = n.Name
 		}

@@ -68,10 +68,8 @@ func (x *cluster) accounted(podCIDR netip.Prefix) bool {
 func staleRoutes(x *cluster) (found []Finding) {
 	for _, r := range x.routing.Ownership.Ours {
 		if _, attached := x.routing.Gateways.Servers[r.Via]; !attached && !x.accounted(r.Dst) {
-			found = append(found, Finding{
-				Object: "route/" + r.Dst.String(),
-				What:   fmt.Sprintf("the route %s leads to an address that no server has, and takes one of the table's places", r),
-			})
+			found = append(found, about("route/"+r.Dst.String(),
+				"the route %s leads to an address that no server has, and takes one of the table's places", r))
 		}
 	}
 	return found

@@ -82,10 +82,8 @@ func serviceFamily(x *cluster) []Finding {
 	for _, svc := range x.Services {
 		for _, family := range svc.Spec.IPFamilies {
 			if !pools[family] && svc.Spec.ClusterIP != corev1.ClusterIPNone {
-				found = append(found, Finding{
-					Object: serviceObject(svc),
-					What:   fmt.Sprintf("it asks for %s (ipFamilies %v), and no pool hands out podCIDRs of that family: it has no endpoints there", family, svc.Spec.IPFamilies),
-				})
+				found = append(found, about(serviceObject(svc),
+					"it asks for %s (ipFamilies %v), and no pool hands out podCIDRs of that family: it has no endpoints there", family, svc.Spec.IPFamilies))
 			}
 		}
 	}

@@ -30,3 +30,8 @@ func long(d time.Duration) string {
 		return fmt.Sprintf("%d days", int(d.Hours()/24))
 	}
 }
+
+// about is a finding about an object, with the check's severity and remedy.
+func about(object, format string, values ...any) Finding {
+	return Finding{Object: object, What: fmt.Sprintf(format, values...)}
+}
