@@ -212,3 +212,33 @@ func (s *Snapshot) waiting(l addresses.Ledger) (rows []WaitingRow) {
 	}
 	return rows
 }
+
+// By is who is to hold it; empty: nobody.
+func (r AddressRow) By() string {
+	if len(r.Nodes) > 0 {
+		return strings.Join(r.Nodes, ", ")
+	}
+	return r.Holder
+}
+
+// Session is the state of the session for people.
+func (r RouterRow) Session() string {
+	switch {
+	case r.Established:
+		return "established"
+	case r.State != "":
+		return r.State
+	}
+	return "down"
+}
+
+// Why is what the Service waits for.
+func (r WaitingRow) Why() string {
+	switch {
+	case r.Accepted == nil:
+		return "no cloud controller manager has looked at it yet"
+	case r.Accepted.Status == string(metav1.ConditionTrue):
+		return "the ledger has no address of it"
+	}
+	return strings.TrimPrefix(r.Accepted.Reason+": "+r.Accepted.Message, ": ")
+}

@@ -123,8 +123,7 @@ func nodeOf(name string) string {
 func (v Inspection) Page() table.Page {
 	facts := table.New(v.Object, "FACT", "VALUE")
 	for _, f := range v.Facts {
-		open := f.Name == "why" || f.Name == "left to do"
-		facts.Add(f.Name, table.Toned(table.OneLine(f.Value), table.Warn, open))
+		facts.Add(f.Name, f.tone.Cell(table.OneLine(f.Value)))
 	}
 	line := table.New("What happened", "TIME", "SOURCE", "WHAT")
 	for _, e := range v.Timeline {

@@ -108,7 +108,7 @@ func TestInspectAServiceThatShares(t *testing.T) {
 	for _, f := range v.Facts {
 		facts[f.Name] = f.Value
 	}
-	if facts["shared"] != "default.edge, by default/web, default/mail" || facts["listener 25"] == "" || facts["listener 80"] != "" {
+	if facts["shared"] != "default.edge, by default/web, default/mail" || facts["listener"] != "25 → 30025 tcp" {
 		t.Errorf("%v", facts)
 	}
 }

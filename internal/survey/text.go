@@ -3,7 +3,6 @@ package survey
 import (
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 )
@@ -15,20 +14,6 @@ func Join[T fmt.Stringer](values []T, between string) string {
 		texts[i] = v.String()
 	}
 	return strings.Join(texts, between)
-}
-
-func addrText(a netip.Addr) string {
-	if !a.IsValid() {
-		return "none"
-	}
-	return a.String()
-}
-
-func viaText(r RouteState) string {
-	if !r.Via.IsValid() {
-		return ""
-	}
-	return "via " + r.Via.String()
 }
 
 // FamiliesText is such as "IPv4 cloud, IPv6 native".

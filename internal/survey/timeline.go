@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/table"
 )
 
 // Inspection is all that is known of one object: what is, and what happened, in
@@ -24,10 +25,35 @@ type Inspection struct {
 	NotSeen  []string `json:"notSeen,omitempty"`
 }
 
-// Fact is something that is so now.
+// Fact is something that is so now: mostly a cell of a row about the object, by its column.
 type Fact struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
+	tone  table.Tone
+}
+
+// rows adds the cells of the rows that are about the object or contain its name, and the notes
+// that begin with it.
+func (v *Inspection) rows(name string, page table.Page) {
+	comma := func(r rune) bool { return r == ',' }
+	for _, t := range page.Tables {
+		for _, r := range t.Rows {
+			names := func(c table.Cell) bool { return slices.Contains(strings.FieldsFunc(c.Text, comma), name) }
+			if r.About != v.Object && !slices.ContainsFunc(r.Cells, names) {
+				continue
+			}
+			for i, c := range r.Cells {
+				if c.Text != "" && c.Text != table.None && c.Text != name {
+					v.Facts = append(v.Facts, Fact{strings.ToLower(t.Columns[i].Name), c.Text, c.Tone})
+				}
+			}
+		}
+	}
+	for _, note := range page.Notes {
+		if text, own := strings.CutPrefix(note, name+": "); own {
+			v.fact("note", text)
+		}
+	}
 }
 
 // Entry is something that happened.
@@ -63,10 +89,15 @@ func InspectNode(s *Snapshot, name string) (Inspection, error) {
 	if node == nil && !known {
 		return Inspection{}, fmt.Errorf("Node %s: %w; underlayctl nodes lists those that there are", name, ErrNoObject)
 	}
+	nodes, err := NodesOf(s)
+	if err != nil {
+		return Inspection{}, err
+	}
+	v.rows(name, nodes.Page())
 	if node == nil {
 		v.fact("state", "gone; the ledger still holds its podCIDRs")
-	} else if err := v.node(s, node); err != nil {
-		return Inspection{}, err
+	} else {
+		v.node(s, node)
 	}
 	v.events(s, "Node", name, "")
 	v.sort()
@@ -75,7 +106,7 @@ func InspectNode(s *Snapshot, name string) (Inspection, error) {
 
 func (v *Inspection) fact(name, value string) {
 	if value != "" {
-		v.Facts = append(v.Facts, Fact{name, value})
+		v.Facts = append(v.Facts, Fact{Name: name, Value: value})
 	}
 }
 
@@ -85,33 +116,20 @@ func (v *Inspection) happened(at time.Time, source, what string, bad bool) {
 	}
 }
 
-// node tells what the Node's row tells, and when its conditions turned.
-func (v *Inspection) node(s *Snapshot, node *corev1.Node) error {
-	all, err := NodesOf(s)
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(all.Nodes, func(r NodeRow) bool { return r.Name == node.Name })
-	row := all.Nodes[i]
-	v.fact("podCIDRs", Join(row.PodCIDRs, ", "))
-	v.fact("route", strings.TrimSpace(row.Route.State+" "+viaText(row.Route)))
-	v.fact("families", FamiliesText(row.Families))
-	v.fact("providerID", row.ProviderID)
-	for _, why := range row.Why {
-		v.fact("why", why)
-	}
+// node adds the Node's server and addresses, and when its conditions turned.
+func (v *Inspection) node(s *Snapshot, node *corev1.Node) {
 	if server := s.ServerOf(node); server != nil {
-		v.fact("server", fmt.Sprintf("%s (%s), %s, %s in %s", server.Name, server.ProviderID(), server.Status, server.Type, server.Location))
-		v.fact("address in the network", addrText(server.PrivateIP))
+		v.fact("type", server.Type+" in "+server.Location)
 		v.happened(server.Created, "server", "created", false)
-	} else {
-		v.fact("server", row.Server)
 	}
-	v.addressesOf(s, node)
+	if addresses, err := AddressesOf(s); err == nil && s.AddressesOn() {
+		v.rows(node.Name, addresses.Page())
+	}
 	v.actions(s)
 	v.happened(node.CreationTimestamp.Time, "Node", "created", false)
 	if manager, at, ok := kube.PodCIDRSetter(node); ok {
-		v.happened(at, "podCIDRs", fmt.Sprintf("%s written by %s", Join(row.PodCIDRs, ", "), manager), false)
+		prefixes, _ := kube.PodCIDRs(node)
+		v.happened(at, "podCIDRs", fmt.Sprintf("%s written by %s", Join(prefixes, ", "), manager), false)
 	}
 	for _, c := range node.Status.Conditions {
 		good := corev1.ConditionFalse
@@ -128,7 +146,6 @@ func (v *Inspection) node(s *Snapshot, node *corev1.Node) error {
 	if node.DeletionTimestamp != nil {
 		v.happened(node.DeletionTimestamp.Time, "Node", "deletion asked for", true)
 	}
-	return nil
 }
 
 // ledger tells what is recorded under a Node's name, and reports whether anything is.
@@ -167,16 +184,8 @@ func InspectService(s *Snapshot, name types.NamespacedName) (Inspection, error) 
 	if svc.DeletionTimestamp != nil {
 		v.happened(svc.DeletionTimestamp.Time, "Service", "deletion asked for", true)
 	}
-	switch {
-	case !s.Saw(PartConfig):
-	case s.AddressesOn() && s.AsksForAddress(svc):
-		if err := v.addressed(s, svc); err != nil {
-			return Inspection{}, err
-		}
-	default:
-		if err := v.balancing(s, svc); err != nil {
-			return Inspection{}, err
-		}
+	if s.Saw(PartConfig) {
+		v.served(s, svc)
 	}
 	v.actions(s)
 	for _, c := range svc.Status.Conditions {
@@ -187,41 +196,32 @@ func InspectService(s *Snapshot, name types.NamespacedName) (Inspection, error) 
 	return v, nil
 }
 
-func (v *Inspection) balancing(s *Snapshot, svc *corev1.Service) error {
+// served adds what serves the Service: a load balancer, or nodes that hold its addresses.
+func (v *Inspection) served(s *Snapshot, svc *corev1.Service) {
+	name, before := NameOf(svc).String(), len(v.Facts)
+	if s.AddressesOn() && s.AsksForAddress(svc) {
+		v.fact("published", strings.Join(serviceRow(svc).Published, ", "))
+		if all, err := AddressesOf(s); err == nil {
+			v.rows(name, all.Page())
+		}
+		return
+	}
 	all, err := LoadBalancersOf(s)
 	if err != nil {
-		return err
+		return
 	}
-	i := slices.IndexFunc(all.Services, func(r BalancerRow) bool { return r.Service == NameOf(svc).String() })
-	if i < 0 {
-		v.fact("served", "not by Underlay: its type, its loadBalancerClass or the configuration say otherwise")
-		return nil
-	}
-	row := all.Services[i]
-	v.fact("published", strings.Join(row.Published, ", "))
-	if row.ID != 0 {
-		v.fact("load balancer", fmt.Sprintf("%s (%d), %s in %s, %s", row.Name, row.ID, row.Type, row.Location, Join(row.Addresses, ", ")))
-	}
-	if row.Shared != "" {
-		v.fact("shared", row.Shared+", by "+strings.Join(row.SharedBy, ", "))
-	}
-	for _, l := range row.Listeners {
-		var targets []string
-		for _, t := range l.Targets {
-			targets = append(targets, t.Title()+" "+t.State())
+	v.rows(name, all.Page())
+	for _, row := range all.Services {
+		if row.Service == name && row.Shared != "" {
+			v.fact("shared", row.Shared+", by "+strings.Join(row.SharedBy, ", "))
 		}
-		v.fact(fmt.Sprintf("listener %d", l.Port), fmt.Sprintf("→ %d %s, check %s: %s", l.DestinationPort, l.Protocol, l.Check, strings.Join(targets, ", ")))
 	}
-	for _, op := range row.Plan {
-		v.fact("left to do", op)
-	}
-	for _, note := range row.Notes {
-		v.fact("note", note)
+	if len(v.Facts) == before {
+		v.fact("served", "not by Underlay: its type, its loadBalancerClass or the configuration say otherwise")
 	}
 	if b := s.balancerOf(NameOf(svc)); b != nil {
 		v.happened(b.Created, "load balancer", "created", false)
 	}
-	return nil
 }
 
 // events tells an object's Events by the time at which they were seen last; one

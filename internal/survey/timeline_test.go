@@ -81,8 +81,8 @@ func TestInspectNode(t *testing.T) {
 		"-5m0s! taint: node.kubernetes.io/unreachable:NoExecute",
 	)
 	for name, want := range map[string]string{
-		"podCIDRs": "10.244.1.0/24", "route": "stands via 10.0.0.2", "address in the network": "10.0.0.2",
-		"ledger": "uid=uid-node-0001 id=hcloud://101 10.244.1.0/24@default-ipv4", "server": "node-0001 (hcloud://101), running, cx22 in fsn1",
+		"podcidrs": "10.244.1.0/24", "route": "stands", "via": "10.0.0.2", "provider id": "hcloud://101",
+		"ledger": "uid=uid-node-0001 id=hcloud://101 10.244.1.0/24@default-ipv4", "server": "node-0001 (running)", "type": "cx22 in fsn1",
 	} {
 		if got := factOf(v, name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
@@ -135,11 +135,13 @@ func TestInspectService(t *testing.T) {
 		"-1m0s load balancer: add_target began, and is running",
 	)
 	expectTexts(t, "not seen", v.NotSeen, "actions of the cloud: only the newest are asked for, 7 more are older")
-	if got := factOf(v, "left to do"); got != "add server 103 (private)" {
-		t.Errorf("left to do: %q", got)
-	}
-	if got := factOf(v, "listener 80"); got != "→ 30080 tcp, check http :10256/healthz: node-0001 healthy, node-0002 healthy" {
-		t.Errorf("listener: %q", got)
+	for name, want := range map[string]string{
+		"operation": "add server 103 (private)", "listener": "80 → 30080 tcp", "check": "http :10256/healthz",
+		"target": "node-0001 (private) | node-0002 (private)", "health": "healthy | healthy",
+	} {
+		if got := factOf(v, name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
 	}
 	s.Services[0].Spec.Type = corev1.ServiceTypeClusterIP
 	if v, err = survey.InspectService(s, types.NamespacedName{Namespace: "default", Name: "web"}); err != nil || !strings.HasPrefix(factOf(v, "served"), "not by Underlay") {
