@@ -160,8 +160,8 @@ func (t *trying) check(o *options) ([]netip.AddrPort, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	if t.most < 1 {
-		return nil, fmt.Errorf("--max-nodes %d: give 1 or more", t.most)
+	if t.most < 1 || t.most > cluster.MostNodes {
+		return nil, fmt.Errorf("--max-nodes %d: give 1 to %d", t.most, cluster.MostNodes)
 	}
 	if t.start <= 0 || t.settle < 0 || t.settle > time.Minute || t.slow < 0 {
 		return nil, fmt.Errorf("--start-timeout %s, --settle %s, --slow %s: give durations that are not negative, --settle at most 1m", t.start, t.settle, t.slow)

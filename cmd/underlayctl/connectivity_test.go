@@ -211,7 +211,7 @@ func TestMistakesOfConnectivity(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"--target=example.com:443", "write 203.0.113.7:443"},
 		{"--target=203.0.113.7", "write 203.0.113.7:443"},
-		{"--max-nodes=0", "give 1 or more"},
+		{"--max-nodes=0", "give 1 to 250"},
 		{"--settle=-1s", "not negative"},
 		{"--settle=2m", "at most 1m"},
 		{"--output=xml", "table, wide, json, yaml"},

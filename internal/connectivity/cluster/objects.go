@@ -3,7 +3,6 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
-	"net/netip"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +11,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/underlay-ccm/underlay/internal/connectivity"
-	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 const (
@@ -73,39 +71,14 @@ func listener(image, node string) *corev1.Pod {
 	return pod(image, node, listens, "serve", "--name="+node, fmt.Sprintf("--listen=:%d", connectivity.Port))
 }
 
-// longestArgument is how long Linux lets one argument of a program be, without the byte that
-// ends it (MAX_ARG_STRLEN: 32 pages of 4 KiB, the smallest that there are).
-const longestArgument = 32*4096 - 1
+// MostNodes is on how many nodes at most pods can be told of each other in one argument, which
+// Linux lets be 128 KiB (MAX_ARG_STRLEN: 32 pages of 4 KiB), whatever the names and addresses.
+const MostNodes = 250
 
-// told is the argument that tells who asks what can be asked. It is refused where no program could
-// be started with it, because the pod's failure would say less.
+// told is the argument that tells a pod what can be asked.
 func told(w connectivity.World) (string, error) {
 	text, err := json.Marshal(w)
-	if err != nil {
-		return "", err
-	}
-	argument := "--world=" + string(text)
-	if len(argument) > longestArgument {
-		return "", fmt.Errorf("the names and addresses of %d nodes are %d bytes, and a pod can be told %d: "+
-			"lower --max-nodes, or choose with --node", len(w.Nodes), len(argument), longestArgument)
-	}
-	return argument, nil
-}
-
-// roomFor returns an error if pods on so many nodes could not be told of each other, before there is
-// any and whatever their addresses will be.
-func roomFor(nodes []*corev1.Node, targets []netip.AddrPort) error {
-	long := netip.MustParseAddr("2001:db8:1111:1111:1111:1111:1111:1111")
-	w := connectivity.World{
-		ClusterIPs: []netip.Addr{long, long}, NodePort: 65535, HealthPort: 65535, Targets: targets,
-	}
-	for _, n := range nodes {
-		w.Nodes = append(w.Nodes, connectivity.Node{
-			Name: n.Name, Addresses: kube.InternalIPs(n), Pods: []netip.Addr{long, long},
-		})
-	}
-	_, err := told(w)
-	return err
+	return "--world=" + string(text), err
 }
 
 // asker is the pod that asks from a node, told what can be asked.

@@ -28,10 +28,7 @@ func dualStack(count int, name string) (nodes []*corev1.Node) {
 // Linux starts no program with an argument of 128 KiB or more, so each of many nodes' pods has to be
 // told of all others in less.
 func TestManyNodesAreToldOfEachOther(t *testing.T) {
-	nodes := dualStack(500, "worker-pool-fsn1")
-	if err := roomFor(nodes, nil); err != nil {
-		t.Fatal(err)
-	}
+	nodes := dualStack(MostNodes, strings.Repeat("n", 248)) // with a number the longest name that there is
 	w := connectivity.World{
 		ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.9"), netip.MustParseAddr("fd00:96::9")},
 		NodePort:   30080, HealthPort: 31000,
@@ -58,7 +55,7 @@ func TestManyNodesAreToldOfEachOther(t *testing.T) {
 func TestTooManyNodes(t *testing.T) {
 	w := newWorld()
 	w.run = func(*corev1.Pod) { t.Error("a pod is made") }
-	_, err := w.runner().Run(t.Context(), dualStack(500, strings.Repeat("n", 120)))
+	_, err := w.runner().Run(t.Context(), dualStack(MostNodes+1, "n"))
 	if err == nil || !strings.Contains(err.Error(), "lower --max-nodes") || len(w.left(t)) > 0 {
 		t.Errorf("%v, %v is left", err, w.left(t))
 	}

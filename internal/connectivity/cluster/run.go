@@ -52,8 +52,8 @@ func (r *Runner) Run(ctx context.Context, nodes []*corev1.Node) (found Found, er
 	if len(nodes) == 0 {
 		return Found{}, errors.New("there is no node to try")
 	}
-	if err := roomFor(nodes, r.Targets); err != nil {
-		return Found{}, err
+	if len(nodes) > MostNodes {
+		return Found{}, fmt.Errorf("%d nodes are too many: lower --max-nodes to %d, or choose with --node", len(nodes), MostNodes)
 	}
 	world := connectivity.World{Targets: r.Targets}
 	ours, err := r.prepare(ctx, &world)
