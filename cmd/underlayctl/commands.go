@@ -1,12 +1,10 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/types"
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/component-base/version"
 
@@ -150,42 +148,32 @@ func inspect(w process, o *options) *cobra.Command {
 			return fmt.Errorf("say what to inspect: node NAME, or service NAMESPACE/NAME")
 		},
 	}
-	cmd.AddCommand(
-		&cobra.Command{
-			Use: "node NAME", Short: "All that is known of a Node", Args: cobra.ExactArgs(1),
-			ValidArgsFunction: o.completeArgument(nodeNames),
+	object := func(kind, name, short string, names lister) *cobra.Command {
+		return &cobra.Command{
+			Use: strings.ToLower(kind) + " " + name, Short: short, Args: cobra.ExactArgs(1),
+			ValidArgsFunction: o.completeArgument(names),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				return inspected(cmd.Context(), w, o, survey.Want{Parts: survey.InspectNodeParts, Node: args[0]},
-					func(s *survey.Snapshot) (survey.Inspection, error) { return survey.InspectNode(s, args[0]) })
-			},
-		},
-		&cobra.Command{
-			Use: "service NAMESPACE/NAME", Short: "All that is known of a Service and its load balancer", Args: cobra.ExactArgs(1),
-			ValidArgsFunction: o.completeArgument(serviceNames),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				namespace, name, both := strings.Cut(args[0], "/")
-				if !both || namespace == "" || name == "" {
-					return fmt.Errorf("%q is no Service: write NAMESPACE/NAME, such as default/web", args[0])
+				want, of, err := survey.ParseObject(kind + "/" + args[0])
+				if err != nil {
+					return fmt.Errorf("%q is no %s: write %s", args[0], kind, name)
 				}
-				n := types.NamespacedName{Namespace: namespace, Name: name}
-				return inspected(cmd.Context(), w, o, survey.Want{Parts: survey.InspectServiceParts, Service: n},
-					func(s *survey.Snapshot) (survey.Inspection, error) { return survey.InspectService(s, n) })
+				s, err := o.look(cmd.Context(), w, want)
+				if err != nil {
+					return err
+				}
+				v, err := of(s)
+				if err != nil {
+					return err
+				}
+				return o.print(w, v)
 			},
-		},
+		}
+	}
+	cmd.AddCommand(
+		object("Node", "NAME", "All that is known of a Node", nodeNames),
+		object("Service", "NAMESPACE/NAME", "All that is known of a Service and its load balancer", serviceNames),
 	)
 	return cmd
-}
-
-func inspected(ctx context.Context, w process, o *options, want survey.Want, of func(*survey.Snapshot) (survey.Inspection, error)) error {
-	s, err := o.look(ctx, w, want)
-	if err != nil {
-		return err
-	}
-	v, err := of(s)
-	if err != nil {
-		return err
-	}
-	return o.print(w, v)
 }
 
 func versionCommand(w process, o *options) *cobra.Command {

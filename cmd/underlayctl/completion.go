@@ -35,37 +35,32 @@ func completeFiles(root *cobra.Command) {
 	each(root)
 }
 
-// completeNames completes by what the API server tells, without the names in besides. What it
-// doesn't tell in time is left to the person.
-func (o *options) completeNames(
-	tell func(context.Context, kubernetes.Interface) ([]string, error), besides *[]string,
-) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		const directive = cobra.ShellCompDirectiveNoFileComp
-		client, err := o.client()
-		if err != nil {
-			return nil, directive
-		}
+// lister returns names that the API server has.
+type lister func(context.Context, kubernetes.Interface) ([]string, error)
+
+// completeNames completes by names of the API server, without those in besides. What it
+// doesn't return in time is left to the user.
+func (o *options) completeNames(list lister, besides *[]string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completing)
 		defer cancel()
-		names, err := tell(ctx, client)
-		if err != nil {
-			return nil, directive
+		var names []string
+		if client, err := o.client(); err == nil {
+			names, _ = list(ctx, client)
 		}
 		return slices.DeleteFunc(names, func(name string) bool {
-			return !strings.HasPrefix(name, typed) || besides != nil && slices.Contains(*besides, name)
-		}), directive
+			return !strings.HasPrefix(name, typed) || slices.Contains(*besides, name)
+		}), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// completeArgument completes the only argument of a command by what the API server tells.
-func (o *options) completeArgument(tell func(context.Context, kubernetes.Interface) ([]string, error)) cobra.CompletionFunc {
-	first := o.completeNames(tell, nil)
+// completeArgument completes the only argument of a command by names of the API server.
+func (o *options) completeArgument(list lister) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return first(cmd, args, typed)
+		return o.completeNames(list, &[]string{})(cmd, args, typed)
 	}
 }
 
@@ -97,11 +92,10 @@ func serviceNames(ctx context.Context, client kubernetes.Interface) (names []str
 
 // completeContexts completes by the contexts of the kubeconfig.
 func (o *options) completeContexts(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	const directive = cobra.ShellCompDirectiveNoFileComp
-	known, err := o.kubeconfigs().Load()
-	if err != nil {
-		return nil, directive
+	var names []string
+	if known, err := o.kubeconfigs().Load(); err == nil {
+		names = slices.Sorted(maps.Keys(known.Contexts))
 	}
 	other := func(name string) bool { return !strings.HasPrefix(name, typed) }
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(known.Contexts)), other), directive
+	return slices.DeleteFunc(names, other), cobra.ShellCompDirectiveNoFileComp
 }

@@ -101,55 +101,32 @@ func addressRemovedPool(x *cluster) (found []Finding) {
 	return found
 }
 
-// addressPoolRoom counts the pools of a family that serve every namespace together: one
+// addressPoolRoom counts the pools of a family that serve the same namespaces together: one
 // that is full does no harm while another has room.
 func addressPoolRoom(x *cluster) (found []Finding) {
-	for _, family := range []addresses.Family{addresses.IPv4, addresses.IPv6} {
-		for _, group := range automatic(x.Config.Addresses.Pools) {
-			var size, used uint64
-			var names []string
-			for _, p := range group {
-				if n := p.Size(family); n > 0 {
-					names = append(names, p.Name)
-					size += min(n, math.MaxUint64-size)
-				}
-			}
-			for _, e := range x.addressing.Ledger.Entries() {
-				within := func(p config.AddressPool) bool { return p.Contains(e.Address) }
-				if len(e.Shares) > 0 && addresses.FamilyOf(e.Address) == family && slices.ContainsFunc(group, within) {
-					used++
-				}
-			}
-			if size == 0 || used < size && (size < countedPool || (size-used)*10 >= size) {
-				continue
-			}
-			found = append(found, about("pool/"+names[0],
-				"%d of %d %s addresses of %s are left", size-used, size, family, strings.Join(names, ", ")))
-		}
-	}
-	return found
-}
-
-// automatic are the pools that give addresses to whoever asks for none in particular,
-// together those that serve the same namespaces.
-func automatic(pools []config.AddressPool) (groups [][]config.AddressPool) {
-	at := map[string]int{}
-	for _, p := range pools {
+	type group struct{ family, namespaces string }
+	var groups []group
+	names, size, used := map[group][]string{}, map[group]uint64{}, map[group]uint64{}
+	for _, p := range x.addressView.Pools {
+		g := group{p.Family, p.Namespaces}
 		if p.OnRequest {
 			continue
 		}
-		key := ""
-		if p.Namespaces != nil {
-			key = p.Namespaces.String()
+		if names[g] == nil {
+			groups = append(groups, g)
 		}
-		i, known := at[key]
-		if !known {
-			i, groups = len(groups), append(groups, nil)
-			at[key] = i
-		}
-		groups[i] = append(groups[i], p)
+		names[g] = append(names[g], p.Name)
+		size[g] += min(p.Size, math.MaxUint64-size[g])
+		used[g] += p.Used
 	}
-	return groups
+	for _, g := range groups {
+		size, left := size[g], size[g]-used[g]
+		if left == 0 || size >= countedPool && left < (size+9)/10 {
+			found = append(found, about("pool/"+names[g][0],
+				"%d of %d %s addresses of %s are left", left, size, g.family, strings.Join(names[g], ", ")))
+		}
+	}
+	return found
 }
 
 // addressPoolSegment compares with what Nodes report as their addresses, of which no

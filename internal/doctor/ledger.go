@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -40,7 +39,7 @@ func ledgerChecks() []check {
 	}
 }
 
-func ledger(x *cluster) []Finding {
+func ledger(x *cluster) (found []Finding) {
 	if x.Ledger == nil {
 		if i := slices.IndexFunc(x.Nodes, kube.HasPodCIDRs); i >= 0 {
 			return []Finding{about(ledgerObject,
@@ -48,33 +47,17 @@ func ledger(x *cluster) []Finding {
 		}
 		return nil
 	}
-	_, damage := x.Holdings()
-	if damage == nil {
-		return nil
-	}
-	causes := []error{damage}
-	if several, ok := damage.(interface{ Unwrap() []error }); ok {
-		causes = several.Unwrap()
-	}
-	var found []Finding
-	for _, cause := range causes {
-		found = append(found, faulty(cause))
+	_, faults := x.Holdings()
+	for _, fault := range faults {
+		f := Finding{Object: "ConfigMap/kube-system/" + fault.ConfigMap}
+		f.What = "it was lost, and nothing is handed out before the ledger is rebuilt: " + fault.String()
+		if fault.Key != "" {
+			f.What = "it can't be read, and nothing is handed out: " + fault.String()
+			f.Remedy = "correct the entry as the text says: kubectl -n kube-system edit configmap " + fault.ConfigMap
+		}
+		found = append(found, f)
 	}
 	return found
-}
-
-// faulty says what is wrong with one of the ledger's ConfigMaps.
-func faulty(cause error) Finding {
-	fault := &survey.LedgerFault{ConfigMap: ipamcontroller.LedgerName}
-	errors.As(cause, &fault)
-	f := Finding{Object: "ConfigMap/kube-system/" + fault.ConfigMap}
-	if fault.Key == "" {
-		f.What = "it was lost, and nothing is handed out before the ledger is rebuilt: " + cause.Error()
-		return f
-	}
-	f.What = "it can't be read, and nothing is handed out: " + cause.Error()
-	f.Remedy = "correct the entry as the text says: kubectl -n kube-system edit configmap " + fault.ConfigMap
-	return f
 }
 
 func ledgerLeftover(x *cluster) []Finding {

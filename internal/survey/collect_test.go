@@ -308,13 +308,12 @@ func TestCollectReadsTheShardsThatAreListed(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(s.Shards)); !slices.Equal(got, []int{1}) {
 		t.Errorf("shards %v were read, want 1", got)
 	}
-	holdings, err := s.Holdings()
+	holdings, faults := s.Holdings()
 	if len(holdings) != 1 || holdings[0].Node.Name != "node-1" {
 		t.Errorf("holdings %+v, want that of node-1", holdings)
 	}
-	var fault *survey.LedgerFault
-	if !errors.As(err, &fault) || fault.ConfigMap != "underlay-node-ipam-3" || fault.Key != "" {
-		t.Errorf("%v, want that shard 3 is lost", err)
+	if len(faults) != 1 || faults[0].ConfigMap != "underlay-node-ipam-3" || faults[0].Key != "" {
+		t.Errorf("%v, want that shard 3 is lost", faults)
 	}
 }
 

@@ -146,29 +146,26 @@ func (s *Snapshot) Exclusions() []netip.Prefix {
 type LedgerFault struct {
 	ConfigMap string // its name, in kube-system
 	// Key is the entry that can't be read; empty: all that the ConfigMap had is lost.
-	Key string
-	Err error
+	Key     string
+	Problem string
 }
 
-func (f *LedgerFault) Error() string {
+func (f LedgerFault) String() string {
 	where := fmt.Sprintf("the ConfigMap %s/%s", system, f.ConfigMap)
 	if f.Key != "" {
 		where = fmt.Sprintf("key %q of %s", f.Key, where)
 	}
-	return fmt.Sprintf("%s: %v", where, f.Err)
+	return where + ": " + f.Problem
 }
 
-func (f *LedgerFault) Unwrap() error { return f.Err }
-
-// Holdings reads the stored ledger: what each Node holds, by the Node's name and
-// in the order of the lines. What can't be read are LedgerFaults, joined, and the
-// rest is returned all the same. None without a ledger.
-func (s *Snapshot) Holdings() ([]ipam.Holding, error) {
-	stored, err := s.stored()
-	return stored.Holdings, err
+// Holdings reads the stored ledger: what each Node holds, by the Node's name and in the order
+// of the lines, without what can't be read. None without a ledger.
+func (s *Snapshot) Holdings() ([]ipam.Holding, []LedgerFault) {
+	stored, faults := s.stored()
+	return stored.Holdings, faults
 }
 
-func (s *Snapshot) stored() (ipam.Stored, error) {
+func (s *Snapshot) stored() (stored ipam.Stored, faults []LedgerFault) {
 	if s.Ledger == nil {
 		return ipam.Stored{}, nil
 	}
@@ -177,36 +174,30 @@ func (s *Snapshot) stored() (ipam.Stored, error) {
 		objects[number] = shard.Data
 	}
 	stored, damaged := ipam.ParseStored(objects)
-	var faults []error
 	for _, d := range damaged {
-		faults = append(faults, &LedgerFault{ipamcontroller.ObjectName(d.Object), d.Key, d.Err})
+		faults = append(faults, LedgerFault{ipamcontroller.ObjectName(d.Object), d.Key, d.Err.Error()})
 	}
 	for _, object := range ipam.Lost(objects) {
 		if object == ipam.RootObject {
 			continue // like none at all, which is no fault where nothing was handed out
 		}
-		why := errNoEntries
+		why := "has no entries"
 		if s.Shards[object] == nil {
-			why = errNoConfigMap
+			why = "doesn't exist"
 		}
-		faults = append(faults, &LedgerFault{ConfigMap: ipamcontroller.ObjectName(object), Err: why})
+		problem := fmt.Sprintf("%s lists it, and it %s", ipamcontroller.LedgerName, why)
+		faults = append(faults, LedgerFault{ConfigMap: ipamcontroller.ObjectName(object), Problem: problem})
 	}
-	return stored, errors.Join(faults...)
+	return stored, faults
 }
-
-// What is wrong with a shard that is lost.
-var (
-	errNoConfigMap = fmt.Errorf("%s lists it, and it doesn't exist", ipamcontroller.LedgerName)
-	errNoEntries   = fmt.Errorf("%s lists it, and it has no entries", ipamcontroller.LedgerName)
-)
 
 // Book is node IPAM's knowledge, rebuilt from what was seen.
 type Book struct {
 	*ipam.Ledger
 	// Warnings are about what Nodes have, in the order of the Nodes' age.
 	Warnings []ipam.Warning
-	// Damage is what can't be read of the stored ledger, nil if all can.
-	Damage error
+	// Damage is what can't be read of the stored ledger.
+	Damage []LedgerFault
 }
 
 // Book does what the CCM does at its start. It fails if the pools are impossible

@@ -99,8 +99,8 @@ func PoolsOf(s *Snapshot) (PoolsView, error) {
 	for _, o := range book.Removed() {
 		v.Removed = append(v.Removed, fmt.Sprintf("Node %s holds %s of pool %s, which is configured no more: configure it with state: draining", o.Node.Name, o.Prefix, o.Pool))
 	}
-	if book.Damage != nil {
-		v.Notes = append(v.Notes, "the stored ledger is damaged, so quarantine is counted in part: "+book.Damage.Error())
+	if len(book.Damage) > 0 {
+		v.Notes = append(v.Notes, "the stored ledger is damaged, so quarantine is counted in part: "+Join(book.Damage, "; "))
 	}
 	for _, w := range book.Warnings {
 		v.Notes = append(v.Notes, w.String())

@@ -77,6 +77,21 @@ const (
 // ErrNoObject: there is no such Node or Service.
 var ErrNoObject = errors.New("there is none")
 
+// ParseObject reads an object's name, Node/NAME or Service/NAMESPACE/NAME: what has to be looked
+// at to inspect it, and what inspects it.
+func ParseObject(object string) (Want, func(*Snapshot) (Inspection, error), error) {
+	switch parts := strings.Split(object, "/"); {
+	case len(parts) == 2 && parts[0] == "Node" && parts[1] != "":
+		of := func(s *Snapshot) (Inspection, error) { return InspectNode(s, parts[1]) }
+		return Want{Parts: InspectNodeParts, Node: parts[1]}, of, nil
+	case len(parts) == 3 && parts[0] == "Service" && parts[1] != "" && parts[2] != "":
+		name := types.NamespacedName{Namespace: parts[1], Name: parts[2]}
+		of := func(s *Snapshot) (Inspection, error) { return InspectService(s, name) }
+		return Want{Parts: InspectServiceParts, Service: name}, of, nil
+	}
+	return Want{}, nil, fmt.Errorf("%q is no Node/NAME and no Service/NAMESPACE/NAME", object)
+}
+
 // InspectNode tells all of a Node, also of one that is gone and whose podCIDRs
 // the ledger still knows.
 func InspectNode(s *Snapshot, name string) (Inspection, error) {
@@ -151,8 +166,8 @@ func (v *Inspection) node(s *Snapshot, node *corev1.Node) {
 // ledger tells what is recorded under a Node's name, and reports whether anything is.
 func (v *Inspection) ledger(s *Snapshot, name string) bool {
 	holdings, damage := s.Holdings()
-	if damage != nil {
-		v.NotSeen = append(v.NotSeen, "what the damaged part of the ledger says: "+damage.Error())
+	if len(damage) > 0 {
+		v.NotSeen = append(v.NotSeen, "what the damaged part of the ledger says: "+Join(damage, "; "))
 	}
 	found := false
 	for _, h := range holdings {

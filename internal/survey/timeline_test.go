@@ -166,3 +166,24 @@ func TestTimelineIsInOrder(t *testing.T) {
 		t.Errorf("not in order: %q", timeLines(v))
 	}
 }
+
+func TestObjects(t *testing.T) {
+	for _, about := range []string{"Node/", "Node", "Service/web", "Service//web", "Service/a/b/c", "routes/10.0.0.0/8", ""} {
+		if _, _, err := survey.ParseObject(about); err == nil || !strings.Contains(err.Error(), "Node/NAME") {
+			t.Errorf("%q: %v", about, err)
+		}
+	}
+	for _, about := range []string{"Node/node-0001", "Service/default/web"} {
+		want, of, err := survey.ParseObject(about)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := of(balanced(t))
+		if err != nil || found.Object != about || len(found.Timeline) == 0 {
+			t.Errorf("%s: %v, %+v", about, err, found)
+		}
+		if want.Parts&survey.PartActions == 0 || (want.Node == "") == (want.Service.Name == "") {
+			t.Errorf("%s: %+v", about, want)
+		}
+	}
+}

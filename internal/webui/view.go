@@ -3,10 +3,7 @@ package webui
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/doctor"
@@ -85,19 +82,4 @@ func cluster(s *survey.Snapshot) string {
 		return fmt.Sprintf("%s on network %s, %s", s.Config.ClusterName, s.Network.Name, s.Network.IPRange)
 	}
 	return s.Config.ClusterName
-}
-
-// ParseObject reads About of a row: what has to be looked at for the timeline of that Node or
-// Service, and what makes the timeline. Other objects have none.
-func ParseObject(about string) (survey.Want, func(*survey.Snapshot) (survey.Inspection, error), error) {
-	switch parts := strings.Split(about, "/"); {
-	case len(parts) == 2 && parts[0] == "Node" && parts[1] != "":
-		of := func(s *survey.Snapshot) (survey.Inspection, error) { return survey.InspectNode(s, parts[1]) }
-		return survey.Want{Parts: survey.InspectNodeParts, Node: parts[1]}, of, nil
-	case len(parts) == 3 && parts[0] == "Service" && parts[1] != "" && parts[2] != "":
-		name := types.NamespacedName{Namespace: parts[1], Name: parts[2]}
-		of := func(s *survey.Snapshot) (survey.Inspection, error) { return survey.InspectService(s, name) }
-		return survey.Want{Parts: survey.InspectServiceParts, Service: name}, of, nil
-	}
-	return survey.Want{}, nil, fmt.Errorf("%q is no Node and no Service: request Node/NAME or Service/NAMESPACE/NAME", about)
 }

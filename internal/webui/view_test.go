@@ -178,24 +178,3 @@ func TestFind(t *testing.T) {
 		}
 	}
 }
-
-func TestObjects(t *testing.T) {
-	for _, about := range []string{"Node/", "Node", "Service/web", "Service//web", "Service/a/b/c", "routes/10.0.0.0/8", ""} {
-		if _, _, err := webui.ParseObject(about); err == nil || !strings.Contains(err.Error(), "Node/NAME") {
-			t.Errorf("%q: %v", about, err)
-		}
-	}
-	for _, about := range []string{"Node/worker-1", "Service/shop/web"} {
-		want, of, err := webui.ParseObject(about)
-		if err != nil {
-			t.Fatal(err)
-		}
-		found, err := of(eventful(t, 3))
-		if err != nil || found.Object != about || len(found.Timeline) == 0 {
-			t.Errorf("%s: %v, %+v", about, err, found)
-		}
-		if want.Parts&survey.PartActions == 0 || (want.Node == "") == (want.Service.Name == "") {
-			t.Errorf("%s: %+v", about, want)
-		}
-	}
-}

@@ -118,7 +118,7 @@ type refusal struct {
 }
 
 func (s *Server) inspect(w http.ResponseWriter, r *http.Request) {
-	want, of, err := webui.ParseObject(r.URL.Query().Get("about"))
+	want, of, err := survey.ParseObject(r.URL.Query().Get("about"))
 	if err != nil {
 		write(w, http.StatusBadRequest, refusal{err.Error()})
 		return
