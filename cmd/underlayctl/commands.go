@@ -108,10 +108,7 @@ func doctorCommand(w process, o *options) *cobra.Command {
 			if err := unexamined(s); err != nil {
 				return err
 			}
-			if code := severityCode(d.Findings); code != 0 {
-				return findings{code}
-			}
-			return nil
+			return outcome(severityCode(d.Findings))
 		},
 	}
 }

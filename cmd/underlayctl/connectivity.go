@@ -49,12 +49,6 @@ type trying struct {
 	slow      time.Duration
 }
 
-// The exit codes of connectivity.
-const (
-	exitClosed  = 1
-	exitUntried = 2
-)
-
 func connectivityCommand(w process, o *options) *cobra.Command {
 	t := &trying{}
 	cmd := &cobra.Command{
@@ -142,18 +136,15 @@ func (t *trying) run(ctx context.Context, w process, o *options) error {
 	if err := errors.Join(err, o.print(w, shown)); err != nil {
 		return err
 	}
-	return outcome(shown.Report)
+	return outcome(shown.Outcome())
 }
 
-// outcome is the exit code as an error.
-func outcome(r connectivity.Report) error {
-	switch r.Outcome() {
-	case connectivity.SomethingClosed:
-		return findings{exitClosed}
-	case connectivity.NotTried:
-		return findings{exitUntried}
+// outcome is an exit code as an error.
+func outcome(code int) error {
+	if code == 0 {
+		return nil
 	}
-	return nil
+	return findings{code}
 }
 
 func (t *trying) check(o *options) ([]netip.AddrPort, error) {

@@ -92,13 +92,13 @@ func TestConnectivitysExitCode(t *testing.T) {
 		want   int
 	}{
 		"all is open":          {connectivity.NewReport(nodes, nil, open, 0), 0},
-		"something is closed":  {connectivity.NewReport(nodes, nil, closed, 0), exitClosed},
-		"something is untried": {connectivity.NewReport(nodes, untried, open, 0), exitUntried},
-		"both":                 {connectivity.NewReport(nodes, untried, closed, 0), exitClosed},
-		"nothing was tried":    {connectivity.NewReport(nil, nil, nil, 0), exitUntried},
+		"something is closed":  {connectivity.NewReport(nodes, nil, closed, 0), connectivity.SomethingClosed},
+		"something is untried": {connectivity.NewReport(nodes, untried, open, 0), connectivity.NotTried},
+		"both":                 {connectivity.NewReport(nodes, untried, closed, 0), connectivity.SomethingClosed},
+		"nothing was tried":    {connectivity.NewReport(nil, nil, nil, 0), connectivity.NotTried},
 	} {
 		got := 0
-		if err := outcome(c.report); err != nil {
+		if err := outcome(c.report.Outcome()); err != nil {
 			got = err.(findings).code
 		}
 		if got != c.want {

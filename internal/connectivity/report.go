@@ -33,12 +33,9 @@ type Report struct {
 	Results  []Result  `json:"results"`
 }
 
-// Outcome is what a script wants to know.
-type Outcome int
-
-// The outcomes.
+// The exit codes of a report.
 const (
-	AllOpen Outcome = iota
+	AllOpen = iota
 	SomethingClosed
 	NotTried
 )
@@ -46,7 +43,7 @@ const (
 // Outcome is SomethingClosed if a trial failed or a path carries less than the pod's
 // interface; slow and lossy paths are open. NotTried: nothing failed, and something
 // could not be tried.
-func (r Report) Outcome() Outcome {
+func (r Report) Outcome() int {
 	switch {
 	case slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.State == Closed || c.State == Narrow }):
 		return SomethingClosed

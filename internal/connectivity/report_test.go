@@ -65,7 +65,7 @@ func TestReport(t *testing.T) {
 		name    string
 		results []Result
 		untried []Untried
-		outcome Outcome
+		outcome int
 		what    []string // beginnings of the findings
 		checks  []string // a check of each
 	}{

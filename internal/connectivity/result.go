@@ -2,6 +2,7 @@ package connectivity
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -69,14 +70,7 @@ func (r Result) State(slow time.Duration) State {
 	return Open
 }
 
-func (s State) rank() int {
-	for i, each := range []State{Open, Slow, Lossy, Narrow, Closed} {
-		if s == each {
-			return i
-		}
-	}
-	return 0
-}
+func (s State) rank() int { return slices.Index([]State{Open, Slow, Lossy, Narrow, Closed}, s) }
 
 // words says what is not as it should be, in a matrix's cell.
 func (r Result) words(s State) string {
@@ -96,8 +90,7 @@ func (r Result) words(s State) string {
 // took is a duration with three digits at most.
 func took(microseconds int64) string {
 	ms := float64(microseconds) / 1000
-	switch {
-	case ms < 10:
+	if ms < 10 {
 		return fmt.Sprintf("%.1f ms", ms)
 	}
 	return fmt.Sprintf("%.0f ms", ms)

@@ -7,13 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/addresses"
 	addresscontroller "github.com/underlay-ccm/underlay/addresses/controller"
-	"github.com/underlay-ccm/underlay/internal/config"
-	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/survey"
 )
 
@@ -31,30 +28,16 @@ const (
 // addressChecks are about addresses that nodes hold for Services.
 func addressChecks() []check {
 	return slices.Concat([]check{
-		{
-			"address-ledger", Error, (*cluster).addresses, survey.PartAddresses | survey.PartServices,
-			"restore the ConfigMap from a backup, or leave it to the cloud controller manager to rebuild it from the Services: " + managerLogs, addressLedger,
-		},
-		{
-			"address-removed-pool", Error, nil, survey.PartConfig | survey.PartAddresses,
-			"configure the pool as before, with onRequest: true if nothing new is to come from it; remove it once no Service has an address of it", addressRemovedPool,
-		},
-		{
-			"address-pool-room", Warning, (*cluster).addresses, survey.PartAddresses,
-			"add ranges (key addresses.pools of underlay-config), or set onRequest: true on a pool of which each address is meant to be in use", addressPoolRoom,
-		},
-		{
-			"address-pool-segment", Warning, (*cluster).addresses, survey.PartNodes | survey.PartAddresses,
-			"take ranges from a segment that nodes are on, or give the pool mover: bgp if routers are to bring its addresses to nodes", addressPoolSegment,
-		},
-		{
-			"address-waiting", Error, (*cluster).addresses, survey.PartAddresses | survey.PartServices,
-			"correct the Service or the pools as the text says; see docs/reference/addresses.md", addressWaiting,
-		},
-		{
-			"address-kube-proxy", Error, (*cluster).addresses, hasProxy,
-			"set mode: nftables: " + proxyEdit, addressKubeProxy,
-		},
+		newCheck("address-ledger", Error, (*cluster).addresses, survey.PartAddresses|survey.PartServices,
+			"restore the ConfigMap from a backup, or leave it to the cloud controller manager to rebuild it from the Services: "+managerLogs, addressLedger),
+		newCheck("address-removed-pool", Error, nil, survey.PartConfig|survey.PartAddresses,
+			"configure the pool as before, with onRequest: true if nothing new is to come from it; remove it once no Service has an address of it", addressRemovedPool),
+		newCheck("address-pool-room", Warning, (*cluster).addresses, survey.PartAddresses,
+			"add ranges (key addresses.pools of underlay-config), or set onRequest: true on a pool of which each address is meant to be in use", addressPoolRoom),
+		newCheck("address-waiting", Error, (*cluster).addresses, survey.PartAddresses|survey.PartServices,
+			"correct the Service or the pools as the text says; see docs/reference/addresses.md", addressWaiting),
+		newCheck("address-kube-proxy", Error, (*cluster).addresses, hasProxy,
+			"set mode: nftables: "+proxyEdit, addressKubeProxy),
 	}, holderChecks())
 }
 
@@ -127,54 +110,6 @@ func addressPoolRoom(x *cluster) (found []Finding) {
 		}
 	}
 	return found
-}
-
-// addressPoolSegment compares with what Nodes report as their addresses, of which no
-// prefix length is known: what is farther from all of them than any usual segment is
-// wide may be a mistake. Where a node holds an address of the pool, it is none.
-func addressPoolSegment(x *cluster) (found []Finding) {
-	for _, p := range x.Config.Addresses.Pools {
-		if p.Mover != config.Layer2 || x.holdsOf(p) {
-			continue
-		}
-		for _, r := range p.Ranges {
-			near := func(n *corev1.Node) bool {
-				return slices.ContainsFunc(kube.Addresses(n), func(a netip.Addr) bool { return neighborly(a, r.First) })
-			}
-			if len(x.Nodes) > 0 && !slices.ContainsFunc(x.Nodes, near) {
-				found = append(found, about("pool/"+p.Name,
-					"%s is far from the addresses of all Nodes (%s), and no node holds an address of the pool", r, few(texts(kube.Addresses(x.Nodes[0])))))
-			}
-		}
-	}
-	return found
-}
-
-// holdsOf reports whether a node says that it holds an address of the pool.
-func (x *cluster) holdsOf(p config.AddressPool) bool {
-	for _, r := range x.addressing.Reports {
-		if slices.ContainsFunc(r.Held, func(h addresses.Hold) bool { return p.Contains(h.Address) }) {
-			return true
-		}
-	}
-	return false
-}
-
-// neighborly reports whether two addresses could be on one segment.
-func neighborly(a, b netip.Addr) bool {
-	bits := 16
-	if b.Is6() {
-		bits = 48
-	}
-	p, err := b.Prefix(bits)
-	return err == nil && p.Contains(a)
-}
-
-func texts(all []netip.Addr) (out []string) {
-	for _, a := range all {
-		out = append(out, a.String())
-	}
-	return out
 }
 
 func addressWaiting(x *cluster) (found []Finding) {

@@ -192,10 +192,6 @@ func seededAddresses() []seeded {
 		}), check: "address-pool-room", severity: Warning, object: "pool/segment", says: []string{"0 of 15 IPv4 addresses of segment"}, do: "add ranges"},
 		{name: "hardly an address is left", seed: with(taken(3, 15), func(s *survey.Snapshot) { s.Config.Addresses.Pools[0].Ranges = ranges("10.0.200.1-10.0.200.15") }), check: "address-pool-room", severity: Warning, object: "pool/segment", says: []string{"1 of 15"}},
 		{name: "the only address is taken", seed: with(func(s *survey.Snapshot) { s.Config.Addresses.Pools[0].Ranges = ranges("10.0.200.1") }), check: "address-pool-room", severity: Warning, object: "pool/segment", says: []string{"0 of 1 "}, do: "onRequest: true"},
-		{name: "a range somewhere else", seed: with(func(s *survey.Snapshot) {
-			s.Config.Addresses.Pools = append(s.Config.Addresses.Pools, config.AddressPool{Pool: addresses.Pool{Name: "typo", Ranges: ranges("172.16.0.0/24", "2001:db8:9::/120")}, Mover: config.Layer2})
-			s.Nodes[0].Status.Addresses = append(s.Nodes[0].Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "2001:db8:9:1::7"})
-		}), check: "address-pool-segment", severity: Warning, object: "pool/typo", says: []string{"172.16.0.0-172.16.0.255", "10.0.0.2"}, do: "mover: bgp"},
 		{name: "a Service gets no address", seed: with(unaccepted("more", "AddressPoolExhausted", "no address is free", false)), check: "address-waiting", severity: Error, object: "Service/shop/more", says: []string{"no address", "AddressPoolExhausted: no address is free"}},
 		{name: "a Service doesn't get all", seed: with(unaccepted("both", "NoAddressPool", "no pool has IPv6", true)), check: "address-waiting", severity: Warning, object: "Service/shop/both", says: []string{"it has 10.0.200.1", "NoAddressPool"}},
 		{name: "nobody looks at a Service", seed: with(unaccepted("more", "", "", false), func(s *survey.Snapshot) { s.Services[len(s.Services)-1].Status.Conditions = nil }), check: "address-waiting", severity: Error, object: "Service/shop/more", says: []string{"24 h ago"}, do: "leads"},

@@ -18,34 +18,20 @@ import (
 // holderChecks are about the nodes that hold addresses, and what they say of it.
 func holderChecks() []check {
 	return []check{
-		{
-			"address-held-twice", Error, (*cluster).addresses, seesAddresses,
-			"see why the node that is not the holder does not follow the ledger: " + agentLogs, addressHeldTwice,
-		},
-		{
-			"address-in-use", Error, (*cluster).addresses, seesAddresses,
-			"take the address from that machine, or leave it out of the pool and let the Service get another one", addressInUse,
-		},
-		{
-			"address-off-segment", Error, (*cluster).addresses, seesAddresses,
-			"take the pool's ranges from a segment that the nodes are on, or give the pool mover: bgp", addressOffSegment,
-		},
-		{
-			"address-not-held", Error, (*cluster).addresses, seesAddresses | survey.PartEndpointSlices,
-			"see what keeps the nodes from it: underlayctl addresses -o wide; " + agentLogs, addressNotHeld,
-		},
-		{
-			"address-silent", Error, (*cluster).addresses, seesAddresses | survey.PartEndpointSlices,
-			"see that kube-proxy and the agent run on that node, that its ports 10256 and 10267 can be reached from other nodes, and that other nodes could hold the address: underlayctl addresses -o wide", addressSilent,
-		},
-		{
-			"address-router", Error, func(x *cluster) bool { return len(x.Config.Addresses.BGP.Peers) > 0 }, seesAddresses,
-			"compare both sides' addresses, autonomous systems and passwords (key addresses.bgp.peers of underlay-config), and see that TCP port 179 is open between them; " + agentLogs, addressRouter,
-		},
-		{
-			"address-node", Warning, (*cluster).addresses, seesAddresses,
-			"update the agent, and see that its configuration has addresses.pools: " + agentLogs, addressNode,
-		},
+		newCheck("address-held-twice", Error, (*cluster).addresses, seesAddresses,
+			"see why the node that is not the holder does not follow the ledger: "+agentLogs, addressHeldTwice),
+		newCheck("address-in-use", Error, (*cluster).addresses, seesAddresses,
+			"take the address from that machine, or leave it out of the pool and let the Service get another one", addressInUse),
+		newCheck("address-off-segment", Error, (*cluster).addresses, seesAddresses,
+			"take the pool's ranges from a segment that the nodes are on, or give the pool mover: bgp", addressOffSegment),
+		newCheck("address-not-held", Error, (*cluster).addresses, seesAddresses|survey.PartEndpointSlices,
+			"see what keeps the nodes from it: underlayctl addresses -o wide; "+agentLogs, addressNotHeld),
+		newCheck("address-silent", Error, (*cluster).addresses, seesAddresses|survey.PartEndpointSlices,
+			"see that kube-proxy and the agent run on that node, that its ports 10256 and 10267 can be reached from other nodes, and that other nodes could hold the address: underlayctl addresses -o wide", addressSilent),
+		newCheck("address-router", Error, func(x *cluster) bool { return len(x.Config.Addresses.BGP.Peers) > 0 }, seesAddresses,
+			"compare both sides' addresses, autonomous systems and passwords (key addresses.bgp.peers of underlay-config), and see that TCP port 179 is open between them; "+agentLogs, addressRouter),
+		newCheck("address-node", Warning, (*cluster).addresses, seesAddresses,
+			"update the agent, and see that its configuration has addresses.pools: "+agentLogs, addressNode),
 	}
 }
 

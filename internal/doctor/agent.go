@@ -26,20 +26,14 @@ const noSandbox = "FailedCreatePodSandBox"
 
 func agentChecks() []check {
 	return []check{
-		{
-			"agent", Error, nil, survey.PartWorkloads | survey.PartNodes | survey.PartConfig,
-			"kubectl -n " + here + " describe pod -l app.kubernetes.io/name=underlay-agent; " + agentLogs, agentReady,
-		},
-		{
-			"cni-plugins", Error, nil, survey.PartNodes | survey.PartEvents | survey.PartWorkloads,
+		newCheck("agent", Error, nil, survey.PartWorkloads|survey.PartNodes|survey.PartConfig,
+			"kubectl -n "+here+" describe pod -l app.kubernetes.io/name=underlay-agent; "+agentLogs, agentReady),
+		newCheck("cni-plugins", Error, nil, survey.PartNodes|survey.PartEvents|survey.PartWorkloads,
 			"put the plugins of github.com/containernetworking/plugins into /opt/cni/bin on the node (Debian, Ubuntu: apt-get install kubernetes-cni)",
-			func(x *cluster) []Finding { return x.reported(missesPlugin) },
-		},
-		{
-			"cni-order", Error, nil, survey.PartNodes | survey.PartEvents | survey.PartWorkloads,
+			func(x *cluster) []Finding { return x.reported(missesPlugin) }),
+		newCheck("cni-order", Error, nil, survey.PartNodes|survey.PartEvents|survey.PartWorkloads,
 			"remove the other file on the node, or rename it to sort behind 05-underlay.conflist",
-			func(x *cluster) []Finding { return x.reported(isSecond) },
-		},
+			func(x *cluster) []Finding { return x.reported(isSecond) }),
 	}
 }
 

@@ -19,14 +19,10 @@ import (
 
 func balancerChecks() []check {
 	return []check{
-		{
-			"load-balancer-owner", Error, (*cluster).balances, seesBalancing,
-			"choose another name (annotation load-balancer.hetzner.cloud/name), or where the load balancer is to become this Service's, do what the Service's Event says: label it in the cloud, and set the annotation underlay.dev/adopt to true", balancerOwner,
-		},
-		{
-			"load-balancer-health", Error, (*cluster).balances, seesBalancing,
-			"let load balancers reach the port of the health check on every node", balancerHealth,
-		},
+		newCheck("load-balancer-owner", Error, (*cluster).balances, seesBalancing,
+			"choose another name (annotation load-balancer.hetzner.cloud/name), or where the load balancer is to become this Service's, do what the Service's Event says: label it in the cloud, and set the annotation underlay.dev/adopt to true", balancerOwner),
+		newCheck("load-balancer-health", Error, (*cluster).balances, seesBalancing,
+			"let load balancers reach the port of the health check on every node", balancerHealth),
 	}
 }
 

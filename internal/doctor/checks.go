@@ -26,6 +26,13 @@ type check struct {
 	find func(x *cluster) []Finding
 }
 
+func newCheck(
+	name string, severity Severity, when func(*cluster) bool, needs survey.Parts,
+	remedy string, find func(*cluster) []Finding,
+) check {
+	return check{name, severity, when, needs, remedy, find}
+}
+
 // checks is the table, in the order of the reference.
 func checks() []check {
 	return slices.Concat(

@@ -27,33 +27,21 @@ const (
 // conflictChecks are about others who do the same work.
 func conflictChecks() []check {
 	return []check{
-		{
-			"second-allocator", Error, (*cluster).allocates, survey.PartWorkloads | survey.PartNodes | survey.PartLedger | survey.PartSetup,
-			kcmEdit, secondAllocator,
-		},
-		{
-			"podcidr-policy", Warning, (*cluster).allocates, survey.PartSetup,
+		newCheck("second-allocator", Error, (*cluster).allocates, survey.PartWorkloads|survey.PartNodes|survey.PartLedger|survey.PartSetup,
+			kcmEdit, secondAllocator),
+		newCheck("podcidr-policy", Warning, (*cluster).allocates, survey.PartSetup,
 			"kubectl apply -f deploy/ccm/podcidr-policy.yaml",
-			func(x *cluster) []Finding { return x.policy(policyName) },
-		},
-		{
-			"kubelet-policy", Warning, nil, survey.PartSetup,
+			func(x *cluster) []Finding { return x.policy(policyName) }),
+		newCheck("kubelet-policy", Warning, nil, survey.PartSetup,
 			"kubectl apply -f deploy/ccm/kubelet-policy.yaml",
-			func(x *cluster) []Finding { return x.policy(kubeletPolicyName) },
-		},
-		{
-			"agent-policy", Warning, nil, survey.PartSetup | survey.PartWorkloads,
+			func(x *cluster) []Finding { return x.policy(kubeletPolicyName) }),
+		newCheck("agent-policy", Warning, nil, survey.PartSetup|survey.PartWorkloads,
 			"kubectl apply -f deploy/agent/node-status-policy.yaml -f deploy/agent/events-policy.yaml",
-			agentPolicies,
-		},
-		{
-			"other-cloud-controller", Error, nil, survey.PartWorkloads | survey.PartSetup,
-			"delete it: only one cloud controller manager may work in a cluster", otherCloudController,
-		},
-		{
-			"other-pod-network", Error, nil, survey.PartWorkloads,
-			"remove one of the two pod networks", otherPodNetwork,
-		},
+			agentPolicies),
+		newCheck("other-cloud-controller", Error, nil, survey.PartWorkloads|survey.PartSetup,
+			"delete it: only one cloud controller manager may work in a cluster", otherCloudController),
+		newCheck("other-pod-network", Error, nil, survey.PartWorkloads,
+			"remove one of the two pod networks", otherPodNetwork),
 	}
 }
 

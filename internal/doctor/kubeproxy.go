@@ -31,24 +31,16 @@ func readProxy(configMaps map[string]*corev1.ConfigMap) (kube.ProxyConfig, error
 
 func kubeProxyChecks() []check {
 	return []check{
-		{
-			"kube-proxy-local-mode", Error, nil, hasProxy,
-			"set detectLocalMode: InterfaceNamePrefix and detectLocal.interfaceNamePrefix: veth: " + proxyEdit, proxyLocalMode,
-		},
-		{
-			"kube-proxy-node-ports", Error, (*cluster).balances, hasProxy | survey.PartNodes,
-			"set nodePortAddresses to what load balancers send to: " + proxyEdit, proxyNodePorts,
-		},
-		{
-			"kube-proxy-health-port", Error, func(x *cluster) bool {
-				return x.addresses() || x.balances() && x.Config.LoadBalancers.HealthCheck != "node-port"
-			}, hasProxy,
-			"set healthzBindAddress: 0.0.0.0:10256, or healthCheck: node-port below loadBalancers in underlay-config: " + proxyEdit, proxyHealthPort,
-		},
-		{
-			"kube-proxy-cluster-cidr", Warning, nil, hasProxy | survey.PartConfig,
-			"set clusterCIDR to the ranges of the pools: " + proxyEdit, proxyClusterCIDR,
-		},
+		newCheck("kube-proxy-local-mode", Error, nil, hasProxy,
+			"set detectLocalMode: InterfaceNamePrefix and detectLocal.interfaceNamePrefix: veth: "+proxyEdit, proxyLocalMode),
+		newCheck("kube-proxy-node-ports", Error, (*cluster).balances, hasProxy|survey.PartNodes,
+			"set nodePortAddresses to what load balancers send to: "+proxyEdit, proxyNodePorts),
+		newCheck("kube-proxy-health-port", Error, func(x *cluster) bool {
+			return x.addresses() || x.balances() && x.Config.LoadBalancers.HealthCheck != "node-port"
+		}, hasProxy,
+			"set healthzBindAddress: 0.0.0.0:10256, or healthCheck: node-port below loadBalancers in underlay-config: "+proxyEdit, proxyHealthPort),
+		newCheck("kube-proxy-cluster-cidr", Warning, nil, hasProxy|survey.PartConfig,
+			"set clusterCIDR to the ranges of the pools: "+proxyEdit, proxyClusterCIDR),
 	}
 }
 

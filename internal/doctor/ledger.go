@@ -28,14 +28,10 @@ const (
 
 func ledgerChecks() []check {
 	return []check{
-		{
-			"ledger", Error, (*cluster).allocates, survey.PartNodes | survey.PartLedger,
-			"restore all its ConfigMaps from one backup, or leave it to the cloud controller manager to rebuild it from the Nodes: see that one leads, and " + managerLogs, ledger,
-		},
-		{
-			"ledger-leftover", Warning, (*cluster).allocates, seesBook,
-			"see that a cloud controller manager leads: it releases what Nodes had that are gone; " + managerLogs, ledgerLeftover,
-		},
+		newCheck("ledger", Error, (*cluster).allocates, survey.PartNodes|survey.PartLedger,
+			"restore all its ConfigMaps from one backup, or leave it to the cloud controller manager to rebuild it from the Nodes: see that one leads, and "+managerLogs, ledger),
+		newCheck("ledger-leftover", Warning, (*cluster).allocates, seesBook,
+			"see that a cloud controller manager leads: it releases what Nodes had that are gone; "+managerLogs, ledgerLeftover),
 	}
 }
 

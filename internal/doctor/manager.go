@@ -31,22 +31,14 @@ const (
 // managerChecks are about the cloud controller manager and what it works with.
 func managerChecks() []check {
 	return []check{
-		{
-			"configuration", Error, nil, 0,
-			"correct it, then kubectl -n " + here + " rollout restart deployment/underlay-ccm", configuration,
-		},
-		{
-			"cloud-access", Error, (*cluster).onCloud, 0,
-			"give a token of the cluster's project, and the ID or name of its network in underlay-config (key network)", cloudAccess,
-		},
-		{
-			"cloud-controller", Error, nil, survey.PartWorkloads,
-			"kubectl -n " + here + " describe pod -l app.kubernetes.io/name=underlay-ccm; " + managerLogs, cloudController,
-		},
-		{
-			"leader", Error, nil, survey.PartSetup,
-			"see why the cloud controller manager doesn't run: " + managerLogs, leader,
-		},
+		newCheck("configuration", Error, nil, 0,
+			"correct it, then kubectl -n "+here+" rollout restart deployment/underlay-ccm", configuration),
+		newCheck("cloud-access", Error, (*cluster).onCloud, 0,
+			"give a token of the cluster's project, and the ID or name of its network in underlay-config (key network)", cloudAccess),
+		newCheck("cloud-controller", Error, nil, survey.PartWorkloads,
+			"kubectl -n "+here+" describe pod -l app.kubernetes.io/name=underlay-ccm; "+managerLogs, cloudController),
+		newCheck("leader", Error, nil, survey.PartSetup,
+			"see why the cloud controller manager doesn't run: "+managerLogs, leader),
 	}
 }
 

@@ -18,19 +18,16 @@ const conditionAge = 2 * time.Minute
 
 func nodeChecks() []check {
 	return []check{
-		{
-			"kubelet-cloud-provider", Error, nil, survey.PartNodes,
+		newCheck("kubelet-cloud-provider", Error, nil, survey.PartNodes,
 			"start the kubelet with --cloud-provider=external (kubeadm: nodeRegistration.kubeletExtraArgs), delete the Node, and restart the kubelet: it joins again",
 			eachNode(func(x *cluster, n *corev1.Node) (string, string) {
 				if since, late := x.waiting(n); late && n.Spec.ProviderID == "" && !survey.Uninitialized(n) {
 					return fmt.Sprintf("it joined %s ago and has neither a provider ID nor the taint %s: its kubelet runs without --cloud-provider=external", long(since), cloudproviderapi.TaintExternalCloudProvider), ""
 				}
 				return "", ""
-			}),
-		},
-		{
-			"node-uninitialized", Error, nil, survey.PartNodes,
-			"see why: kubectl describe node; condition underlay.dev/AddressesMatch: give the kubelet as --node-ip an address of its server; Event ServerAmbiguous: name the server as the Node, or start the kubelet with --provider-id=hcloud://ID (a dedicated server: hrobot://NUMBER); " + managerLogs,
+			})),
+		newCheck("node-uninitialized", Error, nil, survey.PartNodes,
+			"see why: kubectl describe node; condition underlay.dev/AddressesMatch: give the kubelet as --node-ip an address of its server; Event ServerAmbiguous: name the server as the Node, or start the kubelet with --provider-id=hcloud://ID (a dedicated server: hrobot://NUMBER); "+managerLogs,
 			eachNode(func(x *cluster, n *corev1.Node) (string, string) {
 				if since, late := x.waiting(n); late && survey.Uninitialized(n) {
 					text := fmt.Sprintf("it joined %s ago and still has the taint %s; its provider ID is %q", long(since), cloudproviderapi.TaintExternalCloudProvider, n.Spec.ProviderID)
@@ -40,45 +37,32 @@ func nodeChecks() []check {
 					return text, ""
 				}
 				return "", ""
-			}),
-		},
-		{
-			"node-server", Error, (*cluster).onCloud, survey.PartNodes | survey.PartServers,
-			"attach the server to the network: hcloud server attach-to-network NAME --network NETWORK", nodeServer,
-		},
-		{
-			"node-provider-id", Error, nil, survey.PartNodes,
-			"delete the Node whose machine is gone; let a cloned machine join with the ID of its own server (kubeadm reset there, then kubeadm join)", sameProviderID,
-		},
-		{
-			"node-addresses", Warning, nil, survey.PartNodes,
+			})),
+		newCheck("node-server", Error, (*cluster).onCloud, survey.PartNodes|survey.PartServers,
+			"attach the server to the network: hcloud server attach-to-network NAME --network NETWORK", nodeServer),
+		newCheck("node-provider-id", Error, nil, survey.PartNodes,
+			"delete the Node whose machine is gone; let a cloned machine join with the ID of its own server (kubeadm reset there, then kubeadm join)", sameProviderID),
+		newCheck("node-addresses", Warning, nil, survey.PartNodes,
 			"see who wrote them: kubectl get node NAME --show-managed-fields -o yaml; of a machine with so many addresses give the kubelet those that nodes use as --node-ip",
-			eachNode(func(_ *cluster, n *corev1.Node) (string, string) { return kube.TooMany(n), "" }),
-		},
-		{
-			"network-unavailable", Error, nil, survey.PartNodes,
-			"see the reason: kubectl describe node; " + managerLogs, eachNode(networkUnavailable),
-		},
-		{
-			"peers-unreachable", Error, nil, survey.PartNodes,
-			"put both nodes into one network segment, or see the agent: " + agentLogs,
+			eachNode(func(_ *cluster, n *corev1.Node) (string, string) { return kube.TooMany(n), "" })),
+		newCheck("network-unavailable", Error, nil, survey.PartNodes,
+			"see the reason: kubectl describe node; "+managerLogs, eachNode(networkUnavailable)),
+		newCheck("peers-unreachable", Error, nil, survey.PartNodes,
+			"put both nodes into one network segment, or see the agent: "+agentLogs,
 			eachNode(func(x *cluster, n *corev1.Node) (string, string) {
 				if c := kube.Condition(n, agent.PeersReachable); c != nil && c.Status == corev1.ConditionFalse && x.age(c.LastTransitionTime.Time) > conditionAge {
 					return fmt.Sprintf("for %s: %s", long(x.age(c.LastTransitionTime.Time)), c.Message), ""
 				}
 				return "", ""
-			}),
-		},
-		{
-			"network-at-risk", Warning, nil, survey.PartNodes,
+			})),
+		newCheck("network-at-risk", Warning, nil, survey.PartNodes,
 			"do what the message says, on that node",
 			eachNode(func(_ *cluster, n *corev1.Node) (string, string) {
 				if c := kube.Condition(n, agent.PeersReachable); c != nil && c.Reason == agent.ReasonAtRisk {
 					return c.Message, ""
 				}
 				return "", ""
-			}),
-		},
+			})),
 	}
 }
 

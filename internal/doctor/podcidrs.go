@@ -15,24 +15,16 @@ import (
 // podCIDRChecks are about what Nodes have of the pools.
 func podCIDRChecks() []check {
 	return []check{
-		{
-			"node-without-podcidr", Error, (*cluster).allocates, survey.PartNodes,
-			"see why: kubectl describe node; " + managerLogs, eachNode(withoutPodCIDR),
-		},
-		{
-			"duplicate-podcidr", Error, (*cluster).allocates, hasBook,
+		newCheck("node-without-podcidr", Error, (*cluster).allocates, survey.PartNodes,
+			"see why: kubectl describe node; "+managerLogs, eachNode(withoutPodCIDR)),
+		newCheck("duplicate-podcidr", Error, (*cluster).allocates, hasBook,
 			"delete one of the two Nodes and let it join again",
-			bookWarnings(Error, ipam.Duplicate, ipam.DuplicateRecord),
-		},
-		{
-			"foreign-podcidr", Warning, (*cluster).allocates, hasBook,
+			bookWarnings(Error, ipam.Duplicate, ipam.DuplicateRecord)),
+		newCheck("foreign-podcidr", Warning, (*cluster).allocates, hasBook,
 			"add a pool that covers it, or delete the Node and let it join again",
-			bookWarnings(Warning, ipam.OutsidePools, ipam.WrongSize, ipam.Excluded),
-		},
-		{
-			"missing-family", Warning, (*cluster).allocates, hasBook,
-			"delete the Node and let it join again", bookWarnings(Warning, ipam.MissingFamily),
-		},
+			bookWarnings(Warning, ipam.OutsidePools, ipam.WrongSize, ipam.Excluded)),
+		newCheck("missing-family", Warning, (*cluster).allocates, hasBook,
+			"delete the Node and let it join again", bookWarnings(Warning, ipam.MissingFamily)),
 	}
 }
 

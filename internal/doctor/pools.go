@@ -19,22 +19,14 @@ const fullPercent = 90
 
 func poolChecks() []check {
 	return []check{
-		{
-			"pool-overlap", Error, nil, survey.PartConfig | survey.PartServiceCIDRs,
-			"choose ranges that lie apart, and let the pool that overlaps drain (state: draining)", poolOverlap,
-		},
-		{
-			"pool-node-address", Warning, (*cluster).allocates, survey.PartNodes,
-			"keep podCIDRs out of it (key exclude of underlay-config), or move the pool", poolNodeAddress,
-		},
-		{
-			"pool-room", Error, (*cluster).allocates, hasBook,
-			"add a pool of the same address family (key pools of underlay-config)", poolRoom,
-		},
-		{
-			"removed-pool", Error, (*cluster).allocates, hasBook,
-			"configure the pool as before with state: draining", removedPool,
-		},
+		newCheck("pool-overlap", Error, nil, survey.PartConfig|survey.PartServiceCIDRs,
+			"choose ranges that lie apart, and let the pool that overlaps drain (state: draining)", poolOverlap),
+		newCheck("pool-node-address", Warning, (*cluster).allocates, survey.PartNodes,
+			"keep podCIDRs out of it (key exclude of underlay-config), or move the pool", poolNodeAddress),
+		newCheck("pool-room", Error, (*cluster).allocates, hasBook,
+			"add a pool of the same address family (key pools of underlay-config)", poolRoom),
+		newCheck("removed-pool", Error, (*cluster).allocates, hasBook,
+			"configure the pool as before with state: draining", removedPool),
 	}
 }
 

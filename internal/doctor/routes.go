@@ -19,22 +19,14 @@ const attachable = 100
 
 func routeChecks() []check {
 	return []check{
-		{
-			"foreign-routes", Warning, (*cluster).routed, hasRouting,
-			"remove the route if nothing uses it, or keep podCIDRs out of it (key exclude)", foreignRoutes,
-		},
-		{
-			"stale-routes", Warning, (*cluster).routed, hasRouting,
-			"see why the cloud controller manager doesn't delete it: " + managerLogs + "; or by hand: hcloud network remove-route NETWORK --destination PREFIX --gateway ADDRESS", staleRoutes,
-		},
-		{
-			"route-table", Error, (*cluster).routed, hasRouting,
-			"have the limit raised and set routes.limit in underlay-config", routeTable,
-		},
-		{
-			"attachments", Error, (*cluster).routed, hasRouting,
-			"have the limit raised before more nodes join", attachments,
-		},
+		newCheck("foreign-routes", Warning, (*cluster).routed, hasRouting,
+			"remove the route if nothing uses it, or keep podCIDRs out of it (key exclude)", foreignRoutes),
+		newCheck("stale-routes", Warning, (*cluster).routed, hasRouting,
+			"see why the cloud controller manager doesn't delete it: "+managerLogs+"; or by hand: hcloud network remove-route NETWORK --destination PREFIX --gateway ADDRESS", staleRoutes),
+		newCheck("route-table", Error, (*cluster).routed, hasRouting,
+			"have the limit raised and set routes.limit in underlay-config", routeTable),
+		newCheck("attachments", Error, (*cluster).routed, hasRouting,
+			"have the limit raised before more nodes join", attachments),
 	}
 }
 

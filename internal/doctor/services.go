@@ -14,14 +14,10 @@ import (
 
 func serviceChecks() []check {
 	return []check{
-		{
-			"service-refused", Error, (*cluster).balances, survey.PartServices | survey.PartNodes | survey.PartEndpointSlices,
-			"correct the Service as the text says; see docs/reference/annotations.md", serviceRefused,
-		},
-		{
-			"service-family", Warning, (*cluster).allocates, survey.PartServices,
-			"add a pool of that family (key pools of underlay-config), or take it from spec.ipFamilies of the Service", serviceFamily,
-		},
+		newCheck("service-refused", Error, (*cluster).balances, survey.PartServices|survey.PartNodes|survey.PartEndpointSlices,
+			"correct the Service as the text says; see docs/reference/annotations.md", serviceRefused),
+		newCheck("service-family", Warning, (*cluster).allocates, survey.PartServices,
+			"add a pool of that family (key pools of underlay-config), or take it from spec.ipFamilies of the Service", serviceFamily),
 	}
 }
 

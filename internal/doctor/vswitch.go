@@ -18,18 +18,12 @@ import (
 // vSwitchChecks are about dedicated servers whose pods are inside the vSwitch's subnet.
 func vSwitchChecks() []check {
 	return []check{
-		{
-			"vswitch-network", Error, (*cluster).coupled, survey.PartConfig | survey.PartNetwork,
-			"couple the subnet with the vSwitch, and expose the routes: hcloud network expose-routes-to-vswitch NETWORK", vSwitchNetwork,
-		},
-		{
-			"vswitch-node", Error, func(x *cluster) bool { return x.coupled() && len(x.VSwitch().Ranges) > 0 }, hasRouting,
-			"correct the Node's labels, delete the Node and let it join again: podCIDRs can't be changed", vSwitchNodes,
-		},
-		{
-			"vswitch-member", Error, func(x *cluster) bool { return x.coupled() && len(x.VSwitch().Ranges) > 0 }, survey.PartConfig | survey.PartNodes,
-			"remove the server from the vSwitch at Robot and add it again", eachNode(vSwitchMember),
-		},
+		newCheck("vswitch-network", Error, (*cluster).coupled, survey.PartConfig|survey.PartNetwork,
+			"couple the subnet with the vSwitch, and expose the routes: hcloud network expose-routes-to-vswitch NETWORK", vSwitchNetwork),
+		newCheck("vswitch-node", Error, func(x *cluster) bool { return x.coupled() && len(x.VSwitch().Ranges) > 0 }, hasRouting,
+			"correct the Node's labels, delete the Node and let it join again: podCIDRs can't be changed", vSwitchNodes),
+		newCheck("vswitch-member", Error, func(x *cluster) bool { return x.coupled() && len(x.VSwitch().Ranges) > 0 }, survey.PartConfig|survey.PartNodes,
+			"remove the server from the vSwitch at Robot and add it again", eachNode(vSwitchMember)),
 	}
 }
 
