@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/connectivity/cluster"
 	"github.com/underlay-ccm/underlay/internal/doctor"
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/internal/table"
 )
 
@@ -252,4 +254,52 @@ func agentImage(ctx context.Context, client kubernetes.Interface, namespace stri
 		}
 	}
 	return "", fmt.Errorf("the DaemonSet %s/%s has no container %s: name an image with --image", namespace, name, name)
+}
+
+// causes are what doctor finds of the kinds and about the nodes of findings. That it
+// can't look is no failure of connectivity.
+func (o *options) causes(ctx context.Context, w process, all []connectivity.Finding) ([]doctor.Finding, []string) {
+	s, err := o.look(ctx, w, survey.Want{Parts: survey.Everything})
+	if err != nil {
+		return nil, []string{"what doctor says: " + err.Error()}
+	}
+	return related(doctor.Examine(s), all), s.NotSeen()
+}
+
+func related(known []doctor.Finding, all []connectivity.Finding) []doctor.Finding {
+	var out []doctor.Finding
+	for _, d := range known {
+		if d.Severity == doctor.Info {
+			continue
+		}
+		node, about := strings.CutPrefix(d.Object, "Node/")
+		if slices.ContainsFunc(all, func(f connectivity.Finding) bool {
+			return slices.Contains(f.Checks, d.Check) && (!about || slices.Contains(f.Nodes, node))
+		}) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// writer is the client of connectivity: what it writes is in its own namespace.
+func (o *options) writer() (kubernetes.Interface, error) {
+	return o.clientThrough(func(next http.RoundTripper) http.RoundTripper { return writesThere{next} })
+}
+
+// writesThere is the last gate before the network for connectivity.
+type writesThere struct{ next http.RoundTripper }
+
+func (g writesThere) RoundTrip(request *http.Request) (*http.Response, error) {
+	const namespaces = "/api/v1/namespaces"
+	const own = namespaces + "/" + cluster.Namespace
+	path := request.URL.Path
+	// A server may be behind a path of its own.
+	inside := strings.HasSuffix(path, own) || strings.Contains(path, own+"/")
+	switch {
+	case request.Method == http.MethodGet, request.Method == http.MethodPost && strings.HasSuffix(path, namespaces),
+		inside && (request.Method == http.MethodPost || request.Method == http.MethodDelete):
+		return g.next.RoundTrip(request)
+	}
+	return nil, fmt.Errorf("underlayctl connectivity writes in namespace %s alone, and does not send %s %s", cluster.Namespace, request.Method, path)
 }

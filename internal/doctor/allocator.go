@@ -2,10 +2,12 @@ package doctor
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
@@ -72,40 +74,21 @@ func (x *cluster) strangePodCIDRs() []Finding {
 // allocating reports whether kube-controller-manager with these arguments runs node
 // IPAM.
 func allocating(args []string) bool {
-	on, _ := flagValue(args, "allocate-node-cidrs")
-	if on != "true" {
-		return false
-	}
-	list, given := flagValue(args, "controllers")
-	if !given {
-		return true
-	}
-	controllers := strings.Split(list, ",")
+	fs := pflag.NewFlagSet(kcmName, pflag.ContinueOnError)
+	fs.ParseErrorsAllowlist.UnknownFlags = true
+	fs.SetOutput(io.Discard)
+	on := fs.Bool("allocate-node-cidrs", false, "")
+	controllers := fs.StringSlice("controllers", []string{"*"}, "")
+	_ = fs.Parse(args) // what it can't start with it doesn't run with
 	for _, name := range []string{"node-ipam-controller", "nodeipam"} {
-		if slices.Contains(controllers, "-"+name) {
+		if slices.Contains(*controllers, "-"+name) {
 			return false
 		}
-		if slices.Contains(controllers, name) {
-			return true
+		if slices.Contains(*controllers, name) {
+			return *on
 		}
 	}
-	return slices.Contains(controllers, "*")
-}
-
-// flagValue is the last value of a flag on a command line; "true" for one without
-// a value.
-func flagValue(args []string, name string) (value string, given bool) {
-	for _, arg := range args {
-		bare := strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-")
-		switch key, v, has := strings.Cut(bare, "="); {
-		case bare == arg || key != name:
-		case has:
-			value, given = v, true
-		default:
-			value, given = "true", true
-		}
-	}
-	return value, given
+	return *on && slices.Contains(*controllers, "*")
 }
 
 // programs are the pods that run a program by its name, static ones included.

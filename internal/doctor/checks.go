@@ -95,16 +95,11 @@ func (x *cluster) blind(needs survey.Parts) (reason string, blind bool) {
 		}
 		return "", false
 	}
-	var reasons []string
 	for _, gap := range x.Gaps {
-		if gap.Part&parts != 0 && !slices.Contains(reasons, gap.Reason) {
-			reasons = append(reasons, gap.Reason)
+		if gap.Part&parts != 0 {
+			return gap.Reason, true
 		}
 	}
-	for p := survey.Part(1); len(reasons) == 0 && p <= parts; p <<= 1 {
-		if p&parts != 0 && !x.Saw(p) {
-			reasons = append(reasons, "the "+p.String()+" could not be seen")
-		}
-	}
-	return strings.Join(reasons, "; "), true
+	missing := parts &^ x.Parts
+	return "the " + (missing & -missing).String() + " could not be seen", true
 }

@@ -1,7 +1,7 @@
 package doctor
 
 import (
-	"encoding/json"
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -154,13 +154,8 @@ func leaseWriter(entries []metav1.ManagedFieldsEntry) string {
 	var manager string
 	var last time.Time
 	for _, e := range entries {
-		var owned struct {
-			Spec map[string]json.RawMessage `json:"f:spec"`
-		}
-		if e.FieldsV1 == nil || e.Time == nil || json.Unmarshal(e.FieldsV1.GetRawBytes(), &owned) != nil {
-			continue
-		}
-		if _, renews := owned.Spec["f:renewTime"]; renews && !e.Time.Time.Before(last) {
+		renews := e.FieldsV1 != nil && bytes.Contains(e.FieldsV1.GetRawBytes(), []byte(`"f:renewTime"`))
+		if renews && e.Time != nil && !e.Time.Time.Before(last) {
 			manager, last = e.Manager, e.Time.Time
 		}
 	}

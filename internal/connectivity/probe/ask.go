@@ -5,8 +5,10 @@ package probe
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -193,4 +195,14 @@ func askHTTP(ctx context.Context, r *connectivity.Result) error {
 		r.Failure, r.Detail = connectivity.Status, response.Status
 	}
 	return nil
+}
+
+// Run is a probe that asks from a node: it reads what can be asked, a connectivity.World as JSON,
+// and writes what connectivity.ReadResults reads.
+func Run(ctx context.Context, from, world string, settle time.Duration, out io.Writer) error {
+	var w connectivity.World
+	if err := json.Unmarshal([]byte(world), &w); err != nil {
+		return fmt.Errorf("what can be asked can't be read: %w", err)
+	}
+	return connectivity.WriteResults(out, Ask(ctx, connectivity.Plan(from, w), settle))
 }
