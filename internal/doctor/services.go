@@ -1,16 +1,180 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/lb"
 	lbcontroller "github.com/underlay-ccm/underlay/lb/controller"
 )
+
+func balancerOwner(x *cluster) (found []Finding) {
+	for _, b := range x.balancings {
+		c := accepted(b.Service)
+		f := Finding{Object: serviceObject(b.Service)}
+		switch {
+		case errors.Is(b.Conflict, lb.ErrAmbiguous):
+			f.What, f.Remedy = b.Conflict.Error(), "remove the underlay.dev labels from all but one: hcloud load-balancer remove-label"
+		case b.Conflict != nil:
+			f.What = b.Conflict.Error()
+		case c != nil && c.Status == metav1.ConditionFalse && c.Reason == lb.ReasonNotOwned:
+			f.What = c.Message
+		default:
+			continue
+		}
+		found = append(found, f)
+	}
+	for _, b := range x.Orphans() {
+		found = append(found, Finding{
+			Severity: Warning, Object: "load-balancer/" + b.Name,
+			What:   fmt.Sprintf("load balancer %d carries the labels of cluster %s and belongs to none of its Services; it costs money", b.ID, x.Config.ClusterName),
+			Remedy: fmt.Sprintf("delete it if nobody needs it: hcloud load-balancer delete %d", b.ID),
+		})
+	}
+	return found
+}
+
+func balancerHealth(x *cluster) (found []Finding) {
+	endpoints := x.EndpointsByService()
+	for _, b := range x.balancings {
+		if b.LoadBalancer == nil || x.age(b.LoadBalancer.Created) < survey.GracePeriod {
+			continue // its first checks are under way
+		}
+		ready := servingNodes(endpoints[survey.NameOf(b.Service)])
+		if len(ready) == 0 {
+			continue // nothing is there to send traffic to
+		}
+		for _, l := range b.LoadBalancer.Listeners {
+			f, sick := x.sick(b, l, ready)
+			if !sick {
+				f, sick = podsSick(b, l, ready)
+			}
+			if sick {
+				f.Object = serviceObject(b.Service)
+				found = append(found, f)
+			}
+		}
+	}
+	return found
+}
+
+// servingNodes are those with a ready endpoint, sorted.
+func servingNodes(all []*discoveryv1.EndpointSlice) []string {
+	nodes := map[string]bool{}
+	for _, s := range all {
+		for _, e := range s.Endpoints {
+			if e.NodeName != nil && (e.Conditions.Ready == nil || *e.Conditions.Ready) {
+				nodes[*e.NodeName] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(nodes))
+}
+
+// sick judges one listener. With policy Local a node without endpoints is to be
+// unhealthy, and one that has just joined may still be.
+func (x *cluster) sick(b survey.Balancing, l lb.Listener, ready []string) (Finding, bool) {
+	health := b.LoadBalancer.Health(l.Port)
+	local := b.Service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+	var names []string
+	addr, first := netip.Addr{}, lb.Cause{}
+	for _, n := range x.Nodes {
+		target, is := targetOf(b, n)
+		_, old := x.waiting(n)
+		_, absent := x.absent[n.Name]
+		if !is || b.LoadBalancer.Verdicts[l.Port][target] != lb.Unhealthy || !old || absent || !kube.Ready(n) || local && !slices.Contains(ready, n.Name) {
+			continue
+		}
+		cause := b.LoadBalancer.Why[l.Port][target]
+		name := n.Name
+		if why := cause.String(); why != "" {
+			name += " (" + why + ")"
+		}
+		if len(names) == 0 {
+			first = cause
+		}
+		names = append(names, name)
+		if to := x.targeted(n, target.Private); !addr.IsValid() && len(to) > 0 {
+			addr = to[0]
+		}
+	}
+	if len(names) == 0 {
+		return Finding{}, false
+	}
+	f := Finding{Severity: Warning, Remedy: open(l.Check, addr, first)}
+	what := fmt.Sprintf("port %d: %d of %d targets are unhealthy (check %s), although their Nodes are ready and the Service has endpoints on %s; among them %s",
+		l.Port, health.Unhealthy, health.Unhealthy+health.Healthy+health.Unknown, l.Check, few(ready), few(names))
+	if health.Healthy == 0 {
+		f.Severity = Error
+		what += ": no traffic gets through"
+	}
+	f.What = what
+	return f, true
+}
+
+// podsSick judges a listener whose targets are pods: some may have begun just now.
+func podsSick(b survey.Balancing, l lb.Listener, ready []string) (Finding, bool) {
+	var pods []string
+	for _, t := range b.LoadBalancer.Targets {
+		if t.Pod() && b.LoadBalancer.Verdicts[l.Port][t] == lb.Unhealthy {
+			name := t.Address.String()
+			if why := b.LoadBalancer.Why[l.Port][t].String(); why != "" {
+				name += " (" + why + ")"
+			}
+			pods = append(pods, name)
+		}
+	}
+	if len(pods) == 0 || b.LoadBalancer.Health(l.Port).Healthy > 0 {
+		return Finding{}, false
+	}
+	return Finding{
+		Severity: Error,
+		What: fmt.Sprintf("port %d: none of %d pods is healthy (check %s), although the Service has ready endpoints on %s; among them %s: no traffic gets through",
+			l.Port, len(b.LoadBalancer.Targets), l.Check, few(ready), few(pods)),
+		Remedy: fmt.Sprintf("let the pods listen on port %d on IPv6, and filters let the load balancer reach it: underlay-agent check on a node says what is open; if it connects from another address than its own public one, name that in loadBalancers.podTargetSources", l.Check.Port),
+	}, true
+}
+
+// targetOf is the target that a Node is, if it is one.
+func targetOf(b survey.Balancing, n *corev1.Node) (lb.Target, bool) {
+	i := slices.IndexFunc(b.LoadBalancer.Targets, func(t lb.Target) bool { return !t.Pod() && lbcontroller.Is(n, t) })
+	if i < 0 {
+		return lb.Target{}, false
+	}
+	return b.LoadBalancer.Targets[i], true
+}
+
+// open says what to open or to mend, by why the check fails, and how to try it.
+func open(c lb.HealthCheck, node netip.Addr, why lb.Cause) string {
+	try := fmt.Sprintf("nc -zv %s %d", node, c.Port)
+	if c.Protocol != lb.ProtocolTCP {
+		options, scheme := "-i", "http"
+		if c.TLS {
+			options, scheme = "-ik", "https"
+		}
+		if c.Domain != "" {
+			options += fmt.Sprintf(" -H 'Host: %s'", c.Domain)
+		}
+		try = fmt.Sprintf("curl %s %s://%s%s", options, scheme, netip.AddrPortFrom(node, uint16(c.Port)), c.Path)
+	}
+	switch why.Detail {
+	case lb.DetailNoConnection:
+		return fmt.Sprintf("the node refuses connections: see that something listens on its TCP port %d, which is kube-proxy unless annotations say otherwise, and that no firewall rejects: %s", c.Port, try)
+	case lb.DetailHTTPStatus, lb.DetailHTTPContent, lb.DetailAnswerLate:
+		return fmt.Sprintf("the node is reached, and what answers on its TCP port %d is at fault: kube-proxy says 503 while the node drains, while its rules are stale, or where the Service has no endpoint with policy Local: %s", c.Port, try)
+	}
+	return fmt.Sprintf("open TCP port %d of the nodes to load balancers (firewall of the machine; for public addresses also the cloud's), and see that kube-proxy answers there: %s", c.Port, try)
+}
 
 func serviceChecks() []check {
 	return []check{
@@ -18,6 +182,10 @@ func serviceChecks() []check {
 			"correct the Service as the text says; see docs/reference/annotations.md", serviceRefused),
 		newCheck("service-family", Warning, (*cluster).allocates, survey.PartServices,
 			"add a pool of that family (key pools of underlay-config), or take it from spec.ipFamilies of the Service", serviceFamily),
+		newCheck("load-balancer-owner", Error, (*cluster).balances, seesBalancing,
+			"choose another name (annotation load-balancer.hetzner.cloud/name), or where the load balancer is to become this Service's, do what the Service's Event says: label it in the cloud, and set the annotation underlay.dev/adopt to true", balancerOwner),
+		newCheck("load-balancer-health", Error, (*cluster).balances, seesBalancing,
+			"let load balancers reach the port of the health check on every node", balancerHealth),
 	}
 }
 

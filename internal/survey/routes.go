@@ -90,8 +90,14 @@ func RoutesOf(s *Snapshot) (RoutesView, error) {
 	if err := s.Require(PartConfig); err != nil {
 		return v, err
 	}
-	if note := noTable(s.Config); note != "" {
-		v.Notes, v.NotSeen = []string{note}, nil
+	switch {
+	case s.Config.Provider == config.Metal:
+		v.Notes = []string{"the provider is metal: routes are in the nodes' kernels, and there is no table of a cloud"}
+	case s.Config.Network == "":
+		v.Notes = []string{"no network is configured, so there is no route table of a cloud"}
+	}
+	if len(v.Notes) > 0 {
+		v.NotSeen = nil
 		return v, nil
 	}
 	if err := s.Require(PartNodes | PartNetwork | PartServers); err != nil {
@@ -109,7 +115,8 @@ func RoutesOf(s *Snapshot) (RoutesView, error) {
 		r.Plan, r.Wanted = routes.Plan{}, routes.Wanted{}
 		v.Notes = append(v.Notes, "underlay-ccm writes no routes: they are switched off by its flags or configuration")
 	}
-	v.Budget = budget(r)
+	used := r.Ownership.Total()
+	v.Budget = &BudgetRow{r.Budget.Limit, r.Budget.Reserve, used, r.Budget.Room(used), r.Plan.Full()}
 	absent, _ := s.Absences() // there is no Routing without it
 	astray := s.astray(r, absent)
 	v.Routes = append(v.Routes, s.classes(r, astray)...)
@@ -126,24 +133,6 @@ func RoutesOf(s *Snapshot) (RoutesView, error) {
 	return v, nil
 }
 
-// noTable says why there is no route table to look at; empty: there is one.
-func noTable(c config.Config) string {
-	switch {
-	case c.Provider == config.Metal:
-		return "the provider is metal: routes are in the nodes' kernels, and there is no table of a cloud"
-	case c.Network == "":
-		return "no network is configured, so there is no route table of a cloud"
-	}
-	return ""
-}
-
-func budget(r routes.Decision) *BudgetRow {
-	used := r.Ownership.Total()
-	return &BudgetRow{
-		Limit: r.Budget.Limit, Reserve: r.Budget.Reserve, Used: used, Free: r.Budget.Room(used), Full: r.Plan.Full(),
-	}
-}
-
 // classes are all routes by destination.
 func (s *Snapshot) classes(r routes.Decision, astray []DriftRow) []RouteRow {
 	stale := map[routes.Route]bool{}
@@ -156,11 +145,11 @@ func (s *Snapshot) classes(r routes.Decision, astray []DriftRow) []RouteRow {
 	for _, c := range r.Plan.Replace {
 		stale[c.Old] = true
 	}
-	names := s.namesOf(r)
+	nodes, servers := s.namesOf(r)
 	var out []RouteRow
 	add := func(class Class, list []routes.Route) {
 		for _, route := range list {
-			row := RouteRow{Destination: route.Dst, Gateway: route.Via, Node: names.nodes[route.Dst], Server: names.servers[route.Via], Class: class}
+			row := RouteRow{Destination: route.Dst, Gateway: route.Via, Node: nodes[route.Dst], Server: servers[route.Via], Class: class}
 			if stale[route] {
 				row.Class = Stale
 			}
@@ -176,38 +165,33 @@ func (s *Snapshot) classes(r routes.Decision, astray []DriftRow) []RouteRow {
 	return out
 }
 
-// names are what people call prefixes and gateways.
-type names struct {
-	nodes   map[netip.Prefix]string
-	servers map[netip.Addr]string
-}
-
 // departedMark follows the name of a Node that is gone.
 const departedMark = " (gone)"
 
-func (s *Snapshot) namesOf(r routes.Decision) names {
-	n := names{nodes: map[netip.Prefix]string{}, servers: map[netip.Addr]string{}}
+// namesOf are the names of Nodes by their prefixes, and of servers by their gateways.
+func (s *Snapshot) namesOf(r routes.Decision) (nodes map[netip.Prefix]string, servers map[netip.Addr]string) {
+	nodes, servers = map[netip.Prefix]string{}, map[netip.Addr]string{}
 	for _, d := range s.departed() {
 		for _, p := range d.Prefixes {
-			n.nodes[p] = d.Name + departedMark
+			nodes[p] = d.Name + departedMark
 		}
 	}
 	for i := len(r.Nodes) - 1; i >= 0; i-- {
 		for _, p := range slices.Concat(r.Nodes[i].Dsts, r.Nodes[i].Inside) {
-			n.nodes[p] = r.Nodes[i].Name
+			nodes[p] = r.Nodes[i].Name
 		}
 	}
 	for _, c := range r.Wanted.Routes {
-		n.nodes[c.Dst] = c.Node // of two that have it, the one that keeps it
+		nodes[c.Dst] = c.Node // of two that have it, the one that keeps it
 	}
 	for _, server := range s.Servers {
 		for _, a := range slices.Concat([]netip.Addr{server.PrivateIP}, server.AliasIPs) {
 			if a.IsValid() {
-				n.servers[a] = server.Name
+				servers[a] = server.Name
 			}
 		}
 	}
-	return n
+	return nodes, servers
 }
 
 // astray are routes that stand for Nodes without a server in the network, by
