@@ -131,6 +131,7 @@ func (c *collector) config(ctx context.Context) error {
 type environment struct {
 	values map[string]string
 	hidden []string // set, and from a Secret or a ConfigMap
+	set    []string // all, as os.Environ would list them, but for values that are not known here
 }
 
 const tokenVariable = "HCLOUD_TOKEN"
@@ -151,22 +152,11 @@ func environmentOf(container *corev1.Container) environment {
 			e.values[v.Name] = v.Value
 		case strings.HasPrefix(v.Name, "HCLOUD_") || strings.HasPrefix(v.Name, "ROBOT_"):
 			e.hidden = append(e.hidden, v.Name)
+			e.set = append(e.set, v.Name+"=hidden")
 		}
+		e.set = append(e.set, v.Name+"="+e.values[v.Name])
 	}
 	return e
-}
-
-// variables are all that are set, as os.Environ would list them to the CCM but
-// for the values that are not known here.
-func (e environment) variables() []string {
-	var list []string
-	for name, value := range e.values {
-		list = append(list, name+"="+value)
-	}
-	for _, name := range e.hidden {
-		list = append(list, name+"=hidden")
-	}
-	return list
 }
 
 // load validates what was read. Where the CCM's environment isn't known, its
@@ -182,7 +172,7 @@ func (c *collector) load(flags config.Flags, file []byte, env environment, known
 		env.values = map[string]string{tokenVariable: anyToken}
 		loaded, warnings, err = try()
 	}
-	c.s.ConfigWarnings = append(warnings, config.UnknownVariables(env.variables())...)
+	c.s.ConfigWarnings = append(warnings, config.UnknownVariables(env.set)...)
 	if errors.As(err, &c.s.ConfigErrors) {
 		return errNotSeen(fmt.Sprintf("%s: wrong: %v", c.s.ConfigFrom, err))
 	}
@@ -205,19 +195,15 @@ func (c *collector) manager(ctx context.Context) (*corev1.PodTemplateSpec, error
 // newest is the template of the Deployment that was made last: there should be
 // one, and while two are exchanged it is the one that stays.
 func newest(deployments []appsv1.Deployment) *corev1.PodTemplateSpec {
-	var last *appsv1.Deployment
-	for i := range deployments {
-		d := &deployments[i]
-		if len(d.Spec.Template.Spec.Containers) == 0 {
-			continue
-		}
-		if last == nil || d.CreationTimestamp.After(last.CreationTimestamp.Time) {
-			last = d
-		}
-	}
-	if last == nil {
+	deployments = slices.DeleteFunc(deployments, func(d appsv1.Deployment) bool {
+		return len(d.Spec.Template.Spec.Containers) == 0
+	})
+	if len(deployments) == 0 {
 		return nil
 	}
+	last := slices.MaxFunc(deployments, func(a, b appsv1.Deployment) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
 	return &last.Spec.Template
 }
 
