@@ -103,10 +103,10 @@ func (c *collector) looks() []look {
 		{PartEvents, c.events},
 		{PartWorkloads, c.workloads},
 		{PartSetup, c.setup},
-		{PartNetwork, c.network},
-		{PartServers, c.servers},
-		{PartLoadBalancers, c.loadBalancers},
-		{PartActions, c.actions},
+		{PartNetwork, c.inCloud(c.network)},
+		{PartServers, c.inCloud(c.servers)},
+		{PartLoadBalancers, c.inCloud(c.loadBalancers)},
+		{PartActions, c.inCloud(c.actions)},
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
-	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // noCloud is why nothing of a cloud is seen where there is none.
@@ -45,27 +44,30 @@ func explained(err error) error {
 	}
 }
 
-func (c *collector) network(ctx context.Context) error {
-	if err := c.connect(); err != nil {
-		return err
+// inCloud is a look at the cloud, whose client is made first.
+func (c *collector) inCloud(look func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := c.connect(); err != nil {
+			return err
+		}
+		return explained(look(ctx))
 	}
+}
+
+func (c *collector) network(ctx context.Context) error {
 	if c.s.Config.Network == "" {
 		return nil
 	}
 	found, err := c.cloud.InspectNetwork(ctx, c.s.Config.Network)
-	if err != nil {
-		return explained(err)
+	if err == nil {
+		c.s.Network = &found
 	}
-	c.s.Network = &found
-	return nil
+	return err
 }
 
 // servers come after the network: every gateway of its routes is in their list
 // then.
-func (c *collector) servers(ctx context.Context) error {
-	if err := c.connect(); err != nil {
-		return err
-	}
+func (c *collector) servers(ctx context.Context) (err error) {
 	var network int64
 	switch {
 	case c.s.Network != nil:
@@ -75,61 +77,30 @@ func (c *collector) servers(ctx context.Context) error {
 	case c.s.Config.Network != "":
 		found, err := c.cloud.InspectNetwork(ctx, c.s.Config.Network)
 		if err != nil {
-			return explained(err)
+			return err
 		}
 		network = found.ID
 	}
-	var err error
 	c.s.Servers, err = c.cloud.Servers(network).List(ctx, time.Time{})
-	return explained(err)
+	return err
 }
 
 func (c *collector) loadBalancers(ctx context.Context) (err error) {
-	if err := c.connect(); err != nil {
-		return err
-	}
-	if c.s.LoadBalancers, err = c.cloud.LoadBalancers().All(ctx); err != nil {
-		return explained(err)
-	}
-	if len(c.s.LoadBalancers) == 0 {
-		return nil // nothing uses a certificate
+	if c.s.LoadBalancers, err = c.cloud.LoadBalancers().All(ctx); err != nil || len(c.s.LoadBalancers) == 0 {
+		return err // without load balancers nothing uses a certificate
 	}
 	c.s.Certificates, err = c.cloud.LoadBalancers().Certificates(ctx)
-	return explained(err)
+	return err
 }
 
 // actions are those of the one Node's server or the one Service's load balancer.
 func (c *collector) actions(ctx context.Context) (err error) {
-	if err := c.connect(); err != nil {
-		return err
-	}
-	switch {
-	case c.want.Node != "":
-		id, ok := c.serverOf(c.want.Node)
-		if !ok {
-			return nil
+	if node := c.s.Node(c.want.Node); node != nil {
+		if server := c.s.ServerOf(node); server != nil {
+			c.s.Actions, c.s.OlderActions, err = c.cloud.ServerActions(ctx, server.ID)
 		}
-		c.s.Actions, c.s.OlderActions, err = c.cloud.ServerActions(ctx, id)
-	case c.want.Service.Name != "":
-		b := c.s.balancerOf(c.want.Service)
-		if b == nil {
-			return nil
-		}
+	} else if b := c.s.balancerOf(c.want.Service); b != nil {
 		c.s.Actions, c.s.OlderActions, err = c.cloud.LoadBalancerActions(ctx, b.ID)
 	}
-	return explained(err)
-}
-
-// serverOf is the ID of a Node's server, if it has one that still exists.
-func (c *collector) serverOf(node string) (int64, bool) {
-	found := c.s.Node(node)
-	if found == nil {
-		return 0, false
-	}
-	server := c.s.ServerOf(found)
-	if server == nil {
-		return 0, false
-	}
-	_, err := kube.ParseProviderID(server.ProviderID())
-	return server.ID, err == nil
+	return err
 }

@@ -238,17 +238,20 @@ func (c *collector) setup(ctx context.Context) error {
 	return c.policies(ctx)
 }
 
-func (c *collector) policies(ctx context.Context) (err error) {
-	c.s.Policies, err = listed[admissionv1.ValidatingAdmissionPolicy](ctx, "validatingadmissionpolicies.admissionregistration.k8s.io", "", metav1.ListOptions{}, c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies().List)
+func (c *collector) policies(ctx context.Context) error {
+	const group = ".admissionregistration.k8s.io"
+	client := c.Client.AdmissionregistrationV1()
+	policies, err := listed[admissionv1.ValidatingAdmissionPolicy](ctx, "validatingadmissionpolicies"+group, "",
+		metav1.ListOptions{}, client.ValidatingAdmissionPolicies().List)
 	if err != nil {
 		return err
 	}
-	c.s.Policies = slices.DeleteFunc(c.s.Policies, func(p *admissionv1.ValidatingAdmissionPolicy) bool {
-		return !strings.HasPrefix(p.Name, policyPrefix)
-	})
-	c.s.PolicyBindings, err = listed[admissionv1.ValidatingAdmissionPolicyBinding](ctx, "validatingadmissionpolicybindings.admissionregistration.k8s.io", "", metav1.ListOptions{}, c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List)
-	c.s.PolicyBindings = slices.DeleteFunc(c.s.PolicyBindings, func(p *admissionv1.ValidatingAdmissionPolicyBinding) bool {
-		return !strings.HasPrefix(p.Name, policyPrefix)
-	})
+	bindings, err := listed[admissionv1.ValidatingAdmissionPolicyBinding](ctx, "validatingadmissionpolicybindings"+group, "",
+		metav1.ListOptions{}, client.ValidatingAdmissionPolicyBindings().List)
+	c.s.Policies, c.s.PolicyBindings = ownPolicies(policies), ownPolicies(bindings)
 	return err
+}
+
+func ownPolicies[T metav1.Object](all []T) []T {
+	return slices.DeleteFunc(all, func(o T) bool { return !strings.HasPrefix(o.GetName(), policyPrefix) })
 }
