@@ -29,22 +29,4 @@ func TestTextsOfOthersGiveATerminalNoOrders(t *testing.T) {
 			t.Errorf("of an error: %q", got)
 		}
 	}
-	forged := table.Painter{}.Table(named("a\nb"))
-	if lines := strings.Count(forged, "\n"); lines != 2 {
-		t.Errorf("a row looks like two: %q", forged)
-	}
-	colored := table.Painter{Color: true}.Table(named(table.Cell{Text: "a", Tone: table.Good}))
-	if !strings.Contains(colored, "\x1b[32ma\x1b[0m") {
-		t.Errorf("our own colors are gone: %q", colored)
-	}
-	if got, is := table.Harmless("Größe\t→ ✓\n日本"), "Größe\t→ ✓\n日本"; got != is {
-		t.Errorf("%q became %q", is, got)
-	}
-}
-
-// named is a table of one cell.
-func named(value any) table.Table {
-	t := table.New("", "NAME")
-	t.Add(value)
-	return t
 }
