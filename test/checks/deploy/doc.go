@@ -1,9 +1,9 @@
 // Package deploy holds what people install to what it says: the manifests in
-// deploy/ decode strictly and give their programs no more than they need, the
-// permissions are granted by a real API server, and the Dockerfile's build lines
-// make static programs that start. Whether every permission is in use is for
-// test/checks/permissions to say, of all tests together.
+// deploy/ decode strictly and give their programs no more than they need, a real API
+// server takes them and grants just these permissions, and the Dockerfile's bases are
+// pinned. Whether every permission is in use is for test/checks/permissions to say, of
+// all tests together; that the images and the manifests work is tried by
+// test/e2e/kubeadm, which installs them.
 //
-// It has tests only. Nothing here runs a container: there, the same lines and
-// the same arguments run with other paths.
+// It has tests only.
 package deploy

@@ -1,10 +1,9 @@
 package deploy
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
-	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -62,9 +61,6 @@ func TestBasesAreRefreshed(t *testing.T) {
 		bin + "/docker": "#!/bin/sh\necho \"$@\" >>" + bin + "/asked\necho " + newer + "\n",
 	} {
 		write(t, name, text)
-		if err := os.Chmod(name, 0o755); err != nil {
-			t.Fatal(err)
-		}
 	}
 	cmd := exec.CommandContext(t.Context(), folder+"/.ci/bases")
 	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
@@ -90,111 +86,28 @@ func TestBasesAreRefreshed(t *testing.T) {
 	}
 }
 
-func TestImagesHoldNothingElse(t *testing.T) {
-	stages := readDockerfile(t)
-	for name, want := range map[string][]string{
-		"ccm":        {"/underlay-ccm", "/etc/ssl/certs/ca-certificates.crt"},
-		"hcloud-sim": {"/hcloud-sim"},
-	} {
-		image, ok := stages[name]
-		if !ok {
-			t.Errorf("there is no target %s", name)
-			continue
-		}
-		if image.Base != "scratch" {
-			t.Errorf("%s: made from %s, not from scratch", name, image.Base)
-		}
-		var files []string
-		for _, line := range image.All("COPY") {
-			words := strings.Fields(line)
-			if len(words) != 3 || words[0] != "--from=build" {
-				t.Errorf("%s: COPY %s brings in what the build stage didn't make", name, line)
-				continue
-			}
-			files = append(files, words[2])
-		}
-		slices.Sort(files)
-		slices.Sort(want)
-		if !slices.Equal(files, want) {
-			t.Errorf("%s: holds %v, want %v", name, files, want)
-		}
-		if users := image.All("USER"); !slices.Equal(users, []string{"65532:65532"}) {
-			t.Errorf("%s: USER %v, want the number that runAsNonRoot can check", name, users)
-		}
-		if entrypoint, err := image.Entrypoint(); err != nil {
-			t.Errorf("%s: it needs a shell that isn't there: %v", name, err)
-		} else if entrypoint[0] != "/"+path.Base(entrypoint[0]) || !slices.Contains(files, entrypoint[0]) {
-			t.Errorf("%s: ENTRYPOINT %v isn't in the image", name, entrypoint)
-		}
-	}
-}
-
-// TestAgentImage: the agent calls nft, so its image is more than the program, by
-// as little as can be.
-func TestAgentImage(t *testing.T) {
-	image, ok := readDockerfile(t)["agent"]
-	if !ok {
-		t.Fatal("there is no target agent")
-	}
-	name, _, _ := strings.Cut(image.Base, "@")
-	if distribution, version, _ := strings.Cut(name, ":"); distribution != "debian" || !strings.HasSuffix(version, "-slim") {
-		t.Errorf("made from %s, want a small Debian of a certain release", image.Base)
-	}
-	installed, err := image.Installed()
+// What the images hold is tried where clusters run them: test/e2e/kubeadm. It runs the plugins that
+// the Makefile names.
+func TestPluginsAreThoseOfTheTests(t *testing.T) {
+	makefile, err := os.ReadFile(repository + "/Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(installed, []string{"nftables"}) {
-		t.Errorf("installs %v, want nftables", installed)
-	}
-	want := []string{"--from=build /out/underlay-agent /underlay-agent"}
-	var plugins []string
-	for _, plugin := range cniPlugins(t) {
-		plugins = append(plugins, "/out/"+plugin)
-	}
-	want = append(want, "--from=plugins "+strings.Join(plugins, " ")+" /opt/cni/bin/")
-	got := image.All("COPY")
-	slices.Sort(got)
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("COPY %v, want %v", got, want)
-	}
-	if users, entry := image.All("USER"), image.All("ENTRYPOINT"); !slices.Equal(users, []string{"0:0"}) || !slices.Equal(entry, []string{`["/underlay-agent"]`}) {
-		t.Errorf("USER %v, ENTRYPOINT %v", users, entry)
-	}
-	if makefile, err := os.ReadFile(repository + "/Makefile"); err != nil {
-		t.Error(err)
-	} else if version := slices.DeleteFunc(readDockerfile(t)["plugins"].All("ARG"), func(a string) bool { return !strings.HasPrefix(a, "CNI_VERSION=") }); len(version) != 1 ||
-		!strings.Contains(string(makefile), strings.Replace(version[0], "=", " := ", 1)+"\n") {
-		t.Errorf("the plugins' version is %v, and the tests run another one", version)
+	versions := slices.DeleteFunc(readDockerfile(t)["plugins"].All("ARG"), func(arg string) bool {
+		return !strings.HasPrefix(arg, "CNI_VERSION=")
+	})
+	if len(versions) != 1 ||
+		!strings.Contains(string(makefile), strings.Replace(versions[0], "=", " := ", 1)+"\n") {
+		t.Errorf("the plugins' version is %v, and the tests run another one", versions)
 	}
 }
 
-// cniPlugins are those that the agent's CNI configuration names, in its order.
-func cniPlugins(t *testing.T) []string {
+func write(t *testing.T, path, content string) {
 	t.Helper()
-	content, err := os.ReadFile(repository + "/internal/cni/testdata/dualstack.conflist")
-	if err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	var list struct {
-		Plugins []struct {
-			Type string
-			IPAM struct{ Type string }
-		}
-	}
-	if err := json.Unmarshal(content, &list); err != nil {
+	if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	for _, plugin := range list.Plugins {
-		names = append(names, plugin.Type)
-		if plugin.IPAM.Type != "" {
-			names = append(names, plugin.IPAM.Type)
-		}
-	}
-	if len(names) < 3 {
-		t.Fatalf("it names only %v", names)
-	}
-	return names
 }

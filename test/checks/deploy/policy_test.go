@@ -6,14 +6,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -86,7 +84,7 @@ func expressionsFit(t *testing.T, cp *controlplane.ControlPlane, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	await(t, "the type check", func(ctx context.Context) (bool, error) {
 		policy, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
 		if err != nil || policy.Status.TypeChecking == nil {
 			return false, err
@@ -96,9 +94,6 @@ func expressionsFit(t *testing.T, cp *controlplane.ControlPlane, name string) {
 		}
 		return true, nil
 	})
-	if err != nil {
-		t.Errorf("waiting for the type check: %v", err)
-	}
 }
 
 func nodesAs(t *testing.T, config *rest.Config) typedcorev1.NodeInterface {
@@ -137,7 +132,7 @@ func awaitPolicy(t *testing.T, admin typedcorev1.NodeInterface) {
 	t.Helper()
 	probe := bare("policy-probe")
 	probe.Spec.PodCIDR = "10.99.0.0/24"
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	await(t, "the policy", func(ctx context.Context) (bool, error) {
 		_, err := admin.Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil {
 			return false, nil
@@ -145,9 +140,6 @@ func awaitPolicy(t *testing.T, admin typedcorev1.NodeInterface) {
 		t.Logf("others are told: %v", err)
 		return true, refusal(err)
 	})
-	if err != nil {
-		t.Fatalf("waiting for the policy: %v", err)
-	}
 }
 
 // refusal is nil if the policy refused, with a message that says what to do.
@@ -183,24 +175,23 @@ func patch(ctx context.Context, as typedcorev1.NodeInterface, name string, kind 
 	return err
 }
 
-// setters are all ways to set a Node's podCIDRs. The Node exists without them.
-func setters() map[string]func(ctx context.Context, as typedcorev1.NodeInterface, name string) error {
-	return map[string]func(context.Context, typedcorev1.NodeInterface, string) error{
-		"merge patch": func(ctx context.Context, as typedcorev1.NodeInterface, name string) error {
-			return patch(ctx, as, name, types.MergePatchType, bothFamilies)
-		},
-		"strategic merge patch": func(ctx context.Context, as typedcorev1.NodeInterface, name string) error {
-			return patch(ctx, as, name, types.StrategicMergePatchType, bothFamilies)
-		},
-		"JSON patch": func(ctx context.Context, as typedcorev1.NodeInterface, name string) error {
-			return patch(ctx, as, name, types.JSONPatchType, `[{"op":"add","path":"/spec/podCIDR","value":"10.99.0.0/24"}]`)
-		},
-		"only podCIDR": func(ctx context.Context, as typedcorev1.NodeInterface, name string) error {
-			return patch(ctx, as, name, types.MergePatchType, `{"spec":{"podCIDR":"10.99.0.0/24"}}`)
-		},
-		"only podCIDRs": func(ctx context.Context, as typedcorev1.NodeInterface, name string) error {
-			return patch(ctx, as, name, types.MergePatchType, `{"spec":{"podCIDRs":["10.99.0.0/24"]}}`)
-		},
+// setter sets a Node's podCIDRs, which exists without them.
+type setter func(ctx context.Context, as typedcorev1.NodeInterface, name string) error
+
+// setters are all ways to do so.
+func setters() map[string]setter {
+	by := func(kind types.PatchType, body string) setter {
+		return func(ctx context.Context, as typedcorev1.NodeInterface, name string) error {
+			return patch(ctx, as, name, kind, body)
+		}
+	}
+	return map[string]setter{
+		"merge patch":           by(types.MergePatchType, bothFamilies),
+		"strategic merge patch": by(types.StrategicMergePatchType, bothFamilies),
+		"JSON patch": by(types.JSONPatchType,
+			`[{"op":"add","path":"/spec/podCIDR","value":"10.99.0.0/24"}]`),
+		"only podCIDR":  by(types.MergePatchType, `{"spec":{"podCIDR":"10.99.0.0/24"}}`),
+		"only podCIDRs": by(types.MergePatchType, `{"spec":{"podCIDRs":["10.99.0.0/24"]}}`),
 		"apply": func(ctx context.Context, as typedcorev1.NodeInterface, name string) error {
 			spec := corev1apply.NodeSpec().WithPodCIDR("10.99.0.0/24").WithPodCIDRs("10.99.0.0/24")
 			_, err := as.Apply(ctx, corev1apply.Node(name).WithSpec(spec), metav1.ApplyOptions{FieldManager: "somebody", Force: true})
@@ -314,15 +305,12 @@ func update(ctx context.Context, as typedcorev1.NodeInterface, name string, chan
 // peerIsRefused looks at what kube-controller-manager tried meanwhile.
 func peerIsRefused(t *testing.T, cp *controlplane.ControlPlane, admin typedcorev1.NodeInterface) {
 	register(t, admin, "tempting")
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+	await(t, "a refusal of kube-controller-manager's allocator", func(context.Context) (bool, error) {
 		events, err := cp.Audit()
 		return slices.ContainsFunc(events, func(e controlplane.AuditEvent) bool {
 			return e.User == peerUser && e.Verb == "patch" && e.Resource == "nodes" && e.Name == "tempting" && e.Code == 403
 		}), err
 	})
-	if err != nil {
-		t.Errorf("kube-controller-manager's allocator was not refused: %v", err)
-	}
 	expectPodCIDRs(t, admin, "tempting")
 }
 

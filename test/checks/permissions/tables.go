@@ -41,7 +41,7 @@ func ourTables() tables {
 			"cmd/underlayctl":           1,
 			"test/testenv/controlplane": 6,
 			"test/demo":                 1,
-			"test/checks/deploy":        5,
+			"test/checks/deploy":        3,
 			"test/e2e":                  28,
 			"test/e2e/packets":          4,
 			"test/testenv/kubelet":      2,
