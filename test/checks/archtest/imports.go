@@ -15,7 +15,6 @@ type Package struct {
 	Program     bool     // package main
 	Doc         string   // first sentence of its documentation
 	Code        int      // number of files that are not tests
-	Lines       int      // of those files
 	Imports     []string // of those files
 	TestImports []string // of its tests, inside and outside of the package
 }

@@ -1,7 +1,6 @@
 package archtest
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,7 +18,7 @@ import (
 // that do not compile are listed too: that they don't is for others to say.
 func LoadPackages(ctx context.Context, dir string) ([]Package, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-e",
-		"-json=Dir,ImportPath,Name,Doc,GoFiles,CgoFiles,Imports,TestImports,XTestImports", "./...")
+		"-json=ImportPath,Name,Doc,GoFiles,CgoFiles,Imports,TestImports,XTestImports", "./...")
 	cmd.Dir = dir
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
@@ -30,7 +29,7 @@ func LoadPackages(ctx context.Context, dir string) ([]Package, error) {
 	decoder := json.NewDecoder(strings.NewReader(string(out)))
 	for {
 		var listed struct {
-			Dir, ImportPath, Name, Doc         string
+			ImportPath, Name, Doc              string
 			GoFiles, CgoFiles                  []string
 			Imports, TestImports, XTestImports []string
 		}
@@ -41,20 +40,11 @@ func LoadPackages(ctx context.Context, dir string) ([]Package, error) {
 		if err != nil {
 			return nil, fmt.Errorf("parse what go list says: %w", err)
 		}
-		lines := 0
-		for _, name := range listed.GoFiles {
-			content, err := os.ReadFile(filepath.Join(listed.Dir, name))
-			if err != nil {
-				return nil, fmt.Errorf("read package %s: %w", listed.ImportPath, err)
-			}
-			lines += bytes.Count(content, []byte("\n"))
-		}
 		packages = append(packages, Package{
 			Path:        listed.ImportPath,
 			Program:     listed.Name == "main",
 			Doc:         listed.Doc,
 			Code:        len(listed.GoFiles) + len(listed.CgoFiles),
-			Lines:       lines,
 			Imports:     listed.Imports,
 			TestImports: slices.Concat(listed.TestImports, listed.XTestImports),
 		})
