@@ -52,101 +52,43 @@ func alerts(t *testing.T) []alert {
 	return out
 }
 
-// borrowed are the metrics of others that alerts use, and their labels.
-func borrowed() []metric {
-	return []metric{
-		{name: "up", kind: "gauge", labels: []string{"job"}},
-		{name: "leader_election_master_status", kind: "gauge", labels: []string{"name"}, help: "cloud-controller-manager"},
-	}
-}
-
-var (
-	// named is a metric in an expression, with its selector if it has one.
-	named = regexp.MustCompile(`\b(underlay_[a-z_]+|[a-z]+(?:_[a-z]+)+|up)\b(?:\{([^}]*)\})?`)
-	// matched is one label in a selector.
-	matched = regexp.MustCompile(`([a-z_]+)(=~|=|!=|!~)"([^"]*)"`)
-	// grouped are the labels that an operator names.
-	grouped = regexp.MustCompile(`\b(by|on|without|ignoring) \(([^)]*)\)`)
-)
-
-// target are labels that Prometheus adds to whatever it reads.
-var target = []string{"job", "instance", "pod", "node"}
-
-// problemsOfAlert says what an alert names that there isn't.
-func problemsOfAlert(a alert, known []metric) (problems []string) {
-	wrong := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	var labels []string
-	expr := a.Expr
-	for _, part := range grouped.FindAllStringSubmatch(expr, -1) {
-		labels = append(labels, strings.Split(strings.ReplaceAll(part[2], " ", ""), ",")...)
-	}
-	expr = grouped.ReplaceAllString(expr, "")
-	allowed := slices.Clone(target)
-	for _, use := range named.FindAllStringSubmatch(expr, -1) {
-		i := slices.IndexFunc(known, func(m metric) bool { return m.provides(use[1]) })
-		if i < 0 {
-			wrong("there is no metric %s", use[1])
-			continue
-		}
-		m := known[i]
-		allowed = append(allowed, m.labels...)
-		for _, label := range matched.FindAllStringSubmatch(use[2], -1) {
-			if !slices.Contains(m.labels, label[1]) {
-				wrong("%s has no label %s", m.name, label[1])
-			}
-			if value := label[3]; strings.HasPrefix(m.name, "underlay_") && label[1] != "code" {
-				for one := range strings.SplitSeq(value, "|") {
-					if !strings.Contains(m.help, one) {
-						wrong("the help text of %s knows no %s %q", m.name, label[1], one)
-					}
-				}
-			}
-		}
-	}
-	for _, label := range append(labels, labelsIn(a.Annotations["description"])...) {
-		if !slices.Contains(allowed, label) {
-			wrong("no metric of the expression has a label %s", label)
-		}
-	}
-	return problems
-}
-
-// provides reports whether a metric has a series of that name.
-func (m metric) provides(series string) bool {
-	if m.kind == "histogram" {
-		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
-			if series == m.name+suffix {
-				return true
-			}
-		}
-		return false
-	}
-	return series == m.name
-}
-
-func labelsIn(template string) (labels []string) {
-	for _, l := range regexp.MustCompile(`\$labels\.([a-z_]+)`).FindAllStringSubmatch(template, -1) {
-		labels = append(labels, l[1])
-	}
-	return labels
-}
-
-// TestAlerts: alerts name only metrics and labels that there are, and tell what a
-// person needs. That they fire is tried by the module test/checks/alerts.
-func TestAlerts(t *testing.T) {
-	known := borrowed()
+// allMetrics are those of every program.
+func allMetrics(t *testing.T) (all []metric) {
+	t.Helper()
 	for _, s := range metricSources() {
-		known = append(known, metricsOf(t, s)...)
+		all = append(all, metricsOf(t, s)...)
 	}
+	return all
+}
+
+// provided reports whether there is a series of that name; of a histogram there are three.
+func provided(known []metric, series string) bool {
+	return slices.ContainsFunc(known, func(m metric) bool {
+		suffix, of := strings.CutPrefix(series, m.name)
+		parts := []string{"_bucket", "_sum", "_count"}
+		return of && (suffix == "" && m.kind != "histogram" || m.kind == "histogram" && slices.Contains(parts, suffix))
+	})
+}
+
+// TestAlerts: alerts name only metrics that there are, and tell what a person needs. Their labels,
+// and that they fire, are tried by the module test/checks/alerts.
+func TestAlerts(t *testing.T) {
+	known := allMetrics(t)
 	seen := map[string]bool{}
 	for _, a := range alerts(t) {
-		for _, problem := range append(problemsOfAlert(a, known), incomplete(a)...) {
-			t.Errorf("%s: %s", a.Alert, problem)
+		problems := incomplete(a)
+		for _, name := range ourMetric.FindAllString(a.Expr, -1) {
+			if !provided(known, name) {
+				problems = append(problems, "there is no metric "+name)
+			}
 		}
 		if seen[a.Alert] {
-			t.Errorf("%s is there twice", a.Alert)
+			problems = append(problems, "it is there twice")
 		}
 		seen[a.Alert] = true
+		for _, problem := range problems {
+			t.Errorf("%s: %s", a.Alert, problem)
+		}
 	}
 	for _, page := range runbooks(t) {
 		if !seen[page] {
@@ -216,30 +158,4 @@ func TestDocumentRunbooks(t *testing.T) {
 		b.WriteString(row(fmt.Sprintf("[%s](%s.md)", a.Alert, a.Alert), a.Labels["severity"], a.For, a.Annotations["summary"]))
 	}
 	comparePage(t, "runbooks/README.md", b.String())
-}
-
-// TestAlertsAreJudged shows that problemsOfAlert finds what is wrong.
-func TestAlertsAreJudged(t *testing.T) {
-	known := append(borrowed(),
-		metric{name: "underlay_a_total", kind: "counter", labels: []string{"outcome"}, help: "By outcome: ok, error."},
-		metric{name: "underlay_a_seconds", kind: "histogram", help: "Time."},
-	)
-	for expr, want := range map[string]int{
-		`rate(underlay_a_total{outcome="ok"}[5m]) > 1 and on (instance) up == 1`: 0,
-		`sum by (outcome) (rate(underlay_a_total{outcome=~"ok|error"}[5m]))`:     0,
-		`rate(underlay_a_seconds_sum[5m])`:                                       0,
-		`underlay_b_total > 1`:                                                   1,
-		`underlay_a_seconds > 1`:                                                 1,
-		`underlay_a_total{verb="ok"} > 1`:                                        1,
-		`underlay_a_total{outcome="okay"} > 1`:                                   1,
-		`sum by (verb) (underlay_a_total)`:                                       1,
-		`absent(leader_election_status)`:                                         1,
-	} {
-		if problems := problemsOfAlert(alert{Expr: expr}, known); len(problems) != want {
-			t.Errorf("%s: problems %q, want %d", expr, problems, want)
-		}
-	}
-	if problems := problemsOfAlert(alert{Expr: "up", Annotations: map[string]string{"description": "{{ $labels.part }}"}}, known); len(problems) != 1 {
-		t.Errorf("a label of a description: problems %q", problems)
-	}
 }

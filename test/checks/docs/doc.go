@@ -1,7 +1,7 @@
-// Package docs keeps the documents true: the reference pages of metrics, events
-// and flags are generated from the code and compared with it, alerts and their
-// runbooks may name only what there is, links lead somewhere, and what readers
-// copy can be decoded. To write the generated pages anew:
+// Package docs keeps the documents true: the reference pages of metrics and flags are
+// generated from the code, those of events and variables are compared with it, alerts and
+// their runbooks may name only what there is, links lead somewhere, and what readers copy
+// can be decoded. To write the generated pages anew:
 //
 //	go test ./test/checks/docs -run TestDocument -update
 //

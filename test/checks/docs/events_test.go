@@ -1,114 +1,89 @@
 package docs
 
 import (
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// told is something that people are told about an object: by an Event, by a
-// condition, or by both.
-type told struct {
-	reason string
-	// event is Normal or Warning; empty: there is no Event.
-	event string
-	// condition is the type and status of the condition with this reason; empty:
-	// there is none.
-	condition    string
-	when, remedy string
-}
+// told is a row of docs/reference/events.md: something that people are told about an object, by an
+// Event (Normal or Warning), by a condition (its type and status), or by both.
+type told struct{ reason, event, condition string }
 
-// object is what things are told about.
-type object struct {
-	title, about string
-	told         []told
-	// reported: the reasons stand in an annotation, and some in no Event and no condition.
-	reported bool
-}
+var (
+	toldRow      = regexp.MustCompile("^\\| `(\\w+)` \\| (Normal|Warning)? \\| (?:`([^`]+)`)? \\| [^|]+ \\| [^|]+ \\|$")
+	conditionRow = regexp.MustCompile("^\\| `([\\w./]+)` \\| (?:Node|Service) \\| [^|]+ \\|$")
+)
 
-const nothing = "Nothing."
-
-const eventsIntro = `# Events and conditions
-
-What Underlay tells about the cluster's objects, where ` + "`kubectl describe`" + ` shows it. An Event says what happened, with names and figures, and is gone after an hour; a condition says how things are. The message of each names the object, the value and what to change; the tables say what is behind a reason.
-
-` + "```sh" + `
-kubectl get events --all-namespaces --field-selector reason=RouteTableFull
-kubectl get nodes -o custom-columns='NODE:.metadata.name,NETWORK:.status.conditions[?(@.type=="NetworkUnavailable")].reason'
-` + "```" + `
-
-Kubernetes' own controllers within ` + "`underlay-ccm`" + ` send the Events ` + "`Synced`" + ` (a Node was initialized), ` + "`DeletingNode`" + ` (its server is gone), ` + "`DeletingNodeFailed`" + ` and, about the lease, ` + "`LeaderElection`" + `.
-
-| condition | of | says |
-|---|---|---|
-`
-
-// conditions are those that Underlay sets.
-func conditions() [][3]string {
-	return [][3]string{
-		{"NetworkUnavailable", "Node", "True while pods of the Node can't be reached, so that none is scheduled there. Set by underlay-ccm where a family is routed by the cloud, else by the agent. Once False, it becomes True again only when a complete look at the table shows that the route is missing."},
-		{"underlay.dev/PodCIDRsAllocated", "Node", "False while the Node can't be given podCIDRs. A Node that never had to wait doesn't have it."},
-		{"underlay.dev/PeersReachable", "Node", "False while the Node lacks the route to the pods of another, or its own network is not ready: its packet filter, kernel settings or CNI configuration. Set by the agent, whoever sets NetworkUnavailable."},
-		{"underlay.dev/AddressesMatch", "Node", "False while the kubelet was given an address that is not its machine's: the Node stays uninitialized, and the message says which. A Node for which that never was so doesn't have it."},
-		{"underlay.dev/VSwitchMember", "Node", "False while Robot says that the Node's dedicated server has no working place in the vSwitch over which its pods are to be reached, Unknown while its port is being configured again. It stays as it is while Robot doesn't answer. A Node whose server never lacked its place doesn't have it. Nothing else depends on it: routes and podCIDRs stay."},
-		{"underlay.dev/Accepted", "Service", "Whether the load balancer is all that the Service asks for, or the Service has all addresses that it asks for. Its message holds every finding."},
-		{"underlay.dev/ManagedCertificate", "Service", "True from before a certificate is ordered for the Service until it is removed."},
-		{"underlay.dev/AddressesOfOthers", "Service", "True while the Service shows addresses that it had before it had a load balancer of this controller."},
-	}
-}
-
-// TestDocumentEvents keeps docs/reference/events.md equal to the tables.
-func TestDocumentEvents(t *testing.T) {
-	var b strings.Builder
-	b.WriteString(generated("the tables in test/checks/docs, which are compared with the code,") + eventsIntro)
-	for _, c := range conditions() {
-		b.WriteString(row(code(c[0]), c[1], c[2]))
-	}
-	for _, o := range objects() {
-		b.WriteString("\n## " + o.title + "\n\n" + o.about + "\n\n| reason | Event | condition | when | what to do |\n|---|---|---|---|---|\n")
-		sorted := slices.Clone(o.told)
-		slices.SortFunc(sorted, func(a, b told) int { return strings.Compare(a.reason, b.reason) })
-		for _, r := range sorted {
-			b.WriteString(row(code(r.reason), r.event, code(r.condition), r.when, r.remedy))
+// eventsPage reads the tables of the page: conditions, then a table for each kind of object. What
+// nodes report of addresses stands in an annotation, and some of it in no Event and no condition.
+func eventsPage(t *testing.T) (conditions []string, all []told) {
+	t.Helper()
+	sections := strings.Split(readTree(t, "docs/reference/events.md"), "\n## ")
+	for i, section := range sections {
+		for line := range strings.Lines(section) {
+			line = strings.TrimSpace(line)
+			if !strings.HasPrefix(line, "| `") {
+				continue
+			}
+			row, condition := toldRow.FindStringSubmatch(line), conditionRow.FindStringSubmatch(line)
+			switch {
+			case i == 0 && condition != nil:
+				conditions = append(conditions, condition[1])
+			case i > 0 && row != nil && (row[2]+row[3] != "" || strings.Contains(section, "Reported by")):
+				all = append(all, told{row[1], row[2], row[3]})
+			default:
+				t.Errorf("docs/reference/events.md: this row lacks something: %s", line)
+			}
 		}
 	}
-	comparePage(t, "reference/events.md", b.String())
+	return conditions, all
 }
 
-// TestReasons compares the tables with the code, both ways.
+// TestReasons compares the page with the code, both ways.
 func TestReasons(t *testing.T) {
-	found, wrong := reasonsIn(sources(t))
-	for _, problem := range compareReasons(found, wrong, objects()) {
+	conditions, rows := eventsPage(t)
+	code := facts(t)
+	for _, problem := range code.wrong {
 		t.Error(problem)
 	}
-}
-
-// TestConditions does the same for types of conditions.
-func TestConditions(t *testing.T) {
-	inCode := conditionsIn(sources(t))
-	for _, c := range conditions() {
-		if !slices.Contains(inCode, c[0]) && strings.Contains(c[0], "/") {
-			t.Errorf("condition %s is in the table, and nobody sets it", c[0])
+	listed := map[string][]string{} // the types of a reason's Events
+	for _, r := range rows {
+		listed[r.reason] = append(listed[r.reason], r.event)
+		if kind, _, _ := strings.Cut(r.condition, "="); kind != "" && !slices.Contains(conditions, kind) {
+			t.Errorf("%s: there is no condition %s", r.reason, kind)
 		}
 	}
-	for _, name := range inCode {
-		if !slices.ContainsFunc(conditions(), func(c [3]string) bool { return c[0] == name }) {
-			t.Errorf("condition %s is not in the table", name)
+	for reason, uses := range code.reasons {
+		if listed[reason] == nil {
+			t.Errorf("%s: reason %s is not on docs/reference/events.md: say when it is given and what to do", uses[0].where, reason)
+			continue
+		}
+		for _, u := range uses {
+			if u.event != "" && !slices.Contains(listed[reason], u.event) {
+				t.Errorf("%s: reason %s is sent as %s, the page says otherwise", u.where, reason, u.event)
+			}
 		}
 	}
-}
-
-// TestToldIsWhole: no row of the tables lacks what it is for.
-func TestToldIsWhole(t *testing.T) {
-	for _, o := range objects() {
-		for _, r := range o.told {
-			if r.when == "" || r.remedy == "" || r.event == "" && r.condition == "" && !o.reported {
-				t.Errorf("%s: %s: something is missing", o.title, r.reason)
-			}
-			name, _, _ := strings.Cut(r.condition, "=")
-			if name != "" && !slices.ContainsFunc(conditions(), func(c [3]string) bool { return c[0] == name }) {
-				t.Errorf("%s: %s: there is no condition %s", o.title, r.reason, name)
-			}
+	for reason, events := range listed {
+		normal := slices.ContainsFunc(code.reasons[reason], func(u use) bool { return u.event == "Normal" })
+		if len(code.reasons[reason]) == 0 || slices.Contains(events, "Normal") && !normal {
+			t.Errorf("reason %s is on docs/reference/events.md, and nobody gives it, or not as Normal", reason)
 		}
+	}
+	for _, name := range conditions {
+		if !code.conditions[name] && strings.Contains(name, "/") {
+			t.Errorf("condition %s is on the page, and nobody sets it", name)
+		}
+	}
+	for name := range maps.Keys(code.conditions) {
+		if !slices.Contains(conditions, name) {
+			t.Errorf("condition %s is not on docs/reference/events.md", name)
+		}
+	}
+	if len(rows) < 80 || len(code.reasons) < 80 {
+		t.Errorf("%d rows and %d reasons were found, there are more", len(rows), len(code.reasons))
 	}
 }

@@ -1,7 +1,9 @@
 package docs
 
 import (
+	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -13,11 +15,10 @@ import (
 
 const flagsIntro = `# Flags
 
-Every flag of every program, as its ` + "`--help`" + ` shows it. What isn't said by a flag stands in the [configuration](configuration.md), which also explains what the flags mean to Underlay that both it and Kubernetes know; what comes from variables: [environment](environment.md).
+What every program and each of its commands says by ` + "`--help`" + `. What isn't said by a flag stands in the [configuration](configuration.md), which also explains what the flags mean to Underlay that both it and Kubernetes know; what comes from variables: [environment](environment.md).
 `
 
-// abouts are what is said about a program. One that isn't here has only its
-// flags.
+// abouts are what is said about a program. One that isn't here has only its help.
 func abouts() map[string]string {
 	return map[string]string{
 		"underlay-ccm":   "Flags are those of Kubernetes' cloud controller manager and mean what they mean there; `--node-cidr-mask-size`, `--node-cidr-mask-size-ipv4`, `--node-cidr-mask-size-ipv6` and `--service-cluster-ip-range` are those of kube-controller-manager. `--external-cloud-volume-plugin` and `--node-sync-period` have no effect.",
@@ -35,134 +36,82 @@ func TestDocumentFlags(t *testing.T) {
 	if err := cluster.BuildAll(t.Context(), folder); err != nil {
 		t.Fatal(err)
 	}
-	for _, program := range programs(t) {
-		b.WriteString("\n## " + program + "\n")
-		if about := abouts()[program]; about != "" {
-			b.WriteString("\n" + about + "\n")
-		}
-		binary := filepath.Join(folder, program)
-		top := helpOf(t, binary)
-		writeFlags(&b, top)
-		writeSubcommands(&b, t, binary, nil, top)
+	programs, err := os.ReadDir(filepath.Join(root, "cmd"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range programs {
+		b.WriteString("\n## " + program.Name() + "\n\n" + abouts()[program.Name()] + "\n")
+		writeHelp(&b, t, filepath.Join(folder, program.Name()))
 	}
 	comparePage(t, "reference/flags.md", b.String())
 }
 
-// writeSubcommands writes those of a command, and theirs.
-func writeSubcommands(b *strings.Builder, t *testing.T, binary string, above []string, h help) {
-	for _, sub := range h.subcommands {
-		command := append(slices.Clone(above), sub[0])
-		program := filepath.Base(binary)
-		b.WriteString("\n### " + program + " " + strings.Join(command, " ") + "\n\n" + strings.TrimSuffix(sub[1], ".") + ".\n")
-		own := helpOf(t, binary, command...)
-		if !writeFlags(b, own) {
-			b.WriteString("\nIt has the flags of `" + program + "` and no others.\n")
-		}
-		writeSubcommands(b, t, binary, command, own)
-	}
-}
+var (
+	// gate is a line of a list that is longer than it is useful here.
+	gate       = regexp.MustCompile(`(?m)^ +(kube:)?\w+=true\|false \(.*\n`)
+	commandsOn = regexp.MustCompile(`(?s)\nAvailable Commands:\n(.*?)\n\n`)
+	listed     = regexp.MustCompile(`(?m)^  ([a-z][a-z0-9-]*) `)
+)
 
-// writeFlags leaves out what every subcommand repeats, and says whether there is
-// anything else.
-func writeFlags(b *strings.Builder, h help) (any bool) {
-	for _, s := range h.sections {
-		flags := slices.DeleteFunc(slices.Clone(s.flags), func(f flagRow) bool { return f.name == "--help" })
-		if s.title == "Global Flags" || len(flags) == 0 {
+// writeHelp writes the help of a program or of one of its commands, and of those below it. Nothing
+// of this machine's environment reaches it.
+func writeHelp(b *strings.Builder, t *testing.T, program string, command ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, append(slices.Clone(command), "--help")...)
+	cmd.Env = []string{"HOME=/home/you"}
+	var diagnostics bytes.Buffer
+	cmd.Stderr = &diagnostics
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, &diagnostics)
+	}
+	help := gate.ReplaceAllString(string(out), "")
+	b.WriteString("\n```text\n" + strings.TrimSpace(help) + "\n```\n")
+	list := commandsOn.FindStringSubmatch(help)
+	if list == nil {
+		return
+	}
+	for _, sub := range listed.FindAllStringSubmatch(list[1], -1) {
+		if sub[1] == "completion" || sub[1] == "help" {
 			continue
 		}
-		any = true
-		if s.title != "Flags" {
-			b.WriteString("\n" + s.title + ":\n")
-		}
-		b.WriteString("\n| flag | value | default | meaning |\n|---|---|---|---|\n")
-		for _, f := range flags {
-			b.WriteString(row(code(f.name), f.kind, code(f.fallback), angle(f.meaning)))
-		}
-	}
-	return any
-}
-
-// angle keeps what stands in angle brackets from being taken for HTML.
-func angle(text string) string {
-	return strings.NewReplacer("<", "&lt;", ">", "&gt;").Replace(text)
-}
-
-// variable is one of the environment.
-type variable struct{ name, program, meaning string }
-
-// variables are those that programs read beside HCLOUD_* and ROBOT_*, which the
-// configuration has.
-func variables() []variable {
-	return []variable{
-		{"NODE_NAME", "underlay-agent", "The name of the machine's Node, if `--node-name` isn't given. The manifest sets it to the pod's node."},
-		{"GOGC", "underlay-agent", "How much the heap may grow, in percent, before it is collected; 40 if it isn't set. Go's runtime reads it."},
-		{"NO_COLOR", "underlayctl", "If it is set, nothing is colored."},
-		{"TERM", "underlayctl", "If it is `dumb`, nothing is colored."},
+		below := append(slices.Clone(command), sub[1])
+		b.WriteString("\n### " + filepath.Base(program) + " " + strings.Join(below, " ") + "\n")
+		writeHelp(b, t, program, below...)
 	}
 }
 
-// libraries are variables that libraries read for the programs.
-func libraries() []variable {
-	return []variable{
-		{"KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT", "underlay-ccm, underlay-agent", "Where the API server is, for a pod without a kubeconfig. The manifest of `underlay-ccm` sets them to the node's own, because the ClusterIP may depend on it; the agent has `--api-server`."},
-		{"KUBECONFIG", "underlayctl", "The kubeconfig, if `--kubeconfig` isn't given."},
-		{"HTTPS_PROXY, NO_PROXY", "underlay-ccm", "The proxy to the cloud's API."},
-		{"GOMAXPROCS, GOMEMLIMIT", "all", "Go's runtime: threads at work, memory to aim at."},
-	}
-}
+// read by libraries for the programs, and by none of our code.
+var libraries = strings.Fields("KUBERNETES_SERVICE_HOST KUBERNETES_SERVICE_PORT KUBECONFIG HTTPS_PROXY NO_PROXY GOMAXPROCS GOMEMLIMIT")
 
-const environmentIntro = `# Environment variables
-
-An empty variable counts as absent. Settings of ` + "`underlay-ccm`" + ` that begin with ` + "`HCLOUD_`" + ` or ` + "`ROBOT_`" + `, the secrets among them, are in the [configuration](configuration.md#the-file), with the keys that outrank them. Others of these have no effect, and ` + "`" + `underlay-ccm` + "`" + ` [warns of them](configuration.md#variables-without-effect).
-
-| variable | program | meaning |
-|---|---|---|
-`
-
-// TestDocumentEnvironment keeps docs/reference/environment.md equal to the tables.
-func TestDocumentEnvironment(t *testing.T) {
-	var b strings.Builder
-	b.WriteString(generated("the tables in test/checks/docs, which are compared with the code,") + environmentIntro)
-	for _, v := range append(variables(), libraries()...) {
-		b.WriteString(row(code(strings.ReplaceAll(v.name, ", ", "`, `")), v.program, v.meaning))
-	}
-	comparePage(t, "reference/environment.md", b.String())
-}
-
-// TestVariables compares the tables with the code, both ways.
+// TestVariables compares the page of variables, and that of the configuration, which has those of
+// the cloud and of Robot, with the code, both ways.
 func TestVariables(t *testing.T) {
-	configuration, err := os.ReadFile(filepath.Join(root, "docs/reference/configuration.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	read := regexp.MustCompile(`\b(?i:getenv|lookupenv)\("([^"]*)"\)`)
-	cloud := regexp.MustCompile(`"(HCLOUD_[A-Z0-9_]+)"`)
-	found := map[string]bool{}
-	clouds := 0
-	for _, f := range sources(t) {
-		for _, m := range read.FindAllSubmatch(f.content, -1) {
-			name := string(m[1])
-			found[name] = true
-			if cloud.MatchString(`"` + name + `"`) {
-				continue
-			}
-			if !slices.ContainsFunc(variables(), func(v variable) bool { return v.name == name }) {
-				t.Errorf("%s reads the variable %s, which is in no table of test/checks/docs", f.path, name)
-			}
-		}
-		for _, m := range cloud.FindAllSubmatch(f.content, -1) {
-			clouds++
-			if !strings.Contains(string(configuration), "`"+string(m[1])+"`") {
-				t.Errorf("%s: variable %s is not in docs/reference/configuration.md", f.path, m[1])
+	configuration := readTree(t, "docs/reference/configuration.md")
+	listed := slices.Clone(libraries)
+	for _, line := range strings.Split(readTree(t, "docs/reference/environment.md"), "\n") {
+		cells := strings.Split(line, " | ")
+		for _, m := range regexp.MustCompile("`([A-Z_]+)`").FindAllStringSubmatch(cells[0], -1) {
+			if len(cells) == 3 {
+				listed = append(listed, m[1])
 			}
 		}
 	}
-	if clouds == 0 {
-		t.Error("no variable HCLOUD_* was found in the code, so the pattern is wrong")
-	}
-	for _, v := range variables() {
-		if !found[v.name] {
-			t.Errorf("variable %s is in the table, and nobody reads it", v.name)
+	read := facts(t).variables
+	for name := range read {
+		if strings.HasPrefix(name, "HCLOUD_") && !strings.Contains(configuration, "`"+name+"`") {
+			t.Errorf("variable %s is not in docs/reference/configuration.md", name)
+		} else if name != "" && !strings.HasPrefix(name, "HCLOUD_") && !slices.Contains(listed, name) {
+			t.Errorf("variable %s is not in docs/reference/environment.md", name)
 		}
+	}
+	for _, name := range listed {
+		if !read[name] && !slices.Contains(libraries, name) {
+			t.Errorf("variable %s is in docs/reference/environment.md, and nobody reads it", name)
+		}
+	}
+	if len(read) < 8 || len(listed) < 12 {
+		t.Errorf("only %v are read, and %v are on the page", read, listed)
 	}
 }

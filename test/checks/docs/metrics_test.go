@@ -2,13 +2,17 @@ package docs
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/component-base/metrics"
@@ -48,88 +52,42 @@ func (m metric) unit() string {
 }
 
 // collector is a registry that remembers what it was given.
-type collector struct {
-	registry metrics.KubeRegistry
-	metrics  []metric
-}
+type collector struct{ metrics []metric }
 
 // Register creates the metric, which only then knows its labels.
 func (c *collector) Register(r metrics.Registerable) error {
-	if c.registry == nil {
-		c.registry = metrics.NewKubeRegistry()
-	}
-	if err := c.registry.Register(r); err != nil {
-		return err
-	}
-	m, err := describe(r)
-	c.metrics = append(c.metrics, m)
-	return err
+	kind := strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", r), "*metrics."), "Vec"))
+	return c.describe(r, kind, metrics.NewKubeRegistry().Register(r))
 }
 
-// CustomRegister creates the metric that a collector computes at each scrape.
+// CustomRegister creates the metric that a collector computes at each scrape: a gauge.
 func (c *collector) CustomRegister(s metrics.StableCollector) error {
-	if c.registry == nil {
-		c.registry = metrics.NewKubeRegistry()
-	}
-	if err := c.registry.CustomRegister(s); err != nil {
-		return err
-	}
-	described := make(chan *prometheus.Desc, 1)
-	s.Describe(described)
-	parts := description.FindStringSubmatch((<-described).String())
-	families, err := c.registry.Gather()
-	if err != nil {
-		return err
-	}
-	for _, f := range families {
-		if parts != nil && f.GetName() == parts[1] {
-			c.metrics = append(c.metrics, metric{
-				name: f.GetName(), kind: strings.ToLower(f.GetType().String()),
-				help: strings.TrimPrefix(f.GetHelp(), "[ALPHA] "), labels: strings.Split(parts[2], ","),
-			})
-			return nil
-		}
-	}
-	return fmt.Errorf("a %T collects nothing that this test can describe", s)
+	return c.describe(s, "gauge", metrics.NewKubeRegistry().CustomRegister(s))
 }
 
 // description is how Prometheus' client prints what it knows of a metric; there
 // is no other way to its labels.
-var description = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: ".*", constLabels: \{\}, variableLabels: \{([^}]*)\}(, unit: "[^"]*")?\}$`)
+var description = regexp.MustCompile(
+	`^Desc\{fqName: "([^"]+)", help: ("(?:[^"\\]|\\.)*"), .*constLabels: \{\}, variableLabels: \{([^}]*)\}`)
 
-func describe(r metrics.Registerable) (metric, error) {
-	m := metric{name: r.FQName()}
-	switch typed := r.(type) {
-	case *metrics.Counter:
-		m.kind, m.help = "counter", typed.CounterOpts.Help
-	case *metrics.CounterVec:
-		m.kind, m.help = "counter", typed.CounterOpts.Help
-	case *metrics.Gauge:
-		m.kind, m.help = "gauge", typed.GaugeOpts.Help
-	case *metrics.GaugeVec:
-		m.kind, m.help = "gauge", typed.GaugeOpts.Help
-	case *metrics.Histogram:
-		m.kind, m.help = "histogram", typed.HistogramOpts.Help
-	case *metrics.HistogramVec:
-		m.kind, m.help = "histogram", typed.HistogramOpts.Help
-	default:
-		return m, fmt.Errorf("metric %s is a %T, which this test doesn't know: add it", m.name, r)
+func (c *collector) describe(r interface{ Describe(chan<- *prometheus.Desc) }, kind string, err error) error {
+	if err != nil {
+		return err
 	}
-	m.help = strings.TrimPrefix(m.help, "[ALPHA] ")
 	described := make(chan *prometheus.Desc, 1)
 	r.Describe(described)
-	parts := description.FindStringSubmatch((<-described).String())
-	if parts == nil || parts[1] != m.name {
-		return m, fmt.Errorf("metric %s is described in another way than before: adjust the pattern", m.name)
+	said := (<-described).String()
+	parts := description.FindStringSubmatch(said)
+	if parts == nil {
+		return fmt.Errorf("a metric is described in another way than before, adjust the pattern: %s", said)
 	}
-	if parts[2] != "" {
-		m.labels = strings.Split(parts[2], ",")
-	}
-	return m, nil
+	help, err := strconv.Unquote(parts[2])
+	labels := strings.FieldsFunc(parts[3], func(r rune) bool { return r == ',' })
+	c.metrics = append(c.metrics, metric{parts[1], kind, strings.TrimPrefix(help, "[ALPHA] "), labels})
+	return err
 }
 
 // metricSource is a package that registers metrics, and how to make it do so.
-// Without a title it isn't on the page.
 type metricSource struct {
 	folder, title, about string
 	register             func(*collector) error
@@ -213,9 +171,6 @@ func TestDocumentMetrics(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(generated("the metrics that the programs register") + metricsIntro)
 	for _, source := range metricSources() {
-		if source.title == "" {
-			continue
-		}
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| metric | type | labels | unit | meaning |\n|---|---|---|---|---|\n", source.title, source.about)
 		for _, m := range metricsOf(t, source) {
 			labels := make([]string, len(m.labels))
@@ -228,55 +183,36 @@ func TestDocumentMetrics(t *testing.T) {
 	comparePage(t, "reference/metrics.md", b.String())
 }
 
-// TestMetricNames holds every metric to Prometheus' conventions.
+// TestMetricNames holds every metric to Prometheus' conventions, by Prometheus' own linter.
 func TestMetricNames(t *testing.T) {
-	seen := map[string]bool{}
+	var families []*dto.MetricFamily
 	for _, source := range metricSources() {
 		for _, m := range metricsOf(t, source) {
-			for _, problem := range problemsOf(m) {
-				t.Errorf("%s: %s", m.name, problem)
+			kind := dto.MetricType(dto.MetricType_value[strings.ToUpper(m.kind)])
+			families = append(families, &dto.MetricFamily{Name: &m.name, Help: &m.help, Type: &kind})
+			if !strings.HasPrefix(m.name, "underlay_") || !strings.HasSuffix(m.help, ".") ||
+				m.kind == "histogram" && !strings.HasSuffix(m.name, "_seconds") {
+				t.Errorf("%s: want underlay_…, a histogram in seconds and a sentence as help: %s", m.name, m.help)
 			}
-			if seen[m.name] {
-				t.Errorf("%s: two packages have it", m.name)
+			for _, label := range m.labels {
+				if !strings.Contains(m.help, label) {
+					t.Errorf("%s: the help text doesn't explain the label %s", m.name, label)
+				}
 			}
-			seen[m.name] = true
 		}
 	}
-}
-
-func problemsOf(m metric) (problems []string) {
-	wrong := func(is bool, problem string) {
-		if is {
-			problems = append(problems, problem)
+	slices.SortFunc(families, func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })
+	for i := range families[1:] {
+		if families[i].GetName() == families[i+1].GetName() {
+			t.Errorf("%s: two packages have it", families[i].GetName())
 		}
 	}
-	wrong(!strings.HasPrefix(m.name, "underlay_"), "begins with underlay_, as all do")
-	wrong((m.kind == "counter") != strings.HasSuffix(m.name, "_total"), "a counter ends with _total, and nothing else does")
-	wrong(m.kind == "histogram" && !strings.HasSuffix(m.name, "_seconds"), "a histogram's name ends with its unit")
-	wrong(!strings.HasSuffix(m.help, "."), "the help text is a sentence")
-	for _, label := range m.labels {
-		wrong(!strings.Contains(m.help, label), "the help text doesn't explain the label "+label)
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
-	return problems
-}
-
-// TestMetricNamesAreJudged shows that problemsOf finds something.
-func TestMetricNamesAreJudged(t *testing.T) {
-	good := metric{name: "underlay_a_writes_total", kind: "counter", help: "Writes by outcome.", labels: []string{"outcome"}}
-	for name, m := range map[string]metric{
-		"no prefix":           {good.name[1:], good.kind, good.help, good.labels},
-		"counter, no _total":  {"underlay_a_writes", good.kind, good.help, good.labels},
-		"gauge with _total":   {good.name, "gauge", good.help, good.labels},
-		"histogram, no unit":  {"underlay_a_wait", "histogram", good.help, good.labels},
-		"no sentence":         {good.name, good.kind, "writes by outcome", good.labels},
-		"a label unexplained": {good.name, good.kind, good.help, []string{"verb"}},
-	} {
-		if len(problemsOf(m)) != 1 {
-			t.Errorf("%s: problems %q", name, problemsOf(m))
-		}
-	}
-	if problems := problemsOf(good); len(problems) > 0 {
-		t.Errorf("a good one has the problems %q", problems)
+	if err != nil || len(families) < 50 {
+		t.Errorf("%d metrics: %v", len(families), err)
 	}
 }
 
@@ -287,21 +223,8 @@ func TestMetricSources(t *testing.T) {
 	for _, source := range metricSources() {
 		known = append(known, source.folder)
 	}
-	constructor := regexp.MustCompile(`\b(metrics|prometheus|promauto)\.New(Counter|Gauge|Histogram|Summary|TimingHistogram|Desc)`)
-	found := map[string]bool{}
-	for _, f := range sources(t) {
-		if constructor.Match(f.content) {
-			found[f.folder] = true
-		}
-	}
-	for folder := range found {
-		if !slices.Contains(known, folder) {
-			t.Errorf("%s makes metrics; add it to metricSources", folder)
-		}
-	}
-	for _, folder := range known {
-		if !found[folder] {
-			t.Errorf("%s makes no metrics any more; take it out of metricSources", folder)
-		}
+	slices.Sort(known)
+	if found := slices.Sorted(maps.Keys(facts(t).metrics)); !slices.Equal(found, known) {
+		t.Errorf("metrics are made in %q, and metricSources has %q", found, known)
 	}
 }
