@@ -4,67 +4,26 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"sigs.k8s.io/yaml"
 )
 
-// three are the values without a default.
-const three = `
-config: {network: cluster}
-clusterCIDR: 10.244.0.0/16
-apiServer: https://10.0.0.2:6443
-`
-
-func TestThreeValuesAreEnough(t *testing.T) {
-	files, err := render(t.Context(), source, namespace, three)
-	if err != nil {
-		t.Fatal(err)
-	}
-	notes := files["NOTES.txt"]
-	if commands := regexp.MustCompile(`(?m)^     kubectl `).FindAllString(notes, -1); len(commands) != 3 {
-		t.Errorf("%d commands, want the next three:\n%s", len(commands), notes)
-	}
-	if !strings.Contains(notes, "create secret generic hcloud --from-file=token=/dev/stdin") {
-		t.Errorf("no word of the token:\n%s", notes)
-	}
-	// Each of them is needed, and its absence told by its name.
+// Each of the three values without a default is needed, and its absence told by its name.
+func TestThreeValuesAreNeeded(t *testing.T) {
 	for name, without := range map[string]string{
-		"config.network": strings.Replace(three, "{network: cluster}", "{}", 1),
-		"clusterCIDR":    strings.Replace(three, "clusterCIDR: 10.244.0.0/16", "", 1),
-		"apiServer":      strings.Replace(three, "apiServer: https://10.0.0.2:6443", "", 1),
+		"config.network": strings.Replace(onCloud, "{network: cluster}", "{}", 1),
+		"clusterCIDR":    strings.Replace(onCloud, "clusterCIDR: 10.244.0.0/16", "", 1),
+		"apiServer":      strings.Replace(onCloud, "apiServer: https://10.0.0.2:6443", "", 1),
 	} {
-		_, err := render(t.Context(), source, namespace, without)
+		_, err := render(t, without)
 		if err == nil || !strings.Contains(err.Error(), "- "+name+": ") || !strings.Contains(err.Error(), "--set "+name+"=") {
 			t.Errorf("without %s: %v", name, err)
 		} else if strings.Count(err.Error(), "\n- ") != 1 {
 			t.Errorf("without %s, more than that is missing: %v", name, err)
 		}
-	}
-}
-
-// TestThreeValuesMakeWhatIsTried: test/checks/deploy runs the programs with the plain
-// manifests, which say more than the three values only about load balancers.
-func TestThreeValuesMakeWhatIsTried(t *testing.T) {
-	files, err := render(t.Context(), source, namespace, three+"restartOnConfigChange: false\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	delete(files, "NOTES.txt")
-	tried := renderFile(t, "values/hcloud.yaml")
-	const more = "    loadBalancers:\n      location: fsn1\n      usePrivateIP: true\n"
-	const settings = "ccm/configmap.yaml"
-	if !strings.Contains(tried[settings], more) {
-		t.Fatalf("deploy/values/hcloud.yaml says something else of load balancers:\n%s", tried[settings])
-	}
-	tried[settings] = strings.Replace(tried[settings], more, "", 1)
-	if !maps.Equal(files, tried) {
-		t.Errorf("three values make\n%v\nand deploy/values/hcloud.yaml\n%v", files, tried)
 	}
 }
 
@@ -75,38 +34,39 @@ func TestMistakesAreTold(t *testing.T) {
 		says              []string
 	}{
 		"all missing at once":        {namespace, "{}", []string{"- config.network: ", "- clusterCIDR: ", "- apiServer: "}},
-		"another namespace":          {"default", three, []string{`- namespace "default": `, "add --namespace kube-system"}},
-		"too many replicas":          {namespace, three + "ccm: {replicas: 4}", []string{"/ccm/replicas"}},
-		"no Services":                {namespace, three + "serviceCIDR: ''", []string{"- serviceCIDR: the Services' range is missing", "kubeadm's serviceSubnet"}},
-		"no section":                 {namespace, three + "agent: null", []string{"missing property 'agent'"}},
-		"API server without TLS":     {namespace, strings.Replace(three, "https://10.0.0.2", "http://10.0.0.2", 1), []string{"/apiServer", "https://"}},
-		"API server with a path":     {namespace, strings.Replace(three, ":6443", ":6443/", 1), []string{"/apiServer", "https://"}},
-		"a token in values":          {namespace, three + "token: {token: abc}", []string{"/token", "'secretName', 'secretKey'"}},
+		"another namespace":          {"default", onCloud, []string{`- namespace "default": `, "add --namespace kube-system"}},
+		"too many replicas":          {namespace, onCloud + "ccm: {replicas: 4}", []string{"/ccm/replicas"}},
+		"Robot without a cloud":      {namespace, onMetal + "robot: {secretName: hcloud}", []string{"- robot.secretName: "}},
+		"no Services":                {namespace, onCloud + "serviceCIDR: ''", []string{"- serviceCIDR: the Services' range is missing", "kubeadm's serviceSubnet"}},
+		"no section":                 {namespace, onCloud + "agent: null", []string{"missing property 'agent'"}},
+		"API server without TLS":     {namespace, strings.Replace(onCloud, "https://10.0.0.2", "http://10.0.0.2", 1), []string{"/apiServer", "https://"}},
+		"API server with a path":     {namespace, strings.Replace(onCloud, ":6443", ":6443/", 1), []string{"/apiServer", "https://"}},
+		"a token in values":          {namespace, onCloud + "token: {token: abc}", []string{"/token", "'secretName', 'secretKey'"}},
 		"a token file":               {namespace, "config: {network: a, tokenFile: /t}", []string{"- config.tokenFile: ", "token.secretName"}},
-		"no Secret":                  {namespace, three + "token: {secretName: ''}", []string{"- token.secretName: "}},
-		"registry with a slash":      {namespace, three + "images: {registry: a/}", []string{"/images/registry"}},
-		"tag with the name":          {namespace, three + "images: {tag: 'a:v1'}", []string{"/images/tag"}},
-		"digest without its kind":    {namespace, three + "images: {agentDigest: abc}", []string{"/images/agentDigest", "sha256:"}},
-		"pull Secret":                {namespace, three + "images: {pullSecrets: [a, B_]}", []string{"/images/pullSecrets/1"}},
-		"a name to listen on":        {namespace, three + "ccm: {bindAddress: localhost}", []string{"/ccm/bindAddress", "localhost"}},
-		"gateway with a length":      {namespace, three + "agent: {networkGateway: 10.0.0.1/16}", []string{"/agent/networkGateway"}},
-		"flag in two words":          {namespace, three + "ccm: {extraArgs: [--v=4, --v 4]}", []string{"- ccm.extraArgs[1]: ", "--flag=value"}},
-		"flag with one dash":         {namespace, three + "agent: {extraArgs: [-v=4]}", []string{"- agent.extraArgs[0]: "}},
-		"interface":                  {namespace, three + "agent: {uplinks: [eth1, 'eth 2']}", []string{"/agent/uplinks/1"}},
-		"relative folder":            {namespace, three + "agent: {cniBinDir: opt/cni}", []string{"/agent/cniBinDir"}},
-		"API server's variable":      {namespace, three + "ccm: {env: {KUBERNETES_SERVICE_PORT: 443}}", []string{"- ccm.env.KUBERNETES_SERVICE_PORT: ", "ccm.apiServerPort"}},
-		"no name of a variable":      {namespace, three + "ccm: {env: {A B: 1}}", []string{"'A B'"}},
-		"metrics nobody reaches":     {namespace, three + "podMonitor: {enabled: true, tokenSecret: {name: a}}", []string{`- ccm.bindAddress "127.0.0.1": `, `- agent.bindAddress "127.0.0.1": `}},
-		"metrics without a token":    {namespace, three + "podMonitor: {enabled: true}", []string{"- podMonitor.tokenSecret.name: "}},
-		"metrics read twice":         {namespace, three + "podMonitor: {enabled: true}\nserviceMonitor: {enabled: true}", []string{"- serviceMonitor.enabled: ", "set one of them to false"}},
-		"metrics of services":        {namespace, three + "serviceMonitor: {enabled: true}", []string{`- ccm.bindAddress "127.0.0.1": `, "or serviceMonitor.enabled to false", "- serviceMonitor.tokenSecret.name: "}},
-		"a label of the chart's own": {namespace, three + "dashboards: {enabled: true, label: app.kubernetes.io/name}", []string{`- dashboards.label "app.kubernetes.io/name": `}},
-		"no label":                   {namespace, three + "dashboards: {label: 'a b'}", []string{"/dashboards/label"}},
-		"a label without quotes":     {namespace, three + "dashboards: {labelValue: 1}", []string{"/dashboards/labelValue"}},
-		"no namespace of Grafana":    {namespace, three + "dashboards: {namespace: A_b}", []string{"/dashboards/namespace"}},
-		"metrics every now and then": {namespace, three + "podMonitor: {interval: often}", []string{"/podMonitor/interval"}},
+		"no Secret":                  {namespace, onCloud + "token: {secretName: ''}", []string{"- token.secretName: "}},
+		"registry with a slash":      {namespace, onCloud + "images: {registry: a/}", []string{"/images/registry"}},
+		"tag with the name":          {namespace, onCloud + "images: {tag: 'a:v1'}", []string{"/images/tag"}},
+		"digest without its kind":    {namespace, onCloud + "images: {agentDigest: abc}", []string{"/images/agentDigest", "sha256:"}},
+		"pull Secret":                {namespace, onCloud + "images: {pullSecrets: [a, B_]}", []string{"/images/pullSecrets/1"}},
+		"a name to listen on":        {namespace, onCloud + "ccm: {bindAddress: localhost}", []string{"/ccm/bindAddress", "localhost"}},
+		"gateway with a length":      {namespace, onCloud + "agent: {networkGateway: 10.0.0.1/16}", []string{"/agent/networkGateway"}},
+		"flag in two words":          {namespace, onCloud + "ccm: {extraArgs: [--v=4, --v 4]}", []string{"- ccm.extraArgs[1]: ", "--flag=value"}},
+		"flag with one dash":         {namespace, onCloud + "agent: {extraArgs: [-v=4]}", []string{"- agent.extraArgs[0]: "}},
+		"interface":                  {namespace, onCloud + "agent: {uplinks: [eth1, 'eth 2']}", []string{"/agent/uplinks/1"}},
+		"relative folder":            {namespace, onCloud + "agent: {cniBinDir: opt/cni}", []string{"/agent/cniBinDir"}},
+		"API server's variable":      {namespace, onCloud + "ccm: {env: {KUBERNETES_SERVICE_PORT: 443}}", []string{"- ccm.env.KUBERNETES_SERVICE_PORT: ", "ccm.apiServerPort"}},
+		"no name of a variable":      {namespace, onCloud + "ccm: {env: {A B: 1}}", []string{"'A B'"}},
+		"metrics nobody reaches":     {namespace, onCloud + "podMonitor: {enabled: true, tokenSecret: {name: a}}", []string{`- ccm.bindAddress "127.0.0.1": `, `- agent.bindAddress "127.0.0.1": `}},
+		"metrics without a token":    {namespace, onCloud + "podMonitor: {enabled: true}", []string{"- podMonitor.tokenSecret.name: "}},
+		"metrics read twice":         {namespace, onCloud + "podMonitor: {enabled: true}\nserviceMonitor: {enabled: true}", []string{"- serviceMonitor.enabled: ", "set one of them to false"}},
+		"metrics of services":        {namespace, onCloud + "serviceMonitor: {enabled: true}", []string{`- ccm.bindAddress "127.0.0.1": `, "or serviceMonitor.enabled to false", "- serviceMonitor.tokenSecret.name: "}},
+		"a label of the chart's own": {namespace, onCloud + "dashboards: {enabled: true, label: app.kubernetes.io/name}", []string{`- dashboards.label "app.kubernetes.io/name": `}},
+		"no label":                   {namespace, onCloud + "dashboards: {label: 'a b'}", []string{"/dashboards/label"}},
+		"a label without quotes":     {namespace, onCloud + "dashboards: {labelValue: 1}", []string{"/dashboards/labelValue"}},
+		"no namespace of Grafana":    {namespace, onCloud + "dashboards: {namespace: A_b}", []string{"/dashboards/namespace"}},
+		"metrics every now and then": {namespace, onCloud + "podMonitor: {interval: often}", []string{"/podMonitor/interval"}},
 	} {
-		_, err := render(t.Context(), source, test.namespace, test.values)
+		_, err := renderChart(t, loaded(t), test.namespace, parsed(t, test.values))
 		if err == nil {
 			t.Errorf("%s: nothing is said", name)
 			continue
@@ -119,24 +79,15 @@ func TestMistakesAreTold(t *testing.T) {
 	}
 }
 
-// A key that nobody knows is refused, and those that are known in its place told.
+// A key that nobody knows is refused, and those that are known in its place told; that each place
+// has a list of them is for TestSchemaKnowsEveryValue.
 func TestMisspelledKeysAreTold(t *testing.T) {
 	for values, known := range map[string]string{
-		"clusterCidr: 10.0.0.0/8":                 "'clusterCIDR'",
-		"config: {netwrok: cluster}":              "'network'",
-		"config: {routes: {limits: 4}}":           "'limit', 'reserve', 'maxDeletions'",
-		"config: {loadBalancers: {zone: a}}":      "'networkZone'",
-		"config: {pools: [{name: a, mask: 24}]}":  "'nodeMask'",
-		"config: {inventory: [{name: a, ip: b}]}": "'addresses'",
-		"token: {secret: a}":                      "'secretName', 'secretKey'",
-		"images: {repository: a}":                 "'registry'",
-		"ccm: {replica: 1}":                       "'replicas'",
-		"agent: {uplink: eth0}":                   "'uplinks'",
-		"podMonitor: {tokenSecret: {secret: a}}":  "'name', 'key'",
-		"serviceMonitor: {enable: true}":          "'enabled'",
-		"dashboards: {labels: {a: b}}":            "'label', 'labelValue', 'namespace', 'annotations'",
+		"clusterCidr: 10.0.0.0/8":                "'clusterCIDR'",
+		"config: {routes: {limits: 4}}":          "'limit', 'reserve', 'maxDeletions'",
+		"config: {pools: [{name: a, mask: 24}]}": "'nodeMask'",
 	} {
-		_, err := render(t.Context(), source, namespace, values)
+		_, err := render(t, values)
 		if err == nil || !strings.Contains(err.Error(), "not allowed") || !strings.Contains(err.Error(), known) {
 			t.Errorf("%s: %v\ndoesn't name %s", values, err, known)
 		}
@@ -170,52 +121,10 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 		"config: {endpoint: 'https://%s@a/v1'}":        "- config.endpoint: ",
 	} {
 		values := fmt.Sprintf(values, secret)
-		_, err := render(t.Context(), source, namespace, values)
+		_, err := render(t, values)
 		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: %v\nwant %q, and not the secret", values, err, says)
 		}
-	}
-}
-
-// What isn't needed in one place isn't asked for.
-func TestNothingElseIsNeeded(t *testing.T) {
-	for name, values := range map[string]string{
-		"metal":                       "config: {provider: metal}\nclusterCIDR: 10.244.0.0/16\napiServer: https://192.0.2.1:6443\ntoken: {secretName: ''}",
-		"IPv4 by the nodes":           "config: {families: {ipv4: node}}\nclusterCIDR: 10.244.0.0/16\napiServer: https://10.0.0.2:6443",
-		"no routes in the cloud":      "configureCloudRoutes: false\nclusterCIDR: 10.244.0.0/16\napiServer: https://10.0.0.2:6443",
-		"no agent":                    "config: {network: 4711}\nclusterCIDR: 10.244.0.0/16\nagent: {enabled: false}",
-		"pools":                       "config: {network: cluster, pools: [{name: a, cidr: 10.244.0.0/16}]}\napiServer: https://10.0.0.2:6443",
-		"metrics of a manager alone":  "config: {network: cluster}\nclusterCIDR: 10.244.0.0/16\nagent: {enabled: false}\nccm: {bindAddress: 0.0.0.0}\npodMonitor: {enabled: true, tokenSecret: {name: a}}",
-		"within another chart":        three + "global: {anything: {at: all}}",
-		"families, and nothing of v4": three + "images: {tag: ''}",
-	} {
-		if _, err := render(t.Context(), source, namespace, values); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// The Secret of the Robot web service is mounted where the file says, beside what
-// the values say of Robot otherwise.
-func TestRobotsSecret(t *testing.T) {
-	const values = three + "robot: {secretName: hcloud}\n"
-	files, err := render(t.Context(), source, namespace, strings.Replace(values, "{network: cluster}", "{network: cluster, robot: {forwardInternalIPs: false}}", 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := strings.Join(slices.Collect(maps.Values(files)), "\n---\n")
-	for _, part := range []string{
-		"    robot:\n      forwardInternalIPs: false\n      passwordFile: /run/secrets/robot/password\n      userFile: /run/secrets/robot/user\n",
-		"            - name: robot\n              mountPath: /run/secrets/robot\n              readOnly: true\n",
-		"            secretName: hcloud\n            defaultMode: 0440\n            items:\n              - key: robot-user\n                path: user\n              - key: robot-password\n                path: password\n",
-	} {
-		if strings.Count(all, part) != 1 {
-			t.Errorf("not once:\n%s\nin\n%s", part, all)
-		}
-	}
-	_, err = render(t.Context(), source, namespace, "config: {provider: metal}\nclusterCIDR: 10.244.0.0/16\napiServer: https://192.0.2.1:6443\nrobot: {secretName: hcloud}")
-	if err == nil || !strings.Contains(err.Error(), "- robot.secretName: ") {
-		t.Errorf("Robot without a cloud: %v", err)
 	}
 }
 
@@ -232,28 +141,44 @@ type schema struct {
 
 // TestSchemaKnowsEveryValue holds values.yaml and its schema to each other.
 func TestSchemaKnowsEveryValue(t *testing.T) {
-	var values map[string]any
-	content, err := os.ReadFile(filepath.Join(source, "values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.UnmarshalStrict(content, &values); err != nil {
-		t.Fatal(err)
-	}
+	values := parsed(t, content(t, filepath.Join(source, "values.yaml")))
 	var root schema
-	if content, err = os.ReadFile(filepath.Join(source, "values.schema.json")); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(content, &root); err != nil {
+	if err := json.Unmarshal([]byte(content(t, filepath.Join(source, "values.schema.json"))), &root); err != nil {
 		t.Fatal(err)
 	}
 	root.described(t, "values")
-	// What Helm adds, and where the reference of the configuration is the list.
+	// The reference of the configuration, which is generated, has a row for each key.
+	var documented []string
+	rows := regexp.MustCompile("(?m)^\\| `([a-z][A-Za-z0-9.\\[\\]]+)` \\|")
+	for _, row := range rows.FindAllStringSubmatch(content(t, "../../../docs/reference/configuration.md"), -1) {
+		if row[1] != "apiVersion" && row[1] != "kind" { // those the chart adds
+			documented = append(documented, row[1])
+		}
+	}
+	slices.Sort(documented)
+	if keys := slices.Sorted(slices.Values(root.Properties["config"].keys(""))); !slices.Equal(keys, documented) {
+		t.Errorf("of the configuration the schema has\n%v\nthe reference\n%v", keys, documented)
+	}
+	// That, and what Helm adds.
 	for _, elsewhere := range []string{"global", "config"} {
 		delete(root.Properties, elsewhere)
 		delete(values, elsewhere)
 	}
 	root.sameKeys(t, "values", values)
+}
+
+// keys are those below a path, as the reference writes them.
+func (s schema) keys(path string) (all []string) {
+	if s.Items != nil && s.Items.Properties != nil {
+		all = s.Items.keys(path + "[]")
+	}
+	if s.Properties == nil {
+		all = append(all, path)
+	}
+	for name, property := range s.Properties {
+		all = append(all, property.keys(strings.TrimPrefix(path+"."+name, "."))...)
+	}
+	return all
 }
 
 // described wants a description of every value, and no others beside them.

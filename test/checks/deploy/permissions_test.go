@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -150,6 +152,11 @@ func TestAPIServerTakesTheManifests(t *testing.T) {
 			}
 		}
 	}
+	for _, values := range []string{"three", "more", "everything"} { // of the chart
+		if err := cp.Apply(ctx, withoutMonitors(t, repository+"/test/checks/chart/testdata/"+values+".yaml")); err != nil {
+			t.Errorf("%s: %v", values, err)
+		}
+	}
 	admin, err := kubernetes.NewForConfig(cp.AdminConfig())
 	if err != nil {
 		t.Fatal(err)
@@ -196,6 +203,22 @@ func TestAPIServerTakesTheManifests(t *testing.T) {
 			t.Errorf("the agent may %s, as the controller manager", p)
 		}
 	}
+}
+
+// withoutMonitors is a copy of a manifest without the kinds of the Prometheus operator, which isn't
+// there.
+func withoutMonitors(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents := slices.DeleteFunc(strings.Split(string(content), "\n---\n"), func(document string) bool {
+		return strings.Contains(document, "kind: PodMonitor") || strings.Contains(document, "kind: ServiceMonitor")
+	})
+	left := filepath.Join(t.TempDir(), "manifest.yaml")
+	write(t, left, strings.Join(documents, "\n---\n"))
+	return left
 }
 
 // accountConfig is for a client with a ServiceAccount's own token.
