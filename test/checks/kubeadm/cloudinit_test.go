@@ -1,7 +1,6 @@
 package kubeadm
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,34 +54,6 @@ func TestDropInIsTheShippedOne(t *testing.T) {
 	}
 }
 
-// systemd warns of what it doesn't know and goes on, so a misspelled key would
-// only show when routes are lost.
-// https://www.freedesktop.org/software/systemd/man/latest/networkd.conf.html
-func TestDropInKeepsRoutes(t *testing.T) {
-	want := map[string]string{
-		"Network.ManageForeignRoutes":             "no",
-		"Network.ManageForeignRoutingPolicyRules": "no",
-	}
-	got := map[string]string{}
-	section := ""
-	for line := range strings.Lines(read(t, "agent", "90-underlay.conf")) {
-		line = strings.TrimSpace(line)
-		key, value, assigned := strings.Cut(line, "=")
-		switch {
-		case line == "" || strings.HasPrefix(line, "#"):
-		case strings.HasPrefix(line, "[") && strings.HasSuffix(line, "]"):
-			section = strings.Trim(line, "[]")
-		case assigned:
-			got[section+"."+key] = value
-		default:
-			t.Errorf("line %q is neither a section nor a key", line)
-		}
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("the drop-in says %v, want %v", got, want)
-	}
-}
-
 // The user data differs from the example in the node's address alone.
 func TestJoinConfigurationIsTheExample(t *testing.T) {
 	var ours, example any
@@ -98,171 +69,99 @@ func TestJoinConfigurationIsTheExample(t *testing.T) {
 	}
 }
 
-// The token lets everybody join who reads it.
-func TestOnlyRootReadsTheToken(t *testing.T) {
-	if mode := shipped(t).file(t, "/etc/kubernetes/join.yaml").Permissions; mode != "0600" {
-		t.Errorf("the file with the token has mode %q", mode)
-	}
-}
+// machine is a folder in which node.sh has written its files, after somebody has edited it, and
+// programs that write down how they are called.
+type machine struct{ root string }
 
-// machine is a folder in which the user data's files lie, and programs that
-// write down how they are called.
-type machine struct{ root, calls string }
-
-func newMachine(t *testing.T, data userData, addresses string) machine {
+func newMachine(t *testing.T, ip string, edits ...string) machine {
 	t.Helper()
-	m := machine{root: t.TempDir()}
-	m.calls = filepath.Join(m.root, "calls")
-	for _, f := range data.WriteFiles {
-		m.write(t, f.Path, m.rebase(f.Content))
-	}
+	m := machine{t.TempDir()}
 	m.write(t, "/etc/os-release", "ID=debian\nVERSION_CODENAME=trixie\n")
 	m.write(t, "/etc/apt/sources.list.d/keep", "")
-	for _, program := range []string{"apt-get", "apt-mark", "curl", "sysctl", "systemctl", "sleep"} {
-		m.program(t, program, "")
+	for program, does := range map[string]string{
+		"apt-get": "", "apt-mark": "", "curl": "", "sysctl": "", "systemctl": "", "sleep": "",
+		"kubeadm": `cp "$3" '` + m.root + `/joined'`, "ip": ip,
+	} {
+		m.write(t, "/bin/"+program, "#!/bin/bash\necho "+program+" \"$@\" >>'"+m.root+"/calls'\n"+does+"\n")
 	}
-	m.program(t, "kubeadm", `cp "$3" '`+m.root+`/joined'`)
-	m.program(t, "ip", "printf '%s' '"+addresses+"'")
+	script := strings.NewReplacer(edits...).Replace(read(t, "cloud-init", "node.sh"))
+	script = strings.ReplaceAll(script, "/etc/", m.root+"/etc/")
+	if output, err := m.run(t, "-c", strings.ReplaceAll(script, "\nfile /usr/", "\nfile "+m.root+"/usr/")); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
 	return m
-}
-
-// rebase moves what a script changes of the machine into the folder.
-func (m machine) rebase(script string) string {
-	return strings.ReplaceAll(script, "/etc/", m.root+"/etc/")
 }
 
 func (m machine) write(t *testing.T, path, content string) {
 	t.Helper()
-	path = filepath.Join(m.root, path)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(m.root+path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
+	if err := os.WriteFile(m.root+path, []byte(content), 0o755); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (m machine) program(t *testing.T, name, does string) {
+func (m machine) run(t *testing.T, args ...string) (output string, err error) {
 	t.Helper()
-	m.write(t, "bin/"+name, "#!/bin/bash\necho "+name+" \"$@\" >>'"+m.calls+"'\n"+does+"\n")
+	cmd := exec.CommandContext(t.Context(), "bash", args...)
+	cmd.Env = []string{"PATH=" + m.root + "/bin:" + os.Getenv("PATH")}
+	both, err := cmd.CombinedOutput()
+	return string(both), err
 }
 
-// run runs the user data's only command.
-func (m machine) run(t *testing.T, data userData) (output string, err error) {
-	t.Helper()
+func (m machine) content(path string) string {
+	content, _ := os.ReadFile(m.root + path) // "" if it isn't there
+	return string(content)
+}
+
+// TestMakeNode runs the user data's only command on files that node.sh, the same without cloud-init,
+// has written. In test/e2e/kubeadm whole machines join by it.
+func TestMakeNode(t *testing.T) {
+	data := shipped(t)
 	if len(data.Runcmd) != 1 || len(data.Runcmd[0]) != 1 {
 		t.Fatalf("runcmd is %v", data.Runcmd)
 	}
-	cmd := exec.CommandContext(t.Context(), "bash", m.root+data.Runcmd[0][0])
-	cmd.Env = []string{"PATH=" + m.root + "/bin:" + os.Getenv("PATH")}
-	var both bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &both, &both
-	err = cmd.Run()
-	return both.String(), err
-}
-
-func (m machine) called(t *testing.T) string {
-	t.Helper()
-	calls, err := os.ReadFile(m.calls)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.ReplaceAll(string(calls), m.root, "")
-}
-
-// withToken is the user data after somebody has edited it.
-func withToken(t *testing.T) userData {
-	t.Helper()
-	data := shipped(t)
-	for i, f := range data.WriteFiles {
-		data.WriteFiles[i].Content = strings.ReplaceAll(f.Content, "token: abcdef.0123456789abcdef\n", "token: 123456.0123456789abcdef\n")
-	}
-	return data
-}
-
-func TestJoins(t *testing.T) {
-	data := withToken(t)
-	m := newMachine(t, data, "3: enp7s0    inet 10.0.0.7/32 brd 10.0.0.7 scope global dynamic enp7s0\n")
-	if output, err := m.run(t, data); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
-	calls := m.called(t)
-	last := -1
-	for _, step := range []string{
-		"sysctl --quiet --system",
-		"systemctl try-restart systemd-networkd",
-		"apt-get -qq update",
-		"containerd.io kubelet kubeadm kubernetes-cni",
-		"systemctl restart containerd",
-		"ip -4 -o address show to 10.0.0.0/24",
-		"kubeadm join --config /etc/kubernetes/join.yaml",
+	token := []string{"token: abcdef.0123456789abcdef\n", "token: 123456.0123456789abcdef\n"}
+	const v4 = "echo '3: enp7s0    inet 10.0.0.7/32 brd 10.0.0.7 scope global dynamic enp7s0'"
+	// The IPv6 address may come after the IPv4 one, and one that is about to go is none.
+	const both = `case "$*" in
+-4*) ` + v4 + ` ;;
+-6*-tentative*-temporary*) [ ! -e "$HOME/asked" ] || echo "2: eth0    inet6 2001:db8::1/64 scope global"; touch "$HOME/asked" ;;
+esac`
+	for name, test := range map[string]struct {
+		ip           string
+		edits        []string
+		joins, fails string
+	}{
+		"joins":                     {ip: v4, edits: token, joins: "value: 10.0.0.7\n"},
+		"joins with both addresses": {ip: both, edits: append(token, "dual_stack=no\n", "dual_stack=yes\n"), joins: "value: 10.0.0.7,2001:db8::1\n"},
+		// A kubelet that joined without an address would have to be told later.
+		"no address": {edits: token, fails: "attach it to the network"},
+		// As it is shipped, it makes the first control-plane node ready too.
+		"no token": {ip: v4},
 	} {
-		at := strings.Index(calls, step)
-		if at <= last {
-			t.Errorf("%q does not come after what it needs:\n%s", step, calls)
-		}
-		last = at
-	}
-	joined, err := os.ReadFile(m.root + "/joined")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(joined), "value: 10.0.0.7\n") || strings.Contains(string(joined), "NODE_IP") {
-		t.Errorf("it joins with\n%s", joined)
-	}
-	if _, err := os.Stat(m.root + "/etc/kubernetes/join.yaml"); !os.IsNotExist(err) {
-		t.Errorf("the token is still there: %v", err)
-	}
-	for _, source := range []string{"docker", "kubernetes"} {
-		list, err := os.ReadFile(m.root + "/etc/apt/sources.list.d/" + source + ".list")
-		if err != nil || !strings.Contains(string(list), "signed-by="+m.root+"/etc/apt/keyrings/"+source+".asc] https://") {
-			t.Errorf("packages of %s: %v %s", source, err, list)
-		}
-	}
-}
-
-// The IPv6 address may come after the IPv4 one, and one that is about to go is none.
-func TestJoinsWithBothAddresses(t *testing.T) {
-	data := withToken(t)
-	for i, f := range data.WriteFiles {
-		data.WriteFiles[i].Content = strings.ReplaceAll(f.Content, "dual_stack=no\n", "dual_stack=yes\n")
-	}
-	m := newMachine(t, data, "")
-	asked := m.root + "/asked"
-	m.program(t, "ip", `case "$*" in
--4*) echo "3: enp7s0    inet 10.0.0.7/32 brd 10.0.0.7 scope global dynamic enp7s0" ;;
--6*-tentative*-temporary*) [ ! -e `+asked+` ] || echo "2: eth0    inet6 2001:db8::1/64 scope global"; touch `+asked+` ;;
-esac`)
-	if output, err := m.run(t, data); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
-	joined, err := os.ReadFile(m.root + "/joined")
-	if err != nil || !strings.Contains(string(joined), "value: 10.0.0.7,2001:db8::1\n") {
-		t.Errorf("it joins with\n%s (%v)", joined, err)
-	}
-}
-
-// A kubelet that joined without an address would have to be told later.
-func TestDoesNotJoinWithoutAnAddress(t *testing.T) {
-	data := withToken(t)
-	m := newMachine(t, data, "")
-	output, err := m.run(t, data)
-	if err == nil || !strings.Contains(output, "attach it to the network") {
-		t.Errorf("%v: %s", err, output)
-	}
-	if calls := m.called(t); strings.Contains(calls, "kubeadm join") || !strings.Contains(calls, "sleep") {
-		t.Errorf("without an address it called\n%s", calls)
-	}
-}
-
-// As it is shipped, it makes the first control-plane node ready too.
-func TestDoesNotJoinWithoutAToken(t *testing.T) {
-	data := shipped(t)
-	m := newMachine(t, data, "")
-	if output, err := m.run(t, data); err != nil || !strings.Contains(output, "ready for kubeadm") {
-		t.Errorf("%v: %s", err, output)
-	}
-	if calls := m.called(t); strings.Contains(calls, "kubeadm join") || !strings.Contains(calls, "systemctl restart containerd") {
-		t.Errorf("without a token it called\n%s", calls)
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t, strings.ReplaceAll(test.ip, "$HOME", "$(dirname \"$0\")"), test.edits...)
+			const config = "/etc/kubernetes/join.yaml"
+			// The token lets everybody join who reads it.
+			if info, err := os.Stat(m.root + config); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("the file with the token: %v, %v", info, err)
+			}
+			output, err := m.run(t, m.root+data.Runcmd[0][0])
+			if (err != nil) != (test.fails != "") || !strings.Contains(output, test.fails) {
+				t.Errorf("%v: %s", err, output)
+			}
+			joined, calls := m.content("/joined"), m.content("/calls")
+			if (joined != "") != (test.joins != "") || !strings.Contains(joined, test.joins) || strings.Contains(joined, "NODE_IP") {
+				t.Errorf("it joins with\n%s\nafter\n%s", joined, calls)
+			}
+			if test.joins != "" && m.content(config) != "" {
+				t.Error("the token is still there")
+			}
+			if !strings.Contains(calls, "systemctl restart containerd") || test.fails != "" && !strings.Contains(calls, "sleep") {
+				t.Errorf("it called\n%s", calls)
+			}
+		})
 	}
 }

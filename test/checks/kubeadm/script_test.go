@@ -3,12 +3,8 @@ package kubeadm
 import (
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
-	"path"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -52,44 +48,5 @@ func TestDocumentScript(t *testing.T) {
 	}
 	if got := read(t, "cloud-init", "node.sh"); got != want {
 		t.Error(`deploy/cloud-init/node.sh has not what node.yaml has: run "make generate"`)
-	}
-}
-
-// The script leaves the files that cloud-init would, with their modes.
-func TestScriptWritesTheFiles(t *testing.T) {
-	root := t.TempDir()
-	data := shipped(t)
-	script := read(t, "cloud-init", "node.sh")
-	for _, f := range data.WriteFiles {
-		script = strings.Replace(script, "file "+f.Path+" ", "file "+path.Join(root, f.Path)+" ", 1)
-	}
-	command := exec.CommandContext(t.Context(), "bash")
-	command.Stdin = strings.NewReader(script)
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for _, f := range data.WriteFiles {
-		got, err := os.ReadFile(filepath.Join(root, f.Path))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if string(got) != f.Content {
-			t.Errorf("%s has\n%s\nwant\n%s", f.Path, got, f.Content)
-		}
-		info, err := os.Stat(filepath.Join(root, f.Path))
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := fs.FileMode(0o644)
-		if f.Permissions != "" {
-			mode, err := strconv.ParseUint(f.Permissions, 8, 32)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want = fs.FileMode(mode)
-		}
-		if info.Mode().Perm() != want {
-			t.Errorf("%s has mode %v, want %v", f.Path, info.Mode().Perm(), want)
-		}
 	}
 }
