@@ -28,13 +28,7 @@ type forge struct {
 func newForge(t *testing.T) forge {
 	t.Helper()
 	f := forge{newRepository(t), t.TempDir()}
-	for _, name := range []string{".ci/publish", "deploy/chart/values.yaml"} {
-		content, err := os.ReadFile(filepath.Join(underlay, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.write(t, name, string(content))
-	}
+	f.takeOver(t, "", ".ci/publish", "deploy/chart/values.yaml")
 	f.commit(t)
 	bin := repository{f.bin}
 	for _, program := range []string{"cosign", "gh"} {

@@ -46,11 +46,7 @@ type repository struct{ folder string }
 func newRepository(t *testing.T) repository {
 	t.Helper()
 	r := repository{t.TempDir()}
-	script, err := os.ReadFile(underlay + "/.ci/release")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.write(t, ".ci/release", string(script))
+	r.takeOver(t, "", ".ci/release", "deploy/chart/Chart.yaml")
 	if err := os.CopyFS(filepath.Join(r.folder, ".ci/attest"), os.DirFS(underlay+"/.ci/attest")); err != nil {
 		t.Fatal(err)
 	}
@@ -60,15 +56,22 @@ func newRepository(t *testing.T) repository {
 	r.write(t, "go.mod", "module example.org/program\n\ngo 1.26.0\n\n"+mod)
 	r.write(t, "go.sum", sum)
 	r.write(t, "cmd/program/main.go", "package main\n\nimport \"golang.org/x/sys/unix\"\n\nfunc main() { unix.Getpid() }\n")
-	about, err := os.ReadFile(underlay + "/deploy/chart/Chart.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.write(t, "deploy/chart/Chart.yaml", string(about))
 	r.write(t, "deploy/chart/templates/object.yaml", "version: 1\n")
 	r.git(t, "init", "--quiet")
 	r.commit(t)
 	return r
+}
+
+// takeOver copies files of this tree, below a folder.
+func (r repository) takeOver(t *testing.T, below string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		content, err := os.ReadFile(filepath.Join(underlay, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.write(t, below+name, string(content))
+	}
 }
 
 func (r repository) write(t *testing.T, name, content string) {
@@ -193,14 +196,41 @@ func (r repository) dist(t *testing.T) map[string][]byte {
 	return files
 }
 
-// Two checkouts of one commit, in folders of their own, make the same release.
-func TestReleaseIsReproducible(t *testing.T) {
+// Who the release says has built it, and the images that were pushed: the chart installs them by
+// digest, and the statement is about them too.
+const builder = "https://forge.example/a-workflow"
+
+func images() map[string]string {
+	return map[string]string{
+		"registry.example/underlay-ccm":   strings.Repeat("c", 64),
+		"registry.example/underlay-agent": strings.Repeat("a", 64),
+	}
+}
+
+// TestRelease makes a release twice: two checkouts of one commit, in folders of their own, make the
+// same. It holds that to what is in it.
+func TestRelease(t *testing.T) {
+	t.Setenv("RELEASE_BUILDER", builder)
+	list := filepath.Join(t.TempDir(), "images")
+	var lines string
+	for name, digest := range images() {
+		lines += name + " sha256:" + digest + "\n"
+	}
+	if err := os.WriteFile(list, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var r repository
 	var made [2]map[string][]byte
 	for i := range made {
-		r := newRepository(t)
+		r = newRepository(t)
+		r.takeOver(t, "", pluginFile, "LICENSE", "deploy/chart/values.yaml")
+		r.write(t, "cmd/underlayctl/main.go", "package main\n\nfunc main() {}\n")
+		r.commit(t)
 		r.git(t, "tag", "v0.2.0")
+		r.write(t, ".git/info/exclude", "*~\n")
+		r.write(t, "deploy/chart/templates/object.yaml~", "an editor's")
 		r.write(t, "dist/left-over", "of an earlier release")
-		if output, err := r.release(t); err != nil {
+		if output, err := r.release(t, "-i", list); err != nil {
 			t.Fatalf("%v: %s", err, output)
 		}
 		check := exec.CommandContext(t.Context(), "sha256sum", "--check", "--strict", "SHA256SUMS")
@@ -210,15 +240,19 @@ func TestReleaseIsReproducible(t *testing.T) {
 		}
 		made[i] = r.dist(t)
 	}
-	names := []string{
-		"CHANGELOG.md", "SHA256SUMS", "program-linux-amd64", "program-linux-amd64.cdx.json",
-		"program-linux-arm64", "program-linux-arm64.cdx.json", "provenance.intoto.json", "underlay-0.2.0.tgz",
-	}
-	if found := slices.Sorted(maps.Keys(made[0])); !slices.Equal(found, names) {
+	files := made[0]
+	names := strings.Fields(`CHANGELOG.md SHA256SUMS
+		kubectl-underlay-darwin-amd64.tar.gz kubectl-underlay-darwin-arm64.tar.gz
+		kubectl-underlay-linux-amd64.tar.gz kubectl-underlay-linux-arm64.tar.gz
+		program-linux-amd64 program-linux-amd64.cdx.json program-linux-arm64 program-linux-arm64.cdx.json
+		provenance.intoto.json underlay-0.2.0.tgz underlay.yaml
+		underlayctl-linux-amd64 underlayctl-linux-amd64.cdx.json
+		underlayctl-linux-arm64 underlayctl-linux-arm64.cdx.json`)
+	if found := slices.Sorted(maps.Keys(files)); !slices.Equal(found, names) {
 		t.Errorf("in the release are %v, want %v", found, names)
 	}
-	for name, content := range made[0] {
-		if name != "SHA256SUMS" && !strings.Contains(string(made[0]["SHA256SUMS"]), "  "+name+"\n") {
+	for name, content := range files {
+		if name != "SHA256SUMS" && !strings.Contains(string(files["SHA256SUMS"]), "  "+name+"\n") {
 			t.Errorf("%s has no checksum", name)
 		}
 		if !bytes.Equal(content, made[1][name]) {
@@ -226,44 +260,52 @@ func TestReleaseIsReproducible(t *testing.T) {
 		}
 	}
 	for name, machine := range map[string]elf.Machine{"program-linux-amd64": elf.EM_X86_64, "program-linux-arm64": elf.EM_AARCH64} {
-		program, err := elf.NewFile(bytes.NewReader(made[0][name]))
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		} else if program.Machine != machine {
-			t.Errorf("%s is for %v", name, program.Machine)
+		program, err := elf.NewFile(bytes.NewReader(files[name]))
+		if err != nil || program.Machine != machine {
+			t.Errorf("%s is for %+v: %v", name, program, err)
 		}
 	}
-	if notes := string(made[0]["CHANGELOG.md"]); strings.TrimSpace(notes) != "### Fixed\n\n- What was wrong in the first." {
+	if notes := string(files["CHANGELOG.md"]); strings.TrimSpace(notes) != "### Fixed\n\n- What was wrong in the first." {
 		t.Errorf("the notes are %q", notes)
 	}
-}
+	t.Run("bills of materials", func(t *testing.T) { hasBillsOfMaterials(t, files) })
+	t.Run("provenance", func(t *testing.T) { saysWhereItComesFrom(t, r.head(t), files) })
+	t.Run("plugin", func(t *testing.T) { hasThePlugin(t, files) })
+	t.Run("chart", func(t *testing.T) { hasItsChart(t, files) })
 
-// The chart of a release has its version, and installs images of it.
-func TestReleaseHasItsChart(t *testing.T) {
-	r := newRepository(t)
-	r.git(t, "tag", "v0.2.0")
-	r.write(t, ".git/info/exclude", "*~\n")
-	r.write(t, "deploy/chart/templates/object.yaml~", "an editor's")
-	if output, err := r.release(t); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
-	files := unpacked(t, r.dist(t)["underlay-0.2.0.tgz"])
-	if names := slices.Sorted(maps.Keys(files)); !slices.Equal(names, []string{"underlay/Chart.yaml", "underlay/templates/object.yaml"}) {
-		t.Errorf("the chart has %v", names)
-	}
-	about := string(files["underlay/Chart.yaml"])
-	for _, line := range []string{"apiVersion: v2", "name: underlay", "version: 0.2.0", "appVersion: v0.2.0"} {
-		if !strings.Contains("\n"+about, "\n"+line+"\n") {
-			t.Errorf("Chart.yaml has no line %q:\n%s", line, about)
-		}
-	}
-	if object := string(files["underlay/templates/object.yaml"]); object != "version: 1\n" {
-		t.Errorf("a template has become %q", object)
-	}
 	status := exec.CommandContext(t.Context(), "git", "status", "--porcelain")
 	status.Dir, status.Env = r.folder, environment()
 	if output, err := status.CombinedOutput(); err != nil || len(output) > 0 {
 		t.Errorf("%v: the tree has changed: %s", err, output)
+	}
+	if err := os.WriteFile(list, []byte("registry.example/underlay-ccm v0.2.0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if output, err := r.release(t, "-i", list); err == nil || !strings.Contains(output, "sha256:") {
+		t.Errorf("an image without a digest: %v: %s", err, output)
+	}
+}
+
+// hasItsChart: the chart of a release has its version, and installs images of it.
+func hasItsChart(t *testing.T, release map[string][]byte) {
+	files := unpacked(t, release["underlay-0.2.0.tgz"])
+	if names := slices.Sorted(maps.Keys(files)); !slices.Equal(names, []string{"underlay/Chart.yaml", "underlay/templates/object.yaml", "underlay/values.yaml"}) {
+		t.Errorf("the chart has %v", names)
+	}
+	for file, lines := range map[string][]string{
+		"underlay/Chart.yaml":            {"apiVersion: v2", "name: underlay", "version: 0.2.0", "appVersion: v0.2.0"},
+		"underlay/templates/object.yaml": {"version: 1"},
+		"underlay/values.yaml": {
+			"  registry: registry.example",
+			"  ccmDigest: sha256:" + images()["registry.example/underlay-ccm"],
+			"  agentDigest: sha256:" + images()["registry.example/underlay-agent"],
+		},
+	} {
+		for _, line := range lines {
+			if !strings.Contains("\n"+string(files[file]), "\n"+line+"\n") {
+				t.Errorf("%s has no line %q:\n%s", file, line, files[file])
+			}
+		}
 	}
 }
 
@@ -296,7 +338,7 @@ func unpacked(t *testing.T, archive []byte) map[string][]byte {
 	}
 }
 
-// A release tells its version by what the programs of "make build" tell it by.
+// A release tells its version by what the programs of "make build" and of images tell it by.
 func TestStampsAreTheMakefiles(t *testing.T) {
 	stamps := func(file string) []string {
 		content, err := os.ReadFile(filepath.Join(underlay, file))
@@ -304,18 +346,18 @@ func TestStampsAreTheMakefiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		var found []string
-		for _, match := range regexp.MustCompile(`-X \$(?:\(STAMP\)|stamp)\.(\w+)=`).FindAllStringSubmatch(string(content), -1) {
+		for _, match := range regexp.MustCompile(`-X (?:\$(?:\(STAMP\)|stamp)|k8s.io/component-base/version)\.(\w+)=`).FindAllStringSubmatch(string(content), -1) {
 			found = append(found, match[1])
 		}
-		if len(found) < 3 || !strings.Contains(string(content), "k8s.io/component-base/version\n") {
+		if len(found) < 3 || !regexp.MustCompile(`k8s\.io/component-base/version(\n|\.)`).Match(content) {
 			t.Errorf("%s stamps only %v, or another package", file, found)
 		}
 		return found
 	}
 	ours := stamps(".ci/release")
-	for _, stamp := range stamps("Makefile") {
+	for _, stamp := range slices.Concat(stamps("Makefile"), stamps("Dockerfile")) {
 		if !slices.Contains(ours, stamp) {
-			t.Errorf("the Makefile stamps %s, a release does not: %v", stamp, ours)
+			t.Errorf("the Makefile or the Dockerfile stamps %s, a release does not: %v", stamp, ours)
 		}
 	}
 }

@@ -14,13 +14,7 @@ func TestRunDecidesWhatMayBeSkipped(t *testing.T) {
 	for name, described := range map[string]bool{"ours": true, "the forge's": false} {
 		t.Run(name, func(t *testing.T) {
 			r := repository{t.TempDir()}
-			for _, script := range []string{".ci/run", ".ci/step", ".ci/skipped"} {
-				content, err := os.ReadFile(filepath.Join(underlay, script))
-				if err != nil {
-					t.Fatal(err)
-				}
-				r.write(t, "main/"+script, string(content))
-			}
+			r.takeOver(t, "main/", ".ci/run", ".ci/step", ".ci/skipped")
 			if described {
 				r.write(t, "shared/hetzner/cloud.spec.json", "{}")
 			}
