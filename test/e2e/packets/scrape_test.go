@@ -34,6 +34,11 @@ func scrapes(t *testing.T, f *netlab.Lab) {
 	one := f.Machine("one")
 	run(t, one, "ip", "route", "flush", "proto", "201") // or there would be no repair to count
 	token := monitoringToken(t, f)
+	for _, other := range []string{"", "nonsense"} {
+		if shown := managerMetrics(t, f, other); strings.Contains(shown, "underlay_") {
+			t.Errorf("with the token %q the secure port shows metrics:\n%s", other, shown)
+		}
+	}
 	for program, read := range map[string]func() string{
 		"underlay-ccm":   func() string { return managerMetrics(t, f, token) },
 		"underlay-agent": func() string { _, body := one.Agent(t.Context(), "/metrics"); return body },
