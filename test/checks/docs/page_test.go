@@ -2,7 +2,6 @@ package docs
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,24 +35,7 @@ func comparePage(t *testing.T, page, want string) {
 	if string(got) == want {
 		return
 	}
-	t.Errorf("docs/%s differs from the code at line %s; write it anew: go test ./test/checks/docs -run TestDocument -update",
-		page, firstDifference(string(got), want))
-}
-
-func firstDifference(got, want string) string {
-	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
-	for i := range max(len(g), len(w)) {
-		line := func(of []string) string {
-			if i < len(of) {
-				return of[i]
-			}
-			return "(the end)"
-		}
-		if line(g) != line(w) {
-			return fmt.Sprintf("%d\n  page: %s\n  code: %s", i+1, line(g), line(w))
-		}
-	}
-	return "0"
+	t.Errorf("docs/%s differs from the code; write it anew and see git diff: go test ./test/checks/docs -run TestDocument -update", page)
 }
 
 // row is a line of a table. A bar in a cell would end it.

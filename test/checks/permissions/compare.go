@@ -43,44 +43,19 @@ func (f findings) complaints(whole bool) []string {
 	return slices.Concat(f.forbidden, f.untrue)
 }
 
+// summary says how many permissions were used; the others are rare.
 func (f findings) summary(accounts []rbac.Account) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%d control planes\n", f.planes)
 	for _, a := range accounts {
-		var unseen []rbac.Permission
+		used := 0
 		for _, p := range a.Granted {
-			if f.uses[grant{a.User, p}] == 0 {
-				unseen = append(unseen, p)
-			}
+			used += min(f.uses[grant{a.User, p}], 1)
 		}
-		fmt.Fprintf(&out, "%s: %d permissions, %d used", short(a.User), len(a.Granted), len(a.Granted)-len(unseen))
-		if len(unseen) > 0 {
-			fmt.Fprintf(&out, "; rare and not seen: %s", strings.Join(briefly(unseen), ", "))
-		}
-		fmt.Fprintln(&out)
+		fmt.Fprintf(&out, "%s: %d permissions, %d used\n", short(a.User), len(a.Granted), used)
 	}
 	return out.String()
 }
-
-// briefly names of permissions that differ by the number at their end the first, and says how many
-// more there are.
-func briefly(permissions []rbac.Permission) []string {
-	var out []string
-	for len(permissions) > 0 {
-		first := permissions[0]
-		same := func(p rbac.Permission) bool { return unnumbered(p) == unnumbered(first) }
-		text := first.String()
-		all := len(permissions)
-		permissions = slices.DeleteFunc(slices.Clone(permissions), same)
-		if more := all - len(permissions) - 1; more > 0 {
-			text += fmt.Sprintf(" and %d more of that kind", more)
-		}
-		out = append(out, text)
-	}
-	return out
-}
-
-func unnumbered(p rbac.Permission) string { return strings.TrimRight(p.String(), "0123456789") }
 
 // compare holds records against what is granted.
 func compare(records []controlplane.Record, accounts []rbac.Account, t tables) findings {

@@ -137,20 +137,6 @@ func TestPartOfTheSuite(t *testing.T) {
 	}
 }
 
-func TestNumberedPermissionsAreSummedUp(t *testing.T) {
-	numbered := func(verb, number string) rbac.Permission {
-		return rbac.Permission{Verb: verb, Resource: "configmaps", Namespace: "kube-system", Name: "shard-" + number}
-	}
-	got := briefly([]rbac.Permission{getNodes, numbered("get", "2"), numbered("update", "2"), numbered("get", "10"), numbered("get", "11"), writeLease})
-	want := []string{
-		"get nodes", "get configmaps kube-system/shard-2 and 2 more of that kind", "update configmaps kube-system/shard-2",
-		"update leases.coordination.k8s.io kube-system/lease",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
 // TestTablesFitTheManifests finds mistakes in the tables without a run.
 func TestTablesFitTheManifests(t *testing.T) {
 	accounts, err := shipped("../../../deploy")

@@ -96,26 +96,6 @@ func (s *session) run(ctx context.Context, command string) (outcome, error) {
 	return o, errors.Join(err1, err2, err3)
 }
 
-func TestSession(t *testing.T) {
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, pasted), "what was pasted\n")
-	s := startSession(t, dir, []string{"PATH="})
-	for _, c := range []struct {
-		command string
-		want    outcome
-	}{
-		{"read -r a; f() { echo \"$a $1\"; }", outcome{}},
-		{"f 1", outcome{out: "what was pasted 1\n"}},
-		{"rm -f nothing 2>/dev/null", outcome{status: 127}},
-		{"false | true", outcome{status: 1}},
-		{"echo oops >&2 # to nobody", outcome{errors: "oops\n"}},
-	} {
-		if got, err := s.run(t.Context(), c.command); err != nil || got != c.want {
-			t.Errorf("%s: %v, %v, want %v", c.command, got, err, c.want)
-		}
-	}
-}
-
 func write(t *testing.T, path, content string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
