@@ -6,7 +6,7 @@
 //	go run ./test/checks/mutants -only 'quarantine'
 //
 // A mutant that survives is a guard that anybody can remove without a failing test. The table is
-// in table.go; its test, which is cheap and part of `make test`, keeps it in step with the code.
+// in table.txt; its test, which is cheap and part of `make test`, keeps it in step with the code.
 package main
 
 import (
