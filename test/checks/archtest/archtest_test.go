@@ -1,6 +1,13 @@
 package archtest_test
 
 import (
+	"flag"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/underlay-ccm/underlay/test/checks/archtest"
@@ -9,21 +16,33 @@ import (
 // module is the folder of the module, seen from here.
 const module = "../../.."
 
-func TestPackages(t *testing.T) {
-	packages, err := archtest.LoadPackages(t.Context(), module)
+func packages(t *testing.T) []archtest.Package {
+	t.Helper()
+	found, err := archtest.LoadPackages(t.Context(), module)
+	if err != nil || len(found) < 50 {
+		t.Fatalf("only %d packages found: %v", len(found), err)
+	}
+	return found
+}
+
+// read returns a file of the tree.
+func read(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(module, name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(packages) < 5 {
-		t.Fatalf("only %d packages found: the checks would pass for want of anything to check", len(packages))
-	}
+	return string(content)
+}
+
+func TestPackages(t *testing.T) {
 	for name, check := range map[string]func([]archtest.Package) []string{
 		"imports": archtest.CheckImports,
 		"names":   archtest.CheckNames,
 		"docs":    archtest.CheckDocs,
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, violation := range check(packages) {
+			for _, violation := range check(packages(t)) {
 				t.Error(violation)
 			}
 		})
@@ -44,5 +63,105 @@ func TestFiles(t *testing.T) {
 	}
 	for _, violation := range violations {
 		t.Error(violation)
+	}
+}
+
+// Whoever looks for something finds its folder on the page for contributors: each package has a row,
+// or a folder above it has.
+func TestContributingSaysWhereThingsAre(t *testing.T) {
+	_, table, _ := strings.Cut(read(t, "CONTRIBUTING.md"), "\n## Where things are\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	named := map[string]bool{}
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 3 {
+			continue
+		}
+		for _, name := range regexp.MustCompile("`([^`…]+)`").FindAllStringSubmatch(cells[1], -1) {
+			named[name[1]] = true
+			if info, err := os.Stat(filepath.Join(module, name[1])); err != nil || !info.IsDir() {
+				t.Errorf("CONTRIBUTING.md says where %s is: there is no such folder", name[1])
+			}
+		}
+	}
+	for _, p := range packages(t) {
+		folder := strings.TrimPrefix(p.Path, "github.com/underlay-ccm/underlay/")
+		above := folder
+		for above != "." && !named[above] {
+			above = path.Dir(above)
+		}
+		if above == "." {
+			t.Errorf(`CONTRIBUTING.md, "Where things are", has no row for %s`, folder)
+		}
+	}
+}
+
+var update = flag.Bool("update", false, "write what the page says of imports anew")
+
+const page = "docs/explanation/architecture.md"
+
+// What the page says and shows of imports is written from the rules and the imports, so it can't
+// drift from them.
+func TestDocumentSentences(t *testing.T) {
+	found, got := packages(t), read(t, page)
+	want := got
+	for name, text := range map[string]string{
+		"pure": archtest.Deciding(found), "importers": "\n" + archtest.Importers(),
+		"picture": "\n" + archtest.Picture(found) + "\n",
+	} {
+		if want = between(t, want, name, text); !strings.Contains(text, "hcloud") {
+			t.Errorf("nothing to say of %s", name)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(filepath.Join(module, page), []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got != want {
+		t.Error(`docs/explanation/architecture.md does not say what the rules say: run "make generate"`)
+	}
+	byHand := regexp.MustCompile("(?i)only [^.;|]*imports?\\b|only `[^.;|]*speaks?\\b")
+	if found := byHand.FindAllString(between(t, got, "importers", ""), -1); found != nil {
+		t.Errorf("%q: who may import what is said by the table that is written from the rules", found)
+	}
+}
+
+// between puts a text between the marks of a name, which have to be there once.
+func between(t *testing.T, whole, name, text string) string {
+	t.Helper()
+	begin, end := "<!-- begin "+name+" -->", "<!-- end "+name+" -->"
+	before, rest, found := strings.Cut(whole, begin)
+	_, after, ended := strings.Cut(rest, end)
+	if !found || !ended || strings.Contains(after, begin) {
+		t.Fatalf("%s has to have %s and %s once", page, begin, end)
+	}
+	return before + begin + text + end + after
+}
+
+// Templates call methods by name, so a program with one of them keeps every method of every type.
+// Of what our programs import, gRPC's pages of traces bring templates along, unless a build tag
+// leaves them out.
+func TestProgramsAreLinkedWithoutTraces(t *testing.T) {
+	const tag = "-tags grpcnotrace"
+	list := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps"}, append(strings.Fields(tag), "./cmd/...")...)...)
+	list.Dir = module
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range strings.Fields(string(out)) {
+		if path == "golang.org/x/net/trace" {
+			t.Errorf("a program has %s, 30 MB of methods that nobody calls", path)
+		}
+	}
+	for file, line := range map[string]string{
+		"Dockerfile": "go build -trimpath " + tag + " -o /out/",
+		"Makefile":   "TAGS := " + tag,
+	} {
+		if !strings.Contains(read(t, file), line) {
+			t.Errorf("%s builds programs without %s", file, tag)
+		}
 	}
 }

@@ -1,9 +1,12 @@
 package docs
 
 import (
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,10 +50,18 @@ func inTree(name string) bool {
 	return err == nil
 }
 
+// ours are files of this tree by whole URLs, which are for readers elsewhere.
+var ours = regexp.MustCompile(`https://(?:raw\.githubusercontent\.com/underlay-ccm/underlay|github\.com/underlay-ccm/underlay/blob)/main/([^#)"\s]+)`)
+
 func TestLinks(t *testing.T) {
 	all := documents(t)
 	checked := 0
-	for _, d := range all {
+	for _, d := range append(slices.Collect(maps.Values(all)), markdown.Read("deploy/chart/Chart.yaml", readTree(t, "deploy/chart/Chart.yaml"))) {
+		for _, target := range ours.FindAllStringSubmatch(d.Prose, -1) {
+			if !inTree(target[1]) {
+				t.Errorf("%s: %s leads nowhere", d.Path, target[0])
+			}
+		}
 		for _, target := range d.Links() {
 			checked++
 			if problem := broken(d, target, all); problem != "" {
@@ -60,6 +71,10 @@ func TestLinks(t *testing.T) {
 	}
 	if checked < 50 {
 		t.Errorf("%d links were found, there are more", checked)
+	}
+	// Artifact Hub shows it, where a link has no page to be relative to.
+	if chart := all["deploy/chart/README.md"]; len(chart.Links()) > 0 || len(ours.FindAllString(chart.Prose, -1)) < 6 {
+		t.Errorf("%s has the links %q, want whole URLs", chart.Path, chart.Links())
 	}
 }
 
