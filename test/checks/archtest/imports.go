@@ -46,24 +46,22 @@ func matchesAny(patterns []pattern, path string) bool {
 	return slices.ContainsFunc(patterns, func(p pattern) bool { return p.matches(path) })
 }
 
-// rule is one row of the table. It binds the packages of who without those of
-// except: they import nothing but only (where that is given), and nothing of
-// never. Tests are bound where tests says so.
+// rule is one row of the table. It binds the packages of who without those that are
+// spared: they import nothing but what is allowed (where that is given), and nothing that
+// is forbidden. Tests are bound where tests says so.
 type rule struct {
-	who    []pattern
-	except []pattern
-	only   []pattern
-	never  []pattern
-	tests  bool
-	reason string
+	who, spared        []pattern
+	allowed, forbidden []pattern
+	tests              bool
+	reason             string
 }
 
 func (r rule) binds(path string) bool {
-	return matchesAny(r.who, path) && !matchesAny(r.except, path)
+	return matchesAny(r.who, path) && !matchesAny(r.spared, path)
 }
 
 func (r rule) allows(path string) bool {
-	return (r.only == nil || matchesAny(r.only, path)) && !matchesAny(r.never, path)
+	return (r.allowed == nil || matchesAny(r.allowed, path)) && !matchesAny(r.forbidden, path)
 }
 
 // CheckImports returns one line for each import that a rule forbids, in the

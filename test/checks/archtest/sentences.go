@@ -14,9 +14,9 @@ func importers(rules []rule) string {
 	var table strings.Builder
 	table.WriteString("| only | may import | because |\n|---|---|---|\n")
 	for _, r := range rules {
-		foreign := !slices.ContainsFunc(r.never, func(p pattern) bool { return strings.HasPrefix(string(p), "./") })
-		if slices.Equal(r.who, []pattern{"./..."}) && len(r.except) > 0 && foreign {
-			fmt.Fprintf(&table, "| %s | %s | %s |\n", names(r.except), names(r.never), r.reason)
+		foreign := !slices.ContainsFunc(r.forbidden, func(p pattern) bool { return strings.HasPrefix(string(p), "./") })
+		if slices.Equal(r.who, []pattern{"./..."}) && len(r.spared) > 0 && foreign {
+			fmt.Fprintf(&table, "| %s | %s | %s |\n", names(r.spared), names(r.forbidden), r.reason)
 		}
 	}
 	return table.String()
@@ -37,8 +37,8 @@ func Deciding(packages []Package) string {
 // pure reports whether a rule keeps a package from everything that does something.
 func pure(path string) bool {
 	return slices.ContainsFunc(rules(), func(r rule) bool {
-		return r.binds(modulePath+"/"+path) && !slices.ContainsFunc(impure(), func(p pattern) bool {
-			return !slices.Contains(r.never, p)
+		return r.binds(modulePath+"/"+path) && !slices.ContainsFunc(patterns(impure), func(p pattern) bool {
+			return !slices.Contains(r.forbidden, p)
 		})
 	})
 }

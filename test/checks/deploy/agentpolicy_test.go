@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/underlay-ccm/underlay/addresses"
@@ -45,10 +46,7 @@ func TestAgentChangesItsConditionsAlone(t *testing.T) {
 	if err := cp.Apply(t.Context(), agentFolder); err != nil {
 		t.Fatal(err)
 	}
-	admin, err := kubernetes.NewForConfig(cp.AdminConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := clientOf(t, cp.AdminConfig())
 	for _, name := range []string{"self", "other"} {
 		registerInFull(t, admin, name)
 	}
@@ -227,6 +225,11 @@ func agentOn(t *testing.T, cp *controlplane.ControlPlane, node string) kubernete
 	if err != nil {
 		t.Fatal(err)
 	}
+	return clientOf(t, config)
+}
+
+func clientOf(t *testing.T, config *rest.Config) kubernetes.Interface {
+	t.Helper()
 	config.QPS = -1
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -256,28 +259,24 @@ func registerInFull(t *testing.T, client kubernetes.Interface, name string) {
 	if _, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	now := metav1.Now()
 	status := corev1.NodeStatus{
-		Capacity:    corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("16Gi"), "pods": resource.MustParse("110")},
-		Allocatable: corev1.ResourceList{"cpu": resource.MustParse("3900m"), "memory": resource.MustParse("15Gi"), "pods": resource.MustParse("110")},
-		Addresses: []corev1.NodeAddress{
-			{Type: corev1.NodeInternalIP, Address: "10.0.0.2"}, {Type: corev1.NodeHostName, Address: name},
-		},
+		Capacity:        corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("16Gi")},
+		Allocatable:     corev1.ResourceList{"cpu": resource.MustParse("3900m"), "memory": resource.MustParse("15Gi")},
+		Addresses:       nodeAddresses([]string{"InternalIP 10.0.0.2", "Hostname " + name}),
 		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: 10250}},
-		NodeInfo:        corev1.NodeSystemInfo{MachineID: "1", KubeletVersion: "v1.37.1", OperatingSystem: "linux", Architecture: "amd64"},
+		NodeInfo:        corev1.NodeSystemInfo{MachineID: "1", KubeletVersion: "v1.37.1", OperatingSystem: "linux"},
 		RuntimeHandlers: []corev1.NodeRuntimeHandler{{Name: "runc"}},
 		Features:        &corev1.NodeFeatures{SupplementalGroupsPolicy: new(true)},
 	}
 	for _, kind := range []corev1.NodeConditionType{"MemoryPressure", "DiskPressure", "PIDPressure", "Ready"} {
 		status.Conditions = append(status.Conditions, corev1.NodeCondition{
-			Type: kind, Status: corev1.ConditionTrue, LastHeartbeatTime: now, LastTransitionTime: now, Reason: "Said", Message: "by the kubelet",
+			Type: kind, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now(), Reason: "Said", Message: "by the kubelet",
 		})
 	}
 	for i := range 200 {
 		image := fmt.Sprintf("registry.example.com/team/image-%d", i)
-		status.Images = append(status.Images, corev1.ContainerImage{
-			Names: []string{image + "@sha256:" + strings.Repeat("0", 64), image + ":v1.2.3"}, SizeBytes: 123456789,
-		})
+		names := []string{image + "@sha256:" + strings.Repeat("0", 64), image + ":v1.2.3"}
+		status.Images = append(status.Images, corev1.ContainerImage{Names: names, SizeBytes: 123456789})
 	}
 	// Once more if kube-controller-manager came between, which taints new Nodes.
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {

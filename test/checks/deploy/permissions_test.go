@@ -14,7 +14,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -157,10 +156,7 @@ func TestAPIServerTakesTheManifests(t *testing.T) {
 			t.Errorf("%s: %v", values, err)
 		}
 	}
-	admin, err := kubernetes.NewForConfig(cp.AdminConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := clientOf(t, cp.AdminConfig())
 	for name, expected := range map[string]struct {
 		template corev1.PodTemplateSpec
 		priority int32
@@ -232,23 +228,18 @@ func accountConfig(t *testing.T, cp *controlplane.ControlPlane, namespace, name 
 	if err != nil {
 		t.Fatal(err)
 	}
-	account.QPS = -1
 	return account
 }
 
 // may asks the API server, as the account itself.
 func may(ctx context.Context, t *testing.T, account *rest.Config, p rbac.Permission) bool {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(account)
-	if err != nil {
-		t.Fatal(err)
-	}
 	whole, sub, _ := strings.Cut(p.Resource, "/")
 	resource, group, _ := strings.Cut(whole, ".")
 	if resource == "*" {
 		group = "*"
 	}
-	answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+	answer, err := clientOf(t, account).AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Verb: p.Verb, Group: group, Resource: resource, Subresource: sub, Namespace: p.Namespace, Name: p.Name,
 		}},

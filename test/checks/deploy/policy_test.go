@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
-	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
@@ -80,10 +79,7 @@ func TestOnlyWeSetPodCIDRs(t *testing.T) {
 // expressionsFit reads what kube-controller-manager found when it checked the
 // expressions against the Node's schema.
 func expressionsFit(t *testing.T, cp *controlplane.ControlPlane, name string) {
-	client, err := kubernetes.NewForConfig(cp.AdminConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := clientOf(t, cp.AdminConfig())
 	await(t, "the type check", func(ctx context.Context) (bool, error) {
 		policy, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
 		if err != nil || policy.Status.TypeChecking == nil {
@@ -98,11 +94,7 @@ func expressionsFit(t *testing.T, cp *controlplane.ControlPlane, name string) {
 
 func nodesAs(t *testing.T, config *rest.Config) typedcorev1.NodeInterface {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client.CoreV1().Nodes()
+	return clientOf(t, config).CoreV1().Nodes()
 }
 
 // kubeletOf is what a node's own kubelet may use.

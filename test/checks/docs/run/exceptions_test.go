@@ -88,9 +88,9 @@ func exceptions() []exception {
 		{command: "go run ./cmd/hcloud-sim measure --yes", why: "it makes servers: test/e2e/measure runs it, in a cloud with packets"},
 		{command: "go run ./cmd/hcloud-sim measure clean", why: "it deletes in a project: cmd/hcloud-sim tests it"},
 		{command: "go run ./cmd/hcloud-sim measure", why: "it is built already", instead: []string{"go run ./cmd/hcloud-sim", "hcloud-sim"}},
-		{command: "go run ./cmd/hcloud-sim --profile cloud.json", why: "no cloud was measured here", background: true, instead: []string{"go run ./cmd/hcloud-sim --profile cloud.json", "hcloud-sim --listen=127.0.0.1:0 --admin-listen=127.0.0.1:0"}},
-		{command: "go run ./cmd/hcloud-sim --seed seed.yaml --profile profile.json", why: "no cloud was measured here", background: true, instead: []string{"go run ./cmd/hcloud-sim", "hcloud-sim --listen=127.0.0.1:0 --admin-listen=127.0.0.1:0", " --profile profile.json", ""}},
-		{command: "go run ./cmd/hcloud-sim", why: "it is built already, and the ports may be taken", background: true, instead: []string{"go run ./cmd/hcloud-sim", "hcloud-sim --listen=127.0.0.1:0 --admin-listen=127.0.0.1:0"}},
+		{command: "go run ./cmd/hcloud-sim --profile cloud.json", why: "no cloud was measured here", background: true, instead: []string{"go run ./cmd/hcloud-sim --profile cloud.json", "hcloud-sim --listen=127.0.0.1:8470 --admin-listen=127.0.0.1:8471"}},
+		{command: "go run ./cmd/hcloud-sim --seed seed.yaml --profile profile.json", why: "no cloud was measured here", background: true, instead: []string{"go run ./cmd/hcloud-sim", "hcloud-sim --listen=127.0.0.1:8470 --admin-listen=127.0.0.1:8471", " --profile profile.json", ""}},
+		{command: "go run ./cmd/hcloud-sim", why: "it is built already, and the ports may be taken", background: true, instead: []string{"go run ./cmd/hcloud-sim", "hcloud-sim --listen=127.0.0.1:8470 --admin-listen=127.0.0.1:8471"}},
 
 		{command: "underlayctl connectivity", why: "no pod runs here: test/e2e/packets runs it, in namespaces where pods do"},
 		{command: "underlayctl nodes --watch", why: "it never ends", instead: []string{"underlayctl", "timeout 5 underlayctl"}, statuses: []int{124}},

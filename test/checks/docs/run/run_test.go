@@ -3,11 +3,9 @@ package run
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
+	"net"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -39,7 +37,7 @@ func deleted() map[string]string {
 
 // placeholders are what readers put in the place of words in capitals, and where
 // things are here.
-func placeholders(w *world, page string, sim simulator) *strings.Replacer {
+func placeholders(t *testing.T, w *world, page string) *strings.Replacer {
 	node := cmp.Or(deleted()[page], "worker-1")
 	pairs := []string{
 		"NAMESPACE:", "NAMESPACE:", "NODE:", "NODE:", "NAME:", "NAME:", // heads of columns
@@ -48,16 +46,17 @@ func placeholders(w *world, page string, sim simulator) *strings.Replacer {
 		"HCLOUD_TOKEN=…", "HCLOUD_TOKEN=" + cluster.Token,
 		"https://127.0.0.1:6443", w.ControlPlane.URL(),
 	}
-	if sim != (simulator{}) {
-		pairs = append(pairs, "127.0.0.1:8470", sim.api, "127.0.0.1:8471", sim.admin)
+	// Where the page's own simulated cloud listens.
+	for _, address := range []string{"127.0.0.1:8470", "127.0.0.1:8471", "127.0.0.1:8472"} {
+		free, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer free.Close() // so that each is another one
+		pairs = append(pairs, address, free.Addr().String())
 	}
-	pairs = append(pairs, "127.0.0.1:8472", cmp.Or(sim.robot, "127.0.0.1:0"))
 	return strings.NewReplacer(pairs...)
 }
-
-// simulator is where a page's own simulated cloud listens; the zero value: there
-// is none.
-type simulator struct{ api, admin, robot string }
 
 // TestCommands runs what the documents tell readers to run.
 func TestCommands(t *testing.T) {
@@ -105,7 +104,6 @@ func TestCommands(t *testing.T) {
 type page struct {
 	*session
 	world *world
-	name  string
 	fill  *strings.Replacer
 }
 
@@ -114,7 +112,7 @@ func (w *world) open(t *testing.T, d markdown.Document) *page {
 	t.Helper()
 	w.restore(t)
 	dir := w.folder(t)
-	p := &page{session: startSession(t, dir, w.environment(dir)), world: w, name: d.Path, fill: placeholders(w, d.Path, simulator{})}
+	p := &page{session: startSession(t, dir, w.environment(dir)), world: w, fill: placeholders(t, w, d.Path)}
 	// Only the page of the simulator has files that commands name, in this order.
 	files := []string{"seed.yaml", "dedicated.yaml"}
 	for _, b := range d.Blocks {
@@ -189,34 +187,23 @@ func (p *page) expect(t *testing.T, command string, e exception) {
 	}
 }
 
-var listening = regexp.MustCompile(`msg=listening for=(api|robot|admin) address=(\S+)`)
-
-// serve starts a simulated cloud and waits until it listens. From then on the
-// page's addresses are its own.
+// serve starts a simulated cloud in the place of the one before, and waits until it listens.
 func (p *page) serve(t *testing.T, command string) {
 	t.Helper()
-	log := fmt.Sprintf("served-%d", p.count) // of this one, and not of one before
-	if _, err := p.run(t.Context(), command+" 2>"+log+" &"); err != nil {
+	if _, err := p.run(t.Context(), "kill $! 2>/dev/null; wait; "+command+" 2>/dev/null &"); err != nil {
 		t.Fatal(err)
 	}
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		said, err := os.ReadFile(filepath.Join(p.dir, log))
-		if errors.Is(err, fs.ErrNotExist) {
-			return false, nil
+	for _, address := range regexp.MustCompile(`listen[= ](127\.0\.0\.1:\d+)`).FindAllStringSubmatch(command, -1) {
+		err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, "tcp", address[1])
+			if err == nil {
+				conn.Close()
+			}
+			return err == nil, nil
+		})
+		if err != nil {
+			t.Fatalf("%s\ndoes not listen: %v", command, err)
 		}
-		at := map[string]string{}
-		for _, found := range listening.FindAllStringSubmatch(string(said), -1) {
-			at[found[1]] = found[2]
-		}
-		sim := simulator{api: at["api"], admin: at["admin"], robot: at["robot"]}
-		if sim.api == "" || sim.admin == "" || sim.robot == "" && strings.Contains(command, "--robot-listen") {
-			return false, err
-		}
-		p.fill = placeholders(p.world, p.name, sim)
-		return true, err
-	})
-	if err != nil {
-		t.Fatalf("%s\ndoes not listen: %v", command, err)
 	}
 }
 
