@@ -31,25 +31,13 @@ func TestDedicatedServersFitTheirCluster(t *testing.T) {
 	if err != nil || len(warnings) > 0 {
 		t.Fatalf("%v, warnings %v", err, warnings)
 	}
-	var join struct {
-		NodeRegistration struct {
-			KubeletExtraArgs []struct{ Name, Value string }
-		}
-	}
-	documents(t, read(t, folder, "join-dedicated.yaml"), &join)
-	arguments := map[string]string{}
-	for _, a := range join.NodeRegistration.KubeletExtraArgs {
-		arguments[a.Name] = a.Value
-	}
-	node, err := labels.ConvertSelectorToLabelsMap(arguments["node-labels"])
+	join := read(t, folder, "join-dedicated.yaml")
+	node, err := labels.ConvertSelectorToLabelsMap(argument(t, join, "node-labels"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, _, _ := strings.Cut(arguments["node-ip"], ",")
-	address, err := netip.ParseAddr(first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first, _, _ := strings.Cut(argument(t, join, "node-ip"), ",")
+	address := netip.MustParseAddr(first)
 	if !got.VSwitch.Subnet.Contains(address) || address == got.VSwitch.Gateway() {
 		t.Errorf("a server joins with %v, which is none of a server in %v", address, got.VSwitch.Subnet)
 	}

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -29,40 +29,36 @@ func read(t *testing.T, elements ...string) string {
 type cluster struct {
 	ControlPlaneEndpoint string
 	Networking           struct{ PodSubnet, ServiceSubnet string }
-	NodeRegistration     registration
 	NodePortAddresses    []string
 }
 
-type registration struct {
-	KubeletExtraArgs []struct{ Name, Value string }
-}
-
-// nodeIPs are the addresses that a kubelet is told.
-func (r registration) nodeIPs(t *testing.T) []netip.Addr {
+// clusterOf decodes every document of an init.yaml into one, each adding what it has.
+func clusterOf(t *testing.T, folder string) (c cluster) {
 	t.Helper()
-	for _, arg := range r.KubeletExtraArgs {
-		if arg.Name != "node-ip" {
-			continue
-		}
-		var addrs []netip.Addr
-		for _, text := range strings.Split(arg.Value, ",") {
-			addrs = append(addrs, netip.MustParseAddr(text))
-		}
-		return addrs
-	}
-	t.Fatal("no --node-ip")
-	return nil
-}
-
-// documents decodes every document of a file into the same value, each adding
-// what it has.
-func documents(t *testing.T, content string, into any) {
-	t.Helper()
-	for _, document := range strings.Split(content, "\n---\n") {
-		if err := yaml.Unmarshal([]byte(document), into); err != nil {
+	for document := range strings.SplitSeq(read(t, folder, "init.yaml"), "\n---\n") {
+		if err := yaml.Unmarshal([]byte(document), &c); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return c
+}
+
+// taken are the ranges of pods and Services.
+func (c cluster) taken() (ranges []netip.Prefix) {
+	for text := range strings.SplitSeq(c.Networking.PodSubnet+","+c.Networking.ServiceSubnet, ",") {
+		ranges = append(ranges, netip.MustParsePrefix(text))
+	}
+	return ranges
+}
+
+// argument is what the kubelet is told by an init.yaml or join.yaml.
+func argument(t *testing.T, content, name string) string {
+	t.Helper()
+	found := regexp.MustCompile(`- name: ` + name + `\s+value: (\S+)\n`).FindStringSubmatch(content)
+	if found == nil {
+		t.Fatalf("no --%s", name)
+	}
+	return found[1]
 }
 
 // values are what the chart is told.
@@ -106,8 +102,7 @@ func folders(t *testing.T) []string {
 // What kubeadm and Underlay are told agrees, and Underlay has nothing to object.
 func TestRangesAgree(t *testing.T) {
 	for _, folder := range folders(t) {
-		var c cluster
-		documents(t, read(t, folder, "init.yaml"), &c)
+		c := clusterOf(t, folder)
 		var v values
 		if err := yaml.UnmarshalStrict([]byte(read(t, folder, "values.yaml")), &v); err != nil {
 			t.Errorf("%s/values.yaml: %v", folder, err)
@@ -155,20 +150,19 @@ func familiesAgree(t *testing.T, folder string, got config.Config) {
 // balancers reach.
 func TestNodesAreApart(t *testing.T) {
 	for _, folder := range folders(t) {
-		var first, further cluster
-		documents(t, read(t, folder, "init.yaml"), &first)
-		documents(t, read(t, folder, "join.yaml"), &further)
-		taken := slices.Concat(strings.Split(first.Networking.PodSubnet, ","), strings.Split(first.Networking.ServiceSubnet, ","))
-		for _, node := range slices.Concat(first.NodeRegistration.nodeIPs(t), further.NodeRegistration.nodeIPs(t)) {
-			for _, r := range taken {
-				if netip.MustParsePrefix(r).Contains(node) {
-					t.Errorf("%s: node %v lies in %s", folder, node, r)
+		c := clusterOf(t, folder)
+		for _, file := range []string{"init.yaml", "join.yaml"} {
+			for text := range strings.SplitSeq(argument(t, read(t, folder, file), "node-ip"), ",") {
+				for _, r := range c.taken() {
+					if r.Contains(netip.MustParseAddr(text)) {
+						t.Errorf("%s: node %s lies in %s", folder, text, r)
+					}
 				}
 			}
 		}
-		for _, open := range first.NodePortAddresses {
-			for _, r := range taken {
-				if prefix, err := netip.ParsePrefix(open); err == nil && prefix.Overlaps(netip.MustParsePrefix(r)) {
+		for _, open := range c.NodePortAddresses {
+			for _, r := range c.taken() {
+				if prefix, err := netip.ParsePrefix(open); err == nil && prefix.Overlaps(r) {
 					t.Errorf("%s: node ports are open in %s, which overlaps %s", folder, open, r)
 				}
 			}
