@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -121,6 +122,38 @@ func TestDocumentSentences(t *testing.T) {
 	}
 	if got != want {
 		t.Error(`docs/explanation/architecture.md does not say what the rules say: run "make generate"`)
+	}
+}
+
+// How large each room is, is shown as of the last time that the page was written: numbers of each
+// commit would make every change one of this page. They are at most a tenth off, or 500 lines.
+func TestDocumentSizes(t *testing.T) {
+	files, err := archtest.LoadFiles(module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, sizes := read(t, page), archtest.Sizes(files)
+	if *update {
+		want := between(t, got, "sizes", "\n"+archtest.SizeTable(sizes))
+		if err := os.WriteFile(filepath.Join(module, page), []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	row := regexp.MustCompile("(?m)^\\| `(.+)` \\| (\\d+) \\| (\\d+) \\|$")
+	shown := map[string][]int{}
+	for _, cells := range row.FindAllStringSubmatch(got, -1) {
+		product, _ := strconv.Atoi(cells[2])
+		tests, _ := strconv.Atoi(cells[3])
+		shown[cells[1]] = []int{product, tests}
+	}
+	for _, s := range sizes {
+		for i, lines := range []int{s.Product, s.Tests} {
+			if was := shown[s.Room]; was == nil || max(was[i]-lines, lines-was[i]) > max(500, lines/10) {
+				t.Errorf(`%s has %d and %d lines, and %s has %v: run "make generate"`,
+					s.Room, s.Product, s.Tests, page, was)
+			}
+		}
 	}
 }
 
