@@ -12,56 +12,49 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// GracePeriod is how long a Node may be without what it is to get, or be there when
-// it is to go, before that is trouble. It takes seconds where all is well, and
-// longer where a thousand Nodes come or go at once.
+// GracePeriod is how long a Node may lack an expected state, or exist although it should be
+// deleted. Both take seconds, and longer if a thousand Nodes are added or removed at once.
 const GracePeriod = 5 * time.Minute
 
-// report is how often a kubelet at least tells how its Node is, by default
-// (nodeStatusReportFrequency of the kubelet's configuration).
+// report is a kubelet's default nodeStatusReportFrequency, the longest time between heartbeats.
 const report = 5 * time.Minute
 
-// Outlook says what becomes of a Node whose server doesn't exist.
+// Outlook classifies Nodes without a server.
 //
-// After a server is deleted its Node stays Ready until kube-controller-manager
-// misses the kubelet, within a minute. Then the CCM asks the cloud, every five
-// seconds, and deletes the Node; its route and its podCIDRs follow. A Node that is
-// Ready is never asked about.
+// After a server is deleted, its Node remains Ready until kube-controller-manager misses the
+// kubelet's heartbeat, within a minute. Then the CCM, which checks every five seconds, deletes
+// the Node; its route and its podCIDRs follow. It never queries the cloud about a Ready Node.
 type Outlook string
 
 const (
-	// Leaving: the Node isn't Ready, or is being deleted, and goes by itself.
+	// Leaving: the Node is not Ready or is being deleted, and needs no intervention.
 	Leaving Outlook = "leaving"
-	// Unsure: the Node counts as Ready. Its server was deleted just now, or is
-	// another one than the provider ID says.
+	// Unsure: the Node is Ready. Its server was just deleted, or its provider ID is wrong.
 	Unsure Outlook = "unsure"
-	// Overdue: the Node isn't Ready for longer than GracePeriod, and is still there.
+	// Overdue: the Node has not been Ready for at least GracePeriod and still exists.
 	Overdue Outlook = "overdue"
-	// Misnamed: the CCM never found the server that the kubelet says it runs on.
+	// Misnamed: the CCM never found the server of the kubelet's provider ID.
 	Misnamed Outlook = "misnamed"
-	// Replaced: another server has the Node's name, and the Node was not deleted
-	// in between.
+	// Replaced: another server has the Node's name, and the Node was not deleted in between.
 	Replaced Outlook = "replaced"
-	// Unmissed: the kubelet is silent, and the Node counts as Ready all the same.
+	// Unmissed: the kubelet sends no heartbeat, but the Node is still Ready.
 	Unmissed Outlook = "unmissed"
 )
 
-// Absence is what is known of a Node whose server doesn't exist.
+// Absence describes a Node whose server doesn't exist.
 type Absence struct {
-	// Server is the ID that no server has.
 	Server  int64
 	Outlook Outlook
-	// Text says for people what is so, and what will become of it.
+	// Text describes the state and the expected outcome.
 	Text string
 }
 
-// Passes reports whether nothing is to be done, as far as one look can tell.
+// Passes reports whether no intervention is needed, as far as one Snapshot shows.
 func (a Absence) Passes() bool { return a.Outlook == Leaving || a.Outlook == Unsure }
 
-// Absences are the Nodes whose servers don't exist, by the Node's name: those with
-// the provider ID of a server of this cloud that the project doesn't have. It
-// needs PartNodes and PartServers, and fails where no server of any Node is seen:
-// that says more about the token than about them.
+// Absences returns the Nodes whose servers don't exist, by name: the project has no server with
+// the ID of their provider ID. It requires PartNodes and PartServers, and returns an error if no
+// Node's server is found, because then the token is probably of another project.
 func (s *Snapshot) Absences() (map[string]Absence, error) {
 	g, err := s.Gateways()
 	if err != nil {
@@ -84,7 +77,6 @@ func (s *Snapshot) absence(n *corev1.Node, id int64) Absence {
 	return a
 }
 
-// outlook is about a Node without a server.
 func (s *Snapshot) outlook(n *corev1.Node) (Outlook, string) {
 	age := func(t time.Time) time.Duration { return s.Taken.Sub(t) }
 	ready := kube.Condition(n, corev1.NodeReady)
@@ -111,7 +103,6 @@ func (s *Snapshot) outlook(n *corev1.Node) (Outlook, string) {
 	return Unsure, "the Node counts as Ready: if the server was deleted just now, it will not for longer than a minute, and the cloud controller manager then deletes it; else the provider ID is wrong"
 }
 
-// namesake is the server that has the Node's name, nil if none has.
 func (s *Snapshot) namesake(n *corev1.Node) *cloud.Server {
 	i := slices.IndexFunc(s.Servers, func(server cloud.Server) bool { return server.Name == n.Name })
 	if i < 0 {
@@ -120,16 +111,14 @@ func (s *Snapshot) namesake(n *corev1.Node) *cloud.Server {
 	return &s.Servers[i]
 }
 
-// Uninitialized reports whether the CCM has yet to describe the Node.
+// Uninitialized reports whether the CCM has not yet initialized the Node.
 func Uninitialized(n *corev1.Node) bool {
 	return kube.Tainted(n, cloudproviderapi.TaintExternalCloudProvider)
 }
 
-// clock is a time as the pages show it.
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// servedNodes are the Nodes that have a server, as far as that can be told: no
-// load balancer can take any other as a target.
+// servedNodes returns the Nodes with a server, which targets require, or all if that is unknown.
 func (s *Snapshot) servedNodes() []*corev1.Node {
 	if !s.Saw(PartServers) {
 		return s.Nodes

@@ -15,67 +15,61 @@ import (
 	addresscontroller "github.com/underlay-ccm/underlay/addresses/controller"
 )
 
-// AddressesView is which Service has which address, and which node holds it.
+// AddressesView lists the addresses of Services and the nodes that hold them.
 type AddressesView struct {
-	Addresses []AddressRow `json:"addresses"`
-	// Waiting are Services that don't have all that they ask for, or whose address nobody
-	// can hold.
-	Waiting []WaitingRow     `json:"waiting,omitempty"`
-	Pools   []AddressPoolRow `json:"pools"`
-	Nodes   []AddressNodeRow `json:"nodes"`
-	Routers []RouterRow      `json:"routers,omitempty"`
-	Notes   []string         `json:"notes,omitempty"`
-	NotSeen []string         `json:"notSeen,omitempty"`
+	Addresses []AddressRow     `json:"addresses"`
+	Waiting   []WaitingRow     `json:"waiting,omitempty"`
+	Pools     []AddressPoolRow `json:"pools"`
+	Nodes     []AddressNodeRow `json:"nodes"`
+	Routers   []RouterRow      `json:"routers,omitempty"`
+	Notes     []string         `json:"notes,omitempty"`
+	NotSeen   []string         `json:"notSeen,omitempty"`
 }
 
-// AddressRow is an address that Services have.
+// AddressRow is an address of one or more Services.
 type AddressRow struct {
 	Address netip.Addr `json:"address"`
-	// Services are namespace/name, those that share it all.
+	// Services are namespace/name.
 	Services []string `json:"services"`
-	// Pool and Mover are empty where no configured pool has the address.
+	// Pool and Mover are empty if no configured pool contains the address.
 	Pool  string `json:"pool,omitempty"`
 	Mover string `json:"mover,omitempty"`
-	// Holder is the node that is to hold it by the ledger; Nodes are those that are to
-	// hold it together.
+	// Holder is the node that should hold the address, Nodes the ones that announce it together.
 	Holder string   `json:"holder,omitempty"`
 	Nodes  []string `json:"nodes,omitempty"`
 	Epoch  uint64   `json:"epoch,omitempty"`
-	// Local: only nodes with ready endpoints of the Service hold it.
+	// Local: only nodes with ready endpoints of the Service hold the address.
 	Local bool `json:"local,omitempty"`
-	// Check is the port of its holder at which kube-proxy tells whether it serves.
-	Check int `json:"check"`
-	// HeldBy are the nodes that say that they hold it.
+	// Check is the port of kube-proxy's health check for the address on its holder.
+	Check  int      `json:"check"`
 	HeldBy []string `json:"heldBy"`
-	// State is one of the words below.
-	State string   `json:"state"`
-	Notes []string `json:"notes,omitempty"`
+	State  string   `json:"state"`
+	Notes  []string `json:"notes,omitempty"`
 }
 
 // The states of an address.
 const (
-	// AddressHeld: whoever is to hold it says that it does, and nobody else.
+	// AddressHeld: only the assigned node reports it, or at least one of several assigned nodes.
 	AddressHeld = "held"
-	// AddressMoving: the ledger changed within the last minute, and nodes follow.
+	// AddressMoving: the ledger changed within the last minute; nodes are still converging.
 	AddressMoving = "moving"
-	// AddressHeldTwice: a node holds it beside the one that is to.
+	// AddressHeldTwice: another node reports the address too.
 	AddressHeldTwice = "held twice"
-	// AddressNotHeld: the node that is to hold it does not say that it does.
+	// AddressNotHeld: the node that should hold the address does not report it.
 	AddressNotHeld = "not held"
-	// AddressRefused: the node that is to hold it says why it does not.
+	// AddressRefused: the node that should hold the address reports a reason why it does not.
 	AddressRefused = "refused"
-	// AddressNoHolder: no node could hold it so far.
+	// AddressNoHolder: no node is eligible so far.
 	AddressNoHolder = "no holder"
-	// AddressNotSeen: the Nodes were not seen.
+	// AddressNotSeen: the Nodes could not be read.
 	AddressNotSeen = "not seen"
 )
 
-// WaitingRow is a Service that asks for an address.
+// WaitingRow is a Service that lacks a requested address.
 type WaitingRow struct {
-	Service string `json:"service"`
-	// Has are the addresses that it has all the same.
-	Has []netip.Addr `json:"has,omitempty"`
-	// Accepted is its condition; nil: nobody has looked at the Service yet.
+	Service string       `json:"service"`
+	Has     []netip.Addr `json:"has,omitempty"`
+	// Accepted is the Service's condition; nil before its first sync.
 	Accepted *ConditionRow `json:"accepted,omitempty"`
 	Age      time.Duration `json:"-"`
 }
@@ -86,11 +80,11 @@ type AddressPoolRow struct {
 	Family string   `json:"family"`
 	Ranges []string `json:"ranges"`
 	Mover  string   `json:"mover"`
-	// OnRequest: only Services that ask for it get an address of it.
+	// OnRequest: only Services that request the pool get addresses from it.
 	OnRequest bool `json:"onRequest,omitempty"`
-	// Namespaces is the selector; empty: every namespace.
+	// Namespaces is the namespace selector; empty allows all namespaces.
 	Namespaces string `json:"namespaces,omitempty"`
-	// Size and Free count addresses; the largest number stands for all above it.
+	// Size and Free count addresses; math.MaxUint64 means 2^64 or more.
 	Size uint64 `json:"size"`
 	Used uint64 `json:"used"`
 	Free uint64 `json:"free"`
@@ -99,14 +93,13 @@ type AddressPoolRow struct {
 // AddressNodeRow is a Node as a holder of addresses.
 type AddressNodeRow struct {
 	Node string `json:"node"`
-	// Assigned are how many addresses it is to hold, Held how many it says it holds,
-	// and Refused how many it says it can't.
-	Assigned int `json:"assigned"`
-	Held     int `json:"held"`
-	Refused  int `json:"refused,omitempty"`
-	// Reports: its agent says what it holds.
-	Reports bool `json:"reports"`
-	// Why is what keeps it from holding any, or makes it give them up; empty: nothing.
+	// The counts of addresses that the node should hold, reports as held, and reports as
+	// refused.
+	Assigned int  `json:"assigned"`
+	Held     int  `json:"held"`
+	Refused  int  `json:"refused,omitempty"`
+	Reports  bool `json:"reports"`
+	// Why lists the reasons why the node is not eligible or releases its addresses.
 	Why []string `json:"why,omitempty"`
 }
 
@@ -119,11 +112,10 @@ type RouterRow struct {
 	Announced   int    `json:"announced"`
 }
 
-// AddressesParts are what AddressesOf needs; all but PartConfig and PartAddresses is
-// shown as not seen.
+// AddressesParts are the parts of AddressesOf; PartConfig and PartAddresses are required.
 const AddressesParts = PartConfig | PartNodes | PartAddresses | PartServices
 
-// AddressesOf joins the ledger, what nodes say, and the Services.
+// AddressesOf combines the ledger, the nodes' reports and the Services.
 func AddressesOf(s *Snapshot) (AddressesView, error) {
 	v := AddressesView{Addresses: []AddressRow{}, Pools: []AddressPoolRow{}, Nodes: []AddressNodeRow{}, NotSeen: s.NotSeen()}
 	if err := s.Require(PartConfig | PartAddresses); err != nil {
@@ -194,7 +186,6 @@ func (a Addressing) routers() (rows []RouterRow) {
 	return rows
 }
 
-// waiting are the Services that have less than they ask for.
 func (s *Snapshot) waiting(l addresses.Ledger) (rows []WaitingRow) {
 	for _, svc := range s.Services {
 		if !svc.DeletionTimestamp.IsZero() || !s.AsksForAddress(svc) {
@@ -213,7 +204,7 @@ func (s *Snapshot) waiting(l addresses.Ledger) (rows []WaitingRow) {
 	return rows
 }
 
-// By is who is to hold it; empty: nobody.
+// By returns the nodes that should hold the address, empty if there are none.
 func (r AddressRow) By() string {
 	if len(r.Nodes) > 0 {
 		return strings.Join(r.Nodes, ", ")
@@ -221,7 +212,7 @@ func (r AddressRow) By() string {
 	return r.Holder
 }
 
-// Session is the state of the session for people.
+// Session returns the human-readable state of the BGP session.
 func (r RouterRow) Session() string {
 	switch {
 	case r.Established:
@@ -232,7 +223,7 @@ func (r RouterRow) Session() string {
 	return "down"
 }
 
-// Why is what the Service waits for.
+// Why returns the reason why the Service lacks an address.
 func (r WaitingRow) Why() string {
 	switch {
 	case r.Accepted == nil:

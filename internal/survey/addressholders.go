@@ -43,7 +43,7 @@ func (s *Snapshot) addressRow(a Addressing, e addresses.Entry) AddressRow {
 	return row
 }
 
-// alone judges an address that one node is to hold.
+// alone sets the state of an address that one node should hold.
 func (r *AddressRow) alone(a Addressing, e addresses.Entry) {
 	others := slices.DeleteFunc(slices.Clone(r.HeldBy), func(n string) bool { return n == e.Holder })
 	holds := slices.Contains(r.HeldBy, e.Holder)
@@ -73,7 +73,7 @@ func (r *AddressRow) alone(a Addressing, e addresses.Entry) {
 	}
 }
 
-// together judges an address that several nodes announce: it is held while one does.
+// together sets the state of an address that several nodes announce. One of them suffices.
 func (r *AddressRow) together(a Addressing, e addresses.Entry) {
 	var missing []string
 	for _, node := range e.Nodes {
@@ -100,7 +100,7 @@ func (r *AddressRow) together(a Addressing, e addresses.Entry) {
 	}
 }
 
-// againstAll is what nodes say against an address that none of them was given.
+// againstAll returns the problems that any node reports for an address.
 func (a Addressing) againstAll(address netip.Addr) (notes []string) {
 	for node := range a.Reports {
 		if problem, refused := a.Refusal(node, address); refused {
@@ -111,7 +111,6 @@ func (a Addressing) againstAll(address netip.Addr) (notes []string) {
 	return notes
 }
 
-// problemText is what a node says against an address.
 func problemText(node string, p addresses.Problem) string {
 	text := fmt.Sprintf("%s: %s", node, p.Reason)
 	if p.By != "" {
@@ -150,7 +149,6 @@ func (s *Snapshot) addressNodes(a Addressing) (rows []AddressNodeRow) {
 	return rows
 }
 
-// whyNoAddress is what keeps a Node from holding addresses.
 func (s *Snapshot) whyNoAddress(a Addressing, n *corev1.Node) (why []string) {
 	report, reports := a.Reports[n.Name]
 	if err := a.Unreadable[n.Name]; err != nil {

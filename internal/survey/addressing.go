@@ -16,50 +16,45 @@ import (
 )
 
 const (
-	// AddressLedgerName is the ConfigMap in kube-system that says which Service has
-	// which address, and which node holds it, below AddressLedgerKey.
+	// AddressLedgerName is the ConfigMap in kube-system with the ledger of addresses.
 	AddressLedgerName = addresscontroller.LedgerName
 	AddressLedgerKey  = addresscontroller.LedgerKey
 )
 
-// addressesSettle is how long after the last change of the ledger nodes may take to
-// follow it: the old holder waits up to 3 seconds for the new one, and both say so
-// on their Nodes after that.
+// addressesSettle is how long nodes may take to converge after a change of the ledger: the
+// previous holder waits up to 3 seconds for the new holder, and then both update their reports.
 const addressesSettle = time.Minute
 
-// Addressing is what is known of the addresses that nodes hold: by the ledger, and
-// by the nodes themselves.
+// Addressing combines the ledger of addresses with the nodes' reports.
 type Addressing struct {
 	Ledger addresses.Ledger
-	// Damage is why the stored ledger can't be read; nil: it can, or there is none.
+	// Damage is the error of parsing Ledger.
 	Damage error
-	// Settled: the ledger has not changed within the last minute, so that what nodes
-	// hold beside it is no move that is under way.
+	// Settled: the ledger has not changed for a minute, so no move is in progress.
 	Settled bool
-	// Reports are what Nodes say, by name. Unreadable are Nodes whose report can't be
-	// read; a Node that is in neither has said nothing.
+	// Reports and Unreadable have the Nodes' reports and their parse errors, by the Node's name.
 	Reports    map[string]addresses.Report
 	Unreadable map[string]error
-	// Silent are the ports of nodes that count as silent by what their watchers say: most of them, or
-	// one where the others can't be counted on.
+	// Silent are the ports of nodes that count as unreachable: by most of the nodes that monitor
+	// them, or by a single one if the others are unreachable themselves.
 	Silent  []addresses.Endpoint
 	ready   []string
-	since   map[string]time.Time    // when each report became as it is, where that is known
-	holders map[netip.Addr][]string // by name
+	since   map[string]time.Time    // when each report changed last, if known
+	holders map[netip.Addr][]string // node names, sorted
 }
 
-// AddressesOn reports whether addresses are handed out.
+// AddressesOn reports whether address pools are configured.
 func (s *Snapshot) AddressesOn() bool {
 	return s.Saw(PartConfig) && s.Config.Addresses.Enabled()
 }
 
-// AsksForAddress reports whether a Service is one that gets an address of the pools.
+// AsksForAddress reports whether a Service gets an address from the pools.
 func (s *Snapshot) AsksForAddress(svc *corev1.Service) bool {
 	return addresscontroller.Ours(svc, s.Config.Addresses.Classless)
 }
 
-// Addressing reads the ledger of addresses and the reports of Nodes. It needs
-// PartNodes and PartAddresses; what of them was not seen is empty.
+// Addressing parses the ledger of addresses and the reports of Nodes. It requires PartNodes and
+// PartAddresses; without them, the respective fields are empty.
 func (s *Snapshot) Addressing() Addressing {
 	a := Addressing{Settled: true, Reports: map[string]addresses.Report{}, Unreadable: map[string]error{}, since: map[string]time.Time{}, holders: map[netip.Addr][]string{}}
 	if s.AddressLedger != nil {
@@ -88,8 +83,7 @@ func (s *Snapshot) Addressing() Addressing {
 	return a
 }
 
-// Lasting is what was known a minute before the look and is so still: reports that
-// changed since say nothing.
+// Lasting returns a copy of a with only the reports that had not changed for a minute at look.
 func (a Addressing) Lasting(look time.Time) Addressing {
 	lasting := a
 	lasting.Reports = make(map[string]addresses.Report, len(a.Reports))
@@ -103,11 +97,10 @@ func (a Addressing) Lasting(look time.Time) Addressing {
 	return lasting
 }
 
-// reportField is how the API server notes who wrote a report.
+// reportField is the key of a report in managedFields.
 const reportField = `"f:` + addresses.ReportAnnotation + `"`
 
-// changed is when an object was written last, as far as the API server noted it; of
-// those that wrote a certain field, if one is given.
+// changed returns the time of the last write by managedFields, of field only if that is set.
 func changed(entries []metav1.ManagedFieldsEntry, field string) (last time.Time) {
 	for _, e := range entries {
 		of := field == "" || e.FieldsV1 != nil && bytes.Contains(e.FieldsV1.GetRawBytes(), []byte(field))
@@ -118,10 +111,10 @@ func changed(entries []metav1.ManagedFieldsEntry, field string) (last time.Time)
 	return last
 }
 
-// Holders are the nodes that say that they hold an address, by name.
+// Holders returns the names of the nodes that report an address as held, sorted.
 func (a Addressing) Holders(address netip.Addr) []string { return a.holders[address] }
 
-// Refusal is what a node says against holding an address.
+// Refusal returns the problem for which a node refuses to hold an address.
 func (a Addressing) Refusal(node string, address netip.Addr) (addresses.Problem, bool) {
 	for _, p := range a.Reports[node].Refused {
 		if p.Address == address {
@@ -131,7 +124,7 @@ func (a Addressing) Refusal(node string, address netip.Addr) (addresses.Problem,
 	return addresses.Problem{}, false
 }
 
-// SilentOf are those ports of a node that its watchers call silent.
+// SilentOf returns those of a node's ports that are in Silent.
 func (a Addressing) SilentOf(node string, ports []int) (silent []int) {
 	for _, e := range a.Silent {
 		if e.Node == node && slices.Contains(ports, e.Port) {
@@ -141,9 +134,8 @@ func (a Addressing) SilentOf(node string, ports []int) (silent []int) {
 	return silent
 }
 
-// Ports are those by which the holder of an address is watched: where kube-proxy tells
-// whether it serves the address, and whether it serves at all, and where the agent tells
-// that it answers for it, if that is how traffic comes to the node.
+// Ports returns the ports by which nodes monitor the holder: kube-proxy's health checks for the
+// address and the node, and the agent's port for Layer 2 and floating IPs.
 func (r AddressRow) Ports() []int {
 	ports := []int{r.Check, addresses.ProxyPort}
 	if mover := config.Mover(r.Mover); mover == config.Layer2 || mover == config.FloatingIP {
@@ -152,7 +144,7 @@ func (r AddressRow) Ports() []int {
 	return ports
 }
 
-// AddressPool is the pool that an address belongs to.
+// AddressPool returns the configured pool that contains an address.
 func (s *Snapshot) AddressPool(address netip.Addr) (config.AddressPool, bool) {
 	i := slices.IndexFunc(s.Config.Addresses.Pools, func(p config.AddressPool) bool { return p.Contains(address) })
 	if i < 0 {

@@ -12,26 +12,24 @@ import (
 	lbcontroller "github.com/underlay-ccm/underlay/lb/controller"
 )
 
-// Balancing is a Service with what the load balancer controller would make of
-// it.
+// Balancing is a Service with the load balancer controller's plan for it.
 type Balancing struct {
 	Service *corev1.Service
-	// LoadBalancer is the Service's own, or the one that it would take over; nil:
-	// none is seen.
+	// LoadBalancer is the Service's load balancer, or one that it would adopt, or nil.
 	LoadBalancer *lb.State
-	// Spec is what the load balancer is to be; Ops are left to do for that, Notes are for people.
+	// Spec is the desired load balancer, Ops are the pending operations.
 	Spec  lb.Spec
 	Ops   []lb.Op
 	Notes []lb.Note
-	// Conflict is why no load balancer can be the Service's, nil if one can.
+	// Conflict is the reason why the Service can't have a load balancer, or nil.
 	Conflict error
-	// Shared is the group in which the Service shares its load balancer, of which LoadBalancer has
-	// only the Service's listeners; Sharers are all that share it, oldest first.
+	// Shared is the group in which the Service shares its load balancer. LoadBalancer then has
+	// only the Service's listeners. Sharers are all Services of the group, oldest first.
 	Shared  string
 	Sharers []types.NamespacedName
 }
 
-// LBDefaults are the configured ones.
+// LBDefaults returns the configured defaults of load balancers.
 func (s *Snapshot) LBDefaults() lb.Defaults {
 	if s.Network == nil {
 		return wiring.Defaults(s.Config, 0, nil)
@@ -39,10 +37,9 @@ func (s *Snapshot) LBDefaults() lb.Defaults {
 	return wiring.Defaults(s.Config, s.Network.ID, s.Network.DedicatedRanges)
 }
 
-// Balancings are the Services that the CCM serves, by namespace and name. It
-// needs PartConfig, PartNodes, PartServices, PartEndpointSlices and
-// PartLoadBalancers, and PartNetwork where one is configured; with PartServers it
-// knows Nodes that can't be targets, because their servers don't exist.
+// Balancings returns the Services that the CCM serves, by namespace and name. It requires
+// PartConfig, PartNodes, PartServices, PartEndpointSlices and PartLoadBalancers, and PartNetwork
+// if a network is configured. With PartServers, it omits targets without a server.
 func (s *Snapshot) Balancings() []Balancing {
 	if !s.Config.LoadBalancers.Enabled {
 		return nil
@@ -82,8 +79,7 @@ func (s *Snapshot) Balancings() []Balancing {
 	return out
 }
 
-// NotesOf are what the load balancer controller says of a Service whatever its load balancer is like,
-// and whatever certificates there are.
+// NotesOf returns the controller's notes that don't depend on load balancers and certificates.
 func (s *Snapshot) NotesOf(svc *corev1.Service, endpoints []*discoveryv1.EndpointSlice) []lb.Note {
 	survey := lbcontroller.Survey{
 		Services: []*corev1.Service{svc}, Nodes: s.Nodes, Defaults: s.LBDefaults(), Now: s.Taken,
@@ -95,7 +91,7 @@ func (s *Snapshot) NotesOf(svc *corev1.Service, endpoints []*discoveryv1.Endpoin
 	return notes
 }
 
-// EndpointsByService are the EndpointSlices of each Service.
+// EndpointsByService groups the EndpointSlices by their Service.
 func (s *Snapshot) EndpointsByService() map[types.NamespacedName][]*discoveryv1.EndpointSlice {
 	out := map[types.NamespacedName][]*discoveryv1.EndpointSlice{}
 	for _, slice := range s.EndpointSlices {
@@ -115,7 +111,6 @@ func (s *Snapshot) ownedBy(owner lb.Owner) []*lb.State {
 	return out
 }
 
-// balancerOf is the load balancer that carries the Service's labels, or those of its group.
 func (s *Snapshot) balancerOf(name types.NamespacedName) *lb.State {
 	svc := s.Service(name)
 	if svc == nil {
@@ -128,8 +123,7 @@ func (s *Snapshot) balancerOf(name types.NamespacedName) *lb.State {
 	return owned[0]
 }
 
-// Orphans are load balancers that carry this cluster's labels and those of no
-// Service that exists, by ID.
+// Orphans returns the load balancers with this cluster's labels, but of no existing Service.
 func (s *Snapshot) Orphans() []*lb.State {
 	alive := map[string]bool{}
 	for _, svc := range s.Services {

@@ -16,49 +16,44 @@ import (
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 )
 
-// Sources are where a look goes.
+// Sources are the API server, the configuration and the cloud from which Collect reads.
 type Sources struct {
-	// Client is only asked to get and list.
+	// Client is used for get and list only.
 	Client kubernetes.Interface
-	// Namespace is where the CCM and the agents are installed; empty: kube-system.
-	Namespace string
-	// Configuration says where the CCM's settings come from.
+	// Namespace is the namespace of the CCM and the agents, kube-system if empty.
+	Namespace     string
 	Configuration Configuration
-	// Cloud makes a client for an endpoint; it is called once that is known. Nil:
-	// there is no token, and NoCloud says why.
+	// Cloud returns a client for the configured endpoint. If it is nil, NoCloud is the reason.
 	Cloud   func(endpoint string) (*hetzner.Client, error)
 	NoCloud string
 }
 
-// Want is what to look at.
+// Want selects the parts to collect.
 type Want struct {
 	Parts Parts
-	// Node and Service, if set, limit Events to those about this one object, and
-	// are whose server's or load balancer's Actions are asked for.
+	// Node and Service, if set, select the object of Events and Actions.
 	Node    string
 	Service types.NamespacedName
 }
 
-// NameOf is a Service's.
+// NameOf returns the namespace and name of a Service.
 func NameOf(svc *corev1.Service) types.NamespacedName {
 	return types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}
 }
 
-// Collect looks once at all that is wanted. What it may not or can't see becomes
-// a Gap of the Snapshot; the error is for what makes every further look useless:
-// the API server can't be reached, it refuses the credentials, or the context
-// ends.
+// Collect reads all of the wanted parts. A part that can't be read becomes a Gap of the
+// Snapshot. It returns an error if no further request can succeed: the API server is unreachable
+// or refuses the credentials, or ctx is done.
 func Collect(ctx context.Context, from Sources, want Want) (*Snapshot, error) {
 	s := from.empty()
 	return s, s.look(ctx, from, want)
 }
 
-// empty is a Snapshot of nothing.
 func (from Sources) empty() *Snapshot {
 	return &Snapshot{Taken: time.Now(), Namespace: cmp.Or(from.Namespace, system), LeaseName: usualLease()}
 }
 
-// look fills the parts that are wanted. Parts and Gaps are complete only without an error.
+// look reads the wanted parts. Parts and Gaps are complete only if it returns no error.
 func (s *Snapshot) look(ctx context.Context, from Sources, want Want) error {
 	c := &collector{Sources: from, want: want, s: s}
 	order := map[Part]int{}
@@ -83,13 +78,12 @@ func (s *Snapshot) look(ctx context.Context, from Sources, want Want) error {
 	return nil
 }
 
-// look fills one part of a Snapshot.
 type look struct {
 	part Part
 	at   func(context.Context) error
 }
 
-// looks are all, in their order: some rest on others' findings.
+// looks returns the parts in order of collection: some depend on earlier ones.
 func (c *collector) looks() []look {
 	return []look{
 		{PartConfig, c.config},
@@ -110,7 +104,6 @@ func (c *collector) looks() []look {
 	}
 }
 
-// collector fills one Snapshot.
 type collector struct {
 	Sources
 	want  Want
@@ -118,13 +111,12 @@ type collector struct {
 	cloud *hetzner.Client
 }
 
-// errNotSeen says without any request that a part can't be seen; its text is for
-// people.
+// errNotSeen is the reason why a part can't be read, found without a request.
 type errNotSeen string
 
 func (e errNotSeen) Error() string { return string(e) }
 
-// useless reports whether no request to the API server can succeed.
+// useless reports whether err is an error of the API server that applies to all requests.
 func useless(err error) bool {
 	var kube *kubeError
 	if !errors.As(err, &kube) {

@@ -10,10 +10,10 @@ import (
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 )
 
-// noCloud is why nothing of a cloud is seen where there is none.
+// noCloud is the reason for the Gaps of the cloud's parts if the provider is metal.
 const noCloud = "the provider is metal: there is no cloud to ask"
 
-// connect makes the cloud's client when the configuration has told where it is.
+// connect creates the cloud's client. It requires the configuration, which has the endpoint.
 func (c *collector) connect() error {
 	switch {
 	case c.cloud != nil:
@@ -30,7 +30,7 @@ func (c *collector) connect() error {
 	return err
 }
 
-// explained is an error of the cloud with what it means to a person.
+// explained wraps an error of the cloud with its remedy.
 func explained(err error) error {
 	switch {
 	case err == nil:
@@ -44,7 +44,7 @@ func explained(err error) error {
 	}
 }
 
-// inCloud is a look at the cloud, whose client is made first.
+// inCloud wraps a function that reads a part from the cloud, so that it connects first.
 func (c *collector) inCloud(look func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := c.connect(); err != nil {
@@ -65,8 +65,7 @@ func (c *collector) network(ctx context.Context) error {
 	return err
 }
 
-// servers come after the network: every gateway of its routes is in their list
-// then.
+// servers runs after network: its list must contain every gateway of the routes that were read.
 func (c *collector) servers(ctx context.Context) (err error) {
 	var network int64
 	switch {
@@ -87,13 +86,12 @@ func (c *collector) servers(ctx context.Context) (err error) {
 
 func (c *collector) loadBalancers(ctx context.Context) (err error) {
 	if c.s.LoadBalancers, err = c.cloud.LoadBalancers().All(ctx); err != nil || len(c.s.LoadBalancers) == 0 {
-		return err // without load balancers nothing uses a certificate
+		return err // without load balancers no certificate is in use
 	}
 	c.s.Certificates, err = c.cloud.LoadBalancers().Certificates(ctx)
 	return err
 }
 
-// actions are those of the one Node's server or the one Service's load balancer.
 func (c *collector) actions(ctx context.Context) (err error) {
 	if node := c.s.Node(c.want.Node); node != nil {
 		if server := c.s.ServerOf(node); server != nil {

@@ -21,28 +21,25 @@ import (
 )
 
 const (
-	// managerName is the name, the app.kubernetes.io/name label and the container
-	// of the CCM as deploy/ installs it.
-	managerName = "underlay-ccm"
-	nameLabel   = "app.kubernetes.io/name"
-	// configMapName and configKey are where deploy/ keeps the configuration.
+	// managerName is the name, the name label and the container of the CCM in deploy/.
+	managerName   = "underlay-ccm"
+	nameLabel     = "app.kubernetes.io/name"
 	configMapName = "underlay-config"
 	configKey     = "config.yaml"
 )
 
-// Configuration says where the CCM's settings come from.
+// Configuration is the source of the CCM's settings.
 type Configuration struct {
-	// File is the content of a file that a person named; nil: the ConfigMap that
-	// the CCM mounts is read. FileName is for messages.
+	// File is the content of the file that the user passed. If it is nil, the ConfigMap that the
+	// CCM mounts is read. FileName appears in messages.
 	File     []byte
 	FileName string
-	// Flags are flags of the CCM that a person gave, such as
-	// --cluster-cidr=10.244.0.0/16; each outranks that of the Deployment.
+	// Flags are flags of the CCM that the user passed, such as --cluster-cidr=10.244.0.0/16.
+	// Each overrides that of the Deployment.
 	Flags []string
 }
 
-// ManagerFlags adds the flags of the CCM that bear on what is shown to a flag
-// set, and returns what reads them.
+// ManagerFlags adds the CCM's flags that affect the reports to fs, and returns their reader.
 func ManagerFlags(fs *pflag.FlagSet) func() (flags config.Flags, lease types.NamespacedName) {
 	f, lease := config.Flags{}, usualLease()
 	fs.StringVar(&f.CloudProvider, "cloud-provider", "hcloud", "As given to underlay-ccm.")
@@ -61,16 +58,15 @@ func ManagerFlags(fs *pflag.FlagSet) func() (flags config.Flags, lease types.Nam
 	return func() (config.Flags, types.NamespacedName) { return f, lease }
 }
 
-// commandLine is what a command line of the CCM says.
 type commandLine struct {
 	flags config.Flags
-	file  string // of --cloud-config
+	file  string // value of --cloud-config
 	lease types.NamespacedName
 }
 
 func parseManagerFlags(args []string) (commandLine, error) {
 	fs := pflag.NewFlagSet(managerName, pflag.ContinueOnError)
-	fs.ParseErrorsAllowlist.UnknownFlags = true // upstream's, which mean nothing here
+	fs.ParseErrorsAllowlist.UnknownFlags = true // flags of the upstream CCM without effect here
 	fs.SetOutput(io.Discard)
 	var c commandLine
 	fs.StringVar(&c.file, "cloud-config", "", "")
@@ -82,14 +78,14 @@ func parseManagerFlags(args []string) (commandLine, error) {
 	return c, nil
 }
 
-// giveFlags is the remedy where the CCM's flags can't be seen. The defaults are no
-// substitute: with them a cluster that has pools and routes seems to have none.
+// giveFlags returns the remedy if the CCM's flags can't be read. The defaults are no substitute:
+// with them a cluster with pools and routes appears to have neither.
 func (c *collector) giveFlags() string {
 	return "give those that it runs with, as in --manager-flag=--cluster-cidr=10.244.0.0/16 --manager-flag=--allocate-node-cidrs " +
 		"--manager-flag=--configure-cloud-routes, and its file with --cloud-config unless it is the ConfigMap " + c.s.Namespace + "/" + configMapName
 }
 
-// config reads the settings as the CCM does, and says what it would say.
+// config reads and validates the settings as the CCM does, with the same warnings and errors.
 func (c *collector) config(ctx context.Context) error {
 	template, err := c.manager(ctx)
 	blind := template == nil && len(c.Configuration.Flags) == 0
@@ -127,19 +123,18 @@ func (c *collector) config(ctx context.Context) error {
 	return c.load(line.flags, file, env, template != nil)
 }
 
-// environment is that of the CCM's container.
 type environment struct {
 	values map[string]string
-	hidden []string // set, and from a Secret or a ConfigMap
-	set    []string // all, as os.Environ would list them, but for values that are not known here
+	hidden []string // variables whose values come from a Secret or a ConfigMap
+	set    []string // as of os.Environ, with placeholders for unreadable values
 }
 
 const tokenVariable = "HCLOUD_TOKEN"
 
-// secretVariables hold secrets of the CCM, which are not looked at.
+// secretVariables returns the CCM's variables with secrets, whose values are never read.
 func secretVariables() []string { return []string{tokenVariable, "ROBOT_USER", "ROBOT_PASSWORD"} }
 
-// anyToken stands for each of them.
+// anyToken replaces each secret, so that the configuration validates.
 const anyToken = "a-token-of-the-manager-that-is-not-read"
 
 func environmentOf(container *corev1.Container) environment {
@@ -159,10 +154,10 @@ func environmentOf(container *corev1.Container) environment {
 	return e
 }
 
-// load validates what was read. Where the CCM's environment isn't known, its
-// token is taken to be there.
+// load validates the settings. If the environment is not known, it assumes that the token is
+// set.
 func (c *collector) load(flags config.Flags, file []byte, env environment, known bool) error {
-	flags.CloudConfig = "" // its content is given
+	flags.CloudConfig = "" // the content is passed as file
 	try := func() (config.Config, []config.Warning, error) {
 		getenv := func(name string) string { return env.values[name] }
 		return config.Load(flags, file, getenv, func(string) ([]byte, error) { return []byte(anyToken), nil })
@@ -183,7 +178,6 @@ func (c *collector) load(flags config.Flags, file []byte, env environment, known
 	return nil
 }
 
-// manager is the CCM's pod template, nil if there is none.
 func (c *collector) manager(ctx context.Context) (*corev1.PodTemplateSpec, error) {
 	found, err := c.Client.AppsV1().Deployments(c.s.Namespace).List(ctx, metav1.ListOptions{LabelSelector: nameLabel + "=" + managerName})
 	if err != nil {
@@ -192,8 +186,7 @@ func (c *collector) manager(ctx context.Context) (*corev1.PodTemplateSpec, error
 	return newest(found.Items), nil
 }
 
-// newest is the template of the Deployment that was made last: there should be
-// one, and while two are exchanged it is the one that stays.
+// newest returns the pod template of the latest Deployment, which remains after a replacement.
 func newest(deployments []appsv1.Deployment) *corev1.PodTemplateSpec {
 	deployments = slices.DeleteFunc(deployments, func(d appsv1.Deployment) bool {
 		return len(d.Spec.Template.Spec.Containers) == 0
@@ -207,7 +200,7 @@ func newest(deployments []appsv1.Deployment) *corev1.PodTemplateSpec {
 	return &last.Spec.Template
 }
 
-// managerContainer is the one named as the program, else the first.
+// managerContainer returns the container named managerName, or else the first container.
 func managerContainer(t *corev1.PodTemplateSpec) *corev1.Container {
 	all := t.Spec.Containers
 	if i := slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == managerName }); i >= 0 {
@@ -216,7 +209,7 @@ func managerContainer(t *corev1.PodTemplateSpec) *corev1.Container {
 	return &all[0]
 }
 
-// configFile is the file of --cloud-config: a person's, else what the CCM mounts.
+// configFile returns the user's configuration file, or else the file that the CCM mounts.
 func (c *collector) configFile(ctx context.Context, template *corev1.PodTemplateSpec, mounted string) (content []byte, from string, err error) {
 	if c.Configuration.File != nil {
 		return c.Configuration.File, "file " + c.Configuration.FileName, nil
@@ -244,7 +237,7 @@ func (c *collector) configFile(ctx context.Context, template *corev1.PodTemplate
 	return []byte(text), fmt.Sprintf("ConfigMap %s/%s (%s)", c.s.Namespace, name, key), nil
 }
 
-// mountedMap is the ConfigMap behind a file of the CCM's container, and the key.
+// mountedMap returns the ConfigMap and the key behind a file in the CCM's container.
 func mountedMap(t *corev1.PodTemplateSpec, file string) (name, key string, ok bool) {
 	for _, mount := range managerContainer(t).VolumeMounts {
 		if path.Dir(file) != path.Clean(mount.MountPath) {

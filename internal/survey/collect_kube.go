@@ -26,26 +26,23 @@ import (
 )
 
 const (
-	system = metav1.NamespaceSystem
-	// policyPrefix is that of the admission policies that come with Underlay.
+	system       = metav1.NamespaceSystem
 	policyPrefix = "underlay-"
 )
 
-// usualLease is the CCM's where its flags say nothing else, upstream's default.
+// usualLease returns the Lease's name by the defaults of the upstream flags.
 func usualLease() types.NamespacedName {
 	return types.NamespacedName{Namespace: system, Name: "cloud-controller-manager"}
 }
 
-// setupMaps are the ConfigMaps of kube-system that kubeadm makes.
 func setupMaps() []string { return []string{"kube-proxy", "kubeadm-config"} }
 
-// kubeError is a request that the API server refused, or did not answer.
+// kubeError is a failed request to the API server.
 type kubeError struct {
 	verb, resource, where string
 	err                   error
 }
 
-// Error is one line: the verb, the resource, and what to do.
 func (e *kubeError) Error() string {
 	what := e.verb + " " + e.resource + e.where
 	switch {
@@ -67,8 +64,7 @@ func inNamespace(namespace, name string) string {
 	return fmt.Sprintf(" named %s in namespace %s", name, namespace)
 }
 
-// listed is a list of objects, page by page, whole or an error. list is the List of a
-// typed client.
+// listed returns a complete list, read page by page. list is the List method of a typed client.
 func listed[T any, L runtime.Object](
 	ctx context.Context, resource, where string, options metav1.ListOptions,
 	list func(context.Context, metav1.ListOptions) (L, error),
@@ -89,7 +85,6 @@ func listed[T any, L runtime.Object](
 	return out, nil
 }
 
-// The orders of a Snapshot's lists.
 func byName(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) }
 
 func byNamespace(a, b *corev1.Service) int {
@@ -131,7 +126,7 @@ func (c *collector) addressLedger(ctx context.Context) (err error) {
 	return err
 }
 
-// configMap is one of kube-system, nil if there is none.
+// configMap returns a ConfigMap of kube-system, or nil.
 func (c *collector) configMap(ctx context.Context, name string) (*corev1.ConfigMap, error) {
 	found, err := c.Client.CoreV1().ConfigMaps(system).Get(ctx, name, metav1.GetOptions{})
 	switch {
@@ -143,7 +138,8 @@ func (c *collector) configMap(ctx context.Context, name string) (*corev1.ConfigM
 	return found, nil
 }
 
-// serviceCIDRs are not there on API servers before 1.33.
+// serviceCIDRs finds none on API servers before 1.33, which lack networking.k8s.io/v1
+// ServiceCIDR.
 func (c *collector) serviceCIDRs(ctx context.Context) error {
 	found, err := listed[networkingv1.ServiceCIDR](ctx, "servicecidrs.networking.k8s.io", "", metav1.ListOptions{}, c.Client.NetworkingV1().ServiceCIDRs().List)
 	if apierrors.IsNotFound(err) {
@@ -151,7 +147,7 @@ func (c *collector) serviceCIDRs(ctx context.Context) error {
 	}
 	for _, r := range found {
 		for _, text := range r.Spec.CIDRs {
-			// The API server lets nothing else in.
+			// The API server validates the CIDRs, so none is skipped.
 			if p, err := netip.ParsePrefix(text); err == nil {
 				c.s.ServiceCIDRs = append(c.s.ServiceCIDRs, p.Masked())
 			}
@@ -187,8 +183,7 @@ func (c *collector) events(ctx context.Context) (err error) {
 	return err
 }
 
-// workloads are those of the CCM's namespace, and then those of kube-system, where
-// others that do the same work are, and what kubeadm installs.
+// workloads includes kube-system, which has kubeadm's components and often other controllers.
 func (c *collector) workloads(ctx context.Context) error {
 	for _, namespace := range slices.Compact([]string{c.s.Namespace, system}) {
 		if err := c.workloadsOf(ctx, namespace); err != nil {

@@ -41,7 +41,7 @@ func (s *Snapshot) Service(name types.NamespacedName) *corev1.Service {
 	return s.Services[i]
 }
 
-// EventTime is when an Event was seen last.
+// EventTime returns the time of the Event's last occurrence.
 func EventTime(e *corev1.Event) time.Time {
 	switch {
 	case !e.LastTimestamp.IsZero():
@@ -55,7 +55,7 @@ func EventTime(e *corev1.Event) time.Time {
 	}
 }
 
-// seenServers answers for the servers of a Snapshot.
+// seenServers implements cloud.Servers with the servers of a Snapshot.
 type seenServers []cloud.Server
 
 var _ cloud.Servers = seenServers{}
@@ -77,8 +77,8 @@ func (s seenServers) Get(_ context.Context, id int64) (cloud.Server, error) {
 	return cloud.Server{}, fmt.Errorf("server %d: %w", id, cloud.ErrNoServer)
 }
 
-// Gateways matches Nodes and servers as the CCM does. It needs PartNodes and
-// PartServers, and fails where no server of any Node is seen.
+// Gateways matches Nodes and servers as the CCM does. It requires PartNodes and PartServers, and
+// returns an error if no Node's server is found.
 func (s *Snapshot) Gateways() (routes.Gateways, error) {
 	g, err := cloud.Gateways{Servers: seenServers(s.Servers)}.Gateways(context.Background(), s.Nodes, false)
 	if err == nil {
@@ -87,9 +87,9 @@ func (s *Snapshot) Gateways() (routes.Gateways, error) {
 	return g, err
 }
 
-// ServerOf is the Node's server, nil if none is seen.
+// ServerOf returns the Node's server, nil if it is not found.
 func (s *Snapshot) ServerOf(node *corev1.Node) *cloud.Server {
-	// One Node alone: whether others' servers are missing doesn't matter.
+	// Only this Node is passed, so missing servers of other Nodes don't matter.
 	g, err := cloud.Gateways{Servers: seenServers(s.Servers)}.Gateways(context.Background(), []*corev1.Node{node}, false)
 	if err != nil {
 		return nil
@@ -102,30 +102,30 @@ func (s *Snapshot) ServerOf(node *corev1.Node) *cloud.Server {
 	return &s.Servers[i]
 }
 
-// OfOtherProvider reports whether a Node's machine is known, and no server of this cloud.
+// OfOtherProvider reports whether the Node's machine belongs to another provider.
 func OfOtherProvider(n *corev1.Node) bool {
 	_, err := kube.ParseProviderID(n.Spec.ProviderID)
 	return n.Spec.ProviderID != "" && errors.Is(err, kube.ErrOtherProvider)
 }
 
-// Pools are the configured ones as package ipam takes them.
+// Pools returns the configured pools in the types of package ipam.
 func (s *Snapshot) Pools() []ipam.PoolConfig { return wiring.Pools(s.Config) }
 
-// Ranges are the pools whose prefixes are routed through the network.
+// Ranges returns the pools whose prefixes are routed through the network.
 func (s *Snapshot) Ranges() []routes.Range { return wiring.Ranges(s.Config) }
 
-// VSwitch is where podCIDRs are that need no route.
+// VSwitch returns the range of the podCIDRs inside the vSwitch's subnet, which need no route.
 func (s *Snapshot) VSwitch() routes.VSwitch { return wiring.VSwitch(s.Config) }
 
-// ServiceRanges are those of the flag and those of the API server, each once.
+// ServiceRanges returns the Service ranges of the flag and of the API server without duplicates.
 func (s *Snapshot) ServiceRanges() []netip.Prefix {
 	all := slices.Concat(s.Config.IPAM.ServiceRanges, s.ServiceCIDRs)
 	slices.SortFunc(all, netip.Prefix.Compare)
 	return slices.Compact(all)
 }
 
-// Exclusions are what no podCIDR is taken from: what is configured, Service
-// ranges, the network's own addresses, and Nodes' addresses that lie in pools.
+// Exclusions returns the prefixes that no podCIDR may overlap: configured exclusions, Service
+// ranges, the network's own addresses, and Nodes' addresses inside pools.
 func (s *Snapshot) Exclusions() []netip.Prefix {
 	out := slices.Concat(s.Config.IPAM.Exclude, s.ServiceRanges())
 	if s.Network != nil {
@@ -142,10 +142,10 @@ func (s *Snapshot) Exclusions() []netip.Prefix {
 	return slices.Compact(out)
 }
 
-// A LedgerFault is what is wrong with a part of the stored ledger.
+// A LedgerFault is a damaged part of the stored ledger.
 type LedgerFault struct {
-	ConfigMap string // its name, in kube-system
-	// Key is the entry that can't be read; empty: all that the ConfigMap had is lost.
+	ConfigMap string // name in kube-system
+	// Key is the unreadable entry. If it is empty, all entries of the ConfigMap are lost.
 	Key     string
 	Problem string
 }
@@ -158,8 +158,8 @@ func (f LedgerFault) String() string {
 	return where + ": " + f.Problem
 }
 
-// Holdings reads the stored ledger: what each Node holds, by the Node's name and in the order
-// of the lines, without what can't be read. None without a ledger.
+// Holdings returns the podCIDRs of each Node in the stored ledger, by the Node's name and in the
+// order of the lines, without unreadable entries.
 func (s *Snapshot) Holdings() ([]ipam.Holding, []LedgerFault) {
 	stored, faults := s.stored()
 	return stored.Holdings, faults
@@ -179,7 +179,7 @@ func (s *Snapshot) stored() (stored ipam.Stored, faults []LedgerFault) {
 	}
 	for _, object := range ipam.Lost(objects) {
 		if object == ipam.RootObject {
-			continue // like none at all, which is no fault where nothing was handed out
+			continue // same as no ledger, which is valid before the first allocation
 		}
 		why := "has no entries"
 		if s.Shards[object] == nil {
@@ -191,17 +191,16 @@ func (s *Snapshot) stored() (stored ipam.Stored, faults []LedgerFault) {
 	return stored, faults
 }
 
-// Book is node IPAM's knowledge, rebuilt from what was seen.
+// Book is node IPAM's state, rebuilt from a Snapshot.
 type Book struct {
 	*ipam.Ledger
-	// Warnings are about what Nodes have, in the order of the Nodes' age.
+	// Warnings are about the podCIDRs of Nodes, oldest Node first.
 	Warnings []ipam.Warning
-	// Damage is what can't be read of the stored ledger.
-	Damage []LedgerFault
+	Damage   []LedgerFault
 }
 
-// Book does what the CCM does at its start. It fails if the pools are impossible
-// together.
+// Book rebuilds the state as the CCM does at startup. It fails if the pools contradict each
+// other.
 func (s *Snapshot) Book() (Book, error) {
 	stored, damage := s.stored()
 	facts := ipam.Facts{Pools: s.Pools(), Exclusions: s.Config.IPAM.Exclude, Occupied: s.Exclusions(), Stored: stored, Now: s.Taken}
@@ -219,10 +218,9 @@ func (s *Snapshot) Book() (Book, error) {
 	return b, nil
 }
 
-// Routing is what the route controller decides on what was seen, without a cap on
-// deletions. It needs PartConfig, PartNodes, PartNetwork with a network, and
-// PartServers; with PartLedger it knows Nodes that are gone, too, and with
-// PartRouteRecord which other routes the CCM wrote or adopted.
+// Routing returns the route controller's decision, without a cap on deletions. It requires
+// PartConfig, PartNodes, PartNetwork with a network, and PartServers. With PartLedger it
+// includes deleted Nodes, with PartRouteRecord the routes that the CCM wrote or adopted.
 func (s *Snapshot) Routing() (routes.Decision, error) {
 	if s.Network == nil {
 		return routes.Decision{}, errors.New("no network is configured, so there is no route table")
@@ -244,13 +242,12 @@ func (s *Snapshot) Routing() (routes.Decision, error) {
 	return routes.Decide(o), nil
 }
 
-// departed are the Nodes that are gone and whose podCIDRs are in quarantine.
 func (s *Snapshot) departed() []kube.Departed {
 	holdings, _ := s.Holdings()
 	return ipamcontroller.Departed(holdings)
 }
 
-// record is what the CCM recorded of its routes. What can't be read says nothing.
+// record returns the CCM's record of its routes, without unreadable entries.
 func (s *Snapshot) record() routes.Record {
 	if s.RouteRecord == nil {
 		return nil

@@ -1,15 +1,14 @@
-// Package survey looks once at a cluster, its configuration and its cloud, and
-// says what is there: who holds which prefixes, which routes stand and whose
-// they are, which load balancer serves which Service and how its targets fare.
+// Package survey reads the state of a cluster, its configuration and its cloud, and derives
+// reports from it: podCIDRs of Nodes, routes and their owners, load balancers of Services and
+// the health of their targets.
 //
-// Collect is the edge: it fills a Snapshot, with reads only (get and list in
-// Kubernetes, GET in the cloud). All else is pure: a Snapshot in, rows out, with
-// the same packages deciding that decide in the controllers, so that what is
-// shown is what they would do.
+// Collect does the I/O: it fills a Snapshot by reads only (get and list in Kubernetes, GET in
+// the cloud). Everything else is pure and derives rows from a Snapshot. It uses the packages
+// that decide in the controllers, so that the rows show the controllers' decisions.
 //
-// Watcher keeps a Snapshot up to date while somebody looks: by watching in
-// Kubernetes, and by asking the cloud at a pace that leaves its budget to others.
+// Watcher refreshes a Snapshot while a client polls it, and limits its requests to the cloud,
+// whose budget all clients of the project share.
 //
-// It must never write, and never take what it could not see for what is not
-// there: every part that stayed unseen is a Gap with its reason.
+// It must never write, and must never treat a part that it could not read as empty: each unread
+// part is a Gap with its reason.
 package survey

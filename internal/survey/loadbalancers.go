@@ -17,11 +17,10 @@ import (
 	lbcontroller "github.com/underlay-ccm/underlay/lb/controller"
 )
 
-// LoadBalancersView is every Service that the CCM serves, with its load
-// balancer.
+// LoadBalancersView lists the Services that the CCM serves, with their load balancers.
 type LoadBalancersView struct {
 	Services []BalancerRow `json:"services"`
-	// Orphans are load balancers of this cluster whose Service is gone.
+	// Orphans are load balancers of this cluster without a Service.
 	Orphans []BalancerRow `json:"orphans,omitempty"`
 	Notes   []string      `json:"notes,omitempty"`
 	NotSeen []string      `json:"notSeen,omitempty"`
@@ -31,24 +30,22 @@ type LoadBalancersView struct {
 type BalancerRow struct {
 	// Service is namespace/name; empty for an orphan.
 	Service string `json:"service,omitempty"`
-	// ID is 0 while there is no load balancer, or none is seen.
-	ID int64 `json:"id,omitempty"`
-	// Shared is the group in which the Service shares the load balancer: Listeners
-	// are the Service's own then. SharedBy are all Services that share it, oldest first.
+	ID      int64  `json:"id,omitempty"`
+	// Shared is the group that shares the load balancer, SharedBy its Services, oldest first.
+	// Listeners has only the Service's own.
 	Shared    string       `json:"shared,omitempty"`
 	SharedBy  []string     `json:"sharedBy,omitempty"`
 	Name      string       `json:"name,omitempty"`
 	Type      string       `json:"type,omitempty"`
 	Location  string       `json:"location,omitempty"`
 	Addresses []netip.Addr `json:"addresses,omitempty"`
-	// Published are the addresses and names in the Service's status.
-	Published []string `json:"published,omitempty"`
+	Published []string     `json:"published,omitempty"`
 	// Accepted is the Service's condition underlay.dev/Accepted.
 	Accepted  *ConditionRow `json:"accepted,omitempty"`
 	Listeners []ListenerRow `json:"listeners,omitempty"`
-	// OtherTargets are those that the CCM didn't add and can't judge.
+	// OtherTargets counts targets that the CCM didn't add and can't evaluate.
 	OtherTargets int `json:"otherTargets,omitempty"`
-	// Plan is what is left to do; empty: the load balancer is as it should be.
+	// Plan lists the pending operations; empty if the load balancer is up to date.
 	Plan  []string `json:"plan,omitempty"`
 	Notes []string `json:"notes,omitempty"`
 }
@@ -62,26 +59,23 @@ type ListenerRow struct {
 	Targets         []TargetRow `json:"targets"`
 }
 
-// TargetRow is one server behind a listener: one of the cloud, or an address of a
-// dedicated one.
+// TargetRow is a target: a server of the cloud, or the address of a dedicated server or a pod.
 type TargetRow struct {
-	// Node is the Node's name, empty if the server is no Node of this cluster.
+	// Node is empty if the target is no Node of this cluster.
 	Node   string     `json:"node,omitempty"`
 	Server int64      `json:"server,omitempty"`
 	IP     netip.Addr `json:"ip,omitzero"`
-	// Private: reached at its address in the network.
-	Private bool `json:"private"`
-	// Health is healthy, unhealthy or unknown.
-	Health string `json:"health"`
-	// Cause is why it is unhealthy, if the cloud says so.
+	// Private: the load balancer uses the target's address in the network.
+	Private bool   `json:"private"`
+	Health  string `json:"health"`
+	// Cause is the cloud's reason for unhealthy, if it returns one.
 	Cause string `json:"cause,omitempty"`
 }
 
-// LoadBalancersParts are what LoadBalancersOf needs; without the cloud it shows
-// what the Services say.
+// LoadBalancersParts are the parts of LoadBalancersOf, which can omit the cloud's parts.
 const LoadBalancersParts = PartConfig | PartNodes | PartServices | PartEndpointSlices | PartNetwork | PartServers | PartLoadBalancers
 
-// LoadBalancersOf joins Services and load balancers.
+// LoadBalancersOf combines Services and load balancers.
 func LoadBalancersOf(s *Snapshot) (LoadBalancersView, error) {
 	v := LoadBalancersView{Services: []BalancerRow{}, NotSeen: s.NotSeen()}
 	if err := s.Require(PartConfig | PartServices); err != nil {
@@ -115,7 +109,7 @@ func LoadBalancersOf(s *Snapshot) (LoadBalancersView, error) {
 	return v, nil
 }
 
-// nodesOfTargets finds the name of the Node that a target is, or that the pod is on.
+// nodesOfTargets returns a lookup of a target's Node, or of the Node that runs a target pod.
 func (s *Snapshot) nodesOfTargets() func(lb.Target) string {
 	servers, addresses := map[int64]string{}, map[netip.Addr]string{}
 	for _, n := range s.Nodes {
@@ -136,7 +130,6 @@ func (s *Snapshot) nodesOfTargets() func(lb.Target) string {
 	}
 }
 
-// published is what Services say by themselves.
 func (s *Snapshot) published() []BalancerRow {
 	var out []BalancerRow
 	for _, svc := range s.Services {
@@ -181,7 +174,6 @@ func (b Balancing) row(nodes func(lb.Target) string) BalancerRow {
 	return row
 }
 
-// show fills in what the cloud has.
 func (r *BalancerRow) show(b *lb.State, nodes func(lb.Target) string) {
 	r.ID, r.Name, r.Type, r.Location, r.OtherTargets = b.ID, b.Name, b.Type, b.Location, b.OtherTargets
 	for _, a := range []netip.Addr{b.IPv4, b.IPv6, b.PrivateIP} {
@@ -201,7 +193,7 @@ func (r *BalancerRow) show(b *lb.State, nodes func(lb.Target) string) {
 	}
 }
 
-// compareTargets has Nodes by name, then other servers by ID, then other addresses.
+// compareTargets sorts Nodes by name, then other servers by ID, then other addresses.
 func compareTargets(a, b TargetRow) int {
 	if (a.Node == "") != (b.Node == "") {
 		return cmp.Compare(b.Node, a.Node)
@@ -217,7 +209,7 @@ func checkText(c lb.HealthCheck) string {
 	return fmt.Sprintf("%s :%d%s", text, c.Port, c.Path)
 }
 
-// State is the health with its cause.
+// State returns the health with its cause.
 func (t TargetRow) State() string {
 	if t.Cause == "" {
 		return t.Health
@@ -225,7 +217,7 @@ func (t TargetRow) State() string {
 	return t.Health + ": " + t.Cause
 }
 
-// Title is the Node's name, a pod's address with it, or which server it is.
+// Title returns the Node's name, a pod's address with its Node, or the server's address or ID.
 func (t TargetRow) Title() string {
 	switch {
 	case t.Node != "" && t.Server != 0 && t.IP.IsValid():
@@ -238,8 +230,7 @@ func (t TargetRow) Title() string {
 	return "server " + strconv.FormatInt(t.Server, 10)
 }
 
-// heldElsewhere says of a Service that has left a shared load balancer, or must not
-// share it, that it is served by it all the same.
+// heldElsewhere returns notes on load balancers of other groups that still serve the Service.
 func (s *Snapshot) heldElsewhere(svc *corev1.Service) []string {
 	var notes []string
 	owner := lbcontroller.Owner(svc, s.Config.ClusterName)

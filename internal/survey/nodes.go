@@ -17,44 +17,41 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// NodesView is every Node's podCIDRs and how they are reached.
+// NodesView lists the podCIDRs of Nodes and their routes.
 type NodesView struct {
 	Nodes []NodeRow `json:"nodes"`
-	// Gone are Nodes that don't exist any more, and have podCIDRs in quarantine.
+	// Gone are deleted Nodes with podCIDRs in quarantine.
 	Gone    []GoneRow `json:"gone,omitempty"`
 	NotSeen []string  `json:"notSeen,omitempty"`
 }
 
-// GoneRow is a Node that doesn't exist any more.
+// GoneRow is a deleted Node.
 type GoneRow struct {
 	Name     string         `json:"name"`
 	UID      string         `json:"uid"`
 	PodCIDRs []netip.Prefix `json:"podCIDRs"`
 	Released time.Time      `json:"released"`
-	// Free is when its podCIDRs can be given to another Node at the earliest.
+	// Free is the earliest time at which its podCIDRs can be allocated again.
 	Free time.Time `json:"free,omitzero"`
 }
 
-// NodeRow is one Node.
+// NodeRow is an existing Node.
 type NodeRow struct {
 	Name     string         `json:"name"`
 	PodCIDRs []netip.Prefix `json:"podCIDRs"`
 	Route    RouteState     `json:"route"`
-	// Families says what routes each family that the Node has: cloud, native,
-	// node, vswitch or none, by IPv4 and IPv6.
+	// Families maps IPv4 and IPv6 to their routing: cloud, native, node, vswitch or none.
 	Families map[string]string `json:"families"`
-	// The conditions; nil: the Node never had it.
+	// The conditions; nil if the Node lacks them.
 	Ready              *ConditionRow `json:"ready,omitempty"`
 	NetworkUnavailable *ConditionRow `json:"networkUnavailable,omitempty"`
 	PodCIDRsAllocated  *ConditionRow `json:"podCIDRsAllocated,omitempty"`
 	PeersReachable     *ConditionRow `json:"peersReachable,omitempty"`
-	// Why is what keeps the Node from being served, each with its remedy where
-	// there is one; empty: nothing.
+	// Why lists the problems of the Node with their remedies.
 	Why []string `json:"why,omitempty"`
 
 	ProviderID string `json:"providerID,omitempty"`
-	// Server is the server's name and status, or that it doesn't exist; empty if
-	// none is seen.
+	// Server is the server's name and status, or that it doesn't exist; empty if unknown.
 	Server  string        `json:"server,omitempty"`
 	Created time.Time     `json:"created"`
 	Age     time.Duration `json:"-"`
@@ -62,22 +59,21 @@ type NodeRow struct {
 
 // RouteState is a Node's route in the cloud's network.
 type RouteState struct {
-	Via netip.Addr `json:"via,omitzero"`
-	// State is one of the words below.
-	State string `json:"state"`
+	Via   netip.Addr `json:"via,omitzero"`
+	State string     `json:"state"`
 }
 
 // The states of a Node's route.
 const (
 	RouteStands    = "stands"
 	RouteMissing   = "missing"
-	RouteStale     = "stale" // it leads elsewhere than to the Node, whose server is not there
+	RouteStale     = "stale" // its gateway is not the Node's, which has no server
 	RouteNotNeeded = "not needed"
 	RouteNotSeen   = "not seen"
 	RouteNoPodCIDR = "no podCIDR yet"
 )
 
-// ConditionRow is a condition in short.
+// ConditionRow is a condition of a Node or a Service.
 type ConditionRow struct {
 	Status  string    `json:"status"`
 	Reason  string    `json:"reason,omitempty"`
@@ -85,15 +81,14 @@ type ConditionRow struct {
 	Since   time.Time `json:"since,omitzero"`
 }
 
-// String is status and reason.
 func (c *ConditionRow) String() string {
 	return strings.TrimSpace(c.Status + " " + c.Reason)
 }
 
-// NodesParts are what NodesOf needs; all but PartNodes is shown as not seen.
+// NodesParts are the parts of NodesOf, of which only PartNodes is required.
 const NodesParts = PartConfig | PartNodes | PartLedger | PartRouteRecord | PartServiceCIDRs | PartNetwork | PartServers
 
-// NodesOf says of every Node what it has and what it waits for.
+// NodesOf returns the state of every Node.
 func NodesOf(s *Snapshot) (NodesView, error) {
 	if err := s.Require(PartNodes); err != nil {
 		return NodesView{}, err
@@ -128,17 +123,17 @@ func NodesOf(s *Snapshot) (NodesView, error) {
 	return v, nil
 }
 
-// serversUnknown begins what is said where nobody can tell whose servers there are.
+// serversUnknown is the prefix of an error that prevents matching Nodes and servers.
 const serversUnknown = "servers of the Nodes: "
 
-// knowledge is what is known of all Nodes together.
+// knowledge is the input from which rows are derived.
 type knowledge struct {
 	s        *Snapshot
-	warnings map[string][]string // of the book, by UID
-	routing  *routes.Decision    // nil: not known, or there is nothing to route
-	err      error               // why it isn't known
+	warnings map[string][]string // warnings of the Book, by UID
+	routing  *routes.Decision    // nil if unknown or nothing is routed
+	err      error               // why routing or absent is unknown
 	stands   map[netip.Prefix]routes.Route
-	stale    map[netip.Prefix]bool // those of them that don't lead to their Node
+	stale    map[netip.Prefix]bool // destinations whose gateway is not the Node's
 	absent   map[string]Absence    // Nodes without a server, by name
 	statuses map[string]routes.NodeStatus
 	servers  map[string]*cloud.Server // by provider ID
@@ -209,7 +204,6 @@ func condition(n *corev1.Node, kind corev1.NodeConditionType) *ConditionRow {
 	return &ConditionRow{Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.Time}
 }
 
-// families says what routes each of the Node's prefixes.
 func (k *knowledge) families(prefixes []netip.Prefix) map[string]string {
 	out := map[string]string{}
 	if !k.s.Saw(PartConfig) {
@@ -232,7 +226,7 @@ func (k *knowledge) families(prefixes []netip.Prefix) map[string]string {
 	return out
 }
 
-// route judges the Node's IPv4 podCIDR; networks carry no IPv6.
+// route returns the state of the Node's IPv4 podCIDR; networks carry no IPv6.
 func (k *knowledge) route(n *corev1.Node, prefixes []netip.Prefix) RouteState {
 	s := k.s
 	vSwitch := s.VSwitch()
@@ -262,7 +256,7 @@ func (k *knowledge) route(n *corev1.Node, prefixes []netip.Prefix) RouteState {
 	return RouteState{Via: via, State: RouteMissing}
 }
 
-// why collects what keeps the Node from being served, the first cause first.
+// why returns the problems of the Node, the root cause first.
 func (k *knowledge) why(n *corev1.Node, row NodeRow) []string {
 	var out []string
 	add := func(text string) {

@@ -63,7 +63,7 @@ func (v NodesView) Page() table.Page {
 	return out
 }
 
-// cell is the condition, which is well where its status is the wanted one.
+// cell is Good if the condition has the wanted status.
 func (c *ConditionRow) cell(wanted string) table.Cell {
 	switch {
 	case c == nil:
@@ -113,7 +113,7 @@ func (d Drift) table() table.Table {
 	return t
 }
 
-// nodeOf is the object of a row that names a Node, also one that is gone.
+// nodeOf returns the object of a Node's name, with or without departedMark.
 func nodeOf(name string) string {
 	if name == "" {
 		return ""
@@ -121,7 +121,7 @@ func nodeOf(name string) string {
 	return "Node/" + strings.TrimSuffix(name, departedMark)
 }
 
-// Page shows what is, and then what happened.
+// Page shows the current facts, followed by the timeline.
 func (v Inspection) Page() table.Page {
 	facts := table.New(v.Object, "FACT", "VALUE")
 	for _, f := range v.Facts {
@@ -135,7 +135,7 @@ func (v Inspection) Page() table.Page {
 	return table.Page{Tables: []table.Table{facts, line}, NotSeen: v.NotSeen}
 }
 
-// Join is each value's text, with a separator in between.
+// Join concatenates the texts of values with a separator.
 func Join[T fmt.Stringer](values []T, between string) string {
 	texts := make([]string, len(values))
 	for i, v := range values {
@@ -144,7 +144,7 @@ func Join[T fmt.Stringer](values []T, between string) string {
 	return strings.Join(texts, between)
 }
 
-// FamiliesText is such as "IPv4 cloud, IPv6 native".
+// FamiliesText returns a text such as "IPv4 cloud, IPv6 native".
 func FamiliesText(families map[string]string) string {
 	var texts []string
 	for _, family := range slices.Sorted(maps.Keys(families)) {

@@ -8,42 +8,39 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 )
 
-// PoolsView is how full the pools are.
+// PoolsView shows the usage of the pools.
 type PoolsView struct {
 	Pools []PoolRow `json:"pools"`
-	// Room is how many more Nodes can get prefixes of all families; without it
-	// there is no limit.
+	// Room is how many more Nodes can get prefixes of all families; nil means unlimited.
 	Room *int `json:"room,omitempty"`
-	// Removed are prefixes that Nodes hold of pools that are configured no more.
+	// Removed describes Nodes' prefixes of pools that are no longer configured.
 	Removed []string `json:"removed,omitempty"`
 	Notes   []string `json:"notes,omitempty"`
 	NotSeen []string `json:"notSeen,omitempty"`
 }
 
-// PoolRow is one pool. The numbers are of node prefixes.
+// PoolRow is a pool. The numbers count node prefixes.
 type PoolRow struct {
 	Name string `json:"name"`
-	// CIDR is the zero Prefix where node prefixes come from each server's own.
+	// CIDR is the zero Prefix if Source is node.
 	CIDR netip.Prefix `json:"cidr,omitzero"`
-	// Source is where node prefixes come from: cidr, node (each server's own) or
-	// vswitch (a CIDR inside the vSwitch's subnet).
+	// Source is cidr, node (each server's own prefix) or vswitch (inside the vSwitch's subnet).
 	Source string `json:"source"`
 	Mask   int    `json:"mask"`
-	// State is active or draining.
-	State string `json:"state"`
-	// Unlimited: there is no capacity to run out of; Capacity and Free are 0.
+	State  string `json:"state"`
+	// Unlimited: the pool has no capacity limit; Capacity and Free are 0.
 	Unlimited   bool   `json:"unlimited,omitempty"`
 	Capacity    uint64 `json:"capacity"`
 	Free        uint64 `json:"free"`
 	Used        uint64 `json:"used"`
 	Quarantined uint64 `json:"quarantined"`
-	// Foreign can't be handed out because of podCIDRs of another size or place
-	// that Nodes have, Excluded because they overlap an exclusion.
+	// Foreign can't be allocated because of Nodes' podCIDRs of another size or alignment,
+	// Excluded because of exclusions.
 	Foreign  uint64 `json:"foreign"`
 	Excluded uint64 `json:"excluded"`
 }
 
-// The sources of pools, in the configuration's words where it has any.
+// The sources of pools, named as in the configuration where it has a name.
 const (
 	sourceCIDR    = "cidr"
 	sourceNode    = "node"
@@ -61,10 +58,10 @@ func source(p config.Pool) string {
 	}
 }
 
-// PoolsParts are what PoolsOf needs; all but the first is shown as not seen.
+// PoolsParts are the parts of PoolsOf, of which only PartConfig is required.
 const PoolsParts = PartConfig | PartNodes | PartLedger | PartServiceCIDRs | PartNetwork
 
-// PoolsOf counts what the pools have left.
+// PoolsOf counts the used and free prefixes of the pools.
 func PoolsOf(s *Snapshot) (PoolsView, error) {
 	if err := s.Require(PartConfig); err != nil {
 		return PoolsView{}, err

@@ -10,8 +10,7 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// RoutesView is the network's route table, what room it has, and how it differs
-// from what should stand.
+// RoutesView shows the network's route table, its budget, and its drift from the desired state.
 type RoutesView struct {
 	Network *NetworkRow `json:"network,omitempty"`
 	Budget  *BudgetRow  `json:"budget,omitempty"`
@@ -21,14 +20,13 @@ type RoutesView struct {
 	NotSeen []string    `json:"notSeen,omitempty"`
 }
 
-// NetworkRow is the network in short.
+// NetworkRow is the network of the routes.
 type NetworkRow struct {
-	ID    int64        `json:"id"`
-	Name  string       `json:"name"`
-	Range netip.Prefix `json:"range"`
-	// Servers and LoadBalancers are how many are attached.
-	Servers       int `json:"servers"`
-	LoadBalancers int `json:"loadBalancers"`
+	ID            int64        `json:"id"`
+	Name          string       `json:"name"`
+	Range         netip.Prefix `json:"range"`
+	Servers       int          `json:"servers"`
+	LoadBalancers int          `json:"loadBalancers"`
 }
 
 // BudgetRow counts routes.
@@ -36,44 +34,42 @@ type BudgetRow struct {
 	Limit   int `json:"limit"`
 	Reserve int `json:"reserve"`
 	Used    int `json:"used"`
-	// Free is what the cluster may still add.
+	// Free is the number of routes that the cluster may still add.
 	Free int `json:"free"`
-	// Full is how many routes of Nodes found no room.
+	// Full is the number of Nodes' routes that do not fit into the budget.
 	Full int `json:"refused"`
 }
 
-// Class says whose a route is.
+// Class is the owner of a route.
 type Class string
 
-// The classes of routes.
 const (
 	Ours      Class = "ours"
-	Stale     Class = "stale"     // ours, and nothing wants it any more, or it leads to no server of its Node
-	Ambiguous Class = "ambiguous" // in our ranges, and neither written nor adopted by this cluster
+	Stale     Class = "stale"     // ours, but not desired, or without a server of its Node
+	Ambiguous Class = "ambiguous" // inside our ranges, but neither written nor adopted by us
 	Foreign   Class = "foreign"
 )
 
-// RouteRow is one route that stands.
+// RouteRow is an existing route.
 type RouteRow struct {
 	Destination netip.Prefix `json:"destination"`
 	Gateway     netip.Addr   `json:"gateway"`
-	// Node is the one whose podCIDR it is, also if that is gone.
-	Node string `json:"node,omitempty"`
-	// Server is the one at the gateway, empty if none is.
+	// Node has the destination as podCIDR; it may be deleted.
+	Node   string `json:"node,omitempty"`
 	Server string `json:"server,omitempty"`
 	Class  Class  `json:"class"`
 }
 
-// Drift is how the table differs from what should stand.
+// Drift is the difference between the route table and the desired state.
 type Drift struct {
 	Missing []DriftRow `json:"missing,omitempty"`
 	Extra   []DriftRow `json:"extra,omitempty"`
 }
 
-// Empty reports whether the table is as it should be.
+// Empty reports whether the route table matches the desired state.
 func (d Drift) Empty() bool { return len(d.Missing)+len(d.Extra) == 0 }
 
-// DriftRow is a route that should stand and doesn't, or the other way round.
+// DriftRow is a missing or undesired route.
 type DriftRow struct {
 	Destination netip.Prefix `json:"destination"`
 	Gateway     netip.Addr   `json:"gateway,omitzero"`
@@ -81,10 +77,9 @@ type DriftRow struct {
 	Why         string       `json:"why"`
 }
 
-// RoutesParts are what RoutesOf needs.
 const RoutesParts = PartConfig | PartNodes | PartLedger | PartRouteRecord | PartNetwork | PartServers
 
-// RoutesOf sorts the table by whose routes are, and compares.
+// RoutesOf classifies the routes by owner and computes the drift.
 func RoutesOf(s *Snapshot) (RoutesView, error) {
 	v := RoutesView{Routes: []RouteRow{}, NotSeen: s.NotSeen()}
 	if err := s.Require(PartConfig); err != nil {
@@ -111,13 +106,13 @@ func RoutesOf(s *Snapshot) (RoutesView, error) {
 	v.Network = &NetworkRow{n.ID, n.Name, n.IPRange, n.Servers, n.LoadBalancers}
 	on := s.Config.Routes.Enabled
 	if !on {
-		// Nobody wants a route, and nobody would delete one.
+		// The CCM neither adds nor deletes routes.
 		r.Plan, r.Wanted = routes.Plan{}, routes.Wanted{}
 		v.Notes = append(v.Notes, "underlay-ccm writes no routes: they are switched off by its flags or configuration")
 	}
 	used := r.Ownership.Total()
 	v.Budget = &BudgetRow{r.Budget.Limit, r.Budget.Reserve, used, r.Budget.Room(used), r.Plan.Full()}
-	absent, _ := s.Absences() // there is no Routing without it
+	absent, _ := s.Absences() // no error here: Routing would have failed
 	astray := s.astray(r, absent)
 	v.Routes = append(v.Routes, s.classes(r, astray)...)
 	if on {
@@ -133,7 +128,6 @@ func RoutesOf(s *Snapshot) (RoutesView, error) {
 	return v, nil
 }
 
-// classes are all routes by destination.
 func (s *Snapshot) classes(r routes.Decision, astray []DriftRow) []RouteRow {
 	stale := map[routes.Route]bool{}
 	for _, d := range astray {
@@ -165,10 +159,9 @@ func (s *Snapshot) classes(r routes.Decision, astray []DriftRow) []RouteRow {
 	return out
 }
 
-// departedMark follows the name of a Node that is gone.
+// departedMark is the suffix of a deleted Node's name.
 const departedMark = " (gone)"
 
-// namesOf are the names of Nodes by their prefixes, and of servers by their gateways.
 func (s *Snapshot) namesOf(r routes.Decision) (nodes map[netip.Prefix]string, servers map[netip.Addr]string) {
 	nodes, servers = map[netip.Prefix]string{}, map[netip.Addr]string{}
 	for _, d := range s.departed() {
@@ -182,7 +175,7 @@ func (s *Snapshot) namesOf(r routes.Decision) (nodes map[netip.Prefix]string, se
 		}
 	}
 	for _, c := range r.Wanted.Routes {
-		nodes[c.Dst] = c.Node // of two that have it, the one that keeps it
+		nodes[c.Dst] = c.Node // of two Nodes with this podCIDR, the one that keeps it
 	}
 	for _, server := range s.Servers {
 		for _, a := range slices.Concat([]netip.Addr{server.PrivateIP}, server.AliasIPs) {
@@ -194,9 +187,9 @@ func (s *Snapshot) namesOf(r routes.Decision) (nodes map[netip.Prefix]string, se
 	return nodes, servers
 }
 
-// astray are routes that stand for Nodes without a server in the network, by
-// destination; each stays as long as its Node. Machines of other providers may
-// have addresses there that the cloud knows nothing of.
+// astray returns existing routes of Nodes without a server in the network, which are kept as
+// long as the Nodes. It skips machines of other providers: the cloud doesn't list their
+// addresses.
 func (s *Snapshot) astray(r routes.Decision, absent map[string]Absence) []DriftRow {
 	holders := map[netip.Prefix]routes.Node{}
 	for _, n := range r.Nodes {
@@ -245,7 +238,7 @@ func drift(r routes.Decision, absent map[string]Absence) Drift {
 	}
 	for _, n := range r.Nodes {
 		if _, gone := absent[n.Name]; gone {
-			continue // no route can lead to it
+			continue // a Node without a server has no gateway
 		}
 		for _, dst := range n.Dsts {
 			if !n.Via.IsValid() && !stands[dst] {

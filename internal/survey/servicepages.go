@@ -8,7 +8,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/table"
 )
 
-// Page shows load balancers with their targets, and what is left to do.
+// Page shows load balancers with their targets, and the pending operations.
 func (v LoadBalancersView) Page() table.Page {
 	out := table.Page{Notes: v.Notes, NotSeen: v.NotSeen}
 	t := table.New("", "SERVICE", "LOAD BALANCER", "ADDRESSES", "+TYPE", "+LOCATION", "LISTENER", "+CHECK",
@@ -40,8 +40,7 @@ func (v LoadBalancersView) Page() table.Page {
 	return out
 }
 
-// addTo adds a row for each target of each listener, or one. What the row above contains is
-// not repeated.
+// addTo adds a row for each target. Cells that would repeat the row above are left empty.
 func (b BalancerRow) addTo(t *table.Table) {
 	service, about, name, addresses := any(b.Service), "Service/"+b.Service, table.None, strings.Join(b.Published, ",")
 	if b.Service == "" {
@@ -78,7 +77,7 @@ func (b BalancerRow) addTo(t *table.Table) {
 	}
 }
 
-// Page shows who holds which address, who waits for one, and what the pools have left.
+// Page shows the addresses, the Services that lack one, the pools, the Nodes and the routers.
 func (v AddressesView) Page() table.Page {
 	out := table.Page{Notes: v.Notes, NotSeen: v.NotSeen}
 	out.Tables = []table.Table{v.held(), v.waiting(), v.pools(), v.holders(), v.routers()}
@@ -138,7 +137,7 @@ func (v AddressesView) pools() table.Table {
 	return t
 }
 
-// holders are all Nodes, and on a narrow terminal those about which there is something to do.
+// holders returns all Nodes. Those without a deviation are shown in wide output only.
 func (v AddressesView) holders() table.Table {
 	t := table.New("Nodes", "NODE", ">IS TO HOLD", ">HOLDS", ">REFUSES", "WHY")
 	for _, n := range v.Nodes {

@@ -20,97 +20,82 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// Snapshot is all that one look showed. Nothing in it is derived; whoever needs
-// conclusions asks its methods. What was not asked for, or could not be read,
-// is empty: Saw tells emptiness from ignorance.
+// Snapshot is the collected state; its methods derive values. A part that was not requested or
+// could not be read is empty: Saw distinguishes it from a part without objects.
 type Snapshot struct {
-	// Taken is when the look began. Ages are counted from it.
+	// Taken is when collecting began. Ages are relative to it.
 	Taken time.Time
-	// Parts are those that were seen completely.
+	// Parts are the parts that were read completely.
 	Parts Parts
-	// Gaps are those that were asked for and not seen, in the order of Parts.
+	// Gaps are the parts that were requested and not read, in the order of Parts.
 	Gaps []Gap
 
-	// Namespace is where the CCM and the agents are looked for.
 	Namespace string
 
-	// Config is the configuration of the cloud controller manager, as far as it
-	// is known: PartConfig. Its Token is never the real one.
+	// Config is the CCM's configuration: PartConfig. Its Token is never the real one.
 	Config config.Config
-	// ConfigFrom says for people where the configuration was read: the file, or
-	// the ConfigMap, and where the flags come from.
+	// ConfigFrom describes the sources of the file and the flags.
 	ConfigFrom string
-	// ConfigWarnings are what the CCM would say at its start. ConfigErrors are
-	// what it would end with; then Config is the zero Config and PartConfig is
-	// not among Parts.
+	// ConfigWarnings and ConfigErrors are those of the CCM's startup. With errors, Config is the
+	// zero Config and Parts lacks PartConfig.
 	ConfigWarnings []config.Warning
 	ConfigErrors   config.Errors
 
 	// Nodes are all, by name: PartNodes.
 	Nodes []*corev1.Node
-	// Left are the Nodes that an earlier look had, by UID, with the look that missed
-	// them first. A Watcher remembers them for GracePeriod; nothing else has any.
+	// Left maps the UIDs of Nodes that were deleted between two Snapshots of a Watcher to Taken
+	// of the first Snapshot without them, for GracePeriod. It is nil in a Snapshot of Collect.
 	Left map[types.UID]time.Time
-	// Ledger is the ConfigMap kube-system/underlay-node-ipam, nil if there is
-	// none, and Shards are those that it lists and that exist, by number:
-	// PartLedger. Holdings reads them.
+	// Ledger is the ConfigMap kube-system/underlay-node-ipam or nil, Shards the existing
+	// ConfigMaps that it lists, by number: PartLedger. Holdings parses them.
 	Ledger *corev1.ConfigMap
 	Shards map[int]*corev1.ConfigMap
-	// RouteRecord is the ConfigMap kube-system/underlay-routes, nil if there is
-	// none: PartRouteRecord.
+	// RouteRecord is the ConfigMap kube-system/underlay-routes or nil: PartRouteRecord.
 	RouteRecord *corev1.ConfigMap
-	// AddressLedger is the ConfigMap kube-system/underlay-addresses, nil if there is
-	// none: PartAddresses. Addressing reads it.
+	// AddressLedger is the ConfigMap kube-system/underlay-addresses or nil: PartAddresses.
 	AddressLedger *corev1.ConfigMap
-	// ServiceCIDRs are the API server's Service ranges: PartServiceCIDRs. Empty
-	// also where the API server is too old to tell.
+	// ServiceCIDRs are empty if the API server doesn't serve them: PartServiceCIDRs.
 	ServiceCIDRs []netip.Prefix
 	// Services are all, by namespace and name: PartServices.
 	Services []*corev1.Service
-	// EndpointSlices are all: PartEndpointSlices.
+	// EndpointSlices are of all namespaces: PartEndpointSlices.
 	EndpointSlices []*discoveryv1.EndpointSlice
-	// Events are those of every namespace, oldest first: PartEvents.
+	// Events are of all namespaces, oldest first: PartEvents.
 	Events []*corev1.Event
 
-	// Deployments, DaemonSets and Pods are those of Namespace, by name, and then
-	// those of kube-system: PartWorkloads. Static pods (kube-controller-manager)
-	// are among the Pods.
+	// Workloads of Namespace, then of kube-system, by name: PartWorkloads. Pods includes static
+	// pods.
 	Deployments []*appsv1.Deployment
 	DaemonSets  []*appsv1.DaemonSet
 	Pods        []*corev1.Pod
-	// ConfigMaps are those of kube-system that tell of the cluster's set-up, by
-	// name: kube-proxy and kubeadm-config, those that exist. PartSetup.
+	// ConfigMaps are kube-proxy and kubeadm-config of kube-system, by name, if they exist:
+	// PartSetup.
 	ConfigMaps map[string]*corev1.ConfigMap
-	// Lease is the CCM's, nil if there is none: PartSetup. LeaseName is where its
-	// flags say that it is: by default kube-system/cloud-controller-manager.
+	// Lease is the CCM's leader election Lease or nil, LeaseName its name by the CCM's flags:
+	// PartSetup.
 	Lease     *coordinationv1.Lease
 	LeaseName types.NamespacedName
-	// Policies and PolicyBindings are the validating admission policies named
-	// underlay-…, by name: PartSetup.
+	// Policies and PolicyBindings have names that begin with underlay-: PartSetup.
 	Policies       []*admissionv1.ValidatingAdmissionPolicy
 	PolicyBindings []*admissionv1.ValidatingAdmissionPolicyBinding
 
-	// Servers are all of the project, by ID: PartServers. Their private
-	// addresses are those in Network.
+	// Servers are all of the project, with their addresses in Network, by ID: PartServers.
 	Servers []cloud.Server
-	// Network is the configured one: PartNetwork. Nil if none is configured; one
-	// that is configured and doesn't exist is a Gap.
+	// Network is nil if none is configured: PartNetwork. A network that doesn't exist is a Gap.
 	Network *hetzner.NetworkDetails
-	// LoadBalancers are all of the project, whoever's, by ID: PartLoadBalancers.
+	// LoadBalancers are all of the project, by ID: PartLoadBalancers.
 	LoadBalancers []lb.State
 	// Certificates are all of the project: PartLoadBalancers.
 	Certificates []lb.Certificate
-	// Actions are the newest changes of Want.Node's server or Want.Service's load
-	// balancer that the cloud remembers, oldest first, and OlderActions how many
-	// more there are: PartActions.
+	// Actions are the newest of Want.Node's server or Want.Service's load balancer, oldest
+	// first, and OlderActions counts the earlier ones: PartActions.
 	Actions      []hetzner.Action
 	OlderActions int
 }
 
-// Part is something that can be looked at, or that can't be seen.
+// Part is a part of a Snapshot.
 type Part uint
 
-// The parts of a Snapshot. Parts is a set of them.
 const (
 	PartConfig Part = 1 << iota
 	PartNodes
@@ -129,16 +114,16 @@ const (
 	PartActions
 )
 
-// Parts is a set of Part, joined by |.
+// Parts is a set of Part values, joined by |.
 type Parts = Part
 
-// Cloud are the parts that need the cloud's token.
+// Cloud is the set of parts that need the cloud's token.
 const Cloud = PartServers | PartNetwork | PartLoadBalancers | PartActions
 
-// Everything is what doctor looks at: all but the actions of single resources.
+// Everything is the set of parts that doctor needs: all but PartActions.
 const Everything = PartActions - 1
 
-// String names the parts for people.
+// String returns the human-readable names of the parts.
 func (p Part) String() string {
 	names := map[Part]string{
 		PartConfig: "configuration", PartNodes: "Nodes", PartLedger: "ledger of podCIDRs", PartRouteRecord: "record of routes", PartAddresses: "ledger of addresses", PartServiceCIDRs: "ServiceCIDRs",
@@ -155,20 +140,19 @@ func (p Part) String() string {
 	return strings.Join(texts, ", ")
 }
 
-// Gap is a part that was asked for and not seen.
+// Gap is a requested part that was not read.
 type Gap struct {
 	Part Part
-	// Reason is one line for people with the remedy: which verb on which
-	// resource is missing, that there is no token, …
+	// Reason is one human-readable line with the remedy, such as the missing verb and resource.
 	Reason string
-	Err    error // the cause, nil if nothing failed, as without a token
+	Err    error // the cause, nil if no request failed, as without a token
 }
 
-// Saw reports whether all of the parts were seen completely.
+// Saw reports whether all of the parts were read completely.
 func (s *Snapshot) Saw(parts Parts) bool { return s.Parts&parts == parts }
 
-// NotSeen says for people, in one line for each reason, what stayed unseen. That
-// there is no cloud keeps nobody from seeing it.
+// NotSeen returns a line for each reason, with the parts that could not be read for it. It omits
+// parts that are missing because there is no cloud.
 func (s *Snapshot) NotSeen() []string {
 	var reasons []string
 	parts := map[string]Parts{}
@@ -188,8 +172,8 @@ func (s *Snapshot) NotSeen() []string {
 	return out
 }
 
-// Require is an error that names what of the parts was not seen and why, nil if
-// all were. One reason is enough: the others mostly follow from it.
+// Require returns an error with the reason for the first of the parts that was not read. The
+// other reasons mostly follow from it.
 func (s *Snapshot) Require(parts Parts) error {
 	for _, g := range s.Gaps {
 		if g.Part&parts != 0 {

@@ -16,8 +16,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/table"
 )
 
-// Inspection is all that is known of one object: what is, and what happened, in
-// the order of time.
+// Inspection holds the facts and the timeline of one object, in chronological order.
 type Inspection struct {
 	Object   string   `json:"object"`
 	Facts    []Fact   `json:"facts"`
@@ -25,15 +24,14 @@ type Inspection struct {
 	NotSeen  []string `json:"notSeen,omitempty"`
 }
 
-// Fact is something that is so now: mostly a cell of a row about the object, by its column.
+// Fact is a current property, mostly a cell of a row about the object, named by its column.
 type Fact struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 	tone  table.Tone
 }
 
-// rows adds the cells of the rows that are about the object or contain its name, and the notes
-// that begin with it.
+// rows adds the rows about the object or with its name, and the notes that begin with its name.
 func (v *Inspection) rows(name string, page table.Page) {
 	comma := func(r rune) bool { return r == ',' }
 	for _, t := range page.Tables {
@@ -56,29 +54,26 @@ func (v *Inspection) rows(name string, page table.Page) {
 	}
 }
 
-// Entry is something that happened.
+// Entry is an entry of the timeline.
 type Entry struct {
-	Time time.Time `json:"time"`
-	// Source is where it is known from: Node, condition, Event, ledger, server,
-	// load balancer, Service, podCIDRs.
-	Source string `json:"source"`
-	What   string `json:"what"`
-	// Bad: it is trouble, or was.
+	Time   time.Time `json:"time"`
+	Source string    `json:"source"`
+	What   string    `json:"what"`
+	// Bad: the entry is or was a problem.
 	Bad bool `json:"bad,omitempty"`
 }
 
-// The parts that inspecting needs; all but the object itself is shown as not
-// seen.
+// The parts of inspections, of which only the object itself is required.
 const (
 	InspectNodeParts    = NodesParts | PartAddresses | PartEvents | PartActions
 	InspectServiceParts = LoadBalancersParts | PartAddresses | PartEvents | PartActions
 )
 
-// ErrNoObject: there is no such Node or Service.
+// ErrNoObject is returned if the Node or Service does not exist.
 var ErrNoObject = errors.New("there is none")
 
-// ParseObject reads an object's name, Node/NAME or Service/NAMESPACE/NAME: what has to be looked
-// at to inspect it, and what inspects it.
+// ParseObject parses Node/NAME or Service/NAMESPACE/NAME, and returns the parts to collect and
+// the function that inspects the object.
 func ParseObject(object string) (Want, func(*Snapshot) (Inspection, error), error) {
 	switch parts := strings.Split(object, "/"); {
 	case len(parts) == 2 && parts[0] == "Node" && parts[1] != "":
@@ -92,8 +87,7 @@ func ParseObject(object string) (Want, func(*Snapshot) (Inspection, error), erro
 	return Want{}, nil, fmt.Errorf("%q is no Node/NAME and no Service/NAMESPACE/NAME", object)
 }
 
-// InspectNode tells all of a Node, also of one that is gone and whose podCIDRs
-// the ledger still knows.
+// InspectNode inspects a Node, including a deleted Node with podCIDRs in the ledger.
 func InspectNode(s *Snapshot, name string) (Inspection, error) {
 	if err := s.Require(PartNodes); err != nil {
 		return Inspection{}, err
@@ -131,7 +125,7 @@ func (v *Inspection) happened(at time.Time, source, what string, bad bool) {
 	}
 }
 
-// node adds the Node's server and addresses, and when its conditions turned.
+// node adds the Node's server and addresses, and the transitions of its conditions.
 func (v *Inspection) node(s *Snapshot, node *corev1.Node) {
 	if server := s.ServerOf(node); server != nil {
 		v.fact("type", server.Type+" in "+server.Location)
@@ -163,7 +157,7 @@ func (v *Inspection) node(s *Snapshot, node *corev1.Node) {
 	}
 }
 
-// ledger tells what is recorded under a Node's name, and reports whether anything is.
+// ledger adds the ledger's entries of a Node's name, and reports whether there are any.
 func (v *Inspection) ledger(s *Snapshot, name string) bool {
 	holdings, damage := s.Holdings()
 	if len(damage) > 0 {
@@ -183,7 +177,7 @@ func (v *Inspection) ledger(s *Snapshot, name string) bool {
 	return found
 }
 
-// InspectService tells all of a Service and its load balancer.
+// InspectService inspects a Service and its load balancer.
 func InspectService(s *Snapshot, name types.NamespacedName) (Inspection, error) {
 	if err := s.Require(PartServices); err != nil {
 		return Inspection{}, err
@@ -211,7 +205,7 @@ func InspectService(s *Snapshot, name types.NamespacedName) (Inspection, error) 
 	return v, nil
 }
 
-// served adds what serves the Service: a load balancer, or nodes that hold its addresses.
+// served adds the Service's load balancer, or the nodes that hold its addresses.
 func (v *Inspection) served(s *Snapshot, svc *corev1.Service) {
 	name, before := NameOf(svc).String(), len(v.Facts)
 	if s.AddressesOn() && s.AsksForAddress(svc) {
@@ -239,8 +233,7 @@ func (v *Inspection) served(s *Snapshot, svc *corev1.Service) {
 	}
 }
 
-// events tells an object's Events by the time at which they were seen last; one
-// that was seen often also by its first.
+// events adds an object's Events at the time of their last occurrence.
 func (v *Inspection) events(s *Snapshot, kind, name, namespace string) {
 	for _, e := range s.Events {
 		about := e.InvolvedObject
@@ -278,8 +271,7 @@ func (v *Inspection) actions(s *Snapshot) {
 	}
 }
 
-// sort orders by time; what is of the same second keeps the order in which it
-// was found: causes before effects.
+// sort sorts by second, and keeps causes before their effects within a second.
 func (v *Inspection) sort() {
 	slices.SortStableFunc(v.Timeline, func(a, b Entry) int {
 		return cmp.Compare(a.Time.Unix(), b.Time.Unix())

@@ -9,47 +9,46 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Watcher looks again when it is called: at the API server every few seconds at most, at the
-// cloud as often as its budget of requests allows. Without calls it sends no request.
+// Watcher refreshes a Snapshot when it is called: from the API server every few seconds at most,
+// from the cloud as often as its budget of requests allows. Without calls it sends no requests.
 type Watcher struct {
 	from Sources
-	turn chan struct{} // has an entry while a call uses what is below
+	turn chan struct{} // guards the fields below; a channel, so that waiting ends with ctx
 
 	live Live
-	// next is when the next look is due, cloud when the cloud was looked at last.
+	// next is when the next refresh is due, cloud the time of the last refresh from the cloud.
 	next, cloud time.Time
 	inspected   map[Want]*Snapshot
 }
 
-// Live is the newest look and what is wrong with it.
+// Live is the newest Snapshot.
 type Live struct {
 	Snapshot *Snapshot
-	// Trouble is why there is no newer look; empty: it is the newest.
+	// Trouble is the reason why the last refresh failed; empty if the Snapshot is current.
 	Trouble string
 }
 
 const (
-	// ShortestPause and longestPause are the least and the most time between two looks; in
-	// between, looking takes a twentieth of the time, so that a large cluster's API server has
-	// no more to do for it than a small one's.
+	// ShortestPause and longestPause limit the time between two refreshes. Refreshing takes at
+	// most a twentieth of the time, so that the load on the API server does not grow with the
+	// cluster.
 	ShortestPause, longestPause = 2 * time.Second, time.Minute
 	idleShare                   = 20
-	// lookWithin is how long the API server and the cloud may take for one look.
-	lookWithin = time.Minute
+	lookWithin                  = time.Minute
 
 	cloudParts = PartNetwork | PartServers | PartLoadBalancers
-	// cloudPause is the least time between two looks at the cloud. A look may cost one request
-	// for each perRequest: the project has 3,600 an hour for all clients, of which a page that
-	// is kept open takes a quarter at most.
+	// cloudPause is the least time between two refreshes from the cloud, perRequest the least
+	// time per request: the project has 3,600 requests per hour for all clients, and an open
+	// page uses a quarter of them at most.
 	cloudPause, perRequest = 15 * time.Second, 4 * time.Second
-	// perPage is how many objects the cloud's lists have on a page at most.
+	// perPage is the cloud's maximum page size.
 	perPage = 50
-	// inspectAgain is how old an inspection may be, of which mostInspected are kept.
+	// inspectAgain is the maximum age of a cached inspection, mostInspected limits the cache.
 	inspectAgain  = 10 * time.Second
 	mostInspected = 32
 )
 
-// Watch looks once at everything.
+// Watch collects everything once and returns a Watcher.
 func Watch(ctx context.Context, from Sources) (*Watcher, error) {
 	first, err := Collect(ctx, from, Want{Parts: Everything})
 	if err != nil {
@@ -61,7 +60,7 @@ func Watch(ctx context.Context, from Sources) (*Watcher, error) {
 	}, nil
 }
 
-// enter waits for the call's turn. The error is that ctx has ended.
+// enter acquires turn. It returns an error only if ctx is done.
 func (w *Watcher) enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case w.turn <- struct{}{}:
@@ -71,8 +70,8 @@ func (w *Watcher) enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// Look returns the newest look, and looks first if that is due. The error is that ctx has
-// ended; other errors are Trouble.
+// Look returns the newest Snapshot, and refreshes it first if that is due. It returns an error
+// only if ctx is done; other errors are in Trouble.
 func (w *Watcher) Look(ctx context.Context) (Live, error) {
 	leave, err := w.enter(ctx)
 	if err != nil {
@@ -110,7 +109,7 @@ func (w *Watcher) Look(ctx context.Context) (Live, error) {
 	return w.live, nil
 }
 
-// keepCloud takes what the cloud returned from an earlier look.
+// keepCloud copies the cloud's parts from an earlier Snapshot.
 func (s *Snapshot) keepCloud(earlier *Snapshot) {
 	s.Network, s.Servers = earlier.Network, earlier.Servers
 	s.LoadBalancers, s.Certificates = earlier.LoadBalancers, earlier.Certificates
@@ -118,7 +117,7 @@ func (s *Snapshot) keepCloud(earlier *Snapshot) {
 	s.Gaps = slices.DeleteFunc(slices.Clone(earlier.Gaps), func(g Gap) bool { return g.Part&cloudParts == 0 })
 }
 
-// left are the Nodes that one of the looks before had and this one doesn't.
+// left returns Snapshot.Left: the Nodes that disappeared within GracePeriod.
 func left(earlier, s *Snapshot) map[types.UID]time.Time {
 	out := map[types.UID]time.Time{}
 	for uid, at := range earlier.Left {
@@ -138,9 +137,10 @@ func left(earlier, s *Snapshot) map[types.UID]time.Time {
 	return out
 }
 
-// cost is how many requests a look at the cloud takes that finds what this one found.
+// cost returns the number of requests of a refresh from the cloud, by the objects of the last
+// one.
 func (s *Snapshot) cost() int {
-	// The first page of a longer list says how many there are, and is read again as the last one.
+	// The first page of a longer list returns the total, and is requested again as the last one.
 	pages := func(n int) int { return n/perPage + 1 + min(n/perPage, 1) }
 	n := pages(len(s.Servers)) + pages(len(s.LoadBalancers))
 	if s.Config.Network != "" {
@@ -152,7 +152,7 @@ func (s *Snapshot) cost() int {
 	return n
 }
 
-// Inspect is a look with the Actions of one object, which is some seconds old at most.
+// Inspect returns a Snapshot with the Actions of one object, at most inspectAgain old.
 func (w *Watcher) Inspect(ctx context.Context, want Want) (*Snapshot, error) {
 	leave, err := w.enter(ctx)
 	if err != nil {
