@@ -1,9 +1,9 @@
-// Package table holds what underlayctl shows: rows of cells under columns. A command prints
-// them on a terminal, and the page of `underlayctl ui` draws the same ones. JSON and YAML
-// print the values that the tables are made of.
+// Package table holds the output of underlayctl: rows of cells under columns. Commands print
+// them on a terminal, and the page of `underlayctl ui` draws the same tables. JSON and YAML
+// print the values from which the tables are built.
 //
-// It must never let a text change what is around it: names, Events and reports are written
-// by others, so Harmless removes control characters before a terminal gets them.
+// Text in a cell must never affect the output around it: names, Events and reports come from
+// untrusted writers, so Harmless removes control characters before they reach a terminal.
 package table
 
 import (
@@ -11,10 +11,9 @@ import (
 	"strings"
 )
 
-// Tone is what a cell means besides its text.
+// Tone is the severity of a cell, by which it is colored.
 type Tone string
 
-// The tones.
 const (
 	Plain Tone = ""
 	Good  Tone = "good"
@@ -32,44 +31,44 @@ type Cell struct {
 	Tone Tone   `json:"tone,omitempty"`
 }
 
-// Column is the head of a column.
+// Column is the header of a column.
 type Column struct {
 	Name  string `json:"name"`
 	Wide  bool   `json:"-"`               // only with -o wide and on the page
-	Right bool   `json:"right,omitempty"` // numbers
+	Right bool   `json:"right,omitempty"` // right-aligned, for numbers
 }
 
 // Row has a cell for each column.
 type Row struct {
-	// About is the object of the row, as in "Node/worker-1" or "Service/shop/web".
+	// About is the object of the row, such as "Node/worker-1" or "Service/shop/web".
 	About string `json:"about,omitempty"`
 	Cells []Cell `json:"cells"`
-	// A Wide row is only with -o wide and on the page, a Narrow one only without.
+	// A Wide row is shown only with -o wide and on the page, a Narrow row only elsewhere.
 	Wide   bool `json:"-"`
 	Narrow bool `json:"-"`
 }
 
-// Table is a head and rows of as many cells. A printer cuts nothing in it.
+// Table has rows with as many cells as columns. Printing truncates no cell.
 type Table struct {
 	Title   string   `json:"title,omitempty"`
 	Columns []Column `json:"columns"`
 	Rows    []Row    `json:"rows"`
 }
 
-// Page is what a command shows to people.
+// Page is the human-readable output of a command.
 type Page struct {
 	Tables []Table  `json:"tables,omitempty"`
 	Lines  []string `json:"lines,omitempty"` // below the tables
-	// Notes and NotSeen go to standard error, so that the tables can be piped.
+	// Notes and NotSeen are printed to standard error, so that the tables can be piped.
 	Notes   []string `json:"notes,omitempty"`
 	NotSeen []string `json:"notSeen,omitempty"`
 }
 
-// Shown is a value that people see as a Page.
+// Shown is a value with a human-readable Page.
 type Shown interface{ Page() Page }
 
-// New makes a table without rows. A name that begins with + is of a wide column, one that
-// begins with > is of a column of numbers.
+// New returns a table without rows. A name with prefix + is of a wide column, with prefix > of
+// numbers.
 func New(title string, names ...string) Table {
 	t := Table{Title: title, Rows: []Row{}}
 	for _, name := range names {
@@ -81,7 +80,7 @@ func New(title string, names ...string) Table {
 	return t
 }
 
-// Add adds a row. What is no Cell is one without a tone.
+// Add adds a row. Values other than Cells have no tone.
 func (t *Table) Add(values ...any) *Row {
 	row := Row{Cells: make([]Cell, len(values))}
 	for i, v := range values {
@@ -96,15 +95,15 @@ func cell(v any) Cell {
 		return c
 	}
 	if value, is := v.(interface{ IsValid() bool }); is && !value.IsValid() {
-		return Cell{Text: None} // the zero netip.Addr or Prefix
+		return Cell{Text: None} // the zero netip.Addr or netip.Prefix
 	}
 	return Cell{Text: fmt.Sprint(v)}
 }
 
-// Cell is a cell with the tone.
+// Cell returns v as a Cell with the tone t.
 func (t Tone) Cell(v any) Cell { return Toned(v, t, true) }
 
-// Toned is a cell that has the tone when a condition holds and it has a text.
+// Toned returns v as a Cell, with the tone if the condition holds and the text is not empty.
 func Toned(v any, tone Tone, when bool) Cell {
 	c := cell(v)
 	if when && c.Text != "" {
@@ -113,7 +112,7 @@ func Toned(v any, tone Tone, when bool) Cell {
 	return c
 }
 
-// OrNone is a text, or None if that is empty.
+// OrNone returns text, or None if text is empty.
 func OrNone(text string) string {
 	if text == "" {
 		return None

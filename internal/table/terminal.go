@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Painter prints for a terminal, with or without color.
+// Painter formats pages for a terminal, with or without color.
 type Painter struct{ Color, Wide bool }
 
 const (
@@ -15,7 +15,7 @@ const (
 	bold  = "\x1b[1m"
 )
 
-// Paint is a text in the color of a tone.
+// Paint returns a text in the color of a tone.
 func (p Painter) Paint(t Tone, s string) string {
 	codes := map[Tone]string{Good: "\x1b[32m", Warn: "\x1b[33m", Bad: "\x1b[31m", Faint: "\x1b[2m"}
 	if !p.Color || codes[t] == "" || s == "" {
@@ -24,8 +24,8 @@ func (p Painter) Paint(t Tone, s string) string {
 	return codes[t] + s + reset
 }
 
-// Harmless is a text without what moves a terminal's cursor or turns around what it shows:
-// control characters but line ends and tabs, and those that set the direction of writing.
+// Harmless replaces the characters that move a terminal's cursor or reorder its output: control
+// characters except newlines and tabs, and bidirectional control characters.
 func Harmless(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r) {
@@ -35,10 +35,10 @@ func Harmless(s string) string {
 	}, s)
 }
 
-// OneLine is a harmless text on one line.
+// OneLine returns a harmless text on one line.
 func OneLine(text string) string { return Harmless(strings.Join(strings.Fields(text), " ")) }
 
-// Page is the text of a page without its remarks.
+// Page returns the text of a page without its remarks.
 func (p Painter) Page(shown Page) string {
 	var parts []string
 	for _, t := range shown.Tables {
@@ -52,7 +52,7 @@ func (p Painter) Page(shown Page) string {
 	return strings.Join(parts, "\n")
 }
 
-// Remarks are a line for each note and for each thing that was not seen.
+// Remarks returns a line for each note and for each part that was not seen.
 func (p Page) Remarks() []string {
 	var out []string
 	for _, note := range p.Notes {
@@ -64,7 +64,7 @@ func (p Page) Remarks() []string {
 	return out
 }
 
-// Table is the text of a table; that of a table without rows is empty.
+// Table returns the text of a table, empty if the table has no rows.
 func (p Painter) Table(t Table) string {
 	var head []Cell
 	for _, c := range t.Columns {
@@ -77,7 +77,7 @@ func (p Painter) Table(t Table) string {
 		}
 		cells := slices.Clone(row.Cells)
 		for i := range cells {
-			// A line end in a cell would begin a row.
+			// A newline in a cell would start a row.
 			cells[i].Text = strings.NewReplacer("\n", " ", "\t", " ").Replace(Harmless(cells[i].Text))
 		}
 		lines = append(lines, cells)
@@ -109,7 +109,8 @@ func (p Painter) Table(t Table) string {
 	return b.String()
 }
 
-// line pads before it paints: a color has no width. No line ends with a space.
+// line writes one line. It pads before it colors, because escape codes have no width, and adds
+// no trailing spaces.
 func (p Painter) line(b *strings.Builder, t Table, shown, widths []int, cells []Cell) {
 	last := len(shown) - 1
 	for last > 0 && cells[shown[last]].Text == "" {
