@@ -13,25 +13,25 @@ import (
 	"github.com/underlay-ccm/underlay/internal/table"
 )
 
-// View is all that the page shows.
+// View is the content of the page.
 type View struct {
-	// Taken is when the look began, Trouble why there is no newer one.
+	// Taken is when collecting began, Trouble the reason why there is no newer Snapshot.
 	Taken   time.Time `json:"taken"`
 	Trouble string    `json:"trouble,omitempty"`
-	// Cluster names what is looked at, such as "kubernetes on network cluster".
+	// Cluster is a title such as "kubernetes on network cluster, 10.0.0.0/16".
 	Cluster string   `json:"cluster"`
 	Parts   []Part   `json:"parts"`
 	NotSeen []string `json:"notSeen,omitempty"`
 }
 
-// Part is what one command shows. About of each row names an object, or the row in its part.
+// Part is the output of one command. About of each row names an object, or the row in its part.
 type Part struct {
 	ID    string `json:"id"`
 	Title string `json:"title"`
 	table.Page
 }
 
-// ViewOf makes the page of a look.
+// ViewOf builds the page from a Snapshot.
 func ViewOf(live survey.Live) *View {
 	s := live.Snapshot
 	v := &View{Taken: s.Taken, Trouble: live.Trouble, Cluster: cluster(s), NotSeen: s.NotSeen()}
@@ -49,7 +49,7 @@ func ViewOf(live survey.Live) *View {
 	return v
 }
 
-// add adds a part, or why it can't be seen.
+// add adds a part, or the error that prevents it.
 func (v *View) add(id, title string, shown table.Shown, err error) {
 	page := shown.Page()
 	if err != nil {
@@ -86,14 +86,14 @@ func cluster(s *survey.Snapshot) string {
 	return s.Config.ClusterName
 }
 
-// Hit is an object that a search found, and the text in which it was found.
+// Hit is an object that matches a search, with the matching text.
 type Hit struct {
 	About string `json:"about"`
 	Why   string `json:"why"`
 }
 
-// Find searches all cells. An address is also found in a prefix that contains it. At most
-// limit Hits come back, and how many there are in all.
+// Find searches all cells. An address also matches prefixes that contain it. It returns at most
+// limit Hits, and the number of all matches.
 func (v *View) Find(text string, limit int) (hits []Hit, all int) {
 	hits = []Hit{}
 	q := query{text: strings.ToLower(strings.TrimSpace(text))}
@@ -123,13 +123,13 @@ func (v *View) Find(text string, limit int) (hits []Hit, all int) {
 	return hits, all
 }
 
-// query is what is searched, as text, and as a prefix if it is an address or a prefix.
+// query is a search text, and its prefix if it is an address or a prefix.
 type query struct {
 	text   string
 	prefix netip.Prefix
 }
 
-// in is the text of the first cell that has it, empty if none does.
+// in returns the text of the first matching cell, empty if there is none.
 func (q query) in(row table.Row) string {
 	for _, c := range row.Cells {
 		if !q.prefix.IsValid() && strings.Contains(strings.ToLower(c.Text), q.text) {

@@ -17,14 +17,14 @@ import (
 //go:embed page
 var embedded embed.FS
 
-// hits is how many finds of a search are shown.
+// hits limits the search results.
 const hits = 12
 
-// policy lets the page load what it consists of, from here, and nothing else.
+// policy is the Content-Security-Policy: the page loads its own files from this server only.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// Handler answers requests; all but the page is JSON.
+// Handler returns the handler of the page. Responses other than the page's files are JSON.
 func (s *Server) Handler() http.Handler {
 	files, err := fs.Sub(embedded, "page")
 	if err != nil {
@@ -42,8 +42,8 @@ func (s *Server) Handler() http.Handler {
 	return guarded(mux)
 }
 
-// guarded refuses who is not the person's own browser, and sets what keeps the page to
-// itself.
+// guarded rejects requests that are not from the user's own browser, and sets headers that
+// isolate the page.
 func guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -68,8 +68,8 @@ func guarded(next http.Handler) http.Handler {
 	})
 }
 
-// loopback reports whether a Host names this machine to itself. The port may be
-// another one, as through ssh -L.
+// loopback reports whether a Host header names the loopback interface, with any port, because
+// ssh -L may change it.
 func loopback(host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -82,8 +82,9 @@ func loopback(host string) bool {
 	return false
 }
 
-// foreign reports whether a browser says that another site's page asks: by a link it
-// may, for anything that it could read it may not (https://www.w3.org/TR/fetch-metadata/).
+// foreign reports whether another site's page sent the request
+// (https://www.w3.org/TR/fetch-metadata/). It allows navigation to the page, whose response that
+// site can't read.
 func foreign(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin", "none":
@@ -92,14 +93,14 @@ func foreign(r *http.Request) bool {
 	return r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
-// look writes what is shown now. An error is that the browser went away.
+// look writes the current view. It writes nothing if the browser has closed the connection.
 func (s *Server) look(w http.ResponseWriter, r *http.Request) {
 	if v, err := s.shown(r.Context()); err == nil {
 		write(w, http.StatusOK, v)
 	}
 }
 
-// found is the result of a search.
+// found is the response to a search.
 type found struct {
 	Hits []webui.Hit `json:"hits"`
 	All  int         `json:"all"`
@@ -112,7 +113,7 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refusal says why there is no timeline.
+// refusal is an error response.
 type refusal struct {
 	Error string `json:"error"`
 }
@@ -138,9 +139,9 @@ func (s *Server) inspect(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// write writes a value as JSON. Every value here can be written.
+// write writes a value as JSON. All values passed to it can be encoded.
 func write(w http.ResponseWriter, status int, value any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(value) // the browser went away
+	_ = json.NewEncoder(w).Encode(value) // fails only if the browser has closed the connection
 }

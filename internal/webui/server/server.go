@@ -13,28 +13,28 @@ import (
 	"github.com/underlay-ccm/underlay/internal/webui"
 )
 
-// Feed is where looks at the cluster come from.
+// Feed provides Snapshots of the cluster; survey.Watcher implements it.
 type Feed interface {
-	// Look returns the newest look. The error is that ctx has ended.
+	// Look returns the newest Snapshot. It returns an error only if ctx is done.
 	Look(ctx context.Context) (survey.Live, error)
-	// Inspect looks at what only the timeline of one object shows.
+	// Inspect returns a Snapshot with the parts that only the timeline of one object needs.
 	Inspect(ctx context.Context, want survey.Want) (*survey.Snapshot, error)
 }
 
-// Server serves one page.
+// Server serves the page for one Feed.
 type Server struct {
 	feed Feed
 	key  string
 
 	mu   sync.Mutex
 	live survey.Live
-	view *webui.View // of live
+	view *webui.View // built from live
 }
 
-// New makes a server with a key of its own.
+// New returns a server with a new random key.
 func New(feed Feed) *Server { return &Server{feed: feed, key: rand.Text()} }
 
-// Listen opens a port of this machine alone; 0 takes any that is free.
+// Listen listens on a port of 127.0.0.1; port 0 selects a free port.
 func Listen(ctx context.Context, port uint16) (net.Listener, error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
@@ -45,12 +45,12 @@ func Listen(ctx context.Context, port uint16) (net.Listener, error) {
 	return l, nil
 }
 
-// URL is the page's address at a listener, with the key.
+// URL returns the page's URL, which contains the key.
 func (s *Server) URL(l net.Listener) string {
 	return "http://" + l.Addr().String() + "/" + s.key + "/"
 }
 
-// Serve serves until ctx ends.
+// Serve serves the page until ctx is done.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	web := &http.Server{
 		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
@@ -71,7 +71,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// shown is what the page shows now. It is made once of each look.
+// shown returns the current view. It builds one view per Snapshot.
 func (s *Server) shown(ctx context.Context) (*webui.View, error) {
 	live, err := s.feed.Look(ctx)
 	if err != nil {
